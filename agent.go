@@ -78,9 +78,9 @@ const (
 	ReasonDeregistered     LifecycleReason = "deregistered"
 )
 
-// agentMoves is the legal-move table of RFC-0016 section 2.2: from -> reason ->
+// agentTransitions is the legal-move table of RFC-0016 section 2.2: from -> reason ->
 // to. The scripts are tested against it.
-var agentMoves = map[AgentStatus]map[LifecycleReason]AgentStatus{
+var agentTransitions = map[AgentStatus]map[LifecycleReason]AgentStatus{
 	AgentRegistering: {ReasonRegistered: AgentActive},
 	AgentActive: {
 		ReasonDrainInitiated:   AgentDraining,
@@ -103,15 +103,15 @@ var agentMoves = map[AgentStatus]map[LifecycleReason]AgentStatus{
 	AgentDeregistered: {ReasonReRegistered: AgentActive},
 }
 
-// AgentMove is where a reason takes an agent from a status; "" when the pair is
+// NextAgentStatus is where a reason takes an agent from a status; "" when the pair is
 // not legal.
-func AgentMove(from AgentStatus, reason LifecycleReason) AgentStatus {
-	return agentMoves[from][reason]
+func NextAgentStatus(from AgentStatus, reason LifecycleReason) AgentStatus {
+	return agentTransitions[from][reason]
 }
 
-// AgentMoves calls yield for every legal transition.
-func AgentMoves(yield func(from AgentStatus, reason LifecycleReason, to AgentStatus)) {
-	for from, reasons := range agentMoves {
+// AgentTransitions calls yield for every legal transition.
+func AgentTransitions(yield func(from AgentStatus, reason LifecycleReason, to AgentStatus)) {
+	for from, reasons := range agentTransitions {
 		for reason, to := range reasons {
 			yield(from, reason, to)
 		}

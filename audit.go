@@ -19,8 +19,8 @@ const (
 var Audited = map[string]AuditRule{
 	EventKeyCreated:     AuditAlways,
 	EventKeyRevoked:     AuditAlways,
-	EventSessionOpened:  AuditAlways,
-	EventSessionClosed:  AuditAlways,
+	EventLoginOpened:    AuditAlways,
+	EventLoginClosed:    AuditAlways,
 	EventPaused:         AuditAlways,
 	EventResumed:        AuditAlways,
 	EventWebhookCreated: AuditAlways,

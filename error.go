@@ -189,8 +189,8 @@ func Invalid(field, remedy, format string, args ...any) *Error {
 	return Refuse(CodeValidation, remedy, format, args...).With("field", field)
 }
 
-// Within names the field of a refusal by where it stands in a larger body.
-func Within(prefix string, err error) error {
+// PrefixField names the field of a refusal by where it stands in a larger body.
+func PrefixField(prefix string, err error) error {
 	var e *Error
 	if errors.As(err, &e) {
 		if field, ok := e.Facts["field"].(string); ok {
@@ -216,8 +216,8 @@ func (e *Error) With(key string, value any) *Error {
 	return e
 }
 
-// Because records the cause, which is logged and never sent.
-func (e *Error) Because(err error) *Error {
+// WithCause records the cause, which is logged and never sent.
+func (e *Error) WithCause(err error) *Error {
 	e.cause = err
 	return e
 }

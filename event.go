@@ -66,8 +66,8 @@ const (
 	EventResumed             = "namespace.resumed"
 	EventKeyCreated          = "key.created"
 	EventKeyRevoked          = "key.revoked"
-	EventSessionOpened       = "session.opened"
-	EventSessionClosed       = "session.closed"
+	EventLoginOpened         = "session.opened"
+	EventLoginClosed         = "session.closed"
 	EventRunLaunched         = "run.launched"
 	EventRunExited           = "run.exited"
 	EventEvidenceReplaced    = "run.evidence_replaced"
@@ -104,7 +104,7 @@ var EventTypes = []string{
 	EventAgentLifecycle, EventAgentCommand, EventAgentDrift, EventAgentDrainOverdue,
 	EventToolCalled, EventBudgetWarning, EventBudgetExceeded, EventBudgetToppedUp, EventBudgetOverrun,
 	EventBudgetUncertain, EventBudgetLate, EventBudgetUnverified,
-	EventPaused, EventResumed, EventKeyCreated, EventKeyRevoked, EventSessionOpened, EventSessionClosed,
+	EventPaused, EventResumed, EventKeyCreated, EventKeyRevoked, EventLoginOpened, EventLoginClosed,
 	EventRunLaunched, EventRunExited, EventEvidenceReplaced,
 	EventRunStalled, EventAgentHeartbeat, EventAgentTimeoutWarning, EventAgentTimedOut,
 	EventWebhookCreated, EventWebhookDeleted, EventWebhookRevived, EventWebhookDead, EventWebhookGap,
@@ -142,11 +142,11 @@ type EventQuery struct {
 	Limit  int // 1 to 1,000, default 100
 	// Audit reads the audit log instead of the log.
 	Audit bool
-	// Notices leaves out what is none, see Event.Notice.
-	Notices bool
-	// Back reads the newest first: After is then the lowest number read so far, 0
+	// NoticesOnly leaves out what is none, see Event.Notice.
+	NoticesOnly bool
+	// NewestFirst reads the newest first: After is then the lowest number read so far, 0
 	// the end of the log.
-	Back bool
+	NewestFirst bool
 	// Until, with Back and without After, leaves out what came later.
 	Until Instant
 }

@@ -56,9 +56,9 @@ func (e *Evidence) Check() error {
 // WorkBranch is the branch on which an adapter puts the work of a task.
 func WorkBranch(taskID string) string { return "picket/" + taskID }
 
-// madeByAdapter reports whether the evidence is about the branch that an
+// onWorkBranch reports whether the evidence is about the branch that an
 // adapter makes for the task.
-func (e *Evidence) madeByAdapter(taskID string) bool {
+func (e *Evidence) onWorkBranch(taskID string) bool {
 	return CheckID("taskId", "task", taskID) == nil && e.Branch == WorkBranch(taskID)
 }
 
@@ -67,7 +67,7 @@ func (e *Evidence) madeByAdapter(taskID string) bool {
 // agent can write: a repository path could lead to another repository, and a
 // branch could be an option of git. It is empty for another branch.
 func (e *Evidence) MergeCommand(taskID string) string {
-	if !e.madeByAdapter(taskID) {
+	if !e.onWorkBranch(taskID) {
 		return ""
 	}
 	return "git merge " + WorkBranch(taskID)
@@ -79,7 +79,7 @@ var objectID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 // own checkout. It is empty unless the base is a full object id and the branch
 // is the one that an adapter makes.
 func (e *Evidence) DiffCommand(taskID string) string {
-	if !e.madeByAdapter(taskID) || !objectID.MatchString(e.Base) {
+	if !e.onWorkBranch(taskID) || !objectID.MatchString(e.Base) {
 		return ""
 	}
 	return "git diff " + e.Base + " " + WorkBranch(taskID)

@@ -10,8 +10,8 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// hostileWords are what an agent may write into its evidence.
-var hostileWords = []string{
+// hostileText are what an agent may write into its evidence.
+var hostileText = []string{
 	"--strategy=ours", "-s", "x; touch pwned", "$(touch pwned)", "`touch pwned`", "x\ntouch pwned",
 	"a'; touch pwned; 'b",
 	`a"; touch pwned; "b`, "x & touch pwned", "x | touch pwned", "picket/other", "",
@@ -21,7 +21,7 @@ var hostileWords = []string{
 // and a shell that runs them does what they say and nothing more.
 func TestPrintedCommandsHoldNoWordsOfTheAgent(t *testing.T) {
 	const task = "task_01ARZ3NDEKTSV4RRFFQ69G5FAV"
-	for _, hostile := range hostileWords {
+	for _, hostile := range hostileText {
 		dir := t.TempDir()
 		git := func(args ...string) string {
 			t.Helper()

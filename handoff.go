@@ -16,15 +16,15 @@ type Handoff struct {
 	OnDeadline OnDeadline   `json:"onDeadline"`
 	ClaimedBy  string       `json:"claimedBy"` // who looks after it; anybody may still decide
 	ClaimedAt  Instant      `json:"claimedAt"`
-	Work       Work         `json:"work"`
+	Work       WorkSummary  `json:"work"`
 	Answer     *Answer      `json:"answer"`
 	State      HandoffState `json:"state"`
 	CreatedAt  Instant      `json:"createdAt"`
 }
 
-// Work is what a run left behind, as far as its adapter has handed it in, cut to
+// WorkSummary is what a run left behind, as far as its adapter has handed it in, cut to
 // what a list shows: 4 KiB of Diffstat, 50 Files. Its evidence has the whole.
-type Work struct {
+type WorkSummary struct {
 	Branch        string   `json:"branch"`   // git branch of the run's commits
 	Diffstat      string   `json:"diffstat"` // one line a file
 	Files         []string `json:"files"`    // paths changed, relative to the workspace

@@ -7,11 +7,11 @@ import (
 
 // Ids that the server makes are a kind, an underscore and a ULID.
 var (
-	ulidPattern  = regexp.MustCompile(`^[0-7][0-9A-HJKMNP-TV-Z]{25}$`)
-	namePattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
-	tagPattern   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+#/-]{0,63}$`)
-	spacePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
-	labelPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_./-]{0,63}$`)
+	ulidPattern       = regexp.MustCompile(`^[0-7][0-9A-HJKMNP-TV-Z]{25}$`)
+	namePattern       = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
+	capabilityPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+#/-]{0,63}$`)
+	namespacePattern  = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
+	labelPattern      = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_./-]{0,63}$`)
 )
 
 // CheckID refuses an id that is not kind_ULID. It guards every id that comes
@@ -24,12 +24,12 @@ func CheckID(field, kind, id string) error {
 		"%s is not a %s id: it has the form %s_ and 26 letters and digits", field, kind, kind)
 }
 
-var housePattern = regexp.MustCompile(`^house(:\d{4}-\d{2}-\d{2})?$`)
+var dayEnvelopePattern = regexp.MustCompile(`^house(:\d{4}-\d{2}-\d{2})?$`)
 
 // CheckEnvelopeID refuses what names no envelope: a task's id, house:<UTC date>,
 // or house for today's.
 func CheckEnvelopeID(field, id string) error {
-	if housePattern.MatchString(id) || CheckID(field, "task", id) == nil {
+	if dayEnvelopePattern.MatchString(id) || CheckID(field, "task", id) == nil {
 		return nil
 	}
 	return Invalid(field, "Copy the id from a listing; house is the envelope of the day.",
@@ -46,9 +46,9 @@ func CheckName(field, name string) error {
 		"%s is not a valid name", field)
 }
 
-// CheckTag refuses a capability that could not be part of a lane's name.
-func CheckTag(field, tag string) error {
-	if tagPattern.MatchString(tag) {
+// CheckCapability refuses a capability that could not be part of a lane's name.
+func CheckCapability(field, tag string) error {
+	if capabilityPattern.MatchString(tag) {
 		return nil
 	}
 	return Invalid(field, "Use 1 to 64 letters, digits or _ . + # / -, starting with a letter or digit.",
@@ -57,7 +57,7 @@ func CheckTag(field, tag string) error {
 
 // CheckNamespace refuses a namespace that could not be part of a key.
 func CheckNamespace(field, ns string) error {
-	if spacePattern.MatchString(ns) {
+	if namespacePattern.MatchString(ns) {
 		return nil
 	}
 	return Invalid(field, "Use 1 to 32 lower-case letters, digits or -.", "%s is not a valid namespace", field)

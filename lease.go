@@ -37,8 +37,8 @@ type Lease struct {
 	MCPURL       string    `json:"mcpUrl"`
 }
 
-// AgentBearer is the credential that the agent is given.
-func (l Lease) AgentBearer() Secret { return cmp.Or(l.AgentToken, l.LeaseToken) }
+// AgentCredential is the credential that the agent is given.
+func (l Lease) AgentCredential() Secret { return cmp.Or(l.AgentToken, l.LeaseToken) }
 
 // LeaseTask is what an adapter needs to know of the task.
 type LeaseTask struct {
@@ -120,7 +120,7 @@ type Command struct {
 	Number int64  `json:"number,omitzero"`
 	Cause  string `json:"cause,omitempty"` // of a nudge: silent or loop
 	// Exec is of exec. It may be delivered more than once; its CallID tells.
-	Exec *ExecOrder `json:"exec,omitempty"`
+	Exec *ExecRequest `json:"exec,omitempty"`
 }
 
 // Nudge tells an agent that it seems to be stuck. It is a word, not an end.
@@ -166,16 +166,16 @@ type LiveLease struct {
 	Renewals       int64   `json:"renewals"`
 }
 
-// Held is a verified lease credential: which run of which task speaks. Every
+// LeaseCredential is a verified lease credential: which run of which task speaks. Every
 // fenced verb takes one right after its context; the zero Held is refused.
-type Held struct {
+type LeaseCredential struct {
 	Namespace string
 	TaskID    string
 	RunID     string
-	Secret    string // hex SHA-256 of the lease secret, as the store keeps it
-	Fence     int64  // the X-Fencing-Token presented beside it; 0 when none was
-	Bearer    Bearer // the side of the lease that speaks
+	Secret    string    // hex SHA-256 of the lease secret, as the store keeps it
+	Fence     int64     // the X-Fencing-Token presented beside it; 0 when none was
+	Side      LeaseSide // the side of the lease that speaks
 }
 
 // IsZero reports whether no credential was presented.
-func (h Held) IsZero() bool { return h.RunID == "" || h.TaskID == "" || h.Secret == "" }
+func (h LeaseCredential) IsZero() bool { return h.RunID == "" || h.TaskID == "" || h.Secret == "" }

@@ -15,6 +15,6 @@ type MemoryStats struct {
 	StoreMax  int64 `json:"storeMax"`
 }
 
-// Reserve is how much memory below a bound of most bytes stays free, so that
+// MemoryHeadroom is how much memory below a bound of most bytes stays free, so that
 // leases end, people decide and servers start on a full store.
-func Reserve(most int64) int64 { return min(32<<20, most/3) }
+func MemoryHeadroom(most int64) int64 { return min(32<<20, most/3) }

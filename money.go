@@ -142,7 +142,7 @@ type TopUp struct {
 func TopUpCommand(envelope string, lacking budget.Envelope) string {
 	command := "picket budget top-up " + envelope
 	if lacking.USD > 0 {
-		command += " --usd " + strings.TrimPrefix(lacking.USD.UpToCent().Dollars(), "$")
+		command += " --usd " + strings.TrimPrefix(lacking.USD.CeilCent().Dollars(), "$")
 	}
 	if lacking.Tokens > 0 {
 		command += " --tokens " + strconv.FormatInt(lacking.Tokens, 10)
@@ -222,9 +222,9 @@ type LedgerQuery struct {
 	TaskID string // empty: of the whole namespace
 	After  int64
 	Limit  int // 1 to 1,000, default 100
-	// Back reads the newest first: After is then the lowest seq read so far, 0
+	// NewestFirst reads the newest first: After is then the lowest seq read so far, 0
 	// the end of the ledger.
-	Back bool
+	NewestFirst bool
 }
 
 // LedgerPage is a page of the ledger; Next is the cursor of the next one, empty
@@ -241,8 +241,8 @@ type Funds struct {
 	Locked    bool            `json:"locked"`
 }
 
-// ExecOrder is a process that an agent wants run inside its run's containment.
-type ExecOrder struct {
+// ExecRequest is a process that an agent wants run inside its run's containment.
+type ExecRequest struct {
 	CallID         string   `json:"callId"`
 	Argv           []string `json:"argv"`
 	Stdin          string   `json:"stdin,omitempty"`

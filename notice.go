@@ -15,10 +15,10 @@ var NoticeTypes = []string{
 	EventWebhookDead, EventWebhookGap,
 }
 
-// Notice reports whether people want to hear of the event: it is of one of
+// IsNotice reports whether people want to hear of the event: it is of one of
 // NoticeTypes, a run's end left its task failed or with people, or an agent is
 // dead. A change of state has one notice.
-func (e Event) Notice() bool {
+func (e Event) IsNotice() bool {
 	switch e.Type {
 	case EventLeaseReleased, EventLeaseFailed, EventLeaseExpired:
 		state := e.state()

@@ -8,7 +8,7 @@ import (
 
 // A change of state that people want to hear of is one notice; what only moves
 // a task on is none.
-func TestWhatIsANotice(t *testing.T) {
+func TestNoticeTypes(t *testing.T) {
 	event := func(kind, data string) picket.Event {
 		return picket.Event{Type: kind, Data: picket.RawJSON(data)}
 	}
@@ -25,7 +25,7 @@ func TestWhatIsANotice(t *testing.T) {
 		event(picket.EventLeaseReleased, `{"state":"failed"}`), event(picket.EventWebhookDead, `{"state":"dead"}`),
 		event(picket.EventBudgetUnverified, `{"first":true}`), dead,
 	} {
-		if !e.Notice() {
+		if !e.IsNotice() {
 			t.Errorf("%s %s %s is no notice", e.Type, e.NewStatus, e.Data)
 		}
 	}
@@ -39,7 +39,7 @@ func TestWhatIsANotice(t *testing.T) {
 		event(picket.EventTaskAnswered, `{"state":"queued"}`), silent, event(picket.EventWebhookCreated, `{}`),
 		event(picket.EventBudgetUnverified, `{"first":false}`),
 	} {
-		if e.Notice() {
+		if e.IsNotice() {
 			t.Errorf("%s %s %s is a notice", e.Type, e.NewStatus, e.Data)
 		}
 	}

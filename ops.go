@@ -34,8 +34,8 @@ type Stats struct {
 	// zero when none is open.
 	OldestHandoff Instant `json:"oldestHandoff"`
 	OldestReview  Instant `json:"oldestReview"` // the same for tasks in review
-	// Sessions are the logins of the last 12 hours that nobody has ended.
-	Sessions int64 `json:"sessions"`
+	// Logins are the logins of the last 12 hours that nobody has ended.
+	Logins int64 `json:"sessions"`
 	// Webhooks are the targets by state; WebhookLag is how many events the active
 	// one is behind that is behind most.
 	Webhooks   map[WebhookState]int64 `json:"webhooks"`
@@ -45,13 +45,13 @@ type Stats struct {
 	Expired map[ExitClass]int64 `json:"expired"`
 	// Money is that of all tasks together.
 	Money MoneyStats `json:"money"`
-	// House is the envelope of today (UTC), nil when there is no limit a day.
-	House *HouseStats `json:"house"`
-	// Pulse is what came of the last hour, oldest first: [PulseSlots] slots of the
+	// DailyEnvelope is the envelope of today (UTC), nil when there is no limit a day.
+	DailyEnvelope *DailyEnvelope `json:"house"`
+	// Activity is what came of the last hour, oldest first: [ActivitySlots] slots of the
 	// store's own clock, the last of which still runs. Those in which nothing
 	// happened, or was counted yet, are left out.
-	Pulse   []PulseSlot `json:"pulse"`
-	LastSeq int64       `json:"lastSeq"` // sequence number of the newest event
+	Activity []ActivitySlot `json:"pulse"`
+	LastSeq  int64          `json:"lastSeq"` // sequence number of the newest event
 	// AuditEvents is the number of events in the audit log. OldestAudit is when
 	// the oldest of them was written; it is zero if there is none.
 	AuditEvents int64   `json:"auditEvents"`
@@ -86,9 +86,9 @@ type MoneyStats struct {
 	Unverified budget.Envelope `json:"unverified,omitzero"`
 }
 
-// HouseStats is the day's envelope: what all tasks of the day may be given, and
+// DailyEnvelope is the day's envelope: what all tasks of the day may be given, and
 // what is left to give.
-type HouseStats struct {
+type DailyEnvelope struct {
 	Limit     budget.Envelope `json:"limit"`
 	Available budget.Envelope `json:"available"` // below zero after an overrun
 	// SpentInAll is what the tasks of the day have spent, with all below them; nil
@@ -98,13 +98,13 @@ type HouseStats struct {
 
 // The pulse: how many slots there are, and how long each is, in ms.
 const (
-	PulseSlots  = 30
-	PulseSlotMs = 120_000
+	ActivitySlots  = 30
+	ActivitySlotMs = 120_000
 )
 
-// PulseSlot counts what happened in one slot of the pulse, by the events that
+// ActivitySlot counts what happened in one slot of the pulse, by the events that
 // were written in it.
-type PulseSlot struct {
+type ActivitySlot struct {
 	At      Instant        `json:"at"`      // when it began
 	Ended   int64          `json:"ended"`   // results handed in
 	Failed  int64          `json:"failed"`  // runs that ended without one

@@ -102,8 +102,8 @@ type NewKey struct {
 
 // Caller is who asks for a change through the control plane.
 type Caller struct {
-	Actor string // the key id, or "reaper"; written into events
-	Once  Once   // zero when no Idempotency-Key was sent
+	Actor       string      // the key id, or "reaper"; written into events
+	Idempotency Idempotency // zero when no Idempotency-Key was sent
 	// Key is the API key that a lease is acquired with: the lease remembers it, and
 	// it has to hold in the step of the grant. Empty for a caller without a key.
 	Key string
@@ -111,10 +111,10 @@ type Caller struct {
 	Operator bool
 }
 
-// Once identifies a request so that its effect happens once: both members are
+// Idempotency identifies a request so that its effect happens once: both members are
 // hex SHA-256, Key over the caller, the route and the Idempotency-Key, Body
 // over the body. The same Key with another Body is refused.
-type Once struct {
+type Idempotency struct {
 	Key  string
 	Body string
 }

@@ -79,11 +79,11 @@ func (r *Registration) Normalize() error {
 			maxAgentName)
 	}
 	var err error
-	if r.Capabilities, err = distinctTags("/capabilities", r.Capabilities); err != nil {
+	if r.Capabilities, err = distinctCapabilities("/capabilities", r.Capabilities); err != nil {
 		return err
 	}
 	if r.Capacity != nil && r.Capacity.MaxConcurrentTasks != nil {
-		if err := bounded("/capacity/max_concurrent_tasks", &r.Capacity.MaxConcurrentTasks, 0, 0,
+		if err := defaultedInRange("/capacity/max_concurrent_tasks", &r.Capacity.MaxConcurrentTasks, 0, 0,
 			maxConcurrent); err != nil {
 			return err
 		}
@@ -103,10 +103,10 @@ func (r *Registration) Normalize() error {
 	return r.checkMetadata()
 }
 
-// distinctTags checks capabilities and drops doubles; the order stays the
+// distinctCapabilities checks capabilities and drops doubles; the order stays the
 // agent's own.
-func distinctTags(field string, tags []string) ([]string, error) {
-	if _, err := NormalizeTags(field, tags); err != nil {
+func distinctCapabilities(field string, tags []string) ([]string, error) {
+	if _, err := NormalizeCapabilities(field, tags); err != nil {
 		return nil, err
 	}
 	out := make([]string, 0, len(tags))
@@ -130,7 +130,7 @@ func (t *Thresholds) Normalize(prefix string) error {
 		{"unhealthy_after_seconds", &t.UnhealthyAfterSeconds, DefaultUnhealthy},
 		{"dead_after_seconds", &t.DeadAfterSeconds, DefaultDead},
 	} {
-		if err := bounded(prefix+"/"+m.name, m.value, m.def, 1, maxThreshold); err != nil {
+		if err := defaultedInRange(prefix+"/"+m.name, m.value, m.def, 1, maxThreshold); err != nil {
 			return err
 		}
 	}
@@ -161,7 +161,7 @@ func CheckDrainTimeout(field string, seconds *int) error {
 	if seconds == nil {
 		return nil
 	}
-	return bounded(field, &seconds, DefaultDrainTimeout, 0, MaxDrainTimeout)
+	return defaultedInRange(field, &seconds, DefaultDrainTimeout, 0, MaxDrainTimeout)
 }
 
 func checkEndpoint(endpoint string) error {

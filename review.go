@@ -93,7 +93,7 @@ type PendingReview struct {
 	FencingToken int64             `json:"fencingToken"`
 	Attempts     int               `json:"attempts"`
 	Spent        budget.Envelope   `json:"spent"`
-	Work         Work              `json:"work"`
+	Work         WorkSummary       `json:"work"`
 	Digest       string            `json:"digest"` // as in Review
 }
 

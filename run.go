@@ -86,9 +86,9 @@ type LogChunk struct {
 	Next   int64  `json:"next"`   // offset to read on from
 	Data   []byte `json:"-"`
 
-	// Inside says that Data begins within a line, Marks when it was written.
-	Inside bool      `json:"inside"`
-	Marks  []LogMark `json:"marks"`
+	// MidLine says that Data begins within a line, Marks when it was written.
+	MidLine bool      `json:"inside"`
+	Marks   []LogMark `json:"marks"`
 	// State tells whether more may come. LatestRunID and TaskState are the
 	// task's, which may have a newer run by now.
 	State       LogState  `json:"state"`
@@ -114,8 +114,8 @@ type LogMark struct {
 // MaxLogMarks is how many marks one piece of output may have.
 const MaxLogMarks = 512
 
-// LogPiece is a piece of output on its way to the log.
-type LogPiece struct {
+// LogWrite is a piece of output on its way to the log.
+type LogWrite struct {
 	Stream string
 	Offset int64 // of the first byte
 	Data   []byte

@@ -2,8 +2,8 @@ package picket
 
 import "time"
 
-// RunKeyLife is how long a run key lives after it was made or last renewed.
-const RunKeyLife = 24 * time.Hour
+// RunKeyLifetime is how long a run key lives after it was made or last renewed.
+const RunKeyLifetime = 24 * time.Hour
 
 // MaxRunKeys is how many run keys of one key may live at once.
 const MaxRunKeys = 256

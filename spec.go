@@ -24,7 +24,7 @@ const (
 	MaxStall         = 86_400
 	DefaultAttempts  = 3
 	DefaultBackoff   = 10 // seconds
-	maxTags          = 32
+	maxCapabilities  = 32
 	maxLabels        = 32
 	maxLabelValueLen = 128
 )
@@ -32,7 +32,7 @@ const (
 // Normalize checks a submitted task and fills in every default. The error
 // names the first field that is wrong and what it may be.
 func (s *TaskSpec) Normalize() error {
-	for _, check := range []func() error{s.checkText, s.checkWho, s.checkTimes, s.checkPolicy, s.checkLabels} {
+	for _, check := range []func() error{s.checkText, s.checkRouting, s.checkTimes, s.checkPolicy, s.checkLabels} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func (s *TaskSpec) checkText() error {
 	return nil
 }
 
-func (s *TaskSpec) checkWho() error {
+func (s *TaskSpec) checkRouting() error {
 	if s.Role != "" {
 		if err := CheckName("/role", s.Role); err != nil {
 			return err
@@ -78,18 +78,18 @@ func (s *TaskSpec) checkWho() error {
 		}
 	}
 	var err error
-	s.Needs, err = NormalizeTags("/needs", s.Needs)
+	s.Needs, err = NormalizeCapabilities("/needs", s.Needs)
 	return err
 }
 
-// NormalizeTags checks capabilities and returns them sorted without doubles.
-func NormalizeTags(field string, tags []string) ([]string, error) {
-	if len(tags) > maxTags {
+// NormalizeCapabilities checks capabilities and returns them sorted without doubles.
+func NormalizeCapabilities(field string, tags []string) ([]string, error) {
+	if len(tags) > maxCapabilities {
 		return nil, Invalid(field, "Name fewer capabilities.", "%s has %d entries, at most %d are allowed", field,
-			len(tags), maxTags)
+			len(tags), maxCapabilities)
 	}
 	for i, t := range tags {
-		if err := CheckTag(field+"/"+strconv.Itoa(i), t); err != nil {
+		if err := CheckCapability(field+"/"+strconv.Itoa(i), t); err != nil {
 			return nil, err
 		}
 	}
@@ -97,31 +97,32 @@ func NormalizeTags(field string, tags []string) ([]string, error) {
 }
 
 func (s *TaskSpec) checkTimes() error {
-	if err := bounded("/priority", &s.Priority, DefaultPriority, 0, 9); err != nil {
+	if err := defaultedInRange("/priority", &s.Priority, DefaultPriority, 0, 9); err != nil {
 		return err
 	}
-	if err := bounded("/leaseWindowSeconds", &s.LeaseWindowSeconds, DefaultWindow, MinWindow, MaxWindow); err != nil {
+	if err := defaultedInRange("/leaseWindowSeconds", &s.LeaseWindowSeconds, DefaultWindow, MinWindow,
+		MaxWindow); err != nil {
 		return err
 	}
 	if s.TimeoutSeconds != nil {
-		if err := bounded("/timeoutSeconds", &s.TimeoutSeconds, 0, 1, MaxTimeout); err != nil {
+		if err := defaultedInRange("/timeoutSeconds", &s.TimeoutSeconds, 0, 1, MaxTimeout); err != nil {
 			return err
 		}
 	}
 	if s.StallAfterSeconds == nil {
 		return nil
 	}
-	return bounded("/stallAfterSeconds", &s.StallAfterSeconds, 0, MinStall, MaxStall)
+	return defaultedInRange("/stallAfterSeconds", &s.StallAfterSeconds, 0, MinStall, MaxStall)
 }
 
 func (s *TaskSpec) checkPolicy() error {
 	if s.Retry == nil {
 		s.Retry = &Retry{}
 	}
-	if err := bounded("/retry/maxAttempts", &s.Retry.MaxAttempts, DefaultAttempts, 1, 100); err != nil {
+	if err := defaultedInRange("/retry/maxAttempts", &s.Retry.MaxAttempts, DefaultAttempts, 1, 100); err != nil {
 		return err
 	}
-	if err := bounded("/retry/backoffSeconds", &s.Retry.BackoffSeconds, DefaultBackoff, 0, 3600); err != nil {
+	if err := defaultedInRange("/retry/backoffSeconds", &s.Retry.BackoffSeconds, DefaultBackoff, 0, 3600); err != nil {
 		return err
 	}
 	for i, class := range s.Retry.On {
@@ -135,13 +136,13 @@ func (s *TaskSpec) checkPolicy() error {
 			"Send human or none; what a run delegates is reviewed by it unless it says otherwise.",
 			"a task that no other task delegated has no parent to review it")
 	}
-	if err := oneOfOr("/escalate", &s.Escalate, EscalateHuman, EscalateFail); err != nil {
+	if err := oneOfOrDefault("/escalate", &s.Escalate, EscalateHuman, EscalateFail); err != nil {
 		return err
 	}
-	if err := oneOfOr("/review", &s.Review, ReviewByHuman, ReviewByNone); err != nil {
+	if err := oneOfOrDefault("/review", &s.Review, ReviewByHuman, ReviewByNone); err != nil {
 		return err
 	}
-	return oneOfOr("/onExit", &s.OnExit, OnExitFail, OnExitComplete)
+	return oneOfOrDefault("/onExit", &s.OnExit, OnExitFail, OnExitComplete)
 }
 
 func (s *TaskSpec) checkLabels() error {
@@ -189,13 +190,13 @@ func (a *AcquireRequest) Normalize() error {
 		}
 	}
 	var err error
-	if a.Capabilities, err = NormalizeTags("/capabilities", a.Capabilities); err != nil {
+	if a.Capabilities, err = NormalizeCapabilities("/capabilities", a.Capabilities); err != nil {
 		return err
 	}
-	if err := bounded("/max", &a.Max, 1, 1, 100); err != nil {
+	if err := defaultedInRange("/max", &a.Max, 1, 1, 100); err != nil {
 		return err
 	}
-	if err := bounded("/waitSeconds", &a.WaitSeconds, 0, 0, 50); err != nil {
+	if err := defaultedInRange("/waitSeconds", &a.WaitSeconds, 0, 0, 50); err != nil {
 		return err
 	}
 	if a.WorkspaceRoot != "" &&
@@ -219,7 +220,7 @@ func (a *AdvanceRequest) Normalize() error {
 	if err := a.Children.Check(); err != nil {
 		return err
 	}
-	return Within("/acquire", a.Acquire.Normalize())
+	return PrefixField("/acquire", a.Acquire.Normalize())
 }
 
 // Normalize checks a help request and fills in its defaults.
@@ -231,10 +232,11 @@ func (h *HelpRequest) Normalize() error {
 		return Invalid("/options", "Offer fewer options.", "options has %d entries, at most 20 are allowed",
 			len(h.Options))
 	}
-	if err := oneOfOr("/kind", &h.Kind, HandoffQuestion, HandoffApproval, HandoffBudget); err != nil {
+	if err := oneOfOrDefault("/kind", &h.Kind, HandoffQuestion, HandoffApproval, HandoffBudget); err != nil {
 		return err
 	}
-	if err := oneOfOr("/onDeadline", &h.OnDeadline, OnDeadlineWait, OnDeadlineDeny, OnDeadlineEscalate); err != nil {
+	if err := oneOfOrDefault("/onDeadline", &h.OnDeadline, OnDeadlineWait, OnDeadlineDeny,
+		OnDeadlineEscalate); err != nil {
 		return err
 	}
 	if h.DeadlineSeconds == nil {
@@ -244,7 +246,7 @@ func (h *HelpRequest) Normalize() error {
 		}
 		return nil
 	}
-	return bounded("/deadlineSeconds", &h.DeadlineSeconds, 0, 1, 2_592_000)
+	return defaultedInRange("/deadlineSeconds", &h.DeadlineSeconds, 0, 1, 2_592_000)
 }
 
 // TooLarge refuses a payload over MaxPayload.
@@ -254,8 +256,8 @@ func TooLarge(field string, size int) *Error {
 		With("limit", MaxPayload)
 }
 
-// bounded sets a missing number to def and refuses one outside lo to hi.
-func bounded(field string, p **int, def, lo, hi int) error {
+// defaultedInRange sets a missing number to def and refuses one outside lo to hi.
+func defaultedInRange(field string, p **int, def, lo, hi int) error {
 	if *p == nil {
 		*p = &def
 		return nil
@@ -267,7 +269,7 @@ func bounded(field string, p **int, def, lo, hi int) error {
 	return nil
 }
 
-func oneOfOr[T ~string](field string, p *T, def T, others ...T) error {
+func oneOfOrDefault[T ~string](field string, p *T, def T, others ...T) error {
 	if *p == "" {
 		*p = def
 		return nil

@@ -52,10 +52,10 @@ func (s Subtask) Check() error {
 	return nil
 }
 
-// Under specifies the subtask of a parent. What it does not say is as the
+// SpecUnder specifies the subtask of a parent. What it does not say is as the
 // operator wanted it for the parent: window, priority, times, retries, labels.
 // Its review is the parent's.
-func (s Subtask) Under(parent Task) (TaskSpec, error) {
+func (s Subtask) SpecUnder(parent Task) (TaskSpec, error) {
 	if err := s.Check(); err != nil {
 		return TaskSpec{}, err
 	}

@@ -127,9 +127,9 @@ type Task struct {
 	CreatedBy      string            `json:"createdBy"`
 }
 
-// InputNow is what the next run is given: the latest input that a person has
+// CurrentInput is what the next run is given: the latest input that a person has
 // edited, or what was submitted.
-func (t Task) InputNow() RawJSON {
+func (t Task) CurrentInput() RawJSON {
 	for _, a := range slices.Backward(t.Answers) {
 		if a.InputEdited {
 			return a.Input
@@ -162,10 +162,10 @@ type Explanation struct {
 	Next    []string  `json:"next"` // commands to run
 }
 
-// Repair is the task that repairs a rejected one: it asks for the same kind of
+// FixSpec is the task that repairs a rejected one: it asks for the same kind of
 // agent under the same limits, and ends as that one did. Who rejects decides
 // the repair again, also where the parent was to decide the first.
-func (t Task) Repair(title string) TaskSpec {
+func (t Task) FixSpec(title string) TaskSpec {
 	review := t.ReviewBy
 	if review == ReviewByParent {
 		review = ReviewByHuman

@@ -8,7 +8,7 @@ import (
 
 // What a person edited takes the place of what was submitted, and the latest
 // edit that of the ones before; an answer without one changes nothing.
-func TestInputNow(t *testing.T) {
+func TestCurrentInput(t *testing.T) {
 	task := picket.Task{Input: picket.RawJSON(`1`)}
 	for _, step := range []struct {
 		edited string
@@ -17,7 +17,7 @@ func TestInputNow(t *testing.T) {
 	}{{"", false, `1`}, {"null", false, `1`}, {`2`, true, `2`}, {"null", false, `2`}, {`"three"`, true, `"three"`},
 		{"null", true, "null"}, {"null", false, "null"}} {
 		task.Answers = append(task.Answers, picket.Answer{Input: picket.RawJSON(step.edited), InputEdited: step.edits})
-		if got := string(task.InputNow()); got != step.want {
+		if got := string(task.CurrentInput()); got != step.want {
 			t.Errorf("after an answer with the input %q the next run is given %s, want %s", step.edited, got, step.want)
 		}
 	}

@@ -20,7 +20,7 @@ type Trace struct {
 const (
 	maxTraceMembers = 32
 	maxTraceState   = 512
-	longTraceMember = 128 // longer ones are the first to go
+	longMemberSize  = 128 // longer ones are the first to go
 )
 
 // ParseTrace reads the values of the headers traceparent and tracestate, one
@@ -32,11 +32,11 @@ func ParseTrace(parents, states []string) *Trace {
 	if len(parents) != 1 {
 		return nil
 	}
-	parent, ok := traceParent(parents[0])
+	parent, ok := parseTraceParent(parents[0])
 	if !ok {
 		return nil
 	}
-	return &Trace{Parent: parent, State: traceState(strings.Join(states, ","))}
+	return &Trace{Parent: parent, State: parseTraceState(strings.Join(states, ","))}
 }
 
 // ID is the trace id, 32 hexadecimal digits; empty where there is no trace.
@@ -47,7 +47,7 @@ func (t *Trace) ID() string {
 	return t.Parent[3:35]
 }
 
-func traceParent(s string) (string, bool) {
+func parseTraceParent(s string) (string, bool) {
 	const size = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	if len(s) < size || s[2] != '-' || s[35] != '-' || s[52] != '-' {
 		return "", false
@@ -74,9 +74,9 @@ func traceParent(s string) (string, bool) {
 	return fmt.Sprintf("00-%s-%s-%02x", id, parent, bits&known), true
 }
 
-// traceState is the list without blanks around its members; empty when it is
+// parseTraceState is the list without blanks around its members; empty when it is
 // not valid.
-func traceState(s string) string {
+func parseTraceState(s string) string {
 	var members []string
 	seen := map[string]bool{}
 	for member := range strings.SplitSeq(s, ",") {
@@ -85,24 +85,24 @@ func traceState(s string) string {
 			continue // allowed, and says nothing
 		}
 		key, value, found := strings.Cut(member, "=")
-		if !found || !traceKey(key) || !traceValue(value) || seen[key] || len(members) == maxTraceMembers {
+		if !found || !validTraceKey(key) || !validTraceValue(value) || seen[key] || len(members) == maxTraceMembers {
 			return ""
 		}
 		seen[key] = true
 		members = append(members, member)
 	}
-	return strings.Join(shortened(members), ",")
+	return strings.Join(dropMembers(members), ",")
 }
 
-// shortened leaves members out until the list is short enough: long ones first,
+// dropMembers leaves members out until the list is short enough: long ones first,
 // then from the end.
-func shortened(members []string) []string {
+func dropMembers(members []string) []string {
 	size := len(members) - 1
 	for _, m := range members {
 		size += len(m)
 	}
 	for i := len(members) - 1; i >= 0 && size > maxTraceState; i-- {
-		if len(members[i]) > longTraceMember {
+		if len(members[i]) > longMemberSize {
 			size -= len(members[i]) + 1
 			members = slices.Delete(members, i, i+1)
 		}
@@ -115,16 +115,16 @@ func shortened(members []string) []string {
 	return members
 }
 
-// traceKey is that of a vendor, or of one at a tenant's: tenant@vendor.
-func traceKey(s string) bool {
+// validTraceKey is that of a vendor, or of one at a tenant's: tenant@vendor.
+func validTraceKey(s string) bool {
 	tenant, vendor, found := strings.Cut(s, "@")
 	if !found {
-		return keyOf(s, 256, false)
+		return validKeyPart(s, 256, false)
 	}
-	return keyOf(tenant, 241, true) && keyOf(vendor, 14, false)
+	return validKeyPart(tenant, 241, true) && validKeyPart(vendor, 14, false)
 }
 
-func keyOf(s string, most int, digitFirst bool) bool {
+func validKeyPart(s string, most int, digitFirst bool) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyz"
 	first := letters
 	if digitFirst {
@@ -134,7 +134,7 @@ func keyOf(s string, most int, digitFirst bool) bool {
 		strings.Trim(s, letters+"0123456789_-*/") == ""
 }
 
-func traceValue(s string) bool {
+func validTraceValue(s string) bool {
 	if len(s) < 1 || len(s) > 256 || s[len(s)-1] == ' ' {
 		return false
 	}

@@ -15,7 +15,7 @@ const (
 	aParent  = "00-" + aTraceID + "-" + aSpanID + "-01"
 )
 
-func TestTraceParentsAreReadAsTheyAreSpecified(t *testing.T) {
+func TestParseTraceParent(t *testing.T) {
 	ids := aTraceID + "-" + aSpanID
 	for sent, want := range map[string]string{
 		aParent:                                aParent,
@@ -70,7 +70,7 @@ func TestTraceParentsAreReadAsTheyAreSpecified(t *testing.T) {
 	}
 }
 
-func TestTraceStatesAreReadAsTheyAreSpecified(t *testing.T) {
+func TestParseTraceState(t *testing.T) {
 	members := func(from, n, size int) []string {
 		var out []string
 		for i := from; i < from+n; i++ {

@@ -67,9 +67,9 @@ const WebhookSecretPrefix = "whsec_"
 // MaxWebhooks is how many targets a namespace may have.
 const MaxWebhooks = 100
 
-// WebhookClaim is how long one deliverer has a target for itself, in store
+// WebhookTurnTTL is how long one deliverer has a target for itself, in store
 // time; each step begins it anew.
-const WebhookClaim = 30 * time.Second
+const WebhookTurnTTL = 30 * time.Second
 
 // WebhookTarget is a webhook with what it takes to post to it. Target and
 // Secret are empty when they were sealed with a key that is not here.
@@ -80,10 +80,10 @@ type WebhookTarget struct {
 }
 
 // WebhookTurn is what a deliverer gets that asks for something to do: a target
-// that is its own for WebhookClaim. Without one WebhookID is empty.
+// that is its own for WebhookTurnTTL. Without one WebhookID is empty.
 type WebhookTurn struct {
 	WebhookTarget
-	ClaimID string
+	TurnID string
 	// Seq is the number of the last event that was there: without a target all
 	// have been sent what came up to it.
 	Seq int64
@@ -95,7 +95,7 @@ type WebhookTurn struct {
 // WebhookStep says how far a target was served under a claim.
 type WebhookStep struct {
 	WebhookID string
-	ClaimID   string
+	TurnID    string
 	From      int64
 	To        int64 // the cursor before and after
 	Outcome   WebhookOutcome

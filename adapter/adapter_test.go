@@ -12,7 +12,7 @@ import (
 	"github.com/picket-dev/picket/adapter/adaptertest"
 )
 
-func within(t *testing.T, d time.Duration) context.Context {
+func withTimeout(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
@@ -20,8 +20,8 @@ func within(t *testing.T, d time.Duration) context.Context {
 
 func inReview(v adaptertest.View) bool { return v.State == picket.TaskReview }
 
-// running starts Run and answers how to wait for its end.
-func running(ctx context.Context, a *Adapter) func() error {
+// runAsync starts Run and answers how to wait for its end.
+func runAsync(ctx context.Context, a *Adapter) func() error {
 	end := make(chan error, 1)
 	go func() { end <- a.Run(ctx) }()
 	return func() error { return <-end }
@@ -30,21 +30,21 @@ func running(ctx context.Context, a *Adapter) func() error {
 func TestRunWorksAQueueOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var live, most atomic.Int32
-		a, s := stage(t, func(p *puppet) {
+		a, s := newScriptedAdapter(t, func(p *scriptedProcess) {
 			n := live.Add(1)
 			most.Store(max(most.Load(), n))
 			time.Sleep(time.Minute)
 			live.Add(-1)
-			p.exits(Exited{})
+			p.endWith(Exited{})
 		}, func(c *Config) { c.Max = 3 })
 		var ids []string
 		for range 10 {
 			ids = append(ids, s.Queue(adaptertest.Task{OnExit: picket.OnExitComplete}))
 		}
 		ctx, drain := context.WithCancel(t.Context())
-		ended := running(ctx, a)
+		ended := runAsync(ctx, a)
 		for _, id := range ids {
-			if _, err := s.Await(within(t, time.Hour), id, inReview); err != nil {
+			if _, err := s.Await(withTimeout(t, time.Hour), id, inReview); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -62,12 +62,12 @@ func TestRunWorksAQueueOff(t *testing.T) {
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, drain := context.WithCancel(t.Context())
-		a, s := stage(t, func(p *puppet) {
+		a, s := newScriptedAdapter(t, func(p *scriptedProcess) {
 			drain()
-			lasting(time.Hour)(p)
+			runFor(time.Hour)(p)
 		}, func(c *Config) { c.Health.DrainTimeout = 2 * time.Hour })
 		first, second := s.Queue(adaptertest.Task{OnExit: picket.OnExitComplete}), s.Queue(adaptertest.Task{})
-		if err := running(ctx, a)(); err != nil {
+		if err := runAsync(ctx, a)(); err != nil {
 			t.Fatal(err)
 		}
 		if v := s.View(first); v.State != picket.TaskReview {
@@ -84,14 +84,14 @@ func TestReleaseNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, drain := context.WithCancel(t.Context())
 		var a *Adapter
-		a, s := stage(t, func(p *puppet) {
+		a, s := newScriptedAdapter(t, func(p *scriptedProcess) {
 			drain()
 			time.Sleep(time.Second)
 			a.ReleaseNow()
 		})
 		id := s.Queue(adaptertest.Task{})
 		start := time.Now()
-		if err := running(ctx, a)(); err != nil {
+		if err := runAsync(ctx, a)(); err != nil {
 			t.Fatal(err)
 		}
 		v := s.View(id)
@@ -107,12 +107,12 @@ func TestReleaseNow(t *testing.T) {
 
 // ReleaseNow ends in bounded time although nobody takes the release.
 func TestReleaseNowInAnOutage(t *testing.T) {
-	for _, kind := range []adaptertest.Trouble{adaptertest.Hang, adaptertest.Unavailable, adaptertest.DropRequest} {
+	for _, kind := range []adaptertest.Fault{adaptertest.Hang, adaptertest.Unavailable, adaptertest.DropRequest} {
 		synctest.Test(t, func(t *testing.T) {
-			a, s := stage(t, forever)
+			a, s := newScriptedAdapter(t, runForever)
 			id := s.Queue(adaptertest.Task{})
-			ended := running(t.Context(), a)
-			s.AwaitCalls(within(t, time.Minute), "/v1/run/events", 1)
+			ended := runAsync(t.Context(), a)
+			s.AwaitCalls(withTimeout(t, time.Minute), "/v1/run/events", 1)
 			s.Fail("/v1/", kind, -1)
 			start := time.Now()
 			a.ReleaseNow()
@@ -130,7 +130,7 @@ func TestReleaseNowInAnOutage(t *testing.T) {
 func TestLostReplyOfAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		drawn := 0
-		a, s := stage(t, lasting(time.Second), func(c *Config) {
+		a, s := newScriptedAdapter(t, runFor(time.Second), func(c *Config) {
 			// the longest, then none: a repeat is the same request all the same
 			c.jitter = func(d time.Duration) time.Duration {
 				drawn++
@@ -140,8 +140,8 @@ func TestLostReplyOfAcquire(t *testing.T) {
 		id := s.Queue(adaptertest.Task{OnExit: picket.OnExitComplete})
 		s.Fail("/api/v1/leases", adaptertest.DropReply, 2)
 		ctx, drain := context.WithCancel(t.Context())
-		ended := running(ctx, a)
-		v, err := s.Await(within(t, time.Minute), id, inReview)
+		ended := runAsync(ctx, a)
+		v, err := s.Await(withTimeout(t, time.Minute), id, inReview)
 		if err != nil || v.Token != 1 {
 			t.Errorf("token %d: %v", v.Token, err)
 		}
@@ -154,19 +154,19 @@ func TestLostReplyOfAcquire(t *testing.T) {
 // running lease is not touched by it.
 func TestOrchestratorAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, s := stage(t, lasting(time.Hour), func(c *Config) { c.Max = 2 })
+		a, s := newScriptedAdapter(t, runFor(time.Hour), func(c *Config) { c.Max = 2 })
 		mend := s.Fail("/api/v1/leases", adaptertest.Unavailable, -1)
 		id := s.Queue(adaptertest.Task{OnExit: picket.OnExitComplete})
 		ctx, drain := context.WithCancel(t.Context())
-		ended := running(ctx, a)
+		ended := runAsync(ctx, a)
 		time.Sleep(10 * time.Minute)
 		if n := len(s.Calls("/api/v1/leases")); n < 30 || n > 150 {
 			t.Errorf("asked %d times in ten minutes", n)
 		}
 		mend()
-		s.AwaitCalls(within(t, time.Minute), "/v1/run/events", 1)
+		s.AwaitCalls(withTimeout(t, time.Minute), "/v1/run/events", 1)
 		s.Fail("/api/v1/leases", adaptertest.Unavailable, -1)
-		if _, err := s.Await(within(t, 2*time.Hour), id, inReview); err != nil {
+		if _, err := s.Await(withTimeout(t, 2*time.Hour), id, inReview); err != nil {
 			t.Error(err)
 		}
 		drain()
@@ -177,7 +177,7 @@ func TestOrchestratorAway(t *testing.T) {
 // A server that refuses for good ends Run, after what runs has finished.
 func TestRevokedKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, _ := stage(t, forever, func(c *Config) { c.Key = "pkk_wrong" })
+		a, _ := newScriptedAdapter(t, runForever, func(c *Config) { c.Key = "pkk_wrong" })
 		if err := a.Run(t.Context()); !errors.Is(err, picket.CodeUnauthenticated) {
 			t.Fatal(err)
 		}

@@ -30,14 +30,14 @@ func queued(s *adaptertest.Server, n int) (ids []string) {
 	return ids
 }
 
-// workedOff runs an adapter until all tasks are in review, and drains it.
-func workedOff(t *testing.T, a *Adapter, s *adaptertest.Server, ids []string) {
+// runUntilReviewed runs an adapter until all tasks are in review, and drains it.
+func runUntilReviewed(t *testing.T, a *Adapter, s *adaptertest.Server, ids []string) {
 	t.Helper()
 	ctx, drain := context.WithCancel(t.Context())
 	defer drain()
-	ended := running(ctx, a)
+	ended := runAsync(ctx, a)
 	for _, id := range ids {
-		if v, err := s.Await(within(t, 10*time.Hour), id, inReview); err != nil || len(v.Runs) != 1 {
+		if v, err := s.Await(withTimeout(t, 10*time.Hour), id, inReview); err != nil || len(v.Runs) != 1 {
 			t.Fatalf("%d runs: %v", len(v.Runs), err)
 		}
 	}
@@ -51,9 +51,9 @@ func workedOff(t *testing.T, a *Adapter, s *adaptertest.Server, ids []string) {
 // last: one acquire begins it, and no mark_complete is sent.
 func TestAdvance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, s := stage(t, lasting(time.Second))
+		a, s := newScriptedAdapter(t, runFor(time.Second))
 		ids := queued(s, 5)
-		workedOff(t, a, s, ids)
+		runUntilReviewed(t, a, s, ids)
 		if n := len(s.Calls(advancePath)); n != 5 {
 			t.Errorf("advanced %d times, want 5", n)
 		}
@@ -65,8 +65,8 @@ func TestAdvance(t *testing.T) {
 			t.Errorf("acquired %d times", n)
 		}
 		for _, id := range ids {
-			if run := s.View(id).Runs[0]; run.Evidence == nil || run.Evidence.Class != picket.ExitSuccess {
-				t.Errorf("evidence %+v", run.Evidence)
+			if run := s.View(id).Runs[0]; run.ExitReport == nil || run.ExitReport.Class != picket.ExitSuccess {
+				t.Errorf("evidence %+v", run.ExitReport)
 			}
 		}
 	})
@@ -75,8 +75,8 @@ func TestAdvance(t *testing.T) {
 // While an acquire waits with a free slot, the next task comes through it.
 func TestNoAdvanceBesideAnAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, s := stage(t, lasting(time.Second), func(c *Config) { c.Max = 2 })
-		workedOff(t, a, s, queued(s, 1))
+		a, s := newScriptedAdapter(t, runFor(time.Second), func(c *Config) { c.Max = 2 })
+		runUntilReviewed(t, a, s, queued(s, 1))
 		if n, m := len(s.Calls(advancePath)), len(s.Calls(completePath)); n != 0 || m != 1 {
 			t.Errorf("advanced %d times, completed %d times", n, m)
 		}
@@ -89,25 +89,25 @@ func TestAdvanceDoesNotWaitForTheOldRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var began []time.Time
-		a, s := stage(t, func(p *puppet) {
+		a, s := newScriptedAdapter(t, func(p *scriptedProcess) {
 			mu.Lock()
 			began = append(began, time.Now())
 			mu.Unlock()
 			p.job.Stdout.Write([]byte("output of " + p.job.Lease.TaskID))
 			time.Sleep(time.Second)
-			p.exits(Exited{})
+			p.endWith(Exited{})
 		})
 		ids := queued(s, 2)
 		mend := s.Fail("/v1/run/", adaptertest.Unavailable, -1) // evidence, events and logs
 		time.AfterFunc(15*time.Second, mend)
-		workedOff(t, a, s, ids)
+		runUntilReviewed(t, a, s, ids)
 		if gap := began[1].Sub(began[0]); gap > 5*time.Second {
 			t.Errorf("the second run began %s after the first", gap)
 		}
 		for _, id := range ids {
 			run := s.View(id).Runs[0]
-			if run.Evidence == nil || run.Stdout != "output of "+id {
-				t.Errorf("evidence %+v, output %q", run.Evidence, run.Stdout)
+			if run.ExitReport == nil || run.Stdout != "output of "+id {
+				t.Errorf("evidence %+v, output %q", run.ExitReport, run.Stdout)
 			}
 		}
 	})
@@ -115,7 +115,7 @@ func TestAdvanceDoesNotWaitForTheOldRun(t *testing.T) {
 
 // Whatever happens to an advance, the task is completed once, every task is
 // worked on once, and no lease is left behind.
-func TestAdvanceInTrouble(t *testing.T) {
+func TestAdvanceThroughFaults(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		happens  func(*adaptertest.Server)
@@ -129,23 +129,23 @@ func TestAdvanceInTrouble(t *testing.T) {
 		{"the control plane stays away",
 			func(s *adaptertest.Server) { s.Fail(advancePath, adaptertest.Unavailable, -1) }, 0, 4},
 		{"it never answers", func(s *adaptertest.Server) { s.Fail(advancePath, adaptertest.Hang, -1) }, 0, 4},
-		{"a server without the route", func(s *adaptertest.Server) { s.Advance(false) }, 1, 4},
+		{"a server without the route", func(s *adaptertest.Server) { s.SupportAdvance(false) }, 1, 4},
 		{"paused", func(s *adaptertest.Server) {
 			time.AfterFunc(500*time.Millisecond, func() { s.Pause(true) })
 			time.AfterFunc(time.Minute, func() { s.Pause(false) })
 		}, 4, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			a, s := stage(t, lasting(time.Second))
+			a, s := newScriptedAdapter(t, runFor(time.Second))
 			ids := queued(s, 4)
 			tt.happens(s)
-			workedOff(t, a, s, ids)
+			runUntilReviewed(t, a, s, ids)
 			n, m := len(s.Calls(advancePath)), len(s.Calls(completePath))
 			if tt.advances != 0 && n != tt.advances || m != tt.plain {
 				t.Errorf("%s: advanced %d times, completed %d times", tt.name, n, m)
 			}
 			for _, id := range ids {
-				if v := s.View(id); v.Token != 1 || v.Runs[0].Evidence == nil {
+				if v := s.View(id); v.Token != 1 || v.Runs[0].ExitReport == nil {
 					t.Errorf("%s: %+v", tt.name, v)
 				}
 			}
@@ -159,25 +159,25 @@ func TestAdvanceOfALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s *adaptertest.Server
 		first := ""
-		a, s := stage(t, func(p *puppet) {
+		a, s := newScriptedAdapter(t, func(p *scriptedProcess) {
 			if p.job.Lease.TaskID == first {
 				s.Fail("/v1/lease/watch", adaptertest.Hang, 1)
 				s.Expire(first)
 			}
-			p.exits(Exited{})
+			p.endWith(Exited{})
 		})
 		ids := queued(s, 2)
 		first = ids[0]
 		ctx, drain := context.WithCancel(t.Context())
-		ended := running(ctx, a)
-		if _, err := s.Await(within(t, time.Hour), ids[1], inReview); err != nil {
+		ended := runAsync(ctx, a)
+		if _, err := s.Await(withTimeout(t, time.Hour), ids[1], inReview); err != nil {
 			t.Fatal(err)
 		}
 		drain()
 		if err := ended(); err != nil {
 			t.Fatal(err)
 		}
-		if v := s.View(first); v.State != picket.TaskHandoff || v.Output != nil || v.Runs[0].Evidence == nil {
+		if v := s.View(first); v.State != picket.TaskHandoff || v.Output != nil || v.Runs[0].ExitReport == nil {
 			t.Errorf("%+v", v)
 		}
 	})
@@ -188,9 +188,10 @@ func TestAdvanceOfALostLease(t *testing.T) {
 func TestDrainAndAdvance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, drain := context.WithCancel(t.Context())
-		a, s := stage(t, func(p *puppet) { drain(); time.Sleep(time.Second); p.exits(Exited{}) })
+		a, s := newScriptedAdapter(t,
+			func(p *scriptedProcess) { drain(); time.Sleep(time.Second); p.endWith(Exited{}) })
 		ids := queued(s, 2)
-		if err := running(ctx, a)(); err != nil {
+		if err := runAsync(ctx, a)(); err != nil {
 			t.Fatal(err)
 		}
 		if n := len(s.Calls(advancePath)); n != 0 || s.View(ids[0]).State != picket.TaskReview ||
@@ -200,12 +201,12 @@ func TestDrainAndAdvance(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		launched := 0
-		a, s := stage(t, func(p *puppet) { launched++; p.exits(Exited{}) })
+		a, s := newScriptedAdapter(t, func(p *scriptedProcess) { launched++; p.endWith(Exited{}) })
 		ids := queued(s, 2)
 		s.Fail(advancePath, adaptertest.DropReply, 1)
 		ctx, drain := context.WithCancel(t.Context())
-		ended := running(ctx, a)
-		if err := s.AwaitCalls(within(t, time.Minute), advancePath, 1); err != nil {
+		ended := runAsync(ctx, a)
+		if err := s.AwaitCalls(withTimeout(t, time.Minute), advancePath, 1); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait() // the grant was made, and its answer is lost
@@ -223,7 +224,7 @@ func TestDrainAndAdvance(t *testing.T) {
 
 // Many workers that start at once, and that a server's answer sends away
 // together, do not come together.
-func TestNoStampede(t *testing.T) {
+func TestWorkersDoNotAskAtOnce(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if s, err := strconv.ParseUint(os.Getenv("PICKET_SEED"), 10, 64); err == nil {
 		seed = s
@@ -244,7 +245,7 @@ func TestNoStampede(t *testing.T) {
 					BaseURL:    s.URL,
 					Key:        adaptertest.Key,
 					HTTP:       &http.Client{Transport: retryAfterOne{s.HTTPClient().Transport}},
-					Launcher:   puppets(forever),
+					Launcher:   scriptedLauncher(runForever),
 					StateDir:   t.TempDir(),
 					PinnedOnly: together,
 					clock:      func() time.Duration { return time.Since(start) },
@@ -296,9 +297,9 @@ func (b retryAfterOne) RoundTrip(r *http.Request) (*http.Response, error) {
 // One at a time is asked for, whatever Max is: the slot that becomes free.
 func TestAdvanceAsksForItsOwnSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, s := stage(t, lasting(time.Second), func(c *Config) { c.Max = 3 })
+		a, s := newScriptedAdapter(t, runFor(time.Second), func(c *Config) { c.Max = 3 })
 		ids := queued(s, 12)
-		workedOff(t, a, s, ids)
+		runUntilReviewed(t, a, s, ids)
 		for _, id := range ids {
 			if n := len(s.View(id).Runs); n != 1 {
 				t.Errorf("%d runs", n)

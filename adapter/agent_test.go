@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) >= 3 && os.Args[1] == "agent" {
 		os.Exit(agents[os.Args[2]]())
 	}
-	goleak.VerifyTestMain(remains.Of(m, "pk-adapter-"))
+	goleak.VerifyTestMain(remains.WithTempDir(m, "pk-adapter-"))
 }
 
 // agent is the command of a test agent.
@@ -45,28 +45,28 @@ var agents = map[string]func() int{
 		select {}
 	},
 	"ask": func() int {
-		_, err := own().RequestHelp(context.Background(), picket.HelpRequest{Question: "which?"})
+		_, err := leaseProxy().RequestHelp(context.Background(), picket.HelpRequest{Question: "which?"})
 		return failed(err)
 	},
 	"fail": func() int {
-		_, err := own().Fail(context.Background(), "no idea", true)
+		_, err := leaseProxy().Fail(context.Background(), "no idea", true)
 		return failed(err)
 	},
 	"report": func() int {
-		_, err := own().Report(context.Background(), picket.Progress{Summary: "half way"})
+		_, err := leaseProxy().Report(context.Background(), picket.Progress{Summary: "half way"})
 		return failed(err)
 	},
 }
 
 func completing(code int) int {
-	if _, err := own().Complete(context.Background(), picket.RawJSON(`{"answer":42}`), "done"); err != nil {
+	if _, err := leaseProxy().Complete(context.Background(), picket.RawJSON(`{"answer":42}`), "done"); err != nil {
 		return failed(err)
 	}
 	return code
 }
 
-// own is the proxy of the lease in the environment, as an agent makes it.
-func own() *adapter.Proxy {
+// leaseProxy is the proxy of the lease in the environment, as an agent makes it.
+func leaseProxy() *adapter.Proxy {
 	return adapter.NewProxy(picket.Lease{
 		LeaseToken: picket.Secret(os.Getenv("PICKET_LEASE_TOKEN")), FencingToken: 1,
 	}, os.Getenv("PICKET_PROXY_URL"), nil)

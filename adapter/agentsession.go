@@ -28,18 +28,18 @@ type sessionRecord struct {
 
 const sessionFile = "session.json"
 
-// keepSessions is how long a session that nobody goes on with is kept.
-const keepSessions = 7 * 24 * time.Hour
+// sessionTTL is how long a session that nobody goes on with is kept.
+const sessionTTL = 7 * 24 * time.Hour
 
-func sessionsIn(stateDir string) string { return filepath.Join(stateDir, "sessions") }
+func agentSessionsDir(stateDir string) string { return filepath.Join(stateDir, "sessions") }
 
-// openSession finds what the run before has left. All that fails here only
+// openAgentSession finds what the run before has left. All that fails here only
 // makes the run begin with a new session.
-func openSession(root string, p Preset, job Job) *agentSession {
+func openAgentSession(root string, p Preset, job Job) *agentSession {
 	if root == "" {
 		return nil
 	}
-	forgetSessions(root, time.Now())
+	deleteOldSessions(root, time.Now())
 	s := &agentSession{
 		dir:    filepath.Join(root, job.Lease.TaskID, string(p)),
 		record: sessionRecord{Workspace: job.Dir, RunID: job.Lease.RunID},
@@ -68,8 +68,8 @@ func (s *agentSession) home() string {
 	return s.dir
 }
 
-// note keeps the id of the session that the agent works in.
-func (s *agentSession) note(id string) {
+// save keeps the id of the session that the agent works in.
+func (s *agentSession) save(id string) {
 	if s == nil {
 		return
 	}
@@ -82,26 +82,26 @@ func (s *agentSession) note(id string) {
 	_, _ = writePrivate(filepath.Join(s.dir, sessionFile), s.record) // without it the next run begins anew
 }
 
-// forget has the next run begin with a session of its own.
-func (s *agentSession) forget() {
+// remove has the next run begin with a session of its own.
+func (s *agentSession) remove() {
 	if s != nil {
 		_ = os.Remove(filepath.Join(s.dir, sessionFile))
 	}
 }
 
-// forgetSessions deletes those of tasks that have not been worked on for long.
-func forgetSessions(root string, now time.Time) {
+// deleteOldSessions deletes those of tasks that have not been worked on for long.
+func deleteOldSessions(root string, now time.Time) {
 	tasks, _ := os.ReadDir(root)
 	for _, t := range tasks {
 		dir := filepath.Join(root, t.Name())
-		if last := lastChange(dir); !last.IsZero() && now.Sub(last) > keepSessions {
+		if last := lastSessionChange(dir); !last.IsZero() && now.Sub(last) > sessionTTL {
 			_ = os.RemoveAll(dir)
 		}
 	}
 }
 
-// lastChange is when a session of a task was last noted, or its directory made.
-func lastChange(dir string) (last time.Time) {
+// lastSessionChange is when a session of a task was last noted, or its directory made.
+func lastSessionChange(dir string) (last time.Time) {
 	notes, _ := filepath.Glob(filepath.Join(dir, "*", sessionFile))
 	for _, name := range append(notes, dir) {
 		if info, err := os.Stat(name); err == nil && info.ModTime().After(last) {

@@ -55,14 +55,14 @@ func cgroupMount(mountinfo string) (root, mount string, err error) {
 		// id parent device root mount options … - type source options
 		what, kind, ok := strings.Cut(lines.Text(), " - ")
 		if fields := strings.Fields(what); ok && len(fields) >= 5 && strings.HasPrefix(kind, "cgroup2 ") {
-			return unescape(fields[3]), unescape(fields[4]), nil
+			return unescapeMountinfo(fields[3]), unescapeMountinfo(fields[4]), nil
 		}
 	}
 	return "", "", errors.New("no cgroup v2 is mounted")
 }
 
-// unescape undoes the octal escapes of mountinfo.
-func unescape(s string) string {
+// unescapeMountinfo undoes the octal escapes of mountinfo.
+func unescapeMountinfo(s string) string {
 	for _, c := range []string{" ", "\t", "\n", `\`} {
 		s = strings.ReplaceAll(s, fmt.Sprintf(`\%03o`, c[0]), c)
 	}
@@ -114,14 +114,14 @@ func (c cgroup) pids() []int {
 
 // remove deletes the leaf, its twins, and what the agent made below them.
 func (c cgroup) remove() error {
-	err := removeBelow(c.dir)
-	for _, older := range olderPlaces() {
-		err = errors.Join(err, removeBelow(filepath.Join(older, c.name())))
+	err := removeTree(c.dir)
+	for _, older := range v1Dirs() {
+		err = errors.Join(err, removeTree(filepath.Join(older, c.name())))
 	}
 	return err
 }
 
-func removeBelow(root string) error {
+func removeTree(root string) error {
 	var dirs []string
 	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
@@ -137,21 +137,21 @@ func removeBelow(root string) error {
 	return nil
 }
 
-// discard removes a leaf whose processes were killed: the kernel may have told
+// removeSoon removes a leaf whose processes were killed: the kernel may have told
 // of their end a moment before it takes them out.
-func (c cgroup) discard() {
+func (c cgroup) removeSoon() {
 	for end := bootClock() + time.Second; c.remove() != nil && bootClock() < end; {
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// clearCgroups removes the leaves in a directory that nobody is in, and whose maker,
+// removeStaleCgroups removes the leaves in a directory that nobody is in, and whose maker,
 // named at their end, is no more.
-func clearCgroups(parent string) {
+func removeStaleCgroups(parent string) {
 	dirs, _ := filepath.Glob(filepath.Join(parent, cgroupPrefix+"*"))
 	for _, dir := range dirs {
 		pid, err := strconv.Atoi(dir[strings.LastIndexByte(dir, '-')+1:])
-		if _, there := statOf(pid); err == nil && !there {
+		if _, there := readProcStat(pid); err == nil && !there {
 			_ = cgroup{dir}.remove() // fails where somebody is left
 		}
 	}
@@ -161,36 +161,36 @@ func clearCgroups(parent string) {
 // made it ends it.
 const cgroupPrefix = "picket-"
 
-// cgroupTrial answers the directory in which leaves can be made, found by
+// probeCgroups answers the directory in which leaves can be made, found by
 // making one, starting a process in it and removing it.
-func cgroupTrial() (parent string, found controls, err error) {
+func probeCgroups() (parent string, found controllerDirs, err error) {
 	dirs, err := cgroupParents()
 	if err != nil {
 		return "", nil, err
 	}
 	var failures []error
 	for _, dir := range dirs {
-		if err := tryCgroup(dir); err != nil {
+		if err := probeCgroup(dir); err != nil {
 			failures = append(failures, err)
 			continue
 		}
 		// A process in the subgroup of a service (DelegateSubgroup=) leaves its
 		// runs beside that.
-		if next := filepath.Dir(dir); delegated(next) && tryCgroup(next) == nil && unify(next) == nil {
+		if next := filepath.Dir(dir); isDelegated(next) && probeCgroup(next) == nil && enableControllers(next) == nil {
 			dir = next
 		}
-		clearCgroups(dir)
-		return dir, tryControls(dir), nil
+		removeStaleCgroups(dir)
+		return dir, probeControllers(dir), nil
 	}
 	return "", nil, errors.Join(failures...)
 }
 
-func tryCgroup(parent string) error {
+func probeCgroup(parent string) error {
 	c := cgroup{filepath.Join(parent, fmt.Sprintf("%strial-%d", cgroupPrefix, os.Getpid()))}
 	if err := os.Mkdir(c.dir, 0o755); err != nil {
 		return err
 	}
-	defer c.discard()
+	defer c.removeSoon()
 	dir, err := os.Open(c.dir)
 	if err != nil {
 		return err

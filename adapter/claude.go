@@ -11,7 +11,7 @@ import (
 )
 
 // claude is Claude Code.
-var claude = kind{
+var claude = presetSpec{
 	program: "claude",
 	title:   "Claude Code",
 	install: "to install Claude Code: npm install -g @anthropic-ai/claude-code",
@@ -20,19 +20,19 @@ var claude = kind{
 		"ANTHROPIC_SMALL_FAST_MODEL",
 		"CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CONFIG_DIR", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
 	},
-	models:    map[string]string{"anthropic": "/v1/messages"},
-	keys:      []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"},
-	logins:    []string{".claude/.credentials.json"},
-	arguments: claudeArguments,
-	reader:    func() reader { return readClaude },
+	proxyProbes: map[string]string{"anthropic": "/v1/messages"},
+	keys:        []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"},
+	logins:      []string{".claude/.credentials.json"},
+	arguments:   claudeArguments,
+	newParser:   func() lineParser { return parseClaudeLine },
 }
 
 // claudeTools are what Claude Code may do without asking: nobody is there to
 // answer. What it may not is for its user's own settings to say.
 const claudeTools = "mcp__picket,Bash,Edit,Write,NotebookEdit,Read,Glob,Grep,WebFetch,WebSearch"
 
-func claudeArguments(e *errand) ([]string, error) {
-	config, err := e.write("claude-mcp.json", object{"mcpServers": object{"picket": object{
+func claudeArguments(e *runSetup) ([]string, error) {
+	config, err := e.writeConfig("claude-mcp.json", object{"mcpServers": object{"picket": object{
 		"type": "http", "url": e.mcpURL, "headers": object{"Authorization": "Bearer ${" + leaseVariable + "}"},
 		"alwaysLoad": true, // or its tools are found by search only
 	}}})
@@ -41,11 +41,18 @@ func claudeArguments(e *errand) ([]string, error) {
 	}
 	args := []string{"-p", e.prompt(), "--output-format", "stream-json", "--verbose", "--strict-mcp-config",
 		"--mcp-config", config,
-		"--permission-mode", "acceptEdits", "--allowedTools", claudeTools, "--max-budget-usd", e.money.String()}
-	if e.self != "" {
-		settings, err := e.write("claude-settings.json", object{"hooks": object{"SessionStart": []object{{
-			"matcher": "compact", "hooks": []object{{"type": "command", "command": shellWord(e.self) + " pinned"}},
-		}}}})
+		"--permission-mode", "acceptEdits", "--allowedTools", claudeTools, "--max-budget-usd", e.remaining.String()}
+	if e.picketPath != "" {
+		settings, err := e.writeConfig("claude-settings.json", object{
+			"hooks": object{
+				"SessionStart": []object{{
+					"matcher": "compact", "hooks": []object{{
+						"type":    "command",
+						"command": shellQuote(e.picketPath) + " pinned",
+					}},
+				}},
+			},
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -54,11 +61,11 @@ func claudeArguments(e *errand) ([]string, error) {
 	if id := e.session.resumed(); id != "" {
 		args = append(args, "--resume", id)
 	}
-	if url, ok := e.throughProxy("anthropic"); ok {
-		e.set("ANTHROPIC_BASE_URL", url)
-		e.set("ANTHROPIC_AUTH_TOKEN", e.job.Lease.AgentBearer().Reveal())
-		e.set("ANTHROPIC_API_KEY", "")
-		if !e.searches["anthropic"] {
+	if url, ok := e.modelURL("anthropic"); ok {
+		e.setEnv("ANTHROPIC_BASE_URL", url)
+		e.setEnv("ANTHROPIC_AUTH_TOKEN", e.job.Lease.AgentCredential().Reveal())
+		e.setEnv("ANTHROPIC_API_KEY", "")
+		if !e.webSearch["anthropic"] {
 			args = append(args, "--disallowedTools=WebSearch")
 		}
 	}
@@ -68,8 +75,8 @@ func claudeArguments(e *errand) ([]string, error) {
 // object is a JSON object of a configuration file.
 type object = map[string]any
 
-// shellWord is a program for a line that a shell reads.
-func shellWord(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
+// shellQuote is a program for a line that a shell reads.
+func shellQuote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
 type claudeLine struct {
 	Type       string `json:"type"`
@@ -94,55 +101,56 @@ type claudeLine struct {
 	} `json:"modelUsage"`
 }
 
-// readClaude reads a line of stream-json. The cost stands in the result alone,
+// parseClaudeLine reads a line of stream-json. The cost stands in the result alone,
 // at the very end: what goes with each answer before is a snapshot of it.
-func readClaude(line []byte) finding {
+func parseClaudeLine(line []byte) lineFacts {
 	var in claudeLine
 	if json.Unmarshal(line, &in) != nil {
-		return finding{}
+		return lineFacts{}
 	}
 	switch {
 	case in.Type == "system" && in.Subtype == "init":
-		return in.begun()
+		return in.initFacts()
 	case in.Type == "assistant":
-		return finding{used: strings.Contains(string(in.Message.Content), `"mcp__picket__`)}
+		return lineFacts{usedTool: strings.Contains(string(in.Message.Content), `"mcp__picket__`)}
 	case in.Type == "result":
-		return in.ended()
+		return in.resultFacts()
 	}
-	return finding{}
+	return lineFacts{}
 }
 
-func (in claudeLine) begun() finding {
+func (in claudeLine) initFacts() lineFacts {
 	status := "missing"
 	for _, s := range in.MCPServers {
 		if s.Name == "picket" {
 			status = s.Status
 		}
 	}
-	f := finding{session: in.SessionID}
+	f := lineFacts{session: in.SessionID}
 	switch status {
 	case "connected":
 	case "pending": // it may still come
-		f.doubt = "Claude Code began before it had reached Picket's tools, and never used one"
+		f.warning = "Claude Code began before it had reached Picket's tools, and never used one"
 	default:
-		f.failed = "Claude Code has not reached Picket's tools: its MCP server picket is " + status +
+		f.fatal = "Claude Code has not reached Picket's tools: its MCP server picket is " + status +
 			". See that nothing on this machine keeps it from the address: proxy variables, a firewall, a policy of managed settings"
 	}
 	return f
 }
 
-func (in claudeLine) ended() finding {
-	usd, ok := moneyOf(in.CostUSD)
+func (in claudeLine) resultFacts() lineFacts {
+	usd, ok := parseDollars(in.CostUSD)
 	if !ok {
-		return finding{}
+		return lineFacts{}
 	}
-	u := picket.UsageReport{Session: in.SessionID, Scope: usageOfSession, USD: usd}
+	u := picket.UsageReport{Session: in.SessionID, Scope: usageScopeSession, USD: usd}
 	for _, m := range in.ModelUsage {
-		u.Tokens += sumOf(m.Input, m.Output, m.CacheRead, m.CacheWrite)
+		u.Tokens += sumTokens(m.Input, m.Output, m.CacheRead, m.CacheWrite)
 	}
-	f := finding{session: in.SessionID, usage: &u}
+	f := lineFacts{session: in.SessionID, usage: &u}
 	if in.IsError || len(in.Errors) > 0 {
-		f.note = fmt.Sprintf("Claude Code stopped: %s", clip(strings.Join(append(in.Errors, in.Result), " "), 500))
+		f.message = fmt.Sprintf("Claude Code stopped: %s",
+			textHead(strings.Join(append(in.Errors, in.Result), " "), 500))
 	}
 	return f
 }

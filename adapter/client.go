@@ -95,7 +95,7 @@ func (c *Client) Call(ctx context.Context, method, path string, in, out any, opt
 		ctx, cancel = context.WithTimeout(ctx, c.timeout())
 		defer cancel()
 	}
-	res, set, err := c.sendAtRate(ctx, method, path, in, opts)
+	res, set, err := c.sendWithRateRetry(ctx, method, path, in, opts)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (c *Client) Stream(ctx context.Context, path string, header http.Header) (i
 			opts = append(opts, WithHeader(name, v))
 		}
 	}
-	res, _, err := c.sendAtRate(ctx, http.MethodGet, path, nil, opts)
+	res, _, err := c.sendWithRateRetry(ctx, http.MethodGet, path, nil, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (c *Client) send(ctx context.Context, method, path string, in any, opts []O
 	body, contentType, err := encode(in)
 	if err != nil {
 		return nil, set, picket.Refuse(picket.CodeValidation, "Send text that is valid UTF-8.",
-			"the request cannot be written as JSON: %v", err).Because(err)
+			"the request cannot be written as JSON: %v", err).WithCause(err)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(c.BaseURL, "/")+path, body)
 	if err != nil {
@@ -159,7 +159,7 @@ func (c *Client) send(ctx context.Context, method, path string, in any, opts []O
 	}
 	if res.StatusCode < 200 || res.StatusCode > 299 {
 		defer res.Body.Close()
-		return nil, set, problem(res)
+		return nil, set, decodeProblem(res)
 	}
 	return res, set, nil
 }
@@ -204,7 +204,7 @@ func (c *Client) decode(res *http.Response, out any) error {
 	}
 	if err := json.Unmarshal(b, out); err != nil {
 		return picket.Refuse(picket.CodeInternal, "Check that the URL is that of a Picket server of this version.",
-			"the answer to %s %s cannot be read", res.Request.Method, res.Request.URL.Path).Because(err)
+			"the answer to %s %s cannot be read", res.Request.Method, res.Request.URL.Path).WithCause(err)
 	}
 	return nil
 }
@@ -213,28 +213,28 @@ func (c *Client) decode(res *http.Response, out any) error {
 // what is wrong with the TLS of a server that is there.
 func unreachable(baseURL string, err error) error {
 	err = fmt.Errorf("%w: %w", picket.ErrUnknown, err)
-	if what, remedy := tlsTrouble(err); what != "" {
-		return picket.Refuse(picket.CodeUnavailable, remedy, "%s %s", baseURL, what).With("tls", what).Because(err)
+	if what, remedy := tlsFault(err); what != "" {
+		return picket.Refuse(picket.CodeUnavailable, remedy, "%s %s", baseURL, what).With("tls", what).WithCause(err)
 	}
 	return picket.Refuse(picket.CodeUnavailable,
 		"Check that the server runs and that its URL is right, then try again.",
-		"%s does not answer", baseURL).Because(err)
+		"%s does not answer", baseURL).WithCause(err)
 }
 
-// problem turns an error answer into a *picket.Error.
-func problem(res *http.Response) error {
+// decodeProblem turns an error answer into a *picket.Error.
+func decodeProblem(res *http.Response) error {
 	b, _ := io.ReadAll(io.LimitReader(res.Body, maxProblem))
 	members := map[string]any{}
 	if strings.Contains(res.Header.Get("Content-Type"), "json") {
 		_ = json.Unmarshal(b, &members, jsontext.AllowDuplicateNames(true))
 	}
 	e := &picket.Error{
-		Code:    picket.Code(text(members, "code")),
-		Message: text(members, "message"),
-		Remedy:  text(members, "remedy"),
+		Code:    picket.Code(stringMember(members, "code")),
+		Message: stringMember(members, "message"),
+		Remedy:  stringMember(members, "remedy"),
 	}
 	if e.Message == "" {
-		e.Message = text(members, "detail")
+		e.Message = stringMember(members, "detail")
 	}
 	for _, known := range []string{"code", "message", "remedy", "detail", "type", "title", "status", "retryable"} {
 		delete(members, known)
@@ -246,38 +246,38 @@ func problem(res *http.Response) error {
 		e.RetryAfter = time.Duration(s) * time.Second
 	}
 	if e.Code == "" {
-		return foreign(res, e)
+		return foreignAnswer(res, e)
 	}
 	return e
 }
 
-// errForeign says that it was not a Picket server that knows no such thing.
-var errForeign = errors.New("the answer is not one of Picket")
+// errNotPicket says that it was not a Picket server that knows no such thing.
+var errNotPicket = errors.New("the answer is not one of Picket")
 
-// foreign completes the error of an answer that did not come from Picket, such
+// foreignAnswer completes the error of an answer that did not come from Picket, such
 // as that of a load balancer: nothing is known about the call's effect.
-func foreign(res *http.Response, e *picket.Error) error {
+func foreignAnswer(res *http.Response, e *picket.Error) error {
 	e.Message = fmt.Sprintf("%s %s was answered %s", res.Request.Method, res.Request.URL.Path, res.Status)
 	e.Remedy = "Check that the URL is that of a Picket server."
 	switch {
 	case res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests:
 		e.Code = picket.CodeUnavailable
-		return e.Because(picket.ErrUnknown)
+		return e.WithCause(picket.ErrUnknown)
 	case res.StatusCode == http.StatusUnauthorized:
 		e.Code = picket.CodeUnauthenticated
 	case res.StatusCode == http.StatusNotFound:
 		e.Code = picket.CodeNotFound
-		return e.Because(errForeign)
+		return e.WithCause(errNotPicket)
 	case res.StatusCode == http.StatusMethodNotAllowed:
 		e.Code = picket.CodeMethodNotAllowed
-		return e.Because(errForeign)
+		return e.WithCause(errNotPicket)
 	default:
 		e.Code = picket.CodeInternal
 	}
 	return e
 }
 
-func text(members map[string]any, name string) string {
+func stringMember(members map[string]any, name string) string {
 	s, _ := members[name].(string)
 	return s
 }

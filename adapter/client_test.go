@@ -14,8 +14,8 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// answering is a client of a server that answers every request the same.
-func answering(t *testing.T, h http.HandlerFunc) *Client {
+// newAnsweringClient is a client of a server that answers every request the same.
+func newAnsweringClient(t *testing.T, h http.HandlerFunc) *Client {
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
 	transport := &http.Transport{}
@@ -45,7 +45,7 @@ func TestRefusalsBecomeErrors(t *testing.T) {
 		{"a redirect", "text/plain", ``, 302, picket.CodeInternal, false},
 		{"broken JSON", "application/problem+json", `{"code":`, 412, picket.CodeInternal, false},
 	} {
-		c := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+		c := newAnsweringClient(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", tt.contentType)
 			w.Header().Set("Retry-After", "7")
 			w.WriteHeader(tt.status)
@@ -55,7 +55,7 @@ func TestRefusalsBecomeErrors(t *testing.T) {
 		if got := picket.CodeOf(err); got != tt.want || errors.Is(err, picket.ErrUnknown) != tt.unknown {
 			t.Errorf("%s: %v (%s)", tt.name, err, got)
 		}
-		if lost(err) != (tt.want == picket.CodeStaleFence) {
+		if leaseLost(err) != (tt.want == picket.CodeStaleFence) {
 			t.Errorf("%s: taken for a lost lease", tt.name)
 		}
 		if retryAfter(err) != 7*time.Second {
@@ -72,8 +72,8 @@ func TestRefusalsBecomeErrors(t *testing.T) {
 }
 
 func TestNoAnswerIsUnknown(t *testing.T) {
-	dead := answering(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	cut := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+	dead := newAnsweringClient(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	cut := newAnsweringClient(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
 		io.WriteString(w, `{"leases":`)
 	})
@@ -90,7 +90,7 @@ func TestNoAnswerIsUnknown(t *testing.T) {
 }
 
 func TestCallerGivesUp(t *testing.T) {
-	c := answering(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	c := newAnsweringClient(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := c.Call(ctx, "GET", "/x", nil, nil); !errors.Is(err, context.Canceled) ||
@@ -104,7 +104,8 @@ func TestCallerGivesUp(t *testing.T) {
 }
 
 func TestAnswerIsBounded(t *testing.T) {
-	c := answering(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, strings.Repeat(" ", 1001)) })
+	c := newAnsweringClient(t,
+		func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, strings.Repeat(" ", 1001)) })
 	c.MaxResponse = 1000
 	if err := c.Call(t.Context(), "GET", "/x", nil, nil); !errors.Is(err, picket.CodeTooLarge) {
 		t.Errorf("%v", err)
@@ -119,7 +120,7 @@ func TestAnswerIsBounded(t *testing.T) {
 func TestWhatIsSent(t *testing.T) {
 	var got *http.Request
 	var body string
-	c := answering(t, func(w http.ResponseWriter, r *http.Request) {
+	c := newAnsweringClient(t, func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		got, body = r, string(b)
 		w.Header().Set("X-Answer", "yes")
@@ -155,7 +156,7 @@ func TestWhatIsSent(t *testing.T) {
 
 func TestProxyBodies(t *testing.T) {
 	var body, path, fence string
-	c := answering(t, func(w http.ResponseWriter, r *http.Request) {
+	c := newAnsweringClient(t, func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		body, path, fence = string(b), r.URL.RequestURI(), r.Header.Get("X-Fencing-Token")
 		io.WriteString(w, "{}")
@@ -200,7 +201,7 @@ func TestProxyBodies(t *testing.T) {
 
 // A watch that is refused says that the lease is lost, once.
 func TestRefusedWatch(t *testing.T) {
-	c := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+	c := newAnsweringClient(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(412)
 		io.WriteString(w, `{"code":"stale_fence"}`)
@@ -214,7 +215,7 @@ func TestRefusedWatch(t *testing.T) {
 }
 
 func TestStream(t *testing.T) {
-	c := answering(t, func(w http.ResponseWriter, r *http.Request) {
+	c := newAnsweringClient(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/no" {
 			w.WriteHeader(404)
 			return
@@ -239,7 +240,7 @@ func FuzzProblem(f *testing.F) {
 	f.Add(503, "text/html", `<html>`)
 	f.Fuzz(func(t *testing.T, status int, contentType, body string) {
 		req := httptest.NewRequest("GET", "/x", nil)
-		err := problem(&http.Response{
+		err := decodeProblem(&http.Response{
 			StatusCode: status,
 			Header:     http.Header{"Content-Type": {contentType}},
 			Body:       io.NopCloser(strings.NewReader(body)),

@@ -9,18 +9,18 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// maxRepeats bounds how often a request is repeated after a refusal for its rate.
-const maxRepeats = 30
+// maxRateRetries bounds how often a request is repeated after a refusal for its rate.
+const maxRateRetries = 30
 
-// sendAtRate sends a request. If the server refuses it because the credential
+// sendWithRateRetry sends a request. If the server refuses it because the credential
 // sends too many a second, it waits as the server says and sends it again. Such
 // a refused request had no effect, so a repetition is harmless.
-func (c *Client) sendAtRate(ctx context.Context, method, path string, in any,
+func (c *Client) sendWithRateRetry(ctx context.Context, method, path string, in any,
 	opts []Option) (*http.Response, call, error) {
 	for repeats := 0; ; repeats++ {
 		res, set, err := c.send(ctx, method, path, in, opts)
-		wait := tooFast(err)
-		if wait == 0 || repeats == maxRepeats {
+		wait := rateLimitWait(err)
+		if wait == 0 || repeats == maxRateRetries {
 			return res, set, err
 		}
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
@@ -32,10 +32,10 @@ func (c *Client) sendAtRate(ctx context.Context, method, path string, in any,
 	}
 }
 
-// tooFast is how long to wait after a refusal for the rate of the credential, and 0
+// rateLimitWait is how long to wait after a refusal for the rate of the credential, and 0
 // after any other error. Other refusals with the same code end when something
 // else has ended.
-func tooFast(err error) time.Duration {
+func rateLimitWait(err error) time.Duration {
 	var e *picket.Error
 	if !errors.As(err, &e) || e.Code != picket.CodeRateLimited {
 		return 0

@@ -11,14 +11,14 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// scripted answers each request with the next body; the last one for ever. An
+// scriptedTransport answers each request with the next body; the last one for ever. An
 // empty body is a success.
-type scripted struct {
+type scriptedTransport struct {
 	bodies []string
 	sent   []string
 }
 
-func (s *scripted) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s *scriptedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	b, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func TestARequestThatIsRefusedForItsRateIsRepeated(t *testing.T) {
 		{"another bound", []string{full, ""}, 1, true, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			server, began := &scripted{bodies: tt.bodies}, time.Now()
+			server, began := &scriptedTransport{bodies: tt.bodies}, time.Now()
 			c := &Client{BaseURL: "http://server", HTTP: &http.Client{Transport: server}}
 			err := c.Call(t.Context(), "POST", "/x", map[string]int{"n": 1}, nil)
 			if took := time.Since(began); (err != nil) != tt.fails || len(server.sent) != tt.calls || took != tt.took {

@@ -2,8 +2,8 @@ package adapter
 
 import "time"
 
-var started = time.Now()
+var processStart = time.Now()
 
-// monotonic is the time since the program started; it may stand still while
+// sinceStart is the time since the program started; it may stand still while
 // the machine is suspended.
-func monotonic() time.Duration { return time.Since(started) }
+func sinceStart() time.Duration { return time.Since(processStart) }

@@ -10,7 +10,7 @@ import (
 func bootClock() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		return monotonic()
+		return sinceStart()
 	}
 	return time.Duration(ts.Nano())
 }

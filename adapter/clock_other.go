@@ -4,4 +4,4 @@ package adapter
 
 import "time"
 
-func bootClock() time.Duration { return monotonic() }
+func bootClock() time.Duration { return sinceStart() }

@@ -10,20 +10,20 @@ import (
 )
 
 // codex is OpenAI's Codex CLI.
-var codex = kind{
+var codex = presetSpec{
 	program: "codex",
 	title:   "Codex",
 	install: "to install Codex: npm install -g @openai/codex",
 	env: []string{"OPENAI_API_KEY", "CODEX_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID",
 		"CODEX_HOME"},
-	models:    map[string]string{"openai": "/v1/responses"},
-	keys:      []string{"CODEX_API_KEY", "OPENAI_API_KEY"},
-	logins:    []string{".codex/auth.json"},
-	arguments: codexArguments,
-	reader:    newCodexReader,
+	proxyProbes: map[string]string{"openai": "/v1/responses"},
+	keys:        []string{"CODEX_API_KEY", "OPENAI_API_KEY"},
+	logins:      []string{".codex/auth.json"},
+	arguments:   codexArguments,
+	newParser:   newCodexParser,
 }
 
-func codexArguments(e *errand) ([]string, error) {
+func codexArguments(e *runSetup) ([]string, error) {
 	args := []string{"exec"}
 	id := e.session.resumed()
 	if id != "" {
@@ -32,15 +32,15 @@ func codexArguments(e *errand) ([]string, error) {
 	args = append(args, "--json", "--skip-git-repo-check", "-c", `sandbox_mode="workspace-write"`,
 		"-c", "mcp_servers.picket={url="+strconv.Quote(e.mcpURL)+`,bearer_token_env_var="`+leaseVariable+
 			`",required=true,default_tools_approval_mode="approve"}`)
-	if url, ok := e.throughProxy("openai"); ok {
+	if url, ok := e.modelURL("openai"); ok {
 		args = append(args, "-c", `model_provider="picket"`, "-c",
 			"model_providers.picket={name=\"picket\",base_url="+strconv.Quote(url+"/v1")+`,env_key="`+leaseVariable+
 				`",wire_api="responses"}`)
-		if !e.searches["openai"] { // it offers them unasked, and each of its calls would be refused
+		if !e.webSearch["openai"] { // it offers them unasked, and each of its calls would be refused
 			args = append(args, "-c", `web_search="disabled"`)
 		}
-	} else if key := e.has("OPENAI_API_KEY"); key != "" && e.has("CODEX_API_KEY") == "" {
-		e.set("CODEX_API_KEY", key) // the name under which codex exec looks for it
+	} else if key := e.inheritedValue("OPENAI_API_KEY"); key != "" && e.inheritedValue("CODEX_API_KEY") == "" {
+		e.setEnv("CODEX_API_KEY", key) // the name under which codex exec looks for it
 	}
 	return append(args, e.prompt()), nil
 }
@@ -62,39 +62,39 @@ type codexLine struct {
 	} `json:"error"`
 }
 
-// newCodexReader reads the events of codex exec. It tells tokens only, those of
+// newCodexParser reads the events of codex exec. It tells tokens only, those of
 // all turns of its thread so far.
-func newCodexReader() reader {
+func newCodexParser() lineParser {
 	thread := ""
-	return func(line []byte) finding {
+	return func(line []byte) lineFacts {
 		if strings.Contains(string(line), "required MCP servers failed to initialize: picket") {
-			return finding{
-				doubt: "Codex has not reached Picket's tools, and did not begin. See that nothing on this machine keeps it from the address: proxy variables, a firewall, its sandbox",
+			return lineFacts{
+				warning: "Codex has not reached Picket's tools, and did not begin. See that nothing on this machine keeps it from the address: proxy variables, a firewall, its sandbox",
 			}
 		}
 		var in codexLine
 		if json.Unmarshal(line, &in) != nil {
-			return finding{}
+			return lineFacts{}
 		}
 		switch in.Type {
 		case "thread.started":
 			thread = in.ThreadID
-			return finding{session: thread}
+			return lineFacts{session: thread}
 		case "item.started":
-			return finding{used: in.Item.Type == "mcp_tool_call" && in.Item.Server == "picket"}
+			return lineFacts{usedTool: in.Item.Type == "mcp_tool_call" && in.Item.Server == "picket"}
 		case "turn.completed":
 			if in.Usage != nil {
-				return finding{
+				return lineFacts{
 					usage: &picket.UsageReport{
 						Session: thread,
-						Scope:   usageOfSession,
-						Tokens:  sumOf(in.Usage.Input, in.Usage.Output),
+						Scope:   usageScopeSession,
+						Tokens:  sumTokens(in.Usage.Input, in.Usage.Output),
 					},
 				}
 			}
 		case "turn.failed":
-			return finding{note: "Codex stopped: " + clip(in.Error.Message+in.Message, 500)}
+			return lineFacts{message: "Codex stopped: " + textHead(in.Error.Message+in.Message, 500)}
 		}
-		return finding{}
+		return lineFacts{}
 	}
 }

@@ -16,66 +16,66 @@ import (
 // branch's commit. Done again, or after it was killed at any step, it comes to
 // the same. What the agent has committed itself, on whatever branch, stays part
 // of it.
-func (w *workspaces) commit(ctx context.Context, k *kept, message string) (string, error) {
-	if err := errors.Join(k.check(), k.retired()); err != nil {
+func (w *workspaceStore) commit(ctx context.Context, k *lockedWorkspace, message string) (string, error) {
+	if err := errors.Join(k.verify(), k.checkRetired()); err != nil {
 		return "", err
 	}
 	g := w.git(k)
 	if err := k.relink(); err != nil {
 		return "", fmt.Errorf("commit work: %w", err)
 	}
-	left, err := g.addAll(ctx)
+	left, err := g.stageAll(ctx)
 	if err != nil {
 		return "", fmt.Errorf("commit work: %w", err)
 	}
-	if k.left = left; left != "" && w.cfg.Log != nil {
+	if k.uncommitted = left; left != "" && w.cfg.Log != nil {
 		w.cfg.Log.Warn("not everything can be committed; it is in the workspace", "workspace", k.Path, "err", left)
 	}
-	w.at("indexed")
-	tree, err := g.say(ctx, "write-tree")
+	w.step("indexed")
+	tree, err := g.output(ctx, "write-tree")
 	if err != nil {
 		return "", fmt.Errorf("commit work: %w", err)
 	}
 	branch := "refs/heads/" + k.Branch
-	head, old := g.commit(ctx, "HEAD"), g.commit(ctx, branch)
+	head, old := g.resolveCommit(ctx, "HEAD"), g.resolveCommit(ctx, branch)
 	tip := head
 	var parents []string
-	if was, err := g.say(ctx, "rev-parse", head+"^{tree}"); err != nil || was != tree {
+	if was, err := g.output(ctx, "rev-parse", head+"^{tree}"); err != nil || was != tree {
 		parents = append(parents, head)
 	}
 	if old != "" && !g.contains(ctx, head, old) {
 		parents = []string{old, head}
 	}
 	if len(parents) > 0 {
-		if tip, err = g.write(ctx, tree, parents, message); err != nil {
+		if tip, err = g.commitTree(ctx, tree, parents, message); err != nil {
 			return "", fmt.Errorf("commit work: %w", err)
 		}
 	}
-	w.at("committed")
-	if err := errors.Join(k.check(), k.retired()); err != nil {
+	w.step("committed")
+	if err := errors.Join(k.verify(), k.checkRetired()); err != nil {
 		return "", err
 	}
 	if tip != old {
-		if _, err := g.say(ctx, "update-ref", "-m", "picket: "+k.RunID, branch, tip,
+		if _, err := g.output(ctx, "update-ref", "-m", "picket: "+k.RunID, branch, tip,
 			cmp.Or(old, strings.Repeat("0", len(tip)))); err != nil {
 			return "", fmt.Errorf("commit work: %w", err)
 		}
 	}
-	w.at("referenced")
-	if _, err := g.say(ctx, "symbolic-ref", "-m", "picket: "+k.RunID, "HEAD", branch); err != nil {
+	w.step("referenced")
+	if _, err := g.output(ctx, "symbolic-ref", "-m", "picket: "+k.RunID, "HEAD", branch); err != nil {
 		return "", fmt.Errorf("commit work: %w", err)
 	}
 	return tip, nil
 }
 
-// addAll notes the state of all files. An index that cannot be read is made
+// stageAll notes the state of all files. An index that cannot be read is made
 // anew: it holds nothing that the files and HEAD do not. What git cannot take,
 // such as a repository without a commit or a file it may not read, is left out
 // and told of.
-func (g git) addAll(ctx context.Context) (left string, err error) {
+func (g git) stageAll(ctx context.Context) (left string, err error) {
 	add := func(options ...string) error {
 		args := append([]string{"add", "--all"}, options...)
-		_, err := g.say(ctx, append(args, "--", ":/", ":(exclude,top,glob)**/"+briefingDir+"/**")...)
+		_, err := g.output(ctx, append(args, "--", ":/", ":(exclude,top,glob)**/"+agentFilesDir+"/**")...)
 		return err
 	}
 	err = add()
@@ -83,35 +83,35 @@ func (g git) addAll(ctx context.Context) (left string, err error) {
 	if err == nil || errors.As(err, &e) && e.err != nil {
 		return "", err // the command was killed at its limit: a second try would take as long
 	}
-	if _, unread := g.say(ctx, "ls-files", "--cached", "--", ":(top)"+briefingDir); unread != nil {
-		if err := g.removeOfTree("index"); err != nil {
+	if _, unread := g.output(ctx, "ls-files", "--cached", "--", ":(top)"+agentFilesDir); unread != nil {
+		if err := g.removeAdminFile("index"); err != nil {
 			return "", err
 		}
-		if _, err := g.say(ctx, "read-tree", "HEAD"); err != nil {
+		if _, err := g.output(ctx, "read-tree", "HEAD"); err != nil {
 			return "", err
 		}
 	}
 	err = add("--ignore-errors")
-	if errors.As(err, &e) && e.err == nil && e.end.Code == 1 {
+	if errors.As(err, &e) && e.err == nil && e.exit.Code == 1 {
 		return e.Error(), nil
 	}
 	return "", err
 }
 
-// write makes a commit of a tree. The author is the user, or picket where git
+// commitTree makes a commit of a tree. The author is the user, or picket where git
 // does not know one.
-func (g git) write(ctx context.Context, tree string, parents []string, message string) (string, error) {
+func (g git) commitTree(ctx context.Context, tree string, parents []string, message string) (string, error) {
 	args := []string{"commit-tree", tree}
 	for _, p := range parents {
 		args = append(args, "-p", p)
 	}
 	command := g.command(append(args, "-m", message)...)
-	command.env = append(command.env, g.identity(ctx)...)
-	return g.spoken(ctx, command)
+	command.env = append(command.env, g.identityEnv(ctx)...)
+	return g.outputOf(ctx, command)
 }
 
-func (g git) identity(ctx context.Context) []string {
-	said, _ := g.say(ctx, "config", "--get-regexp", `^(user|author|committer)\.(name|email)$`)
+func (g git) identityEnv(ctx context.Context) []string {
+	said, _ := g.output(ctx, "config", "--get-regexp", `^(user|author|committer)\.(name|email)$`)
 	known := map[string]bool{}
 	for line := range strings.Lines(said) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -130,24 +130,24 @@ func (g git) identity(ctx context.Context) []string {
 	return env
 }
 
-// message describes a commit: what a person said of it last, and whose it is.
-func (k *kept) message(about string) string {
-	subject, rest, _ := strings.Cut(strings.TrimSpace(legible(about)), "\n")
+// commitMessage describes a commit: what a person said of it last, and whose it is.
+func (k *lockedWorkspace) commitMessage(about string) string {
+	subject, rest, _ := strings.Cut(strings.TrimSpace(printable(about)), "\n")
 	if subject == "" {
 		subject = "Work of " + k.TaskID
 	}
-	text := clip(subject, 200) + "\n\n"
+	text := textHead(subject, 200) + "\n\n"
 	if rest = strings.TrimSpace(rest); rest != "" {
-		text += clip(rest, 4<<10) + "\n\n"
+		text += textHead(rest, 4<<10) + "\n\n"
 	}
-	if title := strings.TrimSpace(legible(k.Title)); title != "" {
-		text += "Task: " + clip(strings.ReplaceAll(title, "\n", " "), 500) + "\n"
+	if title := strings.TrimSpace(printable(k.Title)); title != "" {
+		text += "Task: " + textHead(strings.ReplaceAll(title, "\n", " "), 500) + "\n"
 	}
 	return text + "Picket-Task: " + k.TaskID + "\nPicket-Run: " + k.RunID + "\n"
 }
 
-// legible drops what could steer the terminal of who reads the history.
-func legible(text string) string {
+// printable drops what could steer the terminal of who reads the history.
+func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
 			return -1
@@ -158,36 +158,38 @@ func legible(text string) string {
 
 // Bounds of evidence, before it is written as JSON, in bytes.
 const (
-	mostDiff     = 160 << 10
-	mostDiffstat = 16 << 10
+	maxDiff     = 160 << 10
+	maxDiffstat = 16 << 10
 )
 
 // evidence is what the branch of a worktree has that its base has not.
-func (w *workspaces) evidence(ctx context.Context, k *kept, tip string, hide picket.Secret) (picket.Evidence, error) {
+func (w *workspaceStore) evidence(ctx context.Context, k *lockedWorkspace, tip string,
+	hide picket.Secret) (picket.Evidence, error) {
 	g := w.git(k)
 	ev := picket.Evidence{RunID: k.RunID, Repository: k.Repository, Branch: k.Branch, Base: k.Base}
 	diff := func(n int, options ...string) (string, bool, error) {
 		args := append([]string{"diff", "--no-ext-diff", "--no-textconv", "--no-color"}, options...)
-		text, more, err := g.some(ctx, n, append(args, k.Base, tip, "--")...)
-		return clean(text, hide), more, err
+		text, more, err := g.outputHead(ctx, n, append(args, k.Base, tip, "--")...)
+		return redactText(text, hide), more, err
 	}
-	stat, more, err := diff(mostDiffstat, "--stat=100,80,200")
+	stat, more, err := diff(maxDiffstat, "--stat=100,80,200")
 	if err != nil {
 		return ev, fmt.Errorf("show changes: %w", err)
 	}
 	ev.Diffstat, ev.Truncated = stat, more
-	if k.left != "" {
-		ev.Diffstat += clean("[picket: not everything could be committed, it is in "+k.Path+": "+k.left+"]\n", hide)
+	if k.uncommitted != "" {
+		ev.Diffstat += redactText("[picket: not everything could be committed, it is in "+k.Path+": "+k.uncommitted+
+			"]\n", hide)
 	}
 	numbers, more, err := diff(256<<10, "--numstat", "--no-renames", "-z")
 	if err != nil {
 		return ev, fmt.Errorf("show changes: %w", err)
 	}
-	ev.Files = changedFiles(numbers)
+	ev.Files = parseNumstat(numbers)
 	ev.Truncated = ev.Truncated || more || strings.Count(numbers, "\x00") > len(ev.Files)
-	if ev.Diff, more, err = diff(mostDiff, "--patch"); err != nil {
+	if ev.Diff, more, err = diff(maxDiff, "--patch"); err != nil {
 		return ev, fmt.Errorf("show changes: %w", err)
 	}
-	k.fit(&ev, more)
+	k.fitEvidence(&ev, more)
 	return ev, nil
 }

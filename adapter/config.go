@@ -60,9 +60,9 @@ type Config struct {
 	// program on PATH, adds arguments to its own. Defaults to none: Command is
 	// started as it is.
 	Preset Preset
-	// Self is the picket program, which agents may be told to call: see
+	// PicketPath is the picket program, which agents may be told to call: see
 	// PresetLauncher. Defaults to none.
-	Self string
+	PicketPath string
 	// Env names variables of the adapter's own environment that the agent gets
 	// beside the usual ones. Defaults to none. Names with the prefix PICKET_
 	// are refused: the lease is the only secret an agent gets.
@@ -115,20 +115,20 @@ type Config struct {
 	// Grace is what lies between SIGTERM and SIGKILL; negative is nothing.
 	// Defaults to 5 s.
 	Grace time.Duration
-	// Settle is how long an ended run's report is retried after its lease
+	// ReportRetry is how long an ended run's report is retried after its lease
 	// while the proxy does not answer. Defaults to 30 s.
-	Settle time.Duration
+	ReportRetry time.Duration
 
 	// AgentName is what launcher events call the agent, 1 to 128 letters, digits
 	// or _ . -. Defaults to the first that there is of the task's role, Role, the
 	// name of the program and AgentID.
 	AgentName string
-	// Heartbeat says how often a running agent is told of. Defaults to every
+	// ProgressTick says how often a running agent is told of. Defaults to every
 	// 30 s, with a warning when 80 % of the task's timeout are over.
-	Heartbeat HeartbeatConfig
-	// OnHeartbeat is told at every heartbeat how long the agent has run, for who
+	ProgressTick ProgressTickConfig
+	// OnProgressTick is told at every heartbeat how long the agent has run, for who
 	// does not want OnEvent; it must return quickly. Defaults to nothing.
-	OnHeartbeat func(Elapsed)
+	OnProgressTick func(Elapsed)
 
 	// Stdout and Stderr get a copy of the agents' output, the lease token
 	// redacted. A writer that does not keep up loses output, not the agent
@@ -144,9 +144,9 @@ type Config struct {
 	// Log gets the adapter's own log. Defaults to none.
 	Log *slog.Logger
 
-	named bool               // AgentID was given
-	repo  repository         // that Dir is in; of WorkspaceWorktree
-	spot  func(point string) // of tests: told of every step of a workspace
+	agentIDGiven bool               // AgentID was given
+	repo         repository         // that Dir is in; of WorkspaceWorktree
+	onStep       func(point string) // of tests: told of every step of a workspace
 
 	// clock reads a clock that counts time in suspend, too.
 	clock func() time.Duration
@@ -164,13 +164,13 @@ const (
 
 // Adapter leases tasks and runs an agent for each.
 type Adapter struct {
-	cfg    Config
-	client *Client
-	kill   chan struct{} // closed by ReleaseNow
-	killed func()
+	cfg            Config
+	client         *Client
+	releasing      chan struct{} // closed by ReleaseNow
+	closeReleasing func()
 
-	noAdvance  atomic.Bool // the server is of a version that has no such route
-	noSeparate atomic.Bool // the server is of a version that has one credential for each lease
+	noAdvance             atomic.Bool // the server is of a version that has no such route
+	noSeparateCredentials atomic.Bool // the server is of a version that has one credential for each lease
 }
 
 // New checks a configuration and fills in its defaults.
@@ -179,7 +179,7 @@ func New(cfg Config) (*Adapter, error) {
 		return nil, picket.Invalid("BaseURL", "Set it to a URL such as http://127.0.0.1:7070.",
 			"the orchestrator's URL is missing")
 	}
-	if cfg.named = cfg.AgentID != ""; !cfg.named {
+	if cfg.agentIDGiven = cfg.AgentID != ""; !cfg.agentIDGiven {
 		cfg.AgentID = "agent_" + newULID(time.Now())
 	}
 	cfg.Max = cmp.Or(cfg.Max, 1)
@@ -188,7 +188,7 @@ func New(cfg Config) (*Adapter, error) {
 	if err := req.Normalize(); err != nil {
 		return nil, err
 	}
-	if err := cfg.fillPlaces(); err != nil {
+	if err := cfg.fillDirs(); err != nil {
 		return nil, err
 	}
 	cfg.StateKey = cmp.Or(cfg.StateKey, cfg.Key)
@@ -196,21 +196,21 @@ func New(cfg Config) (*Adapter, error) {
 	cfg.LogLimit = cmp.Or(cfg.LogLimit, 64<<20)
 	cfg.Linger = cmp.Or(cfg.Linger, cfg.Preset.linger())
 	cfg.Grace = cmp.Or(cfg.Grace, 5*time.Second)
-	cfg.Settle = cmp.Or(cfg.Settle, 30*time.Second)
-	cfg.Stdout, cfg.Stderr = oneAtATime(cfg.Stdout, cfg.Stderr)
+	cfg.ReportRetry = cmp.Or(cfg.ReportRetry, 30*time.Second)
+	cfg.Stdout, cfg.Stderr = serializeWriters(cfg.Stdout, cfg.Stderr)
 	if cfg.AgentName != "" {
 		if err := picket.CheckName("AgentName", cfg.AgentName); err != nil {
 			return nil, err
 		}
 	}
-	if err := cfg.Heartbeat.fill(); err != nil {
+	if err := cfg.ProgressTick.fill(); err != nil {
 		return nil, err
 	}
 	if err := cfg.Health.fill(); err != nil {
 		return nil, err
 	}
-	if cfg.OnHeartbeat == nil {
-		cfg.OnHeartbeat = func(Elapsed) {}
+	if cfg.OnProgressTick == nil {
+		cfg.OnProgressTick = func(Elapsed) {}
 	}
 	if cfg.OnEvent == nil {
 		cfg.OnEvent = func(Event) {}
@@ -245,18 +245,18 @@ func New(cfg Config) (*Adapter, error) {
 		return nil, picket.Invalid("Containment", "Leave it out, or leave Launcher out.",
 			"a Launcher of your own decides how it holds processes")
 	}
-	if _, err := cfg.registration("instance"); err != nil {
+	if _, err := cfg.registrationRequest("instance"); err != nil {
 		return nil, err
 	}
-	if err := cfg.usable(); err != nil {
+	if err := cfg.checkStateDir(); err != nil {
 		return nil, err
 	}
 	a := &Adapter{
-		cfg:    cfg,
-		client: &Client{BaseURL: cfg.BaseURL, Key: cfg.Key, HTTP: cfg.HTTP},
-		kill:   make(chan struct{}),
+		cfg:       cfg,
+		client:    &Client{BaseURL: cfg.BaseURL, Key: cfg.Key, HTTP: cfg.HTTP},
+		releasing: make(chan struct{}),
 	}
-	a.killed = closeOnce(a.kill)
+	a.closeReleasing = closeOnce(a.releasing)
 	return a, nil
 }
 
@@ -280,9 +280,9 @@ func (cfg *Config) request(n int) picket.AcquireRequest {
 	return req
 }
 
-// waiting is request with a wait of its own length, at most a fifth shorter:
+// requestWithJitter is request with a wait of its own length, at most a fifth shorter:
 // workers that began to wait together do not come back together.
-func (cfg *Config) waiting(n int) picket.AcquireRequest {
+func (cfg *Config) requestWithJitter(n int) picket.AcquireRequest {
 	req := cfg.request(n)
 	*req.WaitSeconds -= int(cfg.jitter(cfg.Wait/5+1) / time.Second)
 	return req

@@ -32,23 +32,23 @@ var canBeShim atomic.Bool
 // a program that called RunShim, and why there is no better one; why is empty
 // when there is none to wish for. It is found out by trying, once.
 func BestContainment() (level, why string) {
-	levels := shimLevels()
+	levels := availableLevels()
 	if !canBeShim.Load() {
 		return picket.ContainmentGroup, "this program does not call adapter.RunShim"
 	}
-	return levels.best, levels.why
+	return levels.level, levels.why
 }
 
-// levels are what a shim of this machine can do.
-type levels struct {
-	best         string
+// containmentLevels are what a shim of this machine can do.
+type containmentLevels struct {
+	level        string
 	why          string // nothing better is possible
 	cgroupParent string
-	controls     controls // of leaves in cgroupParent
+	controls     controllerDirs // of leaves in cgroupParent
 }
 
-// shimLevels tries what works here, once.
-var shimLevels = sync.OnceValue(tryLevels)
+// availableLevels tries what works here, once.
+var availableLevels = sync.OnceValue(probeLevels)
 
 // checkContainment refuses a level that is not available.
 func checkContainment(level string, shim []string) error {
@@ -60,76 +60,76 @@ func checkContainment(level string, shim []string) error {
 			"Use "+strings.Join(picket.Containments, ", ")+", or leave it out for the best one.",
 			"%q is not a way to hold a process tree", level)
 	}
-	l := shimLevels()
+	l := availableLevels()
 	if len(shim) == 0 && !canBeShim.Load() {
 		return picket.Invalid("Containment",
 			"Call adapter.RunShim first thing in main, name a program that does in CommandLauncher.Shim, or leave Containment out.",
 			"%s needs a shim, and this program cannot be one", level)
 	}
-	if slices.Index(picket.Containments, level) < slices.Index(picket.Containments, l.best) {
+	if slices.Index(picket.Containments, level) < slices.Index(picket.Containments, l.level) {
 		return picket.Invalid("Containment",
-			"Use "+l.best+
+			"Use "+l.level+
 				", or leave it out; to make it work, run the adapter in a delegated cgroup v2 (systemd: Delegate=yes).",
 			"%s containment does not work here: %s", level, l.why)
 	}
 	return nil
 }
 
-// reins carry the run's deadline to its process, which comes later than the
+// processDeadline carry the run's deadline to its process, which comes later than the
 // first deadline.
-type reins struct {
-	mu   sync.Mutex
-	at   time.Duration
-	proc Deadliner
+type processDeadline struct {
+	mu     sync.Mutex
+	killAt time.Duration
+	proc   DeadlineKeeper
 }
 
 // extend sets the time by which the tree must be dead.
-func (r *reins) extend(at time.Duration) {
+func (r *processDeadline) extend(at time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if at == r.at {
+	if at == r.killAt {
 		return
 	}
-	r.at = at
+	r.killAt = at
 	if r.proc != nil {
 		r.proc.KillAt(at)
 	}
 }
 
-// first is the deadline so far, for the start of a process.
-func (r *reins) first() time.Duration {
+// current is the deadline so far, for the start of a process.
+func (r *processDeadline) current() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.at
+	return r.killAt
 }
 
-// hand gives the reins of a process that was started with the deadline told.
-func (r *reins) hand(p Process, told time.Duration) {
-	d, ok := p.(Deadliner)
+// attach gives the reins of a process that was started with the deadline told.
+func (r *processDeadline) attach(p Process, told time.Duration) {
+	d, ok := p.(DeadlineKeeper)
 	if !ok {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.proc = d; r.at != told {
-		d.KillAt(r.at)
+	if r.proc = d; r.killAt != told {
+		d.KillAt(r.killAt)
 	}
 }
 
-// momentBefore is how much sooner than the adapter a process may act on a
+// deadlineSlack is how much sooner than the adapter a process may act on a
 // deadline that both know.
-const momentBefore = 250 * time.Millisecond
+const deadlineSlack = 250 * time.Millisecond
 
-// overdue is the verdict on a process that ended because its deadline passed,
+// mergeOverdue is the verdict on a process that ended because its deadline passed,
 // which it may have seen a moment before the adapter did. Before the deadline of
 // the lease, that was one of the heartbeats: the lease may hold.
-func (r *run) overdue(v order) order {
+func (r *run) mergeOverdue(v stopRequest) stopRequest {
 	if p, ok := r.proc.(interface{ Overdue() bool }); ok && p.Overdue() {
-		late := time.Duration(r.leaseEnd.Load()) - margin(r.keep.window) - momentBefore
-		if r.session != nil && r.cfg.clock() < late {
-			return v.then(order{how: killNow, class: picket.ExitReleased, own: true})
+		late := time.Duration(r.leaseEnd.Load()) - killMargin(r.keeper.window) - deadlineSlack
+		if r.registration != nil && r.cfg.clock() < late {
+			return v.merge(stopRequest{mode: stopKill, class: picket.ExitReleased, ownDeadline: true})
 		}
-		v = v.then(order{how: killNow, ending: EndLost, class: picket.ExitLeaseLost})
+		v = v.merge(stopRequest{mode: stopKill, ending: EndLost, class: picket.ExitLeaseLost})
 	}
 	return v
 }

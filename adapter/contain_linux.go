@@ -7,20 +7,20 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-func tryLevels() levels {
-	if err := trySubreaper(); err != nil {
-		return levels{best: picket.ContainmentGroup, why: err.Error()}
+func probeLevels() containmentLevels {
+	if err := probeSubreaper(); err != nil {
+		return containmentLevels{level: picket.ContainmentGroup, why: err.Error()}
 	}
-	parent, found, err := cgroupTrial()
+	parent, found, err := probeCgroups()
 	if err != nil {
-		return levels{best: picket.ContainmentSubreaper, why: err.Error()}
+		return containmentLevels{level: picket.ContainmentSubreaper, why: err.Error()}
 	}
-	return levels{best: picket.ContainmentCgroup, cgroupParent: parent, controls: found}
+	return containmentLevels{level: picket.ContainmentCgroup, cgroupParent: parent, controls: found}
 }
 
-// trySubreaper: the shim is found and looks at its tree through /proc.
-func trySubreaper() error {
-	if _, ok := statOf(os.Getpid()); !ok {
+// probeSubreaper: the shim is found and looks at its tree through /proc.
+func probeSubreaper() error {
+	if _, ok := readProcStat(os.Getpid()); !ok {
 		return errors.New("/proc is not mounted")
 	}
 	return nil

@@ -16,13 +16,13 @@ import (
 	"github.com/picket-dev/picket/adapter/adaptertest"
 )
 
-// pretend lets a test say what works here. Tests that do so do not run side by
+// setLevels lets a test say what works here. Tests that do so do not run side by
 // side with others.
-func pretend(t *testing.T, l levels) {
+func setLevels(t *testing.T, l containmentLevels) {
 	t.Helper()
-	real := shimLevels
-	shimLevels = func() levels { return l }
-	t.Cleanup(func() { shimLevels = real })
+	real := availableLevels
+	availableLevels = func() containmentLevels { return l }
+	t.Cleanup(func() { availableLevels = real })
 }
 
 func withoutShim(t *testing.T) {
@@ -53,7 +53,7 @@ func refused(t *testing.T, err error, why, remedy string) {
 
 // A level that is not available is refused before anything is leased.
 func TestForcedContainment(t *testing.T) {
-	pretend(t, levels{best: picket.ContainmentSubreaper, why: "the cgroup is mounted read-only"})
+	setLevels(t, containmentLevels{level: picket.ContainmentSubreaper, why: "the cgroup is mounted read-only"})
 	refused(t, newWith(t, picket.ContainmentCgroup), "the cgroup is mounted read-only", "Delegate=yes")
 	for _, level := range []string{"", picket.ContainmentSubreaper, picket.ContainmentGroup} {
 		if err := newWith(t, level); err != nil {
@@ -65,7 +65,7 @@ func TestForcedContainment(t *testing.T) {
 	refused(t, newWith(t, picket.ContainmentSubreaper), "cannot be one", "RunShim")
 	_, err := New(Config{
 		BaseURL:     "http://127.0.0.1:1",
-		Launcher:    puppets(forever),
+		Launcher:    scriptedLauncher(runForever),
 		StateDir:    t.TempDir(),
 		Containment: picket.ContainmentGroup,
 	})
@@ -99,7 +99,7 @@ func TestBestContainment(t *testing.T) {
 		t.Errorf("held by %q, best is %q; its cgroup:\n%s", got, level, said)
 	}
 
-	pretend(t, levels{best: picket.ContainmentCgroup, cgroupParent: filepath.Join(t.TempDir(), "gone")})
+	setLevels(t, containmentLevels{level: picket.ContainmentCgroup, cgroupParent: filepath.Join(t.TempDir(), "gone")})
 	if got, _ := containedAs(t, CommandLauncher{}); got != picket.ContainmentSubreaper {
 		t.Errorf("with a cgroup that is gone it is held by %q", got)
 	}
@@ -138,28 +138,29 @@ func TestProgramThatIsNoShim(t *testing.T) {
 	}
 }
 
-// late is a puppet whose shim saw its deadline pass before the adapter did.
-type late struct{ *puppet }
+// overdueProcess is a puppet whose shim saw its deadline pass before the adapter did.
+type overdueProcess struct{ *scriptedProcess }
 
-func (late) Overdue() bool { return true }
+func (overdueProcess) Overdue() bool { return true }
 
-type launchLate struct{}
+type overdueLauncher struct{}
 
-func (launchLate) Launch(ctx context.Context, job Job) (Process, error) {
-	p, err := puppets(func(p *puppet) { p.exits(Exited{Code: 137, Signal: "SIGKILL"}) }).Launch(ctx, job)
-	return late{p.(*puppet)}, err
+func (overdueLauncher) Launch(ctx context.Context, job Job) (Process, error) {
+	p, err := scriptedLauncher(func(p *scriptedProcess) { p.endWith(Exited{Code: 137, Signal: "SIGKILL"}) }).
+		Launch(ctx, job)
+	return overdueProcess{p.(*scriptedProcess)}, err
 }
 
 // An agent that the deadline ended is no crash, whoever was first to end it.
 func TestOverdueIsALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, s := stage(t, nil, func(c *Config) { c.Launcher = launchLate{} })
+		a, s := newScriptedAdapter(t, nil, func(c *Config) { c.Launcher = overdueLauncher{} })
 		lease := s.Grant(adaptertest.Task{})
 		res, err := a.RunLease(t.Context(), lease)
 		if err != nil || res.Ending != EndLost || res.Exit.Class != picket.ExitLeaseLost || res.Exit.Signal == nil {
 			t.Errorf("ended %s with %+v, %v", res.Ending, res.Exit, err)
 		}
-		if v := s.View(lease.TaskID); v.Runs[0].Released != nil || v.Runs[0].Evidence == nil {
+		if v := s.View(lease.TaskID); v.Runs[0].Released != nil || v.Runs[0].ExitReport == nil {
 			t.Errorf("reported as %+v", v.Runs[0])
 		}
 	})
@@ -177,14 +178,16 @@ func TestOverdueWithoutItsShim(t *testing.T) {
 		kill    bool
 		overdue bool
 	}{
-		{"the shim has time to answer", &shimProcess{due: deadline}, answerWithin, false, false},
-		{"the first deadline", &shimProcess{due: deadline}, answerWithin + 1, true, true},
-		{"the last deadline", &shimProcess{due: deadline, latest: deadline}, answerWithin + 1, true, true},
-		{"a deadline that was put off", &shimProcess{due: deadline, latest: time.Minute}, answerWithin + 1, true,
+		{"the shim has time to answer", &shimProcess{ackedDeadline: deadline}, ackTimeout, false, false},
+		{"the first deadline", &shimProcess{ackedDeadline: deadline}, ackTimeout + 1, true, true},
+		{"the last deadline", &shimProcess{ackedDeadline: deadline, sentDeadline: deadline}, ackTimeout + 1, true,
+			true},
+		{"a deadline that was put off", &shimProcess{ackedDeadline: deadline, sentDeadline: time.Minute},
+			ackTimeout + 1, true,
 			false},
-		{"killed before", &shimProcess{due: deadline, killed: time.Second}, answerWithin + 1, true, false},
+		{"killed before", &shimProcess{ackedDeadline: deadline, killSentAt: time.Second}, ackTimeout + 1, true, false},
 	} {
-		if _, kill, overdue := tt.p.unheard(deadline + tt.after); kill != tt.kill || overdue != tt.overdue {
+		if _, kill, overdue := tt.p.unansweredCommands(deadline + tt.after); kill != tt.kill || overdue != tt.overdue {
 			t.Errorf("%s: kill %v, overdue %v, want %v, %v", tt.name, kill, overdue, tt.kill, tt.overdue)
 		}
 	}
@@ -222,8 +225,8 @@ func TestCgroupMount(t *testing.T) {
 // Leaves whose maker is gone and that nobody is in are cleared away, and only
 // those; what an agent made below its own goes with it.
 func TestCgroupsAreCleared(t *testing.T) {
-	l := shimLevels()
-	if l.best != picket.ContainmentCgroup {
+	l := availableLevels()
+	if l.level != picket.ContainmentCgroup {
 		t.Skip("no cgroup here: " + l.why)
 	}
 	parent := cgroup{filepath.Join(l.cgroupParent, cgroupPrefix+"test-"+filepath.Base(t.TempDir()))}
@@ -237,7 +240,7 @@ func TestCgroupsAreCleared(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	clearCgroups(parent.dir)
+	removeStaleCgroups(parent.dir)
 	entries, err := os.ReadDir(parent.dir)
 	if err != nil {
 		t.Fatal(err)
@@ -256,7 +259,7 @@ func TestCgroupsAreCleared(t *testing.T) {
 // A cgroup below another one is the agent's own business while it lives, and
 // goes with it.
 func TestNestedCgroupsGo(t *testing.T) {
-	if l := shimLevels(); l.best != picket.ContainmentCgroup {
+	if l := availableLevels(); l.level != picket.ContainmentCgroup {
 		t.Skip("no cgroup here: " + l.why)
 	}
 	parents, err := cgroupParents()

@@ -11,14 +11,14 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-func tryLevels() levels {
-	return levels{best: picket.ContainmentGroup, why: "there is nothing better on " + runtime.GOOS}
+func probeLevels() containmentLevels {
+	return containmentLevels{level: picket.ContainmentGroup, why: "there is nothing better on " + runtime.GOOS}
 }
 
 func serveShim() {}
 
-// levelFor is how this launcher holds the next tree.
-func (l CommandLauncher) levelFor() (string, error) {
+// plannedLevel is how this launcher holds the next tree.
+func (l CommandLauncher) plannedLevel() (string, error) {
 	return picket.ContainmentGroup, checkContainment(l.Containment, l.Shim)
 }
 

@@ -30,22 +30,22 @@ type copier struct {
 	left        int64    // bytes that may still be copied
 	files       int
 	fromDir     string
-	directories []stamp
+	directories []copiedDir
 }
 
-type stamp struct {
+type copiedDir struct {
 	name string
 	info fs.FileInfo
 }
 
 // copyDir copies the directory of the adapter, except its own state.
-func (w *workspaces) copyDir(ctx context.Context, k *kept) error {
+func (w *workspaceStore) copyDir(ctx context.Context, k *lockedWorkspace) error {
 	from, err := os.OpenRoot(w.cfg.Dir)
 	if err != nil {
 		return fmt.Errorf("copy %s: %w", w.cfg.Dir, err)
 	}
 	defer from.Close()
-	to, err := k.open()
+	to, err := k.openRoot()
 	if err != nil {
 		return err
 	}
@@ -54,14 +54,14 @@ func (w *workspaces) copyDir(ctx context.Context, k *kept) error {
 	return c.copy(ctx, w.cfg.Dir, from, to)
 }
 
-// copyMissing copies what is not there yet, without what belongs to git.
-func copyMissing(ctx context.Context, before, k *kept) error {
-	from, err := before.open()
+// copyMissingFiles copies what is not there yet, without what belongs to git.
+func copyMissingFiles(ctx context.Context, before, k *lockedWorkspace) error {
+	from, err := before.openRoot()
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	to, err := k.open()
+	to, err := k.openRoot()
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (c *copier) copy(ctx context.Context, dir string, from, to *os.Root) error 
 		return c.entry(name, d)
 	})
 	for _, made := range c.directories { // last, for the copying itself needs to write in them
-		c.dress(made.name, made.info)
+		c.copyModeAndTime(made.name, made.info)
 	}
 	if err != nil {
 		return fmt.Errorf("copy %s: %w", dir, err)
@@ -127,11 +127,11 @@ func (c *copier) entry(name string, d fs.DirEntry) error {
 		return nil
 	}
 	if c.files++; c.files > c.maxFiles {
-		return tooMuch("more than %d files", c.maxFiles)
+		return copyTooLarge("more than %d files", c.maxFiles)
 	}
 	switch {
 	case d.IsDir():
-		c.directories = append(c.directories, stamp{name, info})
+		c.directories = append(c.directories, copiedDir{name, info})
 		if err := c.to.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
@@ -144,14 +144,14 @@ func (c *copier) entry(name string, d fs.DirEntry) error {
 		return c.to.Symlink(target, name)
 	case d.Type().IsRegular():
 		if c.left -= info.Size(); c.left < 0 {
-			return tooMuch("more than %s", "4 GiB")
+			return copyTooLarge("more than %s", "4 GiB")
 		}
 		return c.file(name, info)
 	}
 	return nil // a socket, a pipe or a device is no work
 }
 
-func tooMuch(format string, args ...any) error {
+func copyTooLarge(format string, args ...any) error {
 	return picket.Invalid("Workspace", "Use a workspace of kind worktree or here, or start in a smaller directory.",
 		"the directory is too large to be copied: it has "+format, args...)
 }
@@ -171,14 +171,14 @@ func (c *copier) file(name string, info fs.FileInfo) error {
 	}
 	_, err = io.Copy(out, in)
 	if err = errors.Join(err, out.Close()); err == nil {
-		c.dress(name, info)
+		c.copyModeAndTime(name, info)
 	}
 	return err
 }
 
-// dress gives a copy mode and time of the original, for build tools look at
+// copyModeAndTime gives a copy mode and time of the original, for build tools look at
 // both. A system that has no such thing does without.
-func (c *copier) dress(name string, info fs.FileInfo) {
+func (c *copier) copyModeAndTime(name string, info fs.FileInfo) {
 	_ = c.to.Chmod(name, info.Mode().Perm())
 	_ = c.to.Chtimes(name, info.ModTime(), info.ModTime())
 }

@@ -90,7 +90,7 @@ func TestBoundsOfACopy(t *testing.T) {
 }
 
 // An agent cannot make the next run write outside of its workspace.
-func TestABriefingStaysInside(t *testing.T) {
+func TestAgentFilesStayInTheWorkspace(t *testing.T) {
 	for _, trap := range []string{
 		`rm -r .picket; ln -s "$OUT" .picket`,
 		`rm .picket/task.json; ln -s "$OUT/file" .picket/task.json`,

@@ -19,7 +19,7 @@ const (
 	EventEnded       EventKind = "ended"        // the run is over and has been reported
 
 	// Those of the launcher, which go to the event log too, as Event.Launcher.
-	EventHeartbeat      EventKind = picket.EventAgentHeartbeat      // every Heartbeat.Interval from launch to exit
+	EventProgressTick   EventKind = picket.EventAgentHeartbeat      // every Heartbeat.Interval from launch to exit
 	EventTimeoutWarning EventKind = picket.EventAgentTimeoutWarning // once, when the timeout is near
 	EventTimedOut       EventKind = picket.EventAgentTimedOut       // the agent is killed because its time is over
 
@@ -71,9 +71,9 @@ type Result struct {
 	// TimedOut says that the agent was killed because the task's
 	// timeoutSeconds ran out.
 	TimedOut bool
-	// LastHeartbeat is when the last agent-heartbeat was told; zero when the
+	// LastProgressTick is when the last agent-heartbeat was told; zero when the
 	// agent ended before the first.
-	LastHeartbeat time.Time
+	LastProgressTick time.Time
 	// Unreported says that the proxy did not take the end of the run: the
 	// lease expires by itself.
 	Unreported bool

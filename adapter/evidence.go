@@ -15,7 +15,7 @@ import (
 // before. Like every evidence it never changes the task and is accepted until
 // 15 minutes after the lease ended.
 func (p *Proxy) Evidence(ctx context.Context, ev picket.Evidence) error {
-	return p.post(ctx, "/v1/run/evidence", handedIn(ev), nil)
+	return p.post(ctx, "/v1/run/evidence", evidenceBodyOf(ev), nil)
 }
 
 // Usage says what the agent's own output tells of its use of models, in figures
@@ -37,7 +37,7 @@ type evidenceBody struct {
 	Files      []picket.ChangedFile `json:"files"`
 }
 
-func handedIn(ev picket.Evidence) evidenceBody {
+func evidenceBodyOf(ev picket.Evidence) evidenceBody {
 	return evidenceBody{ev.Repository, ev.Branch, ev.Base, ev.Diffstat, ev.Diff, ev.Truncated, ev.Files}
 }
 
@@ -50,25 +50,25 @@ func (c *Client) Evidence(ctx context.Context, taskID string) ([]picket.Evidence
 	return list.Evidence, err
 }
 
-// clean makes text of git's that may be sent on: valid, and without the lease
+// redactText makes text of git's that may be sent on: valid, and without the lease
 // token.
-func clean(text string, hide picket.Secret) string {
+func redactText(text string, hide picket.Secret) string {
 	if hide != "" {
-		text = strings.ReplaceAll(text, hide.Reveal(), hidden)
+		text = strings.ReplaceAll(text, hide.Reveal(), redactedText)
 	}
 	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
-// changedFiles reads git's numbers: added, removed and name, with "-" for what
+// parseNumstat reads git's numbers: added, removed and name, with "-" for what
 // has no lines.
-func changedFiles(numbers string) []picket.ChangedFile {
+func parseNumstat(numbers string) []picket.ChangedFile {
 	var files []picket.ChangedFile
 	for row := range strings.SplitSeq(numbers, "\x00") {
 		part := strings.SplitN(row, "\t", 3)
 		if len(part) < 3 || len(files) == picket.MaxChangedFiles {
 			continue
 		}
-		file := picket.ChangedFile{Path: clip(part[2], 4096)}
+		file := picket.ChangedFile{Path: textHead(part[2], 4096)}
 		if added, err := strconv.Atoi(part[0]); err == nil {
 			file.Added = &added
 		}
@@ -80,27 +80,27 @@ func changedFiles(numbers string) []picket.ChangedFile {
 	return files
 }
 
-// fit cuts the diff, and if need be the list of files, until the evidence is
+// fitEvidence cuts the diff, and if need be the list of files, until the evidence is
 // small enough to be handed in.
-func (k *kept) fit(ev *picket.Evidence, cut bool) {
+func (k *lockedWorkspace) fitEvidence(ev *picket.Evidence, cut bool) {
 	whole := ev.Diff
 	for n := len(whole); ; n /= 2 {
-		ev.Diff = clip(whole, n)
+		ev.Diff = textHead(whole, n)
 		if cut || n < len(whole) {
 			ev.Truncated = true
-			ev.Diff = ev.Diff[:strings.LastIndexByte(ev.Diff, '\n')+1] + k.marker()
+			ev.Diff = ev.Diff[:strings.LastIndexByte(ev.Diff, '\n')+1] + k.cutNote()
 		}
-		if b, err := json.Marshal(handedIn(*ev)); err == nil && len(b) <= picket.MaxPayload {
+		if b, err := json.Marshal(evidenceBodyOf(*ev)); err == nil && len(b) <= picket.MaxPayload {
 			return
 		}
 		if n == 0 {
-			ev.Files, ev.Diffstat = ev.Files[:len(ev.Files)/2], clip(ev.Diffstat, len(ev.Diffstat)/2)
+			ev.Files, ev.Diffstat = ev.Files[:len(ev.Files)/2], textHead(ev.Diffstat, len(ev.Diffstat)/2)
 			ev.Truncated = true
 		}
 	}
 }
 
-// marker ends a diff that was cut.
-func (k *kept) marker() string {
+// cutNote ends a diff that was cut.
+func (k *lockedWorkspace) cutNote() string {
 	return "[picket: the diff is cut here; see all of it with: git diff " + k.Base + " " + k.Branch + "]\n"
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/picket-dev/picket/adapter"
 )
 
-// resting is an agent that lives until it is killed, at each level.
-func resting(t *testing.T, level string) (adapter.Process, adapter.Executor, string) {
+// launchIdleAgent is an agent that lives until it is killed, at each level.
+func launchIdleAgent(t *testing.T, level string) (adapter.Process, adapter.Executor, string) {
 	t.Helper()
 	dir, run := t.TempDir(), "run_"+strings.ReplaceAll(t.Name(), "/", "_")
 	p, err := adapter.CommandLauncher{
@@ -69,7 +69,7 @@ func pidIn(t *testing.T, file string) string {
 func TestExecRunsInTheWorkspace(t *testing.T) {
 	os.Setenv("SECRET_OF_THE_ADAPTER", "hunter2")
 	everyLevel(t, func(t *testing.T, level string) {
-		_, x, dir := resting(t, level)
+		_, x, dir := launchIdleAgent(t, level)
 		var out bytes.Buffer
 		end, err := x.Exec(t.Context(),
 			shell("c1",
@@ -109,7 +109,7 @@ func TestExecRunsInTheWorkspace(t *testing.T) {
 // with it, also what has left its session. The agent goes on.
 func TestExecLeavesNobodyBehind(t *testing.T) {
 	everyLevel(t, func(t *testing.T, level string) {
-		p, x, dir := resting(t, level)
+		p, x, dir := launchIdleAgent(t, level)
 		var out bytes.Buffer
 		file := filepath.Join(dir, "pid")
 		end, err := x.Exec(t.Context(),
@@ -130,7 +130,7 @@ func TestExecLeavesNobodyBehind(t *testing.T) {
 
 func TestExecEndsAtItsLimitAndWhenToldTo(t *testing.T) {
 	everyLevel(t, func(t *testing.T, level string) {
-		p, x, dir := resting(t, level)
+		p, x, dir := launchIdleAgent(t, level)
 		for name, cut := range map[string]func(job *adapter.ExecJob) context.Context{
 			"limit": func(job *adapter.ExecJob) context.Context {
 				job.Timeout = 300 * time.Millisecond
@@ -167,7 +167,7 @@ func TestExecEndsAtItsLimitAndWhenToldTo(t *testing.T) {
 // The end of the run is the end of its programs.
 func TestExecEndsWithItsRun(t *testing.T) {
 	everyLevel(t, func(t *testing.T, level string) {
-		p, x, dir := resting(t, level)
+		p, x, dir := launchIdleAgent(t, level)
 		var out bytes.Buffer
 		ended := make(chan adapter.Exited, 1)
 		file := filepath.Join(dir, "pid")

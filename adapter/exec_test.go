@@ -15,16 +15,16 @@ import (
 	"github.com/picket-dev/picket/adapter/adaptertest"
 )
 
-// bench is a puppet beside which programs can be run: play says what they do.
-type bench struct {
-	*puppet
+// scriptedExecutor is a puppet beside which programs can be run: play says what they do.
+type scriptedExecutor struct {
+	*scriptedProcess
 	play func(ctx context.Context, job ExecJob) (Exited, error)
 
 	mu   sync.Mutex
 	runs []string
 }
 
-func (b *bench) Exec(ctx context.Context, job ExecJob) (Exited, error) {
+func (b *scriptedExecutor) Exec(ctx context.Context, job ExecJob) (Exited, error) {
 	b.mu.Lock()
 	b.runs = append(b.runs, job.ID)
 	b.mu.Unlock()
@@ -33,39 +33,39 @@ func (b *bench) Exec(ctx context.Context, job ExecJob) (Exited, error) {
 	return b.play(ctx, job)
 }
 
-func (b *bench) ran() string {
+func (b *scriptedExecutor) ran() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return strings.Join(b.runs, " ")
 }
 
-// benches launches agents that live on until they are killed.
-type benches struct{ made chan *bench }
+// executorLauncher launches agents that live on until they are killed.
+type executorLauncher struct{ made chan *scriptedExecutor }
 
-func (l benches) Holds() string { return picket.ContainmentGroup }
-func (l benches) Execs() bool   { return true }
+func (l executorLauncher) PlannedContainment() string { return picket.ContainmentGroup }
+func (l executorLauncher) SupportsExec() bool         { return true }
 
-func (l benches) Launch(_ context.Context, job Job) (Process, error) {
-	p := &puppet{job: job, done: make(chan struct{})}
-	p.end = closeOnce(p.done)
-	b := &bench{puppet: p}
+func (l executorLauncher) Launch(_ context.Context, job Job) (Process, error) {
+	p := &scriptedProcess{job: job, done: make(chan struct{})}
+	p.closeDone = closeOnce(p.done)
+	b := &scriptedExecutor{scriptedProcess: p}
 	l.made <- b
 	return b, nil
 }
 
-// executing starts an adapter with one task and answers its agent.
-func executing(t *testing.T,
+// startWithExecutor starts an adapter with one task and answers its agent.
+func startWithExecutor(t *testing.T,
 	play func(context.Context,
-		ExecJob) (Exited, error)) (s *adaptertest.Server, task string, b *bench, ended func() error) {
+		ExecJob) (Exited, error)) (s *adaptertest.Server, task string, b *scriptedExecutor, ended func() error) {
 	t.Helper()
-	made := make(chan *bench, 1)
-	a, s := stage(t, nil, func(c *Config) { c.Launcher = benches{made} })
+	made := make(chan *scriptedExecutor, 1)
+	a, s := newScriptedAdapter(t, nil, func(c *Config) { c.Launcher = executorLauncher{made} })
 	task = s.Queue(adaptertest.Task{})
 	ctx, drain := context.WithCancel(t.Context())
-	wait := running(ctx, a)
+	wait := runAsync(ctx, a)
 	b = <-made
 	b.play = play
-	return s, task, b, func() error { drain(); b.exits(Exited{}); return wait() }
+	return s, task, b, func() error { drain(); b.endWith(Exited{}); return wait() }
 }
 
 func echo(_ context.Context, job ExecJob) (Exited, error) {
@@ -76,8 +76,8 @@ func echo(_ context.Context, job ExecJob) (Exited, error) {
 	return Exited{Code: 3}, nil
 }
 
-func wanted(id string) picket.ExecOrder {
-	return picket.ExecOrder{
+func execOrderFor(id string) picket.ExecRequest {
+	return picket.ExecRequest{
 		CallID:         id,
 		Argv:           []string{"make", "it"},
 		Stdin:          "please",
@@ -86,10 +86,10 @@ func wanted(id string) picket.ExecOrder {
 	}
 }
 
-// result waits until the result of a call was taken.
-func result(t *testing.T, s *adaptertest.Server, task, id string) picket.ExecResult {
+// awaitExecResult waits until the result of a call was taken.
+func awaitExecResult(t *testing.T, s *adaptertest.Server, task, id string) picket.ExecResult {
 	t.Helper()
-	v, err := s.Await(within(t, 5*time.Minute), task, func(v adaptertest.View) bool {
+	v, err := s.Await(withTimeout(t, 5*time.Minute), task, func(v adaptertest.View) bool {
 		_, there := v.Runs[0].Execs[id]
 		return there
 	})
@@ -101,9 +101,9 @@ func result(t *testing.T, s *adaptertest.Server, task, id string) picket.ExecRes
 
 func TestAProgramIsRunForACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, task, b, ended := executing(t, echo)
-		s.Exec(task, wanted("c1"))
-		r := result(t, s, task, "c1")
+		s, task, b, ended := startWithExecutor(t, echo)
+		s.Exec(task, execOrderFor("c1"))
+		r := awaitExecResult(t, s, task, "c1")
 		if r.Code == nil || *r.Code != 3 || r.Signal != nil || r.Stdout != "make it: please" || r.Stderr != "warned" ||
 			r.Truncated || r.DurationMs != 1000 {
 			t.Errorf("the result is %+v", r)
@@ -122,22 +122,22 @@ func TestAProgramIsRunForACall(t *testing.T) {
 // watch whose answer was lost: it is carried out once.
 func TestAProgramIsRunOnce(t *testing.T) {
 	for _, path := range []string{"/v1/lease/watch", "/v1/run/exec/"} {
-		for _, kind := range []adaptertest.Trouble{adaptertest.DropReply, adaptertest.DropRequest,
+		for _, kind := range []adaptertest.Fault{adaptertest.DropReply, adaptertest.DropRequest,
 			adaptertest.Unavailable} {
 			synctest.Test(t, func(t *testing.T) {
-				s, task, b, ended := executing(t, func(_ context.Context, job ExecJob) (Exited, error) {
+				s, task, b, ended := startWithExecutor(t, func(_ context.Context, job ExecJob) (Exited, error) {
 					time.Sleep(20 * time.Second)
 					return Exited{}, nil
 				})
 				s.Fail(path, kind, 3)
-				s.Exec(task, wanted("c1"))
-				s.Exec(task, wanted("c2"))
+				s.Exec(task, execOrderFor("c1"))
+				s.Exec(task, execOrderFor("c2"))
 				for _, id := range []string{"c1", "c2"} {
-					if r := result(t, s, task, id); r.Code == nil || *r.Code != 0 {
+					if r := awaitExecResult(t, s, task, id); r.Code == nil || *r.Code != 0 {
 						t.Errorf("%s: the result is %+v", path, r)
 					}
 				}
-				b.obeyAgain(s, task)
+				b.repeatOrder(s, task)
 				if err := ended(); err != nil {
 					t.Fatal(err)
 				}
@@ -149,10 +149,10 @@ func TestAProgramIsRunOnce(t *testing.T) {
 	}
 }
 
-// obeyAgain lets an order of before come once more, as in an answer that was
+// repeatOrder lets an order of before come once more, as in an answer that was
 // long on its way.
-func (b *bench) obeyAgain(s *adaptertest.Server, task string) {
-	o := wanted("c1")
+func (b *scriptedExecutor) repeatOrder(s *adaptertest.Server, task string) {
+	o := execOrderFor("c1")
 	s.Command(task, picket.Command{Command: "exec", Exec: &o})
 	time.Sleep(time.Minute)
 }
@@ -165,22 +165,24 @@ func untilKilled(ctx context.Context, _ ExecJob) (Exited, error) {
 
 func TestAProgramEndsWithItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, task, _, ended := executing(t, untilKilled)
-		s.Exec(task, wanted("by-its-limit"))
-		short := wanted("by-the-call")
+		s, task, _, ended := startWithExecutor(t, untilKilled)
+		s.Exec(task, execOrderFor("by-its-limit"))
+		short := execOrderFor("by-the-call")
 		short.TTLMs = 12_000
 		s.Exec(task, short)
-		late := wanted("too-late")
+		late := execOrderFor("too-late")
 		late.TTLMs = 1_500
 		s.Exec(task, late)
-		if r := result(t, s, task, "by-its-limit"); r.Signal == nil || *r.Signal != "SIGKILL" || r.Code != nil ||
+		if r := awaitExecResult(t, s, task,
+			"by-its-limit"); r.Signal == nil || *r.Signal != "SIGKILL" || r.Code != nil ||
 			r.DurationMs != 60_000 || r.Stopped != "the command was stopped: more than 60 s" {
 			t.Errorf("the result is %+v", r)
 		}
-		if r := result(t, s, task, "by-the-call"); r.Signal == nil || r.DurationMs < 9_000 || r.DurationMs > 10_000 {
+		if r := awaitExecResult(t, s, task, "by-the-call"); r.Signal == nil || r.DurationMs < 9_000 ||
+			r.DurationMs > 10_000 {
 			t.Errorf("within the call's deadline the result is %+v", r)
 		}
-		if r := result(t, s, task, "too-late"); r.Failed == "" || r.Code != nil {
+		if r := awaitExecResult(t, s, task, "too-late"); r.Failed == "" || r.Code != nil {
 			t.Errorf("without time the result is %+v", r)
 		}
 		if err := ended(); err != nil {
@@ -192,10 +194,10 @@ func TestAProgramEndsWithItsTime(t *testing.T) {
 // A lease that ends takes its programs along, also where the agent may linger,
 // and nothing more is started under it. The result is handed in all the same.
 func TestAProgramEndsWithItsLease(t *testing.T) {
-	for state, end := range map[string]func(s *adaptertest.Server, task string, b *bench){
-		"cancelled": func(s *adaptertest.Server, task string, _ *bench) { s.Cancel(task) },
-		"expired":   func(s *adaptertest.Server, task string, _ *bench) { s.Expire(task) },
-		"completed": func(s *adaptertest.Server, _ string, b *bench) {
+	for state, end := range map[string]func(s *adaptertest.Server, task string, b *scriptedExecutor){
+		"cancelled": func(s *adaptertest.Server, task string, _ *scriptedExecutor) { s.Cancel(task) },
+		"expired":   func(s *adaptertest.Server, task string, _ *scriptedExecutor) { s.Expire(task) },
+		"completed": func(s *adaptertest.Server, _ string, b *scriptedExecutor) {
 			if _, err := NewProxy(b.job.Lease, s.URL, s.HTTPClient()).
 				Complete(context.Background(), picket.RawJSON(`1`), ""); err != nil {
 				t.Error(err)
@@ -203,11 +205,11 @@ func TestAProgramEndsWithItsLease(t *testing.T) {
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s, task, b, ended := executing(t, untilKilled)
-			s.Exec(task, wanted("c1"))
+			s, task, b, ended := startWithExecutor(t, untilKilled)
+			s.Exec(task, execOrderFor("c1"))
 			synctest.Wait()
 			end(s, task, b)
-			if r := result(t, s, task, "c1"); r.Signal == nil || r.DurationMs > 5_000 {
+			if r := awaitExecResult(t, s, task, "c1"); r.Signal == nil || r.DurationMs > 5_000 {
 				t.Errorf("%s: the result is %+v", state, r)
 			}
 			if err := ended(); err != nil {
@@ -223,19 +225,19 @@ func TestAProgramEndsWithItsLease(t *testing.T) {
 func TestAProgramIsToldItsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ends := map[string]Exited{
-			"c1": {Code: 137, Signal: "SIGKILL", Passed: "more than 64 processes"},
-			"c2": {Code: 2, Passed: "more than 1 GiB of memory"},
+			"c1": {Code: 137, Signal: "SIGKILL", LimitHit: "more than 64 processes"},
+			"c2": {Code: 2, LimitHit: "more than 1 GiB of memory"},
 			"c3": {Code: 137, Signal: "SIGKILL"},
 		}
-		s, task, _, ended := executing(t,
+		s, task, _, ended := startWithExecutor(t,
 			func(_ context.Context, job ExecJob) (Exited, error) { return ends[job.ID], nil })
 		for id, want := range map[string]string{
 			"c1": "the command was stopped: more than 64 processes",
 			"c2": "the command was stopped: more than 1 GiB of memory",
 			"c3": "",
 		} {
-			s.Exec(task, wanted(id))
-			if r := result(t, s, task, id); r.Stopped != want {
+			s.Exec(task, execOrderFor(id))
+			if r := awaitExecResult(t, s, task, id); r.Stopped != want {
 				t.Errorf("the result is %+v", r)
 			}
 		}
@@ -253,7 +255,7 @@ func TestSizesForPeople(t *testing.T) {
 		12638621696: "12053.1 MiB",
 		1000:        "1000 bytes",
 	} {
-		if got := sized(n); got != want {
+		if got := formatBytes(n); got != want {
 			t.Errorf("%d is %q, want %q", n, got, want)
 		}
 	}
@@ -261,11 +263,11 @@ func TestSizesForPeople(t *testing.T) {
 
 func TestAProgramThatCannotBeStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, task, _, ended := executing(t, func(context.Context, ExecJob) (Exited, error) {
+		s, task, _, ended := startWithExecutor(t, func(context.Context, ExecJob) (Exited, error) {
 			return Exited{}, errors.New("exec: \"make\": executable file not found in $PATH")
 		})
-		s.Exec(task, wanted("c1"))
-		if r := result(t, s, task, "c1"); r.Code != nil || !strings.Contains(r.Failed, "not found") {
+		s.Exec(task, execOrderFor("c1"))
+		if r := awaitExecResult(t, s, task, "c1"); r.Code != nil || !strings.Contains(r.Failed, "not found") {
 			t.Errorf("the result is %+v", r)
 		}
 		if err := ended(); err != nil {
@@ -278,13 +280,13 @@ func TestAProgramThatCannotBeStarted(t *testing.T) {
 func TestOutputOfAProgramHidesTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		token := make(chan string, 1)
-		s, task, b, ended := executing(t, func(_ context.Context, job ExecJob) (Exited, error) {
+		s, task, b, ended := startWithExecutor(t, func(_ context.Context, job ExecJob) (Exited, error) {
 			fmt.Fprintf(job.Stdout, "PICKET_LEASE_TOKEN=%s\n", <-token)
 			return Exited{}, nil
 		})
-		token <- b.job.Lease.AgentBearer().Reveal()
-		s.Exec(task, wanted("c1"))
-		if r := result(t, s, task, "c1"); r.Stdout != "PICKET_LEASE_TOKEN=[redacted]\n" {
+		token <- b.job.Lease.AgentCredential().Reveal()
+		s.Exec(task, execOrderFor("c1"))
+		if r := awaitExecResult(t, s, task, "c1"); r.Stdout != "PICKET_LEASE_TOKEN=[redacted]\n" {
 			t.Errorf("stdout is %q", r.Stdout)
 		}
 		if err := ended(); err != nil {
@@ -305,7 +307,7 @@ func TestOutputKeepsBothEnds(t *testing.T) {
 		{[]string{"a pkl_secret b"}, "a [redacted] b"},
 		{[]string{"bad \xff byte"}, "bad \uFFFD byte"},
 	} {
-		m := &middleless{}
+		m := &headTailBuffer{}
 		for _, w := range c.write {
 			io.WriteString(m, w)
 		}
@@ -313,10 +315,10 @@ func TestOutputKeepsBothEnds(t *testing.T) {
 			t.Errorf("%.20q: got %.40q, cut %v", c.write, got, cut)
 		}
 	}
-	for _, piece := range []int{1, 7, 1000, half, 3 * half} {
-		m := &middleless{}
+	for _, piece := range []int{1, 7, 1000, headTailSize, 3 * headTailSize} {
+		m := &headTailBuffer{}
 		var all strings.Builder
-		for all.Len() < 5*half {
+		for all.Len() < 5*headTailSize {
 			p := strings.Repeat(string(rune('a'+all.Len()%26)), piece)
 			all.WriteString(p)
 			io.WriteString(m, p)
@@ -329,7 +331,7 @@ func TestOutputKeepsBothEnds(t *testing.T) {
 			t.Errorf("pieces of %d: %d bytes, cut %v, beginning %d, end %d", piece, len(got), cut, len(head), len(tail))
 		}
 	}
-	m := &middleless{} // every other byte is no text: it grows and is cut again
+	m := &headTailBuffer{} // every other byte is no text: it grows and is cut again
 	io.WriteString(m, strings.Repeat("a\xff", limit/2))
 	if got, cut := m.text("", limit); !cut || len(got) > limit {
 		t.Errorf("%d bytes, cut %v", len(got), cut)

@@ -14,5 +14,5 @@ func findProgram(name string) (string, error) {
 	return exec.LookPath(name)
 }
 
-// Execs says that beside every process of this launcher others can be run.
-func (l CommandLauncher) Execs() bool { return canExec }
+// SupportsExec says that beside every process of this launcher others can be run.
+func (l CommandLauncher) SupportsExec() bool { return canExec }

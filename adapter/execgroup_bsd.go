@@ -11,11 +11,11 @@ func killMarked(pid int, _ string) {
 	}
 }
 
-// livingMarked counts nobody: there is no list to count in.
-func livingMarked(int, string) int { return 0 }
+// countMarked counts nobody: there is no list to count in.
+func countMarked(int, string) int { return 0 }
 
-// limitData is left to the limits of the adapter itself, too.
-func limitData(int, ceiling) {}
+// limitExecMemory is left to the limits of the adapter itself, too.
+func limitExecMemory(int, treeLimits) {}
 
-// limitExec is left to the limits of the adapter itself.
-func limitExec(int) {}
+// limitExecFiles is left to the limits of the adapter itself.
+func limitExecFiles(int) {}

@@ -22,40 +22,40 @@ func (p *groupProcess) Exec(ctx context.Context, job ExecJob) (Exited, error) {
 	mark := execMark(p.runID, job.ID)
 	cmd := &exec.Cmd{Path: path, Args: job.Argv, Dir: p.cmd.Dir, Env: append(p.cmd.Environ(), mark)}
 	cmd.Stdin, cmd.WaitDelay = job.Stdin, time.Second
-	out, err := newDrain(job.Stdout, job.Stderr)
+	out, err := newOutputPipes(job.Stdout, job.Stderr)
 	if err != nil {
 		return Exited{}, err
 	}
 	cmd.Stdout, cmd.Stderr = out.writers[0], out.writers[1]
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: p.pid}
-	if err := p.startBeside(cmd); err != nil {
+	if err := p.startExec(cmd); err != nil {
 		out.abandon()
 		return Exited{}, err
 	}
-	out.start()
-	end := p.besideEnd(ctx, cmd, mark)
+	out.copyInBackground()
+	end := p.waitForExec(ctx, cmd, mark)
 	killMarked(0, mark) // what it has left behind
 	out.finish(0, time.Second)
 	return end, nil
 }
 
-// countEvery is how often the processes of a program are counted, which takes a
+// countInterval is how often the processes of a program are counted, which takes a
 // look at all processes of the machine.
-const countEvery = 250 * time.Millisecond
+const countInterval = 250 * time.Millisecond
 
-// besideEnd waits for the end of a program, and kills it at its limits.
-func (p *groupProcess) besideEnd(ctx context.Context, cmd *exec.Cmd, mark string) Exited {
+// waitForExec waits for the end of a program, and kills it at its limits.
+func (p *groupProcess) waitForExec(ctx context.Context, cmd *exec.Cmd, mark string) Exited {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	count := time.NewTicker(countEvery)
+	count := time.NewTicker(countInterval)
 	defer count.Stop()
 	passed := ""
 	for {
 		select {
 		case err := <-ended:
-			return exited(cmd, err)
+			return exitStatus(cmd, err)
 		case <-count.C:
-			passed = p.ceiling.exceeded(func() int { return livingMarked(cmd.Process.Pid, mark) })
+			passed = p.execLimits.exceeded(func() int { return countMarked(cmd.Process.Pid, mark) })
 			if passed == "" {
 				continue
 			}
@@ -63,22 +63,22 @@ func (p *groupProcess) besideEnd(ctx context.Context, cmd *exec.Cmd, mark string
 		}
 		killMarked(cmd.Process.Pid, mark)
 		<-ended // a child that was killed first may have let it end by itself
-		return Exited{Code: 128 + int(syscall.SIGKILL), Signal: "SIGKILL", Passed: passed}
+		return Exited{Code: 128 + int(syscall.SIGKILL), Signal: "SIGKILL", LimitHit: passed}
 	}
 }
 
-// startBeside starts a program while the agent's leader still holds its process
+// startExec starts a program while the agent's leader still holds its process
 // group.
-func (p *groupProcess) startBeside(cmd *exec.Cmd) error {
+func (p *groupProcess) startExec(cmd *exec.Cmd) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.reaped {
-		return errNotRunning
+		return errAgentEnded
 	}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	limitExec(cmd.Process.Pid)
-	limitData(cmd.Process.Pid, p.ceiling)
+	limitExecFiles(cmd.Process.Pid)
+	limitExecMemory(cmd.Process.Pid, p.execLimits)
 	return nil
 }

@@ -9,10 +9,10 @@ import (
 // maxExecFile is the largest file that a program may write, in bytes.
 const maxExecFile = 4 << 30
 
-// limitExec keeps a program that gets out of hand from filling the disk: no
+// limitExecFiles keeps a program that gets out of hand from filling the disk: no
 // core file, no endless file. 0 is this process, whose children inherit the
 // limits.
-func limitExec(pid int) {
+func limitExecFiles(pid int) {
 	_ = unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
 	limit := unix.Rlimit{Cur: maxExecFile, Max: maxExecFile}
 	var old unix.Rlimit
@@ -21,19 +21,19 @@ func limitExec(pid int) {
 	}
 }
 
-// limitData bounds the memory of each process of a program, where that of all
+// limitExecMemory bounds the memory of each process of a program, where that of all
 // together cannot be. Address space that is only reserved does not count.
-func limitData(pid int, to ceiling) {
+func limitExecMemory(pid int, to treeLimits) {
 	if to.Memory > 0 {
 		limit := unix.Rlimit{Cur: uint64(to.Memory), Max: uint64(to.Memory)}
 		_ = unix.Prlimit(pid, unix.RLIMIT_DATA, &limit, nil)
 	}
 }
 
-// livingMarked counts the processes of a program that is a child of this one.
-func livingMarked(pid int, mark string) int {
+// countMarked counts the processes of a program that is a child of this one.
+func countMarked(pid int, mark string) int {
 	all := processes(nil)
-	return len(markedTree(all, all, mark, func(p processStat) bool { return p.PID == pid && p.parent == os.Getpid() }))
+	return len(markedTree(all, all, mark, func(p procStat) bool { return p.PID == pid && p.parent == os.Getpid() }))
 }
 
 // killMarked ends a program that is a child of this process, with all that it
@@ -42,7 +42,7 @@ func livingMarked(pid int, mark string) int {
 func killMarked(pid int, mark string) {
 	for range 50 {
 		all := processes(nil)
-		left := markedTree(all, all, mark, func(p processStat) bool { return p.PID == pid && p.parent == os.Getpid() })
+		left := markedTree(all, all, mark, func(p procStat) bool { return p.PID == pid && p.parent == os.Getpid() })
 		if len(left) == 0 {
 			return
 		}
@@ -54,17 +54,17 @@ func killMarked(pid int, mark string) {
 
 // markedTree picks of some processes the living ones of a program: its leader,
 // who carries the mark, and the descendants of both.
-func markedTree(all, of []processStat, mark string, leader func(processStat) bool) []processStat {
-	found := map[int]processStat{}
+func markedTree(all, of []procStat, mark string, leader func(procStat) bool) []procStat {
+	found := map[int]procStat{}
 	for _, p := range of {
-		if !p.dead() && (leader(p) || carries(p.PID, mark)) {
+		if !p.dead() && (leader(p) || hasEnvVariable(p.PID, mark)) {
 			found[p.PID] = p
 			for _, d := range descendants(all, p.PID) {
 				found[d.PID] = d
 			}
 		}
 	}
-	left := make([]processStat, 0, len(found))
+	left := make([]procStat, 0, len(found))
 	for _, p := range found {
 		left = append(left, p)
 	}

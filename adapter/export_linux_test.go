@@ -3,10 +3,10 @@ package adapter
 import "github.com/picket-dev/picket"
 
 // GroupRuns reports whether a process of the group is alive.
-var GroupRuns = groupRuns
+var GroupRuns = groupAlive
 
 // Counted reports whether the kernel limits processes or memory of trees that
 // are held in that way.
 func Counted(level, controller string) bool {
-	return level == picket.ContainmentCgroup && shimLevels().controls[controller] != place{}
+	return level == picket.ContainmentCgroup && availableLevels().controls[controller] != controllerDir{}
 }

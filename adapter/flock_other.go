@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-const locks = false
+const canLock = false
 
 // flock cannot keep other processes out on this system.
 func flock(_ context.Context, dir string, _ time.Duration) (*os.File, error) { return os.Open(dir) }
 
-func inherit(*exec.Cmd, *os.File) {}
+func inheritLock(*exec.Cmd, *os.File) {}

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// locks says that a lock is one, and that its holder's death ends it.
-const locks = true
+// canLock says that a lock is one, and that its holder's death ends it.
+const canLock = true
 
 // flock takes a directory for whoever asks first and waits for it at most so
 // long. The kernel drops it when the process ends, however it ends; closing
@@ -40,8 +40,8 @@ func flock(ctx context.Context, dir string, atMost time.Duration) (*os.File, err
 	}
 }
 
-// inherit lets a child hold a lock together with us.
-func inherit(cmd *exec.Cmd, lock *os.File) {
+// inheritLock lets a child hold a lock together with us.
+func inheritLock(cmd *exec.Cmd, lock *os.File) {
 	if lock != nil {
 		cmd.ExtraFiles = []*os.File{lock}
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // gemini is Gemini CLI.
-var gemini = kind{
+var gemini = presetSpec{
 	program: "gemini",
 	title:   "Gemini CLI",
 	install: "to install Gemini CLI: npm install -g @google/gemini-cli",
@@ -22,18 +22,19 @@ var gemini = kind{
 	},
 	keys:      []string{"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS"},
 	arguments: geminiArguments,
-	reader:    newGeminiReader,
+	newParser: newGeminiParser,
 }
 
 // geminiArguments gives Gemini CLI a place of its own for settings and sessions,
 // which it would otherwise look for in the user's home and in the workspace.
-func geminiArguments(e *errand) ([]string, error) {
+func geminiArguments(e *runSetup) ([]string, error) {
 	home := e.session.home()
 	if home == "" {
 		home = filepath.Join(e.job.StateDir, "gemini")
 	}
 	auth := "gemini-api-key"
-	if e.has("GEMINI_API_KEY") == "" && (e.has("GOOGLE_GENAI_USE_VERTEXAI") != "" || e.has("GOOGLE_API_KEY") != "") {
+	if e.inheritedValue("GEMINI_API_KEY") == "" &&
+		(e.inheritedValue("GOOGLE_GENAI_USE_VERTEXAI") != "" || e.inheritedValue("GOOGLE_API_KEY") != "") {
 		auth = "vertex-ai"
 	}
 	_, err := writePrivate(filepath.Join(home, ".gemini", "settings.json"), object{
@@ -45,7 +46,7 @@ func geminiArguments(e *errand) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.set("GEMINI_CLI_HOME", home)
+	e.setEnv("GEMINI_CLI_HOME", home)
 	args := []string{"-p", e.prompt(), "-o", "stream-json", "--approval-mode", "yolo", "--skip-trust"}
 	if id := e.session.resumed(); id != "" {
 		args = append(args, "--resume", id)
@@ -64,35 +65,35 @@ type geminiLine struct {
 	} `json:"stats"`
 }
 
-// newGeminiReader reads stream-json. It tells tokens only, those of one run.
-func newGeminiReader() reader {
+// newGeminiParser reads stream-json. It tells tokens only, those of one run.
+func newGeminiParser() lineParser {
 	session := ""
-	return func(line []byte) finding {
+	return func(line []byte) lineFacts {
 		if strings.HasPrefix(string(line), "MCP issues detected") {
-			return finding{
-				doubt: "Gemini CLI has not reached Picket's tools. See that nothing on this machine keeps it from the address: proxy variables, a firewall, mcp settings of the system",
+			return lineFacts{
+				warning: "Gemini CLI has not reached Picket's tools. See that nothing on this machine keeps it from the address: proxy variables, a firewall, mcp settings of the system",
 			}
 		}
 		var in geminiLine
 		if json.Unmarshal(line, &in) != nil {
-			return finding{}
+			return lineFacts{}
 		}
 		switch in.Type {
 		case "init":
 			session = in.SessionID
-			return finding{session: session}
+			return lineFacts{session: session}
 		case "tool_use":
-			return finding{used: strings.HasPrefix(in.ToolName, "mcp_picket_")}
+			return lineFacts{usedTool: strings.HasPrefix(in.ToolName, "mcp_picket_")}
 		case "result":
-			var f finding
+			var f lineFacts
 			if in.Stats != nil {
 				f.usage = &picket.UsageReport{Session: session, Tokens: max(in.Stats.Total, 0)}
 			}
 			if in.Status == "error" {
-				f.note = "Gemini CLI stopped: " + clip(string(in.Error), 500)
+				f.message = "Gemini CLI stopped: " + textHead(string(in.Error), 500)
 			}
 			return f
 		}
-		return finding{}
+		return lineFacts{}
 	}
 }

@@ -29,12 +29,12 @@ type git struct {
 
 // command is a git command in this repository.
 func (g git) command(args ...string) gitCommand {
-	all := append([]string{"git"}, programsOff...)
-	c := gitCommand{dir: cmp.Or(g.tree, g.common), held: g.dir, lock: g.lock}
+	all := append([]string{"git"}, noProgramsArgs...)
+	c := gitCommand{dir: cmp.Or(g.tree, g.common), heldDir: g.dir, lock: g.lock}
 	switch {
 	case g.tree != "":
 		tree := g.tree
-		if g.dir != nil && pathOf(g.dir) != g.dir.Name() {
+		if g.dir != nil && heldDirPath(g.dir) != g.dir.Name() {
 			tree = "." // the command starts there
 		}
 		all = append(all, "--git-dir="+g.admin, "--work-tree="+tree)
@@ -49,30 +49,30 @@ func (g git) command(args ...string) gitCommand {
 	return c
 }
 
-// say runs a command and answers what it prints, without the last line end.
-func (g git) say(ctx context.Context, args ...string) (string, error) {
-	return g.spoken(ctx, g.command(args...))
+// output runs a command and answers what it prints, without the last line end.
+func (g git) output(ctx context.Context, args ...string) (string, error) {
+	return g.outputOf(ctx, g.command(args...))
 }
 
-// sayIn runs a command in the repository that a directory is in.
-func (c gitContainment) sayIn(ctx context.Context, dir string, args ...string) (string, error) {
+// outputIn runs a command in the repository that a directory is in.
+func (c gitContainment) outputIn(ctx context.Context, dir string, args ...string) (string, error) {
 	command := git{}.command(args...)
 	command.dir = dir
-	return c.spoken(ctx, command)
+	return c.outputOf(ctx, command)
 }
 
-func (c gitContainment) spoken(ctx context.Context, command gitCommand) (string, error) {
+func (c gitContainment) outputOf(ctx context.Context, command gitCommand) (string, error) {
 	var out bytes.Buffer
 	err := c.run(ctx, command, &out)
 	return strings.TrimSuffix(out.String(), "\n"), err
 }
 
-// some runs a command and answers at most n bytes of what it prints, and
+// outputHead runs a command and answers at most n bytes of what it prints, and
 // whether there was more.
-func (g git) some(ctx context.Context, n int, args ...string) (text string, more bool, err error) {
+func (g git) outputHead(ctx context.Context, n int, args ...string) (text string, more bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	out := &boundedOutput{most: n, passed: cancel} // it need not be read to its end
+	out := &boundedOutput{limit: n, onFull: cancel} // it need not be read to its end
 	err = g.run(ctx, g.command(args...), out)
 	if out.more {
 		err = nil
@@ -91,7 +91,7 @@ type repository struct {
 // missing for worktrees.
 func findRepository(ctx context.Context, dir string, in gitContainment) (repository, error) {
 	ask := func(args ...string) (string, error) {
-		return in.sayIn(ctx, dir, append([]string{"rev-parse"}, args...)...)
+		return in.outputIn(ctx, dir, append([]string{"rev-parse"}, args...)...)
 	}
 	refuse := func(remedy, format string, args ...any) (repository, error) {
 		return repository{}, picket.Invalid("Workspace", remedy, format, args...)
@@ -102,7 +102,7 @@ func findRepository(ctx context.Context, dir string, in gitContainment) (reposit
 	where, err := ask("--is-bare-repository", "--is-inside-work-tree")
 	var e *gitError
 	switch {
-	case errors.As(err, &e) && strings.Contains(e.said, "not a git repository"):
+	case errors.As(err, &e) && strings.Contains(e.stderr, "not a git repository"):
 		return refuse("Go into a git repository, make this one with git init and a first commit, or use a workspace of kind copy.", "%s is not in a git repository", dir)
 	case err != nil:
 		return refuse("Make git work in this directory, or use a workspace of kind copy.", "git cannot read %s: %v",
@@ -130,9 +130,9 @@ func findRepository(ctx context.Context, dir string, in gitContainment) (reposit
 	return r, nil
 }
 
-// commit is what a name stands for; empty when there is no such thing.
-func (g git) commit(ctx context.Context, name string) string {
-	id, err := g.say(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
+// resolveCommit is what a name stands for; empty when there is no such thing.
+func (g git) resolveCommit(ctx context.Context, name string) string {
+	id, err := g.output(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
 	if err != nil {
 		return ""
 	}
@@ -141,5 +141,5 @@ func (g git) commit(ctx context.Context, name string) string {
 
 // head is the commit that the checkout of the adapter's directory is at.
 func (r repository) head(ctx context.Context) (string, error) {
-	return r.sayIn(ctx, r.top, "rev-parse", "--verify", "HEAD^{commit}")
+	return r.outputIn(ctx, r.top, "rev-parse", "--verify", "HEAD^{commit}")
 }

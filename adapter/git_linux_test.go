@@ -38,7 +38,7 @@ func TestGitEndsWithItsFilters(t *testing.T) {
 		defer cancel()
 		added := make(chan error, 1)
 		go func() {
-			_, err := git{common: filepath.Join(dir, ".git"), admin: filepath.Join(dir, ".git"), tree: dir}.say(ctx,
+			_, err := git{common: filepath.Join(dir, ".git"), admin: filepath.Join(dir, ".git"), tree: dir}.output(ctx,
 				"add", "f")
 			added <- err
 		}()
@@ -64,7 +64,7 @@ func TestGitEndsWithItsFilters(t *testing.T) {
 			continue
 		}
 		for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-			if p, ok := statOf(pid); !ok || p.dead() {
+			if p, ok := readProcStat(pid); !ok || p.dead() {
 				break
 			}
 			if time.Now().After(end) {

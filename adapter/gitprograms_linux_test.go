@@ -15,9 +15,9 @@ import (
 	"github.com/picket-dev/picket/adapter/adaptertest"
 )
 
-// canary is a program that an agent plants. Each time it runs it writes its
+// plantedProgram is a program that an agent plants. Each time it runs it writes its
 // environment and leaves a process in a session of its own.
-type canary struct {
+type plantedProgram struct {
 	dir     string
 	program string
 	hangs   string
@@ -35,10 +35,10 @@ func canaryEnvironment(t *testing.T) {
 	t.Setenv("GIT_CONFIG_VALUE_0", adapterSecret)
 }
 
-func newCanary(t *testing.T) canary {
+func newPlantedProgram(t *testing.T) plantedProgram {
 	t.Helper()
 	dir := t.TempDir()
-	c := canary{dir, filepath.Join(dir, "canary"), filepath.Join(dir, "hangs")}
+	c := plantedProgram{dir, filepath.Join(dir, "canary"), filepath.Join(dir, "hangs")}
 	const begin = "#!/bin/sh\nD=\"${0%/*}\"\nenv > \"$D/$$.env\"\nsetsid sh -c 'echo $$ > \"$0/$$.pid\"; exec sleep 1000' \"$D\" > /dev/null 2>&1 < /dev/null &\n" +
 		"while ! [ -s \"$D/$!.pid\" ]; do :; done\n"
 	for file, end := range map[string]string{c.program: "cat\n", c.hangs: "exec sleep 1000\n"} {
@@ -56,7 +56,7 @@ func newCanary(t *testing.T) canary {
 	return c
 }
 
-func (c canary) pids(t *testing.T) (pids []string) {
+func (c plantedProgram) pids(t *testing.T) (pids []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(c.dir, "*.pid"))
 	if err != nil {
@@ -70,7 +70,7 @@ func (c canary) pids(t *testing.T) (pids []string) {
 
 // check reports whether the program has run. It must be dead, and must not have
 // seen the secrets of the adapter.
-func (c canary) check(t *testing.T) (ran bool) {
+func (c plantedProgram) check(t *testing.T) (ran bool) {
 	t.Helper()
 	for _, pid := range c.pids(t) {
 		if alive(pid) {
@@ -95,10 +95,10 @@ func (c canary) check(t *testing.T) (ran bool) {
 	return len(files) > 0
 }
 
-// plants are the ways in which an agent configures a program. $C is the
+// plantedConfigs are the ways in which an agent configures a program. $C is the
 // program, $G the directory that all worktrees share. Programs that run do so
 // in a containment of their own.
-var plants = map[string]struct {
+var plantedConfigs = map[string]struct {
 	script string
 	runs   bool
 }{
@@ -175,10 +175,10 @@ func promisor(url string) string {
 // after the run, at the repair of a workspace and for the next worktree.
 func TestProgramsThatAnAgentConfiguresInGit(t *testing.T) {
 	canaryEnvironment(t)
-	atOnce(t, maps.Keys(plants), func(t *testing.T, name string) {
-		plant := plants[name]
-		c := newCanary(t)
-		w := newShift(t)
+	atOnce(t, maps.Keys(plantedConfigs), func(t *testing.T, name string) {
+		plant := plantedConfigs[name]
+		c := newPlantedProgram(t)
+		w := newWorktreeFixture(t)
 		lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
 		head := `G=$(cd "$(git rev-parse --git-common-dir)" && pwd); C=` + c.program + "\n"
 		w.run(lease, head+plant.script+"\nrm -f ${C%/*}/*.env; echo new > new.txt; exit 0")
@@ -191,9 +191,9 @@ func TestProgramsThatAnAgentConfiguresInGit(t *testing.T) {
 		// The next run of the task repairs the workspace; the next task gets a
 		// worktree of its own.
 		second := w.s.Supersede(lease.TaskID)
-		w.attempt(second, `echo more >> new.txt`)
+		w.runMayFail(second, `echo more >> new.txt`)
 		ran = c.check(t) || ran
-		w.attempt(w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete, Fixes: lease.TaskID}), "true")
+		w.runMayFail(w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete, Fixes: lease.TaskID}), "true")
 		if ran = c.check(t) || ran; ran != plant.runs {
 			t.Errorf("a planted program has run: %t, want %t", ran, plant.runs)
 		}
@@ -207,8 +207,8 @@ func TestProgramsThatAnAgentConfiguresInGit(t *testing.T) {
 	})
 }
 
-// attempt is run for an agent whose worktree may not be made.
-func (w *shift) attempt(lease picket.Lease, script string) {
+// runMayFail is run for an agent whose worktree may not be made.
+func (w *worktreeFixture) runMayFail(lease picket.Lease, script string) {
 	w.t.Helper()
 	a := newAdapter(w.t, w.s, []string{"sh", "-c", script}, func(c *adapter.Config) {
 		c.Workspace, c.Dir, c.StateDir = adapter.WorkspaceWorktree, w.repo, w.state
@@ -230,9 +230,9 @@ func TestAFilterThatHangsIsEnded(t *testing.T) {
 	}
 	atOnce(t, maps.Keys(hanging), func(t *testing.T, name string) {
 		plant := hanging[name]
-		c := newCanary(t)
-		post := newSignpost(t)
-		w := newShift(t, func(c *adapter.Config) { c.Linger = -1 })
+		c := newPlantedProgram(t)
+		post := newReadyFIFO(t)
+		w := newWorktreeFixture(t, func(c *adapter.Config) { c.Linger = -1 })
 		lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
 		script := `G=$(cd "$(git rev-parse --git-common-dir)" && pwd); C=` + c.hangs + "\n" + plant +
 			"\necho new > new.txt; echo up > " + post.path
@@ -254,7 +254,7 @@ func TestAFilterThatHangsIsEnded(t *testing.T) {
 			<-ended
 			ended <- time.Now()
 			next := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
-			w.attempt(next, "true")
+			w.runMayFail(next, "true")
 			told = w.s.View(next.TaskID).Runs[0].Released.Detail
 		} else if name != "ending tool" {
 			told = w.changes(lease).Diffstat

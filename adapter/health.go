@@ -61,11 +61,11 @@ func (h *HealthConfig) thresholds() *picket.Thresholds {
 // that registered is dead.
 const instanceKey = "instance"
 
-// registration is what the registry is told of this adapter.
-func (cfg *Config) registration(instance string) (picket.Registration, error) {
+// registrationRequest is what the registry is told of this adapter.
+func (cfg *Config) registrationRequest(instance string) (picket.Registration, error) {
 	about := map[string]any{"version": buildVersion(), "platform": runtime.GOOS + "/" + runtime.GOARCH}
-	if h, ok := cfg.Launcher.(Holder); ok {
-		about["containment"] = h.Holds()
+	if h, ok := cfg.Launcher.(ContainmentPlanner); ok {
+		about["containment"] = h.PlannedContainment()
 	}
 	if _, taken := cfg.Metadata[instanceKey]; taken {
 		return picket.Registration{},

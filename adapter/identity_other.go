@@ -5,4 +5,4 @@ package adapter
 import "io/fs"
 
 // identityOf is not known here: only links are refused.
-func identityOf(fs.FileInfo) *identity { return nil }
+func identityOf(fs.FileInfo) *dirIdentity { return nil }

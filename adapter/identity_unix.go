@@ -7,10 +7,10 @@ import (
 	"syscall"
 )
 
-func identityOf(info fs.FileInfo) *identity {
+func identityOf(info fs.FileInfo) *dirIdentity {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return nil
 	}
-	return &identity{Device: uint64(stat.Dev), Inode: uint64(stat.Ino)}
+	return &dirIdentity{Device: uint64(stat.Dev), Inode: uint64(stat.Ino)}
 }

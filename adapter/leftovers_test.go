@@ -13,9 +13,9 @@ import (
 	"github.com/picket-dev/picket/adapter/adaptertest"
 )
 
-// left starts a shell that says "ready" and leaves processes behind; they
+// startLeftovers starts a shell that says "ready" and leaves processes behind; they
 // are killed at the end of the test.
-func left(t *testing.T, script string, env ...string) (id processID) {
+func startLeftovers(t *testing.T, script string, env ...string) (id processID) {
 	t.Helper()
 	var tree []processID
 	cmd := exec.Command("sh", "-c", script+"; echo ready; exec sleep 1000")
@@ -42,7 +42,7 @@ func left(t *testing.T, script string, env ...string) (id processID) {
 		}
 		said += string(b[:n])
 	}
-	p, ok := statOf(cmd.Process.Pid)
+	p, ok := readProcStat(cmd.Process.Pid)
 	if !ok {
 		t.Fatal("the process is gone")
 	}
@@ -54,9 +54,9 @@ func left(t *testing.T, script string, env ...string) (id processID) {
 }
 
 // A process that only has the number of a dead one is never killed.
-func TestRecycledNumberIsLetBe(t *testing.T) {
+func TestReusedPIDIsNotKilled(t *testing.T) {
 	someRun := "run_" + newULID(time.Now())
-	stranger := left(t, ":")
+	stranger := startLeftovers(t, ":")
 	before := processID{stranger.PID, stranger.Start - 1}
 	for what, record := range map[string]processRecord{
 		"leader": {BootID: bootID(), Leader: before}, "shim": {BootID: bootID(), Shim: before},
@@ -65,7 +65,7 @@ func TestRecycledNumberIsLetBe(t *testing.T) {
 		if got := survivors(record, someRun); len(got) != 0 {
 			t.Errorf("%s: %v are taken for survivors", what, got)
 		}
-		if err := endLeftovers(record, someRun, time.Second); err != nil {
+		if err := killLeftovers(record, someRun, time.Second); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -73,15 +73,15 @@ func TestRecycledNumberIsLetBe(t *testing.T) {
 	if before.alive() || !stranger.alive() {
 		t.Fatal("the stranger was killed")
 	}
-	other := orphan{
-		lease: leaseNote{RunID: someRun},
-		left:  processRecord{BootID: "another-boot", Leader: stranger, Shim: stranger},
+	other := orphanedRun{
+		lease:     leaseRecord{RunID: someRun},
+		processes: processRecord{BootID: "another-boot", Leader: stranger, Shim: stranger},
 	}
-	if err := other.end(); err != nil || !stranger.alive() {
+	if err := other.killProcesses(); err != nil || !stranger.alive() {
 		t.Fatalf("a process of this boot was taken for one of another: %v", err)
 	}
-	other.left.BootID = bootID()
-	if err := other.end(); err != nil || stranger.alive() {
+	other.processes.BootID = bootID()
+	if err := other.killProcesses(); err != nil || stranger.alive() {
 		t.Fatalf("the very process was not killed: %v", err)
 	}
 }
@@ -108,7 +108,7 @@ func TestLeftoversDie(t *testing.T) {
 			if tt.marked {
 				env[0] = "PICKET_RUN_ID=" + someRun
 			}
-			leader := left(t, tt.script, env...)
+			leader := startLeftovers(t, tt.script, env...)
 			if tt.known {
 				record.Leader = leader
 			}
@@ -119,7 +119,7 @@ func TestLeftoversDie(t *testing.T) {
 			if want := 1 + strings.Count(tt.script, "sleep"); len(found) != want {
 				t.Fatalf("%d survivors are found, want %d", len(found), want)
 			}
-			if err := endLeftovers(record, someRun, 10*time.Second); err != nil {
+			if err := killLeftovers(record, someRun, 10*time.Second); err != nil {
 				t.Fatal(err)
 			}
 			for _, id := range found {
@@ -133,20 +133,20 @@ func TestLeftoversDie(t *testing.T) {
 
 // A tree that does not die keeps its lease: nobody may start beside it.
 func TestLeaseOfALivingTreeIsNotGivenBack(t *testing.T) {
-	a, s := stage(t, forever)
+	a, s := newScriptedAdapter(t, runForever)
 	lease := s.Grant(adaptertest.Task{})
-	abandon(t, &a.cfg, lease, processRecord{})
-	found := a.cfg.orphans()
+	writeOrphan(t, &a.cfg, lease, processRecord{})
+	found := a.cfg.lockOrphans()
 	if len(found) != 1 {
 		t.Fatalf("%d orphans", len(found))
 	}
 	// Locked by us: a second look finds nobody to sweep.
-	if again := a.cfg.orphans(); len(again) != 0 {
+	if again := a.cfg.lockOrphans(); len(again) != 0 {
 		t.Errorf("%d orphans are swept by two", len(again))
 	}
 	found[0].lock.Close()
-	left(t, ":", "PICKET_RUN_ID="+lease.RunID)
-	if err := endLeftovers(processRecord{}, lease.RunID, -time.Second); err == nil {
+	startLeftovers(t, ":", "PICKET_RUN_ID="+lease.RunID)
+	if err := killLeftovers(processRecord{}, lease.RunID, -time.Second); err == nil {
 		t.Error("an end that did not come in time was taken for one")
 	}
 }

@@ -28,15 +28,15 @@ type Limits struct {
 }
 
 const (
-	treeProcesses = 8192
-	execProcesses = 2048
-	minExecMemory = 16 << 20
+	defaultTreeProcesses = 8192
+	defaultExecProcesses = 2048
+	minExecMemory        = 16 << 20
 )
 
 // fill puts defaults in.
 func (l *Limits) fill() error {
-	l.Processes = cmp.Or(l.Processes, treeProcesses)
-	l.ExecProcesses = cmp.Or(l.ExecProcesses, execProcesses)
+	l.Processes = cmp.Or(l.Processes, defaultTreeProcesses)
+	l.ExecProcesses = cmp.Or(l.ExecProcesses, defaultExecProcesses)
 	l.ExecMemory = cmp.Or(l.ExecMemory, machineMemory()/2&^(1<<20-1), -1)
 	if l.ExecMemory > 0 && l.ExecMemory < minExecMemory {
 		return picket.Invalid("Limits.ExecMemory", "Set at least 16 MiB, or a negative number for any amount.",
@@ -45,40 +45,46 @@ func (l *Limits) fill() error {
 	return nil
 }
 
-// ceiling is what bounds one program and all that it starts; what is not above
+// treeLimits is what bounds one program and all that it starts; what is not above
 // 0 is no bound.
-type ceiling struct {
+type treeLimits struct {
 	Processes int   `json:"processes,omitzero"`
 	Memory    int64 `json:"memory,omitzero"` // bytes
 }
 
-func (l Limits) ofExec() ceiling { return ceiling{max(l.ExecProcesses, 0), max(l.ExecMemory, 0)} }
-
-// place is where a controller of cgroups can be used.
-type place struct {
-	Unified bool   `json:"unified,omitzero"` // in the leaf itself
-	Older   string `json:"older,omitzero"`   // else: the directory in which the leaf's twin is made
+func (l Limits) execLimits() treeLimits {
+	return treeLimits{max(l.ExecProcesses, 0), max(l.ExecMemory, 0)}
 }
 
-// controls tells where each controller, pids and memory, can be used; one that
+// controllerDir is where a controller of cgroups can be used.
+type controllerDir struct {
+	Unified bool   `json:"unified,omitzero"` // in the leaf itself
+	V1Dir   string `json:"older,omitzero"`   // else: the directory in which the leaf's twin is made
+}
+
+// controllerDirs tells where each controller, pids and memory, can be used; one that
 // is not in it cannot.
-type controls map[string]place
+type controllerDirs map[string]controllerDir
 
-// tooMany and tooMuch are what a program is stopped for.
-func (c ceiling) tooMany() string { return fmt.Sprintf("more than %d processes", c.Processes) }
+// tooManyProcesses and tooMuchMemory are what a program is stopped for.
+func (c treeLimits) tooManyProcesses() string {
+	return fmt.Sprintf("more than %d processes", c.Processes)
+}
 
-func (c ceiling) tooMuch() string { return "more than " + sized(c.Memory) + " of memory" }
+func (c treeLimits) tooMuchMemory() string {
+	return "more than " + formatBytes(c.Memory) + " of memory"
+}
 
 // exceeded counts, where nothing else does.
-func (c ceiling) exceeded(living func() int) string {
+func (c treeLimits) exceeded(living func() int) string {
 	if c.Processes > 0 && living() > c.Processes {
-		return c.tooMany()
+		return c.tooManyProcesses()
 	}
 	return ""
 }
 
-// sized writes a number of bytes for people.
-func sized(n int64) string {
+// formatBytes writes a number of bytes for people.
+func formatBytes(n int64) string {
 	for i, unit := range []string{"GiB", "MiB"} {
 		if size := int64(1) << (30 - 10*i); n >= size && n%size == 0 {
 			return fmt.Sprintf("%d %s", n/size, unit)

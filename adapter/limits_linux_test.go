@@ -58,8 +58,9 @@ func started(file string) (pids []string, all bool) {
 	return pids, false
 }
 
-// limited is an agent that rests within limits.
-func limited(t *testing.T, level string, limits adapter.Limits, command ...string) (adapter.Process, string) {
+// launchLimitedAgent is an agent that rests within limits.
+func launchLimitedAgent(t *testing.T, level string, limits adapter.Limits,
+	command ...string) (adapter.Process, string) {
 	t.Helper()
 	dir, run := t.TempDir(), "run_"+strings.ReplaceAll(t.Name(), "/", "_")
 	p, err := adapter.CommandLauncher{Command: command, Containment: level, Limits: limits}.Launch(context.Background(),
@@ -75,11 +76,11 @@ func limited(t *testing.T, level string, limits adapter.Limits, command ...strin
 // the agent goes on. Where the kernel counts, there are never more than allowed.
 func TestExecIsStoppedAtItsProcesses(t *testing.T) {
 	everyLevel(t, func(t *testing.T, level string) {
-		p, dir := limited(t, level, adapter.Limits{ExecProcesses: 64}, "sleep", "1000")
+		p, dir := launchLimitedAgent(t, level, adapter.Limits{ExecProcesses: 64}, "sleep", "1000")
 		file := filepath.Join(dir, "pids")
 		end, err := p.(adapter.Executor).Exec(t.Context(),
 			adapter.ExecJob{ID: "c1", Argv: append(agent("bomb"), file), Timeout: 10 * time.Minute})
-		if err != nil || end.Signal != "SIGKILL" || end.Passed != "more than 64 processes" {
+		if err != nil || end.Signal != "SIGKILL" || end.LimitHit != "more than 64 processes" {
 			t.Errorf("ended with %+v, %v", end, err)
 		}
 		pids, _ := started(file)
@@ -104,14 +105,14 @@ func TestExecIsStoppedAtItsProcesses(t *testing.T) {
 
 func TestExecIsStoppedAtItsMemory(t *testing.T) {
 	everyLevel(t, func(t *testing.T, level string) {
-		p, _ := limited(t, level, adapter.Limits{ExecMemory: 256 << 20}, "sleep", "1000")
+		p, _ := launchLimitedAgent(t, level, adapter.Limits{ExecMemory: 256 << 20}, "sleep", "1000")
 		job := adapter.ExecJob{ID: "c1", Argv: agent("hog"), Timeout: 10 * time.Minute}
 		end, err := p.(adapter.Executor).Exec(t.Context(), job)
 		switch {
 		case err != nil || end.Code == 0:
 			t.Errorf("ended with %+v, %v", end, err)
 		case adapter.Counted(level, "memory") &&
-			(end.Signal != "SIGKILL" || end.Passed != "more than 256 MiB of memory"):
+			(end.Signal != "SIGKILL" || end.LimitHit != "more than 256 MiB of memory"):
 			t.Errorf("ended with %+v", end)
 		}
 		select {
@@ -128,7 +129,8 @@ func TestAgentHasSoManyProcesses(t *testing.T) {
 		t.Skip("no cgroup whose processes can be limited here")
 	}
 	file := filepath.Join(t.TempDir(), "pids")
-	p, _ := limited(t, picket.ContainmentCgroup, adapter.Limits{Processes: 64}, append(agent("bomb"), file)...)
+	p, _ := launchLimitedAgent(t, picket.ContainmentCgroup, adapter.Limits{Processes: 64},
+		append(agent("bomb"), file)...)
 	eventually(t, func() bool { _, all := started(file); return all }, "the agent is not through")
 	if pids, _ := started(file); len(pids) == 0 || len(pids) >= 64 {
 		t.Errorf("it has started %d", len(pids))

@@ -17,16 +17,16 @@ import (
 	"github.com/picket-dev/picket/adapter/adaptertest"
 )
 
-// book is a server's log that remembers when each byte was written.
-type book struct {
+// timedLog is a server's log that remembers when each byte was written.
+type timedLog struct {
 	data  []byte
 	at    []picket.Instant
 	ended int
 	t     *testing.T
 }
 
-// take keeps what fits into room and answers the next offset.
-func (b *book) take(p picket.LogPiece, room int) int64 {
+// accept keeps what fits into room and answers the next offset.
+func (b *timedLog) accept(p picket.LogWrite, room int) int64 {
 	b.t.Helper()
 	if p.Offset != int64(len(b.data)) {
 		b.t.Fatalf("offset %d, want %d", p.Offset, len(b.data))
@@ -67,17 +67,17 @@ func TestTimesOfOutput(t *testing.T) {
 	for range 20 {
 		taken := rand.New(rand.NewPCG(rnd.Uint64(), 0)) // the shipper's goroutine has its own
 		synctest.Test(t, func(t *testing.T) {
-			b := &book{t: t}
-			s := newShipper(&shipper{
-				stream: "stdout",
-				to:     "test",
-				every:  100 * time.Millisecond,
-				log:    slog.New(slog.DiscardHandler),
-				post: func(_ context.Context, p picket.LogPiece) (int64, error) {
+			b := &timedLog{t: t}
+			s := newLogShipper(&logShipper{
+				stream:        "stdout",
+				destination:   "test",
+				batchInterval: 100 * time.Millisecond,
+				log:           slog.New(slog.DiscardHandler),
+				post: func(_ context.Context, p picket.LogWrite) (int64, error) {
 					if taken.IntN(4) == 0 {
 						return 0, picket.Refuse(picket.CodeUnavailable, "", "away")
 					}
-					return b.take(p, 1+taken.IntN(len(p.Data)+1)), nil
+					return b.accept(p, 1+taken.IntN(len(p.Data)+1)), nil
 				},
 			})
 			done := make(chan struct{})
@@ -110,16 +110,16 @@ func TestTimesOfOutput(t *testing.T) {
 
 // What is dropped takes its times with it, not those of what follows.
 func TestTimesOfDroppedOutput(t *testing.T) {
-	s := newShipper(&shipper{stream: "stdout", to: "test", log: slog.New(slog.DiscardHandler)})
+	s := newLogShipper(&logShipper{stream: "stdout", destination: "test", log: slog.New(slog.DiscardHandler)})
 	line := func(n int) string { return fmt.Sprintf("%08d\n", n) }
 	for n := 1; n <= 3*maxPending/9; n++ {
 		s.add([]byte(line(n)), picket.Instant(n))
 	}
 	s.close()
-	b := &book{t: t}
+	b := &timedLog{t: t}
 	for {
 		p, more := s.take()
-		b.take(s.placed(p), len(p.Data))
+		b.accept(s.atOffset(p), len(p.Data))
 		s.offset += int64(len(p.Data))
 		if !more {
 			break
@@ -140,7 +140,7 @@ func TestTimesOfDroppedOutput(t *testing.T) {
 // The full log stays as it was written; its times stand beside it.
 func TestTimesOfTheFullLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, s := stage(t, writing(time.Second, "one\ntwo\n", "three\n"))
+		a, s := newScriptedAdapter(t, runWriting(time.Second, "one\ntwo\n", "three\n"))
 		lease := s.Grant(adaptertest.Task{})
 		res, err := a.RunLease(t.Context(), lease)
 		if err != nil {
@@ -162,13 +162,13 @@ func TestTimesOfTheFullLog(t *testing.T) {
 // end, gets all of it.
 func TestOutputForAnEarlierServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &book{t: t}
-		s := newShipper(&shipper{stream: "stdout", to: "test", log: slog.New(slog.DiscardHandler),
-			post: func(_ context.Context, p picket.LogPiece) (int64, error) {
+		b := &timedLog{t: t}
+		s := newLogShipper(&logShipper{stream: "stdout", destination: "test", log: slog.New(slog.DiscardHandler),
+			post: func(_ context.Context, p picket.LogWrite) (int64, error) {
 				if p.End {
 					return 0, picket.Invalid("?end", "See the protocol.", "end is not a parameter of this route")
 				}
-				return b.take(p, len(p.Data)), nil
+				return b.accept(p, len(p.Data)), nil
 			}})
 		s.add([]byte("all of it"), 1)
 		s.close()

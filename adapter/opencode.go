@@ -11,7 +11,7 @@ import (
 )
 
 // openCode is OpenCode.
-var openCode = kind{
+var openCode = presetSpec{
 	program: "opencode",
 	title:   "OpenCode",
 	install: "to install OpenCode: npm install -g opencode-ai",
@@ -19,17 +19,17 @@ var openCode = kind{
 		"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY", "OPENROUTER_API_KEY",
 		"OPENCODE_DISABLE_AUTOUPDATE", "OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_CONFIG_DIR",
 	},
-	models: map[string]string{"anthropic": "/v1/messages", "openai": "/v1/responses"},
+	proxyProbes: map[string]string{"anthropic": "/v1/messages", "openai": "/v1/responses"},
 	keys: []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY",
 		"OPENROUTER_API_KEY"},
 	logins:    []string{".local/share/opencode/auth.json"},
 	arguments: openCodeArguments,
-	reader:    newOpenCodeReader,
+	newParser: newOpenCodeParser,
 }
 
 // openCodeArguments adds a configuration to those of the user and the
 // repository.
-func openCodeArguments(e *errand) ([]string, error) {
+func openCodeArguments(e *runSetup) ([]string, error) {
 	lease := "{env:" + leaseVariable + "}"
 	config := object{
 		"$schema": "https://opencode.ai/config.json",
@@ -39,18 +39,18 @@ func openCodeArguments(e *errand) ([]string, error) {
 	}
 	models := object{}
 	for _, provider := range []string{"anthropic", "openai"} {
-		if url, ok := e.throughProxy(provider); ok {
+		if url, ok := e.modelURL(provider); ok {
 			models[provider] = object{"options": object{"baseURL": url + "/v1", "apiKey": lease}}
 		}
 	}
 	if len(models) > 0 {
 		config["provider"] = models
 	}
-	file, err := e.write("opencode.json", config)
+	file, err := e.writeConfig("opencode.json", config)
 	if err != nil {
 		return nil, err
 	}
-	e.set("OPENCODE_CONFIG", file)
+	e.setEnv("OPENCODE_CONFIG", file)
 	args := []string{"run", "--format", "json"}
 	if id := e.session.resumed(); id != "" {
 		args = append(args, "--session", id)
@@ -78,28 +78,28 @@ type openCodeLine struct {
 	} `json:"part"`
 }
 
-// newOpenCodeReader reads the events of a run. Each step tells what it has used
+// newOpenCodeParser reads the events of a run. Each step tells what it has used
 // itself.
-func newOpenCodeReader() reader {
+func newOpenCodeParser() lineParser {
 	seen := map[string]bool{} // a step may be told twice
 	var tokens int64
 	var usd budget.Money
-	return func(line []byte) finding {
+	return func(line []byte) lineFacts {
 		var in openCodeLine
 		if json.Unmarshal(line, &in) != nil || in.SessionID == "" {
-			return finding{}
+			return lineFacts{}
 		}
-		f := finding{session: in.SessionID}
+		f := lineFacts{session: in.SessionID}
 		switch {
 		case in.Type == "tool_use":
-			f.used = strings.HasPrefix(in.Part.Tool, "picket_")
+			f.usedTool = strings.HasPrefix(in.Part.Tool, "picket_")
 		case in.Type == "error":
-			f.note = "OpenCode stopped: " + clip(string(in.Error), 500)
+			f.message = "OpenCode stopped: " + textHead(string(in.Error), 500)
 		case in.Type == "step_finish" && in.Part.Tokens != nil && !seen[in.Part.ID]:
 			seen[in.Part.ID] = true
 			t := in.Part.Tokens
-			tokens = sumOf(tokens, t.Input, t.Output, t.Reasoning, t.Cache.Read, t.Cache.Write)
-			if cost, ok := moneyOf(in.Part.Cost); ok {
+			tokens = sumTokens(tokens, t.Input, t.Output, t.Reasoning, t.Cache.Read, t.Cache.Write)
+			if cost, ok := parseDollars(in.Part.Cost); ok {
 				usd += cost
 			}
 			f.usage = &picket.UsageReport{Session: in.SessionID, Tokens: tokens, USD: usd}

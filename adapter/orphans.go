@@ -15,13 +15,13 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// orphan is a run whose adapter is dead: its directory, locked by us now, and
+// orphanedRun is a run whose adapter is dead: its directory, locked by us now, and
 // what is known of its lease and its processes.
-type orphan struct {
-	dir   string
-	lock  *os.File
-	lease leaseNote
-	left  processRecord
+type orphanedRun struct {
+	dir       string
+	lock      *os.File
+	lease     leaseRecord
+	processes processRecord
 }
 
 // sweepOrphans ends what adapters that died have left in StateDir: first every
@@ -32,8 +32,8 @@ type orphan struct {
 func (a *Adapter) sweepOrphans(ctx context.Context, group *sync.WaitGroup) (clean bool) {
 	clean = true
 	var reported sync.WaitGroup
-	for _, o := range a.cfg.orphans() {
-		if err := o.end(); err != nil {
+	for _, o := range a.cfg.lockOrphans() {
+		if err := o.killProcesses(); err != nil {
 			// Not given back: nobody may start beside a process that lives.
 			a.cfg.Log.Error("what a dead adapter left cannot be ended", "run", o.lease.RunID, "err", err)
 			o.lock.Close()
@@ -43,12 +43,12 @@ func (a *Adapter) sweepOrphans(ctx context.Context, group *sync.WaitGroup) (clea
 		reported.Add(1)
 		group.Go(func() {
 			defer reported.Done()
-			a.giveBackOrphan(ctx, o)
+			a.releaseOrphan(ctx, o)
 		})
 	}
 	done := make(chan struct{})
 	group.Go(func() { reported.Wait(); close(done) })
-	patience := time.NewTimer(hurry)
+	patience := time.NewTimer(reportTimeout)
 	defer patience.Stop()
 	select {
 	case <-done:
@@ -58,13 +58,13 @@ func (a *Adapter) sweepOrphans(ctx context.Context, group *sync.WaitGroup) (clea
 	return clean
 }
 
-// orphans locks and answers the runs in StateDir that nobody looks after.
-func (cfg *Config) orphans() []*orphan {
-	if !sweeps {
+// lockOrphans locks and answers the runs in StateDir that nobody looks after.
+func (cfg *Config) lockOrphans() []*orphanedRun {
+	if !canSweepOrphans {
 		return nil
 	}
 	entries, _ := os.ReadDir(cfg.StateDir)
-	var found []*orphan
+	var found []*orphanedRun
 	for _, e := range entries {
 		dir := filepath.Join(cfg.StateDir, e.Name())
 		if _, err := os.Stat(filepath.Join(dir, leaseFile)); err != nil ||
@@ -75,13 +75,13 @@ func (cfg *Config) orphans() []*orphan {
 		if err != nil {
 			continue // its adapter lives
 		}
-		o := &orphan{dir: dir, lock: lock}
+		o := &orphanedRun{dir: dir, lock: lock}
 		// Read under the lock: a run may have ended a moment ago.
 		if err := readJSON(dir, leaseFile, &o.lease); err != nil || o.lease.RunID != e.Name() {
 			lock.Close()
 			continue
 		}
-		if o.left, err = readProcessRecord(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if o.processes, err = readProcessRecord(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
 			cfg.Log.Warn("the processes of a run cannot be read", "run", e.Name(), "err", err)
 		}
 		found = append(found, o)
@@ -89,20 +89,20 @@ func (cfg *Config) orphans() []*orphan {
 	return found
 }
 
-// end kills every process of the run that is left.
-func (o *orphan) end() error {
-	if o.left.BootID != "" && o.left.BootID != bootID() {
+// killProcesses kills every process of the run that is left.
+func (o *orphanedRun) killProcesses() error {
+	if o.processes.BootID != "" && o.processes.BootID != bootID() {
 		return nil // they ended with the machine; their numbers are others' now
 	}
-	return endLeftovers(o.left, o.lease.RunID, 5*time.Second)
+	return killLeftovers(o.processes, o.lease.RunID, 5*time.Second)
 }
 
-// giveBackOrphan reports the end of the run until it is taken.
-func (a *Adapter) giveBackOrphan(ctx context.Context, o *orphan) {
+// releaseOrphan reports the end of the run until it is taken.
+func (a *Adapter) releaseOrphan(ctx context.Context, o *orphanedRun) {
 	defer o.lock.Close()
 	log := a.cfg.Log.With("task", o.lease.TaskID, "run", o.lease.RunID)
-	token, err := o.lease.token(a.cfg.StateKey)
-	agents, bad := o.lease.agentToken(a.cfg.StateKey)
+	token, err := o.lease.openLeaseToken(a.cfg.StateKey)
+	agents, bad := o.lease.openAgentToken(a.cfg.StateKey)
 	if err = errors.Join(err, bad); err != nil {
 		log.Warn("the lease of a dead adapter was stored with another API key, so it is left to expire", "dir", o.dir,
 			"err", err)
@@ -116,10 +116,10 @@ func (a *Adapter) giveBackOrphan(ctx context.Context, o *orphan) {
 		AgentToken:   agents,
 		FencingToken: o.lease.FencingToken,
 	}
-	a.rescueWork(ctx, lost)
+	a.commitOrphanWork(ctx, lost)
 	proxy := NewProxy(lost, a.cfg.BaseURL, a.cfg.HTTP)
 	exit, state, err := o.report(ctx, proxy)
-	if again(err) || ctx.Err() != nil {
+	if isRetryable(err) || ctx.Err() != nil {
 		log.Warn("the lease of a dead adapter could not be given back", "err", err)
 		return
 	}
@@ -139,34 +139,34 @@ func (a *Adapter) giveBackOrphan(ctx context.Context, o *orphan) {
 // report releases the lease, or hands the end in as evidence when the lease is
 // over: then a task that waits for this process goes on. It tries until the
 // server answers, or for as long as evidence is taken.
-func (o *orphan) report(ctx context.Context, proxy *Proxy) (exit picket.Exit, state picket.TaskState, err error) {
+func (o *orphanedRun) report(ctx context.Context, proxy *Proxy) (exit picket.Exit, state picket.TaskState, err error) {
 	const least, most, evidence = 200 * time.Millisecond, 15 * time.Second, 15 * time.Minute
 	until := time.Now().Add(max(time.Until(o.lease.KillAt.Time()), 0) + evidence)
 	for wait := least; ; wait = min(2*wait, most) {
-		try, cancel := context.WithTimeout(ctx, hurry)
-		err = o.acquit(try, proxy)
-		exit = o.exit()
+		try, cancel := context.WithTimeout(ctx, reportTimeout)
+		err = o.clearSuspicion(try, proxy)
+		exit = o.exitReport()
 		exit.LastEvent = new("") // what the adapter had not sent is lost with it
-		if !again(err) {
+		if !isRetryable(err) {
 			err = o.postUsage(try, proxy)
 		}
-		if !again(err) {
+		if !isRetryable(err) {
 			state, err = proxy.Release(try, exit)
 		}
-		if over(err) {
+		if leaseOrTaskEnded(err) {
 			late := exit
 			late.Class, late.Detail = picket.ExitKilled, ""
 			err = proxy.Exit(try, late, "")
 		}
 		cancel()
-		if !again(err) || time.Now().After(until) || !sleep(ctx, wait/2+rand.N(wait)) {
+		if !isRetryable(err) || time.Now().After(until) || !sleep(ctx, wait/2+rand.N(wait)) {
 			return exit, state, err
 		}
 	}
 }
 
-// acquit takes a suspicion back when the run did report something.
-func (o *orphan) acquit(ctx context.Context, proxy *Proxy) error {
+// clearSuspicion takes a suspicion back when the run did report something.
+func (o *orphanedRun) clearSuspicion(ctx context.Context, proxy *Proxy) error {
 	if !o.lease.Suspect {
 		return nil
 	}
@@ -177,24 +177,24 @@ func (o *orphan) acquit(ctx context.Context, proxy *Proxy) error {
 	return err
 }
 
-// orphaned begins the detail of an exit that the sweep reports, and tells it
+// orphanDetailPrefix begins the detail of an exit that the sweep reports, and tells it
 // from others.
-const orphaned = "the adapter of this run died"
+const orphanDetailPrefix = "the adapter of this run died"
 
-// exit is what the run is given back with. A run that has ended and could not
+// exitReport is what the run is given back with. A run that has ended and could not
 // be reported keeps its own exit. Of any other the adapter's death is not the
 // agent's failure, but twice in a row with nothing reported between it counts
 // as one: the agent may be what takes adapters, or the machine, down.
-func (o *orphan) exit() picket.Exit {
+func (o *orphanedRun) exitReport() picket.Exit {
 	var own picket.Exit
 	if err := readJSON(o.dir, exitFile, &own); err == nil && slices.Contains(picket.ReleaseClasses, own.Class) {
 		return own
 	}
 	how := "what was left of the agent was ended"
-	if o.left.BootID != "" && o.left.BootID != bootID() {
+	if o.processes.BootID != "" && o.processes.BootID != bootID() {
 		how = "the machine was restarted"
 	}
-	exit := picket.Exit{Class: picket.ExitReleased, Detail: fmt.Sprintf("%s; %s", orphaned, how)}
+	exit := picket.Exit{Class: picket.ExitReleased, Detail: fmt.Sprintf("%s; %s", orphanDetailPrefix, how)}
 	if o.lease.Suspect {
 		exit.Class = picket.ExitCrash
 		exit.Detail += "; the adapter of the run before died as well, and nothing was reported between"
@@ -202,11 +202,11 @@ func (o *orphan) exit() picket.Exit {
 	return exit
 }
 
-// suspect reports whether the run before this lease took its adapter down and
+// isSuspect reports whether the run before this lease took its adapter down and
 // reported nothing.
-func suspect(l picket.Lease) bool {
+func isSuspect(l picket.Lease) bool {
 	before := l.PreviousExit
-	if before == nil || before.Class != picket.ExitReleased || !strings.HasPrefix(before.Detail, orphaned) {
+	if before == nil || before.Class != picket.ExitReleased || !strings.HasPrefix(before.Detail, orphanDetailPrefix) {
 		return false
 	}
 	return l.LastReport == nil || l.LastReport.FencingToken < l.FencingToken-1

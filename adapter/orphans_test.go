@@ -16,16 +16,16 @@ import (
 	"github.com/picket-dev/picket/adapter/adaptertest"
 )
 
-// abandon leaves a lease as an adapter does that is killed while it holds it.
-func abandon(t *testing.T, cfg *Config, lease picket.Lease, left processRecord) (dir string) {
+// writeOrphan leaves a lease as an adapter does that is killed while it holds it.
+func writeOrphan(t *testing.T, cfg *Config, lease picket.Lease, left processRecord) (dir string) {
 	t.Helper()
 	dir, err := privateDir(cfg.StateDir, lease.RunID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	note := leaseNote{
+	note := leaseRecord{
 		TaskID: lease.TaskID, RunID: lease.RunID, FencingToken: lease.FencingToken, LeaseToken: lease.LeaseToken,
-		KillAt: picket.InstantOf(time.Now().Add(time.Minute)), Suspect: suspect(lease),
+		KillAt: picket.InstantOf(time.Now().Add(time.Minute)), Suspect: isSuspect(lease),
 	}
 	if err := replaceJSON(dir, leaseFile, note); err != nil {
 		t.Fatal(err)
@@ -38,13 +38,13 @@ func abandon(t *testing.T, cfg *Config, lease picket.Lease, left processRecord) 
 	return dir
 }
 
-// swept runs an adapter until the task is released, and then to its drain.
-func swept(t *testing.T, a *Adapter, s *adaptertest.Server, task string) adaptertest.View {
+// sweepUntilReleased runs an adapter until the task is released, and then to its drain.
+func sweepUntilReleased(t *testing.T, a *Adapter, s *adaptertest.Server, task string) adaptertest.View {
 	t.Helper()
 	ctx, drain := context.WithCancel(t.Context())
-	ended := running(ctx, a)
-	v, err := s.Await(within(t, time.Hour), task, func(v adaptertest.View) bool {
-		return v.Runs[0].Released != nil || v.Runs[0].Evidence != nil
+	ended := runAsync(ctx, a)
+	v, err := s.Await(withTimeout(t, time.Hour), task, func(v adaptertest.View) bool {
+		return v.Runs[0].Released != nil || v.Runs[0].ExitReport != nil
 	})
 	time.Sleep(time.Minute) // of the bubble: a lost reply is repeated
 	drain()
@@ -58,13 +58,14 @@ func swept(t *testing.T, a *Adapter, s *adaptertest.Server, task string) adapter
 // agent's failures are not counted up, and the task goes on.
 func TestOrphanIsGivenBackFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, s := stage(t, forever)
+		a, s := newScriptedAdapter(t, runForever)
 		lease := s.Grant(adaptertest.Task{})
-		dir := abandon(t, &a.cfg, lease, processRecord{})
+		dir := writeOrphan(t, &a.cfg, lease, processRecord{})
 		s.Fail("/v1/lease/release", adaptertest.Unavailable, 3)
 		ctx, drain := context.WithCancel(t.Context())
-		ended := running(ctx, a)
-		v, err := s.Await(within(t, time.Hour), lease.TaskID, func(v adaptertest.View) bool { return len(v.Runs) == 2 })
+		ended := runAsync(ctx, a)
+		v, err := s.Await(withTimeout(t, time.Hour), lease.TaskID,
+			func(v adaptertest.View) bool { return len(v.Runs) == 2 })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +75,7 @@ func TestOrphanIsGivenBackFirst(t *testing.T) {
 			}
 		}
 		if exit := v.Runs[0].Released; exit == nil || exit.Class != picket.ExitReleased ||
-			!strings.HasPrefix(exit.Detail, orphaned) {
+			!strings.HasPrefix(exit.Detail, orphanDetailPrefix) {
 			t.Errorf("given back as %+v", exit)
 		}
 		if _, err := os.Stat(filepath.Join(dir, leaseFile)); !os.IsNotExist(err) {
@@ -88,7 +89,7 @@ func TestOrphanIsGivenBackFirst(t *testing.T) {
 		if err := ended(); err != nil {
 			t.Fatal(err)
 		}
-		if left := a.cfg.orphans(); len(left) != 0 {
+		if left := a.cfg.lockOrphans(); len(left) != 0 {
 			t.Errorf("%d orphans after a clean end", len(left))
 		}
 	})
@@ -97,20 +98,20 @@ func TestOrphanIsGivenBackFirst(t *testing.T) {
 // A run whose adapter lives is left alone, whoever shares the directory.
 func TestLivingAdaptersRunIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		first, s := stage(t, forever)
+		first, s := newScriptedAdapter(t, runForever)
 		held := s.Queue(adaptertest.Task{})
 		ctx, drain := context.WithCancel(t.Context())
-		ended := running(ctx, first)
-		if err := s.AwaitCalls(within(t, time.Minute), "/v1/run/events", 1); err != nil {
+		ended := runAsync(ctx, first)
+		if err := s.AwaitCalls(withTimeout(t, time.Minute), "/v1/run/events", 1); err != nil {
 			t.Fatal(err)
 		}
-		second, _ := stage(t, forever, func(c *Config) {
+		second, _ := newScriptedAdapter(t, runForever, func(c *Config) {
 			c.StateDir, c.BaseURL, c.HTTP = first.cfg.StateDir, s.URL, s.HTTPClient()
 		})
 		other, drainOther := context.WithCancel(t.Context())
-		otherEnded := running(other, second)
+		otherEnded := runAsync(other, second)
 		asked := len(s.Calls("/api/v1/leases"))
-		if err := s.AwaitCalls(within(t, time.Minute), "/api/v1/leases", asked+1); err != nil {
+		if err := s.AwaitCalls(withTimeout(t, time.Minute), "/api/v1/leases", asked+1); err != nil {
 			t.Fatal(err)
 		}
 		if v := s.View(held); v.State != picket.TaskLeased || v.Runs[0].Released != nil {
@@ -149,19 +150,19 @@ func TestReportOfAnOrphan(t *testing.T) {
 		{"the lease is another's", func(s *adaptertest.Server, l picket.Lease) { s.Supersede(l.TaskID) }, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			a, s := stage(t, forever)
+			a, s := newScriptedAdapter(t, runForever)
 			lease := s.Grant(adaptertest.Task{})
-			abandon(t, &a.cfg, lease, processRecord{})
+			writeOrphan(t, &a.cfg, lease, processRecord{})
 			tt.happens(s, lease)
 			s.Pause(true)
-			v := swept(t, a, s, lease.TaskID)
+			v := sweepUntilReleased(t, a, s, lease.TaskID)
 			if tt.released != (v.Runs[0].Released != nil) {
 				t.Errorf("%s: released as %+v", tt.name, v.Runs[0].Released)
 			}
-			if e := v.Runs[0].Evidence; !tt.released && (e == nil || e.Class != picket.ExitKilled) {
+			if e := v.Runs[0].ExitReport; !tt.released && (e == nil || e.Class != picket.ExitKilled) {
 				t.Errorf("%s: evidence %+v", tt.name, e)
 			}
-			if left := a.cfg.orphans(); len(left) != 0 {
+			if left := a.cfg.lockOrphans(); len(left) != 0 {
 				t.Errorf("%s: the run is still noted as held", tt.name)
 			}
 		})
@@ -171,14 +172,14 @@ func TestReportOfAnOrphan(t *testing.T) {
 // A drain does not wait for a server that is away; the next start tries again.
 func TestOrphanOutlivesADrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, s := stage(t, forever)
+		a, s := newScriptedAdapter(t, runForever)
 		lease := s.Grant(adaptertest.Task{})
-		abandon(t, &a.cfg, lease, processRecord{})
+		writeOrphan(t, &a.cfg, lease, processRecord{})
 		mend := s.Fail("/v1/", adaptertest.Unavailable, -1)
 		ctx, drain := context.WithTimeout(t.Context(), time.Minute)
 		defer drain()
 		start := time.Now()
-		if err := running(ctx, a)(); err != nil {
+		if err := runAsync(ctx, a)(); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(start); took > 75*time.Second {
@@ -187,7 +188,7 @@ func TestOrphanOutlivesADrain(t *testing.T) {
 		mend()
 		s.Pause(true)
 		// The lease is over by then, but its evidence is taken.
-		if v := swept(t, a, s, lease.TaskID); v.Runs[0].Released == nil && v.Runs[0].Evidence == nil {
+		if v := sweepUntilReleased(t, a, s, lease.TaskID); v.Runs[0].Released == nil && v.Runs[0].ExitReport == nil {
 			t.Errorf("%+v", v.Runs[0])
 		}
 	})
@@ -196,10 +197,10 @@ func TestOrphanOutlivesADrain(t *testing.T) {
 // A run that ended and could not be reported keeps its own end.
 func TestUnreportedEndIsReportedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, s := stage(t, func(p *puppet) {
+		a, s := newScriptedAdapter(t, func(p *scriptedProcess) {
 			time.Sleep(time.Second)
-			p.exits(Exited{Code: 3})
-		}, func(c *Config) { c.Settle = time.Second })
+			p.endWith(Exited{Code: 3})
+		}, func(c *Config) { c.ReportRetry = time.Second })
 		lease := s.Grant(adaptertest.Task{Window: time.Hour})
 		mend := s.Fail("/v1/lease/release", adaptertest.Unavailable, -1)
 		ctx, hurried := context.WithCancel(t.Context())
@@ -209,7 +210,8 @@ func TestUnreportedEndIsReportedLater(t *testing.T) {
 		}
 		mend()
 		s.Pause(true)
-		if exit := swept(t, a, s, lease.TaskID).Runs[0].Released; exit == nil || exit.Class != picket.ExitCrash ||
+		if exit := sweepUntilReleased(t, a, s, lease.TaskID).Runs[0].Released; exit == nil ||
+			exit.Class != picket.ExitCrash ||
 			exit.Code == nil || *exit.Code != 3 {
 			t.Errorf("released as %+v", exit)
 		}
@@ -219,7 +221,7 @@ func TestUnreportedEndIsReportedLater(t *testing.T) {
 // Two runs in a row that took their adapter with them and reported nothing are
 // a failure of the agent; with a report between they are not.
 func TestSuspectCounts(t *testing.T) {
-	own := &picket.Exit{Class: picket.ExitReleased, Detail: orphaned + "; the machine was restarted"}
+	own := &picket.Exit{Class: picket.ExitReleased, Detail: orphanDetailPrefix + "; the machine was restarted"}
 	for _, tt := range []struct {
 		name   string
 		before *picket.Exit
@@ -233,21 +235,21 @@ func TestSuspectCounts(t *testing.T) {
 		{"twice, with a report between", own, &picket.Report{FencingToken: 4}, picket.ExitReleased},
 	} {
 		lease := picket.Lease{FencingToken: 5, PreviousExit: tt.before, LastReport: tt.report}
-		o := &orphan{dir: t.TempDir(), lease: leaseNote{Suspect: suspect(lease)}}
-		if exit := o.exit(); exit.Class != tt.want || !strings.HasPrefix(exit.Detail, orphaned) {
+		o := &orphanedRun{dir: t.TempDir(), lease: leaseRecord{Suspect: isSuspect(lease)}}
+		if exit := o.exitReport(); exit.Class != tt.want || !strings.HasPrefix(exit.Detail, orphanDetailPrefix) {
 			t.Errorf("%s: %+v, want %s", tt.name, exit, tt.want)
 		}
 	}
 }
 
 // Who is suspected is asked about first: a report of this very run acquits it.
-func TestSuspectIsAcquitted(t *testing.T) {
+func TestSuspicionIsClearedByAReport(t *testing.T) {
 	for _, reports := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			a, s := stage(t, forever)
+			a, s := newScriptedAdapter(t, runForever)
 			lease := s.Grant(adaptertest.Task{})
-			lease.PreviousExit = &picket.Exit{Class: picket.ExitReleased, Detail: orphaned}
-			abandon(t, &a.cfg, lease, processRecord{})
+			lease.PreviousExit = &picket.Exit{Class: picket.ExitReleased, Detail: orphanDetailPrefix}
+			writeOrphan(t, &a.cfg, lease, processRecord{})
 			want := picket.ExitCrash
 			if reports {
 				want = picket.ExitReleased
@@ -258,7 +260,7 @@ func TestSuspectIsAcquitted(t *testing.T) {
 			}
 			s.Fail("/v1/tools/get_task", adaptertest.DropReply, 2)
 			s.Pause(true)
-			if exit := swept(t, a, s, lease.TaskID).Runs[0].Released; exit == nil || exit.Class != want {
+			if exit := sweepUntilReleased(t, a, s, lease.TaskID).Runs[0].Released; exit == nil || exit.Class != want {
 				t.Errorf("reported %t: released as %+v, want %s", reports, exit, want)
 			}
 		})
@@ -267,7 +269,7 @@ func TestSuspectIsAcquitted(t *testing.T) {
 
 // Notes that are damaged, foreign or of nobody's run end nothing and nobody.
 func TestDamagedNotes(t *testing.T) {
-	a, _ := stage(t, forever)
+	a, _ := newScriptedAdapter(t, runForever)
 	for name, text := range map[string]string{
 		"run_01J00000000000000000000000": "{",
 		"run_01J00000000000000000000001": `{"runId":"run_01J00000000000000000000009"}`,
@@ -282,14 +284,14 @@ func TestDamagedNotes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if found := a.cfg.orphans(); len(found) != 0 {
+	if found := a.cfg.lockOrphans(); len(found) != 0 {
 		t.Errorf("%d orphans in damaged notes", len(found))
 	}
 	// A record that names nobody matches nobody.
 	if got := survivors(processRecord{}, "run_01J00000000000000000000000"); len(got) != 0 {
 		t.Fatalf("%v survive of nothing", got)
 	}
-	if !slices.ContainsFunc(processes(nil), func(p processStat) bool { return p.PID == os.Getpid() }) {
+	if !slices.ContainsFunc(processes(nil), func(p procStat) bool { return p.PID == os.Getpid() }) {
 		t.Error("the test cannot see itself")
 	}
 }
@@ -299,10 +301,10 @@ func TestDamagedNotes(t *testing.T) {
 // that has the key again gives it back.
 func TestOrphanOfAnotherKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, s := stage(t, forever, func(c *Config) { c.StateKey = "another" })
+		a, s := newScriptedAdapter(t, runForever, func(c *Config) { c.StateKey = "another" })
 		lease := s.Grant(adaptertest.Task{})
-		dir := abandon(t, &a.cfg, lease, processRecord{})
-		var note leaseNote
+		dir := writeOrphan(t, &a.cfg, lease, processRecord{})
+		var note leaseRecord
 		if err := readJSON(dir, leaseFile, &note); err != nil {
 			t.Fatal(err)
 		}
@@ -313,7 +315,7 @@ func TestOrphanOfAnotherKey(t *testing.T) {
 		if err := replaceJSON(dir, leaseFile, note); err != nil {
 			t.Fatal(err)
 		}
-		if err := passes(t, a, s); err != nil {
+		if err := sweepAndStop(t, a, s); err != nil {
 			t.Fatal(err)
 		}
 		if n := len(s.Calls("/v1/lease/release")); n != 0 {
@@ -321,11 +323,11 @@ func TestOrphanOfAnotherKey(t *testing.T) {
 		}
 		// The server's address belongs to the note: with another one it does not open.
 		note.ProxyURL = "http://elsewhere"
-		if _, err := note.token("the key of before"); err == nil {
+		if _, err := note.openLeaseToken("the key of before"); err == nil {
 			t.Error("the credential opens beside another proxy")
 		}
 		a.cfg.StateKey = "the key of before"
-		if err := passes(t, a, s); err != nil {
+		if err := sweepAndStop(t, a, s); err != nil {
 			t.Fatal(err)
 		}
 		if v := s.View(lease.TaskID); v.Runs[0].Released == nil {
@@ -334,14 +336,14 @@ func TestOrphanOfAnotherKey(t *testing.T) {
 	})
 }
 
-// passes lets an adapter sweep and ask for work, and ends it.
-func passes(t *testing.T, a *Adapter, s *adaptertest.Server) error {
+// sweepAndStop lets an adapter sweep and ask for work, and ends it.
+func sweepAndStop(t *testing.T, a *Adapter, s *adaptertest.Server) error {
 	t.Helper()
 	ctx, end := context.WithCancel(t.Context())
 	s.Pause(true)
-	ended := running(ctx, a)
+	ended := runAsync(ctx, a)
 	asked := len(s.Calls("/api/v1/leases"))
-	err := s.AwaitCalls(within(t, time.Hour), "/api/v1/leases", asked+1)
+	err := s.AwaitCalls(withTimeout(t, time.Hour), "/api/v1/leases", asked+1)
 	end()
 	if e := ended(); e != nil {
 		return e

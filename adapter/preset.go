@@ -30,7 +30,7 @@ var Presets = []Preset{PresetClaude, PresetCodex, PresetGemini, PresetOpenCode, 
 
 // CodingAgent reports whether the preset is a program of its own that takes a
 // prompt, unlike PresetExec.
-func (p Preset) CodingAgent() bool { return p.kind() != nil }
+func (p Preset) CodingAgent() bool { return p.spec() != nil }
 
 // Check refuses a name that is not known.
 func (p Preset) Check() error {
@@ -48,7 +48,7 @@ func (p Preset) Check() error {
 // Env are the variables of the adapter's environment that such an agent gets
 // beside the usual ones: its credentials, and where its model is.
 func (p Preset) Env() []string {
-	if kind := p.kind(); kind != nil {
+	if kind := p.spec(); kind != nil {
 		return append(slices.Clone(kind.env), networkEnv...)
 	}
 	return nil
@@ -58,23 +58,23 @@ func (p Preset) Env() []string {
 var networkEnv = []string{"HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy",
 	"NODE_EXTRA_CA_CERTS"}
 
-// kind is what is known of one coding agent.
-type kind struct {
-	program string            // its name on PATH
-	title   string            // for people
-	install string            // how to get it
-	env     []string          // the variables it gets, by name
-	keys    []string          // of those, credentials: one of them is enough
-	logins  []string          // or one of these files, below the home directory
-	models  map[string]string // the providers it can be pointed elsewhere for, and where to ask
+// presetSpec is what is known of one coding agent.
+type presetSpec struct {
+	program     string            // its name on PATH
+	title       string            // for people
+	install     string            // how to get it
+	env         []string          // the variables it gets, by name
+	keys        []string          // of those, credentials: one of them is enough
+	logins      []string          // or one of these files, below the home directory
+	proxyProbes map[string]string // the providers it can be pointed elsewhere for, and where to ask
 	// arguments makes its command line, after the program, and writes what it
 	// needs beside that. The prompt is one of the arguments.
-	arguments func(*errand) ([]string, error)
-	// reader follows the output of one run.
-	reader func() reader
+	arguments func(*runSetup) ([]string, error)
+	// newParser follows the output of one run.
+	newParser func() lineParser
 }
 
-func (p Preset) kind() *kind {
+func (p Preset) spec() *presetSpec {
 	switch p {
 	case PresetClaude:
 		return &claude
@@ -111,9 +111,9 @@ type PresetLauncher struct {
 	// Sessions is a directory in which the agent's own sessions are noted, so
 	// that a later run goes on with them. Defaults to none: each run begins anew.
 	Sessions string
-	// Self is the picket program: agents that can are told to call it for the
+	// PicketPath is the picket program: agents that can are told to call it for the
 	// last report after they have shortened their memory. Defaults to none.
-	Self string
+	PicketPath string
 	// HTTP asks the tool proxy whether its tools can be reached. Defaults to
 	// that of [Client].
 	HTTP *http.Client
@@ -121,7 +121,7 @@ type PresetLauncher struct {
 
 // Launch starts the agent.
 func (l PresetLauncher) Launch(ctx context.Context, job Job) (Process, error) {
-	kind := l.Preset.kind()
+	kind := l.Preset.spec()
 	if kind == nil {
 		return nil, picket.Invalid("Preset", "Use CommandLauncher for it.", "%q is not a coding agent",
 			string(l.Preset))
@@ -130,14 +130,14 @@ func (l PresetLauncher) Launch(ctx context.Context, job Job) (Process, error) {
 		return nil, picket.Invalid("StateDir", "Give the run a directory of its own.",
 			"%s needs a directory for its configuration", kind.title)
 	}
-	e := l.errandOf(job)
-	if err := e.reachTools(ctx, l.HTTP); err != nil {
+	e := l.newRunSetup(job)
+	if err := e.waitForTools(ctx, l.HTTP); err != nil {
 		return nil, err
 	}
-	if err := e.askMoney(ctx, l.HTTP); err != nil {
+	if err := e.checkBudget(ctx, l.HTTP); err != nil {
 		return nil, err
 	}
-	e.askModels(ctx, l.HTTP, kind.models)
+	e.probeModels(ctx, l.HTTP, kind.proxyProbes)
 	arguments, err := kind.arguments(e)
 	if err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", kind.title, err)
@@ -147,44 +147,44 @@ func (l PresetLauncher) Launch(ctx context.Context, job Job) (Process, error) {
 		Command: slices.Concat(command[:1], arguments, command[1:]), Env: slices.Concat(l.Preset.Env(), l.Env),
 		Containment: l.Containment, Shim: l.Shim, Limits: l.Limits,
 	}
-	w := newWitness(l.Preset, job, e.session, kind.reader())
+	w := newOutputReader(l.Preset, job, e.session, kind.newParser())
 	job.Env = slices.Concat(job.Env, e.env)
-	job.Stdout, job.Stderr = w.watching(job.Stdout), w.watching(job.Stderr)
+	job.Stdout, job.Stderr = w.wrap(job.Stdout), w.wrap(job.Stderr)
 	p, err := inner.Launch(ctx, job)
 	if err != nil {
 		return nil, fmt.Errorf("%w (%s)", err, kind.install)
 	}
-	return w.over(p), nil
+	return w.follow(p), nil
 }
 
 func (l PresetLauncher) command() []string {
 	if len(l.Command) > 0 {
 		return l.Command
 	}
-	return []string{l.Preset.kind().program}
+	return []string{l.Preset.spec().program}
 }
 
-// errandOf puts together what the agent is to know.
-func (l PresetLauncher) errandOf(job Job) *errand {
-	proxyURL := variable(job.Env, "PICKET_PROXY_URL")
-	e := &errand{
-		job:      job,
-		self:     l.Self,
-		proxyURL: proxyURL,
-		mcpURL:   cmp.Or(job.Lease.MCPURL, strings.TrimSuffix(proxyURL, "/")+"/mcp"),
-		money:    job.Lease.BudgetEnvelope.USD,
+// newRunSetup puts together what the agent is to know.
+func (l PresetLauncher) newRunSetup(job Job) *runSetup {
+	proxyURL := envValue(job.Env, "PICKET_PROXY_URL")
+	e := &runSetup{
+		job:        job,
+		picketPath: l.PicketPath,
+		proxyURL:   proxyURL,
+		mcpURL:     cmp.Or(job.Lease.MCPURL, strings.TrimSuffix(proxyURL, "/")+"/mcp"),
+		remaining:  job.Lease.BudgetEnvelope.USD,
 	}
-	for _, name := range slices.Concat(usualEnv, l.Preset.Env(), l.Env) {
+	for _, name := range slices.Concat(defaultEnv, l.Preset.Env(), l.Env) {
 		if value, set := os.LookupEnv(name); set && value != "" {
-			e.outside = append(e.outside, name+"="+value)
+			e.inheritedEnv = append(e.inheritedEnv, name+"="+value)
 		}
 	}
-	e.session = openSession(l.Sessions, l.Preset, job)
+	e.session = openAgentSession(l.Sessions, l.Preset, job)
 	return e
 }
 
-// variable is the value of a name among NAME=value.
-func variable(env []string, name string) string {
+// envValue is the value of a name among NAME=value.
+func envValue(env []string, name string) string {
 	for _, kv := range env {
 		if n, value, _ := strings.Cut(kv, "="); n == name {
 			return value
@@ -214,8 +214,8 @@ func (cfg *Config) launcher() (Launcher, error) {
 		Env:         cfg.Env,
 		Containment: cfg.Containment,
 		Limits:      cfg.Limits,
-		Self:        cfg.Self,
-		Sessions:    sessionsIn(cfg.StateDir),
+		PicketPath:  cfg.PicketPath,
+		Sessions:    agentSessionsDir(cfg.StateDir),
 		HTTP:        cfg.HTTP,
 	}, nil
 }
@@ -229,26 +229,26 @@ func (p Preset) linger() time.Duration {
 	return 10 * time.Second
 }
 
-// Holds answers how the trees of agents are held together.
-func (l PresetLauncher) Holds() string {
-	return CommandLauncher{Command: l.command(), Containment: l.Containment, Shim: l.Shim}.Holds()
+// PlannedContainment answers how the trees of agents are held together.
+func (l PresetLauncher) PlannedContainment() string {
+	return CommandLauncher{Command: l.command(), Containment: l.Containment, Shim: l.Shim}.PlannedContainment()
 }
 
-// Execs says whether programs can be run beside its agents.
-func (l PresetLauncher) Execs() bool {
-	return CommandLauncher{Command: l.command(), Containment: l.Containment, Shim: l.Shim}.Execs()
+// SupportsExec says whether programs can be run beside its agents.
+func (l PresetLauncher) SupportsExec() bool {
+	return CommandLauncher{Command: l.command(), Containment: l.Containment, Shim: l.Shim}.SupportsExec()
 }
 
-// fail ends the run for something that its launcher has seen.
-func (r *run) fail(reason string) {
-	r.order(order{how: terminateThenKill, class: picket.ExitCrash, reason: reason, told: true})
+// failByLauncher ends the run for something that its launcher has seen.
+func (r *run) failByLauncher(reason string) {
+	r.requestStop(stopRequest{mode: stopTermThenKill, class: picket.ExitCrash, reason: reason, inReport: true})
 }
 
-// spent ends an agent that has used more than the task had left. Its output
+// stopOnOverrun ends an agent that has used more than the task had left. Its output
 // tells that after the fact: it is stopped after, not refused before.
-func (r *run) spent(u picket.Usage) {
+func (r *run) stopOnOverrun(u picket.Usage) {
 	if u.Overrun {
-		r.fail("stopped after the agent's own use of models came to more than the task had left. Top up, then retry it: " +
-			picket.TopUpCommand(r.lease.TaskID, ToStart(u.Available)))
+		r.failByLauncher("stopped after the agent's own use of models came to more than the task had left. Top up, then retry it: " +
+			picket.TopUpCommand(r.lease.TaskID, NeededToStart(u.Available)))
 	}
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/picket-dev/picket/adapter/adaptertest"
 )
 
-// recording is a program that prints what a coding agent has once printed, and
+// recordedAgent is a program that prints what a coding agent has once printed, and
 // writes down how it was started. Of its lease it does what the script says.
-type recording struct {
+type recordedAgent struct {
 	dir      string
 	server   *adaptertest.Server
 	status   atomic.Int32 // of the tools' answer
@@ -30,10 +30,10 @@ type recording struct {
 	cfg      adapter.Config
 }
 
-// recordingOf makes a program called as the preset's, with a shell script.
-func recordingOf(t *testing.T, p adapter.Preset, script string) *recording {
+// newRecordedAgent makes a program called as the preset's, with a shell script.
+func newRecordedAgent(t *testing.T, p adapter.Preset, script string) *recordedAgent {
 	t.Helper()
-	r := &recording{dir: t.TempDir(), server: adaptertest.New()}
+	r := &recordedAgent{dir: t.TempDir(), server: adaptertest.New()}
 	r.status.Store(http.StatusOK)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		switch {
@@ -44,7 +44,7 @@ func recordingOf(t *testing.T, p adapter.Preset, script string) *recording {
 			}
 			w.WriteHeader(int(r.status.Load()))
 		case strings.HasPrefix(q.URL.Path, "/llm/") && r.models.Load():
-			w.WriteHeader(r.judge(q))
+			w.WriteHeader(r.answerProbe(q))
 		default:
 			r.server.ServeHTTP(w, q)
 		}
@@ -73,7 +73,7 @@ func recordingOf(t *testing.T, p adapter.Preset, script string) *recording {
 		StateDir:     filepath.Join(r.dir, "state"),
 		Workspace:    adapter.WorkspaceHere,
 		Dir:          r.dir,
-		Self:         "/opt/it's/picket",
+		PicketPath:   "/opt/it's/picket",
 		Unregistered: true,
 		Wait:         time.Second,
 	}
@@ -81,7 +81,7 @@ func recordingOf(t *testing.T, p adapter.Preset, script string) *recording {
 }
 
 // run has an adapter take one lease on the task to its end.
-func (r *recording) run(t *testing.T, task string) adaptertest.View {
+func (r *recordedAgent) run(t *testing.T, task string) adaptertest.View {
 	t.Helper()
 	a, err := adapter.New(r.cfg)
 	if err != nil {
@@ -98,7 +98,7 @@ func (r *recording) run(t *testing.T, task string) adaptertest.View {
 	return r.server.View(task)
 }
 
-func (r *recording) task(change ...func(*adaptertest.Task)) string {
+func (r *recordedAgent) task(change ...func(*adaptertest.Task)) string {
 	release := "the release branch"
 	task := adaptertest.Task{
 		Title:   "fix the flaky test",
@@ -115,7 +115,7 @@ func (r *recording) task(change ...func(*adaptertest.Task)) string {
 	return r.server.Queue(task)
 }
 
-func (r *recording) read(t *testing.T, file string) string {
+func (r *recordedAgent) read(t *testing.T, file string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(r.dir, file))
 	if err != nil {
@@ -124,7 +124,7 @@ func (r *recording) read(t *testing.T, file string) string {
 	return string(b)
 }
 
-func (r *recording) args(t *testing.T) []string {
+func (r *recordedAgent) args(t *testing.T) []string {
 	t.Helper()
 	return strings.Split(strings.TrimSuffix(r.read(t, "args"), "\x00"), "\x00")
 }
@@ -148,7 +148,7 @@ func TestACodingAgentIsStartedWithItsToolsAndItsCostArrivesLate(t *testing.T) {
 			t.Parallel()
 			// The result is handed in first, and the cost is told after it, in a last
 			// line without an end.
-			r := recordingOf(t, preset,
+			r := newRecordedAgent(t, preset,
 				"$TEST agent complete\nprintf %s \"$(cat $RECORDED/"+string(preset)+"-done.jsonl)\"")
 			v := r.run(t, r.task())
 			if v.State != picket.TaskReview || len(v.Runs) != 1 {
@@ -166,8 +166,8 @@ func TestACodingAgentIsStartedWithItsToolsAndItsCostArrivesLate(t *testing.T) {
 			if got != want {
 				t.Errorf("told %+v, want %+v", got, want)
 			}
-			if run.Evidence == nil || run.Evidence.Class != picket.ExitSuccess {
-				t.Errorf("the end of the process is told as %+v", run.Evidence)
+			if run.ExitReport == nil || run.ExitReport.Class != picket.ExitSuccess {
+				t.Errorf("the end of the process is told as %+v", run.ExitReport)
 			}
 			r.checkStart(t, preset)
 		})
@@ -176,7 +176,7 @@ func TestACodingAgentIsStartedWithItsToolsAndItsCostArrivesLate(t *testing.T) {
 
 // checkStart holds the command line and the configuration against what each
 // agent needs, and against what nobody may see.
-func (r *recording) checkStart(t *testing.T, p adapter.Preset) {
+func (r *recordedAgent) checkStart(t *testing.T, p adapter.Preset) {
 	t.Helper()
 	args := r.args(t)
 	all, env := strings.Join(args, "\n"), r.read(t, "env")

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processStat is what is needed of /proc/PID/stat.
-type processStat struct {
+// procStat is what is needed of /proc/PID/stat.
+type procStat struct {
 	processID
 	state   byte // such as R, S, T, Z
 	parent  int
@@ -22,12 +22,12 @@ type processStat struct {
 
 // dead reports whether the process only waits for its parent to take note. One
 // whose first thread has ended looks the same, but others go on.
-func (p processStat) dead() bool {
+func (p procStat) dead() bool {
 	return p.state == 'Z' && p.threads <= 1 || p.state == 'X' || p.state == 'x'
 }
 
-// statOf reads one process; false when there is none of that id.
-func statOf(pid int) (p processStat, ok bool) {
+// readProcStat reads one process; false when there is none of that id.
+func readProcStat(pid int) (p procStat, ok bool) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return p, false
@@ -39,7 +39,7 @@ func statOf(pid int) (p processStat, ok bool) {
 	}
 	number := func(i int) int { n, _ := strconv.Atoi(string(fields[i])); return n }
 	start, _ := strconv.ParseUint(string(fields[19]), 10, 64)
-	return processStat{
+	return procStat{
 		processID: processID{pid, start}, state: fields[0][0],
 		parent: number(1), group: number(2), session: number(3), threads: number(17),
 	}, true
@@ -47,7 +47,7 @@ func statOf(pid int) (p processStat, ok bool) {
 
 // alive reports whether the very process of id still runs.
 func (id processID) alive() bool {
-	p, ok := statOf(id.PID)
+	p, ok := readProcStat(id.PID)
 	return ok && p.Start == id.Start && !p.dead()
 }
 
@@ -63,9 +63,9 @@ func (id processID) signal(sig unix.Signal) {
 	}
 }
 
-// pids are the ids of all processes, newest first on a machine whose ids have
+// listPIDs are the ids of all processes, newest first on a machine whose ids have
 // not wrapped: what is being forked just now is looked at first.
-func pids() []int {
+func listPIDs() []int {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
@@ -84,10 +84,10 @@ func pids() []int {
 }
 
 // processes reads all processes, and tells each to see as soon as it is read.
-func processes(see func(processStat)) []processStat {
-	var all []processStat
-	for _, pid := range pids() {
-		if p, ok := statOf(pid); ok {
+func processes(see func(procStat)) []procStat {
+	var all []procStat
+	for _, pid := range listPIDs() {
+		if p, ok := readProcStat(pid); ok {
 			if see != nil {
 				see(p)
 			}
@@ -99,12 +99,12 @@ func processes(see func(processStat)) []processStat {
 
 // descendants picks those that are children of root or of one of its
 // descendants, parents before their children. The dead are left out.
-func descendants(all []processStat, root int) []processStat {
-	children := map[int][]processStat{}
+func descendants(all []procStat, root int) []procStat {
+	children := map[int][]procStat{}
 	for _, p := range all {
 		children[p.parent] = append(children[p.parent], p)
 	}
-	var found []processStat
+	var found []procStat
 	for next := []int{root}; len(next) > 0; next = next[1:] {
 		for _, p := range children[next[0]] {
 			next = append(next, p.PID)
@@ -116,7 +116,7 @@ func descendants(all []processStat, root int) []processStat {
 	return found
 }
 
-func idsOf(tree []processStat) (pids []int) {
+func pidsOf(tree []procStat) (pids []int) {
 	for _, p := range tree {
 		pids = append(pids, p.PID)
 	}
@@ -124,14 +124,14 @@ func idsOf(tree []processStat) (pids []int) {
 }
 
 // allStopped reports whether there are processes and all of them are stopped.
-func allStopped(tree []processStat) bool {
+func allStopped(tree []procStat) bool {
 	return len(tree) > 0 && !slices.ContainsFunc(tree,
-		func(p processStat) bool { return p.state != 'T' && p.state != 't' })
+		func(p procStat) bool { return p.state != 'T' && p.state != 't' })
 }
 
-// carries reports whether the environment that a process was started with has
+// hasEnvVariable reports whether the environment that a process was started with has
 // the variable NAME=value. Where its first thread has ended, another one tells.
-func carries(pid int, variable string) bool {
+func hasEnvVariable(pid int, variable string) bool {
 	proc := "/proc/" + strconv.Itoa(pid)
 	b, err := os.ReadFile(proc + "/environ")
 	if err == nil && len(b) == 0 {

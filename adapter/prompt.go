@@ -15,7 +15,7 @@ import (
 const maxPrompt = 96 << 10
 
 // prompt tells a coding agent what to do and how to hand it in.
-func (e *errand) prompt() string {
+func (e *runSetup) prompt() string {
 	var b strings.Builder
 	lease := e.job.Lease
 	if e.session.resumed() != "" {
@@ -31,15 +31,15 @@ func (e *errand) prompt() string {
 	for _, a := range lease.Answers {
 		fmt.Fprintf(&b, "\nYou asked: %s\nThe answer: %s\n", a.Question, answerText(a))
 	}
-	b.WriteString(recap(lease.LastReport, lease.PreviousExit))
-	b.WriteString("\n" + houseRules)
+	b.WriteString(previousRunText(lease.LastReport, lease.PreviousExit))
+	b.WriteString("\n" + workingRules)
 	if b.Len() <= maxPrompt {
 		return b.String()
 	}
-	return clip(strings.TrimSpace(lease.Task.Title), maxPrompt/4) +
+	return textHead(strings.TrimSpace(lease.Task.Title), maxPrompt/4) +
 		"\n\nThe task is too long to be told here. Read all of it first, in the file " +
-		variable(e.job.Env, "PICKET_TASK_FILE") + ", and what was reported before in " +
-		variable(e.job.Env, "PICKET_LAST_REPORT") + ".\n\n" + houseRules
+		envValue(e.job.Env, "PICKET_TASK_FILE") + ", and what was reported before in " +
+		envValue(e.job.Env, "PICKET_LAST_REPORT") + ".\n\n" + workingRules
 }
 
 // answerText is an answer as one text: the option that was chosen, what was
@@ -58,8 +58,8 @@ func answerText(a picket.Answer) string {
 	return strings.Join(said, "\n")
 }
 
-// houseRules are how to work under a lease.
-const houseRules = `How to work: your current directory is the workspace of this task; change nothing outside of it. The MCP server "picket" gives you the tools to talk to whoever gave you the task:
+// workingRules are how to work under a lease.
+const workingRules = `How to work: your current directory is the workspace of this task; change nothing outside of it. The MCP server "picket" gives you the tools to talk to whoever gave you the task:
 - report_progress: after each step that matters. What you report is all that a later run is sure to know.
 - mark_complete: hand in the result, as output and a short summary. It is your last step: work that is not handed in counts as failed.
 - request_human_help: when a person has to decide something. Then stop; you are started again with the answer.
@@ -67,8 +67,8 @@ const houseRules = `How to work: your current directory is the workspace of this
 Nobody reads what you print and nobody answers questions that you ask in text. When a tool says that the lease is lost, stop at once and change nothing more.
 `
 
-// recap is what is known of the runs before.
-func recap(last *picket.Report, exit *picket.Exit) string {
+// previousRunText is what is known of the runs before.
+func previousRunText(last *picket.Report, exit *picket.Exit) string {
 	var b strings.Builder
 	if exit != nil {
 		fmt.Fprintf(&b, "\nThe run before this one ended as %s.", exit.Class)

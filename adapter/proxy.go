@@ -18,12 +18,12 @@ import (
 // repairs a lost reply; an empty key lets every call stand for itself.
 func (c *Client) Acquire(ctx context.Context, req picket.AcquireRequest, once string) ([]picket.Lease, error) {
 	var got picket.Acquired
-	err := c.await(ctx, "/api/v1/leases", req.WaitSeconds, once, req, &got)
+	err := c.postWithWait(ctx, "/api/v1/leases", req.WaitSeconds, once, req, &got)
 	return got.Leases, err
 }
 
-// await posts a request that the server may hold for wait seconds, nil for none.
-func (c *Client) await(ctx context.Context, path string, wait *int, once string, in, out any) error {
+// postWithWait posts a request that the server may hold for wait seconds, nil for none.
+func (c *Client) postWithWait(ctx context.Context, path string, wait *int, once string, in, out any) error {
 	patience := c.timeout()
 	if wait != nil {
 		patience += time.Duration(*wait) * time.Second
@@ -53,7 +53,7 @@ func NewProxy(lease picket.Lease, baseURL string, client *http.Client) *Proxy {
 	}
 	return &Proxy{
 		client: Client{BaseURL: baseURL, Key: lease.LeaseToken, HTTP: client},
-		agent:  Client{BaseURL: baseURL, Key: lease.AgentBearer(), HTTP: client},
+		agent:  Client{BaseURL: baseURL, Key: lease.AgentCredential(), HTTP: client},
 		fence:  strconv.FormatInt(lease.FencingToken, 10),
 	}
 }
@@ -107,7 +107,7 @@ type exitBody struct {
 	DurationMs *int64           `json:"durationMs"`
 }
 
-func bodyOf(e picket.Exit) exitBody { return exitBody{e.Class, e.Code, e.Signal, e.DurationMs} }
+func exitBodyOf(e picket.Exit) exitBody { return exitBody{e.Class, e.Code, e.Signal, e.DurationMs} }
 
 // Release ends the lease with how the process ended and answers the task's new
 // state. exit.Class is one of [picket.ReleaseClasses].
@@ -116,7 +116,7 @@ func (p *Proxy) Release(ctx context.Context, exit picket.Exit) (picket.TaskState
 		Exit        exitBody `json:"exit"`
 		Detail      string   `json:"detail,omitempty"`
 		LastEventID *string  `json:"lastEventId,omitempty"`
-	}{bodyOf(exit), exit.Detail, exit.LastEvent}
+	}{exitBodyOf(exit), exit.Detail, exit.LastEvent}
 	var out stateAnswer
 	err := p.post(ctx, "/v1/lease/release", in, &out)
 	return out.State, err
@@ -147,7 +147,7 @@ func (p *Proxy) Exit(ctx context.Context, exit picket.Exit, containment string) 
 		Detail      string  `json:"detail,omitempty"`
 		Containment string  `json:"containment,omitempty"`
 		LastEventID *string `json:"lastEventId,omitempty"`
-	}{bodyOf(exit), exit.Detail, containment, exit.LastEvent}
+	}{exitBodyOf(exit), exit.Detail, containment, exit.LastEvent}
 	return p.post(ctx, "/v1/run/exit", in, nil)
 }
 
@@ -156,11 +156,11 @@ func (p *Proxy) Exit(ctx context.Context, exit picket.Exit, containment string) 
 // the server has are ignored; an offset beyond them is [picket.CodeOffset]
 // with the fact "expected".
 func (p *Proxy) Logs(ctx context.Context, stream string, offset int64, data []byte) (next int64, err error) {
-	return p.LogPiece(ctx, picket.LogPiece{Stream: stream, Offset: offset, Data: data})
+	return p.LogPiece(ctx, picket.LogWrite{Stream: stream, Offset: offset, Data: data})
 }
 
 // LogPiece is Logs for output whose times are known, or that is the last.
-func (p *Proxy) LogPiece(ctx context.Context, piece picket.LogPiece) (next int64, err error) {
+func (p *Proxy) LogPiece(ctx context.Context, piece picket.LogWrite) (next int64, err error) {
 	var out struct {
 		Next *int64 `json:"next"`
 	}
@@ -182,7 +182,7 @@ func (p *Proxy) LogPiece(ctx context.Context, piece picket.LogPiece) (next int64
 }
 
 // logTimes writes marks as the header has them: a base, then position:delay.
-func logTimes(piece picket.LogPiece) string {
+func logTimes(piece picket.LogWrite) string {
 	base := piece.Marks[0].At
 	b := strconv.AppendInt(nil, int64(base), 10)
 	for i, m := range piece.Marks {
@@ -228,12 +228,12 @@ func (p *Proxy) Report(ctx context.Context, r picket.Progress, opts ...Option) (
 // Complete ends the lease with the task's output (any JSON; nil is null) and
 // answers the task's new state. The same call again answers the same.
 func (p *Proxy) Complete(ctx context.Context, output picket.RawJSON, summary string) (picket.TaskState, error) {
-	return p.HandIn(ctx, picket.Completion{Output: output, Summary: summary})
+	return p.CompleteWith(ctx, picket.Completion{Output: output, Summary: summary})
 }
 
-// HandIn is Complete for a task with subtasks: c says what becomes of those that
+// CompleteWith is Complete for a task with subtasks: c says what becomes of those that
 // are open, which is refused with children_open otherwise.
-func (p *Proxy) HandIn(ctx context.Context, c picket.Completion) (picket.TaskState, error) {
+func (p *Proxy) CompleteWith(ctx context.Context, c picket.Completion) (picket.TaskState, error) {
 	var out stateAnswer
 	err := p.Tool(ctx, "mark_complete", c, &out)
 	return out.State, err

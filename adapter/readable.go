@@ -17,15 +17,15 @@ func (p Preset) Readable(w io.Writer) io.Writer {
 	if !p.CodingAgent() {
 		return w
 	}
-	return &lines{to: io.Discard, each: func(line []byte) {
-		if text := readable(line); text != "" {
+	return &lineWriter{to: io.Discard, each: func(line []byte) {
+		if text := readableLine(line); text != "" {
 			fmt.Fprintln(w, text)
 		}
 	}}
 }
 
-// utterance is a line of any of the agents, as far as people are concerned.
-type utterance struct {
+// printedLine is a line of any of the agents, as far as people are concerned.
+type printedLine struct {
 	Type     string         `json:"type"`
 	Role     string         `json:"role"`
 	Content  string         `json:"content"`
@@ -55,15 +55,15 @@ type utterance struct {
 	} `json:"part"`
 }
 
-// readable is what a line says; empty for lines that say nothing to people.
-func readable(line []byte) string {
+// readableLine is what a line says; empty for lines that say nothing to people.
+func readableLine(line []byte) string {
 	var kind struct {
 		Type string `json:"type"`
 	}
 	if json.Unmarshal(line, &kind) != nil || kind.Type == "" {
 		return string(line)
 	}
-	var in utterance
+	var in printedLine
 	if json.Unmarshal(line, &in) != nil {
 		return "" // such as the result of a tool
 	}
@@ -72,52 +72,52 @@ func readable(line []byte) string {
 		var all []string
 		for _, c := range in.Message.Content {
 			if c.Type == "tool_use" {
-				all = append(all, calling(c.Name, c.Input))
+				all = append(all, toolCallText(c.Name, c.Input))
 			} else if c.Text != "" {
 				all = append(all, c.Text)
 			}
 		}
 		return strings.Join(all, "\n")
 	case "item.completed", "item.started": // Codex
-		return in.item()
+		return in.codexItem()
 	case "message": // Gemini CLI
 		if in.Role == "assistant" {
 			return in.Content
 		}
 	case "tool_use": // Gemini CLI, OpenCode
 		if in.ToolName != "" {
-			return calling(in.ToolName, in.Params)
+			return toolCallText(in.ToolName, in.Params)
 		}
-		return calling(in.Part.Tool, in.Part.State.Input)
+		return toolCallText(in.Part.Tool, in.Part.State.Input)
 	case "text": // OpenCode
 		return in.Part.Text
 	}
 	return ""
 }
 
-func (in utterance) item() string {
+func (in printedLine) codexItem() string {
 	begun := in.Type == "item.started"
 	switch {
 	case begun && in.Item.Type == "mcp_tool_call":
-		return calling(in.Item.Tool, in.Item.Args)
+		return toolCallText(in.Item.Tool, in.Item.Args)
 	case begun && in.Item.Type == "command_execution":
-		return "> " + clip(in.Item.Command, maxShown)
+		return "> " + textHead(in.Item.Command, maxShownArgs)
 	case !begun && in.Item.Type == "agent_message":
 		return in.Item.Text
 	}
 	return ""
 }
 
-// maxShown bounds the arguments of a call that are shown, in bytes.
-const maxShown = 160
+// maxShownArgs bounds the arguments of a call that are shown, in bytes.
+const maxShownArgs = 160
 
-// calling is the call of a tool in one line.
-func calling(tool string, input jsontext.Value) string {
+// toolCallText is the call of a tool in one line.
+func toolCallText(tool string, input jsontext.Value) string {
 	for _, prefix := range []string{"mcp__picket__", "mcp_picket_", "picket_"} {
 		tool = strings.TrimPrefix(tool, prefix)
 	}
 	text := string(input)
-	if short := clip(text, maxShown); short != text {
+	if short := textHead(text, maxShownArgs); short != text {
 		text = short + "…"
 	}
 	return "> " + tool + " " + text

@@ -18,7 +18,7 @@ type Readiness struct {
 // Readiness looks whether the agent could be started here. PresetExec is always
 // ready.
 func (p Preset) Readiness() Readiness {
-	kind := p.kind()
+	kind := p.spec()
 	if kind == nil {
 		return Readiness{Title: "a program of your own"}
 	}
@@ -26,7 +26,7 @@ func (p Preset) Readiness() Readiness {
 	if path, err := exec.LookPath(kind.program); err == nil {
 		r.Program = path
 	}
-	r.Key = kind.key()
+	r.Key = kind.credential()
 	switch {
 	case r.Program == "":
 		r.Remedy = strings.ToUpper(kind.install[:1]) + kind.install[1:]
@@ -39,8 +39,8 @@ func (p Preset) Readiness() Readiness {
 	return r
 }
 
-// key is what the agent would sign in with.
-func (k *kind) key() string {
+// credential is what the agent would sign in with.
+func (k *presetSpec) credential() string {
 	for _, name := range k.keys {
 		if os.Getenv(name) != "" {
 			return name

@@ -14,37 +14,37 @@ import (
 
 // run is one lease on its way from grant to report.
 type run struct {
-	cfg   *Config
-	lease picket.Lease
-	proxy *Proxy
-	log   *slog.Logger
-	keep  *keeper
-	slot  *slot // nil when nothing comes after the lease
+	cfg    *Config
+	lease  picket.Lease
+	proxy  *Proxy
+	log    *slog.Logger
+	keeper *keeper
+	slot   *slot // nil when nothing comes after the lease
 
-	session *session                // nil: not registered
-	stop    context.CancelCauseFunc // gives the lease back now
-	vacant  chan struct{}           // closed when nothing of the run runs, nor will
-	leave   func()                  // closes it
+	registration      *registration           // nil: not registered
+	stop              context.CancelCauseFunc // gives the lease back now
+	processesGone     chan struct{}           // closed when nothing of the run runs, nor will
+	markProcessesGone func()                  // closes it
 
-	places     places
-	claimed    atomic.Pointer[claim]
-	stdout     *output
-	stderr     *output
+	paths      runPaths
+	dirLock    atomic.Pointer[runDirLock]
+	stdout     *outputStream
+	stderr     *outputStream
 	proc       Process
 	launchedAt time.Duration
-	pulse      *pulse   // since the launch
-	events     *courier // to the event log
-	meter      *meter   // of what its own output says it has used
-	life       *life    // its signs
-	execs      *execs   // programs run beside it
+	ticker     *progressTicker // since the launch
+	events     *eventQueue     // to the event log
+	usage      *usageReporter  // of what its own output says it has used
+	stall      *stallDetector  // its signs
+	execs      *execRunner     // programs run beside it
 
-	orders   chan order         // to the supervisor, from keeper and watch
-	stopKeep context.CancelFunc // ends the renewals of a lease that is gone
-	leaseEnd atomic.Int64       // on the clock, as last confirmed
-	reins    reins              // the deadline that the process itself keeps
-	forced   bool               // the adapter has sent the process a signal
-	result   Result
-	work     work // its hold on its directory
+	stopRequests chan stopRequest   // to the supervisor, from keeper and watch
+	stopRenewing context.CancelFunc // ends the renewals of a lease that is gone
+	leaseEnd     atomic.Int64       // on the clock, as last confirmed
+	deadline     processDeadline    // the deadline that the process itself keeps
+	signalled    bool               // the adapter has sent the process a signal
+	result       Result
+	workspace    runWorkspace // its hold on its directory
 }
 
 func (a *Adapter) newRun(lease picket.Lease, s *slot) *run {
@@ -55,121 +55,136 @@ func (a *Adapter) newRun(lease picket.Lease, s *slot) *run {
 		proxy: NewProxy(lease, a.cfg.BaseURL, a.cfg.HTTP),
 		log: a.cfg.Log.With("task", lease.TaskID, "run", lease.RunID, "fence", lease.FencingToken, "agent",
 			a.cfg.AgentID),
-		orders: make(chan order, 64),
-		vacant: make(chan struct{}),
-		result: Result{TaskID: lease.TaskID, RunID: lease.RunID, FencingToken: lease.FencingToken},
+		stopRequests:  make(chan stopRequest, 64),
+		processesGone: make(chan struct{}),
+		result:        Result{TaskID: lease.TaskID, RunID: lease.RunID, FencingToken: lease.FencingToken},
 	}
-	r.events = newCourier(r.proxy, r.log)
-	r.meter = newMeter(r.proxy, r.log, r.spent)
-	r.life = newLife(lease, a.cfg.clock)
-	r.execs = newExecs(r)
-	r.leave = closeOnce(r.vacant)
+	r.events = newEventQueue(r.proxy, r.log)
+	r.usage = newUsageReporter(r.proxy, r.log, r.stopOnOverrun)
+	r.stall = newStallDetector(lease, a.cfg.clock)
+	r.execs = newExecRunner(r)
+	r.markProcessesGone = closeOnce(r.processesGone)
 	if s != nil {
-		r.session = s.session
+		r.registration = s.registration
 	}
-	r.keep = &keeper{
-		session:   r.session,
-		onHeard:   r.heard,
-		clock:     a.cfg.clock,
-		renew:     r.renew,
-		window:    time.Duration(lease.WindowMs) * time.Millisecond,
-		asked:     make(chan struct{}, 1),
-		onRenewed: r.renewed,
-		onFailed:  r.renewFailed,
-		onWarning: r.warned,
-		onCalm:    r.calmed,
+	r.keeper = &keeper{
+		registration:     r.registration,
+		onHeartbeatAcked: r.extendDeadline,
+		clock:            a.cfg.clock,
+		renew:            r.renew,
+		window:           time.Duration(lease.WindowMs) * time.Millisecond,
+		renewNow:         make(chan struct{}, 1),
+		onRenewed:        r.onRenewed,
+		onFailed:         r.onRenewFailed,
+		onWarning:        r.onDeadlineWarning,
+		onWarningRevoked: r.revokeWarning,
 	}
 	return r
 }
 
-// do takes the lease to its end. ctx ending means: give it back now.
-func (r *run) do(ctx context.Context) error {
-	first, err := r.keep.confirm(ctx, r.firstWindow())
+// execute takes the lease to its end. ctx ending means: give it back now.
+func (r *run) execute(ctx context.Context) error {
+	first, err := r.keeper.confirm(ctx, r.unconfirmedTTL())
 	if err != nil {
-		return r.unconfirmed(ctx, err)
+		return r.confirmFailed(ctx, err)
 	}
 	r.lease.LeaseExpiresAt = first.LeaseExpiresAt
-	r.renewed(first)
+	r.onRenewed(first)
 
 	// What follows outlives ctx: the end of a run is reported in any case.
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer stop()
-	held := r.hold(ctx, work, &group)
-	defer func() { r.leaveWork(ctx) }()
+	held := r.keepLease(ctx, work, &group)
+	defer func() { r.unlockWorkspace(ctx) }()
 	if err = r.prepare(held); err != nil {
-		return r.unprepared(ctx, held, fmt.Errorf("prepare run: %w", err))
+		return r.prepareFailed(ctx, held, fmt.Errorf("prepare run: %w", err))
 	}
-	r.result.StateDir, r.result.Workspace = r.places.state, r.places.workspace
-	if err = r.claim(); err != nil {
-		return r.stillborn(ctx, fmt.Errorf("note lease: %w", err))
+	r.result.StateDir, r.result.Workspace = r.paths.stateDir, r.paths.workspace
+	if err = r.lockRunDir(); err != nil {
+		return r.launchFailed(ctx, fmt.Errorf("note lease: %w", err))
 	}
-	if ctx.Err() != nil || r.session.silent() {
-		return r.unlaunched(ctx)
+	if ctx.Err() != nil || r.registration.isSilent() {
+		return r.releaseUnlaunched(ctx)
 	}
-	if r.session.isOver() {
-		r.leave()
-		return r.overtaken(ctx, picket.Exit{Class: picket.ExitLeaseLost})
+	if r.registration.isEnded() {
+		r.markProcessesGone()
+		return r.reportEndedLease(ctx, picket.Exit{Class: picket.ExitLeaseLost})
 	}
 	shipped := r.openOutputs(work, &group)
-	told := r.announce(work)
+	told := r.recordLaunch(work)
 	if err = r.launch(work); err != nil {
 		r.closeOutputs()
-		return r.stillborn(ctx, err)
+		return r.launchFailed(ctx, err)
 	}
-	r.correct(told)
-	v := r.overdue(r.supervise(ctx, work, &group))
+	r.correctLaunch(told)
+	v := r.mergeOverdue(r.supervise(ctx, work, &group))
 	r.closeOutputs()
-	r.keepWork(ctx, v)
-	r.leave() // the git commands of the run are dead, too
-	err = r.settle(ctx, v)
-	r.flush(ctx, shipped)
+	r.commitWorkspace(ctx, v)
+	r.markProcessesGone() // the git commands of the run are dead, too
+	err = r.reportEnd(ctx, v)
+	r.waitForShippers(ctx, shipped)
 	return err
 }
 
-// firstWindow is how long an unconfirmed lease may live.
-func (r *run) firstWindow() time.Duration {
+// unconfirmedTTL is how long an unconfirmed lease may live.
+func (r *run) unconfirmedTTL() time.Duration {
 	if ttl := time.Duration(r.lease.LeaseTTLMs) * time.Millisecond; ttl > 0 {
 		return ttl
 	}
 	return 30 * time.Second
 }
 
-// hold starts what keeps the lease while the run lasts. It answers ctx, ended
+// keepLease starts what keeps the lease while the run lasts. It answers ctx, ended
 // when the lease is gone, too.
-func (r *run) hold(ctx, work context.Context, group *sync.WaitGroup) (held context.Context) {
-	work, r.stopKeep = context.WithCancel(work)
+func (r *run) keepLease(ctx, work context.Context, group *sync.WaitGroup) (held context.Context) {
+	work, r.stopRenewing = context.WithCancel(work)
 	held, gone := context.WithCancelCause(ctx)
 	group.Go(func() {
-		err := r.keep.keep(work)
+		err := r.keeper.run(work)
 		defer gone(err)
 		switch {
 		case err == nil:
-		case errors.Is(err, errOver) && noRoute(r.session.why()): // so may this one
-			r.order(order{how: killNow, class: picket.ExitReleased, own: true, reason: err.Error()})
-		case errors.Is(err, errOver):
-			r.order(order{how: killNow, ending: EndLost, class: picket.ExitLeaseLost, reason: err.Error()})
-		case errors.Is(err, errSilent): // the lease may still hold: it is given back
-			r.order(order{how: killNow, class: picket.ExitReleased, own: true, reason: err.Error()})
-		case errors.Is(err, errDeadline):
-			r.order(order{
-				how:    killNow,
+		case errors.Is(err, errRegistrationEnded) && routeMissing(r.registration.endCause()): // so may this one
+			r.requestStop(stopRequest{
+				mode:        stopKill,
+				class:       picket.ExitReleased,
+				ownDeadline: true,
+				reason:      err.Error(),
+			})
+		case errors.Is(err, errRegistrationEnded):
+			r.requestStop(stopRequest{
+				mode:   stopKill,
+				ending: EndLost,
+				class:  picket.ExitLeaseLost,
+				reason: err.Error(),
+			})
+		case errors.Is(err, errHeartbeatsUnacked): // the lease may still hold: it is given back
+			r.requestStop(stopRequest{
+				mode:        stopKill,
+				class:       picket.ExitReleased,
+				ownDeadline: true,
+				reason:      err.Error(),
+			})
+		case errors.Is(err, errLeaseDeadline):
+			r.requestStop(stopRequest{
+				mode:   stopKill,
 				ending: EndLost,
 				class:  picket.ExitLeaseLost,
 				reason: "the lease could not be renewed in time",
 			})
 		default:
-			r.lostTo(work, err)
+			r.handleLeaseLoss(work, err)
 		}
 	})
 	return held
 }
 
-// lostTo handles a definite loss. A released lease was ended by a verb of this
+// handleLeaseLoss handles a definite loss. A released lease was ended by a verb of this
 // very run or its operator, so it is asked what became of it; every other loss
 // kills at once.
-func (r *run) lostTo(work context.Context, err error) {
+func (r *run) handleLeaseLoss(work context.Context, err error) {
 	w := picket.Watch{State: picket.WatchLost}
 	switch picket.CodeOf(err) {
 	case picket.CodeTaskCancelled:
@@ -182,122 +197,135 @@ func (r *run) lostTo(work context.Context, err error) {
 		}
 	}
 	r.log.Info("the lease is gone", "state", w.State, "err", err)
-	r.watched(w)
+	r.onLeaseChange(w)
 }
 
 func (r *run) launch(work context.Context) (err error) {
-	told := r.reins.first()
-	r.forgetNudge()
+	told := r.deadline.current()
+	r.removeNudge()
 	dir, err := r.startDir()
 	if err != nil {
-		return fmt.Errorf(launching+": %w", err)
+		return fmt.Errorf(launchDetailPrefix+": %w", err)
 	}
 	if dir != nil {
 		defer dir.Close()
 	}
-	(&workspaces{cfg: r.cfg}).at("launching")
+	(&workspaceStore{cfg: r.cfg}).step("launching")
 	r.proc, err = r.cfg.Launcher.Launch(work, Job{
 		Lease:    r.lease,
-		Dir:      r.places.workspace,
-		Env:      environ(r.lease, r.places, r.proxy.BaseURL()),
-		Stdout:   r.life.mark(r.stdout),
-		Stderr:   r.life.mark(r.stderr),
-		StateDir: r.places.state,
+		Dir:      r.paths.workspace,
+		Env:      leaseEnv(r.lease, r.paths, r.proxy.BaseURL()),
+		Stdout:   r.stall.watchWriter(r.stdout),
+		Stderr:   r.stall.watchWriter(r.stderr),
+		StateDir: r.paths.stateDir,
 		KillAt:   told,
-		Used:     r.meter.add,
-		Fail:     r.fail,
-		dir:      dir,
+		Used:     r.usage.add,
+		Fail:     r.failByLauncher,
+		heldDir:  dir,
 	})
 	if err != nil {
-		return fmt.Errorf(launching+": %w", err)
+		return fmt.Errorf(launchDetailPrefix+": %w", err)
 	}
-	r.reins.hand(r.proc, told)
+	r.deadline.attach(r.proc, told)
 	r.launchedAt = r.cfg.clock()
-	r.life.begin()
+	r.stall.start()
 	r.execs.begin(work, r.proc)
 	r.log.Info("agent launched", "pid", r.proc.PID())
-	r.tell(Event{Kind: EventLaunched, PID: r.proc.PID()})
+	r.emit(Event{Kind: EventLaunched, PID: r.proc.PID()})
 	return nil
 }
 
 func (r *run) renew(ctx context.Context) (picket.Renewal, error) { return r.proxy.Renew(ctx) }
 
-func (r *run) renewed(got picket.Renewal) {
-	r.leaseEnd.Store(int64(r.keep.deadline()))
-	r.life.heard(got.IdleMs, r.cfg.clock()-r.keep.from)
+func (r *run) onRenewed(got picket.Renewal) {
+	r.leaseEnd.Store(int64(r.keeper.deadline()))
+	r.stall.renewed(got.IdleMs, r.cfg.clock()-r.keeper.confirmedAt)
 	r.log.Debug("lease renewed", "expires", got.LeaseExpiresAt.String())
-	r.noteRenewal()
-	r.tell(Event{Kind: EventRenewed, ExpiresAt: got.LeaseExpiresAt, Remaining: r.keep.remaining()})
-	r.heard()
-	if !r.keep.warned {
-		r.calmed() // it wakes the supervisor, who may have waited for the answer
+	r.recordRenewal()
+	r.emit(Event{Kind: EventRenewed, ExpiresAt: got.LeaseExpiresAt, Remaining: r.keeper.remaining()})
+	r.extendDeadline()
+	if !r.keeper.warned {
+		r.revokeWarning() // it wakes the supervisor, who may have waited for the answer
 	}
-	r.obey(got.Commands)
+	r.handleCommands(got.Commands)
 }
 
-// heard lets the agent go on, as far as lease and heartbeats allow.
-func (r *run) heard() { r.reins.extend(r.keep.killAt()) }
+// extendDeadline lets the agent go on, as far as lease and heartbeats allow.
+func (r *run) extendDeadline() { r.deadline.extend(r.keeper.killAt()) }
 
-func (r *run) calmed() { r.order(order{how: carryOn}) }
+func (r *run) revokeWarning() { r.requestStop(stopRequest{mode: stopRevoked}) }
 
-func (r *run) renewFailed(err error) {
-	left := r.keep.remaining()
+func (r *run) onRenewFailed(err error) {
+	left := r.keeper.remaining()
 	level := slog.LevelDebug
-	if r.keep.failures == 1 { // the first says it all; the rest is detail
+	if r.keeper.failures == 1 { // the first says it all; the rest is detail
 		level = slog.LevelWarn
 	}
 	r.log.Log(context.Background(), level, "lease not renewed yet", "err", err, "left", left)
-	r.tell(Event{Kind: EventRenewFailed, Remaining: left, Reason: err.Error(), Err: err})
+	r.emit(Event{Kind: EventRenewFailed, Remaining: left, Reason: err.Error(), Err: err})
 }
 
-func (r *run) warned() {
-	r.order(order{
-		how:    terminate,
+func (r *run) onDeadlineWarning() {
+	r.requestStop(stopRequest{
+		mode:   stopTerm,
 		class:  picket.ExitReleased,
 		reason: "the adapter's own deadline is near: renewals or heartbeats are not answered",
 	})
 }
 
-// watched turns what became of the lease into an order.
-func (r *run) watched(w picket.Watch) {
+// onLeaseChange turns what became of the lease into an order.
+func (r *run) onLeaseChange(w picket.Watch) {
 	switch w.State {
 	case picket.WatchHeld:
-		r.obey(w.Commands)
+		r.handleCommands(w.Commands)
 	case picket.WatchCompleted:
-		r.order(order{how: lingering, ending: EndCompleted, reason: "the agent called mark_complete"})
+		r.requestStop(stopRequest{
+			mode:   stopAfterLinger,
+			ending: EndCompleted,
+			reason: "the agent called mark_complete",
+		})
 	case picket.WatchHandoff:
-		r.order(order{how: lingering, ending: EndHandoff, reason: "the agent asked a person for help"})
+		r.requestStop(stopRequest{
+			mode:   stopAfterLinger,
+			ending: EndHandoff,
+			reason: "the agent asked a person for help",
+		})
 	case picket.WatchCancelled:
-		r.order(order{how: killNow, ending: EndCancelled, reason: "the task was cancelled"})
+		r.requestStop(stopRequest{mode: stopKill, ending: EndCancelled, reason: "the task was cancelled"})
 	default:
-		r.order(order{how: killNow, ending: EndLost, class: picket.ExitLeaseLost, reason: "the lease was lost"})
+		r.requestStop(stopRequest{
+			mode:   stopKill,
+			ending: EndLost,
+			class:  picket.ExitLeaseLost,
+			reason: "the lease was lost",
+		})
 	}
 }
 
-func (r *run) obey(commands []picket.Command) {
+func (r *run) handleCommands(commands []picket.Command) {
 	for _, c := range commands {
 		switch {
 		case c.Command == "stop":
-			r.order(order{how: terminateThenKill, class: picket.ExitReleased, reason: "stop: " + c.Reason})
+			r.requestStop(stopRequest{mode: stopTermThenKill, class: picket.ExitReleased, reason: "stop: " + c.Reason})
 		// Of silence the adapter itself has told the store.
-		case c.Command == "nudge" && r.life.fresh(c.Number) && c.Cause != picket.NudgeSilent:
-			r.nudge(c.Cause, c.Reason)
+		case c.Command == "nudge" && r.stall.isNewNudge(c.Number) && c.Cause != picket.NudgeSilent:
+			r.nudgeAgent(c.Cause, c.Reason)
 		case c.Command == "exec" && c.Exec != nil:
-			r.execs.take(*c.Exec)
+			r.execs.startNew(*c.Exec)
 		}
 	}
 }
 
-// order reaches the supervisor. It never blocks: the channel only fills when
+// requestStop reaches the supervisor. It never blocks: the channel only fills when
 // the process has ended and nobody takes orders any more.
-func (r *run) order(o order) {
+func (r *run) requestStop(o stopRequest) {
 	select {
-	case r.orders <- o:
+	case r.stopRequests <- o:
 	default:
 	}
 }
 
-func (r *run) tell(e Event) {
+func (r *run) emit(e Event) {
 	e.At, e.TaskID, e.RunID, e.FencingToken = time.Now(), r.lease.TaskID, r.lease.RunID, r.lease.FencingToken
 	r.cfg.OnEvent(e)
 }

@@ -92,13 +92,13 @@ func TestHowAProcessEnds(t *testing.T) {
 			if got := classOf(run.Released); got != tt.released {
 				t.Errorf("released as %q, want %q", got, tt.released)
 			}
-			if got := classOf(run.Evidence); got != tt.evidence {
+			if got := classOf(run.ExitReport); got != tt.evidence {
 				t.Errorf("evidence is %q, want %q", got, tt.evidence)
 			}
-			if said := run.Evidence != nil &&
-				strings.HasSuffix(run.Evidence.Detail,
+			if said := run.ExitReport != nil &&
+				strings.HasSuffix(run.ExitReport.Detail,
 					"that it then ended so changes nothing]"); said != (tt.evidence == picket.ExitCrash) {
-				t.Errorf("the evidence is %+v", run.Evidence)
+				t.Errorf("the evidence is %+v", run.ExitReport)
 			}
 			if res.Exit.Code == nil {
 				t.Fatal("there is no code")

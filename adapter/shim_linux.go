@@ -22,25 +22,25 @@ import (
 // tree is left. One goroutine on one thread does everything: the agent's
 // leader dies with the thread that started it.
 type shim struct {
-	job    shimJob
-	status *os.File
-	record processRecord
-	group  cgroup // no directory: the level is subreaper
-	inside cgroup // below that: of the agent, without the programs beside it
+	job        shimJob
+	status     *os.File
+	record     processRecord
+	group      cgroup // no directory: the level is subreaper
+	agentGroup cgroup // below that: of the agent, without the programs beside it
 
 	alarm   *alarm
 	killAt  time.Duration
 	overdue bool
 
-	end   *shimEnd // once the leader was reaped
-	again <-chan time.Time
-	pause time.Duration // before the tree is killed once more; 0: it is not to be killed
-	since time.Duration // when it was killed first
+	leaderExit   *shimExit // once the leader was reaped
+	killTimer    <-chan time.Time
+	killInterval time.Duration // before the tree is killed once more; 0: it is not to be killed
+	killStarted  time.Duration // when it was killed first
 
-	execs map[int]*besideExec // programs beside the agent, by their leaders
-	late  chan string         // the ids of those whose time is over
-	look  <-chan time.Time    // the next look at those that are being killed
-	peek  <-chan time.Time    // the next look at what the others take of the machine
+	execs          map[int]*shimExecProcess // programs beside the agent, by their leaders
+	expiredExecs   chan string              // the ids of those whose time is over
+	execKillTimer  <-chan time.Time         // the next look at those that are being killed
+	execLimitTimer <-chan time.Time         // the next look at what the others take of the machine
 }
 
 // serveShim serves and exits where this process was started as a shim.
@@ -49,14 +49,14 @@ func serveShim() {
 	if version == "" {
 		return
 	}
-	if err := serve(version); err != nil {
+	if err := serveShimVersion(version); err != nil {
 		fmt.Fprintln(os.Stderr, ShimName+":", err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-func serve(version string) error {
+func serveShimVersion(version string) error {
 	if version != shimVersion {
 		return fmt.Errorf("the adapter speaks version %s, this program %s: use the same one for both", version,
 			shimVersion)
@@ -89,9 +89,9 @@ func serve(version string) error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return os.NewSyscallError("prctl", err)
 	}
-	children := unendable()
+	children := catchSignals()
 	control := jsontext.NewDecoder(files[fdControl])
-	s := &shim{status: files[fdStatus], execs: map[int]*besideExec{}, late: make(chan string)}
+	s := &shim{status: files[fdStatus], execs: map[int]*shimExecProcess{}, expiredExecs: make(chan string)}
 	if err := json.UnmarshalDecode(control, &s.job); err != nil {
 		return nil // the adapter is gone, and there is nothing to end
 	}
@@ -101,18 +101,18 @@ func serve(version string) error {
 	if err != nil {
 		failure := &shimFailure{Text: err.Error()}
 		errors.As(err, &failure.Errno)
-		return speak(s.status, shimWord{Failed: failure})
+		return sendMessage(s.status, shimMessage{Failed: failure})
 	}
-	s.tell(shimWord{Started: &s.record})
-	s.guard(listen[shimOrder](control, nil), listenExecs(files[fdExec]), children)
-	s.tell(shimWord{Ended: s.end})
+	s.tell(shimMessage{Started: &s.record})
+	s.superviseTree(receiveMessages[shimCommand](control, nil), receiveExecs(files[fdExec]), children)
+	s.tell(shimMessage{Ended: s.leaderExit})
 	return nil
 }
 
-// unendable takes the signals that a terminal or a service manager sends to
+// catchSignals takes the signals that a terminal or a service manager sends to
 // everybody: the shim ends with its tree. They are caught, not ignored, which
 // the agent would inherit. The channel tells of children.
-func unendable() <-chan os.Signal {
+func catchSignals() <-chan os.Signal {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE,
 		unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP)
 	children := make(chan os.Signal, 1)
@@ -121,15 +121,15 @@ func unendable() <-chan os.Signal {
 }
 
 // tell reaches an adapter that is there; the shim's duty does not depend on it.
-func (s *shim) tell(w shimWord) { _ = speak(s.status, w) }
+func (s *shim) tell(w shimMessage) { _ = sendMessage(s.status, w) }
 
 // start starts the agent's leader, in its cgroup from its first instruction.
 func (s *shim) start(stdout, stderr *os.File) error {
-	self, _ := statOf(os.Getpid())
+	self, _ := readProcStat(os.Getpid())
 	s.record = processRecord{BootID: bootID(), Shim: self.processID, Containment: picket.ContainmentSubreaper}
 	sys := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 	if s.job.Containment == picket.ContainmentCgroup {
-		dir, err := s.enclose()
+		dir, err := s.createCgroup()
 		if err != nil && s.job.Forced {
 			return err
 		}
@@ -141,7 +141,7 @@ func (s *shim) start(stdout, stderr *os.File) error {
 	}
 	err := s.launch(sys, stdout, stderr)
 	if err != nil && s.group.dir != "" {
-		s.group.discard()
+		s.group.removeSoon()
 	}
 	return err
 }
@@ -150,11 +150,11 @@ func (s *shim) launch(sys *syscall.SysProcAttr, stdout, stderr *os.File) (err er
 	if s.alarm, err = newAlarm(); err != nil {
 		return err
 	}
-	if err = s.extend(time.Duration(s.job.KillAt)); err != nil {
+	if err = s.setDeadline(time.Duration(s.job.KillAt)); err != nil {
 		return err
 	}
 	// Written before there is a process to forget, and again with its name.
-	if err = s.remember(); err != nil {
+	if err = s.saveRecord(); err != nil {
 		return err
 	}
 	null, err := os.Open(os.DevNull)
@@ -163,7 +163,7 @@ func (s *shim) launch(sys *syscall.SysProcAttr, stdout, stderr *os.File) (err er
 	}
 	defer null.Close()
 	pid := 0
-	err = s.controls().within(s.group, func() (err error) {
+	err = s.cgroupControllers().forkIn(s.group, func() (err error) {
 		pid, err = syscall.ForkExec(string(s.job.Path), textsOf(s.job.Args), &syscall.ProcAttr{
 			Dir: s.job.startDir(), Env: textsOf(s.job.Env), Sys: sys,
 			Files: []uintptr{null.Fd(), stdout.Fd(), stderr.Fd()},
@@ -173,36 +173,36 @@ func (s *shim) launch(sys *syscall.SysProcAttr, stdout, stderr *os.File) (err er
 	if err != nil {
 		return &os.PathError{Op: "fork/exec", Path: string(s.job.Path), Err: err}
 	}
-	leader, _ := statOf(pid) // its child, so it is there even when it has ended
+	leader, _ := readProcStat(pid) // its child, so it is there even when it has ended
 	s.record.Leader = leader.processID
-	_ = s.remember() // the shim and the cgroup are on record already
+	_ = s.saveRecord() // the shim and the cgroup are on record already
 	return nil
 }
 
-func (s *shim) remember() error {
+func (s *shim) saveRecord() error {
 	if len(s.job.StateDir) == 0 {
 		return nil
 	}
 	return s.record.write(string(s.job.StateDir))
 }
 
-func (s *shim) extend(at time.Duration) error {
+func (s *shim) setDeadline(at time.Duration) error {
 	s.killAt = at
 	return s.alarm.set(at)
 }
 
-// guard returns when the whole tree is gone, or does not go. The tree is killed when its leader
+// superviseTree returns when the whole tree is gone, or does not go. The tree is killed when its leader
 // has ended, when the deadline has passed, when the adapter says so and when
 // the adapter is no more.
-func (s *shim) guard(orders <-chan shimOrder, execs <-chan shimExec, children <-chan os.Signal) {
+func (s *shim) superviseTree(orders <-chan shimCommand, execs <-chan shimExecRequest, children <-chan os.Signal) {
 	for {
-		if childless := s.reap(); s.end != nil {
-			if s.pause == 0 {
+		if childless := s.reap(); s.leaderExit != nil {
+			if s.killInterval == 0 {
 				s.kill()
 				continue
 			}
-			if childless && s.vacated() || s.givesUp() {
-				s.end.Overdue = s.overdue
+			if childless && s.removeIfEmpty() || s.hasGivenUp() {
+				s.leaderExit.Overdue = s.overdue
 				return
 			}
 		}
@@ -213,46 +213,46 @@ func (s *shim) guard(orders <-chan shimOrder, execs <-chan shimExec, children <-
 				s.kill()
 				break
 			}
-			s.obey(o)
+			s.handleCommand(o)
 		case <-s.alarm.rings:
 			if s.killAt > 0 && bootClock() >= s.killAt {
-				s.overdue = s.overdue || s.pause == 0
+				s.overdue = s.overdue || s.killInterval == 0
 				s.kill()
 			}
-		case <-s.again:
-			s.strike()
+		case <-s.killTimer:
+			s.killOnce()
 		case x := <-execs:
-			s.startBeside(x)
-		case id := <-s.late:
-			s.endBeside(id)
-		case <-s.look:
-			s.lookBeside()
-		case <-s.peek:
-			s.peekBeside()
+			s.startExec(x)
+		case id := <-s.expiredExecs:
+			s.killExec(id)
+		case <-s.execKillTimer:
+			s.killEndedExecs()
+		case <-s.execLimitTimer:
+			s.checkExecLimits()
 		case <-children:
 		}
 	}
 }
 
-func (s *shim) obey(o shimOrder) {
+func (s *shim) handleCommand(o shimCommand) {
 	switch {
 	case o.Signal == unix.SIGKILL:
 		s.kill()
 	case o.Signal == unix.SIGTERM:
 		s.terminate()
 	case o.EndExec != "":
-		s.endBeside(o.EndExec)
+		s.killExec(o.EndExec)
 	case o.KillAt != 0:
-		if s.extend(time.Duration(o.KillAt)) != nil {
+		if s.setDeadline(time.Duration(o.KillAt)) != nil {
 			return // unacknowledged: the adapter holds on to the old deadline
 		}
 	}
-	s.tell(shimWord{Ack: o.Seq})
+	s.tell(shimMessage{Ack: o.Seq})
 }
 
 // reap buries the dead and reports whether nobody is left that it could bury.
 func (s *shim) reap() (childless bool) {
-	if leader, ok := statOf(s.record.Leader.PID); s.end == nil && ok && leader.dead() {
+	if leader, ok := readProcStat(s.record.Leader.PID); s.leaderExit == nil && ok && leader.dead() {
 		// While the dead leader holds its id, the group cannot be a stranger's.
 		_ = unix.Kill(-leader.PID, unix.SIGKILL)
 	}
@@ -265,32 +265,32 @@ func (s *shim) reap() (childless bool) {
 			return true
 		case pid == 0:
 			return false
-		case pid == s.record.Leader.PID && s.end == nil:
-			s.end = endOf(status)
+		case pid == s.record.Leader.PID && s.leaderExit == nil:
+			s.leaderExit = exitOf(status)
 		default:
-			s.buryBeside(pid, status)
+			s.reapExec(pid, status)
 		}
 	}
 }
 
-func endOf(status unix.WaitStatus) *shimEnd {
+func exitOf(status unix.WaitStatus) *shimExit {
 	if status.Signaled() {
-		return &shimEnd{Code: 128 + int(status.Signal()), Signal: unix.SignalName(status.Signal())}
+		return &shimExit{Code: 128 + int(status.Signal()), Signal: unix.SignalName(status.Signal())}
 	}
-	return &shimEnd{Code: status.ExitStatus()}
+	return &shimExit{Code: status.ExitStatus()}
 }
 
-// givesUp reports whether it is no use to wait for the rest of the tree, such
+// hasGivenUp reports whether it is no use to wait for the rest of the tree, such
 // as programs of another user.
-func (s *shim) givesUp() bool {
-	if bootClock() < s.since+dieWithin {
+func (s *shim) hasGivenUp() bool {
+	if bootClock() < s.killStarted+killTimeout {
 		return false
 	}
-	s.end.Left = idsOf(treeOf(os.Getpid(), s.group))
+	s.leaderExit.Left = pidsOf(treeOf(os.Getpid(), s.group))
 	return true
 }
 
-// vacated removes the cgroup when nobody is in it.
-func (s *shim) vacated() bool {
+// removeIfEmpty removes the cgroup when nobody is in it.
+func (s *shim) removeIfEmpty() bool {
 	return s.group.dir == "" || !s.group.populated() && s.group.remove() == nil
 }

@@ -38,10 +38,10 @@ func overdue(p adapter.Process) bool { return p.(interface{ Overdue() bool }).Ov
 // is put off.
 func TestShimKeepsTheDeadline(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level string) {
-		s := shape{name: "two", script: `setsid sleep 1000 & echo up > $1; read x < $1.go; echo on > $1; wait`}
-		tr := grow(t, s, level, adapter.Job{KillAt: bootNow() + 30*time.Second})
+		s := treeShape{name: "two", script: `setsid sleep 1000 & echo up > $1; read x < $1.go; echo on > $1; wait`}
+		tr := launchTree(t, s, level, adapter.Job{KillAt: bootNow() + 30*time.Second})
 		first := bootNow() + 300*time.Millisecond
-		d := tr.proc.(adapter.Deadliner)
+		d := tr.proc.(adapter.DeadlineKeeper)
 		d.KillAt(first)
 		d.KillAt(first + time.Hour)
 		for bootNow() < first+200*time.Millisecond {
@@ -53,7 +53,7 @@ func TestShimKeepsTheDeadline(t *testing.T) {
 		tr.post.read(t) // it lives
 		last := bootNow() + 100*time.Millisecond
 		d.KillAt(last)
-		tr.dead(t)
+		tr.awaitDeath(t)
 		t.Logf("dead %s after the deadline", (bootNow() - last).Round(time.Millisecond))
 		if bootNow() < last || !overdue(tr.proc) || tr.proc.Exit().Signal != "SIGKILL" {
 			t.Errorf("dead %s before the deadline, overdue %v, %+v", last-bootNow(), overdue(tr.proc), tr.proc.Exit())
@@ -67,9 +67,9 @@ func TestShimKeepsTheDeadline(t *testing.T) {
 // The shim of a run is told of every renewal: it outlives its first deadline.
 func TestShimIsToldOfRenewals(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level string) {
-		w, _ := newWatched(t, 4*time.Second)
-		post := newSignpost(t)
-		ended := w.inside(t, level, []string{"sh", "-c", `read x < $1; exit 0`, "sh", post.path})
+		w, _ := newTreeRun(t, 4*time.Second)
+		post := newReadyFIFO(t)
+		ended := w.runInThisProcess(t, level, []string{"sh", "-c", `read x < $1; exit 0`, "sh", post.path})
 		if err := w.s.AwaitCalls(patience(t), "/v1/lease/renew", 4); err != nil { // the last after 7.2 s
 			t.Fatal(err)
 		}
@@ -84,8 +84,8 @@ func TestShimIsToldOfRenewals(t *testing.T) {
 
 func TestFirstDeadlineHolds(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level string) {
-		tr := grow(t, treeShapes[3], level, adapter.Job{KillAt: bootNow() + 2*time.Second})
-		tr.dead(t)
+		tr := launchTree(t, treeShapes[3], level, adapter.Job{KillAt: bootNow() + 2*time.Second})
+		tr.awaitDeath(t)
 		if left := tr.marks.find(); len(left) > 0 || !overdue(tr.proc) {
 			t.Errorf("%v survived, overdue %v", left, overdue(tr.proc))
 		}
@@ -96,14 +96,14 @@ func TestFirstDeadlineHolds(t *testing.T) {
 // each: many programs take a second one for "at once".
 func TestTerminateReachesEverybodyOnce(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level string) {
-		s := shape{name: "heed", script: `
+		s := treeShape{name: "heed", script: `
 w='trap "echo $0 >> $2.heard" TERM; : > $2.$0; while :; do sleep 1000 & wait $!; done'
 sh -c "$w" child $1 $2 & setsid sh -c "$w" session $1 $2 &
 trap 'echo leader >> $2.heard' TERM
 while [ ! -e $2.child -o ! -e $2.session ]; do sleep 0.01; done
 echo up > $1
 while :; do sleep 1000 & wait $!; done`}
-		tr := grow(t, s, level, adapter.Job{})
+		tr := launchTree(t, s, level, adapter.Job{})
 		heard := filepath.Join(tr.marks.dir, "work", tr.marks.word+".heard")
 		tr.proc.Terminate()
 		words := func() []string {
@@ -112,7 +112,7 @@ while :; do sleep 1000 & wait $!; done`}
 		}
 		eventually(t, func() bool { return len(words()) >= 3 }, "not everybody heard it")
 		tr.proc.Kill()
-		tr.dead(t)
+		tr.awaitDeath(t)
 		got := words()
 		slices.Sort(got)
 		if !slices.Equal(got, []string{"child", "leader", "session"}) {
@@ -126,7 +126,8 @@ func TestStopped(t *testing.T) {
 	for _, level := range levelsHere(t) {
 		t.Run(level, func(t *testing.T) {
 			t.Parallel()
-			tr := grow(t, shape{name: "two", script: `sleep 1000 & echo $! > $1.pid; echo up > $1; wait`}, level,
+			tr := launchTree(t, treeShape{name: "two", script: `sleep 1000 & echo $! > $1.pid; echo up > $1; wait`},
+				level,
 				adapter.Job{})
 			child, _ := os.ReadFile(tr.post.path + ".pid")
 			pid, err := strconv.Atoi(strings.TrimSpace(string(child)))
@@ -142,7 +143,7 @@ func TestStopped(t *testing.T) {
 			send(t, pid, syscall.SIGSTOP)
 			eventually(t, o.Stopped, "all are stopped, but it does not say so")
 			tr.proc.Kill()
-			tr.dead(t)
+			tr.awaitDeath(t)
 			if o.Stopped() {
 				t.Error("nobody is there any more")
 			}
@@ -208,11 +209,11 @@ func TestAgentInheritsNothing(t *testing.T) {
 	const secret = "s3cret-of-the-lease"
 	eachLevel(t, func(t *testing.T, level string) {
 		var out bytes.Buffer
-		s := shape{
+		s := treeShape{
 			name:   "look",
 			script: `ls /proc/$$/fd; grep -E '^Sig(Ign|Blk)' /proc/self/status; env | grep SHIM; echo end; echo up > $1; exec sleep 1000`,
 		}
-		tr := grow(t, s, level, adapter.Job{Env: []string{"TOKEN=" + secret}, Stdout: &out})
+		tr := launchTree(t, s, level, adapter.Job{Env: []string{"TOKEN=" + secret}, Stdout: &out})
 		shim := "/proc/" + strconv.Itoa(tr.record(t).Shim.PID)
 		for _, file := range []string{"/cmdline", "/environ"} {
 			b, err := os.ReadFile(shim + file)
@@ -221,7 +222,7 @@ func TestAgentInheritsNothing(t *testing.T) {
 			}
 		}
 		tr.proc.Kill()
-		tr.dead(t)
+		tr.awaitDeath(t)
 		got := strings.Fields(out.String())
 		want := strings.Fields("0 1 2 SigBlk: 0000000000000000 SigIgn: 0000000000000000 end")
 		if i := slices.Index(got, "SigIgn:"); i >= 0 {
@@ -255,9 +256,10 @@ func ignoredHere(t *testing.T) uint64 {
 
 // What a terminal, a service manager or a person in a hurry sends does not end
 // a shim, and so not the run.
-func TestShimHeedsNoSignal(t *testing.T) {
+func TestShimIgnoresSignals(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level string) {
-		tr := grow(t, shape{name: "one", script: `echo up > $1; read x < $1.go; exit 5`}, level, adapter.Job{})
+		tr := launchTree(t, treeShape{name: "one", script: `echo up > $1; read x < $1.go; exit 5`}, level,
+			adapter.Job{})
 		for _, sig := range []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE,
 			unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGCHLD} {
 			send(t, tr.record(t).Shim.PID, sig)
@@ -265,7 +267,7 @@ func TestShimHeedsNoSignal(t *testing.T) {
 		if err := os.WriteFile(tr.post.path+".go", nil, 0); err != nil {
 			t.Fatal(err)
 		}
-		tr.dead(t)
+		tr.awaitDeath(t)
 		if got := tr.proc.Exit(); got != (adapter.Exited{Code: 5}) {
 			t.Errorf("the agent ended with %+v", got)
 		}
@@ -278,10 +280,10 @@ func TestCgroupHoldsWithoutItsShim(t *testing.T) {
 	if levels := levelsHere(t); levels[0] != picket.ContainmentCgroup {
 		t.Skip("no cgroup here")
 	}
-	i := slices.IndexFunc(treeShapes, func(s shape) bool { return s.program == "disguise" })
-	tr := grow(t, treeShapes[i], picket.ContainmentCgroup, adapter.Job{})
+	i := slices.IndexFunc(treeShapes, func(s treeShape) bool { return s.program == "disguise" })
+	tr := launchTree(t, treeShapes[i], picket.ContainmentCgroup, adapter.Job{})
 	send(t, tr.record(t).Shim.PID, syscall.SIGKILL)
-	tr.dead(t)
+	tr.awaitDeath(t)
 	if left := tr.marks.find(); len(left) > 0 {
 		t.Errorf("%v survived", left)
 	}
@@ -294,12 +296,12 @@ func TestRootLeavesItsCgroupAndKillsItsShim(t *testing.T) {
 	if levels := levelsHere(t); levels[0] != picket.ContainmentCgroup || os.Geteuid() != 0 {
 		t.Skip("this needs root and cgroups")
 	}
-	i := slices.IndexFunc(treeShapes, func(s shape) bool { return s.program == "leave-cgroup" })
-	tr := grow(t, treeShapes[i], picket.ContainmentCgroup, adapter.Job{})
+	i := slices.IndexFunc(treeShapes, func(s treeShape) bool { return s.program == "leave-cgroup" })
+	tr := launchTree(t, treeShapes[i], picket.ContainmentCgroup, adapter.Job{})
 	record := tr.record(t)
 	away := slices.DeleteFunc(tr.marks.find(), func(pid int) bool { return inside(t, pid, record.Cgroup) })
 	send(t, record.Shim.PID, syscall.SIGKILL)
-	tr.dead(t)
+	tr.awaitDeath(t)
 	left := tr.marks.find()
 	t.Logf("%d left the cgroup, %d survived", len(away), len(left))
 	for _, pid := range left {
@@ -323,7 +325,7 @@ func inside(t *testing.T, pid int, dir string) bool {
 }
 
 // Started without an adapter, a shim says so.
-func TestShimByHand(t *testing.T) {
+func TestShimStartedByHand(t *testing.T) {
 	for _, version := range []string{"1", "99"} {
 		cmd := exec.Command("/proc/self/exe")
 		cmd.Env = []string{"PICKET_SHIM=" + version}
@@ -339,12 +341,12 @@ func TestShimByHand(t *testing.T) {
 func TestCutOffEndsAsLostLease(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level string) {
 		const window = 2 * time.Second
-		w, command := newWatched(t, window)
-		ended := w.inside(t, level, command)
-		w.stands(t, command)
+		w, command := newTreeRun(t, window)
+		ended := w.runInThisProcess(t, level, command)
+		w.awaitTree(t, command)
 		mend := w.s.Fail("/v1/lease/renew", adaptertest.Unavailable, -1)
 		eventually(t, func() bool { return len(w.marks.find()) == 0 }, "the tree lives on")
-		w.late(t, "cut off", window)
+		w.logKillDelay(t, "cut off", window)
 		mend()
 		if res := <-ended; res.Ending != adapter.EndLost || res.Exit.Class != picket.ExitLeaseLost {
 			t.Errorf("ended %s, %s", res.Ending, res.Exit.Class)

@@ -36,41 +36,41 @@ func init() {
 	}
 }
 
-// grove is a tree that is hard to kill: somebody in the leader's group,
+// stubbornTree is a tree that is hard to kill: somebody in the leader's group,
 // somebody who left it, and an orphan in a session of its own.
-const grove = `sleep 1000 & setsid sleep 1000 & (setsid sh -c 'echo up > $1; sleep 1000; :' sh $1 &) ; trap '' TERM; while :; do sleep 1000; done`
+const stubbornTree = `sleep 1000 & setsid sleep 1000 & (setsid sh -c 'echo up > $1; sleep 1000; :' sh $1 &) ; trap '' TERM; while :; do sleep 1000; done`
 
-// watched is a run of grove and what is needed to harm it.
-type watched struct {
+// treeRun is a run of grove and what is needed to harm it.
+type treeRun struct {
 	s     *adaptertest.Server
 	lease picket.Lease
-	marks marks
+	marks processMarks
 	state string
 	from  time.Time // the lease was not confirmed before
 }
 
-func newWatched(t *testing.T, window time.Duration) (*watched, []string) {
+func newTreeRun(t *testing.T, window time.Duration) (*treeRun, []string) {
 	t.Helper()
 	s := adaptertest.Start(t)
-	w := &watched{
+	w := &treeRun{
 		s:     s,
 		lease: s.Grant(adaptertest.Task{Window: window, Retries: 9}),
 		state: t.TempDir(),
 		from:  time.Now(),
 	}
-	w.marks = marks{run: w.lease.RunID, word: "mark-" + w.lease.RunID, dir: w.state}
-	post := newSignpost(t)
+	w.marks = processMarks{run: w.lease.RunID, word: "mark-" + w.lease.RunID, dir: w.state}
+	post := newReadyFIFO(t)
 	t.Cleanup(func() {
 		for _, pid := range w.marks.find() {
 			t.Errorf("process %d is left", pid)
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	})
-	return w, []string{"sh", "-c", grove, "sh", post.path, w.marks.word}
+	return w, []string{"sh", "-c", stubbornTree, "sh", post.path, w.marks.word}
 }
 
 // record is what the run's directory says about its processes.
-func (w *watched) record(t *testing.T) (r record) {
+func (w *treeRun) record(t *testing.T) (r savedRecord) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(w.state, w.lease.RunID, "process.json"))
 	if err == nil {
@@ -83,16 +83,16 @@ func (w *watched) record(t *testing.T) (r record) {
 }
 
 // leader waits for the agent's first process to be on record.
-func (w *watched) leader(t *testing.T) (pid int) {
+func (w *treeRun) leader(t *testing.T) (pid int) {
 	t.Helper()
 	eventually(t, func() bool { pid = w.record(t).Leader.PID; return pid != 0 }, "there is no leader on record")
 	return pid
 }
 
-// stands waits until the tree stands and answers its shim.
-func (w *watched) stands(t *testing.T, command []string) (shim int) {
+// awaitTree waits until the tree stands and answers its shim.
+func (w *treeRun) awaitTree(t *testing.T, command []string) (shim int) {
 	t.Helper()
-	signpost{command[4]}.read(t)
+	readyFIFO{command[4]}.read(t)
 	r := w.record(t)
 	if n := len(w.marks.find()); n < 4 {
 		t.Fatalf("the tree has only %d processes", n)
@@ -103,8 +103,8 @@ func (w *watched) stands(t *testing.T, command []string) (shim int) {
 	return r.Shim.PID
 }
 
-// gone waits until nobody of the tree lives.
-func (w *watched) gone(t *testing.T, still ...int) {
+// awaitGone waits until nobody of the tree lives.
+func (w *treeRun) awaitGone(t *testing.T, still ...int) {
 	t.Helper()
 	eventually(t, func() bool { return len(w.marks.find()) == 0 }, "the tree lives on")
 	for _, pid := range still {
@@ -114,9 +114,9 @@ func (w *watched) gone(t *testing.T, still ...int) {
 	}
 }
 
-// late tells when the tree was dead, measured from the end of its lease; a
+// logKillDelay tells when the tree was dead, measured from the end of its lease; a
 // renewal may have put that off.
-func (w *watched) late(t *testing.T, what string, window time.Duration) {
+func (w *treeRun) logKillDelay(t *testing.T, what string, window time.Duration) {
 	confirmed := w.from
 	for _, c := range w.s.Calls("/v1/lease/renew") {
 		if c.Status == http.StatusOK {
@@ -147,8 +147,8 @@ func state(pid int) byte {
 	return 0
 }
 
-// outside starts the adapter of w in a process of its own.
-func (w *watched) outside(t *testing.T, level string, command []string) (adapter int) {
+// startAdapterProcess starts the adapter of w in a process of its own.
+func (w *treeRun) startAdapterProcess(t *testing.T, level string, command []string) (adapter int) {
 	t.Helper()
 	raw, err := json.Marshal(w.lease)
 	if err != nil {
@@ -192,14 +192,14 @@ func eachLevel(t *testing.T, test func(t *testing.T, level string)) {
 func TestKilledAdapter(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level string) {
 		const window = 5 * time.Minute
-		w, command := newWatched(t, window)
-		adapter := w.outside(t, level, command)
-		shim := w.stands(t, command)
+		w, command := newTreeRun(t, window)
+		adapter := w.startAdapterProcess(t, level, command)
+		shim := w.awaitTree(t, command)
 		start := time.Now()
 		send(t, adapter, syscall.SIGKILL)
-		w.gone(t)
+		w.awaitGone(t)
 		t.Logf("the tree was dead %s after the kill", time.Since(start).Round(time.Millisecond))
-		w.late(t, "adapter killed", window)
+		w.logKillDelay(t, "adapter killed", window)
 		eventually(t, func() bool { return !alive(strconv.Itoa(shim)) }, "the shim stays behind")
 		if v := w.s.View(w.lease.TaskID); v.State != picket.TaskLeased {
 			t.Errorf("the task is %s: somebody released it", v.State)
@@ -211,20 +211,20 @@ func TestKilledAdapter(t *testing.T) {
 func TestStoppedAdapter(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level string) {
 		const window = 2 * time.Second
-		w, command := newWatched(t, window)
-		adapter := w.outside(t, level, command)
-		w.stands(t, command)
+		w, command := newTreeRun(t, window)
+		adapter := w.startAdapterProcess(t, level, command)
+		w.awaitTree(t, command)
 		send(t, adapter, syscall.SIGSTOP)
-		w.gone(t, adapter)
-		w.late(t, "adapter stopped", window)
+		w.awaitGone(t, adapter)
+		w.logKillDelay(t, "adapter stopped", window)
 		// Awake again it does not take what the shim did for a crash.
 		send(t, adapter, syscall.SIGCONT)
 		v, err := w.s.Await(patience(t), w.lease.TaskID,
-			func(v adaptertest.View) bool { return v.Runs[0].Evidence != nil || v.Runs[0].Released != nil })
+			func(v adaptertest.View) bool { return v.Runs[0].ExitReport != nil || v.Runs[0].Released != nil })
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := classOf(v.Runs[0].Evidence); got != picket.ExitLeaseLost {
+		if got := classOf(v.Runs[0].ExitReport); got != picket.ExitLeaseLost {
 			t.Errorf("reported as %q, released as %q", got, classOf(v.Runs[0].Released))
 		}
 	})
@@ -235,9 +235,9 @@ func TestStoppedAdapter(t *testing.T) {
 func TestStoppedAdapterAndShim(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level string) {
 		const window = 2 * time.Second
-		w, command := newWatched(t, window)
-		adapter := w.outside(t, level, command)
-		shim := w.stands(t, command)
+		w, command := newTreeRun(t, window)
+		adapter := w.startAdapterProcess(t, level, command)
+		shim := w.awaitTree(t, command)
 		send(t, adapter, syscall.SIGSTOP)
 		send(t, shim, syscall.SIGSTOP)
 		before := w.marks.find()
@@ -251,7 +251,7 @@ func TestStoppedAdapterAndShim(t *testing.T) {
 			t.Error("adapter or shim did not stay stopped: this test proves nothing")
 		}
 		send(t, shim, syscall.SIGCONT)
-		w.gone(t, adapter)
+		w.awaitGone(t, adapter)
 	})
 }
 
@@ -259,9 +259,9 @@ func TestStoppedAdapterAndShim(t *testing.T) {
 // anything about it; the adapter ends the others once it can.
 func TestLeaderDiesWithItsShim(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level string) {
-		w, command := newWatched(t, 5*time.Minute)
-		adapter := w.outside(t, level, command)
-		shim, leader := w.stands(t, command), w.leader(t)
+		w, command := newTreeRun(t, 5*time.Minute)
+		adapter := w.startAdapterProcess(t, level, command)
+		shim, leader := w.awaitTree(t, command), w.leader(t)
 		send(t, adapter, syscall.SIGSTOP)
 		// A process with many threads takes a moment to stop.
 		eventually(t, func() bool { return state(adapter) == 'T' }, "the adapter does not stop")
@@ -271,12 +271,12 @@ func TestLeaderDiesWithItsShim(t *testing.T) {
 			t.Error("the adapter did not stay stopped: this test proves nothing")
 		}
 		send(t, adapter, syscall.SIGCONT)
-		w.gone(t)
+		w.awaitGone(t)
 	})
 }
 
-// inside runs w by an adapter in this process.
-func (w *watched) inside(t *testing.T, level string, command []string) <-chan adapter.Result {
+// runInThisProcess runs w by an adapter in this process.
+func (w *treeRun) runInThisProcess(t *testing.T, level string, command []string) <-chan adapter.Result {
 	a := newAdapter(t, w.s, command, func(c *adapter.Config) { c.StateDir, c.Containment = w.state, level })
 	ended := make(chan adapter.Result, 1)
 	go func() {
@@ -301,9 +301,9 @@ func crashed(t *testing.T, res adapter.Result) {
 // A killed shim takes its leader along, and the adapter the rest.
 func TestKilledShim(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level string) {
-		w, command := newWatched(t, 5*time.Minute)
-		ended := w.inside(t, level, command)
-		shim := w.stands(t, command)
+		w, command := newTreeRun(t, 5*time.Minute)
+		ended := w.runInThisProcess(t, level, command)
+		shim := w.awaitTree(t, command)
 		start := time.Now()
 		send(t, shim, syscall.SIGKILL)
 		crashed(t, <-ended)
@@ -319,12 +319,12 @@ func TestKilledShim(t *testing.T) {
 func TestStoppedShim(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level string) {
 		const window = 2 * time.Second
-		w, command := newWatched(t, window)
-		ended := w.inside(t, level, command)
-		shim := w.stands(t, command)
+		w, command := newTreeRun(t, window)
+		ended := w.runInThisProcess(t, level, command)
+		shim := w.awaitTree(t, command)
 		send(t, shim, syscall.SIGSTOP)
 		crashed(t, <-ended)
-		w.late(t, "shim stopped", window)
+		w.logKillDelay(t, "shim stopped", window)
 		if left := w.marks.find(); len(left) > 0 {
 			t.Errorf("%v survived", left)
 		}
@@ -337,13 +337,13 @@ func TestStoppedShim(t *testing.T) {
 // A stopped shim does not hold up a kill.
 func TestStoppedShimIsPassedOver(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level string) {
-		w, command := newWatched(t, 5*time.Minute)
-		ended := w.inside(t, level, command)
-		shim := w.stands(t, command)
+		w, command := newTreeRun(t, 5*time.Minute)
+		ended := w.runInThisProcess(t, level, command)
+		shim := w.awaitTree(t, command)
 		send(t, shim, syscall.SIGSTOP)
 		start := time.Now()
 		w.s.Cancel(w.lease.TaskID)
-		w.gone(t)
+		w.awaitGone(t)
 		t.Logf("dead %s after the cancellation", time.Since(start).Round(time.Millisecond))
 		if res := <-ended; res.Ending != adapter.EndCancelled {
 			t.Errorf("ended %s", res.Ending)

@@ -15,29 +15,29 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// besideExec is a program that the shim runs beside its agent: a child like the
+// shimExecProcess is a program that the shim runs beside its agent: a child like the
 // leader, so it dies with the tree and with the shim. Where the tree has a
 // cgroup it gets one below that; elsewhere it is told from the agent's own
 // processes by a mark in its environment.
-type besideExec struct {
-	id    string
-	mark  string
-	pid   int
-	group cgroup
-	timer *time.Timer
-	end   *shimEnd      // once its leader was reaped
-	since time.Duration // when it was killed first; 0: it was not
+type shimExecProcess struct {
+	id          string
+	mark        string
+	pid         int
+	group       cgroup
+	timer       *time.Timer
+	leaderExit  *shimExit     // once its leader was reaped
+	killStarted time.Duration // when it was killed first; 0: it was not
 
-	ceiling ceiling
-	passed  string // the limit for which it was killed
+	limits   treeLimits
+	limitHit string // the limit for which it was killed
 }
 
 // maxExecMessage bounds one request for a program, in bytes.
 const maxExecMessage = 256 << 10
 
-// listenExecs takes requests from the adapter, until it is no more.
-func listenExecs(socket *os.File) <-chan shimExec {
-	c := make(chan shimExec)
+// receiveExecs takes requests from the adapter, until it is no more.
+func receiveExecs(socket *os.File) <-chan shimExecRequest {
+	c := make(chan shimExecRequest)
 	go func() {
 		buf, rights := make([]byte, maxExecMessage), make([]byte, unix.CmsgSpace(3*4))
 		for {
@@ -48,7 +48,7 @@ func listenExecs(socket *os.File) <-chan shimExec {
 			if err != nil || n == 0 {
 				return // its end is told by the control pipe
 			}
-			if x, ok := parseExec(buf[:n], rights[:nr]); ok {
+			if x, ok := decodeExec(buf[:n], rights[:nr]); ok {
 				c <- x
 			}
 		}
@@ -56,53 +56,53 @@ func listenExecs(socket *os.File) <-chan shimExec {
 	return c
 }
 
-func parseExec(message, rights []byte) (x shimExec, ok bool) {
+func decodeExec(message, rights []byte) (x shimExecRequest, ok bool) {
 	var fds []int
 	if list, err := unix.ParseSocketControlMessage(rights); err == nil && len(list) == 1 {
 		fds, _ = unix.ParseUnixRights(&list[0])
 	}
 	if err := json.Unmarshal(message, &x); err != nil || len(fds) != 3 || len(x.Args) == 0 {
-		closeAll(fds)
+		closeFDs(fds)
 		return x, false
 	}
 	copy(x.files[:], fds)
 	return x, true
 }
 
-func closeAll(fds []int) {
+func closeFDs(fds []int) {
 	for _, fd := range fds {
 		_ = unix.Close(fd)
 	}
 }
 
-// startBeside starts a program, and tells at once when that fails.
-func (s *shim) startBeside(x shimExec) {
-	defer closeAll(x.files[:])
-	err := error(errNotRunning)
-	if s.end == nil && s.pause == 0 {
-		err = s.forkBeside(x)
+// startExec starts a program, and tells at once when that fails.
+func (s *shim) startExec(x shimExecRequest) {
+	defer closeFDs(x.files[:])
+	err := error(errAgentEnded)
+	if s.leaderExit == nil && s.killInterval == 0 {
+		err = s.forkExec(x)
 	}
 	if err != nil {
 		failure := &shimFailure{Text: err.Error()}
 		errors.As(err, &failure.Errno)
-		s.tell(shimWord{ExecEnded: &shimExecEnd{ID: x.ID, Failed: failure}})
+		s.tell(shimMessage{ExecEnded: &shimExecResult{ID: x.ID, Failed: failure}})
 	}
 }
 
-func (s *shim) forkBeside(x shimExec) error {
-	b := &besideExec{id: x.ID, mark: execMark(s.job.RunID, x.ID), ceiling: x.Ceiling}
+func (s *shim) forkExec(x shimExecRequest) error {
+	b := &shimExecProcess{id: x.ID, mark: execMark(s.job.RunID, x.ID), limits: x.Ceiling}
 	sys := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 	if s.record.Containment == picket.ContainmentCgroup {
-		dir, err := s.encloseBeside(b)
+		dir, err := s.createExecCgroup(b)
 		if err != nil {
 			return err
 		}
 		defer dir.Close()
 		sys.UseCgroupFD, sys.CgroupFD = true, int(dir.Fd())
 	}
-	limitExec(0)
+	limitExecFiles(0)
 	pid := 0
-	err := s.controls().within(b.group, func() (err error) {
+	err := s.cgroupControllers().forkIn(b.group, func() (err error) {
 		pid, err = syscall.ForkExec(string(x.Path), textsOf(x.Args), &syscall.ProcAttr{
 			Dir: s.job.startDir(), Env: append(textsOf(s.job.Env), b.mark), Sys: sys,
 			Files: []uintptr{uintptr(x.files[0]), uintptr(x.files[1]), uintptr(x.files[2])},
@@ -111,128 +111,129 @@ func (s *shim) forkBeside(x shimExec) error {
 	})
 	if err != nil {
 		if b.group.dir != "" {
-			b.group.discard()
+			b.group.removeSoon()
 		}
 		return &os.PathError{Op: "fork/exec", Path: string(x.Path), Err: err}
 	}
-	if s.controls().dirOf("memory", b.group) == "" {
-		limitData(pid, b.ceiling)
+	if s.cgroupControllers().dirOf("memory", b.group) == "" {
+		limitExecMemory(pid, b.limits)
 	}
 	b.pid = pid
-	b.timer = time.AfterFunc(time.Duration(x.Timeout), func() { s.late <- x.ID })
+	b.timer = time.AfterFunc(time.Duration(x.Timeout), func() { s.expiredExecs <- x.ID })
 	s.execs[pid] = b
-	s.peek = time.After(peekEvery)
+	s.execLimitTimer = time.After(limitCheckInterval)
 	return nil
 }
 
-// encloseBeside makes the cgroup of a program, with its limits.
-func (s *shim) encloseBeside(b *besideExec) (*os.File, error) {
-	b.group = cgroup{filepath.Join(s.group.dir, "exec-"+strings.Map(plainName, b.id))}
+// createExecCgroup makes the cgroup of a program, with its limits.
+func (s *shim) createExecCgroup(b *shimExecProcess) (*os.File, error) {
+	b.group = cgroup{filepath.Join(s.group.dir, "exec-"+strings.Map(fileNameRune, b.id))}
 	if err := os.Mkdir(b.group.dir, 0o755); err != nil {
 		return nil, err
 	}
-	err := s.controls().bound(b.group, b.ceiling)
+	err := s.cgroupControllers().setLimits(b.group, b.limits)
 	dir, openErr := os.Open(b.group.dir)
 	if err = cmp.Or(err, openErr); err != nil {
-		b.group.discard()
+		b.group.removeSoon()
 		return nil, err
 	}
 	return dir, nil
 }
 
-// peekEvery is how often it is looked whether programs keep to their limits.
-const peekEvery = 100 * time.Millisecond
+// limitCheckInterval is how often it is looked whether programs keep to their limits.
+const limitCheckInterval = 100 * time.Millisecond
 
-// peekBeside kills the programs that have hit a limit: one that cannot go on as
+// checkExecLimits kills the programs that have hit a limit: one that cannot go on as
 // it wanted to would only use up its time.
-func (s *shim) peekBeside() {
-	s.peek = nil
+func (s *shim) checkExecLimits() {
+	s.execLimitTimer = nil
 	for _, b := range s.execs {
-		if b.since > 0 {
+		if b.killStarted > 0 {
 			continue
 		}
-		if b.passed = s.passed(b); b.passed != "" {
-			b.since = bootClock()
+		if b.limitHit = s.hitLimit(b); b.limitHit != "" {
+			b.killStarted = bootClock()
 			continue
 		}
-		s.peek = time.After(peekEvery)
+		s.execLimitTimer = time.After(limitCheckInterval)
 	}
-	s.lookBeside()
+	s.killEndedExecs()
 }
 
-// passed tells which limit a program has hit; empty: none.
-func (s *shim) passed(b *besideExec) string {
-	if hit := s.controls().passed(b.group, b.ceiling); hit != "" || s.controls().dirOf("pids", b.group) != "" {
+// hitLimit tells which limit a program has hit; empty: none.
+func (s *shim) hitLimit(b *shimExecProcess) string {
+	if hit := s.cgroupControllers().hitLimit(b.group, b.limits); hit != "" ||
+		s.cgroupControllers().dirOf("pids", b.group) != "" {
 		return hit
 	}
-	return b.ceiling.exceeded(b.living)
+	return b.limits.exceeded(b.living)
 }
 
 // living are the processes of a program.
-func (b *besideExec) living() int {
+func (b *shimExecProcess) living() int {
 	if b.group.dir != "" {
 		return len(b.group.pids())
 	}
 	return len(b.marked())
 }
 
-// plainName keeps an id from being a path.
-func plainName(r rune) rune {
+// fileNameRune keeps an id from being a path.
+func fileNameRune(r rune) rune {
 	if r == '/' || r == 0 {
 		return '_'
 	}
 	return r
 }
 
-// endBeside kills a program that is there.
-func (s *shim) endBeside(id string) {
+// killExec kills a program that is there.
+func (s *shim) killExec(id string) {
 	for _, b := range s.execs {
-		if b.id == id && b.since == 0 {
-			b.since = bootClock()
-			s.lookBeside()
+		if b.id == id && b.killStarted == 0 {
+			b.killStarted = bootClock()
+			s.killEndedExecs()
 			return
 		}
 	}
 }
 
-// buryBeside notes the end of a program's leader; what it has left goes with it.
-func (s *shim) buryBeside(pid int, status unix.WaitStatus) {
+// reapExec notes the end of a program's leader; what it has left goes with it.
+func (s *shim) reapExec(pid int, status unix.WaitStatus) {
 	b := s.execs[pid]
-	if b == nil || b.end != nil {
+	if b == nil || b.leaderExit != nil {
 		return
 	}
-	if b.end = endOf(status); b.since == 0 && b.end.Code != 0 {
-		b.passed = s.passed(b)
+	if b.leaderExit = exitOf(status); b.killStarted == 0 && b.leaderExit.Code != 0 {
+		b.limitHit = s.hitLimit(b)
 	}
-	if b.since > 0 { // a child that was killed first may have let it end by itself
-		b.end = endOf(unix.WaitStatus(unix.SIGKILL))
+	if b.killStarted > 0 { // a child that was killed first may have let it end by itself
+		b.leaderExit = exitOf(unix.WaitStatus(unix.SIGKILL))
 	} else {
-		b.since = bootClock()
+		b.killStarted = bootClock()
 	}
-	s.look = time.After(0)
+	s.execKillTimer = time.After(0)
 }
 
-// lookBeside strikes at the programs that are being killed, until nobody of
+// killEndedExecs strikes at the programs that are being killed, until nobody of
 // them is left, and then tells of their end.
-func (s *shim) lookBeside() {
-	s.look = nil
+func (s *shim) killEndedExecs() {
+	s.execKillTimer = nil
 	for pid, b := range s.execs {
-		if b.since == 0 {
+		if b.killStarted == 0 {
 			continue
 		}
-		if !b.strike() && b.end != nil || bootClock() > b.since+dieWithin {
+		if !b.killOnce() && b.leaderExit != nil || bootClock() > b.killStarted+killTimeout {
 			b.timer.Stop()
 			delete(s.execs, pid)
-			s.tell(shimWord{ExecEnded: b.told()})
+			s.tell(shimMessage{ExecEnded: b.result()})
 			continue
 		}
-		s.look = time.After(5 * time.Millisecond)
+		s.execKillTimer = time.After(5 * time.Millisecond)
 	}
 }
 
-// strike kills whoever of the program is there now and reports whether there
+// killOnce kills whoever of the program is there now and reports whether there
 // was somebody.
-func (b *besideExec) strike() (somebody bool) {
+func (b *shimExecProcess) killOnce() (somebody bool) {
 	if b.group.dir != "" {
 		if !b.group.populated() {
 			return b.group.remove() != nil
@@ -248,20 +249,20 @@ func (b *besideExec) strike() (somebody bool) {
 }
 
 // marked are the living processes of a program that has no cgroup.
-func (b *besideExec) marked() []processStat {
+func (b *shimExecProcess) marked() []procStat {
 	all := processes(nil)
 	return markedTree(all, descendants(all, os.Getpid()), b.mark,
-		func(p processStat) bool { return b.end == nil && p.PID == b.pid })
+		func(p procStat) bool { return b.leaderExit == nil && p.PID == b.pid })
 }
 
-func (b *besideExec) told() *shimExecEnd {
-	if b.end == nil { // it does not die
-		return &shimExecEnd{
+func (b *shimExecProcess) result() *shimExecResult {
+	if b.leaderExit == nil { // it does not die
+		return &shimExecResult{
 			ID:     b.id,
 			Code:   128 + int(unix.SIGKILL),
 			Signal: unix.SignalName(unix.SIGKILL),
-			Passed: b.passed,
+			Passed: b.limitHit,
 		}
 	}
-	return &shimExecEnd{ID: b.id, Code: b.end.Code, Signal: b.end.Signal, Passed: b.passed}
+	return &shimExecResult{ID: b.id, Code: b.leaderExit.Code, Signal: b.leaderExit.Signal, Passed: b.limitHit}
 }

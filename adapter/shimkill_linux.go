@@ -10,25 +10,25 @@ import (
 // kill ends the tree, and goes on until nobody is left: whoever forks while he
 // is looked for is found in the next round.
 func (s *shim) kill() {
-	if s.pause == 0 {
-		s.pause, s.since = time.Millisecond, bootClock()
-		s.strike()
+	if s.killInterval == 0 {
+		s.killInterval, s.killStarted = time.Millisecond, bootClock()
+		s.killOnce()
 	}
 }
 
-// strike kills everybody who is there now.
-func (s *shim) strike() {
+// killOnce kills everybody who is there now.
+func (s *shim) killOnce() {
 	if s.group.dir != "" {
 		_ = s.group.kill() // what it leaves, the rest of this and the next round finds
 	}
-	if s.end == nil {
+	if s.leaderExit == nil {
 		_ = unix.Kill(-s.record.Leader.PID, unix.SIGKILL)
 	}
 	if !s.reap() {
 		self := os.Getpid()
-		all := processes(func(p processStat) {
+		all := processes(func(p procStat) {
 			if p.parent == self && !p.dead() {
-				s.slay(p)
+				s.killChild(p)
 			}
 		})
 		for _, p := range descendants(all, self) {
@@ -37,14 +37,14 @@ func (s *shim) strike() {
 			}
 		}
 	}
-	s.again = time.After(s.pause)
-	s.pause = min(2*s.pause, 100*time.Millisecond)
+	s.killTimer = time.After(s.killInterval)
+	s.killInterval = min(2*s.killInterval, 100*time.Millisecond)
 }
 
-// slay kills a child, whose id is its own until it is reaped, and its process
+// killChild kills a child, whose id is its own until it is reaped, and its process
 // group: that takes those along that it is forking just now. Only descendants
 // can be in a group of a descendant, but for the shim's own one.
-func (s *shim) slay(p processStat) {
+func (s *shim) killChild(p procStat) {
 	if p.group != os.Getpid() {
 		_ = unix.Kill(-p.group, unix.SIGKILL)
 	}
@@ -53,7 +53,7 @@ func (s *shim) slay(p processStat) {
 
 // terminate asks everybody to end, once each, and wakes those who are stopped.
 func (s *shim) terminate() {
-	if s.end != nil {
+	if s.leaderExit != nil {
 		return
 	}
 	leader := s.record.Leader.PID
@@ -70,7 +70,7 @@ func (s *shim) terminate() {
 
 // treeOf are the living processes of a tree: the descendants of its shim and
 // who else is in its cgroup.
-func treeOf(shim int, group cgroup) []processStat {
+func treeOf(shim int, group cgroup) []procStat {
 	tree := descendants(processes(nil), shim)
 	if group.dir == "" {
 		return tree
@@ -80,7 +80,7 @@ func treeOf(shim int, group cgroup) []processStat {
 		known[p.PID] = true
 	}
 	for _, pid := range group.pids() {
-		if p, ok := statOf(pid); ok && !known[pid] && !p.dead() {
+		if p, ok := readProcStat(pid); ok && !known[pid] && !p.dead() {
 			tree = append(tree, p)
 		}
 	}

@@ -18,22 +18,23 @@ import (
 
 // launchShim starts a shim and lets it start the program.
 func (l CommandLauncher) launchShim(ctx context.Context, job Job, program *exec.Cmd, level string) (Process, error) {
-	out, err := newDrain(job.Stdout, job.Stderr)
+	out, err := newOutputPipes(job.Stdout, job.Stderr)
 	if err != nil {
 		return nil, err
 	}
-	p, dirFD, err := l.startShim(out, job.hold, job.dir)
+	p, dirFD, err := l.startShim(out, job.lock, job.heldDir)
 	if err != nil {
 		out.abandon()
 		return nil, err
 	}
-	p.runID, p.due, p.delay, p.ceiling = job.Lease.RunID, job.KillAt, l.WaitDelay, l.Limits.ofExec()
-	self, _ := statOf(p.cmd.Process.Pid) // its child, so it is there even when it has ended
+	p.runID, p.ackedDeadline, p.waitDelay, p.execLimits = job.Lease.RunID, job.KillAt, l.WaitDelay,
+		l.Limits.execLimits()
+	self, _ := readProcStat(p.cmd.Process.Pid) // its child, so it is there even when it has ended
 	p.record = processRecord{Shim: self.processID, Containment: level}
 	if level == picket.ContainmentCgroup {
-		p.group = shimGroup(shimLevels().cgroupParent, p.runID, self.PID)
+		p.group = shimCgroup(availableLevels().cgroupParent, p.runID, self.PID)
 	}
-	err = speak(p.control, shimJob{
+	err = sendMessage(p.control, shimJob{
 		Path:        []byte(program.Path),
 		Args:        bytesOf(program.Args),
 		Env:         bytesOf(program.Environ()),
@@ -43,16 +44,16 @@ func (l CommandLauncher) launchShim(ctx context.Context, job Job, program *exec.
 		RunID:       job.Lease.RunID,
 		Containment: level,
 		Forced:      l.Containment != "",
-		CgroupIn:    shimLevels().cgroupParent,
+		CgroupIn:    availableLevels().cgroupParent,
 		KillAt:      int64(job.KillAt),
-		Ceiling:     ceiling{Processes: max(l.Limits.Processes, 0)},
-		Controls:    shimLevels().controls,
+		Ceiling:     treeLimits{Processes: max(l.Limits.Processes, 0)},
+		Controls:    availableLevels().controls,
 	})
-	out.start()
+	out.copyInBackground()
 	if err != nil {
 		err = errShimGone
 	} else {
-		err = p.begun(ctx, job.KillAt)
+		err = p.waitStarted(ctx, job.KillAt)
 	}
 	if err != nil {
 		said := p.abandon()
@@ -66,7 +67,7 @@ func (l CommandLauncher) launchShim(ctx context.Context, job Job, program *exec.
 // startShim starts this very program again, even when its file was replaced, or
 // the one that was named.
 // dirFD is the number that the directory has in the shim, 0 without one.
-func (l CommandLauncher) startShim(out *drain, hold, dir *os.File) (p *shimProcess, dirFD int, err error) {
+func (l CommandLauncher) startShim(out *outputPipes, hold, dir *os.File) (p *shimProcess, dirFD int, err error) {
 	controlEnd, control, err := os.Pipe()
 	if err != nil {
 		return nil, 0, fmt.Errorf("make pipe: %w", err)
@@ -78,7 +79,7 @@ func (l CommandLauncher) startShim(out *drain, hold, dir *os.File) (p *shimProce
 		return nil, 0, fmt.Errorf("make pipe: %w", err)
 	}
 	defer statusEnd.Close()
-	execs, execsEnd, err := socketPair()
+	execs, execsEnd, err := execSocketPair()
 	if err != nil {
 		control.Close()
 		status.Close()
@@ -86,14 +87,14 @@ func (l CommandLauncher) startShim(out *drain, hold, dir *os.File) (p *shimProce
 	}
 	defer execsEnd.Close()
 	p = &shimProcess{
-		out:     out,
-		control: control,
-		status:  status,
-		execs:   execs,
-		beside:  map[string]chan shimExecEnd{},
-		done:    make(chan struct{}),
-		quit:    make(chan struct{}),
-		said:    &bytes.Buffer{},
+		out:         out,
+		control:     control,
+		status:      status,
+		execSocket:  execs,
+		execWaiters: map[string]chan shimExecResult{},
+		done:        make(chan struct{}),
+		stopReading: make(chan struct{}),
+		stderr:      &bytes.Buffer{},
 	}
 	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{ShimName}}
 	if len(l.Shim) > 0 {
@@ -105,7 +106,7 @@ func (l CommandLauncher) startShim(out *drain, hold, dir *os.File) (p *shimProce
 			cmd.Env = append(cmd.Env, name+"="+value)
 		}
 	}
-	cmd.Stderr, cmd.WaitDelay = p.said, time.Second
+	cmd.Stderr, cmd.WaitDelay = p.stderr, time.Second
 	cmd.ExtraFiles = []*os.File{controlEnd, statusEnd, out.writers[0], out.writers[1], execsEnd}
 	if hold != nil { // the shim ends when its tree is dead; no other process gets it
 		cmd.ExtraFiles = append(cmd.ExtraFiles, hold)
@@ -124,25 +125,25 @@ func (l CommandLauncher) startShim(out *drain, hold, dir *os.File) (p *shimProce
 		return nil, 0, fmt.Errorf("start shim: %w", err)
 	}
 	p.cmd = cmd
-	p.words = listen[shimWord](jsontext.NewDecoder(status), p.quit)
+	p.messages = receiveMessages[shimMessage](jsontext.NewDecoder(status), p.stopReading)
 	return p, dirFD, nil
 }
 
 var errShimGone = errors.New("the shim ended before the agent began")
 
-// beginWithin bounds the start of a shim and its agent.
-const beginWithin = 30 * time.Second
+// shimStartTimeout bounds the start of a shim and its agent.
+const shimStartTimeout = 30 * time.Second
 
-// begun waits until the agent runs, but never beyond its deadline.
-func (p *shimProcess) begun(ctx context.Context, killAt time.Duration) error {
-	within := beginWithin
+// waitStarted waits until the agent runs, but never beyond its deadline.
+func (p *shimProcess) waitStarted(ctx context.Context, killAt time.Duration) error {
+	within := shimStartTimeout
 	if killAt > 0 {
 		within = min(within, killAt-bootClock())
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	select {
-	case w, there := <-p.words:
+	case w, there := <-p.messages:
 		switch {
 		case there && w.Started != nil:
 			p.record, p.group = *w.Started, cgroup{w.Started.Cgroup}
@@ -160,19 +161,19 @@ func (p *shimProcess) begun(ctx context.Context, killAt time.Duration) error {
 // the same. It answers what the shim complained of, after a colon.
 func (p *shimProcess) abandon() (said string) {
 	p.control.Close()
-	p.bury()
+	p.killWithoutShim()
 	_ = p.cmd.Wait()
-	close(p.quit)
+	close(p.stopReading)
 	p.status.Close()
-	p.execs.Close()
-	if text := strings.TrimSpace(p.said.String()); text != "" {
-		return ": " + clip(text, 500)
+	p.execSocket.Close()
+	if text := strings.TrimSpace(p.stderr.String()); text != "" {
+		return ": " + textHead(text, 500)
 	}
 	return ""
 }
 
-// levelFor is how this launcher holds the next tree.
-func (l CommandLauncher) levelFor() (string, error) {
+// plannedLevel is how this launcher holds the next tree.
+func (l CommandLauncher) plannedLevel() (string, error) {
 	if err := checkContainment(l.Containment, l.Shim); err != nil {
 		return "", err
 	}
@@ -182,5 +183,5 @@ func (l CommandLauncher) levelFor() (string, error) {
 	case len(l.Shim) == 0 && !canBeShim.Load():
 		return picket.ContainmentGroup, nil
 	}
-	return shimLevels().best, nil
+	return availableLevels().level, nil
 }

@@ -18,7 +18,7 @@ func TestANudgeStaysInside(t *testing.T) {
 		`rm -r .picket; ln -s "$2" .picket`,
 		`ln -s "$2/file" .picket/nudge.json; ln -s "$2/file" .picket/nudge.json.new`,
 	} {
-		out, post := t.TempDir(), newSignpost(t)
+		out, post := t.TempDir(), newReadyFIFO(t)
 		write(t, filepath.Join(out, "file"), "mine\n")
 		s := adaptertest.Start(t)
 		nudged := make(chan struct{})

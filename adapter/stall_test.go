@@ -16,16 +16,16 @@ import (
 	"github.com/picket-dev/picket/adapter/adaptertest"
 )
 
-// busy is an agent that does something every so often for some time.
-func busy(every, lasts time.Duration, act func(p *puppet, n int)) puppets {
-	return func(p *puppet) {
+// runBusy is an agent that does something every so often for some time.
+func runBusy(every, lasts time.Duration, act func(p *scriptedProcess, n int)) scriptedLauncher {
+	return func(p *scriptedProcess) {
 		end := time.After(lasts)
 		for n := 0; ; n++ {
 			select {
 			case <-p.done:
 				return
 			case <-end:
-				p.exits(Exited{})
+				p.endWith(Exited{})
 				return
 			case <-time.After(every):
 				act(p, n)
@@ -34,28 +34,29 @@ func busy(every, lasts time.Duration, act func(p *puppet, n int)) puppets {
 	}
 }
 
-func prints(p *puppet, n int) { fmt.Fprintln(p.job.Stdout, n) }
+func prints(p *scriptedProcess, n int) { fmt.Fprintln(p.job.Stdout, n) }
 
 // reports is a sign of life that only the store sees.
-func reports(s **adaptertest.Server) func(p *puppet, n int) {
-	return func(p *puppet, n int) {
+func reports(s **adaptertest.Server) func(p *scriptedProcess, n int) {
+	return func(p *scriptedProcess, n int) {
 		NewProxy(p.job.Lease, "", (*s).HTTPClient()).
 			Report(context.Background(), picket.Progress{Summary: fmt.Sprint(n)})
 	}
 }
 
-// stallOf invokes an agent with stallAfterSeconds 60, in the server given to it.
-func stallOf(t *testing.T, play func(s **adaptertest.Server) puppets,
-	change ...func(*Config, *invocation, *adaptertest.Server)) (*invocation, adaptertest.RunView, *adaptertest.Server) {
+// runWithStall invokes an agent with stallAfterSeconds 60, in the server given to it.
+func runWithStall(t *testing.T, play func(s **adaptertest.Server) scriptedLauncher,
+	change ...func(*Config, *observedRun,
+		*adaptertest.Server)) (*observedRun, adaptertest.RunView, *adaptertest.Server) {
 	t.Helper()
 	var s *adaptertest.Server
-	change = append(change, func(_ *Config, _ *invocation, in *adaptertest.Server) { s = in })
-	v, run := invoke(t, adaptertest.Task{Stall: time.Minute}, play(&s), change...)
+	change = append(change, func(_ *Config, _ *observedRun, in *adaptertest.Server) { s = in })
+	v, run := runObserved(t, adaptertest.Task{Stall: time.Minute}, play(&s), change...)
 	return v, run, s
 }
 
-// unheard leaves out heartbeats.
-func (v *invocation) unheard() (out []string) {
+// toldWithoutTicks leaves out heartbeats.
+func (v *observedRun) toldWithoutTicks() (out []string) {
 	for _, line := range v.told {
 		if !strings.HasPrefix(line, "agent-heartbeat") {
 			out = append(out, line)
@@ -68,8 +69,8 @@ func (v *invocation) unheard() (out []string) {
 func TestSilenceIsNudgedThenEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var nudge []byte
-		v, run, _ := stallOf(t, func(**adaptertest.Server) puppets {
-			return func(p *puppet) {
+		v, run, _ := runWithStall(t, func(**adaptertest.Server) scriptedLauncher {
+			return func(p *scriptedProcess) {
 				time.Sleep(61 * time.Second)
 				file := ""
 				for _, kv := range p.job.Env {
@@ -81,7 +82,7 @@ func TestSilenceIsNudgedThenEnded(t *testing.T) {
 				<-p.done
 			}
 		})
-		wants(t, "silent", v.unheard(), []string{"nudged 60.0", "stalled 120.0"})
+		wantTold(t, "silent", v.toldWithoutTicks(), []string{"nudged 60.0", "stalled 120.0"})
 		if v.err != nil || v.result.Ending != EndReleased || run.Released == nil ||
 			run.Released.Class != picket.ExitStalled {
 			t.Fatalf("%+v, %v", v.result, v.err)
@@ -105,16 +106,19 @@ func TestSilenceIsNudgedThenEnded(t *testing.T) {
 func TestSignsOfLife(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
-		play     func(s **adaptertest.Server) puppets
+		play     func(s **adaptertest.Server) scriptedLauncher
 		renewals int // at most
 	}{
-		{"output", func(**adaptertest.Server) puppets { return busy(59*time.Second, time.Hour, prints) }, 21},
-		{"tool calls", func(s **adaptertest.Server) puppets { return busy(30*time.Second, time.Hour, reports(s)) },
+		{"output", func(**adaptertest.Server) scriptedLauncher { return runBusy(59*time.Second, time.Hour, prints) },
+			21},
+		{"tool calls", func(s **adaptertest.Server) scriptedLauncher {
+			return runBusy(30*time.Second, time.Hour, reports(s))
+		},
 			121},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			v, run, _ := stallOf(t, tt.play)
-			wants(t, tt.name, v.unheard(), nil)
+			v, run, _ := runWithStall(t, tt.play)
+			wantTold(t, tt.name, v.toldWithoutTicks(), nil)
 			if run.Renewals > tt.renewals {
 				t.Errorf("%s: renewed %d times, at most %d are needed", tt.name, run.Renewals, tt.renewals)
 			}
@@ -125,8 +129,8 @@ func TestSignsOfLife(t *testing.T) {
 // A sign of life after a nudge begins the silence anew.
 func TestNudgeThatHelps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v, _, _ := stallOf(t, func(**adaptertest.Server) puppets {
-			return func(p *puppet) {
+		v, _, _ := runWithStall(t, func(**adaptertest.Server) scriptedLauncher {
+			return func(p *scriptedProcess) {
 				time.Sleep(100 * time.Second)
 				prints(p, 1)
 				time.Sleep(100 * time.Second)
@@ -134,7 +138,8 @@ func TestNudgeThatHelps(t *testing.T) {
 				<-p.done
 			}
 		})
-		wants(t, "helped twice", v.unheard(), []string{"nudged 60.0", "nudged 160.0", "nudged 260.0", "stalled 320.0"})
+		wantTold(t, "helped twice", v.toldWithoutTicks(),
+			[]string{"nudged 60.0", "nudged 160.0", "nudged 260.0", "stalled 320.0"})
 	})
 }
 
@@ -142,15 +147,15 @@ func TestNudgeThatHelps(t *testing.T) {
 // deadline is still good.
 func TestSilenceWhileTheProxyIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v, run, _ := stallOf(t, func(**adaptertest.Server) puppets { return forever },
-			func(_ *Config, _ *invocation, s *adaptertest.Server) {
+		v, run, _ := runWithStall(t, func(**adaptertest.Server) scriptedLauncher { return runForever },
+			func(_ *Config, _ *observedRun, s *adaptertest.Server) {
 				time.AfterFunc(30*time.Second, func() {
 					mend := s.Fail("/v1/", adaptertest.Unavailable, -1)
 					time.AfterFunc(290*time.Second, mend)
 				})
 			})
-		wants(t, "away", v.unheard(), nil)
-		if v.result.Exit.Class != picket.ExitLeaseLost || run.Evidence == nil {
+		wantTold(t, "away", v.toldWithoutTicks(), nil)
+		if v.result.Exit.Class != picket.ExitLeaseLost || run.ExitReport == nil {
 			t.Errorf("%+v", v.result)
 		}
 	})
@@ -159,11 +164,11 @@ func TestSilenceWhileTheProxyIsAway(t *testing.T) {
 // Time in suspend is no silence.
 func TestSuspendIsNoSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v, _, _ := stallOf(t, func(**adaptertest.Server) puppets { return forever },
-			func(_ *Config, v *invocation, _ *adaptertest.Server) {
+		v, _, _ := runWithStall(t, func(**adaptertest.Server) scriptedLauncher { return runForever },
+			func(_ *Config, v *observedRun, _ *adaptertest.Server) {
 				time.AfterFunc(50500*time.Millisecond, func() { v.suspend.Store(int64(100 * time.Second)) })
 			})
-		wants(t, "suspended for 100 s", v.unheard(), []string{"nudged 211.0", "stalled 271.0"})
+		wantTold(t, "suspended for 100 s", v.toldWithoutTicks(), []string{"nudged 211.0", "stalled 271.0"})
 	})
 }
 
@@ -175,8 +180,8 @@ func TestHungAgentIsEnded(t *testing.T) {
 		hung    bool
 	}{{time.Hour, true}, {8 * time.Second, false}} {
 		synctest.Test(t, func(t *testing.T) {
-			var p *puppet
-			play := func(made *puppet) {
+			var p *scriptedProcess
+			play := func(made *scriptedProcess) {
 				p = made
 				time.Sleep(20 * time.Second)
 				for range 2 { // two short stops are not one long one
@@ -189,16 +194,16 @@ func TestHungAgentIsEnded(t *testing.T) {
 					p.stopped.Store(false)
 					time.Sleep(5 * time.Second)
 				}
-				p.exits(Exited{})
+				p.endWith(Exited{})
 			}
-			v, run := invoke(t, adaptertest.Task{OnExit: picket.OnExitComplete}, play)
+			v, run := runObserved(t, adaptertest.Task{OnExit: picket.OnExitComplete}, play)
 			if !tt.hung {
-				wants(t, "stopped for a while", v.unheard(), nil)
+				wantTold(t, "stopped for a while", v.toldWithoutTicks(), nil)
 				return
 			}
-			if len(v.unheard()) != 1 || len(p.got) != 1 || p.got[0] != "KILL" || run.Released == nil ||
+			if len(v.toldWithoutTicks()) != 1 || len(p.signals) != 1 || p.signals[0] != "KILL" || run.Released == nil ||
 				run.Released.Class != picket.ExitStalled {
-				t.Fatalf("%v, %v, %+v", v.unheard(), p.got, run.Released)
+				t.Fatalf("%v, %v, %+v", v.toldWithoutTicks(), p.signals, run.Released)
 			}
 			if took := time.Since(v.start); took < 30*time.Second || took > 34*time.Second {
 				t.Errorf("ended after %s", took)
@@ -208,11 +213,11 @@ func TestHungAgentIsEnded(t *testing.T) {
 }
 
 // A nudge of the store arrives by watch and with every renewal, and counts once.
-func TestNudgeOfTheStore(t *testing.T) {
+func TestNudgeFromTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		loop := picket.Command{Command: "nudge", Number: 1, Cause: picket.NudgeLoop, Reason: "the same call"}
-		v, _ := invoke(t, adaptertest.Task{}, lasting(10*time.Minute),
-			func(_ *Config, v *invocation, s *adaptertest.Server) {
+		v, _ := runObserved(t, adaptertest.Task{}, runFor(10*time.Minute),
+			func(_ *Config, v *observedRun, s *adaptertest.Server) {
 				for _, at := range []time.Duration{45 * time.Second, time.Minute, 2 * time.Minute} {
 					time.AfterFunc(at, func() { s.Command(v.task, loop) })
 				}
@@ -221,19 +226,19 @@ func TestNudgeOfTheStore(t *testing.T) {
 					s.Command(v.task, loop)
 				})
 			})
-		wants(t, "nudges", v.unheard(), []string{"nudged 45.0", "nudged 181.0"})
+		wantTold(t, "nudges", v.toldWithoutTicks(), []string{"nudged 45.0", "nudged 181.0"})
 	})
 }
 
 // Without stall_after nobody is nudged.
 func TestNoStallAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v, _ := invoke(t, adaptertest.Task{}, lasting(24*time.Hour))
-		wants(t, "no stall_after", v.unheard(), nil)
+		v, _ := runObserved(t, adaptertest.Task{}, runFor(24*time.Hour))
+		wantTold(t, "no stall_after", v.toldWithoutTicks(), nil)
 	})
 }
 
-var _ Observer = (*puppet)(nil)
+var _ Observer = (*scriptedProcess)(nil)
 
 // Stopped says what a test has set.
-func (p *puppet) Stopped() bool { return p.stopped.Load() }
+func (p *scriptedProcess) Stopped() bool { return p.stopped.Load() }

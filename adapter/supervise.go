@@ -11,149 +11,153 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// order tells the supervisor to end the process, how, and what to report.
-type order struct {
-	how    how
-	ending Ending           // how the lease ended already; empty: it is to be released
-	class  picket.ExitClass // of the exit to report; empty: by the process's own end
-	reason string           // for people
-	own    bool             // for a deadline of the adapter's own: the lease may still hold
-	told   bool             // the reason goes into the report
+// stopRequest tells the supervisor to end the process, how, and what to report.
+type stopRequest struct {
+	mode        stopMode
+	ending      Ending           // how the lease ended already; empty: it is to be released
+	class       picket.ExitClass // of the exit to report; empty: by the process's own end
+	reason      string           // for people
+	ownDeadline bool             // for a deadline of the adapter's own: the lease may still hold
+	inReport    bool             // the reason goes into the report
 }
 
-type how int
+type stopMode int
 
 const (
-	terminate         how = iota + 1 // SIGTERM; whether SIGKILL follows is for others to say
-	lingering                        // nothing for Linger, then terminateThenKill
-	terminateThenKill                // SIGTERM, and SIGKILL after Grace
-	killNow                          // SIGKILL
-	carryOn                          // takes a warning back: the lease was renewed after all
+	stopTerm         stopMode = iota + 1 // SIGTERM; whether SIGKILL follows is for others to say
+	stopAfterLinger                      // nothing for Linger, then stopTermThenKill
+	stopTermThenKill                     // SIGTERM, and SIGKILL after Grace
+	stopKill                             // SIGKILL
+	stopRevoked                          // takes a warning back: the lease was renewed after all
 )
 
 // supervise lets the process run until it has ended and answers what ended it;
 // the zero order is the process itself.
-func (r *run) supervise(ctx, work context.Context, group *sync.WaitGroup) order {
+func (r *run) supervise(ctx, work context.Context, group *sync.WaitGroup) stopRequest {
 	watching, stopWatch := context.WithCancel(work)
 	defer stopWatch()
-	group.Go(func() { watchLease(watching, r.proxy, r.execs.unfinished, r.watched) })
-	r.pulse = r.newPulse()
-	var end ending
+	group.Go(func() { watchLease(watching, r.proxy, r.execs.openCalls, r.onLeaseChange) })
+	r.ticker = r.newProgressTicker()
+	var end stopState
 	giveBack := ctx.Done()
 	for {
 		select {
 		case <-r.proc.Done():
-			r.tell(Event{Kind: EventEnding, Reason: describe(r.proc.Exit())})
-			return end.verdict
-		case o := <-r.orders:
-			r.obeyOrder(&end, o)
-		case <-time.After(r.pulse.wait()):
+			r.emit(Event{Kind: EventEnding, Reason: describeExit(r.proc.Exit())})
+			return end.request
+		case o := <-r.stopRequests:
+			r.applyStop(&end, o)
+		case <-time.After(r.ticker.wait()):
 		case <-giveBack:
 			giveBack = nil
-			r.obeyOrder(&end, order{how: killNow, class: picket.ExitReleased, reason: r.toldToStop(ctx)})
-		case <-end.linger:
-			r.obeyOrder(&end, order{how: terminateThenKill, reason: "the agent did not end by itself"})
-		case <-end.grace:
-			r.obeyOrder(&end, order{how: killNow, reason: "the agent did not end after SIGTERM"})
+			r.applyStop(&end, stopRequest{mode: stopKill, class: picket.ExitReleased, reason: r.cancelReason(ctx)})
+		case <-end.lingerOver:
+			r.applyStop(&end, stopRequest{mode: stopTermThenKill, reason: "the agent did not end by itself"})
+		case <-end.graceOver:
+			r.applyStop(&end, stopRequest{mode: stopKill, reason: "the agent did not end after SIGTERM"})
 		}
-		r.beat(&end)
+		r.onTick(&end)
 	}
 }
 
-// toldToStop is who wants the run to be given back.
-func (r *run) toldToStop(ctx context.Context) string {
+// cancelReason is who wants the run to be given back.
+func (r *run) cancelReason(ctx context.Context) string {
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause.Error()
 	}
 	return "the adapter was told to stop"
 }
 
-// ending is how far the end of a process has come.
-type ending struct {
-	verdict order
-	killing bool             // SIGKILL was sent, or follows after grace
-	linger  <-chan time.Time // an agent whose lease has ended may still end by itself
-	grace   <-chan time.Time // SIGKILL comes then
+// stopState is how far the end of a process has come.
+type stopState struct {
+	request    stopRequest
+	killing    bool             // SIGKILL was sent, or follows after grace
+	lingerOver <-chan time.Time // an agent whose lease has ended may still end by itself
+	graceOver  <-chan time.Time // SIGKILL comes then
 }
 
-// beat tells what the time asks for and ends an agent whose time is over.
-func (r *run) beat(end *ending) {
-	for _, e := range r.pulse.due() {
-		r.launcherEvent(e)
+// onTick tells what the time asks for and ends an agent whose time is over.
+func (r *run) onTick(end *stopState) {
+	for _, e := range r.ticker.dueEvents() {
+		r.emitLauncherEvent(e)
 	}
-	if !end.killing && r.pulse.expired() {
+	if !end.killing && r.ticker.expired() {
 		r.result.TimedOut = true
-		r.launcherEvent(r.pulse.timedOut())
-		r.obeyOrder(end, order{how: terminateThenKill, class: picket.ExitTimeout, reason: "the task's timeout is over"})
+		r.emitLauncherEvent(r.ticker.timeoutEvent())
+		r.applyStop(end, stopRequest{
+			mode:   stopTermThenKill,
+			class:  picket.ExitTimeout,
+			reason: "the task's timeout is over",
+		})
 	}
-	if !end.killing && end.verdict == (order{}) {
-		r.vigil(end)
+	if !end.killing && end.request == (stopRequest{}) {
+		r.checkStall(end)
 	}
 }
 
-// launcherEvent goes to the bus, to the callback and on its way to the log.
-func (r *run) launcherEvent(e picket.RunEvent) {
+// emitLauncherEvent goes to the bus, to the callback and on its way to the log.
+func (r *run) emitLauncherEvent(e picket.RunEvent) {
 	if e.Type == picket.EventAgentHeartbeat {
-		r.result.LastHeartbeat = time.Now()
-		r.cfg.OnHeartbeat(elapsedOf(e))
+		r.result.LastProgressTick = time.Now()
+		r.cfg.OnProgressTick(elapsedOfTick(e))
 	}
-	r.tell(Event{Kind: EventKind(e.Type), Launcher: &e})
+	r.emit(Event{Kind: EventKind(e.Type), Launcher: &e})
 	r.events.add(e)
 }
 
-// obeyOrder carries an order out.
-func (r *run) obeyOrder(end *ending, o order) {
-	if o.how == carryOn {
-		if end.verdict.how == terminate {
-			end.verdict, r.forced = order{}, false
+// applyStop carries an order out.
+func (r *run) applyStop(end *stopState, o stopRequest) {
+	if o.mode == stopRevoked {
+		if end.request.mode == stopTerm {
+			end.request, r.signalled = stopRequest{}, false
 		}
 		return
 	}
 	r.log.Info("ending the agent", "reason", o.reason)
-	r.tell(Event{Kind: EventEnding, Reason: o.reason})
-	end.verdict = end.verdict.then(o)
-	if end.verdict.ending != "" {
+	r.emit(Event{Kind: EventEnding, Reason: o.reason})
+	end.request = end.request.merge(o)
+	if end.request.ending != "" {
 		r.execs.stop()
-		r.stopKeep()
-		r.session.release(r)
+		r.stopRenewing()
+		r.registration.markLeaseEnded(r)
 	}
-	switch o.how {
-	case terminate:
-		r.signal(r.proc.Terminate)
-	case lingering:
-		end.linger = time.After(r.cfg.Linger)
-	case terminateThenKill:
-		end.linger, end.killing = nil, true
-		r.pulse.dying()
-		r.signal(r.proc.Terminate)
-		end.grace = time.After(r.cfg.Grace)
-	case killNow:
-		end.linger, end.grace, end.killing = nil, nil, true
-		r.pulse.dying()
-		r.signal(r.proc.Kill)
+	switch o.mode {
+	case stopTerm:
+		r.sendSignal(r.proc.Terminate)
+	case stopAfterLinger:
+		end.lingerOver = time.After(r.cfg.Linger)
+	case stopTermThenKill:
+		end.lingerOver, end.killing = nil, true
+		r.ticker.stopWarning()
+		r.sendSignal(r.proc.Terminate)
+		end.graceOver = time.After(r.cfg.Grace)
+	case stopKill:
+		end.lingerOver, end.graceOver, end.killing = nil, nil, true
+		r.ticker.stopWarning()
+		r.sendSignal(r.proc.Kill)
 	}
 }
 
-func (r *run) signal(send func()) {
-	r.forced = true
+func (r *run) sendSignal(send func()) {
+	r.signalled = true
 	send()
 }
 
-// then keeps the first verdict, but lets the lease's own end overrule: what
+// merge keeps the first verdict, but lets the lease's own end overrule: what
 // the server has decided is not released any more. A mere warning gives way to
 // everything.
-func (v order) then(o order) order {
+func (v stopRequest) merge(o stopRequest) stopRequest {
 	switch {
 	case o.class == "" && o.ending == "":
 		return v
-	case v.class == "" && v.ending == "", v.how == terminate, v.ending == "" && o.ending != "":
+	case v.class == "" && v.ending == "", v.mode == stopTerm, v.ending == "" && o.ending != "":
 		return o
 	}
 	return v
 }
 
-// exit describes the process's end under a verdict.
-func (r *run) exit(v order) picket.Exit {
+// exitReport describes the process's end under a verdict.
+func (r *run) exitReport(v stopRequest) picket.Exit {
 	end := r.proc.Exit()
 	ms := int64((r.cfg.clock() - r.launchedAt) / time.Millisecond)
 	exit := picket.Exit{Class: v.class, Code: &end.Code, DurationMs: &ms}
@@ -161,22 +165,22 @@ func (r *run) exit(v order) picket.Exit {
 		exit.Signal = &end.Signal
 	}
 	if exit.Class == "" {
-		exit.Class = r.ownClass(end)
+		exit.Class = r.exitClass(end)
 	}
 	if exit.Class != picket.ExitSuccess {
-		exit.Detail = r.lastWords()
+		exit.Detail = r.outputTail()
 	}
-	if v.class == picket.ExitStalled || v.told {
-		exit.Detail = clip(v.reason+"\n"+exit.Detail, maxDetail)
+	if v.class == picket.ExitStalled || v.inReport {
+		exit.Detail = textHead(v.reason+"\n"+exit.Detail, maxDetail)
 	}
 	return exit
 }
 
-func (r *run) ownClass(end Exited) picket.ExitClass {
+func (r *run) exitClass(end Exited) picket.ExitClass {
 	switch {
 	case end.Code == 0:
 		return picket.ExitSuccess
-	case r.forced:
+	case r.signalled:
 		return picket.ExitKilled
 	}
 	return picket.ExitCrash
@@ -185,23 +189,23 @@ func (r *run) ownClass(end Exited) picket.ExitClass {
 // maxDetail bounds the text that goes with an exit, in bytes.
 const maxDetail = 8 << 10
 
-// lastWords are the last lines that the process wrote, errors first.
-func (r *run) lastWords() string {
+// outputTail are the last lines that the process wrote, errors first.
+func (r *run) outputTail() string {
 	if s := r.stderr.text(maxDetail); s != "" {
 		return s
 	}
 	return r.stdout.text(maxDetail)
 }
 
-func describe(e Exited) string {
+func describeExit(e Exited) string {
 	if e.Signal != "" {
 		return "the agent was ended by " + e.Signal
 	}
 	return fmt.Sprintf("the agent exited with code %s", strconv.Itoa(e.Code))
 }
 
-// clip shortens a text to at most n bytes from its beginning.
-func clip(s string, n int) string {
+// textHead shortens a text to at most n bytes from its beginning.
+func textHead(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

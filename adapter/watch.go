@@ -8,8 +8,8 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// watchWait is how long one watch waits at the proxy.
-const watchWait = 50 * time.Second
+// watchTimeout is how long one watch waits at the proxy.
+const watchTimeout = 50 * time.Second
 
 // watchLease tells every change of the lease until it has ended or ctx ends.
 // Errors other than a definite loss are for the keeper to judge; the watch
@@ -18,12 +18,12 @@ func watchLease(ctx context.Context, p *Proxy, known func() []string, changed fu
 	const least, most = 200 * time.Millisecond, 5 * time.Second
 	for wait := least; ctx.Err() == nil; {
 		asked := time.Now()
-		w, news, err := p.Watch(ctx, watchWait, known()...)
+		w, news, err := p.Watch(ctx, watchTimeout, known()...)
 		if news && w.State == picket.WatchReclaim {
 			news = false
 			_, err = p.Reclaim(ctx)
 		}
-		if lost(err) {
+		if leaseLost(err) {
 			w, news = picket.Watch{State: picket.WatchLost}, true
 		}
 		if news {

@@ -49,17 +49,17 @@ type TaskWorkspace struct {
 
 const resumedBranch = "branch" // a new directory, with all that was committed
 
-// busyFor is how long a run waits for a directory that the run before it has
+// lockTimeout is how long a run waits for a directory that the run before it has
 // not let go of yet. An adapter that is frozen never lets go.
-const busyFor = 5 * time.Second
+const lockTimeout = 5 * time.Second
 
-// patience is how long a run waits for it. Of a run that was never reported
+// previousLockTimeout is how long a run waits for it. Of a run that was never reported
 // ended, the adapter is frozen or cut off: nobody knows when it lets go.
-func patience(lease picket.Lease) time.Duration {
+func previousLockTimeout(lease picket.Lease) time.Duration {
 	if exit := lease.PreviousExit; exit != nil && exit.Class == picket.ExitLeaseExpired {
 		return time.Second
 	}
-	return busyFor
+	return lockTimeout
 }
 
 // checkWorkspace fills in how directories are made, and says what is missing
@@ -86,32 +86,32 @@ func (cfg *Config) checkWorkspace() (err error) {
 		cfg.Workspace)
 }
 
-// workspaces makes the directories of a configuration's runs.
-type workspaces struct {
-	cfg  *Config
-	run  *run // nil: for no lease
-	held bool // the directory of the run before is, by that run
+// workspaceStore makes the directories of a configuration's runs.
+type workspaceStore struct {
+	cfg            *Config
+	run            *run // nil: for no lease
+	previousLocked bool // the directory of the run before is, by that run
 }
 
-// at names a step, for tests that stop there.
-func (w *workspaces) at(point string) {
-	if w.cfg.spot != nil {
-		w.cfg.spot(point)
+// step names a step, for tests that stop there.
+func (w *workspaceStore) step(point string) {
+	if w.cfg.onStep != nil {
+		w.cfg.onStep(point)
 	}
 }
 
 // open gives a run its directory; nil when it is Config.Dir itself.
-func (w *workspaces) open(ctx context.Context, lease picket.Lease) (*kept, TaskWorkspace, error) {
+func (w *workspaceStore) open(ctx context.Context, lease picket.Lease) (*lockedWorkspace, TaskWorkspace, error) {
 	cfg := w.cfg
 	told := TaskWorkspace{Source: cfg.Workspace, Path: cfg.Dir}
 	if cfg.Workspace == WorkspaceHere {
 		return nil, told, nil
 	}
-	before, err := w.before(ctx, lease)
+	before, err := w.findPrevious(ctx, lease)
 	if err != nil {
 		return nil, told, err
 	}
-	var k *kept
+	var k *lockedWorkspace
 	switch {
 	case before != nil && (cfg.Resume == ResumeReuse || before.RunID == lease.RunID):
 		k, err = before, w.reuse(ctx, before, lease)
@@ -122,38 +122,38 @@ func (w *workspaces) open(ctx context.Context, lease picket.Lease) (*kept, TaskW
 		told.Note = err.Error()
 		fallthrough
 	default:
-		k, told.Resumed, err = w.make(ctx, lease, before)
+		k, told.Resumed, err = w.createNew(ctx, lease, before)
 	}
 	if err != nil {
 		if k != nil {
-			k.release()
+			k.unlock()
 		}
 		return nil, told, err
 	}
 	if told.Note == "" && cfg.Resume != ResumeFresh && before == nil && lease.Attempt > 1 {
 		told.Note = "the directory of the run before is not on this machine"
-		if w.held {
+		if w.previousLocked {
 			told.Note = "the directory of the run before is still held by its adapter, which may be frozen"
 		}
 	}
-	told.Path, told.Branch, told.Base = w.dir(k), k.Branch, k.Base
-	w.at("opened")
+	told.Path, told.Branch, told.Base = w.startDir(k), k.Branch, k.Base
+	w.step("opened")
 	return k, told, nil
 }
 
-// dir is where the agent starts: in a worktree of a part of a repository, at
+// startDir is where the agent starts: in a worktree of a part of a repository, at
 // the same part.
-func (w *workspaces) dir(k *kept) string {
+func (w *workspaceStore) startDir(k *lockedWorkspace) string {
 	if k.Source != WorkspaceWorktree {
 		return k.Path
 	}
 	return filepath.Join(k.Path, filepath.FromSlash(w.cfg.repo.prefix))
 }
 
-// before finds the directory of the run before, in our hands; nil when there is
+// findPrevious finds the directory of the run before, in our hands; nil when there is
 // none. Those that were never finished are deleted on the way.
-func (w *workspaces) before(ctx context.Context, lease picket.Lease) (last *kept, err error) {
-	all, err := listKept(w.cfg.StateDir)
+func (w *workspaceStore) findPrevious(ctx context.Context, lease picket.Lease) (last *lockedWorkspace, err error) {
+	all, err := listWorkspaces(w.cfg.StateDir)
 	if err != nil {
 		return nil, fmt.Errorf("look for earlier workspaces: %w", err)
 	}
@@ -163,7 +163,7 @@ func (w *workspaces) before(ctx context.Context, lease picket.Lease) (last *kept
 			continue
 		}
 		if one.Stage == stageMaking {
-			if err := w.drop(ctx, one); err != nil {
+			if err := w.deleteUnfinished(ctx, one); err != nil {
 				w.cfg.Log.Warn("a workspace that was never finished cannot be deleted", "workspace", one.Path, "err",
 					err)
 			}
@@ -172,52 +172,52 @@ func (w *workspaces) before(ctx context.Context, lease picket.Lease) (last *kept
 		if last != nil || one.Source != w.cfg.Workspace || one.Common != w.cfg.repo.common {
 			continue
 		}
-		k, err := take(ctx, one, w.cfg.StateDir, w.cfg.WorkspaceRoot, patience(lease))
+		k, err := lockWorkspace(ctx, one, w.cfg.StateDir, w.cfg.WorkspaceRoot, previousLockTimeout(lease))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if errors.Is(err, errInUse) {
 			w.cfg.Log.Warn("the directory of the run before is still in use; it is left alone", "task", lease.TaskID,
 				"workspace", one.Path)
-			w.held = true
+			w.previousLocked = true
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("take over the workspace of the run before: %w", err)
 		}
-		if err := k.check(); err != nil {
+		if err := k.verify(); err != nil {
 			if !errors.Is(err, fs.ErrNotExist) {
 				w.cfg.Log.Warn("a workspace is left alone", "task", lease.TaskID, "workspace", k.Name, "err", err)
 			}
-			k.release()
+			k.unlock()
 			continue
 		}
-		w.at("found")
+		w.step("found")
 		last = k
 	}
 	return last, nil
 }
 
-// drop deletes a workspace that no agent has seen.
-func (w *workspaces) drop(ctx context.Context, one KeptWorkspace) error {
-	k, err := take(ctx, one, w.cfg.StateDir, w.cfg.WorkspaceRoot, busyFor)
+// deleteUnfinished deletes a workspace that no agent has seen.
+func (w *workspaceStore) deleteUnfinished(ctx context.Context, one KeptWorkspace) error {
+	k, err := lockWorkspace(ctx, one, w.cfg.StateDir, w.cfg.WorkspaceRoot, lockTimeout)
 	if err != nil {
 		return err
 	}
-	defer k.release()
+	defer k.unlock()
 	if k.Stage != stageMaking {
 		return nil
 	}
-	return w.discard(ctx, k)
+	return w.delete(ctx, k)
 }
 
 // errNotUsable says that a kept directory cannot be gone on in; it stays.
 var errNotUsable = errors.New("the directory of the run before cannot be used")
 
 // reuse hands a directory on to the next run of its task.
-func (w *workspaces) reuse(ctx context.Context, k *kept, lease picket.Lease) error {
+func (w *workspaceStore) reuse(ctx context.Context, k *lockedWorkspace, lease picket.Lease) error {
 	if k.Source == WorkspaceWorktree {
-		err := w.mend(ctx, k)
+		err := w.repair(ctx, k)
 		switch {
 		case errors.Is(err, errNotUsable):
 			return err
@@ -233,32 +233,33 @@ func (w *workspaces) reuse(ctx context.Context, k *kept, lease picket.Lease) err
 	return k.save()
 }
 
-// make makes a new directory; before is that of the run before, or nil, and is
+// createNew makes a new directory; before is that of the run before, or nil, and is
 // let go of.
-func (w *workspaces) make(ctx context.Context, lease picket.Lease, before *kept) (k *kept, resumed string, err error) {
+func (w *workspaceStore) createNew(ctx context.Context, lease picket.Lease,
+	before *lockedWorkspace) (k *lockedWorkspace, resumed string, err error) {
 	if before != nil {
-		defer before.release()
+		defer before.unlock()
 		if before.Source == WorkspaceWorktree {
 			if err := w.retire(ctx, before); err != nil {
 				return nil, "", err
 			}
 		}
 	}
-	if k, err = newKept(ctx, w.cfg.StateDir, w.cfg.WorkspaceRoot, lease, w.cfg.Workspace); err != nil {
+	if k, err = createWorkspaceRecord(ctx, w.cfg.StateDir, w.cfg.WorkspaceRoot, lease, w.cfg.Workspace); err != nil {
 		return nil, "", fmt.Errorf("make workspace: %w", err)
 	}
-	w.at("recorded")
-	if err = k.create(); err != nil {
+	w.step("recorded")
+	if err = k.createDir(); err != nil {
 		return k, "", fmt.Errorf("make workspace: %w", err)
 	}
-	w.at("made")
+	w.step("made")
 	if lease.Attempt > 1 || lease.Task.Fixes != nil || lease.Task.Retries != nil {
 		resumed = string(ResumeFresh)
 	}
 	var begun bool
 	switch w.cfg.Workspace {
 	case WorkspaceWorktree:
-		begun, err = w.addTree(ctx, k, lease)
+		begun, err = w.addWorktree(ctx, k, lease)
 	case WorkspaceCopy:
 		if before == nil || w.cfg.Resume == ResumeFresh {
 			err = w.copyDir(ctx, k)
@@ -271,27 +272,27 @@ func (w *workspaces) make(ctx context.Context, lease picket.Lease, before *kept)
 		resumed = resumedBranch
 	}
 	if before != nil && w.cfg.Resume == ResumeCopy {
-		if err = copyMissing(ctx, before, k); err != nil {
+		if err = copyMissingFiles(ctx, before, k); err != nil {
 			return k, "", err
 		}
 		resumed = string(ResumeCopy)
 	}
-	w.at("filled")
+	w.step("filled")
 	k.Stage = stageReady
 	return k, resumed, k.save()
 }
 
-// discard deletes a directory and its record. Only its own tree is deleted:
+// delete deletes a directory and its record. Only its own tree is deleted:
 // links in it are deleted as links.
-func (w *workspaces) discard(ctx context.Context, k *kept) error {
-	if err := k.remove(); err != nil {
+func (w *workspaceStore) delete(ctx context.Context, k *lockedWorkspace) error {
+	if err := k.removeDir(); err != nil {
 		return err
 	}
-	w.at("deleted")
+	w.step("deleted")
 	if k.Common != "" {
-		if err := w.forgetTree(ctx, k); err != nil {
+		if err := w.removeWorktree(ctx, k); err != nil {
 			return err
 		}
 	}
-	return k.forget()
+	return k.deleteRecord()
 }

@@ -12,50 +12,51 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// sharing is how long one adapter waits for another that makes or deletes a
+// sharedLockTimeout is how long one adapter waits for another that makes or deletes a
 // worktree of the same repository.
-const sharing = 2 * time.Minute
+const sharedLockTimeout = 2 * time.Minute
 
-func (g git) share(ctx context.Context) (*os.File, error) {
-	if err := g.inShared(func(root *os.Root) error { return root.MkdirAll("picket", 0o700) }); err != nil {
+func (g git) lockShared(ctx context.Context) (*os.File, error) {
+	if err := g.withSharedDir(func(root *os.Root) error { return root.MkdirAll("picket", 0o700) }); err != nil {
 		return nil, err
 	}
-	return flock(ctx, filepath.Join(g.common, "picket"), sharing)
+	return flock(ctx, filepath.Join(g.common, "picket"), sharedLockTimeout)
 }
 
-// addTree makes the worktree of a task in the empty directory of k. It reports
+// addWorktree makes the worktree of a task in the empty directory of k. It reports
 // whether the branch had work on it already.
-func (w *workspaces) addTree(ctx context.Context, k *kept, lease picket.Lease) (begun bool, err error) {
+func (w *workspaceStore) addWorktree(ctx context.Context, k *lockedWorkspace,
+	lease picket.Lease) (begun bool, err error) {
 	repo := w.repository()
-	lock, err := repo.share(ctx)
+	lock, err := repo.lockShared(ctx)
 	if err != nil {
 		return false, fmt.Errorf("make worktree: %w", err)
 	}
 	defer lock.Close()
 	repo.lock = lock
 	if err := repo.exclude(); err != nil {
-		return false, fmt.Errorf("keep %s out of git: %w", briefingDir, err)
+		return false, fmt.Errorf("keep %s out of git: %w", agentFilesDir, err)
 	}
 	k.Common, k.Repository, k.Branch = repo.common, repo.top, picket.WorkBranch(k.TaskID)
 	if err := k.save(); err != nil {
 		return false, err
 	}
-	w.at("adding")
-	if err := errors.Join(repo.unlock(k.Branch), w.freeBranch(ctx, repo, k)); err != nil {
+	w.step("adding")
+	if err := errors.Join(repo.removeBranchLock(k.Branch), w.freeBranch(ctx, repo, k)); err != nil {
 		return false, fmt.Errorf("make worktree: %w", err)
 	}
-	tip := repo.commit(ctx, "refs/heads/"+k.Branch)
+	tip := repo.resolveCommit(ctx, "refs/heads/"+k.Branch)
 	if tip != "" && w.cfg.Resume != ResumeFresh {
 		k.Base = repo.baseOf(ctx, k.TaskID, tip)
 		begun = tip != k.Base
-		_, err = repo.say(ctx, "worktree", "add", "--quiet", k.Path, k.Branch)
+		_, err = repo.output(ctx, "worktree", "add", "--quiet", k.Path, k.Branch)
 	} else {
 		err = w.addBranch(ctx, repo, k, lease, tip)
 	}
 	if err != nil {
 		return false, fmt.Errorf("make worktree: %w", err)
 	}
-	w.at("added")
+	w.step("added")
 	if k.Admin, err = repo.adminOf(k); err != nil {
 		return false, fmt.Errorf("make worktree: %w", err)
 	}
@@ -64,40 +65,41 @@ func (w *workspaces) addTree(ctx context.Context, k *kept, lease picket.Lease) (
 
 // addBranch makes the worktree with a new branch. What an earlier one of the
 // same name has and the new one has not stays under a name of its own.
-func (w *workspaces) addBranch(ctx context.Context, repo repository, k *kept, lease picket.Lease, old string) error {
-	start, base, err := w.start(ctx, lease)
+func (w *workspaceStore) addBranch(ctx context.Context, repo repository, k *lockedWorkspace, lease picket.Lease,
+	old string) error {
+	start, base, err := w.startCommit(ctx, lease)
 	if err != nil {
 		return err
 	}
 	if old != "" && !repo.contains(ctx, start, old) {
 		aside := k.Branch + "." + old[:12]
-		if err := repo.unlock(aside); err != nil {
+		if err := repo.removeBranchLock(aside); err != nil {
 			return err
 		}
-		if _, err := repo.say(ctx, "update-ref", "refs/heads/"+aside, old); err != nil {
+		if _, err := repo.output(ctx, "update-ref", "refs/heads/"+aside, old); err != nil {
 			return err
 		}
 	}
 	k.Base = base
-	if err := repo.noteBase(k.TaskID, base); err != nil {
+	if err := repo.saveBase(k.TaskID, base); err != nil {
 		return err
 	}
-	w.at("based")
-	_, err = repo.say(ctx, "worktree", "add", "--quiet", "--no-track", "-B", k.Branch, k.Path, start)
+	w.step("based")
+	_, err = repo.output(ctx, "worktree", "add", "--quiet", "--no-track", "-B", k.Branch, k.Path, start)
 	return err
 }
 
-// start is the commit that the first run of a task begins at, and the one that
+// startCommit is the commit that the first run of a task begins at, and the one that
 // its changes are shown against: a repair or a repeat goes on where the other
 // task stopped.
-func (w *workspaces) start(ctx context.Context, lease picket.Lease) (start, base string, err error) {
+func (w *workspaceStore) startCommit(ctx context.Context, lease picket.Lease) (start, base string, err error) {
 	repo := w.repository()
 	from := lease.Task.Fixes
 	if from == nil && w.cfg.Resume != ResumeFresh {
 		from = lease.Task.Retries
 	}
 	if from != nil && picket.CheckID("task", "task", *from) == nil {
-		if tip := repo.commit(ctx, "refs/heads/"+picket.WorkBranch(*from)); tip != "" {
+		if tip := repo.resolveCommit(ctx, "refs/heads/"+picket.WorkBranch(*from)); tip != "" {
 			return tip, repo.baseOf(ctx, *from, tip), nil
 		}
 	}
@@ -107,13 +109,13 @@ func (w *workspaces) start(ctx context.Context, lease picket.Lease) (start, base
 
 // baseOf is the commit that the branch of a task began at.
 func (r repository) baseOf(ctx context.Context, taskID, tip string) string {
-	if noted := r.notedBase(taskID); noted != "" {
-		if base := r.commit(ctx, noted); base != "" {
+	if noted := r.savedBase(taskID); noted != "" {
+		if base := r.resolveCommit(ctx, noted); base != "" {
 			return base
 		}
 	}
 	if head, err := r.head(ctx); err == nil {
-		if base, err := r.say(ctx, "merge-base", head, tip); err == nil {
+		if base, err := r.output(ctx, "merge-base", head, tip); err == nil {
 			return base
 		}
 	}
@@ -122,46 +124,54 @@ func (r repository) baseOf(ctx context.Context, taskID, tip string) string {
 
 // contains reports whether commit is part of the history of another.
 func (g git) contains(ctx context.Context, of, commit string) bool {
-	_, err := g.say(ctx, "merge-base", "--is-ancestor", commit, of)
+	_, err := g.output(ctx, "merge-base", "--is-ancestor", commit, of)
 	return err == nil
 }
 
 // git is for the commands in a worktree.
-func (w *workspaces) git(k *kept) git {
-	return git{common: k.Common, admin: k.Admin, tree: k.Path, dir: k.dir, lock: k.lock, gitContainment: w.holds()}
+func (w *workspaceStore) git(k *lockedWorkspace) git {
+	return git{
+		common:         k.Common,
+		admin:          k.Admin,
+		tree:           k.Path,
+		dir:            k.dir,
+		lock:           k.lock,
+		gitContainment: w.gitContainment(),
+	}
 }
 
 // repository is the one that worktrees are made of.
-func (w *workspaces) repository() repository {
+func (w *workspaceStore) repository() repository {
 	r := w.cfg.repo
-	r.gitContainment = w.holds()
+	r.gitContainment = w.gitContainment()
 	return r
 }
 
-// holds is the containment of git commands.
-func (w *workspaces) holds() gitContainment {
+// gitContainment is the containment of git commands.
+func (w *workspaceStore) gitContainment() gitContainment {
 	if w.run != nil {
 		return w.run.gitContainment()
 	}
 	return w.cfg.gitContainment()
 }
 
-// mend makes a worktree usable again that an adapter or a git has left in the
+// repair makes a worktree usable again that an adapter or a git has left in the
 // middle of something, and commits what the run before has left.
-func (w *workspaces) mend(ctx context.Context, k *kept) error {
+func (w *workspaceStore) repair(ctx context.Context, k *lockedWorkspace) error {
 	if info, err := os.Stat(k.Admin); k.Admin == "" || err != nil || !info.IsDir() {
 		return fmt.Errorf("%w: git does not know it any more", errNotUsable)
 	}
-	if err := errors.Join(k.check(), k.retired()); err != nil {
+	if err := errors.Join(k.verify(), k.checkRetired()); err != nil {
 		return err
 	}
 	g := w.git(k)
 	// Nobody else works here: k is locked and its processes are dead.
-	stale := []error{k.relink(), g.removeOfTree("index.lock"), g.removeOfTree("HEAD.lock"), g.unlock(k.Branch)}
+	stale := []error{k.relink(), g.removeAdminFile("index.lock"), g.removeAdminFile("HEAD.lock"),
+		g.removeBranchLock(k.Branch)}
 	if err := errors.Join(stale...); err != nil {
 		return err
 	}
-	top, err := k.open()
+	top, err := k.openRoot()
 	if err != nil {
 		return err
 	}
@@ -171,16 +181,16 @@ func (w *workspaces) mend(ctx context.Context, k *kept) error {
 			return err
 		}
 	}
-	if g.commit(ctx, "HEAD") == "" {
+	if g.resolveCommit(ctx, "HEAD") == "" {
 		return fmt.Errorf("%w: its HEAD cannot be read", errNotUsable)
 	}
 	if k.Stage == stageSettled {
-		if at, _ := g.say(ctx, "symbolic-ref", "--quiet", "HEAD"); at != "refs/heads/"+k.Branch {
+		if at, _ := g.output(ctx, "symbolic-ref", "--quiet", "HEAD"); at != "refs/heads/"+k.Branch {
 			return fmt.Errorf("%w: its branch has gone on elsewhere", errNotUsable)
 		}
 		return nil
 	}
-	if _, err := w.commit(ctx, k, k.message("What a run left whose adapter died")); err != nil {
+	if _, err := w.commit(ctx, k, k.commitMessage("What a run left whose adapter died")); err != nil {
 		return err
 	}
 	k.Stage = stageSettled
@@ -189,13 +199,13 @@ func (w *workspaces) mend(ctx context.Context, k *kept) error {
 
 // retire frees the branch for another worktree. What is in the directory is
 // committed first, and stays there, too.
-func (w *workspaces) retire(ctx context.Context, k *kept) error {
-	err := w.mend(ctx, k)
+func (w *workspaceStore) retire(ctx context.Context, k *lockedWorkspace) error {
+	err := w.repair(ctx, k)
 	if errors.Is(err, errNotUsable) {
 		return nil
 	}
 	if err == nil {
-		_, err = w.git(k).say(ctx, "update-ref", "--no-deref", "HEAD", "HEAD^{commit}")
+		_, err = w.git(k).output(ctx, "update-ref", "--no-deref", "HEAD", "HEAD^{commit}")
 	}
 	if err == nil {
 		k.Stage = stageSettled
@@ -204,21 +214,21 @@ func (w *workspaces) retire(ctx context.Context, k *kept) error {
 	if err != nil {
 		return fmt.Errorf("put the workspace of the run before away: %w", err)
 	}
-	w.at("retired")
+	w.step("retired")
 	return nil
 }
 
-// forgetTree takes a worktree whose directory is gone out of the repository;
+// removeWorktree takes a worktree whose directory is gone out of the repository;
 // its branch stays.
-func (w *workspaces) forgetTree(ctx context.Context, k *kept) error {
-	g := git{common: k.Common, gitContainment: w.holds()}
+func (w *workspaceStore) removeWorktree(ctx context.Context, k *lockedWorkspace) error {
+	g := git{common: k.Common, gitContainment: w.gitContainment()}
 	if _, err := os.Stat(k.Common); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	lock, err := g.share(ctx)
+	lock, err := g.lockShared(ctx)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	return g.forgetAdmin(k)
+	return g.removeAdmin(k)
 }

@@ -79,8 +79,8 @@ func runGit(t *testing.T, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// shift runs one lease of a task with a shell command in a worktree of repo.
-type shift struct {
+// worktreeFixture runs one lease of a task with a shell command in a worktree of repo.
+type worktreeFixture struct {
 	t     *testing.T
 	s     *adaptertest.Server
 	repo  string
@@ -88,11 +88,11 @@ type shift struct {
 	set   []func(*adapter.Config)
 }
 
-func newShift(t *testing.T, set ...func(*adapter.Config)) *shift {
-	return &shift{t: t, repo: gitRepository(t), s: adaptertest.Start(t), state: t.TempDir(), set: set}
+func newWorktreeFixture(t *testing.T, set ...func(*adapter.Config)) *worktreeFixture {
+	return &worktreeFixture{t: t, repo: gitRepository(t), s: adaptertest.Start(t), state: t.TempDir(), set: set}
 }
 
-func (w *shift) run(lease picket.Lease, script string) adapter.Result {
+func (w *worktreeFixture) run(lease picket.Lease, script string) adapter.Result {
 	w.t.Helper()
 	a := newAdapter(w.t, w.s, []string{"sh", "-c", script}, append([]func(*adapter.Config){func(c *adapter.Config) {
 		c.Workspace, c.Dir, c.StateDir = adapter.WorkspaceWorktree, w.repo, w.state
@@ -104,7 +104,7 @@ func (w *shift) run(lease picket.Lease, script string) adapter.Result {
 	return res
 }
 
-func (w *shift) changes(lease picket.Lease) picket.Evidence {
+func (w *worktreeFixture) changes(lease picket.Lease) picket.Evidence {
 	w.t.Helper()
 	for _, r := range w.s.View(lease.TaskID).Runs {
 		if r.RunID == lease.RunID && r.Changes != nil {
@@ -118,7 +118,7 @@ func (w *shift) changes(lease picket.Lease) picket.Evidence {
 // What an agent leaves in its worktree is on the branch of its task, is shown
 // with it, and can be merged; the checkout of the user is not touched.
 func TestWorktreeIsCommittedAndShown(t *testing.T) {
-	w := newShift(t)
+	w := newWorktreeFixture(t)
 	write(t, filepath.Join(w.repo, "mine.txt"), "not committed\n")
 	write(t, filepath.Join(w.repo, ".git", "hooks", "post-checkout"), "#!/bin/sh\ntouch "+w.repo+"/hook-ran\n")
 	if err := os.Chmod(filepath.Join(w.repo, ".git", "hooks", "post-checkout"), 0o755); err != nil {

@@ -11,16 +11,16 @@ type Account struct {
 	Carved    Envelope `json:"carved"` // granted to the envelopes of children
 }
 
-// Plus adds two amounts, neither below zero; at most [MaxMoney].
-func (m Money) Plus(o Money) Money { return min(m+o, MaxMoney) }
+// Add adds two amounts, neither below zero; at most [MaxMoney].
+func (m Money) Add(o Money) Money { return min(m+o, MaxMoney) }
 
-// Plus adds both dimensions.
-func (e Envelope) Plus(o Envelope) Envelope {
+// Add adds both dimensions.
+func (e Envelope) Add(o Envelope) Envelope {
 	return Envelope{Tokens: e.Tokens + o.Tokens, USD: e.USD + o.USD}
 }
 
-// Minus subtracts both dimensions; the result may be negative.
-func (e Envelope) Minus(o Envelope) Envelope {
+// Sub subtracts both dimensions; the result may be negative.
+func (e Envelope) Sub(o Envelope) Envelope {
 	return Envelope{Tokens: e.Tokens - o.Tokens, USD: e.USD - o.USD}
 }
 
@@ -32,5 +32,5 @@ func (e Envelope) IsZero() bool { return e == Envelope{} }
 
 // Balanced reports whether the books of the account add up.
 func (a Account) Balanced() bool {
-	return a.Granted == a.Available.Plus(a.Held).Plus(a.Spent).Plus(a.Carved)
+	return a.Granted == a.Available.Add(a.Held).Add(a.Spent).Add(a.Carved)
 }

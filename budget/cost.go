@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// Use is what a call of a tool has used. Negative figures count as none.
-type Use struct {
+// Usage is what a call of a tool has used. Negative figures count as none.
+type Usage struct {
 	Bytes        int64 // of the answer
 	Millis       int64 // the call took
 	ResultTokens int64 // 0: Bytes/4, begun ones count
 }
 
-// count is how many of a unit were used; begun ones count.
-func (u Use) count(unit Unit) int64 {
+// units is how many of a unit were used; begun ones count.
+func (u Usage) units(unit Unit) int64 {
 	n := int64(0)
 	switch unit {
 	case UnitByte:
@@ -39,8 +39,8 @@ func ceilDiv(n, by int64) int64 {
 	return (n-1)/by + 1
 }
 
-// Bound is what a call may cost at most, and so what is reserved for it.
-func (p Price) Bound() Money {
+// MaxCost is what a call may cost at most, and so what is reserved for it.
+func (p Price) MaxCost() Money {
 	if p.Max > 0 && (len(p.PerUnit) > 0 || p.Max < p.Call) {
 		return p.Max
 	}
@@ -48,27 +48,27 @@ func (p Price) Bound() Money {
 }
 
 // Cost is what a call that left has cost: never more than [Price.Bound].
-func (p Price) Cost(u Use, failed bool) Money {
+func (p Price) Cost(u Usage, failed bool) Money {
 	if failed && p.ChargeOn == ChargeOnSuccess {
 		return 0
 	}
 	sum := big.NewInt(int64(p.Call))
 	for unit, each := range p.PerUnit {
-		sum.Add(sum, times(u.count(unit), each))
+		sum.Add(sum, multiply(u.units(unit), each))
 	}
-	return min(saturated(sum), p.Bound())
+	return min(clampToMax(sum), p.MaxCost())
 }
 
-// Times is what so many calls cost, each at [Price.Bound]; at most [MaxMoney].
-func (p Price) Times(calls int64) Money { return saturated(times(calls, p.Bound())) }
+// MaxCostOf is what so many calls cost, each at [Price.Bound]; at most [MaxMoney].
+func (p Price) MaxCostOf(calls int64) Money { return clampToMax(multiply(calls, p.MaxCost())) }
 
 // Check refuses a price that cannot be charged. The error names the field.
 func (p Price) Check() error {
 	switch {
 	case p.Call < 0 || p.Max < 0:
 		return fmt.Errorf("a price cannot be negative")
-	case max(p.Call, p.Max) > maxNano:
-		return fmt.Errorf("a call costs at most $%d", int64(maxNano/1_000_000_000))
+	case max(p.Call, p.Max) > maxNanoDollars:
+		return fmt.Errorf("a call costs at most $%d", int64(maxNanoDollars/1_000_000_000))
 	case len(p.PerUnit) > 0 && p.Max == 0:
 		return fmt.Errorf("per_unit needs max: it is what is reserved before the call")
 	case p.Max > 0 && p.Max < p.Call:
@@ -87,19 +87,19 @@ func (p Price) Check() error {
 	return nil
 }
 
-// Tokens counts what an LLM call used. Input leaves out what was read from or
+// TokenUsage counts what an LLM call used. Input leaves out what was read from or
 // written to the cache.
-type Tokens struct {
+type TokenUsage struct {
 	Input      int64
 	Output     int64
 	CacheRead  int64
 	CacheWrite int64
-	// CacheHour is how many of CacheWrite are kept for an hour.
-	CacheHour int64
+	// CacheWriteHour is how many of CacheWrite are kept for an hour.
+	CacheWriteHour int64
 }
 
 // Total is what the call takes from the tokens of an envelope.
-func (t Tokens) Total() int64 {
+func (t TokenUsage) Total() int64 {
 	sum := new(big.Int)
 	for _, n := range []int64{t.Input, t.Output, t.CacheRead, t.CacheWrite} {
 		sum.Add(sum, big.NewInt(max(n, 0)))
@@ -111,7 +111,7 @@ func (t Tokens) Total() int64 {
 }
 
 // Cost is what the tokens cost, rounded up once to the next nano-dollar.
-func (p TokenPrice) Cost(t Tokens) Money {
+func (p TokenPrice) Cost(t TokenUsage) Money {
 	read, write := p.CacheRead, p.CacheWrite
 	if read == 0 {
 		read = p.Input
@@ -119,24 +119,24 @@ func (p TokenPrice) Cost(t Tokens) Money {
 	if write == 0 {
 		write = p.Input
 	}
-	sum := times(t.Input, p.Input)
-	sum.Add(sum, times(t.Output, p.Output))
-	sum.Add(sum, times(t.CacheRead, read))
-	hour := min(max(t.CacheHour, 0), max(t.CacheWrite, 0))
-	sum.Add(sum, times(t.CacheWrite-hour, write))
-	sum.Add(sum, times(hour, p.Hour()))
+	sum := multiply(t.Input, p.Input)
+	sum.Add(sum, multiply(t.Output, p.Output))
+	sum.Add(sum, multiply(t.CacheRead, read))
+	hour := min(max(t.CacheWriteHour, 0), max(t.CacheWrite, 0))
+	sum.Add(sum, multiply(t.CacheWrite-hour, write))
+	sum.Add(sum, multiply(hour, p.CacheWriteHour()))
 	million := big.NewInt(1_000_000)
 	sum.Add(sum, big.NewInt(999_999))
-	return saturated(sum.Quo(sum, million))
+	return clampToMax(sum.Quo(sum, million))
 }
 
-// Dearest is the highest price of an input token, cache included: the bound of
+// MaxInput is the highest price of an input token, cache included: the bound of
 // a prompt whose way through the cache is not known yet.
-func (p TokenPrice) Dearest() Money { return max(p.Input, p.CacheRead, p.CacheWrite) }
+func (p TokenPrice) MaxInput() Money { return max(p.Input, p.CacheRead, p.CacheWrite) }
 
-// Hour is the price of a token that is kept in the cache for an hour: twice that
+// CacheWriteHour is the price of a token that is kept in the cache for an hour: twice that
 // of one that goes in, as vendors take it.
-func (p TokenPrice) Hour() Money { return max(min(p.Input, MaxMoney/2)*2, p.CacheWrite) }
+func (p TokenPrice) CacheWriteHour() Money { return max(min(p.Input, MaxMoney/2)*2, p.CacheWrite) }
 
 // Check refuses a price that cannot be charged.
 func (p TokenPrice) Check() error {
@@ -146,21 +146,21 @@ func (p TokenPrice) Check() error {
 	return nil
 }
 
-// times is n x each; less than nothing of n is nothing.
-func times(n int64, each Money) *big.Int {
+// multiply is n x each; less than nothing of n is nothing.
+func multiply(n int64, each Money) *big.Int {
 	return new(big.Int).Mul(big.NewInt(max(n, 0)), big.NewInt(int64(each)))
 }
 
-// saturated keeps an amount within what the store can count.
-func saturated(n *big.Int) Money {
-	if n.Cmp(big.NewInt(maxNano)) > 0 {
-		return maxNano
+// clampToMax keeps an amount within what the store can count.
+func clampToMax(n *big.Int) Money {
+	if n.Cmp(big.NewInt(maxNanoDollars)) > 0 {
+		return maxNanoDollars
 	}
 	return Money(n.Int64())
 }
 
-// NewList checks prices and gives them their version.
-func NewList(tools map[string]Price, models map[string]TokenPrice) (*List, error) {
+// NewPriceList checks prices and gives them their version.
+func NewPriceList(tools map[string]Price, models map[string]TokenPrice) (*PriceList, error) {
 	for name, p := range tools {
 		if err := checkName(name); err != nil {
 			return nil, fmt.Errorf("tool %q: %w", name, err)
@@ -177,7 +177,7 @@ func NewList(tools map[string]Price, models map[string]TokenPrice) (*List, error
 			return nil, fmt.Errorf("model %q: %w", name, err)
 		}
 	}
-	l := &List{Tools: tools, Models: models}
+	l := &PriceList{Tools: tools, Models: models}
 	content, err := json.Marshal(l) // maps are written in the order of their keys
 	if err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func checkName(name string) error {
 }
 
 // Tool finds the price of a tool. A nil list knows none.
-func (l *List) Tool(name string) (Price, bool) {
+func (l *PriceList) Tool(name string) (Price, bool) {
 	if l == nil {
 		return Price{}, false
 	}
@@ -203,7 +203,7 @@ func (l *List) Tool(name string) (Price, bool) {
 }
 
 // Model finds the price of a model. A nil list knows none.
-func (l *List) Model(name string) (TokenPrice, bool) {
+func (l *PriceList) Model(name string) (TokenPrice, bool) {
 	if l == nil {
 		return TokenPrice{}, false
 	}

@@ -12,7 +12,7 @@ import (
 
 func anyPrice(t *rapid.T) Price {
 	p := Price{
-		Call:     Money(rapid.Int64Range(0, maxNano).Draw(t, "call")),
+		Call:     Money(rapid.Int64Range(0, maxNanoDollars).Draw(t, "call")),
 		ChargeOn: rapid.SampledFrom([]ChargeOn{"", ChargeOnDispatch, ChargeOnSuccess}).Draw(t, "on"),
 	}
 	for _, unit := range []Unit{UnitByte, UnitSecond, UnitResultToken} {
@@ -20,33 +20,33 @@ func anyPrice(t *rapid.T) Price {
 			if p.PerUnit == nil {
 				p.PerUnit = map[Unit]Money{}
 			}
-			p.PerUnit[unit] = Money(rapid.Int64Range(0, maxNano).Draw(t, "each"))
+			p.PerUnit[unit] = Money(rapid.Int64Range(0, maxNanoDollars).Draw(t, "each"))
 		}
 	}
 	if len(p.PerUnit) > 0 || rapid.Bool().Draw(t, "capped") {
-		p.Max = Money(rapid.Int64Range(max(int64(p.Call), 1), maxNano).Draw(t, "max"))
+		p.Max = Money(rapid.Int64Range(max(int64(p.Call), 1), maxNanoDollars).Draw(t, "max"))
 	}
 	return p
 }
 
-func anyUse(t *rapid.T) Use {
+func anyUsage(t *rapid.T) Usage {
 	any64 := rapid.OneOf(rapid.Int64(), rapid.Int64Range(0, 100_000),
 		rapid.SampledFrom([]int64{math.MaxInt64, math.MinInt64, 0, 1}))
-	return Use{Bytes: any64.Draw(t, "bytes"), Millis: any64.Draw(t, "ms"), ResultTokens: any64.Draw(t, "tokens")}
+	return Usage{Bytes: any64.Draw(t, "bytes"), Millis: any64.Draw(t, "ms"), ResultTokens: any64.Draw(t, "tokens")}
 }
 
 // What was reserved is enough, whatever the call used: a tool with a listed
 // price can never overrun its envelope.
-func TestNoCallCostsMoreThanItsBound(t *testing.T) {
+func TestNoCallCostsMoreThanMaxCost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p, u := anyPrice(t), anyUse(t)
+		p, u := anyPrice(t), anyUsage(t)
 		if err := p.Check(); err != nil {
 			t.Fatalf("%+v: %v", p, err)
 		}
 		for _, failed := range []bool{false, true} {
 			cost, free := p.Cost(u, failed), failed && p.ChargeOn == ChargeOnSuccess
-			if cost < 0 || cost > p.Bound() || free && cost != 0 || !free && cost < min(p.Call, p.Bound()) {
-				t.Fatalf("%+v used %+v, failed %t: costs %s, bound %s", p, u, failed, cost, p.Bound())
+			if cost < 0 || cost > p.MaxCost() || free && cost != 0 || !free && cost < min(p.Call, p.MaxCost()) {
+				t.Fatalf("%+v used %+v, failed %t: costs %s, bound %s", p, u, failed, cost, p.MaxCost())
 			}
 		}
 	})
@@ -55,13 +55,13 @@ func TestNoCallCostsMoreThanItsBound(t *testing.T) {
 // The sum is that of exact arithmetic, cut at the bound.
 func TestCostIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p, u := anyPrice(t), anyUse(t)
+		p, u := anyPrice(t), anyUsage(t)
 		want := new(big.Rat).SetInt64(int64(p.Call))
 		for unit, each := range p.PerUnit {
 			want.Add(want, new(big.Rat).
-				SetFrac(new(big.Int).Mul(big.NewInt(u.count(unit)), big.NewInt(int64(each))), big.NewInt(1)))
+				SetFrac(new(big.Int).Mul(big.NewInt(u.units(unit)), big.NewInt(int64(each))), big.NewInt(1)))
 		}
-		if bound := new(big.Rat).SetInt64(int64(p.Bound())); want.Cmp(bound) > 0 {
+		if bound := new(big.Rat).SetInt64(int64(p.MaxCost())); want.Cmp(bound) > 0 {
 			want = bound
 		}
 		if got := new(big.Rat).SetInt64(int64(p.Cost(u, false))); got.Cmp(want) != 0 {
@@ -70,19 +70,20 @@ func TestCostIsExact(t *testing.T) {
 	})
 }
 
-func TestWhatIsBegunCounts(t *testing.T) {
-	perUnit := func(unit Unit) Price { return Price{PerUnit: map[Unit]Money{unit: 1}, Max: maxNano} }
+func TestStartedUnitsAreCharged(t *testing.T) {
+	perUnit := func(unit Unit) Price { return Price{PerUnit: map[Unit]Money{unit: 1}, Max: maxNanoDollars} }
 	for _, c := range []struct {
 		unit Unit
-		use  Use
+		use  Usage
 		want Money
 	}{
-		{UnitByte, Use{Bytes: 7}, 7}, {UnitByte, Use{Bytes: -7}, 0},
-		{UnitSecond, Use{}, 0}, {UnitSecond, Use{Millis: 1}, 1}, {UnitSecond, Use{Millis: 1000}, 1},
-		{UnitSecond, Use{Millis: 1001}, 2},
-		{UnitSecond, Use{Millis: math.MaxInt64}, maxNano},
-		{UnitResultToken, Use{Bytes: 1}, 1}, {UnitResultToken, Use{Bytes: 4}, 1}, {UnitResultToken, Use{Bytes: 5}, 2},
-		{UnitResultToken, Use{Bytes: 5, ResultTokens: 9}, 9},
+		{UnitByte, Usage{Bytes: 7}, 7}, {UnitByte, Usage{Bytes: -7}, 0},
+		{UnitSecond, Usage{}, 0}, {UnitSecond, Usage{Millis: 1}, 1}, {UnitSecond, Usage{Millis: 1000}, 1},
+		{UnitSecond, Usage{Millis: 1001}, 2},
+		{UnitSecond, Usage{Millis: math.MaxInt64}, maxNanoDollars},
+		{UnitResultToken, Usage{Bytes: 1}, 1}, {UnitResultToken, Usage{Bytes: 4}, 1},
+		{UnitResultToken, Usage{Bytes: 5}, 2},
+		{UnitResultToken, Usage{Bytes: 5, ResultTokens: 9}, 9},
 	} {
 		if got := perUnit(c.unit).Cost(c.use, false); got != c.want {
 			t.Errorf("%s of %+v: %d, want %d", c.unit, c.use, got, c.want)
@@ -94,7 +95,7 @@ func TestWhatIsBegunCounts(t *testing.T) {
 // nano-dollar at times: the sum of a call is rounded up once, not each part.
 func TestTokensAreRoundedUpOnce(t *testing.T) {
 	p := TokenPrice{Input: 1, Output: 1, CacheRead: 1, CacheWrite: 1} // a millionth of a nano-dollar each
-	for used, want := range map[Tokens]Money{
+	for used, want := range map[TokenUsage]Money{
 		{}:                                      0,
 		{Input: 1}:                              1,
 		{1, 1, 1, 1, 0}:                         1,
@@ -111,25 +112,26 @@ func TestTokensAreRoundedUpOnce(t *testing.T) {
 	}
 	// $3 and $15 a million: what providers publish.
 	claude := TokenPrice{Input: 3_000_000_000, Output: 15_000_000_000, CacheRead: 300_000_000}
-	if got := claude.Cost(Tokens{Input: 1000, Output: 100, CacheRead: 10_000}); got != 3_000_000+1_500_000+3_000_000 {
+	if got := claude.Cost(TokenUsage{Input: 1000, Output: 100, CacheRead: 10_000}); got != 3_000_000+1_500_000+
+		3_000_000 {
 		t.Errorf("cost is %s", got)
 	}
-	if got := claude.Cost(Tokens{Output: math.MaxInt64}); got != maxNano {
+	if got := claude.Cost(TokenUsage{Output: math.MaxInt64}); got != maxNanoDollars {
 		t.Errorf("more than can be counted costs %s", got)
 	}
-	if got := claude.Cost(Tokens{CacheWrite: 1000}); got != 3_000_000 {
+	if got := claude.Cost(TokenUsage{CacheWrite: 1000}); got != 3_000_000 {
 		t.Errorf("a cache write without a price of its own costs %s", got)
 	}
-	if got := claude.Cost(Tokens{CacheWrite: 1000, CacheHour: 400}); got != 600*3_000+400*6_000 {
+	if got := claude.Cost(TokenUsage{CacheWrite: 1000, CacheWriteHour: 400}); got != 600*3_000+400*6_000 {
 		t.Errorf("a cache write for an hour costs %s", got)
 	}
-	if got := claude.Cost(Tokens{
-		CacheWrite: 10,
-		CacheHour:  4000,
-	}) - claude.Cost(Tokens{CacheWrite: 10, CacheHour: 10}); got != 0 {
+	if got := claude.Cost(TokenUsage{
+		CacheWrite:     10,
+		CacheWriteHour: 4000,
+	}) - claude.Cost(TokenUsage{CacheWrite: 10, CacheWriteHour: 10}); got != 0 {
 		t.Errorf("more is kept for an hour than is kept, for $%s", got)
 	}
-	if claude.Dearest() != claude.Input || (TokenPrice{Input: 1, CacheWrite: 2}).Dearest() != 2 {
+	if claude.MaxInput() != claude.Input || (TokenPrice{Input: 1, CacheWrite: 2}).MaxInput() != 2 {
 		t.Error("the dearest way in is another one")
 	}
 }
@@ -137,14 +139,14 @@ func TestTokensAreRoundedUpOnce(t *testing.T) {
 func TestTokensNeverOverflow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.OneOf(rapid.Int64(), rapid.Int64Range(0, 1<<40))
-		m := rapid.Custom(func(t *rapid.T) Money { return Money(rapid.Int64Range(0, maxNano).Draw(t, "m")) })
+		m := rapid.Custom(func(t *rapid.T) Money { return Money(rapid.Int64Range(0, maxNanoDollars).Draw(t, "m")) })
 		p := TokenPrice{m.Draw(t, "in"), m.Draw(t, "out"), m.Draw(t, "read"), m.Draw(t, "write")}
-		small := Tokens{n.Draw(t, "in"), n.Draw(t, "out"), n.Draw(t, "read"), n.Draw(t, "write"), 0}
+		small := TokenUsage{n.Draw(t, "in"), n.Draw(t, "out"), n.Draw(t, "read"), n.Draw(t, "write"), 0}
 		more := small
 		if more.Output < math.MaxInt64 {
 			more.Output++
 		}
-		if c := p.Cost(small); c < 0 || c > maxNano || p.Cost(more) < c {
+		if c := p.Cost(small); c < 0 || c > maxNanoDollars || p.Cost(more) < c {
 			t.Fatalf("%+v at %+v: %s, with one token more %s", small, p, c, p.Cost(more))
 		}
 		if sum := small.Total(); sum < 0 || sum > MaxTokens {
@@ -162,27 +164,27 @@ func TestPricesThatCannotBeChargedAreRefused(t *testing.T) {
 		"unit":      {PerUnit: map[Unit]Money{"page": 1}, Max: 1},
 		"charge_on": {Call: 1, ChargeOn: "never"},
 		"minus max": {Max: -1},
-		"too dear":  {Call: maxNano + 1},
+		"too dear":  {Call: maxNanoDollars + 1},
 	} {
-		if _, err := NewList(map[string]Price{"t": p}, nil); err == nil || !strings.Contains(err.Error(), `"t"`) {
+		if _, err := NewPriceList(map[string]Price{"t": p}, nil); err == nil || !strings.Contains(err.Error(), `"t"`) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	for _, name := range []string{"", "a*b", "**", strings.Repeat("x", 129)} {
-		if _, err := NewList(map[string]Price{name: {}}, nil); err == nil {
+		if _, err := NewPriceList(map[string]Price{name: {}}, nil); err == nil {
 			t.Errorf("the name %q is taken", name)
 		}
-		if _, err := NewList(nil, map[string]TokenPrice{name: {}}); err == nil {
+		if _, err := NewPriceList(nil, map[string]TokenPrice{name: {}}); err == nil {
 			t.Errorf("the model %q is taken", name)
 		}
 	}
-	if _, err := NewList(nil, map[string]TokenPrice{"m": {Output: -1}}); err == nil {
+	if _, err := NewPriceList(nil, map[string]TokenPrice{"m": {Output: -1}}); err == nil {
 		t.Error("a model with a negative price is taken")
 	}
 }
 
-func TestTheLongestPrefixCounts(t *testing.T) {
-	l, err := NewList(map[string]Price{
+func TestLongestPrefixWins(t *testing.T) {
+	l, err := NewPriceList(map[string]Price{
 		"*":                {Call: 1},
 		"github_*":         {Call: 2},
 		"github_issue_*":   {Call: 3},
@@ -212,26 +214,26 @@ func TestTheLongestPrefixCounts(t *testing.T) {
 	if p, ok := l.Model("claude-x"); !ok || p.Input != 1 {
 		t.Errorf("%+v %t", p, ok)
 	}
-	var none *List
+	var none *PriceList
 	if _, ok := none.Tool("sql"); ok {
 		t.Error("no list has a price")
 	}
 }
 
-func TestTheVersionIsThatOfTheContent(t *testing.T) {
+func TestVersionIsContentHash(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tools := map[string]Price{}
 		for range rapid.IntRange(0, 5).Draw(t, "n") {
 			tools[rapid.StringMatching(`[a-z_]{1,8}\*?`).Draw(t, "name")] = anyPrice(t)
 		}
-		one, err := NewList(tools, nil)
-		same, err2 := NewList(maps.Clone(tools), nil)
+		one, err := NewPriceList(tools, nil)
+		same, err2 := NewPriceList(maps.Clone(tools), nil)
 		if err != nil || err2 != nil || one.Version != same.Version {
 			t.Fatalf("%v %v: %s and %s", err, err2, one.Version, same.Version)
 		}
 		changed := maps.Clone(tools)
 		changed["another"] = Price{Call: 1}
-		other, err := NewList(changed, nil)
+		other, err := NewPriceList(changed, nil)
 		if _, had := tools["another"]; !had && (err != nil || other.Version == one.Version) {
 			t.Fatalf("other prices have the version %s, too (%v)", one.Version, err)
 		}
@@ -249,8 +251,8 @@ func FuzzCost(f *testing.F) {
 		if p.Check() != nil {
 			return
 		}
-		if c := p.Cost(Use{Bytes: bytes, Millis: ms}, false); c < 0 || c > p.Bound() {
-			t.Errorf("%+v: %d of at most %d", p, c, p.Bound())
+		if c := p.Cost(Usage{Bytes: bytes, Millis: ms}, false); c < 0 || c > p.MaxCost() {
+			t.Errorf("%+v: %d of at most %d", p, c, p.MaxCost())
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 // counts in: 75 is the price of one token at $0.075 per million.
 type Money int64
 
-var nano = decimal.New(1, 9)
+var nanosPerDollar = decimal.New(1, 9)
 
 // ParseMoney reads a decimal number of dollars such as "1.5". More than nine
 // decimals, a sign of infinity or an amount beyond about 4 million dollars is
@@ -30,20 +30,20 @@ func ParseMoney(s string) (Money, error) {
 	if d.Exponent() > 20 || d.Exponent() < -40 {
 		return 0, fmt.Errorf("%q has an exponent out of range", s)
 	}
-	n := d.Mul(nano)
+	n := d.Mul(nanosPerDollar)
 	if !n.IsInteger() {
 		return 0, fmt.Errorf("%q has more than nine decimals", s)
 	}
-	if n.Abs().GreaterThan(decimal.NewFromInt(maxNano)) {
-		return 0, fmt.Errorf("%q is beyond $%d", s, maxNano/1_000_000_000)
+	if n.Abs().GreaterThan(decimal.NewFromInt(maxNanoDollars)) {
+		return 0, fmt.Errorf("%q is beyond $%d", s, maxNanoDollars/1_000_000_000)
 	}
 	return Money(n.IntPart()), nil
 }
 
-const maxNano = 4_000_000 * 1_000_000_000 // 4e15, under 2^53
+const maxNanoDollars = 4_000_000 * 1_000_000_000 // 4e15, under 2^53
 
 // MaxMoney is the largest amount there is.
-const MaxMoney = Money(maxNano)
+const MaxMoney = Money(maxNanoDollars)
 
 // String writes the amount as a plain decimal number of dollars, no rounding.
 func (m Money) String() string { return decimal.New(int64(m), -9).String() }
@@ -62,8 +62,8 @@ func (m Money) Dollars() string {
 	return fmt.Sprintf("%s$%d.%02d", sign, m/(100*cent), m/cent%100)
 }
 
-// UpToCent is the next whole cent, or m where it is one.
-func (m Money) UpToCent() Money {
+// CeilCent is the next whole cent, or m where it is one.
+func (m Money) CeilCent() Money {
 	const cent = 10_000_000
 	if rest := m % cent; rest > 0 {
 		return m - rest + cent
@@ -74,7 +74,7 @@ func (m Money) UpToCent() Money {
 // WireForm says how an amount is written, to those who wrote it otherwise.
 func (m Money) WireForm() string {
 	return fmt.Sprintf("Write dollars as a decimal number such as 0.5, with up to nine decimals and up to %d.",
-		maxNano/1_000_000_000)
+		maxNanoDollars/1_000_000_000)
 }
 
 // MarshalJSON writes a JSON number of dollars.

@@ -37,9 +37,9 @@ type TokenPrice struct {
 	CacheWrite Money `json:"cacheWrite,omitzero"` // 0: as Input
 }
 
-// List is all prices of an installation. A tool is looked up by its whole name,
+// PriceList is all prices of an installation. A tool is looked up by its whole name,
 // then by the longest prefix that ends in "*".
-type List struct {
+type PriceList struct {
 	Version string                `json:"version"` // made from the content: the same prices have the same version
 	Tools   map[string]Price      `json:"tools"`
 	Models  map[string]TokenPrice `json:"models"`

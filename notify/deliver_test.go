@@ -130,7 +130,7 @@ func TestATargetThatNeverAnswersIsDead(t *testing.T) {
 		}
 		page, err := h.Events(h.ctx, picket.EventQuery{Types: []string{picket.EventWebhookDead}})
 		must(t, err)
-		if len(page.Events) != 1 || !page.Events[0].Notice() {
+		if len(page.Events) != 1 || !page.Events[0].IsNotice() {
 			t.Errorf("events: %+v", page.Events)
 		}
 		away = false

@@ -47,7 +47,7 @@ func TestNoWebhookLeadsInside(t *testing.T) {
 	inner := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
 	defer inner.Close()
 	_, port, _ := net.SplitHostPort(inner.Listener.Addr().String())
-	dns := rig.ServeNames(t,
+	dns := rig.StartDNSServer(t,
 		map[string][]string{
 			"loop.test": {"127.0.0.1"},
 			"six.test":  {"::1"},
@@ -89,7 +89,7 @@ func TestATargetThatMovesInsideGetsNothing(t *testing.T) {
 	inner := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
 	defer inner.Close()
 	_, port, _ := net.SplitHostPort(inner.Listener.Addr().String())
-	dns := rig.ServeNames(t, map[string][]string{"rebind.test": {"93.184.216.34", "127.0.0.1"}})
+	dns := rig.StartDNSServer(t, map[string][]string{"rebind.test": {"93.184.216.34", "127.0.0.1"}})
 	s := sender(t, notify.SenderConfig{Resolver: dns.Resolver()})
 	url := "http://rebind.test:" + port + "/"
 	if err := s.Check(t.Context(), picket.Secret(url)); err != nil {
@@ -204,7 +204,7 @@ func TestATargetThatCannotProveItself(t *testing.T) {
 	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
 	trusted, later := x509.NewCertPool(), func() time.Time { return time.Now().AddDate(100, 0, 0) }
 	trusted.AddCert(s.Certificate())
-	dns := rig.ServeNames(t, map[string][]string{"other.test": {"127.0.0.1"}})
+	dns := rig.StartDNSServer(t, map[string][]string{"other.test": {"127.0.0.1"}})
 	allow := []string{s.Listener.Addr().String(), plain.Listener.Addr().String(), "other.test:" + port}
 	for _, row := range []struct {
 		config *tls.Config

@@ -31,11 +31,12 @@ func TestAClaimIsTakenOverAfterHalfAMinute(t *testing.T) {
 		}
 		defer h.deliverer(g, nil)()
 		h.until("delivery", func() bool { return len(g.seen()) == 2 })
-		if took := g.seen()[0].at.Sub(began); took < picket.WebhookClaim || took > picket.WebhookClaim+2*time.Second {
+		if took := g.seen()[0].at.Sub(began); took < picket.WebhookTurnTTL ||
+			took > picket.WebhookTurnTTL+2*time.Second {
 			t.Errorf("it was taken over after %v", took)
 		}
 		_, err = h.AdvanceWebhook(h.ctx,
-			picket.WebhookStep{WebhookID: id, ClaimID: "frozen", From: 0, To: 1, Outcome: picket.WebhookFailed})
+			picket.WebhookStep{WebhookID: id, TurnID: "frozen", From: 0, To: 1, Outcome: picket.WebhookFailed})
 		if !errors.Is(err, picket.CodeStateConflict) || h.webhook(id).Failures != 0 {
 			t.Errorf("the frozen one: %v, %+v", err, h.webhook(id))
 		}
@@ -156,17 +157,17 @@ func TestLostAnswersOfTheStoreAreNoSecondRequest(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if random.IntN(2) == 0 {
-				return picket.Refuse(picket.CodeUnavailable, "", "no answer").Because(picket.ErrUnknown)
+				return picket.Refuse(picket.CodeUnavailable, "", "no answer").WithCause(picket.ErrUnknown)
 			}
 			return nil
 		}}
 		defer h.deliverer(g, func(c *notify.Config) { c.Queues = map[string]notify.Queue{"default": lossy} })()
 		began := time.Now()
 		h.until("delivery", func() bool { return len(g.seen()) == 40 })
-		if took := time.Since(began); took > picket.WebhookClaim {
+		if took := time.Since(began); took > picket.WebhookTurnTTL {
 			t.Errorf("it took %v: a claim was left to run out", took)
 		}
-		time.Sleep(2 * picket.WebhookClaim)
+		time.Sleep(2 * picket.WebhookTurnTTL)
 		g.inOrder(t, map[string]int{"a.test": 20, "b.test": 20})
 	})
 }
@@ -209,7 +210,7 @@ func TestAnIdleDelivererAsksNothing(t *testing.T) {
 		idle := &queue{Queue: h.Engine}
 		defer h.deliverer(g, func(c *notify.Config) { c.Queues = map[string]notify.Queue{"default": idle} })()
 		h.until("delivery", func() bool { return len(g.seen()) == 1 })
-		time.Sleep(2 * picket.WebhookClaim)
+		time.Sleep(2 * picket.WebhookTurnTTL)
 		calls := func() int64 { return idle.claims.Load() + idle.steps.Load() + idle.reads.Load() + idle.tails.Load() }
 		before := calls()
 		time.Sleep(15 * time.Minute)

@@ -43,7 +43,7 @@ func (t *turnOf) serve(ctx context.Context) {
 			t.giveBack(ctx, t.read)
 			return
 		}
-		q := picket.EventQuery{After: t.read, Limit: pageSize, Types: t.turn.Types, Notices: len(t.turn.Types) == 0}
+		q := picket.EventQuery{After: t.read, Limit: pageSize, Types: t.turn.Types, NoticesOnly: len(t.turn.Types) == 0}
 		page, err := t.queue.Events(ctx, q)
 		switch {
 		case picket.CodeOf(err) == picket.CodeCursorExpired:
@@ -72,7 +72,7 @@ func (t *turnOf) serve(ctx context.Context) {
 // mine reports whether a request can be made and its outcome written while the
 // claim lasts. A process that was stopped for a while finds that it cannot.
 func (t *turnOf) mine() bool {
-	return time.Since(t.held) < picket.WebhookClaim-t.d.cfg.Sender.cfg.Timeout-storeCall
+	return time.Since(t.held) < picket.WebhookTurnTTL-t.d.cfg.Sender.cfg.Timeout-storeCall
 }
 
 // send posts one event. It returns false when the turn is over.
@@ -141,7 +141,7 @@ func (t *turnOf) giveBack(ctx context.Context, to int64) {
 // step belongs to a request that was made, so it is taken while the server
 // stops, too.
 func (t *turnOf) step(ctx context.Context, s picket.WebhookStep) bool {
-	s.WebhookID, s.ClaimID, s.From = t.turn.WebhookID, t.turn.ClaimID, t.at
+	s.WebhookID, s.TurnID, s.From = t.turn.WebhookID, t.turn.TurnID, t.at
 	began := time.Now() // a repeat of a step that was taken prolongs nothing
 	for {
 		asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeCall)

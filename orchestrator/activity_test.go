@@ -15,8 +15,8 @@ import (
 )
 
 // sumActivity adds up a pulse.
-func sumActivity(slots []picket.PulseSlot) picket.PulseSlot {
-	sum := picket.PulseSlot{Refused: map[picket.Code]int64{}}
+func sumActivity(slots []picket.ActivitySlot) picket.ActivitySlot {
+	sum := picket.ActivitySlot{Refused: map[picket.Code]int64{}}
 	for _, s := range slots {
 		sum.Ended, sum.Failed, sum.Asked = sum.Ended+s.Ended, sum.Failed+s.Failed, sum.Asked+s.Asked
 		for code, n := range s.Refused {
@@ -28,15 +28,15 @@ func sumActivity(slots []picket.PulseSlot) picket.PulseSlot {
 
 // activityFromEvents is the pulse that the log of events tells of the hour up to now.
 func activityFromEvents(ctx context.Context, t *testing.T, e *orchestrator.Engine,
-	now picket.Instant) map[picket.Instant]picket.PulseSlot {
+	now picket.Instant) map[picket.Instant]picket.ActivitySlot {
 	t.Helper()
-	slots := map[picket.Instant]picket.PulseSlot{}
+	slots := map[picket.Instant]picket.ActivitySlot{}
 	for after := int64(0); ; {
 		page, err := e.Events(ctx, picket.EventQuery{After: after, Limit: 1000})
 		ok(t, err)
 		for _, ev := range page.Events {
 			after = ev.Seq
-			at := ev.At - ev.At%picket.PulseSlotMs
+			at := ev.At - ev.At%picket.ActivitySlotMs
 			s := slots[at]
 			var said struct {
 				State picket.TaskState `json:"state"`
@@ -62,7 +62,7 @@ func activityFromEvents(ctx context.Context, t *testing.T, e *orchestrator.Engin
 			default:
 				continue
 			}
-			if now/picket.PulseSlotMs-ev.At/picket.PulseSlotMs < picket.PulseSlots {
+			if now/picket.ActivitySlotMs-ev.At/picket.ActivitySlotMs < picket.ActivitySlots {
 				slots[at] = s
 			}
 		}
@@ -73,14 +73,14 @@ func activityFromEvents(ctx context.Context, t *testing.T, e *orchestrator.Engin
 }
 
 // checkActivity holds the pulse against the log of events.
-func checkActivity(ctx context.Context, t *testing.T, e *orchestrator.Engine) picket.PulseSlot {
+func checkActivity(ctx context.Context, t *testing.T, e *orchestrator.Engine) picket.ActivitySlot {
 	t.Helper()
 	s, err := e.Stats(ctx)
 	ok(t, err)
 	want := activityFromEvents(ctx, t, e, s.LastTick+picket.Instant(s.SinceTickMs))
-	for i, slot := range s.Pulse {
-		if i > 0 && slot.At <= s.Pulse[i-1].At {
-			t.Errorf("slot %v comes after %v", slot.At, s.Pulse[i-1].At)
+	for i, slot := range s.Activity {
+		if i > 0 && slot.At <= s.Activity[i-1].At {
+			t.Errorf("slot %v comes after %v", slot.At, s.Activity[i-1].At)
 		}
 		w := want[slot.At]
 		w.At = slot.At
@@ -88,10 +88,10 @@ func checkActivity(ctx context.Context, t *testing.T, e *orchestrator.Engine) pi
 			t.Errorf("the pulse has %s, the log %s", got, should)
 		}
 	}
-	if len(s.Pulse) != len(want) {
-		t.Errorf("the pulse has %d slots, the log %d: %+v, %+v", len(s.Pulse), len(want), s.Pulse, want)
+	if len(s.Activity) != len(want) {
+		t.Errorf("the pulse has %d slots, the log %d: %+v, %+v", len(s.Activity), len(want), s.Activity, want)
 	}
-	return sumActivity(s.Pulse)
+	return sumActivity(s.Activity)
 }
 
 // What comes of runs is counted once, whatever is asked twice.
@@ -139,7 +139,7 @@ func TestActivityIsCountedOnce(t *testing.T) {
 		for range 23 { // the last three are told together
 			f.RecordRefusedWrite(f.ctx, h, "report", gone)
 		}
-		f.RecordRefusedWrite(f.ctx, picket.Held{RunID: "run_unknown"}, "report",
+		f.RecordRefusedWrite(f.ctx, picket.LeaseCredential{RunID: "run_unknown"}, "report",
 			picket.Refuse(picket.CodeStaleFence, "Stop.", "superseded"))
 		expect("3 handed in, 2 failed, 2 asked, refused map[lease_expired:20 stale_fence:1]")
 		f.runReaperFor(t, time.Minute)
@@ -171,14 +171,14 @@ func TestActivityIsOfTheLastHour(t *testing.T) {
 			checkActivity(f.ctx, t, f.Engine)
 			time.Sleep(90 * time.Second)
 		}
-		if n := len(f.mustStats(t).Pulse); n != picket.PulseSlots && n != picket.PulseSlots-1 {
+		if n := len(f.mustStats(t).Activity); n != picket.ActivitySlots && n != picket.ActivitySlots-1 {
 			t.Errorf("%d slots", n)
 		}
-		if n := f.raw.HLen(f.ctx, "pk:{default}:pulse").Val(); n > picket.PulseSlots {
+		if n := f.raw.HLen(f.ctx, "pk:{default}:pulse").Val(); n > picket.ActivitySlots {
 			t.Errorf("%d counts are kept", n)
 		}
 		time.Sleep(time.Hour)
-		if p := f.mustStats(t).Pulse; len(p) != 0 {
+		if p := f.mustStats(t).Activity; len(p) != 0 {
 			t.Errorf("an hour later there is still %+v", p)
 		}
 	})
@@ -191,37 +191,37 @@ func TestActivityAfterAClockStep(t *testing.T) {
 		_, h := f.submitAndLease(t, picket.TaskSpec{})
 		_, err := f.Complete(f.ctx, h, picket.Completion{})
 		ok(t, err)
-		p := f.mustStats(t).Pulse
+		p := f.mustStats(t).Activity
 		if len(p) != 1 || p[0].Ended != 1 {
 			t.Fatalf("counted %+v", p)
 		}
-		counts, slot := "pk:{default}:pulse", int64(p[0].At)/picket.PulseSlotMs
+		counts, slot := "pk:{default}:pulse", int64(p[0].At)/picket.ActivitySlotMs
 		ok(t, f.raw.Del(f.ctx, counts).Err()) // an older store
-		if p := f.mustStats(t).Pulse; len(p) != 0 {
+		if p := f.mustStats(t).Activity; len(p) != 0 {
 			t.Errorf("not counted, but there: %+v", p)
 		}
 		for other, in := range map[int64]bool{
-			slot - picket.PulseSlots - 1: false,
-			slot - picket.PulseSlots + 3: true,
-			slot - 1:                     true,
-			slot + 2:                     false,
-			slot + 1_000_000:             false,
+			slot - picket.ActivitySlots - 1: false,
+			slot - picket.ActivitySlots + 3: true,
+			slot - 1:                        true,
+			slot + 2:                        false,
+			slot + 1_000_000:                false,
 		} {
 			ok(t, f.raw.Del(f.ctx, counts).Err())
 			ok(t, f.raw.HSet(f.ctx, counts, fmt.Sprint(other, " ended"), 7).Err())
-			if p := f.mustStats(t).Pulse; len(p) != 1 == in {
+			if p := f.mustStats(t).Activity; len(p) != 1 == in {
 				t.Errorf("slot %d of %d: %+v", other, slot, p)
 			}
 		}
 		ok(t, f.raw.Del(f.ctx, counts).Err())
 		kept := map[string]bool{}
 		for other, keep := range map[int64]bool{
-			0:                            false,
-			slot - picket.PulseSlots - 1: false,
-			slot - 2:                     true,
-			slot + 4:                     true,
-			slot + 2*picket.PulseSlots:   false,
-			slot + 1_000_000:             false,
+			0:                               false,
+			slot - picket.ActivitySlots - 1: false,
+			slot - 2:                        true,
+			slot + 4:                        true,
+			slot + 2*picket.ActivitySlots:   false,
+			slot + 1_000_000:                false,
 		} {
 			field := fmt.Sprint(other, " ended")
 			ok(t, f.raw.HSet(f.ctx, counts, field, 7, "nonsense", "x", "", "y").Err())
@@ -231,7 +231,7 @@ func TestActivityAfterAClockStep(t *testing.T) {
 		_, err = f.Fail(f.ctx, h, "no", true)
 		ok(t, err)
 		f.cancelAll(t)
-		if sum := sumActivity(f.mustStats(t).Pulse); sum.Failed != 1 || sum.Ended != 7 {
+		if sum := sumActivity(f.mustStats(t).Activity); sum.Failed != 1 || sum.Ended != 7 {
 			t.Errorf("beside counts of other hours: %+v", sum)
 		}
 		left := f.raw.HGetAll(f.ctx, counts).Val()

@@ -75,7 +75,7 @@ func TestBothSidesGoOnAfterAnAdoption(t *testing.T) {
 		f.adoptOnNewServer(t)
 		again, err := f.Reclaim(f.ctx, f.openLease(t, l))
 		ok(t, err)
-		agent, err := f.sealer.Open(l.AgentToken.Reveal())
+		agent, err := f.sealer.OpenLeaseToken(l.AgentToken.Reveal())
 		ok(t, err)
 		reported, err := f.Report(f.ctx, agent, "", picket.Progress{Summary: "going on"})
 		ok(t, err)

@@ -16,7 +16,7 @@ var errNoMoreLeases = errors.New("this request gets no more leases")
 // goes from task to task saves a round trip each time. Both are done or, when
 // an error comes back before the wait, neither. The same call again tells the
 // same state; leases it gave are shown again under by.Once, else given anew.
-func (e *Engine) Advance(ctx context.Context, held picket.Held, by picket.Caller,
+func (e *Engine) Advance(ctx context.Context, held picket.LeaseCredential, by picket.Caller,
 	req picket.AdvanceRequest) (picket.Advanced, error) {
 	who, err := credentialArgs(held)
 	if err != nil {
@@ -60,15 +60,15 @@ func (e *Engine) Advance(ctx context.Context, held picket.Held, by picket.Caller
 }
 
 // OpenLeaseToken opens the lease token of a request.
-func (e *Engine) OpenLeaseToken(req picket.AdvanceRequest) (picket.Held, error) {
-	held, err := e.store.cfg.Sealer.Open(req.LeaseToken.Reveal())
+func (e *Engine) OpenLeaseToken(req picket.AdvanceRequest) (picket.LeaseCredential, error) {
+	held, err := e.store.cfg.Sealer.OpenLeaseToken(req.LeaseToken.Reveal())
 	if err != nil || held.Namespace != e.namespace {
-		return picket.Held{}, picket.Invalid("/leaseToken",
-			"Send the leaseToken of a lease of your key's namespace; it starts with "+picket.CapabilityPrefix+".",
-			"the lease token is malformed or was not made here").Because(err)
+		return picket.LeaseCredential{}, picket.Invalid("/leaseToken",
+			"Send the leaseToken of a lease of your key's namespace; it starts with "+picket.LeaseTokenPrefix+".",
+			"the lease token is malformed or was not made here").WithCause(err)
 	}
-	if held.Bearer == picket.BearerAgent {
-		return picket.Held{}, picket.Refuse(picket.CodeForbidden,
+	if held.Side == picket.SideAgent {
+		return picket.LeaseCredential{}, picket.Refuse(picket.CodeForbidden,
 			"Send the leaseToken of the lease. An agent completes its task with the tool mark_complete.",
 			"leaseToken is the credential of an agent, and only an adapter may advance")
 	}
@@ -96,7 +96,7 @@ func (e *Engine) acquireMore(ctx context.Context, by picket.Caller, req picket.A
 	return leases, err
 }
 
-func (e *Engine) advance(ctx context.Context, held picket.Held, complete []any, by picket.Caller,
+func (e *Engine) advance(ctx context.Context, held picket.LeaseCredential, complete []any, by picket.Caller,
 	req picket.AcquireRequest, waiter string,
 	wait time.Duration) (state picket.TaskState, leases []picket.Lease, how int64, err error) {
 	var floor int64

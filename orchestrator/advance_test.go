@@ -10,7 +10,7 @@ import (
 )
 
 // completeAndAcquire completes the lease of h and asks for one more.
-func (f *fixture) completeAndAcquire(h picket.Held, by picket.Caller,
+func (f *fixture) completeAndAcquire(h picket.LeaseCredential, by picket.Caller,
 	req picket.AcquireRequest) (picket.Advanced, error) {
 	return f.Advance(f.ctx, h, by, picket.AdvanceRequest{Output: picket.RawJSON(`1`), Acquire: req})
 }

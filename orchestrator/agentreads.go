@@ -33,7 +33,7 @@ func decodeAgent(script string, got any, err error) (picket.Agent, error) {
 	return a, r.err
 }
 
-// wantAgent decodes an agent_view.
+// agent decodes an agent_view.
 func (r *reply) agent(v any) (a picket.Agent, owner string) {
 	l := r.list(v)
 	raw, now, h := r.int(r.at(l, 1)), r.int(r.at(l, 2)), r.hash(r.at(l, 3))
@@ -226,7 +226,7 @@ func newAgentWalk(q *picket.AgentQuery) (agentWalk, error) {
 			return agentWalk{}, err
 		}
 	}
-	caps, err := picket.NormalizeTags("capabilities", q.Capabilities)
+	caps, err := picket.NormalizeCapabilities("capabilities", q.Capabilities)
 	if err != nil {
 		return agentWalk{}, err
 	}

@@ -63,7 +63,8 @@ func (e *Engine) Register(ctx context.Context, by picket.Caller, reg picket.Regi
 		most = optionalIntArg(reg.Capacity.MaxConcurrentTasks)
 	}
 	beat := reg.Heartbeat.Config()
-	args := []any{id, by.Actor, by.Once.Key, by.Once.Body, reg.RoleID, reg.Name, strings.Join(reg.Capabilities, ","),
+	args := []any{id, by.Actor, by.Idempotency.Key, by.Idempotency.Body, reg.RoleID, reg.Name,
+		strings.Join(reg.Capabilities, ","),
 		most, reg.Endpoint,
 		beat.IntervalSeconds, beat.UnhealthyAfterSeconds, beat.DeadAfterSeconds,
 		optionalIntArg(reg.DrainTimeoutSeconds),
@@ -127,7 +128,8 @@ func (e *Engine) ChangeAgent(ctx context.Context, by picket.Caller, agentID stri
 	if err := change.Check(); err != nil {
 		return picket.Agent{}, err
 	}
-	script, args := "deregister", []any{agentID, by.Actor, boolArg(by.Operator), by.Once.Key, by.Once.Body}
+	script, args := "deregister",
+		[]any{agentID, by.Actor, boolArg(by.Operator), by.Idempotency.Key, by.Idempotency.Body}
 	if change.Status != picket.AgentDeregistered {
 		script, args = "drain", append(args, string(change.Status), optionalIntArg(change.DrainTimeoutSeconds))
 	}
@@ -162,7 +164,8 @@ func (e *Engine) CommandAgent(ctx context.Context, by picket.Caller, agentID str
 	if err != nil {
 		return "", fmt.Errorf("encode command: %w", err)
 	}
-	args := []any{agentID, by.Actor, boolArg(by.Operator), by.Once.Key, by.Once.Body, "cmd_" + ulid.Make().String(),
+	args := []any{agentID, by.Actor, boolArg(by.Operator), by.Idempotency.Key, by.Idempotency.Body,
+		"cmd_" + ulid.Make().String(),
 		c.Command, string(body), c.Reason,
 		picket.MaxPendingCommands}
 	got, err := e.retryJudged(ctx, agentID, func() (any, error) { return e.run(ctx, "command", args...) })

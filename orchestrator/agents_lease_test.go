@@ -229,7 +229,7 @@ func TestWaitersHearOfTheEnd(t *testing.T) {
 	})
 }
 
-// subscriptions waits until so many long polls are registered.
+// waitForWaiters waits until so many long polls are registered.
 func (f *fixture) waitForWaiters(t *testing.T, n int64) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {

@@ -114,7 +114,10 @@ func TestRegisteredAgain(t *testing.T) {
 func TestRegistryRequestsHappenOnce(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		by := func(key string) picket.Caller {
-			return picket.Caller{Actor: "key_owner", Once: picket.Once{Key: key, Body: fmt.Sprintf("%064d", 1)}}
+			return picket.Caller{
+				Actor:       "key_owner",
+				Idempotency: picket.Idempotency{Key: key, Body: fmt.Sprintf("%064d", 1)},
+			}
 		}
 		a, err := f.Register(f.ctx, by("k1"), picket.Registration{})
 		ok(t, err)
@@ -147,7 +150,7 @@ func TestRegistryRequestsHappenOnce(t *testing.T) {
 			}
 		}
 		other := by("k1")
-		other.Once.Body = fmt.Sprintf("%064d", 2)
+		other.Idempotency.Body = fmt.Sprintf("%064d", 2)
 		_, err = f.Register(f.ctx, other, picket.Registration{})
 		refused(t, err, picket.CodeIdempotencyConflict)
 		again, err = f.Register(f.ctx, by("k1"), picket.Registration{})

@@ -13,7 +13,10 @@ import (
 func TestARepeatedRegistrationIsNotTheNext(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		keyed := func(key string) picket.Caller {
-			return picket.Caller{Actor: "key_owner", Once: picket.Once{Key: key, Body: fmt.Sprintf("%064d", 1)}}
+			return picket.Caller{
+				Actor:       "key_owner",
+				Idempotency: picket.Idempotency{Key: key, Body: fmt.Sprintf("%064d", 1)},
+			}
 		}
 		first, err := f.Register(f.ctx, keyed("first"), picket.Registration{AgentID: "a1"})
 		ok(t, err)

@@ -44,7 +44,7 @@ func (f *fixture) mustLastSeq(t *testing.T) int64 {
 	return seq
 }
 
-// raiseCeiling holds the events after a sequence number against what is expected.
+// wantEvents holds the events after a sequence number against what is expected.
 func (f *fixture) wantEvents(t *testing.T, after int64, want ...string) {
 	t.Helper()
 	if got := f.agentEventsAfter(t, after); !slices.Equal(got, want) {
@@ -62,7 +62,7 @@ func (f *fixture) wantAgent(t *testing.T, id string, want picket.AgentStatus) pi
 	return a
 }
 
-// check does what a reaper does.
+// judgeAll does what a reaper does.
 func (f *fixture) judgeAll(t *testing.T) {
 	t.Helper()
 	for {

@@ -101,7 +101,7 @@ func (f *fixture) agentWithStatus(t *testing.T, id string, status picket.AgentSt
 func TestOnlyTheLegalMovesHappen(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		legal := 0
-		picket.AgentMoves(func(picket.AgentStatus, picket.LifecycleReason, picket.AgentStatus) { legal++ })
+		picket.AgentTransitions(func(picket.AgentStatus, picket.LifecycleReason, picket.AgentStatus) { legal++ })
 		for _, from := range append([]picket.AgentStatus{picket.AgentRegistering}, picket.AgentStatuses...) {
 			for reason := range transitionCauses {
 				if f.tryTransition(t, from, reason) {
@@ -115,7 +115,7 @@ func TestOnlyTheLegalMovesHappen(t *testing.T) {
 	})
 }
 
-// actions reports whether the cause of a reason led to the move of the table. It
+// tryTransition reports whether the cause of a reason led to the move of the table. It
 // fails when it should have, and when anything happened that is not legal.
 func (f *fixture) tryTransition(t *testing.T, from picket.AgentStatus, reason picket.LifecycleReason) bool {
 	t.Helper()
@@ -126,9 +126,10 @@ func (f *fixture) tryTransition(t *testing.T, from picket.AgentStatus, reason pi
 	page, readErr := f.Events(f.ctx,
 		picket.EventQuery{After: seq, Types: []string{picket.EventAgentLifecycle}, Agent: was.id})
 	ok(t, readErr)
-	want, status, found := picket.AgentMove(from, reason), from, 0
+	want, status, found := picket.NextAgentStatus(from, reason), from, 0
 	for _, ev := range page.Events {
-		if ev.PreviousStatus != status || picket.AgentMove(status, picket.LifecycleReason(ev.Reason)) != ev.NewStatus {
+		if ev.PreviousStatus != status ||
+			picket.NextAgentStatus(status, picket.LifecycleReason(ev.Reason)) != ev.NewStatus {
 			t.Errorf("%s in %s: %s -> %s, %s", reason, from, ev.PreviousStatus, ev.NewStatus, ev.Reason)
 		}
 		if status = ev.NewStatus; ev.Reason == string(reason) {

@@ -21,7 +21,10 @@ func TestVoidLeasesStayVoid(t *testing.T) {
 		}
 		all := f.acquireAll(t, "a1", 130)
 		f.mustSubmit(t, picket.TaskSpec{})
-		once := picket.Caller{Actor: "key_owner", Once: picket.Once{Key: "k", Body: fmt.Sprintf("%064d", 1)}}
+		once := picket.Caller{
+			Actor:       "key_owner",
+			Idempotency: picket.Idempotency{Key: "k", Body: fmt.Sprintf("%064d", 1)},
+		}
 		next := picket.AdvanceRequest{Output: picket.RawJSON(`1`), Acquire: picket.AcquireRequest{AgentID: "a1"}}
 		done, err := f.Advance(f.ctx, f.openLease(t, was.lease), once, next)
 		ok(t, err)

@@ -24,7 +24,10 @@ func (f *fixture) cancelAndRetry(t *testing.T, id string) string {
 	t.Helper()
 	_, err := f.Cancel(f.ctx, operator, id, "")
 	ok(t, err)
-	by := picket.Caller{Actor: "key_a", Once: picket.Once{Key: "anew " + id, Body: strings.Repeat("0", 64)}}
+	by := picket.Caller{
+		Actor:       "key_a",
+		Idempotency: picket.Idempotency{Key: "anew " + id, Body: strings.Repeat("0", 64)},
+	}
 	first, err := f.Retry(f.ctx, by, id, "")
 	ok(t, err)
 	again, err := f.Retry(f.ctx, by, id, "") // its answer was lost

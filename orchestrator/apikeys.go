@@ -26,8 +26,8 @@ func (e *Engine) CreateKey(ctx context.Context, by picket.Caller, req picket.Key
 		return picket.NewKey{}, err
 	}
 	random := make([]byte, 32)
-	if by.Once.Key != "" {
-		random = e.store.cfg.Sealer.Derive("api key " + by.Once.Key)
+	if by.Idempotency.Key != "" {
+		random = e.store.cfg.Sealer.Derive("api key " + by.Idempotency.Key)
 	} else if _, err := rand.Read(random); err != nil {
 		return picket.NewKey{}, err
 	}
@@ -74,7 +74,7 @@ func (e *Engine) recordKey(ctx context.Context, by picket.Caller, secret string,
 	}
 	got, err := e.run(ctx, "key_create", "key_"+ulid.Make().String(), hashKey(secret), req.Name,
 		strings.Join(scopes, ","),
-		int64(req.ExpiresAt), by.Actor, by.Once.Key, by.Once.Body)
+		int64(req.ExpiresAt), by.Actor, by.Idempotency.Key, by.Idempotency.Body)
 	if err != nil {
 		return "", false, err
 	}
@@ -260,7 +260,7 @@ func (c *keyCache) find(hash string) (who picket.Principal, drops uint64, ok boo
 	return k.who, c.generation, true
 }
 
-// dropIfFenced remembers a key, unless any was forgotten since find returned drops: the
+// keep remembers a key, unless any was forgotten since find returned drops: the
 // key may have been revoked after the store was asked.
 func (c *keyCache) keep(hash string, p picket.Principal, life time.Duration, drops uint64) {
 	c.mu.Lock()

@@ -27,7 +27,7 @@ func (e *Engine) ApproveAll(ctx context.Context, by picket.Caller,
 	if err != nil {
 		return out, err
 	}
-	got, err := e.run(ctx, "bulk", append([]any{by.Once.Key, by.Once.Body, req.Count}, ids...)...)
+	got, err := e.run(ctx, "bulk", append([]any{by.Idempotency.Key, by.Idempotency.Body, req.Count}, ids...)...)
 	if no, ok := picket.RefusalOf(err); ok && no.Code == picket.CodeVersion && len(ids) > MaxBulk {
 		return out, picket.Refuse(picket.CodeVersion,
 			"Narrow the filter, look at what it means, then send the number that you see.",
@@ -40,7 +40,7 @@ func (e *Engine) ApproveAll(ctx context.Context, by picket.Caller,
 	r := &reply{script: "bulk"}
 	for id := range strings.FieldsSeq(r.text(got)) {
 		one := by
-		one.Once = picket.Once{Key: by.Once.Key + "." + id, Body: by.Once.Body}
+		one.Idempotency = picket.Idempotency{Key: by.Idempotency.Key + "." + id, Body: by.Idempotency.Body}
 		_, err := e.Approve(ctx, one, id, picket.Decision{Note: req.Note, Digest: req.Digests[id]})
 		if err == nil {
 			out.Approved = append(out.Approved, id)
@@ -58,7 +58,7 @@ func (e *Engine) ApproveAll(ctx context.Context, by picket.Caller,
 func checkBulkApproval(by picket.Caller, req picket.BulkApproval) error {
 	f := req.Filter
 	switch {
-	case by.Once.Key == "":
+	case by.Idempotency.Key == "":
 		return picket.Refuse(picket.CodePreconditionRequired,
 			"Send an Idempotency-Key, such as a UUID, and the same one when you repeat the request.",
 			"many are approved only under an Idempotency-Key: repeated without one the request would mean other tasks").
@@ -99,7 +99,7 @@ func checkBulkApproval(by picket.Caller, req picket.BulkApproval) error {
 func (e *Engine) tasksInReview(ctx context.Context, f picket.ReviewFilter) (ids []any, err error) {
 	sets, err := filterSets(f)
 	if err != nil {
-		return nil, picket.Within("/filter/", err)
+		return nil, picket.PrefixField("/filter/", err)
 	}
 	asked := slices.Compact(slices.Sorted(slices.Values(f.TaskIDs)))
 	for cursor := ""; ; {

@@ -64,7 +64,7 @@ func TestApproveAllThatAFilterMeans(t *testing.T) {
 			t.Errorf("%d were approved", n)
 		}
 		changed := idempotent("1")
-		changed.Once.Body = strings.Repeat("c", 64)
+		changed.Idempotency.Body = strings.Repeat("c", 64)
 		_, err = f.ApproveAll(f.ctx, changed, all)
 		refused(t, err, picket.CodeIdempotencyConflict)
 	})
@@ -79,7 +79,8 @@ func TestApproveAllLosesWhatOthersDecide(t *testing.T) {
 		req := picket.BulkApproval{Filter: picket.ReviewFilter{TaskIDs: ids}, Count: 4}
 		by := idempotent("1")
 		// it has looked
-		ok(t, f.raw.Set(f.ctx, "pk:{default}:req:"+by.Once.Key, by.Once.Body+" "+strings.Join(append(ids, noTask), " "),
+		ok(t, f.raw.Set(f.ctx, "pk:{default}:req:"+by.Idempotency.Key,
+			by.Idempotency.Body+" "+strings.Join(append(ids, noTask), " "),
 			0).Err())
 		_, _, err := f.Reject(f.ctx, ben, ids[1], picket.Decision{Note: "no"}, nil)
 		ok(t, err)
@@ -144,7 +145,7 @@ func TestApproveAllOfTooMany(t *testing.T) {
 		ok(t, f.raw.ZRem(f.ctx, "pk:{default}:by-role:coder", fmt.Sprintf("task_%026d", 7)).Err())
 		f.wantCountMismatch(t, picket.BulkApproval{Filter: all.Filter, Count: 499}, 500, 501)
 		by := idempotent("1")
-		ok(t, f.raw.Set(f.ctx, "pk:{default}:req:"+by.Once.Key, by.Once.Body+" "+noTask, 0).Err())
+		ok(t, f.raw.Set(f.ctx, "pk:{default}:req:"+by.Idempotency.Key, by.Idempotency.Body+" "+noTask, 0).Err())
 		ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:by-role:coder", redis.Z{Score: 8, Member: fmt.Sprintf("task_%026d", 7)}).
 			Err())
 		got, err := f.ApproveAll(f.ctx, by, all) // decided while they were fewer
@@ -163,9 +164,9 @@ func coverApproveAll(t *testing.T, f *fixture) {
 	f.wantCountMismatch(t, picket.BulkApproval{Filter: picket.ReviewFilter{Role: "coder"}, Count: 3}, 2, 3)
 	req := picket.BulkApproval{Filter: picket.ReviewFilter{Role: "coder"}, Count: 2}
 	by := idempotent("1")
-	by.Once.Key = strings.Repeat("f", 60) + "bulk"
+	by.Idempotency.Key = strings.Repeat("f", 60) + "bulk"
 	f.callTwice(t, func() error { _, err := f.ApproveAll(f.ctx, by, req); return err })
-	by.Once.Body = strings.Repeat("c", 64)
+	by.Idempotency.Body = strings.Repeat("c", 64)
 	_, err := f.ApproveAll(f.ctx, by, req)
 	refused(t, err, picket.CodeIdempotencyConflict)
 	f.cancelAll(t)

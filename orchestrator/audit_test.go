@@ -326,7 +326,7 @@ func TestAuditRetention(t *testing.T) {
 		if len(page.Events) != 5 || page.Next != left[4].ID {
 			t.Errorf("read on with %+v, next %s", page.Events, page.Next)
 		}
-		back, err := f.Events(f.ctx, picket.EventQuery{Audit: true, Back: true, Limit: 3, Until: left[11].At})
+		back, err := f.Events(f.ctx, picket.EventQuery{Audit: true, NewestFirst: true, Limit: 3, Until: left[11].At})
 		ok(t, err)
 		if len(back.Events) != 3 || back.Events[0].Seq != left[11].Seq {
 			t.Errorf("read back %+v", back.Events)

@@ -10,7 +10,8 @@ import (
 // AwaitEnd waits until a lease has ended; ended is false when the wait ran out
 // first. Other than Watch it takes no commands, which are meant for the adapter
 // alone: it is for whoever acts on behalf of the run and has to stop in time.
-func (e *Engine) AwaitEnd(ctx context.Context, held picket.Held, wait time.Duration) (ended bool, err error) {
+func (e *Engine) AwaitEnd(ctx context.Context, held picket.LeaseCredential,
+	wait time.Duration) (ended bool, err error) {
 	in := e.wakeups.subscribe(true, func(message string) bool { return message == "task "+held.TaskID })
 	defer e.wakeups.unsubscribe(in)
 	timer := time.NewTimer(wait)

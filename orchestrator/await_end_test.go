@@ -10,16 +10,16 @@ import (
 // Who waits for the end of a lease beside the adapter is told of it, however
 // it comes, and takes none of the adapter's commands.
 func TestTheEndOfALeaseIsAwaited(t *testing.T) {
-	for name, end := range map[string]func(f *fixture, h picket.Held) error{
-		"completed": func(f *fixture, h picket.Held) error {
+	for name, end := range map[string]func(f *fixture, h picket.LeaseCredential) error{
+		"completed": func(f *fixture, h picket.LeaseCredential) error {
 			_, err := f.Complete(f.ctx, h, picket.Completion{})
 			return err
 		},
-		"cancelled": func(f *fixture, h picket.Held) error {
+		"cancelled": func(f *fixture, h picket.LeaseCredential) error {
 			_, err := f.Cancel(f.ctx, operator, h.TaskID, "")
 			return err
 		},
-		"expired": func(f *fixture, h picket.Held) error {
+		"expired": func(f *fixture, h picket.LeaseCredential) error {
 			_, err := f.Expire(f.ctx, operator, h.TaskID, "")
 			return err
 		},

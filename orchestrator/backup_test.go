@@ -98,7 +98,7 @@ func (b *backupStory) open() {
 	b.Cleanup(func() { _ = b.raw.Close() })
 }
 
-// acquireTask leases a new task of a role and confirms the lease.
+// take leases a new task of a role and confirms the lease.
 func (b *backupStory) take(role string) picket.Lease {
 	b.Helper()
 	b.mustSubmit(b.T, picket.TaskSpec{Role: role})

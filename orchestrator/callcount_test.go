@@ -22,7 +22,7 @@ func TestCallsPerLifeReal(t *testing.T) {
 	for _, noPipeline := range []bool{false, true} {
 		t.Run(fmt.Sprintf("NoPipeline=%v", noPipeline), func(t *testing.T) {
 			s := rig.Real(t)
-			wire := &rig.Wire{}
+			wire := &rig.CommandCounter{}
 			watched := s.Redis
 			watched.Dialer = wire.Dialer(s.Redis.Dialer)
 			store, err := orchestrator.Open(t.Context(),
@@ -82,7 +82,7 @@ func runOneLife(t *testing.T, e *orchestrator.Engine) int {
 	did(err)
 	leases, err := e.Acquire(ctx, operator, picket.AcquireRequest{AgentID: "a1"})
 	did(err)
-	h, err := sealer.Open(leases[0].LeaseToken.Reveal())
+	h, err := sealer.OpenLeaseToken(leases[0].LeaseToken.Reveal())
 	ok(t, err)
 	_, err = e.Renew(ctx, h)
 	did(err)
@@ -136,7 +136,7 @@ func runLives(t *testing.T, e *orchestrator.Engine, lives int, advances bool) {
 			leases, err = e.Acquire(t.Context(), operator, picket.AcquireRequest{AgentID: "a1"})
 			ok(t, err)
 		}
-		h, err := rig.Sealer().Open(leases[0].LeaseToken.Reveal())
+		h, err := rig.Sealer().OpenLeaseToken(leases[0].LeaseToken.Reveal())
 		ok(t, err)
 		if !advances || n == lives-1 {
 			_, err = e.Complete(t.Context(), h, picket.Completion{Output: picket.RawJSON(`1`)})

@@ -78,7 +78,8 @@ func checkCall(req picket.CallRequest) error {
 // knows what it came to. It is refused with paused, lease_ending (external
 // effects, shortly before the deadline) and budget_exceeded, which takes and
 // stores nothing.
-func (e *Engine) Reserve(ctx context.Context, held picket.Held, req picket.CallRequest) (picket.Reservation, error) {
+func (e *Engine) Reserve(ctx context.Context, held picket.LeaseCredential,
+	req picket.CallRequest) (picket.Reservation, error) {
 	if err := checkCall(req); err != nil {
 		return picket.Reservation{}, err
 	}
@@ -166,7 +167,8 @@ func (e *Engine) SettleOverdueCalls(ctx context.Context, limit int) (int, error)
 // for want of money. The holder and the last run of a task are charged up to
 // what the task was granted; the rest is unverified and locks the envelope. What
 // a superseded run reports, or one of a cancelled task, changes no envelope.
-func (e *Engine) ReportUsage(ctx context.Context, held picket.Held, u picket.UsageReport) (picket.Usage, error) {
+func (e *Engine) ReportUsage(ctx context.Context, held picket.LeaseCredential,
+	u picket.UsageReport) (picket.Usage, error) {
 	switch {
 	case !usageSourceSyntax.MatchString(u.Source):
 		return picket.Usage{}, picket.Invalid("/source", "Send the agent's name, such as claude.", "source is %q",

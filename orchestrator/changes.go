@@ -15,7 +15,7 @@ import (
 // RunEvidence keeps what a run has changed, until 15 minutes after its lease
 // ended or somebody has decided about the task (CodeTaskClosed). Sending
 // the same evidence again changes nothing. Other evidence replaces it, with an event.
-func (e *Engine) RunEvidence(ctx context.Context, held picket.Held, ev picket.Evidence) error {
+func (e *Engine) RunEvidence(ctx context.Context, held picket.LeaseCredential, ev picket.Evidence) error {
 	if err := ev.Check(); err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/picket-dev/picket/internal/rig"
 )
 
-// mustSubmit makes a task; some have to wait for a moment by the wall.
+// submit makes a task; some have to wait for a moment by the wall.
 func (l *clockRun) submit() {
 	l.t.Helper()
 	s := picket.TaskSpec{
@@ -77,7 +77,7 @@ func (l *clockRun) acquire() {
 			delete(l.later, lease.TaskID)
 			l.count.started++
 		}
-		held, err := rig.Sealer().Open(lease.LeaseToken.Reveal())
+		held, err := rig.Sealer().OpenLeaseToken(lease.LeaseToken.Reveal())
 		ok(l.t, err)
 		h := &clockHolder{
 			lease:  lease,

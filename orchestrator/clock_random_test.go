@@ -45,7 +45,7 @@ type clockCount struct {
 // clockHolder is who has a lease, as it sees it itself.
 type clockHolder struct {
 	lease  picket.Lease
-	held   picket.Held
+	held   picket.LeaseCredential
 	sent   time.Duration // the last request that extended the lease was sent
 	window time.Duration
 	dead   bool // it will not renew
@@ -56,7 +56,7 @@ func (h *clockHolder) deadline() time.Duration {
 	return h.sent + h.window - max(h.window*3/100, time.Second)
 }
 
-// submitAndLease is a task with a notBefore: when it comes by the wall, and when as much
+// delayedStart is a task with a notBefore: when it comes by the wall, and when as much
 // time has passed as was missing at first.
 type delayedStart struct {
 	wall time.Duration
@@ -200,7 +200,7 @@ func (l *clockRun) askForHelp() {
 	ok(l.t, err)
 	leases, err := l.e.Acquire(l.ctx, operator, picket.AcquireRequest{AgentID: "asker"})
 	ok(l.t, err)
-	held, err := rig.Sealer().Open(leases[0].LeaseToken.Reveal())
+	held, err := rig.Sealer().OpenLeaseToken(leases[0].LeaseToken.Reveal())
 	ok(l.t, err)
 	_, err = l.e.RequestHelp(l.ctx, held,
 		picket.HelpRequest{Question: "which?", DeadlineSeconds: ptr(600), OnDeadline: picket.OnDeadlineDeny})
@@ -231,7 +231,7 @@ func TestATaskStartsAtItsMillisecond(t *testing.T) {
 	}
 }
 
-// apply sets the clock, and lets a reaper look at it.
+// setWallClock sets the clock, and lets a reaper look at it.
 func (l *clockRun) setWallClock(wall time.Duration) {
 	l.t.Helper()
 	l.wall = wall

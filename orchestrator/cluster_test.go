@@ -208,7 +208,7 @@ func oneTaskLife(ctx context.Context, people, workers *orchestrator.Engine, seal
 	if len(leases) != 1 || leases[0].TaskID != task.TaskID {
 		return fmt.Errorf("the worker that waited got %v", leases)
 	}
-	held, err := sealer.Open(leases[0].LeaseToken.Reveal())
+	held, err := sealer.OpenLeaseToken(leases[0].LeaseToken.Reveal())
 	if err != nil {
 		return err
 	}

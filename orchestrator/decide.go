@@ -26,7 +26,7 @@ func (e *Engine) Claim(ctx context.Context, by picket.Caller, handoffID string, 
 	if takeOver {
 		taken = 1
 	}
-	got, err := e.run(ctx, "claim", handoffID, by.Actor, by.Once.Key, by.Once.Body, taken)
+	got, err := e.run(ctx, "claim", handoffID, by.Actor, by.Idempotency.Key, by.Idempotency.Body, taken)
 	if err != nil {
 		return picket.Handoff{}, err
 	}
@@ -72,7 +72,8 @@ func (e *Engine) Answer(ctx context.Context, by picket.Caller, handoffID string,
 		}
 		option, choice = string(b), *req.Option
 	}
-	return e.runForTask(ctx, "answer", handoffID, by.Actor, by.Once.Key, by.Once.Body, answer, option, choice, input,
+	return e.runForTask(ctx, "answer", handoffID, by.Actor, by.Idempotency.Key, by.Idempotency.Body, answer, option,
+		choice, input,
 		answerText(req))
 }
 
@@ -124,7 +125,8 @@ func (e *Engine) Finish(ctx context.Context, by picket.Caller, handoffID string,
 	if err != nil {
 		return picket.Task{}, err
 	}
-	return e.runForTask(ctx, "finish", handoffID, by.Actor, by.Once.Key, by.Once.Body, out, jsonText(output))
+	return e.runForTask(ctx, "finish", handoffID, by.Actor, by.Idempotency.Key, by.Idempotency.Body, out,
+		jsonText(output))
 }
 
 // CancelHandoff cancels the task of an open hand-off.
@@ -132,7 +134,7 @@ func (e *Engine) CancelHandoff(ctx context.Context, by picket.Caller, handoffID,
 	if err := picket.CheckID("handoffId", "handoff", handoffID); err != nil {
 		return picket.Task{}, err
 	}
-	return e.runForTask(ctx, "cancel", handoffID, by.Actor, by.Once.Key, by.Once.Body, reason)
+	return e.runForTask(ctx, "cancel", handoffID, by.Actor, by.Idempotency.Key, by.Idempotency.Body, reason)
 }
 
 // isNull reports whether a JSON member was not sent, or sent as null.
@@ -162,7 +164,7 @@ func (e *Engine) review(ctx context.Context, by picket.Caller, taskID, decision 
 	if err := d.Check(); err != nil {
 		return picket.Task{}, "", err
 	}
-	args := []any{taskID, decision, by.Actor, by.Once.Key, by.Once.Body, d.Note, d.Digest, "0"}
+	args := []any{taskID, decision, by.Actor, by.Idempotency.Key, by.Idempotency.Body, d.Note, d.Digest, "0"}
 	if fix != nil {
 		spec := *fix
 		if spec.Fixes != "" && spec.Fixes != taskID {
@@ -171,7 +173,7 @@ func (e *Engine) review(ctx context.Context, by picket.Caller, taskID, decision 
 		}
 		spec.Fixes = taskID
 		if err := e.normalize(&spec); err != nil {
-			return picket.Task{}, "", picket.Within("/fix", err)
+			return picket.Task{}, "", picket.PrefixField("/fix", err)
 		}
 		fields, err := e.specArgs("task_"+ulid.Make().String(), by.Actor, spec)
 		if err != nil {

@@ -14,7 +14,7 @@ func evidenceWithDiff(text string) picket.Evidence {
 }
 
 // completeWithDiff hands in a result, and with it what has been changed.
-func (f *fixture) completeWithDiff(t *testing.T, h picket.Held, diff string) {
+func (f *fixture) completeWithDiff(t *testing.T, h picket.LeaseCredential, diff string) {
 	t.Helper()
 	_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`"done"`)})
 	ok(t, err)
@@ -23,7 +23,7 @@ func (f *fixture) completeWithDiff(t *testing.T, h picket.Held, diff string) {
 	}
 }
 
-// requestKey is that of the review as it is now.
+// reviewDigest is that of the review as it is now.
 func (f *fixture) reviewDigest(t *testing.T, task string) string {
 	t.Helper()
 	got, err := f.Task(f.ctx, task)
@@ -250,7 +250,7 @@ func TestARepeatedDecisionIsNotCheckedAgain(t *testing.T) {
 		task, h := f.submitAndLease(t, picket.TaskSpec{})
 		f.completeWithDiff(t, h, "+good")
 		by := operator
-		by.Once = picket.Once{Key: strings.Repeat("a", 64), Body: strings.Repeat("b", 64)}
+		by.Idempotency = picket.Idempotency{Key: strings.Repeat("a", 64), Body: strings.Repeat("b", 64)}
 		d := picket.Decision{Digest: f.reviewDigest(t, task.TaskID)}
 		for range 2 {
 			got, err := f.Approve(f.ctx, by, task.TaskID, d)
@@ -269,7 +269,7 @@ func TestApprovingManyIsAboutWhatWasShown(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		var ids []string
 		digests := map[string]string{}
-		var held []picket.Held
+		var held []picket.LeaseCredential
 		for i := range 4 {
 			task, h := f.submitAndLease(t, picket.TaskSpec{})
 			f.completeWithDiff(t, h, fmt.Sprint("+", i))
@@ -279,7 +279,7 @@ func TestApprovingManyIsAboutWhatWasShown(t *testing.T) {
 		ok(t, f.RunEvidence(f.ctx, held[1], evidenceWithDiff("+swapped")))
 		delete(digests, ids[2])
 		by := operator
-		by.Once = picket.Once{Key: strings.Repeat("c", 64), Body: strings.Repeat("d", 64)}
+		by.Idempotency = picket.Idempotency{Key: strings.Repeat("c", 64), Body: strings.Repeat("d", 64)}
 		got, err := f.ApproveAll(f.ctx, by,
 			picket.BulkApproval{Filter: picket.ReviewFilter{TaskIDs: ids}, Count: 4, Digests: digests})
 		ok(t, err)

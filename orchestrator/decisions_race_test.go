@@ -196,7 +196,7 @@ func TestTwoPeopleApproveTheSameMany(t *testing.T) {
 			var all sync.WaitGroup
 			for i := range 3 {
 				by := who[i/2] // the first asks twice
-				by.Once = picket.Once{
+				by.Idempotency = picket.Idempotency{
 					Key:  strings.Repeat(string("ab"[i/2]), 60) + fmt.Sprint(1000+round),
 					Body: strings.Repeat("b", 64),
 				}

@@ -90,7 +90,7 @@ func TestTheSecondDecisionOfAHandoffLoses(t *testing.T) {
 			task := f.mustSubmit(t, picket.TaskSpec{})
 			_, hid := f.askPerson(t, "a1", picket.HelpRequest{Question: "which?", Options: []string{"a", "b"}})
 			first := ada
-			first.Once = picket.Once{
+			first.Idempotency = picket.Idempotency{
 				Key:  strings.Repeat("d", 60) + fmt.Sprintf("%4.4s", name),
 				Body: strings.Repeat("b", 64),
 			}

@@ -28,7 +28,7 @@ func TestAnEditedInputReachesAllLaterRuns(t *testing.T) {
 				t.Errorf("the task shows %s", got.Input)
 			}
 		}
-		given := func(l picket.Lease, want string) picket.Held {
+		given := func(l picket.Lease, want string) picket.LeaseCredential {
 			t.Helper()
 			h := f.openLease(t, l)
 			shown, err := f.HeldTask(f.ctx, h, "")
@@ -100,8 +100,8 @@ func TestAnInputIsEditedToNull(t *testing.T) {
 			t.Errorf("the run was given %s, is shown %s, and told %+v", l.Task.Input, shown.Input, a)
 		}
 		if got := f.wantState(t, task.TaskID, picket.TaskLeased); string(got.Input) != "1" ||
-			string(got.InputNow()) != "null" {
-			t.Errorf("the task shows %s, its next run is given %s", got.Input, got.InputNow())
+			string(got.CurrentInput()) != "null" {
+			t.Errorf("the task shows %s, its next run is given %s", got.Input, got.CurrentInput())
 		}
 		_, err = f.RequestHelp(f.ctx, f.openLease(t, l), picket.HelpRequest{Question: "?"})
 		ok(t, err)

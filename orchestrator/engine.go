@@ -60,7 +60,7 @@ type Config struct {
 	// sent), "redis.<script>.after" (reply lost), "witness.write",
 	// "witness.fsync", "witness.rename", "witness.dirsync". Defaults to nil.
 	Fault func(point string) error
-	// urgent is the time of day that a floor without a memory is taken from.
+	// clock is the time of day that a floor without a memory is taken from.
 	// Defaults to time.Now; tests set it.
 	clock func() time.Time
 	// NoPipeline sends every script on its own instead of sharing round trips.

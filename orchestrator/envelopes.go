@@ -23,7 +23,7 @@ func amountColumn(h map[string]string, name string) budget.Envelope {
 func (r *reply) taskMoney(t *picket.Task, v any) {
 	h := r.hash(v)
 	t.BudgetEnvelope, t.Spent, t.Held = amountColumn(h, "envelope"), amountColumn(h, "spent"), amountColumn(h, "held")
-	t.Available = amountColumn(h, "available").Minus(amountColumn(h, "unverified"))
+	t.Available = amountColumn(h, "available").Sub(amountColumn(h, "unverified"))
 }
 
 // Envelope shows an envelope with the calls under way and what was carved from
@@ -55,11 +55,12 @@ func (e *Engine) TopUp(ctx context.Context, by picket.Caller, id string, t picke
 		return picket.EnvelopeState{},
 			picket.Invalid("/reason", "Say it in up to 1,024 bytes.", "the reason has %d bytes", len(t.Reason))
 	}
-	return e.envelope(ctx, "top_up", id, by.Actor, by.Once.Key, by.Once.Body, t.Tokens, int64(t.USD), t.Reason,
+	return e.envelope(ctx, "top_up", id, by.Actor, by.Idempotency.Key, by.Idempotency.Body, t.Tokens, int64(t.USD),
+		t.Reason,
 		e.dailyLimitArg())
 }
 
-// mustEnvelope runs a script that answers the view of an envelope.
+// envelope runs a script that answers the view of an envelope.
 func (e *Engine) envelope(ctx context.Context, script string, args ...any) (picket.EnvelopeState, error) {
 	got, err := e.run(ctx, script, args...)
 	if err != nil {
@@ -96,7 +97,7 @@ func (r *reply) envelope(v any) picket.EnvelopeState {
 		s.State = "closed"
 	}
 	s.Unverified = amountColumn(h, "unverified")
-	free := s.Available.Minus(s.Unverified)
+	free := s.Available.Sub(s.Unverified)
 	s.Locked = free.Tokens < 0 || free.USD < 0
 	for _, row := range r.list(r.at(l, 2)) {
 		c := r.list(row)
@@ -122,7 +123,8 @@ func (r *reply) envelope(v any) picket.EnvelopeState {
 // AwaitTopUp waits until the envelope of a lease has been topped up since a call
 // was last refused under it, or, when none was, since it was first waited for. A
 // top-up that came before is answered at once.
-func (e *Engine) AwaitTopUp(ctx context.Context, held picket.Held, wait time.Duration) (picket.Funds, error) {
+func (e *Engine) AwaitTopUp(ctx context.Context, held picket.LeaseCredential,
+	wait time.Duration) (picket.Funds, error) {
 	in := e.wakeups.subscribe(true,
 		func(message string) bool { return message == "funds "+held.TaskID || message == "task "+held.TaskID })
 	defer e.wakeups.unsubscribe(in)

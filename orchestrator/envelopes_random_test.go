@@ -49,9 +49,9 @@ func TestBooksAfterTenThousandOperations(t *testing.T) {
 		house := m.account("house:" + m.day)
 		var spent budget.Envelope
 		for _, id := range m.ids() {
-			spent = spent.Plus(m.account(id).Spent)
+			spent = spent.Add(m.account(id).Spent)
 		}
-		if house.Granted != house.Available.Plus(spent) || house.Carved != spent {
+		if house.Granted != house.Available.Add(spent) || house.Carved != spent {
 			t.Errorf("of %+v the house has %+v and has carved %+v; its tasks have spent %+v", house.Granted,
 				house.Available, house.Carved, spent)
 		}
@@ -70,7 +70,7 @@ type moneyClients struct {
 	day   string
 	mu    sync.Mutex
 	tasks []string
-	held  []picket.Held
+	held  []picket.LeaseCredential
 	open  []picket.Reservation
 	tally map[picket.Code]int
 }
@@ -134,7 +134,7 @@ func (m *moneyClients) randomOperation(rnd *rand.Rand) error {
 	case n < 18:
 		leases, err := m.Acquire(m.ctx, operator, picket.AcquireRequest{AgentID: "a1", Max: ptr(2)})
 		for _, l := range leases {
-			held, err := m.sealer.Open(l.LeaseToken.Reveal())
+			held, err := m.sealer.OpenLeaseToken(l.LeaseToken.Reveal())
 			if err != nil {
 				return err
 			}
@@ -247,19 +247,19 @@ func (m *moneyClients) check(when string) (held budget.Envelope) {
 		var carved, calls budget.Envelope
 		total := a.Spent
 		for _, child := range m.raw.ZRange(m.ctx, "pk:{default}:children:"+id, 0, -1).Val() {
-			carved, total = carved.Plus(m.account(child).Granted), total.Plus(m.total(child))
+			carved, total = carved.Add(m.account(child).Granted), total.Add(m.total(child))
 		}
 		if got := m.total(id); got != total {
 			m.t.Fatalf("%s, %s and all below it have spent %+v; counted are %+v", when, id, total, got)
 		}
 		for _, call := range m.raw.ZRange(m.ctx, "pk:{default}:calls:"+id, 0, -1).Val() {
-			calls = calls.Plus(columnOf(m.raw.HGetAll(m.ctx, "pk:{default}:hold:"+id+":"+call).Val(), "need"))
+			calls = calls.Add(columnOf(m.raw.HGetAll(m.ctx, "pk:{default}:hold:"+id+":"+call).Val(), "need"))
 		}
 		if !a.Balanced() || a.Carved != carved || a.Held != calls || a.Spent != charged[id] {
 			m.t.Fatalf("%s, %s: %+v; its subtasks have %+v, its calls %+v, the ledger %+v", when, id, a, carved, calls,
 				charged[id])
 		}
-		held = held.Plus(a.Held)
+		held = held.Add(a.Held)
 	}
 	return held
 }
@@ -273,7 +273,7 @@ func (m *moneyClients) ledger() map[string]budget.Envelope {
 		ok(m.t, err)
 		for _, row := range page.Rows {
 			if row.Kind != picket.LedgerTopUp {
-				charged[row.TaskID] = charged[row.TaskID].Plus(row.Charged)
+				charged[row.TaskID] = charged[row.TaskID].Add(row.Charged)
 			}
 			q.After = row.Seq
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// activityFromEvents reads the whole log and counts the events of a run by type, and how
+// countRunEvents reads the whole log and counts the events of a run by type, and how
 // many of its events were counted instead of written.
 func (f *fixture) countRunEvents(t *testing.T, runID string) (types map[string]int, counted int) {
 	t.Helper()
@@ -41,7 +41,7 @@ func (f *fixture) countRunEvents(t *testing.T, runID string) (types map[string]i
 }
 
 // floodHeartbeats posts n heartbeats with ids of their own.
-func (f *fixture) floodHeartbeats(t *testing.T, h picket.Held, name string, n int) {
+func (f *fixture) floodHeartbeats(t *testing.T, h picket.LeaseCredential, name string, n int) {
 	t.Helper()
 	for done := 0; done < n; done += 100 {
 		var list []picket.RunEvent

@@ -33,7 +33,7 @@ func (e *Engine) Events(ctx context.Context, q picket.EventQuery) (picket.EventP
 		return picket.EventPage{},
 			picket.Invalid("after", "Send the id of the last event read, or 0.", "after is negative")
 	}
-	if q.Back {
+	if q.NewestFirst {
 		return e.eventsBackward(ctx, q)
 	}
 	if !q.Audit {
@@ -126,11 +126,11 @@ func streamSeq(id string) int64 { return parseInt(strings.TrimSuffix(id, "-0")) 
 
 // isUnfiltered reports whether a query leaves nothing out.
 func isUnfiltered(q picket.EventQuery) bool {
-	return len(q.Types) == 0 && q.TaskID == "" && q.Agent == "" && !q.Notices
+	return len(q.Types) == 0 && q.TaskID == "" && q.Agent == "" && !q.NoticesOnly
 }
 
 func matches(q picket.EventQuery, ev picket.Event) bool {
-	return (!q.Notices || ev.Notice()) && (len(q.Types) == 0 || slices.Contains(q.Types, ev.Type)) &&
+	return (!q.NoticesOnly || ev.IsNotice()) && (len(q.Types) == 0 || slices.Contains(q.Types, ev.Type)) &&
 		(q.TaskID == "" || q.TaskID == ev.TaskID) && (q.Agent == "" || q.Agent == ev.AgentID)
 }
 

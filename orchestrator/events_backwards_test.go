@@ -29,7 +29,7 @@ func TestTheLogReadBackwards(t *testing.T) {
 			slices.Reverse(all.Events)
 			for _, limit := range []int{1, 3, 13, 100} {
 				q := q
-				q.Back, q.Limit = true, limit
+				q.NewestFirst, q.Limit = true, limit
 				var got []int64
 				for pages := 0; ; pages++ {
 					page, err := f.Events(f.ctx, q)
@@ -68,7 +68,8 @@ func TestTheLogUntilAnInstant(t *testing.T) {
 			ok(t, f.raw.HSet(f.ctx, "pk:{default}:meta", "seq", id).Err())
 		}
 		for n := range 43 {
-			page, err := f.Events(f.ctx, picket.EventQuery{Back: true, Until: picket.Instant(1000*n + 500), Limit: 1})
+			page, err := f.Events(f.ctx,
+				picket.EventQuery{NewestFirst: true, Until: picket.Instant(1000*n + 500), Limit: 1})
 			ok(t, err)
 			switch at := picket.Instant(1000 * min(n, 40)); {
 			case n == 0 && len(page.Events) != 0, n > 0 && (len(page.Events) != 1 || page.Events[0].At != at):
@@ -92,7 +93,7 @@ func TestTheLedgerReadBackwards(t *testing.T) {
 			all, err := f.Ledger(f.ctx, picket.LedgerQuery{TaskID: id})
 			ok(t, err)
 			slices.Reverse(all.Rows)
-			q := picket.LedgerQuery{TaskID: id, Back: true, Limit: 3}
+			q := picket.LedgerQuery{TaskID: id, NewestFirst: true, Limit: 3}
 			var got []picket.LedgerRow
 			for {
 				page, err := f.Ledger(f.ctx, q)

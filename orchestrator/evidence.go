@@ -18,7 +18,7 @@ import (
 
 // RunExit notes how the process of a run ended. A class the server has set
 // stays; a task that waits for this process goes on at once.
-func (e *Engine) RunExit(ctx context.Context, held picket.Held, exit picket.Exit, containment string) error {
+func (e *Engine) RunExit(ctx context.Context, held picket.LeaseCredential, exit picket.Exit, containment string) error {
 	if !slices.Contains(picket.EvidenceClasses, exit.Class) {
 		return invalidExitClass(exit.Class, picket.EvidenceClasses)
 	}
@@ -35,7 +35,7 @@ func (e *Engine) RunExit(ctx context.Context, held picket.Held, exit picket.Exit
 // RunLog appends output to a stream of the run and returns the offset of the
 // next byte. Bytes known already are ignored; a gap is CodeOffset with the
 // fact "expected".
-func (e *Engine) RunLog(ctx context.Context, held picket.Held, p picket.LogPiece) (int64, error) {
+func (e *Engine) RunLog(ctx context.Context, held picket.LeaseCredential, p picket.LogWrite) (int64, error) {
 	if err := checkStream(p.Stream); err != nil {
 		return 0, err
 	}
@@ -73,7 +73,7 @@ var runEventTypes = []string{picket.EventRunLaunched, picket.EventRunStalled, pi
 // no sign of life, or one of the launcher's timed events. An event with an id
 // that the run has had is taken and not written again. Events beyond the budget
 // of the run, or after its last event, are counted as refused writes instead.
-func (e *Engine) RunEvents(ctx context.Context, held picket.Held, events []picket.RunEvent) error {
+func (e *Engine) RunEvents(ctx context.Context, held picket.LeaseCredential, events []picket.RunEvent) error {
 	if len(events) == 0 || len(events) > 100 {
 		return picket.Invalid("/events", "Send 1 to 100 events.", "events has %d entries", len(events))
 	}
@@ -168,7 +168,8 @@ func (e *Engine) RefusedWrites() map[picket.Code]int64 {
 // RecordRefusedWrite counts a refused write and writes it into the log, the first 20
 // of a run and minute one by one. The caller has its refusal already, so a
 // store that is away only costs the event.
-func (e *Engine) RecordRefusedWrite(ctx context.Context, held picket.Held, verb string, refusal *picket.Error) {
+func (e *Engine) RecordRefusedWrite(ctx context.Context, held picket.LeaseCredential, verb string,
+	refusal *picket.Error) {
 	e.refusedWrites.add(refusal.Code, 1)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

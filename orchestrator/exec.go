@@ -21,13 +21,13 @@ var execCallIDSyntax = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 // of it by watch and renewal until its result is there or order.TTLMs have
 // passed. The same CallID again is the same order. It is not_available when the
 // adapter has not said that it starts processes.
-func (e *Engine) OrderExec(ctx context.Context, held picket.Held, order picket.ExecOrder) error {
+func (e *Engine) OrderExec(ctx context.Context, held picket.LeaseCredential, order picket.ExecRequest) error {
 	if !execCallIDSyntax.MatchString(order.CallID) {
 		return picket.Invalid("callId", "Send the id of the call.", "callId is not 1 to 128 letters, digits, _ . or -")
 	}
 	body, err := jsonv2.Marshal(order)
 	if err != nil {
-		return picket.Invalid("argv", "Send text in UTF-8.", "the order is no valid text").Because(err)
+		return picket.Invalid("argv", "Send text in UTF-8.", "the order is no valid text").WithCause(err)
 	}
 	if len(body) > picket.MaxPayload {
 		return picket.TooLarge("argv", len(body))
@@ -40,10 +40,11 @@ func (e *Engine) OrderExec(ctx context.Context, held picket.Held, order picket.E
 // that waits for it, in whichever server process. The first result counts. As
 // evidence it needs no lease that still holds; once the call's deadline has
 // passed it is state_conflict.
-func (e *Engine) ExecResult(ctx context.Context, held picket.Held, callID string, result picket.ExecResult) error {
+func (e *Engine) ExecResult(ctx context.Context, held picket.LeaseCredential, callID string,
+	result picket.ExecResult) error {
 	body, err := jsonv2.Marshal(result)
 	if err != nil {
-		return picket.Invalid("/stdout", "Send text in UTF-8.", "the result is no valid text").Because(err)
+		return picket.Invalid("/stdout", "Send text in UTF-8.", "the result is no valid text").WithCause(err)
 	}
 	_, err = e.runHeld(ctx, held, "exec_result", callID, string(body))
 	return err
@@ -53,7 +54,7 @@ func (e *Engine) ExecResult(ctx context.Context, held picket.Held, callID string
 // when the wait ran out, or when the call's deadline has passed without one. It
 // goes on when the lease has ended: how the process ended is still worth to be
 // known.
-func (e *Engine) AwaitExec(ctx context.Context, held picket.Held, callID string,
+func (e *Engine) AwaitExec(ctx context.Context, held picket.LeaseCredential, callID string,
 	wait time.Duration) (result picket.ExecResult, done bool, err error) {
 	topic := "exec " + held.RunID + ":" + callID
 	in := e.wakeups.subscribe(true, func(message string) bool { return message == topic })
@@ -95,7 +96,7 @@ func (e *Engine) AwaitExec(ctx context.Context, held picket.Held, callID string,
 
 // CanExec reports whether the adapter of the run has said that it starts
 // processes for it.
-func (e *Engine) CanExec(ctx context.Context, held picket.Held) (bool, error) {
+func (e *Engine) CanExec(ctx context.Context, held picket.LeaseCredential) (bool, error) {
 	got, err := e.runHeld(ctx, held, "can_exec")
 	if err != nil {
 		return false, err
@@ -109,7 +110,7 @@ func (r *reply) execCommands(v any) []picket.Command {
 	var out []picket.Command
 	for _, item := range r.list(v) {
 		l := r.list(item)
-		order := &picket.ExecOrder{}
+		order := &picket.ExecRequest{}
 		r.json(r.at(l, 1), order)
 		order.TTLMs = r.int(r.at(l, 0))
 		out = append(out, picket.Command{Command: "exec", Exec: order})

@@ -10,7 +10,7 @@ import (
 )
 
 // leaseWithExec is a lease whose adapter starts processes for it.
-func (f *fixture) leaseWithExec(t *testing.T) (picket.Lease, picket.Held) {
+func (f *fixture) leaseWithExec(t *testing.T) (picket.Lease, picket.LeaseCredential) {
 	t.Helper()
 	f.mustSubmit(t, picket.TaskSpec{})
 	l := f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"})
@@ -21,8 +21,8 @@ func (f *fixture) leaseWithExec(t *testing.T) (picket.Lease, picket.Held) {
 	return l, h
 }
 
-func execOrder(id string) picket.ExecOrder {
-	return picket.ExecOrder{CallID: id, Argv: []string{"go", "vet"}, Stdin: "é", TimeoutSeconds: 20, TTLMs: 30_000}
+func execOrder(id string) picket.ExecRequest {
+	return picket.ExecRequest{CallID: id, Argv: []string{"go", "vet"}, Stdin: "é", TimeoutSeconds: 20, TTLMs: 30_000}
 }
 
 // execIDs are the ids that commands carry.

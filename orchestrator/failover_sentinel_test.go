@@ -75,7 +75,7 @@ func sentinelRound(t *testing.T, l *lossHistory, trio *rig.Sentinels, i int) (ad
 	var err error
 	if kill {
 		l.kinds["killed"]++
-		now, err = trio.Switch(func() error { was.Kill(); return nil })
+		now, err = trio.AwaitFailover(func() error { was.Kill(); return nil })
 	} else {
 		l.kinds["asked"]++
 		l.promises.mu.Lock()
@@ -98,18 +98,18 @@ func sentinelRound(t *testing.T, l *lossHistory, trio *rig.Sentinels, i int) (ad
 	if kill {
 		was.Start()
 	}
-	ok(t, trio.MendLinks(was))
+	ok(t, trio.RestoreLinks(was))
 	waitFor(t, "the old primary follows the new one",
 		func() bool { return was.Info(l.ctx, "replication", "role") == "slave" })
 	l.done.wait(t, 10, "calls after the old primary is one no more")
 	stop()
 	l.promises.endSplit(number(raw.HGet(l.ctx, lossPrefix+"meta", "floor").Val()))
 	l.checkAtRest()
-	ok(t, trio.InStep())
+	ok(t, trio.WaitInSync())
 	return adopted, served
 }
 
-// waitForLease waits for something that tells nobody when it happens.
+// waitFor waits for something that tells nobody when it happens.
 func waitFor(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	late := time.After(time.Minute)

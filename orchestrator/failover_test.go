@@ -43,7 +43,7 @@ func TestFailoverCutLinkReal(t *testing.T) {
 type failoverHistory struct {
 	t      *testing.T
 	l      *lossHistory
-	pair   *rig.Pair
+	pair   *rig.ReplicaPair
 	routes []*storeRoute
 	raws   map[*rig.Node]*redis.Client
 
@@ -56,7 +56,7 @@ func newFailoverHistory(t *testing.T, plant func(*orchestrator.Store)) *failover
 	f := &failoverHistory{
 		t:    t,
 		l:    newClients(t),
-		pair: rig.StartPair(t, "--min-replicas-max-lag", "1"),
+		pair: rig.StartReplicaPair(t, "--min-replicas-max-lag", "1"),
 		raws: map[*rig.Node]*redis.Client{},
 	}
 	for _, n := range []*rig.Node{f.pair.Primary(), f.pair.Replica()} {
@@ -75,19 +75,19 @@ func newFailoverHistory(t *testing.T, plant func(*orchestrator.Store)) *failover
 // another one ends all connections, as when an address moves.
 type storeRoute struct {
 	mu    sync.Mutex
-	links map[*rig.Node]*rig.Faults
+	links map[*rig.Node]*rig.FaultProxy
 	dials map[*rig.Node]func(context.Context, string, string) (net.Conn, error)
 	to    *rig.Node
 }
 
-func newStoreRoute(t *testing.T, pair *rig.Pair) *storeRoute {
+func newStoreRoute(t *testing.T, pair *rig.ReplicaPair) *storeRoute {
 	d := &storeRoute{
-		links: map[*rig.Node]*rig.Faults{},
+		links: map[*rig.Node]*rig.FaultProxy{},
 		dials: map[*rig.Node]func(context.Context, string, string) (net.Conn, error){},
 		to:    pair.Primary(),
 	}
 	for _, n := range []*rig.Node{pair.Primary(), pair.Replica()} {
-		through, link := n.Behind(t)
+		through, link := n.BehindProxy(t)
 		d.links[n], d.dials[n] = link, through.Redis.Dialer
 	}
 	return d
@@ -168,7 +168,7 @@ func (f *failoverHistory) minReplicas(n *rig.Node, on bool) {
 	ok(f.t, f.raws[n].ConfigSet(f.l.ctx, "min-replicas-to-write", map[bool]string{true: "1", false: "0"}[on]).Err())
 }
 
-// splitLane gives each side of the cut half of the clients and a memory of its own.
+// split gives each side of the cut half of the clients and a memory of its own.
 func (f *failoverHistory) split() (older, newer *lossHistory) {
 	half := func(procs []*lossProcess, orchestrators int, workers []*lossClient) *lossHistory {
 		side := &lossHistory{

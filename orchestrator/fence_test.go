@@ -32,33 +32,33 @@ func TestTokensRiseByOneOverReleases(t *testing.T) {
 // Every fenced verb, called with a credential that does not hold, is refused
 // with the first reason in the order of the design and changes nothing.
 func TestRefusals(t *testing.T) {
-	verbs := map[string]func(f *fixture, h picket.Held) error{
-		"renew": func(f *fixture, h picket.Held) error { _, err := f.Renew(f.ctx, h); return err },
-		"release": func(f *fixture, h picket.Held) error {
+	verbs := map[string]func(f *fixture, h picket.LeaseCredential) error{
+		"renew": func(f *fixture, h picket.LeaseCredential) error { _, err := f.Renew(f.ctx, h); return err },
+		"release": func(f *fixture, h picket.LeaseCredential) error {
 			_, err := f.Release(f.ctx, h, picket.Exit{Class: picket.ExitCrash})
 			return err
 		},
-		"fail": func(f *fixture, h picket.Held) error { _, err := f.Fail(f.ctx, h, "no", true); return err },
-		"report": func(f *fixture, h picket.Held) error {
+		"fail": func(f *fixture, h picket.LeaseCredential) error { _, err := f.Fail(f.ctx, h, "no", true); return err },
+		"report": func(f *fixture, h picket.LeaseCredential) error {
 			_, err := f.Report(f.ctx, h, "", picket.Progress{Summary: "x"})
 			return err
 		},
-		"complete": func(f *fixture, h picket.Held) error {
+		"complete": func(f *fixture, h picket.LeaseCredential) error {
 			_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`1`)})
 			return err
 		},
-		"advance": func(f *fixture, h picket.Held) error {
+		"advance": func(f *fixture, h picket.LeaseCredential) error {
 			got, err := f.Advance(f.ctx, h, operator, picket.AdvanceRequest{Output: picket.RawJSON(`1`)})
 			if len(got.Leases) > 0 {
 				return fmt.Errorf("leases were granted: %v (%w)", got.Leases, err)
 			}
 			return err
 		},
-		"request_help": func(f *fixture, h picket.Held) error {
+		"request_help": func(f *fixture, h picket.LeaseCredential) error {
 			_, err := f.RequestHelp(f.ctx, h, picket.HelpRequest{Question: "?"})
 			return err
 		},
-		"get_task": func(f *fixture, h picket.Held) error { _, err := f.HeldTask(f.ctx, h, ""); return err },
+		"get_task": func(f *fixture, h picket.LeaseCredential) error { _, err := f.HeldTask(f.ctx, h, ""); return err },
 	}
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		old := f.mustSubmit(t, picket.TaskSpec{})
@@ -82,7 +82,7 @@ func TestRefusals(t *testing.T) {
 			foreign.TaskID = other.TaskID
 			unknown.RunID = "run_01ARZ3NDEKTSV4RRFFQ69G5FAV"
 			secret.Secret = first.Secret
-			for code, h := range map[picket.Code][]picket.Held{
+			for code, h := range map[picket.Code][]picket.LeaseCredential{
 				picket.CodeStaleFence: {low}, picket.CodeUnknownFence: {high}, picket.CodeTaskMismatch: {foreign},
 				picket.CodeLeaseExpired: {unknown, secret}, picket.CodeUnauthenticated: {{}},
 			} {
@@ -182,20 +182,20 @@ func TestUndeliverOnlyWhileUnconfirmed(t *testing.T) {
 }
 
 func TestWatchWakesWithItsState(t *testing.T) {
-	ends := map[picket.WatchState]func(f *fixture, h picket.Held) error{
-		picket.WatchCompleted: func(f *fixture, h picket.Held) error {
+	ends := map[picket.WatchState]func(f *fixture, h picket.LeaseCredential) error{
+		picket.WatchCompleted: func(f *fixture, h picket.LeaseCredential) error {
 			_, err := f.Complete(f.ctx, h, picket.Completion{})
 			return err
 		},
-		picket.WatchHandoff: func(f *fixture, h picket.Held) error {
+		picket.WatchHandoff: func(f *fixture, h picket.LeaseCredential) error {
 			_, err := f.RequestHelp(f.ctx, h, picket.HelpRequest{Question: "?"})
 			return err
 		},
-		picket.WatchCancelled: func(f *fixture, h picket.Held) error {
+		picket.WatchCancelled: func(f *fixture, h picket.LeaseCredential) error {
 			_, err := f.Cancel(f.ctx, operator, h.TaskID, "")
 			return err
 		},
-		picket.WatchLost: func(f *fixture, h picket.Held) error {
+		picket.WatchLost: func(f *fixture, h picket.LeaseCredential) error {
 			_, err := f.Expire(f.ctx, operator, h.TaskID, "")
 			return err
 		},

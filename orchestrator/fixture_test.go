@@ -68,7 +68,7 @@ func (f *fixture) close() {
 	_ = f.store.Close()
 }
 
-// inspectPass lets time go by as if a reaper ticked all along: on the virtual clock
+// runReaperFor lets time go by as if a reaper ticked all along: on the virtual clock
 // it really does, on a real store the store's own clock is moved on.
 func (f *fixture) runReaperFor(t *testing.T, d time.Duration) {
 	t.Helper()
@@ -119,9 +119,9 @@ func (f *fixture) acquireOne(t *testing.T, req picket.AcquireRequest) picket.Lea
 	return leases[0]
 }
 
-func (f *fixture) openLease(t *testing.T, l picket.Lease) picket.Held {
+func (f *fixture) openLease(t *testing.T, l picket.Lease) picket.LeaseCredential {
 	t.Helper()
-	h, err := f.sealer.Open(l.LeaseToken.Reveal())
+	h, err := f.sealer.OpenLeaseToken(l.LeaseToken.Reveal())
 	ok(t, err)
 	return h
 }

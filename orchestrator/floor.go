@@ -103,7 +103,7 @@ func (e *Engine) notAdopted(s storeState) error {
 		"Start `picket serve orchestrator` for it; where one runs, wait a moment and repeat the same request.",
 		"namespace %s: the store %s, and no orchestrator has adopted it yet", e.namespace, what)
 	r.RetryAfter = time.Second
-	return r.Because(why)
+	return r.WithCause(why)
 }
 
 // checkServer refuses servers that could not keep what they promise.
@@ -291,7 +291,7 @@ func isOtherNode(err error) bool {
 
 // Reclaim gives the holder of a lease from before an adoption a higher token
 // under the same credential; for any other lease it changes nothing.
-func (e *Engine) Reclaim(ctx context.Context, held picket.Held) (picket.Renewal, error) {
+func (e *Engine) Reclaim(ctx context.Context, held picket.LeaseCredential) (picket.Renewal, error) {
 	who, err := credentialArgs(held)
 	if err != nil {
 		return picket.Renewal{}, err

@@ -10,7 +10,7 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// readLog starts to follow a log in a goroutine of its own.
+// readLogInBackground starts to follow a log in a goroutine of its own.
 func (f *fixture) readLogInBackground(task, run string, offset int64, whole bool) <-chan picket.LogChunk {
 	got := make(chan picket.LogChunk, 1)
 	go func() {
@@ -30,9 +30,9 @@ func TestFollowLog(t *testing.T) {
 		task := f.mustSubmit(t, picket.TaskSpec{Retry: &picket.Retry{On: []picket.ExitClass{picket.ExitCrash}}})
 		first := f.readLogInBackground(task.TaskID, "", 0, true) // there is no run yet
 		h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
-		_, err := f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stderr", Data: []byte("not this stream")})
+		_, err := f.RunLog(f.ctx, h, picket.LogWrite{Stream: "stderr", Data: []byte("not this stream")})
 		ok(t, err)
-		_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Data: []byte("one\n")})
+		_, err = f.RunLog(f.ctx, h, picket.LogWrite{Stream: "stdout", Data: []byte("one\n")})
 		ok(t, err)
 		if c := <-first; string(c.Data) != "one\n" || c.RunID != h.RunID || c.State != picket.LogOpen ||
 			c.TaskState != picket.TaskLeased {
@@ -49,13 +49,13 @@ func TestFollowLog(t *testing.T) {
 		code := 1
 		_, err = f.Release(f.ctx, h, picket.Exit{Class: picket.ExitCrash, Code: &code})
 		ok(t, err)
-		_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: 4, End: true})
+		_, err = f.RunLog(f.ctx, h, picket.LogWrite{Stream: "stdout", Offset: 4, End: true})
 		ok(t, err)
 		if c := <-ofRun; len(c.Data) != 0 || c.State != picket.LogClosed {
 			t.Fatalf("the end of the run: %+v %s", c, c.Data)
 		}
 		next := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
-		_, err = f.RunLog(f.ctx, next, picket.LogPiece{Stream: "stdout", Data: []byte("two\n")})
+		_, err = f.RunLog(f.ctx, next, picket.LogWrite{Stream: "stdout", Data: []byte("two\n")})
 		ok(t, err)
 		if c := <-ofTask; len(c.Data) != 0 || c.State != picket.LogClosed || c.LatestRunID != next.RunID {
 			t.Fatalf("a newer run: %+v %s", c, c.Data)
@@ -101,7 +101,7 @@ func TestLogMarks(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		task := f.mustSubmit(t, picket.TaskSpec{})
 		h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
-		piece := picket.LogPiece{
+		piece := picket.LogWrite{
 			Stream: "stdout",
 			Data:   []byte("one\ntwo\nthree\n"),
 			Marks:  []picket.LogMark{{Offset: 0, At: 1000}, {Offset: 4, At: 1500}},
@@ -114,17 +114,17 @@ func TestLogMarks(t *testing.T) {
 		ok(t, err)
 		c, err := f.Log(f.ctx, task.TaskID, "", "stdout", 5, 100)
 		ok(t, err)
-		if !c.Inside || c.Marks[1] != (picket.LogMark{Offset: 4, At: 1500}) ||
+		if !c.MidLine || c.Marks[1] != (picket.LogMark{Offset: 4, At: 1500}) ||
 			c.Marks[len(c.Marks)-1] != (picket.LogMark{Offset: 14, At: 2000}) {
 			t.Fatalf("%+v", c)
 		}
-		if c, err = f.Log(f.ctx, task.TaskID, "", "stdout", 4, 100); err != nil || c.Inside {
+		if c, err = f.Log(f.ctx, task.TaskID, "", "stdout", 4, 100); err != nil || c.MidLine {
 			t.Fatalf("%+v, %v", c, err)
 		}
 		chunk := bytes.Repeat([]byte("x"), 64<<10)
 		for range 40 {
 			at, err = f.RunLog(f.ctx, h,
-				picket.LogPiece{
+				picket.LogWrite{
 					Stream: "stdout",
 					Offset: at,
 					Data:   chunk,
@@ -142,7 +142,7 @@ func TestLogMarks(t *testing.T) {
 		if pieces == 0 || marks != pieces {
 			t.Fatalf("%d pieces have %d marks", pieces, marks)
 		}
-		_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stderr", Data: []byte("unmarked")})
+		_, err = f.RunLog(f.ctx, h, picket.LogWrite{Stream: "stderr", Data: []byte("unmarked")})
 		ok(t, err)
 		if c, err = f.Log(f.ctx, task.TaskID, "", "stderr", 0, 100); err != nil || len(c.Marks) != 1 ||
 			c.Marks[0].Offset != 0 || c.Marks[0].At == 0 {

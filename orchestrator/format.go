@@ -20,7 +20,8 @@ func storeNewer(f facts) error {
 	e := picket.Refuse(picket.CodeUnavailable,
 		"Nothing was changed. Update picket on this machine to the version that wrote the store, or a later one.",
 		"the store has format %s, and this version of picket knows formats up to %s", f["format"], f["known"])
-	return e.With("storeFormat", parseInt(f["format"])).With("knownFormat", parseInt(f["known"])).Because(errStoreNewer)
+	return e.With("storeFormat", parseInt(f["format"])).With("knownFormat", parseInt(f["known"])).
+		WithCause(errStoreNewer)
 }
 
 // CheckFormat reports whether this build can work on the namespaces of a store.

@@ -43,14 +43,14 @@ func TestAServerStartsOnAFullStore(t *testing.T) {
 	if got := raw.ConfigGet(t.Context(), "maxmemory").Val()["maxmemory"]; got != fmt.Sprint(int64(most)) {
 		t.Fatalf("maxmemory is %s", got)
 	}
-	var held []picket.Held
+	var held []picket.LeaseCredential
 	for i := range 3 {
 		_, err := e.Submit(t.Context(), operator,
 			picket.TaskSpec{Title: "a task", Role: "r", LeaseWindowSeconds: ptr(3600)})
 		ok(t, err)
 		leases, err := e.Acquire(t.Context(), operator, picket.AcquireRequest{AgentID: fmt.Sprint("a", i), Role: "r"})
 		ok(t, err)
-		h, err := rig.Sealer().Open(leases[0].LeaseToken.Reveal())
+		h, err := rig.Sealer().OpenLeaseToken(leases[0].LeaseToken.Reveal())
 		ok(t, err)
 		held = append(held, h)
 	}
@@ -117,7 +117,8 @@ func TestAServerStartsOnAFullStore(t *testing.T) {
 
 // peopleAct signs in and does what people do: it approves a task, gives another
 // more money, has it tried again after a crash and commands an agent.
-func peopleAct(t *testing.T, e *orchestrator.Engine, key picket.Secret, inReview string, crashes picket.Held) {
+func peopleAct(t *testing.T, e *orchestrator.Engine, key picket.Secret, inReview string,
+	crashes picket.LeaseCredential) {
 	t.Helper()
 	code, _, err := e.BeginLogin(t.Context(), key, loginHost, "loopback")
 	ok(t, err)

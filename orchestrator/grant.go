@@ -95,7 +95,7 @@ func (e *Engine) runGrant(ctx context.Context, script string, first []any, by pi
 	}
 	args := append(slices.Clip(first), by.Actor, req.AgentID, roleArg(req), ","+strings.Join(req.Capabilities, ",")+",",
 		waiter, wait.Milliseconds(),
-		strings.TrimSuffix(req.WorkspaceRoot, "/"), by.Once.Key, by.Once.Body, 0, 0, req.Incarnation,
+		strings.TrimSuffix(req.WorkspaceRoot, "/"), by.Idempotency.Key, by.Idempotency.Body, 0, 0, req.Incarnation,
 		boolArg(by.Operator),
 		by.Key, e.quotas().Runs)
 	known := len(args) - 6
@@ -115,7 +115,7 @@ func (e *Engine) runGrant(ctx context.Context, script string, first []any, by pi
 			return e.store.runner.run(ctx, e.namespace, script, args...)
 		})
 	})
-	if errors.Is(err, picket.ErrUnknown) && by.Once.Key == "" {
+	if errors.Is(err, picket.ErrUnknown) && by.Idempotency.Key == "" {
 		// Nobody can ask for these again, so give them back at once. Without
 		// an answer the first, short deadline does it.
 		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -147,14 +147,14 @@ func (e *Engine) decodeLeases(r *reply, got any, floor int64, separate bool) []p
 // sealLease makes the credentials of a lease. They depend only on the run, so a
 // repeated acquire returns the same credentials.
 func (e *Engine) sealLease(l *picket.Lease, separate bool) {
-	seal := func(side picket.Bearer) picket.Secret {
-		return e.store.cfg.Sealer.SealFor(side, e.namespace, l.TaskID, l.RunID)
+	seal := func(side picket.LeaseSide) picket.Secret {
+		return e.store.cfg.Sealer.LeaseTokenFor(side, e.namespace, l.TaskID, l.RunID)
 	}
 	if !separate {
-		l.LeaseToken = seal(picket.BearerBoth)
+		l.LeaseToken = seal(picket.SideBoth)
 		return
 	}
-	l.LeaseToken, l.AgentToken = seal(picket.BearerAdapter), seal(picket.BearerAgent)
+	l.LeaseToken, l.AgentToken = seal(picket.SideAdapter), seal(picket.SideAgent)
 }
 
 // decodeLease decodes one granted lease, without its credentials.
@@ -274,5 +274,5 @@ func (e *Engine) ExpireRun(ctx context.Context, by picket.Caller, taskID, runID,
 			return picket.Task{}, err
 		}
 	}
-	return e.runForTask(ctx, "expire", taskID, by.Actor, by.Once.Key, by.Once.Body, reason, runID)
+	return e.runForTask(ctx, "expire", taskID, by.Actor, by.Idempotency.Key, by.Idempotency.Body, reason, runID)
 }

@@ -92,7 +92,7 @@ func freeBytes(used, most int64) int64 {
 	if most == 0 {
 		return 2 * refreshAfter
 	}
-	return most - picket.Reserve(most) - used
+	return most - picket.MemoryHeadroom(most) - used
 }
 
 func storeFull() *picket.Error {

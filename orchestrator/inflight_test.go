@@ -126,7 +126,7 @@ func TestARepeatOfARepairWaitsForBoth(t *testing.T) {
 			ok(t, err)
 			fix := f.mustSubmit(t, picket.TaskSpec{Fixes: task.TaskID})
 			f.mustSettle(t, doneSettlement(open, "0"))
-			at := map[string]picket.Held{}
+			at := map[string]picket.LeaseCredential{}
 			for range 2 { // the one is at work again, the other repairs it
 				l := f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"})
 				at[l.TaskID] = f.openLease(t, l)

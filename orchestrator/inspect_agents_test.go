@@ -10,7 +10,7 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// agentReplay registers m1, who holds a lease, and m2, who is gone by now.
+// addAgents registers m1, who holds a lease, and m2, who is gone by now.
 func (s *inspectFixture) addAgents() picket.Task {
 	s.t.Helper()
 	for _, id := range []string{"m1", "m2"} {
@@ -45,7 +45,7 @@ func (s *inspectFixture) agentLeasesKey() string {
 	return fmt.Sprint("holder:m1:", a.Incarnation)
 }
 
-// rawFloor is a damage by one command.
+// rawDamage is a damage by one command.
 func rawDamage(command, key string, args ...any) func(s *inspectFixture) {
 	return func(s *inspectFixture) { s.rawCommand(command, key, args...) }
 }

@@ -37,7 +37,7 @@ func (s *inspectFixture) addMoney() moneyFixture {
 	return moneyFixture{task, call.CallID, parts[0], parts[1]}
 }
 
-// taskMoney is a damage of one field of an envelope.
+// setEnvelopeField is a damage of one field of an envelope.
 func setEnvelopeField(of func(s *inspectFixture) string, field string, value any) func(s *inspectFixture) {
 	return func(s *inspectFixture) { s.rawCommand("HSET", "env:"+of(s), field, value) }
 }

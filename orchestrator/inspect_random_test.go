@@ -49,7 +49,7 @@ func TestRandomDamageIsRepaired(t *testing.T) {
 	})
 }
 
-// mustSettle repairs until a pass has nothing to repair.
+// repairUntilClean repairs until a pass has nothing to repair.
 func (s *inspectFixture) repairUntilClean(what string) (passes, repaired int) {
 	s.t.Helper()
 	for passes = 1; passes <= 4; passes++ {

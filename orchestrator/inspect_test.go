@@ -60,7 +60,7 @@ type inspectFixture struct {
 	review    picket.Task
 	parked    picket.Task
 	closed    picket.Task
-	holder    picket.Held // of leased
+	holder    picket.LeaseCredential // of leased
 	firstRun  string
 	gateRun   string
 	agentTask picket.Task // leased to m1, who is registered; m2 was
@@ -81,7 +81,7 @@ func newInspectFixture(t *testing.T, f *fixture) *inspectFixture {
 	_, err = f.Renew(f.ctx, s.holder)
 	ok(t, err)
 
-	var h picket.Held
+	var h picket.LeaseCredential
 	s.closed, h = f.submitAndLease(t, picket.TaskSpec{Review: picket.ReviewByNone})
 	_, err = f.Complete(f.ctx, h, picket.Completion{})
 	ok(t, err)
@@ -108,7 +108,7 @@ func newInspectFixture(t *testing.T, f *fixture) *inspectFixture {
 }
 
 // expireLaunched is a task whose run was taken away while its process lives.
-func (s *inspectFixture) expireLaunched() (picket.Task, picket.Held) {
+func (s *inspectFixture) expireLaunched() (picket.Task, picket.LeaseCredential) {
 	task, h := s.submitAndLease(s.t, picket.TaskSpec{})
 	_, err := s.Renew(s.ctx, h)
 	ok(s.t, err)
@@ -118,7 +118,7 @@ func (s *inspectFixture) expireLaunched() (picket.Task, picket.Held) {
 	return task, h
 }
 
-// send sends a raw command; the first argument after it is a key without prefix.
+// rawCommand sends a raw command; the first argument after it is a key without prefix.
 func (s *inspectFixture) rawCommand(command, key string, args ...any) {
 	s.t.Helper()
 	ok(s.t, s.raw.Do(s.ctx, append([]any{command, "pk:{default}:" + key}, args...)...).Err())
@@ -270,7 +270,7 @@ func TestALostDeadlineComesBackShort(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		_, lives := f.submitAndLease(t, picket.TaskSpec{})
 		dead, died := f.submitAndLease(t, picket.TaskSpec{})
-		for _, h := range []picket.Held{lives, died} {
+		for _, h := range []picket.LeaseCredential{lives, died} {
 			_, err := f.Renew(f.ctx, h)
 			ok(t, err)
 			ok(t, f.raw.ZRem(f.ctx, "pk:{default}:deadlines", h.TaskID).Err())

@@ -39,7 +39,7 @@ func TestAReleaseAfterTheExitOpensNothing(t *testing.T) {
 // lease. Afterwards the record of the run stays.
 func TestALaunchIsNotRewrittenAfterTheLease(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		launch := func(h picket.Held, containment, path string, exec bool) map[string]string {
+		launch := func(h picket.LeaseCredential, containment, path string, exec bool) map[string]string {
 			ok(t, f.RunEvents(f.ctx, h,
 				[]picket.RunEvent{{
 					Type:          picket.EventRunLaunched,
@@ -50,12 +50,12 @@ func TestALaunchIsNotRewrittenAfterTheLease(t *testing.T) {
 			r := f.storedRun(t, h)
 			return map[string]string{"containment": r["containment"], "workspace": r["workspace"], "exec": r["exec"]}
 		}
-		end := map[string]func(h picket.Held) error{
-			"superseded": func(h picket.Held) error {
+		end := map[string]func(h picket.LeaseCredential) error{
+			"superseded": func(h picket.LeaseCredential) error {
 				_, err := f.Expire(f.ctx, operator, h.TaskID, "test")
 				return err
 			},
-			"completed": func(h picket.Held) error {
+			"completed": func(h picket.LeaseCredential) error {
 				_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`"done"`)})
 				return err
 			},
@@ -164,7 +164,7 @@ func TestASupersededRunIsNotToldWhatIsFree(t *testing.T) {
 }
 
 // storedRun is the record of a run as it is stored.
-func (f *fixture) storedRun(t *testing.T, h picket.Held) map[string]string {
+func (f *fixture) storedRun(t *testing.T, h picket.LeaseCredential) map[string]string {
 	t.Helper()
 	fields, err := f.raw.HGetAll(f.ctx, "pk:{default}:run:"+h.RunID).Result()
 	ok(t, err)

@@ -17,7 +17,7 @@ import (
 // The fenced verbs: each takes the credential of a run right after its
 // context and is refused unless that run's lease still holds.
 
-func credentialArgs(held picket.Held) ([]any, error) {
+func credentialArgs(held picket.LeaseCredential) ([]any, error) {
 	if held.IsZero() {
 		return nil, picket.Refuse(picket.CodeUnauthenticated, "Send the lease token as a bearer.",
 			"no lease credential was presented")
@@ -28,7 +28,7 @@ func credentialArgs(held picket.Held) ([]any, error) {
 // runHeld runs a script that begins with a run's credential. A lease from before an
 // adoption is reclaimed and the call repeated, so neither agent nor adapter
 // needs to notice that the store was another one for a while.
-func (e *Engine) runHeld(ctx context.Context, held picket.Held, script string, args ...any) (any, error) {
+func (e *Engine) runHeld(ctx context.Context, held picket.LeaseCredential, script string, args ...any) (any, error) {
 	who, err := credentialArgs(held)
 	if err != nil {
 		return nil, err
@@ -38,7 +38,8 @@ func (e *Engine) runHeld(ctx context.Context, held picket.Held, script string, a
 
 // retryReclaimed tries a call of a lease, and tries it once more when the lease had
 // to be reclaimed.
-func (e *Engine) retryReclaimed(ctx context.Context, held picket.Held, try func() (any, error)) (any, error) {
+func (e *Engine) retryReclaimed(ctx context.Context, held picket.LeaseCredential,
+	try func() (any, error)) (any, error) {
 	got, err := try()
 	if picket.CodeOf(err) != picket.CodeReclaimRequired {
 		return got, err
@@ -65,7 +66,7 @@ func contentHash(parts ...string) string {
 }
 
 // Renew extends the lease to a full window from now. It never revives one.
-func (e *Engine) Renew(ctx context.Context, held picket.Held) (picket.Renewal, error) {
+func (e *Engine) Renew(ctx context.Context, held picket.LeaseCredential) (picket.Renewal, error) {
 	start := time.Now()
 	got, err := e.runHeld(ctx, held, "renew")
 	out, err := decodeRenewal("renew", got, err)
@@ -94,7 +95,7 @@ func decodeRenewal(script string, got any, err error) (picket.Renewal, error) {
 
 // Release gives the lease back with the exit of a process that is dead; the
 // task's retry policy decides its new state.
-func (e *Engine) Release(ctx context.Context, held picket.Held, exit picket.Exit) (picket.TaskState, error) {
+func (e *Engine) Release(ctx context.Context, held picket.LeaseCredential, exit picket.Exit) (picket.TaskState, error) {
 	if !slices.Contains(picket.ReleaseClasses, exit.Class) {
 		return "", invalidExitClass(exit.Class, picket.ReleaseClasses)
 	}
@@ -169,7 +170,8 @@ func decodeState(script string, got any, err error) (picket.TaskState, error) {
 
 // Fail is the agent's own word that it cannot do the task; a retryable failure
 // is tried again while attempts remain.
-func (e *Engine) Fail(ctx context.Context, held picket.Held, reason string, retryable bool) (picket.TaskState, error) {
+func (e *Engine) Fail(ctx context.Context, held picket.LeaseCredential, reason string,
+	retryable bool) (picket.TaskState, error) {
 	flag := "0"
 	if retryable {
 		flag = "1"
@@ -180,7 +182,7 @@ func (e *Engine) Fail(ctx context.Context, held picket.Held, reason string, retr
 
 // Report stores a progress report and pins it. The same requestID among the
 // run's last 32 gets the same answer; an empty one is never repeated.
-func (e *Engine) Report(ctx context.Context, held picket.Held, requestID string,
+func (e *Engine) Report(ctx context.Context, held picket.LeaseCredential, requestID string,
 	p picket.Progress) (picket.Reported, error) {
 	if strings.TrimSpace(p.Summary) == "" {
 		return picket.Reported{}, picket.Invalid("/summary", "Say in a sentence what is done.", "summary is required")
@@ -208,7 +210,8 @@ func (e *Engine) Report(ctx context.Context, held picket.Held, requestID string,
 // Complete ends the lease with an output; the task goes to review, or is
 // completed when nobody reviews it. With open subtasks it is refused unless c
 // says what becomes of them.
-func (e *Engine) Complete(ctx context.Context, held picket.Held, c picket.Completion) (picket.TaskState, error) {
+func (e *Engine) Complete(ctx context.Context, held picket.LeaseCredential,
+	c picket.Completion) (picket.TaskState, error) {
 	args, err := completionArgs(c)
 	if err != nil {
 		return "", err
@@ -242,13 +245,13 @@ func outputJSON(output picket.RawJSON, summary string) (string, error) {
 	}
 	out, err := jsonv2.Marshal(outputRecord{Output: output, Summary: summary})
 	if err != nil {
-		return "", picket.Invalid("/output", "Send valid JSON.", "output is not valid JSON").Because(err)
+		return "", picket.Invalid("/output", "Send valid JSON.", "output is not valid JSON").WithCause(err)
 	}
 	return string(out), nil
 }
 
 // RequestHelp ends the lease and parks the task until a person acts.
-func (e *Engine) RequestHelp(ctx context.Context, held picket.Held,
+func (e *Engine) RequestHelp(ctx context.Context, held picket.LeaseCredential,
 	req picket.HelpRequest) (picket.HelpRequested, error) {
 	if err := req.Normalize(); err != nil {
 		return picket.HelpRequested{}, err
@@ -276,7 +279,7 @@ func (e *Engine) RequestHelp(ctx context.Context, held picket.Held,
 
 // HeldTask shows the holder of a lease its task. Asked again with the same
 // requestID it is the same look; with an empty one every look counts.
-func (e *Engine) HeldTask(ctx context.Context, held picket.Held, requestID string) (picket.Task, error) {
+func (e *Engine) HeldTask(ctx context.Context, held picket.LeaseCredential, requestID string) (picket.Task, error) {
 	got, err := e.runHeld(ctx, held, "get_task", requestID, describeCall("get_task", "{}"))
 	if err != nil {
 		return picket.Task{}, err

@@ -49,7 +49,7 @@ func (e *Engine) LeaseMetrics() LeaseMetrics {
 	}
 }
 
-// knownGrants counts a lease that was given now; v is its row in the reply.
+// recordGrant counts a lease that was given now; v is its row in the reply.
 func (a *leaseMetrics) recordGrant(r *reply, v any) {
 	a.grants.Add(1)
 	if waited := r.text(r.at(r.list(v), 16)); waited != "" {

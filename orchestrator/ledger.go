@@ -24,7 +24,7 @@ func (e *Engine) Ledger(ctx context.Context, q picket.LedgerQuery) (picket.Ledge
 			return picket.LedgerPage{}, err
 		}
 	}
-	got, err := e.run(ctx, "ledger", q.TaskID, max(q.After, 0), q.Limit, boolArg(q.Back))
+	got, err := e.run(ctx, "ledger", q.TaskID, max(q.After, 0), q.Limit, boolArg(q.NewestFirst))
 	if err != nil {
 		return picket.LedgerPage{}, err
 	}

@@ -122,7 +122,7 @@ func TestMoneyIsDeletedWithItsTask(t *testing.T) {
 		open := f.mustReserve(t, ch, externalCall())
 		_, err = f.Reserve(f.ctx, ch, paidCall("9"))
 		refused(t, err, picket.CodeBudgetExceeded)
-		for _, held := range []picket.Held{ch, h} {
+		for _, held := range []picket.LeaseCredential{ch, h} {
 			_, err = f.Complete(f.ctx, held, picket.Completion{})
 			ok(t, err)
 		}

@@ -37,7 +37,7 @@ type historyRecorder struct {
 	raw       redis.UniversalClient
 	prefix    string
 	sealer    *picket.Sealer
-	faults    *rig.Faults
+	faults    *rig.FaultProxy
 	start     time.Time
 	losses    *lossPlan
 	mu        sync.Mutex
@@ -54,7 +54,7 @@ type openTask struct {
 }
 
 type grantedLease struct {
-	held  picket.Held
+	held  picket.LeaseCredential
 	token int64
 }
 
@@ -281,7 +281,7 @@ func (s *historyRecorder) learn(slot *openTask, op linearOp, got linearResult) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if got.run != "" {
-		h, err := s.sealer.Open(s.sealer.Seal(s.clean.Namespace(), op.task, got.run).Reveal())
+		h, err := s.sealer.OpenLeaseToken(s.sealer.LeaseToken(s.clean.Namespace(), op.task, got.run).Reveal())
 		if err != nil {
 			s.t.Error(err)
 		}

@@ -34,7 +34,7 @@ type nextTask struct {
 	role string
 }
 
-// halfMinuteThresholds are an advance as two operations that happened at the same time, each
+// split are an advance as two operations that happened at the same time, each
 // on a task of its own.
 func (op linearOp) split() (completes, acquires linearOp) {
 	completes, acquires = op,

@@ -265,7 +265,7 @@ func isLinearizable(ops []porcupine.Operation) bool {
 	return porcupine.CheckOperationsTimeout(linearModel, ops, checkTime) == porcupine.Ok
 }
 
-// untilRefused is what was known of a history at a point of time: what was still
+// historyUntil is what was known of a history at a point of time: what was still
 // under way is unknown.
 func historyUntil(ops []porcupine.Operation, end int64) []porcupine.Operation {
 	var out []porcupine.Operation

@@ -20,7 +20,7 @@ func requestKey(parts ...string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// invoke does an operation and writes it into the history.
+// call does an operation and writes it into the history.
 func (s *historyRecorder) call(id int, e *orchestrator.Engine, op linearOp, by grantedLease) linearResult {
 	if op.verb == "acquire" {
 		op.run = "?" + ulid.Make().String() // its name if nobody hears of it
@@ -139,7 +139,7 @@ func viewOf(t picket.Task) taskView {
 func (s *historyRecorder) acquire(e *orchestrator.Engine, op linearOp) linearResult {
 	by := operator
 	if op.key != "" {
-		by.Once = picket.Once{Key: op.key, Body: requestKey("same")}
+		by.Idempotency = picket.Idempotency{Key: op.key, Body: requestKey("same")}
 	}
 	leases, err := e.Acquire(s.ctx, by, picket.AcquireRequest{Role: op.content, AgentID: op.agent})
 	got, fine := classifyError(err)

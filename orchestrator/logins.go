@@ -38,7 +38,7 @@ func (e *Engine) beginLogin(ctx context.Context, code, key picket.Secret, host, 
 // CodeUnauthenticated. If it was used, the session that it opened ends, because
 // two have the code. Beyond 20 sessions of a key the oldest ends.
 func (e *Engine) OpenLogin(ctx context.Context, code picket.Secret,
-	host string) (token picket.Secret, s picket.Session, err error) {
+	host string) (token picket.Secret, s picket.Login, err error) {
 	if ns, ok := LoginNamespace(code); !ok || ns != e.namespace {
 		return "", s, badLoginCode()
 	}
@@ -50,21 +50,21 @@ func (e *Engine) OpenLogin(ctx context.Context, code picket.Secret,
 	return token, s, nil
 }
 
-func (e *Engine) openLogin(ctx context.Context, token, code picket.Secret, host string) (picket.Session, error) {
+func (e *Engine) openLogin(ctx context.Context, token, code picket.Secret, host string) (picket.Login, error) {
 	got, err := e.run(ctx, "session_open", hashForHost(host, token), hashForHost(host, code))
 	if err != nil {
-		return picket.Session{}, err
+		return picket.Login{}, err
 	}
 	r := &reply{script: "session_open"}
 	l := r.list(got)
 	if len(l) == 0 && r.err == nil {
-		return picket.Session{}, badLoginCode()
+		return picket.Login{}, badLoginCode()
 	}
 	at := picket.Instant(r.int(r.at(l, 0)))
-	return picket.Session{
+	return picket.Login{
 		Principal: e.principal(r.key(r.at(l, 1))),
 		OpenedAt:  at,
-		ExpiresAt: at + picket.Instant(picket.SessionLife.Milliseconds()),
+		ExpiresAt: at + picket.Instant(picket.LoginLifetime.Milliseconds()),
 	}, r.err
 }
 
@@ -74,27 +74,27 @@ func badLoginCode() error { return parseRefusal(string(picket.CodeUnauthenticate
 // every time, so a session or key that has ended is refused with
 // CodeUnauthenticated from the next request on, in every process. The token is
 // valid only on the host name on which the session was opened.
-func (e *Engine) Login(ctx context.Context, token picket.Secret, host string) (picket.Session, error) {
+func (e *Engine) Login(ctx context.Context, token picket.Secret, host string) (picket.Login, error) {
 	return e.login(ctx, token, host, "1")
 }
 
 // CheckLogin is Session for what an open page asks by itself: it does not
 // count as a use, or a page that nobody looks at would keep its session open.
-func (e *Engine) CheckLogin(ctx context.Context, token picket.Secret, host string) (picket.Session, error) {
+func (e *Engine) CheckLogin(ctx context.Context, token picket.Secret, host string) (picket.Login, error) {
 	return e.login(ctx, token, host, "0")
 }
 
-func (e *Engine) login(ctx context.Context, token picket.Secret, host, used string) (picket.Session, error) {
+func (e *Engine) login(ctx context.Context, token picket.Secret, host, used string) (picket.Login, error) {
 	if ns, ok := LoginNamespace(token); !ok || ns != e.namespace {
-		return picket.Session{}, parseRefusal(string(picket.CodeUnauthenticated) + " kind=session")
+		return picket.Login{}, parseRefusal(string(picket.CodeUnauthenticated) + " kind=session")
 	}
 	got, err := e.run(ctx, "session", hashForHost(host, token), used)
 	if err != nil {
-		return picket.Session{}, err
+		return picket.Login{}, err
 	}
 	r := &reply{script: "session"}
 	l := r.list(got)
-	s := picket.Session{
+	s := picket.Login{
 		Principal: e.principal(r.key(r.at(l, 2))),
 		OpenedAt:  picket.Instant(r.int(r.at(l, 0))),
 		ExpiresAt: picket.Instant(r.int(r.at(l, 1))),

@@ -66,7 +66,7 @@ func TestALoginActsForItsKey(t *testing.T) {
 			t.Errorf("it stands for %+v", who)
 		}
 		if got.OpenedAt != opened.OpenedAt ||
-			got.ExpiresAt-got.OpenedAt < picket.Instant(picket.SessionLife.Milliseconds()) ||
+			got.ExpiresAt-got.OpenedAt < picket.Instant(picket.LoginLifetime.Milliseconds()) ||
 			opened.Principal.KeyID != k.KeyID {
 			t.Errorf("opened %+v, found %+v", opened, got)
 		}
@@ -93,7 +93,7 @@ func TestALoginActsForItsKey(t *testing.T) {
 		ok(t, f.CloseLogin(f.ctx, token, loginHost))
 		f.wantLoginEnded(t, token)
 		page, err := f.Events(f.ctx,
-			picket.EventQuery{Types: []string{picket.EventSessionOpened, picket.EventSessionClosed}})
+			picket.EventQuery{Types: []string{picket.EventLoginOpened, picket.EventLoginClosed}})
 		ok(t, err)
 		var said []string
 		for _, ev := range page.Events {
@@ -117,13 +117,13 @@ func TestALoginActsForItsKey(t *testing.T) {
 func TestALoginEndsWithTime(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		_, idle := f.createKeyAndLogin(t, 0)
-		f.jumpStoreTime(t, picket.SessionIdle-time.Minute)
+		f.jumpStoreTime(t, picket.LoginIdleTimeout-time.Minute)
 		_, err := f.Login(f.ctx, idle, loginHost)
 		ok(t, err)
-		f.jumpStoreTime(t, picket.SessionIdle-time.Minute) // counted from that request on
+		f.jumpStoreTime(t, picket.LoginIdleTimeout-time.Minute) // counted from that request on
 		_, err = f.Login(f.ctx, idle, loginHost)
 		ok(t, err)
-		f.jumpStoreTime(t, picket.SessionIdle-time.Minute)
+		f.jumpStoreTime(t, picket.LoginIdleTimeout-time.Minute)
 		_, err = f.CheckLogin(f.ctx, idle, loginHost) // a page that asks by itself is no use of it
 		ok(t, err)
 		f.jumpStoreTime(t, 2*time.Minute)
@@ -160,7 +160,7 @@ func TestALoginEndsWithItsKey(t *testing.T) {
 		}
 		_, _, err = f.BeginLogin(f.ctx, k.Key, loginHost, "loopback")
 		refused(t, err, picket.CodeUnauthenticated)
-		page, err := f.Events(f.ctx, picket.EventQuery{Types: []string{picket.EventSessionClosed}})
+		page, err := f.Events(f.ctx, picket.EventQuery{Types: []string{picket.EventLoginClosed}})
 		ok(t, err)
 		if len(page.Events) != 2 {
 			t.Errorf("%d sessions closed", len(page.Events))

@@ -30,7 +30,7 @@ func TestALoginCodeOpensOneLogin(t *testing.T) {
 		}
 		_, err = f.Login(f.ctx, other, loginHost)
 		ok(t, err)
-		page, err := f.Events(f.ctx, picket.EventQuery{Types: []string{picket.EventSessionClosed}})
+		page, err := f.Events(f.ctx, picket.EventQuery{Types: []string{picket.EventLoginClosed}})
 		ok(t, err)
 		if len(page.Events) != 1 || !strings.Contains(string(page.Events[0].Data), `"reason":"code_reused"`) {
 			t.Errorf("the log says %v", page.Events)
@@ -111,7 +111,7 @@ func TestALoginCodeIsBound(t *testing.T) {
 func TestALoginIsBoundToItsHostName(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		_, token := f.createKeyAndLogin(t, 0)
-		f.jumpStoreTime(t, picket.SessionIdle-time.Minute)
+		f.jumpStoreTime(t, picket.LoginIdleTimeout-time.Minute)
 		for _, host := range []string{"", "two.localhost", "localhost", "127.0.0.1", "picket.example", loginHost + ".",
 			"x." + loginHost} {
 			_, err := f.Login(f.ctx, token, host)

@@ -41,7 +41,7 @@ func TestIncarnationsRiseWhenTheStoreForgetsReal(t *testing.T) {
 // A file of before a second registration really comes back: the later one's
 // heartbeats go on, its lease is refused, and no incarnation is given twice.
 func TestAnAgentOfAnOlderFileReal(t *testing.T) {
-	server := rig.NewDurable(t)
+	server := rig.StartDurableServer(t)
 	f := openFixture(t, server.Store())
 	defer f.close()
 	f.mustRegister(t, picket.Registration{AgentID: "a1", RoleID: "mender"})

@@ -59,7 +59,7 @@ func number(v any) int64 {
 // void reports a lease from before the adoption.
 func (s storedLease) void() bool { return number(s.run["token"]) <= s.floor }
 
-// isRunning reports whether the store remembers the lease as held; one from before
+// lives reports whether the store remembers the lease as held; one from before
 // the adoption may be reclaimed whatever its deadline.
 func (s storedLease) lives(h *clientLease) bool {
 	return s.run["state"] == "running" && s.task["state"] == "leased" && s.task["run"] == h.RunID &&
@@ -300,7 +300,7 @@ func (l *lossHistory) voidLeases(floor int64) map[string]any {
 	return out
 }
 
-// inspectPass moves store time on and does what a reaper does, by a process that has
+// pass moves store time on and does what a reaper does, by a process that has
 // no witness.
 func (l *lossHistory) pass(ms int64) {
 	l.t.Helper()

@@ -23,7 +23,7 @@ type lossClient struct {
 
 // clientLease is a lease in the hands of a client.
 type clientLease struct {
-	picket.Held
+	picket.LeaseCredential
 	agent string
 	token int64  // as last told
 	since int64  // when that was
@@ -125,29 +125,29 @@ func (w *lossClient) acquire(ctx context.Context) error {
 	return nil
 }
 
-// latency keeps the leases of an answer that was asked for at since.
+// keepLeases keeps the leases of an answer that was asked for at since.
 func (w *lossClient) keepLeases(leases []picket.Lease, agent string, since int64) error {
 	for _, lease := range leases {
 		w.l.promises.recordToken(lease.TaskID, lease.FencingToken, since, "grant")
-		h, err := w.l.sealer.Open(lease.LeaseToken.Reveal())
+		h, err := w.l.sealer.OpenLeaseToken(lease.LeaseToken.Reveal())
 		if err != nil {
 			return err
 		}
 		w.held = append(w.held, &clientLease{
-			Held:  h,
-			agent: agent,
-			token: lease.FencingToken,
-			since: w.l.promises.nextStamp(),
+			LeaseCredential: h,
+			agent:           agent,
+			token:           lease.FencingToken,
+			since:           w.l.promises.nextStamp(),
 		})
 	}
 	return nil
 }
 
-// moveStoreTime completes a lease and takes the next.
+// advance completes a lease and takes the next.
 func (w *lossClient) advance(ctx context.Context, i int) error {
 	h, since := w.held[i], w.l.promises.nextStamp()
 	got, err := w.l.anyOrchestrator(w.rnd).do(func(e *orchestrator.Engine) (any, error) {
-		return e.Advance(ctx, h.Held, operator,
+		return e.Advance(ctx, h.LeaseCredential, operator,
 			picket.AdvanceRequest{Output: picket.RawJSON(`"done"`), Acquire: picket.AcquireRequest{AgentID: h.agent}})
 	})
 	if err != nil {
@@ -166,9 +166,9 @@ func (w *lossClient) endLease(ctx context.Context, i int, verb string) error {
 	}
 	_, err := w.l.anyProcess(w.rnd).do(func(e *orchestrator.Engine) (any, error) {
 		if verb == "complete" {
-			return e.Complete(ctx, h.Held, picket.Completion{Output: picket.RawJSON(`"done"`)})
+			return e.Complete(ctx, h.LeaseCredential, picket.Completion{Output: picket.RawJSON(`"done"`)})
 		}
-		return e.Release(ctx, h.Held, picket.Exit{Class: picket.ExitReleased})
+		return e.Release(ctx, h.LeaseCredential, picket.Exit{Class: picket.ExitReleased})
 	})
 	if err == nil {
 		w.drop(i)
@@ -181,9 +181,9 @@ func (w *lossClient) endLease(ctx context.Context, i int, verb string) error {
 // who grants nothing does not notice, and tells what stands there.
 const promiseTokenNeverFalls = "the token of a run never falls"
 
-// mustRenew renews and holds the token in the answer against what was known.
+// renew renews and holds the token in the answer against what was known.
 func (l *lossHistory) renew(ctx context.Context, h *clientLease, p *lossProcess) error {
-	got, err := p.do(func(e *orchestrator.Engine) (any, error) { return e.Renew(ctx, h.Held) })
+	got, err := p.do(func(e *orchestrator.Engine) (any, error) { return e.Renew(ctx, h.LeaseCredential) })
 	if err != nil {
 		return err
 	}
@@ -201,12 +201,12 @@ func (l *lossHistory) renew(ctx context.Context, h *clientLease, p *lossProcess)
 
 func (l *lossHistory) report(ctx context.Context, h *clientLease, p *lossProcess, request string) error {
 	_, err := p.do(func(e *orchestrator.Engine) (any, error) {
-		return e.Report(ctx, h.Held, request, picket.Progress{Summary: "at work"})
+		return e.Report(ctx, h.LeaseCredential, request, picket.Progress{Summary: "at work"})
 	})
 	return err
 }
 
-// mustSubmit adds a task that may be tried for ever, by the process given.
+// submit adds a task that may be tried for ever, by the process given.
 func (l *lossHistory) submit(ctx context.Context, p *lossProcess) error {
 	_, err := p.do(func(e *orchestrator.Engine) (any, error) {
 		return e.Submit(ctx, operator, picket.TaskSpec{Title: "a task", Review: picket.ReviewByNone})

@@ -121,7 +121,7 @@ func (l *lossHistory) startProcess(s rig.Store, orchestrates bool, plant func(*o
 	l.procs = append(l.procs, p)
 }
 
-// urgent is the time of day of a process. Losses come faster here than once a
+// clock is the time of day of a process. Losses come faster here than once a
 // second, which is what a floor by the clock alone can bear, so time runs.
 func (l *lossHistory) clock(p *lossProcess) time.Time {
 	t := time.Now().Add(time.Duration(l.ahead.Load()))
@@ -180,7 +180,7 @@ func (c *counter) value() int {
 	return c.n
 }
 
-// subscribe waits until n more have been counted than when it was called.
+// wait waits until n more have been counted than when it was called.
 func (c *counter) wait(t *testing.T, n int, what string) {
 	t.Helper()
 	late := time.After(time.Minute)
@@ -275,7 +275,7 @@ func (l *lossHistory) readToEnd() {
 	}))
 }
 
-// checkStore lets a process find out what has become of the store.
+// waitUntilServed lets a process find out what has become of the store.
 func (l *lossHistory) waitUntilServed(p *lossProcess) {
 	l.t.Helper()
 	ok(l.t, l.retryUnavailable(func() error {

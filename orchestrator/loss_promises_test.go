@@ -18,7 +18,7 @@ type promiseChecker struct {
 	granted int
 	raised  int // by reclaim
 	broken  map[string]int
-	// splitLane says that an old primary may still be giving tokens, which then have
+	// split says that an old primary may still be giving tokens, which then have
 	// to be at or below the floor of the new one: late, by task.
 	split bool
 	late  map[string][]int64
@@ -35,7 +35,7 @@ func newPromiseChecker() *promiseChecker {
 	return &promiseChecker{tokens: map[string][]seenToken{}, broken: map[string]int{}, late: map[string][]int64{}}
 }
 
-// current is a moment: what was seen before it is smaller.
+// nextStamp is a moment: what was seen before it is smaller.
 func (m *promiseChecker) nextStamp() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,7 +82,7 @@ func (m *promiseChecker) recordToken(task string, token, since int64, how string
 	m.tokens[task] = append(m.tokens[task], seenToken{token, m.stamp})
 }
 
-// checkAtRest is called when no call is on its way: one token now stands for all.
+// keepHighest is called when no call is on its way: one token now stands for all.
 func (m *promiseChecker) keepHighest() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -211,7 +211,7 @@ func (r *lossReader) read(ev picket.Event) {
 	}
 }
 
-// callTwice compares an event that is read a second time, past the engine, with
+// readAgain compares an event that is read a second time, past the engine, with
 // what it was.
 func (r *lossReader) readAgain(seq int64, fields map[string]any) {
 	is := fmt.Sprint(fields["type"], " ", number(fields["at"]), " ", fields["actor"])

@@ -15,7 +15,7 @@ import (
 // With one orchestrator, which has seen every grant, tokens rise all the same.
 func TestStateRewoundReal(t *testing.T) {
 	l := newClients(t)
-	l.server = rig.NewDurable(t, "--enable-debug-command", "yes")
+	l.server = rig.StartDurableServer(t, "--enable-debug-command", "yes")
 	s := l.server.Store()
 	l.raw = redis.NewUniversalClient(&s.Redis)
 	t.Cleanup(func() { _ = l.raw.Close() })

@@ -15,7 +15,7 @@ import (
 
 var testAgent = picket.Registration{AgentID: "m1", RoleID: "mender", Capabilities: []string{"go"}}
 
-// acquireWithRevokedKey is asked by the key that owns m1.
+// asAgentOwner is asked by the key that owns m1.
 func asAgentOwner(key string) picket.Caller {
 	by := asked(key)
 	by.Actor = agentOwner.Actor
@@ -36,7 +36,7 @@ func withAgentLease(w *replyEnv) {
 	w.submitted(picket.TaskSpec{Role: "mender"})
 	leases, err := w.direct.Acquire(w.ctx, agentOwner, picket.AcquireRequest{AgentID: "m1", Role: "mender"})
 	ok(w.t, err)
-	w.held, err = rig.Sealer().Open(leases[0].LeaseToken.Reveal())
+	w.held, err = rig.Sealer().OpenLeaseToken(leases[0].LeaseToken.Reveal())
 	ok(w.t, err)
 	_, err = w.direct.Renew(w.ctx, w.held)
 	ok(w.t, err)

@@ -24,8 +24,8 @@ func replyCases() []replyCase {
 
 func asked(key string) picket.Caller {
 	return picket.Caller{
-		Actor: "key_test",
-		Once:  picket.Once{Key: strings.Repeat(key, 64), Body: strings.Repeat("b", 64)},
+		Actor:       "key_test",
+		Idempotency: picket.Idempotency{Key: strings.Repeat(key, 64), Body: strings.Repeat("b", 64)},
 	}
 }
 
@@ -47,7 +47,7 @@ func (w *replyEnv) acquired() {
 		w.t.Fatalf("acquired %d leases", len(leases))
 	}
 	w.run = leases[0].RunID
-	w.held, err = rig.Sealer().Open(leases[0].LeaseToken.Reveal())
+	w.held, err = rig.Sealer().OpenLeaseToken(leases[0].LeaseToken.Reveal())
 	ok(w.t, err)
 }
 
@@ -262,10 +262,10 @@ var evidenceCases = []replyCase{
 	},
 	{name: "run_log", setup: func(w *replyEnv) {
 		confirmed(picket.TaskSpec{})(w)
-		_, err := w.direct.RunLog(w.ctx, w.held, picket.LogPiece{Stream: "stdout", Offset: 0, Data: []byte("hello ")})
+		_, err := w.direct.RunLog(w.ctx, w.held, picket.LogWrite{Stream: "stdout", Offset: 0, Data: []byte("hello ")})
 		ok(w.t, err)
 	}, call: func(w *replyEnv, e *orchestrator.Engine) (any, error) {
-		return e.RunLog(w.ctx, w.held, picket.LogPiece{Stream: "stdout", Offset: 6, Data: []byte("world\r\n")})
+		return e.RunLog(w.ctx, w.held, picket.LogWrite{Stream: "stdout", Offset: 6, Data: []byte("world\r\n")})
 	}},
 	{name: "run_evidence", setup: func(w *replyEnv) { // what was handed in before is replaced
 		confirmed(picket.TaskSpec{})(w)

@@ -27,7 +27,7 @@ var (
 	sealedText  = regexp.MustCompile(`(secret|url) [A-Za-z0-9_-]{70,}`) // never the same twice
 )
 
-// readAllKeys writes everything a namespace holds, one line a value, sorted. Ids that
+// dump writes everything a namespace holds, one line a value, sorted. Ids that
 // differ from run to run are numbered in the order they were made, so two runs
 // of the same story read the same.
 func dump(ctx context.Context, c redis.UniversalClient, answer any) (text string, err error) {

@@ -27,7 +27,7 @@ type replyEnv struct {
 	ctx     context.Context
 	direct  *orchestrator.Engine
 	via     *orchestrator.Engine
-	faults  *rig.Faults
+	faults  *rig.FaultProxy
 	sha     map[string]string
 	raw     redis.UniversalClient
 	stores  []*orchestrator.Store
@@ -37,7 +37,7 @@ type replyEnv struct {
 	// What a set-up leaves for the call.
 	task    picket.Task
 	run     string
-	held    picket.Held
+	held    picket.LeaseCredential
 	handoff string
 	key     string
 	parent  string
@@ -48,7 +48,7 @@ type replyEnv struct {
 	turn    picket.WebhookTurn
 	// A subtask, and its lease.
 	child     string
-	childHeld picket.Held
+	childHeld picket.LeaseCredential
 }
 
 // replySetup says where a world is made, and with which bug in its scripts.
@@ -116,8 +116,8 @@ func (p replySetup) newEnv() *replyEnv {
 }
 
 // faultNext asks for a mishap for the next call of a script in the namespace.
-func (w *replyEnv) faultNext(kind rig.Kind, script string) *rig.Fault {
-	return w.faults.Next(kind, rig.Words("EVALSHA", w.sha[script], "1", meta))
+func (w *replyEnv) faultNext(kind rig.FaultKind, script string) *rig.Fault {
+	return w.faults.Next(kind, rig.MatchWords("EVALSHA", w.sha[script], "1", meta))
 }
 
 // startBackgroundCalls call through the same pipeline, in a namespace of their own, so
@@ -151,7 +151,7 @@ func (w *replyEnv) startBackgroundCalls(seeds *rand.Rand) (stop func()) {
 	}
 }
 
-// startLoad makes the server know every script, so that no call is sent twice.
+// load makes the server know every script, so that no call is sent twice.
 func (w *replyEnv) load() {
 	w.t.Helper()
 	known, err := w.raw.ScriptExists(w.ctx, slices.Collect(maps.Values(w.sha))...).Result()
@@ -177,7 +177,7 @@ func useTestClock(t *testing.T, source string) string {
 	return strings.Replace(source, reading, `redis.call('HMGET', 'rig-clock', 's', 'us')`, 1)
 }
 
-// inspectPass moves the clock on.
+// pass moves the clock on.
 func (w *replyEnv) pass(d time.Duration) {
 	w.t.Helper()
 	w.now += d

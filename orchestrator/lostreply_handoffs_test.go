@@ -11,7 +11,7 @@ import (
 	"github.com/picket-dev/picket/orchestrator"
 )
 
-// refreshing is a set-up with one task that waits for a person.
+// withHandoff is a set-up with one task that waits for a person.
 func withHandoff(w *replyEnv) {
 	confirmed(picket.TaskSpec{})(w)
 	_, err := w.direct.Report(w.ctx, w.held, "r0", picket.Progress{Summary: "so far"})

@@ -19,7 +19,7 @@ func keyLeased(w *replyEnv) {
 	leases, err := w.direct.Acquire(w.ctx, withKey(w.key), picket.AcquireRequest{AgentID: "a1"})
 	ok(w.t, err)
 	w.run = leases[0].RunID
-	w.held, err = rig.Sealer().Open(leases[0].LeaseToken.Reveal())
+	w.held, err = rig.Sealer().OpenLeaseToken(leases[0].LeaseToken.Reveal())
 	ok(w.t, err)
 	_, err = w.direct.Renew(w.ctx, w.held)
 	ok(w.t, err)

@@ -29,7 +29,7 @@ func (x *storm) wakeReapers() {
 	}
 }
 
-// mustReapHolds judges whenever it is asked to, one reaper through the network and one
+// reap judges whenever it is asked to, one reaper through the network and one
 // past it, until stop is called.
 func (x *storm) reap() (stop func()) {
 	var running sync.WaitGroup
@@ -47,7 +47,7 @@ func (x *storm) reap() (stop func()) {
 	}
 }
 
-// neverRepeated sets the agent's last heartbeat back by so long.
+// backdateHeartbeat sets the agent's last heartbeat back by so long.
 func (w *stormClient) backdateHeartbeat(d time.Duration) {
 	now, err := strconv.ParseInt(w.raw.HGet(w.ctx, w.prefix+"meta", "now").Val(), 10, 64)
 	if err == nil {
@@ -86,7 +86,7 @@ func (w *stormClient) heartbeat() (picket.HeartbeatAnswer, error) {
 		})
 }
 
-// heartbeatInterval sends a heartbeat, now and then after it was silent for a while.
+// sendHeartbeats sends a heartbeat, now and then after it was silent for a while.
 func (w *stormClient) sendHeartbeats() {
 	if w.rnd.IntN(2) == 0 {
 		w.backdateHeartbeat(100 * time.Second) // longer than 90 and shorter than 300
@@ -97,7 +97,7 @@ func (w *stormClient) sendHeartbeats() {
 	}
 }
 
-// endAgent ends the registration under the lease and begins the next one. It
+// endRegistration ends the registration under the lease and begins the next one. It
 // reports whether the lease ended with it.
 func (w *stormClient) endRegistration() (ended bool) {
 	w.fallen++
@@ -179,7 +179,7 @@ func (w *stormClient) untilRefused(what string, code picket.Code, call func() er
 	})
 }
 
-// agentReplay holds the replay against the agents of the store, and both against what
+// checkAgents holds the replay against the agents of the store, and both against what
 // a storm has to bring about.
 func (x *storm) checkAgents(log *agentReplay) {
 	stored := map[string]replayedAgent{}

@@ -22,7 +22,7 @@ type stormClient struct {
 
 	task  string
 	token int64
-	held  picket.Held
+	held  picket.LeaseCredential
 
 	// Of one that is a registered agent.
 	incarnation int64
@@ -30,14 +30,14 @@ type stormClient struct {
 	closed      bool // the task ended in a drain
 }
 
-// idempotent is a caller with a fresh key, to be used for one request and its
+// once is a caller with a fresh key, to be used for one request and its
 // repeats.
 func (w *stormClient) once() picket.Caller {
 	w.keys++
 	key := fmt.Sprintf("%s-%d-", w.name, w.keys)
 	return picket.Caller{
-		Actor: "key_" + w.name,
-		Once:  picket.Once{Key: key + strings.Repeat("0", 64-len(key)), Body: strings.Repeat("b", 64)},
+		Actor:       "key_" + w.name,
+		Idempotency: picket.Idempotency{Key: key + strings.Repeat("0", 64-len(key)), Body: strings.Repeat("b", 64)},
 	}
 }
 
@@ -46,7 +46,7 @@ func (w *stormClient) expectEvent(kind string) {
 	w.wantEvents[w.task] = append(w.wantEvents[w.task], kind)
 }
 
-// oneTaskLife takes one task from submission to its end.
+// life takes one task from submission to its end.
 func (w *stormClient) life() {
 	spec := picket.TaskSpec{
 		Title: "a task",
@@ -92,7 +92,7 @@ func (w *stormClient) attempt() {
 	}
 	w.token++
 	w.expectEvent(picket.EventTaskLeased)
-	h, err := w.sealer.Open(leases[0].LeaseToken.Reveal())
+	h, err := w.sealer.OpenLeaseToken(leases[0].LeaseToken.Reveal())
 	if err != nil {
 		w.t.Errorf("seed %d: %v", w.seed, err)
 		runtime.Goexit()
@@ -117,7 +117,7 @@ func (w *stormClient) attempt() {
 		}
 		line := fmt.Sprintf("%s says %d\n", w.name, i)
 		at = retryUntilAnswered(w.storm, "log", func() (int64, error) {
-			return w.e.RunLog(w.ctx, h, picket.LogPiece{Stream: "stdout", Offset: at, Data: []byte(line)})
+			return w.e.RunLog(w.ctx, h, picket.LogWrite{Stream: "stdout", Offset: at, Data: []byte(line)})
 		})
 		retryUntilAnswered(w.storm, "renew", func() (picket.Renewal, error) { return w.e.Renew(w.ctx, h) })
 		w.log(line)
@@ -189,7 +189,7 @@ func (w *stormClient) end(how int) (closed bool) {
 	return false
 }
 
-// moveStoreTime completes the task and leases another, which it cancels.
+// advance completes the task and leases another, which it cancels.
 func (w *stormClient) advance() {
 	h, submits, by, cancels, approves := w.held, w.once(), w.once(), w.once(), w.once()
 	next := retryUntilAnswered(w.storm, "submit", func() (picket.Task, error) {

@@ -38,7 +38,7 @@ type storm struct {
 	sent    atomic.Int64 // calls, repeats among them
 	repeats atomic.Int64
 
-	faults *rig.Faults
+	faults *rig.FaultProxy
 	cuts   sync.WaitGroup
 
 	mu   sync.Mutex // of the rest; the plan runs under the proxy's lock, too
@@ -51,7 +51,7 @@ type storm struct {
 	look   chan struct{}         // asks the reapers to look
 }
 
-// settleLate is a held fault and the number of commands it has to wait for.
+// heldFault is a held fault and the number of commands it has to wait for.
 type heldFault struct {
 	fault *rig.Fault
 	left  int
@@ -140,7 +140,7 @@ func runStorm(t *testing.T, s rig.Store, namespace string, noPipeline bool) {
 	}
 }
 
-// cyclePlan strikes one script in six.
+// plan strikes one script in six.
 func (x *storm) plan(command []string) *rig.Fault {
 	if !strings.EqualFold(command[0], "EVALSHA") && !strings.EqualFold(command[0], "EVAL") {
 		return nil
@@ -160,7 +160,7 @@ func (x *storm) plan(command []string) *rig.Fault {
 	case n > 100:
 		return nil
 	}
-	kind := rig.Drop + rig.Kind(x.rnd.IntN(int(rig.Duplicate)))
+	kind := rig.Drop + rig.FaultKind(x.rnd.IntN(int(rig.Duplicate)))
 	f := rig.NewFault(kind)
 	switch kind {
 	case rig.HoldReply:
@@ -180,7 +180,7 @@ func (x *storm) plan(command []string) *rig.Fault {
 	return f
 }
 
-// baseline lets everything arrive that is still on its way.
+// releaseHeld lets everything arrive that is still on its way.
 func (x *storm) releaseHeld() {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -44,7 +44,7 @@ func (c replyCase) script() string {
 // callFault is what happens to the first call.
 type callFault struct {
 	name string
-	kind rig.Kind
+	kind rig.FaultKind
 }
 
 var callFaults = []callFault{
@@ -63,7 +63,7 @@ func (c replyCase) pause() time.Duration {
 	return 250 * time.Millisecond
 }
 
-// retryAdopted is a dump after something has read the clock.
+// dumpAfterRead is a dump after something has read the clock.
 func (w *replyEnv) dumpAfterRead(c replyCase, answer any) string {
 	w.t.Helper()
 	if c.noClockRead == "" {

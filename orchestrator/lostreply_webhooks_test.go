@@ -35,7 +35,7 @@ func advanceWebhook(outcome picket.WebhookOutcome) func(w *replyEnv, e *orchestr
 		from := position(w.turn.Cursor)
 		s := picket.WebhookStep{
 			WebhookID: w.hook,
-			ClaimID:   w.turn.ClaimID,
+			TurnID:    w.turn.TurnID,
 			From:      from,
 			To:        from,
 			Outcome:   outcome,

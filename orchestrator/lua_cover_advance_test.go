@@ -12,7 +12,7 @@ import (
 func coverAdvance(t *testing.T, f *fixture) {
 	_, h := f.submitAndLease(t, picket.TaskSpec{})
 	f.mustSubmit(t, picket.TaskSpec{})
-	next := func(h picket.Held, by picket.Caller) func() error {
+	next := func(h picket.LeaseCredential, by picket.Caller) func() error {
 		return func() error {
 			_, err := f.Advance(f.ctx, h, by, picket.AdvanceRequest{Acquire: picket.AcquireRequest{AgentID: "a1"}})
 			return err
@@ -22,7 +22,7 @@ func coverAdvance(t *testing.T, f *fixture) {
 	f.jumpStoreTime(t, time.Hour)
 	ok(t, next(h, idempotent("g"))()) // the next lease has ended meanwhile
 	conflicting := idempotent("g")
-	conflicting.Once.Body = strings.Repeat("c", 64)
+	conflicting.Idempotency.Body = strings.Repeat("c", 64)
 	refused(t, next(h, conflicting)(), picket.CodeIdempotencyConflict)
 	forged := h
 	forged.Secret = strings.Repeat("0", 64)

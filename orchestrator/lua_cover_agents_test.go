@@ -16,7 +16,7 @@ var unrelatedCaller = picket.Caller{Actor: "key_stranger"}
 
 func conflictingRequest(key string) picket.Caller {
 	by := idempotent(key)
-	by.Once.Body = strings.Repeat("c", 64)
+	by.Idempotency.Body = strings.Repeat("c", 64)
 	return by
 }
 
@@ -127,13 +127,13 @@ func coverDrains(t *testing.T, f *fixture) {
 	ok(t, to(by, "d1", picket.AgentDeregistered, nil))
 
 	// With a lease: it ends, or the deadline comes, or the silence.
-	for _, ends := range []func(h picket.Held){
-		func(h picket.Held) {
+	for _, ends := range []func(h picket.LeaseCredential){
+		func(h picket.LeaseCredential) {
 			_, err := f.Release(f.ctx, h, picket.Exit{Class: picket.ExitReleased})
 			ok(t, err)
 		},
-		func(picket.Held) { f.jumpStoreTime(t, 10*time.Second) },
-		func(picket.Held) { f.jumpStoreTime(t, 400*time.Second) },
+		func(picket.LeaseCredential) { f.jumpStoreTime(t, 10*time.Second) },
+		func(picket.LeaseCredential) { f.jumpStoreTime(t, 400*time.Second) },
 	} {
 		f.mustRegister(t, picket.Registration{AgentID: "d1", DrainTimeoutSeconds: ptr(600)})
 		f.mustSubmit(t, picket.TaskSpec{Agent: "d1"})
@@ -179,7 +179,7 @@ func coverDrains(t *testing.T, f *fixture) {
 
 // coverAgentDeaths takes the ways of leases whose agent is gone.
 func coverAgentDeaths(t *testing.T, f *fixture) {
-	hold := func(id string, n int) (last picket.Held) {
+	hold := func(id string, n int) (last picket.LeaseCredential) {
 		for range n {
 			f.mustSubmit(t, picket.TaskSpec{Agent: id})
 		}

@@ -99,8 +99,8 @@ func coverCalls(t *testing.T, f *fixture) {
 }
 
 // coverExternalCalls takes the ways of tasks that wait for calls that act outside.
-func coverExternalCalls(t *testing.T, f *fixture, h picket.Held) {
-	acts := func(h picket.Held) picket.Reservation {
+func coverExternalCalls(t *testing.T, f *fixture, h picket.LeaseCredential) {
+	acts := func(h picket.LeaseCredential) picket.Reservation {
 		t.Helper()
 		act := paidCall("0.01")
 		act.Effects = picket.EffectsExternal
@@ -162,7 +162,8 @@ func coverUsage(t *testing.T, f *fixture) {
 	report(u)
 	u.Scope = "session"
 	report(u)
-	_, err := f.ReportUsage(f.ctx, picket.Held{TaskID: noTask, RunID: noRun, Secret: h.Secret, Namespace: h.Namespace},
+	_, err := f.ReportUsage(f.ctx,
+		picket.LeaseCredential{TaskID: noTask, RunID: noRun, Secret: h.Secret, Namespace: h.Namespace},
 		picket.UsageReport{Source: "x"})
 	refused(t, err, picket.CodeLeaseExpired)
 	report(picket.UsageReport{Session: "s2", Tokens: 2000, USD: usd("3")}) // more than there is
@@ -208,9 +209,9 @@ func coverUsage(t *testing.T, f *fixture) {
 	ok(t, err)
 	_, err = f.Ledger(f.ctx, picket.LedgerQuery{TaskID: "house"})
 	ok(t, err)
-	_, err = f.Ledger(f.ctx, picket.LedgerQuery{Back: true})
+	_, err = f.Ledger(f.ctx, picket.LedgerQuery{NewestFirst: true})
 	ok(t, err)
-	_, err = f.Ledger(f.ctx, picket.LedgerQuery{TaskID: task.TaskID, Back: true})
+	_, err = f.Ledger(f.ctx, picket.LedgerQuery{TaskID: task.TaskID, NewestFirst: true})
 	ok(t, err)
 	// A call whose run is gone: only a damaged store has one.
 	task, h = f.submitAndLease(t, picket.TaskSpec{})

@@ -13,17 +13,17 @@ import (
 // coverEvents takes the event budget of runs, their last events, and the audit log.
 func coverEvents(t *testing.T, f *fixture) {
 	task := f.mustSubmit(t, picket.TaskSpec{Role: "flood"})
-	lease := func() picket.Held {
+	lease := func() picket.LeaseCredential {
 		return f.openLease(t, f.acquireOne(t, picket.AcquireRequest{AgentID: "flooder", Role: "flood"}))
 	}
 	expire := func() {
 		_, err := f.Expire(f.ctx, operator, task.TaskID, "test")
 		ok(t, err)
 	}
-	send := func(h picket.Held, kind, id string) {
+	send := func(h picket.LeaseCredential, kind, id string) {
 		ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: kind, ID: id}}))
 	}
-	exit := func(h picket.Held, code int, last *string) {
+	exit := func(h picket.LeaseCredential, code int, last *string) {
 		ok(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitKilled, Code: &code, LastEvent: last}, ""))
 	}
 

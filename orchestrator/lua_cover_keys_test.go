@@ -45,7 +45,7 @@ func coverRunKeys(t *testing.T, f *fixture) {
 	ok(t, err)
 	_, err = f.CreateRunKey(f.ctx, by, picket.RunKeyRequest{AgentID: "a1"})
 	ok(t, err)
-	by.Once.Body = strings.Repeat("c", 64)
+	by.Idempotency.Body = strings.Repeat("c", 64)
 	_, err = f.CreateRunKey(f.ctx, by, picket.RunKeyRequest{AgentID: "a1"})
 	refused(t, err, picket.CodeIdempotencyConflict)
 	f.mustSubmit(t, picket.TaskSpec{})

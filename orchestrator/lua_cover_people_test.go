@@ -28,7 +28,7 @@ func coverHandoffs(t *testing.T, f *fixture) {
 	hid := ask("a1", picket.HelpRequest{Question: "?", Options: []string{"red", "blue"}})
 	f.callTwice(t, func() error { _, err := f.Claim(f.ctx, idempotent("5"), hid, false); return err })
 	gone := idempotent("gone") // claimed, and deleted since
-	ok(t, f.raw.Set(f.ctx, "pk:{default}:req:"+gone.Once.Key, gone.Once.Body+" "+noHelp, 0).Err())
+	ok(t, f.raw.Set(f.ctx, "pk:{default}:req:"+gone.Idempotency.Key, gone.Idempotency.Body+" "+noHelp, 0).Err())
 	_, err := f.Claim(f.ctx, gone, noHelp, false)
 	refused(t, err, picket.CodeNotFound)
 	_, err = f.Claim(f.ctx, operator, hid, false) // the same person
@@ -36,7 +36,7 @@ func coverHandoffs(t *testing.T, f *fixture) {
 	_, err = f.Claim(f.ctx, picket.Caller{Actor: "other"}, hid, false)
 	refused(t, err, picket.CodeStateConflict)
 	clash := idempotent("5")
-	clash.Once.Body = strings.Repeat("c", 64)
+	clash.Idempotency.Body = strings.Repeat("c", 64)
 	for verb, act := range map[string]func(by picket.Caller, id string) error{
 		"claim":  func(by picket.Caller, id string) error { _, err := f.Claim(f.ctx, by, id, false); return err },
 		"answer": func(by picket.Caller, id string) error { _, err := f.Answer(f.ctx, by, id, yes); return err },
@@ -132,7 +132,7 @@ func coverReviews(t *testing.T, f *fixture) {
 		return err
 	})
 	clash := idempotent("9")
-	clash.Once.Body = strings.Repeat("c", 64)
+	clash.Idempotency.Body = strings.Repeat("c", 64)
 	_, err = f.Approve(f.ctx, clash, id, picket.Decision{Note: "n"})
 	refused(t, err, picket.CodeIdempotencyConflict)
 	_, err = f.Approve(f.ctx, operator, id, picket.Decision{Note: "n"})

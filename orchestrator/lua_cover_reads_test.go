@@ -12,7 +12,7 @@ import (
 
 func coverEvidence(t *testing.T, f *fixture) {
 	task, h := f.submitAndLease(t, picket.TaskSpec{})
-	change := func(act func(*picket.Held)) picket.Held {
+	change := func(act func(*picket.LeaseCredential)) picket.LeaseCredential {
 		other := h
 		act(&other)
 		return other
@@ -23,14 +23,14 @@ func coverEvidence(t *testing.T, f *fixture) {
 		t.Fatalf("a log of nothing: %+v", empty)
 	}
 	for _, c := range []struct {
-		h    picket.Held
+		h    picket.LeaseCredential
 		code picket.Code
 	}{
-		{change(func(h *picket.Held) { h.RunID = noRun }), picket.CodeLeaseExpired},
-		{change(func(h *picket.Held) { h.TaskID = noTask }), picket.CodeTaskMismatch},
-		{change(func(h *picket.Held) { h.Fence = 99 }), picket.CodeUnknownFence},
+		{change(func(h *picket.LeaseCredential) { h.RunID = noRun }), picket.CodeLeaseExpired},
+		{change(func(h *picket.LeaseCredential) { h.TaskID = noTask }), picket.CodeTaskMismatch},
+		{change(func(h *picket.LeaseCredential) { h.Fence = 99 }), picket.CodeUnknownFence},
 	} {
-		_, err := f.RunLog(f.ctx, c.h, picket.LogPiece{Stream: "stdout", Offset: 0, Data: []byte("x")})
+		_, err := f.RunLog(f.ctx, c.h, picket.LogWrite{Stream: "stdout", Offset: 0, Data: []byte("x")})
 		refused(t, err, c.code)
 		refused(t, f.RunExit(f.ctx, c.h, picket.Exit{Class: picket.ExitKilled}, ""), c.code)
 		refused(t, f.RunEvidence(f.ctx, c.h, picket.Evidence{Branch: "b"}), c.code)
@@ -52,16 +52,16 @@ func coverEvidence(t *testing.T, f *fixture) {
 	at := int64(0)
 	chunk := bytes.Repeat([]byte("x"), 48<<10)
 	for range 24 { // more than a mebibyte, in pieces of no round size
-		at, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: at, Data: chunk})
+		at, err = f.RunLog(f.ctx, h, picket.LogWrite{Stream: "stdout", Offset: at, Data: chunk})
 		ok(t, err)
 	}
-	_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: 0, Data: chunk}) // known
+	_, err = f.RunLog(f.ctx, h, picket.LogWrite{Stream: "stdout", Offset: 0, Data: chunk}) // known
 	ok(t, err)
-	_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: at + 1, Data: chunk})
+	_, err = f.RunLog(f.ctx, h, picket.LogWrite{Stream: "stdout", Offset: at + 1, Data: chunk})
 	refused(t, err, picket.CodeOffset)
-	_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: at, End: true})
+	_, err = f.RunLog(f.ctx, h, picket.LogWrite{Stream: "stdout", Offset: at, End: true})
 	ok(t, err)
-	_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: at, Data: chunk})
+	_, err = f.RunLog(f.ctx, h, picket.LogWrite{Stream: "stdout", Offset: at, Data: chunk})
 	refused(t, err, picket.CodeStateConflict)
 	ok(t, f.raw.LPop(f.ctx, "pk:{default}:marks:"+h.RunID+":stdout").Err()) // as of an earlier version, which kept none
 	for _, from := range []int64{0, at - 5, at + 5} {
@@ -88,7 +88,7 @@ func coverEvidence(t *testing.T, f *fixture) {
 	for range 22 {
 		f.RecordRefusedWrite(f.ctx, h, "renew", refusal)
 	}
-	f.RecordRefusedWrite(f.ctx, change(func(h *picket.Held) { h.RunID = noRun }), "renew",
+	f.RecordRefusedWrite(f.ctx, change(func(h *picket.LeaseCredential) { h.RunID = noRun }), "renew",
 		refusal.With("presented", int64(1)).With("current", int64(2)))
 	_, err = f.Complete(f.ctx, h, picket.Completion{})
 	ok(t, err)
@@ -157,7 +157,7 @@ func coverKeys(t *testing.T, f *fixture) {
 	ok(t, err)
 	_, err = f.CreateKey(f.ctx, by, req)
 	ok(t, err)
-	by.Once.Body = strings.Repeat("c", 64)
+	by.Idempotency.Body = strings.Repeat("c", 64)
 	_, err = f.CreateKey(f.ctx, by, req)
 	refused(t, err, picket.CodeIdempotencyConflict)
 	_, err = f.AdoptKey(f.ctx, operator, "again", k.Key, req.Scopes)

@@ -62,7 +62,7 @@ func coverSubmit(t *testing.T, f *fixture) {
 	}
 	f.callTwice(t, func() error { _, err := f.Submit(f.ctx, idempotent("1"), spec); return err })
 	other := idempotent("1")
-	other.Once.Body = strings.Repeat("c", 64)
+	other.Idempotency.Body = strings.Repeat("c", 64)
 	_, err := f.Submit(f.ctx, other, spec)
 	refused(t, err, picket.CodeIdempotencyConflict)
 	_, err = f.Submit(f.ctx, operator, picket.TaskSpec{Title: "t", Fixes: noTask})
@@ -114,7 +114,7 @@ func coverGrant(t *testing.T, f *fixture) {
 	}
 	f.callTwice(t, func() error { _, err := f.Acquire(f.ctx, idempotent("2"), req); return err })
 	other := idempotent("2")
-	other.Once.Body = strings.Repeat("c", 64)
+	other.Idempotency.Body = strings.Repeat("c", 64)
 	_, err := f.Acquire(f.ctx, other, req)
 	refused(t, err, picket.CodeIdempotencyConflict)
 	f.jumpStoreTime(t, time.Minute)
@@ -157,7 +157,7 @@ func (f *fixture) cancelAll(t *testing.T) {
 }
 
 // submitAndLease submits a task and leases it.
-func (f *fixture) submitAndLease(t *testing.T, spec picket.TaskSpec) (picket.Task, picket.Held) {
+func (f *fixture) submitAndLease(t *testing.T, spec picket.TaskSpec) (picket.Task, picket.LeaseCredential) {
 	t.Helper()
 	task := f.mustSubmit(t, spec)
 	l := f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"})
@@ -169,28 +169,28 @@ func (f *fixture) submitAndLease(t *testing.T, spec picket.TaskSpec) (picket.Tas
 
 func coverFence(t *testing.T, f *fixture) {
 	task, h := f.submitAndLease(t, picket.TaskSpec{})
-	renew := func(change func(h *picket.Held), code picket.Code) {
+	renew := func(change func(h *picket.LeaseCredential), code picket.Code) {
 		t.Helper()
 		other := h
 		change(&other)
 		_, err := f.Renew(f.ctx, other)
 		refused(t, err, code)
 	}
-	renew(func(h *picket.Held) { h.Secret = strings.Repeat("0", 64) }, picket.CodeLeaseExpired)
-	renew(func(h *picket.Held) { h.RunID = noRun }, picket.CodeLeaseExpired)
-	renew(func(h *picket.Held) { h.TaskID = noTask }, picket.CodeTaskMismatch)
-	renew(func(h *picket.Held) { h.Fence = 9 }, picket.CodeUnknownFence)
+	renew(func(h *picket.LeaseCredential) { h.Secret = strings.Repeat("0", 64) }, picket.CodeLeaseExpired)
+	renew(func(h *picket.LeaseCredential) { h.RunID = noRun }, picket.CodeLeaseExpired)
+	renew(func(h *picket.LeaseCredential) { h.TaskID = noTask }, picket.CodeTaskMismatch)
+	renew(func(h *picket.LeaseCredential) { h.Fence = 9 }, picket.CodeUnknownFence)
 	h.Fence = 1
 	f.callTwice(t, func() error { _, err := f.Renew(f.ctx, h); return err })
 	f.jumpStoreTime(t, 10*time.Minute)
-	renew(func(*picket.Held) {}, picket.CodeLeaseExpired) // by time
+	renew(func(*picket.LeaseCredential) {}, picket.CodeLeaseExpired) // by time
 	_, _, err := f.Watch(f.ctx, h, time.Millisecond)
 	ok(t, err)
 	_, err = f.ExpireDue(f.ctx, 100) // confirmed: a failure
 	ok(t, err)
-	renew(func(*picket.Held) {}, picket.CodeLeaseExpired) // ended
+	renew(func(*picket.LeaseCredential) {}, picket.CodeLeaseExpired) // ended
 	next := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"}))
-	renew(func(*picket.Held) {}, picket.CodeStaleFence)
+	renew(func(*picket.LeaseCredential) {}, picket.CodeStaleFence)
 	next.Fence = 1
 	_, err = f.HeldTask(f.ctx, next, "") // an older token is shown
 	refused(t, err, picket.CodeStaleFence)
@@ -268,7 +268,7 @@ func coverRunEnds(t *testing.T, f *fixture) {
 	task := f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"}).TaskID
 	f.callTwice(t, func() error { _, err := f.Expire(f.ctx, idempotent("3"), task, "r"); return err })
 	other := idempotent("3")
-	other.Once.Body = strings.Repeat("c", 64)
+	other.Idempotency.Body = strings.Repeat("c", 64)
 	_, err = f.Expire(f.ctx, other, task, "r")
 	refused(t, err, picket.CodeIdempotencyConflict)
 	_, err = f.Expire(f.ctx, operator, task, "r")
@@ -339,7 +339,7 @@ func coverPause(t *testing.T, f *fixture) {
 	ok(t, err)
 	f.callTwice(t, func() error { _, err := f.Pause(f.ctx, idempotent("e"), false, "r"); return err })
 	clash := idempotent("e")
-	clash.Once.Body = strings.Repeat("c", 64)
+	clash.Idempotency.Body = strings.Repeat("c", 64)
 	_, err = f.Pause(f.ctx, clash, false, "r")
 	refused(t, err, picket.CodeIdempotencyConflict)
 	_, err = f.Resume(f.ctx, clash, "r")

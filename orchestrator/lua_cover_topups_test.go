@@ -22,7 +22,7 @@ func coverTopUps(t *testing.T, f *fixture) {
 		return err
 	})
 	clash := idempotent("m")
-	clash.Once.Body = strings.Repeat("c", 64)
+	clash.Idempotency.Body = strings.Repeat("c", 64)
 	_, err = f.TopUp(f.ctx, clash, task.TaskID, picket.TopUp{Tokens: 1})
 	refused(t, err, picket.CodeIdempotencyConflict)
 	_, err = f.AwaitTopUp(f.ctx, h, 0)
@@ -63,8 +63,8 @@ func coverTopUps(t *testing.T, f *fixture) {
 	ok(t, err)
 	day, err := f.Envelope(f.ctx, "house")
 	ok(t, err)
-	if s, err := f.Stats(f.ctx); err != nil || s.House == nil {
-		t.Fatalf("the house is not counted: %+v, %v", s.House, err)
+	if s, err := f.Stats(f.ctx); err != nil || s.DailyEnvelope == nil {
+		t.Fatalf("the house is not counted: %+v, %v", s.DailyEnvelope, err)
 	}
 	// From before sums were kept; then counted anew, and counted wrongly.
 	ok(t, f.raw.HDel(f.ctx, "pk:{default}:env:"+day.ID, "total_t", "total_u").Err())

@@ -90,8 +90,8 @@ func coverTree(t *testing.T, f *fixture) {
 	f.cancelAll(t)
 }
 
-// acquireTask leases the next subtask.
-func (f *fixture) leaseSubtask(t *testing.T, parent string) picket.Held {
+// leaseSubtask leases the next subtask.
+func (f *fixture) leaseSubtask(t *testing.T, parent string) picket.LeaseCredential {
 	t.Helper()
 	h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"}))
 	if h.TaskID == parent {
@@ -101,7 +101,7 @@ func (f *fixture) leaseSubtask(t *testing.T, parent string) picket.Held {
 }
 
 // leaseFreshTask is the lease of one more task, for a stop that needs one of its own.
-func (f *fixture) leaseFreshTask(t *testing.T) picket.Held {
+func (f *fixture) leaseFreshTask(t *testing.T) picket.LeaseCredential {
 	t.Helper()
 	f.cancelAll(t)
 	_, h := f.submitAndLease(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1")})
@@ -110,9 +110,12 @@ func (f *fixture) leaseFreshTask(t *testing.T) picket.Held {
 
 // coverSubtaskLoops ends runs that repeat for ever what concerns their subtasks.
 func coverSubtaskLoops(t *testing.T, f *fixture) {
-	for _, act := range []func(h picket.Held, child string) error{
-		func(h picket.Held, child string) error { _, err := f.AwaitSubtask(f.ctx, h, child, 0); return err },
-		func(h picket.Held, child string) error {
+	for _, act := range []func(h picket.LeaseCredential, child string) error{
+		func(h picket.LeaseCredential, child string) error {
+			_, err := f.AwaitSubtask(f.ctx, h, child, 0)
+			return err
+		},
+		func(h picket.LeaseCredential, child string) error {
 			ok(t, f.raw.HSet(f.ctx, "pk:{default}:task:"+child, "state", "review").Err())
 			_, err := f.ReviewSubtask(f.ctx, h, "", picket.SubtaskReview{TaskID: child, Decision: "approve"})
 			ok(t, f.raw.HSet(f.ctx, "pk:{default}:task:"+child, "state", "queued").Err())
@@ -133,7 +136,7 @@ func coverSubtaskLoops(t *testing.T, f *fixture) {
 
 // coverTreeEnds takes the ways of what becomes of subtasks when what is above ends.
 func coverTreeEnds(t *testing.T, f *fixture) {
-	brood := func(h picket.Held, n int) (ids []string) {
+	brood := func(h picket.LeaseCredential, n int) (ids []string) {
 		t.Helper()
 		for i := range n {
 			d, err := f.Delegate(f.ctx, h, "", picket.Subtask{Title: fmt.Sprint("part ", i)})

@@ -25,7 +25,7 @@ func coverWebhooks(t *testing.T, f *fixture) {
 		return err
 	})
 	clash := idempotent("W")
-	clash.Once.Body = strings.Repeat("c", 64)
+	clash.Idempotency.Body = strings.Repeat("c", 64)
 	_, err := f.CreateWebhook(f.ctx, clash, everyEvent)
 	refused(t, err, picket.CodeIdempotencyConflict)
 	again, err := f.CreatedWebhook(f.ctx, idempotent("W"), everyEvent)
@@ -54,7 +54,7 @@ func coverWebhooks(t *testing.T, f *fixture) {
 		func() (picket.Webhook, error) { return f.ReviveWebhook(f.ctx, operator, none) },
 		func() (picket.Webhook, error) { return f.DeleteWebhook(f.ctx, operator, none) },
 		func() (picket.Webhook, error) {
-			_, err := f.AdvanceWebhook(f.ctx, picket.WebhookStep{WebhookID: none, ClaimID: "c"})
+			_, err := f.AdvanceWebhook(f.ctx, picket.WebhookStep{WebhookID: none, TurnID: "c"})
 			return picket.Webhook{}, err
 		},
 	} {
@@ -90,7 +90,7 @@ func (f *fixture) coverWebhookTurns(t *testing.T, id string) {
 		_, err := f.AdvanceWebhook(f.ctx,
 			picket.WebhookStep{
 				WebhookID: id,
-				ClaimID:   turn.ClaimID,
+				TurnID:    turn.TurnID,
 				From:      position(turn.Cursor),
 				To:        to,
 				Outcome:   outcome,
@@ -102,7 +102,7 @@ func (f *fixture) coverWebhookTurns(t *testing.T, id string) {
 	last := func() int64 { t.Helper(); n, err := f.LastSeq(f.ctx); ok(t, err); return n }
 	f.mustSubmit(t, picket.TaskSpec{})
 	turn := claim()
-	again, err := f.TakeWebhookTurn(f.ctx, turn.ClaimID)
+	again, err := f.TakeWebhookTurn(f.ctx, turn.TurnID)
 	ok(t, err)
 	if again.WebhookID != id {
 		t.Fatalf("the same claim: %+v", again)

@@ -46,7 +46,7 @@ func (f luaFile) header() string {
 	return strings.Join(out, "\n")
 }
 
-// mustBeginLogin is the file without its comments.
+// code is the file without its comments.
 func (f luaFile) code() string {
 	var out strings.Builder
 	for _, tok := range luaTokens(f.text) {
@@ -109,7 +109,7 @@ func luaTokens(s string) []luaToken {
 	return out
 }
 
-// countedSets rewrites a file so that every branch counts itself, and lists the
+// counted rewrites a file so that every branch counts itself, and lists the
 // branches: the body of every function, both ways of every if, every loop.
 func (f luaFile) counted() (source string, branches []string) {
 	var out strings.Builder

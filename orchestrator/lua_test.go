@@ -248,14 +248,14 @@ func TestEveryMoveIsLegal(t *testing.T) {
 	for verb, moves := range made {
 		for _, to := range moves {
 			legal := slices.ContainsFunc(append(slices.Clone(picket.TaskStates), ""), func(from picket.TaskState) bool {
-				return picket.MayMove(from, verb, picket.TaskState(to))
+				return picket.CanTransition(from, verb, picket.TaskState(to))
 			})
 			if !legal {
 				t.Errorf("%s.lua moves a task to %s, which the table does not allow", verb, to)
 			}
 		}
 	}
-	picket.TaskMoves(func(from picket.TaskState, verb string, to picket.TaskState) {
+	picket.TaskTransitions(func(from picket.TaskState, verb string, to picket.TaskState) {
 		if !slices.Contains(made[verb], string(to)) {
 			t.Errorf("the table lets %s move a task from %q to %s, but %s.lua does not do it", verb, from, to, verb)
 		}

@@ -7,4 +7,4 @@ import (
 	"github.com/picket-dev/picket/internal/rig/remains"
 )
 
-func TestMain(m *testing.M) { os.Exit(remains.Of(m, "pk-engine-").Run()) }
+func TestMain(m *testing.M) { os.Exit(remains.WithTempDir(m, "pk-engine-").Run()) }

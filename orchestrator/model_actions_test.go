@@ -181,7 +181,7 @@ func (x *machine) escalated() bool {
 	return false
 }
 
-// jumpStoreTime makes the store's clock step: store time follows by a second at most,
+// jump makes the store's clock step: store time follows by a second at most,
 // and never back. A check allows itself so few steps that these seconds do not
 // matter.
 func (x *machine) jump() {

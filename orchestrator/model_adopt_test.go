@@ -18,7 +18,7 @@ func (m *model) adopt(floor int64) {
 	m.emit(picket.EventStoreAdopted, "")
 }
 
-// growTree gives a void lease a token above the floor and a full window.
+// raiseToken gives a void lease a token above the floor and a full window.
 func (m *model) raiseToken(t *modelTask, r *modelRun) {
 	t.token = m.floor + 1
 	r.token, r.tokens, r.confirmed = t.token, append(r.tokens, t.token), true

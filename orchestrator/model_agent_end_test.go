@@ -34,7 +34,11 @@ func (x *machine) acquireSeveral() {
 		a: acquirer{id: id, role: "coder", caps: []string{"go", "py"}, by: modelCaller{"key_a", true}},
 	}
 	g.o = requestID{strings.Repeat("e", 60) + fmt.Sprintf("%04x", x.gatherings), strings.Repeat("0", 64)}
-	g.caller = picket.Caller{Actor: "key_a", Operator: true, Once: picket.Once{Key: g.o.key, Body: g.o.body}}
+	g.caller = picket.Caller{
+		Actor:       "key_a",
+		Operator:    true,
+		Idempotency: picket.Idempotency{Key: g.o.key, Body: g.o.body},
+	}
 	g.req = picket.AcquireRequest{AgentID: id, Role: "coder", Capabilities: g.a.caps, Max: ptr(5)}
 	x.gathered = g
 	x.acquireAs(g)
@@ -144,7 +148,7 @@ func (x *machine) orderDrain() {
 	}
 }
 
-// dropCancelled is how it ends.
+// endAgentBy is how it ends.
 func (x *machine) endAgentBy(a *modelAgent, held []*modelRun) {
 	by, caller := modelCaller{a.owner, true}, picket.Caller{Actor: a.owner, Operator: true}
 	change := picket.AgentStatusChange{
@@ -177,11 +181,11 @@ func (x *machine) endAgentBy(a *modelAgent, held []*modelRun) {
 	}
 }
 
-func (x *machine) credential(r *modelRun) (picket.Held, modelCredential) {
+func (x *machine) credential(r *modelRun) (picket.LeaseCredential, modelCredential) {
 	return x.held[r.id], modelCredential{task: r.task, run: r.id}
 }
 
-func (x *machine) renewAs(h picket.Held, mh modelCredential) {
+func (x *machine) renewAs(h picket.LeaseCredential, mh modelCredential) {
 	got, err := x.e.Renew(x.ctx, h)
 	ttl, code := x.m.renew(mh)
 	if x.agree(err, code, "renew %+v", mh) {

@@ -20,7 +20,7 @@ func (x *machine) caller() (modelCaller, picket.Caller) {
 	return by, picket.Caller{Actor: by.key, Operator: by.operator}
 }
 
-// testAgent draws an agent, mostly one that fits.
+// member draws an agent, mostly one that fits.
 func (x *machine) member(fits func(*modelAgent) bool) string {
 	var fit []string
 	for _, id := range agentIDs {
@@ -90,7 +90,7 @@ func (x *machine) agentActions() []action {
 	}
 }
 
-// silenceReason lets so much time go by that a threshold or a deadline may be passed.
+// silence lets so much time go by that a threshold or a deadline may be passed.
 func (x *machine) silence() {
 	for range 1 + x.below(4, "half minutes") {
 		x.passOne(false, false)
@@ -101,7 +101,7 @@ func (x *machine) register() {
 	id := oneOf(x, "id", agentIDs...)
 	by, caller := x.caller()
 	o, repeatable := x.once("register" + by.key + id)
-	caller.Once = repeatable.Once
+	caller.Idempotency = repeatable.Idempotency
 	role, drain := oneOf(x, "role", "coder", "", "tester"), oneOf(x, "drain timeout", -1, 30, 90)
 	reg := picket.Registration{AgentID: id, RoleID: role, Heartbeat: halfMinuteThresholds()}
 	if drain >= 0 {
@@ -114,7 +114,7 @@ func (x *machine) register() {
 	}
 }
 
-// snapshot compares a record that a verb answered with the model's.
+// checkAgent compares a record that a verb answered with the model's.
 func (x *machine) checkAgent(verb string, got picket.Agent, a *modelAgent) {
 	x.Helper()
 	x.same(verb+": id", got.AgentID, a.id)
@@ -161,7 +161,7 @@ func (x *machine) heartbeatBy(by modelCaller, caller picket.Caller, id string, h
 	}
 }
 
-// execIDs compares the commands that a heartbeat was answered with: those that
+// ordered compares the commands that a heartbeat was answered with: those that
 // wait, and to stop whatever it works on without a lease.
 func (x *machine) ordered(got []picket.PendingCommand, a *modelAgent, working []string) {
 	x.Helper()
@@ -248,7 +248,7 @@ func (x *machine) command() {
 	id := x.member(isActive)
 	by, caller := x.caller()
 	o, repeatable := x.once("command" + by.key + id)
-	caller.Once = repeatable.Once
+	caller.Idempotency = repeatable.Idempotency
 	c := picket.AgentCommand{
 		Command: oneOf(x, "command", picket.CommandDrain, picket.CommandPing, picket.CommandStopTask),
 	}
@@ -271,7 +271,7 @@ func (x *machine) commandBy(o requestID, by modelCaller, caller picket.Caller, i
 	}
 }
 
-// check judges all who are due; one by one where a step ends few leases, or it
+// judge judges all who are due; one by one where a step ends few leases, or it
 // would depend on milliseconds whose are ended at once.
 func (x *machine) judge() {
 	looked, limit := 0, max(1, x.m.batch)

@@ -62,7 +62,7 @@ func (m *model) move(a *modelAgent, to picket.AgentStatus, why picket.LifecycleR
 	a.version++
 }
 
-// clientLease lists the leases of an agent's incarnation, the first granted first.
+// holding lists the leases of an agent's incarnation, the first granted first.
 func (m *model) holding(id string, incarnation int64) []*modelRun {
 	var out []*modelRun
 	for _, rid := range m.rids {
@@ -87,7 +87,7 @@ func (m *model) serves(r *modelRun) bool {
 	return a.incarnation == r.incarnation && !a.status.Gone()
 }
 
-// unsubscribe ends the part of an agent, and then its leases: those that one step
+// removeAgent ends the part of an agent, and then its leases: those that one step
 // does not end are a chore.
 func (m *model) removeAgent(a *modelAgent, to picket.AgentStatus, why picket.LifecycleReason, cause, actor string) {
 	m.move(a, to, why, actor)
@@ -137,7 +137,7 @@ func (m *model) due(a *modelAgent) bool {
 	return false
 }
 
-// check writes that down, as often as it takes.
+// judge writes that down, as often as it takes.
 func (m *model) judge(a *modelAgent) (judged bool) {
 	for m.due(a) {
 		judged = true

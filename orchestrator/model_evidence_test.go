@@ -16,7 +16,7 @@ type modelEvidence struct {
 	exits    int
 }
 
-// snapshot is what a decision about a task is about.
+// shown is what a decision about a task is about.
 func (m *model) shown(tid string) string {
 	r := m.runs[m.tasks[tid].run]
 	if r == nil {
@@ -60,13 +60,13 @@ func (m *model) runEvidence(h modelCredential, diff string) picket.Code {
 	return ""
 }
 
-// readStoreState is what a reviewer has seen of a task: the digest, and what it stood for.
+// reviewerView is what a reviewer has seen of a task: the digest, and what it stood for.
 type reviewerView struct {
 	digest string
 	means  string
 }
 
-// pollSubtask looks at a task now, remembers an earlier look, or does not look at all.
+// lookAt looks at a task now, remembers an earlier look, or does not look at all.
 func (x *machine) lookAt(tid string) reviewerView {
 	if x.chance("unseen", 15) {
 		return reviewerView{}
@@ -100,7 +100,7 @@ func (x *machine) evidence() {
 	x.evidenceBy(h, mh, oneOf(x, "diff", "+a", "+b", "+c"))
 }
 
-func (x *machine) evidenceBy(h picket.Held, mh modelCredential, diff string) {
+func (x *machine) evidenceBy(h picket.LeaseCredential, mh modelCredential, diff string) {
 	err := x.e.RunEvidence(x.ctx, h, picket.Evidence{Branch: "picket/t", Diff: diff})
 	x.agree(err, x.m.runEvidence(mh, diff), "evidence of %+v", mh)
 }

@@ -18,7 +18,7 @@ type modelCredential struct {
 	fence  int64
 }
 
-// wantLease is the one definition of "still holds"; the first test that fails
+// holds is the one definition of "still holds"; the first test that fails
 // answers.
 func (m *model) holds(h modelCredential) (*modelTask, *modelRun, picket.Code) {
 	r := m.runs[h.run]
@@ -77,7 +77,7 @@ func (m *model) confirm(t *modelTask, r *modelRun) {
 	}
 }
 
-// storedRun is the answer of a closing verb that this run made before.
+// closedBefore is the answer of a closing verb that this run made before.
 func (m *model) closedBefore(h modelCredential, verb, content string) (string, bool) {
 	r := m.runs[h.run]
 	if r == nil || h.forged || r.task != h.task || r.closed == "" || r.closed != verb+" "+content {

@@ -62,7 +62,7 @@ func (m *model) grant(o requestID, a acquirer, runs []string, n int) ([]string, 
 	return m.give(o, a, incarnation, runs, n), ""
 }
 
-// wantLoginEnded tells whether a lease that was granted does not hold any more.
+// over tells whether a lease that was granted does not hold any more.
 func (m *model) over(rid string) bool {
 	r := m.runs[rid]
 	return r.state != picket.RunRunning || m.now >= m.tasks[r.task].deadline || !m.serves(r)
@@ -102,7 +102,7 @@ func (m *model) give(o requestID, a acquirer, incarnation int64, runs []string, 
 	return got
 }
 
-// moveStoreTime is complete and grant in one step. Leases of a replay that have ended
+// advance is complete and grant in one step. Leases of a replay that have ended
 // are left out, for the state of the completed task has to be told.
 func (m *model) advance(h modelCredential, content string, o requestID, a acquirer, runs []string,
 	n int) (string, []string, picket.Code) {
@@ -184,12 +184,12 @@ func (x *machine) acquire() {
 	}
 }
 
-// moveStoreTime completes a lease and acquires the next.
+// advance completes a lease and acquires the next.
 func (x *machine) advance() {
 	o, by := x.once("advance")
 	a, req := x.agent(&by)
 	output := oneOf(x, "output", `"done"`, `{"n":1}`)
-	x.calls(func(h picket.Held, mh modelCredential) {
+	x.calls(func(h picket.LeaseCredential, mh modelCredential) {
 		got, err := x.e.Advance(x.ctx, h, by, picket.AdvanceRequest{Output: json.RawMessage(output), Acquire: req})
 		state, want, code := x.m.advance(mh, output, o, a, runsOf(got.Leases), *req.Max)
 		if x.agree(err, code, "advance %+v by %+v", mh, a) {
@@ -215,7 +215,7 @@ func (x *machine) granted(a acquirer, got []picket.Lease, want []string) {
 		x.same("acquire: window", l.WindowMs, r.window)
 		x.same("acquire: input", string(l.Task.Input), t.edited)
 		x.checkRemaining("acquire: ttl", l.LeaseTTLMs, t.deadline-x.m.now)
-		h, err := x.sealer.Open(l.LeaseToken.Reveal())
+		h, err := x.sealer.OpenLeaseToken(l.LeaseToken.Reveal())
 		x.ok(err)
 		x.held[l.RunID] = h
 	}

@@ -88,7 +88,7 @@ func (m *model) stalled(h modelCredential, id string) picket.Code {
 	return ""
 }
 
-func (x *machine) getTaskBy(h picket.Held, mh modelCredential, request string) {
+func (x *machine) getTaskBy(h picket.LeaseCredential, mh modelCredential, request string) {
 	got, err := x.e.HeldTask(x.ctx, h, request)
 	nudge, code := x.m.getTask(mh, request)
 	if x.agree(err, code, "get_task %+v", mh) {
@@ -125,7 +125,7 @@ func (x *machine) nudged(what string, got *picket.Nudge, want int64) {
 	x.same(what+": nudge", number, want)
 }
 
-// isRunning checks what a renewal says of signs of life.
+// lives checks what a renewal says of signs of life.
 func (x *machine) lives(got picket.Renewal, r *modelRun) {
 	x.Helper()
 	number := int64(0)

@@ -49,10 +49,11 @@ func (x *machine) reserve() {
 	} else {
 		wait -= settleDelay
 	}
-	x.calls(func(h picket.Held, mh modelCredential) { x.reserveBy(h, mh, c, wait, effects) })
+	x.calls(func(h picket.LeaseCredential, mh modelCredential) { x.reserveBy(h, mh, c, wait, effects) })
 }
 
-func (x *machine) reserveBy(h picket.Held, mh modelCredential, c modelCall, wait int64, effects picket.Effects) {
+func (x *machine) reserveBy(h picket.LeaseCredential, mh modelCredential, c modelCall, wait int64,
+	effects picket.Effects) {
 	if x.short[h.RunID] >= 18 {
 		return // the engine would begin to count instead of telling
 	}

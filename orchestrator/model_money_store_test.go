@@ -72,7 +72,7 @@ func (x *machine) compareMoney() {
 	carved, held, below := map[string]budget.Envelope{}, map[string]budget.Envelope{}, map[string]budget.Envelope{}
 	calls := map[string]map[string]*modelCall{}
 	for _, c := range x.m.open() {
-		held[c.task] = held[c.task].Plus(c.need)
+		held[c.task] = held[c.task].Add(c.need)
 		if calls[c.task] == nil {
 			calls[c.task] = map[string]*modelCall{}
 		}
@@ -81,8 +81,8 @@ func (x *machine) compareMoney() {
 	for _, id := range x.m.ids {
 		row := got.envs[id]
 		a := accountOf(row)
-		carved[row["parent"]] = carved[row["parent"]].Plus(a.Granted)
-		below[row["parent"]] = below[row["parent"]].Plus(columnOf(row, "total"))
+		carved[row["parent"]] = carved[row["parent"]].Add(a.Granted)
+		below[row["parent"]] = below[row["parent"]].Add(columnOf(row, "total"))
 		if !a.Balanced() { // I3
 			x.Fatalf("the books of %s do not add up: %+v", id, a)
 		}
@@ -104,7 +104,7 @@ func (x *machine) compareMoney() {
 		if a := accountOf(got.envs[id]); a.Carved != carved[id] {
 			x.Fatalf("%s has carved %+v, its subtasks were granted %+v", id, a.Carved, carved[id])
 		}
-		if total := columnOf(got.envs[id], "total"); total != accountOf(got.envs[id]).Spent.Plus(below[id]) {
+		if total := columnOf(got.envs[id], "total"); total != accountOf(got.envs[id]).Spent.Add(below[id]) {
 			x.Fatalf("%s and all below it have spent %+v, it %+v, its subtasks %+v", id, total,
 				accountOf(got.envs[id]).Spent, below[id])
 		}

@@ -26,7 +26,7 @@ type modelEnvelope struct {
 }
 
 // free is what an envelope can pay with.
-func (e *modelEnvelope) free() budget.Envelope { return e.Available.Minus(e.unverified) }
+func (e *modelEnvelope) free() budget.Envelope { return e.Available.Sub(e.unverified) }
 
 // modelCall is a call that costs, under way or ended.
 type modelCall struct {
@@ -69,8 +69,8 @@ const (
 func (m *model) carve(parent, id string, e budget.Envelope) {
 	m.envs[id] = &modelEnvelope{id: id, parent: parent, whole: e, Account: budget.Account{Granted: e, Available: e}}
 	if p := m.envs[parent]; p != nil {
-		p.Available = p.Available.Minus(e)
-		p.Carved = p.Carved.Plus(e)
+		p.Available = p.Available.Sub(e)
+		p.Carved = p.Carved.Add(e)
 	}
 }
 
@@ -89,8 +89,8 @@ func (m *model) giveBack(e *modelEnvelope) *modelEnvelope {
 			break
 		}
 		p, left := m.envs[e.parent], e.Available
-		e.Granted, e.Available = e.Granted.Minus(left), budget.Envelope{}
-		p.Carved, p.Available = p.Carved.Minus(left), p.Available.Plus(left)
+		e.Granted, e.Available = e.Granted.Sub(left), budget.Envelope{}
+		p.Carved, p.Available = p.Carved.Sub(left), p.Available.Add(left)
 		e = p
 	}
 	return e
@@ -104,12 +104,12 @@ func (m *model) chargeReported(e *modelEnvelope) {
 	if cost.IsZero() {
 		return
 	}
-	e.unverified, e.Available, e.Spent = e.unverified.Minus(cost), e.Available.Minus(cost), e.Spent.Plus(cost)
+	e.unverified, e.Available, e.Spent = e.unverified.Sub(cost), e.Available.Sub(cost), e.Spent.Add(cost)
 	m.emit(picket.EventBudgetUnverified, e.id)
 	m.rows++
 }
 
-// treeEnds is the end of a task for its money.
+// endMoney is the end of a task for its money.
 func (m *model) endMoney(t *modelTask) {
 	e := m.envs[t.id]
 	e.closed = true
@@ -126,7 +126,7 @@ func level(part, whole int64) int64 {
 }
 
 func (e *modelEnvelope) levels() (t, u int64) {
-	used := e.Spent.Plus(e.Carved)
+	used := e.Spent.Add(e.Carved)
 	return level(used.Tokens, e.Granted.Tokens), level(int64(used.USD), int64(e.Granted.USD))
 }
 
@@ -146,7 +146,7 @@ func (m *model) warn(e *modelEnvelope) {
 // charge books what was spent; held of it was reserved.
 func (m *model) charge(e *modelEnvelope, held, cost budget.Envelope) *modelEnvelope {
 	late := e.closed
-	e.Spent, e.Available = e.Spent.Plus(cost), e.Available.Plus(held).Minus(cost)
+	e.Spent, e.Available = e.Spent.Add(cost), e.Available.Add(held).Sub(cost)
 	p := m.giveBack(e)
 	if cost.Tokens > held.Tokens && p.Available.Tokens < 0 || cost.USD > held.USD && p.Available.USD < 0 {
 		m.emit(picket.EventBudgetOverrun, p.id)
@@ -161,14 +161,14 @@ func (m *model) charge(e *modelEnvelope, held, cost budget.Envelope) *modelEnvel
 
 func (m *model) ofRun(c *modelCall, cost budget.Envelope) {
 	r := m.runs[c.run]
-	r.spent = r.spent.Plus(cost)
+	r.spent = r.spent.Add(cost)
 	if strings.HasPrefix(c.tool, "llm_") {
 		said := &m.envs[r.task].said
-		r.said.llm, said.llm = r.said.llm.Plus(cost), said.llm.Plus(cost)
+		r.said.llm, said.llm = r.said.llm.Add(cost), said.llm.Add(cost)
 	}
 }
 
-// mustReserve answers the call's reservation, or what it was answered before.
+// reserve answers the call's reservation, or what it was answered before.
 func (m *model) reserve(h modelCredential, c modelCall, wait int64) (was *modelCall, nudge int64, code picket.Code) {
 	t, r, code := m.admits(h)
 	if code != "" {
@@ -202,7 +202,7 @@ func (m *model) reserve(h modelCredential, c modelCall, wait int64) (was *modelC
 	}
 	m.confirm(t, r)
 	r.call, r.request, r.same, r.active, r.called = "paid", c.id, 1, m.now, true
-	e.Available, e.Held = e.Available.Minus(c.need), e.Held.Plus(c.need)
+	e.Available, e.Held = e.Available.Sub(c.need), e.Held.Add(c.need)
 	c.task, c.run, c.due = t.id, r.id, m.now+wait+settleDelay
 	if c.external {
 		c.acts = m.now + wait + actsMargin
@@ -219,7 +219,7 @@ func (c *modelCall) toldWith(r *modelRun) int64 {
 	return r.toldWith(c.id)
 }
 
-// mustSettle ends a call once; a true figure corrects what nobody knew.
+// settle ends a call once; a true figure corrects what nobody knew.
 func (m *model) settle(task, id, nonce string, o picket.CallOutcome, cost budget.Envelope,
 	result string) (*modelCall, *modelEnvelope, picket.Code) {
 	c := m.calls[task+" "+id]
@@ -235,7 +235,7 @@ func (m *model) settle(task, id, nonce string, o picket.CallOutcome, cost budget
 	case c.outcome == "":
 		p = m.callOver(c, o, cost)
 	case c.outcome == picket.CallUncertain && o != picket.CallUncertain:
-		more := cost.Minus(c.cost)
+		more := cost.Sub(c.cost)
 		c.outcome, c.cost = o, cost
 		m.emit(picket.EventToolCalled, task)
 		m.ofRun(c, more)
@@ -262,12 +262,12 @@ func (m *model) callOver(c *modelCall, o picket.CallOutcome, cost budget.Envelop
 	}
 	m.emit(picket.EventToolCalled, c.task)
 	e := m.envs[c.task]
-	e.Held = e.Held.Minus(c.need)
+	e.Held = e.Held.Sub(c.need)
 	m.ofRun(c, cost)
 	return m.charge(e, c.need, cost)
 }
 
-// openNamespaces lists the calls under way, the first to settle by itself first.
+// open lists the calls under way, the first to settle by itself first.
 func (m *model) open() []*modelCall {
 	var out []*modelCall
 	for _, c := range m.calls {
@@ -324,7 +324,7 @@ func (m *model) inherit(t *modelTask, source string) {
 	}
 }
 
-// pollAgain lets those go on who waited for the calls of a task.
+// recheckWaiting lets those go on who waited for the calls of a task.
 func (m *model) recheckWaiting(owner string) {
 	waiting := m.gated[owner]
 	delete(m.gated, owner)

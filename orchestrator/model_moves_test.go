@@ -21,7 +21,7 @@ const (
 	noHelp = "handoff_01ARZ3NDEKTSV4RRFFQ69G5FAV"
 )
 
-// idempotent draws whether a request can be repeated and, if so, one of few keys.
+// once draws whether a request can be repeated and, if so, one of few keys.
 func (x *machine) once(verb string) (requestID, picket.Caller) {
 	caller := picket.Caller{Actor: oneOf(x, "actor", "key_a", "key_b")}
 	if !x.chance("once", 30) {
@@ -36,7 +36,7 @@ func (x *machine) once(verb string) (requestID, picket.Caller) {
 	if x.chance("other body", 15) {
 		body = digest("1")
 	}
-	caller.Once = picket.Once{Key: key, Body: body}
+	caller.Idempotency = picket.Idempotency{Key: key, Body: body}
 	return requestID{key, body}, caller
 }
 
@@ -135,15 +135,15 @@ func (x *machine) checkRemaining(what string, got, want int64) {
 	}
 }
 
-// clockHolder draws a credential: mostly of a run that lives, often of one that has
+// holder draws a credential: mostly of a run that lives, often of one that has
 // ended, now and then one that was tampered with.
-func (x *machine) holder() (picket.Held, modelCredential) { return x.holderOf(isRunning) }
+func (x *machine) holder() (picket.LeaseCredential, modelCredential) { return x.holderOf(isRunning) }
 
-func (x *machine) holderOf(fits func(*modelRun) bool) (picket.Held, modelCredential) {
+func (x *machine) holderOf(fits func(*modelRun) bool) (picket.LeaseCredential, modelCredential) {
 	rid := x.pick("run", x.someRuns(fits), noRun)
 	h, known := x.held[rid]
 	if !known {
-		h = picket.Held{
+		h = picket.LeaseCredential{
 			Namespace: x.e.Namespace(),
 			TaskID:    noTask,
 			RunID:     rid,
@@ -166,9 +166,9 @@ func (x *machine) holderOf(fits func(*modelRun) bool) (picket.Held, modelCredent
 	return h, mh
 }
 
-// refusedWrites sometimes tells the engine of a refused write, as a proxy does: not
+// refused sometimes tells the engine of a refused write, as a proxy does: not
 // so often of one run that the engine would begin to count instead of writing.
-func (x *machine) refused(h picket.Held, err error, verb string) {
+func (x *machine) refused(h picket.LeaseCredential, err error, verb string) {
 	if refusal, ok := err.(*picket.Error); ok && refusal.Code.Fenced() && x.refusals[h.RunID] < 19 &&
 		x.chance("tell", 30) {
 		x.refusals[h.RunID]++
@@ -198,10 +198,10 @@ func (x *machine) report() {
 	}
 }
 
-func (x *machine) reportBy(h picket.Held, mh modelCredential) {
+func (x *machine) reportBy(h picket.LeaseCredential, mh modelCredential) {
 	request := oneOf(x, "request", "", "r1", "r2")
 	text := oneOf(x, "summary", "half way", "there")
-	x.callsAs(h, mh, func(h picket.Held, mh modelCredential) {
+	x.callsAs(h, mh, func(h picket.LeaseCredential, mh modelCredential) {
 		got, err := x.e.Report(x.ctx, h, request, picket.Progress{Summary: text})
 		seq, nudge, code := x.m.report(mh, request, text)
 		if x.agree(err, code, "report %+v", mh) {
@@ -212,7 +212,7 @@ func (x *machine) reportBy(h picket.Held, mh modelCredential) {
 	})
 }
 
-func (x *machine) checkClosing(h picket.Held, got, want string, err error, code picket.Code, verb string) {
+func (x *machine) checkClosing(h picket.LeaseCredential, got, want string, err error, code picket.Code, verb string) {
 	x.Helper()
 	if x.agree(err, code, "%s by %s", verb, h.RunID) {
 		x.same(verb, got, want)
@@ -223,7 +223,7 @@ func (x *machine) checkClosing(h picket.Held, got, want string, err error, code 
 func (x *machine) complete() {
 	output, how := oneOf(x, "output", `"done"`, `{"n":1}`),
 		oneOf(x, "children", "", picket.ChildrenDetach, picket.ChildrenCancel)
-	x.calls(func(h picket.Held, mh modelCredential) {
+	x.calls(func(h picket.LeaseCredential, mh modelCredential) {
 		got, err := x.e.Complete(x.ctx, h, picket.Completion{Output: json.RawMessage(output), Children: how})
 		want, code := x.m.complete(mh, output+string(how), how)
 		x.checkClosing(h, string(got), want, err, code, "complete")
@@ -232,7 +232,7 @@ func (x *machine) complete() {
 
 func (x *machine) fail() {
 	retryable := x.chance("retryable", 70)
-	x.calls(func(h picket.Held, mh modelCredential) {
+	x.calls(func(h picket.LeaseCredential, mh modelCredential) {
 		got, err := x.e.Fail(x.ctx, h, "cannot", retryable)
 		want, code := x.m.fail(mh, "cannot", retryable)
 		x.checkClosing(h, string(got), want, err, code, "fail")
@@ -242,7 +242,7 @@ func (x *machine) fail() {
 func (x *machine) release() {
 	class := oneOf(x, "class", picket.ReleaseClasses...)
 	exit := x.below(2, "code")
-	x.calls(func(h picket.Held, mh modelCredential) {
+	x.calls(func(h picket.LeaseCredential, mh modelCredential) {
 		got, err := x.e.Release(x.ctx, h, picket.Exit{Class: class, Code: &exit})
 		want, code := x.m.release(mh, class, fmt.Sprint(exit))
 		x.checkClosing(h, string(got), want, err, code, "release")
@@ -260,7 +260,7 @@ func (x *machine) requestHelp() {
 		req.DeadlineSeconds, wait = seconds(n), int64(n*halfMinute)
 		req.OnDeadline = oneOf(x, "policy", picket.OnDeadlineDeny, picket.OnDeadlineEscalate, picket.OnDeadlineWait)
 	}
-	x.calls(func(h picket.Held, mh modelCredential) {
+	x.calls(func(h picket.LeaseCredential, mh modelCredential) {
 		got, err := x.e.RequestHelp(x.ctx, h, req)
 		want, code := x.m.requestHelp(mh, req.Kind, req.Question, wait, req.OnDeadline)
 		x.checkClosing(h, got.HandoffID, want, err, code, "request_help")
@@ -269,24 +269,25 @@ func (x *machine) requestHelp() {
 
 // madeCall is a fenced call that may come again.
 type madeCall struct {
-	h    picket.Held
+	h    picket.LeaseCredential
 	mh   modelCredential
-	verb func(picket.Held, modelCredential)
+	verb func(picket.LeaseCredential, modelCredential)
 }
 
 // calls makes a fenced call and remembers it.
-func (x *machine) calls(verb func(picket.Held, modelCredential)) {
+func (x *machine) calls(verb func(picket.LeaseCredential, modelCredential)) {
 	h, mh := x.holder()
 	x.callsAs(h, mh, verb)
 }
 
-func (x *machine) callsAs(h picket.Held, mh modelCredential, verb func(picket.Held, modelCredential)) {
+func (x *machine) callsAs(h picket.LeaseCredential, mh modelCredential,
+	verb func(picket.LeaseCredential, modelCredential)) {
 	verb(h, mh)
 	x.made = append(x.made, madeCall{h, mh, verb})
 	x.made = x.made[max(0, len(x.made)-4):]
 }
 
-// callTwice repeats one of the last calls as it was, or under a forged credential:
+// again repeats one of the last calls as it was, or under a forged credential:
 // replies get lost, and requests overtake one another.
 func (x *machine) again() {
 	if len(x.made) == 0 {
@@ -303,7 +304,7 @@ func (x *machine) launched() {
 	x.launchedBy(x.holderOf(func(r *modelRun) bool { return isRunning(r) && !r.launched }))
 }
 
-func (x *machine) launchedBy(h picket.Held, mh modelCredential) {
+func (x *machine) launchedBy(h picket.LeaseCredential, mh modelCredential) {
 	err := x.e.RunEvents(x.ctx, h,
 		[]picket.RunEvent{{Type: picket.EventRunLaunched, Containment: picket.ContainmentGroup}})
 	x.agree(err, x.m.launched(mh), "run.launched %+v", mh)
@@ -313,7 +314,7 @@ func (x *machine) runExit() {
 	x.exitBy(x.holderOf(mayExit))
 }
 
-func (x *machine) exitBy(h picket.Held, mh modelCredential) {
+func (x *machine) exitBy(h picket.LeaseCredential, mh modelCredential) {
 	exit := x.below(2, "code")
 	err := x.e.RunExit(x.ctx, h, picket.Exit{Class: picket.ExitKilled, Code: &exit}, picket.ContainmentGroup)
 	x.agree(err, x.m.runExit(mh, fmt.Sprint(exit)), "run exit %+v", mh)

@@ -182,7 +182,7 @@ func (x *machine) tick() {
 	x.m.tick()
 }
 
-// inspectPass lets time go by: with a reaper that ticks, or with nobody acting on it.
+// pass lets time go by: with a reaper that ticks, or with nobody acting on it.
 func (x *machine) pass() {
 	halves := oneOf(x, "half minutes", 1, 1, 2, 3, 11, 31)
 	ticks := x.chance("ticks", 50)

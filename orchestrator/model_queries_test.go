@@ -10,7 +10,7 @@ import (
 
 // What is asked of the model.
 
-// runWithJump lists the runs whose lease has not ended, the first to expire first.
+// live lists the runs whose lease has not ended, the first to expire first.
 func (m *model) live() []*modelRun {
 	var out []*modelRun
 	for _, rid := range m.rids {
@@ -24,7 +24,7 @@ func (m *model) live() []*modelRun {
 	return out
 }
 
-// replayedTask is what the model says about its tasks, in the terms of the replay.
+// replayTasks is what the model says about its tasks, in the terms of the replay.
 func (m *model) replayTasks() map[string]replayedTask {
 	out := map[string]replayedTask{}
 	for id, t := range m.tasks {

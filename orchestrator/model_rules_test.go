@@ -168,7 +168,7 @@ type modelRequest struct {
 
 const day = 24 * 3600 * 1000
 
-// idempotent answers a request that was made before.
+// once answers a request that was made before.
 func (m *model) once(o requestID) (answer []string, code picket.Code, again bool) {
 	was, ok := m.requests[o.key]
 	if o.key == "" || !ok || m.clock >= was.forgets {
@@ -293,7 +293,7 @@ func countsFailure(c picket.ExitClass) bool {
 	return false
 }
 
-// subscribe is how long the n-th failure delays the next attempt: nothing at first,
+// wait is how long the n-th failure delays the next attempt: nothing at first,
 // then the backoff, doubling up to five minutes or to itself.
 func (s modelSpec) wait(failures int) int64 {
 	if failures <= 1 {

@@ -28,7 +28,7 @@ func (x *machine) scenarios() []action {
 }
 
 // leaseNewTask leases a new task, or whatever comes before it.
-func (x *machine) leaseNewTask() (h picket.Held, mh modelCredential, ok bool) {
+func (x *machine) leaseNewTask() (h picket.LeaseCredential, mh modelCredential, ok bool) {
 	if x.chance("lasting", 50) {
 		x.submitLasting()
 	} else {
@@ -42,7 +42,7 @@ func (x *machine) leaseNewTask() (h picket.Held, mh modelCredential, ok bool) {
 func (x *machine) key() (requestID, picket.Caller) {
 	x.keys++
 	o := requestID{fmt.Sprintf("%064x", x.keys), fmt.Sprintf("%064x", 0)}
-	return o, picket.Caller{Actor: "key_a", Once: picket.Once{Key: o.key, Body: o.body}}
+	return o, picket.Caller{Actor: "key_a", Idempotency: picket.Idempotency{Key: o.key, Body: o.body}}
 }
 
 // advanceTwice goes from one task to the next and asks for the same again, when the
@@ -85,7 +85,7 @@ func (x *machine) acquireTwice() {
 	x.acquireAs(g)
 }
 
-// treeEnds ends the newest lease, mostly.
+// endNewest ends the newest lease, mostly.
 func (x *machine) endNewest() {
 	h, mh, ok := x.newest()
 	if !ok {
@@ -105,13 +105,13 @@ func (x *machine) endNewest() {
 	}
 }
 
-func (x *machine) failBy(h picket.Held, mh modelCredential, retryable bool) {
+func (x *machine) failBy(h picket.LeaseCredential, mh modelCredential, retryable bool) {
 	got, err := x.e.Fail(x.ctx, h, "cannot", retryable)
 	want, code := x.m.fail(mh, "cannot", retryable)
 	x.checkClosing(h, string(got), want, err, code, "fail")
 }
 
-func (x *machine) releaseBy(h picket.Held, mh modelCredential) {
+func (x *machine) releaseBy(h picket.LeaseCredential, mh modelCredential) {
 	got, err := x.e.Release(x.ctx, h, picket.Exit{Class: picket.ExitReleased})
 	want, code := x.m.release(mh, picket.ExitReleased, "")
 	x.checkClosing(h, string(got), want, err, code, "release")

@@ -97,7 +97,7 @@ func scores(c *redis.ZSliceCmd) map[string]float64 {
 	return out
 }
 
-// checkTokens holds the store against the model and both against the invariants.
+// compare holds the store against the model and both against the invariants.
 func (x *machine) compare() {
 	x.Helper()
 	was := x.j.last

@@ -132,7 +132,7 @@ type machine struct {
 	m    *model
 	j    *eventReplay
 	base int64 // store time at the start
-	held map[string]picket.Held
+	held map[string]picket.LeaseCredential
 	// refusals counts, by run, the refused writes the engine was told of.
 	refusals map[string]int
 	short    map[string]int // calls refused for want of money, by run
@@ -159,7 +159,7 @@ func runModel(rt *rapid.T, s rig.Store, namespace string, virtual bool, bug *scr
 		sealer:   rig.Sealer(),
 		m:        newModel(),
 		j:        newEventReplay(),
-		held:     map[string]picket.Held{},
+		held:     map[string]picket.LeaseCredential{},
 		refusals: map[string]int{},
 		short:    map[string]int{},
 	}
@@ -228,10 +228,10 @@ var bits = rapid.Custom(func(t *rapid.T) int {
 	return n
 })
 
-// delegateMany draws a number from 0 to n-1.
+// below draws a number from 0 to n-1.
 func (x *machine) below(n int, label string) int { return bits.Draw(x.T, label) * n >> 10 }
 
-// checkTask draws an element; shrinking goes to the first.
+// oneOf draws an element; shrinking goes to the first.
 func oneOf[V any](x *machine, label string, values ...V) V {
 	return values[x.below(len(values), label)]
 }

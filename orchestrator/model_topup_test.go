@@ -18,9 +18,9 @@ func (m *model) topUp(o requestID, id string, more budget.Envelope) picket.Code 
 		return picket.CodeTaskClosed
 	}
 	for p := m.envs[e.parent]; p != nil; p = m.envs[p.parent] {
-		p.Granted, p.Carved, p.whole = p.Granted.Plus(more), p.Carved.Plus(more), p.whole.Plus(more)
+		p.Granted, p.Carved, p.whole = p.Granted.Add(more), p.Carved.Add(more), p.whole.Add(more)
 	}
-	e.Granted, e.Available, e.whole = e.Granted.Plus(more), e.Available.Plus(more), e.whole.Plus(more)
+	e.Granted, e.Available, e.whole = e.Granted.Add(more), e.Available.Add(more), e.whole.Add(more)
 	e.tops++
 	t, u := e.levels()
 	e.warnedT, e.warnedU = min(e.warnedT, t), min(e.warnedU, u)

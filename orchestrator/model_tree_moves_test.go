@@ -40,10 +40,10 @@ func (x *machine) delegate() {
 		s.Review, m.byParent, m.unreviewed = picket.ReviewByNone, false, true
 	}
 	request, content := oneOf(x, "key", "", "d1", "d2"), fmt.Sprintf("%+v", m)
-	x.calls(func(h picket.Held, mh modelCredential) { x.delegateBy(h, mh, request, content, s, m) })
+	x.calls(func(h picket.LeaseCredential, mh modelCredential) { x.delegateBy(h, mh, request, content, s, m) })
 }
 
-func (x *machine) delegateBy(h picket.Held, mh modelCredential, request, content string, s picket.Subtask,
+func (x *machine) delegateBy(h picket.LeaseCredential, mh modelCredential, request, content string, s picket.Subtask,
 	m modelSpec) {
 	got, err := x.e.Delegate(x.ctx, h, request, s)
 	id, nudge, code := x.m.delegate(mh, request, content, cmp.Or(got.TaskID, freshID()), m)
@@ -65,7 +65,7 @@ func (x *machine) subtask(mh modelCredential) string {
 	return x.pick("subtask", list, noTask)
 }
 
-func (x *machine) parent() (picket.Held, modelCredential) {
+func (x *machine) parent() (picket.LeaseCredential, modelCredential) {
 	return x.holderOf(func(r *modelRun) bool { return isRunning(r) && x.m.tasks[r.task].ever })
 }
 
@@ -74,7 +74,7 @@ func (x *machine) awaitSubtask() {
 	x.awaitBy(h, mh, x.subtask(mh))
 }
 
-func (x *machine) awaitBy(h picket.Held, mh modelCredential, id string) {
+func (x *machine) awaitBy(h picket.LeaseCredential, mh modelCredential, id string) {
 	got, err := x.e.AwaitSubtask(x.ctx, h, id, 0)
 	c, code := x.m.await(mh, id)
 	if x.agree(err, code, "await %s by %+v", id, mh) {
@@ -89,7 +89,7 @@ func (x *machine) reviewSubtask() {
 	x.reviewBy(h, mh, x.subtask(mh))
 }
 
-func (x *machine) reviewBy(h picket.Held, mh modelCredential, id string) {
+func (x *machine) reviewBy(h picket.LeaseCredential, mh modelCredential, id string) {
 	decision, note := oneOf(x, "decision", "approve", "reject", "reject"), oneOf(x, "note", "", "so")
 	request := oneOf(x, "request", "", "v1")
 	seen := x.lookAt(id)

@@ -34,12 +34,12 @@ func (t *modelTask) reviewer() string {
 }
 
 // trueCredential is the credential of a run, as it is.
-func (x *machine) trueCredential(rid string) (picket.Held, modelCredential) {
+func (x *machine) trueCredential(rid string) (picket.LeaseCredential, modelCredential) {
 	return x.held[rid], modelCredential{task: x.held[rid].TaskID, run: rid}
 }
 
 // newest is the run that was granted last, if it runs.
-func (x *machine) newest() (h picket.Held, mh modelCredential, ok bool) {
+func (x *machine) newest() (h picket.LeaseCredential, mh modelCredential, ok bool) {
 	if len(x.m.rids) == 0 {
 		return h, mh, false
 	}

@@ -202,7 +202,7 @@ func laneBelow(parent, own string) string {
 	return "for:" + home + "|" + own
 }
 
-// waitForLease shows a run a subtask of its task.
+// await shows a run a subtask of its task.
 func (m *model) await(h modelCredential, child string) (*modelTask, picket.Code) {
 	t, r, code := m.admits(h)
 	if code != "" {
@@ -258,7 +258,7 @@ func (m *model) reviewSubtask(h modelCredential, request, child, decision, note 
 	return c, ""
 }
 
-// alreadyDecided closes a task in review and makes what repairs it. Below a parent the
+// decided closes a task in review and makes what repairs it. Below a parent the
 // repair gets no more than there is: nothing refuses it.
 func (m *model) decided(t *modelTask, approve bool, fix string, s modelSpec, ready int64) {
 	t.state = picket.TaskRejected

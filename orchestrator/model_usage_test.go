@@ -10,7 +10,7 @@ import (
 
 // The model's usage: what agents report of themselves.
 
-// readCounts is how much of a report counts, in one dimension.
+// counts is how much of a report counts, in one dimension.
 func counts(more, granted, usual int64) int64 {
 	if granted == 0 {
 		granted = usual
@@ -18,7 +18,7 @@ func counts(more, granted, usual int64) int64 {
 	return min(more, 10*granted)
 }
 
-// wantUsage books running totals of an agent's own. Only the last run of a task that
+// usage books running totals of an agent's own. Only the last run of a task that
 // was not cancelled is charged, up to what the task was granted.
 func (m *model) usage(h modelCredential, session string, ofTask bool,
 	total budget.Envelope) (cost, rest budget.Envelope, p *modelEnvelope, code picket.Code) {
@@ -43,17 +43,17 @@ func (m *model) usage(h modelCredential, session string, ofTask bool,
 	}
 	total = budget.Envelope{Tokens: max(was.Tokens, total.Tokens), USD: max(was.USD, total.USD)}
 	m.totals[key] = total
-	more, usual := total.Minus(was), budget.Default()
+	more, usual := total.Sub(was), budget.Default()
 	more = budget.Envelope{
 		Tokens: counts(more.Tokens, e.whole.Tokens, usual.Tokens),
 		USD:    budget.Money(counts(int64(more.USD), int64(e.whole.USD), int64(usual.USD))),
 	}
-	said.reported = said.reported.Plus(more)
-	owed := said.reported.Minus(said.llm).Minus(said.charged)
+	said.reported = said.reported.Add(more)
+	owed := said.reported.Sub(said.llm).Sub(said.charged)
 	owed = budget.Envelope{Tokens: max(0, owed.Tokens), USD: max(0, owed.USD)}
-	said.charged = said.charged.Plus(owed)
+	said.charged = said.charged.Add(owed)
 	if trusted && !ofTask {
-		e.said.llm = e.said.llm.Minus(more).Plus(owed)
+		e.said.llm = e.said.llm.Sub(more).Add(owed)
 	}
 	var room, before budget.Envelope
 	if trusted {
@@ -63,19 +63,19 @@ func (m *model) usage(h modelCredential, session string, ofTask bool,
 	if locks {
 		before = e.unverified
 	}
-	due := owed.Plus(before)
+	due := owed.Add(before)
 	cost = budget.Envelope{Tokens: min(due.Tokens, room.Tokens), USD: min(due.USD, room.USD)}
-	left, p := owed.Minus(cost), e
+	left, p := owed.Sub(cost), e
 	rest = positive(left)
 	if !cost.IsZero() {
-		r.spent = r.spent.Plus(cost)
+		r.spent = r.spent.Add(cost)
 		m.emit(picket.EventToolCalled, r.task)
 		p = m.charge(e, budget.Envelope{}, cost)
 	} else if trusted {
 		p = m.giveBack(e)
 	}
 	if locks {
-		e.unverified = e.unverified.Plus(left)
+		e.unverified = e.unverified.Add(left)
 	}
 	if !left.IsZero() {
 		m.rows++
@@ -87,7 +87,7 @@ func (m *model) usage(h modelCredential, session string, ofTask bool,
 	return cost, rest, p, ""
 }
 
-// headroom is what usage may still be charged to an envelope: what it has, or what
+// chargeable is what usage may still be charged to an envelope: what it has, or what
 // it and each closed one above it were granted and gave back, but no more than
 // an open task above them has.
 func (m *model) chargeable(e *modelEnvelope) budget.Envelope {
@@ -96,7 +96,7 @@ func (m *model) chargeable(e *modelEnvelope) budget.Envelope {
 		left = budget.Envelope{Tokens: math.MaxInt64, USD: math.MaxInt64}
 	}
 	for e != nil && e.closed {
-		left = least(left, positive(e.Available).Plus(positive(e.whole.Minus(e.Granted))))
+		left = least(left, positive(e.Available).Add(positive(e.whole.Sub(e.Granted))))
 		e = m.envs[e.parent]
 	}
 	if e != nil && !strings.HasPrefix(e.id, "house:") {

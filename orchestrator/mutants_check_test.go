@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// check checks a property under a test of its own that may fail.
+// checkProperty checks a property under a test of its own that may fail.
 func checkProperty(t *testing.T, property func(rt *rapid.T, n int)) verdict {
 	w := &recordingTB{TB: t}
 	n, killed := 0, 0

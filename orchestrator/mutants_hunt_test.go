@@ -46,7 +46,7 @@ type mutant struct {
 	edits []edit
 }
 
-// addHandoffsAndReviews returns the change that puts the bug into the source of a script.
+// plant returns the change that puts the bug into the source of a script.
 func (m mutant) plant(files map[string]string) (func(source string) string, error) {
 	changed := map[string]string{}
 	for _, e := range m.edits {
@@ -120,12 +120,12 @@ type phase struct {
 	of     []mutant // those that it is shown; all where there are none
 }
 
-// checkTask reports whether a phase is for a mutant.
+// shows reports whether a phase is for a mutant.
 func (p phase) shows(m mutant) bool {
 	return p.of == nil || slices.ContainsFunc(p.of, func(o mutant) bool { return o.name == m.name })
 }
 
-// runner lists the phases. Fixed attacks come first, each set for the bugs that it
+// huntPhases lists the phases. Fixed attacks come first, each set for the bugs that it
 // was written for. Most other bugs are found by the short random phases. The last
 // phases go on for several times what any bug of the table was seen to need.
 func huntPhases(t *testing.T, seed uint64) []phase {
@@ -200,7 +200,7 @@ func TestEveryPlantedBugIsFound(t *testing.T) {
 	}
 }
 
-// withLock picks every fourth bug, other ones every day, so that the gate does not
+// todaysMutants picks every fourth bug, other ones every day, so that the gate does not
 // take longer than all other suites. A soak plants every one, as does
 // PICKET_MUTANTS=FILE, which writes the table there. That all of them still fit
 // is looked at every time.

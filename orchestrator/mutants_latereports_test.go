@@ -110,13 +110,13 @@ func lateWithARevokedKey(h *attacker) {
 	leases, err := h.Acquire(h.ctx, picket.Caller{Actor: k.KeyID, Key: k.KeyID},
 		picket.AcquireRequest{AgentID: "greedy"})
 	h.ok(err)
-	held, err := rig.Sealer().Open(leases[0].LeaseToken.Reveal())
+	held, err := rig.Sealer().OpenLeaseToken(leases[0].LeaseToken.Reveal())
 	h.ok(err)
 	h.ok(h.RunEvidence(h.ctx, held, evidenceWithDiff("+good")))
-	_, err = h.RunLog(h.ctx, held, picket.LogPiece{Stream: "stdout", Data: []byte("all is well"), End: true})
+	_, err = h.RunLog(h.ctx, held, picket.LogWrite{Stream: "stdout", Data: []byte("all is well"), End: true})
 	h.ok(err)
 	if _, err := h.RunLog(h.ctx, held,
-		picket.LogPiece{
+		picket.LogWrite{
 			Stream: "stdout",
 			Offset: 11,
 			Data:   []byte("more"),
@@ -181,7 +181,7 @@ func repairBeyondTheDay(h *attacker) {
 }
 
 // storedRun is what the record of a run says of its launch and its exit.
-func (h *attacker) storedRun(held picket.Held) string {
+func (h *attacker) storedRun(held picket.LeaseCredential) string {
 	h.Helper()
 	got, err := h.raw.HMGet(h.ctx, h.prefix+"run:"+held.RunID, "launched", "workspace", "exited", "exited_at",
 		"last_event").Result()

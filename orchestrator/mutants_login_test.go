@@ -38,7 +38,7 @@ func attackLogins(h *attacker) {
 		h.ok(orchestrator.OpenLoginAs(h.ctx, h.Engine, "default.x", code, loginHost))
 	}
 	page, err := h.Events(h.ctx,
-		picket.EventQuery{Types: []string{picket.EventSessionOpened, picket.EventSessionClosed}})
+		picket.EventQuery{Types: []string{picket.EventLoginOpened, picket.EventLoginClosed}})
 	h.ok(err)
 	if len(page.Events) != 3 {
 		h.Fatalf("%d events of two sessions, one of which has ended", len(page.Events))

@@ -40,7 +40,7 @@ func (h *attacker) runKey(parent string) picket.NewRunKey {
 }
 
 // leaseOf leases a new task with a key.
-func (h *attacker) leaseOf(key string) picket.Held {
+func (h *attacker) leaseOf(key string) picket.LeaseCredential {
 	h.Helper()
 	_, err := h.Submit(h.ctx, operator, picket.TaskSpec{Title: "a task"})
 	h.ok(err)
@@ -49,13 +49,13 @@ func (h *attacker) leaseOf(key string) picket.Held {
 	if len(leases) != 1 {
 		h.Fatalf("%d leases", len(leases))
 	}
-	held, err := rig.Sealer().Open(leases[0].LeaseToken.Reveal())
+	held, err := rig.Sealer().OpenLeaseToken(leases[0].LeaseToken.Reveal())
 	h.ok(err)
 	return held
 }
 
 // wantLease wants that a lease is renewed, or that it has ended.
-func (h *attacker) wantLease(held picket.Held, want bool) {
+func (h *attacker) wantLease(held picket.LeaseCredential, want bool) {
 	h.Helper()
 	_, err := h.Renew(h.ctx, held)
 	if want {
@@ -82,7 +82,7 @@ func (h *attacker) wantKey(k picket.NewRunKey, want bool) {
 	}
 }
 
-// wantLoginEnded moves the end of a run key into the past.
+// expireRunKey moves the end of a run key into the past.
 func (h *attacker) expireRunKey(parent string, k picket.NewRunKey) {
 	h.Helper()
 	h.ok(h.raw.HSet(h.ctx, h.prefix+"key:"+k.KeyID, "expires", 1).Err())
@@ -98,7 +98,7 @@ func (h *attacker) retain() {
 	h.ok(err)
 }
 
-// untilRefresh names the keys of the store that tell of a run key or its parent's list.
+// remainingKeys names the keys of the store that tell of a run key or its parent's list.
 func (h *attacker) remainingKeys(parent string, k picket.NewRunKey) (left []string) {
 	h.Helper()
 	if n, err := h.raw.Exists(h.ctx, h.prefix+"key:"+k.KeyID).Result(); err != nil || n > 0 {
@@ -122,7 +122,7 @@ func runKeyOutlivesParent(h *attacker) {
 	parent, other := h.parent(0), h.parent(0)
 	live, old, foreign := h.runKey(parent), h.runKey(parent), h.runKey(other)
 	h.wantKey(live, true)
-	held := []picket.Held{h.leaseOf(live.KeyID), h.leaseOf(old.KeyID), h.leaseOf(foreign.KeyID)}
+	held := []picket.LeaseCredential{h.leaseOf(live.KeyID), h.leaseOf(old.KeyID), h.leaseOf(foreign.KeyID)}
 	h.expireRunKey(parent, old)
 	h.retain()
 	_, err := h.RevokeKey(h.ctx, operator, parent)
@@ -140,7 +140,7 @@ func runKeyOutlivesParent(h *attacker) {
 }
 
 // endsByChore wants that the tasks of void leases go back to their lane.
-func (h *attacker) endsByChore(held []picket.Held) {
+func (h *attacker) endsByChore(held []picket.LeaseCredential) {
 	h.Helper()
 	_, err := h.RunChores(h.ctx, 100)
 	h.ok(err)
@@ -201,7 +201,7 @@ func runKeyLivesLonger(h *attacker) {
 		k := h.runKey(h.parent(life))
 		want := time.Hour
 		if life == 0 {
-			want = picket.RunKeyLife
+			want = picket.RunKeyLifetime
 		}
 		got, err := h.RenewRunKey(h.ctx, k.KeyID)
 		h.ok(err)
@@ -245,9 +245,9 @@ func runKeyMakesAnother(h *attacker) {
 func runKeysWithoutEnd(h *attacker) {
 	parent := h.parent(0)
 	by := picket.Caller{
-		Actor: parent,
-		Key:   parent,
-		Once:  picket.Once{Key: strings.Repeat("k", 38) + parent[4:], Body: strings.Repeat("b", 64)},
+		Actor:       parent,
+		Key:         parent,
+		Idempotency: picket.Idempotency{Key: strings.Repeat("k", 38) + parent[4:], Body: strings.Repeat("b", 64)},
 	}
 	req := picket.RunKeyRequest{AgentID: "greedy"}
 	first, err := h.CreateRunKey(h.ctx, by, req)

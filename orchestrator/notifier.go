@@ -42,7 +42,7 @@ func newNotifier(client redis.UniversalClient, channel string, log *slog.Logger,
 	}
 }
 
-// submitAndLease subscribes; it returns when the subscription stands or the store is
+// start subscribes; it returns when the subscription stands or the store is
 // away, in which case it goes on trying. Starting twice is harmless.
 func (h *notifier) start(ctx context.Context) {
 	h.mu.Lock()

@@ -81,7 +81,7 @@ func TestLateMoneyGoesThroughClosedEnvelopes(t *testing.T) {
 	onBothStores(t, func(t *testing.T, plain *fixture) {
 		f := plain.openWithDailyLimit(t, worth(1_000_000, "100"))
 		root, h := f.submitAndLease(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1")})
-		child := func(h picket.Held, dollars string) (string, picket.Held) {
+		child := func(h picket.LeaseCredential, dollars string) (string, picket.LeaseCredential) {
 			t.Helper()
 			d, err := f.Delegate(f.ctx, h, "one",
 				picket.Subtask{
@@ -98,7 +98,7 @@ func TestLateMoneyGoesThroughClosedEnvelopes(t *testing.T) {
 		f.wantEnvelope(t, middle, "0.60", "0.10", "0", "0")
 		calls := []picket.Reservation{f.mustReserve(t, lh, paidCall("0.10")), f.mustReserve(t, lh, paidCall("0.10")),
 			f.mustReserve(t, lh, paidCall("0.10"))}
-		for _, held := range []picket.Held{lh, mh} {
+		for _, held := range []picket.LeaseCredential{lh, mh} {
 			_, err := f.Complete(f.ctx, held, picket.Completion{})
 			ok(t, err)
 		}
@@ -170,7 +170,7 @@ func TestATopUpIsChargedToTheDailyLimit(t *testing.T) {
 			}
 		}
 		clash := idempotent("a")
-		clash.Once.Body = clash.Once.Body[1:] + "x"
+		clash.Idempotency.Body = clash.Idempotency.Body[1:] + "x"
 		_, err = f.TopUp(f.ctx, clash, d.TaskID, more)
 		refused(t, err, picket.CodeIdempotencyConflict)
 		e := f.mustEnvelope(t, root.TaskID)

@@ -8,7 +8,7 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-func (f *fixture) askPerson(t *testing.T, agent string, req picket.HelpRequest) (picket.Held, string) {
+func (f *fixture) askPerson(t *testing.T, agent string, req picket.HelpRequest) (picket.LeaseCredential, string) {
 	t.Helper()
 	h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{AgentID: agent}))
 	_, err := f.Report(f.ctx, h, "",
@@ -172,8 +172,8 @@ func TestRejectCreatesTheFixInTheSameStep(t *testing.T) {
 		_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`"wrong"`)})
 		ok(t, err)
 		once := picket.Caller{
-			Actor: "key_test",
-			Once:  picket.Once{Key: strings.Repeat("a", 64), Body: strings.Repeat("b", 64)},
+			Actor:       "key_test",
+			Idempotency: picket.Idempotency{Key: strings.Repeat("a", 64), Body: strings.Repeat("b", 64)},
 		}
 		got, fix, err := f.Reject(f.ctx, once, task.TaskID, picket.Decision{Note: "too \"red\""},
 			&picket.TaskSpec{Title: "make it blue"})

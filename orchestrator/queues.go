@@ -190,8 +190,8 @@ const (
 )
 
 // summarizeEvidence is what lists show of evidence.
-func summarizeEvidence(ev picket.Evidence) picket.Work {
-	w := picket.Work{Branch: ev.Branch, Diffstat: headBytes(ev.Diffstat, maxWorkDiffstat)}
+func summarizeEvidence(ev picket.Evidence) picket.WorkSummary {
+	w := picket.WorkSummary{Branch: ev.Branch, Diffstat: headBytes(ev.Diffstat, maxWorkDiffstat)}
 	for _, f := range ev.Files[:min(len(ev.Files), maxWorkFiles)] {
 		w.Files = append(w.Files, strings.ToValidUTF8(f.Path, "\uFFFD"))
 	}
@@ -201,8 +201,8 @@ func summarizeEvidence(ev picket.Evidence) picket.Work {
 // headBytes cuts text to n bytes.
 func headBytes(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }
 
-// normal decodes what summarizeEvidence made.
-func (r *reply) work(workspace, v any) (w picket.Work) {
+// work decodes what summarizeEvidence made.
+func (r *reply) work(workspace, v any) (w picket.WorkSummary) {
 	r.json(v, &w)
 	w.WorkspacePath = r.text(workspace)
 	return w

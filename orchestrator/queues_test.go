@@ -21,7 +21,7 @@ func (f *fixture) openHandoffs(t *testing.T, n int) (ids []string) {
 	return ids
 }
 
-// doneSettlement hands in n tasks that people review.
+// completeTasks hands in n tasks that people review.
 func (f *fixture) completeTasks(t *testing.T, n int, spec picket.TaskSpec) (ids []string) {
 	t.Helper()
 	for range n {
@@ -176,7 +176,7 @@ func TestListsShowTheWorkOfARun(t *testing.T) {
 		ok(t, err)
 		page, err := f.Reviews(f.ctx, picket.ReviewQuery{})
 		ok(t, err)
-		for _, w := range []picket.Work{got.Work, page.Reviews[0].Work} {
+		for _, w := range []picket.WorkSummary{got.Work, page.Reviews[0].Work} {
 			if w.Branch != "picket/one" || len(w.Files) != 50 || w.Files[49] != "f49.go" || len(w.Diffstat) != 4<<10 {
 				t.Errorf("work of %s: %+v", task.TaskID, w)
 			}

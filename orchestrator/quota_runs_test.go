@@ -10,7 +10,7 @@ import (
 
 // giveBack acquires the task n times and gives it back each time, the first
 // time under held. It returns the task afterwards.
-func (h *attacker) giveBack(held picket.Held, n int, class picket.ExitClass) picket.Task {
+func (h *attacker) giveBack(held picket.LeaseCredential, n int, class picket.ExitClass) picket.Task {
 	h.Helper()
 	for i := range n {
 		if i > 0 {
@@ -76,14 +76,14 @@ func runsThatFail(h *attacker) {
 			continue
 		}
 		h.wantsPerson(task)
-		h.end(picket.Held{TaskID: task.TaskID})
+		h.end(picket.LeaseCredential{TaskID: task.TaskID})
 	}
 }
 
 // runsThatAsk gets its runs by questions that a deadline answers, not a person.
 func runsThatAsk(h *attacker) {
 	held := h.start()
-	ask := func(held picket.Held) picket.Task {
+	ask := func(held picket.LeaseCredential) picket.Task {
 		h.Helper()
 		_, err := h.RequestHelp(h.ctx, held,
 			picket.HelpRequest{Question: "May I?", DeadlineSeconds: ptr(60), OnDeadline: picket.OnDeadlineDeny})

@@ -105,22 +105,22 @@ func (h *attacker) wantQuotaRefusal(err error, quota string) {
 	}
 }
 
-func (h *attacker) start() picket.Held {
+func (h *attacker) start() picket.LeaseCredential {
 	h.Helper()
 	_, err := h.Submit(h.ctx, operator, picket.TaskSpec{Title: "a task"})
 	h.ok(err)
 	return h.next()
 }
 
-// completeAndAcquire leases the task that waits.
-func (h *attacker) next() picket.Held {
+// next leases the task that waits.
+func (h *attacker) next() picket.LeaseCredential {
 	h.Helper()
 	leases, err := h.Acquire(h.ctx, operator, picket.AcquireRequest{AgentID: "greedy"})
 	h.ok(err)
 	if len(leases) != 1 {
 		h.Fatalf("%d leases", len(leases))
 	}
-	held, err := rig.Sealer().Open(leases[0].LeaseToken.Reveal())
+	held, err := rig.Sealer().OpenLeaseToken(leases[0].LeaseToken.Reveal())
 	h.ok(err)
 	return held
 }
@@ -167,7 +167,7 @@ func registrations(h *attacker) {
 
 var operatorCaller = picket.Caller{Actor: "key_test", Operator: true}
 
-func (h *attacker) call(held picket.Held, c picket.CallRequest, answer string) error {
+func (h *attacker) call(held picket.LeaseCredential, c picket.CallRequest, answer string) error {
 	h.Helper()
 	r, err := h.Reserve(h.ctx, held, c)
 	if err != nil || r.Replay != nil {
@@ -227,7 +227,7 @@ func callsOfATree(h *attacker) {
 	for range smallQuotas.Calls - smallQuotas.OpenCalls {
 		h.ok(h.call(held, paidCall("0"), `""`))
 	}
-	for _, who := range []picket.Held{held, part} { // of all tasks of the tree together
+	for _, who := range []picket.LeaseCredential{held, part} { // of all tasks of the tree together
 		_, err = h.Reserve(h.ctx, who, paidCall("0"))
 		h.wantQuotaRefusal(err, "calls")
 	}
@@ -244,7 +244,7 @@ func subtasks(h *attacker) {
 		_, err := h.Delegate(h.ctx, part, fmt.Sprint(i), picket.Subtask{Title: "below"})
 		h.ok(err)
 	}
-	for _, who := range []picket.Held{root, part} {
+	for _, who := range []picket.LeaseCredential{root, part} {
 		_, err := h.Delegate(h.ctx, who, "", picket.Subtask{Title: "more"})
 		h.wantQuotaRefusal(err, "subtasks")
 	}
@@ -281,7 +281,7 @@ func reports(h *attacker) {
 }
 
 // end leaves nothing that waits for the next attack.
-func (h *attacker) end(held picket.Held) {
+func (h *attacker) end(held picket.LeaseCredential) {
 	h.Helper()
 	_, err := h.Cancel(h.ctx, operator, held.TaskID, "enough")
 	h.ok(err)

@@ -14,7 +14,7 @@ type Quotas struct {
 	// Subtasks is how many subtasks are ever made below one root task. Defaults
 	// to 1,000.
 	Subtasks int
-	// ScriptStats is how many metered calls one tree of tasks makes within a day.
+	// Calls is how many metered calls one tree of tasks makes within a day.
 	// Defaults to 50,000.
 	Calls int
 	// OpenCalls is how many metered calls of one task are under way at once.

@@ -129,7 +129,7 @@ func (e *Engine) Log(ctx context.Context, taskID, runID, stream string, offset i
 	}
 	c.Next = c.Offset + int64(len(c.Data))
 	before := r.text(r.at(l, 3))
-	c.Inside = before != "" && before != "\n"
+	c.MidLine = before != "" && before != "\n"
 	c.State = logState(r.text(r.at(l, 6)), r.text(r.at(l, 7)))
 	for _, v := range l[min(8, len(l)):] {
 		c.Marks = append(c.Marks, r.marks(r.text(v))...)

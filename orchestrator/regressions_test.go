@@ -9,8 +9,8 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// expireLaunched starts a run whose adapter announces a process.
-func (f *fixture) leaseWithProcess(t *testing.T) picket.Held {
+// leaseWithProcess starts a run whose adapter announces a process.
+func (f *fixture) leaseWithProcess(t *testing.T) picket.LeaseCredential {
 	t.Helper()
 	h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
 	_, err := f.Renew(f.ctx, h)

@@ -63,7 +63,7 @@ func (c *agentReplay) lifecycle(ev picket.Event, d eventData) error {
 	if f.PreviousStatus != from {
 		return fmt.Errorf("it says the agent was %s, the log says %+v", f.PreviousStatus, a)
 	}
-	if to := picket.AgentMove(from, reason); to == "" || to != f.NewStatus {
+	if to := picket.NextAgentStatus(from, reason); to == "" || to != f.NewStatus {
 		return fmt.Errorf("%s may not take an agent from %s to %s", reason, from, f.NewStatus)
 	}
 	if d.Reason != ev.Reason || ev.Actor == "" {
@@ -123,7 +123,7 @@ func (c *agentReplay) drainOverdue(ev picket.Event) error {
 	return nil
 }
 
-// knownGrants notes whose lease a task has; only who takes part may get one.
+// granted notes whose lease a task has; only who takes part may get one.
 func (c *agentReplay) granted(ev picket.Event) error {
 	it := registrationKey{agent: ev.AgentID}
 	if a := c.agents[ev.AgentID]; a != nil {
@@ -136,7 +136,7 @@ func (c *agentReplay) granted(ev picket.Event) error {
 	return nil
 }
 
-// settlementAs notes the end of a lease. Death and deregistration are told before the
+// ended notes the end of a lease. Death and deregistration are told before the
 // ends that they cause, and cause no other.
 func (c *agentReplay) ended(ev picket.Event, d eventData) error {
 	it, held := c.leases[ev.TaskID]
@@ -198,7 +198,7 @@ func (c *agentReplay) count() {
 // log tells how often each legal transition happened.
 func (c *lifecycleCounts) log(t *testing.T) {
 	var out []string
-	picket.AgentMoves(func(from picket.AgentStatus, reason picket.LifecycleReason, _ picket.AgentStatus) {
+	picket.AgentTransitions(func(from picket.AgentStatus, reason picket.LifecycleReason, _ picket.AgentStatus) {
 		move := string(from) + " " + string(reason)
 		out = append(out, fmt.Sprint(move, ": ", c.n[move]))
 	})

@@ -77,8 +77,8 @@ type eventData struct {
 // nonMovingEvents are the events that move no task.
 var nonMovingEvents = []string{picket.EventTaskProgress, picket.EventWriteRefused, picket.EventHandoffClaimed,
 	picket.EventHandoffOverdue,
-	picket.EventPaused, picket.EventResumed, picket.EventKeyCreated, picket.EventKeyRevoked, picket.EventSessionOpened,
-	picket.EventSessionClosed, picket.EventRunLaunched,
+	picket.EventPaused, picket.EventResumed, picket.EventKeyCreated, picket.EventKeyRevoked, picket.EventLoginOpened,
+	picket.EventLoginClosed, picket.EventRunLaunched,
 	picket.EventRunExited, picket.EventEvidenceReplaced, picket.EventRunStalled, picket.EventAgentHeartbeat,
 	picket.EventAgentTimeoutWarning, picket.EventAgentTimedOut,
 	picket.EventInvariantViolated, picket.EventInvariantRepaired, picket.EventStoreAdopted, picket.EventAgentCommand,
@@ -184,7 +184,7 @@ func (j *eventReplay) move(t *replayedTask, ev picket.Event, d eventData, verb s
 		t = &replayedTask{}
 		j.tasks[ev.TaskID] = t
 	}
-	if !picket.MayMove(from, verb, d.State) {
+	if !picket.CanTransition(from, verb, d.State) {
 		return fmt.Errorf("%s may not take a task from %q to %q", verb, from, d.State)
 	}
 	if from == picket.TaskLeased && ev.RunID != t.Run {

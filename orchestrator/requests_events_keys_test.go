@@ -16,8 +16,8 @@ import (
 
 func idempotent(key string) picket.Caller {
 	return picket.Caller{
-		Actor: "key_test",
-		Once:  picket.Once{Key: strings.Repeat(key, 64), Body: strings.Repeat("b", 64)},
+		Actor:       "key_test",
+		Idempotency: picket.Idempotency{Key: strings.Repeat(key, 64), Body: strings.Repeat("b", 64)},
 	}
 }
 
@@ -31,7 +31,7 @@ func TestSubmitOnce(t *testing.T) {
 			t.Fatal("two tasks from one request")
 		}
 		other := idempotent("1")
-		other.Once.Body = strings.Repeat("c", 64)
+		other.Idempotency.Body = strings.Repeat("c", 64)
 		_, err = f.Submit(f.ctx, other, picket.TaskSpec{Title: "u"})
 		refused(t, err, picket.CodeIdempotencyConflict)
 	})
@@ -59,14 +59,14 @@ func TestLogKeepsTheLastMebibyte(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		task := f.mustSubmit(t, picket.TaskSpec{})
 		h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
-		next, err := f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: 0, Data: []byte("hello ")})
+		next, err := f.RunLog(f.ctx, h, picket.LogWrite{Stream: "stdout", Offset: 0, Data: []byte("hello ")})
 		ok(t, err)
-		again, err := f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: 0, Data: []byte("hello world")})
+		again, err := f.RunLog(f.ctx, h, picket.LogWrite{Stream: "stdout", Offset: 0, Data: []byte("hello world")})
 		ok(t, err)
 		if next != 6 || again != 11 {
 			t.Fatalf("offsets %d %d", next, again)
 		}
-		_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: 12, Data: []byte("!")})
+		_, err = f.RunLog(f.ctx, h, picket.LogWrite{Stream: "stdout", Offset: 12, Data: []byte("!")})
 		refused(t, err, picket.CodeOffset)
 		c, err := f.Log(f.ctx, task.TaskID, "", "stdout", 3, 4)
 		ok(t, err)
@@ -76,7 +76,7 @@ func TestLogKeepsTheLastMebibyte(t *testing.T) {
 		at := int64(11)
 		chunk := bytes.Repeat([]byte{0xff, 0}, 32<<10)
 		for range 20 {
-			at, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: at, Data: chunk})
+			at, err = f.RunLog(f.ctx, h, picket.LogWrite{Stream: "stdout", Offset: at, Data: chunk})
 			ok(t, err)
 		}
 		c, err = f.Log(f.ctx, task.TaskID, "", "stdout", 0, 2<<20)
@@ -84,7 +84,7 @@ func TestLogKeepsTheLastMebibyte(t *testing.T) {
 		if c.Offset == 0 || c.Next != at || len(c.Data) < 1<<20-64<<10 || len(c.Data) > 1<<20+64<<10 {
 			t.Fatalf("kept %d bytes from %d to %d of %d", len(c.Data), c.Offset, c.Next, at)
 		}
-		end := picket.LogPiece{Stream: "stdout", Offset: at - 2, Data: []byte{0xff, 0}, End: true}
+		end := picket.LogWrite{Stream: "stdout", Offset: at - 2, Data: []byte{0xff, 0}, End: true}
 		for range 2 { // the answer to the first was lost
 			next, err := f.RunLog(f.ctx, h, end)
 			ok(t, err)
@@ -92,9 +92,9 @@ func TestLogKeepsTheLastMebibyte(t *testing.T) {
 				t.Errorf("the end is at %d, want %d", next, at)
 			}
 		}
-		_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: at, Data: chunk})
+		_, err = f.RunLog(f.ctx, h, picket.LogWrite{Stream: "stdout", Offset: at, Data: chunk})
 		refused(t, err, picket.CodeStateConflict) // it would push out what the reviewer is to read
-		_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stderr", Data: chunk})
+		_, err = f.RunLog(f.ctx, h, picket.LogWrite{Stream: "stderr", Data: chunk})
 		ok(t, err)
 	})
 }

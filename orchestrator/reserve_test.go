@@ -22,7 +22,7 @@ func TestReserveIsRefused(t *testing.T) {
 		task, h := f.submitAndLease(t, picket.TaskSpec{})
 		kept := f.mustReserve(t, h, sameCall("1", "a", "0.1"))
 		f.mustSettle(t, doneSettlement(kept, "0.1"))
-		deny := func(h picket.Held, code picket.Code) {
+		deny := func(h picket.LeaseCredential, code picket.Code) {
 			t.Helper()
 			for _, c := range []picket.CallRequest{paidCall("0"), sameCall("1", "a", "0.1")} {
 				_, err := f.Reserve(f.ctx, h, c)
@@ -144,7 +144,7 @@ func TestAPaidCallTellsTheNudge(t *testing.T) {
 // many calls, tasks and rows there are already.
 func TestAPaidCallCostsTheSameReal(t *testing.T) {
 	s := rig.Real(t)
-	wire := &rig.Wire{}
+	wire := &rig.CommandCounter{}
 	watched := s.Redis
 	watched.Dialer = wire.Dialer(s.Redis.Dialer)
 	store, err := orchestrator.Open(t.Context(),

@@ -227,7 +227,7 @@ func TestEvidenceClosesAfterFifteenMinutes(t *testing.T) {
 		f.runReaperFor(t, 2*time.Minute)
 		refused(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitCrash, Code: ptr(1)}, "group"),
 			picket.CodeLeaseExpired)
-		_, err = f.RunLog(f.ctx, h, picket.LogPiece{Stream: "stdout", Offset: 0, Data: []byte("late")})
+		_, err = f.RunLog(f.ctx, h, picket.LogWrite{Stream: "stdout", Offset: 0, Data: []byte("late")})
 		refused(t, err, picket.CodeLeaseExpired)
 	})
 }

@@ -85,7 +85,7 @@ func TestTheGrantChecksTheKey(t *testing.T) {
 		f.mustSubmit(t, picket.TaskSpec{})
 		key := f.mustCreateKey(t, picket.ScopeAgent)
 		by := withKey(key)
-		by.Once = picket.Once{Key: strings.Repeat("a", 64), Body: strings.Repeat("b", 64)}
+		by.Idempotency = picket.Idempotency{Key: strings.Repeat("a", 64), Body: strings.Repeat("b", 64)}
 		first, err := f.Acquire(f.ctx, by, picket.AcquireRequest{AgentID: "a1"})
 		ok(t, err)
 		f.mustRevokeKey(t, key, ptr(true))
@@ -126,7 +126,7 @@ func TestAdvanceGrantsNothingWithARevokedKey(t *testing.T) {
 		key := f.mustCreateKey(t, picket.ScopeAgent)
 		l := f.acquireWithKey(t, key)
 		by := withKey(key)
-		by.Once = picket.Once{Key: strings.Repeat("a", 64), Body: strings.Repeat("b", 64)}
+		by.Idempotency = picket.Idempotency{Key: strings.Repeat("a", 64), Body: strings.Repeat("b", 64)}
 		req := picket.AdvanceRequest{Output: picket.RawJSON(`"one"`), Acquire: picket.AcquireRequest{AgentID: "a1"}}
 		got, err := f.Advance(f.ctx, f.openLease(t, l), by, req)
 		ok(t, err)

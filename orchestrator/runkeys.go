@@ -21,15 +21,15 @@ func (e *Engine) CreateRunKey(ctx context.Context, by picket.Caller,
 		return picket.NewRunKey{}, err
 	}
 	random := make([]byte, 32)
-	if by.Once.Key != "" {
-		random = e.store.cfg.Sealer.Derive("run key " + by.Once.Key)
+	if by.Idempotency.Key != "" {
+		random = e.store.cfg.Sealer.Derive("run key " + by.Idempotency.Key)
 	} else if _, err := rand.Read(random); err != nil {
 		return picket.NewRunKey{}, err
 	}
 	secret := picket.KeyPrefix + e.namespace + "_" + base64.RawURLEncoding.EncodeToString(random)
 	got, err := e.run(ctx, "run_key_create", "key_"+ulid.Make().String(), hashKey(secret), "run key of "+req.AgentID,
 		by.Key, req.AgentID,
-		picket.RunKeyLife.Milliseconds(), picket.MaxRunKeys, by.Once.Key, by.Once.Body)
+		picket.RunKeyLifetime.Milliseconds(), picket.MaxRunKeys, by.Idempotency.Key, by.Idempotency.Body)
 	if err != nil {
 		return picket.NewRunKey{}, err
 	}
@@ -53,7 +53,7 @@ func (e *Engine) CreateRunKey(ctx context.Context, by picket.Caller,
 // RenewRunKey extends a run key to picket.RunKeyLife from now, but never beyond the
 // expiry of the key that made it.
 func (e *Engine) RenewRunKey(ctx context.Context, keyID string) (picket.APIKey, error) {
-	got, err := e.run(ctx, "run_key_renew", keyID, picket.RunKeyLife.Milliseconds())
+	got, err := e.run(ctx, "run_key_renew", keyID, picket.RunKeyLifetime.Milliseconds())
 	if err != nil {
 		return picket.APIKey{}, err
 	}

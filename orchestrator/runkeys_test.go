@@ -44,7 +44,7 @@ func TestARunKeyEndsWithTheKeyThatMadeIt(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		parent, other := f.mustCreateKey(t, picket.ScopeOperator), f.mustCreateKey(t, picket.ScopeOperator)
 		live, old, foreign := f.mustCreateRunKey(t, parent), f.mustCreateRunKey(t, parent), f.mustCreateRunKey(t, other)
-		var held []picket.Held
+		var held []picket.LeaseCredential
 		for _, k := range []picket.NewRunKey{live, old, foreign} {
 			f.mustSubmit(t, picket.TaskSpec{})
 			held = append(held, f.openLease(t, f.acquireWithKey(t, k.KeyID)))
@@ -151,7 +151,7 @@ func TestARunKeyLivesADayAfterItsRenewal(t *testing.T) {
 		short, long := f.mustCreateRunKey(t, k.KeyID), f.mustCreateRunKey(t, f.mustCreateKey(t, picket.ScopeOperator))
 		ok(t, f.raw.HSet(f.ctx, "pk:{default}:key:"+long.KeyID, "expires", time.Now().Add(time.Minute).UnixMilli()).
 			Err())
-		for id, want := range map[string]time.Duration{short.KeyID: time.Hour, long.KeyID: picket.RunKeyLife} {
+		for id, want := range map[string]time.Duration{short.KeyID: time.Hour, long.KeyID: picket.RunKeyLifetime} {
 			got, err := f.RenewRunKey(f.ctx, id)
 			ok(t, err)
 			if left := time.Until(got.ExpiresAt.Time()); left > want || left < want-2*time.Minute {

@@ -156,7 +156,7 @@ func (l scriptConn) send(ctx context.Context, cmd *redis.Cmd) error {
 // so a store that needs longer is away.
 const scriptTimeout = 2 * time.Second
 
-// runner is the one way to Redis: every transition is one EVALSHA through it.
+// scriptRunner is the one way to Redis: every transition is one EVALSHA through it.
 type scriptRunner struct {
 	scripts  map[string]*script
 	urgent   scriptConn
@@ -169,7 +169,7 @@ type scriptRunner struct {
 // them: it must not overtake the grant it takes back.
 var urgentScripts = map[string]bool{"renew": true, "expire_due": true, "tick": true, "heartbeat": true, "judge": true}
 
-// currentRun runs a script.
+// run runs a script.
 func (g *scriptRunner) run(ctx context.Context, namespace, name string, args ...any) (any, error) {
 	s, ok := g.scripts[name]
 	if !ok {
@@ -277,7 +277,7 @@ func replyError(name string, err error) error {
 	text := reply.Error()
 	switch {
 	case strings.HasPrefix(text, "OOM "):
-		return storeFull().Because(err)
+		return storeFull().WithCause(err)
 	case strings.HasPrefix(text, "ERR "), strings.HasPrefix(text, "WRONGTYPE "), strings.HasPrefix(text, "NOPERM "):
 		return fmt.Errorf("run %s: %w", name, err)
 	}
@@ -299,7 +299,7 @@ func unavailable(message string, err error) error {
 	e := picket.Refuse(picket.CodeUnavailable, "Wait a moment and repeat the same request; nothing else is needed.",
 		"%s", message)
 	e.RetryAfter = time.Second
-	return e.Because(err)
+	return e.WithCause(err)
 }
 
 // ScriptStats are those of one script, for metrics.

@@ -17,7 +17,7 @@ func TestLifeThroughSentinels(t *testing.T) {
 	s := rig.StartSentinels(t, rig.SentinelConfig{Username: "app", Password: "pw",
 		Args: append([]string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "10"}, durableSettings...)})
 	withAndWithoutPipeline(t, func(t *testing.T, noPipeline bool) {
-		ok(t, s.InStep())
+		ok(t, s.WaitInSync())
 		workers := openWith(t, s.Store(), noPipeline)
 		defer workers.close()
 		people := openWith(t, s.Store(), noPipeline)
@@ -28,7 +28,7 @@ func TestLifeThroughSentinels(t *testing.T) {
 		held := workers.openLease(t, l)
 		_, err := workers.Renew(t.Context(), held)
 		ok(t, err)
-		ok(t, s.InStep()) // nothing is lost: the agent's lease is on the replica
+		ok(t, s.WaitInSync()) // nothing is lost: the agent's lease is on the replica
 
 		was, now, err := s.FailOver()
 		ok(t, err)
@@ -47,7 +47,7 @@ func TestLifeThroughSentinels(t *testing.T) {
 			return err
 		})
 		people.wantState(t, task.TaskID, picket.TaskCompleted)
-		ok(t, s.InStep())
+		ok(t, s.WaitInSync())
 		ok(t, oneTaskLife(t.Context(), people.Engine, workers.Engine, workers.sealer))
 		if size, err := was.Do(t.Context(), "DBSIZE").Int(); err != nil || size == 0 {
 			t.Errorf("the old primary holds %d keys as a replica (%v)", size, err)

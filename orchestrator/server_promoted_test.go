@@ -56,7 +56,7 @@ func metaAndEvents(t *testing.T, raw redis.UniversalClient) map[string]string {
 // very call is refused, too: the lease it shows was ended and given to somebody
 // else in what the replica never heard of.
 func TestTheFirstCallToAPromotedServerReal(t *testing.T) {
-	pair := rig.StartPair(t)
+	pair := rig.StartReplicaPair(t)
 	f := openFixture(t, newStoreRoute(t, pair).store())
 	t.Cleanup(f.close)
 	task := f.mustSubmit(t, picket.TaskSpec{})
@@ -69,7 +69,7 @@ func TestTheFirstCallToAPromotedServerReal(t *testing.T) {
 		_, err := proxies[name].Renew(f.ctx, h)
 		ok(t, err)
 	}
-	pair.InStep()
+	pair.WaitInSync()
 	for _, source := range orchestrator.Sources(f.store) {
 		ok(t, pair.Replica().Do(f.ctx, "SCRIPT", "LOAD", source).Err())
 	}
@@ -139,7 +139,7 @@ func TestAServerThatChangesUnderAnOpenConnectionReal(t *testing.T) {
 }
 
 // fencedCalls is every way to write under a lease.
-func fencedCalls(ctx context.Context, e *orchestrator.Engine, h picket.Held) map[string]func() error {
+func fencedCalls(ctx context.Context, e *orchestrator.Engine, h picket.LeaseCredential) map[string]func() error {
 	return map[string]func() error{
 		"renew":    func() error { _, err := e.Renew(ctx, h); return err },
 		"report":   func() error { _, err := e.Report(ctx, h, "", picket.Progress{Summary: "late"}); return err },

@@ -41,7 +41,7 @@ func (e *Engine) readStoreState(ctx context.Context, run scriptFunc) (storeState
 	return s, r.err
 }
 
-// record reports whether the namespace was adopted on this very server, and has
+// isAdopted reports whether the namespace was adopted on this very server, and has
 // not forgotten since.
 func (s storeState) isAdopted() bool { return s.store != "" && s.adopted == s.server && !s.lostGrants }
 

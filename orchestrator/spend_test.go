@@ -49,7 +49,7 @@ func settlementAs(r picket.Reservation, o picket.CallOutcome) picket.Settlement 
 	return picket.Settlement{CallID: r.CallID, TaskID: r.TaskID, Nonce: r.Nonce, Outcome: o}
 }
 
-func (f *fixture) mustReserve(t *testing.T, h picket.Held, c picket.CallRequest) picket.Reservation {
+func (f *fixture) mustReserve(t *testing.T, h picket.LeaseCredential, c picket.CallRequest) picket.Reservation {
 	t.Helper()
 	r, err := f.Reserve(f.ctx, h, c)
 	ok(t, err)
@@ -268,7 +268,7 @@ func (f *fixture) mustReapHolds(t *testing.T, want int) {
 	}
 }
 
-// runCount counts events of a type.
+// countEvents counts events of a type.
 func (f *fixture) countEvents(t *testing.T, kind string) int {
 	t.Helper()
 	page, err := f.Events(f.ctx, picket.EventQuery{Types: []string{kind}, Limit: 1000})

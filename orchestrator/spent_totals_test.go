@@ -23,7 +23,7 @@ func (f *fixture) wantSpentTotal(t *testing.T, id, dollars string) {
 	if id != "house" {
 		return
 	}
-	if h := f.mustStats(t).House; h == nil || h.Limit != e.Granted || h.Available != e.Available ||
+	if h := f.mustStats(t).DailyEnvelope; h == nil || h.Limit != e.Granted || h.Available != e.Available ||
 		(h.SpentInAll == nil) != (e.SpentInAll == nil) ||
 		e.SpentInAll != nil && *h.SpentInAll != *e.SpentInAll {
 		t.Errorf("the house is counted as %+v, it is %+v", h, e)

@@ -48,7 +48,7 @@ type lossHistory struct {
 	seed   uint64
 	rnd    *rand.Rand
 	sealer *picket.Sealer
-	server *rig.Durable
+	server *rig.DurableServer
 	raw    redis.UniversalClient
 	procs  []*lossProcess // orchestrators first
 	// orchestrators is how many of them have a witness.
@@ -79,7 +79,7 @@ type lossHistory struct {
 
 func newLossHistory(t *testing.T, plant func(*orchestrator.Store)) *lossHistory {
 	l := newClients(t)
-	l.server = rig.NewDurable(t)
+	l.server = rig.StartDurableServer(t)
 	s := l.server.Store()
 	l.raw = redis.NewUniversalClient(&s.Redis)
 	t.Cleanup(func() { _ = l.raw.Close() })

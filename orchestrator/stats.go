@@ -58,7 +58,7 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 	s.HandoffKinds, rest = readCounts(r, rest, picket.HandoffKinds)
 	s.Reviews = s.Tasks[picket.TaskReview]
 	r.statsTail(&s, rest)
-	s.Pulse = activityOf(r.hash(r.at(rest, 9)), raw)
+	s.Activity = activityOf(r.hash(r.at(rest, 9)), raw)
 	audit := r.list(r.at(rest, 10))
 	s.AuditEvents, s.OldestAudit = r.int(r.at(audit, 0)), picket.Instant(r.int(r.at(audit, 1)))
 	s.Memory = r.memoryStats(r.list(r.at(rest, 11)))
@@ -86,10 +86,10 @@ func (r *reply) statsTail(s *picket.Stats, l []any) {
 	s.Leases, s.LeasesDue = r.int(r.at(l, 1)), r.int(r.at(l, 2))
 	s.OldestHandoff, s.OldestReview = picket.Instant(r.int(r.at(l, 3))), picket.Instant(r.int(r.at(l, 5)))
 	if h := r.list(r.at(l, 4)); h != nil {
-		s.House = &picket.HouseStats{Limit: r.amount(h), Available: r.amount(h[min(2, len(h)):])}
+		s.DailyEnvelope = &picket.DailyEnvelope{Limit: r.amount(h), Available: r.amount(h[min(2, len(h)):])}
 		if len(h) > 5 && h[5] != nil {
 			total := r.amount(h[4:])
-			s.House.SpentInAll = &total
+			s.DailyEnvelope.SpentInAll = &total
 		}
 	}
 	sums := r.hash(r.at(l, 6))
@@ -105,7 +105,7 @@ func (r *reply) statsTail(s *picket.Stats, l []any) {
 			s.Expired[picket.ExitClass(class)] = parseInt(n)
 		}
 	}
-	s.Sessions = r.int(r.at(l, 7))
+	s.Logins = r.int(r.at(l, 7))
 	s.Webhooks = map[picket.WebhookState]int64{}
 	for targets := r.list(r.at(l, 8)); len(targets) > 1; targets = targets[2:] {
 		state := picket.WebhookState(r.text(targets[0]))
@@ -118,27 +118,30 @@ func (r *reply) statsTail(s *picket.Stats, l []any) {
 
 // activityOf reads the slots of the hour up to now, the server's own clock in ms.
 // What a clock that has stepped left beyond either end is not of it.
-func activityOf(counts map[string]string, now int64) []picket.PulseSlot {
-	slots := map[int64]*picket.PulseSlot{}
+func activityOf(counts map[string]string, now int64) []picket.ActivitySlot {
+	slots := map[int64]*picket.ActivitySlot{}
 	for field, n := range counts {
 		slot, figure, _ := strings.Cut(field, " ")
 		at := parseInt(slot)
-		if behind := now/picket.PulseSlotMs - at; behind < 0 || behind >= picket.PulseSlots {
+		if behind := now/picket.ActivitySlotMs - at; behind < 0 || behind >= picket.ActivitySlots {
 			continue
 		}
 		if slots[at] == nil {
-			slots[at] = &picket.PulseSlot{At: picket.Instant(at * picket.PulseSlotMs), Refused: map[picket.Code]int64{}}
+			slots[at] = &picket.ActivitySlot{
+				At:      picket.Instant(at * picket.ActivitySlotMs),
+				Refused: map[picket.Code]int64{},
+			}
 		}
 		addActivity(slots[at], figure, parseInt(n))
 	}
-	pulse := []picket.PulseSlot{}
+	pulse := []picket.ActivitySlot{}
 	for _, at := range slices.Sorted(maps.Keys(slots)) {
 		pulse = append(pulse, *slots[at])
 	}
 	return pulse
 }
 
-func addActivity(s *picket.PulseSlot, figure string, n int64) {
+func addActivity(s *picket.ActivitySlot, figure string, n int64) {
 	switch code, refused := strings.CutPrefix(figure, "refused:"); {
 	case refused:
 		s.Refused[picket.Code(code)] = n

@@ -119,7 +119,7 @@ func TestMoneyIsSummedUp(t *testing.T) {
 			ok(t, err)
 			var rows budget.Envelope
 			for _, row := range page.Rows {
-				rows = rows.Plus(row.Charged)
+				rows = rows.Add(row.Charged)
 			}
 			if rows != (budget.Envelope{
 				Tokens: m.Spent.Tokens - m.Returned.Tokens,
@@ -180,18 +180,18 @@ func TestLoginsAndTargetsAreCounted(t *testing.T) {
 		ok(t, err)
 		f.mustSubmit(t, picket.TaskSpec{})
 		s := f.mustStats(t)
-		if want := (map[picket.WebhookState]int64{picket.WebhookActive: 1}); s.Sessions != 2 ||
+		if want := (map[picket.WebhookState]int64{picket.WebhookActive: 1}); s.Logins != 2 ||
 			!maps.Equal(s.Webhooks, want) || s.WebhookLag != 2 {
-			t.Errorf("%d sessions, targets %v, %d events behind", s.Sessions, s.Webhooks, s.WebhookLag)
+			t.Errorf("%d sessions, targets %v, %d events behind", s.Logins, s.Webhooks, s.WebhookLag)
 		}
 		ok(t, f.CloseLogin(f.ctx, one, loginHost))
-		if s := f.mustStats(t); s.Sessions != 1 {
-			t.Errorf("%d sessions after a logout", s.Sessions)
+		if s := f.mustStats(t); s.Logins != 1 {
+			t.Errorf("%d sessions after a logout", s.Logins)
 		}
-		f.moveStoreTime(t, picket.SessionLife)
+		f.moveStoreTime(t, picket.LoginLifetime)
 		if !f.virtual { // on the virtual clock a leap counts as a second
-			if s := f.mustStats(t); s.Sessions != 0 {
-				t.Errorf("%d sessions after their life", s.Sessions)
+			if s := f.mustStats(t); s.Logins != 0 {
+				t.Errorf("%d sessions after their life", s.Logins)
 			}
 		}
 	})

@@ -53,13 +53,13 @@ func TestStoreFaultsReal(t *testing.T) {
 	const workers = 24
 	var stores []*faultyStore
 	for range workers {
-		stores = append(stores, &faultyStore{rig.TroubledNode(t), map[string]string{}})
+		stores = append(stores, &faultyStore{rig.StartOutageNode(t), map[string]string{}})
 	}
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	began, calls, order := time.Now(), 0, []rig.Trouble(nil)
+	began, calls, order := time.Now(), 0, []rig.Outage(nil)
 	for round := range rounds {
 		if len(order) == 0 {
-			order = slices.Clone(rig.Troubles)
+			order = slices.Clone(rig.Outages)
 			random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		}
 		trouble := order[0]
@@ -69,15 +69,15 @@ func TestStoreFaultsReal(t *testing.T) {
 		t.Run(fmt.Sprintf("%d %s", round, trouble.Name), func(t *testing.T) { runOnStores(t, stores, cases, trouble) })
 		calls += len(cases)
 	}
-	t.Logf("store trouble: %d rounds of %d troubles, %d calls of %d scripts in %.1f s", rounds, len(rig.Troubles),
+	t.Logf("store trouble: %d rounds of %d troubles, %d calls of %d scripts in %.1f s", rounds, len(rig.Outages),
 		calls, len(writers()), time.Since(began).Seconds())
 }
 
 // runOnStores spreads the cases over the stores. Where requests get no answer
 // most of the time is waiting; else more than a few would only be in each
 // other's way.
-func runOnStores(t *testing.T, stores []*faultyStore, cases []replyCase, trouble rig.Trouble) {
-	if !trouble.Silent {
+func runOnStores(t *testing.T, stores []*faultyStore, cases []replyCase, trouble rig.Outage) {
+	if !trouble.NoAnswer {
 		stores = stores[:6]
 	}
 	next := make(chan replyCase, len(cases))
@@ -97,11 +97,11 @@ func runOnStores(t *testing.T, stores []*faultyStore, cases []replyCase, trouble
 }
 
 // runInFault calls one verb in one trouble and again after it.
-func (s *faultyStore) runInFault(t *testing.T, c replyCase, trouble rig.Trouble) {
-	if trouble.Full && c.severalCalls != "" {
+func (s *faultyStore) runInFault(t *testing.T, c replyCase, trouble rig.Outage) {
+	if trouble.MemoryFull && c.severalCalls != "" {
 		t.Skip("two verbs, of which a full store lets only one through")
 	}
-	if trouble.Full && c.otherWhenFull != "" {
+	if trouble.MemoryFull && c.otherWhenFull != "" {
 		t.Skip(c.otherWhenFull)
 	}
 	p := replySetup{t: t, store: s.Store()}
@@ -115,16 +115,16 @@ func (s *faultyStore) runInFault(t *testing.T, c replyCase, trouble rig.Trouble)
 	before := w.dumpWithoutTime()
 	end := sync.OnceFunc(trouble.Begin(t, s.Node))
 	defer end()
-	if trouble.Full {
+	if trouble.MemoryFull {
 		w.faults.Cut() // new connections have to be made, too
 		w.faults.Heal()
 	}
 	answer, err := c.call(w, w.via)
-	refused, passes := false, trouble.Full && (c.passesWhenFull || slices.Contains(allowedWhenFull, c.script()))
+	refused, passes := false, trouble.MemoryFull && (c.passesWhenFull || slices.Contains(allowedWhenFull, c.script()))
 	switch {
 	case passes || c.neverRepeated != "":
 		ok(t, err)
-	case trouble.Silent:
+	case trouble.NoAnswer:
 		if picket.CodeOf(err) != picket.CodeUnavailable || !errors.Is(err, picket.ErrUnknown) {
 			t.Errorf("a call without an answer got %v (%s)", err, picket.CodeOf(err))
 		}
@@ -132,17 +132,18 @@ func (s *faultyStore) runInFault(t *testing.T, c replyCase, trouble rig.Trouble)
 		expectRefusal(t, trouble, err)
 		refused = true
 	}
-	if trouble.Changes { // it will be another one, but still answers
+	if trouble.NeedsAdoption { // it will be another one, but still answers
 		w.unchanged(before)
 	}
 	end()
-	if refused && !trouble.Changes && !(trouble.Drops && c.script() == "adopt") { // whoever connects again adopts
+	// whoever connects again adopts
+	if refused && !trouble.NeedsAdoption && !(trouble.ClosesConnections && c.script() == "adopt") {
 		w.unchanged(before)
 	}
 	if !passes && c.neverRepeated == "" {
 		answer = w.callAgain(c)
 	}
-	if !trouble.Changes {
+	if !trouble.NeedsAdoption {
 		w.expectEnd(c, answer, want)
 	}
 	w.expectWorks()
@@ -191,17 +192,17 @@ func (w *replyEnv) expectEnd(c replyCase, answer any, want []string) {
 	}
 }
 
-func expectRefusal(t *testing.T, trouble rig.Trouble, err error) {
+func expectRefusal(t *testing.T, trouble rig.Outage, err error) {
 	t.Helper()
 	want := picket.CodeUnavailable
-	if trouble.Full {
+	if trouble.MemoryFull {
 		want = picket.CodeStoreFull
 	}
 	var refusal *picket.Error
 	if !errors.As(err, &refusal) || refusal.Code != want || refusal.Remedy == "" || refusal.Code.Status() != 503 {
 		t.Errorf("got %v (%s), want %s with a remedy", err, picket.CodeOf(err), want)
 	}
-	if errors.Is(err, picket.ErrUnknown) && !trouble.Drops {
+	if errors.Is(err, picket.ErrUnknown) && !trouble.ClosesConnections {
 		t.Errorf("refused as if nobody knew what became of it: %v", err)
 	}
 }
@@ -214,7 +215,7 @@ func (w *replyEnv) unchanged(before string) {
 	}
 }
 
-// uncheckedClient is all that the namespace holds, but for what says only what time it is.
+// dumpWithoutTime is all that the namespace holds, but for what says only what time it is.
 func (w *replyEnv) dumpWithoutTime() string {
 	w.t.Helper()
 	text, err := dump(w.ctx, w.raw, nil)
@@ -222,7 +223,7 @@ func (w *replyEnv) dumpWithoutTime() string {
 	return withoutLines(text, meta+" now ", meta+" raw ")
 }
 
-// repeatCall makes the request again until it is let through, as its caller
+// callAgain makes the request again until it is let through, as its caller
 // would: connections that broke are noticed one by one.
 func (w *replyEnv) callAgain(c replyCase) any {
 	w.t.Helper()
@@ -249,8 +250,8 @@ func (w *replyEnv) expectWorks() {
 			err = fmt.Errorf("acquired %d leases", len(leases))
 		}
 		if err == nil {
-			var held picket.Held
-			held, err = rig.Sealer().Open(leases[0].LeaseToken.Reveal())
+			var held picket.LeaseCredential
+			held, err = rig.Sealer().OpenLeaseToken(leases[0].LeaseToken.Reveal())
 			if err == nil {
 				_, err = w.via.Complete(w.ctx, held, picket.Completion{Output: picket.RawJSON(`1`)})
 			}

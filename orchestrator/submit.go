@@ -24,7 +24,7 @@ func (e *Engine) Submit(ctx context.Context, by picket.Caller, spec picket.TaskS
 	if err != nil {
 		return picket.Task{}, err
 	}
-	got, err := e.run(ctx, "submit", append([]any{by.Once.Key, by.Once.Body, spec.Fixes}, fields...)...)
+	got, err := e.run(ctx, "submit", append([]any{by.Idempotency.Key, by.Idempotency.Body, spec.Fixes}, fields...)...)
 	if err != nil {
 		return picket.Task{}, err
 	}
@@ -88,7 +88,7 @@ func (e *Engine) Cancel(ctx context.Context, by picket.Caller, taskID, reason st
 	if err := picket.CheckID("taskId", "task", taskID); err != nil {
 		return picket.Task{}, err
 	}
-	return e.runForTask(ctx, "cancel", taskID, by.Actor, by.Once.Key, by.Once.Body, reason)
+	return e.runForTask(ctx, "cancel", taskID, by.Actor, by.Idempotency.Key, by.Idempotency.Body, reason)
 }
 
 // Retry queues an escalated task again, or makes a new task from one that
@@ -97,7 +97,8 @@ func (e *Engine) Retry(ctx context.Context, by picket.Caller, taskID, reason str
 	if err := picket.CheckID("taskId", "task", taskID); err != nil {
 		return picket.Task{}, err
 	}
-	return e.runForTask(ctx, "retry", taskID, by.Actor, by.Once.Key, by.Once.Body, reason, "task_"+ulid.Make().String(),
+	return e.runForTask(ctx, "retry", taskID, by.Actor, by.Idempotency.Key, by.Idempotency.Body, reason,
+		"task_"+ulid.Make().String(),
 		e.dailyLimitArg())
 }
 

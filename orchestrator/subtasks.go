@@ -19,18 +19,18 @@ import (
 // Delegate makes a subtask of the caller's task, whose lease goes on. The same
 // requestKey again answers the same subtask as it is now, for a later run of
 // the task too; with an empty one every call makes another.
-func (e *Engine) Delegate(ctx context.Context, held picket.Held, requestKey string,
+func (e *Engine) Delegate(ctx context.Context, held picket.LeaseCredential, requestKey string,
 	s picket.Subtask) (picket.Delegated, error) {
 	body, err := jsonv2.Marshal(s)
 	if err != nil {
 		return picket.Delegated{}, picket.Invalid("/input", "Send valid JSON.", "the subtask is not valid JSON").
-			Because(err)
+			WithCause(err)
 	}
 	parent, err := e.readParent(ctx, held.TaskID)
 	if err != nil {
 		return picket.Delegated{}, err
 	}
-	spec, err := s.Under(parent.task)
+	spec, err := s.SpecUnder(parent.task)
 	if err != nil {
 		return picket.Delegated{}, err
 	}
@@ -53,7 +53,7 @@ func (e *Engine) Delegate(ctx context.Context, held picket.Held, requestKey stri
 		Available: r.amount(l[min(2, len(l)):]), Nudge: r.nudge(r.at(l, 4))}, r.err
 }
 
-// readParent is what a new subtask takes from the task above it.
+// parentTask is what a new subtask takes from the task above it.
 type parentTask struct {
 	task            picket.Task
 	lane            string
@@ -111,7 +111,7 @@ func subtaskLane(parent string, s *picket.TaskSpec) string {
 // AwaitSubtask waits until the caller's task can go on with one of its
 // subtasks, at most 50 s, and answers what has become of it; where it is still
 // queued, why.
-func (e *Engine) AwaitSubtask(ctx context.Context, held picket.Held, taskID string,
+func (e *Engine) AwaitSubtask(ctx context.Context, held picket.LeaseCredential, taskID string,
 	wait time.Duration) (picket.SubtaskState, error) {
 	if err := picket.CheckID("/taskId", "task", taskID); err != nil {
 		return picket.SubtaskState{}, err
@@ -152,7 +152,7 @@ const (
 	pollAgain = "again"
 )
 
-func (e *Engine) pollSubtask(ctx context.Context, held picket.Held, taskID, look string,
+func (e *Engine) pollSubtask(ctx context.Context, held picket.LeaseCredential, taskID, look string,
 	wait time.Duration) (picket.SubtaskState, error) {
 	got, err := e.runHeld(ctx, held, "await", taskID, look, max(0, wait.Milliseconds()))
 	if err != nil {
@@ -200,7 +200,7 @@ func (e *Engine) withQueueReasons(ctx context.Context, s picket.SubtaskState, er
 // same decision again answers the same. A rejection makes, in the same step,
 // another subtask that repairs it, with what is left of its envelope and of the
 // caller's, at most as much as before.
-func (e *Engine) ReviewSubtask(ctx context.Context, held picket.Held, requestKey string,
+func (e *Engine) ReviewSubtask(ctx context.Context, held picket.LeaseCredential, requestKey string,
 	req picket.SubtaskReview) (picket.SubtaskState, error) {
 	if err := req.Check(); err != nil {
 		return picket.SubtaskState{}, err
@@ -225,7 +225,7 @@ func (e *Engine) ReviewSubtask(ctx context.Context, held picket.Held, requestKey
 // repairSpec specifies the subtask that repairs another one: the same task again,
 // for the same agents, as its note says. Where there is no such subtask the
 // verb that follows says so.
-func (e *Engine) repairSpec(ctx context.Context, held picket.Held, taskID string) ([]any, error) {
+func (e *Engine) repairSpec(ctx context.Context, held picket.LeaseCredential, taskID string) ([]any, error) {
 	was, err := e.readParent(ctx, taskID)
 	if err != nil {
 		return nil, err

@@ -82,19 +82,19 @@ func (e *Engine) pause(ctx context.Context, by picket.Caller, hard bool, reason 
 	if hard {
 		flag = "1"
 	}
-	return e.pauseState(ctx, "pause", by.Actor, flag, reason, sweepBatch, by.Once.Key, by.Once.Body, seen)
+	return e.pauseState(ctx, "pause", by.Actor, flag, reason, sweepBatch, by.Idempotency.Key, by.Idempotency.Body, seen)
 }
 
 // Resume lets grants flow again.
 func (e *Engine) Resume(ctx context.Context, by picket.Caller, reason string) (picket.PauseState, error) {
-	return e.pauseState(ctx, "resume", by.Actor, reason, by.Once.Key, by.Once.Body, "")
+	return e.pauseState(ctx, "resume", by.Actor, reason, by.Idempotency.Key, by.Idempotency.Body, "")
 }
 
 // ResumeUnlessChanged is Resume by somebody who has seen the pause made at seen: one that
 // was made since, such as a stop, goes on, and state_conflict says whose it is.
 func (e *Engine) ResumeUnlessChanged(ctx context.Context, by picket.Caller, reason string,
 	seen picket.Instant) (picket.PauseState, error) {
-	return e.pauseState(ctx, "resume", by.Actor, reason, by.Once.Key, by.Once.Body, int64(seen))
+	return e.pauseState(ctx, "resume", by.Actor, reason, by.Idempotency.Key, by.Idempotency.Body, int64(seen))
 }
 
 func (e *Engine) pauseState(ctx context.Context, script string, args ...any) (picket.PauseState, error) {

@@ -8,11 +8,11 @@ import (
 	"github.com/picket-dev/picket/budget"
 )
 
-// leaseTask is a task that is leased, with helpers for what is below it.
+// leasedTask is a task that is leased, with helpers for what is below it.
 type leasedTask struct {
 	*fixture
 	lease picket.Lease
-	held  picket.Held
+	held  picket.LeaseCredential
 }
 
 func (f *fixture) leaseTask(t *testing.T, spec picket.TaskSpec) leasedTask {

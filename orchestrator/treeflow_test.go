@@ -16,7 +16,7 @@ type awaitResult struct {
 	err   error
 }
 
-// waitForLease waits for a subtask beside the test; on the virtual clock it returns
+// awaitInBackground waits for a subtask beside the test; on the virtual clock it returns
 // once the wait stands.
 func (f leasedTask) awaitInBackground(id string, wait time.Duration) <-chan awaitResult {
 	got := make(chan awaitResult, 1)

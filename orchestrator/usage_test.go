@@ -9,7 +9,7 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-func (f *fixture) wantUsage(t *testing.T, h picket.Held, u picket.UsageReport, tokens int64,
+func (f *fixture) wantUsage(t *testing.T, h picket.LeaseCredential, u picket.UsageReport, tokens int64,
 	dollars string) picket.Usage {
 	t.Helper()
 	if u.Source == "" {

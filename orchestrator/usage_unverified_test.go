@@ -11,7 +11,7 @@ import (
 
 // wantUncharged reports usage that has to be recorded and charged to nobody: no
 // envelope of the store may differ afterwards.
-func (f *fixture) wantUncharged(t *testing.T, h picket.Held, u picket.UsageReport, tokens int64,
+func (f *fixture) wantUncharged(t *testing.T, h picket.LeaseCredential, u picket.UsageReport, tokens int64,
 	dollars, reason string) {
 	t.Helper()
 	before := f.envelopeRecords(t)
@@ -21,7 +21,7 @@ func (f *fixture) wantUncharged(t *testing.T, h picket.Held, u picket.UsageRepor
 	if after := f.envelopeRecords(t); !maps.Equal(before, after) {
 		t.Errorf("%+v changed an envelope:\n%v\n%v", u, before, after)
 	}
-	page, err := f.Ledger(f.ctx, picket.LedgerQuery{TaskID: h.TaskID, Back: true, Limit: 1})
+	page, err := f.Ledger(f.ctx, picket.LedgerQuery{TaskID: h.TaskID, NewestFirst: true, Limit: 1})
 	ok(t, err)
 	if row := page.Rows[0]; row.Kind != picket.LedgerUnverified || row.RunID != h.RunID ||
 		row.Unverified != *worth(tokens, dollars) ||
@@ -115,7 +115,7 @@ func TestSubtasksThatSharedADollarChargeItOnce(t *testing.T) {
 				f := plain.openWithDailyLimit(t, worth(1_000_000, "100"))
 				root, h := f.submitAndLease(t,
 					picket.TaskSpec{BudgetEnvelope: worth(1000, "1"), Review: picket.ReviewByNone})
-				var subs []picket.Held
+				var subs []picket.LeaseCredential
 				for i := range 4 {
 					_, err := f.Delegate(f.ctx, h, fmt.Sprint(i),
 						picket.Subtask{
@@ -347,7 +347,7 @@ func TestTheEndOfATaskChargesWhatWasReported(t *testing.T) {
 		f.mustSettle(t, doneSettlement(call, "0.20"))
 		f.wantEnvelope(t, d.TaskID, "0.90", "0", "0", "0.90")
 		f.wantEnvelope(t, root.TaskID, "12", "8", "0", "0")
-		page, err := f.Ledger(f.ctx, picket.LedgerQuery{TaskID: d.TaskID, Back: true, Limit: 1})
+		page, err := f.Ledger(f.ctx, picket.LedgerQuery{TaskID: d.TaskID, NewestFirst: true, Limit: 1})
 		ok(t, err)
 		if row := page.Rows[0]; row.Charged.USD != usd("0.70") || row.Unverified.USD != usd("-0.70") ||
 			row.Detail != "charged_since" {

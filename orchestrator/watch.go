@@ -11,7 +11,7 @@ import (
 // Watch waits until the lease ends and says how; changed is false when the
 // wait ran out first. A lease that has ended answers at once. What the adapter
 // is to start is told until it is among known, the call ids it has heard of.
-func (e *Engine) Watch(ctx context.Context, held picket.Held, wait time.Duration,
+func (e *Engine) Watch(ctx context.Context, held picket.LeaseCredential, wait time.Duration,
 	known ...string) (w picket.Watch, changed bool, err error) {
 	in := e.wakeups.subscribe(true, func(message string) bool { return message == "task "+held.TaskID })
 	defer e.wakeups.unsubscribe(in)

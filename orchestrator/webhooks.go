@@ -44,18 +44,18 @@ func (e *Engine) createWebhook(ctx context.Context, by picket.Caller, spec picke
 	if _, err := rand.Read(random); err != nil {
 		return picket.NewWebhook{}, err
 	}
-	sealedURL, err := e.store.cfg.Sealer.Wrap(e.sealContext(id, "url"), spec.URL)
+	sealedURL, err := e.store.cfg.Sealer.Encrypt(e.sealContext(id, "url"), spec.URL)
 	if err != nil {
 		return picket.NewWebhook{}, err
 	}
 	secret := picket.Secret(picket.WebhookSecretPrefix + base64.StdEncoding.EncodeToString(random))
-	sealedSecret, err := e.store.cfg.Sealer.Wrap(e.sealContext(id, "secret"), secret)
+	sealedSecret, err := e.store.cfg.Sealer.Encrypt(e.sealContext(id, "secret"), secret)
 	if err != nil {
 		return picket.NewWebhook{}, err
 	}
 	got, err := e.run(ctx, "webhook_create", id, spec.Name, redactedURL(target), sealedURL, sealedSecret,
 		strings.Join(spec.Types, ","),
-		string(spec.Format), by.Actor, picket.MaxWebhooks, by.Once.Key, by.Once.Body, look)
+		string(spec.Format), by.Actor, picket.MaxWebhooks, by.Idempotency.Key, by.Idempotency.Body, look)
 	if err != nil {
 		return picket.NewWebhook{}, err
 	}
@@ -169,7 +169,7 @@ func (e *Engine) changeWebhook(ctx context.Context, script string, by picket.Cal
 	if err := picket.CheckID("webhookId", "webhook", id); err != nil {
 		return picket.Webhook{}, err
 	}
-	got, err := e.run(ctx, script, id, by.Actor, by.Once.Key, by.Once.Body)
+	got, err := e.run(ctx, script, id, by.Actor, by.Idempotency.Key, by.Idempotency.Body)
 	if err != nil {
 		return picket.Webhook{}, err
 	}

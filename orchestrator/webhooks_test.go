@@ -11,7 +11,7 @@ import (
 	"github.com/picket-dev/picket/internal/rig"
 )
 
-// mu claims what there is; "" when there is nothing.
+// acquireTurn claims what there is; "" when there is nothing.
 func (f *fixture) acquireTurn(t *testing.T, claim string) picket.WebhookTurn {
 	t.Helper()
 	turn, err := f.TakeWebhookTurn(f.ctx, claim)
@@ -29,7 +29,7 @@ func TestATargetHasOneDelivererAtATime(t *testing.T) {
 		_, err = f.AdvanceWebhook(f.ctx,
 			picket.WebhookStep{
 				WebhookID: made.WebhookID,
-				ClaimID:   "early",
+				TurnID:    "early",
 				From:      position(early.Cursor),
 				To:        early.Seq,
 				Outcome:   picket.WebhookPassed,
@@ -46,14 +46,14 @@ func TestATargetHasOneDelivererAtATime(t *testing.T) {
 			t.Fatalf("claimed %+v", first)
 		}
 		if turn := f.acquireTurn(t, "second"); turn.WebhookID != "" || turn.Wait <= 0 ||
-			turn.Wait > picket.WebhookClaim {
+			turn.Wait > picket.WebhookTurnTTL {
 			t.Fatalf("claimed twice, or no word of when: %+v", turn)
 		}
 		f.jumpStoreTime(t, 20*time.Second)
 		from := position(first.Cursor)
 		step := picket.WebhookStep{
 			WebhookID: made.WebhookID,
-			ClaimID:   "first",
+			TurnID:    "first",
 			From:      from,
 			To:        from + 1,
 			Outcome:   picket.WebhookTaken,
@@ -75,14 +75,14 @@ func TestATargetHasOneDelivererAtATime(t *testing.T) {
 			{From: from + 1, To: from + 1, Outcome: picket.WebhookFailed},
 			{From: from + 1, To: from + 1, Outcome: picket.WebhookGone},
 		} {
-			stale.WebhookID, stale.ClaimID = made.WebhookID, "first"
+			stale.WebhookID, stale.TurnID = made.WebhookID, "first"
 			_, err = f.AdvanceWebhook(f.ctx, stale)
 			refused(t, err, picket.CodeStateConflict)
 		}
 		_, err = f.AdvanceWebhook(f.ctx,
 			picket.WebhookStep{
 				WebhookID: made.WebhookID,
-				ClaimID:   "second",
+				TurnID:    "second",
 				From:      from,
 				To:        from + 5,
 				Outcome:   picket.WebhookPassed,
@@ -138,7 +138,7 @@ func TestADayOfFailuresIsEnough(t *testing.T) {
 			state, err := f.AdvanceWebhook(f.ctx,
 				picket.WebhookStep{
 					WebhookID: turn.WebhookID,
-					ClaimID:   turn.ClaimID,
+					TurnID:    turn.TurnID,
 					From:      position(turn.Cursor),
 					To:        position(turn.Cursor),
 					Outcome:   picket.WebhookFailed,
@@ -225,7 +225,7 @@ func TestAWebhookKeepsItsSecrets(t *testing.T) {
 	})
 }
 
-// isUnfiltered is what the namespace holds, as text.
+// storedText is what the namespace holds, as text.
 func (f *fixture) storedText(t *testing.T) string {
 	t.Helper()
 	text, err := dump(f.ctx, f.raw, nil)

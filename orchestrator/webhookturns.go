@@ -13,16 +13,16 @@ import (
 // itself alone until picket.WebhookClaim is over. claimID is the deliverer's
 // choice; after a lost reply the same one is given the same target.
 func (e *Engine) TakeWebhookTurn(ctx context.Context, claimID string) (picket.WebhookTurn, error) {
-	got, err := e.run(ctx, "webhook_claim", claimID, picket.WebhookClaim.Milliseconds())
+	got, err := e.run(ctx, "webhook_claim", claimID, picket.WebhookTurnTTL.Milliseconds())
 	if err != nil {
 		return picket.WebhookTurn{}, err
 	}
 	r := &reply{script: "webhook_claim"}
 	l := r.list(got)
 	turn := picket.WebhookTurn{
-		ClaimID: claimID,
-		Seq:     r.int(r.at(l, 2)),
-		Wait:    time.Duration(r.int(r.at(l, 3))) * time.Millisecond,
+		TurnID: claimID,
+		Seq:    r.int(r.at(l, 2)),
+		Wait:   time.Duration(r.int(r.at(l, 3))) * time.Millisecond,
 	}
 	if r.err != nil || r.text(r.at(l, 4)) == "" {
 		return turn, r.err
@@ -36,9 +36,10 @@ func (e *Engine) TakeWebhookTurn(ctx context.Context, claimID string) (picket.We
 // makes of it. state_conflict means that the claim is over: the target is
 // another's, or nobody's.
 func (e *Engine) AdvanceWebhook(ctx context.Context, s picket.WebhookStep) (picket.WebhookState, error) {
-	got, err := e.run(ctx, "webhook_advance", s.WebhookID, s.ClaimID, strconv.FormatInt(s.From, 10),
+	got, err := e.run(ctx, "webhook_advance", s.WebhookID, s.TurnID, strconv.FormatInt(s.From, 10),
 		strconv.FormatInt(s.To, 10),
-		string(s.Outcome), s.Status, clipped(s.Error, 200), s.Delay.Milliseconds(), picket.WebhookClaim.Milliseconds())
+		string(s.Outcome), s.Status, clipped(s.Error, 200), s.Delay.Milliseconds(),
+		picket.WebhookTurnTTL.Milliseconds())
 	if err != nil {
 		return "", err
 	}
@@ -62,8 +63,8 @@ func (e *Engine) unsealTarget(script string, row any) (t picket.WebhookTarget, e
 		return t, r.err
 	}
 	t.Webhook = w
-	address, errURL := e.store.cfg.Sealer.Unwrap(e.sealContext(w.WebhookID, "url"), h["url"])
-	secret, errSecret := e.store.cfg.Sealer.Unwrap(e.sealContext(w.WebhookID, "secret"), h["secret"])
+	address, errURL := e.store.cfg.Sealer.Decrypt(e.sealContext(w.WebhookID, "url"), h["url"])
+	secret, errSecret := e.store.cfg.Sealer.Decrypt(e.sealContext(w.WebhookID, "secret"), h["secret"])
 	if errURL == nil && errSecret == nil {
 		t.Target, t.Secret = address, secret
 	}

@@ -20,7 +20,7 @@ import (
 // lockWait is longer than an adoption takes with its wait for the clock.
 const lockWait = 1500 * time.Millisecond
 
-// lateHolder is what this machine knows of a namespace's store even when the store
+// witness is what this machine knows of a namespace's store even when the store
 // forgets: the highest floor it ever used and a number above every sequence
 // number it has seen. It is a small file, and several processes may share it.
 type witness struct {
@@ -103,7 +103,7 @@ func (w *witness) withLock(do func() error) error {
 	return do()
 }
 
-// growTree makes higher numbers durable before it returns. Only inside withLock.
+// raise makes higher numbers durable before it returns. Only inside withLock.
 func (w *witness) raise(to floorRecord) error {
 	next := w.current().mergedWith(to)
 	next.StoreID = to.StoreID
@@ -122,7 +122,7 @@ func (w *witness) unwritable(err error) error {
 		"Give "+filepath.Dir(w.path)+" free space and the right to write, then repeat the same request.",
 		"the witness of the store cannot be written")
 	e.RetryAfter = time.Second
-	return e.Because(err)
+	return e.WithCause(err)
 }
 
 // mergedWith never lowers a number: a file that was lost or put back from an older
@@ -149,7 +149,7 @@ func (w *witness) read() (floorRecord, error) {
 		file.Namespace != namespace || file.Floor < 0 {
 		return floorRecord{}, picket.Refuse(picket.CodeUnavailable,
 			"Move it away and start again: the floor is then taken from Redis, or from the clock where that is another server.",
-			"the witness file %s is damaged", w.path).Because(err)
+			"the witness file %s is damaged", w.path).WithCause(err)
 	}
 	return file, nil
 }

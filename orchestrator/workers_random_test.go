@@ -93,7 +93,7 @@ func runCrowd(t *testing.T, s rig.Store, namespace string, noPipeline bool) {
 	c.check()
 }
 
-// mustReapHolds is a reaper's loop. Its interval decides how late a crash is noticed,
+// reap is a reaper's loop. Its interval decides how late a crash is noticed,
 // not what the outcome is.
 func (c *crowd) reap(ctx context.Context, e *orchestrator.Engine) {
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -136,7 +136,7 @@ func (c *crowd) submit() {
 	}
 }
 
-// normal is one worker after the other in one place: a crashed one is replaced.
+// work is one worker after the other in one place: a crashed one is replaced.
 func (c *crowd) work(ctx context.Context, i int) {
 	rnd := rand.New(rand.NewPCG(c.seed, uint64(i)))
 	e := c.e[i%2]
@@ -160,7 +160,7 @@ func (c *crowd) work(ctx context.Context, i int) {
 	}
 }
 
-// raiseCeiling checks that the tokens of a task rise in the order of its grants.
+// saw checks that the tokens of a task rise in the order of its grants.
 func (c *crowd) saw(l picket.Lease) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,7 +171,7 @@ func (c *crowd) saw(l picket.Lease) {
 }
 
 func (c *crowd) run(ctx context.Context, rnd *rand.Rand, e *orchestrator.Engine, l picket.Lease) {
-	h, err := c.sealer.Open(l.LeaseToken.Reveal())
+	h, err := c.sealer.OpenLeaseToken(l.LeaseToken.Reveal())
 	if err != nil {
 		c.t.Errorf("open the capability: %v", err)
 		return
@@ -212,9 +212,9 @@ func (c *crowd) run(ctx context.Context, rnd *rand.Rand, e *orchestrator.Engine,
 	}
 }
 
-// releaseAs stops renewing. What is left of the worker wakes up when its lease has
+// crash stops renewing. What is left of the worker wakes up when its lease has
 // ended and tries to write: it must be refused.
-func (c *crowd) crash(ctx context.Context, e *orchestrator.Engine, h picket.Held) {
+func (c *crowd) crash(ctx context.Context, e *orchestrator.Engine, h picket.LeaseCredential) {
 	c.mu.Lock()
 	c.crashes++
 	c.mu.Unlock()
@@ -263,7 +263,7 @@ func (c *crowd) decide() {
 	}
 }
 
-// createKeyAndLogin decides what waits for a person. It only reads the replayed log, so
+// person decides what waits for a person. It only reads the replayed log, so
 // the task may have moved on: nothing else decides here, so it has not.
 func (c *crowd) person(rnd *rand.Rand, id string, t *replayedTask) {
 	var err error

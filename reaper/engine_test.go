@@ -93,7 +93,7 @@ func (ns *namespace) take(n int) []picket.Lease {
 }
 
 func (ns *namespace) renew(l picket.Lease) error {
-	held, err := ns.sealer.Open(l.LeaseToken.Reveal())
+	held, err := ns.sealer.OpenLeaseToken(l.LeaseToken.Reveal())
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ func TestCallsAreSettledOnScheduleAndOnce(t *testing.T) {
 			defer ns.reapers(n)()
 			ctx := ns.t.Context()
 			l := ns.leases(1, 3600)[0]
-			h, err := ns.sealer.Open(l.LeaseToken.Reveal())
+			h, err := ns.sealer.OpenLeaseToken(l.LeaseToken.Reveal())
 			ns.ok(err)
 			const calls = 250 // more than a batch
 			for i := range calls {

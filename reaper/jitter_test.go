@@ -171,7 +171,7 @@ func (l *late) arrive(request, answer time.Duration) {
 }
 
 func (l *late) write() error {
-	held, err := l.sealer.Open(l.lease.LeaseToken.Reveal())
+	held, err := l.sealer.OpenLeaseToken(l.lease.LeaseToken.Reveal())
 	if err != nil {
 		return err
 	}

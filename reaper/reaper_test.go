@@ -19,7 +19,7 @@ import (
 	"github.com/picket-dev/picket/reaper"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(remains.Of(m, "pk-reaper-")) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(remains.WithTempDir(m, "pk-reaper-")) }
 
 // script is a namespace whose answers a test decides.
 type script struct {

@@ -16,29 +16,30 @@ const FenceHeader = "X-Fencing-Token"
 
 var fencePattern = regexp.MustCompile(`^[1-9][0-9]{0,15}$`)
 
-// credential opens the capability of a request. A missing or forged one is
+// authenticate opens the capability of a request. A missing or forged one is
 // 401, and nothing else is: agents give up their tools for good at a 401.
-func (p *Proxy) credential(r *http.Request) (picket.Held, error) {
-	token, err := bearer(r.Header)
+func (p *Proxy) authenticate(r *http.Request) (picket.LeaseCredential, error) {
+	token, err := bearerToken(r.Header)
 	if err != nil {
-		return picket.Held{}, err
+		return picket.LeaseCredential{}, err
 	}
-	held, err := p.sealer.Open(token)
+	held, err := p.sealer.OpenLeaseToken(token)
 	if err != nil {
-		return picket.Held{}, unauthenticated("the lease token is malformed or was not made here").Because(err)
+		return picket.LeaseCredential{}, unauthenticated("the lease token is malformed or was not made here").
+			WithCause(err)
 	}
-	held.Fence, err = fence(r.Header)
+	held.Fence, err = fenceFromHeader(r.Header)
 	return held, err
 }
 
 // checkSide refuses the credential of the other side of the lease. A credential
 // that was made for both sides is valid everywhere. The refusal writes no event,
 // because an agent could fill the log with them.
-func checkSide(held picket.Held, side picket.Bearer) error {
+func checkSide(held picket.LeaseCredential, side picket.LeaseSide) error {
 	switch {
-	case held.Bearer == picket.BearerBoth || held.Bearer == side:
+	case held.Side == picket.SideBoth || held.Side == side:
 		return nil
-	case side == picket.BearerAdapter:
+	case side == picket.SideAdapter:
 		return picket.Refuse(picket.CodeForbidden,
 			"Use the tools: report_progress to report, and mark_complete, mark_failed or request_human_help to end the run. The adapter does the rest.",
 			"only the adapter of the run may call this route, and this is the agent's credential").
@@ -50,8 +51,8 @@ func checkSide(held picket.Held, side picket.Bearer) error {
 		With("needs", string(side))
 }
 
-// bearer finds the lease token in the Authorization header.
-func bearer(h http.Header) (string, error) {
+// bearerToken finds the lease token in the Authorization header.
+func bearerToken(h http.Header) (string, error) {
 	values := h.Values("Authorization")
 	if len(values) == 0 {
 		return "", unauthenticated("there is no lease token")
@@ -69,13 +70,13 @@ func bearer(h http.Header) (string, error) {
 
 func unauthenticated(message string) *picket.Error {
 	return picket.Refuse(picket.CodeUnauthenticated,
-		"Send Authorization: Bearer with the leaseToken of your lease (PICKET_LEASE_TOKEN in the agent's environment); it starts with "+picket.CapabilityPrefix+".",
+		"Send Authorization: Bearer with the leaseToken of your lease (PICKET_LEASE_TOKEN in the agent's environment); it starts with "+picket.LeaseTokenPrefix+".",
 		"%s", message)
 }
 
-// fence reads the fencing token presented beside the capability; 0 when none
+// fenceFromHeader reads the fencing token presented beside the capability; 0 when none
 // was.
-func fence(h http.Header) (int64, error) {
+func fenceFromHeader(h http.Header) (int64, error) {
 	values := h.Values(FenceHeader)
 	if len(values) == 0 {
 		return 0, nil

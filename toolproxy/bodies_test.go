@@ -88,9 +88,9 @@ func TestBadBodiesNameTheField(t *testing.T) {
 		{"request_human_help", `{"question":"q","deadlineSeconds":0}`, 400, "validation_failed", "/deadlineSeconds"},
 		{"get_task", `{"taskId":"x"}`, 400, "validation_failed", "/taskId"},
 	} {
-		d := &desk{}
-		f := newFace(t, d)
-		call := calls[c.route].with(f.token(), "")
+		d := &fakeBackend{}
+		f := newProxyEnv(t, d)
+		call := goodRequests[c.route].with(f.token(), "")
 		call.body = c.body
 		a := f.call(t, call)
 		if a.status != c.status || a.code() != c.code || a.field() != c.pointer || a.remedy() == "" {
@@ -103,7 +103,7 @@ func TestBadBodiesNameTheField(t *testing.T) {
 }
 
 func TestBadQueriesMethodsAndTypes(t *testing.T) {
-	token := newFace(t, nil).token()
+	token := newProxyEnv(t, nil).token()
 	for _, c := range []struct {
 		r      request
 		status int
@@ -139,8 +139,8 @@ func TestBadQueriesMethodsAndTypes(t *testing.T) {
 		{request{method: "DELETE", path: "/v1/lease/renew"}, 405, "method_not_allowed"},
 		{request{path: "/v1/lease/steal", body: "{}"}, 404, "not_found"},
 	} {
-		d := &desk{}
-		f := newFace(t, d)
+		d := &fakeBackend{}
+		f := newProxyEnv(t, d)
 		a := f.call(t, c.r.with(token, ""))
 		if a.status != c.status || a.code() != c.code || a.remedy() == "" || d.count() != 0 {
 			t.Errorf("%s %s: %d %.300s, reached %v", c.r.method, c.r.path, a.status, a.raw, d.asked)
@@ -152,8 +152,8 @@ func TestBadQueriesMethodsAndTypes(t *testing.T) {
 }
 
 func TestLogsTakeBytesThatAreNoText(t *testing.T) {
-	d := &desk{}
-	f := newFace(t, d)
+	d := &fakeBackend{}
+	f := newProxyEnv(t, d)
 	a := f.call(t, request{
 		path:   "/v1/run/logs?stream=stderr&offset=5",
 		bearer: f.token(),
@@ -167,8 +167,8 @@ func TestLogsTakeBytesThatAreNoText(t *testing.T) {
 
 func TestOutputKeepsItsDigits(t *testing.T) {
 	for _, output := range []string{`{"n":12345678901234567890}`, `null`, `"text"`, `1.00`, `[]`} {
-		d := &desk{}
-		f := newFace(t, d)
+		d := &fakeBackend{}
+		f := newProxyEnv(t, d)
 		a := f.call(t, request{path: "/v1/tools/mark_complete", bearer: f.token(), body: `{"output":` + output + `}`})
 		if a.status != 200 || len(d.outputs) != 1 || d.outputs[0] != output {
 			t.Errorf("%s arrived as %v: %d %s", output, d.outputs, a.status, a.raw)
@@ -177,8 +177,8 @@ func TestOutputKeepsItsDigits(t *testing.T) {
 }
 
 func TestAReleaseWithoutExitIsVoluntary(t *testing.T) {
-	d := &desk{}
-	f := newFace(t, d)
+	d := &fakeBackend{}
+	f := newProxyEnv(t, d)
 	if a := f.call(t, request{
 		path:   "/v1/lease/release",
 		bearer: f.token(),

@@ -7,7 +7,7 @@ func (p *Proxy) addBuiltin(cfg Config) error {
 		return err
 	}
 	p.AddSource(web)
-	p.closers = append(p.closers, p.runs.close, web.close)
+	p.closers = append(p.closers, p.leaseEnds.close, web.close)
 	db, err := newSQLSource(p, cfg.SQL)
 	if err != nil {
 		return err

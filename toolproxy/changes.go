@@ -10,10 +10,10 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// changeKeeper takes what a run has changed, as long as other evidence.
-type changeKeeper interface {
+// changeRecorder takes what a run has changed, as long as other evidence.
+type changeRecorder interface {
 	// RunEvidence keeps it in place of what the run handed in before.
-	RunEvidence(ctx context.Context, held picket.Held, ev picket.Evidence) error
+	RunEvidence(ctx context.Context, held picket.LeaseCredential, ev picket.Evidence) error
 }
 
 // evidenceRequest is what the adapter knows of picket.Evidence.
@@ -27,7 +27,7 @@ type evidenceRequest struct {
 	Files      []picket.ChangedFile `json:"files"`
 }
 
-func changes(_ *Proxy, c echo.Context, door Door, held picket.Held) error {
+func handleEvidence(_ *Proxy, c echo.Context, door Backend, held picket.LeaseCredential) error {
 	body, _, err := web.Decode[evidenceRequest](c, picket.MaxPayload)
 	if err != nil {
 		return err
@@ -37,7 +37,7 @@ func changes(_ *Proxy, c echo.Context, door Door, held picket.Held) error {
 	if err := ev.Check(); err != nil {
 		return err
 	}
-	if err := changeKeeper(door).RunEvidence(c.Request().Context(), held, ev); err != nil {
+	if err := changeRecorder(door).RunEvidence(c.Request().Context(), held, ev); err != nil {
 		return err
 	}
 	return web.JSON(c, http.StatusOK, struct{}{})

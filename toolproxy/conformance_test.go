@@ -48,14 +48,14 @@ func TestMCPConformance(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	t.Run("bare mount", func(t *testing.T) {
-		f := newFace(t, &desk{})
+		f := newProxyEnv(t, &fakeBackend{})
 		for _, scenario := range protocolScenarios {
-			runSuite(t, dir, withLease(t, served(t, f), f.token(), ""), "--scenario", scenario)
+			runSuite(t, dir, withLease(t, listenMCP(t, f), f.token(), ""), "--scenario", scenario)
 		}
 	})
 	through := func(t *testing.T, u toolproxy.Upstream, args ...string) {
-		p := newPurse(1000 * cent)
-		b := openBridgeTo(t, p, "up_test_simple_text", map[string]budget.Price{"up_*": {}}, u)
+		p := newFakeEnvelope(1000 * cent)
+		b := newGatewayEnvFor(t, p, "up_test_simple_text", map[string]budget.Price{"up_*": {}}, u)
 		runSuite(t, dir, withLease(t, b.url, b.token(), "up_"), append(args, "--suite", "all")...)
 		if p.asks == 0 {
 			t.Error("no call was metered")
@@ -154,7 +154,7 @@ func withLease(t *testing.T, to, token, prefix string) string {
 		ModifyResponse: func(r *http.Response) error {
 			r.Header.Del("Content-Length")
 			r.ContentLength = -1
-			r.Body = &renamed{r.Body, bufio.NewReader(r.Body), []byte(`"name":"` + prefix), nil}
+			r.Body = &prefixStripper{r.Body, bufio.NewReader(r.Body), []byte(`"name":"` + prefix), nil}
 			return nil
 		},
 	}
@@ -172,15 +172,15 @@ var (
 	ownName = regexp.MustCompile(`"name":"`)
 )
 
-// renamed takes the prefix off every name, a line at a time.
-type renamed struct {
+// prefixStripper takes the prefix off every name, a line at a time.
+type prefixStripper struct {
 	io.Closer
 	in     *bufio.Reader
 	prefix []byte
 	rest   []byte
 }
 
-func (r *renamed) Read(p []byte) (int, error) {
+func (r *prefixStripper) Read(p []byte) (int, error) {
 	if len(r.rest) == 0 {
 		line, err := r.in.ReadBytes('\n')
 		if len(line) == 0 {

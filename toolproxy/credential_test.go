@@ -11,9 +11,9 @@ import (
 )
 
 func TestEveryRouteReachesItsVerbWithTheCredential(t *testing.T) {
-	for name, call := range calls {
-		d := &desk{}
-		f := newFace(t, d)
+	for name, call := range goodRequests {
+		d := &fakeBackend{}
+		f := newProxyEnv(t, d)
 		a := f.call(t, call.with(f.token(), "17"))
 		if a.status != http.StatusOK || len(d.asked) != 1 || d.asked[0] != name {
 			t.Errorf("%s: %d %s, reached %v", name, a.status, a.raw, d.asked)
@@ -28,9 +28,9 @@ func TestEveryRouteReachesItsVerbWithTheCredential(t *testing.T) {
 }
 
 func TestABadCredentialReachesNothing(t *testing.T) {
-	f := newFace(t, &desk{})
+	f := newProxyEnv(t, &fakeBackend{})
 	good := f.token()
-	other := newFaceWithKey(t, 9).token()
+	other := newProxyEnvWithKey(t, 9).token()
 	for what, header := range map[string]map[string]string{
 		"missing":      nil,
 		"empty":        {"Authorization": "Bearer "},
@@ -38,7 +38,7 @@ func TestABadCredentialReachesNothing(t *testing.T) {
 		"bare":         {"Authorization": good},
 		"API key":      {"Authorization": "Bearer pkk_default_abc"},
 		"X-API-Key":    {"X-API-Key": good},
-		"edited MAC":   {"Authorization": "Bearer " + good[:len(good)-2] + flip(good[len(good)-2:])},
+		"edited MAC":   {"Authorization": "Bearer " + good[:len(good)-2] + corrupt(good[len(good)-2:])},
 		"cut":          {"Authorization": "Bearer " + good[:len(good)-1]},
 		"longer":       {"Authorization": "Bearer " + good + "A"},
 		"other run":    {"Authorization": "Bearer " + strings.Replace(good, "ZB.", "ZC.", 1)},
@@ -46,9 +46,9 @@ func TestABadCredentialReachesNothing(t *testing.T) {
 		"other key":    {"Authorization": "Bearer " + other},
 		"huge":         {"Authorization": "Bearer pkl_" + strings.Repeat("A", 5000)},
 	} {
-		for name, call := range calls {
-			d := &desk{}
-			f := newFace(t, d)
+		for name, call := range goodRequests {
+			d := &fakeBackend{}
+			f := newProxyEnv(t, d)
 			call.header = header
 			a := f.call(t, call)
 			if a.status != 401 || a.code() != "unauthenticated" || a.header.Get("WWW-Authenticate") == "" {
@@ -64,45 +64,45 @@ func TestABadCredentialReachesNothing(t *testing.T) {
 	}
 }
 
-func flip(s string) string {
+func corrupt(s string) string {
 	if strings.HasPrefix(s, "A") {
 		return "B" + s[1:]
 	}
 	return "A" + s[1:]
 }
 
-func newFaceWithKey(t *testing.T, b byte) *face {
+func newProxyEnvWithKey(t *testing.T, b byte) *proxyEnv {
 	t.Helper()
 	s, err := picket.NewSealer([]byte(strings.Repeat(string(rune(b)), 32)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &face{sealer: s}
+	return &proxyEnv{sealer: s}
 }
 
 func TestAGarbledFenceIsABadRequest(t *testing.T) {
 	for _, fence := range []string{"0", "-1", "+1", "01", "1.0", "1e3", "0x11", " ", "x", "९", "9007199254740992",
 		"99999999999999999999", "1,2"} {
-		d := &desk{}
-		f := newFace(t, d)
-		a := f.call(t, calls["report_progress"].with(f.token(), fence))
+		d := &fakeBackend{}
+		f := newProxyEnv(t, d)
+		a := f.call(t, goodRequests["report_progress"].with(f.token(), fence))
 		if a.status != 400 || a.code() != "validation_failed" || a.field() != toolproxy.FenceHeader || d.count() != 0 {
 			t.Errorf("fence %q: %d %s, reached %v", fence, a.status, a.raw, d.asked)
 		}
 	}
 	for fence, want := range map[string]int64{"1": 1, "9007199254740991": 1<<53 - 1, "": 0} {
-		d := &desk{}
-		f := newFace(t, d)
-		if a := f.call(t, calls["renew"].with(f.token(), fence)); a.status != 200 || d.held[0].Fence != want {
+		d := &fakeBackend{}
+		f := newProxyEnv(t, d)
+		if a := f.call(t, goodRequests["renew"].with(f.token(), fence)); a.status != 200 || d.held[0].Fence != want {
 			t.Errorf("fence %q: %d %s", fence, a.status, a.raw)
 		}
 	}
 }
 
 func TestANamespaceServedElsewhere(t *testing.T) {
-	d := &desk{}
-	f := newFace(t, d)
-	a := f.call(t, calls["renew"].with(f.sealer.Seal("tenant", aTask, aRun).Reveal(), ""))
+	d := &fakeBackend{}
+	f := newProxyEnv(t, d)
+	a := f.call(t, goodRequests["renew"].with(f.sealer.LeaseToken("tenant", aTask, aRun).Reveal(), ""))
 	if a.status != 503 || a.code() != "orchestrator_unavailable" || a.header.Get("Retry-After") == "" ||
 		d.count() != 0 {
 		t.Fatalf("%d %v %s", a.status, a.header, a.raw)
@@ -114,11 +114,11 @@ func TestANamespaceServedElsewhere(t *testing.T) {
 
 func TestTheBearerIsNeverShown(t *testing.T) {
 	for _, err := range []error{nil, errors.New("boom"), picket.Refuse(picket.CodeStaleFence, "Stop.", "old")} {
-		for name, call := range calls {
-			d := &desk{err: err}
-			f := newFace(t, d)
+		for name, call := range goodRequests {
+			d := &fakeBackend{err: err}
+			f := newProxyEnv(t, d)
 			good := f.token()
-			forged := good[:len(good)-2] + flip(good[len(good)-2:])
+			forged := good[:len(good)-2] + corrupt(good[len(good)-2:])
 			for _, token := range []string{good, forged} {
 				a := f.call(t, call.with(token, "17"))
 				_, mac, _ := strings.Cut(token, aRun[4:]+".")
@@ -134,7 +134,7 @@ func TestTheBearerIsNeverShown(t *testing.T) {
 
 func TestNewRefusesAnIncompleteConfiguration(t *testing.T) {
 	for _, cfg := range []toolproxy.Config{{}, {Sealer: newSealer(t)},
-		{Door: func(string) toolproxy.Door { return nil }}} {
+		{Backend: func(string) toolproxy.Backend { return nil }}} {
 		if _, err := toolproxy.New(cfg); err == nil {
 			t.Errorf("taken: %+v", cfg)
 		}

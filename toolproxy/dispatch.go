@@ -12,10 +12,11 @@ import (
 // errLeaseEnded is why a call with external effects was cut off.
 var errLeaseEnded = errors.New("the lease of the call ended")
 
-// dispatch makes a reserved call and settles it.
-func (p *Proxy) dispatch(ctx context.Context, door Door, held picket.Held, m MeteredCall, priced priced,
+// dispatchAndSettle makes a reserved call and settles it.
+func (p *Proxy) dispatchAndSettle(ctx context.Context, door Backend, held picket.LeaseCredential, m MeteredCall,
+	priced callPrice,
 	r picket.Reservation, deadline time.Time) (MeteredResult, error) {
-	d, callErr := p.bounded(ctx, door, held, m, r, deadline)
+	d, callErr := p.runDispatch(ctx, door, held, m, r, deadline)
 	s := picket.Settlement{
 		CallID:  r.CallID,
 		TaskID:  r.TaskID,
@@ -45,11 +46,12 @@ func (p *Proxy) dispatch(ctx context.Context, door Door, held picket.Held, m Met
 	return MeteredResult{Result: d.Result, Cost: settled.Cost, Available: settled.Available, Nudge: r.Nudge}, nil
 }
 
-// bounded dispatches within everything that ends a call. A call with a key is
+// runDispatch dispatches within everything that ends a call. A call with a key is
 // finished though its caller goes away: who comes with the key again gets the
 // answer.
-func (p *Proxy) bounded(ctx context.Context, door Door, held picket.Held, m MeteredCall, r picket.Reservation,
-	deadline time.Time) (d Dispatched, err error) {
+func (p *Proxy) runDispatch(ctx context.Context, door Backend, held picket.LeaseCredential, m MeteredCall,
+	r picket.Reservation,
+	deadline time.Time) (d DispatchResult, err error) {
 	if m.Key != "" {
 		ctx = context.WithoutCancel(ctx)
 	}
@@ -57,30 +59,30 @@ func (p *Proxy) bounded(ctx context.Context, door Door, held picket.Held, m Mete
 	defer cancel()
 	if m.Effects == picket.EffectsExternal {
 		var leave func()
-		ctx, leave = p.runs.join(ctx, door, held, p.log)
+		ctx, leave = p.leaseEnds.track(ctx, door, held, p.log)
 		defer leave()
 	}
 	if err := ctx.Err(); err != nil {
-		return Dispatched{}, NeverLeft(context.Cause(ctx))
+		return DispatchResult{}, NotSent(context.Cause(ctx))
 	}
 	d, err = m.Dispatch(ctx, r)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
-		err = cutOff{err, cause}
+		err = interruptedError{err, cause}
 	}
 	return d, err
 }
 
-// cutOff is the error of a dispatch whose context had ended, and why.
-type cutOff struct {
+// interruptedError is the error of a dispatch whose context had ended, and why.
+type interruptedError struct {
 	err   error
 	cause error
 }
 
-func (c cutOff) Error() string   { return c.err.Error() }
-func (c cutOff) Unwrap() []error { return []error{c.err, c.cause} }
+func (c interruptedError) Error() string   { return c.err.Error() }
+func (c interruptedError) Unwrap() []error { return []error{c.err, c.cause} }
 
-func outcomeOf(d Dispatched, err error) picket.CallOutcome {
-	var never neverLeft
+func outcomeOf(d DispatchResult, err error) picket.CallOutcome {
+	var never notSentError
 	switch {
 	case errors.As(err, &never):
 		return picket.CallUndispatched
@@ -93,7 +95,8 @@ func outcomeOf(d Dispatched, err error) picket.CallOutcome {
 }
 
 // settle tries until it is known that the call is booked, within bounds.
-func (p *Proxy) settle(ctx context.Context, purse spender, s picket.Settlement) (out picket.Settled, err error) {
+func (p *Proxy) settle(ctx context.Context, purse reservationStore,
+	s picket.Settlement) (out picket.Settled, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	if len(s.Result) > picket.MaxResult {
@@ -127,7 +130,7 @@ func (p *Proxy) callRefusal(tool string, s picket.Settlement, err error) error {
 			"%s did not answer in time", tool)
 	default:
 		refusal = picket.Refuse(picket.CodeUpstream, "Look whether it took effect before you call it again.",
-			"%s did not answer", tool).Because(err)
+			"%s did not answer", tool).WithCause(err)
 	}
 	told := *refusal
 	told.Facts = map[string]any{}

@@ -12,14 +12,14 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// recorder takes evidence about a run: it never changes the task's state and
+// evidenceRecorder takes evidence about a run: it never changes the task's state and
 // is accepted until 15 minutes after the lease ended.
-type recorder interface {
-	RunExit(ctx context.Context, held picket.Held, exit picket.Exit, containment string) error
+type evidenceRecorder interface {
+	RunExit(ctx context.Context, held picket.LeaseCredential, exit picket.Exit, containment string) error
 	// RunLog appends data at offset and answers the new end. Bytes below the
 	// known end are ignored; an offset beyond it is offset_conflict.
-	RunLog(ctx context.Context, held picket.Held, piece picket.LogPiece) (next int64, err error)
-	RunEvents(ctx context.Context, held picket.Held, events []picket.RunEvent) error
+	RunLog(ctx context.Context, held picket.LeaseCredential, piece picket.LogWrite) (next int64, err error)
+	RunEvents(ctx context.Context, held picket.LeaseCredential, events []picket.RunEvent) error
 }
 
 // exitRequest reports how the process ended.
@@ -29,12 +29,12 @@ type exitRequest struct {
 	LastEventID *string `json:"lastEventId"`
 }
 
-func exit(_ *Proxy, c echo.Context, door Door, held picket.Held) error {
+func handleExit(_ *Proxy, c echo.Context, door Backend, held picket.LeaseCredential) error {
 	body, err := decodeExit(c)
 	if err != nil {
 		return err
 	}
-	if err := recorder(door).RunExit(c.Request().Context(), held, body.Exit, body.Containment); err != nil {
+	if err := evidenceRecorder(door).RunExit(c.Request().Context(), held, body.Exit, body.Containment); err != nil {
 		return err
 	}
 	return web.JSON(c, http.StatusOK, struct{}{})

@@ -18,18 +18,18 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// execer has processes started by the adapter of a run: no proxy starts any.
-type execer interface {
+// execQueue has processes started by the adapter of a run: no proxy starts any.
+type execQueue interface {
 	// CanExec reports whether the adapter of the run starts processes for it.
-	CanExec(ctx context.Context, held picket.Held) (bool, error)
+	CanExec(ctx context.Context, held picket.LeaseCredential) (bool, error)
 	// OrderExec asks for a process; the same CallID again is the same order.
-	OrderExec(ctx context.Context, held picket.Held, order picket.ExecOrder) error
+	OrderExec(ctx context.Context, held picket.LeaseCredential, order picket.ExecRequest) error
 	// AwaitExec waits for its result; done is false when the wait ran out or none
 	// can come any more. It needs no lease that still holds.
-	AwaitExec(ctx context.Context, held picket.Held, callID string,
+	AwaitExec(ctx context.Context, held picket.LeaseCredential, callID string,
 		wait time.Duration) (r picket.ExecResult, done bool, err error)
 	// ExecResult is the adapter's answer, up to the call's deadline.
-	ExecResult(ctx context.Context, held picket.Held, callID string, r picket.ExecResult) error
+	ExecResult(ctx context.Context, held picket.LeaseCredential, callID string, r picket.ExecResult) error
 }
 
 // Bounds of the tool exec.
@@ -54,8 +54,8 @@ var execTool = parseTools(execJSON)[0]
 type execSource struct{ proxy *Proxy }
 
 // Tools lists exec when it has a price and the run's adapter starts processes.
-func (s execSource) Tools(ctx context.Context, door Door, held picket.Held) ([]Tool, error) {
-	tool, ok := s.proxy.Priced(execTool)
+func (s execSource) Tools(ctx context.Context, door Backend, held picket.LeaseCredential) ([]Tool, error) {
+	tool, ok := s.proxy.WithPrice(execTool)
 	if !ok {
 		return nil, nil
 	}
@@ -84,7 +84,7 @@ func (s execSource) Call(ctx context.Context, c Call) (jsontext.Value, bool, err
 }
 
 func (s execSource) call(ctx context.Context, c Call) (jsontext.Value, error) {
-	can, err := c.Door.CanExec(ctx, c.Held)
+	can, err := c.Backend.CanExec(ctx, c.Held)
 	switch code := picket.CodeOf(err); {
 	case code.Fenced(): // the reservation says what has become of the lease
 	case err != nil:
@@ -97,17 +97,17 @@ func (s execSource) call(ctx context.Context, c Call) (jsontext.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	args, err := encode(req)
+	args, err := encodeJSON(req)
 	if err != nil {
 		return nil, err
 	}
-	order := picket.ExecOrder{Argv: req.Argv, Stdin: req.Stdin, TimeoutSeconds: *req.TimeoutSeconds}
-	got, err := s.proxy.Metered(ctx, c.Door, c.Held, MeteredCall{
+	order := picket.ExecRequest{Argv: req.Argv, Stdin: req.Stdin, TimeoutSeconds: *req.TimeoutSeconds}
+	got, err := s.proxy.Metered(ctx, c.Backend, c.Held, MeteredCall{
 		Tool: execTool.Name, Args: args, Key: c.Key, Effects: picket.EffectsExternal,
 		Timeout: time.Duration(order.TimeoutSeconds)*time.Second + execSlack,
-		Dispatch: func(ctx context.Context, r picket.Reservation) (Dispatched, error) {
+		Dispatch: func(ctx context.Context, r picket.Reservation) (DispatchResult, error) {
 			order.CallID = r.CallID
-			return s.dispatch(ctx, c.Door, c.Held, order)
+			return s.dispatch(ctx, c.Backend, c.Held, order)
 		},
 	})
 	if err != nil {
@@ -157,31 +157,31 @@ var errNoExecResult = errors.New("no result of the process came")
 // dispatch orders the process and waits for its result. What ends the call
 // early does not end the wait: the adapter kills the process with its lease and
 // says so, and only then has the call no more effects.
-func (s execSource) dispatch(ctx context.Context, door Door, held picket.Held,
-	order picket.ExecOrder) (Dispatched, error) {
+func (s execSource) dispatch(ctx context.Context, door Backend, held picket.LeaseCredential,
+	order picket.ExecRequest) (DispatchResult, error) {
 	deadline, _ := ctx.Deadline()
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
 	began := time.Now()
 	if err := s.order(ctx, door, held, order, deadline); err != nil {
-		return Dispatched{}, err
+		return DispatchResult{}, err
 	}
 	result, err := s.await(ctx, door, held, order.CallID, deadline)
 	if err != nil {
-		return Dispatched{}, err
+		return DispatchResult{}, err
 	}
-	raw, err := encode(result)
+	raw, err := encodeJSON(result)
 	if err != nil {
-		return Dispatched{}, err
+		return DispatchResult{}, err
 	}
 	failed := result.Code == nil || *result.Code != 0
 	// It pays by this clock, not by durationMs: the result comes with a token that
 	// the agent has, too.
-	return Dispatched{
+	return DispatchResult{
 		Result: picket.RawJSON(raw),
 		Failed: failed,
-		Detail: endOf(result),
-		Used: budget.Use{
+		Detail: exitSummary(result),
+		Used: budget.Usage{
 			Millis: max(time.Since(began).Milliseconds(), 1),
 			Bytes:  int64(len(result.Stdout) + len(result.Stderr)),
 		},
@@ -190,7 +190,7 @@ func (s execSource) dispatch(ctx context.Context, door Door, held picket.Held,
 
 // order hands the order in. A definite refusal means that nothing was started;
 // without an answer that is open.
-func (s execSource) order(ctx context.Context, door Door, held picket.Held, order picket.ExecOrder,
+func (s execSource) order(ctx context.Context, door Backend, held picket.LeaseCredential, order picket.ExecRequest,
 	deadline time.Time) (err error) {
 	for range reserveTries {
 		order.TTLMs = time.Until(deadline).Milliseconds()
@@ -206,11 +206,11 @@ func (s execSource) order(ctx context.Context, door Door, held picket.Held, orde
 			held.RunID, "call", order.CallID, "err", err)
 		return nil
 	}
-	return NeverLeft(err)
+	return NotSent(err)
 }
 
 // await goes on while the store is away, up to the call's deadline.
-func (s execSource) await(ctx context.Context, door Door, held picket.Held, callID string,
+func (s execSource) await(ctx context.Context, door Backend, held picket.LeaseCredential, callID string,
 	deadline time.Time) (picket.ExecResult, error) {
 	for {
 		result, done, err := door.AwaitExec(ctx, held, callID, time.Until(deadline))
@@ -230,8 +230,8 @@ func (s execSource) await(ctx context.Context, door Door, held picket.Held, call
 	}
 }
 
-// endOf is how a process ended, for the ledger.
-func endOf(r picket.ExecResult) string {
+// exitSummary is how a process ended, for the ledger.
+func exitSummary(r picket.ExecResult) string {
 	switch {
 	case r.Failed != "":
 		return "not started"
@@ -245,8 +245,8 @@ func endOf(r picket.ExecResult) string {
 	return ""
 }
 
-// execResult takes the adapter's result of a process.
-func execResult(_ *Proxy, c echo.Context, door Door, held picket.Held) error {
+// handleExecResult takes the adapter's result of a process.
+func handleExecResult(_ *Proxy, c echo.Context, door Backend, held picket.LeaseCredential) error {
 	r, _, err := web.Decode[picket.ExecResult](c, maxExecResult)
 	if err != nil {
 		return err

@@ -21,8 +21,8 @@ var execPrice = map[string]budget.Price{
 	"exec": {PerUnit: map[budget.Unit]budget.Money{budget.UnitSecond: cent / 10}, Max: 2 * cent},
 }
 
-// atWork takes a lease whose adapter runs programs for it.
-func (h *house) atWork(t *testing.T) (picket.Lease, picket.Held) {
+// execLease takes a lease whose adapter runs programs for it.
+func (h *engineEnv) execLease(t *testing.T) (picket.Lease, picket.LeaseCredential) {
 	t.Helper()
 	h.submit()
 	l := h.lease()
@@ -32,8 +32,8 @@ func (h *house) atWork(t *testing.T) (picket.Lease, picket.Held) {
 
 // adapter carries out the orders of a run as play says, each once, until stop
 // is called; it answers how many there were.
-func (h *house) adapter(t *testing.T, held picket.Held,
-	play func(o picket.ExecOrder) *picket.ExecResult) (stop func() int) {
+func (h *engineEnv) adapter(t *testing.T, held picket.LeaseCredential,
+	play func(o picket.ExecRequest) *picket.ExecResult) (stop func() int) {
 	ctx, cancel := context.WithCancel(h.ctx)
 	var known []string
 	var done sync.WaitGroup
@@ -64,8 +64,8 @@ func exited(code int) *picket.ExecResult {
 	return &picket.ExecResult{Code: &code, Stdout: "out", DurationMs: picket.MaxNumber}
 }
 
-// lasts lets time pass where that costs none.
-func (h *house) lasts(d time.Duration) {
+// elapse lets time pass where that costs none.
+func (h *engineEnv) elapse(d time.Duration) {
 	if h.virtual {
 		time.Sleep(d)
 	}
@@ -73,9 +73,9 @@ func (h *house) lasts(d time.Duration) {
 
 const anExec = `{"argv":["go","vet"],"stdin":"in"}`
 
-// booked checks the account of a task. In real time a call may have lasted
+// expectSpent checks the account of a task. In real time a call may have lasted
 // longer, at most at the price's bound.
-func (h *house) booked(t *testing.T, task string, spent budget.Money) {
+func (h *engineEnv) expectSpent(t *testing.T, task string, spent budget.Money) {
 	t.Helper()
 	got, err := h.Task(h.ctx, task)
 	h.ok(err)
@@ -86,15 +86,15 @@ func (h *house) booked(t *testing.T, task string, spent budget.Money) {
 }
 
 func TestExecIsMetered(t *testing.T) {
-	both(t, func(t *testing.T, h *house) {
-		p := till(t, execPrice)
-		l, held := h.atWork(t)
-		stop := h.adapter(t, held, func(o picket.ExecOrder) *picket.ExecResult {
+	onBothStores(t, func(t *testing.T, h *engineEnv) {
+		p := newPricedProxy(t, execPrice)
+		l, held := h.execLease(t)
+		stop := h.adapter(t, held, func(o picket.ExecRequest) *picket.ExecResult {
 			if strings.Join(o.Argv, " ") != "go vet" || o.Stdin != "in" || o.TimeoutSeconds != 60 || o.TTLMs > 70_000 ||
 				o.TTLMs < 40_000 {
 				t.Errorf("the order is %+v", o)
 			}
-			h.lasts(2_001 * time.Millisecond)
+			h.elapse(2_001 * time.Millisecond)
 			return exited(0)
 		})
 		for range 2 { // the second is the first once more
@@ -113,14 +113,14 @@ func TestExecIsMetered(t *testing.T) {
 			t.Errorf("%d orders", n)
 		}
 		if h.virtual {
-			h.booked(t, l.TaskID, 3*cent/10)
+			h.expectSpent(t, l.TaskID, 3*cent/10)
 		}
 	})
 }
 
 func TestExecIsThereWhenTheAdapterSaysSo(t *testing.T) {
-	both(t, func(t *testing.T, h *house) {
-		p, free := till(t, execPrice), till(t, nil)
+	onBothStores(t, func(t *testing.T, h *engineEnv) {
+		p, free := newPricedProxy(t, execPrice), newPricedProxy(t, nil)
 		h.submit()
 		l := h.lease()
 		held := h.held(l)
@@ -154,15 +154,15 @@ func TestExecIsThereWhenTheAdapterSaysSo(t *testing.T) {
 	})
 }
 
-// faulty is an engine whose answers to orders get lost, or that takes none.
-type faulty struct {
+// faultyBackend is an engine whose answers to orders get lost, or that takes none.
+type faultyBackend struct {
 	*orchestrator.Engine
 	lose   int
 	refuse error
 	orders int
 }
 
-func (f *faulty) OrderExec(ctx context.Context, held picket.Held, order picket.ExecOrder) error {
+func (f *faultyBackend) OrderExec(ctx context.Context, held picket.LeaseCredential, order picket.ExecRequest) error {
 	f.orders++
 	if f.refuse != nil {
 		return f.refuse
@@ -176,12 +176,12 @@ func (f *faulty) OrderExec(ctx context.Context, held picket.Held, order picket.E
 }
 
 func TestAnOrderWhoseAnswerIsLost(t *testing.T) {
-	both(t, func(t *testing.T, h *house) {
+	onBothStores(t, func(t *testing.T, h *engineEnv) {
 		for _, lose := range []int{1, 2, 99} {
-			p := till(t, execPrice)
-			l, held := h.atWork(t)
-			stop := h.adapter(t, held, func(picket.ExecOrder) *picket.ExecResult { return exited(1) })
-			door := &faulty{Engine: h.Engine, lose: lose}
+			p := newPricedProxy(t, execPrice)
+			l, held := h.execLease(t)
+			stop := h.adapter(t, held, func(picket.ExecRequest) *picket.ExecResult { return exited(1) })
+			door := &faultyBackend{Engine: h.Engine, lose: lose}
 			got, err := p.Invoke(h.ctx, door, held, "exec", jsontext.Value(anExec), "")
 			if err != nil || !strings.Contains(string(got), `"code":1`) {
 				t.Errorf("%d lost: %s, %v", lose, got, err)
@@ -189,7 +189,7 @@ func TestAnOrderWhoseAnswerIsLost(t *testing.T) {
 			if n := stop(); n != 1 || door.orders < 2 {
 				t.Errorf("%d lost: %d programs for %d orders", lose, n, door.orders)
 			}
-			h.booked(t, l.TaskID, cent/10)
+			h.expectSpent(t, l.TaskID, cent/10)
 			_, err = h.Release(h.ctx, held, picket.Exit{Class: picket.ExitReleased})
 			h.ok(err)
 			_, err = h.Cancel(h.ctx, operator, l.TaskID, "")
@@ -199,40 +199,40 @@ func TestAnOrderWhoseAnswerIsLost(t *testing.T) {
 }
 
 func TestAnOrderThatIsRefusedCostsNothing(t *testing.T) {
-	both(t, func(t *testing.T, h *house) {
-		p := till(t, execPrice)
-		l, held := h.atWork(t)
-		door := &faulty{Engine: h.Engine, refuse: picket.Refuse(picket.CodeRateLimited, "Wait.", "too many")}
+	onBothStores(t, func(t *testing.T, h *engineEnv) {
+		p := newPricedProxy(t, execPrice)
+		l, held := h.execLease(t)
+		door := &faultyBackend{Engine: h.Engine, refuse: picket.Refuse(picket.CodeRateLimited, "Wait.", "too many")}
 		if _, err := p.Invoke(h.ctx, door, held, "exec", jsontext.Value(anExec),
 			"key"); picket.CodeOf(err) != picket.CodeRateLimited {
 			t.Errorf("answered %v", err)
 		}
-		h.booked(t, l.TaskID, 0)
+		h.expectSpent(t, l.TaskID, 0)
 		door.refuse = nil // and the same call can be made again
-		stop := h.adapter(t, held, func(picket.ExecOrder) *picket.ExecResult { return exited(0) })
+		stop := h.adapter(t, held, func(picket.ExecRequest) *picket.ExecResult { return exited(0) })
 		defer stop()
 		if _, err := p.Invoke(h.ctx, door, held, "exec", jsontext.Value(anExec), "key"); err != nil {
 			t.Error(err)
 		}
-		h.booked(t, l.TaskID, cent/10)
+		h.expectSpent(t, l.TaskID, cent/10)
 	})
 }
 
 // Without a result the call ends at its deadline and costs what it had reserved.
 func TestAnOrderWithoutAResult(t *testing.T) {
-	both(t, func(t *testing.T, h *house) {
+	onBothStores(t, func(t *testing.T, h *engineEnv) {
 		if !h.virtual {
 			t.Skip("it takes its time")
 		}
-		p := till(t, execPrice)
-		l, held := h.atWork(t)
+		p := newPricedProxy(t, execPrice)
+		l, held := h.execLease(t)
 		began := time.Now()
 		_, err := p.Invoke(h.ctx, h.Engine, held, "exec", jsontext.Value(`{"argv":["x"],"timeoutSeconds":5}`), "key")
 		if picket.CodeOf(err) != picket.CodeUpstreamTimeout || time.Since(began) > 16*time.Second ||
 			time.Since(began) < 14*time.Second {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
-		h.booked(t, l.TaskID, 2*cent)
+		h.expectSpent(t, l.TaskID, 2*cent)
 		_, err = p.Invoke(h.ctx, h.Engine, held, "exec", jsontext.Value(`{"argv":["x"],"timeoutSeconds":5}`), "key")
 		if picket.CodeOf(err) != picket.CodeStateConflict {
 			t.Errorf("once more: %v", err)
@@ -242,13 +242,13 @@ func TestAnOrderWithoutAResult(t *testing.T) {
 
 // The program dies with the lease, and its end is still the end of the call.
 func TestAnOrderWhoseLeaseEnds(t *testing.T) {
-	both(t, func(t *testing.T, h *house) {
-		p := till(t, execPrice)
-		l, held := h.atWork(t)
-		stop := h.adapter(t, held, func(o picket.ExecOrder) *picket.ExecResult {
+	onBothStores(t, func(t *testing.T, h *engineEnv) {
+		p := newPricedProxy(t, execPrice)
+		l, held := h.execLease(t)
+		stop := h.adapter(t, held, func(o picket.ExecRequest) *picket.ExecResult {
 			_, err := h.Cancel(h.ctx, operator, l.TaskID, "")
 			h.ok(err)
-			h.lasts(1_500 * time.Millisecond)
+			h.elapse(1_500 * time.Millisecond)
 			kill := "SIGKILL"
 			return &picket.ExecResult{Signal: &kill}
 		})
@@ -258,31 +258,31 @@ func TestAnOrderWhoseLeaseEnds(t *testing.T) {
 		}
 		stop()
 		if h.virtual {
-			h.booked(t, l.TaskID, 2*cent/10)
+			h.expectSpent(t, l.TaskID, 2*cent/10)
 		}
 	})
 }
 
 // A caller that goes away does not keep its program from being paid.
 func TestAnOrderWhoseCallerGoesAway(t *testing.T) {
-	both(t, func(t *testing.T, h *house) {
-		p := till(t, execPrice)
-		l, held := h.atWork(t)
+	onBothStores(t, func(t *testing.T, h *engineEnv) {
+		p := newPricedProxy(t, execPrice)
+		l, held := h.execLease(t)
 		ctx, leave := context.WithCancel(h.ctx)
-		stop := h.adapter(t, held, func(picket.ExecOrder) *picket.ExecResult { leave(); return exited(0) })
+		stop := h.adapter(t, held, func(picket.ExecRequest) *picket.ExecResult { leave(); return exited(0) })
 		_, err := p.Invoke(ctx, h.Engine, held, "exec", jsontext.Value(anExec), "")
 		if err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		stop()
-		h.booked(t, l.TaskID, cent/10)
+		h.expectSpent(t, l.TaskID, cent/10)
 	})
 }
 
 func TestArgumentsOfExec(t *testing.T) {
-	w := newPurse(cent)
-	p := till(t, execPrice)
-	door := execDoor{w}
+	w := newFakeEnvelope(cent)
+	p := newPricedProxy(t, execPrice)
+	door := execBackend{w}
 	for args, code := range map[string]picket.Code{
 		``:                                    picket.CodeValidation,
 		`{}`:                                  picket.CodeValidation,
@@ -307,6 +307,6 @@ func TestArgumentsOfExec(t *testing.T) {
 	}
 }
 
-type execDoor struct{ *purse }
+type execBackend struct{ *fakeEnvelope }
 
-func (execDoor) CanExec(context.Context, picket.Held) (bool, error) { return true, nil }
+func (execBackend) CanExec(context.Context, picket.LeaseCredential) (bool, error) { return true, nil }

@@ -37,35 +37,35 @@ func (p *Proxy) ForgetConnections() {
 }
 
 // MarksTable is the statement that makes a table of high-water marks.
-func MarksTable(name string) string { return marks{table: name}.create() }
+func MarksTable(name string) string { return fenceMarks{table: name}.createSQL() }
 
 // RaiseMark is the statement that a write has to pass.
-func RaiseMark(name string) string { return marks{table: name}.raise() }
+func RaiseMark(name string) string { return fenceMarks{table: name}.raiseSQL() }
 
-// KeptUp is the loop that reads the lists of an upstream, which says that they
+// RefreshLoop is the loop that reads the lists of an upstream, which says that they
 // have changed by the function it returns.
-func KeptUp(ctx context.Context, gone <-chan struct{}, read func()) (loop, said func()) {
-	u := newUpstream(Upstream{Name: "up"}, slog.New(slog.DiscardHandler), nil, nil)
-	return func() { u.keepUp(ctx, gone, read) }, u.changed
+func RefreshLoop(ctx context.Context, gone <-chan struct{}, read func()) (loop, said func()) {
+	u := newUpstreamClient(Upstream{Name: "up"}, slog.New(slog.DiscardHandler), nil, nil)
+	return func() { u.refreshLoop(ctx, gone, read) }, u.markChanged
 }
 
 // Rewritten is the body of a prompt as its vendor is sent it.
-func Rewritten(body []byte, anthropic bool, list *budget.List) ([]byte, error) {
+func Rewritten(body []byte, anthropic bool, list *budget.PriceList) ([]byte, error) {
 	d := openAIResponses
 	if anthropic {
 		d = anthropicMessages
 	}
-	q, err := parsePrompt(body, d)
+	q, err := parseLLMRequest(body, d)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := q.fees(d, list); err != nil || len(q.members) == 0 {
 		return body, err // nothing is sent without a model
 	}
-	return q.rewritten(d, 1000), nil
+	return q.rewrite(d, 1000), nil
 }
 
 // MarkMACs are those of a writer for a database, as Postgres reads them.
 func MarkMACs(s *picket.Sealer, database, task string, token int64, lease string) string {
-	return newMarks(s, database, "picket_fence").macs(writer{task: task, token: token, lease: lease})
+	return newFenceMarks(s, database, "picket_fence").macs(writerIdentity{task: task, token: token, lease: lease})
 }

@@ -27,14 +27,14 @@ var (
 // is told.
 type credential struct {
 	name   string
-	make   func(h *house) (bearer, fence string)
+	make   func(h *engineEnv) (bearer, fence string)
 	status int
 	code   picket.Code
 	tell   string // part of the remedy
 	all    bool   // evidence and watch are refused alike
 }
 
-func (h *house) first() picket.Lease { h.submit(); return h.lease() }
+func (h *engineEnv) submitAndLease() picket.Lease { h.submit(); return h.lease() }
 
 var credentials = []credential{
 	{
@@ -42,8 +42,8 @@ var credentials = []credential{
 		status: 412,
 		code:   picket.CodeStaleFence,
 		tell:   "Stop writing and exit: this task now belongs to run_",
-		make: func(h *house) (string, string) {
-			l := h.first()
+		make: func(h *engineEnv) (string, string) {
+			l := h.submitAndLease()
 			_, err := h.Expire(h.ctx, operator, l.TaskID, "test")
 			h.ok(err)
 			h.lease()
@@ -55,8 +55,8 @@ var credentials = []credential{
 		status: 412,
 		code:   picket.CodeStaleFence,
 		tell:   "Stop writing and exit: this task now belongs to run_",
-		make: func(h *house) (string, string) {
-			l := h.first()
+		make: func(h *engineEnv) (string, string) {
+			l := h.submitAndLease()
 			h.expire()
 			h.lease()
 			return l.LeaseToken.Reveal(), "1"
@@ -67,55 +67,63 @@ var credentials = []credential{
 		status: 412,
 		code:   picket.CodeStaleFence,
 		tell:   "Stop writing and exit",
-		make: func(h *house) (string, string) {
-			l := h.first()
+		make: func(h *engineEnv) (string, string) {
+			l := h.submitAndLease()
 			h.expire()
 			h.lease()
 			return l.LeaseToken.Reveal(), "2"
 		},
 	},
 	{name: "run out, not swept yet", status: 412, code: picket.CodeLeaseExpired, tell: "Stop writing and exit",
-		make: func(h *house) (string, string) { l := h.first(); h.leap(300e9); return l.LeaseToken.Reveal(), "1" }},
+		make: func(h *engineEnv) (string, string) {
+			l := h.submitAndLease()
+			h.advance(300e9)
+			return l.LeaseToken.Reveal(), "1"
+		}},
 	{name: "run out and swept", status: 412, code: picket.CodeLeaseExpired, tell: "Stop writing and exit",
-		make: func(h *house) (string, string) { l := h.first(); h.expire(); return l.LeaseToken.Reveal(), "1" }},
+		make: func(h *engineEnv) (string, string) {
+			l := h.submitAndLease()
+			h.expire()
+			return l.LeaseToken.Reveal(), "1"
+		}},
 	{name: "taken by an operator", status: 412, code: picket.CodeLeaseExpired, tell: "Stop writing and exit",
-		make: func(h *house) (string, string) {
-			l := h.first()
+		make: func(h *engineEnv) (string, string) {
+			l := h.submitAndLease()
 			_, err := h.Expire(h.ctx, operator, l.TaskID, "test")
 			h.ok(err)
 			return l.LeaseToken.Reveal(), ""
 		}},
 	{name: "released", status: 412, code: picket.CodeLeaseReleased, tell: "Stop writing and exit",
-		make: func(h *house) (string, string) {
-			l := h.first()
+		make: func(h *engineEnv) (string, string) {
+			l := h.submitAndLease()
 			_, err := h.Release(h.ctx, h.held(l), picket.Exit{Class: picket.ExitReleased})
 			h.ok(err)
 			return l.LeaseToken.Reveal(), "1"
 		}},
 	{name: "completed", status: 412, code: picket.CodeLeaseReleased, tell: "Stop writing and exit",
-		make: func(h *house) (string, string) {
-			l := h.first()
+		make: func(h *engineEnv) (string, string) {
+			l := h.submitAndLease()
 			_, err := h.Complete(h.ctx, h.held(l), picket.Completion{Output: picket.RawJSON(`"another output"`)})
 			h.ok(err)
 			return l.LeaseToken.Reveal(), ""
 		}},
 	{name: "parked for a person", status: 412, code: picket.CodeLeaseReleased, tell: "Stop writing and exit",
-		make: func(h *house) (string, string) {
-			l := h.first()
+		make: func(h *engineEnv) (string, string) {
+			l := h.submitAndLease()
 			_, err := h.RequestHelp(h.ctx, h.held(l), picket.HelpRequest{Question: "another question"})
 			h.ok(err)
 			return l.LeaseToken.Reveal(), ""
 		}},
 	{name: "failed", status: 412, code: picket.CodeLeaseReleased, tell: "Stop writing and exit",
-		make: func(h *house) (string, string) {
-			l := h.first()
+		make: func(h *engineEnv) (string, string) {
+			l := h.submitAndLease()
 			_, err := h.Fail(h.ctx, h.held(l), "another reason", true)
 			h.ok(err)
 			return l.LeaseToken.Reveal(), ""
 		}},
 	{name: "of a cancelled task", status: 412, code: picket.CodeTaskCancelled, tell: "Stop writing and exit",
-		make: func(h *house) (string, string) {
-			l := h.first()
+		make: func(h *engineEnv) (string, string) {
+			l := h.submitAndLease()
 			_, err := h.Cancel(h.ctx, operator, l.TaskID, "test")
 			h.ok(err)
 			return l.LeaseToken.Reveal(), "1"
@@ -126,8 +134,8 @@ var credentials = []credential{
 		code:   picket.CodeTaskMismatch,
 		tell:   "exactly as it was handed",
 		all:    true,
-		make: func(h *house) (string, string) {
-			l := h.first()
+		make: func(h *engineEnv) (string, string) {
+			l := h.submitAndLease()
 			other := h.submit()
 			return strings.Replace(l.LeaseToken.Reveal(), l.TaskID[5:], other.TaskID[5:], 1), "1"
 		},
@@ -138,23 +146,27 @@ var credentials = []credential{
 		code:   picket.CodeLeaseExpired,
 		tell:   "Stop writing and exit",
 		all:    true,
-		make: func(h *house) (string, string) {
-			return h.sealer.Seal("default", h.first().TaskID, aRun).Reveal(), ""
+		make: func(h *engineEnv) (string, string) {
+			return h.sealer.LeaseToken("default", h.submitAndLease().TaskID, aRun).Reveal(), ""
 		},
 	},
 	{name: "with an edited MAC", status: 401, code: picket.CodeUnauthenticated, tell: "PICKET_LEASE_TOKEN", all: true,
-		make: func(h *house) (string, string) {
-			token := h.first().LeaseToken.Reveal()
-			return token[:len(token)-2] + flip(token[len(token)-2:]), "1"
+		make: func(h *engineEnv) (string, string) {
+			token := h.submitAndLease().LeaseToken.Reveal()
+			return token[:len(token)-2] + corrupt(token[len(token)-2:]), "1"
 		}},
 	{name: "missing", status: 401, code: picket.CodeUnauthenticated, tell: "PICKET_LEASE_TOKEN", all: true,
-		make: func(h *house) (string, string) { h.first(); return "", "1" }},
+		make: func(h *engineEnv) (string, string) { h.submitAndLease(); return "", "1" }},
 	{name: "good, with a lower fence", status: 412, code: picket.CodeStaleFence, tell: "",
-		make: func(h *house) (string, string) { h.first(); h.expire(); return h.lease().LeaseToken.Reveal(), "1" }},
+		make: func(h *engineEnv) (string, string) {
+			h.submitAndLease()
+			h.expire()
+			return h.lease().LeaseToken.Reveal(), "1"
+		}},
 	{name: "good, with a higher fence", status: 412, code: picket.CodeUnknownFence, tell: "your own lease",
-		make: func(h *house) (string, string) { return h.first().LeaseToken.Reveal(), "2" }},
+		make: func(h *engineEnv) (string, string) { return h.submitAndLease().LeaseToken.Reveal(), "2" }},
 	{name: "good, with garbage for a fence", status: 400, code: picket.CodeValidation, tell: "plain digits", all: true,
-		make: func(h *house) (string, string) { return h.first().LeaseToken.Reveal(), "0x1" }},
+		make: func(h *engineEnv) (string, string) { return h.submitAndLease().LeaseToken.Reveal(), "0x1" }},
 }
 
 // TestCredentials holds every credential that must not write against every
@@ -162,7 +174,7 @@ var credentials = []credential{
 func TestCredentials(t *testing.T) {
 	for _, c := range credentials {
 		t.Run(strings.ReplaceAll(c.name, " ", "-"), func(t *testing.T) {
-			both(t, func(t *testing.T, h *house) {
+			onBothStores(t, func(t *testing.T, h *engineEnv) {
 				bearer, fence := c.make(h)
 				names := slices.Clone(fenced)
 				if c.all {
@@ -177,10 +189,10 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-func (h *house) refuses(t *testing.T, c credential, name, bearer, fence string) {
+func (h *engineEnv) refuses(t *testing.T, c credential, name, bearer, fence string) {
 	t.Helper()
 	before := h.state()
-	a := h.call(t, calls[name].with(bearer, fence))
+	a := h.call(t, goodRequests[name].with(bearer, fence))
 	if a.status != c.status || a.code() != string(c.code) {
 		t.Errorf("%s: %d %s, want %d %s", name, a.status, a.raw, c.status, c.code)
 	}
@@ -197,7 +209,7 @@ func (h *house) refuses(t *testing.T, c credential, name, bearer, fence string) 
 
 // checkRecord finds one write.refused for each refused write, and none for
 // reads and for callers that were never let in.
-func (h *house) checkRecord(t *testing.T, c credential, names []string) {
+func (h *engineEnv) checkRecord(t *testing.T, c credential, names []string) {
 	t.Helper()
 	var want []string
 	for _, name := range names {
@@ -243,11 +255,12 @@ func difference(before, after map[string]string) string {
 
 // The facts of a stale fence are numbers that a client may compare.
 func TestAStaleFenceSaysWhoHoldsTheTask(t *testing.T) {
-	both(t, func(t *testing.T, h *house) {
-		old := h.first()
+	onBothStores(t, func(t *testing.T, h *engineEnv) {
+		old := h.submitAndLease()
 		h.expire()
 		new := h.lease()
-		a := h.call(t, calls["report_progress"].with(old.LeaseToken.Reveal(), strconv.FormatInt(old.FencingToken, 10)))
+		a := h.call(t, goodRequests["report_progress"].with(old.LeaseToken.Reveal(),
+			strconv.FormatInt(old.FencingToken, 10)))
 		if a.body["presented"] != 1.0 || a.body["current"] != 2.0 ||
 			a.remedy() != "Stop writing and exit: this task now belongs to "+new.RunID+"." {
 			t.Errorf("%s", a.raw)

@@ -35,30 +35,34 @@ type httpResult struct {
 
 // fetch makes a request and follows its redirects, each one checked as the
 // first was.
-func (s *httpSource) fetch(ctx context.Context, a httpArgs, token int64) (Dispatched, error) {
+func (s *httpSource) fetch(ctx context.Context, a httpArgs, token int64) (DispatchResult, error) {
 	began := time.Now()
 	req, err := a.request(ctx, token)
 	if err != nil {
-		return Dispatched{}, NeverLeft(err)
+		return DispatchResult{}, NotSent(err)
 	}
 	resp, why, err := s.follow(req)
 	if err != nil {
-		return Dispatched{}, err
+		return DispatchResult{}, err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	out := httpResult{
 		Status:      resp.StatusCode,
 		URL:         resp.Request.URL.String(),
-		Headers:     told(resp.Header),
+		Headers:     responseHeaders(resp.Header),
 		NotFollowed: why,
 	}
 	n, err := out.read(resp.Body, s.cfg.MaxBytes)
 	if err != nil {
-		return Dispatched{}, err
+		return DispatchResult{}, err
 	}
-	raw, err := encode(out)
-	return Dispatched{Result: picket.RawJSON(raw), Used: budget.Use{Bytes: n, Millis: time.Since(began).Milliseconds()},
-		Failed: resp.StatusCode >= 400, Detail: "HTTP " + strconv.Itoa(resp.StatusCode)}, err
+	raw, err := encodeJSON(out)
+	return DispatchResult{
+		Result: picket.RawJSON(raw),
+		Used:   budget.Usage{Bytes: n, Millis: time.Since(began).Milliseconds()},
+		Failed: resp.StatusCode >= 400,
+		Detail: "HTTP " + strconv.Itoa(resp.StatusCode),
+	}, err
 }
 
 func (a httpArgs) request(ctx context.Context, token int64) (*http.Request, error) {
@@ -91,7 +95,7 @@ func (a httpArgs) request(ctx context.Context, token int64) (*http.Request, erro
 // answer that is a redirect, why it ends there.
 func (s *httpSource) follow(req *http.Request) (resp *http.Response, why string, err error) {
 	if resp, err = s.once.RoundTrip(req); err != nil {
-		return nil, "", unsent(err)
+		return nil, "", markNotSent(err)
 	}
 	for hop := 1; ; hop++ {
 		next, why := s.next(req, resp, hop)
@@ -110,9 +114,9 @@ func (s *httpSource) follow(req *http.Request) (resp *http.Response, why string,
 	}
 }
 
-// reads reports whether a request only reads, and so may be sent to the URL that
+// isReadMethod reports whether a request only reads, and so may be sent to the URL that
 // the first answer names.
-func reads(method string) bool {
+func isReadMethod(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
@@ -129,13 +133,13 @@ func (s *httpSource) next(req *http.Request, resp *http.Response, hop int) (next
 	if err != nil {
 		return nil, "its Location cannot be read"
 	}
-	if hop > maxHops {
-		return nil, "there were more than " + strconv.Itoa(maxHops) + " redirects"
+	if hop > maxRedirects {
+		return nil, "there were more than " + strconv.Itoa(maxRedirects) + " redirects"
 	}
 	if err := s.guard.Check(target); err != nil {
 		return nil, err.Error()
 	}
-	if keep && !reads(req.Method) {
+	if keep && !isReadMethod(req.Method) {
 		return nil, "following it would send the request a second time; call the new URL instead"
 	}
 	away := origin(target) != origin(req.URL)
@@ -151,7 +155,8 @@ func redirected(req *http.Request, target *url.URL, keep, away bool) (*http.Requ
 	next := req.Clone(req.Context())
 	next.URL, next.Host = target, ""
 	if away {
-		maps.DeleteFunc(next.Header, func(name string, _ []string) bool { return !slices.Contains(harmless, name) })
+		maps.DeleteFunc(next.Header,
+			func(name string, _ []string) bool { return !slices.Contains(crossOriginHeaders, name) })
 	}
 	if keep && req.GetBody != nil {
 		body, err := req.GetBody()
@@ -170,7 +175,7 @@ func redirected(req *http.Request, target *url.URL, keep, away bool) (*http.Requ
 	return next, ""
 }
 
-var harmless = []string{"Accept", "Accept-Encoding", "Accept-Language", "Content-Type", "User-Agent"}
+var crossOriginHeaders = []string{"Accept", "Accept-Encoding", "Accept-Language", "Content-Type", "User-Agent"}
 
 func origin(u *url.URL) string {
 	return u.Scheme + "://" + outbound.CanonicalHost(u.Hostname()) + ":" + outbound.PortOf(u)
@@ -201,11 +206,11 @@ func (r *httpResult) read(body io.Reader, limit int64) (n int64, err error) {
 	return int64(len(raw)), nil
 }
 
-// told are the headers of an answer that are the caller's business.
-func told(h http.Header) map[string]string {
+// responseHeaders are the headers of an answer that are the caller's business.
+func responseHeaders(h http.Header) map[string]string {
 	out := map[string]string{}
 	for name, values := range h {
-		if !slices.Contains(ours, name) || name == "Content-Length" {
+		if !slices.Contains(managedHeaders, name) || name == "Content-Length" {
 			out[strings.ToValidUTF8(name, "�")] = strings.ToValidUTF8(strings.Join(values, ", "), "�")
 		}
 	}

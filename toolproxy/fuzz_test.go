@@ -12,15 +12,15 @@ import (
 // fuzzBody feeds a route any body: no panic, no 5xx, an answer of bounded
 // size, and the state of record is reached exactly when the answer is good.
 func fuzzBody(f *testing.F, route string) {
-	f.Add([]byte(calls[route].body))
+	f.Add([]byte(goodRequests[route].body))
 	for _, seed := range []string{``, `{}`, `null`, `[`, `{"x":1}`, `{"summary":"s","summary":"s"}`, "\xff",
 		`{"output":` + strings.Repeat("[", 200), `{"events":[{}]}`, `{"exit":{"code":1e400}}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		d := &desk{}
-		face := newFace(t, d).undescribed()
-		call := calls[route].with(face.token(), "")
+		d := &fakeBackend{}
+		face := newProxyEnv(t, d).undescribed()
+		call := goodRequests[route].with(face.token(), "")
 		call.body = string(body)
 		a := face.call(t, call)
 		if a.status >= 500 || a.status < 200 || len(a.raw) > 64<<10 {
@@ -52,7 +52,7 @@ func FuzzGetTaskBody(f *testing.F)  { fuzzBody(f, "get_task") }
 // FuzzCredential feeds the two headers anything. Only the one good capability
 // passes, only with a fence that is a token.
 func FuzzCredential(f *testing.F) {
-	good := newSealer(f).Seal("default", aTask, aRun).Reveal()
+	good := newSealer(f).LeaseToken("default", aTask, aRun).Reveal()
 	for _, seed := range []string{"", "Bearer ", "Bearer " + good, "bearer  " + good, good, "Bearer pkk_default_x",
 		"Bearer pkl_....", "Bearer " + good + "=", "Bearer " + strings.ToLower(good)} {
 		f.Add(seed, "")
@@ -64,8 +64,8 @@ func FuzzCredential(f *testing.F) {
 	f.Add("Bearer "+good, "00")
 	f.Add("Bearer "+good, "9007199254740992")
 	f.Fuzz(func(t *testing.T, authorization, fence string) {
-		d := &desk{}
-		face := newFace(t, d).undescribed()
+		d := &fakeBackend{}
+		face := newProxyEnv(t, d).undescribed()
 		a := face.call(t, request{path: "/v1/lease/renew", body: "{}",
 			header: map[string]string{"Authorization": authorization, toolproxy.FenceHeader: fence}})
 		switch {
@@ -88,10 +88,10 @@ func FuzzQuery(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
 		for _, route := range []string{"watch", "logs"} {
-			d := &desk{}
-			face := newFace(t, d).undescribed()
+			d := &fakeBackend{}
+			face := newProxyEnv(t, d).undescribed()
 			face.doc = nil
-			call := calls[route]
+			call := goodRequests[route]
 			path, _, _ := strings.Cut(call.path, "?")
 			req := httptest.NewRequest(orPost(call.method), path, strings.NewReader(call.body))
 			req.URL.RawQuery = raw

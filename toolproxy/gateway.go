@@ -20,27 +20,27 @@ import (
 
 // gateway brings the tools of other MCP servers.
 type gateway struct {
-	p         *Proxy
+	proxy     *Proxy
 	log       *slog.Logger
-	upstreams []*upstream
+	upstreams []*upstreamClient
 	running   sync.WaitGroup
 
-	mu     sync.RWMutex
-	offers map[*upstream]offer
-	known  map[string]offered // by the name that is listed here
-	order  []string
-	left   map[string]string // why a tool is not listed
+	mu      sync.RWMutex
+	offers  map[*upstreamClient]upstreamCatalog
+	tools   map[string]upstreamTool // by the name that is listed here
+	order   []string
+	skipped map[string]string // why a tool is not listed
 }
 
-// offered is a tool of an upstream.
-type offered struct {
-	from   *upstream
-	theirs *mcp.Tool
-	tool   *mcp.Tool // as it is listed here
+// upstreamTool is a tool of an upstream.
+type upstreamTool struct {
+	from     *upstreamClient
+	original *mcp.Tool
+	listed   *mcp.Tool // as it is listed here
 }
 
 func newGateway(p *Proxy, configs []Upstream) (*gateway, error) {
-	g := &gateway{p: p, log: p.log, offers: map[*upstream]offer{}, known: map[string]offered{}}
+	g := &gateway{proxy: p, log: p.log, offers: map[*upstreamClient]upstreamCatalog{}, tools: map[string]upstreamTool{}}
 	var names []string
 	for _, cfg := range configs {
 		if err := cfg.check(); err != nil {
@@ -50,7 +50,7 @@ func newGateway(p *Proxy, configs []Upstream) (*gateway, error) {
 		if bad, err := CheckUpstreamNames(names); err != nil {
 			return nil, fmt.Errorf("toolproxy: the upstream %s: %w", bad, err)
 		}
-		g.upstreams = append(g.upstreams, newUpstream(cfg, p.log, g.publish, g.updated))
+		g.upstreams = append(g.upstreams, newUpstreamClient(cfg, p.log, g.publish, g.resourceUpdated))
 	}
 	return g, nil
 }
@@ -62,130 +62,131 @@ func (g *gateway) start(ctx context.Context) {
 	}
 }
 
-// updated tells every client that listens of a changed resource, if it is one of
+// resourceUpdated tells every client that listens of a changed resource, if it is one of
 // the upstream that says so.
-func (g *gateway) updated(u *upstream, uri string) {
-	if g.watches(uri) != u {
+func (g *gateway) resourceUpdated(u *upstreamClient, uri string) {
+	if g.subscriptionOwner(uri) != u {
 		return
 	}
-	for _, s := range g.p.mcp.servers {
-		_ = s.ResourceUpdated(g.p.ending, &mcp.ResourceUpdatedNotificationParams{URI: uri})
+	for _, s := range g.proxy.mcp.servers {
+		_ = s.ResourceUpdated(g.proxy.lifetime, &mcp.ResourceUpdatedNotificationParams{URI: uri})
 	}
 }
 
 // stop waits until every connection is closed and every command has ended.
 func (g *gateway) stop() { g.running.Wait() }
 
-func (g *gateway) find(name string) (offered, bool) {
+func (g *gateway) lookup(name string) (upstreamTool, bool) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	o, ok := g.known[name]
+	o, ok := g.tools[name]
 	return o, ok
 }
 
 func (g *gateway) has(name string) bool {
-	_, ok := g.find(name)
+	_, ok := g.lookup(name)
 	return ok
 }
 
-func (g *gateway) tool(name string) *mcp.Tool {
-	o, _ := g.find(name)
-	return o.tool
+func (g *gateway) listing(name string) *mcp.Tool {
+	o, _ := g.lookup(name)
+	return o.listed
 }
 
-// forget closes what the upstreams keep for a session that has ended.
-func (g *gateway) forget(s *mcp.ServerSession) {
+// forgetClient closes what the upstreams keep for a session that has ended.
+func (g *gateway) forgetClient(s *mcp.ServerSession) {
 	for _, u := range g.upstreams {
-		u.forget(s)
+		u.closeOwnedConn(s)
 	}
 }
 
 // Names that no upstream may take.
-var ownNames = []string{"http_request", "sql", "exec"}
+var reservedNames = []string{"http_request", "sql", "exec"}
 
-var otherLetters = regexp.MustCompile(`[^A-Za-z0-9_]`)
+var invalidNameChars = regexp.MustCompile(`[^A-Za-z0-9_]`)
 
-// maxName is what agents take as a tool's name, with room for the name they
+// maxToolName is what agents take as a tool's name, with room for the name they
 // give its server.
-const maxName = 64
+const maxToolName = 64
 
 // publish takes what an upstream offers now, and tells clients when that is
 // something else than before.
-func (g *gateway) publish(u *upstream, o offer) {
+func (g *gateway) publish(u *upstreamClient, o upstreamCatalog) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.offers[u] = o
-	before, leftBefore := g.known, g.left
-	g.known, g.order, g.left = map[string]offered{}, nil, map[string]string{}
+	before, leftBefore := g.tools, g.skipped
+	g.tools, g.order, g.skipped = map[string]upstreamTool{}, nil, map[string]string{}
 	for _, u := range g.upstreams {
-		theirs := named(u, g.offers[u].tools, toolName)
+		theirs := byLocalName(u, g.offers[u].tools, toolName)
 		for _, t := range g.offers[u].tools {
-			g.admit(u, t, theirs, before)
+			g.addTool(u, t, theirs, before)
 		}
 	}
-	g.sayLeft(leftBefore)
-	for _, face := range g.p.mcp.servers {
-		g.show(face, before)
-		g.p.mcp.showOffers(face, g.upstreams, g.offers)
+	g.logSkipped(leftBefore)
+	for _, face := range g.proxy.mcp.servers {
+		g.syncTools(face, before)
+		g.proxy.mcp.publishOffers(face, g.upstreams, g.offers)
 	}
 }
 
-// maxSaid bounds how many tools that are left out are named in the log at once.
-const maxSaid = 20
+// maxLoggedSkips bounds how many tools that are left out are named in the log at once.
+const maxLoggedSkips = 20
 
-// sayLeft logs which tools are left out now and were not before.
-func (g *gateway) sayLeft(before map[string]string) {
+// logSkipped logs which tools are left out now and were not before.
+func (g *gateway) logSkipped(before map[string]string) {
 	said := 0
-	for who, why := range g.left {
+	for who, why := range g.skipped {
 		if before[who] == why {
 			continue
 		}
-		if said++; said <= maxSaid {
-			g.log.Warn("a tool of an upstream is left out", "tool", clip(who), "why", why)
+		if said++; said <= maxLoggedSkips {
+			g.log.Warn("a tool of an upstream is left out", "tool", shortened(who), "why", why)
 		}
 	}
-	if said > maxSaid {
-		g.log.Warn("more tools of upstreams are left out", "count", said-maxSaid)
+	if said > maxLoggedSkips {
+		g.log.Warn("more tools of upstreams are left out", "count", said-maxLoggedSkips)
 	}
 }
 
-// admit lists a tool, unless nobody could call it.
-func (g *gateway) admit(u *upstream, theirs *mcp.Tool, named map[string]*mcp.Tool, before map[string]offered) {
-	name := u.ourName(theirs.Name)
+// addTool lists a tool, unless nobody could call it.
+func (g *gateway) addTool(u *upstreamClient, theirs *mcp.Tool, named map[string]*mcp.Tool,
+	before map[string]upstreamTool) {
+	name := u.localName(theirs.Name)
 	if old, known := before[name]; known && old.from == u && named[name] == theirs &&
-		reflect.DeepEqual(old.theirs, theirs) {
-		g.list(name, old)
+		reflect.DeepEqual(old.original, theirs) {
+		g.keepTool(name, old)
 		return
 	}
 	t := &mcp.Tool{Name: name, Title: theirs.Title, Description: theirs.Description, Annotations: theirs.Annotations,
 		InputSchema: theirs.InputSchema, OutputSchema: theirs.OutputSchema, Icons: theirs.Icons}
-	_, builtIn := bindings[name]
+	_, builtIn := freeToolHandlers[name]
 	var why string
 	switch {
-	case builtIn || slices.Contains(ownNames, name):
+	case builtIn || slices.Contains(reservedNames, name):
 		why = "the name is one of ours"
 	case named[name] != theirs:
 		why = "another tool has the name"
-	case len(name) > maxName:
+	case len(name) > maxToolName:
 		why = "the name is too long"
 	default:
-		why = unusable(t)
+		why = schemaProblem(t)
 	}
 	if why != "" {
-		g.left[u.Name+": "+theirs.Name] = theirWords(why)
+		g.skipped[u.Name+": "+theirs.Name] = untrustedText(why)
 		return
 	}
-	g.list(name, offered{u, theirs, t})
+	g.keepTool(name, upstreamTool{u, theirs, t})
 }
 
-func (g *gateway) list(name string, o offered) {
-	g.known[name] = o
+func (g *gateway) keepTool(name string, o upstreamTool) {
+	g.tools[name] = o
 	g.order = append(g.order, name)
 }
 
-// unusable says why the library does not take a tool; it panics over schemas
+// schemaProblem says why the library does not take a tool; it panics over schemas
 // that are none.
-func unusable(t *mcp.Tool) (why string) {
+func schemaProblem(t *mcp.Tool) (why string) {
 	defer func() {
 		if v := recover(); v != nil {
 			why = fmt.Sprint(v)
@@ -195,34 +196,34 @@ func unusable(t *mcp.Tool) (why string) {
 	return ""
 }
 
-// show brings a server's tools up to date; what has not changed is not touched,
+// syncTools brings a server's tools up to date; what has not changed is not touched,
 // so that no client is told of nothing.
-func (g *gateway) show(s *mcp.Server, before map[string]offered) {
-	for name, o := range g.known {
-		if old, ok := before[name]; !ok || old.tool != o.tool && !reflect.DeepEqual(old.tool, o.tool) {
-			s.AddTool(o.tool, g.p.mcp.call)
+func (g *gateway) syncTools(s *mcp.Server, before map[string]upstreamTool) {
+	for name, o := range g.tools {
+		if old, ok := before[name]; !ok || old.listed != o.listed && !reflect.DeepEqual(old.listed, o.listed) {
+			s.AddTool(o.listed, g.proxy.mcp.callTool)
 		}
 	}
 	for name := range before {
-		if _, still := g.known[name]; !still {
+		if _, still := g.tools[name]; !still {
 			s.RemoveTools(name)
 		}
 	}
 }
 
 // Tools are those of the upstreams that have a price.
-func (g *gateway) Tools(context.Context, Door, picket.Held) ([]Tool, error) {
+func (g *gateway) Tools(context.Context, Backend, picket.LeaseCredential) ([]Tool, error) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	var list []Tool
 	for _, name := range g.order {
-		o := g.known[name]
-		t := Tool{Name: name, Description: o.tool.Description, Effects: picket.EffectsExternal}
-		t.InputSchema, _ = encode(o.tool.InputSchema)
-		if o.tool.OutputSchema != nil {
-			t.OutputSchema, _ = encode(o.tool.OutputSchema)
+		o := g.tools[name]
+		t := Tool{Name: name, Description: o.listed.Description, Effects: picket.EffectsExternal}
+		t.InputSchema, _ = encodeJSON(o.listed.InputSchema)
+		if o.listed.OutputSchema != nil {
+			t.OutputSchema, _ = encodeJSON(o.listed.OutputSchema)
 		}
-		if t, priced := g.p.Priced(t); priced {
+		if t, priced := g.proxy.WithPrice(t); priced {
 			list = append(list, t)
 		}
 	}
@@ -231,21 +232,21 @@ func (g *gateway) Tools(context.Context, Door, picket.Held) ([]Tool, error) {
 
 // Call calls a tool of an upstream.
 func (g *gateway) Call(ctx context.Context, c Call) (jsontext.Value, bool, error) {
-	o, ok := g.find(c.Name)
+	o, ok := g.lookup(c.Name)
 	if !ok {
 		return nil, false, nil
 	}
-	x := exchangeOf(ctx)
-	if err := keepsLease(c.Held, append(x.answers(), c.Args)...); err != nil {
+	x := clientRequestOf(ctx)
+	if err := checkNoLeaseToken(c.Held, append(x.inputAnswers(), c.Args)...); err != nil {
 		return nil, true, err
 	}
-	result, err := g.p.Metered(ctx, c.Door, c.Held, MeteredCall{
+	result, err := g.proxy.Metered(ctx, c.Backend, c.Held, MeteredCall{
 		Tool:    c.Name,
-		Args:    x.round(canonical(c.Args)),
+		Args:    x.argsWithAnswers(canonicalArgs(c.Args)),
 		Key:     x.roundKey(c.Key),
 		Effects: picket.EffectsExternal,
 		Timeout: o.from.Timeout,
-		Dispatch: func(ctx context.Context, _ picket.Reservation) (Dispatched, error) {
+		Dispatch: func(ctx context.Context, _ picket.Reservation) (DispatchResult, error) {
 			return o.dispatch(ctx, x, c.Args)
 		},
 	})
@@ -253,36 +254,36 @@ func (g *gateway) Call(ctx context.Context, c Call) (jsontext.Value, bool, error
 		return nil, true, err
 	}
 	if x != nil {
-		x.upstream = x.protocol == nil
+		x.fromUpstream = x.rpcError == nil
 	}
 	answer, err := result.Answer()
 	return answer, true, err
 }
 
 // dispatch makes the call and rebuilds its result.
-func (o offered) dispatch(ctx context.Context, x *exchange, args jsontext.Value) (Dispatched, error) {
+func (o upstreamTool) dispatch(ctx context.Context, x *clientRequest, args jsontext.Value) (DispatchResult, error) {
 	began := time.Now()
 	raw := stdjson.RawMessage(args)
 	if len(raw) == 0 {
 		raw = stdjson.RawMessage("{}")
 	}
-	result, err := o.from.callTool(ctx, x, o.theirs.Name, raw)
+	result, err := o.from.callTool(ctx, x, o.original.Name, raw)
 	detail := ""
 	if refused := answeredError(err); refused != nil {
 		if x != nil && (refused.Code == codeMissingCapability || refused.Code == codeURLElicitation) {
-			x.protocol = refused
+			x.rpcError = refused
 		}
-		result, err, detail = failed(refused.Message), nil, fmt.Sprintf("error %d", refused.Code)
+		result, err, detail = errorResult(refused.Message), nil, fmt.Sprintf("error %d", refused.Code)
 	}
 	if err != nil {
-		return Dispatched{}, err
+		return DispatchResult{}, err
 	}
-	body, err := encodeResult(rebuilt(result))
+	body, err := encodeResult(withoutMeta(result))
 	if err != nil {
-		return Dispatched{}, err
+		return DispatchResult{}, err
 	}
-	d := Dispatched{Result: picket.RawJSON(body), Failed: result.IsError, Detail: detail,
-		Used: budget.Use{Bytes: int64(len(body)), Millis: time.Since(began).Milliseconds()}}
+	d := DispatchResult{Result: picket.RawJSON(body), Failed: result.IsError, Detail: detail,
+		Used: budget.Usage{Bytes: int64(len(body)), Millis: time.Since(began).Milliseconds()}}
 	if result.InputRequests != nil {
 		// The call is not over: it is charged when the tool has its answers.
 		d.Cost, d.Detail = &budget.Envelope{}, "asks for input"
@@ -290,6 +291,6 @@ func (o offered) dispatch(ctx context.Context, x *exchange, args jsontext.Value)
 	return d, nil
 }
 
-func failed(message string) *mcp.CallToolResult {
+func errorResult(message string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: message}}}
 }

@@ -26,31 +26,31 @@ import (
 // patience is no assertion: it ends tests that hang.
 const patience = 30 * time.Second
 
-// bridge is a proxy with an upstream named up, whose calls cost a cent.
-type bridge struct {
+// gatewayEnv is a proxy with an upstream named up, whose calls cost a cent.
+type gatewayEnv struct {
 	*toolproxy.Proxy
 	url     string
 	sealer  *picket.Sealer
 	changed chan struct{} // a client was told that the tools have changed
-	log     *locked
+	log     *syncWriter
 	lines   *strings.Builder
 }
 
-func openBridge(t testing.TB, door toolproxy.Door, upstreams ...toolproxy.Upstream) *bridge {
+func newGatewayEnv(t testing.TB, door toolproxy.Backend, upstreams ...toolproxy.Upstream) *gatewayEnv {
 	t.Helper()
-	return openBridgeTo(t, door, "up_echo", map[string]budget.Price{"up_*": {Call: cent}}, upstreams...)
+	return newGatewayEnvFor(t, door, "up_echo", map[string]budget.Price{"up_*": {Call: cent}}, upstreams...)
 }
 
-// openBridgeTo waits until a tool of the upstream is listed.
-func openBridgeTo(t testing.TB, door toolproxy.Door, tool string, prices map[string]budget.Price,
-	upstreams ...toolproxy.Upstream) *bridge {
+// newGatewayEnvFor waits until a tool of the upstream is listed.
+func newGatewayEnvFor(t testing.TB, door toolproxy.Backend, tool string, prices map[string]budget.Price,
+	upstreams ...toolproxy.Upstream) *gatewayEnv {
 	t.Helper()
-	b := &bridge{sealer: rig.Sealer(), changed: make(chan struct{}, 100), lines: &strings.Builder{}}
-	b.log = &locked{w: b.lines}
+	b := &gatewayEnv{sealer: rig.Sealer(), changed: make(chan struct{}, 100), lines: &strings.Builder{}}
+	b.log = &syncWriter{w: b.lines}
 	p, err := toolproxy.New(toolproxy.Config{
 		Sealer:    b.sealer,
 		Log:       slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Door:      func(string) toolproxy.Door { return door },
+		Backend:   func(string) toolproxy.Backend { return door },
 		Upstreams: upstreams,
 		Prices:    priceList(t, prices),
 	})
@@ -65,7 +65,7 @@ func openBridgeTo(t testing.TB, door toolproxy.Door, tool string, prices map[str
 		p.Close()
 		s.Close()
 	})
-	watcher := connect(t, b.url, b.token(), wires[0],
+	watcher := connect(t, b.url, b.token(), protocolVersions[0],
 		&mcp.ClientOptions{
 			ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { b.changed <- struct{}{} },
 		})
@@ -74,11 +74,11 @@ func openBridgeTo(t testing.TB, door toolproxy.Door, tool string, prices map[str
 	return b
 }
 
-func (b *bridge) token() string { return b.sealer.Seal("default", aTask, aRun).Reveal() }
+func (b *gatewayEnv) token() string { return b.sealer.LeaseToken("default", aTask, aRun).Reveal() }
 
 // await waits until a tool is listed or not: each look follows a word of the
 // server that something has changed.
-func (b *bridge) await(t testing.TB, s *mcp.ClientSession, name string, there bool) {
+func (b *gatewayEnv) await(t testing.TB, s *mcp.ClientSession, name string, there bool) {
 	t.Helper()
 	deadline := time.After(patience)
 	for {
@@ -108,7 +108,7 @@ func call(t testing.TB, s *mcp.ClientSession, name string, args any) *mcp.CallTo
 	return r
 }
 
-func said(t testing.TB, r *mcp.CallToolResult) string {
+func resultText(t testing.TB, r *mcp.CallToolResult) string {
 	t.Helper()
 	if len(r.Content) == 0 {
 		t.Fatalf("an empty result: %+v", r)
@@ -116,12 +116,12 @@ func said(t testing.TB, r *mcp.CallToolResult) string {
 	return r.Content[0].(*mcp.TextContent).Text
 }
 
-// everyPair runs a test for each wire of a client and of an upstream.
-func everyPair(t *testing.T, test func(t *testing.T, client string, o *other, url string)) {
-	for _, client := range wires {
-		for _, behind := range wires {
+// forEachProtocolPair runs a test for each wire of a client and of an upstream.
+func forEachProtocolPair(t *testing.T, test func(t *testing.T, client string, o *fakeUpstream, url string)) {
+	for _, client := range protocolVersions {
+		for _, behind := range protocolVersions {
 			t.Run(client[:4]+" to "+behind[:4], func(t *testing.T) {
-				o := newOther()
+				o := newFakeUpstream()
 				test(t, client, o, o.listen(t, behind))
 			})
 		}
@@ -129,9 +129,9 @@ func everyPair(t *testing.T, test func(t *testing.T, client string, o *other, ur
 }
 
 func TestToolsOfAnUpstream(t *testing.T) {
-	everyPair(t, func(t *testing.T, wire string, o *other, url string) {
-		p := newPurse(100 * cent)
-		b := openBridge(t, p, toolproxy.Upstream{
+	forEachProtocolPair(t, func(t *testing.T, wire string, o *fakeUpstream, url string) {
+		p := newFakeEnvelope(100 * cent)
+		b := newGatewayEnv(t, p, toolproxy.Upstream{
 			Name:    "up",
 			URL:     url,
 			Headers: map[string]picket.Secret{"Authorization": "Bearer theirs"},
@@ -173,8 +173,8 @@ func TestToolsOfAnUpstream(t *testing.T) {
 			if err != nil || r.IsError {
 				t.Fatalf("%v %+v", err, r)
 			}
-			if said(t, r) != `{"n":12}` || object(t, r)["n"] != 12.0 {
-				t.Errorf("the answer is %q %v", said(t, r), r.StructuredContent)
+			if resultText(t, r) != `{"n":12}` || object(t, r)["n"] != 12.0 {
+				t.Errorf("the answer is %q %v", resultText(t, r), r.StructuredContent)
 			}
 			cost, _ := r.Meta["picket/cost"].(map[string]any)
 			available, _ := r.Meta["picket/available"].(map[string]any)
@@ -195,16 +195,17 @@ func TestToolsOfAnUpstream(t *testing.T) {
 			}
 		}
 		o.mu.Unlock()
-		if r := call(t, s, "up_no", nil); !r.IsError || !strings.Contains(said(t, r), "the other server says no") {
+		if r := call(t, s, "up_no", nil); !r.IsError ||
+			!strings.Contains(resultText(t, r), "the other server says no") {
 			t.Errorf("a failure: %+v", r)
 		}
-		p.quiet(t, 2*cent)
+		p.expectSettled(t, 2*cent)
 	})
 }
 
-func TestNoWordOfAnUpstreamIsLost(t *testing.T) {
-	everyPair(t, func(t *testing.T, wire string, o *other, url string) {
-		b := openBridge(t, newPurse(1000*cent), toolproxy.Upstream{Name: "up", URL: url})
+func TestUpstreamNotificationsArrive(t *testing.T) {
+	forEachProtocolPair(t, func(t *testing.T, wire string, o *fakeUpstream, url string) {
+		b := newGatewayEnv(t, newFakeEnvelope(1000*cent), toolproxy.Upstream{Name: "up", URL: url})
 		var mu sync.Mutex
 		var heard []string
 		s := connect(t, b.url, b.token(), wire, &mcp.ClientOptions{
@@ -220,7 +221,7 @@ func TestNoWordOfAnUpstreamIsLost(t *testing.T) {
 				heard = append(heard, fmt.Sprint(r.Params.Data))
 			},
 		})
-		if wire == wires[0] {
+		if wire == protocolVersions[0] {
 			if err := s.SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "debug"}); err != nil {
 				t.Fatal(err)
 			}
@@ -228,7 +229,7 @@ func TestNoWordOfAnUpstreamIsLost(t *testing.T) {
 		params := &mcp.CallToolParams{Name: "up_work", Meta: mcp.Meta{mcp.MetaKeyLogLevel: "info"}}
 		params.SetProgressToken("mine")
 		r, err := s.CallTool(t.Context(), params)
-		if err != nil || said(t, r) != "worked" {
+		if err != nil || resultText(t, r) != "worked" {
 			t.Fatalf("%v %+v", err, r)
 		}
 		// The client's own library hands the answer out before the last words.
@@ -260,9 +261,9 @@ func pingOrList(t *testing.T, s *mcp.ClientSession) error {
 }
 
 func TestACancelledCallIsCancelledUpstream(t *testing.T) {
-	everyPair(t, func(t *testing.T, wire string, o *other, url string) {
-		p := newPurse(100 * cent)
-		b := openBridge(t, p, toolproxy.Upstream{Name: "up", URL: url})
+	forEachProtocolPair(t, func(t *testing.T, wire string, o *fakeUpstream, url string) {
+		p := newFakeEnvelope(100 * cent)
+		b := newGatewayEnv(t, p, toolproxy.Upstream{Name: "up", URL: url})
 		s := connect(t, b.url, b.token(), wire, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		answered := make(chan error, 1)
@@ -285,7 +286,7 @@ func TestACancelledCallIsCancelledUpstream(t *testing.T) {
 		if got := p.outcomes(); !slices.Equal(got, []picket.CallOutcome{picket.CallUncertain}) {
 			t.Errorf("the call ended %v", got)
 		}
-		p.quiet(t, cent)
+		p.expectSettled(t, cent)
 	})
 }
 

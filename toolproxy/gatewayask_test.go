@@ -15,8 +15,8 @@ import (
 	"github.com/picket-dev/picket/toolproxy"
 )
 
-// answering is a client that can be asked everything.
-func answering(name string) *mcp.ClientOptions {
+// answeringClient is a client that can be asked everything.
+func answeringClient(name string) *mcp.ClientOptions {
 	return &mcp.ClientOptions{
 		CreateMessageHandler: func(_ context.Context, r *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
 			return &mcp.CreateMessageResult{
@@ -42,64 +42,68 @@ func answering(name string) *mcp.ClientOptions {
 // What an upstream of the older wire asks while it works goes to the session
 // whose call it is, and to no other.
 func TestAnUpstreamAsksWhileItWorks(t *testing.T) {
-	o := newOther()
-	p := newPurse(100 * cent)
-	b := openBridge(t, p, toolproxy.Upstream{Name: "up", URL: o.listen(t, wires[0])})
+	o := newFakeUpstream()
+	p := newFakeEnvelope(100 * cent)
+	b := newGatewayEnv(t, p, toolproxy.Upstream{Name: "up", URL: o.listen(t, protocolVersions[0])})
 	for _, name := range []string{"anna", "berta"} {
-		s := connect(t, b.url, b.token(), wires[0], answering(name))
+		s := connect(t, b.url, b.token(), protocolVersions[0], answeringClient(name))
 		for tool, want := range map[string]string{
 			"up_sample": name + " heard say hello",
 			"up_elicit": "accept " + name,
 		} {
-			if r := call(t, s, tool, nil); r.IsError || said(t, r) != want {
+			if r := call(t, s, tool, nil); r.IsError || resultText(t, r) != want {
 				t.Errorf("%s: %+v, want %q", tool, r, want)
 			}
 		}
 	}
 	// Who cannot be asked is not asked, and nobody else is in its place.
-	for _, wire := range wires {
+	for _, wire := range protocolVersions {
 		s := connect(t, b.url, b.token(), wire, nil)
 		if r := call(t, s, "up_elicit", nil); !r.IsError {
 			t.Errorf("%s: an answer came from somewhere: %+v", wire, r)
 		}
 	}
-	p.quiet(t, 6*cent)
+	p.expectSettled(t, 6*cent)
 }
 
 // Clients leave sessions behind: those that are idle make room.
 func TestManySessionsCanBeAsked(t *testing.T) {
-	o := newOther()
-	b := openBridge(t, newPurse(1000*cent), toolproxy.Upstream{Name: "up", URL: o.listen(t, wires[0])})
-	first := connect(t, b.url, b.token(), wires[0], answering("first"))
+	o := newFakeUpstream()
+	b := newGatewayEnv(t, newFakeEnvelope(1000*cent),
+		toolproxy.Upstream{Name: "up", URL: o.listen(t, protocolVersions[0])})
+	first := connect(t, b.url, b.token(), protocolVersions[0], answeringClient("first"))
 	for i := range 12 {
 		name := fmt.Sprint("client ", i)
-		s := connect(t, b.url, b.token(), wires[0], answering(name))
-		if r := call(t, s, "up_elicit", nil); r.IsError || said(t, r) != "accept "+name {
+		s := connect(t, b.url, b.token(), protocolVersions[0], answeringClient(name))
+		if r := call(t, s, "up_elicit", nil); r.IsError || resultText(t, r) != "accept "+name {
 			t.Fatalf("%s: %+v", name, r)
 		}
 	}
-	if r := call(t, first, "up_elicit", nil); r.IsError || said(t, r) != "accept first" {
+	if r := call(t, first, "up_elicit", nil); r.IsError || resultText(t, r) != "accept first" {
 		t.Errorf("one that had made room: %+v", r)
 	}
 }
 
 // An upstream may close the stream of a call and be asked for the rest.
 func TestABrokenStreamIsResumed(t *testing.T) {
-	b := openBridge(t, newPurse(100*cent), toolproxy.Upstream{Name: "up", URL: newOther().listen(t, wires[0])})
-	for _, wire := range wires {
-		if r := call(t, connect(t, b.url, b.token(), wire, nil), "up_drop", nil); r.IsError || said(t, r) != "resumed" {
+	b := newGatewayEnv(t, newFakeEnvelope(100*cent),
+		toolproxy.Upstream{Name: "up", URL: newFakeUpstream().listen(t, protocolVersions[0])})
+	for _, wire := range protocolVersions {
+		if r := call(t, connect(t, b.url, b.token(), wire, nil), "up_drop", nil); r.IsError ||
+			resultText(t, r) != "resumed" {
 			t.Errorf("%s: %+v", wire, r)
 		}
 	}
 }
 
 func TestRootsOfTheClient(t *testing.T) {
-	o := newOther()
-	b := openBridge(t, newPurse(100*cent), toolproxy.Upstream{Name: "up", URL: o.listen(t, wires[0])})
+	o := newFakeUpstream()
+	b := newGatewayEnv(t, newFakeEnvelope(100*cent),
+		toolproxy.Upstream{Name: "up", URL: o.listen(t, protocolVersions[0])})
 	client := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, nil)
 	client.AddRoots(&mcp.Root{URI: "file:///work"})
-	s := connectAs(t, client, b.url, b.token(), wires[0])
-	if r := call(t, s, "up_roots", nil); r.IsError || said(t, r) != "file:///work" {
+	s := connectAs(t, client, b.url, b.token(), protocolVersions[0])
+	if r := call(t, s, "up_roots", nil); r.IsError || resultText(t, r) != "file:///work" {
 		t.Errorf("%+v", r)
 	}
 }
@@ -108,29 +112,30 @@ func TestRootsOfTheClient(t *testing.T) {
 // that wire as it is; one with a session is asked on the way. Either way the
 // call is charged once.
 func TestAnUpstreamAsksInItsResult(t *testing.T) {
-	for _, wire := range wires {
+	for _, wire := range protocolVersions {
 		t.Run(wire, func(t *testing.T) {
-			o := newOther()
-			p := newPurse(100 * cent)
-			b := openBridge(t, p, toolproxy.Upstream{Name: "up", URL: o.listen(t, wires[1])})
-			s := connect(t, b.url, b.token(), wire, answering("anna"))
+			o := newFakeUpstream()
+			p := newFakeEnvelope(100 * cent)
+			b := newGatewayEnv(t, p, toolproxy.Upstream{Name: "up", URL: o.listen(t, protocolVersions[1])})
+			s := connect(t, b.url, b.token(), wire, answeringClient("anna"))
 			params := &mcp.CallToolParams{Name: "up_input", Meta: mcp.Meta{toolproxy.MetaKey: "k1"}}
 			for range 2 {
 				r, err := s.CallTool(t.Context(), params)
-				if err != nil || r.IsError || said(t, r) != "second anna anna" {
+				if err != nil || r.IsError || resultText(t, r) != "second anna anna" {
 					t.Fatalf("%v %+v", err, r)
 				}
 			}
 			if o.count() != 3 {
 				t.Errorf("%d messages reached the upstream, want three rounds of one call", o.count())
 			}
-			p.quiet(t, cent)
+			p.expectSettled(t, cent)
 		})
 	}
 	t.Run("nobody to ask", func(t *testing.T) {
-		o := newOther()
-		b := openBridge(t, newPurse(100*cent), toolproxy.Upstream{Name: "up", URL: o.listen(t, wires[1])})
-		r := call(t, connect(t, b.url, b.token(), wires[0],
+		o := newFakeUpstream()
+		b := newGatewayEnv(t, newFakeEnvelope(100*cent),
+			toolproxy.Upstream{Name: "up", URL: o.listen(t, protocolVersions[1])})
+		r := call(t, connect(t, b.url, b.token(), protocolVersions[0],
 			&mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}}), "up_input", nil)
 		if code, remedy := refusal(t, r); code != "upstream_failed" || !strings.Contains(remedy, "can be asked") {
 			t.Errorf("%s: %s", code, remedy)
@@ -139,9 +144,9 @@ func TestAnUpstreamAsksInItsResult(t *testing.T) {
 }
 
 func TestPromptsAndResourcesOfAnUpstream(t *testing.T) {
-	everyPair(t, func(t *testing.T, wire string, _ *other, url string) {
-		p := newPurse(2 * cent)
-		b := openBridge(t, p, toolproxy.Upstream{Name: "up", URL: url})
+	forEachProtocolPair(t, func(t *testing.T, wire string, _ *fakeUpstream, url string) {
+		p := newFakeEnvelope(2 * cent)
+		b := newGatewayEnv(t, p, toolproxy.Upstream{Name: "up", URL: url})
 		s := connect(t, b.url, b.token(), wire, nil)
 		g, err := s.GetPrompt(t.Context(),
 			&mcp.GetPromptParams{Name: "up_greet", Arguments: map[string]string{"who": "anna"}})
@@ -152,7 +157,7 @@ func TestPromptsAndResourcesOfAnUpstream(t *testing.T) {
 		if err != nil || r.Contents[0].Text != "a thing" || r.Contents[0].Meta != nil {
 			t.Fatalf("%v %+v", err, r)
 		}
-		p.quiet(t, 2*cent)
+		p.expectSettled(t, 2*cent)
 		if _, err := s.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "up_greet"}); err == nil ||
 			!strings.Contains(err.Error(), "budget_exceeded") {
 			t.Errorf("on an empty envelope: %v", err)
@@ -161,9 +166,9 @@ func TestPromptsAndResourcesOfAnUpstream(t *testing.T) {
 }
 
 func TestChangesOfAResourceAreTold(t *testing.T) {
-	everyPair(t, func(t *testing.T, wire string, o *other, url string) {
-		d := newPurse(cent)
-		b := openBridge(t, d, toolproxy.Upstream{Name: "up", URL: url})
+	forEachProtocolPair(t, func(t *testing.T, wire string, o *fakeUpstream, url string) {
+		d := newFakeEnvelope(cent)
+		b := newGatewayEnv(t, d, toolproxy.Upstream{Name: "up", URL: url})
 		changed := make(chan string, 10)
 		s := connect(t, b.url, b.token(), wire,
 			&mcp.ClientOptions{
@@ -196,13 +201,13 @@ func TestChangesOfAResourceAreTold(t *testing.T) {
 
 // A lease that does not hold reaches no upstream, whatever it asks for.
 func TestAStaleLeaseReachesNoUpstream(t *testing.T) {
-	for _, wire := range wires {
+	for _, wire := range protocolVersions {
 		t.Run(wire, func(t *testing.T) {
-			inMemory(t, func(h *house) {
-				o := newOther()
+			inMemory(t, func(h *engineEnv) {
+				o := newFakeUpstream()
 				h.submit()
 				l := h.lease()
-				b := openBridge(t, h.Engine, toolproxy.Upstream{Name: "up", URL: o.listen(t, wires[1])})
+				b := newGatewayEnv(t, h.Engine, toolproxy.Upstream{Name: "up", URL: o.listen(t, protocolVersions[1])})
 				s := connect(t, b.url, l.LeaseToken.Reveal(), wire, nil)
 				if r := call(t, s, "up_echo", map[string]any{"n": 1}); r.IsError || o.count() != 1 {
 					t.Fatalf("under a good lease: %+v, %d calls", r, o.count())
@@ -232,8 +237,9 @@ func TestAStaleLeaseReachesNoUpstream(t *testing.T) {
 				if code, _ := refusal(t, call(t, released, "up_echo", nil)); code != "lease_released" {
 					t.Errorf("a lease given back: %s", code)
 				}
-				foreign := connect(t, b.url, h.sealer.Seal("default", next.TaskID, "run_01JZZZZZZZZZZZZZZZZZZZZZZZ").
-					Reveal(), wire, nil)
+				foreign := connect(t, b.url,
+					h.sealer.LeaseToken("default", next.TaskID, "run_01JZZZZZZZZZZZZZZZZZZZZZZZ").
+						Reveal(), wire, nil)
 				if r := call(t, foreign, "up_echo", nil); !r.IsError {
 					t.Errorf("a lease nobody granted: %+v", r)
 				}

@@ -20,7 +20,7 @@ import (
 func TestAnEndlessListOfAnUpstream(t *testing.T) {
 	for name, c := range map[string]struct{ description string }{"many": {"x"}, "large": {strings.Repeat("x", 1<<20)}} {
 		t.Run(name, func(t *testing.T) {
-			o := newOther()
+			o := newFakeUpstream()
 			page := 0
 			o.server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 				return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
@@ -43,8 +43,9 @@ func TestAnEndlessListOfAnUpstream(t *testing.T) {
 					return list, nil
 				}
 			})
-			b := openBridge(t, newPurse(100*cent), toolproxy.Upstream{Name: "up", URL: o.listen(t, wires[0])})
-			s := connect(t, b.url, b.token(), wires[0], nil)
+			b := newGatewayEnv(t, newFakeEnvelope(100*cent),
+				toolproxy.Upstream{Name: "up", URL: o.listen(t, protocolVersions[0])})
+			s := connect(t, b.url, b.token(), protocolVersions[0], nil)
 			list, err := s.ListTools(t.Context(), nil)
 			if err != nil || len(list.Tools) > 1100 {
 				t.Fatalf("%d tools: %v", len(list.Tools), err)
@@ -57,7 +58,7 @@ func TestAnEndlessListOfAnUpstream(t *testing.T) {
 // An answer that would fill the memory is no answer.
 func TestAHugeAnswerOfAnUpstream(t *testing.T) {
 	const huge = `{"jsonrpc":"2.0","id":1,"result":"`
-	served := newModel(t, nil)
+	served := newFakeModel(t, nil)
 	sent := make(chan int64, 100)
 	served.play = func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -73,7 +74,7 @@ func TestAHugeAnswerOfAnUpstream(t *testing.T) {
 	}
 	p, err := toolproxy.New(toolproxy.Config{
 		Sealer:    newSealer(t),
-		Door:      func(string) toolproxy.Door { return nil },
+		Backend:   func(string) toolproxy.Backend { return nil },
 		Log:       slog.New(slog.DiscardHandler),
 		Upstreams: []toolproxy.Upstream{{Name: "up", URL: served.URL}},
 	})

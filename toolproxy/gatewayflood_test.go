@@ -17,7 +17,7 @@ import (
 
 // An upstream that does not stop saying that its lists have changed is read
 // ever more seldom; one that is quiet again is read at once.
-func TestAFloodOfChangesIsReadSeldom(t *testing.T) {
+func TestListRefreshesBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone, ended := make(chan struct{}), make(chan struct{})
 		var mu sync.Mutex
@@ -28,7 +28,7 @@ func TestAFloodOfChangesIsReadSeldom(t *testing.T) {
 			defer mu.Unlock()
 			return slices.Clone(all)
 		}
-		loop, said := toolproxy.KeptUp(t.Context(), gone, func() {
+		loop, said := toolproxy.RefreshLoop(t.Context(), gone, func() {
 			mu.Lock()
 			all = append(all, time.Now())
 			mu.Unlock()
@@ -81,7 +81,7 @@ func TestAFloodOfChangesIsReadSeldom(t *testing.T) {
 
 // The lists of a real upstream are not read back to back either.
 func TestAnUpstreamThatChangesWithoutEnd(t *testing.T) {
-	o := newOther()
+	o := newFakeUpstream()
 	lists := make(chan time.Time, 1000)
 	o.server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
@@ -91,7 +91,7 @@ func TestAnUpstreamThatChangesWithoutEnd(t *testing.T) {
 			return next(ctx, method, req)
 		}
 	})
-	b := openBridge(t, newPurse(cent), toolproxy.Upstream{Name: "up", URL: o.listen(t, wires[0])})
+	b := newGatewayEnv(t, newFakeEnvelope(cent), toolproxy.Upstream{Name: "up", URL: o.listen(t, protocolVersions[0])})
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -114,15 +114,15 @@ func TestAnUpstreamThatChangesWithoutEnd(t *testing.T) {
 	}
 	close(stop)
 	<-stopped
-	s := connect(t, b.url, b.token(), wires[0], nil)
+	s := connect(t, b.url, b.token(), protocolVersions[0], nil)
 	if _, err := s.ListTools(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 }
 
 // What is left out is named once, and not without end.
-func TestWhatIsLeftOutIsSaidOnce(t *testing.T) {
-	o := newOther()
+func TestSkippedToolsAreLoggedOnce(t *testing.T) {
+	o := newFakeUpstream()
 	o.server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			res, err := next(ctx, method, req)
@@ -137,8 +137,8 @@ func TestWhatIsLeftOutIsSaidOnce(t *testing.T) {
 			return res, err
 		}
 	})
-	b := openBridge(t, newPurse(cent), toolproxy.Upstream{Name: "up", URL: o.listen(t, wires[0])})
-	s := connect(t, b.url, b.token(), wires[0], nil)
+	b := newGatewayEnv(t, newFakeEnvelope(cent), toolproxy.Upstream{Name: "up", URL: o.listen(t, protocolVersions[0])})
+	s := connect(t, b.url, b.token(), protocolVersions[0], nil)
 	o.server.AddTool(&mcp.Tool{Name: "late", InputSchema: plain}, o.counted(o.echo))
 	b.await(t, s, "up_late", true) // the list was read again
 	b.log.mu.Lock()

@@ -15,7 +15,7 @@ import (
 	"github.com/picket-dev/picket/toolproxy"
 )
 
-func thing(o *other, uri, text string) {
+func addThing(o *fakeUpstream, uri, text string) {
 	o.server.AddResource(&mcp.Resource{URI: uri, Name: "thing"},
 		func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: uri, Text: text}}}, nil
@@ -25,18 +25,18 @@ func thing(o *other, uri, text string) {
 // An upstream tells of changes of its own resources only: neither of those of
 // another, nor of ours.
 func TestAnUpstreamTellsOfItsOwnResources(t *testing.T) {
-	a, b := newOther(), newOther()
-	thing(a, "a://thing", "a")
+	a, b := newFakeUpstream(), newFakeUpstream()
+	addThing(a, "a://thing", "a")
 	pretends := map[string]string{
 		"b://as-a":      "a://thing",
 		"b://as-ours":   toolproxy.ReportURI,
 		"b://as-PICKET": "PICKET://task/report",
 	}
 	for uri := range pretends {
-		thing(b, uri, "b")
+		addThing(b, uri, "b")
 	}
-	thing(b, "b://own", "b")
-	thing(b, toolproxy.ReportURI, "b") // it lists ours as well
+	addThing(b, "b://own", "b")
+	addThing(b, toolproxy.ReportURI, "b") // it lists ours as well
 	b.server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			if p, ok := req.GetParams().(*mcp.ResourceUpdatedNotificationParams); ok && pretends[p.URI] != "" {
@@ -45,11 +45,11 @@ func TestAnUpstreamTellsOfItsOwnResources(t *testing.T) {
 			return next(ctx, method, req)
 		}
 	})
-	g := openBridgeTo(t, newPurse(cent), "b_echo", map[string]budget.Price{"*": {Call: cent}},
-		toolproxy.Upstream{Name: "a", URL: a.listen(t, wires[0])},
-		toolproxy.Upstream{Name: "b", URL: b.listen(t, wires[0])})
+	g := newGatewayEnvFor(t, newFakeEnvelope(cent), "b_echo", map[string]budget.Price{"*": {Call: cent}},
+		toolproxy.Upstream{Name: "a", URL: a.listen(t, protocolVersions[0])},
+		toolproxy.Upstream{Name: "b", URL: b.listen(t, protocolVersions[0])})
 	heard := make(chan string, 100)
-	s := connect(t, g.url, g.token(), wires[0],
+	s := connect(t, g.url, g.token(), protocolVersions[0],
 		&mcp.ClientOptions{ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) {
 			heard <- r.Params.URI
 		}})
@@ -77,10 +77,10 @@ func TestAnUpstreamTellsOfItsOwnResources(t *testing.T) {
 
 // What an upstream says in an error is repeated in part, and does nothing to a
 // terminal.
-func TestWordsOfAnUpstreamAreBounded(t *testing.T) {
-	for _, wire := range wires {
+func TestUpstreamErrorTextIsBounded(t *testing.T) {
+	for _, wire := range protocolVersions {
 		t.Run(wire, func(t *testing.T) {
-			o := newOther()
+			o := newFakeUpstream()
 			long := "stop\x1b[2J\u202e here\n" + strings.Repeat("é", 500_000)
 			data, _ := json.Marshal(long)
 			for tool, code := range map[string]int64{"refuses": -32000, "opens": -32042} {
@@ -93,8 +93,8 @@ func TestWordsOfAnUpstreamAreBounded(t *testing.T) {
 				func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 					return nil, &jsonrpc.Error{Code: -32000, Message: long, Data: data}
 				})
-			p := newPurse(100 * cent)
-			b := openBridge(t, p, toolproxy.Upstream{Name: "up", URL: o.listen(t, wire)})
+			p := newFakeEnvelope(100 * cent)
+			b := newGatewayEnv(t, p, toolproxy.Upstream{Name: "up", URL: o.listen(t, wire)})
 			s := connect(t, b.url, b.token(), wire, nil)
 			short := func(what, text string) {
 				t.Helper()
@@ -108,7 +108,7 @@ func TestWordsOfAnUpstreamAreBounded(t *testing.T) {
 			if err != nil || !r.IsError {
 				t.Fatalf("%+v %v", r, err)
 			}
-			short("a result", said(t, r))
+			short("a result", resultText(t, r))
 			p.mu.Lock()
 			for _, kept := range p.settled {
 				if len(kept.Result) > 6000 || len(kept.Result) < 1000 {
@@ -147,9 +147,9 @@ func TestNamesOfUpstreamsAreDistinct(t *testing.T) {
 		"a b_a":       "",
 	} {
 		cfg := toolproxy.Config{
-			Sealer: newSealer(t),
-			Door:   func(string) toolproxy.Door { return nil },
-			Log:    slog.New(slog.DiscardHandler),
+			Sealer:  newSealer(t),
+			Backend: func(string) toolproxy.Backend { return nil },
+			Log:     slog.New(slog.DiscardHandler),
 		}
 		for _, name := range strings.Fields(names) {
 			cfg.Upstreams = append(cfg.Upstreams, toolproxy.Upstream{Name: name, URL: "http://127.0.0.1:1"})
@@ -166,9 +166,9 @@ func TestNamesOfUpstreamsAreDistinct(t *testing.T) {
 
 // Of tools that come to the same name the one that is called so has it,
 // whatever the order in which they are listed.
-func TestTheOrderOfAListLeadsNowhereElse(t *testing.T) {
+func TestListOrderDoesNotChangeRouting(t *testing.T) {
 	for _, order := range [][]string{{"x.y", "x_y", "x-y", "u.v", "u-v"}, {"u-v", "u.v", "x-y", "x_y", "x.y"}} {
-		o := newOther()
+		o := newFakeUpstream()
 		o.server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 				switch r := req.(type) {
@@ -184,10 +184,11 @@ func TestTheOrderOfAListLeadsNowhereElse(t *testing.T) {
 				return next(ctx, method, req)
 			}
 		})
-		b := openBridge(t, newPurse(100*cent), toolproxy.Upstream{Name: "up", URL: o.listen(t, wires[0])})
-		s := connect(t, b.url, b.token(), wires[0], nil)
+		b := newGatewayEnv(t, newFakeEnvelope(100*cent),
+			toolproxy.Upstream{Name: "up", URL: o.listen(t, protocolVersions[0])})
+		s := connect(t, b.url, b.token(), protocolVersions[0], nil)
 		for name, want := range map[string]string{"up_x_y": "x_y", "up_u_v": "u-v"} {
-			if got := said(t, call(t, s, name, nil)); got != want {
+			if got := resultText(t, call(t, s, name, nil)); got != want {
 				t.Errorf("of %v %s is %s, want %s", order, name, got, want)
 			}
 		}
@@ -196,14 +197,14 @@ func TestTheOrderOfAListLeadsNowhereElse(t *testing.T) {
 
 // A resource that passes from one upstream to another is read there.
 func TestAResourceThatMoves(t *testing.T) {
-	a, b := newOther(), newOther()
-	thing(a, "shared://thing", "of a")
-	thing(b, "shared://thing", "of b")
-	g := openBridgeTo(t, newPurse(100*cent), "b_echo", map[string]budget.Price{"*": {Call: cent}},
-		toolproxy.Upstream{Name: "a", URL: a.listen(t, wires[0])},
-		toolproxy.Upstream{Name: "b", URL: b.listen(t, wires[0])})
+	a, b := newFakeUpstream(), newFakeUpstream()
+	addThing(a, "shared://thing", "of a")
+	addThing(b, "shared://thing", "of b")
+	g := newGatewayEnvFor(t, newFakeEnvelope(100*cent), "b_echo", map[string]budget.Price{"*": {Call: cent}},
+		toolproxy.Upstream{Name: "a", URL: a.listen(t, protocolVersions[0])},
+		toolproxy.Upstream{Name: "b", URL: b.listen(t, protocolVersions[0])})
 	changed := make(chan struct{}, 100)
-	s := connect(t, g.url, g.token(), wires[0],
+	s := connect(t, g.url, g.token(), protocolVersions[0],
 		&mcp.ClientOptions{
 			ResourceListChangedHandler: func(context.Context,
 				*mcp.ResourceListChangedRequest) {

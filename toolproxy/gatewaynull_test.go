@@ -16,7 +16,7 @@ import (
 // breaks over it.
 func TestNullsOfAnUpstream(t *testing.T) {
 	answers := map[string]string{
-		"initialize": `{"protocolVersion":"` + wires[0] +
+		"initialize": `{"protocolVersion":"` + protocolVersions[0] +
 			`","capabilities":{"tools":{},"prompts":{},"resources":{}},"serverInfo":{"name":"n","version":"1"}}`,
 		"tools/list":               `{"tools":[null,{"name":"echo","inputSchema":{"type":"object"}},null]}`,
 		"prompts/list":             `{"prompts":[null,{"name":"p","arguments":[null]}]}`,
@@ -26,7 +26,7 @@ func TestNullsOfAnUpstream(t *testing.T) {
 		"resources/read":           `{"contents":[null]}`,
 		"tools/call":               `{"content":[null]}`,
 	}
-	m := newModel(t, nil)
+	m := newFakeModel(t, nil)
 	m.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var ask struct {
 			ID     json.RawMessage `json:"id"`
@@ -44,8 +44,8 @@ func TestNullsOfAnUpstream(t *testing.T) {
 		}
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, ask.ID, answers[ask.Method])
 	})
-	b := openBridge(t, newPurse(100*cent), toolproxy.Upstream{Name: "up", URL: m.URL})
-	s := connect(t, b.url, b.token(), wires[0], nil)
+	b := newGatewayEnv(t, newFakeEnvelope(100*cent), toolproxy.Upstream{Name: "up", URL: m.URL})
+	s := connect(t, b.url, b.token(), protocolVersions[0], nil)
 	ask := func() {
 		_, _ = s.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "up_p"})
 		_, _ = s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "n://r"})

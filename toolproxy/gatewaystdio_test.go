@@ -19,8 +19,8 @@ import (
 	"github.com/picket-dev/picket/toolproxy"
 )
 
-// stdio is an upstream that is this test binary, started by the proxy.
-func stdio(t testing.TB, wire string) toolproxy.Upstream {
+// stdioUpstream is an upstream that is this test binary, started by the proxy.
+func stdioUpstream(t testing.TB, wire string) toolproxy.Upstream {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -32,25 +32,25 @@ func stdio(t testing.TB, wire string) toolproxy.Upstream {
 }
 
 func TestACommandAsUpstream(t *testing.T) {
-	p := newPurse(100 * cent)
-	b := openBridge(t, p, stdio(t, wires[1]))
-	for i, wire := range wires {
+	p := newFakeEnvelope(100 * cent)
+	b := newGatewayEnv(t, p, stdioUpstream(t, protocolVersions[1]))
+	for i, wire := range protocolVersions {
 		s := connect(t, b.url, b.token(), wire, nil)
 		if r := call(t, s, "up_echo", map[string]any{"n": i}); r.IsError || object(t, r)["n"] != float64(i) {
 			t.Errorf("%s: %+v", wire, r)
 		}
 	}
-	env := said(t, call(t, connect(t, b.url, b.token(), wires[1], nil), "up_env", nil))
+	env := resultText(t, call(t, connect(t, b.url, b.token(), protocolVersions[1], nil), "up_env", nil))
 	if strings.Contains(env, "hunter2") || !strings.Contains(env, "PATH=") || !strings.Contains(env, asStdio) {
 		t.Errorf("the command's environment is %s", env)
 	}
-	p.quiet(t, 3*cent)
+	p.expectSettled(t, 3*cent)
 }
 
 // The command speaks and answers in one breath; every word comes through.
-func TestNoWordOfACommandIsLost(t *testing.T) {
-	for _, wire := range wires {
-		b := openBridge(t, newPurse(1000*cent), stdio(t, wire))
+func TestCommandNotificationsArrive(t *testing.T) {
+	for _, wire := range protocolVersions {
+		b := newGatewayEnv(t, newFakeEnvelope(1000*cent), stdioUpstream(t, wire))
 		heard := make(chan string, 100)
 		s := connect(t, b.url, b.token(), wire,
 			&mcp.ClientOptions{
@@ -61,7 +61,7 @@ func TestNoWordOfACommandIsLost(t *testing.T) {
 		for range 20 {
 			params := &mcp.CallToolParams{Name: "up_work"}
 			params.SetProgressToken("t")
-			if r, err := s.CallTool(t.Context(), params); err != nil || said(t, r) != "worked" {
+			if r, err := s.CallTool(t.Context(), params); err != nil || resultText(t, r) != "worked" {
 				t.Fatalf("%v %+v", err, r)
 			}
 			for _, want := range []string{"t1", "t2", "t3"} {
@@ -75,17 +75,17 @@ func TestNoWordOfACommandIsLost(t *testing.T) {
 
 // Each session that can be asked has a process of its own, which ends with it.
 func TestQuestionsOfACommandGoToTheirSession(t *testing.T) {
-	b := openBridge(t, newPurse(100*cent), stdio(t, wires[0]))
-	shared := said(t, call(t, connect(t, b.url, b.token(), wires[1], nil), "up_pid", nil))
+	b := newGatewayEnv(t, newFakeEnvelope(100*cent), stdioUpstream(t, protocolVersions[0]))
+	shared := resultText(t, call(t, connect(t, b.url, b.token(), protocolVersions[1], nil), "up_pid", nil))
 	pids := map[string]bool{shared: true}
 	for _, name := range []string{"anna", "berta"} {
-		s := connect(t, b.url, b.token(), wires[0], answering(name))
-		pid := said(t, call(t, s, "up_pid", nil))
+		s := connect(t, b.url, b.token(), protocolVersions[0], answeringClient(name))
+		pid := resultText(t, call(t, s, "up_pid", nil))
 		if pids[pid] {
 			t.Errorf("%s shares the process %s", name, pid)
 		}
 		pids[pid] = true
-		if r := call(t, s, "up_elicit", nil); r.IsError || said(t, r) != "accept "+name {
+		if r := call(t, s, "up_elicit", nil); r.IsError || resultText(t, r) != "accept "+name {
 			t.Errorf("%s: %+v", name, r)
 		}
 		if err := s.Close(); err != nil {
@@ -96,10 +96,10 @@ func TestQuestionsOfACommandGoToTheirSession(t *testing.T) {
 }
 
 func TestAKilledCommandIsStartedAgain(t *testing.T) {
-	p := newPurse(100 * cent)
-	b := openBridge(t, p, stdio(t, wires[1]))
-	s := connect(t, b.url, b.token(), wires[1], nil)
-	first := said(t, call(t, s, "up_pid", nil))
+	p := newFakeEnvelope(100 * cent)
+	b := newGatewayEnv(t, p, stdioUpstream(t, protocolVersions[1]))
+	s := connect(t, b.url, b.token(), protocolVersions[1], nil)
+	first := resultText(t, call(t, s, "up_pid", nil))
 	pid, err := strconv.Atoi(first)
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestAKilledCommandIsStartedAgain(t *testing.T) {
 	for until := time.Now().Add(patience); time.Now().Before(until); {
 		r := call(t, s, "up_pid", nil)
 		if !r.IsError {
-			second = said(t, r)
+			second = resultText(t, r)
 			break
 		}
 		if code, _ := refusal(t, r); code != "upstream_failed" {
@@ -145,11 +145,11 @@ func TestAKilledCommandIsStartedAgain(t *testing.T) {
 // Closing the proxy ends its commands with everything they have started, those
 // that do not listen included.
 func TestCommandsEndWithTheProxy(t *testing.T) {
-	u := stdio(t, wires[1])
+	u := stdioUpstream(t, protocolVersions[1])
 	pids := filepath.Join(t.TempDir(), "pids")
 	script := `trap '' TERM; sleep 1000 & echo $! $$ > "$1"; "$0"; exec sleep 1000`
 	u.Command = []string{"/bin/sh", "-c", script, u.Command[0], pids}
-	b := openBridge(t, newPurse(cent), u)
+	b := newGatewayEnv(t, newFakeEnvelope(cent), u)
 	raw, err := os.ReadFile(pids)
 	if err != nil {
 		t.Fatal(err)
@@ -174,8 +174,8 @@ func awaitGone(t testing.TB, pid string) {
 
 // What an upstream adds and removes is followed, and clients are told.
 func TestChangesOfAnUpstreamAreFollowed(t *testing.T) {
-	everyPair(t, func(t *testing.T, wire string, o *other, url string) {
-		b := openBridge(t, newPurse(100*cent), toolproxy.Upstream{Name: "up", URL: url})
+	forEachProtocolPair(t, func(t *testing.T, wire string, o *fakeUpstream, url string) {
+		b := newGatewayEnv(t, newFakeEnvelope(100*cent), toolproxy.Upstream{Name: "up", URL: url})
 		told := make(chan struct{}, 10)
 		s := connect(t, b.url, b.token(), wire,
 			&mcp.ClientOptions{
@@ -197,23 +197,23 @@ func TestChangesOfAnUpstreamAreFollowed(t *testing.T) {
 
 // An upstream that is not there costs nothing, and is found when it comes.
 func TestAnUpstreamThatIsNotThere(t *testing.T) {
-	p := newPurse(100 * cent)
-	o := newOther()
-	b := openBridge(t, p, toolproxy.Upstream{Name: "up", URL: o.listen(t, wires[1])},
+	p := newFakeEnvelope(100 * cent)
+	o := newFakeUpstream()
+	b := newGatewayEnv(t, p, toolproxy.Upstream{Name: "up", URL: o.listen(t, protocolVersions[1])},
 		toolproxy.Upstream{Name: "gone", URL: "http://127.0.0.1:1/mcp"})
-	s := connect(t, b.url, b.token(), wires[1], nil)
+	s := connect(t, b.url, b.token(), protocolVersions[1], nil)
 	if code, _ := refusal(t, call(t, s, "gone_echo", nil)); code != "not_found" {
 		t.Errorf("a tool nobody has heard of: %s", code)
 	}
 	if r := call(t, s, "up_echo", nil); r.IsError {
 		t.Errorf("its neighbour: %+v", r)
 	}
-	p.quiet(t, cent)
+	p.expectSettled(t, cent)
 	for _, bad := range []toolproxy.Upstream{{Name: "a b", URL: "http://x"}, {Name: "a"},
 		{Name: "a", URL: "http://x", Command: []string{"x"}}, {Name: "a", URL: "ftp://x"}} {
 		if _, err := toolproxy.New(toolproxy.Config{
 			Sealer:    newSealer(t),
-			Door:      func(string) toolproxy.Door { return p },
+			Backend:   func(string) toolproxy.Backend { return p },
 			Upstreams: []toolproxy.Upstream{bad},
 		}); err == nil {
 			t.Errorf("%+v is taken", bad)

@@ -19,8 +19,8 @@ import (
 	"github.com/picket-dev/picket/internal/outbound"
 )
 
-// HTTPTool configures http_request.
-type HTTPTool struct {
+// HTTPConfig configures http_request.
+type HTTPConfig struct {
 	// Allow lists what may be called: host, *.domain, host:port, or * for every
 	// public address. An address that is not public needs an entry with its port.
 	// Defaults to every public address.
@@ -44,20 +44,20 @@ const (
 	maxRequestBody = 256 << 10
 	maxHeaders     = 64
 	maxHeaderBytes = 16 << 10
-	maxHops        = 5
+	maxRedirects   = 5
 	maxHTTPBytes   = 512 << 10
 )
 
 // httpSource is the tool http_request.
 type httpSource struct {
 	proxy     *Proxy
-	cfg       HTTPTool
+	cfg       HTTPConfig
 	guard     outbound.Guard
 	transport *http.Transport // of once
 	once      outbound.Once
 }
 
-func newHTTPSource(p *Proxy, cfg HTTPTool) (*httpSource, error) {
+func newHTTPSource(p *Proxy, cfg HTTPConfig) (*httpSource, error) {
 	cfg.Timeout = min(cmp.Or(cfg.Timeout, 30*time.Second), picket.MaxExternalCall*time.Second)
 	cfg.MaxBytes = min(cmp.Or(cfg.MaxBytes, 256<<10), maxHTTPBytes)
 	g, err := outbound.New(outbound.Config{
@@ -74,8 +74,8 @@ func newHTTPSource(p *Proxy, cfg HTTPTool) (*httpSource, error) {
 
 func (s *httpSource) close() { s.transport.CloseIdleConnections() }
 
-func (s *httpSource) Tools(context.Context, Door, picket.Held) ([]Tool, error) {
-	if t, ok := s.proxy.Priced(described("http_request")); ok {
+func (s *httpSource) Tools(context.Context, Backend, picket.LeaseCredential) ([]Tool, error) {
+	if t, ok := s.proxy.WithPrice(meteredTool("http_request")); ok {
 		return []Tool{t}, nil
 	}
 	return nil, nil
@@ -101,7 +101,7 @@ func (s *httpSource) Call(ctx context.Context, c Call) (jsontext.Value, bool, er
 	if err != nil {
 		return nil, true, err
 	}
-	canonical, err := encode(args)
+	canonical, err := encodeJSON(args)
 	if err != nil {
 		return nil, true, err
 	}
@@ -113,9 +113,9 @@ func (s *httpSource) Call(ctx context.Context, c Call) (jsontext.Value, bool, er
 	if args.TimeoutSeconds != nil {
 		timeout = min(timeout, time.Duration(*args.TimeoutSeconds)*time.Second)
 	}
-	r, err := s.proxy.Metered(ctx, c.Door, c.Held, MeteredCall{
+	r, err := s.proxy.Metered(ctx, c.Backend, c.Held, MeteredCall{
 		Tool: c.Name, Args: canonical, Key: c.Key, Effects: effects, Timeout: timeout,
-		Dispatch: func(ctx context.Context, r picket.Reservation) (Dispatched, error) {
+		Dispatch: func(ctx context.Context, r picket.Reservation) (DispatchResult, error) {
 			return s.fetch(ctx, args, r.Token)
 		},
 	})
@@ -138,8 +138,8 @@ func (s *httpSource) args(c Call) (a httpArgs, err error) {
 	case a.URL == "":
 		return a, picket.Invalid("/url", "Send an absolute http or https URL.", "url is required")
 	case !slices.Contains(methods, a.Method):
-		return a, picket.Invalid("/method", "Send one of: "+joined(methods)+".",
-			"%q is not a method that can be called", clip(a.Method))
+		return a, picket.Invalid("/method", "Send one of: "+commaList(methods)+".",
+			"%q is not a method that can be called", shortened(a.Method))
 	case len(a.URL) > maxURL:
 		return a, picket.Refuse(picket.CodeTooLarge, "Send a shorter URL.",
 			"the URL has %d bytes, at most %d are allowed", len(a.URL), maxURL).With("field", "/url")
@@ -160,11 +160,12 @@ func (s *httpSource) args(c Call) (a httpArgs, err error) {
 	if err := checkHeaders(a.Headers); err != nil {
 		return a, err
 	}
-	return a, keepsLease(c.Held, c.Args)
+	return a, checkNoLeaseToken(c.Held, c.Args)
 }
 
-// ours are headers that the proxy or the connection sets.
-var ours = []string{"Host", "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
+// managedHeaders are headers that the proxy or the connection sets.
+var managedHeaders = []string{"Host", "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
+	"Proxy-Connection",
 	"Te", "Trailer",
 	"Transfer-Encoding", "Upgrade", "Content-Length", "Expect", FenceHeader}
 
@@ -173,12 +174,13 @@ func checkHeaders(headers map[string]string) error {
 	seen := map[string]bool{}
 	for name, value := range headers {
 		size += len(name) + len(value) + 4
-		at, known := "/headers/"+clip(name), http.CanonicalHeaderKey(name)
+		at, known := "/headers/"+shortened(name), http.CanonicalHeaderKey(name)
 		switch {
-		case !isToken(name) || strings.ContainsFunc(value,
+		case !isHeaderName(name) || strings.ContainsFunc(value,
 			func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
-			return picket.Invalid(at, "Send a header's name and a value of one line.", "%q is not a header", clip(name))
-		case slices.Contains(ours, known):
+			return picket.Invalid(at, "Send a header's name and a value of one line.", "%q is not a header",
+				shortened(name))
+		case slices.Contains(managedHeaders, known):
 			return picket.Invalid(at, "Leave it out; it is set where the request is made.",
 				"the header %s cannot be chosen", known)
 		case seen[known]:
@@ -194,8 +196,8 @@ func checkHeaders(headers map[string]string) error {
 	return nil
 }
 
-// isToken reports whether a name is one of RFC 9110's tokens.
-func isToken(name string) bool {
+// isHeaderName reports whether a name is one of RFC 9110's tokens.
+func isHeaderName(name string) bool {
 	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
 		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
 	})

@@ -21,16 +21,16 @@ import (
 	"github.com/picket-dev/picket/toolproxy"
 )
 
-// shop is a proxy where http_request costs a cent and a nano-dollar a byte.
-func shop(t testing.TB, configure func(*toolproxy.HTTPTool)) *toolproxy.Proxy {
+// newHTTPProxy is a proxy where http_request costs a cent and a nano-dollar a byte.
+func newHTTPProxy(t testing.TB, configure func(*toolproxy.HTTPConfig)) *toolproxy.Proxy {
 	t.Helper()
-	var tool toolproxy.HTTPTool
+	var tool toolproxy.HTTPConfig
 	configure(&tool)
 	p, err := toolproxy.New(toolproxy.Config{
-		Sealer: newSealer(t),
-		Door:   func(string) toolproxy.Door { return nil },
-		HTTP:   tool,
-		Log:    slog.New(slog.DiscardHandler),
+		Sealer:  newSealer(t),
+		Backend: func(string) toolproxy.Backend { return nil },
+		HTTP:    tool,
+		Log:     slog.New(slog.DiscardHandler),
 		Prices: priceList(t, map[string]budget.Price{
 			"http_request": {Call: cent, PerUnit: map[budget.Unit]budget.Money{budget.UnitByte: 1}, Max: 2 * cent},
 		}),
@@ -42,17 +42,17 @@ func shop(t testing.TB, configure func(*toolproxy.HTTPTool)) *toolproxy.Proxy {
 	return p
 }
 
-// upstream is a server that http_request may call; it notes what came.
-type upstream struct {
+// recordingServer is a server that http_request may call; it notes what came.
+type recordingServer struct {
 	*httptest.Server
 	mu   sync.Mutex
 	seen []*http.Request
 	body []string
 }
 
-func serveUpstream(t testing.TB, answer http.HandlerFunc) *upstream {
+func serveRecording(t testing.TB, answer http.HandlerFunc) *recordingServer {
 	t.Helper()
-	u := &upstream{}
+	u := &recordingServer{}
 	u.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		u.mu.Lock()
@@ -64,15 +64,15 @@ func serveUpstream(t testing.TB, answer http.HandlerFunc) *upstream {
 	return u
 }
 
-func (u *upstream) at() string { return u.Listener.Addr().String() }
+func (u *recordingServer) at() string { return u.Listener.Addr().String() }
 
-func (u *upstream) count() int {
+func (u *recordingServer) count() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return len(u.seen)
 }
 
-func get(t testing.TB, p *toolproxy.Proxy, door toolproxy.Door, args string) (map[string]any, error) {
+func get(t testing.TB, p *toolproxy.Proxy, door toolproxy.Backend, args string) (map[string]any, error) {
 	t.Helper()
 	raw, err := p.Invoke(t.Context(), door, aHeld, "http_request", []byte(args), "")
 	if err != nil {
@@ -82,12 +82,12 @@ func get(t testing.TB, p *toolproxy.Proxy, door toolproxy.Door, args string) (ma
 }
 
 func TestHTTPRequest(t *testing.T) {
-	u := serveUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+	u := serveRecording(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Answer", "42")
 		w.WriteHeader(http.StatusCreated)
 		_, _ = io.WriteString(w, "hello")
 	})
-	p, door := shop(t, func(c *toolproxy.HTTPTool) { c.Allow = []string{u.at()} }), newPurse(100*cent)
+	p, door := newHTTPProxy(t, func(c *toolproxy.HTTPConfig) { c.Allow = []string{u.at()} }), newFakeEnvelope(100*cent)
 	a, err := get(t, p, door,
 		`{"method":"post","url":"http://`+u.at()+
 			`/a?b=c","headers":{"X-Api-Key":"k"},"body":{"n":12345678901234567890}}`)
@@ -113,13 +113,13 @@ func TestHTTPRequest(t *testing.T) {
 			t.Errorf("the header %s was sent", name)
 		}
 	}
-	door.quiet(t, cent+5)
+	door.expectSettled(t, cent+5)
 }
 
 // Which methods the next holder of the task has to wait for.
 func TestReadsAreNoEffects(t *testing.T) {
-	u := serveUpstream(t, func(http.ResponseWriter, *http.Request) {})
-	p := shop(t, func(c *toolproxy.HTTPTool) { c.Allow = []string{u.at()}; c.Timeout = 20 * time.Second })
+	u := serveRecording(t, func(http.ResponseWriter, *http.Request) {})
+	p := newHTTPProxy(t, func(c *toolproxy.HTTPConfig) { c.Allow = []string{u.at()}; c.Timeout = 20 * time.Second })
 	for method, want := range map[string]picket.Effects{
 		"":        "none",
 		"GET":     "none",
@@ -128,7 +128,7 @@ func TestReadsAreNoEffects(t *testing.T) {
 		"OPTIONS": "external",
 		"DELETE":  "external",
 	} {
-		door := &noting{purse: newPurse(100 * cent)}
+		door := &requestRecorder{fakeEnvelope: newFakeEnvelope(100 * cent)}
 		if _, err := get(t, p, door,
 			`{"method":"`+method+`","url":"http://`+u.at()+`","timeoutSeconds":120}`); err != nil {
 			t.Fatal(err)
@@ -139,21 +139,22 @@ func TestReadsAreNoEffects(t *testing.T) {
 	}
 }
 
-// noting keeps what was asked of the purse last.
-type noting struct {
-	*purse
+// requestRecorder keeps what was asked of the purse last.
+type requestRecorder struct {
+	*fakeEnvelope
 	req picket.CallRequest
 }
 
-func (n *noting) Reserve(ctx context.Context, held picket.Held, req picket.CallRequest) (picket.Reservation, error) {
+func (n *requestRecorder) Reserve(ctx context.Context, held picket.LeaseCredential,
+	req picket.CallRequest) (picket.Reservation, error) {
 	n.req = req
-	return n.purse.Reserve(ctx, held, req)
+	return n.fakeEnvelope.Reserve(ctx, held, req)
 }
 
 func TestBadRequestsReserveNothing(t *testing.T) {
-	p, door := shop(t, func(*toolproxy.HTTPTool) {}), newPurse(100*cent)
+	p, door := newHTTPProxy(t, func(*toolproxy.HTTPConfig) {}), newFakeEnvelope(100*cent)
 	url := `"url":"https://127.0.0.1:1/"`
-	lease := newSealer(t).Seal(aHeld.Namespace, aHeld.TaskID, aHeld.RunID).Reveal()
+	lease := newSealer(t).LeaseToken(aHeld.Namespace, aHeld.TaskID, aHeld.RunID).Reveal()
 	for args, want := range map[string]struct {
 		code  picket.Code
 		field string
@@ -237,7 +238,7 @@ func TestAnswersAreCapped(t *testing.T) {
 		},
 		"/binary": func(w io.Writer) { _, _ = w.Write([]byte{0xff, 0xfe, 0}) },
 	}
-	u := serveUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+	u := serveRecording(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/bomb" {
 			w.Header().Set("Content-Encoding", "gzip")
 			z := gzip.NewWriter(w)
@@ -247,7 +248,7 @@ func TestAnswersAreCapped(t *testing.T) {
 		}
 		body[r.URL.Path](w)
 	})
-	p := shop(t, func(c *toolproxy.HTTPTool) { c.Allow = []string{u.at()}; c.MaxBytes = limit })
+	p := newHTTPProxy(t, func(c *toolproxy.HTTPConfig) { c.Allow = []string{u.at()}; c.MaxBytes = limit })
 	for path, want := range map[string]struct {
 		length    int
 		truncated bool
@@ -260,7 +261,7 @@ func TestAnswersAreCapped(t *testing.T) {
 		"/bomb":    {limit, true, ""},
 		"/endless": {limit, true, ""},
 	} {
-		a, err := get(t, p, newPurse(100*cent), `{"url":"http://`+u.at()+path+`"}`)
+		a, err := get(t, p, newFakeEnvelope(100*cent), `{"url":"http://`+u.at()+path+`"}`)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			continue
@@ -280,7 +281,7 @@ func TestDeadAndSlowServers(t *testing.T) {
 	}
 	dead.Close()
 	entered, leave := make(chan struct{}, 8), make(chan struct{})
-	u := serveUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+	u := serveRecording(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/reset":
 			conn, _, _ := http.NewResponseController(w).Hijack()
@@ -305,8 +306,8 @@ func TestDeadAndSlowServers(t *testing.T) {
 		{"http://" + u.at() + "/half", picket.CodeUpstream, 2 * cent},
 		{"http://" + u.at() + "/slow", picket.CodeUpstreamTimeout, 2 * cent},
 	} {
-		door := newPurse(100 * cent)
-		p := shop(t, func(c *toolproxy.HTTPTool) {
+		door := newFakeEnvelope(100 * cent)
+		p := newHTTPProxy(t, func(c *toolproxy.HTTPConfig) {
 			c.Allow = []string{u.at(), dead.Addr().String()}
 			c.Timeout = 300 * time.Millisecond
 		})
@@ -314,7 +315,7 @@ func TestDeadAndSlowServers(t *testing.T) {
 			picket.CodeOf(err).Retryable() {
 			t.Errorf("%s: %v", c.url, err)
 		}
-		door.quiet(t, c.charged)
+		door.expectSettled(t, c.charged)
 	}
 	select {
 	case <-entered:

@@ -22,12 +22,12 @@ const maxArgs = 1 << 20
 // Invoke runs a tool by its name: the one way for calls over HTTP and over
 // MCP. args is a JSON object (empty: {}), key the caller's idempotency key, ""
 // for none. Refusals are *picket.Error; those of the fence have been recorded.
-func (p *Proxy) Invoke(ctx context.Context, door Door, held picket.Held, name string, args jsontext.Value,
+func (p *Proxy) Invoke(ctx context.Context, door Backend, held picket.LeaseCredential, name string, args jsontext.Value,
 	key string) (jsontext.Value, error) {
-	answer, err := p.invoke(ctx, Call{Door: door, Held: held, Name: name, Args: args, Key: key})
-	var e *estimated
+	answer, err := p.invoke(ctx, Call{Backend: door, Held: held, Name: name, Args: args, Key: key})
+	var e *estimateError
 	if errors.As(err, &e) {
-		return encode(e.Estimate)
+		return encodeJSON(e.Estimate)
 	}
 	return answer, err
 }
@@ -37,8 +37,8 @@ func (p *Proxy) invoke(ctx context.Context, c Call) (jsontext.Value, error) {
 		return nil, picket.Refuse(picket.CodeTooLarge, "Send less: keep large things in files and name them.",
 			"the arguments have %d bytes, at most %d are allowed", len(c.Args), limit).With("limit", limit)
 	}
-	if b, ok := bindings[c.Name]; ok {
-		return p.free(ctx, b, c)
+	if b, ok := freeToolHandlers[c.Name]; ok {
+		return p.callFree(ctx, b, c)
 	}
 	for _, s := range p.sources {
 		answer, mine, err := s.Call(ctx, c)
@@ -46,36 +46,36 @@ func (p *Proxy) invoke(ctx context.Context, c Call) (jsontext.Value, error) {
 			continue
 		}
 		if err != nil {
-			p.recordRefusal(ctx, c.Door, c.Held, c.Name, err)
+			p.recordRefusal(ctx, c.Backend, c.Held, c.Name, err)
 		}
 		return answer, err
 	}
-	return nil, p.noTool(ctx, c)
+	return nil, p.toolNotFound(ctx, c)
 }
 
-// free calls a built-in tool that costs nothing.
-func (p *Proxy) free(ctx context.Context, b binding, c Call) (jsontext.Value, error) {
-	if estimating(ctx) {
-		return nil, p.estimate(ctx, c.Door, c.Held, c.Name, budget.Envelope{}, "")
+// callFree calls a built-in tool that costs nothing.
+func (p *Proxy) callFree(ctx context.Context, b freeToolHandler, c Call) (jsontext.Value, error) {
+	if isEstimate(ctx) {
+		return nil, p.estimate(ctx, c.Backend, c.Held, c.Name, budget.Envelope{}, "")
 	}
 	answer, err := b.call(ctx, c)
 	if err != nil {
-		if b.write {
-			p.recordRefusal(ctx, c.Door, c.Held, c.Name, err)
+		if b.recordRefusal {
+			p.recordRefusal(ctx, c.Backend, c.Held, c.Name, err)
 		}
 		return nil, err
 	}
-	return encode(answer)
+	return encodeJSON(answer)
 }
 
 func argsLimit(name string) int64 {
-	if b, ok := bindings[name]; ok {
+	if b, ok := freeToolHandlers[name]; ok {
 		return b.limit
 	}
 	return maxArgs
 }
 
-func encode(v any) (jsontext.Value, error) { return json.Marshal(v, json.Deterministic(true)) }
+func encodeJSON(v any) (jsontext.Value, error) { return json.Marshal(v, json.Deterministic(true)) }
 
 // decodeArgs reads arguments as strictly as a body; none are {}.
 func decodeArgs[T any](args jsontext.Value) (v T, err error) {
@@ -89,7 +89,7 @@ type toolList struct {
 	Tools []Tool `json:"tools"`
 }
 
-func listTools(p *Proxy, c echo.Context, door Door, held picket.Held) error {
+func handleListTools(p *Proxy, c echo.Context, door Backend, held picket.LeaseCredential) error {
 	list, err := p.ToolsFor(c.Request().Context(), door, held)
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func listTools(p *Proxy, c echo.Context, door Door, held picket.Held) error {
 	return web.JSON(c, http.StatusOK, toolList{list})
 }
 
-func callTool(p *Proxy, c echo.Context, door Door, held picket.Held) error {
+func handleCallTool(p *Proxy, c echo.Context, door Backend, held picket.LeaseCredential) error {
 	h := c.Request().Header
 	key, err := idempotencyKey(h)
 	if err != nil {
@@ -109,7 +109,7 @@ func callTool(p *Proxy, c echo.Context, door Door, held picket.Held) error {
 		return err
 	}
 	ctx := c.Request().Context()
-	if waits[name] {
+	if waitingTools[name] {
 		waiting, over := web.WaitContext(c)
 		defer over()
 		ctx = waiting
@@ -123,7 +123,7 @@ func callTool(p *Proxy, c echo.Context, door Door, held picket.Held) error {
 			picket.EstimateHeader)
 	}
 	answer, err := p.Invoke(ctx, door, held, name, args, key)
-	if err != nil && waits[name] && web.Stopping(c) && c.Request().Context().Err() == nil {
+	if err != nil && waitingTools[name] && web.Stopping(c) && c.Request().Context().Err() == nil {
 		return web.StoppingError()
 	}
 	if err != nil {
@@ -139,7 +139,7 @@ func idempotencyKey(h http.Header) (string, error) {
 		return "", nil
 	}
 	if len(values) > 1 {
-		return "", badKey()
+		return "", invalidKey()
 	}
 	return values[0], CheckKey(values[0])
 }
@@ -147,19 +147,19 @@ func idempotencyKey(h http.Header) (string, error) {
 // CheckKey refuses what is no idempotency key; "" is none either.
 func CheckKey(key string) error {
 	if key == "" || len(key) > 255 {
-		return badKey()
+		return invalidKey()
 	}
 	return nil
 }
 
-func badKey() error {
+func invalidKey() error {
 	return picket.Invalid("Idempotency-Key", "Send one key of 1 to 255 characters, or none.",
 		"the Idempotency-Key is not one key of 1 to 255 characters")
 }
 
-// noTool refuses a name that nothing here answers to.
-func (p *Proxy) noTool(ctx context.Context, c Call) error {
-	list, err := p.ToolsFor(ctx, c.Door, c.Held)
+// toolNotFound refuses a name that nothing here answers to.
+func (p *Proxy) toolNotFound(ctx context.Context, c Call) error {
+	list, err := p.ToolsFor(ctx, c.Backend, c.Held)
 	if err != nil {
 		return err
 	}
@@ -167,6 +167,7 @@ func (p *Proxy) noTool(ctx context.Context, c Call) error {
 	for i, t := range list {
 		names[i] = t.Name
 	}
-	return picket.Refuse(picket.CodeNotFound, "Call one of: "+joined(names)+".", "there is no tool %q", clip(c.Name)).
+	return picket.Refuse(picket.CodeNotFound, "Call one of: "+commaList(names)+".", "there is no tool %q",
+		shortened(c.Name)).
 		With("tools", names)
 }

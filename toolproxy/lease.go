@@ -16,16 +16,16 @@ import (
 // leaser keeps, gives back and observes a lease.
 type leaser interface {
 	// Renew moves the deadline to now + window; it never revives.
-	Renew(ctx context.Context, held picket.Held) (picket.Renewal, error)
+	Renew(ctx context.Context, held picket.LeaseCredential) (picket.Renewal, error)
 	// Reclaim gives a lease from before an adoption of the store a higher token;
 	// any other it leaves as it is.
-	Reclaim(ctx context.Context, held picket.Held) (picket.Renewal, error)
+	Reclaim(ctx context.Context, held picket.LeaseCredential) (picket.Renewal, error)
 	// Release ends the lease; exit.Class is one of picket.ReleaseClasses.
-	Release(ctx context.Context, held picket.Held, exit picket.Exit) (picket.TaskState, error)
+	Release(ctx context.Context, held picket.LeaseCredential, exit picket.Exit) (picket.TaskState, error)
 	// Watch waits until the lease changes; changed is false when the wait ran
 	// out. An ended lease answers at once with its state. Processes to start are
 	// told until they are among known, the call ids that the adapter has heard of.
-	Watch(ctx context.Context, held picket.Held, wait time.Duration,
+	Watch(ctx context.Context, held picket.LeaseCredential, wait time.Duration,
 		known ...string) (w picket.Watch, changed bool, err error)
 }
 
@@ -38,21 +38,21 @@ const (
 // MaxWait is the longest a watch waits; clients of tools give up at a minute.
 const MaxWait = 50 * time.Second
 
-// stateAnswer says what has become of the task.
-type stateAnswer struct {
+// stateResponse says what has become of the task.
+type stateResponse struct {
 	State picket.TaskState `json:"state"`
 }
 
-func renew(_ *Proxy, c echo.Context, door Door, held picket.Held) error {
-	return answerRenewal(c, held, door.Renew)
+func handleRenew(_ *Proxy, c echo.Context, door Backend, held picket.LeaseCredential) error {
+	return extendLease(c, held, door.Renew)
 }
 
-func reclaim(_ *Proxy, c echo.Context, door Door, held picket.Held) error {
-	return answerRenewal(c, held, door.Reclaim)
+func handleReclaim(_ *Proxy, c echo.Context, door Backend, held picket.LeaseCredential) error {
+	return extendLease(c, held, door.Reclaim)
 }
 
-func answerRenewal(c echo.Context, held picket.Held,
-	extend func(context.Context, picket.Held) (picket.Renewal, error)) error {
+func extendLease(c echo.Context, held picket.LeaseCredential,
+	extend func(context.Context, picket.LeaseCredential) (picket.Renewal, error)) error {
 	if _, _, err := web.Decode[struct{}](c, smallBody); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ type releaseRequest struct {
 	LastEventID *string `json:"lastEventId"`
 }
 
-func release(_ *Proxy, c echo.Context, door Door, held picket.Held) error {
+func handleRelease(_ *Proxy, c echo.Context, door Backend, held picket.LeaseCredential) error {
 	exit, err := decodeRelease(c)
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func release(_ *Proxy, c echo.Context, door Door, held picket.Held) error {
 	if err != nil {
 		return err
 	}
-	return web.JSON(c, http.StatusOK, stateAnswer{state})
+	return web.JSON(c, http.StatusOK, stateResponse{state})
 }
 
 func decodeRelease(c echo.Context) (picket.Exit, error) {
@@ -104,7 +104,7 @@ func decodeRelease(c echo.Context) (picket.Exit, error) {
 func checkExit(at string, exit picket.Exit, allowed []picket.ExitClass) error {
 	switch {
 	case !slices.Contains(allowed, exit.Class):
-		return picket.Invalid(at+"/class", "Send one of: "+joined(allowed)+".",
+		return picket.Invalid(at+"/class", "Send one of: "+commaList(allowed)+".",
 			"%q is not a class that a run can end with here", exit.Class)
 	case exit.Code != nil && (*exit.Code < -1 || *exit.Code > 1<<32-1):
 		return picket.Invalid(at+"/code", "Send the process's exit code, or null.", "code %d is not an exit code",
@@ -125,9 +125,9 @@ func checkExit(at string, exit picket.Exit, allowed []picket.ExitClass) error {
 	return nil
 }
 
-// watch answers as soon as something became of the lease, 204 when the wait
+// handleWatch answers as soon as something became of the lease, 204 when the wait
 // ran out or a newer watch of the same run took its place.
-func watch(p *Proxy, c echo.Context, door Door, held picket.Held) error {
+func handleWatch(p *Proxy, c echo.Context, door Backend, held picket.LeaseCredential) error {
 	seconds, err := watchSeconds(c)
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func watch(p *Proxy, c echo.Context, door Door, held picket.Held) error {
 	}
 	ctx, stopWaiting := web.WaitContext(c)
 	defer stopWaiting()
-	ctx, leave := p.watches.enter(ctx, held)
+	ctx, leave := p.leaseWatches.add(ctx, held)
 	defer leave()
 	w, changed, err := leaser(door).Watch(ctx, held, time.Duration(seconds)*time.Second, known...)
 	switch {
@@ -156,7 +156,7 @@ func watch(p *Proxy, c echo.Context, door Door, held picket.Held) error {
 
 func watchSeconds(c echo.Context) (int64, error) {
 	longest := int64(MaxWait / time.Second)
-	return number(c.QueryParams(), "waitSeconds", longest, longest)
+	return queryNumber(c.QueryParams(), "waitSeconds", longest, longest)
 }
 
 // maxKnown bounds the list of them, in bytes.
@@ -168,7 +168,7 @@ func knownExecs(c echo.Context) ([]string, error) {
 	if list == "" {
 		return nil, nil
 	}
-	if len(list) > maxKnown || !knownPattern.MatchString(list) {
+	if len(list) > maxKnown || !callIDListPattern.MatchString(list) {
 		return nil, web.BadParameter("exec", "Send the callIds of exec commands, with commas between them.",
 			"exec is no list of call ids")
 	}

@@ -15,14 +15,14 @@ import (
 
 // A lease that does not hold reaches no server, and no money moves, whatever
 // is wrong with it.
-func TestWithoutALeaseNothingIsReached(t *testing.T) {
-	u := serveUpstream(t, func(http.ResponseWriter, *http.Request) {})
+func TestInvalidLeasesReachNothing(t *testing.T) {
+	u := serveRecording(t, func(http.ResponseWriter, *http.Request) {})
 	ways := 0
 	for _, r := range matrix {
 		t.Run(strings.ReplaceAll(r.name, " ", "-"), func(t *testing.T) {
-			h, leave := enter(t, rig.Real(t))
+			h, leave := newEngineEnv(t, rig.Real(t))
 			defer leave()
-			m := h.open(t, func(c *toolproxy.Config) { c.HTTP.Allow = []string{u.at()} })
+			m := h.openPriced(t, func(c *toolproxy.Config) { c.HTTP.Allow = []string{u.at()} })
 			defer m.proxy.Close()
 			bearer := r.make(h)
 			want := r.fenced
@@ -48,7 +48,7 @@ func TestWithoutALeaseNothingIsReached(t *testing.T) {
 					t.Errorf("%s has changed from %s to %s", key, was, now)
 				}
 			}
-			if n := m.shelf.calls.Load(); n != 0 {
+			if n := m.source.calls.Load(); n != 0 {
 				t.Errorf("%d calls were made", n)
 			}
 		})
@@ -63,13 +63,13 @@ func TestWithoutALeaseNothingIsReached(t *testing.T) {
 // not wait for their deadline; the money of the call is not given back.
 func TestTheNextLeaseDoesNotWaitForTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		virtual(t, func(h *house) {
-			m := h.open(t, nil)
+		onVirtualStore(t, func(h *engineEnv) {
+			m := h.openPriced(t, nil)
 			defer m.proxy.Close()
 			task := m.submit()
 			l := m.lease()
 			inside := make(chan struct{})
-			m.shelf.during = func(ctx context.Context) error { close(inside); <-ctx.Done(); return errNever }
+			m.source.during = func(ctx context.Context) error { close(inside); <-ctx.Done(); return errNever }
 			told := make(chan answer)
 			go func() { told <- m.tool(t, l, "buy", `{}`, "k") }()
 			<-inside
@@ -86,12 +86,12 @@ func TestTheNextLeaseDoesNotWaitForTheDeadline(t *testing.T) {
 			if len(leases) != 1 || time.Since(began) > 15*time.Second {
 				t.Fatalf("%d leases after %s", len(leases), time.Since(began))
 			}
-			m.spent(t, task.TaskID, 30*cent)
+			m.expectSettled(t, task.TaskID, 30*cent)
 			// Nobody knows what it came to, so that it is not made again by itself.
-			m.shelf.during = nil
+			m.source.during = nil
 			if a := m.tool(t, leases[0], "buy", `{}`, "k"); a.status != 409 || a.code() != "state_conflict" ||
-				m.shelf.calls.Load() != 1 {
-				t.Errorf("with the same key: %d %s, %d calls", a.status, a.raw, m.shelf.calls.Load())
+				m.source.calls.Load() != 1 {
+				t.Errorf("with the same key: %d %s, %d calls", a.status, a.raw, m.source.calls.Load())
 			}
 		})
 	})
@@ -100,19 +100,19 @@ func TestTheNextLeaseDoesNotWaitForTheDeadline(t *testing.T) {
 // Shortly before the end of a lease nothing outside is begun any more; what
 // nobody waits for still is.
 func TestNothingOutsideIsBegunAtTheEnd(t *testing.T) {
-	both(t, func(t *testing.T, h *house) {
-		m := h.open(t, nil)
+	onBothStores(t, func(t *testing.T, h *engineEnv) {
+		m := h.openPriced(t, nil)
 		defer m.proxy.Close()
 		m.submit()
 		l := m.lease()
-		m.leap(275 * time.Second) // of 300
+		m.advance(275 * time.Second) // of 300
 		if a := m.tool(t, l, "buy", `{}`, ""); a.status != 409 || a.code() != "lease_ending" || a.remedy() == "" {
 			t.Errorf("%d %s", a.status, a.raw)
 		}
 		if a := m.tool(t, l, "look", `{}`, ""); a.status != 200 {
 			t.Errorf("%d %s", a.status, a.raw)
 		}
-		if n := m.shelf.calls.Load(); n != 1 {
+		if n := m.source.calls.Load(); n != 1 {
 			t.Errorf("%d calls", n)
 		}
 	})

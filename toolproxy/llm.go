@@ -57,32 +57,32 @@ const (
 
 // vendor is one of the APIs passed through.
 type vendor struct {
-	name     string
-	home     string // its own base URL
-	tool     string // in the ledger
-	dialects map[string]*dialect
-	free     []string // paths that cost nothing, one ending in / covers what is below
-	headers  []string // of an agent's request, that go there
-	problem  func(e *picket.Error) any
-	sign     func(h http.Header, u *llmUpstream)
+	name        string
+	defaultURL  string // its own base URL
+	ledgerTool  string // in the ledger
+	dialects    map[string]*dialect
+	freeRoutes  []string // paths that cost nothing, one ending in / covers what is below
+	headers     []string // of an agent's request, that go there
+	encodeError func(e *picket.Error) any
+	sign        func(h http.Header, u *llmEndpoint)
 }
 
 var vendors = []*vendor{
 	{
-		name: "anthropic", home: "https://api.anthropic.com", tool: "llm_anthropic",
-		dialects: map[string]*dialect{"POST /v1/messages": anthropicMessages},
-		free:     []string{"POST /v1/messages/count_tokens", "GET /v1/models", "GET /v1/models/"},
-		headers:  anthropicHeaders, problem: anthropicProblem, sign: signAnthropic,
+		name: "anthropic", defaultURL: "https://api.anthropic.com", ledgerTool: "llm_anthropic",
+		dialects:   map[string]*dialect{"POST /v1/messages": anthropicMessages},
+		freeRoutes: []string{"POST /v1/messages/count_tokens", "GET /v1/models", "GET /v1/models/"},
+		headers:    anthropicHeaders, encodeError: anthropicError, sign: signAnthropic,
 	},
 	{
-		name: "openai", home: "https://api.openai.com", tool: "llm_openai",
-		dialects: map[string]*dialect{"POST /v1/chat/completions": openAIChat, "POST /v1/responses": openAIResponses},
-		free:     []string{"GET /v1/models", "GET /v1/models/"},
-		headers:  openAIHeaders, problem: openAIProblem, sign: signOpenAI,
+		name: "openai", defaultURL: "https://api.openai.com", ledgerTool: "llm_openai",
+		dialects:   map[string]*dialect{"POST /v1/chat/completions": openAIChat, "POST /v1/responses": openAIResponses},
+		freeRoutes: []string{"GET /v1/models", "GET /v1/models/"},
+		headers:    openAIHeaders, encodeError: openAIError, sign: signOpenAI,
 	},
 }
 
-func signAnthropic(h http.Header, u *llmUpstream) {
+func signAnthropic(h http.Header, u *llmEndpoint) {
 	key := u.key.Reveal()
 	if key == "" {
 		return
@@ -97,48 +97,48 @@ func signAnthropic(h http.Header, u *llmUpstream) {
 	}
 }
 
-func signOpenAI(h http.Header, u *llmUpstream) {
+func signOpenAI(h http.Header, u *llmEndpoint) {
 	if key := u.key.Reveal(); key != "" {
 		h.Set("Authorization", "Bearer "+key)
 	}
 }
 
-// llmUpstream is a configured upstream.
-type llmUpstream struct {
+// llmEndpoint is a configured upstream.
+type llmEndpoint struct {
 	base *url.URL
 	key  picket.Secret
 }
 
-func (v *vendor) upstream(cfg *LLMUpstream) (*llmUpstream, error) {
+func (v *vendor) endpoint(cfg *LLMUpstream) (*llmEndpoint, error) {
 	if cfg == nil {
 		return nil, nil
 	}
-	base, err := url.Parse(cmp.Or(cfg.URL, v.home))
+	base, err := url.Parse(cmp.Or(cfg.URL, v.defaultURL))
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, picket.Invalid("LLM", "Set a URL such as "+v.home+".",
+		return nil, picket.Invalid("LLM", "Set a URL such as "+v.defaultURL+".",
 			"the URL of the %s upstream is not one of http or https", v.name)
 	}
 	base.Path = strings.TrimSuffix(strings.TrimSuffix(base.Path, "/"), "/v1")
-	return &llmUpstream{base: base, key: cfg.Key}, nil
+	return &llmEndpoint{base: base, key: cfg.Key}, nil
 }
 
-// llm is the pass-through.
-type llm struct {
-	proxy     *Proxy
-	cfg       LLMConfig
-	upstreams map[string]*llmUpstream
-	client    *http.Client
-	transport *http.Transport // of client
-	known     prompts
-	gate      gate
+// llmProxy is the pass-through.
+type llmProxy struct {
+	proxy        *Proxy
+	cfg          LLMConfig
+	upstreams    map[string]*llmEndpoint
+	client       *http.Client
+	transport    *http.Transport // of client
+	knownPrompts knownPrompts
+	limiter      callLimiter
 }
 
-func newLLM(p *Proxy, cfg LLMConfig) (*llm, error) {
+func newLLMProxy(p *Proxy, cfg LLMConfig) (*llmProxy, error) {
 	cfg.Timeout = min(cmp.Or(cfg.Timeout, maxCallTimeout), maxCallTimeout)
 	cfg.Drain = cmp.Or(cfg.Drain, time.Minute)
-	l := &llm{proxy: p, cfg: cfg, upstreams: map[string]*llmUpstream{}}
+	l := &llmProxy{proxy: p, cfg: cfg, upstreams: map[string]*llmEndpoint{}}
 	for _, v := range vendors {
-		up, err := v.upstream(map[string]*LLMUpstream{"anthropic": cfg.Anthropic, "openai": cfg.OpenAI}[v.name])
+		up, err := v.endpoint(map[string]*LLMUpstream{"anthropic": cfg.Anthropic, "openai": cfg.OpenAI}[v.name])
 		if err != nil {
 			return nil, err
 		}
@@ -159,13 +159,13 @@ func newLLM(p *Proxy, cfg LLMConfig) (*llm, error) {
 	return l, nil
 }
 
-func (l *llm) close() { l.transport.CloseIdleConnections() }
+func (l *llmProxy) close() { l.transport.CloseIdleConnections() }
 
-func (l *llm) mount(e *echo.Echo) {
+func (l *llmProxy) mount(e *echo.Echo) {
 	for _, v := range vendors {
 		e.Any(LLMPath+"/"+v.name+"/*", func(c echo.Context) error {
 			if err := l.serve(c, v); err != nil {
-				return answerVendor(c, v, err)
+				return writeVendorError(c, v, err)
 			}
 			return nil
 		})
@@ -174,9 +174,9 @@ func (l *llm) mount(e *echo.Echo) {
 
 // serve answers one request of an agent. Errors come before anything was
 // answered.
-func (l *llm) serve(c echo.Context, v *vendor) error {
+func (l *llmProxy) serve(c echo.Context, v *vendor) error {
 	r := c.Request()
-	held, err := l.proxy.llmCredential(r)
+	held, err := l.proxy.authenticateLLM(r)
 	if err != nil {
 		return err
 	}
@@ -186,22 +186,22 @@ func (l *llm) serve(c echo.Context, v *vendor) error {
 	if err := l.proxy.take(held, forAgent); err != nil {
 		return err
 	}
-	door := l.proxy.door(held.Namespace)
+	door := l.proxy.backend(held.Namespace)
 	if door == nil {
-		return unserved(held.Namespace)
+		return namespaceNotServed(held.Namespace)
 	}
-	path := pathOf(r, v)
+	path := vendorPath(r, v)
 	d := v.dialects[r.Method+" "+path]
-	if d == nil && !v.isFree(r.Method+" "+path) {
-		return picket.Refuse(picket.CodeNotFound, "Call one of: "+v.offers()+".", "%s %s is not passed through",
-			r.Method, clip(path))
+	if d == nil && !v.isFreeRoute(r.Method+" "+path) {
+		return picket.Refuse(picket.CodeNotFound, "Call one of: "+v.routeList()+".", "%s %s is not passed through",
+			r.Method, shortened(path))
 	}
 	up := l.upstreams[v.name]
 	if up == nil {
 		return picket.Refuse(picket.CodeNotFound, "Ask an operator to set tools.llm."+v.name+" in picket.yaml.",
 			"no upstream for %s is configured", v.name)
 	}
-	leave, err := l.gate.enter(held.RunID)
+	leave, err := l.limiter.admit(held.RunID)
 	if err != nil {
 		return err
 	}
@@ -210,19 +210,19 @@ func (l *llm) serve(c echo.Context, v *vendor) error {
 	if err != nil {
 		return err
 	}
-	x := &thought{llm: l, c: c, vendor: v, dialect: d, up: up, door: door, held: held, path: path, body: body}
+	x := &llmCall{llm: l, c: c, vendor: v, dialect: d, endpoint: up, backend: door, held: held, path: path, body: body}
 	if d == nil {
-		err = x.pass(r.Context())
+		err = x.forwardFree(r.Context())
 	} else {
-		err = x.think(r.Context())
+		err = x.serve(r.Context())
 	}
-	l.proxy.recordRefusal(context.WithoutCancel(r.Context()), door, held, v.tool, err)
+	l.proxy.recordRefusal(context.WithoutCancel(r.Context()), door, held, v.ledgerTool, err)
 	return err
 }
 
-// llmCredential finds the lease token in either of the headers that clients of
+// authenticateLLM finds the lease token in either of the headers that clients of
 // these APIs send. One of them may hold something else.
-func (p *Proxy) llmCredential(r *http.Request) (picket.Held, error) {
+func (p *Proxy) authenticateLLM(r *http.Request) (picket.LeaseCredential, error) {
 	tokens := append([]string(nil), r.Header.Values("X-Api-Key")...)
 	for _, value := range r.Header.Values("Authorization") {
 		if scheme, token, _ := strings.Cut(value, " "); strings.EqualFold(scheme, "Bearer") {
@@ -231,34 +231,34 @@ func (p *Proxy) llmCredential(r *http.Request) (picket.Held, error) {
 	}
 	found := ""
 	for _, token := range tokens {
-		if !strings.HasPrefix(token, picket.CapabilityPrefix) || token == found {
+		if !strings.HasPrefix(token, picket.LeaseTokenPrefix) || token == found {
 			continue
 		}
 		if found != "" {
-			return picket.Held{}, unauthenticated("there are two different lease tokens")
+			return picket.LeaseCredential{}, unauthenticated("there are two different lease tokens")
 		}
 		found = token
 	}
 	if found == "" {
-		return picket.Held{}, picket.Refuse(picket.CodeUnauthenticated,
+		return picket.LeaseCredential{}, picket.Refuse(picket.CodeUnauthenticated,
 			"Use the lease token (PICKET_LEASE_TOKEN in the agent's environment) as the API key; it starts with "+
-				picket.CapabilityPrefix+".",
+				picket.LeaseTokenPrefix+".",
 			"there is no lease token in x-api-key or Authorization: Bearer")
 	}
-	held, err := p.sealer.Open(found)
+	held, err := p.sealer.OpenLeaseToken(found)
 	if err != nil {
-		return held, unauthenticated("the lease token is malformed or was not made here").Because(err)
+		return held, unauthenticated("the lease token is malformed or was not made here").WithCause(err)
 	}
 	if err := checkSide(held, forAgent); err != nil {
 		return held, err
 	}
-	held.Fence, err = fence(r.Header)
+	held.Fence, err = fenceFromHeader(r.Header)
 	return held, err
 }
 
-// pathOf is the path at the vendor, whether or not the client's base URL had
+// vendorPath is the path at the vendor, whether or not the client's base URL had
 // /v1 at its end.
-func pathOf(r *http.Request, v *vendor) string {
+func vendorPath(r *http.Request, v *vendor) string {
 	path := strings.TrimPrefix(r.URL.Path, LLMPath+"/"+v.name)
 	if !strings.HasPrefix(path, "/v1/") {
 		path = "/v1" + path
@@ -266,37 +266,37 @@ func pathOf(r *http.Request, v *vendor) string {
 	return path
 }
 
-func (v *vendor) isFree(call string) bool {
-	for _, f := range v.free {
+func (v *vendor) isFreeRoute(call string) bool {
+	for _, f := range v.freeRoutes {
 		if rest, below := strings.CutPrefix(call, f); call == f ||
-			below && strings.HasSuffix(f, "/") && plainSegment(rest) {
+			below && strings.HasSuffix(f, "/") && isPlainPath(rest) {
 			return true
 		}
 	}
 	return false
 }
 
-// plainSegment keeps a path from leading elsewhere.
-func plainSegment(s string) bool {
+// isPlainPath keeps a path from leading elsewhere.
+func isPlainPath(s string) bool {
 	return s != "" && s != "." && s != ".." && !strings.ContainsAny(s, "\\?#%") && !strings.Contains(s, "//") &&
 		!strings.Contains(s, "..")
 }
 
-func (v *vendor) offers() string {
+func (v *vendor) routeList() string {
 	var all []string
 	for call := range v.dialects {
 		all = append(all, call)
 	}
-	return strings.Join(append(sorted(all), v.free...), ", ")
+	return strings.Join(append(sorted(all), v.freeRoutes...), ", ")
 }
 
-// answerVendor writes a refusal as the vendor's own errors look, so that the
+// writeVendorError writes a refusal as the vendor's own errors look, so that the
 // agent's program shows it. Clients that ask are told not to try again.
-func answerVendor(c echo.Context, v *vendor, err error) error {
+func writeVendorError(c echo.Context, v *vendor, err error) error {
 	if c.Response().Committed {
 		return nil // the connection ends where the answer broke off
 	}
-	refusal := refusalFor(err)
+	refusal := llmRefusal(err)
 	h := c.Response().Header()
 	h.Set("X-Should-Retry", fmt.Sprint(refusal.Code.Retryable()))
 	if refusal.Code == picket.CodeUnauthenticated {
@@ -305,5 +305,5 @@ func answerVendor(c echo.Context, v *vendor, err error) error {
 	if refusal.RetryAfter > 0 {
 		h.Set("Retry-After", fmt.Sprint(max(1, int(refusal.RetryAfter/time.Second))))
 	}
-	return web.JSON(c, refusal.Code.Status(), v.problem(refusal))
+	return web.JSON(c, refusal.Code.Status(), v.encodeError(refusal))
 }

@@ -14,19 +14,19 @@ import (
 )
 
 // expect compares a settlement with what a call must have come to.
-func expect(t *testing.T, w *purse, outcome picket.CallOutcome, tokens int64, usd budget.Money) {
+func expect(t *testing.T, w *fakeEnvelope, outcome picket.CallOutcome, tokens int64, usd budget.Money) {
 	t.Helper()
 	s := settlement(t, w)
 	if s.Outcome != outcome || s.Cost != (budget.Envelope{Tokens: tokens, USD: usd}) {
 		t.Errorf("settled %s at %+v, want %s at %d tokens and $%s", s.Outcome, s.Cost, outcome, tokens, usd)
 	}
-	w.quiet(t, usd)
+	w.expectSettled(t, usd)
 }
 
 func TestAStreamPassesAsItIs(t *testing.T) {
-	w := rich(100)
-	m := newModel(t, streaming(claudeAll))
-	b := newMind(t, m, w)
+	w := newRichEnvelope(100)
+	m := newFakeModel(t, streaming(claudeAll))
+	b := newLLMEnv(t, m, w)
 	status, got, head := b.get("POST", "/llm/anthropic/v1/messages?beta=true", claudeAsk, "Anthropic-Version",
 		"2023-06-01", "Anthropic-Beta", "a,b",
 		"Authorization", "Bearer something-else", toolproxy.FenceHeader, "17", "Cookie", "a=b", "Connection", "X-Hop",
@@ -45,7 +45,7 @@ func TestAStreamPassesAsItIs(t *testing.T) {
 	}
 	for name, values := range sent {
 		if text := strings.Join(values,
-			" "); strings.Contains(text, picket.CapabilityPrefix) || name == toolproxy.FenceHeader ||
+			" "); strings.Contains(text, picket.LeaseTokenPrefix) || name == toolproxy.FenceHeader ||
 			name == "Cookie" || name == "X-Hop" {
 			t.Errorf("upstream got %s: %s", name, text)
 		}
@@ -56,7 +56,7 @@ func TestAStreamPassesAsItIs(t *testing.T) {
 // An event is there before the next one is made.
 func TestAStreamIsFlushed(t *testing.T) {
 	read := make(chan struct{})
-	m := newModel(t, nil)
+	m := newFakeModel(t, nil)
 	m.play = func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for _, event := range []string{start, textDelta, delta2} {
@@ -69,8 +69,8 @@ func TestAStreamIsFlushed(t *testing.T) {
 			}
 		}
 	}
-	w := rich(100)
-	b := newMind(t, m, w)
+	w := newRichEnvelope(100)
+	b := newLLMEnv(t, m, w)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	resp, err := b.ask(ctx, "POST", "/llm/anthropic/v1/messages", claudeAsk)
@@ -97,7 +97,7 @@ const (
 		"event: response.completed\ndata: {\"type\":\"response.completed\",\"response\":{\"object\":\"response\",\"usage\":{\"input_tokens\":1100,\"input_tokens_details\":{\"cached_tokens\":1000},\"output_tokens\":20}}}\n\n"
 )
 
-func TestEachWayToAskIsMetered(t *testing.T) {
+func TestEachLLMRouteIsMetered(t *testing.T) {
 	const whole = `"usage":{"prompt_tokens":1100,"completion_tokens":20,"prompt_tokens_details":{"cached_tokens":1000}}}`
 	for name, c := range map[string]struct {
 		path   string
@@ -122,24 +122,24 @@ func TestEachWayToAskIsMetered(t *testing.T) {
 			streaming(chunk + lastChunk + done), chunk + lastChunk + done, 1120, gptCost},
 		"chat, whole, no limit": {"/llm/openai/v1/chat/completions", `{"model":"gpt-x","messages":[]}`,
 			`{"max_completion_tokens":32768,"model":"gpt-x","messages":[]}`,
-			says(200, `{"choices":[{}],`+whole), `{"choices":[{}],` + whole, 1120, gptCost},
+			answersJSON(200, `{"choices":[{}],`+whole), `{"choices":[{}],` + whole, 1120, gptCost},
 		"responses, streaming": {"/llm/openai/v1/responses",
 			`{"model":"gpt-x","max_output_tokens":500,"stream":true,"input":"hi"}`,
 			`{"model":"gpt-x","max_output_tokens":500,"stream":true,"input":"hi"}`, streaming(responsesAll),
 			responsesAll, 1120, gptCost},
 		"responses, whole": {"/llm/openai/v1/responses", `{"model":"gpt-x","max_output_tokens":null,"input":"hi"}`,
 			`{"model":"gpt-x","max_output_tokens":32768,"input":"hi"}`,
-			says(200, `{"object":"response","usage":{"input_tokens":100,"output_tokens":20}}`),
+			answersJSON(200, `{"object":"response","usage":{"input_tokens":100,"output_tokens":20}}`),
 			`{"object":"response","usage":{"input_tokens":100,"output_tokens":20}}`, 120, 600_000},
 		"messages, whole": {"/llm/anthropic/messages", `{"model":"claude-x","max_tokens":500,"messages":[]}`,
 			`{"model":"claude-x","max_tokens":500,"messages":[]}`,
-			says(200, `{"type":"message","usage":{"input_tokens":100,"output_tokens":20}}`),
+			answersJSON(200, `{"type":"message","usage":{"input_tokens":100,"output_tokens":20}}`),
 			`{"type":"message","usage":{"input_tokens":100,"output_tokens":20}}`, 120, 600_000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := rich(100)
-			m := newModel(t, c.play)
-			b := newMind(t, m, w)
+			w := newRichEnvelope(100)
+			m := newFakeModel(t, c.play)
+			b := newLLMEnv(t, m, w)
 			status, got, _ := b.get("POST", c.path, c.ask, "X-Api-Key", "", "Authorization", "Bearer "+b.token)
 			if status != 200 || got != c.want {
 				t.Errorf("answered %d\n%s\nwant\n%s", status, got, c.want)
@@ -155,9 +155,9 @@ func TestEachWayToAskIsMetered(t *testing.T) {
 // What an answer may cost at most is what the envelope has: the rest of the
 // request keeps its bytes.
 func TestAnAnswerIsLimitedToTheEnvelope(t *testing.T) {
-	w := rich(2) // 2000 hidden tokens at $3.75 leave room for about 800 of answer
-	m := newModel(t, streaming(claudeAll))
-	b := newMind(t, m, w)
+	w := newRichEnvelope(2) // 2000 hidden tokens at $3.75 leave room for about 800 of answer
+	m := newFakeModel(t, streaming(claudeAll))
+	b := newLLMEnv(t, m, w)
 	if status, got, _ := b.get("POST", "/llm/anthropic/v1/messages", claudeAsk); status != 200 {
 		t.Fatalf("answered %d %s", status, got)
 	}
@@ -180,14 +180,14 @@ func TestAnEmptyEnvelopeReachesNoModel(t *testing.T) {
 			`"param":null`, `"code":"budget_exceeded"`},
 		"/llm/openai/v1/chat/completions": {`"type":"insufficient_quota"`},
 	} {
-		for name, w := range map[string]*purse{
-			"too little": half(rich(1)),
-			"tokens":     newPurse(dollarsOf(100)),
-			"nothing":    rich(0),
-			"less":       rich(-5),
+		for name, w := range map[string]*fakeEnvelope{
+			"too little": half(newRichEnvelope(1)),
+			"tokens":     newFakeEnvelope(dollarsOf(100)),
+			"nothing":    newRichEnvelope(0),
+			"less":       newRichEnvelope(-5),
 		} {
-			m := newModel(t, streaming(claudeAll))
-			b := newMind(t, m, w)
+			m := newFakeModel(t, streaming(claudeAll))
+			b := newLLMEnv(t, m, w)
 			before := w.available
 			status, got, head := b.get("POST", path,
 				strings.Replace(claudeAsk, "claude-x",
@@ -207,7 +207,7 @@ func TestAnEmptyEnvelopeReachesNoModel(t *testing.T) {
 	}
 }
 
-func half(w *purse) *purse {
+func half(w *fakeEnvelope) *fakeEnvelope {
 	w.available.USD /= 2
 	return w
 }
@@ -215,10 +215,10 @@ func half(w *purse) *purse {
 func dollarsOf(n int64) budget.Money { return budget.Money(n) * 100 * cent }
 
 // A limit below what thinking may take would only be refused by the vendor.
-func TestThinkingNeedsItsRoom(t *testing.T) {
-	w := rich(2)
-	m := newModel(t, streaming(claudeAll))
-	b := newMind(t, m, w)
+func TestThinkingBudgetMustFitTheEnvelope(t *testing.T) {
+	w := newRichEnvelope(2)
+	m := newFakeModel(t, streaming(claudeAll))
+	b := newLLMEnv(t, m, w)
 	ask := `{"model":"claude-x","max_tokens":4000,"stream":true,"thinking":{"type":"enabled","budget_tokens":2048},"messages":[]}`
 	if status, got, _ := b.get("POST", "/llm/anthropic/v1/messages", ask); status != 402 || m.calls() != 0 {
 		t.Errorf("%d %s, %d calls arrived", status, got, m.calls())
@@ -230,9 +230,9 @@ func TestThinkingNeedsItsRoom(t *testing.T) {
 func TestAPromptThatIsKnownReservesLess(t *testing.T) {
 	first := `{"model":"claude-x","max_tokens":300,"messages":[{"role":"user","content":[{"type":"text","text":"` +
 		strings.Repeat("long ago ", 2000) + `","cache_control":{"type":"ephemeral"}}]}`
-	w := rich(1000)
-	m := newModel(t, says(200, `{"type":"message","usage":{"input_tokens":4000,"output_tokens":20}}`))
-	b := newMind(t, m, w)
+	w := newRichEnvelope(1000)
+	m := newFakeModel(t, answersJSON(200, `{"type":"message","usage":{"input_tokens":4000,"output_tokens":20}}`))
+	b := newLLMEnv(t, m, w)
 	var reserved []int64
 	for _, ask := range []string{first + `]}`,
 		strings.Replace(first, `,"cache_control":{"type":"ephemeral"}`, "", 1) +
@@ -246,7 +246,7 @@ func TestAPromptThatIsKnownReservesLess(t *testing.T) {
 			w.mu.Lock()
 			reserved = append(reserved, before.Tokens-w.available.Tokens)
 			w.mu.Unlock()
-			says(200, `{"type":"message","usage":{"input_tokens":4000,"output_tokens":20}}`)(rw, r)
+			answersJSON(200, `{"type":"message","usage":{"input_tokens":4000,"output_tokens":20}}`)(rw, r)
 		}
 		if status, got, _ := b.get("POST", "/llm/anthropic/v1/messages", ask); status != 200 {
 			t.Fatalf("%d %s", status, got)

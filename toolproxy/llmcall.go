@@ -15,136 +15,138 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// thought is one request of an agent on its way to a vendor and back.
-type thought struct {
-	llm     *llm
-	c       echo.Context
-	vendor  *vendor
-	dialect *dialect // nil: it costs nothing
-	up      *llmUpstream
-	door    Door
-	held    picket.Held
-	path    string
-	body    []byte
+// llmCall is one request of an agent on its way to a vendor and back.
+type llmCall struct {
+	llm      *llmProxy
+	c        echo.Context
+	vendor   *vendor
+	dialect  *dialect // nil: it costs nothing
+	endpoint *llmEndpoint
+	backend  Backend
+	held     picket.LeaseCredential
+	path     string
+	body     []byte
 
-	prompt   *prompt
-	parts    measured
-	price    budget.TokenPrice
-	dearest  budget.TokenPrice // of the tokens of its prompt, and of the answer's
-	fees     fees
-	whole    []byte      // an answer that is not a stream, kept until it is paid
-	header   http.Header // its header
-	status   int
-	odd      bool // its status is none that can be handed on
-	unheard  bool // the agent has gone away
-	answered bool // the first byte was written
+	request        *llmRequest
+	size           promptSize
+	price          budget.TokenPrice
+	worstPrice     budget.TokenPrice // of the tokens of its prompt, and of the answer's
+	fees           toolFees
+	buffered       []byte      // an answer that is not a stream, kept until it is paid
+	bufferedHeader http.Header // its header
+	bufferedStatus int
+	invalidStatus  bool // its status is none that can be handed on
+	clientGone     bool // the agent has gone away
+	headerWritten  bool // the first byte was written
 }
 
-// pass forwards a call that costs nothing, for who holds a lease.
-func (x *thought) pass(ctx context.Context) error {
-	if _, err := x.door.AwaitTopUp(ctx, x.held, 0); err != nil {
+// forwardFree forwards a call that costs nothing, for who holds a lease.
+func (x *llmCall) forwardFree(ctx context.Context) error {
+	if _, err := x.backend.AwaitTopUp(ctx, x.held, 0); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	resp, err := x.send(ctx, x.body)
 	if err != nil {
-		return x.away(err)
+		return x.upstreamFailed(err)
 	}
 	defer resp.Body.Close()
-	if odd(resp) {
-		return x.away(errors.New("its status is none that ends a call"))
+	if hasInvalidStatus(resp) {
+		return x.upstreamFailed(errors.New("its status is none that ends a call"))
 	}
 	return x.relayPlain(resp)
 }
 
-// odd says that the status of an answer is none that can be handed on.
-func odd(resp *http.Response) bool { return resp.StatusCode < 200 || resp.StatusCode > 599 }
+// hasInvalidStatus says that the status of an answer is none that can be handed on.
+func hasInvalidStatus(resp *http.Response) bool {
+	return resp.StatusCode < 200 || resp.StatusCode > 599
+}
 
-// think forwards a call of a model: the bound of its price is reserved first,
+// serve forwards a call of a model: the bound of its price is reserved first,
 // and what the answer says it used is booked when it has ended.
-func (x *thought) think(ctx context.Context) (err error) {
-	if x.prompt, err = parsePrompt(x.body, x.dialect); err != nil {
+func (x *llmCall) serve(ctx context.Context) (err error) {
+	if x.request, err = parseLLMRequest(x.body, x.dialect); err != nil {
 		return err
 	}
 	x.body = nil // it is in the prompt
-	if err := weighHeaders(x.c.Request().Header); err != nil {
+	if err := checkPriceableHeaders(x.c.Request().Header); err != nil {
 		return err
 	}
 	prices, ok := x.llm.proxy.prices(), false
-	if x.fees, err = x.prompt.fees(x.dialect, prices); err != nil {
+	if x.fees, err = x.request.fees(x.dialect, prices); err != nil {
 		return err
 	}
-	if x.prompt.model == "" {
+	if x.request.model == "" {
 		return picket.Invalid("/model", "Name the model.", "model is required")
 	}
-	if x.price, ok = prices.Model(x.prompt.model); !ok {
-		return unpricedModel(x.prompt.model)
+	if x.price, ok = prices.Model(x.request.model); !ok {
+		return unpricedModel(x.request.model)
 	}
-	x.parts = x.prompt.measure(x.dialect)
-	x.dearest = budget.TokenPrice{Input: x.price.Dearest(), Output: x.price.Output}
-	if x.parts.hour {
-		x.dearest.Input = max(x.dearest.Input, x.price.Hour())
+	x.size = x.request.measure(x.dialect)
+	x.worstPrice = budget.TokenPrice{Input: x.price.MaxInput(), Output: x.price.Output}
+	if x.size.hourCache {
+		x.worstPrice.Input = max(x.worstPrice.Input, x.price.CacheWriteHour())
 	}
-	input := x.llm.known.bound(x.parts)
-	if x.prompt.refers {
-		input += referredContext
+	input := x.llm.knownPrompts.maxTokensRead(x.size)
+	if x.request.usesExternal {
+		input += externalContextTokens
 	}
-	most := x.prompt.most()
+	most := x.request.requestedOutput()
 	for try := 1; ; try++ {
 		// Another call may have taken what was there a moment ago.
-		probe := try <= 3 && most > x.least()
-		need := bounded(x.dearest, input, together(most, x.prompt.copies), x.fees.most)
-		_, err = x.llm.proxy.Metered(ctx, x.door, x.held, MeteredCall{
-			Tool:         x.vendor.tool,
+		probe := try <= 3 && most > x.minOutput()
+		need := maxCost(x.worstPrice, input, totalOutput(most, x.request.choices), x.fees.most)
+		_, err = x.llm.proxy.Metered(ctx, x.backend, x.held, MeteredCall{
+			Tool:         x.vendor.ledgerTool,
 			Effects:      picket.EffectsNone,
 			Timeout:      x.llm.cfg.Timeout,
 			Reserve:      &need,
 			PriceVersion: prices.Version,
 			Probe:        probe,
 			Dispatch: func(ctx context.Context,
-				_ picket.Reservation) (Dispatched, error) {
+				_ picket.Reservation) (DispatchResult, error) {
 				return x.dispatch(ctx, most)
 			},
 		})
 		if probe && picket.CodeOf(err) == picket.CodeBudgetExceeded {
-			most = x.room(input, most, left(need, err))
+			most = x.affordableOutput(input, most, availableFrom(need, err))
 			continue
 		}
 		switch {
-		case err == nil && x.odd:
-			return x.away(errors.New("its status is none that ends a call"))
-		case err == nil && x.whole != nil:
-			return x.answerWhole()
+		case err == nil && x.invalidStatus:
+			return x.upstreamFailed(errors.New("its status is none that ends a call"))
+		case err == nil && x.buffered != nil:
+			return x.writeBuffered()
 		}
 		return err
 	}
 }
 
-// most is the longest answer that was asked for.
-func (q *prompt) most() int64 {
+// requestedOutput is the longest answer that was asked for.
+func (q *llmRequest) requestedOutput() int64 {
 	if len(q.limits) == 0 {
-		return openOutput
+		return defaultMaxOutput
 	}
-	return q.output
+	return q.maxOutput
 }
 
-// least is the shortest answer that is worth its prompt.
-func (x *thought) least() int64 {
-	return min(x.prompt.most(), max(leastOutput, x.prompt.think+1))
+// minOutput is the shortest answer that is worth its prompt.
+func (x *llmCall) minOutput() int64 {
+	return min(x.request.requestedOutput(), max(minUsefulOutput, x.request.thinkingBudget+1))
 }
 
-// room is how long the answer may be with what the envelope has left: where that
+// affordableOutput is how long the answer may be with what the envelope has left: where that
 // is too little the shortest one is asked for all the same, and its refusal says
 // what is missing.
-func (x *thought) room(input, most int64, have budget.Envelope) int64 {
-	return max(affordable(x.dearest, input, most, x.prompt.copies, x.fees.most, have), x.least())
+func (x *llmCall) affordableOutput(input, most int64, have budget.Envelope) int64 {
+	return max(longestAffordable(x.worstPrice, input, most, x.request.choices, x.fees.most, have), x.minOutput())
 }
 
-// left is what there is, as far as a refusal for want of money tells: of the
+// availableFrom is what there is, as far as a refusal for want of money tells: of the
 // dimension that was short. The other one covers what was asked for, or is told of
 // when it is asked again.
-func left(need budget.Envelope, err error) budget.Envelope {
+func availableFrom(need budget.Envelope, err error) budget.Envelope {
 	var refusal *picket.Error
 	if errors.As(err, &refusal) {
 		switch have := refusal.Facts["available"].(type) {
@@ -158,7 +160,7 @@ func left(need budget.Envelope, err error) budget.Envelope {
 }
 
 // dispatch makes the call and answers the agent as the answer comes.
-func (x *thought) dispatch(ctx context.Context, most int64) (Dispatched, error) {
+func (x *llmCall) dispatch(ctx context.Context, most int64) (DispatchResult, error) {
 	up, cancel := x.llm.proxy.untilClosed(context.WithoutCancel(ctx))
 	defer cancel()
 	up, stop := context.WithTimeout(up, x.llm.cfg.Timeout)
@@ -167,66 +169,66 @@ func (x *thought) dispatch(ctx context.Context, most int64) (Dispatched, error) 
 	forget := context.AfterFunc(x.c.Request().Context(), func() { time.AfterFunc(x.llm.cfg.Drain, stop) })
 	defer forget()
 
-	body := x.prompt.rewritten(x.dialect, most)
-	x.prompt.forget()
+	body := x.request.rewrite(x.dialect, most)
+	x.request.discardBody()
 	resp, err := x.send(up, body)
 	if err != nil {
-		return Dispatched{}, unsent(x.away(err))
+		return DispatchResult{}, markNotSent(x.upstreamFailed(err))
 	}
 	defer resp.Body.Close()
 	nothing := budget.Envelope{}
-	if x.odd = odd(resp); x.odd {
-		return Dispatched{Cost: &nothing, Failed: true, Detail: x.detail(resp, nil)}, nil
+	if x.invalidStatus = hasInvalidStatus(resp); x.invalidStatus {
+		return DispatchResult{Cost: &nothing, Failed: true, Detail: x.ledgerDetail(resp, nil)}, nil
 	}
 	if resp.StatusCode/100 != 2 {
-		return Dispatched{Cost: &nothing, Failed: true, Detail: x.detail(resp, nil)}, x.relayPlain(resp)
+		return DispatchResult{Cost: &nothing, Failed: true, Detail: x.ledgerDetail(resp, nil)}, x.relayPlain(resp)
 	}
-	t := &tally{}
+	t := &usageTally{}
 	clean := x.relay(resp, t)
 	switch {
-	case t.final && (clean || t.ended):
-		if !x.prompt.refers && t.aside == (budget.Tokens{}) { // else it had more than the answer tells
-			x.llm.known.learn(x.parts, t.input())
+	case t.complete && (clean || t.ended):
+		if !x.request.usesExternal && t.compaction == (budget.TokenUsage{}) { // else it had more than the answer tells
+			x.llm.knownPrompts.learn(x.size, t.promptTokens())
 		}
-		fee, used := x.fees.cost(x.used(t))
-		cost := budget.Envelope{Tokens: t.all().Total(), USD: x.price.Cost(t.all()).Plus(fee)}
-		return Dispatched{Cost: &cost, Detail: x.detail(resp, t) + used}, nil
-	case clean && !t.begun && x.answered:
+		fee, used := x.fees.cost(x.countUses(t))
+		cost := budget.Envelope{Tokens: t.total().Total(), USD: x.price.Cost(t.total()).Add(fee)}
+		return DispatchResult{Cost: &cost, Detail: x.ledgerDetail(resp, t) + used}, nil
+	case clean && !t.started && x.headerWritten:
 		// A stream that only said that nothing could be done.
-		return Dispatched{Cost: &nothing, Failed: true, Detail: x.detail(resp, nil)}, nil
+		return DispatchResult{Cost: &nothing, Failed: true, Detail: x.ledgerDetail(resp, nil)}, nil
 	}
 	if clean { // whole, but nobody knows what it cost
-		return Dispatched{}, x.away(errors.New("the answer says nothing of its usage"))
+		return DispatchResult{}, x.upstreamFailed(errors.New("the answer says nothing of its usage"))
 	}
-	err = x.away(errors.New("the answer broke off"))
-	x.breakOff(err)
-	return Dispatched{}, err
+	err = x.upstreamFailed(errors.New("the answer broke off"))
+	x.writeStreamError(err)
+	return DispatchResult{}, err
 }
 
-// detail says in the ledger which model it was and what was counted.
-func (x *thought) detail(resp *http.Response, t *tally) string {
-	text := fmt.Sprintf("%s HTTP %d", clip(x.prompt.model), resp.StatusCode)
+// ledgerDetail says in the ledger which model it was and what was counted.
+func (x *llmCall) ledgerDetail(resp *http.Response, t *usageTally) string {
+	text := fmt.Sprintf("%s HTTP %d", shortened(x.request.model), resp.StatusCode)
 	if t != nil {
-		u := t.all()
+		u := t.total()
 		text += fmt.Sprintf(" in %d out %d cache read %d write %d", u.Input, u.Output, u.CacheRead, u.CacheWrite)
 	}
 	return text
 }
 
-// away is a vendor that does not answer as it should.
-func (x *thought) away(err error) error {
+// upstreamFailed is a vendor that does not answer as it should.
+func (x *llmCall) upstreamFailed(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return picket.Refuse(picket.CodeUpstreamTimeout, "Try again later.", "%s did not answer in time",
-			x.vendor.name).Because(err)
+			x.vendor.name).WithCause(err)
 	}
 	return picket.Refuse(picket.CodeUpstream, "Try again later.", "%s could not be reached, or its answer broke off",
-		x.vendor.name).Because(err)
+		x.vendor.name).WithCause(err)
 }
 
 // send makes the request, at most once.
-func (x *thought) send(ctx context.Context, body []byte) (*http.Response, error) {
+func (x *llmCall) send(ctx context.Context, body []byte) (*http.Response, error) {
 	in := x.c.Request()
-	target := *x.up.base
+	target := *x.endpoint.base
 	target.Path += x.path
 	target.RawQuery = in.URL.RawQuery
 	out, err := http.NewRequestWithContext(ctx, in.Method, target.String(), nil)
@@ -234,49 +236,49 @@ func (x *thought) send(ctx context.Context, body []byte) (*http.Response, error)
 		return nil, err
 	}
 	if len(body) > 0 {
-		content := &parcel{whole: body}
-		defer content.drop()
+		content := &discardableBody{whole: body}
+		defer content.discard()
 		out.ContentLength, out.GetBody = int64(len(body)), content.open
 		if out.Body, err = content.open(); err != nil {
 			return nil, err
 		}
 	}
-	out.Header = x.vendor.wanted(in.Header)
+	out.Header = x.vendor.forwardedHeaders(in.Header)
 	out.Header.Set("Accept-Encoding", "identity")
-	x.vendor.sign(out.Header, x.up)
+	x.vendor.sign(out.Header, x.endpoint)
 	return x.llm.client.Do(out)
 }
 
-// begin writes status and header.
-func (x *thought) begin(resp *http.Response, more ...string) {
+// writeHeader writes status and header.
+func (x *llmCall) writeHeader(resp *http.Response, more ...string) {
 	h := x.c.Response().Header()
-	for name, values := range passed(resp.Header) {
+	for name, values := range endToEndHeaders(resp.Header) {
 		h[name] = values
 	}
 	for i := 0; i+1 < len(more); i += 2 {
 		h.Set(more[i], more[i+1])
 	}
 	web.ExtendAnswer(x.c, time.Minute)
-	x.answered = true
+	x.headerWritten = true
 	x.c.Response().WriteHeader(resp.StatusCode)
 }
 
 // write hands a piece to the agent at once; one who has gone away is not waited
 // for.
-func (x *thought) write(piece []byte) {
-	if x.unheard || len(piece) == 0 {
+func (x *llmCall) write(piece []byte) {
+	if x.clientGone || len(piece) == 0 {
 		return
 	}
 	web.ExtendAnswer(x.c, time.Minute)
 	if _, err := x.c.Response().Write(piece); err != nil {
-		x.unheard = true
+		x.clientGone = true
 		return
 	}
-	x.unheard = http.NewResponseController(x.c.Response()).Flush() != nil
+	x.clientGone = http.NewResponseController(x.c.Response()).Flush() != nil
 }
 
 // relayPlain hands on an answer as it is, such as an error.
-func (x *thought) relayPlain(resp *http.Response) error {
+func (x *llmCall) relayPlain(resp *http.Response) error {
 	var more []string
 	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" {
 		more = []string{"Content-Encoding", encoding}
@@ -284,12 +286,12 @@ func (x *thought) relayPlain(resp *http.Response) error {
 	if resp.ContentLength >= 0 {
 		more = append(more, "Content-Length", strconv.FormatInt(resp.ContentLength, 10))
 	}
-	x.begin(resp, more...)
+	x.writeHeader(resp, more...)
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := resp.Body.Read(buf)
 		x.write(buf[:n])
-		if err != nil || x.unheard {
+		if err != nil || x.clientGone {
 			return nil // the status was the answer; a connection that broke tells by itself
 		}
 	}

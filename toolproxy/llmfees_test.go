@@ -73,7 +73,7 @@ var hostedTools = []struct {
 
 // answersAll is what a model says to each of the ways to ask.
 func answersAll(w http.ResponseWriter, r *http.Request) {
-	says(200,
+	answersJSON(200,
 		`{"object":"response","type":"message","choices":[{}],"usage":{"input_tokens":100,"output_tokens":20,"prompt_tokens":100,"completion_tokens":20}}`)(w, r)
 }
 
@@ -86,8 +86,8 @@ var inRemedy = regexp.MustCompile(`tools\.prices\.(llm_\S+): (\{.*?\})`)
 // that is to be written lets it through.
 func TestAToolOfTheVendorsNeedsAPrice(t *testing.T) {
 	for _, c := range hostedTools {
-		m := newModel(t, answersAll)
-		status, text, head := newMind(t, m, rich(10_000)).get("POST", c.path, c.ask)
+		m := newFakeModel(t, answersAll)
+		status, text, head := newLLMEnv(t, m, newRichEnvelope(10_000)).get("POST", c.path, c.ask)
 		told := inRemedy.FindStringSubmatch(text)
 		if status != 403 || m.calls() != 0 || told == nil || told[1] != c.name ||
 			head.Get("X-Should-Retry") != "false" ||
@@ -104,8 +104,8 @@ func TestAToolOfTheVendorsNeedsAPrice(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := rich(10_000)
-			b := mindAt(t, m, newSealer(t), w, map[string]budget.Price{told[1]: {Call: usd}})
+			w := newRichEnvelope(10_000)
+			b := newLLMEnvPriced(t, m, newSealer(t), w, map[string]budget.Price{told[1]: {Call: usd}})
 			if status, text, _ = b.get("POST", c.path, c.ask); usd > 0 &&
 				strings.Contains(text, "nothing limits how often") {
 				continue // there is no limit it could have: the refusal says what to do
@@ -139,9 +139,9 @@ func TestToolsOfTheAgentsNeedNone(t *testing.T) {
 				`{"type":"local_shell"},{"type":"shell","environment":{"type":"local"}},{"type":"apply_patch"},{"type":"computer"},{"type":"computer_use_preview"},{"type":"tool_search","execution":"client"},{"type":"namespace","name":"x","tools":[{"type":"function","name":"y"}]}]}`},
 		{responses, `{"model":"gpt-x","input":"hi","tools":null,"max_tool_calls":null}`},
 	} {
-		w := rich(10_000)
-		m := newModel(t, answersAll)
-		if status, text, _ := newMind(t, m, w).get("POST", c.path, c.ask); status != 200 {
+		w := newRichEnvelope(10_000)
+		m := newFakeModel(t, answersAll)
+		if status, text, _ := newLLMEnv(t, m, w).get("POST", c.path, c.ask); status != 200 {
 			t.Errorf("%s\n%d %s", c.ask, status, text)
 			continue
 		}
@@ -153,8 +153,8 @@ func TestToolsOfTheAgentsNeedNone(t *testing.T) {
 
 // What cannot be read as a tool is not passed on in the hope that it is none.
 func TestToolsThatCannotBeRead(t *testing.T) {
-	m := newModel(t, answersAll)
-	b := mindAt(t, m, newSealer(t), rich(10_000), map[string]budget.Price{"*": {}})
+	m := newFakeModel(t, answersAll)
+	b := newLLMEnvPriced(t, m, newSealer(t), newRichEnvelope(10_000), map[string]budget.Price{"*": {}})
 	for _, tools := range []string{`{}`, `"web_search"`, `["web_search"]`, `[{}]`, `[{"web_search":{}}]`,
 		`[{"type":7}]`, `[{"type":"Web Search"}]`, `[{"type":"function","name":"a","TYPE":"web_search"}]`,
 		`[{"type":"web_search","Max_Uses":1}]`, `[{"type":"web_search","max_uses":0}]`,

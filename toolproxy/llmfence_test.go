@@ -21,7 +21,7 @@ var everyCall = []string{"POST /llm/anthropic/v1/messages", "POST /llm/anthropic
 	"GET /llm/anthropic/v1/models",
 	"POST /llm/openai/v1/chat/completions", "POST /llm/openai/v1/responses", "GET /llm/openai/v1/models/gpt-x"}
 
-func (b *mind) try(call string, head ...string) (int, string) {
+func (b *llmEnv) tryRoute(call string, head ...string) (int, string) {
 	b.t.Helper()
 	method, path, _ := strings.Cut(call, " ")
 	body := ""
@@ -37,19 +37,19 @@ func (b *mind) try(call string, head ...string) (int, string) {
 
 // A fence that is stale cannot think: the upstream's counter stays where it is.
 func TestAStaleFenceReachesNoModel(t *testing.T) {
-	m := newModel(t, says(200,
+	m := newFakeModel(t, answersJSON(200,
 		`{"object":"response","usage":{"input_tokens":1,"output_tokens":1,"prompt_tokens":1,"completion_tokens":1},"type":"message"}`))
 	tried := 0
 	for _, r := range matrix {
 		if r.fenced == "" || r.fenced == away { // of a namespace that is served elsewhere: nothing is known of it here
 			continue
 		}
-		h, leave := enter(t, rig.Real(t))
-		b := mindOf(t, m, h.sealer, h.Engine)
+		h, leave := newEngineEnv(t, rig.Real(t))
+		b := newLLMEnvOf(t, m, h.sealer, h.Engine)
 		token := r.make(h)
 		for _, call := range everyCall {
 			tried++
-			status, text := b.try(call, "X-Api-Key", "", "Authorization", "Bearer "+token)
+			status, text := b.tryRoute(call, "X-Api-Key", "", "Authorization", "Bearer "+token)
 			if status != r.fenced.Status() || !strings.Contains(text, string(r.fenced)+": ") ||
 				!strings.Contains(text, `"error"`) {
 				t.Errorf("%s: %s: %d %s, want %s", r.name, call, status, text, r.fenced)
@@ -63,15 +63,15 @@ func TestAStaleFenceReachesNoModel(t *testing.T) {
 }
 
 func TestAGoodFenceReachesTheModel(t *testing.T) {
-	m := newModel(t, says(200,
+	m := newFakeModel(t, answersJSON(200,
 		`{"object":"response","usage":{"input_tokens":1,"output_tokens":1,"prompt_tokens":1,"completion_tokens":1},"type":"message"}`))
-	h, leave := enter(t, rig.Real(t))
+	h, leave := newEngineEnv(t, rig.Real(t))
 	defer leave()
-	b := mindOf(t, m, h.sealer, h.Engine)
+	b := newLLMEnvOf(t, m, h.sealer, h.Engine)
 	h.submit()
 	l := h.lease()
 	for i, call := range everyCall {
-		if status, text := b.try(call, "X-Api-Key", l.LeaseToken.Reveal()); status != 200 || m.calls() != i+1 {
+		if status, text := b.tryRoute(call, "X-Api-Key", l.LeaseToken.Reveal()); status != 200 || m.calls() != i+1 {
 			t.Errorf("%s under a good lease: %d %s, %d calls", call, status, text, m.calls())
 		}
 	}
@@ -84,9 +84,9 @@ func TestAGoodFenceReachesTheModel(t *testing.T) {
 }
 
 func TestCredentialsOfAModelsClient(t *testing.T) {
-	m := newModel(t, says(200, `{"data":[]}`))
-	b := newMind(t, m, rich(100))
-	other := newSealer(t).Seal("default", aTask, "run_01JZZZZZZZZZZZZZZZZZZZZZZC").Reveal()
+	m := newFakeModel(t, answersJSON(200, `{"data":[]}`))
+	b := newLLMEnv(t, m, newRichEnvelope(100))
+	other := newSealer(t).LeaseToken("default", aTask, "run_01JZZZZZZZZZZZZZZZZZZZZZZC").Reveal()
 	for name, c := range map[string]struct {
 		key    string
 		auth   string
@@ -94,7 +94,7 @@ func TestCredentialsOfAModelsClient(t *testing.T) {
 	}{
 		"none":                    {"", "", 401},
 		"an API key of a person":  {"sk-ant-api03-x", "", 401},
-		"forged":                  {b.token[:len(b.token)-2] + flip(b.token[len(b.token)-2:]), "", 401},
+		"forged":                  {b.token[:len(b.token)-2] + corrupt(b.token[len(b.token)-2:]), "", 401},
 		"two leases":              {b.token, "Bearer " + other, 401},
 		"as a key":                {b.token, "", 200},
 		"as a bearer":             {"", "Bearer " + b.token, 200},
@@ -102,7 +102,7 @@ func TestCredentialsOfAModelsClient(t *testing.T) {
 		"beside a key of its own": {b.token, "Bearer sk-ant-oat01-x", 200},
 		"beside a dummy":          {"dummy", "Bearer " + b.token, 200},
 	} {
-		status, text := b.try("GET /llm/anthropic/v1/models", "X-Api-Key", c.key, "Authorization", c.auth)
+		status, text := b.tryRoute("GET /llm/anthropic/v1/models", "X-Api-Key", c.key, "Authorization", c.auth)
 		if status != c.status || status == 401 && !strings.Contains(text, `"type":"authentication_error"`) {
 			t.Errorf("%s: %d %s", name, status, text)
 		}
@@ -110,11 +110,12 @@ func TestCredentialsOfAModelsClient(t *testing.T) {
 }
 
 // An upstream without a key, such as one on this machine, is sent none.
-func TestTheLeaseTokenStaysHere(t *testing.T) {
-	m := newModel(t, says(200, `{"type":"message","usage":{"input_tokens":1,"output_tokens":1}}`))
-	b := newMind(t, m, rich(100), func(c *toolproxy.LLMConfig) { c.Anthropic = &toolproxy.LLMUpstream{URL: m.URL} })
+func TestLeaseTokenIsNotSentToVendors(t *testing.T) {
+	m := newFakeModel(t, answersJSON(200, `{"type":"message","usage":{"input_tokens":1,"output_tokens":1}}`))
+	b := newLLMEnv(t, m, newRichEnvelope(100),
+		func(c *toolproxy.LLMConfig) { c.Anthropic = &toolproxy.LLMUpstream{URL: m.URL} })
 	for _, call := range everyCall[:3] {
-		if status, text := b.try(strings.Replace(call, "gpt-x", "claude-x", 1), "Authorization",
+		if status, text := b.tryRoute(strings.Replace(call, "gpt-x", "claude-x", 1), "Authorization",
 			"Bearer "+b.token); status != 200 {
 			t.Fatalf("%s: %d %s", call, status, text)
 		}
@@ -131,15 +132,15 @@ func TestTheLeaseTokenStaysHere(t *testing.T) {
 }
 
 func TestOnlyWhatIsMeteredOrFreeIsPassed(t *testing.T) {
-	m := newModel(t, says(200, `{}`))
-	b := newMind(t, m, rich(100))
+	m := newFakeModel(t, answersJSON(200, `{}`))
+	b := newLLMEnv(t, m, newRichEnvelope(100))
 	for _, call := range []string{"POST /llm/anthropic/v1/messages/batches", "GET /llm/anthropic/v1/messages",
 		"POST /llm/anthropic/v1/complete", "DELETE /llm/anthropic/v1/models/x",
 		"POST /llm/openai/v1/embeddings", "POST /llm/openai/v1/responses/x/cancel", "GET /llm/openai/v1/responses/x",
 		"GET /llm/openai/v1/models/..%2f..%2ffiles",
 		"GET /llm/openai/v1/models/../files", "GET /llm/openai/v1/models/a%2f..%2f..",
 		"POST /llm/openai/v1/chat/completions/", "GET /llm/openai/", "PUT /llm/anthropic/v1/messages"} {
-		if status, text := b.try(call); status != 404 || !strings.Contains(text, "not_found: ") ||
+		if status, text := b.tryRoute(call); status != 404 || !strings.Contains(text, "not_found: ") ||
 			!strings.Contains(text, "POST /v1/") {
 			t.Errorf("%s: %d %s", call, status, text)
 		}
@@ -149,7 +150,7 @@ func TestOnlyWhatIsMeteredOrFreeIsPassed(t *testing.T) {
 	}
 	for _, call := range []string{"GET /llm/anthropic/v1/models", "GET /llm/anthropic/models/claude-x?a=b",
 		"POST /llm/anthropic/v1/messages/count_tokens?beta=true"} {
-		if status, text := b.try(call); status != 200 || text != `{}` {
+		if status, text := b.tryRoute(call); status != 200 || text != `{}` {
 			t.Errorf("%s: %d %s", call, status, text)
 		}
 		if _, _, path := m.last(t); !strings.HasSuffix(path, call[strings.LastIndex(call, "/"):]) ||
@@ -157,8 +158,8 @@ func TestOnlyWhatIsMeteredOrFreeIsPassed(t *testing.T) {
 			t.Errorf("%s arrived as %s", call, path)
 		}
 	}
-	none := newMind(t, m, rich(100), func(c *toolproxy.LLMConfig) { c.OpenAI = nil })
-	if status, text := none.try("POST /llm/openai/v1/responses"); status != 404 ||
+	none := newLLMEnv(t, m, newRichEnvelope(100), func(c *toolproxy.LLMConfig) { c.OpenAI = nil })
+	if status, text := none.tryRoute("POST /llm/openai/v1/responses"); status != 404 ||
 		!strings.Contains(text, "tools.llm.openai") {
 		t.Errorf("without an upstream: %d %s", status, text)
 	}
@@ -168,8 +169,8 @@ var outputLimit = regexp.MustCompile(`"max_tokens":(\d+)`)
 
 // Calls side by side, through two proxies, each using all that it was given:
 // together they never take more than there is.
-func TestCallsSideBySideNeverOvershoot(t *testing.T) {
-	h, leave := enter(t, rig.Real(t))
+func TestConcurrentCallsNeverOverspend(t *testing.T) {
+	h, leave := newEngineEnv(t, rig.Real(t))
 	defer leave()
 	const dollar = 100 * cent
 	for round := range 5 {
@@ -187,18 +188,18 @@ func TestCallsSideBySideNeverOvershoot(t *testing.T) {
 				close(told)
 			}
 		}
-		m := newModel(t, func(w http.ResponseWriter, r *http.Request) {
+		m := newFakeModel(t, func(w http.ResponseWriter, r *http.Request) {
 			count(&running)
 			select {
 			case <-told:
 			case <-r.Context().Done():
 				return
 			}
-			says(200, fmt.Sprintf(`{"type":"message","usage":{"input_tokens":2000,"output_tokens":%s}}`,
+			answersJSON(200, fmt.Sprintf(`{"type":"message","usage":{"input_tokens":2000,"output_tokens":%s}}`,
 				r.Header.Get("X-Limit")))(w, r)
 		})
 		m.Config.Handler = limited(m.Config.Handler)
-		minds := []*mind{mindOf(t, m, h.sealer, h.Engine), mindOf(t, m, h.sealer, h.Engine)}
+		minds := []*llmEnv{newLLMEnvOf(t, m, h.sealer, h.Engine), newLLMEnvOf(t, m, h.sealer, h.Engine)}
 		var calls sync.WaitGroup
 		for i := range 10 {
 			calls.Go(func() {

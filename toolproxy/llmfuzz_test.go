@@ -19,7 +19,7 @@ func FuzzPrompt(f *testing.F) {
 	}
 	f.Add([]byte(" {\"tools\" :[ {\n\"type\":\"web_search_20250305\"} ,{ \"a\\u0062\":\"\u00e9\",\"type\":\"web_fetch_20250910\",\"max_uses\":1}],\"max_tokens\":null}"), true)
 	f.Add([]byte(`{"max_tool_calls": null,"input":"\ud83d\ude00","tools":[{"type":"web_search"}],"max_output_tokens":99999}`), false)
-	list, err := budget.NewList(map[string]budget.Price{"llm_*": {Call: cent}}, nil)
+	list, err := budget.NewPriceList(map[string]budget.Price{"llm_*": {Call: cent}}, nil)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -22,31 +22,31 @@ var (
 	openAIHeaders = []string{"Openai-Beta", "X-Codex-", "X-Openai-Subagent", "X-Openai-Internal-Codex-Responses-Lite"}
 )
 
-// wanted are the headers of an agent's request that go to its vendor.
-func (v *vendor) wanted(from http.Header) http.Header {
+// forwardedHeaders are the headers of an agent's request that go to its vendor.
+func (v *vendor) forwardedHeaders(from http.Header) http.Header {
 	to := http.Header{}
-	for name, values := range passed(from) {
-		if covers(sdkHeaders, name) || covers(v.headers, name) {
+	for name, values := range endToEndHeaders(from) {
+		if matchesAny(sdkHeaders, name) || matchesAny(v.headers, name) {
 			to[name] = values
 		}
 	}
 	return to
 }
 
-func covers(list []string, name string) bool {
+func matchesAny(list []string, name string) bool {
 	return slices.ContainsFunc(list, func(entry string) bool {
 		return entry == name || strings.HasSuffix(entry, "-") && strings.HasPrefix(name, entry)
 	})
 }
 
-// weighHeaders refuses what would make a call dearer by its headers.
-func weighHeaders(h http.Header) error {
-	return longContext(strings.Join(h.Values("Anthropic-Beta"), ","))
+// checkPriceableHeaders refuses what would make a call dearer by its headers.
+func checkPriceableHeaders(h http.Header) error {
+	return refuseLongContext(strings.Join(h.Values("Anthropic-Beta"), ","))
 }
 
-// notPassed are headers of either direction that concern one connection, or one
+// neverForwarded are headers of either direction that concern one connection, or one
 // side of this proxy only.
-var notPassed = map[string]bool{
+var neverForwarded = map[string]bool{
 	"Connection":          true,
 	"Keep-Alive":          true,
 	"Proxy-Authenticate":  true,
@@ -68,8 +68,8 @@ var notPassed = map[string]bool{
 	FenceHeader:           true,
 }
 
-// passed is a header without what stays on its side.
-func passed(from http.Header) http.Header {
+// endToEndHeaders is a header without what stays on its side.
+func endToEndHeaders(from http.Header) http.Header {
 	to := http.Header{}
 	var named []string // by Connection: of this hop as well
 	for _, list := range from.Values("Connection") {
@@ -78,7 +78,7 @@ func passed(from http.Header) http.Header {
 		}
 	}
 	for name, values := range from {
-		if !notPassed[name] {
+		if !neverForwarded[name] {
 			to[name] = append([]string(nil), values...)
 		}
 	}

@@ -34,8 +34,8 @@ var strayHeaders = []string{"Openai-Organization", "Openai-Project", "Anthropic-
 
 func TestOnlyHeadersThatAreNeededArePassed(t *testing.T) {
 	for path, head := range agentHeaders {
-		m := newModel(t, answersAll)
-		b := newMind(t, m, rich(1000))
+		m := newFakeModel(t, answersAll)
+		b := newLLMEnv(t, m, newRichEnvelope(1000))
 		all := append([]string(nil), head...)
 		for _, name := range strayHeaders {
 			all = append(all, name, "stray")
@@ -70,7 +70,7 @@ func TestOnlyHeadersThatAreNeededArePassed(t *testing.T) {
 }
 
 // A long context at twice the price is not to be had, wherever it is asked for.
-func TestALongContextThatIsDearerIsRefused(t *testing.T) {
+func TestPricierLongContextIsRefused(t *testing.T) {
 	const ask, plain = `{"model":"claude-x","max_tokens":300}`, "claude-code-20250219"
 	for name, c := range map[string]struct {
 		betas []string
@@ -85,8 +85,8 @@ func TestALongContextThatIsDearerIsRefused(t *testing.T) {
 		"as betas": {nil, `{"model":"claude-x","max_tokens":300,"betas":["a","context-1m-2025-08-07"]}`, 403},
 		"another":  {[]string{plain}, `{"model":"claude-x","max_tokens":300,"betas":["a"]}`, 200},
 	} {
-		m := newModel(t, answersAll)
-		b := newMind(t, m, rich(1000))
+		m := newFakeModel(t, answersAll)
+		b := newLLMEnv(t, m, newRichEnvelope(1000))
 		req, err := http.NewRequestWithContext(t.Context(), "POST", b.URL+messages, strings.NewReader(c.body))
 		if err != nil {
 			t.Fatal(err)
@@ -108,7 +108,7 @@ func TestALongContextThatIsDearerIsRefused(t *testing.T) {
 }
 
 // What a vendor charges more for is on no list of values that are usual.
-func TestDearerValuesAreRefused(t *testing.T) {
+func TestUnpriceableValuesAreRefused(t *testing.T) {
 	for path, model := range map[string]string{messages: "claude-x", chats: "gpt-x", responses: "gpt-x"} {
 		for member, want := range map[string]int{
 			`"service_tier":"priority"`:      403,
@@ -137,15 +137,16 @@ func TestDearerValuesAreRefused(t *testing.T) {
 			`"fallbacks":null`:               200,
 			`"fallbacks":[]`:                 200,
 		} {
-			m := newModel(t, answersAll)
-			status, text, _ := newMind(t, m, rich(1000)).get("POST", path, `{"model":"`+model+`",`+member+`}`)
+			m := newFakeModel(t, answersAll)
+			status, text, _ := newLLMEnv(t, m, newRichEnvelope(1000)).
+				get("POST", path, `{"model":"`+model+`",`+member+`}`)
 			if status != want || m.calls() != map[int]int{200: 1}[want] {
 				t.Errorf("%s %s: %d %s, %d calls", path, member, status, text, m.calls())
 			}
 		}
 	}
-	m := newModel(t, answersAll)
-	if status, text, _ := newMind(t, m, rich(1000)).
+	m := newFakeModel(t, answersAll)
+	if status, text, _ := newLLMEnv(t, m, newRichEnvelope(1000)).
 		get("POST", responses, `{"model":"gpt-x","prompt":{"id":"p"}}`); status != 403 || m.calls() != 0 {
 		t.Errorf("a prompt of the vendor's: %d %s", status, text)
 	}

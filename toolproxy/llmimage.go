@@ -7,10 +7,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// part is a piece of a message, as far as it may be a picture. What only looks
+// contentPart is a piece of a message, as far as it may be a picture. What only looks
 // like one, such as a text that begins as a picture does, or the arguments of a
 // tool, is read word by word.
-type part struct {
+type contentPart struct {
 	Type   string `json:"type"`
 	Source struct {
 		Type string         `json:"type"`
@@ -20,10 +20,10 @@ type part struct {
 	Content jsontext.Value `json:"content"` // of a tool's result
 }
 
-// pictures is what the pictures in a message have in tokens above their bytes;
+// imageSurplus is what the pictures in a message have in tokens above their bytes;
 // less than nothing where they have fewer. The bytes alone say nothing: a large
 // picture of one colour has few.
-func pictures(item jsontext.Value) (more int64) {
+func imageSurplus(item jsontext.Value) (more int64) {
 	var message struct {
 		Content jsontext.Value `json:"content"`
 		Output  jsontext.Value `json:"output"` // of a function
@@ -31,30 +31,30 @@ func pictures(item jsontext.Value) (more int64) {
 	if json.Unmarshal(item, &message) != nil {
 		return 0
 	}
-	return picturesIn(message.Content, true) + picturesIn(message.Output, true)
+	return imageSurplusIn(message.Content, true) + imageSurplusIn(message.Output, true)
 }
 
-func picturesIn(list jsontext.Value, deeper bool) (more int64) {
+func imageSurplusIn(list jsontext.Value, deeper bool) (more int64) {
 	if list.Kind() != '[' {
 		return 0
 	}
 	for _, raw := range itemsOf(list) {
-		var p part
+		var p contentPart
 		if json.Unmarshal(raw, &p) != nil {
 			continue
 		}
-		switch data := p.picture(); {
+		switch data := p.imageData(); {
 		case data != nil:
 			more += imageTokens - int64(len(data))
 		case p.Type == "tool_result" && deeper:
-			more += picturesIn(p.Content, false)
+			more += imageSurplusIn(p.Content, false)
 		}
 	}
 	return more
 }
 
-// picture is the picture that a part is; nil when it is none that came with it.
-func (p part) picture() jsontext.Value {
+// imageData is the picture that a part is; nil when it is none that came with it.
+func (p contentPart) imageData() jsontext.Value {
 	switch p.Type {
 	case "image":
 		if p.Source.Type == "base64" {

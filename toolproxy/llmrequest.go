@@ -19,7 +19,7 @@ import (
 
 // body reads a request whole, at most maxLLMBody. A compressed one is passed on
 // uncompressed: nobody can bound the price of what he cannot read.
-func (l *llm) body(c echo.Context) ([]byte, error) {
+func (l *llmProxy) body(c echo.Context) ([]byte, error) {
 	r := c.Request()
 	encoding := strings.ToLower(r.Header.Get(echo.HeaderContentEncoding))
 	r.Header.Del(echo.HeaderContentEncoding)
@@ -34,18 +34,18 @@ func (l *llm) body(c echo.Context) ([]byte, error) {
 		return gunzip(raw)
 	}
 	return nil, picket.Refuse(picket.CodeUnsupportedMedia, "Send the body uncompressed or with gzip.",
-		"Content-Encoding %q is not accepted", clip(encoding))
+		"Content-Encoding %q is not accepted", shortened(encoding))
 }
 
 func gunzip(raw []byte) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(raw))
 	if err != nil {
-		return nil, picket.Invalid("", "Send a whole gzip stream.", "the body is not gzip").Because(err)
+		return nil, picket.Invalid("", "Send a whole gzip stream.", "the body is not gzip").WithCause(err)
 	}
 	plain, err := io.ReadAll(io.LimitReader(z, maxLLMBody+1))
 	switch {
 	case err != nil:
-		return nil, picket.Invalid("", "Send a whole gzip stream.", "the body is not gzip to its end").Because(err)
+		return nil, picket.Invalid("", "Send a whole gzip stream.", "the body is not gzip to its end").WithCause(err)
 	case len(plain) > maxLLMBody:
 		return nil, picket.Refuse(picket.CodeTooLarge, "Send less.", "the body has more than %d bytes uncompressed",
 			maxLLMBody).With("limit", maxLLMBody)
@@ -53,85 +53,85 @@ func gunzip(raw []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// prompt is what of a request's body concerns its price, and where it stands.
-type prompt struct {
-	body   []byte
-	model  string
-	stream bool
-	usage  bool     // a stream's usage was asked for
-	copies int64    // answers asked for
-	output int64    // most tokens of each answer; 0: not said
-	limits []member // the members that say so
-	unset  []member // those that are there and say nothing
-	think  int64    // tokens that thinking may take: the limit has to be above
-	at     int      // behind the opening brace: where a member can be put in
-	opts   member   // stream_options
-	refers bool     // it uses content that is not in it
+// llmRequest is what of a request's body concerns its price, and where it stands.
+type llmRequest struct {
+	body           []byte
+	model          string
+	stream         bool
+	wantsUsage     bool         // a stream's usage was asked for
+	choices        int64        // answers asked for
+	maxOutput      int64        // most tokens of each answer; 0: not said
+	limits         []bodyMember // the members that say so
+	nullLimits     []bodyMember // those that are there and say nothing
+	thinkingBudget int64        // tokens that thinking may take: the limit has to be above
+	insertAt       int          // behind the opening brace: where a member can be put in
+	streamOptions  bodyMember   // stream_options
+	usesExternal   bool         // it uses content that is not in it
 	// the vendor may shorten the conversation before it answers
-	shortens bool
-	members  []member // all of them, in their order
-	hosted   []hosted // tools that the vendor runs
-	calls    int64    // most uses of them together; 0: not said
-	uncalls  []member // what would say so and says nothing
+	compacts      bool
+	members       []bodyMember // all of them, in their order
+	hosted        []hostedTool // tools that the vendor runs
+	maxToolCalls  int64        // most uses of them together; 0: not said
+	nullToolCalls []bodyMember // what would say so and says nothing
 	// a limit of their uses together has to be put in
-	putCalls bool
+	insertToolCalls bool
 }
 
-// member is a member of the body's object and where its value stands.
-type member struct {
+// bodyMember is a member of the body's object and where its value stands.
+type bodyMember struct {
 	name  string
 	value jsontext.Value
 	start int
 	end   int
 }
 
-// parsePrompt finds what matters in a body.
-func parsePrompt(body []byte, d *dialect) (*prompt, error) {
-	q := &prompt{body: body, copies: 1}
+// parseLLMRequest finds what matters in a body.
+func parseLLMRequest(body []byte, d *dialect) (*llmRequest, error) {
+	q := &llmRequest{body: body, choices: 1}
 	dec := jsontext.NewDecoder(bytes.NewReader(body))
 	open, err := dec.ReadToken()
 	if err != nil || open.Kind() != '{' {
 		return nil, picket.Invalid("", "Send the request as a JSON object.", "the body is no JSON object")
 	}
-	q.at = int(dec.InputOffset())
+	q.insertAt = int(dec.InputOffset())
 	for dec.PeekKind() == '"' {
 		name, err := dec.ReadToken()
 		if err != nil {
-			return nil, badPrompt(err)
+			return nil, invalidBody(err)
 		}
 		word := name.String()
 		value, err := dec.ReadValue()
 		if err != nil {
-			return nil, badPrompt(err)
+			return nil, invalidBody(err)
 		}
 		end := int(dec.InputOffset())
-		m := member{word, jsontext.Value(body[end-len(value) : end]), end - len(value), end}
+		m := bodyMember{word, jsontext.Value(body[end-len(value) : end]), end - len(value), end}
 		q.members = append(q.members, m)
 		if err := q.take(m, d); err != nil {
 			return nil, err
 		}
 	}
 	if _, err := dec.ReadToken(); err != nil {
-		return nil, badPrompt(err)
+		return nil, invalidBody(err)
 	}
 	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
-		return nil, badPrompt(errors.New("there is more behind the object"))
+		return nil, invalidBody(errors.New("there is more behind the object"))
 	}
 	return q, nil
 }
 
-// forget lets go of the body, which has been sent by then.
-func (q *prompt) forget() {
-	q.body, q.members, q.limits, q.unset, q.uncalls, q.opts = nil, nil, nil, nil, nil, member{}
+// discardBody lets go of the body, which has been sent by then.
+func (q *llmRequest) discardBody() {
+	q.body, q.members, q.limits, q.nullLimits, q.nullToolCalls, q.streamOptions = nil, nil, nil, nil, nil, bodyMember{}
 }
 
-func badPrompt(err error) error {
-	return picket.Invalid("", "Send one JSON object.", "the body is no JSON object").Because(err)
+func invalidBody(err error) error {
+	return picket.Invalid("", "Send one JSON object.", "the body is no JSON object").WithCause(err)
 }
 
 // take notes a member that matters.
-func (q *prompt) take(m member, d *dialect) (err error) {
-	if err := weigh(m, d); err != nil {
+func (q *llmRequest) take(m bodyMember, d *dialect) (err error) {
+	if err := checkPriceable(m, d); err != nil {
 		return err
 	}
 	switch name := m.name; {
@@ -142,35 +142,35 @@ func (q *prompt) take(m member, d *dialect) (err error) {
 	case name == "stream":
 		err = json.Unmarshal(m.value, &q.stream)
 	case name == "n" && d == openAIChat && m.value.Kind() != 'n':
-		if q.copies, err = wholeNumber(m.value); err == nil && q.copies < 1 {
+		if q.choices, err = wholeNumber(m.value); err == nil && q.choices < 1 {
 			err = errors.New("out of range")
 		}
 	case name == "stream_options" && d == openAIChat:
-		q.opts = m
+		q.streamOptions = m
 		var opts struct {
 			IncludeUsage bool `json:"include_usage"`
 		}
 		err = json.Unmarshal(m.value, &opts)
-		q.usage = opts.IncludeUsage
+		q.wantsUsage = opts.IncludeUsage
 	case name == "thinking" && m.value.Kind() == '{':
 		var thinking struct {
 			Budget int64 `json:"budget_tokens"`
 		}
 		err = json.Unmarshal(m.value, &thinking)
-		q.think = thinking.Budget
-	case slices.Contains(d.limits, name) && m.value.Kind() == 'n':
-		q.unset = append(q.unset, m)
-	case slices.Contains(d.limits, name):
+		q.thinkingBudget = thinking.Budget
+	case slices.Contains(d.limitMembers, name) && m.value.Kind() == 'n':
+		q.nullLimits = append(q.nullLimits, m)
+	case slices.Contains(d.limitMembers, name):
 		var n int64
 		if n, err = wholeNumber(m.value); err == nil && n < 1 {
 			err = errors.New("out of range")
 		}
-		q.output, q.limits = max(q.output, n), append(q.limits, m)
+		q.maxOutput, q.limits = max(q.maxOutput, n), append(q.limits, m)
 	case (name == "previous_response_id" || name == "conversation") && d == openAIResponses && m.value.Kind() != 'n':
-		q.refers = true
+		q.usesExternal = true
 	case name == "thread" && d == anthropicMessages && m.value.Kind() != 'n',
 		name == "container" && m.value.Kind() != 'n':
-		q.refers = true
+		q.usesExternal = true
 	default:
 		err = q.takeTools(m, d)
 	}
@@ -179,8 +179,9 @@ func (q *prompt) take(m member, d *dialect) (err error) {
 		return err
 	}
 	if err != nil {
-		return picket.Invalid("/"+clip(m.name), "Send it as the API asks for it.", "%s cannot be read", clip(m.name)).
-			Because(err)
+		return picket.Invalid("/"+shortened(m.name), "Send it as the API asks for it.", "%s cannot be read",
+			shortened(m.name)).
+			WithCause(err)
 	}
 	return nil
 }

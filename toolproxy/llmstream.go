@@ -15,7 +15,7 @@ import (
 
 // relay hands the answer of a model on and reads its usage on the way; clean
 // says that it came to its end.
-func (x *thought) relay(resp *http.Response, t *tally) (clean bool) {
+func (x *llmCall) relay(resp *http.Response, t *usageTally) (clean bool) {
 	body := io.Reader(resp.Body)
 	switch encoding := strings.ToLower(resp.Header.Get("Content-Encoding")); encoding {
 	case "", "identity":
@@ -30,7 +30,7 @@ func (x *thought) relay(resp *http.Response, t *tally) (clean bool) {
 		return false
 	}
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
-		x.begin(resp)
+		x.writeHeader(resp)
 		return x.relayEvents(body, t)
 	}
 	return x.relayWhole(resp, body, t)
@@ -38,18 +38,18 @@ func (x *thought) relay(resp *http.Response, t *tally) (clean bool) {
 
 // relayEvents hands on event by event. The usage that the agent did not ask for
 // is not shown to it.
-func (x *thought) relayEvents(body io.Reader, t *tally) (clean bool) {
-	hide := x.dialect == openAIChat && !x.prompt.usage
+func (x *llmCall) relayEvents(body io.Reader, t *usageTally) (clean bool) {
+	hide := x.dialect == openAIChat && !x.request.wantsUsage
 	events := eventReader{from: bufio.NewReaderSize(body, 64<<10)}
 	for {
 		block, err := events.next()
-		if data := dataOf(block); len(data) > 0 {
-			x.dialect.event(t, data)
+		if data := eventData(block); len(data) > 0 {
+			x.dialect.readUsage(t, data)
 		}
-		if !(hide && t.only) {
+		if !(hide && t.usageOnly) {
 			x.write(block)
 		}
-		t.only = false
+		t.usageOnly = false
 		if err != nil {
 			return errors.Is(err, io.EOF)
 		}
@@ -58,16 +58,16 @@ func (x *thought) relayEvents(body io.Reader, t *tally) (clean bool) {
 
 // relayWhole keeps an answer until it is paid for; one that is too large to be
 // looked at is handed on as it comes.
-func (x *thought) relayWhole(resp *http.Response, body io.Reader, t *tally) (clean bool) {
+func (x *llmCall) relayWhole(resp *http.Response, body io.Reader, t *usageTally) (clean bool) {
 	raw, err := io.ReadAll(io.LimitReader(body, maxLLMEvent+1))
 	if err == nil && len(raw) <= maxLLMEvent {
-		x.dialect.event(t, jsontext.Value(raw))
-		if t.final {
-			x.whole, x.header, x.status = raw, passed(resp.Header), resp.StatusCode
+		x.dialect.readUsage(t, jsontext.Value(raw))
+		if t.complete {
+			x.buffered, x.bufferedHeader, x.bufferedStatus = raw, endToEndHeaders(resp.Header), resp.StatusCode
 			return true
 		}
 	}
-	x.begin(resp)
+	x.writeHeader(resp)
 	x.write(raw)
 	if err == nil {
 		buf := make([]byte, 32<<10)
@@ -80,20 +80,21 @@ func (x *thought) relayWhole(resp *http.Response, body io.Reader, t *tally) (cle
 	return false
 }
 
-// answerWhole answers with what was kept.
-func (x *thought) answerWhole() error {
-	x.begin(&http.Response{Header: x.header, StatusCode: x.status}, "Content-Length", strconv.Itoa(len(x.whole)))
-	x.write(x.whole)
+// writeBuffered answers with what was kept.
+func (x *llmCall) writeBuffered() error {
+	x.writeHeader(&http.Response{Header: x.bufferedHeader, StatusCode: x.bufferedStatus}, "Content-Length",
+		strconv.Itoa(len(x.buffered)))
+	x.write(x.buffered)
 	return nil
 }
 
-// breakOff ends a stream that broke off with an error that the agent's program
+// writeStreamError ends a stream that broke off with an error that the agent's program
 // understands; an answer that has not begun is an error as a whole.
-func (x *thought) breakOff(err error) {
-	if !x.answered || !strings.HasPrefix(x.c.Response().Header().Get("Content-Type"), "text/event-stream") {
+func (x *llmCall) writeStreamError(err error) {
+	if !x.headerWritten || !strings.HasPrefix(x.c.Response().Header().Get("Content-Type"), "text/event-stream") {
 		return
 	}
-	problem, encodeErr := encode(x.vendor.problem(refusalFor(err)))
+	problem, encodeErr := encodeJSON(x.vendor.encodeError(llmRefusal(err)))
 	if encodeErr != nil {
 		return
 	}
@@ -133,9 +134,9 @@ func (r *eventReader) next() (block []byte, err error) {
 	}
 }
 
-// dataOf is the data of an event: its data lines, joined. That of a single line
+// eventData is the data of an event: its data lines, joined. That of a single line
 // is no copy.
-func dataOf(block []byte) []byte {
+func eventData(block []byte) []byte {
 	var out []byte
 	lines := 0
 	for line := range bytes.SplitSeq(block, []byte("\n")) {

@@ -9,31 +9,39 @@ import (
 
 // dialect is one way of asking a language model.
 type dialect struct {
-	list   string   // the member that holds the messages
-	limits []string // members that limit the answer; the first is put in where there is none
-	// event reads what an event of a stream, or a whole answer, says of usage.
-	event func(t *tally, data jsontext.Value)
+	messagesMember string   // the member that holds the messages
+	limitMembers   []string // members that limit the answer; the first is put in where there is none
+	// readUsage reads what an event of a stream, or a whole answer, says of usage.
+	readUsage func(t *usageTally, data jsontext.Value)
 }
 
 var (
-	anthropicMessages = &dialect{list: "messages", limits: []string{"max_tokens"}, event: anthropicUsage}
-	openAIChat        = &dialect{
-		list:   "messages",
-		limits: []string{"max_completion_tokens", "max_tokens"},
-		event:  chatUsage,
+	anthropicMessages = &dialect{
+		messagesMember: "messages",
+		limitMembers:   []string{"max_tokens"},
+		readUsage:      anthropicUsage,
 	}
-	openAIResponses = &dialect{list: "input", limits: []string{"max_output_tokens"}, event: responsesUsage}
+	openAIChat = &dialect{
+		messagesMember: "messages",
+		limitMembers:   []string{"max_completion_tokens", "max_tokens"},
+		readUsage:      chatUsage,
+	}
+	openAIResponses = &dialect{
+		messagesMember: "input",
+		limitMembers:   []string{"max_output_tokens"},
+		readUsage:      responsesUsage,
+	}
 )
 
-// tally is the usage of one call as far as it was told.
-type tally struct {
-	tokens budget.Tokens
-	aside  budget.Tokens // of a conversation that was shortened meanwhile
-	uses   uses
-	begun  bool // the model has been at work
-	final  bool // all of them were told
-	ended  bool // the stream has said that it is over
-	only   bool // the last event told nothing but the usage
+// usageTally is the usage of one call as far as it was told.
+type usageTally struct {
+	tokens     budget.TokenUsage
+	compaction budget.TokenUsage // of a conversation that was shortened meanwhile
+	uses       toolUses
+	started    bool // the model has been at work
+	complete   bool // all of them were told
+	ended      bool // the stream has said that it is over
+	usageOnly  bool // the last event told nothing but the usage
 }
 
 type anthropicCounts struct {
@@ -41,27 +49,27 @@ type anthropicCounts struct {
 	Output     *int64                    `json:"output_tokens"`
 	CacheRead  *int64                    `json:"cache_read_input_tokens"`
 	CacheWrite *int64                    `json:"cache_creation_input_tokens"`
-	Kept       cacheKept                 `json:"cache_creation"`
+	Kept       cacheCreation             `json:"cache_creation"`
 	Tools      map[string]jsontext.Value `json:"server_tool_use"`
-	Rounds     []anthropicRound          `json:"iterations"`
+	Rounds     []anthropicIteration      `json:"iterations"`
 }
 
-type anthropicRound struct {
+type anthropicIteration struct {
 	Type       string `json:"type"`
 	Input      int64  `json:"input_tokens"`
 	Output     int64  `json:"output_tokens"`
 	CacheRead  int64  `json:"cache_read_input_tokens"`
 	CacheWrite int64  `json:"cache_creation_input_tokens"`
 
-	Kept cacheKept `json:"cache_creation"`
+	Kept cacheCreation `json:"cache_creation"`
 }
 
-// cacheKept is how long what was written to the cache is kept there.
-type cacheKept struct {
+// cacheCreation is how long what was written to the cache is kept there.
+type cacheCreation struct {
 	Hour *int64 `json:"ephemeral_1h_input_tokens"`
 }
 
-func (k cacheKept) hour() int64 {
+func (k cacheCreation) hour() int64 {
 	if k.Hour == nil {
 		return 0
 	}
@@ -70,7 +78,7 @@ func (k cacheKept) hour() int64 {
 
 // anthropicUsage: message_start has the input, each message_delta all that was
 // used so far; a whole answer has it in usage.
-func anthropicUsage(t *tally, data jsontext.Value) {
+func anthropicUsage(t *usageTally, data jsontext.Value) {
 	var e struct {
 		Type    string `json:"type"`
 		Message struct {
@@ -83,16 +91,16 @@ func anthropicUsage(t *tally, data jsontext.Value) {
 	if json.Unmarshal(data, &e) != nil {
 		return
 	}
-	for _, block := range append(usedIn(e.Content), usedIn(e.Block)...) {
-		t.uses.saw(block.anthropic())
+	for _, block := range append(toolUsesIn(e.Content), toolUsesIn(e.Block)...) {
+		t.uses.count(block.anthropicName())
 	}
 	counts := e.Usage
 	switch e.Type {
 	case "message_start":
-		counts, t.begun = e.Message.Usage, true
+		counts, t.started = e.Message.Usage, true
 	case "message_delta", "message":
-		t.begun = true
-		t.final = counts != nil && counts.Output != nil
+		t.started = true
+		t.complete = counts != nil && counts.Output != nil
 	case "message_stop":
 		t.ended = true
 	default:
@@ -102,56 +110,56 @@ func anthropicUsage(t *tally, data jsontext.Value) {
 		return
 	}
 	for to, from := range map[*int64]*int64{
-		&t.tokens.Input:      counts.Input,
-		&t.tokens.Output:     counts.Output,
-		&t.tokens.CacheRead:  counts.CacheRead,
-		&t.tokens.CacheWrite: counts.CacheWrite,
-		&t.tokens.CacheHour:  counts.Kept.Hour,
+		&t.tokens.Input:          counts.Input,
+		&t.tokens.Output:         counts.Output,
+		&t.tokens.CacheRead:      counts.CacheRead,
+		&t.tokens.CacheWrite:     counts.CacheWrite,
+		&t.tokens.CacheWriteHour: counts.Kept.Hour,
 	} {
 		if from != nil {
 			*to = max(*from, 0)
 		}
 	}
-	t.uses.tell(counts.Tools)
-	t.shortened(counts.Rounds)
+	t.uses.setReported(counts.Tools)
+	t.addCompaction(counts.Rounds)
 }
 
-// shortened takes what it cost to shorten the conversation: the totals leave it
+// addCompaction takes what it cost to shorten the conversation: the totals leave it
 // out. Each event tells of all rounds so far.
-func (t *tally) shortened(rounds []anthropicRound) {
+func (t *usageTally) addCompaction(rounds []anthropicIteration) {
 	if rounds != nil {
-		t.aside = budget.Tokens{}
+		t.compaction = budget.TokenUsage{}
 	}
 	for _, r := range rounds {
 		if r.Type == "compaction" {
-			t.aside = plus(t.aside, budget.Tokens{
-				Input:      r.Input,
-				Output:     r.Output,
-				CacheRead:  r.CacheRead,
-				CacheWrite: r.CacheWrite,
-				CacheHour:  r.Kept.hour(),
+			t.compaction = addTokens(t.compaction, budget.TokenUsage{
+				Input:          r.Input,
+				Output:         r.Output,
+				CacheRead:      r.CacheRead,
+				CacheWrite:     r.CacheWrite,
+				CacheWriteHour: r.Kept.hour(),
 			})
 		}
 	}
 }
 
-// all is what the call is charged for.
-func (t *tally) all() budget.Tokens { return plus(t.tokens, t.aside) }
+// total is what the call is charged for.
+func (t *usageTally) total() budget.TokenUsage { return addTokens(t.tokens, t.compaction) }
 
-// plus adds figures that a vendor has told, whatever they are.
-func plus(a, b budget.Tokens) budget.Tokens {
+// addTokens adds figures that a vendor has told, whatever they are.
+func addTokens(a, b budget.TokenUsage) budget.TokenUsage {
 	sum := func(x, y int64) int64 { return min(max(x, 0), budget.MaxTokens) + min(max(y, 0), budget.MaxTokens) }
-	return budget.Tokens{
-		Input:      sum(a.Input, b.Input),
-		Output:     sum(a.Output, b.Output),
-		CacheRead:  sum(a.CacheRead, b.CacheRead),
-		CacheWrite: sum(a.CacheWrite, b.CacheWrite),
-		CacheHour:  sum(a.CacheHour, b.CacheHour),
+	return budget.TokenUsage{
+		Input:          sum(a.Input, b.Input),
+		Output:         sum(a.Output, b.Output),
+		CacheRead:      sum(a.CacheRead, b.CacheRead),
+		CacheWrite:     sum(a.CacheWrite, b.CacheWrite),
+		CacheWriteHour: sum(a.CacheWriteHour, b.CacheWriteHour),
 	}
 }
 
 // chatUsage: a whole answer, or the chunk before the end of a stream.
-func chatUsage(t *tally, data jsontext.Value) {
+func chatUsage(t *usageTally, data jsontext.Value) {
 	var e struct {
 		Choices []jsontext.Value `json:"choices"`
 		Usage   *struct {
@@ -162,19 +170,19 @@ func chatUsage(t *tally, data jsontext.Value) {
 			} `json:"prompt_tokens_details"`
 		} `json:"usage"`
 	}
-	t.only, t.ended = false, string(data) == "[DONE]"
+	t.usageOnly, t.ended = false, string(data) == "[DONE]"
 	if json.Unmarshal(data, &e) != nil {
 		return
 	}
-	t.begun = t.begun || len(e.Choices) > 0
+	t.started = t.started || len(e.Choices) > 0
 	if e.Usage != nil {
-		t.only = len(e.Choices) == 0
-		t.counted(e.Usage.Prompt, e.Usage.Completion, e.Usage.Details.Cached)
+		t.usageOnly = len(e.Choices) == 0
+		t.setCounts(e.Usage.Prompt, e.Usage.Completion, e.Usage.Details.Cached)
 	}
 }
 
 // responsesUsage: a whole answer, or the last event of a stream.
-func responsesUsage(t *tally, data jsontext.Value) {
+func responsesUsage(t *usageTally, data jsontext.Value) {
 	type response struct {
 		Output jsontext.Value `json:"output"`
 		Usage  *struct {
@@ -196,33 +204,33 @@ func responsesUsage(t *tally, data jsontext.Value) {
 		return
 	}
 	if e.Type == "response.output_item.done" {
-		for _, item := range usedIn(e.Item) {
-			t.uses.saw(item.responses())
+		for _, item := range toolUsesIn(e.Item) {
+			t.uses.count(item.responsesName())
 		}
 	}
 	told := e.Response
 	if e.Object == "response" {
 		told = &e.response
 	}
-	t.begun = t.begun || e.Type != "" && e.Type != "error" || e.Object == "response"
+	t.started = t.started || e.Type != "" && e.Type != "error" || e.Object == "response"
 	if told != nil && told.Output != nil {
-		t.uses.listed(usedIn(told.Output))
+		t.uses.countAll(toolUsesIn(told.Output))
 	}
 	if told != nil && told.Usage != nil {
-		t.counted(told.Usage.Input, told.Usage.Output, told.Usage.Details.Cached)
+		t.setCounts(told.Usage.Input, told.Usage.Output, told.Usage.Details.Cached)
 		t.ended = e.Type != ""
 	}
 }
 
-// counted takes figures in which what was read from the cache is part of the
+// setCounts takes figures in which what was read from the cache is part of the
 // input.
-func (t *tally) counted(input, output, cached int64) {
+func (t *usageTally) setCounts(input, output, cached int64) {
 	cached = min(max(cached, 0), max(input, 0))
-	t.tokens = budget.Tokens{Input: max(input, 0) - cached, Output: max(output, 0), CacheRead: cached}
-	t.begun, t.final = true, true
+	t.tokens = budget.TokenUsage{Input: max(input, 0) - cached, Output: max(output, 0), CacheRead: cached}
+	t.started, t.complete = true, true
 }
 
-// input is what the prompt came to.
-func (t *tally) input() int64 {
+// promptTokens is what the prompt came to.
+func (t *usageTally) promptTokens() int64 {
 	return t.tokens.Input + t.tokens.CacheRead + t.tokens.CacheWrite
 }

@@ -13,7 +13,7 @@ import (
 // of repeating it.
 func TestACallThatMayHaveBegunIsNotMadeTwice(t *testing.T) {
 	for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key", "X-Stainless-Retry-Count"} {
-		m := newModel(t, nil)
+		m := newFakeModel(t, nil)
 		m.play = func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("X-Stainless-Os") == "" { // keeps the connection
 				streaming(claudeAll)(w, r)
@@ -24,8 +24,8 @@ func TestACallThatMayHaveBegunIsNotMadeTwice(t *testing.T) {
 				conn.Close()
 			}
 		}
-		w := rich(100)
-		b := newMind(t, m, w)
+		w := newRichEnvelope(100)
+		b := newLLMEnv(t, m, w)
 		if status, text, _ := b.get("POST", "/llm/anthropic/v1/messages", claudeAsk); status != 200 {
 			t.Fatalf("%d %s", status, text)
 		}

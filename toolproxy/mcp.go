@@ -27,65 +27,65 @@ const MCPPath = "/mcp"
 
 // Bounds of the MCP face.
 const (
-	maxMessage     = 4 << 20         // bytes of one request
-	maxSessions    = 1024            // that are kept open; later clients are served without one
-	maxRunSessions = 16              // the same, of one run
-	maxInitialize  = 16 << 10        // bytes of the request that opens a session, which keeps what it says
-	sessionIdle    = 2 * time.Hour   // after which a session is forgotten
-	streamWrite    = 2 * time.Minute // for a piece of a stream to be taken
+	maxMessage           = 4 << 20         // bytes of one request
+	maxMCPSessions       = 1024            // that are kept open; later clients are served without one
+	maxMCPSessionsPerRun = 16              // the same, of one run
+	maxInitialize        = 16 << 10        // bytes of the request that opens a session, which keeps what it says
+	mcpSessionIdle       = 2 * time.Hour   // after which a session is forgotten
+	streamWrite          = 2 * time.Minute // for a piece of a stream to be taken
 )
 
 const (
-	sessionHeader = "Mcp-Session-Id"
-	wireHeader    = "Mcp-Protocol-Version"
-	methodHeader  = "Mcp-Method"
-	newWire       = "2026-07-28" // the first version without sessions
-	oldWire       = "2025-11-25" // the last one with them
+	sessionHeader     = "Mcp-Session-Id"
+	protocolHeader    = "Mcp-Protocol-Version"
+	methodHeader      = "Mcp-Method"
+	statelessProtocol = "2026-07-28" // the first version without sessions
+	statefulProtocol  = "2025-11-25" // the last one with them
 )
 
-// mcpFace serves the tools over MCP: without a session to clients of either
+// mcpEndpoint serves the tools over MCP: without a session to clients of either
 // wire generation, and with one to those of the older wire that open it. A
 // session only adds what goes from server to client; a client whose session is
 // gone, or is with another proxy, is served without it.
-type mcpFace struct {
-	p       *Proxy
-	log     *slog.Logger
-	servers []*mcp.Server
-	kept    *mcp.Server // of the sessions
-	without http.Handler
-	with    http.Handler
-	open    sessions
-	shown   map[*mcp.Server]shown
+type mcpEndpoint struct {
+	proxy            *Proxy
+	log              *slog.Logger
+	servers          []*mcp.Server
+	statefulServer   *mcp.Server // of the sessions
+	statelessHandler http.Handler
+	statefulHandler  http.Handler
+	mcpSessions      mcpSessions
+	published        map[*mcp.Server]publishedOffers
 }
 
-func newMCPFace(p *Proxy) *mcpFace {
-	f := &mcpFace{p: p, log: p.log, shown: map[*mcp.Server]shown{}}
-	f.kept = f.server()
-	bare := f.server()
-	f.servers = []*mcp.Server{f.kept, bare}
+func newMCPEndpoint(p *Proxy) *mcpEndpoint {
+	f := &mcpEndpoint{proxy: p, log: p.log, published: map[*mcp.Server]publishedOffers{}}
+	f.statefulServer = f.newServer()
+	bare := f.newServer()
+	f.servers = []*mcp.Server{f.statefulServer, bare}
 	guard := auth.RequireBearerToken(tokenInfo, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})
-	f.with, f.without = guard(f.handler(f.kept, false)), guard(f.handler(bare, true))
+	f.statefulHandler, f.statelessHandler = guard(f.handler(f.statefulServer, false)), guard(f.handler(bare, true))
 	return f
 }
 
-// server has every tool that any run may see: which a run does see is decided
+// newServer has every tool that any run may see: which a run does see is decided
 // as it asks.
-func (f *mcpFace) server() *mcp.Server {
+func (f *mcpEndpoint) newServer() *mcp.Server {
 	opts := &mcp.ServerOptions{
 		Instructions: instructions,
 		Capabilities: &mcp.ServerCapabilities{Logging: &mcp.LoggingCapabilities{}},
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
 	}
-	if len(f.p.gateway.upstreams) > 0 {
-		opts.CompletionHandler, opts.SubscribeHandler, opts.UnsubscribeHandler = f.completion, f.subscribe,
+	if len(f.proxy.gateway.upstreams) > 0 {
+		opts.CompletionHandler, opts.SubscribeHandler, opts.UnsubscribeHandler = f.complete, f.subscribe,
 			f.unsubscribe
 	}
 	s := mcp.NewServer(&mcp.Implementation{Name: "picket", Title: "Picket", Version: "1"}, opts)
-	s.AddReceivingMiddleware(f.route)
-	for _, t := range tools {
-		s.AddTool(f.describe(t), f.call)
+	s.AddReceivingMiddleware(f.intercept)
+	for _, t := range freeTools {
+		s.AddTool(f.describe(t), f.callTool)
 	}
-	s.AddTool(&mcp.Tool{Name: otherTool, InputSchema: anyObject}, f.call)
+	s.AddTool(&mcp.Tool{Name: unknownToolName, InputSchema: anyObject}, f.callTool)
 	f.addReport(s)
 	return s
 }
@@ -93,7 +93,7 @@ func (f *mcpFace) server() *mcp.Server {
 const instructions = "Tools of the task you hold under a lease. Call get_task first, report_progress as you go, and mark_complete when it is done. " +
 	"A result with an error says in its remedy what to do; after stale_fence, lease_expired or lease_released stop working and exit."
 
-func (f *mcpFace) handler(s *mcp.Server, stateless bool) http.Handler {
+func (f *mcpEndpoint) handler(s *mcp.Server, stateless bool) http.Handler {
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{
 		Stateless:                    stateless,
 		PropagateRequestCancellation: true,
@@ -102,20 +102,20 @@ func (f *mcpFace) handler(s *mcp.Server, stateless bool) http.Handler {
 		// and checkOrigin keeps the pages of browsers out.
 		DisableLocalhostProtection: true,
 		MaxRequestBodyBytes:        maxMessage,
-		SessionTimeout:             sessionIdle,
+		SessionTimeout:             mcpSessionIdle,
 	})
 }
 
 // tokenInfo hands the checked credential on to the handlers of calls.
 func tokenInfo(ctx context.Context, _ string, _ *http.Request) (*auth.TokenInfo, error) {
-	held, ok := ctx.Value(heldKey{}).(picket.Held)
+	held, ok := ctx.Value(heldKey{}).(picket.LeaseCredential)
 	if !ok {
 		return nil, auth.ErrInvalidToken
 	}
 	// The deadline of the lease is not the token's: a call under an ended lease is
 	// answered by the state of record, and never with a 401.
 	extra := map[string]any{"held": held}
-	if body, ok := ctx.Value(bodyKey{}).(*mcpBody); ok {
+	if body, ok := ctx.Value(bodyKey{}).(*countedBody); ok {
 		extra["body"] = body
 	}
 	return &auth.TokenInfo{UserID: held.Namespace + "/" + held.RunID, Extra: extra}, nil
@@ -126,24 +126,24 @@ type heldKey struct{}
 type bodyKey struct{}
 
 // heldOf is the credential a message came with.
-func heldOf(extra *mcp.RequestExtra) (held picket.Held, ok bool) {
+func heldOf(extra *mcp.RequestExtra) (held picket.LeaseCredential, ok bool) {
 	if extra != nil && extra.TokenInfo != nil {
-		held, ok = extra.TokenInfo.Extra["held"].(picket.Held)
+		held, ok = extra.TokenInfo.Extra["held"].(picket.LeaseCredential)
 	}
 	return held, ok
 }
 
 // extraOf is the credential of the request that a context began with.
 func extraOf(ctx context.Context) *mcp.RequestExtra {
-	held, ok := ctx.Value(heldKey{}).(picket.Held)
+	held, ok := ctx.Value(heldKey{}).(picket.LeaseCredential)
 	if !ok {
 		return nil
 	}
 	return &mcp.RequestExtra{TokenInfo: &auth.TokenInfo{Extra: map[string]any{"held": held}}}
 }
 
-// serveMCP is the route.
-func serveMCP(p *Proxy, c echo.Context, _ Door, held picket.Held) error {
+// handleMCP is the route.
+func handleMCP(p *Proxy, c echo.Context, _ Backend, held picket.LeaseCredential) error {
 	r := c.Request()
 	if err := checkOrigin(r); err != nil {
 		return err
@@ -161,7 +161,7 @@ func serveMCP(p *Proxy, c echo.Context, _ Door, held picket.Held) error {
 		}
 		ctx = context.WithValue(ctx, bodyKey{}, body)
 	}
-	p.mcp.serve(&streamed{Response: c.Response(), c: c}, r.WithContext(ctx))
+	p.mcp.serve(&streamWriter{Response: c.Response(), c: c}, r.WithContext(ctx))
 	return nil
 }
 
@@ -177,7 +177,7 @@ func checkOrigin(r *http.Request) error {
 		return nil
 	}
 	return picket.Refuse(picket.CodeForbidden, "Call it from a program, without an Origin header.",
-		"the origin %s may not call this proxy", clip(origin))
+		"the origin %s may not call this proxy", shortened(origin))
 }
 
 func isLoopback(host string) bool {
@@ -191,69 +191,69 @@ func waitsForEvents(r *http.Request) bool {
 	return r.Method == http.MethodGet || r.Header.Get(methodHeader) == "subscriptions/listen"
 }
 
-// streamed gives every piece of a stream its own time to be taken.
-type streamed struct {
+// streamWriter gives every piece of a stream its own time to be taken.
+type streamWriter struct {
 	*echo.Response
-	c     echo.Context
-	begun func(http.Header) // called before the first byte is sent; may be nil
+	c           echo.Context
+	beforeWrite func(http.Header) // called before the first byte is sent; may be nil
 }
 
-func (s *streamed) WriteHeader(status int) {
+func (s *streamWriter) WriteHeader(status int) {
 	s.begin()
 	s.Response.WriteHeader(status)
 }
 
-func (s *streamed) Write(b []byte) (int, error) {
+func (s *streamWriter) Write(b []byte) (int, error) {
 	s.begin()
 	web.ExtendAnswer(s.c, streamWrite)
 	return s.Response.Write(b)
 }
 
-func (s *streamed) Flush() {
+func (s *streamWriter) Flush() {
 	s.begin()
 	s.Response.Flush()
 }
 
-func (s *streamed) begin() {
-	if begun := s.begun; begun != nil {
-		s.begun = nil
+func (s *streamWriter) begin() {
+	if begun := s.beforeWrite; begun != nil {
+		s.beforeWrite = nil
 		begun(s.Header())
 	}
 }
 
-func (s *streamed) Unwrap() http.ResponseWriter { return s.Response }
+func (s *streamWriter) Unwrap() http.ResponseWriter { return s.Response }
 
-func (f *mcpFace) serve(w *streamed, r *http.Request) {
+func (f *mcpEndpoint) serve(w *streamWriter, r *http.Request) {
 	id := r.Header.Get(sessionHeader)
 	switch {
-	case id != "" && f.open.ended(id):
+	case id != "" && f.mcpSessions.isFinished(id):
 		http.Error(w, "session not found", http.StatusNotFound)
-	case id != "" && f.open.has(id):
-		f.with.ServeHTTP(w, r)
+	case id != "" && f.mcpSessions.has(id):
+		f.statefulHandler.ServeHTTP(w, r)
 		if r.Method == http.MethodDelete && w.Status == http.StatusNoContent {
-			f.open.end(id)
+			f.mcpSessions.finish(id)
 		}
-	case id == "" && opensSession(r) && f.open.reserve(runOf(r.Context())):
+	case id == "" && opensSession(r) && f.mcpSessions.admit(runOf(r.Context())):
 		// The client may come back with its new id before this request has ended.
-		w.begun = func(h http.Header) { f.open.begin(h.Get(sessionHeader), runOf(r.Context())) }
-		f.with.ServeHTTP(w, r)
+		w.beforeWrite = func(h http.Header) { f.mcpSessions.add(h.Get(sessionHeader), runOf(r.Context())) }
+		f.statefulHandler.ServeHTTP(w, r)
 		w.begin()
 		f.watchSession(w.Header().Get(sessionHeader))
 	default:
-		f.without.ServeHTTP(w, r)
+		f.statelessHandler.ServeHTTP(w, r)
 	}
 }
 
 // runOf names the run that a request came from.
 func runOf(ctx context.Context) string {
-	held, _ := ctx.Value(heldKey{}).(picket.Held)
+	held, _ := ctx.Value(heldKey{}).(picket.LeaseCredential)
 	return held.Namespace + "/" + held.RunID
 }
 
 // opensSession reports whether a request is an initialize of the older wire,
 // short enough to be kept. It leaves the body as it was.
 func opensSession(r *http.Request) bool {
-	if r.Method != http.MethodPost || r.Header.Get(wireHeader) >= newWire {
+	if r.Method != http.MethodPost || r.Header.Get(protocolHeader) >= statelessProtocol {
 		return false
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxMessage+1))
@@ -272,26 +272,26 @@ func opensSession(r *http.Request) bool {
 }
 
 // watchSession forgets a session when it ends.
-func (f *mcpFace) watchSession(id string) {
-	for s := range f.kept.Sessions() {
+func (f *mcpEndpoint) watchSession(id string) {
+	for s := range f.statefulServer.Sessions() {
 		if s.ID() == id {
-			f.open.watch(func() {
+			f.mcpSessions.goWatch(func() {
 				_ = s.Wait()
-				f.open.forget(id)
-				f.p.gateway.forget(s)
+				f.mcpSessions.forget(id)
+				f.proxy.gateway.forgetClient(s)
 			})
 			return
 		}
 	}
-	f.open.forget(id)
+	f.mcpSessions.forget(id)
 }
 
 // close ends every session and waits until they are gone.
-func (f *mcpFace) close() {
+func (f *mcpEndpoint) close() {
 	for _, server := range f.servers {
 		for s := range server.Sessions() {
 			_ = s.Close()
 		}
 	}
-	f.open.wait()
+	f.mcpSessions.wait()
 }

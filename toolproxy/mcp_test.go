@@ -17,10 +17,10 @@ import (
 )
 
 // The wires a client may speak: with a session, and without.
-var wires = []string{"2025-11-25", "2026-07-28"}
+var protocolVersions = []string{"2025-11-25", "2026-07-28"}
 
-// served puts a proxy on a port of its own.
-func served(t testing.TB, f *face) string {
+// listenMCP puts a proxy on a port of its own.
+func listenMCP(t testing.TB, f *proxyEnv) string {
 	t.Helper()
 	s := httptest.NewServer(f.e)
 	t.Cleanup(func() {
@@ -30,13 +30,13 @@ func served(t testing.TB, f *face) string {
 	return s.URL + toolproxy.MCPPath
 }
 
-// bearing adds the lease to every request.
-type bearing struct {
+// bearerTransport adds the lease to every request.
+type bearerTransport struct {
 	token string
 	base  http.RoundTripper
 }
 
-func (b bearing) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b bearerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+b.token)
 	return b.base.RoundTrip(r)
@@ -52,7 +52,7 @@ func connectAs(t testing.TB, client *mcp.Client, url, token, wire string) *mcp.C
 	t.Helper()
 	transport := &http.Transport{}
 	s, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{
-		Endpoint: url, HTTPClient: &http.Client{Transport: bearing{token, transport}}, MaxRetries: -1,
+		Endpoint: url, HTTPClient: &http.Client{Transport: bearerTransport{token, transport}}, MaxRetries: -1,
 	}, &mcp.ClientSessionOptions{ProtocolVersion: wire})
 	if err != nil {
 		t.Fatal(err)
@@ -88,11 +88,11 @@ func refusal(t testing.TB, r *mcp.CallToolResult) (code, remedy string) {
 }
 
 func TestToolsOverMCP(t *testing.T) {
-	for _, wire := range wires {
+	for _, wire := range protocolVersions {
 		t.Run(wire, func(t *testing.T) {
-			d := &desk{}
-			f := newFace(t, d)
-			s := connect(t, served(t, f), f.token(), wire, nil)
+			d := &fakeBackend{}
+			f := newProxyEnv(t, d)
+			s := connect(t, listenMCP(t, f), f.token(), wire, nil)
 			list, err := s.ListTools(t.Context(), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -130,11 +130,11 @@ func TestToolsOverMCP(t *testing.T) {
 // What is refused is a result that tells the model what to do; nothing but a
 // credential that was not made here is a 401.
 func TestRefusalsOverMCP(t *testing.T) {
-	for _, wire := range wires {
+	for _, wire := range protocolVersions {
 		t.Run(wire, func(t *testing.T) {
-			d := &desk{}
-			f := newFace(t, d)
-			url := served(t, f)
+			d := &fakeBackend{}
+			f := newProxyEnv(t, d)
+			url := listenMCP(t, f)
 			s := connect(t, url, f.token(), wire, nil)
 			d.mu.Lock()
 			d.err = picket.Refuse(picket.CodeStaleFence, "Stop writing and exit: this task now belongs to run_2.",
@@ -181,9 +181,9 @@ func TestRefusalsOverMCP(t *testing.T) {
 }
 
 func TestOnlyForgedLeasesAreUnauthenticated(t *testing.T) {
-	d := &desk{err: picket.CodeLeaseExpired}
-	f := newFace(t, d)
-	url := served(t, f)
+	d := &fakeBackend{err: picket.CodeLeaseExpired}
+	f := newProxyEnv(t, d)
+	url := listenMCP(t, f)
 	list := `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`
 	for name, c := range map[string]struct {
 		bearer string
@@ -194,7 +194,7 @@ func TestOnlyForgedLeasesAreUnauthenticated(t *testing.T) {
 		"forged":                 {f.token()[:len(f.token())-2] + "zz", 401, ""},
 		"an API key":             {picket.KeyPrefix + "x", 401, ""},
 		"expired":                {f.token(), 200, ""},
-		"served elsewhere":       {f.sealer.Seal("other", aTask, aRun).Reveal(), 503, ""},
+		"served elsewhere":       {f.sealer.LeaseToken("other", aTask, aRun).Reveal(), 503, ""},
 		"a page of another site": {f.token(), 403, "https://evil.example"},
 	} {
 		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(list))
@@ -217,16 +217,16 @@ func TestOnlyForgedLeasesAreUnauthenticated(t *testing.T) {
 }
 
 func TestPinnedReportOverMCP(t *testing.T) {
-	for _, wire := range wires {
+	for _, wire := range protocolVersions {
 		t.Run(wire, func(t *testing.T) {
-			inMemory(t, func(h *house) {
+			inMemory(t, func(h *engineEnv) {
 				h.submit()
 				l := h.lease()
 				if _, err := h.Report(context.Background(), h.held(l), "r1",
 					picket.Progress{Summary: "the parser works", NextStep: "the printer"}); err != nil {
 					t.Fatal(err)
 				}
-				s := connect(t, served(t, h.face), l.LeaseToken.Reveal(), wire, nil)
+				s := connect(t, listenMCP(t, h.proxyEnv), l.LeaseToken.Reveal(), wire, nil)
 				r, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: toolproxy.ReportURI})
 				if err != nil {
 					t.Fatal(err)
@@ -254,11 +254,11 @@ func TestPinnedReportOverMCP(t *testing.T) {
 }
 
 // inMemory runs a test on a store in this process and on real time.
-func inMemory(t *testing.T, test func(h *house)) {
+func inMemory(t *testing.T, test func(h *engineEnv)) {
 	t.Helper()
 	store, stop := rig.Memory()
 	defer stop()
-	h, leave := enter(t, store)
+	h, leave := newEngineEnv(t, store)
 	defer leave()
 	test(h)
 }

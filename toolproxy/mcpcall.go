@@ -26,28 +26,28 @@ const (
 	metaPrice     = "picket/price" // of a listed tool
 )
 
-// otherTool stands for every name that is not registered: the library would
+// unknownToolName stands for every name that is not registered: the library would
 // answer one with a protocol error, which a model never sees.
-const otherTool = "picket.other"
+const unknownToolName = "picket.other"
 
 var anyObject = stdjson.RawMessage(`{"type":"object"}`)
 
-type nameKey struct{}
+type toolNameKey struct{}
 
-// route answers what depends on the lease before the library does.
-func (f *mcpFace) route(next mcp.MethodHandler) mcp.MethodHandler {
+// intercept answers what depends on the lease before the library does.
+func (f *mcpEndpoint) intercept(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if err := f.takeMessage(req); err != nil {
 			if _, ok := req.(*mcp.CallToolRequest); ok {
-				return refused(err), nil
+				return refusalResult(err), nil
 			}
 			return nil, protocolError(err)
 		}
 		switch r := req.(type) {
 		case *mcp.ListToolsRequest:
-			return f.list(ctx, r)
+			return f.listTools(ctx, r)
 		case *mcp.CallToolRequest:
-			ctx, cancel := f.p.untilClosed(ctx)
+			ctx, cancel := f.proxy.untilClosed(ctx)
 			defer cancel()
 			return f.routeCall(ctx, next, method, r)
 		}
@@ -56,99 +56,99 @@ func (f *mcpFace) route(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 // routeCall sends a name that is not registered to the tool that stands for it.
-func (f *mcpFace) routeCall(ctx context.Context, next mcp.MethodHandler, method string,
+func (f *mcpEndpoint) routeCall(ctx context.Context, next mcp.MethodHandler, method string,
 	r *mcp.CallToolRequest) (mcp.Result, error) {
 	name := r.Params.Name
-	if f.registered(name) {
+	if f.hasTool(name) {
 		return next(ctx, method, r)
 	}
 	params := *r.Params
-	params.Name = otherTool
-	ctx = context.WithValue(ctx, nameKey{}, name)
+	params.Name = unknownToolName
+	ctx = context.WithValue(ctx, toolNameKey{}, name)
 	return next(ctx, method, &mcp.CallToolRequest{Session: r.Session, Params: &params, Extra: r.Extra})
 }
 
-func (f *mcpFace) registered(name string) bool {
-	if _, builtIn := bindings[name]; builtIn {
+func (f *mcpEndpoint) hasTool(name string) bool {
+	if _, builtIn := freeToolHandlers[name]; builtIn {
 		return true
 	}
-	return f.p.gateway.has(name)
+	return f.proxy.gateway.has(name)
 }
 
-// call is the handler of every tool.
-func (f *mcpFace) call(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+// callTool is the handler of every tool.
+func (f *mcpEndpoint) callTool(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	name := r.Params.Name
-	if other, ok := ctx.Value(nameKey{}).(string); ok {
+	if other, ok := ctx.Value(toolNameKey{}).(string); ok {
 		name = other
 	}
-	door, held, err := f.caller(r.Extra)
+	door, held, err := f.callerOf(r.Extra)
 	if err != nil {
-		return refused(err), nil
+		return refusalResult(err), nil
 	}
-	key, err := metaString(r.Params.Meta, MetaKey)
+	key, err := idempotencyKeyFromMeta(r.Params.Meta, MetaKey)
 	if err != nil {
-		return refused(err), nil
+		return refusalResult(err), nil
 	}
-	x := &exchange{
-		session: r.Session,
-		held:    held,
-		caps:    r.ClientCapabilities(),
-		wire:    r.ProtocolVersion(),
-		meta:    r.Params.Meta,
-		inputs:  r.Params.InputResponses,
-		state:   r.Params.RequestState,
-		ctx:     ctx,
+	x := &clientRequest{
+		session:         r.Session,
+		held:            held,
+		caps:            r.ClientCapabilities(),
+		protocolVersion: r.ProtocolVersion(),
+		meta:            r.Params.Meta,
+		inputResponses:  r.Params.InputResponses,
+		requestState:    r.Params.RequestState,
+		ctx:             ctx,
 	}
-	answer, err := f.p.Invoke(context.WithValue(ctx, exchangeKey{}, x), door, held, name,
+	answer, err := f.proxy.Invoke(context.WithValue(ctx, clientRequestKey{}, x), door, held, name,
 		jsontext.Value(r.Params.Arguments), key)
 	switch {
-	case x.protocol != nil:
-		return nil, x.protocol
+	case x.rpcError != nil:
+		return nil, x.rpcError
 	case err != nil:
-		return refused(err), nil
-	case x.upstream:
-		return fromUpstream(answer)
+		return refusalResult(err), nil
+	case x.fromUpstream:
+		return upstreamResult(answer)
 	}
-	return structured(answer), nil
+	return structuredResult(answer), nil
 }
 
-// caller finds the state of record of a message's lease.
-func (f *mcpFace) caller(extra *mcp.RequestExtra) (Door, picket.Held, error) {
+// callerOf finds the state of record of a message's lease.
+func (f *mcpEndpoint) callerOf(extra *mcp.RequestExtra) (Backend, picket.LeaseCredential, error) {
 	held, ok := heldOf(extra)
 	if !ok {
 		return nil, held, unauthenticated("there is no lease token")
 	}
-	door := f.p.door(held.Namespace)
+	door := f.proxy.backend(held.Namespace)
 	if door == nil {
-		return nil, held, unserved(held.Namespace)
+		return nil, held, namespaceNotServed(held.Namespace)
 	}
 	return door, held, nil
 }
 
-// metaString reads an idempotency key; "" when there is none.
-func metaString(m mcp.Meta, name string) (string, error) {
+// idempotencyKeyFromMeta reads an idempotency key; "" when there is none.
+func idempotencyKeyFromMeta(m mcp.Meta, name string) (string, error) {
 	v, there := m[name]
 	if !there || v == nil {
 		return "", nil
 	}
 	text, ok := v.(string)
 	if !ok {
-		return "", badKey()
+		return "", invalidKey()
 	}
 	return text, CheckKey(text)
 }
 
-// structured is a result that is one JSON object, as text too for clients that
+// structuredResult is a result that is one JSON object, as text too for clients that
 // show only that.
-func structured(answer jsontext.Value) *mcp.CallToolResult {
+func structuredResult(answer jsontext.Value) *mcp.CallToolResult {
 	return &mcp.CallToolResult{
 		Content:           []mcp.Content{&mcp.TextContent{Text: string(answer)}},
 		StructuredContent: stdjson.RawMessage(answer),
 	}
 }
 
-// refused is a refusal as a model sees it: a result, never a protocol error.
-func refused(err error) *mcp.CallToolResult {
+// refusalResult is a refusal as a model sees it: a result, never a protocol error.
+func refusalResult(err error) *mcp.CallToolResult {
 	e := asRefusal(err)
 	object := map[string]any{
 		"code":      e.Code,
@@ -160,7 +160,7 @@ func refused(err error) *mcp.CallToolResult {
 	if e.Facts == nil {
 		object["facts"] = struct{}{}
 	}
-	raw, encodeErr := encode(map[string]any{"error": object})
+	raw, encodeErr := encodeJSON(map[string]any{"error": object})
 	if encodeErr != nil {
 		raw = jsontext.Value(`{"error":{"code":"internal","message":"something went wrong on our side","remedy":"Try again.","retryable":false,"facts":{}}}`)
 	}
@@ -188,9 +188,9 @@ func asRefusal(err error) *picket.Error {
 		"something went wrong on our side")
 }
 
-// fromUpstream takes a result of an upstream's tool out of a metered answer,
+// upstreamResult takes a result of an upstream's tool out of a metered answer,
 // whose price tag goes into _meta.
-func fromUpstream(answer jsontext.Value) (*mcp.CallToolResult, error) {
+func upstreamResult(answer jsontext.Value) (*mcp.CallToolResult, error) {
 	var parts struct {
 		Structured stdjson.RawMessage `json:"structuredContent"`
 		Cost       jsontext.Value     `json:"cost"`

@@ -8,13 +8,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// list is what the run of a message can call now, on one page.
-func (f *mcpFace) list(ctx context.Context, r *mcp.ListToolsRequest) (mcp.Result, error) {
-	door, held, err := f.caller(r.Extra)
+// listTools is what the run of a message can call now, on one page.
+func (f *mcpEndpoint) listTools(ctx context.Context, r *mcp.ListToolsRequest) (mcp.Result, error) {
+	door, held, err := f.callerOf(r.Extra)
 	if err != nil {
 		return nil, protocolError(err)
 	}
-	list, err := f.p.ToolsFor(ctx, door, held)
+	list, err := f.proxy.ToolsFor(ctx, door, held)
 	if err != nil {
 		return nil, protocolError(err)
 	}
@@ -33,9 +33,9 @@ var readOnly = map[string]bool{"get_task": true, "await_subtask": true, "await_t
 
 // describe is a tool as MCP lists it. What an upstream says of its own tool
 // stays as it is.
-func (f *mcpFace) describe(t Tool) *mcp.Tool {
+func (f *mcpEndpoint) describe(t Tool) *mcp.Tool {
 	d := &mcp.Tool{Name: t.Name, Description: t.Description, InputSchema: stdjson.RawMessage(t.InputSchema)}
-	if their := f.p.gateway.tool(t.Name); their != nil {
+	if their := f.proxy.gateway.listing(t.Name); their != nil {
 		copied := *their
 		d = &copied
 	} else {
@@ -50,7 +50,7 @@ func (f *mcpFace) describe(t Tool) *mcp.Tool {
 		}
 	}
 	if t.Price != nil {
-		if raw, err := encode(t.Price); err == nil {
+		if raw, err := encodeJSON(t.Price); err == nil {
 			d.Meta = mcp.Meta{metaPrice: stdjson.RawMessage(raw)}
 		}
 	}
@@ -61,7 +61,7 @@ func (f *mcpFace) describe(t Tool) *mcp.Tool {
 // for lists and resources. Its data is the whole refusal.
 func protocolError(err error) error {
 	e := asRefusal(err)
-	data, _ := encode(map[string]any{
+	data, _ := encodeJSON(map[string]any{
 		"code":      e.Code,
 		"message":   e.Error(),
 		"remedy":    e.Remedy,

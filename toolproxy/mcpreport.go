@@ -18,7 +18,7 @@ const reportPrompt = "continue_task"
 
 // addReport offers the pinned report as a resource and as a prompt: an agent
 // whose context was compacted finds its way back with either.
-func (f *mcpFace) addReport(s *mcp.Server) {
+func (f *mcpEndpoint) addReport(s *mcp.Server) {
 	s.AddResource(&mcp.Resource{
 		URI: ReportURI, Name: "last_report", Title: "Last progress report", MIMEType: "application/json",
 		Description: "What was last reported of your task, by you or by whoever had it before. Null when nothing was.",
@@ -29,9 +29,9 @@ func (f *mcpFace) addReport(s *mcp.Server) {
 	}, f.promptReport)
 }
 
-// taskOf reads the task of a message's lease, which has to hold.
-func (f *mcpFace) taskOf(ctx context.Context, extra *mcp.RequestExtra) (picket.Task, error) {
-	door, held, err := f.caller(extra)
+// heldTask reads the task of a message's lease, which has to hold.
+func (f *mcpEndpoint) heldTask(ctx context.Context, extra *mcp.RequestExtra) (picket.Task, error) {
+	door, held, err := f.callerOf(extra)
 	if err != nil {
 		return picket.Task{}, protocolError(err)
 	}
@@ -42,12 +42,12 @@ func (f *mcpFace) taskOf(ctx context.Context, extra *mcp.RequestExtra) (picket.T
 	return task, nil
 }
 
-func (f *mcpFace) readReport(ctx context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-	task, err := f.taskOf(ctx, r.Extra)
+func (f *mcpEndpoint) readReport(ctx context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+	task, err := f.heldTask(ctx, r.Extra)
 	if err != nil {
 		return nil, err
 	}
-	text, err := encode(task.LastReport)
+	text, err := encodeJSON(task.LastReport)
 	if err != nil {
 		return nil, err
 	}
@@ -56,16 +56,16 @@ func (f *mcpFace) readReport(ctx context.Context, r *mcp.ReadResourceRequest) (*
 	}, nil
 }
 
-func (f *mcpFace) promptReport(ctx context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-	task, err := f.taskOf(ctx, r.Extra)
+func (f *mcpEndpoint) promptReport(ctx context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+	task, err := f.heldTask(ctx, r.Extra)
 	if err != nil {
 		return nil, err
 	}
-	report, err := encode(task.LastReport)
+	report, err := encodeJSON(task.LastReport)
 	if err != nil {
 		return nil, err
 	}
-	answers, err := encode(task.Answers)
+	answers, err := encodeJSON(task.Answers)
 	if err != nil {
 		return nil, err
 	}

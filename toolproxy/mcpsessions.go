@@ -2,87 +2,87 @@ package toolproxy
 
 import "sync"
 
-// sessions are the ids of MCP sessions that are open here. The zero value is
+// mcpSessions are the ids of MCP sessions that are open here. The zero value is
 // ready.
-type sessions struct {
-	mu       sync.Mutex
-	live     map[string]string // run by id
-	of       map[string]int    // by run, with those that are being opened
-	total    int               // of all runs
-	finished []string          // ended by their client, the newest last
-	watchers sync.WaitGroup
-	closed   bool // nothing is watched any more
+type mcpSessions struct {
+	mu         sync.Mutex
+	runByID    map[string]string // run by id
+	countByRun map[string]int    // by run, with those that are being opened
+	total      int               // of all runs
+	finished   []string          // ended by their client, the newest last
+	watchers   sync.WaitGroup
+	closed     bool // nothing is watched any more
 }
 
 // maxFinished bounds how many ended sessions are told apart from those of
 // other proxies.
 const maxFinished = 1024
 
-// reserve makes room for one more session of a run, or reports that there is none.
-func (s *sessions) reserve(run string) bool {
+// admit makes room for one more session of a run, or reports that there is none.
+func (s *mcpSessions) admit(run string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.total >= maxSessions || s.of[run] >= maxRunSessions {
+	if s.total >= maxMCPSessions || s.countByRun[run] >= maxMCPSessionsPerRun {
 		return false
 	}
-	if s.live == nil {
-		s.live, s.of = map[string]string{}, map[string]int{}
+	if s.runByID == nil {
+		s.runByID, s.countByRun = map[string]string{}, map[string]int{}
 	}
-	s.of[run]++
+	s.countByRun[run]++
 	s.total++
 	return true
 }
 
-// begin notes a session for which there was room. If the id is "", none was
+// add notes a session for which there was room. If the id is "", none was
 // opened.
-func (s *sessions) begin(id, run string) {
+func (s *mcpSessions) add(id, run string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if id == "" {
-		s.release(run)
+		s.uncount(run)
 		return
 	}
-	s.live[id] = run
+	s.runByID[id] = run
 }
 
-func (s *sessions) release(run string) {
+func (s *mcpSessions) uncount(run string) {
 	s.total--
-	if s.of[run]--; s.of[run] == 0 {
-		delete(s.of, run)
+	if s.countByRun[run]--; s.countByRun[run] == 0 {
+		delete(s.countByRun, run)
 	}
 }
 
-func (s *sessions) has(id string) bool {
+func (s *mcpSessions) has(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, open := s.live[id]
+	_, open := s.runByID[id]
 	return open
 }
 
-func (s *sessions) forget(id string) {
+func (s *mcpSessions) forget(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drop(id)
+	s.remove(id)
 }
 
-func (s *sessions) drop(id string) {
-	if run, open := s.live[id]; open {
-		delete(s.live, id)
-		s.release(run)
+func (s *mcpSessions) remove(id string) {
+	if run, open := s.runByID[id]; open {
+		delete(s.runByID, id)
+		s.uncount(run)
 	}
 }
 
-// end remembers that the client itself has ended its session.
-func (s *sessions) end(id string) {
+// finish remembers that the client itself has ended its session.
+func (s *mcpSessions) finish(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drop(id)
+	s.remove(id)
 	if s.finished = append(s.finished, id); len(s.finished) > maxFinished {
 		s.finished = s.finished[1:]
 	}
 }
 
-func (s *sessions) ended(id string) bool {
+func (s *mcpSessions) isFinished(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range s.finished {
@@ -93,9 +93,9 @@ func (s *sessions) ended(id string) bool {
 	return false
 }
 
-// watch runs f beside, unless wait was called before; wait waits for it. A
+// goWatch runs f beside, unless wait was called before; wait waits for it. A
 // request may still be on its way out when the proxy is closed.
-func (s *sessions) watch(f func()) {
+func (s *mcpSessions) goWatch(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
@@ -103,7 +103,7 @@ func (s *sessions) watch(f func()) {
 	}
 }
 
-func (s *sessions) wait() {
+func (s *mcpSessions) wait() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 // A session that another proxy has opened, or that this one has forgotten, is
 // served without; one that its client has ended is over.
 func TestSessionsOfOtherProxies(t *testing.T) {
-	f := newFace(t, &desk{})
-	url := served(t, f)
+	f := newProxyEnv(t, &fakeBackend{})
+	url := listenMCP(t, f)
 	post := func(id, method string) int {
 		req, _ := http.NewRequestWithContext(t.Context(), method, url,
 			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`))
@@ -34,11 +34,11 @@ func TestSessionsOfOtherProxies(t *testing.T) {
 	if got := post("of-another-proxy", http.MethodPost); got != 200 {
 		t.Errorf("a session of another proxy: %d", got)
 	}
-	mine := connect(t, url, f.token(), wires[0], nil).ID()
+	mine := connect(t, url, f.token(), protocolVersions[0], nil).ID()
 	if mine == "" {
 		t.Fatal("the older wire got no session")
 	}
-	foreign := f.sealer.Seal("default", aTask, "run_01JZZZZZZZZZZZZZZZZZZZZZZC").Reveal()
+	foreign := f.sealer.LeaseToken("default", aTask, "run_01JZZZZZZZZZZZZZZZZZZZZZZC").Reveal()
 	req, _ := http.NewRequestWithContext(t.Context(), http.MethodDelete, url, nil)
 	req.Header.Set("Authorization", "Bearer "+foreign)
 	req.Header.Set("Mcp-Session-Id", mine)
@@ -64,8 +64,8 @@ func TestSessionsOfOtherProxies(t *testing.T) {
 // A run has a bounded number of sessions. Clients beyond it, and those that say
 // more than a session keeps, are served without one.
 func TestSessionsOfARunAreBounded(t *testing.T) {
-	f := newFace(t, &desk{})
-	url := served(t, f)
+	f := newProxyEnv(t, &fakeBackend{})
+	url := listenMCP(t, f)
 	defer http.DefaultClient.CloseIdleConnections()
 	ask := func(method, bearer, id, body string) (status int, session string) {
 		t.Helper()
@@ -98,7 +98,7 @@ func TestSessionsOfARunAreBounded(t *testing.T) {
 		}
 		return session
 	}
-	mine, other := f.token(), f.sealer.Seal("default", aTask, "run_01JZZZZZZZZZZZZZZZZZZZZZZC").Reveal()
+	mine, other := f.token(), f.sealer.LeaseToken("default", aTask, "run_01JZZZZZZZZZZZZZZZZZZZZZZC").Reveal()
 	if open(mine, 17<<10) != "" {
 		t.Error("a long initialize is kept in a session")
 	}

@@ -19,15 +19,15 @@ var fromOne = map[string]budget.Price{
 	"free":    {},
 }
 
-func answers(result string) func(context.Context, picket.Reservation) (toolproxy.Dispatched, error) {
-	return func(context.Context, picket.Reservation) (toolproxy.Dispatched, error) {
-		return toolproxy.Dispatched{Result: picket.RawJSON(result), Used: budget.Use{Bytes: 5}}, nil
+func answers(result string) func(context.Context, picket.Reservation) (toolproxy.DispatchResult, error) {
+	return func(context.Context, picket.Reservation) (toolproxy.DispatchResult, error) {
+		return toolproxy.DispatchResult{Result: picket.RawJSON(result), Used: budget.Usage{Bytes: 5}}, nil
 	}
 }
 
-func failsWith(err error) func(context.Context, picket.Reservation) (toolproxy.Dispatched, error) {
-	return func(context.Context, picket.Reservation) (toolproxy.Dispatched, error) {
-		return toolproxy.Dispatched{}, err
+func failsWith(err error) func(context.Context, picket.Reservation) (toolproxy.DispatchResult, error) {
+	return func(context.Context, picket.Reservation) (toolproxy.DispatchResult, error) {
+		return toolproxy.DispatchResult{}, err
 	}
 }
 
@@ -37,7 +37,7 @@ func TestACallIsSettledByHowItEnds(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		tool     string
-		dispatch func(context.Context, picket.Reservation) (toolproxy.Dispatched, error)
+		dispatch func(context.Context, picket.Reservation) (toolproxy.DispatchResult, error)
 		charged  budget.Money
 		outcome  picket.CallOutcome
 		code     picket.Code
@@ -45,30 +45,31 @@ func TestACallIsSettledByHowItEnds(t *testing.T) {
 		{"answered", "paid", answers(`{"a":1}`), cent + 5, picket.CallDone, ""},
 		{"free", "free", answers(`{}`), 0, picket.CallDone, ""},
 		{"failed, charged on dispatch", "paid",
-			func(context.Context, picket.Reservation) (toolproxy.Dispatched, error) {
-				return toolproxy.Dispatched{Result: picket.RawJSON(`{}`), Failed: true}, nil
+			func(context.Context, picket.Reservation) (toolproxy.DispatchResult, error) {
+				return toolproxy.DispatchResult{Result: picket.RawJSON(`{}`), Failed: true}, nil
 			}, cent, picket.CallFailed, ""},
 		{"failed, charged on success", "success",
-			func(context.Context, picket.Reservation) (toolproxy.Dispatched, error) {
-				return toolproxy.Dispatched{Result: picket.RawJSON(`{}`), Failed: true}, nil
+			func(context.Context, picket.Reservation) (toolproxy.DispatchResult, error) {
+				return toolproxy.DispatchResult{Result: picket.RawJSON(`{}`), Failed: true}, nil
 			}, 0, picket.CallFailed, ""},
-		{"never left", "paid", failsWith(toolproxy.NeverLeft(broken)), 0, picket.CallUndispatched, picket.CodeUpstream},
+		{"never left", "paid", failsWith(toolproxy.NotSent(broken)), 0, picket.CallUndispatched, picket.CodeUpstream},
 		{"never left, with its own refusal", "paid",
-			failsWith(toolproxy.NeverLeft(picket.Refuse(picket.CodeDestination, "r", "m"))), 0, picket.CallUndispatched,
+			failsWith(toolproxy.NotSent(picket.Refuse(picket.CodeDestination, "r", "m"))), 0, picket.CallUndispatched,
 			picket.CodeDestination},
 		{"nobody knows", "paid", failsWith(broken), 2 * cent, picket.CallUncertain, picket.CodeUpstream},
-		{"too slow", "paid", func(ctx context.Context, _ picket.Reservation) (toolproxy.Dispatched, error) {
+		{"too slow", "paid", func(ctx context.Context, _ picket.Reservation) (toolproxy.DispatchResult, error) {
 			<-ctx.Done()
-			return toolproxy.Dispatched{}, ctx.Err()
+			return toolproxy.DispatchResult{}, ctx.Err()
 		}, 2 * cent, picket.CallUncertain, picket.CodeUpstreamTimeout},
-		{"it says what it cost", "paid", func(context.Context, picket.Reservation) (toolproxy.Dispatched, error) {
-			return toolproxy.Dispatched{Result: picket.RawJSON(`{}`), Cost: &budget.Envelope{Tokens: 3, USD: 7}}, nil
+		{"it says what it cost", "paid", func(context.Context, picket.Reservation) (toolproxy.DispatchResult, error) {
+			return toolproxy.DispatchResult{Result: picket.RawJSON(`{}`), Cost: &budget.Envelope{Tokens: 3, USD: 7}},
+				nil
 		}, 7, picket.CallDone, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				door := newPurse(100 * cent)
-				r, err := till(t, fromOne).
+				door := newFakeEnvelope(100 * cent)
+				r, err := newPricedProxy(t, fromOne).
 					Metered(t.Context(), door, aHeld, toolproxy.MeteredCall{Tool: c.tool, Dispatch: c.dispatch})
 				if got := door.outcomes(); len(got) != 1 || got[0] != c.outcome {
 					t.Errorf("settled as %v, want %s", got, c.outcome)
@@ -81,7 +82,7 @@ func TestACallIsSettledByHowItEnds(t *testing.T) {
 					refusal.Facts["charged"] != (budget.Envelope{USD: c.charged})) {
 					t.Errorf("%v: %+v", err, refusal)
 				}
-				door.quiet(t, c.charged)
+				door.expectSettled(t, c.charged)
 			})
 		})
 	}
@@ -91,12 +92,12 @@ func TestACallIsSettledByHowItEnds(t *testing.T) {
 // or the fence refuses: nothing is called.
 func TestWhatIsRefusedIsNeverCalled(t *testing.T) {
 	called := 0
-	dispatch := func(context.Context, picket.Reservation) (toolproxy.Dispatched, error) {
+	dispatch := func(context.Context, picket.Reservation) (toolproxy.DispatchResult, error) {
 		called++
-		return toolproxy.Dispatched{}, nil
+		return toolproxy.DispatchResult{}, nil
 	}
-	p := till(t, fromOne)
-	door := newPurse(cent)
+	p := newPricedProxy(t, fromOne)
+	door := newFakeEnvelope(cent)
 	for tool, want := range map[string]picket.Code{
 		"unknown": picket.CodeUnpricedTool,
 		"paid":    picket.CodeBudgetExceeded,
@@ -114,23 +115,23 @@ func TestWhatIsRefusedIsNeverCalled(t *testing.T) {
 	if called != 0 {
 		t.Errorf("%d calls were made", called)
 	}
-	door.quiet(t, 0)
+	door.expectSettled(t, 0)
 }
 
 // The answer to a reservation that gets lost is asked for again; what nobody
 // knows to be reserved is not called, and given back.
 func TestALostReservationIsFoundAgain(t *testing.T) {
 	for lost, asks := range map[int]int{1: 2, 2: 3, 3: 3} {
-		door := newPurse(10 * cent)
+		door := newFakeEnvelope(10 * cent)
 		door.loseReserve = lost
 		called := 0
-		_, err := till(t, fromOne).
+		_, err := newPricedProxy(t, fromOne).
 			Metered(t.Context(), door, aHeld,
 				toolproxy.MeteredCall{
 					Tool: "paid",
-					Dispatch: func(context.Context, picket.Reservation) (toolproxy.Dispatched, error) {
+					Dispatch: func(context.Context, picket.Reservation) (toolproxy.DispatchResult, error) {
 						called++
-						return toolproxy.Dispatched{Result: picket.RawJSON(`{}`)}, nil
+						return toolproxy.DispatchResult{Result: picket.RawJSON(`{}`)}, nil
 					},
 				})
 		want := cent
@@ -140,31 +141,32 @@ func TestALostReservationIsFoundAgain(t *testing.T) {
 		if door.asks != asks || (err != nil) != (lost == 3) || called != int(want/cent) {
 			t.Errorf("%d lost: asked %d times, called %d times: %v", lost, door.asks, called, err)
 		}
-		door.quiet(t, want)
+		door.expectSettled(t, want)
 	}
 }
 
-// fading is a purse of a lease that ends after the first call was asked for.
-type fading struct{ *purse }
+// expiringBackend is a purse of a lease that ends after the first call was asked for.
+type expiringBackend struct{ *fakeEnvelope }
 
-func (f fading) Reserve(ctx context.Context, held picket.Held, req picket.CallRequest) (picket.Reservation, error) {
+func (f expiringBackend) Reserve(ctx context.Context, held picket.LeaseCredential,
+	req picket.CallRequest) (picket.Reservation, error) {
 	if f.asks > 0 {
 		return picket.Reservation{}, picket.Refuse(picket.CodeLeaseExpired, "Stop.", "the lease has expired")
 	}
-	return f.purse.Reserve(ctx, held, req)
+	return f.fakeEnvelope.Reserve(ctx, held, req)
 }
 
 // A reservation whose answer was lost is given back as well when it cannot be
 // asked for again.
 func TestALostReservationOfALeaseThatEndsIsGivenBack(t *testing.T) {
-	door := newPurse(10 * cent)
+	door := newFakeEnvelope(10 * cent)
 	door.loseReserve = 1
-	_, err := till(t, fromOne).
-		Metered(t.Context(), fading{door}, aHeld, toolproxy.MeteredCall{Tool: "paid", Dispatch: answers(`{}`)})
+	_, err := newPricedProxy(t, fromOne).
+		Metered(t.Context(), expiringBackend{door}, aHeld, toolproxy.MeteredCall{Tool: "paid", Dispatch: answers(`{}`)})
 	if picket.CodeOf(err) != picket.CodeLeaseExpired {
 		t.Errorf("answered %v", err)
 	}
-	door.quiet(t, 0)
+	door.expectSettled(t, 0)
 }
 
 // A settlement is tried until it is known; while the store is away the agent
@@ -172,9 +174,9 @@ func TestALostReservationOfALeaseThatEndsIsGivenBack(t *testing.T) {
 func TestALostSettlementIsRepeated(t *testing.T) {
 	for _, lost := range []int{3, 1000} {
 		synctest.Test(t, func(t *testing.T) {
-			door := newPurse(10 * cent)
+			door := newFakeEnvelope(10 * cent)
 			door.loseSettle = lost
-			r, err := till(t, fromOne).
+			r, err := newPricedProxy(t, fromOne).
 				Metered(t.Context(), door, aHeld, toolproxy.MeteredCall{Tool: "paid", Dispatch: answers(`{"a":1}`)})
 			if err != nil || string(r.Result) != `{"a":1}` || r.Cost.USD != cent+5 {
 				t.Errorf("%d lost: %+v %v", lost, r, err)
@@ -182,7 +184,7 @@ func TestALostSettlementIsRepeated(t *testing.T) {
 			if lost == 3 && door.settlements != 4 || door.settlements < 4 {
 				t.Errorf("settled %d times", door.settlements)
 			}
-			door.quiet(t, cent+5)
+			door.expectSettled(t, cent+5)
 		})
 	}
 }
@@ -195,18 +197,18 @@ func TestACallerThatGoesAwayIsNotRefunded(t *testing.T) {
 		charged budget.Money
 	}{"": {picket.CallUncertain, 2 * cent}, "k": {picket.CallDone, cent}} {
 		synctest.Test(t, func(t *testing.T) {
-			p, door := till(t, fromOne), newPurse(10*cent)
+			p, door := newPricedProxy(t, fromOne), newFakeEnvelope(10*cent)
 			ctx, gone := context.WithCancel(t.Context())
 			call := toolproxy.MeteredCall{
 				Tool: "paid",
 				Key:  key,
-				Dispatch: func(ctx context.Context, _ picket.Reservation) (toolproxy.Dispatched, error) {
+				Dispatch: func(ctx context.Context, _ picket.Reservation) (toolproxy.DispatchResult, error) {
 					gone()
 					select {
 					case <-ctx.Done():
-						return toolproxy.Dispatched{}, ctx.Err()
+						return toolproxy.DispatchResult{}, ctx.Err()
 					case <-time.After(time.Second):
-						return toolproxy.Dispatched{Result: picket.RawJSON(`{"n":1}`)}, nil
+						return toolproxy.DispatchResult{Result: picket.RawJSON(`{"n":1}`)}, nil
 					}
 				},
 			}
@@ -214,13 +216,13 @@ func TestACallerThatGoesAwayIsNotRefunded(t *testing.T) {
 			if got := door.outcomes(); len(got) != 1 || got[0] != want.outcome {
 				t.Errorf("key %q: %v", key, got)
 			}
-			door.quiet(t, want.charged)
+			door.expectSettled(t, want.charged)
 			if key != "" {
 				r, err := p.Metered(t.Context(), door, aHeld, call)
 				if err != nil || !r.Replayed || string(r.Result) != `{"n":1}` || r.Cost.USD != cent {
 					t.Errorf("repeated: %+v %v", r, err)
 				}
-				door.quiet(t, want.charged)
+				door.expectSettled(t, want.charged)
 			}
 		})
 	}
@@ -230,15 +232,15 @@ func TestACallerThatGoesAwayIsNotRefunded(t *testing.T) {
 // the others are not: nobody waits for these.
 func TestTheEndOfALeaseCutsItsCallsOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, door := till(t, fromOne), newPurse(100*cent)
+		p, door := newPricedProxy(t, fromOne), newFakeEnvelope(100*cent)
 		errs := make(chan error, 3)
 		for i, effects := range []picket.Effects{picket.EffectsExternal, picket.EffectsExternal, picket.EffectsNone} {
 			go func() {
 				_, err := p.Metered(t.Context(), door, aHeld,
 					toolproxy.MeteredCall{Tool: "paid", Key: fmt.Sprint(i), Effects: effects, Timeout: time.Minute,
-						Dispatch: func(ctx context.Context, _ picket.Reservation) (toolproxy.Dispatched, error) {
+						Dispatch: func(ctx context.Context, _ picket.Reservation) (toolproxy.DispatchResult, error) {
 							<-ctx.Done()
-							return toolproxy.Dispatched{}, ctx.Err()
+							return toolproxy.DispatchResult{}, ctx.Err()
 						}})
 				errs <- err
 			}()
@@ -254,11 +256,11 @@ func TestTheEndOfALeaseCutsItsCallsOff(t *testing.T) {
 		if err := <-errs; picket.CodeOf(err) != picket.CodeUpstreamTimeout || time.Since(began) < 50*time.Second {
 			t.Errorf("the one without effects, after %s: %v", time.Since(began), err)
 		}
-		door.quiet(t, 6*cent)
+		door.expectSettled(t, 6*cent)
 	})
 }
 
-func TestTheAnswerHasItsPriceTag(t *testing.T) {
+func TestAnswersCarryTheirCost(t *testing.T) {
 	for result, want := range map[string]string{
 		`{"a":1,"cost":"mine"}`: `{"a":1,"available":{"tokens":2,"usd":0.5},"cost":{"tokens":0,"usd":0.01},"replayed":true}`,
 		`[1]`:                   `{"available":{"tokens":2,"usd":0.5},"cost":{"tokens":0,"usd":0.01},"replayed":true,"result":[1]}`,

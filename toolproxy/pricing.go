@@ -7,48 +7,48 @@ import (
 	"github.com/picket-dev/picket/budget"
 )
 
-// priced is what is known of a call's price before it is made.
-type priced struct {
+// callPrice is what is known of a call's price before it is made.
+type callPrice struct {
 	reserve budget.Envelope
 	version string
-	list    *budget.Price // nil: the dispatch says what it cost
+	price   *budget.Price // nil: the dispatch says what it cost
 }
 
-// price finds the bound of a call. A tool nobody has put a price on is refused:
+// priceOf finds the bound of a call. A tool nobody has put a price on is refused:
 // free has to be said.
-func (p *Proxy) price(m MeteredCall) (priced, error) {
+func (p *Proxy) priceOf(m MeteredCall) (callPrice, error) {
 	list := p.prices()
 	if m.Reserve != nil {
-		return priced{reserve: *m.Reserve, version: m.PriceVersion}, nil
+		return callPrice{reserve: *m.Reserve, version: m.PriceVersion}, nil
 	}
 	price, ok := list.Tool(m.Tool)
 	if !ok {
-		return priced{}, unpriced(m.Tool)
+		return callPrice{}, unpricedTool(m.Tool)
 	}
-	return priced{reserve: budget.Envelope{USD: price.Bound()}, version: list.Version, list: &price}, nil
+	return callPrice{reserve: budget.Envelope{USD: price.MaxCost()}, version: list.Version, price: &price}, nil
 }
 
 // cost is what a dispatched call costs.
-func (p priced) cost(d Dispatched) budget.Envelope {
+func (p callPrice) cost(d DispatchResult) budget.Envelope {
 	switch {
 	case d.Cost != nil:
 		return *d.Cost
-	case p.list != nil:
-		return budget.Envelope{USD: p.list.Cost(d.Used, d.Failed)}
+	case p.price != nil:
+		return budget.Envelope{USD: p.price.Cost(d.Used, d.Failed)}
 	}
 	return p.reserve
 }
 
-func unpriced(tool string) error {
+func unpricedTool(tool string) error {
 	return picket.Refuse(picket.CodeUnpricedTool,
-		"Do without it, or ask an operator for a price: tools.prices."+clip(tool)+
+		"Do without it, or ask an operator for a price: tools.prices."+shortened(tool)+
 			" in picket.yaml; {call: 0} makes it free.",
-		"nobody has said what a call of %s costs", clip(tool)).With("tool", clip(tool))
+		"nobody has said what a call of %s costs", shortened(tool)).With("tool", shortened(tool))
 }
 
-// Priced adds the price of a tool to its listing; ok is false for a tool
+// WithPrice adds the price of a tool to its listing; ok is false for a tool
 // without one, which cannot be called.
-func (p *Proxy) Priced(t Tool) (_ Tool, ok bool) {
+func (p *Proxy) WithPrice(t Tool) (_ Tool, ok bool) {
 	price, ok := p.prices().Tool(t.Name)
 	t.Price = &price
 	return t, ok
@@ -63,10 +63,10 @@ type Estimate struct {
 	PriceVersion string          `json:"priceVersion,omitempty"`
 }
 
-// estimated carries an estimate out of a call in place of its answer.
-type estimated struct{ Estimate }
+// estimateError carries an estimate out of a call in place of its answer.
+type estimateError struct{ Estimate }
 
-func (estimated) Error() string { return "an estimate was asked for: nothing was called" }
+func (estimateError) Error() string { return "an estimate was asked for: nothing was called" }
 
 type estimateKey struct{}
 
@@ -75,16 +75,17 @@ func withEstimate(ctx context.Context) context.Context {
 	return context.WithValue(ctx, estimateKey{}, true)
 }
 
-func estimating(ctx context.Context) bool { return ctx.Value(estimateKey{}) != nil }
+func isEstimate(ctx context.Context) bool { return ctx.Value(estimateKey{}) != nil }
 
-func (p *Proxy) estimate(ctx context.Context, door Door, held picket.Held, tool string, need budget.Envelope,
+func (p *Proxy) estimate(ctx context.Context, door Backend, held picket.LeaseCredential, tool string,
+	need budget.Envelope,
 	version string) error {
 	funds, err := door.AwaitTopUp(ctx, held, 0)
 	if err != nil {
 		return err
 	}
 	covered := need.IsZero() || !funds.Locked && funds.Available.Covers(need)
-	return &estimated{Estimate{
+	return &estimateError{Estimate{
 		Tool:         tool,
 		Reserve:      need,
 		Available:    funds.Available,

@@ -20,42 +20,42 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// Door is what the proxy asks of one namespace of the state of record. Errors
+// Backend is what the proxy asks of one namespace of the state of record. Errors
 // that a caller may see are *picket.Error.
-type Door interface {
+type Backend interface {
 	leaser
-	recorder
-	changeKeeper
-	execer
-	worker
+	evidenceRecorder
+	changeRecorder
+	execQueue
+	taskReporter
 	delegator
-	reader
-	witness
-	spender
-	bookkeeper
-	ender
+	taskReader
+	refusalLog
+	reservationStore
+	envelopeAccount
+	leaseEndWaiter
 }
 
-// witness is told of writes that the fence kept out.
-type witness interface {
+// refusalLog is told of writes that the fence kept out.
+type refusalLog interface {
 	// RecordRefusedWrite counts a refused write and puts it into the event log, even
 	// when ctx has ended. It never fails: the refusal has been decided already.
-	RecordRefusedWrite(ctx context.Context, held picket.Held, verb string, refusal *picket.Error)
+	RecordRefusedWrite(ctx context.Context, held picket.LeaseCredential, verb string, refusal *picket.Error)
 }
 
 // Config says whom the proxy trusts and where it knocks.
 type Config struct {
 	// Sealer opens lease capabilities. Required.
 	Sealer *picket.Sealer
-	// Door finds the state of record of a namespace; nil (a nil interface,
+	// Backend finds the state of record of a namespace; nil (a nil interface,
 	// not a nil pointer inside one) when this process does not serve it.
 	// Required.
-	Door func(namespace string) Door
+	Backend func(namespace string) Backend
 	// Prices is the list in force, asked for with every call. Defaults to no
 	// prices, so that every tool that is not free is refused.
-	Prices func() *budget.List
+	Prices func() *budget.PriceList
 	// HTTP configures http_request. Defaults to every public address.
-	HTTP HTTPTool
+	HTTP HTTPConfig
 	// SQL are the databases of the tool sql, by name. Defaults to none.
 	SQL map[string]Database
 	// Upstreams are MCP servers whose tools are offered too. They are connected
@@ -71,50 +71,50 @@ type Config struct {
 
 // Proxy answers the routes under /v1.
 type Proxy struct {
-	sealer  *picket.Sealer
-	door    func(namespace string) Door
-	prices  func() *budget.List
-	rates   *web.Rates
-	log     *slog.Logger
-	watches watches
-	runs    runs
-	sources []Source
-	closers []func()
-	mcp     *mcpFace
-	gateway *gateway
-	llm     *llm
-	ending  context.Context // ends when the proxy closes
-	end     context.CancelFunc
+	sealer       *picket.Sealer
+	backend      func(namespace string) Backend
+	prices       func() *budget.PriceList
+	rates        *web.Rates
+	log          *slog.Logger
+	leaseWatches leaseWatches
+	leaseEnds    leaseEndWatcher
+	sources      []Source
+	closers      []func()
+	mcp          *mcpEndpoint
+	gateway      *gateway
+	llm          *llmProxy
+	lifetime     context.Context // ends when the proxy closes
+	stop         context.CancelFunc
 }
 
 // New checks the configuration and fills in its defaults.
 func New(cfg Config) (*Proxy, error) {
-	if cfg.Sealer == nil || cfg.Door == nil {
+	if cfg.Sealer == nil || cfg.Backend == nil {
 		return nil, errors.New("toolproxy: Sealer and Door are required")
 	}
 	prices := cfg.Prices
 	if prices == nil {
-		prices = func() *budget.List { return nil }
+		prices = func() *budget.PriceList { return nil }
 	}
 	p := &Proxy{
-		sealer: cfg.Sealer,
-		door:   cfg.Door,
-		prices: prices,
-		rates:  cfg.Rates,
-		log:    web.Logged(cmp.Or(cfg.Log, slog.Default())),
+		sealer:  cfg.Sealer,
+		backend: cfg.Backend,
+		prices:  prices,
+		rates:   cfg.Rates,
+		log:     web.Logged(cmp.Or(cfg.Log, slog.Default())),
 	}
-	p.ending, p.end = context.WithCancel(context.Background())
+	p.lifetime, p.stop = context.WithCancel(context.Background())
 	gateway, err := newGateway(p, cfg.Upstreams)
 	if err != nil {
 		return nil, err
 	}
 	p.gateway = gateway
-	p.mcp = newMCPFace(p)
+	p.mcp = newMCPEndpoint(p)
 	p.AddSource(execSource{p})
 	if err := p.addBuiltin(cfg); err != nil {
 		return nil, err
 	}
-	if p.llm, err = newLLM(p, cfg.LLM); err != nil {
+	if p.llm, err = newLLMProxy(p, cfg.LLM); err != nil {
 		return nil, err
 	}
 	p.closers = append(p.closers, p.llm.close)
@@ -123,13 +123,13 @@ func New(cfg Config) (*Proxy, error) {
 }
 
 // Start connects to the upstreams, and again whenever one goes, until [Proxy.Close].
-func (p *Proxy) Start() { p.gateway.start(p.ending) }
+func (p *Proxy) Start() { p.gateway.start(p.lifetime) }
 
 // Close ends the sessions of MCP clients, cuts off what they still wait for, and
 // ends the upstreams' connections and commands. Call it when nothing is served
 // any more.
 func (p *Proxy) Close() {
-	p.end()
+	p.stop()
 	p.mcp.close()
 	p.gateway.stop()
 	for _, f := range p.closers {
@@ -140,46 +140,46 @@ func (p *Proxy) Close() {
 // untilClosed is ctx for as long as the proxy is open.
 func (p *Proxy) untilClosed(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	forget := context.AfterFunc(p.ending, cancel)
+	forget := context.AfterFunc(p.lifetime, cancel)
 	return ctx, func() { forget(); cancel() }
 }
 
-// serve answers one request of a caller whose capability was made here.
-type serve func(p *Proxy, c echo.Context, door Door, held picket.Held) error
+// handlerFunc answers one request of a caller whose capability was made here.
+type handlerFunc func(p *Proxy, c echo.Context, door Backend, held picket.LeaseCredential) error
 
 // route is one line of the proxy's surface.
 type route struct {
-	method     string
-	path       string
-	side       picket.Bearer // the side that may call the route if the lease has two credentials
-	write      string        // the verb under which a refusal is recorded; empty for what changes nothing
-	serve      serve
-	parameters []string // of the query; any other is refused
+	method      string
+	path        string
+	side        picket.LeaseSide // the side that may call the route if the lease has two credentials
+	refusalVerb string           // the verb under which a refusal is recorded; empty for what changes nothing
+	handle      handlerFunc
+	parameters  []string // of the query; any other is refused
 }
 
 const (
-	forAdapter = picket.BearerAdapter
-	forAgent   = picket.BearerAgent
+	forAdapter = picket.SideAdapter
+	forAgent   = picket.SideAgent
 )
 
 // The adapter keeps the lease and reports about the run; the agent calls
 // tools. Every route below /llm is the agent's, too: see [llm.mount].
 var routes = []route{
-	{http.MethodPost, "/v1/lease/renew", forAdapter, "", renew, nil},
-	{http.MethodPost, "/v1/lease/reclaim", forAdapter, "", reclaim, nil},
-	{http.MethodPost, "/v1/lease/release", forAdapter, "release", release, nil},
-	{http.MethodGet, "/v1/lease/watch", forAdapter, "", watch, []string{"waitSeconds", "exec"}},
-	{http.MethodPost, "/v1/run/exit", forAdapter, "exit", exit, nil},
-	{http.MethodPost, "/v1/run/logs", forAdapter, "logs", logs, []string{"stream", "offset", "end"}},
-	{http.MethodPost, "/v1/run/events", forAdapter, "events", events, nil},
-	{http.MethodPost, "/v1/run/evidence", forAdapter, "evidence", changes, nil},
-	{http.MethodPost, "/v1/run/usage", forAdapter, "usage", usage, nil},
-	{http.MethodPost, "/v1/run/exec/:callId", forAdapter, "exec", execResult, nil},
-	{http.MethodGet, "/v1/tools", forAgent, "", listTools, nil},
-	{http.MethodPost, "/v1/tools/:name", forAgent, "", callTool, nil}, // each tool records its own refusals
-	{http.MethodPost, MCPPath, forAgent, "", serveMCP, nil},
-	{http.MethodGet, MCPPath, forAgent, "", serveMCP, nil},
-	{http.MethodDelete, MCPPath, forAgent, "", serveMCP, nil},
+	{http.MethodPost, "/v1/lease/renew", forAdapter, "", handleRenew, nil},
+	{http.MethodPost, "/v1/lease/reclaim", forAdapter, "", handleReclaim, nil},
+	{http.MethodPost, "/v1/lease/release", forAdapter, "release", handleRelease, nil},
+	{http.MethodGet, "/v1/lease/watch", forAdapter, "", handleWatch, []string{"waitSeconds", "exec"}},
+	{http.MethodPost, "/v1/run/exit", forAdapter, "exit", handleExit, nil},
+	{http.MethodPost, "/v1/run/logs", forAdapter, "logs", handleLogs, []string{"stream", "offset", "end"}},
+	{http.MethodPost, "/v1/run/events", forAdapter, "events", handleEvents, nil},
+	{http.MethodPost, "/v1/run/evidence", forAdapter, "evidence", handleEvidence, nil},
+	{http.MethodPost, "/v1/run/usage", forAdapter, "usage", handleUsage, nil},
+	{http.MethodPost, "/v1/run/exec/:callId", forAdapter, "exec", handleExecResult, nil},
+	{http.MethodGet, "/v1/tools", forAgent, "", handleListTools, nil},
+	{http.MethodPost, "/v1/tools/:name", forAgent, "", handleCallTool, nil}, // each tool records its own refusals
+	{http.MethodPost, MCPPath, forAgent, "", handleMCP, nil},
+	{http.MethodGet, MCPPath, forAgent, "", handleMCP, nil},
+	{http.MethodDelete, MCPPath, forAgent, "", handleMCP, nil},
 }
 
 // Mount adds the proxy's routes to e, which web.New has made.
@@ -187,7 +187,7 @@ func (p *Proxy) Mount(e *echo.Echo) {
 	p.llm.mount(e)
 	for _, r := range routes {
 		e.Add(r.method, r.path, func(c echo.Context) error {
-			held, err := p.credential(c.Request())
+			held, err := p.authenticate(c.Request())
 			if err != nil {
 				return err
 			}
@@ -203,22 +203,22 @@ func (p *Proxy) Mount(e *echo.Echo) {
 			if err := checkQuery(c, r.parameters); err != nil {
 				return err
 			}
-			door := p.door(held.Namespace)
+			door := p.backend(held.Namespace)
 			if door == nil {
-				return unserved(held.Namespace)
+				return namespaceNotServed(held.Namespace)
 			}
-			err = r.serve(p, c, door, held)
-			if r.write != "" {
-				p.recordRefusal(c.Request().Context(), door, held, r.write, err)
+			err = r.handle(p, c, door, held)
+			if r.refusalVerb != "" {
+				p.recordRefusal(c.Request().Context(), door, held, r.refusalVerb, err)
 			}
 			return err
 		})
 	}
 }
 
-// unserved is not a 401: the capability is good, and an agent that is told it
+// namespaceNotServed is not a 401: the capability is good, and an agent that is told it
 // is not would give up its tools for ever.
-func unserved(namespace string) error {
+func namespaceNotServed(namespace string) error {
 	return picket.Refuse(picket.CodeUnavailable,
 		"Call the proxyUrl of the lease record; if this is it, its proxy must be started with this namespace.",
 		"this tool proxy does not serve the namespace %q of the lease", namespace)
@@ -227,7 +227,7 @@ func unserved(namespace string) error {
 // recordRefusal tells the state of record about a write that the fence kept
 // out. An adapter that releases what its own agent has just ended is no such
 // write: the two cross in a perfectly normal life.
-func (p *Proxy) recordRefusal(ctx context.Context, w witness, held picket.Held, verb string, err error) {
+func (p *Proxy) recordRefusal(ctx context.Context, w refusalLog, held picket.LeaseCredential, verb string, err error) {
 	var refusal *picket.Error
 	if !errors.As(err, &refusal) || !refusal.Code.Fenced() ||
 		(verb == "release" && refusal.Code == picket.CodeLeaseReleased) {

@@ -12,9 +12,9 @@ import (
 )
 
 var (
-	digitsPattern = regexp.MustCompile(`^[0-9]{1,16}$`)
-	knownPattern  = regexp.MustCompile(`^[A-Za-z0-9_.,-]+$`)
-	signalPattern = regexp.MustCompile(`^SIG[A-Z0-9+-]{1,16}$`)
+	digitsPattern     = regexp.MustCompile(`^[0-9]{1,16}$`)
+	callIDListPattern = regexp.MustCompile(`^[A-Za-z0-9_.,-]+$`)
+	signalPattern     = regexp.MustCompile(`^SIG[A-Z0-9+-]{1,16}$`)
 )
 
 // checkQuery refuses parameters that are unknown or repeated.
@@ -31,8 +31,8 @@ func checkQuery(c echo.Context, known []string) error {
 	return nil
 }
 
-// number reads a whole number from 0 to most; def when the parameter is absent.
-func number(q url.Values, name string, def, most int64) (int64, error) {
+// queryNumber reads a whole number from 0 to most; def when the parameter is absent.
+func queryNumber(q url.Values, name string, def, most int64) (int64, error) {
 	if !q.Has(name) {
 		return def, nil
 	}
@@ -44,10 +44,10 @@ func number(q url.Values, name string, def, most int64) (int64, error) {
 	return n, nil
 }
 
-// clip shortens text of a caller's that is repeated in an answer.
-func clip(s string) string { return web.Shortened(s) }
+// shortened shortens text of a caller's that is repeated in an answer.
+func shortened(s string) string { return web.Shortened(s) }
 
-func joined[T ~string](words []T) string {
+func commaList[T ~string](words []T) string {
 	out := make([]string, len(words))
 	for i, w := range words {
 		out[i] = string(w)

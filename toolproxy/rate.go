@@ -11,24 +11,24 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// neverLimited are the routes without a rate limit, because they keep or end the
+// unlimitedRoutes are the routes without a rate limit, because they keep or end the
 // lease.
-var neverLimited = map[string]bool{
+var unlimitedRoutes = map[string]bool{
 	"/v1/lease/renew": true, "/v1/lease/reclaim": true, "/v1/lease/release": true, "/v1/run/exit": true,
 }
 
-// closing are the tools that can end a run. A lease has a small bucket for them, so
+// runEndingTools are the tools that can end a run. A lease has a small bucket for them, so
 // that it can end after it has used up its rate.
-var closing = map[string]bool{"mark_complete": true, "mark_failed": true, "request_human_help": true}
+var runEndingTools = map[string]bool{"mark_complete": true, "mark_failed": true, "request_human_help": true}
 
 // takeRequest counts a request against the rate of its lease. Messages over MCP
-// are counted one by one, see [mcpFace.route]. What becomes no message is counted
-// by serveMCP.
-func (p *Proxy) takeRequest(c echo.Context, r route, held picket.Held) error {
+// are counted one by one, see [mcpEndpoint.route]. What becomes no message is counted
+// by handleMCP.
+func (p *Proxy) takeRequest(c echo.Context, r route, held picket.LeaseCredential) error {
 	switch {
-	case neverLimited[r.path] || r.path == MCPPath && r.method == http.MethodPost:
+	case unlimitedRoutes[r.path] || r.path == MCPPath && r.method == http.MethodPost:
 		return nil
-	case closing[c.Param("name")]:
+	case runEndingTools[c.Param("name")]:
 		return p.rates.TakeEnding(bucketOf(held, r.side))
 	}
 	return p.take(held, r.side)
@@ -36,36 +36,38 @@ func (p *Proxy) takeRequest(c echo.Context, r route, held picket.Held) error {
 
 // take counts the adapter and the agent of a run separately, so that an agent
 // cannot use up the rate of its adapter.
-func (p *Proxy) take(held picket.Held, side picket.Bearer) error {
+func (p *Proxy) take(held picket.LeaseCredential, side picket.LeaseSide) error {
 	return p.rates.Take(web.KindLease, bucketOf(held, side))
 }
 
-func bucketOf(held picket.Held, side picket.Bearer) string { return held.RunID + "/" + string(side) }
+func bucketOf(held picket.LeaseCredential, side picket.LeaseSide) string {
+	return held.RunID + "/" + string(side)
+}
 
-// mcpBody is a POST to the MCP route, which was counted before its body was read.
-type mcpBody struct{ giveBack func() }
+// countedBody is a POST to the MCP route, which was counted before its body was read.
+type countedBody struct{ giveBack func() }
 
 // takeBody counts a POST to the MCP route until it has become a message.
-func (p *Proxy) takeBody(held picket.Held) (*mcpBody, error) {
+func (p *Proxy) takeBody(held picket.LeaseCredential) (*countedBody, error) {
 	who := bucketOf(held, forAgent)
 	if err := p.rates.TakeBody(who); err != nil {
 		return nil, err
 	}
-	return &mcpBody{sync.OnceFunc(func() { p.rates.GiveBodyBack(who) })}, nil
+	return &countedBody{sync.OnceFunc(func() { p.rates.GiveBodyBack(who) })}, nil
 }
 
 // takeMessage counts a message over MCP.
-func (f *mcpFace) takeMessage(req mcp.Request) error {
+func (f *mcpEndpoint) takeMessage(req mcp.Request) error {
 	extra := req.GetExtra()
 	held, ok := heldOf(extra)
 	if !ok {
 		return nil // it is refused elsewhere
 	}
-	if body, ok := extra.TokenInfo.Extra["body"].(*mcpBody); ok {
+	if body, ok := extra.TokenInfo.Extra["body"].(*countedBody); ok {
 		body.giveBack()
 	}
-	if call, ok := req.(*mcp.CallToolRequest); ok && closing[call.Params.Name] {
-		return f.p.rates.TakeEnding(bucketOf(held, forAgent))
+	if call, ok := req.(*mcp.CallToolRequest); ok && runEndingTools[call.Params.Name] {
+		return f.proxy.rates.TakeEnding(bucketOf(held, forAgent))
 	}
-	return f.p.take(held, forAgent)
+	return f.proxy.take(held, forAgent)
 }

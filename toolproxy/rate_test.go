@@ -53,16 +53,16 @@ func methodOf(r request) string {
 
 // rated runs a test with a proxy that bounds the rate of each lease, behind a
 // real server, on both stores.
-func rated(t *testing.T, test func(t *testing.T, h *house, rates *web.Rates, url string)) {
+func rated(t *testing.T, test func(t *testing.T, h *engineEnv, rates *web.Rates, url string)) {
 	t.Helper()
 	run := func(t *testing.T, s rig.Store) {
-		h, leave := enter(t, s)
+		h, leave := newEngineEnv(t, s)
 		defer leave()
 		rates := web.NewRates(0, 1)
-		h.face = newFaceWith(t, toolproxy.Config{
-			Sealer: h.sealer,
-			Rates:  rates,
-			Door:   func(string) toolproxy.Door { return h.Engine },
+		h.proxyEnv = newProxyEnvWith(t, toolproxy.Config{
+			Sealer:  h.sealer,
+			Rates:   rates,
+			Backend: func(string) toolproxy.Backend { return h.Engine },
 		})
 		server := httptest.NewServer(h.e)
 		defer http.DefaultClient.CloseIdleConnections()
@@ -81,13 +81,13 @@ func rated(t *testing.T, test func(t *testing.T, h *house, rates *web.Rates, url
 // A lease that floods the proxy with tool calls is refused. Its own lease is
 // kept, its run can end, and another lease notices nothing.
 func TestAFloodOfToolCallsIsRefused(t *testing.T) {
-	rated(t, func(t *testing.T, h *house, rates *web.Rates, url string) {
+	rated(t, func(t *testing.T, h *engineEnv, rates *web.Rates, url string) {
 		h.submit()
 		h.submit()
 		attacker, other := h.lease(), h.lease()
 		refused := 0
 		for range flood {
-			status, header, body := overHTTP(t, url, calls["get_task"], attacker.LeaseToken)
+			status, header, body := overHTTP(t, url, goodRequests["get_task"], attacker.LeaseToken)
 			switch {
 			case status == http.StatusTooManyRequests:
 				if header.Get("Retry-After") != "1" || !strings.Contains(body, `"rate_limited"`) ||
@@ -103,22 +103,24 @@ func TestAFloodOfToolCallsIsRefused(t *testing.T) {
 			t.Fatalf("%d of %d calls were refused, %d are counted", refused, flood, rates.Refused()[web.KindLease])
 		}
 		for range flood {
-			if status, _, body := overHTTP(t, url, calls["renew"], attacker.LeaseToken); status != http.StatusOK {
+			if status, _, body := overHTTP(t, url, goodRequests["renew"],
+				attacker.LeaseToken); status != http.StatusOK {
 				t.Fatalf("a renewal: %d %s", status, body)
 			}
 		}
 		for _, name := range []string{"events", "logs"} {
-			if status, _, body := overHTTP(t, url, calls[name], attacker.LeaseToken); status >= 400 {
+			if status, _, body := overHTTP(t, url, goodRequests[name], attacker.LeaseToken); status >= 400 {
 				t.Errorf("%s of the adapter: %d %s", name, status, body)
 			}
 		}
-		if status, _, body := overHTTP(t, url, calls["get_task"], other.LeaseToken); status != http.StatusOK {
+		if status, _, body := overHTTP(t, url, goodRequests["get_task"], other.LeaseToken); status != http.StatusOK {
 			t.Errorf("another lease: %d %s", status, body)
 		}
-		if status, _, body := overHTTP(t, url, calls["mark_failed"], attacker.LeaseToken); status != http.StatusOK {
+		if status, _, body := overHTTP(t, url, goodRequests["mark_failed"],
+			attacker.LeaseToken); status != http.StatusOK {
 			t.Errorf("mark_failed after the flood: %d %s", status, body)
 		}
-		if status, _, body := overHTTP(t, url, calls["exit"], attacker.LeaseToken); status >= 400 {
+		if status, _, body := overHTTP(t, url, goodRequests["exit"], attacker.LeaseToken); status >= 400 {
 			t.Errorf("the exit after the flood: %d %s", status, body)
 		}
 	})
@@ -127,10 +129,10 @@ func TestAFloodOfToolCallsIsRefused(t *testing.T) {
 // Over MCP a refused call is a result that says so, and the tools that end the
 // run still work. Calls of models count too.
 func TestAFloodOverMCPIsRefused(t *testing.T) {
-	rated(t, func(t *testing.T, h *house, _ *web.Rates, url string) {
+	rated(t, func(t *testing.T, h *engineEnv, _ *web.Rates, url string) {
 		h.submit()
 		l := h.lease()
-		s := connect(t, url+toolproxy.MCPPath, l.LeaseToken.Reveal(), wires[0], nil)
+		s := connect(t, url+toolproxy.MCPPath, l.LeaseToken.Reveal(), protocolVersions[0], nil)
 		refused := 0
 		for range flood {
 			result, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_task", Arguments: map[string]any{}})
@@ -166,19 +168,19 @@ func TestAFloodOverMCPIsRefused(t *testing.T) {
 // The tools that end a run have a small bucket. It stays full while a run floods
 // other tools, and a superseded run cannot flood with them, over HTTP or MCP.
 func TestAFloodOfClosingToolsIsRefused(t *testing.T) {
-	rated(t, func(t *testing.T, h *house, _ *web.Rates, url string) {
-		old := h.first()
+	rated(t, func(t *testing.T, h *engineEnv, _ *web.Rates, url string) {
+		old := h.submitAndLease()
 		h.expire()
 		now := h.lease()
 		for _, name := range []string{"mark_complete", "mark_failed", "request_human_help"} {
-			if status, _, body := overHTTP(t, url, calls[name],
+			if status, _, body := overHTTP(t, url, goodRequests[name],
 				old.LeaseToken); status != http.StatusPreconditionFailed {
 				t.Fatalf("%s: %d %s", name, status, body)
 			}
 		}
 		refused := 0
 		for range 4 * flood {
-			if status, header, _ := overHTTP(t, url, calls["mark_complete"],
+			if status, header, _ := overHTTP(t, url, goodRequests["mark_complete"],
 				old.LeaseToken); status == http.StatusTooManyRequests {
 				if header.Get("Retry-After") != "1" {
 					t.Fatalf("Retry-After is %q", header.Get("Retry-After"))
@@ -189,7 +191,7 @@ func TestAFloodOfClosingToolsIsRefused(t *testing.T) {
 		if refused == 0 {
 			t.Fatal("no call was refused")
 		}
-		s := connect(t, url+toolproxy.MCPPath, old.LeaseToken.Reveal(), wires[0], nil)
+		s := connect(t, url+toolproxy.MCPPath, old.LeaseToken.Reveal(), protocolVersions[0], nil)
 		refused = 0
 		for range flood {
 			result, err := s.CallTool(t.Context(),
@@ -204,7 +206,7 @@ func TestAFloodOfClosingToolsIsRefused(t *testing.T) {
 		if refused == 0 {
 			t.Error("no call over MCP was refused")
 		}
-		if status, _, body := overHTTP(t, url, calls["mark_complete"], now.LeaseToken); status != http.StatusOK {
+		if status, _, body := overHTTP(t, url, goodRequests["mark_complete"], now.LeaseToken); status != http.StatusOK {
 			t.Errorf("the lease that replaced it: %d %s", status, body)
 		}
 	})
@@ -219,8 +221,8 @@ func TestAFloodOfMalformedMCPBodiesIsRefused(t *testing.T) {
 		"an answer": `{"jsonrpc":"2.0","id":1,"result":{}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			rated(t, func(t *testing.T, h *house, _ *web.Rates, url string) {
-				l := h.first()
+			rated(t, func(t *testing.T, h *engineEnv, _ *web.Rates, url string) {
+				l := h.submitAndLease()
 				refused := 0
 				for range flood {
 					status, header, answer := overHTTP(t, url, request{path: toolproxy.MCPPath, body: body},
@@ -236,7 +238,8 @@ func TestAFloodOfMalformedMCPBodiesIsRefused(t *testing.T) {
 				if refused == 0 {
 					t.Error("no request was refused")
 				}
-				if status, _, body := overHTTP(t, url, calls["mark_failed"], l.LeaseToken); status != http.StatusOK {
+				if status, _, body := overHTTP(t, url, goodRequests["mark_failed"],
+					l.LeaseToken); status != http.StatusOK {
 					t.Errorf("mark_failed after the flood: %d %s", status, body)
 				}
 			})
@@ -246,29 +249,29 @@ func TestAFloodOfMalformedMCPBodiesIsRefused(t *testing.T) {
 
 // An agent with a credential of its own cannot use up what its adapter needs.
 func TestTheRateOfAnAgentIsNotItsAdapters(t *testing.T) {
-	d := &desk{}
+	d := &fakeBackend{}
 	rates := web.NewRates(0, 1)
-	f := newFaceWith(t, toolproxy.Config{
-		Sealer: newSealer(t),
-		Rates:  rates,
-		Door:   func(string) toolproxy.Door { return d },
+	f := newProxyEnvWith(t, toolproxy.Config{
+		Sealer:  newSealer(t),
+		Rates:   rates,
+		Backend: func(string) toolproxy.Backend { return d },
 	}).undescribed()
-	agent := f.sealer.SealFor(picket.BearerAgent, "default", aTask, aRun).Reveal()
-	adapter := f.sealer.SealFor(picket.BearerAdapter, "default", aTask, aRun).Reveal()
+	agent := f.sealer.LeaseTokenFor(picket.SideAgent, "default", aTask, aRun).Reveal()
+	adapter := f.sealer.LeaseTokenFor(picket.SideAdapter, "default", aTask, aRun).Reveal()
 	for range flood {
-		f.call(t, calls["get_task"].with(agent, ""))
+		f.call(t, goodRequests["get_task"].with(agent, ""))
 	}
-	if a := f.call(t, calls["get_task"].with(agent, "")); a.code() != string(picket.CodeRateLimited) {
+	if a := f.call(t, goodRequests["get_task"].with(agent, "")); a.code() != string(picket.CodeRateLimited) {
 		t.Errorf("the agent after its flood: %d %s", a.status, a.raw)
 	}
 	for _, name := range []string{"watch", "logs", "evidence", "usage", "exec"} {
-		if a := f.call(t, calls[name].with(adapter, "")); a.code() == string(picket.CodeRateLimited) {
+		if a := f.call(t, goodRequests[name].with(adapter, "")); a.code() == string(picket.CodeRateLimited) {
 			t.Errorf("%s of the adapter: %s", name, a.raw)
 		}
 	}
 	for range flood {
 		for _, name := range []string{"renew", "release", "exit"} {
-			if a := f.call(t, calls[name].with(adapter, "")); a.code() == string(picket.CodeRateLimited) {
+			if a := f.call(t, goodRequests[name].with(adapter, "")); a.code() == string(picket.CodeRateLimited) {
 				t.Fatalf("%s: %s", name, a.raw)
 			}
 		}

@@ -15,9 +15,9 @@ var writes = []string{"delegate_subtask", "events", "evidence", "exec", "exit", 
 
 func TestRefusedWritesAreRecordedReadsAreNot(t *testing.T) {
 	var recorded []string
-	for name, call := range calls {
-		d := &desk{err: picket.Refuse(picket.CodeStaleFence, "Stop writing and exit.", "superseded")}
-		f := newFace(t, d)
+	for name, call := range goodRequests {
+		d := &fakeBackend{err: picket.Refuse(picket.CodeStaleFence, "Stop writing and exit.", "superseded")}
+		f := newProxyEnv(t, d)
 		if a := f.call(t, call.with(f.token(), "")); a.status != 412 || a.code() != "stale_fence" || a.remedy() == "" {
 			t.Errorf("%s: %d %s", name, a.status, a.raw)
 		}
@@ -36,14 +36,14 @@ func TestRefusedWritesAreRecordedReadsAreNot(t *testing.T) {
 
 func TestOnlyTheFenceMakesARefusedWrite(t *testing.T) {
 	for _, err := range []error{
-		picket.Refuse(picket.CodeUnavailable, "Wait.", "away").Because(picket.ErrUnknown),
+		picket.Refuse(picket.CodeUnavailable, "Wait.", "away").WithCause(picket.ErrUnknown),
 		picket.Refuse(picket.CodeIdempotencyConflict, "Use another key.", "other body"),
 		picket.Refuse(picket.CodeOffset, "Go on at expected.", "gap"),
 		errors.New("a bug"),
 	} {
-		for name, call := range calls {
-			d := &desk{err: err}
-			f := newFace(t, d).undescribed() // not every code belongs to every route
+		for name, call := range goodRequests {
+			d := &fakeBackend{err: err}
+			f := newProxyEnv(t, d).undescribed() // not every code belongs to every route
 			a := f.call(t, call.with(f.token(), ""))
 			if a.status != picket.CodeOf(err).Status() || len(d.refused) != 0 {
 				t.Errorf("%s with %v: %d %s, recorded %v", name, err, a.status, a.raw, d.refused)

@@ -14,17 +14,17 @@ import (
 // the last of which counts the others, and none of them is in the audit log.
 func TestAFloodOfRefusedWritesIsCounted(t *testing.T) {
 	const flood = 200
-	both(t, func(t *testing.T, h *house) {
-		old := h.first()
+	onBothStores(t, func(t *testing.T, h *engineEnv) {
+		old := h.submitAndLease()
 		h.expire()
 		h.lease()
 		for range flood {
-			if a := h.call(t, calls["report_progress"].with(old.LeaseToken.Reveal(),
+			if a := h.call(t, goodRequests["report_progress"].with(old.LeaseToken.Reveal(),
 				"")); a.status != http.StatusPreconditionFailed {
 				t.Fatalf("the superseded run got %d %s", a.status, a.raw)
 			}
 		}
-		h.leap(time.Minute)
+		h.advance(time.Minute)
 		h.ok(h.Tick(h.ctx)) // tells what was only counted
 		page, err := h.Events(h.ctx, picket.EventQuery{Types: []string{picket.EventWriteRefused}, Limit: 1000})
 		h.ok(err)

@@ -26,9 +26,9 @@ const (
 // agent to its answer: one that reserves and one that settles.
 func TestCommandsPerMeteredCallReal(t *testing.T) {
 	s := rig.Real(t)
-	wire := &rig.Wire{}
+	wire := &rig.CommandCounter{}
 	s.Redis.Dialer = wire.Dialer(s.Redis.Dialer)
-	h, leave := enter(t, s)
+	h, leave := newEngineEnv(t, s)
 	defer leave()
 	window := 3600
 	_, err := h.Submit(h.ctx, operator,
@@ -41,7 +41,8 @@ func TestCommandsPerMeteredCallReal(t *testing.T) {
 	token := h.lease().LeaseToken.Reveal()
 
 	doors := map[string]func(n int){}
-	b := openBridge(t, h.Engine, toolproxy.Upstream{Name: "up", URL: newOther().listen(t, wires[1])})
+	b := newGatewayEnv(t, h.Engine,
+		toolproxy.Upstream{Name: "up", URL: newFakeUpstream().listen(t, protocolVersions[1])})
 	for name, key := range map[string]string{"over HTTP": "", "over HTTP with a key": "http-%d"} {
 		doors[name] = func(n int) {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
@@ -55,7 +56,7 @@ func TestCommandsPerMeteredCallReal(t *testing.T) {
 			answered(t, http.DefaultClient, req, `"cost"`)
 		}
 	}
-	for _, version := range wires {
+	for _, version := range protocolVersions {
 		session := connect(t, b.url, token, version, nil)
 		doors["over MCP "+version] = func(n int) {
 			r, err := session.CallTool(t.Context(),
@@ -69,8 +70,8 @@ func TestCommandsPerMeteredCallReal(t *testing.T) {
 			}
 		}
 	}
-	m := newModel(t, says(200, `{"type":"message","usage":{"input_tokens":1,"output_tokens":1}}`))
-	mind := mindOf(t, m, h.sealer, h.Engine)
+	m := newFakeModel(t, answersJSON(200, `{"type":"message","usage":{"input_tokens":1,"output_tokens":1}}`))
+	mind := newLLMEnvOf(t, m, h.sealer, h.Engine)
 	doors["of a language model"] = func(int) {
 		status, text, _ := mind.get("POST", "/llm/anthropic/v1/messages",
 			`{"model":"claude-x","max_tokens":300,"messages":[]}`, "X-Api-Key", token)
@@ -121,16 +122,16 @@ func answered(t *testing.T, c *http.Client, req *http.Request, want string) {
 // answer.
 func TestAShorterAnswerIsNoEvent(t *testing.T) {
 	s := rig.Real(t)
-	wire := &rig.Wire{}
+	wire := &rig.CommandCounter{}
 	s.Redis.Dialer = wire.Dialer(s.Redis.Dialer)
-	h, leave := enter(t, s)
+	h, leave := newEngineEnv(t, s)
 	defer leave()
 	_, err := h.Submit(h.ctx, operator,
 		picket.TaskSpec{Title: "a task", BudgetEnvelope: &budget.Envelope{Tokens: 1_000_000, USD: 2 * cent}})
 	h.ok(err)
 	token := h.lease().LeaseToken.Reveal()
-	m := newModel(t, says(200, `{"type":"message","usage":{"input_tokens":1,"output_tokens":1290}}`))
-	mind := mindOf(t, m, h.sealer, h.Engine)
+	m := newFakeModel(t, answersJSON(200, `{"type":"message","usage":{"input_tokens":1,"output_tokens":1290}}`))
+	mind := newLLMEnvOf(t, m, h.sealer, h.Engine)
 	for i, c := range []struct {
 		status   int
 		refusals int

@@ -19,18 +19,18 @@ type eventsRequest struct {
 	Events []picket.RunEvent `json:"events"`
 }
 
-func events(_ *Proxy, c echo.Context, door Door, held picket.Held) error {
+func handleEvents(_ *Proxy, c echo.Context, door Backend, held picket.LeaseCredential) error {
 	list, err := decodeEvents(c, held)
 	if err != nil {
 		return err
 	}
-	if err := recorder(door).RunEvents(c.Request().Context(), held, list); err != nil {
+	if err := evidenceRecorder(door).RunEvents(c.Request().Context(), held, list); err != nil {
 		return err
 	}
 	return web.JSON(c, http.StatusOK, struct{}{})
 }
 
-func decodeEvents(c echo.Context, held picket.Held) ([]picket.RunEvent, error) {
+func decodeEvents(c echo.Context, held picket.LeaseCredential) ([]picket.RunEvent, error) {
 	body, _, err := web.Decode[eventsRequest](c, picket.MaxPayload)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func decodeEvents(c echo.Context, held picket.Held) ([]picket.RunEvent, error) {
 
 // checkRunEvent admits the launcher's events, with the members that their
 // document makes required, and the adapter's announcement of its process.
-func checkRunEvent(at string, e picket.RunEvent, held picket.Held) error {
+func checkRunEvent(at string, e picket.RunEvent, held picket.LeaseCredential) error {
 	if e.TaskID != "" && e.TaskID != held.TaskID {
 		return picket.Invalid(at+"/taskId", "Leave it out: the lease names the task.",
 			"the event is about another task than the lease")
@@ -96,19 +96,19 @@ func checkStalled(at string, e picket.RunEvent) error {
 }
 
 func checkLauncherType(at string, e picket.RunEvent) error {
-	var required []measure
+	var required []eventNumber
 	switch e.Type {
 	case picket.EventAgentHeartbeat:
-		required = []measure{{"elapsedSeconds", e.ElapsedSeconds}}
+		required = []eventNumber{{"elapsedSeconds", e.ElapsedSeconds}}
 	case picket.EventAgentTimeoutWarning:
-		required = []measure{{"elapsedSeconds", e.ElapsedSeconds}, {"timeoutSeconds", e.TimeoutSeconds},
+		required = []eventNumber{{"elapsedSeconds", e.ElapsedSeconds}, {"timeoutSeconds", e.TimeoutSeconds},
 			{"remainingSeconds", e.RemainingSeconds}}
 	case picket.EventAgentTimedOut:
-		required = []measure{{"timeoutSeconds", e.TimeoutSeconds}}
+		required = []eventNumber{{"timeoutSeconds", e.TimeoutSeconds}}
 	default:
 		return picket.Invalid(at+"/type",
 			"Send one of: run.launched, run.stalled, agent-heartbeat, agent-timeout-warning, agent-timed-out.",
-			"%q is not an event of a run", clip(e.Type))
+			"%q is not an event of a run", shortened(e.Type))
 	}
 	for _, m := range required {
 		if m.value == nil {
@@ -118,8 +118,8 @@ func checkLauncherType(at string, e picket.RunEvent) error {
 	return nil
 }
 
-// measure is a number of an event, nil when absent.
-type measure struct {
+// eventNumber is a number of an event, nil when absent.
+type eventNumber struct {
 	name  string
 	value *float64
 }
@@ -135,7 +135,7 @@ func checkLauncherFields(at string, f picket.LauncherFields) error {
 		return picket.Invalid(at+"/issueNumber", "Send a whole number from 0, or leave it out.",
 			"issueNumber is out of range")
 	}
-	for _, m := range []measure{
+	for _, m := range []eventNumber{
 		{"elapsedSeconds", f.ElapsedSeconds}, {"timeoutSeconds", f.TimeoutSeconds},
 		{"timeoutPercentage", f.TimeoutPercentage}, {"remainingSeconds", f.RemainingSeconds},
 	} {

@@ -22,31 +22,31 @@ const MaxLogChunk = 64 << 10
 // pair, the output was written delay milliseconds after that time.
 const LogTimesHeader = "X-Picket-Log-Times"
 
-// logAnswer says at which offset to go on.
-type logAnswer struct {
+// logResponse says at which offset to go on.
+type logResponse struct {
 	Next int64 `json:"next"`
 }
 
-func logs(_ *Proxy, c echo.Context, door Door, held picket.Held) error {
-	piece, err := logPiece(c)
+func handleLogs(_ *Proxy, c echo.Context, door Backend, held picket.LeaseCredential) error {
+	piece, err := decodeLogPiece(c)
 	if err != nil {
 		return err
 	}
-	if piece.Data, err = logBytes(c); err != nil {
+	if piece.Data, err = readLogBytes(c); err != nil {
 		return err
 	}
-	piece.Marks, err = logMarks(c.Request().Header.Get(LogTimesHeader), piece.Offset, len(piece.Data))
+	piece.Marks, err = parseLogTimes(c.Request().Header.Get(LogTimesHeader), piece.Offset, len(piece.Data))
 	if err != nil {
 		return err
 	}
-	next, err := recorder(door).RunLog(c.Request().Context(), held, piece)
+	next, err := evidenceRecorder(door).RunLog(c.Request().Context(), held, piece)
 	if err != nil {
 		return err
 	}
-	return web.JSON(c, http.StatusOK, logAnswer{next})
+	return web.JSON(c, http.StatusOK, logResponse{next})
 }
 
-func logPiece(c echo.Context) (p picket.LogPiece, err error) {
+func decodeLogPiece(c echo.Context) (p picket.LogWrite, err error) {
 	q := c.QueryParams()
 	p.Stream = q.Get("stream")
 	if p.Stream != "stdout" && p.Stream != "stderr" {
@@ -56,14 +56,14 @@ func logPiece(c echo.Context) (p picket.LogPiece, err error) {
 		return p, web.BadParameter("offset", "Send the offset of the first byte, 0 at the beginning.",
 			"offset is required")
 	}
-	if p.Offset, err = number(q, "offset", 0, picket.MaxNumber); err != nil {
+	if p.Offset, err = queryNumber(q, "offset", 0, picket.MaxNumber); err != nil {
 		return p, err
 	}
-	p.End, err = flag(q, "end")
+	p.End, err = queryFlag(q, "end")
 	return p, err
 }
 
-func flag(q url.Values, name string) (bool, error) {
+func queryFlag(q url.Values, name string) (bool, error) {
 	switch q.Get(name) {
 	case "", "false":
 		return false, nil
@@ -73,8 +73,8 @@ func flag(q url.Values, name string) (bool, error) {
 	return false, web.BadParameter(name, "Send true or false.", "%s is neither true nor false", name)
 }
 
-// logBytes reads a chunk as it is: output need not be valid text.
-func logBytes(c echo.Context) ([]byte, error) {
+// readLogBytes reads a chunk as it is: output need not be valid text.
+func readLogBytes(c echo.Context) ([]byte, error) {
 	const text = "text/plain"
 	got, _, _ := mime.ParseMediaType(c.Request().Header.Get(echo.HeaderContentType))
 	if got != echo.MIMEOctetStream {
@@ -83,8 +83,8 @@ func logBytes(c echo.Context) ([]byte, error) {
 	return web.ReadBody(c, MaxLogChunk, echo.MIMEOctetStream)
 }
 
-// logMarks reads LogTimesHeader.
-func logMarks(header string, offset int64, size int) ([]picket.LogMark, error) {
+// parseLogTimes reads LogTimesHeader.
+func parseLogTimes(header string, offset int64, size int) ([]picket.LogMark, error) {
 	if header == "" {
 		return nil, nil
 	}

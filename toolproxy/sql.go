@@ -51,17 +51,17 @@ type sqlSource struct {
 type database struct {
 	name    string
 	config  *pgconn.Config
-	marks   marks
+	marks   fenceMarks
 	timeout time.Duration
 }
 
-// tableName leaves room for the names of what belongs to the table.
-var tableName = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0,54}$`)
+// tableNamePattern leaves room for the names of what belongs to the table.
+var tableNamePattern = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0,54}$`)
 
 // marksTable is the table of marks of a database, with its schema if it was named.
 func (d Database) marksTable(name string) (string, error) {
 	table := cmp.Or(d.Marks, "picket_fence")
-	if !tableName.MatchString(table) {
+	if !tableNamePattern.MatchString(table) {
 		return "",
 			fmt.Errorf("toolproxy: %q of the database %s is not a table name: at most 55 lower-case letters, digits or _", table, name)
 	}
@@ -69,7 +69,7 @@ func (d Database) marksTable(name string) (string, error) {
 }
 
 func newSQLSource(p *Proxy, configured map[string]Database) (*sqlSource, error) {
-	s := &sqlSource{proxy: p, databases: map[string]database{}, tool: described("sql")}
+	s := &sqlSource{proxy: p, databases: map[string]database{}, tool: meteredTool("sql")}
 	for name, d := range configured {
 		config, err := pgconn.ParseConfig(d.URL.Reveal())
 		if err != nil {
@@ -85,7 +85,7 @@ func newSQLSource(p *Proxy, configured map[string]Database) (*sqlSource, error) 
 		s.databases[name] = database{
 			name:    name,
 			config:  config,
-			marks:   newMarks(p.sealer, name, table),
+			marks:   newFenceMarks(p.sealer, name, table),
 			timeout: min(cmp.Or(d.Timeout, 30*time.Second), picket.MaxExternalCall*time.Second),
 		}
 	}
@@ -101,13 +101,13 @@ func withEnum(schema jsontext.Value, property string, values []string) (jsontext
 		return nil, err
 	}
 	parsed["properties"].(map[string]any)[property].(map[string]any)["enum"] = values
-	return encode(parsed)
+	return encodeJSON(parsed)
 }
 
 func (s *sqlSource) names() []string { return slices.Sorted(maps.Keys(s.databases)) }
 
-func (s *sqlSource) Tools(context.Context, Door, picket.Held) ([]Tool, error) {
-	if t, ok := s.proxy.Priced(s.tool); ok && len(s.databases) > 0 {
+func (s *sqlSource) Tools(context.Context, Backend, picket.LeaseCredential) ([]Tool, error) {
+	if t, ok := s.proxy.WithPrice(s.tool); ok && len(s.databases) > 0 {
 		return []Tool{t}, nil
 	}
 	return nil, nil
@@ -132,7 +132,7 @@ func (s *sqlSource) Call(ctx context.Context, c Call) (jsontext.Value, bool, err
 	if err != nil {
 		return nil, true, err
 	}
-	canonical, err := encode(a)
+	canonical, err := encodeJSON(a)
 	if err != nil {
 		return nil, true, err
 	}
@@ -143,10 +143,11 @@ func (s *sqlSource) Call(ctx context.Context, c Call) (jsontext.Value, bool, err
 	if a.TimeoutSeconds != nil {
 		m.Timeout = min(m.Timeout, time.Duration(*a.TimeoutSeconds)*time.Second)
 	}
-	m.Dispatch = func(ctx context.Context, r picket.Reservation) (Dispatched, error) {
-		return d.dispatch(ctx, a, writer{task: c.Held.Namespace + "/" + r.TaskID, lease: r.RunID, token: r.Token})
+	m.Dispatch = func(ctx context.Context, r picket.Reservation) (DispatchResult, error) {
+		return d.dispatch(ctx, a,
+			writerIdentity{task: c.Held.Namespace + "/" + r.TaskID, lease: r.RunID, token: r.Token})
 	}
-	r, err := s.proxy.Metered(ctx, c.Door, c.Held, m)
+	r, err := s.proxy.Metered(ctx, c.Backend, c.Held, m)
 	if err != nil {
 		return nil, true, err
 	}
@@ -161,8 +162,8 @@ func (s *sqlSource) args(c Call) (a sqlArgs, d database, err error) {
 	d, known := s.databases[a.Database]
 	switch {
 	case !known:
-		return a, d, picket.Invalid("/database", "Send one of: "+joined(s.names())+".", "there is no database %q",
-			clip(a.Database))
+		return a, d, picket.Invalid("/database", "Send one of: "+commaList(s.names())+".", "there is no database %q",
+			shortened(a.Database))
 	case strings.TrimSpace(a.Statement) == "":
 		return a, d, picket.Invalid("/statement", "Send one SQL statement.", "statement is required")
 	case len(a.Statement) > maxStatement:
@@ -178,18 +179,19 @@ func (s *sqlSource) args(c Call) (a sqlArgs, d database, err error) {
 		return a, d, picket.Invalid("/timeoutSeconds", "Send 1 to 120, or leave it out.", "timeoutSeconds is %d",
 			*a.TimeoutSeconds)
 	}
-	return a, d, d.allowed(a.Statement)
+	return a, d, d.checkStatement(a.Statement)
 }
 
-// controls begin statements that would act on the transaction or the
+// controlKeywords begin statements that would act on the transaction or the
 // connection they are called in. The server takes one statement at a time, so
 // nothing can follow them either; this is to say so before it costs anything.
-var controls = []string{"begin", "start", "commit", "end", "rollback", "abort", "savepoint", "release", "prepare",
+var controlKeywords = []string{"begin", "start", "commit", "end", "rollback", "abort", "savepoint", "release",
+	"prepare",
 	"deallocate", "execute",
 	"set", "reset", "discard", "copy", "listen", "unlisten", "lock", "load"}
 
-func (d database) allowed(statement string) error {
-	if word := firstWord(statement); slices.Contains(controls, word) {
+func (d database) checkStatement(statement string) error {
+	if word := firstWord(statement); slices.Contains(controlKeywords, word) {
 		return picket.Invalid("/statement",
 			"Send one statement that reads or writes data; each call is a transaction of its own.",
 			"%s is not available here", strings.ToUpper(word))
@@ -202,11 +204,11 @@ func (d database) allowed(statement string) error {
 	return nil
 }
 
-var leading = regexp.MustCompile(`^(?:\s+|--[^\n]*\n|/\*(?s:.*?)\*/|[(;])+`)
+var leadingPattern = regexp.MustCompile(`^(?:\s+|--[^\n]*\n|/\*(?s:.*?)\*/|[(;])+`)
 
 // firstWord is the verb of a statement, in lower case.
 func firstWord(statement string) string {
-	rest := statement[len(leading.FindString(statement)):]
+	rest := statement[len(leadingPattern.FindString(statement)):]
 	end := strings.IndexFunc(rest,
 		func(r rune) bool { return r != '_' && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') })
 	if end < 0 {
@@ -215,9 +217,9 @@ func firstWord(statement string) string {
 	return strings.ToLower(rest[:end])
 }
 
-// refusedStatement is the answer to a statement that the database refused; its
+// statementError is the answer to a statement that the database refused; its
 // transaction was rolled back.
-func refusedStatement(err error) (jsontext.Value, bool) {
+func statementError(err error) (jsontext.Value, bool) {
 	var pg *pgconn.PgError
 	// the connection ended, nothing was committed
 	if large := (*pgproto3.ExceededMaxBodyLenErr)(nil); errors.As(err, &large) {
@@ -229,7 +231,7 @@ func refusedStatement(err error) (jsontext.Value, bool) {
 	} else if !errors.As(err, &pg) {
 		return nil, false
 	}
-	answer, err := encode(map[string]any{
+	answer, err := encodeJSON(map[string]any{
 		"error": map[string]any{
 			"sqlstate": pg.Code, "message": pg.Message, "detail": pg.Detail, "hint": pg.Hint, "position": pg.Position},
 		"rolledBack": true,

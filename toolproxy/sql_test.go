@@ -15,65 +15,70 @@ import (
 	"github.com/picket-dev/picket/toolproxy"
 )
 
-// ledgerBook is a proxy with a database, where a statement costs a cent.
-type ledgerBook struct {
+// sqlEnv is a proxy with a database, where a statement costs a cent.
+type sqlEnv struct {
 	*toolproxy.Proxy
 	pg *postgres
 }
 
-func openBook(t testing.TB, pg *postgres, db toolproxy.Database) ledgerBook {
+func newSQLEnv(t testing.TB, pg *postgres, db toolproxy.Database) sqlEnv {
 	t.Helper()
-	return openBookOf(t, newSealer(t), pg, db)
+	return newSQLEnvOf(t, newSealer(t), pg, db)
 }
 
-func openBookOf(t testing.TB, s *picket.Sealer, pg *postgres, db toolproxy.Database) ledgerBook {
+func newSQLEnvOf(t testing.TB, s *picket.Sealer, pg *postgres, db toolproxy.Database) sqlEnv {
 	t.Helper()
 	if db.URL == "" {
 		db.URL = pg.as("agents")
 	}
 	p, err := toolproxy.New(toolproxy.Config{
-		Sealer: s,
-		Door:   func(string) toolproxy.Door { return nil },
-		Log:    slog.New(slog.DiscardHandler),
-		SQL:    map[string]toolproxy.Database{"main": db},
-		Prices: priceList(t, map[string]budget.Price{"sql": {Call: cent, ChargeOn: budget.ChargeOnSuccess}}),
+		Sealer:  s,
+		Backend: func(string) toolproxy.Backend { return nil },
+		Log:     slog.New(slog.DiscardHandler),
+		SQL:     map[string]toolproxy.Database{"main": db},
+		Prices:  priceList(t, map[string]budget.Price{"sql": {Call: cent, ChargeOn: budget.ChargeOnSuccess}}),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Close)
-	return ledgerBook{p, pg}
+	return sqlEnv{p, pg}
 }
 
-// holder is a purse of a run with its own fencing token.
-type holder struct {
-	*purse
-	held  picket.Held
+// fakeRun is a purse of a run with its own fencing token.
+type fakeRun struct {
+	*fakeEnvelope
+	held  picket.LeaseCredential
 	token int64
 	req   picket.CallRequest
 }
 
-func (h *holder) Reserve(ctx context.Context, held picket.Held, req picket.CallRequest) (picket.Reservation, error) {
+func (h *fakeRun) Reserve(ctx context.Context, held picket.LeaseCredential,
+	req picket.CallRequest) (picket.Reservation, error) {
 	h.mu.Lock()
 	h.req = req
 	h.mu.Unlock()
-	r, err := h.purse.Reserve(ctx, held, req)
+	r, err := h.fakeEnvelope.Reserve(ctx, held, req)
 	r.Token = h.token
 	return r, err
 }
 
 var runs = "ABCDEFGHJK"
 
-// holding is a run of the task under a token; runs differ by their number.
-func holding(token int64, run int) *holder {
-	return &holder{
-		purse: newPurse(100 * cent),
-		token: token,
-		held:  picket.Held{Namespace: "default", TaskID: aTask, RunID: aRun[:len(aRun)-1] + runs[run:run+1]},
+// newFakeRun is a run of the task under a token; runs differ by their number.
+func newFakeRun(token int64, run int) *fakeRun {
+	return &fakeRun{
+		fakeEnvelope: newFakeEnvelope(100 * cent),
+		token:        token,
+		held: picket.LeaseCredential{
+			Namespace: "default",
+			TaskID:    aTask,
+			RunID:     aRun[:len(aRun)-1] + runs[run:run+1],
+		},
 	}
 }
 
-func (b ledgerBook) sql(t testing.TB, h *holder, args map[string]any) (map[string]any, error) {
+func (b sqlEnv) sql(t testing.TB, h *fakeRun, args map[string]any) (map[string]any, error) {
 	t.Helper()
 	if args["database"] == nil {
 		args["database"] = "main"
@@ -89,7 +94,7 @@ func (b ledgerBook) sql(t testing.TB, h *holder, args map[string]any) (map[strin
 	return decode(t, string(out)), nil
 }
 
-func (b ledgerBook) write(t testing.TB, h *holder, statement string) error {
+func (b sqlEnv) write(t testing.TB, h *fakeRun, statement string) error {
 	t.Helper()
 	a, err := b.sql(t, h, map[string]any{"statement": statement})
 	if err == nil && a["error"] != nil {
@@ -100,13 +105,13 @@ func (b ledgerBook) write(t testing.TB, h *holder, statement string) error {
 
 func TestSQL(t *testing.T) {
 	pg := startPostgres(t)
-	b := openBook(t, pg, toolproxy.Database{})
+	b := newSQLEnv(t, pg, toolproxy.Database{})
 	// The defaults give agents far too much: what the marks need takes it back.
 	pg.run(t,
 		"CREATE ROLE agents LOGIN; GRANT CREATE ON SCHEMA public TO agents; ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO agents; "+
 			"ALTER DEFAULT PRIVILEGES GRANT ALL ON SEQUENCES TO agents; ALTER DEFAULT PRIVILEGES GRANT ALL ON FUNCTIONS TO agents; CREATE TABLE entries (n int PRIMARY KEY, by text)")
 	pg.fence(t, newSealer(t), "")
-	for name, test := range map[string]func(*testing.T, ledgerBook){
+	for name, test := range map[string]func(*testing.T, sqlEnv){
 		"Values":        sqlValues,
 		"Refusals":      sqlRefusals,
 		"Caps":          sqlCaps,
@@ -130,8 +135,8 @@ func TestSQL(t *testing.T) {
 	}
 }
 
-func sqlValues(t *testing.T, b ledgerBook) {
-	h := holding(17, 0)
+func sqlValues(t *testing.T, b sqlEnv) {
+	h := newFakeRun(17, 0)
 	a, err := b.sql(t, h, map[string]any{
 		"statement": "SELECT $1::bigint, $2::text, $3::boolean, $4::jsonb, $5::numeric, NULL, 'NaN'::float8, $6::timestamptz, '{1,2}'::int[]",
 		"args": []any{int64(9007199254740993), "it's; DROP TABLE entries", true, map[string]any{"a": []int{1}},
@@ -161,18 +166,18 @@ func sqlValues(t *testing.T, b ledgerBook) {
 		t.Errorf("%v %v", a, err)
 	}
 	// What the database refuses is rolled back, told, and here not charged.
-	h = holding(17, 0)
+	h = newFakeRun(17, 0)
 	a, err = b.sql(t, h, map[string]any{"statement": "INSERT INTO entries VALUES (3, 'c'), (1, 'again')"})
 	said, _ := a["error"].(map[string]any)
 	if err != nil || said["sqlstate"] != "23505" || a["rolledBack"] != true ||
 		len(b.pg.run(t, "SELECT n FROM entries WHERE n = 3")) != 0 {
 		t.Errorf("%v %v", a, err)
 	}
-	h.quiet(t, 0)
+	h.expectSettled(t, 0)
 }
 
-func sqlRefusals(t *testing.T, b ledgerBook) {
-	h := holding(17, 0)
+func sqlRefusals(t *testing.T, b sqlEnv) {
+	h := newFakeRun(17, 0)
 	for statement, want := range map[string]string{
 		"":                             "/statement",
 		"  ":                           "/statement",
@@ -222,7 +227,7 @@ func field(err error) string {
 	return ""
 }
 
-func sqlCaps(t *testing.T, b ledgerBook) {
+func sqlCaps(t *testing.T, b sqlEnv) {
 	for statement, most := range map[string]int{
 		"SELECT * FROM generate_series(1, 1001)":                   1000,
 		"SELECT repeat('x', 100000) FROM generate_series(1, 1000)": 2,
@@ -231,7 +236,7 @@ func sqlCaps(t *testing.T, b ledgerBook) {
 		"SELECT generate_series(1, 100000000000::bigint)":          1000,
 	} {
 		cut := statement != "SELECT n FROM generate_series(1, 1000) n"
-		a, err := b.sql(t, holding(17, 0), map[string]any{"statement": statement, "readOnly": true})
+		a, err := b.sql(t, newFakeRun(17, 0), map[string]any{"statement": statement, "readOnly": true})
 		if err != nil {
 			t.Errorf("%s: %v", statement, err)
 			continue
@@ -241,7 +246,7 @@ func sqlCaps(t *testing.T, b ledgerBook) {
 		}
 	}
 	// A write is committed though its answer is cut.
-	a, err := b.sql(t, holding(17, 0),
+	a, err := b.sql(t, newFakeRun(17, 0),
 		map[string]any{
 			"statement": "INSERT INTO entries SELECT n, 'many' FROM generate_series(1000, 2999) n RETURNING n",
 		})
@@ -251,7 +256,7 @@ func sqlCaps(t *testing.T, b ledgerBook) {
 	}
 	// A row is read whole: one that would fill the memory ends the call.
 	for _, readOnly := range []bool{true, false} {
-		a, err := b.sql(t, holding(17, 0),
+		a, err := b.sql(t, newFakeRun(17, 0),
 			map[string]any{"statement": "SELECT repeat('x', 50000000)", "readOnly": readOnly})
 		if said, _ := a["error"].(map[string]any); err != nil || said["sqlstate"] != "54000" ||
 			a["rolledBack"] != true {
@@ -260,14 +265,14 @@ func sqlCaps(t *testing.T, b ledgerBook) {
 	}
 	// The server ends a statement in time, too.
 	began := time.Now()
-	_, err = b.sql(t, holding(17, 0), map[string]any{"statement": "SELECT pg_sleep(100)", "timeoutSeconds": 1})
+	_, err = b.sql(t, newFakeRun(17, 0), map[string]any{"statement": "SELECT pg_sleep(100)", "timeoutSeconds": 1})
 	if err != nil && picket.CodeOf(err) != picket.CodeUpstreamTimeout || time.Since(began) > 50*time.Second {
 		t.Errorf("after %s: %v", time.Since(began), err)
 	}
 }
 
-func sqlReadOnly(t *testing.T, b ledgerBook) {
-	h := holding(1, 1) // far below the mark, which a read does not need
+func sqlReadOnly(t *testing.T, b sqlEnv) {
+	h := newFakeRun(1, 1) // far below the mark, which a read does not need
 	a, err := b.sql(t, h, map[string]any{"statement": "SELECT 1", "readOnly": true})
 	if err != nil || a["rowCount"] != 1.0 || h.req.Effects != picket.EffectsNone {
 		t.Errorf("%v %v, effects %s", a, err, h.req.Effects)
@@ -279,8 +284,8 @@ func sqlReadOnly(t *testing.T, b ledgerBook) {
 }
 
 // What a call does to its session does not outlive it.
-func sqlSession(t *testing.T, b ledgerBook) {
-	h := holding(1<<30, 3)
+func sqlSession(t *testing.T, b sqlEnv) {
+	h := newFakeRun(1<<30, 3)
 	if err := b.write(t, h, "SELECT set_config('search_path', 'marks', false), pg_advisory_lock(7)"); err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,8 @@ func (p *postgres) theMarks(t *testing.T) []string {
 
 // An agent runs whatever statement it likes under its own valid lease, and can
 // neither change a mark nor what guards it.
-func sqlAttacks(t *testing.T, b ledgerBook) {
-	h := holding(17, 0)
+func sqlAttacks(t *testing.T, b sqlEnv) {
+	h := newFakeRun(17, 0)
 	if err := b.write(t, h, "INSERT INTO entries VALUES (600, 'holder')"); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func sqlAttacks(t *testing.T, b ledgerBook) {
 		t.Errorf("the marks were\n%s\nand are\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
 	}
 	// A block that undoes what is done in it does not undo the raised mark.
-	next := holding(18, 1)
+	next := newFakeRun(18, 1)
 	if err := b.write(t, next,
 		"DO $$ BEGIN BEGIN RAISE EXCEPTION 'undo'; EXCEPTION WHEN OTHERS THEN NULL; END; END $$"); err != nil {
 		t.Error(err)
@@ -94,7 +94,7 @@ func sqlAttacks(t *testing.T, b ledgerBook) {
 }
 
 // forge calls the function as an agent would, and says what it answered.
-func (b ledgerBook) forge(t *testing.T, h *holder, task string, token int64, lease, macs string) string {
+func (b sqlEnv) forge(t *testing.T, h *fakeRun, task string, token int64, lease, macs string) string {
 	t.Helper()
 	statement := "SELECT public." + `U&"picket\005ffence_raise"` +
 		fmt.Sprintf("('%s'::pg_catalog.text, %d::pg_catalog.int8, '%s'::pg_catalog.text, '%s'::pg_catalog.bytea[])",
@@ -109,10 +109,10 @@ func (b ledgerBook) forge(t *testing.T, h *holder, task string, token int64, lea
 
 // The function takes a MAC for the task, the token and the lease that it was made
 // for, and for nothing else. An old one neither lowers a mark nor takes it over.
-func sqlForged(t *testing.T, b ledgerBook) {
-	lease, of := holding(17, 0).held.RunID, "default/"+aTask
+func sqlForged(t *testing.T, b sqlEnv) {
+	lease, of := newFakeRun(17, 0).held.RunID, "default/"+aTask
 	mine := toolproxy.MarkMACs(newSealer(t), "main", of, 17, lease)
-	if got := b.forge(t, holding(17, 0), of, 17, lease, mine); got != "raised" {
+	if got := b.forge(t, newFakeRun(17, 0), of, 17, lease, mine); got != "raised" {
 		t.Fatalf("the right MAC: %s", got)
 	}
 	other, err := picket.NewSealer(bytes.Repeat([]byte{8}, 32))
@@ -120,22 +120,23 @@ func sqlForged(t *testing.T, b ledgerBook) {
 		t.Fatal(err)
 	}
 	for name, got := range map[string]string{
-		"another token":    b.forge(t, holding(17, 0), of, 18, lease, mine),
-		"another task":     b.forge(t, holding(17, 0), "default/task_other", 17, lease, mine),
-		"another lease":    b.forge(t, holding(17, 0), of, 17, "run_other", mine),
-		"no MAC":           b.forge(t, holding(17, 0), of, 18, lease, "{}"),
-		"an empty MAC":     b.forge(t, holding(17, 0), of, 18, lease, `{""}`),
-		"a null":           b.forge(t, holding(17, 0), of, 18, lease, "{NULL}"),
-		"a moved boundary": b.forge(t, holding(17, 0), of+"\n17", 17, lease, mine),
-		"another key":      b.forge(t, holding(17, 0), of, 18, lease, toolproxy.MarkMACs(other, "main", of, 18, lease)),
-		"another database": b.forge(t, holding(17, 0), of, 18, lease,
+		"another token":    b.forge(t, newFakeRun(17, 0), of, 18, lease, mine),
+		"another task":     b.forge(t, newFakeRun(17, 0), "default/task_other", 17, lease, mine),
+		"another lease":    b.forge(t, newFakeRun(17, 0), of, 17, "run_other", mine),
+		"no MAC":           b.forge(t, newFakeRun(17, 0), of, 18, lease, "{}"),
+		"an empty MAC":     b.forge(t, newFakeRun(17, 0), of, 18, lease, `{""}`),
+		"a null":           b.forge(t, newFakeRun(17, 0), of, 18, lease, "{NULL}"),
+		"a moved boundary": b.forge(t, newFakeRun(17, 0), of+"\n17", 17, lease, mine),
+		"another key": b.forge(t, newFakeRun(17, 0), of, 18, lease,
+			toolproxy.MarkMACs(other, "main", of, 18, lease)),
+		"another database": b.forge(t, newFakeRun(17, 0), of, 18, lease,
 			toolproxy.MarkMACs(newSealer(t), "second", of, 18, lease)),
 	} {
 		if got != "forged" {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
-	if err := b.write(t, holding(18, 1), "INSERT INTO entries VALUES (610, 'next')"); err != nil {
+	if err := b.write(t, newFakeRun(18, 1), "INSERT INTO entries VALUES (610, 'next')"); err != nil {
 		t.Fatal(err)
 	}
 	conn := b.pg.connectAs(t, "agents")
@@ -155,8 +156,8 @@ func sqlForged(t *testing.T, b ledgerBook) {
 }
 
 // What an agent puts in the way of names leads the proxy nowhere else.
-func sqlShadows(t *testing.T, b ledgerBook) {
-	if err := b.write(t, holding(18, 1), "INSERT INTO entries VALUES (620, 'next')"); err != nil {
+func sqlShadows(t *testing.T, b sqlEnv) {
+	if err := b.write(t, newFakeRun(18, 1), "INSERT INTO entries VALUES (620, 'next')"); err != nil {
 		t.Fatal(err)
 	}
 	fake := "(text, text, text, text) RETURNS text LANGUAGE sql AS $$ SELECT 'raised'::text $$"
@@ -179,14 +180,14 @@ func sqlShadows(t *testing.T, b ledgerBook) {
 	defer b.pg.run(t,
 		"ALTER ROLE agents RESET ALL; DROP FUNCTION public.picket_fence_raise(text,text,text,text), public.picket_fence_raise(text,int,text,bytea[]), public.picket_fence_raise(text[]), "+
 			"public.sha256, public.convert_to, public.yes CASCADE; DROP DOMAIN public.int8")
-	if err := b.write(t, holding(17, 0),
+	if err := b.write(t, newFakeRun(17, 0),
 		"INSERT INTO entries VALUES (621, 'stale')"); picket.CodeOf(err) != picket.CodeStaleFence {
 		t.Errorf("a stale write: %v", err)
 	}
-	if got := b.forge(t, holding(18, 1), "default/"+aTask, 19, "run_forged", `{"\\x00"}`); got != "forged" {
+	if got := b.forge(t, newFakeRun(18, 1), "default/"+aTask, 19, "run_forged", `{"\\x00"}`); got != "forged" {
 		t.Errorf("a forged MAC: %s", got)
 	}
-	if err := b.write(t, holding(19, 2), "INSERT INTO entries VALUES (622, 'next')"); err != nil {
+	if err := b.write(t, newFakeRun(19, 2), "INSERT INTO entries VALUES (622, 'next')"); err != nil {
 		t.Errorf("the next holder: %v", err)
 	}
 	for _, sql := range []string{"SET search_path = pg_temp, public; CREATE TEMP TABLE picket_fence (task text PRIMARY KEY, token bigint, lease text, at timestamptz)",
@@ -204,15 +205,15 @@ func sqlShadows(t *testing.T, b ledgerBook) {
 
 // While the secret of the proxy is replaced the database takes the MACs of both
 // keys. A proxy with another secret is told what to do.
-func sqlKeys(t *testing.T, b ledgerBook) {
+func sqlKeys(t *testing.T, b sqlEnv) {
 	first, second := bytes.Repeat([]byte{7}, 32), bytes.Repeat([]byte{9}, 32)
 	write := func(n int, keys ...[]byte) error {
 		s, err := picket.NewSealer(keys...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return openBookOf(t, s, b.pg, toolproxy.Database{}).
-			write(t, holding(17, 0), fmt.Sprintf("INSERT INTO entries VALUES (%d, 'key')", n))
+		return newSQLEnvOf(t, s, b.pg, toolproxy.Database{}).
+			write(t, newFakeRun(17, 0), fmt.Sprintf("INSERT INTO entries VALUES (%d, 'key')", n))
 	}
 	if err := write(630, second); picket.CodeOf(err) != picket.CodeUpstream ||
 		!strings.Contains(fmt.Sprint(err), "does not have the key") {
@@ -235,7 +236,7 @@ func sqlKeys(t *testing.T, b ledgerBook) {
 }
 
 // What the role of agents could do to the marks is found.
-func sqlProblems(t *testing.T, b ledgerBook) {
+func sqlProblems(t *testing.T, b sqlEnv) {
 	ask := func(db toolproxy.Database) []string {
 		t.Helper()
 		found, err := toolproxy.FenceProblems(t.Context(), "main", db)
@@ -277,7 +278,7 @@ func sqlProblems(t *testing.T, b ledgerBook) {
 
 // A table that an agent's role owns, with whatever it has put there, is set aside
 // and not used.
-func sqlMigration(t *testing.T, b ledgerBook) {
+func sqlMigration(t *testing.T, b sqlEnv) {
 	conn := b.pg.connectAs(t, "agents")
 	if _, err := conn.Exec(t.Context(),
 		`CREATE TABLE old_fence (task text PRIMARY KEY, token bigint NOT NULL, lease text NOT NULL, at timestamptz NOT NULL);
@@ -290,7 +291,8 @@ func sqlMigration(t *testing.T, b ledgerBook) {
 	b.pg.fence(t, newSealer(t), "old_fence")
 	b.pg.fence(t, newSealer(t), "old_fence") // again: it changes nothing
 	db := toolproxy.Database{URL: b.pg.as("agents"), Marks: "old_fence"}
-	if err := openBook(t, b.pg, db).write(t, holding(17, 0), "INSERT INTO entries VALUES (640, 'moved')"); err != nil {
+	if err := newSQLEnv(t, b.pg, db).
+		write(t, newFakeRun(17, 0), "INSERT INTO entries VALUES (640, 'moved')"); err != nil {
 		t.Error(err)
 	}
 	if found, err := toolproxy.FenceProblems(t.Context(), "main", db); err != nil || len(found) != 0 {

@@ -17,12 +17,12 @@ import (
 
 // dispatch runs a statement on a connection of its own: whatever it does to its
 // session ends with it.
-func (d database) dispatch(ctx context.Context, a sqlArgs, by writer) (Dispatched, error) {
+func (d database) dispatch(ctx context.Context, a sqlArgs, by writerIdentity) (DispatchResult, error) {
 	began := time.Now()
 	conn, err := pgconn.ConnectConfig(ctx, d.config)
 	if err != nil {
-		return Dispatched{}, NeverLeft(picket.Refuse(picket.CodeUpstream, "Try again in a while; nothing was done.",
-			"the database %s does not answer", a.Database).Because(err))
+		return DispatchResult{}, NotSent(picket.Refuse(picket.CodeUpstream, "Try again in a while; nothing was done.",
+			"the database %s does not answer", a.Database).WithCause(err))
 	}
 	defer func() {
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -30,34 +30,34 @@ func (d database) dispatch(ctx context.Context, a sqlArgs, by writer) (Dispatche
 		_ = conn.Close(after)
 	}()
 	answer, size, err := d.transaction(ctx, conn, a, by)
-	if said, ok := refusedStatement(err); ok {
-		return Dispatched{
+	if said, ok := statementError(err); ok {
+		return DispatchResult{
 			Result: picket.RawJSON(said),
 			Failed: true,
-			Used:   budget.Use{Millis: time.Since(began).Milliseconds()},
+			Used:   budget.Usage{Millis: time.Since(began).Milliseconds()},
 			Detail: "refused by the database",
 		}, nil
 	}
 	if err != nil {
-		return Dispatched{}, err
+		return DispatchResult{}, err
 	}
-	return Dispatched{
+	return DispatchResult{
 		Result: picket.RawJSON(answer),
-		Used:   budget.Use{Bytes: size, Millis: time.Since(began).Milliseconds()},
+		Used:   budget.Usage{Bytes: size, Millis: time.Since(began).Milliseconds()},
 	}, nil
 }
 
 func (d database) transaction(ctx context.Context, conn *pgconn.PgConn, a sqlArgs,
-	by writer) (jsontext.Value, int64, error) {
+	by writerIdentity) (jsontext.Value, int64, error) {
 	if err := d.begin(ctx, conn, a.ReadOnly); err != nil {
 		return nil, 0, err
 	}
 	if !a.ReadOnly {
-		if err := d.mark(ctx, conn, by); err != nil {
+		if err := d.raiseMark(ctx, conn, by); err != nil {
 			return nil, 0, err
 		}
 	}
-	table, err := query(ctx, conn, a)
+	table, err := runStatement(ctx, conn, a)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -65,11 +65,11 @@ func (d database) transaction(ctx context.Context, conn *pgconn.PgConn, a sqlArg
 		return nil, 0, picket.Invalid("/statement", "Send a statement that leaves its transaction alone.",
 			"the statement has ended its transaction")
 	}
-	answer, err := encode(table)
+	answer, err := encodeJSON(table)
 	if err != nil || table.cut {
 		return answer, table.size, err
 	}
-	return answer, table.size, perform(ctx, conn, "COMMIT")
+	return answer, table.size, execSQL(ctx, conn, "COMMIT")
 }
 
 // begin opens the transaction, and lets the server end it, should this process
@@ -84,22 +84,22 @@ func (d database) begin(ctx context.Context, conn *pgconn.PgConn, readOnly bool)
 		left = max(time.Until(deadline), time.Millisecond)
 	}
 	ms := strconv.FormatInt(left.Milliseconds()+1, 10)
-	return perform(ctx, conn,
+	return execSQL(ctx, conn,
 		"BEGIN ISOLATION LEVEL READ COMMITTED "+mode+"; SET LOCAL statement_timeout = "+ms+
 			"; SET LOCAL lock_timeout = "+ms+"; SET LOCAL idle_in_transaction_session_timeout = "+ms)
 }
 
-func perform(ctx context.Context, conn *pgconn.PgConn, sql string) error {
+func execSQL(ctx context.Context, conn *pgconn.PgConn, sql string) error {
 	_, err := conn.Exec(ctx, sql).ReadAll()
 	return err
 }
 
-// mark raises the task's mark in the open transaction.
-func (d database) mark(ctx context.Context, conn *pgconn.PgConn, by writer) error {
-	done := conn.ExecParams(ctx, d.marks.call(), d.marks.raiseArgs(by), nil, nil, nil).Read()
+// raiseMark raises the task's mark in the open transaction.
+func (d database) raiseMark(ctx context.Context, conn *pgconn.PgConn, by writerIdentity) error {
+	done := conn.ExecParams(ctx, d.marks.callSQL(), d.marks.raiseArgs(by), nil, nil, nil).Read()
 	var pg *pgconn.PgError
 	if errors.As(done.Err, &pg) {
-		return NeverLeft(d.noMarks(pg.Message).With("sqlstate", pg.Code))
+		return NotSent(d.cannotRaiseMark(pg.Message).With("sqlstate", pg.Code))
 	}
 	if done.Err != nil {
 		return done.Err
@@ -112,17 +112,17 @@ func (d database) mark(ctx context.Context, conn *pgconn.PgConn, by writer) erro
 	case markRaised:
 		return nil
 	case markStale:
-		return NeverLeft(picket.Refuse(picket.CodeStaleFence,
+		return NotSent(picket.Refuse(picket.CodeStaleFence,
 			"Stop writing and exit: another run has written for this task since.",
 			"token %d is not above the mark in the database", by.token).With("presented", by.token))
 	case markForged:
-		return NeverLeft(d.noMarks("the database does not have the key of this server"))
+		return NotSent(d.cannotRaiseMark("the database does not have the key of this server"))
 	}
-	return NeverLeft(d.noMarks("the function that raises marks returned an unknown answer"))
+	return NotSent(d.cannotRaiseMark("the function that raises marks returned an unknown answer"))
 }
 
-// noMarks refuses a write that the fence of the database cannot check.
-func (d database) noMarks(why string) *picket.Error {
+// cannotRaiseMark refuses a write that the fence of the database cannot check.
+func (d database) cannotRaiseMark(why string) *picket.Error {
 	return picket.Refuse(picket.CodeUpstream,
 		"Ask an operator to run the SQL that \"picket fence-sql "+d.name+
 			" --role ROLE\" prints, as a role that agents do not have. Reading (readOnly) needs no marks.",
@@ -141,11 +141,11 @@ type sqlTable struct {
 	cut  bool // the rest was not waited for
 }
 
-// query runs the one statement and reads rows up to the bounds.
-func query(ctx context.Context, conn *pgconn.PgConn, a sqlArgs) (out sqlTable, err error) {
-	args, err := texts(a.Args)
+// runStatement runs the one statement and reads rows up to the bounds.
+func runStatement(ctx context.Context, conn *pgconn.PgConn, a sqlArgs) (out sqlTable, err error) {
+	args, err := encodeArgs(a.Args)
 	if err != nil {
-		return out, NeverLeft(err)
+		return out, NotSent(err)
 	}
 	reader := conn.ExecParams(ctx, a.Statement, args, nil, nil, nil)
 	out = sqlTable{Columns: []string{}, Rows: [][]jsontext.Value{}}
@@ -156,7 +156,7 @@ func query(ctx context.Context, conn *pgconn.PgConn, a sqlArgs) (out sqlTable, e
 		var row []jsontext.Value
 		size := int64(0)
 		for i, v := range reader.Values() {
-			cell, err := value(reader.FieldDescriptions()[i].DataTypeOID, v)
+			cell, err := cellJSON(reader.FieldDescriptions()[i].DataTypeOID, v)
 			if err != nil {
 				return out, err
 			}
@@ -178,8 +178,8 @@ func query(ctx context.Context, conn *pgconn.PgConn, a sqlArgs) (out sqlTable, e
 	return out, err
 }
 
-// texts are arguments as Postgres reads them; it knows the types it expects.
-func texts(args []jsontext.Value) (out [][]byte, err error) {
+// encodeArgs are arguments as Postgres reads them; it knows the types it expects.
+func encodeArgs(args []jsontext.Value) (out [][]byte, err error) {
 	for i, raw := range args {
 		switch raw.Kind() {
 		case 'n':
@@ -201,9 +201,9 @@ func texts(args []jsontext.Value) (out [][]byte, err error) {
 	return out, nil
 }
 
-// value writes a cell as JSON: numbers with all their digits, JSON as it is,
+// cellJSON writes a cell as JSON: numbers with all their digits, JSON as it is,
 // everything else as Postgres prints it.
-func value(oid uint32, v []byte) (jsontext.Value, error) {
+func cellJSON(oid uint32, v []byte) (jsontext.Value, error) {
 	const boolean, int8, int2, int4, jsonType, objectID, float4, float8, numeric, jsonb = 16, 20, 21, 23, 114, 26, 700,
 		701, 1700, 3802
 	if v == nil {
@@ -212,11 +212,11 @@ func value(oid uint32, v []byte) (jsontext.Value, error) {
 	raw := jsontext.Value(append([]byte{}, v...))
 	switch oid {
 	case boolean:
-		return encode(string(v) == "t")
+		return encodeJSON(string(v) == "t")
 	case int2, int4, int8, objectID, float4, float8, numeric, jsonType, jsonb:
 		if raw.IsValid() { // NaN and Infinity are not
 			return raw, nil
 		}
 	}
-	return encode(strings.ToValidUTF8(string(v), "�"))
+	return encodeJSON(strings.ToValidUTF8(string(v), "�"))
 }

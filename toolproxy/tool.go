@@ -28,10 +28,10 @@ type Tool struct {
 
 // Call is one call of a tool by a run.
 type Call struct {
-	Door Door
-	Held picket.Held
-	Name string
-	Args jsontext.Value // a JSON object as it was sent; empty: {}
+	Backend Backend
+	Held    picket.LeaseCredential
+	Name    string
+	Args    jsontext.Value // a JSON object as it was sent; empty: {}
 	// Key is the caller's idempotency key, "" for none. The same key and the same
 	// arguments are the same call.
 	Key string
@@ -41,7 +41,7 @@ type Call struct {
 type Source interface {
 	// Tools lists what the run may call now. Their names must not change hands
 	// between sources: of two tools with one name the first source's counts.
-	Tools(ctx context.Context, door Door, held picket.Held) ([]Tool, error)
+	Tools(ctx context.Context, door Backend, held picket.LeaseCredential) ([]Tool, error)
 	// Call makes a call; mine is false when c.Name is no tool of this source. A
 	// tool that is not free goes through [Proxy.Metered], and its answer through
 	// [MeteredResult.Answer].
@@ -51,8 +51,8 @@ type Source interface {
 //go:embed tools.json
 var toolsJSON []byte
 
-// tools are listed in the order in which an agent usually needs them.
-var tools = parseTools(toolsJSON)
+// freeTools are listed in the order in which an agent usually needs them.
+var freeTools = parseTools(toolsJSON)
 
 func parseTools(raw []byte) (list []Tool) {
 	if err := json.Unmarshal(raw, &list, json.RejectUnknownMembers(true)); err != nil {
@@ -62,18 +62,18 @@ func parseTools(raw []byte) (list []Tool) {
 }
 
 // Tools lists the free tools of this version, which every run has.
-func Tools() []Tool { return slices.Clone(tools) }
+func Tools() []Tool { return slices.Clone(freeTools) }
 
 //go:embed metered.json
 var meteredJSON []byte
 
-// metered are the tools of this package that cost money.
-var metered = parseTools(meteredJSON)
+// meteredTools are the tools of this package that cost money.
+var meteredTools = parseTools(meteredJSON)
 
-// described is the listing of a metered tool of this package.
-func described(name string) Tool {
-	i := slices.IndexFunc(metered, func(t Tool) bool { return t.Name == name })
-	return metered[i]
+// meteredTool is the listing of a metered tool of this package.
+func meteredTool(name string) Tool {
+	i := slices.IndexFunc(meteredTools, func(t Tool) bool { return t.Name == name })
+	return meteredTools[i]
 }
 
 // AddSource adds tools; call it before the proxy serves.
@@ -81,7 +81,7 @@ func (p *Proxy) AddSource(s Source) { p.sources = append(p.sources, s) }
 
 // ToolsFor lists what a run can call: the free tools, then those of the
 // sources, in the order in which these were added.
-func (p *Proxy) ToolsFor(ctx context.Context, door Door, held picket.Held) ([]Tool, error) {
+func (p *Proxy) ToolsFor(ctx context.Context, door Backend, held picket.LeaseCredential) ([]Tool, error) {
 	list := Tools()
 	for _, s := range p.sources {
 		more, err := s.Tools(ctx, door, held)

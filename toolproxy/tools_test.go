@@ -14,10 +14,10 @@ import (
 )
 
 func TestReportsKeepTheirIdempotencyKey(t *testing.T) {
-	d := &desk{}
-	f := newFace(t, d)
+	d := &fakeBackend{}
+	f := newProxyEnv(t, d)
 	for _, key := range []string{"a", "a", "b", "", ""} {
-		r := calls["report_progress"].with(f.token(), "")
+		r := goodRequests["report_progress"].with(f.token(), "")
 		if key != "" {
 			r.header = map[string]string{"Idempotency-Key": key}
 		}
@@ -28,7 +28,7 @@ func TestReportsKeepTheirIdempotencyKey(t *testing.T) {
 	if d.keys[0] != d.keys[1] || d.keys[0] == d.keys[2] || d.keys[3] == d.keys[4] || slices.Contains(d.keys, "") {
 		t.Fatalf("request ids: %q", d.keys)
 	}
-	r := calls["report_progress"].with(f.token(), "")
+	r := goodRequests["report_progress"].with(f.token(), "")
 	r.header = map[string]string{"Idempotency-Key": strings.Repeat("k", 256)}
 	if a := f.call(t, r); a.status != 400 || a.field() != "Idempotency-Key" {
 		t.Fatalf("%d %s", a.status, a.raw)
@@ -36,15 +36,15 @@ func TestReportsKeepTheirIdempotencyKey(t *testing.T) {
 }
 
 func TestToolsAreListedAndTheListIsTrue(t *testing.T) {
-	d := &desk{}
-	f := newFace(t, d)
+	d := &fakeBackend{}
+	f := newProxyEnv(t, d)
 	a := f.call(t, request{method: "GET", path: "/v1/tools", bearer: f.token()})
 	list, _ := a.body["tools"].([]any)
 	if a.status != 200 || len(list) != len(toolproxy.Tools()) || len(list) != 9 {
 		t.Fatalf("%d %s", a.status, a.raw)
 	}
 	for _, tool := range toolproxy.Tools() {
-		call, ok := calls[tool.Name]
+		call, ok := goodRequests[tool.Name]
 		if !ok {
 			t.Errorf("%s is listed without a test", tool.Name)
 			continue
@@ -59,7 +59,7 @@ func TestToolsAreListedAndTheListIsTrue(t *testing.T) {
 }
 
 func TestSchemasAgreeWithTheDecoders(t *testing.T) {
-	f := newFace(t, &desk{})
+	f := newProxyEnv(t, &fakeBackend{})
 	for _, tool := range toolproxy.Tools() {
 		var schema struct {
 			Type                 string                    `json:"type"`
@@ -71,7 +71,7 @@ func TestSchemasAgreeWithTheDecoders(t *testing.T) {
 			schema.AdditionalProperties {
 			t.Errorf("%s: not the schema of a strict object: %v", tool.Name, err)
 		}
-		call := calls[tool.Name].with(f.token(), "")
+		call := goodRequests[tool.Name].with(f.token(), "")
 		for property := range schema.Properties {
 			call.body = `{"` + property + `":null}`
 			if a := f.call(t, call); strings.Contains(a.raw, "not a known field") {
@@ -79,7 +79,7 @@ func TestSchemasAgreeWithTheDecoders(t *testing.T) {
 			}
 		}
 		var sent map[string]jsontext.Value
-		if err := json.Unmarshal([]byte(calls[tool.Name].body), &sent); err != nil {
+		if err := json.Unmarshal([]byte(goodRequests[tool.Name].body), &sent); err != nil {
 			t.Fatal(err)
 		}
 		for property := range sent {
@@ -104,7 +104,7 @@ func TestSchemasAgreeWithTheDecoders(t *testing.T) {
 }
 
 func TestEveryRouteIsDescribed(t *testing.T) {
-	f := newFace(t, &desk{})
+	f := newProxyEnv(t, &fakeBackend{})
 	var mounted, described []string
 	for _, r := range f.e.Routes() {
 		path := regexp.MustCompile(`:(\w+)`).ReplaceAllString(r.Path, "{$1}")
@@ -132,8 +132,8 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 }
 
 func TestUnknownTools(t *testing.T) {
-	d := &desk{}
-	f := newFace(t, d)
+	d := &fakeBackend{}
+	f := newProxyEnv(t, d)
 	a := f.call(t, request{path: "/v1/tools/rm_rf", bearer: f.token(), body: `{"whatever":1}`})
 	if a.status != 404 || a.code() != "not_found" || !strings.Contains(a.remedy(), "report_progress") {
 		t.Errorf("unknown tool: %d %s", a.status, a.raw)

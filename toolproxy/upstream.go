@@ -39,11 +39,11 @@ type Upstream struct {
 	TLS *tls.Config
 }
 
-var upstreamName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,31}$`)
+var upstreamNamePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,31}$`)
 
 // check refuses what cannot work.
 func (u Upstream) check() error {
-	if !upstreamName.MatchString(u.Name) {
+	if !upstreamNamePattern.MatchString(u.Name) {
 		return fmt.Errorf("toolproxy: %q is no name of an upstream: letters, digits and underscores, at most 32",
 			u.Name)
 	}
@@ -59,13 +59,13 @@ func (u Upstream) check() error {
 
 // Pauses of an upstream that ends or cannot be reached.
 const (
-	firstPause   = 250 * time.Millisecond
-	longestPause = 30 * time.Second
-	steadyAfter  = time.Minute // of life: the pauses begin anew
-	reachTimeout = 30 * time.Second
-	relistEvery  = 5 * time.Minute // a notice may be lost
-	relistPause  = firstPause / 2  // between two readings of its lists, at first
-	maxOwned     = 8               // connections of single sessions
+	initialBackoff    = 250 * time.Millisecond
+	maxBackoff        = 30 * time.Second
+	backoffResetAfter = time.Minute // of life: the pauses begin anew
+	connectTimeout    = 30 * time.Second
+	refreshInterval   = 5 * time.Minute    // a notice may be lost
+	minRefreshPause   = initialBackoff / 2 // between two readings of its lists, at first
+	maxOwnedConns     = 8                  // connections of single sessions
 )
 
 // What is taken of a list of an upstream.
@@ -74,63 +74,63 @@ const (
 	maxListedBytes = 8 << 20
 )
 
-// upstream keeps a connection to an MCP server.
-type upstream struct {
+// upstreamClient keeps a connection to an MCP server.
+type upstreamClient struct {
 	Upstream
-	log     *slog.Logger
-	publish func(*upstream, offer)  // tells what it offers now
-	tell    func(*upstream, string) // tells of a changed resource, by its URI
-	stale   chan struct{}           // its lists have changed
+	log           *slog.Logger
+	publish       func(*upstreamClient, upstreamCatalog) // tells what it offers now
+	notifyUpdated func(*upstreamClient, string)          // tells of a changed resource, by its URI
+	listsChanged  chan struct{}                          // its lists have changed
 
 	closing sync.WaitGroup // connections that are being closed
 
-	mu      sync.Mutex
-	shared  *link // nil while there is none
-	owned   map[*mcp.ServerSession]*link
-	err     error           // why there is none
-	next    time.Time       // when it is tried again
-	watched map[string]bool // resources it tells of changes of
+	mu         sync.Mutex
+	sharedConn *upstreamConn // nil while there is none
+	ownedConns map[*mcp.ServerSession]*upstreamConn
+	err        error           // why there is none
+	retryAt    time.Time       // when it is tried again
+	subscribed map[string]bool // resources it tells of changes of
 }
 
-// offer is all that an upstream has.
-type offer struct {
-	tools     []*mcp.Tool
-	prompts   []*mcp.Prompt
-	resources []*mcp.Resource
-	templates []*mcp.ResourceTemplate
-	completes bool // it completes arguments
-	watches   bool // it tells of changes of resources
+// upstreamCatalog is all that an upstream has.
+type upstreamCatalog struct {
+	tools        []*mcp.Tool
+	prompts      []*mcp.Prompt
+	resources    []*mcp.Resource
+	templates    []*mcp.ResourceTemplate
+	canComplete  bool // it completes arguments
+	canSubscribe bool // it tells of changes of resources
 }
 
-func newUpstream(cfg Upstream, log *slog.Logger, publish func(*upstream, offer),
-	tell func(*upstream, string)) *upstream {
-	return &upstream{
-		Upstream: cfg,
-		log:      log.With("upstream", cfg.Name),
-		publish:  publish,
-		tell:     tell,
-		stale:    make(chan struct{}, 1),
-		owned:    map[*mcp.ServerSession]*link{},
-		watched:  map[string]bool{},
-		err:      errors.New("it has not been reached yet"),
+func newUpstreamClient(cfg Upstream, log *slog.Logger, publish func(*upstreamClient, upstreamCatalog),
+	tell func(*upstreamClient, string)) *upstreamClient {
+	return &upstreamClient{
+		Upstream:      cfg,
+		log:           log.With("upstream", cfg.Name),
+		publish:       publish,
+		notifyUpdated: tell,
+		listsChanged:  make(chan struct{}, 1),
+		ownedConns:    map[*mcp.ServerSession]*upstreamConn{},
+		subscribed:    map[string]bool{},
+		err:           errors.New("it has not been reached yet"),
 	}
 }
 
 // run connects again and again until ctx ends.
-func (u *upstream) run(ctx context.Context) {
+func (u *upstreamClient) run(ctx context.Context) {
 	defer u.closing.Wait()
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+	for pause := initialBackoff; ; pause = min(2*pause, maxBackoff) {
 		began := time.Now()
-		err := u.follow(ctx)
+		err := u.serveConn(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		err = briefly{err}
-		if time.Since(began) > steadyAfter {
-			pause = firstPause
+		err = untrustedError{err}
+		if time.Since(began) > backoffResetAfter {
+			pause = initialBackoff
 		}
 		u.mu.Lock()
-		u.err, u.next = err, time.Now().Add(pause)
+		u.err, u.retryAt = err, time.Now().Add(pause)
 		u.mu.Unlock()
 		u.log.Warn("upstream is gone", "err", err, "again", pause)
 		select {
@@ -141,23 +141,23 @@ func (u *upstream) run(ctx context.Context) {
 	}
 }
 
-// follow keeps one connection and publishes what it offers until it ends.
-func (u *upstream) follow(ctx context.Context) error {
+// serveConn keeps one connection and publishes what it offers until it ends.
+func (u *upstreamClient) serveConn(ctx context.Context) error {
 	l, err := u.connect(ctx, nil)
 	if err != nil {
 		return err
 	}
-	defer u.drop(l)
+	defer u.closeConn(l)
 	if err := u.refresh(ctx, l); err != nil {
 		return err
 	}
 	u.mu.Lock()
-	u.shared, u.err = l, nil
+	u.sharedConn, u.err = l, nil
 	u.mu.Unlock()
 	u.log.Info("upstream connected", "wire", l.session.InitializeResult().ProtocolVersion)
-	u.keepUp(ctx, l.gone, func() {
+	u.refreshLoop(ctx, l.closed, func() {
 		if err := u.refresh(ctx, l); err != nil {
-			u.log.Warn("an upstream's lists cannot be read", "err", briefly{err})
+			u.log.Warn("an upstream's lists cannot be read", "err", untrustedError{err})
 		}
 	})
 	if err := ctx.Err(); err != nil {
@@ -166,11 +166,11 @@ func (u *upstream) follow(ctx context.Context) error {
 	return l.err
 }
 
-// drop closes a connection and all that depend on it.
-func (u *upstream) drop(l *link) {
+// closeConn closes a connection and all that depend on it.
+func (u *upstreamClient) closeConn(l *upstreamConn) {
 	u.mu.Lock()
-	owned := u.owned
-	u.shared, u.owned, u.watched = nil, map[*mcp.ServerSession]*link{}, map[string]bool{}
+	owned := u.ownedConns
+	u.sharedConn, u.ownedConns, u.subscribed = nil, map[*mcp.ServerSession]*upstreamConn{}, map[string]bool{}
 	u.mu.Unlock()
 	for _, o := range owned {
 		if o != nil {
@@ -180,16 +180,16 @@ func (u *upstream) drop(l *link) {
 	l.close()
 }
 
-// away is the refusal of a call while there is no connection. Nothing has been
+// unavailable is the refusal of a call while there is no connection. Nothing has been
 // sent.
-func (u *upstream) away() error {
+func (u *upstreamClient) unavailable() error {
 	u.mu.Lock()
-	err, next := u.err, u.next
+	err, next := u.err, u.retryAt
 	u.mu.Unlock()
 	refusal := picket.Refuse(picket.CodeUpstream, "Wait a moment and call it again, or do without it.",
 		"the MCP server %s is not there", u.Name)
 	if wait := time.Until(next); wait > 0 {
 		refusal.RetryAfter = wait
 	}
-	return NeverLeft(refusal.With("upstream", u.Name).Because(err))
+	return NotSent(refusal.With("upstream", u.Name).WithCause(err))
 }

@@ -22,138 +22,138 @@ const (
 	codeRejected          = -32005 // the transport did not take a message
 )
 
-type exchangeKey struct{}
+type clientRequestKey struct{}
 
-// exchange is one message of an MCP client while it is answered. A call that
+// clientRequest is one message of an MCP client while it is answered. A call that
 // came over plain HTTP has none.
-type exchange struct {
-	session  *mcp.ServerSession
-	held     picket.Held // whose message it is
-	caps     *mcp.ClientCapabilities
-	wire     string
-	meta     mcp.Meta
-	inputs   mcp.InputResponseMap
-	state    string
-	ctx      context.Context // of the handler: what is sent with it goes to the client's own stream
-	upstream bool            // an upstream's tool answered
-	protocol *jsonrpc.Error  // to be answered instead of a result
+type clientRequest struct {
+	session         *mcp.ServerSession
+	held            picket.LeaseCredential // whose message it is
+	caps            *mcp.ClientCapabilities
+	protocolVersion string
+	meta            mcp.Meta
+	inputResponses  mcp.InputResponseMap
+	requestState    string
+	ctx             context.Context // of the handler: what is sent with it goes to the client's own stream
+	fromUpstream    bool            // an upstream's tool answered
+	rpcError        *jsonrpc.Error  // to be answered instead of a result
 }
 
-func exchangeOf(ctx context.Context) *exchange {
-	x, _ := ctx.Value(exchangeKey{}).(*exchange)
+func clientRequestOf(ctx context.Context) *clientRequest {
+	x, _ := ctx.Value(clientRequestKey{}).(*clientRequest)
 	return x
 }
 
-// isNew reports whether the client answers questions that stand in a result.
-func (x *exchange) isNew() bool { return x != nil && x.wire >= newWire }
+// isStateless reports whether the client answers questions that stand in a result.
+func (x *clientRequest) isStateless() bool { return x != nil && x.protocolVersion >= statelessProtocol }
 
 // canBeAsked reports whether the client answers questions while a call is under
 // way: only a client with a session does.
-func (x *exchange) canBeAsked() bool {
-	return x != nil && !x.isNew() && x.session.ID() != "" && x.caps != nil &&
+func (x *clientRequest) canBeAsked() bool {
+	return x != nil && !x.isStateless() && x.session.ID() != "" && x.caps != nil &&
 		(x.caps.Sampling != nil || x.caps.Elicitation != nil || x.caps.RootsV2 != nil)
 }
 
-// linkFor finds the connection of a message: that of the client's own session
+// connFor finds the connection of a message: that of the client's own session
 // when the upstream might ask it something while it works, else the shared one.
 // A command gets one of the older wire even when it speaks the newer: on one
 // pair of streams nothing but the connection tells whose words and questions
 // they are.
-func (u *upstream) linkFor(ctx context.Context, x *exchange) (*link, error) {
+func (u *upstreamClient) connFor(ctx context.Context, x *clientRequest) (*upstreamConn, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.shared == nil {
+	if u.sharedConn == nil {
 		return nil, nil
 	}
-	if !x.canBeAsked() || u.shared.isNew() && u.URL != "" {
-		return u.shared, nil
+	if !x.canBeAsked() || u.sharedConn.isStateless() && u.URL != "" {
+		return u.sharedConn, nil
 	}
-	owned, known := u.owned[x.session]
+	owned, known := u.ownedConns[x.session]
 	if owned != nil {
 		select {
-		case <-owned.gone:
-			delete(u.owned, x.session)
+		case <-owned.closed:
+			delete(u.ownedConns, x.session)
 			known = false
 			u.closing.Go(owned.close)
 		default:
 			return owned, nil
 		}
 	}
-	if known || len(u.owned) >= maxOwned && !u.evict() {
-		return u.shared, nil // it is being opened, or all are at work: without questions then
+	if known || len(u.ownedConns) >= maxOwnedConns && !u.evictIdle() {
+		return u.sharedConn, nil // it is being opened, or all are at work: without questions then
 	}
-	u.owned[x.session] = nil
+	u.ownedConns[x.session] = nil
 	u.mu.Unlock()
 	owned, err := u.connect(ctx, x.session)
 	u.mu.Lock()
-	if _, mine := u.owned[x.session]; err != nil || !mine {
-		delete(u.owned, x.session)
+	if _, mine := u.ownedConns[x.session]; err != nil || !mine {
+		delete(u.ownedConns, x.session)
 		if err == nil {
 			u.closing.Go(owned.close) // the upstream or the session went meanwhile
 		}
-		return u.shared, nil
+		return u.sharedConn, nil
 	}
-	u.owned[x.session] = owned
+	u.ownedConns[x.session] = owned
 	return owned, nil
 }
 
-// evict closes the connection that has been idle for longest: clients leave
+// evictIdle closes the connection that has been idle for longest: clients leave
 // sessions behind without a word. The caller holds the lock.
-func (u *upstream) evict() bool {
-	var idle *link
-	for _, l := range u.owned {
-		if since, ok := l.idle(); ok && (idle == nil || since.Before(idle.used)) {
+func (u *upstreamClient) evictIdle() bool {
+	var idle *upstreamConn
+	for _, l := range u.ownedConns {
+		if since, ok := l.idle(); ok && (idle == nil || since.Before(idle.lastUsed)) {
 			idle = l
 		}
 	}
 	if idle == nil {
 		return false
 	}
-	delete(u.owned, idle.owner)
+	delete(u.ownedConns, idle.owner)
 	u.closing.Go(idle.close)
 	return true
 }
 
-// forget closes the connection of a session that has ended.
-func (u *upstream) forget(s *mcp.ServerSession) {
+// closeOwnedConn closes the connection of a session that has ended.
+func (u *upstreamClient) closeOwnedConn(s *mcp.ServerSession) {
 	u.mu.Lock()
-	owned := u.owned[s]
-	delete(u.owned, s)
+	owned := u.ownedConns[s]
+	delete(u.ownedConns, s)
 	u.mu.Unlock()
 	if owned != nil {
 		owned.close()
 	}
 }
 
-// onto makes a message's way to the upstream: who asks there for more, what
+// send makes a message's way to the upstream: who asks there for more, what
 // its progress is called, and where its words go.
-func (u *upstream) onto(ctx context.Context, x *exchange,
+func (u *upstreamClient) send(ctx context.Context, x *clientRequest,
 	send func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta) error) error {
-	l, err := u.linkFor(ctx, x)
+	l, err := u.connFor(ctx, x)
 	if err != nil {
 		return err
 	}
 	if l == nil {
-		return u.away()
+		return u.unavailable()
 	}
 	select {
-	case <-l.gone:
-		return u.away()
+	case <-l.closed:
+		return u.unavailable()
 	default:
 	}
-	err = u.through(ctx, l, x, send)
+	err = u.sendOn(ctx, l, x, send)
 	// The upstream has answered that it does not know the session, so no tool has
 	// run. The message is not sent again: the next call opens a new session.
 	if errors.Is(err, mcp.ErrSessionMissing) {
 		if l.owner != nil {
-			u.forget(l.owner)
+			u.closeOwnedConn(l.owner)
 		}
-		return u.away()
+		return u.unavailable()
 	}
-	return sent(err)
+	return upstreamError(err)
 }
 
-func (u *upstream) through(ctx context.Context, l *link, x *exchange,
+func (u *upstreamClient) sendOn(ctx context.Context, l *upstreamConn, x *clientRequest,
 	send func(context.Context, *mcp.ClientSession, mcp.Meta) error) (err error) {
 	defer func() { // the library panics over some answers
 		if v := recover(); v != nil {
@@ -165,26 +165,26 @@ func (u *upstream) through(ctx context.Context, l *link, x *exchange,
 	if x != nil {
 		token = x.meta["progressToken"]
 	}
-	ctx, theirs, leave := l.enter(ctx, x, token)
+	ctx, theirs, leave := l.track(ctx, x, token)
 	defer leave()
 	if token != nil {
 		meta["progressToken"] = theirs
 	}
-	if x != nil && l.isNew() {
+	if x != nil && l.isStateless() {
 		if level, ok := x.meta[mcp.MetaKeyLogLevel]; ok {
 			meta[mcp.MetaKeyLogLevel] = level
-		} else if !x.isNew() {
+		} else if !x.isStateless() {
 			meta[mcp.MetaKeyLogLevel] = "info" // the session's own level decides what is shown
 		}
-		if x.isNew() || x.canBeAsked() {
-			meta[mcp.MetaKeyClientCapabilities] = onWire(asked(x.caps))
+		if x.isStateless() || x.canBeAsked() {
+			meta[mcp.MetaKeyClientCapabilities] = capabilitiesMeta(askableCapabilities(x.caps))
 		}
 	}
 	return send(ctx, l.session, meta)
 }
 
-// onWire are capabilities as a message carries them.
-func onWire(c *mcp.ClientCapabilities) map[string]any {
+// capabilitiesMeta are capabilities as a message carries them.
+func capabilitiesMeta(c *mcp.ClientCapabilities) map[string]any {
 	out := map[string]any{}
 	if c.Sampling != nil {
 		out["sampling"] = c.Sampling
@@ -198,17 +198,17 @@ func onWire(c *mcp.ClientCapabilities) map[string]any {
 	return out
 }
 
-// sent tells an error before which nothing reached the upstream from any other.
-func sent(err error) error {
+// upstreamError tells an error before which nothing reached the upstream from any other.
+func upstreamError(err error) error {
 	if err == nil {
 		return nil
 	}
 	var unsent *outbound.Unsent
 	if errors.As(err, &unsent) {
-		return NeverLeft(picket.Refuse(picket.CodeUpstream, "Wait a moment and call it again, or do without it.",
-			"the MCP server cannot be reached").Because(err))
+		return NotSent(picket.Refuse(picket.CodeUpstream, "Wait a moment and call it again, or do without it.",
+			"the MCP server cannot be reached").WithCause(err))
 	}
-	return briefly{err}
+	return untrustedError{err}
 }
 
 // answeredError is an error that the upstream itself has answered; nil when err
@@ -218,30 +218,30 @@ func answeredError(err error) *jsonrpc.Error {
 	if !errors.As(err, &e) || e.Code == codeRejected || errors.Is(err, mcp.ErrConnectionClosed) {
 		return nil
 	}
-	return boundedError(e)
+	return boundedRPCError(e)
 }
 
-// round sends one message of an exchange: with the answers that came for what
+// roundFunc sends one message of an exchange: with the answers that came for what
 // the upstream wanted to know. It returns what the upstream wants to know now.
-type round func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta, answers mcp.InputResponseMap,
+type roundFunc func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta, answers mcp.InputResponseMap,
 	state string) (wanted mcp.InputRequestMap, next string, err error)
 
-// rounds sends a message, asking the client in between where it can be asked
+// sendRounds sends a message, asking the client in between where it can be asked
 // and the upstream wants to know. To a client of the newer wire the questions
 // go as they are.
-func (u *upstream) rounds(ctx context.Context, x *exchange, send round) error {
+func (u *upstreamClient) sendRounds(ctx context.Context, x *clientRequest, send roundFunc) error {
 	var answers mcp.InputResponseMap
 	var state string
 	if x != nil {
-		answers, state = x.inputs, x.state
+		answers, state = x.inputResponses, x.requestState
 	}
 	for range maxRounds {
 		var wanted mcp.InputRequestMap
-		err := u.onto(ctx, x, func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta) (err error) {
+		err := u.send(ctx, x, func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta) (err error) {
 			wanted, state, err = send(ctx, s, meta, answers, state)
 			return err
 		})
-		if err != nil || wanted == nil || x.isNew() {
+		if err != nil || wanted == nil || x.isStateless() {
 			return err
 		}
 		if !x.canBeAsked() {
@@ -249,62 +249,77 @@ func (u *upstream) rounds(ctx context.Context, x *exchange, send round) error {
 				"the MCP server %s wants an answer that this client cannot give", u.Name)
 		}
 		if answers, err = answerAll(x.ctx, x, wanted); err == nil {
-			err = x.keeps(answers)
+			err = x.checkNoLeaseToken(answers)
 		}
 		if err != nil {
 			return picket.Refuse(picket.CodeUpstream, "Do without it, or answer what is asked.",
-				"the MCP server %s asked, and got no answer", u.Name).Because(err)
+				"the MCP server %s asked, and got no answer", u.Name).WithCause(err)
 		}
 	}
 	return picket.Refuse(picket.CodeUpstream, "Do without it.", "the MCP server %s asked more than %d times", u.Name,
 		maxRounds)
 }
 
-func (u *upstream) callTool(ctx context.Context, x *exchange, name string,
+func (u *upstreamClient) callTool(ctx context.Context, x *clientRequest, name string,
 	args stdjson.RawMessage) (result *mcp.CallToolResult, err error) {
-	err = u.rounds(ctx, x, func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta, answers mcp.InputResponseMap,
-		state string) (mcp.InputRequestMap, string, error) {
-		result, err = s.CallTool(ctx,
-			&mcp.CallToolParams{Meta: meta, Name: name, Arguments: args, InputResponses: answers, RequestState: state})
-		if err != nil {
-			return nil, "", err
-		}
-		return result.InputRequests, result.RequestState, nil
-	})
+	err = u.sendRounds(ctx, x,
+		func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta, answers mcp.InputResponseMap,
+			state string) (mcp.InputRequestMap, string, error) {
+			result, err = s.CallTool(ctx,
+				&mcp.CallToolParams{
+					Meta:           meta,
+					Name:           name,
+					Arguments:      args,
+					InputResponses: answers,
+					RequestState:   state,
+				})
+			if err != nil {
+				return nil, "", err
+			}
+			return result.InputRequests, result.RequestState, nil
+		})
 	return result, err
 }
 
-func (u *upstream) getPrompt(ctx context.Context, x *exchange, name string,
+func (u *upstreamClient) getPrompt(ctx context.Context, x *clientRequest, name string,
 	args map[string]string) (result *mcp.GetPromptResult, err error) {
-	err = u.rounds(ctx, x, func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta, answers mcp.InputResponseMap,
-		state string) (mcp.InputRequestMap, string, error) {
-		result, err = s.GetPrompt(ctx,
-			&mcp.GetPromptParams{Meta: meta, Name: name, Arguments: args, InputResponses: answers, RequestState: state})
-		if err != nil {
-			return nil, "", err
-		}
-		return result.InputRequests, result.RequestState, nil
-	})
+	err = u.sendRounds(ctx, x,
+		func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta, answers mcp.InputResponseMap,
+			state string) (mcp.InputRequestMap, string, error) {
+			result, err = s.GetPrompt(ctx,
+				&mcp.GetPromptParams{
+					Meta:           meta,
+					Name:           name,
+					Arguments:      args,
+					InputResponses: answers,
+					RequestState:   state,
+				})
+			if err != nil {
+				return nil, "", err
+			}
+			return result.InputRequests, result.RequestState, nil
+		})
 	return result, err
 }
 
-func (u *upstream) readResource(ctx context.Context, x *exchange,
+func (u *upstreamClient) readResource(ctx context.Context, x *clientRequest,
 	uri string) (result *mcp.ReadResourceResult, err error) {
-	err = u.rounds(ctx, x, func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta, answers mcp.InputResponseMap,
-		state string) (mcp.InputRequestMap, string, error) {
-		result, err = s.ReadResource(ctx,
-			&mcp.ReadResourceParams{Meta: meta, URI: uri, InputResponses: answers, RequestState: state})
-		if err != nil {
-			return nil, "", err
-		}
-		return result.InputRequests, result.RequestState, nil
-	})
+	err = u.sendRounds(ctx, x,
+		func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta, answers mcp.InputResponseMap,
+			state string) (mcp.InputRequestMap, string, error) {
+			result, err = s.ReadResource(ctx,
+				&mcp.ReadResourceParams{Meta: meta, URI: uri, InputResponses: answers, RequestState: state})
+			if err != nil {
+				return nil, "", err
+			}
+			return result.InputRequests, result.RequestState, nil
+		})
 	return result, err
 }
 
-func (u *upstream) complete(ctx context.Context, x *exchange,
+func (u *upstreamClient) complete(ctx context.Context, x *clientRequest,
 	p *mcp.CompleteParams) (result *mcp.CompleteResult, err error) {
-	err = u.onto(ctx, x, func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta) (err error) {
+	err = u.send(ctx, x, func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta) (err error) {
 		result, err = s.Complete(ctx,
 			&mcp.CompleteParams{Meta: meta, Ref: p.Ref, Argument: p.Argument, Context: p.Context})
 		return err

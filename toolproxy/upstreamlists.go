@@ -9,40 +9,40 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// keepUp reads the lists anew whenever the upstream says that they have changed,
+// refreshLoop reads the lists anew whenever the upstream says that they have changed,
 // and now and then by itself, until the connection is gone. Between two readings
 // is a pause, which doubles for as long as the upstream does not stop saying so:
 // what it says during a pause is looked at once, after it.
-func (u *upstream) keepUp(ctx context.Context, gone <-chan struct{}, read func()) {
-	again := time.NewTicker(relistEvery)
+func (u *upstreamClient) refreshLoop(ctx context.Context, gone <-chan struct{}, read func()) {
+	again := time.NewTicker(refreshInterval)
 	defer again.Stop()
 	last := time.Now()
-	for pause := relistPause; ; last = time.Now() {
+	for pause := minRefreshPause; ; last = time.Now() {
 		select {
 		case <-ctx.Done():
 			return
 		case <-gone:
 			return
-		case <-u.stale:
+		case <-u.listsChanged:
 		case <-again.C:
 		}
-		if quiet := time.Since(last); quiet >= min(10*pause, steadyAfter) {
-			pause = relistPause
-		} else if rest(ctx, gone, pause-quiet) {
-			pause = min(2*pause, longestPause)
+		if quiet := time.Since(last); quiet >= min(10*pause, backoffResetAfter) {
+			pause = minRefreshPause
+		} else if sleepUnlessGone(ctx, gone, pause-quiet) {
+			pause = min(2*pause, maxBackoff)
 		} else {
 			return
 		}
 		select {
-		case <-u.stale: // said during the pause
+		case <-u.listsChanged: // said during the pause
 		default:
 		}
 		read()
 	}
 }
 
-// rest waits, if the connection lasts as long.
-func rest(ctx context.Context, gone <-chan struct{}, pause time.Duration) bool {
+// sleepUnlessGone waits, if the connection lasts as long.
+func sleepUnlessGone(ctx context.Context, gone <-chan struct{}, pause time.Duration) bool {
 	over := time.NewTimer(pause)
 	defer over.Stop()
 	select {
@@ -54,23 +54,26 @@ func rest(ctx context.Context, gone <-chan struct{}, pause time.Duration) bool {
 	return false
 }
 
-// changed asks for the lists to be read anew.
-func (u *upstream) changed() {
+// markChanged asks for the lists to be read anew.
+func (u *upstreamClient) markChanged() {
 	select {
-	case u.stale <- struct{}{}:
+	case u.listsChanged <- struct{}{}:
 	default: // they will be read already
 	}
 }
 
 // refresh reads what the upstream offers.
-func (u *upstream) refresh(ctx context.Context, l *link) error {
-	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+func (u *upstreamClient) refresh(ctx context.Context, l *upstreamConn) error {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	caps := l.session.InitializeResult().Capabilities
 	if caps == nil {
 		caps = &mcp.ServerCapabilities{}
 	}
-	o := offer{completes: caps.Completions != nil, watches: caps.Resources != nil && caps.Resources.Subscribe}
+	o := upstreamCatalog{
+		canComplete:  caps.Completions != nil,
+		canSubscribe: caps.Resources != nil && caps.Resources.Subscribe,
+	}
 	var err error
 	if caps.Tools != nil {
 		if o.tools, err = collect(u, l.session.Tools(ctx, nil)); err != nil {
@@ -87,7 +90,7 @@ func (u *upstream) refresh(ctx context.Context, l *link) error {
 			return fmt.Errorf("list resources: %w", err)
 		}
 		if o.templates, err = collect(u, l.session.ResourceTemplates(ctx, nil)); err != nil {
-			u.log.Debug("an upstream has no resource templates", "err", briefly{err})
+			u.log.Debug("an upstream has no resource templates", "err", untrustedError{err})
 		}
 	}
 	u.publish(u, o)
@@ -96,7 +99,7 @@ func (u *upstream) refresh(ctx context.Context, l *link) error {
 
 // collect reads a list, as far as it is looked at: an upstream may have no end
 // of pages.
-func collect[T any](u *upstream, items func(func(*T, error) bool)) (list []*T, err error) {
+func collect[T any](u *upstreamClient, items func(func(*T, error) bool)) (list []*T, err error) {
 	size := 0
 	for item, err := range items {
 		if err != nil {

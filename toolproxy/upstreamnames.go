@@ -12,10 +12,10 @@ import (
 // first name that cannot stay and why; nil when all can.
 func CheckUpstreamNames(names []string) (bad string, err error) {
 	for i, name := range names {
-		if begins(name+"_", llmCalls) {
+		if begins(name+"_", llmNamePrefix) {
 			return name,
 				fmt.Errorf("the names of its tools would begin as those of calls of language models do, with %s",
-					llmCalls)
+					llmNamePrefix)
 		}
 		for _, other := range names[:i] {
 			switch {
@@ -30,23 +30,23 @@ func CheckUpstreamNames(names []string) (bad string, err error) {
 	return "", nil
 }
 
-// llmCalls begins the names under which calls of language models are paid for.
-const llmCalls = "llm_"
+// llmNamePrefix begins the names under which calls of language models are paid for.
+const llmNamePrefix = "llm_"
 
 func begins(name, with string) bool { return strings.HasPrefix(name, with) }
 
-// ourName is how a tool or prompt of an upstream is called here.
-func (u *upstream) ourName(theirs string) string {
-	return u.Name + "_" + otherLetters.ReplaceAllString(theirs, "_")
+// localName is how a tool or prompt of an upstream is called here.
+func (u *upstreamClient) localName(theirs string) string {
+	return u.Name + "_" + invalidNameChars.ReplaceAllString(theirs, "_")
 }
 
-// named finds what has each name here, of all that an upstream lists: what is
+// byLocalName finds what has each name here, of all that an upstream lists: what is
 // called so there, else the first by the alphabet, so that the order of the list
 // never leads a call elsewhere.
-func named[T any](u *upstream, list []T, nameOf func(T) string) map[string]T {
+func byLocalName[T any](u *upstreamClient, list []T, nameOf func(T) string) map[string]T {
 	found := map[string]T{}
 	for _, item := range list {
-		name := u.ourName(nameOf(item))
+		name := u.localName(nameOf(item))
 		had, taken := found[name]
 		if !taken || u.closer(name, nameOf(item), nameOf(had)) {
 			found[name] = item
@@ -55,7 +55,7 @@ func named[T any](u *upstream, list []T, nameOf func(T) string) map[string]T {
 	return found
 }
 
-func (u *upstream) closer(name, one, other string) bool {
+func (u *upstreamClient) closer(name, one, other string) bool {
 	if exact := name == u.Name+"_"+one; exact != (name == u.Name+"_"+other) {
 		return exact
 	}

@@ -12,7 +12,7 @@ import (
 // A crowd of calls of one lease races with its end and the next grant: none of
 // them may land behind the grant, however the requests interleave.
 func TestNoWriteLandsBehindTheNextGrant(t *testing.T) {
-	h, leave := enter(t, rig.Real(t))
+	h, leave := newEngineEnv(t, rig.Real(t))
 	defer leave()
 	const crowd, rounds = 8, 20
 	h.submit()
@@ -41,7 +41,7 @@ func TestNoWriteLandsBehindTheNextGrant(t *testing.T) {
 
 // checkLog reads the whole log: the fence of each task only rises, and progress
 // carries the fence of a lease that is held.
-func (h *house) checkLog(t *testing.T) {
+func (h *engineEnv) checkLog(t *testing.T) {
 	t.Helper()
 	granted, held, progress := map[string]int64{}, map[string]bool{}, 0
 	for after := int64(0); ; {

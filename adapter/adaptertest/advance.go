@@ -8,24 +8,24 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// Advance says whether the server has the route POST /api/v1/leases/advance;
+// SupportAdvance says whether the server has the route POST /api/v1/leases/advance;
 // without it, it is one of an earlier version. It has it at first.
-func (s *Server) Advance(has bool) {
+func (s *Server) SupportAdvance(has bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.noAdvance = !has
 }
 
-// Separate says whether the server knows separateCredentials; one of an earlier
+// SupportSeparateCredentials says whether the server knows separateCredentials; one of an earlier
 // version refuses the member. It knows it at first.
-func (s *Server) Separate(knows bool) {
+func (s *Server) SupportSeparateCredentials(knows bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.noSeparate = !knows
 }
 
-// knows refuses a member of a later version.
-func (s *Server) knows(req picket.AcquireRequest) error {
+// checkKnownMembers refuses a member of a later version.
+func (s *Server) checkKnownMembers(req picket.AcquireRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if req.SeparateCredentials && s.noSeparate {

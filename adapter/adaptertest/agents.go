@@ -28,7 +28,7 @@ func (s *Server) registryRoute(r *http.Request, body []byte) (int, any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	path := strings.Split(strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/api/v1/agents"), "/"), "/")
-	if s.noAgents {
+	if s.noRegistry {
 		return 0, nil, picket.Refuse(picket.CodeNotFound, "See the protocol.", "there is no such route")
 	}
 	if path[0] == "" && r.Method == http.MethodPost {
@@ -38,7 +38,7 @@ func (s *Server) registryRoute(r *http.Request, body []byte) (int, any, error) {
 	if a == nil {
 		return 0, nil, picket.Refuse(picket.CodeNotFound, "Register it.", "there is no agent %s", path[0])
 	}
-	s.judge(a)
+	s.evaluateSilence(a)
 	switch verb := r.Method + " " + strings.Join(path[1:], "/"); verb {
 	case "GET ":
 		return http.StatusOK, a.record, nil
@@ -76,7 +76,7 @@ func (s *Server) register(once string, body []byte) (int, any, error) {
 		if !slices.Contains(s.agentIDs, reg.AgentID) {
 			s.agentIDs = append(s.agentIDs, reg.AgentID)
 		}
-	} else if s.judge(a); !a.record.Status.Gone() {
+	} else if s.evaluateSilence(a); !a.record.Status.Gone() {
 		return 0, nil, picket.Refuse(picket.CodeStateConflict, "Use another agent_id, or deregister that one.",
 			"agent %s is %s", reg.AgentID, a.record.Status).
 			With("agent_status", string(a.record.Status))
@@ -104,15 +104,15 @@ func (s *Server) register(once string, body []byte) (int, any, error) {
 	a.commands, a.reason = nil, picket.ReasonRegistered
 	a.view.Registrations = append(a.view.Registrations,
 		RegistrationView{Registration: reg, At: time.Now(), Incarnation: s.incarnation})
-	s.beat(a)
+	s.recordHeartbeat(a)
 	if once != "" {
 		s.registered[once] = a.record
 	}
 	return http.StatusCreated, a.record, nil
 }
 
-// beat notes a sign of life and when its absence is a death.
-func (s *Server) beat(a *agent) {
+// recordHeartbeat notes a sign of life and when its absence is a death.
+func (s *Server) recordHeartbeat(a *agent) {
 	a.beatAt = s.now()
 	a.record.LastHeartbeatAt = picket.InstantOf(a.beatAt)
 	if a.alarm != nil {
@@ -121,36 +121,36 @@ func (s *Server) beat(a *agent) {
 	a.alarm = time.AfterFunc(time.Duration(a.record.Heartbeat.DeadAfterSeconds)*time.Second+time.Millisecond, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.judge(a)
+		s.evaluateSilence(a)
 	})
-	s.wake()
+	s.notify()
 }
 
-// judge makes of an agent's silence what it means.
-func (s *Server) judge(a *agent) {
+// evaluateSilence makes of an agent's silence what it means.
+func (s *Server) evaluateSilence(a *agent) {
 	r := &a.record
 	silence := s.now().Sub(a.beatAt)
 	over := func(seconds int) bool { return silence > time.Duration(seconds)*time.Second }
 	if r.Status == picket.AgentActive && over(r.Heartbeat.UnhealthyAfterSeconds) {
-		s.move(a, picket.ReasonHeartbeatTimeout)
+		s.transition(a, picket.ReasonHeartbeatTimeout)
 	}
 	if (r.Status == picket.AgentUnhealthy || r.Status == picket.AgentDraining) && over(r.Heartbeat.DeadAfterSeconds) {
-		s.move(a, picket.ReasonHeartbeatTimeout)
+		s.transition(a, picket.ReasonHeartbeatTimeout)
 	}
 	if r.Status != picket.AgentDraining {
 		return
 	}
 	held := len(s.heldBy(a))
 	if late := !s.now().Before(r.DrainDeadlineAt.Time()); late && held > 0 {
-		s.move(a, picket.ReasonDrainTimeout)
+		s.transition(a, picket.ReasonDrainTimeout)
 	} else if held == 0 && (late || s.now().Sub(a.began) > time.Duration(r.Heartbeat.IntervalSeconds)*time.Second) {
-		s.move(a, picket.ReasonDrainCompleted)
+		s.transition(a, picket.ReasonDrainCompleted)
 	}
 }
 
-// move is one transition, with what it does to leases.
-func (s *Server) move(a *agent, reason picket.LifecycleReason) {
-	to := picket.AgentMove(a.record.Status, reason)
+// transition is one transition, with what it does to leases.
+func (s *Server) transition(a *agent, reason picket.LifecycleReason) {
+	to := picket.NextAgentStatus(a.record.Status, reason)
 	if to == "" {
 		return
 	}
@@ -161,17 +161,17 @@ func (s *Server) move(a *agent, reason picket.LifecycleReason) {
 	} else {
 		a.record.DrainDeadlineAt = 0
 	}
-	a.view.Moves = append(a.view.Moves, reason)
+	a.view.Transitions = append(a.view.Transitions, reason)
 	if to.Gone() {
 		for _, l := range s.heldBy(a) {
 			next := picket.TaskQueued
 			if reason == picket.ReasonHeartbeatTimeout {
-				next = l.task.retried()
+				next = l.task.stateAfterFailure()
 			}
 			s.end(l, picket.WatchLost, picket.CodeLeaseExpired, next)
 		}
 	}
-	s.wake()
+	s.notify()
 }
 
 // heldBy are the leases of the agent's present incarnation.
@@ -184,8 +184,8 @@ func (s *Server) heldBy(a *agent) (held []*lease) {
 	return held
 }
 
-// gone refuses who is no participant any more, or not the latest of its id.
-func (s *Server) gone(a *agent, incarnation int64) error {
+// checkIncarnation refuses who is no participant any more, or not the latest of its id.
+func (s *Server) checkIncarnation(a *agent, incarnation int64) error {
 	if a.record.Status.Gone() || incarnation > 0 && incarnation < a.record.Incarnation {
 		return picket.Refuse(picket.CodeAgentGone, "Stop all work, then register again.", "agent %s is %s",
 			a.record.AgentID, a.record.Status).
@@ -199,18 +199,18 @@ func (s *Server) deregister(a *agent) (int, any, error) {
 		return 0, nil, picket.Refuse(picket.CodeStateConflict, "Nothing is left to do.", "agent %s is dead",
 			a.record.AgentID)
 	}
-	s.move(a, picket.ReasonDeregistered)
+	s.transition(a, picket.ReasonDeregistered)
 	return http.StatusOK, a.record, nil
 }
 
-// admits refuses an acquire of an agent that may take nothing.
-func (s *Server) admits(req picket.AcquireRequest) error {
+// checkAgent refuses an acquire of an agent that may take nothing.
+func (s *Server) checkAgent(req picket.AcquireRequest) error {
 	a := s.agents[req.AgentID]
 	if a == nil {
 		return nil
 	}
-	s.judge(a)
-	if err := s.gone(a, req.Incarnation); err != nil {
+	s.evaluateSilence(a)
+	if err := s.checkIncarnation(a, req.Incarnation); err != nil {
 		return err
 	}
 	if a.record.Status == picket.AgentDraining {
@@ -219,11 +219,11 @@ func (s *Server) admits(req picket.AcquireRequest) error {
 	return nil
 }
 
-// asks notes that an agent asks for leases.
-func (s *Server) asks(req picket.AcquireRequest) {
+// recordAcquire notes that an agent asks for leases.
+func (s *Server) recordAcquire(req picket.AcquireRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a := s.agents[req.AgentID]; a != nil {
-		a.view.Asked = append(a.view.Asked, Asked{At: time.Now(), Incarnation: req.Incarnation})
+		a.view.Acquires = append(a.view.Acquires, AcquireView{At: time.Now(), Incarnation: req.Incarnation})
 	}
 }

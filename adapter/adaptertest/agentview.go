@@ -14,8 +14,8 @@ type AgentView struct {
 	Record        picket.Agent
 	Registrations []RegistrationView // that took effect, oldest first
 	Heartbeats    []HeartbeatView    // all that arrived, refused ones too
-	Asked         []Asked            // acquires under its id since it registered
-	Moves         []picket.LifecycleReason
+	Acquires      []AcquireView      // acquires under its id since it registered
+	Transitions   []picket.LifecycleReason
 }
 
 // RegistrationView is one registration.
@@ -31,18 +31,18 @@ type HeartbeatView struct {
 	At time.Time
 }
 
-// Asked is one request for a lease.
-type Asked struct {
+// AcquireView is one request for a lease.
+type AcquireView struct {
 	At          time.Time
 	Incarnation int64
 }
 
-// Registry says whether the server has the routes of agents; without them, it
+// SupportRegistry says whether the server has the routes of agents; without them, it
 // is one of an earlier version. It has them at first.
-func (s *Server) Registry(has bool) {
+func (s *Server) SupportRegistry(has bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.noAgents = !has
+	s.noRegistry = !has
 }
 
 // ForgetAgents empties the registry, as a store does that was lost. What the
@@ -56,7 +56,7 @@ func (s *Server) ForgetAgents() {
 		}
 	}
 	clear(s.agents)
-	s.wake()
+	s.notify()
 }
 
 // Kill declares an agent dead, as silence does.
@@ -65,9 +65,9 @@ func (s *Server) Kill(agentID string) {
 	defer s.mu.Unlock()
 	if a := s.agents[agentID]; a != nil {
 		if a.record.Status == picket.AgentActive {
-			s.move(a, picket.ReasonHeartbeatTimeout)
+			s.transition(a, picket.ReasonHeartbeatTimeout)
 		}
-		s.move(a, picket.ReasonHeartbeatTimeout)
+		s.transition(a, picket.ReasonHeartbeatTimeout)
 	}
 }
 
@@ -76,7 +76,7 @@ func (s *Server) Deregister(agentID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a := s.agents[agentID]; a != nil {
-		s.move(a, picket.ReasonDeregistered)
+		s.transition(a, picket.ReasonDeregistered)
 	}
 }
 
@@ -132,11 +132,11 @@ func (s *Server) agentView(id string) AgentView {
 	if a == nil {
 		return AgentView{}
 	}
-	s.judge(a)
+	s.evaluateSilence(a)
 	v := a.view
 	v.Record = a.record
 	v.Registrations, v.Heartbeats = slices.Clone(v.Registrations), slices.Clone(v.Heartbeats)
-	v.Asked, v.Moves = slices.Clone(v.Asked), slices.Clone(v.Moves)
+	v.Acquires, v.Transitions = slices.Clone(v.Acquires), slices.Clone(v.Transitions)
 	return v
 }
 

@@ -12,29 +12,29 @@ import (
 // execPath is where results of programs are handed in.
 const execPath = "/v1/run/exec/"
 
-// ordered is a program that an adapter is asked to run.
-type ordered struct {
-	order    picket.ExecOrder
+// pendingExec is a program that an adapter is asked to run.
+type pendingExec struct {
+	request  picket.ExecRequest
 	deadline time.Time
 }
 
 // Exec asks the adapter of a task's current run for a program. As the tool
 // proxy does, it tells of it by watch, unless the adapter says that it knows,
 // and by renewal, until there is a result or order.TTLMs have passed.
-func (s *Server) Exec(taskID string, order picket.ExecOrder) {
+func (s *Server) Exec(taskID string, order picket.ExecRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.tasks[taskID].current(); l != nil {
-		l.execs = append(l.execs, ordered{order, s.now().Add(time.Duration(order.TTLMs) * time.Millisecond)})
+		l.execs = append(l.execs, pendingExec{order, s.now().Add(time.Duration(order.TTLMs) * time.Millisecond)})
 	}
-	s.wake()
+	s.notify()
 }
 
-// ordersFor are the programs to tell an adapter of that knows some of them.
-func (s *Server) ordersFor(l *lease, known string) (commands []picket.Command) {
+// execCommands are the programs to tell an adapter of that knows some of them.
+func (s *Server) execCommands(l *lease, known string) (commands []picket.Command) {
 	for _, o := range l.execs {
-		if left := o.deadline.Sub(s.now()); left > 0 && !slices.Contains(strings.Split(known, ","), o.order.CallID) {
-			order := o.order
+		if left := o.deadline.Sub(s.now()); left > 0 && !slices.Contains(strings.Split(known, ","), o.request.CallID) {
+			order := o.request
 			order.TTLMs = left.Milliseconds()
 			commands = append(commands, picket.Command{Command: "exec", Exec: &order})
 		}
@@ -53,7 +53,7 @@ func execResult(s *Server, l *lease, r *http.Request, body []byte) (any, error) 
 	if _, again := l.run.Execs[id]; again {
 		return struct{}{}, nil
 	}
-	i := slices.IndexFunc(l.execs, func(o ordered) bool { return o.order.CallID == id })
+	i := slices.IndexFunc(l.execs, func(o pendingExec) bool { return o.request.CallID == id })
 	if i < 0 || !s.now().Before(l.execs[i].deadline) {
 		return nil, picket.Refuse(picket.CodeStateConflict, "Drop it.", "no call waits for the result of %s", id)
 	}
@@ -62,6 +62,6 @@ func execResult(s *Server, l *lease, r *http.Request, body []byte) (any, error) 
 		l.run.Execs = map[string]picket.ExecResult{}
 	}
 	l.run.Execs[id] = in
-	s.wake()
+	s.notify()
 	return struct{}{}, nil
 }

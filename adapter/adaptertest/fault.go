@@ -11,47 +11,47 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// Trouble is a way for a request to fail.
-type Trouble int
+// Fault is a way for a request to fail.
+type Fault int
 
 const (
-	Unavailable Trouble = iota + 1 // answered 503, without effect
-	DropRequest                    // the connection breaks, without effect
-	DropReply                      // takes effect, then the connection breaks
+	Unavailable Fault = iota + 1 // answered 503, without effect
+	DropRequest                  // the connection breaks, without effect
+	DropReply                    // takes effect, then the connection breaks
 	// no answer until the client gives up, without effect; lasting, also to what is under way
 	Hang
-	Forget // logs only: the server has lost what it had of the stream
-	Mute   // takes effect, then no answer until the client gives up
+	ForgetLogs // logs only: the server has lost what it had of the stream
+	HangReply  // takes effect, then no answer until the client gives up
 )
 
-type fault struct {
+type activeFault struct {
 	path  string
-	kind  Trouble
+	kind  Fault
 	times int           // left; negative: until mended
 	over  chan struct{} // closed when mended
 }
 
 // Fail makes the next requests whose path starts with path fail, times of
 // them, or all for a negative number until mend is called.
-func (s *Server) Fail(path string, kind Trouble, times int) (mend func()) {
+func (s *Server) Fail(path string, kind Fault, times int) (mend func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.fail(path, kind, times)
 }
 
 // fail is Fail for who holds the lock.
-func (s *Server) fail(path string, kind Trouble, times int) (mend func()) {
-	f := &fault{path: path, kind: kind, times: times, over: make(chan struct{})}
+func (s *Server) fail(path string, kind Fault, times int) (mend func()) {
+	f := &activeFault{path: path, kind: kind, times: times, over: make(chan struct{})}
 	s.faults = append(s.faults, f)
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		f.mend()
+		f.clear()
 	}
 }
 
-// mend breaks the connections of those who wait.
-func (f *fault) mend() {
+// clear breaks the connections of those who wait.
+func (f *activeFault) clear() {
 	f.times = 0
 	select {
 	case <-f.over:
@@ -60,19 +60,19 @@ func (f *fault) mend() {
 	}
 }
 
-// Mend ends all that [Server.Fail] began.
-func (s *Server) Mend() {
+// ClearFaults ends all that [Server.Fail] began.
+func (s *Server) ClearFaults() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range s.faults {
-		f.mend()
+		f.clear()
 	}
 	s.faults = nil
 }
 
-// trouble takes the fault that the next request of a path meets; its zero value
+// nextFault takes the fault that the next request of a path meets; its zero value
 // for none.
-func (s *Server) trouble(path string) fault {
+func (s *Server) nextFault(path string) activeFault {
 	for _, f := range s.faults {
 		if f.times != 0 && strings.HasPrefix(path, f.path) {
 			if f.times > 0 {
@@ -81,32 +81,32 @@ func (s *Server) trouble(path string) fault {
 			return *f
 		}
 	}
-	return fault{}
+	return activeFault{}
 }
 
-// Skip lets time pass for the server alone, as it does for the machine of an
+// AdvanceClock lets time pass for the server alone, as it does for the machine of an
 // adapter that was suspended.
-func (s *Server) Skip(d time.Duration) {
+func (s *Server) AdvanceClock(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ahead += d
-	s.wake()
+	s.clockOffset += d
+	s.notify()
 }
 
 // now is the server's clock.
-func (s *Server) now() time.Time { return time.Now().Add(s.ahead) }
+func (s *Server) now() time.Time { return time.Now().Add(s.clockOffset) }
 
-// cutOff answers the lasting silence that has begun while a request of a path
+// hangFault answers the lasting silence that has begun while a request of a path
 // was under way: its answer does not arrive any more.
-func (s *Server) cutOff(path string) (fault, bool) {
+func (s *Server) hangFault(path string) (activeFault, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range s.faults {
-		if f.times < 0 && (f.kind == Hang || f.kind == Mute) && strings.HasPrefix(path, f.path) {
+		if f.times < 0 && (f.kind == Hang || f.kind == HangReply) && strings.HasPrefix(path, f.path) {
 			return *f, true
 		}
 	}
-	return fault{}, false
+	return activeFault{}, false
 }
 
 // ServeHTTP serves both servers under one root.
@@ -114,8 +114,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	n := len(s.calls)
 	s.calls = append(s.calls, s.describe(r))
-	met := s.trouble(r.URL.Path)
-	s.wake()
+	met := s.nextFault(r.URL.Path)
+	s.notify()
 	s.mu.Unlock()
 	switch met.kind {
 	case DropRequest:
@@ -125,30 +125,30 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		met.hang(r)
 	case Unavailable:
 		s.answered(n, picket.CodeUnavailable.Status())
-		refuse(w, picket.Refuse(picket.CodeUnavailable, "Try again.", "the orchestrator is unavailable"))
+		writeError(w, picket.Refuse(picket.CodeUnavailable, "Try again.", "the orchestrator is unavailable"))
 		return
 	}
 	status, body, err := s.route(r, met.kind)
-	if cut, ok := s.cutOff(r.URL.Path); ok {
+	if cut, ok := s.hangFault(r.URL.Path); ok {
 		cut.hang(r)
 	}
 	switch met.kind {
-	case Mute:
+	case HangReply:
 		met.hang(r)
 	case DropReply:
 		panic(http.ErrAbortHandler)
 	}
 	if err != nil {
 		s.answered(n, picket.CodeOf(err).Status())
-		refuse(w, err)
+		writeError(w, err)
 		return
 	}
 	s.answered(n, status)
-	answer(w, status, body)
+	writeJSON(w, status, body)
 }
 
 // hang keeps a request until its client has given up or the fault is mended.
-func (f fault) hang(r *http.Request) {
+func (f activeFault) hang(r *http.Request) {
 	select {
 	case <-r.Context().Done():
 	case <-f.over:

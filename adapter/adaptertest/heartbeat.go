@@ -19,15 +19,15 @@ func (s *Server) heartbeat(a *agent, body []byte) (int, any, error) {
 		return 0, nil, err
 	}
 	a.view.Heartbeats = append(a.view.Heartbeats, HeartbeatView{Heartbeat: hb, At: time.Now()})
-	if err := s.gone(a, hb.Incarnation); err != nil {
-		s.wake()
+	if err := s.checkIncarnation(a, hb.Incarnation); err != nil {
+		s.notify()
 		return 0, nil, err
 	}
 	if a.record.Status == picket.AgentUnhealthy {
-		s.move(a, picket.ReasonHeartbeatResumed)
+		s.transition(a, picket.ReasonHeartbeatResumed)
 	}
 	if a.record.Status == picket.AgentDraining && len(s.heldBy(a)) == 0 {
-		s.move(a, picket.ReasonDrainCompleted)
+		s.transition(a, picket.ReasonDrainCompleted)
 	}
 	if hb.Status == picket.AgentDraining && a.record.Status == picket.AgentActive {
 		s.drain(a, a.drainTimeout())
@@ -38,15 +38,15 @@ func (s *Server) heartbeat(a *agent, body []byte) (int, any, error) {
 	a.commands = slices.DeleteFunc(a.commands, func(c picket.PendingCommand) bool {
 		return c.Command != picket.CommandDrain && slices.Contains(hb.HandledCommands, c.CommandID)
 	})
-	s.beat(a)
+	s.recordHeartbeat(a)
 	return http.StatusOK, picket.HeartbeatAnswer{
 		Acknowledged: true, ServerTimestamp: picket.InstantOf(s.now()), AgentStatus: a.record.Status,
-		PendingCommands: slices.Concat(a.commands, s.disowned(a, hb.TasksInProgress)),
+		PendingCommands: slices.Concat(a.commands, s.stopCommands(a, hb.TasksInProgress)),
 	}, nil
 }
 
-// disowned are commands to stop what the agent holds no lease of.
-func (s *Server) disowned(a *agent, tasks []string) (stop []picket.PendingCommand) {
+// stopCommands are commands to stop what the agent holds no lease of.
+func (s *Server) stopCommands(a *agent, tasks []string) (stop []picket.PendingCommand) {
 	for _, id := range tasks {
 		if !slices.ContainsFunc(s.heldBy(a), func(l *lease) bool { return l.task.id == id }) {
 			stop = append(stop, picket.PendingCommand{CommandID: "stop_" + id,
@@ -73,11 +73,11 @@ func (s *Server) drain(a *agent, seconds int) {
 	a.record.DrainDeadlineAt = picket.InstantOf(s.now().Add(time.Duration(seconds) * time.Second))
 	a.commands = slices.DeleteFunc(a.commands,
 		func(c picket.PendingCommand) bool { return c.Command == picket.CommandDrain })
-	s.move(a, picket.ReasonDrainInitiated)
+	s.transition(a, picket.ReasonDrainInitiated)
 	time.AfterFunc(time.Duration(seconds)*time.Second, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.judge(a)
+		s.evaluateSilence(a)
 	})
 }
 
@@ -98,7 +98,7 @@ func (s *Server) changeStatus(a *agent, match string, body []byte) (int, any, er
 	case err != nil:
 		return 0, nil, err
 	case change.Incarnation > 0 && change.Incarnation < a.record.Incarnation:
-		return 0, nil, s.gone(a, change.Incarnation)
+		return 0, nil, s.checkIncarnation(a, change.Incarnation)
 	case version != a.record.Version:
 		return 0, nil, picket.Refuse(picket.CodeVersion, "Read the record again.", "the version is %d",
 			a.record.Version).

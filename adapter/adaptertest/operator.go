@@ -12,7 +12,7 @@ func (s *Server) Cancel(taskID string) {
 
 // Expire ends a task's lease as if its time had run out.
 func (s *Server) Expire(taskID string) {
-	s.ending(taskID, picket.WatchLost, picket.CodeLeaseExpired, (*task).retried)
+	s.ending(taskID, picket.WatchLost, picket.CodeLeaseExpired, (*task).stateAfterFailure)
 }
 
 // Adopt makes every lease one from before an adoption of the store: it has to
@@ -23,7 +23,7 @@ func (s *Server) Adopt() {
 	for _, l := range s.leases {
 		l.void = l.state == picket.WatchHeld
 	}
-	s.wake()
+	s.notify()
 }
 
 // Complete ends a task's lease as if its agent had called mark_complete.
@@ -52,7 +52,7 @@ func (s *Server) ending(taskID string, state picket.WatchState, code picket.Code
 		return
 	}
 	t.view.State = to(t)
-	s.wake()
+	s.notify()
 }
 
 // Command sends an order, such as stop, on the watch of a task's lease.
@@ -62,7 +62,7 @@ func (s *Server) Command(taskID string, c picket.Command) {
 	if l := s.tasks[taskID].current(); l != nil {
 		l.commands = append(l.commands, c)
 	}
-	s.wake()
+	s.notify()
 }
 
 // Pause stops or resumes grants: an acquire then waits and answers nothing.
@@ -70,5 +70,5 @@ func (s *Server) Pause(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.paused = on
-	s.wake()
+	s.notify()
 }

@@ -21,8 +21,8 @@ func bearer(r *http.Request) picket.Secret {
 	return picket.Secret(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 }
 
-// repeats reports whether a request that has the key of one before is the same.
-func (s *Server) repeats(r *http.Request, body []byte) bool {
+// sameRequest reports whether a request that has the key of one before is the same.
+func (s *Server) sameRequest(r *http.Request, body []byte) bool {
 	once, request := r.Header.Get("Idempotency-Key"), r.Method+" "+r.URL.Path+" "+string(body)
 	if once == "" {
 		return true
@@ -35,12 +35,12 @@ func (s *Server) repeats(r *http.Request, body []byte) bool {
 	return s.requests[once] == request
 }
 
-func (s *Server) route(r *http.Request, kind Trouble) (int, any, error) {
+func (s *Server) route(r *http.Request, kind Fault) (int, any, error) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
 	if err != nil {
 		return 0, nil, picket.Invalid("", "Send it again.", "the body cannot be read")
 	}
-	if !s.repeats(r, body) {
+	if !s.sameRequest(r, body) {
 		return 0, nil, picket.Refuse(picket.CodeIdempotencyConflict,
 			"Send a new key for a new request, or the same body to repeat the old one.",
 			"this idempotency key was used with another body")
@@ -61,7 +61,7 @@ func (s *Server) route(r *http.Request, kind Trouble) (int, any, error) {
 		return 0, nil, picket.Refuse(picket.CodeUnauthenticated, "Send the lease token.",
 			"there is no such lease token")
 	}
-	if err := l.admits(bearer(r), r.URL.Path); err != nil {
+	if err := l.checkCredential(bearer(r), r.URL.Path); err != nil {
 		return 0, nil, err
 	}
 	if r.URL.Path == "/v1/lease/watch" && r.Method == http.MethodGet {
@@ -69,12 +69,12 @@ func (s *Server) route(r *http.Request, kind Trouble) (int, any, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if kind == Forget {
+	if kind == ForgetLogs {
 		clear(l.logs)
 	}
-	do, fenced := fencedVerbs[r.URL.Path]
+	do, fenced := fencedHandlers[r.URL.Path]
 	if !fenced {
-		do = evidenceVerbs[r.URL.Path]
+		do = evidenceHandlers[r.URL.Path]
 	}
 	if strings.HasPrefix(r.URL.Path, execPath) {
 		do = execResult
@@ -100,8 +100,8 @@ func (s *Server) route(r *http.Request, kind Trouble) (int, any, error) {
 	return http.StatusOK, out, err
 }
 
-// admits refuses the credential of the other side of a lease with two.
-func (l *lease) admits(bearer picket.Secret, path string) error {
+// checkCredential refuses the credential of the other side of a lease with two.
+func (l *lease) checkCredential(bearer picket.Secret, path string) error {
 	agents := strings.HasPrefix(path, "/v1/tools")
 	if l.record.AgentToken == "" || agents == (bearer == l.record.AgentToken) {
 		return nil
@@ -114,10 +114,10 @@ func (l *lease) admits(bearer picket.Secret, path string) error {
 // fence is the one test of "still holds".
 func (s *Server) fence(l *lease) error {
 	if a := s.agents[l.agent]; a != nil {
-		s.judge(a)
+		s.evaluateSilence(a)
 	}
 	if l.state == picket.WatchHeld && !s.now().Before(l.deadline) {
-		s.end(l, picket.WatchLost, picket.CodeLeaseExpired, l.task.retried())
+		s.end(l, picket.WatchLost, picket.CodeLeaseExpired, l.task.stateAfterFailure())
 	}
 	switch {
 	case l.state == picket.WatchHeld:
@@ -138,7 +138,7 @@ func (s *Server) acquire(r *http.Request, body []byte) (int, any, error) {
 	if bearer(r) != Key {
 		return 0, nil, picket.Refuse(picket.CodeUnauthenticated, "Send an API key.", "the key is not known")
 	}
-	if err := cmp.Or(req.Normalize(), s.knows(req)); err != nil {
+	if err := cmp.Or(req.Normalize(), s.checkKnownMembers(req)); err != nil {
 		return 0, nil, err
 	}
 	leases, err := s.granted(r, req)
@@ -150,10 +150,10 @@ func (s *Server) granted(r *http.Request, req picket.AcquireRequest) ([]picket.L
 	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(*req.WaitSeconds)*time.Second)
 	defer cancel()
 	once := r.Header.Get("Idempotency-Key")
-	s.asks(req)
+	s.recordAcquire(req)
 	for {
 		s.mu.Lock()
-		if err := s.admits(req); err != nil && len(s.replays[once]) == 0 {
+		if err := s.checkAgent(req); err != nil && len(s.acquireReplays[once]) == 0 {
 			s.mu.Unlock()
 			return nil, err
 		}
@@ -171,13 +171,13 @@ func (s *Server) granted(r *http.Request, req picket.AcquireRequest) ([]picket.L
 }
 
 func (s *Server) grantUpTo(req picket.AcquireRequest, once string) (out []picket.Lease) {
-	granted := s.replays[once]
+	granted := s.acquireReplays[once]
 	for len(granted) == 0 && len(out) < *req.Max && len(s.queue) > 0 && !s.paused {
 		t := s.queue[0]
 		s.queue = s.queue[1:]
 		l := s.grant(t)
 		if req.SeparateCredentials {
-			s.separate(l)
+			s.addAgentToken(l)
 		}
 		if req.WorkspaceRoot != "" {
 			l.record.WorkspacePath = req.WorkspaceRoot + "/" + l.record.RunID
@@ -187,7 +187,7 @@ func (s *Server) grantUpTo(req picket.AcquireRequest, once string) (out []picket
 		}
 		out = append(out, l.record)
 		if once != "" {
-			s.replays[once] = append(s.replays[once], l)
+			s.acquireReplays[once] = append(s.acquireReplays[once], l)
 		}
 	}
 	for _, l := range granted {
@@ -207,7 +207,7 @@ func (s *Server) watch(r *http.Request, l *lease) (int, any, error) {
 		s.fence(l)
 		w, changed, left := picket.Watch{State: l.state, Commands: l.commands}, s.changed, l.deadline.Sub(s.now())
 		l.commands = nil
-		w.Commands = append(w.Commands, s.ordersFor(l, r.URL.Query().Get("exec"))...)
+		w.Commands = append(w.Commands, s.execCommands(l, r.URL.Query().Get("exec"))...)
 		if l.void && w.State == picket.WatchHeld {
 			w.State = picket.WatchReclaim
 		}
@@ -234,7 +234,7 @@ func decode[T any](body []byte) (T, error) {
 	return v, nil
 }
 
-func answer(w http.ResponseWriter, status int, body any) {
+func writeJSON(w http.ResponseWriter, status int, body any) {
 	if status == http.StatusNoContent {
 		w.WriteHeader(status)
 		return
@@ -251,7 +251,7 @@ func answer(w http.ResponseWriter, status int, body any) {
 	w.Write(b)
 }
 
-func refuse(w http.ResponseWriter, err error) {
+func writeError(w http.ResponseWriter, err error) {
 	e := &picket.Error{}
 	if got, ok := err.(*picket.Error); ok {
 		e = got

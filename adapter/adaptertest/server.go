@@ -36,27 +36,27 @@ type Server struct {
 	// effect. Set it before there is an adapter; it must not call the server.
 	OnRegister func(picket.Registration)
 
-	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced at every change
-	tasks    map[string]*task
-	leases   map[picket.Secret]*lease // by their leaseToken
-	agented  map[picket.Secret]*lease // by their agentToken
-	queue    []*task
-	replays  map[string][]*lease // acquires by Idempotency-Key
-	requests map[string]string   // what was asked for, by the same
-	calls    []Call
-	faults   []*fault
-	paused   bool
+	mu             sync.Mutex
+	changed        chan struct{} // closed and replaced at every change
+	tasks          map[string]*task
+	leases         map[picket.Secret]*lease // by their leaseToken
+	byAgentToken   map[picket.Secret]*lease // by their agentToken
+	queue          []*task
+	acquireReplays map[string][]*lease // acquires by Idempotency-Key
+	requests       map[string]string   // what was asked for, by the same
+	calls          []Call
+	faults         []*activeFault
+	paused         bool
 
 	agents      map[string]*agent
 	agentIDs    []string                // in the order of their first registration
 	registered  map[string]picket.Agent // by Idempotency-Key
 	incarnation int64
 
-	noAgents   bool
-	noSeparate bool
-	noAdvance  bool
-	ahead      time.Duration // of the clock on the wall
+	noRegistry  bool
+	noSeparate  bool
+	noAdvance   bool
+	clockOffset time.Duration // of the clock on the wall
 }
 
 // Task scripts a task. Zero values mean the defaults.
@@ -83,15 +83,15 @@ type Task struct {
 // New makes a server without a socket; reach it with HTTPClient.
 func New() *Server {
 	return &Server{
-		URL:        "http://picket.invalid",
-		changed:    make(chan struct{}),
-		tasks:      map[string]*task{},
-		leases:     map[picket.Secret]*lease{},
-		agented:    map[picket.Secret]*lease{},
-		replays:    map[string][]*lease{},
-		requests:   map[string]string{},
-		agents:     map[string]*agent{},
-		registered: map[string]picket.Agent{},
+		URL:            "http://picket.invalid",
+		changed:        make(chan struct{}),
+		tasks:          map[string]*task{},
+		leases:         map[picket.Secret]*lease{},
+		byAgentToken:   map[picket.Secret]*lease{},
+		acquireReplays: map[string][]*lease{},
+		requests:       map[string]string{},
+		agents:         map[string]*agent{},
+		registered:     map[string]picket.Agent{},
 	}
 }
 
@@ -129,8 +129,8 @@ type lease struct {
 	state       picket.WatchState
 	refusal     picket.Code // of later writes, once ended
 	commands    []picket.Command
-	execs       []ordered // programs without a result
-	verb        string    // the verb that ended it, for repetitions
+	execs       []pendingExec // programs without a result
+	verb        string        // the verb that ended it, for repetitions
 	answer      picket.TaskState
 	run         RunView
 	logs        map[string][]byte
@@ -140,7 +140,7 @@ type lease struct {
 func (s *Server) Grant(script Task) picket.Lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer s.wake()
+	defer s.notify()
 	return s.grant(s.submit(script)).record
 }
 
@@ -148,7 +148,7 @@ func (s *Server) Grant(script Task) picket.Lease {
 func (s *Server) Queue(script Task) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer s.wake()
+	defer s.notify()
 	t := s.submit(script)
 	s.queue = append(s.queue, t)
 	return t.id
@@ -190,7 +190,7 @@ func (s *Server) grant(t *task) *lease {
 		FencingToken:   t.view.Token,
 		BudgetEnvelope: *t.script.Budget,
 		LeaseID:        "lease" + run[len("run"):],
-		LeaseToken:     picket.Secret(picket.CapabilityPrefix + rand.Text()),
+		LeaseToken:     picket.Secret(picket.LeaseTokenPrefix + rand.Text()),
 		LeaseTTLMs:     first.Milliseconds(),
 		WindowMs:       t.script.Window.Milliseconds(),
 		Attempt:        t.attempt,
@@ -226,11 +226,11 @@ func (s *Server) grant(t *task) *lease {
 	return l
 }
 
-// separate gives a lease a credential for its agent beside that of its adapter.
-func (s *Server) separate(l *lease) {
-	l.record.AgentToken = picket.Secret(picket.CapabilityPrefix + rand.Text())
+// addAgentToken gives a lease a credential for its agent beside that of its adapter.
+func (s *Server) addAgentToken(l *lease) {
+	l.record.AgentToken = picket.Secret(picket.LeaseTokenPrefix + rand.Text())
 	l.run.AgentToken = l.record.AgentToken
-	s.agented[l.record.AgentToken] = l
+	s.byAgentToken[l.record.AgentToken] = l
 }
 
 // leaseOf finds a lease by either of its credentials.
@@ -238,7 +238,7 @@ func (s *Server) leaseOf(bearer picket.Secret) *lease {
 	if l := s.leases[bearer]; l != nil {
 		return l
 	}
-	return s.agented[bearer]
+	return s.byAgentToken[bearer]
 }
 
 // end ends a lease: its watch answers state, its writes are refused with code.
@@ -250,13 +250,13 @@ func (s *Server) end(l *lease, state picket.WatchState, code picket.Code, to pic
 		s.queue = append(s.queue, l.task)
 	}
 	if a := s.agents[l.agent]; a != nil && a.record.Status == picket.AgentDraining && len(s.heldBy(a)) == 0 {
-		s.move(a, picket.ReasonDrainCompleted)
+		s.transition(a, picket.ReasonDrainCompleted)
 	}
-	s.wake()
+	s.notify()
 }
 
-// retried is where a task goes after a failed run.
-func (t *task) retried() picket.TaskState {
+// stateAfterFailure is where a task goes after a failed run.
+func (t *task) stateAfterFailure() picket.TaskState {
 	if t.attempt <= t.script.Retries {
 		return picket.TaskQueued
 	}
@@ -271,8 +271,8 @@ func (t *task) current() *lease {
 	return nil
 }
 
-// wake tells everybody who waits that something changed.
-func (s *Server) wake() {
+// notify tells everybody who waits that something changed.
+func (s *Server) notify() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }

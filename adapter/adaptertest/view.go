@@ -38,7 +38,7 @@ type RunView struct {
 	Renewals    int
 	Reclaims    int              // those that raised the token
 	Released    *picket.Exit     // what it was released with
-	Evidence    *picket.Exit     // what was reported as evidence, last
+	ExitReport  *picket.Exit     // what was reported as evidence, last
 	Changes     *picket.Evidence // what the run has changed, as handed in last
 	Containment string
 	Stdout      string

@@ -44,7 +44,7 @@ func newAdapter() *cobra.Command {
 	f.String("log-level", "info", "how much is logged: debug, info, warn or error")
 	choices(c, "log-level", "debug", "info", "warn", "error")
 	agentFlag(c)
-	placeFlags(c, adapter.WorkspaceEmpty)
+	workspaceFlags(c, adapter.WorkspaceEmpty)
 	f.String("for-task", "", "end when this task is closed, in review or escalated, and nothing below it runs")
 	// `picket run` starts one adapter for its task.
 	f.Bool("pass-output", false, "copy the agent's output to stdout and stderr")
@@ -58,7 +58,7 @@ func newAdapter() *cobra.Command {
 
 func runAdapter(cmd *cobra.Command, given []string) error {
 	_ = hideProcess()
-	handed, err := handedOver(cmd)
+	handed, err := receivedSecrets(cmd)
 	if err != nil {
 		return err
 	}
@@ -69,11 +69,11 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	if cmd.Flag("for-task").Value.String() == "" { // else `picket run` has reported them
 		reportLocalSettings(cmd, cfg)
 	}
-	cfg, entry, err := standIn(cmd, cfg)
+	cfg, entry, err := applyAgentEntry(cmd, cfg)
 	if err != nil {
 		return err
 	}
-	if err := unregisteredAlone(cmd); err != nil {
+	if err := checkUnregisteredFlags(cmd); err != nil {
 		return err
 	}
 	launch, err := adapterLaunch(cmd, given, entry)
@@ -84,8 +84,8 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	if err != nil {
 		return err
 	}
-	offerSelf()
-	if err := launch.startable(); err != nil {
+	addSelfToPath()
+	if err := launch.checkStartable(); err != nil {
 		return err
 	}
 	log, err := adapterLog(cmd, cfg)
@@ -103,36 +103,36 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	}
 	ctx, drain := context.WithCancelCause(cmd.Context())
 	defer drain(nil)
-	defer onTerm(log, func() {
+	defer onTerminate(log, func() {
 		log.Info("draining: running agents finish; SIGTERM again ends them")
 		drain(errors.New("asked to end"))
 	}, a.ReleaseNow)()
 	if task, _ := cmd.Flags().GetString("for-task"); task != "" {
-		go func() { drain(s.untilSettled(ctx, task)) }()
+		go func() { drain(s.untilAtRest(ctx, task)) }()
 	}
 	if handed.Key != "" {
 		// The adapter needs the key until its last agent has ended.
 		working, stop := context.WithCancel(context.WithoutCancel(ctx))
-		go s.keepRunKey(working, log)
-		defer s.endRunKey(log)
+		go s.keepRunKeyRenewed(working, log)
+		defer s.deleteRunKey(log)
 		defer stop()
 	}
-	return s.hint(a.Run(ctx))
+	return s.withRemedy(a.Run(ctx))
 }
 
-// handedOver is what `picket run` hands over. It is empty if the adapter was
+// receivedSecrets is what `picket run` hands over. It is empty if the adapter was
 // started by itself.
-func handedOver(cmd *cobra.Command) (handover, error) {
+func receivedSecrets(cmd *cobra.Command) (adapterSecrets, error) {
 	fd, _ := cmd.Flags().GetInt("handover")
 	if fd == 0 {
-		return handover{}, nil
+		return adapterSecrets{}, nil
 	}
-	return receive(fd)
+	return receiveSecrets(fd)
 }
 
 // connectAdapter connects with the key that was handed over, or else with that
 // of the environment or the profile. The last two have a state key of their own.
-func connectAdapter(cmd *cobra.Command, handed *handover) (*server, error) {
+func connectAdapter(cmd *cobra.Command, handed *adapterSecrets) (*connection, error) {
 	if handed.Key != "" {
 		return connectWith(cmd, handed.Key, "the key that `picket run` handed over")
 	}
@@ -143,9 +143,9 @@ func connectAdapter(cmd *cobra.Command, handed *handover) (*server, error) {
 	return s, err
 }
 
-// offerSelf puts this binary's directory at the end of PATH when there is no
+// addSelfToPath puts this binary's directory at the end of PATH when there is no
 // picket on it, so that an agent's `picket tool` works without an installation.
-func offerSelf() {
+func addSelfToPath() {
 	if onPath() {
 		return
 	}
@@ -154,51 +154,51 @@ func offerSelf() {
 	}
 }
 
-// afterDash answers the command after "--", which must stand first.
-func afterDash(cmd *cobra.Command, given []string) ([]string, error) {
+// commandAfterDash answers the command after "--", which must stand first.
+func commandAfterDash(cmd *cobra.Command, given []string) ([]string, error) {
 	dash := cmd.ArgsLenAtDash()
 	if dash < 0 || dash == len(given) {
-		e := usage("the command to run is missing")
+		e := usageError("the command to run is missing")
 		e.Remedy = "Put it after --, for example: " + cmd.CommandPath() + " -- make test"
 		return nil, e
 	}
 	if dash > 0 {
-		e := usage("%q stands before --", given[0])
+		e := usageError("%q stands before --", given[0])
 		e.Remedy = "Put the whole command after --: " + cmd.CommandPath() + " -- make test"
 		return nil, e
 	}
 	return given, nil
 }
 
-// startable refuses a command that cannot be started here, before a task is made
+// checkStartable refuses a command that cannot be started here, before a task is made
 // for it or taken with it.
-func startable(command []string) error {
+func checkStartable(command []string) error {
 	if _, err := exec.LookPath(command[0]); err != nil {
 		reason := err
 		var of *exec.Error
 		if errors.As(err, &of) {
 			reason = of.Err
 		}
-		e := usage("%s cannot be started: %v", quoted(command[0]), reason)
+		e := usageError("%s cannot be started: %v", shellQuote(command[0]), reason)
 		e.Remedy = "Give a program on PATH, or a path such as ./agent.sh to a file with chmod +x; shell syntax goes through sh -c '…'."
 		return e
 	}
 	return nil
 }
 
-// orNone turns a flag of zero into "none": to the library, zero is "default".
-func orNone(d time.Duration, _ error) time.Duration {
+// noneIfZero turns a flag of zero into "none": to the library, zero is "default".
+func noneIfZero(d time.Duration, _ error) time.Duration {
 	if d == 0 {
 		return -1
 	}
 	return d
 }
 
-func adapterConfig(cmd *cobra.Command, cfg settings, s *server, l launch,
+func adapterConfig(cmd *cobra.Command, cfg settings, s *connection, l launch,
 	log *slog.Logger) (conf adapter.Config, err error) {
 	f := cmd.Flags()
 	conf = adapter.Config{BaseURL: s.client.BaseURL, Key: s.client.Key, Log: log}
-	l.set(&conf)
+	l.applyTo(&conf)
 	conf.Role, _ = f.GetString("role")
 	conf.Capabilities, _ = f.GetStringSlice("capability")
 	conf.Max, _ = f.GetInt("max")
@@ -206,25 +206,25 @@ func adapterConfig(cmd *cobra.Command, cfg settings, s *server, l launch,
 	conf.PinnedOnly, _ = f.GetBool("pinned-only")
 	conf.Name, _ = f.GetString("name")
 	conf.Unregistered, _ = f.GetBool("unregistered")
-	if conf.Health, err = healthOf(cmd); err != nil {
+	if conf.Health, err = healthConfigOf(cmd); err != nil {
 		return conf, err
 	}
-	conf.Grace = orNone(f.GetDuration("grace"))
+	conf.Grace = noneIfZero(f.GetDuration("grace"))
 	// else the library's own, by kind of agent
 	if l := f.Lookup("linger"); l.Changed || l.Value.String() != l.DefValue {
-		conf.Linger = orNone(f.GetDuration("linger"))
+		conf.Linger = noneIfZero(f.GetDuration("linger"))
 	}
-	at, err := placeOf(cmd, cfg, l.preset)
+	at, err := workspaceOptionsOf(cmd, cfg, l.preset)
 	if err != nil {
 		return conf, err
 	}
-	at.set(&conf)
+	at.applyTo(&conf)
 	conf.Containment, conf.Limits = cfg.text("containment"), cfg.limits()
 	if conf.Max < 1 { // to the library, zero is "default"
-		return conf, usage("--max %d: 1 to 100", conf.Max)
+		return conf, usageError("--max %d: 1 to 100", conf.Max)
 	}
 	if pass, _ := f.GetBool("pass-output"); pass {
-		conf.Stdout, conf.Stderr = l.preset.Readable(agentOutput(cmd.OutOrStdout())), agentOutput(cmd.ErrOrStderr())
+		conf.Stdout, conf.Stderr = l.preset.Readable(safeOutput(cmd.OutOrStdout())), safeOutput(cmd.ErrOrStderr())
 		conf.OutputOf, _ = f.GetString("for-task")
 	}
 	return conf, nil
@@ -238,32 +238,32 @@ func adapterLog(cmd *cobra.Command, cfg settings) (*slog.Logger, error) {
 	// Left open: it is written until the process ends.
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, usage("the log file cannot be used: %v", err)
+		return nil, usageError("the log file cannot be used: %v", err)
 	}
 	return newLog(cfg, f), nil
 }
 
-// errSettled ends the adapter of a `picket run`.
-var errSettled = errors.New("the task needs no process any more")
+// errAtRest ends the adapter of a `picket run`.
+var errAtRest = errors.New("the task needs no process any more")
 
 // abandonAfter is how long the adapter of one task waits for a server that is
 // gone. It holds no lease by then, and must not stay behind for ever.
 const abandonAfter = 15 * time.Minute
 
-// untilSettled returns when the task waits for nobody's process any more.
-func (s *server) untilSettled(ctx context.Context, task string) error {
+// untilAtRest returns when the task waits for nobody's process any more.
+func (s *connection) untilAtRest(ctx context.Context, task string) error {
 	check := func(picket.Event, jsontext.Value) error {
 		var t picket.Task
-		err := s.get(ctx, "/api/v1/tasks/"+segment(task), &t, nil)
+		err := s.get(ctx, "/api/v1/tasks/"+pathSegment(task), &t, nil)
 		switch {
 		case errors.Is(err, picket.CodeUnavailable):
 			return nil
 		case err != nil:
 			return err
-		case settled(t) && len(t.Children) > 0:
-			return s.untilBelowRests(ctx, t.Root, task)
-		case settled(t):
-			return errSettled
+		case atRest(t) && len(t.Children) > 0:
+			return s.untilTreeAtRest(ctx, t.Root, task)
+		case atRest(t):
+			return errAtRest
 		}
 		return nil
 	}
@@ -272,19 +272,19 @@ func (s *server) untilSettled(ctx context.Context, task string) error {
 	lost := time.AfterFunc(abandonAfter, func() { cancel(errors.New("the server is gone")) })
 	defer lost.Stop()
 	alive := func() { lost.Reset(abandonAfter) }
-	go s.pulse(ctx, alive)
-	go func() { cancel(s.vigil(ctx, task)) }()
+	go s.pollHealth(ctx, alive)
+	go func() { cancel(s.awaitTaskLost(ctx, task)) }()
 	// From the beginning of the log: an end that came before the stream was
 	// open is in it, too.
-	return s.follow(ctx, "/api/v1/events?task="+segment(task), "0", func(up bool) {
+	return s.follow(ctx, "/api/v1/events?task="+pathSegment(task), "0", func(up bool) {
 		if up {
 			alive()
 		}
 	}, check)
 }
 
-// pulse calls alive as long as the server answers.
-func (s *server) pulse(ctx context.Context, alive func()) {
+// pollHealth calls alive as long as the server answers.
+func (s *connection) pollHealth(ctx context.Context, alive func()) {
 	for sleep(ctx, time.Minute) == nil {
 		if s.get(ctx, "/healthz", nil, nil) == nil {
 			alive()
@@ -292,9 +292,9 @@ func (s *server) pulse(ctx context.Context, alive func()) {
 	}
 }
 
-// settled reports whether no further run can come without a person asking for
+// atRest reports whether no further run can come without a person asking for
 // one: the task is closed, in review, or escalated.
-func settled(t picket.Task) bool {
+func atRest(t picket.Task) bool {
 	return t.State.Terminal() || t.State == picket.TaskReview || escalated(t)
 }
 

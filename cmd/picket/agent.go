@@ -16,15 +16,18 @@ import (
 )
 
 func newAgent() *cobra.Command {
-	return noun("agent", "See who works, drain workers and take them out",
+	return commandGroup("agent", "See who works, drain workers and take them out",
 		newAgentList(), newAgentGet(), newAgentWatch(), newAgentDrain(), newAgentDeregister(), newAgentCommand(),
 		needsTrust(newAgentRegister()), newAgentBeat())
 }
 
 // onAgent is a verb on one agent: it connects, completes the id and acts.
-func onAgent(use, short string, act func(cmd *cobra.Command, s *server, id string) error) *cobra.Command {
+func onAgent(use, short string, act func(cmd *cobra.Command, s *connection, id string) error) *cobra.Command {
 	return &cobra.Command{
-		Use: use + " AGENT", Short: short, Args: args(cobra.ExactArgs(1)), ValidArgsFunction: completeFrom(agentIDs),
+		Use:               use + " AGENT",
+		Short:             short,
+		Args:              checkArgs(cobra.ExactArgs(1)),
+		ValidArgsFunction: completeFirstID(agentIDs),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			s, err := connect(cmd)
 			if err != nil {
@@ -41,16 +44,16 @@ func onAgent(use, short string, act func(cmd *cobra.Command, s *server, id strin
 
 // agentTopic is what becomes of agents and what they hold; load and signs of life
 // are no events.
-var agentTopic = topic{kinds: []string{"agent.", "task.", "lease.", "store."}, unlogged: true}
+var agentTopic = topic{kinds: []string{"agent.", "task.", "lease.", "store."}, polled: true}
 
-func agentPath(id string) string { return "/api/v1/agents/" + segment(id) }
+func agentPath(id string) string { return "/api/v1/agents/" + pathSegment(id) }
 
 func newAgentList() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List agents, those that are active unless told otherwise",
-		Args:    args(cobra.NoArgs),
+		Args:    checkArgs(cobra.NoArgs),
 		Example: "  picket agent list --role coder --min-available 1\n  picket agent list --status '*' --watch",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := connect(cmd)
@@ -116,7 +119,7 @@ func agentListing(cmd *cobra.Command) listing[picket.AgentRow] {
 		name:   func(a picket.AgentRow) string { return a.AgentID },
 		more: func(members map[string]jsontext.Value, _ int) string {
 			if cursor := outputText(picket.RawJSON(members["next_cursor"])); cursor != "" {
-				return "--cursor " + quoted(cursor) + " for the next page, or --limit 1000"
+				return "--cursor " + shellQuote(cursor) + " for the next page, or --limit 1000"
 			}
 			return ""
 		},
@@ -147,22 +150,22 @@ func loadText(c picket.Capacity) string {
 
 func newAgentGet() *cobra.Command {
 	return watchFlag(formatFlag(onAgent("get", "Show an agent's record, and what it holds",
-		func(cmd *cobra.Command, s *server, id string) error {
-			return watching(cmd, s, agentTopic, func(ctx context.Context, w io.Writer) error {
+		func(cmd *cobra.Command, s *connection, id string) error {
+			return showOrWatch(cmd, s, agentTopic, func(ctx context.Context, w io.Writer) error {
 				var raw jsontext.Value
 				var a picket.Agent
 				if err := s.get(ctx, agentPath(id), &a, &raw); err != nil {
 					return err
 				}
-				showing(w, raw)
-				return printAgent(ctx, cmd, s, w, a, raw, whole)
+				noteAnswer(w, raw)
+				return printAgent(ctx, cmd, s, w, a, raw, viewFull)
 			})
 		})))
 }
 
 // printAgent shows a record in the chosen format; done is what has been done to
 // it, or whole.
-func printAgent(ctx context.Context, cmd *cobra.Command, s *server, w io.Writer, a picket.Agent, raw jsontext.Value,
+func printAgent(ctx context.Context, cmd *cobra.Command, s *connection, w io.Writer, a picket.Agent, raw jsontext.Value,
 	done string) error {
 	format, err := formatOf(cmd)
 	if err != nil {
@@ -173,10 +176,10 @@ func printAgent(ctx context.Context, cmd *cobra.Command, s *server, w io.Writer,
 		fmt.Fprintln(w, a.AgentID)
 	case format == "json" || format == "jsonl" || format == "yaml":
 		return printValue(w, format, raw)
-	case done == created:
+	case done == viewCreated:
 		fmt.Fprintln(w, a.AgentID)
-	case done == whole:
-		describeAgent(w, a, s.holds(ctx, a.AgentID))
+	case done == viewFull:
+		describeAgent(w, a, s.leasesOf(ctx, a.AgentID))
 	default:
 		fmt.Fprintf(w, "%s %s\n", a.AgentID, painter(w).state(string(a.Status)))
 	}
@@ -224,8 +227,8 @@ func describeAgent(w io.Writer, a picket.Agent, held []picket.LiveLease) {
 	printRows(w, rows)
 }
 
-// holds are the leases of an agent; nil too where this key may not see them.
-func (s *server) holds(ctx context.Context, id string) []picket.LiveLease {
+// leasesOf are the leases of an agent; nil too where this key may not see them.
+func (s *connection) leasesOf(ctx context.Context, id string) []picket.LiveLease {
 	var list struct {
 		Leases []picket.LiveLease `json:"leases"`
 	}

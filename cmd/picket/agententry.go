@@ -40,10 +40,10 @@ func (s settings) agentNamed(name string) (agentEntry, error) {
 		}
 		names = append(names, e.name)
 	}
-	err := usage("picket.yaml has no agent %s", quoted(name))
+	err := usageError("picket.yaml has no agent %s", shellQuote(name))
 	switch near := nearest(name, names); {
 	case near != "":
-		err.Remedy = "Did you mean " + quoted(near) + "?"
+		err.Remedy = "Did you mean " + shellQuote(near) + "?"
 	case len(names) > 0:
 		err.Remedy = "Choose one of: " + strings.Join(names, ", ")
 	default:
@@ -111,8 +111,8 @@ func (e agentEntry) seconds(key string) *int {
 	return &n
 }
 
-// where is the place of a key, of its section, or of the entry.
-func (e agentEntry) where(key string) string {
+// origin is the place of a key, of its section, or of the entry.
+func (e agentEntry) origin(key string) string {
 	section, _, _ := strings.Cut(key, ".")
 	for _, at := range []string{key, section} {
 		if v, ok := e.in[entryKey(e.name, at)]; ok {
@@ -202,8 +202,9 @@ func (s settings) checkAgents() error {
 	roles := map[string]agentEntry{}
 	for _, e := range s.agentEntries() {
 		if other, taken := roles[e.role()]; taken {
-			err := usage("%s: the role %s is that of agents.%s already, at %s", e.where("role_id"), quoted(e.role()),
-				other.name, other.where("role_id"))
+			err := usageError("%s: the role %s is that of agents.%s already, at %s", e.origin("role_id"),
+				shellQuote(e.role()),
+				other.name, other.origin("role_id"))
 			err.Remedy = "A role is one pool: write one entry for it, or give one of them another role_id."
 			return err
 		}
@@ -220,45 +221,45 @@ func (e agentEntry) check() error {
 	spec.Title = e.name
 	for _, refusal := range []error{reg.Normalize(), spec.Normalize()} {
 		if refusal != nil {
-			return e.refused(refusal)
+			return e.settingError(refusal)
 		}
 	}
 	if a := e.advice(); a != nil && a.MinInstances != nil && a.MaxInstances != nil &&
 		*a.MinInstances > *a.MaxInstances {
-		err := usage("%s: agents.%s.pool.min_instances is %d, more than max_instances (%d)",
-			e.where("pool.min_instances"), e.name, *a.MinInstances, *a.MaxInstances)
+		err := usageError("%s: agents.%s.pool.min_instances is %d, more than max_instances (%d)",
+			e.origin("pool.min_instances"), e.name, *a.MinInstances, *a.MaxInstances)
 		err.Remedy = "Make min_instances at most max_instances."
 		return err
 	}
 	if v, given := e.value("launch.command"); given && (len(v.items) == 0 || v.items[0] == "") {
-		err := usage("%s: agents.%s.launch.command names no program", v.origin, e.name)
+		err := usageError("%s: agents.%s.launch.command names no program", v.origin, e.name)
 		err.Remedy = "Write a program and its arguments: [./agent.sh, --fast]"
 		return err
 	}
 	if v, given := e.value("launch.preset"); given && v.items[0] == string(adapter.PresetExec) &&
 		len(e.list("launch.command")) == 0 {
-		err := usage("%s: agents.%s.launch.preset is exec, and no command is given", v.origin, e.name)
+		err := usageError("%s: agents.%s.launch.preset is exec, and no command is given", v.origin, e.name)
 		err.Remedy = "Add the command: launch: {preset: exec, command: [./agent.sh]}"
 		return err
 	}
 	return nil
 }
 
-// refused puts the refusal of a request into the words and to the place of the
+// settingError puts the refusal of a request into the words and to the place of the
 // key that filled it.
-func (e agentEntry) refused(err error) error {
+func (e agentEntry) settingError(err error) error {
 	var refusal *picket.Error
 	if !errors.As(err, &refusal) {
 		return err
 	}
 	field, _ := refusal.Facts["field"].(string)
-	for _, k := range agentKeys {
+	for _, k := range agentSettings {
 		if k.field == "" || field != k.field && !strings.HasPrefix(field, k.field+"/") {
 			continue
 		}
 		said := *refusal
 		said.Facts = nil
-		key := spokenKey(entryKey(e.name, k.key))
+		key := displayKey(entryKey(e.name, k.key))
 		said.Message = strings.ReplaceAll(refusal.Message, field, key)
 		if said.Message == refusal.Message {
 			said.Message = key + ": " + said.Message
@@ -267,7 +268,7 @@ func (e agentEntry) refused(err error) error {
 		if rest, ok := strings.CutPrefix(said.Remedy, "Send "); ok {
 			said.Remedy = "Give " + rest
 		}
-		return within(e.where(k.key), &said)
+		return atPosition(e.origin(k.key), &said)
 	}
 	return err
 }

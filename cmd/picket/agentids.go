@@ -11,12 +11,12 @@ import (
 
 // agentID completes what was typed to the id of one agent. Ids that clients
 // chose can be anything, so the whole id stands above every beginning and end.
-func (s *server) agentID(ctx context.Context, typed string) (string, error) {
-	if len(typed) == len("agent_")+fullLength && strings.HasPrefix(typed, "agent_") {
+func (s *connection) agentID(ctx context.Context, typed string) (string, error) {
+	if len(typed) == len("agent_")+ulidLength && strings.HasPrefix(typed, "agent_") {
 		return typed, nil
 	}
 	if err := picket.CheckName("agent", typed); err != nil {
-		e := usage("%s is no id of an agent", quoted(typed))
+		e := usageError("%s is no id of an agent", shellQuote(typed))
 		e.Remedy = "See: picket agent list --status '*'"
 		return "", e
 	}
@@ -24,7 +24,7 @@ func (s *server) agentID(ctx context.Context, typed string) (string, error) {
 	if err == nil || !errors.Is(err, picket.CodeNotFound) && !errors.Is(err, picket.CodeForbidden) {
 		return typed, err
 	}
-	id, unmatched := match(ctx, "agent", typed, s.allAgents)
+	id, unmatched := resolveID(ctx, "agent", typed, s.agentCandidates)
 	switch {
 	case errors.Is(err, picket.CodeForbidden) && unmatched != nil:
 		return "", err
@@ -36,8 +36,8 @@ func (s *server) agentID(ctx context.Context, typed string) (string, error) {
 	return id, unmatched
 }
 
-// allAgents are the agents of every status, 10,000 at most.
-func (s *server) allAgents(ctx context.Context) ([]candidate, error) {
+// agentCandidates are the agents of every status, 10,000 at most.
+func (s *connection) agentCandidates(ctx context.Context) ([]candidate, error) {
 	var all []candidate
 	q := url.Values{"status": {"*"}, "limit": {"1000"}}
 	for range maxPages {
@@ -56,4 +56,4 @@ func (s *server) allAgents(ctx context.Context) ([]candidate, error) {
 	return all, nil
 }
 
-func agentIDs(s *server) candidates { return s.allAgents }
+func agentIDs(s *connection) candidateLister { return s.agentCandidates }

@@ -16,8 +16,8 @@ const agentsPrefix = "agents."
 // entry itself. No name holds a colon, but it may hold dots.
 func entryKey(name, key string) string { return agentsPrefix + name + ":" + key }
 
-// spokenKey is a key as people write it.
-func spokenKey(key string) string {
+// displayKey is a key as people write it.
+func displayKey(key string) string {
 	return strings.TrimSuffix(strings.Replace(key, ":", ".", 1), ".")
 }
 
@@ -26,12 +26,12 @@ func (r *settingsReader) agents(node ast.Node) error {
 	return r.each(node, func(v *ast.MappingValueNode) error {
 		name, where := v.Key.GetToken().Value, r.at(v.Key.GetToken())
 		if err := picket.CheckName(agentsPrefix+name, name); err != nil {
-			e := usage("%s: %s is no name of an agent", where, quoted(name))
+			e := usageError("%s: %s is no name of an agent", where, shellQuote(name))
 			e.Remedy = remedyOf(err)
 			return e
 		}
 		if before, twice := r.values[entryKey(name, "")]; twice {
-			return usage("%s: agents.%s is there already, at %s", where, name, before.origin)
+			return usageError("%s: agents.%s is there already, at %s", where, name, before.origin)
 		}
 		r.values[entryKey(name, "")] = value{origin: where}
 		return r.agent(name, "", v.Value)
@@ -47,13 +47,13 @@ func (r *settingsReader) agent(name, section string, node ast.Node) error {
 			r.values[entryKey(name, word)] = value{origin: where}
 			return r.agent(name, word, v.Value)
 		}
-		k, known := agentKeyNamed(key)
+		k, known := agentSettingNamed(key)
 		if !known {
-			return unknownAgentKey(where, name, section, word)
+			return unknownAgentSetting(where, name, section, word)
 		}
 		items, err := k.read(v.Value)
 		if err != nil {
-			return usage("%s: agents.%s.%s: %v", where, name, key, err)
+			return usageError("%s: agents.%s.%s: %v", where, name, key, err)
 		}
 		if items != nil {
 			r.values[entryKey(name, key)] = value{text: k.shown(items), items: items, origin: where}
@@ -62,16 +62,16 @@ func (r *settingsReader) agent(name, section string, node ast.Node) error {
 	})
 }
 
-// within says where in a file an error is, keeping what it says to do.
-func within(where string, err *picket.Error) error {
+// atPosition says where in a file an error is, keeping what it says to do.
+func atPosition(where string, err *picket.Error) error {
 	said := *err
 	said.Message = where + ": " + err.Message
 	return &said
 }
 
-func unknownAgentKey(where, name, section, word string) error {
-	err := usage("%s: there is no key %q in %s", where, word, spokenKey(entryKey(name, section)))
-	names := agentKeyNames(section)
+func unknownAgentSetting(where, name, section, word string) error {
+	err := usageError("%s: there is no key %q in %s", where, word, displayKey(entryKey(name, section)))
+	names := agentSettingNames(section)
 	err.Remedy = "Its keys: " + strings.Join(names, ", ")
 	if near := nearest(word, names); near != "" {
 		err.Remedy = "Did you mean \"" + near + "\"? " + err.Remedy
@@ -81,7 +81,7 @@ func unknownAgentKey(where, name, section, word string) error {
 
 // read takes the value of a key and checks each of its items. A list of one may
 // be written without brackets; nil is a key without a value.
-func (k agentKey) read(node ast.Node) ([]string, error) {
+func (k agentSetting) read(node ast.Node) ([]string, error) {
 	nodes := []ast.Node{node}
 	switch n := node.(type) {
 	case *ast.NullNode:
@@ -109,9 +109,9 @@ func (k agentKey) read(node ast.Node) ([]string, error) {
 }
 
 // shown is a value as `config show` prints it.
-func (k agentKey) shown(items []string) string {
+func (k agentSetting) shown(items []string) string {
 	if k.key == "launch.command" {
-		return commandLine(items)
+		return shellJoin(items)
 	}
 	return strings.Join(items, ",")
 }

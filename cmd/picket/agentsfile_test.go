@@ -11,8 +11,8 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// asInTheDocument is the YAML of RFC-0016 section 12, as it stands there.
-const asInTheDocument = `agents:
+// rfc16YAML is the YAML of RFC-0016 section 12, as it stands there.
+const rfc16YAML = `agents:
   billing-processor:
     role_id: billing-processor
     capabilities:
@@ -44,7 +44,7 @@ const asInTheDocument = `agents:
 `
 
 func TestTheDocumentsYAMLLoadsAsItStands(t *testing.T) {
-	got, err := configured(t, asInTheDocument)
+	got, err := loadTestSettings(t, rfc16YAML)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,8 +77,8 @@ func TestTheDocumentsYAMLLoadsAsItStands(t *testing.T) {
 	}
 }
 
-// everything gives each key of an entry a value that is not its default.
-const everything = `stall_after: 9m
+// fullAgentYAML gives each key of an entry a value that is not its default.
+const fullAgentYAML = `stall_after: 9m
 workspace: {source: copy, keep: 1h}
 agents:
   my.coder:
@@ -102,7 +102,7 @@ agents:
 `
 
 func TestEveryKeyOfAnAgentIsHonoured(t *testing.T) {
-	got, err := configured(t, everything)
+	got, err := loadTestSettings(t, fullAgentYAML)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestEveryKeyOfAnAgentIsHonoured(t *testing.T) {
 	if !ok {
 		t.Fatal("no entry has the role coder")
 	}
-	for _, k := range agentKeys {
+	for _, k := range agentSettings {
 		if _, given := e.value(k.key); !given {
 			t.Errorf("%s is not in the example: it may be accepted and ignored", k.key)
 		}
@@ -145,7 +145,7 @@ func TestEveryKeyOfAnAgentIsHonoured(t *testing.T) {
 // Flag and environment stand above an entry, the file's general keys below it.
 func TestOrderOfARolesSettings(t *testing.T) {
 	t.Setenv("PICKET_STALL_AFTER", "1m")
-	got, err := configured(t, everything)
+	got, err := loadTestSettings(t, fullAgentYAML)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestOrderOfARolesSettings(t *testing.T) {
 
 // The entry's name is its role unless role_id says otherwise.
 func TestAnEntryWithoutKeys(t *testing.T) {
-	got, err := configured(t, "agents:\n  tester:\n  other: {capabilities: , pool: {}}\n")
+	got, err := loadTestSettings(t, "agents:\n  tester:\n  other: {capabilities: , pool: {}}\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,8 +242,8 @@ func TestBadAgents(t *testing.T) {
 		"agents:\n  a:\n    stall_after: 1s":                                      {"agents.a.stall_after", ""},
 		"agents:\n  a:\n    capacity: {max_concurrent_tasks: 5, current_load: 1}": {`there is no key "current_load" in agents.a.capacity`, "max_concurrent_tasks"},
 	} {
-		_, err := configured(t, file)
-		if err == nil || !strings.Contains(explain(err), want[0]) || exitCode(err) != exitUsage ||
+		_, err := loadTestSettings(t, file)
+		if err == nil || !strings.Contains(errorText(err), want[0]) || exitCode(err) != exitUsage ||
 			!strings.Contains(remedyOf(err), want[1]) {
 			t.Errorf("%q:\n     %v (fix: %s; exit code %d)\nwant %q, fix %q", file, err, remedyOf(err), exitCode(err),
 				want[0], want[1])
@@ -275,12 +275,12 @@ func TestDocumentedKeys(t *testing.T) {
 	}
 	for name := range documented {
 		if key, ok := strings.CutPrefix(name, "agents.NAME."); ok {
-			if _, known := agentKeyNamed(key); !known {
+			if _, known := agentSettingNamed(key); !known {
 				t.Errorf("docs/operations.md has the key %s, which there is not", name)
 			}
 		}
 	}
-	for _, k := range agentKeys {
+	for _, k := range agentSettings {
 		if !documented["agents.NAME."+k.key] {
 			t.Errorf("docs/operations.md does not have the key agents.NAME.%s", k.key)
 		}

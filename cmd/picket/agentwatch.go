@@ -19,11 +19,11 @@ import (
 var agentEventTypes = []string{picket.EventAgentLifecycle, picket.EventAgentCommand, picket.EventAgentDrift,
 	picket.EventAgentDrainOverdue}
 
-// agentEvents is the log of an agent; "" is all of them.
-func agentEvents(id string, types ...string) string {
+// agentEventsPath is the log of an agent; "" is all of them.
+func agentEventsPath(id string, types ...string) string {
 	path := "/api/v1/events?type=" + strings.Join(types, ",")
 	if id != "" {
-		path += "&agent=" + segment(id)
+		path += "&agent=" + pathSegment(id)
 	}
 	return path
 }
@@ -32,8 +32,8 @@ func newAgentWatch() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "watch [AGENT]",
 		Short:             "Follow what becomes of agents, until Ctrl-C",
-		Args:              args(cobra.MaximumNArgs(1)),
-		ValidArgsFunction: completeFrom(agentIDs),
+		Args:              checkArgs(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: completeFirstID(agentIDs),
 		Example:           "  picket agent watch\n  picket agent watch coder-1 --after 0",
 		RunE:              runAgentWatch,
 	}
@@ -54,7 +54,7 @@ func runAgentWatch(cmd *cobra.Command, given []string) error {
 	defer stop()
 	id, after := "", cmd.Flag("after").Value.String()
 	if after == "" {
-		after = s.lastEvent(ctx) // before the look at the agent: no change falls between
+		after = s.lastCursor(ctx) // before the look at the agent: no change falls between
 	}
 	if len(given) > 0 {
 		if id, err = s.agentID(ctx, given[0]); err != nil {
@@ -66,7 +66,7 @@ func runAgentWatch(cmd *cobra.Command, given []string) error {
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s is %s, last heard of %s ago\n", id, a.Status, ago(a.LastHeartbeatAt))
 	}
-	err = s.follow(ctx, agentEvents(id, agentEventTypes...), after, nil,
+	err = s.follow(ctx, agentEventsPath(id, agentEventTypes...), after, nil,
 		func(e picket.Event, raw jsontext.Value) error {
 			if format != "table" && format != "wide" || e.Type == "reset" {
 				return printEvent(cmd, format, e, raw)
@@ -74,7 +74,7 @@ func runAgentWatch(cmd *cobra.Command, given []string) error {
 			w := cmd.OutOrStdout()
 			p := painter(w)
 			_, err := fmt.Fprintf(w, "%-6s %s  %-18s  %s  %s\n", e.ID,
-				p.dim(e.At.Time().Local().Format("15:04:05.000")), e.Type, oneLine(e.AgentID), agentText(e))
+				p.dim(e.At.Time().Local().Format("15:04:05.000")), e.Type, oneLine(e.AgentID), agentEventText(e))
 			return err
 		})
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
@@ -83,8 +83,8 @@ func runAgentWatch(cmd *cobra.Command, given []string) error {
 	return err
 }
 
-// agentText is what an event about an agent says; "" for other events.
-func agentText(e picket.Event) string {
+// agentEventText is what an event about an agent says; "" for other events.
+func agentEventText(e picket.Event) string {
 	var data struct {
 		State           string              `json:"state"`
 		Request         picket.AgentCommand `json:"request"`
@@ -106,7 +106,7 @@ func agentText(e picket.Event) string {
 		text = fmt.Sprintf("its clock is %d ms off, more than twice its heartbeat of %d s", data.OffsetMs,
 			data.IntervalSeconds)
 	case picket.EventAgentDrainOverdue:
-		text = "the drain's time is over, it holds " + counted(data.Leases, "lease")
+		text = "the drain's time is over, it holds " + plural(data.Leases, "lease")
 	default:
 		return ""
 	}

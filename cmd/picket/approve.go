@@ -22,7 +22,7 @@ func newReviewApprove() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "approve [TASK ...]",
 		Short:             "Accept results: the tasks are completed and frozen",
-		ValidArgsFunction: completeEach(reviewIDs),
+		ValidArgsFunction: completeIDs(reviewIDs),
 		Long: "Accept the result of one task (without an id the only one that waits), of several, or of all that match --role, --label and\n" +
 			"--parent. What a filter matches is shown first, and its count is to be typed; --count says it beforehand, and --yes\n" +
 			"approves what there is. When by then another number matches, nothing is decided (exit code 4). Each task is a decision of its\n" +
@@ -51,35 +51,35 @@ func runApprove(cmd *cobra.Command, given []string) error {
 	count := cmd.Flags().Changed("count") || cmd.Flags().Changed("yes")
 	switch {
 	case len(filter) > 0 && len(given) > 0:
-		e := usage("tasks are named, and filters are given")
+		e := usageError("tasks are named, and filters are given")
 		e.Remedy = "Name tasks, or give filters."
 		return e
 	case cmd.Flags().Changed("digest") && (len(filter) > 0 || len(given) > 1):
-		e := usage("--digest works with one task only")
+		e := usageError("--digest works with one task only")
 		e.Remedy = "Name one task, or leave --digest out."
 		return e
 	case len(filter) > 0:
 		return s.approveMatching(cmd, filter)
 	case count:
-		e := usage("--count and --yes are about filters")
+		e := usageError("--count and --yes are about filters")
 		e.Remedy = "Add --role, --label or --parent, or leave it out."
 		return e
 	case len(given) > 1:
 		return s.approveNamed(cmd, given)
 	}
-	id, err := theOne(cmd.Context(), cmd, given, s.taskID, s.pendingReviews, "review")
+	id, err := givenOrOnly(cmd.Context(), cmd, given, s.taskID, s.reviewCandidates, "review")
 	if err != nil {
 		return err
 	}
 	return s.approveOne(cmd, id)
 }
 
-func (s *server) approveOne(cmd *cobra.Command, id string) error {
+func (s *connection) approveOne(cmd *cobra.Command, id string) error {
 	note, _ := cmd.Flags().GetString("note")
 	var raw jsontext.Value
 	var task picket.Task
 	err := s.decide(cmd, id, func(digest string) error {
-		return s.post(cmd.Context(), "/api/v1/reviews/"+segment(id)+"/approve",
+		return s.post(cmd.Context(), "/api/v1/reviews/"+pathSegment(id)+"/approve",
 			picket.Decision{Note: note, Digest: digest}, &task, &raw)
 	})
 	if err != nil {
@@ -88,9 +88,9 @@ func (s *server) approveOne(cmd *cobra.Command, id string) error {
 	if err := printTask(cmd, task, raw, "approved"); err != nil {
 		return err
 	}
-	if ev, _, err := s.changes(cmd.Context(), task); err == nil && ev != nil && len(ev.Files) > 0 {
+	if ev, _, err := s.completingEvidence(cmd.Context(), task); err == nil && ev != nil && len(ev.Files) > 0 {
 		if command := ev.MergeCommand(id); command != "" {
-			next(cmd, command)
+			printNext(cmd, command)
 		}
 	}
 	return nil
@@ -98,7 +98,7 @@ func (s *server) approveOne(cmd *cobra.Command, id string) error {
 
 // approveNamed decides about each by itself: that somebody else was faster with
 // one is no reason to leave the others. One that is named twice is one decision.
-func (s *server) approveNamed(cmd *cobra.Command, given []string) error {
+func (s *connection) approveNamed(cmd *cobra.Command, given []string) error {
 	note, _ := cmd.Flags().GetString("note")
 	var ids []string
 	for _, typed := range given {
@@ -113,14 +113,14 @@ func (s *server) approveNamed(cmd *cobra.Command, given []string) error {
 	got := picket.BulkApproved{Approved: []string{}, Lost: []picket.LostRace{}}
 	for _, id := range ids {
 		err := s.decide(cmd, id, func(digest string) error {
-			return s.post(cmd.Context(), "/api/v1/reviews/"+segment(id)+"/approve",
+			return s.post(cmd.Context(), "/api/v1/reviews/"+pathSegment(id)+"/approve",
 				picket.Decision{Note: note, Digest: digest}, nil, nil)
 		})
 		var refusal *picket.Error
 		switch {
 		case err == nil:
 			got.Approved = append(got.Approved, id)
-		case errors.As(err, &refusal) && exitOfStatus(refusal.Code.Status()) == exitConflict:
+		case errors.As(err, &refusal) && exitForHTTP(refusal.Code.Status()) == exitConflict:
 			by, _ := refusal.Facts["by"].(string)
 			now, _ := refusal.Facts["current"].(string)
 			got.Lost = append(got.Lost, picket.LostRace{TaskID: id, Code: refusal.Code, By: by, Digest: now})
@@ -133,7 +133,7 @@ func (s *server) approveNamed(cmd *cobra.Command, given []string) error {
 
 // approveMatching approves the tasks that the filters match. The table that it
 // prints contains no evidence, so it does not count as looking at a task.
-func (s *server) approveMatching(cmd *cobra.Command, q url.Values) error {
+func (s *connection) approveMatching(cmd *cobra.Command, q url.Values) error {
 	labels, err := labelPairs(q["label"])
 	if err != nil {
 		return err
@@ -141,20 +141,20 @@ func (s *server) approveMatching(cmd *cobra.Command, q url.Values) error {
 	all := picket.BulkApproval{
 		Filter: picket.ReviewFilter{Role: q.Get("role"), Parent: q.Get("parent"), Labels: labels},
 	}
-	shown, more, err := s.reviewsUpTo(cmd.Context(), q, wholeQueue, mostAtOnce+1)
+	shown, more, err := s.reviewsUpTo(cmd.Context(), q, maxQueuePages, maxBulkApproval+1)
 	if err != nil {
 		return err
 	}
 	all.Digests = s.digestsOf(shown)
 	if all.Count, _ = cmd.Flags().GetInt("count"); cmd.Flags().Changed("count") {
-		return s.approveAll(cmd, all)
+		return s.sendBulkApproval(cmd, all)
 	}
 	switch {
-	case len(shown) > mostAtOnce:
-		return usage("more than %d reviews match, and no more than that are approved at once: narrow the filters",
-			mostAtOnce)
+	case len(shown) > maxBulkApproval:
+		return usageError("more than %d reviews match, and no more than that are approved at once: narrow the filters",
+			maxBulkApproval)
 	case more:
-		e := usage("the queue of reviews goes on behind the %d pages that were looked through", wholeQueue)
+		e := usageError("the queue of reviews goes on behind the %d pages that were looked through", maxQueuePages)
 		e.Remedy = "Narrow the filters, name the tasks, or say with --count how many you mean: then the server goes through all of it."
 		return e
 	case len(shown) == 0:
@@ -165,30 +165,30 @@ func (s *server) approveMatching(cmd *cobra.Command, q url.Values) error {
 	}
 	all.Count = len(shown)
 	if yes, _ := cmd.Flags().GetBool("yes"); !yes {
-		if err := confirm(cmd, shown); err != nil {
+		if err := confirmCount(cmd, shown); err != nil {
 			return err
 		}
 	}
-	return s.approveAll(cmd, all)
+	return s.sendBulkApproval(cmd, all)
 }
 
-// wholeQueue is how many pages of the queue are looked through for what
+// maxQueuePages is how many pages of the queue are looked through for what
 // matches: for a filter that matches little, 2,000,000 tasks.
-const wholeQueue = 1000
+const maxQueuePages = 1000
 
-// mostAtOnce is how many reviews one request approves.
-const mostAtOnce = 500
+// maxBulkApproval is how many reviews one request approves.
+const maxBulkApproval = 500
 
-// confirm shows what would be approved and wants its count to be typed.
-func confirm(cmd *cobra.Command, shown []picket.PendingReview) error {
+// confirmCount shows what would be approved and wants its count to be typed.
+func confirmCount(cmd *cobra.Command, shown []picket.PendingReview) error {
 	w := cmd.ErrOrStderr()
 	printTable(w, reviewColumns, shown, false)
 	if !isTerminal(cmd.InOrStdin()) {
-		e := usage("%s would be approved, and nobody is there to be asked", counted(len(shown), "task"))
+		e := usageError("%s would be approved, and nobody is there to be asked", plural(len(shown), "task"))
 		e.Remedy = "Add --count " + strconv.Itoa(len(shown)) + ", or --yes for whatever there is."
 		return e
 	}
-	fmt.Fprintf(w, "type %d to approve %s: ", len(shown), counted(len(shown), "task"))
+	fmt.Fprintf(w, "type %d to approve %s: ", len(shown), plural(len(shown), "task"))
 	typed, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
@@ -199,7 +199,7 @@ func confirm(cmd *cobra.Command, shown []picket.PendingReview) error {
 	return nil
 }
 
-func (s *server) approveAll(cmd *cobra.Command, all picket.BulkApproval) error {
+func (s *connection) sendBulkApproval(cmd *cobra.Command, all picket.BulkApproval) error {
 	all.Note, _ = cmd.Flags().GetString("note")
 	var raw jsontext.Value
 	var got picket.BulkApproved
@@ -211,7 +211,7 @@ func (s *server) approveAll(cmd *cobra.Command, all picket.BulkApproval) error {
 
 // printApproved shows what was approved, and on stderr what was not and who
 // decided about it. raw are the server's own words, where it said all of it.
-func (s *server) printApproved(cmd *cobra.Command, got picket.BulkApproved, raw jsontext.Value) error {
+func (s *connection) printApproved(cmd *cobra.Command, got picket.BulkApproved, raw jsontext.Value) error {
 	format, err := formatOf(cmd)
 	if err == nil && raw == nil {
 		raw, err = json.Marshal(got)
@@ -248,15 +248,15 @@ func (s *server) printApproved(cmd *cobra.Command, got picket.BulkApproved, raw 
 		}
 		fmt.Fprintln(talk, text)
 	}
-	fmt.Fprintf(talk, "%s approved, %d lost\n", counted(len(got.Approved), "task"), len(got.Lost))
+	fmt.Fprintf(talk, "%s approved, %d lost\n", plural(len(got.Approved), "task"), len(got.Lost))
 	if len(got.Lost) > 0 {
-		return ended(exitConflict)
+		return exitStatus(exitConflict)
 	}
 	return nil
 }
 
-// pendingReviews are what waits for a decision.
-func (s *server) pendingReviews(ctx context.Context) ([]candidate, error) {
+// reviewCandidates are what waits for a decision.
+func (s *connection) reviewCandidates(ctx context.Context) ([]candidate, error) {
 	var all []candidate
 	list, err := s.reviews(ctx, nil)
 	for _, r := range list {

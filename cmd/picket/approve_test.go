@@ -64,7 +64,7 @@ func TestApproveSaysThatItStoppedLooking(t *testing.T) {
 	err := root.Execute()
 	no, ok := picket.RefusalOf(err)
 	if !ok || !strings.Contains(no.Message, "goes on") || !strings.Contains(no.Remedy, "--count") ||
-		*pages != wholeQueue {
+		*pages != maxQueuePages {
 		t.Errorf("after %d pages: %v", *pages, err)
 	}
 }

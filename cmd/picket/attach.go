@@ -22,35 +22,35 @@ import (
 const (
 	exitInterrupted = 130 // as a shell reports Ctrl-C
 	outputEvery     = 50 * time.Millisecond
-	secondThoughts  = 1500 * time.Millisecond // between the first Ctrl-C and leaving
-	lastOutput      = 15 * time.Second        // for the adapter to end after its task
+	cancelWindow    = 1500 * time.Millisecond // between the first Ctrl-C and leaving
+	adapterExitWait = 15 * time.Second        // for the adapter to end after its task
 	maxRestarts     = 5
 )
 
 // attachment is one `picket run` that watches its task.
 type attachment struct {
 	cmd      *cobra.Command
-	s        *server
-	w        *worker
+	s        *connection
+	adapter  *adapterProcess
 	task     picket.Task
-	line     *liveLine
+	status   *statusLine
 	outputs  [2]tail
-	shown    [2]io.Writer // where they are shown
-	prompt   prompt
+	writers  [2]io.Writer // where they are shown
+	prompt   answerPrompt
 	restarts int
-	said     saying
-	pace     pace
+	told     announced
+	clock    runClock
 	spending spending
-	desktop  *desktop
+	desktop  *desktopNotifier
 }
 
 // attach watches a task until it needs no process any more.
-func attach(cmd *cobra.Command, s *server, task picket.Task, w *worker, d *desktop) error {
-	a := &attachment{cmd: cmd, s: s, w: w, task: task, line: newLiveLine(cmd.ErrOrStderr()), desktop: d}
+func attach(cmd *cobra.Command, s *connection, task picket.Task, w *adapterProcess, d *desktopNotifier) error {
+	a := &attachment{cmd: cmd, s: s, adapter: w, task: task, status: newStatusLine(cmd.ErrOrStderr()), desktop: d}
 	defer d.wait()
-	a.shown = [2]io.Writer{agentOutput(cmd.OutOrStdout()), agentOutput(cmd.ErrOrStderr())}
+	a.writers = [2]io.Writer{safeOutput(cmd.OutOrStdout()), safeOutput(cmd.ErrOrStderr())}
 	a.outputs[0].path, a.outputs[1].path = filepath.Join(w.dir, "stdout"), filepath.Join(w.dir, "stderr")
-	a.prompt = newPrompt(cmd.InOrStdin(), cmd.ErrOrStderr())
+	a.prompt = newAnswerPrompt(cmd.InOrStdin(), cmd.ErrOrStderr())
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
@@ -66,7 +66,7 @@ func attach(cmd *cobra.Command, s *server, task picket.Task, w *worker, d *deskt
 		}
 	}
 	go func() {
-		failed <- s.followOrLook(ctx, "/api/v1/events?task="+segment(task.TaskID), "0", func(bool) { poke() },
+		failed <- s.followDespiteLimit(ctx, "/api/v1/events?task="+pathSegment(task.TaskID), "0", func(bool) { poke() },
 			func(e picket.Event, _ jsontext.Value) error {
 				select {
 				case told <- e: // before a look can find that the task is over
@@ -76,7 +76,7 @@ func attach(cmd *cobra.Command, s *server, task picket.Task, w *worker, d *deskt
 				return nil
 			})
 	}()
-	go func() { failed <- s.vigil(ctx, task.TaskID) }()
+	go func() { failed <- s.awaitTaskLost(ctx, task.TaskID) }()
 	a.say("%s submitted: %s", task.TaskID, clip(task.Title, 60))
 	return a.loop(ctx, signals, changed, told, failed)
 }
@@ -89,20 +89,20 @@ func (a *attachment) loop(ctx context.Context, signals <-chan os.Signal, changed
 	for {
 		select {
 		case <-output.C:
-			a.pass()
+			a.copyOutput()
 		case <-second.C:
-			a.tick(ctx)
+			a.drawStatus(ctx)
 		case e := <-told:
-			if text := a.pace.hear(e, time.Now()); text != "" {
+			if text := a.clock.handleEvent(e, time.Now()); text != "" {
 				a.say("%s", text)
 			}
-			a.desktop.hear(e, a.task)
+			a.desktop.handleEvent(e, a.task)
 		case <-changed:
-			if over, err := a.over(ctx); over {
+			if over, err := a.checkAtRest(ctx); over {
 				return err
 			}
-		case <-a.w.ended:
-			if over, err := a.over(ctx); over {
+		case <-a.adapter.ended:
+			if over, err := a.checkAtRest(ctx); over {
 				return err
 			}
 			if err := a.restart(); err != nil {
@@ -110,74 +110,74 @@ func (a *attachment) loop(ctx context.Context, signals <-chan os.Signal, changed
 			}
 		case text, open := <-a.prompt.lines:
 			if !open {
-				a.unanswered()
+				a.inputClosed()
 				continue
 			}
-			a.reply(text)
+			a.sendAnswer(text)
 		case err := <-failed:
 			if errors.Is(err, errTaskLost) {
-				return a.lost()
+				return a.finishLost()
 			}
 			return err
 		case sig := <-signals:
-			return a.leave(ctx, sig, signals)
+			return a.detach(ctx, sig, signals)
 		}
 	}
 }
 
-// pass copies new output, with the live line out of the way.
-func (a *attachment) pass() {
-	for i, w := range a.shown {
+// copyOutput copies new output, with the live line out of the way.
+func (a *attachment) copyOutput() {
+	for i, w := range a.writers {
 		var fresh bytes.Buffer
 		if n, err := a.outputs[i].copyTo(&fresh); n == 0 || err != nil {
 			continue
 		}
-		a.line.clear()
+		a.status.clear()
 		_, _ = w.Write(fresh.Bytes())
-		a.line.output(fresh.Bytes())
+		a.status.noteOutput(fresh.Bytes())
 	}
 }
 
-// over looks at the task, and ends the watch when there is nothing more to see.
-func (a *attachment) over(ctx context.Context) (bool, error) {
-	switch gone := a.look(ctx); {
+// checkAtRest looks at the task, and ends the watch when there is nothing more to see.
+func (a *attachment) checkAtRest(ctx context.Context) (bool, error) {
+	switch gone := a.refresh(ctx); {
 	case gone:
-		return true, a.lost()
-	case settled(a.task):
+		return true, a.finishLost()
+	case atRest(a.task):
 		return true, a.finish()
 	}
 	return false, nil
 }
 
-// look reads the task anew and tells what has changed. It reports whether the
+// refresh reads the task anew and tells what has changed. It reports whether the
 // task is gone.
-func (a *attachment) look(ctx context.Context) (gone bool) {
+func (a *attachment) refresh(ctx context.Context) (gone bool) {
 	var t picket.Task
-	if err := a.s.get(ctx, "/api/v1/tasks/"+segment(a.task.TaskID), &t, nil); err != nil {
-		if errors.Is(err, picket.CodeUnavailable) && !a.said.away {
-			a.said.away = true
+	if err := a.s.get(ctx, "/api/v1/tasks/"+pathSegment(a.task.TaskID), &t, nil); err != nil {
+		if errors.Is(err, picket.CodeUnavailable) && !a.told.serverAway {
+			a.told.serverAway = true
 			a.say("the server does not answer; the task goes on until its lease ends")
 		}
-		return isLost(err)
+		return isTaskMissing(err)
 	}
-	if a.said.away {
-		a.said.away = false
+	if a.told.serverAway {
+		a.told.serverAway = false
 		a.say("the server is back")
 	}
 	a.task = t
-	if i := a.said.runs; i < len(t.Runs) {
-		a.leased(t.Runs[i].RunID, t.Runs[i].Attempt, t.Runs[i].FencingToken) // before what it printed
+	if i := a.told.runs; i < len(t.Runs) {
+		a.announceLease(t.Runs[i].RunID, t.Runs[i].Attempt, t.Runs[i].FencingToken) // before what it printed
 	}
-	a.pass()
+	a.copyOutput()
 	a.narrate()
-	a.desktop.see(t)
+	a.desktop.taskChanged(t)
 	return false
 }
 
-// tick refreshes the live line.
-func (a *attachment) tick(ctx context.Context) {
+// drawStatus refreshes the live line.
+func (a *attachment) drawStatus(ctx context.Context) {
 	a.explainWait(ctx)
-	if !a.line.on || a.prompt.open {
+	if !a.status.terminal || a.prompt.open {
 		return
 	}
 	var page struct {
@@ -191,7 +191,7 @@ func (a *attachment) tick(ctx context.Context) {
 			}
 		}
 	}
-	a.line.draw(a.task, a.running(), a.spending.text(a.task, time.Now()), left)
+	a.status.draw(a.task, a.running(), a.spending.text(a.task, time.Now()), left)
 }
 
 // running is how long the agent has been at work, "" when it is not.
@@ -199,17 +199,17 @@ func (a *attachment) running() string {
 	if a.task.State != picket.TaskLeased || a.task.CurrentRun == nil {
 		return ""
 	}
-	if a.pace.agent == "" { // there was no heartbeat yet
-		a.pace.agent = cmp.Or(a.task.Role, filepath.Base(a.w.command[0]))
+	if a.clock.agent == "" { // there was no heartbeat yet
+		a.clock.agent = cmp.Or(a.task.Role, filepath.Base(a.adapter.command[0]))
 		if s := a.task.TimeoutSeconds; s != nil {
-			a.pace.timeout = time.Duration(*s) * time.Second
+			a.clock.timeout = time.Duration(*s) * time.Second
 		}
 	}
-	return a.pace.text(a.task.CurrentRun.RunID, time.Now())
+	return a.clock.text(a.task.CurrentRun.RunID, time.Now())
 }
 
 func (a *attachment) say(format string, args ...any) {
-	a.line.clear()
+	a.status.clear()
 	w := a.cmd.ErrOrStderr()
 	fmt.Fprintln(w, painter(w).dim("picket: ")+fmt.Sprintf(format, args...))
 }
@@ -217,70 +217,70 @@ func (a *attachment) say(format string, args ...any) {
 // restart starts an adapter that ended before its task did, so that a killed
 // adapter costs one lease window and not the task.
 func (a *attachment) restart() error {
-	if a.restarts++; a.restarts > maxRestarts || a.w.refused() {
+	if a.restarts++; a.restarts > maxRestarts || a.adapter.refusedToStart() {
 		return picket.Refuse(picket.CodeInternal,
-			"See why in "+a.w.dir+". The task waits: picket task cancel "+a.task.TaskID,
-			"the adapter has ended %d times: %s", a.restarts, a.w.failure())
+			"See why in "+a.adapter.dir+". The task waits: picket task cancel "+a.task.TaskID,
+			"the adapter has ended %d times: %s", a.restarts, a.adapter.failure())
 	}
-	a.say("the adapter has ended (%v); starting it again", a.w.err)
+	a.say("the adapter has ended (%v); starting it again", a.adapter.err)
 	time.Sleep(time.Duration(a.restarts) * 200 * time.Millisecond)
-	return a.w.start(a.task.TaskID)
+	return a.adapter.start(a.task.TaskID)
 }
 
 // finish waits for the last output, says how it ended and answers the exit
 // code.
 func (a *attachment) finish() error {
 	select {
-	case <-a.w.ended:
-	case <-time.After(lastOutput):
+	case <-a.adapter.ended:
+	case <-time.After(adapterExitWait):
 	}
-	a.pass()
-	a.line.clear()
-	code := a.verdict()
-	if a.w.process.ProcessState != nil {
-		a.w.forget()
+	a.copyOutput()
+	a.status.clear()
+	code := a.reportOutcome()
+	if a.adapter.process.ProcessState != nil {
+		a.adapter.removeFiles()
 	}
 	if code == exitOK {
 		return nil
 	}
-	return ended(code)
+	return exitStatus(code)
 }
 
-// lost ends the watch of a task that is gone. The adapter is asked to end, since
+// finishLost ends the watch of a task that is gone. The adapter is asked to end, since
 // no lease can come any more; an agent that still runs is ended by it.
-func (a *attachment) lost() error {
-	_ = a.w.process.Process.Signal(syscall.SIGTERM)
+func (a *attachment) finishLost() error {
+	_ = a.adapter.process.Process.Signal(syscall.SIGTERM)
 	select {
-	case <-a.w.ended:
-	case <-time.After(lastOutput):
+	case <-a.adapter.ended:
+	case <-time.After(adapterExitWait):
 	}
-	a.pass()
-	a.line.clear()
-	return taskLost(a.task.TaskID, "picket run -- "+commandLine(a.w.command))
+	a.copyOutput()
+	a.status.clear()
+	return taskLostError(a.task.TaskID, "picket run -- "+shellJoin(a.adapter.command))
 }
 
-// leave is the first Ctrl-C: the task goes on, unless a second one follows.
-func (a *attachment) leave(ctx context.Context, sig os.Signal, signals <-chan os.Signal) error {
+// detach is the first Ctrl-C: the task goes on, unless a second one follows.
+func (a *attachment) detach(ctx context.Context, sig os.Signal, signals <-chan os.Signal) error {
 	id := a.task.TaskID
 	if sig == syscall.SIGINT {
 		a.say("leaving %s running; Ctrl-C again cancels it", id)
 		select {
 		case <-signals:
 			a.say("cancelling %s", id)
-			a.desktop.tell = nil // who cancels knows
-			a.s.cancel(ctx, id, "cancelled with Ctrl-C")
-			if over, err := a.over(ctx); over {
+			a.desktop.show = nil // who cancels knows
+			a.s.cancelTask(ctx, id, "cancelled with Ctrl-C")
+			if over, err := a.checkAtRest(ctx); over {
 				return err
 			}
-			return ended(exitInterrupted)
-		case <-time.After(secondThoughts):
+			return exitStatus(exitInterrupted)
+		case <-time.After(cancelWindow):
 		}
 	}
-	a.pass()
+	a.copyOutput()
 	if a.prompt.open && a.task.Handoff != nil {
 		a.prompt.close()
-		next(a.cmd, answerCommand(*a.task.Handoff))
+		printNext(a.cmd, answerCommand(*a.task.Handoff))
 	}
-	next(a.cmd, "picket task watch "+id, "picket task logs -f "+id, "picket task cancel "+id)
-	return ended(exitInterrupted)
+	printNext(a.cmd, "picket task watch "+id, "picket task logs -f "+id, "picket task cancel "+id)
+	return exitStatus(exitInterrupted)
 }

@@ -17,12 +17,12 @@ import (
 )
 
 func newBudget() *cobra.Command {
-	return noun("budget", "See what tasks may spend and have spent, and give them more", newBudgetShow(),
+	return commandGroup("budget", "See what tasks may spend and have spent, and give them more", newBudgetShow(),
 		newBudgetTopUp(), newBudgetLedger())
 }
 
 // envelopeID completes what was typed: a task, or the house of a day.
-func (s *server) envelopeID(ctx context.Context, typed string) (string, error) {
+func (s *connection) envelopeID(ctx context.Context, typed string) (string, error) {
 	if typed == "house" || strings.HasPrefix(typed, "house:") {
 		return typed, nil
 	}
@@ -33,12 +33,12 @@ func newBudgetShow() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show [ENVELOPE]",
 		Short: "Show an envelope with its subtasks; without a name those of the day",
-		Args:  args(cobra.MaximumNArgs(1)),
+		Args:  checkArgs(cobra.MaximumNArgs(1)),
 		Long: "Show what may be spent and was spent: of a task id and its subtasks, or of house or house:DATE, a day (UTC) and its tasks. Without a name it is\n" +
 			"today's, or, where picket.yaml sets no limit a day, the latest tasks. LEFT is what the envelope may still give to new calls and subtasks. SPENT, and\n" +
 			"HELD by calls under way, are counted with all that stands below it; what is missing to OF is what subtasks still have left.",
 		Example:           "  picket budget show\n  picket budget show TASK\n  picket budget show house:2026-04-11 --open",
-		ValidArgsFunction: completeFrom(taskIDs),
+		ValidArgsFunction: completeFirstID(taskIDs),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			s, err := connect(cmd)
 			if err != nil {
@@ -52,9 +52,9 @@ func newBudgetShow() *cobra.Command {
 }
 
 // moneyTopic is what is granted and charged; what is only reserved is no event.
-var moneyTopic = topic{kinds: []string{"budget.", "task.", "tool."}, unlogged: true}
+var moneyTopic = topic{kinds: []string{"budget.", "task.", "tool."}, polled: true}
 
-func showBudget(cmd *cobra.Command, s *server, given []string) error {
+func showBudget(cmd *cobra.Command, s *connection, given []string) error {
 	format, err := formatOf(cmd)
 	if err != nil {
 		return err
@@ -66,38 +66,39 @@ func showBudget(cmd *cobra.Command, s *server, given []string) error {
 		}
 	}
 	open, _ := cmd.Flags().GetBool("open")
-	return watching(cmd, s, moneyTopic, func(ctx context.Context, w io.Writer) error {
+	return showOrWatch(cmd, s, moneyTopic, func(ctx context.Context, w io.Writer) error {
 		var state picket.EnvelopeState
 		var raw jsontext.Value
-		err := s.get(ctx, "/api/v1/envelopes/"+segment(id), &state, &raw)
+		err := s.get(ctx, "/api/v1/envelopes/"+pathSegment(id), &state, &raw)
 		if len(given) == 0 && errors.Is(err, picket.CodeNotFound) {
-			return latestBudgets(ctx, cmd, s, w, format, open)
+			return printLatestBudgets(ctx, cmd, s, w, format, open)
 		}
 		if err != nil {
 			return err
 		}
-		showing(w, raw)
+		noteAnswer(w, raw)
 		if format == "json" || format == "yaml" {
 			return printValue(w, format, raw)
 		}
 		if err := printItemsTo(w, format, envelopeRows(state, 0, open), envelopeColumns, envelopeName); err != nil {
 			return err
 		}
-		if n := envelopesIn(state); n >= picket.MaxEnvelopes {
+		if n := countEnvelopes(state); n >= picket.MaxEnvelopes {
 			counted := "HELD"
 			if state.SpentInAll == nil {
 				counted = "SPENT and HELD"
 			}
-			fmt.Fprintf(aside(cmd, w),
+			fmt.Fprintf(notesWriter(cmd, w),
 				"there may be more: only the first %d envelopes are shown and counted in %s; name a task to see its own\n", n, counted)
 		}
 		return nil
 	})
 }
 
-// latestBudgets are the envelopes of the latest trees of tasks, for servers
+// printLatestBudgets are the envelopes of the latest trees of tasks, for servers
 // without a limit a day.
-func latestBudgets(ctx context.Context, cmd *cobra.Command, s *server, w io.Writer, format string, open bool) error {
+func printLatestBudgets(ctx context.Context, cmd *cobra.Command, s *connection, w io.Writer, format string,
+	open bool) error {
 	q := url.Values{"limit": {"50"}}
 	if open {
 		q.Set("state", "queued,leased,review,handoff")
@@ -113,9 +114,9 @@ func latestBudgets(ctx context.Context, cmd *cobra.Command, s *server, w io.Writ
 			continue
 		}
 		seen[t.Root] = true
-		state := envelopeOf(t)
+		state := taskEnvelopeState(t)
 		if open || t.TaskID != t.Root { // a subtask is newer than its root, but what is closed is not in the list
-			if err := s.get(ctx, "/api/v1/envelopes/"+segment(t.Root), &state, nil); err != nil &&
+			if err := s.get(ctx, "/api/v1/envelopes/"+pathSegment(t.Root), &state, nil); err != nil &&
 				!errors.Is(err, picket.CodeNotFound) {
 				return err
 			}
@@ -123,7 +124,7 @@ func latestBudgets(ctx context.Context, cmd *cobra.Command, s *server, w io.Writ
 		rows = append(rows, envelopeRows(state, 0, open)...)
 	}
 	if len(rows) == 0 && (format == "table" || format == "wide") {
-		fmt.Fprintln(aside(cmd, w), map[bool]string{true: "no open tasks", false: "no tasks"}[open])
+		fmt.Fprintln(notesWriter(cmd, w), map[bool]string{true: "no open tasks", false: "no tasks"}[open])
 		return nil
 	}
 	if format == "json" || format == "yaml" {
@@ -133,16 +134,16 @@ func latestBudgets(ctx context.Context, cmd *cobra.Command, s *server, w io.Writ
 	return printItemsTo(w, format, rows, envelopeColumns, envelopeName)
 }
 
-// envelopeOf is the envelope of a task that has no subtasks, as its own record
+// taskEnvelopeState is the envelope of a task that has no subtasks, as its own record
 // shows it.
-func envelopeOf(t picket.Task) picket.EnvelopeState {
+func taskEnvelopeState(t picket.Task) picket.EnvelopeState {
 	e := picket.EnvelopeState{
 		ID:       t.TaskID,
 		State:    "open",
 		Envelope: t.BudgetEnvelope,
 		Locked:   t.Available.Tokens < 0 || t.Available.USD < 0,
 		Account: budget.Account{
-			Granted:   t.Available.Plus(t.Held).Plus(t.Spent),
+			Granted:   t.Available.Add(t.Held).Add(t.Spent),
 			Available: t.Available,
 			Held:      t.Held,
 			Spent:     t.Spent,

@@ -26,20 +26,20 @@ func envelopeRows(e picket.EnvelopeState, depth int, open bool) []envelopeRow {
 		return nil
 	}
 	rows := []envelopeRow{{EnvelopeState: e, depth: depth}}
-	rows[0].spent, rows[0].held = usedIn(e)
+	rows[0].spent, rows[0].held = spentAndHeld(e)
 	for _, child := range e.Children {
 		rows = append(rows, envelopeRows(child, depth+1, open)...)
 	}
 	return rows
 }
 
-// usedIn is what was spent and is held in an envelope and below it: as the
+// spentAndHeld is what was spent and is held in an envelope and below it: as the
 // server counts it, or added up of what it shows.
-func usedIn(e picket.EnvelopeState) (spent, held budget.Envelope) {
+func spentAndHeld(e picket.EnvelopeState) (spent, held budget.Envelope) {
 	spent, held = e.Spent, e.Held
 	for _, child := range e.Children {
-		s, h := usedIn(child)
-		spent, held = spent.Plus(s), held.Plus(h)
+		s, h := spentAndHeld(child)
+		spent, held = spent.Add(s), held.Add(h)
 	}
 	if e.SpentInAll != nil {
 		spent = *e.SpentInAll
@@ -47,10 +47,10 @@ func usedIn(e picket.EnvelopeState) (spent, held budget.Envelope) {
 	return spent, held
 }
 
-func envelopesIn(e picket.EnvelopeState) int {
+func countEnvelopes(e picket.EnvelopeState) int {
 	n := 1
 	for _, child := range e.Children {
-		n += envelopesIn(child)
+		n += countEnvelopes(child)
 	}
 	return n
 }
@@ -59,17 +59,17 @@ func envelopeName(r envelopeRow) string { return r.ID }
 
 var envelopeColumns = []column[envelopeRow]{
 	{head: "ENVELOPE", cell: func(r envelopeRow) string { return strings.Repeat("· ", r.depth) + r.ID }},
-	{head: "STATE", cell: envelopeState, spare: 3},
-	{head: "SPENT", cell: func(r envelopeRow) string { return dollars(r.spent.USD) }, spare: 2},
-	{head: "HELD", cell: func(r envelopeRow) string { return dollars(r.held.USD) }, spare: 4},
+	{head: "STATE", cell: envelopeState, dropOrder: 3},
+	{head: "SPENT", cell: func(r envelopeRow) string { return dollars(r.spent.USD) }, dropOrder: 2},
+	{head: "HELD", cell: func(r envelopeRow) string { return dollars(r.held.USD) }, dropOrder: 4},
 	{head: "LEFT", cell: leftText},
 	{head: "OF", cell: func(r envelopeRow) string {
 		return limitText(r, dollars(r.Envelope.USD), r.Envelope.USD >= budget.MaxMoney)
-	}, spare: 1},
-	{head: "TOKENS", cell: func(r envelopeRow) string { return strconv.FormatInt(r.spent.Tokens, 10) }, spare: 5},
+	}, dropOrder: 1},
+	{head: "TOKENS", cell: func(r envelopeRow) string { return strconv.FormatInt(r.spent.Tokens, 10) }, dropOrder: 5},
 	{head: "OF", cell: func(r envelopeRow) string {
 		return limitText(r, strconv.FormatInt(r.Envelope.Tokens, 10), r.Envelope.Tokens >= budget.MaxTokens)
-	}, spare: 6},
+	}, dropOrder: 6},
 	{head: "CARVED", cell: func(r envelopeRow) string { return dollars(r.Carved.USD) }, wide: true},
 	{head: "HELD TOKENS", cell: func(r envelopeRow) string { return strconv.FormatInt(r.held.Tokens, 10) }, wide: true},
 	{head: "CALLS", cell: func(r envelopeRow) string { return callsText(r.Calls) }, wide: true},
@@ -108,7 +108,7 @@ func callsText(calls []picket.OpenCall) string {
 	var parts []string
 	for _, c := range calls {
 		parts = append(parts, fmt.Sprintf("%s %s for %s", oneLine(c.Tool), dollars(c.Reserved.USD),
-			short(time.Duration(c.DeadlineMs)*time.Millisecond)))
+			shortDuration(time.Duration(c.DeadlineMs)*time.Millisecond)))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -31,8 +31,8 @@ func envelopeWith(id, state string, spent budget.Money, below ...picket.Envelope
 	}
 }
 
-// answering runs a command against a server that answers each path with a value.
-func answering(t *testing.T, answers map[string]any, args ...string) (stdout, stderr string) {
+// runAgainstAnswers runs a command against a server that answers each path with a value.
+func runAgainstAnswers(t *testing.T, answers map[string]any, args ...string) (stdout, stderr string) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, ok := answers[r.URL.Path]
@@ -60,30 +60,30 @@ func answering(t *testing.T, answers map[string]any, args ...string) (stdout, st
 
 // What closed subtasks have spent is spent in those above them, shown or not,
 // and an answer that was cut off says so.
-func TestWhatStandsBelowIsCounted(t *testing.T) {
+func TestSubtaskSpendingIsCounted(t *testing.T) {
 	const cent = budget.Money(10_000_000)
 	tree := envelopeWith("house:2026-04-11", "open", 0,
 		envelopeWith("a", "open", 30*cent, envelopeWith("b", "closed", 20*cent)), envelopeWith("c", "closed", 10*cent))
 	answers := map[string]any{"/api/v1/envelopes/house": &tree}
-	out, errOut := answering(t, answers, "budget", "show", "--open")
+	out, errOut := runAgainstAnswers(t, answers, "budget", "show", "--open")
 	rows := strings.Split(strings.TrimSpace(out), "\n")
 	if len(rows) != 3 || strings.Join(strings.Fields(rows[1])[:5], " ") != "house:2026-04-11 a day $0.60 $0.06" ||
 		strings.Join(strings.Fields(rows[2])[:5], " ") != "· a open $0.50 $0.05" || errOut != "" {
 		t.Errorf("%s%s", out, errOut)
 	}
-	out, _ = answering(t, answers, "budget", "show", "-o", "json")
+	out, _ = runAgainstAnswers(t, answers, "budget", "show", "-o", "json")
 	if !strings.Contains(out, `"spent": {`) || strings.Contains(out, "0.6") {
 		t.Errorf("the answer of the server is changed: %s", out)
 	}
 	for i := range picket.MaxEnvelopes - 4 {
 		tree.Children = append(tree.Children, envelopeWith("t"+strconv.Itoa(i), "closed", 0))
 	}
-	if _, errOut = answering(t, answers, "budget", "show", "--open"); !strings.Contains(errOut,
+	if _, errOut = runAgainstAnswers(t, answers, "budget", "show", "--open"); !strings.Contains(errOut,
 		"only the first 500 envelopes are shown and counted in SPENT and HELD;") {
 		t.Errorf("nothing is said of what was cut off: %q", errOut)
 	}
 	tree.SpentInAll = &budget.Envelope{USD: 700 * cent} // the server knows it all
-	out, errOut = answering(t, answers, "budget", "show", "--open")
+	out, errOut = runAgainstAnswers(t, answers, "budget", "show", "--open")
 	if row := strings.Split(out, "\n")[1]; !strings.Contains(row, " $7.00 ") ||
 		!strings.Contains(errOut, "counted in HELD;") {
 		t.Errorf("%s: %q", row, errOut)
@@ -91,7 +91,7 @@ func TestWhatStandsBelowIsCounted(t *testing.T) {
 }
 
 // Without a limit a day the latest trees are shown, each as a tree.
-func TestTheLatestTrees(t *testing.T) {
+func TestLatestBudgetTrees(t *testing.T) {
 	root := "r"
 	page := picket.TaskPage{Tasks: []picket.Task{
 		{TaskID: "b", Root: "r", Parent: &root, State: picket.TaskQueued},
@@ -100,14 +100,14 @@ func TestTheLatestTrees(t *testing.T) {
 	}}
 	tree := envelopeWith("r", "open", 0, envelopeWith("b", "open", 1_000_000_000))
 	answers := map[string]any{"/api/v1/tasks": page, "/api/v1/envelopes/r": tree}
-	if out, _ := answering(t, answers, "budget", "show", "-o", "name"); out != "r\nb\ns\n" {
+	if out, _ := runAgainstAnswers(t, answers, "budget", "show", "-o", "name"); out != "r\nb\ns\n" {
 		t.Errorf("shown are %q", out)
 	}
-	if out, _ := answering(t, answers, "budget", "show"); !strings.Contains(out, "r         open    $1.00") ||
+	if out, _ := runAgainstAnswers(t, answers, "budget", "show"); !strings.Contains(out, "r         open    $1.00") ||
 		!strings.Contains(out, "s         closed  $0.000000001") {
 		t.Errorf("%s", out)
 	}
-	if out, _ := answering(t, answers, "budget", "show", "-o", "json"); strings.Count(out, `"id": "b"`) != 1 {
+	if out, _ := runAgainstAnswers(t, answers, "budget", "show", "-o", "json"); strings.Count(out, `"id": "b"`) != 1 {
 		t.Errorf("%s", out)
 	}
 }

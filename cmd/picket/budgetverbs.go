@@ -18,11 +18,11 @@ func newBudgetTopUp() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top-up ENVELOPE",
 		Short: "Give an envelope more dollars or tokens",
-		Args:  args(cobra.ExactArgs(1)),
+		Args:  checkArgs(cobra.ExactArgs(1)),
 		Long: "Give an envelope more: a task id, house for the day's, or house:DATE. A subtask's is raised together with those it was carved from; a day's house pays, where there is one.\n" +
 			"Calls that were refused can be repeated at once; an agent in await_top_up goes on.",
 		Example:           "  picket budget top-up TASK --usd 0.50\n  picket budget top-up house --usd 20 --reason \"release week\"",
-		ValidArgsFunction: completeFrom(taskIDs),
+		ValidArgsFunction: completeFirstID(taskIDs),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			body, err := topUpOf(cmd)
 			if err != nil {
@@ -38,7 +38,7 @@ func newBudgetTopUp() *cobra.Command {
 			}
 			var state picket.EnvelopeState
 			var raw jsontext.Value
-			if err := s.post(cmd.Context(), "/api/v1/envelopes/"+segment(id)+"/top-up", body, &state,
+			if err := s.post(cmd.Context(), "/api/v1/envelopes/"+pathSegment(id)+"/top-up", body, &state,
 				&raw); err != nil {
 				return err
 			}
@@ -66,7 +66,7 @@ func topUpOf(cmd *cobra.Command) (body picket.TopUp, err error) {
 		}
 	}
 	if body.USD == 0 && body.Tokens == 0 {
-		e := usage("a top-up adds dollars or tokens")
+		e := usageError("a top-up adds dollars or tokens")
 		e.Remedy = "Add --usd 0.50 or --tokens 100000."
 		return body, e
 	}
@@ -75,7 +75,7 @@ func topUpOf(cmd *cobra.Command) (body picket.TopUp, err error) {
 
 // notDollars refuses an amount on the command line.
 func notDollars(flag string, err error) error {
-	e := usage("%s %v", flag, err)
+	e := usageError("%s %v", flag, err)
 	e.Remedy = budget.Money(0).WireForm()
 	return e
 }
@@ -105,10 +105,10 @@ func newBudgetLedger() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ledger [ENVELOPE]",
 		Short: "List what was charged and added, oldest first",
-		Args:  args(cobra.MaximumNArgs(1)),
+		Args:  checkArgs(cobra.MaximumNArgs(1)),
 		Long: "List the rows of one envelope (a task id, house, or house:DATE) or of all: each settled call, each usage report of an agent that charged, each\n" +
 			"correction of an uncertain call and each top-up has one. A row says by which version of the prices it was charged.",
-		ValidArgsFunction: completeFrom(taskIDs),
+		ValidArgsFunction: completeFirstID(taskIDs),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			s, err := connect(cmd)
 			if err != nil {
@@ -152,39 +152,39 @@ func ledgerListing(cmd *cobra.Command) listing[picket.LedgerRow] {
 			return "--after " + after + " for the next page"
 		},
 		columns: []column[picket.LedgerRow]{
-			{head: "ROW", cell: func(r picket.LedgerRow) string { return strconv.FormatInt(r.Seq, 10) }, spare: 6},
+			{head: "ROW", cell: func(r picket.LedgerRow) string { return strconv.FormatInt(r.Seq, 10) }, dropOrder: 6},
 			{
-				head:  "AT",
-				cell:  func(r picket.LedgerRow) string { return r.At.Time().Local().Format("15:04:05") },
-				spare: 8,
+				head:      "AT",
+				cell:      func(r picket.LedgerRow) string { return r.At.Time().Local().Format("15:04:05") },
+				dropOrder: 8,
 			},
 			{head: "ENVELOPE", cell: func(r picket.LedgerRow) string { return r.TaskID }},
 			{
-				head:  "KIND",
-				cell:  func(r picket.LedgerRow) string { return strings.ReplaceAll(string(r.Kind), "_", " ") },
-				spare: 5,
+				head:      "KIND",
+				cell:      func(r picket.LedgerRow) string { return strings.ReplaceAll(string(r.Kind), "_", " ") },
+				dropOrder: 5,
 			},
-			{head: "TOOL", cell: func(r picket.LedgerRow) string { return dash(oneLine(r.Tool)) }, spare: 3},
-			{head: "OUTCOME", cell: outcomeText, spare: 4},
-			{head: "USD", cell: func(r picket.LedgerRow) string { return signed(r.Kind, dollars(r.Charged.USD)) }},
+			{head: "TOOL", cell: func(r picket.LedgerRow) string { return dash(oneLine(r.Tool)) }, dropOrder: 3},
+			{head: "OUTCOME", cell: outcomeText, dropOrder: 4},
+			{head: "USD", cell: func(r picket.LedgerRow) string { return withSign(r.Kind, dollars(r.Charged.USD)) }},
 			{
 				head: "TOKENS",
 				cell: func(r picket.LedgerRow) string {
-					return signed(r.Kind, strconv.FormatInt(r.Charged.Tokens, 10))
+					return withSign(r.Kind, strconv.FormatInt(r.Charged.Tokens, 10))
 				},
-				spare: 7,
+				dropOrder: 7,
 			},
 			{head: "RESERVED", cell: func(r picket.LedgerRow) string { return dollars(r.Reserved.USD) }, wide: true},
 			{head: "PRICES", cell: func(r picket.LedgerRow) string { return dash(r.PriceVersion) }, wide: true},
 			{head: "RUN", cell: func(r picket.LedgerRow) string { return dash(r.RunID) }, wide: true},
 			{head: "ACTOR", cell: func(r picket.LedgerRow) string { return dash(r.Actor) }, wide: true},
-			{head: "DETAIL", cell: func(r picket.LedgerRow) string { return clip(r.Detail, 40) }, spare: 1},
+			{head: "DETAIL", cell: func(r picket.LedgerRow) string { return clip(r.Detail, 40) }, dropOrder: 1},
 		},
 	}
 }
 
-// signed tells what was added from what was charged.
-func signed(kind picket.LedgerKind, text string) string {
+// withSign tells what was added from what was charged.
+func withSign(kind picket.LedgerKind, text string) string {
 	if kind == picket.LedgerTopUp {
 		return "+" + text
 	}

@@ -14,14 +14,15 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// changes returns the evidence of the run that completed the task, or of the
+// completingEvidence returns the evidence of the run that completed the task, or of the
 // latest run if the task has no review. It is nil if that run handed in nothing.
 // others are the other runs that handed in evidence.
-func (s *server) changes(ctx context.Context, task picket.Task) (ev *picket.Evidence, others []string, err error) {
+func (s *connection) completingEvidence(ctx context.Context,
+	task picket.Task) (ev *picket.Evidence, others []string, err error) {
 	var list struct {
 		Evidence []picket.Evidence `json:"evidence"`
 	}
-	if err := s.get(ctx, "/api/v1/tasks/"+segment(task.TaskID)+"/evidence", &list, nil); err != nil {
+	if err := s.get(ctx, "/api/v1/tasks/"+pathSegment(task.TaskID)+"/evidence", &list, nil); err != nil {
 		return nil, nil, err
 	}
 	for i := range list.Evidence {
@@ -34,9 +35,9 @@ func (s *server) changes(ctx context.Context, task picket.Task) (ev *picket.Evid
 	return ev, others, nil
 }
 
-// changeText shows a diff as a person reads it. Nothing in it can steer the
+// diffText shows a diff as a person reads it. Nothing in it can steer the
 // terminal: what would is dropped.
-func changeText(task string, ev *picket.Evidence, p paint) string {
+func diffText(task string, ev *picket.Evidence, p paint) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s\n", p.dim("branch"), oneLine(ev.Branch))
 	if ev.Diff == "" && ev.Diffstat == "" {
@@ -68,14 +69,14 @@ func diffLine(line string, p paint) string {
 	return line
 }
 
-// paged shows text on a terminal a page at a time; elsewhere it just prints it.
-func paged(cmd *cobra.Command, text string) error {
+// showInPager shows text on a terminal a page at a time; elsewhere it just prints it.
+func showInPager(cmd *cobra.Command, text string) error {
 	w := cmd.OutOrStdout()
 	pager := strings.Fields(os.Getenv("PAGER"))
 	if len(pager) == 0 {
 		pager = []string{"less"}
 	}
-	if !isTerminal(w) || !isTerminal(cmd.InOrStdin()) || fits(w, text) {
+	if !isTerminal(w) || !isTerminal(cmd.InOrStdin()) || fitsTerminal(w, text) {
 		_, err := io.WriteString(w, text)
 		return err
 	}
@@ -90,7 +91,7 @@ func paged(cmd *cobra.Command, text string) error {
 	return nil
 }
 
-func fits(w io.Writer, text string) bool {
+func fitsTerminal(w io.Writer, text string) bool {
 	f, ok := w.(*os.File)
 	if !ok {
 		return true
@@ -99,25 +100,25 @@ func fits(w io.Writer, text string) bool {
 	return err != nil || strings.Count(text, "\n") < height-1
 }
 
-// showChanges prints what a task has changed, if it has handed anything in.
-func showChanges(cmd *cobra.Command, s *server, task picket.Task) error {
+// printChanges prints what a task has changed, if it has handed anything in.
+func printChanges(cmd *cobra.Command, s *connection, task picket.Task) error {
 	text, err := s.changesText(cmd.Context(), task, painter(cmd.OutOrStdout()))
 	if err != nil || text == "" {
 		return err
 	}
-	return paged(cmd, text)
+	return showInPager(cmd, text)
 }
 
 // changesText describes the changes of the completing run, and names the other
 // runs that handed in evidence.
-func (s *server) changesText(ctx context.Context, task picket.Task, p paint) (string, error) {
-	ev, others, err := s.changes(ctx, task)
+func (s *connection) changesText(ctx context.Context, task picket.Task, p paint) (string, error) {
+	ev, others, err := s.completingEvidence(ctx, task)
 	if err != nil {
 		return "", err
 	}
 	text := ""
 	if ev != nil {
-		text = "\n" + changeText(task.TaskID, ev, p)
+		text = "\n" + diffText(task.TaskID, ev, p)
 	}
 	if len(others) > 0 {
 		text += "\n" + p.dim("not part of the result: changes of "+strings.Join(others, ", ")) + "\n"
@@ -125,8 +126,8 @@ func (s *server) changesText(ctx context.Context, task picket.Task, p paint) (st
 	return text, nil
 }
 
-// changesTo is showChanges for what is printed again and again.
-func changesTo(ctx context.Context, s *server, w io.Writer, task picket.Task) error {
+// printChangesTo is printChanges for what is printed again and again.
+func printChangesTo(ctx context.Context, s *connection, w io.Writer, task picket.Task) error {
 	text, err := s.changesText(ctx, task, painter(w))
 	if err == nil {
 		_, err = io.WriteString(w, text)

@@ -25,7 +25,7 @@ func TestExitCodes(t *testing.T) {
 		picket.CodeForbidden:               1,
 		picket.CodeUnauthenticated:         1,
 		picket.CodeInternal:                1,
-		usage("no"):                        2,
+		usageError("no"):                   2,
 		picket.CodeValidation:              2,
 		picket.CodeNotAvailable:            2,
 		picket.CodeTooLarge:                2,
@@ -38,8 +38,8 @@ func TestExitCodes(t *testing.T) {
 		picket.CodeIdempotencyConflict:     4,
 		picket.CodeUnavailable:             6,
 		picket.CodePaused:                  6,
-		ended(exitTimeout):                 124,
-		fmt.Errorf("x: %w", ended(1)):      1,
+		exitStatus(exitTimeout):            124,
+		fmt.Errorf("x: %w", exitStatus(1)): 1,
 		picket.CodeBudgetExceeded:          5,
 		fmt.Errorf("%w", context.Canceled): 1,
 	} {
@@ -47,7 +47,7 @@ func TestExitCodes(t *testing.T) {
 			t.Errorf("%v: exit code %d, want %d", err, got, want)
 		}
 	}
-	if exitOfStatus(402) != exitBudget {
+	if exitForHTTP(402) != exitBudget {
 		t.Error("402 is not the budget's exit code")
 	}
 }
@@ -55,12 +55,12 @@ func TestExitCodes(t *testing.T) {
 func TestComplaintsKeepSecretsAndSayWhatToDo(t *testing.T) {
 	var out bytes.Buffer
 	root := newRoot()
-	complain(&out, root, picket.Invalid("/title", "Say what.", "it is required").With("requestId", "req_1"))
+	printError(&out, root, picket.Invalid("/title", "Say what.", "it is required").With("requestId", "req_1"))
 	if got := out.String(); got != "picket: /title: it is required [validation_failed]\n  fix: Say what.\n" {
 		t.Errorf("complaint: %q", got)
 	}
 	out.Reset()
-	complain(&out, root, ended(4))
+	printError(&out, root, exitStatus(4))
 	if out.Len() != 0 {
 		t.Errorf("a quiet end said %q", out.String())
 	}
@@ -102,15 +102,15 @@ func TestIDsByBeginningOrEnd(t *testing.T) {
 		"02":                              "task_02ARZ3NDEKTSV4RRFFQ69G5FCX",
 		"task_7ZZZZZZZZZZZZZZZZZZZZZZZZZ": "task_7ZZZZZZZZZZZZZZZZZZZZZZZZZ", // whole: the server decides
 	} {
-		if got, err := match(t.Context(), "task", typed, list); err != nil || got != want {
+		if got, err := resolveID(t.Context(), "task", typed, list); err != nil || got != want {
 			t.Errorf("%s: %s, %v; want %s", typed, got, err, want)
 		}
 	}
-	if _, err := match(t.Context(), "task", "01", list); !errors.Is(err, codeUsage) ||
+	if _, err := resolveID(t.Context(), "task", "01", list); !errors.Is(err, codeUsage) ||
 		!strings.Contains(err.Error(), "2 tasks") {
 		t.Errorf("an ambiguous id: %v", err)
 	}
-	if _, err := match(t.Context(), "task", "zz", list); !errors.Is(err, picket.CodeNotFound) {
+	if _, err := resolveID(t.Context(), "task", "zz", list); !errors.Is(err, picket.CodeNotFound) {
 		t.Errorf("an unknown id: %v", err)
 	}
 }
@@ -147,7 +147,7 @@ func TestStreamGoesOnWhereItBroke(t *testing.T) {
 		}
 	}))
 	defer srv.Close()
-	s := &server{client: &adapter.Client{BaseURL: srv.URL}}
+	s := &connection{client: &adapter.Client{BaseURL: srv.URL}}
 	var got, links []string
 	err := s.follow(t.Context(), "/", "0", func(up bool) { links = append(links, fmt.Sprint(up)) },
 		func(e picket.Event, _ jsontext.Value) error {
@@ -179,7 +179,7 @@ func TestStreamFromNowHasNoGap(t *testing.T) {
 		io.WriteString(w, "retry: 1000\nid: 41\n\n")
 	}))
 	defer srv.Close()
-	s := &server{client: &adapter.Client{BaseURL: srv.URL}}
+	s := &connection{client: &adapter.Client{BaseURL: srv.URL}}
 	err := s.follow(t.Context(), "/", "", nil, func(picket.Event, jsontext.Value) error { return nil })
 	if err == nil || len(asked) < 2 || asked[0] != "" || asked[1] != "41" {
 		t.Errorf("asked after %q, %v", asked, err)
@@ -187,25 +187,25 @@ func TestStreamFromNowHasNoGap(t *testing.T) {
 }
 
 func TestInstants(t *testing.T) {
-	at, err := instant("since", "2026-04-11T10:42:17Z", 1)
+	at, err := instantFlag("since", "2026-04-11T10:42:17Z", 1)
 	if err != nil || at.String() != "2026-04-11T10:42:17.000Z" {
 		t.Errorf("%v, %v", at, err)
 	}
-	soon, err := instant("since", "1h", 1)
+	soon, err := instantFlag("since", "1h", 1)
 	if left := time.Until(soon.Time()); err != nil || left < 59*time.Minute || left > time.Hour {
 		t.Errorf("1h from now is %v away, %v", left, err)
 	}
-	if _, err := instant("since", "tomorrow", 1); !errors.Is(err, codeUsage) {
+	if _, err := instantFlag("since", "tomorrow", 1); !errors.Is(err, codeUsage) {
 		t.Errorf("tomorrow: %v", err)
 	}
 }
 
 func TestSuggestionsWithoutPicketOnThePath(t *testing.T) {
-	got := calledAs("./my bin/picket", "picket task retry task_1 && picket adapter -- sh -c 'picket tool'")
+	got := withName("./my bin/picket", "picket task retry task_1 && picket adapter -- sh -c 'picket tool'")
 	if want := "'./my bin/picket' task retry task_1 && './my bin/picket' adapter -- sh -c 'picket tool'"; got != want {
 		t.Errorf("suggested %s, want %s", got, want)
 	}
-	if got := calledAs("bin/picket", "export PICKET_API_KEY=<the key>"); got != "export PICKET_API_KEY=<the key>" {
+	if got := withName("bin/picket", "export PICKET_API_KEY=<the key>"); got != "export PICKET_API_KEY=<the key>" {
 		t.Errorf("suggested %s", got)
 	}
 }
@@ -221,7 +221,7 @@ func TestShellWords(t *testing.T) {
 		"a\u009bb":  `$'a\xc2\x9bb'`,
 		"a\u202eb":  `$'a\xe2\x80\xaeb'`,
 	} {
-		if got := quoted(word); got != want {
+		if got := shellQuote(word); got != want {
 			t.Errorf("quoted(%q) = %s, want %s", word, got, want)
 		}
 	}

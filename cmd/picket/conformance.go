@@ -19,14 +19,15 @@ import (
 )
 
 func newConformance() *cobra.Command {
-	return noun("conformance", "Hold a server against a published protocol, rule by rule", newConformanceRFC16())
+	return commandGroup("conformance", "Hold a server against a published protocol, rule by rule",
+		newConformanceRFC16())
 }
 
 func newConformanceRFC16() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rfc16",
 		Short: "Agent Lifecycle & Health: any server that speaks RFC-0016",
-		Args:  args(cobra.NoArgs),
+		Args:  checkArgs(cobra.NoArgs),
 		Long: "Hold a running server against every rule of RFC-0016, over HTTP and nothing else; it takes about half a minute.\n" +
 			"An administrator's key makes the keys it needs and revokes them. Agents of the run are deregistered, tasks\n" +
 			"cancelled. A rule that lacks something is not run and says why. docs/rfc16.md lists the rules.",
@@ -76,8 +77,8 @@ func runConformanceRFC16(cmd *cobra.Command) error {
 		fmt.Fprint(cmd.ErrOrStderr(), "\r\x1b[K")
 	}
 	if err != nil && len(report.Results) == 0 {
-		if err = cannotJudge(err); s.source != "--key" || picket.CodeOf(err) != picket.CodeUnauthenticated {
-			err = s.hint(err)
+		if err = conformanceError(err); s.keySource != "--key" || picket.CodeOf(err) != picket.CodeUnauthenticated {
+			err = s.withRemedy(err)
 		}
 		return err
 	}
@@ -88,7 +89,7 @@ func runConformanceRFC16(cmd *cobra.Command) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), p.warn("left behind:"), oneLine(strings.Join(report.Left, ", ")))
 	}
 	if report.Failed > 0 || err != nil || report.Passed == 0 {
-		return ended(exitError)
+		return exitStatus(exitError)
 	}
 	return nil
 }
@@ -99,7 +100,7 @@ func conformanceConfig(cmd *cobra.Command) (cfg rfc16.Config, err error) {
 	cfg.RFCOnly, _ = f.GetBool("rfc-only")
 	seconds, _ := f.GetIntSlice("thresholds")
 	if len(seconds) != 3 || seconds[0] < 1 || seconds[1] < 2*seconds[0] || seconds[2] < 2*seconds[1] {
-		e := usage("--thresholds takes interval, unhealthy and dead in seconds, each at least twice the one before")
+		e := usageError("--thresholds takes interval, unhealthy and dead in seconds, each at least twice the one before")
 		e.Remedy = "Such as --thresholds 1,2,4."
 		return cfg, e
 	}
@@ -111,7 +112,7 @@ func conformanceConfig(cmd *cobra.Command) (cfg rfc16.Config, err error) {
 			})
 		}
 		if !slices.ContainsFunc(rfc16.Rules(), cfg.Only) {
-			e := usage("--only %s: no rule has this section or name", strings.Join(only, ","))
+			e := usageError("--only %s: no rule has this section or name", strings.Join(only, ","))
 			e.Remedy = "picket conformance rfc16 --list shows them all."
 			return cfg, e
 		}
@@ -138,13 +139,13 @@ func keyFlag(cmd *cobra.Command, flag string) (string, error) {
 	}
 	key, err := readSecret(path)
 	if err != nil && picket.CodeOf(err) != codeUsage {
-		return "", usage("--%s: the key cannot be read: %v", flag, err)
+		return "", usageError("--%s: the key cannot be read: %v", flag, err)
 	}
 	return key.Reveal(), err
 }
 
 // conformanceServer finds the server and, where no flag gave it, the key.
-func conformanceServer(cmd *cobra.Command, cfg *rfc16.Config) (*server, error) {
+func conformanceServer(cmd *cobra.Command, cfg *rfc16.Config) (*connection, error) {
 	s, err := connect(cmd)
 	if err != nil {
 		return nil, err
@@ -153,7 +154,7 @@ func conformanceServer(cmd *cobra.Command, cfg *rfc16.Config) (*server, error) {
 	if cfg.Key == "" {
 		cfg.Key = s.client.Key.Reveal()
 	} else {
-		s.client.Key, s.source = picket.Secret(cfg.Key), "--key"
+		s.client.Key, s.keySource = picket.Secret(cfg.Key), "--key"
 	}
 	if cfg.Key == "" {
 		cfg.Key = cfg.AgentKey
@@ -161,8 +162,8 @@ func conformanceServer(cmd *cobra.Command, cfg *rfc16.Config) (*server, error) {
 	return s, nil
 }
 
-// cannotJudge says why there is no verdict.
-func cannotJudge(err error) error {
+// conformanceError says why there is no verdict.
+func conformanceError(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
@@ -172,7 +173,7 @@ func cannotJudge(err error) error {
 		return picket.Refuse(picket.CodeNotFound, "Check the URL: it is the server's own, without /api/v1.", "%v", err)
 	}
 	return picket.Refuse(picket.CodeUnavailable, "Check that it runs, and the URL.", "%v", err).
-		Because(picket.ErrUnknown)
+		WithCause(picket.ErrUnknown)
 }
 
 func printReport(out, errs io.Writer, format string, report rfc16.Report) error {
@@ -239,7 +240,7 @@ func printRules(cmd *cobra.Command, format string, cfg rfc16.Config) error {
 		Rules []ruleRow `json:"rules"`
 	}{}
 	for _, r := range rfc16.Rules() {
-		if cfg.RFCOnly && !r.Foreign() || cfg.Only != nil && !cfg.Only(r) {
+		if cfg.RFCOnly && !r.RFCOnly() || cfg.Only != nil && !cfg.Only(r) {
 			continue
 		}
 		list.Rules = append(list.Rules,

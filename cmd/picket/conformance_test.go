@@ -24,36 +24,37 @@ import (
 	"github.com/picket-dev/picket/internal/rig"
 )
 
-// conformed is a whole server for the suite: orchestrator, proxy and reaper on
+// suiteServer is a whole server for the suite: orchestrator, proxy and reaper on
 // one listener, as `picket up` runs them.
-type conformed struct {
+type suiteServer struct {
 	url  string
 	key  string
 	http *http.Client
 }
 
-// startConformed serves until stop is called. The listener is the test's own,
+// startSuiteServer serves until stop is called. The listener is the test's own,
 // so it may be one without sockets.
-func startConformed(t *testing.T, s rig.Store, l net.Listener, transport *http.Transport) (c conformed, stop func()) {
+func startSuiteServer(t *testing.T, s rig.Store, l net.Listener,
+	transport *http.Transport) (c suiteServer, stop func()) {
 	t.Helper()
 	url := "http://" + l.Addr().String()
-	h := house{
-		roles:   roles{true, true, true},
-		redis:   s.Redis,
-		memory:  s.Memory,
-		sealer:  rig.Sealer(),
-		proxy:   url,
-		log:     slog.New(slog.DiscardHandler),
-		witness: t.TempDir(),
-		found:   true,
-		cfg:     settings{"namespace": value{text: "default"}, "allow_unsafe_redis": value{text: "true"}},
+	h := serverProcess{
+		roles:         roles{true, true, true},
+		redis:         s.Redis,
+		memory:        s.Memory,
+		sealer:        rig.Sealer(),
+		proxyURL:      url,
+		log:           slog.New(slog.DiscardHandler),
+		witnessDir:    t.TempDir(),
+		createMissing: true,
+		cfg:           settings{"namespace": value{text: "default"}, "allow_unsafe_redis": value{text: "true"}},
 	}
-	store, err := h.open(t.Context())
+	store, err := h.openStore(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	key, err := store.Engine("default").
-		CreateKey(t.Context(), bootstrap,
+		CreateKey(t.Context(), bootstrapCaller,
 			picket.KeyRequest{Name: "conformance", Scopes: []picket.Scope{picket.ScopeAdmin}})
 	if err != nil {
 		t.Fatal(err)
@@ -64,25 +65,26 @@ func startConformed(t *testing.T, s rig.Store, l net.Listener, transport *http.T
 	if err := awaitReady(t.Context(), store); err != nil {
 		t.Error(err)
 	}
-	return conformed{url: url, key: key.Key.Reveal(), http: &http.Client{Transport: transport}}, sync.OnceFunc(func() {
-		transport.CloseIdleConnections()
-		cancel()
-		if err := <-served; err != nil {
-			t.Errorf("serve: %v", err)
-		}
-		_ = store.Close()
-	})
+	return suiteServer{url: url, key: key.Key.Reveal(), http: &http.Client{Transport: transport}},
+		sync.OnceFunc(func() {
+			transport.CloseIdleConnections()
+			cancel()
+			if err := <-served; err != nil {
+				t.Errorf("serve: %v", err)
+			}
+			_ = store.Close()
+		})
 }
 
-// inBubble runs a test on the virtual clock with a server that has no sockets:
+// onVirtualClock runs a test on the virtual clock with a server that has no sockets:
 // thresholds are the RFC's defaults and requests take no time.
-func inBubble(t *testing.T, test func(t *testing.T, cfg rfc16.Config)) {
+func onVirtualClock(t *testing.T, test func(t *testing.T, cfg rfc16.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		store, end := rig.Memory()
 		defer end()
 		l := newPipes()
-		c, stop := startConformed(t, store, l, &http.Transport{DialContext: l.dial, MaxIdleConnsPerHost: 400})
+		c, stop := startSuiteServer(t, store, l, &http.Transport{DialContext: l.dial, MaxIdleConnsPerHost: 400})
 		defer stop()
 		test(t, rfc16.Config{
 			URL:          c.url,
@@ -142,8 +144,8 @@ type pipeAddr struct{}
 func (pipeAddr) Network() string { return "pipe" }
 func (pipeAddr) String() string  { return "127.0.0.1:7070" }
 
-// elsewhere are the rules that no server can be held against over HTTP.
-func elsewhere() []string {
+// rulesNotOverHTTP are the rules that no server can be held against over HTTP.
+func rulesNotOverHTTP() []string {
 	var names []string
 	for _, r := range rfc16.Rules() {
 		if r.Check == nil {
@@ -153,9 +155,9 @@ func elsewhere() []string {
 	return names
 }
 
-// conforms expects every rule to have passed, but for those that cannot be run
+// expectConforming expects every rule to have passed, but for those that cannot be run
 // here.
-func conforms(t *testing.T, report rfc16.Report, notRun ...string) {
+func expectConforming(t *testing.T, report rfc16.Report, notRun ...string) {
 	t.Helper()
 	t.Log(report.Summary())
 	for _, r := range report.Results {
@@ -177,13 +179,13 @@ func conforms(t *testing.T, report rfc16.Report, notRun ...string) {
 
 func TestConformanceVirtual(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T, cfg rfc16.Config) {
+	onVirtualClock(t, func(t *testing.T, cfg rfc16.Config) {
 		report, err := rfc16.Run(t.Context(), cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		conforms(t, report, elsewhere()...)
-		leavesNothing(t, cfg, report)
+		expectConforming(t, report, rulesNotOverHTTP()...)
+		expectNothingLeft(t, cfg, report)
 	})
 }
 
@@ -203,14 +205,14 @@ func TestConformanceReal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exact := elsewhere()
+	exact := rulesNotOverHTTP()
 	for _, r := range rfc16.Rules() {
 		if r.Needs&rfc16.Exact != 0 {
 			exact = append(exact, r.Name())
 		}
 	}
-	conforms(t, report, exact...)
-	leavesNothing(t, cfg, report)
+	expectConforming(t, report, exact...)
+	expectNothingLeft(t, cfg, report)
 }
 
 // startUp runs `picket up` with a redis-server of its own until the test ends.
@@ -255,8 +257,8 @@ func startUp(t *testing.T) (url, key string) {
 	return url, secret.Reveal()
 }
 
-// leavesNothing looks for what a run has left on a server that had nothing.
-func leavesNothing(t *testing.T, cfg rfc16.Config, report rfc16.Report) {
+// expectNothingLeft looks for what a run has left on a server that had nothing.
+func expectNothingLeft(t *testing.T, cfg rfc16.Config, report rfc16.Report) {
 	t.Helper()
 	client := &adapter.Client{BaseURL: cfg.URL, Key: picket.Secret(cfg.Key), HTTP: cfg.HTTP}
 	var agents picket.AgentPage

@@ -19,26 +19,26 @@ import (
 
 const defaultURL = "http://127.0.0.1:7070"
 
-// server is the control plane a command talks to.
-type server struct {
-	client *adapter.Client
-	saved  bool   // the URL is that of the profile
-	source string // where the key comes from
-	// kept are the answers to reads by their path, while --watch shows them; nil
+// connection is the control plane a command talks to.
+type connection struct {
+	client    *adapter.Client
+	saved     bool   // the URL is that of the profile
+	keySource string // where the key comes from
+	// cachedReads are the answers to reads by their path, while --watch shows them; nil
 	// otherwise. What is kept is not asked again.
-	kept   map[string][]byte
-	readAt time.Time // of the latest answer that came from the server
+	cachedReads map[string][]byte
+	readAt      time.Time // of the latest answer that came from the server
 }
 
 // connect finds URL and key: flag or PICKET_URL and PICKET_API_KEY, else the
 // profile. The profile's key is only ever sent to the profile's server.
-func connect(cmd *cobra.Command) (*server, error) {
+func connect(cmd *cobra.Command) (*connection, error) {
 	return connectWith(cmd, picket.Secret(os.Getenv("PICKET_API_KEY")), "PICKET_API_KEY")
 }
 
 // connectWith is connect with a key that comes from source. If the key is empty,
 // that of the profile is used.
-func connectWith(cmd *cobra.Command, key picket.Secret, source string) (*server, error) {
+func connectWith(cmd *cobra.Command, key picket.Secret, source string) (*connection, error) {
 	cfg, err := loadSettings(cmd)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,8 @@ func connectWith(cmd *cobra.Command, key picket.Secret, source string) (*server,
 			"PICKET_API_KEY is not sent to the url in %s, because that file is in the current directory",
 			cfg["url"].origin)
 	}
-	s := &server{client: &adapter.Client{BaseURL: strings.TrimRight(cfg.text("url"), "/")}} // the saved one has none
+	// the saved one has none
+	s := &connection{client: &adapter.Client{BaseURL: strings.TrimRight(cfg.text("url"), "/")}}
 	if s.client.BaseURL == "" {
 		s.client.BaseURL = saved.URL
 	}
@@ -60,9 +61,9 @@ func connectWith(cmd *cobra.Command, key picket.Secret, source string) (*server,
 		s.client.BaseURL = defaultURL
 	}
 	s.saved = saved.URL == s.client.BaseURL
-	s.client.Key, s.source = key, source
+	s.client.Key, s.keySource = key, source
 	if s.client.Key == "" && s.saved && saved.KeyFile != "" {
-		if err := notFromARun(); err != nil {
+		if err := refuseSavedKeyInRun(); err != nil {
 			return nil, err
 		}
 		key, err := readSecret(saved.KeyFile)
@@ -70,15 +71,15 @@ func connectWith(cmd *cobra.Command, key picket.Secret, source string) (*server,
 			return nil, picket.Refuse(codeUsage, "Set PICKET_API_KEY, or start `picket up` again.",
 				"the key of %s cannot be read: %v", saved.URL, err)
 		}
-		s.client.Key, s.source = key, saved.KeyFile
+		s.client.Key, s.keySource = key, saved.KeyFile
 	}
 	return s, nil
 }
 
-// notFromARun keeps an agent from deciding about its own work with the key of
+// refuseSavedKeyInRun keeps an agent from deciding about its own work with the key of
 // the person it runs for. It is a guard against accidents and obedient models,
 // not against a process of the same user, which can read the key by itself.
-func notFromARun() error {
+func refuseSavedKeyInRun() error {
 	run := os.Getenv("PICKET_RUN_ID")
 	if run == "" || os.Getenv("PICKET_LEASE_TOKEN") == "" {
 		return nil
@@ -90,17 +91,17 @@ func notFromARun() error {
 
 // call is one request. The answer is decoded into out; raw, when not nil,
 // keeps it byte for byte for -o json.
-func (s *server) call(ctx context.Context, method, path string, in, out any, raw *jsontext.Value,
+func (s *connection) call(ctx context.Context, method, path string, in, out any, raw *jsontext.Value,
 	opts ...adapter.Option) error {
-	body, known := s.kept[path]
+	body, known := s.cachedReads[path]
 	if !known || method != http.MethodGet {
 		body = nil // the kept answer is not written over
 		if err := s.client.Call(ctx, method, path, in, &body, opts...); err != nil {
-			return s.hint(err)
+			return s.withRemedy(err)
 		}
 		s.readAt = time.Now()
-		if s.kept != nil && method == http.MethodGet {
-			s.kept[path] = body
+		if s.cachedReads != nil && method == http.MethodGet {
+			s.cachedReads[path] = body
 		}
 	}
 	if raw != nil {
@@ -116,13 +117,13 @@ func (s *server) call(ctx context.Context, method, path string, in, out any, raw
 	return nil
 }
 
-func (s *server) get(ctx context.Context, path string, out any, raw *jsontext.Value) error {
+func (s *connection) get(ctx context.Context, path string, out any, raw *jsontext.Value) error {
 	return s.call(ctx, http.MethodGet, path, nil, out, raw)
 }
 
 // post sends a change with an idempotency key, so that a lost answer can be
 // repaired by sending it again; it does so until patience runs out.
-func (s *server) post(ctx context.Context, path string, in, out any, raw *jsontext.Value,
+func (s *connection) post(ctx context.Context, path string, in, out any, raw *jsontext.Value,
 	opts ...adapter.Option) error {
 	opts = append(opts, adapter.WithIdempotencyKey(newIdempotencyKey()))
 	var err error
@@ -149,9 +150,9 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// hint adds what this command line can do about a server that is not there or
+// withRemedy adds what this command line can do about a server that is not there or
 // does not know the key.
-func (s *server) hint(err error) error {
+func (s *connection) withRemedy(err error) error {
 	var e *picket.Error
 	if !errors.As(err, &e) {
 		return err
@@ -163,20 +164,20 @@ func (s *server) hint(err error) error {
 		}
 	case e.Code == picket.CodeUnauthenticated && s.client.Key == "":
 		e.Remedy = "Set PICKET_API_KEY: there is no saved key for " + s.client.BaseURL + "."
-	case e.Code == picket.CodeUnauthenticated && s.source == "PICKET_API_KEY":
+	case e.Code == picket.CodeUnauthenticated && s.keySource == "PICKET_API_KEY":
 		e.Remedy = "PICKET_API_KEY holds a key that " + s.client.BaseURL +
 			" does not know: set it to one it knows, or unset it to use the saved one."
 	case e.Code == picket.CodeUnauthenticated:
-		e.Remedy = "The key in " + s.source +
+		e.Remedy = "The key in " + s.keySource +
 			" is not known there. Start `picket up` again, which registers it; or set PICKET_API_KEY."
 	}
 	return err
 }
 
-// segment makes an id safe as one path segment.
-func segment(id string) string { return url.PathEscape(id) }
+// pathSegment makes an id safe as one path segment.
+func pathSegment(id string) string { return url.PathEscape(id) }
 
 // environment is how a child process is told the same server and key.
-func (s *server) environment() []string {
+func (s *connection) environment() []string {
 	return []string{"PICKET_URL=" + s.client.BaseURL, "PICKET_API_KEY=" + s.client.Key.Reveal()}
 }

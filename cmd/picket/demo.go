@@ -14,33 +14,33 @@ import (
 )
 
 func newDemo() *cobra.Command {
-	return noun("demo", "See it happen, offline, with real processes",
+	return commandGroup("demo", "See it happen, offline, with real processes",
 		newDemoAll(), newDemoCrash(), newDemoZombie(), newDemoBudget(), newDemoHandoff())
 }
 
 func newDemoAll() *cobra.Command {
-	return demoVerb("all", "The whole story: work, crash, zombie, budget, hand-off, review, console",
+	return newDemoCommand("all", "The whole story: work, crash, zombie, budget, hand-off, review, console",
 		"All that Picket is for, told once, for somebody who meets it for the first time: work and its review, a worker that is\n"+
 			"killed, one that comes back from the dead, an agent that runs out of money, one that asks a person, and decisions.",
 		workChapter, crashChapter, zombieChapter, budgetChapter, handoffChapter, reviewChapter, consoleChapter)
 }
 
 func newDemoCrash() *cobra.Command {
-	return demoVerb("crash", "A worker is killed; the next one goes on from the last report",
+	return newDemoCommand("crash", "A worker is killed; the next one goes on from the last report",
 		"A worker is killed with SIGKILL in the middle of its task, and its agent with it. The next one goes on from the last\n"+
 			"report. Then the server is killed; the agent that works meanwhile does not notice.",
 		crashChapter)
 }
 
 func newDemoZombie() *cobra.Command {
-	return demoVerb("zombie", "A frozen worker wakes up after its task was given to another",
+	return newDemoCommand("zombie", "A frozen worker wakes up after its task was given to another",
 		"A worker and its agent are frozen with SIGSTOP, like a closed laptop, until their lease has run out.\n"+
 			"A second worker takes the task over. Then the first agent wakes and writes, and is refused.",
 		zombieChapter)
 }
 
 func newDemoBudget() *cobra.Command {
-	return demoVerb("budget",
+	return newDemoCommand("budget",
 		"Ten calls of $0.30 at once on $1.00: three are made, seven are refused before they leave",
 		"An agent with $1.00 makes ten paid calls of $0.30 at once. Three reach the API; seven are refused before anything is sent.\n"+
 			"The agent waits; the command that a refusal printed is run, and it goes on. What was paid for once is not paid for twice.",
@@ -48,18 +48,18 @@ func newDemoBudget() *cobra.Command {
 }
 
 func newDemoHandoff() *cobra.Command {
-	return demoVerb("handoff", "An agent asks a person; a person decides about its result",
+	return newDemoCommand("handoff", "An agent asks a person; a person decides about its result",
 		"An agent asks and ends: while it waits its worker does other work. The answer starts its next run. A second answer is\n"+
 			"refused and is told of the first. Then a person rejects the result, asks for a fix and approves that.",
 		handoffChapter, reviewChapter)
 }
 
-// demoVerb is a command that tells chapters, within two minutes and until Ctrl-C.
-func demoVerb(use, short, long string, story ...chapter) *cobra.Command {
+// newDemoCommand is a command that tells chapters, within two minutes and until Ctrl-C.
+func newDemoCommand(use, short, long string, story ...chapter) *cobra.Command {
 	c := &cobra.Command{
 		Use:   use,
 		Short: short,
-		Args:  args(cobra.NoArgs),
+		Args:  checkArgs(cobra.NoArgs),
 		Long: long +
 			"\nA server of its own, real processes, scripted agents, no keys, no network; exit 0 only if all of it was observed.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -71,11 +71,11 @@ func demoVerb(use, short, long string, story ...chapter) *cobra.Command {
 			ctx, cancel := context.WithTimeoutCause(attended, 2*time.Minute,
 				errors.New("the demo took longer than two minutes"))
 			defer cancel()
-			afterwards := func(*stage) {}
+			afterwards := func(*demoEnv) {}
 			if stay, _ := cmd.Flags().GetBool("stay"); stay {
-				afterwards = func(st *stage) { st.stay(attended) }
+				afterwards = func(st *demoEnv) { st.waitForInterrupt(attended) }
 			}
-			return perform(ctx, cmd.OutOrStdout(), afterwards, story...)
+			return runChapters(ctx, cmd.OutOrStdout(), afterwards, story...)
 		},
 	}
 	c.Flags().Bool("stay", false, "leave the server open until Ctrl-C, to look around in the console")
@@ -87,20 +87,21 @@ type chapter struct {
 	title string
 	lead  string // what a reader should know who meets Picket for the first time
 	// prepare writes what the chapter needs before the server is started.
-	prepare func(*stage) ([]act, error)
+	prepare func(*demoEnv) ([]chapterStep, error)
 }
 
-// act is a part of a chapter; it fails when something was not observed to
+// chapterStep is a part of a chapter; it fails when something was not observed to
 // happen.
-type act func(context.Context) error
+type chapterStep func(context.Context) error
 
-// perform opens a stage with a server, plays the chapters, and ends every
+// runChapters opens a stage with a server, plays the chapters, and ends every
 // process whatever happened. afterwards is called when all was observed.
-func perform(ctx context.Context, out io.Writer, afterwards func(*stage), story ...chapter) (err error) {
+func runChapters(ctx context.Context, out io.Writer, afterwards func(*demoEnv), story ...chapter) (err error) {
 	if runtime.GOOS != "linux" {
-		return notYet("the demo on "+runtime.GOOS, "a list of processes as Linux has it in /proc", "Run it on Linux.")
+		return notAvailable("the demo on "+runtime.GOOS, "a list of processes as Linux has it in /proc",
+			"Run it on Linux.")
 	}
-	st, err := newStage(out)
+	st, err := newDemoEnv(out)
 	if err != nil {
 		return err
 	}
@@ -109,10 +110,10 @@ func perform(ctx context.Context, out io.Writer, afterwards func(*stage), story 
 			err = errors.Join(err, closing)
 		}
 		if err == nil {
-			st.tell("%s", painter(out).good("All of it was observed, and no process is left."))
+			st.narrate("%s", painter(out).good("All of it was observed, and no process is left."))
 		}
 	}()
-	acts := make([][]act, len(story))
+	acts := make([][]chapterStep, len(story))
 	for i, c := range story {
 		if acts[i], err = c.prepare(st); err != nil {
 			return err
@@ -121,12 +122,12 @@ func perform(ctx context.Context, out io.Writer, afterwards func(*stage), story 
 	if err := st.openServer(ctx); err != nil {
 		return err
 	}
-	st.tell("A server of its own: %s", st.s.client.BaseURL)
+	st.narrate("A server of its own: %s", st.s.client.BaseURL)
 	for i, c := range story {
 		if len(story) > 1 {
-			st.announce(i+1, len(story), c)
+			st.printChapter(i+1, len(story), c)
 		}
-		if err := st.play(ctx, acts[i]); err != nil {
+		if err := st.runSteps(ctx, acts[i]); err != nil {
 			return fmt.Errorf("%s: %w", c.title, err)
 		}
 	}
@@ -134,8 +135,8 @@ func perform(ctx context.Context, out io.Writer, afterwards func(*stage), story 
 	return nil
 }
 
-// play plays the acts of a chapter and ends its workers.
-func (st *stage) play(ctx context.Context, acts []act) error {
+// runSteps plays the acts of a chapter and ends its workers.
+func (st *demoEnv) runSteps(ctx context.Context, acts []chapterStep) error {
 	for _, step := range acts {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
@@ -144,5 +145,5 @@ func (st *stage) play(ctx context.Context, acts []act) error {
 			return err
 		}
 	}
-	return st.dismiss()
+	return st.stopWorkers()
 }

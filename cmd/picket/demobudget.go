@@ -40,18 +40,18 @@ tools:
 var budgetChapter = chapter{
 	title: "the budget",
 	lead:  "Every task has an envelope of money. A call that it does not cover is refused before it is made.",
-	prepare: func(st *stage) ([]act, error) {
+	prepare: func(st *demoEnv) ([]chapterStep, error) {
 		api, err := openPaidAPI()
 		if err != nil {
 			return nil, err
 		}
-		st.undo = append(st.undo, api.close)
+		st.cleanups = append(st.cleanups, api.close)
 		st.env = append(st.env, "DEMO_API=http://"+api.address, "PICKET_CONFIG="+st.path("picket.yaml"))
-		p := &spender{stage: st, api: api}
+		p := &budgetDemo{demoEnv: st, api: api}
 		if p.script, err = st.script("budget.sh", budgetAgent); err != nil {
 			return nil, err
 		}
-		return []act{p.begin, p.refused, p.topUp, p.finish, p.books},
+		return []chapterStep{p.begin, p.checkRefusals, p.topUp, p.finish, p.checkLedger},
 			os.WriteFile(st.path("picket.yaml"), fmt.Appendf(nil, budgetYAML, api.address), 0o600)
 	},
 }
@@ -82,38 +82,38 @@ func openPaidAPI() (*paidAPI, error) {
 
 func (a *paidAPI) close() { _ = a.server.Close() }
 
-// spender is the play: one worker, one task, one API.
-type spender struct {
-	*stage
-	api    *paidAPI
-	script string
-	id     string
-	help   string // the command that a refusal printed
+// budgetDemo is the play: one worker, one task, one API.
+type budgetDemo struct {
+	*demoEnv
+	api          *paidAPI
+	script       string
+	id           string
+	topUpCommand string // the command that a refusal printed
 }
 
-func (p *spender) begin(ctx context.Context) error {
+func (p *budgetDemo) begin(ctx context.Context) error {
 	var t picket.Task
 	if err := p.s.post(ctx, "/api/v1/tasks", picket.TaskSpec{Title: "ten paid calls"}, &t, nil); err != nil {
 		return err
 	}
 	p.id = t.TaskID
-	p.tell("Submitted %s with an envelope of %s. A call of http_request costs $0.30.", p.id,
+	p.narrate("Submitted %s with an envelope of %s. A call of http_request costs $0.30.", p.id,
 		dollars(t.BudgetEnvelope.USD))
 	worker, err := p.start("adapter", "--env", "DEMO_DIR", "--env", "DEMO_API", "--", p.script)
 	if err != nil {
 		return err
 	}
-	p.tell("Its agent makes ten calls at once.")
+	p.narrate("Its agent makes ten calls at once.")
 	if _, err := p.awaitTask(ctx, p.id, "the agent's report",
 		func(t picket.Task) bool { return t.LastReport != nil }); err != nil {
-		return fmt.Errorf("%w\n%s", err, worker.complained())
+		return fmt.Errorf("%w\n%s", err, worker.stderr())
 	}
 	return nil
 }
 
 var topUpLine = regexp.MustCompile(`picket budget top-up task_[0-9A-Z]+ --usd [0-9.]+`)
 
-func (p *spender) refused(ctx context.Context) error {
+func (p *budgetDemo) checkRefusals(ctx context.Context) error {
 	made, refused := 0, 0
 	for i := 1; i <= 10; i++ {
 		code, err := os.ReadFile(p.path(fmt.Sprintf("code-%d", i)))
@@ -129,7 +129,7 @@ func (p *spender) refused(ctx context.Context) error {
 			made++
 		case fmt.Sprint(exitBudget):
 			refused++
-			p.help = topUpLine.FindString(string(answer))
+			p.topUpCommand = topUpLine.FindString(string(answer))
 		default:
 			return fmt.Errorf("call %d ended with exit code %s: %s", i, strings.TrimSpace(string(code)), answer)
 		}
@@ -138,35 +138,35 @@ func (p *spender) refused(ctx context.Context) error {
 		return fmt.Errorf("expected 3 calls and 7 refusals, got %d and %d, and %d reached the API", made, refused,
 			reached)
 	}
-	p.tell("Three were made. Seven were refused with exit code %d, budget_exceeded; the API has counted three.",
+	p.narrate("Three were made. Seven were refused with exit code %d, budget_exceeded; the API has counted three.",
 		exitBudget)
-	return p.holds(ctx, "spent $0.90, held nothing, left $0.10", budget.Envelope{USD: 900_000_000},
+	return p.checkEnvelope(ctx, "spent $0.90, held nothing, left $0.10", budget.Envelope{USD: 900_000_000},
 		budget.Envelope{USD: 100_000_000})
 }
 
-// holds compares the envelope's dollars with what they must be.
-func (p *spender) holds(ctx context.Context, words string, spent, left budget.Envelope) error {
+// checkEnvelope compares the envelope's dollars with what they must be.
+func (p *budgetDemo) checkEnvelope(ctx context.Context, words string, spent, left budget.Envelope) error {
 	var e picket.EnvelopeState
-	if err := p.s.get(ctx, "/api/v1/envelopes/"+segment(p.id), &e, nil); err != nil {
+	if err := p.s.get(ctx, "/api/v1/envelopes/"+pathSegment(p.id), &e, nil); err != nil {
 		return err
 	}
 	if e.Spent.USD != spent.USD || e.Available.USD != left.USD || e.Held.USD != 0 || !e.Balanced() {
 		return fmt.Errorf("expected an envelope with %s, got %+v", words, e.Account)
 	}
-	p.tell("The envelope: %s.", words)
+	p.narrate("The envelope: %s.", words)
 	return nil
 }
 
-func (p *spender) topUp(ctx context.Context) error {
-	if p.help == "" {
+func (p *budgetDemo) topUp(ctx context.Context) error {
+	if p.topUpCommand == "" {
 		return errors.New("not observed: the command in a refusal that tops up")
 	}
-	p.tell("The agent waits in await_top_up. A refusal printed what helps; it is run as it stands:")
-	_, err := p.shell(ctx, exitOK, p.help)
+	p.narrate("The agent waits in await_top_up. A refusal printed what helps; it is run as it stands:")
+	_, err := p.runShell(ctx, exitOK, p.topUpCommand)
 	return err
 }
 
-func (p *spender) finish(ctx context.Context) error {
+func (p *budgetDemo) finish(ctx context.Context) error {
 	if _, err := p.awaitTask(ctx, p.id, "the result in review",
 		func(t picket.Task) bool { return t.State == picket.TaskReview }); err != nil {
 		return err
@@ -181,13 +181,14 @@ func (p *spender) finish(ctx context.Context) error {
 	if !strings.Contains(string(again), `"replayed": true`) || !strings.Contains(string(again), "answer 4") {
 		return fmt.Errorf("the repeated call did not answer what the first did: %s", again)
 	}
-	p.tell("The agent went on: the same call passed. It made it twice under one key: the API has counted four, the second answer is the kept one.")
-	return p.holds(ctx, "spent $1.20, held nothing, left $0.00", budget.Envelope{USD: 1_200_000_000}, budget.Envelope{})
+	p.narrate("The agent went on: the same call passed. It made it twice under one key: the API has counted four, the second answer is the kept one.")
+	return p.checkEnvelope(ctx, "spent $1.20, held nothing, left $0.00", budget.Envelope{USD: 1_200_000_000},
+		budget.Envelope{})
 }
 
-func (p *spender) books(ctx context.Context) error {
+func (p *budgetDemo) checkLedger(ctx context.Context) error {
 	var page picket.LedgerPage
-	if err := p.s.get(ctx, "/api/v1/ledger?task="+segment(p.id), &page, nil); err != nil {
+	if err := p.s.get(ctx, "/api/v1/ledger?task="+pathSegment(p.id), &page, nil); err != nil {
 		return err
 	}
 	var calls, topUps int
@@ -205,6 +206,6 @@ func (p *spender) books(ctx context.Context) error {
 		return fmt.Errorf("expected 4 calls of $1.20 together and a top-up in the ledger, got %d, %d and %s", calls,
 			topUps, dollars(charged))
 	}
-	p.tell("The ledger has a row for each of the four calls, %s together, and one for the top-up.", dollars(charged))
+	p.narrate("The ledger has a row for each of the four calls, %s together, and one for the top-up.", dollars(charged))
 	return nil
 }

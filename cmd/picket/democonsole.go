@@ -18,23 +18,23 @@ import (
 var consoleChapter = chapter{
 	title: "the console",
 	lead:  "Everything that people decide can be decided in a browser, too, on the port of the server, and without JavaScript.",
-	prepare: func(st *stage) ([]act, error) {
+	prepare: func(st *demoEnv) ([]chapterStep, error) {
 		jar, err := cookiejar.New(nil)
-		l := &look{stage: st}
+		l := &consoleDemo{demoEnv: st}
 		l.browser = http.Client{
 			Jar:           jar,
-			Timeout:       patience,
+			Timeout:       demoStepTimeout,
 			Transport:     &http.Transport{DialContext: dialAsBrowser},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
-		return []act{l.signIn, l.queue, l.decide, l.after}, err
+		return []chapterStep{l.signIn, l.queue, l.decide, l.after}, err
 	},
 }
 
-// look is the play: a person with a browser, and what the chapters before have
+// consoleDemo is the play: a person with a browser, and what the chapters before have
 // left in review.
-type look struct {
-	*stage
+type consoleDemo struct {
+	*demoEnv
 	browser http.Client
 	at      string // the server, under the host name of the login once there is one
 	waiting []picket.PendingReview
@@ -50,9 +50,9 @@ func dialAsBrowser(ctx context.Context, network, addr string) (net.Conn, error) 
 	return (&net.Dialer{}).DialContext(ctx, network, addr)
 }
 
-// page opens a page, or sends a form when there is one, and answers what it
+// openPage opens a page, or sends a form when there is one, and answers what it
 // shows; a form is answered with the address of the page that comes next.
-func (l *look) page(ctx context.Context, path string, form url.Values) (string, error) {
+func (l *consoleDemo) openPage(ctx context.Context, path string, form url.Values) (string, error) {
 	method, body, want := http.MethodGet, io.Reader(nil), http.StatusOK
 	if form != nil {
 		method, body, want = http.MethodPost, strings.NewReader(form.Encode()), http.StatusSeeOther
@@ -84,14 +84,14 @@ func (l *look) page(ctx context.Context, path string, form url.Values) (string, 
 	return string(text), nil
 }
 
-func (l *look) signIn(ctx context.Context) error {
+func (l *consoleDemo) signIn(ctx context.Context) error {
 	var key picket.NewKey
 	if err := l.s.post(ctx, "/api/v1/keys",
 		picket.KeyRequest{Name: "cleo", Scopes: []picket.Scope{picket.ScopeReviewer}}, &key, nil); err != nil {
 		return err
 	}
 	l.at = l.s.client.BaseURL
-	on, err := l.page(ctx, "/console/login", url.Values{"key": {key.Key.Reveal()}})
+	on, err := l.openPage(ctx, "/console/login", url.Values{"key": {key.Key.Reveal()}})
 	if err != nil {
 		return err
 	}
@@ -100,24 +100,24 @@ func (l *look) signIn(ctx context.Context) error {
 		return fmt.Errorf("read where the console leads: %w", err)
 	}
 	l.at = own.Scheme + "://" + own.Host
-	if _, err := l.page(ctx, own.RequestURI(), nil); err != nil {
+	if _, err := l.openPage(ctx, own.RequestURI(), nil); err != nil {
 		return err
 	}
-	l.tell("Cleo signs in at %s/console/ with a key of her own. Her browser goes on to a host name that only she knows.", l.s.client.BaseURL)
+	l.narrate("Cleo signs in at %s/console/ with a key of her own. Her browser goes on to a host name that only she knows.", l.s.client.BaseURL)
 	return nil
 }
 
-// title is what the browser shows on its tab.
-var title = regexp.MustCompile(`<title>([^<]*)</title>`)
+// titlePattern is what the browser shows on its tab.
+var titlePattern = regexp.MustCompile(`<title>([^<]*)</title>`)
 
-func (l *look) queue(ctx context.Context) (err error) {
+func (l *consoleDemo) queue(ctx context.Context) (err error) {
 	if l.waiting, err = l.s.reviews(ctx, nil); err != nil {
 		return err
 	}
 	if len(l.waiting) == 0 {
 		return errors.New("nothing is left in review")
 	}
-	text, err := l.page(ctx, "/console/reviews", nil)
+	text, err := l.openPage(ctx, "/console/reviews", nil)
 	if err != nil {
 		return err
 	}
@@ -126,16 +126,16 @@ func (l *look) queue(ctx context.Context) (err error) {
 			return fmt.Errorf("%s is not on the page of reviews", r.TaskID)
 		}
 	}
-	return l.counts(text, len(l.waiting))
+	return l.checkTitle(text, len(l.waiting))
 }
 
-// counts looks at the number of what waits in the title of a page.
-func (l *look) counts(page string, waiting int) error {
-	found := title.FindStringSubmatch(page)
+// checkTitle looks at the number of what waits in the title of a page.
+func (l *consoleDemo) checkTitle(page string, waiting int) error {
+	found := titlePattern.FindStringSubmatch(page)
 	if found == nil || !strings.HasPrefix(found[1], fmt.Sprintf("(%d) ", waiting)) {
 		return fmt.Errorf("expected (%d) in the title of the page, got %q", waiting, found)
 	}
-	l.tell("The tab says %q: %s for a decision.", found[1], counted(waiting, "result")+" wait")
+	l.narrate("The tab says %q: %s for a decision.", found[1], plural(waiting, "result")+" wait")
 	return nil
 }
 
@@ -144,9 +144,9 @@ var (
 	digestField = regexp.MustCompile(`name="digest" value="([^"]*)"`)
 )
 
-func (l *look) decide(ctx context.Context) error {
+func (l *consoleDemo) decide(ctx context.Context) error {
 	path := "/console/reviews/" + l.waiting[0].TaskID
-	text, err := l.page(ctx, path, nil)
+	text, err := l.openPage(ctx, path, nil)
 	if err != nil {
 		return err
 	}
@@ -156,16 +156,16 @@ func (l *look) decide(ctx context.Context) error {
 	}
 	form := url.Values{"once": {once[1]}, "digest": {digest[1]}, "note": {"seen in the browser"}}
 	for range 2 { // a form that is sent twice, as by a double click, is one decision
-		if _, err := l.page(ctx, path+"/approve", form); err != nil {
+		if _, err := l.openPage(ctx, path+"/approve", form); err != nil {
 			return err
 		}
 	}
-	l.tell("She looks at the evidence of %s and approves it. The button is pressed twice: one decision.",
+	l.narrate("She looks at the evidence of %s and approves it. The button is pressed twice: one decision.",
 		l.waiting[0].TaskID)
 	return nil
 }
 
-func (l *look) after(ctx context.Context) error {
+func (l *consoleDemo) after(ctx context.Context) error {
 	t, err := l.task(ctx, l.waiting[0].TaskID)
 	if err != nil {
 		return err
@@ -173,16 +173,16 @@ func (l *look) after(ctx context.Context) error {
 	if t.State != picket.TaskCompleted || t.Review == nil || t.Review.Note != "seen in the browser" {
 		return fmt.Errorf("what was approved in the console is %s", t.State)
 	}
-	text, err := l.page(ctx, "/console/", nil)
+	text, err := l.openPage(ctx, "/console/", nil)
 	if err != nil {
 		return err
 	}
-	return l.counts(text, len(l.waiting)-1)
+	return l.checkTitle(text, len(l.waiting)-1)
 }
 
-// stay leaves the stage open until it is interrupted.
-func (st *stage) stay(ctx context.Context) {
-	st.tell("The server stays until Ctrl-C. Look around at %s/console/; the key is in %s", st.s.client.BaseURL,
+// waitForInterrupt leaves the stage open until it is interrupted.
+func (st *demoEnv) waitForInterrupt(ctx context.Context) {
+	st.narrate("The server stays until Ctrl-C. Look around at %s/console/; the key is in %s", st.s.client.BaseURL,
 		st.path("data/admin.key"))
 	<-ctx.Done()
 }

@@ -34,48 +34,48 @@ exec picket tool mark_complete --output "four steps, none of them twice"
 var crashChapter = chapter{
 	title: "the crash",
 	lead:  "Kill anything: the agent, its worker, the server. The task comes back and goes on from its last report.",
-	prepare: func(st *stage) ([]act, error) {
-		c := &crash{stage: st}
+	prepare: func(st *demoEnv) ([]chapterStep, error) {
+		c := &crashDemo{demoEnv: st}
 		var err error
 		c.script, err = st.script("crash.sh", crashAgent)
-		return []act{c.begin, c.killTheWorker, c.resume, c.killTheServer, c.finish}, err
+		return []chapterStep{c.begin, c.killTheWorker, c.resume, c.killTheServer, c.finish}, err
 	},
 }
 
-// crash is the play: one task, two workers, two servers.
-type crash struct {
-	*stage
+// crashDemo is the play: one task, two workers, two servers.
+type crashDemo struct {
+	*demoEnv
 	script string
 	id     string
-	first  *actor
+	first  *childProcess
 }
 
-func (c *crash) worker() (*actor, error) {
+func (c *crashDemo) startWorker() (*childProcess, error) {
 	return c.start("adapter", "--env", "DEMO_DIR", "--", c.script)
 }
 
-func (c *crash) begin(ctx context.Context) (err error) {
+func (c *crashDemo) begin(ctx context.Context) (err error) {
 	var t picket.Task
 	if err := c.s.post(ctx, "/api/v1/tasks", picket.TaskSpec{Title: "four steps of work"}, &t, nil); err != nil {
 		return err
 	}
 	c.id = t.TaskID
-	if c.first, err = c.worker(); err != nil {
+	if c.first, err = c.startWorker(); err != nil {
 		return err
 	}
 	t, err = c.awaitTask(ctx, c.id, "the report of the second step", func(t picket.Task) bool {
 		return t.LastReport != nil && t.LastReport.Summary == "2 of 4 steps are done"
 	})
 	if err != nil {
-		return fmt.Errorf("%w\n%s", err, c.first.complained())
+		return fmt.Errorf("%w\n%s", err, c.first.stderr())
 	}
-	c.tell("Submitted %s. A worker holds it under fencing token %d. Its agent reported: %q.", c.id, t.FencingToken,
+	c.narrate("Submitted %s. A worker holds it under fencing token %d. Its agent reported: %q.", c.id, t.FencingToken,
 		t.LastReport.Summary)
 	return nil
 }
 
-func (c *crash) killTheWorker(ctx context.Context) error {
-	tree := c.first.tree()
+func (c *crashDemo) killTheWorker(ctx context.Context) error {
+	tree := c.first.descendants()
 	if len(tree) == 0 {
 		return errors.New("the worker has no agent process")
 	}
@@ -83,17 +83,19 @@ func (c *crash) killTheWorker(ctx context.Context) error {
 		return err
 	}
 	killed := time.Now()
-	err := until(ctx, func() (bool, error) { return !slices.ContainsFunc(append(tree, c.first.pid()), living), nil })
+	err := pollUntil(ctx, func() (bool, error) {
+		return !slices.ContainsFunc(append(tree, c.first.pid()), processAlive), nil
+	})
 	if err != nil {
 		return fmt.Errorf("not observed: the end of the killed worker's agent: %w", err)
 	}
-	c.tell("SIGKILL: the worker is gone, without a word to anybody. %s later so were the processes of its agent: %v.",
-		short(time.Since(killed)), tree)
+	c.narrate("SIGKILL: the worker is gone, without a word to anybody. %s later so were the processes of its agent: %v.",
+		shortDuration(time.Since(killed)), tree)
 	return nil
 }
 
-func (c *crash) resume(ctx context.Context) error {
-	if _, err := c.worker(); err != nil {
+func (c *crashDemo) resume(ctx context.Context) error {
+	if _, err := c.startWorker(); err != nil {
 		return err
 	}
 	t, err := c.awaitTask(ctx, c.id, "a report of the second attempt",
@@ -107,8 +109,8 @@ func (c *crash) resume(ctx context.Context) error {
 	if e := t.Runs[0].Exit; e == nil || t.FencingToken != 2 {
 		return fmt.Errorf("expected the first run to be over and fence 2, got fence %d", t.FencingToken)
 	}
-	c.tell("The next worker on this machine cleans up after the dead one and has the task at once, under token 2.")
-	c.tell("Its agent was given the last report. It did not begin anew: %q.", t.LastReport.Summary)
+	c.narrate("The next worker on this machine cleans up after the dead one and has the task at once, under token 2.")
+	c.narrate("Its agent was given the last report. It did not begin anew: %q.", t.LastReport.Summary)
 	if err := c.awaitText(ctx, "third", ""); err != nil {
 		return fmt.Errorf("not observed: the end of the third step: %w", err)
 	}
@@ -116,17 +118,17 @@ func (c *crash) resume(ctx context.Context) error {
 }
 
 // killTheServer needs a store that outlives the server.
-func (c *crash) killTheServer(ctx context.Context) error {
-	if !strings.Contains(c.server.complained(), "redis-server, appendonly") {
-		c.tell("There is no redis-server here, so all state is in the server's memory: it is left alone.")
-		return c.cue("fourth")
+func (c *crashDemo) killTheServer(ctx context.Context) error {
+	if !strings.Contains(c.server.stderr(), "redis-server, appendonly") {
+		c.narrate("There is no redis-server here, so all state is in the server's memory: it is left alone.")
+		return c.createFile("fourth")
 	}
 	url := c.s.client.BaseURL
 	if err := c.killServer(); err != nil {
 		return err
 	}
-	c.tell("SIGKILL: now the server. The agent goes on with its fourth step, and its report finds nobody.")
-	if err := c.cue("fourth"); err != nil {
+	c.narrate("SIGKILL: now the server. The agent goes on with its fourth step, and its report finds nobody.")
+	if err := c.createFile("fourth"); err != nil {
 		return err
 	}
 	if err := c.awaitText(ctx, "trouble", "trying again"); err != nil {
@@ -140,11 +142,11 @@ func (c *crash) killTheServer(ctx context.Context) error {
 	if again != url {
 		return fmt.Errorf("the server came back at %s, not at %s", again, url)
 	}
-	c.tell("The server is started again on the same data and serves after %s. The report was repeated until it arrived.", short(time.Since(began)))
+	c.narrate("The server is started again on the same data and serves after %s. The report was repeated until it arrived.", shortDuration(time.Since(began)))
 	return nil
 }
 
-func (c *crash) finish(ctx context.Context) error {
+func (c *crashDemo) finish(ctx context.Context) error {
 	t, err := c.awaitTask(ctx, c.id, "the result in review",
 		func(t picket.Task) bool { return t.State == picket.TaskReview })
 	if err != nil {
@@ -158,6 +160,6 @@ func (c *crash) finish(ctx context.Context) error {
 	if string(steps) != want || t.FencingToken != 2 || outputText(t.Output) != "four steps, none of them twice" {
 		return fmt.Errorf("expected each step once, got fence %d and\n%s", t.FencingToken, steps)
 	}
-	c.tell("The task is in review: two attempts, four steps, none of them done twice.")
+	c.narrate("The task is in review: two attempts, four steps, none of them done twice.")
 	return nil
 }

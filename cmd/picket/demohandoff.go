@@ -25,25 +25,25 @@ exec picket tool request_human_help --question "orders_old still has rows. What 
 var handoffChapter = chapter{
 	title: "the hand-off",
 	lead:  "An agent that needs a person asks and ends. Nothing runs and nothing is held while the question stands.",
-	prepare: func(st *stage) ([]act, error) {
-		h := &handoff{stage: st}
+	prepare: func(st *demoEnv) ([]chapterStep, error) {
+		h := &handoffDemo{demoEnv: st}
 		var err error
 		h.script, err = st.script("handoff.sh", handoffAgent)
-		return []act{h.people, h.ask, h.other, h.answer, h.tooLate, h.goesOn}, err
+		return []chapterStep{h.createPeople, h.ask, h.runOtherTask, h.answer, h.answerTooLate, h.checkAnswerUsed}, err
 	},
 }
 
-// handoff is the play: one worker with one place, two tasks, a question, and two
+// handoffDemo is the play: one worker with one place, two tasks, a question, and two
 // people who answer it.
-type handoff struct {
-	*stage
-	script string
-	id     string
-	asked  string
+type handoffDemo struct {
+	*demoEnv
+	script    string
+	id        string
+	handoffID string
 }
 
-// people gives both a key of their own, under names that the shell knows.
-func (h *handoff) people(ctx context.Context) error {
+// createPeople gives both a key of their own, under names that the shell knows.
+func (h *handoffDemo) createPeople(ctx context.Context) error {
 	for _, name := range []string{"ann", "ben"} {
 		var key picket.NewKey
 		if err := h.s.post(ctx, "/api/v1/keys",
@@ -52,11 +52,11 @@ func (h *handoff) people(ctx context.Context) error {
 		}
 		h.env = append(h.env, strings.ToUpper(name)+"="+key.Key.Reveal())
 	}
-	h.tell("Ann and Ben may decide: each has a key of the scope reviewer, in $ANN and $BEN.")
+	h.narrate("Ann and Ben may decide: each has a key of the scope reviewer, in $ANN and $BEN.")
 	return nil
 }
 
-func (h *handoff) ask(ctx context.Context) error {
+func (h *handoffDemo) ask(ctx context.Context) error {
 	var t picket.Task
 	if err := h.s.post(ctx, "/api/v1/tasks", picket.TaskSpec{Title: "tidy up the orders"}, &t, nil); err != nil {
 		return err
@@ -69,20 +69,20 @@ func (h *handoff) ask(ctx context.Context) error {
 	t, err = h.awaitTask(ctx, h.id, "the agent's question",
 		func(t picket.Task) bool { return t.State == picket.TaskHandoff && t.Handoff != nil })
 	if err != nil {
-		return fmt.Errorf("%w\n%s", err, worker.complained())
+		return fmt.Errorf("%w\n%s", err, worker.stderr())
 	}
-	h.asked = t.Handoff.HandoffID
-	h.tell("Submitted %s. Its agent asks, and ends:", h.id)
-	text, err := h.shell(ctx, exitOK, "picket handoff show")
-	if err == nil && (!strings.Contains(text, h.asked) || !strings.Contains(text, "keep both")) {
+	h.handoffID = t.Handoff.HandoffID
+	h.narrate("Submitted %s. Its agent asks, and ends:", h.id)
+	text, err := h.runShell(ctx, exitOK, "picket handoff show")
+	if err == nil && (!strings.Contains(text, h.handoffID) || !strings.Contains(text, "keep both")) {
 		err = fmt.Errorf("the question is not shown with its options")
 	}
 	return err
 }
 
-// other is work for the same worker, whose only place the question must not
+// runOtherTask is work for the same worker, whose only place the question must not
 // hold.
-func (h *handoff) other(ctx context.Context) error {
+func (h *handoffDemo) runOtherTask(ctx context.Context) error {
 	var t picket.Task
 	if err := h.s.post(ctx, "/api/v1/tasks", picket.TaskSpec{Title: "count the rows", Review: picket.ReviewByNone}, &t,
 		nil); err != nil {
@@ -105,24 +105,24 @@ func (h *handoff) other(ctx context.Context) error {
 	if len(held.Leases) > 0 {
 		return fmt.Errorf("%s is leased while nothing but the question is left", held.Leases[0].TaskID)
 	}
-	h.tell("Meanwhile the same worker, which has one place, was given another task and has completed it: %q.",
+	h.narrate("Meanwhile the same worker, which has one place, was given another task and has completed it: %q.",
 		outputText(t.Output))
 	return nil
 }
 
-func (h *handoff) answer(ctx context.Context) error {
-	h.tell("Ann says that she takes care of it, and answers:")
-	if _, err := h.shell(ctx, exitOK, "PICKET_API_KEY=$ANN picket handoff claim -o name"); err != nil {
+func (h *handoffDemo) answer(ctx context.Context) error {
+	h.narrate("Ann says that she takes care of it, and answers:")
+	if _, err := h.runShell(ctx, exitOK, "PICKET_API_KEY=$ANN picket handoff claim -o name"); err != nil {
 		return err
 	}
-	_, err := h.shell(ctx, exitOK, "PICKET_API_KEY=$ANN picket handoff answer "+h.asked+" --option 2")
+	_, err := h.runShell(ctx, exitOK, "PICKET_API_KEY=$ANN picket handoff answer "+h.handoffID+" --option 2")
 	return err
 }
 
-func (h *handoff) tooLate(ctx context.Context) error {
-	h.tell("Ben has not seen that, and answers, too:")
-	text, err := h.shell(ctx, exitConflict,
-		"PICKET_API_KEY=$BEN picket handoff answer "+h.asked+` --option "delete it"`)
+func (h *handoffDemo) answerTooLate(ctx context.Context) error {
+	h.narrate("Ben has not seen that, and answers, too:")
+	text, err := h.runShell(ctx, exitConflict,
+		"PICKET_API_KEY=$BEN picket handoff answer "+h.handoffID+` --option "delete it"`)
 	if err == nil && !(strings.Contains(text, "ann (key_") && strings.Contains(text, "keep both") &&
 		strings.Contains(text, string(picket.CodeStateConflict))) {
 		err = errors.New("the second answer was not refused with what Ann has answered")
@@ -130,7 +130,7 @@ func (h *handoff) tooLate(ctx context.Context) error {
 	return err
 }
 
-func (h *handoff) goesOn(ctx context.Context) error {
+func (h *handoffDemo) checkAnswerUsed(ctx context.Context) error {
 	t, err := h.awaitTask(ctx, h.id, "the result in review",
 		func(t picket.Task) bool { return t.State == picket.TaskReview })
 	if err != nil {
@@ -139,6 +139,6 @@ func (h *handoff) goesOn(ctx context.Context) error {
 	if outputText(t.Output) != "both tables are kept" {
 		return fmt.Errorf("the answer was not heeded: the task is %s with %q", t.State, outputText(t.Output))
 	}
-	h.tell("He is refused, with exit code 4, and told of hers. The agent's next run was handed her answer, and has done so: %q.", outputText(t.Output))
+	h.narrate("He is refused, with exit code 4, and told of hers. The agent's next run was handed her answer, and has done so: %q.", outputText(t.Output))
 	return nil
 }

@@ -16,22 +16,22 @@ import (
 var reviewChapter = chapter{
 	title: "the review",
 	lead:  "Nothing is done before a person says so. Who rejects a result can have it mended in the same step.",
-	prepare: func(st *stage) ([]act, error) {
-		r := &review{stage: st}
+	prepare: func(st *demoEnv) ([]chapterStep, error) {
+		r := &reviewDemo{demoEnv: st}
 		r.script = st.path("handoff.sh")
-		return []act{r.find, r.reject, r.approve, r.record}, nil
+		return []chapterStep{r.find, r.reject, r.approve, r.checkLog}, nil
 	},
 }
 
-// review is the play: what the question's task has left, rejected and mended.
-type review struct {
-	*stage
+// reviewDemo is the play: what the question's task has left, rejected and mended.
+type reviewDemo struct {
+	*demoEnv
 	script string
 	id     string
 	fix    string
 }
 
-func (r *review) find(ctx context.Context) error {
+func (r *reviewDemo) find(ctx context.Context) error {
 	list, err := r.s.reviews(ctx, nil)
 	if err != nil {
 		return err
@@ -44,14 +44,14 @@ func (r *review) find(ctx context.Context) error {
 	if r.id == "" {
 		return fmt.Errorf("not observed: the result of the task that asked, in review")
 	}
-	_, err = r.shell(ctx, exitOK, "picket review list")
+	_, err = r.runShell(ctx, exitOK, "picket review list")
 	return err
 }
 
 var fixTask = regexp.MustCompile(`picket task watch (task_[0-9A-Z]{26})`)
 
-func (r *review) reject(ctx context.Context) error {
-	text, err := r.shell(ctx, exitOK,
+func (r *reviewDemo) reject(ctx context.Context) error {
+	text, err := r.runShell(ctx, exitOK,
 		"PICKET_API_KEY=$BEN picket review reject "+r.id+` --note "not without a backup" --fix "make a backup, too"`)
 	if err != nil {
 		return err
@@ -72,12 +72,13 @@ func (r *review) reject(ctx context.Context) error {
 	if t.Fixes == nil || *t.Fixes != r.id || outputText(t.Output) != "both tables are kept, and there is a backup" {
 		return fmt.Errorf("the fix of %s does not heed the note: %q", r.id, outputText(t.Output))
 	}
-	r.tell("The fix was queued in the same step and handed the note. Its agent has done it: %q.", outputText(t.Output))
+	r.narrate("The fix was queued in the same step and handed the note. Its agent has done it: %q.",
+		outputText(t.Output))
 	return nil
 }
 
-func (r *review) approve(ctx context.Context) error {
-	if _, err := r.shell(ctx, exitOK, "PICKET_API_KEY=$ANN picket review approve "+r.fix); err != nil {
+func (r *reviewDemo) approve(ctx context.Context) error {
+	if _, err := r.runShell(ctx, exitOK, "PICKET_API_KEY=$ANN picket review approve "+r.fix); err != nil {
 		return err
 	}
 	for id, want := range map[string]picket.TaskState{r.id: picket.TaskRejected, r.fix: picket.TaskCompleted} {
@@ -92,9 +93,9 @@ func (r *review) approve(ctx context.Context) error {
 	return nil
 }
 
-// record looks at what the log says of every decision of the two: who made it,
+// checkLog looks at what the log says of every decision of the two: who made it,
 // what was before and what after.
-func (r *review) record(ctx context.Context) error {
+func (r *reviewDemo) checkLog(ctx context.Context) error {
 	names := map[string]string{}
 	keys, err := r.s.keys(ctx)
 	if err != nil {
@@ -130,6 +131,6 @@ func (r *review) record(ctx context.Context) error {
 		}
 		told = append(told, fmt.Sprintf("%s by %s", of.kind, of.by))
 	}
-	r.tell("The log has every decision, who made it, and what was before and after: %s.", strings.Join(told, ", "))
+	r.narrate("The log has every decision, who made it, and what was before and after: %s.", strings.Join(told, ", "))
 	return nil
 }

@@ -20,21 +20,21 @@ import (
 	"github.com/picket-dev/picket/adapter"
 )
 
-// stage is where a demo plays: a directory, a server of its own, and the
+// demoEnv is where a demo plays: a directory, a server of its own, and the
 // processes it started, which it ends, all of them, whatever happened.
-type stage struct {
-	dir    string
-	binary string
-	env    []string
-	out    io.Writer
-	began  time.Time
-	actors []*actor
-	server *actor
-	s      *server
-	undo   []func() // what the chapters opened, newest last
+type demoEnv struct {
+	dir      string
+	binary   string
+	env      []string
+	out      io.Writer
+	began    time.Time
+	actors   []*childProcess
+	server   *childProcess
+	s        *connection
+	cleanups []func() // what the chapters opened, newest last
 }
 
-func newStage(out io.Writer) (*stage, error) {
+func newDemoEnv(out io.Writer) (*demoEnv, error) {
 	binary, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func newStage(out io.Writer) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	st := &stage{dir: dir, binary: binary, out: out, began: time.Now()}
+	st := &demoEnv{dir: dir, binary: binary, out: out, began: time.Now()}
 	bin := filepath.Join(dir, "bin")
 	if err := errors.Join(os.Mkdir(bin, 0o700), os.Symlink(binary, filepath.Join(bin, "picket"))); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
@@ -58,40 +58,40 @@ func newStage(out io.Writer) (*stage, error) {
 	return st, nil
 }
 
-// tell narrates one step.
-func (st *stage) tell(format string, args ...any) {
+// narrate narrates one step.
+func (st *demoEnv) narrate(format string, args ...any) {
 	p := painter(st.out)
 	fmt.Fprintf(st.out, "%s %s\n", p.dim(fmt.Sprintf("%5.1fs", time.Since(st.began).Seconds())),
 		fmt.Sprintf(format, args...))
 }
 
-// announce opens a chapter.
-func (st *stage) announce(n, of int, c chapter) {
+// printChapter opens a chapter.
+func (st *demoEnv) printChapter(n, of int, c chapter) {
 	p := painter(st.out)
 	fmt.Fprintf(st.out, "\n%s\n", p.bold(fmt.Sprintf("%d of %d: %s", n, of, c.title)))
 	fmt.Fprintf(st.out, "%s\n", p.dim(c.lead))
 }
 
-func (st *stage) path(name string) string { return filepath.Join(st.dir, name) }
+func (st *demoEnv) path(name string) string { return filepath.Join(st.dir, name) }
 
-// cue lets an agent's script go on.
-func (st *stage) cue(name string) error { return os.WriteFile(st.path(name), nil, 0o600) }
+// createFile lets an agent's script go on.
+func (st *demoEnv) createFile(name string) error { return os.WriteFile(st.path(name), nil, 0o600) }
 
 // script writes an agent's script and answers its path.
-func (st *stage) script(name, text string) (string, error) {
+func (st *demoEnv) script(name, text string) (string, error) {
 	return st.path(name), os.WriteFile(st.path(name), []byte(text), 0o700)
 }
 
-// shell runs a command as a reader would type it, shows it with its answer, and
+// runShell runs a command as a reader would type it, shows it with its answer, and
 // fails unless it ends with the expected exit code.
-func (st *stage) shell(ctx context.Context, want int, command string) (string, error) {
+func (st *demoEnv) runShell(ctx context.Context, want int, command string) (string, error) {
 	fmt.Fprintln(st.out, "         $ "+command)
 	sh := exec.CommandContext(ctx, "/bin/sh", "-c", command)
 	sh.Dir, sh.Env = st.dir, st.env
 	sh.WaitDelay = time.Second
 	answer, err := sh.CombinedOutput()
 	text := strings.TrimSpace(string(answer))
-	st.quote(text)
+	st.printOutput(text)
 	var failed *exec.ExitError
 	if err != nil && !errors.As(err, &failed) {
 		return text, err
@@ -102,15 +102,15 @@ func (st *stage) shell(ctx context.Context, want int, command string) (string, e
 	return text, nil
 }
 
-// quote shows what a program has printed.
-func (st *stage) quote(text string) {
+// printOutput shows what a program has printed.
+func (st *demoEnv) printOutput(text string) {
 	for line := range strings.Lines(text) {
 		fmt.Fprintln(st.out, "         | "+printable(strings.TrimRight(line, "\n")))
 	}
 }
 
 // openServer starts the demo's own server and makes it that of every command.
-func (st *stage) openServer(ctx context.Context) error {
+func (st *demoEnv) openServer(ctx context.Context) error {
 	url, err := st.serve(ctx, "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -119,13 +119,13 @@ func (st *stage) openServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	st.s = &server{client: &adapter.Client{BaseURL: url, Key: key}}
+	st.s = &connection{client: &adapter.Client{BaseURL: url, Key: key}}
 	st.env = append(st.env, st.s.environment()...)
 	return nil
 }
 
 // serve starts a server and waits until it serves.
-func (st *stage) serve(ctx context.Context, address string) (url string, err error) {
+func (st *demoEnv) serve(ctx context.Context, address string) (url string, err error) {
 	killed := st.server
 	st.server, err = st.start("up", "--listen", address, "--data", st.path("data"), "--log-level", "warn")
 	if err != nil {
@@ -133,13 +133,13 @@ func (st *stage) serve(ctx context.Context, address string) (url string, err err
 	}
 	if killed != nil { // its store is this one's now
 		maps.Copy(st.server.seen, killed.seen)
-		st.actors = slices.DeleteFunc(st.actors, func(a *actor) bool { return a == killed })
+		st.actors = slices.DeleteFunc(st.actors, func(a *childProcess) bool { return a == killed })
 	}
 	var line string
-	err = until(ctx, func() (bool, error) {
-		line = st.server.said()
+	err = pollUntil(ctx, func() (bool, error) {
+		line = st.server.stdout()
 		if st.server.ended() {
-			return false, fmt.Errorf("the server ended: %s", st.server.complained())
+			return false, fmt.Errorf("the server ended: %s", st.server.stderr())
 		}
 		return strings.Contains(line, "\n"), nil
 	})
@@ -150,8 +150,8 @@ func (st *stage) serve(ctx context.Context, address string) (url string, err err
 }
 
 // killServer ends the server and leaves its store to the next one.
-func (st *stage) killServer() error {
-	st.server.tree()
+func (st *demoEnv) killServer() error {
+	st.server.descendants()
 	if err := unix.Kill(st.server.pid(), unix.SIGKILL); err != nil {
 		return err
 	}
@@ -160,15 +160,16 @@ func (st *stage) killServer() error {
 }
 
 // task reads a task anew.
-func (st *stage) task(ctx context.Context, id string) (t picket.Task, err error) {
-	err = st.s.get(ctx, "/api/v1/tasks/"+segment(id), &t, nil)
+func (st *demoEnv) task(ctx context.Context, id string) (t picket.Task, err error) {
+	err = st.s.get(ctx, "/api/v1/tasks/"+pathSegment(id), &t, nil)
 	return t, err
 }
 
 // awaitTask waits until a task looks as expected. One that no worker has to do
 // with any more will not change by itself.
-func (st *stage) awaitTask(ctx context.Context, id, what string, as func(picket.Task) bool) (t picket.Task, err error) {
-	err = until(ctx, func() (bool, error) {
+func (st *demoEnv) awaitTask(ctx context.Context, id, what string,
+	as func(picket.Task) bool) (t picket.Task, err error) {
+	err = pollUntil(ctx, func() (bool, error) {
 		if t, err = st.task(ctx, id); err != nil || as(t) {
 			return err == nil, err
 		}
@@ -184,8 +185,8 @@ func (st *stage) awaitTask(ctx context.Context, id, what string, as func(picket.
 }
 
 // awaitText waits until an agent has written a file with a text in it.
-func (st *stage) awaitText(ctx context.Context, name, text string) error {
-	return until(ctx, func() (bool, error) {
+func (st *demoEnv) awaitText(ctx context.Context, name, text string) error {
+	return pollUntil(ctx, func() (bool, error) {
 		written, err := os.ReadFile(st.path(name))
 		if errors.Is(err, fs.ErrNotExist) {
 			return false, nil
@@ -194,12 +195,12 @@ func (st *stage) awaitText(ctx context.Context, name, text string) error {
 	})
 }
 
-// patience bounds the wait for one step.
-const patience = 30 * time.Second
+// demoStepTimeout bounds the wait for one step.
+const demoStepTimeout = 30 * time.Second
 
-// until looks again and again until done, an error, or patience is over.
-func until(ctx context.Context, done func() (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %s", patience))
+// pollUntil looks again and again until done, an error, or patience is over.
+func pollUntil(ctx context.Context, done func() (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, demoStepTimeout, fmt.Errorf("not within %s", demoStepTimeout))
 	defer cancel()
 	for {
 		if ok, err := done(); ok || err != nil {
@@ -211,13 +212,13 @@ func until(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// dismiss ends the workers of a chapter, newest first, and reports any process
+// stopWorkers ends the workers of a chapter, newest first, and reports any process
 // that would not go.
-func (st *stage) dismiss() error {
-	var errs, left = []error(nil), []*actor(nil)
+func (st *demoEnv) stopWorkers() error {
+	var errs, left = []error(nil), []*childProcess(nil)
 	for i := len(st.actors) - 1; i >= 0; i-- {
 		if a := st.actors[i]; a != st.server {
-			errs = append(errs, a.end(), a.leftOver())
+			errs = append(errs, a.stop(), a.killLeftovers())
 		} else {
 			left = append(left, a)
 		}
@@ -227,22 +228,22 @@ func (st *stage) dismiss() error {
 }
 
 // close ends every process of the stage, the server last.
-func (st *stage) close() error {
-	errs := []error{st.dismiss()}
+func (st *demoEnv) close() error {
+	errs := []error{st.stopWorkers()}
 	for _, a := range st.actors {
-		errs = append(errs, a.end(), a.leftOver())
+		errs = append(errs, a.stop(), a.killLeftovers())
 	}
-	for i := len(st.undo) - 1; i >= 0; i-- {
-		st.undo[i]()
+	for i := len(st.cleanups) - 1; i >= 0; i-- {
+		st.cleanups[i]()
 	}
 	return errors.Join(append(errs, os.RemoveAll(st.dir))...)
 }
 
-// leftOver kills what an actor has started and left behind.
-func (a *actor) leftOver() error {
+// killLeftovers kills what an actor has started and left behind.
+func (a *childProcess) killLeftovers() error {
 	var errs []error
 	for pid := range a.seen {
-		if living(pid) {
+		if processAlive(pid) {
 			_ = unix.Kill(pid, unix.SIGKILL)
 			errs = append(errs, fmt.Errorf("process %d was left over", pid))
 		}

@@ -20,25 +20,25 @@ import (
 
 // finding is one thing the doctor looked at.
 type finding struct {
-	what   string
-	grade  string // ok, warn, fail
-	detail string
-	remedy string
+	subject string
+	grade   string // ok, warn, fail
+	detail  string
+	remedy  string
 }
 
 func newDoctor() *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "Check this machine, the configuration and the server", Args: args(cobra.NoArgs),
+		Use: "doctor", Short: "Check this machine, the configuration and the server", Args: checkArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 15*time.Second)
 			defer cancel()
-			found, unreached := examine(ctx, cmd)
+			found, unreached := runChecks(ctx, cmd)
 			w := cmd.OutOrStdout()
 			p := painter(w)
 			var rows [][]string
 			failed := false
 			for _, f := range found {
-				rows = append(rows, []string{p.state(f.grade), f.what, f.detail})
+				rows = append(rows, []string{p.state(f.grade), f.subject, f.detail})
 				if f.remedy != "" {
 					rows = append(rows, []string{"", "", p.dim("fix: ") + f.remedy})
 				}
@@ -47,21 +47,21 @@ func newDoctor() *cobra.Command {
 			printRows(w, rows)
 			switch {
 			case unreached != nil:
-				return ended(exitCode(unreached))
+				return exitStatus(exitCode(unreached))
 			case failed:
-				return ended(exitError)
+				return exitStatus(exitError)
 			}
 			return nil
 		},
 	}
 }
 
-// examine looks at everything. The error is why the server cannot be used; its
+// runChecks looks at everything. The error is why the server cannot be used; its
 // finding says the same in words.
-func examine(ctx context.Context, cmd *cobra.Command) ([]finding, error) {
+func runChecks(ctx context.Context, cmd *cobra.Command) ([]finding, error) {
 	cfg, err := loadSettings(cmd)
 	if err != nil {
-		return []finding{{"configuration", "fail", explain(err), remedyOf(err)}}, err
+		return []finding{{"configuration", "fail", errorText(err), remedyOf(err)}}, err
 	}
 	found := []finding{configFinding(cmd)}
 	server, err := serverFinding(ctx, cmd)
@@ -83,20 +83,20 @@ func examine(ctx context.Context, cmd *cobra.Command) ([]finding, error) {
 }
 
 func storeFinding(ctx context.Context, cfg settings) finding {
-	f := finding{what: "store", grade: "ok"}
+	f := finding{subject: "store", grade: "ok"}
 	if url := cfg.text("redis"); url != "" {
-		f.detail = "configured: " + redisName(url)
-		if _, err := redisOptions(url); err != nil {
-			f.grade, f.detail, f.remedy = "fail", explain(err), remedyOf(err)
-		} else if err := ping(ctx, url); err != nil {
-			f.grade, f.detail, f.remedy = "fail", redisName(url)+" does not answer",
+		f.detail = "configured: " + redactedRedisURL(url)
+		if _, err := parseRedisURL(url); err != nil {
+			f.grade, f.detail, f.remedy = "fail", errorText(err), remedyOf(err)
+		} else if err := pingRedis(ctx, url); err != nil {
+			f.grade, f.detail, f.remedy = "fail", redactedRedisURL(url)+" does not answer",
 				"Start it, or check --redis, PICKET_REDIS and picket.yaml."
 		}
 		return f
 	}
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
-		return withoutRedis(cfg, "no redis-server on PATH")
+		return noRedisFinding(cfg, "no redis-server on PATH")
 	}
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	version := strings.TrimSpace(string(out))
@@ -109,19 +109,19 @@ func storeFinding(ctx context.Context, cfg settings) finding {
 	}
 	f.detail = "redis-server " + version
 	if major, _, _ := strings.Cut(version, "."); len(major) == 1 && major < "7" {
-		return withoutRedis(cfg, f.detail+" is too old")
+		return noRedisFinding(cfg, f.detail+" is too old")
 	}
 	return f
 }
 
-// withoutRedis says what a start would do: keep state in memory, or refuse to
+// noRedisFinding says what a start would do: keep state in memory, or refuse to
 // where state has been kept already.
-func withoutRedis(cfg settings, why string) finding {
+func noRedisFinding(cfg settings, why string) finding {
 	f := finding{
-		what:   "store",
-		grade:  "warn",
-		detail: why + ": `picket up` would keep state in memory only",
-		remedy: "apt-get install redis-server (7.0 or newer)",
+		subject: "store",
+		grade:   "warn",
+		detail:  why + ": `picket up` would keep state in memory only",
+		remedy:  "apt-get install redis-server (7.0 or newer)",
 	}
 	if kept, err := devredis.HasState(filepath.Join(cfg.text("data"), "redis")); kept || err != nil {
 		f.grade, f.detail = "fail", why+": `picket up` does not start, the state of an earlier start needs it"
@@ -129,23 +129,23 @@ func withoutRedis(cfg settings, why string) finding {
 	return f
 }
 
-// ping asks a configured Redis once.
-func ping(ctx context.Context, url string) error {
-	o, err := redisOptions(url)
+// pingRedis asks a configured Redis once.
+func pingRedis(ctx context.Context, url string) error {
+	o, err := parseRedisURL(url)
 	if err != nil {
 		return err
 	}
-	redis.SetLogger(silence{}) // a connection that fails is told in the finding
+	redis.SetLogger(discardLogger{}) // a connection that fails is told in the finding
 	o.DialTimeout, o.MaxRetries = 2*time.Second, -1
 	client := redis.NewUniversalClient(&o)
 	defer client.Close()
 	return client.Ping(ctx).Err()
 }
 
-// silence takes the driver's own log.
-type silence struct{}
+// discardLogger takes the driver's own log.
+type discardLogger struct{}
 
-func (silence) Printf(context.Context, string, ...any) {}
+func (discardLogger) Printf(context.Context, string, ...any) {}
 
 func dataFinding(cfg settings) finding {
 	dir, err := filepath.Abs(cfg.text("data"))
@@ -167,33 +167,33 @@ func dataFinding(cfg settings) finding {
 func serverFinding(ctx context.Context, cmd *cobra.Command) (finding, error) {
 	s, err := connect(cmd)
 	if err != nil {
-		return finding{"server", "fail", explain(err), remedyOf(err)}, err
+		return finding{"server", "fail", errorText(err), remedyOf(err)}, err
 	}
 	url := s.client.BaseURL
 	if err := s.get(ctx, "/readyz", nil, nil); err != nil {
 		if errors.Is(err, picket.ErrUnknown) {
 			return finding{"server", "fail", err.Error(), remedyOf(err)}, err
 		}
-		return finding{"server", "fail", url + ": " + explain(err), remedyOf(err)}, err
+		return finding{"server", "fail", url + ": " + errorText(err), remedyOf(err)}, err
 	}
 	var stats picket.Stats
 	if err := s.get(ctx, "/api/v1/stats", &stats, nil); err != nil {
-		return finding{"server", "fail", url + " is ready, but: " + explain(err), remedyOf(err)}, err
+		return finding{"server", "fail", url + " is ready, but: " + errorText(err), remedyOf(err)}, err
 	}
 	detail := fmt.Sprintf("%s is ready, namespace %s, last event %d", url, stats.Namespace, stats.LastSeq)
 	if stats.Pause.Paused {
 		return finding{"server", "warn", detail + ", paused: " + oneLine(stats.Pause.Reason), "picket resume"}, nil
 	}
-	if apart := clocksApart(stats); apart != "" {
+	if apart := clockSkewText(stats); apart != "" {
 		return finding{"server", "warn", detail + ", " + apart,
 			"Synchronize the clocks of both machines, such as with NTP."}, nil
 	}
 	return finding{"server", "ok", detail, ""}, nil
 }
 
-// clocksApart says how far the clocks of server and store are apart, where that
+// clockSkewText says how far the clocks of server and store are apart, where that
 // is more than a request may take; else nothing.
-func clocksApart(s picket.Stats) string {
+func clockSkewText(s picket.Stats) string {
 	off := time.Duration(s.ClockOffsetMs) * time.Millisecond
 	switch {
 	case off > 2*time.Second:
@@ -213,7 +213,7 @@ func floorFinding(ctx context.Context, cmd *cobra.Command, cfg settings) finding
 		err = s.get(ctx, "/api/v1/stats", &stats, nil)
 	}
 	if err != nil {
-		return finding{"fence", "fail", explain(err), remedyOf(err)}
+		return finding{"fence", "fail", errorText(err), remedyOf(err)}
 	}
 	detail := stats.StoreID + " was never adopted: tokens of a task begin at 1"
 	if stats.Floor > 0 {
@@ -221,7 +221,7 @@ func floorFinding(ctx context.Context, cmd *cobra.Command, cfg settings) finding
 	}
 	switch floor, known, err := witnessedFloor(cfg, stats.Namespace, stats.StoreID); {
 	case err != nil:
-		return finding{"fence", "fail", explain(err), remedyOf(err)}
+		return finding{"fence", "fail", errorText(err), remedyOf(err)}
 	case known && floor > stats.Floor:
 		return finding{"fence", "warn",
 			fmt.Sprintf("%s; the witness in %s knows %d, from another store or a newer state of this one", detail,

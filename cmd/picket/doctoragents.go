@@ -27,7 +27,7 @@ func agentsFindings(ctx context.Context, cmd *cobra.Command) []finding {
 			parts = append(parts, fmt.Sprintf("%d %s", n, status))
 		}
 	}
-	f := finding{what: "agents", grade: "ok", detail: strings.Join(parts, ", ")}
+	f := finding{subject: "agents", grade: "ok", detail: strings.Join(parts, ", ")}
 	if len(parts) == 0 {
 		f.detail = "none at work; `picket run` brings its own"
 	}
@@ -39,7 +39,7 @@ func agentsFindings(ctx context.Context, cmd *cobra.Command) []finding {
 
 // poolFindings are the pools with fewer active members than their server's
 // picket.yaml wants.
-func poolFindings(ctx context.Context, s *server) []finding {
+func poolFindings(ctx context.Context, s *connection) []finding {
 	var list picket.PoolList
 	if s.get(ctx, "/api/v1/pools", &list, nil) != nil {
 		return nil

@@ -14,7 +14,7 @@ func TestClocksThatAreApartAreTold(t *testing.T) {
 		2001:    "the clock of its store is 2.001s ahead of the server's",
 		-90_000: "the clock of its store is 1m30s behind the server's",
 	} {
-		if got := clocksApart(picket.Stats{ClockOffsetMs: ms}); got != want {
+		if got := clockSkewText(picket.Stats{ClockOffsetMs: ms}); got != want {
 			t.Errorf("%d ms: %q, want %q", ms, got, want)
 		}
 	}

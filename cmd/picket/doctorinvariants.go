@@ -24,66 +24,67 @@ func withInvariants(c *cobra.Command) *cobra.Command {
 		repair, _ := f.GetBool("repair")
 		switch {
 		case whole:
-			return examineStore(cmd, repair)
+			return runInvariantChecks(cmd, repair)
 		case repair:
-			return usage("--repair repairs what --invariants finds: give both")
+			return usageError("--repair repairs what --invariants finds: give both")
 		}
 		return usual(cmd, given)
 	}
 	return c
 }
 
-// shownViolations bounds what is printed; the event log has the rest.
-const shownViolations = 100
+// maxPrintedViolations bounds what is printed; the event log has the rest.
+const maxPrintedViolations = 100
 
-// storeVerdict collects what a pass found, each thing once.
-type storeVerdict struct {
+// invariantReport collects what a pass found, each thing once.
+type invariantReport struct {
 	checked  int64
 	events   int
 	compared int
 	agents   int // compared
 	found    []picket.Violation
-	seen     map[picket.Violation]bool
+	known    map[picket.Violation]bool
 }
 
-func (v *storeVerdict) add(found ...picket.Violation) {
+func (v *invariantReport) addViolations(found ...picket.Violation) {
 	for _, f := range found {
-		if !v.seen[f] {
-			v.seen[f] = true
+		if !v.known[f] {
+			v.known[f] = true
 			v.found = append(v.found, f)
 		}
 	}
 }
 
-func examineStore(cmd *cobra.Command, repair bool) error {
+func runInvariantChecks(cmd *cobra.Command, repair bool) error {
 	s, err := connect(cmd)
 	if err != nil {
 		return err
 	}
-	v := &storeVerdict{seen: map[picket.Violation]bool{}}
-	say := progress(cmd.ErrOrStderr())
-	if err := s.inspectAll(cmd.Context(), repair, v, say); err != nil {
+	v := &invariantReport{known: map[picket.Violation]bool{}}
+	say := newProgressPrinter(cmd.ErrOrStderr())
+	if err := s.inspectStore(cmd.Context(), repair, v, say); err != nil {
 		return err
 	}
-	if err := s.replayAll(cmd.Context(), v, say); err != nil {
+	if err := s.replayLog(cmd.Context(), v, say); err != nil {
 		return err
 	}
 	v.print(cmd.OutOrStdout())
 	if len(v.found) > 0 {
-		return ended(exitError)
+		return exitStatus(exitError)
 	}
 	return nil
 }
 
-// inspectAll asks for one part of the pass after the other.
-func (s *server) inspectAll(ctx context.Context, repair bool, v *storeVerdict, say func(string, ...any)) error {
+// inspectStore asks for one part of the pass after the other.
+func (s *connection) inspectStore(ctx context.Context, repair bool, v *invariantReport,
+	say func(string, ...any)) error {
 	for ask := (picket.InspectRequest{Repair: repair}); ; {
 		var part picket.Inspection
 		if err := s.post(ctx, "/api/v1/invariants", ask, &part, nil); err != nil {
 			return err
 		}
 		v.checked += part.Checked
-		v.add(part.Violations...)
+		v.addViolations(part.Violations...)
 		say("%d entries looked at", v.checked)
 		if ask.Cursor = part.Next; ask.Cursor == "" {
 			return nil
@@ -91,8 +92,8 @@ func (s *server) inspectAll(ctx context.Context, repair bool, v *storeVerdict, s
 	}
 }
 
-// progress tells how far a long pass has come, every two seconds.
-func progress(w io.Writer) func(format string, args ...any) {
+// newProgressPrinter tells how far a long pass has come, every two seconds.
+func newProgressPrinter(w io.Writer) func(format string, args ...any) {
 	last := time.Now()
 	return func(format string, args ...any) {
 		if time.Since(last) > 2*time.Second {
@@ -102,7 +103,7 @@ func progress(w io.Writer) func(format string, args ...any) {
 	}
 }
 
-func (v *storeVerdict) print(w io.Writer) {
+func (v *invariantReport) print(w io.Writer) {
 	p := painter(w)
 	var rows [][]string
 	repaired, repairable := 0, 0
@@ -115,7 +116,7 @@ func (v *storeVerdict) print(w io.Writer) {
 		case picket.InvariantKinds[f.Kind]:
 			repairable++
 		}
-		if i < shownViolations {
+		if i < maxPrintedViolations {
 			rows = append(rows, []string{p.state(grade), f.Kind, oneLine(f.Subject), oneLine(f.Detail)})
 		}
 	}

@@ -19,19 +19,19 @@ func memoryFinding(ctx context.Context, cmd *cobra.Command) finding {
 		err = s.get(ctx, "/api/v1/stats", &stats, nil)
 	}
 	if err != nil {
-		return finding{"memory", "fail", explain(err), remedyOf(err)}
+		return finding{"memory", "fail", errorText(err), remedyOf(err)}
 	}
-	return memoryJudged(stats)
+	return judgeMemory(stats)
 }
 
-func memoryJudged(stats picket.Stats) finding {
+func judgeMemory(stats picket.Stats) finding {
 	m := stats.Memory
 	detail := "namespace " + stats.Namespace + " was not measured yet"
 	if !m.MeasuredAt.IsZero() {
 		since := int64(stats.LastTick) + stats.SinceTickMs - int64(m.MeasuredAt) // by the store's own clock
 		age := time.Duration(max(0, since)) * time.Millisecond
 		detail = fmt.Sprintf("namespace %s takes about %s (measured %s ago)", stats.Namespace, sizeText(m.Bytes),
-			short(age))
+			shortDuration(age))
 	}
 	switch {
 	case m.StoreUsed == 0:
@@ -43,7 +43,7 @@ func memoryJudged(stats picket.Stats) finding {
 	detail += fmt.Sprintf("; its Redis uses %s of %s (%d %%)", sizeText(m.StoreUsed), sizeText(m.StoreMax),
 		100*m.StoreUsed/m.StoreMax)
 	const remedy = "Raise maxmemory of the Redis server (store.max_memory for that of `picket up`), or lower retention.tasks and retention.events."
-	switch most := m.StoreMax - picket.Reserve(m.StoreMax); {
+	switch most := m.StoreMax - picket.MemoryHeadroom(m.StoreMax); {
 	case m.StoreUsed >= most:
 		return finding{"memory", "fail", detail + ": the store is full, and requests that store more are refused",
 			remedy}

@@ -33,7 +33,7 @@ func TestMemoryIsJudged(t *testing.T) {
 		{redis(480, 512), "fail", "(93 %): the store is full, and requests that store more are refused"},
 		{redis(64, 96), "fail", "(66 %): the store is full"},
 	} {
-		f := memoryJudged(picket.Stats{Namespace: "team", Memory: c.memory, LastTick: 1_011_500, SinceTickMs: 500})
+		f := judgeMemory(picket.Stats{Namespace: "team", Memory: c.memory, LastTick: 1_011_500, SinceTickMs: 500})
 		if f.grade != c.grade || !strings.Contains(f.detail, c.detail) || (f.remedy == "") != (c.grade == "ok") {
 			t.Errorf("%+v: %s, %q, fix: %q", c.memory, f.grade, f.detail, f.remedy)
 		}

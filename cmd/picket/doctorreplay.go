@@ -12,9 +12,9 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// toldTask is what the event log alone says about a task. What no event told,
+// loggedTask is what the event log alone says about a task. What no event told,
 // since the log reaches back not far enough, is -1.
-type toldTask struct {
+type loggedTask struct {
 	state    picket.TaskState
 	token    int64
 	attempt  int64
@@ -24,21 +24,21 @@ type toldTask struct {
 
 // logReplay is the log as far as it was read. It holds one entry a task.
 type logReplay struct {
-	s     *server
+	s     *connection
 	last  string // cursor
 	read  int
-	tasks map[string]*toldTask
+	tasks map[string]*loggedTask
 	// agents are told by agent.lifecycle alone.
-	agents map[string]toldAgent
+	agents map[string]loggedAgent
 }
 
-func newLogReplay(s *server) *logReplay {
-	return &logReplay{s: s, last: "0", tasks: map[string]*toldTask{}, agents: map[string]toldAgent{}}
+func newLogReplay(s *connection) *logReplay {
+	return &logReplay{s: s, last: "0", tasks: map[string]*loggedTask{}, agents: map[string]loggedAgent{}}
 }
 
-// replayAll holds the event log against tasks and agents: a change and its event
+// replayLog holds the event log against tasks and agents: a change and its event
 // are one step, so what the log says last has to be what the store says.
-func (s *server) replayAll(ctx context.Context, v *storeVerdict, say func(string, ...any)) error {
+func (s *connection) replayLog(ctx context.Context, v *invariantReport, say func(string, ...any)) error {
 	r := newLogReplay(s)
 	if err := r.follow(ctx, say); err != nil {
 		return err
@@ -48,12 +48,12 @@ func (s *server) replayAll(ctx context.Context, v *storeVerdict, say func(string
 		return err
 	}
 	for _, id := range suspects {
-		found, err := r.judge(ctx, id)
+		found, err := r.verifyTask(ctx, id)
 		if err != nil {
 			return err
 		}
 		if found != nil {
-			v.add(*found)
+			v.addViolations(*found)
 		}
 	}
 	if err := r.compareAgents(ctx, v, say); err != nil {
@@ -101,11 +101,11 @@ func (r *logReplay) apply(e picket.Event) error {
 		return nil
 	}
 	if err := json.Unmarshal(e.Data, &data); err != nil {
-		return unreadable(e, err)
+		return unreadableEvent(e, err)
 	}
 	t := r.tasks[e.TaskID]
 	if t == nil {
-		t = &toldTask{token: -1, attempt: -1, failures: -1}
+		t = &loggedTask{token: -1, attempt: -1, failures: -1}
 		r.tasks[e.TaskID] = t
 	}
 	t.seq = e.Seq
@@ -127,13 +127,13 @@ func (r *logReplay) apply(e picket.Event) error {
 	return nil
 }
 
-func unreadable(e picket.Event, err error) error {
+func unreadableEvent(e picket.Event, err error) error {
 	return picket.Refuse(picket.CodeInternal, "Check that client and server are of the same version.",
 		"event %d cannot be read: %v", e.Seq, err)
 }
 
 // differs says where a task is not as the log says, "" when it is.
-func (t toldTask) differs(is picket.Task) string {
+func (t loggedTask) differs(is picket.Task) string {
 	told := func(n int64) bool { return n >= 0 }
 	switch {
 	case t.state != "" && t.state != is.State:
@@ -150,7 +150,7 @@ func (t toldTask) differs(is picket.Task) string {
 
 // suspects lists the tasks that differ from the log, or are not there. They may
 // only have moved on since the log was read.
-func (r *logReplay) suspects(ctx context.Context, v *storeVerdict, say func(string, ...any)) ([]string, error) {
+func (r *logReplay) suspects(ctx context.Context, v *invariantReport, say func(string, ...any)) ([]string, error) {
 	var out []string
 	listed := map[string]bool{}
 	q := url.Values{"limit": {"200"}}
@@ -182,12 +182,12 @@ func (r *logReplay) suspects(ctx context.Context, v *storeVerdict, say func(stri
 	return out, nil
 }
 
-// judge reads one task, which may only have moved on.
-func (r *logReplay) judge(ctx context.Context, id string) (*picket.Violation, error) {
-	return r.settled(ctx, func() int64 { return r.tasks[id].seq }, func() (*picket.Violation, error) {
+// verifyTask reads one task, which may only have moved on.
+func (r *logReplay) verifyTask(ctx context.Context, id string) (*picket.Violation, error) {
+	return r.readStable(ctx, func() int64 { return r.tasks[id].seq }, func() (*picket.Violation, error) {
 		told := *r.tasks[id]
 		var is picket.Task
-		err := r.s.get(ctx, "/api/v1/tasks/"+segment(id), &is, nil)
+		err := r.s.get(ctx, "/api/v1/tasks/"+pathSegment(id), &is, nil)
 		gone := errors.Is(err, picket.CodeNotFound)
 		if err != nil && !gone {
 			return nil, err

@@ -12,8 +12,8 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// toldAgent is what the event log alone says about an agent.
-type toldAgent struct {
+// loggedAgent is what the event log alone says about an agent.
+type loggedAgent struct {
 	status      picket.AgentStatus
 	incarnation int64
 	seq         int64 // of the last event about it
@@ -26,14 +26,14 @@ func (r *logReplay) applyAgent(e picket.Event) error {
 		Incarnation int64 `json:"incarnation"`
 	}
 	if err := json.Unmarshal(e.Data, &data); err != nil {
-		return unreadable(e, err)
+		return unreadableEvent(e, err)
 	}
-	r.agents[e.AgentID] = toldAgent{status: e.NewStatus, incarnation: data.Incarnation, seq: e.Seq}
+	r.agents[e.AgentID] = loggedAgent{status: e.NewStatus, incarnation: data.Incarnation, seq: e.Seq}
 	return nil
 }
 
-// wrong says where an agent is not as the log says, nil when it is.
-func (t toldAgent) wrong(id string, is picket.Agent, gone bool) *picket.Violation {
+// violation says where an agent is not as the log says, nil when it is.
+func (t loggedAgent) violation(id string, is picket.Agent, gone bool) *picket.Violation {
 	differs := ""
 	switch {
 	case gone && t.status.Gone():
@@ -55,23 +55,23 @@ func (t toldAgent) wrong(id string, is picket.Agent, gone bool) *picket.Violatio
 }
 
 // compareAgents holds every agent that the log knows against its record.
-func (r *logReplay) compareAgents(ctx context.Context, v *storeVerdict, say func(string, ...any)) error {
+func (r *logReplay) compareAgents(ctx context.Context, v *invariantReport, say func(string, ...any)) error {
 	for _, id := range slices.Sorted(maps.Keys(r.agents)) {
-		found, err := r.settled(ctx, func() int64 { return r.agents[id].seq }, func() (*picket.Violation, error) {
+		found, err := r.readStable(ctx, func() int64 { return r.agents[id].seq }, func() (*picket.Violation, error) {
 			told := r.agents[id]
 			var is picket.Agent
-			err := r.s.get(ctx, "/api/v1/agents/"+segment(id), &is, nil)
+			err := r.s.get(ctx, "/api/v1/agents/"+pathSegment(id), &is, nil)
 			gone := errors.Is(err, picket.CodeNotFound)
 			if err != nil && !gone {
 				return nil, err
 			}
-			return told.wrong(id, is, gone), nil
+			return told.violation(id, is, gone), nil
 		})
 		if err != nil {
 			return err
 		}
 		if found != nil {
-			v.add(*found)
+			v.addViolations(*found)
 		}
 		v.agents++
 		say("%d agents compared with the log", v.agents)
@@ -79,10 +79,10 @@ func (r *logReplay) compareAgents(ctx context.Context, v *storeVerdict, say func
 	return nil
 }
 
-// settled reads a record and then the log again, until that has nothing new
+// readStable reads a record and then the log again, until that has nothing new
 // about it: then the two had to be the same at the moment of reading. What never
 // stands still is no standing violation.
-func (r *logReplay) settled(ctx context.Context, seq func() int64,
+func (r *logReplay) readStable(ctx context.Context, seq func() int64,
 	read func() (*picket.Violation, error)) (*picket.Violation, error) {
 	quiet := func(string, ...any) {}
 	for range 100 {

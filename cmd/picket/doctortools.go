@@ -14,14 +14,14 @@ import (
 // priceFinding tells what the server charges for. Without prices no tool but
 // the free ones can be called, which is easily taken for a fault.
 func priceFinding(ctx context.Context, cmd *cobra.Command) finding {
-	var list budget.List
+	var list budget.PriceList
 	s, err := connect(cmd)
 	if err == nil {
 		err = s.get(ctx, "/api/v1/prices", &list, nil)
 	}
 	switch {
 	case err != nil:
-		return finding{"prices", "warn", explain(err), remedyOf(err)}
+		return finding{"prices", "warn", errorText(err), remedyOf(err)}
 	case len(list.Tools) == 0 && len(list.Models) == 0:
 		return finding{"prices", "ok", "none: agents have the free tools only",
 			"For more, put tools.prices into the server's picket.yaml, then kill -HUP it."}
@@ -39,14 +39,14 @@ func toolFindings(cfg settings) (found []finding) {
 				"; a server started in this environment leaves out what needs them",
 			"export " + missing[0] + "=… before the server is started"})
 	}
-	for _, name := range cfg.under("upstreams") {
-		command := cfg.tool("upstreams", name, "command").items
+	for _, name := range cfg.namesUnder("upstreams") {
+		command := cfg.toolValue("upstreams", name, "command").items
 		if len(command) == 0 {
 			continue
 		}
 		if _, err := exec.LookPath(command[0]); err != nil {
 			found = append(found, finding{"tools", "warn",
-				fmt.Sprintf("the MCP server %s: %s is not on PATH", name, quoted(command[0])),
+				fmt.Sprintf("the MCP server %s: %s is not on PATH", name, shellQuote(command[0])),
 				"Install it, or name its whole path in tools.upstreams." + name + ".command."})
 		}
 	}
@@ -61,10 +61,10 @@ func unpricedFindings(cfg settings) (found []finding) {
 		return nil
 	}
 	var names []string
-	if len(cfg.under("sql")) > 0 {
+	if len(cfg.namesUnder("sql")) > 0 {
 		names = append(names, "sql")
 	}
-	if len(cfg.under("http_request")) > 0 {
+	if len(cfg.namesUnder("http_request")) > 0 {
 		names = append(names, "http_request")
 	}
 	for _, name := range names {
@@ -72,12 +72,12 @@ func unpricedFindings(cfg settings) (found []finding) {
 			found = append(found, unpricedFinding(name, name))
 		}
 	}
-	for _, name := range cfg.under("upstreams") {
+	for _, name := range cfg.namesUnder("upstreams") {
 		if !pricedUnder(list, name+"_") {
 			found = append(found, unpricedFinding("the tools of "+name, `"`+name+`_*"`))
 		}
 	}
-	if len(cfg.under("llm")) > 0 && len(list.Models) == 0 {
+	if len(cfg.namesUnder("llm")) > 0 && len(list.Models) == 0 {
 		found = append(found, finding{"tools", "warn",
 			"the LLM pass-through has no model with a price: every call is refused",
 			`Add to tools.models in picket.yaml, such as "claude-*": {input: 3, output: 15}`})
@@ -91,7 +91,7 @@ func unpricedFinding(what, key string) finding {
 }
 
 // pricedUnder reports whether any tool of a prefix has a price.
-func pricedUnder(l *budget.List, prefix string) bool {
+func pricedUnder(l *budget.PriceList, prefix string) bool {
 	if _, priced := l.Tool(prefix); priced {
 		return true
 	}

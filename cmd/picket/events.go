@@ -19,11 +19,11 @@ import (
 )
 
 func newEvents() *cobra.Command {
-	list := eventsVerb("list", "List events, oldest first; -f follows them")
-	c := eventsVerb("events", "Read the log: one event for every change")
+	list := newEventsCommand("list", "List events, oldest first; -f follows them")
+	c := newEventsCommand("events", "Read the log: one event for every change")
 	c.Args = func(cmd *cobra.Command, given []string) error {
 		if len(given) > 0 {
-			return noSuchCommand(cmd, given)
+			return unknownCommand(cmd, given)
 		}
 		return nil
 	}
@@ -31,11 +31,11 @@ func newEvents() *cobra.Command {
 	return c
 }
 
-func eventsVerb(use, short string) *cobra.Command {
+func newEventsCommand(use, short string) *cobra.Command {
 	c := &cobra.Command{
 		Use:     use,
 		Short:   short,
-		Args:    args(cobra.NoArgs),
+		Args:    checkArgs(cobra.NoArgs),
 		Example: "  picket events --after 0 --type task.leased,lease.expired\n  picket events -f -o jsonl\n  picket events --audit --type key.created,key.revoked",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runEvents(cmd) },
 	}
@@ -57,8 +57,8 @@ func eventFilters(c *cobra.Command) {
 	f.Bool("audit", false,
 		"read the audit log: events of people, keys, settings, money decisions, stops and drains (scope operator)")
 	choices(c, "type", picket.EventTypes...)
-	_ = c.RegisterFlagCompletionFunc("task", completeEach(taskIDs))
-	_ = c.RegisterFlagCompletionFunc("agent", completeEach(agentIDs))
+	_ = c.RegisterFlagCompletionFunc("task", completeIDs(taskIDs))
+	_ = c.RegisterFlagCompletionFunc("agent", completeIDs(agentIDs))
 }
 
 func runEvents(cmd *cobra.Command) error {
@@ -75,7 +75,7 @@ func runEvents(cmd *cobra.Command) error {
 	path := eventsPath(cmd)
 	if watch, _ := f.GetBool("watch"); follow || watch {
 		if path != logPath {
-			e := usage("--audit and -f cannot be combined")
+			e := usageError("--audit and -f cannot be combined")
 			e.Remedy = "Leave out -f. Read further events with --after SEQ."
 			return e
 		}
@@ -96,7 +96,7 @@ func runEvents(cmd *cobra.Command) error {
 			if n < limit {
 				return ""
 			}
-			return "--after " + quoted(outputText(picket.RawJSON(members["next"]))) + ", or --limit 1000"
+			return "--after " + shellQuote(outputText(picket.RawJSON(members["next"]))) + ", or --limit 1000"
 		},
 	}.show(s, topic{}, func(ctx context.Context, raw *jsontext.Value) error {
 		page, err := s.events(ctx, path, q, limit)
@@ -121,39 +121,39 @@ func eventsPath(cmd *cobra.Command) string {
 	return logPath
 }
 
-// eventsRead is what was read of the log, in the server's own words.
-type eventsRead struct {
+// rawEventPage is what was read of the log, in the server's own words.
+type rawEventPage struct {
 	Events []jsontext.Value `json:"events"`
 	Next   string           `json:"next"`
 }
 
 // events reads up to limit events. A page that comes short, or empty, is not
 // the end: the server looks at so many events and says in next how far it came.
-func (s *server) events(ctx context.Context, path string, q url.Values, limit int) (eventsRead, error) {
+func (s *connection) events(ctx context.Context, path string, q url.Values, limit int) (rawEventPage, error) {
 	q = maps.Clone(q)
-	var all eventsRead
+	var all rawEventPage
 	for {
 		q.Set("limit", strconv.Itoa(limit-len(all.Events)))
-		var page eventsRead
+		var page rawEventPage
 		if err := s.get(ctx, path+"?"+q.Encode(), &page, nil); err != nil {
 			return all, err
 		}
 		before, _ := strconv.ParseInt(q.Get("after"), 10, 64)
 		now, _ := strconv.ParseInt(page.Next, 10, 64)
 		all.Events, all.Next = append(all.Events, page.Events...), page.Next
-		if len(all.Events) >= limit || now-before < endOfLog {
+		if len(all.Events) >= limit || now-before < minPageAdvance {
 			return all, nil
 		}
 		q.Set("after", page.Next)
 	}
 }
 
-// endOfLog is the step that a short page takes at least when there is more; a
+// minPageAdvance is the step that a short page takes at least when there is more; a
 // smaller one is what was written since the last page. Without it a busy log
 // would be followed instead of listed.
-const endOfLog = 100
+const minPageAdvance = 100
 
-func (s *server) eventQuery(cmd *cobra.Command) (url.Values, error) {
+func (s *connection) eventQuery(cmd *cobra.Command) (url.Values, error) {
 	f, q := cmd.Flags(), url.Values{}
 	if types, _ := f.GetStringSlice("type"); len(types) > 0 {
 		q.Set("type", strings.Join(types, ","))
@@ -180,7 +180,7 @@ var eventColumns = []column[picket.Event]{
 	{head: "RUN", cell: func(e picket.Event) string { return e.RunID }, wide: true},
 	{head: "AGENT", cell: func(e picket.Event) string { return e.AgentID }, wide: true},
 	{head: "ACTOR", cell: func(e picket.Event) string { return e.Actor }, wide: true},
-	{head: "WHAT", cell: what},
+	{head: "WHAT", cell: eventText},
 }
 
 func fenceText(fence int64) string {
@@ -190,15 +190,15 @@ func fenceText(fence int64) string {
 	return strconv.FormatInt(fence, 10)
 }
 
-// what is the part of an event's data that a person looks for first.
-func what(e picket.Event) string {
-	if text := launcherText(e); text != "" {
+// eventText is the part of an event's data that a person looks for first.
+func eventText(e picket.Event) string {
+	if text := launcherEventText(e); text != "" {
 		return clip(text, 80)
 	}
-	if text := agentText(e); text != "" {
+	if text := agentEventText(e); text != "" {
 		return clip(text, 80)
 	}
-	if text := moneyText(e); text != "" {
+	if text := moneyEventText(e); text != "" {
 		return clip(text, 80)
 	}
 	var data struct {
@@ -226,14 +226,14 @@ func what(e picket.Event) string {
 	return clip(strings.Join(parts, " "), 80)
 }
 
-func (s *server) followEvents(cmd *cobra.Command, q url.Values, after string) error {
+func (s *connection) followEvents(cmd *cobra.Command, q url.Values, after string) error {
 	format, err := formatOf(cmd)
 	if err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	err = s.follow(ctx, logPath+"?"+q.Encode(), after, tellOfLosses(cmd),
+	err = s.follow(ctx, logPath+"?"+q.Encode(), after, connectionReporter(cmd),
 		func(e picket.Event, raw jsontext.Value) error {
 			return printEvent(cmd, format, e, raw)
 		})
@@ -243,8 +243,8 @@ func (s *server) followEvents(cmd *cobra.Command, q url.Values, after string) er
 	return err
 }
 
-// tellOfLosses says once that the server is away, and that it is back.
-func tellOfLosses(cmd *cobra.Command) func(up bool) {
+// connectionReporter says once that the server is away, and that it is back.
+func connectionReporter(cmd *cobra.Command) func(up bool) {
 	away := false
 	return func(up bool) {
 		switch {
@@ -276,6 +276,6 @@ func printEvent(cmd *cobra.Command, format string, e picket.Event, raw jsontext.
 	p := painter(w)
 	_, err := fmt.Fprintf(w, "%-6s %s  %-16s %s  fence %s  %s\n", e.ID,
 		p.dim(e.At.Time().Local().Format("15:04:05.000")),
-		e.Type, oneLine(e.TaskID), fenceText(e.FencingToken), what(e))
+		e.Type, oneLine(e.TaskID), fenceText(e.FencingToken), eventText(e))
 	return err
 }

@@ -14,7 +14,7 @@ import (
 
 // A listing with a filter goes on over pages that hold nothing, and ends at the
 // end of a log that grows while it is read.
-func TestEventsAreReadToTheEnd(t *testing.T) {
+func TestEventsAreReadToTheEndOfTheLog(t *testing.T) {
 	const window = 5000
 	end := int64(3*window + 700)
 	wanted := []int64{2*window + 5, 2*window + 6, end - 3}
@@ -38,7 +38,7 @@ func TestEventsAreReadToTheEnd(t *testing.T) {
 		fmt.Fprintf(w, `{"events":[%s],"next":"%d"}`, strings.Join(found, ","), next)
 	}))
 	defer srv.Close()
-	s := &server{client: &adapter.Client{BaseURL: srv.URL}}
+	s := &connection{client: &adapter.Client{BaseURL: srv.URL}}
 	for _, tc := range []struct {
 		limit int
 		found int

@@ -24,7 +24,7 @@ func newEventsExport() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export FILE",
 		Short: "Write the log to a file, or to standard output (-)",
-		Args:  args(cobra.ExactArgs(1)),
+		Args:  checkArgs(cobra.ExactArgs(1)),
 		Long: "Write all events that the server has when the export begins, one a line, oldest first. What is written is whole lines and is\n" +
 			"never repeated: an export that was interrupted, or that is to be brought up to date, goes on with --continue after the last\n" +
 			"line of the file; --since and --after say what a new file begins with. The last cursor is said on standard error. A server that is away\n" +
@@ -33,7 +33,7 @@ func newEventsExport() *cobra.Command {
 		Example: "  picket events export log.jsonl\n  picket events export --continue log.jsonl\n" +
 			"  picket events export --since 24h --type task.approved,task.rejected -o csv - >decisions.csv\n" +
 			"  picket events export --audit --continue audit.jsonl",
-		RunE: runExport,
+		RunE: runEventsExport,
 	}
 	f := c.Flags()
 	f.String("since", "", "at or after this time (RFC 3339, or a duration back from now)")
@@ -47,10 +47,10 @@ func newEventsExport() *cobra.Command {
 	return c
 }
 
-func runExport(cmd *cobra.Command, given []string) (err error) {
-	x := &export{cmd: cmd, log: eventsPath(cmd), path: given[0], began: time.Now()}
+func runEventsExport(cmd *cobra.Command, given []string) (err error) {
+	x := &eventExport{cmd: cmd, log: eventsPath(cmd), path: given[0], began: time.Now()}
 	if x.format, _ = cmd.Flags().GetString("output"); x.format != "jsonl" && x.format != "csv" {
-		return usage("-o %s: choose one of jsonl, csv", x.format)
+		return usageError("-o %s: choose one of jsonl, csv", x.format)
 	}
 	if x.s, err = connect(cmd); err != nil {
 		return err
@@ -64,7 +64,7 @@ func runExport(cmd *cobra.Command, given []string) (err error) {
 		return err
 	}
 	x.from = x.after
-	if err := x.open(); err != nil {
+	if err := x.openFile(); err != nil {
 		return err
 	}
 	failed := x.run(ctx)
@@ -73,15 +73,15 @@ func runExport(cmd *cobra.Command, given []string) (err error) {
 	}
 	x.report(ctx.Err() != nil, failed)
 	if ctx.Err() != nil {
-		return ended(exitInterrupted)
+		return exitStatus(exitInterrupted)
 	}
 	return failed
 }
 
-// export writes a part of the log.
-type export struct {
+// eventExport writes a part of the log.
+type eventExport struct {
 	cmd    *cobra.Command
-	s      *server
+	s      *connection
 	q      url.Values // the filters
 	log    string     // where the events come from
 	path   string
@@ -89,18 +89,18 @@ type export struct {
 	began  time.Time
 	told   time.Time
 
-	from  int64
-	after int64
-	last  int64 // where to begin, the cursor that has been read up to, and where to end
-	until picket.Instant
-	file  *os.File // nil for standard output
-	out   *bufio.Writer
-	count int
-	left  int // of a time before until, behind the first that is not
+	from       int64
+	after      int64
+	last       int64 // where to begin, the cursor that has been read up to, and where to end
+	until      picket.Instant
+	file       *os.File // nil for standard output
+	out        *bufio.Writer
+	count      int
+	outOfOrder int // of a time before until, behind the first that is not
 }
 
 // bounds finds where to begin and where to end, in numbers of the log.
-func (x *export) bounds(ctx context.Context) error {
+func (x *eventExport) bounds(ctx context.Context) error {
 	f := x.cmd.Flags()
 	var stats picket.Stats
 	err := x.patiently(ctx, func() error { return x.s.get(ctx, "/api/v1/stats", &stats, nil) })
@@ -111,12 +111,12 @@ func (x *export) bounds(ctx context.Context) error {
 	if text, _ := f.GetString("after"); text != "" {
 		var err error
 		if x.after, err = strconv.ParseInt(text, 10, 64); err != nil || x.after < 0 {
-			return usage("--after %s: a cursor is a number", quoted(text))
+			return usageError("--after %s: a cursor is a number", shellQuote(text))
 		}
 	}
 	if text, _ := f.GetString("until"); text != "" {
 		var err error
-		if x.until, err = instant("until", text, -1); err != nil {
+		if x.until, err = instantFlag("until", text, -1); err != nil {
 			return err
 		}
 	}
@@ -124,18 +124,18 @@ func (x *export) bounds(ctx context.Context) error {
 	if text == "" {
 		return nil
 	}
-	since, err := instant("since", text, -1)
+	since, err := instantFlag("since", text, -1)
 	if err != nil {
 		return err
 	}
-	x.after, err = x.lastBefore(ctx, since)
+	x.after, err = x.cursorBefore(ctx, since)
 	return err
 }
 
-// lastBefore is the cursor after which the log begins to be of a time or later.
+// cursorBefore is the cursor after which the log begins to be of a time or later.
 // The instants in the log are of the server's clock: where that was set back, it
 // is one of the places where such a time begins.
-func (x *export) lastBefore(ctx context.Context, since picket.Instant) (int64, error) {
+func (x *eventExport) cursorBefore(ctx context.Context, since picket.Instant) (int64, error) {
 	low, high := int64(0), x.last // the answer is at least low and at most high
 	for low < high {
 		middle := low + (high-low)/2
@@ -162,7 +162,8 @@ func (x *export) lastBefore(ctx context.Context, since picket.Instant) (int64, e
 }
 
 // page is one request for the log.
-func (x *export) page(ctx context.Context, filters url.Values, after int64, limit int) (page eventsRead, err error) {
+func (x *eventExport) page(ctx context.Context, filters url.Values, after int64,
+	limit int) (page rawEventPage, err error) {
 	q := maps.Clone(filters)
 	q.Set("after", strconv.FormatInt(after, 10))
 	q.Set("limit", strconv.Itoa(limit))
@@ -170,14 +171,14 @@ func (x *export) page(ctx context.Context, filters url.Values, after int64, limi
 	return page, err
 }
 
-func (x *export) patiently(ctx context.Context, call func() error) error {
-	return patiently(ctx, patientExport, x.cmd.ErrOrStderr(), call)
+func (x *eventExport) patiently(ctx context.Context, call func() error) error {
+	return retryUnanswered(ctx, exportPatience, x.cmd.ErrOrStderr(), call)
 }
 
-// patientExport is how long a server that is away is waited for.
-const patientExport = 30 * time.Second
+// exportPatience is how long a server that is away is waited for.
+const exportPatience = 30 * time.Second
 
-func (x *export) run(ctx context.Context) error {
+func (x *eventExport) run(ctx context.Context) error {
 	for x.after < x.last {
 		page, err := x.page(ctx, x.q, x.after, 1000)
 		if err != nil {
@@ -199,7 +200,7 @@ func (x *export) run(ctx context.Context) error {
 // write adds the events of a page and reports whether one is too late. All that
 // follows it is for the next export, whatever its time: what is written is the
 // log up to a cursor, without holes.
-func (x *export) write(page eventsRead) (over bool, err error) {
+func (x *eventExport) write(page rawEventPage) (over bool, err error) {
 	for i, raw := range page.Events {
 		var e picket.Event
 		if err := json.Unmarshal(raw, &e); err != nil {
@@ -209,10 +210,10 @@ func (x *export) write(page eventsRead) (over bool, err error) {
 			return true, x.out.Flush()
 		}
 		if !x.until.IsZero() && e.At >= x.until {
-			x.left = x.earlier(page.Events[i+1:])
+			x.outOfOrder = x.countOutOfOrder(page.Events[i+1:])
 			return true, x.out.Flush()
 		}
-		if err := x.line(e, raw); err != nil {
+		if err := x.writeEvent(e, raw); err != nil {
 			return false, err
 		}
 		x.count++
@@ -221,9 +222,9 @@ func (x *export) write(page eventsRead) (over bool, err error) {
 	return false, x.out.Flush()
 }
 
-// earlier counts what is in the export's time among the events behind its end;
+// countOutOfOrder counts what is in the export's time among the events behind its end;
 // it looks no further than the page that was read.
-func (x *export) earlier(behind []jsontext.Value) (n int) {
+func (x *eventExport) countOutOfOrder(behind []jsontext.Value) (n int) {
 	for _, raw := range behind {
 		var e picket.Event
 		if json.Unmarshal(raw, &e) == nil && e.Seq <= x.last && e.At < x.until {
@@ -234,7 +235,7 @@ func (x *export) earlier(behind []jsontext.Value) (n int) {
 }
 
 // progress says how far it has come, on a terminal, once a second.
-func (x *export) progress(always bool) {
+func (x *eventExport) progress(always bool) {
 	w := x.cmd.ErrOrStderr()
 	if !isTerminal(w) || !always && time.Since(x.told) < time.Second {
 		return
@@ -244,24 +245,25 @@ func (x *export) progress(always bool) {
 }
 
 // report says how far the export is, and how to go on.
-func (x *export) report(interrupted bool, failed error) {
+func (x *eventExport) report(interrupted bool, failed error) {
 	w := x.cmd.ErrOrStderr()
 	x.progress(true)
 	if isTerminal(w) {
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "%s in %s, the last cursor is %d\n", counted(x.count, "event"), short(time.Since(x.began)), x.after)
-	if x.left > 0 {
+	fmt.Fprintf(w, "%s in %s, the last cursor is %d\n", plural(x.count, "event"), shortDuration(time.Since(x.began)),
+		x.after)
+	if x.outOfOrder > 0 {
 		fmt.Fprintf(w,
-			"the server's clock was set back after that: at least %s of before %s will come with an export that goes on from there\n", counted(x.left, "event"), x.until)
+			"the server's clock was set back after that: at least %s of before %s will come with an export that goes on from there\n", plural(x.outOfOrder, "event"), x.until)
 	}
 	if interrupted || failed != nil {
-		next(x.cmd, x.again())
+		printNext(x.cmd, x.resumeCommand())
 	}
 }
 
-// again is the command that goes on.
-func (x *export) again() string {
+// resumeCommand is the command that goes on.
+func (x *eventExport) resumeCommand() string {
 	words := []string{"picket", "events", "export"}
 	if x.log == auditPath {
 		words = append(words, "--audit")
@@ -278,10 +280,10 @@ func (x *export) again() string {
 		words = append(words, "-o", x.format)
 	}
 	if x.file == nil {
-		return commandLine(append(words, "--after", strconv.FormatInt(x.after, 10), "-"))
+		return shellJoin(append(words, "--after", strconv.FormatInt(x.after, 10), "-"))
 	}
 	if x.from > 0 {
 		words = append(words, "--after", strconv.FormatInt(x.from, 10))
 	}
-	return commandLine(append(words, "--continue", x.path))
+	return shellJoin(append(words, "--continue", x.path))
 }

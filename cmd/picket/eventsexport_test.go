@@ -20,14 +20,14 @@ import (
 // oldLog is a log whose beginning is no longer kept: events from kept to last,
 // one every ten milliseconds from zero on. Every third request finds the server
 // away.
-func oldLog(t *testing.T, kept, last int64) *server {
+func oldLog(t *testing.T, kept, last int64) *connection {
 	return logOf(t, kept, last, func(n int64) picket.Event {
 		return picket.Event{At: picket.Instant(n * 10), Actor: "=cmd"}
 	})
 }
 
 // logOf is such a log of events of other times and actors.
-func logOf(t *testing.T, kept, last int64, of func(n int64) picket.Event) *server {
+func logOf(t *testing.T, kept, last int64, of func(n int64) picket.Event) *connection {
 	asked := 0
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -58,11 +58,11 @@ func logOf(t *testing.T, kept, last int64, of func(n int64) picket.Event) *serve
 		fmt.Fprintf(w, `{"events":[%s],"next":"%d"}`, strings.Join(events, ","), next)
 	}))
 	t.Cleanup(srv.Close)
-	return &server{client: &adapter.Client{BaseURL: srv.URL}}
+	return &connection{client: &adapter.Client{BaseURL: srv.URL}}
 }
 
 // exported runs an export and answers the numbers of the events in the file.
-func exported(t *testing.T, s *server, file string, flags ...string) (ids []string, said string) {
+func exported(t *testing.T, s *connection, file string, flags ...string) (ids []string, said string) {
 	t.Helper()
 	t.Setenv("PICKET_URL", s.client.BaseURL)
 	t.Setenv("PICKET_API_KEY", "pkk_x")
@@ -180,8 +180,8 @@ func TestExportsBeginWhereTheyWereTo(t *testing.T) {
 			t.Errorf("events %v", ids)
 		}
 	}
-	x := &export{path: "log.jsonl", format: "jsonl", from: 40, after: 45, file: os.Stdout}
-	if got := x.again(); got != "picket events export --after 40 --continue log.jsonl" {
+	x := &eventExport{path: "log.jsonl", format: "jsonl", from: 40, after: 45, file: os.Stdout}
+	if got := x.resumeCommand(); got != "picket events export --after 40 --continue log.jsonl" {
 		t.Errorf("the way on: %s", got)
 	}
 }

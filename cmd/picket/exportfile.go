@@ -15,16 +15,16 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// open opens the file; one that is gone on with is cut after its last whole
+// openFile opens the file; one that is gone on with is cut after its last whole
 // line.
-func (x *export) open() error {
+func (x *eventExport) openFile() error {
 	goesOn, _ := x.cmd.Flags().GetBool("continue")
 	if x.path == "-" {
 		if goesOn {
-			return usage("--continue needs a file")
+			return usageError("--continue needs a file")
 		}
 		x.out = bufio.NewWriter(x.cmd.OutOrStdout())
-		return x.heading()
+		return x.writeHeader()
 	}
 	how := os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	if goesOn {
@@ -32,22 +32,22 @@ func (x *export) open() error {
 	}
 	var err error
 	if x.file, err = os.OpenFile(x.path, how, 0o600); errors.Is(err, os.ErrExist) {
-		e := usage("%s is there already", x.path)
-		e.Remedy = "Go on with it: picket events export --continue " + quoted(x.path) + "; or name another file."
+		e := usageError("%s is there already", x.path)
+		e.Remedy = "Go on with it: picket events export --continue " + shellQuote(x.path) + "; or name another file."
 		return e
 	}
 	if err != nil {
-		return usage("%v", err)
+		return usageError("%v", err)
 	}
 	x.out = bufio.NewWriter(x.file)
 	if goesOn {
-		return x.goOn()
+		return x.resumeFile()
 	}
-	return x.heading()
+	return x.writeHeader()
 }
 
-// goOn finds the last whole line of the file.
-func (x *export) goOn() error {
+// resumeFile finds the last whole line of the file.
+func (x *eventExport) resumeFile() error {
 	lines := bufio.NewReader(x.file)
 	whole, last := int64(0), ""
 	for {
@@ -67,25 +67,25 @@ func (x *export) goOn() error {
 		return err
 	}
 	if whole == 0 {
-		return x.heading()
+		return x.writeHeader()
 	}
 	return x.cursorOf(last)
 }
 
 // cursorOf reads the cursor of a line that an export wrote.
-func (x *export) cursorOf(line string) error {
+func (x *eventExport) cursorOf(line string) error {
 	text, _, _ := strings.Cut(line, ",")
 	if x.format == "jsonl" {
 		var e picket.Event
 		if err := json.Unmarshal([]byte(line), &e); err == nil {
 			text = e.ID
 		}
-	} else if strings.TrimSpace(line) == strings.Join(csvHead, ",") {
+	} else if strings.TrimSpace(line) == strings.Join(csvHeader, ",") {
 		return nil
 	}
 	seq, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || seq > x.last {
-		e := usage("the last line of %s is no event of this log: %s", x.path, clip(line, 60))
+		e := usageError("the last line of %s is no event of this log: %s", x.path, clip(line, 60))
 		e.Remedy = "Name the file of an export of this server, with its -o, or a new file."
 		return e
 	}
@@ -93,7 +93,7 @@ func (x *export) cursorOf(line string) error {
 	return nil
 }
 
-func (x *export) line(e picket.Event, raw jsontext.Value) error {
+func (x *eventExport) writeEvent(e picket.Event, raw jsontext.Value) error {
 	if x.format == "jsonl" {
 		return printValue(x.out, "jsonl", raw)
 	}
@@ -101,22 +101,22 @@ func (x *export) line(e picket.Event, raw jsontext.Value) error {
 	if e.FencingToken != 0 {
 		fence = strconv.FormatInt(e.FencingToken, 10)
 	}
-	return x.row([]string{e.ID, e.At.String(), e.Type, e.TaskID, e.RunID, e.AgentID, fence, e.Actor, e.Reason,
+	return x.writeCSVRow([]string{e.ID, e.At.String(), e.Type, e.TaskID, e.RunID, e.AgentID, fence, e.Actor, e.Reason,
 		string(e.Data)})
 }
 
-var csvHead = []string{"id", "at", "type", "task", "run", "agent", "fence", "actor", "reason", "data"}
+var csvHeader = []string{"id", "at", "type", "task", "run", "agent", "fence", "actor", "reason", "data"}
 
-func (x *export) heading() error {
+func (x *eventExport) writeHeader() error {
 	if x.format != "csv" {
 		return nil
 	}
-	return x.row(csvHead)
+	return x.writeCSVRow(csvHeader)
 }
 
-// row writes a line of a table. A text that a spreadsheet would take for a
+// writeCSVRow writes a line of a table. A text that a spreadsheet would take for a
 // formula is set off by an apostrophe: agents write some of them.
-func (x *export) row(cells []string) error {
+func (x *eventExport) writeCSVRow(cells []string) error {
 	for i, cell := range cells {
 		if text := oneLine(cell); text != "-" || cell == "-" {
 			cell = text
@@ -134,7 +134,7 @@ func (x *export) row(cells []string) error {
 	return w.Error()
 }
 
-func (x *export) close() error {
+func (x *eventExport) close() error {
 	err := x.out.Flush()
 	if x.file != nil {
 		err = errors.Join(err, x.file.Sync(), x.file.Close())

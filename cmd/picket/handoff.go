@@ -17,17 +17,17 @@ import (
 )
 
 func newHandoff() *cobra.Command {
-	return noun("handoff", "Answer agents that wait for a person",
+	return commandGroup("handoff", "Answer agents that wait for a person",
 		newHandoffList(), newHandoffShow(), newHandoffClaim(), newHandoffAnswer(), newHandoffFinish(),
 		newHandoffCancel())
 }
 
-// deskTopic is what can change what waits for people.
-var deskTopic = topic{kinds: []string{"task.", "handoff.", "lease.", "store."}}
+// pendingTopic is what can change what waits for people.
+var pendingTopic = topic{kinds: []string{"task.", "handoff.", "lease.", "store."}}
 
 // handoffs are those of a state, oldest first, as many as can be meant by an
 // abbreviated id.
-func (s *server) handoffs(ctx context.Context, state picket.HandoffState) ([]picket.Handoff, error) {
+func (s *connection) handoffs(ctx context.Context, state picket.HandoffState) ([]picket.Handoff, error) {
 	var all []picket.Handoff
 	q := url.Values{"state": {string(state)}, "limit": {"200"}}
 	for range maxPages {
@@ -49,7 +49,7 @@ func newHandoffList() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the hand-offs, open ones unless told otherwise, oldest first",
-		Args:    args(cobra.NoArgs),
+		Args:    checkArgs(cobra.NoArgs),
 		Example: "  picket handoff list --watch\n  picket handoff list --state answered -o wide",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := connect(cmd)
@@ -69,14 +69,14 @@ func newHandoffList() *cobra.Command {
 					{head: "HANDOFF", cell: func(h picket.Handoff) string { return h.HandoffID }},
 					{head: "KIND", cell: func(h picket.Handoff) string { return string(h.Kind) }},
 					{head: "WAITS", cell: func(h picket.Handoff) string { return ago(h.CreatedAt) }},
-					{head: "CLAIMED", cell: func(h picket.Handoff) string { return h.ClaimedBy }, spare: 1},
+					{head: "CLAIMED", cell: func(h picket.Handoff) string { return h.ClaimedBy }, dropOrder: 1},
 					{head: "TASK", cell: func(h picket.Handoff) string { return h.TaskID }, wide: true},
 					{head: "TITLE", cell: func(h picket.Handoff) string { return clip(h.Title, 40) }, wide: true},
 					{head: "DEADLINE", cell: func(h picket.Handoff) string { return h.Deadline.String() }, wide: true},
 					{head: "STATE", cell: func(h picket.Handoff) string { return string(h.State) }, wide: true},
 					{head: "QUESTION", cell: func(h picket.Handoff) string { return clip(h.Question, 70) }},
 				},
-			}.show(s, deskTopic, func(ctx context.Context, raw *jsontext.Value) error {
+			}.show(s, pendingTopic, func(ctx context.Context, raw *jsontext.Value) error {
 				return s.get(ctx, "/api/v1/handoffs?"+q.Encode(), nil, raw)
 			})
 		},
@@ -117,25 +117,25 @@ func morePages(members map[string]jsontext.Value, _ int) string {
 	if cursor == "" {
 		return ""
 	}
-	return "--cursor " + quoted(cursor) + " for the next page of " + string(members["total"]) +
+	return "--cursor " + shellQuote(cursor) + " for the next page of " + string(members["total"]) +
 		" in all, or --limit 200"
 }
 
 // onHandoff is a verb on one hand-off; without an id it takes the only open one.
-func onHandoff(use, short string, act func(cmd *cobra.Command, s *server, id string) error) *cobra.Command {
-	return onOne(use+" [HANDOFF]", short, "hand-off", (*server).handoffID, handoffIDs, act)
+func onHandoff(use, short string, act func(cmd *cobra.Command, s *connection, id string) error) *cobra.Command {
+	return onOnlyWaiting(use+" [HANDOFF]", short, "hand-off", (*connection).handoffID, handoffIDs, act)
 }
 
 func newHandoffShow() *cobra.Command {
 	c := onHandoff("show", "Show the question with what was tried and what the run left behind",
-		func(cmd *cobra.Command, s *server, id string) error {
-			return watching(cmd, s, deskTopic, func(ctx context.Context, w io.Writer) error {
+		func(cmd *cobra.Command, s *connection, id string) error {
+			return showOrWatch(cmd, s, pendingTopic, func(ctx context.Context, w io.Writer) error {
 				var raw jsontext.Value
 				var h picket.Handoff
-				if err := s.get(ctx, "/api/v1/handoffs/"+segment(id), &h, &raw); err != nil {
+				if err := s.get(ctx, "/api/v1/handoffs/"+pathSegment(id), &h, &raw); err != nil {
 					return err
 				}
-				showing(w, raw)
+				noteAnswer(w, raw)
 				return s.printHandoff(ctx, cmd, w, h, raw)
 			})
 		})
@@ -144,7 +144,7 @@ func newHandoffShow() *cobra.Command {
 }
 
 // printHandoff shows a hand-off with what is known of its task.
-func (s *server) printHandoff(ctx context.Context, cmd *cobra.Command, w io.Writer, h picket.Handoff,
+func (s *connection) printHandoff(ctx context.Context, cmd *cobra.Command, w io.Writer, h picket.Handoff,
 	raw jsontext.Value) error {
 	format, err := formatOf(cmd)
 	if err != nil {
@@ -158,7 +158,7 @@ func (s *server) printHandoff(ctx context.Context, cmd *cobra.Command, w io.Writ
 		return nil
 	}
 	var t picket.Task // stays empty when it is gone
-	if err := s.get(ctx, "/api/v1/tasks/"+segment(h.TaskID), &t, nil); err != nil && !isLost(err) &&
+	if err := s.get(ctx, "/api/v1/tasks/"+pathSegment(h.TaskID), &t, nil); err != nil && !isTaskMissing(err) &&
 		!errors.Is(err, picket.CodeNotFound) {
 		return err
 	}
@@ -168,7 +168,7 @@ func (s *server) printHandoff(ctx context.Context, cmd *cobra.Command, w io.Writ
 		fmt.Fprintf(w, "\n%s\n", printable(text))
 	}
 	if h.State == picket.HandoffOpen {
-		nextTo(aside(cmd, w), p, append([]string{answerCommand(h)}, otherWays(h)...)...)
+		printNextTo(notesWriter(cmd, w), p, append([]string{answerCommand(h)}, handoffAlternatives(h)...)...)
 	}
 	return nil
 }
@@ -239,8 +239,8 @@ func answerCommand(h picket.Handoff) string {
 	return "picket handoff answer " + h.HandoffID + ` --text "…"`
 }
 
-// otherWays are the commands that end an open hand-off without the agent.
-func otherWays(h picket.Handoff) []string {
+// handoffAlternatives are the commands that end an open hand-off without the agent.
+func handoffAlternatives(h picket.Handoff) []string {
 	ways := []string{"picket handoff finish " + h.HandoffID + ` --result "…"`, "picket handoff cancel " + h.HandoffID}
 	if h.ClaimedBy == "" {
 		ways = append([]string{"picket handoff claim " + h.HandoffID}, ways...)

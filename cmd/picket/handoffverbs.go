@@ -12,12 +12,12 @@ import (
 )
 
 func newHandoffClaim() *cobra.Command {
-	c := onHandoff("claim", "Say that you take care of it", func(cmd *cobra.Command, s *server, id string) error {
+	c := onHandoff("claim", "Say that you take care of it", func(cmd *cobra.Command, s *connection, id string) error {
 		var body picket.ClaimRequest
 		body.TakeOver, _ = cmd.Flags().GetBool("take-over")
 		var raw jsontext.Value
 		var h picket.Handoff
-		if err := s.post(cmd.Context(), "/api/v1/handoffs/"+segment(id)+"/claim", body, &h, &raw); err != nil {
+		if err := s.post(cmd.Context(), "/api/v1/handoffs/"+pathSegment(id)+"/claim", body, &h, &raw); err != nil {
 			return err
 		}
 		return s.printHandoff(cmd.Context(), cmd, cmd.OutOrStdout(), h, raw)
@@ -30,7 +30,7 @@ func newHandoffClaim() *cobra.Command {
 
 func newHandoffAnswer() *cobra.Command {
 	c := onHandoff("answer", "Answer the agent: its task is queued again with the answer",
-		func(cmd *cobra.Command, s *server, id string) error {
+		func(cmd *cobra.Command, s *connection, id string) error {
 			body, err := answerOf(cmd)
 			if err != nil {
 				return err
@@ -98,17 +98,18 @@ func answerOf(cmd *cobra.Command) (picket.AnswerRequest, error) {
 }
 
 // answer sends an answer; an option given by its number is looked up first.
-func (s *server) answer(cmd *cobra.Command, id string, body picket.AnswerRequest) (picket.Task, jsontext.Value, error) {
+func (s *connection) answer(cmd *cobra.Command, id string,
+	body picket.AnswerRequest) (picket.Task, jsontext.Value, error) {
 	var task picket.Task
 	var raw jsontext.Value
 	if body.Option != nil {
 		var h picket.Handoff
-		if err := s.get(cmd.Context(), "/api/v1/handoffs/"+segment(id), &h, nil); err != nil {
+		if err := s.get(cmd.Context(), "/api/v1/handoffs/"+pathSegment(id), &h, nil); err != nil {
 			return task, nil, err
 		}
 		body.Option = optionByNumber(h.Options, *body.Option)
 	}
-	err := s.post(cmd.Context(), "/api/v1/handoffs/"+segment(id)+"/answer", body, &task, &raw)
+	err := s.post(cmd.Context(), "/api/v1/handoffs/"+pathSegment(id)+"/answer", body, &task, &raw)
 	return task, raw, err
 }
 
@@ -124,7 +125,7 @@ func optionByNumber(options []string, typed string) *string {
 
 func newHandoffFinish() *cobra.Command {
 	c := onHandoff("finish", "Do the task yourself: it is completed with your output",
-		func(cmd *cobra.Command, s *server, id string) error {
+		func(cmd *cobra.Command, s *connection, id string) error {
 			text, _ := cmd.Flags().GetString("result")
 			result, err := jsonArgument(cmd, "--result", text)
 			if err != nil {
@@ -135,7 +136,8 @@ func newHandoffFinish() *cobra.Command {
 			}{result}
 			var raw jsontext.Value
 			var task picket.Task
-			if err := s.post(cmd.Context(), "/api/v1/handoffs/"+segment(id)+"/finish", body, &task, &raw); err != nil {
+			if err := s.post(cmd.Context(), "/api/v1/handoffs/"+pathSegment(id)+"/finish", body, &task,
+				&raw); err != nil {
 				return err
 			}
 			return printTask(cmd, task, raw, "finished")
@@ -146,11 +148,11 @@ func newHandoffFinish() *cobra.Command {
 }
 
 func newHandoffCancel() *cobra.Command {
-	c := onHandoff("cancel", "Give the task up", func(cmd *cobra.Command, s *server, id string) error {
+	c := onHandoff("cancel", "Give the task up", func(cmd *cobra.Command, s *connection, id string) error {
 		reason, _ := cmd.Flags().GetString("reason")
 		var raw jsontext.Value
 		var task picket.Task
-		if err := s.post(cmd.Context(), "/api/v1/handoffs/"+segment(id)+"/cancel", reasonBody{reason}, &task,
+		if err := s.post(cmd.Context(), "/api/v1/handoffs/"+pathSegment(id)+"/cancel", reasonBody{reason}, &task,
 			&raw); err != nil {
 			return err
 		}

@@ -15,23 +15,23 @@ import (
 // unique; the kind in front may be left out. The ids of one minute begin alike,
 // so the end is often the shorter handle.
 
-// fullLength is that of a ULID.
-const fullLength = 26
+// ulidLength is that of a ULID.
+const ulidLength = 26
 
 // taskID completes what was typed to the id of one task.
-func (s *server) taskID(ctx context.Context, typed string) (string, error) {
-	return match(ctx, "task", typed, s.recentTasks)
+func (s *connection) taskID(ctx context.Context, typed string) (string, error) {
+	return resolveID(ctx, "task", typed, s.taskCandidates)
 }
 
-func (s *server) handoffID(ctx context.Context, typed string) (string, error) {
-	return match(ctx, "handoff", typed, s.allHandoffs)
+func (s *connection) handoffID(ctx context.Context, typed string) (string, error) {
+	return resolveID(ctx, "handoff", typed, s.handoffCandidates)
 }
 
-func (s *server) keyID(ctx context.Context, typed string) (string, error) {
-	return match(ctx, "key", typed, s.allKeys)
+func (s *connection) keyID(ctx context.Context, typed string) (string, error) {
+	return resolveID(ctx, "key", typed, s.keyCandidates)
 }
 
-type candidates func(context.Context) ([]candidate, error)
+type candidateLister func(context.Context) ([]candidate, error)
 
 // candidate is an id with the words that describe it.
 type candidate struct {
@@ -39,13 +39,13 @@ type candidate struct {
 	about string
 }
 
-func match(ctx context.Context, kind, typed string, list candidates) (string, error) {
+func resolveID(ctx context.Context, kind, typed string, list candidateLister) (string, error) {
 	body := strings.ToUpper(strings.TrimPrefix(typed, kind+"_"))
-	if len(body) == fullLength {
+	if len(body) == ulidLength {
 		return kind + "_" + body, nil
 	}
 	if len(body) < 2 {
-		return "", usage("%q is too short to name one of the %ss", typed, kind)
+		return "", usageError("%q is too short to name one of the %ss", typed, kind)
 	}
 	all, err := list(ctx)
 	if err != nil {
@@ -79,7 +79,7 @@ func match(ctx context.Context, kind, typed string, list candidates) (string, er
 // maxPages bounds the search for an abbreviated id: 2,000 tasks.
 const maxPages = 10
 
-func (s *server) recentTasks(ctx context.Context) ([]candidate, error) {
+func (s *connection) taskCandidates(ctx context.Context) ([]candidate, error) {
 	var all []candidate
 	cursor := ""
 	for range maxPages {
@@ -102,7 +102,7 @@ func (s *server) recentTasks(ctx context.Context) ([]candidate, error) {
 	return all, nil
 }
 
-func (s *server) allHandoffs(ctx context.Context) ([]candidate, error) {
+func (s *connection) handoffCandidates(ctx context.Context) ([]candidate, error) {
 	var all []candidate
 	for _, state := range picket.HandoffStates {
 		list, err := s.handoffs(ctx, state)
@@ -116,7 +116,7 @@ func (s *server) allHandoffs(ctx context.Context) ([]candidate, error) {
 	return all, nil
 }
 
-func (s *server) openHandoffs(ctx context.Context) ([]candidate, error) {
+func (s *connection) openHandoffCandidates(ctx context.Context) ([]candidate, error) {
 	var all []candidate
 	list, err := s.handoffs(ctx, picket.HandoffOpen)
 	for _, h := range list {
@@ -125,7 +125,7 @@ func (s *server) openHandoffs(ctx context.Context) ([]candidate, error) {
 	return all, err
 }
 
-func (s *server) allKeys(ctx context.Context) ([]candidate, error) {
+func (s *connection) keyCandidates(ctx context.Context) ([]candidate, error) {
 	var all []candidate
 	list, err := s.keys(ctx)
 	for _, k := range list {
@@ -134,20 +134,20 @@ func (s *server) allKeys(ctx context.Context) ([]candidate, error) {
 	return all, err
 }
 
-// onOne is a verb on one of the things that wait for a person; without an id it
+// onOnlyWaiting is a verb on one of the things that wait for a person; without an id it
 // takes the only one there is.
-func onOne(use, short, what string, complete func(*server, context.Context, string) (string, error),
-	waiting func(*server) candidates,
-	act func(cmd *cobra.Command, s *server, id string) error) *cobra.Command {
+func onOnlyWaiting(use, short, what string, complete func(*connection, context.Context, string) (string, error),
+	waiting func(*connection) candidateLister,
+	act func(cmd *cobra.Command, s *connection, id string) error) *cobra.Command {
 	return &cobra.Command{
-		Use: use, Short: short, Args: args(cobra.MaximumNArgs(1)), ValidArgsFunction: completeFrom(waiting),
+		Use: use, Short: short, Args: checkArgs(cobra.MaximumNArgs(1)), ValidArgsFunction: completeFirstID(waiting),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			s, err := connect(cmd)
 			if err != nil {
 				return err
 			}
 			find := func(ctx context.Context, typed string) (string, error) { return complete(s, ctx, typed) }
-			id, err := theOne(cmd.Context(), cmd, given, find, waiting(s), what)
+			id, err := givenOrOnly(cmd.Context(), cmd, given, find, waiting(s), what)
 			if err != nil {
 				return err
 			}
@@ -156,9 +156,9 @@ func onOne(use, short, what string, complete func(*server, context.Context, stri
 	}
 }
 
-// theOne answers the id that was typed, or the only candidate when none was.
-func theOne(ctx context.Context, cmd *cobra.Command, given []string,
-	complete func(context.Context, string) (string, error), waiting candidates, what string) (string, error) {
+// givenOrOnly answers the id that was typed, or the only candidate when none was.
+func givenOrOnly(ctx context.Context, cmd *cobra.Command, given []string,
+	complete func(context.Context, string) (string, error), waiting candidateLister, what string) (string, error) {
 	if len(given) > 0 {
 		return complete(ctx, given[0])
 	}
@@ -177,14 +177,14 @@ func theOne(ctx context.Context, cmd *cobra.Command, given []string,
 	for _, c := range all[:min(len(all), 10)] {
 		ids = append(ids, "  "+c.id+"  "+clip(c.about, 60))
 	}
-	e := usage("%d %ss are waiting, name one:\n%s", len(all), what, strings.Join(ids, "\n"))
+	e := usageError("%d %ss are waiting, name one:\n%s", len(all), what, strings.Join(ids, "\n"))
 	e.Remedy = "Usage: " + cmd.UseLine()
 	return "", e
 }
 
-// completeFrom offers live ids to the shell.
-func completeFrom(list func(*server) candidates) cobra.CompletionFunc {
-	each := completeEach(list)
+// completeFirstID offers live ids to the shell.
+func completeFirstID(list func(*connection) candidateLister) cobra.CompletionFunc {
+	each := completeIDs(list)
 	return func(cmd *cobra.Command, given []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(given) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -193,8 +193,8 @@ func completeFrom(list func(*server) candidates) cobra.CompletionFunc {
 	}
 }
 
-// completeEach offers live ids for any number of arguments, each once.
-func completeEach(list func(*server) candidates) cobra.CompletionFunc {
+// completeIDs offers live ids for any number of arguments, each once.
+func completeIDs(list func(*connection) candidateLister) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		s, err := connect(cmd)
 		if err != nil {
@@ -212,7 +212,7 @@ func completeEach(list func(*server) candidates) cobra.CompletionFunc {
 	}
 }
 
-func taskIDs(s *server) candidates    { return s.recentTasks }
-func handoffIDs(s *server) candidates { return s.openHandoffs }
-func reviewIDs(s *server) candidates  { return s.pendingReviews }
-func keyIDs(s *server) candidates     { return s.allKeys }
+func taskIDs(s *connection) candidateLister    { return s.taskCandidates }
+func handoffIDs(s *connection) candidateLister { return s.openHandoffCandidates }
+func reviewIDs(s *connection) candidateLister  { return s.reviewCandidates }
+func keyIDs(s *connection) candidateLister     { return s.keyCandidates }

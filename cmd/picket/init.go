@@ -13,7 +13,7 @@ func newInit() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "init",
 		Short: "Make a namespace, the shared secret and the first admin key",
-		Args:  args(cobra.NoArgs),
+		Args:  checkArgs(cobra.NoArgs),
 		Long: "Make a namespace in a Redis that several server processes will share, the secret they need, and the first\n" +
 			"admin key, which is printed once. With --admin-key-file an existing key is registered again, as after\n" +
 			"Redis was emptied. Run it again at any time: what exists is kept.",
@@ -34,12 +34,12 @@ func runInit(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	h, err := sharedHouse(cmd, cfg, roles{}, ensureSealer)
+	h, err := newSharedServer(cmd, cfg, roles{}, ensureSealer)
 	if err != nil {
 		return err
 	}
-	h.witness, h.found = witnessDir(cfg.text("data")), true
-	store, err := h.open(cmd.Context())
+	h.witnessDir, h.createMissing = witnessDir(cfg.text("data")), true
+	store, err := h.openStore(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func runInit(cmd *cobra.Command) error {
 			if err != nil {
 				return err
 			}
-			if err := admit(cmd.Context(), engine, keyFile, key); err != nil {
+			if err := registerAdminKey(cmd.Context(), engine, keyFile, key); err != nil {
 				return err
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "namespace %s is ready; its admin key is in %s\n", namespace, keyFile)
@@ -66,7 +66,7 @@ func runInit(cmd *cobra.Command) error {
 			fmt.Fprintf(cmd.ErrOrStderr(), "namespace %s exists and has %d admin key(s); none was made\n", namespace, n)
 			continue
 		}
-		key, err := engine.CreateKey(cmd.Context(), bootstrap,
+		key, err := engine.CreateKey(cmd.Context(), bootstrapCaller,
 			picket.KeyRequest{Name: "admin", Scopes: []picket.Scope{picket.ScopeAdmin}})
 		if err != nil {
 			return err
@@ -74,7 +74,7 @@ func runInit(cmd *cobra.Command) error {
 		fmt.Fprintln(cmd.OutOrStdout(), key.Key.Reveal())
 		fmt.Fprintf(cmd.ErrOrStderr(), "namespace %s is made; this is its admin key, shown only now\n", namespace)
 	}
-	next(cmd, "picket serve orchestrator --redis … --secret-file "+cfg.text("secret_file")+" --proxy-url http://…",
+	printNext(cmd, "picket serve orchestrator --redis … --secret-file "+cfg.text("secret_file")+" --proxy-url http://…",
 		"picket serve toolproxy --redis … --secret-file "+cfg.text("secret_file"),
 		"picket serve reaper --redis … --secret-file "+cfg.text("secret_file"))
 	return nil
@@ -90,10 +90,10 @@ func countAdmins(keys []picket.APIKey) int {
 	return n
 }
 
-// sharedHouse is a house over a Redis that others share.
-func sharedHouse(cmd *cobra.Command, cfg settings, r roles,
-	secret func(string) (*picket.Sealer, error)) (house, error) {
-	h := house{roles: r, cfg: cfg, proxy: cfg.text("proxy_url"), log: newLog(cfg, os.Stderr)}
+// newSharedServer is a house over a Redis that others share.
+func newSharedServer(cmd *cobra.Command, cfg settings, r roles,
+	secret func(string) (*picket.Sealer, error)) (serverProcess, error) {
+	h := serverProcess{roles: r, cfg: cfg, proxyURL: cfg.text("proxy_url"), log: newLog(cfg, os.Stderr)}
 	if cfg.text("redis") == "" {
 		return h, picket.Refuse(codeUsage, "Add --redis redis://host:6379, or use `picket up`, which brings its own.",
 			"%s needs the URL of a Redis", cmd.CommandPath())
@@ -103,7 +103,7 @@ func sharedHouse(cmd *cobra.Command, cfg settings, r roles,
 			"%s needs the shared secret", cmd.CommandPath())
 	}
 	var err error
-	if h.redis, err = redisOptions(cfg.text("redis")); err != nil {
+	if h.redis, err = parseRedisURL(cfg.text("redis")); err != nil {
 		return h, err
 	}
 	h.sealer, err = secret(cfg.text("secret_file"))

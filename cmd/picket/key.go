@@ -14,10 +14,10 @@ import (
 )
 
 func newKey() *cobra.Command {
-	return noun("key", "Make and revoke API keys", newKeyCreate(), newKeyList(), newKeyRevoke())
+	return commandGroup("key", "Make and revoke API keys", newKeyCreate(), newKeyList(), newKeyRevoke())
 }
 
-func (s *server) keys(ctx context.Context) ([]picket.APIKey, error) {
+func (s *connection) keys(ctx context.Context) ([]picket.APIKey, error) {
 	var page struct {
 		Keys []picket.APIKey `json:"keys"`
 	}
@@ -27,7 +27,7 @@ func (s *server) keys(ctx context.Context) ([]picket.APIKey, error) {
 
 func newKeyCreate() *cobra.Command {
 	c := &cobra.Command{
-		Use: "create NAME", Short: "Make a key; it is shown once", Args: args(cobra.ExactArgs(1)),
+		Use: "create NAME", Short: "Make a key; it is shown once", Args: checkArgs(cobra.ExactArgs(1)),
 		Example: "  picket key create worker-1 --scope agent --expires 720h",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			s, err := connect(cmd)
@@ -40,11 +40,11 @@ func newKeyCreate() *cobra.Command {
 				req.Scopes = append(req.Scopes, picket.Scope(scope))
 			}
 			if expires, _ := cmd.Flags().GetString("expires"); expires != "" {
-				if req.ExpiresAt, err = instant("expires", expires, 1); err != nil {
+				if req.ExpiresAt, err = instantFlag("expires", expires, 1); err != nil {
 					return err
 				}
 				if !req.ExpiresAt.Time().After(time.Now()) {
-					return usage("--expires %s: that time is over, the key could not be used", expires)
+					return usageError("--expires %s: that time is over, the key could not be used", expires)
 				}
 			}
 			var raw jsontext.Value
@@ -78,13 +78,16 @@ func printKey(cmd *cobra.Command, key picket.NewKey, raw jsontext.Value) error {
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), key.Key.Reveal())
 	fmt.Fprintln(cmd.ErrOrStderr(), key.KeyID+": the key is not shown again")
-	next(cmd, "export PICKET_API_KEY=<the key>", "picket key revoke "+key.KeyID)
+	printNext(cmd, "export PICKET_API_KEY=<the key>", "picket key revoke "+key.KeyID)
 	return nil
 }
 
 func newKeyList() *cobra.Command {
 	c := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the keys, never their secrets", Args: args(cobra.NoArgs),
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the keys, never their secrets",
+		Args:    checkArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := connect(cmd)
 			if err != nil {
@@ -121,8 +124,8 @@ func newKeyRevoke() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "revoke KEY",
 		Short:             "End a key, its waiting requests and the leases of its agents",
-		Args:              args(cobra.ExactArgs(1)),
-		ValidArgsFunction: completeFrom(keyIDs),
+		Args:              checkArgs(cobra.ExactArgs(1)),
+		ValidArgsFunction: completeFirstID(keyIDs),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			s, err := connect(cmd)
 			if err != nil {
@@ -137,12 +140,13 @@ func newKeyRevoke() *cobra.Command {
 				how.KeepLeases = &keep
 			}
 			var k picket.APIKey
-			if err := s.call(cmd.Context(), http.MethodDelete, "/api/v1/keys/"+segment(id), how, &k, nil); err != nil {
+			if err := s.call(cmd.Context(), http.MethodDelete, "/api/v1/keys/"+pathSegment(id), how, &k,
+				nil); err != nil {
 				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), revokedText(k))
 			if k.Leases == picket.KeyLeasesKept {
-				next(cmd, "picket key revoke "+id+" --keep-leases=false")
+				printNext(cmd, "picket key revoke "+id+" --keep-leases=false")
 			}
 			return nil
 		},

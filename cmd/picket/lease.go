@@ -12,7 +12,7 @@ import (
 )
 
 func newLease() *cobra.Command {
-	return noun("lease", "See who holds what, and take it away", newLeaseList(), newLeaseExpire())
+	return commandGroup("lease", "See who holds what, and take it away", newLeaseList(), newLeaseExpire())
 }
 
 func newLeaseList() *cobra.Command {
@@ -20,14 +20,14 @@ func newLeaseList() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the leases held now",
-		Args:    args(cobra.NoArgs),
+		Args:    checkArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := connect(cmd)
 			if err != nil {
 				return err
 			}
 			return leaseListing(cmd, s).
-				show(s, topic{kinds: []string{"task.", "lease.", "store."}, unlogged: true},
+				show(s, topic{kinds: []string{"task.", "lease.", "store."}, polled: true},
 					func(ctx context.Context, raw *jsontext.Value) error {
 						return s.get(ctx, "/api/v1/leases", nil, raw)
 					})
@@ -36,7 +36,7 @@ func newLeaseList() *cobra.Command {
 	return watchFlag(formatFlag(c))
 }
 
-func leaseListing(cmd *cobra.Command, s *server) listing[picket.LiveLease] {
+func leaseListing(cmd *cobra.Command, s *connection) listing[picket.LiveLease] {
 	return listing[picket.LiveLease]{
 		cmd:    cmd,
 		member: "leases",
@@ -46,7 +46,7 @@ func leaseListing(cmd *cobra.Command, s *server) listing[picket.LiveLease] {
 			{head: "TASK", cell: func(l picket.LiveLease) string { return l.TaskID }},
 			{head: "FENCE", cell: func(l picket.LiveLease) string { return strconv.FormatInt(l.FencingToken, 10) }},
 			{head: "LEFT", cell: func(l picket.LiveLease) string {
-				return short(time.Duration(l.LeaseTTLMs)*time.Millisecond - time.Since(s.readAt))
+				return shortDuration(time.Duration(l.LeaseTTLMs)*time.Millisecond - time.Since(s.readAt))
 			}},
 			{head: "RENEWALS", cell: func(l picket.LiveLease) string { return strconv.FormatInt(l.Renewals, 10) }},
 			{head: "AGENT", cell: func(l picket.LiveLease) string { return l.AgentID }},
@@ -58,11 +58,11 @@ func leaseListing(cmd *cobra.Command, s *server) listing[picket.LiveLease] {
 
 func newLeaseExpire() *cobra.Command {
 	c := onTask("expire", "Take a task's lease away; its holder is refused from now on",
-		func(cmd *cobra.Command, s *server, id string) error {
+		func(cmd *cobra.Command, s *connection, id string) error {
 			reason, _ := cmd.Flags().GetString("reason")
 			var raw jsontext.Value
 			var task picket.Task
-			if err := s.post(cmd.Context(), "/api/v1/leases/"+segment(id)+"/expire", reasonBody{reason}, &task,
+			if err := s.post(cmd.Context(), "/api/v1/leases/"+pathSegment(id)+"/expire", reasonBody{reason}, &task,
 				&raw); err != nil {
 				return err
 			}

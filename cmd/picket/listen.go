@@ -33,15 +33,15 @@ func listen(cfg settings, guard *web.Guard, console bool) (l net.Listener, url s
 	addr, cert, key := cfg.text("listen"), cfg.text("tls.cert"), cfg.text("tls.key")
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, "", usage("listen: %v", err)
+		return nil, "", usageError("listen: %v", err)
 	}
-	if cert == "" && !loopback(host) {
+	if cert == "" && !isLoopback(host) {
 		return nil, "", picket.Refuse(codeUsage,
 			"Add --tls-cert and --tls-key, or listen on 127.0.0.1 and put a TLS proxy in front.",
 			"refusing to listen on %s without TLS: keys would cross the network in the clear", addr)
 	}
 	open := listenOn
-	if console && cert == "" && cfg.yes("console.host_per_login") {
+	if console && cert == "" && cfg.enabled("console.host_per_login") {
 		open = listenOnLoopbacks
 	}
 	if l, err = open(addr); err != nil {
@@ -54,7 +54,7 @@ func listen(cfg settings, guard *web.Guard, console bool) (l net.Listener, url s
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
 		l.Close()
-		return nil, "", usage("the TLS certificate cannot be used: %v", err)
+		return nil, "", usageError("the TLS certificate cannot be used: %v", err)
 	}
 	secured := tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})
 	return secured, "https://" + l.Addr().String(), nil
@@ -63,20 +63,20 @@ func listen(cfg settings, guard *web.Guard, console bool) (l net.Listener, url s
 func listenOn(addr string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, busy(addr, err)
+		return nil, addressTakenError(addr, err)
 	}
 	return l, nil
 }
 
-func busy(addr string, err error) error {
+func addressTakenError(addr string, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return picket.Refuse(picket.CodeStateConflict,
 			"End what listens there, or pick another port: --listen 127.0.0.1:0 takes a free one.", "%s is taken", addr)
 	}
-	return usage("cannot listen on %s: %v", addr, err)
+	return usageError("cannot listen on %s: %v", addr, err)
 }
 
-func loopback(host string) bool {
+func isLoopback(host string) bool {
 	if host == "localhost" {
 		return true
 	}

@@ -7,10 +7,10 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// logged waits until a file matches: logged FILE PATTERN
-func logged(ts *testscript.TestScript, neg bool, args []string) {
+// awaitInFile waits until a file matches: logged FILE PATTERN
+func awaitInFile(ts *testscript.TestScript, neg bool, args []string) {
 	want := regexp.MustCompile("(?m)" + args[1])
-	err := until(context.Background(), func() (bool, error) { return want.MatchString(ts.ReadFile(args[0])), nil })
+	err := pollUntil(context.Background(), func() (bool, error) { return want.MatchString(ts.ReadFile(args[0])), nil })
 	if err != nil {
 		ts.Fatalf("%s never matched %s:\n%s", args[0], args[1], ts.ReadFile(args[0]))
 	}

@@ -21,7 +21,7 @@ import (
 
 func newTaskLogs() *cobra.Command {
 	c := onTask("logs", "Print the output of a task's latest run (the last 1 MiB)",
-		func(cmd *cobra.Command, s *server, id string) error {
+		func(cmd *cobra.Command, s *connection, id string) error {
 			stream, _ := cmd.Flags().GetString("stream")
 			run, _ := cmd.Flags().GetString("run")
 			follow, _ := cmd.Flags().GetBool("follow")
@@ -29,19 +29,19 @@ func newTaskLogs() *cobra.Command {
 			defer stop()
 			times, _ := cmd.Flags().GetBool("timestamps")
 			l := logReader{
-				s:      s,
-				task:   id,
-				run:    run,
-				only:   run != "",
-				stream: stream,
-				times:  times,
-				w:      cmd.OutOrStdout(),
+				s:         s,
+				task:      id,
+				run:       run,
+				singleRun: run != "",
+				stream:    stream,
+				times:     times,
+				w:         cmd.OutOrStdout(),
 			}
 			if raw, _ := cmd.Flags().GetBool("raw"); !raw && isTerminal(l.w) {
-				l.w = &terminalText{w: l.w}
+				l.w = &safeWriter{w: l.w}
 			}
 			if !follow {
-				return l.drain(ctx)
+				return l.printCurrent(ctx)
 			}
 			err := l.follow(ctx)
 			if ctx.Err() != nil {
@@ -60,36 +60,36 @@ func newTaskLogs() *cobra.Command {
 
 // logReader prints one stream of one run from where it last was.
 type logReader struct {
-	s      *server
-	task   string
-	run    string // "" is the latest
-	only   bool   // this run, not the ones after it
-	stream string
-	times  bool
-	offset int64
-	w      io.Writer
+	s         *connection
+	task      string
+	run       string // "" is the latest
+	singleRun bool   // this run, not the ones after it
+	stream    string
+	times     bool
+	offset    int64
+	w         io.Writer
 }
 
-// logAnswer is what the headers of a piece of log say.
-type logAnswer struct {
+// logChunk is what the headers of a piece of log say.
+type logChunk struct {
 	bytes  int
 	state  picket.LogState
 	latest string // the task's latest run
 	task   picket.TaskState
 }
 
-// drain prints what there is now.
-func (l *logReader) drain(ctx context.Context) error {
+// printCurrent prints what there is now.
+func (l *logReader) printCurrent(ctx context.Context) error {
 	for {
-		got, err := l.step(ctx, "")
+		got, err := l.printNext(ctx, "")
 		if err != nil || got.bytes == 0 {
 			return err
 		}
 	}
 }
 
-// step prints the next piece. With follow, run or task, it waits for one.
-func (l *logReader) step(ctx context.Context, follow string) (got logAnswer, err error) {
+// printNext prints the next piece. With follow, run or task, it waits for one.
+func (l *logReader) printNext(ctx context.Context, follow string) (got logChunk, err error) {
 	q := url.Values{"stream": {l.stream}, "offset": {strconv.FormatInt(l.offset, 10)}, "limit": {"1048576"}}
 	if l.run != "" {
 		q.Set("run", l.run)
@@ -105,9 +105,9 @@ func (l *logReader) step(ctx context.Context, follow string) (got logAnswer, err
 	}
 	var body []byte
 	var header http.Header
-	path := "/api/v1/tasks/" + segment(l.task) + "/logs?" + q.Encode()
+	path := "/api/v1/tasks/" + pathSegment(l.task) + "/logs?" + q.Encode()
 	if err := l.s.client.Call(ctx, http.MethodGet, path, nil, &body, adapter.WithResponseHeader(&header)); err != nil {
-		return got, l.s.hint(err)
+		return got, l.s.withRemedy(err)
 	}
 	if run := header.Get("X-Picket-Run"); l.run == "" && run != "" {
 		l.run = run
@@ -121,7 +121,7 @@ func (l *logReader) step(ctx context.Context, follow string) (got logAnswer, err
 		next = l.offset + int64(len(body))
 	}
 	l.offset = next
-	got = logAnswer{len(body), picket.LogState(header.Get("X-Picket-Log")), header.Get("X-Picket-Latest-Run"),
+	got = logChunk{len(body), picket.LogState(header.Get("X-Picket-Log")), header.Get("X-Picket-Latest-Run"),
 		picket.TaskState(header.Get("X-Picket-Task-State"))}
 	_, err = l.w.Write(body)
 	return got, err
@@ -131,15 +131,15 @@ func (l *logReader) step(ctx context.Context, follow string) (got logAnswer, err
 // the task waits for nobody's process any more. The server waits, not we.
 func (l *logReader) follow(ctx context.Context) error {
 	what, seen := "task", false
-	if l.only {
+	if l.singleRun {
 		what = "run"
 	}
 	for {
-		var got logAnswer
-		err := keyMayReturn(ctx, func() (err error) { got, err = l.step(ctx, what); return err })
+		var got logChunk
+		err := retryUnauthenticated(ctx, func() (err error) { got, err = l.printNext(ctx, what); return err })
 		switch {
-		case seen && isLost(err):
-			return taskLost(l.task, "")
+		case seen && isTaskMissing(err):
+			return taskLostError(l.task, "")
 		case errors.Is(err, picket.CodeUnavailable):
 			if err := sleep(ctx, 500*time.Millisecond+rand.N(500*time.Millisecond)); err != nil {
 				return err
@@ -151,7 +151,8 @@ func (l *logReader) follow(ctx context.Context) error {
 		seen = true
 		over := got.bytes == 0 && got.state != picket.LogOpen
 		switch {
-		case over && l.only, over && l.run == got.latest && noMoreRuns(got.task), l.run == "" && got.task.Terminal():
+		case over && l.singleRun, over && l.run == got.latest && noMoreRuns(got.task),
+			l.run == "" && got.task.Terminal():
 			return nil
 		case over && l.run != got.latest:
 			l.run, l.offset = got.latest, 0

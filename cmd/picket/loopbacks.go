@@ -29,7 +29,7 @@ func listenOnLoopbacks(addr string) (net.Listener, error) {
 	for try := 1; ; try++ {
 		first, err := net.Listen("tcp", addr)
 		if err != nil {
-			return nil, busy(addr, err)
+			return nil, addressTakenError(addr, err)
 		}
 		all, err := withOtherLoopbacks(first)
 		if err == nil {
@@ -44,7 +44,7 @@ func listenOnLoopbacks(addr string) (net.Listener, error) {
 
 func withOtherLoopbacks(first net.Listener) (net.Listener, error) {
 	addr := first.Addr().(*net.TCPAddr)
-	l := &listeners{
+	l := &multiListener{
 		Listener: first,
 		all:      []net.Listener{first},
 		accepted: make(chan accepted),
@@ -70,14 +70,14 @@ func withOtherLoopbacks(first net.Listener) (net.Listener, error) {
 	return l, nil
 }
 
-// listeners combines several listeners into one. Its address is that of the first.
-type listeners struct {
+// multiListener combines several listeners into one. Its address is that of the first.
+type multiListener struct {
 	net.Listener
-	all      []net.Listener
-	accepted chan accepted
-	done     chan struct{}
-	begin    sync.Once
-	end      sync.Once
+	all       []net.Listener
+	accepted  chan accepted
+	done      chan struct{}
+	startOnce sync.Once
+	closeOnce sync.Once
 }
 
 type accepted struct {
@@ -86,8 +86,8 @@ type accepted struct {
 }
 
 // Accept waits for a connection to any of the addresses.
-func (l *listeners) Accept() (net.Conn, error) {
-	l.begin.Do(func() {
+func (l *multiListener) Accept() (net.Conn, error) {
+	l.startOnce.Do(func() {
 		for _, one := range l.all {
 			go l.acceptFrom(one)
 		}
@@ -100,7 +100,7 @@ func (l *listeners) Accept() (net.Conn, error) {
 	}
 }
 
-func (l *listeners) acceptFrom(one net.Listener) {
+func (l *multiListener) acceptFrom(one net.Listener) {
 	for {
 		conn, err := one.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -119,9 +119,9 @@ func (l *listeners) acceptFrom(one net.Listener) {
 
 // Close ends listening on all addresses. A second Close fails, as it does for a
 // single listener.
-func (l *listeners) Close() error {
+func (l *multiListener) Close() error {
 	err := net.ErrClosed
-	l.end.Do(func() {
+	l.closeOnce.Do(func() {
 		err = nil
 		close(l.done)
 		for _, one := range l.all {

@@ -28,30 +28,30 @@ func execute(args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
 	var failure error
-	keepErrors(root, &failure)
+	captureErrors(root, &failure)
 	err := fang.Execute(context.Background(), root,
 		fang.WithVersion(version()),
 		fang.WithoutManpage(),
-		fang.WithErrorHandler(func(w io.Writer, _ fang.Styles, err error) { complain(w, root, err) }))
+		fang.WithErrorHandler(func(w io.Writer, _ fang.Styles, err error) { printError(w, root, err) }))
 	if err == nil && failure != nil {
-		complain(root.ErrOrStderr(), root, failure)
+		printError(root.ErrOrStderr(), root, failure)
 		err = failure
 	}
 	return exitCode(err)
 }
 
-// keepErrors lets a command's error pass beside fang, which asks the terminal
+// captureErrors lets a command's error pass beside fang, which asks the terminal
 // for its colours before it prints one: that costs time, and the terminal's
 // answer may end up in the shell's next line.
-func keepErrors(c *cobra.Command, failure *error) {
+func captureErrors(c *cobra.Command, failure *error) {
 	if run := c.RunE; run != nil {
 		c.RunE = func(cmd *cobra.Command, args []string) error {
-			*failure = inFlags(cmd, run(cmd, args))
+			*failure = inFlagTerms(cmd, run(cmd, args))
 			return nil
 		}
 	}
 	for _, sub := range c.Commands() {
-		keepErrors(sub, failure)
+		captureErrors(sub, failure)
 	}
 }
 

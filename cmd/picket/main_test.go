@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	tests := &ownTests{M: m, end: func() {}}
 	if filepath.Base(os.Args[0]) != "picket" { // which a script calls
 		var err error
-		if tests.end, err = remains.Own("pk-cli-"); err != nil {
+		if tests.end, err = remains.OwnTempDir("pk-cli-"); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -82,7 +82,7 @@ func scriptParams(t *testing.T) testscript.Params {
 			// listens on port 1, and what listens picks a free one.
 			env.Setenv("PICKET_URL", "http://127.0.0.1:1")
 			env.Setenv("PICKET_LISTEN", "127.0.0.1:0")
-			env.Defer(func() { endAll(t, env.WorkDir) })
+			env.Defer(func() { killLeftovers(t, env.WorkDir) })
 			return os.MkdirAll(home, 0o700)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -91,11 +91,11 @@ func scriptParams(t *testing.T) testscript.Params {
 			"killserver": killServer,
 			"keep":       keepMatch,
 			"await":      await,
-			"gone":       gone,
+			"gone":       awaitGone,
 			"exits":      exits,
 			"redis":      startRedis,
 			"serve":      startRole,
-			"logged":     logged,
+			"logged":     awaitInFile,
 			"target":     startTarget,
 		},
 		Condition: func(name string) (bool, error) {
@@ -183,7 +183,7 @@ func startProcess(ts *testscript.TestScript, name string, args ...string) (url s
 			ts.Logf("%s did not stop cleanly: %v", name, err)
 		}
 	})
-	err = until(context.Background(), func() (bool, error) {
+	err = pollUntil(context.Background(), func() (bool, error) {
 		select {
 		case err := <-ended:
 			ended <- err
@@ -228,7 +228,7 @@ func signalServer(ts *testscript.TestScript, sig syscall.Signal) {
 	ts.Check(syscall.Kill(pid, sig))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	ts.Check(until(ctx, func() (bool, error) { return !living(pid), nil }))
+	ts.Check(pollUntil(ctx, func() (bool, error) { return !processAlive(pid), nil }))
 }
 
 // keepMatch sets a variable to what a pattern finds in stdout or a file:
@@ -247,7 +247,7 @@ func keepMatch(ts *testscript.TestScript, neg bool, args []string) {
 // await repeats a picket command until its stdout matches: await PATTERN ARGS…
 func await(ts *testscript.TestScript, neg bool, args []string) {
 	want := regexp.MustCompile(args[0])
-	err := until(context.Background(), func() (bool, error) {
+	err := pollUntil(context.Background(), func() (bool, error) {
 		_ = ts.Exec("picket", args[1:]...) // a failure is looked at when the time is over
 		return want.MatchString(ts.ReadFile("stdout")), nil
 	})
@@ -257,19 +257,19 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// gone waits until no process with this text in its command line is left:
+// awaitGone waits until no process with this text in its command line is left:
 // gone TEXT
-func gone(ts *testscript.TestScript, neg bool, args []string) {
+func awaitGone(ts *testscript.TestScript, neg bool, args []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	err := until(ctx, func() (bool, error) { return running(args[0]) == "", nil })
+	err := pollUntil(ctx, func() (bool, error) { return processMatching(args[0]) == "", nil })
 	if err != nil {
-		ts.Fatalf("still running: %s", running(args[0]))
+		ts.Fatalf("still running: %s", processMatching(args[0]))
 	}
 }
 
-func running(text string) string {
-	for _, line := range processes(text) {
+func processMatching(text string) string {
+	for _, line := range processesMatching(text) {
 		return line
 	}
 	return ""

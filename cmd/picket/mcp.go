@@ -17,13 +17,13 @@ func newMCP() *cobra.Command {
 	return &cobra.Command{
 		Use:   "mcp",
 		Short: "Serve the tools of this run over MCP on standard input and output (for agents)",
-		Args:  args(cobra.NoArgs),
+		Args:  checkArgs(cobra.NoArgs),
 		Long: "For agents that start their MCP servers as commands and cannot send a header: passes messages between\n" +
 			"the standard streams and the tool proxy, with the lease in the environment. Ends when its input ends.",
 		Example: `  picket run -- my-agent --mcp-server "picket mcp"
   claude mcp add picket -- picket mcp`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b, err := leasedBridge()
+			b, err := bridgeFromEnvironment()
 			if err != nil {
 				return err
 			}
@@ -35,8 +35,8 @@ func newMCP() *cobra.Command {
 	}
 }
 
-// leasedBridge leads to the MCP server of the environment's lease.
-func leasedBridge() (*mcpBridge, error) {
+// bridgeFromEnvironment leads to the MCP server of the environment's lease.
+func bridgeFromEnvironment() (*mcpBridge, error) {
 	url, token := os.Getenv("PICKET_MCP_URL"), os.Getenv("PICKET_LEASE_TOKEN")
 	if proxy := os.Getenv("PICKET_PROXY_URL"); proxy != "" {
 		url = cmp.Or(url, strings.TrimSuffix(proxy, "/")+"/mcp")
@@ -60,16 +60,16 @@ func (b *mcpBridge) run(ctx context.Context, in interface{ Read([]byte) (int, er
 	for {
 		select {
 		case <-ctx.Done():
-			b.leave()
+			b.closeSession()
 			return nil
 		case line, more := <-lines:
 			if more {
-				b.pass(ctx, line)
+				b.forwardMessage(ctx, line)
 				continue
 			}
-			b.asked.Wait()
+			b.pending.Wait()
 			cancel()
-			b.leave()
+			b.closeSession()
 			return <-failed
 		}
 	}

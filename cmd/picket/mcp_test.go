@@ -37,7 +37,7 @@ func leasedMCP(t *testing.T) (url string, lease picket.Lease, e *orchestrator.En
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	proxy, err := toolproxy.New(toolproxy.Config{Sealer: sealer, Log: quiet, Door: doorTo(store)})
+	proxy, err := toolproxy.New(toolproxy.Config{Sealer: sealer, Log: quiet, Backend: toolProxyBackend(store)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestMCPBridge(t *testing.T) {
 			url, lease, e := leasedMCP(t)
 			t.Setenv("PICKET_PROXY_URL", url)
 			t.Setenv("PICKET_LEASE_TOKEN", lease.LeaseToken.Reveal())
-			b, err := leasedBridge()
+			b, err := bridgeFromEnvironment()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -124,7 +124,7 @@ func TestMCPBridgeSaysWhatIsWrong(t *testing.T) {
 	for _, name := range []string{"PICKET_PROXY_URL", "PICKET_MCP_URL", "PICKET_LEASE_TOKEN"} {
 		t.Setenv(name, "")
 	}
-	if _, err := leasedBridge(); err == nil || !strings.Contains(err.Error(), "no lease in the environment") {
+	if _, err := bridgeFromEnvironment(); err == nil || !strings.Contains(err.Error(), "no lease in the environment") {
 		t.Errorf("without a lease: %v", err)
 	}
 	url, _, _ := leasedMCP(t)

@@ -21,8 +21,8 @@ import (
 // maxMCPMessage bounds a message of either side, in bytes.
 const maxMCPMessage = 8 << 20
 
-// newMCPWire is the first version of MCP without sessions.
-const newMCPWire = "2026-07-28"
+// statelessMCPVersion is the first version of MCP without sessions.
+const statelessMCPVersion = "2026-07-28"
 
 // mcpBridge passes MCP messages between lines of text and a server over HTTP.
 // It understands no more of them than the way takes.
@@ -34,24 +34,24 @@ type mcpBridge struct {
 	out    io.Writer
 	err    io.Writer
 
-	asked sync.WaitGroup // requests that are not answered yet
-	ears  sync.WaitGroup // listening goroutines
-	mu    sync.Mutex
-	open  map[string]context.CancelFunc // by request id
-	sid   string                        // of the session, when the server gave one
-	wire  string                        // negotiated by initialize
-	heads map[string]jsontext.Value     // input schemas whose arguments travel in headers too
-	line  sync.Mutex                    // one line of output at a time
+	pending       sync.WaitGroup // requests that are not answered yet
+	listeners     sync.WaitGroup // listening goroutines
+	mu            sync.Mutex
+	cancels       map[string]context.CancelFunc // by request id
+	mcpSessionID  string                        // of the session, when the server gave one
+	negotiated    string                        // negotiated by initialize
+	headerSchemas map[string]jsontext.Value     // input schemas whose arguments travel in headers too
+	outMu         sync.Mutex                    // one line of output at a time
 }
 
 func newMCPBridge(url string, token picket.Secret, fence string) *mcpBridge {
 	return &mcpBridge{
-		url:    url,
-		token:  token,
-		fence:  fence,
-		client: &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()},
-		open:   map[string]context.CancelFunc{},
-		heads:  map[string]jsontext.Value{},
+		url:           url,
+		token:         token,
+		fence:         fence,
+		client:        &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()},
+		cancels:       map[string]context.CancelFunc{},
+		headerSchemas: map[string]jsontext.Value{},
 	}
 }
 
@@ -71,8 +71,8 @@ type mcpMessage struct {
 
 func (m mcpMessage) isRequest() bool { return m.Method != "" && len(m.ID) > 0 }
 
-// newWire is the version a message names itself, "" when it does not.
-func (m mcpMessage) newWire() (version string) {
+// protocolVersion is the version a message names itself, "" when it does not.
+func (m mcpMessage) protocolVersion() (version string) {
 	_ = json.Unmarshal(m.Params.Meta["io.modelcontextprotocol/protocolVersion"], &version)
 	return version
 }
@@ -94,14 +94,14 @@ func readMessages(ctx context.Context, in io.Reader, lines chan<- []byte) error 
 		}
 	}
 	if errors.Is(s.Err(), bufio.ErrTooLong) {
-		return usage("a message has more than %d bytes", maxMCPMessage)
+		return usageError("a message has more than %d bytes", maxMCPMessage)
 	}
 	return s.Err()
 }
 
-// pass sends one message on. Requests are answered beside each other; what the
+// forwardMessage sends one message on. Requests are answered beside each other; what the
 // order matters for is waited for.
-func (b *mcpBridge) pass(ctx context.Context, line []byte) {
+func (b *mcpBridge) forwardMessage(ctx context.Context, line []byte) {
 	var m mcpMessage
 	if err := json.Unmarshal(line, &m); err != nil {
 		b.write([]byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"this line is no JSON-RPC message"}}`))
@@ -113,33 +113,33 @@ func (b *mcpBridge) pass(ctx context.Context, line []byte) {
 	case m.Method == "initialize" || !m.isRequest():
 		b.send(ctx, m, line)
 	default:
-		b.asked.Add(1)
-		ctx := b.enter(ctx, m)
+		b.pending.Add(1)
+		ctx := b.beginRequest(ctx, m)
 		go func() {
-			defer b.asked.Done()
-			defer b.finish(m)
+			defer b.pending.Done()
+			defer b.endRequest(m)
 			b.send(ctx, m, line)
 		}()
 	}
-	if m.Method == "notifications/initialized" && b.session() != "" {
-		b.ears.Go(func() { b.listen(ctx) })
+	if m.Method == "notifications/initialized" && b.sessionID() != "" {
+		b.listeners.Go(func() { b.listen(ctx) })
 	}
 }
 
-func (b *mcpBridge) enter(ctx context.Context, m mcpMessage) context.Context {
+func (b *mcpBridge) beginRequest(ctx context.Context, m mcpMessage) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.open[string(m.ID)] = cancel
+	b.cancels[string(m.ID)] = cancel
 	return ctx
 }
 
-func (b *mcpBridge) finish(m mcpMessage) {
+func (b *mcpBridge) endRequest(m mcpMessage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if cancel := b.open[string(m.ID)]; cancel != nil {
+	if cancel := b.cancels[string(m.ID)]; cancel != nil {
 		cancel()
-		delete(b.open, string(m.ID))
+		delete(b.cancels, string(m.ID))
 	}
 }
 
@@ -148,18 +148,18 @@ func (b *mcpBridge) finish(m mcpMessage) {
 func (b *mcpBridge) cancel(id jsontext.Value) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	cancel := b.open[string(id)]
-	if b.wire != "" || cancel == nil {
-		return b.wire == ""
+	cancel := b.cancels[string(id)]
+	if b.negotiated != "" || cancel == nil {
+		return b.negotiated == ""
 	}
 	cancel()
 	return true
 }
 
-func (b *mcpBridge) session() string {
+func (b *mcpBridge) sessionID() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.sid
+	return b.mcpSessionID
 }
 
 // send posts a message and writes what comes back for it.
@@ -170,7 +170,7 @@ func (b *mcpBridge) send(ctx context.Context, m mcpMessage, line []byte) {
 		err = b.answer(resp, m)
 	}
 	if err != nil && m.isRequest() && ctx.Err() == nil {
-		b.fail(m, err)
+		b.writeError(m, err)
 	} else if err != nil && ctx.Err() == nil {
 		fmt.Fprintln(b.err, "picket mcp:", err)
 	}
@@ -178,15 +178,15 @@ func (b *mcpBridge) send(ctx context.Context, m mcpMessage, line []byte) {
 
 // post repeats only what has reached nobody.
 func (b *mcpBridge) post(ctx context.Context, m mcpMessage, line []byte) (resp *http.Response, err error) {
-	err = patiently(ctx, toolPatience, b.err, func() error {
+	err = retryUnanswered(ctx, toolPatience, b.err, func() error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url, bytes.NewReader(line))
 		if err != nil {
 			return err
 		}
-		b.address(req, m)
+		b.setHeaders(req, m)
 		if resp, err = b.client.Do(req); refusedToConnect(err) {
 			return picket.Refuse(picket.CodeUnavailable, "Check that the server runs.",
-				"the tool proxy cannot be reached").Because(err)
+				"the tool proxy cannot be reached").WithCause(err)
 		}
 		return err
 	})
@@ -199,7 +199,7 @@ func (b *mcpBridge) answer(resp *http.Response, m mcpMessage) error {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if id := resp.Header.Get("Mcp-Session-Id"); id != "" {
 		b.mu.Lock()
-		b.sid = id
+		b.mcpSessionID = id
 		b.mu.Unlock()
 	}
 	switch {
@@ -214,21 +214,21 @@ func (b *mcpBridge) answer(resp *http.Response, m mcpMessage) error {
 		if err != nil {
 			return err
 		}
-		b.deliver(body, m)
+		b.forwardAnswer(body, m)
 		return nil
 	case resp.StatusCode/100 == 2:
 		return nil
 	}
-	return refusalOfMCP(resp, kind)
+	return mcpResponseError(resp, kind)
 }
 
-// leave tells the server that the session is over. The context of everything
+// closeSession tells the server that the session is over. The context of everything
 // else has ended.
-func (b *mcpBridge) leave() {
-	b.asked.Wait()
-	b.ears.Wait()
+func (b *mcpBridge) closeSession() {
+	b.pending.Wait()
+	b.listeners.Wait()
 	defer b.client.CloseIdleConnections()
-	if b.session() == "" {
+	if b.sessionID() == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -237,7 +237,7 @@ func (b *mcpBridge) leave() {
 	if err != nil {
 		return
 	}
-	b.address(req, mcpMessage{})
+	b.setHeaders(req, mcpMessage{})
 	if resp, err := b.client.Do(req); err == nil {
 		resp.Body.Close()
 	}

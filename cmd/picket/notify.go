@@ -11,14 +11,14 @@ import (
 )
 
 func newNotify() *cobra.Command {
-	return noun("notify", "Try whether notices reach people", newNotifyTest())
+	return commandGroup("notify", "Try whether notices reach people", newNotifyTest())
 }
 
 func newNotifyTest() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "test",
 		Short: "Post a test notice to every active webhook and say which took it",
-		Args:  args(cobra.NoArgs),
+		Args:  checkArgs(cobra.NoArgs),
 		Long:  "Post a test notice to every active webhook and say which took it. Exits 1 when one did not, or when there is none.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := connect(cmd)
@@ -35,7 +35,7 @@ func newNotifyTest() *cobra.Command {
 					ids = append(ids, w.WebhookID)
 				}
 			}
-			return tryWebhooks(cmd, s, ids)
+			return testWebhooks(cmd, s, ids)
 		},
 	}
 	return formatFlag(c)
@@ -43,13 +43,13 @@ func newNotifyTest() *cobra.Command {
 
 func newWebhookTest() *cobra.Command {
 	return formatFlag(onWebhook("test", "Post a test notice to a target; exits 1 when it is not taken",
-		func(cmd *cobra.Command, s *server, id string) error {
-			return tryWebhooks(cmd, s, []string{id})
+		func(cmd *cobra.Command, s *connection, id string) error {
+			return testWebhooks(cmd, s, []string{id})
 		}))
 }
 
-// tryWebhooks posts a test notice to each, one after the other.
-func tryWebhooks(cmd *cobra.Command, s *server, ids []string) error {
+// testWebhooks posts a test notice to each, one after the other.
+func testWebhooks(cmd *cobra.Command, s *connection, ids []string) error {
 	format, err := formatOf(cmd)
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func tryWebhooks(cmd *cobra.Command, s *server, ids []string) error {
 	for _, id := range ids {
 		var raw jsontext.Value
 		var t picket.WebhookTest
-		if err := s.post(cmd.Context(), "/api/v1/webhooks/"+segment(id)+"/test", nil, &t, &raw); err != nil {
+		if err := s.post(cmd.Context(), "/api/v1/webhooks/"+pathSegment(id)+"/test", nil, &t, &raw); err != nil {
 			return err
 		}
 		tried = append(tried, raw)
@@ -68,19 +68,19 @@ func tryWebhooks(cmd *cobra.Command, s *server, ids []string) error {
 	if err != nil {
 		return err
 	}
-	if err := triedListing(cmd).print(cmd.OutOrStdout(), format, list); err != nil {
+	if err := webhookTestListing(cmd).print(cmd.OutOrStdout(), format, list); err != nil {
 		return err
 	}
 	if len(ids) == 0 {
-		next(cmd, "picket webhook create URL")
+		printNext(cmd, "picket webhook create URL")
 	}
 	if !taken {
-		return ended(exitError)
+		return exitStatus(exitError)
 	}
 	return nil
 }
 
-func triedListing(cmd *cobra.Command) listing[picket.WebhookTest] {
+func webhookTestListing(cmd *cobra.Command) listing[picket.WebhookTest] {
 	return listing[picket.WebhookTest]{
 		cmd:    cmd,
 		member: "webhooks",

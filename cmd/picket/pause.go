@@ -11,11 +11,11 @@ import (
 
 func newPause() *cobra.Command {
 	c := &cobra.Command{
-		Use: "pause", Short: "Stop granting leases; --hard also ends every run", Args: args(cobra.NoArgs),
+		Use: "pause", Short: "Stop granting leases; --hard also ends every run", Args: checkArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			hard, _ := cmd.Flags().GetBool("hard")
 			reason, _ := cmd.Flags().GetString("reason")
-			return stopButton(cmd, "/api/v1/pause", struct {
+			return changePause(cmd, "/api/v1/pause", struct {
 				Hard   bool   `json:"hard"`
 				Reason string `json:"reason,omitempty"`
 			}{hard, reason})
@@ -28,17 +28,17 @@ func newPause() *cobra.Command {
 
 func newResume() *cobra.Command {
 	c := &cobra.Command{
-		Use: "resume", Short: "Grant leases again", Args: args(cobra.NoArgs),
+		Use: "resume", Short: "Grant leases again", Args: checkArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			reason, _ := cmd.Flags().GetString("reason")
-			return stopButton(cmd, "/api/v1/resume", reasonBody{reason})
+			return changePause(cmd, "/api/v1/resume", reasonBody{reason})
 		},
 	}
 	c.Flags().String("reason", "", "why, for the log")
 	return formatFlag(c)
 }
 
-func stopButton(cmd *cobra.Command, path string, body any) error {
+func changePause(cmd *cobra.Command, path string, body any) error {
 	s, err := connect(cmd)
 	if err != nil {
 		return err
@@ -63,6 +63,6 @@ func stopButton(cmd *cobra.Command, path string, body any) error {
 		fmt.Fprintln(cmd.OutOrStdout(), "running")
 		return nil
 	}
-	next(cmd, "picket resume")
+	printNext(cmd, "picket resume")
 	return nil
 }

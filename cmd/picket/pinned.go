@@ -16,16 +16,17 @@ func newPinned() *cobra.Command {
 	return &cobra.Command{
 		Use:    "pinned",
 		Short:  "Print the task and its last report (for agents)",
-		Args:   args(cobra.NoArgs),
+		Args:   checkArgs(cobra.NoArgs),
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			proxy, err := leasedProxy()
+			proxy, err := proxyFromEnvironment()
 			if err != nil {
 				return err
 			}
 			var task picket.Task
-			err = patiently(cmd.Context(), toolPatience, cmd.ErrOrStderr(), func() error {
-				return proxy.Call(cmd.Context(), http.MethodPost, "/v1/tools/get_task", struct{}{}, &task, fence())
+			err = retryUnanswered(cmd.Context(), toolPatience, cmd.ErrOrStderr(), func() error {
+				return proxy.Call(cmd.Context(), http.MethodPost, "/v1/tools/get_task", struct{}{}, &task,
+					fencingHeader())
 			})
 			if err != nil {
 				return err

@@ -15,7 +15,7 @@ import (
 )
 
 func newPool() *cobra.Command {
-	return noun("pool", "See the agents of each role together: how many, how busy", newPoolList(), newPoolGet())
+	return commandGroup("pool", "See the agents of each role together: how many, how busy", newPoolList(), newPoolGet())
 }
 
 func newPoolList() *cobra.Command {
@@ -23,7 +23,7 @@ func newPoolList() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the pools: all agents that share a role",
-		Args:    args(cobra.NoArgs),
+		Args:    checkArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := connect(cmd)
 			if err != nil {
@@ -82,8 +82,8 @@ func newPoolGet() *cobra.Command {
 	return watchFlag(formatFlag(&cobra.Command{
 		Use:               "get ROLE",
 		Short:             "Show the pool of a role",
-		Args:              args(cobra.ExactArgs(1)),
-		ValidArgsFunction: completeFrom(poolRoles),
+		Args:              checkArgs(cobra.ExactArgs(1)),
+		ValidArgsFunction: completeFirstID(poolRoles),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			s, err := connect(cmd)
 			if err != nil {
@@ -93,9 +93,9 @@ func newPoolGet() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return watching(cmd, s, agentTopic, func(ctx context.Context, w io.Writer) error {
+			return showOrWatch(cmd, s, agentTopic, func(ctx context.Context, w io.Writer) error {
 				var raw jsontext.Value
-				err := s.get(ctx, "/api/v1/pools/"+segment(given[0]), nil, &raw)
+				err := s.get(ctx, "/api/v1/pools/"+pathSegment(given[0]), nil, &raw)
 				var refusal *picket.Error
 				if errors.Is(err, picket.CodeNotFound) && errors.As(err, &refusal) {
 					refusal.Remedy = "See: picket pool list"
@@ -103,7 +103,7 @@ func newPoolGet() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				showing(w, raw)
+				noteAnswer(w, raw)
 				if format == "json" || format == "jsonl" || format == "yaml" {
 					return printValue(w, format, raw)
 				}
@@ -117,7 +117,7 @@ func newPoolGet() *cobra.Command {
 	}))
 }
 
-func (s *server) pools(ctx context.Context) ([]candidate, error) {
+func (s *connection) poolCandidates(ctx context.Context) ([]candidate, error) {
 	var list picket.PoolList
 	err := s.get(ctx, "/api/v1/pools", &list, nil)
 	var all []candidate
@@ -127,4 +127,4 @@ func (s *server) pools(ctx context.Context) ([]candidate, error) {
 	return all, err
 }
 
-func poolRoles(s *server) candidates { return s.pools }
+func poolRoles(s *connection) candidateLister { return s.poolCandidates }

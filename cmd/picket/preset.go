@@ -46,7 +46,7 @@ func presetOf(cmd *cobra.Command, e agentEntry) (adapter.Preset, error) {
 	}
 	if p := adapter.Preset(name); p != "" {
 		if err := p.Check(); err != nil {
-			u := usage("--agent: there is no agent called %s", quoted(name))
+			u := usageError("--agent: there is no agent called %s", shellQuote(name))
 			u.Remedy = "Choose one of: " + presetNames()
 			return "", u
 		}
@@ -55,8 +55,8 @@ func presetOf(cmd *cobra.Command, e agentEntry) (adapter.Preset, error) {
 	return "", nil
 }
 
-// codingLaunch is a coding agent with the arguments that follow --.
-func codingLaunch(cmd *cobra.Command, p adapter.Preset, given []string, e agentEntry) launch {
+// codingAgentLaunch is a coding agent with the arguments that follow --.
+func codingAgentLaunch(cmd *cobra.Command, p adapter.Preset, given []string, e agentEntry) launch {
 	l := launch{preset: p, command: e.list("launch.command")}
 	if adapter.Preset(e.text("launch.preset")) != p {
 		l.command = nil
@@ -70,41 +70,41 @@ func codingLaunch(cmd *cobra.Command, p adapter.Preset, given []string, e agentE
 	return l
 }
 
-// startable refuses what cannot be started here, before there is a task for it.
-func (l launch) startable() error {
+// checkStartable refuses what cannot be started here, before there is a task for it.
+func (l launch) checkStartable() error {
 	if !l.preset.CodingAgent() {
-		return startable(l.command)
+		return checkStartable(l.command)
 	}
 	if len(l.command) > 0 && l.command[0] != string(l.preset) {
-		return startable(l.command)
+		return checkStartable(l.command)
 	}
 	if ready := l.preset.Readiness(); ready.Program == "" {
-		e := usage("%s is not on PATH", ready.Title)
+		e := usageError("%s is not on PATH", ready.Title)
 		e.Remedy = ready.Remedy
 		return e
 	}
 	return nil
 }
 
-// set puts it into an adapter's configuration.
-func (l launch) set(conf *adapter.Config) {
+// applyTo puts it into an adapter's configuration.
+func (l launch) applyTo(conf *adapter.Config) {
 	conf.Preset, conf.Command = l.preset, l.command
 	if l.preset.CodingAgent() {
-		conf.Self, _ = os.Executable()
+		conf.PicketPath, _ = os.Executable()
 	}
 }
 
-// flags are the arguments of `picket adapter` that say the same.
-func (l launch) flags() []string {
+// commandFlags are the arguments of `picket adapter` that say the same.
+func (l launch) commandFlags() []string {
 	if l.preset == "" {
 		return nil
 	}
 	return []string{"--agent", string(l.preset)}
 }
 
-// words follow the -- of `picket adapter`: not the program of a coding agent,
+// commandArgs follow the -- of `picket adapter`: not the program of a coding agent,
 // which it knows.
-func (l launch) words() []string {
+func (l launch) commandArgs() []string {
 	if l.preset.CodingAgent() && len(l.command) > 0 {
 		return l.command[1:]
 	}
@@ -119,22 +119,22 @@ func promptOf(cmd *cobra.Command, given []string) (string, error) {
 	}
 	prompt := strings.TrimSpace(strings.Join(before, " "))
 	if prompt == "" {
-		e := usage("there is nothing to do: the prompt is missing")
+		e := usageError("there is nothing to do: the prompt is missing")
 		e.Remedy = "Say what to do: " + cmd.CommandPath() + " --agent claude \"fix the flaky test\""
 		return "", e
 	}
 	return prompt, nil
 }
 
-// agentMissing refuses a prompt that nobody is named for.
-func agentMissing(cmd *cobra.Command, prompt string) error {
+// agentMissingError refuses a prompt that nobody is named for.
+func agentMissingError(cmd *cobra.Command, prompt string) error {
 	var here []string
 	for _, p := range adapter.Presets {
 		if p.CodingAgent() && p.Readiness().Program != "" {
 			here = append(here, string(p))
 		}
 	}
-	e := usage("%s is a prompt, and no agent is named for it", quoted(clip(prompt, 40)))
+	e := usageError("%s is a prompt, and no agent is named for it", shellQuote(clip(prompt, 40)))
 	e.Remedy = "Name one: --agent claude, codex, gemini or opencode; none of them is on PATH here. Or give a command: " + cmd.CommandPath() + " -- make test"
 	if len(here) > 0 {
 		e.Remedy = "Name one: --agent " + strings.Join(here, ", or --agent ")

@@ -15,7 +15,7 @@ import (
 	"github.com/picket-dev/picket/budget"
 )
 
-func newPrice() *cobra.Command { return noun("price", "See what calls cost", newPriceList()) }
+func newPrice() *cobra.Command { return commandGroup("price", "See what calls cost", newPriceList()) }
 
 // priceRow is one line of the list: a tool or a model.
 type priceRow struct {
@@ -30,7 +30,7 @@ func newPriceList() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List what calls of tools and models cost",
-		Args:    args(cobra.NoArgs),
+		Args:    checkArgs(cobra.NoArgs),
 		Long: "List the prices in force at the server. They are those under tools in its picket.yaml; it reads them anew on SIGHUP.\n" +
 			"A name that ends in * is for all that begin so; of several the longest counts. A tool without a price is refused.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -43,21 +43,21 @@ func newPriceList() *cobra.Command {
 				return err
 			}
 			// That prices were read anew is no event.
-			return watching(cmd, s, topic{kinds: []string{"store."}, unlogged: true},
+			return showOrWatch(cmd, s, topic{kinds: []string{"store."}, polled: true},
 				func(ctx context.Context, w io.Writer) error {
-					var list budget.List
+					var list budget.PriceList
 					var raw jsontext.Value
 					if err := s.get(ctx, "/api/v1/prices", &list, &raw); err != nil {
 						return err
 					}
-					showing(w, raw)
+					noteAnswer(w, raw)
 					return printPrices(cmd, w, format, list, raw)
 				})
 		},
 	}))
 }
 
-func printPrices(cmd *cobra.Command, w io.Writer, format string, list budget.List, raw jsontext.Value) error {
+func printPrices(cmd *cobra.Command, w io.Writer, format string, list budget.PriceList, raw jsontext.Value) error {
 	if format == "json" || format == "yaml" {
 		return printValue(w, format, raw)
 	}
@@ -66,7 +66,7 @@ func printPrices(cmd *cobra.Command, w io.Writer, format string, list budget.Lis
 		return err
 	}
 	if len(rows) == 0 {
-		fmt.Fprintln(aside(cmd, w),
+		fmt.Fprintln(notesWriter(cmd, w),
 			"no prices: every tool that is not free is refused. They stand under tools.prices in the server's picket.yaml")
 		return nil
 	}
@@ -77,7 +77,7 @@ func printPrices(cmd *cobra.Command, w io.Writer, format string, list budget.Lis
 	}, func(r priceRow) string { return r.Name })
 }
 
-func priceRows(list budget.List) ([]priceRow, error) {
+func priceRows(list budget.PriceList) ([]priceRow, error) {
 	var rows []priceRow
 	for _, name := range slices.Sorted(maps.Keys(list.Tools)) {
 		raw, err := json.Marshal(list.Tools[name], json.Deterministic(true))

@@ -46,20 +46,20 @@ func saveProfile(p profile) error {
 	if err != nil {
 		return err
 	}
-	return writeWhole(profilePath(), append(b, '\n'))
+	return writeFileAtomic(profilePath(), append(b, '\n'))
 }
 
-// becomeProfile makes a server the one that the commands talk to, unless another
+// switchProfile makes a server the one that the commands talk to, unless another
 // one is and answers: that one's URL is the result then.
-func becomeProfile(ctx context.Context, p profile) (other string, err error) {
-	if saved, err := loadProfile(); err == nil && saved.URL != p.URL && saved.answers(ctx) {
+func switchProfile(ctx context.Context, p profile) (other string, err error) {
+	if saved, err := loadProfile(); err == nil && saved.URL != p.URL && saved.reachable(ctx) {
 		return saved.URL, nil
 	}
 	return "", saveProfile(p)
 }
 
-// answers reports whether a server is there that knows the profile's key.
-func (p profile) answers(ctx context.Context) bool {
+// reachable reports whether a server is there that knows the profile's key.
+func (p profile) reachable(ctx context.Context) bool {
 	if p.URL == "" {
 		return false
 	}
@@ -69,13 +69,13 @@ func (p profile) answers(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	s := &server{client: &adapter.Client{BaseURL: p.URL, Key: key}}
+	s := &connection{client: &adapter.Client{BaseURL: p.URL, Key: key}}
 	return s.get(ctx, "/api/v1/stats", nil, nil) == nil
 }
 
-// writeWhole replaces a private file in one step, so a reader never meets half
+// writeFileAtomic replaces a private file in one step, so a reader never meets half
 // of it.
-func writeWhole(path string, content []byte) error {
+func writeFileAtomic(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}

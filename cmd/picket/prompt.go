@@ -6,22 +6,22 @@ import (
 	"io"
 )
 
-// prompt asks a person at the terminal. Its reader, once started, stays until
+// answerPrompt asks a person at the terminal. Its reader, once started, stays until
 // the process ends: a read of a terminal cannot be taken back.
-type prompt struct {
-	possible bool // there is a person at the other end
-	open     bool // a question stands
-	lines    chan string
-	in       io.Reader
-	out      io.Writer
-	reading  bool
+type answerPrompt struct {
+	interactive bool // there is a person at the other end
+	open        bool // a question stands
+	lines       chan string
+	in          io.Reader
+	out         io.Writer
+	reading     bool
 }
 
-func newPrompt(in io.Reader, out io.Writer) prompt {
-	return prompt{possible: isTerminal(in) && isTerminal(out), lines: make(chan string), in: in, out: out}
+func newAnswerPrompt(in io.Reader, out io.Writer) answerPrompt {
+	return answerPrompt{interactive: isTerminal(in) && isTerminal(out), lines: make(chan string), in: in, out: out}
 }
 
-func (p *prompt) ask() {
+func (p *answerPrompt) ask() {
 	p.open = true
 	fmt.Fprint(p.out, painter(p.out).bold("answer> "))
 	if p.reading {
@@ -38,7 +38,7 @@ func (p *prompt) ask() {
 	}()
 }
 
-func (p *prompt) close() {
+func (p *answerPrompt) close() {
 	if p.open {
 		p.open = false
 		fmt.Fprintln(p.out)

@@ -19,8 +19,8 @@ func TestEndOfInputAtAQuestion(t *testing.T) {
 	var out bytes.Buffer
 	cmd := newRoot()
 	cmd.SetErr(&out)
-	a := &attachment{cmd: cmd, line: newLiveLine(&out), prompt: newPrompt(strings.NewReader(""), &out)}
-	a.prompt.possible = true
+	a := &attachment{cmd: cmd, status: newStatusLine(&out), prompt: newAnswerPrompt(strings.NewReader(""), &out)}
+	a.prompt.interactive = true
 	a.task = picket.Task{
 		State: picket.TaskHandoff,
 		Handoff: &picket.Handoff{
@@ -31,17 +31,17 @@ func TestEndOfInputAtAQuestion(t *testing.T) {
 			Options:   []string{"this"},
 		},
 	}
-	a.question()
+	a.askQuestion()
 	if _, open := <-a.prompt.lines; open {
 		t.Fatal("an empty input had a line")
 	}
-	a.unanswered()
+	a.inputClosed()
 	if got := out.String(); a.prompt.open || !strings.Contains(got, "the question stands") ||
 		!strings.Contains(got, "picket handoff answer handoff_1 --option 1") {
 		t.Errorf("prompt open %v, said %q", a.prompt.open, got)
 	}
-	a.said.handoff = ""
-	if a.question(); a.prompt.open {
+	a.told.handoff = ""
+	if a.askQuestion(); a.prompt.open {
 		t.Error("asked again, where nobody can answer")
 	}
 }
@@ -74,22 +74,22 @@ func TestARefusedAnswerIsAskedForWhileTheQuestionStands(t *testing.T) {
 		cmd.SetContext(t.Context())
 		a := &attachment{
 			cmd:    cmd,
-			s:      &server{client: &adapter.Client{BaseURL: srv.URL}},
-			line:   newLiveLine(&out),
-			prompt: newPrompt(strings.NewReader(""), &out),
+			s:      &connection{client: &adapter.Client{BaseURL: srv.URL}},
+			status: newStatusLine(&out),
+			prompt: newAnswerPrompt(strings.NewReader(""), &out),
 		}
-		a.prompt.possible = true
+		a.prompt.interactive = true
 		a.task = picket.Task{State: picket.TaskHandoff, Handoff: &picket.Handoff{
 			HandoffID: "handoff_1", State: picket.HandoffOpen, Kind: picket.HandoffQuestion, Question: "Which?",
 		}}
-		a.question()
-		a.reply("this")
+		a.askQuestion()
+		a.sendAnswer("this")
 		asked := strings.Count(out.String(), "the agent asks: Which?")
 		if !strings.Contains(out.String(), "not answered: ana has answered it: that") || a.prompt.open != again ||
 			(asked == 2) != again {
 			t.Errorf("%s: prompt open %v, said %q", state, a.prompt.open, out.String())
 		}
-		a.question()
+		a.askQuestion()
 		if n := strings.Count(out.String(), "the agent asks: Which?"); n != asked {
 			t.Errorf("%s: asked once more by the next look: %q", state, out.String())
 		}

@@ -17,11 +17,11 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// redisOptions reads a Redis URL: redis:// and rediss:// (TLS) for one server,
+// parseRedisURL reads a Redis URL: redis:// and rediss:// (TLS) for one server,
 // unix:// for a socket, ?master_name= for Sentinels, ?addr= or ?cluster=true
 // for a Cluster. A parameter that it does not know, or that has no meaning in
 // this form, is refused: nothing is accepted and ignored.
-func redisOptions(text string) (redis.UniversalOptions, error) {
+func parseRedisURL(text string) (redis.UniversalOptions, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme == "" {
 		return redis.UniversalOptions{}, badRedisURL("it is not a URL")
@@ -31,7 +31,8 @@ func redisOptions(text string) (redis.UniversalOptions, error) {
 		return redis.UniversalOptions{}, badRedisURL("its parameters cannot be read")
 	}
 	r := redisURL{u: u, q: q}
-	for _, read := range []func() error{r.checkForm, r.checkParameters, r.readWhere, r.readWho, r.readDB, r.readTLS} {
+	for _, read := range []func() error{r.checkForm, r.checkParameters, r.readAddresses, r.readCredentials, r.readDB,
+		r.readTLS} {
 		if err := read(); err != nil {
 			return redis.UniversalOptions{}, err
 		}
@@ -97,7 +98,7 @@ func (r *redisURL) checkParameters() error {
 	return nil
 }
 
-func (r *redisURL) readWhere() error {
+func (r *redisURL) readAddresses() error {
 	if r.form == "a socket" {
 		if r.u.Host != "" || r.u.Path == "" {
 			return badRedisURL("a socket is written unix:///path/to/redis.sock")
@@ -111,7 +112,7 @@ func (r *redisURL) readWhere() error {
 		r.out.MasterName = r.q.Get("master_name")
 	}
 	for _, host := range append([]string{r.u.Host}, r.q["addr"]...) {
-		addr, err := address(host, port)
+		addr, err := hostPort(host, port)
 		if err != nil {
 			return err
 		}
@@ -126,7 +127,7 @@ func (r *redisURL) readWhere() error {
 	return nil
 }
 
-func address(host, port string) (string, error) {
+func hostPort(host, port string) (string, error) {
 	u := url.URL{Host: host}
 	if p := u.Port(); p != "" {
 		port = p
@@ -138,9 +139,9 @@ func address(host, port string) (string, error) {
 	return net.JoinHostPort(u.Hostname(), port), nil
 }
 
-// readWho: the user in front of the host is always that of Redis; Sentinels
+// readCredentials: the user in front of the host is always that of Redis; Sentinels
 // may want to know another one.
-func (r *redisURL) readWho() error {
+func (r *redisURL) readCredentials() error {
 	r.out.Username = r.u.User.Username()
 	r.out.Password, _ = r.u.User.Password()
 	r.out.SentinelUsername, r.out.SentinelPassword = r.q.Get("sentinel_username"), r.q.Get("sentinel_password")
@@ -216,8 +217,8 @@ func badRedisURL(why string) *picket.Error {
 		"the Redis URL cannot be used: %s", why)
 }
 
-// redisName shows a URL without its passwords, also of a URL that is refused.
-func redisName(text string) string {
+// redactedRedisURL shows a URL without its passwords, also of a URL that is refused.
+func redactedRedisURL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
 		return "redis"

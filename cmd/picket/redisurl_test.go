@@ -42,18 +42,18 @@ func TestRedisURLs(t *testing.T) {
 		"rediss://a?cluster=true":                                            "[a:6379] db 0 cluster tls",
 		"redis://a/0?addr=b":                                                 "[a:6379 b:6379] db 0 cluster",
 	} {
-		o, err := redisOptions(text)
+		o, err := parseRedisURL(text)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		if got := inWords(o); got != want {
+		if got := optionsText(o); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", text, got, want)
 		}
 	}
 }
 
-func inWords(o redis.UniversalOptions) string {
+func optionsText(o redis.UniversalOptions) string {
 	s := fmt.Sprintf("%v db %d", o.Addrs, o.DB)
 	if o.Username+o.Password != "" {
 		s += " user " + o.Username + ":" + o.Password
@@ -118,7 +118,7 @@ func TestRefusedRedisURLs(t *testing.T) {
 		"rediss://a?tls_cert=x":                            "go together",
 		"rediss://a?tls_cert=/nowhere&tls_key=/nowhere":    "tls_cert and tls_key:",
 	} {
-		_, err := redisOptions(text)
+		_, err := parseRedisURL(text)
 		if err == nil || exitCode(err) != exitUsage || strings.Contains(err.Error(), "secret@") ||
 			strings.Contains(err.Error(), "=secret") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
@@ -126,16 +126,16 @@ func TestRefusedRedisURLs(t *testing.T) {
 	}
 	for _, text := range []string{"redis://u:secret@x:1", "redis://x:1?master_name=m&sentinel_password=secret",
 		"redis://x?password=secret", "redis://:secret@x:port"} {
-		if got := redisName(text); strings.Contains(got, "secret") {
+		if got := redactedRedisURL(text); strings.Contains(got, "secret") {
 			t.Errorf("redisName shows the password: %s", got)
 		}
 	}
 }
 
-// reach asks what a URL names who it is.
-func reach(t *testing.T, text string) error {
+// tryRedisURL asks what a URL names who it is.
+func tryRedisURL(t *testing.T, text string) error {
 	t.Helper()
-	o, err := redisOptions(text)
+	o, err := parseRedisURL(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,12 +145,12 @@ func reach(t *testing.T, text string) error {
 	return c.Set(t.Context(), "picket", "here", 0).Err()
 }
 
-// reached checks which of some URLs lead to a store.
-func reached(t *testing.T, urls map[string]bool) {
+// expectRedisURLs checks which of some URLs lead to a store.
+func expectRedisURLs(t *testing.T, urls map[string]bool) {
 	t.Helper()
-	redis.SetLogger(silence{})
+	redis.SetLogger(discardLogger{})
 	for text, want := range urls {
-		if err := reach(t, text); (err == nil) != want {
+		if err := tryRedisURL(t, text); (err == nil) != want {
 			t.Errorf("%s: %v, want success: %v", text, err, want)
 		}
 	}
@@ -163,7 +163,7 @@ func TestRedisURLOfSentinels(t *testing.T) {
 		Args: append(strings.Fields(appUser), "--user", "default", "on", "nopass", "~none", "&*", "+@all", "-set")})
 	at := s.Sentinels[0].Addr
 	rest := "&addr=" + s.Sentinels[1].Addr + "&addr=" + s.Sentinels[2].Addr
-	reached(t, map[string]bool{
+	expectRedisURLs(t, map[string]bool{
 		"redis://app:pw@" + at + "?master_name=picket&sentinel_username=watch&sentinel_password=spw" + rest: true,
 		"redis://app:pw@" + at + "/3?master_name=picket&sentinel_username=watch&sentinel_password=spw":      true,
 		// one of them is away
@@ -184,7 +184,7 @@ func TestRedisURLOfSentinels(t *testing.T) {
 func TestRedisURLOfACluster(t *testing.T) {
 	c := rig.StartCluster(t, strings.Fields(appUser)...)
 	at := c.Nodes[0].Addr
-	reached(t, map[string]bool{
+	expectRedisURLs(t, map[string]bool{
 		"redis://app:pw@" + at + "?cluster=true":               true,
 		"redis://app:pw@127.0.0.1:1?addr=" + at:                true,
 		"redis://app:wrong@" + at + "?addr=" + c.Nodes[1].Addr: false,
@@ -194,7 +194,7 @@ func TestRedisURLOfACluster(t *testing.T) {
 
 func TestRedisURLWithTLS(t *testing.T) {
 	dir := t.TempDir()
-	certify(t, dir)
+	writeCertificates(t, dir)
 	port := strconv.Itoa(rig.FreePort(t))
 	file := func(name string) string { return filepath.Join(dir, name) }
 	rig.StartNode(t, "--tls-port", port, "--tls-cert-file", file("server.crt"), "--tls-key-file", file("server.key"),
@@ -207,7 +207,7 @@ func TestRedisURLWithTLS(t *testing.T) {
 		return "rediss://127.0.0.1:" + port + "?" + v.Encode()
 	}
 	cert, key, ca := file("client.crt"), file("client.key"), file("ca.crt")
-	reached(t, map[string]bool{
+	expectRedisURLs(t, map[string]bool{
 		q("tls_ca", ca, "tls_cert", cert, "tls_key", key, "tls_server_name", "redis.example"): true,
 		// the host is its name
 		strings.Replace(q("tls_ca", ca, "tls_cert", cert, "tls_key", key), "127.0.0.1", "localhost", 1): true,
@@ -222,8 +222,8 @@ func TestRedisURLWithTLS(t *testing.T) {
 	})
 }
 
-// certify writes an authority, and a server's and a client's certificate by it.
-func certify(t *testing.T, dir string) {
+// writeCertificates writes an authority, and a server's and a client's certificate by it.
+func writeCertificates(t *testing.T, dir string) {
 	t.Helper()
 	write := func(name, kind string, der []byte) {
 		text := pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})

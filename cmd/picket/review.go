@@ -17,19 +17,19 @@ import (
 )
 
 func newReview() *cobra.Command {
-	return noun("review", "Decide about completed tasks", newReviewList(), newReviewShow(), newReviewApprove(),
+	return commandGroup("review", "Decide about completed tasks", newReviewList(), newReviewShow(), newReviewApprove(),
 		newReviewReject())
 }
 
 // reviews are those that match a filter, oldest first, 2,000 at most.
-func (s *server) reviews(ctx context.Context, filter url.Values) ([]picket.PendingReview, error) {
+func (s *connection) reviews(ctx context.Context, filter url.Values) ([]picket.PendingReview, error) {
 	all, _, err := s.reviewsUpTo(ctx, filter, maxPages, math.MaxInt)
 	return all, err
 }
 
 // reviewsUpTo goes through so many pages at most, of which a filter can leave
 // few rows or none, until it has found enough; more tells that there are others.
-func (s *server) reviewsUpTo(ctx context.Context, filter url.Values,
+func (s *connection) reviewsUpTo(ctx context.Context, filter url.Values,
 	pages, enough int) (all []picket.PendingReview, more bool, err error) {
 	q := maps.Clone(filter)
 	if q == nil {
@@ -71,7 +71,7 @@ func newReviewList() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List what waits for a decision, oldest first",
-		Args:    args(cobra.NoArgs),
+		Args:    checkArgs(cobra.NoArgs),
 		Example: "  picket review list --watch\n  picket review list --role coder --label team=a -o wide",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := connect(cmd)
@@ -90,7 +90,7 @@ func newReviewList() *cobra.Command {
 				name:    func(r picket.PendingReview) string { return r.TaskID },
 				more:    morePages,
 				columns: reviewColumns,
-			}.show(s, deskTopic, func(ctx context.Context, raw *jsontext.Value) error {
+			}.show(s, pendingTopic, func(ctx context.Context, raw *jsontext.Value) error {
 				return s.get(ctx, "/api/v1/reviews?"+q.Encode(), nil, raw)
 			})
 		},
@@ -103,13 +103,13 @@ func reviewFilters(c *cobra.Command) *cobra.Command {
 	c.Flags().String("role", "", "only tasks of this role")
 	c.Flags().String("parent", "", "only the subtasks of this task")
 	c.Flags().StringArray("label", nil, "only with this label key=value")
-	_ = c.RegisterFlagCompletionFunc("parent", completeEach(taskIDs))
-	_ = c.RegisterFlagCompletionFunc("role", completeEach(poolRoles))
+	_ = c.RegisterFlagCompletionFunc("parent", completeIDs(taskIDs))
+	_ = c.RegisterFlagCompletionFunc("role", completeIDs(poolRoles))
 	return c
 }
 
 // reviewQuery are the filters that were given; empty where none was.
-func reviewQuery(cmd *cobra.Command, s *server) (url.Values, error) {
+func reviewQuery(cmd *cobra.Command, s *connection) (url.Values, error) {
 	f, q := cmd.Flags(), url.Values{}
 	if role, _ := f.GetString("role"); role != "" {
 		q.Set("role", role)
@@ -130,86 +130,86 @@ func reviewQuery(cmd *cobra.Command, s *server) (url.Values, error) {
 
 // onReview is a verb on one waiting review; without an id it takes the only
 // one there is.
-func onReview(use, short string, act func(cmd *cobra.Command, s *server, id string) error) *cobra.Command {
-	return onOne(use+" [TASK]", short, "review", (*server).taskID, reviewIDs, act)
+func onReview(use, short string, act func(cmd *cobra.Command, s *connection, id string) error) *cobra.Command {
+	return onOnlyWaiting(use+" [TASK]", short, "review", (*connection).taskID, reviewIDs, act)
 }
 
 func newReviewShow() *cobra.Command {
 	c := onReview("show", "Show the result, reports, end and changes of a task",
-		func(cmd *cobra.Command, s *server, id string) error {
-			return watching(cmd, s, topic{task: id}, func(ctx context.Context, w io.Writer) error {
+		func(cmd *cobra.Command, s *connection, id string) error {
+			return showOrWatch(cmd, s, topic{task: id}, func(ctx context.Context, w io.Writer) error {
 				var raw jsontext.Value
 				var task picket.Task
-				if err := s.get(ctx, "/api/v1/tasks/"+segment(id), &task, &raw); err != nil {
+				if err := s.get(ctx, "/api/v1/tasks/"+pathSegment(id), &task, &raw); err != nil {
 					return err
 				}
-				showing(w, raw)
+				noteAnswer(w, raw)
 				if format, _ := formatOf(cmd); format == "name" {
-					return printTaskTo(cmd, w, task, raw, whole)
+					return printTaskTo(cmd, w, task, raw, viewFull)
 				}
-				if err := s.rememberShown(task); err != nil {
-					fmt.Fprintf(aside(cmd, w),
+				if err := s.saveDigest(task); err != nil {
+					fmt.Fprintf(notesWriter(cmd, w),
 						"the digest of this review cannot be stored, so decide with --digest %s: %v\n",
 						task.Review.Digest, err)
 				}
-				if err := printTaskTo(cmd, w, task, raw, whole); err != nil {
+				if err := printTaskTo(cmd, w, task, raw, viewFull); err != nil {
 					return err
 				}
 				if format, _ := formatOf(cmd); format != "table" && format != "wide" {
 					return nil
 				}
-				return s.evidence(ctx, cmd, w, task)
+				return s.printEvidence(ctx, cmd, w, task)
 			})
 		})
 	c.Aliases = []string{"get"}
 	return watchFlag(formatFlag(c))
 }
 
-// evidence is what a decision about a task rests on: how its runs ended, what
+// printEvidence is what a decision about a task rests on: how its runs ended, what
 // they reported, its output and its changes.
-func (s *server) evidence(ctx context.Context, cmd *cobra.Command, w io.Writer, task picket.Task) error {
+func (s *connection) printEvidence(ctx context.Context, cmd *cobra.Command, w io.Writer, task picket.Task) error {
 	for _, r := range task.Runs {
-		fmt.Fprintf(w, "run %d: %s after %s, %s\n", r.Attempt, r.State, took(r), endText(r))
+		fmt.Fprintf(w, "run %d: %s after %s, %s\n", r.Attempt, r.State, runDuration(r), endText(r))
 	}
 	var trail struct {
 		Reports []picket.Report `json:"reports"`
 	}
-	if err := s.get(ctx, "/api/v1/tasks/"+segment(task.TaskID)+"/reports", &trail, nil); err != nil {
+	if err := s.get(ctx, "/api/v1/tasks/"+pathSegment(task.TaskID)+"/reports", &trail, nil); err != nil {
 		return err
 	}
-	for _, r := range trail.Reports[max(0, len(trail.Reports)-reportsShown):] {
+	for _, r := range trail.Reports[max(0, len(trail.Reports)-maxReportsPrinted):] {
 		fmt.Fprintf(w, "report %d, %s: %s\n", r.Seq, r.At.Time().Local().Format("15:04:05"), oneLine(r.Summary))
 	}
 	if text := outputText(task.Output); strings.Contains(text, "\n") {
 		fmt.Fprintf(w, "\n%s\n", printable(text))
 	}
-	changes := func() error { return showChanges(cmd, s, task) }
-	if _, again := w.(*terminalBuffer); again {
-		changes = func() error { return changesTo(ctx, s, w, task) }
+	changes := func() error { return printChanges(cmd, s, task) }
+	if _, again := w.(*viewBuffer); again {
+		changes = func() error { return printChangesTo(ctx, s, w, task) }
 	}
 	if err := changes(); err != nil {
 		return err
 	}
 	if task.State == picket.TaskReview {
 		fmt.Fprintf(w, "\n%s %s\n", painter(w).dim("digest"), task.Review.Digest)
-		nextTo(aside(cmd, w), painter(w), "picket review approve "+task.TaskID,
+		printNextTo(notesWriter(cmd, w), painter(w), "picket review approve "+task.TaskID,
 			`picket review reject `+task.TaskID+` --note "why" [--fix "what to do instead"]`)
 	}
 	return nil
 }
 
-// reportsShown is how many of a task's latest reports are shown.
-const reportsShown = 20
+// maxReportsPrinted is how many of a task's latest reports are shown.
+const maxReportsPrinted = 20
 
-// rejected is the task with the fix that was made in the same step.
-type rejected struct {
+// rejectedTask is the task with the fix that was made in the same step.
+type rejectedTask struct {
 	picket.Task
 	FixTaskID *string `json:"fixTaskId"`
 }
 
 func newReviewReject() *cobra.Command {
 	c := onReview("reject", "Refuse the result; --fix makes the task that repairs it",
-		func(cmd *cobra.Command, s *server, id string) error {
+		func(cmd *cobra.Command, s *connection, id string) error {
 			fix, _ := cmd.Flags().GetString("fix")
 			var body struct {
 				picket.Decision
@@ -218,15 +218,15 @@ func newReviewReject() *cobra.Command {
 			body.Note, _ = cmd.Flags().GetString("note")
 			if fix != "" {
 				var err error
-				if body.Fix, err = fixOf(cmd, s, id, fix); err != nil {
+				if body.Fix, err = fixSpec(cmd, s, id, fix); err != nil {
 					return err
 				}
 			}
 			var raw jsontext.Value
-			var got rejected
+			var got rejectedTask
 			err := s.decide(cmd, id, func(digest string) error {
 				body.Digest = digest
-				return s.post(cmd.Context(), "/api/v1/reviews/"+segment(id)+"/reject", body, &got, &raw)
+				return s.post(cmd.Context(), "/api/v1/reviews/"+pathSegment(id)+"/reject", body, &got, &raw)
 			})
 			if err != nil {
 				return err
@@ -237,7 +237,7 @@ func newReviewReject() *cobra.Command {
 			if got.FixTaskID != nil {
 				fmt.Fprintf(cmd.ErrOrStderr(),
 					"%s is queued for a worker of the same kind; where none runs, start one: picket adapter --workspace worktree -- COMMAND\n", *got.FixTaskID)
-				next(cmd, "picket task watch "+*got.FixTaskID)
+				printNext(cmd, "picket task watch "+*got.FixTaskID)
 			}
 			return nil
 		})
@@ -246,12 +246,12 @@ func newReviewReject() *cobra.Command {
 	return formatFlag(digestFlag(c))
 }
 
-// fixOf is the task that repairs another: it has the input that the last run
+// fixSpec is the task that repairs another: it has the input that the last run
 // was given, asks for the same kind of agent and ends as that one did, under the
 // same limits.
-func fixOf(cmd *cobra.Command, s *server, id, title string) (*picket.TaskSpec, error) {
+func fixSpec(cmd *cobra.Command, s *connection, id, title string) (*picket.TaskSpec, error) {
 	var t picket.Task
-	if err := s.get(cmd.Context(), "/api/v1/tasks/"+segment(id), &t, nil); err != nil {
+	if err := s.get(cmd.Context(), "/api/v1/tasks/"+pathSegment(id), &t, nil); err != nil {
 		return nil, err
 	}
 	review := t.ReviewBy
@@ -260,7 +260,7 @@ func fixOf(cmd *cobra.Command, s *server, id, title string) (*picket.TaskSpec, e
 	}
 	return &picket.TaskSpec{
 		Title:              title,
-		Input:              t.InputNow(),
+		Input:              t.CurrentInput(),
 		Role:               t.Role,
 		Needs:              t.Needs,
 		Labels:             t.Labels,

@@ -27,7 +27,7 @@ func newRoot() *cobra.Command {
   picket review approve
   picket demo all`,
 		Args: cobra.ArbitraryArgs,
-		RunE: noSuchCommand,
+		RunE: unknownCommand,
 	}
 	root.PersistentFlags().String("config", "",
 		"read this file (default: picket.yaml here, else in the user's configuration directory)")
@@ -52,18 +52,18 @@ func newRoot() *cobra.Command {
 	root.SetHelpCommandGroupID(groupOps)
 	add(groupOps, needsTrust(newInit()), needsTrust(newServe()), newBudget(), newPrice(), newKey(), newWebhook(),
 		newNotify(), newPause(), newResume(), newConfig(), newFenceSQL(), newConformance())
-	flow(root)
+	unwrapHelp(root)
 	for _, name := range []string{"up", "init", "serve", "demo"} {
 		c, _, _ := root.Find([]string{name})
-		noURL(c)
+		refuseURLFlag(c)
 	}
 	return root
 }
 
-// noURL refuses --url on commands that talk to no server but their own.
-func noURL(c *cobra.Command) {
+// refuseURLFlag refuses --url on commands that talk to no server but their own.
+func refuseURLFlag(c *cobra.Command) {
 	for _, sub := range c.Commands() {
-		noURL(sub)
+		refuseURLFlag(sub)
 	}
 	if c.HasSubCommands() {
 		return
@@ -73,7 +73,7 @@ func noURL(c *cobra.Command) {
 	run := c.RunE
 	c.RunE = func(cmd *cobra.Command, given []string) error {
 		if cmd.Flags().Changed("url") {
-			e := usage("%s talks to no server, so --url has no meaning for it", cmd.CommandPath())
+			e := usageError("%s talks to no server, so --url has no meaning for it", cmd.CommandPath())
 			e.Remedy = "Leave it out."
 			return e
 		}
@@ -81,29 +81,29 @@ func noURL(c *cobra.Command) {
 	}
 }
 
-// flow leaves the line breaks of the help to the terminal it is read on.
-func flow(c *cobra.Command) {
+// unwrapHelp leaves the line breaks of the help to the terminal it is read on.
+func unwrapHelp(c *cobra.Command) {
 	c.Long = strings.ReplaceAll(c.Long, "\n", " ")
 	for _, sub := range c.Commands() {
-		flow(sub)
+		unwrapHelp(sub)
 	}
 }
 
-// noun is a command that only holds verbs.
-func noun(use, short string, verbs ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: noSuchCommand}
+// commandGroup is a command that only holds verbs.
+func commandGroup(use, short string, verbs ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: unknownCommand}
 	c.AddCommand(verbs...)
 	return c
 }
 
-// noSuchCommand runs when no verb matched: help without arguments, else an
+// unknownCommand runs when no verb matched: help without arguments, else an
 // error with the nearest names. Cobra would print help and succeed.
-func noSuchCommand(cmd *cobra.Command, args []string) error {
+func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
 	}
-	if later, ok := laterCommands[cmd.CommandPath()+" "+args[0]]; ok {
-		return notYet(cmd.CommandPath()+" "+args[0], later, cmd.CommandPath()+" --help shows what there is.")
+	if later, ok := plannedCommands[cmd.CommandPath()+" "+args[0]]; ok {
+		return notAvailable(cmd.CommandPath()+" "+args[0], later, cmd.CommandPath()+" --help shows what there is.")
 	}
 	var names []string
 	for _, c := range cmd.Commands() {
@@ -111,7 +111,7 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 			names = append(names, c.Name())
 		}
 	}
-	err := usage("there is no command %q under %q", args[0], cmd.CommandPath())
+	err := usageError("there is no command %q under %q", args[0], cmd.CommandPath())
 	if near := nearest(args[0], names); near != "" {
 		err.Remedy = "Did you mean: " + cmd.CommandPath() + " " + near
 	} else {
@@ -120,21 +120,21 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// laterCommands are named in the design and not built yet; naming one is
+// plannedCommands are named in the design and not built yet; naming one is
 // answered with what it waits for.
-var laterCommands = map[string]string{
+var plannedCommands = map[string]string{
 	"picket agent heartbeat": "wake files",
 	"picket session":         "wake files",
 }
 
-// args wraps an argument check so that its failure counts as a usage error.
-func args(check cobra.PositionalArgs) cobra.PositionalArgs {
+// checkArgs wraps an argument check so that its failure counts as a usage error.
+func checkArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, given []string) error {
 		if err := check(cmd, given); err != nil {
-			u := usage("%s: %v", cmd.CommandPath(), err)
+			u := usageError("%s: %v", cmd.CommandPath(), err)
 			var wants, got int
 			if _, e := fmt.Sscanf(err.Error(), "accepts %d arg(s), received %d", &wants, &got); e == nil {
-				u = usage("%s takes %s, and %d %s given", cmd.CommandPath(), counted(wants, "argument"), got,
+				u = usageError("%s takes %s, and %d %s given", cmd.CommandPath(), plural(wants, "argument"), got,
 					map[bool]string{true: "was", false: "were"}[got == 1])
 			}
 			u.Remedy = "Usage: " + cmd.UseLine()
@@ -144,8 +144,8 @@ func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// laterFlags are flags of the design that wait for something unbuilt.
-var laterFlags = map[string]string{
+// plannedFlags are flags of the design that wait for something unbuilt.
+var plannedFlags = map[string]string{
 	"--public-url": "public agent addresses",
 }
 
@@ -153,8 +153,8 @@ var laterFlags = map[string]string{
 // no duration.
 var badValue = regexp.MustCompile(`^invalid argument "(.*)" for "(?:-., )?(--[a-z-]+)" flag: (strconv\.ParseInt|strconv\.ParseBool|time): `)
 
-// values says what those flags take.
-var values = map[string]string{
+// flagValueKinds says what those flags take.
+var flagValueKinds = map[string]string{
 	"strconv.ParseInt": "a whole number that can be counted", "strconv.ParseBool": "true or false",
 	"time": "a duration: write a number and its unit, such as 90s, 10m or 2h",
 }
@@ -162,14 +162,14 @@ var values = map[string]string{
 // flagError explains a flag that could not be read.
 func flagError(err error) error {
 	if name, ok := strings.CutPrefix(err.Error(), "unknown flag: "); ok {
-		if subject, later := laterFlags[name]; later {
-			return notYet("the flag "+name, subject, "Leave it out; --help shows the flags there are.")
+		if subject, later := plannedFlags[name]; later {
+			return notAvailable("the flag "+name, subject, "Leave it out; --help shows the flags there are.")
 		}
 	}
-	e := usage("%v", err)
+	e := usageError("%v", err)
 	e.Remedy = "Add --help for the flags there are."
 	if found := badValue.FindStringSubmatch(err.Error()); found != nil {
-		e = usage("%s %s is not %s", found[2], quoted(found[1]), values[found[3]])
+		e = usageError("%s %s is not %s", found[2], shellQuote(found[1]), flagValueKinds[found[3]])
 	}
 	return e
 }

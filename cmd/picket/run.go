@@ -34,7 +34,7 @@ func newRun() *cobra.Command {
 	f.BoolP("detach", "d", false, "do not watch: print the task's id and return")
 	f.Bool("no-notify", false, "no notice on the desktop when the task needs you, is in review or has ended")
 	agentFlag(c)
-	placeFlags(c, adapter.WorkspaceHere)
+	workspaceFlags(c, adapter.WorkspaceHere)
 	return c
 }
 
@@ -49,8 +49,8 @@ func runRun(cmd *cobra.Command, given []string) error {
 	if err != nil {
 		return err
 	}
-	offerSelf()
-	if err := job.startable(); err != nil {
+	addSelfToPath()
+	if err := job.checkStartable(); err != nil {
 		return err
 	}
 	s, err := connect(cmd)
@@ -61,7 +61,7 @@ func runRun(cmd *cobra.Command, given []string) error {
 	if err != nil {
 		return err
 	}
-	w, err := newWorker(cmd, cfg, s, spec, job.launch)
+	w, err := newAdapterProcess(cmd, cfg, s, spec, job.launch)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func runRun(cmd *cobra.Command, given []string) error {
 		return err
 	}
 	if err := w.start(task.TaskID); err != nil {
-		s.cancel(cmd.Context(), task.TaskID, "its adapter could not be started")
+		s.cancelTask(cmd.Context(), task.TaskID, "its adapter could not be started")
 		return err
 	}
 	silent, _ := cmd.Flags().GetBool("no-notify")
@@ -83,10 +83,10 @@ func runRun(cmd *cobra.Command, given []string) error {
 		if task.ReviewBy != picket.ReviewByNone {
 			follow = append(follow, "picket review approve "+task.TaskID)
 		}
-		next(cmd, follow...)
+		printNext(cmd, follow...)
 		return nil
 	}
-	return attach(cmd, s, task, w, newDesktop(cmd, cfg, !silent))
+	return attach(cmd, s, task, w, newDesktopNotifier(cmd, cfg, !silent))
 }
 
 // runJob is what `picket run` is to have done: a command, or a prompt for a
@@ -106,15 +106,15 @@ func runJobOf(cmd *cobra.Command, cfg settings, given []string) (job runJob, err
 		return job, err
 	}
 	if job.preset.CodingAgent() && (cmd.Flags().Changed("agent") || cmd.ArgsLenAtDash() != 0) {
-		job.launch = codingLaunch(cmd, job.preset, given, e)
+		job.launch = codingAgentLaunch(cmd, job.preset, given, e)
 		job.prompt, err = promptOf(cmd, given)
 		return job, err
 	}
 	if cmd.ArgsLenAtDash() < 0 && len(given) == 1 && strings.ContainsAny(given[0], " \t\n") {
-		return job, agentMissing(cmd, given[0])
+		return job, agentMissingError(cmd, given[0])
 	}
 	job.preset = "" // a command: whatever workers of the role start
-	job.command, err = afterDash(cmd, given)
+	job.command, err = commandAfterDash(cmd, given)
 	return job, err
 }
 
@@ -144,13 +144,13 @@ func runSpec(cmd *cobra.Command, cfg settings, job runJob) (picket.TaskSpec, err
 }
 
 func commandTitle(command []string) string {
-	title := []rune(commandLine(command))
+	title := []rune(shellJoin(command))
 	if len(title) > picket.MaxTitle {
 		title = append(title[:picket.MaxTitle-1], '…')
 	}
 	return string(title)
 }
 
-func (s *server) cancel(ctx context.Context, task, reason string) {
-	_ = s.post(ctx, "/api/v1/tasks/"+segment(task)+"/cancel", reasonBody{reason}, nil, nil)
+func (s *connection) cancelTask(ctx context.Context, task, reason string) {
+	_ = s.post(ctx, "/api/v1/tasks/"+pathSegment(task)+"/cancel", reasonBody{reason}, nil, nil)
 }

@@ -17,7 +17,7 @@ import (
 // handover of its key.
 func init() {
 	if at := os.Getenv("TEST_KILL_AT"); at != "" {
-		handoverStep = func(step string) {
+		handoverHook = func(step string) {
 			if step == at {
 				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 				select {}
@@ -47,7 +47,7 @@ func (k *virtualKey) renew(context.Context) error {
 		return picket.Refuse(picket.CodeUnauthenticated, "", "the key is not valid")
 	}
 	k.gap, k.last = max(k.gap, k.now.Sub(k.last)), k.now
-	k.expires = k.now.Add(picket.RunKeyLife)
+	k.expires = k.now.Add(picket.RunKeyLifetime)
 	return nil
 }
 
@@ -69,21 +69,21 @@ func (k *virtualKey) keep(t *testing.T, days int) string {
 		k.revoked = never
 	}
 	k.now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	k.last, k.expires, k.end = k.now, k.now.Add(picket.RunKeyLife), k.now.AddDate(0, 0, days)
+	k.last, k.expires, k.end = k.now, k.now.Add(picket.RunKeyLifetime), k.now.AddDate(0, 0, days)
 	var log strings.Builder
 	runKeyRenewal{
 		renew: k.renew,
 		now:   func() time.Time { return k.now },
 		sleep: k.sleep,
 		log:   slog.New(slog.NewTextHandler(&log, nil)),
-	}.keep(t.Context())
+	}.run(t.Context())
 	return log.String()
 }
 
 func TestARunKeyIsRenewedForDays(t *testing.T) {
 	var k virtualKey
 	if log := k.keep(t, 30); log != "" || k.tries < 80 || k.tries > 100 || !k.now.Before(k.expires) ||
-		k.gap > renewRunKeyAfter+2*lookAtRunKey {
+		k.gap > renewRunKeyAfter+2*runKeyCheckEvery {
 		t.Errorf("%d renewals in 30 days, at most %s apart, expires %s at %s; said %q", k.tries, k.gap, k.expires,
 			k.now, log)
 	}
@@ -98,7 +98,7 @@ func TestARunKeyOutlivesAnOutage(t *testing.T) {
 		if !k.now.Before(k.expires) || strings.Count(log, "WARN") != 1 || strings.Count(log, "renewed again") != 1 {
 			t.Errorf("after %s away the key expires %s at %s; said\n%s", outage, k.expires, k.now, log)
 		}
-		if k.gap > renewRunKeyAfter+outage+2*lookAtRunKey {
+		if k.gap > renewRunKeyAfter+outage+2*runKeyCheckEvery {
 			t.Errorf("after %s away it was renewed only %s after the renewal before", outage, k.gap)
 		}
 	}
@@ -109,7 +109,7 @@ func TestTheRenewalOfARevokedRunKeyEnds(t *testing.T) {
 	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	k.revoked = func(now time.Time) bool { return now.After(at) }
 	log := k.keep(t, 5)
-	if k.now.After(at.Add(renewRunKeyAfter+2*lookAtRunKey)) || strings.Count(log, "\n") != 1 ||
+	if k.now.After(at.Add(renewRunKeyAfter+2*runKeyCheckEvery)) || strings.Count(log, "\n") != 1 ||
 		!strings.Contains(log, "revoked") || !strings.Contains(log, "start picket run again") {
 		t.Errorf("it ended at %s, after %d tries, and said\n%s", k.now, k.tries, log)
 	}

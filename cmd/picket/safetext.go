@@ -20,7 +20,7 @@ func oneLine(text string) string {
 		switch {
 		case r == '\n' || r == '\t' || r == '\r':
 			return ' '
-		case steers(r):
+		case isUnsafeRune(r):
 			return -1
 		}
 		return r
@@ -34,18 +34,18 @@ func oneLine(text string) string {
 // printable keeps lines and drops what could steer a terminal.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r != '\n' && r != '\t' && steers(r) {
+		if r != '\n' && r != '\t' && isUnsafeRune(r) {
 			return -1
 		}
 		return r
 	}, text)
 }
 
-// steers reports whether a character changes what a terminal does or shows
+// isUnsafeRune reports whether a character changes what a terminal does or shows
 // instead of being shown: control characters, line separators, and invisible
 // ones, some of which turn the direction of the text around them. The joiners
 // of scripts and emoji stay.
-func steers(r rune) bool {
+func isUnsafeRune(r rune) bool {
 	switch {
 	case unicode.IsControl(r), r == '\u2028', r == '\u2029':
 		return true
@@ -55,16 +55,16 @@ func steers(r rune) bool {
 	return unicode.Is(unicode.Cf, r)
 }
 
-// plainJSON writes characters that could steer a terminal as \u escapes. Valid
+// safeJSON writes characters that could steer a terminal as \u escapes. Valid
 // JSON has such characters only inside strings.
-func plainJSON(v jsontext.Value) jsontext.Value {
-	if !bytes.ContainsFunc(v, inString) {
+func safeJSON(v jsontext.Value) jsontext.Value {
+	if !bytes.ContainsFunc(v, isUnsafeInJSON) {
 		return v
 	}
 	var b []byte
 	for _, r := range string(v) {
 		switch {
-		case !inString(r):
+		case !isUnsafeInJSON(r):
 			b = utf8.AppendRune(b, r)
 		case r > 0xffff:
 			r -= 0x10000
@@ -76,11 +76,11 @@ func plainJSON(v jsontext.Value) jsontext.Value {
 	return b
 }
 
-func inString(r rune) bool { return r >= 0x7f && steers(r) }
+func isUnsafeInJSON(r rune) bool { return r >= 0x7f && isUnsafeRune(r) }
 
-// steered reports whether a string in a JSON value could steer a terminal once
+// hasUnsafeText reports whether a string in a JSON value could steer a terminal once
 // its escapes are resolved.
-func steered(v jsontext.Value) bool {
+func hasUnsafeText(v jsontext.Value) bool {
 	tokens := jsontext.NewDecoder(bytes.NewReader(v))
 	for {
 		t, err := tokens.ReadToken()
@@ -93,27 +93,27 @@ func steered(v jsontext.Value) bool {
 	}
 }
 
-// colours are the only sequences that pass from an agent's output to a
+// colorSequence are the only sequences that pass from an agent's output to a
 // terminal: they change how text looks and nothing else.
-var colours = regexp.MustCompile("\x1b\\[[0-9;:]*m")
+var colorSequence = regexp.MustCompile("\x1b\\[[0-9;:]*m")
 
-// terminalText is a writer that shows an agent's bytes on a terminal. A
+// safeWriter is a writer that shows an agent's bytes on a terminal. A
 // sequence that is cut between two writes loses its beginning and is harmless.
-type terminalText struct {
+type safeWriter struct {
 	w    io.Writer
 	rest []byte // the beginning of a character
 }
 
-// agentOutput shows an agent's output: on a terminal only as text, elsewhere as
+// safeOutput shows an agent's output: on a terminal only as text, elsewhere as
 // it is.
-func agentOutput(w io.Writer) io.Writer {
+func safeOutput(w io.Writer) io.Writer {
 	if isTerminal(w) {
-		return &terminalText{w: w}
+		return &safeWriter{w: w}
 	}
 	return w
 }
 
-func (t *terminalText) Write(p []byte) (int, error) {
+func (t *safeWriter) Write(p []byte) (int, error) {
 	text := append(t.rest, p...)
 	whole := len(text)
 	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
@@ -125,17 +125,17 @@ func (t *terminalText) Write(p []byte) (int, error) {
 		}
 	}
 	t.rest = bytes.Clone(text[whole:])
-	_, err := io.WriteString(t.w, legible(string(text[:whole]), bool(painter(t.w))))
+	_, err := io.WriteString(t.w, safeText(string(text[:whole]), bool(painter(t.w))))
 	return len(p), err
 }
 
-// legible keeps lines and, if asked, colours. A carriage return starts a line:
+// safeText keeps lines and, if asked, colours. A carriage return starts a line:
 // the text before it would be overwritten.
-func legible(text string, coloured bool) string {
+func safeText(text string, coloured bool) string {
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
 	var b strings.Builder
 	from := 0
-	for _, at := range colours.FindAllStringIndex(text, -1) {
+	for _, at := range colorSequence.FindAllStringIndex(text, -1) {
 		b.WriteString(printable(ansi.Strip(text[from:at[0]])))
 		if coloured {
 			b.WriteString(text[at[0]:at[1]])

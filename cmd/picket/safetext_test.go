@@ -16,8 +16,8 @@ func TestTextFromOutsideCannotSteerTheTerminal(t *testing.T) {
 	var out bytes.Buffer
 	cmd := newRoot()
 	cmd.SetErr(&out)
-	next(cmd, "picket x a\x1b[2Jb\u202e")
-	complain(&out, cmd, usage("a\x1b[2Jb"))
+	printNext(cmd, "picket x a\x1b[2Jb\u202e")
+	printError(&out, cmd, usageError("a\x1b[2Jb"))
 	if got := out.String(); strings.ContainsAny(got, "\x1b\u202e") {
 		t.Errorf("next and complain print %q", got)
 	}
@@ -35,15 +35,15 @@ func TestAgentOutputOnATerminal(t *testing.T) {
 		"\x1bPq#0\x1b\\x":                          "x",
 		"é\u202ea":                                 "éa",
 	} {
-		if got := legible(text, true); got != want {
+		if got := safeText(text, true); got != want {
 			t.Errorf("legible(%q) = %q, want %q", text, got, want)
 		}
 	}
-	if got := legible("\x1b[31mred\x1b[0m", false); got != "red" {
+	if got := safeText("\x1b[31mred\x1b[0m", false); got != "red" {
 		t.Errorf("without colours: %q", got)
 	}
 	var out bytes.Buffer
-	w := &terminalText{w: &out}
+	w := &safeWriter{w: &out}
 	for _, b := range []byte("a\x1b[2Jäb→\u202ec") { // cut everywhere
 		_, _ = w.Write([]byte{b})
 	}
@@ -58,7 +58,7 @@ func TestAnIgnoredFileCannotSteerTheTerminal(t *testing.T) {
 	cmd := &cobra.Command{}
 	cmd.SetErr(&said)
 	reportIgnored(cmd, configFile{path: "x\x1b[2J/picket.yaml", local: true}, "unknown key \x1b]0;pwned\x07\u202e")
-	if line := strings.TrimSuffix(said.String(), "\n"); line == "" || strings.ContainsFunc(line, steers) {
+	if line := strings.TrimSuffix(said.String(), "\n"); line == "" || strings.ContainsFunc(line, isUnsafeRune) {
 		t.Errorf("reported: %q", line)
 	}
 }
@@ -69,7 +69,7 @@ func TestJSONCannotSteerTheTerminal(t *testing.T) {
 		"\"\U000E0001\"":               `"\udb40\udc01"`,
 		`"plain é"`:                    `"plain é"`,
 	} {
-		if got := plainJSON(jsontext.Value(raw)); string(got) != want || !got.IsValid() {
+		if got := safeJSON(jsontext.Value(raw)); string(got) != want || !got.IsValid() {
 			t.Errorf("plainJSON(%q) = %s, want %s", raw, got, want)
 		}
 	}
@@ -78,7 +78,7 @@ func TestJSONCannotSteerTheTerminal(t *testing.T) {
 		`{"a\u0007":1}`:      true,
 		`{"a":"two\nlines"}`: false,
 	} {
-		if got := steered(jsontext.Value(raw)); got != want {
+		if got := hasUnsafeText(jsontext.Value(raw)); got != want {
 			t.Errorf("steered(%s) = %v", raw, got)
 		}
 	}
@@ -86,11 +86,11 @@ func TestJSONCannotSteerTheTerminal(t *testing.T) {
 
 func TestTablesFit(t *testing.T) {
 	rows := [][]string{{"ID", "TEXT"}, {"1234", strings.Repeat("x", 90)}}
-	if fit(rows, 20); rows[1][1] != strings.Repeat("x", 13)+"…" {
+	if fitWidth(rows, 20); rows[1][1] != strings.Repeat("x", 13)+"…" {
 		t.Errorf("fitted: %q", rows[1][1])
 	}
 	rows = [][]string{{strings.Repeat("x", 90), "short"}}
-	if fit(rows, 20); rows[0][1] != "short" {
+	if fitWidth(rows, 20); rows[0][1] != "short" {
 		t.Errorf("a column was emptied: %q", rows[0][1])
 	}
 }

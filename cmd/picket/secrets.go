@@ -30,13 +30,13 @@ func loadSealer(path string) (*picket.Sealer, error) {
 	for line := range strings.Lines(text.Reveal()) {
 		key, err := hex.DecodeString(strings.TrimSpace(line))
 		if err != nil {
-			return nil, usage("%s: a secret is 64 hexadecimal digits a line", path)
+			return nil, usageError("%s: a secret is 64 hexadecimal digits a line", path)
 		}
 		keys = append(keys, key)
 	}
 	sealer, err := picket.NewSealer(keys...)
 	if err != nil {
-		return nil, usage("%s: %v", path, err)
+		return nil, usageError("%s: %v", path, err)
 	}
 	return sealer, nil
 }
@@ -48,7 +48,7 @@ func ensureSealer(path string) (*picket.Sealer, error) {
 		if _, err := rand.Read(key); err != nil {
 			return nil, err
 		}
-		if err := writeWhole(path, []byte(hex.EncodeToString(key)+"\n")); err != nil {
+		if err := writeFileAtomic(path, []byte(hex.EncodeToString(key)+"\n")); err != nil {
 			return nil, err
 		}
 	}
@@ -66,7 +66,7 @@ func ensureAdminKey(path, namespace string) (key picket.Secret, made bool, err e
 		return "", false, err
 	}
 	key = picket.Secret(picket.KeyPrefix + namespace + "_" + base64.RawURLEncoding.EncodeToString(random))
-	if err := writeWhole(path, []byte(key.Reveal()+"\n")); err != nil {
+	if err := writeFileAtomic(path, []byte(key.Reveal()+"\n")); err != nil {
 		return "", false, fmt.Errorf("keep the admin key: %w", err)
 	}
 	return key, true, nil

@@ -13,7 +13,7 @@ import (
 )
 
 func newServe() *cobra.Command {
-	return noun("serve", "Run one role of the server; any number of each over one Redis",
+	return commandGroup("serve", "Run one role of the server; any number of each over one Redis",
 		newServeRole("orchestrator", "The control plane: tasks, leases, reviews, events", roles{orchestrator: true}),
 		newServeRole("toolproxy", "The data plane: the door for running agents", roles{toolproxy: true}),
 		newServeRole("reaper", "The clock: ends leases nobody renews, deletes what is old", roles{reaper: true}))
@@ -21,7 +21,7 @@ func newServe() *cobra.Command {
 
 func newServeRole(name, short string, r roles) *cobra.Command {
 	c := &cobra.Command{
-		Use: name, Short: short, Args: args(cobra.NoArgs),
+		Use: name, Short: short, Args: checkArgs(cobra.NoArgs),
 		Example: "  picket serve " + name + " --redis redis://10.0.0.5:6379 --secret-file /etc/picket/secret.key",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runServe(cmd, r) },
 	}
@@ -44,15 +44,15 @@ func runServe(cmd *cobra.Command, r roles) (err error) {
 		return err
 	}
 	reportLocalSettings(cmd, cfg)
-	h, err := sharedHouse(cmd, cfg, r, loadSealer)
+	h, err := newSharedServer(cmd, cfg, r, loadSealer)
 	if err != nil {
 		return err
 	}
-	if r.orchestrator && h.proxy == "" {
+	if r.orchestrator && h.proxyURL == "" {
 		return picket.Refuse(codeUsage, "Add --proxy-url http://host:port of a `picket serve toolproxy`.",
 			"the orchestrator puts the tool proxy's URL into every lease")
 	}
-	if h.prices, err = openPrices(cmd, cfg, h.log); err != nil {
+	if h.prices, err = openLivePrices(cmd, cfg, h.log); err != nil {
 		return err
 	}
 	defer h.prices.close()
@@ -65,9 +65,9 @@ func runServe(cmd *cobra.Command, r roles) (err error) {
 	}
 	defer l.Close()
 	if r.orchestrator {
-		h.witness = witnessDir(cfg.text("data"))
+		h.witnessDir = witnessDir(cfg.text("data"))
 	}
-	store, err := h.open(ctx)
+	store, err := h.openStore(ctx)
 	if err != nil {
 		return err
 	}

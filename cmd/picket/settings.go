@@ -53,18 +53,18 @@ func knownSettings() []setting {
 		{"tls.cert", "tls-cert", "", "certificate file; needed to listen beyond this machine", nil},
 		{"tls.key", "tls-key", "", "file of the certificate's key", nil},
 		{"connections.max", "", "0", "connections that a server accepts at once; 0: as many as its descriptors allow",
-			checkBound},
+			checkLimit},
 		{"connections.unknown", "", "0",
-			"connections on which no valid credential was shown yet; 0: 4096, at most half of all", checkBound},
+			"connections on which no valid credential was shown yet; 0: 4096, at most half of all", checkLimit},
 		{"connections.unknown_per_address", "", "0",
-			"the same from one address; 0: 1024, at most three quarters of connections.unknown", checkBound},
+			"the same from one address; 0: 1024, at most three quarters of connections.unknown", checkLimit},
 		{"connections.per_key", "", "0", "connections that one API key or login uses at once; 0: half of all",
-			checkBound},
-		{"connections.per_lease", "", "0", "connections that one lease uses at once; 0: 256", checkBound},
+			checkLimit},
+		{"connections.per_lease", "", "0", "connections that one lease uses at once; 0: 256", checkLimit},
 		{"rate.per_key", "", "2000", "requests a second that one API key sends to one server; 0: any number",
-			checkBound},
+			checkLimit},
 		{"rate.per_lease", "", "200",
-			"requests a second that the agent of one lease sends to one server, and as many for its adapter; 0: any number", checkBound},
+			"requests a second that the agent of one lease sends to one server, and as many for its adapter; 0: any number", checkLimit},
 		{"quota.agents", "", "20000", "agent records of one key, those of dead and deregistered agents included",
 			checkCount},
 		{"quota.metadata_bytes", "", "16777216", "bytes of metadata in the agent records of one key", checkCount},
@@ -119,8 +119,8 @@ func knownSettings() []setting {
 	}
 }
 
-// laterSettings are keys of the design that wait for something unbuilt.
-var laterSettings = map[string]string{
+// plannedSettings are keys of the design that wait for something unbuilt.
+var plannedSettings = map[string]string{
 	"heartbeat": "wake files",
 }
 
@@ -143,7 +143,7 @@ func loadSettings(cmd *cobra.Command) (settings, error) {
 	if err != nil {
 		return nil, err
 	}
-	inFile, err := file.settings()
+	inFile, err := file.parse()
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func loadSettings(cmd *cobra.Command) (settings, error) {
 		}
 		if s.check != nil && v.text != "" {
 			if err := s.check(v.text); err != nil {
-				return nil, usage("%s (from %s): %v", s.key, v.origin, err)
+				return nil, usageError("%s (from %s): %v", s.key, v.origin, err)
 			}
 		}
 		resolved[s.key] = v
@@ -174,7 +174,7 @@ func loadSettings(cmd *cobra.Command) (settings, error) {
 		}
 	}
 	if (resolved.text("tls.cert") == "") != (resolved.text("tls.key") == "") {
-		return nil, usage("tls.cert (from %s) and tls.key (from %s) belong together", resolved["tls.cert"].origin,
+		return nil, usageError("tls.cert (from %s) and tls.key (from %s) belong together", resolved["tls.cert"].origin,
 			resolved["tls.key"].origin)
 	}
 	return resolved, resolved.checkAgents()
@@ -201,8 +201,8 @@ func (s settings) forRole(role string) settings {
 	return own
 }
 
-// yes reads a key that checkYesNo has checked.
-func (s settings) yes(key string) bool { return s[key].text == "true" }
+// enabled reads a key that checkYesNo has checked.
+func (s settings) enabled(key string) bool { return s[key].text == "true" }
 
 func (s settings) text(key string) string { return s[key].text }
 
@@ -212,7 +212,7 @@ func (s settings) duration(key string) time.Duration {
 	return d
 }
 
-// number reads a key that checkBound has checked.
+// number reads a key that checkLimit has checked.
 func (s settings) number(key string) int {
 	n, _ := strconv.Atoi(s[key].text)
 	return n

@@ -11,8 +11,8 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// configured parses a command line and resolves its settings.
-func configured(t *testing.T, file string, line ...string) (settings, error) {
+// loadTestSettings parses a command line and resolves its settings.
+func loadTestSettings(t *testing.T, file string, line ...string) (settings, error) {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
@@ -54,7 +54,7 @@ func TestOrderOfSettings(t *testing.T) {
 			if tc.flag != "" {
 				line = []string{"--listen", tc.flag}
 			}
-			got, err := configured(t, tc.file, line...)
+			got, err := loadTestSettings(t, tc.file, line...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +115,7 @@ func TestBadSettings(t *testing.T) {
 		"listen: x\nlisten: y":          "picket.yaml",
 		"retention: {tasks: 1h, x: 2h}": `there is no key "retention.x"`,
 	} {
-		_, err := configured(t, file)
+		_, err := loadTestSettings(t, file)
 		if err == nil || !strings.Contains(err.Error(), want) || exitCode(err) != exitUsage {
 			t.Errorf("%q: %v (exit code %d), want %q", file, err, exitCode(err), want)
 		}
@@ -123,14 +123,14 @@ func TestBadSettings(t *testing.T) {
 }
 
 func TestNamedFileMustExist(t *testing.T) {
-	_, err := configured(t, "", "--config", "nowhere.yaml")
+	_, err := loadTestSettings(t, "", "--config", "nowhere.yaml")
 	if !errors.Is(err, codeUsage) {
 		t.Errorf("err = %v", err)
 	}
 }
 
 func TestRetentionAndNamespaces(t *testing.T) {
-	got, err := configured(t,
+	got, err := loadTestSettings(t,
 		"retention: {tasks: 1h, events: 2h, max_events: 3, audit_age: 4h, audit_events: 5}\nnamespace: a,b-2\n")
 	if err != nil {
 		t.Fatal(err)
@@ -151,11 +151,11 @@ func FuzzSettings(f *testing.F) {
 	f.Add("---\nlisten: x\n---\nlisten: y\n")
 	f.Add("? {a: b}\n: c")
 	f.Add("agents: {a: {role_id: r, retry: {on: [crash]}}, b.launch: {launch: {command: x}}}")
-	f.Add(allTools)
+	f.Add(fullToolsYAML)
 	f.Add("tools: {prices: {x: {call: [1], per_unit: {byte: {}}}}, upstreams: {a: {command: x}}}")
 	f.Add("agents: {a: {capabilities: [[]], pool: {min_instances: 9, max_instances: 1}}}")
 	f.Fuzz(func(t *testing.T, text string) {
-		values, err := configFile{path: "picket.yaml", text: []byte(text)}.settings()
+		values, err := configFile{path: "picket.yaml", text: []byte(text)}.parse()
 		var refusal *picket.Error
 		if err != nil && !errors.As(err, &refusal) {
 			t.Errorf("the error has no code: %v", err)
@@ -163,7 +163,7 @@ func FuzzSettings(f *testing.F) {
 		for key := range values {
 			_, inEntry, known := strings.Cut(key, ":")
 			if known {
-				_, key := agentKeyNamed(inEntry)
+				_, key := agentSettingNamed(inEntry)
 				known = inEntry == "" || key || agentSection(inEntry)
 			}
 			for _, s := range knownSettings() {

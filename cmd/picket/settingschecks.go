@@ -61,9 +61,9 @@ func checkDuration(text string) error {
 	return nil
 }
 
-func checkSource(text string) error { return checkOneOf(text, sources...) }
+func checkSource(text string) error { return checkOneOf(text, workspaceSources...) }
 
-func checkResume(text string) error { return checkOneOf(text, resumes...) }
+func checkResume(text string) error { return checkOneOf(text, workspaceResumes...) }
 
 func checkOneOf(text string, values ...string) error {
 	if !slices.Contains(values, text) {
@@ -108,8 +108,8 @@ func checkCount(text string) error {
 	return nil
 }
 
-// checkBound takes a number of things that are bounded; 0 stands for the default.
-func checkBound(text string) error {
+// checkLimit takes a number of things that are bounded; 0 stands for the default.
+func checkLimit(text string) error {
 	if n, err := strconv.ParseUint(text, 10, 31); err != nil || strconv.FormatUint(n, 10) != text {
 		return fmt.Errorf("%q is not a whole number from 0 to 2147483647", text)
 	}

@@ -11,15 +11,15 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// settings reads picket.yaml. Everything unknown in it is an error: a key
+// parse reads picket.yaml. Everything unknown in it is an error: a key
 // that is accepted and ignored costs its owner an afternoon.
-func (f configFile) settings() (map[string]value, error) {
+func (f configFile) parse() (map[string]value, error) {
 	if f.path == "" {
 		return nil, nil
 	}
 	file, err := parser.ParseBytes(f.text, 0)
 	if err != nil {
-		return nil, usage("%s: %s", f.path, firstLine(err))
+		return nil, usageError("%s: %s", f.path, firstLine(err))
 	}
 	r := settingsReader{path: f.path, known: map[string]bool{}, values: map[string]value{}}
 	for _, s := range knownSettings() {
@@ -78,7 +78,7 @@ func (r *settingsReader) each(node ast.Node, one func(*ast.MappingValueNode) err
 	case *ast.MappingValueNode:
 		return one(n)
 	}
-	return usage("%s: a mapping of keys to values is expected", r.at(node.GetToken()))
+	return usageError("%s: a mapping of keys to values is expected", r.at(node.GetToken()))
 }
 
 func (r *settingsReader) entry(section string, v *ast.MappingValueNode) error {
@@ -98,9 +98,9 @@ func (r *settingsReader) entry(section string, v *ast.MappingValueNode) error {
 		return r.read(key, v.Value)
 	}
 	if section == "" {
-		if subject, ok := laterSettings[name]; ok {
+		if subject, ok := plannedSettings[name]; ok {
 			return fmt.Errorf("%s: %w", where,
-				notYet("the key "+name, subject,
+				notAvailable("the key "+name, subject,
 					"Take it out of the file; picket config show -o wide lists the keys there are."))
 		}
 	}
@@ -109,7 +109,7 @@ func (r *settingsReader) entry(section string, v *ast.MappingValueNode) error {
 	}
 	text, err := scalar(v.Value)
 	if err != nil {
-		return usage("%s: %s: %v", where, key, err)
+		return usageError("%s: %s: %v", where, key, err)
 	}
 	r.values[key] = value{text: text, origin: where}
 	return nil
@@ -123,7 +123,7 @@ func (r *settingsReader) unknown(where, section, key string) error {
 	if section == "" {
 		names = append(append(names, r.sections...), "agents", "tools")
 	}
-	err := usage("%s: there is no key %q", where, key)
+	err := usageError("%s: there is no key %q", where, key)
 	err.Remedy = "All keys: picket config show"
 	if near := nearest(key, names); near != "" {
 		err.Remedy = fmt.Sprintf("Did you mean %q? All keys: picket config show", near)

@@ -8,28 +8,28 @@ import (
 	"sync"
 )
 
-// commandLine writes words so that a shell reads exactly them.
-func commandLine(words []string) string {
+// shellJoin writes words so that a shell reads exactly them.
+func shellJoin(words []string) string {
 	quotedWords := make([]string, len(words))
 	for i, w := range words {
-		quotedWords[i] = quoted(w)
+		quotedWords[i] = shellQuote(w)
 	}
 	return strings.ToValidUTF8(strings.Join(quotedWords, " "), "?")
 }
 
-// quoted writes a word so that a shell reads it as one. It never holds a
+// shellQuote writes a word so that a shell reads it as one. It never holds a
 // character that could steer the terminal it is shown on or pasted into: such
 // a word is written in the $'…' form of bash, zsh and ksh.
-func quoted(word string) string {
+func shellQuote(word string) string {
 	if word != "" && strings.Trim(word,
 		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:@%+,") == "" {
 		return word
 	}
-	return quotedWithout(word, steers)
+	return shellQuoteHiding(word, isUnsafeRune)
 }
 
-// quotedWithout quotes a word and writes the characters that are hidden as octets.
-func quotedWithout(word string, hidden func(rune) bool) string {
+// shellQuoteHiding quotes a word and writes the characters that are hidden as octets.
+func shellQuoteHiding(word string, hidden func(rune) bool) string {
 	if !strings.ContainsFunc(word, hidden) {
 		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 	}
@@ -55,23 +55,23 @@ func quotedWithout(word string, hidden func(rune) bool) string {
 	return b.String()
 }
 
-// asCalled writes a suggested command so that it works where it is read: with
+// withProgramName writes a suggested command so that it works where it is read: with
 // the name this program was called by when the PATH does not know it.
-func asCalled(command string) string {
+func withProgramName(command string) string {
 	if onPath() {
 		return command
 	}
-	return calledAs(os.Args[0], command)
+	return withName(os.Args[0], command)
 }
 
-func calledAs(self, command string) string {
+func withName(self, command string) string {
 	if rest, ok := strings.CutPrefix(command, "picket "); ok {
-		return strings.ReplaceAll(quoted(self)+" "+rest, "&& picket ", "&& "+quoted(self)+" ")
+		return strings.ReplaceAll(shellQuote(self)+" "+rest, "&& picket ", "&& "+shellQuote(self)+" ")
 	}
 	return command
 }
 
-// onPath is asked once, before offerSelf adds to the PATH.
+// onPath is asked once, before addSelfToPath adds to the PATH.
 var onPath = sync.OnceValue(func() bool {
 	_, err := exec.LookPath("picket")
 	return err == nil

@@ -14,14 +14,14 @@ import (
 
 // shortage is a run that ended for want of budget.
 type shortage struct {
-	dry    bool
-	how    string          // for people, "" where the end of the run says it
-	lacked budget.Envelope // what has to be added so that the task can go on
+	outOfBudget bool
+	reason      string          // for people, "" where the end of the run says it
+	lacked      budget.Envelope // what has to be added so that the task can go on
 }
 
 // lacked is what a refused call needed beyond what there was.
 func (d moneyData) lacked() (less budget.Envelope) {
-	less.USD = max(0, d.Need.USD-d.Available.USD).UpToCent()
+	less.USD = max(0, d.Need.USD-d.Available.USD).CeilCent()
 	less.Tokens = max(0, d.Need.Tokens-d.Available.Tokens)
 	return less
 }
@@ -29,7 +29,7 @@ func (d moneyData) lacked() (less budget.Envelope) {
 // shortageOf tells whether the last run of a task was not started for want of
 // budget, or whether the last that it heard of its money was a refusal, or that
 // it had spent too much.
-func (s *server) shortageOf(ctx context.Context, t picket.Task) (short shortage) {
+func (s *connection) shortageOf(ctx context.Context, t picket.Task) (short shortage) {
 	if endedByOthers(t) {
 		return shortage{}
 	}
@@ -51,7 +51,7 @@ func (s *server) shortageOf(ctx context.Context, t picket.Task) (short shortage)
 			if err := json.Unmarshal(raw, &e); err != nil {
 				continue
 			}
-			short.hear(e, lastRun(t).RunID, overdrawn)
+			short.handleEvent(e, lastRun(t).RunID, overdrawn)
 		}
 		if len(page.Events) < 1000 {
 			break
@@ -59,12 +59,12 @@ func (s *server) shortageOf(ctx context.Context, t picket.Task) (short shortage)
 		q.Set("after", page.Next)
 	}
 	switch {
-	case !short.dry && adapter.BeganOnNothing(lastRun(t).Exit):
-		return shortage{dry: true, lacked: adapter.ToStart(t.Available)}
-	case short.dry && short.lacked.IsZero():
-		short.lacked = adapter.ToStart(t.Available)
-		short.how = "it has spent more than its budget, by " +
-			both(budget.Envelope{USD: max(0, -t.Available.USD), Tokens: max(0, -t.Available.Tokens)})
+	case !short.outOfBudget && adapter.NotStartedForBudget(lastRun(t).Exit):
+		return shortage{outOfBudget: true, lacked: adapter.NeededToStart(t.Available)}
+	case short.outOfBudget && short.lacked.IsZero():
+		short.lacked = adapter.NeededToStart(t.Available)
+		short.reason = "it has spent more than its budget, by " +
+			amountText(budget.Envelope{USD: max(0, -t.Available.USD), Tokens: max(0, -t.Available.Tokens)})
 	}
 	return short
 }
@@ -78,17 +78,17 @@ func endedByOthers(t picket.Task) bool {
 			e.Class == picket.ExitSuccess)
 }
 
-// hear takes in the next event of a task's money. A call that was paid for ends
+// handleEvent takes in the next event of a task's money. A call that was paid for ends
 // a shortage, but not that of an envelope that is overdrawn still.
-func (short *shortage) hear(e picket.Event, run string, overdrawn bool) {
+func (short *shortage) handleEvent(e picket.Event, run string, overdrawn bool) {
 	d, ok := moneyOf(e)
 	switch {
-	case e.Type == picket.EventToolCalled && short.dry && overdrawn:
+	case e.Type == picket.EventToolCalled && short.outOfBudget && overdrawn:
 	case ok && e.RunID == run && e.Type == picket.EventBudgetExceeded:
-		*short = shortage{dry: true, lacked: d.lacked()}
-		short.how = "its last call was refused for want of budget: it lacked " + both(short.lacked)
+		*short = shortage{outOfBudget: true, lacked: d.lacked()}
+		short.reason = "its last call was refused for want of budget: it lacked " + amountText(short.lacked)
 	case ok && e.RunID == run && e.Type == picket.EventBudgetOverrun && overdrawn:
-		*short = shortage{dry: true}
+		*short = shortage{outOfBudget: true}
 	default:
 		*short = shortage{}
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // What a run heard last of its money says whether it ended for want of it.
-func TestWhatWasHeardLastOfMoneyCounts(t *testing.T) {
+func TestLastMoneyEventDecidesShortage(t *testing.T) {
 	refused := picket.Event{
 		Type:  picket.EventBudgetExceeded,
 		RunID: "r",
@@ -39,9 +39,9 @@ func TestWhatWasHeardLastOfMoneyCounts(t *testing.T) {
 	} {
 		var short shortage
 		for _, e := range tc.heard {
-			short.hear(e, "r", tc.overdrawn)
+			short.handleEvent(e, "r", tc.overdrawn)
 		}
-		if short.dry != tc.dry || short.lacked != tc.lacked {
+		if short.outOfBudget != tc.dry || short.lacked != tc.lacked {
 			t.Errorf("%s: %+v", tc.name, short)
 		}
 	}

@@ -60,7 +60,7 @@ func specOf(cmd *cobra.Command, cfg settings, title string) (picket.TaskSpec, er
 		seconds := int(cfg.duration("stall_after") / time.Second)
 		spec.StallAfterSeconds = &seconds
 	}
-	if err := timesOf(cmd, &spec); err != nil {
+	if err := timeoutOf(cmd, &spec); err != nil {
 		return spec, err
 	}
 	spec.Needs, _ = f.GetStringSlice("need")
@@ -68,8 +68,8 @@ func specOf(cmd *cobra.Command, cfg settings, title string) (picket.TaskSpec, er
 		p, _ := f.GetInt("priority")
 		spec.Priority = &p
 	}
-	overridden(cmd, "review", &spec.Review)
-	overridden(cmd, "escalate", &spec.Escalate)
+	overrideFromFlag(cmd, "review", &spec.Review)
+	overrideFromFlag(cmd, "escalate", &spec.Escalate)
 	for _, read := range []func(*cobra.Command, *picket.TaskSpec) error{retryOf, cfg.budgetOf, labelsOf, inputOf} {
 		if err := read(cmd, &spec); err != nil {
 			return spec, err
@@ -78,21 +78,21 @@ func specOf(cmd *cobra.Command, cfg settings, title string) (picket.TaskSpec, er
 	return spec, nil
 }
 
-// overridden takes the value of a flag that was given.
-func overridden[T ~string](cmd *cobra.Command, flag string, p *T) {
+// overrideFromFlag takes the value of a flag that was given.
+func overrideFromFlag[T ~string](cmd *cobra.Command, flag string, p *T) {
 	if f := cmd.Flags(); f.Changed(flag) {
 		text, _ := f.GetString(flag)
 		*p = T(text)
 	}
 }
 
-func timesOf(cmd *cobra.Command, spec *picket.TaskSpec) error {
+func timeoutOf(cmd *cobra.Command, spec *picket.TaskSpec) error {
 	if !cmd.Flags().Changed("timeout") {
 		return nil
 	}
 	d, _ := cmd.Flags().GetDuration("timeout")
 	if d < time.Second {
-		return usage("--timeout %s: at least 1s", d)
+		return usageError("--timeout %s: at least 1s", d)
 	}
 	seconds := int(math.Ceil(d.Seconds()))
 	spec.TimeoutSeconds = &seconds
@@ -112,7 +112,7 @@ func retryOf(cmd *cobra.Command, spec *picket.TaskSpec) error {
 	if f.Changed("retries") {
 		n, _ := f.GetInt("retries")
 		if n < 0 || n > 99 {
-			return usage("--retries %d: 0 to 99", n)
+			return usageError("--retries %d: 0 to 99", n)
 		}
 		attempts := n + 1
 		spec.Retry.MaxAttempts = &attempts
@@ -162,7 +162,7 @@ func labelPairs(given []string) (labels map[string]string, err error) {
 	for _, l := range given {
 		k, v, ok := strings.Cut(l, "=")
 		if !ok || k == "" {
-			return nil, usage("--label %s: write key=value", l)
+			return nil, usageError("--label %s: write key=value", l)
 		}
 		if labels == nil {
 			labels = map[string]string{}
@@ -196,7 +196,7 @@ func jsonArgument(cmd *cobra.Command, what, text string) (picket.RawJSON, error)
 		b = []byte(text)
 	}
 	if err != nil {
-		e := usage("%s: %v", what, err)
+		e := usageError("%s: %v", what, err)
 		e.Remedy = "After @ comes a file that can be read; - is the standard input."
 		return nil, e
 	}

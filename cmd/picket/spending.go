@@ -21,7 +21,7 @@ type spending struct {
 
 const (
 	forecastAfter = 10 * time.Second // earlier no pace can be told from a single call
-	worthTelling  = 48 * time.Hour
+	maxForecast   = 48 * time.Hour
 )
 
 // text is the money part of the live line: "$0.31 of 0.50, lasts 4m". It is ""
@@ -33,12 +33,12 @@ func (s *spending) text(t picket.Task, now time.Time) string {
 	if t.Spent.IsZero() && t.Held.IsZero() {
 		return ""
 	}
-	text := rounded(t.Spent.USD) + " of " + strings.TrimPrefix(rounded(t.BudgetEnvelope.USD), "$")
+	text := roundedMoney(t.Spent.USD) + " of " + strings.TrimPrefix(roundedMoney(t.BudgetEnvelope.USD), "$")
 	if t.Spent.USD == 0 && t.Spent.Tokens > 0 {
 		text = fmt.Sprintf("%d of %d tokens", t.Spent.Tokens, t.BudgetEnvelope.Tokens)
 	}
 	if lasts, known := s.forecast(t, now); known {
-		text += ", lasts " + spoken(lasts)
+		text += ", lasts " + wholeSeconds(lasts)
 	}
 	return text
 }
@@ -50,7 +50,7 @@ func (s *spending) forecast(t picket.Task, now time.Time) (lasts time.Duration, 
 	if elapsed < forecastAfter {
 		return 0, false
 	}
-	spent := t.Spent.Minus(s.first)
+	spent := t.Spent.Sub(s.first)
 	for _, d := range []struct {
 		spent int64
 		left  int64
@@ -59,15 +59,15 @@ func (s *spending) forecast(t picket.Task, now time.Time) (lasts time.Duration, 
 			continue
 		}
 		in := float64(elapsed) * max(0, float64(d.left)) / float64(d.spent)
-		if in < float64(worthTelling) && (!known || time.Duration(in) < lasts) {
+		if in < float64(maxForecast) && (!known || time.Duration(in) < lasts) {
 			lasts, known = time.Duration(in), true
 		}
 	}
 	return lasts, known
 }
 
-// rounded is an amount to the cent, or to two digits where that is less.
-func rounded(m budget.Money) string {
+// roundedMoney is an amount to the cent, or to two digits where that is less.
+func roundedMoney(m budget.Money) string {
 	usd := float64(m) / 1e9
 	if usd != 0 && usd < 0.01 && usd > -0.01 {
 		return "$" + strconv.FormatFloat(usd, 'g', 2, 64)
@@ -99,8 +99,8 @@ func moneyOf(e picket.Event) (d moneyData, ok bool) {
 	return d, json.Unmarshal(e.Data, &d) == nil
 }
 
-// moneyText says what an event of money tells, "" of any other.
-func moneyText(e picket.Event) string {
+// moneyEventText says what an event of money tells, "" of any other.
+func moneyEventText(e picket.Event) string {
 	d, ok := moneyOf(e)
 	if !ok {
 		return ""
@@ -108,29 +108,30 @@ func moneyText(e picket.Event) string {
 	tool := oneLine(d.Tool)
 	switch e.Type {
 	case picket.EventToolCalled:
-		return strings.TrimSpace(fmt.Sprintf("%s %s, %s %s", tool, d.Outcome, both(d.Cost), oneLine(d.Detail)))
+		return strings.TrimSpace(fmt.Sprintf("%s %s, %s %s", tool, d.Outcome, amountText(d.Cost), oneLine(d.Detail)))
 	case picket.EventBudgetWarning:
 		return fmt.Sprintf("%d %% of its %s are used", d.Percent,
 			map[string]string{"usd": "dollars", "tokens": "tokens"}[d.Dimension])
 	case picket.EventBudgetExceeded:
-		return fmt.Sprintf("a call of %s was refused: it needs %s, %s are left", tool, both(d.Need),
-			both(inTermsOf(d.Available, d.Need)))
+		return fmt.Sprintf("a call of %s was refused: it needs %s, %s are left", tool, amountText(d.Need),
+			amountText(inDimensionsOf(d.Available, d.Need)))
 	case picket.EventBudgetToppedUp:
-		return fmt.Sprintf("topped up by %s: %s are left", both(d.Added), both(d.Available))
+		return fmt.Sprintf("topped up by %s: %s are left", amountText(d.Added), amountText(d.Available))
 	case picket.EventBudgetOverrun:
-		return fmt.Sprintf("it is overdrawn (%s), and paid calls are refused until a top-up", both(d.Available))
+		return fmt.Sprintf("it is overdrawn (%s), and paid calls are refused until a top-up", amountText(d.Available))
 	case picket.EventBudgetUncertain:
-		return fmt.Sprintf("nobody knows what came of a call of %s: charged %s", tool, both(d.Cost))
+		return fmt.Sprintf("nobody knows what came of a call of %s: charged %s", tool, amountText(d.Cost))
 	case picket.EventBudgetUnverified:
-		return fmt.Sprintf("%s reported %s, which is charged to nobody: %s", tool, both(d.Usage), oneLine(d.Reason))
+		return fmt.Sprintf("%s reported %s, which is charged to nobody: %s", tool, amountText(d.Usage),
+			oneLine(d.Reason))
 	case picket.EventBudgetLate:
-		return fmt.Sprintf("%s came late and were paid by %s", both(d.Cost), oneLine(d.Envelope))
+		return fmt.Sprintf("%s came late and were paid by %s", amountText(d.Cost), oneLine(d.Envelope))
 	}
 	return ""
 }
 
-// both is an amount in the dimensions that it has.
-func both(e budget.Envelope) string {
+// amountText is an amount in the dimensions that it has.
+func amountText(e budget.Envelope) string {
 	switch {
 	case e.Tokens == 0:
 		return dollars(e.USD)
@@ -140,8 +141,8 @@ func both(e budget.Envelope) string {
 	return fmt.Sprintf("%s and %d tokens", dollars(e.USD), e.Tokens)
 }
 
-// inTermsOf is an amount in the dimensions that another one has, or is short of.
-func inTermsOf(e, other budget.Envelope) budget.Envelope {
+// inDimensionsOf is an amount in the dimensions that another one has, or is short of.
+func inDimensionsOf(e, other budget.Envelope) budget.Envelope {
 	if other.USD == 0 && e.USD >= 0 {
 		e.USD = 0
 	}

@@ -58,7 +58,7 @@ func TestForecastCountsFromTheFirstLook(t *testing.T) {
 	}
 }
 
-func TestTheCommandThatHelpsCoversWhatLacked(t *testing.T) {
+func TestTopUpCommandCoversTheShortage(t *testing.T) {
 	for _, tc := range []struct {
 		data string
 		want string

@@ -25,7 +25,7 @@ var errGap = errors.New("events were lost before this point")
 // as an unknown key, ends it; that the key reads too many streams does at the
 // first connect only. linked, when not nil, is told of each connect and
 // each loss that is followed by another try. each gets the event and its bytes; its error ends the stream.
-func (s *server) follow(ctx context.Context, path, after string, linked func(up bool),
+func (s *connection) follow(ctx context.Context, path, after string, linked func(up bool),
 	each func(picket.Event, jsontext.Value) error) error {
 	if linked == nil {
 		linked = func(bool) {}
@@ -57,9 +57,9 @@ func (s *server) follow(ctx context.Context, path, after string, linked func(up 
 	}
 }
 
-// followOrLook is follow for who can look for themselves meanwhile: when the
+// followDespiteLimit is follow for who can look for themselves meanwhile: when the
 // key reads too many streams, linked is told so and it is tried again.
-func (s *server) followOrLook(ctx context.Context, path, after string, linked func(up bool),
+func (s *connection) followDespiteLimit(ctx context.Context, path, after string, linked func(up bool),
 	each func(picket.Event, jsontext.Value) error) error {
 	for {
 		err := s.follow(ctx, path, after, linked, each)
@@ -68,26 +68,26 @@ func (s *server) followOrLook(ctx context.Context, path, after string, linked fu
 			return err
 		}
 		linked(false)
-		if err := sleep(ctx, cmp.Or(full.RetryAfter, unloggedEvery)); err != nil {
+		if err := sleep(ctx, cmp.Or(full.RetryAfter, pollEvery)); err != nil {
 			return err
 		}
 	}
 }
 
 // readStream reads one connection and answers the last cursor.
-func (s *server) readStream(ctx context.Context, path, after string, linked func(bool),
+func (s *connection) readStream(ctx context.Context, path, after string, linked func(bool),
 	each func(picket.Event, jsontext.Value) error) (string, error) {
 	header := http.Header{"Accept": {"text/event-stream"}}
 	if after != "" {
 		header.Set("Last-Event-ID", after)
 	}
 	var body io.ReadCloser
-	err := keyMayReturn(ctx, func() (err error) {
+	err := retryUnauthenticated(ctx, func() (err error) {
 		body, err = s.client.Stream(ctx, path, header)
 		return err
 	})
 	if err != nil {
-		return after, s.hint(err)
+		return after, s.withRemedy(err)
 	}
 	defer body.Close()
 	linked(true)
@@ -112,7 +112,7 @@ func (s *server) readStream(ctx context.Context, path, after string, linked func
 			continue
 		}
 		if data != "" {
-			if err := handOver(kind, data, each); err != nil {
+			if err := deliverEvent(kind, data, each); err != nil {
 				return after, err
 			}
 		}
@@ -127,7 +127,7 @@ func (s *server) readStream(ctx context.Context, path, after string, linked func
 	return after, nil
 }
 
-func handOver(kind, data string, each func(picket.Event, jsontext.Value) error) error {
+func deliverEvent(kind, data string, each func(picket.Event, jsontext.Value) error) error {
 	if kind == "reset" {
 		return each(picket.Event{Type: kind, Reason: errGap.Error()}, jsontext.Value(data))
 	}

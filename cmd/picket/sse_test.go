@@ -16,9 +16,9 @@ import (
 	"github.com/picket-dev/picket/adapter"
 )
 
-// crowded is a server that has room for a stream at the times it is told: each
+// streamLimitedServer is a server that has room for a stream at the times it is told: each
 // stream gives one event and ends.
-func crowded(t *testing.T, room ...bool) *server {
+func streamLimitedServer(t *testing.T, room ...bool) *connection {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		at := 0
 		_, _ = fmt.Sscan(r.Header.Get("Last-Event-ID"), &at)
@@ -36,11 +36,11 @@ func crowded(t *testing.T, room ...bool) *server {
 		}
 	}))
 	t.Cleanup(srv.Close)
-	return &server{client: &adapter.Client{BaseURL: srv.URL}}
+	return &connection{client: &adapter.Client{BaseURL: srv.URL}}
 }
 
 // Who finds no room for a stream is told so; who had one comes back to it.
-func TestAStreamWithoutRoom(t *testing.T) {
+func TestStreamLimit(t *testing.T) {
 	errEnough := errors.New("enough")
 	until := func(last string, seen *[]string) func(picket.Event, jsontext.Value) error {
 		return func(e picket.Event, _ jsontext.Value) error {
@@ -52,11 +52,12 @@ func TestAStreamWithoutRoom(t *testing.T) {
 		}
 	}
 	var seen []string
-	err := crowded(t, false, true).follow(t.Context(), "/api/v1/events", "0", nil, until("1", &seen))
+	err := streamLimitedServer(t, false, true).follow(t.Context(), "/api/v1/events", "0", nil, until("1", &seen))
 	if !errors.Is(err, picket.CodeRateLimited) || len(seen) > 0 {
 		t.Errorf("without room: %v, read %v", err, seen)
 	}
-	err = crowded(t, true, false, false, true).follow(t.Context(), "/api/v1/events", "0", nil, until("2", &seen))
+	err = streamLimitedServer(t, true, false, false, true).
+		follow(t.Context(), "/api/v1/events", "0", nil, until("2", &seen))
 	if err != errEnough || !slices.Equal(seen, []string{"1", "2"}) {
 		t.Errorf("room lost and found: %v, read %v", err, seen)
 	}
@@ -64,13 +65,14 @@ func TestAStreamWithoutRoom(t *testing.T) {
 	// `picket run` looks at its task meanwhile, and reads on when there is room.
 	var links []bool
 	seen = nil
-	err = crowded(t, false, true, false, true).followOrLook(t.Context(), "/api/v1/events", "0",
+	err = streamLimitedServer(t, false, true, false, true).followDespiteLimit(t.Context(), "/api/v1/events", "0",
 		func(up bool) { links = append(links, up) }, until("2", &seen))
 	if err != errEnough || !slices.Equal(seen, []string{"1", "2"}) || len(links) < 3 || links[0] || !links[1] {
 		t.Errorf("who looks meanwhile: %v, read %v, told %v", err, seen, links)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
-	err = crowded(t).followOrLook(ctx, "/api/v1/events", "0", func(bool) { cancel(errEnough) }, until("1", &seen))
+	err = streamLimitedServer(t).
+		followDespiteLimit(ctx, "/api/v1/events", "0", func(bool) { cancel(errEnough) }, until("1", &seen))
 	if err != errEnough {
 		t.Errorf("who goes meanwhile: %v", err)
 	}

@@ -14,19 +14,19 @@ func unsafeFlag(c *cobra.Command) {
 	c.Flags().Bool("allow-unsafe-redis", false, "start on a Redis that can lose what was acknowledged; for experiments")
 }
 
-// judgeStore refuses a start on a store that can lose what was acknowledged.
+// requireSafeStore refuses a start on a store that can lose what was acknowledged.
 // The managed store is ours alone, so there a user that may do everything is
 // as it should be.
-func judgeStore(found []finding, cfg settings, log *slog.Logger) error {
+func requireSafeStore(found []finding, cfg settings, log *slog.Logger) error {
 	var details, remedies []string
 	for _, f := range found {
 		switch {
-		case f.grade == "fail" && cfg.yes("allow_unsafe_redis"):
-			log.Warn("UNSAFE, and allowed: "+f.detail, "store", f.what, "remedy", f.remedy)
+		case f.grade == "fail" && cfg.enabled("allow_unsafe_redis"):
+			log.Warn("UNSAFE, and allowed: "+f.detail, "store", f.subject, "remedy", f.remedy)
 		case f.grade == "fail":
-			details, remedies = append(details, f.what+": "+f.detail), append(remedies, f.remedy)
+			details, remedies = append(details, f.subject+": "+f.detail), append(remedies, f.remedy)
 		case cfg.text("redis") != "":
-			log.Warn(f.detail, "store", f.what, "remedy", f.remedy)
+			log.Warn(f.detail, "store", f.subject, "remedy", f.remedy)
 		}
 	}
 	if details == nil {
@@ -43,9 +43,9 @@ func redisFindings(ctx context.Context, cfg settings) []finding {
 	if url == "" {
 		return nil
 	}
-	o, err := redisOptions(url)
+	o, err := parseRedisURL(url)
 	if err != nil {
-		return []finding{{"redis", "fail", explain(err), remedyOf(err)}}
+		return []finding{{"redis", "fail", errorText(err), remedyOf(err)}}
 	}
 	found, err := storeFindings(ctx, o)
 	if err != nil {
@@ -55,10 +55,10 @@ func redisFindings(ctx context.Context, cfg settings) []finding {
 		found = []finding{{"redis", "ok", "keeps what it acknowledges", ""}}
 	}
 	if err := checkFormat(ctx, o, cfg.namespaces()); err != nil {
-		found = append(found, finding{"store format", "fail", explain(err), remedyOf(err)})
+		found = append(found, finding{"store format", "fail", errorText(err), remedyOf(err)})
 	}
 	for i := range found {
-		if found[i].grade == "fail" && cfg.yes("allow_unsafe_redis") {
+		if found[i].grade == "fail" && cfg.enabled("allow_unsafe_redis") {
 			found[i].grade, found[i].detail = "warn",
 				found[i].detail+" (allowed by "+cfg["allow_unsafe_redis"].origin+")"
 		}

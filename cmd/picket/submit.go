@@ -12,7 +12,7 @@ import (
 
 // submit makes a task. It is a part of the trace that this command is a part
 // of, as its environment says.
-func (s *server) submit(ctx context.Context, spec picket.TaskSpec, task *picket.Task, raw *jsontext.Value) error {
+func (s *connection) submit(ctx context.Context, spec picket.TaskSpec, task *picket.Task, raw *jsontext.Value) error {
 	var opts []adapter.Option
 	if trace := picket.ParseTrace([]string{os.Getenv("TRACEPARENT")}, []string{os.Getenv("TRACESTATE")}); trace != nil {
 		opts = append(opts, adapter.WithHeader("Traceparent", trace.Parent))

@@ -14,8 +14,8 @@ type column[T any] struct {
 	head string
 	cell func(T) string
 	wide bool // only with -o wide
-	// spare columns go where a terminal is too narrow, the highest first; 0 stays.
-	spare int
+	// dropOrder columns go where a terminal is too narrow, the highest first; 0 stays.
+	dropOrder int
 }
 
 // printTable aligns columns by what the eye sees, not by bytes.
@@ -28,7 +28,7 @@ func printTable[T any](w io.Writer, columns []column[T], items []T, wide bool) {
 	var spare []int
 	for _, c := range columns {
 		rows[0] = append(rows[0], p.dim(c.head))
-		spare = append(spare, c.spare)
+		spare = append(spare, c.dropOrder)
 	}
 	for _, item := range items {
 		var row []string
@@ -37,18 +37,18 @@ func printTable[T any](w io.Writer, columns []column[T], items []T, wide bool) {
 		}
 		rows = append(rows, row)
 	}
-	if most, limited := width(w); limited {
+	if most, limited := tableWidth(w); limited {
 		if !wide {
-			dropSpare(rows, spare, most)
+			dropColumns(rows, spare, most)
 		}
-		fit(rows, most)
+		fitWidth(rows, most)
 	}
 	printRows(w, rows)
 }
 
-// dropSpare takes out spare columns until the others fit into a width, the last
+// dropColumns takes out spare columns until the others fit into a width, the last
 // one shortened.
-func dropSpare(rows [][]string, spare []int, wide int) {
+func dropColumns(rows [][]string, spare []int, wide int) {
 	for {
 		widths := widthsOf(rows)
 		last, need := len(widths)-1, 0
@@ -56,7 +56,7 @@ func dropSpare(rows [][]string, spare []int, wide int) {
 			need += n + 2
 		}
 		most := slices.Max(spare)
-		if need+min(widths[last], narrowest) <= wide || most == 0 {
+		if need+min(widths[last], minColumnWidth) <= wide || most == 0 {
 			return
 		}
 		at := slices.Index(spare, most)
@@ -81,20 +81,20 @@ func widthsOf(rows [][]string) []int {
 	return widths
 }
 
-// fit shortens the last column, which is the one with the most text, to a width.
-func fit(rows [][]string, wide int) {
+// fitWidth shortens the last column, which is the one with the most text, to a width.
+func fitWidth(rows [][]string, wide int) {
 	widths := widthsOf(rows)
 	last := len(rows[0]) - 1
 	for i := range last {
 		wide -= widths[i] + 2
 	}
 	for _, row := range rows {
-		row[last] = ansi.Truncate(row[last], max(wide, narrowest), "…")
+		row[last] = ansi.Truncate(row[last], max(wide, minColumnWidth), "…")
 	}
 }
 
-// narrowest is what a column keeps on a terminal that is too narrow for it.
-const narrowest = 12
+// minColumnWidth is what a column keeps on a terminal that is too narrow for it.
+const minColumnWidth = 12
 
 func printRows(w io.Writer, rows [][]string) {
 	widths := widthsOf(rows)

@@ -7,7 +7,7 @@ import (
 
 // A terminal that is too narrow loses columns, the most spare first, and never
 // those that are not.
-func TestSpareColumnsGoFirst(t *testing.T) {
+func TestColumnsAreDroppedInOrder(t *testing.T) {
 	for wide, want := range map[int]string{
 		80: "ID A B TEXT",
 		28: "ID A B TEXT",
@@ -19,13 +19,13 @@ func TestSpareColumnsGoFirst(t *testing.T) {
 		1:  "ID",
 	} {
 		rows := [][]string{{"ID", "A", "B", "TEXT"}, {"idid", "12", "1234", strings.Repeat("x", 30)}}
-		dropSpare(rows, []int{0, 1, 3, 2}, wide)
+		dropColumns(rows, []int{0, 1, 3, 2}, wide)
 		if got := strings.Join(rows[0], " "); got != want || len(rows[1]) != len(rows[0]) {
 			t.Errorf("%d columns: %s (%q), want %s", wide, got, rows[1], want)
 		}
 	}
 	rows := [][]string{{"ID", "TEXT"}, {"idid", "text"}}
-	if dropSpare(rows, []int{0, 0}, 5); len(rows[0]) != 2 {
+	if dropColumns(rows, []int{0, 0}, 5); len(rows[0]) != 2 {
 		t.Errorf("a table without spare columns has lost one: %q", rows)
 	}
 }

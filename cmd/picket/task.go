@@ -16,15 +16,18 @@ import (
 )
 
 func newTask() *cobra.Command {
-	return noun("task", "Submit, look at and steer tasks",
+	return commandGroup("task", "Submit, look at and steer tasks",
 		needsTrust(newTaskCreate()), newTaskList(), newTaskGet(), newTaskWatch(), newTaskLogs(), newTaskRuns(),
 		newTaskReports(), newTaskExplain(), newTaskCancel(), newTaskRetry())
 }
 
 // onTask is a verb on one task: it connects, completes the id and acts.
-func onTask(use, short string, act func(cmd *cobra.Command, s *server, id string) error) *cobra.Command {
+func onTask(use, short string, act func(cmd *cobra.Command, s *connection, id string) error) *cobra.Command {
 	return &cobra.Command{
-		Use: use + " TASK", Short: short, Args: args(cobra.ExactArgs(1)), ValidArgsFunction: completeFrom(taskIDs),
+		Use:               use + " TASK",
+		Short:             short,
+		Args:              checkArgs(cobra.ExactArgs(1)),
+		ValidArgsFunction: completeFirstID(taskIDs),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			s, err := connect(cmd)
 			if err != nil {
@@ -43,7 +46,7 @@ func newTaskCreate() *cobra.Command {
 	c := &cobra.Command{
 		Use: "create TITLE", Short: "Submit a task for any agent that fits",
 		Example: `  picket task create "fix the flaky test" --role coder --need go --input @notes.md`,
-		Args:    args(cobra.ExactArgs(1)),
+		Args:    checkArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			cfg, err := loadSettings(cmd)
 			if err != nil {
@@ -53,7 +56,7 @@ func newTaskCreate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := placement(cmd, &spec); err != nil {
+			if err := placementFlags(cmd, &spec); err != nil {
 				return err
 			}
 			s, err := connect(cmd)
@@ -65,10 +68,10 @@ func newTaskCreate() *cobra.Command {
 			if err := s.submit(cmd.Context(), spec, &task, &raw); err != nil {
 				return err
 			}
-			if err := printTask(cmd, task, raw, created); err != nil {
+			if err := printTask(cmd, task, raw, viewCreated); err != nil {
 				return err
 			}
-			next(cmd, "picket task watch "+task.TaskID, "picket task explain "+task.TaskID)
+			printNext(cmd, "picket task watch "+task.TaskID, "picket task explain "+task.TaskID)
 			return nil
 		},
 	}
@@ -81,27 +84,27 @@ func newTaskCreate() *cobra.Command {
 	return formatFlag(c)
 }
 
-// placement reads the flags that only `task create` has.
-func placement(cmd *cobra.Command, spec *picket.TaskSpec) error {
+// placementFlags reads the flags that only `task create` has.
+func placementFlags(cmd *cobra.Command, spec *picket.TaskSpec) error {
 	f := cmd.Flags()
 	spec.Agent, _ = f.GetString("agent")
 	spec.Fixes, _ = f.GetString("fixes")
-	overridden(cmd, "on-exit", &spec.OnExit)
+	overrideFromFlag(cmd, "on-exit", &spec.OnExit)
 	text, _ := f.GetString("not-before")
 	if text == "" {
 		return nil
 	}
-	at, err := instant("not-before", text, 1)
+	at, err := instantFlag("not-before", text, 1)
 	spec.NotBefore = at
 	return err
 }
 
-// instant reads the value of a flag: RFC 3339, or a duration counted from now in
+// instantFlag reads the value of a flag: RFC 3339, or a duration counted from now in
 // direction sign.
-func instant(flag, text string, sign time.Duration) (picket.Instant, error) {
+func instantFlag(flag, text string, sign time.Duration) (picket.Instant, error) {
 	if d, err := time.ParseDuration(text); err == nil {
 		if d < 0 {
-			e := usage("--%s %s: a duration here has no sign", flag, quoted(text))
+			e := usageError("--%s %s: a duration here has no sign", flag, shellQuote(text))
 			e.Remedy = "Write it without: " + strings.TrimPrefix(text, "-")
 			return 0, e
 		}
@@ -109,7 +112,7 @@ func instant(flag, text string, sign time.Duration) (picket.Instant, error) {
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		e := usage("--%s %s is neither a time nor a duration", flag, quoted(text))
+		e := usageError("--%s %s is neither a time nor a duration", flag, shellQuote(text))
 		e.Remedy = "Such as 2026-04-11T10:42:17Z, or 2h."
 		return 0, e
 	}
@@ -121,7 +124,7 @@ func newTaskList() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List tasks, newest first",
-		Args:    args(cobra.NoArgs),
+		Args:    checkArgs(cobra.NoArgs),
 		Example: "  picket task list --state queued,leased --label team=a\n  picket task list --watch",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := connect(cmd)
@@ -175,7 +178,7 @@ func taskQuery(cmd *cobra.Command) (url.Values, error) {
 		q.Add("label", l)
 	}
 	if since, _ := f.GetString("since"); since != "" {
-		at, err := instant("since", since, -1)
+		at, err := instantFlag("since", since, -1)
 		if err != nil {
 			return nil, err
 		}
@@ -193,14 +196,14 @@ func taskListing(cmd *cobra.Command) listing[picket.Task] {
 	depths := map[string]int{}
 	parent, _ := cmd.Flags().GetString("parent")
 	return listing[picket.Task]{
-		arrange: func(tasks []picket.Task) []picket.Task { return underParents(tasks, depths) },
-		cmd:     cmd,
-		member:  "tasks",
-		empty:   "no tasks",
-		name:    func(t picket.Task) string { return t.TaskID },
+		order:  func(tasks []picket.Task) []picket.Task { return sortByTree(tasks, depths) },
+		cmd:    cmd,
+		member: "tasks",
+		empty:  "no tasks",
+		name:   func(t picket.Task) string { return t.TaskID },
 		more: func(members map[string]jsontext.Value, _ int) string {
 			if cursor := outputText(picket.RawJSON(members["nextCursor"])); cursor != "" {
-				return "--cursor " + quoted(cursor) + " for the next page, or --limit 200"
+				return "--cursor " + shellQuote(cursor) + " for the next page, or --limit 200"
 			}
 			return ""
 		},
@@ -211,38 +214,38 @@ func taskListing(cmd *cobra.Command) listing[picket.Task] {
 			},
 			{head: "STATE", cell: func(t picket.Task) string { return string(t.State) }},
 			{
-				head:  "FENCE",
-				cell:  func(t picket.Task) string { return strconv.FormatInt(t.FencingToken, 10) },
-				spare: 3,
+				head:      "FENCE",
+				cell:      func(t picket.Task) string { return strconv.FormatInt(t.FencingToken, 10) },
+				dropOrder: 3,
 			},
-			{head: "AGE", cell: func(t picket.Task) string { return ago(t.CreatedAt) }, spare: 2},
+			{head: "AGE", cell: func(t picket.Task) string { return ago(t.CreatedAt) }, dropOrder: 2},
 			{head: "ROLE", cell: func(t picket.Task) string { return t.Role }, wide: true},
 			{head: "PRIORITY", cell: func(t picket.Task) string { return strconv.Itoa(t.Priority) }, wide: true},
 			{head: "FAILURES", cell: func(t picket.Task) string { return strconv.Itoa(t.Failures) }, wide: true},
 			{head: "LABELS", cell: func(t picket.Task) string { return labelText(t.Labels) }, wide: true},
 			{
-				head:  "TITLE",
-				cell:  func(t picket.Task) string { return clip(listedTitle(t, parent, depths), 60) },
-				spare: 1,
+				head:      "TITLE",
+				cell:      func(t picket.Task) string { return clip(listedTitle(t, parent, depths), 60) },
+				dropOrder: 1,
 			},
 		},
 	}
 }
 
-// next prints the commands that usually follow. They are made to be pasted, so
-// what comes from outside stands in them only as commandLine or quoted wrote it;
+// printNext prints the commands that usually follow. They are made to be pasted, so
+// what comes from outside stands in them only as shellJoin or quoted wrote it;
 // oneLine is the second lock.
-func next(cmd *cobra.Command, commands ...string) {
+func printNext(cmd *cobra.Command, commands ...string) {
 	w := cmd.ErrOrStderr()
-	nextTo(w, painter(w), commands...)
+	printNextTo(w, painter(w), commands...)
 }
 
-func nextTo(w io.Writer, p paint, commands ...string) {
+func printNextTo(w io.Writer, p paint, commands ...string) {
 	for i, c := range commands {
 		head := "next: "
 		if i > 0 {
 			head = "      "
 		}
-		fmt.Fprintln(w, p.dim(head)+oneLine(asCalled(c)))
+		fmt.Fprintln(w, p.dim(head)+oneLine(withProgramName(c)))
 	}
 }

@@ -12,32 +12,32 @@ import (
 // nothing deletes a task that is not closed.
 var errTaskLost = errors.New("the store has lost the task")
 
-// vigilance is how often a task is looked for while it is followed.
-const vigilance = 5 * time.Second
+// lossCheckEvery is how often a task is looked for while it is followed.
+const lossCheckEvery = 5 * time.Second
 
-// vigil answers errTaskLost once a task is not in the store any more, or the end
+// awaitTaskLost answers errTaskLost once a task is not in the store any more, or the end
 // of ctx. The event stream cannot tell: what took the task took its events, too.
-func (s *server) vigil(ctx context.Context, task string) error {
+func (s *connection) awaitTaskLost(ctx context.Context, task string) error {
 	for {
-		if err := sleep(ctx, vigilance); err != nil {
+		if err := sleep(ctx, lossCheckEvery); err != nil {
 			return err
 		}
-		if isLost(s.get(ctx, "/api/v1/tasks/"+segment(task), nil, nil)) {
+		if isTaskMissing(s.get(ctx, "/api/v1/tasks/"+pathSegment(task), nil, nil)) {
 			return errTaskLost
 		}
 	}
 }
 
-// isLost recognizes Picket's own not_found. That of a load balancer, which
+// isTaskMissing recognizes Picket's own not_found. That of a load balancer, which
 // carries no request id, says nothing about the store.
-func isLost(err error) bool {
+func isTaskMissing(err error) bool {
 	var e *picket.Error
 	return errors.As(err, &e) && e.Code == picket.CodeNotFound && e.Facts["requestId"] != nil
 }
 
-// keyMayReturn repeats a call once whose key is refused: who follows a task was
+// retryUnauthenticated repeats a call once whose key is refused: who follows a task was
 // known before, and a store that was emptied is given its keys back in a moment.
-func keyMayReturn(ctx context.Context, call func() error) error {
+func retryUnauthenticated(ctx context.Context, call func() error) error {
 	err := call()
 	if errors.Is(err, picket.CodeUnauthenticated) && sleep(ctx, 500*time.Millisecond) == nil {
 		return call()
@@ -45,9 +45,9 @@ func keyMayReturn(ctx context.Context, call func() error) error {
 	return err
 }
 
-// taskLost is errTaskLost for a person. again, when not empty, is the command
+// taskLostError is errTaskLost for a person. again, when not empty, is the command
 // that submits the task anew.
-func taskLost(id, again string) error {
+func taskLostError(id, again string) error {
 	remedy := "Submit it anew. What its agent did is still where it worked: look there first."
 	if again != "" {
 		remedy = "What its agent did is still where it worked: look there, then submit it anew: " + again

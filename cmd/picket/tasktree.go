@@ -15,11 +15,11 @@ import (
 
 // A tree of tasks: what a run has delegated, and what its subtasks have.
 
-// mostBelow bounds how many subtasks are shown with a task.
-const mostBelow = 200
+// maxSubtasksPrinted bounds how many subtasks are shown with a task.
+const maxSubtasksPrinted = 200
 
-// printBelow shows the tree below a task, a line for each subtask.
-func printBelow(ctx context.Context, s *server, w io.Writer, t picket.Task) error {
+// printSubtasks shows the tree below a task, a line for each subtask.
+func printSubtasks(ctx context.Context, s *connection, w io.Writer, t picket.Task) error {
 	if len(t.Children) == 0 {
 		return nil
 	}
@@ -33,7 +33,7 @@ func printBelow(ctx context.Context, s *server, w io.Writer, t picket.Task) erro
 			return err
 		}
 		for _, c := range children {
-			if full = len(rows) == mostBelow; full {
+			if full = len(rows) == maxSubtasksPrinted; full {
 				return nil
 			}
 			state := p.state(string(c.State))
@@ -58,10 +58,10 @@ func printBelow(ctx context.Context, s *server, w io.Writer, t picket.Task) erro
 	return nil
 }
 
-// underParents puts the subtasks among listed tasks below their parents, oldest
+// sortByTree puts the subtasks among listed tasks below their parents, oldest
 // first as they were delegated, and notes how deep each stands. Those whose
 // parent is not listed stay where they are.
-func underParents(tasks []picket.Task, depths map[string]int) []picket.Task {
+func sortByTree(tasks []picket.Task, depths map[string]int) []picket.Task {
 	clear(depths)
 	listed, below := map[string]bool{}, map[string][]picket.Task{}
 	for _, t := range tasks {
@@ -99,7 +99,7 @@ func listedTitle(t picket.Task, asked string, depths map[string]int) string {
 }
 
 // childrenOf lists the subtasks of a task, oldest first.
-func (s *server) childrenOf(ctx context.Context, id string) ([]picket.Task, error) {
+func (s *connection) childrenOf(ctx context.Context, id string) ([]picket.Task, error) {
 	q := url.Values{"parent": {id}, "limit": {"200"}}
 	var page picket.TaskPage
 	err := s.get(ctx, "/api/v1/tasks?"+q.Encode(), &page, nil)
@@ -107,37 +107,37 @@ func (s *server) childrenOf(ctx context.Context, id string) ([]picket.Task, erro
 	return page.Tasks, err
 }
 
-// restEvery is how often an adapter looks whether what its task has left behind
+// treeCheckEvery is how often an adapter looks whether what its task has left behind
 // still runs.
-const restEvery = 2 * time.Second
+const treeCheckEvery = 2 * time.Second
 
-// untilBelowRests returns errSettled when a task that is settled has nothing in
+// untilTreeAtRest returns errAtRest when a task that is settled has nothing in
 // its tree that runs or is to run, and nil when it is not settled any more.
-func (s *server) untilBelowRests(ctx context.Context, root, task string) error {
+func (s *connection) untilTreeAtRest(ctx context.Context, root, task string) error {
 	for {
-		busy, err := s.busy(ctx, root)
+		busy, err := s.treeHasWork(ctx, root)
 		if err == nil && !busy {
-			return errSettled
+			return errAtRest
 		}
 		if err != nil && !errors.Is(err, picket.CodeUnavailable) {
 			return err
 		}
-		if err := sleep(ctx, restEvery); err != nil {
+		if err := sleep(ctx, treeCheckEvery); err != nil {
 			return err
 		}
 		var t picket.Task
-		err = s.get(ctx, "/api/v1/tasks/"+segment(task), &t, nil)
+		err = s.get(ctx, "/api/v1/tasks/"+pathSegment(task), &t, nil)
 		if err != nil && !errors.Is(err, picket.CodeUnavailable) {
 			return err
 		}
-		if err == nil && !settled(t) {
+		if err == nil && !atRest(t) {
 			return nil
 		}
 	}
 }
 
-// busy reports whether a tree has a task that is queued or running.
-func (s *server) busy(ctx context.Context, root string) (bool, error) {
+// treeHasWork reports whether a tree has a task that is queued or running.
+func (s *connection) treeHasWork(ctx context.Context, root string) (bool, error) {
 	q := url.Values{"state": {"queued,leased"}, "limit": {"200"}}
 	for {
 		var page picket.TaskPage

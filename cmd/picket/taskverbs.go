@@ -17,25 +17,25 @@ import (
 )
 
 func newTaskGet() *cobra.Command {
-	c := onTask("get", "Show one task", func(cmd *cobra.Command, s *server, id string) error {
-		return watching(cmd, s, topic{}, func(ctx context.Context, w io.Writer) error {
+	c := onTask("get", "Show one task", func(cmd *cobra.Command, s *connection, id string) error {
+		return showOrWatch(cmd, s, topic{}, func(ctx context.Context, w io.Writer) error {
 			var raw jsontext.Value
 			var task picket.Task
-			if err := s.get(ctx, "/api/v1/tasks/"+segment(id), &task, &raw); err != nil {
+			if err := s.get(ctx, "/api/v1/tasks/"+pathSegment(id), &task, &raw); err != nil {
 				return err
 			}
-			showing(w, raw)
-			if err := printTaskTo(cmd, w, task, raw, whole); err != nil {
+			noteAnswer(w, raw)
+			if err := printTaskTo(cmd, w, task, raw, viewFull); err != nil {
 				return err
 			}
 			format, _ := formatOf(cmd)
 			if format == "table" || format == "wide" {
-				if err := printBelow(ctx, s, w, task); err != nil {
+				if err := printSubtasks(ctx, s, w, task); err != nil {
 					return err
 				}
 			}
 			if format == "wide" {
-				return changesTo(ctx, s, w, task)
+				return printChangesTo(ctx, s, w, task)
 			}
 			return nil
 		})
@@ -45,22 +45,22 @@ func newTaskGet() *cobra.Command {
 }
 
 func newTaskCancel() *cobra.Command {
-	return reasonVerb("cancel", "Cancel a task: its run ends within a second or two", "/cancel", "cancelled")
+	return newReasonCommand("cancel", "Cancel a task: its run ends within a second or two", "/cancel", "cancelled")
 }
 
 func newTaskRetry() *cobra.Command {
-	return reasonVerb("retry", "Queue an escalated task again, or repeat a closed one as a new task", "/retry",
+	return newReasonCommand("retry", "Queue an escalated task again, or repeat a closed one as a new task", "/retry",
 		"queued", "picket task explain")
 }
 
-// reasonVerb changes a task, with a reason; after are commands about the task that
+// newReasonCommand changes a task, with a reason; after are commands about the task that
 // the answer tells of.
-func reasonVerb(use, short, path, done string, after ...string) *cobra.Command {
-	c := onTask(use, short, func(cmd *cobra.Command, s *server, id string) error {
+func newReasonCommand(use, short, path, done string, after ...string) *cobra.Command {
+	c := onTask(use, short, func(cmd *cobra.Command, s *connection, id string) error {
 		reason, _ := cmd.Flags().GetString("reason")
 		var raw jsontext.Value
 		var task picket.Task
-		if err := s.post(cmd.Context(), "/api/v1/tasks/"+segment(id)+path, reasonBody{reason}, &task,
+		if err := s.post(cmd.Context(), "/api/v1/tasks/"+pathSegment(id)+path, reasonBody{reason}, &task,
 			&raw); err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ func reasonVerb(use, short, path, done string, after ...string) *cobra.Command {
 			return err
 		}
 		for _, command := range after {
-			next(cmd, command+" "+task.TaskID)
+			printNext(cmd, command+" "+task.TaskID)
 		}
 		return nil
 	})
@@ -82,8 +82,8 @@ type reasonBody struct {
 
 // Ways to show a task.
 const (
-	created = "created"
-	whole   = "" // everything
+	viewCreated = "created"
+	viewFull    = "" // everything
 )
 
 func printTask(cmd *cobra.Command, task picket.Task, raw jsontext.Value, done string) error {
@@ -100,19 +100,19 @@ func printTaskTo(cmd *cobra.Command, w io.Writer, task picket.Task, raw jsontext
 		fmt.Fprintln(w, task.TaskID)
 	case format == "json" || format == "jsonl" || format == "yaml":
 		return printValue(w, format, raw)
-	case done == created:
+	case done == viewCreated:
 		fmt.Fprintln(w, task.TaskID)
-	case done == whole:
-		describe(w, task)
+	case done == viewFull:
+		describeTask(w, task)
 	default:
 		fmt.Fprintf(w, "%s %s\n", task.TaskID, painter(w).state(string(task.State)))
 	}
 	return nil
 }
 
-// describe shows a task as a person reads it: what, where it stands, what came
+// describeTask shows a task as a person reads it: what, where it stands, what came
 // of it; only what there is.
-func describe(w io.Writer, t picket.Task) {
+func describeTask(w io.Writer, t picket.Task) {
 	p := painter(w)
 	var rows [][]string
 	row := func(name, text string) {
@@ -179,7 +179,7 @@ func labelText(labels map[string]string) string {
 }
 
 func newTaskRuns() *cobra.Command {
-	c := onTask("runs", "List the attempts at a task", func(cmd *cobra.Command, s *server, id string) error {
+	c := onTask("runs", "List the attempts at a task", func(cmd *cobra.Command, s *connection, id string) error {
 		return listing[picket.Run]{
 			cmd: cmd, member: "runs", empty: "not started yet", name: func(r picket.Run) string { return r.RunID },
 			columns: []column[picket.Run]{
@@ -187,24 +187,24 @@ func newTaskRuns() *cobra.Command {
 				{head: "FENCE", cell: func(r picket.Run) string { return strconv.FormatInt(r.FencingToken, 10) }},
 				{head: "STATE", cell: func(r picket.Run) string { return string(r.State) }},
 				{head: "EXIT", cell: func(r picket.Run) string { return exitText(r.Exit) }},
-				{head: "TOOK", cell: took},
+				{head: "TOOK", cell: runDuration},
 				{head: "CONTAINMENT", cell: func(r picket.Run) string { return cmp.Or(oneLine(r.Containment), "-") }},
 				{head: "AGENT", cell: func(r picket.Run) string { return r.AgentID }, wide: true},
 				{head: "WORKSPACE", cell: func(r picket.Run) string { return r.WorkspacePath }, wide: true},
-				{head: "WHY", cell: why},
+				{head: "WHY", cell: exitReason},
 			},
 		}.show(s, topic{task: id}, func(ctx context.Context, raw *jsontext.Value) error {
-			return s.get(ctx, "/api/v1/tasks/"+segment(id), nil, raw)
+			return s.get(ctx, "/api/v1/tasks/"+pathSegment(id), nil, raw)
 		})
 	})
 	return watchFlag(formatFlag(c))
 }
 
-func took(r picket.Run) string {
+func runDuration(r picket.Run) string {
 	if r.EndedAt.IsZero() {
 		return ago(r.StartedAt)
 	}
-	return short(r.EndedAt.Time().Sub(r.StartedAt.Time()))
+	return shortDuration(r.EndedAt.Time().Sub(r.StartedAt.Time()))
 }
 
 // exitText is how a run ended in a few letters.
@@ -222,9 +222,9 @@ func exitText(e *picket.Exit) string {
 	return text
 }
 
-// why is the reason of a run's end. Of an agent's last words the last line that
+// exitReason is the reason of a run's end. Of an agent's last words the last line that
 // is for people says what went wrong.
-func why(r picket.Run) string {
+func exitReason(r picket.Run) string {
 	if r.Exit == nil {
 		return ""
 	}
@@ -241,41 +241,45 @@ func why(r picket.Run) string {
 
 // endText is how a run ended and why.
 func endText(r picket.Run) string {
-	if reason := why(r); reason != "" && reason != "-" {
+	if reason := exitReason(r); reason != "" && reason != "-" {
 		return exitText(r.Exit) + ": " + reason
 	}
 	return exitText(r.Exit)
 }
 
 func newTaskReports() *cobra.Command {
-	c := onTask("reports", "List the progress reports of a task", func(cmd *cobra.Command, s *server, id string) error {
-		return listing[picket.Report]{
-			cmd:    cmd,
-			member: "reports",
-			empty:  "no reports yet",
-			name:   func(r picket.Report) string { return strconv.FormatInt(r.Seq, 10) },
-			columns: []column[picket.Report]{
-				{head: "#", cell: func(r picket.Report) string { return strconv.FormatInt(r.Seq, 10) }},
-				{head: "AGE", cell: func(r picket.Report) string { return ago(r.At) }},
-				{head: "FENCE", cell: func(r picket.Report) string { return strconv.FormatInt(r.FencingToken, 10) }},
-				{head: "SUMMARY", cell: func(r picket.Report) string { return clip(r.Summary, 80) }},
-				{head: "NEXT", cell: func(r picket.Report) string { return clip(r.NextStep, 50) }},
-				{
-					head: "BLOCKERS",
-					cell: func(r picket.Report) string { return clip(strings.Join(r.Blockers, "; "), 50) },
-					wide: true,
+	c := onTask("reports", "List the progress reports of a task",
+		func(cmd *cobra.Command, s *connection, id string) error {
+			return listing[picket.Report]{
+				cmd:    cmd,
+				member: "reports",
+				empty:  "no reports yet",
+				name:   func(r picket.Report) string { return strconv.FormatInt(r.Seq, 10) },
+				columns: []column[picket.Report]{
+					{head: "#", cell: func(r picket.Report) string { return strconv.FormatInt(r.Seq, 10) }},
+					{head: "AGE", cell: func(r picket.Report) string { return ago(r.At) }},
+					{
+						head: "FENCE",
+						cell: func(r picket.Report) string { return strconv.FormatInt(r.FencingToken, 10) },
+					},
+					{head: "SUMMARY", cell: func(r picket.Report) string { return clip(r.Summary, 80) }},
+					{head: "NEXT", cell: func(r picket.Report) string { return clip(r.NextStep, 50) }},
+					{
+						head: "BLOCKERS",
+						cell: func(r picket.Report) string { return clip(strings.Join(r.Blockers, "; "), 50) },
+						wide: true,
+					},
 				},
-			},
-		}.show(s, topic{task: id}, func(ctx context.Context, raw *jsontext.Value) error {
-			return s.get(ctx, "/api/v1/tasks/"+segment(id)+"/reports", nil, raw)
+			}.show(s, topic{task: id}, func(ctx context.Context, raw *jsontext.Value) error {
+				return s.get(ctx, "/api/v1/tasks/"+pathSegment(id)+"/reports", nil, raw)
+			})
 		})
-	})
 	return watchFlag(formatFlag(c))
 }
 
 func newTaskExplain() *cobra.Command {
 	return watchFlag(formatFlag(onTask("explain", "Say why a task is where it is, and what to do",
-		func(cmd *cobra.Command, s *server, id string) error {
+		func(cmd *cobra.Command, s *connection, id string) error {
 			format, err := formatOf(cmd)
 			if err != nil {
 				return err
@@ -284,13 +288,13 @@ func newTaskExplain() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return watching(cmd, s, topic{unlogged: true}, func(ctx context.Context, w io.Writer) error {
+			return showOrWatch(cmd, s, topic{polled: true}, func(ctx context.Context, w io.Writer) error {
 				var raw jsontext.Value
 				var e picket.Explanation
-				if err := s.get(ctx, "/api/v1/tasks/"+segment(id)+"/explain", &e, &raw); err != nil {
+				if err := s.get(ctx, "/api/v1/tasks/"+pathSegment(id)+"/explain", &e, &raw); err != nil {
 					return err
 				}
-				showing(w, raw)
+				noteAnswer(w, raw)
 				if format != "table" && format != "wide" {
 					return printValue(w, format, raw)
 				}
@@ -299,7 +303,7 @@ func newTaskExplain() *cobra.Command {
 					fmt.Fprintln(w, "  because "+oneLine(b))
 				}
 				for _, n := range e.Next {
-					fmt.Fprintln(w, "  next:   "+oneLine(cfg.workerHere(n)))
+					fmt.Fprintln(w, "  next:   "+oneLine(cfg.localWorkerCommand(n)))
 				}
 				return nil
 			})

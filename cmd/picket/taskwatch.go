@@ -15,7 +15,7 @@ import (
 
 func newTaskWatch() *cobra.Command {
 	c := onTask("watch", "Follow a task's events until it is closed, in review or escalated",
-		func(cmd *cobra.Command, s *server, id string) error {
+		func(cmd *cobra.Command, s *connection, id string) error {
 			format, err := formatOf(cmd)
 			if err != nil {
 				return err
@@ -27,45 +27,45 @@ func newTaskWatch() *cobra.Command {
 				return err
 			}
 			wanted, _ := cmd.Flags().GetBool("notify")
-			d := newDesktop(cmd, cfg, wanted)
+			d := newDesktopNotifier(cmd, cfg, wanted)
 			defer d.wait()
 			var task picket.Task
-			if err := s.get(interruptible, "/api/v1/tasks/"+segment(id), &task, nil); isLost(err) {
+			if err := s.get(interruptible, "/api/v1/tasks/"+pathSegment(id), &task, nil); isTaskMissing(err) {
 				return err // it never was there, as far as is known here
 			}
 			ctx, cancel := context.WithCancelCause(interruptible)
 			defer cancel(nil)
-			go func() { cancel(s.vigil(ctx, id)) }()
-			err = s.follow(ctx, "/api/v1/events?task="+segment(id), "0", nil,
+			go func() { cancel(s.awaitTaskLost(ctx, id)) }()
+			err = s.follow(ctx, "/api/v1/events?task="+pathSegment(id), "0", nil,
 				func(e picket.Event, raw jsontext.Value) error {
 					if err := printEvent(cmd, format, e, raw); err != nil {
 						return err
 					}
 					// The log may be ahead of nothing: the task read after an event is at
 					// least as new as the event.
-					if err := s.get(ctx, "/api/v1/tasks/"+segment(id), &task, nil); err != nil {
-						if isLost(err) {
+					if err := s.get(ctx, "/api/v1/tasks/"+pathSegment(id), &task, nil); err != nil {
+						if isTaskMissing(err) {
 							return errTaskLost
 						}
 						return err
 					}
 					if caughtUp(task, e) {
-						d.see(task)
-						d.hear(e, task)
+						d.taskChanged(task)
+						d.handleEvent(e, task)
 					}
-					if settled(task) && caughtUp(task, e) {
-						return errSettled
+					if atRest(task) && caughtUp(task, e) {
+						return errAtRest
 					}
 					return nil
 				})
 			switch {
-			case errors.Is(err, errSettled):
+			case errors.Is(err, errAtRest):
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s is %s\n", id, task.State)
-				return s.outcome(cmd.Context(), task)
+				return s.exitOutcome(cmd.Context(), task)
 			case errors.Is(err, errTaskLost):
-				return taskLost(id, "")
+				return taskLostError(id, "")
 			case interruptible.Err() != nil:
-				return ended(exitInterrupted)
+				return exitStatus(exitInterrupted)
 			case errors.Is(err, context.Canceled):
 				return nil
 			}
@@ -81,16 +81,16 @@ func newTaskWatch() *cobra.Command {
 // finished task is printed with all of its history.
 func caughtUp(t picket.Task, e picket.Event) bool { return e.At >= t.UpdatedAt }
 
-// outcome is the exit code of a command that waited for a task.
-func (s *server) outcome(ctx context.Context, t picket.Task) error {
+// exitOutcome is the exit code of a command that waited for a task.
+func (s *connection) exitOutcome(ctx context.Context, t picket.Task) error {
 	switch {
 	case t.State == picket.TaskReview, t.State == picket.TaskCompleted:
 		return nil
 	case lastRun(t).Exit != nil && lastRun(t).Exit.Class == picket.ExitTimeout:
-		return ended(exitTimeout)
+		return exitStatus(exitTimeout)
 	}
-	if s.shortageOf(ctx, t).dry {
-		return ended(exitBudget)
+	if s.shortageOf(ctx, t).outOfBudget {
+		return exitStatus(exitBudget)
 	}
-	return ended(exitError)
+	return exitStatus(exitError)
 }

@@ -13,8 +13,8 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(f.Fd())
 }
 
-// columns is the width of the terminal, 80 where there is none.
-func columns(w io.Writer) int {
+// terminalWidth is the width of the terminal, 80 where there is none.
+func terminalWidth(w io.Writer) int {
 	if f, ok := w.(*os.File); ok {
 		if width, _, err := term.GetSize(f.Fd()); err == nil && width > 20 {
 			return width
@@ -23,8 +23,8 @@ func columns(w io.Writer) int {
 	return 80
 }
 
-// lineCount is the height of the terminal, 24 where there is none.
-func lineCount(w io.Writer) int {
+// terminalHeight is the height of the terminal, 24 where there is none.
+func terminalHeight(w io.Writer) int {
 	if f, ok := w.(*os.File); ok {
 		if _, height, err := term.GetSize(f.Fd()); err == nil && height > 3 {
 			return height
@@ -33,13 +33,13 @@ func lineCount(w io.Writer) int {
 	return 24
 }
 
-// width is how many columns a table may have on a stream; elsewhere than on a
+// tableWidth is how many columns a table may have on a stream; elsewhere than on a
 // terminal it is not limited.
-func width(w io.Writer) (int, bool) {
-	if b, ok := w.(*terminalBuffer); ok {
-		w = b.shown
+func tableWidth(w io.Writer) (int, bool) {
+	if b, ok := w.(*viewBuffer); ok {
+		w = b.target
 	}
-	return columns(w), isTerminal(w)
+	return terminalWidth(w), isTerminal(w)
 }
 
 // paint colours text for a terminal and leaves it alone elsewhere.
@@ -47,8 +47,8 @@ type paint bool
 
 // painter answers the paint for a stream. NO_COLOR turns colours off.
 func painter(w io.Writer) paint {
-	if b, ok := w.(*terminalBuffer); ok {
-		w = b.shown
+	if b, ok := w.(*viewBuffer); ok {
+		w = b.target
 	}
 	return paint(isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb")
 }

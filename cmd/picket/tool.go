@@ -46,7 +46,7 @@ func newToolCall() *cobra.Command {
 		Example:            "  picket tool call http_request --url https://api.example.com/ --estimate\n  picket tool call mark_complete '{\"output\":{\"tests\":12}}'",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if len(given) == 0 {
-				e := usage("the name of a tool is missing")
+				e := usageError("the name of a tool is missing")
 				e.Remedy = "See which there are: picket tool list"
 				return e
 			}
@@ -62,7 +62,7 @@ func runTool(cmd *cobra.Command, given []string) error {
 			return cmd.Help()
 		}
 	}
-	proxy, err := leasedProxy()
+	proxy, err := proxyFromEnvironment()
 	if err != nil {
 		return err
 	}
@@ -72,8 +72,8 @@ func runTool(cmd *cobra.Command, given []string) error {
 	return callTool(cmd, proxy, given[0], given[1:])
 }
 
-// leasedProxy is the tool proxy as the environment's lease sees it.
-func leasedProxy() (*adapter.Client, error) {
+// proxyFromEnvironment is the tool proxy as the environment's lease sees it.
+func proxyFromEnvironment() (*adapter.Client, error) {
 	base, token := os.Getenv("PICKET_PROXY_URL"), os.Getenv("PICKET_LEASE_TOKEN")
 	if base == "" || token == "" {
 		return nil, picket.Refuse(codeUsage,
@@ -83,16 +83,16 @@ func leasedProxy() (*adapter.Client, error) {
 	return &adapter.Client{BaseURL: base, Key: picket.Secret(token)}, nil
 }
 
-// fence presents the token this process was started under. The lease token
+// fencingHeader presents the token this process was started under. The lease token
 // alone would do; both together name the refusal precisely.
-func fence() adapter.Option {
+func fencingHeader() adapter.Option {
 	return adapter.WithHeader("X-Fencing-Token", os.Getenv("PICKET_FENCING_TOKEN"))
 }
 
 func callTool(cmd *cobra.Command, proxy *adapter.Client, name string, rest []string) error {
 	var opts []adapter.Option
 	if os.Getenv("PICKET_FENCING_TOKEN") != "" {
-		opts = append(opts, fence())
+		opts = append(opts, fencingHeader())
 	}
 	rest, estimate := withoutEstimate(rest)
 	if estimate {
@@ -106,8 +106,8 @@ func callTool(cmd *cobra.Command, proxy *adapter.Client, name string, rest []str
 	// tools know a repetition by its content.
 	opts = append(opts, adapter.WithIdempotencyKey(cmp.Or(once, newIdempotencyKey())))
 	var answer []byte
-	err = patiently(cmd.Context(), toolPatience, cmd.ErrOrStderr(), func() error {
-		return proxy.Call(cmd.Context(), http.MethodPost, "/v1/tools/"+segment(name), input, &answer, opts...)
+	err = retryUnanswered(cmd.Context(), toolPatience, cmd.ErrOrStderr(), func() error {
+		return proxy.Call(cmd.Context(), http.MethodPost, "/v1/tools/"+pathSegment(name), input, &answer, opts...)
 	})
 	if err != nil {
 		return err
@@ -126,11 +126,11 @@ func toolInput(cmd *cobra.Command, proxy *adapter.Client, name string,
 	if len(fields) == 1 && fields[0].name == "" {
 		raw, err := jsonArgument(cmd, "the input", fields[0].text)
 		if err == nil && jsontext.Value(raw).Kind() != '{' {
-			err = usage("the input of a tool is a JSON object, such as '{\"summary\":\"…\"}'")
+			err = usageError("the input of a tool is a JSON object, such as '{\"summary\":\"…\"}'")
 		}
 		return jsontext.Value(raw), once, err
 	}
-	all, err := tools(cmd, proxy)
+	all, err := fetchTools(cmd, proxy)
 	if err != nil {
 		return nil, once, err
 	}
@@ -150,24 +150,24 @@ func toolInput(cmd *cobra.Command, proxy *adapter.Client, name string,
 	return b, once, err
 }
 
-// field is one --name value pair; the JSON input has no name.
-type field struct {
+// toolField is one --name value pair; the JSON input has no name.
+type toolField struct {
 	name string
 	text string
 }
 
 // toolFields splits the arguments after the tool's name.
-func toolFields(rest []string) (fields []field, once string, err error) {
+func toolFields(rest []string) (fields []toolField, once string, err error) {
 	for i := 0; i < len(rest); i++ {
 		arg, isFlag := strings.CutPrefix(rest[i], "--")
 		if !isFlag {
-			fields = append(fields, field{"", rest[i]})
+			fields = append(fields, toolField{"", rest[i]})
 			continue
 		}
 		name, text, joined := strings.Cut(arg, "=")
 		if !joined {
 			if i++; i >= len(rest) {
-				return nil, "", usage("--%s needs a value", name)
+				return nil, "", usageError("--%s needs a value", name)
 			}
 			text = rest[i]
 		}
@@ -175,18 +175,19 @@ func toolFields(rest []string) (fields []field, once string, err error) {
 			once = text
 			continue
 		}
-		fields = append(fields, field{camel(name), text})
+		fields = append(fields, toolField{camelCase(name), text})
 	}
 	for _, f := range fields {
 		if f.name == "" && len(fields) > 1 {
-			return nil, "", usage("give either one JSON object or --field value pairs, not %q beside others", f.text)
+			return nil, "", usageError("give either one JSON object or --field value pairs, not %q beside others",
+				f.text)
 		}
 	}
 	return fields, once, nil
 }
 
-// camel writes next-step and next_step as nextStep.
-func camel(name string) string {
+// camelCase writes next-step and next_step as nextStep.
+func camelCase(name string) string {
 	parts := strings.FieldsFunc(name, func(r rune) bool { return r == '-' || r == '_' })
 	for i := 1; i < len(parts); i++ {
 		parts[i] = strings.ToUpper(parts[i][:1]) + parts[i][1:]
@@ -206,7 +207,7 @@ type toolSchema struct {
 
 // set puts one field into the input. Text stays text where the schema wants
 // text, so that a summary of 123 is not a number.
-func (s toolSchema) set(object map[string]any, f field) error {
+func (s toolSchema) set(object map[string]any, f toolField) error {
 	p := s.Properties[f.name]
 	kind := string(p.Type)
 	switch {
@@ -222,7 +223,8 @@ func (s toolSchema) set(object map[string]any, f field) error {
 		if p.Items.Type != "string" {
 			v := jsontext.Value(f.text)
 			if !v.IsValid() {
-				return usage("--%s: %q is not JSON, and the tool wants a list of %ss", f.name, f.text, p.Items.Type)
+				return usageError("--%s: %q is not JSON, and the tool wants a list of %ss", f.name, f.text,
+					p.Items.Type)
 			}
 			item = v
 		}
@@ -240,11 +242,11 @@ func completeTool(cmd *cobra.Command, given []string, _ string) ([]cobra.Complet
 	if len(given) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	proxy, err := leasedProxy()
+	proxy, err := proxyFromEnvironment()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	all, _ := tools(cmd, proxy)
+	all, _ := fetchTools(cmd, proxy)
 	var names []cobra.Completion
 	for _, t := range all {
 		names = append(names, cobra.CompletionWithDesc(t.Name, clip(t.Description, 60)))

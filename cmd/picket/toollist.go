@@ -20,11 +20,11 @@ type toolInfo struct {
 	Price       *budget.Price  `json:"price"` // nil: free, as a part of holding the lease
 }
 
-func tools(cmd *cobra.Command, proxy *adapter.Client) ([]toolInfo, error) {
+func fetchTools(cmd *cobra.Command, proxy *adapter.Client) ([]toolInfo, error) {
 	var page struct {
 		Tools []toolInfo `json:"tools"`
 	}
-	err := patiently(cmd.Context(), toolPatience, cmd.ErrOrStderr(), func() error {
+	err := retryUnanswered(cmd.Context(), toolPatience, cmd.ErrOrStderr(), func() error {
 		return proxy.Call(cmd.Context(), http.MethodGet, "/v1/tools", nil, &page)
 	})
 	return page.Tools, err
@@ -35,13 +35,13 @@ func newToolList() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the tools of this run, and what a call costs",
-		Args:    args(cobra.NoArgs),
+		Args:    checkArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			format, err := formatOf(cmd)
 			if err != nil {
 				return err
 			}
-			proxy, err := leasedProxy()
+			proxy, err := proxyFromEnvironment()
 			if err != nil {
 				return err
 			}
@@ -51,7 +51,7 @@ func newToolList() *cobra.Command {
 }
 
 func listTools(cmd *cobra.Command, proxy *adapter.Client, format string) error {
-	all, err := tools(cmd, proxy)
+	all, err := fetchTools(cmd, proxy)
 	if err != nil {
 		return err
 	}

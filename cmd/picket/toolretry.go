@@ -14,22 +14,22 @@ import (
 // to be started and adopted, shorter than what holds an agent up.
 const toolPatience = 10 * time.Second
 
-// patiently repeats a call that nobody answered, until patience runs out. The
+// retryUnanswered repeats a call that nobody answered, until patience runs out. The
 // call must be harmless to repeat.
-func patiently(ctx context.Context, patience time.Duration, w io.Writer, call func() error) error {
+func retryUnanswered(ctx context.Context, patience time.Duration, w io.Writer, call func() error) error {
 	said := false
 	for began, wait := time.Now(), 100*time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		err := call()
-		if !unanswered(err) {
+		if !isUnanswered(err) {
 			return err
 		}
-		pause := max(wait, askedToWait(err))
+		pause := max(wait, retryDelay(err))
 		if time.Since(began)+pause > patience {
 			return err
 		}
 		if !said {
 			said = true
-			fmt.Fprintf(w, "picket: %s; trying again for %s\n", oneLine(explain(err)), patience)
+			fmt.Fprintf(w, "picket: %s; trying again for %s\n", oneLine(errorText(err)), patience)
 		}
 		if sleep(ctx, pause) != nil {
 			return err
@@ -37,13 +37,13 @@ func patiently(ctx context.Context, patience time.Duration, w io.Writer, call fu
 	}
 }
 
-// unanswered reports whether the call may work unchanged in a moment.
-func unanswered(err error) bool {
+// isUnanswered reports whether the call may work unchanged in a moment.
+func isUnanswered(err error) bool {
 	return errors.Is(err, picket.CodeUnavailable) || errors.Is(err, picket.CodeRateLimited) ||
 		errors.Is(err, picket.ErrUnknown)
 }
 
-func askedToWait(err error) time.Duration {
+func retryDelay(err error) time.Duration {
 	var e *picket.Error
 	if errors.As(err, &e) {
 		return e.RetryAfter

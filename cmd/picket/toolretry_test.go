@@ -10,8 +10,8 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// restarting is a call that nobody answers until the store is back.
-func restarting(back time.Duration, err error, calls *int) func() error {
+// unansweredFor is a call that nobody answers until the store is back.
+func unansweredFor(back time.Duration, err error, calls *int) func() error {
 	began := time.Now()
 	return func() error {
 		*calls++
@@ -22,7 +22,7 @@ func restarting(back time.Duration, err error, calls *int) func() error {
 	}
 }
 
-func TestToolCallsArePatient(t *testing.T) {
+func TestUnansweredToolCallsAreRetried(t *testing.T) {
 	away := &picket.Error{Code: picket.CodeUnavailable, Message: "the store does not answer"}
 	asked := &picket.Error{Code: picket.CodeUnavailable, Message: "wait", RetryAfter: 4 * time.Second}
 	refused := &picket.Error{Code: picket.CodeStaleFence, Message: "superseded"}
@@ -37,7 +37,7 @@ func TestToolCallsArePatient(t *testing.T) {
 	}{
 		{"at once", 0, away, false, 1, 0, false},
 		{"a restart", 2 * time.Second, away, false, 6, 3100 * time.Millisecond, true},
-		{"an unknown outcome", time.Second, picket.Refuse(picket.CodeInternal, "", "lost").Because(picket.ErrUnknown),
+		{"an unknown outcome", time.Second, picket.Refuse(picket.CodeInternal, "", "lost").WithCause(picket.ErrUnknown),
 			false, 5, 1500 * time.Millisecond, true},
 		{"never back", time.Hour, away, true, 9, 9100 * time.Millisecond, true},
 		{"asked to wait", time.Hour, asked, true, 3, 8 * time.Second, true},
@@ -47,7 +47,7 @@ func TestToolCallsArePatient(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var said bytes.Buffer
 				calls, began := 0, time.Now()
-				err := patiently(t.Context(), toolPatience, &said, restarting(tt.back, tt.err, &calls))
+				err := retryUnanswered(t.Context(), toolPatience, &said, unansweredFor(tt.back, tt.err, &calls))
 				if took := time.Since(began); (err != nil) != tt.fails || calls != tt.calls || took != tt.took {
 					t.Errorf("%v after %d calls and %s, want %d and %s", err, calls, took, tt.calls, tt.took)
 				}

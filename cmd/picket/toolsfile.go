@@ -47,7 +47,7 @@ func (r *settingsReader) tools(node ast.Node) error {
 	if err := r.shaped([]string{"tools"}, toolsShape(), node); err != nil {
 		return err
 	}
-	_, err := toolsOf(r.values)
+	_, err := checkedPrices(r.values)
 	return err
 }
 
@@ -64,14 +64,14 @@ func (r *settingsReader) shaped(path []string, s toolShape, node ast.Node) error
 		switch {
 		case s.named != nil:
 			if err := s.checkName(word); err != nil {
-				return usage("%s: %s: %v", where, strings.Join(path, "."), err)
+				return usageError("%s: %s: %v", where, strings.Join(path, "."), err)
 			}
 			of = *s.named
 		case !known:
 			return unknownToolKey(where, path, word, slices.Sorted(maps.Keys(s.keys)))
 		}
 		if before, twice := r.values[key]; twice {
-			return usage("%s: %s is there already, at %s", where, strings.Join(at, "."), before.origin)
+			return usageError("%s: %s is there already, at %s", where, strings.Join(at, "."), before.origin)
 		}
 		r.values[key] = value{origin: where}
 		return r.shaped(at, of, v.Value)
@@ -80,7 +80,7 @@ func (r *settingsReader) shaped(path []string, s toolShape, node ast.Node) error
 
 func (s toolShape) checkName(word string) error {
 	if word == "" || strings.ContainsAny(word, pathSep+"\n") {
-		return fmt.Errorf("%s is no name", quoted(word))
+		return fmt.Errorf("%s is no name", shellQuote(word))
 	}
 	if s.name == nil {
 		return nil
@@ -89,7 +89,7 @@ func (s toolShape) checkName(word string) error {
 }
 
 func unknownToolKey(where string, path []string, word string, names []string) error {
-	err := usage("%s: there is no key %q in %s", where, word, strings.Join(path, "."))
+	err := usageError("%s: there is no key %q in %s", where, word, strings.Join(path, "."))
 	err.Remedy = "Its keys: " + strings.Join(names, ", ")
 	if near := nearest(word, names); near != "" {
 		err.Remedy = fmt.Sprintf("Did you mean %q? %s", near, err.Remedy)
@@ -117,7 +117,7 @@ func (r *settingsReader) shapedValue(path []string, s toolShape, node ast.Node) 
 			err = s.check(text)
 		}
 		if err != nil {
-			return usage("%s: %s: %v", r.at(n.GetToken()), strings.Join(path, "."), err)
+			return usageError("%s: %s: %v", r.at(n.GetToken()), strings.Join(path, "."), err)
 		}
 		items = append(items, text)
 	}
@@ -137,8 +137,8 @@ func (s toolShape) at(path []string) toolShape {
 	return s
 }
 
-// under are the names that stand at a place under tools, sorted.
-func (s settings) under(path ...string) []string {
+// namesUnder are the names that stand at a place under tools, sorted.
+func (s settings) namesUnder(path ...string) []string {
 	prefix := strings.Join(append([]string{"tools"}, path...), pathSep) + pathSep
 	names := map[string]bool{}
 	for key := range s {
@@ -150,5 +150,5 @@ func (s settings) under(path ...string) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// tool is a value under tools; its items are nil when it is not given.
-func (s settings) tool(path ...string) value { return s[toolsPrefix+strings.Join(path, pathSep)] }
+// toolValue is a value under tools; its items are nil when it is not given.
+func (s settings) toolValue(path ...string) value { return s[toolsPrefix+strings.Join(path, pathSep)] }

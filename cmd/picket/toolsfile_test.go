@@ -9,8 +9,8 @@ import (
 	"github.com/picket-dev/picket/budget"
 )
 
-// allTools gives each key under tools a value.
-const allTools = `tools:
+// fullToolsYAML gives each key under tools a value.
+const fullToolsYAML = `tools:
   prices:
     http_request: {call: 0.001, per_unit: {byte: 0.000000001}, max: 0.01, charge_on: dispatch}
     "github_*": {call: 0}
@@ -28,7 +28,7 @@ const allTools = `tools:
 `
 
 func TestPricesOfTheFile(t *testing.T) {
-	got, err := configured(t, allTools)
+	got, err := loadTestSettings(t, fullToolsYAML)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestBadTools(t *testing.T) {
 		"budget: {default: {tokens: 99999999999999}}":                              "tokens are at most",
 		"budget: 5": "picket.yaml:1:9: a mapping",
 	} {
-		_, err := configured(t, file)
+		_, err := loadTestSettings(t, file)
 		if err == nil || !strings.Contains(err.Error(), want) || exitCode(err) != exitUsage {
 			t.Errorf("%q: %v (exit code %d), want %q", file, err, exitCode(err), want)
 		}
@@ -112,7 +112,7 @@ func TestBadTools(t *testing.T) {
 		"tools: {prices: {x: {max: 1}}}":      "a free tool has call: 0",
 		"tool: {}":                            `Did you mean "tools"`,
 	} {
-		if _, err := configured(t, file); !strings.Contains(remedyOf(err), want) {
+		if _, err := loadTestSettings(t, file); !strings.Contains(remedyOf(err), want) {
 			t.Errorf("%q: %v, fix: %s; want %q", file, err, remedyOf(err), want)
 		}
 	}

@@ -66,7 +66,7 @@ func toolsShape() toolShape {
 func checkDollars(text string) error {
 	m, err := budget.ParseMoney(strings.TrimPrefix(text, "$"))
 	if err == nil && m < 0 {
-		err = fmt.Errorf("%s is below zero", quoted(text))
+		err = fmt.Errorf("%s is below zero", shellQuote(text))
 	}
 	return err
 }
@@ -80,38 +80,39 @@ func checkChargeOn(text string) error {
 }
 
 var (
-	priceName = regexp.MustCompile(`^([A-Za-z0-9_.-]{1,128}\*?|\*)$`)
-	shortName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,31}$`)
-	upstream  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,31}$`)
-	table     = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0,54}$`)
-	envName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	header    = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
+	priceName           = regexp.MustCompile(`^([A-Za-z0-9_.-]{1,128}\*?|\*)$`)
+	shortName           = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,31}$`)
+	upstreamNamePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,31}$`)
+	tableNamePattern    = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0,54}$`)
+	envName             = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	headerNamePattern   = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
 )
 
 func checkPriceName(text string) error {
 	if !priceName.MatchString(text) {
-		return fmt.Errorf("%s is no name of a tool; it may end in * for all that begin so", quoted(text))
+		return fmt.Errorf("%s is no name of a tool; it may end in * for all that begin so", shellQuote(text))
 	}
 	return nil
 }
 
 func checkShortName(text string) error {
 	if !shortName.MatchString(text) {
-		return fmt.Errorf("%s is no name here: 1 to 32 letters, digits or -", quoted(text))
+		return fmt.Errorf("%s is no name here: 1 to 32 letters, digits or -", shellQuote(text))
 	}
 	return nil
 }
 
 func checkUpstreamName(text string) error {
-	if !upstream.MatchString(text) {
-		return fmt.Errorf("%s is no name of an upstream: 1 to 32 letters, digits or _, a letter first", quoted(text))
+	if !upstreamNamePattern.MatchString(text) {
+		return fmt.Errorf("%s is no name of an upstream: 1 to 32 letters, digits or _, a letter first",
+			shellQuote(text))
 	}
 	return nil
 }
 
 func checkTable(text string) error {
-	if !table.MatchString(text) {
-		return fmt.Errorf("%s is not a table name: write at most 55 lower-case letters, digits or _, with or without a schema, such as public.picket_fence", quoted(text))
+	if !tableNamePattern.MatchString(text) {
+		return fmt.Errorf("%s is not a table name: write at most 55 lower-case letters, digits or _, with or without a schema, such as public.picket_fence", shellQuote(text))
 	}
 	return nil
 }
@@ -126,8 +127,8 @@ func checkEnvName(text string) error {
 }
 
 func checkHeader(text string) error {
-	if !header.MatchString(text) {
-		return fmt.Errorf("%s is no name of a header", quoted(text))
+	if !headerNamePattern.MatchString(text) {
+		return fmt.Errorf("%s is no name of a header", shellQuote(text))
 	}
 	return nil
 }
@@ -136,7 +137,7 @@ func checkHeader(text string) error {
 func checkAllowed(text string) error {
 	u, err := url.Parse("//" + text)
 	if err != nil || u.Host != text || u.Hostname() == "" || u.User != nil {
-		return fmt.Errorf("%s is neither a host nor host:port", quoted(text))
+		return fmt.Errorf("%s is neither a host nor host:port", shellQuote(text))
 	}
 	return nil
 }
@@ -144,7 +145,7 @@ func checkAllowed(text string) error {
 func checkCallTime(text string) error {
 	d, err := time.ParseDuration(text)
 	if err != nil || d < time.Second || d > picket.MaxExternalCall*time.Second {
-		return fmt.Errorf("%s is not a duration from 1s to %ds", quoted(text), picket.MaxExternalCall)
+		return fmt.Errorf("%s is not a duration from 1s to %ds", shellQuote(text), picket.MaxExternalCall)
 	}
 	return nil
 }

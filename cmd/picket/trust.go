@@ -67,7 +67,7 @@ func readConfig(path string) (configFile, error) {
 		f.text, err = os.ReadFile(path)
 	}
 	if err != nil {
-		return f, usage("the configuration file cannot be read: %v", err)
+		return f, usageError("the configuration file cannot be read: %v", err)
 	}
 	return f, nil
 }
@@ -90,7 +90,7 @@ type trustRecord struct {
 	Keys   map[string]string `json:"keys"` // the digest of each value, by key
 }
 
-func digest(text []byte) string {
+func sha256Hex(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
@@ -98,7 +98,7 @@ func digest(text []byte) string {
 // trustPath is where the record of a file is kept: in the user's configuration
 // directory, one file for each path, so that two commands never write the same.
 func trustPath(absolute string) string {
-	return filepath.Join(configDir(), "trusted", digest([]byte(absolute))+".json")
+	return filepath.Join(configDir(), "trusted", sha256Hex([]byte(absolute))+".json")
 }
 
 // absolute is the path of a local file with every symbolic link of its
@@ -111,8 +111,8 @@ func (f configFile) absolute() (string, error) {
 	return filepath.Join(dir, filepath.Base(f.path)), err
 }
 
-// trust reads what is remembered of the file; the zero record if nothing is.
-func (f configFile) trust() (record trustRecord, err error) {
+// trustRecord reads what is remembered of the file; the zero record if nothing is.
+func (f configFile) trustRecord() (record trustRecord, err error) {
 	path, err := f.absolute()
 	if err != nil {
 		return record, err
@@ -133,13 +133,13 @@ func (f configFile) trust() (record trustRecord, err error) {
 	return record, nil
 }
 
-// distrusted says why a local file must not be used; it is empty for a file
+// distrustReason says why a local file must not be used; it is empty for a file
 // that may.
-func (f configFile) distrusted() (reason string) {
+func (f configFile) distrustReason() (reason string) {
 	if !f.local {
 		return ""
 	}
-	record, err := f.trust()
+	record, err := f.trustRecord()
 	switch {
 	case f.unreadable != nil:
 		return f.unreadable.Error()
@@ -147,7 +147,7 @@ func (f configFile) distrusted() (reason string) {
 		return err.Error()
 	case record.SHA256 == "":
 		return "it is not trusted yet"
-	case record.SHA256 != digest(f.text):
+	case record.SHA256 != sha256Hex(f.text):
 		return "it has changed since it was trusted on " + record.At.Format(time.DateOnly)
 	}
 	return ""
@@ -156,10 +156,10 @@ func (f configFile) distrusted() (reason string) {
 // trustCommand is the remedy wherever a file is not trusted.
 const trustCommand = "picket config trust"
 
-// trustKey marks the commands that do not run beside a local file that nobody
+// trustAnnotation marks the commands that do not run beside a local file that nobody
 // trusted: those that start something or take more from the file than the
 // address of a server. Every other command ignores such a file and reports it.
-const trustKey = "needs trust"
+const trustAnnotation = "needs trust"
 
 // needsTrust makes a command refuse an untrusted local file.
 func needsTrust(c *cobra.Command) *cobra.Command {
@@ -169,7 +169,7 @@ func needsTrust(c *cobra.Command) *cobra.Command {
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}
 	}
-	c.Annotations[trustKey] = "yes"
+	c.Annotations[trustAnnotation] = "yes"
 	return c
 }
 
@@ -180,11 +180,11 @@ func trustedConfig(cmd *cobra.Command) (configFile, error) {
 	if err != nil {
 		return f, err
 	}
-	reason := f.distrusted()
+	reason := f.distrustReason()
 	if reason == "" {
 		return f, nil
 	}
-	if cmd.Annotations[trustKey] != "" {
+	if cmd.Annotations[trustAnnotation] != "" {
 		return configFile{}, picket.Refuse(codeUsage,
 			"Read the file. To use it, run: "+trustCommand+". To use another file, set --config.",
 			"%s in this directory is not used: %s", f.path, reason)
@@ -193,17 +193,17 @@ func trustedConfig(cmd *cobra.Command) (configFile, error) {
 	return configFile{}, nil
 }
 
-// ignoredKey marks a command that has reported the file it ignores.
-const ignoredKey = "ignored file reported"
+// ignoredAnnotation marks a command that has reported the file it ignores.
+const ignoredAnnotation = "ignored file reported"
 
 func reportIgnored(cmd *cobra.Command, f configFile, reason string) {
-	if cmd.Annotations[ignoredKey] != "" {
+	if cmd.Annotations[ignoredAnnotation] != "" {
 		return
 	}
 	if cmd.Annotations == nil {
 		cmd.Annotations = map[string]string{}
 	}
-	cmd.Annotations[ignoredKey] = "yes"
+	cmd.Annotations[ignoredAnnotation] = "yes"
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s in this directory is ignored: %s (to use it, run: %s)\n",
 		oneLine(f.path), oneLine(reason), trustCommand)
 }
@@ -212,7 +212,7 @@ func reportIgnored(cmd *cobra.Command, f configFile, reason string) {
 // is none.
 func configPath(cmd *cobra.Command) string {
 	f, err := findConfig(cmd)
-	if err != nil || f.distrusted() != "" {
+	if err != nil || f.distrustReason() != "" {
 		return ""
 	}
 	return f.path
@@ -221,9 +221,9 @@ func configPath(cmd *cobra.Command) string {
 // configFinding says for `picket doctor` which file is used, or why one is not.
 func configFinding(cmd *cobra.Command) finding {
 	f, err := findConfig(cmd)
-	switch reason := f.distrusted(); {
+	switch reason := f.distrustReason(); {
 	case err != nil:
-		return finding{"configuration", "fail", explain(err), remedyOf(err)}
+		return finding{"configuration", "fail", errorText(err), remedyOf(err)}
 	case reason != "":
 		return finding{"configuration", "warn", f.path + " in this directory is ignored: " + reason,
 			"Read the file, then run: " + trustCommand}

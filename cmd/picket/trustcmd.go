@@ -20,7 +20,7 @@ func newConfigTrust() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "trust",
 		Short: "Trust the picket.yaml of this directory, as it is now",
-		Args:  args(cobra.NoArgs),
+		Args:  checkArgs(cobra.NoArgs),
 		Long: "Trust the picket.yaml of this directory, as it is now. The command lists every setting of the file and marks\n" +
 			"those that are new or have changed since the file was last trusted. Picket stores a digest of the file outside\n" +
 			"the directory. After any change the file must be trusted again. A file that --config or PICKET_CONFIG names,\n" +
@@ -35,7 +35,7 @@ func newConfigTrust() *cobra.Command {
 
 func newConfigUntrust() *cobra.Command {
 	return &cobra.Command{
-		Use: "untrust", Short: "Stop trusting the picket.yaml of this directory", Args: args(cobra.NoArgs),
+		Use: "untrust", Short: "Stop trusting the picket.yaml of this directory", Args: checkArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			path, err := configFile{path: "picket.yaml", local: true}.absolute()
 			if err != nil {
@@ -51,7 +51,7 @@ func newConfigUntrust() *cobra.Command {
 }
 
 func runConfigTrust(cmd *cobra.Command, _ []string) error {
-	if err := notByAnAgent(); err != nil {
+	if err := refuseTrustInRun(); err != nil {
 		return err
 	}
 	f, err := findConfig(cmd)
@@ -59,17 +59,17 @@ func runConfigTrust(cmd *cobra.Command, _ []string) error {
 	case err != nil:
 		return err
 	case f.path == "" || !f.local && f.path != "picket.yaml":
-		return usage("there is no picket.yaml in this directory")
+		return usageError("there is no picket.yaml in this directory")
 	case !f.local:
-		return usage("%s needs no trust, because --config or PICKET_CONFIG names it, or it is in the user's configuration directory", f.path)
+		return usageError("%s needs no trust, because --config or PICKET_CONFIG names it, or it is in the user's configuration directory", f.path)
 	case f.unreadable != nil:
 		return f.unreadable
 	}
-	values, err := f.settings()
+	values, err := f.parse()
 	if err != nil {
 		return err
 	}
-	old, err := f.trust()
+	old, err := f.trustRecord()
 	if err != nil {
 		return err
 	}
@@ -86,23 +86,23 @@ func runConfigTrust(cmd *cobra.Command, _ []string) error {
 	}
 	record, err := json.Marshal(trustRecord{
 		Path:   path,
-		SHA256: digest(f.text),
+		SHA256: sha256Hex(f.text),
 		At:     time.Now().UTC().Truncate(time.Second),
-		Keys:   digests(values),
+		Keys:   settingDigests(values),
 	})
 	if err != nil {
 		return err
 	}
-	if err := writeWhole(trustPath(path), append(record, '\n')); err != nil {
+	if err := writeFileAtomic(trustPath(path), append(record, '\n')); err != nil {
 		return err
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), oneLine(path)+" is trusted as it is now")
 	return nil
 }
 
-// notByAnAgent keeps an agent that follows instructions of a repository from
+// refuseTrustInRun keeps an agent that follows instructions of a repository from
 // trusting its file. It does not stop a hostile process of the same user.
-func notByAnAgent() error {
+func refuseTrustInRun() error {
 	run := os.Getenv("PICKET_RUN_ID")
 	if run == "" {
 		return nil
@@ -111,8 +111,8 @@ func notByAnAgent() error {
 		"this command runs inside %s, and only a person trusts a configuration file", oneLine(run))
 }
 
-// digests are those of the values by key, without the sections that hold them.
-func digests(values map[string]value) map[string]string {
+// settingDigests are those of the values by key, without the sections that hold them.
+func settingDigests(values map[string]value) map[string]string {
 	all := map[string]string{}
 	for key, v := range values {
 		section := strings.HasSuffix(key, ":") || key == "tools" ||
@@ -120,13 +120,13 @@ func digests(values map[string]value) map[string]string {
 		if section {
 			continue
 		}
-		all[key] = digest([]byte(strings.Join(append([]string{v.text}, v.items...), "\x00")))
+		all[key] = sha256Hex([]byte(strings.Join(append([]string{v.text}, v.items...), "\x00")))
 	}
 	return all
 }
 
-// trustedSetting is one setting of a file that is about to be trusted.
-type trustedSetting struct {
+// trustRow is one setting of a file that is about to be trusted.
+type trustRow struct {
 	Key    string `json:"key"`
 	Value  string `json:"value"`
 	Line   string `json:"line"`
@@ -136,13 +136,13 @@ type trustedSetting struct {
 // printTrust lists what a file sets and what of it differs from the file that
 // was trusted last.
 func printTrust(cmd *cobra.Command, values map[string]value, old trustRecord) error {
-	now, was := digests(values), old.Keys
+	now, was := settingDigests(values), old.Keys
 	keys := slices.AppendSeq(slices.Collect(maps.Keys(now)), maps.Keys(was))
 	slices.Sort(keys)
-	var rows []trustedSetting
+	var rows []trustRow
 	for _, key := range slices.Compact(keys) {
 		v := values[key]
-		row := trustedSetting{Key: trustedKey(key), Value: trustedValue(key, v), Line: v.origin}
+		row := trustRow{Key: trustedKey(key), Value: trustedValue(key, v), Line: v.origin}
 		switch {
 		case now[key] == "":
 			row.Change = "removed"
@@ -157,17 +157,17 @@ func printTrust(cmd *cobra.Command, values map[string]value, old trustRecord) er
 	if err != nil {
 		return err
 	}
-	columns := []column[trustedSetting]{
-		{head: "KEY", cell: func(s trustedSetting) string { return s.Key }},
-		{head: "VALUE", cell: func(s trustedSetting) string { return s.Value }},
-		{head: "CHANGE", cell: func(s trustedSetting) string { return s.Change }},
-		{head: "LINE", cell: func(s trustedSetting) string { return s.Line }, wide: true},
+	columns := []column[trustRow]{
+		{head: "KEY", cell: func(s trustRow) string { return s.Key }},
+		{head: "VALUE", cell: func(s trustRow) string { return s.Value }},
+		{head: "CHANGE", cell: func(s trustRow) string { return s.Change }},
+		{head: "LINE", cell: func(s trustRow) string { return s.Line }, wide: true},
 	}
 	if format == "table" || format == "wide" {
 		printTrustTable(cmd.OutOrStdout(), rows, format == "wide")
 		return nil
 	}
-	return printItems(cmd, format, rows, columns, func(s trustedSetting) string { return s.Key })
+	return printItems(cmd, format, rows, columns, func(s trustRow) string { return s.Key })
 }
 
 // reportLocalSettings says what a local file sets for a command that starts

@@ -25,7 +25,7 @@ func newUp() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Start everything in one process on this machine",
-		Args:  args(cobra.NoArgs),
+		Args:  checkArgs(cobra.NoArgs),
 		Long: "Start orchestrator, tool proxy and reaper in one process. State is kept in the data directory between\n" +
 			"starts. Prints one line, ready and the URL, on stdout when it serves; SIGTERM and Ctrl-C stop it cleanly.",
 		Example: "  picket up\n  picket up --listen 127.0.0.1:0 --data ./picket-data\n  picket up --redis redis://127.0.0.1:6379/0",
@@ -62,7 +62,7 @@ func runUp(cmd *cobra.Command) error {
 	}
 	reportLocalSettings(cmd, cfg)
 	if len(cfg.namespaces()) != 1 {
-		return usage("`picket up` serves one namespace; `picket serve` serves several")
+		return usageError("`picket up` serves one namespace; `picket serve` serves several")
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -71,19 +71,19 @@ func runUp(cmd *cobra.Command) error {
 		return err
 	}
 	if err := os.MkdirAll(data, 0o700); err != nil {
-		return usage("the data directory cannot be used: %v", err)
+		return usageError("the data directory cannot be used: %v", err)
 	}
 	unlock, err := lockData(data)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	return up(ctx, cmd, cfg, data)
+	return runServer(ctx, cmd, cfg, data)
 }
 
-func up(ctx context.Context, cmd *cobra.Command, cfg settings, data string) (err error) {
+func runServer(ctx context.Context, cmd *cobra.Command, cfg settings, data string) (err error) {
 	log := newLog(cfg, cmd.ErrOrStderr())
-	prices, err := openPrices(cmd, cfg, log)
+	prices, err := openLivePrices(cmd, cfg, log)
 	if err != nil {
 		return err
 	}
@@ -104,35 +104,35 @@ func up(ctx context.Context, cmd *cobra.Command, cfg settings, data string) (err
 		return err
 	}
 	defer l.Close()
-	backing, err := openBacking(ctx, cfg, data, log)
+	backing, err := openStoreBackend(ctx, cfg, data, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, backing.close()) }()
 
-	h := house{
-		roles:   roles{true, true, true},
-		cfg:     cfg,
-		redis:   backing.options,
-		memory:  backing.memory,
-		sealer:  sealer,
-		proxy:   url,
-		prices:  prices,
-		log:     log,
-		guard:   guard,
-		witness: witnessDir(data),
-		found:   true,
+	h := serverProcess{
+		roles:         roles{true, true, true},
+		cfg:           cfg,
+		redis:         backing.options,
+		memory:        backing.memory,
+		sealer:        sealer,
+		proxyURL:      url,
+		prices:        prices,
+		log:           log,
+		guard:         guard,
+		witnessDir:    witnessDir(data),
+		createMissing: true,
 	}
-	h.adopted = admitAgain(keyFile, key, log)
+	h.onAdopted = reregisterAdminKey(keyFile, key, log)
 	if p := cfg.text("proxy_url"); p != "" {
-		h.proxy = p
+		h.proxyURL = p
 	}
-	store, err := h.open(ctx)
+	store, err := h.openStore(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	if err := admit(ctx, store.Engine(namespace), keyFile, key); err != nil {
+	if err := registerAdminKey(ctx, store.Engine(namespace), keyFile, key); err != nil {
 		return fmt.Errorf("register the admin key: %w", err)
 	}
 	serving, cancel := context.WithCancel(ctx)
@@ -143,11 +143,11 @@ func up(ctx context.Context, cmd *cobra.Command, cfg settings, data string) (err
 		cancel()
 		return errors.Join(err, <-ended)
 	}
-	other, err := becomeProfile(ctx, profile{URL: url, KeyFile: keyFile})
+	other, err := switchProfile(ctx, profile{URL: url, KeyFile: keyFile})
 	if err != nil {
 		log.Warn("the profile cannot be saved: set PICKET_URL and PICKET_API_KEY", "err", err)
 	}
-	announce(cmd, cfg, url, data, keyFile, backing.name, other)
+	printReady(cmd, cfg, url, data, keyFile, backing.name, other)
 	err = <-ended
 	log.Info("stopped")
 	return err
@@ -160,10 +160,10 @@ func keyFileName(namespace string) string {
 	return "admin-" + namespace + ".key"
 }
 
-// announce prints the one line that scripts wait for on stdout and everything
+// printReady prints the one line that scripts wait for on stdout and everything
 // for people on stderr.
 // other is the server that the commands go on talking to, if it is not this one.
-func announce(cmd *cobra.Command, cfg settings, url, data, keyFile, store, other string) {
+func printReady(cmd *cobra.Command, cfg settings, url, data, keyFile, store, other string) {
 	fmt.Fprintln(cmd.OutOrStdout(), "ready "+url)
 	w := cmd.ErrOrStderr()
 	p := painter(w)
@@ -175,14 +175,14 @@ func announce(cmd *cobra.Command, cfg settings, url, data, keyFile, store, other
 		{p.dim("  data"), data},
 		{p.dim("  store"), store},
 		{p.dim("  key"), keyFile},
-		{p.dim("  budget"), budgetAnnounced(cfg)},
+		{p.dim("  budget"), budgetSummary(cfg)},
 	})
 	if other != "" {
 		fmt.Fprintln(w, "commands go on talking to "+other+"; for this server:")
-		fmt.Fprintf(w, "       export PICKET_URL=%s PICKET_API_KEY=$(cat %s)\n", url, quoted(keyFile))
+		fmt.Fprintf(w, "       export PICKET_URL=%s PICKET_API_KEY=$(cat %s)\n", url, shellQuote(keyFile))
 	}
-	fmt.Fprintln(w, p.dim("try:   ")+asCalled("picket run -- make test"))
-	fmt.Fprintln(w, p.dim("       ")+asCalled("picket review approve"))
+	fmt.Fprintln(w, p.dim("try:   ")+withProgramName("picket run -- make test"))
+	fmt.Fprintln(w, p.dim("       ")+withProgramName("picket review approve"))
 	fmt.Fprintln(w, p.dim("stop:  ")+"Ctrl-C, or kill "+strconv.Itoa(os.Getpid()))
 }
 
@@ -192,7 +192,7 @@ func lockData(data string) (unlock func(), err error) {
 	path := filepath.Join(data, "up.lock")
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, usage("the data directory cannot be used: %v", err)
+		return nil, usageError("the data directory cannot be used: %v", err)
 	}
 	if holder, taken := lockFile(f); taken {
 		f.Close()
@@ -205,13 +205,13 @@ func lockData(data string) (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// dyingWithin is how long the lock of a process that has ended is waited for: its
+// lockPatience is how long the lock of a process that has ended is waited for: its
 // threads end one by one, and the last of them lets go.
-const dyingWithin = 10 * time.Second
+const lockPatience = 10 * time.Second
 
 // lockFile takes a lock, or answers the process that has it.
 func lockFile(f *os.File) (holder string, taken bool) {
-	for end := time.Now().Add(dyingWithin); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(lockPatience); ; time.Sleep(10 * time.Millisecond) {
 		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
 			return "", false
 		}
@@ -219,50 +219,50 @@ func lockFile(f *os.File) (holder string, taken bool) {
 		n, _ := f.ReadAt(text, 0)
 		holder = strings.TrimSpace(string(text[:n]))
 		pid, err := strconv.Atoi(holder)
-		if err != nil || !dying(pid) || time.Now().After(end) {
+		if err != nil || !processDying(pid) || time.Now().After(end) {
 			return holder, true
 		}
 	}
 }
 
-// dying reports whether a process runs no more, though it may not be gone.
-func dying(pid int) bool {
-	s := state(pid)
+// processDying reports whether a process runs no more, though it may not be gone.
+func processDying(pid int) bool {
+	s := processState(pid)
 	return s == 'Z' || s == 'X' || errors.Is(unix.Kill(pid, 0), unix.ESRCH)
 }
 
-// backing is the Redis under a server: somebody else's, or our own child.
-type backing struct {
+// storeBackend is the Redis under a server: somebody else's, or our own child.
+type storeBackend struct {
 	options redis.UniversalOptions
 	memory  bool
 	name    string
 	close   func() error
 }
 
-func openBacking(ctx context.Context, cfg settings, data string, log *slog.Logger) (backing, error) {
+func openStoreBackend(ctx context.Context, cfg settings, data string, log *slog.Logger) (storeBackend, error) {
 	if url := cfg.text("redis"); url != "" {
-		o, err := redisOptions(url)
-		return backing{options: o, name: redisName(url), close: func() error { return nil }}, err
+		o, err := parseRedisURL(url)
+		return storeBackend{options: o, name: redactedRedisURL(url), close: func() error { return nil }}, err
 	}
 	dir := filepath.Join(data, "redis")
 	server, err := devredis.Start(ctx, dir, cfg.storeMemory(), log)
 	if err != nil {
-		return backing{}, fmt.Errorf("start the store: %w", err)
+		return storeBackend{}, fmt.Errorf("start the store: %w", err)
 	}
-	b := backing{memory: server.Memory(), name: server.String()}
+	b := storeBackend{memory: server.Memory(), name: server.String()}
 	if b.memory {
 		b.options = redis.UniversalOptions{Addrs: []string{"memory"}, Dialer: server.Dial}
 		b.close = func() error { return server.Stop(context.Background()) }
 		return b, nil
 	}
 	b.options = redis.UniversalOptions{Addrs: []string{server.Addr()}}
-	b.close = keepAlive(dir, cfg.storeMemory(), server, log)
+	b.close = superviseRedis(dir, cfg.storeMemory(), server, log)
 	return b, nil
 }
 
-// keepAlive starts the managed redis-server again when it ends without having
+// superviseRedis starts the managed redis-server again when it ends without having
 // been asked to; the clients find it at the same socket. The answer stops both.
-func keepAlive(dir string, maxMemory int64, server *devredis.Server, log *slog.Logger) (stop func() error) {
+func superviseRedis(dir string, maxMemory int64, server *devredis.Server, log *slog.Logger) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	finished := make(chan error, 1)
 	go func() {

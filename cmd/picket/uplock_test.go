@@ -13,8 +13,8 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// held is a data directory whose lock is taken in the name of a process.
-func held(t *testing.T, pid int) (data string, lock *os.File) {
+// heldLock is a data directory whose lock is taken in the name of a process.
+func heldLock(t *testing.T, pid int) (data string, lock *os.File) {
 	t.Helper()
 	data = t.TempDir()
 	f, err := os.Create(filepath.Join(data, "up.lock"))
@@ -32,7 +32,7 @@ func held(t *testing.T, pid int) (data string, lock *os.File) {
 // A server that was killed holds its lock until the last of its threads is gone:
 // the next one waits for that. One that runs is told of at once.
 func TestTheLockOfAServerThatEnds(t *testing.T) {
-	data, _ := held(t, os.Getpid())
+	data, _ := heldLock(t, os.Getpid())
 	if _, err := lockData(data); picket.CodeOf(err) != picket.CodeStateConflict {
 		t.Errorf("beside one that runs: %v", err)
 	}
@@ -40,7 +40,7 @@ func TestTheLockOfAServerThatEnds(t *testing.T) {
 	if err := gone.Run(); err != nil {
 		t.Fatal(err)
 	}
-	data, lock := held(t, gone.Process.Pid)
+	data, lock := heldLock(t, gone.Process.Pid)
 	time.AfterFunc(200*time.Millisecond, func() { lock.Close() })
 	unlock, err := lockData(data)
 	if err != nil {

@@ -29,18 +29,18 @@ func watchFlag(c *cobra.Command) *cobra.Command {
 type topic struct {
 	kinds []string // beginnings of their types; none means all types
 	task  string   // only those of this task
-	// unlogged views show what no event tells, such as renewals, heartbeats and
-	// what is reserved: they are read anew every unloggedEvery, too.
-	unlogged bool
+	// polled views show what no event tells, such as renewals, heartbeats and
+	// what is reserved: they are read anew every pollEvery, too.
+	polled bool
 }
 
 const (
-	redrawEvery   = 400 * time.Millisecond // at most so often, however many events come
-	unloggedEvery = 5 * time.Second
+	redrawEvery = 400 * time.Millisecond // at most so often, however many events come
+	pollEvery   = 5 * time.Second
 )
 
-// path is the stream of a topic's events.
-func (t topic) path() string {
+// streamPath is the stream of a topic's events.
+func (t topic) streamPath() string {
 	q := url.Values{}
 	if len(t.kinds) > 0 {
 		var types []string
@@ -57,11 +57,11 @@ func (t topic) path() string {
 	return "/api/v1/events?" + q.Encode()
 }
 
-// watching shows a view once or, with --watch, until Ctrl-C: again after every
+// showOrWatch shows a view once or, with --watch, until Ctrl-C: again after every
 // event of its topic. In between a terminal's ages and clocks go on, with no
 // question to the server. Without a server, as of what lies on this machine, it
-// looks every unloggedEvery.
-func watching(cmd *cobra.Command, s *server, of topic, show func(context.Context, io.Writer) error) error {
+// looks every pollEvery.
+func showOrWatch(cmd *cobra.Command, s *connection, of topic, show func(context.Context, io.Writer) error) error {
 	if again, _ := cmd.Flags().GetBool("watch"); !again {
 		return show(cmd.Context(), cmd.OutOrStdout())
 	}
@@ -77,16 +77,16 @@ func watching(cmd *cobra.Command, s *server, of topic, show func(context.Context
 		failed:   make(chan error, 1),
 	}
 	if s != nil {
-		since := s.lastEvent(ctx) // before the first look: no change falls between
-		s.kept = map[string][]byte{}
-		defer func() { s.kept = nil }()
-		defer v.follow(ctx, of.path(), since)()
+		since := s.lastCursor(ctx) // before the first look: no change falls between
+		s.cachedReads = map[string][]byte{}
+		defer func() { s.cachedReads = nil }()
+		defer v.follow(ctx, of.streamPath(), since)()
 	}
 	clock := time.NewTicker(time.Second)
 	defer clock.Stop()
 	v.clock = clock.C
-	if of.unlogged || s == nil {
-		again := time.NewTicker(unloggedEvery)
+	if of.polled || s == nil {
+		again := time.NewTicker(pollEvery)
 		defer again.Stop()
 		v.again = again.C
 	}
@@ -99,7 +99,7 @@ func watching(cmd *cobra.Command, s *server, of topic, show func(context.Context
 // view is what --watch draws again.
 type view struct {
 	cmd      *cobra.Command
-	s        *server
+	s        *connection
 	show     func(context.Context, io.Writer) error
 	out      io.Writer
 	terminal bool
@@ -169,9 +169,9 @@ func (v *view) draw(ctx context.Context, anew bool) error {
 		return nil
 	}
 	if anew && v.s != nil {
-		clear(v.s.kept)
+		clear(v.s.cachedReads)
 	}
-	page := &terminalBuffer{Buffer: &bytes.Buffer{}, shown: v.out}
+	page := &viewBuffer{Buffer: &bytes.Buffer{}, target: v.out}
 	err := v.show(ctx, page)
 	switch {
 	case errors.Is(err, picket.CodeUnavailable) && v.last != nil:
@@ -187,19 +187,19 @@ func (v *view) draw(ctx context.Context, anew bool) error {
 	if v.terminal {
 		v.paint(page)
 	} else if v.last == nil ||
-		!(page.of != nil && bytes.Equal(page.of, v.lastOf)) && !bytes.Equal(page.Bytes(), v.last) {
+		!(page.answer != nil && bytes.Equal(page.answer, v.lastOf)) && !bytes.Equal(page.Bytes(), v.last) {
 		// In a log, an age that has moved by itself is no news.
 		_, _ = v.out.Write(page.Bytes())
-		_, _ = v.cmd.ErrOrStderr().Write(page.talk.Bytes())
+		_, _ = v.cmd.ErrOrStderr().Write(page.notes.Bytes())
 	}
-	v.last, v.lastOf = append([]byte{}, page.Bytes()...), page.of
+	v.last, v.lastOf = append([]byte{}, page.Bytes()...), page.answer
 	return nil
 }
 
 // paint writes a page over the last one, as far as the terminal is high.
-func (v *view) paint(page *terminalBuffer) {
-	lines := strings.Split(strings.TrimSuffix(page.String()+page.talk.String(), "\n"), "\n")
-	if most := lineCount(v.out); len(lines) >= most {
+func (v *view) paint(page *viewBuffer) {
+	lines := strings.Split(strings.TrimSuffix(page.String()+page.notes.String(), "\n"), "\n")
+	if most := terminalHeight(v.out); len(lines) >= most {
 		below := len(lines) - most + 2
 		lines = append(lines[:most-2], fmt.Sprintf("%d more lines below", below))
 	}
@@ -215,26 +215,26 @@ func (v *view) paint(page *terminalBuffer) {
 	_, _ = io.WriteString(v.out, b.String())
 }
 
-// terminalBuffer holds what is shown until it is compared with the last look. It
+// viewBuffer holds what is shown until it is compared with the last look. It
 // is as wide and as coloured as where it goes.
-type terminalBuffer struct {
+type viewBuffer struct {
 	*bytes.Buffer
-	shown io.Writer
-	talk  bytes.Buffer   // what is for stderr
-	of    jsontext.Value // what it shows, where that is one answer
+	target io.Writer
+	notes  bytes.Buffer   // what is for stderr
+	answer jsontext.Value // what it shows, where that is one answer
 }
 
-// showing notes for --watch what a view shows.
-func showing(w io.Writer, raw jsontext.Value) {
-	if b, ok := w.(*terminalBuffer); ok {
-		b.of = raw
+// noteAnswer notes for --watch what a view shows.
+func noteAnswer(w io.Writer, raw jsontext.Value) {
+	if b, ok := w.(*viewBuffer); ok {
+		b.answer = raw
 	}
 }
 
-// aside is where a view's words for people go.
-func aside(cmd *cobra.Command, w io.Writer) io.Writer {
-	if b, ok := w.(*terminalBuffer); ok {
-		return &b.talk
+// notesWriter is where a view's words for people go.
+func notesWriter(cmd *cobra.Command, w io.Writer) io.Writer {
+	if b, ok := w.(*viewBuffer); ok {
+		return &b.notes
 	}
 	return cmd.ErrOrStderr()
 }

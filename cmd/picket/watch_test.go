@@ -18,9 +18,9 @@ import (
 	"github.com/picket-dev/picket/adapter"
 )
 
-// desk is a server with one thing to look at, and a log that says when it
+// watchedServer is a server with one thing to look at, and a log that says when it
 // changed.
-type desk struct {
+type watchedServer struct {
 	mu    sync.Mutex
 	thing string
 	away  bool
@@ -28,14 +28,14 @@ type desk struct {
 	tell  chan string // ids of events to send; "cut" ends the connection
 }
 
-func openDesk(t *testing.T) (*desk, *server) {
-	d := &desk{thing: "one", asked: make(chan string, 100), tell: make(chan string)}
+func newWatchedServer(t *testing.T) (*watchedServer, *connection) {
+	d := &watchedServer{thing: "one", asked: make(chan string, 100), tell: make(chan string)}
 	srv := httptest.NewServer(d)
 	t.Cleanup(srv.Close)
-	return d, &server{client: &adapter.Client{BaseURL: srv.URL}}
+	return d, &connection{client: &adapter.Client{BaseURL: srv.URL}}
 }
 
-func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *watchedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	thing, away := d.thing, d.away
 	d.mu.Unlock()
@@ -68,14 +68,14 @@ func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.asked <- r.URL.Path
 }
 
-func (d *desk) become(thing string, away bool) {
+func (d *watchedServer) become(thing string, away bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.thing, d.away = thing, away
 }
 
 // expect waits for the next questions and fails at any other.
-func (d *desk) expect(t *testing.T, paths ...string) {
+func (d *watchedServer) expect(t *testing.T, paths ...string) {
 	t.Helper()
 	for _, want := range paths {
 		select {
@@ -89,15 +89,15 @@ func (d *desk) expect(t *testing.T, paths ...string) {
 	}
 }
 
-// watched is a view of the desk's thing, with an age that is another at each
+// newTestView is a view of the desk's thing, with an age that is another at each
 // look.
-func watched(t *testing.T, s *server, terminal bool, clock chan time.Time) (v *view, out, talk *safeBuffer) {
-	out, talk = &safeBuffer{}, &safeBuffer{}
+func newTestView(t *testing.T, s *connection, terminal bool, clock chan time.Time) (v *view, out, talk *syncBuffer) {
+	out, talk = &syncBuffer{}, &syncBuffer{}
 	cmd := watchFlag(newRoot())
 	cmd.SetOut(out)
 	cmd.SetErr(talk)
 	looks := 0
-	s.kept = map[string][]byte{}
+	s.cachedReads = map[string][]byte{}
 	v = &view{
 		cmd:      cmd,
 		s:        s,
@@ -111,7 +111,7 @@ func watched(t *testing.T, s *server, terminal bool, clock chan time.Time) (v *v
 			if err := s.get(ctx, "/thing", nil, &raw); err != nil {
 				return err
 			}
-			showing(w, raw)
+			noteAnswer(w, raw)
 			looks++
 			fmt.Fprintf(w, "%s, age %d\n", raw, looks)
 			return nil
@@ -123,11 +123,11 @@ func watched(t *testing.T, s *server, terminal bool, clock chan time.Time) (v *v
 // A view is read anew after events alone, however the clock goes; a pipe gets
 // it again only when it says something new.
 func TestAWatchedViewIsReadAfterEvents(t *testing.T) {
-	d, s := openDesk(t)
+	d, s := newWatchedServer(t)
 	clock := make(chan time.Time)
-	v, out, _ := watched(t, s, false, clock)
+	v, out, _ := newTestView(t, s, false, clock)
 	ctx, cancel := context.WithCancel(t.Context())
-	stop := v.follow(ctx, topic{kinds: []string{"key."}}.path(), "7")
+	stop := v.follow(ctx, topic{kinds: []string{"key."}}.streamPath(), "7")
 	ended := make(chan error, 1)
 	go func() { ended <- v.watch(ctx) }()
 	first := []string{<-d.asked, <-d.asked} // in any order
@@ -159,9 +159,9 @@ func TestAWatchedViewIsReadAfterEvents(t *testing.T) {
 // On a terminal ages go on with the clock, without a question to the server;
 // what was shown stays while the server is away.
 func TestAWatchedViewAgesOnATerminal(t *testing.T) {
-	d, s := openDesk(t)
+	d, s := newWatchedServer(t)
 	clock := make(chan time.Time)
-	v, out, talk := watched(t, s, true, clock)
+	v, out, talk := newTestView(t, s, true, clock)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- v.watch(ctx) }()
@@ -195,8 +195,8 @@ func TestAWatchedViewAgesOnATerminal(t *testing.T) {
 
 // A key that may not read the log ends the watch with the server's words.
 func TestAWatchThatIsRefusedEnds(t *testing.T) {
-	_, s := openDesk(t)
-	v, _, _ := watched(t, s, false, nil)
+	_, s := newWatchedServer(t)
+	v, _, _ := newTestView(t, s, false, nil)
 	v.failed <- picket.CodeForbidden
 	if err := v.watch(t.Context()); err != error(picket.CodeForbidden) {
 		t.Errorf("ended with %v", err)
@@ -207,7 +207,7 @@ func TestAWatchThatIsRefusedEnds(t *testing.T) {
 func TestAPageIsNoHigherThanTheTerminal(t *testing.T) {
 	var out bytes.Buffer
 	v := &view{out: &out}
-	page := &terminalBuffer{Buffer: bytes.NewBufferString(strings.Repeat("line\n", 40))}
+	page := &viewBuffer{Buffer: bytes.NewBufferString(strings.Repeat("line\n", 40))}
 	v.paint(page)
 	if n := strings.Count(out.String(), "\r\n"); n != 23 || !strings.Contains(out.String(), "18 more lines below") {
 		t.Errorf("%d lines: %q", n, out.String())

@@ -16,7 +16,7 @@ import (
 )
 
 func newWebhook() *cobra.Command {
-	return noun("webhook", "Post events to other systems, such as Slack",
+	return commandGroup("webhook", "Post events to other systems, such as Slack",
 		newWebhookCreate(), newWebhookList(), newWebhookShow(), newWebhookDelete(), newWebhookRevive(),
 		newWebhookTest())
 }
@@ -29,7 +29,7 @@ func newWebhookCreate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create URL",
 		Short: "Add a target; the secret of its signatures is shown once",
-		Args:  args(cobra.ExactArgs(1)),
+		Args:  checkArgs(cobra.ExactArgs(1)),
 		Long: "Add a target that events are posted to from now on, one a request, in order, at least once. Without --type it is sent what\n" +
 			"people want to hear of. A URL can be a secret, as Slack's are: - reads it from stdin, and it is not shown again.",
 		Example: "  picket webhook create https://ops.example.com/picket\n  picket webhook create - --format slack --name '#agents' < slack-url\n" +
@@ -83,7 +83,7 @@ func printNewWebhook(cmd *cobra.Command, made picket.NewWebhook, raw jsontext.Va
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), made.Secret.Reveal())
 	fmt.Fprintln(cmd.ErrOrStderr(), made.WebhookID+": the secret verifies its signatures and is not shown again")
-	next(cmd, "picket webhook test "+made.WebhookID, "picket webhook delete "+made.WebhookID)
+	printNext(cmd, "picket webhook test "+made.WebhookID, "picket webhook delete "+made.WebhookID)
 	return nil
 }
 
@@ -98,15 +98,15 @@ func webhookListing(cmd *cobra.Command) listing[picket.Webhook] {
 			{head: "TYPES", cell: func(w picket.Webhook) string { return strings.Join(w.Types, ",") }, wide: true},
 			{head: "CURSOR", cell: func(w picket.Webhook) string { return w.Cursor }, wide: true},
 			{head: "FAILURES", cell: func(w picket.Webhook) string { return strconv.Itoa(w.Failures) }},
-			{head: "NEXT TRY", cell: func(w picket.Webhook) string { return w.NextAttemptAt.String() }, spare: 1},
-			{head: "URL", cell: func(w picket.Webhook) string { return w.URL }, spare: 2},
-			{head: "LAST", cell: lastOf},
+			{head: "NEXT TRY", cell: func(w picket.Webhook) string { return w.NextAttemptAt.String() }, dropOrder: 1},
+			{head: "URL", cell: func(w picket.Webhook) string { return w.URL }, dropOrder: 2},
+			{head: "LAST", cell: lastDeliveryText},
 		},
 	}
 }
 
-// lastOf is what the target said last.
-func lastOf(w picket.Webhook) string {
+// lastDeliveryText is what the target said last.
+func lastDeliveryText(w picket.Webhook) string {
 	switch {
 	case w.LastError != "":
 		return w.LastError
@@ -118,7 +118,7 @@ func lastOf(w picket.Webhook) string {
 
 func newWebhookList() *cobra.Command {
 	return watchFlag(formatFlag(&cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the targets and how they do", Args: args(cobra.NoArgs),
+		Use: "list", Aliases: []string{"ls"}, Short: "List the targets and how they do", Args: checkArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := connect(cmd)
 			if err != nil {
@@ -132,18 +132,18 @@ func newWebhookList() *cobra.Command {
 }
 
 // onWebhook is a verb on one target.
-func onWebhook(use, short string, act func(cmd *cobra.Command, s *server, id string) error) *cobra.Command {
+func onWebhook(use, short string, act func(cmd *cobra.Command, s *connection, id string) error) *cobra.Command {
 	return &cobra.Command{
 		Use:               use + " WEBHOOK",
 		Short:             short,
-		Args:              args(cobra.ExactArgs(1)),
-		ValidArgsFunction: completeFrom(webhookIDs),
+		Args:              checkArgs(cobra.ExactArgs(1)),
+		ValidArgsFunction: completeFirstID(webhookIDs),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			s, err := connect(cmd)
 			if err != nil {
 				return err
 			}
-			id, err := match(cmd.Context(), "webhook", given[0], s.allWebhooks)
+			id, err := resolveID(cmd.Context(), "webhook", given[0], s.webhookCandidates)
 			if err != nil {
 				return err
 			}
@@ -154,14 +154,14 @@ func onWebhook(use, short string, act func(cmd *cobra.Command, s *server, id str
 
 func newWebhookShow() *cobra.Command {
 	c := onWebhook("show", "Show a target: what it is sent and how it does",
-		func(cmd *cobra.Command, s *server, id string) error {
-			return watching(cmd, s, webhookTopic, func(ctx context.Context, w io.Writer) error {
+		func(cmd *cobra.Command, s *connection, id string) error {
+			return showOrWatch(cmd, s, webhookTopic, func(ctx context.Context, w io.Writer) error {
 				var raw jsontext.Value
 				var hook picket.Webhook
-				if err := s.get(ctx, "/api/v1/webhooks/"+segment(id), &hook, &raw); err != nil {
+				if err := s.get(ctx, "/api/v1/webhooks/"+pathSegment(id), &hook, &raw); err != nil {
 					return err
 				}
-				showing(w, raw)
+				noteAnswer(w, raw)
 				return printWebhook(cmd, w, hook, raw)
 			})
 		})
@@ -190,41 +190,43 @@ func printWebhook(cmd *cobra.Command, w io.Writer, hook picket.Webhook, raw json
 		{p.dim("url"), oneLine(hook.URL)},
 		{p.dim("state"), p.state(string(hook.State))}, {p.dim("format"), string(hook.Format)}, {p.dim("types"), kinds},
 		{p.dim("cursor"), hook.Cursor}, {p.dim("failures"), strconv.Itoa(hook.Failures)},
-		{p.dim("last"), oneLine(lastOf(hook))}}
+		{p.dim("last"), oneLine(lastDeliveryText(hook))}}
 	if !hook.NextAttemptAt.IsZero() {
 		rows = append(rows, []string{p.dim("next try"), hook.NextAttemptAt.String()})
 	}
 	printRows(w, append(rows, []string{p.dim("created"), ago(hook.CreatedAt) + " ago by " + hook.CreatedBy}))
 	if hook.State != picket.WebhookActive {
-		next(cmd, "picket webhook revive "+hook.WebhookID)
+		printNext(cmd, "picket webhook revive "+hook.WebhookID)
 	}
 	return nil
 }
 
 func newWebhookDelete() *cobra.Command {
-	return onWebhook("delete", "Send a target nothing any more", func(cmd *cobra.Command, s *server, id string) error {
-		if err := s.call(cmd.Context(), http.MethodDelete, "/api/v1/webhooks/"+segment(id), nil, nil, nil,
-			adapter.WithIdempotencyKey(newIdempotencyKey())); err != nil {
-			return err
-		}
-		fmt.Fprintln(cmd.OutOrStdout(), id+" deleted")
-		return nil
-	})
+	return onWebhook("delete", "Send a target nothing any more",
+		func(cmd *cobra.Command, s *connection, id string) error {
+			if err := s.call(cmd.Context(), http.MethodDelete, "/api/v1/webhooks/"+pathSegment(id), nil, nil, nil,
+				adapter.WithIdempotencyKey(newIdempotencyKey())); err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), id+" deleted")
+			return nil
+		})
 }
 
 func newWebhookRevive() *cobra.Command {
 	return formatFlag(onWebhook("revive", "Go on with a target that is dead or off, where it stopped",
-		func(cmd *cobra.Command, s *server, id string) error {
+		func(cmd *cobra.Command, s *connection, id string) error {
 			var raw jsontext.Value
 			var hook picket.Webhook
-			if err := s.post(cmd.Context(), "/api/v1/webhooks/"+segment(id)+"/revive", nil, &hook, &raw); err != nil {
+			if err := s.post(cmd.Context(), "/api/v1/webhooks/"+pathSegment(id)+"/revive", nil, &hook,
+				&raw); err != nil {
 				return err
 			}
 			return printWebhook(cmd, cmd.OutOrStdout(), hook, raw)
 		}))
 }
 
-func (s *server) allWebhooks(ctx context.Context) ([]candidate, error) {
+func (s *connection) webhookCandidates(ctx context.Context) ([]candidate, error) {
 	hooks, err := s.webhooks(ctx)
 	var all []candidate
 	for _, w := range hooks {
@@ -233,7 +235,7 @@ func (s *server) allWebhooks(ctx context.Context) ([]candidate, error) {
 	return all, err
 }
 
-func (s *server) webhooks(ctx context.Context) ([]picket.Webhook, error) {
+func (s *connection) webhooks(ctx context.Context) ([]picket.Webhook, error) {
 	var list struct {
 		Webhooks []picket.Webhook `json:"webhooks"`
 	}
@@ -241,4 +243,4 @@ func (s *server) webhooks(ctx context.Context) ([]picket.Webhook, error) {
 	return list.Webhooks, err
 }
 
-func webhookIDs(s *server) candidates { return s.allWebhooks }
+func webhookIDs(s *connection) candidateLister { return s.webhookCandidates }

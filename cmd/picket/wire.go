@@ -36,29 +36,29 @@ type roles struct {
 	reaper       bool
 }
 
-// house is a server process before it serves.
-type house struct {
+// serverProcess is a server process before it serves.
+type serverProcess struct {
 	roles
-	cfg    settings
-	redis  redis.UniversalOptions
-	memory bool
-	sealer *picket.Sealer
-	proxy  string // URL of the tool proxy, put into leases
-	prices *priceBoard
-	log    *slog.Logger
-	guard  *web.Guard // of the connections
-	// witness is the directory of what this machine keeps of the store; empty for
+	cfg      settings
+	redis    redis.UniversalOptions
+	memory   bool
+	sealer   *picket.Sealer
+	proxyURL string // URL of the tool proxy, put into leases
+	prices   *livePrices
+	log      *slog.Logger
+	guard    *web.Guard // of the connections
+	// witnessDir is the directory of what this machine keeps of the store; empty for
 	// roles that may not adopt one. found: a namespace nobody knows is ours.
-	witness string
-	found   bool
-	adopted func(ctx context.Context, e *orchestrator.Engine)
+	witnessDir    string
+	createMissing bool
+	onAdopted     func(ctx context.Context, e *orchestrator.Engine)
 }
 
 // witnessDir is where this machine keeps the floor of each namespace.
 func witnessDir(data string) string { return filepath.Join(data, "witness") }
 
-// open connects to the state of record.
-func (h house) open(ctx context.Context) (*orchestrator.Store, error) {
+// openStore connects to the state of record.
+func (h serverProcess) openStore(ctx context.Context) (*orchestrator.Store, error) {
 	redis.SetLogger(driverLog{h.log})
 	if err := h.checkStore(ctx); err != nil {
 		return nil, err
@@ -67,45 +67,45 @@ func (h house) open(ctx context.Context) (*orchestrator.Store, error) {
 		Redis:        h.redis,
 		Namespaces:   h.cfg.namespaces(),
 		Sealer:       h.sealer,
-		ProxyURL:     h.proxy,
+		ProxyURL:     h.proxyURL,
 		Memory:       h.memory,
 		Log:          h.log,
 		Quotas:       h.cfg.quotas(),
-		Witness:      h.witness,
-		Found:        h.found,
-		OnAdopt:      h.adopted,
-		DailyLimit:   h.cfg.housePerDay(),
-		TaskEnvelope: h.cfg.taskEnvelope(),
+		Witness:      h.witnessDir,
+		Found:        h.createMissing,
+		OnAdopt:      h.onAdopted,
+		DailyLimit:   h.cfg.dailyLimit(),
+		TaskEnvelope: h.cfg.defaultTaskEnvelope(),
 	})
 	if err != nil {
-		return nil, cannotOpen(err)
+		return nil, openStoreError(err)
 	}
 	if h.prices != nil && h.orchestrator {
-		h.prices.allow = store.SetBudgets
+		h.prices.applyBudgets = store.SetBudgets
 	}
 	return store, nil
 }
 
-func cannotOpen(err error) error {
+func openStoreError(err error) error {
 	var refusal *picket.Error
 	if errors.As(err, &refusal) && !errors.Is(err, picket.ErrUnknown) {
 		return err
 	}
 	return picket.Refuse(picket.CodeUnavailable, "Check that Redis runs and that its URL is right.",
-		"the store cannot be opened: %v", err).Because(err)
+		"the store cannot be opened: %v", err).WithCause(err)
 }
 
 // checkStore asks how the Redis servers keep what they are told, before
 // anything is written to them.
-func (h house) checkStore(ctx context.Context) error {
+func (h serverProcess) checkStore(ctx context.Context) error {
 	if h.memory {
 		return nil
 	}
 	found, err := storeFindings(ctx, h.redis)
 	if err != nil {
-		return cannotOpen(err)
+		return openStoreError(err)
 	}
-	return judgeStore(found, h.cfg, h.log)
+	return requireSafeStore(found, h.cfg, h.log)
 }
 
 // storeFindings is what puts the data of a Redis at risk.
@@ -113,12 +113,12 @@ func storeFindings(ctx context.Context, where redis.UniversalOptions) ([]finding
 	found, err := orchestrator.CheckDurability(ctx, where)
 	var out []finding
 	for _, f := range found {
-		as := finding{what: "redis", grade: "warn", detail: f.Detail, remedy: f.Remedy}
+		as := finding{subject: "redis", grade: "warn", detail: f.Detail, remedy: f.Remedy}
 		if f.Refused {
 			as.grade = "fail"
 		}
 		if f.Node != "" {
-			as.what += " " + f.Node
+			as.subject += " " + f.Node
 		}
 		out = append(out, as)
 	}
@@ -132,27 +132,27 @@ func checkFormat(ctx context.Context, where redis.UniversalOptions, namespaces [
 
 // serve runs the rooms on a listener until ctx ends, or until one of them
 // fails. It does not close the store.
-func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.Store) error {
+func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchestrator.Store) error {
 	// Most of a server's memory is buffers of connections: the collector comes
 	// twice as early, so that thousands of idle ones cost half.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)
 	}
 	if h.prices == nil {
-		h.prices = &priceBoard{}
+		h.prices = &livePrices{}
 		h.prices.list.Store(noPrices)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		if h.prices.heed(ctx) {
+		if h.prices.reloadOnHangup(ctx) {
 			h.log.Info("the terminal was closed")
 			stop()
 		}
 		return nil
 	})
-	sender, err := h.sender()
+	sender, err := h.newSender()
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 		Log:          h.log,
 		AllowedHosts: h.hosts(),
 		Advice:       h.cfg.advice(),
-		Prices:       h.prices.now,
+		Prices:       h.prices.current,
 		Poster:       sender,
 		Connections:  h.guard.Counts,
 		Rates:        rates,
@@ -176,14 +176,14 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 	}
 	if h.orchestrator {
 		control.Mount(e)
-		h.warnOfConsole()
+		h.warnAboutConsole()
 		desk, err := console.New(console.Config{
-			Desk:         deskOf(store),
-			Stream:       streamOf(control, store),
+			Desk:         consoleBackend(store),
+			Stream:       consoleStream(control, store),
 			Log:          h.log,
 			AllowedHosts: h.hosts(),
 			PublicURL:    h.cfg.text("public_url"),
-			OneHost:      !h.cfg.yes("console.host_per_login"),
+			OneHost:      !h.cfg.enabled("console.host_per_login"),
 		})
 		if err != nil {
 			return err
@@ -196,8 +196,8 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 		env := processEnv(h.log)
 		proxy, err := toolproxy.New(toolproxy.Config{
 			Sealer:    h.sealer,
-			Door:      doorTo(store),
-			Prices:    h.prices.now,
+			Backend:   toolProxyBackend(store),
+			Prices:    h.prices.current,
 			Log:       h.log,
 			HTTP:      h.cfg.httpTool(),
 			SQL:       h.cfg.databases(env),
@@ -213,12 +213,12 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 		proxy.Mount(e)
 	}
 	if h.reaper {
-		r, err := reaper.New(reaper.Config{Sweeps: sweepsOf(store), Retention: h.cfg.retention(), Log: h.log})
+		r, err := reaper.New(reaper.Config{Sweeps: reaperSweeps(store), Retention: h.cfg.retention(), Log: h.log})
 		if err != nil {
 			return err
 		}
 		group.Go(func() error { return r.Run(ctx) })
-		d, err := notify.New(notify.Config{Queues: queuesOf(store), Sender: sender, Log: h.log})
+		d, err := notify.New(notify.Config{Queues: webhookQueues(store), Sender: sender, Log: h.log})
 		if err != nil {
 			return err
 		}
@@ -231,22 +231,22 @@ func (h house) serve(ctx context.Context, l net.Listener, store *orchestrator.St
 	return group.Wait()
 }
 
-// warnOfConsole says what the settings give up, and where nobody can sign in.
-func (h house) warnOfConsole() {
+// warnAboutConsole says what the settings give up, and where nobody can sign in.
+func (h serverProcess) warnAboutConsole() {
 	public, err := url.Parse(h.cfg.text("public_url"))
 	switch {
-	case !h.cfg.yes("console.host_per_login"):
+	case !h.cfg.enabled("console.host_per_login"):
 		h.log.Warn("console.host_per_login is false: browsers send the console's cookie to every port of the host, so a program that listens on any port can act as the person")
-	case err == nil && public.Scheme == "http" && !loopback(public.Hostname()):
+	case err == nil && public.Scheme == "http" && !isLoopback(public.Hostname()):
 		h.log.Warn("public_url is plain http: nobody can sign in to the console there, because the cookie would be sent without encryption; use https")
 	}
 }
 
-func (h house) hosts() []string { return h.cfg.list("allowed_hosts") }
+func (h serverProcess) hosts() []string { return h.cfg.list("allowed_hosts") }
 
-// doorTo avoids the nil pointer inside a non-nil interface.
-func doorTo(store *orchestrator.Store) func(string) toolproxy.Door {
-	return func(namespace string) toolproxy.Door {
+// toolProxyBackend avoids the nil pointer inside a non-nil interface.
+func toolProxyBackend(store *orchestrator.Store) func(string) toolproxy.Backend {
+	return func(namespace string) toolproxy.Backend {
 		if e := store.Engine(namespace); e != nil {
 			return e
 		}
@@ -254,8 +254,8 @@ func doorTo(store *orchestrator.Store) func(string) toolproxy.Door {
 	}
 }
 
-// deskOf avoids it too.
-func deskOf(store *orchestrator.Store) func(string) console.Desk {
+// consoleBackend avoids it too.
+func consoleBackend(store *orchestrator.Store) func(string) console.Desk {
 	return func(namespace string) console.Desk {
 		if e := store.Engine(namespace); e != nil {
 			return e
@@ -264,14 +264,15 @@ func deskOf(store *orchestrator.Store) func(string) console.Desk {
 	}
 }
 
-// streamOf is the API's stream of events behind the console's own door.
-func streamOf(control *api.API, store *orchestrator.Store) func(echo.Context, picket.Principal, func() error) error {
+// consoleStream is the API's stream of events behind the console's own door.
+func consoleStream(control *api.API,
+	store *orchestrator.Store) func(echo.Context, picket.Principal, func() error) error {
 	return func(c echo.Context, who picket.Principal, admit func() error) error {
 		return control.Stream(c, store.Engine(who.Namespace), who, admit)
 	}
 }
 
-func sweepsOf(store *orchestrator.Store) map[string]reaper.Sweeps {
+func reaperSweeps(store *orchestrator.Store) map[string]reaper.Sweeps {
 	sweeps := map[string]reaper.Sweeps{}
 	for _, e := range store.Engines() {
 		sweeps[e.Namespace()] = e
@@ -293,14 +294,14 @@ func awaitReady(ctx context.Context, store *orchestrator.Store) error {
 	return nil
 }
 
-// bootstrap is who makes the first key of a namespace.
-var bootstrap = picket.Caller{Actor: "bootstrap"}
+// bootstrapCaller is who makes the first key of a namespace.
+var bootstrapCaller = picket.Caller{Actor: "bootstrap"}
 
-// admit registers the key of a file as the administrator of a namespace; again
+// registerAdminKey registers the key of a file as the administrator of a namespace; again
 // is fine. A revoked one is refused: a server that starts with it could not be
 // used by anybody who has no other key.
-func admit(ctx context.Context, e *orchestrator.Engine, keyFile string, key picket.Secret) error {
-	known, err := e.AdoptKey(ctx, bootstrap, "admin", key, []picket.Scope{picket.ScopeAdmin})
+func registerAdminKey(ctx context.Context, e *orchestrator.Engine, keyFile string, key picket.Secret) error {
+	known, err := e.AdoptKey(ctx, bootstrapCaller, "admin", key, []picket.Scope{picket.ScopeAdmin})
 	if err == nil && !known.RevokedAt.IsZero() {
 		return picket.Refuse(picket.CodeStateConflict, "Delete "+keyFile+" and start again: a new admin key is made.",
 			"the key in %s (%s) was revoked", keyFile, known.KeyID)
@@ -308,11 +309,12 @@ func admit(ctx context.Context, e *orchestrator.Engine, keyFile string, key pick
 	return err
 }
 
-// admitAgain registers the key in a store that was adopted: one that was
+// reregisterAdminKey registers the key in a store that was adopted: one that was
 // emptied has lost it.
-func admitAgain(keyFile string, key picket.Secret, log *slog.Logger) func(context.Context, *orchestrator.Engine) {
+func reregisterAdminKey(keyFile string, key picket.Secret,
+	log *slog.Logger) func(context.Context, *orchestrator.Engine) {
 	return func(ctx context.Context, e *orchestrator.Engine) {
-		if err := admit(ctx, e, keyFile, key); err != nil {
+		if err := registerAdminKey(ctx, e, keyFile, key); err != nil {
 			log.Error("register the admin key in the adopted store", "err", err)
 		}
 	}

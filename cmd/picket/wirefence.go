@@ -24,24 +24,25 @@ func newFenceSQL() *cobra.Command {
 			"that agents do not have. The output contains a key that agents must not learn. Run the SQL again after the\n" +
 			"secret file has changed, or to replace a table of marks that the role of agents owns.",
 		Example: "picket fence-sql main --role agents | psql \"$OWNER_DATABASE_URL\" -v ON_ERROR_STOP=1",
-		Args:    args(cobra.ExactArgs(1)),
+		Args:    checkArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := loadSettings(cmd)
 			if err != nil {
 				return err
 			}
 			name := args[0]
-			if known := cfg.under("sql"); !slices.Contains(known, name) {
+			if known := cfg.namesUnder("sql"); !slices.Contains(known, name) {
 				return picket.Refuse(codeUsage,
 					"Name a database of tools.sql in the server's picket.yaml, or add this one there.",
-					"tools.sql has no database %s, only: %s", quoted(name), cmp.Or(strings.Join(known, ", "), "none"))
+					"tools.sql has no database %s, only: %s", shellQuote(name),
+					cmp.Or(strings.Join(known, ", "), "none"))
 			}
 			role, _ := cmd.Flags().GetString("role")
 			sealer, err := cfg.sealer()
 			if err != nil {
 				return err
 			}
-			sql, err := toolproxy.FenceSQL(sealer, name, cfg.tool("sql", name, "marks").text, role)
+			sql, err := toolproxy.FenceSQL(sealer, name, cfg.toolValue("sql", name, "marks").text, role)
 			if err != nil {
 				return picket.Refuse(codeUsage, "Set --role to the role that the URL of the database names.", "%v", err)
 			}
@@ -66,8 +67,8 @@ func (s settings) sealer() (*picket.Sealer, error) {
 // fenceFindings reports what agents could do to the fence marks, for each
 // database whose URL is set here.
 func fenceFindings(ctx context.Context, cfg settings) (found []finding) {
-	databases := cfg.databases(environ{os.Getenv, func(string, string) {}})
-	for _, name := range cfg.under("sql") {
+	databases := cfg.databases(toolEnv{os.Getenv, func(string, string) {}})
+	for _, name := range cfg.namesUnder("sql") {
 		d, set := databases[name]
 		if !set {
 			continue
@@ -78,7 +79,7 @@ func fenceFindings(ctx context.Context, cfg settings) (found []finding) {
 		what := "database " + name
 		switch {
 		case err != nil:
-			found = append(found, finding{what, "warn", explain(err),
+			found = append(found, finding{what, "warn", errorText(err),
 				"Start it, or correct the URL in the variable that tools.sql." + name + ".url_env names."})
 		case len(problems) > 0:
 			found = append(found, finding{what, "warn",

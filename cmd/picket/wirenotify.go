@@ -9,12 +9,12 @@ import (
 	"github.com/picket-dev/picket/orchestrator"
 )
 
-// sender is how this process posts to webhooks.
-func (h house) sender() (*notify.Sender, error) {
+// newSender is how this process posts to webhooks.
+func (h serverProcess) newSender() (*notify.Sender, error) {
 	return notify.NewSender(notify.SenderConfig{Allow: h.cfg.list("notify.allow"), PublicURL: h.cfg.text("public_url")})
 }
 
-func queuesOf(store *orchestrator.Store) map[string]notify.Queue {
+func webhookQueues(store *orchestrator.Store) map[string]notify.Queue {
 	queues := map[string]notify.Queue{}
 	for _, e := range store.Engines() {
 		queues[e.Namespace()] = e

@@ -13,24 +13,24 @@ import (
 )
 
 // httpTool is what http_request may do.
-func (s settings) httpTool() toolproxy.HTTPTool {
-	most, _ := strconv.ParseInt(s.tool("http_request", "max_bytes").text, 10, 64)
-	return toolproxy.HTTPTool{
-		Allow:    s.tool("http_request", "allow").items,
-		Timeout:  s.span("http_request", "timeout"),
+func (s settings) httpTool() toolproxy.HTTPConfig {
+	most, _ := strconv.ParseInt(s.toolValue("http_request", "max_bytes").text, 10, 64)
+	return toolproxy.HTTPConfig{
+		Allow:    s.toolValue("http_request", "allow").items,
+		Timeout:  s.toolDuration("http_request", "timeout"),
 		MaxBytes: most,
 	}
 }
 
 // databases are those of the tool sql whose URL is in the environment.
-func (s settings) databases(env environ) map[string]toolproxy.Database {
+func (s settings) databases(env toolEnv) map[string]toolproxy.Database {
 	all := map[string]toolproxy.Database{}
-	for _, name := range s.under("sql") {
-		if url, ok := env.secret("tools.sql."+name, s.tool("sql", name, "url_env").text); ok {
+	for _, name := range s.namesUnder("sql") {
+		if url, ok := env.lookupSecret("tools.sql."+name, s.toolValue("sql", name, "url_env").text); ok {
 			all[name] = toolproxy.Database{
 				URL:     url,
-				Marks:   s.tool("sql", name, "marks").text,
-				Timeout: s.span("sql", name, "timeout"),
+				Marks:   s.toolValue("sql", name, "marks").text,
+				Timeout: s.toolDuration("sql", name, "timeout"),
 			}
 		}
 	}
@@ -41,19 +41,20 @@ func (s settings) databases(env environ) map[string]toolproxy.Database {
 func upstreamNames(names []string) (string, error) { return toolproxy.CheckUpstreamNames(names) }
 
 // upstreams are the MCP servers whose headers are all in the environment.
-func (s settings) upstreams(env environ) (all []toolproxy.Upstream) {
-	for _, name := range s.under("upstreams") {
+func (s settings) upstreams(env toolEnv) (all []toolproxy.Upstream) {
+	for _, name := range s.namesUnder("upstreams") {
 		u := toolproxy.Upstream{
 			Name:    name,
-			URL:     s.tool("upstreams", name, "url").text,
-			Command: s.tool("upstreams", name, "command").items,
-			Env:     s.tool("upstreams", name, "env").items,
-			Timeout: s.span("upstreams", name, "timeout"),
+			URL:     s.toolValue("upstreams", name, "url").text,
+			Command: s.toolValue("upstreams", name, "command").items,
+			Env:     s.toolValue("upstreams", name, "env").items,
+			Timeout: s.toolDuration("upstreams", name, "timeout"),
 			Headers: map[string]picket.Secret{},
 		}
 		whole := true
-		for _, header := range s.under("upstreams", name, "headers") {
-			value, ok := env.secret("tools.upstreams."+name, s.tool("upstreams", name, "headers", header, "env").text)
+		for _, header := range s.namesUnder("upstreams", name, "headers") {
+			value, ok := env.lookupSecret("tools.upstreams."+name,
+				s.toolValue("upstreams", name, "headers", header, "env").text)
 			u.Headers[header], whole = value, whole && ok
 		}
 		if whole {
@@ -65,11 +66,11 @@ func (s settings) upstreams(env environ) (all []toolproxy.Upstream) {
 
 // llm is where calls of language models go; one whose key is missing is left
 // out.
-func (s settings) llm(env environ) (cfg toolproxy.LLMConfig) {
-	for _, name := range s.under("llm") {
-		up := &toolproxy.LLMUpstream{URL: s.tool("llm", name, "url").text}
-		if variable := s.tool("llm", name, "key_env").text; variable != "" {
-			key, ok := env.secret("tools.llm."+name, variable)
+func (s settings) llm(env toolEnv) (cfg toolproxy.LLMConfig) {
+	for _, name := range s.namesUnder("llm") {
+		up := &toolproxy.LLMUpstream{URL: s.toolValue("llm", name, "url").text}
+		if variable := s.toolValue("llm", name, "key_env").text; variable != "" {
+			key, ok := env.lookupSecret("tools.llm."+name, variable)
 			if !ok {
 				continue
 			}
@@ -85,28 +86,28 @@ func (s settings) llm(env environ) (cfg toolproxy.LLMConfig) {
 	return cfg
 }
 
-// span reads a value that a check has found to be a duration; 0 when it is not
+// toolDuration reads a value that a check has found to be a duration; 0 when it is not
 // given.
-func (s settings) span(path ...string) time.Duration {
-	d, _ := time.ParseDuration(s.tool(path...).text)
+func (s settings) toolDuration(path ...string) time.Duration {
+	d, _ := time.ParseDuration(s.toolValue(path...).text)
 	return d
 }
 
-// environ is where the values of variables come from, and where it is told
+// toolEnv is where the values of variables come from, and where it is told
 // which are not there: what needs them is left out.
-type environ struct {
+type toolEnv struct {
 	lookup  func(string) string
 	missing func(what, name string)
 }
 
-func processEnv(log *slog.Logger) environ {
-	return environ{os.Getenv, func(what, name string) {
+func processEnv(log *slog.Logger) toolEnv {
+	return toolEnv{os.Getenv, func(what, name string) {
 		log.Warn(what+" is left out: "+name+" is not set in the environment", "fix",
 			fmt.Sprintf("export %s=… and start again", name))
 	}}
 }
 
-func (e environ) secret(what, name string) (picket.Secret, bool) {
+func (e toolEnv) lookupSecret(what, name string) (picket.Secret, bool) {
 	text := e.lookup(name)
 	if text == "" {
 		e.missing(what, name)
@@ -117,7 +118,7 @@ func (e environ) secret(what, name string) (picket.Secret, bool) {
 // missingVariables are the names that the tools of picket.yaml need and this
 // environment does not have.
 func (s settings) missingVariables() (names []string) {
-	env := environ{os.Getenv, func(_, name string) { names = append(names, name) }}
+	env := toolEnv{os.Getenv, func(_, name string) { names = append(names, name) }}
 	s.databases(env)
 	s.upstreams(env)
 	s.llm(env)

@@ -17,29 +17,29 @@ import (
 )
 
 func newWorkspace() *cobra.Command {
-	return noun("workspace", "See and keep the directories that agents of this machine work in",
+	return commandGroup("workspace", "See and keep the directories that agents of this machine work in",
 		newWorkspaceList(), newWorkspacePath(), newWorkspacePin(true), newWorkspacePin(false),
 		needsTrust(newWorkspaceCollect()))
 }
 
-// shelf is what the adapters of this machine keep. What the server says of it
+// keptWorkspaces is what the adapters of this machine keep. What the server says of it
 // is asked for, where it can be reached.
-func shelf(cmd *cobra.Command) (adapter.Shelf, error) {
+func keptWorkspaces(cmd *cobra.Command) (adapter.KeptWorkspaces, error) {
 	cfg, err := loadSettings(cmd)
 	if err != nil {
-		return adapter.Shelf{}, err
+		return adapter.KeptWorkspaces{}, err
 	}
-	kept := adapter.Shelf{Keep: cfg.duration("workspace.keep")}
+	kept := adapter.KeptWorkspaces{Keep: cfg.duration("workspace.keep")}
 	s, err := connect(cmd)
 	if err != nil {
 		return kept, err
 	}
 	away := false
-	kept.Ask = func(ctx context.Context, task string) ([]picket.Run, time.Time, error) {
+	kept.RunsOfTask = func(ctx context.Context, task string) ([]picket.Run, time.Time, error) {
 		if away {
 			return nil, time.Time{}, picket.CodeUnavailable
 		}
-		runs, now, err := s.client.AskServer(ctx, task)
+		runs, now, err := s.client.RunsOfTask(ctx, task)
 		away = errors.Is(err, picket.CodeUnavailable)
 		return runs, now, err
 	}
@@ -59,7 +59,7 @@ var workspaceColumns = []column[workspaceRow]{
 	{head: "TASK", cell: func(r workspaceRow) string { return r.TaskID }},
 	{head: "SOURCE", cell: func(r workspaceRow) string { return string(r.Source) }},
 	{head: "SIZE", cell: func(r workspaceRow) string { return sizeText(r.Bytes) }},
-	{head: "EXPIRES", cell: expiry},
+	{head: "EXPIRES", cell: expiryText},
 	{head: "RUN", cell: func(r workspaceRow) string { return r.RunID }, wide: true},
 	{head: "RUNS", cell: func(r workspaceRow) string { return fmt.Sprint(len(r.Runs)) }, wide: true},
 	{head: "BRANCH", cell: func(r workspaceRow) string { return r.Branch }, wide: true},
@@ -72,7 +72,7 @@ func workspaceListing(cmd *cobra.Command, empty string) listing[workspaceRow] {
 		name: func(r workspaceRow) string { return r.Name }}
 }
 
-func wrapped(rows []workspaceRow, raw *jsontext.Value) (err error) {
+func wrapWorkspaces(rows []workspaceRow, raw *jsontext.Value) (err error) {
 	*raw, err = json.Marshal(struct {
 		Workspaces []workspaceRow `json:"workspaces"`
 	}{rows})
@@ -84,9 +84,9 @@ func newWorkspaceList() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the kept workspaces, oldest first",
-		Args:    args(cobra.NoArgs),
+		Args:    checkArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			kept, err := shelf(cmd)
+			kept, err := keptWorkspaces(cmd)
 			if err != nil {
 				return err
 			}
@@ -98,9 +98,9 @@ func newWorkspaceList() *cobra.Command {
 					}
 					var rows []workspaceRow
 					for _, w := range all {
-						rows = append(rows, workspaceRow{KeptWorkspace: w, Bytes: sizeOf(w.Path)})
+						rows = append(rows, workspaceRow{KeptWorkspace: w, Bytes: dirSize(w.Path)})
 					}
-					return wrapped(rows, raw)
+					return wrapWorkspaces(rows, raw)
 				})
 		},
 	}
@@ -110,7 +110,7 @@ func newWorkspaceList() *cobra.Command {
 // workspaceNamed finds a workspace by its own id, or that of one of its runs or
 // of its task, each by beginning or end; of several of a task the latest.
 func workspaceNamed(ctx context.Context, typed string) (adapter.KeptWorkspace, error) {
-	all, err := (adapter.Shelf{}).List(ctx)
+	all, err := (adapter.KeptWorkspaces{}).List(ctx)
 	if err != nil {
 		return adapter.KeptWorkspace{}, err
 	}
@@ -124,7 +124,7 @@ func workspaceNamed(ctx context.Context, typed string) (adapter.KeptWorkspace, e
 			known[id] = w
 		}
 	}
-	id, err := match(ctx, kind, typed, func(context.Context) (found []candidate, err error) {
+	id, err := resolveID(ctx, kind, typed, func(context.Context) (found []candidate, err error) {
 		for id, w := range known {
 			found = append(found, candidate{id, w.Title})
 		}
@@ -146,8 +146,8 @@ func newWorkspacePath() *cobra.Command {
 	return &cobra.Command{
 		Use:               "path WORKSPACE|TASK",
 		Short:             "Print the directory of a workspace",
-		Args:              args(cobra.ExactArgs(1)),
-		ValidArgsFunction: completeFrom(workspaceIDs),
+		Args:              checkArgs(cobra.ExactArgs(1)),
+		ValidArgsFunction: completeFirstID(workspaceIDs),
 		Example:           "  cd \"$(picket workspace path TASK)\"",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			w, err := workspaceNamed(cmd.Context(), given[0])
@@ -172,14 +172,14 @@ func newWorkspacePin(pin bool) *cobra.Command {
 	return &cobra.Command{
 		Use:               use + " WORKSPACE|TASK",
 		Short:             short,
-		Args:              args(cobra.ExactArgs(1)),
-		ValidArgsFunction: completeFrom(workspaceIDs),
+		Args:              checkArgs(cobra.ExactArgs(1)),
+		ValidArgsFunction: completeFirstID(workspaceIDs),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			w, err := workspaceNamed(cmd.Context(), given[0])
 			if err != nil {
 				return err
 			}
-			if err := (adapter.Shelf{}).Pin(w.Name, pin); err != nil {
+			if err := (adapter.KeptWorkspaces{}).Pin(w.Name, pin); err != nil {
 				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), w.Name, done)
@@ -188,9 +188,9 @@ func newWorkspacePin(pin bool) *cobra.Command {
 	}
 }
 
-func workspaceIDs(*server) candidates {
+func workspaceIDs(*connection) candidateLister {
 	return func(ctx context.Context) (found []candidate, err error) {
-		all, err := (adapter.Shelf{}).List(ctx)
+		all, err := (adapter.KeptWorkspaces{}).List(ctx)
 		for _, w := range all {
 			found = append(found, candidate{w.Name, w.Title})
 		}

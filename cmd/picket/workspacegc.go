@@ -17,12 +17,12 @@ func newWorkspaceCollect() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "gc",
 		Short: "Delete the workspaces that are due",
-		Args:  args(cobra.NoArgs),
+		Args:  checkArgs(cobra.NoArgs),
 		Long: "Delete the workspaces that are due: those of decided tasks after 24 hours, those of failed runs after 7 days.\n" +
 			"Adapters do the same when they start and every hour. What the server does not know, or says nothing of, stays.\n" +
 			"The branch of a worktree stays in any case; work that is not on it yet is committed first.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			kept, err := shelf(cmd)
+			kept, err := keptWorkspaces(cmd)
 			if err != nil {
 				return err
 			}
@@ -34,7 +34,7 @@ func newWorkspaceCollect() *cobra.Command {
 	return formatFlag(c)
 }
 
-func collectWorkspaces(cmd *cobra.Command, kept adapter.Shelf, dry bool) error {
+func collectWorkspaces(cmd *cobra.Command, kept adapter.KeptWorkspaces, dry bool) error {
 	var failed error
 	l := workspaceListing(cmd, "no workspaces are kept")
 	l.columns = []column[workspaceRow]{
@@ -50,13 +50,13 @@ func collectWorkspaces(cmd *cobra.Command, kept adapter.Shelf, dry bool) error {
 		}
 		var rows []workspaceRow
 		for _, c := range all {
-			row := workspaceRow{KeptWorkspace: c.KeptWorkspace, Deleted: &c.Deleted, Because: c.Why}
+			row := workspaceRow{KeptWorkspace: c.KeptWorkspace, Deleted: &c.Deleted, Because: c.Reason}
 			if c.Err != nil {
 				failed, row.Because = c.Err, c.Err.Error()
 			}
 			rows = append(rows, row)
 		}
-		return wrapped(rows, raw)
+		return wrapWorkspaces(rows, raw)
 	})
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func doneText(r workspaceRow, dry bool) string {
 	return "deleted"
 }
 
-func expiry(r workspaceRow) string {
+func expiryText(r workspaceRow) string {
 	switch {
 	case r.InUse:
 		return "in use"
@@ -87,13 +87,13 @@ func expiry(r workspaceRow) string {
 		return "undecided"
 	}
 	if left := time.Until(r.KeepUntil.Time()); left > 0 {
-		return "in " + brief(left)
+		return "in " + largestUnit(left)
 	}
 	return "due"
 }
 
-// brief is a time in the largest unit that says something.
-func brief(d time.Duration) string {
+// largestUnit is a time in the largest unit that says something.
+func largestUnit(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:
 		return fmt.Sprintf("%dd", int(d.Hours())/24)
@@ -117,8 +117,8 @@ func sizeText(n int64) string {
 	return ""
 }
 
-// sizeOf adds up the files of a directory; links are not followed.
-func sizeOf(dir string) (n int64) {
+// dirSize adds up the files of a directory; links are not followed.
+func dirSize(dir string) (n int64) {
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			if info, err := d.Info(); err == nil {

@@ -139,7 +139,7 @@ func fillReviews(ctx context.Context, p plan, e *orchestrator.Engine, sealer *pi
 			return fmt.Errorf("acquire: %d leases, %w", len(leases), err)
 		}
 		for _, l := range leases {
-			held, err := sealer.Open(l.LeaseToken.Reveal())
+			held, err := sealer.OpenLeaseToken(l.LeaseToken.Reveal())
 			if err == nil {
 				_, err = e.Complete(ctx, held,
 					picket.Completion{

@@ -97,7 +97,7 @@ func (d *deep) live(ctx context.Context) error {
 		return fmt.Errorf("%d leases granted", len(leases))
 	}
 	d.note("acquire", began)
-	held, err := d.sealer.Open(leases[0].LeaseToken.Reveal())
+	held, err := d.sealer.OpenLeaseToken(leases[0].LeaseToken.Reveal())
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func fillSpec(p plan) picket.TaskSpec {
 
 // fillLeased submits n tasks and leases that many, a hundred a call.
 func fillLeased(ctx context.Context, p plan, e *orchestrator.Engine, sealer *picket.Sealer,
-	n int) ([]picket.Held, error) {
+	n int) ([]picket.LeaseCredential, error) {
 	if err := fillQueued(ctx, p, e, n); err != nil {
 		return nil, fmt.Errorf("submit: %w", err)
 	}
@@ -56,9 +56,9 @@ func fillLeased(ctx context.Context, p plan, e *orchestrator.Engine, sealer *pic
 // leaseAll leases n queued tasks, a hundred a call, two calls at a time: more
 // would only wait for each other.
 func leaseAll(ctx context.Context, p plan, e *orchestrator.Engine, sealer *picket.Sealer,
-	n int) ([]picket.Held, error) {
+	n int) ([]picket.LeaseCredential, error) {
 	const batch, callers = 100, 2
-	held := make([]picket.Held, n)
+	held := make([]picket.LeaseCredential, n)
 	var next atomic.Int64
 	p.Workers, p.Tasks = callers, (n+batch-1)/batch
 	err := spread(p, func() error {
@@ -69,7 +69,7 @@ func leaseAll(ctx context.Context, p plan, e *orchestrator.Engine, sealer *picke
 			return err
 		}
 		for i, lease := range leases {
-			if held[from+i], err = sealer.Open(lease.LeaseToken.Reveal()); err != nil {
+			if held[from+i], err = sealer.OpenLeaseToken(lease.LeaseToken.Reveal()); err != nil {
 				return err
 			}
 		}
@@ -85,7 +85,7 @@ func leaseAll(ctx context.Context, p plan, e *orchestrator.Engine, sealer *picke
 // same leases.
 func leaseSome(ctx context.Context, e *orchestrator.Engine, n int) ([]picket.Lease, error) {
 	by := asBench
-	by.Once = picket.Once{Key: rand.Text() + strings.Repeat("0", 38), Body: strings.Repeat("0", 64)}
+	by.Idempotency = picket.Idempotency{Key: rand.Text() + strings.Repeat("0", 38), Body: strings.Repeat("0", 64)}
 	leases, err := e.Acquire(ctx, by, picket.AcquireRequest{Max: &n})
 	for try := 1; errors.Is(err, picket.ErrUnknown) && try < fillTries; try++ {
 		leases, err = e.Acquire(ctx, by, picket.AcquireRequest{Max: &n})
@@ -98,7 +98,7 @@ func leaseSome(ctx context.Context, e *orchestrator.Engine, n int) ([]picket.Lea
 
 // each calls do for every held lease, from as many goroutines as there are
 // workers.
-func each(p plan, held []picket.Held, do func(picket.Held) error) error {
+func each(p plan, held []picket.LeaseCredential, do func(picket.LeaseCredential) error) error {
 	var next atomic.Int64
 	p.Tasks = len(held)
 	return spread(p, func() error { return do(held[next.Add(1)-1]) })

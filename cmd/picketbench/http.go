@@ -37,9 +37,9 @@ func openSite(ctx context.Context, store *orchestrator.Store, sealer *picket.Sea
 		return nil, err
 	}
 	proxy, err := toolproxy.New(toolproxy.Config{
-		Sealer: sealer,
-		Log:    log,
-		Door:   func(string) toolproxy.Door { return engine },
+		Sealer:  sealer,
+		Log:     log,
+		Backend: func(string) toolproxy.Backend { return engine },
 	})
 	if err != nil {
 		return nil, err

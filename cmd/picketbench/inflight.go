@@ -96,7 +96,7 @@ func (e *ending) round(ctx context.Context) (sample, error) {
 	ours := func(args []string) bool { return args[0] == "EVALSHA" && strings.HasPrefix(args[3], "pk:{") }
 	runtime.GC() // a collection during the calls would take processor time from Redis
 	took, err := e.server.timed(ctx, e.batch, ours, func() error {
-		return each(e.plan, held, func(h picket.Held) error {
+		return each(e.plan, held, func(h picket.LeaseCredential) error {
 			_, err := e.engine.Complete(ctx, h, picket.Completion{Output: output})
 			return err
 		})

@@ -21,7 +21,7 @@ type crowd struct {
 	store  *orchestrator.Store
 	engine *orchestrator.Engine
 	sealer *picket.Sealer
-	held   []picket.Held
+	held   []picket.LeaseCredential
 	calls  int // a round
 	random *rand.Rand
 	seen   times
@@ -59,8 +59,8 @@ func (c *crowd) close() {
 }
 
 // confirm gives leases their full window.
-func (c *crowd) confirm(ctx context.Context, held []picket.Held) error {
-	return each(c.plan, held, func(h picket.Held) error {
+func (c *crowd) confirm(ctx context.Context, held []picket.LeaseCredential) error {
+	return each(c.plan, held, func(h picket.LeaseCredential) error {
 		_, err := c.engine.Renew(ctx, h)
 		return err
 	})

@@ -99,7 +99,7 @@ func engineDoor(e *orchestrator.Engine, sealer *picket.Sealer) door {
 			return e.Acquire(ctx, asBench, req)
 		},
 		hold: func(lease picket.Lease) (holder, error) {
-			held, err := sealer.Open(lease.LeaseToken.Reveal())
+			held, err := sealer.OpenLeaseToken(lease.LeaseToken.Reveal())
 			return holder{
 				renew:  func(ctx context.Context) error { _, err := e.Renew(ctx, held); return err },
 				report: func(ctx context.Context) error { _, err := e.Report(ctx, held, "r1", halfway); return err },

@@ -46,12 +46,12 @@ func mcpcall(ctx context.Context, b *bench) error {
 
 	log := slog.New(slog.DiscardHandler)
 	engine := store.Engine("default")
-	prices := &budget.List{Version: "bench", Tools: map[string]budget.Price{"up_*": {Call: 1}}}
+	prices := &budget.PriceList{Version: "bench", Tools: map[string]budget.Price{"up_*": {Call: 1}}}
 	proxy, err := toolproxy.New(toolproxy.Config{
 		Sealer:    sealer,
 		Log:       log,
-		Door:      func(string) toolproxy.Door { return engine },
-		Prices:    func() *budget.List { return prices },
+		Backend:   func(string) toolproxy.Backend { return engine },
+		Prices:    func() *budget.PriceList { return prices },
 		Upstreams: []toolproxy.Upstream{{Name: "up", URL: direct}},
 	})
 	if err != nil {

@@ -80,7 +80,7 @@ var bareScript = redis.NewScript("return 1")
 // stages are a bare script to compare with, a life that is renewed, reports and goes to review, and the other
 // ways out of a lease.
 func stages(p plan, r *redisServer, e *orchestrator.Engine, sealer *picket.Sealer, tasks int) []stage {
-	held := make([]picket.Held, tasks)
+	held := make([]picket.LeaseCredential, tasks)
 	submit := func(review picket.ReviewBy) func(context.Context, int) error {
 		return func(ctx context.Context, _ int) error {
 			_, err := e.Submit(ctx, asBench, picket.TaskSpec{Title: "life", Input: payload(p), Review: review})
@@ -95,7 +95,7 @@ func stages(p plan, r *redisServer, e *orchestrator.Engine, sealer *picket.Seale
 		if len(leases) != 1 {
 			return fmt.Errorf("%d leases granted", len(leases))
 		}
-		held[i], err = sealer.Open(leases[0].LeaseToken.Reveal())
+		held[i], err = sealer.OpenLeaseToken(leases[0].LeaseToken.Reveal())
 		return err
 	}
 	complete := func(ctx context.Context, i int) error {

@@ -43,14 +43,14 @@ func steady(ctx context.Context, b *bench) error {
 }
 
 // worker completes one lease and gets the next, none when the queue is empty.
-type worker func(ctx context.Context, e *orchestrator.Engine, held picket.Held) ([]picket.Lease, error)
+type worker func(ctx context.Context, e *orchestrator.Engine, held picket.LeaseCredential) ([]picket.Lease, error)
 
-func advances(ctx context.Context, e *orchestrator.Engine, held picket.Held) ([]picket.Lease, error) {
+func advances(ctx context.Context, e *orchestrator.Engine, held picket.LeaseCredential) ([]picket.Lease, error) {
 	got, err := e.Advance(ctx, held, asBench, picket.AdvanceRequest{Output: output})
 	return got.Leases, err
 }
 
-func completes(ctx context.Context, e *orchestrator.Engine, held picket.Held) ([]picket.Lease, error) {
+func completes(ctx context.Context, e *orchestrator.Engine, held picket.LeaseCredential) ([]picket.Lease, error) {
 	if _, err := e.Complete(ctx, held, picket.Completion{Output: output}); err != nil {
 		return nil, err
 	}
@@ -98,8 +98,8 @@ func drainBy(ctx context.Context, p plan, e *orchestrator.Engine, sealer *picket
 		group.Go(func() {
 			leases, err := e.Acquire(ctx, asBench, picket.AcquireRequest{})
 			for err == nil && len(leases) > 0 {
-				var held picket.Held
-				if held, err = sealer.Open(leases[0].LeaseToken.Reveal()); err == nil {
+				var held picket.LeaseCredential
+				if held, err = sealer.OpenLeaseToken(leases[0].LeaseToken.Reveal()); err == nil {
 					leases, err = w(ctx, e, held)
 				}
 			}

@@ -24,8 +24,8 @@ import (
 // besiegers is how many connections without a credential are open at once, and
 // descriptors how many the server has.
 const (
-	besiegers   = 2000
-	descriptors = 1024
+	attackerConnections = 2000
+	descriptors         = 1024
 )
 
 // TestConnectionsWithoutAKeyDoNotEndALease opens more connections without a
@@ -33,14 +33,14 @@ const (
 // of three seconds is renewed, and new holders come, each request on a
 // connection of its own.
 func TestConnectionsWithoutAKeyDoNotEndALease(t *testing.T) {
-	w := newWorldAlone(t)
-	s := &siege{world: w, server: w.upWith(descriptors)}
+	w := newSerialTestEnv(t)
+	s := &abuseTest{testEnv: w, server: w.upWith(descriptors)}
 	s.addr = strings.TrimPrefix(w.url, "http://")
-	h := s.honest(3)
+	h := s.newRetryingClient(3)
 
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	crowded := s.besiege(ctx)
+	crowded := s.floodConnections(ctx)
 	<-crowded
 	for deadline := time.Now().Add(12 * time.Second); time.Now().Before(deadline) && !t.Failed(); {
 		h.renew()
@@ -55,7 +55,7 @@ func TestConnectionsWithoutAKeyDoNotEndALease(t *testing.T) {
 	if task.State != picket.TaskLeased || task.Failures != 0 {
 		t.Errorf("the task is %s with %d failures", task.State, task.Failures)
 	}
-	if n := counts["picket_connections_closed_total{reason=\"address_full\"}"]; n < besiegers/2 {
+	if n := counts["picket_connections_closed_total{reason=\"address_full\"}"]; n < attackerConnections/2 {
 		t.Errorf("%v connections were closed to make room", n)
 	}
 	if n := counts["picket_connections{kind=\"unknown\"}"]; n < 1 || n > descriptors/2 {
@@ -73,17 +73,17 @@ func TestConnectionsWithoutAKeyDoNotEndALease(t *testing.T) {
 // TestAcceptErrorsAreCountedAndLogged takes the descriptors away from a running
 // server, whose bounds are then too high.
 func TestAcceptErrorsAreCountedAndLogged(t *testing.T) {
-	w := newWorldAlone(t)
-	s := &siege{world: w, server: w.upWith(descriptors)}
+	w := newSerialTestEnv(t)
+	s := &abuseTest{testEnv: w, server: w.upWith(descriptors)}
 	s.addr = strings.TrimPrefix(w.url, "http://")
-	h := s.honest(3)
+	h := s.newRetryingClient(3)
 	low := unix.Rlimit{Cur: uint64(s.files()) + 150, Max: descriptors}
 	if err := unix.Prlimit(s.server.pid(), unix.RLIMIT_NOFILE, &low, nil); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	<-s.besiege(ctx)
+	<-s.floodConnections(ctx)
 	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline) && !t.Failed(); {
 		h.renew()
 	}
@@ -103,21 +103,21 @@ func TestAcceptErrorsAreCountedAndLogged(t *testing.T) {
 }
 
 // upWith starts a server that may have so many descriptors.
-func (w *world) upWith(files int) *process {
+func (w *testEnv) upWith(files int) *process {
 	w.t.Helper()
 	script := "ulimit -n " + strconv.Itoa(files) + `; exec "$0" "$@"`
 	p := w.launch("up", exec.Command("sh", "-c", script, binary(), "up", "--listen", "127.0.0.1:0", "--log-level",
 		"warn"))
 	w.url = p.ready()
 	w.key = w.secret("admin.key")
-	w.log = follow(w)
+	w.events = followEvents(w)
 	return p
 }
 
-// honest is a client: it asks again when a connection breaks, as every
+// retryingClient is a client: it asks again when a connection breaks, as every
 // adapter does, and has no connection that it keeps.
-type honest struct {
-	*siege
+type retryingClient struct {
+	*abuseTest
 	lease    picket.Lease
 	bearer   string
 	client   *http.Client
@@ -126,7 +126,7 @@ type honest struct {
 	slowest  time.Duration
 }
 
-func (s *siege) honest(window int) *honest {
+func (s *abuseTest) newRetryingClient(window int) *retryingClient {
 	s.t.Helper()
 	task := spec("held", window)
 	task.Role = "held"
@@ -136,14 +136,14 @@ func (s *siege) honest(window int) *honest {
 	if len(got.Leases) != 1 {
 		s.t.Fatalf("%d leases", len(got.Leases))
 	}
-	return &honest{siege: s, lease: got.Leases[0], bearer: got.Leases[0].LeaseToken.Reveal(),
+	return &retryingClient{abuseTest: s, lease: got.Leases[0], bearer: got.Leases[0].LeaseToken.Reveal(),
 		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 2 * time.Second}}
 }
 
-func (h *honest) renew() { h.ask(h.bearer, "/v1/lease/renew", "{}") }
+func (h *retryingClient) renew() { h.ask(h.bearer, "/v1/lease/renew", "{}") }
 
 // another is a new task and its whole life.
-func (h *honest) another() {
+func (h *retryingClient) another() {
 	h.ask(h.key, "/api/v1/tasks", `{"title":"another","role":"other","review":"none"}`)
 	var got picket.Acquired
 	decodeInto(h.t, h.ask(h.key, "/api/v1/leases", `{"agentId":"other","role":"other","waitSeconds":5}`), &got)
@@ -152,7 +152,7 @@ func (h *honest) another() {
 	}
 }
 
-func (h *honest) ask(bearer, path, body string) []byte {
+func (h *retryingClient) ask(bearer, path, body string) []byte {
 	h.t.Helper()
 	began := time.Now()
 	var last error
@@ -183,9 +183,9 @@ func (h *honest) ask(bearer, path, body string) []byte {
 	return nil
 }
 
-// besiege holds connections open until ctx ends, and opens each again that the
+// floodConnections holds connections open until ctx ends, and opens each again that the
 // server closes. The channel is closed once each was open for the first time.
-func (s *siege) besiege(ctx context.Context) (crowded <-chan struct{}) {
+func (s *abuseTest) floodConnections(ctx context.Context) (crowded <-chan struct{}) {
 	host := "Host: " + s.addr + "\r\n"
 	ways := []string{
 		"", // silent
@@ -196,13 +196,13 @@ func (s *siege) besiege(ctx context.Context) (crowded <-chan struct{}) {
 			"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 1000\r\n\r\nkey=",
 	}
 	var group, first sync.WaitGroup
-	first.Add(besiegers)
-	for i := range besiegers {
+	first.Add(attackerConnections)
+	for i := range attackerConnections {
 		group.Go(func() {
 			opened := sync.OnceFunc(first.Done)
 			defer opened()
 			for ctx.Err() == nil {
-				c, err := net.DialTimeout("tcp", s.addr, patience)
+				c, err := net.DialTimeout("tcp", s.addr, waitLimit)
 				if err == nil {
 					s.conns.Add(1)
 					_, _ = io.WriteString(c, ways[i%len(ways)])
@@ -230,7 +230,7 @@ func (s *siege) besiege(ctx context.Context) (crowded <-chan struct{}) {
 }
 
 // scrape reads the samples of /metrics.
-func (s *siege) scrape() map[string]float64 {
+func (s *abuseTest) scrape() map[string]float64 {
 	s.t.Helper()
 	text := ""
 	for range 20 {

@@ -27,7 +27,7 @@ type abuse struct {
 }
 
 // malformed sends every row on connections of its own, many side by side.
-func (s *siege) malformed() error {
+func (s *abuseTest) malformed() error {
 	rows := s.rows()
 	var group sync.WaitGroup
 	errs := make(chan error, len(rows))
@@ -37,7 +37,7 @@ func (s *siege) malformed() error {
 			turn <- struct{}{}
 			group.Go(func() {
 				defer func() { <-turn }()
-				got, err := s.suffer(row)
+				got, err := s.sendAbuse(row)
 				if err == nil && got != row.want {
 					err = fmt.Errorf("answered %q, want %q", got, row.want)
 				}
@@ -59,14 +59,14 @@ func (s *siege) malformed() error {
 	return errors.Join(all...)
 }
 
-// suffer sends one row and reads all answers.
-func (s *siege) suffer(row abuse) (got string, err error) {
+// sendAbuse sends one row and reads all answers.
+func (s *abuseTest) sendAbuse(row abuse) (got string, err error) {
 	c, err := s.dial()
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(waitLimit))
 	var sending sync.WaitGroup
 	sending.Go(func() {
 		_, _ = c.Write(row.send)
@@ -76,7 +76,7 @@ func (s *siege) suffer(row abuse) (got string, err error) {
 	})
 	defer sending.Wait()
 	defer c.Close()
-	s.rude.Add(1)
+	s.abuseRequests.Add(1)
 	in := bufio.NewReader(c)
 	var said []string
 	for len(strings.Fields(row.want)) > len(said) {
@@ -85,7 +85,7 @@ func (s *siege) suffer(row abuse) (got string, err error) {
 			var late net.Error
 			if errors.As(err, &late) && late.Timeout() {
 				return strings.Join(said, " "),
-					fmt.Errorf("neither answered nor closed within %s, after %q", patience, said)
+					fmt.Errorf("neither answered nor closed within %s, after %q", waitLimit, said)
 			}
 			said = append(said, "closed")
 			break
@@ -100,7 +100,7 @@ func (s *siege) suffer(row abuse) (got string, err error) {
 }
 
 // rows are the requests that no honest client sends.
-func (s *siege) rows() []abuse {
+func (s *abuseTest) rows() []abuse {
 	const tasks = "/api/v1/tasks"
 	host := "Host: " + s.addr + "\r\n"
 	key, lease := "X-API-Key: "+s.key+"\r\n", "Authorization: Bearer "+s.bearer+"\r\n"

@@ -19,15 +19,15 @@ import (
 
 const dribblers = 500
 
-// crowd opens n connections at once and answers the first errors.
-func (s *siege) crowd(n int, each func(net.Conn) error) error {
+// openMany opens n connections at once and answers the first errors.
+func (s *abuseTest) openMany(n int, each func(net.Conn) error) error {
 	var group sync.WaitGroup
 	errs := make(chan error, 3)
 	for range n {
 		group.Go(func() {
 			c, err := s.dial()
 			if err == nil {
-				s.rude.Add(1)
+				s.abuseRequests.Add(1)
 				err = each(c)
 				c.Close()
 			}
@@ -56,7 +56,7 @@ func dribble(c net.Conn, begin, piece string) (said string, err error) {
 	}
 	heard := make(chan string, 1)
 	go func() {
-		_ = c.SetReadDeadline(time.Now().Add(3 * patience))
+		_ = c.SetReadDeadline(time.Now().Add(3 * waitLimit))
 		b, err := io.ReadAll(io.LimitReader(c, 64<<10))
 		var late net.Error
 		if errors.As(err, &late) && late.Timeout() {
@@ -77,8 +77,8 @@ func dribble(c net.Conn, begin, piece string) (said string, err error) {
 }
 
 // dribbleHeaders never finishes a request's head: it is cut off unanswered.
-func (s *siege) dribbleHeaders() error {
-	return s.crowd(dribblers, func(c net.Conn) error {
+func (s *abuseTest) dribbleHeaders() error {
+	return s.openMany(dribblers, func(c net.Conn) error {
 		said, err := dribble(c, "GET /api/v1/tasks HTTP/1.1\r\nHost: "+s.addr+"\r\n", "X-Slow: y\r\n")
 		if err == nil && said != "" && !strings.HasPrefix(said, "HTTP/1.1 4") {
 			err = fmt.Errorf("a head that never ends was answered %.200q", said)
@@ -88,17 +88,17 @@ func (s *siege) dribbleHeaders() error {
 }
 
 // dribbleBodies never finishes a body.
-func (s *siege) dribbleBodies() error { return s.unfinished(dribblers, 1000) }
+func (s *abuseTest) dribbleBodies() error { return s.unfinished(dribblers, 1000) }
 
 // dribbleFat never finishes a body that is as large as allowed: together they
 // are more than the server may hold.
-func (s *siege) dribbleFat() error { return s.unfinished(200, 1_000_000) }
+func (s *abuseTest) dribbleFat() error { return s.unfinished(200, 1_000_000) }
 
-func (s *siege) unfinished(n, size int) error {
+func (s *abuseTest) unfinished(n, size int) error {
 	begin := "POST /api/v1/tasks HTTP/1.1\r\nHost: " + s.addr + "\r\nContent-Type: application/json\r\nX-API-Key: " +
 		s.key +
 		fmt.Sprintf("\r\nContent-Length: %d\r\n\r\n{\"title\":\"", size+1000) + strings.Repeat("x", size)
-	return s.crowd(n, func(c net.Conn) error {
+	return s.openMany(n, func(c net.Conn) error {
 		said, err := dribble(c, begin, "y")
 		if err == nil && said != "" && !strings.HasPrefix(said, "HTTP/1.1 400 ") &&
 			!strings.HasPrefix(said, "HTTP/1.1 503 ") {
@@ -109,9 +109,9 @@ func (s *siege) unfinished(n, size int) error {
 }
 
 // silent connects and says nothing: it is cut off.
-func (s *siege) silent() error {
-	return s.crowd(1000, func(c net.Conn) error {
-		_ = c.SetReadDeadline(time.Now().Add(3 * patience))
+func (s *abuseTest) silent() error {
+	return s.openMany(1000, func(c net.Conn) error {
+		_ = c.SetReadDeadline(time.Now().Add(3 * waitLimit))
 		if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil || errors.Is(err, context.DeadlineExceeded) ||
 			isTimeout(err) {
 			return fmt.Errorf("a silent connection: read %d, %v", n, err)
@@ -126,10 +126,10 @@ func isTimeout(err error) bool {
 }
 
 // idle asks one thing and leaves without a word, by reset.
-func (s *siege) idle() error {
+func (s *abuseTest) idle() error {
 	ready := sync.WaitGroup{}
 	ready.Add(400)
-	return s.crowd(400, func(c net.Conn) error {
+	return s.openMany(400, func(c net.Conn) error {
 		_, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: "+s.addr+"\r\n\r\n")
 		if err == nil {
 			err = expectStatus(c, 200)
@@ -142,7 +142,7 @@ func (s *siege) idle() error {
 }
 
 func expectStatus(c net.Conn, status int) error {
-	_ = c.SetReadDeadline(time.Now().Add(patience))
+	_ = c.SetReadDeadline(time.Now().Add(waitLimit))
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func expectStatus(c net.Conn, status int) error {
 }
 
 // polls wait for work that there is not, and go away while they wait.
-func (s *siege) polls() error {
+func (s *abuseTest) polls() error {
 	const n = 200
 	body := `{"agentId":"nobody","role":"nothing","waitSeconds":50}`
 	ask := fmt.Sprintf("POST /api/v1/leases HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nX-API-Key: %s\r\nContent-Length: %d\r\n\r\n%s", s.addr, s.key, len(body), body)
@@ -163,7 +163,7 @@ func (s *siege) polls() error {
 		defer close(leave)
 		s.awaitWaiters(n)
 	}()
-	err := s.crowd(n, func(c net.Conn) error {
+	err := s.openMany(n, func(c net.Conn) error {
 		for {
 			if _, err := io.WriteString(c, ask); err != nil {
 				return err
@@ -187,8 +187,8 @@ func (s *siege) polls() error {
 }
 
 // awaitWaiters asks until as many wait as wanted.
-func (s *siege) awaitWaiters(n int64) {
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+func (s *abuseTest) awaitWaiters(n int64) {
+	for deadline := time.Now().Add(waitLimit); ; time.Sleep(20 * time.Millisecond) {
 		var stats picket.Stats
 		a, err := try(s.key, http.MethodGet, s.url+"/api/v1/stats", nil)
 		if err == nil {
@@ -205,7 +205,7 @@ func (s *siege) awaitWaiters(n int64) {
 }
 
 // watches of one run displace each other; the last ones are left behind.
-func (s *siege) watches() error {
+func (s *abuseTest) watches() error {
 	ask := "GET /v1/lease/watch?waitSeconds=50 HTTP/1.1\r\nHost: " + s.addr + "\r\nAuthorization: Bearer " + s.bearer +
 		"\r\n\r\n"
 	const n = 100
@@ -214,7 +214,7 @@ func (s *siege) watches() error {
 	var mu sync.Mutex
 	displaced := 0
 	done := make(chan struct{})
-	err := s.crowd(n, func(c net.Conn) error {
+	err := s.openMany(n, func(c net.Conn) error {
 		_, err := io.WriteString(c, ask)
 		sent.Done()
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 
 // fillLog writes a few megabytes of events, so that a reader who does not read
 // is noticed whatever the sockets between hold.
-func (s *siege) fillLog() {
+func (s *abuseTest) fillLog() {
 	s.t.Helper()
 	reason := strings.Repeat("because ", 500)
 	turn := make(chan struct{}, 8)
@@ -45,12 +45,12 @@ func (s *siege) fillLog() {
 
 // streams ask for all events and read none of them; there are more than one key
 // may read. The server lets go of them although their connections stay open.
-func (s *siege) streams() error {
+func (s *abuseTest) streams() error {
 	const n = 100
 	ask := "GET /api/v1/events?after=0 HTTP/1.1\r\nHost: " + s.addr + "\r\nAccept: text/event-stream\r\nX-API-Key: " +
 		s.key + "\r\n\r\n"
 	narrow := net.Dialer{
-		Timeout: patience,
+		Timeout: waitLimit,
 		Control: func(_, _ string, raw syscall.RawConn) error {
 			return raw.Control(func(fd uintptr) {
 				_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096)
@@ -68,12 +68,12 @@ func (s *siege) streams() error {
 		}
 		defer c.Close() // after all of them were let go
 		s.conns.Add(1)
-		s.rude.Add(1)
+		s.abuseRequests.Add(1)
 		if _, err := io.WriteString(c, ask); err != nil {
 			return err
 		}
 	}
-	for deadline := time.Now().Add(4 * patience); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(4 * waitLimit); ; time.Sleep(50 * time.Millisecond) {
 		are, err := s.streamsEnded()
 		if err != nil || are-were >= n {
 			return err
@@ -87,7 +87,7 @@ func (s *siege) streams() error {
 var streamMetric = regexp.MustCompile(`(?m)^picket_http_requests_total\{method="GET",route="/api/v1/events",status="(?:200|429)"\} (\d+)$`)
 
 // streamsEnded counts the requests for events that are over.
-func (s *siege) streamsEnded() (int, error) {
+func (s *abuseTest) streamsEnded() (int, error) {
 	a, err := try("", http.MethodGet, s.url+"/metrics", nil)
 	if err != nil {
 		return 0, err

@@ -35,38 +35,39 @@ func times(n, soak int) int {
 	return n
 }
 
-// siege is a server under attack, and a client who must not notice.
-type siege struct {
-	*world
-	server *process
-	addr   string
-	bearer string // of a lease that holds during the whole attack
-	before usage
-	rude   atomic.Int64 // requests of attackers
-	conns  atomic.Int64 // connections of attackers
+// abuseTest is a server under attack, and a client who must not notice.
+type abuseTest struct {
+	*testEnv
+	server        *process
+	addr          string
+	bearer        string // of a lease that holds during the whole attack
+	before        usage
+	abuseRequests atomic.Int64 // requests of attackers
+	conns         atomic.Int64 // connections of attackers
 }
 
 // TestAbuse attacks one server in every way at once that a client has, while
 // another client goes on with its work.
 func TestAbuse(t *testing.T) {
-	w := newWorldAlone(t)
+	w := newSerialTestEnv(t)
 	w.store()
-	s := &siege{world: w, server: w.up("--redis", w.storeURL(), "--log-level", "warn")}
+	s := &abuseTest{testEnv: w, server: w.up("--redis", w.storeURL(), "--log-level", "warn")}
 	s.addr = strings.TrimPrefix(w.url, "http://")
-	s.bearer = s.hold()
-	s.warm()
+	s.bearer = s.acquireForAttack()
+	s.warmUp()
 	s.fillLog()
 	s.before = s.usage()
 
 	for round := range times(1, 4) {
 		began := time.Now()
-		stop := s.beside()
+		stop := s.keepHealthyClient()
 		s.attack(round)
 		healthy := stop()
-		after := s.calm()
+		after := s.awaitBaseline()
 		t.Logf("HTTP abuse: %d requests on %d connections in %s; meanwhile %d healthy requests were answered, %d of them asked again, the slowest after %s; "+
 			"resident at most %d MB; goroutines %d -> %d, descriptors %d -> %d",
-			s.rude.Load(), s.conns.Load(), time.Since(began).Round(time.Second), healthy.answered, healthy.again,
+			s.abuseRequests.Load(), s.conns.Load(), time.Since(began).Round(time.Second), healthy.answered,
+			healthy.again,
 			healthy.slowest.Round(time.Millisecond),
 			s.peak()>>20, s.before.goroutines, after.goroutines, s.before.files, after.files)
 	}
@@ -96,7 +97,7 @@ func unlessClosed(err error) error {
 }
 
 // attack is everything at once, each to its end.
-func (s *siege) attack(round int) {
+func (s *abuseTest) attack(round int) {
 	var group sync.WaitGroup
 	for name, kind := range map[string]func() error{
 		"malformed":  s.malformed,
@@ -120,8 +121,8 @@ func (s *siege) attack(round int) {
 	group.Wait()
 }
 
-// hold makes a task and leases it for an hour, for attacks on the tool proxy.
-func (s *siege) hold() string {
+// acquireForAttack makes a task and leases it for an hour, for attacks on the tool proxy.
+func (s *abuseTest) acquireForAttack() string {
 	s.t.Helper()
 	task := spec("held", 3600)
 	task.Role = "held"
@@ -138,8 +139,8 @@ func (s *siege) hold() string {
 	return bearer
 }
 
-// warm lets the server open the connections to its store that it keeps.
-func (s *siege) warm() {
+// warmUp lets the server open the connections to its store that it keeps.
+func (s *abuseTest) warmUp() {
 	s.t.Helper()
 	var group sync.WaitGroup
 	for range 100 {
@@ -155,30 +156,30 @@ func (s *siege) warm() {
 	group.Wait()
 }
 
-// beside starts the client whose work must go on. The returned function stops
+// keepHealthyClient starts the client whose work must go on. The returned function stops
 // it and says how it went.
-func (s *siege) beside() (stop func() *polite) {
+func (s *abuseTest) keepHealthyClient() (stop func() *healthyClient) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	p := &polite{siege: s}
+	p := &healthyClient{abuseTest: s}
 	go func() {
 		defer close(ended)
 		for ctx.Err() == nil && !s.t.Failed() {
 			p.live()
 		}
 	}()
-	return func() *polite { cancel(); <-ended; return p }
+	return func() *healthyClient { cancel(); <-ended; return p }
 }
 
-// polite is the client beside the attack.
-type polite struct {
-	*siege
+// healthyClient is the client beside the attack.
+type healthyClient struct {
+	*abuseTest
 	answered int
 	again    int
 	slowest  time.Duration
 }
 
-func (p *polite) live() {
+func (p *healthyClient) live() {
 	p.ask(p.key, http.MethodGet, "/healthz", nil)
 	task := spec("healthy", 60)
 	task.Role, task.Review = "healthy", picket.ReviewByNone
@@ -199,8 +200,8 @@ func (p *polite) live() {
 
 // ask must be answered well. A machine that is too busy for its store may say
 // 503 meanwhile, whose remedy is to ask again: that is counted.
-func (p *polite) ask(bearer, method, path string, body any) []byte {
-	for deadline := time.Now().Add(patience); ; {
+func (p *healthyClient) ask(bearer, method, path string, body any) []byte {
+	for deadline := time.Now().Add(waitLimit); ; {
 		began := time.Now()
 		a, err := try(bearer, method, p.url+path, body, "Idempotency-Key", fmt.Sprintf("polite-%d", p.answered))
 		p.slowest = max(p.slowest, time.Since(began))
@@ -224,7 +225,7 @@ type usage struct {
 	files      int
 }
 
-func (s *siege) files() (n int) {
+func (s *abuseTest) files() (n int) {
 	s.t.Helper()
 	dir := filepath.Join("/proc", strconv.Itoa(s.server.pid()))
 	fds, err := os.ReadDir(filepath.Join(dir, "fd"))
@@ -254,7 +255,7 @@ func (s *siege) files() (n int) {
 
 var goroutineMetric = regexp.MustCompile(`(?m)^go_goroutines (\d+)$`)
 
-func (s *siege) usage() usage {
+func (s *abuseTest) usage() usage {
 	s.t.Helper()
 	http.DefaultClient.CloseIdleConnections()
 	found := goroutineMetric.FindSubmatch(s.call("", http.MethodGet, s.url+"/metrics", nil).body)
@@ -264,13 +265,13 @@ func (s *siege) usage() usage {
 	return usage{goroutines: atoi(string(found[1])), files: s.files()}
 }
 
-// calm waits until the server holds no more than before the attack; one that
+// awaitBaseline waits until the server holds no more than before the attack; one that
 // does not is made to say what it is doing. The slack is for what comes and goes
 // by itself: a connection of ours that is just being closed, a sweep.
-func (s *siege) calm() (now usage) {
+func (s *abuseTest) awaitBaseline() (now usage) {
 	s.t.Helper()
 	const slack = 6
-	for deadline := time.Now().Add(2 * patience); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * waitLimit); ; time.Sleep(50 * time.Millisecond) {
 		now = s.usage()
 		if now.goroutines <= s.before.goroutines+slack && now.files <= s.before.files+slack {
 			return now
@@ -285,7 +286,7 @@ func (s *siege) calm() (now usage) {
 }
 
 // peak is the most memory the server has ever had, in bytes.
-func (s *siege) peak() int64 {
+func (s *abuseTest) peak() int64 {
 	s.t.Helper()
 	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(s.server.pid()), "status"))
 	if err != nil {
@@ -300,7 +301,7 @@ func (s *siege) peak() int64 {
 }
 
 // dial opens an attacker's connection.
-func (s *siege) dial() (net.Conn, error) {
+func (s *abuseTest) dial() (net.Conn, error) {
 	s.conns.Add(1)
-	return (&net.Dialer{Timeout: patience}).Dial("tcp", s.addr)
+	return (&net.Dialer{Timeout: waitLimit}).Dial("tcp", s.addr)
 }

@@ -23,7 +23,7 @@ type codingAgent struct {
 	api   llmstub.API
 	env   func(model string) []string // NAME=value
 	extra []string                    // arguments of its own
-	files func(w *world, model string)
+	files func(w *testEnv, model string)
 	// What its output says that the four turns of the script have cost, beside 440
 	// tokens; 0 for those that tell tokens only.
 	costs budget.Money
@@ -45,7 +45,7 @@ var codingAgents = []codingAgent{
 		api:   llmstub.Responses,
 		env:   func(string) []string { return []string{"OPENAI_API_KEY=sk-own"} },
 		extra: []string{"-m", "stub-1"}, // one that it knows calls tools by writing programs
-		files: func(w *world, model string) {
+		files: func(w *testEnv, model string) {
 			w.put("home/.codex/config.toml",
 				"model_provider = \"stub\"\n[model_providers.stub]\nname = \"stub\"\nbase_url = \""+model+
 					"/v1\"\nenv_key = \"OPENAI_API_KEY\"\nwire_api = \"responses\"\n")
@@ -66,7 +66,7 @@ var codingAgents = []codingAgent{
 			return []string{"OPENAI_API_KEY=sk-own", "OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1"}
 		},
 		extra: []string{"--model", "stub/stub"},
-		files: func(w *world, model string) {
+		files: func(w *testEnv, model string) {
 			w.put("config/opencode/opencode.json",
 				`{"provider":{"stub":{"npm":"@ai-sdk/openai-compatible","name":"stub","options":{"baseURL":"`+model+
 					`/v1","apiKey":"sk-own"},"models":{"stub":{"name":"stub","cost":{"input":3,"output":15}}}}}}`)
@@ -86,7 +86,7 @@ func clis(t *testing.T, name string) string {
 	return dir
 }
 
-func (w *world) put(file, text string) {
+func (w *testEnv) put(file, text string) {
 	w.t.Helper()
 	if err := os.MkdirAll(filepath.Dir(w.path(file)), 0o700); err != nil {
 		w.t.Fatal(err)
@@ -96,16 +96,16 @@ func (w *world) put(file, text string) {
 	}
 }
 
-// outside is what lies beyond the server: a model that plays a script, and a
+// modelAndShop is what lies beyond the server: a model that plays a script, and a
 // shop whose page http_request buys.
-type outside struct {
+type modelAndShop struct {
 	*httptest.Server
 	model *llmstub.Server
 	sold  atomic.Int32
 }
 
-func newOutside(t *testing.T) *outside {
-	o := &outside{}
+func newModelAndShop(t *testing.T) *modelAndShop {
+	o := &modelAndShop{}
 	mux := http.NewServeMux()
 	o.Server = httptest.NewServer(mux)
 	t.Cleanup(o.Close)
@@ -129,7 +129,7 @@ func TestCodingAgents(t *testing.T) {
 	for _, agent := range codingAgents {
 		t.Run(agent.name, func(t *testing.T) {
 			dir := clis(t, agent.name)
-			w, o := newWorld(t), newOutside(t)
+			w, o := newTestEnv(t), newModelAndShop(t)
 			w.put("config/picket/picket.yaml",
 				"tools:\n  http_request: {allow: ['"+strings.TrimPrefix(o.URL, "http://")+
 					"']}\n  prices: {http_request: {call: 0.01}}\n")
@@ -162,7 +162,7 @@ func TestCodingAgentsThroughTheProxy(t *testing.T) {
 	for _, agent := range codingAgents[:2] {
 		t.Run(agent.name, func(t *testing.T) {
 			dir := clis(t, agent.name)
-			w, o := newWorld(t), newOutside(t)
+			w, o := newTestEnv(t), newModelAndShop(t)
 			provider := map[string]string{"claude": "anthropic", "codex": "openai"}[agent.name]
 			w.put("config/picket/picket.yaml",
 				"tools:\n  http_request: {allow: ['"+strings.TrimPrefix(o.URL, "http://")+
@@ -202,7 +202,7 @@ func TestCodingAgentsSearchForAPrice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			agent := codingAgents[1]
 			dir := clis(t, agent.name)
-			w := newWorld(t)
+			w := newTestEnv(t)
 			model := llmstub.New(llmstub.Play(
 				llmstub.Turn{Call: "report_progress", Args: map[string]any{"summary": "half way"}, Searches: 2},
 				llmstub.Turn{Call: "mark_complete", Args: map[string]any{"output": 42, "summary": "done"}},
@@ -239,7 +239,7 @@ func TestCodingAgentsSearchForAPrice(t *testing.T) {
 func TestTheReportIsPinnedWhenMemoryIsShortened(t *testing.T) {
 	agent := codingAgents[0]
 	dir := clis(t, agent.name)
-	w := newWorld(t)
+	w := newTestEnv(t)
 	play := llmstub.Play(
 		// of a million
 		llmstub.Turn{
@@ -277,7 +277,7 @@ func TestTheReportIsPinnedWhenMemoryIsShortened(t *testing.T) {
 }
 
 // agentReady gives the world the agent's programs and what they need.
-func (w *world) agentReady(agent codingAgent, dir, model string) {
+func (w *testEnv) agentReady(agent codingAgent, dir, model string) {
 	for i, kv := range w.env {
 		if path, ok := strings.CutPrefix(kv, "PATH="); ok {
 			w.env[i] = "PATH=" + dir + ":" + path
@@ -292,12 +292,12 @@ func (w *world) agentReady(agent codingAgent, dir, model string) {
 }
 
 // agentRuns has the agent do a task and answers it, completed.
-func (w *world) agentRuns(agent codingAgent, usd string) picket.Task {
+func (w *testEnv) agentRuns(agent codingAgent, usd string) picket.Task {
 	w.t.Helper()
 	began := time.Now()
 	args := append([]string{"run", "--agent", agent.name, "--budget", usd, "--review", "none", "do the task", "--"},
 		agent.extra...)
-	ran := w.cliFor(6*patience, args...) // some take long to begin on a busy machine
+	ran := w.cliFor(6*waitLimit, args...) // some take long to begin on a busy machine
 	var list struct {
 		Tasks []picket.Task `json:"tasks"`
 	}
@@ -317,7 +317,7 @@ func (w *world) agentRuns(agent codingAgent, usd string) picket.Task {
 
 // paidLate holds against the log that the agent's cost came after the end of
 // its task, and was charged all the same.
-func (w *world) paidLate(task, source string) {
+func (w *testEnv) paidLate(task, source string) {
 	w.t.Helper()
 	var page struct {
 		Rows []picket.LedgerRow `json:"rows"`

@@ -14,7 +14,7 @@ import (
 // An agent whose money does not cover a call asks for more and stops. The person
 // is told the command that helps, and the next run makes the call.
 func TestAnAgentAsksForMoneyAndStops(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.put("config/picket/picket.yaml", "tools:\n  prices: {exec: {call: 0.30}}\n")
 	w.up()
 	w.ok("run", "-d", "--budget", "0.10", "--title", "asks for money", "--", "sh", "-c",

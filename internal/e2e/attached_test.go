@@ -44,10 +44,10 @@ func parentOf(t *testing.T, pid int) int {
 // the lease back, if that has not ended by itself before, and the task goes on
 // under the next token. Only an expiry is a failure.
 func TestAttachedAdapterKilled(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.up()
-	pid := w.cue("pid")
-	w.cue("go")
+	pid := w.fifo("pid")
+	w.fifo("go")
 	attached := w.start("run", "run", "--lease-window", "2s", "--env", "E2E", "--", "sh", "-c",
 		`echo $$ >"$E2E/pid"; read x <"$E2E/go"; echo "token $PICKET_FENCING_TOKEN"`)
 	orphan := pid.takePID()
@@ -75,10 +75,10 @@ func TestAttachedAdapterKilled(t *testing.T) {
 func TestAttachedRunKilled(t *testing.T) {
 	for name, sig := range map[string]syscall.Signal{"SIGKILL": syscall.SIGKILL, "SIGHUP": syscall.SIGHUP} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestEnv(t)
 			w.up()
-			pid := w.cue("pid")
-			w.cue("go")
+			pid := w.fifo("pid")
+			w.fifo("go")
 			attached := w.start("run", "run", "--env", "E2E", "--", "sh", "-c",
 				`echo $$ >"$E2E/pid"; read x <"$E2E/go"; echo made`)
 			agent := pid.takePID()

@@ -15,10 +15,10 @@ import (
 // could hear it is not held against it: it is not made dead, no failure is
 // counted, and it takes its task again when the servers are back.
 func TestServersAwayLongerThanSilence(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.store()
 	server := w.up("--redis", w.storeURL())
-	pid, token := w.cue("pid"), w.cue("token")
+	pid, token := w.fifo("pid"), w.fifo("token")
 	s := spec("survives an outage", 60)
 	s.Role, s.Review = "story", picket.ReviewByNone
 	worker := w.briskWorker("steady", strings.ReplaceAll(outlasting, `"title": *"quick"`, `"attempt": *2`))

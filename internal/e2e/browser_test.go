@@ -53,8 +53,8 @@ func startBrowser() {
 		chromium.err = err
 		return
 	}
-	home := filepath.Join(suite, "browser")
-	said, err := os.Create(filepath.Join(suite, "browser.log"))
+	home := filepath.Join(suiteDir, "browser")
+	said, err := os.Create(filepath.Join(suiteDir, "browser.log"))
 	if err != nil {
 		chromium.err = err
 		return
@@ -88,7 +88,7 @@ func startBrowser() {
 // awaitNone waits until no process has to do with a directory: some of a
 // browser's outlive the first by a moment.
 func awaitNone(dir string) {
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitLimit)
 	for _, line := range processesOf(dir) {
 		_ = awaitEnd(atoi(line), deadline)
 	}
@@ -104,7 +104,7 @@ func stopBrowser() {
 // collected and fails the test at its end.
 type tab struct {
 	t   *testing.T
-	w   *world
+	w   *testEnv
 	ctx context.Context
 
 	keyID   string // of the key it has signed in with
@@ -116,7 +116,7 @@ type tab struct {
 }
 
 // browse opens a tab of its own for a test.
-func (w *world) browse(t *testing.T) *tab {
+func (w *testEnv) browse(t *testing.T) *tab {
 	t.Helper()
 	chromium.once.Do(startBrowser)
 	if errors.Is(chromium.err, errNoBrowser) {
@@ -214,7 +214,7 @@ func (b *tab) keepPicture() {
 	if dir == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, waitLimit)
 	defer cancel()
 	if png, err := chromedp.Run(ctx, chromedp.FullScreenshot(100)); err == nil {
 		name := filepath.Join(dir, "failed-"+strings.ReplaceAll(b.t.Name(), "/", "-")+".png")
@@ -226,7 +226,7 @@ func (b *tab) keepPicture() {
 // do runs actions, all of them within the patience of the run.
 func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, waitLimit)
 	defer cancel()
 	if err := chromedp.Do(ctx, actions...); err != nil {
 		b.t.Fatalf("%v; the page is %s", err, b.where())

@@ -25,13 +25,13 @@ const (
 )
 
 // close ends what is left and looks for what should not be.
-func (w *world) close() {
+func (w *testEnv) close() {
 	if w.t.Failed() {
 		w.dump()
 	}
-	if w.log != nil {
-		w.log.check()
-		w.log.stop()
+	if w.events != nil {
+		w.events.check()
+		w.events.stop()
 	}
 	http.DefaultClient.CloseIdleConnections()
 	for rank := range storeRank + 1 {
@@ -41,7 +41,7 @@ func (w *world) close() {
 			}
 		}
 	}
-	for _, do := range w.last {
+	for _, do := range w.atEnd {
 		do()
 	}
 	w.expectNothingLeft()
@@ -62,7 +62,7 @@ func (p *process) end() {
 		sig   syscall.Signal
 		limit time.Duration
 	}{{syscall.SIGTERM, 5 * time.Second}, {syscall.SIGTERM, 15 * time.Second}, {syscall.SIGQUIT, 5 * time.Second},
-		{syscall.SIGKILL, patience}} {
+		{syscall.SIGKILL, waitLimit}} {
 		if p.ended() {
 			if code := p.wait(); asked && code != 0 {
 				p.t.Errorf("%s was asked to end and ended with %d:\n%s", p.name, code, p.err.text())
@@ -85,7 +85,7 @@ func (p *process) end() {
 
 // expectNothingLeft fails for each process, socket and directory that outlives
 // its world, and ends the processes.
-func (w *world) expectNothingLeft() {
+func (w *testEnv) expectNothingLeft() {
 	deadline := time.Now().Add(5 * time.Second)
 	for _, line := range processesOf(w.dir) {
 		pid := atoi(line)
@@ -116,20 +116,20 @@ func atoi(text string) (n int) {
 }
 
 // dump prints what the processes said last.
-func (w *world) dump() {
+func (w *testEnv) dump() {
 	for _, p := range w.processes {
 		text := p.err.text()
 		w.t.Logf("%s (pid %d, ended %v) said last:\n%s", p.name, p.pid(), p.ended(), text[max(0, len(text)-3000):])
 	}
-	if w.log == nil {
+	if w.events == nil {
 		return
 	}
-	for _, ev := range w.log.all() {
+	for _, ev := range w.events.all() {
 		if ev.Type == picket.EventAgentLifecycle {
 			w.t.Logf("event %d at %s: %s %s > %s: %s, by %s", ev.Seq, ev.At, ev.AgentID, ev.PreviousStatus,
 				ev.NewStatus, ev.Reason, ev.Actor)
 		}
 	}
-	text := w.log.String()
+	text := w.events.String()
 	w.t.Logf("the log ends with\n%s", text[max(0, len(text)-10_000):])
 }

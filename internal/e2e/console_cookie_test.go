@@ -36,8 +36,8 @@ func (b *tab) cookies() []*network.Cookie {
 // A page on another port of the login's own host adds cookies of the session's
 // name, for all paths and for longer ones. The person stays signed in.
 func TestConsoleCookiesOfOtherPortsKeepNobodyOut(t *testing.T) {
-	s := scenery(t, asWritten)
-	s.hire()
+	s := newConsoleFixture(t, asWritten)
+	s.startWorker()
 	task := s.result("Approve me beside other cookies")
 	b := s.w.browse(t)
 	b.forgiveRefusals()
@@ -47,7 +47,7 @@ func TestConsoleCookiesOfOtherPortsKeepNobodyOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent := lay(t)
+	agent := startTrapServer(t)
 	name, unknown := "picket_session_"+own.Port(), "default."+strings.Repeat("A", 43)
 	var page strings.Builder
 	page.WriteString("<!doctype html><title>harmless</title><script>\n")
@@ -89,7 +89,7 @@ func TestConsoleCookiesOfOtherPortsKeepNobodyOut(t *testing.T) {
 const secureHost = "console.picket.test"
 
 // certify writes a certificate that nobody has signed.
-func (w *world) certify(names ...string) (cert, key string) {
+func (w *testEnv) certify(names ...string) (cert, key string) {
 	w.t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -122,7 +122,7 @@ func (w *world) certify(names ...string) (cert, key string) {
 
 // By https, under the name of public_url, the session is a __Host- cookie.
 func TestConsoleCookieByHTTPS(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	cert, key := w.certify(secureHost)
 	w.env = append(w.env, "PICKET_PUBLIC_URL=https://"+secureHost)
 	address := w.start("up", "up", "--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key).ready()

@@ -11,7 +11,7 @@ import (
 )
 
 // ask parks a task with a question of two options.
-func (s *scene) ask(role, title string) (task, handoff string) {
+func (s *consoleFixture) ask(role, title string) (task, handoff string) {
 	s.w.t.Helper()
 	l := s.leased(role, "asker-"+role, title)
 	var asked picket.HelpRequested
@@ -22,18 +22,18 @@ func (s *scene) ask(role, title string) (task, handoff string) {
 }
 
 // role is of this test's own tasks.
-func (s *scene) role() string {
+func (s *consoleFixture) role() string {
 	_, name, _ := strings.Cut(s.w.t.Name(), "/")
 	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(name, "Visits/"), "/", "-"))
 }
 
 // Two people have the same question open: one answers, the other is told who
 // did and what.
-func answerOnce(t *testing.T, s *scene) {
+func answerOnce(t *testing.T, s *consoleFixture) {
 	task, handoff := s.ask(s.role(), "Copy the table of "+s.role())
-	other := s.stranger("/console/handoffs/" + handoff)
+	other := s.otherTab("/console/handoffs/" + handoff)
 	other.forgive("status of 409")
-	b := s.visitor("/console/handoffs")
+	b := s.signedInTab("/console/handoffs")
 	b.open("/console/handoffs/" + handoff)
 	b.reads("h1", "Copy the table of "+s.role())
 	if s.plain {
@@ -67,9 +67,9 @@ func answerOnce(t *testing.T, s *scene) {
 }
 
 // A result is approved with a note.
-func approve(t *testing.T, s *scene) {
+func approve(t *testing.T, s *consoleFixture) {
 	task := s.result("Approve me in " + s.role())
-	b := s.visitor("/console/reviews")
+	b := s.signedInTab("/console/reviews")
 	b.open("/console/reviews/" + task)
 	b.reads(".diff", "under the lock")
 	b.reads("#result", "Guarded the counter")
@@ -84,10 +84,10 @@ func approve(t *testing.T, s *scene) {
 
 // A result is rejected, and in the same step the task is queued that repairs it,
 // with the note and the branch of the rejected one.
-func rejectAndFix(t *testing.T, s *scene) {
+func rejectAndFix(t *testing.T, s *consoleFixture) {
 	// Of a role of its own: another visit may not take the repair.
 	task := s.resultOf(s.role(), "fixer-"+s.role(), "Reject me in "+s.role())
-	b := s.visitor("/console/reviews/" + task)
+	b := s.signedInTab("/console/reviews/" + task)
 	b.fill("#note", "Close may be called twice")
 	b.click(`#decide button[formaction$="/fix"]`)
 	b.reads("h1", "Reject and fix")
@@ -105,10 +105,10 @@ func rejectAndFix(t *testing.T, s *scene) {
 }
 
 // Money is added to an envelope, once, however often the button is pressed.
-func topUp(t *testing.T, s *scene) {
+func topUp(t *testing.T, s *consoleFixture) {
 	task := s.submit(s.role(), "Pay for "+s.role()).TaskID
 	before := s.w.envelope(task)
-	b := s.visitor("/console/budgets/" + task)
+	b := s.signedInTab("/console/budgets/" + task)
 	b.fill("#usd", "0.75")
 	b.fill("#tokens", "5000")
 	b.click(`#topup button.primary`)
@@ -130,7 +130,7 @@ func topUp(t *testing.T, s *scene) {
 }
 
 // An agent is drained.
-func drain(t *testing.T, s *scene) {
+func drain(t *testing.T, s *consoleFixture) {
 	id := "drained-" + s.role()
 	s.w.into(&picket.Agent{}, http.MethodPost, "/agents",
 		map[string]any{
@@ -139,7 +139,7 @@ func drain(t *testing.T, s *scene) {
 			"metadata": map[string]any{"note": s.say("metadata", "drain me")},
 		})
 	l := s.leased(s.role(), id, "Held by the one that drains")
-	b := s.visitor("/console/agents/" + id)
+	b := s.signedInTab("/console/agents/" + id)
 	b.unfold(`form[action$="/drain"]`)
 	b.click(`form[action$="/drain"] .actions button`)
 	b.reads("[role=status]", "Draining.")
@@ -156,12 +156,12 @@ func drain(t *testing.T, s *scene) {
 }
 
 // The stop button stops what is granted, and lets it go on.
-func stopButton(t *testing.T, s *scene) {
+func stopButton(t *testing.T, s *consoleFixture) {
 	var bystander *tab
 	if !s.plain {
-		bystander = s.visitor("/console/tasks")
+		bystander = s.signedInTab("/console/tasks")
 	}
-	b := s.visitor("/console/")
+	b := s.signedInTab("/console/")
 	b.click("a.stop")
 	b.fill(`form:not(:has([name=hard])) [name=reason]`, "a strange bill")
 	b.click(`form:not(:has([name=hard])) button.primary`)

@@ -12,8 +12,8 @@ import (
 // A page whose matter has been deleted under it stays, and says for as long as
 // somebody looks at it that it is not kept up to date: its switch is not green.
 // One that never was there goes on counting who waits, and is loaded when it is.
-func pageGone(t *testing.T, s *scene) {
-	b := s.stranger("/console/tasks/" + s.submit("gone-"+s.role(), "Here for a moment").TaskID)
+func pageGone(t *testing.T, s *consoleFixture) {
+	b := s.otherTab("/console/tasks/" + s.submit("gone-"+s.role(), "Here for a moment").TaskID)
 	b.forgive("status of 404")
 	b.live()
 	b.until("an answer of a server that has deleted it",

@@ -27,9 +27,9 @@ const smuggled = `document.querySelectorAll("[onerror],[onload],[onclick],[src=x
 
 // everyPageIsInert opens every page, with all that can be unfolded, and checks
 // that each planted text is shown somewhere, as text.
-func (s *scene) everyPageIsInert(t *testing.T) {
+func (s *consoleFixture) everyPageIsInert(t *testing.T) {
 	t.Helper()
-	b := s.visitor("/console/")
+	b := s.signedInTab("/console/")
 	b.forgive("status of 404")
 	var shown strings.Builder
 	pages := s.pages()
@@ -70,7 +70,7 @@ var plantedIn = []string{
 }
 
 // textPages show long texts whole.
-func (s *scene) textPages() map[string]string {
+func (s *consoleFixture) textPages() map[string]string {
 	task, review := "/console/tasks/"+s.running, "/console/reviews/"+s.reviews[0]
 	pages := map[string]string{
 		"log-stderr":    task + "/log?stream=stderr",

@@ -15,13 +15,13 @@ func contains(text, part string) bool { return strings.Contains(text, part) }
 
 // A person decides without touching the mouse, and no key does anything while
 // they type.
-func keyboard(t *testing.T, s *scene) {
+func keyboard(t *testing.T, s *consoleFixture) {
 	// Of a role of their own, so that the queue can be narrowed down to them.
 	for _, title := range []string{"First by keyboard", "Second by keyboard"} {
 		l := s.leased(s.role(), "keys", title)
 		s.with(l, "/v1/tools/mark_complete", map[string]any{"output": s.say("output", "done")})
 	}
-	b := s.visitor("/console/")
+	b := s.signedInTab("/console/")
 	b.live()
 	b.press("?")
 	b.sees("#help")

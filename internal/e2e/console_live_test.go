@@ -25,8 +25,8 @@ func (b *tab) mark() {
 
 // A task that is submitted elsewhere appears, and moves, without the page being
 // loaded again; times tick.
-func aTaskAppears(t *testing.T, s *scene) {
-	b := s.visitor("/console/tasks?role=" + s.role())
+func aTaskAppears(t *testing.T, s *consoleFixture) {
+	b := s.signedInTab("/console/tasks?role=" + s.role())
 	b.live()
 	b.mark()
 	s.submit(s.role(), "It has just come")
@@ -39,8 +39,8 @@ func aTaskAppears(t *testing.T, s *scene) {
 }
 
 // A pause holds updates back and counts them; it lasts over pages.
-func pauseUpdates(t *testing.T, s *scene) {
-	b := s.visitor("/console/tasks?role=" + s.role())
+func pauseUpdates(t *testing.T, s *consoleFixture) {
+	b := s.signedInTab("/console/tasks?role=" + s.role())
 	b.live()
 	b.click("#live")
 	b.sees("#live[data-state=paused]")
@@ -64,9 +64,9 @@ func pauseUpdates(t *testing.T, s *scene) {
 
 // What somebody types, unfolds and looks at is left alone while the rest of the
 // page goes on.
-func writing(t *testing.T, s *scene) {
+func writing(t *testing.T, s *consoleFixture) {
 	task, handoff := s.ask(s.role(), "Do not disturb")
-	b := s.visitor("/console/handoffs/" + handoff)
+	b := s.signedInTab("/console/handoffs/" + handoff)
 	b.live()
 	b.mark()
 	b.fill("#answer", "half a sent")
@@ -92,10 +92,10 @@ func writing(t *testing.T, s *scene) {
 }
 
 // The log of a run grows on its page.
-func liveLog(t *testing.T, s *scene) {
+func liveLog(t *testing.T, s *consoleFixture) {
 	l := s.leased(s.role(), "logger", "Write a log")
 	s.log(l, "stdout", "the first line\n")
-	b := s.visitor("/console/tasks/" + l.TaskID)
+	b := s.signedInTab("/console/tasks/" + l.TaskID)
 	b.reads("pre.log", "the first line")
 	b.live()
 	b.mark()
@@ -115,11 +115,11 @@ func liveLog(t *testing.T, s *scene) {
 
 // What somebody has unfolded and looks at in a list stays that, however many
 // rows come before it: each is another one, though all lead to one task.
-func unfolding(t *testing.T, s *scene) {
+func unfolding(t *testing.T, s *consoleFixture) {
 	l := s.leased(s.role(), "unfolder", "Unfold what it does")
 	const report = "/v1/tools/report_progress"
 	s.with(l, report, s.report("before"))
-	b := s.visitor("/console/tasks/" + l.TaskID)
+	b := s.signedInTab("/console/tasks/" + l.TaskID)
 	b.live()
 	b.mark()
 	b.until("an event unfolded, and the run chosen", `(() => {
@@ -142,8 +142,8 @@ func unfolding(t *testing.T, s *scene) {
 
 // More tabs than a browser opens connections to a server: all of them are live,
 // and pages still load.
-func manyTabs(t *testing.T, s *scene) {
-	b := s.visitor("/console/leases")
+func openManyTabs(t *testing.T, s *consoleFixture) {
+	b := s.signedInTab("/console/leases")
 	b.live()
 	context := chromedp.FromContext(b.ctx).BrowserContextID
 	tabs := []*tab{b}
@@ -166,8 +166,8 @@ func manyTabs(t *testing.T, s *scene) {
 }
 
 // A key that is revoked ends its session under the open page.
-func sessionEnds(t *testing.T, s *scene) {
-	b := s.visitor("/console/tasks")
+func sessionEnds(t *testing.T, s *consoleFixture) {
+	b := s.signedInTab("/console/tasks")
 	b.forgive("status of 401")
 	b.live()
 	s.w.into(&struct{}{}, http.MethodDelete, "/keys/"+b.keyID, nil)
@@ -180,8 +180,8 @@ func sessionEnds(t *testing.T, s *scene) {
 
 // Somebody signs in with another key in another tab of the same browser. Each
 // login has a host name of its own, so both go on as who they are.
-func anotherSignsIn(t *testing.T, s *scene) {
-	b := s.visitor("/console/leases")
+func anotherSignsIn(t *testing.T, s *consoleFixture) {
+	b := s.signedInTab("/console/leases")
 	b.live()
 	other := b.beside()
 	other.signIn("/console/leases", picket.ScopeReviewer)
@@ -200,18 +200,18 @@ func anotherSignsIn(t *testing.T, s *scene) {
 // the open page becomes theirs and offers what they may do, unless something is
 // written in it. Nothing else is different there.
 func TestConsoleOnOneHost(t *testing.T) {
-	s := scenery(t, asWritten, "console: {host_per_login: false}")
-	s.hire()
+	s := newConsoleFixture(t, asWritten, "console: {host_per_login: false}")
+	s.startWorker()
 	if said := s.w.processes[0].err.text(); !strings.Contains(said, "every port of the host") {
 		t.Errorf("the start does not say what this gives up: %s", said)
 	}
-	t.Run("SignsInAndOut", func(t *testing.T) { theWayOut(t, s.of(t)) })
+	t.Run("SignsInAndOut", func(t *testing.T) { signOut(t, s.of(t)) })
 	t.Run("Approve", func(t *testing.T) { approve(t, s.of(t)) })
 	t.Run("AnotherTakesThePlace", func(t *testing.T) { anotherTakesThePlace(t, s.of(t)) })
 }
 
-func anotherTakesThePlace(t *testing.T, s *scene) {
-	b := s.visitor("/console/leases")
+func anotherTakesThePlace(t *testing.T, s *consoleFixture) {
+	b := s.signedInTab("/console/leases")
 	b.live()
 	var made struct {
 		Key string `json:"key"`
@@ -229,7 +229,7 @@ func anotherTakesThePlace(t *testing.T, s *scene) {
 // The server is stopped under an open page and started again: the page says so,
 // and catches up by itself. What waits for people is counted all along.
 func TestConsoleOutlivesItsServer(t *testing.T) {
-	s := scenery(t, asWritten)
+	s := newConsoleFixture(t, asWritten)
 	w := s.w
 	server := w.processes[0]
 	b := w.browse(t)

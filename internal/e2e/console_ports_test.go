@@ -21,19 +21,19 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// snare is an agent's web server on this machine. It keeps every request, and
+// trapServer is an agent's web server on this machine. It keeps every request, and
 // serves a page that tries to decide in the name of whoever opens it.
-type snare struct {
+type trapServer struct {
 	port string
 	mu   sync.Mutex
 	seen []*http.Request
 	page string
 }
 
-// lay starts the server on a free port of 127.0.0.1 and of ::1.
-func lay(t *testing.T) *snare {
+// startTrapServer starts the server on a free port of 127.0.0.1 and of ::1.
+func startTrapServer(t *testing.T) *trapServer {
 	t.Helper()
-	n := &snare{}
+	n := &trapServer{}
 	four, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func listenIfFree(addr string) net.Listener {
 	return l
 }
 
-func (n *snare) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (n *trapServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.seen = append(n.seen, r.Clone(context.Background()))
@@ -67,7 +67,7 @@ func (n *snare) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // take returns the requests since the last time.
-func (n *snare) take() []*http.Request {
+func (n *trapServer) take() []*http.Request {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	seen := n.seen
@@ -128,15 +128,15 @@ func (b *tab) beside() *tab {
 // another port of the login's own host, whose name nobody else knows, the page
 // decides nothing.
 func TestConsoleCookieStaysFromOtherPorts(t *testing.T) {
-	s := scenery(t, asWritten)
-	s.hire()
+	s := newConsoleFixture(t, asWritten)
+	s.startWorker()
 	task := s.result("Approve me from elsewhere")
 	b := s.w.browse(t)
 	b.forgiveRefusals()
 	b.signIn("/console/reviews/" + task)
 	b.reads("#result", "Guarded the counter")
 
-	agent := lay(t)
+	agent := startTrapServer(t)
 	port := strings.TrimPrefix(s.w.url, "http://127.0.0.1:")
 	guess := strings.Repeat("guess", 5) + "a.localhost"
 	own, err := url.Parse(b.console)
@@ -268,7 +268,7 @@ func askAs(t *testing.T, host, method, address string, form url.Values, header .
 // The address of the login is told to nobody: it stands in no log, in no event,
 // in no metric and in no list, and a wrong name answers as a right one does.
 func TestConsoleTellsNobodyTheNameOfALogin(t *testing.T) {
-	s := scenery(t, asWritten)
+	s := newConsoleFixture(t, asWritten)
 	b := s.w.browse(t)
 	b.forgiveRefusals()
 	b.signIn("/console/")
@@ -321,7 +321,7 @@ func TestConsoleTellsNobodyTheNameOfALogin(t *testing.T) {
 // Browsers look for names below localhost at ::1, too. The server holds its port
 // there, and does not start where somebody else does.
 func TestConsoleHoldsItsPortOnEveryLoopbackAddress(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	free, err := net.Listen("tcp", "[::1]:0")
 	if err != nil {
 		t.Skip("this machine has no ::1")

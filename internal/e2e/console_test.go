@@ -9,25 +9,28 @@ import (
 // People at the console, each in a browser of their own, at one server full of
 // what agents have planted. Whatever they do, no planted script may run.
 func TestConsole(t *testing.T) {
-	s := scenery(t, planted)
+	s := newConsoleFixture(t, planted)
 	watcher := s.w.browse(t)
 	watcher.signIn("/console/")
 	watcher.live()
-	s.play()
+	s.populate()
 	s.everyPageIsInert(t)
 	watcher.reads("#waiting", "Which database is the one to copy from?") // what came while it was open
 
-	watching := together(visit{"ATaskAppears", aTaskAppears}, visit{"Log", liveLog}, visit{"Writing", writing},
-		visit{"Unfolding", unfolding}, visit{"Pause", pauseUpdates})
-	deciding := together(visit{"Answer", answerOnce}, visit{"Approve", approve}, visit{"Fix", rejectAndFix},
-		visit{"TopUp", topUp}, visit{"Drain", drain})
+	watching := runParallel(consoleStep{"ATaskAppears", aTaskAppears}, consoleStep{"Log", liveLog},
+		consoleStep{"Writing", writing},
+		consoleStep{"Unfolding", unfolding}, consoleStep{"Pause", pauseUpdates})
+	deciding := runParallel(consoleStep{"Answer", answerOnce}, consoleStep{"Approve", approve},
+		consoleStep{"Fix", rejectAndFix},
+		consoleStep{"TopUp", topUp}, consoleStep{"Drain", drain})
 	t.Run("Visits", func(t *testing.T) {
-		for _, v := range []visit{
-			{"Deciding", deciding}, {"DecidingPlain", plainly(deciding)}, {"Watching", watching}, {"Tabs", manyTabs},
+		for _, v := range []consoleStep{
+			{"Deciding", deciding}, {"DecidingPlain", withoutJS(deciding)}, {"Watching", watching},
+			{"Tabs", openManyTabs},
 			{"Keyboard", keyboard}, {"Gone", pageGone},
-			{"SessionEnds", sessionEnds}, {"AnotherSignsIn", anotherSignsIn}, {"Door", theDoor},
-			{"DoorPlain", plainly(theDoor)},
-			{"WayOut", theWayOut}, {"WayOutPlain", plainly(theWayOut)},
+			{"SessionEnds", sessionEnds}, {"AnotherSignsIn", anotherSignsIn}, {"Door", signInPage},
+			{"DoorPlain", withoutJS(signInPage)},
+			{"WayOut", signOut}, {"WayOutPlain", withoutJS(signOut)},
 		} {
 			t.Run(v.name, func(t *testing.T) {
 				t.Parallel()
@@ -37,19 +40,19 @@ func TestConsole(t *testing.T) {
 	})
 	// These stop everybody.
 	t.Run("Stop", func(t *testing.T) { stopButton(t, s.of(t)) })
-	t.Run("StopPlain", func(t *testing.T) { plainly(stopButton)(t, s.of(t)) })
+	t.Run("StopPlain", func(t *testing.T) { withoutJS(stopButton)(t, s.of(t)) })
 }
 
-// visit is what a person does.
-type visit struct {
+// consoleStep is what a person does.
+type consoleStep struct {
 	name string
-	do   func(*testing.T, *scene)
+	do   func(*testing.T, *consoleFixture)
 }
 
-// together is one person who does one thing after another, in one tab.
-func together(visits ...visit) func(*testing.T, *scene) {
-	return func(t *testing.T, s *scene) {
-		s.person = s.visitor("/console/")
+// runParallel is one person who does one thing after another, in one tab.
+func runParallel(visits ...consoleStep) func(*testing.T, *consoleFixture) {
+	return func(t *testing.T, s *consoleFixture) {
+		s.person = s.signedInTab("/console/")
 		defer func() { s.person.t = t }()
 		for _, v := range visits {
 			t.Run(v.name, func(t *testing.T) { v.do(t, s.of(t)) })
@@ -58,34 +61,34 @@ func together(visits ...visit) func(*testing.T, *scene) {
 }
 
 // of is the same scene for a part of its test.
-func (s *scene) of(t *testing.T) *scene {
+func (s *consoleFixture) of(t *testing.T) *consoleFixture {
 	part := *s
 	part.w = s.w.with(t)
 	return &part
 }
 
-// plainly does the same without JavaScript.
-func plainly(do func(*testing.T, *scene)) func(*testing.T, *scene) {
-	return func(t *testing.T, s *scene) {
+// withoutJS does the same without JavaScript.
+func withoutJS(do func(*testing.T, *consoleFixture)) func(*testing.T, *consoleFixture) {
+	return func(t *testing.T, s *consoleFixture) {
 		s.plain = true
 		do(t, s)
 	}
 }
 
-// visitor is a person who has signed in, with scripts or without, and has a
+// signedInTab is a person who has signed in, with scripts or without, and has a
 // page open.
-func (s *scene) visitor(path string) *tab {
+func (s *consoleFixture) signedInTab(path string) *tab {
 	s.w.t.Helper()
 	if s.person == nil {
-		return s.stranger(path)
+		return s.otherTab(path)
 	}
 	s.person.t, s.person.w = s.w.t, s.w
 	s.person.open(path)
 	return s.person
 }
 
-// stranger is another one than who was there before.
-func (s *scene) stranger(path string) *tab {
+// otherTab is another one than who was there before.
+func (s *consoleFixture) otherTab(path string) *tab {
 	s.w.t.Helper()
 	b := s.w.browse(s.w.t)
 	if s.plain {
@@ -96,7 +99,7 @@ func (s *scene) stranger(path string) *tab {
 }
 
 // A wrong key is told so.
-func theDoor(t *testing.T, s *scene) {
+func signInPage(t *testing.T, s *consoleFixture) {
 	b := s.w.browse(t)
 	b.forgive("status of 401")
 	if s.plain {
@@ -111,8 +114,8 @@ func theDoor(t *testing.T, s *scene) {
 
 // A person who signs in lands on the page that was asked for, and is out of
 // everything when they sign out.
-func theWayOut(t *testing.T, s *scene) {
-	b := s.stranger("/console/tasks?state=queued")
+func signOut(t *testing.T, s *consoleFixture) {
+	b := s.otherTab("/console/tasks?state=queued")
 	b.forgive("status of 401")
 	b.at("/console/tasks?state=queued")
 	b.click("header .menu summary")

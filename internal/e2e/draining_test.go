@@ -20,19 +20,19 @@ import (
 const finishing = `setsid sh -c 'trap "" TERM HUP; echo $$ >"$E2E/pid"; while :; do sleep 1001; done' &
 echo $$ >"$E2E/pid"; read x <"$E2E/go"; exec picket tool mark_complete --output done`
 
-// drained is a worker that drains while its agent works, and another that waits.
-type drained struct {
-	*world
+// drainTest is a worker that drains while its agent works, and another that waits.
+type drainTest struct {
+	*testEnv
 	first *process
 	task  picket.Task
 	tree  []int
 }
 
-func newDrained(t *testing.T, flags ...string) *drained {
-	d := &drained{world: newWorld(t)}
+func newDrainTest(t *testing.T, flags ...string) *drainTest {
+	d := &drainTest{testEnv: newTestEnv(t)}
 	d.up()
-	pid := d.cue("pid")
-	d.cue("go")
+	pid := d.fifo("pid")
+	d.fifo("go")
 	// It hears of a drain at once, and is not missed however busy the machine is.
 	flags = append(flags, "--linger", "1s", "--role", "story", "--heartbeat", "1s", "--unhealthy-after", "30s",
 		"--dead-after", "90s")
@@ -48,7 +48,7 @@ func newDrained(t *testing.T, flags ...string) *drained {
 }
 
 // patch changes the status of the first agent as an operator does.
-func (d *drained) patch(change picket.AgentStatusChange) picket.Agent {
+func (d *drainTest) patch(change picket.AgentStatusChange) picket.Agent {
 	d.t.Helper()
 	var operator picket.NewKey
 	d.into(&operator, http.MethodPost, "/keys",
@@ -63,7 +63,7 @@ func (d *drained) patch(change picket.AgentStatusChange) picket.Agent {
 }
 
 // expectUndiscovered looks at the registry and offers the draining agent work.
-func (d *drained) expectUndiscovered() picket.Task {
+func (d *drainTest) expectUndiscovered() picket.Task {
 	d.t.Helper()
 	listed := func(query string) (ids []string) {
 		var page picket.AgentPage
@@ -77,7 +77,7 @@ func (d *drained) expectUndiscovered() picket.Task {
 		!slices.Contains(draining, "first") {
 		d.t.Errorf("active are %v, draining are %v", active, draining)
 	}
-	if got, err := (&member{world: d.world, id: "first"}).post(picket.AcquireRequest{
+	if got, err := (&rawAgent{testEnv: d.testEnv, id: "first"}).post(picket.AcquireRequest{
 		AgentID: "first",
 		Role:    "story",
 	}); err != nil || got.status != http.StatusConflict || got.code() != picket.CodeAgentDraining {
@@ -89,7 +89,7 @@ func (d *drained) expectUndiscovered() picket.Task {
 }
 
 // finish lets the agent complete and waits for the end of its worker.
-func (d *drained) finish(other picket.Task) {
+func (d *drainTest) finish(other picket.Task) {
 	d.t.Helper()
 	d.give("go")
 	d.of(d.task.TaskID, picket.EventTaskCompleted)
@@ -100,20 +100,20 @@ func (d *drained) finish(other picket.Task) {
 	gone(d.t, "the tree of a drained worker", d.tree...)
 	d.expectStatuses(d.t, "first", "registering > active: registered", "active > draining: drain_initiated",
 		"draining > deregistered: drain_completed")
-	if got := d.world.task(d.task.TaskID); got.Attempts != 1 || got.Failures != 0 || string(got.Output) != `"done"` {
+	if got := d.testEnv.task(d.task.TaskID); got.Attempts != 1 || got.Failures != 0 || string(got.Output) != `"done"` {
 		d.t.Errorf("output %s after %d attempts and %d failures", got.Output, got.Attempts, got.Failures)
 	}
-	if got := d.world.task(other.TaskID); got.State != picket.TaskQueued || got.Attempts != 0 {
+	if got := d.testEnv.task(other.TaskID); got.State != picket.TaskQueued || got.Attempts != 0 {
 		d.t.Errorf("what was not for a draining agent is %s after %d attempts", got.State, got.Attempts)
 	}
-	if got, err := (&member{world: d.world, id: "first"}).beat(); err != nil || got.status != http.StatusGone {
+	if got, err := (&rawAgent{testEnv: d.testEnv, id: "first"}).beat(); err != nil || got.status != http.StatusGone {
 		d.t.Errorf("heartbeat of a deregistered agent: %d %v %s", got.status, err, got.body)
 	}
 }
 
 // SIGTERM drains a worker: the registry knows at once, the agent finishes.
 func TestAgentDrainsOnSIGTERM(t *testing.T) {
-	d := newDrained(t)
+	d := newDrainTest(t)
 	d.first.signal(syscall.SIGTERM)
 	ev := d.lifecycle("first", picket.AgentDraining, picket.ReasonDrainInitiated, 1)
 	if ev.Actor != "first" {
@@ -124,7 +124,7 @@ func TestAgentDrainsOnSIGTERM(t *testing.T) {
 
 // An operator drains a worker, which hears of it by its next heartbeat.
 func TestAgentDrainedByAnOperator(t *testing.T) {
-	d := newDrained(t)
+	d := newDrainTest(t)
 	if a := d.patch(picket.AgentStatusChange{Status: picket.AgentDraining}); a.Status != picket.AgentDraining ||
 		a.Version != 2 || a.DrainDeadlineAt.IsZero() {
 		t.Errorf("after PATCH it is %+v", a)
@@ -138,7 +138,7 @@ func TestAgentDrainedByAnOperator(t *testing.T) {
 
 // The same by a command that the worker honours.
 func TestAgentDrainedByCommand(t *testing.T) {
-	d := newDrained(t)
+	d := newDrainTest(t)
 	seconds := 100
 	var accepted picket.CommandAccepted
 	d.into(&accepted, http.MethodPost, "/agents/first/commands",
@@ -156,15 +156,15 @@ func TestAgentDrainedByCommand(t *testing.T) {
 // A drain whose time is over while a lease is held: a warning, the end of the
 // agent, of its lease and of its processes, and the task goes to the next one.
 func TestAgentDrainOverdue(t *testing.T) {
-	for name, drain := range map[string]func(d *drained){
-		"by an operator": func(d *drained) {
+	for name, drain := range map[string]func(d *drainTest){
+		"by an operator": func(d *drainTest) {
 			one := 1
 			d.patch(picket.AgentStatusChange{Status: picket.AgentDraining, DrainTimeoutSeconds: &one})
 		},
-		"on SIGTERM": func(d *drained) { d.first.signal(syscall.SIGTERM) },
+		"on SIGTERM": func(d *drainTest) { d.first.signal(syscall.SIGTERM) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDrained(t, "--drain-timeout", "1s")
+			d := newDrainTest(t, "--drain-timeout", "1s")
 			drain(d)
 			d.lifecycle("first", picket.AgentDead, picket.ReasonDrainTimeout, 1)
 			gone(t, "the tree of an agent whose drain was overdue", d.tree...)
@@ -183,7 +183,7 @@ func TestAgentDrainOverdue(t *testing.T) {
 }
 
 // expectOverdue reads the order from the log.
-func (d *drained) expectOverdue() {
+func (d *drainTest) expectOverdue() {
 	d.t.Helper()
 	var got []string
 	for _, ev := range d.allEvents() {
@@ -204,7 +204,7 @@ func (d *drained) expectOverdue() {
 	if !slices.Equal(got, want) {
 		d.t.Errorf("the log tells %q, want %q", got, want)
 	}
-	if task := d.world.task(d.task.TaskID); task.Failures != 0 {
+	if task := d.testEnv.task(d.task.TaskID); task.Failures != 0 {
 		d.t.Errorf("the drain counts %d failures", task.Failures)
 	}
 }

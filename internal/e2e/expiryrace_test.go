@@ -13,11 +13,11 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// race is a holder that goes silent and writes all the while its agent is made
+// expiryRace is a holder that goes silent and writes all the while its agent is made
 // dead, beside a worker that waits for the task.
-type race struct {
-	*member
-	held       picket.Lease
+type expiryRace struct {
+	*rawAgent
+	lease      picket.Lease
 	began      time.Duration // after the last heartbeat: the writing
 	beats      time.Duration // the one heartbeat that may come just in time; 0 is none
 	completes  time.Duration // mark_complete; 0 is never
@@ -33,11 +33,11 @@ type race struct {
 // let in, every write that was answered with success is in the log and no other
 // is, and the task is completed once.
 func TestWriteRacesExpiry(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.store()
 	w.up("--redis", w.storeURL(), "--log-level", "warn")
 	random := random(t)
-	var races []*race
+	var races []*expiryRace
 	for i := range times(50, 20) {
 		races = append(races, planRace(w, fmt.Sprintf("racer%d", i), random))
 	}
@@ -55,7 +55,7 @@ func TestWriteRacesExpiry(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	r := tally{t: t, events: w.allEvents()}
+	r := raceTally{t: t, events: w.allEvents()}
 	for _, race := range races {
 		r.judge(race)
 	}
@@ -65,13 +65,13 @@ func TestWriteRacesExpiry(t *testing.T) {
 
 // planRace draws what one round does. The death comes 4 s after the last
 // heartbeat, and up to half a second later by the sweep.
-func planRace(w *world, id string, random *rand.Rand) *race {
+func planRace(w *testEnv, id string, random *rand.Rand) *expiryRace {
 	around := func(mid, spread time.Duration) time.Duration {
 		return mid - spread/2 + time.Duration(random.Int64N(int64(spread)))
 	}
-	dead := time.Duration(brisk.DeadAfterSeconds) * time.Second
-	r := &race{
-		member:   &member{world: w, id: id},
+	dead := time.Duration(briskThresholds.DeadAfterSeconds) * time.Second
+	r := &expiryRace{
+		rawAgent: &rawAgent{testEnv: w, id: id},
 		refusals: map[picket.Code]int{},
 		began:    around(dead-400*time.Millisecond, 200*time.Millisecond),
 	}
@@ -85,7 +85,7 @@ func planRace(w *world, id string, random *rand.Rand) *race {
 }
 
 // run is one round, from the registration until the task is completed.
-func (r *race) run() {
+func (r *expiryRace) run() {
 	if err := r.prepare(); err != nil {
 		r.t.Errorf("%s: %v", r.id, err)
 		return
@@ -113,7 +113,7 @@ func (r *race) run() {
 
 // prepare registers, submits the round's task, takes it, and sends the last
 // heartbeat.
-func (r *race) prepare() error {
+func (r *expiryRace) prepare() error {
 	if err := r.enter(); err != nil {
 		return err
 	}
@@ -126,8 +126,8 @@ func (r *race) prepare() error {
 	if err != nil || len(leases) != 1 {
 		return fmt.Errorf("%d leases: %d %s %w", len(leases), got.status, got.body, err)
 	}
-	r.held = leases[0]
-	got, err = try(r.held.LeaseToken.Reveal(), http.MethodPost, r.held.ProxyURL+"/v1/lease/renew", struct{}{})
+	r.lease = leases[0]
+	got, err = try(r.lease.LeaseToken.Reveal(), http.MethodPost, r.lease.ProxyURL+"/v1/lease/renew", struct{}{})
 	if err != nil || got.status != http.StatusOK {
 		return fmt.Errorf("renew: %d %s %w", got.status, got.body, err)
 	}
@@ -138,7 +138,7 @@ func (r *race) prepare() error {
 }
 
 // beatLate sends the one heartbeat and reports whether it came too late.
-func (r *race) beatLate() bool {
+func (r *expiryRace) beatLate() bool {
 	r.beats = 0
 	got, err := r.beat()
 	if err == nil && got.status == http.StatusOK {
@@ -153,8 +153,8 @@ func (r *race) beatLate() bool {
 
 // write sends one write and reports whether the race is over: the task is done,
 // or enough was refused to know that nothing more comes through.
-func (r *race) write(tool string, body any) (over bool) {
-	got, err := try(r.held.LeaseToken.Reveal(), http.MethodPost, r.held.ProxyURL+"/v1/tools/"+tool, body)
+func (r *expiryRace) write(tool string, body any) (over bool) {
+	got, err := try(r.lease.LeaseToken.Reveal(), http.MethodPost, r.lease.ProxyURL+"/v1/tools/"+tool, body)
 	switch {
 	case err != nil:
 		r.t.Errorf("%s: %s: %v", r.id, tool, err)
@@ -176,8 +176,8 @@ func (r *race) write(tool string, body any) (over bool) {
 
 // succeed is the worker that waits for the task, without a record, and completes
 // it when it comes.
-func (r *race) succeed(over <-chan struct{}) {
-	next := &member{world: r.world, id: r.id + "-next"}
+func (r *expiryRace) succeed(over <-chan struct{}) {
+	next := &rawAgent{testEnv: r.testEnv, id: r.id + "-next"}
 	for {
 		leases, got, err := next.acquire(r.id, 1)
 		if err != nil || got.status != http.StatusOK {
@@ -203,8 +203,8 @@ func (r *race) succeed(over <-chan struct{}) {
 	}
 }
 
-// tally holds rounds against the log and counts.
-type tally struct {
+// raceTally holds rounds against the log and counts.
+type raceTally struct {
 	t        *testing.T
 	events   []picket.Event
 	admitted int
@@ -215,7 +215,7 @@ type tally struct {
 	codes    map[picket.Code]int
 }
 
-func (c *tally) judge(r *race) {
+func (c *raceTally) judge(r *expiryRace) {
 	var dead int64 // the event of the death
 	var unhealthy, ended, completed, written int
 	for _, ev := range c.events {
@@ -229,8 +229,8 @@ func (c *tally) judge(r *race) {
 					dead, unhealthy)
 			}
 			dead = ev.Seq
-		case ev.TaskID != r.held.TaskID:
-		case ev.Type == picket.EventLeaseExpired && ev.FencingToken == r.held.FencingToken:
+		case ev.TaskID != r.lease.TaskID:
+		case ev.Type == picket.EventLeaseExpired && ev.FencingToken == r.lease.FencingToken:
 			ended++
 			if dead == 0 || ev.Reason != string(picket.ExitAgentDead) {
 				c.t.Errorf("%s: event %d ends the lease for %q, the death is %d", r.id, ev.Seq, ev.Reason, dead)
@@ -240,7 +240,7 @@ func (c *tally) judge(r *race) {
 		case ev.Type == picket.EventTaskProgress:
 			written++
 		}
-		if dead != 0 && ev.Seq > dead && ev.TaskID == r.held.TaskID && ev.FencingToken == r.held.FencingToken &&
+		if dead != 0 && ev.Seq > dead && ev.TaskID == r.lease.TaskID && ev.FencingToken == r.lease.FencingToken &&
 			(ev.Type == picket.EventTaskProgress || ev.Type == picket.EventTaskCompleted) {
 			c.t.Errorf("%s: event %d %s under token %d was let in after its agent's death, event %d", r.id, ev.Seq,
 				ev.Type, ev.FencingToken, dead)
@@ -251,14 +251,14 @@ func (c *tally) judge(r *race) {
 		byNext = 1
 	}
 	if completed != 1 || written != r.admitted || ended != byNext ||
-		(r.takenAgain > r.held.FencingToken) == r.completed {
+		(r.takenAgain > r.lease.FencingToken) == r.completed {
 		c.t.Errorf("%s: %d times completed, %d reports in the log of %d admitted, the lease ended %d times, completed by the holder: %t, taken again under %d",
 			r.id, completed, written, r.admitted, ended, r.completed, r.takenAgain)
 	}
 	c.count(r)
 }
 
-func (c *tally) count(r *race) {
+func (c *raceTally) count(r *expiryRace) {
 	if c.codes == nil {
 		c.codes = map[picket.Code]int{}
 	}

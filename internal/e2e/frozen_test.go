@@ -14,7 +14,7 @@ import (
 
 // The demonstration is true, and leaves nothing behind.
 func TestDemoZombie(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	demo := w.start("demo", "demo", "zombie")
 	if code := demo.wait(); code != 0 {
 		t.Fatalf("exit code %d\n%s%s", code, demo.out.text(), demo.err.text())
@@ -30,10 +30,10 @@ func TestDemoZombie(t *testing.T) {
 // on, which is refused; then its adapter wakes and ends the agent by itself.
 // There is no shim, which would not let it come to that.
 func TestFrozenWorker(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.up()
-	pid := w.cue("pid")
-	w.cue("hold")
+	pid := w.fifo("pid")
+	w.fifo("hold")
 	task := w.submit(spec("frozen", 4))
 	first := w.worker("first", `echo $$ >"$E2E/pid"
 n=0; while n=$((n+1)); do picket tool report_progress --summary "as if nothing had happened, $n" >>"$E2E/answers" 2>&1; done`, "--containment", picket.ContainmentGroup)

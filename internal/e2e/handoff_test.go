@@ -13,9 +13,9 @@ import (
 // An agent asks a person and ends; the answer brings the task back to the same
 // agent under a higher token, with the answer in its task file.
 func TestHandoff(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.up()
-	pid := w.cue("pid")
+	pid := w.fifo("pid")
 	const script = `echo $$ >"$E2E/pid"
 if grep -q staging "$PICKET_TASK_FILE"; then
   cp "$PICKET_TASK_FILE" "$E2E/task.json"
@@ -63,9 +63,9 @@ exec picket tool request_human_help --question "Which database?" --options live 
 // Nothing an agent prints carries its lease on: not the copy that its adapter
 // passes on, not the files it keeps, not the log at the server.
 func TestPrintedCredential(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.up()
-	done := w.cue("done")
+	done := w.fifo("done")
 	worker := w.worker("loose-lipped",
 		`env; echo "lease $PICKET_LEASE_TOKEN end" >&2; echo "$(env | grep -c pkk_)" >"$E2E/done"
 picket tool report_progress --summary "no news"

@@ -18,31 +18,31 @@ import (
 // host is known to be dead, long before its lease would have ended. When the
 // network comes back, the agents that nobody was left to kill are refused.
 func TestHostsDie(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.store()
 	w.up("--redis", w.storeURL())
-	proxy := w.newFront(w.url)
+	proxy := w.newTCPProxy(w.url)
 	_, beside := w.serve("orchestrator", "orchestrator", "", "--proxy-url", proxy.url, "--secret-file",
 		filepath.Join(w.data(), "secret.key"))
-	control := w.newFront(beside)
-	w.laneFlags, w.laneWindow = briskFlags, time.Minute
-	var lanes []*lane
+	control := w.newTCPProxy(beside)
+	w.pairFlags, w.pairWindow = briskFlags, time.Minute
+	var lanes []*workerPair
 	for i := range times(4, 4) {
-		l := w.newLane(fmt.Sprintf("host%d", i), "")
+		l := w.newWorkerPair(fmt.Sprintf("host%d", i), "")
 		l.front = control.url
-		l.first = l.hire("first")
+		l.first = l.startWorker("first")
 		lanes = append(lanes, l)
 	}
 	for _, l := range lanes {
 		l.writes(1, 1, time.Time{})
 		l.front = w.url
-		l.stand()
+		l.awaitRunning()
 	}
 	control.cut()
 	proxy.cut()
 	began := time.Now()
 	for _, l := range lanes {
-		l.strike(fenceOnly, syscall.SIGKILL)
+		l.signalParts(fenceOnly, syscall.SIGKILL)
 	}
 	var took []time.Duration
 	for _, l := range lanes {
@@ -64,7 +64,7 @@ func TestHostsDie(t *testing.T) {
 	proxy.heal()
 	for _, l := range lanes {
 		l.orphaned()
-		l.strike("agent", syscall.SIGKILL)
+		l.signalParts("agent", syscall.SIGKILL)
 		l.finish(l.task.TaskID)
 		w.expectStatuses(t, l.name+"-first", "registering > active: registered",
 			"active > unhealthy: heartbeat_timeout", "unhealthy > dead: heartbeat_timeout")

@@ -19,14 +19,14 @@ import (
 // dead, none is fenced off. In CI the virtual clock does that, where no stall of
 // the machine is taken for silence; here it is short and the thresholds are far.
 func TestJitterFencesNobody(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.store()
 	w.up("--redis", w.storeURL(), "--log-level", "warn")
 	random := random(t)
 	lasts, members := time.Duration(times(8, 75))*time.Second, times(10, 3)
-	var late []*shaken
+	var late []*lateAgent
 	for i := range members {
-		late = append(late, w.shaken(fmt.Sprintf("shaken%d", i), rand.New(rand.NewPCG(random.Uint64(), 0))))
+		late = append(late, w.newLateAgent(fmt.Sprintf("shaken%d", i), rand.New(rand.NewPCG(random.Uint64(), 0))))
 	}
 	var running sync.WaitGroup
 	began := time.Now()
@@ -54,9 +54,9 @@ func TestJitterFencesNobody(t *testing.T) {
 		longest.Round(time.Millisecond), warned)
 }
 
-// shaken is a member whose messages are late, both ways, and that holds a lease.
-type shaken struct {
-	*member
+// lateAgent is a member whose messages are late, both ways, and that holds a lease.
+type lateAgent struct {
+	*rawAgent
 	random  *rand.Rand
 	held    picket.Lease
 	onWay   sync.WaitGroup
@@ -66,12 +66,12 @@ type shaken struct {
 	longest time.Duration
 }
 
-func (w *world) shaken(id string, random *rand.Rand) *shaken {
+func (w *testEnv) newLateAgent(id string, random *rand.Rand) *lateAgent {
 	w.t.Helper()
-	l := &shaken{
-		member: &member{world: w, id: id, patient: os.Getenv("PICKET_SOAK") == ""},
-		random: random,
-		last:   time.Now(),
+	l := &lateAgent{
+		rawAgent: &rawAgent{testEnv: w, id: id, patient: os.Getenv("PICKET_SOAK") == ""},
+		random:   random,
+		last:     time.Now(),
 	}
 	w.must(l.enter())
 	s := spec("work of "+id, 3600)
@@ -86,7 +86,7 @@ func (w *world) shaken(id string, random *rand.Rand) *shaken {
 }
 
 // live sends heartbeats on time, whatever became of those before.
-func (l *shaken) live(until time.Time) {
+func (l *lateAgent) live(until time.Time) {
 	began := time.Now()
 	late := func() time.Duration { return time.Duration(l.random.Int64N(int64(time.Second))) }
 	for n := 1; time.Now().Before(until); n++ {
@@ -98,7 +98,7 @@ func (l *shaken) live(until time.Time) {
 }
 
 // arrive is one heartbeat that is late, and a write.
-func (l *shaken) arrive(request, answer time.Duration) {
+func (l *lateAgent) arrive(request, answer time.Duration) {
 	time.Sleep(request) // how long is what is random
 	got, err := l.beat(l.held.TaskID)
 	l.mu.Lock()

@@ -40,11 +40,11 @@ func exitOf(t *testing.T, ev picket.Event) picket.Exit {
 // kill -9 of an agent: its adapter notices, and another worker has the next
 // lease at once. The first adapter drains by then: it would compete for it.
 func TestKilledAgent(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.up()
-	pid := w.cue("pid")
-	w.cue("first")
-	w.cue("second")
+	pid := w.fifo("pid")
+	w.fifo("first")
+	w.fifo("second")
 	script := func(hold string) string {
 		return `echo $$ >"$E2E/pid"; read x <"$E2E/` + hold + `"; picket tool mark_complete --output done`
 	}
@@ -87,7 +87,7 @@ func TestKilledAgent(t *testing.T) {
 }
 
 // waiting waits until n requests for a lease are waiting at the server.
-func (w *world) waiting(n int64) {
+func (w *testEnv) waiting(n int64) {
 	w.t.Helper()
 	w.until(fmt.Sprintf("%d requests for a lease wait", n), func() bool {
 		var stats picket.Stats
@@ -99,11 +99,11 @@ func (w *world) waiting(n int64) {
 // kill -9 of an adapter that nobody starts again: nobody renews, so the lease
 // ends on schedule. Without a shim its agent lives on as an orphan, and what it writes is refused.
 func TestKilledAdapter(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.up()
-	pid, code, token := w.cue("pid"), w.cue("code"), w.cue("token")
-	w.cue("wake")
-	w.cue("hold")
+	pid, code, token := w.fifo("pid"), w.fifo("code"), w.fifo("token")
+	w.fifo("wake")
+	w.fifo("hold")
 	task := w.submit(spec("killed adapter", 2))
 	first := w.worker("first", `echo $$ >"$E2E/pid"; echo "$PICKET_PROXY_URL $PICKET_LEASE_TOKEN" >"$E2E/token"
 read x <"$E2E/wake"
@@ -166,11 +166,11 @@ echo $? >"$E2E/code"`, "--containment", picket.ContainmentGroup)
 // kill -9 of the server while an agent runs: the store goes on without it, and
 // so do adapter and agent when it is back.
 func TestKilledServer(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	server := w.up()
-	pid := w.cue("pid")
-	w.cue("one")
-	w.cue("two")
+	pid := w.fifo("pid")
+	w.fifo("one")
+	w.fifo("two")
 	waiting := w.submit(picket.TaskSpec{Title: "waits", Role: "nobody"})
 	task := w.submit(spec("killed server", 4))
 	worker := w.worker("first", `echo $$ >"$E2E/pid"; read x <"$E2E/one"

@@ -18,9 +18,9 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// stepper is an agent that works in steps, goes on after the last one that was
+// steppingAgent is an agent that works in steps, goes on after the last one that was
 // reported, and keeps a ledger of what it was told to have done.
-const stepper = `ledger="$E2E/ledger/$PICKET_TASK_ID"
+const steppingAgent = `ledger="$E2E/ledger/$PICKET_TASK_ID"
 n=$(sed -n 's/.*"summary": *"step \([0-9]*\)".*/\1/p' "$PICKET_LAST_REPORT"); n=${n:-0}
 echo "start $PICKET_FENCING_TOKEN $n" >>"$ledger"
 insist() { while :; do "$@" && return; code=$?; [ $code = 6 ] || exit $code; sleep 0.1; done; }
@@ -31,11 +31,11 @@ while [ $n -lt 5 ]; do
 done
 insist picket tool mark_complete --output "$n"`
 
-// carnage is a full stack whose processes are killed one after the other.
-type carnage struct {
-	*world
+// killTest is a full stack whose processes are killed one after the other.
+type killTest struct {
+	*testEnv
 	random    *rand.Rand
-	house     pair
+	servers   serverSet
 	redis     *process
 	workers   [3]*process
 	submitted map[string]bool
@@ -54,8 +54,8 @@ func TestKillsAtRandom(t *testing.T) {
 		}
 	}
 	t.Logf("the order of kills repeats with PICKET_SEED=%d", seed)
-	c := &carnage{
-		world:     newWorld(t),
+	c := &killTest{
+		testEnv:   newTestEnv(t),
 		random:    rand.New(rand.NewPCG(seed, 0)),
 		submitted: map[string]bool{},
 		kills:     map[string]int{},
@@ -67,15 +67,15 @@ func TestKillsAtRandom(t *testing.T) {
 	c.ok("init", "--redis", c.storeURL(), "--secret-file", c.path("secret.key"), "--admin-key-file",
 		c.path("data", "picket", "admin.key"))
 	c.key = c.secret("admin.key")
-	c.house.open(c.world, "")
-	c.url = c.house.mainURL
-	c.log = follow(c.world)
+	c.servers.dialAll(c.testEnv, "")
+	c.url = c.servers.mainURL
+	c.events = followEvents(c.testEnv)
 	for i := range c.workers {
-		c.hire(i)
+		c.startWorker(i)
 	}
 	began := time.Now()
 	for range kills {
-		c.feed(1 + c.random.IntN(4))
+		c.submitTasks(1 + c.random.IntN(4))
 		c.kill()
 	}
 	struck := time.Since(began)
@@ -86,19 +86,19 @@ func TestKillsAtRandom(t *testing.T) {
 		resumed)
 }
 
-func (c *carnage) hire(i int) {
+func (c *killTest) startWorker(i int) {
 	name := fmt.Sprintf("worker%d", i)
 	args := []string{"adapter", "--agent-id", name, "--max", "3", "--env", "E2E", "--log-level", "warn", "--", "sh",
-		"-c", stepper}
+		"-c", steppingAgent}
 	env := c.env
-	c.env = append(env[:len(env):len(env)], "PICKET_URL="+c.house.mainURL, "PICKET_API_KEY="+c.key)
+	c.env = append(env[:len(env):len(env)], "PICKET_URL="+c.servers.mainURL, "PICKET_API_KEY="+c.key)
 	c.workers[i] = c.start(name, args...)
 	c.env = env
 }
 
-// feed submits n tasks, each until it is acknowledged; a few more than there is
+// submitTasks submits n tasks, each until it is acknowledged; a few more than there is
 // work for, so that every kill strikes something.
-func (c *carnage) feed(n int) {
+func (c *killTest) submitTasks(n int) {
 	c.t.Helper()
 	for range n {
 		s := spec("a task in steps", 3)
@@ -126,14 +126,14 @@ func (c *carnage) feed(n int) {
 }
 
 // kill lets the load run for a moment, kills one process and starts it again.
-func (c *carnage) kill() {
+func (c *killTest) kill() {
 	c.t.Helper()
 	time.Sleep(time.Duration(c.random.IntN(500)) * time.Millisecond) // the instant is what is random
 	switch i := c.random.IntN(7); {
 	case i < 3:
 		c.kills["adapter"]++
 		c.workers[i].kill()
-		c.hire(i)
+		c.startWorker(i)
 	case i == 3:
 		c.kills["redis"]++
 		c.redis.kill()
@@ -141,24 +141,24 @@ func (c *carnage) kill() {
 	default:
 		role := []string{"reaper", "toolproxy", "orchestrator"}[i-4]
 		c.kills[role]++
-		c.house.processes[i-4].kill()
+		c.servers.processes[i-4].kill()
 		switch role {
 		case "reaper":
-			c.house.processes[0], _ = c.serve(role, role, "")
+			c.servers.processes[0], _ = c.serve(role, role, "")
 		case "toolproxy":
-			c.house.processes[1], _ = c.serve(role, role, c.house.proxyURL)
+			c.servers.processes[1], _ = c.serve(role, role, c.servers.proxyURL)
 		default:
-			c.house.processes[2], _ = c.serve(role, role, c.house.mainURL, "--proxy-url", c.house.proxyURL)
+			c.servers.processes[2], _ = c.serve(role, role, c.servers.mainURL, "--proxy-url", c.servers.proxyURL)
 		}
 	}
 }
 
 // finish waits until every task is completed. A lease from before a restart of
 // the store whose holder was killed, too, is given 30 s to be reclaimed.
-func (c *carnage) finish() {
+func (c *killTest) finish() {
 	c.t.Helper()
 	done := map[string]bool{}
-	c.eventWithin(6*patience, fmt.Sprintf("%d tasks completed", len(c.submitted)), func(ev picket.Event) bool {
+	c.eventWithin(6*waitLimit, fmt.Sprintf("%d tasks completed", len(c.submitted)), func(ev picket.Event) bool {
 		if ev.Type == picket.EventTaskCompleted {
 			done[ev.TaskID] = true
 		}
@@ -180,7 +180,7 @@ func (c *carnage) finish() {
 	}
 }
 
-func (c *carnage) allTasks() (all []picket.Task) {
+func (c *killTest) allTasks() (all []picket.Task) {
 	c.t.Helper()
 	for path := "/tasks?limit=200"; ; {
 		var page picket.TaskPage
@@ -201,7 +201,7 @@ type launched struct {
 }
 
 // audit reads what the agents wrote down themselves.
-func (c *carnage) audit() (again, resumed int) {
+func (c *killTest) audit() (again, resumed int) {
 	c.t.Helper()
 	for id := range c.submitted {
 		var launches []launched

@@ -11,8 +11,8 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// talker prints, waits, says its secret in two pieces, and fails the first time.
-const talker = `
+// talkingAgent prints, waits, says its secret in two pieces, and fails the first time.
+const talkingAgent = `
 echo "hello of attempt $PICKET_FENCING_TOKEN"
 echo ready >"$E2E/at"; read x <"$E2E/go"
 printf '%s' "${PICKET_LEASE_TOKEN%????????????????}"; sleep 0.2; printf '%s\n' "${PICKET_LEASE_TOKEN#"${PICKET_LEASE_TOKEN%????????????????}"}"
@@ -25,16 +25,16 @@ echo "after the result"`
 // reader is woken, it does not ask again and again. The token is hidden, also
 // where it is cut.
 func TestFollowedLog(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.up()
-	at := w.cue("at")
-	w.cue("go")
+	at := w.fifo("at")
+	w.fifo("go")
 	s := spec("talks", 60)
 	s.Retry = &picket.Retry{On: []picket.ExitClass{picket.ExitCrash}}
 	task := w.submit(s)
 	reader := w.start("reader", "task", "logs", "-f", task.TaskID)
 	stamped := w.start("stamped", "task", "logs", "-f", "--timestamps", task.TaskID)
-	w.worker("first", talker)
+	w.worker("first", talkingAgent)
 	at.take()
 	hears := func(p *process, text string) {
 		t.Helper()
@@ -74,7 +74,7 @@ func TestFollowedLog(t *testing.T) {
 }
 
 // counted is how many requests the server has counted under a label.
-func (w *world) counted(label string) int {
+func (w *testEnv) counted(label string) int {
 	w.t.Helper()
 	total := 0
 	for line := range strings.Lines(string(w.call(w.key, "GET", w.url+"/metrics", nil).body)) {

@@ -16,21 +16,21 @@ import (
 	"github.com/picket-dev/picket/internal/rig/remains"
 )
 
-// suite is where everything of one test run lives. Its path is unique, and
+// suiteDir is where everything of one test run lives. Its path is unique, and
 // every process of the run has it in its environment, its arguments or as a
 // part of its directory: that is how a left-over is found.
-var suite string
+var suiteDir string
 
-// patience bounds every single wait. It is long, because a busy machine is no
+// waitLimit bounds every single wait. It is long, because a busy machine is no
 // failure; nothing waits for it to pass.
-const patience = 30 * time.Second
+const waitLimit = 30 * time.Second
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == asAgent {
 		if os.Args[2] == "writer" {
 			os.Exit(writer())
 		}
-		os.Exit(diehard(os.Args[2] == "escape"))
+		os.Exit(stubbornAgent(os.Args[2] == "escape"))
 	}
 	os.Exit(run(m))
 }
@@ -42,13 +42,13 @@ func run(m *testing.M) int {
 	}
 	var err error
 	// Short, so that a unix socket's path fits; not TMPDIR, which may be long.
-	if suite, err = os.MkdirTemp("/tmp", "picket-e2e-"); err != nil {
+	if suiteDir, err = os.MkdirTemp("/tmp", "picket-e2e-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(suite)
-	defer remains.EndOnSignal(suite)()
-	build := exec.Command("go", "build", "-o", filepath.Join(suite, "bin", "picket"),
+	defer os.RemoveAll(suiteDir)
+	defer remains.KillOnSignal(suiteDir)()
+	build := exec.Command("go", "build", "-o", filepath.Join(suiteDir, "bin", "picket"),
 		"github.com/picket-dev/picket/cmd/picket")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build picket: %v\n%s", err, out)
@@ -61,11 +61,11 @@ func run(m *testing.M) int {
 	}
 	code := m.Run()
 	stopBrowser()
-	for _, p := range processesOf(suite) {
+	for _, p := range processesOf(suiteDir) {
 		fmt.Fprintln(os.Stderr, "left over:", p)
 		code = 1
 	}
-	for _, found := range leaks(suite) {
+	for _, found := range leaks(suiteDir) {
 		fmt.Fprintln(os.Stderr, "a secret was written down:", found)
 		code = 1
 	}

@@ -17,7 +17,7 @@ import (
 // long the book-keeping takes, and each task goes to the next worker.
 func TestDeathVoidsManyLeases(t *testing.T) {
 	const held = 230
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.store()
 	w.up("--redis", w.storeURL(), "--log-level", "warn")
 	for i := range held {
@@ -55,7 +55,7 @@ func TestDeathVoidsManyLeases(t *testing.T) {
 		})
 	}
 	running.Wait()
-	next := &member{world: w, id: "next"}
+	next := &rawAgent{testEnv: w, id: "next"}
 	for _, l := range next.takeAll("many", held) {
 		if l.FencingToken != 2 {
 			t.Errorf("%s is leased again under %d", l.TaskID, l.FencingToken)
@@ -85,7 +85,7 @@ func TestDeathVoidsManyLeases(t *testing.T) {
 }
 
 // takeAll takes n leases of a role.
-func (m *member) takeAll(role string, n int) (all []picket.Lease) {
+func (m *rawAgent) takeAll(role string, n int) (all []picket.Lease) {
 	m.t.Helper()
 	m.until(fmt.Sprintf("%s has %d leases", m.id, n), func() bool {
 		leases, got, err := m.acquireMost(role, n-len(all))

@@ -19,9 +19,9 @@ import (
 	"github.com/picket-dev/picket/budget"
 )
 
-// shop is a paid service outside: it counts its calls. What comes to /wait is
+// paidService is a paid service outside: it counts its calls. What comes to /wait is
 // answered when it is told so, or never.
-type shop struct {
+type paidService struct {
 	*httptest.Server
 	hits    atomic.Int64
 	waiting chan string   // the path of a call that waits
@@ -31,8 +31,8 @@ type shop struct {
 
 const price = "0.3"
 
-func newShop(t *testing.T) *shop {
-	s := &shop{waiting: make(chan string, 100), left: make(chan string, 100), serve: make(chan struct{})}
+func newPaidService(t *testing.T) *paidService {
+	s := &paidService{waiting: make(chan string, 100), left: make(chan string, 100), serve: make(chan struct{})}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		s.hits.Add(1)
 		if !strings.HasPrefix(r.URL.Path, "/wait") {
@@ -56,7 +56,7 @@ func newShop(t *testing.T) *shop {
 
 // money is a world with two of each role, where http_request may call the shop
 // for a price, and a port at which nobody listens.
-func (w *world) money(s *shop) [2]pair {
+func (w *testEnv) money(s *paidService) [2]serverSet {
 	w.t.Helper()
 	at, _ := url.Parse(s.URL)
 	settings := fmt.Sprintf("tools:\n  prices: {http_request: {call: %s}}\n  http_request: {allow: [%q, \"127.0.0.1:1\"], timeout: 3s}\n", price, at.Host)
@@ -71,7 +71,7 @@ func (w *world) money(s *shop) [2]pair {
 }
 
 // funded submits a task with an envelope of a dollar and leases it.
-func (w *world) funded(role string) picket.Lease {
+func (w *testEnv) funded(role string) picket.Lease {
 	w.t.Helper()
 	s := spec("pays for "+role, 60)
 	s.Role, s.Review = role, picket.ReviewByNone
@@ -80,7 +80,7 @@ func (w *world) funded(role string) picket.Lease {
 	return w.leaseOf(role)
 }
 
-func (w *world) leaseOf(role string) picket.Lease {
+func (w *testEnv) leaseOf(role string) picket.Lease {
 	w.t.Helper()
 	var got struct {
 		Leases []picket.Lease `json:"leases"`
@@ -99,13 +99,13 @@ func pay(proxy string, l picket.Lease, at, method string) (answer, error) {
 		map[string]any{"method": method, "url": at})
 }
 
-func (w *world) envelope(id string) (e picket.EnvelopeState) {
+func (w *testEnv) envelope(id string) (e picket.EnvelopeState) {
 	w.t.Helper()
 	w.into(&e, "GET", "/envelopes/"+id, nil)
 	return e
 }
 
-func (w *world) rows(id string) []picket.LedgerRow {
+func (w *testEnv) rows(id string) []picket.LedgerRow {
 	w.t.Helper()
 	var page picket.LedgerPage
 	w.into(&page, "GET", "/ledger?task="+id, nil)
@@ -123,7 +123,7 @@ func usd(text string) budget.Money {
 // Ten calls of 0.30 at once on an envelope of 1.00, half of them through each
 // of two proxies: three are made, whichever they are, and no cent is lost.
 func TestTwoProxiesMakeExactlyThreeCalls(t *testing.T) {
-	w, s := newWorld(t), newShop(t)
+	w, s := newTestEnv(t), newPaidService(t)
 	pairs := w.money(s)
 	rounds := times(50, 20)
 	for round := range rounds {
@@ -163,7 +163,7 @@ func TestTwoProxiesMakeExactlyThreeCalls(t *testing.T) {
 // Whatever happens between the reservation and the settlement, nothing stays
 // held, and each call has one row in the ledger.
 func TestNothingStaysHeld(t *testing.T) {
-	w, s := newWorld(t), newShop(t)
+	w, s := newTestEnv(t), newPaidService(t)
 	pairs := w.money(s)
 	settled := func(l picket.Lease, outcome picket.CallOutcome, spent string) {
 		t.Helper()
@@ -242,9 +242,9 @@ func TestNothingStaysHeld(t *testing.T) {
 }
 
 // waits waits for a call to arrive at the shop.
-func (w *world) waits(s *shop, path string) {
+func (w *testEnv) waits(s *paidService, path string) {
 	w.t.Helper()
-	for deadline := time.After(patience); ; {
+	for deadline := time.After(waitLimit); ; {
 		select {
 		case got := <-s.waiting:
 			if got == path {
@@ -257,7 +257,7 @@ func (w *world) waits(s *shop, path string) {
 }
 
 // refusedEverywhere checks that a lease that has ended calls nobody.
-func (w *world) refusedEverywhere(s *shop, pairs []pair, l picket.Lease) {
+func (w *testEnv) refusedEverywhere(s *paidService, pairs []serverSet, l picket.Lease) {
 	w.t.Helper()
 	before := s.hits.Load()
 	for _, p := range pairs {
@@ -273,7 +273,7 @@ func (w *world) refusedEverywhere(s *shop, pairs []pair, l picket.Lease) {
 // A call that acts outside is cut off when its lease ends, and the next lease
 // is granted after that. Whoever holds no lease calls nobody.
 func TestTheNextLeaseWaitsForCallsOutside(t *testing.T) {
-	w, s := newWorld(t), newShop(t)
+	w, s := newTestEnv(t), newPaidService(t)
 	pairs := w.money(s)
 	l := w.funded("inflight")
 	for _, forged := range []picket.Lease{w.released("released"),
@@ -299,7 +299,7 @@ func TestTheNextLeaseWaitsForCallsOutside(t *testing.T) {
 	next := w.leaseOf("inflight")
 	select {
 	case <-s.left:
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		t.Error("a call whose lease has ended goes on")
 	}
 	over, granted := w.of(l.TaskID, picket.EventToolCalled), w.leased(l.TaskID, next.FencingToken)
@@ -316,7 +316,7 @@ func TestTheNextLeaseWaitsForCallsOutside(t *testing.T) {
 }
 
 // released is a lease that was given back.
-func (w *world) released(role string) picket.Lease {
+func (w *testEnv) released(role string) picket.Lease {
 	w.t.Helper()
 	l := w.funded(role)
 	got, err := try(l.LeaseToken.Reveal(), "POST", l.ProxyURL+"/v1/lease/release",

@@ -15,10 +15,10 @@ import (
 // than their leases last: it costs no run, also where agents end meanwhile, and
 // the worker takes the tasks that wait, from completion to completion.
 func TestOutageCostsNoRun(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	server := w.up()
-	at := w.cue("at")
-	w.cue("go")
+	at := w.fifo("at")
+	w.fifo("go")
 	var ids []string
 	for n := range 6 {
 		s := spec(fmt.Sprint("task ", n), 60)

@@ -15,16 +15,16 @@ import (
 func TestPartitions(t *testing.T) {
 	ways := []string{"requests", "replies", "both ways", "requests", "replies", "both ways"}
 	hub, spokes := spokes(t, len(ways)+1)
-	z := newZombies(t)
+	z := newFreezeTest(t)
 	front := z.behind(hub)
 	for batch := range times(1, 50) {
-		var lanes []*lane
+		var lanes []*workerPair
 		for i := range ways {
-			l := z.placeLane(fmt.Sprintf("lane%d-%d", batch, i), front, spokes[i], spokes[len(ways)])
+			l := z.networkWorkerPair(fmt.Sprintf("lane%d-%d", batch, i), front, spokes[i], spokes[len(ways)])
 			lanes = append(lanes, l)
 		}
 		for _, l := range lanes {
-			l.stand()
+			l.awaitRunning()
 		}
 		var healed sync.WaitGroup
 		for i, l := range lanes {
@@ -50,20 +50,21 @@ func TestPartitions(t *testing.T) {
 }
 
 // behind puts the servers behind a hub: workers are told its addresses.
-func (z *zombies) behind(hub *netns) (url string) {
+func (z *freezeTest) behind(hub *netns) (url string) {
 	z.t.Helper()
-	z.house.proxyURL = hub.relay(z.t, z.house.proxyURL)
-	main := z.house.processes[2]
+	z.servers.proxyURL = hub.relay(z.t, z.servers.proxyURL)
+	main := z.servers.processes[2]
 	main.end()
-	z.house.processes[2], _ = z.serve("orchestrator", "orchestrator", z.house.mainURL, "--proxy-url", z.house.proxyURL)
-	return hub.relay(z.t, z.house.mainURL)
+	z.servers.processes[2], _ = z.serve("orchestrator", "orchestrator", z.servers.mainURL, "--proxy-url",
+		z.servers.proxyURL)
+	return hub.relay(z.t, z.servers.mainURL)
 }
 
-// placeLane is openLane with workers in networks of their own.
-func (z *zombies) placeLane(name, front string, first, second *netns) *lane {
+// networkWorkerPair is openWorkerPair with workers in networks of their own.
+func (z *freezeTest) networkWorkerPair(name, front string, first, second *netns) *workerPair {
 	z.t.Helper()
-	l := z.newLane(name, "")
-	l.front, l.places = front, map[string]*netns{"first": first, "second": second}
-	l.first = l.hire("first")
+	l := z.newWorkerPair(name, "")
+	l.front, l.locations = front, map[string]*netns{"first": first, "second": second}
+	l.first = l.startWorker("first")
 	return l
 }

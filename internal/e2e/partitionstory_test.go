@@ -14,12 +14,12 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// story is RFC-0016 section 4.6: a worker that is cut off while it works.
-type story struct {
-	*world
+// partitionTest is RFC-0016 section 4.6: a worker that is cut off while it works.
+type partitionTest struct {
+	*testEnv
 	first       *process
 	task        picket.Task
-	tree        []int
+	processes   []int
 	proxy       string
 	bearer      string // of the first lease
 	incarnation int64
@@ -31,17 +31,17 @@ type story struct {
 // The network of a worker breaks both ways, by its link.
 func TestPartitionStoryOfALink(t *testing.T) {
 	hub, all := spokes(t, 2)
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.store()
 	server := w.up("--redis", w.storeURL())
 	relay := hub.relay(t, w.url)
 	server.end()
 	w.env = append(w.env, "PICKET_PROXY_URL="+relay)
 	w.up("--redis", w.storeURL())
-	s := &story{world: w, behindURL: w.url}
+	s := &partitionTest{testEnv: w, behindURL: w.url}
 	s.cutOff = func() { hub.cut(all[0], "both ways") }
 	s.heal = func() { hub.heal(all[0], "both ways") }
-	s.play(func(name, script string) *process {
+	s.run(func(name, script string) *process {
 		env := w.env
 		defer func() { w.env, w.within = env, nil }()
 		w.within = all[map[string]int{"first": 0, "second": 1}[name]]
@@ -53,17 +53,17 @@ func TestPartitionStoryOfALink(t *testing.T) {
 // The same without any rights: the first worker reaches its servers through
 // fronts, and those lose everything.
 func TestPartitionStoryOfAFront(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.store()
 	w.up("--redis", w.storeURL())
-	proxy := w.newFront(w.url)
+	proxy := w.newTCPProxy(w.url)
 	_, beside := w.serve("orchestrator", "orchestrator", "", "--proxy-url", proxy.url, "--secret-file",
 		filepath.Join(w.data(), "secret.key"))
-	control := w.newFront(beside)
-	s := &story{world: w, behindURL: beside}
+	control := w.newTCPProxy(beside)
+	s := &partitionTest{testEnv: w, behindURL: beside}
 	s.cutOff = func() { control.cut(); proxy.cut() }
 	s.heal = func() { control.heal(); proxy.heal() }
-	s.play(func(name, script string) *process {
+	s.run(func(name, script string) *process {
 		env := w.env
 		defer func() { w.env = env }()
 		if name == "first" {
@@ -74,7 +74,7 @@ func TestPartitionStoryOfAFront(t *testing.T) {
 }
 
 // briskWorker is a worker that is missed within seconds.
-func (w *world) briskWorker(name, script string, flags ...string) *process {
+func (w *testEnv) briskWorker(name, script string, flags ...string) *process {
 	w.t.Helper()
 	return w.worker(name, script, slices.Concat([]string{"--role", "story"}, briskFlags, flags)...)
 }
@@ -96,11 +96,11 @@ while :; do sleep 1003; done`
 // replacing is an agent that completes when it is told to.
 const replacing = `echo $$ >"$E2E/pid"; read x <"$E2E/go"; exec picket tool mark_complete --output "by the second"`
 
-func (s *story) play(hire func(name, script string) *process) {
+func (s *partitionTest) run(hire func(name, script string) *process) {
 	s.begin(hire)
 	cut := time.Now()
 	s.cutOff()
-	gone(s.t, "the tree of a worker that is cut off", s.tree...)
+	gone(s.t, "the tree of a worker that is cut off", s.processes...)
 	s.t.Logf("the tree was dead %s after the cut", time.Since(cut).Round(time.Millisecond))
 	dead := s.lifecycle("first", picket.AgentDead, picket.ReasonHeartbeatTimeout, 1)
 	next := s.leased(s.task.TaskID, 2)
@@ -132,7 +132,7 @@ func (s *story) play(hire func(name, script string) *process) {
 
 	s.give("go")
 	s.of(s.task.TaskID, picket.EventTaskCompleted)
-	if got := s.world.task(s.task.TaskID); string(got.Output) != `"by the second"` || got.Attempts != 2 {
+	if got := s.testEnv.task(s.task.TaskID); string(got.Output) != `"by the second"` || got.Attempts != 2 {
 		s.t.Errorf("output %s after %d attempts", got.Output, got.Attempts)
 	}
 	s.goesOn()
@@ -140,10 +140,10 @@ func (s *story) play(hire func(name, script string) *process) {
 }
 
 // begin has the first worker at work and the second one waiting.
-func (s *story) begin(hire func(name, script string) *process) {
+func (s *partitionTest) begin(hire func(name, script string) *process) {
 	s.t.Helper()
-	pid, token := s.cue("pid"), s.cue("token")
-	s.cue("go")
+	pid, token := s.fifo("pid"), s.fifo("token")
+	s.fifo("go")
 	spec := spec("interrupted", 60)
 	spec.Role, spec.Review = "story", picket.ReviewByNone
 	backoff := 0
@@ -151,7 +151,7 @@ func (s *story) begin(hire func(name, script string) *process) {
 	s.first = hire("first", outlasting)
 	s.lifecycle("first", picket.AgentActive, picket.ReasonRegistered, 1)
 	s.task = s.submit(spec)
-	s.tree = []int{pid.takePID(), pid.takePID()}
+	s.processes = []int{pid.takePID(), pid.takePID()}
 	s.proxy, s.bearer, _ = strings.Cut(token.take(), " ")
 	s.incarnation = s.agent("first").Incarnation
 	hire("second", replacing)
@@ -161,9 +161,9 @@ func (s *story) begin(hire func(name, script string) *process) {
 
 // expectGone sends a heartbeat for the first agent from somewhere that is not
 // cut off.
-func (s *story) expectGone(status int, incarnation int64) {
+func (s *partitionTest) expectGone(status int, incarnation int64) {
 	s.t.Helper()
-	got, err := (&member{world: s.world, id: "first", incarnation: incarnation}).beat()
+	got, err := (&rawAgent{testEnv: s.testEnv, id: "first", incarnation: incarnation}).beat()
 	if err != nil || got.status != status || got.code() != picket.CodeAgentGone {
 		s.t.Errorf("heartbeat of a dead agent, incarnation %d: %d %v %s", incarnation, got.status, err, got.body)
 	}
@@ -171,7 +171,7 @@ func (s *story) expectGone(status int, incarnation int64) {
 
 // expectFencedOff sends every kind of write with the old credential of the agent,
 // past the cut. The adapter's routes are closed to it in any case.
-func (s *story) expectFencedOff() {
+func (s *partitionTest) expectFencedOff() {
 	s.t.Helper()
 	for path, body := range map[string]any{
 		"/v1/tools/report_progress":    map[string]string{"summary": "as if nothing had happened"},
@@ -197,7 +197,7 @@ func (s *story) expectFencedOff() {
 // turnedAway counts the heartbeats and the requests for leases that were
 // answered with 410 where the first worker sends its own: it hears of its death
 // by whichever comes first.
-func (s *story) turnedAway() int {
+func (s *partitionTest) turnedAway() int {
 	s.t.Helper()
 	url := s.url
 	defer func() { s.url = url }()
@@ -206,7 +206,7 @@ func (s *story) turnedAway() int {
 }
 
 // goesOn has the first worker do another task: what befell it is over.
-func (s *story) goesOn() {
+func (s *partitionTest) goesOn() {
 	s.t.Helper()
 	after := spec("quick", 60)
 	after.Role, after.Agent, after.Review = "story", "first", picket.ReviewByNone
@@ -217,7 +217,7 @@ func (s *story) goesOn() {
 }
 
 // expectOrder reads the whole story from the log.
-func (s *story) expectOrder() {
+func (s *partitionTest) expectOrder() {
 	s.t.Helper()
 	var got []string
 	for _, ev := range s.allEvents() {

@@ -29,21 +29,21 @@ type process struct {
 	t    *testing.T
 	name string
 	cmd  *exec.Cmd
-	out  *lines // stdout
-	err  *lines // stderr
+	out  *outputLines // stdout
+	err  *outputLines // stderr
 	done chan struct{}
 	rank int // of its end
 }
 
 // start starts picket in a process group of its own, as a shell would.
-func (w *world) start(name string, args ...string) *process {
+func (w *testEnv) start(name string, args ...string) *process {
 	w.t.Helper()
 	return w.launch(name, exec.Command(binary(), args...))
 }
 
-func binary() string { return filepath.Join(suite, "bin", "picket") }
+func binary() string { return filepath.Join(suiteDir, "bin", "picket") }
 
-func (w *world) launch(name string, cmd *exec.Cmd) *process {
+func (w *testEnv) launch(name string, cmd *exec.Cmd) *process {
 	w.t.Helper()
 	p := &process{t: w.t, name: name, cmd: cmd, done: make(chan struct{})}
 	w.count++
@@ -90,7 +90,7 @@ func (p *process) wait() int {
 	p.t.Helper()
 	select {
 	case <-p.done:
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		p.t.Fatalf("%s does not end; it said:\n%s%s", p.name, p.out.text(), p.err.text())
 	}
 	status := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
@@ -122,8 +122,8 @@ func (p *process) saysAgain(text string, n int) {
 
 func (p *process) said(text string) int { return strings.Count(p.err.text(), text) }
 
-// lines collects output in memory and in a file.
-type lines struct {
+// outputLines collects output in memory and in a file.
+type outputLines struct {
 	mu      sync.Mutex
 	b       bytes.Buffer
 	file    *os.File
@@ -131,16 +131,16 @@ type lines struct {
 	over    bool
 }
 
-func newLines(t *testing.T, path string) *lines {
+func newLines(t *testing.T, path string) *outputLines {
 	t.Helper()
 	f, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &lines{file: f, changed: make(chan struct{})}
+	return &outputLines{file: f, changed: make(chan struct{})}
 }
 
-func (l *lines) Write(p []byte) (int, error) {
+func (l *outputLines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.b.Write(p)
@@ -148,7 +148,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.file.Write(p)
 }
 
-func (l *lines) close() {
+func (l *outputLines) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.over = true
@@ -156,20 +156,20 @@ func (l *lines) close() {
 	l.file.Close()
 }
 
-func (l *lines) wake() {
+func (l *outputLines) wake() {
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-func (l *lines) text() string {
+func (l *outputLines) text() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
 }
 
 // await waits until the whole text is as wanted; false when it never will be.
-func (l *lines) await(as func(string) bool) bool {
-	late := time.After(patience)
+func (l *outputLines) await(as func(string) bool) bool {
+	late := time.After(waitLimit)
 	for {
 		l.mu.Lock()
 		ok, over, changed := as(l.b.String()), l.over, l.changed
@@ -199,7 +199,7 @@ func processesOf(path string) []string {
 // gone waits until a process, child of ours or not, has ended.
 func gone(t *testing.T, what string, pids ...int) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitLimit)
 	for _, pid := range pids {
 		if err := awaitEnd(pid, deadline); err != nil {
 			t.Fatalf("%s (pid %d): %v", what, pid, err)

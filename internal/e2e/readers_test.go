@@ -20,18 +20,18 @@ import (
 // order and each once.
 func TestReadersMissNothingAcrossRestarts(t *testing.T) {
 	const readers, writers = 20, 4
-	w := newWorld(t)
+	w := newTestEnv(t)
 	server := w.up()
-	journals := make([]*journal, readers)
+	journals := make([]*eventLog, readers)
 	for i := range journals {
-		journals[i] = follow(w)
+		journals[i] = followEvents(w)
 		defer journals[i].stop()
 	}
 	var wrote atomic.Int64
 	over := make(chan struct{})
 	var group sync.WaitGroup
 	for i := range writers {
-		write := scribe{t, w.url + "/api/v1", w.key, fmt.Sprint("writer-", i), &wrote, over}
+		write := eventWriter{t, w.url + "/api/v1", w.key, fmt.Sprint("writer-", i), &wrote, over}
 		group.Go(write.tasks)
 	}
 	w.until("some events", func() bool { return wrote.Load() > 300 })
@@ -71,8 +71,8 @@ func firstDifference(a, b []picket.Event) int {
 	return min(len(a), len(b))
 }
 
-// scribe submits tasks and cancels them until it is over.
-type scribe struct {
+// eventWriter submits tasks and cancels them until it is over.
+type eventWriter struct {
 	t     *testing.T
 	url   string
 	key   string
@@ -81,7 +81,7 @@ type scribe struct {
 	over  <-chan struct{}
 }
 
-func (s scribe) tasks() {
+func (s eventWriter) tasks() {
 	for i := 0; ; i++ {
 		select {
 		case <-s.over:
@@ -98,7 +98,7 @@ func (s scribe) tasks() {
 }
 
 // send sends what the server did not answer again, under the same key.
-func (s scribe) send(path string, body any, once string) []byte {
+func (s eventWriter) send(path string, body any, once string) []byte {
 	for {
 		got, err := tryFor(5*time.Second, s.key, http.MethodPost, s.url+path, body, "Idempotency-Key", once)
 		if err == nil && got.status/100 == 2 {

@@ -16,10 +16,10 @@ import (
 // A server that is stopped cleanly takes its store with it and has everything
 // when it starts again; an agent that ran meanwhile goes on.
 func TestRestart(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	server := w.up()
-	pid := w.cue("pid")
-	w.cue("go")
+	pid := w.fifo("pid")
+	w.fifo("go")
 	worker := w.worker("first",
 		`echo $$ >"$E2E/pid"; picket tool report_progress --summary half; echo reported >"$E2E/pid"
 read x <"$E2E/go"; picket tool mark_complete --output done`)
@@ -60,7 +60,7 @@ read x <"$E2E/go"; picket tool mark_complete --output done`)
 // Without a redis-server the story works all the same, in memory, and one line
 // says so.
 func TestMemory(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	bin := w.path("bin")
 	if err := os.Mkdir(bin, 0o700); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 )
 
 // elsewhere is worker with a state of its own, as on another machine.
-func (w *world) elsewhere(name, script string, flags ...string) *process {
+func (w *testEnv) elsewhere(name, script string, flags ...string) *process {
 	w.t.Helper()
 	env := w.env
 	defer func() { w.env = env }()
@@ -45,18 +45,18 @@ picket tool mark_complete --output done`
 // resumes are what is killed, and how the next run comes about.
 var resumes = []struct {
 	name string
-	kill func(w *world, worker *process, agent int)
+	kill func(w *testEnv, worker *process, agent int)
 }{
-	{"agent", func(w *world, _ *process, agent int) { w.must(unix.Kill(agent, unix.SIGKILL)) }},
-	{"adapter", func(_ *world, worker *process, _ int) { worker.kill() }},
-	{"both", func(w *world, worker *process, agent int) {
+	{"agent", func(w *testEnv, _ *process, agent int) { w.must(unix.Kill(agent, unix.SIGKILL)) }},
+	{"adapter", func(_ *testEnv, worker *process, _ int) { worker.kill() }},
+	{"both", func(w *testEnv, worker *process, agent int) {
 		w.must(unix.Kill(worker.pid(), unix.SIGSTOP)) // so that it cannot report the agent's end
 		w.must(unix.Kill(agent, unix.SIGKILL))
 		worker.kill()
 	}},
 }
 
-func (w *world) must(err error) {
+func (w *testEnv) must(err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatal(err)
@@ -69,11 +69,11 @@ func (w *world) must(err error) {
 func TestResumeAtEveryStep(t *testing.T) {
 	for _, victim := range resumes {
 		t.Run(victim.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestEnv(t)
 			w.up()
 			w.must(os.MkdirAll(w.path("steps"), 0o700))
-			at := w.cue("at")
-			w.cue("go")
+			at := w.fifo("at")
+			w.fifo("go")
 			s := spec("ten steps", 60)
 			most := 3 * steps
 			s.Retry = &picket.Retry{
@@ -129,7 +129,7 @@ func TestResumeAtEveryStep(t *testing.T) {
 }
 
 // eachStepOnce looks at the effects, not at what anybody said of them.
-func (w *world) eachStepOnce() {
+func (w *testEnv) eachStepOnce() {
 	w.t.Helper()
 	for step := 1; step <= steps; step++ {
 		if n := strings.Count(w.read(fmt.Sprintf("effects-%d", step)), "run_"); n != 1 {
@@ -147,7 +147,7 @@ func (w *world) eachStepOnce() {
 }
 
 // noSurvivors looks for processes that carry the id of an ended run.
-func (w *world) noSurvivors(task picket.Task) {
+func (w *testEnv) noSurvivors(task picket.Task) {
 	w.t.Helper()
 	w.until("the processes of all runs are gone", func() bool {
 		environs, _ := filepath.Glob("/proc/[0-9]*/environ")

@@ -14,16 +14,16 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// pair is an orchestrator with the proxy that it puts into its leases, and a
+// serverSet is an orchestrator with the proxy that it puts into its leases, and a
 // reaper.
-type pair struct {
+type serverSet struct {
 	processes []*process
 	proxyURL  string
 	mainURL   string
 }
 
 // serve starts one role; again at the same address when it has been there.
-func (w *world) serve(role, name, url string, flags ...string) (*process, string) {
+func (w *testEnv) serve(role, name, url string, flags ...string) (*process, string) {
 	w.t.Helper()
 	listen := "127.0.0.1:0"
 	if url != "" {
@@ -34,8 +34,8 @@ func (w *world) serve(role, name, url string, flags ...string) (*process, string
 	return p, p.ready()
 }
 
-// open starts the processes of a pair.
-func (p *pair) open(w *world, name string) {
+// dialAll starts the processes of a pair.
+func (p *serverSet) dialAll(w *testEnv, name string) {
 	w.t.Helper()
 	p.processes = make([]*process, 3)
 	p.processes[0], _ = w.serve("reaper", "reaper"+name, "")
@@ -45,16 +45,16 @@ func (p *pair) open(w *world, name string) {
 
 // pairs starts two of each role over one store. The world's own requests go to
 // the second.
-func (w *world) pairs() (pairs [2]pair) {
+func (w *testEnv) pairs() (pairs [2]serverSet) {
 	w.t.Helper()
 	w.ok("init", "--redis", w.storeURL(), "--secret-file", w.path("secret.key"), "--admin-key-file",
 		w.path("data", "picket", "admin.key"))
 	w.key = w.secret("admin.key")
 	for i := range pairs {
-		pairs[i].open(w, strconv.Itoa(i))
+		pairs[i].dialAll(w, strconv.Itoa(i))
 	}
 	w.url = pairs[1].mainURL
-	w.log = follow(w)
+	w.events = followEvents(w)
 	return pairs
 }
 
@@ -63,7 +63,7 @@ func (w *world) pairs() (pairs [2]pair) {
 // a time, and the log says how.
 func TestRolesApart(t *testing.T) {
 	const workers, slots, tasks = 4, 5, 200
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.store()
 	pairs := w.pairs()
 	for i := range tasks {
@@ -85,14 +85,14 @@ func TestRolesApart(t *testing.T) {
 	t.Logf("all %d were done after %s", tasks, time.Since(began).Round(time.Millisecond))
 	w.checkShares(tasks)
 
-	pairs[0].open(w, "0-again")
+	pairs[0].dialAll(w, "0-again")
 	s := spec("the worker is back", 3)
 	s.Agent, s.OnExit, s.Review = "worker0", picket.OnExitComplete, picket.ReviewByNone
 	w.of(w.submit(s).TaskID, picket.EventTaskCompleted)
 }
 
 // resident starts a worker with several slots at one of the orchestrators.
-func (w *world) resident(name, url string, slots int) {
+func (w *testEnv) resident(name, url string, slots int) {
 	w.t.Helper()
 	cmd := exec.Command(binary(), "adapter", "--agent-id", name, "--max", strconv.Itoa(slots), "--workspace", "here",
 		"--log-level", "warn", "--", "true")
@@ -103,7 +103,7 @@ func (w *world) resident(name, url string, slots int) {
 }
 
 // checkShares looks at who did what.
-func (w *world) checkShares(tasks int) {
+func (w *testEnv) checkShares(tasks int) {
 	w.t.Helper()
 	events := w.allEvents()
 	told, _ := replay(events)
@@ -133,10 +133,10 @@ func (w *world) checkShares(tasks int) {
 }
 
 // completed waits until n tasks are.
-func (w *world) completed(n int) {
+func (w *testEnv) completed(n int) {
 	w.t.Helper()
 	seen := map[string]bool{}
-	w.eventWithin(2*patience, fmt.Sprintf("%d tasks completed", n), func(ev picket.Event) bool {
+	w.eventWithin(2*waitLimit, fmt.Sprintf("%d tasks completed", n), func(ev picket.Event) bool {
 		if ev.Type == picket.EventTaskCompleted {
 			seen[ev.TaskID] = true
 		}

@@ -14,9 +14,9 @@ import (
 // nobody is an unprivileged user and group.
 const nobody = "65534"
 
-// snoop is an agent that looks for API keys in all that /proc shows of its
+// snoopingAgent is an agent that looks for API keys in all that /proc shows of its
 // ancestors. It writes what it can read, and what it may not open.
-const snoop = `p=$$; n=0
+const snoopingAgent = `p=$$; n=0
 while [ "$p" -gt 1 ]; do
   for f in environ cmdline; do tr '\0' '\n' <"/proc/$p/$f" 2>/dev/null | grep -q 'pkk[_]' && echo "KEY in $f of $p: $(cat /proc/$p/comm)"; done
   if [ "$p" != "$$" ]; then
@@ -33,9 +33,9 @@ func TestAnAgentFindsNoKeyOfItsUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to start processes of another user")
 	}
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.up()
-	for _, dir := range []string{suite, w.dir} { // the way to the program and to the run's files is open
+	for _, dir := range []string{suiteDir, w.dir} { // the way to the program and to the run's files is open
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +43,7 @@ func TestAnAgentFindsNoKeyOfItsUser(t *testing.T) {
 	w.chownTo(nobody, "tmp", "home", "state", "theirs")
 	p := w.launch("run", exec.Command("setpriv", "--reuid", nobody, "--regid", nobody, "--clear-groups", "env",
 		"PICKET_URL="+w.url, "PICKET_API_KEY="+w.key, "XDG_CONFIG_HOME="+w.path("theirs"), binary(), "run",
-		"--no-notify", "--containment", picket.ContainmentSubreaper, "--", "sh", "-c", snoop))
+		"--no-notify", "--containment", picket.ContainmentSubreaper, "--", "sh", "-c", snoopingAgent))
 	if code := p.wait(); code != 0 {
 		t.Fatalf("picket run ended with %d:\n%s\n%s", code, p.out.text(), p.err.text())
 	}
@@ -69,7 +69,7 @@ func TestAnAgentFindsNoKeyOfItsUser(t *testing.T) {
 }
 
 // chownTo gives directories of the world, which are made, to another user.
-func (w *world) chownTo(user string, names ...string) {
+func (w *testEnv) chownTo(user string, names ...string) {
 	w.t.Helper()
 	for _, name := range names {
 		if err := os.MkdirAll(w.path(name), 0o700); err != nil {

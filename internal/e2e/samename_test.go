@@ -31,10 +31,10 @@ func TestTwoWorkersOfOneName(t *testing.T) {
 				"dead > active: re_registered"}},
 	} {
 		t.Run(where, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestEnv(t)
 			w.up()
-			at := w.cue("at")
-			w.cue("go")
+			at := w.fifo("at")
+			w.fifo("go")
 			first := w.worker("twin", once("first"), briskFlags...)
 			w.lifecycle("twin", picket.AgentActive, picket.ReasonRegistered, 1)
 			hire := w.worker
@@ -80,10 +80,10 @@ func TestTwoWorkersOfOneName(t *testing.T) {
 // proves that the process before it is dead, so nobody waits the five minutes
 // until it is known to be. Its task goes on with it.
 func TestKilledWorkerComesBackUnderItsName(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.up()
-	at := w.cue("at")
-	w.cue("go")
+	at := w.fifo("at")
+	w.fifo("go")
 	first := w.worker("fixed", once("first"))
 	w.lifecycle("fixed", picket.AgentActive, picket.ReasonRegistered, 1)
 	s := spec("interrupted", 300)

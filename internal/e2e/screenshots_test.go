@@ -12,7 +12,7 @@ import (
 )
 
 // pages are the pages of a scene, by a name for their picture.
-func (s *scene) pages() map[string]string {
+func (s *consoleFixture) pages() map[string]string {
 	pages := map[string]string{
 		"overview":          "/console/",
 		"handoffs":          "/console/handoffs",
@@ -50,7 +50,7 @@ func TestScreenshots(t *testing.T) {
 	if dir == "" {
 		t.Skip("make screenshots takes them")
 	}
-	s := scenery(t, asWritten)
+	s := newConsoleFixture(t, asWritten)
 	empty := s.w.browse(t)
 	empty.signIn("/console/")
 	for name, path := range map[string]string{
@@ -65,7 +65,7 @@ func TestScreenshots(t *testing.T) {
 		empty.open(path)
 		empty.shoot(filepath.Join(dir, "empty-"+name+"-light.png"))
 	}
-	s.play()
+	s.populate()
 	for _, look := range []struct {
 		name   string
 		scheme string

@@ -25,15 +25,15 @@ const storePassword = "canary-of-the-store-0123456789"
 // process, the environment of an agent, or what a server says when it is made
 // to crash.
 func TestNoSecretIsTold(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	store := w.guardedStore()
 	plain := w.env
 	w.env = append(plain[:len(plain):len(plain)], "PICKET_REDIS=unix://:"+storePassword+"@"+w.path("redis.sock"))
 	server := w.up("--log-level", "debug")
 	guarded := w.env
 	w.env = plain
-	pid, token := w.cue("pid"), w.cue("token")
-	w.cue("go")
+	pid, token := w.fifo("pid"), w.fifo("token")
+	w.fifo("go")
 	worker := w.worker("first", `env >"$E2E/agent-environment"; `+holder)
 	w.env = guarded
 	task := w.submit(spec("tells nothing", 60))
@@ -49,17 +49,17 @@ func TestNoSecretIsTold(t *testing.T) {
 	var made picket.NewKey
 	w.into(&made, http.MethodPost, "/keys", picket.KeyRequest{Name: "ci", Scopes: []picket.Scope{picket.ScopeAgent}})
 	secrets["a new key"] = made.Key.Reveal()
-	c := &canary{world: w, secrets: secrets}
+	c := &secretScanner{testEnv: w, secrets: secrets}
 
 	for _, pid := range []int{server.pid(), worker.pid(), agent, store.pid()} {
-		c.look("the arguments of process "+strconv.Itoa(pid), c.proc(pid, "cmdline"))
+		c.scan("the arguments of process "+strconv.Itoa(pid), c.proc(pid, "cmdline"))
 	}
-	c.look("the environment of the worker", c.proc(worker.pid(), "environ"))
+	c.scan("the environment of the worker", c.proc(worker.pid(), "environ"))
 	env := []byte(w.read("agent-environment"))
 	if err := os.Remove(w.path("agent-environment")); err != nil { // it is where the lease token belongs
 		t.Fatal(err)
 	}
-	c.look("the environment of the agent",
+	c.scan("the environment of the agent",
 		bytes.ReplaceAll(bytes.ReplaceAll(env, []byte(bearer), nil), []byte(secrets["the MAC of the lease"]), nil))
 
 	c.provoke(proxy, bearer, made.Key.Reveal(), task)
@@ -75,8 +75,8 @@ func TestNoSecretIsTold(t *testing.T) {
 	c.withoutStore(proxy, bearer)
 	store.signal(syscall.SIGCONT)
 	w.serves()
-	w.log.stop()
-	w.log = nil
+	w.events.stop()
+	w.events = nil
 	server.signal(syscall.SIGQUIT) // every goroutine says where it is
 	if code := server.wait(); code == 0 || !strings.Contains(server.err.text(), "goroutine ") {
 		t.Errorf("the crash ended with %d and told nothing", code)
@@ -90,15 +90,15 @@ func TestNoSecretIsTold(t *testing.T) {
 	}
 }
 
-// canary looks for secrets where they must not be.
-type canary struct {
-	*world
+// secretScanner looks for secrets where they must not be.
+type secretScanner struct {
+	*testEnv
 	secrets map[string]string
 	places  int
 	bytes   int
 }
 
-func (c *canary) look(where string, text []byte) {
+func (c *secretScanner) scan(where string, text []byte) {
 	c.t.Helper()
 	c.places++
 	c.bytes += len(text)
@@ -109,7 +109,7 @@ func (c *canary) look(where string, text []byte) {
 	}
 }
 
-func (c *canary) proc(pid int, file string) []byte {
+func (c *secretScanner) proc(pid int, file string) []byte {
 	c.t.Helper()
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), file))
 	if err != nil {
@@ -122,15 +122,15 @@ func (c *canary) proc(pid int, file string) []byte {
 }
 
 // ask looks at what a request is answered, its headers too.
-func (c *canary) ask(bearer, method, path string, body any, header ...string) answer {
+func (c *secretScanner) ask(bearer, method, path string, body any, header ...string) answer {
 	c.t.Helper()
 	a := c.call(bearer, method, c.url+path, body, header...)
-	c.look(method+" "+path, fmt.Appendf(nil, "%s\n%v", a.body, a.header))
+	c.scan(method+" "+path, fmt.Appendf(nil, "%s\n%v", a.body, a.header))
 	return a
 }
 
 // provoke makes every kind of refusal that has a secret at hand.
-func (c *canary) provoke(proxy, bearer, key string, task picket.Task) {
+func (c *secretScanner) provoke(proxy, bearer, key string, task picket.Task) {
 	c.t.Helper()
 	forged := bearer[:len(bearer)-4] + "AAAA"
 	for _, with := range []string{bearer, forged, key, key[:len(key)-4] + "AAAA", storePassword} {
@@ -145,40 +145,40 @@ func (c *canary) provoke(proxy, bearer, key string, task picket.Task) {
 	for _, args := range [][]string{{"task", "show", "task_0"}, {"doctor"}, {"config"}, {"key", "list"},
 		{"task", "list", "--url", "http://127.0.0.1:1"}} {
 		got := c.cli(args...)
-		c.look("picket "+strings.Join(args, " "), []byte(got.out+got.errOut))
+		c.scan("picket "+strings.Join(args, " "), []byte(got.out+got.errOut))
 	}
 }
 
 // withoutStore looks at what is said while the store does not answer.
-func (c *canary) withoutStore(proxy, bearer string) {
+func (c *secretScanner) withoutStore(proxy, bearer string) {
 	c.t.Helper()
-	for what, knock := range c.doors(proxy, bearer) {
+	for what, knock := range c.sampleRequests(proxy, bearer) {
 		a, err := knock()
 		if err != nil || a.status != http.StatusServiceUnavailable {
 			c.t.Errorf("%s without a store: %d, %v", what, a.status, err)
 		}
-		c.look(what+" without a store", a.body)
+		c.scan(what+" without a store", a.body)
 	}
 	c.ask(c.key, http.MethodGet, "/readyz", nil)
 	got := c.cli("doctor")
-	c.look("picket doctor without a store", []byte(got.out+got.errOut))
+	c.scan("picket doctor without a store", []byte(got.out+got.errOut))
 }
 
 // lookIntoFiles looks at all that the processes wrote, but for the files that
 // are made to hold a secret.
-func (c *canary) lookIntoFiles() {
+func (c *secretScanner) lookIntoFiles() {
 	c.t.Helper()
 	each(c.dir, func(path string, text []byte) {
 		switch name := filepath.Base(path); name {
 		case "secret.key", "admin.key":
 			return
 		}
-		c.look(path, text)
+		c.scan(path, text)
 	})
 }
 
 // guardedStore is store with a password, given where no argument shows it.
-func (w *world) guardedStore() *process {
+func (w *testEnv) guardedStore() *process {
 	w.t.Helper()
 	dir := w.path("store")
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -15,14 +15,14 @@ import (
 
 // Workers that are missed after 4 s, with leases of a minute: only the silence
 // of an agent ends them.
-func newSilent(t *testing.T) *zombies {
-	z := newZombies(t)
-	z.laneFlags, z.laneWindow = briskFlags, time.Minute
+func newSilenceTest(t *testing.T) *freezeTest {
+	z := newFreezeTest(t)
+	z.pairFlags, z.pairWindow = briskFlags, time.Minute
 	return z
 }
 
-// spell is a time around the thresholds: some agents are only warned of.
-func (z *zombies) spell() time.Duration {
+// silenceTime is a time around the thresholds: some agents are only warned of.
+func (z *freezeTest) silenceTime() time.Duration {
 	return time.Second + time.Duration(z.random.Int64N(int64(8*time.Second)))
 }
 
@@ -30,15 +30,15 @@ func (z *zombies) spell() time.Duration {
 // starts when the tree of the old one is gone, no stale write is admitted, and
 // the worker registers again and goes on.
 func TestZombiesOfDeadAgents(t *testing.T) {
-	z := newSilent(t)
+	z := newSilenceTest(t)
 	for batch := range times(1, 60) {
 		order := []string{"adapter", "adapter+agent", "shim", "adapter", "shim+agent", fenceOnly}
 		var thawed sync.WaitGroup
 		lanes := z.open(batch, len(order))
 		for i, l := range lanes {
-			frozen := z.spell()
+			frozen := z.silenceTime()
 			z.count[order[i]]++
-			l.strike(order[i], syscall.SIGSTOP)
+			l.signalParts(order[i], syscall.SIGSTOP)
 			if order[i] != fenceOnly {
 				l.thawAfter(frozen, order[i], &thawed)
 			}
@@ -48,7 +48,7 @@ func TestZombiesOfDeadAgents(t *testing.T) {
 		for i, l := range lanes {
 			if order[i] == fenceOnly {
 				l.orphaned()
-				l.strike(order[i], syscall.SIGCONT)
+				l.signalParts(order[i], syscall.SIGCONT)
 			}
 			z.after(l, order[i])
 		}
@@ -62,19 +62,20 @@ func TestZombiesOfDeadAgents(t *testing.T) {
 func TestPartitionsOfDeadAgents(t *testing.T) {
 	ways := []string{"requests", "replies", "both ways", "requests", "replies", "both ways"}
 	hub, spokes := spokes(t, len(ways)+1)
-	z := newSilent(t)
+	z := newSilenceTest(t)
 	front := z.behind(hub)
 	for batch := range times(1, 50) {
-		var lanes []*lane
+		var lanes []*workerPair
 		for i := range ways {
-			lanes = append(lanes, z.placeLane(fmt.Sprintf("lane%d-%d", batch, i), front, spokes[i], spokes[len(ways)]))
+			lanes = append(lanes, z.networkWorkerPair(fmt.Sprintf("lane%d-%d", batch, i), front, spokes[i],
+				spokes[len(ways)]))
 		}
 		for _, l := range lanes {
-			l.stand()
+			l.awaitRunning()
 		}
 		var healed sync.WaitGroup
 		for i, l := range lanes {
-			cut := z.spell()
+			cut := z.silenceTime()
 			l.story = fmt.Sprintf("%s lost for %s", ways[i], cut.Round(time.Millisecond))
 			z.count[ways[i]]++
 			hub.cut(spokes[i], ways[i])
@@ -93,7 +94,7 @@ func TestPartitionsOfDeadAgents(t *testing.T) {
 
 // tellSilence prints what became of the agents, and holds every life against
 // the legal moves.
-func (z *zombies) tellSilence(how string) {
+func (z *freezeTest) tellSilence(how string) {
 	z.t.Helper()
 	moves := map[string]int{}
 	status := map[string]picket.AgentStatus{}
@@ -103,7 +104,8 @@ func (z *zombies) tellSilence(how string) {
 		}
 		moves[string(ev.NewStatus)+" "+ev.Reason]++
 		from, why := ev.PreviousStatus, picket.LifecycleReason(ev.Reason)
-		if was := status[ev.LifecycleAgentID]; picket.AgentMove(from, why) != ev.NewStatus || was != "" && was != from {
+		if was := status[ev.LifecycleAgentID]; picket.NextAgentStatus(from, why) != ev.NewStatus ||
+			was != "" && was != from {
 			z.t.Errorf("event %d: %s was %q and goes from %s to %s: %s", ev.Seq, ev.LifecycleAgentID, was, from,
 				ev.NewStatus, why)
 		}

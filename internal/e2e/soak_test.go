@@ -23,9 +23,9 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// desk is a server that everybody looks at while work goes on.
-type desk struct {
-	*siege
+// loadTest is a server that everybody looks at while work goes on.
+type loadTest struct {
+	*abuseTest
 	browser *http.Client // signed in
 	console string       // the server under the host name of that login
 	ctx     context.Context
@@ -46,19 +46,19 @@ func TestMemoryIsBounded(t *testing.T) {
 	if soak {
 		tasks, span, every = 10_000, 10*time.Minute, time.Second
 	}
-	w := newWorld(t)
-	d := &desk{siege: &siege{world: w, server: w.up("--log-level", "warn")}}
+	w := newTestEnv(t)
+	d := &loadTest{abuseTest: &abuseTest{testEnv: w, server: w.up("--log-level", "warn")}}
 	d.addr = strings.TrimPrefix(w.url, "http://")
 	d.fill(tasks)
 	d.signIn()
-	d.warm()
+	d.warmUp()
 	d.before = d.usage()
 
 	var leave context.CancelFunc
 	d.ctx, leave = context.WithTimeout(context.Background(), span)
 	defer leave()
 	var group sync.WaitGroup
-	for _, visitor := range []func(){d.write, d.visit, d.visit, d.list, d.scrape, d.dawdle, d.dawdle} {
+	for _, visitor := range []func(){d.write, d.visit, d.visit, d.list, d.scrape, d.neverRead, d.neverRead} {
 		group.Go(visitor)
 	}
 	for range 20 {
@@ -66,7 +66,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	seen := d.watchMemory(every)
 	group.Wait()
-	after := d.calm()
+	after := d.awaitBaseline()
 
 	early, late := highest(seen[len(seen)/5:len(seen)/5*2]), highest(seen[len(seen)/5*4:])
 	t.Logf("%d tasks, %s: %d pages and lists (the largest %d KB), %d tasks beside, %d to be asked again, %d events heard; resident %d MB at first, %d MB at last, %d MB at most; goroutines %d -> %d, descriptors %d -> %d",
@@ -88,11 +88,11 @@ func TestMemoryIsBounded(t *testing.T) {
 }
 
 // fill submits tasks that nobody takes.
-func (d *desk) fill(n int) {
+func (d *loadTest) fill(n int) {
 	d.t.Helper()
 	var group sync.WaitGroup
 	var next, wrote atomic.Int64
-	filled := scribe{d.t, d.url + "/api/v1", d.key, "fill", &wrote, make(chan struct{})}
+	filled := eventWriter{d.t, d.url + "/api/v1", d.key, "fill", &wrote, make(chan struct{})}
 	for range 8 {
 		group.Go(func() {
 			for i := next.Add(1); i <= int64(n) && !d.t.Failed(); i = next.Add(1) {
@@ -106,13 +106,13 @@ func (d *desk) fill(n int) {
 }
 
 // signIn opens the console with a session.
-func (d *desk) signIn() {
+func (d *loadTest) signIn() {
 	d.t.Helper()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	d.browser = &http.Client{Jar: jar, Timeout: patience, Transport: &http.Transport{DialContext: dialAsBrowser}}
+	d.browser = &http.Client{Jar: jar, Timeout: waitLimit, Transport: &http.Transport{DialContext: dialAsBrowser}}
 	d.t.Cleanup(d.browser.CloseIdleConnections)
 	res, err := d.browser.PostForm(d.url+"/console/login", url.Values{"key": {d.key}})
 	if err != nil {
@@ -137,10 +137,10 @@ func dialAsBrowser(ctx context.Context, network, addr string) (net.Conn, error) 
 // glance is how long somebody looks at what came before they want more.
 const glance = 20 * time.Millisecond
 
-func (d *desk) over() bool { return d.ctx.Err() != nil || d.t.Failed() }
+func (d *loadTest) over() bool { return d.ctx.Err() != nil || d.t.Failed() }
 
 // write makes the events.
-func (d *desk) write() {
+func (d *loadTest) write() {
 	for !d.over() {
 		task := spec("in passing", 60)
 		task.Role = "nobody"
@@ -164,7 +164,7 @@ func (d *desk) write() {
 }
 
 // rest waits for a while, or until it is over.
-func (d *desk) rest(long time.Duration) {
+func (d *loadTest) rest(long time.Duration) {
 	select {
 	case <-d.ctx.Done():
 	case <-time.After(long):
@@ -172,7 +172,7 @@ func (d *desk) rest(long time.Duration) {
 }
 
 // visit goes through the pages of the console.
-func (d *desk) visit() {
+func (d *loadTest) visit() {
 	pages := []string{"/console/", "/console/tasks", "/console/tasks?state=queued", "/console/tasks?state=cancelled",
 		"/console/handoffs", "/console/reviews",
 		"/console/agents", "/console/leases", "/console/budgets", "/console/events"}
@@ -183,7 +183,7 @@ func (d *desk) visit() {
 }
 
 // list goes through all tasks, page by page.
-func (d *desk) list() {
+func (d *loadTest) list() {
 	for cursor := ""; !d.over(); {
 		body := d.look(http.DefaultClient, "/api/v1/tasks?limit=200&cursor="+url.QueryEscape(cursor))
 		var page picket.TaskPage
@@ -198,7 +198,7 @@ func (d *desk) list() {
 	}
 }
 
-func (d *desk) scrape() {
+func (d *loadTest) scrape() {
 	for !d.over() {
 		d.look(http.DefaultClient, "/metrics")
 		d.rest(glance)
@@ -206,7 +206,7 @@ func (d *desk) scrape() {
 }
 
 // look asks for something, which has to come.
-func (d *desk) look(c *http.Client, path string) []byte {
+func (d *loadTest) look(c *http.Client, path string) []byte {
 	at := d.url
 	if c == d.browser {
 		at = d.console
@@ -248,7 +248,7 @@ func (d *desk) look(c *http.Client, path string) []byte {
 }
 
 // read listens to the events.
-func (d *desk) read() {
+func (d *loadTest) read() {
 	req, err := http.NewRequestWithContext(d.ctx, http.MethodGet, d.url+"/api/v1/events", nil)
 	if err != nil {
 		d.t.Error(err)
@@ -271,9 +271,9 @@ func (d *desk) read() {
 	}
 }
 
-// dawdle asks for all events there ever were and takes none of them, again
+// neverRead asks for all events there ever were and takes none of them, again
 // whenever the server has had enough.
-func (d *desk) dawdle() {
+func (d *loadTest) neverRead() {
 	for !d.over() {
 		c, err := d.dial()
 		if err != nil {
@@ -288,7 +288,7 @@ func (d *desk) dawdle() {
 }
 
 // watchMemory notes how much memory the server has, until it is over.
-func (d *desk) watchMemory(every time.Duration) (seen []int64) {
+func (d *loadTest) watchMemory(every time.Duration) (seen []int64) {
 	d.t.Helper()
 	for !d.over() {
 		status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(d.server.pid()), "status"))

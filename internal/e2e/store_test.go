@@ -19,7 +19,7 @@ import (
 )
 
 // store starts a redis-server of the test's own on a file that is kept.
-func (w *world) store() *process {
+func (w *testEnv) store() *process {
 	w.t.Helper()
 	dir := w.path("store")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -35,7 +35,7 @@ func (w *world) store() *process {
 	return p
 }
 
-func (w *world) storeURL() string { return "unix://" + w.path("redis.sock") }
+func (w *testEnv) storeURL() string { return "unix://" + w.path("redis.sock") }
 
 // holder is an agent that hands its credential to the test and then does as it
 // is told: report, then complete.
@@ -43,8 +43,8 @@ const holder = `echo $$ >"$E2E/pid"; echo "$PICKET_PROXY_URL $PICKET_LEASE_TOKEN
 read x <"$E2E/go"; picket tool report_progress --summary "went on" || exit
 exec picket tool mark_complete --output done`
 
-// doors are requests of each kind, to be sent while the store is away.
-func (w *world) doors(proxy, bearer string) map[string]func() (answer, error) {
+// sampleRequests are requests of each kind, to be sent while the store is away.
+func (w *testEnv) sampleRequests(proxy, bearer string) map[string]func() (answer, error) {
 	control := func(method, path string, body any, header ...string) func() (answer, error) {
 		return func() (answer, error) { return try(w.key, method, w.url+"/api/v1"+path, body, header...) }
 	}
@@ -63,10 +63,10 @@ func (w *world) doors(proxy, bearer string) map[string]func() (answer, error) {
 }
 
 // expectAway knocks at every door at once and expects 503 with a remedy.
-func (w *world) expectAway(proxy, bearer string) {
+func (w *testEnv) expectAway(proxy, bearer string) {
 	w.t.Helper()
 	var group sync.WaitGroup
-	for what, knock := range w.doors(proxy, bearer) {
+	for what, knock := range w.sampleRequests(proxy, bearer) {
 		group.Go(func() {
 			began := time.Now()
 			got, err := knock()
@@ -87,11 +87,11 @@ func (w *world) expectAway(proxy, bearer string) {
 // The store is killed and started again on its file: what was acknowledged is
 // there, nothing was written meanwhile, and the lease goes on.
 func TestStoreKilled(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	store := w.store()
 	w.up("--redis", w.storeURL())
-	pid, token := w.cue("pid"), w.cue("token")
-	w.cue("go")
+	pid, token := w.fifo("pid"), w.fifo("token")
+	w.fifo("go")
 	w.worker("first", holder)
 	task := w.submit(spec("outlives its store", 30))
 	pid.takePID()
@@ -105,7 +105,7 @@ func TestStoreKilled(t *testing.T) {
 	w.serves()
 	for _, ev := range w.allEvents()[len(before):] {
 		if ev.Type != picket.EventStoreAdopted && ev.Type != picket.EventLeaseReclaimed {
-			t.Errorf("without a store the log got %s:\n%s", ev.Type, w.log)
+			t.Errorf("without a store the log got %s:\n%s", ev.Type, w.events)
 		}
 	}
 	if tasks := w.tasks(); len(tasks) != 1 {
@@ -123,14 +123,14 @@ func TestStoreKilled(t *testing.T) {
 }
 
 // serves waits until the server can work with its store again.
-func (w *world) serves() {
+func (w *testEnv) serves() {
 	w.t.Helper()
 	w.until("the server is ready", func() bool {
 		return w.call(w.key, http.MethodGet, w.url+"/readyz", nil).status == http.StatusOK
 	})
 }
 
-func (w *world) tasks() []picket.Task {
+func (w *testEnv) tasks() []picket.Task {
 	w.t.Helper()
 	var page picket.TaskPage
 	w.into(&page, http.MethodGet, "/tasks?limit=200", nil)
@@ -140,10 +140,10 @@ func (w *world) tasks() []picket.Task {
 // The store stands still and moves again: a request whose answer was lost is
 // repeated under its key and has happened once.
 func TestStoreFrozen(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.up()
-	pid, token := w.cue("pid"), w.cue("token")
-	w.cue("go")
+	pid, token := w.fifo("pid"), w.fifo("token")
+	w.fifo("go")
 	w.worker("first", holder)
 	task := w.submit(spec("outlives a frozen store", 30))
 	pid.takePID()
@@ -178,10 +178,10 @@ func TestStoreFrozen(t *testing.T) {
 // The managed store is killed: its server starts it again, and the work under
 // way goes on.
 func TestManagedStoreKilled(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	server := w.up()
-	pid, token := w.cue("pid"), w.cue("token")
-	w.cue("go")
+	pid, token := w.fifo("pid"), w.fifo("token")
+	w.fifo("go")
 	w.worker("first", holder)
 	task := w.submit(spec("outlives its store", 30))
 	pid.takePID()
@@ -204,10 +204,10 @@ func TestManagedStoreKilled(t *testing.T) {
 // The store is away for longer than a lease lasts: the adapter ends its agent
 // by itself, and the task is leased again when the store is back.
 func TestStoreAwayTooLong(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	store := w.store()
 	w.up("--redis", w.storeURL())
-	pid := w.cue("pid")
+	pid := w.fifo("pid")
 	w.worker("first", `echo $$ >"$E2E/pid"
 if grep -q '"attempt": 2' "$PICKET_TASK_FILE"; then exec picket tool mark_complete --output "second try"; fi
 picket tool report_progress --summary "half"; echo reported >"$E2E/pid"

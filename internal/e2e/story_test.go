@@ -15,7 +15,7 @@ import (
 // The story of the README: a command is submitted, leased, run and reviewed;
 // what was decided stays decided.
 func TestStory(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.up()
 	ran := w.cli("run", "--", "sh", "-c", "echo hi")
 	if ran.code != 0 || ran.out != "hi\n" {

@@ -35,9 +35,9 @@ type runNotes struct {
 }
 
 // runDir is where the state of the run is.
-func (w *world) runDir(run string) string { return w.path("state", "picket", "adapter", run) }
+func (w *testEnv) runDir(run string) string { return w.path("state", "picket", "adapter", run) }
 
-func (w *world) notes(run string) (n runNotes) {
+func (w *testEnv) notes(run string) (n runNotes) {
 	w.t.Helper()
 	b, err := os.ReadFile(filepath.Join(w.runDir(run), "process.json"))
 	w.must(err)
@@ -59,9 +59,9 @@ func TestStartUpSweep(t *testing.T) {
 		{"adapter and shim", picket.ContainmentSubreaper, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestEnv(t)
 			w.up()
-			pid := w.cue("pid")
+			pid := w.fifo("pid")
 			task := w.submit(spec("left behind", 60))
 			var flags []string
 			if tt.containment != "" {
@@ -112,14 +112,14 @@ func TestStartUpSweep(t *testing.T) {
 }
 
 // containment is how the task's run was held together.
-func (w *world) containment(task string) string {
+func (w *testEnv) containment(task string) string {
 	w.t.Helper()
 	w.of(task, picket.EventRunLaunched)
 	return w.task(task).Runs[0].Containment
 }
 
 // lives reports that somebody of a tree is left, or the test proves nothing.
-func (w *world) lives(tree []int) {
+func (w *testEnv) lives(tree []int) {
 	w.t.Helper()
 	for _, pid := range tree {
 		if unix.Kill(pid, 0) == nil {
@@ -132,10 +132,10 @@ func (w *world) lives(tree []int) {
 // After a reboot nothing is killed, for the numbers are others' now; the lease
 // is given back all the same. A run of a living adapter is left alone.
 func TestSweepAfterAReboot(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.up()
-	pid := w.cue("pid")
-	w.cue("go")
+	pid := w.fifo("pid")
+	w.fifo("go")
 	const script = `echo $$ >"$E2E/pid"; read x <"$E2E/go"; picket tool mark_complete --output done`
 	task := w.submit(spec("before the reboot", 60))
 	first := w.worker("first", script, "--containment", picket.ContainmentGroup)

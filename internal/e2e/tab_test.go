@@ -53,7 +53,7 @@ func (b *tab) signIn(path string, scopes ...picket.Scope) {
 }
 
 // with is the same world for a part of its test.
-func (w *world) with(t *testing.T) *world {
+func (w *testEnv) with(t *testing.T) *testEnv {
 	part := *w
 	part.t = t
 	return &part
@@ -61,7 +61,7 @@ func (w *world) with(t *testing.T) *world {
 
 // eval evaluates an expression in the page.
 func eval[T any](b *tab, expression string) (T, error) {
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, waitLimit)
 	defer cancel()
 	return chromedp.Run(ctx, chromedp.Evaluate[T](expression))
 }
@@ -69,7 +69,7 @@ func eval[T any](b *tab, expression string) (T, error) {
 // until waits for an expression to be true, over any number of pages.
 func (b *tab) until(what, expression string) {
 	b.t.Helper()
-	if err := b.becomes(2*patience, expression); err != nil {
+	if err := b.becomes(2*waitLimit, expression); err != nil {
 		b.t.Fatalf("not seen: %s (%v); the page is %s", what, err, b.where())
 	}
 }

@@ -145,7 +145,7 @@ func (r *receiver) distinct() (out []picket.Event) {
 // deliverers of which each is killed, and a server that is stopped: no target
 // misses an event, each has them in order, and what comes again has its id.
 func TestWebhooksMissNothingAcrossKills(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.store()
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("PICKET_SEED"); text != "" {
@@ -159,7 +159,7 @@ func TestWebhooksMissNothingAcrossKills(t *testing.T) {
 	for i, name := range []string{"breaks", "hangs", "resets", "gone", "forgets"} {
 		r := &receiver{t: t, name: name, over: over, bad: 12, random: rand.New(rand.NewPCG(seed, uint64(i)))}
 		r.server = httptest.NewServer(r)
-		w.last = append(w.last, r.server.Close)
+		w.atEnd = append(w.atEnd, r.server.Close)
 		receivers = append(receivers, r)
 		open = append(open, r.server.Listener.Addr().String())
 	}
@@ -174,7 +174,7 @@ func TestWebhooksMissNothingAcrossKills(t *testing.T) {
 	}
 	server, url := w.serve("orchestrator", "server", "", "--proxy-url", "http://127.0.0.1:1")
 	w.url = url
-	w.log = follow(w)
+	w.events = followEvents(w)
 	for _, r := range receivers {
 		r.mu.Lock()
 		w.into(&r.hook, http.MethodPost, "/webhooks",
@@ -237,11 +237,11 @@ func TestWebhooksMissNothingAcrossKills(t *testing.T) {
 
 // writes makes tasks and cancels them, whoever is away meanwhile. It returns
 // when some are made; the channel is closed when all are.
-func (w *world) writes(round int) (done chan struct{}) {
+func (w *testEnv) writes(round int) (done chan struct{}) {
 	w.t.Helper()
 	const tasks = 25
 	done, begun := make(chan struct{}), make(chan struct{})
-	s := scribe{t: w.t, url: w.url + "/api/v1", key: w.key, over: make(chan struct{}), wrote: new(atomic.Int64)}
+	s := eventWriter{t: w.t, url: w.url + "/api/v1", key: w.key, over: make(chan struct{}), wrote: new(atomic.Int64)}
 	go func() {
 		defer close(done)
 		for i := range tasks {
@@ -261,15 +261,15 @@ func (w *world) writes(round int) (done chan struct{}) {
 }
 
 // halfAMinute moves store time on, so that the claims of the dead are over.
-func (w *world) halfAMinute() {
+func (w *testEnv) halfAMinute() {
 	w.t.Helper()
 	c := redis.NewClient(&redis.Options{Network: "unix", Addr: w.path("redis.sock")})
 	defer c.Close()
-	w.must(c.HIncrBy(context.Background(), "pk:{default}:meta", "now", picket.WebhookClaim.Milliseconds()).Err())
+	w.must(c.HIncrBy(context.Background(), "pk:{default}:meta", "now", picket.WebhookTurnTTL.Milliseconds()).Err())
 }
 
 // reviveAll goes on with targets that said that they are gone.
-func (w *world) reviveAll(receivers []*receiver) {
+func (w *testEnv) reviveAll(receivers []*receiver) {
 	w.t.Helper()
 	for _, r := range receivers {
 		var hook picket.Webhook

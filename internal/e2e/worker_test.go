@@ -13,9 +13,9 @@ import (
 
 // Cancel takes the whole tree with it, however deaf it is.
 func TestCancelledTree(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.up()
-	pid := w.cue("pid")
+	pid := w.fifo("pid")
 	w.worker("first", `trap "" TERM INT HUP
 (trap "" TERM; sleep 1001) &
 nohup sleep 1002 >/dev/null 2>&1 &
@@ -50,10 +50,10 @@ while :; do sleep 1004; done`)
 // The first SIGTERM lets the current task finish and takes no new one; the
 // second gives the current one back.
 func TestDrain(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.up()
-	pid := w.cue("pid")
-	w.cue("go")
+	pid := w.fifo("pid")
+	w.fifo("go")
 	const script = `echo $$ >"$E2E/pid"; read x <"$E2E/go"; picket tool mark_complete --output done`
 	first := w.worker("first", script)
 	one := w.submit(spec("finishes", 60))
@@ -104,10 +104,10 @@ func (p *process) ctrlC() {
 
 // Ctrl-C leaves an attached run going; a second one cancels it.
 func TestCtrlC(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.up()
-	pid := w.cue("pid")
-	w.cue("go")
+	pid := w.fifo("pid")
+	w.fifo("go")
 	attached := w.start("run", "run", "--env", "E2E", "--", "sh", "-c",
 		`echo $$ >"$E2E/pid"; read x <"$E2E/go"; echo made`)
 	agent := pid.takePID()
@@ -146,7 +146,7 @@ func TestCtrlC(t *testing.T) {
 
 // A task's own timeout kills the agent and says so.
 func TestTimeout(t *testing.T) {
-	w := newWorld(t)
+	w := newTestEnv(t)
 	w.up()
 	ran := w.cli("run", "--timeout", "1s", "--", "sh", "-c", "sleep 1000")
 	if ran.code != 124 {

@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// zombies is a stack whose processes are stopped and woken, lane by lane.
-type zombies struct {
-	*world
+// freezeTest is a stack whose processes are stopped and woken, lane by lane.
+type freezeTest struct {
+	*testEnv
 	random   *rand.Rand
 	redis    *process
-	house    pair
+	servers  serverSet
 	count    map[string]int
 	refused  int
 	kept     int             // lanes whose first agent held on and went on
@@ -29,15 +29,15 @@ type zombies struct {
 	lateness []time.Duration // from the instant a tree had to be dead to its death
 }
 
-func newZombies(t *testing.T) *zombies {
-	z := &zombies{world: newWorld(t), random: random(t), count: map[string]int{}}
+func newFreezeTest(t *testing.T) *freezeTest {
+	z := &freezeTest{testEnv: newTestEnv(t), random: random(t), count: map[string]int{}}
 	z.redis = z.store()
 	z.ok("init", "--redis", z.storeURL(), "--secret-file", z.path("secret.key"), "--admin-key-file",
 		z.path("data", "picket", "admin.key"))
 	z.key = z.secret("admin.key")
-	z.house.open(z.world, "")
-	z.url = z.house.mainURL
-	z.log = follow(z.world)
+	z.servers.dialAll(z.testEnv, "")
+	z.url = z.servers.mainURL
+	z.events = followEvents(z.testEnv)
 	return z
 }
 
@@ -66,7 +66,7 @@ const fenceOnly = "adapter+shim"
 // gone. Adapter and shim stopped together leave only the fence, and the fence
 // holds.
 func TestZombies(t *testing.T) {
-	z := newZombies(t)
+	z := newFreezeTest(t)
 	for batch := range times(1, 125) {
 		order := slices.Clone(victims)
 		z.random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
@@ -75,7 +75,7 @@ func TestZombies(t *testing.T) {
 		for i, l := range lanes {
 			frozen := window/2 + time.Duration(z.random.Int64N(int64(window*5/2)))
 			z.count[order[i]]++
-			l.strike(order[i], syscall.SIGSTOP)
+			l.signalParts(order[i], syscall.SIGSTOP)
 			if order[i] != fenceOnly {
 				l.thawAfter(frozen, order[i], &thawed)
 			}
@@ -85,7 +85,7 @@ func TestZombies(t *testing.T) {
 		for i, l := range lanes {
 			if order[i] == fenceOnly { // they stand still until the fence has been seen to hold
 				l.orphaned()
-				l.strike(order[i], syscall.SIGCONT)
+				l.signalParts(order[i], syscall.SIGCONT)
 			}
 			z.after(l, order[i])
 		}
@@ -97,7 +97,7 @@ func TestZombies(t *testing.T) {
 // agent before its lease ends, whatever the servers do with the writes that
 // have piled up when they wake.
 func TestFrozenServers(t *testing.T) {
-	z := newZombies(t)
+	z := newFreezeTest(t)
 	for batch := range times(1, 60) {
 		roles := [][]int{{1}, {0, 1, 2}, {1, 2}, {0, 1, 2, storeRole}}[z.random.IntN(4)]
 		lanes := z.open(batch, 4)
@@ -127,13 +127,13 @@ func TestFrozenServers(t *testing.T) {
 // reaper, proxy, orchestrator.
 const storeRole = 3
 
-func (z *zombies) pidsOf(roles []int) (pids []int) {
+func (z *freezeTest) pidsOf(roles []int) (pids []int) {
 	for _, role := range roles {
 		if role == storeRole {
 			pids = append(pids, z.redis.pid())
 			continue
 		}
-		pids = append(pids, z.house.processes[role].pid())
+		pids = append(pids, z.servers.processes[role].pid())
 	}
 	return pids
 }
@@ -142,7 +142,7 @@ func (z *zombies) pidsOf(roles []int) (pids []int) {
 // shim gone at once, beside an orphan whose writes are refused. An adapter that
 // is started again ends the orphan.
 func TestKilledHolders(t *testing.T) {
-	z := newZombies(t)
+	z := newFreezeTest(t)
 	// The orphan is looked at first: an adapter that starts takes care of all.
 	who := []string{fenceOnly, "adapter", "shim", "agent"}
 	for batch := range times(1, 60) {
@@ -150,7 +150,7 @@ func TestKilledHolders(t *testing.T) {
 		for i, l := range lanes {
 			z.count[who[i]]++
 			l.story = who[i] + " killed"
-			l.strike(who[i], syscall.SIGKILL)
+			l.signalParts(who[i], syscall.SIGKILL)
 		}
 		for i, l := range lanes {
 			if who[i] != "shim" {
@@ -161,7 +161,7 @@ func TestKilledHolders(t *testing.T) {
 					l.orphaned()
 				}
 				l.first.wait()
-				l.first = l.hire("first")
+				l.first = l.startWorker("first")
 			}
 			z.after(l, who[i])
 		}
@@ -170,19 +170,19 @@ func TestKilledHolders(t *testing.T) {
 }
 
 // open makes lanes side by side.
-func (z *zombies) open(batch, n int) (lanes []*lane) {
+func (z *freezeTest) open(batch, n int) (lanes []*workerPair) {
 	z.t.Helper()
 	for i := range n {
-		lanes = append(lanes, z.openLane(fmt.Sprintf("lane%d-%d", batch, i), ""))
+		lanes = append(lanes, z.openWorkerPair(fmt.Sprintf("lane%d-%d", batch, i), ""))
 	}
 	for _, l := range lanes {
-		l.stand()
+		l.awaitRunning()
 	}
 	return lanes
 }
 
 // after looks at a lane whose processes all run again.
-func (z *zombies) after(l *lane, who string) {
+func (z *freezeTest) after(l *workerPair, who string) {
 	z.t.Helper()
 	unfenced := who == fenceOnly || who == "adapter+shim+agent"
 	l.settle()
@@ -202,9 +202,9 @@ func (z *zombies) after(l *lane, who string) {
 		z.t.Errorf("%s, %s: a run started beside the tree of an older one\n%s", l.name, l.story,
 			tail(l.first.err.text()))
 	}
-	if z.world.task(l.task.TaskID).FencingToken == l.token {
+	if z.testEnv.task(l.task.TaskID).FencingToken == l.token {
 		z.kept++
-	} else if at := l.killAt(); !unfenced && !at.IsZero() && z.laneWindow == 0 {
+	} else if at := l.killAt(); !unfenced && !at.IsZero() && z.pairWindow == 0 {
 		z.lateness = append(z.lateness, (<-l.died).Sub(at))
 	}
 	l.serves(l.first, "first")
@@ -215,7 +215,7 @@ func (z *zombies) after(l *lane, who string) {
 }
 
 // tell prints what the suite has seen.
-func (z *zombies) tell(how string) {
+func (z *freezeTest) tell(how string) {
 	slices.Sort(z.lateness)
 	at := func(q float64) time.Duration {
 		if len(z.lateness) == 0 {

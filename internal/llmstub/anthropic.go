@@ -21,20 +21,20 @@ func readAnthropic(_ string, body []byte) (Request, error) {
 	if err := json.Unmarshal(body, &in); err != nil {
 		return Request{}, err
 	}
-	req := Request{API: Anthropic, Model: in.Model, System: wordsOf(in.System), Stream: in.Stream}
+	req := Request{API: Anthropic, Model: in.Model, System: textOf(in.System), Stream: in.Stream}
 	for _, t := range in.Tools {
 		req.Tools = append(req.Tools, t.Name)
 	}
-	t := talk{&req}
+	t := conversation{&req}
 	for _, m := range in.Messages {
 		result, returned := toolResult(m.Content)
 		switch {
 		case m.Role == "assistant":
-			t.answered()
+			t.assistantMessage()
 		case returned:
-			t.returned(result)
+			t.toolMessage(result)
 		case m.Role == "user":
-			t.asked(wordsOf(m.Content))
+			t.userMessage(textOf(m.Content))
 		}
 	}
 	return req, nil
@@ -43,13 +43,13 @@ func readAnthropic(_ string, body []byte) (Request, error) {
 func toolResult(content jsontext.Value) (text string, found bool) {
 	for _, b := range blocks(content) {
 		if b.Type == "tool_result" {
-			text, found = wordsOf(b.Content), true
+			text, found = textOf(b.Content), true
 		}
 	}
 	return text, found
 }
 
-func writeAnthropic(a *answer) {
+func writeAnthropic(a *responseWriter) {
 	piece, stop := object{"type": "text", "text": a.turn.Say}, "end_turn"
 	if a.tool != "" {
 		piece, stop = object{
@@ -64,29 +64,29 @@ func writeAnthropic(a *answer) {
 		"stop_reason": stop, "stop_sequence": nil, "usage": a.anthropicUsage(),
 	}
 	if !a.req.Stream {
-		a.whole(message)
+		a.writeJSON(message)
 		return
 	}
 	message["content"], message["stop_reason"] = []object{}, nil
 	message["usage"] = object{"input_tokens": a.turn.In, "output_tokens": 1}
-	a.event("message_start", object{"type": "message_start", "message": message})
+	a.writeEvent("message_start", object{"type": "message_start", "message": message})
 	a.anthropicBlock(piece)
-	a.event("message_delta", object{
+	a.writeEvent("message_delta", object{
 		"type": "message_delta", "delta": object{"stop_reason": stop, "stop_sequence": nil},
 		"usage": a.anthropicUsage(),
 	})
-	a.event("message_stop", object{"type": "message_stop"})
+	a.writeEvent("message_stop", object{"type": "message_stop"})
 }
 
-func (a *answer) anthropicUsage() object {
+func (a *responseWriter) anthropicUsage() object {
 	usage := object{"input_tokens": a.turn.In, "output_tokens": a.turn.Out}
-	if a.made > 0 {
-		usage["server_tool_use"] = object{"web_search_requests": a.made}
+	if a.searchCount > 0 {
+		usage["server_tool_use"] = object{"web_search_requests": a.searchCount}
 	}
 	return usage
 }
 
-func (a *answer) anthropicBlock(piece object) {
+func (a *responseWriter) anthropicBlock(piece object) {
 	delta := object{"type": "text_delta", "text": a.turn.Say}
 	if a.tool != "" {
 		piece["input"] = object{}
@@ -94,7 +94,7 @@ func (a *answer) anthropicBlock(piece object) {
 	} else {
 		piece["text"] = ""
 	}
-	a.event("content_block_start", object{"type": "content_block_start", "index": 0, "content_block": piece})
-	a.event("content_block_delta", object{"type": "content_block_delta", "index": 0, "delta": delta})
-	a.event("content_block_stop", object{"type": "content_block_stop", "index": 0})
+	a.writeEvent("content_block_start", object{"type": "content_block_start", "index": 0, "content_block": piece})
+	a.writeEvent("content_block_delta", object{"type": "content_block_delta", "index": 0, "delta": delta})
+	a.writeEvent("content_block_stop", object{"type": "content_block_stop", "index": 0})
 }

@@ -29,23 +29,23 @@ func readChat(_ string, body []byte) (Request, error) {
 	for _, t := range in.Tools {
 		req.Tools = append(req.Tools, t.Function.Name)
 	}
-	t := talk{&req}
+	t := conversation{&req}
 	for _, m := range in.Messages {
 		switch m.Role {
 		case "system", "developer":
-			req.System += wordsOf(m.Content)
+			req.System += textOf(m.Content)
 		case "user":
-			t.asked(wordsOf(m.Content))
+			t.userMessage(textOf(m.Content))
 		case "assistant":
-			t.answered()
+			t.assistantMessage()
 		case "tool":
-			t.returned(wordsOf(m.Content))
+			t.toolMessage(textOf(m.Content))
 		}
 	}
 	return req, nil
 }
 
-func writeChat(a *answer) {
+func writeChat(a *responseWriter) {
 	said, finish := object{"role": "assistant", "content": a.turn.Say}, "stop"
 	if a.tool != "" {
 		finish = "tool_calls"
@@ -62,17 +62,18 @@ func writeChat(a *answer) {
 	}
 	usage := object{"prompt_tokens": a.turn.In, "completion_tokens": a.turn.Out, "total_tokens": a.turn.In + a.turn.Out}
 	if !a.req.Stream {
-		a.whole(a.chatPiece("chat.completion", []object{{"index": 0, "message": said, "finish_reason": finish}}, usage))
+		a.writeJSON(a.chatPiece("chat.completion", []object{{"index": 0, "message": said, "finish_reason": finish}},
+			usage))
 		return
 	}
 	const chunk = "chat.completion.chunk"
-	a.event("", a.chatPiece(chunk, []object{{"index": 0, "delta": said, "finish_reason": nil}}, nil))
-	a.event("", a.chatPiece(chunk, []object{{"index": 0, "delta": object{}, "finish_reason": finish}}, nil))
-	a.event("", a.chatPiece(chunk, []object{}, usage))
+	a.writeEvent("", a.chatPiece(chunk, []object{{"index": 0, "delta": said, "finish_reason": nil}}, nil))
+	a.writeEvent("", a.chatPiece(chunk, []object{{"index": 0, "delta": object{}, "finish_reason": finish}}, nil))
+	a.writeEvent("", a.chatPiece(chunk, []object{}, usage))
 	fmt.Fprint(a.w, "data: [DONE]\n\n")
 }
 
-func (a *answer) chatPiece(kind string, choices []object, usage object) object {
+func (a *responseWriter) chatPiece(kind string, choices []object, usage object) object {
 	piece := object{
 		"id":      "chatcmpl-" + a.id,
 		"object":  kind,

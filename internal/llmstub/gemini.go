@@ -38,7 +38,7 @@ func readGemini(path string, body []byte) (Request, error) {
 	req := Request{
 		API:    Gemini,
 		Model:  model,
-		System: in.SystemInstruction.words(),
+		System: in.SystemInstruction.text(),
 		Stream: verb == "streamGenerateContent",
 	}
 	for _, t := range in.Tools {
@@ -46,22 +46,22 @@ func readGemini(path string, body []byte) (Request, error) {
 			req.Tools = append(req.Tools, f.Name)
 		}
 	}
-	t := talk{&req}
+	t := conversation{&req}
 	for _, c := range in.Contents {
 		result, returned := c.result()
 		switch {
 		case c.Role == "model":
-			t.answered()
+			t.assistantMessage()
 		case returned:
-			t.returned(result)
+			t.toolMessage(result)
 		default:
-			t.asked(c.words())
+			t.userMessage(c.text())
 		}
 	}
 	return req, nil
 }
 
-func (c geminiContent) words() string {
+func (c geminiContent) text() string {
 	var all []string
 	for _, p := range c.Parts {
 		if p.Text != "" {
@@ -80,7 +80,7 @@ func (c geminiContent) result() (text string, found bool) {
 	return text, found
 }
 
-func writeGemini(a *answer) {
+func writeGemini(a *responseWriter) {
 	part := object{"text": a.turn.Say}
 	if a.tool != "" {
 		part = object{"functionCall": object{"name": a.tool, "args": jsontext.Value(a.args)}}
@@ -100,8 +100,8 @@ func writeGemini(a *answer) {
 		"responseId":   a.id,
 	}
 	if !a.req.Stream {
-		a.whole(piece)
+		a.writeJSON(piece)
 		return
 	}
-	a.event("", piece)
+	a.writeEvent("", piece)
 }

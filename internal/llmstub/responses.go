@@ -10,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// within separates the name of a group of tools from that of a tool in it.
-const within = "\x00_"
+// groupSeparator separates the name of a group of tools from that of a tool in it.
+const groupSeparator = "\x00_"
 
 func readResponses(_ string, body []byte) (Request, error) {
 	type tool struct {
@@ -35,19 +35,19 @@ func readResponses(_ string, body []byte) (Request, error) {
 	for _, t := range in.Tools {
 		if t.Type == "namespace" {
 			for _, inner := range t.Tools {
-				req.Tools = append(req.Tools, t.Name+within+inner.Name)
+				req.Tools = append(req.Tools, t.Name+groupSeparator+inner.Name)
 			}
 			continue
 		}
 		req.Tools = append(req.Tools, cmp.Or(t.Name, t.Type)) // one of the vendor's has no name
 	}
-	return req, followItems(talk{&req}, in.Input)
+	return req, readItems(conversation{&req}, in.Input)
 }
 
-func followItems(t talk, input jsontext.Value) error {
+func readItems(t conversation, input jsontext.Value) error {
 	var text string
 	if json.Unmarshal(input, &text) == nil {
-		t.asked(text)
+		t.userMessage(text)
 		return nil
 	}
 	var items []struct {
@@ -62,17 +62,17 @@ func followItems(t talk, input jsontext.Value) error {
 	for _, item := range items {
 		switch {
 		case item.Type == "function_call", item.Role == "assistant":
-			t.answered()
+			t.assistantMessage()
 		case item.Type == "function_call_output":
-			t.returned(wordsOf(item.Output))
+			t.toolMessage(textOf(item.Output))
 		case item.Role == "user":
-			t.asked(wordsOf(item.Content))
+			t.userMessage(textOf(item.Content))
 		}
 	}
 	return nil
 }
 
-func writeResponses(a *answer) {
+func writeResponses(a *responseWriter) {
 	item := object{
 		"type": "message", "id": "msg_" + a.id, "role": "assistant", "status": "completed",
 		"content": []object{{"type": "output_text", "text": a.turn.Say, "annotations": []object{}}},
@@ -86,11 +86,11 @@ func writeResponses(a *answer) {
 			"arguments": a.args,
 			"status":    "completed",
 		}
-		if group, name, ok := strings.Cut(a.tool, within); ok {
+		if group, name, ok := strings.Cut(a.tool, groupSeparator); ok {
 			item["namespace"], item["name"] = group, name
 		}
 	}
-	items := append(a.searches(), item)
+	items := append(a.searchItems(), item)
 	response := object{
 		"id":         "resp_" + a.id,
 		"object":     "response",
@@ -107,7 +107,7 @@ func writeResponses(a *answer) {
 		},
 	}
 	if !a.req.Stream {
-		a.whole(response)
+		a.writeJSON(response)
 		return
 	}
 	begun := object{
@@ -123,7 +123,7 @@ func writeResponses(a *answer) {
 	for n, search := range items[:at] {
 		events = append(events, object{"type": "response.output_item.done", "output_index": n, "item": search})
 	}
-	events = append(events, object{"type": "response.output_item.added", "output_index": at, "item": unwritten(item)})
+	events = append(events, object{"type": "response.output_item.added", "output_index": at, "item": startedItem(item)})
 	if a.tool == "" {
 		events = append(events, object{
 			"type":          "response.output_text.delta",
@@ -151,13 +151,13 @@ func writeResponses(a *answer) {
 		object{"type": "response.completed", "response": response})
 	for n, e := range events {
 		e["sequence_number"] = n
-		a.event(e["type"].(string), e)
+		a.writeEvent(e["type"].(string), e)
 	}
 }
 
-// searches are the items of those that were made.
-func (a *answer) searches() (items []object) {
-	for n := range a.made {
+// searchItems are the items of those that were made.
+func (a *responseWriter) searchItems() (items []object) {
+	for n := range a.searchCount {
 		items = append(items, object{
 			"type":   "web_search_call",
 			"id":     fmt.Sprintf("ws_%s%d", a.id, n),
@@ -168,8 +168,8 @@ func (a *answer) searches() (items []object) {
 	return items
 }
 
-// unwritten is an item at its beginning.
-func unwritten(item object) object {
+// startedItem is an item at its beginning.
+func startedItem(item object) object {
 	begun := object{}
 	for k, v := range item {
 		begun[k] = v

@@ -40,9 +40,9 @@ type Request struct {
 
 // Offers reports whether the client offers a tool; agents put prefixes of their
 // own before the names of a server's tools.
-func (r Request) Offers(tool string) bool { return r.offered(tool) != "" }
+func (r Request) Offers(tool string) bool { return r.offeredName(tool) != "" }
 
-func (r Request) offered(tool string) string {
+func (r Request) offeredName(tool string) string {
 	for _, name := range r.Tools {
 		if name == tool || strings.HasSuffix(name, "_"+tool) || strings.HasSuffix(name, "."+tool) {
 			return name
@@ -85,9 +85,9 @@ func Play(turns ...Turn) Script {
 type Server struct {
 	script Script
 
-	mu   sync.Mutex
-	seen []Request
-	lost []string
+	mu         sync.Mutex
+	seen       []Request
+	unexpected []string
 }
 
 // New makes a model that plays a script.
@@ -100,38 +100,38 @@ func (s *Server) Requests() []Request {
 	return append([]Request(nil), s.seen...)
 }
 
-// Strays are requests for something else than an answer, as method and path.
-func (s *Server) Strays() []string {
+// Unexpected are requests for something else than an answer, as method and path.
+func (s *Server) Unexpected() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]string(nil), s.lost...)
+	return append([]string(nil), s.unexpected...)
 }
 
-// wire is one API: how to read a request and how to write an answer.
-type wire struct {
+// codec is one API: how to read a request and how to write an answer.
+type codec struct {
 	read  func(path string, body []byte) (Request, error)
-	write func(*answer)
+	write func(*responseWriter)
 }
 
-func wireOf(path string) (wire, bool) {
+func codecFor(path string) (codec, bool) {
 	switch {
 	case strings.HasSuffix(path, "/messages"):
-		return wire{readAnthropic, writeAnthropic}, true
+		return codec{readAnthropic, writeAnthropic}, true
 	case strings.HasSuffix(path, "/chat/completions"):
-		return wire{readChat, writeChat}, true
+		return codec{readChat, writeChat}, true
 	case strings.HasSuffix(path, "/responses"):
-		return wire{readResponses, writeResponses}, true
+		return codec{readResponses, writeResponses}, true
 	case strings.HasSuffix(path, ":generateContent"), strings.HasSuffix(path, ":streamGenerateContent"):
-		return wire{readGemini, writeGemini}, true
+		return codec{readGemini, writeGemini}, true
 	}
-	return wire{}, false
+	return codec{}, false
 }
 
 // ServeHTTP answers one request. What is no question to a model is 404.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	over, known := wireOf(r.URL.Path)
+	over, known := codecFor(r.URL.Path)
 	if !known || r.Method != http.MethodPost {
-		s.note(func() { s.lost = append(s.lost, r.Method+" "+r.URL.Path) })
+		s.record(func() { s.unexpected = append(s.unexpected, r.Method+" "+r.URL.Path) })
 		http.Error(w, `{"error":{"type":"not_found_error","message":"the stub only answers questions"}}`,
 			http.StatusNotFound)
 		return
@@ -151,11 +151,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if turn.Call != "" && !req.Offers(turn.Call) {
 		turn = Turn{Say: "The script calls " + turn.Call + ", which is not offered."}
 	}
-	s.note(func() { s.seen = append(s.seen, req) })
-	over.write(newAnswer(w, req, turn))
+	s.record(func() { s.seen = append(s.seen, req) })
+	over.write(newResponseWriter(w, req, turn))
 }
 
-func (s *Server) note(what func()) {
+func (s *Server) record(what func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	what()
@@ -173,31 +173,31 @@ func keyOf(r *http.Request) string {
 	return r.URL.Query().Get("key")
 }
 
-// answer is a turn on its way to a client.
-type answer struct {
+// responseWriter is a turn on its way to a client.
+type responseWriter struct {
 	w    http.ResponseWriter
 	req  Request
 	turn Turn
 	tool string // the called one, as the client names it
 	args string // of the call, JSON
 	id   string // of this answer, unlike those of the other steps
-	// made are the searches that were.
-	made int
+	// searchCount are the searches that were.
+	searchCount int
 }
 
-func newAnswer(w http.ResponseWriter, req Request, turn Turn) *answer {
+func newResponseWriter(w http.ResponseWriter, req Request, turn Turn) *responseWriter {
 	if turn.In == 0 {
 		turn.In = 100
 	}
 	if turn.Out == 0 {
 		turn.Out = 10
 	}
-	a := &answer{w: w, req: req, turn: turn, args: "{}", id: newID()}
+	a := &responseWriter{w: w, req: req, turn: turn, args: "{}", id: newID()}
 	if req.Offers("web_search") {
-		a.made = turn.Searches
+		a.searchCount = turn.Searches
 	}
 	if turn.Call != "" {
-		a.tool = req.offered(turn.Call)
+		a.tool = req.offeredName(turn.Call)
 		if turn.Args != nil {
 			b, err := json.Marshal(turn.Args)
 			if err != nil {
@@ -209,14 +209,14 @@ func newAnswer(w http.ResponseWriter, req Request, turn Turn) *answer {
 	return a
 }
 
-// whole answers in one piece.
-func (a *answer) whole(v any) {
+// writeJSON answers in one piece.
+func (a *responseWriter) writeJSON(v any) {
 	a.w.Header().Set("Content-Type", "application/json")
 	_ = json.MarshalWrite(a.w, v)
 }
 
-// event writes one event of a stream; an empty name is none.
-func (a *answer) event(name string, v any) {
+// writeEvent writes one event of a stream; an empty name is none.
+func (a *responseWriter) writeEvent(name string, v any) {
 	a.w.Header().Set("Content-Type", "text/event-stream")
 	b, err := json.Marshal(v)
 	if err != nil {

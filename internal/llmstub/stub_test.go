@@ -14,9 +14,9 @@ var play = Play(
 	Turn{Say: "All done.", In: 9, Out: 4},
 )
 
-// wires are questions as clients ask them: one with a tool offered, the same
+// codecs are questions as clients ask them: one with a tool offered, the same
 // after its result came back, and one without tools.
-var wires = []struct {
+var codecs = []struct {
 	api      API
 	path     string
 	first    string
@@ -68,8 +68,8 @@ var wires = []struct {
 	},
 }
 
-func TestEveryWirePlaysTheScript(t *testing.T) {
-	for _, wire := range wires {
+func TestEveryAPIPlaysTheScript(t *testing.T) {
+	for _, wire := range codecs {
 		for _, stream := range []bool{true, false} {
 			name := string(wire.api) + map[bool]string{true: " streamed", false: " whole"}[stream]
 			t.Run(name, func(t *testing.T) {
@@ -86,9 +86,9 @@ func TestEveryWirePlaysTheScript(t *testing.T) {
 						map[bool]string{true: "true", false: "false"}[stream])
 					return post(t, server.URL+path, question, stream)
 				}
-				has(t, ask(wire.first), append(wire.called, `"name":"`+wire.tool+`"`)...)
-				has(t, ask(wire.second), wire.said...)
-				has(t, ask(wire.toolless), "stub")
+				expectContains(t, ask(wire.first), append(wire.called, `"name":"`+wire.tool+`"`)...)
+				expectContains(t, ask(wire.second), wire.said...)
+				expectContains(t, ask(wire.toolless), "stub")
 
 				seen := stub.Requests()
 				if len(seen) != 3 {
@@ -106,7 +106,7 @@ func TestEveryWirePlaysTheScript(t *testing.T) {
 	}
 }
 
-func TestStraysAreNotAnswered(t *testing.T) {
+func TestUnexpectedRequestsAreRefused(t *testing.T) {
 	stub := New(play)
 	server := httptest.NewServer(stub)
 	defer server.Close()
@@ -115,15 +115,15 @@ func TestStraysAreNotAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	res.Body.Close()
-	if res.StatusCode != http.StatusNotFound || len(stub.Requests()) != 0 || len(stub.Strays()) != 1 {
-		t.Errorf("status %d, requests %v, strays %v", res.StatusCode, stub.Requests(), stub.Strays())
+	if res.StatusCode != http.StatusNotFound || len(stub.Requests()) != 0 || len(stub.Unexpected()) != 1 {
+		t.Errorf("status %d, requests %v, strays %v", res.StatusCode, stub.Requests(), stub.Unexpected())
 	}
 }
 
-func TestACallOfAToolThatIsNotOfferedIsSaid(t *testing.T) {
+func TestCallOfUnofferedToolIsReported(t *testing.T) {
 	server := httptest.NewServer(New(func(Request) Turn { return Turn{Call: "mark_complete"} }))
 	defer server.Close()
-	has(t, post(t, server.URL+"/v1/messages", `{"messages":[{"role":"user","content":"x"}]}`, false),
+	expectContains(t, post(t, server.URL+"/v1/messages", `{"messages":[{"role":"user","content":"x"}]}`, false),
 		"mark_complete, which is not offered")
 }
 
@@ -149,7 +149,7 @@ func post(t *testing.T, url, body string, stream bool) string {
 	return string(text)
 }
 
-func has(t *testing.T, text string, all ...string) {
+func expectContains(t *testing.T, text string, all ...string) {
 	t.Helper()
 	for _, s := range all {
 		if !strings.Contains(text, s) {
@@ -159,7 +159,7 @@ func has(t *testing.T, text string, all ...string) {
 }
 
 // Searches are told of as each vendor does, to clients that offer them.
-func TestSearchesOfTheVendor(t *testing.T) {
+func TestVendorSearches(t *testing.T) {
 	server := httptest.NewServer(New(Play(Turn{Say: "Found.", Searches: 2})))
 	defer server.Close()
 	for path, c := range map[string]struct {
@@ -173,7 +173,7 @@ func TestSearchesOfTheVendor(t *testing.T) {
 	} {
 		for _, stream := range []bool{true, false} {
 			ask := fmt.Sprintf(`{"model":"m","stream":%t,"tools":%s,%s}`, stream, c.offer, c.rest)
-			has(t, post(t, server.URL+path, ask, stream), c.want, "Found.")
+			expectContains(t, post(t, server.URL+path, ask, stream), c.want, "Found.")
 			if got := post(t, server.URL+path, strings.Replace(ask, c.offer, "[]", 1), stream); strings.Contains(got,
 				"web_search") {
 				t.Errorf("%s, not offered: %s", path, got)

@@ -37,14 +37,14 @@ var marked = []struct {
 // once. It is told apart from a request of which nothing was sent.
 func TestARequestIsSentOnce(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
-		for _, how := range rig.BreaksOf(http2) {
+		for _, how := range rig.BreakModes(http2) {
 			for _, m := range marked {
 				t.Run(fmt.Sprintf("HTTP2 %v/%s/%s", http2, how, m.name), func(t *testing.T) {
 					mark := "/marked"
 					if http2 {
 						mark = ""
 					}
-					b := rig.ServeBreaker(t,
+					b := rig.StartBreaker(t,
 						http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 							_, _ = io.WriteString(w, "ok")
 						}), http2, how, mark)
@@ -117,7 +117,7 @@ func TestARequestThatWasNotSent(t *testing.T) {
 // The wire looks as it does without Once.
 func TestOnceChangesNothingOnTheWire(t *testing.T) {
 	seen := make(chan *http.Request, 1)
-	b := rig.ServeBreaker(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r }), false,
+	b := rig.StartBreaker(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r }), false,
 		rig.CloseOnArrival, "never")
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()

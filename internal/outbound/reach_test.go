@@ -16,7 +16,7 @@ import (
 // What is told early is what the dial would say; a name that nobody knows yet
 // is left to the dial.
 func TestReachTellsEarly(t *testing.T) {
-	dns := rig.ServeNames(t,
+	dns := rig.StartDNSServer(t,
 		map[string][]string{
 			"out.test":  {"93.184.216.34"},
 			"in.test":   {"10.1.2.3"},

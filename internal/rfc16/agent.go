@@ -10,25 +10,25 @@ const agentsPath = "/api/v1/agents"
 
 // agent is one that the rule registered.
 type agent struct {
-	t    *Trial
-	id   string
-	key  who
-	body fields    // of its registration
-	reg  *answer   // to it
-	sent time.Time // when the last request that counts as a sign of life left here
-	fell bool      // its silence is what the rule wants
+	t               *Trial
+	id              string
+	key             keyName
+	body            fields    // of its registration
+	reg             *answer   // to it
+	sent            time.Time // when the last request that counts as a sign of life left here
+	silentOnPurpose bool      // its silence is what the rule wants
 }
 
 // register makes an agent, with the thresholds that the server gives. Members of change replace
 // those of the body; nil leaves one out.
 func (t *Trial) register(change fields) *agent {
-	a := t.try(owner, change)
-	t.status(a.reg, 201)
+	a := t.tryRegister(owner, change)
+	t.expectStatus(a.reg, 201)
 	return a
 }
 
-// try is register without an expectation, with any key.
-func (t *Trial) try(by who, change fields) *agent {
+// tryRegister is register without an expectation, with any key.
+func (t *Trial) tryRegister(by keyName, change fields) *agent {
 	a := &agent{t: t, key: by, body: fields{"agent_id": t.id(fmt.Sprintf("a%d", len(t.agents)+1))}}
 	maps.Copy(a.body, change)
 	maps.DeleteFunc(a.body, func(_ string, v any) bool { return v == nil })
@@ -47,13 +47,13 @@ func (t *Trial) try(by who, change fields) *agent {
 	if a.reg.status/100 == 2 || a.reg.err != nil && a.id != "" {
 		t.agents = append(t.agents, a)
 	}
-	t.came(a.reg)
+	t.accept(a.reg)
 	return a
 }
 
-// again registers the same id once more.
-func (a *agent) again(by who) *answer {
-	a.shows()
+// reregister registers the same id once more.
+func (a *agent) reregister(by keyName) *answer {
+	a.noteContact()
 	return a.t.call(by, "POST", agentsPath, a.body)
 }
 
@@ -68,24 +68,24 @@ func thresholds(interval, unhealthy, dead int) fields {
 	}
 }
 
-// mortal are the thresholds of an agent that is to be seen falling silent.
-func (t *Trial) mortal() fields {
+// shortThresholds are the thresholds of an agent that is to be seen falling silent.
+func (t *Trial) shortThresholds() fields {
 	c := t.cfg
 	return thresholds(c.Interval, c.Unhealthy, c.Dead)
 }
 
-// lingering are those of one that becomes unhealthy and stays so.
-func (t *Trial) lingering() fields {
+// unhealthyOnlyThresholds are those of one that becomes unhealthy and stays so.
+func (t *Trial) unhealthyOnlyThresholds() fields {
 	return thresholds(t.cfg.Interval, t.cfg.Unhealthy, 1000*t.cfg.Dead)
 }
 
-// steady are those of one that stays healthy while others do not.
-func (t *Trial) steady() fields {
+// longThresholds are those of one that stays healthy while others do not.
+func (t *Trial) longThresholds() fields {
 	return thresholds(t.cfg.Interval, 1000*t.cfg.Unhealthy, 10_000*t.cfg.Dead)
 }
 
-// also joins bodies.
-func also(parts ...fields) fields {
+// merge joins bodies.
+func merge(parts ...fields) fields {
 	all := fields{}
 	for _, p := range parts {
 		maps.Copy(all, p)
@@ -95,50 +95,52 @@ func also(parts ...fields) fields {
 
 func (a *agent) path(rest string) string { return agentsPath + "/" + a.id + rest }
 
-// beat sends a heartbeat with any key and body members beside the required ones.
-func (a *agent) beat(by who, status string, change fields) *answer {
-	body := also(fields{"status": status, "client_timestamp": a.t.now().UTC().Format(time.RFC3339Nano)}, change)
+// heartbeat sends a heartbeat with any key and body members beside the required ones.
+func (a *agent) heartbeat(by keyName, status string, change fields) *answer {
+	body := merge(fields{"status": status, "client_timestamp": a.t.now().UTC().Format(time.RFC3339Nano)}, change)
 	maps.DeleteFunc(body, func(_ string, v any) bool { return v == nil })
-	a.shows()
+	a.noteContact()
 	return a.t.call(by, "POST", a.path("/heartbeat"), body)
 }
 
-// alive is a heartbeat that must be acknowledged.
-func (a *agent) alive() *answer {
-	a.inTime()
-	return a.t.status(a.beat(a.key, "active", nil), 200)
+// mustHeartbeat is a heartbeat that must be acknowledged.
+func (a *agent) mustHeartbeat() *answer {
+	a.checkNotSilent()
+	return a.t.expectStatus(a.heartbeat(a.key, "active", nil), 200)
 }
 
-// shows notes a sign of life that is on its way.
-func (a *agent) shows() { a.sent, a.fell = a.t.cfg.Clock.Now(), false }
+// noteContact notes a sign of life that is on its way.
+func (a *agent) noteContact() { a.sent, a.silentOnPurpose = a.t.cfg.Clock.Now(), false }
 
-// mayHaveFallen reports whether the server may have found the agent silent
+// mayBeSilent reports whether the server may have found the agent silent
 // although the rule does not want it.
-func (a *agent) mayHaveFallen() bool {
+func (a *agent) mayBeSilent() bool {
 	config, _ := a.body["heartbeat_config"].(fields)
 	after, ok := config["unhealthy_after_seconds"].(int)
 	if !ok {
 		after = 90
 	}
-	return !a.t.cfg.Exact && !a.fell && !a.surely(seconds(after))
+	return !a.t.cfg.Exact && !a.silentOnPurpose && !a.heardWithin(seconds(after))
 }
 
-// inTime ends the try when that may have happened.
-func (a *agent) inTime() {
-	if a.mayHaveFallen() {
-		a.t.spoiled("%s was silent for longer than it should", a.id)
+// checkNotSilent ends the try when that may have happened.
+func (a *agent) checkNotSilent() {
+	if a.mayBeSilent() {
+		a.t.tooSlow("%s was silent for longer than it should", a.id)
 	}
 }
 
 // record reads the agent as it is shown.
-func (a *agent) record() *answer { return a.t.status(a.t.call(a.key, "GET", a.path(""), nil), 200) }
+func (a *agent) record() *answer {
+	return a.t.expectStatus(a.t.call(a.key, "GET", a.path(""), nil), 200)
+}
 
 func (a *agent) status() string { return a.record().str("status") }
 
 // expect reads the agent and expects a status.
 func (a *agent) expect(status string) *answer {
 	r := a.record()
-	a.t.member(r, "status", status)
+	a.t.expectMember(r, "status", status)
 	return r
 }
 
@@ -146,10 +148,10 @@ func (a *agent) expect(status string) *answer {
 func (a *agent) etag() string { return fmt.Sprintf(`"%d"`, a.record().num("version")) }
 
 // change asks for another status with the current version.
-func (a *agent) change(by who, body fields) *answer { return a.changeIf(by, a.etag(), body) }
+func (a *agent) change(by keyName, body fields) *answer { return a.changeIf(by, a.etag(), body) }
 
 // changeIf does so with any If-Match; empty sends none.
-func (a *agent) changeIf(by who, match string, body fields) *answer {
+func (a *agent) changeIf(by keyName, match string, body fields) *answer {
 	var headers []string
 	if match != "" {
 		headers = []string{"If-Match", match}
@@ -159,72 +161,72 @@ func (a *agent) changeIf(by who, match string, body fields) *answer {
 
 // drain takes the agent out; it fails the rule when it cannot.
 func (a *agent) drain(seconds int) *answer {
-	r := a.t.status(a.change(a.key, fields{"status": "draining", "drain_timeout_seconds": seconds}), 200)
-	a.inTime()
+	r := a.t.expectStatus(a.change(a.key, fields{"status": "draining", "drain_timeout_seconds": seconds}), 200)
+	a.checkNotSilent()
 	return r
 }
 
 func (a *agent) remove() *answer {
-	return a.t.status(a.t.call(a.key, "DELETE", a.path(""), nil), 200, 204)
+	return a.t.expectStatus(a.t.call(a.key, "DELETE", a.path(""), nil), 200, 204)
 }
 
-// falls waits, in silence, until the server has judged the agent, which was
+// fallSilent waits, in silence, until the server has judged the agent, which was
 // last heard of just now.
-func (a *agent) falls(to string) *answer {
+func (a *agent) fallSilent(to string) *answer {
 	c := a.t.cfg
 	after := c.Unhealthy
 	if to == "dead" {
 		after = c.Dead
 	}
-	a.inTime()
-	a.fell = true
+	a.checkNotSilent()
+	a.silentOnPurpose = true
 	a.t.sleep(seconds(after))
-	return a.becomes(to, c.Slack)
+	return a.awaitStatus(to, c.Slack)
 }
 
-// becomes looks at the agent until it has a status, at most for a time.
-func (a *agent) becomes(status string, within time.Duration) *answer {
+// awaitStatus looks at the agent until it has a status, at most for a time.
+func (a *agent) awaitStatus(status string, within time.Duration) *answer {
 	for end := a.t.now().Add(within); ; a.t.sleep(a.t.cfg.Poll) {
 		r := a.record()
 		got := r.str("status")
 		switch {
 		case got == status:
 			return r
-		case status == "unhealthy" && got == "dead" && !a.surely(seconds(a.t.cfg.Dead)):
-			a.t.spoiled("the agent was dead before it was seen unhealthy")
+		case status == "unhealthy" && got == "dead" && !a.heardWithin(seconds(a.t.cfg.Dead)):
+			a.t.tooSlow("the agent was dead before it was seen unhealthy")
 		case a.t.now().After(end) || status != got && gone(got):
-			a.t.that(false, r, "status %q within %s", status, within)
+			a.t.assert(false, r, "status %q within %s", status, within)
 		}
 	}
 }
 
-// surely reports whether the server has had a sign of life within d, however
+// heardWithin reports whether the server has had a sign of life within d, however
 // long requests took.
-func (a *agent) surely(d time.Duration) bool { return a.t.cfg.Clock.Now().Sub(a.sent) <= d }
+func (a *agent) heardWithin(d time.Duration) bool { return a.t.cfg.Clock.Now().Sub(a.sent) <= d }
 
 func gone(status string) bool { return status == "dead" || status == "deregistered" }
 
-// dying is an agent that has just been judged dead, silent ever since it
+// newDeadAgent is an agent that has just been judged dead, silent ever since it
 // registered.
-func (t *Trial) dying(change fields) *agent {
-	a := t.register(also(t.mortal(), change))
-	a.falls("dead")
+func (t *Trial) newDeadAgent(change fields) *agent {
+	a := t.register(merge(t.shortThresholds(), change))
+	a.fallSilent("dead")
 	return a
 }
 
-// unwell is an agent that has just been judged unhealthy and stays so.
-func (t *Trial) unwell(change fields) *agent {
-	a := t.register(also(t.lingering(), change))
-	a.falls("unhealthy")
+// newUnhealthyAgent is an agent that has just been judged unhealthy and stays so.
+func (t *Trial) newUnhealthyAgent(change fields) *agent {
+	a := t.register(merge(t.unhealthyOnlyThresholds(), change))
+	a.fallSilent("unhealthy")
 	return a
 }
 
-// draining is an agent that drains and goes on doing so, by a lease it holds
+// newDrainingAgent is an agent that drains and goes on doing so, by a lease it holds
 // where the server has leases.
-func (t *Trial) draining(change fields) *agent {
+func (t *Trial) newDrainingAgent(change fields) *agent {
 	a := t.register(change)
 	if t.s.has(Tasks) {
-		t.leased(a)
+		t.newLease(a)
 	}
 	if r := a.drain(3600); r.str("status") != "draining" {
 		t.notRun("the server ends a drain at once when no lease is held, and leases are not used")
@@ -232,8 +234,8 @@ func (t *Trial) draining(change fields) *agent {
 	return a
 }
 
-// leave deregisters the agent, whatever has become of it, without a verdict.
-func (a *agent) leave() bool {
+// deregisterQuietly deregisters the agent, whatever has become of it, without a verdict.
+func (a *agent) deregisterQuietly() bool {
 	s, ctx := a.t.s, a.t.ctx
 	ask := func(method, path string, body any) int {
 		return s.do(ctx, request{

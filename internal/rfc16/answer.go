@@ -21,7 +21,7 @@ type answer struct {
 	header http.Header
 	raw    []byte
 	body   fields // nil when the answer is no JSON object
-	repeat string // the request as a command line, without its key
+	curl   string // the request as a command line, without its key
 	err    error  // no whole answer came
 }
 
@@ -97,8 +97,8 @@ func objects(in fields, path string) []fields {
 	return out
 }
 
-// words is a member that is an array of strings, written as one text.
-func words(in fields, path string) string {
+// stringList is a member that is an array of strings, written as one text.
+func stringList(in fields, path string) string {
 	v, _ := member(in, path)
 	all, ok := v.([]any)
 	if !ok {
@@ -120,8 +120,8 @@ func instant(s string) time.Time {
 	return t
 }
 
-// show writes a value as JSON.
-func show(v any) string {
+// oneLineJSON writes a value as JSON.
+func oneLineJSON(v any) string {
 	b, err := json.Marshal(v, json.Deterministic(true))
 	if err != nil {
 		return fmt.Sprint(v)
@@ -137,7 +137,7 @@ func encode(body any) []byte {
 	case string:
 		return []byte(body)
 	}
-	return []byte(show(body))
+	return []byte(oneLineJSON(body))
 }
 
 // raw puts JSON into a body as it is written.

@@ -20,10 +20,10 @@ func (e event) move() string {
 	return e.str("previous_status") + " " + e.str("new_status") + " " + e.str("reason")
 }
 
-// mark notes where the event log stands, so that the rule reads only what comes
+// markLog notes where the event log stands, so that the rule reads only what comes
 // after. Rules with Events begin with it.
-func (t *Trial) mark() {
-	a := t.status(t.call(operator, "GET", "/api/v1/stats", nil), 200)
+func (t *Trial) markLog() {
+	a := t.expectStatus(t.call(operator, "GET", "/api/v1/stats", nil), 200)
 	t.cursor = fmt.Sprint(max(0, a.num("lastSeq")))
 }
 
@@ -38,7 +38,7 @@ func (t *Trial) events(agentID, taskID string, types ...string) []event {
 				q.Set(name, value)
 			}
 		}
-		a := t.status(t.call(operator, "GET", "/api/v1/events?"+q.Encode(), nil), 200)
+		a := t.expectStatus(t.call(operator, "GET", "/api/v1/events?"+q.Encode(), nil), 200)
 		page := a.list("events")
 		for _, e := range page {
 			all = append(all, event{e, a})
@@ -51,35 +51,35 @@ func (t *Trial) events(agentID, taskID string, types ...string) []event {
 	}
 }
 
-// life is every lifecycle event of an agent since the rule began.
-func (a *agent) life() []event { return a.t.events(a.id, "", "agent.lifecycle") }
+// lifecycleEvents is every lifecycle event of an agent since the rule began.
+func (a *agent) lifecycleEvents() []event { return a.t.events(a.id, "", "agent.lifecycle") }
 
-// moved expects exactly these lifecycle events of an agent, each as "previous
+// expectLifecycle expects exactly these lifecycle events of an agent, each as "previous
 // new reason".
-func (a *agent) moved(want ...string) []event {
-	all := a.life()
+func (a *agent) expectLifecycle(want ...string) []event {
+	all := a.lifecycleEvents()
 	var got []string
 	for _, e := range all {
 		got = append(got, e.move())
 	}
-	a.t.equal("lifecycle events of "+a.id, got, want)
+	a.t.expectEqual("lifecycle events of "+a.id, got, want)
 	return all
 }
 
 // Lifecycle events as moved writes them.
 const (
-	moveIn        = "registering active registered"
-	moveUnwell    = "active unhealthy heartbeat_timeout"
-	moveBack      = "unhealthy active heartbeat_resumed"
-	moveDead      = "unhealthy dead heartbeat_timeout"
-	moveDrain     = "active draining drain_initiated"
-	moveDrainSick = "unhealthy draining drain_initiated"
-	moveDone      = "draining deregistered drain_completed"
-	moveOverdue   = "draining dead drain_timeout"
-	moveMute      = "draining dead heartbeat_timeout"
-	moveOut       = "active deregistered deregistered"
-	moveReborn    = "dead active re_registered"
-	moveBackIn    = "deregistered active re_registered"
+	moveRegistered       = "registering active registered"
+	moveUnhealthy        = "active unhealthy heartbeat_timeout"
+	moveResumed          = "unhealthy active heartbeat_resumed"
+	moveDead             = "unhealthy dead heartbeat_timeout"
+	moveDrain            = "active draining drain_initiated"
+	moveDrainUnhealthy   = "unhealthy draining drain_initiated"
+	moveDrained          = "draining deregistered drain_completed"
+	moveOverdue          = "draining dead drain_timeout"
+	moveSilent           = "draining dead heartbeat_timeout"
+	moveDeregistered     = "active deregistered deregistered"
+	moveReregisteredDead = "dead active re_registered"
+	moveReregisteredGone = "deregistered active re_registered"
 )
 
 // awaitEvent looks until the log holds an event of a type about an agent or a
@@ -90,7 +90,7 @@ func (t *Trial) awaitEvent(agentID, taskID, kind string, within time.Duration) e
 			return all[0]
 		}
 		if t.now().After(end) {
-			t.that(false, t.last, "an event %s within %s", kind, within)
+			t.assert(false, t.last, "an event %s within %s", kind, within)
 		}
 	}
 }

@@ -26,7 +26,7 @@ type Result struct {
 	Repeat   string  `json:"repeat,omitempty"` // the last request as a command line, its key as a variable
 	Why      string  `json:"why,omitempty"`    // it was not run
 	Millis   int64   `json:"elapsed_ms"`
-	spoiled  bool
+	tooSlow  bool
 }
 
 // Report is a whole run.

@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// who speaks: the name of the key, which is also the shell variable in whose
+// keyName speaks: the name of the key, which is also the shell variable in whose
 // place a repeated request needs it.
-type who string
+type keyName string
 
 const (
-	nobody    who = ""
-	owner     who = "AGENT_KEY"
-	stranger  who = "OTHER_KEY"
-	operator  who = "OPERATOR_KEY"
-	reviewer  who = "REVIEWER_KEY"
-	admin     who = "ADMIN_KEY"
-	forger    who = "UNKNOWN_KEY"
-	leaseHand who = "LEASE_TOKEN"
+	nobody      keyName = ""
+	owner       keyName = "AGENT_KEY"
+	stranger    keyName = "OTHER_KEY"
+	operator    keyName = "OPERATOR_KEY"
+	reviewer    keyName = "REVIEWER_KEY"
+	admin       keyName = "ADMIN_KEY"
+	unknownKey  keyName = "UNKNOWN_KEY"
+	leaseHolder keyName = "LEASE_TOKEN"
 )
 
 const maxAnswer = 16 << 20
@@ -32,7 +32,7 @@ const requestTimeout = 30 * time.Second
 
 // request is one HTTP request of the suite.
 type request struct {
-	by      who
+	by      keyName
 	secret  string
 	method  string
 	url     string
@@ -41,7 +41,7 @@ type request struct {
 }
 
 func (s *suite) do(ctx context.Context, r request) *answer {
-	a := &answer{repeat: r.commandLine()}
+	a := &answer{curl: r.commandLine()}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	content := encode(r.body)
@@ -55,7 +55,7 @@ func (s *suite) do(ctx context.Context, r request) *answer {
 	}
 	switch r.by {
 	case nobody:
-	case leaseHand:
+	case leaseHolder:
 		req.Header.Set("Authorization", "Bearer "+r.secret)
 	default:
 		req.Header.Set("X-API-Key", r.secret)
@@ -81,7 +81,7 @@ func (r request) commandLine() string {
 	line := []string{"curl -sSi -X", r.method, quoted(r.url)}
 	switch r.by {
 	case nobody:
-	case leaseHand:
+	case leaseHolder:
 		line = append(line, `-H "Authorization: Bearer $`+string(r.by)+`"`)
 	default:
 		line = append(line, `-H "X-API-Key: $`+string(r.by)+`"`)

@@ -63,12 +63,12 @@ func (n Needs) String() string {
 	return strings.Join(names, ", ")
 }
 
-// beyond are the needs that only Picket's own routes meet.
-const beyond = Events | Tasks | Commands | Pools | Reviewer | Keys
+// beyondRFC are the needs that only Picket's own routes meet.
+const beyondRFC = Events | Tasks | Commands | Pools | Reviewer | Keys
 
-// Foreign reports whether a server that speaks the RFC and nothing else can be
+// RFCOnly reports whether a server that speaks the RFC and nothing else can be
 // held against the rule.
-func (r Rule) Foreign() bool { return r.Needs&(beyond|Settled) == 0 }
+func (r Rule) RFCOnly() bool { return r.Needs&(beyondRFC|Settled) == 0 }
 
 // Rules is the whole table in the order of the document.
 func Rules() []Rule {

@@ -5,40 +5,41 @@ func otherRules() []Rule {
 	rules := []Rule{
 		{"10.1", "capabilities-self-declared", "Capabilities are self-declared at registration; any tag is taken.", 0,
 			func(t *Trial) {
-				t.member(t.register(fields{"capabilities": []string{"coordinator", "admin", "go-1.26", "c++"}}).
+				t.expectMember(t.register(fields{"capabilities": []string{"coordinator", "admin", "go-1.26", "c++"}}).
 					record(), "capabilities", []string{"coordinator", "admin", "go-1.26", "c++"})
 			}, ""},
 		{"10.1", "capabilities-give-no-right",
 			"A self-declared capability gives no right: what an agent is authorized to do is decided elsewhere.",
 			Stranger | Operator | Settled, func(t *Trial) {
 				a := t.register(nil)
-				t.status(t.try(stranger,
+				t.expectStatus(t.tryRegister(stranger,
 					fields{"agent_id": t.id("boss"), "capabilities": []string{"coordinator", "admin", "operator"}}).reg,
 					201)
-				t.code(a.changeIf(stranger, `"1"`, fields{"status": "draining"}), 403, "forbidden")
-				t.code(t.call(stranger, "DELETE", a.path(""), nil), 403, "forbidden")
+				t.expectCode(a.changeIf(stranger, `"1"`, fields{"status": "draining"}), 403, "forbidden")
+				t.expectCode(t.call(stranger, "DELETE", a.path(""), nil), 403, "forbidden")
 				a.expect("active")
 			}, ""},
 		{"10.2", "coordinators",
 			"Coordinators are agents with the coordinator capability: they register, send heartbeats and follow the same lifecycle.", 0, func(t *Trial) {
-				a := t.register(also(t.mortal(), fields{"capabilities": []string{"coordinator"}}))
-				a.alive()
-				a.falls("dead")
-				t.status(a.beat(owner, "active", nil), 410)
+				a := t.register(merge(t.shortThresholds(), fields{"capabilities": []string{"coordinator"}}))
+				a.mustHeartbeat()
+				a.fallSilent("dead")
+				t.expectStatus(a.heartbeat(owner, "active", nil), 410)
 			}, ""},
 		{"10.2", "failover",
 			"A coordinator transitioning to dead triggers failover: the event that does is in the log.", Events,
 			func(t *Trial) {
-				t.dying(fields{"capabilities": []string{"coordinator"}}).moved(moveIn, moveUnwell, moveDead)
+				t.newDeadAgent(fields{"capabilities": []string{"coordinator"}}).
+					expectLifecycle(moveRegistered, moveUnhealthy, moveDead)
 			}, ""},
 		{"10.3", "grants-preserved",
 			"When an agent re-registers after death, existing grants are preserved: its key works as before.", Tasks,
 			func(t *Trial) {
-				a := t.dying(nil)
+				a := t.newDeadAgent(nil)
 				a.body = fields{"agent_id": a.id}
-				t.status(a.again(owner), 201)
-				a.alive()
-				t.leased(a).held()
+				t.expectStatus(a.reregister(owner), 201)
+				a.mustHeartbeat()
+				t.newLease(a).expectHeld()
 			}, ""},
 		{"10.3", "grants-dormant",
 			"Grants of a deregistered agent are retained but dormant; they activate when the agent re-registers.",
@@ -46,9 +47,9 @@ func otherRules() []Rule {
 				a := t.register(nil)
 				a.remove()
 				t.submit(nil)
-				t.status(a.acquire(owner, nil), 410)
-				t.status(a.again(owner), 201)
-				a.takes().held()
+				t.expectStatus(a.acquire(owner, nil), 410)
+				t.expectStatus(a.reregister(owner), 201)
+				a.mustAcquire().expectHeld()
 			}, ""},
 		{"10.4", "memory", "RFC-0015 (Agent Memory): see section 8.2.", 0, nil,
 			"it is a reference; section 8.2 has rows of its own"},
@@ -56,70 +57,71 @@ func otherRules() []Rule {
 			Settled, func(t *Trial) {
 				a := t.register(nil)
 				for _, r := range routes {
-					t.code(r.call(t, a, nobody), 401, "unauthenticated")
-					t.code(r.call(t, a, forger), 401, "unauthenticated")
+					t.expectCode(r.call(t, a, nobody), 401, "unauthenticated")
+					t.expectCode(r.call(t, a, unknownKey), 401, "unauthenticated")
 				}
-				t.member(a.expect("active"), "version", 1)
+				t.expectMember(a.expect("active"), "version", 1)
 			}, ""},
 		{"11", "if-match",
 			"Status updates use If-Match for optimistic concurrency: of two updates of the same version one wins.", 0,
 			func(t *Trial) {
 				a := t.register(nil)
-				t.status(a.changeIf(owner, `"1"`, fields{"status": "draining", "drain_timeout_seconds": 600}), 200)
-				t.status(a.changeIf(owner, `"1"`, fields{"status": "deregistered"}), 409, 412)
+				t.expectStatus(a.changeIf(owner, `"1"`, fields{"status": "draining", "drain_timeout_seconds": 600}),
+					200)
+				t.expectStatus(a.changeIf(owner, `"1"`, fields{"status": "deregistered"}), 409, 412)
 			}, ""},
 		{"11", "delete-immediate", "DELETE deregisters an agent: immediate, no drain, also while it holds leases.",
 			Tasks, func(t *Trial) {
 				a := t.register(nil)
-				l := t.leased(a)
+				l := t.newLease(a)
 				a.remove()
 				a.expect("deregistered")
-				t.status(l.write(), 412)
+				t.expectStatus(l.write(), 412)
 			}, ""},
 		{"11", "delete-reason",
 			"Leases ended by deregistration: lease.expired with reason agent_deregistered, no failure.",
 			Tasks | Events | Settled, func(t *Trial) {
 				a := t.register(nil)
-				l := t.leased(a)
+				l := t.newLease(a)
 				a.remove()
-				t.equal("reason", l.expired(t.cfg.Slack).str("reason"), "agent_deregistered")
-				t.member(t.state(l.task), "failures", 0)
-				a.moved(moveIn, moveOut)
-				t.equal("task", t.register(nil).takes().task, l.task)
+				t.expectEqual("reason", l.awaitExpired(t.cfg.Slack).str("reason"), "agent_deregistered")
+				t.expectMember(t.state(l.task), "failures", 0)
+				a.expectLifecycle(moveRegistered, moveDeregistered)
+				t.expectEqual("task", t.register(nil).mustAcquire().task, l.task)
 			}, ""},
 		{"11", "delete-again",
 			"DELETE of a deregistered agent is 200 without an event, of a dead one 409, of an unknown one 404.",
 			Events | Settled, func(t *Trial) {
 				a := t.register(nil)
 				a.remove()
-				t.member(t.status(a.remove(), 200), "version", 2)
-				a.moved(moveIn, moveOut)
-				b := t.dying(nil)
-				t.code(t.call(owner, "DELETE", b.path(""), nil), 409, "state_conflict")
+				t.expectMember(t.expectStatus(a.remove(), 200), "version", 2)
+				a.expectLifecycle(moveRegistered, moveDeregistered)
+				b := t.newDeadAgent(nil)
+				t.expectCode(t.call(owner, "DELETE", b.path(""), nil), 409, "state_conflict")
 				b.expect("dead")
-				t.code(t.call(owner, "DELETE", agentsPath+"/"+t.id("never"), nil), 404, "not_found")
+				t.expectCode(t.call(owner, "DELETE", agentsPath+"/"+t.id("never"), nil), 404, "not_found")
 			}, ""},
 		{"11", "delete-while-unhealthy", "DELETE of an unhealthy agent deregisters it, one event.", Events | Settled,
 			func(t *Trial) {
-				a := t.unwell(nil)
+				a := t.newUnhealthyAgent(nil)
 				a.remove()
-				a.moved(moveIn, moveUnwell, "unhealthy deregistered deregistered")
+				a.expectLifecycle(moveRegistered, moveUnhealthy, "unhealthy deregistered deregistered")
 			}, ""},
 		{"11", "delete-while-draining", "DELETE of a draining agent deregisters it, one event, and ends its leases.",
 			Events | Tasks | Settled, func(t *Trial) {
 				a := t.register(nil)
-				l := t.leased(a)
+				l := t.newLease(a)
 				a.drain(600)
 				a.remove()
-				a.moved(moveIn, moveDrain, "draining deregistered deregistered")
-				t.equal("reason", l.expired(t.cfg.Slack).str("reason"), "agent_deregistered")
+				a.expectLifecycle(moveRegistered, moveDrain, "draining deregistered deregistered")
+				t.expectEqual("reason", l.awaitExpired(t.cfg.Slack).str("reason"), "agent_deregistered")
 			}, ""},
 		{"11", "delete-if-match", "If-Match of a DELETE is optional; one that is not the current version is 409.",
 			Settled, func(t *Trial) {
 				a := t.register(nil)
-				t.code(t.call(owner, "DELETE", a.path(""), nil, "If-Match", `"2"`), 409, "version_conflict")
+				t.expectCode(t.call(owner, "DELETE", a.path(""), nil, "If-Match", `"2"`), 409, "version_conflict")
 				a.expect("active")
-				t.status(t.call(owner, "DELETE", a.path(""), nil, "If-Match", `"1"`), 200)
+				t.expectStatus(t.call(owner, "DELETE", a.path(""), nil, "If-Match", `"1"`), 200)
 			}, ""},
 		{"12", "workflow-file",
 			"Agent lifecycle configuration can be specified in YAML workflows: role_id, capabilities, capacity, heartbeat, drain_timeout_seconds, pool.", 0, nil, "the file is read by the server's process, not over HTTP; Picket's own tests load the document's example"},
@@ -132,8 +134,8 @@ func otherRules() []Rule {
 	return rules
 }
 
-// summed is a row of section 11.
-type summed struct {
+// routeRow is a row of section 11.
+type routeRow struct {
 	id      string
 	method  string
 	path    string
@@ -143,7 +145,7 @@ type summed struct {
 	want    int
 }
 
-var routes = []summed{
+var routes = []routeRow{
 	{"register", "POST", "", "Register a new agent.", fields{"name": "guarded"}, nil, 201},
 	{"list", "GET", "", "List/query agents (with filters).", nil, nil, 200},
 	{"get", "GET", "/{agent_id}", "Get a single agent record.", nil, nil, 200},
@@ -154,7 +156,7 @@ var routes = []summed{
 	{"delete", "DELETE", "/{agent_id}", "Deregister an agent (immediate, no drain).", nil, nil, 200},
 }
 
-func (r summed) call(t *Trial, a *agent, by who) *answer {
+func (r routeRow) call(t *Trial, a *agent, by keyName) *answer {
 	path := agentsPath
 	if r.path != "" {
 		path = a.path(r.path[len("/{agent_id}"):])
@@ -165,17 +167,18 @@ func (r summed) call(t *Trial, a *agent, by who) *answer {
 	return t.call(by, r.method, path, r.body, r.headers...)
 }
 
-func (r summed) exists() Rule {
+func (r routeRow) exists() Rule {
 	return Rule{"11", r.id, r.method + " " + agentsPath + r.path + ": " + r.text, 0, func(t *Trial) {
 		a := t.register(nil)
-		got := t.status(r.call(t, a, owner), r.want, 204)
+		got := t.expectStatus(r.call(t, a, owner), r.want, 204)
 		switch r.id {
 		case "register":
 			made := &agent{t: t, id: got.str("agent_id"), key: owner}
 			t.agents = append(t.agents, made)
-			t.member(made.expect("active"), "name", "guarded")
+			t.expectMember(made.expect("active"), "name", "guarded")
 		case "list":
-			t.that(got.num("total") > 0 && len(got.list("agents")) > 0, got, "agents, of which one is active for sure")
+			t.assert(got.num("total") > 0 && len(got.list("agents")) > 0, got,
+				"agents, of which one is active for sure")
 		}
 		if want := map[string]string{"status": "deregistered", "delete": "deregistered"}[r.id]; want != "" {
 			a.expect(want)
@@ -183,13 +186,13 @@ func (r summed) exists() Rule {
 	}, ""}
 }
 
-func (r summed) guarded() Rule {
+func (r routeRow) guarded() Rule {
 	return Rule{"11", r.id + "-key",
 		r.method + " " + agentsPath + r.path +
 			" requires X-API-Key: it is refused without one and with an unknown one.", 0, func(t *Trial) {
 			a := t.register(nil)
-			t.status(r.call(t, a, nobody), 401, 403)
-			t.status(r.call(t, a, forger), 401, 403)
-			t.member(a.expect("active"), "version", 1)
+			t.expectStatus(r.call(t, a, nobody), 401, 403)
+			t.expectStatus(r.call(t, a, unknownKey), 401, 403)
+			t.expectMember(a.expect("active"), "version", 1)
 		}, ""}
 }

@@ -5,95 +5,95 @@ func transitionRules() []Rule {
 	rules := []Rule{
 		{"2.2", "registering-active", "registering -> active: registration accepted by server.", 0, func(t *Trial) {
 			a := t.register(nil)
-			t.member(a.reg, "status", "active")
+			t.expectMember(a.reg, "status", "active")
 			a.expect("active")
 		}, ""},
 		{"2.2", "active-draining", "active -> draining: agent sends drain request.", 0, func(t *Trial) {
 			a := t.register(nil)
 			r := a.drain(600)
-			t.that(r.str("status") == "draining" || r.str("status") == "deregistered", r, "status draining")
+			t.assert(r.str("status") == "draining" || r.str("status") == "deregistered", r, "status draining")
 		}, ""},
 		{"2.2", "active-unhealthy", "active -> unhealthy: no heartbeat received within unhealthy_after_seconds.", 0,
 			func(t *Trial) {
-				a := t.register(t.lingering())
+				a := t.register(t.unhealthyOnlyThresholds())
 				a.expect("active")
-				a.falls("unhealthy")
+				a.fallSilent("unhealthy")
 			}, ""},
 		{"2.2", "unhealthy-active", "unhealthy -> active: heartbeat received (agent recovered).", 0, func(t *Trial) {
-			a := t.unwell(nil)
-			a.alive()
+			a := t.newUnhealthyAgent(nil)
+			a.mustHeartbeat()
 			a.expect("active")
 		}, ""},
 		{"2.2", "unhealthy-dead", "unhealthy -> dead: no heartbeat received within dead_after_seconds.", Events,
 			func(t *Trial) {
-				t.dying(nil).moved(moveIn, moveUnwell, moveDead)
+				t.newDeadAgent(nil).expectLifecycle(moveRegistered, moveUnhealthy, moveDead)
 			}, ""},
 		{"2.2", "unhealthy-draining", "unhealthy -> draining: agent sends drain request while unhealthy.", 0,
 			func(t *Trial) {
-				a := t.unwell(nil)
+				a := t.newUnhealthyAgent(nil)
 				r := a.drain(600)
-				t.that(r.str("status") == "draining" || r.str("status") == "deregistered", r, "status draining")
+				t.assert(r.str("status") == "draining" || r.str("status") == "deregistered", r, "status draining")
 			}, ""},
 		{"2.2", "draining-deregistered", "draining -> deregistered: all current tasks completed.", Tasks | Events,
 			func(t *Trial) {
 				a := t.register(nil)
-				l := t.leased(a)
+				l := t.newLease(a)
 				a.drain(600)
-				t.status(l.release(), 200)
-				a.becomes("deregistered", t.cfg.Slack)
-				a.moved(moveIn, moveDrain, moveDone)
+				t.expectStatus(l.release(), 200)
+				a.awaitStatus("deregistered", t.cfg.Slack)
+				a.expectLifecycle(moveRegistered, moveDrain, moveDrained)
 			}, ""},
 		{"2.2", "draining-deregistered-by-time",
 			"draining -> deregistered: drain timeout expired, no task in progress.", 0, func(t *Trial) {
 				a := t.register(nil)
 				a.drain(t.cfg.DrainTimeout)
 				t.sleep(seconds(t.cfg.DrainTimeout))
-				a.becomes("deregistered", t.cfg.Slack)
+				a.awaitStatus("deregistered", t.cfg.Slack)
 			}, ""},
 		{"2.2", "draining-dead",
 			"draining -> dead: drain timeout expired with tasks still in progress and no heartbeats.", Tasks,
 			func(t *Trial) {
 				a := t.register(nil)
-				t.leased(a)
+				t.newLease(a)
 				a.drain(t.cfg.DrainTimeout)
 				t.sleep(seconds(t.cfg.DrainTimeout))
-				a.becomes("dead", t.cfg.Slack)
+				a.awaitStatus("dead", t.cfg.Slack)
 			}, ""},
 		{"2.2", "draining-dead-in-silence",
 			"A draining agent that falls silent skips unhealthy: silent for longer than dead_after_seconds it is dead, before its deadline.", Tasks | Events | Settled, func(t *Trial) {
-				a := t.register(t.mortal())
-				t.leased(a)
+				a := t.register(t.shortThresholds())
+				t.newLease(a)
 				a.drain(100_000)
-				a.falls("dead")
-				a.moved(moveIn, moveDrain, moveMute)
+				a.fallSilent("dead")
+				a.expectLifecycle(moveRegistered, moveDrain, moveSilent)
 			}, ""},
 		{"2.2", "dead-active", "dead -> active: agent re-registers with the same agent_id.", 0, func(t *Trial) {
-			a := t.dying(nil)
-			t.status(a.again(owner), 201)
+			a := t.newDeadAgent(nil)
+			t.expectStatus(a.reregister(owner), 201)
 			a.expect("active")
-			a.alive()
+			a.mustHeartbeat()
 		}, ""},
 		{"2.2", "dead-active-starts-fresh", "dead -> active: previous leases remain expired; agent starts fresh.",
 			Tasks, func(t *Trial) {
-				a := t.register(t.mortal())
-				t.status(a.beat(owner, "active", fields{"current_load": 4}), 200)
-				l := t.leased(a)
-				a.falls("dead")
-				a.body = also(a.body, fields{"heartbeat_config": fields{}})
-				r := t.status(a.again(owner), 201)
-				t.member(r, "capacity.current_load", 0)
-				t.code(l.write(), 412, "lease_expired")
-				t.code(l.renew(), 412, "lease_expired")
-				t.equal("task", a.takes().task, l.task)
-				t.code(l.write(), 412, "stale_fence")
+				a := t.register(t.shortThresholds())
+				t.expectStatus(a.heartbeat(owner, "active", fields{"current_load": 4}), 200)
+				l := t.newLease(a)
+				a.fallSilent("dead")
+				a.body = merge(a.body, fields{"heartbeat_config": fields{}})
+				r := t.expectStatus(a.reregister(owner), 201)
+				t.expectMember(r, "capacity.current_load", 0)
+				t.expectCode(l.write(), 412, "lease_expired")
+				t.expectCode(l.renew(), 412, "lease_expired")
+				t.expectEqual("task", a.mustAcquire().task, l.task)
+				t.expectCode(l.write(), 412, "stale_fence")
 			}, ""},
 		{"2.2", "deregistered-active", "deregistered -> active: allowed by a new registration.", Settled,
 			func(t *Trial) {
 				a := t.register(nil)
 				a.remove()
-				t.status(a.again(owner), 201)
+				t.expectStatus(a.reregister(owner), 201)
 				a.expect("active")
-				a.alive()
+				a.mustHeartbeat()
 			}, ""},
 	}
 	for _, from := range []struct {
@@ -104,13 +104,13 @@ func transitionRules() []Rule {
 	}{
 		{"active", []string{"draining", "deregistered"}, func(t *Trial) *agent { return t.register(nil) }, 0},
 		{"unhealthy", []string{"draining", "deregistered"}, func(t *Trial) *agent {
-			a := t.register(t.lingering())
-			t.leased(a)
-			a.falls("unhealthy")
+			a := t.register(t.unhealthyOnlyThresholds())
+			t.newLease(a)
+			a.fallSilent("unhealthy")
 			return a
 		}, Tasks},
-		{"draining", []string{"deregistered"}, func(t *Trial) *agent { return t.draining(nil) }, Tasks},
-		{"dead", nil, func(t *Trial) *agent { return t.dying(nil) }, 0},
+		{"draining", []string{"deregistered"}, func(t *Trial) *agent { return t.newDrainingAgent(nil) }, Tasks},
+		{"dead", nil, func(t *Trial) *agent { return t.newDeadAgent(nil) }, 0},
 		{"deregistered", nil, func(t *Trial) *agent { a := t.register(nil); a.remove(); return a }, 0},
 	} {
 		for _, to := range []string{"registering", "active", "unhealthy", "draining", "dead", "deregistered"} {
@@ -141,10 +141,10 @@ func illegal(from, to string, needs Needs, make func(*Trial) *agent) Rule {
 		"PATCH from " + from + " to " + to + " is refused with 409, changes nothing and writes no event.",
 		needs | Events | Settled, func(t *Trial) {
 			a := make(t)
-			before, moves := a.expect(from), len(a.life())
-			t.code(a.changeIf(owner, before.header.Get("ETag"), fields{"status": to}), 409, "state_conflict")
-			t.member(a.expect(from), "version", before.num("version"))
-			t.equal("number of lifecycle events", len(a.life()), moves)
+			before, moves := a.expect(from), len(a.lifecycleEvents())
+			t.expectCode(a.changeIf(owner, before.header.Get("ETag"), fields{"status": to}), 409, "state_conflict")
+			t.expectMember(a.expect(from), "version", before.num("version"))
+			t.expectEqual("number of lifecycle events", len(a.lifecycleEvents()), moves)
 		}, ""}
 }
 
@@ -154,15 +154,15 @@ func legal(from, to string, needs Needs, make func(*Trial) *agent) Rule {
 			" answers 200 with the record, its ETag and the next version, and writes one event.",
 		needs | Events | Settled, func(t *Trial) {
 			a := make(t)
-			before, moves := a.expect(from), len(a.life())
-			r := t.status(a.changeIf(owner, before.header.Get("ETag"), fields{"status": to}), 200)
-			t.member(r, "status", to)
-			t.member(r, "version", before.num("version")+1)
-			t.equal("ETag", r.header.Get("ETag"), `"`+show(before.num("version")+1)+`"`)
-			life := a.life()
+			before, moves := a.expect(from), len(a.lifecycleEvents())
+			r := t.expectStatus(a.changeIf(owner, before.header.Get("ETag"), fields{"status": to}), 200)
+			t.expectMember(r, "status", to)
+			t.expectMember(r, "version", before.num("version")+1)
+			t.expectEqual("ETag", r.header.Get("ETag"), `"`+oneLineJSON(before.num("version")+1)+`"`)
+			life := a.lifecycleEvents()
 			reason := map[string]string{"draining": "drain_initiated", "deregistered": "deregistered"}[to]
-			t.equal("number of lifecycle events", len(life), moves+1)
-			t.equal("the last one", life[len(life)-1].move(), from+" "+to+" "+reason)
+			t.expectEqual("number of lifecycle events", len(life), moves+1)
+			t.expectEqual("the last one", life[len(life)-1].move(), from+" "+to+" "+reason)
 		}, ""}
 }
 
@@ -171,10 +171,10 @@ func sameStatus(status string, needs Needs, make func(*Trial) *agent) Rule {
 		"PATCH to " + status + ", which it is already, answers 200, changes nothing and writes no event.",
 		needs | Events | Settled, func(t *Trial) {
 			a := make(t)
-			before, moves := a.expect(status), len(a.life())
-			r := t.status(a.changeIf(owner, before.header.Get("ETag"), fields{"status": status}), 200)
-			t.member(r, "version", before.num("version"))
-			t.equal("drain_deadline_at", r.str("drain_deadline_at"), before.str("drain_deadline_at"))
-			t.equal("number of lifecycle events", len(a.life()), moves)
+			before, moves := a.expect(status), len(a.lifecycleEvents())
+			r := t.expectStatus(a.changeIf(owner, before.header.Get("ETag"), fields{"status": status}), 200)
+			t.expectMember(r, "version", before.num("version"))
+			t.expectEqual("drain_deadline_at", r.str("drain_deadline_at"), before.str("drain_deadline_at"))
+			t.expectEqual("number of lifecycle events", len(a.lifecycleEvents()), moves)
 		}, ""}
 }

@@ -19,22 +19,22 @@ type partition struct {
 	afterwards  *answer // write of the old lease after that
 }
 
-func partitioned(t *Trial) partition {
-	return tell(t, "partition", func(t *Trial) partition {
-		t.mark()
-		a := t.register(t.mortal())
-		p := partition{a: a, old: t.leased(a), kept: t.leased(a)}
-		p.unhealthy = a.falls("unhealthy")
+func partitionScenario(t *Trial) partition {
+	return runShared(t, "partition", func(t *Trial) partition {
+		t.markLog()
+		a := t.register(t.shortThresholds())
+		p := partition{a: a, old: t.newLease(a), kept: t.newLease(a)}
+		p.unhealthy = a.fallSilent("unhealthy")
 		t.sleep(seconds(t.cfg.Dead - t.cfg.Unhealthy))
-		p.dead = a.becomes("dead", t.cfg.Slack)
-		p.lost = []event{p.old.expired(t.cfg.Slack), p.kept.expired(t.cfg.Slack)}
+		p.dead = a.awaitStatus("dead", t.cfg.Slack)
+		p.lost = []event{p.old.awaitExpired(t.cfg.Slack), p.kept.awaitExpired(t.cfg.Slack)}
 		p.b = t.register(nil)
-		p.replacement = p.b.takes()
-		p.heartbeat = a.beat(owner, "active", nil)
+		p.replacement = p.b.mustAcquire()
+		p.heartbeat = a.heartbeat(owner, "active", nil)
 		p.write, p.renewal = p.old.write(), p.old.renew()
 		p.taken = p.replacement.write()
-		a.body = also(a.body, fields{"heartbeat_config": fields{}})
-		p.again = a.again(owner)
+		a.body = merge(a.body, fields{"heartbeat_config": fields{}})
+		p.again = a.reregister(owner)
 		p.afterwards = p.old.write()
 		return p
 	})
@@ -47,49 +47,49 @@ func partitionRules() []Rule {
 		{"4.6", "1", "The agent's heartbeats cannot reach the server.", 0, nil,
 			"it is the beginning of the story; steps 2 to 8 are what follows"},
 		{"4.6", "2", "After unhealthy_after_seconds, the server marks the agent unhealthy.", needs, func(t *Trial) {
-			t.member(partitioned(t).unhealthy, "status", "unhealthy")
+			t.expectMember(partitionScenario(t).unhealthy, "status", "unhealthy")
 		}, ""},
 		{"4.6", "3", "After dead_after_seconds, the server marks the agent dead and expires all held leases.", needs,
 			func(t *Trial) {
-				p := partitioned(t)
-				t.member(p.dead, "status", "dead")
+				p := partitionScenario(t)
+				t.expectMember(p.dead, "status", "dead")
 				for _, e := range p.lost {
-					t.equal("reason", e.str("reason"), "agent_dead")
+					t.expectEqual("reason", e.str("reason"), "agent_dead")
 				}
 			}, ""},
 		{"4.6", "4", "The dead agent's tasks are assigned to a replacement.", needs, func(t *Trial) {
-			p := partitioned(t)
-			t.that(p.replacement.task == p.old.task || p.replacement.task == p.kept.task, p.replacement.previous,
+			p := partitionScenario(t)
+			t.assert(p.replacement.task == p.old.task || p.replacement.task == p.kept.task, p.replacement.previous,
 				"one of the dead agent's tasks")
-			t.that(p.replacement.fence > p.old.fence, p.replacement.previous, "a fencing token above %d", p.old.fence)
+			t.assert(p.replacement.fence > p.old.fence, p.replacement.previous, "a fencing token above %d", p.old.fence)
 		}, ""},
 		{"4.6", "5-6",
 			"The network recovers, the original agent attempts a heartbeat: the server rejects it with 410 Gone.",
 			needs, func(t *Trial) {
-				t.status(partitioned(t).heartbeat, 410)
+				t.expectStatus(partitionScenario(t).heartbeat, 410)
 			}, ""},
 		{"4.6", "7", "The original agent re-registers and discovers that its leases have expired.", needs,
 			func(t *Trial) {
-				p := partitioned(t)
-				t.status(p.again, 201)
-				t.status(p.afterwards, 412)
+				p := partitionScenario(t)
+				t.expectStatus(p.again, 201)
+				t.expectStatus(p.afterwards, 412)
 			}, ""},
 		{"4.6", "8",
 			"Only the agent that holds a valid lease may write: the original agent's writes are rejected with 412 Precondition Failed.", needs, func(t *Trial) {
-				p := partitioned(t)
-				t.status(p.write, 412)
-				t.status(p.renewal, 412)
-				t.status(p.taken, 200)
+				p := partitionScenario(t)
+				t.expectStatus(p.write, 412)
+				t.expectStatus(p.renewal, 412)
+				t.expectStatus(p.taken, 200)
 			}, ""},
 		{"4.6", "8-code",
 			"A write under a lease ended by its agent's death has code lease_expired; once superseded, stale_fence.",
 			needs | Settled, func(t *Trial) {
-				p := partitioned(t)
+				p := partitionScenario(t)
 				want := "lease_expired"
 				if p.replacement.task == p.old.task {
 					want = "stale_fence"
 				}
-				t.code(p.write, 412, want)
+				t.expectCode(p.write, 412, want)
 			}, ""},
 	}
 }

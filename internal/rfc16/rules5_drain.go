@@ -11,50 +11,51 @@ func drainRules() []Rule {
 		{"5.1", "request",
 			"PATCH /api/v1/agents/{agent_id}/status with If-Match and {status: draining, drain_timeout_seconds} starts a drain.", 0, func(t *Trial) {
 				a := t.register(nil)
-				r := t.status(a.changeIf(owner, `"1"`, fields{"status": "draining", "drain_timeout_seconds": 120}), 200)
-				t.that(r.str("status") == "draining" || r.str("status") == "deregistered", r, "status draining")
+				r := t.expectStatus(a.changeIf(owner, `"1"`,
+					fields{"status": "draining", "drain_timeout_seconds": 120}), 200)
+				t.assert(r.str("status") == "draining" || r.str("status") == "deregistered", r, "status draining")
 			}, ""},
 		{"5.1", "version-conflict",
 			"A version in If-Match that is not the current one is refused, and nothing changes.", 0, func(t *Trial) {
 				a := t.register(nil)
 				for _, wrong := range []string{`"2"`, `"0"`, `"14"`} {
-					t.status(a.changeIf(owner, wrong, fields{"status": "draining"}), 409, 412)
+					t.expectStatus(a.changeIf(owner, wrong, fields{"status": "draining"}), 409, 412)
 				}
-				t.member(a.expect("active"), "version", 1)
+				t.expectMember(a.expect("active"), "version", 1)
 			}, ""},
 		{"5.1", "version-conflict-409",
 			"A version conflict is 409 version_conflict and says which version was presented and which is current.",
 			Settled, func(t *Trial) {
-				r := t.code(t.register(nil).changeIf(owner, `"7"`, fields{"status": "draining"}), 409,
+				r := t.expectCode(t.register(nil).changeIf(owner, `"7"`, fields{"status": "draining"}), 409,
 					"version_conflict")
-				t.member(r, "presented", 7)
-				t.member(r, "current", 1)
+				t.expectMember(r, "presented", 7)
+				t.expectMember(r, "current", 1)
 			}, ""},
 		{"5.1", "if-match-required", "A status update without If-Match is refused with 428.", Settled, func(t *Trial) {
 			a := t.register(nil)
-			t.code(a.changeIf(owner, "", fields{"status": "draining"}), 428, "precondition_required")
+			t.expectCode(a.changeIf(owner, "", fields{"status": "draining"}), 428, "precondition_required")
 			a.expect("active")
 		}, ""},
 		{"5.1", "if-match-forms", `If-Match may be strong ("1"), weak (W/"1"), without quotes (1) or *.`, Settled,
 			func(t *Trial) {
 				for _, good := range []string{`"1"`, `W/"1"`, `1`, `*`} {
-					t.status(t.register(nil).changeIf(owner, good, fields{"status": "draining"}), 200)
+					t.expectStatus(t.register(nil).changeIf(owner, good, fields{"status": "draining"}), 200)
 				}
 			}, ""},
 		{"5.1", "if-match-unparsable", "An If-Match that is no version is 400.", Settled, func(t *Trial) {
 			a := t.register(nil)
 			for _, bad := range []string{`"one"`, `"1`, `"-1"`, `"1.5"`, `W/`} {
-				t.code(a.changeIf(owner, bad, fields{"status": "draining"}), 400, "validation_failed")
+				t.expectCode(a.changeIf(owner, bad, fields{"status": "draining"}), 400, "validation_failed")
 			}
 			a.expect("active")
 		}, ""},
 		{"5.1", "answer", "PATCH and DELETE answer 200 with the record and its ETag.", Settled, func(t *Trial) {
 			a := t.register(nil)
 			for n, r := range []*answer{a.drain(600), a.remove()} {
-				t.status(r, 200)
-				t.member(r, "agent_id", a.id)
-				t.equal("ETag", r.header.Get("ETag"), fmt.Sprintf(`"%d"`, r.num("version")))
-				t.equal("version", r.num("version"), n+2)
+				t.expectStatus(r, 200)
+				t.expectMember(r, "agent_id", a.id)
+				t.expectEqual("ETag", r.header.Get("ETag"), fmt.Sprintf(`"%d"`, r.num("version")))
+				t.expectEqual("version", r.num("version"), n+2)
 			}
 		}, ""},
 		{"5.1", "timeout-optional", "drain_timeout_seconds absent: the registered drain_timeout_seconds, else 120.",
@@ -64,91 +65,92 @@ func drainRules() []Rule {
 					in   time.Duration
 				}{{nil, 120 * time.Second}, {fields{"drain_timeout_seconds": 77}, 77 * time.Second}} {
 					a := t.register(want.body)
-					before := t.isTime(a.alive(), "server_timestamp")
-					r := t.status(a.change(owner, fields{"status": "draining"}), 200)
-					left := t.isTime(r, "drain_deadline_at").Sub(before)
-					t.that(left >= want.in && left < want.in+t.cfg.Slack, r, "drain_deadline_at %s from now", want.in)
+					before := t.expectTime(a.mustHeartbeat(), "server_timestamp")
+					r := t.expectStatus(a.change(owner, fields{"status": "draining"}), 200)
+					left := t.expectTime(r, "drain_deadline_at").Sub(before)
+					t.assert(left >= want.in && left < want.in+t.cfg.Slack, r, "drain_deadline_at %s from now", want.in)
 				}
 			}, ""},
 		{"5.1", "timeout-checked", "A drain_timeout_seconds that is no number of seconds is refused.", 0,
 			func(t *Trial) {
 				a := t.register(nil)
 				for _, bad := range []any{-1, "120", 1.5} {
-					t.refused(a.changeIf(owner, `"1"`, fields{"status": "draining", "drain_timeout_seconds": bad}))
+					t.expectRefused(a.changeIf(owner, `"1"`,
+						fields{"status": "draining", "drain_timeout_seconds": bad}))
 				}
 				a.expect("active")
 			}, ""},
 		{"5.1", "unknown-status", "A status that is none is refused, and so is a body without one.", 0, func(t *Trial) {
 			a := t.register(nil)
-			t.refused(a.changeIf(owner, `"1"`, fields{"status": "asleep"}))
-			t.refused(a.changeIf(owner, `"1"`, fields{}))
+			t.expectRefused(a.changeIf(owner, `"1"`, fields{"status": "asleep"}))
+			t.expectRefused(a.changeIf(owner, `"1"`, fields{}))
 			a.expect("active")
 		}, ""},
 		{"5.1", "unknown-agent", "A status update of an id that was never registered is 404.", Settled, func(t *Trial) {
-			t.status((&agent{t: t, id: t.id("never")}).changeIf(owner, `"1"`, fields{"status": "draining"}), 404)
+			t.expectStatus((&agent{t: t, id: t.id("never")}).changeIf(owner, `"1"`, fields{"status": "draining"}), 404)
 		}, ""},
 		{"5.1", "check-order",
 			"The first of these that is wrong answers: the key (401), a missing If-Match (428), an unparsable one (400), the id (404), whose it is (403), the version (409).", Settled | Stranger, func(t *Trial) {
 				a, never, to := t.register(nil), &agent{t: t, id: t.id("never")}, fields{"status": "draining"}
-				t.code(never.changeIf(nobody, "", to), 401, "unauthenticated")
-				t.code(never.changeIf(stranger, "", to), 428, "precondition_required")
-				t.code(never.changeIf(stranger, `"x"`, to), 400, "validation_failed")
-				t.code(never.changeIf(stranger, `"7"`, to), 404, "not_found")
-				t.code(a.changeIf(stranger, `"7"`, to), 403, "forbidden")
-				t.code(a.changeIf(owner, `"7"`, to), 409, "version_conflict")
+				t.expectCode(never.changeIf(nobody, "", to), 401, "unauthenticated")
+				t.expectCode(never.changeIf(stranger, "", to), 428, "precondition_required")
+				t.expectCode(never.changeIf(stranger, `"x"`, to), 400, "validation_failed")
+				t.expectCode(never.changeIf(stranger, `"7"`, to), 404, "not_found")
+				t.expectCode(a.changeIf(stranger, `"7"`, to), 403, "forbidden")
+				t.expectCode(a.changeIf(owner, `"7"`, to), 409, "version_conflict")
 				a.expect("active")
 			}, ""},
 		{"5.2", "1", "The server transitions the agent to draining status.", 0, func(t *Trial) {
-			t.draining(nil).expect("draining")
+			t.newDrainingAgent(nil).expect("draining")
 		}, ""},
 		{"5.2", "2", "An agent.lifecycle event is emitted with reason drain_initiated.", Events, func(t *Trial) {
 			a := t.register(nil)
 			a.drain(600)
-			life := a.life()
-			t.that(len(life) >= 2 && life[1].move() == moveDrain, t.last, "an event %s", moveDrain)
+			life := a.lifecycleEvents()
+			t.assert(len(life) >= 2 && life[1].move() == moveDrain, t.last, "an event %s", moveDrain)
 		}, ""},
 		{"5.2", "3", "The server stops including this agent in capability discovery results.", 0, func(t *Trial) {
 			tag := t.tag()
 			a := t.register(fields{"capabilities": []string{tag}})
 			b := t.register(fields{"capabilities": []string{tag}})
 			a.drain(600)
-			t.equal("listed", t.listed("capabilities="+tag), []string{b.id})
+			t.expectEqual("listed", t.listed("capabilities="+tag), []string{b.id})
 		}, ""},
 		{"5.2", "4", "The agent continues sending heartbeats during drain.", Tasks, func(t *Trial) {
-			a := t.draining(nil)
+			a := t.newDrainingAgent(nil)
 			for range 3 {
-				t.member(a.alive(), "agent_status", "draining")
+				t.expectMember(a.mustHeartbeat(), "agent_status", "draining")
 			}
 		}, ""},
 		{"5.2", "5", "The agent completes its current tasks and releases leases normally.", Tasks, func(t *Trial) {
 			a := t.register(nil)
-			l, m := t.leased(a), t.leased(a)
+			l, m := t.newLease(a), t.newLease(a)
 			a.drain(600)
-			l.held()
-			t.status(l.complete(), 200)
-			m.held()
-			t.status(m.release(), 200)
-			t.member(t.state(l.task), "failures", 0)
-			t.member(t.state(m.task), "failures", 0)
+			l.expectHeld()
+			t.expectStatus(l.complete(), 200)
+			m.expectHeld()
+			t.expectStatus(m.release(), 200)
+			t.expectMember(t.state(l.task), "failures", 0)
+			t.expectMember(t.state(m.task), "failures", 0)
 		}, ""},
 		{"5.2", "6",
 			"When all leases held by the agent are released, the server transitions to deregistered: not before the last one.", Tasks | Events, func(t *Trial) {
 				a := t.register(nil)
-				l, m := t.leased(a), t.leased(a)
+				l, m := t.newLease(a), t.newLease(a)
 				a.drain(600)
-				t.status(l.release(), 200)
+				t.expectStatus(l.release(), 200)
 				a.expect("draining")
-				t.status(m.release(), 200)
-				a.becomes("deregistered", t.cfg.Slack)
-				a.moved(moveIn, moveDrain, moveDone)
+				t.expectStatus(m.release(), 200)
+				a.awaitStatus("deregistered", t.cfg.Slack)
+				a.expectLifecycle(moveRegistered, moveDrain, moveDrained)
 			}, ""},
 		{"5.2", "6-at-once",
 			"The drain is complete in the step in which the last lease ends, after the lease's own event.",
 			Tasks | Events | Settled, func(t *Trial) {
 				a := t.register(nil)
-				l := t.leased(a)
+				l := t.newLease(a)
 				a.drain(600)
-				t.status(l.complete(), 200)
+				t.expectStatus(l.complete(), 200)
 				a.expect("deregistered")
 				all := t.events("", "", "task.review", "task.completed", "agent.lifecycle")
 				lease, done := 0, 0
@@ -160,7 +162,7 @@ func drainRules() []Rule {
 						done = e.seq()
 					}
 				}
-				t.that(lease > 0 && lease < done, t.last, "the task's event before the agent's")
+				t.assert(lease > 0 && lease < done, t.last, "the task's event before the agent's")
 			}, ""},
 	}
 }

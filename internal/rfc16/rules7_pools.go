@@ -7,7 +7,7 @@ func poolRules() []Rule {
 			"An agent pool is a set of agent instances that share a role_id; multiple instances of the same role can be registered.", 0, func(t *Trial) {
 				role := t.id("role")
 				a, b := t.register(fields{"role_id": role}), t.register(fields{"role_id": role})
-				t.equal("listed", t.listed("role_id="+role), []string{a.id, b.id})
+				t.expectEqual("listed", t.listed("role_id="+role), []string{a.id, b.id})
 			}, ""},
 		{"7.2", "membership",
 			"All agents sharing a role_id are members: GET /api/v1/agents?role_id=... returns all instances.", 0,
@@ -16,83 +16,84 @@ func poolRules() []Rule {
 				for range 4 {
 					want = append(want, t.register(fields{"role_id": role}).id)
 				}
-				t.equal("listed", t.listed("role_id="+role), want)
+				t.expectEqual("listed", t.listed("role_id="+role), want)
 			}, ""},
 		{"7.2", "capacity", "Pool-level capacity is sum(max_concurrent_tasks) - sum(current_load).", Pools,
 			func(t *Trial) {
 				role := t.id("role")
 				for _, m := range [][2]int{{5, 2}, {3, 1}} {
 					a := t.register(fields{"role_id": role, "capacity": fields{"max_concurrent_tasks": m[0]}})
-					t.status(a.beat(owner, "active", fields{"current_load": m[1]}), 200)
+					t.expectStatus(a.heartbeat(owner, "active", fields{"current_load": m[1]}), 200)
 				}
 				p := t.poolOf(role)
-				t.equal("max_concurrent_tasks", p["max_concurrent_tasks"], 8)
-				t.equal("current_load", p["current_load"], 3)
-				t.equal("available_capacity", p["available_capacity"], 5)
+				t.expectEqual("max_concurrent_tasks", p["max_concurrent_tasks"], 8)
+				t.expectEqual("current_load", p["current_load"], 3)
+				t.expectEqual("available_capacity", p["available_capacity"], 5)
 			}, ""},
 		{"7.2", "capacity-active-only",
 			"The sums are over active members that declare a maximum; members are counted by status.", Pools | Settled,
 			func(t *Trial) {
 				role := t.id("role")
-				size := also(t.steady(), fields{"role_id": role, "capacity": fields{"max_concurrent_tasks": 4}})
+				size := merge(t.longThresholds(),
+					fields{"role_id": role, "capacity": fields{"max_concurrent_tasks": 4}})
 				t.register(size)
-				t.status(t.register(also(t.steady(), fields{"role_id": role})).
-					beat(owner, "active", fields{"current_load": 3}), 200)
+				t.expectStatus(t.register(merge(t.longThresholds(), fields{"role_id": role})).
+					heartbeat(owner, "active", fields{"current_load": 3}), 200)
 				t.register(size).remove()
-				t.register(also(size, t.lingering())).falls("unhealthy")
+				t.register(merge(size, t.unhealthyOnlyThresholds())).fallSilent("unhealthy")
 				p := t.poolOf(role)
-				t.equal("max_concurrent_tasks", p["max_concurrent_tasks"], 4)
-				t.equal("current_load", p["current_load"], 0)
-				t.equal("available_capacity", p["available_capacity"], 4)
+				t.expectEqual("max_concurrent_tasks", p["max_concurrent_tasks"], 4)
+				t.expectEqual("current_load", p["current_load"], 0)
+				t.expectEqual("available_capacity", p["available_capacity"], 4)
 				for status, want := range map[string]int{"active": 2, "unhealthy": 1, "deregistered": 1} {
-					t.equal("members."+status, number(p, "members."+status), want)
+					t.expectEqual("members."+status, number(p, "members."+status), want)
 				}
 			}, ""},
 		{"7.2", "one-pool",
 			"GET /api/v1/pools/{role_id} shows one pool; one that nobody is in is 404, another's is 403 for an agent's key.", Pools | Operator | Stranger | Settled, func(t *Trial) {
 				role := t.id("role")
 				t.register(fields{"role_id": role, "capacity": fields{"max_concurrent_tasks": 4}})
-				r := t.status(t.call(operator, "GET", "/api/v1/pools/"+role, nil), 200)
-				t.equal("pool", r.body, t.poolOf(role))
-				t.status(t.call(owner, "GET", "/api/v1/pools/"+role, nil), 200)
-				t.code(t.call(stranger, "GET", "/api/v1/pools/"+role, nil), 403, "forbidden")
-				t.code(t.call(operator, "GET", "/api/v1/pools/"+role+"none", nil), 404, "not_found")
+				r := t.expectStatus(t.call(operator, "GET", "/api/v1/pools/"+role, nil), 200)
+				t.expectEqual("pool", r.body, t.poolOf(role))
+				t.expectStatus(t.call(owner, "GET", "/api/v1/pools/"+role, nil), 200)
+				t.expectCode(t.call(stranger, "GET", "/api/v1/pools/"+role, nil), 403, "forbidden")
+				t.expectCode(t.call(operator, "GET", "/api/v1/pools/"+role+"none", nil), 404, "not_found")
 			}, ""},
 		{"7.2", "independent-lifecycles",
 			"Each pool member has an independent lifecycle: one instance going unhealthy does not affect others.", 0,
 			func(t *Trial) {
 				role := t.id("role")
-				a := t.register(also(t.steady(), fields{"role_id": role}))
-				b := t.register(also(t.mortal(), fields{"role_id": role}))
-				b.falls("dead")
-				t.member(a.expect("active"), "version", 1)
-				a.alive()
-				t.equal("listed", t.listed("role_id="+role), []string{a.id})
+				a := t.register(merge(t.longThresholds(), fields{"role_id": role}))
+				b := t.register(merge(t.shortThresholds(), fields{"role_id": role}))
+				b.fallSilent("dead")
+				t.expectMember(a.expect("active"), "version", 1)
+				a.mustHeartbeat()
+				t.expectEqual("listed", t.listed("role_id="+role), []string{a.id})
 			}, ""},
 		{"7.3", "assignment",
 			"Assignment logic is out of scope; the protocol provides capabilities, capacity and status.", 0,
 			func(t *Trial) {
-				tag, _ := t.pool(fields{"capacity": fields{"max_concurrent_tasks": 2}})
-				all := t.status(t.call(operator, "GET", agentsPath+"?capabilities="+tag, nil), 200).list("agents")
-				t.that(len(all) == 1, t.last, "one agent")
+				tag, _ := t.registerPool(fields{"capacity": fields{"max_concurrent_tasks": 2}})
+				all := t.expectStatus(t.call(operator, "GET", agentsPath+"?capabilities="+tag, nil), 200).list("agents")
+				t.assert(len(all) == 1, t.last, "one agent")
 				for _, path := range []string{"capabilities", "capacity.max_concurrent_tasks", "capacity.current_load",
 					"status"} {
 					_, there := member(all[0], path)
-					t.that(there, t.last, "the member %s", path)
+					t.assert(there, t.last, "the member %s", path)
 				}
 			}, ""},
 		{"8.1", "agent_id-unique", "Two simultaneously running agents MUST NOT share an agent_id.", 0, func(t *Trial) {
 			a := t.register(nil)
-			a.alive()
-			t.status(a.again(owner), 409)
+			a.mustHeartbeat()
+			t.expectStatus(a.reregister(owner), 409)
 		}, ""},
 		{"8.1", "restart-same-id",
 			"A restarted agent MAY re-register with the same agent_id (if the previous record is dead or deregistered).", 0, func(t *Trial) {
 				a := t.register(nil)
 				a.remove()
-				t.status(a.beat(owner, "active", nil), 410)
-				t.status(a.again(owner), 201)
-				a.alive()
+				t.expectStatus(a.heartbeat(owner, "active", nil), 410)
+				t.expectStatus(a.reregister(owner), 201)
+				a.mustHeartbeat()
 			}, ""},
 		{"8.1", "restart-new-id",
 			"Or with a new one: a restarted agent with the same role_id is a new instance beside its predecessor's record.", 0, func(t *Trial) {
@@ -100,8 +101,8 @@ func poolRules() []Rule {
 				a := t.register(fields{"role_id": role})
 				a.remove()
 				b := t.register(fields{"role_id": role})
-				t.member(a.expect("deregistered"), "role_id", role)
-				t.equal("listed", t.listed("role_id="+role), []string{b.id})
+				t.expectMember(a.expect("deregistered"), "role_id", role)
+				t.expectEqual("listed", t.listed("role_id="+role), []string{b.id})
 			}, ""},
 		{"8.1", "restart-same-role", "A restarted agent SHOULD use the same role_id as its predecessor.", Settled, nil,
 			"it is a rule for agents; the server takes any"},
@@ -115,14 +116,14 @@ func poolRules() []Rule {
 			}, ""},
 		{"8.2", "working-memory",
 			"A replacement that is assigned the task has what its predecessor kept for it: the last report comes with the lease.", Tasks | Settled, func(t *Trial) {
-				a := t.register(t.mortal())
-				l := t.leased(a)
-				t.status(l.call("/v1/tools/report_progress", fields{"summary": "half of it is done"}), 200)
-				a.falls("dead")
-				again := t.register(nil).takes()
-				t.equal("task", again.task, l.task)
+				a := t.register(t.shortThresholds())
+				l := t.newLease(a)
+				t.expectStatus(l.call("/v1/tools/report_progress", fields{"summary": "half of it is done"}), 200)
+				a.fallSilent("dead")
+				again := t.register(nil).mustAcquire()
+				t.expectEqual("task", again.task, l.task)
 				all := again.previous.list("leases")
-				t.equal("lastReport.summary", text(all[0], "lastReport.summary"), "half of it is done")
+				t.expectEqual("lastReport.summary", text(all[0], "lastReport.summary"), "half of it is done")
 			}, ""},
 		{"8.2", "other-memory", "Episodic and semantic memory (RFC-0015) survive the agent's lifecycle.", Settled, nil,
 			"memory is RFC-0015's; this server keeps none but a task's reports and workspace"},
@@ -132,13 +133,13 @@ func poolRules() []Rule {
 				a, b := t.register(fields{"role_id": role}), t.register(fields{"role_id": role})
 				a.remove()
 				for _, m := range []*agent{a, b} {
-					for _, e := range m.life() {
-						t.equal("agent_id", e.str("agent_id"), m.id)
-						t.that(e.str("actor") != role && e.str("agentId") != role, e.a,
+					for _, e := range m.lifecycleEvents() {
+						t.expectEqual("agent_id", e.str("agent_id"), m.id)
+						t.assert(e.str("actor") != role && e.str("agentId") != role, e.a,
 							"no role in the place of an agent")
 					}
 				}
-				t.equal("number of events of the role", len(t.events(role, "")), 0)
+				t.expectEqual("number of events of the role", len(t.events(role, "")), 0)
 			}, ""},
 		{"8.3", "instance-in-lease-events",
 			"The audit trail shows which instance performed each action: events of leases name the instance.",
@@ -146,12 +147,13 @@ func poolRules() []Rule {
 				role := t.id("role")
 				a, b := t.register(fields{"role_id": role}), t.register(fields{"role_id": role})
 				for _, m := range []*agent{a, b} {
-					l := t.leased(m)
-					t.status(l.release(), 200)
+					l := t.newLease(m)
+					t.expectStatus(l.release(), 200)
 					for _, e := range t.events("", l.task, "task.leased", "lease.released") {
-						t.equal("agentId of "+e.str("type"), e.str("agentId"), m.id)
+						t.expectEqual("agentId of "+e.str("type"), e.str("agentId"), m.id)
 					}
-					t.status(t.call(operator, "POST", "/api/v1/tasks/"+l.task+"/cancel", fields{"reason": "done"}), 200)
+					t.expectStatus(t.call(operator, "POST", "/api/v1/tasks/"+l.task+"/cancel",
+						fields{"reason": "done"}), 200)
 				}
 			}, ""},
 	}
@@ -159,12 +161,12 @@ func poolRules() []Rule {
 
 // poolOf finds a pool in the list of all.
 func (t *Trial) poolOf(role string) fields {
-	r := t.status(t.call(operator, "GET", "/api/v1/pools", nil), 200)
+	r := t.expectStatus(t.call(operator, "GET", "/api/v1/pools", nil), 200)
 	for _, p := range r.list("pools") {
 		if text(p, "role_id") == role {
 			return p
 		}
 	}
-	t.that(false, r, "a pool %s", role)
+	t.assert(false, r, "a pool %s", role)
 	return nil
 }

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// tries is how often a rule is tried when the machine was too slow for it, each
+// maxTries is how often a rule is tried when the machine was too slow for it, each
 // time with thresholds twice as long.
-const tries = 4
+const maxTries = 4
 
 func (c Config) slower(try int) Config {
 	for _, seconds := range []*int{&c.Interval, &c.Unhealthy, &c.Dead, &c.DrainTimeout} {
@@ -19,8 +19,8 @@ func (c Config) slower(try int) Config {
 	return c
 }
 
-// cleaning bounds taking away what a rule made.
-const cleaning = time.Minute
+// cleanUpTimeout bounds taking away what a rule made.
+const cleanUpTimeout = time.Minute
 
 // runAll runs the rules side by side and answers in their order.
 func (s *suite) runAll(ctx context.Context, rules []Rule) []Result {
@@ -32,7 +32,7 @@ func (s *suite) runAll(ctx context.Context, rules []Rule) []Result {
 		places <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-places }()
-			results[i] = s.judge(ctx, r)
+			results[i] = s.runRule(ctx, r)
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			done++
@@ -45,18 +45,18 @@ func (s *suite) runAll(ctx context.Context, rules []Rule) []Result {
 	return results
 }
 
-// judge tries a rule until there is a verdict.
-func (s *suite) judge(ctx context.Context, r Rule) Result {
+// runRule tries a rule until there is a verdict.
+func (s *suite) runRule(ctx context.Context, r Rule) Result {
 	began := s.cfg.Clock.Now()
 	out := Result{Section: r.Section, ID: r.ID, Text: r.Text, Settled: r.Needs&Settled != 0}
-	if why := s.lacks(r); why != "" {
+	if why := s.missing(r); why != "" {
 		out.Outcome, out.Why = NotRun, why
 		return out
 	}
-	for try := 1; try <= tries; try++ {
-		out.spoiled, out.Why, out.Outcome = false, "", ""
+	for try := 1; try <= maxTries; try++ {
+		out.tooSlow, out.Why, out.Outcome = false, "", ""
 		s.attempt(ctx, r, try, &out)
-		if !out.spoiled || ctx.Err() != nil {
+		if !out.tooSlow || ctx.Err() != nil {
 			break
 		}
 	}
@@ -64,13 +64,13 @@ func (s *suite) judge(ctx context.Context, r Rule) Result {
 	return out
 }
 
-// lacks says why a rule cannot be run; empty when it can.
-func (s *suite) lacks(r Rule) string {
+// missing says why a rule cannot be run; empty when it can.
+func (s *suite) missing(r Rule) string {
 	if r.Check == nil {
 		return r.Why
 	}
 	for _, n := range needNames {
-		if r.Needs&n.need != 0 && s.meets&n.need == 0 {
+		if r.Needs&n.need != 0 && s.available&n.need == 0 {
 			return s.why[n.need]
 		}
 	}
@@ -89,7 +89,7 @@ func (s *suite) attempt(ctx context.Context, r Rule, try int, out *Result) {
 	go func() {
 		defer func() { ended <- recover() }()
 		if r.Needs&Events != 0 {
-			t.mark()
+			t.markLog()
 		}
 		r.Check(t)
 		out.Outcome = Passed
@@ -100,11 +100,11 @@ func (s *suite) attempt(ctx context.Context, r Rule, try int, out *Result) {
 	if out.Outcome == "" {
 		out.Outcome, out.Expected, out.Got = Failed, "a verdict", "none: the rule ended early"
 	}
-	s.forget(ctx, t)
+	s.cleanUp(ctx, t)
 }
 
-func (s *suite) forget(ctx context.Context, t *Trial) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleaning)
+func (s *suite) cleanUp(ctx context.Context, t *Trial) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 	defer cancel()
 	left := t.clean(ctx)
 	s.mu.Lock()
@@ -112,22 +112,22 @@ func (s *suite) forget(ctx context.Context, t *Trial) {
 	s.left = append(s.left, left...)
 }
 
-// story is something that happens once and is looked at by several rules.
-type story struct {
+// sharedScenario is something that happens once and is looked at by several rules.
+type sharedScenario struct {
 	ended chan struct{}
 	trial *Trial
 	value any
 }
 
-// tell runs a story, or waits for its end when another rule runs it. Its
+// runShared runs a story, or waits for its end when another rule runs it. Its
 // failure is that of every rule that looks at it; when this machine was too slow
 // for it, they are tried again with the next telling.
-func tell[T any](t *Trial, name string, happen func(*Trial) T) T {
+func runShared[T any](t *Trial, name string, happen func(*Trial) T) T {
 	name = fmt.Sprintf("%s-%d", name, t.nth)
 	t.s.mu.Lock()
-	st, known := t.s.stories[name]
+	st, known := t.s.scenarios[name]
 	if !known {
-		st = &story{
+		st = &sharedScenario{
 			ended: make(chan struct{}),
 			trial: &Trial{
 				s:      t.s,
@@ -138,7 +138,7 @@ func tell[T any](t *Trial, name string, happen func(*Trial) T) T {
 				result: &Result{},
 			},
 		}
-		t.s.stories[name] = st
+		t.s.scenarios[name] = st
 	}
 	t.s.mu.Unlock()
 	if !known {
@@ -160,9 +160,9 @@ func tell[T any](t *Trial, name string, happen func(*Trial) T) T {
 	return st.value.(T)
 }
 
-// endStories takes away what the stories made.
-func (s *suite) endStories(ctx context.Context) {
-	for _, st := range s.stories {
-		s.forget(ctx, st.trial)
+// cleanUpScenarios takes away what the stories made.
+func (s *suite) cleanUpScenarios(ctx context.Context) {
+	for _, st := range s.scenarios {
+		s.cleanUp(ctx, st.trial)
 	}
 }

@@ -21,8 +21,8 @@ func only(names ...string) func(Rule) bool {
 }
 
 // A machine that is too slow for a rule gets no verdict, neither way.
-func TestASlowMachineProvesNothing(t *testing.T) {
-	server := willing()
+func TestSlowMachineFailsNoRule(t *testing.T) {
+	server := agreeableServer()
 	beats := 0
 	slow := roundTrip(func(r *http.Request) (*http.Response, error) {
 		if strings.HasSuffix(r.URL.Path, "/heartbeat") {
@@ -46,15 +46,15 @@ func TestASlowMachineProvesNothing(t *testing.T) {
 			report.Passed != 0 {
 			t.Errorf("%+v", report)
 		}
-		if beats != 2*tries {
-			t.Errorf("%d heartbeats, want %d tries with 2 each", beats, tries)
+		if beats != 2*maxTries {
+			t.Errorf("%d heartbeats, want %d tries with 2 each", beats, maxTries)
 		}
 	})
 }
 
 // A run that is ended takes away what it has made until then.
 func TestAnEndedRunCleansUp(t *testing.T) {
-	server := willing()
+	server := agreeableServer()
 	var mu sync.Mutex
 	made, removed := 0, 0
 	count := roundTrip(func(r *http.Request) (*http.Response, error) {
@@ -84,8 +84,8 @@ func TestAnEndedRunCleansUp(t *testing.T) {
 }
 
 // A registration whose answer is lost may have happened.
-func TestALostRegistrationIsTakenAway(t *testing.T) {
-	server := willing()
+func TestLostRegistrationIsDeleted(t *testing.T) {
+	server := agreeableServer()
 	var gone []string
 	lossy := roundTrip(func(r *http.Request) (*http.Response, error) {
 		if r.Method == "DELETE" && strings.HasPrefix(r.URL.Path, agentsPath) {
@@ -107,8 +107,8 @@ func TestALostRegistrationIsTakenAway(t *testing.T) {
 }
 
 // What cannot be taken away is said.
-func TestWhatIsLeftIsSaid(t *testing.T) {
-	server := willing()
+func TestLeftAgentsAreReported(t *testing.T) {
+	server := agreeableServer()
 	stuck := roundTrip(func(r *http.Request) (*http.Response, error) {
 		res, err := server.RoundTrip(r)
 		if r.Method == "DELETE" {
@@ -128,8 +128,8 @@ func TestWhatIsLeftIsSaid(t *testing.T) {
 // A server that has nothing but the RFC's routes is held against nothing else,
 // and what lacks is said, rule by rule.
 func TestAServerWithTheRFCAlone(t *testing.T) {
-	inner := willing()
-	plain := wrong{func(method, path string, body fields) (int, any) {
+	inner := agreeableServer()
+	plain := fakeServer{func(method, path string, body fields) (int, any) {
 		if !strings.HasPrefix(path, agentsPath) || strings.HasSuffix(path, "/commands") {
 			return 404, fields{"title": "no such route"}
 		}
@@ -176,7 +176,7 @@ func silentRules() (names []string) {
 
 // With keys of its own a run makes none, and strangers are not run without one.
 func TestGivenKeysAreUsed(t *testing.T) {
-	server := willing()
+	server := agreeableServer()
 	used := map[string]bool{}
 	var mu sync.Mutex
 	seen := roundTrip(func(r *http.Request) (*http.Response, error) {
@@ -220,8 +220,8 @@ func TestGivenKeysAreUsed(t *testing.T) {
 
 // A server that is away for a moment is asked again; one that stays away fails.
 func TestAServerThatIsAway(t *testing.T) {
-	for away, want := range map[int]Outcome{1: Passed, tries - 1: Passed, 1000: Failed} {
-		server, asked := willing(), 0
+	for away, want := range map[int]Outcome{1: Passed, maxTries - 1: Passed, 1000: Failed} {
+		server, asked := agreeableServer(), 0
 		flaky := roundTrip(func(r *http.Request) (*http.Response, error) {
 			res, err := server.RoundTrip(r)
 			if strings.HasSuffix(r.URL.Path, "/heartbeat") {

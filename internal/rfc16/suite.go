@@ -54,17 +54,17 @@ type Config struct {
 
 // suite is a run under way.
 type suite struct {
-	cfg    Config
-	prefix string
-	keys   map[who]string
-	made   []string      // ids of keys to be revoked
-	ahead  time.Duration // of the server's clock
-	meets  Needs         // what there is
-	why    map[Needs]string
+	cfg       Config
+	prefix    string
+	keys      map[keyName]string
+	made      []string      // ids of keys to be revoked
+	ahead     time.Duration // of the server's clock
+	available Needs         // what there is
+	why       map[Needs]string
 
-	mu      sync.Mutex
-	left    []string
-	stories map[string]*story
+	mu        sync.Mutex
+	left      []string
+	scenarios map[string]*sharedScenario
 }
 
 // Run holds a server against every rule. The error says that nothing could be
@@ -78,10 +78,10 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	began := s.cfg.Clock.Now()
 	report := Report{URL: s.cfg.URL, Prefix: s.prefix, Started: began.UTC().Format(time.RFC3339)}
 	rules := slices.DeleteFunc(Rules(), func(r Rule) bool {
-		return cfg.RFCOnly && !r.Foreign() || cfg.Only != nil && !cfg.Only(r)
+		return cfg.RFCOnly && !r.RFCOnly() || cfg.Only != nil && !cfg.Only(r)
 	})
 	report.Results = s.runAll(ctx, rules)
-	s.endStories(ctx)
+	s.cleanUpScenarios(ctx)
 	s.revoke(context.WithoutCancel(ctx))
 	for _, r := range report.Results {
 		switch r.Outcome {
@@ -115,23 +115,23 @@ func start(ctx context.Context, cfg Config) (*suite, error) {
 	}
 	cfg.URL = strings.TrimRight(cfg.URL, "/")
 	s := &suite{
-		cfg:     cfg,
-		prefix:  "rfc16-" + strings.ToLower(rand.Text()[:8]) + "-",
-		why:     map[Needs]string{},
-		stories: map[string]*story{},
+		cfg:       cfg,
+		prefix:    "rfc16-" + strings.ToLower(rand.Text()[:8]) + "-",
+		why:       map[Needs]string{},
+		scenarios: map[string]*sharedScenario{},
 	}
-	s.keys = map[who]string{
-		admin:    cfg.Key,
-		operator: cfg.Key,
-		owner:    cmp.Or(cfg.AgentKey, cfg.Key),
-		stranger: cfg.OtherKey,
-		forger:   "unknown-" + rand.Text(),
+	s.keys = map[keyName]string{
+		admin:      cfg.Key,
+		operator:   cfg.Key,
+		owner:      cmp.Or(cfg.AgentKey, cfg.Key),
+		stranger:   cfg.OtherKey,
+		unknownKey: "unknown-" + rand.Text(),
 	}
-	return s, s.explore(ctx)
+	return s, s.probe(ctx)
 }
 
-// explore finds out what the server has, and makes the keys that are missing.
-func (s *suite) explore(ctx context.Context) error {
+// probe finds out what the server has, and makes the keys that are missing.
+func (s *suite) probe(ctx context.Context) error {
 	a := s.ask(ctx, operator, "GET", agentsPath, nil)
 	switch {
 	case a.err != nil:
@@ -170,22 +170,22 @@ var (
 
 func (s *suite) needs(need Needs, met bool, why string) {
 	if met {
-		s.meets |= need
+		s.available |= need
 	} else {
 		s.why[need] = why
 	}
 }
 
-func (s *suite) has(need Needs) bool { return !s.cfg.RFCOnly && s.meets&need == need }
+func (s *suite) has(need Needs) bool { return !s.cfg.RFCOnly && s.available&need == need }
 
-func (s *suite) ask(ctx context.Context, by who, method, path string, body any) *answer {
+func (s *suite) ask(ctx context.Context, by keyName, method, path string, body any) *answer {
 	return s.do(ctx, request{by: by, secret: s.keys[by], method: method, url: s.cfg.URL + path, body: body})
 }
 
 // makeKeys makes the scoped keys that were not given, where the key may.
 func (s *suite) makeKeys(ctx context.Context) {
 	for _, k := range []struct {
-		by    who
+		by    keyName
 		scope string
 		given bool
 	}{

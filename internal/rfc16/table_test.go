@@ -29,7 +29,7 @@ func TestThePageIsTheTable(t *testing.T) {
 
 var ruleID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,47}$`)
 
-func TestEveryRuleIsWhole(t *testing.T) {
+func TestEveryRuleIsComplete(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range Rules() {
 		if seen[r.Name()] {

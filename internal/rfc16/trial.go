@@ -24,7 +24,7 @@ type Trial struct {
 }
 
 // call sends a request to the server.
-func (t *Trial) call(by who, method, path string, body any, headers ...string) *answer {
+func (t *Trial) call(by keyName, method, path string, body any, headers ...string) *answer {
 	return t.send(request{
 		by:      by,
 		secret:  t.s.keys[by],
@@ -36,18 +36,18 @@ func (t *Trial) call(by who, method, path string, body any, headers ...string) *
 }
 
 func (t *Trial) send(r request) *answer {
-	return t.came(t.s.do(t.ctx, r))
+	return t.accept(t.s.do(t.ctx, r))
 }
 
-// came takes an answer. Without a verdict it ends the rule when the run is over,
+// accept takes an answer. Without a verdict it ends the rule when the run is over,
 // and the try when the server says that it cannot answer just now.
-func (t *Trial) came(a *answer) *answer {
+func (t *Trial) accept(a *answer) *answer {
 	t.last = a
 	if t.ctx.Err() != nil {
 		t.notRun("the run was ended")
 	}
-	if a.status == 503 && t.nth < tries {
-		t.spoiled("it answers 503")
+	if a.status == 503 && t.nth < maxTries {
+		t.tooSlow("it answers 503")
 	}
 	return a
 }
@@ -56,11 +56,11 @@ func (t *Trial) came(a *answer) *answer {
 // an agent may have been silent for longer than the rule meant it to be.
 func (t *Trial) fail(expected, got string) {
 	for _, a := range t.agents {
-		a.inTime()
+		a.checkNotSilent()
 	}
 	t.result.Outcome, t.result.Expected, t.result.Got = Failed, t.s.redact(expected), t.s.redact(got)
 	if t.last != nil {
-		t.result.Repeat = t.s.redact(t.last.repeat)
+		t.result.Repeat = t.s.redact(t.last.curl)
 	}
 	runtime.Goexit()
 }
@@ -74,23 +74,23 @@ func (t *Trial) notRun(why string, args ...any) {
 // end ends the rule with the result it has.
 func (t *Trial) end() { runtime.Goexit() }
 
-// spoiled ends this try: the machine was too slow for what was to be seen, so
+// tooSlow ends this try: the machine was too slow for what was to be seen, so
 // the rule is tried again.
-func (t *Trial) spoiled(how string, args ...any) {
-	t.result.spoiled = true
+func (t *Trial) tooSlow(how string, args ...any) {
+	t.result.tooSlow = true
 	t.notRun("this machine or the way to the server is too slow: "+how, args...)
 }
 
-// that fails unless holds; the answer is what came.
-func (t *Trial) that(holds bool, a *answer, expected string, args ...any) {
+// assert fails unless holds; the answer is what came.
+func (t *Trial) assert(holds bool, a *answer, expected string, args ...any) {
 	if !holds {
 		t.last = a
 		t.fail(fmt.Sprintf(expected, args...), a.String())
 	}
 }
 
-// status expects one of some statuses.
-func (t *Trial) status(a *answer, want ...int) *answer {
+// expectStatus expects one of some statuses.
+func (t *Trial) expectStatus(a *answer, want ...int) *answer {
 	var texts []string
 	for _, w := range want {
 		if a.err == nil && a.status == w {
@@ -103,38 +103,38 @@ func (t *Trial) status(a *answer, want ...int) *answer {
 	return a
 }
 
-// refused expects a client error of any kind: the RFC names no code.
-func (t *Trial) refused(a *answer) *answer {
-	t.that(a.err == nil && a.status >= 400 && a.status < 500, a, "a refusal, status 4xx")
+// expectRefused expects a client error of any kind: the RFC names no code.
+func (t *Trial) expectRefused(a *answer) *answer {
+	t.assert(a.err == nil && a.status >= 400 && a.status < 500, a, "a refusal, status 4xx")
 	return a
 }
 
-// code expects a status and the code of Picket's that says why.
-func (t *Trial) code(a *answer, status int, code string) *answer {
-	t.that(a.err == nil && a.status == status && a.str("code") == code, a, "%d with code %q", status, code)
+// expectCode expects a status and the code of Picket's that says why.
+func (t *Trial) expectCode(a *answer, status int, code string) *answer {
+	t.assert(a.err == nil && a.status == status && a.str("code") == code, a, "%d with code %q", status, code)
 	return a
 }
 
-// equal compares a value with what it must be; both are shown.
-func (t *Trial) equal(what string, got, want any) {
-	if g, w := show(got), show(want); g != w {
+// expectEqual compares a value with what it must be; both are shown.
+func (t *Trial) expectEqual(what string, got, want any) {
+	if g, w := oneLineJSON(got), oneLineJSON(want); g != w {
 		t.fail(what+" "+w, what+" "+g)
 	}
 }
 
-// member expects a value at a path of an answer.
-func (t *Trial) member(a *answer, path string, want any) {
+// expectMember expects a value at a path of an answer.
+func (t *Trial) expectMember(a *answer, path string, want any) {
 	got, ok := a.at(path)
-	if !ok || show(got) != show(want) {
+	if !ok || oneLineJSON(got) != oneLineJSON(want) {
 		t.last = a
-		t.fail(path+" "+show(want), a.String())
+		t.fail(path+" "+oneLineJSON(want), a.String())
 	}
 }
 
-// isTime expects an ISO 8601 time with an offset at a path of an answer.
-func (t *Trial) isTime(a *answer, path string) time.Time {
+// expectTime expects an ISO 8601 time with an offset at a path of an answer.
+func (t *Trial) expectTime(a *answer, path string) time.Time {
 	at := a.time(path)
-	t.that(!at.IsZero(), a, "%s is an ISO 8601 timestamp", path)
+	t.assert(!at.IsZero(), a, "%s is an ISO 8601 timestamp", path)
 	return at
 }
 
@@ -154,7 +154,7 @@ func (t *Trial) sleep(d time.Duration) {
 func (t *Trial) clean(ctx context.Context) (left []string) {
 	t.ctx = ctx
 	for _, a := range t.agents {
-		if !a.leave() {
+		if !a.deregisterQuietly() {
 			left = append(left, "agent "+a.id)
 		}
 	}

@@ -9,13 +9,13 @@ import (
 
 // The command that each alert names exists, with its flags.
 func TestCommandsOfAlertsExist(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(houseRoot(t), "docs", "operations.md"))
+	text, err := os.ReadFile(filepath.Join(repoRoot(t), "docs", "operations.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, block, _ := strings.Cut(string(text), "\n```yaml alerts\n")
 	block, _, _ = strings.Cut(block, "\n```\n")
-	binary, checked := build(t), map[string]bool{}
+	binary, checked := buildPicket(t), map[string]bool{}
 	for line := range strings.Lines(block) {
 		command, found := strings.CutPrefix(strings.TrimSpace(line), "command: picket ")
 		if found && !checked[command] {

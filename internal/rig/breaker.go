@@ -13,24 +13,24 @@ import (
 	"testing"
 )
 
-// Break says how a [Breaker] treats a marked request.
-type Break string
+// BreakMode says how a [Breaker] treats a marked request.
+type BreakMode string
 
 // Ways to treat a marked request. All of them end it before its answer.
 const (
-	CloseOnArrival Break = "the connection closes as soon as the request arrives"
-	ResetOnArrival Break = "the connection is reset as soon as the request arrives"
-	CloseOnAnswer  Break = "the connection closes when the server has carried the request out"
+	CloseOnArrival BreakMode = "the connection closes as soon as the request arrives"
+	ResetOnArrival BreakMode = "the connection is reset as soon as the request arrives"
+	CloseOnAnswer  BreakMode = "the connection closes when the server has carried the request out"
 
 	// Of HTTP/2.
-	RefuseStream  Break = "the stream is refused"
-	ProtocolError Break = "the stream ends with a protocol error"
-	GoAway        Break = "the server goes away before the stream"
+	RefuseStream  BreakMode = "the stream is refused"
+	ProtocolError BreakMode = "the stream ends with a protocol error"
+	GoAway        BreakMode = "the server goes away before the stream"
 )
 
-// BreaksOf are the ways that exist for a protocol.
-func BreaksOf(http2 bool) []Break {
-	all := []Break{CloseOnArrival, ResetOnArrival, CloseOnAnswer}
+// BreakModes are the ways that exist for a protocol.
+func BreakModes(http2 bool) []BreakMode {
+	all := []BreakMode{CloseOnArrival, ResetOnArrival, CloseOnAnswer}
 	if http2 {
 		all = append(all, RefuseStream, ProtocolError, GoAway)
 	}
@@ -45,7 +45,7 @@ type Breaker struct {
 	// TLS trusts the breaker. Nil for HTTP/1.
 	TLS *tls.Config
 
-	how      Break
+	how      BreakMode
 	mark     []byte
 	backend  string
 	armed    atomic.Bool
@@ -56,10 +56,10 @@ type Breaker struct {
 	running  sync.WaitGroup
 }
 
-// ServeBreaker starts a breaker before a handler. A request is marked if what the
+// StartBreaker starts a breaker before a handler. A request is marked if what the
 // client sends holds the mark. Over HTTP/2 the mark has to be in the body; with an
 // empty mark every request is marked once the breaker is armed.
-func ServeBreaker(t testing.TB, h http.Handler, http2 bool, how Break, mark string) *Breaker {
+func StartBreaker(t testing.TB, h http.Handler, http2 bool, how BreakMode, mark string) *Breaker {
 	t.Helper()
 	backend := httptest.NewUnstartedServer(h)
 	backend.Config.Protocols = new(http.Protocols)
@@ -119,33 +119,33 @@ func (b *Breaker) accept() {
 		b.mu.Lock()
 		b.conns = append(b.conns, client, server)
 		b.mu.Unlock()
-		p := &brokenPair{b: b, client: client, server: server}
+		p := &breakerConn{b: b, client: client, server: server}
 		b.running.Go(p.answers)
 		b.running.Go(p.requests)
 	}
 }
 
-// brokenPair is a connection of a client and its way to the server.
-type brokenPair struct {
-	b      *Breaker
-	client net.Conn
-	server net.Conn
-	late   atomic.Bool // the next answer ends the connection
-	write  sync.Mutex  // to the client
+// breakerConn is a connection of a client and its way to the server.
+type breakerConn struct {
+	b              *Breaker
+	client         net.Conn
+	server         net.Conn
+	dropNextAnswer atomic.Bool // the next answer ends the connection
+	write          sync.Mutex  // to the client
 }
 
-func (p *brokenPair) end() {
+func (p *breakerConn) end() {
 	_ = p.client.Close()
 	_ = p.server.Close()
 }
 
 // answers passes on what the server sends.
-func (p *brokenPair) answers() {
+func (p *breakerConn) answers() {
 	defer p.end()
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := p.server.Read(buf)
-		if n > 0 && p.late.Load() {
+		if n > 0 && p.dropNextAnswer.Load() {
 			return
 		}
 		p.write.Lock()
@@ -158,7 +158,7 @@ func (p *brokenPair) answers() {
 }
 
 // requests passes on what the client sends, and breaks what is marked.
-func (p *brokenPair) requests() {
+func (p *breakerConn) requests() {
 	defer p.end()
 	next := p.chunk
 	if p.b.TLS != nil {
@@ -178,7 +178,7 @@ func (p *brokenPair) requests() {
 		}
 		if p.b.armed.Load() && p.marked(data) {
 			p.b.requests.Add(1)
-			if !p.broken(stream) {
+			if !p.breakRequest(stream) {
 				return
 			}
 			if p.b.how != CloseOnAnswer {
@@ -202,7 +202,7 @@ const (
 	refusedStream = 7
 )
 
-func (p *brokenPair) marked(data []byte) bool {
+func (p *breakerConn) marked(data []byte) bool {
 	if p.b.TLS != nil && len(p.b.mark) == 0 {
 		return data[3] == frameHeaders
 	}
@@ -212,13 +212,13 @@ func (p *brokenPair) marked(data []byte) bool {
 	return bytes.Contains(data, p.b.mark)
 }
 
-// broken breaks a marked request. It reports whether the connection goes on.
-func (p *brokenPair) broken(stream uint32) bool {
+// breakRequest breaks a marked request. It reports whether the connection goes on.
+func (p *breakerConn) breakRequest(stream uint32) bool {
 	p.write.Lock()
 	defer p.write.Unlock()
 	switch p.b.how {
 	case CloseOnAnswer:
-		p.late.Store(true)
+		p.dropNextAnswer.Store(true)
 		return true
 	case RefuseStream:
 		return p.send(frameReset, stream, refusedStream) == nil
@@ -238,7 +238,7 @@ func (p *brokenPair) broken(stream uint32) bool {
 	return false
 }
 
-func (p *brokenPair) send(kind byte, stream uint32, words ...uint32) error {
+func (p *breakerConn) send(kind byte, stream uint32, words ...uint32) error {
 	frame := []byte{0, 0, byte(4 * len(words)), kind, 0}
 	for _, word := range append([]uint32{stream}, words...) {
 		frame = binary.BigEndian.AppendUint32(frame, word)
@@ -248,7 +248,7 @@ func (p *brokenPair) send(kind byte, stream uint32, words ...uint32) error {
 }
 
 // chunk is what came over HTTP/1. A request of a test fits into one.
-func (p *brokenPair) chunk() ([]byte, uint32, error) {
+func (p *breakerConn) chunk() ([]byte, uint32, error) {
 	buf := make([]byte, 64<<10)
 	n, err := p.client.Read(buf)
 	if n > 0 {
@@ -258,7 +258,7 @@ func (p *brokenPair) chunk() ([]byte, uint32, error) {
 }
 
 // frame is one frame of HTTP/2.
-func (p *brokenPair) frame() (data []byte, stream uint32, err error) {
+func (p *breakerConn) frame() (data []byte, stream uint32, err error) {
 	head := make([]byte, 9)
 	if _, err := io.ReadFull(p.client, head); err != nil {
 		return nil, 0, err

@@ -18,7 +18,7 @@ import (
 // The tables of the documents are held against the code they speak of, so a
 // new word cannot go undocumented and an old one cannot linger.
 
-func TestDocumentedCodesAreTheCodes(t *testing.T) {
+func TestDocumentedErrorCodes(t *testing.T) {
 	want := map[string]string{}
 	for _, code := range picket.Codes() {
 		want[string(code)] = strconv.Itoa(code.Status())
@@ -27,10 +27,10 @@ func TestDocumentedCodesAreTheCodes(t *testing.T) {
 	for _, row := range table(t, "docs/protocol.md", "| code | status |") {
 		got[row[0]] = row[1]
 	}
-	same(t, "docs/protocol.md, codes", got, want)
+	expectSame(t, "docs/protocol.md, codes", got, want)
 }
 
-func TestDocumentedEventsAreTheEvents(t *testing.T) {
+func TestDocumentedEvents(t *testing.T) {
 	want := map[string]string{}
 	for name, value := range stringConstants(t, "event.go") {
 		if strings.HasPrefix(name, "Event") {
@@ -41,12 +41,12 @@ func TestDocumentedEventsAreTheEvents(t *testing.T) {
 	for _, row := range table(t, "docs/protocol.md", "| event | when |") {
 		got[row[0]] = ""
 	}
-	same(t, "docs/protocol.md, events", got, want)
+	expectSame(t, "docs/protocol.md, events", got, want)
 }
 
-func TestDocumentedMovesAreTheMoves(t *testing.T) {
+func TestDocumentedTaskTransitions(t *testing.T) {
 	want := map[string]string{}
-	picket.TaskMoves(func(from picket.TaskState, verb string, to picket.TaskState) {
+	picket.TaskTransitions(func(from picket.TaskState, verb string, to picket.TaskState) {
 		start := string(from)
 		if start == "" {
 			start = "-"
@@ -59,22 +59,22 @@ func TestDocumentedMovesAreTheMoves(t *testing.T) {
 			got[row[0]+" "+row[1]+" "+to] = ""
 		}
 	}
-	same(t, "docs/guarantees.md, moves", got, want)
+	expectSame(t, "docs/guarantees.md, moves", got, want)
 }
 
-func TestDocumentedMovesOfAgentsAreTheMoves(t *testing.T) {
+func TestDocumentedAgentTransitions(t *testing.T) {
 	want := map[string]string{}
-	picket.AgentMoves(func(from picket.AgentStatus, reason picket.LifecycleReason, to picket.AgentStatus) {
+	picket.AgentTransitions(func(from picket.AgentStatus, reason picket.LifecycleReason, to picket.AgentStatus) {
 		want[string(from)+" "+string(reason)+" "+string(to)] = ""
 	})
 	got := map[string]string{}
 	for _, row := range table(t, "docs/protocol.md", "| status | reason | next status |") {
 		got[row[0]+" "+row[1]+" "+row[2]] = ""
 	}
-	same(t, "docs/protocol.md, moves of agents", got, want)
+	expectSame(t, "docs/protocol.md, moves of agents", got, want)
 }
 
-func TestDocumentedExitClassesAreTheClasses(t *testing.T) {
+func TestDocumentedExitClasses(t *testing.T) {
 	want := map[string]string{}
 	for name, value := range stringConstants(t, "run.go") {
 		if strings.HasPrefix(name, "Exit") {
@@ -85,10 +85,10 @@ func TestDocumentedExitClassesAreTheClasses(t *testing.T) {
 	for _, row := range table(t, "docs/protocol.md", "| class | who sets it |") {
 		got[row[0]] = ""
 	}
-	same(t, "docs/protocol.md, exit classes", got, want)
+	expectSame(t, "docs/protocol.md, exit classes", got, want)
 }
 
-func TestDocumentedSettingsAreTheSettings(t *testing.T) {
+func TestDocumentedSettings(t *testing.T) {
 	want := map[string]string{}
 	ast.Inspect(parseFile(t, "cmd/picket/settings.go"), func(n ast.Node) bool {
 		fn, ok := n.(*ast.FuncDecl)
@@ -107,10 +107,10 @@ func TestDocumentedSettingsAreTheSettings(t *testing.T) {
 	for _, row := range table(t, "docs/operations.md", "| key | flag |") {
 		got[row[0]] = strings.TrimPrefix(row[1], "--")
 	}
-	same(t, "docs/operations.md, picket.yaml keys", got, want)
+	expectSame(t, "docs/operations.md, picket.yaml keys", got, want)
 }
 
-func same(t *testing.T, what string, got, want map[string]string) {
+func expectSame(t *testing.T, what string, got, want map[string]string) {
 	t.Helper()
 	if len(want) == 0 {
 		t.Fatalf("%s: the code has none, so this test looks in the wrong place", what)
@@ -133,7 +133,7 @@ func same(t *testing.T, what string, got, want map[string]string) {
 // head. Backquotes are taken off the cells.
 func table(t *testing.T, document, head string) [][]string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(houseRoot(t), document))
+	text, err := os.ReadFile(filepath.Join(repoRoot(t), document))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func stringConstants(t *testing.T, path string) map[string]string {
 
 func parseFile(t *testing.T, path string) *ast.File {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(houseRoot(t), path), nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(repoRoot(t), path), nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

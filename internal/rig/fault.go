@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Faults is a proxy between a client and a store that loses, holds, swallows
+// FaultProxy is a proxy between a client and a store that loses, holds, swallows
 // and repeats single requests and replies. It reads the protocol, so it hits
 // exactly one command, also in the middle of a pipeline:
 //
@@ -39,7 +39,7 @@ import (
 // answered: go-redis does. Connections that subscribe, monitor or replicate are
 // passed through from then on: the command itself can be dropped or held, and
 // Cut ends them as well.
-type Faults struct {
+type FaultProxy struct {
 	store Store // what stands behind
 
 	mu       sync.Mutex
@@ -48,16 +48,16 @@ type Faults struct {
 	links    map[*link]struct{}
 	cut      bool
 	closed   bool
-	counts   Counts
+	counts   FaultCounts
 	listener net.Listener
 	running  sync.WaitGroup
 }
 
-// Counts says what a proxy has done since it was made.
-type Counts struct {
-	Requests int          // commands read from clients
-	Struck   map[Kind]int // commands that a fault was done to
-	Refused  int          // connections refused while cut
+// FaultCounts says what a proxy has done since it was made.
+type FaultCounts struct {
+	Requests int               // commands read from clients
+	Struck   map[FaultKind]int // commands that a fault was done to
+	Refused  int               // connections refused while cut
 }
 
 type rule struct {
@@ -68,8 +68,8 @@ type rule struct {
 // Match chooses commands by their words.
 type Match func(command []string) bool
 
-// Words matches commands that begin with these words, in any case.
-func Words(words ...string) Match {
+// MatchWords matches commands that begin with these words, in any case.
+func MatchWords(words ...string) Match {
 	return func(command []string) bool {
 		return len(command) >= len(words) && slices.EqualFunc(command[:len(words)], words, strings.EqualFold)
 	}
@@ -77,8 +77,8 @@ func Words(words ...string) Match {
 
 // Faulty puts a proxy before the store: the Store returned dials through it.
 // The proxy ends with the test, or with Close.
-func (s Store) Faulty(tb testing.TB) (Store, *Faults) {
-	f := &Faults{store: s, links: map[*link]struct{}{}, counts: Counts{Struck: map[Kind]int{}}}
+func (s Store) Faulty(tb testing.TB) (Store, *FaultProxy) {
+	f := &FaultProxy{store: s, links: map[*link]struct{}{}, counts: FaultCounts{Struck: map[FaultKind]int{}}}
 	tb.Cleanup(f.Close)
 	through := s
 	through.Redis.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return f.dial(ctx) }
@@ -88,7 +88,7 @@ func (s Store) Faulty(tb testing.TB) (Store, *Faults) {
 // Next does a fault to the next command that matches, and to that one only.
 // Faults that match the same command strike one after the other, in the order
 // they were asked for.
-func (f *Faults) Next(kind Kind, match Match) *Fault {
+func (f *FaultProxy) Next(kind FaultKind, match Match) *Fault {
 	fault := NewFault(kind)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -99,18 +99,18 @@ func (f *Faults) Next(kind Kind, match Match) *Fault {
 // Plan asks for a fault for every command that no Next has matched; nil lets
 // the command pass. It is called under a lock and must not wait. A nil plan
 // ends it.
-func (f *Faults) Plan(plan func(command []string) *Fault) {
+func (f *FaultProxy) Plan(plan func(command []string) *Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.plan = plan
 }
 
 // Counts returns what was done so far.
-func (f *Faults) Counts() Counts {
+func (f *FaultProxy) Counts() FaultCounts {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := f.counts
-	c.Struck = map[Kind]int{}
+	c.Struck = map[FaultKind]int{}
 	for k, n := range f.counts.Struck {
 		c.Struck[k] = n
 	}
@@ -118,7 +118,7 @@ func (f *Faults) Counts() Counts {
 }
 
 // Cut closes every connection and refuses new ones until Heal.
-func (f *Faults) Cut() {
+func (f *FaultProxy) Cut() {
 	f.mu.Lock()
 	f.cut = true
 	links := f.take()
@@ -129,7 +129,7 @@ func (f *Faults) Cut() {
 }
 
 // Heal ends a cut.
-func (f *Faults) Heal() {
+func (f *FaultProxy) Heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.cut = f.closed
@@ -137,7 +137,7 @@ func (f *Faults) Heal() {
 
 // Close cuts for good and waits until nothing of the proxy runs any more. It
 // may be called more than once.
-func (f *Faults) Close() {
+func (f *FaultProxy) Close() {
 	f.mu.Lock()
 	f.closed = true
 	if f.listener != nil {
@@ -150,7 +150,7 @@ func (f *Faults) Close() {
 
 // Listen opens a loopback address of the proxy, for clients in processes of
 // their own. GiveUp has no effect on them.
-func (f *Faults) Listen(tb testing.TB) string {
+func (f *FaultProxy) Listen(tb testing.TB) string {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -174,7 +174,7 @@ func (f *Faults) Listen(tb testing.TB) string {
 }
 
 // take empties the list of connections; f.mu is held.
-func (f *Faults) take() []*link {
+func (f *FaultProxy) take() []*link {
 	var out []*link
 	for l := range f.links {
 		out = append(out, l)
@@ -184,7 +184,7 @@ func (f *Faults) take() []*link {
 }
 
 // pick finds the fault for a command, nil for none.
-func (f *Faults) pick(command []string) *Fault {
+func (f *FaultProxy) pick(command []string) *Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.counts.Requests++
@@ -202,25 +202,25 @@ func (f *Faults) pick(command []string) *Fault {
 }
 
 // dial connects a client in this process.
-func (f *Faults) dial(ctx context.Context) (net.Conn, error) {
-	client, ours, err := pair(f.store.Memory)
+func (f *FaultProxy) dial(ctx context.Context) (net.Conn, error) {
+	client, ours, err := connPair(f.store.Memory)
 	if err != nil {
 		return nil, err
 	}
-	c := &impatient{Conn: client}
+	c := &timeoutConn{Conn: client}
 	if err := f.join(ctx, ours, c.giveUp); err != nil {
 		_ = client.Close()
 		_ = ours.Close()
 		return nil, err
 	}
 	if s, ok := client.(syscall.Conn); ok {
-		return &impatientSocket{c, s}, nil
+		return &timeoutSocketConn{c, s}, nil
 	}
 	return c, nil
 }
 
 // join connects a client's connection with one of its own to the store.
-func (f *Faults) join(ctx context.Context, client net.Conn, giveUp func()) error {
+func (f *FaultProxy) join(ctx context.Context, client net.Conn, giveUp func()) error {
 	refused := &net.OpError{Op: "dial", Net: "proxy", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	f.mu.Lock()
 	if f.cut {

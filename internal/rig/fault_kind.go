@@ -11,13 +11,13 @@ import (
 	"github.com/picket-dev/picket/internal/devredis"
 )
 
-// Kind is what is done to one command.
-type Kind int
+// FaultKind is what is done to one command.
+type FaultKind int
 
 const (
 	// Drop closes the connection before the command reaches the store. Replies
 	// to commands before it are delivered; those after it are lost with it.
-	Drop Kind = iota + 1
+	Drop FaultKind = iota + 1
 	// SwallowReply lets the store do the command, then closes the connection
 	// without its reply. Replies before it are delivered; commands after it do
 	// not reach the store, so that one effect only is in doubt.
@@ -32,8 +32,8 @@ const (
 	Duplicate
 )
 
-func (k Kind) String() string {
-	names := map[Kind]string{
+func (k FaultKind) String() string {
+	names := map[FaultKind]string{
 		Drop:         "drop",
 		SwallowReply: "swallow reply",
 		HoldRequest:  "hold request",
@@ -49,16 +49,16 @@ func (k Kind) String() string {
 // Fault is one thing done to one command. Its channels close as it happens, so
 // a test waits for the event and never for a time.
 type Fault struct {
-	kind     Kind
-	struck   signal
-	answered signal
-	over     signal
-	release  signal
+	kind     FaultKind
+	struck   onceSignal
+	answered onceSignal
+	over     onceSignal
+	release  onceSignal
 	link     *link
 }
 
 // NewFault makes a fault for a plan.
-func NewFault(kind Kind) *Fault {
+func NewFault(kind FaultKind) *Fault {
 	return &Fault{kind: kind, struck: newSignal(), answered: newSignal(), over: newSignal(), release: newSignal()}
 }
 
@@ -90,18 +90,18 @@ func (f *Fault) strike(l *link) {
 	f.struck.fire()
 }
 
-// signal is a channel that closes once.
-type signal struct {
+// onceSignal is a channel that closes once.
+type onceSignal struct {
 	c    chan struct{}
 	once *sync.Once
 }
 
-func newSignal() signal { return signal{make(chan struct{}), new(sync.Once)} }
-func (s signal) fire()  { s.once.Do(func() { close(s.c) }) }
+func newSignal() onceSignal { return onceSignal{make(chan struct{}), new(sync.Once)} }
+func (s onceSignal) fire()  { s.once.Do(func() { close(s.c) }) }
 
-// pair makes two connected ends. Sockets let a client see a closed connection
+// connPair makes two connected ends. Sockets let a client see a closed connection
 // before it is used, as it does in earnest; a synctest bubble can have none.
-func pair(memory bool) (client, proxy net.Conn, err error) {
+func connPair(memory bool) (client, proxy net.Conn, err error) {
 	if memory {
 		client, proxy = net.Pipe()
 		return devredis.Buffered(client), proxy, nil
@@ -128,22 +128,22 @@ func pair(memory bool) (client, proxy net.Conn, err error) {
 	return ends[0], ends[1], err
 }
 
-// impatient is the client's end. Once it has given up every read times out,
+// timeoutConn is the client's end. Once it has given up every read times out,
 // whatever deadline the client sets.
-type impatient struct {
+type timeoutConn struct {
 	net.Conn
 	mu     sync.Mutex
 	gaveUp bool
 }
 
-func (c *impatient) giveUp() {
+func (c *timeoutConn) giveUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.gaveUp = true
 	_ = c.Conn.SetReadDeadline(time.Unix(1, 0))
 }
 
-func (c *impatient) SetReadDeadline(t time.Time) error {
+func (c *timeoutConn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.gaveUp {
@@ -152,16 +152,16 @@ func (c *impatient) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-func (c *impatient) SetDeadline(t time.Time) error {
+func (c *timeoutConn) SetDeadline(t time.Time) error {
 	if err := c.Conn.SetWriteDeadline(t); err != nil {
 		return err
 	}
 	return c.SetReadDeadline(t)
 }
 
-// impatientSocket shows the client the socket it looks into before it uses a
+// timeoutSocketConn shows the client the socket it looks into before it uses a
 // connection again.
-type impatientSocket struct {
-	*impatient
+type timeoutSocketConn struct {
+	*timeoutConn
 	syscall.Conn
 }

@@ -11,26 +11,26 @@ import (
 
 // link is one client's connection and the proxy's own to the store.
 type link struct {
-	faults *Faults
+	faults *FaultProxy
 	client net.Conn
 	store  net.Conn
 	giveUp func() // nil: the client is another process
-	gone   signal
+	gone   onceSignal
 
 	mu      sync.Mutex
 	drained sync.Cond
-	waiting []*sent // commands whose replies are still to come, in order
-	raw     bool    // no commands and replies any more, but a stream
+	waiting []*inFlight // commands whose replies are still to come, in order
+	raw     bool        // no commands and replies any more, but a stream
 	ended   bool
 }
 
-// sent is a command that the store has been given.
-type sent struct {
+// inFlight is a command that the store has been given.
+type inFlight struct {
 	fault *Fault // nil: it just passes
 	skip  int    // replies to throw away first
 }
 
-func newLink(f *Faults, client, store net.Conn, giveUp func()) *link {
+func newLink(f *FaultProxy, client, store net.Conn, giveUp func()) *link {
 	l := &link{faults: f, client: client, store: store, giveUp: giveUp, gone: newSignal()}
 	l.drained.L = &l.mu
 	return l
@@ -67,7 +67,7 @@ func (l *link) requests() {
 			return
 		}
 		fault := l.faults.pick(words)
-		if streams(words[0]) {
+		if startsStream(words[0]) {
 			l.stream(fault, raw, in)
 			return
 		}
@@ -82,7 +82,7 @@ func (l *link) requests() {
 // whether the next one may follow.
 func (l *link) forward(fault *Fault, raw []byte) bool {
 	if fault == nil {
-		return l.send(&sent{}, raw)
+		return l.send(&inFlight{}, raw)
 	}
 	l.drain() // what came before is done and answered: only this one is in doubt
 	fault.strike(l)
@@ -97,12 +97,12 @@ func (l *link) forward(fault *Fault, raw []byte) bool {
 			return false
 		}
 	case Duplicate:
-		return l.send(&sent{fault: fault, skip: 1}, append(slices.Clone(raw), raw...))
+		return l.send(&inFlight{fault: fault, skip: 1}, append(slices.Clone(raw), raw...))
 	}
-	return l.send(&sent{fault: fault}, raw) && fault.kind != SwallowReply
+	return l.send(&inFlight{fault: fault}, raw) && fault.kind != SwallowReply
 }
 
-func (l *link) send(s *sent, raw []byte) bool {
+func (l *link) send(s *inFlight, raw []byte) bool {
 	l.mu.Lock()
 	if l.ended {
 		l.mu.Unlock()
@@ -218,9 +218,9 @@ func (l *link) stream(fault *Fault, raw []byte, in io.Reader) {
 	}
 }
 
-// streams reports whether a command's connection carries no replies in order
+// startsStream reports whether a command's connection carries no replies in order
 // from then on.
-func streams(command string) bool {
+func startsStream(command string) bool {
 	return slices.Contains([]string{"SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "MONITOR", "SYNC", "PSYNC"},
 		strings.ToUpper(command))
 }

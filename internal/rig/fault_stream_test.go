@@ -12,11 +12,11 @@ import (
 
 // A subscription can be held or lost on its way, as any request.
 func TestASubscriptionIsHeldOrDropped(t *testing.T) {
-	onBoth(t, func(t *testing.T, x *proxied) {
-		for _, kind := range []Kind{HoldRequest, Drop} {
+	onRedisAndMemory(t, func(t *testing.T, x *proxiedClient) {
+		for _, kind := range []FaultKind{HoldRequest, Drop} {
 			// A channel of its own: the server may still be closing the one before.
 			news := "news " + kind.String()
-			hit := x.Next(kind, Words("SUBSCRIBE", news))
+			hit := x.Next(kind, MatchWords("SUBSCRIBE", news))
 			sub := x.client.Subscribe(t.Context(), news)
 			heard := make(chan error)
 			go func() { _, err := sub.Receive(t.Context()); heard <- err }()
@@ -43,7 +43,7 @@ func TestListen(t *testing.T) {
 	defer faults.Close()
 	c := redis.NewClient(&redis.Options{Addr: faults.Listen(t), MaxRetries: -1})
 	defer c.Close()
-	hit := faults.Next(SwallowReply, Words("SET"))
+	hit := faults.Next(SwallowReply, MatchWords("SET"))
 	if err := c.Set(context.Background(), "a", "b", 0).Err(); err == nil {
 		t.Error("the reply was swallowed, and the client got it")
 	}

@@ -15,14 +15,14 @@ import (
 	"go.uber.org/goleak"
 )
 
-// onBoth runs a test through a proxy to a real redis-server and to an
+// onRedisAndMemory runs a test through a proxy to a real redis-server and to an
 // in-process one inside a bubble.
-func onBoth(t *testing.T, test func(t *testing.T, x *proxied)) {
+func onRedisAndMemory(t *testing.T, test func(t *testing.T, x *proxiedClient)) {
 	t.Helper()
 	t.Run("Real", func(t *testing.T) {
 		store := Real(t)
 		defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-		x := newProxied(t, store)
+		x := newProxiedClient(t, store)
 		defer x.close()
 		test(t, x)
 	})
@@ -30,22 +30,22 @@ func onBoth(t *testing.T, test func(t *testing.T, x *proxied)) {
 		synctest.Test(t, func(t *testing.T) {
 			store, stop := Memory()
 			defer stop()
-			x := newProxied(t, store)
+			x := newProxiedClient(t, store)
 			defer x.close()
 			test(t, x)
 		})
 	})
 }
 
-// proxied is a client through a proxy, and one past it.
-type proxied struct {
-	*Faults
+// proxiedClient is a client through a proxy, and one past it.
+type proxiedClient struct {
+	*FaultProxy
 	t      *testing.T
 	client *redis.Client
 	raw    *redis.Client
 }
 
-func newProxied(t *testing.T, store Store) *proxied {
+func newProxiedClient(t *testing.T, store Store) *proxiedClient {
 	through, faults := store.Faulty(t)
 	client := func(s Store) *redis.Client {
 		o := s.Redis.Simple()
@@ -53,17 +53,17 @@ func newProxied(t *testing.T, store Store) *proxied {
 		o.ReadTimeout = time.Minute // only giving up may end a wait
 		return redis.NewClient(o)
 	}
-	return &proxied{Faults: faults, t: t, client: client(through), raw: client(store)}
+	return &proxiedClient{FaultProxy: faults, t: t, client: client(through), raw: client(store)}
 }
 
-func (x *proxied) close() {
+func (x *proxiedClient) close() {
 	_ = x.client.Close()
 	_ = x.raw.Close()
-	x.Faults.Close()
+	x.FaultProxy.Close()
 }
 
 // batch sends INCR of k0 to k4 in one write.
-func (x *proxied) batch() error {
+func (x *proxiedClient) batch() error {
 	_, err := x.client.Pipelined(x.t.Context(), func(pipe redis.Pipeliner) error {
 		for i := range 5 {
 			pipe.Incr(x.t.Context(), fmt.Sprint("k", i))
@@ -74,7 +74,7 @@ func (x *proxied) batch() error {
 }
 
 // values reads k0 to k4 past the proxy.
-func (x *proxied) values() string {
+func (x *proxiedClient) values() string {
 	x.t.Helper()
 	got, err := x.raw.MGet(x.t.Context(), "k0", "k1", "k2", "k3", "k4").Result()
 	if err != nil {
@@ -86,7 +86,7 @@ func (x *proxied) values() string {
 // answers sends the same batch on a bare connection and returns what arrives
 // before the end of it or the fifth answer: a client that reads a batch calls
 // all of it lost when a part is.
-func (x *proxied) answers() string {
+func (x *proxiedClient) answers() string {
 	x.t.Helper()
 	conn, err := x.dial(x.t.Context())
 	if err != nil {
@@ -116,7 +116,7 @@ func (x *proxied) answers() string {
 // kind says.
 func TestAFaultHitsOneCommandOfABatch(t *testing.T) {
 	for _, c := range []struct {
-		kind    Kind
+		kind    FaultKind
 		answers string
 		values  string
 	}{
@@ -125,8 +125,8 @@ func TestAFaultHitsOneCommandOfABatch(t *testing.T) {
 		{Duplicate, ":1:1:2:1:1", "1 1 2 1 1"},
 	} {
 		t.Run(c.kind.String(), func(t *testing.T) {
-			onBoth(t, func(t *testing.T, x *proxied) {
-				hit := x.Next(c.kind, Words("INCR", "k2"))
+			onRedisAndMemory(t, func(t *testing.T, x *proxiedClient) {
+				hit := x.Next(c.kind, MatchWords("INCR", "k2"))
 				if got := x.answers(); got != c.answers {
 					t.Errorf("the client got %s, want %s", got, c.answers)
 				}
@@ -149,11 +149,11 @@ func TestAFaultHitsOneCommandOfABatch(t *testing.T) {
 
 // A held reply arrives when the test says so, on time or after the client
 // has given up; then nobody gets it, and the command was done once.
-func TestAReplyIsHeld(t *testing.T) {
+func TestHoldReply(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		t.Run(fmt.Sprintf("late=%v", late), func(t *testing.T) {
-			onBoth(t, func(t *testing.T, x *proxied) {
-				hit := x.Next(HoldReply, Words("INCR", "k2"))
+			onRedisAndMemory(t, func(t *testing.T, x *proxiedClient) {
+				hit := x.Next(HoldReply, MatchWords("INCR", "k2"))
 				done := make(chan error)
 				go func() { done <- x.batch() }()
 				<-hit.Answered()
@@ -186,9 +186,9 @@ func TestAReplyIsHeld(t *testing.T) {
 
 // A held request reaches the store when the test says so, also after its
 // client has gone.
-func TestARequestIsHeld(t *testing.T) {
-	onBoth(t, func(t *testing.T, x *proxied) {
-		hit := x.Next(HoldRequest, Words("incr", "k2"))
+func TestHoldRequest(t *testing.T) {
+	onRedisAndMemory(t, func(t *testing.T, x *proxiedClient) {
+		hit := x.Next(HoldRequest, MatchWords("incr", "k2"))
 		done := make(chan error)
 		go func() { done <- x.batch() }()
 		hit.GiveUp()
@@ -210,7 +210,7 @@ func TestARequestIsHeld(t *testing.T) {
 // Cut ends every connection, subscriptions too, and refuses new ones until
 // Heal.
 func TestCutAndHeal(t *testing.T) {
-	onBoth(t, func(t *testing.T, x *proxied) {
+	onRedisAndMemory(t, func(t *testing.T, x *proxiedClient) {
 		sub := x.client.Subscribe(t.Context(), "news")
 		defer sub.Close()
 		if _, err := sub.Receive(t.Context()); err != nil {
@@ -222,7 +222,7 @@ func TestCutAndHeal(t *testing.T) {
 		if m, err := sub.ReceiveMessage(t.Context()); err != nil || m.Payload != "one" {
 			t.Fatalf("heard %v, %v", m, err)
 		}
-		held := x.Next(HoldReply, Words("GET"))
+		held := x.Next(HoldReply, MatchWords("GET"))
 		waits := make(chan error)
 		go func() { waits <- x.client.Get(t.Context(), "k").Err() }()
 		<-held.Answered()
@@ -246,8 +246,8 @@ func TestCutAndHeal(t *testing.T) {
 }
 
 // A plan decides about every command by itself; Next comes first.
-func TestAPlan(t *testing.T) {
-	onBoth(t, func(t *testing.T, x *proxied) {
+func TestFaultPlan(t *testing.T) {
+	onRedisAndMemory(t, func(t *testing.T, x *proxiedClient) {
 		seen := 0
 		x.Plan(func(command []string) *Fault {
 			if !strings.EqualFold(command[0], "INCR") {
@@ -258,7 +258,7 @@ func TestAPlan(t *testing.T) {
 			}
 			return nil
 		})
-		x.Next(Duplicate, Words("INCR", "k0"))
+		x.Next(Duplicate, MatchWords("INCR", "k0"))
 		if err := x.batch(); err != nil {
 			t.Fatal(err)
 		}

@@ -14,8 +14,8 @@ import (
 
 const module = "github.com/picket-dev/picket"
 
-// anything marks a room that may import whatever it needs.
-var anything = []string{"*"}
+// anyImport marks a room that may import whatever it needs.
+var anyImport = []string{"*"}
 
 // mayImport is the import table: a room and what its code may name beside the
 // standard library. An entry ending in /... covers a whole module or folder;
@@ -46,10 +46,10 @@ var mayImport = map[string][]string{
 	"docs":                  nil,                                        // the API description, embedded
 	"internal/rfc16":        {"github.com/go-json-experiment/json/..."}, // speaks HTTP with any server
 	"internal/e2e":          nil,                                        // tests of the binary alone
-	"internal/rig":          anything,
+	"internal/rig":          anyImport,
 	"internal/rig/contract": {"docs", "github.com/getkin/kin-openapi/...", "github.com/go-json-experiment/json/..."},
 	"internal/rig/remains":  nil, // what a test program leaves behind
-	"cmd/picket":            anything,
+	"cmd/picket":            anyImport,
 }
 
 // mayImportInTests is what the tests of any room may name as well: test
@@ -81,7 +81,7 @@ type goPackage struct {
 
 func TestImportsFollowTheTable(t *testing.T) {
 	for _, p := range packages(t) {
-		room := roomOf(p.ImportPath)
+		room := packageOf(p.ImportPath)
 		if _, known := mayImport[room]; !known {
 			t.Errorf("%s has no row in the import table: decide what it may import", room)
 			continue
@@ -134,7 +134,7 @@ func allowed(room, imp string, inTest bool) bool {
 	}
 	name := imp
 	if imp == module || strings.HasPrefix(imp, module+"/") {
-		name = roomOf(imp)
+		name = packageOf(imp)
 	}
 	entries := mayImport[room]
 	if inTest {
@@ -146,8 +146,8 @@ func allowed(room, imp string, inTest bool) bool {
 	})
 }
 
-// roomOf names a package of this module by its folder; the root is "picket".
-func roomOf(importPath string) string {
+// packageOf names a package of this module by its folder; the root is "picket".
+func packageOf(importPath string) string {
 	if importPath == module {
 		return "picket"
 	}
@@ -157,7 +157,7 @@ func roomOf(importPath string) string {
 func packages(t *testing.T) []goPackage {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Imports,TestImports,XTestImports", "./...")
-	cmd.Dir = houseRoot(t)
+	cmd.Dir = repoRoot(t)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -179,8 +179,8 @@ func packages(t *testing.T) []goPackage {
 	return all
 }
 
-// houseRoot is the folder that holds go.mod.
-func houseRoot(t *testing.T) string {
+// repoRoot is the folder that holds go.mod.
+func repoRoot(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.Abs("../..")
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-func TestDocumentedInvariantKindsAreTheKinds(t *testing.T) {
+func TestDocumentedInvariantKinds(t *testing.T) {
 	want := map[string]string{}
 	for kind, repaired := range picket.InvariantKinds {
 		want[kind] = map[bool]string{true: "repaired", false: "alarm"}[repaired]
@@ -18,5 +18,5 @@ func TestDocumentedInvariantKindsAreTheKinds(t *testing.T) {
 			got[row[0]] = "alarm"
 		}
 	}
-	same(t, "docs/invariants.md, kinds", got, want)
+	expectSame(t, "docs/invariants.md, kinds", got, want)
 }

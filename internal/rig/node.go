@@ -18,9 +18,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// readyWithin is how long the rig waits for what it started, generously: it is
+// startTimeout is how long the rig waits for what it started, generously: it is
 // no assertion.
-const readyWithin = 30 * time.Second
+const startTimeout = 30 * time.Second
 
 // Node is a redis-server on a port of the loopback interface, for what needs
 // an address: replication, Sentinel, Cluster. It ends with the test.
@@ -166,9 +166,9 @@ func (n *Node) Store() Store {
 // errEnded says that there is nothing to wait for.
 var errEnded = errors.New("the process ended")
 
-// eventually repeats an attempt until it succeeds or readyWithin has passed.
+// eventually repeats an attempt until it succeeds or startTimeout has passed.
 func eventually(attempt func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), readyWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	for {
 		err := attempt(ctx)

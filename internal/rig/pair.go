@@ -7,33 +7,33 @@ import (
 	"testing"
 )
 
-// Pair is a primary and its replica whose link can be cut while both go on
+// ReplicaPair is a primary and its replica whose link can be cut while both go on
 // serving clients: what the primary acknowledges from then on, the replica
 // never hears of.
-type Pair struct {
+type ReplicaPair struct {
 	tb    testing.TB
 	nodes [2]*Node
-	links [2]*Faults // to each node, for the other one
+	links [2]*FaultProxy // to each node, for the other one
 	addrs [2]string
 	first int // which of them is the primary
 }
 
-// StartPair starts both and returns when the replica is in step, which takes
+// StartReplicaPair starts both and returns when the replica is in step, which takes
 // about a second. They end with the test. args go to both and win.
-func StartPair(tb testing.TB, args ...string) *Pair {
+func StartReplicaPair(tb testing.TB, args ...string) *ReplicaPair {
 	tb.Helper()
-	p := &Pair{tb: tb}
+	p := &ReplicaPair{tb: tb}
 	for i := range p.nodes {
 		p.nodes[i] = StartNode(tb, args...)
-		_, p.links[i] = p.nodes[i].Behind(tb)
+		_, p.links[i] = p.nodes[i].BehindProxy(tb)
 		p.addrs[i] = p.links[i].Listen(tb)
 	}
 	p.Follow()
 	return p
 }
 
-// Behind puts a proxy before the node, for one client or for the other node.
-func (n *Node) Behind(tb testing.TB) (Store, *Faults) {
+// BehindProxy puts a proxy before the node, for one client or for the other node.
+func (n *Node) BehindProxy(tb testing.TB) (Store, *FaultProxy) {
 	tb.Helper()
 	s := n.Store()
 	s.Redis.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -43,13 +43,13 @@ func (n *Node) Behind(tb testing.TB) (Store, *Faults) {
 }
 
 // Primary is the node that was started or promoted as one.
-func (p *Pair) Primary() *Node { return p.nodes[p.first] }
+func (p *ReplicaPair) Primary() *Node { return p.nodes[p.first] }
 
 // Replica is the other node.
-func (p *Pair) Replica() *Node { return p.nodes[1-p.first] }
+func (p *ReplicaPair) Replica() *Node { return p.nodes[1-p.first] }
 
 // CutLink cuts the replica off and returns when the primary knows it.
-func (p *Pair) CutLink() {
+func (p *ReplicaPair) CutLink() {
 	p.tb.Helper()
 	p.links[p.first].Cut()
 	p.eventually("cut the link", func(ctx context.Context) error {
@@ -62,7 +62,7 @@ func (p *Pair) CutLink() {
 
 // Promote makes the replica a primary; the old one is told nothing and stays
 // writable. From now on Primary is the new one.
-func (p *Pair) Promote() (was, now *Node) {
+func (p *ReplicaPair) Promote() (was, now *Node) {
 	p.tb.Helper()
 	p.do(p.Replica(), "REPLICAOF", "NO", "ONE")
 	was, now = p.Primary(), p.Replica()
@@ -72,7 +72,7 @@ func (p *Pair) Promote() (was, now *Node) {
 
 // Follow mends the link, lets the other node follow the primary, and returns
 // when it has all of its data and nothing else.
-func (p *Pair) Follow() {
+func (p *ReplicaPair) Follow() {
 	p.tb.Helper()
 	p.links[p.first].Heal()
 	host, port, err := net.SplitHostPort(p.addrs[p.first])
@@ -80,11 +80,11 @@ func (p *Pair) Follow() {
 		p.tb.Fatal(err)
 	}
 	p.do(p.Replica(), "REPLICAOF", host, port)
-	p.InStep()
+	p.WaitInSync()
 }
 
-// InStep waits until the replica has all that the primary has.
-func (p *Pair) InStep() {
+// WaitInSync waits until the replica has all that the primary has.
+func (p *ReplicaPair) WaitInSync() {
 	p.tb.Helper()
 	p.eventually("follow the primary", func(ctx context.Context) error {
 		offset := p.Primary().offset(ctx, "master_repl_offset")
@@ -96,14 +96,14 @@ func (p *Pair) InStep() {
 	})
 }
 
-func (p *Pair) do(n *Node, args ...any) {
+func (p *ReplicaPair) do(n *Node, args ...any) {
 	p.tb.Helper()
 	if err := n.Do(context.Background(), args...).Err(); err != nil {
 		p.tb.Fatalf("%v on %s: %v", args, n.Addr, err)
 	}
 }
 
-func (p *Pair) eventually(what string, attempt func(context.Context) error) {
+func (p *ReplicaPair) eventually(what string, attempt func(context.Context) error) {
 	p.tb.Helper()
 	if err := eventually(attempt); err != nil {
 		p.tb.Fatalf("%s: %v", what, err)

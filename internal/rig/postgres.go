@@ -39,7 +39,7 @@ func StartPostgres(t *testing.T) *Postgres {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	as := killedWithTest()
+	as := dieWithTest()
 	name := "picket"
 	if os.Getuid() == 0 {
 		as.Credential = unprivileged(t)

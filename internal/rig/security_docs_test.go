@@ -13,7 +13,7 @@ import (
 
 // Every attack that docs/security.md names has a test, and that test exists.
 func TestDocumentedAttacksAreTested(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(houseRoot(t), "docs", "security.md"))
+	text, err := os.ReadFile(filepath.Join(repoRoot(t), "docs", "security.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func checkTestExists(t *testing.T, heading, dir, pattern string) {
 		t.Errorf("%s: %s has no test %s", heading, dir, pattern)
 	}
 	if hasScript && strings.Contains(first, "TestScripts") {
-		path := filepath.Join(houseRoot(t), dir, "testdata", strings.Trim(script, "^$")+".txt")
+		path := filepath.Join(repoRoot(t), dir, "testdata", strings.Trim(script, "^$")+".txt")
 		if _, err := os.Stat(path); err != nil {
 			t.Errorf("%s: %v", heading, err)
 		}
@@ -80,7 +80,7 @@ func checkTestExists(t *testing.T, heading, dir, pattern string) {
 // testFunctions are the names of the tests of a package.
 func testFunctions(t *testing.T, dir string) (names []string) {
 	t.Helper()
-	files, _ := filepath.Glob(filepath.Join(houseRoot(t), dir, "*_test.go"))
+	files, _ := filepath.Glob(filepath.Join(repoRoot(t), dir, "*_test.go"))
 	for _, path := range files {
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
 		if err != nil {

@@ -60,7 +60,7 @@ func StartSentinels(tb testing.TB, cfg SentinelConfig) *Sentinels {
 	for range 3 {
 		s.Sentinels = append(s.Sentinels, s.startSentinel(tb, host, port))
 	}
-	if err := s.InStep(); err != nil {
+	if err := s.WaitInSync(); err != nil {
 		tb.Fatalf("start a Sentinel trio: %v", err)
 	}
 	return s
@@ -87,7 +87,7 @@ func (s *Sentinels) startSentinel(tb testing.TB, host, port string) *Node {
 	}
 	n.args = []string{file, "--sentinel"}
 	n.Start()
-	c := s.ask(n)
+	c := s.client(n)
 	defer c.Close()
 	ctx := context.Background()
 	periods := redis.NewStatusCmd(ctx, "SENTINEL", "DEBUG", "info-period", 200, "ping-period", 300, "ask-period", 200,
@@ -98,7 +98,7 @@ func (s *Sentinels) startSentinel(tb testing.TB, host, port string) *Node {
 	return n
 }
 
-func (s *Sentinels) ask(n *Node) *redis.SentinelClient {
+func (s *Sentinels) client(n *Node) *redis.SentinelClient {
 	return redis.NewSentinelClient(&redis.Options{
 		Addr:       n.Addr,
 		Username:   s.cfg.Username,
@@ -127,7 +127,7 @@ func (s *Sentinels) Store() Store {
 func (s *Sentinels) Primary() *Node {
 	agreed := ""
 	for _, sentinel := range s.Sentinels {
-		c := s.ask(sentinel)
+		c := s.client(sentinel)
 		at, err := c.GetMasterAddrByName(context.Background(), MasterName).Result()
 		_ = c.Close()
 		if err != nil || len(at) != 2 {
@@ -151,9 +151,9 @@ func (s *Sentinels) node(addr string) *Node {
 	return nil
 }
 
-// InStep waits until the Sentinels agree on the primary and know each other
+// WaitInSync waits until the Sentinels agree on the primary and know each other
 // and all replicas, and the replicas have all of the primary's data.
-func (s *Sentinels) InStep() error {
+func (s *Sentinels) WaitInSync() error {
 	return eventually(func(ctx context.Context) error {
 		primary := s.Primary()
 		if primary == nil {
@@ -177,7 +177,7 @@ func (s *Sentinels) InStep() error {
 
 // settled says what a Sentinel still waits for.
 func (s *Sentinels) settled(ctx context.Context, n *Node) error {
-	c := s.ask(n)
+	c := s.client(n)
 	defer c.Close()
 	m, err := c.Master(ctx, MasterName).Result()
 	if err != nil {
@@ -201,8 +201,8 @@ func (s *Sentinels) settled(ctx context.Context, n *Node) error {
 // seconds later: until then it goes on taking writes.
 func (s *Sentinels) FailOver() (was, now *Node, err error) {
 	was = s.Primary()
-	now, err = s.Switch(func() error {
-		c := s.ask(s.Sentinels[0])
+	now, err = s.AwaitFailover(func() error {
+		c := s.client(s.Sentinels[0])
 		defer c.Close()
 		// A replica that a busy machine has kept from answering for a second is
 		// not good enough, and is again when it has answered.
@@ -211,12 +211,12 @@ func (s *Sentinels) FailOver() (was, now *Node, err error) {
 	return was, now, err
 }
 
-// Switch does something that makes the Sentinels choose another primary, such
+// AwaitFailover does something that makes the Sentinels choose another primary, such
 // as [Node.Kill] of the one there is, and returns the new one once it serves.
-func (s *Sentinels) Switch(cause func() error) (*Node, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), readyWithin)
+func (s *Sentinels) AwaitFailover(cause func() error) (*Node, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	c := s.ask(s.Sentinels[0])
+	c := s.client(s.Sentinels[0])
 	defer c.Close()
 	sub := c.Subscribe(ctx, "+switch-master")
 	defer sub.Close()
@@ -262,7 +262,7 @@ func (s *Sentinels) CutLinks(primary *Node) error {
 	})
 }
 
-// MendLinks undoes CutLinks.
-func (s *Sentinels) MendLinks(primary *Node) error {
+// RestoreLinks undoes CutLinks.
+func (s *Sentinels) RestoreLinks(primary *Node) error {
 	return primary.Do(context.Background(), "ACL", "SETUSER", replicationUser, "on").Err()
 }

@@ -15,7 +15,7 @@ func TestSentinelsFailOver(t *testing.T) {
 	defer c.Close()
 	for _, cut := range []bool{true, false} {
 		check(t, c.Set(t.Context(), "key", "early", 0).Err())
-		check(t, s.InStep())
+		check(t, s.WaitInSync())
 		was := s.Primary()
 		want := "late"
 		if cut {
@@ -24,12 +24,12 @@ func TestSentinelsFailOver(t *testing.T) {
 		}
 		check(t, was.Do(t.Context(), "SET", "key", "late").Err())
 		if !cut {
-			check(t, s.InStep())
+			check(t, s.WaitInSync())
 		}
 		before, now, err := s.FailOver()
 		check(t, err)
-		check(t, s.MendLinks(was))
-		check(t, s.InStep())
+		check(t, s.RestoreLinks(was))
+		check(t, s.WaitInSync())
 		if got, err := now.Do(t.Context(), "GET", "key").Text(); got != want || now == was || before != was {
 			t.Fatalf("link cut: %v: after a failover the key is %q (%v), want %q", cut, got, err, want)
 		}

@@ -143,7 +143,7 @@ func crowded(err error) *picket.Error {
 	e := picket.Refuse(picket.CodeUnavailable, "Wait a moment and repeat the same request; nothing else is needed.",
 		"the server holds as many request bodies as it can")
 	e.RetryAfter = time.Second
-	return e.Because(err)
+	return e.WithCause(err)
 }
 
 // piece is how much of a body is read at a time. Pieces are used again: what is

@@ -76,7 +76,7 @@ func ReadBody(c echo.Context, limit int64, contentType string) ([]byte, error) {
 		return nil, crowded(err)
 	case err != nil:
 		return nil, picket.Invalid("", "Send the whole body, in time.", "the body could not be read to its end").
-			Because(err)
+			WithCause(err)
 	case int64(len(raw)) > limit:
 		return nil, tooLarge(limit)
 	}

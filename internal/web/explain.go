@@ -25,22 +25,22 @@ func explain(err error) error {
 	if errors.As(err, &syntactic) {
 		return explainSyntax(syntactic)
 	}
-	return picket.Invalid("", "Send one complete JSON object.", "the body is not valid JSON").Because(err)
+	return picket.Invalid("", "Send one complete JSON object.", "the body is not valid JSON").WithCause(err)
 }
 
 func explainSyntax(e *jsontext.SyntacticError) error {
 	field := string(e.JSONPointer)
 	switch {
 	case errors.Is(e.Err, jsontext.ErrDuplicateName):
-		return picket.Invalid(field, "Send it once.", "%s is there twice", nameOf(field)).Because(e)
+		return picket.Invalid(field, "Send it once.", "%s is there twice", nameOf(field)).WithCause(e)
 	case errors.Is(e.Err, io.ErrUnexpectedEOF):
-		return picket.Invalid(field, "Send one complete JSON object.", "the JSON ends too early").Because(e)
+		return picket.Invalid(field, "Send one complete JSON object.", "the JSON ends too early").WithCause(e)
 	case strings.Contains(e.Err.Error(), "invalid UTF-8"):
-		return picket.Invalid(field, "Encode text as UTF-8.", "%s is not valid UTF-8", nameOf(field)).Because(e)
+		return picket.Invalid(field, "Encode text as UTF-8.", "%s is not valid UTF-8", nameOf(field)).WithCause(e)
 	}
 	return picket.Invalid(field, "Send one complete JSON object.", "the JSON is not valid at byte %d: %v", e.ByteOffset,
 		e.Err).
-		With("offset", e.ByteOffset).Because(e)
+		With("offset", e.ByteOffset).WithCause(e)
 }
 
 func explainMeaning(e *json.SemanticError) error {
@@ -49,15 +49,15 @@ func explainMeaning(e *json.SemanticError) error {
 		return unknownMember(e)
 	}
 	if e.Err != nil && isOwnDecoder(e.GoType) {
-		return picket.Invalid(field, wireForm(e.GoType), "%s: %s", nameOf(field), plain(e.Err)).Because(e)
+		return picket.Invalid(field, wireForm(e.GoType), "%s: %s", nameOf(field), plain(e.Err)).WithCause(e)
 	}
 	want := wireKind(e.GoType)
 	if e.Err != nil && want == "an integer" && e.JSONKind == '0' {
 		return picket.Invalid(field, "Send a whole number without a fraction or exponent.",
-			"%s is not a whole number in range", nameOf(field)).Because(e)
+			"%s is not a whole number in range", nameOf(field)).WithCause(e)
 	}
 	return picket.Invalid(field, "Send "+want+".", "%s is %s, expected is %s", nameOf(field), jsonKind(e.JSONKind),
-		want).Because(e)
+		want).WithCause(e)
 }
 
 func unknownMember(e *json.SemanticError) error {
@@ -72,7 +72,7 @@ func unknownMember(e *json.SemanticError) error {
 	if len(known) > 0 {
 		remedy += " Known here: " + strings.Join(known, ", ") + "."
 	}
-	return picket.Invalid(field, remedy, "%s is not a known field", nameOf(field)).Because(e)
+	return picket.Invalid(field, remedy, "%s is not a known field", nameOf(field)).WithCause(e)
 }
 
 // memberNames lists the JSON names of a struct, those of embedded structs

@@ -99,7 +99,7 @@ func TestAdvanceBodiesThatAreRefused(t *testing.T) {
 	lease, _ := p.lease()
 	next := p.submit(`{"title":"y"}`)
 	token := lease.LeaseToken.Reveal()
-	elsewhere := p.sealer.Seal("other", lease.TaskID, lease.RunID).Reveal()
+	elsewhere := p.sealer.LeaseToken("other", lease.TaskID, lease.RunID).Reveal()
 	for _, tt := range []struct {
 		name  string
 		body  string
@@ -181,12 +181,12 @@ func TestAdvanceWhilePausedOverHTTP(t *testing.T) {
 // A full store lets the lease end and grants nothing; when there is room again
 // the same request is granted the next.
 func TestAdvanceOnAFullStoreReal(t *testing.T) {
-	for _, trouble := range rig.Troubles {
-		if !trouble.Full {
+	for _, trouble := range rig.Outages {
+		if !trouble.MemoryFull {
 			continue
 		}
 		t.Run(trouble.Name, func(t *testing.T) {
-			n := rig.TroubledNode(t)
+			n := rig.StartOutageNode(t)
 			p := serve(t, n.Store(), api.Config{})
 			first := p.submit(`{"title":"x"}`)
 			lease, _ := p.lease()

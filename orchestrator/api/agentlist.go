@@ -85,7 +85,7 @@ const (
 func (q query) tags(name string) ([]string, error) {
 	all := q.list(name)
 	for _, t := range all {
-		if err := picket.CheckTag("?"+name, t); err != nil {
+		if err := picket.CheckCapability("?"+name, t); err != nil {
 			return nil, err
 		}
 	}

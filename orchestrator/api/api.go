@@ -50,7 +50,7 @@ type Config struct {
 	Advice map[string]picket.PoolAdvice
 	// Prices is the price list in force, asked for with every request. Defaults
 	// to an empty list.
-	Prices func() *budget.List
+	Prices func() *budget.PriceList
 	// Poster checks and tests the targets of webhooks. Defaults to refusing them.
 	Poster Poster
 	// StreamWrite is how long a reader of an event stream may take to accept a
@@ -76,7 +76,7 @@ func New(cfg Config) (*API, error) {
 		return nil, errors.New("api: Engine and Engines are required")
 	}
 	if cfg.Prices == nil {
-		cfg.Prices = func() *budget.List { return noPrices }
+		cfg.Prices = func() *budget.PriceList { return noPrices }
 	}
 	if cfg.Connections == nil {
 		cfg.Connections = new(web.Guard).Counts

@@ -151,7 +151,7 @@ func hookedAndOff(p *plane) string {
 	_, err = p.AdvanceWebhook(p.t.Context(),
 		picket.WebhookStep{
 			WebhookID: id,
-			ClaimID:   turn.ClaimID,
+			TurnID:    turn.TurnID,
 			From:      at,
 			To:        at,
 			Outcome:   picket.WebhookGone,

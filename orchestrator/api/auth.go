@@ -23,7 +23,7 @@ func (a *API) authenticate(r *http.Request) (*orchestrator.Engine, picket.Princi
 	case key == "":
 		return nil, none, picket.Refuse(picket.CodeUnauthenticated,
 			"Send the key as X-API-Key, or as Authorization: Bearer.", "an API key is needed")
-	case strings.HasPrefix(key, picket.CapabilityPrefix):
+	case strings.HasPrefix(key, picket.LeaseTokenPrefix):
 		return nil, none, picket.Refuse(picket.CodeUnauthenticated,
 			"A lease token opens the tool proxy only (/v1/tools, /v1/lease, /v1/run). Send an API key here, or use the tools.",
 			"a lease token is no API key")

@@ -9,7 +9,7 @@ import (
 )
 
 // evident makes a task in review, and answers the credential of its run.
-func (p *plane) evident(diff string) (task string, held picket.Held) {
+func (p *plane) evident(diff string) (task string, held picket.LeaseCredential) {
 	p.t.Helper()
 	task = p.submit(`{"title":"x"}`)
 	_, held = p.lease()
@@ -22,7 +22,7 @@ func (p *plane) evident(diff string) (task string, held picket.Held) {
 	return task, held
 }
 
-func (p *plane) handIn(held picket.Held, diff string) {
+func (p *plane) handIn(held picket.LeaseCredential, diff string) {
 	p.t.Helper()
 	must(p.t, p.RunEvidence(p.t.Context(), held, picket.Evidence{Branch: "b", Diff: diff}))
 }

@@ -21,7 +21,7 @@ func topUp(r request) error {
 	if err != nil {
 		return err
 	}
-	if by.Once.Key == "" {
+	if by.Idempotency.Key == "" {
 		return picket.Refuse(picket.CodePreconditionRequired,
 			"Send an "+idempotencyHeader+", such as a UUID, and the same one when you repeat the request.",
 			"money is added only under an %s: repeated without one it would be added twice", idempotencyHeader).

@@ -10,7 +10,7 @@ import (
 )
 
 // paid is one call of a run, reserved and settled.
-func (p *plane) paid(held picket.Held, id string, reserve, cost budget.Money) {
+func (p *plane) paid(held picket.LeaseCredential, id string, reserve, cost budget.Money) {
 	p.t.Helper()
 	req := picket.CallRequest{
 		CallID:       id,

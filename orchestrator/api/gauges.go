@@ -24,7 +24,7 @@ var storeGauges = []storeGauge{
 		"How long the task has waited that has waited longest for a decision; 0 when none waits."),
 		func(s picket.Stats) float64 { return age(s, s.OldestReview) }},
 	{describe("sessions", "Logins of the last 12 hours that nobody has ended."),
-		func(s picket.Stats) float64 { return float64(s.Sessions) }},
+		func(s picket.Stats) float64 { return float64(s.Logins) }},
 	{describe("webhook_lag_events", "How many events the active target of a webhook is behind that is behind most."),
 		func(s picket.Stats) float64 { return float64(s.WebhookLag) }},
 	{describe("held_usd", "Dollars held for calls under way."),
@@ -68,13 +68,13 @@ var sizeGauges = []storeGauge{
 // houseGauges are there only where a day has a limit.
 var houseGauges = []storeGauge{
 	{describe("house_limit_usd", "Dollars that the tasks of this day (UTC) may be given."),
-		func(s picket.Stats) float64 { return float64(s.House.Limit.USD) / 1e9 }},
+		func(s picket.Stats) float64 { return float64(s.DailyEnvelope.Limit.USD) / 1e9 }},
 	{describe("house_limit_tokens", "Tokens that the tasks of this day (UTC) may be given."),
-		func(s picket.Stats) float64 { return float64(s.House.Limit.Tokens) }},
+		func(s picket.Stats) float64 { return float64(s.DailyEnvelope.Limit.Tokens) }},
 	{describe("house_available_usd", "Dollars of this day that no task has."),
-		func(s picket.Stats) float64 { return float64(s.House.Available.USD) / 1e9 }},
+		func(s picket.Stats) float64 { return float64(s.DailyEnvelope.Available.USD) / 1e9 }},
 	{describe("house_available_tokens", "Tokens of this day that no task has."),
-		func(s picket.Stats) float64 { return float64(s.House.Available.Tokens) }},
+		func(s picket.Stats) float64 { return float64(s.DailyEnvelope.Available.Tokens) }},
 }
 
 // expiryClasses are the ends of a lease that its holder did not bring about.
@@ -134,7 +134,7 @@ func collectStats(ch chan<- prometheus.Metric, ns string, s picket.Stats) {
 	}
 	collectGauges(ch, ns, s, memoryGauges, s.Memory.StoreUsed > 0)
 	collectGauges(ch, ns, s, sizeGauges, !s.Memory.MeasuredAt.IsZero())
-	collectGauges(ch, ns, s, houseGauges, s.House != nil)
+	collectGauges(ch, ns, s, houseGauges, s.DailyEnvelope != nil)
 }
 
 // collectGauges sends gauges that exist only under a condition.

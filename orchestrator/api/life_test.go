@@ -204,7 +204,7 @@ func TestLogs(t *testing.T) {
 			t.Errorf("no output yet: %q %v", a.raw, a.header)
 		}
 		out := "one\ntwo \xff\x00 three\n"
-		_, err := p.RunLog(t.Context(), held, picket.LogPiece{Stream: "stdout", Offset: 0, Data: []byte(out)})
+		_, err := p.RunLog(t.Context(), held, picket.LogWrite{Stream: "stdout", Offset: 0, Data: []byte(out)})
 		must(t, err)
 		a := p.want(200, "GET", path+"?offset=4&limit=5&run="+lease.RunID, "agent", "")
 		if a.raw != out[4:9] || a.header.Get("X-Picket-Run") != lease.RunID || a.header.Get("X-Picket-Offset") != "4" ||

@@ -130,7 +130,7 @@ func (q query) choice(name, otherwise string, words ...string) (string, error) {
 // stamped puts the time before each line that begins in the chunk.
 func stamped(c picket.LogChunk) []byte {
 	var out []byte
-	marks, inside := c.Marks, c.Inside
+	marks, inside := c.Marks, c.MidLine
 	at, known := picket.Instant(0), false
 	offset := c.Offset
 	for line := range bytes.Lines(c.Data) {

@@ -17,11 +17,11 @@ func TestLogTimestamps(t *testing.T) {
 		path := "/api/v1/tasks/" + id + "/logs"
 		_, held := p.lease()
 		noon := picket.InstantOf(time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC))
-		_, err := p.RunLog(t.Context(), held, picket.LogPiece{Stream: "stdout", Data: []byte("one\ntwo\nthr"),
+		_, err := p.RunLog(t.Context(), held, picket.LogWrite{Stream: "stdout", Data: []byte("one\ntwo\nthr"),
 			Marks: []picket.LogMark{{Offset: 0, At: noon}, {Offset: 4, At: noon + 1500}}})
 		must(t, err)
 		_, err = p.RunLog(t.Context(), held,
-			picket.LogPiece{
+			picket.LogWrite{
 				Stream: "stdout",
 				Offset: 11,
 				Data:   []byte("ee\n\n"),
@@ -60,7 +60,7 @@ func TestFollowLogs(t *testing.T) {
 			a, err := p.try(t.Context(), "GET", path+"?follow=task&waitSeconds=50", p.keys["agent"], "")
 			got <- result{a, err}
 		}()
-		_, err := p.RunLog(t.Context(), held, picket.LogPiece{Stream: "stdout", Data: []byte("hello\n")})
+		_, err := p.RunLog(t.Context(), held, picket.LogWrite{Stream: "stdout", Data: []byte("hello\n")})
 		must(t, err)
 		if r := <-got; r.err != nil || r.answer.raw != "hello\n" || r.answer.header.Get("X-Picket-Log") != "open" {
 			t.Fatalf("%q %v %v", r.answer.raw, r.answer.header, r.err)
@@ -71,7 +71,7 @@ func TestFollowLogs(t *testing.T) {
 		}
 		_, err = p.Complete(t.Context(), held, picket.Completion{})
 		must(t, err)
-		_, err = p.RunLog(t.Context(), held, picket.LogPiece{Stream: "stdout", Offset: 6, End: true})
+		_, err = p.RunLog(t.Context(), held, picket.LogWrite{Stream: "stdout", Offset: 6, End: true})
 		must(t, err)
 		a := p.want(200, "GET", path+"?offset=6&follow=task", "agent", "")
 		if a.raw != "" || a.header.Get("X-Picket-Log") != "closed" || a.header.Get("X-Picket-Task-State") != "review" ||

@@ -25,7 +25,7 @@ import (
 	"github.com/picket-dev/picket/orchestrator/api"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(remains.Of(m, "pk-api-")) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(remains.WithTempDir(m, "pk-api-")) }
 
 // both runs a test against the in-process store and against a real
 // redis-server, each behind a real HTTP server.
@@ -126,7 +126,7 @@ func (p *plane) makeKeys() {
 
 func (p *plane) checkLog() {
 	if text := p.log.String(); strings.Contains(text, picket.KeyPrefix) ||
-		strings.Contains(text, picket.CapabilityPrefix) {
+		strings.Contains(text, picket.LeaseTokenPrefix) {
 		p.t.Errorf("a secret is in the log: %s", text)
 	}
 }
@@ -220,7 +220,7 @@ func (p *plane) submit(body string) string {
 }
 
 // lease acquires over HTTP and opens the capability.
-func (p *plane) lease() (picket.Lease, picket.Held) {
+func (p *plane) lease() (picket.Lease, picket.LeaseCredential) {
 	p.t.Helper()
 	a := p.want(200, "POST", "/api/v1/leases", "agent", `{"agentId":"a1","waitSeconds":5}`)
 	var got picket.Acquired
@@ -228,7 +228,7 @@ func (p *plane) lease() (picket.Lease, picket.Held) {
 	if len(got.Leases) != 1 {
 		p.t.Fatalf("acquired %s", a.raw)
 	}
-	held, err := p.sealer.Open(got.Leases[0].LeaseToken.Reveal())
+	held, err := p.sealer.OpenLeaseToken(got.Leases[0].LeaseToken.Reveal())
 	must(p.t, err)
 	return got.Leases[0], held
 }

@@ -172,7 +172,7 @@ func TestTheStoreIsAway(t *testing.T) {
 			body = bodyFor[l.Path]
 		}
 		if l.Path == "/api/v1/leases/advance" {
-			body = `{"leaseToken":"` + p.sealer.Seal("default", "task_"+aULID, "run_"+aULID).Reveal() + `"}`
+			body = `{"leaseToken":"` + p.sealer.LeaseToken("default", "task_"+aULID, "run_"+aULID).Reveal() + `"}`
 		}
 		calls.Go(func() {
 			a, err := p.try(t.Context(), l.Method, path, p.keys["admin"], body, "If-Match", "*", "Idempotency-Key",

@@ -8,7 +8,7 @@ import (
 )
 
 // noPrices is the list of an installation without one.
-var noPrices, _ = budget.NewList(map[string]budget.Price{}, map[string]budget.TokenPrice{})
+var noPrices, _ = budget.NewPriceList(map[string]budget.Price{}, map[string]budget.TokenPrice{})
 
 // listPrices answers the list this process goes by now.
 func (a *API) listPrices(r request) error {

@@ -9,7 +9,7 @@ import (
 )
 
 func TestPricesAreThoseInForce(t *testing.T) {
-	list, err := budget.NewList(map[string]budget.Price{
+	list, err := budget.NewPriceList(map[string]budget.Price{
 		"http_request": {
 			Call:     1_000_000,
 			PerUnit:  map[budget.Unit]budget.Money{budget.UnitByte: 1},
@@ -21,7 +21,7 @@ func TestPricesAreThoseInForce(t *testing.T) {
 	must(t, err)
 	store, stop := rig.Memory()
 	t.Cleanup(stop)
-	p := serve(t, store, api.Config{Prices: func() *budget.List { return list }})
+	p := serve(t, store, api.Config{Prices: func() *budget.PriceList { return list }})
 	a := p.want(200, "GET", "/api/v1/prices", "reviewer", "")
 	tools, _ := a.body["tools"].(map[string]any)
 	request, _ := tools["http_request"].(map[string]any)
@@ -30,7 +30,7 @@ func TestPricesAreThoseInForce(t *testing.T) {
 		t.Errorf("prices: %s", a.raw)
 	}
 	first := list.Version
-	list, err = budget.NewList(map[string]budget.Price{"github_*": {Call: 1}}, map[string]budget.TokenPrice{})
+	list, err = budget.NewPriceList(map[string]budget.Price{"github_*": {Call: 1}}, map[string]budget.TokenPrice{})
 	must(t, err)
 	if again := p.want(200, "GET", "/api/v1/prices", "reviewer", ""); again.text("version") == first ||
 		again.text("version") != list.Version {

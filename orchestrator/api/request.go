@@ -41,7 +41,7 @@ func (r request) caller(raw []byte) (picket.Caller, error) {
 			"Send one Idempotency-Key of 1 to 255 printable ASCII characters, such as a UUID.",
 			"the Idempotency-Key is not acceptable")
 	}
-	by.Once = picket.Once{
+	by.Idempotency = picket.Idempotency{
 		Key:  digest(r.who.KeyID, r.Request().Method, r.Request().URL.Path, sent[0]),
 		Body: digest(string(raw)),
 	}

@@ -92,5 +92,5 @@ func (b rejection) check() error {
 		return err
 	}
 	checked := *b.Fix // what it leaves out is the engine's to fill in
-	return picket.Within("/fix", checked.Normalize())
+	return picket.PrefixField("/fix", checked.Normalize())
 }

@@ -77,7 +77,7 @@ func TestAuthMatrix(t *testing.T) {
 				ExpiresAt: picket.InstantOf(time.Now().Add(-time.Hour)),
 			}),
 			"revoked":          p.revokedKey(),
-			"lease capability": p.sealer.Seal("default", "task_"+aULID, "run_"+aULID).Reveal(),
+			"lease capability": p.sealer.LeaseToken("default", "task_"+aULID, "run_"+aULID).Reveal(),
 		}
 		messages := map[string]bool{}
 		for _, l := range p.api.Lines() {
@@ -133,7 +133,7 @@ func TestBearerIsAsGoodAsTheHeader(t *testing.T) {
 	p.want(200, "GET", "/api/v1/tasks", "", "", "Authorization", "bearer "+p.keys["agent"])
 	p.wantCode(picket.CodeUnauthenticated, "GET", "/api/v1/tasks", "", "", "Authorization", "Basic "+p.keys["agent"])
 	a := p.wantCode(picket.CodeUnauthenticated, "GET", "/api/v1/tasks", "", "", "Authorization",
-		"Bearer "+p.sealer.Seal("default", "task_"+aULID, "run_"+aULID).Reveal())
+		"Bearer "+p.sealer.LeaseToken("default", "task_"+aULID, "run_"+aULID).Reveal())
 	if !strings.Contains(a.text("remedy"), "tool proxy") {
 		t.Errorf("remedy: %s", a.text("remedy"))
 	}
@@ -204,7 +204,7 @@ func TestSchemasHaveTheFieldsOfTheTypes(t *testing.T) {
 		"Event":             picket.Event{},
 		"PauseState":        picket.PauseState{},
 		"Stats":             picket.Stats{},
-		"PulseSlot":         picket.PulseSlot{},
+		"PulseSlot":         picket.ActivitySlot{},
 		"Trace":             picket.Trace{},
 		"Key":               picket.APIKey{},
 		"NewKey":            picket.NewKey{},
@@ -244,7 +244,7 @@ func TestSchemasHaveTheFieldsOfTheTypes(t *testing.T) {
 		"Violation":         picket.Violation{},
 		"Price":             budget.Price{},
 		"TokenPrice":        budget.TokenPrice{},
-		"PriceList":         budget.List{},
+		"PriceList":         budget.PriceList{},
 		"Account":           budget.Account{},
 		"EnvelopeState":     picket.EnvelopeState{},
 		"OpenCall":          picket.OpenCall{},
@@ -255,7 +255,7 @@ func TestSchemasHaveTheFieldsOfTheTypes(t *testing.T) {
 		"BulkApproval":      picket.BulkApproval{},
 		"BulkApproved":      picket.BulkApproved{},
 		"LostRace":          picket.LostRace{},
-		"Work":              picket.Work{},
+		"Work":              picket.WorkSummary{},
 		"ClaimRequest":      picket.ClaimRequest{},
 		"LedgerRow":         picket.LedgerRow{},
 		"LedgerPage":        picket.LedgerPage{},

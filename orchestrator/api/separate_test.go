@@ -29,11 +29,11 @@ func TestSeparateCredentialsAreTheSameWhenRepeated(t *testing.T) {
 			first[0].AgentToken != again[0].AgentToken {
 			t.Fatalf("first %d leases, again %d, or other credentials", len(first), len(again))
 		}
-		for token, side := range map[picket.Secret]picket.Bearer{
-			first[0].LeaseToken: picket.BearerAdapter,
-			first[0].AgentToken: picket.BearerAgent,
+		for token, side := range map[picket.Secret]picket.LeaseSide{
+			first[0].LeaseToken: picket.SideAdapter,
+			first[0].AgentToken: picket.SideAgent,
 		} {
-			if held, err := p.sealer.Open(token.Reveal()); err != nil || held.Bearer != side ||
+			if held, err := p.sealer.OpenLeaseToken(token.Reveal()); err != nil || held.Side != side ||
 				held.RunID != first[0].RunID {
 				t.Errorf("the credential of the %s opens as %+v, %v", side, held, err)
 			}

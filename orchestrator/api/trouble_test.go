@@ -15,22 +15,22 @@ import (
 // remedy and when to come back, the server says that it is not ready, and it
 // goes on by itself afterwards.
 func TestStoreTroubleReal(t *testing.T) {
-	for _, trouble := range rig.Troubles {
+	for _, trouble := range rig.Outages {
 		t.Run(trouble.Name, func(t *testing.T) {
 			t.Parallel() // most of the time is waiting
-			n := rig.TroubledNode(t)
+			n := rig.StartOutageNode(t)
 			p := serve(t, n.Store(), api.Config{})
 			began := time.Now()
 			p.want(201, "POST", "/api/v1/tasks", "operator", `{"title":"before"}`)
 			end := sync.OnceFunc(trouble.Begin(t, n))
 			defer end()
 			code := picket.CodeUnavailable
-			if trouble.Full {
+			if trouble.MemoryFull {
 				code = picket.CodeStoreFull
 				p.want(200, "GET", "/api/v1/tasks", "operator", "") // reading goes on
 			}
 			var group sync.WaitGroup // at once: some take their time to give up
-			if !trouble.Full {
+			if !trouble.MemoryFull {
 				group.Go(func() { p.away(code, "GET", "/api/v1/tasks", "") })
 			}
 			group.Go(func() { p.away(code, "POST", "/api/v1/tasks", `{"title":"during"}`, "Idempotency-Key", "once") })

@@ -12,13 +12,13 @@ import (
 )
 
 // pays makes a paid call under a lease.
-func (o *office) pays(held picket.Held, tool string, cost budget.Money) {
+func (o *office) pays(held picket.LeaseCredential, tool string, cost budget.Money) {
 	o.t.Helper()
 	o.paysSaying(held, tool, cost, "200")
 }
 
 // paysSaying is pays with what the tool says of it.
-func (o *office) paysSaying(held picket.Held, tool string, cost budget.Money, detail string) {
+func (o *office) paysSaying(held picket.LeaseCredential, tool string, cost budget.Money, detail string) {
 	o.t.Helper()
 	o.agents++
 	id := fmt.Sprintf("call-%d", o.agents)

@@ -39,7 +39,7 @@ func textOf(s string) picket.RawJSON {
 
 // full makes one task whose every text is as long as it may be, with as many
 // reports, files and paid calls as a page could want to show.
-func (o *office) full() (held picket.Held, task string) {
+func (o *office) full() (held picket.LeaseCredential, task string) {
 	o.t.Helper()
 	ctx := o.t.Context()
 	huge := nasty(120_000)
@@ -62,7 +62,7 @@ func (o *office) full() (held picket.Held, task string) {
 		_, err = o.ReportUsage(ctx, held, picket.UsageReport{Source: "s", Session: fmt.Sprint(i), Tokens: 1})
 		must(o.t, err)
 	}
-	_, err := o.RunLog(ctx, held, picket.LogPiece{Stream: "stdout", Data: []byte(nasty(60_000))})
+	_, err := o.RunLog(ctx, held, picket.LogWrite{Stream: "stdout", Data: []byte(nasty(60_000))})
 	must(o.t, err)
 	files := make([]picket.ChangedFile, 60)
 	for i := range files {

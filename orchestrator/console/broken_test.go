@@ -77,8 +77,8 @@ func TestAnAnswerUnderWayIsBrokenOff(t *testing.T) {
 // mute is a desk whose store does not answer.
 type mute struct{ desk }
 
-func (mute) Session(context.Context, picket.Secret, string) (picket.Session, error) {
-	return picket.Session{}, fmt.Errorf("session: %w", errors.Join(picket.CodeUnavailable, picket.ErrUnknown))
+func (mute) Session(context.Context, picket.Secret, string) (picket.Login, error) {
+	return picket.Login{}, fmt.Errorf("session: %w", errors.Join(picket.CodeUnavailable, picket.ErrUnknown))
 }
 
 // Where nothing was decided nobody is told that this is not known; and who

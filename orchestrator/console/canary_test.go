@@ -23,7 +23,7 @@ func (o *office) planted() (handoff, review string) {
 	o.t.Helper()
 	ctx := o.t.Context()
 	spec := picket.TaskSpec{Title: canary, Input: textOf(canary)}
-	work := func() (string, picket.Held) {
+	work := func() (string, picket.LeaseCredential) {
 		id, held := o.run(spec)
 		_, err := o.Report(ctx, held, "",
 			picket.Progress{
@@ -35,7 +35,7 @@ func (o *office) planted() (handoff, review string) {
 			})
 		must(o.t, err)
 		_, err = o.RunLog(ctx, held,
-			picket.LogPiece{Stream: "stdout", Data: []byte(canary + "\n\x1b]0;title\x07\x1b[31mred\n")})
+			picket.LogWrite{Stream: "stdout", Data: []byte(canary + "\n\x1b]0;title\x07\x1b[31mred\n")})
 		must(o.t, err)
 		must(o.t, o.RunEvidence(ctx, held,
 			picket.Evidence{

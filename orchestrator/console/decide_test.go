@@ -89,7 +89,7 @@ func TestAnAnswerEditsTheInputToNull(t *testing.T) {
 		if len(leases) != 1 || string(leases[0].Task.Input) != "null" || !leases[0].Answers[0].InputEdited {
 			t.Fatalf("the next run gets %+v", leases)
 		}
-		held, err = o.sealer.Open(leases[0].LeaseToken.Reveal())
+		held, err = o.sealer.OpenLeaseToken(leases[0].LeaseToken.Reveal())
 		must(t, err)
 		next, err := o.RequestHelp(t.Context(), held, which)
 		must(t, err)
@@ -143,7 +143,7 @@ func TestWhoMayTopUpOrTryAgain(t *testing.T) {
 		operator.follow(operator.submit(page, page+"/top-up", "usd", "0.50", "tokens", "1000"))
 		after, err := o.Task(t.Context(), task)
 		must(t, err)
-		if more := after.BudgetEnvelope.Minus(before.BudgetEnvelope); (more != budget.Envelope{
+		if more := after.BudgetEnvelope.Sub(before.BudgetEnvelope); (more != budget.Envelope{
 			Tokens: 1000,
 			USD:    500_000_000,
 		}) {

@@ -32,9 +32,9 @@ type sessions interface {
 	Authenticate(ctx context.Context, key picket.Secret) (picket.Principal, error)
 	BeginLogin(ctx context.Context, key picket.Secret,
 		host, from string) (code picket.Secret, who picket.Principal, err error)
-	OpenLogin(ctx context.Context, code picket.Secret, host string) (token picket.Secret, s picket.Session, err error)
-	Login(ctx context.Context, token picket.Secret, host string) (picket.Session, error)
-	CheckLogin(ctx context.Context, token picket.Secret, host string) (picket.Session, error)
+	OpenLogin(ctx context.Context, code picket.Secret, host string) (token picket.Secret, s picket.Login, err error)
+	Login(ctx context.Context, token picket.Secret, host string) (picket.Login, error)
+	CheckLogin(ctx context.Context, token picket.Secret, host string) (picket.Login, error)
 	CloseLogin(ctx context.Context, token picket.Secret, host string) error
 }
 

@@ -89,10 +89,10 @@ func TestTheCookieOfATLSProxyIsSecure(t *testing.T) {
 // What ends a session, or its key, counts from the next request on.
 func TestSessionsEnd(t *testing.T) {
 	ends := map[string]func(o *office, s *seat){
-		"by being idle": func(o *office, _ *seat) { o.jump(picket.SessionIdle + time.Minute) },
+		"by being idle": func(o *office, _ *seat) { o.jump(picket.LoginIdleTimeout + time.Minute) },
 		"by their age": func(o *office, s *seat) {
 			for range 6 {
-				o.jump(picket.SessionIdle - time.Second)
+				o.jump(picket.LoginIdleTimeout - time.Second)
 				s.want("/console/")
 			}
 			o.jump(time.Minute)
@@ -154,7 +154,8 @@ func TestWrongKeysAreAllAlike(t *testing.T) {
 		answers := map[string]string{}
 		for i, key := range []string{"", "hunter2", revoked.Key.Reveal(), expired.Reveal(),
 			"pkk_default_" + strings.Repeat("A", 43), "pkk_nowhere_" + strings.Repeat("A", 43),
-			o.sealer.Seal("default", "task_01JZZZZZZZZZZZZZZZZZZZZZZZ", "run_01JZZZZZZZZZZZZZZZZZZZZZZZ").Reveal(),
+			o.sealer.LeaseToken("default", "task_01JZZZZZZZZZZZZZZZZZZZZZZZ", "run_01JZZZZZZZZZZZZZZZZZZZZZZZ").
+				Reveal(),
 			strings.Repeat("x", 5000)} {
 			s := o.browser()
 			s.from = fmt.Sprintf("10.0.0.%d:5000", i)
@@ -260,7 +261,7 @@ func TestLoginsAreCountedByKey(t *testing.T) {
 		if in.Load() != 19 || refused.Load() != 11 {
 			t.Errorf("%d signed in and %d were refused, want 19 and 11", in.Load(), refused.Load())
 		}
-		page, err := o.Events(t.Context(), picket.EventQuery{Types: []string{picket.EventSessionOpened}, Limit: 100})
+		page, err := o.Events(t.Context(), picket.EventQuery{Types: []string{picket.EventLoginOpened}, Limit: 100})
 		must(t, err)
 		if len(page.Events) != 20 {
 			t.Errorf("%d sessions are in the log", len(page.Events))

@@ -26,7 +26,7 @@ import (
 	"github.com/picket-dev/picket/orchestrator/console"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(remains.Of(m, "pk-console-")) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(remains.WithTempDir(m, "pk-console-")) }
 
 // office is a console over a real engine on the virtual clock.
 type office struct {
@@ -193,7 +193,7 @@ func (o *office) pass(d time.Duration) {
 }
 
 // run makes a task and gives an agent the lease on it.
-func (o *office) run(spec picket.TaskSpec) (taskID string, held picket.Held) {
+func (o *office) run(spec picket.TaskSpec) (taskID string, held picket.LeaseCredential) {
 	o.t.Helper()
 	o.agents++ // one of its own, so that no other task comes first
 	spec.Agent = fmt.Sprintf("a%d", o.agents)
@@ -205,7 +205,7 @@ func (o *office) run(spec picket.TaskSpec) (taskID string, held picket.Held) {
 	if len(leases) != 1 || leases[0].TaskID != task.TaskID {
 		o.t.Fatalf("leased %v", leases)
 	}
-	held, err = o.sealer.Open(leases[0].LeaseToken.Reveal())
+	held, err = o.sealer.OpenLeaseToken(leases[0].LeaseToken.Reveal())
 	must(o.t, err)
 	return task.TaskID, held
 }

@@ -284,7 +284,7 @@ func (v *visit) agentWork(a *agentView) error {
 	mine := slices.DeleteFunc(all, func(l picket.LiveLease) bool { return l.AgentID != a.AgentID })
 	a.More = max(len(mine)-pageRows, 0)
 	a.Leases = v.leaseRows(mine[:min(len(mine), pageRows)], nil)
-	page, err := v.desk.Events(v.ctx(), picket.EventQuery{Agent: a.AgentID, Back: true, Limit: maxEventsHere})
+	page, err := v.desk.Events(v.ctx(), picket.EventQuery{Agent: a.AgentID, NewestFirst: true, Limit: maxEventsHere})
 	a.Events = v.eventRows(page.Events)
 	return err
 }

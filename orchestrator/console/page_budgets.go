@@ -150,7 +150,7 @@ func (v *visit) houseOf(b *budgetsView) error {
 	b.House = &rows[0]
 	b.Under, b.AtLeast = spentInAll(e)
 	given := e.Account // as if all of it were spent by the day itself
-	given.Carved, given.Spent = e.Carved.Minus(b.Under.Minus(e.Spent)), b.Under
+	given.Carved, given.Spent = e.Carved.Sub(b.Under.Sub(e.Spent)), b.Under
 	b.House.Bar = barOf(given)
 	slices.SortStableFunc(e.Children, func(x, y picket.EnvelopeState) int {
 		return cmp.Or(cmp.Compare(y.Spent.USD, x.Spent.USD), cmp.Compare(y.Spent.Tokens, x.Spent.Tokens))
@@ -183,7 +183,7 @@ func addedUp(e picket.EnvelopeState) (spent budget.Envelope, envelopes int) {
 	spent, envelopes = e.Spent, 1
 	for _, child := range e.Children {
 		s, n := addedUp(child)
-		spent, envelopes = spent.Plus(s), envelopes+n
+		spent, envelopes = spent.Add(s), envelopes+n
 	}
 	return spent, envelopes
 }
@@ -212,7 +212,7 @@ func (v *visit) budgetPage(typed acting, problem error) error {
 	if err != nil {
 		return err
 	}
-	found, err := v.desk.Ledger(v.ctx(), picket.LedgerQuery{TaskID: e.ID, Limit: maxTreeRows, Back: true})
+	found, err := v.desk.Ledger(v.ctx(), picket.LedgerQuery{TaskID: e.ID, Limit: maxTreeRows, NewestFirst: true})
 	if err != nil {
 		return err
 	}
@@ -337,7 +337,7 @@ func ledger(v *visit) error {
 }
 
 func (v *visit) fillLedger(l *ledgerView) error {
-	q := picket.LedgerQuery{TaskID: l.Of, After: v.position("before"), Limit: pageRows, Back: true}
+	q := picket.LedgerQuery{TaskID: l.Of, After: v.position("before"), Limit: pageRows, NewestFirst: true}
 	if l.Kind != "" {
 		if !slices.Contains(ledgerKinds, picket.LedgerKind(l.Kind)) {
 			return picket.Invalid("kind", "Choose one from the list.", "%q is no kind of row", clip(64, l.Kind))

@@ -220,7 +220,7 @@ func events(v *visit) error {
 	q, err := f.query()
 	list := eventsView{Filter: f, Groups: typeGroups, Clear: eventsPath}
 	if err == nil {
-		q.Back, q.Limit, q.After = true, pageRows, v.position("before")
+		q.NewestFirst, q.Limit, q.After = true, pageRows, v.position("before")
 		var found picket.EventPage
 		found, err = v.desk.Events(v.ctx(), q)
 		list.Rows = v.eventRows(found.Events)

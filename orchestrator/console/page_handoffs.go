@@ -264,7 +264,7 @@ func (v *visit) handoffView(h picket.Handoff, t picket.Task) handoffView {
 	}
 	w.TriedMore = max(len(h.Tried)-maxTried, 0)
 	w.Tried = h.Tried[:min(len(h.Tried), maxTried)]
-	w.Input, w.InputAs = editable(t.InputNow())
+	w.Input, w.InputAs = editable(t.CurrentInput())
 	w.InputExtract = extractOf(w.Input, maxExcerpt)
 	for i, r := range t.Runs {
 		if r.RunID == h.RunID {
@@ -334,7 +334,7 @@ func handoffFull(v *visit) error {
 		if err != nil {
 			return err
 		}
-		text, _ := editable(t.InputNow())
+		text, _ := editable(t.CurrentInput())
 		return v.fullText(text)
 	}
 	return nowhere(v)

@@ -106,7 +106,7 @@ func (v *visit) tail(taskID, runID, stream string) (logTail, error) {
 
 // wholeLines leaves out the rest of a line that the piece begins within.
 func wholeLines(c picket.LogChunk) []byte {
-	if !c.Inside {
+	if !c.MidLine {
 		return c.Data
 	}
 	for i, b := range c.Data {

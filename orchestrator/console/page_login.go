@@ -137,7 +137,7 @@ func (v *visit) openSession(desk Desk, code picket.Secret) error {
 		return err
 	}
 	v.endSession() // of the key that was signed in before
-	v.setSession(token.Reveal(), int(picket.SessionLife.Seconds()))
+	v.setSession(token.Reveal(), int(picket.LoginLifetime.Seconds()))
 	v.console.log.InfoContext(v.Request().Context(), "a person signed in", "key", s.Principal.KeyID, "namespace",
 		s.Principal.Namespace)
 	return nil
@@ -167,7 +167,7 @@ func (v *visit) beginLogin(key picket.Secret, host string) (desk Desk, code pick
 	bad := picket.Refuse(picket.CodeUnauthenticated,
 		"Check that all of the key was copied, or make a new one with: picket key create NAME --scope reviewer",
 		"this key is not valid")
-	if strings.HasPrefix(key.Reveal(), picket.CapabilityPrefix) {
+	if strings.HasPrefix(key.Reveal(), picket.LeaseTokenPrefix) {
 		return nil, "", bad
 	}
 	namespace, ok := picket.KeyNamespace(key.Reveal())

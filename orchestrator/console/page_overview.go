@@ -31,8 +31,8 @@ type overviewView struct {
 	Figures  []figure
 	Handoffs []handoffRow
 	Reviews  []reviewRow
-	Late     bool               // a hand-off is past its deadline
-	House    *picket.HouseStats // nil where no day has a limit
+	Late     bool                  // a hand-off is past its deadline
+	House    *picket.DailyEnvelope // nil where no day has a limit
 	HouseBar bar
 	// Spent is what was spent today, or ever; nil on a day that had begun before
 	// this was counted.
@@ -59,7 +59,7 @@ func overview(v *visit) error {
 	}
 	w.figures(v)
 	w.money(v)
-	w.Pulse = pulseOf(v.stats.Pulse, v.now())
+	w.Pulse = pulseOf(v.stats.Activity, v.now())
 	return v.show(http.StatusOK, page{
 		name:   "overview",
 		title:  "Overview",
@@ -103,9 +103,9 @@ func (w *overviewView) waiting(v *visit) error {
 // money is the day's envelope, where there is a limit a day, with all that was
 // spent under it; else what was ever spent.
 func (w *overviewView) money(v *visit) {
-	w.House = v.stats.House
+	w.House = v.stats.DailyEnvelope
 	if w.House == nil {
-		ever := v.stats.Money.Spent.Minus(v.stats.Money.Returned)
+		ever := v.stats.Money.Spent.Sub(v.stats.Money.Returned)
 		w.Spent = &ever
 		return
 	}
@@ -114,7 +114,7 @@ func (w *overviewView) money(v *visit) {
 	if w.Spent != nil {
 		account.Spent = *w.Spent
 	}
-	account.Carved = account.Granted.Minus(account.Available).Minus(account.Spent)
+	account.Carved = account.Granted.Sub(account.Available).Sub(account.Spent)
 	w.HouseBar = barOf(account)
 }
 
@@ -143,14 +143,14 @@ const (
 )
 
 // pulseOf draws the slots that were counted; the last bar is the one of now.
-func pulseOf(slots []picket.PulseSlot, now picket.Instant) pulse {
+func pulseOf(slots []picket.ActivitySlot, now picket.Instant) pulse {
 	var p pulse
 	var most int64 = 1
-	var bars [picket.PulseSlots]picket.PulseSlot
+	var bars [picket.ActivitySlots]picket.ActivitySlot
 	refused := map[picket.Code]int64{}
 	for _, s := range slots {
-		at := picket.PulseSlots - 1 - (now/picket.PulseSlotMs - s.At/picket.PulseSlotMs)
-		if at < 0 || at >= picket.PulseSlots {
+		at := picket.ActivitySlots - 1 - (now/picket.ActivitySlotMs - s.At/picket.ActivitySlotMs)
+		if at < 0 || at >= picket.ActivitySlots {
 			continue
 		}
 		bars[at], most = s, max(most, s.Ended+s.Failed)

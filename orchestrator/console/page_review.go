@@ -120,7 +120,7 @@ func (v *visit) reviewView(id string) (w reviewView, err error) {
 		return w, err
 	}
 	w.Path, w.TaskPath, w.Pending = reviewPath(id), taskPath(id), w.State == picket.TaskReview
-	w.Asked, w.Output, w.Says = extractOf(pretty(w.Task.InputNow()), maxExcerpt),
+	w.Asked, w.Output, w.Says = extractOf(pretty(w.Task.CurrentInput()), maxExcerpt),
 		extractOf(pretty(w.Task.Output), maxExcerpt), extractOf(w.Task.Summary, maxExcerpt)
 	w.Labels = labelsOf(w.Task.Labels)
 	if r := w.Task.Review; r != nil && r.Decision != nil {
@@ -188,7 +188,7 @@ func (w *reviewView) trail(v *visit) error {
 
 // calls are what the task has paid for, the latest first.
 func (w *reviewView) calls(v *visit) error {
-	rows, err := v.desk.Ledger(v.ctx(), picket.LedgerQuery{TaskID: w.TaskID, Back: true, Limit: maxCallsShown})
+	rows, err := v.desk.Ledger(v.ctx(), picket.LedgerQuery{TaskID: w.TaskID, NewestFirst: true, Limit: maxCallsShown})
 	w.Calls, w.CallsMore = rows.Rows, rows.Next != ""
 	return err
 }
@@ -204,7 +204,7 @@ func (w *reviewView) log(v *visit) error {
 	}
 	tail, err := v.desk.Log(v.ctx(), w.TaskID, w.Run.RunID, "stdout", max(end.Offset-maxLogShown, 0), maxLogShown)
 	text := output(tail.Data)
-	if i := strings.IndexByte(text, '\n'); tail.Inside && i >= 0 {
+	if i := strings.IndexByte(text, '\n'); tail.MidLine && i >= 0 {
 		text = text[i+1:]
 	}
 	w.Log, w.LogMore = extract{Text: text, Size: len(text)}, tail.Offset > 0
@@ -235,7 +235,7 @@ func reviewFull(v *visit) error {
 			return err
 		}
 		return v.fullText(map[string]string{
-			"input":   pretty(t.InputNow()),
+			"input":   pretty(t.CurrentInput()),
 			"output":  pretty(t.Output),
 			"summary": t.Summary,
 		}[part])

@@ -82,7 +82,7 @@ func (v *visit) fixOf(typed reviewTyped) (*picket.TaskSpec, error) {
 	if err != nil {
 		return nil, err
 	}
-	fix := t.Repair(strings.TrimSpace(typed.Title))
+	fix := t.FixSpec(strings.TrimSpace(typed.Title))
 	fix.Role = strings.TrimSpace(typed.Role)
 	if fix.Input, err = typedJSON("/input", typed.Input, typed.InputAs); err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func fixInput(t picket.Task, note string) string {
 		b.WriteString("\nWhat is wrong:\n" + note + "\n")
 	}
 	b.WriteString("\nStart from the branch of that task: its changes are in your workspace.\n")
-	if text := pretty(t.InputNow()); text != "" {
+	if text := pretty(t.CurrentInput()); text != "" {
 		b.WriteString("\nWhat was asked for:\n" + clip(20_000, text) + "\n")
 	}
 	return b.String()

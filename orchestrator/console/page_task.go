@@ -230,7 +230,7 @@ func (t *taskView) evidence(v *visit) error {
 }
 
 func (t *taskView) events(v *visit) error {
-	q := picket.EventQuery{TaskID: t.TaskID, Back: true, Limit: maxEventsHere}
+	q := picket.EventQuery{TaskID: t.TaskID, NewestFirst: true, Limit: maxEventsHere}
 	page, err := v.desk.Events(v.ctx(), q)
 	if err != nil {
 		return err

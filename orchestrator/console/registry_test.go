@@ -135,7 +135,7 @@ func TestLeasesAreListedAndTaken(t *testing.T) {
 		s, reviewer := o.sit(picket.ScopeOperator), o.sit(picket.ScopeReviewer)
 		s.want("/console/leases").has(t, "Nobody holds a lease.", "picket adapter")
 		var last string
-		var held picket.Held
+		var held picket.LeaseCredential
 		for n := range 60 {
 			last, held = o.run(picket.TaskSpec{Title: fmt.Sprint("work ", n)})
 		}

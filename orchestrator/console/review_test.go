@@ -24,7 +24,7 @@ func (o *office) evidenced(title string) string {
 		picket.Progress{Summary: "half way there", NextStep: "measure", Blockers: []string{"no profiler"}})
 	must(o.t, err)
 	_, err = o.RunLog(ctx, held,
-		picket.LogPiece{Stream: "stdout", Data: []byte("\x1b[32mok\x1b[0m  12 tests\nlast line\n")})
+		picket.LogWrite{Stream: "stdout", Data: []byte("\x1b[32mok\x1b[0m  12 tests\nlast line\n")})
 	must(o.t, err)
 	_, err = o.ReportUsage(ctx, held, picket.UsageReport{Source: "claude", Session: "s", Tokens: 1234, USD: 42_000_000})
 	must(o.t, err)

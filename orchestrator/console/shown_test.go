@@ -17,7 +17,7 @@ func (o *office) digest(task string) string {
 }
 
 // inReview makes a task in review, and answers the credential of its run.
-func (o *office) inReview(title, diff string) (string, picket.Held) {
+func (o *office) inReview(title, diff string) (string, picket.LeaseCredential) {
 	o.t.Helper()
 	id, held := o.run(picket.TaskSpec{Title: title})
 	_, err := o.Complete(o.t.Context(), held, picket.Completion{Output: picket.RawJSON(`1`)})
@@ -26,7 +26,7 @@ func (o *office) inReview(title, diff string) (string, picket.Held) {
 	return id, held
 }
 
-func (o *office) handIn(held picket.Held, diff string) {
+func (o *office) handIn(held picket.LeaseCredential, diff string) {
 	o.t.Helper()
 	must(o.t, o.RunEvidence(o.t.Context(), held,
 		picket.Evidence{Branch: "picket/x", Diff: diff + "\n", Files: []picket.ChangedFile{{Path: "a.go"}}}))
@@ -85,7 +85,7 @@ func TestASupersededRunsDiffIsNotShown(t *testing.T) {
 		if len(leases) != 1 || leases[0].TaskID != id {
 			t.Fatalf("leased %v", leases)
 		}
-		last, err := o.sealer.Open(leases[0].LeaseToken.Reveal())
+		last, err := o.sealer.OpenLeaseToken(leases[0].LeaseToken.Reveal())
 		must(t, err)
 		_, err = o.Complete(t.Context(), last, picket.Completion{Output: picket.RawJSON(`1`)})
 		must(t, err)

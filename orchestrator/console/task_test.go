@@ -55,7 +55,7 @@ func TestThePageOfATask(t *testing.T) {
 			})
 		must(t, err)
 		printed := "\x1b[32mgreen\x1b[0m\r\n 10 %\r 20 %\nline <three>\n"
-		_, err = o.RunLog(ctx, first, picket.LogPiece{Stream: "stdout", Data: []byte(printed)})
+		_, err = o.RunLog(ctx, first, picket.LogWrite{Stream: "stdout", Data: []byte(printed)})
 		must(t, err)
 		p := s.want("/console/tasks/" + id)
 		p.has(t, "Mend the fence", "by a1", "lease, token 1", `data-how="left" data-ttl="300000"`, `data-left-bar`,
@@ -71,7 +71,7 @@ func TestThePageOfATask(t *testing.T) {
 		o.pass(time.Minute)
 		leases, err := o.Acquire(ctx, picket.Caller{Actor: "test"}, picket.AcquireRequest{AgentID: "a1"})
 		must(t, err)
-		second, err := o.sealer.Open(leases[0].LeaseToken.Reveal())
+		second, err := o.sealer.OpenLeaseToken(leases[0].LeaseToken.Reveal())
 		must(t, err)
 		help, err := o.RequestHelp(ctx, second,
 			picket.HelpRequest{Question: "Oak or pine?", Options: []string{"oak", "pine"}})
@@ -84,7 +84,7 @@ func TestThePageOfATask(t *testing.T) {
 		must(t, err)
 		leases, err = o.Acquire(ctx, picket.Caller{Actor: "test"}, picket.AcquireRequest{AgentID: "a1"})
 		must(t, err)
-		third, err := o.sealer.Open(leases[0].LeaseToken.Reveal())
+		third, err := o.sealer.OpenLeaseToken(leases[0].LeaseToken.Reveal())
 		must(t, err)
 		must(t, o.RunEvidence(ctx, third,
 			picket.Evidence{
@@ -205,7 +205,7 @@ func TestLongTexts(t *testing.T) {
 		at := int64(0)
 		for range 3 {
 			piece := strings.Repeat("0123456789abcde\n", 2048)
-			_, err := o.RunLog(ctx, held, picket.LogPiece{Stream: "stdout", Offset: at, Data: []byte(piece)})
+			_, err := o.RunLog(ctx, held, picket.LogWrite{Stream: "stdout", Offset: at, Data: []byte(piece)})
 			must(t, err)
 			at += int64(len(piece))
 		}

@@ -84,7 +84,7 @@ func TestPagesOfAThrong(t *testing.T) {
 	s := rig.Real(t)
 	raw := redis.NewUniversalClient(&s.Redis)
 	defer raw.Close()
-	wire := &rig.Wire{}
+	wire := &rig.CommandCounter{}
 	s.Redis.Dialer = wire.Dialer(s.Redis.Dialer)
 	o, done := furnish(t, s)
 	defer done()

@@ -31,7 +31,7 @@ type visit struct {
 	site     site
 	route    route
 	desk     Desk
-	session  picket.Session
+	session  picket.Login
 	token    picket.Secret
 	stats    picket.Stats
 	looked   bool // stats are there
@@ -143,7 +143,10 @@ func (v *visit) caller() (picket.Caller, error) {
 			rest[name] = values
 		}
 	}
-	by.Once = picket.Once{Key: digest("console", who.KeyID, v.Request().URL.Path, nonce), Body: digest(rest.Encode())}
+	by.Idempotency = picket.Idempotency{
+		Key:  digest("console", who.KeyID, v.Request().URL.Path, nonce),
+		Body: digest(rest.Encode()),
+	}
 	return by, nil
 }
 

@@ -1,0 +1,205 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// Executor is a Process beside whose agent further programs can be run, inside
+// the same containment.
+type Executor interface {
+	// Exec runs a program in the agent's directory and with its environment. It
+	// returns when the program and all that it started have ended; ctx ending
+	// kills them, and so does the end of the agent. An error means that it could
+	// not be started.
+	Exec(ctx context.Context, job ExecJob) (Exited, error)
+}
+
+// ExecJob is a program to run beside the agent.
+type ExecJob struct {
+	ID   string   // names it among those of the run
+	Argv []string // the program and its arguments; one without a slash is looked up in PATH
+	// Timeout is when it is killed. At least 1 ms.
+	Timeout time.Duration
+	Stdin   io.Reader
+	Stdout  io.Writer
+	Stderr  io.Writer
+}
+
+// ExecSupporter is a Launcher that knows before a launch whether its processes are
+// Executors.
+type ExecSupporter interface {
+	SupportsExec() bool
+}
+
+// execMark is the variable that a program and all that it starts carry: it
+// tells them from the agent's own processes, whoever is their parent. Ids of
+// calls are those of a task, so the run is part of it.
+func execMark(run, id string) string { return "PICKET_EXEC=" + run + "/" + id }
+
+// execResultMargin is what the result of a killed program needs for its way.
+const execResultMargin = 2 * time.Second
+
+// errAgentEnded says that there is no agent any more beside which to run.
+var errAgentEnded = errors.New("the agent has ended")
+
+// execRunner are the programs that calls of the tool exec ask for. Each call is one
+// program, however often its order comes.
+type execRunner struct {
+	run            *run
+	programsCtx    context.Context // of the programs: ends with the lease
+	resultsCtx     context.Context // of their results: ends with the run; set by begin
+	cancelPrograms context.CancelFunc
+	closed         chan struct{} // no more will be started
+	close          func()
+
+	mu       sync.Mutex
+	isClosed bool
+	executor Executor // nil: not yet, or none
+	known    map[string]bool
+	open     []string // calls whose result is not handed in, oldest first
+	running  sync.WaitGroup
+}
+
+func newExecRunner(r *run) *execRunner {
+	e := &execRunner{run: r, closed: make(chan struct{}), known: map[string]bool{}}
+	e.programsCtx, e.cancelPrograms = context.WithCancel(context.Background())
+	closeChannel := closeOnce(e.closed)
+	e.close = func() {
+		e.mu.Lock()
+		e.isClosed = true
+		e.mu.Unlock()
+		e.cancelPrograms()
+		closeChannel()
+	}
+	return e
+}
+
+// begin takes orders from now on, which come again until they are known.
+func (e *execRunner) begin(work context.Context, p Process) {
+	proc, _ := p.(Executor)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.resultsCtx, e.executor = work, proc
+}
+
+// stop kills what runs and starts nothing more: the lease has ended.
+func (e *execRunner) stop() {
+	e.mu.Lock()
+	e.executor = nil
+	e.mu.Unlock()
+	e.cancelPrograms()
+}
+
+// openCalls are the calls that need not be told of again.
+func (e *execRunner) openCalls() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]string(nil), e.open...)
+}
+
+// startNew starts the program of an order that is new.
+func (e *execRunner) startNew(order picket.ExecRequest) {
+	deadline := e.run.cfg.clock() + time.Duration(order.TTLMs)*time.Millisecond
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.isClosed || e.executor == nil || e.known[order.CallID] || order.CallID == "" {
+		return
+	}
+	e.known[order.CallID] = true
+	e.open = append(e.open, order.CallID)
+	work, proc := e.resultsCtx, e.executor
+	e.running.Go(func() {
+		defer e.remove(order.CallID)
+		result := e.execute(proc, order, deadline)
+		e.post(work, order.CallID, result, deadline)
+	})
+}
+
+func (e *execRunner) remove(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i, known := range e.open {
+		if known == id {
+			e.open = append(e.open[:i], e.open[i+1:]...)
+			return
+		}
+	}
+}
+
+// wait returns when every result was handed in or given up.
+func (e *execRunner) wait() {
+	<-e.closed
+	e.running.Wait()
+}
+
+// execute runs a program to its end.
+func (e *execRunner) execute(proc Executor, order picket.ExecRequest, deadline time.Duration) picket.ExecResult {
+	r := e.run
+	began := r.cfg.clock()
+	limit := min(time.Duration(order.TimeoutSeconds)*time.Second, deadline-began-execResultMargin)
+	if limit <= 0 || len(order.Argv) == 0 {
+		return picket.ExecResult{Failed: "the order came too late to be carried out"}
+	}
+	r.log.Info("running a program for the agent", "call", order.CallID, "program", order.Argv[0])
+	stdout, stderr := &headTailBuffer{}, &headTailBuffer{}
+	end, err := proc.Exec(e.programsCtx, ExecJob{
+		ID: order.CallID, Argv: order.Argv, Timeout: limit, Stdin: strings.NewReader(order.Stdin),
+		Stdout: r.stall.watchWriter(stdout), Stderr: r.stall.watchWriter(stderr),
+	})
+	r.stall.touch(time.Now())
+	result := picket.ExecResult{DurationMs: int64((r.cfg.clock() - began) / time.Millisecond)}
+	if err != nil {
+		result.Failed = textHead(strings.ToValidUTF8(err.Error(), "\uFFFD"), 1024)
+		return result
+	}
+	secret := r.lease.AgentCredential().Reveal()
+	var cut [2]bool
+	result.Stdout, cut[0] = stdout.text(secret, picket.MaxExecOutput)
+	result.Stderr, cut[1] = stderr.text(secret, picket.MaxExecOutput)
+	result.Truncated = cut[0] || cut[1]
+	result.Stopped = execStopReason(end, limit, time.Duration(result.DurationMs)*time.Millisecond)
+	if end.Signal != "" {
+		result.Signal = &end.Signal
+	} else {
+		result.Code = &end.Code
+	}
+	return result
+}
+
+// execStopReason says why a program was killed, to whom it matters that it was not its
+// own doing.
+func execStopReason(end Exited, limit, lasted time.Duration) string {
+	switch {
+	case end.LimitHit != "":
+		return "the command was stopped: " + end.LimitHit
+	case end.Signal == "SIGKILL" && lasted >= limit:
+		return fmt.Sprintf("the command was stopped: more than %.0f s", limit.Seconds())
+	}
+	return ""
+}
+
+// post posts a result until it was taken, refused, or nobody waits for it any
+// more. The first one counts, so that a lost answer does no harm.
+func (e *execRunner) post(work context.Context, id string, result picket.ExecResult, deadline time.Duration) {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		ctx, cancel := context.WithTimeout(work, reportTimeout)
+		err := e.run.proxy.ExecResult(ctx, id, result)
+		cancel()
+		if err == nil {
+			return
+		}
+		if !isRetryable(err) || e.run.cfg.clock() >= deadline || !sleep(work, wait/2+rand.N(wait)) {
+			e.run.log.Warn("the result of a program was not taken", "call", id, "err", err)
+			return
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package adapter
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+)
+
+// gitTimeout is how long a git command and the processes that it starts may run.
+const gitTimeout = 10 * time.Second
+
+// gitContainment is how the processes of git commands are contained: like the
+// agent, in their own process tree, which is killed when the command has ended.
+type gitContainment struct {
+	containment string   // as in CommandLauncher
+	shim        []string // as in CommandLauncher
+	runID       string   // of the run that the command is for; empty without one
+	stateDir    string   // the run's own directory; empty without one
+	// leaseLeft is how long the processes of the lease may still live. Nil: the
+	// command is for no lease.
+	leaseLeft func() time.Duration
+}
+
+// gitContainment is the one of agents that are started as configured.
+func (cfg *Config) gitContainment() gitContainment {
+	switch l := cfg.Launcher.(type) {
+	case CommandLauncher:
+		return gitContainment{containment: l.Containment, shim: l.Shim}
+	case PresetLauncher:
+		return gitContainment{containment: l.Containment, shim: l.Shim}
+	}
+	return gitContainment{containment: cfg.Containment}
+}
+
+// gitContainment is that of the run, which ends with its lease.
+func (r *run) gitContainment() gitContainment {
+	c := r.cfg.gitContainment()
+	c.runID, c.stateDir = r.lease.RunID, r.paths.stateDir
+	c.leaseLeft = func() time.Duration { return r.deadline.current() - r.cfg.clock() }
+	return c
+}
+
+// noProgramsArgs turns off the programs that a configuration can make git start, as
+// far as git allows it. Filters can be turned off only by name, and git-lfs is a
+// filter, so filters run in the containment.
+var noProgramsArgs = []string{
+	"-c", "core.hooksPath=" + os.DevNull, "-c", "core.fsmonitor=false", "-c", "core.pager=cat", "-c", "core.editor=:",
+	"-c", "core.sshCommand=false", "-c", "core.askPass=", "-c", "credential.helper=", "-c", "protocol.allow=never",
+	"-c", "gpg.program=false", "-c", "gpg.ssh.program=false", "-c", "gpg.x509.program=false",
+	"-c", "commit.gpgSign=false", "-c", "tag.gpgSign=false", "-c", "log.showSignature=false",
+	"-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "submodule.recurse=false", "-c", "diff.submodule=short",
+	"-c", "diff.ignoreSubmodules=dirty", "-c", "core.quotePath=true", "-c", "color.ui=false", "-c",
+	"advice.detachedHead=false",
+	"-c", "worktree.useRelativePaths=false",
+}
+
+// gitVariables are the variables of every git command. No transport is allowed,
+// whatever the configuration says, so that a missing object is not fetched.
+var gitVariables = []string{
+	"GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "GIT_EDITOR=:", "GIT_SEQUENCE_EDITOR=:",
+	"GIT_PAGER=cat", "GIT_ASKPASS=", "SSH_ASKPASS=", "GIT_SSH_COMMAND=false", "GIT_TRACE2=0", "GIT_TRACE2_EVENT=0",
+	"GIT_TRACE2_PERF=0", "LC_ALL=C",
+}
+
+// gitEnv names the variables of the adapter that git gets beside the usual ones.
+// GIT_CONFIG_COUNT and its variables are not in the list, because people keep
+// credentials in them.
+var gitEnv = []string{
+	"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL",
+	"GIT_COMMITTER_DATE", "EMAIL",
+	"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH", "GIT_LFS_SKIP_SMUDGE",
+}
+
+// gitCommand is one command to run.
+type gitCommand struct {
+	dir     string
+	heldDir *os.File // dir, if it is held open
+	env     []string // beside that of every command
+	argv    []string
+	lock    *os.File // held until its processes are dead
+}
+
+// run runs a command in a process tree of its own and returns when the whole
+// tree is dead. The tree is killed when ctx ends, when the lease ends, after
+// gitTimeout, and with this process.
+func (c gitContainment) run(ctx context.Context, g gitCommand, out io.Writer) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, gitTimeout, errGitTimeout)
+	defer cancel()
+	failed := &gitError{command: g.argv[len(g.argv)-1]}
+	left := c.timeLeft(ctx)
+	if failed.err = context.Cause(ctx); failed.err == nil && left <= 0 {
+		failed.err = errLeaseEnded
+	}
+	if failed.err != nil {
+		return failed
+	}
+	launcher := CommandLauncher{Command: g.argv, Env: gitEnv, Containment: c.containment, Shim: c.shim}
+	job := Job{
+		Dir:      g.dir,
+		Env:      append(g.env, gitVariables...),
+		Stdout:   out,
+		StateDir: c.stateDir,
+		KillAt:   bootClock() + left,
+		heldDir:  g.heldDir,
+		lock:     g.lock,
+	}
+	job.Lease.RunID = cmp.Or(c.runID, "git")
+	if c.runID != "" {
+		job.Env = append(job.Env, "PICKET_RUN_ID="+c.runID)
+	}
+	var said bytes.Buffer
+	job.Stderr = &said
+	p, err := launcher.Launch(ctx, job)
+	if err != nil {
+		failed.err = err
+		return failed
+	}
+	select {
+	case <-p.Done():
+	case <-ctx.Done():
+		p.Kill()
+		<-p.Done()
+	}
+	if failed.exit = p.Exit(); failed.exit.Code == 0 {
+		return nil
+	}
+	failed.stderr, failed.err = strings.TrimSpace(said.String()), context.Cause(ctx)
+	return failed
+}
+
+// timeLeft is the time until a command must be dead.
+func (c gitContainment) timeLeft(ctx context.Context) time.Duration {
+	left := gitTimeout
+	if end, bounded := ctx.Deadline(); bounded {
+		left = min(left, time.Until(end))
+	}
+	if c.leaseLeft != nil {
+		left = min(left, c.leaseLeft())
+	}
+	return left
+}
+
+var (
+	errGitTimeout = fmt.Errorf("killed after %s, the limit of each git command: the repository is too large, or a filter of its configuration too slow. "+
+		"Make git faster (docs/operations.md, Large repositories), or use the workspace here or copy", gitTimeout)
+	errLeaseEnded = errors.New("not started, because the lease has ended")
+)
+
+// gitError is the error of a git command, with the output of git.
+type gitError struct {
+	command string
+	stderr  string
+	exit    Exited
+	err     error // why it was killed or not started; nil when it exited on its own
+}
+
+func (e *gitError) Error() string {
+	switch {
+	case e.err != nil:
+		return fmt.Sprintf("git: %v (%s)", e.err, e.command)
+	case e.stderr == "" && e.exit.Signal != "":
+		return fmt.Sprintf("git: killed by %s (%s)", e.exit.Signal, e.command)
+	case e.stderr == "":
+		return fmt.Sprintf("git: exit status %d (%s)", e.exit.Code, e.command)
+	}
+	return "git: " + textHead(strings.ReplaceAll(printable(e.stderr), "\n", "; "), 1024) // a filter may have written it
+}
+
+func (e *gitError) Unwrap() error { return e.err }
+
+// boundedOutput keeps the beginning of what is written.
+type boundedOutput struct {
+	text   bytes.Buffer
+	limit  int
+	more   bool
+	onFull func() // called when there is more
+}
+
+func (b *boundedOutput) Write(p []byte) (int, error) {
+	keep := min(len(p), b.limit-b.text.Len())
+	b.text.Write(p[:keep])
+	if keep < len(p) && !b.more {
+		b.more = true
+		b.onFull()
+	}
+	return len(p), nil
+}

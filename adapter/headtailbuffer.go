@@ -1,0 +1,85 @@
+package adapter
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+)
+
+// headTailBuffer keeps the beginning and the end of a stream, and counts what is
+// between them. Beginning and end matter most: what was run, and how it ended.
+// The zero value is ready.
+type headTailBuffer struct {
+	mu    sync.Mutex
+	head  []byte
+	tail  []byte // the last bytes, in a ring once it is full
+	at    int    // where the ring begins
+	total int64
+}
+
+// headTailSize is how much is kept of either end, in bytes.
+const headTailSize = 32 << 10
+
+func (m *headTailBuffer) Write(p []byte) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := len(p)
+	m.total += int64(n)
+	if room := headTailSize - len(m.head); room > 0 {
+		room = min(room, len(p))
+		m.head = append(m.head, p[:room]...)
+		p = p[room:]
+	}
+	p = p[max(len(p)-headTailSize, 0):]
+	if room := headTailSize - len(m.tail); room > 0 {
+		room = min(room, len(p))
+		m.tail = append(m.tail, p[:room]...)
+		p = p[room:]
+	}
+	for len(p) > 0 {
+		k := copy(m.tail[m.at:], p)
+		m.at = (m.at + k) % headTailSize
+		p = p[k:]
+	}
+	return n, nil
+}
+
+// text is what was kept, at most limit bytes of UTF-8, with a line in place of
+// what was left out; the secret does not occur in it.
+func (m *headTailBuffer) text(secret string, limit int) (text string, cut bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clean := func(b []byte) string {
+		s := strings.ToValidUTF8(string(b), "\uFFFD")
+		if secret != "" {
+			s = strings.ReplaceAll(s, secret, "[redacted]")
+		}
+		return s
+	}
+	end := append(append([]byte(nil), m.tail[m.at:]...), m.tail[:m.at]...)
+	left := m.total - int64(len(m.head)+len(end))
+	if left == 0 {
+		text = clean(append(append([]byte(nil), m.head...), end...))
+		if len(text) <= limit {
+			return text, false
+		}
+	}
+	// What no text is grows when it is replaced, and the note takes room.
+	head, tail := clean(m.head), clean(end)
+	note := fmt.Sprintf("\n[… about %d bytes left out …]\n", max(left, 1))
+	room := limit - len(note)
+	head = textHead(head, room/2)
+	return head + note + textTail(tail, room-len(head)), true
+}
+
+// textTail shortens a text to at most n bytes from its end.
+func textTail(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	s = s[len(s)-n:]
+	for len(s) > 0 && s[0]&0xC0 == 0x80 {
+		s = s[1:]
+	}
+	return s
+}

@@ -1,0 +1,290 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// keeper holds one lease: it renews at 60 % of the window and knows when the
+// adapter must have let go. All its times are readings of clock, and a lease
+// counts from before the request that confirmed it was sent.
+type keeper struct {
+	clock       func() time.Duration
+	renew       func(context.Context) (picket.Renewal, error)
+	window      time.Duration
+	confirmedAt time.Duration // when the last confirmed request was sent
+	ttl         time.Duration // what it was answered
+
+	registration *registration // whose silence ends the lease's work, too; nil: nobody's
+
+	onRenewed        func(r picket.Renewal)
+	onHeartbeatAcked func() // a heartbeat was acknowledged
+	onFailed         func(err error)
+	onWarning        func() // the deadline is near: SIGTERM
+	onWarningRevoked func() // that was taken back
+
+	renewNow          chan struct{} // has room for one: renew now
+	warned            bool
+	resuming          bool // resumed from suspend: first of all comes a renewal
+	awaitingHeartbeat bool // the same: no heartbeat was acknowledged since
+	failures          int
+	nextRenewal       time.Duration // when to renew
+}
+
+// The keeper's own verdicts.
+var (
+	errLeaseDeadline     = errors.New("the lease could not be renewed before its deadline")
+	errHeartbeatsUnacked = errors.New("no heartbeat was acknowledged in time")
+	errRegistrationEnded = errors.New("the adapter's registration has ended")
+)
+
+// maxPause bounds every wait, so that a resume from suspend, in which timers stand
+// still, is noticed within a second.
+const maxPause = time.Second
+
+// killMargin is what a holder's clock and its last signals may cost: the agent is
+// dead this long before the lease ends.
+func killMargin(window time.Duration) time.Duration {
+	if window < 10*time.Second {
+		return 500 * time.Millisecond
+	}
+	return max(window*3/100, time.Second)
+}
+
+// warningLead is how long before the lease's end the tree gets SIGTERM; 0 is never.
+func warningLead(window time.Duration) time.Duration {
+	if window < 10*time.Second {
+		return 0
+	}
+	return max(window/10, 2*time.Second)
+}
+
+// deadline is when the lease ends if it is not renewed again.
+func (k *keeper) deadline() time.Duration { return k.confirmedAt + k.ttl }
+
+// killAt is when the tree must be killed.
+func (k *keeper) killAt() time.Duration {
+	return min(k.deadline()-killMargin(k.window), k.registration.killAt())
+}
+
+// killReason is why the tree must be dead at a time, or nil.
+func (k *keeper) killReason(now time.Duration) error {
+	switch {
+	case k.registration.isEnded():
+		return errRegistrationEnded
+	case now >= k.deadline()-killMargin(k.window):
+		return errLeaseDeadline
+	case now >= k.registration.killAt():
+		return errHeartbeatsUnacked
+	}
+	return nil
+}
+
+// remaining is what is left until killAt.
+func (k *keeper) remaining() time.Duration { return k.killAt() - k.clock() }
+
+// recordRenewal takes over a successful renewal that was sent at the time sent.
+func (k *keeper) recordRenewal(sent time.Duration, r picket.Renewal) {
+	k.confirmedAt, k.ttl = sent, time.Duration(r.LeaseTTLMs)*time.Millisecond
+	if k.window <= 0 {
+		k.window = k.ttl
+	}
+	k.nextRenewal = sent + min(k.window, k.ttl)*60/100
+	k.failures = 0
+	k.revokeWarning(k.clock())
+}
+
+// revokeWarning takes a warning back that is not due any more.
+func (k *keeper) revokeWarning(now time.Duration) {
+	if k.warned && now < k.warnAt() {
+		k.warned = false
+		k.onWarningRevoked()
+	}
+}
+
+// confirm renews for the first time, before anything is launched: only then is
+// the lease known to have arrived. It gives up after giveUp.
+func (k *keeper) confirm(ctx context.Context, giveUp time.Duration) (picket.Renewal, error) {
+	k.confirmedAt, k.ttl = k.clock(), giveUp
+	end := k.deadline()
+	for {
+		sent := k.clock()
+		left := end - sent
+		try, cancel := context.WithTimeout(ctx, attemptTimeout(giveUp, left))
+		r, err := k.renew(try)
+		cancel()
+		if err == nil {
+			k.recordRenewal(sent, r)
+			return r, nil
+		}
+		k.failures++
+		if left = end - k.clock(); ctx.Err() != nil || leaseLost(err) || left <= 0 {
+			return r, err
+		}
+		k.onFailed(err)
+		if !sleep(ctx, k.backoff(left)) {
+			return r, err
+		}
+	}
+}
+
+// renewSoon lets keep renew at once, for what the answer tells; not while renewals
+// fail, which are tried again in their own time.
+func (k *keeper) renewSoon() {
+	select {
+	case k.renewNow <- struct{}{}:
+	default:
+	}
+}
+
+// renewalResult is the answer to a renewal sent at sent.
+type renewalResult struct {
+	sent    time.Duration
+	renewal picket.Renewal
+	err     error
+}
+
+// run renews until ctx ends (nil), the lease is definitely lost (the
+// refusal) or the time to kill has come (errLeaseDeadline, errHeartbeatsUnacked, errRegistrationEnded).
+func (k *keeper) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var answer chan renewalResult // nil: no request under way
+	abort := func() {}
+	defer func() { abort() }()
+	watch := suspendDetector{clock: k.clock, last: k.clock(), at: time.Now()}
+	for {
+		now, heard := k.clock(), k.registration.nextAck()
+		if err := k.killReason(now); err != nil {
+			return err
+		}
+		if watch.wasSuspended() { // renew before anything else, on a new connection
+			abort()
+			answer, k.nextRenewal, k.resuming, k.awaitingHeartbeat = nil, now, true, true
+		}
+		if at := k.warnAt(); !k.warned && !k.resuming && now >= at {
+			k.warned = true
+			k.onWarning()
+		}
+		if answer == nil && now >= k.nextRenewal {
+			answer, abort = k.send(ctx, now)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-k.registration.ended():
+		case <-heard:
+			k.awaitingHeartbeat = false
+			k.revokeWarning(k.clock())
+			k.onHeartbeatAcked()
+		case <-k.renewNow:
+			if k.failures == 0 {
+				k.nextRenewal = k.clock()
+			}
+		case <-time.After(k.wait(now, answer == nil)):
+		case a := <-answer:
+			answer = nil
+			if err := k.handleResult(a); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// send starts one renewal. The channel has room, so an aborted one ends alone.
+func (k *keeper) send(ctx context.Context, now time.Duration) (chan renewalResult, func()) {
+	answer := make(chan renewalResult, 1)
+	try, cancel := context.WithTimeout(ctx, attemptTimeout(k.window, k.killAt()-now))
+	go func() {
+		defer cancel()
+		r, err := k.renew(try)
+		answer <- renewalResult{now, r, err}
+	}()
+	return answer, cancel
+}
+
+// handleResult handles an answer; an error is a definite loss.
+func (k *keeper) handleResult(a renewalResult) error {
+	k.resuming = false
+	switch {
+	case a.err == nil:
+		k.recordRenewal(a.sent, a.renewal)
+		k.onRenewed(a.renewal)
+	case leaseLost(a.err):
+		return a.err
+	default:
+		k.failures++
+		k.nextRenewal = k.clock() + k.backoff(k.remaining())
+		k.onFailed(a.err)
+	}
+	return nil
+}
+
+// wait is the time until something is due.
+func (k *keeper) wait(now time.Duration, idle bool) time.Duration {
+	due := min(k.killAt(), now+maxPause)
+	if idle {
+		due = min(due, k.nextRenewal)
+	}
+	if !k.warned && !k.resuming {
+		due = min(due, k.warnAt())
+	}
+	return max(due-now, 0)
+}
+
+func (k *keeper) warnAt() time.Duration {
+	at := k.deadline() - warningLead(k.window)
+	if k.awaitingHeartbeat { // the first heartbeat may be on its way
+		return at
+	}
+	return min(at, k.registration.warnAt())
+}
+
+// backoff doubles from 1 % of the window with jitter and never spends more
+// than a quarter of what is left, but for a last pause of 100 ms.
+func (k *keeper) backoff(left time.Duration) time.Duration {
+	base := min(max(k.window/100, 50*time.Millisecond), time.Second)
+	d := min(base<<min(k.failures-1, 10), 10*time.Second)
+	d = d/2 + rand.N(d)
+	return min(max(min(d, left/4), 100*time.Millisecond), max(left, 10*time.Millisecond))
+}
+
+// attemptTimeout bounds one renewal, so that a hung connection leaves room for
+// another try.
+func attemptTimeout(window, left time.Duration) time.Duration {
+	most := min(max(window/10, time.Second), 10*time.Second)
+	return min(most, max(left/2, 100*time.Millisecond))
+}
+
+// leaseLost reports whether an error says for sure that the lease is gone.
+func leaseLost(err error) bool { return err != nil && picket.CodeOf(err).Fenced() }
+
+// suspendDetector compares a clock that counts suspend with one that does not.
+type suspendDetector struct {
+	clock func() time.Duration
+	last  time.Duration
+	at    time.Time
+}
+
+func (s *suspendDetector) wasSuspended() bool {
+	now, at := s.clock(), time.Now()
+	gap := (now - s.last) - at.Sub(s.at)
+	s.last, s.at = now, at
+	return gap > time.Second
+}
+
+// sleep waits for d and reports whether ctx still lives.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

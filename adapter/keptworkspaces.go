@@ -1,0 +1,271 @@
+package adapter
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// CollectResult is what became of one kept workspace.
+type CollectResult struct {
+	KeptWorkspace
+	Deleted bool   // or, of a dry run, due
+	Reason  string // for people
+	Err     error  // it is due, but could not be deleted
+}
+
+// KeptWorkspaces is the workspaces that adapters of this machine keep in a state
+// directory.
+type KeptWorkspaces struct {
+	// StateDir is that of the adapters. Defaults to theirs.
+	StateDir string
+	// WorkspaceRoot is that of the adapters. Defaults to "workspaces" in StateDir.
+	WorkspaceRoot string
+	// Keep is how long a workspace is kept at least after the end of its run.
+	// Defaults to 0.
+	Keep time.Duration
+	// RunsOfTask answers the runs of a task, and the server's time, or an error where
+	// it is not known. Defaults to knowing nothing, so that everything stays
+	// until the time that is noted already.
+	RunsOfTask func(ctx context.Context, taskID string) ([]picket.Run, time.Time, error)
+}
+
+// dirs answers where records and workspaces are.
+func (s KeptWorkspaces) dirs() (stateDir, root string, err error) {
+	if stateDir = s.StateDir; stateDir == "" {
+		if stateDir, err = defaultStateDir(); err != nil {
+			return "", "", err
+		}
+	}
+	if stateDir, err = filepath.Abs(stateDir); err == nil {
+		root, err = filepath.Abs(cmp.Or(s.WorkspaceRoot, filepath.Join(stateDir, "workspaces")))
+	}
+	if err == nil {
+		root, err = realPath(root)
+	}
+	return stateDir, root, err
+}
+
+// List shows all workspaces, oldest first.
+func (s KeptWorkspaces) List(ctx context.Context) ([]KeptWorkspace, error) {
+	dir, root, err := s.dirs()
+	if err != nil {
+		return nil, err
+	}
+	all, err := listWorkspaces(dir)
+	for i := range all {
+		k, err := lockWorkspace(ctx, all[i], dir, root, 0)
+		all[i].InUse = errors.Is(err, errInUse)
+		if err != nil {
+			continue
+		}
+		_ = s.updateRetention(ctx, k) // what is not known now is shown as it was said last
+		all[i] = k.KeptWorkspace
+		k.unlock()
+	}
+	return all, err
+}
+
+// Pin keeps a workspace until it is unpinned, whatever its task comes to.
+func (s KeptWorkspaces) Pin(name string, pinned bool) error {
+	dir, _, err := s.dirs()
+	if err != nil {
+		return err
+	}
+	if _, err := readWorkspaceRecord(dir, name); err != nil {
+		return err
+	}
+	file := filepath.Join(recordsDir(dir), name, pinFile)
+	if pinned {
+		return os.WriteFile(file, nil, 0o600)
+	}
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Collect deletes what is due; a dry run only says what that is. Work in a
+// worktree that is not on its branch yet is committed first.
+func (s KeptWorkspaces) Collect(ctx context.Context, dry bool) ([]CollectResult, error) {
+	dir, root, err := s.dirs()
+	if err != nil {
+		return nil, err
+	}
+	if !dry {
+		deleteUnwrittenRecords(dir, time.Now())
+	}
+	all, err := listWorkspaces(dir)
+	var out []CollectResult
+	for _, w := range all {
+		if ctx.Err() != nil {
+			break
+		}
+		out = append(out, s.collect(ctx, dir, root, w, dry))
+	}
+	return out, err
+}
+
+func (s KeptWorkspaces) collect(ctx context.Context, dir, root string, w KeptWorkspace, dry bool) CollectResult {
+	k, err := lockWorkspace(ctx, w, dir, root, 0)
+	switch {
+	case errors.Is(err, errInUse):
+		w.InUse = true
+		return CollectResult{KeptWorkspace: w, Reason: "in use"}
+	case err != nil:
+		return CollectResult{KeptWorkspace: w, Reason: "its record cannot be read"}
+	}
+	defer k.unlock()
+	heard := s.updateRetention(ctx, k)
+	shop := &workspaceStore{cfg: &Config{StateDir: dir, WorkspaceRoot: root}}
+	if !k.EndedAt.IsZero() && !dry {
+		// Its adapter died before it could commit; a reviewer waits for the branch.
+		_ = shop.commitUnfinished(ctx, k)
+	}
+	got := CollectResult{KeptWorkspace: k.KeptWorkspace}
+	if got.Reason = s.keepReason(k, heard); got.Reason != "" {
+		return got
+	}
+	got.Reason = "it is due"
+	if dry {
+		got.Deleted = true
+		return got
+	}
+	if got.Err = shop.commitUnfinished(ctx, k); got.Err != nil {
+		return got
+	}
+	if got.Pinned = isPinned(k.recordDir); got.Pinned { // while the server was asked
+		got.Reason = "pinned"
+		return got
+	}
+	got.Err = shop.delete(ctx, k)
+	got.Deleted = got.Err == nil
+	return got
+}
+
+// errUnknownRun says that nothing is known of a workspace beyond its record.
+var errUnknownRun = errors.New("the server does not know the run")
+
+// updateRetention asks the server until when the workspace is kept, and notes the answer.
+func (s KeptWorkspaces) updateRetention(ctx context.Context, k *lockedWorkspace) error {
+	if s.RunsOfTask == nil || k.Stage == stageMaking {
+		return errUnknownRun
+	}
+	runs, now, err := s.RunsOfTask(ctx, k.TaskID)
+	if err != nil {
+		return err
+	}
+	for _, r := range runs {
+		if r.RunID != k.RunID {
+			continue
+		}
+		if k.EndedAt == 0 && r.State != picket.RunRunning {
+			k.EndedAt = r.EndedAt
+		}
+		k.KeepUntil = r.KeepUntil
+		if err := k.save(); err != nil {
+			return err
+		}
+		if !r.KeepUntil.IsZero() && now.Before(r.KeepUntil.Time()) {
+			return errNotYet
+		}
+		return nil
+	}
+	return errUnknownRun
+}
+
+// errNotYet says that by the server's clock a workspace is not due.
+var errNotYet = errors.New("not yet")
+
+// keepReason says why a workspace is not deleted; empty when it is due. By both
+// clocks, that of the server and ours, it must be.
+func (s KeptWorkspaces) keepReason(k *lockedWorkspace, heard error) string {
+	now := time.Now()
+	switch {
+	case k.Stage == stageMaking:
+		return "" // its adapter died before the agent saw it
+	case k.Pinned:
+		return "pinned"
+	case k.KeepUntil.IsZero() && heard != nil:
+		return "the server did not say until when it is kept"
+	case k.KeepUntil.IsZero():
+		return "its task is not decided"
+	case errors.Is(heard, errNotYet) || now.Before(k.KeepUntil.Time()):
+		return "it is kept until " + k.KeepUntil.String()
+	case s.Keep > 0 && now.Before(k.EndedAt.Time().Add(s.Keep)):
+		return "it is kept until " + picket.InstantOf(k.EndedAt.Time().Add(s.Keep)).String()
+	}
+	return ""
+}
+
+// commitUnfinished brings what is in a worktree onto its branch before it is deleted.
+func (w *workspaceStore) commitUnfinished(ctx context.Context, k *lockedWorkspace) error {
+	if k.Source != WorkspaceWorktree || k.Stage != stageReady {
+		return nil
+	}
+	if err := k.openDir(); errors.Is(err, fs.ErrNotExist) {
+		return nil // there is nothing left to bring there
+	}
+	if _, err := os.Stat(k.Common); errors.Is(err, fs.ErrNotExist) {
+		// It may be on a disk that is not mounted now.
+		return fmt.Errorf("its work is not on its branch yet, and the repository %s is not there: bring that back, or delete %s", k.Repository, k.Path)
+	}
+	if err := w.repair(ctx, k); err != nil && !errors.Is(err, errNotUsable) {
+		return err
+	}
+	return nil
+}
+
+// RunsOfTask answers the runs of a task and the server's time, for Shelf.Ask.
+func (c *Client) RunsOfTask(ctx context.Context, taskID string) ([]picket.Run, time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var task picket.Task
+	var header http.Header
+	err := c.Call(ctx, http.MethodGet, "/api/v1/tasks/"+taskID, nil, &task, WithResponseHeader(&header))
+	now, bad := http.ParseTime(header.Get("Date"))
+	if bad != nil {
+		now = time.Now()
+	}
+	return task.Runs, now, err
+}
+
+// collectInterval is how often a working adapter looks for workspaces, and for the
+// state of runs, that are due.
+const collectInterval = time.Hour
+
+// collectWorkspaces deletes what is due, at once and then now and then until ctx ends.
+func (a *Adapter) collectWorkspaces(ctx context.Context) {
+	shelf := KeptWorkspaces{
+		StateDir:      a.cfg.StateDir,
+		WorkspaceRoot: a.cfg.WorkspaceRoot,
+		Keep:          a.cfg.KeepWorkspaces,
+		RunsOfTask:    a.client.RunsOfTask,
+	}
+	for {
+		done, err := shelf.Collect(ctx, false)
+		if err != nil {
+			a.cfg.Log.Warn("the kept workspaces cannot be listed", "err", err)
+		}
+		for _, c := range done {
+			switch {
+			case c.Err != nil:
+				a.cfg.Log.Warn("a workspace that is due cannot be deleted", "workspace", c.Name, "err", c.Err)
+			case c.Deleted:
+				a.cfg.Log.Info("workspace deleted", "workspace", c.Name, "task", c.TaskID)
+			}
+		}
+		if !sleep(ctx, collectInterval) {
+			return
+		}
+		a.cfg.deleteOldRuns(time.Now())
+	}
+}

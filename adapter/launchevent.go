@@ -1,0 +1,54 @@
+package adapter
+
+import (
+	"context"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// ContainmentPlanner is a Launcher that knows before a launch how it will hold the tree, as
+// Process.Containment tells it afterwards.
+type ContainmentPlanner interface {
+	PlannedContainment() string
+}
+
+// PlannedContainment is the level that the next process gets, but for a cgroup that cannot
+// be made by then.
+func (l CommandLauncher) PlannedContainment() string {
+	level, err := l.plannedLevel()
+	if err != nil {
+		return ""
+	}
+	return level
+}
+
+// recordLaunch writes run.launched into the event log, before there is a process:
+// whoever is killed between the two leaves a task that waits for a process that
+// never was, not a process that nobody waits for. A proxy that is slow or away
+// does not hold up the launch for long; it is told as soon as it is back.
+func (r *run) recordLaunch(work context.Context) picket.RunEvent {
+	ctx, cancel := context.WithTimeout(work, 2*time.Second)
+	defer cancel()
+	event := picket.RunEvent{Type: picket.EventRunLaunched, WorkspacePath: r.paths.workspace}
+	if h, ok := r.cfg.Launcher.(ContainmentPlanner); ok {
+		event.Containment = h.PlannedContainment()
+	}
+	if x, ok := r.cfg.Launcher.(ExecSupporter); ok {
+		event.Exec = x.SupportsExec()
+	}
+	if err := r.proxy.Events(ctx, event); err != nil {
+		r.log.Warn("the start of the agent is not recorded yet", "err", err)
+		r.events.add(event)
+	}
+	return event
+}
+
+// correctLaunch tells how the tree is really held; the log has its start once.
+func (r *run) correctLaunch(told picket.RunEvent) {
+	_, can := r.proc.(Executor)
+	if is := r.proc.Containment(); is != told.Containment || can != told.Exec {
+		told.Containment, told.Exec = is, can
+		r.events.add(told)
+	}
+}

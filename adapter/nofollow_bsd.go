@@ -1,0 +1,24 @@
+//go:build unix && !linux
+
+package adapter
+
+import (
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+const traverseFlags = openDirFlags
+
+// openNoFollow opens a directory below root. Neither root nor what is below it
+// may hold a link.
+func openNoFollow(root, below string) (*os.File, error) {
+	if !filepath.IsLocal(below) {
+		return nil, &os.PathError{Op: "open", Path: filepath.Join(root, below), Err: unix.EXDEV}
+	}
+	return openNoFollowByStep(root, below)
+}
+
+// heldDirPath is the path of a directory: here, a descriptor has none.
+func heldDirPath(dir *os.File) string { return dir.Name() }

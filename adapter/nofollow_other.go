@@ -1,0 +1,28 @@
+//go:build !unix
+
+package adapter
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// openNoFollow opens a directory below root, which must not be a link.
+func openNoFollow(root, below string) (*os.File, error) {
+	path := filepath.Join(root, below)
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("%s is not a directory", path)
+	}
+	return os.Open(path)
+}
+
+// heldDirPath is the path of a directory: here, a descriptor has none.
+func heldDirPath(dir *os.File) string { return dir.Name() }
+
+// removeEmptyDir removes an empty directory in another one.
+func removeEmptyDir(in *os.File, name string) error { return os.Remove(filepath.Join(in.Name(), name)) }

@@ -1,0 +1,238 @@
+//go:build unix
+
+package adapter_test
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/budget"
+)
+
+// releasedExit is how the last run of a task was given back.
+func releasedExit(t *testing.T, v adaptertest.View) picket.Exit {
+	t.Helper()
+	if len(v.Runs) == 0 || v.Runs[len(v.Runs)-1].Released == nil {
+		t.Fatalf("the run was not given back: %+v", v)
+	}
+	return *v.Runs[len(v.Runs)-1].Released
+}
+
+// Claude Code says at its beginning that it has no tools, and would work on: it
+// is ended, and people are told why.
+func TestAnAgentWithoutToolsIsEnded(t *testing.T) {
+	r := newRecordedAgent(t, adapter.PresetClaude, "head -1 $RECORDED/claude-notools.jsonl\nexec sleep 600")
+	r.cfg.Grace = time.Second
+	exit := releasedExit(t, r.run(t, r.task()))
+	if exit.Class != picket.ExitCrash || !strings.Contains(exit.Detail, "its MCP server picket is failed") {
+		t.Errorf("it ended as %+v", exit)
+	}
+}
+
+// Others tell it aside, or not at all: what they did in vain says so.
+func TestAnAgentThatNeverUsedAToolIsToldOf(t *testing.T) {
+	for preset, want := range map[adapter.Preset]struct {
+		script string
+		detail string
+	}{
+		adapter.PresetCodex: {"cat $RECORDED/codex-notools.txt >&2; exit 1", "Codex has not reached Picket's tools"},
+		adapter.PresetGemini: {"cat $RECORDED/gemini-notools.txt >&2; cat $RECORDED/gemini-notools.jsonl",
+			"Gemini CLI has not reached Picket's tools"},
+		adapter.PresetOpenCode: {"cat $RECORDED/opencode-notools.jsonl", "without having used a tool of Picket's"},
+	} {
+		t.Run(string(preset), func(t *testing.T) {
+			t.Parallel()
+			r := newRecordedAgent(t, preset, want.script)
+			exit := releasedExit(t, r.run(t, r.task()))
+			if !strings.Contains(exit.Detail, want.detail) {
+				t.Errorf("it ended as %+v", exit)
+			}
+			if used := strings.Contains(exit.Detail, "never"); used {
+				t.Errorf("it ended as %+v", exit)
+			}
+		})
+	}
+}
+
+// Where the tools cannot be reached, no agent is started at all.
+func TestNoAgentIsStartedWithoutItsTools(t *testing.T) {
+	r := newRecordedAgent(t, adapter.PresetOpenCode, "true")
+	r.status.Store(http.StatusNotFound)
+	exit := releasedExit(t, r.run(t, r.task()))
+	if exit.Class != picket.ExitCrash || !strings.Contains(exit.Detail, "it answers 404") ||
+		!strings.Contains(exit.Detail, "picket up") {
+		t.Errorf("it ended as %+v", exit)
+	}
+	if _, err := os.Stat(filepath.Join(r.dir, "args")); err == nil {
+		t.Error("the agent was started")
+	}
+}
+
+// Nor is it on nothing.
+func TestNoAgentIsStartedWithoutBudget(t *testing.T) {
+	for _, tc := range []struct {
+		left budget.Envelope
+		says string
+		adds string
+	}{
+		{budget.Envelope{Tokens: 1000}, ": $0.00 left, ", "--usd 1.00"},
+		{budget.Envelope{USD: 1}, ": 0 tokens left, ", "--tokens 100000"},
+		{budget.Envelope{Tokens: -5, USD: 1}, ": -5 tokens left, ", "--tokens 100005"},
+		{budget.Envelope{USD: -2_000_000_001}, ": -$2.000000001 and 0 tokens left, ", "--usd 3.01 --tokens 100000"},
+	} {
+		left := tc.left
+		r := newRecordedAgent(t, adapter.PresetClaude, "true")
+		task := r.task(func(task *adaptertest.Task) { task.Budget = &left })
+		exit := releasedExit(t, r.run(t, task))
+		if !strings.Contains(exit.Detail, tc.says) ||
+			!strings.HasSuffix(exit.Detail, "picket budget top-up "+task+" "+tc.adds) ||
+			!adapter.NotStartedForBudget(&exit) {
+			t.Errorf("with %+v it ended as %+v", left, exit)
+		}
+		if _, err := os.Stat(filepath.Join(r.dir, "args")); err == nil {
+			t.Errorf("with %+v the agent was started", left)
+		}
+	}
+}
+
+// An agent whose use of models has come to more than there was is stopped after
+// it said so.
+func TestAnAgentThatHasSpentTooMuchIsStopped(t *testing.T) {
+	r := newRecordedAgent(t, adapter.PresetOpenCode, "head -3 $RECORDED/opencode-done.jsonl\nexec sleep 600")
+	r.cfg.Grace = time.Second
+	v := r.run(t, r.task(func(task *adaptertest.Task) { task.Overrun = true }))
+	exit := releasedExit(t, v)
+	if exit.Class != picket.ExitCrash || !strings.Contains(exit.Detail, "stopped after") ||
+		!strings.Contains(exit.Detail, "picket budget top-up") {
+		t.Errorf("it ended as %+v", exit)
+	}
+	if n := len(v.Runs[0].Usage); n != 1 {
+		t.Errorf("%d reports of what it has used, want that of its first step", n)
+	}
+}
+
+// The next run of a task goes on with the session of the one before, where it
+// was; after a session that the agent cannot go on with, one begins anew.
+func TestTheNextRunGoesOnWithTheSession(t *testing.T) {
+	flags := map[adapter.Preset]struct {
+		flag string
+		id   string
+	}{
+		adapter.PresetClaude:   {"--resume", "21f23940-55bc-4cd5-9a93-91671386a6b7"},
+		adapter.PresetCodex:    {"resume", "01a200a5-3e89-7453-a35e-66f3424fcde2"},
+		adapter.PresetGemini:   {"--resume", "695ba83a-73a4-4f05-a0f9-622fc7b4d818"},
+		adapter.PresetOpenCode: {"--session", "ses_dff5a314effeIx43bVf1v3fD06"},
+	}
+	for preset, want := range flags {
+		t.Run(string(preset), func(t *testing.T) {
+			t.Parallel()
+			// It says its session and fails; with the session it fails at once.
+			r := newRecordedAgent(t, preset, `case "$*" in *`+want.id+`*) echo broken >&2; exit 7;; esac
+cat $RECORDED/`+string(preset)+`-done.jsonl; exec "$TEST" agent fail`)
+			task := r.task()
+			var seen []string
+			for range 3 {
+				r.run(t, task)
+				seen = append(seen, after(r.args(t), want.flag))
+			}
+			if seen[0] == want.id || seen[1] != want.id || seen[2] == want.id {
+				t.Errorf("the three runs went on with %q, want only the second with %s", seen, want.id)
+			}
+		})
+	}
+}
+
+// In another directory there is no session to go on with.
+func TestASessionStaysWhereItBegan(t *testing.T) {
+	r := newRecordedAgent(t, adapter.PresetClaude, `cat $RECORDED/claude-done.jsonl; exec "$TEST" agent fail`)
+	task := r.task()
+	r.run(t, task)
+	r.cfg.Dir = t.TempDir()
+	r.run(t, task)
+	if args := r.args(t); slices.Contains(args, "--resume") {
+		t.Errorf("it was started with %q", args)
+	}
+}
+
+// answerProbe answers what the proxy does for a question without a model, of which
+// one without a price is refused before.
+func (r *recordedAgent) answerProbe(q *http.Request) int {
+	body, err := io.ReadAll(q.Body)
+	if err == nil && strings.Contains(string(body), `"web_search`) && !r.searches.Load() {
+		return http.StatusForbidden
+	}
+	return http.StatusBadRequest
+}
+
+// Agents are told not to search where nobody has named the price of it: each of
+// their calls would be refused.
+func TestAgentsSearchWhereItHasAPrice(t *testing.T) {
+	t.Setenv("ANTHROPIC_API_KEY", "sk-own")
+	for preset, off := range map[adapter.Preset]string{
+		adapter.PresetCodex:  "-c\nweb_search=\"disabled\"",
+		adapter.PresetClaude: "--disallowedTools=WebSearch",
+	} {
+		for _, c := range []struct {
+			models   bool
+			searches bool
+			off      bool
+		}{{true, false, true}, {true, true, false}, {false, false, false}} {
+			r := newRecordedAgent(t, preset, "cat $RECORDED/"+string(preset)+"-done.jsonl")
+			r.models.Store(c.models)
+			r.searches.Store(c.searches)
+			r.run(t, r.task())
+			if args := strings.Join(r.args(t), "\n"); strings.Contains(args, off) != c.off {
+				t.Errorf("%s, %+v: its arguments are %s", preset, c, args)
+			}
+		}
+	}
+}
+
+// Where the proxy passes on to the models, agents ask there, with the lease for
+// a key: their own stays unused.
+func TestAgentsAskModelsThroughTheProxy(t *testing.T) {
+	t.Setenv("ANTHROPIC_API_KEY", "sk-own")
+	for preset, check := range map[adapter.Preset]func(t *testing.T, r *recordedAgent, args, env string){
+		adapter.PresetClaude: func(t *testing.T, r *recordedAgent, _, env string) {
+			if valueOf(env, "ANTHROPIC_BASE_URL") != r.server.URL+"/llm/anthropic" ||
+				valueOf(env, "ANTHROPIC_AUTH_TOKEN") != valueOf(env, "PICKET_LEASE_TOKEN") ||
+				valueOf(env, "ANTHROPIC_API_KEY") != "" {
+				t.Errorf("its environment is %s", env)
+			}
+		},
+		adapter.PresetCodex: func(t *testing.T, r *recordedAgent, args, _ string) {
+			if !strings.Contains(args, `base_url="`+r.server.URL+`/llm/openai/v1",env_key="PICKET_LEASE_TOKEN"`) {
+				t.Errorf("its arguments are %s", args)
+			}
+		},
+		adapter.PresetOpenCode: func(t *testing.T, r *recordedAgent, _, env string) {
+			if config := readFile(t,
+				valueOf(env, "OPENCODE_CONFIG")); !strings.Contains(config, r.server.URL+"/llm/anthropic/v1") ||
+				!strings.Contains(config, r.server.URL+"/llm/openai/v1") {
+				t.Errorf("its configuration is %s", config)
+			}
+		},
+	} {
+		for _, passedOn := range []bool{true, false} {
+			r := newRecordedAgent(t, preset, "cat $RECORDED/"+string(preset)+"-done.jsonl")
+			r.models.Store(passedOn)
+			r.run(t, r.task())
+			args, env := strings.Join(r.args(t), "\n"), r.read(t, "env")
+			if passedOn {
+				check(t, r, args, env)
+			} else if strings.Contains(args+env, "/llm/") ||
+				preset == adapter.PresetClaude && valueOf(env, "ANTHROPIC_API_KEY") != "sk-own" {
+				t.Errorf("%s is sent to a proxy that passes nothing on", preset)
+			}
+		}
+	}
+}

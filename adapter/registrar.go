@@ -1,0 +1,157 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket"
+)
+
+// registrar is the adapter's place in the registry, through all its sessions.
+type registrar struct {
+	*Adapter
+	onDrain           func()
+	idLock            *agentIDLock
+	orphansEnded      bool        // nothing is left of processes that died here
+	sweepOrphansAgain func() bool // looks again whether it is so, and ends what is left
+	deregistered      bool        // the registry
+	noRegistry        bool        // the server has no registry
+}
+
+// registrationAttempt is one attempt to be registered, however often it is sent.
+type registrationAttempt struct {
+	reg            picket.Registration
+	idempotencyKey string
+	sent           time.Duration // when it was first sent with an effect, as far as is known
+	maybeSent      bool          // it may have had one
+}
+
+// registerWithRetry registers, and goes on trying until ctx ends. It answers nil where
+// there is nothing to register with.
+func (m *registrar) registerWithRetry(ctx context.Context) (*registration, error) {
+	if m.cfg.Unregistered || m.noRegistry {
+		return nil, nil
+	}
+	if m.idLock == nil {
+		if err := m.lockAgentID(ctx); err != nil {
+			return nil, err
+		}
+		if m.cfg.agentIDGiven { // who had the seat may have died after the first look
+			m.orphansEnded = m.sweepOrphansAgain()
+		}
+	}
+	const least = 250 * time.Millisecond
+	most := min(max(m.cfg.Health.Interval, time.Second), 15*time.Second)
+	var app *registrationAttempt
+	for wait := least; ; wait = min(2*wait, most) {
+		if app == nil {
+			var err error
+			if app, err = m.newAttempt(); err != nil {
+				return nil, err
+			}
+		}
+		s, err := m.register(ctx, app)
+		switch {
+		case err == nil:
+			return s, nil
+		case ctx.Err() != nil:
+			m.withdraw(ctx)
+			return nil, ctx.Err()
+		case routeMissing(err):
+			m.noRegistry = true
+			m.cfg.Log.Warn("the server is of a version without a registry: working unregistered", "agent",
+				m.cfg.AgentID, "err", err)
+			return nil, nil
+		case errors.Is(err, picket.CodeStateConflict):
+			app = nil
+			switch free, err := m.deregisterStale(ctx); {
+			case err != nil:
+				return nil, err
+			case free:
+				continue
+			}
+		case errors.Is(err, picket.CodeAgentGone): // it took effect, and has been followed since
+			app = nil
+		case !isRetryable(err) && !errors.Is(err, picket.CodeInternal):
+			return nil, err
+		default:
+			m.cfg.Log.Warn("not registered yet", "agent", m.cfg.AgentID, "err", err)
+		}
+		if !sleep(ctx, max(wait/2, retryAfter(err))+m.cfg.jitter(wait)) {
+			if app != nil && app.maybeSent {
+				m.withdraw(ctx)
+			}
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// newAttempt makes a new application. Its instance is noted before it is sent.
+func (m *registrar) newAttempt() (*registrationAttempt, error) {
+	instance := newULID(time.Now())
+	if err := m.idLock.addInstance(instance); err != nil {
+		return nil, err
+	}
+	reg, err := m.cfg.registrationRequest(instance)
+	return &registrationAttempt{reg: reg, idempotencyKey: newULID(time.Now())}, err
+}
+
+// register sends an application. Its effect counts as the first heartbeat, from
+// when it may have had it first.
+func (m *registrar) register(ctx context.Context, app *registrationAttempt) (*registration, error) {
+	now := m.cfg.clock()
+	if !app.maybeSent {
+		app.sent = now
+	}
+	try, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	agent, err := m.client.Register(try, app.reg, WithIdempotencyKey(app.idempotencyKey))
+	if err != nil {
+		app.maybeSent = app.maybeSent || errors.Is(err, picket.ErrUnknown)
+		return nil, err
+	}
+	m.cfg.Log.Info("registered", "agent", agent.AgentID, "incarnation", agent.Incarnation)
+	return newRegistration(m.Adapter, agent.Incarnation, app.sent, m.onDrain), nil
+}
+
+// withdraw takes back a registration of which nobody knows whether it took
+// effect, for an adapter that is drained before it has begun.
+func (m *registrar) withdraw(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deregisterTimeout)
+	defer cancel()
+	m.deregistered, _ = m.deregisterStale(ctx)
+}
+
+// deregisterStale takes the place of a registration that was made from this state
+// directory, and of which nobody is left. Of any other that lives, it waits for
+// the end: two that take turns would end each other's work. An id of another
+// key is none to wait for: it stays with that key.
+func (m *registrar) deregisterStale(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	there, err := m.client.Agent(ctx, m.cfg.AgentID)
+	switch {
+	case errors.Is(err, picket.CodeForbidden):
+		return false, picket.Refuse(picket.CodeForbidden,
+			"Start this adapter with an agent id of its own, or with the key that registered that one.",
+			"the agent id %s is taken: another key has registered it", m.cfg.AgentID).WithCause(err)
+	case err != nil:
+		return false, nil
+	}
+	var about map[string]any
+	_ = json.Unmarshal(there.Metadata, &about)
+	instance, _ := about[instanceKey].(string)
+	if !m.orphansEnded || !m.idLock.owns(instance) {
+		m.idLock.warnTaken(m.cfg.Log, there)
+		return false, nil
+	}
+	m.cfg.Log.Info("ending a registration of this state directory that nobody holds any more", "agent", there.AgentID,
+		"incarnation", there.Incarnation)
+	// Late or repeated, this must not meet the registration after that one.
+	_, err = m.client.AgentStatus(ctx, m.cfg.AgentID, there.Version,
+		picket.AgentStatusChange{Status: picket.AgentDeregistered, Incarnation: there.Incarnation})
+	return err == nil, nil
+}

@@ -1,0 +1,277 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// registration is one registration of this adapter, which the registry numbers as
+// an incarnation. What runs under it ends with it. A nil session is that of an
+// adapter without a registration: it never ends and bounds nothing.
+type registration struct {
+	cfg         *Config
+	client      *Client
+	incarnation int64
+	onDrain     func()        // the registry wants a drain
+	closed      chan struct{} // closed when the registry has ended it
+	wake        chan struct{} // has room for one: beat now
+
+	mu              sync.Mutex
+	cause           error         // why it is over
+	ackedAt         time.Duration // when the last acknowledged heartbeat was sent, on the clock
+	ackSignal       chan struct{} // closed and replaced at every acknowledgement
+	runs            map[*run]bool // true while its lease is held
+	draining        bool          // it says so in its heartbeats
+	drainAcked      bool          // the registry has acknowledged one that did
+	handledCommands []string      // commands, not acknowledged yet
+	knownCommands   []string      // commands that were carried out or are being, the newest ones
+
+	jobs sync.WaitGroup // of beat
+}
+
+// newRegistration begins with a registration that was first sent at the time sent.
+func newRegistration(a *Adapter, incarnation int64, sent time.Duration, drained func()) *registration {
+	return &registration{
+		cfg: &a.cfg, client: a.client, incarnation: incarnation, onDrain: drained, ackedAt: sent,
+		closed: make(chan struct{}), wake: make(chan struct{}, 1), ackSignal: make(chan struct{}),
+		runs: map[*run]bool{},
+	}
+}
+
+// killAt is when every agent must be dead, unless a heartbeat is acknowledged
+// before: a margin before the registry may take this adapter for dead.
+func (s *registration) killAt() time.Duration {
+	if s == nil {
+		return math.MaxInt64
+	}
+	dead := s.cfg.Health.DeadAfter
+	return s.lastAcked() + dead - killMargin(dead)
+}
+
+// warnAt is when agents get SIGTERM for that; never when there is no time for
+// such a stage.
+func (s *registration) warnAt() time.Duration {
+	if s == nil || warningLead(s.cfg.Health.DeadAfter) == 0 {
+		return math.MaxInt64
+	}
+	dead := s.cfg.Health.DeadAfter
+	return s.lastAcked() + dead - warningLead(dead)
+}
+
+func (s *registration) lastAcked() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ackedAt
+}
+
+// isSilent reports that nothing may run now.
+func (s *registration) isSilent() bool { return s != nil && s.cfg.clock() >= s.killAt() }
+
+// incarnationOrZero is the incarnation to ask with; 0 without a registration.
+func (s *registration) incarnationOrZero() int64 {
+	if s == nil {
+		return 0
+	}
+	return s.incarnation
+}
+
+// ended is closed when the session is over.
+func (s *registration) ended() <-chan struct{} {
+	if s == nil {
+		return nil
+	}
+	return s.closed
+}
+
+// isEnded reports whether the registry has ended the session.
+func (s *registration) isEnded() bool {
+	select {
+	case <-s.ended():
+		return true
+	default:
+		return false
+	}
+}
+
+// nextAck is closed at the next acknowledged heartbeat.
+func (s *registration) nextAck() <-chan struct{} {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ackSignal
+}
+
+// waitUntilAcked returns when a heartbeat is fresh enough to work under.
+func (s *registration) waitUntilAcked(ctx context.Context) error {
+	for ctx.Err() == nil {
+		heard := s.nextAck()
+		if !s.isSilent() {
+			return nil
+		}
+		select {
+		case <-heard:
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err()
+}
+
+// recordAck takes note of a heartbeat that was sent at the time sent.
+func (s *registration) recordAck(sent time.Duration, hb picket.Heartbeat) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ackedAt = max(s.ackedAt, sent)
+	s.drainAcked = s.drainAcked || hb.Status == picket.AgentDraining
+	s.handledCommands = slices.DeleteFunc(s.handledCommands,
+		func(id string) bool { return slices.Contains(hb.HandledCommands, id) })
+	close(s.ackSignal)
+	s.ackSignal = make(chan struct{})
+}
+
+// end ends the session, once: every run under it kills its tree.
+func (s *registration) end(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cause == nil {
+		s.cause = cause
+		close(s.closed)
+	}
+}
+
+// endCause is what ended the session.
+func (s *registration) endCause() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cause
+}
+
+// announceDrain takes nothing new and tells the registry.
+func (s *registration) announceDrain() {
+	s.mu.Lock()
+	s.draining = true
+	s.mu.Unlock()
+	s.heartbeatNow()
+}
+
+// heartbeatNow lets the next heartbeat come at once.
+func (s *registration) heartbeatNow() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// addRun takes a run under the session, before it starts anything.
+func (s *registration) addRun(r *run) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runs[r] = true
+}
+
+// markLeaseEnded takes note that the lease of a run has ended.
+func (s *registration) markLeaseEnded(r *run) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.runs[r] {
+		s.runs[r] = false
+	}
+}
+
+// removeRun forgets a run.
+func (s *registration) removeRun(r *run) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.runs, r)
+}
+
+// waitForProcesses returns when nobody runs any more under a session that is over.
+// What runs have to report goes on.
+func (s *registration) waitForProcesses() {
+	s.mu.Lock()
+	runs := make([]*run, 0, len(s.runs))
+	for r := range s.runs {
+		runs = append(runs, r)
+	}
+	s.mu.Unlock()
+	for _, r := range runs {
+		<-r.processesGone
+	}
+}
+
+// heartbeat is what a heartbeat says now.
+func (s *registration) heartbeat() picket.Heartbeat {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hb := picket.Heartbeat{
+		Status:          picket.AgentActive,
+		ClientTimestamp: picket.InstantOf(time.Now()),
+		Incarnation:     s.incarnation,
+	}
+	if s.draining {
+		hb.Status = picket.AgentDraining
+	}
+	for r, held := range s.runs {
+		if held {
+			hb.TasksInProgress = append(hb.TasksInProgress, r.lease.TaskID)
+		}
+	}
+	slices.Sort(hb.TasksInProgress)
+	load := len(hb.TasksInProgress)
+	hb.CurrentLoad, hb.HandledCommands = &load, slices.Clone(s.handledCommands)
+	return hb
+}
+
+// removedByOperator says that an operator took this adapter out of the registry. Nothing
+// of it goes on.
+func removedByOperator(id string) error {
+	return picket.Refuse(picket.CodeAgentGone, "Start the adapter again if it is to go on working.",
+		"agent %s was removed from the registry, and its work was ended", id)
+}
+
+// errDrained ends a session whose drain is over.
+var errDrained = errors.New("the drain is complete")
+
+// endedOnPurpose reports whether a session was ended on purpose, rather than for
+// silence or with its store.
+func endedOnPurpose(err error) bool {
+	if errors.Is(err, errDrained) {
+		return true
+	}
+	var e *picket.Error
+	if !errors.As(err, &e) || e.Code != picket.CodeAgentGone {
+		return false
+	}
+	status, _ := e.Facts["agent_status"].(string)
+	return picket.AgentStatus(status) == picket.AgentDeregistered
+}
+
+// endedByDrain reports whether that was the end of a drain, in time or not.
+func endedByDrain(err error) bool {
+	if errors.Is(err, errDrained) {
+		return true
+	}
+	var e *picket.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	reason, _ := e.Facts["reason"].(string)
+	return slices.Contains([]picket.LifecycleReason{picket.ReasonDrainCompleted, picket.ReasonDrainTimeout},
+		picket.LifecycleReason(reason))
+}

@@ -1,0 +1,175 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/picket-dev/picket"
+)
+
+// TaskFile is what PICKET_TASK_FILE holds: the task as the agent needs it. It
+// has no credential in it.
+type TaskFile struct {
+	TaskID       string `json:"taskId"`
+	RunID        string `json:"runId"`
+	FencingToken int64  `json:"fencingToken"`
+	Attempt      int    `json:"attempt"` // counts runs from 1
+	picket.LeaseTask
+	Answers      []picket.Answer `json:"answers"`      // of people, oldest first
+	PreviousExit *picket.Exit    `json:"previousExit"` // null in the first run
+	Workspace    TaskWorkspace   `json:"workspace"`
+}
+
+// The files an agent reads.
+const (
+	taskFile       = "task.json"
+	lastReportFile = "last-report.json"
+	budgetFile     = "budget.json" // the envelope of the task, as it was granted
+)
+
+// runPaths are the directories and files of one run.
+type runPaths struct {
+	stateDir   string // the run's own directory
+	workspace  string
+	taskFile   string
+	lastReport string
+}
+
+// prepare makes the run's directories and writes what the agent reads. Ids
+// come from a server, so they are checked before they become part of a path,
+// and the directories are made inside their root.
+func (r *run) prepare(ctx context.Context) error {
+	if err := picket.CheckID("runId", "run", r.lease.RunID); err != nil {
+		return err
+	}
+	if err := picket.CheckID("taskId", "task", r.lease.TaskID); err != nil {
+		return err
+	}
+	state, err := privateDir(r.cfg.StateDir, r.lease.RunID)
+	if err != nil {
+		return fmt.Errorf("make state directory: %w", err)
+	}
+	r.paths = runPaths{stateDir: state}
+	k, told, err := (&workspaceStore{cfg: r.cfg, run: r}).open(ctx, r.lease)
+	if err != nil {
+		return err
+	}
+	r.workspace.locked, r.paths.workspace = k, told.Path
+	if told.Resumed != "" {
+		r.log.Info("workspace resumed", "how", told.Resumed, "workspace", told.Path, "note", told.Note)
+	}
+	return r.writeTaskFiles(told)
+}
+
+// startDir holds open where the agent starts; nil in a directory of the user's.
+func (r *run) startDir() (*os.File, error) {
+	k := r.workspace.locked
+	if k == nil {
+		return nil, nil
+	}
+	top, err := k.openRoot()
+	if err != nil {
+		return nil, err
+	}
+	defer top.Close()
+	below, err := filepath.Rel(k.Path, r.paths.workspace)
+	if err != nil {
+		return nil, err
+	}
+	return top.Open(below)
+}
+
+// writeTaskFiles writes what the agent reads: into its own directory, or beside its
+// output when it works in a directory of the user's.
+func (r *run) writeTaskFiles(told TaskWorkspace) error {
+	files := map[string]any{
+		taskFile: TaskFile{
+			TaskID: r.lease.TaskID, RunID: r.lease.RunID, FencingToken: r.lease.FencingToken, Attempt: r.lease.Attempt,
+			LeaseTask: r.lease.Task, Answers: r.lease.Answers, PreviousExit: r.lease.PreviousExit, Workspace: told,
+		},
+		lastReportFile: r.lease.LastReport,
+		budgetFile:     r.lease.BudgetEnvelope,
+	}
+	dir := r.paths.stateDir
+	if k := r.workspace.locked; k != nil {
+		var err error
+		if dir, err = writeAgentFiles(k, told.Path, files); err != nil {
+			return err
+		}
+	} else {
+		for name, v := range files {
+			if err := writeJSON(filepath.Join(dir, name), v); err != nil {
+				return fmt.Errorf("write %s: %w", name, err)
+			}
+		}
+	}
+	r.paths.taskFile, r.paths.lastReport = filepath.Join(dir, taskFile), filepath.Join(dir, lastReportFile)
+	return nil
+}
+
+// privateDir makes root/name with mode 0700; it may exist from an earlier try.
+func privateDir(root, name string) (string, error) {
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return "", err
+	}
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	if err := r.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	return filepath.Join(root, name), nil
+}
+
+func writeJSON(file string, v any) error {
+	b, err := json.Marshal(v, jsontext.WithIndent("  "))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(b, '\n'), 0o600)
+}
+
+// openLog makes the file of one output stream; nil when it cannot.
+func (p runPaths) openLog(stream string) *os.File {
+	f, err := os.OpenFile(filepath.Join(p.stateDir, stream+".log"), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil
+	}
+	return f
+}
+
+// exitFile is written when a run is over, for people and for sweep.
+const exitFile = "exit.json"
+
+// deleteOldRuns deletes the state of runs that ended KeepRuns ago, and what an adapter
+// that was killed left behind, later. Workspaces have a time of their own.
+func (cfg *Config) deleteOldRuns(now time.Time) {
+	entries, _ := os.ReadDir(cfg.StateDir)
+	for _, e := range entries {
+		if !e.IsDir() || picket.CheckID("run", "run", e.Name()) != nil {
+			continue
+		}
+		dir, keep := filepath.Join(cfg.StateDir, e.Name()), cfg.KeepRuns
+		info, err := os.Stat(filepath.Join(dir, exitFile))
+		if err != nil {
+			info, err = os.Stat(dir)
+			keep *= 4
+		}
+		if err != nil || now.Sub(info.ModTime()) < keep {
+			continue
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			cfg.Log.Warn("the state of an old run cannot be deleted", "run", e.Name(), "err", err)
+		}
+	}
+}

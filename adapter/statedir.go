@@ -1,0 +1,83 @@
+package adapter
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/picket-dev/picket"
+)
+
+// checkStateDir makes the directory of runs and writes into it once. A worker that
+// cannot keep a run would take task after task, fail each at once, and leave
+// none for the workers that can.
+func (cfg *Config) checkStateDir() error {
+	err := os.MkdirAll(cfg.StateDir, 0o700)
+	if err == nil {
+		err = probeWrite(cfg.StateDir)
+	}
+	if err == nil {
+		return nil
+	}
+	remedy := "Name a directory that you may write to: XDG_STATE_HOME in the environment, or StateDir."
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		remedy = "Free some space there, or name another directory: XDG_STATE_HOME in the environment, or StateDir."
+	}
+	return picket.Invalid("StateDir", remedy, "runs cannot be kept in %s: %v", cfg.StateDir, err)
+}
+
+func probeWrite(dir string) error {
+	f, err := os.CreateTemp(dir, ".try-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(make([]byte, 4096))
+	return errors.Join(err, f.Close())
+}
+
+func (cfg *Config) fillDirs() (err error) {
+	if cfg.StateDir == "" {
+		if cfg.StateDir, err = defaultStateDir(); err != nil {
+			return err
+		}
+	}
+	cfg.Workspace = cmp.Or(cfg.Workspace, WorkspaceEmpty)
+	cfg.WorkspaceRoot = cmp.Or(cfg.WorkspaceRoot, filepath.Join(cfg.StateDir, "workspaces"))
+	cfg.Dir = cmp.Or(cfg.Dir, ".")
+	for _, dir := range []*string{&cfg.StateDir, &cfg.WorkspaceRoot, &cfg.Dir} {
+		if *dir, err = filepath.Abs(*dir); err != nil {
+			return fmt.Errorf("find directory: %w", err)
+		}
+	}
+	named := cfg.WorkspaceRoot
+	if cfg.WorkspaceRoot, err = realPath(named); err != nil {
+		return picket.Invalid("WorkspaceRoot",
+			"Name a directory that you may write to: WorkspaceRoot, or XDG_STATE_HOME in the environment.",
+			"the directory of workspaces cannot be found: %v", err)
+	}
+	if cfg.WorkspaceRoot != named && cfg.Log != nil {
+		cfg.Log.Info("the directory of workspaces leads through a link; it is used as it is now", "named", named,
+			"used", cfg.WorkspaceRoot)
+	}
+	if cfg.StateDir == cfg.WorkspaceRoot || cfg.StateDir == named {
+		return picket.Invalid("WorkspaceRoot", "Leave WorkspaceRoot out, or name another directory.",
+			"WorkspaceRoot and StateDir are the same directory")
+	}
+	return cfg.checkWorkspace()
+}
+
+func defaultStateDir() (string, error) {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "picket", "adapter"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", picket.Invalid("StateDir", "Set the variable HOME or XDG_STATE_HOME, or StateDir.",
+			"there is no place for the state of runs: %v", err)
+	}
+	return filepath.Join(home, ".local", "state", "picket", "adapter"), nil
+}

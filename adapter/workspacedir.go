@@ -1,0 +1,166 @@
+package adapter
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// dirIdentity distinguishes a directory from every other one, whatever its path.
+type dirIdentity struct {
+	Device uint64 `json:"device"`
+	Inode  uint64 `json:"inode"`
+}
+
+// openDir opens the workspace and keeps it open until release. What is opened is
+// compared with what the adapter made, so that a later rename or link changes
+// nothing: files are named relative to it, and programs are started in it.
+func (k *lockedWorkspace) openDir() error {
+	if k.dir != nil {
+		return nil
+	}
+	if err := k.verifyPath(); err != nil {
+		return err
+	}
+	dir, err := openNoFollow(k.root, k.Name)
+	if errors.Is(err, fs.ErrPermission) && k.Identity != nil && k.makeReadable() {
+		dir, err = openNoFollow(k.root, k.Name)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err != nil {
+		return k.replacedError(err)
+	}
+	info, err := dir.Stat()
+	if err == nil {
+		err = k.verifyIdentity(info)
+	}
+	if err != nil {
+		dir.Close()
+		return err
+	}
+	k.dir = dir
+	return nil
+}
+
+// makeReadable lets the adapter read a workspace whose mode the agent has
+// changed.
+func (k *lockedWorkspace) makeReadable() bool {
+	above, err := openRealDir(k.root)
+	if err != nil {
+		return false
+	}
+	defer above.Close()
+	root, err := openRootOf(above)
+	if err != nil {
+		return false
+	}
+	defer root.Close()
+	info, err := root.Lstat(k.Name)
+	return err == nil && k.verifyIdentity(info) == nil && root.Chmod(k.Name, 0o700) == nil
+}
+
+// verifyPath refuses a record of a directory that is not one of the root.
+func (k *lockedWorkspace) verifyPath() error {
+	above := filepath.Dir(k.Path)
+	if real, err := filepath.EvalSymlinks(above); err == nil {
+		above = real // the record may be from before links were resolved
+	}
+	if above == k.root && filepath.Base(k.Path) == k.Name {
+		k.Path = filepath.Join(k.root, k.Name)
+		return nil
+	}
+	return fmt.Errorf("%w: the record %s names the directory %q, which is outside %q; if it is yours, delete both yourself",
+		errNotUsable, filepath.Join(k.recordDir, recordFile), k.Path, k.root)
+}
+
+// verify refuses a workspace whose path leads to another directory than the one
+// that the adapter made, or to a link.
+func (k *lockedWorkspace) verify() error {
+	if err := k.openDir(); err != nil {
+		return err
+	}
+	now, err := os.Lstat(k.Path)
+	if err != nil {
+		return err
+	}
+	return k.verifySame(now)
+}
+
+// verifySame compares a directory with the workspace.
+func (k *lockedWorkspace) verifySame(info fs.FileInfo) error {
+	held, err := k.dir.Stat()
+	if err == nil && !os.SameFile(held, info) {
+		err = k.replacedError(nil)
+	}
+	return err
+}
+
+func (k *lockedWorkspace) verifyIdentity(info fs.FileInfo) error {
+	if !info.IsDir() || k.Identity != nil && identityOf(info) != nil && *identityOf(info) != *k.Identity {
+		return k.replacedError(nil)
+	}
+	return nil
+}
+
+func (k *lockedWorkspace) replacedError(err error) error {
+	why := ""
+	if err != nil {
+		why = fmt.Sprintf(" (%v)", err)
+	}
+	return fmt.Errorf("%w: %q is not the directory that the adapter made%s; see what it is, and move it away",
+		errNotUsable, k.Path, why)
+}
+
+// openRoot answers the workspace, for its files.
+func (k *lockedWorkspace) openRoot() (*os.Root, error) {
+	if err := k.openDir(); err != nil {
+		return nil, err
+	}
+	return openRootOf(k.dir)
+}
+
+// openRootOf opens a directory that is held open once more, for its files.
+func openRootOf(dir *os.File) (*os.Root, error) {
+	r, err := os.OpenRoot(heldDirPath(dir))
+	if err != nil {
+		return nil, err
+	}
+	held, err := dir.Stat()
+	var now fs.FileInfo
+	if err == nil {
+		now, err = r.Stat(".")
+	}
+	if err == nil && !os.SameFile(held, now) {
+		err = fmt.Errorf("%q was replaced", dir.Name())
+	}
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// openRealDir opens a directory by a path that holds no link.
+func openRealDir(path string) (*os.File, error) {
+	top := filepath.VolumeName(path) + string(filepath.Separator)
+	below, err := filepath.Rel(top, path)
+	if err != nil {
+		return nil, err
+	}
+	return openNoFollow(top, below)
+}
+
+// realPath resolves the links of a path. What is not there yet has none.
+func realPath(path string) (string, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, fs.ErrNotExist) && filepath.Dir(path) != path {
+		if real, err = realPath(filepath.Dir(path)); err == nil {
+			real = filepath.Join(real, filepath.Base(path))
+		}
+	}
+	return real, err
+}

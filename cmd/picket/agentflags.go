@@ -1,0 +1,212 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+)
+
+// healthFlags say what an agent's silence means. The defaults are those of the
+// registry.
+func healthFlags(c *cobra.Command) {
+	f := c.Flags()
+	f.Duration("heartbeat", picket.DefaultHeartbeat*time.Second, "send a heartbeat this often, whole seconds")
+	f.Duration("unhealthy-after", picket.DefaultUnhealthy*time.Second,
+		"silence that makes a warning, at least twice --heartbeat")
+	f.Duration("dead-after", picket.DefaultDead*time.Second,
+		"silence that ends all work, at least twice --unhealthy-after")
+	f.Duration("drain-timeout", picket.DefaultDrainTimeout*time.Second,
+		"what tasks get to finish when the agent is drained")
+	f.String("name", "", "what people call the agent")
+	for name, shown := range map[string]string{
+		"heartbeat":       "30s",
+		"unhealthy-after": "90s",
+		"dead-after":      "5m",
+		"drain-timeout":   "2m",
+	} {
+		f.Lookup(name).DefValue = shown
+	}
+}
+
+// secondsOf reads a flag of healthFlags; the registry counts in whole seconds.
+func secondsOf(cmd *cobra.Command, name string) (int, error) {
+	d, _ := cmd.Flags().GetDuration(name)
+	if d < 0 || d%time.Second != 0 {
+		e := usageError("--%s %s is not a whole number of seconds", name, d)
+		e.Remedy = "Such as 30s or 2m."
+		return 0, e
+	}
+	return int(d / time.Second), nil
+}
+
+// thresholdsOf reads the three flags that say what silence means.
+func thresholdsOf(cmd *cobra.Command) (*picket.Thresholds, error) {
+	var n [3]int
+	for i, name := range []string{"heartbeat", "unhealthy-after", "dead-after"} {
+		var err error
+		if n[i], err = secondsOf(cmd, name); err != nil {
+			return nil, err
+		}
+	}
+	if twice := "--%s %ds is less than twice --%s (%ds)"; n[1] < 2*n[0] {
+		return nil, thresholdError(twice, "unhealthy-after", n[1], "heartbeat", n[0])
+	} else if n[2] < 2*n[1] {
+		return nil, thresholdError(twice, "dead-after", n[2], "unhealthy-after", n[1])
+	}
+	t := &picket.Thresholds{IntervalSeconds: &n[0], UnhealthyAfterSeconds: &n[1], DeadAfterSeconds: &n[2]}
+	return t, t.Normalize("/heartbeat_config")
+}
+
+func thresholdError(format string, args ...any) error {
+	e := usageError(format, args...)
+	e.Remedy = "Raise --unhealthy-after and --dead-after with --heartbeat; the defaults are 30s, 90s and 5m."
+	return e
+}
+
+// checkUnregisteredFlags refuses flags of the registry beside --unregistered.
+func checkUnregisteredFlags(cmd *cobra.Command) error {
+	f := cmd.Flags()
+	if out, _ := f.GetBool("unregistered"); !out {
+		return nil
+	}
+	for _, name := range []string{"name", "heartbeat", "unhealthy-after", "dead-after", "drain-timeout"} {
+		if f.Changed(name) {
+			e := usageError("--%s has no meaning with --unregistered", name)
+			e.Remedy = "Leave one of them out."
+			return e
+		}
+	}
+	return nil
+}
+
+// healthConfigOf is thresholdsOf for the adapter.
+func healthConfigOf(cmd *cobra.Command) (h adapter.HealthConfig, err error) {
+	t, err := thresholdsOf(cmd)
+	if err != nil {
+		return h, err
+	}
+	drain, err := secondsOf(cmd, "drain-timeout")
+	if err != nil {
+		return h, err
+	}
+	seconds := func(n int) time.Duration { return time.Duration(n) * time.Second }
+	of := t.Config()
+	return adapter.HealthConfig{
+		Interval:       seconds(of.IntervalSeconds),
+		UnhealthyAfter: seconds(of.UnhealthyAfterSeconds),
+		DeadAfter:      seconds(of.DeadAfterSeconds),
+		DrainTimeout:   noneIfZero(seconds(drain), nil),
+	}, picket.CheckDrainTimeout("/drain_timeout_seconds", &drain)
+}
+
+// asFlag names the entry of picket.yaml that a worker stands for.
+func asFlag(c *cobra.Command) {
+	c.Flags().String("as", "", "take what is not given here from this entry under agents: in picket.yaml")
+	_ = c.RegisterFlagCompletionFunc("as",
+		func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			var names []cobra.Completion
+			if cfg, err := loadSettings(cmd); err == nil {
+				for _, e := range cfg.agentEntries() {
+					names = append(names, cobra.CompletionWithDesc(e.name, "role "+e.role()))
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		})
+}
+
+// maxLeases is how many leases one adapter holds at most.
+const maxLeases = 100
+
+// applyAgentEntry fills the flags that were not given from the entry of --as, and
+// answers the settings as they hold for its role.
+func applyAgentEntry(cmd *cobra.Command, cfg settings) (settings, agentEntry, error) {
+	name, _ := cmd.Flags().GetString("as")
+	if !cmd.Flags().Changed("as") {
+		return cfg, agentEntry{in: cfg}, nil
+	}
+	e, err := cfg.agentNamed(name)
+	if err != nil {
+		return cfg, e, err
+	}
+	if n := e.number("capacity.max_concurrent_tasks"); n != nil && !cmd.Flags().Changed("max") &&
+		(*n < 1 || *n > maxLeases) {
+		err := usageError("%s: agents.%s.capacity.max_concurrent_tasks is %d, and one adapter holds 1 to %d leases",
+			e.origin("capacity.max_concurrent_tasks"), e.name, *n, maxLeases)
+		err.Remedy = "Add --max, and start several."
+		return cfg, e, err
+	}
+	fill := func(flag string, items ...string) {
+		f := cmd.Flags().Lookup(flag)
+		if f == nil || f.Changed || len(items) == 0 || items[0] == "" {
+			return
+		}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			_ = list.Replace(items)
+			return
+		}
+		_ = f.Value.Set(items[0])
+	}
+	fill("role", e.role())
+	fill("capability", e.list("capabilities")...)
+	fill("max", e.text("capacity.max_concurrent_tasks"))
+	fill("linger", e.text("linger"))
+	for flag, key := range map[string]string{
+		"heartbeat": "heartbeat.interval_seconds", "unhealthy-after": "heartbeat.unhealthy_after_seconds",
+		"dead-after": "heartbeat.dead_after_seconds", "drain-timeout": "drain_timeout_seconds",
+	} {
+		if text := e.text(key); text != "" {
+			fill(flag, text+"s")
+		}
+	}
+	return cfg.forRole(e.role()), e, nil
+}
+
+// adapterLaunch is what the adapter launches.
+func adapterLaunch(cmd *cobra.Command, given []string, e agentEntry) (launch, error) {
+	p, err := presetOf(cmd, e)
+	if err != nil || !p.CodingAgent() {
+		command, bad := adapterCommand(cmd, given, e)
+		return launch{preset: p, command: command}, cmp.Or(err, bad)
+	}
+	if words := cmd.ArgsLenAtDash(); words > 0 || words < 0 && len(given) > 0 {
+		e := usageError("%s stands where nothing is expected", shellQuote(given[0]))
+		e.Remedy = "A worker takes what it is to do from tasks: picket task create, or picket run --agent " +
+			string(p) + " \"PROMPT\". Arguments for " + string(p) + " itself follow --."
+		return launch{}, e
+	}
+	return codingAgentLaunch(cmd, p, given, e), nil
+}
+
+// adapterCommand is a plain command: what stands after --, else what the entry
+// of --as launches.
+func adapterCommand(cmd *cobra.Command, given []string, e agentEntry) ([]string, error) {
+	if launch := e.list("launch.command"); len(launch) > 0 && cmd.ArgsLenAtDash() < 0 && len(given) == 0 {
+		return launch, nil
+	}
+	command, err := commandAfterDash(cmd, given)
+	var refusal *picket.Error
+	if errors.As(err, &refusal) && e.name != "" {
+		refusal.Remedy = strings.TrimSuffix(refusal.Remedy, ".") + "; or give agents." + e.name +
+			" a launch: {command: […]} or {preset: claude}"
+	}
+	return command, err
+}
+
+// localWorkerCommand is the command that starts a worker as picket.yaml describes it,
+// where a suggested one starts any worker of its role.
+func (s settings) localWorkerCommand(suggested string) string {
+	role, ok := strings.CutPrefix(suggested, "picket adapter --role ")
+	role, placeholder := strings.CutSuffix(role, " -- COMMAND")
+	if e, known := s.agentOfRole(role); ok && placeholder && known &&
+		(len(e.list("launch.command")) > 0 || adapter.Preset(e.text("launch.preset")).CodingAgent()) {
+		return "picket adapter --as " + e.name
+	}
+	return suggested
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// processesMatching finds command lines with a text in them, by process id.
+func processesMatching(text string) map[int]string {
+	found := map[int]string{}
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, d := range dirs {
+		line, _ := os.ReadFile(filepath.Join(d, "cmdline"))
+		if pid, err := strconv.Atoi(filepath.Base(d)); err == nil && strings.Contains(string(line), text) {
+			found[pid] = strings.ReplaceAll(string(line), "\x00", " ")
+		}
+	}
+	return found
+}
+
+// killLeftovers ends what a script that failed half-way left behind. Everything that
+// outlives its starter names a path of the script's own directory. A worker
+// ends its agents at the second SIGTERM only, and two at once are one to the
+// kernel: the next one is sent when the last has been taken.
+func killLeftovers(t *testing.T, dir string) {
+	told := map[int]bool{}
+	err := pollUntil(context.Background(), func() (bool, error) {
+		left := processesMatching(dir)
+		delete(left, os.Getpid())
+		for pid, line := range left {
+			if !told[pid] {
+				t.Logf("ending process %d: %s", pid, line)
+				told[pid] = true
+			}
+			if !signalPending(pid, syscall.SIGTERM) {
+				_ = syscall.Kill(pid, syscall.SIGTERM)
+			}
+		}
+		return len(left) == 0, nil
+	})
+	if err != nil {
+		for pid, line := range processesMatching(dir) {
+			if pid != os.Getpid() {
+				t.Logf("killing process %d: %s", pid, line)
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+	}
+}
+
+// signalPending reports whether a process has not yet taken a signal it was sent.
+func signalPending(pid int, sig syscall.Signal) bool {
+	status, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	return slices.ContainsFunc(strings.Split(string(status), "\n"), func(line string) bool {
+		name, mask, _ := strings.Cut(line, ":")
+		set, _ := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
+		return (name == "SigPnd" || name == "ShdPnd") && set&(1<<(sig-1)) != 0
+	})
+}
+
+// Who ends at the second signal only has ended by it when a script's end is over.
+func TestLeftoverProcessesAreEnded(t *testing.T) {
+	dir := t.TempDir()
+	began := filepath.Join(dir, "began")
+	cmd := exec.Command("sh", "-c",
+		`n=0; trap 'n=$((n + 1)); test $n -lt 2 || exit 7' TERM; echo >"$1"; while :; do sleep 0.05; done`, "sh", began)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	err := pollUntil(t.Context(), func() (bool, error) { _, err := os.Stat(began); return err == nil, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	killLeftovers(t, dir)
+	if left := processesMatching(dir); len(left) > 0 {
+		_ = cmd.Process.Kill()
+		t.Errorf("left behind: %v", left)
+	}
+	if <-ended; cmd.ProcessState.ExitCode() != 7 {
+		t.Errorf("it ended with %v", cmd.ProcessState)
+	}
+}

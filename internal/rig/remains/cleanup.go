@@ -1,0 +1,151 @@
+// Package remains keeps what a test program starts and writes together, so that
+// nothing of it stays when the program is told to end.
+package remains
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// OwnTempDir makes a directory for this test program and has TMPDIR name it: all
+// temporary directories are in it, and all processes that are started, with the
+// environment of the program or in one of those directories, carry it. Should
+// the program be told to end, they are ended and the directory is removed; end
+// removes it after the tests.
+func OwnTempDir(name string) (end func(), err error) {
+	dir, err := os.MkdirTemp("", name)
+	if err == nil {
+		err = os.Chmod(dir, 0o711) // some of what is started runs as another user
+	}
+	if err == nil {
+		err = os.Setenv("TMPDIR", dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	stop := KillOnSignal(dir)
+	return func() {
+		stop()
+		_ = os.RemoveAll(dir)
+	}, nil
+}
+
+// WithTempDir are the tests of a program that has a directory of its own, see [Own].
+func WithTempDir(m Tests, name string) Tests { return &ownedTests{m, name} }
+
+// Tests is what a testing.M does.
+type Tests interface{ Run() int }
+
+type ownedTests struct {
+	tests Tests
+	name  string
+}
+
+func (o *ownedTests) Run() int {
+	end, err := OwnTempDir(o.name)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer end()
+	return o.tests.Run()
+}
+
+// KillOnSignal has SIGTERM and SIGINT end every process that carries dir, remove
+// dir and exit with 1. Without it the program would end at once and leave them.
+func KillOnSignal(dir string) (stop func()) {
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGTERM, syscall.SIGINT)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case sig := <-told:
+			// Tests go on until the exit: they start nothing any more.
+			syscall.ForkLock.RLock()
+			left := killAll(dir)
+			remove(dir)
+			fmt.Fprintf(os.Stderr, "%v: the processes of this run are ended, %d are left of them\n", sig, left)
+			remove(dir)
+			os.Exit(1)
+		case <-done:
+		}
+	}()
+	return func() {
+		signal.Stop(told)
+		close(done)
+	}
+}
+
+// killTimeout bounds how long processes are ended: what a killed one has started a
+// moment before is found by the next look.
+const killTimeout = 10 * time.Second
+
+// killAll kills what carries dir until nothing does, and answers how many are left.
+// One look that finds nothing is not enough: just after it has become another
+// program a process shows no environment.
+func killAll(dir string) int {
+	nothing := 0
+	for deadline := time.Now().Add(killTimeout); ; time.Sleep(20 * time.Millisecond) {
+		left := Processes(dir)
+		if nothing++; len(left) > 0 {
+			nothing = 0
+		}
+		if nothing == 3 || time.Now().After(deadline) {
+			return len(left)
+		}
+		for pid := range left {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// remove tries again for a while: tests that lose their processes write still.
+func remove(dir string) {
+	for range 100 {
+		if err := os.RemoveAll(dir); err == nil {
+			return
+		}
+	}
+}
+
+// Processes are the living processes but this one that carry a directory, or one
+// in it, in their environment, their arguments or as where they work: command
+// lines by process id. Where there is no /proc it finds none.
+func Processes(dir string) map[int]string {
+	found := map[int]string{}
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		of := filepath.Join("/proc", e.Name())
+		env, _ := os.ReadFile(filepath.Join(of, "environ"))
+		args, _ := os.ReadFile(filepath.Join(of, "cmdline"))
+		cwd, _ := os.Readlink(filepath.Join(of, "cwd"))
+		if mentions(string(env), dir) || mentions(string(args), dir) || mentions(cwd, dir) {
+			found[pid] = strings.ReplaceAll(string(args), "\x00", " ")
+		}
+	}
+	return found
+}
+
+// mentions reports whether a text names a directory or something in it.
+func mentions(text, dir string) bool {
+	for {
+		_, after, found := strings.Cut(text, dir)
+		if !found || after == "" {
+			return found
+		}
+		if strings.IndexByte("/\x00: ,;\"'", after[0]) >= 0 {
+			return true // not the beginning of another's name
+		}
+		text = after
+	}
+}

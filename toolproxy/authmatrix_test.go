@@ -1,0 +1,206 @@
+package toolproxy_test
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/toolproxy"
+)
+
+// surface is every route of the proxy and what it asks of a credential:
+// fenced: a lease that holds; evidence: one that ended a short while ago will
+// do; result: the same, and without a call that waits for it a conflict; watch: it tells an ended
+// lease its end; list: any lease made here. It is written down here once more, on purpose: a route
+// that is added, or that is served otherwise, has to be added here, too.
+var surface = map[string]string{
+	"POST /v1/lease/renew":              "fenced",
+	"POST /v1/lease/release":            "fenced",
+	"POST /v1/lease/reclaim":            "fenced",
+	"GET /v1/lease/watch":               "watch",
+	"POST /v1/run/exit":                 "evidence",
+	"POST /v1/run/logs":                 "evidence",
+	"POST /v1/run/events":               "evidence",
+	"GET /v1/tools":                     "list",
+	"POST /v1/tools/get_task":           "fenced",
+	"POST /v1/tools/report_progress":    "fenced",
+	"POST /v1/tools/mark_complete":      "fenced",
+	"POST /v1/tools/mark_failed":        "fenced",
+	"POST /v1/tools/request_human_help": "fenced",
+	"POST /v1/tools/delegate_subtask":   "fenced",
+	"POST /v1/tools/await_subtask":      "fenced",
+	"POST /v1/tools/review_subtask":     "fenced",
+	"POST /v1/run/evidence":             "evidence",
+	"POST /v1/run/usage":                "evidence",
+	"POST /v1/tools/await_top_up":       "fenced",
+	"POST /v1/run/exec/:callId":         "result",
+}
+
+// A row says how a caller comes to a credential, and what it is told by routes
+// of each kind; a code that is left out means that it is let in.
+type matrixRow struct {
+	name     string
+	make     func(h *engineEnv) string
+	fenced   picket.Code
+	evidence picket.Code
+	watch    picket.Code
+	list     picket.Code
+}
+
+const (
+	away       = picket.CodeUnavailable
+	noEntry    = picket.CodeUnauthenticated
+	runOut     = picket.CodeLeaseExpired
+	stale      = picket.CodeStaleFence
+	foreign    = picket.CodeTaskMismatch
+	wasOver    = picket.CodeLeaseReleased
+	wasStopped = picket.CodeTaskCancelled
+)
+
+func everywhere(code picket.Code, name string, make func(h *engineEnv) string) matrixRow {
+	return matrixRow{name, make, code, code, code, code}
+}
+
+func (h *engineEnv) leaseOf(then func(l picket.Lease)) string {
+	l := h.submitAndLease()
+	then(l)
+	return l.LeaseToken.Reveal()
+}
+
+var matrix = []matrixRow{
+	everywhere(noEntry, "none", func(*engineEnv) string { return "" }),
+	everywhere(noEntry, "malformed", func(*engineEnv) string { return "hunter2" }),
+	everywhere(noEntry, "an API key of an administrator", func(h *engineEnv) string {
+		made, err := h.CreateKey(h.ctx, operator,
+			picket.KeyRequest{Name: "root", Scopes: []picket.Scope{picket.ScopeAdmin}})
+		h.ok(err)
+		return made.Key.Reveal()
+	}),
+	everywhere(noEntry, "forged", func(h *engineEnv) string {
+		good := h.submitAndLease().LeaseToken.Reveal()
+		return good[:len(good)-2] + corrupt(good[len(good)-2:])
+	}),
+	everywhere(noEntry, "of another installation", func(h *engineEnv) string {
+		l := h.submitAndLease()
+		s, err := picket.NewSealer([]byte(strings.Repeat("x", 32)))
+		h.ok(err)
+		return s.LeaseToken("default", l.TaskID, l.RunID).Reveal()
+	}),
+	everywhere(noEntry, "of another run, with its own MAC", func(h *engineEnv) string {
+		one, two := h.submitAndLease(), h.submitAndLease()
+		return strings.Replace(one.LeaseToken.Reveal(), one.RunID[4:], two.RunID[4:], 1)
+	}),
+	everywhere(away, "of a namespace that is served elsewhere", func(h *engineEnv) string {
+		l := h.submitAndLease()
+		return h.sealer.LeaseToken("tenant", l.TaskID, l.RunID).Reveal()
+	}),
+	{"of another agent's task", func(h *engineEnv) string {
+		one, two := h.submitAndLease(), h.submitAndLease()
+		return h.sealer.LeaseToken("default", two.TaskID, one.RunID).Reveal()
+	}, foreign, foreign, foreign, ""},
+	{"never granted", func(h *engineEnv) string { return h.token() }, runOut, runOut, runOut, ""},
+	{"run out, not swept yet",
+		func(h *engineEnv) string { return h.leaseOf(func(picket.Lease) { h.advance(301 * time.Second) }) }, runOut, "",
+		"",
+		""},
+	{"superseded", func(h *engineEnv) string { return h.leaseOf(func(picket.Lease) { h.expire(); h.lease() }) }, stale,
+		"",
+		"", ""},
+	{"given back", func(h *engineEnv) string {
+		return h.leaseOf(func(l picket.Lease) {
+			_, err := h.Release(h.ctx, h.held(l), picket.Exit{Class: picket.ExitReleased})
+			h.ok(err)
+		})
+	}, wasOver, "", "", ""},
+	{"of a cancelled task", func(h *engineEnv) string {
+		return h.leaseOf(func(l picket.Lease) { _, err := h.Cancel(h.ctx, operator, l.TaskID, ""); h.ok(err) })
+	}, wasStopped, "", "", ""},
+	{"ended long ago", func(h *engineEnv) string {
+		return h.leaseOf(func(picket.Lease) { h.expire(); h.advance(time.Hour) })
+	},
+		runOut, runOut, "", ""},
+}
+
+// Every mounted route, with every credential that may not do everything,
+// answers exactly what the table says.
+func TestAuthMatrix(t *testing.T) {
+	cells := 0
+	for _, r := range matrix {
+		t.Run(strings.ReplaceAll(r.name, " ", "-"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				onVirtualStore(t, func(h *engineEnv) {
+					bearer := r.make(h)
+					for _, at := range h.mounted(t) {
+						cells++
+						h.expect(t, r, at, bearer)
+					}
+				})
+			})
+		})
+	}
+	t.Logf("auth matrix of the tool proxy: %d routes x %d credentials: %d cells", len(surface), len(matrix), cells)
+}
+
+// mounted lists the routes as they are served, each tool by its name; the table
+// has to have the same.
+func (h *engineEnv) mounted(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for _, r := range h.e.Routes() {
+		if r.Path == toolproxy.MCPPath || strings.HasPrefix(r.Path, toolproxy.LLMPath) {
+			continue // have their own tests
+		}
+		if r.Path != "/v1/tools/:name" {
+			all = append(all, r.Method+" "+r.Path)
+			continue
+		}
+		for _, tool := range toolproxy.Tools() {
+			all = append(all, r.Method+" /v1/tools/"+tool.Name)
+		}
+	}
+	slices.Sort(all)
+	if listed := slices.Sorted(maps.Keys(surface)); !slices.Equal(all, listed) {
+		t.Fatalf("mounted are\n%s\nthe table has\n%s", strings.Join(all, "\n"), strings.Join(listed, "\n"))
+	}
+	return all
+}
+
+func (h *engineEnv) expect(t *testing.T, r matrixRow, at, bearer string) {
+	t.Helper()
+	want := map[string]picket.Code{
+		"fenced":   r.fenced,
+		"evidence": r.evidence,
+		"result":   cmp.Or(r.evidence, picket.CodeStateConflict),
+		"watch":    r.watch,
+		"list":     r.list,
+	}[surface[at]]
+	if r.list != "" { // nobody who is let in at all
+		want = r.list
+	}
+	f := h.proxyEnv
+	a := f.call(t, requestTo(at).with(bearer, ""))
+	if want == "" && a.status/100 != 2 ||
+		want != "" && (a.status != want.Status() || a.code() != string(want) || a.remedy() == "") {
+		t.Errorf("%s: %d %s, want %q", at, a.status, a.raw, want)
+	}
+}
+
+// requestTo is a good request for a route.
+func requestTo(at string) request {
+	method, path, _ := strings.Cut(at, " ")
+	for _, c := range goodRequests {
+		if known, _, _ := strings.Cut(c.path, "?"); known == path {
+			return c
+		}
+	}
+	r := request{method: method, path: strings.Replace(path, ":callId", "call_"+aRun[4:], 1)}
+	if method == "POST" {
+		r.body = `{}`
+	}
+	return r
+}

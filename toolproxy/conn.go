@@ -1,0 +1,212 @@
+//lint:file-ignore SA1019 clients and upstreams of the older wire still ask for samples and roots, and log
+
+package toolproxy
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// upstreamConn is one connection to an upstream. The shared one serves every call and
+// can ask nobody anything; one that a session owns passes the upstream's
+// questions on to that session, and to no other.
+type upstreamConn struct {
+	upstream       *upstreamClient
+	owner          *mcp.ServerSession // nil: shared
+	session        *mcp.ClientSession
+	closeTransport func() // of the transport, when it has an own end
+	closed         chan struct{}
+	err            error // why it is gone; after gone
+
+	connected atomic.Bool // the upstream has accepted the connection
+
+	mu       sync.Mutex
+	calls    map[string]*activeCall // by the progress token the upstream was given
+	latest   *activeCall
+	lastUsed time.Time // when the last call began or ended
+}
+
+// activeCall is a message under way to an upstream.
+type activeCall struct {
+	request       *clientRequest
+	progressToken any // the client's own progress token; nil: it wants none
+}
+
+type activeCallKey struct{}
+
+// connect opens a connection; owner is who answers its questions, nil for the
+// shared one.
+func (u *upstreamClient) connect(ctx context.Context, owner *mcp.ServerSession) (*upstreamConn, error) {
+	l := &upstreamConn{
+		upstream:       u,
+		owner:          owner,
+		closed:         make(chan struct{}),
+		calls:          map[string]*activeCall{},
+		closeTransport: func() {},
+		lastUsed:       time.Now(),
+	}
+	transport, err := l.transport(u)
+	if err != nil {
+		return nil, err
+	}
+	client := mcp.NewClient(&mcp.Implementation{Name: "picket-gateway", Version: "1"}, l.clientOptions())
+	client.AddReceivingMiddleware(l.forwardRequests)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	var opts mcp.ClientSessionOptions
+	if owner != nil {
+		opts.ProtocolVersion = statefulProtocol
+	}
+	if l.session, err = client.Connect(ctx, transport, &opts); err != nil {
+		l.closeTransport()
+		return nil, err
+	}
+	l.connected.Store(true)
+	go func() {
+		l.err = l.session.Wait()
+		if l.err == nil {
+			l.err = errors.New("it closed the connection")
+		}
+		close(l.closed)
+	}()
+	if caps := l.session.InitializeResult().Capabilities; caps != nil && caps.Logging != nil && !l.isStateless() {
+		_ = l.session.SetLoggingLevel(ctx, &mcp.SetLoggingLevelParams{Level: "info"}) // some send nothing before
+	}
+	return l, nil
+}
+
+// clientOptions say what the upstream may ask of us.
+func (l *upstreamConn) clientOptions() *mcp.ClientOptions {
+	opts := &mcp.ClientOptions{
+		Capabilities: &mcp.ClientCapabilities{},
+		// What an upstream asks in a result is for the client to answer.
+		MultiRoundTrip:             &mcp.MultiRoundTripOptions{Disabled: true},
+		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { l.upstream.markChanged() },
+		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { l.upstream.markChanged() },
+		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { l.upstream.markChanged() },
+		ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) {
+			if r.Params != nil {
+				l.upstream.resourceUpdated(r.Params.URI)
+			}
+		},
+	}
+	if l.owner != nil {
+		opts.Capabilities = askableCapabilities(l.owner.InitializeParams().Capabilities)
+	}
+	return opts
+}
+
+// askableCapabilities is what a client can be asked, of all that it can do.
+func askableCapabilities(c *mcp.ClientCapabilities) *mcp.ClientCapabilities {
+	if c == nil {
+		return &mcp.ClientCapabilities{}
+	}
+	return &mcp.ClientCapabilities{Sampling: c.Sampling, Elicitation: c.Elicitation, RootsV2: c.RootsV2}
+}
+
+func (l *upstreamConn) isStateless() bool {
+	return l.session.InitializeResult().ProtocolVersion >= statelessProtocol
+}
+
+// close ends the connection, and the process behind it.
+func (l *upstreamConn) close() {
+	ended := make(chan struct{})
+	go func() {
+		_ = l.session.Close()
+		close(ended)
+	}()
+	l.closeTransport()
+	<-ended
+	<-l.closed
+}
+
+// track notes a call; leave must be called when it is over. The context and
+// the token lead what the upstream says about the call back to it.
+func (l *upstreamConn) track(ctx context.Context, x *clientRequest,
+	token any) (_ context.Context, theirs string, leave func()) {
+	c := &activeCall{request: x, progressToken: token}
+	theirs = rand.Text()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls[theirs], l.latest, l.lastUsed = c, c, time.Now()
+	return context.WithValue(ctx, activeCallKey{}, c), theirs, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.calls, theirs)
+		l.lastUsed = time.Now()
+		if l.latest == c {
+			l.latest = nil
+			for _, other := range l.calls {
+				l.latest = other
+			}
+		}
+	}
+}
+
+// idle reports since when there has been no call; ok is false while there is one.
+func (l *upstreamConn) idle() (since time.Time, ok bool) {
+	if l == nil {
+		return since, false // it is being opened
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lastUsed, len(l.calls) == 0
+}
+
+// currentCall finds the call that an upstream's question or word is about: in a
+// connection of one session, any of its calls.
+func (l *upstreamConn) currentCall() *activeCall {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.owner == nil {
+		return nil
+	}
+	return l.latest
+}
+
+// forwardNotification passes on what the upstream says while it works. It is called in the
+// order in which the upstream speaks, before any answer that came later; call
+// is nil when the transport does not know which one it is about.
+func (l *upstreamConn) forwardNotification(call *activeCall, method string, params []byte) {
+	switch method {
+	case "notifications/progress":
+		var p mcp.ProgressNotificationParams
+		if json.Unmarshal(params, &p) != nil {
+			return
+		}
+		token, _ := p.ProgressToken.(string)
+		l.mu.Lock()
+		c := l.calls[token]
+		l.mu.Unlock()
+		if c != nil && c.progressToken != nil && c.request != nil {
+			_ = c.request.session.NotifyProgress(c.request.ctx,
+				&mcp.ProgressNotificationParams{
+					ProgressToken: c.progressToken,
+					Progress:      p.Progress,
+					Total:         p.Total,
+					Message:       p.Message,
+				})
+		}
+	case "notifications/message":
+		var p mcp.LoggingMessageParams
+		if json.Unmarshal(params, &p) != nil {
+			return
+		}
+		if call == nil {
+			call = l.currentCall()
+		}
+		if call == nil || call.request == nil {
+			l.upstream.log.Debug("an upstream says", "level", string(p.Level), "data", shortened(string(params)))
+			return
+		}
+		_ = call.request.session.Log(call.request.ctx,
+			&mcp.LoggingMessageParams{Level: p.Level, Logger: p.Logger, Data: p.Data})
+	}
+}

@@ -1,0 +1,149 @@
+package toolproxy
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/picket-dev/picket/internal/outbound"
+)
+
+// transport is how the upstream of a link is reached.
+func (l *upstreamConn) transport(u *upstreamClient) (mcp.Transport, error) {
+	if u.URL == "" {
+		return l.startCommand()
+	}
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	base.MaxIdleConnsPerHost = 64
+	if u.TLS != nil {
+		base.TLSClientConfig = u.TLS
+	}
+	l.closeTransport = base.CloseIdleConnections
+	return &mcp.StreamableClientTransport{Endpoint: u.URL, HTTPClient: &http.Client{
+		Transport:     &observingTransport{conn: l, base: outbound.Once{Base: base}, endpoint: u.URL},
+		CheckRedirect: l.checkRedirect,
+	}}, nil
+}
+
+// checkRedirect lets an upstream name another path while the MCP session is
+// opened. Later messages go to that path. A redirect of a call is refused, because
+// following it would send the call again.
+func (l *upstreamConn) checkRedirect(r *http.Request, via []*http.Request) error {
+	switch {
+	case l.connected.Load():
+		return errors.New("the upstream redirects a message after it has opened the session")
+	case !sameOrigin(r.URL, via[0].URL) || len(via) > 3:
+		return errors.New("the upstream redirects to another scheme or host")
+	}
+	return nil
+}
+
+// sameOrigin reports whether two URLs have the same scheme and host. Headers that
+// hold secrets go to the configured host only.
+func sameOrigin(a, b *url.URL) bool { return a.Host == b.Host && a.Scheme == b.Scheme }
+
+// observingTransport adds the configured headers, and hears what the upstream says in
+// the stream of each request before the library does: the library may hand out
+// an answer before it has passed on what was said before it.
+type observingTransport struct {
+	conn         *upstreamConn
+	base         http.RoundTripper
+	endpoint     string
+	redirectedTo atomic.Pointer[url.URL] // where a redirect led while the connection was made
+}
+
+func (h *observingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	for name, value := range h.conn.upstream.Headers {
+		r.Header.Set(name, value.Reveal())
+	}
+	if at := h.redirectedTo.Load(); at != nil && r.URL.String() == h.endpoint {
+		r.URL = at
+	}
+	resp, err := h.base.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	h.noteRedirect(r, resp)
+	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind != "text/event-stream" {
+		resp.Body = http.MaxBytesReader(nil, resp.Body, maxResponseBody) // the library reads it whole
+	} else {
+		call, _ := r.Context().Value(activeCallKey{}).(*activeCall)
+		resp.Body = &observedStream{
+			Closer:         resp.Body,
+			in:             bufio.NewReader(resp.Body),
+			onNotification: func(method string, params []byte) { h.conn.forwardNotification(call, method, params) },
+		}
+	}
+	return resp, nil
+}
+
+// noteRedirect notes where the upstream is, if it says so while the connection is made.
+func (h *observingTransport) noteRedirect(r *http.Request, resp *http.Response) {
+	if h.conn.connected.Load() ||
+		resp.StatusCode != http.StatusTemporaryRedirect && resp.StatusCode != http.StatusPermanentRedirect {
+		return
+	}
+	if to, err := resp.Location(); err == nil && sameOrigin(to, r.URL) {
+		h.redirectedTo.Store(to)
+	}
+}
+
+// maxResponseBody bounds an answer that is no stream, in bytes; the library bounds the
+// events of a stream likewise.
+const maxResponseBody = 16 << 20
+
+// maxInspectedLine bounds a line of a stream that is looked into, in bytes; a longer
+// one is no notice.
+const maxInspectedLine = 1 << 20
+
+// observedStream is the body of an event stream that is looked into as it is read. What
+// is read is what came, byte for byte.
+type observedStream struct {
+	io.Closer
+	in             *bufio.Reader
+	line           []byte // read and not handed out yet
+	onNotification func(method string, params []byte)
+}
+
+func (h *observedStream) Read(p []byte) (int, error) {
+	if len(h.line) == 0 {
+		line, err := h.in.ReadSlice('\n')
+		if len(line) == 0 && err != nil {
+			return 0, err
+		}
+		h.line = append(h.line[:0], line...)
+		for errors.Is(err, bufio.ErrBufferFull) && len(h.line) < maxInspectedLine {
+			line, err = h.in.ReadSlice('\n')
+			h.line = append(h.line, line...)
+		}
+		if data, ok := bytes.CutPrefix(h.line, []byte("data:")); ok {
+			h.inspect(data)
+		}
+	}
+	n := copy(p, h.line)
+	h.line = h.line[n:]
+	return n, nil
+}
+
+func (h *observedStream) inspect(data []byte) {
+	if !bytes.Contains(data, []byte(`"notifications/`)) {
+		return
+	}
+	var m struct {
+		ID     any             `json:"id"`
+		Method string          `json:"method"`
+		Params json.RawMessage `json:"params"`
+	}
+	if json.Unmarshal(data, &m) == nil && m.ID == nil {
+		h.onNotification(m.Method, m.Params)
+	}
+}

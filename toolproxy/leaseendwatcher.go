@@ -1,0 +1,132 @@
+package toolproxy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// leaseEndWaiter is told of the end of a lease.
+type leaseEndWaiter interface {
+	// AwaitEnd waits until the lease has ended; ended is false when the wait ran
+	// out first. It takes no command that is meant for the adapter.
+	AwaitEnd(ctx context.Context, held picket.LeaseCredential, wait time.Duration) (ended bool, err error)
+}
+
+// leaseEndWatcher cuts off the calls of a run when its lease ends: the next holder waits
+// for them. It watches each run once, while it has calls and a moment longer:
+// the next call is often near. The zero value is ready.
+type leaseEndWatcher struct {
+	mu     sync.Mutex
+	byRun  map[runKey]*runCalls
+	closed bool
+}
+
+// watchLinger is how long a run without calls is watched on.
+const watchLinger = 10 * time.Second
+
+// runCalls are those of one run under way.
+type runCalls struct {
+	count int
+	idle  *time.Timer     // while count is 0: when the watch is over
+	ended context.Context // ends, with errLeaseEnded as its cause, when the lease has
+	stop  context.CancelCauseFunc
+}
+
+// track puts a call under the watch of its run. Its context ends when the lease
+// does; leave must be called when the call is over.
+func (r *leaseEndWatcher) track(ctx context.Context, eyes leaseEndWaiter, held picket.LeaseCredential,
+	log *slog.Logger) (_ context.Context, leave func()) {
+	who := runKey{held.Namespace, held.TaskID, held.RunID}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	mine := r.byRun[who]
+	if mine == nil || mine.ended.Err() != nil && mine.count == 0 {
+		mine = &runCalls{}
+		mine.ended, mine.stop = context.WithCancelCause(context.WithoutCancel(ctx))
+		if r.byRun == nil {
+			r.byRun = map[runKey]*runCalls{}
+		}
+		r.byRun[who] = mine
+		go mine.awaitLeaseEnd(eyes, held, log)
+	}
+	if mine.idle != nil {
+		mine.idle.Stop()
+	}
+	mine.count++
+	ctx, cancel := context.WithCancelCause(ctx)
+	forget := context.AfterFunc(mine.ended, func() { cancel(context.Cause(mine.ended)) })
+	return ctx, func() {
+		forget()
+		cancel(nil)
+		r.untrack(who, mine)
+	}
+}
+
+func (r *leaseEndWatcher) untrack(who runKey, c *runCalls) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.count--; c.count > 0 {
+		return
+	}
+	if r.closed || c.ended.Err() != nil {
+		r.stopWatching(who, c)
+		return
+	}
+	c.idle = time.AfterFunc(watchLinger, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if c.count == 0 {
+			r.stopWatching(who, c)
+		}
+	})
+}
+
+// stopWatching ends the watch of a run without calls.
+func (r *leaseEndWatcher) stopWatching(who runKey, c *runCalls) {
+	if r.byRun[who] == c {
+		delete(r.byRun, who)
+	}
+	c.stop(nil)
+}
+
+// close ends the watches of runs without calls, now and from here on.
+func (r *leaseEndWatcher) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	for who, c := range r.byRun {
+		if c.count == 0 {
+			c.idle.Stop()
+			r.stopWatching(who, c)
+		}
+	}
+}
+
+// awaitLeaseEnd waits for the end of the lease for as long as there are calls. That it
+// cannot see is no reason to cut anything off: the deadline of each call is
+// what the next holder waits for at most.
+func (c *runCalls) awaitLeaseEnd(eyes leaseEndWaiter, held picket.LeaseCredential, log *slog.Logger) {
+	for {
+		ended, err := eyes.AwaitEnd(c.ended, held, MaxWait)
+		var refusal *picket.Error
+		switch {
+		case c.ended.Err() != nil:
+			return
+		case ended, errors.As(err, &refusal) && refusal.Code.Fenced():
+			c.stop(errLeaseEnded)
+			return
+		case err != nil:
+			log.Debug("cannot see whether a lease has ended", "task", held.TaskID, "run", held.RunID, "err", err)
+			select {
+			case <-c.ended.Done():
+				return
+			case <-time.After(time.Second):
+			}
+		}
+	}
+}

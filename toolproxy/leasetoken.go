@@ -1,0 +1,86 @@
+package toolproxy
+
+import (
+	"bytes"
+	"encoding/base64"
+	stdjson "encoding/json"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/picket-dev/picket"
+)
+
+// checkNoLeaseToken refuses to send the lease token away: whoever has it, is the run.
+// It is found however JSON or a URL writes it, and in base64, as a header with a
+// user and a password has it; a caller that hides it otherwise is not stopped.
+func checkNoLeaseToken(held picket.LeaseCredential, sent ...jsontext.Value) error {
+	_, task, _ := strings.Cut(held.TaskID, "_")
+	if task == "" {
+		return nil
+	}
+	token := picket.LeaseTokenPrefix + held.Namespace + "." + task
+	for _, value := range sent {
+		if anyString(value, func(s string) bool { return containsToken(s, token) }) {
+			return picket.Invalid("", "Leave it out; the tools know who you are.",
+				"what is sent holds the lease token, which must not leave")
+		}
+	}
+	return nil
+}
+
+// checkNoLeaseToken is checkNoLeaseToken for what a client answers to an upstream's question.
+func (x *clientRequest) checkNoLeaseToken(answer any) error {
+	raw, err := stdjson.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	return checkNoLeaseToken(x.held, raw)
+}
+
+// anyString reports whether a string of a JSON text, a name included, is one
+// that is looked for. A text that is not JSON is one string.
+func anyString(value jsontext.Value, wanted func(string) bool) bool {
+	in := jsontext.NewDecoder(bytes.NewReader(value), jsontext.AllowDuplicateNames(true),
+		jsontext.AllowInvalidUTF8(true))
+	for {
+		token, err := in.ReadToken()
+		if err != nil {
+			return wanted(string(value))
+		}
+		if token.Kind() == '"' && wanted(token.String()) {
+			return true
+		}
+	}
+}
+
+// escapedLetter is a letter as JSON within a string, or a URL, may write it.
+var escapedLetter = regexp.MustCompile(`\\u00[0-9A-Fa-f]{2}|%[0-9A-Fa-f]{2}`)
+
+func containsToken(text, token string) bool {
+	text = escapedLetter.ReplaceAllStringFunc(text, func(letter string) string {
+		n, err := strconv.ParseUint(letter[len(letter)-2:], 16, 8)
+		if err != nil {
+			return letter
+		}
+		return string(rune(n))
+	})
+	return strings.Contains(text, token) ||
+		slices.ContainsFunc(base64Forms(token), func(part string) bool { return strings.Contains(text, part) })
+}
+
+// base64Forms is the part of a token's base64 that does not depend on what stands
+// before and after it, for each of the three ways it can lie.
+func base64Forms(token string) (parts []string) {
+	for _, letters := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		for before := range 3 {
+			all := letters.EncodeToString([]byte(strings.Repeat("\x00", before) + token))
+			from, to := (8*before+5)/6, 8*(before+len(token))/6
+			parts = append(parts, all[from:to])
+		}
+	}
+	return parts
+}

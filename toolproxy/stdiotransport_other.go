@@ -1,0 +1,9 @@
+//go:build !linux
+
+package toolproxy
+
+import "syscall"
+
+// killWithParent has no counterpart here: a command sees its input end when the
+// proxy is killed.
+func killWithParent(*syscall.SysProcAttr) {}
