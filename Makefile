@@ -6,6 +6,8 @@ MAKEFLAGS += --no-print-directory
 
 GO        ?= go
 TESTFLAGS ?=
+# Of a package. A busy machine may need more: make test TEST_TIMEOUT=45m
+TEST_TIMEOUT ?= 20m
 FUZZTIME  ?= 3s
 ROUNDS    ?= 3
 BENCHFILE ?= docs/benchmarks.jsonl
@@ -54,9 +56,9 @@ LONG := ^Test(StoreFaultsReal|EveryPlantedBugIsFound|LostRepliesReal|Model(Virtu
 test: redis chromium ## all tests, in memory and on a real Redis
 	@echo "all tests: about 15 minutes on two cores; the first result to be printed is that of the longest package" >&2
 	@long="$$(mktemp)"; status=0; set -m; \
-	$(GO) test -timeout 20m $(TESTFLAGS) -run '$(LONG)' ./orchestrator >"$$long" & pid=$$!; set +m; \
+	$(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) -run '$(LONG)' ./orchestrator >"$$long" & pid=$$!; set +m; \
 	trap 'rm -f "$$long"' EXIT; trap 'kill -INT -- -$$pid; exit 130' INT TERM; \
-	$(GO) test -timeout 20m $(TESTFLAGS) -skip '$(LONG)' ./orchestrator ./adapter ./internal/e2e ./... || status=$$?; \
+	$(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) -skip '$(LONG)' ./orchestrator ./adapter ./internal/e2e ./... || status=$$?; \
 	wait $$pid || status=$$?; cat "$$long"; exit $$status
 	@cd cmd/picketbench && $(GO) test -timeout 2m $(TESTFLAGS) ./...
 

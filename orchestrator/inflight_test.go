@@ -154,20 +154,27 @@ func TestARepeatOfARepairWaitsForBoth(t *testing.T) {
 	})
 }
 
-// Shortly before a lease ends nothing is begun outside any more; what only reads
-// still is.
+// Shortly before a lease ends, calls with effects outside are refused. Calls that
+// only read are admitted. The time of a real Redis goes on while the test waits
+// for a processor, so there only the longest window is tried, with seconds to
+// spare on both sides.
 func TestNothingBeginsOutsideWhenTheLeaseEnds(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		for _, w := range []struct {
+		type window struct {
 			window int
 			margin time.Duration
-		}{{5, 500 * time.Millisecond}, {12, 2 * time.Second}, {100, 10 * time.Second}} {
+		}
+		spare, windows := 300*time.Millisecond, []window{{5, 500 * time.Millisecond}, {12, 2 * time.Second}}
+		if !f.virtual {
+			spare, windows = 5*time.Second, nil
+		}
+		for _, w := range append(windows, window{100, 10 * time.Second}) {
 			_, h := f.submitAndLease(t, picket.TaskSpec{LeaseWindowSeconds: &w.window})
 			_, err := f.Renew(f.ctx, h)
 			ok(t, err)
-			f.runReaperFor(t, time.Duration(w.window)*time.Second-w.margin-300*time.Millisecond)
+			f.runReaperFor(t, time.Duration(w.window)*time.Second-w.margin-spare)
 			f.mustSettle(t, doneSettlement(f.mustReserve(t, h, externalCall()), "0"))
-			f.runReaperFor(t, 400*time.Millisecond)
+			f.runReaperFor(t, spare+100*time.Millisecond)
 			_, err = f.Reserve(f.ctx, h, externalCall())
 			refused(t, err, picket.CodeLeaseEnding)
 			f.mustSettle(t, doneSettlement(f.mustReserve(t, h, paidCall("0.1")), "0"))
