@@ -16,7 +16,7 @@ ONLY      ?=
 RACE_PKGS ?= ./orchestrator/... ./toolproxy/... ./reaper/... ./adapter/... ./internal/... ./cmd/picket . ./budget
 
 .DEFAULT_GOAL := help
-.PHONY: help up build redis chromium screenshots test race real bench benchdoc rfcdoc soak agents conformance-mcp fuzz lint fmt demo clean
+.PHONY: frozen help up build redis chromium screenshots test race real bench benchdoc rfcdoc soak agents conformance-mcp fuzz lint fmt demo clean
 
 help: ## show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -105,6 +105,10 @@ conformance-mcp: ## the public MCP suite against /mcp and through the gateway, f
 	dir="$$(mktemp -d)"; trap 'rm -rf "$$dir"' EXIT; \
 	npm install --prefix "$$dir" --no-audit --no-fund --loglevel=error $(MCP_SUITE) >&2; \
 	PICKET_MCP_SUITE="$$dir" $(GO) test -count=1 -timeout 9m -run '^TestMCPConformance' -v ./toolproxy
+
+UPDATE ?=
+frozen: redis ## compare everything others can observe with its golden files (UPDATE=1 writes them)
+	$(GO) test -count=1 ./internal/frozen $(if $(UPDATE),-update)
 
 fuzz: ## every fuzz target for FUZZTIME (default 3s)
 	@$(GO) test -list '^Fuzz' ./... | awk '/^Fuzz/{n[++k]=$$1} /^ok/{for(i=1;i<=k;i++)print $$2, n[i]; k=0}' \

@@ -45,6 +45,7 @@ var mayImport = map[string][]string{
 		"golang.org/x/sys/..."},
 	"docs":                  nil,                                        // the API description, embedded
 	"internal/rfc16":        {"github.com/go-json-experiment/json/..."}, // speaks HTTP with any server
+	"internal/frozen":       nil,                                        // golden files of all that others can observe
 	"internal/e2e":          nil,                                        // tests of the binary alone
 	"internal/rig":          anyImport,
 	"internal/rig/contract": {"docs", "github.com/getkin/kin-openapi/...", "github.com/go-json-experiment/json/..."},
