@@ -12,35 +12,13 @@ import (
 // alone: it is for whoever acts on behalf of the run and has to stop in time.
 func (e *Engine) AwaitEnd(ctx context.Context, held picket.LeaseCredential,
 	wait time.Duration) (ended bool, err error) {
-	in := e.wakeups.subscribe(true, func(message string) bool { return message == "task "+held.TaskID })
-	defer e.wakeups.unsubscribe(in)
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	for {
-		got, err := e.runHeld(ctx, held, "watch", "", "quiet")
-		if err != nil {
-			return false, err
-		}
-		r := &reply{script: "watch"}
-		switch state := r.text(r.at(r.list(got), 0)); {
-		case r.err != nil:
-			return false, r.err
-		case state == "reclaim":
-			if _, err := e.Reclaim(ctx, held); err != nil {
-				return false, err
+	end, err := e.waitUntil(ctx, e.wakeups.subscribe(taskTopic(held.TaskID)), wait,
+		func() (bool, time.Duration, error) {
+			l, r, err := e.readWatch(ctx, held, "", "quiet")
+			if err != nil {
+				return false, 0, err
 			}
-			continue
-		case state != string(picket.RunRunning):
-			return true, nil
-		}
-		select {
-		case <-in.wakeup:
-		case <-timer.C:
-			return false, nil
-		case <-ctx.Done():
-			return false, unavailable("the wait was given up", ctx.Err())
-		case <-e.store.ctx.Done():
-			return false, nil
-		}
-	}
+			return r.text(r.at(l, 0)) != string(picket.RunRunning), 0, r.err
+		})
+	return err == nil && end == waitDone, err
 }

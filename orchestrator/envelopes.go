@@ -125,34 +125,21 @@ func (r *reply) envelope(v any) picket.EnvelopeState {
 // top-up that came before is answered at once.
 func (e *Engine) AwaitTopUp(ctx context.Context, held picket.LeaseCredential,
 	wait time.Duration) (picket.Funds, error) {
-	in := e.wakeups.subscribe(true,
-		func(message string) bool { return message == "funds "+held.TaskID || message == "task "+held.TaskID })
-	defer e.wakeups.unsubscribe(in)
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	for {
+	var f picket.Funds
+	topics := e.wakeups.subscribe(fundsTopic(held.TaskID), taskTopic(held.TaskID))
+	_, err := e.waitUntil(ctx, topics, wait, func() (bool, time.Duration, error) {
 		got, err := e.runHeld(ctx, held, "await_top_up")
 		if err != nil {
-			return picket.Funds{}, err
+			return false, 0, err
 		}
 		r := &reply{script: "await_top_up"}
 		l := r.list(got)
-		f := picket.Funds{
+		f = picket.Funds{
 			ToppedUp:  r.int(r.at(l, 0)) == 1,
 			Available: r.amount(l[min(1, len(l)):]),
 			Locked:    r.int(r.at(l, 3)) == 1,
 		}
-		if f.ToppedUp || r.err != nil {
-			return f, r.err
-		}
-		select {
-		case <-in.wakeup:
-		case <-timer.C:
-			return f, nil
-		case <-ctx.Done():
-			return f, unavailable("the request was given up", ctx.Err())
-		case <-e.store.ctx.Done():
-			return f, nil
-		}
-	}
+		return f.ToppedUp, 0, r.err
+	})
+	return f, err
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/redis/go-redis/v9"
@@ -186,25 +187,16 @@ func (e *Engine) metaNumber(ctx context.Context, field string) (int64, error) {
 // ctx ends or the store is away.
 func (e *Engine) Tail(ctx context.Context, after int64) error {
 	e.newEvents.start(e.store.ctx)
-	in := e.newEvents.subscribe(true, func(string) bool { return true })
-	defer e.newEvents.unsubscribe(in)
-	for {
+	everything := e.newEvents.register(true, func(string) bool { return true })
+	end, err := e.waitUntil(ctx, everything, noLimit, func() (bool, time.Duration, error) {
 		last, err := e.LastSeq(ctx)
-		if err != nil {
-			return err
-		}
 		if after < 0 {
 			after = last
 		}
-		if last > after {
-			return nil
-		}
-		select {
-		case <-in.wakeup:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-e.store.ctx.Done():
-			return unavailable("the server is stopping", e.store.ctx.Err())
-		}
+		return last > after, 0, err
+	})
+	if err == nil && end == waitStopped {
+		err = errStopping(e.store.ctx.Err())
 	}
+	return err
 }

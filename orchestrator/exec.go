@@ -56,42 +56,25 @@ func (e *Engine) ExecResult(ctx context.Context, held picket.LeaseCredential, ca
 // known.
 func (e *Engine) AwaitExec(ctx context.Context, held picket.LeaseCredential, callID string,
 	wait time.Duration) (result picket.ExecResult, done bool, err error) {
-	topic := "exec " + held.RunID + ":" + callID
-	in := e.wakeups.subscribe(true, func(message string) bool { return message == topic })
-	defer e.wakeups.unsubscribe(in)
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	for {
-		got, err := e.runHeld(ctx, held, "await_exec", callID)
-		if err != nil {
-			return result, false, err
-		}
-		r := &reply{script: "await_exec"}
-		l := r.list(got)
-		if r.text(r.at(l, 0)) != "" {
-			r.json(l[0], &result)
-			return result, r.err == nil, r.err
-		}
-		left := time.Duration(r.int(r.at(l, 1))) * time.Millisecond
-		if left <= 0 || r.err != nil {
-			return result, false, r.err
-		}
-		late := time.NewTimer(left)
-		select {
-		case <-in.wakeup:
-			late.Stop()
-		case <-late.C:
-		case <-timer.C:
-			late.Stop()
-			return result, false, nil
-		case <-ctx.Done():
-			late.Stop()
-			return result, false, unavailable("the request was given up", ctx.Err())
-		case <-e.store.ctx.Done():
-			late.Stop()
-			return result, false, unavailable("the server is stopping", picket.ErrUnknown)
-		}
+	end, err := e.waitUntil(ctx, e.wakeups.subscribe(execTopic(held.RunID, callID)), wait,
+		func() (bool, time.Duration, error) {
+			got, err := e.runHeld(ctx, held, "await_exec", callID)
+			if err != nil {
+				return false, 0, err
+			}
+			r := &reply{script: "await_exec"}
+			l := r.list(got)
+			if done = r.text(r.at(l, 0)) != ""; done {
+				r.json(l[0], &result)
+				return true, 0, r.err
+			}
+			left := time.Duration(r.int(r.at(l, 1))) * time.Millisecond
+			return left <= 0, left, r.err
+		})
+	if err == nil && end == waitStopped {
+		err = errStopping(picket.ErrUnknown)
 	}
+	return result, done && err == nil, err
 }
 
 // CanExec reports whether the adapter of the run has said that it starts

@@ -17,36 +17,27 @@ const lastOutputWait = 2 * time.Second
 // no run any more.
 func (e *Engine) FollowLog(ctx context.Context, taskID, runID, stream string, offset int64, limit int, whole bool,
 	wait time.Duration) (picket.LogChunk, error) {
-	in := e.wakeups.subscribe(true,
-		func(message string) bool { return message == "log "+taskID || message == "task "+taskID })
-	defer e.wakeups.unsubscribe(in)
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	var quiet <-chan time.Time
-	for {
-		// Registered, then looked, then waits: nothing in between is missed.
-		c, err := e.Log(ctx, taskID, runID, stream, offset, limit)
+	var c picket.LogChunk
+	var lastOutputDue time.Time
+	topics := e.wakeups.subscribe(logTopic(taskID), taskTopic(taskID))
+	_, err := e.waitUntil(ctx, topics, wait, func() (done bool, again time.Duration, err error) {
+		c, err = e.Log(ctx, taskID, runID, stream, offset, limit)
 		if err != nil || len(c.Data) > 0 {
-			return c, err
+			return true, 0, err
 		}
 		settled := c.TaskState.Terminal() || c.TaskState == picket.TaskReview
 		over := !whole || c.RunID != c.LatestRunID || settled
-		switch {
-		case over && c.State == picket.LogClosed, settled && c.RunID == "":
-			return c, nil
-		case over && c.State == picket.LogEnded && quiet == nil:
-			quiet = time.After(lastOutputWait)
+		if over && c.State == picket.LogClosed || settled && c.RunID == "" {
+			return true, 0, nil
 		}
-		select {
-		case <-in.wakeup:
-		case <-timer.C:
-			return c, nil
-		case <-quiet:
-			return c, nil
-		case <-ctx.Done():
-			return c, unavailable("the request was given up", ctx.Err())
-		case <-e.store.ctx.Done():
-			return c, nil
+		if !over || c.State != picket.LogEnded {
+			return false, 0, nil
 		}
-	}
+		if lastOutputDue.IsZero() {
+			lastOutputDue = time.Now().Add(lastOutputWait)
+		}
+		left := time.Until(lastOutputDue)
+		return left <= 0, left, nil
+	})
+	return c, err
 }

@@ -32,40 +32,23 @@ func (e *Engine) waitForLease(ctx context.Context, by picket.Caller, req picket.
 	if *req.WaitSeconds == 0 {
 		return ask(id, 0)
 	}
-	w := e.wakeups.subscribe(false, func(message string) bool {
+	// Each message is for one waiter: there is one lease to take.
+	oneOf := e.wakeups.register(false, func(message string) bool {
 		lane, ok := strings.CutPrefix(message, "lane ")
-		return ok && covers(req, lane) || message == "agent "+req.AgentID ||
-			by.Key != "" && message == revokedTopic(by.Key)
+		return ok && covers(req, lane) || agentTopic(req.AgentID).matches(message) ||
+			by.Key != "" && revokedTopic(by.Key).matches(message)
 	})
-	defer e.wakeups.unsubscribe(w)
-	// A message that was taken and did not lead to what it told of is handed on:
-	// the lease may be of another lane, the client may be gone.
-	took := ""
-	defer func() {
-		if took != "" {
-			e.wakeups.notify(took)
-		}
-	}()
-	end := time.Now().Add(time.Duration(*req.WaitSeconds) * time.Second)
-	timer := time.NewTimer(time.Until(end))
-	defer timer.Stop()
-	for {
-		// Registered, then looked, then waits: nothing in between is missed.
-		leases, err := ask(id, max(1, time.Until(end)))
-		if err != nil || len(leases) > 0 {
-			return leases, err
-		}
-		select {
-		case took = <-w.wakeup:
-		case <-timer.C:
-			return nil, nil
-		case <-ctx.Done():
-			e.forgetWaiter(ctx, id)
-			return nil, unavailable("the request was given up", ctx.Err())
-		case <-e.store.ctx.Done():
-			return nil, nil
-		}
+	limit := time.Duration(*req.WaitSeconds) * time.Second
+	deadline := time.Now().Add(limit)
+	var leases []picket.Lease
+	_, err := e.waitUntil(ctx, oneOf, limit, func() (done bool, again time.Duration, err error) {
+		leases, err = ask(id, max(1, time.Until(deadline)))
+		return len(leases) > 0, 0, err
+	})
+	if ctx.Err() != nil && len(leases) == 0 {
+		e.forgetWaiter(ctx, id)
 	}
+	return leases, err
 }
 
 // forgetWaiter forgets a waiter; one that cannot be forgotten ends with its wait.

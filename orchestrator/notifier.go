@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,12 +25,14 @@ type notifier struct {
 	done          chan struct{}
 }
 
-// subscription waits for messages that match. shared waiters are all woken by one
-// message; of the others one is.
+// subscription waits for messages that match. All shared subscriptions are woken
+// by one message; of the others one is.
 type subscription struct {
+	of     *notifier
 	match  func(message string) bool
 	shared bool
 	wakeup chan string // the message; "" after a reconnect
+	taken  string      // the message that was received last
 }
 
 func newNotifier(client redis.UniversalClient, channel string, log *slog.Logger, hear func(string)) *notifier {
@@ -96,28 +99,44 @@ func (h *notifier) close() {
 	h.notifyAll()
 }
 
-// subscribe registers a waiter; leave must be called. Register first, then look,
-// then wait: nothing that happens in between is missed.
-func (h *notifier) subscribe(shared bool, match func(string) bool) *subscription {
-	w := &subscription{match: match, shared: shared, wakeup: make(chan string, 1)}
-	h.mu.Lock()
-	h.subscriptions[w] = struct{}{}
-	h.mu.Unlock()
-	return w
+// subscribe registers a subscription to topics that shares its messages with all
+// others; end must be called.
+func (h *notifier) subscribe(topics ...topic) *subscription {
+	return h.register(true, func(message string) bool {
+		return slices.ContainsFunc(topics, func(t topic) bool { return t.matches(message) })
+	})
 }
 
-// unsubscribe removes a waiter. A message it was given and did not act on is passed
-// on, so a wake-up is never lost with a client that went away.
-func (h *notifier) unsubscribe(w *subscription) {
+// register makes a subscription. Register first, then look, then wait: nothing
+// that happens in between is missed.
+func (h *notifier) register(shared bool, match func(string) bool) *subscription {
+	s := &subscription{of: h, match: match, shared: shared, wakeup: make(chan string, 1)}
 	h.mu.Lock()
-	delete(h.subscriptions, w)
+	h.subscriptions[s] = struct{}{}
 	h.mu.Unlock()
+	return s
+}
+
+// end removes a subscription. Messages that it does not share are handed on: the
+// one that was received last may not have led to what it told of, and another
+// may not have been received at all. No wake-up is lost with a client that has
+// gone away.
+func (s *subscription) end() {
+	s.of.mu.Lock()
+	delete(s.of.subscriptions, s)
+	s.of.mu.Unlock()
+	if s.shared {
+		return
+	}
+	waiting := ""
 	select {
-	case message := <-w.wakeup:
-		if message != "" && !w.shared {
-			h.notify(message)
-		}
+	case waiting = <-s.wakeup:
 	default:
+	}
+	for _, message := range []string{waiting, s.taken} {
+		if message != "" {
+			s.of.notify(message)
+		}
 	}
 }
 

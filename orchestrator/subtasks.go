@@ -116,32 +116,26 @@ func (e *Engine) AwaitSubtask(ctx context.Context, held picket.LeaseCredential, 
 	if err := picket.CheckID("/taskId", "task", taskID); err != nil {
 		return picket.SubtaskState{}, err
 	}
-	in := e.wakeups.subscribe(true,
-		func(message string) bool { return message == "task "+taskID || message == "task "+held.TaskID })
-	defer e.wakeups.unsubscribe(in)
-	end := time.Now().Add(min(wait, picket.MaxAwait))
-	timer := time.NewTimer(time.Until(end))
-	defer timer.Stop()
-	look := pollFirst
+	limit := min(wait, picket.MaxAwait)
+	deadline := time.Now().Add(limit)
+	poll := pollFirst
 	if wait <= 0 {
-		look = pollOnce
+		poll = pollOnce
 	}
-	for {
-		s, err := e.pollSubtask(ctx, held, taskID, look, time.Until(end))
-		if err != nil || s.Settled || look == pollOnce {
-			return e.withQueueReasons(ctx, s, err)
+	var s picket.SubtaskState
+	topics := e.wakeups.subscribe(taskTopic(taskID), taskTopic(held.TaskID))
+	end, err := e.waitUntil(ctx, topics, limit, func() (done bool, again time.Duration, err error) {
+		s, err = e.pollSubtask(ctx, held, taskID, poll, time.Until(deadline))
+		done = s.Settled || poll == pollOnce
+		if !done {
+			poll = pollAgain
 		}
-		look = pollAgain
-		select {
-		case <-in.wakeup:
-		case <-timer.C:
-			return e.withQueueReasons(ctx, s, nil)
-		case <-ctx.Done():
-			return s, unavailable("the request was given up", ctx.Err())
-		case <-e.store.ctx.Done():
-			return s, nil
-		}
+		return done, 0, err
+	})
+	if err != nil || end == waitStopped {
+		return s, err
 	}
+	return e.withQueueReasons(ctx, s, nil)
 }
 
 // The looks of one call of await_subtask: the only one of a call that does not

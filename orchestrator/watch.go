@@ -13,45 +13,52 @@ import (
 // is to start is told until it is among known, the call ids it has heard of.
 func (e *Engine) Watch(ctx context.Context, held picket.LeaseCredential, wait time.Duration,
 	known ...string) (w picket.Watch, changed bool, err error) {
-	in := e.wakeups.subscribe(true, func(message string) bool { return message == "task "+held.TaskID })
-	defer e.wakeups.unsubscribe(in)
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
+	end, err := e.waitUntil(ctx, e.wakeups.subscribe(taskTopic(held.TaskID)), wait,
+		func() (bool, time.Duration, error) {
+			w, err = e.watchNow(ctx, held, known)
+			return w.State != picket.WatchHeld || len(w.Commands) > 0, 0, err
+		})
+	if err != nil {
+		return picket.Watch{}, false, err
+	}
+	return w, end == waitDone, nil
+}
+
+// watchNow answers what became of a lease so far. A lease that the store has
+// lost is reclaimed first.
+func (e *Engine) watchNow(ctx context.Context, held picket.LeaseCredential, known []string) (picket.Watch, error) {
+	l, r, err := e.readWatch(ctx, held, ","+strings.Join(known, ",")+",")
+	if err != nil {
+		return picket.Watch{}, err
+	}
+	w := picket.Watch{
+		State:    watchState(r.text(r.at(l, 0)), r.text(r.at(l, 1)), r.text(r.at(l, 2))),
+		Commands: r.nudgeCommand(r.at(l, 3)),
+	}
+	if len(l) > 4 {
+		w.Commands = append(w.Commands, r.execCommands(l[4])...)
+	}
+	if w.State == picket.WatchCancelled {
+		w.Commands = []picket.Command{{Command: "stop", Reason: "cancelled"}}
+	}
+	return w, r.err
+}
+
+// readWatch runs the script watch, which answers "reclaim" for a lease that the
+// store has lost, until the lease is reclaimed.
+func (e *Engine) readWatch(ctx context.Context, held picket.LeaseCredential, args ...any) ([]any, *reply, error) {
 	for {
-		got, err := e.runHeld(ctx, held, "watch", ","+strings.Join(known, ",")+",")
+		got, err := e.runHeld(ctx, held, "watch", args...)
 		if err != nil {
-			return picket.Watch{}, false, err
+			return nil, nil, err
 		}
 		r := &reply{script: "watch"}
 		l := r.list(got)
-		if r.text(r.at(l, 0)) == "reclaim" {
-			if _, err := e.Reclaim(ctx, held); err != nil {
-				return picket.Watch{}, false, err
-			}
-			continue
+		if r.text(r.at(l, 0)) != "reclaim" {
+			return l, r, r.err
 		}
-		w.Commands = r.nudgeCommand(r.at(l, 3))
-		if len(l) > 4 {
-			w.Commands = append(w.Commands, r.execCommands(l[4])...)
-		}
-		if w.State = watchState(r.text(r.at(l, 0)), r.text(r.at(l, 1)),
-			r.text(r.at(l, 2))); w.State != picket.WatchHeld {
-			if w.State == picket.WatchCancelled {
-				w.Commands = []picket.Command{{Command: "stop", Reason: "cancelled"}}
-			}
-			return w, true, r.err
-		}
-		if len(w.Commands) > 0 {
-			return w, true, r.err
-		}
-		select {
-		case <-in.wakeup:
-		case <-timer.C:
-			return w, false, r.err
-		case <-ctx.Done():
-			return w, false, unavailable("the request was given up", ctx.Err())
-		case <-e.store.ctx.Done():
-			return w, false, r.err
+		if _, err := e.Reclaim(ctx, held); err != nil {
+			return nil, nil, err
 		}
 	}
 }
