@@ -46,3 +46,8 @@ func RewriteEach(s *Store, change func(name, source string) string) {
 
 // ForgetWaiter forgets a waiter, as Acquire does when its client goes away.
 func ForgetWaiter(ctx context.Context, e *Engine, waiter string) { e.forgetWaiter(ctx, waiter) }
+
+// WithNeeds lists the parts that a script needs, in the order of the script.
+func WithNeeds(body string, read func(name string) (string, error)) ([]string, error) {
+	return withNeeds(nil, body, read)
+}

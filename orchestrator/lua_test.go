@@ -21,7 +21,7 @@ var (
 	luaRefuse = regexp.MustCompile(`refuse\((.*)`)
 	luaCode   = regexp.MustCompile(`'([a-z]+_[a-z_]+|forbidden|paused|unauthenticated)'`)
 	luaEvent  = regexp.MustCompile(`'((?:task|lease|run|handoff|namespace|key|write|invariant|store|agent|tool|budget|webhook|session)\.[a-z_]+)'`)
-	luaMove   = regexp.MustCompile(`\bmove\([^,]+, [^,]+, ('[a-z]+'|\w+)`)
+	luaMove   = regexp.MustCompile(`\b(?:move|close_task)\([^,]+, [^,]+, ('[a-z]+'|\w+)`)
 	luaEither = regexp.MustCompile(`local (\w+) = [^\n]* and '(\w+)' or '(\w+)'`)
 	luaCalls  = regexp.MustCompile(`\b(acted|after|complete|grant|decide|decided|create|expire|stop_runs|cancel_task|cancel_below)\(`)
 )
@@ -262,6 +262,23 @@ func TestEveryMoveIsLegal(t *testing.T) {
 	})
 }
 
+// A task ends through close_task only, which closes its envelope.
+func TestTasksEndThroughCloseTask(t *testing.T) {
+	calls := regexp.MustCompile(`\b(move|close_task)\([^,]+, [^,]+, '([a-z]+)'`)
+	found := 0
+	for _, f := range luaSources(t) {
+		for _, m := range calls.FindAllStringSubmatch(f.code(), -1) {
+			found++
+			if picket.TaskState(m[2]).Terminal() != (m[1] == "close_task") {
+				t.Errorf("%s.lua: %s is for the other kind of state", f.name, m[0])
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("found only %d moves", found)
+	}
+}
+
 // movesOf lists the states that a piece of Lua moves tasks to.
 func movesOf(t *testing.T, name, code string) []string {
 	t.Helper()
@@ -271,8 +288,8 @@ func movesOf(t *testing.T, name, code string) []string {
 			out = append(out, strings.TrimSuffix(s, "'"))
 			continue
 		}
-		if m[1] == "to" && name == "_prelude" {
-			continue // the definition of move itself
+		if m[1] == "to" && (name == "_prelude" || name == "_close_task") {
+			continue // the definition of move, and the move of close_task
 		}
 		found := false
 		for _, either := range luaEither.FindAllStringSubmatch(code, -1) {

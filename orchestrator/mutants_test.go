@@ -162,7 +162,7 @@ var mutants = []mutant{
 	{"store time leaps with the clock", []edit{{"_clock", "if d > 1000 then d = 1000 end", ""}}},
 	{"store time goes back with the clock", []edit{{"_clock", "if d < 0 then", "if false then"}}},
 	{"store time is not kept",
-		[]edit{{"_clock", "if d >= 100 then call('HSET', META, 'now', F(now), 'raw', F(raw), 'format', F(FORMAT)) end",
+		[]edit{{"_clock", "if d >= 100 then call('HSET', META, 'now', F(store), 'raw', F(server), 'format', F(FORMAT)) end",
 			""}}},
 	// Adoption: the store turns out to be another one.
 	{"grants do not pass the floor", []edit{{"_grant", "math.max(num(t.token), floor) + 1", "num(t.token) + 1"}}},
@@ -186,7 +186,7 @@ var mutants = []mutant{
 	{"an adoption keeps the old floor", []edit{{"adopt", "'floor', F(new),", "'floor', meta.floor or '0',"}}},
 	{"event numbers go on below the floor",
 		[]edit{{"adopt", "F(math.max(num(meta.seq), num(ARGV[7])))", "F(num(meta.seq))"}}},
-	{"an adoption moves store time", []edit{{"adopt", "now = num(meta.now or raw)", "now = raw"}}},
+	{"an adoption moves store time", []edit{{"adopt", "num(meta.now or server)", "server"}}},
 	{"an adoption is not told", []edit{{"adopt", "emit('store.adopted'", "type('store.adopted'"}}},
 	{"whose process is gone keeps its grace",
 		[]edit{{"_expire", "or call('HGET', K('run:', t.run), 'exited') == '1' then", "then"}}},

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -91,8 +92,9 @@ func composeScripts(memory bool) (map[string]composedScript, error) {
 		if !hasHeaderLine(body, "clockless") {
 			parts = append(parts, "_clock")
 		}
-		for _, need := range strings.Fields(headerDirective(body, "needs:")) {
-			parts = append(parts, "_"+need)
+		parts, err = withNeeds(parts, body, part)
+		if err != nil {
+			return nil, fmt.Errorf("compose %s: %w", name, err)
 		}
 		source := ""
 		if !memory {
@@ -101,7 +103,7 @@ func composeScripts(memory bool) (map[string]composedScript, error) {
 		for _, p := range parts {
 			text, err := part(p)
 			if err != nil {
-				return nil, fmt.Errorf("compile %s: %w", name, err)
+				return nil, fmt.Errorf("compose %s: %w", name, err)
 			}
 			source += text + "\n"
 		}
@@ -111,6 +113,34 @@ func composeScripts(memory bool) (map[string]composedScript, error) {
 		scripts[name] = composedScript{source: source, sha: hex.EncodeToString(sum[:]), storesMore: grows}
 	}
 	return scripts, nil
+}
+
+// withNeeds appends to parts what a script needs by its header, and what those
+// parts need, each part once and after all that it needs itself.
+func withNeeds(parts []string, body string, read func(name string) (string, error)) ([]string, error) {
+	var add func(body string, above []string) error
+	add = func(body string, above []string) error {
+		for _, need := range strings.Fields(headerDirective(body, "needs:")) {
+			name := "_" + need
+			if slices.Contains(above, name) {
+				return fmt.Errorf("parts need each other: %s", strings.Join(append(above, name), " "))
+			}
+			if slices.Contains(parts, name) {
+				continue
+			}
+			text, err := read(name)
+			if err != nil {
+				return err
+			}
+			if err := add(text, append(slices.Clone(above), name)); err != nil {
+				return err
+			}
+			parts = append(parts, name)
+		}
+		return nil
+	}
+	err := add(body, nil)
+	return parts, err
 }
 
 func headerFlags(list string) string {

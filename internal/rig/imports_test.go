@@ -65,6 +65,7 @@ var mayImportInTests = []string{
 	"github.com/goccy/go-yaml/...",
 	"github.com/oklog/ulid/v2", "golang.org/x/sys/...", "github.com/prometheus/client_golang/...",
 	"github.com/chromedp/chromedp/...", "github.com/chromedp/cdproto/...", // a browser
+	"github.com/yuin/gopher-lua/...", // reads the scripts
 }
 
 // testsOnEngine are rooms that declare the methods they call: their tests from

@@ -69,8 +69,9 @@ end
 -- acting is how the log names who acts for an agent: an operator by the key, also
 -- by the one that registered the agent, and the agent itself by its own id.
 local function acting(id, a, by, operator)
-  actor_is_agent = a.owner == by and operator ~= '1'
-  return actor_is_agent and id or by
+  local itself = a.owner == by and operator ~= '1'
+  set_actor_is_agent(itself)
+  return itself and id or by
 end
 
 local function roster(id, role, from, to)

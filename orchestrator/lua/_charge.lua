@@ -1,3 +1,4 @@
+-- needs: money
 -- The books: what changes money is an event and a row of the ledger, which has
 -- the number of that event. _money.lua writes the rows.
 

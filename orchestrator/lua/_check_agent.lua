@@ -1,3 +1,4 @@
+-- needs: findings agent
 -- What has to be true of one agent and of the leases it holds.
 local STATUSES = { 'active', 'unhealthy', 'draining', 'dead', 'deregistered' }
 local AGENT = { 'status', 'role', 'owner', 'version', 'incarnation', 'interval', 'unhealthy', 'dead', 'beat_at', 'commands' }

@@ -1,3 +1,4 @@
+-- needs: findings money queue
 -- What has to be true of the money of one task, or of one day's house.
 local ROOM = 1000 -- calls and children that are added up; beyond that the sum is not looked at
 

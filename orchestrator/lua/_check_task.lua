@@ -1,3 +1,4 @@
+-- needs: findings lane queue index_keys check_money check_agent
 -- What has to be true of one task, whatever happened to it.
 local STATES = { 'queued', 'leased', 'review', 'handoff', 'completed', 'rejected', 'failed', 'cancelled' }
 local RECORD = { 'state', 'token', 'attempt', 'failures', 'run', 'handoff', 'order', 'lane', 'at', 'pri', 'window', 'role' }

@@ -1,6 +1,6 @@
 -- Store time, read once per script; it judges every deadline.
 do
-  raw = server_clock()
+  local server = server_clock()
   local m = call('HMGET', META, 'now', 'raw', 'floor', 'paused', 'seq', 'order', 'granted', 'identity', 'incarnations', 'format')
   if not m[1] or not m[2] then
     return redis.error_reply('store_lost the namespace has no meta record')
@@ -14,16 +14,15 @@ do
   -- nothing, a step forward as one second at most. It is written every 100 ms,
   -- so after a step back it may stand where it stood up to 100 ms before. The
   -- format is written with it, for a store that an earlier version has begun.
-  local d = raw - num(m[2])
-  now = num(m[1])
+  local store, d = num(m[1]), server - num(m[2])
   if d < 0 then
-    call('HSET', META, 'raw', F(raw))
+    call('HSET', META, 'raw', F(server))
   else
     if d > 1000 then d = 1000 end
-    now = now + d
-    if d >= 100 then call('HSET', META, 'now', F(now), 'raw', F(raw), 'format', F(FORMAT)) end
+    store = store + d
+    if d >= 100 then call('HSET', META, 'now', F(store), 'raw', F(server), 'format', F(FORMAT)) end
   end
-  NOW, RAW = F(now), F(raw)
+  set_time(store, server)
   floor = num(m[3])
   paused = m[4] or ''
   meta = { seq = m[5], order = m[6], granted = m[7], incarnations = m[9] }

@@ -1,3 +1,4 @@
+-- needs: fence end_lease tree close_task
 -- complete is the verb of this name, for advance too. It returns the task's
 -- state, or the refusal.
 local function complete(tid, rid, secret, presented, hash, output, mode)
@@ -8,7 +9,11 @@ local function complete(tid, rid, secret, presented, hash, output, mode)
   end_lease(tid, rid, 'completed', 'success', admitted(r, deadline))
   call('SET', K('out:', tid), output)
   local state = t.review == 'none' and 'completed' or 'review'
-  move(tid, t, state)
+  if state == 'completed' then
+    close_task(tid, t, 'completed')
+  else
+    move(tid, t, 'review')
+  end
   put(r, 'closed', 'complete:' .. hash .. ' ' .. state)
   emit('task.' .. state, { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid },
     '{"state":' .. quote(state) .. '}')

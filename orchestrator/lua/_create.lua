@@ -1,3 +1,4 @@
+-- needs: money queue charge index_keys
 -- Creating a task: submit, the fix of a rejection and the retry of a closed
 -- task share it. A specification is a flat list of FIELDS values in ARGV.
 local FIELDS = { 'id', 'lane', 'pri', 'window', 'max_attempts', 'backoff', 'retry_on', 'escalate', 'review',
@@ -7,14 +8,6 @@ local function read_spec(first)
   local s = {}
   for i, name in ipairs(FIELDS) do s[name] = ARGV[first + i - 1] end
   return s
-end
-
--- indexes names every list key the task stands in beside its state.
-local function index_keys(role, labels)
-  local keys = { K('tasks') }
-  if role ~= '' then keys[2] = K('by-role:', role) end
-  for label in string.gmatch(labels, '[^\n]+') do keys[#keys + 1] = K('by-label:', label) end
-  return keys
 end
 
 -- payer names the envelope that a new task's is carved from: that of its

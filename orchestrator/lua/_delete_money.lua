@@ -1,3 +1,4 @@
+-- needs: money
 -- Deleting the money of what ended long ago, a bite of the ledger at a time.
 local ROWS = 1000
 

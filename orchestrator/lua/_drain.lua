@@ -1,3 +1,4 @@
+-- needs: agent
 -- emit_command is the word about a command in the log; was is what waited under
 -- its id before, is what does now.
 local function emit_command(id, cid, state, request, actor, reason, was, is)

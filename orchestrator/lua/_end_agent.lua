@@ -1,3 +1,4 @@
+-- needs: agent expire stale_entry
 -- The ways in which an agent stops being a participant. One write makes its
 -- leases void; what follows is their book-keeping.
 local BATCH = 100 -- leases that one step ends

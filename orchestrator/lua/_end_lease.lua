@@ -1,7 +1,16 @@
--- end_lease does what every end of a lease shares; what becomes of the task is
--- decided elsewhere. deadline spares a look where it is known.
-local ended_leases = {} -- by registered agents: {agent, incarnation}
+-- needs: agent
+-- deregister_if_drained ends a draining agent that has given up its last lease.
+local function deregister_if_drained(id, incarnation)
+  local a = record(K('agent:', id))
+  if a.status == nil then pick(a[1], 'status', 'incarnation') end
+  if a.status == 'draining' and a.incarnation == incarnation and call('ZCARD', holder(id, a)) == 0 then
+    lifecycle(id, agent(id), 'deregistered', 'drain_completed', 'server')
+  end
+end
 
+-- end_lease does what every end of a lease shares; what becomes of the task is
+-- decided elsewhere. deadline spares a look where it is known. A draining agent is
+-- deregistered in the same step, after the word about the lease.
 local function end_lease(tid, rid, state, class, deadline)
   deadline = deadline and F(deadline) or call('ZSCORE', K('deadlines'), tid) or NOW
   call('ZREM', K('deadlines'), tid)
@@ -13,18 +22,7 @@ local function end_lease(tid, rid, state, class, deadline)
   if r.key and r.key ~= '' then call('ZREM', K('leases-of:', r.key), tid) end
   if num(r.incarnation) > 0 then
     call('ZREM', K('holder:', r.agent .. ':' .. r.incarnation), tid)
-    ended_leases[#ended_leases + 1] = { r.agent, r.incarnation }
-  end
-end
-
--- A draining agent that has given up its last lease is done, in the same step
--- and after the word about the lease.
-at_the_end = function()
-  for _, g in ipairs(ended_leases) do
-    local id, a = g[1], record(K('agent:', g[1]))
-    if a.status == nil then pick(a[1], 'status', 'incarnation') end
-    if a.status == 'draining' and a.incarnation == g[2] and call('ZCARD', holder(id, a)) == 0 then
-      lifecycle(id, agent(id), 'deregistered', 'drain_completed', 'server')
-    end
+    local id, incarnation = r.agent, r.incarnation
+    defer(function() deregister_if_drained(id, incarnation) end)
   end
 end

@@ -1,3 +1,4 @@
+-- needs: money
 -- envelope_view shows an envelope with its open calls and those it was carved
 -- into, 500 of them in all; the Go side decodes it.
 local shown = 0

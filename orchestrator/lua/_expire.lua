@@ -1,3 +1,4 @@
+-- needs: end_lease retry_policy
 -- expire ends a lease that its holder did not give back, with one event.
 -- deadline is when its process is gone for certain, where that is not the lease's own.
 local function expire(tid, t, class, reason, actor, deadline)

@@ -1,3 +1,4 @@
+-- needs: agent
 -- fenced is the one definition of "still holds". It returns task, run and
 -- deadline, or the refusal; the first test that fails answers. A lease from
 -- before an adoption holds for nothing but to be reclaimed, whatever its

@@ -1,3 +1,4 @@
+-- needs: agent view promote lane stale_entry
 -- Leasing the next tasks: what grant and advance share.
 local FIRST = 30000 -- an unconfirmed lease comes back after this long
 local RANGE = 2097152 -- tokens above a floor before the next floor is needed

@@ -1,3 +1,4 @@
+-- needs: expire stale_entry
 -- What the revocation of a key does to the leases that were acquired with it.
 
 -- end_key_leases ends up to limit leases of a key and returns how many it looked

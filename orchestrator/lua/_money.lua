@@ -142,7 +142,7 @@ local function payer_of(id, e)
   return p
 end
 
-close_envelope = function(id)
+local function close_envelope(id)
   local e = envelope(id)
   if not e.parent then return end
   e.closed = '1'

@@ -1,3 +1,4 @@
+-- needs: conflicts
 -- The stop button as somebody has seen it.
 
 -- unseen tells whether it was pressed since: at is when the pause was made that

@@ -22,6 +22,12 @@ local function server_clock()
   return num(t[1]) * 1000 + math.floor(num(t[2]) / 1000)
 end
 
+-- set_time sets both clocks of this script: store time and the server's own.
+local function set_time(store, server)
+  now, raw = store, server
+  NOW, RAW = F(now), F(raw)
+end
+
 -- refuse builds the error "code key=value ..."; no value may hold a space.
 local function refuse(code, ...)
   local out = { code }
@@ -69,7 +75,6 @@ end
 -- put changes fields of a record in the store. All changes of a record are one
 -- write, made when the script is done or shows what it did; what it looks at
 -- again it has to change in r as well. A refusal writes nothing.
-local at_the_end -- what a part does when the verb has succeeded
 local changed = {}
 local function put(r, ...)
   local c = r.changes
@@ -120,6 +125,11 @@ local function save()
   changed, events = {}, 0
 end
 
+-- deferred are functions that run in order when the verb has succeeded, before
+-- its changes are written.
+local deferred = {}
+local function defer(f) deferred[#deferred + 1] = f end
+
 local function quote(s) return cjson.encode(s or '') end
 
 -- turned says for an event what became another: members before and after.
@@ -139,9 +149,10 @@ local AUDITED = {
   ['agent.command'] = 'person', ['invariant.repaired'] = 'person',
 }
 
--- actor_is_agent is set by a script in which an agent acts for itself. The log then
+-- actor_is_agent is true in a script in which an agent acts for itself. The log then
 -- names it by its own id, which can be the same as that of a key.
 local actor_is_agent = false
+local function set_actor_is_agent(is) actor_is_agent = is end
 
 -- audited reports whether the audit log gets a copy of an event. A person's actor
 -- is a key.
@@ -193,20 +204,14 @@ end
 
 local TERMINAL = { completed = true, rejected = true, failed = true, cancelled = true }
 
-local close_envelope -- what the end of a task does to its money
-
 -- move takes a task from one state set to another; further fields are written
--- with it. A task being created comes from none.
+-- with it. A task being created comes from none. A task that ends goes through
+-- close_task instead.
 local function move(id, t, to, ...)
   if t.state then call('ZREM', K('by-state:', t.state), id) end
   call('ZADD', K('by-state:', to), t.order, id)
   if t.state == 'review' then call('ZREM', K('in-review'), id) end
   if to == 'review' then call('ZADD', K('in-review'), RAW, id) end
-  if TERMINAL[to] then
-    call('ZADD', K('terminal'), NOW, id)
-    close_envelope(id)
-    if t.root then call('HINCRBY', K('tree:', t.root), 'open', -1) end
-  end
   put(t, 'state', to, 'updated', RAW, ...)
   t.state = to
 end

@@ -1,3 +1,4 @@
+-- needs: lane
 -- The ways into a queue.
 local MAX_LANES = 1024
 local PIN = 60000 -- an answer keeps the task for the same agent this long

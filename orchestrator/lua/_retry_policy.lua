@@ -1,3 +1,4 @@
+-- needs: queue handoff close_task
 -- What becomes of a task whose run has ended without a result.
 local FAILURE = { crash = true, timeout = true, stalled = true, no_result = true, agent_failed = true, lease_expired = true, agent_dead = true }
 local REQUEUED = { agent_failed = true, lease_expired = true, agent_dead = true } -- retried without being listed in retry.on
@@ -35,7 +36,7 @@ local function after(tid, t, rid, class, retryable, final)
     return 'queued', failures
   end
   if failed and t.escalate == 'fail' then
-    move(tid, t, 'failed', 'reason', class)
+    close_task(tid, t, 'failed', 'reason', class)
     return 'failed', failures
   end
   local because = 'it is failure ' .. F(failures) .. ' of ' .. F(num(t.max_attempts)) .. ' allowed'

@@ -1,3 +1,4 @@
+-- needs: review_digest create queue money close_task
 -- What a reviewer decides, be it a person or the run that delegated the task.
 
 -- shelter names the parent that a repair or a repeat of a task still has.
@@ -22,7 +23,7 @@ local function decided(id, t, decision, note, by, fix)
   local digest = review_digest(t)
   call('HSET', K('review:', id), 'run', t.run, 'decision', decision, 'note', note, 'by', by, 'at', RAW, 'fix', fix and fix.id or '',
     'digest', digest)
-  move(id, t, to)
+  close_task(id, t, to)
   local kind = decision == 'approve' and 'task.approved' or 'task.rejected'
   emit(kind, { task = id, run = t.run, token = t.token, actor = by }, '{"state":' .. quote(to) .. ',"note":' .. quote(note) .. ',"digest":' .. quote(digest) ..
     turned('state', 'review', to) .. ',"fixTaskId":' .. (fix and quote(fix.id) or 'null') .. '}')

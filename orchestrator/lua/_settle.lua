@@ -1,3 +1,4 @@
+-- needs: money charge queue
 -- Calls that cost money: their reservations, and how these end.
 local LAG = 2000 -- after its timeout a call has ended: the answer to reserve may have come this late
 local LINGER = 10000 -- and its settlement has come after this long, or never will

@@ -1,3 +1,4 @@
+-- needs: end_lease retry_policy stale_entry
 -- stop_runs ends up to limit live runs because the namespace is paused hard;
 -- the chore stays noted until none is left.
 local function stop_runs(actor, limit)

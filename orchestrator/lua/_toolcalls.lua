@@ -1,3 +1,4 @@
+-- needs: fence nudge end_lease retry_policy
 -- Tool calls as signs of life, and as signs of a loop.
 local LOOP = 5 -- of the same call in a row: then the agent is told, and after as many more its run ends
 

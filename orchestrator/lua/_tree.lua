@@ -1,3 +1,4 @@
+-- needs: lane end_lease handoff close_task
 -- What becomes of the tasks below one that ends. Each subtree that is cancelled
 -- is marked in the hash of its tree, which every lease of a subtask is held
 -- against: it counts from this step on, whatever is left to write down.
@@ -27,7 +28,7 @@ local function cancel_task(id, t, by, reason)
   elseif before == 'handoff' then
     close_handoff(t.handoff, 'cancelled', by, reason)
   end
-  move(id, t, 'cancelled', 'reason', reason, 'closed_by', by)
+  close_task(id, t, 'cancelled', 'reason', reason, 'closed_by', by)
   emit('task.cancelled', { task = id, run = before == 'leased' and t.run or '', actor = by },
     '{"state":"cancelled","reason":' .. quote(reason) .. turned('state', before, 'cancelled') .. '}')
 end

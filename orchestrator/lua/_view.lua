@@ -1,3 +1,4 @@
+-- needs: review_digest
 -- view reads the whole of a task in one step, with what the script changed; the
 -- Go side decodes it.
 local function hash_or_false(key)

@@ -1,3 +1,4 @@
+-- needs: expire
 -- end_void_leases ends the leases that nobody reclaimed within the grace of an
 -- adoption, one batch of a scan over all live ones; the chore stays noted until
 -- the scan is through.

@@ -1,4 +1,4 @@
--- needs: money stale_entry lane queue agent fence end_lease handoff tree complete review_digest view grant
+-- needs: complete grant
 -- advance completes a lease and leases the agent's next tasks in the same step:
 -- both are done or neither. A repeat tells the same state and shows those of the
 -- leases that still hold. When the tokens of the floor are used up it leases

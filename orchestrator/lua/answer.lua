@@ -1,4 +1,4 @@
--- needs: stale_entry lane queue handoff agent conflicts answer review_digest view
+-- needs: answer view
 -- answer decides a hand-off; the task is queued again with the answer in its
 -- context.
 -- ARGV: hand-off, actor, request key, body hash, answer JSON, option JSON or

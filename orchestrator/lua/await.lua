@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stale_entry lane queue agent fence end_lease handoff retry_policy nudge toolcalls review_digest view
+-- needs: fence toolcalls view
 -- await shows a run what has become of a subtask of its task.
 -- ARGV: task, run, secret, presented token, subtask, which look of a call this
 --   is: only, first or again; ms that the call waits from now on

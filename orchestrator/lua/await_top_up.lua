@@ -1,4 +1,4 @@
--- needs: money charge agent fence
+-- needs: charge fence money
 -- await_top_up tells the holder of a lease whether its envelope was topped up
 -- since a call was refused, or since it began to wait.
 -- ARGV: task, run, secret, presented token

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stale_entry lane queue agent end_lease handoff tree conflicts review_digest view
+-- needs: conflicts tree view
 -- cancel ends a task for good, whatever it is doing, with all that is below it.
 -- ARGV: task or its open hand-off, actor, request key, body hash, reason
 -- Reply: view of the task

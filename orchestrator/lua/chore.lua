@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stale_entry lane queue agent end_lease handoff retry_policy stop expire void_leases end_agent key_leases tree
+-- needs: end_agent key_leases stop tree void_leases
 -- chore does the next batch of what a single write left behind: the runs that
 -- a hard pause ends, the leases that nobody reclaimed after an adoption, those
 -- of agents that are gone and of keys that were revoked.

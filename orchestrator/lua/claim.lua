@@ -1,4 +1,4 @@
--- needs: stale_entry lane queue handoff agent conflicts answer review_digest view
+-- needs: answer conflicts view
 -- claim notes who looks after a hand-off. The same person may claim again, and
 -- another one take it over by saying so.
 -- ARGV: hand-off, actor, request key, body hash, take over 0|1

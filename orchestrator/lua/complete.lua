@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stale_entry lane queue agent fence end_lease handoff tree complete
+-- needs: complete
 -- complete ends the lease with an output: the task goes to review, or is
 -- completed when nobody reviews it. A repeat gets the same answer.
 -- ARGV: task, run, secret, presented token, content hash, output JSON {output, summary},

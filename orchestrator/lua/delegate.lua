@@ -1,4 +1,4 @@
--- needs: money charge stale_entry lane queue agent fence end_lease handoff retry_policy nudge toolcalls create tree quota
+-- needs: create fence money nudge queue quota toolcalls
 -- delegate makes a subtask of a task whose lease goes on, with an envelope out
 -- of the caller's. The same key again answers the same subtask.
 -- ARGV: task, run, secret, presented token, request id or '', content hash, the

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money agent stale_entry lane queue end_lease handoff retry_policy expire end_agent
+-- needs: agent end_agent
 -- deregister removes an agent at once: its leases end, which is no failure of
 -- their tasks. One that was deregistered before is left as it is.
 -- ARGV: agent, actor, operator 0|1, request key, body hash, incarnation or 0,

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money envelope_view
+-- needs: envelope_view money
 -- envelope shows an envelope: its columns, the calls under way and what was
 -- carved from it. The day that has just begun is shown as its first task will
 -- find it; nothing is written.

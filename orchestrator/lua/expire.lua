@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stale_entry lane queue agent end_lease handoff retry_policy expire conflicts review_digest view
+-- needs: conflicts expire view
 -- expire takes a lease away by an operator's decision.
 -- ARGV: task, actor, request key, body hash, reason, the run that is meant or '' for whichever it is
 -- Reply: view of the task

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stale_entry lane queue agent end_lease handoff retry_policy expire
+-- needs: expire stale_entry
 -- expire_due ends leases that are past their deadline. One from before an
 -- adoption is left alone while its holder may reclaim it.
 -- ARGV: actor, limit

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: stale_entry lane queue review_digest view
+-- needs: queue view
 -- explain gathers why a task is where it is.
 -- ARGV: task
 -- Reply: {view, last tick ms or '', delayed score or '', lane, better tasks in

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stale_entry lane queue agent fence end_lease handoff retry_policy tree
+-- needs: end_lease fence retry_policy tree
 -- fail is the agent's own word that it cannot do the task. A repeat gets the
 -- same answer.
 -- ARGV: task, run, secret, presented token, content hash, reason, retryable 0|1

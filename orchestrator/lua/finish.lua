@@ -1,4 +1,4 @@
--- needs: money stale_entry lane queue handoff agent conflicts answer review_digest view
+-- needs: answer close_task handoff view
 -- finish completes a parked task with a person's own output.
 -- ARGV: hand-off, actor, request key, body hash, output JSON {output, summary},
 --   the output in a few words
@@ -12,7 +12,7 @@ local h, t, no = load_open_handoff(hid)
 if no then return no end
 close_handoff(hid, 'finished', by, ARGV[6])
 call('SET', K('out:', h.task), ARGV[5])
-move(h.task, t, 'completed', 'closed_by', by)
+close_task(h.task, t, 'completed', 'closed_by', by)
 emit('task.finished', { task = h.task, actor = by }, '{"state":"completed","handoffId":' .. quote(hid) .. ',"output":' .. quote(ARGV[6]) ..
   turned('state', 'handoff', 'completed') .. '}')
 remember(key, body, h.task, DAY)

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stale_entry lane queue agent fence end_lease handoff retry_policy nudge toolcalls review_digest view
+-- needs: fence toolcalls view
 -- get_task shows the holder of a lease its task, with the input that a person
 -- has edited.
 -- ARGV: task, run, secret, presented token, request id or '', the

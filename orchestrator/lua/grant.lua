@@ -1,4 +1,4 @@
--- needs: money stale_entry lane review_digest view agent grant
+-- needs: grant
 -- grant leases the best queued tasks an agent covers.
 -- ARGV: actor, agent id, role ('!': only tasks pinned to the agent), capabilities (',a,b,'), waiter id, wait ms,
 --   workspace root, request key, body hash, floor of the caller's witness,

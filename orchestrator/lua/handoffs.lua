@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: review_digest view
+-- needs: view
 -- handoffs lists a page of the hand-offs of one state, oldest first, as many as
 -- fit into one reply, or one by its id.
 -- ARGV: state or hand-off id, limit, score and id of the row that comes before or ''

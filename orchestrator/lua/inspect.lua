@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stale_entry lane queue agent create findings check_agent check_money check_task
+-- needs: agent check_agent check_money check_task findings queue
 -- inspect holds the next batch of a namespace against its invariants and
 -- repairs what is safe to repair. What lives is walked apart from the archive,
 -- so that a lost deadline is found soon, however much has ended.

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money agent stale_entry lane queue end_lease handoff retry_policy expire end_agent
+-- needs: agent end_agent stale_entry
 -- judge writes down what time has made of agents: what they were before a late
 -- look included, in order. Whoever judges first does it for all.
 -- ARGV: agent, or '' for those of the silence index that are due, limit

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stale_entry lane queue agent end_lease handoff retry_policy expire key_leases login runkey
+-- needs: key_leases login runkey
 -- key_revoke ends a key and its sessions at once. The leases that were acquired
 -- with it end, or are kept. The run keys that it made are revoked, too. Revoking a
 -- key again changes nothing, except that it can end leases that were kept. The

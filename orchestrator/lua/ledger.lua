@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money envelope_view
+-- needs: envelope_view
 -- ledger pages through the rows of one envelope or of all, oldest first, or
 -- newest first.
 -- ARGV: task, house:<date>, house or '' for all, after (seq; newest first: before

@@ -1,4 +1,4 @@
--- needs: agent fence
+-- needs: fence
 -- order_exec asks the adapter of a run to start a process; the adapter hears of
 -- it by watch and renewal until it has handed in the result, or the call's
 -- deadline has passed. The same call again is the same order.

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: stale_entry lane queue handoff agent conflicts answer refused
+-- needs: answer refused
 -- overdue does what has become due: the deadline policy of hand-offs nobody
 -- decided in time (deny answers by itself, escalate raises the priority and
 -- tells again), and the word about refused writes that were only counted.

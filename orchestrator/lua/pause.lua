@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stale_entry lane queue agent end_lease handoff retry_policy stop conflicts pause
+-- needs: pause stop
 -- pause presses the stop button: no grants from now on; hard also ends runs,
 -- up to a batch here and the rest as a chore. A pause that comes after a stop
 -- does not weaken it.

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money charge lane queue settle stale_entry
+-- needs: settle stale_entry
 -- reap_hold settles calls that are past their deadline and that nobody has
 -- settled, at what was reserved: nobody knows what they have come to.
 -- ARGV: limit

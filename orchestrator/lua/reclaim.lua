@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: agent fence
+-- needs: fence
 -- reclaim gives the holder of a lease from before an adoption a token above the
 -- floor and a full window. A lease above it is left as it is, so a repeat
 -- changes nothing.

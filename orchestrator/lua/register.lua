@@ -51,7 +51,7 @@ put(a, 'role', role, 'name', ARGV[6], 'caps', ARGV[7], 'max', ARGV[8], 'load', '
 if from then roster(id, a.role, from) end
 a.role, a.unhealthy, a.beat_at = role, ARGV[11], NOW
 a.status, a.version = from or 'registering', '0'
-actor_is_agent = true
+set_actor_is_agent(true)
 lifecycle(id, a, 'active', from and 're_registered' or 'registered', id)
 schedule_judgement(id, a)
 remember(key, body, id .. ' ' .. a.incarnation, DAY)

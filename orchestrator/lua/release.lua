@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stale_entry lane queue agent fence end_lease handoff retry_policy eventbudget
+-- needs: end_lease eventbudget fence retry_policy
 -- release gives a lease back with the exit of its process; the retry policy
 -- decides what becomes of the task. A repeat gets the same answer.
 -- ARGV: task, run, secret, presented token, content hash, class, exit code or

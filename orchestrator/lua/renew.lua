@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: agent fence exec
+-- needs: exec fence
 -- renew extends a lease that still holds to a full window from now; it never
 -- revives one and never shortens one.
 -- ARGV: task, run, secret, presented token

@@ -1,4 +1,4 @@
--- needs: money stale_entry lane queue agent fence end_lease handoff retry_policy nudge toolcalls
+-- needs: fence nudge toolcalls
 -- report stores a progress report and pins it. A requestId seen among the
 -- run's last 32 gets the answer it got before.
 -- ARGV: task, run, secret, presented token, request id or '', content hash,

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: agent fence end_lease handoff
+-- needs: end_lease fence handoff
 -- request_help ends the lease and parks the task until a person acts. A repeat
 -- gets the same answer.
 -- ARGV: task, run, secret, presented token, content hash, kind, question JSON

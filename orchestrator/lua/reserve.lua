@@ -1,4 +1,4 @@
--- needs: money charge agent fence nudge lane queue settle quota
+-- needs: fence money nudge quota settle
 -- reserve admits a call that costs money: it takes the bound of its price out of
 -- what is available, in the step that finds the lease to hold. A call made
 -- before answers what it answered then.

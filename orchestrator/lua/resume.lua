@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: conflicts pause
+-- needs: pause
 -- resume lets grants flow again. Resuming what is not paused changes nothing.
 -- ARGV: actor, reason, request key, body hash, when the pause was made that the actor has seen, '' not said
 -- Reply: {paused, reason, by, at}

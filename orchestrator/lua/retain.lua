@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money create agent delete_money tree_retention quota runkey
+-- needs: agent delete_money index_keys quota runkey tree_retention
 -- retain deletes what ended long ago: closed tasks with all they own, agents
 -- that are gone, run keys that have expired, and old events from the head of the
 -- log and of the audit log. Age is judged by store time, so a jump of the

@@ -1,4 +1,4 @@
--- needs: money charge stale_entry lane queue handoff create review_digest review_decision conflicts view
+-- needs: conflicts create handoff money queue review_decision view
 -- retry queues an escalated task again with its failures forgotten, or makes a
 -- new task from one that failed, was cancelled or was rejected, with what
 -- people have answered on that one.

@@ -1,4 +1,4 @@
--- needs: money charge stale_entry lane queue create review_digest review_decision conflicts view
+-- needs: conflicts create queue review_decision review_digest view
 -- review decides a completed task; a rejection may create the task that fixes
 -- it in the same step.
 -- ARGV: task, decision (approve|reject), actor, request key, body hash, note,

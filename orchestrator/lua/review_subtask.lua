@@ -1,4 +1,4 @@
--- needs: money charge stale_entry lane queue agent fence end_lease handoff retry_policy nudge toolcalls create review_digest review_decision conflicts view quota
+-- needs: conflicts create fence queue quota review_decision review_digest toolcalls view
 -- review_subtask decides a subtask that was handed in to the task of a run. A
 -- rejection makes, in the same step, the subtask that repairs it. The same
 -- decision again gets the same answer.

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: review_queue review_digest
+-- needs: review_digest review_queue
 -- reviews lists a page of the tasks that wait for a decision, oldest first, as
 -- many as fit into one reply.
 -- ARGV: limit, order of the task looked at before or '', then names of sets

@@ -1,4 +1,4 @@
--- needs: evidence nudge eventbudget refused
+-- needs: eventbudget evidence nudge refused
 -- run_events writes what an adapter observed into the log: its process was
 -- launched, it shows no sign of life, or one of the launcher's timed events. An
 -- event whose id is among the last 128 of the run was written before. What goes

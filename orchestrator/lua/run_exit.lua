@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: stale_entry lane queue evidence eventbudget refused
+-- needs: eventbudget evidence queue refused
 -- run_exit notes how a run's process ended. The class was set when the lease
 -- ended and stays; a task waiting for this process goes on at once. Another exit
 -- of the same run takes its event from the run's budget, as long as nobody has

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money charge lane queue settle quota
+-- needs: charge money quota settle
 -- settle books what a reserved call cost, once. It needs no lease that holds:
 -- what is spent is spent. Where nobody knew what the call had come to, a true
 -- figure corrects that.

@@ -1,4 +1,4 @@
--- needs: money charge stale_entry lane queue create
+-- needs: create queue
 -- submit creates a task.
 -- ARGV: request key, body hash, source task or '', spec (20 values)
 -- Reply: {task id, created ms, replayed 0|1}

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: review_digest view
+-- needs: view
 -- task shows the whole of a task.
 -- ARGV: task
 -- Reply: view of the task

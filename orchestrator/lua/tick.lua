@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stale_entry lane queue
+-- needs: promote queue
 -- tick keeps store time true and moves due delayed tasks on.
 -- ARGV: limit
 -- Reply: {promoted, chores due 0|1}

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money stale_entry lane queue agent end_lease handoff retry_policy expire
+-- needs: expire
 -- undeliver gives back leases whose grant reached nobody: only those that
 -- nobody has confirmed.
 -- ARGV: actor, run...

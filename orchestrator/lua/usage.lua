@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: money charge evidence
+-- needs: charge evidence money
 -- usage books what an agent's own output says it has used, a running total of
 -- one session: what is more than at the last report, and than the LLM proxy has
 -- charged to the same run. Nobody has measured it. So the holder, or the last

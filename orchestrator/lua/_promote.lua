@@ -1,0 +1,29 @@
+-- needs: lane stale_entry close_task
+-- What time does to queued tasks: those that are due move on, those of a
+-- cancelled tree end.
+
+-- drop ends a queued task that was cancelled with one above it.
+local function drop(id, t, head)
+  local reason = 'cancelled with ' .. marked(t)
+  dequeue(id, t, head)
+  close_task(id, t, 'cancelled', 'reason', reason, 'closed_by', 'server')
+  emit('task.cancelled', { task = id, actor = 'server' }, '{"state":"cancelled","reason":' .. quote(reason) .. turned('state', 'queued', 'cancelled') .. '}')
+end
+
+-- promote moves due entries of delayed on: into a lane, or out of a pin.
+local function promote(limit)
+  local due = call('ZRANGEBYSCORE', K('delayed'), '-inf', NOW, 'LIMIT', 0, limit)
+  for _, id in ipairs(due) do
+    local t = load(K('task:', id))
+    if not t or t.state ~= 'queued' then
+      stray('delayed_extra', K('delayed'), id)
+    elseif marked(t) then
+      drop(id, t)
+    else
+      undelay(id, t)
+      if t.at ~= '' then pull(id, t) end
+      place(id, t)
+    end
+  end
+  return #due
+end

@@ -1,0 +1,207 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	lua "github.com/yuin/gopher-lua"
+	"github.com/yuin/gopher-lua/parse"
+
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// Bounds of a composed script. Redis allows 200 local variables in a function and
+// 60 variables of the functions around it; a script of more bytes takes longer to load.
+const (
+	mostLocals   = 200
+	mostUpvalues = 60
+	mostBytes    = 70_000
+)
+
+// luaGlobals are the names that Redis gives to every script.
+var luaGlobals = []string{"ARGV", "KEYS", "cjson", "ipairs", "math", "pairs", "redis", "select", "string", "table",
+	"tonumber", "tostring", "type", "unpack", "verb"}
+
+// baseParts are in every script, so no header names them.
+var baseParts = []string{"_prelude", "_identity", "_clock"}
+
+func TestEveryLuaFileNamesWhatItNeeds(t *testing.T) {
+	files := luaSources(t)
+	for _, problem := range needsProblems(t, files) {
+		t.Error(problem)
+	}
+	// The test finds a name that is missing, and one too many.
+	planted := func(name, old, new string) []string {
+		changed := slices.Clone(files)
+		i := slices.IndexFunc(changed, func(f luaFile) bool { return f.name == name })
+		changed[i].text = strings.Replace(changed[i].text, old, new, 1)
+		return needsProblems(t, changed)
+	}
+	for _, c := range []struct{ name, old, new, want string }{
+		{"_charge", "-- needs: money\n", "", "_charge uses envelope_task"},
+		{"submit", "-- needs: create ", "-- needs: ", "submit uses create"},
+		{"_charge", "-- needs: money\n", "-- needs: money exec\n", "_charge does not use _exec"},
+		{"_charge", "warn(payer, p)", "warm(payer, p)", "_charge uses warm, which no part defines"},
+		{"_charge", "-- needs: money\n", "-- needs: money moneys\n", "_charge needs _moneys, which does not exist"},
+	} {
+		problems := strings.Join(planted(c.name, c.old, c.new), "\n")
+		if !strings.Contains(problems, c.want) {
+			t.Errorf("%s with %q in place of %q: got %q, want %q", c.name, c.new, c.old, problems, c.want)
+		}
+	}
+}
+
+// needsProblems compares the needs of every file with the names that it uses.
+func needsProblems(t *testing.T, files []luaFile) []string {
+	t.Helper()
+	var problems []string
+	owners := map[string][]string{} // parts by a name that they define
+	for _, f := range files {
+		if f.shared() {
+			for _, name := range definedNames(compileLua(t, f.name, f.text)) {
+				owners[name] = append(owners[name], f.name)
+			}
+		}
+	}
+	for _, f := range files {
+		needs, used := f.needs(), map[string]bool{}
+		for _, name := range freeNames(compileLua(t, f.name, f.text)) {
+			of := owners[name]
+			isOwner := func(part string) bool { return slices.Contains(of, part) }
+			switch {
+			case slices.Contains(luaGlobals, name), slices.ContainsFunc(baseParts, isOwner):
+			case len(of) == 0:
+				problems = append(problems, fmt.Sprintf("%s uses %s, which no part defines", f.name, name))
+			case !slices.ContainsFunc(needs, isOwner):
+				problems = append(problems,
+					fmt.Sprintf("%s uses %s and needs none of %v, which define it", f.name, name, of))
+			default:
+				used[needs[slices.IndexFunc(needs, isOwner)]] = true
+			}
+		}
+		for _, need := range needs {
+			if !slices.ContainsFunc(files, func(f luaFile) bool { return f.name == need }) {
+				problems = append(problems, fmt.Sprintf("%s needs %s, which does not exist", f.name, need))
+			} else if !used[need] {
+				problems = append(problems, fmt.Sprintf("%s does not use %s, which it needs by its header", f.name, need))
+			}
+		}
+	}
+	return problems
+}
+
+// needs lists the parts that a file names in its header.
+func (f luaFile) needs() []string {
+	var out []string
+	for line := range strings.Lines(f.header()) {
+		if list, ok := strings.CutPrefix(line, "needs: "); ok {
+			for _, name := range strings.Fields(list) {
+				out = append(out, "_"+name)
+			}
+		}
+	}
+	return out
+}
+
+func compileLua(t *testing.T, name, text string) *lua.FunctionProto {
+	t.Helper()
+	if strings.HasPrefix(text, "#!") {
+		_, text, _ = strings.Cut(text, "\n")
+	}
+	chunk, err := parse.Parse(strings.NewReader(text), name)
+	ok(t, err)
+	proto, err := lua.Compile(chunk, name)
+	ok(t, err)
+	return proto
+}
+
+// definedNames lists the local variables of a chunk that live until its end.
+func definedNames(p *lua.FunctionProto) []string {
+	var out []string
+	for _, v := range p.DbgLocals {
+		if v.EndPc >= len(p.Code)-1 {
+			out = append(out, v.Name)
+		}
+	}
+	return out
+}
+
+// freeNames lists what a chunk and its functions use without defining it.
+func freeNames(p *lua.FunctionProto) []string {
+	found := map[string]bool{}
+	var visit func(p *lua.FunctionProto)
+	visit = func(p *lua.FunctionProto) {
+		for _, instruction := range p.Code {
+			if op := int(instruction >> 26); op == lua.OP_GETGLOBAL || op == lua.OP_SETGLOBAL {
+				found[p.Constants[instruction&0x3ffff].String()] = true
+			}
+		}
+		for _, inner := range p.FunctionPrototypes {
+			visit(inner)
+		}
+	}
+	visit(p)
+	return slices.Sorted(maps.Keys(found))
+}
+
+// Parts stand in a script after what they need, each of them once.
+func TestNeedsAreResolvedInOrder(t *testing.T) {
+	parts := map[string]string{
+		"_a": "-- needs: b c\n",
+		"_b": "-- needs: c\n",
+		"_c": "-- c has no needs.\n",
+		"_x": "-- needs: y\n",
+		"_y": "-- needs: a x\n",
+	}
+	read := func(name string) (string, error) {
+		if text, ok := parts[name]; ok {
+			return text, nil
+		}
+		return "", fmt.Errorf("no part %s", name)
+	}
+	got, err := orchestrator.WithNeeds("-- needs: a b\n", read)
+	if want := []string{"_c", "_b", "_a"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v, %v; want %v", got, err, want)
+	}
+	for body, want := range map[string]string{
+		"-- needs: x\n":   "parts need each other: _x _y _x",
+		"-- needs: a d\n": "no part _d",
+	} {
+		if _, err := orchestrator.WithNeeds(body, read); err == nil || err.Error() != want {
+			t.Errorf("%q: got %v, want %s", body, err, want)
+		}
+	}
+}
+
+// No script is near a limit of Redis, and none has two parts that use one name.
+func TestScriptsStayBelowTheirLimits(t *testing.T) {
+	for name, source := range orchestrator.AllSources() {
+		p := compileLua(t, name, source)
+		names := definedNames(p)
+		if n := len(names); n >= mostLocals {
+			t.Errorf("%s has %d local variables, the limit is %d", name, n, mostLocals)
+		}
+		slices.Sort(names)
+		if n := len(slices.Compact(slices.Clone(names))); n != len(names) {
+			t.Errorf("%s defines a name twice: %v", name, names)
+		}
+		if n := upvalues(p); n >= mostUpvalues {
+			t.Errorf("a function of %s uses %d variables from outside, the limit is %d", name, n, mostUpvalues)
+		}
+		if len(source) >= mostBytes {
+			t.Errorf("%s has %d bytes, the limit is %d", name, len(source), mostBytes)
+		}
+	}
+}
+
+// upvalues is the largest number of outer variables that one function uses.
+func upvalues(p *lua.FunctionProto) int {
+	most := int(p.NumUpvalues)
+	for _, inner := range p.FunctionPrototypes {
+		most = max(most, upvalues(inner))
+	}
+	return most
+}
