@@ -3,7 +3,6 @@ package orchestrator_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -64,15 +63,14 @@ func auditDiffers(ctx context.Context, raw redis.UniversalClient) string {
 
 // The scripts and picket.Audited have the same table.
 func TestAuditedTypesAreOneTable(t *testing.T) {
-	text, err := os.ReadFile("lua/_prelude.lua")
-	ok(t, err)
-	table := regexp.MustCompile(`(?s)local AUDITED = \{(.*?)\n\}`).FindSubmatch(text)
+	text := luaText(t, "_prelude")
+	table := regexp.MustCompile(`(?s)local AUDITED = \{(.*?)\n\}`).FindStringSubmatch(text)
 	if table == nil {
 		t.Fatal("_prelude.lua has no table AUDITED")
 	}
 	got := map[string]picket.AuditRule{}
-	for _, m := range regexp.MustCompile(`\['([^']+)'\] = '(\w+)'`).FindAllSubmatch(table[1], -1) {
-		got[string(m[1])] = picket.AuditRule(m[2])
+	for _, m := range regexp.MustCompile(`\['([^']+)'\] = '(\w+)'`).FindAllStringSubmatch(table[1], -1) {
+		got[m[1]] = picket.AuditRule(m[2])
 	}
 	if !reflect.DeepEqual(got, picket.Audited) {
 		t.Errorf("the scripts have\n%v\nwant\n%v", got, picket.Audited)

@@ -2,7 +2,6 @@ package orchestrator_test
 
 import (
 	"log/slog"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -146,9 +145,7 @@ func TestDailyLimit(t *testing.T) {
 // The day of a house is right for every date until 2100, on both stores.
 func TestDateOfTheDailyLimit(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		text, err := os.ReadFile("lua/_money.lua")
-		ok(t, err)
-		_, rest, _ := strings.Cut(string(text), "local function today()")
+		_, rest, _ := strings.Cut(luaText(t, "_money"), "local function today()")
 		body, _, _ := strings.Cut(rest, "\nend")
 		first, days := time.Date(2023, 12, 1, 23, 59, 59, 0, time.UTC), 28_000
 		got, err := f.raw.Eval(f.ctx, `local DAY, raw, out = 86400000, tonumber(ARGV[1]), {}

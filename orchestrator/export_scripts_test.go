@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"io/fs"
 	"maps"
 	"slices"
 )
@@ -51,3 +52,6 @@ func ForgetWaiter(ctx context.Context, e *Engine, waiter string) { e.forgetWaite
 func WithNeeds(body string, read func(name string) (string, error)) ([]string, error) {
 	return withNeeds(nil, body, read)
 }
+
+// LuaFiles reads Lua files by their base names.
+func LuaFiles(from fs.FS) (map[string]string, error) { return luaFiles(from) }

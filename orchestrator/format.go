@@ -10,7 +10,7 @@ import (
 )
 
 // The meta record of a store contains the version of its format. Every script
-// compares it with the newest format that it knows, FORMAT in lua/_prelude.lua,
+// compares it with the newest format that it knows, FORMAT in lua/part/_prelude.lua,
 // in the same step in which it would read or write. So a process of an earlier
 // version stops as soon as a later version has raised the format.
 

@@ -6,8 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
-	lua "github.com/yuin/gopher-lua"
+	gopher "github.com/yuin/gopher-lua"
 	"github.com/yuin/gopher-lua/parse"
 
 	"github.com/picket-dev/picket/orchestrator"
@@ -106,20 +107,20 @@ func (f luaFile) needs() []string {
 	return out
 }
 
-func compileLua(t *testing.T, name, text string) *lua.FunctionProto {
+func compileLua(t *testing.T, name, text string) *gopher.FunctionProto {
 	t.Helper()
 	if strings.HasPrefix(text, "#!") {
 		_, text, _ = strings.Cut(text, "\n")
 	}
 	chunk, err := parse.Parse(strings.NewReader(text), name)
 	ok(t, err)
-	proto, err := lua.Compile(chunk, name)
+	proto, err := gopher.Compile(chunk, name)
 	ok(t, err)
 	return proto
 }
 
 // definedNames lists the local variables of a chunk that live until its end.
-func definedNames(p *lua.FunctionProto) []string {
+func definedNames(p *gopher.FunctionProto) []string {
 	var out []string
 	for _, v := range p.DbgLocals {
 		if v.EndPc >= len(p.Code)-1 {
@@ -130,12 +131,12 @@ func definedNames(p *lua.FunctionProto) []string {
 }
 
 // freeNames lists what a chunk and its functions use without defining it.
-func freeNames(p *lua.FunctionProto) []string {
+func freeNames(p *gopher.FunctionProto) []string {
 	found := map[string]bool{}
-	var visit func(p *lua.FunctionProto)
-	visit = func(p *lua.FunctionProto) {
+	var visit func(p *gopher.FunctionProto)
+	visit = func(p *gopher.FunctionProto) {
 		for _, instruction := range p.Code {
-			if op := int(instruction >> 26); op == lua.OP_GETGLOBAL || op == lua.OP_SETGLOBAL {
+			if op := int(instruction >> 26); op == gopher.OP_GETGLOBAL || op == gopher.OP_SETGLOBAL {
 				found[p.Constants[instruction&0x3ffff].String()] = true
 			}
 		}
@@ -176,6 +177,26 @@ func TestNeedsAreResolvedInOrder(t *testing.T) {
 	}
 }
 
+// The base name of a Lua file is the name of a script, so no two files share one.
+func TestLuaFileNamesAreUnique(t *testing.T) {
+	seen := map[string]bool{}
+	for _, f := range luaSources(t) {
+		if seen[f.name] {
+			t.Errorf("two Lua files are named %s", f.name)
+		}
+		seen[f.name] = true
+	}
+	for _, name := range orchestrator.ScriptNames() {
+		if !seen[name] {
+			t.Errorf("script %s has no file", name)
+		}
+	}
+	twice := fstest.MapFS{"task/a.lua": {}, "part/a.lua": {}}
+	if _, err := orchestrator.LuaFiles(twice); err == nil || err.Error() != "two Lua files are named a" {
+		t.Errorf("two files of one name: got %v", err)
+	}
+}
+
 // No script is near a limit of Redis, and none has two parts that use one name.
 func TestScriptsStayBelowTheirLimits(t *testing.T) {
 	for name, source := range orchestrator.AllSources() {
@@ -198,7 +219,7 @@ func TestScriptsStayBelowTheirLimits(t *testing.T) {
 }
 
 // upvalues is the largest number of outer variables that one function uses.
-func upvalues(p *lua.FunctionProto) int {
+func upvalues(p *gopher.FunctionProto) int {
 	most := int(p.NumUpvalues)
 	for _, inner := range p.FunctionPrototypes {
 		most = max(most, upvalues(inner))

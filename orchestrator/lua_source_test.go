@@ -2,11 +2,13 @@ package orchestrator_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
+	"io/fs"
+	"path"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/picket-dev/picket/orchestrator/lua"
 )
 
 // luaFile is a script, or a part that scripts share (its name starts with _).
@@ -17,18 +19,31 @@ type luaFile struct {
 
 func luaSources(t *testing.T) []luaFile {
 	t.Helper()
-	paths, err := filepath.Glob("lua/*.lua")
+	paths, err := fs.Glob(lua.Files, "*/*.lua")
 	ok(t, err)
 	var files []luaFile
 	for _, p := range paths {
-		text, err := os.ReadFile(p)
+		text, err := fs.ReadFile(lua.Files, p)
 		ok(t, err)
-		files = append(files, luaFile{strings.TrimSuffix(filepath.Base(p), ".lua"), string(text)})
+		files = append(files, luaFile{strings.TrimSuffix(path.Base(p), ".lua"), string(text)})
 	}
+	slices.SortFunc(files, func(a, b luaFile) int { return strings.Compare(a.name, b.name) })
 	if len(files) < 30 {
 		t.Fatalf("found %d scripts only", len(files))
 	}
 	return files
+}
+
+// luaText is the text of one file.
+func luaText(t *testing.T, name string) string {
+	t.Helper()
+	for _, f := range luaSources(t) {
+		if f.name == name {
+			return f.text
+		}
+	}
+	t.Fatalf("no Lua file is named %s", name)
+	return ""
 }
 
 func (f luaFile) shared() bool { return strings.HasPrefix(f.name, "_") }

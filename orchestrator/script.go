@@ -3,11 +3,11 @@ package orchestrator
 import (
 	"context"
 	"crypto/sha1"
-	"embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -16,10 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/lua"
 )
-
-//go:embed lua/*.lua
-var luaSources embed.FS
 
 // script is one transition: what all share, the parts its header needs, its
 // body as a function, and the end that writes what it changed.
@@ -66,27 +64,25 @@ var composed = map[bool]func() (map[string]composedScript, error){
 // composeScripts reads every script. An in-memory store knows no "#!lua" line, so
 // there the flags are dropped.
 func composeScripts(memory bool) (map[string]composedScript, error) {
-	names, err := fs.Glob(luaSources, "lua/*.lua")
+	files, err := luaFiles(lua.Files)
 	if err != nil {
 		return nil, err
 	}
 	part := func(name string) (string, error) {
-		b, err := luaSources.ReadFile("lua/" + name + ".lua")
-		return string(b), err
+		text, ok := files[name]
+		if !ok {
+			return "", fmt.Errorf("no Lua file is named %s", name)
+		}
+		return text, nil
 	}
 	scripts := map[string]composedScript{}
 	last, err := part("_last")
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range names {
-		name := strings.TrimSuffix(strings.TrimPrefix(path, "lua/"), ".lua")
+	for name, body := range files {
 		if strings.HasPrefix(name, "_") {
 			continue
-		}
-		body, err := part(name)
-		if err != nil {
-			return nil, err
 		}
 		parts := []string{"_prelude", "_identity"}
 		if !hasHeaderLine(body, "clockless") {
@@ -113,6 +109,27 @@ func composeScripts(memory bool) (map[string]composedScript, error) {
 		scripts[name] = composedScript{source: source, sha: hex.EncodeToString(sum[:]), storesMore: grows}
 	}
 	return scripts, nil
+}
+
+// luaFiles reads all Lua files by their base names.
+func luaFiles(from fs.FS) (map[string]string, error) {
+	paths, err := fs.Glob(from, "*/*.lua")
+	if err != nil {
+		return nil, err
+	}
+	files := make(map[string]string, len(paths))
+	for _, p := range paths {
+		text, err := fs.ReadFile(from, p)
+		if err != nil {
+			return nil, err
+		}
+		name := strings.TrimSuffix(path.Base(p), ".lua")
+		if _, twice := files[name]; twice {
+			return nil, fmt.Errorf("two Lua files are named %s", name)
+		}
+		files[name] = string(text)
+	}
+	return files, nil
 }
 
 // withNeeds appends to parts what a script needs by its header, and what those
