@@ -14,8 +14,8 @@ import (
 // reading of store time is the one write that every script makes, so it is
 // taken out first.
 func readOnly(source string) string {
-	source = strings.ReplaceAll(source, "call('HSET', META, 'raw', F(raw))", "")
-	source = strings.ReplaceAll(source, "call('HSET', META, 'now', F(now), 'raw', F(raw), 'format', F(FORMAT))", "")
+	source = strings.ReplaceAll(source, "call('HSET', META, 'raw', F(server))", "")
+	source = strings.ReplaceAll(source, "call('HSET', META, 'now', F(store), 'raw', F(server), 'format', F(FORMAT))", "")
 	_, rest, _ := strings.Cut(source, "\n")
 	return "#!lua flags=no-writes\n" + rest
 }
