@@ -69,7 +69,12 @@ func New(cfg Config) (*Deliverer, error) {
 func (d *Deliverer) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for namespace, queue := range d.cfg.Queues {
-		l := &line{d: d, queue: queue, log: d.cfg.Log.With("namespace", namespace), freed: make(chan struct{}, 1)}
+		l := &namespaceLoop{
+			d:         d,
+			queue:     queue,
+			log:       d.cfg.Log.With("namespace", namespace),
+			turnEnded: make(chan struct{}, 1),
+		}
 		wg.Go(func() { l.run(ctx) })
 	}
 	wg.Wait()
@@ -77,29 +82,29 @@ func (d *Deliverer) Run(ctx context.Context) error {
 	return nil
 }
 
-// line is one namespace.
-type line struct {
-	d     *Deliverer
-	queue Queue
-	log   *slog.Logger
-	freed chan struct{} // a turn is over: there may be more for its target
+// namespaceLoop is one namespace.
+type namespaceLoop struct {
+	d         *Deliverer
+	queue     Queue
+	log       *slog.Logger
+	turnEnded chan struct{} // a turn is over: there may be more for its target
 
 	failing picket.Code // of the store; empty while it goes well
 }
 
-// again is how long a store that does not answer is left alone.
-const again = time.Second
+// storeRetryDelay is how long a store that does not answer is left alone.
+const storeRetryDelay = time.Second
 
 // run claims what there is to claim, one goroutine a target, and sleeps until
 // one is due, something happens, or a turn is over.
-func (l *line) run(ctx context.Context) {
+func (l *namespaceLoop) run(ctx context.Context) {
 	var turns sync.WaitGroup
 	defer turns.Wait()
 	begin := func(turn picket.WebhookTurn, held time.Time) {
 		turns.Go(func() {
-			(&turnOf{line: l, turn: turn, held: held, at: cursorOf(turn.Webhook)}).serve(ctx)
+			(&targetTurn{namespaceLoop: l, turn: turn, heldSince: held, position: parseCursor(turn.Webhook)}).serve(ctx)
 			select {
-			case l.freed <- struct{}{}:
+			case l.turnEnded <- struct{}{}:
 			default:
 			}
 		})
@@ -108,11 +113,11 @@ func (l *line) run(ctx context.Context) {
 	var began time.Time
 	for ctx.Err() == nil {
 		if claim == "" {
-			claim, began = newClaim(), time.Now()
+			claim, began = newTurnID(), time.Now()
 		}
-		turn, err := l.claim(ctx, claim)
-		if l.note(ctx, err); err != nil {
-			sleep(ctx, again)
+		turn, err := l.takeTurn(ctx, claim)
+		if l.logChange(ctx, err); err != nil {
+			sleep(ctx, storeRetryDelay)
 			continue // with the same claim, from when it was first asked for: the reply may have been lost
 		}
 		claim = ""
@@ -126,22 +131,22 @@ func (l *line) run(ctx context.Context) {
 		return
 	}
 	// The last reply was lost. If the store made the claim, it is given back.
-	if turn, err := l.claim(ctx, claim); err == nil && turn.WebhookID != "" {
+	if turn, err := l.takeTurn(ctx, claim); err == nil && turn.WebhookID != "" {
 		begin(turn, began)
 	}
 }
 
-// claim asks the store for a target. It waits for the reply also while the
+// takeTurn asks the store for a target. It waits for the reply also while the
 // deliverer stops: a claim without a reply would keep its target from the other
 // deliverers until it expires.
-func (l *line) claim(ctx context.Context, id string) (picket.WebhookTurn, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeCall)
+func (l *namespaceLoop) takeTurn(ctx context.Context, id string) (picket.WebhookTurn, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	return l.queue.TakeWebhookTurn(ctx, id)
 }
 
 // wait sleeps until a target is due or there is news.
-func (l *line) wait(ctx context.Context, turn picket.WebhookTurn) {
+func (l *namespaceLoop) wait(ctx context.Context, turn picket.WebhookTurn) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if turn.Wait > 0 {
@@ -151,7 +156,7 @@ func (l *line) wait(ctx context.Context, turn picket.WebhookTurn) {
 	told := make(chan error, 1)
 	go func() { told <- l.queue.Tail(waiting, turn.Seq) }()
 	select {
-	case <-l.freed:
+	case <-l.turnEnded:
 		cancel()
 		<-told
 	case err := <-told:
@@ -159,14 +164,14 @@ func (l *line) wait(ctx context.Context, turn picket.WebhookTurn) {
 		case err == nil:
 			sleep(ctx, l.d.cfg.Gather)
 		case waiting.Err() == nil:
-			l.note(ctx, err)
-			sleep(ctx, again)
+			l.logChange(ctx, err)
+			sleep(ctx, storeRetryDelay)
 		}
 	}
 }
 
-// note logs a change between going well and failing, not every failure.
-func (l *line) note(ctx context.Context, err error) {
+// logChange logs a change between going well and failing, not every failure.
+func (l *namespaceLoop) logChange(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return // stopping; the error says only that
 	}
@@ -185,7 +190,7 @@ func (l *line) note(ctx context.Context, err error) {
 	l.log.Info("webhooks are served again")
 }
 
-func newClaim() string {
+func newTurnID() string {
 	return strconv.FormatUint(rand.Uint64(), 36) + strconv.FormatUint(rand.Uint64(), 36)
 }
 

@@ -52,7 +52,7 @@ func TestTheDocumentedVerification(t *testing.T) {
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	body, now := []byte(`{"id":"7"}`), time.Now()
 	signed := func(at time.Time, id, with string) http.Header {
-		signature, err := notify.Sign(aSecret, "1", at, body)
+		signature, err := notify.Sign(testSecret, "1", at, body)
 		must(t, err)
 		return http.Header{
 			"Webhook-Id":        {id},

@@ -19,11 +19,11 @@ import (
 	"github.com/picket-dev/picket/internal/outbound"
 )
 
-// Setting is the key of picket.yaml that opens addresses which are not public.
-const Setting = "notify.allow"
+// AllowSetting is the key of picket.yaml that opens addresses which are not public.
+const AllowSetting = "notify.allow"
 
 const (
-	maxAnswer     = 64 << 10         // of an answer is read, in bytes, so that its connection can be used again
+	maxResponse   = 64 << 10         // of an answer is read, in bytes, so that its connection can be used again
 	maxTimeout    = 15 * time.Second // of a request
 	maxRetryAfter = 5 * time.Minute
 )
@@ -55,7 +55,12 @@ type Sender struct {
 // NewSender fills in the defaults and refuses entries that name no address.
 func NewSender(cfg SenderConfig) (*Sender, error) {
 	cfg.Timeout = min(cmp.Or(cfg.Timeout, maxTimeout), maxTimeout)
-	guard, err := outbound.New(outbound.Config{Allow: cfg.Allow, Open: true, Setting: Setting, Resolver: cfg.Resolver})
+	guard, err := outbound.New(outbound.Config{
+		Allow:          cfg.Allow,
+		AllowAllPublic: true,
+		Setting:        AllowSetting,
+		Resolver:       cfg.Resolver,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +80,7 @@ func (s *Sender) Check(ctx context.Context, target picket.Secret) error {
 	if err != nil {
 		return picket.Invalid("/url", "Send an absolute https or http URL.", "the URL cannot be read")
 	}
-	err = s.guard.Reach(ctx, u)
+	err = s.guard.CheckReachable(ctx, u)
 	var refusal *picket.Error
 	if errors.As(err, &refusal) && refusal.Code == picket.CodeDestination {
 		return picket.Invalid("/url", refusal.Remedy, "%s", refusal.Message)
@@ -102,30 +107,30 @@ func (s *Sender) Send(ctx context.Context, t picket.WebhookTarget, ev picket.Eve
 	defer cancel()
 	req, err := s.request(ctx, t, ev)
 	if err != nil {
-		return failed(0, err.Error())
+		return failedDelivery(0, err.Error())
 	}
 	resp, err := s.transport.RoundTrip(req)
 	if err != nil {
-		return failed(0, s.said(ctx, req.URL, err))
+		return failedDelivery(0, s.safeError(ctx, req.URL, err))
 	}
 	defer func() { _ = resp.Body.Close() }()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer))
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxResponse))
 	switch status := resp.StatusCode; {
 	case status >= 200 && status < 300:
 		return Delivery{Outcome: picket.WebhookTaken, Status: status}
 	case status == http.StatusGone:
 		return Delivery{Outcome: picket.WebhookGone, Status: status, Error: "HTTP 410: it wants no more"}
 	case status >= 300 && status < 400:
-		return failed(status, "HTTP "+strconv.Itoa(status)+
+		return failedDelivery(status, "HTTP "+strconv.Itoa(status)+
 			": redirects are not followed; register the address it moved to")
 	default:
-		d := failed(status, "HTTP "+strconv.Itoa(status))
+		d := failedDelivery(status, "HTTP "+strconv.Itoa(status))
 		d.RetryAfter = retryAfter(resp.Header.Get("Retry-After"), time.Now())
 		return d
 	}
 }
 
-func failed(status int, why string) Delivery {
+func failedDelivery(status int, why string) Delivery {
 	return Delivery{Outcome: picket.WebhookFailed, Status: status, Error: why}
 }
 
@@ -150,8 +155,8 @@ func (s *Sender) request(ctx context.Context, t picket.WebhookTarget, ev picket.
 	return req, sign(req.Header, t.Secret, MessageID(t.WebhookID, ev.ID), time.Now(), body)
 }
 
-// said is an error of the way to a target without what is secret in its URL.
-func (s *Sender) said(ctx context.Context, u *url.URL, err error) string {
+// safeError is an error of the way to a target without what is secret in its URL.
+func (s *Sender) safeError(ctx context.Context, u *url.URL, err error) string {
 	var refusal *picket.Error
 	switch {
 	case errors.As(err, &refusal):
@@ -159,7 +164,7 @@ func (s *Sender) said(ctx context.Context, u *url.URL, err error) string {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return "no answer within " + s.cfg.Timeout.String()
 	}
-	text := reasonOf(err)
+	text := describeError(err)
 	for _, part := range []string{u.String(), u.RequestURI(), u.EscapedPath(), u.Path, u.RawQuery} {
 		if len(part) > 1 {
 			text = strings.ReplaceAll(text, part, "…")
@@ -168,16 +173,16 @@ func (s *Sender) said(ctx context.Context, u *url.URL, err error) string {
 	return text
 }
 
-// reasonOf is what went wrong in words that are not the target's own: a line of
+// describeError is what went wrong in words that are not the target's own: a line of
 // its answer or a name in its certificate may hold anything.
-func reasonOf(err error) string {
+func describeError(err error) string {
 	var way *net.OpError
 	var late net.Error
 	var certificate *tls.CertificateVerificationError
 	var hello tls.RecordHeaderError
 	switch {
 	case errors.As(err, &certificate):
-		return doubtOf(certificate)
+		return describeCertificateError(certificate)
 	case errors.As(err, &hello), errors.As(err, &way),
 		errors.As(err, &late) && late.Timeout(), errors.Is(err, context.Canceled):
 		return err.Error()
@@ -187,7 +192,7 @@ func reasonOf(err error) string {
 	return "the answer is no HTTP"
 }
 
-func doubtOf(certificate *tls.CertificateVerificationError) string {
+func describeCertificateError(certificate *tls.CertificateVerificationError) string {
 	var name x509.HostnameError
 	var signer x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError

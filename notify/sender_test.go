@@ -20,19 +20,19 @@ import (
 )
 
 const (
-	aSecret = picket.Secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-	anID    = "webhook_01ARZ3NDEKTSV4RRFFQ69G5FAV"
+	testSecret    = picket.Secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	testWebhookID = "webhook_01ARZ3NDEKTSV4RRFFQ69G5FAV"
 )
 
-func aTarget(url string) picket.WebhookTarget {
+func testTarget(url string) picket.WebhookTarget {
 	return picket.WebhookTarget{
-		Webhook: picket.Webhook{WebhookID: anID, Format: picket.WebhookStandard},
+		Webhook: picket.Webhook{WebhookID: testWebhookID, Format: picket.WebhookStandard},
 		Target:  picket.Secret(url),
-		Secret:  aSecret,
+		Secret:  testSecret,
 	}
 }
 
-var anEvent = picket.Event{
+var testEvent = picket.Event{
 	ID:     "7",
 	Seq:    7,
 	Type:   picket.EventTaskReview,
@@ -42,7 +42,7 @@ var anEvent = picket.Event{
 
 // However an address inside is written, and whatever name leads to it, nothing
 // is sent there: not when a target is made, and not when it is called.
-func TestNoWebhookLeadsInside(t *testing.T) {
+func TestNoWebhookReachesPrivateAddresses(t *testing.T) {
 	var hits atomic.Int64
 	inner := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
 	defer inner.Close()
@@ -55,7 +55,10 @@ func TestNoWebhookLeadsInside(t *testing.T) {
 			"ten.test":  {"10.0.0.1"},
 			"open.test": {"169.254.169.254"},
 		})
-	s := sender(t, notify.SenderConfig{Resolver: dns.Resolver(), Allow: []string{"127.0.0.1:1", "open.test:" + port}})
+	s := newTestSender(t, notify.SenderConfig{
+		Resolver: dns.Resolver(),
+		Allow:    []string{"127.0.0.1:1", "open.test:" + port},
+	})
 	for _, host := range []string{"127.0.0.1", "127.1.2.3", "[::1]", "[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]",
 		"0.0.0.0", "169.254.169.254", "10.0.0.1", "192.168.0.1", "100.64.0.1",
 		"loop.test", "LOOP.test.", "six.test", "meta.test", "ten.test", "open.test"} {
@@ -64,7 +67,7 @@ func TestNoWebhookLeadsInside(t *testing.T) {
 			!strings.Contains(err.(*picket.Error).Remedy, "notify.allow") {
 			t.Errorf("%s may be a target: %v", host, err)
 		}
-		if d := s.Send(t.Context(), aTarget(url), anEvent); d.Outcome != picket.WebhookFailed || d.Status != 0 ||
+		if d := s.Send(t.Context(), testTarget(url), testEvent); d.Outcome != picket.WebhookFailed || d.Status != 0 ||
 			!strings.Contains(d.Error, "leads inside") {
 			t.Errorf("%s was called: %+v", host, d)
 		}
@@ -73,7 +76,7 @@ func TestNoWebhookLeadsInside(t *testing.T) {
 		if err := s.Check(t.Context(), picket.Secret(bad)); picket.CodeOf(err) != picket.CodeValidation {
 			t.Errorf("%q may be a target: %v", bad, err)
 		}
-		if d := s.Send(t.Context(), aTarget(bad), anEvent); d.Outcome != picket.WebhookFailed {
+		if d := s.Send(t.Context(), testTarget(bad), testEvent); d.Outcome != picket.WebhookFailed {
 			t.Errorf("%q was called: %+v", bad, d)
 		}
 	}
@@ -90,12 +93,12 @@ func TestATargetThatMovesInsideGetsNothing(t *testing.T) {
 	defer inner.Close()
 	_, port, _ := net.SplitHostPort(inner.Listener.Addr().String())
 	dns := rig.StartDNSServer(t, map[string][]string{"rebind.test": {"93.184.216.34", "127.0.0.1"}})
-	s := sender(t, notify.SenderConfig{Resolver: dns.Resolver()})
+	s := newTestSender(t, notify.SenderConfig{Resolver: dns.Resolver()})
 	url := "http://rebind.test:" + port + "/"
 	if err := s.Check(t.Context(), picket.Secret(url)); err != nil {
 		t.Fatalf("while it is outside: %v", err)
 	}
-	if d := s.Send(t.Context(), aTarget(url), anEvent); d.Outcome != picket.WebhookFailed || hits.Load() != 0 {
+	if d := s.Send(t.Context(), testTarget(url), testEvent); d.Outcome != picket.WebhookFailed || hits.Load() != 0 {
 		t.Errorf("when it leads inside: %+v, %d hits", d, hits.Load())
 	}
 }
@@ -141,7 +144,7 @@ func TestWhatATargetCanAnswer(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	way := sender(t, notify.SenderConfig{
+	way := newTestSender(t, notify.SenderConfig{
 		Allow:   []string{s.Listener.Addr().String(), "127.0.0.1:1"},
 		Timeout: 500 * time.Millisecond,
 	})
@@ -166,7 +169,7 @@ func TestWhatATargetCanAnswer(t *testing.T) {
 		"hang":     {picket.WebhookFailed, 0, "no answer within 500ms"},
 	} {
 		before := requests.Load()
-		d := way.Send(t.Context(), aTarget(s.URL+"/T0/"+path+"?token=abc"), anEvent)
+		d := way.Send(t.Context(), testTarget(s.URL+"/T0/"+path+"?token=abc"), testEvent)
 		if d.Outcome != want.outcome || d.Status != want.status || !strings.Contains(d.Error, want.says) {
 			t.Errorf("%s: %+v", path, d)
 		}
@@ -179,13 +182,13 @@ func TestWhatATargetCanAnswer(t *testing.T) {
 			t.Errorf("%s: %d requests", path, n)
 		}
 	}
-	if d := way.Send(t.Context(), aTarget("http://127.0.0.1:1/T0/x?token=abc"),
-		anEvent); d.Outcome != picket.WebhookFailed || !strings.Contains(d.Error, "refused") ||
+	if d := way.Send(t.Context(), testTarget("http://127.0.0.1:1/T0/x?token=abc"),
+		testEvent); d.Outcome != picket.WebhookFailed || !strings.Contains(d.Error, "refused") ||
 		strings.Contains(d.Error, "token") {
 		t.Errorf("nobody there: %+v", d)
 	}
-	tried := way.Test(t.Context(), aTarget(s.URL+"/T0/ok"))
-	if !tried.Delivered || tried.Status != 200 || tried.WebhookID != anID || tried.Error != "" {
+	tried := way.Test(t.Context(), testTarget(s.URL+"/T0/ok"))
+	if !tried.Delivered || tried.Status != 200 || tried.WebhookID != testWebhookID || tried.Error != "" {
 		t.Errorf("a test notice: %+v", tried)
 	}
 }
@@ -217,8 +220,8 @@ func TestATargetThatCannotProveItself(t *testing.T) {
 		{&tls.Config{RootCAs: trusted, Time: later}, s.URL, "its certificate has expired, or is not valid yet"},
 		{nil, "https://" + plain.Listener.Addr().String(), "tls: first record does not look like a TLS handshake"},
 	} {
-		way := sender(t, notify.SenderConfig{Allow: allow, TLS: row.config, Resolver: dns.Resolver()})
-		if d := way.Send(t.Context(), aTarget(row.url), anEvent); d.Error != row.want ||
+		way := newTestSender(t, notify.SenderConfig{Allow: allow, TLS: row.config, Resolver: dns.Resolver()})
+		if d := way.Send(t.Context(), testTarget(row.url), testEvent); d.Error != row.want ||
 			(d.Outcome == picket.WebhookTaken) != (row.want == "") {
 			t.Errorf("%s: %+v, want %q", row.url, d, row.want)
 		}

@@ -19,9 +19,9 @@ type slackMessage struct {
 // maxSlackText is how long a message gets, in bytes, before it is escaped.
 const maxSlackText = 2000
 
-// inert keeps an address or a name that an agent wrote from being taken for a
+// breakLinks keeps an address or a name that an agent wrote from being taken for a
 // link or a mention: who shows a link may fetch it, and so carry data out.
-var inert = strings.NewReplacer("://", ":\u200b//", "@", "@\u200b", "](", "]\u200b(")
+var breakLinks = strings.NewReplacer("://", ":\u200b//", "@", "@\u200b", "](", "]\u200b(")
 
 var slackEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
@@ -82,7 +82,7 @@ func (s *Sender) slackText(ev picket.Event) string {
 	for _, part := range []string{data.Kind, data.Name, data.Subject, data.Class, firstOf(data.Reason, ev.Reason),
 		data.Error} {
 		if part != "" {
-			text += " · " + slackEscapes.Replace(shorten(part))
+			text += " · " + slackEscapes.Replace(slackExcerpt(part))
 		}
 	}
 	if ev.AgentID != "" {
@@ -112,9 +112,9 @@ func firstOf(texts ...string) string {
 	return ""
 }
 
-// shorten cuts a text and makes one line of it, which links nowhere.
-func shorten(text string) string {
-	text = inert.Replace(strings.Join(strings.Fields(text), " "))
+// slackExcerpt cuts a text and makes one line of it, which links nowhere.
+func slackExcerpt(text string) string {
+	text = breakLinks.Replace(strings.Join(strings.Fields(text), " "))
 	if len(text) > maxSlackText/4 {
 		text = strings.ToValidUTF8(text[:maxSlackText/4], "") + "…"
 	}

@@ -152,7 +152,7 @@ func refused(t *testing.T, err error, code picket.Code) {
 
 func ptr[T any](v T) *T { return &v }
 
-func TestLifeOfATask(t *testing.T) {
+func TestTaskLifecycle(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		task := f.mustSubmit(t, picket.TaskSpec{
 			Title:  "fix it",

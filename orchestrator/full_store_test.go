@@ -28,7 +28,7 @@ func TestAServerStartsOnAFullStore(t *testing.T) {
 	start := func(most int64) (*devredis.Server, *orchestrator.Engine, redis.UniversalClient, func()) {
 		server, err := devredis.Start(t.Context(), dir, most, nil)
 		ok(t, err)
-		if server.Memory() {
+		if server.InMemory() {
 			t.Skip("redis-server is not installed")
 		}
 		where := redis.UniversalOptions{Addrs: []string{server.Addr()}, ReadTimeout: 20 * time.Second}

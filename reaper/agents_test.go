@@ -13,7 +13,7 @@ import (
 func TestAgentsAreJudgedOnScheduleAndOnce(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		virtual(t, func(ns *namespace) {
-			defer ns.reapers(n)()
+			defer ns.startReapers(n)()
 			ctx, most := ns.t.Context(), 100
 			interval, unhealthy, dead := 5, 10, 20
 			soon := picket.Thresholds{
@@ -24,40 +24,40 @@ func TestAgentsAreJudgedOnScheduleAndOnce(t *testing.T) {
 			for i := range 20 {
 				id := fmt.Sprint("agent", i)
 				_, err := ns.Register(ctx, operator, picket.Registration{AgentID: id, Heartbeat: &soon})
-				ns.ok(err)
+				ns.must(err)
 			}
 			window := 3600
 			for range 250 {
 				_, err := ns.Submit(ctx, operator, picket.TaskSpec{Title: "a task", LeaseWindowSeconds: &window})
-				ns.ok(err)
+				ns.must(err)
 			}
 			var held []picket.Lease
 			for len(held) < 250 {
 				got, err := ns.Acquire(ctx, operator, picket.AcquireRequest{AgentID: "agent0", Max: &most})
-				ns.ok(err)
+				ns.must(err)
 				held = append(held, got...)
 			}
 			for _, l := range held {
-				ns.ok(ns.renew(l))
+				ns.must(ns.renew(l))
 			}
 			beat := func() {
 				_, err := ns.Heartbeat(ctx, operator, "agent1",
 					picket.Heartbeat{Status: picket.AgentActive, ClientTimestamp: picket.InstantOf(time.Now())})
-				ns.ok(err)
+				ns.must(err)
 			}
 			beat()
 			time.Sleep(9 * time.Second)
-			if got := ns.count(picket.EventAgentLifecycle); got != 20 {
+			if got := ns.countEvents(picket.EventAgentLifecycle); got != 20 {
 				ns.t.Errorf("%d reapers: %d lifecycle events after 9 s, want 20", n, got)
 			}
 			for range 4 {
 				beat()
 				time.Sleep(3 * time.Second)
 			}
-			if got := ns.count(picket.EventAgentLifecycle); got != 58 {
+			if got := ns.countEvents(picket.EventAgentLifecycle); got != 58 {
 				ns.t.Errorf("%d reapers: %d lifecycle events after 21 s, want 58", n, got)
 			}
-			if got := ns.count(picket.EventLeaseExpired); got != 250 {
+			if got := ns.countEvents(picket.EventLeaseExpired); got != 250 {
 				ns.t.Errorf("%d reapers: %d leases ended, want 250", n, got)
 			}
 			for i, want := range []picket.AgentStatus{picket.AgentDead, picket.AgentActive, picket.AgentDead} {

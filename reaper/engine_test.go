@@ -45,45 +45,45 @@ func open(t *testing.T, s rig.Store) (ns *namespace, close func()) {
 	return &namespace{Engine: store.Engine("default"), t: t, sealer: sealer}, func() { _ = store.Close() }
 }
 
-func (ns *namespace) ok(err error) {
+func (ns *namespace) must(err error) {
 	ns.t.Helper()
 	if err != nil {
 		ns.t.Fatal(err)
 	}
 }
 
-// reapers starts n of them side by side; the returned function stops them.
-func (ns *namespace) reapers(n int) (stop func()) {
+// startReapers starts n of them side by side; the returned function stops them.
+func (ns *namespace) startReapers(n int) (stop func()) {
 	ns.t.Helper()
 	ctx, cancel := context.WithCancel(ns.t.Context())
 	var wg sync.WaitGroup
 	for range n {
 		r, err := reaper.New(reaper.Config{
-			Sweeps: map[string]reaper.Sweeps{"default": ns.Engine},
-			Log:    slog.New(slog.DiscardHandler),
+			Namespaces: map[string]reaper.Sweeper{"default": ns.Engine},
+			Log:        slog.New(slog.DiscardHandler),
 		})
-		ns.ok(err)
+		ns.must(err)
 		wg.Go(func() { _ = r.Run(ctx) })
 	}
 	return func() { cancel(); wg.Wait() }
 }
 
-// leases makes n tasks with a window in seconds and takes them all.
-func (ns *namespace) leases(n, window int) []picket.Lease {
+// addLeases makes n tasks with a window in seconds and takes them all.
+func (ns *namespace) addLeases(n, window int) []picket.Lease {
 	ns.t.Helper()
 	for range n {
 		_, err := ns.Submit(ns.t.Context(), operator, picket.TaskSpec{Title: "a task", LeaseWindowSeconds: &window})
-		ns.ok(err)
+		ns.must(err)
 	}
-	return ns.take(n)
+	return ns.acquire(n)
 }
 
-func (ns *namespace) take(n int) []picket.Lease {
+func (ns *namespace) acquire(n int) []picket.Lease {
 	ns.t.Helper()
 	batch, most := []picket.Lease(nil), 100
 	for len(batch) < n {
 		got, err := ns.Acquire(ns.t.Context(), operator, picket.AcquireRequest{AgentID: "agent-1", Max: &most})
-		ns.ok(err)
+		ns.must(err)
 		if len(got) == 0 {
 			ns.t.Fatalf("%d leases were granted, want %d", len(batch), n)
 		}
@@ -101,13 +101,13 @@ func (ns *namespace) renew(l picket.Lease) error {
 	return err
 }
 
-// count says how many events of a type the log holds.
-func (ns *namespace) count(kind string) int {
+// countEvents says how many events of a type the log holds.
+func (ns *namespace) countEvents(kind string) int {
 	ns.t.Helper()
 	n, after := 0, int64(0)
 	for {
 		page, err := ns.Events(ns.t.Context(), picket.EventQuery{Types: []string{kind}, After: after, Limit: 1000})
-		ns.ok(err)
+		ns.must(err)
 		n += len(page.Events)
 		if len(page.Events) == 0 {
 			return n
@@ -131,27 +131,27 @@ func virtual(t *testing.T, test func(ns *namespace)) {
 func TestLeasesEndOnScheduleAndOnce(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		virtual(t, func(ns *namespace) {
-			defer ns.reapers(n)()
-			all := ns.leases(250, 60)
+			defer ns.startReapers(n)()
+			all := ns.addLeases(250, 60)
 			for _, l := range all {
-				ns.ok(ns.renew(l))
+				ns.must(ns.renew(l))
 			}
 			time.Sleep(59 * time.Second)
-			if got := ns.count(picket.EventLeaseExpired); got != 0 {
+			if got := ns.countEvents(picket.EventLeaseExpired); got != 0 {
 				t.Errorf("%d reapers: %d leases ended early", n, got)
 			}
 			kept := all[0]
-			ns.ok(ns.renew(kept))
+			ns.must(ns.renew(kept))
 			// A second for the window, one tick for the sweep.
 			time.Sleep(time.Second + 2*reaper.MaxTick)
-			if got := ns.count(picket.EventLeaseExpired); got != 249 {
+			if got := ns.countEvents(picket.EventLeaseExpired); got != 249 {
 				t.Errorf("%d reapers: %d leases ended, want 249 once each", n, got)
 			}
-			ns.ok(ns.renew(kept))
+			ns.must(ns.renew(kept))
 			if err := ns.renew(all[1]); !errors.Is(err, picket.CodeLeaseExpired) {
 				t.Errorf("%d reapers: an expired lease was renewed: %v", n, err)
 			}
-			for _, again := range ns.take(249) {
+			for _, again := range ns.acquire(249) {
 				if again.FencingToken != 2 {
 					t.Fatalf("%d reapers: the next lease has fence %d, want 2", n, again.FencingToken)
 				}
@@ -163,11 +163,11 @@ func TestLeasesEndOnScheduleAndOnce(t *testing.T) {
 // A grant that nobody confirmed comes back after 30 s and counts no failure.
 func TestAnUnconfirmedGrantComesBack(t *testing.T) {
 	virtual(t, func(ns *namespace) {
-		defer ns.reapers(2)()
-		l := ns.leases(1, 300)[0]
+		defer ns.startReapers(2)()
+		l := ns.addLeases(1, 300)[0]
 		time.Sleep(30*time.Second + 2*reaper.MaxTick)
 		task, err := ns.Task(ns.t.Context(), l.TaskID)
-		ns.ok(err)
+		ns.must(err)
 		if task.State != picket.TaskQueued || task.Failures != 0 || task.Runs[0].Exit.Class != picket.ExitUndelivered {
 			t.Errorf("%s after %d failures, %+v", task.State, task.Failures, task.Runs[0].Exit)
 		}
@@ -176,9 +176,9 @@ func TestAnUnconfirmedGrantComesBack(t *testing.T) {
 
 func TestReapersKeepANamespaceReady(t *testing.T) {
 	virtual(t, func(ns *namespace) {
-		stop := ns.reapers(1)
+		stop := ns.startReapers(1)
 		time.Sleep(time.Minute)
-		ns.ok(ns.Ready(ns.t.Context()))
+		ns.must(ns.Ready(ns.t.Context()))
 		stop()
 		time.Sleep(time.Minute)
 		if err := ns.Ready(ns.t.Context()); !errors.Is(err, picket.CodeUnavailable) {
@@ -190,21 +190,21 @@ func TestReapersKeepANamespaceReady(t *testing.T) {
 // Store time is what leases live by: while nobody ticks, nothing ends.
 func TestStoreTimeStandsStillWithoutAReaper(t *testing.T) {
 	virtual(t, func(ns *namespace) {
-		l := ns.leases(1, 60)[0]
-		ns.ok(ns.renew(l))
+		l := ns.addLeases(1, 60)[0]
+		ns.must(ns.renew(l))
 		time.Sleep(time.Hour)
-		defer ns.reapers(2)()
+		defer ns.startReapers(2)()
 		time.Sleep(50 * time.Second)
-		ns.ok(ns.renew(l))
+		ns.must(ns.renew(l))
 	})
 }
 
-func TestAPressedStopButtonEndsEveryRun(t *testing.T) {
+func TestAHardPauseEndsEveryRun(t *testing.T) {
 	virtual(t, func(ns *namespace) {
-		defer ns.reapers(2)()
-		all := ns.leases(250, 60)
+		defer ns.startReapers(2)()
+		all := ns.addLeases(250, 60)
 		_, err := ns.Pause(ns.t.Context(), operator, true, "test")
-		ns.ok(err)
+		ns.must(err)
 		time.Sleep(2 * reaper.MaxTick)
 		for _, l := range all {
 			if err := ns.renew(l); !errors.Is(err, picket.CodeLeaseReleased) {
@@ -222,19 +222,19 @@ func TestALeaseWithoutADeadlineEnds(t *testing.T) {
 		defer stop()
 		ns, close := open(t, store)
 		defer close()
-		defer ns.reapers(3)()
-		all := ns.leases(250, 300)
+		defer ns.startReapers(3)()
+		all := ns.addLeases(250, 300)
 		for _, l := range all {
-			ns.ok(ns.renew(l))
+			ns.must(ns.renew(l))
 		}
 		raw := redis.NewUniversalClient(&store.Redis)
 		defer raw.Close()
-		ns.ok(raw.Del(t.Context(), "pk:{default}:deadlines").Err())
+		ns.must(raw.Del(t.Context(), "pk:{default}:deadlines").Err())
 		time.Sleep(time.Minute + 30*time.Second)
-		if n := ns.count(picket.EventInvariantRepaired); n != 250 {
+		if n := ns.countEvents(picket.EventInvariantRepaired); n != 250 {
 			t.Errorf("%d deadlines were put back, want 250 once each", n)
 		}
-		if n := ns.count(picket.EventLeaseExpired); n != 250 {
+		if n := ns.countEvents(picket.EventLeaseExpired); n != 250 {
 			t.Errorf("%d leases ended, want 250 once each", n)
 		}
 	})
@@ -248,19 +248,19 @@ func TestReapersOnARealStore(t *testing.T) {
 	defer close()
 	raw := redis.NewUniversalClient(&s.Redis)
 	defer raw.Close()
-	all := ns.leases(250, 60)
+	all := ns.addLeases(250, 60)
 	for _, l := range all {
-		ns.ok(ns.renew(l))
+		ns.must(ns.renew(l))
 	}
-	ns.ok(raw.HIncrBy(t.Context(), "pk:{default}:meta", "now", 60_000).Err())
-	defer ns.reapers(3)()
+	ns.must(raw.HIncrBy(t.Context(), "pk:{default}:meta", "now", 60_000).Err())
+	defer ns.startReapers(3)()
 
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for after, ended := int64(0), 0; ended < 250; {
-		ns.ok(ns.Tail(ctx, after)) // wakes with the next event
+		ns.must(ns.Tail(ctx, after)) // wakes with the next event
 		page, err := ns.Events(ctx, picket.EventQuery{After: after, Limit: 1000})
-		ns.ok(err)
+		ns.must(err)
 		for _, e := range page.Events {
 			after = e.Seq
 			if e.Type == picket.EventLeaseExpired {
@@ -268,10 +268,10 @@ func TestReapersOnARealStore(t *testing.T) {
 			}
 		}
 	}
-	if got := ns.count(picket.EventLeaseExpired); got != 250 {
+	if got := ns.countEvents(picket.EventLeaseExpired); got != 250 {
 		t.Errorf("%d leases ended, want 250 once each", got)
 	}
-	for _, again := range ns.take(250) {
+	for _, again := range ns.acquire(250) {
 		if again.FencingToken != 2 {
 			t.Fatalf("the next lease has fence %d, want 2", again.FencingToken)
 		}

@@ -9,19 +9,19 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// loop repeats one sweep of one namespace.
-type loop struct {
+// sweepLoop repeats one sweep of one namespace.
+type sweepLoop struct {
 	name  string
 	every time.Duration // the longest pause from the start of one round to the next
 	log   *slog.Logger
-	round func(context.Context) error
+	sweep func(context.Context) error
 
 	failing picket.Code // of the last round; empty while it goes well
 }
 
 // run makes the first round at once and the others every l.every, less up to a
 // fifth, so that reapers started together drift apart.
-func (l *loop) run(ctx context.Context) {
+func (l *sweepLoop) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -31,16 +31,16 @@ func (l *loop) run(ctx context.Context) {
 		case <-timer.C:
 		}
 		began := time.Now()
-		l.note(ctx, l.round(ctx))
+		l.logChange(ctx, l.sweep(ctx))
 		pause := l.every - rand.N(l.every/5+1) - time.Since(began)
 		// A round that took longer than its turn still lets others breathe.
 		timer.Reset(max(pause, l.every/10))
 	}
 }
 
-// note logs a change between going well and failing, not every failure. It
+// logChange logs a change between going well and failing, not every failure. It
 // compares codes, since the text of a network error differs every time.
-func (l *loop) note(ctx context.Context, err error) {
+func (l *sweepLoop) logChange(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return // stopping; the error says only that
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// Sweeps is what a reaper does to one namespace. The counts say how much a
+// Sweeper is what a reaper does to one namespace. The counts say how much a
 // call did; fewer than limit means that nothing is left for now.
-type Sweeps interface {
+type Sweeper interface {
 	// Tick moves store time on and wakes what has become due.
 	Tick(ctx context.Context) error
 	// ExpireDue ends up to limit leases past their deadline.
@@ -45,8 +45,8 @@ const measureKeys = 500
 
 // Config says what to sweep and how often.
 type Config struct {
-	// Sweeps holds the namespaces by name. Required.
-	Sweeps map[string]Sweeps
+	// Namespaces holds the namespaces by name. Required.
+	Namespaces map[string]Sweeper
 	// TickEvery is the longest pause between two ticks, at most [MaxTick].
 	// Defaults to 500 ms.
 	TickEvery time.Duration
@@ -89,7 +89,7 @@ func New(cfg Config) (*Reaper, error) {
 	cfg.MaxBatches = cmp.Or(cfg.MaxBatches, 100)
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	switch {
-	case len(cfg.Sweeps) == 0:
+	case len(cfg.Namespaces) == 0:
 		return nil, errors.New("reaper: at least one namespace is needed")
 	case cfg.TickEvery < time.Millisecond || cfg.TickEvery > MaxTick:
 		return nil, errors.New("reaper: TickEvery is 1 ms to 500 ms")
@@ -106,7 +106,7 @@ func New(cfg Config) (*Reaper, error) {
 // A store that is away is logged once and tried again with the next round.
 func (r *Reaper) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
-	for namespace, sweeps := range r.cfg.Sweeps {
+	for namespace, sweeps := range r.cfg.Namespaces {
 		for _, l := range r.loops(namespace, sweeps) {
 			wg.Go(func() { l.run(ctx) })
 		}
@@ -117,40 +117,40 @@ func (r *Reaper) Run(ctx context.Context) error {
 
 // loops are the eight sweeps of a namespace. Each has a goroutine of its own,
 // so a slow one never holds up the tick.
-func (r *Reaper) loops(namespace string, s Sweeps) []*loop {
+func (r *Reaper) loops(namespace string, s Sweeper) []*sweepLoop {
 	cfg := r.cfg
 	log := cfg.Log.With("namespace", namespace)
-	return []*loop{
-		{name: "tick", every: cfg.TickEvery, log: log, round: s.Tick},
+	return []*sweepLoop{
+		{name: "tick", every: cfg.TickEvery, log: log, sweep: s.Tick},
 		{
 			name:  "expire",
 			every: cfg.SweepEvery,
 			log:   log,
-			round: r.batches(log, "leases expired", cfg.MaxBatches, s.ExpireDue),
+			sweep: r.inBatches(log, "leases expired", cfg.MaxBatches, s.ExpireDue),
 		},
 		{
 			name:  "chore",
 			every: cfg.SweepEvery,
 			log:   log,
-			round: r.batches(log, "chores done", cfg.MaxBatches, s.RunChores),
+			sweep: r.inBatches(log, "chores done", cfg.MaxBatches, s.RunChores),
 		},
 		{
 			name:  "judge",
 			every: cfg.SweepEvery,
 			log:   log,
-			round: r.batches(log, "agents judged", cfg.MaxBatches, s.JudgeAgents),
+			sweep: r.inBatches(log, "agents judged", cfg.MaxBatches, s.JudgeAgents),
 		},
 		{
 			name:  "holds",
 			every: cfg.SweepEvery,
 			log:   log,
-			round: r.batches(log, "calls settled", cfg.MaxBatches, s.SettleOverdueCalls),
+			sweep: r.inBatches(log, "calls settled", cfg.MaxBatches, s.SettleOverdueCalls),
 		},
 		{
 			name:  "retain",
 			every: cfg.RetainEvery,
 			log:   log,
-			round: r.batches(log, "old records deleted", math.MaxInt,
+			sweep: r.inBatches(log, "old records deleted", math.MaxInt,
 				func(ctx context.Context, limit int) (int, error) {
 					return s.ApplyRetention(ctx, cfg.Retention, limit)
 				}),
@@ -159,17 +159,17 @@ func (r *Reaper) loops(namespace string, s Sweeps) []*loop {
 			name:  "inspect",
 			every: cfg.InspectEvery,
 			log:   log,
-			round: func(ctx context.Context) error { return s.InspectNext(ctx, cfg.Batch) },
+			sweep: func(ctx context.Context) error { return s.InspectNext(ctx, cfg.Batch) },
 		},
-		{name: "measure", every: cfg.MeasureEvery, log: log, round: func(ctx context.Context) error {
+		{name: "measure", every: cfg.MeasureEvery, log: log, sweep: func(ctx context.Context) error {
 			_, err := s.MeasureMemory(ctx, measureKeys)
 			return err
 		}},
 	}
 }
 
-// batches makes a round of a sweep: full batches until one comes back short.
-func (r *Reaper) batches(log *slog.Logger, done string, most int,
+// inBatches makes a round of a sweep: full batches until one comes back short.
+func (r *Reaper) inBatches(log *slog.Logger, done string, most int,
 	sweep func(context.Context, int) (int, error)) func(context.Context) error {
 	return func(ctx context.Context) error {
 		total := 0

@@ -21,27 +21,27 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(remains.WithTempDir(m, "pk-reaper-")) }
 
-// script is a namespace whose answers a test decides.
-type script struct {
-	mu       sync.Mutex
-	ticks    []time.Time
-	err      error
-	backlog  int // leases left to expire
-	calls    int // of ExpireDue
-	kept     []picket.Retention
-	looks    []time.Time           // of the invariant scanner
-	measured []int                 // keys that it was to measure at a time
-	chore    func(context.Context) // runs inside Chore when set
+// fakeSweeper is a namespace whose answers a test decides.
+type fakeSweeper struct {
+	mu          sync.Mutex
+	ticks       []time.Time
+	err         error
+	backlog     int // leases left to expire
+	calls       int // of ExpireDue
+	kept        []picket.Retention
+	inspections []time.Time           // of the invariant scanner
+	measured    []int                 // keys that it was to measure at a time
+	chore       func(context.Context) // runs inside Chore when set
 }
 
-func (s *script) Tick(context.Context) error {
+func (s *fakeSweeper) Tick(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ticks = append(s.ticks, time.Now())
 	return s.err
 }
 
-func (s *script) ExpireDue(_ context.Context, limit int) (int, error) {
+func (s *fakeSweeper) ExpireDue(_ context.Context, limit int) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls++
@@ -50,35 +50,35 @@ func (s *script) ExpireDue(_ context.Context, limit int) (int, error) {
 	return n, nil
 }
 
-func (s *script) RunChores(ctx context.Context, _ int) (int, error) {
+func (s *fakeSweeper) RunChores(ctx context.Context, _ int) (int, error) {
 	if s.chore != nil {
 		s.chore(ctx)
 	}
 	return 0, nil
 }
 
-func (s *script) JudgeAgents(context.Context, int) (int, error) { return 0, nil }
+func (s *fakeSweeper) JudgeAgents(context.Context, int) (int, error) { return 0, nil }
 
-func (s *script) SettleOverdueCalls(context.Context, int) (int, error) { return 0, nil }
+func (s *fakeSweeper) SettleOverdueCalls(context.Context, int) (int, error) { return 0, nil }
 
-func (s *script) ApplyRetention(_ context.Context, keep picket.Retention, _ int) (int, error) {
+func (s *fakeSweeper) ApplyRetention(_ context.Context, keep picket.Retention, _ int) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kept = append(s.kept, keep)
 	return 0, nil
 }
 
-func (s *script) InspectNext(_ context.Context, limit int) error {
+func (s *fakeSweeper) InspectNext(_ context.Context, limit int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.looks = append(s.looks, time.Now())
+	s.inspections = append(s.inspections, time.Now())
 	if limit != 100 {
 		return fmt.Errorf("asked to look at %d entries", limit)
 	}
 	return nil
 }
 
-func (s *script) MeasureMemory(_ context.Context, limit int) (int, error) {
+func (s *fakeSweeper) MeasureMemory(_ context.Context, limit int) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.measured = append(s.measured, limit)
@@ -86,14 +86,14 @@ func (s *script) MeasureMemory(_ context.Context, limit int) (int, error) {
 }
 
 // left says how many leases still have to expire.
-func (s *script) left() int {
+func (s *fakeSweeper) left() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.backlog
 }
 
-// fail makes every tick from now on answer err.
-func (s *script) fail(err error) {
+// failTicks makes every tick from now on answer err.
+func (s *fakeSweeper) failTicks(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.err = err
@@ -122,9 +122,9 @@ func start(t *testing.T, cfg reaper.Config) (log *logBuffer, stop func()) {
 
 func TestTicksAtOnceAndNeverLessThanTwiceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ns := &script{}
+		ns := &fakeSweeper{}
 		began := time.Now()
-		_, stop := start(t, reaper.Config{Sweeps: map[string]reaper.Sweeps{"default": ns}})
+		_, stop := start(t, reaper.Config{Namespaces: map[string]reaper.Sweeper{"default": ns}})
 		time.Sleep(time.Minute)
 		stop()
 		if len(ns.ticks) < 120 || !ns.ticks[0].Equal(began) {
@@ -146,8 +146,8 @@ func TestTicksAtOnceAndNeverLessThanTwiceASecond(t *testing.T) {
 
 func TestASlowSweepDoesNotHoldUpTheTick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ns := &script{chore: func(ctx context.Context) { <-ctx.Done() }}
-		_, stop := start(t, reaper.Config{Sweeps: map[string]reaper.Sweeps{"default": ns}})
+		ns := &fakeSweeper{chore: func(ctx context.Context) { <-ctx.Done() }}
+		_, stop := start(t, reaper.Config{Namespaces: map[string]reaper.Sweeper{"default": ns}})
 		time.Sleep(10 * time.Second)
 		stop() // and a sweep that hangs does not hold up the end
 		if len(ns.ticks) < 20 {
@@ -158,8 +158,8 @@ func TestASlowSweepDoesNotHoldUpTheTick(t *testing.T) {
 
 func TestABacklogIsEmptiedInBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ns := &script{backlog: 1050}
-		_, stop := start(t, reaper.Config{Sweeps: map[string]reaper.Sweeps{"default": ns}})
+		ns := &fakeSweeper{backlog: 1050}
+		_, stop := start(t, reaper.Config{Namespaces: map[string]reaper.Sweeper{"default": ns}})
 		synctest.Wait()
 		stop()
 		if ns.backlog != 0 || ns.calls != 11 {
@@ -170,8 +170,8 @@ func TestABacklogIsEmptiedInBatches(t *testing.T) {
 
 func TestARoundIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ns := &script{backlog: 1000}
-		_, stop := start(t, reaper.Config{Sweeps: map[string]reaper.Sweeps{"default": ns}, MaxBatches: 3})
+		ns := &fakeSweeper{backlog: 1000}
+		_, stop := start(t, reaper.Config{Namespaces: map[string]reaper.Sweeper{"default": ns}, MaxBatches: 3})
 		synctest.Wait()
 		if left := ns.left(); left != 700 {
 			t.Fatalf("%d left after the first round, want 700", left)
@@ -187,9 +187,9 @@ func TestARoundIsBounded(t *testing.T) {
 
 func TestRetentionRunsEachMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ns := &script{}
+		ns := &fakeSweeper{}
 		keep := picket.Retention{Tasks: time.Hour, Events: time.Minute, MaxEvents: 7}
-		_, stop := start(t, reaper.Config{Sweeps: map[string]reaper.Sweeps{"default": ns}, Retention: keep})
+		_, stop := start(t, reaper.Config{Namespaces: map[string]reaper.Sweeper{"default": ns}, Retention: keep})
 		time.Sleep(10 * time.Minute)
 		stop()
 		if n := len(ns.kept); n < 10 || n > 14 || ns.kept[0] != keep {
@@ -198,13 +198,13 @@ func TestRetentionRunsEachMinute(t *testing.T) {
 	})
 }
 
-func TestInvariantsAreLookedAtEveryTenSeconds(t *testing.T) {
+func TestInvariantsAreInspectedEveryTenSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ns := &script{}
-		log, stop := start(t, reaper.Config{Sweeps: map[string]reaper.Sweeps{"default": ns}})
+		ns := &fakeSweeper{}
+		log, stop := start(t, reaper.Config{Namespaces: map[string]reaper.Sweeper{"default": ns}})
 		time.Sleep(10 * time.Minute)
 		stop()
-		if n := len(ns.looks); n < 60 || n > 76 || log.String() != "" {
+		if n := len(ns.inspections); n < 60 || n > 76 || log.String() != "" {
 			t.Fatalf("%d looks in ten minutes; log: %s", n, log)
 		}
 	})
@@ -212,8 +212,8 @@ func TestInvariantsAreLookedAtEveryTenSeconds(t *testing.T) {
 
 func TestANamespaceIsMeasuredEverySecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ns := &script{}
-		log, stop := start(t, reaper.Config{Sweeps: map[string]reaper.Sweeps{"default": ns}})
+		ns := &fakeSweeper{}
+		log, stop := start(t, reaper.Config{Namespaces: map[string]reaper.Sweeper{"default": ns}})
 		time.Sleep(10 * time.Minute)
 		stop()
 		if n := len(ns.measured); n < 600 || n > 760 || ns.measured[0] != 500 || log.String() != "" {
@@ -222,21 +222,21 @@ func TestANamespaceIsMeasuredEverySecond(t *testing.T) {
 	})
 }
 
-func TestTroubleIsLoggedOncePerChange(t *testing.T) {
+func TestAFailingSweepIsLoggedOncePerChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ns := &script{}
+		ns := &fakeSweeper{}
 		away := func(port int) error {
 			return picket.Refuse(picket.CodeUnavailable, "", "read tcp 127.0.0.1:%d: connection refused", port)
 		}
-		log, stop := start(t, reaper.Config{Sweeps: map[string]reaper.Sweeps{"default": ns}})
+		log, stop := start(t, reaper.Config{Namespaces: map[string]reaper.Sweeper{"default": ns}})
 		time.Sleep(5 * time.Second)
 		for port := range 20 { // the text differs every time, the trouble does not
-			ns.fail(away(40000 + port))
+			ns.failTicks(away(40000 + port))
 			time.Sleep(500 * time.Millisecond)
 		}
-		ns.fail(errors.New("script broken"))
+		ns.failTicks(errors.New("script broken"))
 		time.Sleep(5 * time.Second)
-		ns.fail(nil)
+		ns.failTicks(nil)
 		time.Sleep(5 * time.Second)
 		stop()
 		for text, want := range map[string]int{
@@ -257,10 +257,10 @@ func TestTroubleIsLoggedOncePerChange(t *testing.T) {
 
 func TestAStoppedReaperDoesNotComplain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ns := &script{}
-		log, stop := start(t, reaper.Config{Sweeps: map[string]reaper.Sweeps{"default": ns}})
+		ns := &fakeSweeper{}
+		log, stop := start(t, reaper.Config{Namespaces: map[string]reaper.Sweeper{"default": ns}})
 		synctest.Wait()
-		ns.fail(context.Canceled)
+		ns.failTicks(context.Canceled)
 		stop()
 		if log.String() != "" {
 			t.Fatalf("logged on a clean stop:\n%s", log)
@@ -269,16 +269,16 @@ func TestAStoppedReaperDoesNotComplain(t *testing.T) {
 }
 
 func TestRefusesABadConfiguration(t *testing.T) {
-	ns := map[string]reaper.Sweeps{"default": &script{}}
+	ns := map[string]reaper.Sweeper{"default": &fakeSweeper{}}
 	for i, cfg := range []reaper.Config{
 		{},
-		{Sweeps: ns, TickEvery: time.Second},
-		{Sweeps: ns, TickEvery: -1},
-		{Sweeps: ns, SweepEvery: 1},
-		{Sweeps: ns, InspectEvery: 1},
-		{Sweeps: ns, MeasureEvery: 1},
-		{Sweeps: ns, Batch: 5000},
-		{Sweeps: ns, MaxBatches: -1},
+		{Namespaces: ns, TickEvery: time.Second},
+		{Namespaces: ns, TickEvery: -1},
+		{Namespaces: ns, SweepEvery: 1},
+		{Namespaces: ns, InspectEvery: 1},
+		{Namespaces: ns, MeasureEvery: 1},
+		{Namespaces: ns, Batch: 5000},
+		{Namespaces: ns, MaxBatches: -1},
 	} {
 		if _, err := reaper.New(cfg); err == nil {
 			t.Errorf("configuration %d was taken: %+v", i, cfg)
@@ -287,7 +287,7 @@ func TestRefusesABadConfiguration(t *testing.T) {
 }
 
 func ExampleNew() {
-	r, err := reaper.New(reaper.Config{Sweeps: map[string]reaper.Sweeps{"default": &script{}}})
+	r, err := reaper.New(reaper.Config{Namespaces: map[string]reaper.Sweeper{"default": &fakeSweeper{}}})
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
 	fmt.Println(err, r.Run(ctx))

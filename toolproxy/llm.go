@@ -180,7 +180,7 @@ func (l *llmProxy) serve(c echo.Context, v *vendor) error {
 	if err != nil {
 		return err
 	}
-	if err := web.Known(c, web.KindLease, held.RunID); err != nil {
+	if err := web.MarkAuthenticated(c, web.KindLease, held.RunID); err != nil {
 		return err
 	}
 	if err := l.proxy.take(held, forAgent); err != nil {

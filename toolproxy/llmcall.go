@@ -258,7 +258,7 @@ func (x *llmCall) writeHeader(resp *http.Response, more ...string) {
 	for i := 0; i+1 < len(more); i += 2 {
 		h.Set(more[i], more[i+1])
 	}
-	web.ExtendAnswer(x.c, time.Minute)
+	web.ExtendWriteDeadline(x.c, time.Minute)
 	x.headerWritten = true
 	x.c.Response().WriteHeader(resp.StatusCode)
 }
@@ -269,7 +269,7 @@ func (x *llmCall) write(piece []byte) {
 	if x.clientGone || len(piece) == 0 {
 		return
 	}
-	web.ExtendAnswer(x.c, time.Minute)
+	web.ExtendWriteDeadline(x.c, time.Minute)
 	if _, err := x.c.Response().Write(piece); err != nil {
 		x.clientGone = true
 		return

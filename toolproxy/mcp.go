@@ -205,7 +205,7 @@ func (s *streamWriter) WriteHeader(status int) {
 
 func (s *streamWriter) Write(b []byte) (int, error) {
 	s.begin()
-	web.ExtendAnswer(s.c, streamWrite)
+	web.ExtendWriteDeadline(s.c, streamWrite)
 	return s.Response.Write(b)
 }
 

@@ -117,7 +117,7 @@ func NotSent(err error) error { return notSentError{err} }
 
 // markNotSent is NotSent for an error that came before anything was sent.
 func markNotSent(err error) error {
-	var u *outbound.Unsent
+	var u *outbound.UnsentError
 	if errors.As(err, &u) {
 		return NotSent(err)
 	}

@@ -101,7 +101,7 @@ func New(cfg Config) (*Proxy, error) {
 		backend: cfg.Backend,
 		prices:  prices,
 		rates:   cfg.Rates,
-		log:     web.Logged(cmp.Or(cfg.Log, slog.Default())),
+		log:     web.WithLogIDs(cmp.Or(cfg.Log, slog.Default())),
 	}
 	p.lifetime, p.stop = context.WithCancel(context.Background())
 	gateway, err := newGateway(p, cfg.Upstreams)
@@ -191,7 +191,7 @@ func (p *Proxy) Mount(e *echo.Echo) {
 			if err != nil {
 				return err
 			}
-			if err := web.Known(c, web.KindLease, held.RunID); err != nil {
+			if err := web.MarkAuthenticated(c, web.KindLease, held.RunID); err != nil {
 				return err
 			}
 			if err := checkSide(held, r.side); err != nil {

@@ -25,7 +25,7 @@ func checkQuery(c echo.Context, known []string) error {
 	}
 	for name, values := range q {
 		if len(values) > 1 {
-			return web.Repeated(name, len(values))
+			return web.RepeatedParameter(name, len(values))
 		}
 	}
 	return nil

@@ -203,7 +203,7 @@ func upstreamError(err error) error {
 	if err == nil {
 		return nil
 	}
-	var unsent *outbound.Unsent
+	var unsent *outbound.UnsentError
 	if errors.As(err, &unsent) {
 		return NotSent(picket.Refuse(picket.CodeUpstream, "Wait a moment and call it again, or do without it.",
 			"the MCP server cannot be reached").WithCause(err))

@@ -21,17 +21,17 @@ func TestConsoleRightsAreThoseOfTheAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rights, compared := control.Rights(), 0
-	for _, r := range console.Rights() {
+	rights, compared := control.Permissions(), 0
+	for _, r := range console.Permissions() {
 		if slices.Contains(r.Scopes, picket.ScopeAgent) {
 			t.Errorf("%s lets agents in", r.Route)
 		}
-		if len(r.As) == 0 && len(r.Scopes) > 0 {
+		if len(r.APIRoutes) == 0 && len(r.Scopes) > 0 {
 			t.Errorf("%s does nothing that the API does: say what it is held against", r.Route)
 		}
 		for _, scope := range []picket.Scope{picket.ScopeReviewer, picket.ScopeOperator} {
-			may := len(r.As) > 0 || len(r.Scopes) == 0
-			for _, route := range r.As {
+			may := len(r.APIRoutes) > 0 || len(r.Scopes) == 0
+			for _, route := range r.APIRoutes {
 				scopes, known := rights[route]
 				if !known {
 					t.Errorf("%s is held against %s, which the API does not have", r.Route, route)
@@ -40,9 +40,9 @@ func TestConsoleRightsAreThoseOfTheAPI(t *testing.T) {
 				compared++
 			}
 			if has := slices.Contains(r.Scopes, scope) || len(r.Scopes) == 0; has != may {
-				t.Errorf("%s: %s may %v, with %s %v", r.Route, scope, has, strings.Join(r.As, ", "), may)
+				t.Errorf("%s: %s may %v, with %s %v", r.Route, scope, has, strings.Join(r.APIRoutes, ", "), may)
 			}
 		}
 	}
-	t.Logf("rights of the console: %d routes, %d comparisons", len(console.Rights()), compared)
+	t.Logf("rights of the console: %d routes, %d comparisons", len(console.Permissions()), compared)
 }

@@ -249,7 +249,7 @@ func openStoreBackend(ctx context.Context, cfg settings, data string, log *slog.
 	if err != nil {
 		return storeBackend{}, fmt.Errorf("start the store: %w", err)
 	}
-	b := storeBackend{memory: server.Memory(), name: server.String()}
+	b := storeBackend{memory: server.InMemory(), name: server.String()}
 	if b.memory {
 		b.options = redis.UniversalOptions{Addrs: []string{"memory"}, Dialer: server.Dial}
 		b.close = func() error { return server.Stop(context.Background()) }

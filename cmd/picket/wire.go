@@ -162,12 +162,12 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 	control, err := api.New(api.Config{
 		Engine:       store.Engine,
 		Engines:      store.Engines,
-		Calls:        store.ScriptStats,
+		ScriptStats:  store.ScriptStats,
 		Log:          h.log,
 		AllowedHosts: h.hosts(),
-		Advice:       h.cfg.advice(),
+		PoolAdvice:   h.cfg.advice(),
 		Prices:       h.prices.current,
-		Poster:       sender,
+		Webhooks:     sender,
 		Connections:  h.guard.Counts,
 		Rates:        rates,
 	})
@@ -178,7 +178,7 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 		control.Mount(e)
 		h.warnAboutConsole()
 		desk, err := console.New(console.Config{
-			Desk:         consoleBackend(store),
+			Backend:      consoleBackend(store),
 			Stream:       consoleStream(control, store),
 			Log:          h.log,
 			AllowedHosts: h.hosts(),
@@ -213,7 +213,7 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 		proxy.Mount(e)
 	}
 	if h.reaper {
-		r, err := reaper.New(reaper.Config{Sweeps: reaperSweeps(store), Retention: h.cfg.retention(), Log: h.log})
+		r, err := reaper.New(reaper.Config{Namespaces: reaperSweeps(store), Retention: h.cfg.retention(), Log: h.log})
 		if err != nil {
 			return err
 		}
@@ -255,8 +255,8 @@ func toolProxyBackend(store *orchestrator.Store) func(string) toolproxy.Backend 
 }
 
 // consoleBackend avoids it too.
-func consoleBackend(store *orchestrator.Store) func(string) console.Desk {
-	return func(namespace string) console.Desk {
+func consoleBackend(store *orchestrator.Store) func(string) console.Backend {
+	return func(namespace string) console.Backend {
 		if e := store.Engine(namespace); e != nil {
 			return e
 		}
@@ -272,8 +272,8 @@ func consoleStream(control *api.API,
 	}
 }
 
-func reaperSweeps(store *orchestrator.Store) map[string]reaper.Sweeps {
-	sweeps := map[string]reaper.Sweeps{}
+func reaperSweeps(store *orchestrator.Store) map[string]reaper.Sweeper {
+	sweeps := map[string]reaper.Sweeper{}
 	for _, e := range store.Engines() {
 		sweeps[e.Namespace()] = e
 	}
@@ -337,5 +337,5 @@ func (d driverLog) Printf(ctx context.Context, format string, args ...any) {
 func newLog(cfg settings, w interface{ Write([]byte) (int, error) }) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(cfg.text("log.level")))
-	return web.Logged(slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})))
+	return web.WithLogIDs(slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})))
 }

@@ -35,7 +35,7 @@ func parts(text string) (out []string) {
 }
 
 func checkDestinations(text string) error {
-	if _, err := outbound.New(outbound.Config{Allow: parts(text), Open: true}); err != nil {
+	if _, err := outbound.New(outbound.Config{Allow: parts(text), AllowAllPublic: true}); err != nil {
 		return fmt.Errorf("%w; write host:port, several separated by commas", err)
 	}
 	return nil

@@ -94,7 +94,7 @@ func openConsole(ctx context.Context, p plan, tasks int) (s *consoleSide, err er
 	if err := fillReviews(ctx, p, engine, sealer, tasks); err != nil {
 		return nil, err
 	}
-	c, err := console.New(console.Config{Desk: func(string) console.Desk { return engine }, Stream: noStream})
+	c, err := console.New(console.Config{Backend: func(string) console.Backend { return engine }, Stream: noStream})
 	if err != nil {
 		return nil, err
 	}

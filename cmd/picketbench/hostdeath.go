@@ -98,8 +98,8 @@ func hostdeath(ctx context.Context, b *bench) error {
 // reap keeps the namespace honest.
 func (g *graveyard) reap(ctx context.Context) (stop func(), err error) {
 	r, err := reaper.New(reaper.Config{
-		Sweeps: map[string]reaper.Sweeps{"default": g.engine},
-		Log:    slog.New(slog.DiscardHandler),
+		Namespaces: map[string]reaper.Sweeper{"default": g.engine},
+		Log:        slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return nil, err

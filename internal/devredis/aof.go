@@ -19,10 +19,10 @@ import (
 // the whole unfinished transaction is cut off before it starts. Nobody was ever
 // told that it had happened.
 
-// mendTail cuts an unfinished transaction off the end of the newest file in
+// cutUnfinishedTransaction cuts an unfinished transaction off the end of the newest file in
 // dir. Whatever else may be wrong with it is for the redis-server to refuse.
-func mendTail(dir string, log *slog.Logger) error {
-	path, err := newestIncrement(dir)
+func cutUnfinishedTransaction(dir string, log *slog.Logger) error {
+	path, err := newestAppendFile(dir)
 	if err != nil || path == "" {
 		return err
 	}
@@ -31,7 +31,7 @@ func mendTail(dir string, log *slog.Logger) error {
 		return err
 	}
 	defer f.Close()
-	whole, size, err := wholeUntil(f)
+	whole, size, err := completeSize(f)
 	if err != nil || whole == size {
 		return err
 	}
@@ -40,8 +40,8 @@ func mendTail(dir string, log *slog.Logger) error {
 	return errors.Join(f.Truncate(whole), f.Sync())
 }
 
-// newestIncrement is the file that the manifest names last; empty without one.
-func newestIncrement(dir string) (string, error) {
+// newestAppendFile is the file that the manifest names last; empty without one.
+func newestAppendFile(dir string) (string, error) {
 	manifests, err := filepath.Glob(filepath.Join(dir, appendOnlyDir, "*.manifest"))
 	if err != nil || len(manifests) == 0 {
 		return "", err
@@ -60,11 +60,11 @@ func newestIncrement(dir string) (string, error) {
 	return last, nil
 }
 
-var errShort = errors.New("the file ends in the middle of a command")
+var errTruncated = errors.New("the file ends in the middle of a command")
 
-// wholeUntil reads commands and answers the size of the part that ends with a
+// completeSize reads commands and answers the size of the part that ends with a
 // finished transaction. A file that is damaged otherwise counts as whole.
-func wholeUntil(f *os.File) (whole, size int64, err error) {
+func completeSize(f *os.File) (whole, size int64, err error) {
 	info, err := f.Stat()
 	if err != nil {
 		return 0, 0, err
@@ -72,9 +72,9 @@ func wholeUntil(f *os.File) (whole, size int64, err error) {
 	in := bufio.NewReaderSize(f, 1<<20)
 	at, open := int64(0), false
 	for {
-		n, word, err := command(in)
+		n, word, err := readCommand(in)
 		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, errShort):
+		case errors.Is(err, io.EOF), errors.Is(err, errTruncated):
 			return whole, info.Size(), nil
 		case err != nil:
 			return info.Size(), info.Size(), nil
@@ -92,16 +92,16 @@ func wholeUntil(f *os.File) (whole, size int64, err error) {
 	}
 }
 
-// command reads one command and answers its length and its first word.
-func command(in *bufio.Reader) (n int64, word string, err error) {
-	count, n, err := prefixed(in, '*')
+// readCommand reads one command and answers its length and its first word.
+func readCommand(in *bufio.Reader) (n int64, word string, err error) {
+	count, n, err := readLength(in, '*')
 	if err != nil {
 		return 0, "", err
 	}
 	for i := range count {
-		length, m, err := prefixed(in, '$')
+		length, m, err := readLength(in, '$')
 		if errors.Is(err, io.EOF) {
-			err = errShort
+			err = errTruncated
 		}
 		if err != nil {
 			return 0, "", err
@@ -110,23 +110,23 @@ func command(in *bufio.Reader) (n int64, word string, err error) {
 		if i == 0 && length <= 16 {
 			first := make([]byte, length+2)
 			if _, err := io.ReadFull(in, first); err != nil {
-				return 0, "", errShort
+				return 0, "", errTruncated
 			}
 			word = strings.ToUpper(string(first[:length]))
 			continue
 		}
 		if skipped, err := in.Discard(int(length + 2)); err != nil || int64(skipped) != length+2 {
-			return 0, "", errShort
+			return 0, "", errTruncated
 		}
 	}
 	return n, word, nil
 }
 
-// prefixed reads a line such as *3 or $5.
-func prefixed(in *bufio.Reader, kind byte) (value, n int64, err error) {
+// readLength reads a line such as *3 or $5.
+func readLength(in *bufio.Reader, kind byte) (value, n int64, err error) {
 	line, err := in.ReadString('\n')
 	if errors.Is(err, io.EOF) && line != "" {
-		return 0, 0, errShort
+		return 0, 0, errTruncated
 	}
 	if err != nil {
 		return 0, 0, err

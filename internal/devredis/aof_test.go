@@ -39,7 +39,7 @@ func TestAHalfTransactionIsNotKept(t *testing.T) {
 		}
 	}
 	visit(func(c *redis.Client) { write(c, "first"); write(c, "second") })
-	path, err := newestIncrement(dir)
+	path, err := newestAppendFile(dir)
 	if err != nil || path == "" {
 		t.Fatalf("no file: %v", err)
 	}
@@ -86,7 +86,7 @@ func TestADamagedFileIsLeftAlone(t *testing.T) {
 		if _, err := f.Seek(0, 0); err != nil {
 			t.Fatal(err)
 		}
-		if got, _, err := wholeUntil(f); err != nil || got != want {
+		if got, _, err := completeSize(f); err != nil || got != want {
 			t.Errorf("%q is whole until %d, want %d (%v)", text, got, want, err)
 		}
 	}

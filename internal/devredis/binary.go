@@ -21,14 +21,14 @@ func findBinary(ctx context.Context) (binary, why string) {
 	if err != nil {
 		return "", "there is no redis-server on PATH"
 	}
-	if why := tooOld(ctx, binary); why != "" {
+	if why := versionProblem(ctx, binary); why != "" {
 		return "", why
 	}
 	return binary, ""
 }
 
-// tooOld says why a binary cannot be used; empty when it can.
-func tooOld(ctx context.Context, binary string) string {
+// versionProblem says why a binary cannot be used; empty when it can.
+func versionProblem(ctx context.Context, binary string) string {
 	out, err := exec.CommandContext(ctx, binary, "--version").Output()
 	if err != nil {
 		return fmt.Sprintf("%s does not run (%v)", binary, err)
@@ -59,8 +59,8 @@ func (e *noBinaryError) Error() string {
 		remedy)
 }
 
-// noBinary is asked while nothing runs in dir, so what lies there is all there is.
-func noBinary(dir, why string) error {
+// newNoBinaryError is asked while nothing runs in dir, so what lies there is all there is.
+func newNoBinaryError(dir, why string) error {
 	state, err := HasState(dir)
 	if err != nil {
 		return err

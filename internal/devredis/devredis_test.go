@@ -73,7 +73,7 @@ func alive(pid int) bool {
 
 func do(t *testing.T, s *Server, args ...string) string {
 	t.Helper()
-	got, err := ask(t.Context(), s.Addr(), args...)
+	got, err := sendCommand(t.Context(), s.Addr(), args...)
 	if err != nil {
 		t.Fatalf("%v: %v", args, err)
 	}
@@ -116,7 +116,7 @@ func TestStateSurvivesAStop(t *testing.T) {
 		t.Errorf("a stop that was asked for left an error: %v", err)
 	}
 	second := start(t, dir)
-	if second.Adopted() {
+	if second.Reused() {
 		t.Error("adopted a store that was stopped")
 	}
 	if got := do(t, second, "GET", "kept"); got != "yes" {
@@ -141,15 +141,15 @@ func TestStoreOutlivesItsKilledOwner(t *testing.T) {
 	if err != nil || convErr != nil {
 		t.Fatalf("the owner said %q: %v", line, err)
 	}
-	if _, err := ask(t.Context(), filepath.Join(dir, "redis.sock"), "SET", "kept", "yes"); err != nil {
+	if _, err := sendCommand(t.Context(), filepath.Join(dir, "redis.sock"), "SET", "kept", "yes"); err != nil {
 		t.Fatal(err)
 	}
 	_ = owner.Process.Kill()
 	_ = owner.Wait()
 
 	s := start(t, dir)
-	if !s.Adopted() || s.PID() != pid {
-		t.Errorf("adopted %v, pid %d: want the running store with pid %d", s.Adopted(), s.PID(), pid)
+	if !s.Reused() || s.PID() != pid {
+		t.Errorf("adopted %v, pid %d: want the running store with pid %d", s.Reused(), s.PID(), pid)
 	}
 	if got := do(t, s, "GET", "kept"); got != "yes" {
 		t.Errorf("kept = %q", got)
@@ -191,14 +191,14 @@ func TestLongDirectoryGetsAShortSocket(t *testing.T) {
 	if len(s.Addr()) > maxSocketPath || filepath.Dir(s.Addr()) == dir {
 		t.Errorf("socket %s", s.Addr())
 	}
-	if !private(filepath.Dir(s.Addr())) {
+	if !isPrivateDir(filepath.Dir(s.Addr())) {
 		t.Errorf("%s is not private", filepath.Dir(s.Addr()))
 	}
 	again, err := Start(t.Context(), dir, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again.PID() != s.PID() || !again.Adopted() {
+	if again.PID() != s.PID() || !again.Reused() {
 		t.Errorf("the recorded socket was not found again")
 	}
 	if err := s.Stop(t.Context()); err != nil {
@@ -210,7 +210,7 @@ func TestLongDirectoryGetsAShortSocket(t *testing.T) {
 	}
 }
 
-func TestDeathIsToldWithItsReason(t *testing.T) {
+func TestTheReasonOfAnEndIsReported(t *testing.T) {
 	needRedis(t)
 	s := start(t, t.TempDir())
 	if err := unix.Kill(s.PID(), unix.SIGKILL); err != nil {
@@ -239,7 +239,7 @@ func TestBrokenFileIsAClearError(t *testing.T) {
 	}
 }
 
-func TestForeignStoreIsNotAdopted(t *testing.T) {
+func TestForeignStoreIsNotReused(t *testing.T) {
 	needRedis(t)
 	mine, other := t.TempDir(), start(t, t.TempDir())
 	lock, err := tryLock(mine)
@@ -280,9 +280,9 @@ func TestMemoryWithoutRedis(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Stop(t.Context())
-			if !s.Memory() || strings.Count(said.String(), "\n") != 1 || !strings.Contains(said.String(), tc.why) ||
+			if !s.InMemory() || strings.Count(said.String(), "\n") != 1 || !strings.Contains(said.String(), tc.why) ||
 				!strings.Contains(said.String(), "apt-get install redis-server") {
-				t.Errorf("memory %v, said %q", s.Memory(), said.String())
+				t.Errorf("memory %v, said %q", s.InMemory(), said.String())
 			}
 			conn, err := s.Dial(t.Context(), "", "")
 			if err != nil {
@@ -299,10 +299,10 @@ func TestMemoryWithoutRedis(t *testing.T) {
 func ping(t *testing.T, conn net.Conn) string {
 	t.Helper()
 	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-	if _, err := io.WriteString(conn, encode([]string{"PING"})); err != nil {
+	if _, err := io.WriteString(conn, encodeCommand([]string{"PING"})); err != nil {
 		t.Fatal(err)
 	}
-	got, err := reply(bufio.NewReader(conn))
+	got, err := readReply(bufio.NewReader(conn))
 	if err != nil {
 		t.Fatal(err)
 	}

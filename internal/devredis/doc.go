@@ -23,12 +23,12 @@ type Server struct {
 	// maxMemory bounds what the redis-server may use, in bytes; 0: any amount.
 	maxMemory string
 	pid       int
-	adopted   bool
+	reused    bool
 	log       *slog.Logger
 	done      chan struct{} // closed when the store has ended
-	death     error         // why; read after done
+	endErr    error         // why; read after done
 	stopped   atomic.Bool   // the end was asked for
-	memory    *memory
+	memory    *memoryStore
 }
 
 // Start returns a store that answers. In dir it adopts the redis-server that an
@@ -57,7 +57,7 @@ func Restart(ctx context.Context, dir string, maxMemory int64, log *slog.Logger)
 	if err := ctx.Err(); err != nil {
 		return nil, err // and not a verdict on the binary
 	}
-	return startManaged(ctx, binary, why, dir, maxMemory, orDiscard(log))
+	return startServer(ctx, binary, why, dir, maxMemory, orDiscard(log))
 }
 
 // DefaultMemory is how much memory the store may use by default: half of the
@@ -90,18 +90,18 @@ func (s *Server) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return d.DialContext(ctx, "unix", s.socket)
 }
 
-// Memory reports whether state is lost when this process ends.
-func (s *Server) Memory() bool { return s.memory != nil }
+// InMemory reports whether state is lost when this process ends.
+func (s *Server) InMemory() bool { return s.memory != nil }
 
 // PID is the process id of the redis-server; 0 in memory.
 func (s *Server) PID() int { return s.pid }
 
-// Adopted reports whether the redis-server was already running.
-func (s *Server) Adopted() bool { return s.adopted }
+// Reused reports whether the redis-server was already running.
+func (s *Server) Reused() bool { return s.reused }
 
 // String names the store for people.
 func (s *Server) String() string {
-	if s.Memory() {
+	if s.InMemory() {
 		return "in memory (lost at exit)"
 	}
 	return "redis-server, appendonly, in " + s.dir
@@ -118,7 +118,7 @@ func (s *Server) Err() error {
 		if s.stopped.Load() {
 			return nil
 		}
-		return s.death
+		return s.endErr
 	default:
 		return nil
 	}

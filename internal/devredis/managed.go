@@ -19,13 +19,13 @@ import (
 
 const (
 	pollEvery    = 20 * time.Millisecond
-	answerWithin = 20 * time.Second // to accept a connection; loading may take longer
+	startTimeout = 20 * time.Second // to accept a connection; loading may take longer
 )
 
-// startManaged adopts or starts. The two are tried in turn until one works: a
+// startServer adopts or starts. The two are tried in turn until one works: a
 // store may be on its way up or on its way out while we look. Adopting needs no
 // binary; starting without one is a noBinaryError that says why there is none.
-func startManaged(ctx context.Context, binary, why, dir string, maxMemory int64, log *slog.Logger) (*Server, error) {
+func startServer(ctx context.Context, binary, why, dir string, maxMemory int64, log *slog.Logger) (*Server, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func startManaged(ctx context.Context, binary, why, dir string, maxMemory int64,
 		log:       log,
 		done:      make(chan struct{}),
 	}
-	giveUp := time.Now().Add(answerWithin)
+	giveUp := time.Now().Add(startTimeout)
 	for {
 		lock, err := tryLock(dir)
 		if err != nil {
@@ -49,8 +49,8 @@ func startManaged(ctx context.Context, binary, why, dir string, maxMemory int64,
 		}
 		if lock != nil && binary == "" {
 			defer lock.Close()
-			forgetSocket(dir, socket)
-			return nil, noBinary(dir, why)
+			removeSocket(dir, socket)
+			return nil, newNoBinaryError(dir, why)
 		}
 		if lock != nil {
 			if err := s.launch(ctx, binary, lock); err != nil {
@@ -58,20 +58,20 @@ func startManaged(ctx context.Context, binary, why, dir string, maxMemory int64,
 			}
 			return s, nil
 		}
-		switch err := s.adopt(ctx); {
+		switch err := s.reuse(ctx); {
 		case err == nil:
 			if binary == "" {
 				log.Warn("the store runs, but could not be started again if it ended: " + why)
 			}
 			return s, nil
-		case !errors.Is(err, errAbsent):
+		case !errors.Is(err, errNoServer):
 			return nil, err
 		case time.Now().After(giveUp):
 			return nil,
 				fmt.Errorf("a redis-server holds %s but does not answer on %s: look at %s, end the process, then start again",
 					filepath.Join(dir, lockName), socket, filepath.Join(dir, logName))
 		}
-		if err := pause(ctx); err != nil {
+		if err := pollPause(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -103,7 +103,7 @@ func tryLock(dir string) (*os.File, error) {
 func (s *Server) launch(ctx context.Context, binary string, lock *os.File) error {
 	defer lock.Close() // the child's copy keeps it locked
 	_ = os.Remove(s.socket)
-	if err := mendTail(s.dir, s.log); err != nil {
+	if err := cutUnfinishedTransaction(s.dir, s.log); err != nil {
 		return fmt.Errorf("look at the end of the store's file: %w", err)
 	}
 	out, err := os.OpenFile(filepath.Join(s.dir, logName), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -117,7 +117,8 @@ func (s *Server) launch(ctx context.Context, binary string, lock *os.File) error
 	}
 	// The shell sets the umask for redis-server alone and becomes it.
 	cmd := exec.Command("/bin/sh",
-		append([]string{"-c", `umask 077; exec "$0" "$@"`, binary}, arguments(s.dir, s.socket, s.maxMemory)...)...)
+		append([]string{"-c", `umask 077; exec "$0" "$@"`, binary},
+			serverArguments(s.dir, s.socket, s.maxMemory)...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, out, out
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
 	cmd.ExtraFiles = []*os.File{lock}
@@ -127,7 +128,7 @@ func (s *Server) launch(ctx context.Context, binary string, lock *os.File) error
 		return fmt.Errorf("start redis-server: %w", err)
 	}
 	s.pid = cmd.Process.Pid
-	go s.reap(cmd, began)
+	go s.waitChild(cmd, began)
 	if err := s.awaitReady(ctx); err != nil {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		return err
@@ -135,7 +136,7 @@ func (s *Server) launch(ctx context.Context, binary string, lock *os.File) error
 	return nil
 }
 
-func arguments(dir, socket, maxMemory string) []string {
+func serverArguments(dir, socket, maxMemory string) []string {
 	return []string{
 		"--port", "0", "--unixsocket", socket, "--unixsocketperm", "700",
 		"--dir", dir, "--appendonly", "yes", "--appendfsync", "always", "--save", "",
@@ -145,11 +146,11 @@ func arguments(dir, socket, maxMemory string) []string {
 	}
 }
 
-// reap waits for a child of ours to end and keeps the reason.
-func (s *Server) reap(cmd *exec.Cmd, logBegan int64) {
+// waitChild waits for a child of ours to end and keeps the reason.
+func (s *Server) waitChild(cmd *exec.Cmd, logBegan int64) {
 	err := cmd.Wait()
 	if cmd.ProcessState == nil || !cmd.ProcessState.Success() {
-		s.death = fmt.Errorf("redis-server (pid %d) ended: %v%s", s.pid, err,
+		s.endErr = fmt.Errorf("redis-server (pid %d) ended: %v%s", s.pid, err,
 			lastLines(filepath.Join(s.dir, logName), logBegan))
 	}
 	close(s.done)
@@ -157,9 +158,9 @@ func (s *Server) reap(cmd *exec.Cmd, logBegan int64) {
 
 // awaitReady waits for the end of LOADING.
 func (s *Server) awaitReady(ctx context.Context) error {
-	giveUp, told := time.Now().Add(answerWithin), time.Now()
+	giveUp, told := time.Now().Add(startTimeout), time.Now()
 	for {
-		_, err := ask(ctx, s.socket, "PING")
+		_, err := sendCommand(ctx, s.socket, "PING")
 		if err == nil {
 			return nil
 		}
@@ -174,16 +175,16 @@ func (s *Server) awaitReady(ctx context.Context) error {
 		select {
 		case <-s.done:
 			return fmt.Errorf("the store ended while it started: %w",
-				cmp.Or(s.death, errors.New("shut down by somebody else")))
+				cmp.Or(s.endErr, errors.New("shut down by somebody else")))
 		default:
 		}
-		if err := pause(ctx); err != nil {
+		if err := pollPause(ctx); err != nil {
 			return err
 		}
 	}
 }
 
-func pause(ctx context.Context) error {
+func pollPause(ctx context.Context) error {
 	t := time.NewTimer(pollEvery)
 	defer t.Stop()
 	select {

@@ -8,9 +8,9 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// memory is the in-process store. It has no listener: clients dial it through
+// memoryStore is the in-process store. It has no listener: clients dial it through
 // pipes, so nothing else on the machine can reach it.
-type memory struct {
+type memoryStore struct {
 	redis *miniredis.Miniredis
 	once  sync.Once
 }
@@ -18,10 +18,10 @@ type memory struct {
 func startMemory(log *slog.Logger, why string) *Server {
 	log.Warn("state lives in memory only and is lost when picket stops: "+why,
 		"remedy", "apt-get install redis-server (7.0 or newer), then start picket again")
-	return &Server{log: log, done: make(chan struct{}), memory: &memory{redis: miniredis.NewMiniRedis()}}
+	return &Server{log: log, done: make(chan struct{}), memory: &memoryStore{redis: miniredis.NewMiniRedis()}}
 }
 
-func (m *memory) dial() (net.Conn, error) {
+func (m *memoryStore) dial() (net.Conn, error) {
 	c, err := m.redis.Dial()
 	if err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func (m *memory) dial() (net.Conn, error) {
 	return Buffered(c), nil
 }
 
-func (m *memory) close(done chan struct{}) {
+func (m *memoryStore) close(done chan struct{}) {
 	m.once.Do(func() {
 		m.redis.Close()
 		close(done)

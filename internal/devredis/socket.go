@@ -28,7 +28,7 @@ func socketPath(dir string) (string, error) {
 	record := filepath.Join(dir, socketRecord)
 	if b, err := os.ReadFile(record); err == nil {
 		path := strings.TrimSpace(string(b))
-		if private(filepath.Dir(path)) && len(path) <= maxSocketPath {
+		if isPrivateDir(filepath.Dir(path)) && len(path) <= maxSocketPath {
 			return path, nil
 		}
 	}
@@ -58,9 +58,9 @@ func shortDir() (string, error) {
 	return "", fmt.Errorf("make a short directory for the socket: %w", errors.Join(errs...))
 }
 
-// private reports whether dir is a directory of ours that nobody else may enter:
+// isPrivateDir reports whether dir is a directory of ours that nobody else may enter:
 // a record could point into a place that somebody else has since made.
-func private(dir string) bool {
+func isPrivateDir(dir string) bool {
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() || info.Mode().Perm() != 0o700 {
 		return false
@@ -69,8 +69,8 @@ func private(dir string) bool {
 	return ok && int(st.Uid) == os.Geteuid()
 }
 
-// forgetSocket removes a socket and the short directory it was placed in.
-func forgetSocket(dir, socket string) {
+// removeSocket removes a socket and the short directory it was placed in.
+func removeSocket(dir, socket string) {
 	_ = os.Remove(socket)
 	if filepath.Dir(socket) != filepath.Clean(dir) {
 		_ = os.Remove(filepath.Dir(socket))

@@ -104,7 +104,11 @@ func flagLine(text string) string {
 
 // TestSettings keeps the key, the variable and the default of every setting.
 func TestSettings(t *testing.T) {
-	var settings []struct{ Key, Value, Env string }
+	var settings []struct {
+		Key   string
+		Value string
+		Env   string
+	}
 	if err := json.Unmarshal([]byte(picket(t, "config", "show", "-o", "json")), &settings); err != nil {
 		t.Fatal(err)
 	}

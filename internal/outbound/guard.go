@@ -24,9 +24,9 @@ type Config struct {
 	// public address. An address that is not public needs an entry with its port.
 	// Defaults to every public address.
 	Allow []string
-	// Open says that Allow opens what is inside and limits nothing: every public
+	// AllowAllPublic says that Allow opens what is inside and limits nothing: every public
 	// address may be called beside it. Defaults to false.
-	Open bool
+	AllowAllPublic bool
 	// Setting is the key of picket.yaml that Allow comes from, for remedies.
 	// Required.
 	Setting string
@@ -46,10 +46,10 @@ type Guard struct {
 
 // destination is an entry of the allow-list.
 type destination struct {
-	host  string // as in a URL, in lower case; * for any
-	under bool   // *.host: names below it
-	port  string // "" for any; with a port, an address inside is allowed, too
-	ip    netip.Addr
+	host       string // as in a URL, in lower case; * for any
+	subdomains bool   // *.host: names below it
+	port       string // "" for any; with a port, an address inside is allowed, too
+	ip         netip.Addr
 }
 
 // New reads the allow-list; an entry that names no destination is
@@ -65,7 +65,7 @@ func New(cfg Config) (Guard, error) {
 		if err != nil {
 			return g, err
 		}
-		if cfg.Open && (d.port == "" || d.host == "*") {
+		if cfg.AllowAllPublic && (d.port == "" || d.host == "*") {
 			return g, picket.Invalid("allow", "Write host:port.",
 				"%q opens nothing: what is inside is opened by its name and port", text)
 		}
@@ -83,7 +83,7 @@ func parseDestination(text string) (d destination, err error) {
 	d.host, d.port = CanonicalHost(u.Hostname()), u.Port()
 	d.ip, _ = netip.ParseAddr(d.host)
 	if below, ok := strings.CutPrefix(d.host, "*."); ok {
-		d.host, d.under = below, true
+		d.host, d.subdomains = below, true
 	}
 	return d, nil
 }
@@ -97,7 +97,7 @@ func (d destination) covers(host, port string) bool {
 		return false
 	}
 	switch {
-	case d.under:
+	case d.subdomains:
 		return strings.HasSuffix(host, "."+d.host)
 	case d.host == "*":
 		return true
@@ -122,7 +122,7 @@ func (g Guard) Check(u *url.URL) error {
 	case u.User != nil:
 		return picket.Invalid("/url", "Send credentials in a header.", "the URL holds a user name or a password")
 	}
-	if len(g.allow) == 0 || g.cfg.Open {
+	if len(g.allow) == 0 || g.cfg.AllowAllPublic {
 		return nil
 	}
 	host, port := CanonicalHost(u.Hostname()), PortOf(u)
@@ -131,7 +131,7 @@ func (g Guard) Check(u *url.URL) error {
 			return nil
 		}
 	}
-	return g.unreachable(net.JoinHostPort(host, port), "it is not on the allow-list")
+	return g.refuse(net.JoinHostPort(host, port), "it is not on the allow-list")
 }
 
 // PortOf is the port of an http or https URL.
@@ -157,17 +157,17 @@ func (g Guard) Dial(ctx context.Context, network, address string) (net.Conn, err
 		Timeout:   10 * time.Second,
 		KeepAlive: 30 * time.Second,
 		Control: func(_, dialled string, _ syscall.RawConn) error {
-			return g.admit(CanonicalHost(host), port, dialled)
+			return g.checkAddress(CanonicalHost(host), port, dialled)
 		},
 	}
 	return d.DialContext(ctx, network, address)
 }
 
-// admit decides about an address that is about to be dialled for host and port.
-func (g Guard) admit(host, port, dialled string) error {
+// checkAddress decides about an address that is about to be dialled for host and port.
+func (g Guard) checkAddress(host, port, dialled string) error {
 	at, err := netip.ParseAddrPort(dialled)
 	if err != nil || strconv.Itoa(int(at.Port())) != port {
-		return g.unreachable(host, "it leads to an address that cannot be judged")
+		return g.refuse(host, "it leads to an address that cannot be judged")
 	}
 	ip := at.Addr().WithZone("").Unmap()
 	if g.cfg.Public(ip) && at.Addr().Zone() == "" {
@@ -176,34 +176,34 @@ func (g Guard) admit(host, port, dialled string) error {
 	for _, d := range g.allow {
 		// A name on the list may point inside, but never to where clouds keep their
 		// credentials: whoever wants that writes the address itself.
-		if d.port != "" && d.host != "*" && d.covers(host, port) && (d.ip.IsValid() || !special(ip)) {
+		if d.port != "" && d.host != "*" && d.covers(host, port) && (d.ip.IsValid() || !isSpecial(ip)) {
 			return nil
 		}
 	}
-	return g.unreachable(net.JoinHostPort(host, port), "it leads inside, to an address that is not public")
+	return g.refuse(net.JoinHostPort(host, port), "it leads inside, to an address that is not public")
 }
 
-func (g Guard) unreachable(where, why string) error {
+func (g Guard) refuse(where, why string) error {
 	return picket.Refuse(picket.CodeDestination,
 		"Call another address, or ask an operator to put "+web.Shortened(where)+" on "+g.cfg.Setting+
 			" in picket.yaml (host:port for an address that is not public).",
 		"%s may not be called: %s", web.Shortened(where), why).With("destination", web.Shortened(where))
 }
 
-// special are addresses that no name on the allow-list may lead to.
-func special(ip netip.Addr) bool {
+// isSpecial are addresses that no name on the allow-list may lead to.
+func isSpecial(ip netip.Addr) bool {
 	return ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() ||
 		ip == netip.MustParseAddr("fd00:ec2::254") || ip == netip.MustParseAddr("100.100.100.200")
 }
 
-// inside are the special-purpose ranges of IPv4, and of IPv6 within 2000::/3,
+// specialRanges are the special-purpose ranges of IPv4, and of IPv6 within 2000::/3,
 // as IANA lists them.
-var inside = prefixes("0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 192.88.99.0/24 " +
+var specialRanges = prefixes("0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 192.88.99.0/24 " +
 	"192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/3 2001::/23 2001:db8::/32 2002::/16 3fff::/20")
 
-// global is where public IPv6 addresses are. What maps IPv4 into IPv6 (NAT64,
+// publicIPv6 is where public IPv6 addresses are. What maps IPv4 into IPv6 (NAT64,
 // IPv4-compatible) and everything local is outside of it.
-var global = netip.MustParsePrefix("2000::/3")
+var publicIPv6 = netip.MustParsePrefix("2000::/3")
 
 func prefixes(text string) (list []netip.Prefix) {
 	for p := range strings.FieldsSeq(text) {
@@ -214,10 +214,10 @@ func prefixes(text string) (list []netip.Prefix) {
 
 // IsPublic reports whether an address belongs to the public internet.
 func IsPublic(ip netip.Addr) bool {
-	if ip.Is6() && !global.Contains(ip) {
+	if ip.Is6() && !publicIPv6.Contains(ip) {
 		return false
 	}
-	for _, p := range inside {
+	for _, p := range specialRanges {
 		if p.Contains(ip) {
 			return false
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/picket-dev/picket/internal/outbound"
 )
 
-func TestWhatIsPublic(t *testing.T) {
+func TestIsPublic(t *testing.T) {
 	for text, want := range map[string]bool{
 		"8.8.8.8":              true,
 		"1.1.1.1":              true,

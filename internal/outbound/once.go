@@ -26,13 +26,13 @@ type Once struct {
 	Base http.RoundTripper
 }
 
-// Unsent is the error of a request of which nothing was sent.
-type Unsent struct{ Err error }
+// UnsentError is the error of a request of which nothing was sent.
+type UnsentError struct{ Err error }
 
-func (u *Unsent) Error() string { return u.Err.Error() }
+func (u *UnsentError) Error() string { return u.Err.Error() }
 
 // Unwrap returns the reason.
-func (u *Unsent) Unwrap() error { return u.Err }
+func (u *UnsentError) Unwrap() error { return u.Err }
 
 // errSentOnce is the error after a second attempt was stopped.
 var errSentOnce = errors.New("the connection closed before the answer; the request may have been carried out and is not sent again")
@@ -46,13 +46,13 @@ func (o Once) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	a := &attempt{cancel: cancel, long: len(req.URL.RequestURI()) > longTarget}
 	trace := &httptrace.ClientTrace{
-		GotConn:          a.connected,
+		GotConn:          a.gotConn,
 		WroteHeaderField: func(string, []string) { a.sent.Store(true) },
 	}
 	resp, err := o.Base.RoundTrip(req.WithContext(httptrace.WithClientTrace(ctx, trace)))
 	if err == nil {
 		resp.Request = req
-		resp.Body = &endsWith{resp.Body, cancel}
+		resp.Body = &cancelOnClose{resp.Body, cancel}
 		return resp, nil
 	}
 	// A request that was cancelled may still be written when RoundTrip returns.
@@ -62,7 +62,7 @@ func (o Once) RoundTrip(req *http.Request) (*http.Response, error) {
 	case a.stopped.Load():
 		return nil, errSentOnce
 	case unsent:
-		return nil, &Unsent{err}
+		return nil, &UnsentError{err}
 	}
 	return nil, err
 }
@@ -76,9 +76,9 @@ type attempt struct {
 	stopped atomic.Bool // a second attempt was stopped
 }
 
-// connected is called when the request gets a connection, before anything is
+// gotConn is called when the request gets a connection, before anything is
 // written to it.
-func (a *attempt) connected(info httptrace.GotConnInfo) {
+func (a *attempt) gotConn(info httptrace.GotConnInfo) {
 	a.onConn.Store(true)
 	if !a.sent.Load() {
 		a.sent.Store(a.long)
@@ -88,24 +88,24 @@ func (a *attempt) connected(info httptrace.GotConnInfo) {
 	a.cancel(errSentOnce)
 	// HTTP/2 looks at the context before it writes. An HTTP/1 connection does not,
 	// but belongs to this request alone.
-	if !shared(info) {
+	if !isHTTP2(info) {
 		_ = info.Conn.Close()
 	}
 }
 
-// shared reports whether other requests use the connection at the same time.
-func shared(info httptrace.GotConnInfo) bool {
+// isHTTP2 reports whether other requests use the connection at the same time.
+func isHTTP2(info httptrace.GotConnInfo) bool {
 	c, ok := info.Conn.(*tls.Conn)
 	return ok && c.ConnectionState().NegotiatedProtocol == "h2"
 }
 
-// endsWith is a body that ends the context of its request when it is closed.
-type endsWith struct {
+// cancelOnClose is a body that ends the context of its request when it is closed.
+type cancelOnClose struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc
 }
 
-func (e *endsWith) Close() error {
+func (e *cancelOnClose) Close() error {
 	err := e.ReadCloser.Close()
 	e.cancel(nil)
 	return err

@@ -14,8 +14,8 @@ import (
 	"github.com/picket-dev/picket/internal/rig"
 )
 
-// marked are requests that an http.Transport repeats, each in another way.
-var marked = []struct {
+// repeatableRequests are requests that an http.Transport repeats, each in another way.
+var repeatableRequests = []struct {
 	name    string
 	method  string
 	header  string
@@ -38,7 +38,7 @@ var marked = []struct {
 func TestARequestIsSentOnce(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		for _, how := range rig.BreakModes(http2) {
-			for _, m := range marked {
+			for _, m := range repeatableRequests {
 				t.Run(fmt.Sprintf("HTTP2 %v/%s/%s", http2, how, m.name), func(t *testing.T) {
 					mark := "/marked"
 					if http2 {
@@ -52,7 +52,7 @@ func TestARequestIsSentOnce(t *testing.T) {
 					defer transport.CloseIdleConnections()
 					once := outbound.Once{Base: transport}
 					for range 2 { // so that a connection is kept
-						resp, err := once.RoundTrip(request(t, "GET", b.URL+"/first", nil))
+						resp, err := once.RoundTrip(newRequest(t, "GET", b.URL+"/first", nil))
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -68,7 +68,7 @@ func TestARequestIsSentOnce(t *testing.T) {
 					if m.body == "long" {
 						path += "?" + strings.Repeat("x", 8<<10)
 					}
-					req := request(t, m.method, b.URL+path, body)
+					req := newRequest(t, m.method, b.URL+path, body)
 					if m.header != "" {
 						req.Header.Set(m.header, "a key")
 					}
@@ -77,7 +77,7 @@ func TestARequestIsSentOnce(t *testing.T) {
 						_ = resp.Body.Close()
 						t.Errorf("it was answered with %d", resp.StatusCode)
 					}
-					var unsent *outbound.Unsent
+					var unsent *outbound.UnsentError
 					if errors.As(err, &unsent) {
 						t.Errorf("it is said not to be sent: %v", err)
 					}
@@ -90,7 +90,7 @@ func TestARequestIsSentOnce(t *testing.T) {
 	}
 }
 
-func request(t *testing.T, method, url string, body io.Reader) *http.Request {
+func newRequest(t *testing.T, method, url string, body io.Reader) *http.Request {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, body)
 	if err != nil {
@@ -107,8 +107,8 @@ func TestARequestThatWasNotSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = ln.Close()
-	_, err = outbound.Once{Base: &http.Transport{}}.RoundTrip(request(t, "GET", "http://"+ln.Addr().String(), nil))
-	var unsent *outbound.Unsent
+	_, err = outbound.Once{Base: &http.Transport{}}.RoundTrip(newRequest(t, "GET", "http://"+ln.Addr().String(), nil))
+	var unsent *outbound.UnsentError
 	if !errors.As(err, &unsent) {
 		t.Errorf("nobody listens: %v", err)
 	}
@@ -121,12 +121,12 @@ func TestOnceChangesNothingOnTheWire(t *testing.T) {
 		rig.CloseOnArrival, "never")
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	for _, m := range marked {
+	for _, m := range repeatableRequests {
 		var body io.Reader
 		if !m.nilBody {
 			body = strings.NewReader(m.body)
 		}
-		resp, err := outbound.Once{Base: transport}.RoundTrip(request(t, m.method, b.URL, body))
+		resp, err := outbound.Once{Base: transport}.RoundTrip(newRequest(t, m.method, b.URL, body))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,8 @@ var anyImport = []string{"*"}
 var mayImport = map[string][]string{
 	"picket": {"budget", "github.com/go-json-experiment/json/..."},
 	"budget": {"github.com/shopspring/decimal"},
-	"orchestrator": {"picket", "budget", "orchestrator/lua", "github.com/redis/go-redis/v9/...", "github.com/oklog/ulid/v2",
+	"orchestrator": {"picket", "budget", "orchestrator/lua", "github.com/redis/go-redis/v9/...",
+		"github.com/oklog/ulid/v2",
 		"github.com/go-json-experiment/json/..."},
 	"orchestrator/lua": nil, // the scripts, embedded
 	"orchestrator/api": {"picket", "budget", "orchestrator", "internal/web", "docs",

@@ -48,7 +48,7 @@ func Unmarshal(raw []byte, into any) error {
 		return picket.Invalid("", `Send a JSON object such as {"name":"value"}.`, "the body is not a JSON object")
 	}
 	if err := json.Unmarshal(raw, into, json.RejectUnknownMembers(true)); err != nil {
-		return explain(err)
+		return decodeRefusal(err)
 	}
 	if body, ok := into.(optionalIDs); ok {
 		return checkOptionalIDs(raw, body.OptionalIDs())
@@ -72,8 +72,8 @@ func ReadBody(c echo.Context, limit int64, contentType string) ([]byte, error) {
 	}
 	raw, err := readUpTo(r.Body, limit)
 	switch {
-	case errors.Is(err, errCrowded):
-		return nil, crowded(err)
+	case errors.Is(err, errNoBodyMemory):
+		return nil, bodyMemoryRefusal(err)
 	case err != nil:
 		return nil, picket.Invalid("", "Send the whole body, in time.", "the body could not be read to its end").
 			WithCause(err)

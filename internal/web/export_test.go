@@ -4,7 +4,7 @@ package web
 const MaxBuckets = maxBuckets
 
 // Buckets counts those that are kept.
-func (r *Rates) Buckets() int { return r.used.Len() }
+func (r *Rates) Buckets() int { return r.recent.Len() }
 
 // AtWork tells how many connections of a guard have a request under way.
 func AtWork(g *Guard) int {

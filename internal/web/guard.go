@@ -63,25 +63,25 @@ const (
 // Kinds lists all kinds.
 var Kinds = []Kind{KindUnknown, KindKey, KindLease, KindLogin}
 
-// Closed is the reason why a guard closed a connection early.
-type Closed string
+// CloseReason is the reason why a guard closed a connection early.
+type CloseReason string
 
 // The reasons.
 const (
-	ClosedAddress    Closed = "address_full"    // its address had too many without a credential
-	ClosedUnknown    Closed = "unknown_full"    // too many without a credential
-	ClosedFull       Closed = "full"            // too many in all
-	ClosedCredential Closed = "credential_full" // its credential used too many
-	ClosedNoFiles    Closed = "descriptors"     // the process had no descriptor left
+	ClosedAddress    CloseReason = "address_full"    // its address had too many without a credential
+	ClosedUnknown    CloseReason = "unknown_full"    // too many without a credential
+	ClosedFull       CloseReason = "full"            // too many in all
+	ClosedCredential CloseReason = "credential_full" // its credential used too many
+	ClosedNoFiles    CloseReason = "descriptors"     // the process had no descriptor left
 )
 
-// ClosedReasons lists all reasons.
-var ClosedReasons = []Closed{ClosedAddress, ClosedUnknown, ClosedFull, ClosedCredential, ClosedNoFiles}
+// CloseReasons lists all reasons.
+var CloseReasons = []CloseReason{ClosedAddress, ClosedUnknown, ClosedFull, ClosedCredential, ClosedNoFiles}
 
 // ConnectionCounts is what a guard has counted.
 type ConnectionCounts struct {
 	Open         map[Kind]int
-	Closed       map[Closed]int64
+	Closed       map[CloseReason]int64
 	AcceptErrors int64
 	Limits       Limits
 }
@@ -96,27 +96,27 @@ type Guard struct {
 	log    *slog.Logger
 
 	mu      sync.Mutex
-	all     map[*guarded]struct{}
-	unknown queues             // of connections without a credential
-	known   queues             // of the others
-	crowds  map[crowdID]*crowd // connections by address or credential
+	all     map[*guardedConn]struct{}
+	unknown connQueues             // of connections without a credential
+	known   connQueues             // of the others
+	groups  map[groupID]*connGroup // connections by address or credential
 	open    map[Kind]int
-	closed  map[Closed]int64
+	closed  map[CloseReason]int64
 	failed  int64 // calls of Accept
 	warned  map[string]*warning
 }
 
-// crowdID names who uses some connections: who is an address or a credential.
-type crowdID struct {
+// groupID names who uses some connections: who is an address or a credential.
+type groupID struct {
 	kind Kind
 	who  string
 }
 
-// crowd is the connections of one address or credential.
-type crowd struct {
-	queues
-	id   crowdID
-	most int
+// connGroup is the connections of one address or credential.
+type connGroup struct {
+	connQueues
+	id    groupID
+	limit int
 }
 
 // NewGuard makes a guard. A nil log discards.
@@ -124,13 +124,13 @@ func NewGuard(limits Limits, log *slog.Logger) *Guard {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Guard{limits: limits, log: log, all: map[*guarded]struct{}{}, crowds: map[crowdID]*crowd{},
-		open: map[Kind]int{}, closed: map[Closed]int64{}, warned: map[string]*warning{}}
+	return &Guard{limits: limits, log: log, all: map[*guardedConn]struct{}{}, groups: map[groupID]*connGroup{},
+		open: map[Kind]int{}, closed: map[CloseReason]int64{}, warned: map[string]*warning{}}
 }
 
 // Counts is what the guard has counted so far. A nil guard has counted nothing.
 func (g *Guard) Counts() ConnectionCounts {
-	c := ConnectionCounts{Open: map[Kind]int{}, Closed: map[Closed]int64{}}
+	c := ConnectionCounts{Open: map[Kind]int{}, Closed: map[CloseReason]int64{}}
 	if g == nil {
 		return c
 	}
@@ -146,17 +146,17 @@ func (g *Guard) Counts() ConnectionCounts {
 	return c
 }
 
-// crowdOf finds or makes a crowd.
-func (g *Guard) crowdOf(id crowdID) *crowd {
-	found := g.crowds[id]
+// groupFor finds or makes a crowd.
+func (g *Guard) groupFor(id groupID) *connGroup {
+	found := g.groups[id]
 	if found == nil {
-		found = &crowd{id: id, most: g.most(id.kind)}
-		g.crowds[id] = found
+		found = &connGroup{id: id, limit: g.limitOf(id.kind)}
+		g.groups[id] = found
 	}
 	return found
 }
 
-func (g *Guard) most(kind Kind) int {
+func (g *Guard) limitOf(kind Kind) int {
 	switch kind {
 	case KindUnknown:
 		return g.limits.UnknownPerAddress
@@ -167,36 +167,36 @@ func (g *Guard) most(kind Kind) int {
 	}
 }
 
-// enter puts a connection into a crowd. The guard is locked.
-func (g *Guard) enter(c *guarded, in *crowd) {
-	c.crowd, c.pool = in, &g.known
+// join puts a connection into a crowd. The guard is locked.
+func (g *Guard) join(c *guardedConn, in *connGroup) {
+	c.group, c.queue = in, &g.known
 	if in.id.kind == KindUnknown {
-		c.pool = &g.unknown
+		c.queue = &g.unknown
 	}
-	c.inCrowd, c.inPool = in.push(c), c.pool.push(c)
+	c.groupElement, c.queueElement = in.push(c), c.queue.push(c)
 	g.open[in.id.kind]++
 }
 
 // leave takes a connection out of its crowd. The guard is locked.
-func (g *Guard) leave(c *guarded) {
-	c.crowd.remove(c.inCrowd, c.busy)
-	c.pool.remove(c.inPool, c.busy)
-	g.open[c.crowd.id.kind]--
-	if c.crowd.len() == 0 {
-		delete(g.crowds, c.crowd.id)
+func (g *Guard) leave(c *guardedConn) {
+	c.group.remove(c.groupElement, c.busy)
+	c.queue.remove(c.queueElement, c.busy)
+	g.open[c.group.id.kind]--
+	if c.group.len() == 0 {
+		delete(g.groups, c.group.id)
 	}
 }
 
 // drop chooses a connection to be closed. The caller closes it once the guard
 // is unlocked.
-func (g *Guard) drop(c *guarded, why Closed) *guarded {
-	g.forget(c)
+func (g *Guard) drop(c *guardedConn, why CloseReason) *guardedConn {
+	g.untrack(c)
 	g.closed[why]++
-	g.warn(string(why), "a connection was closed to make room", "reason", string(why), "kind", string(c.crowd.id.kind))
+	g.warn(string(why), "a connection was closed to make room", "reason", string(why), "kind", string(c.group.id.kind))
 	return c
 }
 
-func (g *Guard) forget(c *guarded) {
+func (g *Guard) untrack(c *guardedConn) {
 	if _, there := g.all[c]; there {
 		delete(g.all, c)
 		g.leave(c)

@@ -21,9 +21,9 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// gate is a server whose connections are bounded. The header Credential is a
+// guardFixture is a server whose connections are bounded. The header Credential is a
 // valid credential, whatever it says.
-type gate struct {
+type guardFixture struct {
 	t     *testing.T
 	guard *web.Guard
 	log   *strings.Builder
@@ -32,12 +32,12 @@ type gate struct {
 	end   chan struct{} // requests for /wait end
 }
 
-func guardedServer() (*echo.Echo, *gate) {
-	g := &gate{log: &strings.Builder{}, busy: make(chan struct{}, 100), end: make(chan struct{})}
+func newGuardedServer() (*echo.Echo, *guardFixture) {
+	g := &guardFixture{log: &strings.Builder{}, busy: make(chan struct{}, 100), end: make(chan struct{})}
 	e := web.New(nil)
 	answer := func(c echo.Context) error {
 		if who := c.Request().Header.Get("Credential"); who != "" {
-			if err := web.Known(c, web.KindLease, who); err != nil {
+			if err := web.MarkAuthenticated(c, web.KindLease, who); err != nil {
 				return err
 			}
 		}
@@ -52,13 +52,14 @@ func guardedServer() (*echo.Echo, *gate) {
 	return e, g
 }
 
-// bounded serves on real sockets of the loopback.
-func bounded(t *testing.T, limits web.Limits) *gate {
-	e, g := guardedServer()
+// newGuardFixture serves on real sockets of the loopback.
+func newGuardFixture(t *testing.T, limits web.Limits) *guardFixture {
+	e, g := newGuardedServer()
 	return g.serve(t, e, limits, nil)
 }
 
-func (g *gate) serve(t *testing.T, e *echo.Echo, limits web.Limits, secure func(net.Listener) net.Listener) *gate {
+func (g *guardFixture) serve(t *testing.T, e *echo.Echo, limits web.Limits,
+	secure func(net.Listener) net.Listener) *guardFixture {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -87,13 +88,13 @@ func (g *gate) serve(t *testing.T, e *echo.Echo, limits web.Limits, secure func(
 			t.Error(err)
 		}
 		// The server has ended before the last connection is closed.
-		g.counted(web.KindUnknown, 0)
-		g.counted(web.KindLease, 0)
+		g.wantOpen(web.KindUnknown, 0)
+		g.wantOpen(web.KindLease, 0)
 	})
 	return g
 }
 
-func (g *gate) send(c net.Conn, path, who string) {
+func (g *guardFixture) send(c net.Conn, path, who string) {
 	g.t.Helper()
 	credential := ""
 	if who != "" {
@@ -105,7 +106,7 @@ func (g *gate) send(c net.Conn, path, who string) {
 }
 
 // ask returns the status of the answer; 0 when the connection was closed.
-func (g *gate) ask(c net.Conn, who string) int {
+func (g *guardFixture) ask(c net.Conn, who string) int {
 	g.t.Helper()
 	g.send(c, "/", who)
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -117,22 +118,22 @@ func (g *gate) ask(c net.Conn, who string) int {
 }
 
 // wantClosed waits until the server has closed a connection.
-func (g *gate) wantClosed(c net.Conn) {
+func (g *guardFixture) wantClosed(c net.Conn) {
 	g.t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
-	if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil || isLate(err) {
+	if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil || isTimeout(err) {
 		g.t.Fatalf("the connection is open: %d, %v", n, err)
 	}
 }
 
-func isLate(err error) bool {
+func isTimeout(err error) bool {
 	late, ok := err.(net.Error)
 	return ok && late.Timeout()
 }
 
-// counted waits until so many connections are open, which the server learns a
+// wantOpen waits until so many connections are open, which the server learns a
 // moment later than the client.
-func (g *gate) counted(kind web.Kind, n int) {
+func (g *guardFixture) wantOpen(kind web.Kind, n int) {
 	g.t.Helper()
 	for end := time.Now().Add(20 * time.Second); g.guard.Counts().Open[kind] != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -141,9 +142,9 @@ func (g *gate) counted(kind web.Kind, n int) {
 	}
 }
 
-// rests asks something on a connection and waits until the server knows that it
+// waitIdle asks something on a connection and waits until the server knows that it
 // is idle, which it learns a moment after the client has the answer.
-func (g *gate) rests(c net.Conn, who string) {
+func (g *guardFixture) waitIdle(c net.Conn, who string) {
 	g.t.Helper()
 	before := web.AtWork(g.guard)
 	if status := g.ask(c, who); status != 200 {
@@ -157,7 +158,7 @@ func (g *gate) rests(c net.Conn, who string) {
 }
 
 func TestTheOldestConnectionWithoutACredentialIsClosedFirst(t *testing.T) {
-	g := bounded(t, web.Limits{Connections: 100, Unknown: 50, UnknownPerAddress: 3, PerLease: 10})
+	g := newGuardFixture(t, web.Limits{Connections: 100, Unknown: 50, UnknownPerAddress: 3, PerLease: 10})
 	known := g.dial()
 	if status := g.ask(known, "a"); status != 200 {
 		t.Fatal(status)
@@ -165,7 +166,7 @@ func TestTheOldestConnectionWithoutACredentialIsClosedFirst(t *testing.T) {
 	var silent []net.Conn
 	for i := range 5 {
 		silent = append(silent, g.dial())
-		g.counted(web.KindUnknown, min(i+1, 3))
+		g.wantOpen(web.KindUnknown, min(i+1, 3))
 	}
 	g.wantClosed(silent[0])
 	g.wantClosed(silent[1])
@@ -174,7 +175,7 @@ func TestTheOldestConnectionWithoutACredentialIsClosedFirst(t *testing.T) {
 			t.Errorf("one of those that stay got %d", status)
 		}
 	}
-	g.counted(web.KindLease, 4)
+	g.wantOpen(web.KindLease, 4)
 	if n := g.guard.Counts().Closed[web.ClosedAddress]; n != 2 {
 		t.Errorf("%d were closed for their address", n)
 	}
@@ -186,7 +187,7 @@ func TestTheOldestConnectionWithoutACredentialIsClosedFirst(t *testing.T) {
 
 // A client without a credential that keeps the server at work is closed as well.
 func TestConnectionsAtWorkWithoutACredentialMakeRoom(t *testing.T) {
-	g := bounded(t, web.Limits{Connections: 100, Unknown: 2, UnknownPerAddress: 10, PerLease: 10})
+	g := newGuardFixture(t, web.Limits{Connections: 100, Unknown: 2, UnknownPerAddress: 10, PerLease: 10})
 	first, second := g.dial(), g.dial()
 	for _, c := range []net.Conn{first, second} {
 		g.send(c, "/wait", "")
@@ -206,7 +207,7 @@ func TestAConnectionBelowTLSIsCounted(t *testing.T) {
 	borrowed.StartTLS()
 	defer borrowed.Close()
 	certificates := borrowed.TLS.Certificates
-	e, g := guardedServer()
+	e, g := newGuardedServer()
 	g.serve(t, e, web.Limits{Connections: 9, Unknown: 2, UnknownPerAddress: 2, PerLease: 9},
 		func(l net.Listener) net.Listener {
 			return tls.NewListener(l, &tls.Config{Certificates: certificates, MinVersion: tls.VersionTLS12})
@@ -215,11 +216,11 @@ func TestAConnectionBelowTLSIsCounted(t *testing.T) {
 	if status := g.ask(known, "a"); status != 200 {
 		t.Fatal(status)
 	}
-	g.counted(web.KindLease, 1)
+	g.wantOpen(web.KindLease, 1)
 	silent := g.dial() // without a handshake
-	g.counted(web.KindUnknown, 1)
+	g.wantOpen(web.KindUnknown, 1)
 	g.dial()
-	g.counted(web.KindUnknown, 2)
+	g.wantOpen(web.KindUnknown, 2)
 	g.dial()
 	g.wantClosed(silent)
 	if status := g.ask(known, "a"); status != 200 {
@@ -227,13 +228,13 @@ func TestAConnectionBelowTLSIsCounted(t *testing.T) {
 	}
 }
 
-// broken is a listener that fails for want of descriptors, some times.
-type broken struct {
+// failingListener is a listener that fails for want of descriptors, some times.
+type failingListener struct {
 	net.Listener
 	errors int
 }
 
-func (b *broken) Accept() (net.Conn, error) {
+func (b *failingListener) Accept() (net.Conn, error) {
 	if b.errors--; b.errors >= 0 {
 		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
 	}
@@ -245,7 +246,7 @@ func TestAcceptGoesOnWithoutDescriptors(t *testing.T) {
 		var log strings.Builder
 		guard := web.NewGuard(web.Limits{Connections: 9, Unknown: 9, UnknownPerAddress: 9, PerLease: 9},
 			slog.New(slog.NewTextHandler(&log, nil)))
-		inner := &broken{Listener: newPipes(), errors: 50}
+		inner := &failingListener{Listener: newPipeListener(), errors: 50}
 		l := guard.Listen(inner)
 		time.AfterFunc(time.Minute, func() { l.Close() })
 		if c, err := l.Accept(); c != nil || err == nil {
@@ -265,10 +266,10 @@ func TestAcceptGoesOnWithoutDescriptors(t *testing.T) {
 func TestIdleConnectionsWithoutACredentialAreClosedSoon(t *testing.T) {
 	for who, want := range map[string]time.Duration{"": 5 * time.Second, "a": 2 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
-			e, g := guardedServer()
+			e, g := newGuardedServer()
 			g.t = t
 			guard := web.NewGuard(web.Limits{Connections: 9, Unknown: 9, UnknownPerAddress: 9, PerLease: 9}, nil)
-			l := newPipes()
+			l := newPipeListener()
 			ctx, stop := context.WithCancel(t.Context())
 			served := make(chan error, 1)
 			go func() { served <- web.Serve(ctx, guard.Listen(l), e, nil) }()

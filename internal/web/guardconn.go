@@ -17,33 +17,33 @@ import (
 // two requests.
 const unknownIdle = 5 * time.Second
 
-// guarded is a connection that a [Guard] counts.
-type guarded struct {
+// guardedConn is a connection that a [Guard] counts.
+type guardedConn struct {
 	net.Conn
 	guard *Guard
 
 	// The guard's lock protects what follows.
-	crowd   *crowd
-	pool    *queues
-	inCrowd *list.Element
-	inPool  *list.Element
-	busy    bool // a request is being answered
+	group        *connGroup
+	queue        *connQueues
+	groupElement *list.Element
+	queueElement *list.Element
+	busy         bool // a request is being answered
 }
 
 // Close takes the connection out of the guard's books. net/http closes every
 // connection that it was given.
-func (c *guarded) Close() error {
+func (c *guardedConn) Close() error {
 	c.guard.mu.Lock()
-	c.guard.forget(c)
+	c.guard.untrack(c)
 	c.guard.mu.Unlock()
 	return c.Conn.Close()
 }
 
 // SetReadDeadline shortens the deadline of an idle connection without a
 // credential. net/http sets a deadline for the time between two requests.
-func (c *guarded) SetReadDeadline(t time.Time) error {
+func (c *guardedConn) SetReadDeadline(t time.Time) error {
 	c.guard.mu.Lock()
-	short := c.crowd.id.kind == KindUnknown && !c.busy
+	short := c.group.id.kind == KindUnknown && !c.busy
 	c.guard.mu.Unlock()
 	if short && time.Until(t) > headerTimeout {
 		t = time.Now().Add(unknownIdle)
@@ -51,8 +51,8 @@ func (c *guarded) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// note is called when net/http begins or ends a request on a connection.
-func (c *guarded) note(state http.ConnState) {
+// setState is called when net/http begins or ends a request on a connection.
+func (c *guardedConn) setState(state http.ConnState) {
 	if state != http.StateActive && state != http.StateIdle {
 		return
 	}
@@ -62,31 +62,31 @@ func (c *guarded) note(state http.ConnState) {
 	if _, there := g.all[c]; !there || c.busy == busy {
 		return
 	}
-	c.crowd.remove(c.inCrowd, c.busy)
-	c.pool.remove(c.inPool, c.busy)
+	c.group.remove(c.groupElement, c.busy)
+	c.queue.remove(c.queueElement, c.busy)
 	c.busy = busy
-	c.inCrowd, c.inPool = c.crowd.push(c), c.pool.push(c)
+	c.groupElement, c.queueElement = c.group.push(c), c.queue.push(c)
 }
 
 // promote counts a connection for a credential from now on. If there is no room
 // for it, promote reports false, and why.
-func (c *guarded) promote(id crowdID) (why Closed, ok bool) {
+func (c *guardedConn) promote(id groupID) (why CloseReason, ok bool) {
 	g := c.guard
 	g.mu.Lock()
-	var victim *guarded
+	var victim *guardedConn
 	ok = true
-	if _, there := g.all[c]; there && c.crowd.id != id {
-		if victim, why, ok = g.makeRoomFor(id, c.crowd.id.kind); victim != nil {
+	if _, there := g.all[c]; there && c.group.id != id {
+		if victim, why, ok = g.victimFor(id, c.group.id.kind); victim != nil {
 			g.drop(victim, why)
 		}
 		if ok {
 			g.leave(c)
-			g.enter(c, g.crowdOf(id))
+			g.join(c, g.groupFor(id))
 		} else {
 			g.closed[why]++
 			g.warn("credential", "a request was refused, because its credential has no connection left", "kind",
 				string(id.kind), "who", id.who,
-				"limit", g.most(id.kind), "reason", string(why))
+				"limit", g.limitOf(id.kind), "reason", string(why))
 		}
 	}
 	g.mu.Unlock()
@@ -96,12 +96,12 @@ func (c *guarded) promote(id crowdID) (why Closed, ok bool) {
 	return why, ok
 }
 
-// makeRoomFor finds the connection that has to go for one more of a credential,
+// victimFor finds the connection that has to go for one more of a credential,
 // if one has to. The guard is locked.
-func (g *Guard) makeRoomFor(id crowdID, was Kind) (victim *guarded, why Closed, ok bool) {
+func (g *Guard) victimFor(id groupID, was Kind) (victim *guardedConn, why CloseReason, ok bool) {
 	have := 0
-	if in := g.crowds[id]; in != nil {
-		if have = in.len(); have >= in.most {
+	if in := g.groups[id]; in != nil {
+		if have = in.len(); have >= in.limit {
 			victim = in.oldestIdle()
 			return victim, ClosedCredential, victim != nil
 		}
@@ -110,17 +110,17 @@ func (g *Guard) makeRoomFor(id crowdID, was Kind) (victim *guarded, why Closed, 
 		return nil, "", true
 	}
 	if victim = g.known.oldestIdle(); victim == nil {
-		victim = g.ofLargest(have + 1)
+		victim = g.oldestOfLargest(have + 1)
 	}
 	return victim, ClosedFull, victim != nil
 }
 
-// ofLargest is the oldest connection of the credential that uses most, if it
+// oldestOfLargest is the oldest connection of the credential that uses most, if it
 // uses more than so many. It looks at every credential, so it is called only
 // if connections with one are all at work, and there is no room for more.
-func (g *Guard) ofLargest(than int) *guarded {
-	var largest *crowd
-	for _, in := range g.crowds {
+func (g *Guard) oldestOfLargest(than int) *guardedConn {
+	var largest *connGroup
+	for _, in := range g.groups {
 		if in.id.kind != KindUnknown && in.len() > than {
 			largest, than = in, in.len()
 		}
@@ -133,33 +133,33 @@ func (g *Guard) ofLargest(than int) *guarded {
 
 type connKey struct{}
 
-// guardedOf finds the counted connection below TLS; nil without a guard.
-func guardedOf(c net.Conn) *guarded {
+// guardedConnOf finds the counted connection below TLS; nil without a guard.
+func guardedConnOf(c net.Conn) *guardedConn {
 	if secured, ok := c.(*tls.Conn); ok {
 		c = secured.NetConn()
 	}
-	g, _ := c.(*guarded)
+	g, _ := c.(*guardedConn)
 	return g
 }
 
 func withConn(ctx context.Context, c net.Conn) context.Context {
-	if g := guardedOf(c); g != nil {
+	if g := guardedConnOf(c); g != nil {
 		return context.WithValue(ctx, connKey{}, g)
 	}
 	return ctx
 }
 
-// Known tells the guard that a valid credential was shown on the connection of
+// MarkAuthenticated tells the guard that a valid credential was shown on the connection of
 // a request. Who names the credential, such as the id of a key; it may appear
 // in logs. A credential that uses too many connections at once is refused. If
 // all connections with a credential are at work, one that no other credential
 // outnumbers is refused, too.
-func Known(c echo.Context, kind Kind, who string) error {
-	conn, _ := c.Request().Context().Value(connKey{}).(*guarded)
+func MarkAuthenticated(c echo.Context, kind Kind, who string) error {
+	conn, _ := c.Request().Context().Value(connKey{}).(*guardedConn)
 	if conn == nil {
 		return nil
 	}
-	why, ok := conn.promote(crowdID{kind, who})
+	why, ok := conn.promote(groupID{kind, who})
 	if ok {
 		return nil
 	}
@@ -169,7 +169,7 @@ func Known(c echo.Context, kind Kind, who string) error {
 		refusal = picket.Refuse(picket.CodeUnavailable, "Send the same request again in a moment.",
 			"all connections of this server are at work")
 	} else {
-		most := conn.guard.most(kind)
+		most := conn.guard.limitOf(kind)
 		refusal = picket.Refuse(picket.CodeQuota,
 			"Close connections that you do not need, or wait until running requests are answered.",
 			"the credential uses all of its %d connections to this server", most).With("quota", "connections").
@@ -179,37 +179,37 @@ func Known(c echo.Context, kind Kind, who string) error {
 	return refusal
 }
 
-// queues keep connections in order: those that wait for a request, and those
+// connQueues keep connections in order: those that wait for a request, and those
 // with a request under way. The oldest stands in front.
-type queues struct {
+type connQueues struct {
 	idle   list.List
 	atWork list.List
 }
 
-func (q *queues) of(busy bool) *list.List {
+func (q *connQueues) of(busy bool) *list.List {
 	if busy {
 		return &q.atWork
 	}
 	return &q.idle
 }
 
-func (q *queues) push(c *guarded) *list.Element     { return q.of(c.busy).PushBack(c) }
-func (q *queues) remove(e *list.Element, busy bool) { q.of(busy).Remove(e) }
-func (q *queues) len() int                          { return q.idle.Len() + q.atWork.Len() }
+func (q *connQueues) push(c *guardedConn) *list.Element { return q.of(c.busy).PushBack(c) }
+func (q *connQueues) remove(e *list.Element, busy bool) { q.of(busy).Remove(e) }
+func (q *connQueues) len() int                          { return q.idle.Len() + q.atWork.Len() }
 
-func (q *queues) oldestIdle() *guarded { return front(&q.idle) }
+func (q *connQueues) oldestIdle() *guardedConn { return front(&q.idle) }
 
 // oldest prefers those that are idle.
-func (q *queues) oldest() *guarded {
+func (q *connQueues) oldest() *guardedConn {
 	if c := front(&q.idle); c != nil {
 		return c
 	}
 	return front(&q.atWork)
 }
 
-func front(l *list.List) *guarded {
+func front(l *list.List) *guardedConn {
 	if e := l.Front(); e != nil {
-		return e.Value.(*guarded)
+		return e.Value.(*guardedConn)
 	}
 	return nil
 }

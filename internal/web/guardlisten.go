@@ -30,19 +30,19 @@ func (l *guardedListener) Close() error {
 // Accept returns the next connection that there is room for. It does not fail
 // because the process has no descriptor left.
 func (l *guardedListener) Accept() (net.Conn, error) {
-	for pause := acceptPause; ; pause = min(2*pause, time.Second) {
+	for pause := acceptBackoff; ; pause = min(2*pause, time.Second) {
 		c, err := l.Listener.Accept()
 		switch {
 		case err == nil:
 			if admitted := l.guard.admit(c); admitted != nil {
 				return admitted, nil
 			}
-			pause = acceptPause
+			pause = acceptBackoff
 			continue
-		case !passing(err):
+		case !isTemporary(err):
 			return nil, err
 		case l.guard.acceptFailed(err):
-			pause = acceptPause
+			pause = acceptBackoff
 		}
 		select {
 		case <-l.closed:
@@ -52,12 +52,12 @@ func (l *guardedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// acceptPause is how long Accept waits after an error before it tries again, so
+// acceptBackoff is how long Accept waits after an error before it tries again, so
 // that a closed connection has given its descriptor back.
-const acceptPause = time.Millisecond
+const acceptBackoff = time.Millisecond
 
-// passing reports whether the error is temporary.
-func passing(err error) bool {
+// isTemporary reports whether the error is temporary.
+func isTemporary(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED,
 		syscall.EINTR} {
 		if errors.Is(err, e) {
@@ -74,7 +74,7 @@ func (g *Guard) acceptFailed(err error) bool {
 	g.mu.Lock()
 	g.failed++
 	g.warn("accept", "a connection cannot be accepted", "err", err)
-	var victims []*guarded
+	var victims []*guardedConn
 	for range g.unknown.len()/4 + 1 {
 		victim := g.unknown.oldest()
 		if victim == nil {
@@ -94,12 +94,12 @@ func (g *Guard) acceptFailed(err error) bool {
 // admit makes room for a new connection. It returns nil, and closes the new
 // one, when every other connection is at work for a credential.
 func (g *Guard) admit(raw net.Conn) net.Conn {
-	c := &guarded{Conn: raw, guard: g}
+	c := &guardedConn{Conn: raw, guard: g}
 	g.mu.Lock()
 	victims, room := g.makeRoom(addressOf(raw))
 	if room {
 		g.all[c] = struct{}{}
-		g.enter(c, g.crowdOf(crowdID{KindUnknown, addressOf(raw)}))
+		g.join(c, g.groupFor(groupID{KindUnknown, addressOf(raw)}))
 	} else {
 		g.closed[ClosedFull]++
 		g.warn("full", "a new connection was closed, because all others are in use", "limit", g.limits.Connections)
@@ -117,8 +117,8 @@ func (g *Guard) admit(raw net.Conn) net.Conn {
 
 // makeRoom drops connections until one more connection without a credential from
 // this address fits. The guard is locked.
-func (g *Guard) makeRoom(address string) (victims []*guarded, room bool) {
-	if in := g.crowds[crowdID{KindUnknown, address}]; in != nil && in.len() >= in.most {
+func (g *Guard) makeRoom(address string) (victims []*guardedConn, room bool) {
+	if in := g.groups[groupID{KindUnknown, address}]; in != nil && in.len() >= in.limit {
 		victims = append(victims, g.drop(in.oldest(), ClosedAddress))
 	}
 	if g.unknown.len() >= g.limits.Unknown {

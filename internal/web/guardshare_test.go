@@ -8,13 +8,13 @@ import (
 )
 
 func TestALeaseCannotUseAllConnections(t *testing.T) {
-	g := bounded(t, web.Limits{Connections: 100, Unknown: 50, UnknownPerAddress: 50, PerLease: 2})
+	g := newGuardFixture(t, web.Limits{Connections: 100, Unknown: 50, UnknownPerAddress: 50, PerLease: 2})
 	idle, busy := g.dial(), g.dial()
-	g.rests(idle, "a")
+	g.waitIdle(idle, "a")
 	g.send(busy, "/wait", "a")
 	<-g.busy
 	third := g.dial()
-	g.rests(third, "a")
+	g.waitIdle(third, "a")
 	g.wantClosed(idle)
 	g.send(third, "/wait", "a")
 	<-g.busy
@@ -29,9 +29,9 @@ func TestALeaseCannotUseAllConnections(t *testing.T) {
 // When all connections are taken, those with a credential that are at work
 // stay. An eighth of all is left for connections that have not shown one.
 func TestAFullServerKeepsWhatIsAtWork(t *testing.T) {
-	g := bounded(t, web.Limits{Connections: 3, Unknown: 2, UnknownPerAddress: 2, PerLease: 9})
+	g := newGuardFixture(t, web.Limits{Connections: 3, Unknown: 2, UnknownPerAddress: 2, PerLease: 9})
 	idle, busy := g.dial(), g.dial()
-	g.rests(idle, "a")
+	g.waitIdle(idle, "a")
 	g.send(busy, "/wait", "a")
 	<-g.busy
 	next := g.dial()
@@ -41,7 +41,7 @@ func TestAFullServerKeepsWhatIsAtWork(t *testing.T) {
 	if status := g.ask(g.dial(), "c"); status != 503 {
 		t.Errorf("with all at work another lease got %d", status)
 	}
-	g.counted(web.KindLease, 2)
+	g.wantOpen(web.KindLease, 2)
 	if n := g.guard.Counts().Closed[web.ClosedFull]; n != 2 {
 		t.Errorf("%d were closed", n)
 	}
@@ -50,7 +50,7 @@ func TestAFullServerKeepsWhatIsAtWork(t *testing.T) {
 // Several leases cannot keep another out: it takes connections of those that use
 // more than it does.
 func TestLeasesShareAFullServer(t *testing.T) {
-	g := bounded(t, web.Limits{Connections: 8, Unknown: 4, UnknownPerAddress: 4, PerLease: 4})
+	g := newGuardFixture(t, web.Limits{Connections: 8, Unknown: 4, UnknownPerAddress: 4, PerLease: 4})
 	var many []net.Conn
 	for _, who := range []string{"a", "a", "a", "a", "b", "b", "b"} {
 		c := g.dial()
@@ -67,7 +67,7 @@ func TestLeasesShareAFullServer(t *testing.T) {
 	work()
 	g.wantClosed(many[0]) // now a and b have three each
 	work()
-	g.counted(web.KindLease, 7)
+	g.wantOpen(web.KindLease, 7)
 	if status := g.ask(g.dial(), "c"); status != 503 {
 		t.Errorf("beyond its share a lease got %d", status)
 	}

@@ -22,8 +22,8 @@ import (
 // MIMEProblem is the content type of every error answer (RFC 9457).
 const MIMEProblem = "application/problem+json"
 
-// answerProblem is the one error handler.
-func answerProblem(log *slog.Logger, err error, c echo.Context) {
+// handleError is the one error handler.
+func handleError(log *slog.Logger, err error, c echo.Context) {
 	gone := c.Request().Context().Err() != nil
 	if c.Response().Committed {
 		if !gone {

@@ -29,8 +29,8 @@ func Query(r *http.Request, known []string) (url.Values, error) {
 	return values, nil
 }
 
-// Repeated refuses a parameter that is there several times.
-func Repeated(name string, times int) *picket.Error {
+// RepeatedParameter refuses a parameter that is there several times.
+func RepeatedParameter(name string, times int) *picket.Error {
 	return BadParameter(name, "Send it once.", "%s is there %d times", name, times)
 }
 

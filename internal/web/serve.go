@@ -42,16 +42,16 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger
 	// Requests do not inherit ctx: a transition under way is finished, only
 	// waiting is cut short.
 	requests := context.WithValue(context.WithoutCancel(ctx), stoppingKey{}, ctx)
-	spare := &silent{conns: map[net.Conn]struct{}{}}
+	spare := &unusedConns{conns: map[net.Conn]struct{}{}}
 	srv := &http.Server{
 		ConnState: func(c net.Conn, state http.ConnState) {
-			spare.note(c, state)
-			if g := guardedOf(c); g != nil {
-				g.note(state)
+			spare.track(c, state)
+			if g := guardedConnOf(c); g != nil {
+				g.setState(state)
 			}
 		},
 		ConnContext:       withConn,
-		Handler:           timed(h),
+		Handler:           withTimeouts(h),
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
@@ -103,16 +103,16 @@ func StoppingError() error {
 		With("stopping", true)
 }
 
-// ExtendAnswer gives a stream another d to write in. Servers without write
+// ExtendWriteDeadline gives a stream another d to write in. Servers without write
 // deadlines ignore it.
-func ExtendAnswer(c echo.Context, d time.Duration) {
+func ExtendWriteDeadline(c echo.Context, d time.Duration) {
 	_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(d))
 }
 
-// timed bounds how long a body may take to arrive and an answer to be taken.
+// withTimeouts bounds how long a body may take to arrive and an answer to be taken.
 // http.Server.ReadTimeout cannot do this: it would end every long poll, since
 // the server keeps reading to notice a client that goes away.
-func timed(h http.Handler) http.Handler {
+func withTimeouts(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
 		_ = rc.SetWriteDeadline(time.Now().Add(answerTimeout))

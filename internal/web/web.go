@@ -29,26 +29,26 @@ func New(log *slog.Logger) *echo.Echo {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	log = Logged(log)
+	log = WithLogIDs(log)
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
-	e.HTTPErrorHandler = func(err error, c echo.Context) { answerProblem(log, err, c) }
+	e.HTTPErrorHandler = func(err error, c echo.Context) { handleError(log, err, c) }
 	// Before routing, so that an unknown path has a request id too.
-	e.Pre(identify, catchPanics)
+	e.Pre(assignRequestID, catchPanics)
 	return e
 }
 
 // RequestID is the id of the request, as sent by the client or made here.
 func RequestID(c echo.Context) string { return c.Response().Header().Get(requestIDHeader) }
 
-func identify(next echo.HandlerFunc) echo.HandlerFunc {
+func assignRequestID(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id := c.Request().Header.Get(requestIDHeader)
 		if !requestIDPattern.MatchString(id) {
 			id = "req_" + rand.Text()
 		}
 		c.Response().Header().Set(requestIDHeader, id)
-		withTrail(c, id)
+		setLogIDs(c, id)
 		return next(c)
 	}
 }

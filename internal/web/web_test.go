@@ -31,7 +31,7 @@ type body struct {
 	Inner struct{ Deep int } `json:"inner,omitzero"`
 }
 
-func server(log *slog.Logger) *echo.Echo {
+func newTestServer(log *slog.Logger) *echo.Echo {
 	e := web.New(log)
 	e.POST("/thing", func(c echo.Context) error {
 		b, _, err := web.Decode[body](c, 1000)
@@ -60,7 +60,7 @@ func do(e *echo.Echo, method, path, contentType, body string) *httptest.Response
 	return w
 }
 
-type problem struct {
+type testProblem struct {
 	Type      string
 	Title     string
 	Detail    string
@@ -73,12 +73,12 @@ type problem struct {
 	Retryable bool
 }
 
-func parse(t *testing.T, w *httptest.ResponseRecorder) problem {
+func parse(t *testing.T, w *httptest.ResponseRecorder) testProblem {
 	t.Helper()
 	if ct := w.Header().Get("Content-Type"); ct != web.MIMEProblem {
 		t.Fatalf("Content-Type is %q: %s", ct, w.Body)
 	}
-	var p problem
+	var p testProblem
 	if err := json.Unmarshal(w.Body.Bytes(), &p, json.MatchCaseInsensitiveNames(true)); err != nil {
 		t.Fatalf("%v: %s", err, w.Body)
 	}
@@ -90,7 +90,7 @@ func parse(t *testing.T, w *httptest.ResponseRecorder) problem {
 }
 
 func TestDecodeRefusesWhatIsNotExact(t *testing.T) {
-	e := server(nil)
+	e := newTestServer(nil)
 	deep := strings.Repeat(`[`, 10_000) + strings.Repeat(`]`, 10_000)
 	for _, tt := range []struct {
 		name        string
@@ -145,7 +145,7 @@ func TestDecodeRefusesWhatIsNotExact(t *testing.T) {
 
 func TestEveryErrorIsAProblem(t *testing.T) {
 	var logged bytes.Buffer
-	e := server(slog.New(slog.NewTextHandler(&logged, nil)))
+	e := newTestServer(slog.New(slog.NewTextHandler(&logged, nil)))
 	for _, tt := range []struct {
 		method string
 		path   string
@@ -179,7 +179,7 @@ func TestEveryErrorIsAProblem(t *testing.T) {
 }
 
 func TestRequestIDIsKeptWhenSane(t *testing.T) {
-	e := server(nil)
+	e := newTestServer(nil)
 	for sent, kept := range map[string]bool{"abc-1": true, "a b": false, strings.Repeat("x", 65): false, "": false} {
 		r := httptest.NewRequest("GET", "/refuse", nil)
 		r.Header.Set("X-Request-Id", sent)
@@ -234,7 +234,7 @@ func TestServeEndsWaitsWhenItStops(t *testing.T) {
 }
 
 func TestServeTakesAnEndlessBodyForTooLarge(t *testing.T) {
-	e := server(nil)
+	e := newTestServer(nil)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -243,7 +243,7 @@ func TestServeTakesAnEndlessBodyForTooLarge(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- web.Serve(ctx, l, e, nil) }()
 	client := &http.Client{Timeout: 20 * time.Second}
-	resp, err := client.Post("http://"+l.Addr().String()+"/thing", "application/json", endless{})
+	resp, err := client.Post("http://"+l.Addr().String()+"/thing", "application/json", endlessReader{})
 	if err == nil {
 		resp.Body.Close()
 		if resp.StatusCode != 413 {
@@ -257,9 +257,9 @@ func TestServeTakesAnEndlessBodyForTooLarge(t *testing.T) {
 	}
 }
 
-type endless struct{}
+type endlessReader struct{}
 
-func (endless) Read(p []byte) (int, error) {
+func (endlessReader) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = ' '
 	}
@@ -281,7 +281,7 @@ func FuzzUnmarshal(f *testing.F) {
 }
 
 // A client that connected and asked nothing does not hold up the stop.
-func TestSilentConnectionsDoNotHoldUpTheStop(t *testing.T) {
+func TestUnusedConnectionsDoNotDelayTheStop(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

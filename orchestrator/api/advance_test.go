@@ -15,13 +15,13 @@ import (
 
 const advancePath = "/api/v1/leases/advance"
 
-// advancing is the body that completes a lease and asks for the next.
-func advancing(l picket.Lease, acquire string) string {
+// advanceBody is the body that completes a lease and asks for the next.
+func advanceBody(l picket.Lease, acquire string) string {
 	return fmt.Sprintf(`{"leaseToken":%q,"fencingToken":%d,"output":{"n":1.50},"summary":"done","acquire":%s}`,
 		l.LeaseToken.Reveal(), l.FencingToken, acquire)
 }
 
-func (p *plane) advanced(a answer) picket.Advanced {
+func (p *fixture) decodeAdvanced(a response) picket.Advanced {
 	p.t.Helper()
 	var got picket.Advanced
 	must(p.t, json.Unmarshal([]byte(a.raw), &got))
@@ -29,13 +29,13 @@ func (p *plane) advanced(a answer) picket.Advanced {
 }
 
 func TestAdvanceOverHTTP(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		first := p.submit(`{"title":"x"}`)
 		lease, _ := p.lease()
 		second, third := p.submit(`{"title":"y","input":{"k":1}}`), p.submit(`{"title":"z","review":"none"}`)
-		body := advancing(lease, `{"agentId":"a1"}`)
+		body := advanceBody(lease, `{"agentId":"a1"}`)
 		a := p.want(200, "POST", advancePath, "agent", body, "Idempotency-Key", "k")
-		got := p.advanced(a)
+		got := p.decodeAdvanced(a)
 		if got.State != picket.TaskReview || len(got.Leases) != 1 || got.Leases[0].TaskID != second ||
 			string(got.Leases[0].Task.Input) != `{"k":1}` {
 			t.Fatalf("advanced: %s", a.raw)
@@ -45,21 +45,21 @@ func TestAdvanceOverHTTP(t *testing.T) {
 			t.Errorf("completed: %s", a.raw)
 		}
 		// The same request again is one effect and one answer.
-		if again := p.advanced(p.want(200, "POST", advancePath, "agent", body, "Idempotency-Key",
+		if again := p.decodeAdvanced(p.want(200, "POST", advancePath, "agent", body, "Idempotency-Key",
 			"k")); again.State != got.State ||
 			len(again.Leases) != 1 || again.Leases[0].LeaseToken != got.Leases[0].LeaseToken {
 			t.Errorf("again: %+v", again)
 		}
-		p.wantCode(picket.CodeIdempotencyConflict, "POST", advancePath, "agent", advancing(lease, `{}`),
+		p.wantCode(picket.CodeIdempotencyConflict, "POST", advancePath, "agent", advanceBody(lease, `{}`),
 			"Idempotency-Key", "k")
 		// Without a key it tells the same state and grants what is left.
-		if fresh := p.advanced(p.want(200, "POST", advancePath, "agent", body)); fresh.State != got.State ||
+		if fresh := p.decodeAdvanced(p.want(200, "POST", advancePath, "agent", body)); fresh.State != got.State ||
 			len(fresh.Leases) != 1 || fresh.Leases[0].TaskID != third {
 			t.Errorf("without a key: %+v", fresh)
 		}
 		p.wantCode(picket.CodeLeaseReleased, "POST", advancePath, "agent", strings.Replace(body, "1.50", "2", 1))
 		if a := p.want(200, "POST", advancePath, "operator",
-			advancing(got.Leases[0], `{}`)); a.raw != `{"state":"review","leases":[]}` {
+			advanceBody(got.Leases[0], `{}`)); a.raw != `{"state":"review","leases":[]}` {
 			t.Errorf("nothing is left: %s", a.raw)
 		}
 	})
@@ -68,18 +68,18 @@ func TestAdvanceOverHTTP(t *testing.T) {
 // A lease that was lost is not completed, its holder gets nothing else to do,
 // and the log tells of it.
 func TestAdvanceUnderALostLease(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		id := p.submit(`{"title":"x"}`)
 		lost, _ := p.lease()
 		p.want(200, "POST", "/api/v1/leases/"+id+"/expire", "operator", `{}`)
 		held, _ := p.lease()
 		other := p.submit(`{"title":"y"}`)
-		a := p.wantCode(picket.CodeStaleFence, "POST", advancePath, "agent", advancing(lost, `{"agentId":"a1"}`))
+		a := p.wantCode(picket.CodeStaleFence, "POST", advancePath, "agent", advanceBody(lost, `{"agentId":"a1"}`))
 		if a.status != 412 {
 			t.Errorf("status %d", a.status)
 		}
 		p.wantCode(picket.CodeUnknownFence, "POST", advancePath, "agent",
-			strings.Replace(advancing(held, `{}`), `"fencingToken":2`, `"fencingToken":9`, 1))
+			strings.Replace(advanceBody(held, `{}`), `"fencingToken":2`, `"fencingToken":9`, 1))
 		events := p.want(200, "GET", "/api/v1/events?type=write.refused", "operator", "")
 		if n := strings.Count(events.raw, `"verb":"advance"`); n != 2 || !strings.Contains(events.raw, lost.RunID) ||
 			!strings.Contains(events.raw, `"stale_fence"`) {
@@ -94,7 +94,7 @@ func TestAdvanceUnderALostLease(t *testing.T) {
 }
 
 func TestAdvanceBodiesThatAreRefused(t *testing.T) {
-	p := memory(t)
+	p := newMemoryFixture(t)
 	id := p.submit(`{"title":"x"}`)
 	lease, _ := p.lease()
 	next := p.submit(`{"title":"y"}`)
@@ -107,17 +107,17 @@ func TestAdvanceBodiesThatAreRefused(t *testing.T) {
 		field string
 	}{
 		{"no token", `{}`, picket.CodeValidation, "/leaseToken"},
-		{"a forged token", `{"leaseToken":"` + flipLast(token) + `"}`, picket.CodeValidation, "/leaseToken"},
+		{"a forged token", `{"leaseToken":"` + flipLastByte(token) + `"}`, picket.CodeValidation, "/leaseToken"},
 		{"a key for a token", `{"leaseToken":"` + p.keys["agent"] + `"}`, picket.CodeValidation, "/leaseToken"},
 		{"another namespace's", `{"leaseToken":"` + elsewhere + `"}`, picket.CodeValidation, "/leaseToken"},
 		{"negative fence", `{"leaseToken":"` + token + `","fencingToken":-1}`, picket.CodeValidation, "/fencingToken"},
 		{"fence too large", `{"leaseToken":"` + token + `","fencingToken":9007199254740992}`, picket.CodeValidation,
 			"/fencingToken"},
-		{"bad wait", advancing(lease, `{"waitSeconds":51}`), picket.CodeValidation, "/acquire/waitSeconds"},
-		{"bad max", advancing(lease, `{"max":0}`), picket.CodeValidation, "/acquire/max"},
-		{"bad capability", advancing(lease, `{"capabilities":["a,b"]}`), picket.CodeValidation,
+		{"bad wait", advanceBody(lease, `{"waitSeconds":51}`), picket.CodeValidation, "/acquire/waitSeconds"},
+		{"bad max", advanceBody(lease, `{"max":0}`), picket.CodeValidation, "/acquire/max"},
+		{"bad capability", advanceBody(lease, `{"capabilities":["a,b"]}`), picket.CodeValidation,
 			"/acquire/capabilities/0"},
-		{"unknown field", advancing(lease, `{"wait":1}`), picket.CodeValidation, "/acquire/wait"},
+		{"unknown field", advanceBody(lease, `{"wait":1}`), picket.CodeValidation, "/acquire/wait"},
 		{"large output", `{"leaseToken":"` + token + `","output":"` + strings.Repeat("x", picket.MaxPayload) + `"}`,
 			picket.CodeTooLarge, "/output"},
 		{"large summary", `{"leaseToken":"` + token + `","summary":"` + strings.Repeat("x", 17_000) + `"}`,
@@ -143,14 +143,14 @@ func TestAdvanceBodiesThatAreRefused(t *testing.T) {
 // When the answer cannot be delivered what was completed stays so, and what was
 // granted is given back.
 func TestAnAdvanceThatCannotBeDelivered(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		first := p.submit(`{"title":"x"}`)
 		lease, _ := p.lease()
 		second := p.submit(`{"title":"y"}`)
-		r := httptest.NewRequest("POST", "http://localhost"+advancePath, strings.NewReader(advancing(lease, `{}`)))
+		r := httptest.NewRequest("POST", "http://localhost"+advancePath, strings.NewReader(advanceBody(lease, `{}`)))
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("X-API-Key", p.keys["agent"])
-		p.face.ServeHTTP(&brokenPipe{}, r)
+		p.handler.ServeHTTP(&brokenPipe{}, r)
 		for task, want := range map[string]string{first: "review", second: "queued"} {
 			if a := p.want(200, "GET", "/api/v1/tasks/"+task, "agent", ""); a.text("state") != want ||
 				a.body["failures"] != 0.0 {
@@ -158,7 +158,7 @@ func TestAnAdvanceThatCannotBeDelivered(t *testing.T) {
 			}
 		}
 		// The client, which knows nothing, asks again.
-		got := p.advanced(p.want(200, "POST", advancePath, "agent", advancing(lease, `{}`)))
+		got := p.decodeAdvanced(p.want(200, "POST", advancePath, "agent", advanceBody(lease, `{}`)))
 		if got.State != picket.TaskReview || len(got.Leases) != 1 || got.Leases[0].TaskID != second ||
 			got.Leases[0].FencingToken != 2 {
 			t.Errorf("asked again: %+v", got)
@@ -167,13 +167,13 @@ func TestAnAdvanceThatCannotBeDelivered(t *testing.T) {
 }
 
 func TestAdvanceWhilePausedOverHTTP(t *testing.T) {
-	p := memory(t)
+	p := newMemoryFixture(t)
 	p.submit(`{"title":"x","review":"none"}`)
 	lease, _ := p.lease()
 	p.submit(`{"title":"y"}`)
 	p.want(200, "POST", "/api/v1/pause", "operator", `{}`)
 	if a := p.want(200, "POST", advancePath, "agent",
-		advancing(lease, `{}`)); a.raw != `{"state":"completed","leases":[]}` {
+		advanceBody(lease, `{}`)); a.raw != `{"state":"completed","leases":[]}` {
 		t.Errorf("advanced while paused: %s", a.raw)
 	}
 }
@@ -187,18 +187,19 @@ func TestAdvanceOnAFullStoreReal(t *testing.T) {
 		}
 		t.Run(trouble.Name, func(t *testing.T) {
 			n := rig.StartOutageNode(t)
-			p := serve(t, n.Store(), api.Config{})
+			p := newFixture(t, n.Store(), api.Config{})
 			first := p.submit(`{"title":"x"}`)
 			lease, _ := p.lease()
 			second := p.submit(`{"title":"y"}`)
 			end := trouble.Begin(t, n)
-			a := p.call("POST", advancePath, "agent", advancing(lease, `{}`), "Idempotency-Key", "k")
+			a := p.call("POST", advancePath, "agent", advanceBody(lease, `{}`), "Idempotency-Key", "k")
 			state := p.call("GET", "/api/v1/tasks/"+first, "agent", "").text("state")
 			end()
 			if a.raw != `{"state":"review","leases":[]}` || state != "review" {
 				t.Errorf("while it was full: %s, and the task is in %s", a.raw, state)
 			}
-			got := p.advanced(p.want(200, "POST", advancePath, "agent", advancing(lease, `{}`), "Idempotency-Key", "k"))
+			got := p.decodeAdvanced(p.want(200, "POST", advancePath, "agent", advanceBody(lease, `{}`),
+				"Idempotency-Key", "k"))
 			if got.State != picket.TaskReview || len(got.Leases) != 1 || got.Leases[0].TaskID != second {
 				t.Errorf("afterwards: %+v", got)
 			}

@@ -13,12 +13,12 @@ import (
 	"github.com/picket-dev/picket/orchestrator/api"
 )
 
-// quick thresholds, for tests that wait for them on the virtual clock.
-const quick = `"heartbeat_config":{"interval_seconds":1,"unhealthy_after_seconds":2,"dead_after_seconds":4}`
+// quickThresholds thresholds, for tests that wait for them on the virtual clock.
+const quickThresholds = `"heartbeat_config":{"interval_seconds":1,"unhealthy_after_seconds":2,"dead_after_seconds":4}`
 
 // transitions are the lifecycle events of an agent, each as "from to reason
 // actor", read from the members that RFC-0016 section 2.3 shows.
-func (p *plane) transitions(id string) (all []string) {
+func (p *fixture) transitions(id string) (all []string) {
 	p.t.Helper()
 	a := p.want(200, "GET", "/api/v1/events?type=agent.lifecycle&agent="+id, "reviewer", "")
 	list, _ := a.body["events"].([]any)
@@ -33,7 +33,7 @@ func (p *plane) transitions(id string) (all []string) {
 	return all
 }
 
-func (p *plane) wantTransitions(id string, want ...string) {
+func (p *fixture) wantTransitions(id string, want ...string) {
 	p.t.Helper()
 	if got := p.transitions(id); fmt.Sprint(got) != fmt.Sprint(want) {
 		p.t.Errorf("%s went through\n%q, want\n%q", id, got, want)
@@ -43,15 +43,15 @@ func (p *plane) wantTransitions(id string, want ...string) {
 // Each transition is one event with the six members at the top level, under
 // the instance's id; who acted for it is told.
 func TestLifecycleEventsCarryTheSixMembers(t *testing.T) {
-	virtual(t, api.Config{}, func(t *testing.T, p *plane) {
-		p.register("agent", `{"agent_id":"a1","role_id":"r",`+quick+`}`)
+	virtual(t, api.Config{}, func(t *testing.T, p *fixture) {
+		p.register("agent", `{"agent_id":"a1","role_id":"r",`+quickThresholds+`}`)
 		p.register("agent", `{"agent_id":"a2","role_id":"r"}`)
-		p.pass(2100 * time.Millisecond)
-		p.want(200, "POST", anAgent+"/heartbeat", "agent", beat())
-		p.pass(4100 * time.Millisecond)
+		p.passTime(2100 * time.Millisecond)
+		p.want(200, "POST", anAgent+"/heartbeat", "agent", heartbeatBody())
+		p.passTime(4100 * time.Millisecond)
 		p.register("agent", `{"agent_id":"a1"}`)
 		p.want(200, "PATCH", anAgent+"/status", "operator", draining, "If-Match", "*")
-		p.want(200, "POST", anAgent+"/heartbeat", "agent", beat())
+		p.want(200, "POST", anAgent+"/heartbeat", "agent", heartbeatBody())
 		p.want(200, "DELETE", "/api/v1/agents/a2", "agent", "")
 		operator := p.keyID("operator")
 		p.wantTransitions("a1", "registering active registered a1", "active unhealthy heartbeat_timeout server",
@@ -74,7 +74,7 @@ func TestLifecycleEventsCarryTheSixMembers(t *testing.T) {
 }
 
 // keyID is the id of a key made by makeKeys.
-func (p *plane) keyID(name string) string {
+func (p *fixture) keyID(name string) string {
 	p.t.Helper()
 	keys, err := p.Keys(p.t.Context())
 	must(p.t, err)
@@ -88,8 +88,8 @@ func (p *plane) keyID(name string) string {
 }
 
 func TestLifecycleEventsAreStreamed(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
-		live := p.listen(t, "/api/v1/events?agent=a1", "reviewer")
+	onBothStores(t, func(t *testing.T, p *fixture) {
+		live := p.openStream(t, "/api/v1/events?agent=a1", "reviewer")
 		p.register("agent", `{"agent_id":"other"}`)
 		p.register("agent", `{"agent_id":"a1"}`)
 		p.want(200, "DELETE", anAgent, "agent", "")
@@ -107,7 +107,7 @@ func TestLifecycleEventsAreStreamed(t *testing.T) {
 // The clock of an agent decides nothing: that it is off is told once, by an
 // event and a line of the log an hour, and counted each time.
 func TestDriftIsToldAndDecidesNothing(t *testing.T) {
-	virtual(t, api.Config{}, func(t *testing.T, p *plane) {
+	virtual(t, api.Config{}, func(t *testing.T, p *fixture) {
 		p.register("agent", `{"agent_id":"a1"}`)
 		send := func(off time.Duration) {
 			t.Helper()
@@ -150,11 +150,11 @@ func TestDriftIsToldAndDecidesNothing(t *testing.T) {
 		if !strings.Contains(p.log.String(), "level=WARN") || !strings.Contains(p.log.String(), "interval") {
 			t.Errorf("log: %s", p.log)
 		}
-		p.pass(90 * time.Second) // from the server's receipt of the last one, not from what it said
+		p.passTime(90 * time.Second) // from the server's receipt of the last one, not from what it said
 		if got := p.statusOf("a1"); got != "active" {
 			t.Errorf("at the threshold it is %s", got)
 		}
-		p.pass(400 * time.Millisecond)
+		p.passTime(400 * time.Millisecond)
 		if got := p.statusOf("a1"); got != "unhealthy" {
 			t.Errorf("after the threshold it is %s", got)
 		}
@@ -162,8 +162,8 @@ func TestDriftIsToldAndDecidesNothing(t *testing.T) {
 }
 
 func TestAgentsAreCounted(t *testing.T) {
-	virtual(t, api.Config{}, func(t *testing.T, p *plane) {
-		p.fleet()
+	virtual(t, api.Config{}, func(t *testing.T, p *fixture) {
+		p.addFleet()
 		want := map[picket.AgentStatus]int{"active": 4, "unhealthy": 1, "draining": 1, "dead": 0, "deregistered": 1}
 		metrics := p.want(200, "GET", "/metrics", "", "").raw
 		var stats struct{ Agents map[picket.AgentStatus]int }
@@ -187,14 +187,14 @@ func TestAgentsAreCounted(t *testing.T) {
 		}
 		late("0")
 		// u1 is due 300.001 s after its registration, and nobody judges it for a while.
-		p.pass(297900 * time.Millisecond)
+		p.passTime(297900 * time.Millisecond)
 		late("0")
 		for range 3 {
 			time.Sleep(500 * time.Millisecond)
 			must(t, p.Tick(t.Context()))
 		}
 		late("1.499")
-		p.pass(time.Second)
+		p.passTime(time.Second)
 		late("0")
 		if len(stats.Agents) != len(want) || regexp.MustCompile(`["/](b1|b2|r1|u1|d1)["/]`).MatchString(metrics) {
 			t.Errorf("an agent's id is a label, or there are statuses too many: %v", stats.Agents)

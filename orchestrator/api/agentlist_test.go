@@ -14,8 +14,8 @@ import (
 	"github.com/picket-dev/picket/orchestrator/api"
 )
 
-// listed are the ids on a page of the registry.
-func (p *plane) listed(scope, query string) (ids []string, page picket.AgentPage) {
+// listAgents are the ids on a page of the registry.
+func (p *fixture) listAgents(scope, query string) (ids []string, page picket.AgentPage) {
 	p.t.Helper()
 	a := p.want(200, "GET", "/api/v1/agents"+query, scope, "")
 	must(p.t, json.Unmarshal([]byte(a.raw), &page))
@@ -25,7 +25,7 @@ func (p *plane) listed(scope, query string) (ids []string, page picket.AgentPage
 	return ids, page
 }
 
-// fleet registers agents of every kind:
+// addFleet registers agents of every kind:
 //
 //	b1  billing  billing,invoicing  max 5 load 2  active
 //	b2  billing  billing            max 5 load 4  active
@@ -34,7 +34,7 @@ func (p *plane) listed(scope, query string) (ids []string, page picket.AgentPage
 //	r1  review   go                 max 1 load 0  active
 //	u1  -        billing            max 3 load 0  unhealthy
 //	d1  -        -                  no maximum    deregistered
-func (p *plane) fleet() {
+func (p *fixture) addFleet() {
 	p.t.Helper()
 	for _, a := range []string{
 		`{"agent_id":"b1","role_id":"billing","capabilities":["billing","invoicing"],"capacity":{"max_concurrent_tasks":5},"name":"One"}`,
@@ -49,16 +49,16 @@ func (p *plane) fleet() {
 	}
 	for id, load := range map[string]int{"b1": 2, "b2": 4, "b4": 3} {
 		p.want(200, "POST", "/api/v1/agents/"+id+"/heartbeat", "agent",
-			strings.Replace(beat(), "{", fmt.Sprintf(`{"current_load":%d,`, load), 1))
+			strings.Replace(heartbeatBody(), "{", fmt.Sprintf(`{"current_load":%d,`, load), 1))
 	}
 	p.want(200, "PATCH", "/api/v1/agents/b4/status", "agent", draining, "If-Match", "*")
 	p.want(200, "DELETE", "/api/v1/agents/d1", "agent", "")
-	p.pass(2100 * time.Millisecond)
+	p.passTime(2100 * time.Millisecond)
 }
 
 func TestTheRegistryIsFiltered(t *testing.T) {
-	virtual(t, api.Config{}, func(t *testing.T, p *plane) {
-		p.fleet()
+	virtual(t, api.Config{}, func(t *testing.T, p *fixture) {
+		p.addFleet()
 		for query, want := range map[string]string{
 			"":                                          "b1 b2 b3 r1",
 			"?status=":                                  "b1 b2 b3 r1",
@@ -91,7 +91,7 @@ func TestTheRegistryIsFiltered(t *testing.T) {
 			"?capabilities=billing&status=active&role_id=billing&min_available_capacity=2": "b1",
 			"?capabilities=go&role_id=billing":                                             "",
 		} {
-			ids, page := p.listed("operator", query)
+			ids, page := p.listAgents("operator", query)
 			if slices.Sort(ids); strings.Join(ids, " ") != want || page.Total != len(ids) || page.NextCursor != "" {
 				t.Errorf("%s: %v, total %d, cursor %q; want %s", query, ids, page.Total, page.NextCursor, want)
 			}
@@ -100,8 +100,8 @@ func TestTheRegistryIsFiltered(t *testing.T) {
 }
 
 func TestARowOfTheRegistryIsAsTheDocumentShows(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
-		p.register("agent", theRegistration)
+	onBothStores(t, func(t *testing.T, p *fixture) {
+		p.register("agent", exampleRegistration)
 		got := anInstant.ReplaceAllString(p.want(200, "GET", "/api/v1/agents?capabilities=billing&status=active",
 			"operator", "").raw, "T")
 		if want := `{"agents":[{"agent_id":"agent_billing_01","role_id":"billing-processor","name":"Billing Processor","capabilities":["billing","invoicing","stripe-integration"],` +
@@ -116,17 +116,17 @@ func TestARowOfTheRegistryIsAsTheDocumentShows(t *testing.T) {
 }
 
 func TestTheRegistryIsPaged(t *testing.T) {
-	virtual(t, api.Config{}, func(t *testing.T, p *plane) {
-		p.fleet()
+	virtual(t, api.Config{}, func(t *testing.T, p *fixture) {
+		p.addFleet()
 		for _, query := range []string{"?status=*", "?status=active,draining", "?role_id=billing&status=*",
 			"?capabilities=billing&status=*"} {
-			whole, _ := p.listed("operator", query)
+			whole, _ := p.listAgents("operator", query)
 			for _, scope := range []string{"operator", "agent"} {
 				for limit := 1; limit <= len(whole)+1; limit++ {
 					var ids []string
 					at := fmt.Sprintf("%s&limit=%d", query, limit)
 					for cursor, pages := "", 0; ; pages++ {
-						got, page := p.listed(scope, at+cursor)
+						got, page := p.listAgents(scope, at+cursor)
 						ids = append(ids, got...)
 						if page.Total != len(whole) || len(got) > limit || pages > len(whole) {
 							t.Fatalf("%s%s: %d rows, total %d of %d", at, cursor, len(got), page.Total, len(whole))
@@ -147,7 +147,7 @@ func TestTheRegistryIsPaged(t *testing.T) {
 }
 
 func TestBadQueriesOfTheRegistry(t *testing.T) {
-	p := memory(t)
+	p := newMemoryFixture(t)
 	for query, field := range map[string]string{
 		"status=asleep":       "?status",
 		"status=Active":       "?status",
@@ -186,8 +186,8 @@ func TestPoolsAreSummedUpAndAdvised(t *testing.T) {
 		"billing": {MinInstances: &one, MaxInstances: &five},
 		"planned": {MinInstances: &five},
 	}
-	virtual(t, api.Config{Advice: advice}, func(t *testing.T, p *plane) {
-		p.fleet()
+	virtual(t, api.Config{PoolAdvice: advice}, func(t *testing.T, p *fixture) {
+		p.addFleet()
 		const (
 			billing = `{"role_id":"billing","members":{"active":3,"dead":0,"deregistered":0,"draining":1,"unhealthy":0},"max_concurrent_tasks":10,"current_load":6,"available_capacity":4,"advisory":{"min_instances":1,"max_instances":5}}`
 			planned = `{"role_id":"planned","members":{"active":0,"dead":0,"deregistered":0,"draining":0,"unhealthy":0},"max_concurrent_tasks":0,"current_load":0,"available_capacity":0,"advisory":{"min_instances":5,"max_instances":null}}`
@@ -218,7 +218,7 @@ func TestPoolsAreSummedUpAndAdvised(t *testing.T) {
 // An agent's key sees the pools in which it has agents, and its own agents. What
 // is not its own looks the same whether it exists or not.
 func TestAnAgentsKeySeesItsOwnPools(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		for _, name := range []string{"mine", "theirs"} {
 			p.keys[name] = p.newKey(picket.KeyRequest{Name: name, Scopes: []picket.Scope{picket.ScopeAgent}})
 		}
@@ -242,13 +242,13 @@ func TestAnAgentsKeySeesItsOwnPools(t *testing.T) {
 			"agent":    "",
 		} {
 			for _, query := range []string{"", "?status=*"} {
-				ids, page := p.listed(scope, query)
+				ids, page := p.listAgents(scope, query)
 				if slices.Sort(ids); strings.Join(ids, " ") != want || page.Total != len(ids) {
 					t.Errorf("%s sees %v of %d, want %s", scope, ids, page.Total, want)
 				}
 			}
 		}
-		if ids, _ := p.listed("mine", "?role_id=shared&status=dead"); len(ids) != 0 {
+		if ids, _ := p.listAgents("mine", "?role_id=shared&status=dead"); len(ids) != 0 {
 			t.Errorf("dead members: %v", ids)
 		}
 		for _, role := range []string{"foreign", "nobody"} {

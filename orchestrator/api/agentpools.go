@@ -13,26 +13,26 @@ func (a *API) listPools(r request) error {
 	if err := r.noQuery(); err != nil {
 		return err
 	}
-	owner := r.registryOwner()
+	owner := r.visibleOwner()
 	pools, err := r.engine.Pools(r.ctx(), "", owner)
 	if err != nil {
 		return err
 	}
-	missing := a.advise(pools)
+	missing := a.addAdvice(pools)
 	if owner == "" {
 		for _, role := range missing {
 			pools = append(pools, a.emptyPool(role))
 		}
 		slices.SortFunc(pools, func(x, y picket.Pool) int { return cmp.Compare(x.RoleID, y.RoleID) })
 	}
-	return r.answer(picket.PoolList{Pools: pools}, nil)
+	return r.respond(picket.PoolList{Pools: pools}, nil)
 }
 
 func (a *API) getPool(r request) error {
 	if err := r.noQuery(); err != nil {
 		return err
 	}
-	role, owner := r.Param("role"), r.registryOwner()
+	role, owner := r.Param("role"), r.visibleOwner()
 	if err := picket.CheckName("role", role); err != nil {
 		return err
 	}
@@ -40,23 +40,23 @@ func (a *API) getPool(r request) error {
 	if err != nil {
 		return err
 	}
-	missing := a.advise(pools)
+	missing := a.addAdvice(pools)
 	switch {
 	case len(pools) > 0:
-		return r.answer(pools[0], nil)
+		return r.respond(pools[0], nil)
 	case owner != "":
-		return foreignPool(role)
+		return poolForbidden(role)
 	case slices.Contains(missing, role):
-		return r.answer(a.emptyPool(role), nil)
+		return r.respond(a.emptyPool(role), nil)
 	}
 	return picket.Refuse(picket.CodeNotFound, "Look at GET /api/v1/pools.",
 		"no agent has the role %s, and the server knows nothing of it", role)
 }
 
-// advise adds what the workflow file says to the pools it names, and returns
+// addAdvice adds what the workflow file says to the pools it names, and returns
 // the roles it names that are not among them.
-func (a *API) advise(pools []picket.Pool) (missing []string) {
-	for role := range a.cfg.Advice {
+func (a *API) addAdvice(pools []picket.Pool) (missing []string) {
+	for role := range a.cfg.PoolAdvice {
 		i := slices.IndexFunc(pools, func(p picket.Pool) bool { return p.RoleID == role })
 		if i < 0 {
 			missing = append(missing, role)
@@ -68,7 +68,7 @@ func (a *API) advise(pools []picket.Pool) (missing []string) {
 }
 
 func (a *API) advice(role string) *picket.PoolAdvice {
-	advice := a.cfg.Advice[role]
+	advice := a.cfg.PoolAdvice[role]
 	return &advice
 }
 
@@ -83,7 +83,7 @@ func (a *API) emptyPool(role string) picket.Pool {
 // seesPool reports whether the caller may see who is in a pool: an operator
 // may, and a key that has registered an agent of the role.
 func (r request) seesPool(role string) (bool, error) {
-	owner := r.registryOwner()
+	owner := r.visibleOwner()
 	if owner == "" || role == "" {
 		return owner == "", nil
 	}
@@ -91,8 +91,8 @@ func (r request) seesPool(role string) (bool, error) {
 	return len(pools) > 0, err
 }
 
-// foreignPool is the same for a pool of others and for one that does not exist.
-func foreignPool(role string) error {
+// poolForbidden is the same for a pool of others and for one that does not exist.
+func poolForbidden(role string) error {
 	return picket.Refuse(picket.CodeForbidden,
 		"Ask for a role in which this key has registered an agent, or use an operator's key.",
 		"this key has no agent in the pool %s", role)

@@ -9,9 +9,10 @@ import (
 	"testing"
 )
 
-// atOnce sends n requests at the same time and counts the answers by status
+// concurrently sends n requests at the same time and counts the answers by status
 // and code.
-func (p *plane) atOnce(n int, send func(i int) (method, path, scope, body string, headers []string)) map[string]int {
+func (p *fixture) concurrently(n int,
+	send func(i int) (method, path, scope, body string, headers []string)) map[string]int {
 	p.t.Helper()
 	got := map[string]int{}
 	var mu sync.Mutex
@@ -21,7 +22,7 @@ func (p *plane) atOnce(n int, send func(i int) (method, path, scope, body string
 		method, path, scope, body, headers := send(i)
 		group.Go(func() {
 			<-start
-			a, err := p.try(p.t.Context(), method, path, p.keys[scope], body, headers...)
+			a, err := p.send(p.t.Context(), method, path, p.keys[scope], body, headers...)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -35,25 +36,28 @@ func (p *plane) atOnce(n int, send func(i int) (method, path, scope, body string
 	return got
 }
 
-const crowd = 16
+const concurrentRequests = 16
 
 // Of many who register one id at once, one gets it.
 func TestOneIdIsRegisteredOnceOfMany(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
-		p.stranger()
-		got := p.atOnce(crowd, func(i int) (string, string, string, string, []string) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
+		p.addStranger()
+		got := p.concurrently(concurrentRequests, func(i int) (string, string, string, string, []string) {
 			return "POST", "/api/v1/agents", []string{"agent", "stranger", "operator"}[i%3], `{"agent_id":"a1"}`, nil
 		})
-		if want := map[string]int{"201": 1, "409 state_conflict": crowd - 1}; fmt.Sprint(got) != fmt.Sprint(want) {
+		if want := map[string]int{
+			"201":                1,
+			"409 state_conflict": concurrentRequests - 1,
+		}; fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("got %v, want %v", got, want)
 		}
 		if got := p.transitions("a1"); len(got) != 1 {
 			t.Errorf("transitions: %q", got)
 		}
-		same := p.atOnce(crowd, func(int) (string, string, string, string, []string) {
+		same := p.concurrently(concurrentRequests, func(int) (string, string, string, string, []string) {
 			return "POST", "/api/v1/agents", "agent", `{"agent_id":"a2"}`, []string{"Idempotency-Key", "k"}
 		})
-		if same["201"] != crowd || len(p.transitions("a2")) != 1 {
+		if same["201"] != concurrentRequests || len(p.transitions("a2")) != 1 {
 			t.Errorf("one request sent many times: %v, %q", same, p.transitions("a2"))
 		}
 	})
@@ -61,11 +65,11 @@ func TestOneIdIsRegisteredOnceOfMany(t *testing.T) {
 
 // Of many who change one version at once, one does.
 func TestOneVersionIsChangedOnceOfMany(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		for round := range 5 {
 			id := fmt.Sprintf("a%d", round)
 			p.register("agent", fmt.Sprintf(`{"agent_id":%q}`, id))
-			got := p.atOnce(crowd, func(i int) (string, string, string, string, []string) {
+			got := p.concurrently(concurrentRequests, func(i int) (string, string, string, string, []string) {
 				match := []string{"If-Match", `"1"`}
 				switch i % 3 {
 				case 0:
@@ -77,7 +81,7 @@ func TestOneVersionIsChangedOnceOfMany(t *testing.T) {
 			})
 			if want := map[string]int{
 				"200":                  1,
-				"409 version_conflict": crowd - 1,
+				"409 version_conflict": concurrentRequests - 1,
 			}; fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("got %v, want %v", got, want)
 			}
@@ -91,13 +95,13 @@ func TestOneVersionIsChangedOnceOfMany(t *testing.T) {
 // Heartbeats that meet a removal are taken before it or refused after it; none
 // brings the agent back.
 func TestHeartbeatsMeetARemoval(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		p.register("agent", `{"agent_id":"a1"}`)
-		got := p.atOnce(crowd, func(i int) (string, string, string, string, []string) {
-			if i == crowd/2 {
+		got := p.concurrently(concurrentRequests, func(i int) (string, string, string, string, []string) {
+			if i == concurrentRequests/2 {
 				return http.MethodDelete, anAgent, "operator", "", nil
 			}
-			return "POST", anAgent + "/heartbeat", []string{"agent", "operator"}[i%2], beat(), nil
+			return "POST", anAgent + "/heartbeat", []string{"agent", "operator"}[i%2], heartbeatBody(), nil
 		})
 		for outcome := range got {
 			if !slices.Contains([]string{"200", "410 agent_gone"}, outcome) {

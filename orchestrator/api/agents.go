@@ -15,7 +15,7 @@ import (
 // registerAgent answers 201 for a repeated request, too: the record is the one
 // that it made.
 func registerAgent(r request) error {
-	_, reg, by, err := mutation[picket.Registration](r, "", "")
+	_, reg, by, err := decodeMutation[picket.Registration](r, "", "")
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func registerAgent(r request) error {
 		return err
 	}
 	r.Response().Header().Set(echo.HeaderLocation, agentPath(made.AgentID))
-	r.versioned(made.Version)
+	r.setETag(made.Version)
 	return web.JSON(r.Context, http.StatusCreated, made)
 }
 
@@ -42,39 +42,39 @@ func (r request) agentID() (string, error) {
 	return id, picket.CheckName("id", id)
 }
 
-// agentChange is what every change of one agent starts with.
-func agentChange[T any](r request) (id string, body T, by picket.Caller, err error) {
+// decodeAgentChange is what every change of one agent starts with.
+func decodeAgentChange[T any](r request) (id string, body T, by picket.Caller, err error) {
 	if id, err = r.agentID(); err != nil {
 		return
 	}
-	_, body, by, err = mutation[T](r, "", "")
+	_, body, by, err = decodeMutation[T](r, "", "")
 	return
 }
 
-// record answers an agent with its version in the head.
-func (r request) record(a picket.Agent, err error) error {
+// respondAgent answers an agent with its version in the head.
+func (r request) respondAgent(a picket.Agent, err error) error {
 	if err != nil {
 		return err
 	}
-	r.versioned(a.Version)
+	r.setETag(a.Version)
 	return web.JSON(r.Context, http.StatusOK, a)
 }
 
 // changeAgentStatus asks for If-Match before anything else: who has not read
 // the record knows nothing that is worth checking.
 func changeAgentStatus(r request) error {
-	match, err := r.matched()
+	match, err := r.requireIfMatch()
 	if err != nil {
 		return err
 	}
-	id, change, by, err := agentChange[picket.AgentStatusChange](r)
+	id, change, by, err := decodeAgentChange[picket.AgentStatusChange](r)
 	if err != nil {
 		return err
 	}
 	if err := change.Check(); err != nil {
 		return err
 	}
-	return r.record(r.engine.ChangeAgent(r.ctx(), by, id, match, change))
+	return r.respondAgent(r.engine.ChangeAgent(r.ctx(), by, id, match, change))
 }
 
 // deregisterAgent takes an If-Match and needs none.
@@ -83,15 +83,15 @@ func deregisterAgent(r request) error {
 	if err != nil {
 		return err
 	}
-	id, _, by, err := agentChange[struct{}](r)
+	id, _, by, err := decodeAgentChange[struct{}](r)
 	if err != nil {
 		return err
 	}
-	return r.record(r.engine.Deregister(r.ctx(), by, id, match))
+	return r.respondAgent(r.engine.Deregister(r.ctx(), by, id, match))
 }
 
 func heartbeat(r request) error {
-	id, hb, by, err := agentChange[picket.Heartbeat](r)
+	id, hb, by, err := decodeAgentChange[picket.Heartbeat](r)
 	if err != nil {
 		return err
 	}
@@ -99,13 +99,13 @@ func heartbeat(r request) error {
 		return err
 	}
 	answer, err := r.engine.Heartbeat(r.ctx(), by, id, hb)
-	return r.answer(answer, err)
+	return r.respond(answer, err)
 }
 
 // commandAgent leaves a command for the agent, who gets it with its next
 // heartbeat.
 func commandAgent(r request) error {
-	id, command, by, err := agentChange[picket.AgentCommand](r)
+	id, command, by, err := decodeAgentChange[picket.AgentCommand](r)
 	if err != nil {
 		return err
 	}

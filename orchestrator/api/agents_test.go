@@ -12,8 +12,8 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// theRegistration is the body of RFC-0016 section 3.1.
-const theRegistration = `{
+// exampleRegistration is the body of RFC-0016 section 3.1.
+const exampleRegistration = `{
   "agent_id": "agent_billing_01",
   "role_id": "billing-processor",
   "name": "Billing Processor",
@@ -33,38 +33,38 @@ const theRegistration = `{
   }
 }`
 
-// theRecord is the answer of section 3.2, in the order of the wire and with the
+// exampleRecord is the answer of section 3.2, in the order of the wire and with the
 // times cut out.
-const theRecord = `{"agent_id":"agent_billing_01","role_id":"billing-processor","name":"Billing Processor",` +
+const exampleRecord = `{"agent_id":"agent_billing_01","role_id":"billing-processor","name":"Billing Processor",` +
 	`"capabilities":["billing","invoicing","stripe-integration"],"capacity":{"max_concurrent_tasks":5,"current_load":0},"status":"active",` +
 	`"endpoint":"https://billing-agent.example.com/webhook","heartbeat_config":{"interval_seconds":30,"unhealthy_after_seconds":90,"dead_after_seconds":300},` +
 	`"metadata":{"version":"1.2.0","runtime":"python-3.11"},"registered_at":T,"last_heartbeat_at":T,"version":1,"incarnation":1}`
 
 var anInstant = regexp.MustCompile(`"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"`)
 
-// beat is a heartbeat of an agent whose clock is right.
-func beat() string {
+// heartbeatBody is a heartbeat of an agent whose clock is right.
+func heartbeatBody() string {
 	return fmt.Sprintf(`{"status":"active","client_timestamp":%q}`, time.Now().UTC().Format(time.RFC3339))
 }
 
 // register makes an agent with the key of a scope.
-func (p *plane) register(scope, body string) answer {
+func (p *fixture) register(scope, body string) response {
 	p.t.Helper()
 	return p.want(201, "POST", "/api/v1/agents", scope, body)
 }
 
 // statusOf is an agent's status as an operator reads it.
-func (p *plane) statusOf(id string) string {
+func (p *fixture) statusOf(id string) string {
 	p.t.Helper()
 	return p.want(200, "GET", "/api/v1/agents/"+id, "operator", "").text("status")
 }
 
 func TestRegistrationIsAnsweredWithTheRecord(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		before := time.Now().Add(-time.Second)
-		made := p.register("agent", theRegistration)
-		if got := anInstant.ReplaceAllString(made.raw, "T"); got != theRecord {
-			t.Errorf("got  %s\nwant %s", got, theRecord)
+		made := p.register("agent", exampleRegistration)
+		if got := anInstant.ReplaceAllString(made.raw, "T"); got != exampleRecord {
+			t.Errorf("got  %s\nwant %s", got, exampleRecord)
 		}
 		var a picket.Agent
 		must(t, json.Unmarshal([]byte(made.raw), &a))
@@ -85,7 +85,7 @@ func TestRegistrationIsAnsweredWithTheRecord(t *testing.T) {
 }
 
 func TestTheLeastRegistration(t *testing.T) {
-	p := memory(t)
+	p := newMemoryFixture(t)
 	for _, body := range []string{"", "{}",
 		`{"agent_id":null,"role_id":null,"capabilities":null,"capacity":null,"heartbeat_config":null,"metadata":null,"drain_timeout_seconds":null}`} {
 		a := p.register("agent", body)
@@ -106,7 +106,7 @@ func TestTheLeastRegistration(t *testing.T) {
 
 // The same request twice is one registration, even while its agent lives.
 func TestARegistrationCountsOnce(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		for _, body := range []string{`{"agent_id":"a1","role_id":"r"}`, `{"role_id":"r"}`} {
 			key := []string{"Idempotency-Key", "once " + body}
 			first, again := p.want(201, "POST", "/api/v1/agents", "agent", body, key...),
@@ -135,7 +135,7 @@ func TestARegistrationCountsOnce(t *testing.T) {
 // A record can be sent back as it was read: what the server owns is not taken
 // from there.
 func TestServerOwnedMembersAreIgnored(t *testing.T) {
-	p := memory(t)
+	p := newMemoryFixture(t)
 	a := p.register("agent",
 		`{"agent_id":"a1","status":"dead","version":99,"registered_at":"1999-01-01T00:00:00Z","last_heartbeat_at":{"any":["thing"]},
 		"incarnation":-5,"drain_deadline_at":true,"capacity":{"max_concurrent_tasks":2,"current_load":7}}`)
@@ -154,7 +154,7 @@ func TestServerOwnedMembersAreIgnored(t *testing.T) {
 
 // Metadata is nobody's but the agent's: digits, order and nesting stay.
 func TestMetadataIsKeptDigitForDigit(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		for i, metadata := range []string{
 			`{"z":1,"a":2,"m":{"y":[3,{"x":null}],"b":{}}}`,
 			`{"n":[1.50,-0,0.1e-7,1E40,123456789012345678901234567890,9007199254740993,2.0]}`,
@@ -164,7 +164,7 @@ func TestMetadataIsKeptDigitForDigit(t *testing.T) {
 		} {
 			at := fmt.Sprintf("/api/v1/agents/m%d", i)
 			made := p.register("agent", fmt.Sprintf(`{"agent_id":"m%d","metadata":%s}`, i, metadata))
-			for _, a := range []answer{made, p.want(200, "GET", at, "agent", "")} {
+			for _, a := range []response{made, p.want(200, "GET", at, "agent", "")} {
 				if !strings.Contains(a.raw, `"metadata":`+metadata+`,"registered_at"`) {
 					t.Errorf("sent %.300s\ngot  %.600s", metadata, a.raw)
 				}
@@ -174,8 +174,8 @@ func TestMetadataIsKeptDigitForDigit(t *testing.T) {
 }
 
 func TestHeartbeatIsAnsweredAsTheDocumentShows(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
-		p.register("agent", theRegistration)
+	onBothStores(t, func(t *testing.T, p *fixture) {
+		p.register("agent", exampleRegistration)
 		const at = "/api/v1/agents/agent_billing_01"
 		now := time.Now()
 		a := p.want(200, "POST", at+"/heartbeat", "agent",
@@ -190,11 +190,11 @@ func TestHeartbeatIsAnsweredAsTheDocumentShows(t *testing.T) {
 			t.Errorf("after the heartbeat: %s %s", record.header.Get("ETag"), record.raw)
 		}
 		if p.want(200, "POST", at+"/heartbeat", "operator",
-			beat()); !strings.Contains(p.want(200, "GET", at, "agent", "").raw, `"current_load":3`) {
+			heartbeatBody()); !strings.Contains(p.want(200, "GET", at, "agent", "").raw, `"current_load":3`) {
 			t.Error("a heartbeat without a load has changed it")
 		}
 		stop := p.want(200, "POST", at+"/heartbeat", "agent",
-			strings.Replace(beat(), "{", `{"tasks_in_progress":["task_01H001"],`, 1))
+			strings.Replace(heartbeatBody(), "{", `{"tasks_in_progress":["task_01H001"],`, 1))
 		if !strings.HasSuffix(stop.raw,
 			`"pending_commands":[{"command_id":"stop_task_01H001","command":"stop_task","task_id":"task_01H001","reason":"no_lease"}]}`) {
 			t.Errorf("a task without a lease: %s", stop.raw)
@@ -204,7 +204,7 @@ func TestHeartbeatIsAnsweredAsTheDocumentShows(t *testing.T) {
 
 // The agent's own time may come in any form of RFC 3339.
 func TestClientTimestamps(t *testing.T) {
-	p := memory(t)
+	p := newMemoryFixture(t)
 	p.register("agent", `{"agent_id":"a1"}`)
 	now := time.Now()
 	for _, zone := range []*time.Location{time.UTC, time.FixedZone("", 9*3600+30*60), time.FixedZone("", -12*3600)} {

@@ -17,20 +17,20 @@ import (
 
 // The security considerations of RFC-0016, one by one.
 
-func (p *plane) stranger() {
+func (p *fixture) addStranger() {
 	p.keys["stranger"] = p.newKey(picket.KeyRequest{Name: "stranger", Scopes: []picket.Scope{picket.ScopeAgent}})
 }
 
 // Heartbeat spoofing: one that another key sends is refused and keeps nobody
 // alive. The agent is unhealthy and dead exactly when its own silence says so.
 func TestSpoofedHeartbeatsKeepNobodyAlive(t *testing.T) {
-	virtual(t, api.Config{}, func(t *testing.T, p *plane) {
-		p.stranger()
-		p.register("agent", `{"agent_id":"a1",`+quick+`}`)
+	virtual(t, api.Config{}, func(t *testing.T, p *fixture) {
+		p.addStranger()
+		p.register("agent", `{"agent_id":"a1",`+quickThresholds+`}`)
 		record := p.want(200, "GET", anAgent, "operator", "").raw
 		spoof := func() {
 			t.Helper()
-			for _, body := range []string{beat(),
+			for _, body := range []string{heartbeatBody(),
 				`{"status":"draining","current_load":9,"client_timestamp":"2001-01-01T00:00:00Z","handled_commands":["cmd_1"],"tasks_in_progress":["t"]}`} {
 				p.wantCode(picket.CodeForbidden, "POST", anAgent+"/heartbeat", "stranger", body)
 			}
@@ -40,25 +40,25 @@ func TestSpoofedHeartbeatsKeepNobodyAlive(t *testing.T) {
 			t.Errorf("a spoofed heartbeat has changed the record:\n%s\n%s", record, got)
 		}
 		for range 20 { // as often as it may be
-			p.pass(100 * time.Millisecond)
+			p.passTime(100 * time.Millisecond)
 			spoof()
 		}
 		if got := p.statusOf("a1"); got != "active" {
 			t.Errorf("after exactly 2 s it is %s", got)
 		}
-		p.pass(time.Millisecond)
+		p.passTime(time.Millisecond)
 		if got := p.statusOf("a1"); got != "unhealthy" {
 			t.Errorf("after 2.001 s it is %s", got)
 		}
 		for range 19 {
-			p.pass(100 * time.Millisecond)
+			p.passTime(100 * time.Millisecond)
 			spoof()
 		}
-		p.pass(99 * time.Millisecond)
+		p.passTime(99 * time.Millisecond)
 		if got := p.statusOf("a1"); got != "unhealthy" {
 			t.Errorf("after exactly 4 s it is %s", got)
 		}
-		p.pass(time.Millisecond)
+		p.passTime(time.Millisecond)
 		if got := p.statusOf("a1"); got != "dead" {
 			t.Errorf("after 4.001 s it is %s", got)
 		}
@@ -73,8 +73,8 @@ func TestSpoofedHeartbeatsKeepNobodyAlive(t *testing.T) {
 
 // Drain abuse: only the agent itself and operators change its status.
 func TestStrangersDrainAndRemoveNobody(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
-		p.stranger()
+	onBothStores(t, func(t *testing.T, p *fixture) {
+		p.addStranger()
 		p.register("agent", `{"agent_id":"a1","role_id":"shared"}`)
 		p.register("stranger", `{"agent_id":"s1","role_id":"shared"}`) // of the same pool, and a stranger still
 		record := p.want(200, "GET", anAgent, "operator", "").raw
@@ -102,16 +102,16 @@ func TestStrangersDrainAndRemoveNobody(t *testing.T) {
 
 // An id goes to nobody else, dead or deregistered: grants may hang on it.
 func TestADeadIdIsNotTakenOver(t *testing.T) {
-	virtual(t, api.Config{}, func(t *testing.T, p *plane) {
-		p.stranger()
-		p.register("agent", `{"agent_id":"dead1",`+quick+`}`)
+	virtual(t, api.Config{}, func(t *testing.T, p *fixture) {
+		p.addStranger()
+		p.register("agent", `{"agent_id":"dead1",`+quickThresholds+`}`)
 		p.register("agent", `{"agent_id":"left1"}`)
 		p.want(200, "DELETE", "/api/v1/agents/left1", "agent", "")
-		p.pass(4100 * time.Millisecond)
+		p.passTime(4100 * time.Millisecond)
 		for _, id := range []string{"dead1", "left1"} {
 			for _, scope := range []string{"stranger", "operator", "admin"} {
 				p.wantCode(picket.CodeForbidden, "POST", "/api/v1/agents", scope,
-					fmt.Sprintf(`{"agent_id":%q,%s}`, id, quick))
+					fmt.Sprintf(`{"agent_id":%q,%s}`, id, quickThresholds))
 			}
 			p.register("agent", fmt.Sprintf(`{"agent_id":%q}`, id))
 		}
@@ -121,20 +121,20 @@ func TestADeadIdIsNotTakenOver(t *testing.T) {
 // A key that was revoked keeps no agent alive either; its operator can still
 // end it, and nobody can take it over.
 func TestARevokedKeyCannotHeartbeat(t *testing.T) {
-	virtual(t, api.Config{}, func(t *testing.T, p *plane) {
-		p.stranger()
-		p.register("stranger", `{"agent_id":"a1",`+quick+`}`)
-		p.pass(time.Second)
-		p.want(200, "POST", anAgent+"/heartbeat", "stranger", beat())
+	virtual(t, api.Config{}, func(t *testing.T, p *fixture) {
+		p.addStranger()
+		p.register("stranger", `{"agent_id":"a1",`+quickThresholds+`}`)
+		p.passTime(time.Second)
+		p.want(200, "POST", anAgent+"/heartbeat", "stranger", heartbeatBody())
 		p.want(200, "DELETE", "/api/v1/keys/"+p.keyID("stranger"), "admin", "")
 		for range 40 {
-			p.wantCode(picket.CodeUnauthenticated, "POST", anAgent+"/heartbeat", "stranger", beat())
-			p.pass(100 * time.Millisecond)
+			p.wantCode(picket.CodeUnauthenticated, "POST", anAgent+"/heartbeat", "stranger", heartbeatBody())
+			p.passTime(100 * time.Millisecond)
 		}
 		if got := p.statusOf("a1"); got != "unhealthy" {
 			t.Errorf("4 s after its last heartbeat it is %s", got)
 		}
-		p.pass(time.Millisecond)
+		p.passTime(time.Millisecond)
 		if got := p.statusOf("a1"); got != "dead" {
 			t.Errorf("4.001 s after its last heartbeat it is %s", got)
 		}
@@ -144,16 +144,16 @@ func TestARevokedKeyCannotHeartbeat(t *testing.T) {
 
 // Agents of two namespaces know nothing of each other.
 func TestAgentsOfANamespaceAreItsOwn(t *testing.T) {
-	p := memory(t)
+	p := newMemoryFixture(t)
 	key, err := p.other.CreateKey(t.Context(), root,
 		picket.KeyRequest{Name: "elsewhere", Scopes: []picket.Scope{picket.ScopeAdmin}})
 	must(t, err)
 	p.keys["elsewhere"] = key.Key.Reveal()
 	p.register("agent", `{"agent_id":"a1","role_id":"r"}`)
 	p.wantCode(picket.CodeNotFound, "GET", anAgent, "elsewhere", "")
-	p.wantCode(picket.CodeNotFound, "POST", anAgent+"/heartbeat", "elsewhere", beat())
+	p.wantCode(picket.CodeNotFound, "POST", anAgent+"/heartbeat", "elsewhere", heartbeatBody())
 	p.wantCode(picket.CodeNotFound, "DELETE", anAgent, "elsewhere", "")
-	if ids, _ := p.listed("elsewhere", "?status=*"); len(ids) != 0 {
+	if ids, _ := p.listAgents("elsewhere", "?status=*"); len(ids) != 0 {
 		t.Errorf("another namespace shows %v", ids)
 	}
 	if a := p.register("elsewhere", `{"agent_id":"a1"}`); a.body["incarnation"] != 1.0 {
@@ -161,18 +161,18 @@ func TestAgentsOfANamespaceAreItsOwn(t *testing.T) {
 	}
 }
 
-// everything keeps all that was answered.
-type everything struct {
+// responseRecorder keeps all that was answered.
+type responseRecorder struct {
 	next http.RoundTripper
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-func (e *everything) RoundTrip(r *http.Request) (*http.Response, error) {
+func (e *responseRecorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := e.next.RoundTrip(r)
 	if err == nil {
 		var body strings.Builder
-		resp.Body = copied(resp.Body, &body)
+		resp.Body = teeBody(resp.Body, &body)
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		fmt.Fprintln(&e.text, resp.Status, resp.Header, body.String())
@@ -182,15 +182,15 @@ func (e *everything) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // No key, and no hash of one, is in anything that is answered, logged, counted
 // or told in an event, whatever an agent does with it.
-func TestKeysAreNowhere(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
-		p.stranger()
-		seen := &everything{next: p.client.Transport}
+func TestKeysNeverLeak(t *testing.T) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
+		p.addStranger()
+		seen := &responseRecorder{next: p.client.Transport}
 		p.client.Transport = seen
-		p.register("agent", theRegistration)
+		p.register("agent", exampleRegistration)
 		const at = "/api/v1/agents/agent_billing_01"
 		for _, scope := range []string{"agent", "stranger", "operator", "admin", "reviewer"} {
-			p.call("POST", "/api/v1/agents", scope, theRegistration, "Idempotency-Key", "k")
+			p.call("POST", "/api/v1/agents", scope, exampleRegistration, "Idempotency-Key", "k")
 			p.call("GET", at, scope, "")
 			p.call("GET", "/api/v1/agents?status=*", scope, "")
 			p.call("GET", "/api/v1/pools", scope, "")
@@ -203,7 +203,7 @@ func TestKeysAreNowhere(t *testing.T) {
 			p.call("GET", "/api/v1/stats", scope, "")
 		}
 		p.call("DELETE", at, "agent", "")
-		p.call("POST", at+"/heartbeat", "agent", beat())
+		p.call("POST", at+"/heartbeat", "agent", heartbeatBody())
 		p.call("GET", "/api/v1/events?limit=1000", "reviewer", "")
 		p.call("GET", "/metrics", "", "")
 		text := seen.text.String() + p.log.String()
@@ -232,19 +232,19 @@ func TestKeysAreNowhere(t *testing.T) {
 func TestBadAgentInput(t *testing.T) {
 	store, stop := rig.Memory()
 	t.Cleanup(stop)
-	p := serve(t, store, api.Config{})
+	p := newFixture(t, store, api.Config{})
 	p.register("agent", `{"agent_id":"a1"}`)
 	const agents, hb, status, commands = "/api/v1/agents", anAgent + "/heartbeat", anAgent + "/status",
 		anAgent + "/commands"
 	good := `"status":"active","client_timestamp":"2026-02-08T10:30:00Z"`
-	for _, tt := range badAgentInput(agents, hb, status, commands, good) {
+	for _, tt := range badAgentRequests(agents, hb, status, commands, good) {
 		headers := []string{"If-Match", "*"}
 		a := p.wantCode(tt.code, tt.method, tt.path, "admin", tt.body, headers...)
 		if a.text("field") != tt.field {
 			t.Errorf("%s %.200s: field %q, want %q: %s", tt.path, tt.body, a.text("field"), tt.field, a.raw)
 		}
 	}
-	if ids, _ := p.listed("operator", "?status=*"); len(ids) != 1 {
+	if ids, _ := p.listAgents("operator", "?status=*"); len(ids) != 1 {
 		t.Errorf("a refused request has left %v", ids)
 	}
 	p.wantTransitions("a1", "registering active registered a1")

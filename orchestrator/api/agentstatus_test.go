@@ -16,14 +16,14 @@ const (
 )
 
 // lifecycleOf counts the lifecycle events of an agent.
-func (p *plane) lifecycleOf(id string) int {
+func (p *fixture) lifecycleOf(id string) int {
 	p.t.Helper()
 	return strings.Count(p.want(200, "GET", "/api/v1/events?type=agent.lifecycle&limit=1000&agent="+id, "reviewer",
 		"").raw, `"agent.lifecycle"`)
 }
 
 func TestEveryFormOfIfMatchOverHTTP(t *testing.T) {
-	p := memory(t)
+	p := newMemoryFixture(t)
 	p.register("agent", `{"agent_id":"a1"}`)
 	const status = anAgent + "/status"
 	p.wantCode(picket.CodePreconditionRequired, "PATCH", status, "agent", draining)
@@ -35,7 +35,7 @@ func TestEveryFormOfIfMatchOverHTTP(t *testing.T) {
 		p.wantCode(picket.CodeValidation, "DELETE", anAgent, "agent", "", "If-Match", bad)
 	}
 	for _, stale := range []string{`"2"`, `2`, `W/"2"`, `"0", "2"`} {
-		for _, a := range []answer{p.wantCode(picket.CodeVersion, "PATCH", status, "agent", draining, "If-Match",
+		for _, a := range []response{p.wantCode(picket.CodeVersion, "PATCH", status, "agent", draining, "If-Match",
 			stale),
 			p.wantCode(picket.CodeVersion, "DELETE", anAgent, "agent", "", "If-Match", stale)} {
 			if a.body["current"] != 1.0 || a.body["presented"] == nil {
@@ -64,7 +64,7 @@ func TestEveryFormOfIfMatchOverHTTP(t *testing.T) {
 // What is wrong is told in this order: the key, the missing and the unparsable
 // precondition, the agent, whose it is, its version, its status.
 func TestTheOrderOfRefusals(t *testing.T) {
-	p := memory(t)
+	p := newMemoryFixture(t)
 	p.keys["other"] = p.newKey(picket.KeyRequest{Name: "other", Scopes: []picket.Scope{picket.ScopeAgent}})
 	p.register("agent", `{"agent_id":"a1"}`)
 	const unknown, known = "/api/v1/agents/nobody/status", anAgent + "/status"
@@ -97,7 +97,7 @@ func TestTheOrderOfRefusals(t *testing.T) {
 }
 
 func TestADrainIsAskedForOnce(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		p.register("agent", `{"agent_id":"a1","drain_timeout_seconds":600}`)
 		before := time.Now()
 		first := p.want(200, "PATCH", anAgent+"/status", "agent", draining, "If-Match", `"1"`)
@@ -139,7 +139,7 @@ func TestADrainIsAskedForOnce(t *testing.T) {
 }
 
 func TestCommandsReachTheAgentUntilTheyAreHandled(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		p.register("agent", `{"agent_id":"a1"}`)
 		command := func(body string, headers ...string) string {
 			return p.want(202, "POST", anAgent+"/commands", "operator", body, headers...).text("command_id")
@@ -156,11 +156,12 @@ func TestCommandsReachTheAgentUntilTheyAreHandled(t *testing.T) {
 		want := fmt.Sprintf(`"pending_commands":[{"command_id":%q,"command":"ping"},{"command_id":%q,"command":"drain","reason":"now","drain_timeout_seconds":60},`+
 			`{"command_id":%q,"command":"stop_task","task_id":"task_01H001","reason":"duplicate"}]}`, ping, drain, stop)
 		for range 2 {
-			if a := p.want(200, "POST", anAgent+"/heartbeat", "agent", beat()); !strings.HasSuffix(a.raw, want) {
+			if a := p.want(200, "POST", anAgent+"/heartbeat", "agent", heartbeatBody()); !strings.HasSuffix(a.raw,
+				want) {
 				t.Errorf("got  %s\nwant %s", a.raw, want)
 			}
 		}
-		done := strings.Replace(beat(), `"active"`,
+		done := strings.Replace(heartbeatBody(), `"active"`,
 			fmt.Sprintf(`"draining","handled_commands":[%q,"cmd_unknown"]`, ping), 1)
 		a := p.want(200, "POST", anAgent+"/heartbeat", "agent", done)
 		if a.text("agent_status") != "draining" || strings.Contains(a.raw, ping) || strings.Contains(a.raw, drain) ||
@@ -182,38 +183,38 @@ func TestCommandsReachTheAgentUntilTheyAreHandled(t *testing.T) {
 }
 
 func TestTooManyCommandsAreRefused(t *testing.T) {
-	p := memory(t)
+	p := newMemoryFixture(t)
 	p.register("agent", `{"agent_id":"a1"}`)
 	for range picket.MaxPendingCommands {
 		p.want(202, "POST", anAgent+"/commands", "operator", `{"command":"ping"}`)
 	}
 	p.wantCode(picket.CodeRateLimited, "POST", anAgent+"/commands", "operator", `{"command":"ping"}`)
-	a := p.want(200, "POST", anAgent+"/heartbeat", "agent", beat())
+	a := p.want(200, "POST", anAgent+"/heartbeat", "agent", heartbeatBody())
 	list, _ := a.body["pending_commands"].([]any)
 	if len(list) != picket.MaxPendingCommands {
 		t.Errorf("%d commands are pending", len(list))
 	}
 	first, _ := list[0].(map[string]any)
 	p.want(200, "POST", anAgent+"/heartbeat", "agent",
-		strings.Replace(beat(), "{", fmt.Sprintf(`{"handled_commands":[%q],`, first["command_id"]), 1))
+		strings.Replace(heartbeatBody(), "{", fmt.Sprintf(`{"handled_commands":[%q],`, first["command_id"]), 1))
 	p.want(202, "POST", anAgent+"/commands", "operator", `{"command":"ping"}`)
 }
 
 // An agent that is no participant any more is told so by every verb, and what
 // to do about it.
-func TestTheGoneAreToldSo(t *testing.T) {
-	virtual(t, api.Config{}, func(t *testing.T, p *plane) {
+func TestGoneAgentsAreRefused(t *testing.T) {
+	virtual(t, api.Config{}, func(t *testing.T, p *fixture) {
 		p.register("agent",
 			`{"agent_id":"dead1","heartbeat_config":{"interval_seconds":1,"unhealthy_after_seconds":2,"dead_after_seconds":4}}`)
 		p.register("agent", `{"agent_id":"left1"}`)
 		p.want(200, "DELETE", "/api/v1/agents/left1", "agent", "")
-		p.pass(4001 * time.Millisecond)
+		p.passTime(4001 * time.Millisecond)
 		for id, want := range map[string][2]string{
 			"dead1": {"dead", "heartbeat_timeout"},
 			"left1": {"deregistered", "deregistered"},
 		} {
-			for _, a := range []answer{
-				p.wantCode(picket.CodeAgentGone, "POST", "/api/v1/agents/"+id+"/heartbeat", "agent", beat()),
+			for _, a := range []response{
+				p.wantCode(picket.CodeAgentGone, "POST", "/api/v1/agents/"+id+"/heartbeat", "agent", heartbeatBody()),
 				p.wantCode(picket.CodeAgentGone, "POST", "/api/v1/leases", "agent", fmt.Sprintf(`{"agentId":%q}`, id)),
 			} {
 				if a.text("agent_status") != want[0] || a.text("reason") != want[1] ||
@@ -228,7 +229,7 @@ func TestTheGoneAreToldSo(t *testing.T) {
 			t.Errorf("registered again: %s", again.raw)
 		}
 		// The process of before is not the one that is registered now.
-		old := strings.Replace(beat(), "{", `{"incarnation":1,`, 1)
+		old := strings.Replace(heartbeatBody(), "{", `{"incarnation":1,`, 1)
 		p.wantCode(picket.CodeAgentGone, "POST", "/api/v1/agents/dead1/heartbeat", "agent", old)
 		p.wantCode(picket.CodeAgentGone, "POST", "/api/v1/leases", "agent", `{"agentId":"dead1","incarnation":1}`)
 		p.want(200, "POST", "/api/v1/agents/dead1/heartbeat", "agent", strings.Replace(old, ":1,", ":3,", 1))
@@ -238,7 +239,7 @@ func TestTheGoneAreToldSo(t *testing.T) {
 // A removal that was under way for long ends nobody's registration but the one
 // it was meant for, although versions begin at 1 again.
 func TestALateRemovalMissesTheNextRegistration(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		first := p.register("agent", `{"agent_id":"a1"}`)
 		late := fmt.Sprintf(`{"status":"deregistered","incarnation":%v}`, first.body["incarnation"])
 		p.want(200, "PATCH", anAgent+"/status", "agent", late, "If-Match", `"1"`)
@@ -259,8 +260,8 @@ func TestALateRemovalMissesTheNextRegistration(t *testing.T) {
 
 // Leases: none for who drains, none for somebody else's agent; registration is
 // optional.
-func TestWhoGetsLeases(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+func TestOnlyActiveAgentsGetLeases(t *testing.T) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		p.keys["other"] = p.newKey(picket.KeyRequest{Name: "other", Scopes: []picket.Scope{picket.ScopeAgent}})
 		for range 3 {
 			p.submit(`{"title":"x"}`)

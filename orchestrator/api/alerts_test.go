@@ -19,12 +19,12 @@ import (
 // ruleFile is what Prometheus reads, as far as alerts use it.
 type ruleFile struct {
 	Groups []struct {
-		Name  string `yaml:"name"`
-		Rules []rule `yaml:"rules"`
+		Name  string      `yaml:"name"`
+		Rules []alertRule `yaml:"rules"`
 	} `yaml:"groups"`
 }
 
-type rule struct {
+type alertRule struct {
 	Alert       string            `yaml:"alert"`
 	Expr        string            `yaml:"expr"`
 	For         string            `yaml:"for"`
@@ -33,7 +33,7 @@ type rule struct {
 }
 
 // documentedAlerts reads the block of rules.
-func documentedAlerts(t testing.TB) (rules []rule, block string) {
+func documentedAlerts(t testing.TB) (rules []alertRule, block string) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/operations.md")
 	must(t, err)
@@ -63,8 +63,8 @@ var (
 // which command helps.
 func TestAlertsNameWhatThereIs(t *testing.T) {
 	store, _ := rig.RealServer(t)
-	p := serve(t, store, api.Config{})
-	p.busy(store)
+	p := newFixture(t, store, api.Config{})
+	p.makeTraffic(store)
 	there := readScrape(t, p.want(200, "GET", "/metrics", "", "").raw)
 	rules, block := documentedAlerts(t)
 	var seen []string
@@ -112,7 +112,7 @@ func TestAlertsNameWhatThereIs(t *testing.T) {
 
 // The check bites.
 func TestWrongExpressionsAreSeen(t *testing.T) {
-	there := map[string]*scraped{
+	there := map[string]*metricFamily{
 		"picket_leases": {
 			kind:   "gauge",
 			labels: "namespace state",

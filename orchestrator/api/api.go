@@ -30,8 +30,8 @@ type Config struct {
 	// Engines lists the engines of this process, for readiness and metrics.
 	// Required.
 	Engines func() []*orchestrator.Engine
-	// Calls counts the scripts of the store, for metrics. Defaults to none.
-	Calls func() []orchestrator.ScriptStats
+	// ScriptStats counts the scripts of the store, for metrics. Defaults to none.
+	ScriptStats func() []orchestrator.ScriptStats
 	// Connections counts those of the process, for metrics. Defaults to none.
 	Connections func() web.ConnectionCounts
 	// Rates bounds the requests of each key. Defaults to no bound.
@@ -45,28 +45,28 @@ type Config struct {
 	// KeepAlive is how often an idle event stream gets a comment. Defaults to
 	// 15 seconds.
 	KeepAlive time.Duration
-	// Advice is what the workflow file says of pools, by role; it is shown with
+	// PoolAdvice is what the workflow file says of pools, by role; it is shown with
 	// them. Defaults to none.
-	Advice map[string]picket.PoolAdvice
+	PoolAdvice map[string]picket.PoolAdvice
 	// Prices is the price list in force, asked for with every request. Defaults
 	// to an empty list.
 	Prices func() *budget.PriceList
-	// Poster checks and tests the targets of webhooks. Defaults to refusing them.
-	Poster Poster
-	// StreamWrite is how long a reader of an event stream may take to accept a
+	// Webhooks checks and tests the targets of webhooks. Defaults to refusing them.
+	Webhooks WebhookTester
+	// StreamWriteTimeout is how long a reader of an event stream may take to accept a
 	// write before it is dropped. Defaults to 15 seconds.
-	StreamWrite time.Duration
-	// Streams is how many event streams one key may read from this process at
+	StreamWriteTimeout time.Duration
+	// StreamsPerKey is how many event streams one key may read from this process at
 	// once. Defaults to 64.
-	Streams int
+	StreamsPerKey int
 }
 
 // API is the control plane, ready to be mounted.
 type API struct {
-	cfg     Config
-	log     *slog.Logger
-	metrics *metrics
-	streams *streams
+	cfg         Config
+	log         *slog.Logger
+	metrics     *metrics
+	streamLimit *streamLimiter
 }
 
 // New prepares the control plane over the given engines. It fails when a
@@ -81,14 +81,14 @@ func New(cfg Config) (*API, error) {
 	if cfg.Connections == nil {
 		cfg.Connections = new(web.Guard).Counts
 	}
-	if cfg.Poster == nil {
-		cfg.Poster = noPoster{}
+	if cfg.Webhooks == nil {
+		cfg.Webhooks = noWebhooks{}
 	}
 	cfg.KeepAlive = cmp.Or(cfg.KeepAlive, 15*time.Second)
-	cfg.StreamWrite = cmp.Or(cfg.StreamWrite, 15*time.Second)
-	cfg.Streams = cmp.Or(cfg.Streams, 64)
+	cfg.StreamWriteTimeout = cmp.Or(cfg.StreamWriteTimeout, 15*time.Second)
+	cfg.StreamsPerKey = cmp.Or(cfg.StreamsPerKey, 64)
 	log := cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	return &API{cfg: cfg, log: log, metrics: newMetrics(cfg), streams: newStreams(cfg.Streams)}, nil
+	return &API{cfg: cfg, log: log, metrics: newMetrics(cfg), streamLimit: newStreamLimiter(cfg.StreamsPerKey)}, nil
 }
 
 // Mount adds every route of the control plane to e, which web.New has made. A
@@ -116,15 +116,15 @@ func (a *API) handler(r route) echo.HandlerFunc {
 		// Nothing here is a page: a browser must not guess one out of a log.
 		c.Response().Header().Set(echo.HeaderXContentTypeOptions, "nosniff")
 		req := request{Context: c}
-		if !r.public() {
+		if !r.isPublic() {
 			var err error
 			if req.engine, req.who, err = a.authenticate(c.Request()); err != nil {
 				return err
 			}
-			if err := web.Known(c, web.KindKey, req.who.KeyID); err != nil {
+			if err := web.MarkAuthenticated(c, web.KindKey, req.who.KeyID); err != nil {
 				return err
 			}
-			if !neverLimited[r.method+" "+r.path] {
+			if !rateExempt[r.method+" "+r.path] {
 				if err := a.cfg.Rates.Take(web.KindKey, req.who.KeyID); err != nil {
 					return err
 				}

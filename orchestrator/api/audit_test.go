@@ -13,68 +13,72 @@ import (
 	"github.com/picket-dev/picket/orchestrator/api"
 )
 
-// deed is one way in which a person changes something over a route: how to get
+// auditedAction is one way in which a person changes something over a route: how to get
 // there, what to send, and the events that have to tell of it.
-type deed struct {
-	route string
-	at    func(p *plane) string // what stands for the parameter of the path
-	body  func(p *plane) string
-	tells []string
+type auditedAction struct {
+	route  string
+	param  func(p *fixture) string // what stands for the parameter of the path
+	body   func(p *fixture) string
+	events []string
 }
 
-func fixed(s string) func(*plane) string { return func(*plane) string { return s } }
+func constant(s string) func(*fixture) string { return func(*fixture) string { return s } }
 
-// deeds has every route by which people change something, and one row for each
+// auditedActions has every route by which people change something, and one row for each
 // way in which the same route tells of different things.
-var deeds = []deed{
-	{"POST /api/v1/tasks", fixed(""), fixed(`{"title":"x"}`), []string{picket.EventTaskSubmitted}},
-	{"POST /api/v1/tasks/:id/cancel", func(p *plane) string { return p.submit(`{"title":"x"}`) },
-		fixed(`{"reason":"r"}`), []string{picket.EventTaskCancelled}},
-	{"POST /api/v1/tasks/:id/cancel", (*plane).toReview, fixed(`{"reason":"r"}`), []string{picket.EventTaskCancelled}},
-	{"POST /api/v1/tasks/:id/retry", escalated, fixed(`{"reason":"r"}`), []string{picket.EventTaskRetried}},
-	{"POST /api/v1/tasks/:id/retry", rejectedTask, fixed(`{"reason":"r"}`),
+var auditedActions = []auditedAction{
+	{"POST /api/v1/tasks", constant(""), constant(`{"title":"x"}`), []string{picket.EventTaskSubmitted}},
+	{"POST /api/v1/tasks/:id/cancel", func(p *fixture) string { return p.submit(`{"title":"x"}`) },
+		constant(`{"reason":"r"}`), []string{picket.EventTaskCancelled}},
+	{"POST /api/v1/tasks/:id/cancel", (*fixture).toReview, constant(`{"reason":"r"}`),
+		[]string{picket.EventTaskCancelled}},
+	{"POST /api/v1/tasks/:id/retry", escalatedTask, constant(`{"reason":"r"}`), []string{picket.EventTaskRetried}},
+	{"POST /api/v1/tasks/:id/retry", rejectedTask, constant(`{"reason":"r"}`),
 		[]string{picket.EventTaskRetried, picket.EventTaskSubmitted}},
-	{"POST /api/v1/leases/:task/expire", leasedTask, fixed(`{"reason":"r"}`), []string{picket.EventLeaseExpired}},
-	{"DELETE /api/v1/agents/:id", registered, fixed(""), []string{picket.EventAgentLifecycle}},
-	{"PATCH /api/v1/agents/:id/status", registered, fixed(`{"status":"draining"}`),
+	{"POST /api/v1/leases/:task/expire", leasedTask, constant(`{"reason":"r"}`), []string{picket.EventLeaseExpired}},
+	{"DELETE /api/v1/agents/:id", registeredAgent, constant(""), []string{picket.EventAgentLifecycle}},
+	{"PATCH /api/v1/agents/:id/status", registeredAgent, constant(`{"status":"draining"}`),
 		[]string{picket.EventAgentLifecycle}},
-	{"POST /api/v1/agents/:id/commands", registered, fixed(`{"command":"ping"}`), []string{picket.EventAgentCommand}},
-	{"POST /api/v1/agents/:id/commands", orderedToDrain, fixed(`{"command":"drain","reason":"once more"}`),
+	{"POST /api/v1/agents/:id/commands", registeredAgent, constant(`{"command":"ping"}`),
 		[]string{picket.EventAgentCommand}},
-	{"POST /api/v1/handoffs/:id/claim", parked, fixed(`{}`), []string{picket.EventHandoffClaimed}},
-	{"POST /api/v1/handoffs/:id/claim", claimedByAnother, fixed(`{"takeOver":true}`),
+	{"POST /api/v1/agents/:id/commands", agentToldToDrain, constant(`{"command":"drain","reason":"once more"}`),
+		[]string{picket.EventAgentCommand}},
+	{"POST /api/v1/handoffs/:id/claim", openHandoff, constant(`{}`), []string{picket.EventHandoffClaimed}},
+	{"POST /api/v1/handoffs/:id/claim", claimedByAnother, constant(`{"takeOver":true}`),
 		[]string{picket.EventHandoffClaimed}},
-	{"POST /api/v1/handoffs/:id/answer", parked, fixed(`{"answer":"yes","input":{"n":1}}`),
+	{"POST /api/v1/handoffs/:id/answer", openHandoff, constant(`{"answer":"yes","input":{"n":1}}`),
 		[]string{picket.EventTaskAnswered}},
-	{"POST /api/v1/handoffs/:id/finish", parked, fixed(`{"output":"done"}`), []string{picket.EventTaskFinished}},
-	{"POST /api/v1/handoffs/:id/cancel", parked, fixed(`{"reason":"r"}`), []string{picket.EventTaskCancelled}},
-	{"POST /api/v1/reviews/approve", fixed(""), func(p *plane) string {
+	{"POST /api/v1/handoffs/:id/finish", openHandoff, constant(`{"output":"done"}`),
+		[]string{picket.EventTaskFinished}},
+	{"POST /api/v1/handoffs/:id/cancel", openHandoff, constant(`{"reason":"r"}`), []string{picket.EventTaskCancelled}},
+	{"POST /api/v1/reviews/approve", constant(""), func(p *fixture) string {
 		return `{"filter":{"taskIds":["` + p.toReview() + `","` + p.toReview() + `"]},"count":2,"note":"n"}`
 	}, []string{picket.EventTaskApproved, picket.EventTaskApproved}},
-	{"POST /api/v1/reviews/:task/approve", (*plane).toReview, fixed(`{"note":"n"}`),
+	{"POST /api/v1/reviews/:task/approve", (*fixture).toReview, constant(`{"note":"n"}`),
 		[]string{picket.EventTaskApproved}},
-	{"POST /api/v1/reviews/:task/reject", (*plane).toReview, fixed(`{"note":"n"}`), []string{picket.EventTaskRejected}},
-	{"POST /api/v1/reviews/:task/reject", (*plane).toReview, fixed(`{"note":"n","fix":{"title":"y"}}`),
+	{"POST /api/v1/reviews/:task/reject", (*fixture).toReview, constant(`{"note":"n"}`),
+		[]string{picket.EventTaskRejected}},
+	{"POST /api/v1/reviews/:task/reject", (*fixture).toReview, constant(`{"note":"n","fix":{"title":"y"}}`),
 		[]string{picket.EventTaskRejected, picket.EventTaskSubmitted}},
-	{"POST /api/v1/envelopes/:id/top-up", func(p *plane) string { return p.submit(`{"title":"x"}`) },
-		fixed(`{"usd":1,"reason":"r"}`), []string{picket.EventBudgetToppedUp}},
-	{"POST /api/v1/pause", fixed(""), fixed(`{"reason":"r"}`), []string{picket.EventPaused}},
-	{"POST /api/v1/pause", paused, fixed(`{"reason":"r","hard":true}`), []string{picket.EventPaused}},
-	{"POST /api/v1/pause", leasedTask, fixed(`{"reason":"r","hard":true}`),
+	{"POST /api/v1/envelopes/:id/top-up", func(p *fixture) string { return p.submit(`{"title":"x"}`) },
+		constant(`{"usd":1,"reason":"r"}`), []string{picket.EventBudgetToppedUp}},
+	{"POST /api/v1/pause", constant(""), constant(`{"reason":"r"}`), []string{picket.EventPaused}},
+	{"POST /api/v1/pause", pausedNamespace, constant(`{"reason":"r","hard":true}`), []string{picket.EventPaused}},
+	{"POST /api/v1/pause", leasedTask, constant(`{"reason":"r","hard":true}`),
 		[]string{picket.EventPaused, picket.EventLeaseReleased}},
-	{"POST /api/v1/resume", paused, fixed(`{"reason":"r"}`), []string{picket.EventResumed}},
-	{"POST /api/v1/webhooks", fixed(""), fixed(`{"name":"ops","url":"https://hooks.example.test/x"}`),
+	{"POST /api/v1/resume", pausedNamespace, constant(`{"reason":"r"}`), []string{picket.EventResumed}},
+	{"POST /api/v1/webhooks", constant(""), constant(`{"name":"ops","url":"https://hooks.example.test/x"}`),
 		[]string{picket.EventWebhookCreated}},
-	{"DELETE /api/v1/webhooks/:id", hooked, fixed(""), []string{picket.EventWebhookDeleted}},
-	{"POST /api/v1/webhooks/:id/revive", hookedAndOff, fixed(`{}`), []string{picket.EventWebhookRevived}},
-	{"POST /api/v1/keys", fixed(""), fixed(`{"name":"k","scopes":["agent"]}`), []string{picket.EventKeyCreated}},
-	{"POST /api/v1/run-keys", fixed(""), fixed(`{"agentId":"r1"}`), []string{picket.EventKeyCreated}},
-	{"DELETE /api/v1/keys/:id", func(p *plane) string { return p.keyID("agent") }, fixed(""),
+	{"DELETE /api/v1/webhooks/:id", newWebhook, constant(""), []string{picket.EventWebhookDeleted}},
+	{"POST /api/v1/webhooks/:id/revive", goneWebhook, constant(`{}`), []string{picket.EventWebhookRevived}},
+	{"POST /api/v1/keys", constant(""), constant(`{"name":"k","scopes":["agent"]}`), []string{picket.EventKeyCreated}},
+	{"POST /api/v1/run-keys", constant(""), constant(`{"agentId":"r1"}`), []string{picket.EventKeyCreated}},
+	{"DELETE /api/v1/keys/:id", func(p *fixture) string { return p.keyID("agent") }, constant(""),
 		[]string{picket.EventKeyRevoked}},
 }
 
-// undone are the routes that change something and are no action of a person.
-var undone = map[string]string{
+// unauditedRoutes are the routes that change something and are no action of a person.
+var unauditedRoutes = map[string]string{
 	"POST /api/v1/leases":               "a worker's",
 	"POST /api/v1/run-keys/renew":       "a run key's own",
 	"DELETE /api/v1/run-keys":           "a run key's own",
@@ -85,24 +89,24 @@ var undone = map[string]string{
 	"POST /api/v1/webhooks/:id/test":    "changes nothing",
 }
 
-func parked(p *plane) string {
+func openHandoff(p *fixture) string {
 	_, hid := p.toHandoff()
 	return hid
 }
 
-func claimedByAnother(p *plane) string {
-	hid := parked(p)
+func claimedByAnother(p *fixture) string {
+	hid := openHandoff(p)
 	p.want(200, "POST", "/api/v1/handoffs/"+hid+"/claim", "reviewer", "{}")
 	return hid
 }
 
-func leasedTask(p *plane) string {
+func leasedTask(p *fixture) string {
 	id := p.submit(`{"title":"x"}`)
 	p.lease()
 	return id
 }
 
-func escalated(p *plane) string {
+func escalatedTask(p *fixture) string {
 	id := p.submit(`{"title":"x"}`)
 	_, held := p.lease()
 	_, err := p.Fail(p.t.Context(), held, "no way", false)
@@ -110,36 +114,36 @@ func escalated(p *plane) string {
 	return id
 }
 
-func rejectedTask(p *plane) string {
+func rejectedTask(p *fixture) string {
 	id := p.toReview()
 	p.want(200, "POST", "/api/v1/reviews/"+id+"/reject", "reviewer", `{"note":"n"}`)
 	return id
 }
 
-func registered(p *plane) string {
+func registeredAgent(p *fixture) string {
 	p.want(201, "POST", "/api/v1/agents", "agent", `{"agent_id":"m1","role_id":"coder"}`)
 	return "m1"
 }
 
-func orderedToDrain(p *plane) string {
-	id := registered(p)
+func agentToldToDrain(p *fixture) string {
+	id := registeredAgent(p)
 	p.want(202, "POST", "/api/v1/agents/"+id+"/commands", "operator", `{"command":"drain","reason":"first"}`)
 	return id
 }
 
-func paused(p *plane) string {
+func pausedNamespace(p *fixture) string {
 	p.want(200, "POST", "/api/v1/pause", "operator", `{"reason":"r"}`)
 	return ""
 }
 
-func hooked(p *plane) string {
+func newWebhook(p *fixture) string {
 	return p.want(201, "POST", "/api/v1/webhooks", "operator",
 		`{"name":"ops","url":"https://hooks.example.test/x","types":["task.review"]}`).text("webhookId")
 }
 
-// hookedAndOff has a target that wants nothing any more.
-func hookedAndOff(p *plane) string {
-	id := hooked(p)
+// goneWebhook has a target that wants nothing any more.
+func goneWebhook(p *fixture) string {
+	id := newWebhook(p)
 	p.toReview()
 	turn, err := p.TakeWebhookTurn(p.t.Context(), "c1")
 	must(p.t, err)
@@ -163,31 +167,31 @@ func hookedAndOff(p *plane) string {
 
 // Every action of a person is told in the log with who, before and after. The
 // list of routes says which there are, so a new one is not forgotten.
-func TestEveryActionOfAPersonIsTold(t *testing.T) {
+func TestEveryActionOfAPersonIsAudited(t *testing.T) {
 	done := map[string]bool{}
-	for _, d := range deeds {
+	for _, d := range auditedActions {
 		done[d.route] = true
 		t.Run(strings.NewReplacer("/", "_", " ", "").Replace(d.route), func(t *testing.T) {
 			store, stop := rig.Memory()
 			t.Cleanup(stop)
-			p := serve(t, store, api.Config{Poster: &poster{}})
-			p.tell(d)
+			p := newFixture(t, store, api.Config{Webhooks: &fakeWebhookTester{}})
+			p.checkAudited(d)
 		})
 	}
-	for _, l := range lines(t) {
+	for _, l := range routeList(t) {
 		at := l.Method + " " + l.Path
-		if l.Method == "GET" || done[at] && undone[at] == "" || undone[at] != "" && !done[at] {
+		if l.Method == "GET" || done[at] && unauditedRoutes[at] == "" || unauditedRoutes[at] != "" && !done[at] {
 			continue
 		}
 		t.Errorf("%s: an action of a person that is tested, or none: it has to be one of the two", at)
 	}
 }
 
-// tell does a deed and looks at what the log tells of it.
-func (p *plane) tell(d deed) {
+// checkAudited does a deed and looks at what the log tells of it.
+func (p *fixture) checkAudited(d auditedAction) {
 	t := p.t
 	t.Helper()
-	id, body := d.at(p), d.body(p)
+	id, body := d.param(p), d.body(p)
 	last, err := p.LastSeq(t.Context())
 	must(t, err)
 	method, path, _ := strings.Cut(d.route, " ")
@@ -208,16 +212,16 @@ func (p *plane) tell(d deed) {
 		must(t, json.Unmarshal(ev.Data, &data))
 		before, hadBefore := data["before"]
 		after, hasAfter := data["after"]
-		if !hadBefore || !hasAfter || same(before, after) {
+		if !hadBefore || !hasAfter || sameJSON(before, after) {
 			t.Errorf("%s: %s does not tell before and after: %s", d.route, ev.Type, ev.Data)
 		}
 	}
-	if !slices.Equal(told, d.tells) {
-		t.Errorf("%s: the log tells %v, want %v", d.route, told, d.tells)
+	if !slices.Equal(told, d.events) {
+		t.Errorf("%s: the log tells %v, want %v", d.route, told, d.events)
 	}
 }
 
-func same(a, b any) bool {
+func sameJSON(a, b any) bool {
 	x, err := json.Marshal(a, json.Deterministic(true))
 	y, err2 := json.Marshal(b, json.Deterministic(true))
 	return err != nil || err2 != nil || string(x) == string(y)

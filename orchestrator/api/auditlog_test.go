@@ -10,7 +10,7 @@ import (
 // The audit log is read in pages by a cursor, like the event log, and has no
 // event of an agent.
 func TestAuditLogInPages(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		for range 5 {
 			p.submit(`{"title":"x"}`)
 			p.lease()

@@ -11,13 +11,13 @@ func getEnvelope(r request) error {
 		return err
 	}
 	state, err := r.engine.Envelope(r.ctx(), r.Param("id"))
-	return r.answer(state, err)
+	return r.respond(state, err)
 }
 
 // topUp gives an envelope more. Without a key a repeated request would give it
 // twice, so there is none without.
 func topUp(r request) error {
-	_, body, by, err := mutation[picket.TopUp](r, "", "")
+	_, body, by, err := decodeMutation[picket.TopUp](r, "", "")
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func topUp(r request) error {
 		return picket.Invalid("/tokens", "Send what is to be added, such as 100000.", "tokens: %v", err)
 	}
 	state, err := r.engine.TopUp(r.ctx(), by, r.Param("id"), body)
-	return r.answer(state, err)
+	return r.respond(state, err)
 }
 
 // ledger is a page of what was booked, of one envelope or of all.
@@ -61,5 +61,5 @@ func ledger(r request) error {
 		}
 	}
 	page, err := r.engine.Ledger(r.ctx(), want)
-	return r.answer(page, inQuery(err))
+	return r.respond(page, asParameter(err))
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/picket-dev/picket/budget"
 )
 
-// paid is one call of a run, reserved and settled.
-func (p *plane) paid(held picket.LeaseCredential, id string, reserve, cost budget.Money) {
+// payCall is one call of a run, reserved and settled.
+func (p *fixture) payCall(held picket.LeaseCredential, id string, reserve, cost budget.Money) {
 	p.t.Helper()
 	req := picket.CallRequest{
 		CallID:       id,
@@ -36,7 +36,7 @@ func (p *plane) paid(held picket.LeaseCredential, id string, reserve, cost budge
 }
 
 func TestMoneyIsShownAndAdded(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		p.submit(`{"title":"x"}`)
 		lease, held := p.lease()
 		path := "/api/v1/envelopes/" + lease.TaskID
@@ -44,7 +44,7 @@ func TestMoneyIsShownAndAdded(t *testing.T) {
 			"").body["spentInAll"]); got != "map[tokens:0 usd:0]" {
 			t.Errorf("before anything was spent, spentInAll is %s", got)
 		}
-		p.paid(held, "one", 300_000_000, 250_000_000)
+		p.payCall(held, "one", 300_000_000, 250_000_000)
 		_, err := p.Reserve(t.Context(), held,
 			picket.CallRequest{
 				CallID:    "two",
@@ -69,7 +69,7 @@ func TestMoneyIsShownAndAdded(t *testing.T) {
 		const more = `{"usd":"0.5","tokens":7,"reason":"a long one"}`
 		first := p.want(200, "POST", path+"/top-up", "operator", more, "Idempotency-Key", "k")
 		again := p.want(200, "POST", path+"/top-up", "operator", more, "Idempotency-Key", "k")
-		for _, a := range []answer{first, again} {
+		for _, a := range []response{first, again} {
 			if got := fmt.Sprint(a.body["granted"],
 				a.body["budgetEnvelope"]); got != "map[tokens:1.000007e+06 usd:1.5] map[tokens:1.000007e+06 usd:1.5]" {
 				t.Errorf("topped up: %s", a.raw)
@@ -101,7 +101,7 @@ func TestMoneyIsShownAndAdded(t *testing.T) {
 }
 
 func TestTopUpsThatAreRefused(t *testing.T) {
-	p := memory(t)
+	p := newMemoryFixture(t)
 	p.submit(`{"title":"x"}`)
 	lease, _ := p.lease()
 	path := "/api/v1/envelopes/" + lease.TaskID + "/top-up"

@@ -35,7 +35,7 @@ func ifMatch(h http.Header) (versions []int64, sent bool, err error) {
 		if tag == "" {
 			continue // RFC 9110 lets a list have empty elements
 		}
-		version, ok := versionIn(tag)
+		version, ok := parseETag(tag)
 		if !ok || len(versions) == maxMatches {
 			return nil, true, badMatch()
 		}
@@ -47,9 +47,9 @@ func ifMatch(h http.Header) (versions []int64, sent bool, err error) {
 	return versions, true, nil
 }
 
-// versionIn reads one tag. Only the form that etag writes is a version: tags
+// parseETag reads one tag. Only the form that etag writes is a version: tags
 // are compared as text, so "07" is no 7.
-func versionIn(tag string) (int64, bool) {
+func parseETag(tag string) (int64, bool) {
 	text, weak := strings.CutPrefix(tag, "W/")
 	inner, opened := strings.CutPrefix(text, `"`)
 	inner, closed := strings.CutSuffix(inner, `"`)
@@ -65,8 +65,8 @@ func badMatch() error {
 		"%s is no version, no list of at most %d versions, and not *", ifMatchHeader, maxMatches)
 }
 
-// matched is the If-Match of a change that must have one.
-func (r request) matched() ([]int64, error) {
+// requireIfMatch is the If-Match of a change that must have one.
+func (r request) requireIfMatch() ([]int64, error) {
 	versions, sent, err := ifMatch(r.Request().Header)
 	if !sent {
 		return nil, picket.Refuse(picket.CodePreconditionRequired,
@@ -77,7 +77,7 @@ func (r request) matched() ([]int64, error) {
 	return versions, err
 }
 
-// versioned puts the version into the head of the answer.
-func (r request) versioned(version int64) {
+// setETag puts the version into the head of the answer.
+func (r request) setETag(version int64) {
 	r.Response().Header().Set(etagHeader, etag(version))
 }

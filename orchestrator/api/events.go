@@ -29,7 +29,7 @@ func (a *API) events(r request) error {
 	r.Response().Header().Add(echo.HeaderVary, echo.HeaderAccept)
 	if !acceptsStream(r.Request()) {
 		page, err := r.engine.Events(r.ctx(), want)
-		return r.answer(page, err)
+		return r.respond(page, err)
 	}
 	// The engine remembers a good key for some seconds and hears of a revoked one.
 	return a.stream(r, q, want, func() error {
@@ -46,7 +46,7 @@ func audit(r request) error {
 	}
 	want.Audit = true
 	page, err := r.engine.Events(r.ctx(), want)
-	return r.answer(page, err)
+	return r.respond(page, err)
 }
 
 // eventQuery is which events are asked for.
@@ -91,9 +91,9 @@ func acceptsStream(r *http.Request) bool {
 	})
 }
 
-// startOf is where a stream begins: after the event the client saw last, after
+// startCursor is where a stream begins: after the event the client saw last, after
 // the cursor it names, or now.
-func (r request) startOf(q query, want picket.EventQuery) (int64, error) {
+func (r request) startCursor(q query, want picket.EventQuery) (int64, error) {
 	if id := r.Request().Header.Get(lastEventID); id != "" {
 		seq, err := strconv.ParseInt(id, 10, 64)
 		if err != nil || seq < 0 || seq > maxCursor {

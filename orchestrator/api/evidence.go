@@ -22,5 +22,5 @@ func taskEvidence(r request) error {
 		return err
 	}
 	list, err := r.engine.Evidence(r.ctx(), id, run)
-	return r.answer(evidenceList{list}, err)
+	return r.respond(evidenceList{list}, err)
 }

@@ -2,18 +2,18 @@ package api
 
 import "github.com/picket-dev/picket"
 
-// Line is a route as the tests see it.
-type Line struct {
+// RouteInfo is a route as the tests see it.
+type RouteInfo struct {
 	Method string
 	Path   string
 	Scopes []picket.Scope
 }
 
-// Lines is the route list, for the tests that are generated from it.
-func (a *API) Lines() []Line {
-	var all []Line
+// RouteList is the route list, for the tests that are generated from it.
+func (a *API) RouteList() []RouteInfo {
+	var all []RouteInfo
 	for _, r := range a.routes() {
-		all = append(all, Line{r.method, r.path, r.scopes})
+		all = append(all, RouteInfo{r.method, r.path, r.scopes})
 	}
 	return all
 }
@@ -24,5 +24,5 @@ var (
 	ETag    = etag
 )
 
-// ScrapeAge is how old the figures of a scrape may be.
-const ScrapeAge = scrapeAge
+// StatsMaxAge is how old the figures of a scrape may be.
+const StatsMaxAge = statsMaxAge

@@ -13,8 +13,9 @@ import (
 	"github.com/picket-dev/picket/internal/rig/contract"
 )
 
-// seeds are bodies that have broken decoders before.
-var seeds = []string{``, `{}`, `null`, `[`, `{"x":1}`, `{"title":"x"}`, `{"title":"a","title":"b"}`, `{"TITLE":"x"}`,
+// fuzzSeeds are bodies that have broken decoders before.
+var fuzzSeeds = []string{``, `{}`, `null`, `[`, `{"x":1}`, `{"title":"x"}`, `{"title":"a","title":"b"}`,
+	`{"TITLE":"x"}`,
 	"\xff", "{\"title\":\"\\u0000\"}",
 	`{"title":"x","input":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`,
 	`{"title":"x","input":-0.00e+400}`,
@@ -22,7 +23,7 @@ var seeds = []string{``, `{}`, `null`, `[`, `{"x":1}`, `{"title":"x"}`, `{"title
 	`{"title":"x","needs":["a","a"],"labels":{"k":"v"},"role":"r","priority":9,"retry":{"maxAttempts":1,"on":["crash"]}}`,
 	`{"agentId":"a","capabilities":["go"],"max":3,"waitSeconds":0,"workspaceRoot":"/w"}`, `{"answer":"x","option":"a"}`,
 	`{"output":[1,2.50,{"a":null}]}`,
-	theRegistration,
+	exampleRegistration,
 	`{"agent_id":"f1","metadata":{"a":[1.50,-0,1e400]},"heartbeat_config":{"interval_seconds":1,"unhealthy_after_seconds":2,"dead_after_seconds":4}}`,
 	`{"status":"active","client_timestamp":"2026-02-08T10:30:00+09:30","current_load":3,"tasks_in_progress":["t"],"handled_commands":["c"],"incarnation":1}`,
 	`{"status":"draining","drain_timeout_seconds":0}`, `{"command":"stop_task","task_id":"t","reason":"\u0000"}`,
@@ -32,13 +33,13 @@ var seeds = []string{``, `{}`, `null`, `[`, `{"x":1}`, `{"title":"x"}`, `{"title
 
 // fuzz calls a route with any body: no panic, no 5xx, an answer of bounded
 // size that is described.
-func fuzz(f *testing.F, path func(p *plane) string) { fuzzMethod(f, "POST", path) }
+func fuzz(f *testing.F, path func(p *fixture) string) { fuzzMethod(f, "POST", path) }
 
-func fuzzMethod(f *testing.F, method string, path func(p *plane) string) {
-	p := memory(f)
+func fuzzMethod(f *testing.F, method string, path func(p *fixture) string) {
+	p := newMemoryFixture(f)
 	p.want(200, "GET", "/healthz", "", "")
 	at, d := path(p), contract.Load(f)
-	for _, s := range seeds {
+	for _, s := range fuzzSeeds {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -46,16 +47,16 @@ func fuzzMethod(f *testing.F, method string, path func(p *plane) string) {
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("If-Match", "*")
 		r.Header.Set("X-API-Key", p.keys["admin"])
-		p.judge(t, d, r)
+		p.checkResponse(t, d, r)
 	})
 }
 
-func (p *plane) judge(t *testing.T, d *contract.Document, r *http.Request) {
+func (p *fixture) checkResponse(t *testing.T, d *contract.Document, r *http.Request) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), 100*time.Millisecond)
 	defer cancel()
 	w := httptest.NewRecorder()
-	p.face.ServeHTTP(w, r.WithContext(ctx))
+	p.handler.ServeHTTP(w, r.WithContext(ctx))
 	if ctx.Err() != nil {
 		return // a long poll: nobody waits for the answer
 	}
@@ -67,58 +68,58 @@ func (p *plane) judge(t *testing.T, d *contract.Document, r *http.Request) {
 	}
 }
 
-func at(path string) func(*plane) string { return func(*plane) string { return path } }
+func fixedPath(path string) func(*fixture) string { return func(*fixture) string { return path } }
 
-func FuzzSubmitBody(f *testing.F)  { fuzz(f, at("/api/v1/tasks")) }
-func FuzzAcquireBody(f *testing.F) { fuzz(f, at("/api/v1/leases")) }
-func FuzzKeyBody(f *testing.F)     { fuzz(f, at("/api/v1/keys")) }
-func FuzzPauseBody(f *testing.F)   { fuzz(f, at("/api/v1/pause")) }
-func FuzzResumeBody(f *testing.F)  { fuzz(f, at("/api/v1/resume")) }
+func FuzzSubmitBody(f *testing.F)  { fuzz(f, fixedPath("/api/v1/tasks")) }
+func FuzzAcquireBody(f *testing.F) { fuzz(f, fixedPath("/api/v1/leases")) }
+func FuzzKeyBody(f *testing.F)     { fuzz(f, fixedPath("/api/v1/keys")) }
+func FuzzPauseBody(f *testing.F)   { fuzz(f, fixedPath("/api/v1/pause")) }
+func FuzzResumeBody(f *testing.F)  { fuzz(f, fixedPath("/api/v1/resume")) }
 
 // A body that has the lease token completes; the rest is refused.
 func FuzzAdvanceBody(f *testing.F) {
-	fuzz(f, func(p *plane) string {
+	fuzz(f, func(p *fixture) string {
 		p.submit(`{"title":"x"}`)
 		lease, _ := p.lease()
-		f.Add([]byte(advancing(lease, `{"agentId":"a1","max":2}`)))
-		f.Add([]byte(advancing(lease, `{"waitSeconds":1}`)))
-		f.Add([]byte(advancing(lease, `null`)))
+		f.Add([]byte(advanceBody(lease, `{"agentId":"a1","max":2}`)))
+		f.Add([]byte(advanceBody(lease, `{"waitSeconds":1}`)))
+		f.Add([]byte(advanceBody(lease, `null`)))
 		return advancePath
 	})
 }
 
-func FuzzRegisterBody(f *testing.F) { fuzz(f, at("/api/v1/agents")) }
+func FuzzRegisterBody(f *testing.F) { fuzz(f, fixedPath("/api/v1/agents")) }
 
-func anAgentsRoute(f *testing.F, method, rest string) {
-	fuzzMethod(f, method, func(p *plane) string { p.register("admin", `{"agent_id":"a1"}`); return anAgent + rest })
+func fuzzAgentRoute(f *testing.F, method, rest string) {
+	fuzzMethod(f, method, func(p *fixture) string { p.register("admin", `{"agent_id":"a1"}`); return anAgent + rest })
 }
 
-func FuzzHeartbeatBody(f *testing.F) { anAgentsRoute(f, "POST", "/heartbeat") }
-func FuzzCommandBody(f *testing.F)   { anAgentsRoute(f, "POST", "/commands") }
-func FuzzStatusBody(f *testing.F)    { anAgentsRoute(f, "PATCH", "/status") }
+func FuzzHeartbeatBody(f *testing.F) { fuzzAgentRoute(f, "POST", "/heartbeat") }
+func FuzzCommandBody(f *testing.F)   { fuzzAgentRoute(f, "POST", "/commands") }
+func FuzzStatusBody(f *testing.F)    { fuzzAgentRoute(f, "PATCH", "/status") }
 
 // The first body accepted decides; the rest meets a task in another state,
 // which must be as harmless.
 func FuzzRejectBody(f *testing.F) {
-	fuzz(f, func(p *plane) string { return "/api/v1/reviews/" + p.toReview() + "/reject" })
+	fuzz(f, func(p *fixture) string { return "/api/v1/reviews/" + p.toReview() + "/reject" })
 }
 
 func FuzzAnswerBody(f *testing.F) {
-	fuzz(f, func(p *plane) string { _, h := p.toHandoff(); return "/api/v1/handoffs/" + h + "/answer" })
+	fuzz(f, func(p *fixture) string { _, h := p.toHandoff(); return "/api/v1/handoffs/" + h + "/answer" })
 }
 
 func FuzzFinishBody(f *testing.F) {
-	fuzz(f, func(p *plane) string { _, h := p.toHandoff(); return "/api/v1/handoffs/" + h + "/finish" })
+	fuzz(f, func(p *fixture) string { _, h := p.toHandoff(); return "/api/v1/handoffs/" + h + "/finish" })
 }
 
 func FuzzReasonBody(f *testing.F) {
-	fuzz(f, func(p *plane) string { return "/api/v1/tasks/" + p.submit(`{"title":"x"}`) + "/cancel" })
+	fuzz(f, func(p *fixture) string { return "/api/v1/tasks/" + p.submit(`{"title":"x"}`) + "/cancel" })
 }
 
 func FuzzQuery(f *testing.F) {
-	p, d := memory(f), contract.Load(f)
+	p, d := newMemoryFixture(f), contract.Load(f)
 	task := p.submit(`{"title":"x","labels":{"team":"a"}}`)
-	p.register("admin", theRegistration)
+	p.register("admin", exampleRegistration)
 	paths := []string{"/api/v1/tasks", "/api/v1/events", "/api/v1/handoffs", "/api/v1/tasks/" + task + "/logs",
 		"/api/v1/tasks/" + task,
 		"/api/v1/agents", "/api/v1/pools/billing-processor"}
@@ -138,14 +139,14 @@ func FuzzQuery(f *testing.F) {
 		r := httptest.NewRequest("GET", "http://localhost"+paths[int(which)%len(paths)], nil)
 		r.URL.RawQuery = query
 		r.Header.Set("X-API-Key", p.keys["admin"])
-		p.judge(t, d, r)
+		p.checkResponse(t, d, r)
 	})
 }
 
 // FuzzPath sends any id and any header of identity: nobody gets in, and no
 // text reaches a key of the store.
 func FuzzPath(f *testing.F) {
-	p, d := memory(f), contract.Load(f)
+	p, d := newMemoryFixture(f), contract.Load(f)
 	for _, s := range []string{"task_" + aULID, "task_{01}", "..", "%2e%2e", "task_\x00", strings.Repeat("a", 300),
 		"pkk_default_x", "pkk_{a}_x"} {
 		f.Add(s, s)
@@ -156,7 +157,7 @@ func FuzzPath(f *testing.F) {
 		r.URL.Path, r.URL.RawPath = "/api/v1/tasks/"+id, "/api/v1/tasks/"+url.PathEscape(id)
 		r.Header["X-Api-Key"] = []string{key}
 		w := httptest.NewRecorder()
-		p.face.ServeHTTP(w, r)
+		p.handler.ServeHTTP(w, r)
 		if w.Code < 400 || w.Code >= 500 {
 			t.Fatalf("%d: %.500s", w.Code, w.Body)
 		}
@@ -164,6 +165,6 @@ func FuzzPath(f *testing.F) {
 			return // the description knows no path with a slash inside an id
 		}
 		r.Header.Set("X-API-Key", p.keys["admin"])
-		p.judge(t, d, r)
+		p.checkResponse(t, d, r)
 	})
 }

@@ -24,7 +24,7 @@ func listHandoffs(r request) error {
 		return err
 	}
 	page, err := r.engine.Handoffs(r.ctx(), want)
-	return r.answer(page, inQuery(err))
+	return r.respond(page, asParameter(err))
 }
 
 func getHandoff(r request) error {
@@ -36,20 +36,20 @@ func getHandoff(r request) error {
 		return err
 	}
 	handoff, err := r.engine.Handoff(r.ctx(), id)
-	return r.answer(handoff, err)
+	return r.respond(handoff, err)
 }
 
 func claimHandoff(r request) error {
-	id, body, by, err := mutation[picket.ClaimRequest](r, "id", "handoff")
+	id, body, by, err := decodeMutation[picket.ClaimRequest](r, "id", "handoff")
 	if err != nil {
 		return err
 	}
 	handoff, err := r.engine.Claim(r.ctx(), by, id, body.TakeOver)
-	return r.answer(handoff, err)
+	return r.respond(handoff, err)
 }
 
 func answerHandoff(r request) error {
-	id, body, by, err := mutation[picket.AnswerRequest](r, "id", "handoff")
+	id, body, by, err := decodeMutation[picket.AnswerRequest](r, "id", "handoff")
 	if err != nil {
 		return err
 	}
@@ -65,16 +65,16 @@ func answerHandoff(r request) error {
 		return err
 	}
 	task, err := r.engine.Answer(r.ctx(), by, id, body)
-	return r.answer(task, err)
+	return r.respond(task, err)
 }
 
-type finished struct {
+type finishBody struct {
 	Output picket.RawJSON `json:"output"`
 }
 
 // finishHandoff takes the work as done by the person.
 func finishHandoff(r request) error {
-	id, body, by, err := mutation[finished](r, "id", "handoff")
+	id, body, by, err := decodeMutation[finishBody](r, "id", "handoff")
 	if err != nil {
 		return err
 	}
@@ -82,11 +82,11 @@ func finishHandoff(r request) error {
 		return err
 	}
 	task, err := r.engine.Finish(r.ctx(), by, id, body.Output)
-	return r.answer(task, err)
+	return r.respond(task, err)
 }
 
 func cancelHandoff(r request) error {
-	id, body, by, err := mutation[reasoned](r, "id", "handoff")
+	id, body, by, err := decodeMutation[reasonBody](r, "id", "handoff")
 	if err != nil {
 		return err
 	}
@@ -94,5 +94,5 @@ func cancelHandoff(r request) error {
 		return err
 	}
 	task, err := r.engine.CancelHandoff(r.ctx(), by, id, body.Reason)
-	return r.answer(task, err)
+	return r.respond(task, err)
 }

@@ -14,7 +14,7 @@ import (
 // What the scanner finds is told to whoever asks, and counted.
 func TestInvariantsAreLookedAtAndRepaired(t *testing.T) {
 	store := rig.Real(t)
-	p := serve(t, store, api.Config{})
+	p := newFixture(t, store, api.Config{})
 	raw := redis.NewUniversalClient(&store.Redis)
 	defer raw.Close()
 	p.want(201, "POST", "/api/v1/tasks", "operator", `{"title":"t"}`)
@@ -57,7 +57,7 @@ func TestInvariantsAreLookedAtAndRepaired(t *testing.T) {
 }
 
 func TestABadInspectionIsRefused(t *testing.T) {
-	p := memory(t)
+	p := newMemoryFixture(t)
 	for _, cursor := range []string{"x", "1", "1 2", "999 0 ", "1 -1 ", "1 0 " + strings.Repeat("a", 300),
 		`1 0 \u0000`} {
 		if a := p.wantCode(picket.CodeValidation, "POST", "/api/v1/invariants", "operator",

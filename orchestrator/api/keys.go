@@ -15,7 +15,7 @@ import (
 
 // createKey answers the key itself, this once.
 func createKey(r request) error {
-	_, body, by, err := mutation[picket.KeyRequest](r, "", "")
+	_, body, by, err := decodeMutation[picket.KeyRequest](r, "", "")
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func listKeys(r request) error {
 		return err
 	}
 	keys, err := r.engine.Keys(r.ctx())
-	return r.answer(keyList{keys}, err)
+	return r.respond(keyList{keys}, err)
 }
 
 func getKey(r request) error {
@@ -72,14 +72,14 @@ func getKey(r request) error {
 		return err
 	}
 	key, err := r.engine.Key(r.ctx(), id)
-	return r.answer(key, err)
+	return r.respond(key, err)
 }
 
 func revokeKey(r request) error {
-	id, how, by, err := mutation[picket.KeyRevocation](r, "id", "key")
+	id, how, by, err := decodeMutation[picket.KeyRevocation](r, "id", "key")
 	if err != nil {
 		return err
 	}
 	key, err := r.engine.RevokeKeyWith(r.ctx(), by, id, how)
-	return r.answer(key, err)
+	return r.respond(key, err)
 }

@@ -12,7 +12,7 @@ import (
 // acquireLeases is the long poll. A grant whose answer cannot be written is
 // given back: nobody holds it, and its first deadline is 30 s away.
 func acquireLeases(r request) error {
-	_, req, by, err := mutation[picket.AcquireRequest](r, "", "")
+	_, req, by, err := decodeMutation[picket.AcquireRequest](r, "", "")
 	if err != nil {
 		return err
 	}
@@ -25,13 +25,13 @@ func acquireLeases(r request) error {
 	ctx, done := web.WaitContext(r.Context)
 	defer done()
 	leases, err := r.engine.Acquire(ctx, by, req)
-	return r.grants(ctx, leases, picket.Acquired{Leases: leases}, err)
+	return r.respondGrants(ctx, leases, picket.Acquired{Leases: leases}, err)
 }
 
 // advanceLease completes a lease and acquires the next: the key of the caller
 // is good for what it gets, the lease token for what it ends.
 func advanceLease(r request) error {
-	_, req, by, err := mutation[picket.AdvanceRequest](r, "", "")
+	_, req, by, err := decodeMutation[picket.AdvanceRequest](r, "", "")
 	if err != nil {
 		return err
 	}
@@ -52,11 +52,11 @@ func advanceLease(r request) error {
 	if errors.As(err, &refusal) && refusal.Code.Fenced() {
 		r.engine.RecordRefusedWrite(r.ctx(), held, "advance", refusal)
 	}
-	return r.grants(ctx, got.Leases, got, err)
+	return r.respondGrants(ctx, got.Leases, got, err)
 }
 
-// grants answers with leases that were waited for.
-func (r request) grants(ctx context.Context, leases []picket.Lease, answer any, err error) error {
+// respondGrants answers with leases that were waited for.
+func (r request) respondGrants(ctx context.Context, leases []picket.Lease, answer any, err error) error {
 	if err != nil {
 		if web.Stopping(r.Context) && ctx.Err() != nil {
 			return web.StoppingError()
@@ -103,11 +103,11 @@ func listLeases(r request) error {
 		return err
 	}
 	leases, err := r.engine.Leases(r.ctx())
-	return r.answer(leaseList{leases}, err)
+	return r.respond(leaseList{leases}, err)
 }
 
 func expireLease(r request) error {
-	id, body, by, err := mutation[reasoned](r, "task", "task")
+	id, body, by, err := decodeMutation[reasonBody](r, "task", "task")
 	if err != nil {
 		return err
 	}
@@ -115,5 +115,5 @@ func expireLease(r request) error {
 		return err
 	}
 	task, err := r.engine.Expire(r.ctx(), by, id, body.Reason)
-	return r.answer(task, err)
+	return r.respond(task, err)
 }

@@ -59,7 +59,7 @@ func taskLogs(r request) error {
 	h.Set(echo.HeaderCacheControl, "no-store")
 	data := chunk.Data
 	if q.timestamps {
-		data = stamped(chunk)
+		data = withTimestamps(chunk)
 	}
 	return r.Blob(http.StatusOK, "text/plain; charset=utf-8", data)
 }
@@ -69,10 +69,10 @@ func (r request) log(q logQuery) (picket.LogChunk, error) {
 	if q.follow == "" {
 		return r.engine.Log(r.ctx(), q.task, q.run, q.stream, q.offset, int(q.limit))
 	}
-	ctx, done := r.waiting()
+	ctx, done := r.waitContext()
 	defer done()
 	chunk, err := r.engine.FollowLog(ctx, q.task, q.run, q.stream, q.offset, int(q.limit), q.follow == "task", q.wait)
-	if err := revoked(ctx); err != nil {
+	if err := revokedError(ctx); err != nil {
 		return picket.LogChunk{}, err
 	}
 	if err != nil && web.Stopping(r.Context) && ctx.Err() != nil {
@@ -127,8 +127,8 @@ func (q query) choice(name, otherwise string, words ...string) (string, error) {
 	return oneOf(name, s, words)
 }
 
-// stamped puts the time before each line that begins in the chunk.
-func stamped(c picket.LogChunk) []byte {
+// withTimestamps puts the time before each line that begins in the chunk.
+func withTimestamps(c picket.LogChunk) []byte {
 	var out []byte
 	marks, inside := c.Marks, c.MidLine
 	at, known := picket.Instant(0), false

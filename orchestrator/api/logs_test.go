@@ -12,7 +12,7 @@ import (
 // The plain log is the bytes themselves; with timestamps each line begins with
 // the time at which it was written.
 func TestLogTimestamps(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		id := p.submit(`{"title":"x"}`)
 		path := "/api/v1/tasks/" + id + "/logs"
 		_, held := p.lease()
@@ -51,14 +51,14 @@ func TestLogTimestamps(t *testing.T) {
 
 // Over HTTP, a reader waits for output and is told when there is no more.
 func TestFollowLogs(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		id := p.submit(`{"title":"x"}`)
 		path := "/api/v1/tasks/" + id + "/logs"
 		_, held := p.lease()
-		got := make(chan result, 1)
+		got := make(chan pollResult, 1)
 		go func() {
-			a, err := p.try(t.Context(), "GET", path+"?follow=task&waitSeconds=50", p.keys["agent"], "")
-			got <- result{a, err}
+			a, err := p.send(t.Context(), "GET", path+"?follow=task&waitSeconds=50", p.keys["agent"], "")
+			got <- pollResult{a, err}
 		}()
 		_, err := p.RunLog(t.Context(), held, picket.LogWrite{Stream: "stdout", Data: []byte("hello\n")})
 		must(t, err)

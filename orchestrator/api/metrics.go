@@ -35,7 +35,8 @@ func newMetrics(cfg Config) *metrics {
 			Name: "picket_event_readers", Help: "Readers of event streams that are connected to this process.",
 		}),
 	}
-	m.registry.MustRegister(m.requests, m.seconds, m.readers, &engineCollector{engines: cfg.Engines, calls: cfg.Calls},
+	m.registry.MustRegister(m.requests, m.seconds, m.readers,
+		&engineCollector{engines: cfg.Engines, calls: cfg.ScriptStats},
 		connectionCollector(cfg.Connections), rateCollector{cfg.Rates},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m

@@ -16,8 +16,8 @@ import (
 	"github.com/picket-dev/picket/orchestrator/api"
 )
 
-// busy brings about whatever makes a metric appear.
-func (p *plane) busy(s rig.Store) {
+// makeTraffic brings about whatever makes a metric appear.
+func (p *fixture) makeTraffic(s rig.Store) {
 	t := p.t
 	t.Helper()
 	ctx := t.Context()
@@ -44,8 +44,8 @@ func (p *plane) busy(s rig.Store) {
 // one that is there is documented; those of the store go with it.
 func TestMetricsAreTheDocumentedOnes(t *testing.T) {
 	store, server := rig.RealServer(t)
-	p := serve(t, store, api.Config{})
-	p.busy(store)
+	p := newFixture(t, store, api.Config{})
+	p.makeTraffic(store)
 	want, got := documentedMetrics(t), readScrape(t, p.want(200, "GET", "/metrics", "", "").raw)
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		w, g := want[name], got[name]
@@ -80,14 +80,14 @@ func TestMetricsAreTheDocumentedOnes(t *testing.T) {
 
 // The figures of a scrape are what happened.
 func TestMetricsCountWhatHappened(t *testing.T) {
-	virtual(t, api.Config{}, func(t *testing.T, p *plane) {
+	virtual(t, api.Config{}, func(t *testing.T, p *fixture) {
 		p.submit(`{"title":"one","leaseWindowSeconds":50}`)
 		time.Sleep(7 * time.Second)
-		p.pass(400 * time.Millisecond)
+		p.passTime(400 * time.Millisecond)
 		_, held := p.lease()
 		_, err := p.Renew(t.Context(), held) // confirms
 		must(t, err)
-		p.pass(30 * time.Second)
+		p.passTime(30 * time.Second)
 		_, err = p.Renew(t.Context(), held)
 		must(t, err)
 		p.submit(`{"title":"asked for twice"}`)
@@ -98,7 +98,7 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 			}
 		}
 		p.toHandoff()
-		p.pass(31 * time.Second)
+		p.passTime(31 * time.Second)
 		got := readScrape(t, p.want(200, "GET", "/metrics", "", "").raw)
 		for sample, want := range map[string]string{
 			`picket_leases{namespace="default",state="held"}`:           "1",
@@ -135,8 +135,8 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 }
 
 // A scrape looks at each namespace once, and scrapes within a second share it.
-func TestAScrapeIsOneLook(t *testing.T) {
-	virtual(t, api.Config{}, func(t *testing.T, p *plane) {
+func TestAScrapeReadsTheStoreOnce(t *testing.T) {
+	virtual(t, api.Config{}, func(t *testing.T, p *fixture) {
 		before := map[string]int64{}
 		for _, c := range p.store.ScriptStats() {
 			before[c.Script] = c.Count
@@ -159,7 +159,7 @@ func TestAScrapeIsOneLook(t *testing.T) {
 		if n := looks(); n != 2 {
 			t.Errorf("20 scrapes at once took %d looks at 2 namespaces", n)
 		}
-		time.Sleep(api.ScrapeAge)
+		time.Sleep(api.StatsMaxAge)
 		p.want(200, "GET", "/metrics", "", "")
 		if n := looks(); n != 4 {
 			t.Errorf("a second later there were %d looks, want 4", n)
@@ -168,7 +168,7 @@ func TestAScrapeIsOneLook(t *testing.T) {
 }
 
 func TestReadersAreCountedWhileTheyRead(t *testing.T) {
-	p := memory(t)
+	p := newMemoryFixture(t)
 	expect := func(want string) {
 		t.Helper()
 		var got string
@@ -182,7 +182,7 @@ func TestReadersAreCountedWhileTheyRead(t *testing.T) {
 		}
 	}
 	expect("0")
-	one, two := p.listen(t, "/api/v1/events", "reviewer"), p.listen(t, "/api/v1/events", "reviewer")
+	one, two := p.openStream(t, "/api/v1/events", "reviewer"), p.openStream(t, "/api/v1/events", "reviewer")
 	expect("2")
 	one.close()
 	expect("1")

@@ -17,7 +17,7 @@ type pauseBody struct {
 
 // pause stops granting; hard ends every run as well.
 func pause(r request) error {
-	_, body, by, err := mutation[pauseBody](r, "", "")
+	_, body, by, err := decodeMutation[pauseBody](r, "", "")
 	if err != nil {
 		return err
 	}
@@ -25,11 +25,11 @@ func pause(r request) error {
 		return err
 	}
 	state, err := r.engine.Pause(r.ctx(), by, body.Hard, body.Reason)
-	return r.answer(state, err)
+	return r.respond(state, err)
 }
 
 func resume(r request) error {
-	_, body, by, err := mutation[reasoned](r, "", "")
+	_, body, by, err := decodeMutation[reasonBody](r, "", "")
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func resume(r request) error {
 		return err
 	}
 	state, err := r.engine.Resume(r.ctx(), by, body.Reason)
-	return r.answer(state, err)
+	return r.respond(state, err)
 }
 
 func stats(r request) error {
@@ -45,17 +45,17 @@ func stats(r request) error {
 		return err
 	}
 	counts, err := r.engine.Stats(r.ctx())
-	return r.answer(counts, err)
+	return r.respond(counts, err)
 }
 
 // inspect looks at the next part of a pass over the invariants.
 func inspect(r request) error {
-	_, body, by, err := mutation[picket.InspectRequest](r, "", "")
+	_, body, by, err := decodeMutation[picket.InspectRequest](r, "", "")
 	if err != nil {
 		return err
 	}
 	part, err := r.engine.Inspect(r.ctx(), by, body)
-	return r.answer(part, err)
+	return r.respond(part, err)
 }
 
 type health struct {

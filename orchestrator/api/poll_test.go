@@ -16,20 +16,20 @@ import (
 	"github.com/picket-dev/picket/orchestrator/api"
 )
 
-type result struct {
-	answer answer
+type pollResult struct {
+	answer response
 	err    error
 }
 
-// polling starts a long poll and returns when the engine has it waiting.
-func (p *plane) polling(ctx context.Context, body string) <-chan result {
+// startPoll starts a long poll and returns when the engine has it waiting.
+func (p *fixture) startPoll(ctx context.Context, body string) <-chan pollResult {
 	p.t.Helper()
-	done := make(chan result, 1)
+	done := make(chan pollResult, 1)
 	go func() {
-		a, err := p.try(ctx, "POST", "/api/v1/leases", p.keys["agent"], body)
-		done <- result{a, err}
+		a, err := p.send(ctx, "POST", "/api/v1/leases", p.keys["agent"], body)
+		done <- pollResult{a, err}
 	}()
-	p.until("the poll waits", func() bool {
+	p.eventually("the poll waits", func() bool {
 		s, err := p.Stats(p.t.Context())
 		must(p.t, err)
 		return s.Waiters > 0
@@ -37,8 +37,8 @@ func (p *plane) polling(ctx context.Context, body string) <-chan result {
 	return done
 }
 
-// until asks again until a thing that happens by itself has happened.
-func (p *plane) until(what string, happened func() bool) {
+// eventually asks again until a thing that happens by itself has happened.
+func (p *fixture) eventually(what string, happened func() bool) {
 	p.t.Helper()
 	for end := time.Now().Add(10 * time.Second); !happened(); {
 		if time.Now().After(end) {
@@ -48,8 +48,8 @@ func (p *plane) until(what string, happened func() bool) {
 }
 
 func TestAcquireWaitsForWork(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
-		poll := p.polling(t.Context(), `{"waitSeconds":50}`)
+	onBothStores(t, func(t *testing.T, p *fixture) {
+		poll := p.startPoll(t.Context(), `{"waitSeconds":50}`)
 		id := p.submit(`{"title":"x"}`)
 		got := <-poll
 		must(t, got.err)
@@ -63,8 +63,8 @@ func TestAcquireWaitsForWork(t *testing.T) {
 }
 
 func TestAcquireEndsWhenTheServerStops(t *testing.T) {
-	p := memory(t)
-	poll := p.polling(t.Context(), `{"waitSeconds":50}`)
+	p := newMemoryFixture(t)
+	poll := p.startPoll(t.Context(), `{"waitSeconds":50}`)
 	start := time.Now()
 	p.stop()
 	got := <-poll
@@ -75,9 +75,9 @@ func TestAcquireEndsWhenTheServerStops(t *testing.T) {
 }
 
 func TestAcquireForgetsAClientThatWent(t *testing.T) {
-	p := memory(t)
+	p := newMemoryFixture(t)
 	ctx, leave := context.WithCancel(t.Context())
-	poll := p.polling(ctx, `{"waitSeconds":50}`)
+	poll := p.startPoll(ctx, `{"waitSeconds":50}`)
 	leave()
 	if got := <-poll; !errors.Is(got.err, context.Canceled) {
 		t.Errorf("poll: %+v", got)
@@ -94,12 +94,12 @@ type brokenPipe struct{ httptest.ResponseRecorder }
 func (*brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
 func TestAGrantThatCannotBeDeliveredIsGivenBack(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		id := p.submit(`{"title":"x"}`)
 		r := httptest.NewRequest("POST", "http://localhost/api/v1/leases", strings.NewReader(`{}`))
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("X-API-Key", p.keys["agent"])
-		p.face.ServeHTTP(&brokenPipe{}, r)
+		p.handler.ServeHTTP(&brokenPipe{}, r)
 		if a := p.want(200, "GET", "/api/v1/tasks/"+id, "agent", ""); a.text("state") != "queued" ||
 			a.body["failures"] != 0.0 || a.body["attempts"] != 1.0 {
 			t.Errorf("after the broken delivery: %s", a.raw)
@@ -112,7 +112,7 @@ func TestAGrantThatCannotBeDeliveredIsGivenBack(t *testing.T) {
 }
 
 func TestHealth(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		p.want(200, "GET", "/healthz", "", "")
 		a := p.wantCode(picket.CodeUnavailable, "GET", "/readyz", "", "")
 		if !strings.Contains(a.raw, "reaper") {
@@ -140,10 +140,10 @@ func TestHealth(t *testing.T) {
 	})
 }
 
-func TestOpsAlone(t *testing.T) {
+func TestOpsRoutesAlone(t *testing.T) {
 	store, stop := rig.Memory()
 	t.Cleanup(stop)
-	ops := mount(t, store, api.Config{}, (*api.API).MountOps)
+	ops := newFixtureWith(t, store, api.Config{}, (*api.API).MountOps)
 	ops.want(200, "GET", "/healthz", "", "")
 	ops.want(200, "GET", "/metrics", "", "")
 	if a := ops.call("GET", "/elsewhere", "admin", ""); a.status != 404 {
@@ -151,15 +151,15 @@ func TestOpsAlone(t *testing.T) {
 	}
 }
 
-func TestTheStoreIsAway(t *testing.T) {
+func TestTheStoreIsUnavailable(t *testing.T) {
 	store, redis := rig.RealServer(t)
-	p := serve(t, store, api.Config{Poster: &poster{}})
+	p := newFixture(t, store, api.Config{Webhooks: &fakeWebhookTester{}})
 	p.want(200, "GET", "/api/v1/tasks", "admin", "")
 	must(t, redis.Signal(os.Kill))
 	_, err := redis.Wait()
 	must(t, err)
 	var calls sync.WaitGroup
-	for _, l := range p.api.Lines() {
+	for _, l := range p.api.RouteList() {
 		if len(l.Scopes) == 0 || l.Path == "/api/v1/prices" { // prices are not the store's
 			continue
 		}
@@ -167,7 +167,7 @@ func TestTheStoreIsAway(t *testing.T) {
 		if l.Path == "/api/v1/run-keys/renew" || l.Path == "/api/v1/run-keys" && l.Method == http.MethodDelete {
 			continue
 		}
-		path, body := concrete(l.Path), ""
+		path, body := withUnknownIDs(l.Path), ""
 		if l.Method == http.MethodPost || l.Method == http.MethodPatch {
 			body = bodyFor[l.Path]
 		}
@@ -175,7 +175,7 @@ func TestTheStoreIsAway(t *testing.T) {
 			body = `{"leaseToken":"` + p.sealer.LeaseToken("default", "task_"+aULID, "run_"+aULID).Reveal() + `"}`
 		}
 		calls.Go(func() {
-			a, err := p.try(t.Context(), l.Method, path, p.keys["admin"], body, "If-Match", "*", "Idempotency-Key",
+			a, err := p.send(t.Context(), l.Method, path, p.keys["admin"], body, "If-Match", "*", "Idempotency-Key",
 				"away")
 			if err != nil || a.text("code") != string(picket.CodeUnavailable) || a.header.Get("Retry-After") == "" ||
 				a.body["retryable"] != true {

@@ -21,7 +21,7 @@ func TestPricesAreThoseInForce(t *testing.T) {
 	must(t, err)
 	store, stop := rig.Memory()
 	t.Cleanup(stop)
-	p := serve(t, store, api.Config{Prices: func() *budget.PriceList { return list }})
+	p := newFixture(t, store, api.Config{Prices: func() *budget.PriceList { return list }})
 	a := p.want(200, "GET", "/api/v1/prices", "reviewer", "")
 	tools, _ := a.body["tools"].(map[string]any)
 	request, _ := tools["http_request"].(map[string]any)
@@ -37,7 +37,7 @@ func TestPricesAreThoseInForce(t *testing.T) {
 		t.Errorf("after a reload: %s", again.raw)
 	}
 	// Without a list there are no prices, and the answer is whole all the same.
-	if a := memory(t).want(200, "GET", "/api/v1/prices", "operator", ""); a.body["tools"] == nil ||
+	if a := newMemoryFixture(t).want(200, "GET", "/api/v1/prices", "operator", ""); a.body["tools"] == nil ||
 		a.body["models"] == nil || a.text("version") == "" {
 		t.Errorf("no prices: %s", a.raw)
 	}

@@ -32,14 +32,14 @@ var (
 // expression is one under way.
 type expression struct {
 	tokens []string
-	there  map[string]*scraped
+	there  map[string]*metricFamily
 	open   []string // the function of each open bracket, "" for none
-	used   []*scraped
+	used   []*metricFamily
 	by     [][]string
 }
 
 // checkExpression returns the labels that are left for the words of an alert.
-func checkExpression(text string, there map[string]*scraped) (kept []string, err error) {
+func checkExpression(text string, there map[string]*metricFamily) (kept []string, err error) {
 	x := &expression{there: there}
 	for rest := text; rest != ""; {
 		token := promToken.FindString(rest)
@@ -188,7 +188,7 @@ func (x *expression) metric(name string) error {
 }
 
 // matchers checks that each value asked for is one that a scrape shows.
-func (x *expression) matchers(name string, family *scraped) error {
+func (x *expression) matchers(name string, family *metricFamily) error {
 	if x.peek() != "{" {
 		return nil
 	}
@@ -217,7 +217,7 @@ func (x *expression) matchers(name string, family *scraped) error {
 	return nil
 }
 
-func samples(family *scraped) (all []string) {
+func samples(family *metricFamily) (all []string) {
 	for s := range family.values {
 		all = append(all, s)
 	}

@@ -34,7 +34,7 @@ func (q query) text(name string) (string, error) {
 	case 1:
 		return v[0], nil
 	default:
-		return "", web.Repeated(name, len(v))
+		return "", web.RepeatedParameter(name, len(v))
 	}
 }
 
@@ -126,9 +126,9 @@ func (q query) id(name, kind string) (string, error) {
 	return s, picket.CheckID("?"+name, kind, s)
 }
 
-// inQuery marks the field of a refusal as a parameter: the engine cannot know
+// asParameter marks the field of a refusal as a parameter: the engine cannot know
 // where a value of a query came from.
-func inQuery(err error) error {
+func asParameter(err error) error {
 	var refusal *picket.Error
 	if errors.As(err, &refusal) {
 		if field, ok := refusal.Facts["field"].(string); ok && !strings.HasPrefix(field, "?") {

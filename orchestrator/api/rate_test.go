@@ -15,9 +15,9 @@ import (
 func TestTheRateOfAKeyIsBounded(t *testing.T) {
 	store, stop := rig.Memory()
 	t.Cleanup(stop)
-	p := serve(t, store, api.Config{Rates: web.NewRates(1, 1)})
+	p := newFixture(t, store, api.Config{Rates: web.NewRates(1, 1)})
 	id := p.want(201, "POST", "/api/v1/agents", "operator", `{"agent_id":"a-1","role_id":"coder"}`).text("agent_id")
-	var refused answer
+	var refused response
 	for range 60 { // the bucket holds five and gains one a second
 		if a := p.call("GET", "/api/v1/tasks", "operator", ""); a.status != 200 {
 			refused = a

@@ -64,9 +64,9 @@ func (r request) id(name, kind string) (string, error) {
 	return id, picket.CheckID(name, kind, id)
 }
 
-// mutation is what every change starts with: the id in the path, the strictly
+// decodeMutation is what every change starts with: the id in the path, the strictly
 // decoded body and the caller.
-func mutation[T any](r request, param, kind string) (id string, body T, by picket.Caller, err error) {
+func decodeMutation[T any](r request, param, kind string) (id string, body T, by picket.Caller, err error) {
 	if err = r.noQuery(); err != nil {
 		return
 	}
@@ -107,16 +107,16 @@ func checkPayload(field string, raw picket.RawJSON) error {
 	return nil
 }
 
-// reasoned is the body of the changes that take nothing but a reason.
-type reasoned struct {
+// reasonBody is the body of the changes that take nothing but a reason.
+type reasonBody struct {
 	Reason string `json:"reason"`
 }
 
-func (b reasoned) check() error { return checkReason("/reason", b.Reason) }
+func (b reasonBody) check() error { return checkReason("/reason", b.Reason) }
 
-// waiting is the context of a request that waits: it also ends when the server
+// waitContext is the context of a request that waits: it also ends when the server
 // begins to stop, and when the key is revoked.
-func (r request) waiting() (ctx context.Context, done func()) {
+func (r request) waitContext() (ctx context.Context, done func()) {
 	ctx, end := web.WaitContext(r.Context)
 	if r.who.KeyID == "" {
 		return ctx, end
@@ -125,8 +125,8 @@ func (r request) waiting() (ctx context.Context, done func()) {
 	return held, func() { stop(); end() }
 }
 
-// revoked is the refusal of a request whose key was revoked while it waited.
-func revoked(ctx context.Context) error {
+// revokedError is the refusal of a request whose key was revoked while it waited.
+func revokedError(ctx context.Context) error {
 	if cause := context.Cause(ctx); errors.Is(cause, picket.CodeUnauthenticated) {
 		return cause
 	}
@@ -136,8 +136,8 @@ func revoked(ctx context.Context) error {
 // ctx is the context of the request; it ends when the client goes away.
 func (r request) ctx() context.Context { return r.Request().Context() }
 
-// answer sends what a change or a read returned.
-func (r request) answer(v any, err error) error {
+// respond sends what a change or a read returned.
+func (r request) respond(v any, err error) error {
 	if err != nil {
 		return err
 	}

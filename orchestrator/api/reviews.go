@@ -25,11 +25,11 @@ func listReviews(r request) error {
 		return err
 	}
 	page, err := r.engine.Reviews(r.ctx(), want)
-	return r.answer(page, inQuery(err))
+	return r.respond(page, asParameter(err))
 }
 
 func approveReview(r request) error {
-	id, body, by, err := mutation[picket.Decision](r, "task", "task")
+	id, body, by, err := decodeMutation[picket.Decision](r, "task", "task")
 	if err != nil {
 		return err
 	}
@@ -37,12 +37,12 @@ func approveReview(r request) error {
 		return err
 	}
 	task, err := r.engine.Approve(r.ctx(), by, id, body)
-	return r.answer(task, err)
+	return r.respond(task, err)
 }
 
 // approveReviews approves many, when they are as many as the person saw.
 func approveReviews(r request) error {
-	_, body, by, err := mutation[picket.BulkApproval](r, "", "")
+	_, body, by, err := decodeMutation[picket.BulkApproval](r, "", "")
 	if err != nil {
 		return err
 	}
@@ -50,27 +50,27 @@ func approveReviews(r request) error {
 		return err
 	}
 	done, err := r.engine.ApproveAll(r.ctx(), by, body)
-	return r.answer(done, err)
+	return r.respond(done, err)
 }
 
-type rejection struct {
+type rejectBody struct {
 	picket.Decision
 	Fix *picket.TaskSpec `json:"fix"`
 }
 
 // OptionalIDs implements the check of empty ids.
-func (rejection) OptionalIDs() []jsontext.Pointer {
+func (rejectBody) OptionalIDs() []jsontext.Pointer {
 	return []jsontext.Pointer{"/fix/role", "/fix/agent", "/fix/fixes"}
 }
 
-// rejected is the frozen task and the one that repairs it, if one was asked for.
-type rejected struct {
+// rejectResult is the frozen task and the one that repairs it, if one was asked for.
+type rejectResult struct {
 	picket.Task
 	FixTaskID *string `json:"fixTaskId"`
 }
 
 func rejectReview(r request) error {
-	id, body, by, err := mutation[rejection](r, "task", "task")
+	id, body, by, err := decodeMutation[rejectBody](r, "task", "task")
 	if err != nil {
 		return err
 	}
@@ -78,16 +78,16 @@ func rejectReview(r request) error {
 		return err
 	}
 	task, fix, err := r.engine.Reject(r.ctx(), by, id, body.Decision, body.Fix)
-	answer := rejected{Task: task}
+	answer := rejectResult{Task: task}
 	if fix != "" {
 		answer.FixTaskID = &fix
 	}
-	return r.answer(answer, err)
+	return r.respond(answer, err)
 }
 
 // check refuses a bad fix task here already, so that its fields are named by
 // where they stand in this body.
-func (b rejection) check() error {
+func (b rejectBody) check() error {
 	if err := checkNote("/note", b.Note); err != nil || b.Fix == nil {
 		return err
 	}

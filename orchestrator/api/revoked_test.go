@@ -22,28 +22,28 @@ func TestOpenRequestsEndWithTheirKey(t *testing.T) {
 		"Real": func(t *testing.T) rig.Store { return rig.Real(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := serve(t, store(t), api.Config{KeepAlive: time.Hour})
+			p := newFixture(t, store(t), api.Config{KeepAlive: time.Hour})
 			made, err := p.CreateKey(t.Context(), root,
 				picket.KeyRequest{Name: "stolen", Scopes: []picket.Scope{picket.ScopeAgent, picket.ScopeReviewer}})
 			must(t, err)
 			p.keys["stolen"] = made.Key.Reveal()
 			path := "/api/v1/keys/" + made.KeyID
 			task := p.submit(`{"title":"x"}`)
-			stream := p.listen(t, "/api/v1/events?after=0", "stolen")
+			stream := p.openStream(t, "/api/v1/events?after=0", "stolen")
 			stream.want(picket.EventKeyCreated)
 
 			p.want(200, "POST", "/api/v1/leases", "stolen", `{"agentId":"a1"}`)
-			log, acquire := make(chan answer, 1), make(chan answer, 1)
+			log, acquire := make(chan response, 1), make(chan response, 1)
 			go func() {
-				a, _ := p.try(t.Context(), "GET", "/api/v1/tasks/"+task+"/logs?follow=run&waitSeconds=50",
+				a, _ := p.send(t.Context(), "GET", "/api/v1/tasks/"+task+"/logs?follow=run&waitSeconds=50",
 					p.keys["stolen"], "")
 				log <- a
 			}()
 			go func() {
-				a, _ := p.try(t.Context(), "POST", "/api/v1/leases", p.keys["stolen"], `{"waitSeconds":50}`)
+				a, _ := p.send(t.Context(), "POST", "/api/v1/leases", p.keys["stolen"], `{"waitSeconds":50}`)
 				acquire <- a
 			}()
-			p.until("the acquire waits", func() bool {
+			p.eventually("the acquire waits", func() bool {
 				s, err := p.Stats(t.Context())
 				must(t, err)
 				return s.Waiters > 0
@@ -53,7 +53,7 @@ func TestOpenRequestsEndWithTheirKey(t *testing.T) {
 			if revoked.text("leases") != "kept" {
 				t.Errorf("revoked: %s", revoked.raw)
 			}
-			for what, c := range map[string]chan answer{"log": log, "acquire": acquire} {
+			for what, c := range map[string]chan response{"log": log, "acquire": acquire} {
 				if a := <-c; a.status != http.StatusUnauthorized {
 					t.Errorf("%s: %d %s, want 401", what, a.status, a.raw)
 				}

@@ -19,12 +19,12 @@ type route struct {
 // Who may: "operator may all that reviewer may" is spelled out, so that one
 // look at a line tells everything.
 var (
-	public    []picket.Scope
-	readers   = []picket.Scope{picket.ScopeAgent, picket.ScopeReviewer, picket.ScopeOperator}
-	people    = []picket.Scope{picket.ScopeReviewer, picket.ScopeOperator}
-	workers   = []picket.Scope{picket.ScopeAgent, picket.ScopeOperator}
-	operators = []picket.Scope{picket.ScopeOperator}
-	admins    = []picket.Scope{picket.ScopeAdmin}
+	publicScopes   []picket.Scope
+	readerScopes   = []picket.Scope{picket.ScopeAgent, picket.ScopeReviewer, picket.ScopeOperator}
+	personScopes   = []picket.Scope{picket.ScopeReviewer, picket.ScopeOperator}
+	agentScopes    = []picket.Scope{picket.ScopeAgent, picket.ScopeOperator}
+	operatorScopes = []picket.Scope{picket.ScopeOperator}
+	adminScopes    = []picket.Scope{picket.ScopeAdmin}
 )
 
 const (
@@ -37,79 +37,79 @@ const (
 // routes is the whole control plane.
 func (a *API) routes() []route {
 	return append([]route{
-		{post, "/api/v1/tasks", operators, submitTask},
-		{get, "/api/v1/tasks", readers, listTasks},
-		{get, "/api/v1/tasks/:id", readers, getTask},
-		{post, "/api/v1/tasks/:id/cancel", operators, cancelTask},
-		{post, "/api/v1/tasks/:id/retry", operators, retryTask},
-		{get, "/api/v1/tasks/:id/explain", readers, explainTask},
-		{get, "/api/v1/tasks/:id/logs", readers, taskLogs},
-		{get, "/api/v1/tasks/:id/reports", readers, taskReports},
-		{get, "/api/v1/tasks/:id/evidence", readers, taskEvidence},
+		{post, "/api/v1/tasks", operatorScopes, submitTask},
+		{get, "/api/v1/tasks", readerScopes, listTasks},
+		{get, "/api/v1/tasks/:id", readerScopes, getTask},
+		{post, "/api/v1/tasks/:id/cancel", operatorScopes, cancelTask},
+		{post, "/api/v1/tasks/:id/retry", operatorScopes, retryTask},
+		{get, "/api/v1/tasks/:id/explain", readerScopes, explainTask},
+		{get, "/api/v1/tasks/:id/logs", readerScopes, taskLogs},
+		{get, "/api/v1/tasks/:id/reports", readerScopes, taskReports},
+		{get, "/api/v1/tasks/:id/evidence", readerScopes, taskEvidence},
 
-		{post, "/api/v1/leases", workers, acquireLeases},
-		{post, "/api/v1/leases/advance", workers, advanceLease},
-		{get, "/api/v1/leases", people, listLeases},
-		{post, "/api/v1/leases/:task/expire", operators, expireLease},
+		{post, "/api/v1/leases", agentScopes, acquireLeases},
+		{post, "/api/v1/leases/advance", agentScopes, advanceLease},
+		{get, "/api/v1/leases", personScopes, listLeases},
+		{post, "/api/v1/leases/:task/expire", operatorScopes, expireLease},
 
-		{post, "/api/v1/agents", workers, registerAgent},
-		{get, "/api/v1/agents", workers, listAgents},
-		{get, "/api/v1/agents/:id", workers, getAgent},
-		{del, "/api/v1/agents/:id", workers, deregisterAgent},
-		{patch, "/api/v1/agents/:id/status", workers, changeAgentStatus},
-		{post, "/api/v1/agents/:id/heartbeat", workers, heartbeat},
-		{post, "/api/v1/agents/:id/commands", operators, commandAgent},
-		{get, "/api/v1/pools", workers, a.listPools},
-		{get, "/api/v1/pools/:role", workers, a.getPool},
+		{post, "/api/v1/agents", agentScopes, registerAgent},
+		{get, "/api/v1/agents", agentScopes, listAgents},
+		{get, "/api/v1/agents/:id", agentScopes, getAgent},
+		{del, "/api/v1/agents/:id", agentScopes, deregisterAgent},
+		{patch, "/api/v1/agents/:id/status", agentScopes, changeAgentStatus},
+		{post, "/api/v1/agents/:id/heartbeat", agentScopes, heartbeat},
+		{post, "/api/v1/agents/:id/commands", operatorScopes, commandAgent},
+		{get, "/api/v1/pools", agentScopes, a.listPools},
+		{get, "/api/v1/pools/:role", agentScopes, a.getPool},
 
-		{get, "/api/v1/handoffs", people, listHandoffs},
-		{get, "/api/v1/handoffs/:id", people, getHandoff},
-		{post, "/api/v1/handoffs/:id/claim", people, claimHandoff},
-		{post, "/api/v1/handoffs/:id/answer", people, answerHandoff},
-		{post, "/api/v1/handoffs/:id/finish", people, finishHandoff},
-		{post, "/api/v1/handoffs/:id/cancel", people, cancelHandoff},
+		{get, "/api/v1/handoffs", personScopes, listHandoffs},
+		{get, "/api/v1/handoffs/:id", personScopes, getHandoff},
+		{post, "/api/v1/handoffs/:id/claim", personScopes, claimHandoff},
+		{post, "/api/v1/handoffs/:id/answer", personScopes, answerHandoff},
+		{post, "/api/v1/handoffs/:id/finish", personScopes, finishHandoff},
+		{post, "/api/v1/handoffs/:id/cancel", personScopes, cancelHandoff},
 
-		{get, "/api/v1/reviews", people, listReviews},
-		{post, "/api/v1/reviews/approve", people, approveReviews},
-		{post, "/api/v1/reviews/:task/approve", people, approveReview},
-		{post, "/api/v1/reviews/:task/reject", people, rejectReview},
+		{get, "/api/v1/reviews", personScopes, listReviews},
+		{post, "/api/v1/reviews/approve", personScopes, approveReviews},
+		{post, "/api/v1/reviews/:task/approve", personScopes, approveReview},
+		{post, "/api/v1/reviews/:task/reject", personScopes, rejectReview},
 
-		{get, "/api/v1/envelopes/:id", people, getEnvelope},
-		{post, "/api/v1/envelopes/:id/top-up", operators, topUp},
-		{get, "/api/v1/ledger", people, ledger},
-		{get, "/api/v1/prices", people, a.listPrices},
+		{get, "/api/v1/envelopes/:id", personScopes, getEnvelope},
+		{post, "/api/v1/envelopes/:id/top-up", operatorScopes, topUp},
+		{get, "/api/v1/ledger", personScopes, ledger},
+		{get, "/api/v1/prices", personScopes, a.listPrices},
 
-		{get, "/api/v1/events", people, a.events},
-		{get, "/api/v1/audit", operators, audit},
+		{get, "/api/v1/events", personScopes, a.events},
+		{get, "/api/v1/audit", operatorScopes, audit},
 
-		{post, "/api/v1/webhooks", operators, a.createWebhook},
-		{get, "/api/v1/webhooks", operators, listWebhooks},
-		{get, "/api/v1/webhooks/:id", operators, getWebhook},
-		{del, "/api/v1/webhooks/:id", operators, deleteWebhook},
-		{post, "/api/v1/webhooks/:id/revive", operators, reviveWebhook},
-		{post, "/api/v1/webhooks/:id/test", operators, a.testWebhook},
+		{post, "/api/v1/webhooks", operatorScopes, a.createWebhook},
+		{get, "/api/v1/webhooks", operatorScopes, listWebhooks},
+		{get, "/api/v1/webhooks/:id", operatorScopes, getWebhook},
+		{del, "/api/v1/webhooks/:id", operatorScopes, deleteWebhook},
+		{post, "/api/v1/webhooks/:id/revive", operatorScopes, reviveWebhook},
+		{post, "/api/v1/webhooks/:id/test", operatorScopes, a.testWebhook},
 
-		{post, "/api/v1/pause", operators, pause},
-		{post, "/api/v1/resume", operators, resume},
-		{get, "/api/v1/stats", people, stats},
-		{post, "/api/v1/invariants", operators, inspect},
+		{post, "/api/v1/pause", operatorScopes, pause},
+		{post, "/api/v1/resume", operatorScopes, resume},
+		{get, "/api/v1/stats", personScopes, stats},
+		{post, "/api/v1/invariants", operatorScopes, inspect},
 
-		{post, "/api/v1/keys", admins, createKey},
-		{get, "/api/v1/keys", admins, listKeys},
-		{get, "/api/v1/keys/:id", admins, getKey},
-		{del, "/api/v1/keys/:id", admins, revokeKey},
+		{post, "/api/v1/keys", adminScopes, createKey},
+		{get, "/api/v1/keys", adminScopes, listKeys},
+		{get, "/api/v1/keys/:id", adminScopes, getKey},
+		{del, "/api/v1/keys/:id", adminScopes, revokeKey},
 
-		{post, "/api/v1/run-keys", operators, createRunKey},
-		{post, "/api/v1/run-keys/renew", workers, renewRunKey},
-		{del, "/api/v1/run-keys", workers, endRunKey},
+		{post, "/api/v1/run-keys", operatorScopes, createRunKey},
+		{post, "/api/v1/run-keys/renew", agentScopes, renewRunKey},
+		{del, "/api/v1/run-keys", agentScopes, endRunKey},
 
-		{get, "/openapi.yaml", public, openapi},
+		{get, "/openapi.yaml", publicScopes, openapi},
 	}, a.opsRoutes()...)
 }
 
-// neverLimited are the routes without a rate limit. Without them an agent would
+// rateExempt are the routes without a rate limit. Without them an agent would
 // be judged dead, or a person could not stop something.
-var neverLimited = map[string]bool{
+var rateExempt = map[string]bool{
 	post + " /api/v1/agents/:id/heartbeat": true,
 	del + " /api/v1/agents/:id":            true,
 	del + " /api/v1/keys/:id":              true,
@@ -118,9 +118,9 @@ var neverLimited = map[string]bool{
 	post + " /api/v1/pause":                true,
 }
 
-// Rights is who may use each route, by method and path, beside admin; public
+// Permissions is who may use each route, by method and path, beside admin; public
 // routes have none. Other faces of the control plane are held against it.
-func (a *API) Rights() map[string][]picket.Scope {
+func (a *API) Permissions() map[string][]picket.Scope {
 	rights := map[string][]picket.Scope{}
 	for _, r := range a.routes() {
 		rights[r.method+" "+r.path] = r.scopes
@@ -131,13 +131,13 @@ func (a *API) Rights() map[string][]picket.Scope {
 // opsRoutes are what every server process answers, whatever its role.
 func (a *API) opsRoutes() []route {
 	return []route{
-		{get, "/healthz", public, healthz},
-		{get, "/readyz", public, a.readyz},
-		{get, "/metrics", public, a.metrics.serve},
+		{get, "/healthz", publicScopes, healthz},
+		{get, "/readyz", publicScopes, a.readyz},
+		{get, "/metrics", publicScopes, a.metrics.serve},
 	}
 }
 
-func (r route) public() bool { return len(r.scopes) == 0 }
+func (r route) isPublic() bool { return len(r.scopes) == 0 }
 
 // permit refuses a key that has none of the route's scopes.
 func (r route) permit(who picket.Principal) error {

@@ -19,18 +19,18 @@ import (
 
 var echoParameter = regexp.MustCompile(`:([a-z]+)`)
 
-func lines(t *testing.T) []api.Line {
+func routeList(t *testing.T) []api.RouteInfo {
 	a, err := api.New(api.Config{
 		Engine:  func(string) *orchestrator.Engine { return nil },
 		Engines: func() []*orchestrator.Engine { return nil },
 	})
 	must(t, err)
-	return a.Lines()
+	return a.RouteList()
 }
 
 func TestEveryRouteIsDescribedAndNoOther(t *testing.T) {
 	var registered, described []string
-	for _, l := range lines(t) {
+	for _, l := range routeList(t) {
 		registered = append(registered, l.Method+" "+echoParameter.ReplaceAllString(l.Path, "{$1}"))
 	}
 	for _, r := range contract.Load(t).Routes() {
@@ -48,8 +48,8 @@ func TestEveryRouteIsDescribedAndNoOther(t *testing.T) {
 // aULID is well-formed and names nothing.
 const aULID = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
 
-// concrete puts ids that name nothing into a path.
-func concrete(path string) string {
+// withUnknownIDs puts ids that name nothing into a path.
+func withUnknownIDs(path string) string {
 	kind := "task"
 	for prefix, k := range map[string]string{
 		"/api/v1/handoffs": "handoff",
@@ -64,13 +64,13 @@ func concrete(path string) string {
 }
 
 func TestAuthMatrix(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		credentials := map[string]string{
 			"none":            "",
 			"malformed":       "hunter2",
 			"unknown":         "pkk_default_" + strings.Repeat("A", 43),
 			"other namespace": "pkk_elsewhere_" + strings.Repeat("A", 43),
-			"wrong by one":    flipLast(p.keys["admin"]),
+			"wrong by one":    flipLastByte(p.keys["admin"]),
 			"expired": p.newKey(picket.KeyRequest{
 				Name:      "old",
 				Scopes:    []picket.Scope{picket.ScopeAdmin},
@@ -80,14 +80,14 @@ func TestAuthMatrix(t *testing.T) {
 			"lease capability": p.sealer.LeaseToken("default", "task_"+aULID, "run_"+aULID).Reveal(),
 		}
 		messages := map[string]bool{}
-		for _, l := range p.api.Lines() {
-			path := concrete(l.Path)
+		for _, l := range p.api.RouteList() {
+			path := withUnknownIDs(l.Path)
 			body := ""
 			if l.Method == "POST" || l.Method == "PATCH" {
 				body = "{}"
 			}
 			for name, key := range credentials {
-				a, err := p.try(t.Context(), l.Method, path, key, body)
+				a, err := p.send(t.Context(), l.Method, path, key, body)
 				must(t, err)
 				if public := len(l.Scopes) == 0; public == (a.status == 401) {
 					t.Errorf("%s %s with %s: %d", l.Method, l.Path, name, a.status)
@@ -110,7 +110,7 @@ func TestAuthMatrix(t *testing.T) {
 	})
 }
 
-func flipLast(key string) string {
+func flipLastByte(key string) string {
 	last := byte('A')
 	if key[len(key)-1] == last {
 		last = 'E'
@@ -118,7 +118,7 @@ func flipLast(key string) string {
 	return key[:len(key)-1] + string(last)
 }
 
-func (p *plane) revokedKey() string {
+func (p *fixture) revokedKey() string {
 	p.t.Helper()
 	made, err := p.CreateKey(p.t.Context(), root,
 		picket.KeyRequest{Name: "gone", Scopes: []picket.Scope{picket.ScopeAdmin}})
@@ -128,7 +128,7 @@ func (p *plane) revokedKey() string {
 }
 
 func TestBearerIsAsGoodAsTheHeader(t *testing.T) {
-	p := memory(t)
+	p := newMemoryFixture(t)
 	p.want(200, "GET", "/api/v1/tasks", "", "", "Authorization", "Bearer "+p.keys["agent"])
 	p.want(200, "GET", "/api/v1/tasks", "", "", "Authorization", "bearer "+p.keys["agent"])
 	p.wantCode(picket.CodeUnauthenticated, "GET", "/api/v1/tasks", "", "", "Authorization", "Basic "+p.keys["agent"])
@@ -142,7 +142,7 @@ func TestBearerIsAsGoodAsTheHeader(t *testing.T) {
 func TestHostsThatWereNotConfiguredAreRefused(t *testing.T) {
 	store, stop := rig.Memory()
 	t.Cleanup(stop)
-	p := serve(t, store, api.Config{AllowedHosts: []string{"Picket.example"}})
+	p := newFixture(t, store, api.Config{AllowedHosts: []string{"Picket.example"}})
 	for host, served := range map[string]bool{
 		"localhost":                   true,
 		"localhost:7070":              true,
@@ -162,16 +162,16 @@ func TestHostsThatWereNotConfiguredAreRefused(t *testing.T) {
 	}
 }
 
-// memory is a plane on the in-process store, for what does not depend on it.
-func memory(t testing.TB) *plane {
+// newMemoryFixture is a plane on the in-process store, for what does not depend on it.
+func newMemoryFixture(t testing.TB) *fixture {
 	t.Helper()
 	store, stop := rig.Memory()
 	t.Cleanup(stop)
-	return serve(t, store, api.Config{})
+	return newFixture(t, store, api.Config{})
 }
 
 func TestCodesAreDescribed(t *testing.T) {
-	description := memory(t).want(200, "GET", "/openapi.yaml", "", "").raw
+	description := newMemoryFixture(t).want(200, "GET", "/openapi.yaml", "", "").raw
 	for _, code := range picket.Codes() {
 		if !strings.Contains(description, string(code)) {
 			t.Errorf("docs/openapi.yaml does not know code %s", code)

@@ -16,29 +16,29 @@ const runKeyEvents = "GET /api/v1/events"
 // runKeyRoutes are the routes that a run key may call: to work as its one agent,
 // to read tasks, and to end or renew itself. The value says where the request
 // names the agent: in the path, in the body, or nowhere.
-var runKeyRoutes = map[string]agentAt{
-	"POST /api/v1/leases":               inBody,
-	"POST /api/v1/leases/advance":       inBody,
-	"POST /api/v1/agents":               inBody,
-	"GET /api/v1/agents/:id":            inPath,
-	"DELETE /api/v1/agents/:id":         inPath,
-	"PATCH /api/v1/agents/:id/status":   inPath,
-	"POST /api/v1/agents/:id/heartbeat": inPath,
-	"GET /api/v1/tasks":                 nowhere,
-	"GET /api/v1/tasks/:id":             nowhere,
-	"GET /api/v1/tasks/:id/evidence":    nowhere,
-	runKeyEvents:                        ofOneTask,
-	"POST /api/v1/run-keys/renew":       nowhere,
-	"DELETE /api/v1/run-keys":           nowhere,
+var runKeyRoutes = map[string]agentLocation{
+	"POST /api/v1/leases":               agentInBody,
+	"POST /api/v1/leases/advance":       agentInBody,
+	"POST /api/v1/agents":               agentInBody,
+	"GET /api/v1/agents/:id":            agentInPath,
+	"DELETE /api/v1/agents/:id":         agentInPath,
+	"PATCH /api/v1/agents/:id/status":   agentInPath,
+	"POST /api/v1/agents/:id/heartbeat": agentInPath,
+	"GET /api/v1/tasks":                 agentUnnamed,
+	"GET /api/v1/tasks/:id":             agentUnnamed,
+	"GET /api/v1/tasks/:id/evidence":    agentUnnamed,
+	runKeyEvents:                        taskInQuery,
+	"POST /api/v1/run-keys/renew":       agentUnnamed,
+	"DELETE /api/v1/run-keys":           agentUnnamed,
 }
 
-type agentAt int
+type agentLocation int
 
 const (
-	nowhere agentAt = iota
-	inPath
-	inBody    // the handler checks it, see [request.checkAgent]
-	ofOneTask // the query names a task
+	agentUnnamed agentLocation = iota
+	agentInPath
+	agentInBody // the handler checks it, see [request.checkAgent]
+	taskInQuery // the query names a task
 )
 
 // checkRunKey refuses a run key on every route that is not for its one agent.
@@ -51,9 +51,9 @@ func (r request) checkRunKey(at route) error {
 	case !known:
 		return picket.Refuse(picket.CodeForbidden, "Use a key that was made with: picket key create",
 			"a run key may only act as its agent %s", r.who.AgentID)
-	case where == inPath:
+	case where == agentInPath:
 		return r.checkAgent(r.Param("id"))
-	case where == ofOneTask && r.QueryParam("task") == "":
+	case where == taskInQuery && r.QueryParam("task") == "":
 		return picket.Refuse(picket.CodeForbidden, "Add the query parameter task.",
 			"a run key may read the events of one task only")
 	}
@@ -71,7 +71,7 @@ func (r request) checkAgent(id string) error {
 
 // createRunKey returns the key itself, which is shown only in this answer.
 func createRunKey(r request) error {
-	_, body, by, err := mutation[picket.RunKeyRequest](r, "", "")
+	_, body, by, err := decodeMutation[picket.RunKeyRequest](r, "", "")
 	if err != nil {
 		return err
 	}
@@ -85,22 +85,22 @@ func createRunKey(r request) error {
 
 // renewRunKey extends the life of the run key of the caller.
 func renewRunKey(r request) error {
-	if _, _, _, err := mutation[struct{}](r, "", ""); err != nil {
+	if _, _, _, err := decodeMutation[struct{}](r, "", ""); err != nil {
 		return err
 	}
-	if err := r.needRunKey(); err != nil {
+	if err := r.requireRunKey(); err != nil {
 		return err
 	}
 	key, err := r.engine.RenewRunKey(r.ctx(), r.who.KeyID)
-	return r.answer(key, err)
+	return r.respond(key, err)
 }
 
 // endRunKey ends the key of the caller.
 func endRunKey(r request) error {
-	if _, _, _, err := mutation[struct{}](r, "", ""); err != nil {
+	if _, _, _, err := decodeMutation[struct{}](r, "", ""); err != nil {
 		return err
 	}
-	if err := r.needRunKey(); err != nil {
+	if err := r.requireRunKey(); err != nil {
 		return err
 	}
 	if err := r.engine.EndRunKey(r.ctx(), r.who.KeyID); err != nil {
@@ -109,7 +109,7 @@ func endRunKey(r request) error {
 	return r.NoContent(http.StatusNoContent)
 }
 
-func (r request) needRunKey() error {
+func (r request) requireRunKey() error {
 	if r.who.IsRunKey() {
 		return nil
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// runKeyMay says of each route whether a run key of the agent r1 may call it,
+// runKeyAllowed says of each route whether a run key of the agent r1 may call it,
 // beside the public ones. It is written down here once more, on purpose.
-var runKeyMay = map[string]bool{
+var runKeyAllowed = map[string]bool{
 	"POST /api/v1/leases": true, "POST /api/v1/leases/advance": true,
 	"POST /api/v1/agents": true, "GET /api/v1/agents/:id": true, "DELETE /api/v1/agents/:id": true,
 	"PATCH /api/v1/agents/:id/status": true, "POST /api/v1/agents/:id/heartbeat": true,
@@ -20,10 +20,10 @@ var runKeyMay = map[string]bool{
 // A run key works as its one agent: every other route, and every other agent,
 // is refused with 403.
 func TestARunKeyWorksAsItsAgentAlone(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		made := p.want(201, "POST", "/api/v1/run-keys", "operator", `{"agentId":"r1"}`)
 		p.keys["run"] = made.text("key")
-		for _, l := range p.api.Lines() {
+		for _, l := range p.api.RouteList() {
 			if len(l.Scopes) == 0 || l.Path == "/api/v1/run-keys" && l.Method == "DELETE" {
 				continue
 			}
@@ -31,15 +31,16 @@ func TestARunKeyWorksAsItsAgentAlone(t *testing.T) {
 			if l.Method == "POST" || l.Method == "PATCH" {
 				body = `{}`
 			}
-			a := p.call(l.Method, concrete(l.Path), "run", body) // for another agent, or none
+			a := p.call(l.Method, withUnknownIDs(l.Path), "run", body) // for another agent, or none
 			refused := a.status == 403
 			at := l.Method + " " + l.Path
-			if !runKeyMay[at] && !refused {
+			if !runKeyAllowed[at] && !refused {
 				t.Errorf("%s with a run key: %d %s", at, a.status, a.raw)
 			}
-			own := p.call(l.Method, strings.Replace(concrete(l.Path), "/agents/task_"+aULID, "/agents/r1", 1), "run",
+			own := p.call(l.Method, strings.Replace(withUnknownIDs(l.Path), "/agents/task_"+aULID, "/agents/r1", 1),
+				"run",
 				body)
-			if runKeyMay[at] && l.Method == "GET" && !strings.Contains(l.Path, "events") && own.status == 403 {
+			if runKeyAllowed[at] && l.Method == "GET" && !strings.Contains(l.Path, "events") && own.status == 403 {
 				t.Errorf("%s with a run key: %d %s", at, own.status, own.raw)
 			}
 		}
@@ -69,7 +70,7 @@ func TestARunKeyWorksAsItsAgentAlone(t *testing.T) {
 // What a run key has registered belongs to the key that made it: the next
 // adapter, with another run key of the same person, can act for it.
 func TestTheNextRunKeyActsForTheSameAgent(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		for _, name := range []string{"first", "second"} {
 			p.keys[name] = p.want(201, "POST", "/api/v1/run-keys", "operator", `{"agentId":"r1"}`).text("key")
 		}

@@ -9,10 +9,10 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// whoMay says once more, apart from the list of routes, which scopes each route
+// expectedAccess says once more, apart from the list of routes, which scopes each route
 // lets in beside admin; "public" asks for no key. A route that is added, or
 // opened to somebody else, has to be changed here, too.
-var whoMay = map[string]string{
+var expectedAccess = map[string]string{
 	"POST /api/v1/tasks":                 "operator",
 	"GET /api/v1/tasks":                  "agent reviewer operator",
 	"GET /api/v1/tasks/:id":              "agent reviewer operator",
@@ -78,7 +78,7 @@ var whoMay = map[string]string{
 // has none of what the route asks for gets 403 and is told what it asks for,
 // everybody else gets in.
 func TestWhoMayDoWhat(t *testing.T) {
-	p := memory(t)
+	p := newMemoryFixture(t)
 	keys := map[string][]picket.Scope{}
 	for i, one := range picket.Scopes {
 		for _, two := range picket.Scopes[i:] {
@@ -87,9 +87,9 @@ func TestWhoMayDoWhat(t *testing.T) {
 		}
 	}
 	listed, cells := map[string]bool{}, 0
-	for _, l := range p.api.Lines() {
+	for _, l := range p.api.RouteList() {
 		at := l.Method + " " + l.Path
-		want, known := whoMay[at]
+		want, known := expectedAccess[at]
 		if listed[at] = true; !known {
 			t.Errorf("%s is not in the table", at)
 			continue
@@ -99,21 +99,21 @@ func TestWhoMayDoWhat(t *testing.T) {
 			p.expectScope(t, l.Method, l.Path, key, scopes, strings.Fields(want))
 		}
 	}
-	for at := range whoMay {
+	for at := range expectedAccess {
 		if !listed[at] {
 			t.Errorf("%s is in the table, but no route", at)
 		}
 	}
-	t.Logf("scopes of the control plane: %d routes x %d keys: %d cells", len(whoMay), len(keys), cells)
+	t.Logf("scopes of the control plane: %d routes x %d keys: %d cells", len(expectedAccess), len(keys), cells)
 }
 
-func (p *plane) expectScope(t *testing.T, method, path, key string, scopes []picket.Scope, want []string) {
+func (p *fixture) expectScope(t *testing.T, method, path, key string, scopes []picket.Scope, want []string) {
 	t.Helper()
 	body := ""
 	if method == "POST" || method == "PATCH" {
 		body = "{}"
 	}
-	a, err := p.try(t.Context(), method, concrete(path), key, body)
+	a, err := p.send(t.Context(), method, withUnknownIDs(path), key, body)
 	must(t, err)
 	may := slices.Contains(want, "public") || slices.Contains(scopes, picket.ScopeAdmin) ||
 		slices.ContainsFunc(scopes, func(s picket.Scope) bool { return slices.Contains(want, string(s)) })

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// scraped is a metric as /metrics shows it.
-type scraped struct {
+// metricFamily is a metric as /metrics shows it.
+type metricFamily struct {
 	kind   string
 	labels string // sorted names, without le
 	values map[string]string
@@ -23,15 +23,15 @@ var (
 )
 
 // readScrape parses the text format, as far as our metrics use it.
-func readScrape(t testing.TB, text string) map[string]*scraped {
+func readScrape(t testing.TB, text string) map[string]*metricFamily {
 	t.Helper()
-	all := map[string]*scraped{}
-	var last *scraped
+	all := map[string]*metricFamily{}
+	var last *metricFamily
 	var name string
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
 		if m := typeLine.FindStringSubmatch(line); m != nil {
-			name, last = m[1], &scraped{kind: m[2], values: map[string]string{}}
+			name, last = m[1], &metricFamily{kind: m[2], values: map[string]string{}}
 			all[name] = last
 			continue
 		}
@@ -56,19 +56,19 @@ func readScrape(t testing.TB, text string) map[string]*scraped {
 		}
 		last.values[m[1]+"{"+m[2]+"}"] = m[3]
 	}
-	maps.DeleteFunc(all, func(name string, _ *scraped) bool { return !strings.HasPrefix(name, "picket_") })
+	maps.DeleteFunc(all, func(name string, _ *metricFamily) bool { return !strings.HasPrefix(name, "picket_") })
 	return all
 }
 
-// documented is a row of the table in docs/operations.md.
-type documented struct {
+// documentedMetric is a row of the table in docs/operations.md.
+type documentedMetric struct {
 	kind   string
 	labels string
 	from   string
 }
 
 // documentedMetrics reads the table.
-func documentedMetrics(t testing.TB) map[string]documented {
+func documentedMetrics(t testing.TB) map[string]documentedMetric {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/operations.md")
 	must(t, err)
@@ -77,7 +77,7 @@ func documentedMetrics(t testing.TB) map[string]documented {
 	if !found {
 		t.Fatal("docs/operations.md has no table of metrics")
 	}
-	rows := map[string]documented{}
+	rows := map[string]documentedMetric{}
 	for line := range strings.Lines(rest) {
 		if !strings.HasPrefix(line, "| `") {
 			break
@@ -88,7 +88,8 @@ func documentedMetrics(t testing.TB) map[string]documented {
 		}
 		labels := strings.Fields(cells[2])
 		slices.Sort(labels)
-		rows[strings.TrimPrefix(cells[0], "| ")] = documented{strings.TrimSpace(cells[1]), strings.Join(labels, " "),
+		rows[strings.TrimPrefix(cells[0], "| ")] = documentedMetric{strings.TrimSpace(cells[1]),
+			strings.Join(labels, " "),
 			strings.TrimSpace(cells[3])}
 	}
 	return rows

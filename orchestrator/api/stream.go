@@ -37,19 +37,19 @@ func (a *API) Stream(c echo.Context, engine *orchestrator.Engine, who picket.Pri
 // stream sends events as they come (server-sent events, id: = cursor) until
 // the client goes, stops reading, is admitted no more, or the server stops.
 func (a *API) stream(r request, q query, want picket.EventQuery, admit func() error) error {
-	after, err := r.startOf(q, want)
+	after, err := r.startCursor(q, want)
 	if err != nil {
 		return err
 	}
-	leave, err := a.streams.enter(r.who)
+	leave, err := a.streamLimit.acquire(r.who)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	ctx, done := r.waiting()
+	ctx, done := r.waitContext()
 	defer done()
 	want.Limit = streamPage
-	s := &stream{api: a, request: r, want: want, admit: admit}
+	s := &eventStream{api: a, request: r, want: want, admit: admit}
 	s.want.After = after
 	a.metrics.readers.Inc()
 	defer a.metrics.readers.Dec()
@@ -63,14 +63,14 @@ func (a *API) stream(r request, q query, want picket.EventQuery, admit func() er
 	return err
 }
 
-type stream struct {
+type eventStream struct {
 	api     *API
 	request request
 	want    picket.EventQuery
 	admit   func() error
 }
 
-func (s *stream) open() error {
+func (s *eventStream) open() error {
 	h := s.request.Response().Header()
 	h.Set(echo.HeaderContentType, mimeSSE)
 	h.Set(echo.HeaderCacheControl, "no-store")
@@ -81,7 +81,7 @@ func (s *stream) open() error {
 	return s.send("retry: 1000\nid: " + strconv.FormatInt(s.want.After, 10) + "\n\n")
 }
 
-func (s *stream) run(ctx context.Context) error {
+func (s *eventStream) run(ctx context.Context) error {
 	if err := s.checkStart(ctx); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (s *stream) run(ctx context.Context) error {
 
 // checkStart resets a reader whose cursor is ahead of the log: it is of another
 // store, and waiting for it would miss everything in between.
-func (s *stream) checkStart(ctx context.Context) error {
+func (s *eventStream) checkStart(ctx context.Context) error {
 	last, err := s.request.engine.LastSeq(ctx)
 	if err != nil || s.want.After <= last {
 		return err
@@ -118,7 +118,7 @@ func (s *stream) checkStart(ctx context.Context) error {
 	return s.reset(ctx)
 }
 
-func (s *stream) sendPage(page picket.EventPage) error {
+func (s *eventStream) sendPage(page picket.EventPage) error {
 	for _, e := range page.Events {
 		data, err := json.Marshal(e, json.Deterministic(true))
 		if err != nil {
@@ -138,7 +138,7 @@ func (s *stream) sendPage(page picket.EventPage) error {
 
 // reset tells the reader that events it has not seen are gone. It goes on from
 // now: what the reader loads after this covers everything before.
-func (s *stream) reset(ctx context.Context) error {
+func (s *eventStream) reset(ctx context.Context) error {
 	last, err := s.request.engine.LastSeq(ctx)
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func (s *stream) reset(ctx context.Context) error {
 
 // wait returns when there is something to read, keeping the connection alive
 // and the key checked in the meantime.
-func (s *stream) wait(ctx context.Context) error {
+func (s *eventStream) wait(ctx context.Context) error {
 	for {
 		nap, cancel := context.WithTimeout(ctx, s.api.cfg.KeepAlive)
 		err := s.request.engine.Tail(nap, s.want.After)
@@ -172,8 +172,8 @@ func (s *stream) wait(ctx context.Context) error {
 }
 
 // send writes and flushes within the time a reader has.
-func (s *stream) send(text string) error {
-	web.ExtendAnswer(s.request.Context, s.api.cfg.StreamWrite)
+func (s *eventStream) send(text string) error {
+	web.ExtendWriteDeadline(s.request.Context, s.api.cfg.StreamWriteTimeout)
 	if _, err := s.request.Response().Write([]byte(text)); err != nil {
 		return err
 	}

@@ -20,24 +20,24 @@ import (
 func TestAReaderThatStallsGoesOnWhereItWas(t *testing.T) {
 	store, stop := rig.Memory()
 	t.Cleanup(stop)
-	p := serve(t, store, api.Config{StreamWrite: 50 * time.Millisecond})
+	p := newFixture(t, store, api.Config{StreamWriteTimeout: 50 * time.Millisecond})
 	for range 60 { // three pages of a stream
 		p.submit(`{"title":"x"}`)
 	}
 	last, err := p.LastSeq(t.Context())
 	must(t, err)
 
-	l := &pipes{conns: make(chan net.Conn, 1)}
+	l := &pipeListener{conns: make(chan net.Conn, 1)}
 	ctx, end := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- web.Serve(ctx, l, p.face, nil) }()
+	go func() { served <- web.Serve(ctx, l, p.handler, nil) }()
 	here, there := net.Pipe()
 	l.conns <- there
 	_, err = io.WriteString(here,
 		"GET /api/v1/events?after=0 HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nX-API-Key: "+
 			p.keys["reviewer"]+"\r\n\r\n")
 	must(t, err)
-	first := &events{t: t, lines: bufio.NewScanner(here)}
+	first := &eventReader{t: t, lines: bufio.NewScanner(here)}
 	var seen []string
 	for len(seen) < 30 {
 		b, ok := first.next()
@@ -63,7 +63,7 @@ func TestAReaderThatStallsGoesOnWhereItWas(t *testing.T) {
 	if came > 0 {
 		after = seen[came-1]
 	}
-	again := p.listen(t, "/api/v1/events?after=0", "reviewer", "Last-Event-ID", after)
+	again := p.openStream(t, "/api/v1/events?after=0", "reviewer", "Last-Event-ID", after)
 	for len(seen) == 0 || seen[len(seen)-1] != strconv.FormatInt(last, 10) {
 		b, ok := again.next()
 		if !ok {

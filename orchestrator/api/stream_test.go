@@ -19,22 +19,22 @@ import (
 	"github.com/picket-dev/picket/orchestrator/api"
 )
 
-// block is one block of a stream, up to the empty line.
-type block struct {
+// sseBlock is one block of a stream, up to the empty line.
+type sseBlock struct {
 	kind    string
 	id      string
 	data    string
 	comment string
 }
 
-type events struct {
+type eventReader struct {
 	t     *testing.T
 	lines *bufio.Scanner
 	close func()
 }
 
-// listen opens a stream and reads its opening block.
-func (p *plane) listen(t *testing.T, path, scope string, headers ...string) *events {
+// openStream opens a stream and reads its opening block.
+func (p *fixture) openStream(t *testing.T, path, scope string, headers ...string) *eventReader {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	r, err := http.NewRequestWithContext(ctx, "GET", p.url+path, nil)
@@ -49,7 +49,7 @@ func (p *plane) listen(t *testing.T, path, scope string, headers ...string) *eve
 	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("stream: %d %v", resp.StatusCode, resp.Header)
 	}
-	e := &events{t: t, lines: bufio.NewScanner(resp.Body), close: func() { cancel(); resp.Body.Close() }}
+	e := &eventReader{t: t, lines: bufio.NewScanner(resp.Body), close: func() { cancel(); resp.Body.Close() }}
 	t.Cleanup(e.close)
 	if b, ok := e.next(); !ok || b.id == "" || b.data != "" {
 		t.Fatalf("opening block: %+v", b)
@@ -58,8 +58,8 @@ func (p *plane) listen(t *testing.T, path, scope string, headers ...string) *eve
 }
 
 // next reads a block; false at the end of the stream.
-func (e *events) next() (block, bool) {
-	var b block
+func (e *eventReader) next() (sseBlock, bool) {
+	var b sseBlock
 	for e.lines.Scan() {
 		name, text, _ := strings.Cut(e.lines.Text(), ":")
 		text = strings.TrimPrefix(text, " ")
@@ -80,7 +80,7 @@ func (e *events) next() (block, bool) {
 }
 
 // want reads the next event and checks its type.
-func (e *events) want(kind string) picket.Event {
+func (e *eventReader) want(kind string) picket.Event {
 	e.t.Helper()
 	b, ok := e.next()
 	for ok && b.data == "" {
@@ -94,9 +94,9 @@ func (e *events) want(kind string) picket.Event {
 }
 
 func TestStreamStartsNowAndResumes(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		p.submit(`{"title":"before"}`)
-		live := p.listen(t, "/api/v1/events", "reviewer")
+		live := p.openStream(t, "/api/v1/events", "reviewer")
 		id := p.submit(`{"title":"x"}`)
 		first := live.want(picket.EventTaskSubmitted)
 		if first.TaskID != id {
@@ -107,14 +107,14 @@ func TestStreamStartsNowAndResumes(t *testing.T) {
 		live.close()
 
 		other := p.submit(`{"title":"y"}`)
-		again := p.listen(t, "/api/v1/events?after=0", "reviewer", "Last-Event-ID", first.ID)
+		again := p.openStream(t, "/api/v1/events?after=0", "reviewer", "Last-Event-ID", first.ID)
 		if got := again.want(picket.EventTaskCancelled); got.Seq != second.Seq {
 			t.Errorf("resumed at %d, want %d", got.Seq, second.Seq)
 		}
 		if got := again.want(picket.EventTaskSubmitted); got.TaskID != other {
 			t.Errorf("after it: %+v", got)
 		}
-		from := p.listen(t, "/api/v1/events?after=0&type=task.submitted&task="+other, "reviewer")
+		from := p.openStream(t, "/api/v1/events?after=0&type=task.submitted&task="+other, "reviewer")
 		if got := from.want(picket.EventTaskSubmitted); got.TaskID != other {
 			t.Errorf("filtered from the beginning: %+v", got)
 		}
@@ -122,7 +122,7 @@ func TestStreamStartsNowAndResumes(t *testing.T) {
 }
 
 func TestPagesOfEvents(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		for range 3 {
 			p.submit(`{"title":"x"}`)
 		}
@@ -141,7 +141,7 @@ func TestPagesOfEvents(t *testing.T) {
 }
 
 func TestExpiredCursor(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		for range 5 {
 			p.submit(`{"title":"x"}`)
 		}
@@ -153,19 +153,19 @@ func TestExpiredCursor(t *testing.T) {
 			}
 		}
 		p.wantCode(picket.CodeCursorExpired, "GET", "/api/v1/events?after=1", "reviewer", "")
-		s := p.listen(t, "/api/v1/events", "reviewer", "Last-Event-ID", "1")
+		s := p.openStream(t, "/api/v1/events", "reviewer", "Last-Event-ID", "1")
 		b, _ := s.next()
 		last, err := p.LastSeq(t.Context())
 		must(t, err)
 		if b.kind != "reset" || b.id != strconv.FormatInt(last, 10) || !strings.Contains(b.data, "cursor_expired") {
 			t.Fatalf("got %+v, want a reset to %d", b, last)
 		}
-		ahead := p.listen(t, "/api/v1/events", "reviewer", "Last-Event-ID", "4000000")
+		ahead := p.openStream(t, "/api/v1/events", "reviewer", "Last-Event-ID", "4000000")
 		if b, _ := ahead.next(); b.kind != "reset" || b.id != strconv.FormatInt(last, 10) {
 			t.Fatalf("got %+v, want a reset to %d", b, last)
 		}
 		id := p.submit(`{"title":"y"}`)
-		for _, stream := range []*events{s, ahead} {
+		for _, stream := range []*eventReader{s, ahead} {
 			if got := stream.want(picket.EventTaskSubmitted); got.TaskID != id {
 				t.Errorf("after the reset: %+v", got)
 			}
@@ -176,13 +176,13 @@ func TestExpiredCursor(t *testing.T) {
 func TestStreamEnds(t *testing.T) {
 	store, stop := rig.Memory()
 	t.Cleanup(stop)
-	p := serve(t, store, api.Config{KeepAlive: 10 * time.Millisecond})
+	p := newFixture(t, store, api.Config{KeepAlive: 10 * time.Millisecond})
 	made, err := p.CreateKey(t.Context(), root,
 		picket.KeyRequest{Name: "r", Scopes: []picket.Scope{picket.ScopeReviewer}})
 	must(t, err)
 	p.keys["mine"] = made.Key.Reveal()
 
-	s := p.listen(t, "/api/v1/events", "mine")
+	s := p.openStream(t, "/api/v1/events", "mine")
 	if b, ok := s.next(); !ok || b.comment != "keep-alive" {
 		t.Errorf("an idle stream: %+v", b)
 	}
@@ -191,35 +191,35 @@ func TestStreamEnds(t *testing.T) {
 		_, ok = s.next() // ends, or the test times out
 	}
 
-	s = p.listen(t, "/api/v1/events", "reviewer")
+	s = p.openStream(t, "/api/v1/events", "reviewer")
 	p.stop()
 	for ok := true; ok; {
 		_, ok = s.next()
 	}
 }
 
-// pipes is a listener whose connections have no buffer at all: a reader that
+// pipeListener is a listener whose connections have no buffer at all: a reader that
 // does not read is noticed with the first byte.
-type pipes struct{ conns chan net.Conn }
+type pipeListener struct{ conns chan net.Conn }
 
-func (l *pipes) Accept() (net.Conn, error) {
+func (l *pipeListener) Accept() (net.Conn, error) {
 	c, ok := <-l.conns
 	if !ok {
 		return nil, net.ErrClosed
 	}
 	return c, nil
 }
-func (l *pipes) Close() error   { return nil }
-func (l *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+func (l *pipeListener) Close() error   { return nil }
+func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
 func TestAReaderThatDoesNotReadIsDropped(t *testing.T) {
 	store, stop := rig.Memory()
 	t.Cleanup(stop)
-	p := serve(t, store, api.Config{StreamWrite: 50 * time.Millisecond})
-	l := &pipes{conns: make(chan net.Conn, 1)}
+	p := newFixture(t, store, api.Config{StreamWriteTimeout: 50 * time.Millisecond})
+	l := &pipeListener{conns: make(chan net.Conn, 1)}
 	ctx, end := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- web.Serve(ctx, l, p.face, nil) }()
+	go func() { served <- web.Serve(ctx, l, p.handler, nil) }()
 	here, there := net.Pipe()
 	l.conns <- there
 	_, err := io.WriteString(here,
@@ -240,12 +240,12 @@ func TestAReaderThatDoesNotReadIsDropped(t *testing.T) {
 
 // A revoked key loses a busy stream as well as an idle one.
 func TestABusyStreamEndsWithItsKey(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		made, err := p.CreateKey(t.Context(), root,
 			picket.KeyRequest{Name: "r", Scopes: []picket.Scope{picket.ScopeReviewer}})
 		must(t, err)
 		p.keys["mine"] = made.Key.Reveal()
-		s := p.listen(t, "/api/v1/events?type=task.submitted", "mine")
+		s := p.openStream(t, "/api/v1/events?type=task.submitted", "mine")
 		p.submit(`{"title":"seen"}`)
 		s.want(picket.EventTaskSubmitted)
 		p.want(200, "DELETE", "/api/v1/keys/"+made.KeyID, "admin", "")

@@ -19,9 +19,9 @@ import (
 func TestStreamsOfAKeyAreBounded(t *testing.T) {
 	store, stop := rig.Memory()
 	t.Cleanup(stop)
-	var p *plane
+	var p *fixture
 	var who picket.Principal
-	p = mount(t, store, api.Config{Streams: 2}, func(a *api.API, e *echo.Echo) {
+	p = newFixtureWith(t, store, api.Config{StreamsPerKey: 2}, func(a *api.API, e *echo.Echo) {
 		a.Mount(e)
 		e.GET("/door/events", func(c echo.Context) error {
 			return a.Stream(c, p.Engine, who, func() error { return nil })
@@ -31,18 +31,18 @@ func TestStreamsOfAKeyAreBounded(t *testing.T) {
 	who, err = p.Authenticate(t.Context(), picket.Secret(p.keys["reviewer"]))
 	must(t, err)
 
-	one := p.listen(t, "/api/v1/events", "reviewer")
-	p.listen(t, "/door/events", "")
+	one := p.openStream(t, "/api/v1/events", "reviewer")
+	p.openStream(t, "/door/events", "")
 	refused := p.wantCode(picket.CodeRateLimited, "GET", "/api/v1/events", "reviewer", "", "Accept",
 		"text/event-stream")
 	if after := refused.header.Get("Retry-After"); after != "5" ||
 		!strings.Contains(refused.text("remedy"), "picket key create") {
 		t.Errorf("refused with Retry-After %q: %s", after, refused.raw)
 	}
-	p.wantDoor(t, http.StatusTooManyRequests, "/door/events")
+	p.wantStatus(t, http.StatusTooManyRequests, "/door/events")
 	p.want(200, "GET", "/api/v1/events", "reviewer", "")
 	p.want(200, "GET", "/metrics", "reviewer", "")
-	p.listen(t, "/api/v1/events", "operator")
+	p.openStream(t, "/api/v1/events", "operator")
 
 	one.close()
 	for end := time.Now().Add(time.Minute); ; { // that a reader has gone is noticed a little later
@@ -62,7 +62,7 @@ func TestStreamsOfAKeyAreBounded(t *testing.T) {
 func TestStreamsAtOnceAreBounded(t *testing.T) {
 	store, stop := rig.Memory()
 	t.Cleanup(stop)
-	p := serve(t, store, api.Config{Streams: 3})
+	p := newFixture(t, store, api.Config{StreamsPerKey: 3})
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	got := map[int]int{}

@@ -11,7 +11,7 @@ import (
 )
 
 func submitTask(r request) error {
-	_, spec, by, err := mutation[picket.TaskSpec](r, "", "")
+	_, spec, by, err := decodeMutation[picket.TaskSpec](r, "", "")
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func listTasks(r request) error {
 		return err
 	}
 	page, err := r.engine.Tasks(r.ctx(), want)
-	return r.answer(page, inQuery(err))
+	return r.respond(page, asParameter(err))
 }
 
 func (r request) taskQuery() (want picket.TaskQuery, err error) {
@@ -85,8 +85,8 @@ func (q query) labels(name string) (map[string]string, error) {
 	return labels, nil
 }
 
-// taskRead answers what read finds for the task in the path.
-func taskRead[T any](r request, read func(id string) (T, error)) error {
+// respondTask answers what read finds for the task in the path.
+func respondTask[T any](r request, read func(id string) (T, error)) error {
 	if err := r.noQuery(); err != nil {
 		return err
 	}
@@ -102,11 +102,11 @@ func taskRead[T any](r request, read func(id string) (T, error)) error {
 }
 
 func getTask(r request) error {
-	return taskRead(r, func(id string) (picket.Task, error) { return r.engine.Task(r.ctx(), id) })
+	return respondTask(r, func(id string) (picket.Task, error) { return r.engine.Task(r.ctx(), id) })
 }
 
 func explainTask(r request) error {
-	return taskRead(r, func(id string) (picket.Explanation, error) { return r.engine.Explain(r.ctx(), id) })
+	return respondTask(r, func(id string) (picket.Explanation, error) { return r.engine.Explain(r.ctx(), id) })
 }
 
 type reportList struct {
@@ -114,14 +114,14 @@ type reportList struct {
 }
 
 func taskReports(r request) error {
-	return taskRead(r, func(id string) (list reportList, err error) {
+	return respondTask(r, func(id string) (list reportList, err error) {
 		list.Reports, err = r.engine.Reports(r.ctx(), id)
 		return list, err
 	})
 }
 
 func cancelTask(r request) error {
-	id, body, by, err := mutation[reasoned](r, "id", "task")
+	id, body, by, err := decodeMutation[reasonBody](r, "id", "task")
 	if err != nil {
 		return err
 	}
@@ -129,11 +129,11 @@ func cancelTask(r request) error {
 		return err
 	}
 	task, err := r.engine.Cancel(r.ctx(), by, id, body.Reason)
-	return r.answer(task, err)
+	return r.respond(task, err)
 }
 
 func retryTask(r request) error {
-	id, body, by, err := mutation[reasoned](r, "id", "task")
+	id, body, by, err := decodeMutation[reasonBody](r, "id", "task")
 	if err != nil {
 		return err
 	}
@@ -141,5 +141,5 @@ func retryTask(r request) error {
 		return err
 	}
 	task, err := r.engine.Retry(r.ctx(), by, id, body.Reason)
-	return r.answer(task, err)
+	return r.respond(task, err)
 }

@@ -17,7 +17,7 @@ const (
 // A trace is kept with its task, shown with it, handed on with each of its
 // leases, and is that of whatever comes of it.
 func TestATraceGoesWithTheTask(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		const state = `rojo={"a":1},congo=t61rcWkgMzE`
 		shown := func(id, parent, state string) {
 			t.Helper()
@@ -65,7 +65,7 @@ func TestATraceGoesWithTheTask(t *testing.T) {
 }
 
 func TestATraceThatIsNotValidIsIgnored(t *testing.T) {
-	p := memory(t)
+	p := newMemoryFixture(t)
 	for _, headers := range [][]string{{}, {"Traceparent", strings.ToUpper(aTrace)},
 		{"Traceparent", aTrace + ", " + aTrace}, {"Tracestate", "a=1"}} {
 		a := p.want(201, "POST", "/api/v1/tasks", "operator", `{"title":"x"}`, headers...)
@@ -83,7 +83,7 @@ func TestATraceThatIsNotValidIsIgnored(t *testing.T) {
 
 // The same request again is the same request, whatever trace it is sent in.
 func TestARepeatedSubmitKeepsItsTrace(t *testing.T) {
-	p := memory(t)
+	p := newMemoryFixture(t)
 	first := p.want(201, "POST", "/api/v1/tasks", "operator", `{"title":"x"}`, "Idempotency-Key", "k", "Traceparent",
 		aTrace)
 	for _, headers := range [][]string{{"Traceparent", otherTrace}, {}, {"Traceparent", "?"}} {
@@ -97,7 +97,7 @@ func TestARepeatedSubmitKeepsItsTrace(t *testing.T) {
 
 // An answer that asks to look into the log can be found there.
 func TestTheLogNamesTheRequestThatFailed(t *testing.T) {
-	p := memory(t)
+	p := newMemoryFixture(t)
 	must(t, p.store.Close())
 	a := p.wantCode(picket.CodeUnavailable, "GET", "/api/v1/stats", "operator", "", "Traceparent", aTrace)
 	want := "requestId=" + a.text("requestId") + " traceId=" + strings.Split(aTrace, "-")[1]

@@ -9,7 +9,7 @@ import (
 )
 
 func TestTreeOverHTTP(t *testing.T) {
-	both(t, func(t *testing.T, p *plane) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
 		root := p.submit(`{"title":"whole","budgetEnvelope":{"usd":1}}`)
 		_, held := p.lease()
 		var made []string

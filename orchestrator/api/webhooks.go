@@ -11,33 +11,33 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// Poster posts to targets of events.
-type Poster interface {
+// WebhookTester posts to targets of events.
+type WebhookTester interface {
 	// Check refuses a URL that would not be called, as a field of the request.
 	Check(ctx context.Context, target picket.Secret) error
 	// Test posts a notice that tells only that it is a test.
 	Test(ctx context.Context, t picket.WebhookTarget) picket.WebhookTest
 }
 
-// noPoster is a process that was not given a way out.
-type noPoster struct{}
+// noWebhooks is a process that was not given a way out.
+type noWebhooks struct{}
 
-func (noPoster) Check(context.Context, picket.Secret) error {
+func (noWebhooks) Check(context.Context, picket.Secret) error {
 	return picket.NotAvailable("/url", "a way to post events")
 }
 
-func (noPoster) Test(_ context.Context, t picket.WebhookTarget) picket.WebhookTest {
+func (noWebhooks) Test(_ context.Context, t picket.WebhookTarget) picket.WebhookTest {
 	return picket.WebhookTest{WebhookID: t.WebhookID, Name: t.Name, Error: "this server has no way to post events"}
 }
 
 // createWebhook answers the secret itself, this once.
 func (a *API) createWebhook(r request) error {
-	_, body, by, err := mutation[picket.WebhookSpec](r, "", "")
+	_, body, by, err := decodeMutation[picket.WebhookSpec](r, "", "")
 	if err != nil {
 		return err
 	}
 	create := r.engine.CreateWebhook
-	refused := a.cfg.Poster.Check(r.ctx(), body.URL)
+	refused := a.cfg.Webhooks.Check(r.ctx(), body.URL)
 	if refused != nil {
 		create = r.engine.CreatedWebhook // the answer of a request that was good may have been lost
 	}
@@ -61,7 +61,7 @@ func listWebhooks(r request) error {
 		return err
 	}
 	all, err := r.engine.Webhooks(r.ctx())
-	return r.answer(webhookList{all}, err)
+	return r.respond(webhookList{all}, err)
 }
 
 func getWebhook(r request) error {
@@ -73,30 +73,30 @@ func getWebhook(r request) error {
 		return err
 	}
 	w, err := r.engine.Webhook(r.ctx(), id)
-	return r.answer(w, err)
+	return r.respond(w, err)
 }
 
 func deleteWebhook(r request) error {
-	id, _, by, err := mutation[struct{}](r, "id", "webhook")
+	id, _, by, err := decodeMutation[struct{}](r, "id", "webhook")
 	if err != nil {
 		return err
 	}
 	w, err := r.engine.DeleteWebhook(r.ctx(), by, id)
-	return r.answer(w, err)
+	return r.respond(w, err)
 }
 
 func reviveWebhook(r request) error {
-	id, _, by, err := mutation[struct{}](r, "id", "webhook")
+	id, _, by, err := decodeMutation[struct{}](r, "id", "webhook")
 	if err != nil {
 		return err
 	}
 	w, err := r.engine.ReviveWebhook(r.ctx(), by, id)
-	return r.answer(w, err)
+	return r.respond(w, err)
 }
 
 // testWebhook waits for the target's answer.
 func (a *API) testWebhook(r request) error {
-	id, _, _, err := mutation[struct{}](r, "id", "webhook")
+	id, _, _, err := decodeMutation[struct{}](r, "id", "webhook")
 	if err != nil {
 		return err
 	}
@@ -104,5 +104,5 @@ func (a *API) testWebhook(r request) error {
 	if err != nil {
 		return err
 	}
-	return r.answer(a.cfg.Poster.Test(r.ctx(), t), nil)
+	return r.respond(a.cfg.Webhooks.Test(r.ctx(), t), nil)
 }

@@ -10,20 +10,20 @@ import (
 	"github.com/picket-dev/picket/orchestrator/api"
 )
 
-// poster takes everything that is not inside.
-type poster struct {
+// fakeWebhookTester takes everything that is not inside.
+type fakeWebhookTester struct {
 	tried []picket.WebhookTarget
 	shut  bool // no address may be called
 }
 
-func (p *poster) Check(_ context.Context, target picket.Secret) error {
+func (p *fakeWebhookTester) Check(_ context.Context, target picket.Secret) error {
 	if p.shut || strings.Contains(target.Reveal(), "//10.") {
 		return picket.Invalid("/url", "Put 10.0.0.1:80 on notify.allow.", "it leads inside")
 	}
 	return nil
 }
 
-func (p *poster) Test(_ context.Context, t picket.WebhookTarget) picket.WebhookTest {
+func (p *fakeWebhookTester) Test(_ context.Context, t picket.WebhookTarget) picket.WebhookTest {
 	p.tried = append(p.tried, t)
 	return picket.WebhookTest{WebhookID: t.WebhookID, Name: t.Name, Delivered: true, Status: 204}
 }
@@ -31,8 +31,8 @@ func (p *poster) Test(_ context.Context, t picket.WebhookTarget) picket.WebhookT
 func TestWebhooksOverTheAPI(t *testing.T) {
 	store, stop := rig.Memory()
 	t.Cleanup(stop)
-	way := &poster{}
-	p := serve(t, store, api.Config{Poster: way})
+	way := &fakeWebhookTester{}
+	p := newFixture(t, store, api.Config{Webhooks: way})
 	const body = `{"name":"ops","url":"https://hooks.example.test/T0/very-secret","types":["task.review"],"format":"slack"}`
 	made := p.want(201, "POST", "/api/v1/webhooks", "operator", body, "Idempotency-Key", "w")
 	secret, at := made.text("secret"), made.header.Get("Location")
@@ -105,6 +105,6 @@ func TestWebhooksOverTheAPI(t *testing.T) {
 
 // A server without a way out refuses targets and says why.
 func TestWebhooksNeedAWayOut(t *testing.T) {
-	p := memory(t)
+	p := newMemoryFixture(t)
 	p.wantCode(picket.CodeNotAvailable, "POST", "/api/v1/webhooks", "operator", `{"url":"https://x.test/"}`)
 }

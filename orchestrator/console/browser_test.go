@@ -14,24 +14,24 @@ import (
 	"github.com/picket-dev/picket/orchestrator/console"
 )
 
-// seat is a person's browser, without JavaScript.
-type seat struct {
-	*office
+// browser is a person's browser, without JavaScript.
+type browser struct {
+	*fixture
 	cookies map[string]string
 	from    string // remote address
 	host    string // of the address line: that of the login, once there is one
 	key     picket.NewKey
 }
 
-func (o *office) browser() *seat {
-	return &seat{office: o, cookies: map[string]string{}, from: "127.0.0.1:40000", host: signInHost}
+func (o *fixture) newBrowser() *browser {
+	return &browser{fixture: o, cookies: map[string]string{}, from: "127.0.0.1:40000", host: signInHost}
 }
 
-// sit signs a person in with a new key of the scopes.
-func (o *office) sit(scopes ...picket.Scope) *seat {
+// signedIn signs a person in with a new key of the scopes.
+func (o *fixture) signedIn(scopes ...picket.Scope) *browser {
 	o.t.Helper()
-	s := o.browser()
-	s.key = o.key(scopes...)
+	s := o.newBrowser()
+	s.key = o.newKey(scopes...)
 	if p := s.signIn(s.key.Key.Reveal()); p.status != http.StatusSeeOther {
 		o.t.Fatalf("sign in: %d %s", p.status, p.text())
 	}
@@ -43,25 +43,25 @@ const signInHost = "localhost:7070"
 
 // signIn signs in and goes to the host name of the login; the answer is that to
 // the key.
-func (s *seat) signIn(key string) paper {
+func (s *browser) signIn(key string) response {
 	s.t.Helper()
-	p := s.begin(key, "/console/")
+	p := s.sendKey(key, "/console/")
 	if p.status == http.StatusSeeOther {
-		s.enter(p)
+		s.followCode(p)
 	}
 	return p
 }
 
-// begin sends a key, from the sign-in page.
-func (s *seat) begin(key, next string) paper {
+// sendKey sends a key, from the sign-in page.
+func (s *browser) sendKey(key, next string) response {
 	s.t.Helper()
 	s.host = signInHost
 	return s.post("/console/login", "key", key, "next", next)
 }
 
-// enter goes where the answer to a key leads, as a browser does: to another host
+// followCode goes where the answer to a key leads, as a browser does: to another host
 // with none of the cookies of this one.
-func (s *seat) enter(p paper) paper {
+func (s *browser) followCode(p response) response {
 	s.t.Helper()
 	to, err := url.Parse(p.header.Get("Location"))
 	must(s.t, err)
@@ -72,8 +72,8 @@ func (s *seat) enter(p paper) paper {
 
 var refresh = regexp.MustCompile(`http-equiv="refresh" content="0; url=([^"]+)"`)
 
-// leadsTo is where a page sends the browser by itself.
-func (p paper) leadsTo() string {
+// refreshTarget is where a page sends the browser by itself.
+func (p response) refreshTarget() string {
 	if m := refresh.FindStringSubmatch(p.body); m != nil {
 		return html.UnescapeString(m[1])
 	}
@@ -81,19 +81,19 @@ func (p paper) leadsTo() string {
 }
 
 // asksToSignIn reports whether an answer leads to the sign-in page.
-func (p paper) asksToSignIn() bool {
+func (p response) asksToSignIn() bool {
 	return p.status == http.StatusSeeOther && strings.HasPrefix(p.header.Get("Location"), "/console/login") ||
 		p.status == http.StatusUnauthorized &&
-			strings.HasPrefix(p.leadsTo(), "http://"+signInHost+"/console/login?next=")
+			strings.HasPrefix(p.refreshTarget(), "http://"+signInHost+"/console/login?next=")
 }
 
-// number is one that a form of the login could have.
-func (s *seat) number() string { return console.NumberOf(s.cookies[sessionCookie]) }
+// newNonce is one that a form of the login could have.
+func (s *browser) newNonce() string { return console.NonceOf(s.cookies[sessionCookie]) }
 
 const sessionCookie = "picket_session_7070"
 
-// paper is an answer.
-type paper struct {
+// response is an answer.
+type response struct {
 	status int
 	header http.Header
 	body   string
@@ -105,14 +105,16 @@ var (
 )
 
 // text is what a person reads.
-func (p paper) text() string {
+func (p response) text() string {
 	return strings.TrimSpace(spaces.ReplaceAllString(html.UnescapeString(tags.ReplaceAllString(p.body, " ")), " "))
 }
 
-func (s *seat) get(path string, headers ...string) paper { return s.send("GET", path, nil, headers...) }
+func (s *browser) get(path string, headers ...string) response {
+	return s.send("GET", path, nil, headers...)
+}
 
 // post sends a form; fields come in pairs of name and value.
-func (s *seat) post(path string, fields ...string) paper {
+func (s *browser) post(path string, fields ...string) response {
 	form := url.Values{}
 	for i := 0; i+1 < len(fields); i += 2 {
 		form.Add(fields[i], fields[i+1])
@@ -120,7 +122,7 @@ func (s *seat) post(path string, fields ...string) paper {
 	return s.send("POST", path, form)
 }
 
-func (s *seat) send(method, path string, form url.Values, headers ...string) paper {
+func (s *browser) send(method, path string, form url.Values, headers ...string) response {
 	s.t.Helper()
 	var body io.Reader = http.NoBody
 	if form != nil {
@@ -143,7 +145,7 @@ func (s *seat) send(method, path string, form url.Values, headers ...string) pap
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	w := httptest.NewRecorder()
-	s.face.ServeHTTP(w, r)
+	s.handler.ServeHTTP(w, r)
 	for _, c := range w.Result().Cookies() {
 		if s.cookies[c.Name] = c.Value; c.MaxAge < 0 {
 			delete(s.cookies, c.Name)
@@ -152,11 +154,11 @@ func (s *seat) send(method, path string, form url.Values, headers ...string) pap
 	if w.Code >= 500 {
 		s.t.Logf("%s %s: %s", method, path, s.log.String())
 	}
-	return paper{w.Code, w.Header(), w.Body.String()}
+	return response{w.Code, w.Header(), w.Body.String()}
 }
 
-// want is get for a page that must be there.
-func (s *seat) want(path string) paper {
+// mustGet is get for a page that must be there.
+func (s *browser) mustGet(path string) response {
 	s.t.Helper()
 	p := s.get(path)
 	if p.status != http.StatusOK {
@@ -167,8 +169,8 @@ func (s *seat) want(path string) paper {
 
 var onceField = regexp.MustCompile(`name="once" value="([^"]+)"`)
 
-// once is the number of the forms of a page.
-func (p paper) once(t testing.TB) string {
+// nonce is the number of the forms of a page.
+func (p response) nonce(t testing.TB) string {
 	t.Helper()
 	m := onceField.FindStringSubmatch(p.body)
 	if m == nil {
@@ -178,9 +180,9 @@ func (p paper) once(t testing.TB) string {
 }
 
 // submit opens a page and sends one of its forms, as a person does.
-func (s *seat) submit(page, action string, fields ...string) paper {
+func (s *browser) submit(page, action string, fields ...string) response {
 	s.t.Helper()
-	opened := s.want(page)
+	opened := s.mustGet(page)
 	if !strings.Contains(opened.body, `action="`+action+`"`) {
 		s.t.Fatalf("%s has no form that goes to %s", page, action)
 	}
@@ -191,7 +193,7 @@ var hiddenField = regexp.MustCompile(`<input type="hidden" name="([^"]+)" value=
 
 // hidden are the fields of the first form that goes to action which nobody
 // fills in.
-func (p paper) hidden(action string) (fields []string) {
+func (p response) hidden(action string) (fields []string) {
 	_, form, _ := strings.Cut(p.body, `action="`+action+`"`)
 	form, _, _ = strings.Cut(form, "</form>")
 	for _, m := range hiddenField.FindAllStringSubmatch(form, -1) {
@@ -201,18 +203,18 @@ func (p paper) hidden(action string) (fields []string) {
 }
 
 // follow checks that an answer sends the browser on, and follows it.
-func (s *seat) follow(p paper) paper {
+func (s *browser) follow(p response) response {
 	s.t.Helper()
 	if p.status != http.StatusSeeOther {
 		s.t.Fatalf("it does not go on: %d %s", p.status, p.text())
 	}
-	return s.want(p.header.Get("Location"))
+	return s.mustGet(p.header.Get("Location"))
 }
 
 var nextPage = regexp.MustCompile(`<a href="([^"]+)" rel="next"`)
 
 // nextOf is the address of the page after, empty on the last one.
-func nextOf(p paper) string {
+func nextOf(p response) string {
 	if m := nextPage.FindStringSubmatch(p.body); m != nil {
 		return html.UnescapeString(m[1])
 	}

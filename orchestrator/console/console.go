@@ -1,7 +1,7 @@
 // Package console is the web console: the pages on which people decide
 // hand-offs and reviews and see what runs. Every page is made here and works
 // without JavaScript; a small script of our own keeps it up to date. A page is
-// one Go file (page_<name>.go: its routes, what it asks of the engine, its
+// one Go file (such as reviews.go: its routes, what it asks of the engine, its
 // handlers) and one template (templates/<name>.html); the list of all routes
 // is in routes.go.
 package console
@@ -24,9 +24,9 @@ import (
 
 // Config is what the console needs.
 type Config struct {
-	// Desk finds the engine of a namespace, nil when this process does not serve
+	// Backend finds the engine of a namespace, nil when this process does not serve
 	// it. Required.
-	Desk func(namespace string) Desk
+	Backend func(namespace string) Backend
 	// Stream answers with the events of the namespace of who reads, as the API
 	// does, and asks admit again and again whether they may go on. Required.
 	Stream func(c echo.Context, who picket.Principal, admit func() error) error
@@ -52,33 +52,33 @@ type Console struct {
 	hosts      []string // accepted in the Host header
 	publicHost string   // of an https PublicURL
 	log        *slog.Logger
-	pages      map[string]*template.Template
+	templates  map[string]*template.Template
 	assets     *assets
 	origin     *http.CrossOriginProtection
-	attempts   *attempts[netip.Prefix] // wrong keys
-	logins     *attempts[person]
-	names      map[string]route
+	wrongKeys  *attemptLimiter[netip.Prefix] // wrong keys
+	logins     *attemptLimiter[loginKey]
+	routes     map[string]route
 }
 
 // New prepares the console: it reads the templates and assets that are built
 // into the program.
 func New(cfg Config) (*Console, error) {
-	if cfg.Desk == nil || cfg.Stream == nil {
-		return nil, errors.New("console: Desk and Stream are required")
+	if cfg.Backend == nil || cfg.Stream == nil {
+		return nil, errors.New("console: Backend and Stream are required")
 	}
 	c := &Console{
-		cfg:      cfg,
-		log:      web.Logged(cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))),
-		origin:   http.NewCrossOriginProtection(),
-		attempts: newAttempts[netip.Prefix](maxAttempts),
-		logins:   newAttempts[person](maxLogins),
-		names:    map[string]route{},
+		cfg:       cfg,
+		log:       web.WithLogIDs(cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))),
+		origin:    http.NewCrossOriginProtection(),
+		wrongKeys: newAttempts[netip.Prefix](wrongKeysPerMinute),
+		logins:    newAttempts[loginKey](loginsPerMinute),
+		routes:    map[string]route{},
 	}
 	for _, r := range routes() {
-		if _, twice := c.names[r.name]; twice {
+		if _, twice := c.routes[r.name]; twice {
 			return nil, errors.New("console: two routes are named " + r.name)
 		}
-		c.names[r.name] = r
+		c.routes[r.name] = r
 	}
 	c.hosts, c.publicHost = cfg.AllowedHosts, httpsHost(cfg.PublicURL)
 	if u, err := url.Parse(cfg.PublicURL); err == nil && u.Hostname() != "" {
@@ -88,7 +88,7 @@ func New(cfg Config) (*Console, error) {
 	if c.assets, err = loadAssets(); err != nil {
 		return nil, err
 	}
-	c.pages, err = c.loadPages()
+	c.templates, err = c.parseTemplates()
 	return c, err
 }
 
@@ -97,13 +97,13 @@ func New(cfg Config) (*Console, error) {
 func (c *Console) Mount(e *echo.Echo) {
 	e.GET("/", c.root)
 	e.GET("/console", c.root)
-	e.GET(c.assets.route(), c.guarded(func(v *visit) error { return c.assets.serve(v) }))
+	e.GET(c.assets.route(), c.secured(func(v *request) error { return c.assets.serve(v) }))
 	for _, r := range routes() {
-		e.Add(r.method, r.path, c.guarded(c.handler(r)))
+		e.Add(r.method, r.path, c.secured(c.handler(r)))
 	}
 	// What no other route takes is a page as well, and says where to go on.
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
-		e.Add(method, "/console/*", c.guarded(c.handler(route{handle: nowhere})))
+		e.Add(method, "/console/*", c.secured(c.handler(route{handle: notFound})))
 	}
 }
 
@@ -116,5 +116,5 @@ func (c *Console) root(ec echo.Context) error {
 	if !accepts(ec.Request(), "text/html") && ec.Path() == "/" {
 		return echo.ErrNotFound
 	}
-	return ec.Redirect(http.StatusSeeOther, home)
+	return ec.Redirect(http.StatusSeeOther, homePath)
 }

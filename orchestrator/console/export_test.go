@@ -2,7 +2,7 @@ package console
 
 import "github.com/picket-dev/picket"
 
-// NumberOf is a number as the forms of a login have it, by its cookie.
-func NumberOf(cookie string) string {
-	return (&visit{token: picket.Secret(cookie)}).newNumber()
+// NonceOf is a number as the forms of a login have it, by its cookie.
+func NonceOf(cookie string) string {
+	return (&request{token: picket.Secret(cookie)}).newNonce()
 }

@@ -13,14 +13,14 @@ import (
 
 // What a reviewer may not open is not linked for them: they read the name.
 func TestAReviewerIsNotSentToAgents(t *testing.T) {
-	open(t, func(t *testing.T, o *office) {
-		reviewer, operator := o.sit(picket.ScopeReviewer), o.sit(picket.ScopeOperator)
-		id, _ := o.run(picket.TaskSpec{Title: "x"})
+	virtual(t, func(t *testing.T, o *fixture) {
+		reviewer, operator := o.signedIn(picket.ScopeReviewer), o.signedIn(picket.ScopeOperator)
+		id, _ := o.startRun(picket.TaskSpec{Title: "x"})
 		for _, path := range []string{"/console/tasks/" + id, "/console/leases", "/console/events"} {
-			operator.want(path).has(t, "/console/agents/a1")
-			p := reviewer.want(path)
-			p.hasNot(t, "/console/agents")
-			p.has(t, "a1")
+			operator.mustGet(path).wantText(t, "/console/agents/a1")
+			p := reviewer.mustGet(path)
+			p.wantNoText(t, "/console/agents")
+			p.wantText(t, "a1")
 		}
 	})
 }
@@ -28,72 +28,72 @@ func TestAReviewerIsNotSentToAgents(t *testing.T) {
 // What happened to a task long after its state was last changed is on its page,
 // the task that was made from it as well.
 func TestTheLatestEventsOfATaskAreOnItsPage(t *testing.T) {
-	open(t, func(t *testing.T, o *office) {
-		s := o.sit(picket.ScopeOperator)
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeOperator)
 		task, err := o.Submit(t.Context(), picket.Caller{Actor: "test"}, picket.TaskSpec{Title: "x"})
 		must(t, err)
 		page := "/console/tasks/" + task.TaskID
-		o.pass(20 * time.Minute)
+		o.passTime(20 * time.Minute)
 		s.follow(s.submit(page, page+"/top-up", "usd", "1", "reason", "an hour later")).
-			has(t, "budget.topped_up an hour later", "task.submitted")
+			wantText(t, "budget.topped_up an hour later", "task.submitted")
 		s.follow(s.submit(page, page+"/cancel", "reason", "no"))
-		o.pass(20 * time.Minute)
+		o.passTime(20 * time.Minute)
 		s.follow(s.submit(page, page+"/retry", "reason", "after all"))
-		s.want(page).has(t, "task.retried after all", "task.cancelled no", "budget.topped_up", "task.submitted")
+		s.mustGet(page).wantText(t, "task.retried after all", "task.cancelled no", "budget.topped_up", "task.submitted")
 	})
 }
 
 // An operator whose page is older than the agent is told so: what the engine
 // tells the agent is not for them.
 func TestAnAgentThatHasRegisteredAgain(t *testing.T) {
-	open(t, func(t *testing.T, o *office) {
-		s := o.sit(picket.ScopeOperator)
-		o.enlist("a7", "coder", 1)
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeOperator)
+		o.registerAgent("a7", "coder", 1)
 		const page = "/console/agents/a7"
-		seen := s.want(page).hidden(page + "/drain")
+		seen := s.mustGet(page).hidden(page + "/drain")
 		s.follow(s.submit(page, page+"/deregister"))
-		o.enlist("a7", "coder", 1)
+		o.registerAgent("a7", "coder", 1)
 		p := s.post(page+"/drain", seen...)
 		if p.status != http.StatusGone {
 			t.Errorf("what was meant for an earlier registration: %d", p.status)
 		}
-		p.has(t, "since this page was opened", "decide anew")
-		p.hasNot(t, "Stop all work")
+		p.wantText(t, "since this page was opened", "decide anew")
+		p.wantNoText(t, "Stop all work")
 	})
 }
 
 // An id is found as lists show it, and no page of a search claims to be all.
-func TestWhatASearchFinds(t *testing.T) {
-	open(t, func(t *testing.T, o *office) {
-		s := o.sit(picket.ScopeReviewer)
+func TestTaskSearchByIDAndTitle(t *testing.T) {
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeReviewer)
 		for range 70 {
 			_, err := o.Submit(t.Context(), picket.Caller{Actor: "test"}, picket.TaskSpec{Title: "alike"})
 			must(t, err)
 		}
-		shown := between(s.want("/console/tasks").body, `">task_…`, "<")
-		one := s.want("/console/tasks?q=" + url.QueryEscape("task_…"+shown))
+		shown := between(s.mustGet("/console/tasks").body, `">task_…`, "<")
+		one := s.mustGet("/console/tasks?q=" + url.QueryEscape("task_…"+shown))
 		if n := strings.Count(one.body, "<tr data-row"); n != 1 {
 			t.Errorf("task_…%s finds %d tasks", shown, n)
 		}
-		one.has(t, "ids of 70 tasks were looked through, which is all of them")
-		second := s.want(nextOf(s.want("/console/tasks?q=alike")))
-		second.has(t, "ids of 20 more tasks were looked through, the oldest ones")
-		second.hasNot(t, "all of them")
+		one.wantText(t, "ids of 70 tasks were looked through, which is all of them")
+		second := s.mustGet(nextOf(s.mustGet("/console/tasks?q=alike")))
+		second.wantText(t, "ids of 20 more tasks were looked through, the oldest ones")
+		second.wantNoText(t, "all of them")
 	})
 }
 
 // An amount that is left empty is the usual one, as the field says.
 func TestABudgetOfDollarsAloneHasTokens(t *testing.T) {
-	open(t, func(t *testing.T, o *office) {
-		s := o.sit(picket.ScopeOperator)
-		s.want("/console/tasks/new").has(t, "the usual one: $1.00 · 1.0M tokens")
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeOperator)
+		s.mustGet("/console/tasks/new").wantText(t, "the usual one: $1.00 · 1.0M tokens")
 		for _, c := range []struct {
 			usd    string
 			tokens string
 			want   budget.Envelope
 		}{
-			{"0.50", "", budget.Envelope{USD: 50 * cents, Tokens: 1_000_000}},
-			{"", "7", budget.Envelope{USD: 100 * cents, Tokens: 7}},
+			{"0.50", "", budget.Envelope{USD: 50 * cent, Tokens: 1_000_000}},
+			{"", "7", budget.Envelope{USD: 100 * cent, Tokens: 7}},
 			{"0", "0", budget.Envelope{}},
 		} {
 			made := s.submit("/console/tasks/new", "/console/tasks", "title", "x", "usd", c.usd, "tokens", c.tokens)
@@ -109,24 +109,24 @@ func TestABudgetOfDollarsAloneHasTokens(t *testing.T) {
 
 // A day without a limit of tokens says so, before its first task too.
 func TestADayWithoutALimitOfTokens(t *testing.T) {
-	open(t, func(t *testing.T, o *office) {
-		s := o.sit(picket.ScopeReviewer)
-		o.store.SetBudgets(&budget.Envelope{USD: 2000 * cents, Tokens: budget.MaxTokens}, nil)
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeReviewer)
+		o.store.SetBudgets(&budget.Envelope{USD: 2000 * cent, Tokens: budget.MaxTokens}, nil)
 		for range 2 {
-			s.want("/console/budgets").has(t, "granted $20.00", "tokens left unlimited")
-			s.want("/console/budgets/house").has(t, "available $20.00 unlimited tokens")
-			o.run(picket.TaskSpec{Title: "x", BudgetEnvelope: &budget.Envelope{Tokens: 1000}})
+			s.mustGet("/console/budgets").wantText(t, "granted $20.00", "tokens left unlimited")
+			s.mustGet("/console/budgets/house").wantText(t, "available $20.00 unlimited tokens")
+			o.startRun(picket.TaskSpec{Title: "x", BudgetEnvelope: &budget.Envelope{Tokens: 1000}})
 		}
 	})
 }
 
 // What was typed stays in the form that it was typed into.
 func TestAReasonStaysInItsForm(t *testing.T) {
-	open(t, func(t *testing.T, o *office) {
-		s, long := o.sit(picket.ScopeOperator), strings.Repeat("x", 5000)
+	virtual(t, func(t *testing.T, o *fixture) {
+		s, long := o.signedIn(picket.ScopeOperator), strings.Repeat("x", 5000)
 		must(t, o.Tick(t.Context()))
 		s.follow(s.submit("/console/stop", "/console/pause"))
-		p := s.post("/console/pause", "hard", "yes", "reason", long, "once", s.want("/console/stop").once(t))
+		p := s.post("/console/pause", "hard", "yes", "reason", long, "once", s.mustGet("/console/stop").nonce(t))
 		if form := between(p.body, `name="hard" value="yes">`, "</form>"); !strings.Contains(form, long) ||
 			strings.Count(p.body, long) != 1 {
 			t.Errorf("the reason of the stop is elsewhere: %s", p.text())
@@ -137,21 +137,21 @@ func TestAReasonStaysInItsForm(t *testing.T) {
 // What is cut says so, and where all of it is; who takes leases without having
 // registered has no page, and that is said to a person.
 func TestThePageOfAnAgentSaysWhatIsNotOnIt(t *testing.T) {
-	open(t, func(t *testing.T, o *office) {
-		s := o.sit(picket.ScopeOperator)
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeOperator)
 		for id, size := range map[string]int{"small": 10, "large": 20_000} {
 			_, err := o.Register(t.Context(), picket.Caller{Actor: "test"},
 				picket.Registration{AgentID: id, Metadata: picket.RawJSON(`{"x":"` + strings.Repeat("y", size) + `"}`)})
 			must(t, err)
 		}
-		s.want("/console/agents/large").has(t, "its beginning; all of it: picket agent get large -o json")
-		s.want("/console/agents/small").hasNot(t, "its beginning")
-		o.run(picket.TaskSpec{Title: "x"}) // a1's, which has not registered
+		s.mustGet("/console/agents/large").wantText(t, "its beginning; all of it: picket agent get large -o json")
+		s.mustGet("/console/agents/small").wantNoText(t, "its beginning")
+		o.startRun(picket.TaskSpec{Title: "x"}) // a1's, which has not registered
 		p := s.get("/console/agents/a1")
 		if p.status != http.StatusNotFound {
 			t.Errorf("who has not registered: %d", p.status)
 		}
-		p.has(t, "there is no such agent", "without having registered")
-		p.hasNot(t, "POST /api")
+		p.wantText(t, "there is no such agent", "without having registered")
+		p.wantNoText(t, "POST /api")
 	})
 }

@@ -15,16 +15,16 @@ import (
 // has none, after what corrections gave back; and not at all where it was not
 // counted from the beginning of the day.
 func TestTheOverviewAddsUpTheMoney(t *testing.T) {
-	open(t, func(t *testing.T, o *office) {
-		s := o.sit(picket.ScopeReviewer)
-		_, held := o.run(picket.TaskSpec{Title: "before there was a limit"})
-		o.pays(held, "http_request", 30*cents)
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeReviewer)
+		_, held := o.startRun(picket.TaskSpec{Title: "before there was a limit"})
+		o.payCall(held, "http_request", 30*cent)
 		r, err := o.Reserve(t.Context(), held,
 			picket.CallRequest{
 				CallID:       "c",
 				Nonce:        "n",
 				Tool:         "http_request",
-				Reserve:      budget.Envelope{USD: 40 * cents},
+				Reserve:      budget.Envelope{USD: 40 * cent},
 				PriceVersion: "v1",
 				Effects:      picket.EffectsNone,
 				TimeoutMs:    1000,
@@ -37,41 +37,42 @@ func TestTheOverviewAddsUpTheMoney(t *testing.T) {
 					TaskID:  r.TaskID,
 					Nonce:   "n",
 					Outcome: outcome,
-					Cost:    budget.Envelope{USD: 5 * cents},
+					Cost:    budget.Envelope{USD: 5 * cent},
 				})
 			must(t, err)
 		}
-		s.want("/console/").has(t, "Spent so far", "$0.35", "No limit a day is set")
-		o.store.SetBudgets(&budget.Envelope{USD: 2000 * cents, Tokens: 50_000_000}, nil)
-		s.want("/console/").has(t, "Spent today", "$0.00 of $20.00", "Free to give to tasks $20.00", "Tokens 0 of 50M")
+		s.mustGet("/console/").wantText(t, "Spent so far", "$0.35", "No limit a day is set")
+		o.store.SetBudgets(&budget.Envelope{USD: 2000 * cent, Tokens: 50_000_000}, nil)
+		s.mustGet("/console/").wantText(t, "Spent today", "$0.00 of $20.00", "Free to give to tasks $20.00",
+			"Tokens 0 of 50M")
 		for n := range 12 {
-			_, held := o.run(picket.TaskSpec{
+			_, held := o.startRun(picket.TaskSpec{
 				Title:          fmt.Sprint("task ", n),
-				BudgetEnvelope: &budget.Envelope{USD: 50 * cents, Tokens: 1000},
+				BudgetEnvelope: &budget.Envelope{USD: 50 * cent, Tokens: 1000},
 			})
-			o.pays(held, "http_request", 10*cents)
+			o.payCall(held, "http_request", 10*cent)
 			_, err := o.Complete(t.Context(), held, picket.Completion{Output: picket.RawJSON(`1`)})
 			must(t, err)
 		}
-		p := s.want("/console/")
-		p.has(t, "Spent today", "$1.20 of $20.00", "Free to give to tasks $14.00", "Tokens 0 of 50M")
+		p := s.mustGet("/console/")
+		p.wantText(t, "Spent today", "$1.20 of $20.00", "Free to give to tasks $14.00", "Tokens 0 of 50M")
 		if !strings.Contains(p.body, `<rect class="spent" width="6"`) ||
 			!strings.Contains(p.body, `<rect class="carved" x="6" width="24"`) {
 			t.Errorf("the bar: %s", regexp.MustCompile(`<svg class="bar.*</svg>`).FindString(p.body))
 		}
 		must(t, o.redis.HDel(t.Context(), "pk:{default}:env:house:2000-01-01", "total_t", "total_u").Err())
-		p = s.want("/console/")
-		p.has(t, "Limit today", "$20.00", "Free to give to tasks $14.00")
-		p.hasNot(t, "Spent")
+		p = s.mustGet("/console/")
+		p.wantText(t, "Limit today", "$20.00", "Free to give to tasks $14.00")
+		p.wantNoText(t, "Spent")
 	})
 }
 
 // The chart has a bar for each two minutes, the last one that of now.
 func TestTheOverviewDrawsTheLastHour(t *testing.T) {
-	open(t, func(t *testing.T, o *office) {
-		s := o.sit(picket.ScopeReviewer)
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeReviewer)
 		bars := func() string {
-			p := s.want("/console/")
+			p := s.mustGet("/console/")
 			return fmt.Sprint(regexp.MustCompile(`<rect( class="bad")? x="\d+" y="\d+" width="10" height="\d+"`).
 				FindAllString(p.body, -1))
 		}
@@ -79,14 +80,14 @@ func TestTheOverviewDrawsTheLastHour(t *testing.T) {
 			t.Errorf("an empty hour: %s", got)
 		}
 		finish := func() {
-			_, held := o.run(picket.TaskSpec{Title: "done"})
+			_, held := o.startRun(picket.TaskSpec{Title: "done"})
 			_, err := o.Complete(t.Context(), held, picket.Completion{})
 			must(t, err)
 		}
 		for range 3 {
 			finish()
 		}
-		_, held := o.run(picket.TaskSpec{Title: "not done"})
+		_, held := o.startRun(picket.TaskSpec{Title: "not done"})
 		_, err := o.Fail(t.Context(), held, "no", false)
 		must(t, err)
 		const first = `<rect x="%d" y="15" width="10" height="45" <rect class="bad" x="%[1]d" y="0" width="10" height="15"`
@@ -99,13 +100,13 @@ func TestTheOverviewDrawsTheLastHour(t *testing.T) {
 			324); got != want {
 			t.Errorf("four minutes later: %s, want %s", got, want)
 		}
-		s.want("/console/").has(t, "Results handed in 4", "Runs without a result 1", "Handed to people 1")
-		if p := s.want("/console/"); !strings.Contains(p.body,
+		s.mustGet("/console/").wantText(t, "Results handed in 4", "Runs without a result 1", "Handed to people 1")
+		if p := s.mustGet("/console/"); !strings.Contains(p.body,
 			`aria-label="In the last hour 4 results were handed in and 1 runs ended without one"`) {
 			t.Error("the chart is not told in words")
 		}
 		time.Sleep(57 * time.Minute)
-		s.want("/console/").has(t, "Results handed in 1", "Runs without a result 0", "Handed to people 0")
+		s.mustGet("/console/").wantText(t, "Results handed in 1", "Runs without a result 0", "Handed to people 0")
 		time.Sleep(4 * time.Minute)
 		if got := bars(); got != "[]" {
 			t.Errorf("after the hour: %s", got)

@@ -19,20 +19,20 @@ const (
 	asJSON = "json"
 )
 
-// editable is a payload as a person edits it: a JSON string as its text.
-func editable(raw picket.RawJSON) (text, as string) {
+// editableText is a payload as a person edits it: a JSON string as its text.
+func editableText(raw picket.RawJSON) (text, as string) {
 	if len(raw) > 0 && raw[0] == '"' || len(raw) == 0 || string(raw) == "null" {
-		return pretty(raw), asText
+		return indentJSON(raw), asText
 	}
-	return pretty(raw), asJSON
+	return indentJSON(raw), asJSON
 }
 
-// typedJSON is the payload that a person has typed.
-func typedJSON(field, text, as string) (picket.RawJSON, error) {
-	raw := textJSON(text)
+// parsePayload is the payload that a person has typed.
+func parsePayload(field, text, as string) (picket.RawJSON, error) {
+	raw := quoteJSON(text)
 	if as == asJSON {
 		raw = picket.RawJSON(strings.TrimSpace(text))
-		if strictJSON(raw) != nil {
+		if checkJSON(raw) != nil {
 			return nil, picket.Invalid(field, "Correct it, or send it as text.",
 				"this is not valid JSON, or a name is there twice, or it is nested deeper than %d levels",
 				web.MaxDepth-1)
@@ -44,25 +44,25 @@ func typedJSON(field, text, as string) (picket.RawJSON, error) {
 	return raw, nil
 }
 
-// strictJSON refuses what the API refuses: beside what is no JSON at all, names
+// checkJSON refuses what the API refuses: beside what is no JSON at all, names
 // that are there twice, and structures deeper than the store reads. Nobody could
 // be given a task with such an input, nor any task behind it.
-func strictJSON(raw picket.RawJSON) error {
+func checkJSON(raw picket.RawJSON) error {
 	var body struct {
 		Value jsontext.Value `json:"value"`
 	}
 	return web.Unmarshal(slices.Concat([]byte(`{"value":`), raw, []byte("}")), &body)
 }
 
-// textJSON is a text as a JSON string.
-func textJSON(text string) picket.RawJSON {
+// quoteJSON is a text as a JSON string.
+func quoteJSON(text string) picket.RawJSON {
 	raw, _ := jsontext.AppendQuote(nil, strings.ToValidUTF8(text, "\uFFFD")) // valid text can be quoted
 	return picket.RawJSON(raw)
 }
 
-// fullText is a text that a page has clipped, at full length. It is not a page:
+// writeText is a text that a page has clipped, at full length. It is not a page:
 // nothing in it can become one.
-func (v *visit) fullText(text string) error {
+func (v *request) writeText(text string) error {
 	return v.Blob(http.StatusOK, echo.MIMETextPlainCharsetUTF8, []byte(plain(text)))
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// unreadable is JSON that a lenient decoder takes and the API and the store do
+// badPayloads is JSON that a lenient decoder takes and the API and the store do
 // not.
-var unreadable = map[string]string{
+var badPayloads = map[string]string{
 	"a name twice":  `{"a":1,"a":2}`,
 	"not UTF-8":     "{\"a\":\"\xff\"}",
 	"deep":          strings.Repeat("[", 128) + strings.Repeat("]", 128),
@@ -20,14 +20,14 @@ var unreadable = map[string]string{
 
 // What a person types is held to what the API takes, or one task nobody can be
 // given keeps all behind it from being granted.
-func TestNoFormPoisonsTheQueue(t *testing.T) {
-	open(t, func(t *testing.T, o *office) {
-		s := o.sit(picket.ScopeOperator)
-		_, handoff := o.asks("a question", which)
+func TestInvalidPayloadsAreRefused(t *testing.T) {
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeOperator)
+		_, handoff := o.addHandoff("a question", twoOptions)
 		page := "/console/handoffs/" + handoff
-		for name, text := range unreadable {
-			if p := s.post("/console/tasks", "title", name, "input", text, "once", s.want("/console/tasks/new").
-				once(t)); p.status >= http.StatusInternalServerError {
+		for name, text := range badPayloads {
+			if p := s.post("/console/tasks", "title", name, "input", text, "once", s.mustGet("/console/tasks/new").
+				nonce(t)); p.status >= http.StatusInternalServerError {
 				t.Errorf("input with %s: %d", name, p.status)
 			}
 			for _, fields := range [][]string{{"answer", "answer", "so", "edit", "1", "input", text, "inputAs", "json"},
@@ -37,8 +37,8 @@ func TestNoFormPoisonsTheQueue(t *testing.T) {
 				}
 			}
 		}
-		if p := s.post("/console/tasks", "title", "t\xff", "once", s.want("/console/tasks/new").
-			once(t)); p.status != http.StatusBadRequest {
+		if p := s.post("/console/tasks", "title", "t\xff", "once", s.mustGet("/console/tasks/new").
+			nonce(t)); p.status != http.StatusBadRequest {
 			t.Errorf("a title that is not UTF-8: %d", p.status)
 		}
 		made, err := o.Tasks(t.Context(), picket.TaskQuery{States: []picket.TaskState{picket.TaskQueued}})
@@ -63,21 +63,21 @@ func TestNoFormPoisonsTheQueue(t *testing.T) {
 // Indenting makes a deep structure a hundred times as long: it is shown as it
 // came, on the lists and at full length too.
 func TestDeepStructuresStayAsLongAsTheyAre(t *testing.T) {
-	open(t, func(t *testing.T, o *office) {
-		s := o.sit(picket.ScopeReviewer)
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeReviewer)
 		deep := picket.RawJSON(strings.Repeat("[", 120) + strings.Repeat("1,", 130_000) + "1" +
 			strings.Repeat("]", 120))
-		task := o.done(picket.TaskSpec{Title: "deep", Input: deep}, picket.Completion{Output: deep})
+		task := o.addReview(picket.TaskSpec{Title: "deep", Input: deep}, picket.Completion{Output: deep})
 		for _, path := range []string{"/console/", "/console/reviews", "/console/reviews/" + task,
 			"/console/tasks/" + task, "/console/tasks/" + task + "/output",
 			"/console/reviews/" + task + "/full/output", "/console/reviews/" + task + "/full/input"} {
-			if p := s.want(path); len(p.body) > 512<<10 {
+			if p := s.mustGet(path); len(p.body) > 512<<10 {
 				t.Errorf("%s has %d KiB", path, len(p.body)>>10)
 			}
 		}
-		flat := o.done(picket.TaskSpec{Title: "flat"},
+		flat := o.addReview(picket.TaskSpec{Title: "flat"},
 			picket.Completion{Output: picket.RawJSON(`{"a":[1,{"b":"x,[{"}]}`)})
-		if p := s.want("/console/reviews/" + flat +
+		if p := s.mustGet("/console/reviews/" + flat +
 			"/full/output"); p.body != "{\n  \"a\": [\n    1,\n    {\n      \"b\": \"x,[{\"\n    }\n  ]\n}" {
 			t.Errorf("what is usual is shown as %s", p.body)
 		}

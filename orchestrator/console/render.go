@@ -56,11 +56,11 @@ type view struct {
 	Topics   string
 	Every    int
 	Posted   bool   // the answer to a form, not to the page's own address
-	Did      string // what the person has just done, a sentence
+	Flash    string // what the person has just done, a sentence
 	Problem  *problem
 	Body     any
 	Nonce    string
-	visit    *visit
+	visit    *request
 }
 
 type navEntry struct {
@@ -74,7 +74,7 @@ type navEntry struct {
 // May reports whether the person may go to a page or decide, by the name of its
 // route.
 func (w view) May(name string) (bool, error) {
-	if _, known := w.visit.console.names[name]; !known {
+	if _, known := w.visit.console.routes[name]; !known {
 		return false, fmt.Errorf("no route is named %s", name)
 	}
 	return w.visit.may(name), nil
@@ -83,9 +83,9 @@ func (w view) May(name string) (bool, error) {
 // Waiting is how many hand-offs and reviews wait for a person.
 func (w view) Waiting() int64 { return w.Stats.Handoffs + w.Stats.Reviews }
 
-func (c *Console) loadPages() (map[string]*template.Template, error) {
+func (c *Console) parseTemplates() (map[string]*template.Template, error) {
 	funcs := template.FuncMap{"asset": func(name string) string { return c.assets.byName[name] }}
-	for name, f := range words {
+	for name, f := range templateFuncs {
 		funcs[name] = f
 	}
 	shared, err := template.New("").Funcs(funcs).
@@ -115,19 +115,19 @@ func (c *Console) loadPages() (map[string]*template.Template, error) {
 	return pages, nil
 }
 
-// show answers a page. What every page shows around its own matter is asked
+// render answers a page. What every page shows around its own matter is asked
 // of the engine by [visit.look], at most once a visit.
-func (v *visit) show(status int, p page) error {
-	if err := v.look(); err != nil {
+func (v *request) render(status int, p page) error {
+	if err := v.loadStats(); err != nil {
 		return err
 	}
 	w := view{
 		Title:    p.title,
-		Path:     v.here(),
+		Path:     v.currentPath(),
 		Theme:    v.theme(),
-		SignedIn: v.desk != nil,
+		SignedIn: v.backend != nil,
 		Cookies:  v.site.kind != signInSite && v.site.kind != closedSite,
-		Who:      v.session.Principal,
+		Who:      v.login.Principal,
 		Stats:    v.stats,
 		Now:      v.now(),
 		Topics:   strings.Join(p.topics, " "),
@@ -140,21 +140,21 @@ func (v *visit) show(status int, p page) error {
 	w.Nav = v.navigation(p.nav)
 	if site := v.Request().Header.Get("Sec-Fetch-Site"); v.Request().Method == get &&
 		(site == "" || site == "same-origin") {
-		w.Did = sentenceOf(v.QueryParam("did"), v.QueryParam("id"))
+		w.Flash = flashMessage(v.QueryParam("did"), v.QueryParam("id"))
 	}
 	if p.problem != nil {
-		w.Problem = problemOf(p.problem, v)
+		w.Problem = newProblem(p.problem, v)
 		w.Problem.Alone = p.name == "problem"
 		if w.Problem.retryAfter > 0 {
 			v.Response().Header().Set(echo.HeaderRetryAfter, strconv.Itoa(w.Problem.retryAfter))
 		}
 	}
-	return v.write(status, p.name, w)
+	return v.writePage(status, p.name, w)
 }
 
-// write finishes the page before anything of it is sent.
-func (v *visit) write(status int, name string, w view) error {
-	t, known := v.console.pages[name]
+// writePage finishes the page before anything of it is sent.
+func (v *request) writePage(status int, name string, w view) error {
+	t, known := v.console.templates[name]
 	if !known {
 		return fmt.Errorf("there is no template %s", name)
 	}
@@ -166,39 +166,39 @@ func (v *visit) write(status int, name string, w view) error {
 	return v.HTMLBlob(status, out.Bytes())
 }
 
-// look asks for what the frame of a page shows. Handlers of pages call it
+// loadStats asks for what the frame of a page shows. Handlers of pages call it
 // first: the page is then at least as new as the sequence number it carries,
 // and no event between the two is missed.
-func (v *visit) look() error {
-	if v.desk == nil || v.looked {
+func (v *request) loadStats() error {
+	if v.backend == nil || v.statsLoaded {
 		return nil
 	}
-	stats, err := v.desk.Stats(v.ctx())
+	stats, err := v.backend.Stats(v.ctx())
 	if err != nil {
 		return err
 	}
-	v.stats, v.looked = stats, true
+	v.stats, v.statsLoaded = stats, true
 	return nil
 }
 
 // now is the store's own clock, of which all times on a page are. Store time is
 // not: it stands behind it for as long as nothing ran.
-func (v *visit) now() picket.Instant {
+func (v *request) now() picket.Instant {
 	return v.stats.LastTick + picket.Instant(v.stats.SinceTickMs)
 }
 
 // nonce numbers the forms of a page. A form that is shown again after it was
 // refused keeps its number, so that an outcome nobody knows is settled by
 // pressing the button again; with one exception: the number was used before.
-func (v *visit) nonce(problem error) string {
+func (v *request) nonce(problem error) string {
 	if v.token == "" {
 		return "" // nobody decides here
 	}
-	if sent := v.form(nonceField); problem != nil && v.isOurs(sent) &&
+	if sent := v.formValue(nonceField); problem != nil && v.ownsNonce(sent) &&
 		!errors.Is(problem, picket.CodeIdempotencyConflict) {
 		return sent
 	}
-	return v.newNumber()
+	return v.newNonce()
 }
 
 // goLetters are the keys of the pages, after g.
@@ -213,7 +213,7 @@ var goLetters = map[string]string{
 	"events":   "e",
 }
 
-func (v *visit) navigation(marked string) []navEntry {
+func (v *request) navigation(marked string) []navEntry {
 	var all []navEntry
 	for _, r := range routes() {
 		if r.nav == "" || !v.may(r.name) {
@@ -249,7 +249,7 @@ type problem struct {
 	retryAfter int
 }
 
-func problemOf(err error, v *visit) *problem {
+func newProblem(err error, v *request) *problem {
 	refusal, ok := picket.RefusalOf(err)
 	if !ok {
 		v.console.log.ErrorContext(v.Request().Context(), "page failed", "route", v.Path(), "err", err)
@@ -261,7 +261,7 @@ func problemOf(err error, v *visit) *problem {
 		Message:    refusal.Error(),
 		Remedy:     refusal.Remedy,
 		Facts:      refusal.Facts,
-		Unknown:    v.deciding && errors.Is(err, picket.ErrUnknown),
+		Unknown:    v.submitting && errors.Is(err, picket.ErrUnknown),
 		status:     refusal.Code.Status(),
 		retryAfter: int(math.Ceil(refusal.RetryAfter.Seconds())),
 	}
@@ -271,24 +271,24 @@ func problemOf(err error, v *visit) *problem {
 	return p
 }
 
-// refuse shows what went wrong as a page of its own, unless the answer is under
+// renderError shows what went wrong as a page of its own, unless the answer is under
 // way already: no page belongs into a stream.
-func (c *Console) refuse(v *visit, err error) error {
+func (c *Console) renderError(v *request, err error) error {
 	if v.Response().Committed {
 		return err
 	}
-	p := problemOf(err, v)
+	p := newProblem(err, v)
 	if p.status == http.StatusUnauthorized {
-		v.desk = nil
-		return v.loginPage(v.here(), err)
+		v.backend = nil
+		return v.loginPage(v.currentPath(), err)
 	}
-	if v.look() != nil {
-		v.desk = nil // the store does not answer: the page does without
+	if v.loadStats() != nil {
+		v.backend = nil // the store does not answer: the page does without
 	}
-	return v.show(p.status, page{name: "problem", title: p.Title, nav: "-", problem: err})
+	return v.render(p.status, page{name: "problem", title: p.Title, nav: "-", problem: err})
 }
 
-// nowhere answers what no route takes.
-func nowhere(v *visit) error {
+// notFound answers what no route takes.
+func notFound(v *request) error {
 	return picket.Refuse(picket.CodeNotFound, "Choose a page in the navigation.", "there is no such page")
 }

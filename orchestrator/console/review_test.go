@@ -10,11 +10,11 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// evidenced makes a task in review with everything a reviewer looks at.
-func (o *office) evidenced(title string) string {
+// addFullReview makes a task in review with everything a reviewer looks at.
+func (o *fixture) addFullReview(title string) string {
 	o.t.Helper()
 	ctx := o.t.Context()
-	id, held := o.run(picket.TaskSpec{
+	id, held := o.startRun(picket.TaskSpec{
 		Title:  title,
 		Role:   "coder",
 		Input:  picket.RawJSON(`"make it fast"`),
@@ -46,17 +46,17 @@ func (o *office) evidenced(title string) string {
 func ptr[T any](v T) *T { return &v }
 
 func TestAReviewHasAllTheEvidence(t *testing.T) {
-	open(t, func(t *testing.T, o *office) {
-		s := o.sit(picket.ScopeReviewer)
-		id := o.evidenced("speed it up")
-		list := s.want("/console/reviews").text()
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeReviewer)
+		id := o.addFullReview("speed it up")
+		list := s.mustGet("/console/reviews").text()
 		for _, part := range []string{"speed it up", "three times as fast", "coder", "team=a", "$0.0420"} {
 			if !strings.Contains(list, part) {
 				t.Errorf("the list has no %q: %s", part, list)
 			}
 		}
 		page := "/console/reviews/" + id
-		p := s.want(page)
+		p := s.mustGet(page)
 		for _, part := range []string{"speed it up", "three times as fast", `"speed": 3.0000000000000001`, "a.go",
 			"half way there", "measure", "no profiler", "claude", "$0.0420",
 			"ok 12 tests last line", "make it fast", "picket/" + id} {
@@ -80,11 +80,11 @@ func TestAReviewHasAllTheEvidence(t *testing.T) {
 
 // The page prints no command with words of the evidence.
 func TestTheMergeCommandHasNoWordsOfTheAgent(t *testing.T) {
-	open(t, func(t *testing.T, o *office) {
-		s := o.sit(picket.ScopeReviewer)
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeReviewer)
 		for _, hostile := range []string{"--strategy=x", "x; touch pwned", "$(touch pwned)", "a'b", "a\nb",
 			"picket/task_01ARZ3NDEKTSV4RRFFQ69G5FAV"} {
-			id, held := o.run(picket.TaskSpec{Title: "speed it up"})
+			id, held := o.startRun(picket.TaskSpec{Title: "speed it up"})
 			_, err := o.Complete(t.Context(), held, picket.Completion{Output: picket.RawJSON(`1`), Summary: "done"})
 			must(t, err)
 			must(t, o.RunEvidence(t.Context(), held,
@@ -106,9 +106,9 @@ func TestTheMergeCommandHasNoWordsOfTheAgent(t *testing.T) {
 }
 
 func TestARejectionCanCarryItsRepair(t *testing.T) {
-	open(t, func(t *testing.T, o *office) {
-		s := o.sit(picket.ScopeReviewer)
-		id := o.evidenced("speed it up")
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeReviewer)
+		id := o.addFullReview("speed it up")
 		page := "/console/reviews/" + id
 		form := s.post(page+"/fix", "note", "it leaks <memory>")
 		if form.status != http.StatusOK {
@@ -124,7 +124,7 @@ func TestARejectionCanCarryItsRepair(t *testing.T) {
 			t.Fatalf("a form has decided: %s %v", task.State, err)
 		}
 		after := s.follow(s.post(page+"/reject", "fix", "1", "note", "it leaks", "title", "Plug it", "input",
-			"find the leak", "inputAs", "text", "role", "coder", "usd", "0.25", "tokens", "5000", "once", form.once(t),
+			"find the leak", "inputAs", "text", "role", "coder", "usd", "0.25", "tokens", "5000", "once", form.nonce(t),
 			"digest", o.digest(id)))
 		task, err := o.Task(t.Context(), id)
 		must(t, err)
@@ -143,11 +143,11 @@ func TestARejectionCanCarryItsRepair(t *testing.T) {
 }
 
 func TestAPlainRejection(t *testing.T) {
-	open(t, func(t *testing.T, o *office) {
-		s := o.sit(picket.ScopeReviewer)
-		id := o.done(picket.TaskSpec{Title: "x"}, picket.Completion{Output: picket.RawJSON(`1`)})
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeReviewer)
+		id := o.addReview(picket.TaskSpec{Title: "x"}, picket.Completion{Output: picket.RawJSON(`1`)})
 		page := "/console/reviews/" + id
-		after := s.follow(s.post(page+"/reject", "note", "wrong", "once", s.want(page).once(t)))
+		after := s.follow(s.post(page+"/reject", "note", "wrong", "once", s.mustGet(page).nonce(t)))
 		if !strings.Contains(after.text(), "reject by you") || !strings.Contains(after.text(), "wrong") {
 			t.Errorf("%s", after.text())
 		}
@@ -155,12 +155,12 @@ func TestAPlainRejection(t *testing.T) {
 }
 
 // The second to decide sees who was first, and keeps the note and the form.
-func TestTheSecondReviewerSeesTheFirst(t *testing.T) {
-	open(t, func(t *testing.T, o *office) {
-		ada, bob := o.sit(picket.ScopeReviewer), o.sit(picket.ScopeReviewer)
-		id := o.done(picket.TaskSpec{Title: "x"}, picket.Completion{Output: picket.RawJSON(`1`)})
+func TestTheLoserOfAReviewSeesTheWinner(t *testing.T) {
+	virtual(t, func(t *testing.T, o *fixture) {
+		ada, bob := o.signedIn(picket.ScopeReviewer), o.signedIn(picket.ScopeReviewer)
+		id := o.addReview(picket.TaskSpec{Title: "x"}, picket.Completion{Output: picket.RawJSON(`1`)})
 		page := "/console/reviews/" + id
-		form := bob.want(page).once(t)
+		form := bob.mustGet(page).nonce(t)
 		ada.follow(ada.submit(page, page+"/approve", "note", "fine by Ada"))
 		for _, path := range []string{page + "/approve", page + "/reject"} {
 			p := bob.post(path, "note", "words of Bob", "once", form)
@@ -187,18 +187,18 @@ func TestTheSecondReviewerSeesTheFirst(t *testing.T) {
 // Many are approved at once, when the person types how many; another number
 // decides nothing.
 func TestManyAreApprovedWithTheirCount(t *testing.T) {
-	open(t, func(t *testing.T, o *office) {
-		s := o.sit(picket.ScopeReviewer)
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeReviewer)
 		var docs []string
 		for i := range 5 {
-			docs = append(docs, o.done(picket.TaskSpec{
+			docs = append(docs, o.addReview(picket.TaskSpec{
 				Title:  fmt.Sprint("docs ", i),
 				Labels: map[string]string{"kind": "docs"},
 			}, picket.Completion{Output: picket.RawJSON(`1`)}))
 		}
-		other := o.done(picket.TaskSpec{Title: "code"}, picket.Completion{Output: picket.RawJSON(`1`)})
+		other := o.addReview(picket.TaskSpec{Title: "code"}, picket.Completion{Output: picket.RawJSON(`1`)})
 		choose := "/console/reviews/approve?label=kind%3Ddocs"
-		p := s.want(choose)
+		p := s.mustGet(choose)
 		if !strings.Contains(p.text(), "Approve 5 tasks") || strings.Contains(p.body, other) {
 			t.Fatalf("the confirmation: %s", p.text())
 		}
@@ -208,12 +208,12 @@ func TestManyAreApprovedWithTheirCount(t *testing.T) {
 				t.Errorf("count %q: %d %s", count, p.status, p.text())
 			}
 		}
-		ticked := s.want("/console/reviews/approve?task=" + docs[0] + "&task=" + docs[1])
+		ticked := s.mustGet("/console/reviews/approve?task=" + docs[0] + "&task=" + docs[1])
 		if !strings.Contains(ticked.text(), "Approve 2 tasks") {
 			t.Errorf("those that were ticked: %s", ticked.text())
 		}
 		s.follow(s.post("/console/reviews/approve", "task", docs[0], "task", docs[1], "count", "2", "once",
-			ticked.once(t)))
+			ticked.nonce(t)))
 		after := s.follow(s.submit(choose, "/console/reviews/approve", "label", "kind=docs", "count", "3", "note",
 			"all fine"))
 		if !strings.Contains(after.text(), "3 approved.") {
@@ -236,24 +236,24 @@ var chosenTasks = regexp.MustCompile(`name="task" value="(task_[0-9A-Z]{26})"`)
 // However far back in a long queue a task is, and with no filter at all, what
 // was confirmed is approved, and nothing that came later.
 func TestEverythingIsApprovedThatWasConfirmed(t *testing.T) {
-	open(t, func(t *testing.T, o *office) {
-		s := o.sit(picket.ScopeReviewer)
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeReviewer)
 		const many = 25
 		var last string
 		for i := range many { // more than one answer of the store holds
-			last = o.done(picket.TaskSpec{Title: fmt.Sprint("long ", i)},
-				picket.Completion{Output: textOf(nasty(120_000))})
+			last = o.addReview(picket.TaskSpec{Title: fmt.Sprint("long ", i)},
+				picket.Completion{Output: quoteJSON(expensiveText(120_000))})
 		}
-		if p := s.want("/console/reviews/approve?task=" + last); !strings.Contains(p.text(), "Approve 1 task ") {
+		if p := s.mustGet("/console/reviews/approve?task=" + last); !strings.Contains(p.text(), "Approve 1 task ") {
 			t.Errorf("the last of the queue: %s", p.text())
 		}
-		p := s.want("/console/reviews/approve")
+		p := s.mustGet("/console/reviews/approve")
 		if !strings.Contains(p.text(), fmt.Sprintf("Approve %d tasks", many)) ||
 			!strings.Contains(p.text(), "everything in review") {
 			t.Fatalf("all of it: %s", p.text())
 		}
-		later := o.done(picket.TaskSpec{Title: "later"}, picket.Completion{Output: picket.RawJSON(`1`)})
-		fields := []string{"count", fmt.Sprint(many), "once", p.once(t)}
+		later := o.addReview(picket.TaskSpec{Title: "later"}, picket.Completion{Output: picket.RawJSON(`1`)})
+		fields := []string{"count", fmt.Sprint(many), "once", p.nonce(t)}
 		for _, m := range chosenTasks.FindAllStringSubmatch(p.body, -1) {
 			fields = append(fields, "task", m[1])
 		}

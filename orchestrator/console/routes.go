@@ -16,25 +16,25 @@ type route struct {
 	method string
 	path   string // echo's form: /console/handoffs/:id
 	scopes []picket.Scope
-	// as are the routes of the API that do the same: who may is the same there,
+	// apiRoutes are the routes of the API that do the same: who may is the same there,
 	// and a test holds it so.
-	as     []string
-	handle func(*visit) error
+	apiRoutes []string
+	handle    func(*request) error
 	// nav is the label of the page in the navigation; empty for the others.
 	nav string
 }
 
 // Who may. An agent's key is for programs: it opens no page.
 var (
-	people    = []picket.Scope{picket.ScopeReviewer, picket.ScopeOperator}
-	operators = []picket.Scope{picket.ScopeOperator}
+	personScopes   = []picket.Scope{picket.ScopeReviewer, picket.ScopeOperator}
+	operatorScopes = []picket.Scope{picket.ScopeOperator}
 )
 
 const (
 	get  = http.MethodGet
 	post = http.MethodPost
 
-	home      = "/console/"
+	homePath  = "/console/"
 	loginPath = "/console/login"
 	enterPath = "/console/enter"
 )
@@ -43,37 +43,37 @@ const (
 // file has its own lines.
 func routes() []route {
 	return slices.Concat(
-		entrance(),
-		overviewPages(),
-		handoffPages(),
-		reviewPages(),
-		taskListPages(),
-		submitPages(),
-		taskPages(),
-		textPages(),
-		agentPages(),
-		leasePages(),
-		budgetPages(),
-		eventPages(),
-		stopPages(),
+		loginRoutes(),
+		overviewRoutes(),
+		handoffRoutes(),
+		reviewRoutes(),
+		taskListRoutes(),
+		submitRoutes(),
+		taskRoutes(),
+		textRoutes(),
+		agentRoutes(),
+		leaseRoutes(),
+		budgetRoutes(),
+		eventRoutes(),
+		stopRoutes(),
 		liveRoutes(),
 	)
 }
 
-func (r route) open() bool { return len(r.scopes) == 0 }
+func (r route) isPublic() bool { return len(r.scopes) == 0 }
 
-// Right is who may use a route of the console, beside admin.
-type Right struct {
-	Route  string // method and path
-	Scopes []picket.Scope
-	As     []string // the routes of the API that do the same
+// Permission is who may use a route of the console, beside admin.
+type Permission struct {
+	Route     string // method and path
+	Scopes    []picket.Scope
+	APIRoutes []string // the routes of the API that do the same
 }
 
-// Rights are those of all routes, to be held against those of the API.
-func Rights() []Right {
-	var all []Right
+// Permissions are those of all routes, to be held against those of the API.
+func Permissions() []Permission {
+	var all []Permission
 	for _, r := range routes() {
-		all = append(all, Right{r.method + " " + r.path, r.scopes, r.as})
+		all = append(all, Permission{r.method + " " + r.path, r.scopes, r.apiRoutes})
 	}
 	return all
 }

@@ -46,8 +46,8 @@ type site struct {
 	tls  bool   // the browser came by https, as far as the request shows it
 }
 
-// loginName is the form of a host name of a login: 130 random bits.
-var loginName = regexp.MustCompile(`^[a-z2-7]{26}\.localhost$`)
+// loginHostPattern is the form of a host name of a login: 130 random bits.
+var loginHostPattern = regexp.MustCompile(`^[a-z2-7]{26}\.localhost$`)
 
 // siteOf returns the site that a request was sent to. It refuses host names that
 // are not served here. Headers such as X-Forwarded-Host are ignored.
@@ -60,7 +60,7 @@ func (c *Console) siteOf(r *http.Request) (site, error) {
 		return s, picket.Refuse(picket.CodeForbidden, "Send a Host header with a port number, or without a port.",
 			"the host header has no valid port")
 	}
-	if !c.cfg.OneHost && loginName.MatchString(s.host) {
+	if !c.cfg.OneHost && loginHostPattern.MatchString(s.host) {
 		s.kind = loginSite
 		return s, nil
 	}
@@ -99,26 +99,26 @@ func httpsHost(address string) string {
 	return strings.ToLower(u.Hostname())
 }
 
-// address is a path of the console on another host name of this machine, on the
+// urlFor is a path of the console on another host name of this machine, on the
 // same port.
-func (s site) address(host, path string, query url.Values) string {
+func (s site) urlFor(host, path string, query url.Values) string {
 	if s.port != "" {
 		host += ":" + s.port
 	}
 	return (&url.URL{Scheme: "http", Host: host, Path: path, RawQuery: query.Encode()}).String()
 }
 
-// signIn is where a person signs in to come back to next.
-func (s site) signIn(next string) string {
+// signInURL is where a person signs in to come back to next.
+func (s site) signInURL(next string) string {
 	q := url.Values{"next": {next}}
 	if s.kind != loginSite {
 		return loginPath + "?" + q.Encode()
 	}
-	return s.address("localhost", loginPath, q)
+	return s.urlFor("localhost", loginPath, q)
 }
 
-// mayNotSignIn returns the reason if nobody can sign in on the site, else nil.
-func (v *visit) mayNotSignIn() error {
+// signInRefusal returns the reason if nobody can sign in on the site, else nil.
+func (v *request) signInRefusal() error {
 	origin := v.Request().Header.Get("Origin")
 	u, err := url.Parse(origin)
 	switch changed := origin != "" && origin != "null" &&
@@ -128,7 +128,7 @@ func (v *visit) mayNotSignIn() error {
 			"the proxy in front of the server has changed the Host header")
 	case v.site.kind == loginSite:
 		return picket.Refuse(picket.CodeForbidden,
-			"Open "+v.site.address("localhost", loginPath, nil)+" and sign in there.",
+			"Open "+v.site.urlFor("localhost", loginPath, nil)+" and sign in there.",
 			"nobody can sign in at this host name")
 	case v.site.kind == closedSite:
 		return picket.Refuse(picket.CodeForbidden,

@@ -4,21 +4,21 @@ package console
 func liveRoutes() []route {
 	return []route{
 		{
-			name:   "live",
-			method: get,
-			path:   "/console/live",
-			scopes: people,
-			as:     []string{"GET /api/v1/events"},
-			handle: streamEvents,
+			name:      "live",
+			method:    get,
+			path:      "/console/live",
+			scopes:    personScopes,
+			apiRoutes: []string{"GET /api/v1/events"},
+			handle:    streamEvents,
 		},
 	}
 }
 
 // streamEvents ends with the session: the key behind it is asked with every
 // page of events, and when there are none.
-func streamEvents(v *visit) error {
-	return v.console.cfg.Stream(v.Context, v.session.Principal, func() error {
-		_, err := v.desk.CheckLogin(v.ctx(), v.token, v.site.host)
+func streamEvents(v *request) error {
+	return v.console.cfg.Stream(v.Context, v.login.Principal, func() error {
+		_, err := v.backend.CheckLogin(v.ctx(), v.token, v.site.host)
 		return err
 	})
 }

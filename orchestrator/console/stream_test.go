@@ -11,17 +11,17 @@ import (
 // An open page asks by itself all day long; that is no use of the session,
 // which ends two hours after the last click.
 func TestAnOpenPageDoesNotKeepItsSession(t *testing.T) {
-	open(t, func(t *testing.T, o *office) {
-		s := o.sit(picket.ScopeReviewer)
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeReviewer)
 		for range 3 {
-			o.jump(35 * time.Minute)
+			o.advanceStoreTime(35 * time.Minute)
 			for path, part := range map[string]string{"/console/": "main", "/console/live": "events"} {
 				if p := s.get(path, "Picket-Part", part); p.status != http.StatusOK {
 					t.Fatalf("%s: %d %s", path, p.status, p.text())
 				}
 			}
 		}
-		o.jump(16 * time.Minute)
+		o.advanceStoreTime(16 * time.Minute)
 		for path, part := range map[string]string{"/console/": "main", "/console/live": "events"} {
 			if p := s.get(path, "Picket-Part", part); p.status != http.StatusUnauthorized {
 				t.Errorf("%s two hours after the last click: %d", path, p.status)

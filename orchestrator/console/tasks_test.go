@@ -12,8 +12,8 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// submitted makes a task that nobody takes.
-func (o *office) submitted(spec picket.TaskSpec) string {
+// addTask makes a task that nobody takes.
+func (o *fixture) addTask(spec picket.TaskSpec) string {
 	o.t.Helper()
 	task, err := o.Submit(o.t.Context(), picket.Caller{Actor: "test"}, spec)
 	must(o.t, err)
@@ -22,32 +22,32 @@ func (o *office) submitted(spec picket.TaskSpec) string {
 
 var rowLink = regexp.MustCompile(`<td class="main"><a href="/console/tasks/(task_[0-9A-Z]+)"`)
 
-// listed are the tasks of a list, in their order.
-func (p paper) listed() (ids []string) {
+// taskIDs are the tasks of a list, in their order.
+func (p response) taskIDs() (ids []string) {
 	for _, m := range rowLink.FindAllStringSubmatch(p.body, -1) {
 		ids = append(ids, m[1])
 	}
 	return ids
 }
 
-var furtherLink = regexp.MustCompile(`<a href="([^"]+)" rel="next"`)
+var nextLink = regexp.MustCompile(`<a href="([^"]+)" rel="next"`)
 
 // next is the address of the next page, "" on the last.
-func (p paper) next() string {
-	if m := furtherLink.FindStringSubmatch(p.body); m != nil {
+func (p response) next() string {
+	if m := nextLink.FindStringSubmatch(p.body); m != nil {
 		return strings.ReplaceAll(m[1], "&amp;", "&")
 	}
 	return ""
 }
 
 func TestTasksAreFiltered(t *testing.T) {
-	open(t, func(t *testing.T, o *office) {
-		s := o.sit(picket.ScopeReviewer)
-		old := o.submitted(picket.TaskSpec{Title: "old", Role: "writer", Labels: map[string]string{"team": "a"}})
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeReviewer)
+		old := o.addTask(picket.TaskSpec{Title: "old", Role: "writer", Labels: map[string]string{"team": "a"}})
 		time.Sleep(2 * time.Hour)
-		a := o.submitted(picket.TaskSpec{Title: "one", Role: "coder", Labels: map[string]string{"team": "a"}})
-		b := o.submitted(picket.TaskSpec{Title: "two", Role: "coder", Labels: map[string]string{"team": "b"}})
-		taken, _ := o.run(picket.TaskSpec{Title: "three"})
+		a := o.addTask(picket.TaskSpec{Title: "one", Role: "coder", Labels: map[string]string{"team": "a"}})
+		b := o.addTask(picket.TaskSpec{Title: "two", Role: "coder", Labels: map[string]string{"team": "b"}})
+		taken, _ := o.startRun(picket.TaskSpec{Title: "three"})
 		time.Sleep(time.Minute)
 		for _, c := range []struct {
 			query string
@@ -59,9 +59,9 @@ func TestTasksAreFiltered(t *testing.T) {
 			{"since=2000-01-01", []string{taken, b, a, old}}, {"parent=" + a, nil},
 			{"state=queued&role=writer", []string{old}}, {"state=failed", nil},
 		} {
-			p := s.want("/console/tasks?" + c.query)
-			if !slices.Equal(p.listed(), c.want) {
-				t.Errorf("%q lists %v, want %v", c.query, p.listed(), c.want)
+			p := s.mustGet("/console/tasks?" + c.query)
+			if !slices.Equal(p.taskIDs(), c.want) {
+				t.Errorf("%q lists %v, want %v", c.query, p.taskIDs(), c.want)
 			}
 			if !strings.Contains(p.text(), "all 4 queued 3 leased 1 review 0") {
 				t.Errorf("%q: the tabs say %.200s", c.query, p.text())
@@ -77,7 +77,7 @@ func TestTasksAreFiltered(t *testing.T) {
 		} {
 			p := s.get("/console/tasks?" + query)
 			if p.status != http.StatusBadRequest || !strings.Contains(p.body, keeps) ||
-				!strings.Contains(p.body, `role="alert"`) || len(p.listed()) > 0 {
+				!strings.Contains(p.body, `role="alert"`) || len(p.taskIDs()) > 0 {
 				t.Errorf("%q: %d, keeps what was typed: %t: %s", query, p.status, strings.Contains(p.body, keeps),
 					p.text())
 			}
@@ -86,21 +86,21 @@ func TestTasksAreFiltered(t *testing.T) {
 }
 
 func TestTasksInPages(t *testing.T) {
-	open(t, func(t *testing.T, o *office) {
-		s := o.sit(picket.ScopeReviewer)
-		if p := s.want("/console/tasks"); !strings.Contains(p.text(), "picket run -- make test") {
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeReviewer)
+		if p := s.mustGet("/console/tasks"); !strings.Contains(p.text(), "picket run -- make test") {
 			t.Errorf("nothing there: %s", p.text())
 		}
 		var want []string
 		for n := range 120 {
-			want = append(want, o.submitted(picket.TaskSpec{Title: fmt.Sprint("task ", n), Role: "coder"}))
+			want = append(want, o.addTask(picket.TaskSpec{Title: fmt.Sprint("task ", n), Role: "coder"}))
 		}
 		slices.Reverse(want)
 		var got []string
 		sizes := []int{}
 		for at := "/console/tasks?role=coder"; at != ""; {
-			p := s.want(at)
-			got, sizes, at = append(got, p.listed()...), append(sizes, len(p.listed())), p.next()
+			p := s.mustGet(at)
+			got, sizes, at = append(got, p.taskIDs()...), append(sizes, len(p.taskIDs())), p.next()
 		}
 		if !slices.Equal(got, want) || !slices.Equal(sizes, []int{50, 50, 20}) {
 			t.Errorf("pages of %v rows", sizes)
@@ -111,32 +111,32 @@ func TestTasksInPages(t *testing.T) {
 // A search finds words of titles and both ends of ids, says how many tasks it
 // has looked through, and goes on where it stopped.
 func TestTasksAreSearched(t *testing.T) {
-	open(t, func(t *testing.T, o *office) {
-		s := o.sit(picket.ScopeReviewer)
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeReviewer)
 		for n := range 130 {
-			o.submitted(picket.TaskSpec{Title: fmt.Sprintf("Fix %d", n)})
+			o.addTask(picket.TaskSpec{Title: fmt.Sprintf("Fix %d", n)})
 		}
-		id := o.submitted(picket.TaskSpec{Title: "Über den Zaun"})
+		id := o.addTask(picket.TaskSpec{Title: "Über den Zaun"})
 		for _, q := range []string{"ZAUN", "%C3%BCber", id[len(id)-6:], strings.ToLower(id[len(id)-6:]),
 			"task_" + id[len("task_"):len(id)-1]} {
-			if p := s.want("/console/tasks?q=" + q); !slices.Equal(p.listed(), []string{id}) ||
+			if p := s.mustGet("/console/tasks?q=" + q); !slices.Equal(p.taskIDs(), []string{id}) ||
 				!strings.Contains(p.text(), "131 tasks were looked through, which is all of them") {
-				t.Errorf("%q finds %v: %s", q, p.listed(), p.text())
+				t.Errorf("%q finds %v: %s", q, p.taskIDs(), p.text())
 			}
 		}
 		if p := s.get("/console/tasks?q=" + id); p.status != http.StatusSeeOther ||
 			p.header.Get("Location") != "/console/tasks/"+id {
 			t.Errorf("a whole id: %d to %s", p.status, p.header.Get("Location"))
 		}
-		if p := s.want("/console/tasks?q=nonsense"); !strings.Contains(p.text(),
+		if p := s.mustGet("/console/tasks?q=nonsense"); !strings.Contains(p.text(),
 			"Nothing found for “nonsense” among 131 tasks") {
 			t.Errorf("nothing found: %s", p.text())
 		}
 		seen := map[string]bool{}
 		pages := 0
 		for at := "/console/tasks?q=fix"; at != ""; pages++ {
-			p := s.want(at)
-			for _, one := range p.listed() {
+			p := s.mustGet(at)
+			for _, one := range p.taskIDs() {
 				if seen[one] {
 					t.Fatalf("%s is found twice", one)
 				}
@@ -151,8 +151,8 @@ func TestTasksAreSearched(t *testing.T) {
 }
 
 func TestATaskIsSubmitted(t *testing.T) {
-	open(t, func(t *testing.T, o *office) {
-		s, reviewer := o.sit(picket.ScopeOperator), o.sit(picket.ScopeReviewer)
+	virtual(t, func(t *testing.T, o *fixture) {
+		s, reviewer := o.signedIn(picket.ScopeOperator), o.signedIn(picket.ScopeReviewer)
 		fields := []string{"title", "Fix it", "input", " {\"n\": 1.50}", "role", "coder", "needs", "go, docker",
 			"labels", "team=a issue=7", "priority", "9",
 			"usd", "0.75", "tokens", "50,000", "review", "none"}
@@ -169,7 +169,7 @@ func TestATaskIsSubmitted(t *testing.T) {
 			task.CreatedBy != s.key.KeyID {
 			t.Errorf("submitted %+v", task)
 		}
-		once := s.want("/console/tasks/new").once(t)
+		once := s.mustGet("/console/tasks/new").nonce(t)
 		first := s.post("/console/tasks", "title", "plain", "input", "words\r\nof a person", "once", once)
 		if again := s.post("/console/tasks", "title", "plain", "input", "words\r\nof a person", "once",
 			once); again.header.Get("Location") != first.header.Get("Location") {
@@ -190,7 +190,7 @@ func TestATaskIsSubmitted(t *testing.T) {
 			"labels":   "team",
 			"needs":    "{}",
 		} {
-			typed := []string{"input", "kept too", field, value, "once", s.want("/console/tasks/new").once(t)}
+			typed := []string{"input", "kept too", field, value, "once", s.mustGet("/console/tasks/new").nonce(t)}
 			if field != "title" {
 				typed = append(typed, "title", "kept")
 			}
@@ -201,10 +201,10 @@ func TestATaskIsSubmitted(t *testing.T) {
 				t.Errorf("%s %q: %d %s", field, value, p.status, p.text())
 			}
 		}
-		if p := reviewer.want("/console/tasks"); strings.Contains(p.body, "/console/tasks/new") {
+		if p := reviewer.mustGet("/console/tasks"); strings.Contains(p.body, "/console/tasks/new") {
 			t.Error("a reviewer is shown how to submit")
 		}
-		for _, p := range []paper{reviewer.get("/console/tasks/new"),
+		for _, p := range []response{reviewer.get("/console/tasks/new"),
 			reviewer.post("/console/tasks", "title", "x", "once", once)} {
 			if p.status != http.StatusForbidden {
 				t.Errorf("a reviewer submits: %d", p.status)

@@ -16,7 +16,7 @@ function tick(root = document) {
   const now = serverNow();
   for (const el of root.querySelectorAll("time[data-at]")) {
     const left = Number(el.dataset.at) - now;
-    if (el.dataset.how === "left") urgency(el, left);
+    if (el.dataset.how === "left") markUrgency(el, left);
     const text = el.dataset.how === "left" ? until(left) : ago(-left);
     if (el.textContent !== text) el.textContent = text;
   }
@@ -27,7 +27,7 @@ function tick(root = document) {
 }
 
 // The last fifth of a span whose length is known calls for a look.
-function urgency(el, left) {
+function markUrgency(el, left) {
   const ttl = Number(el.dataset.ttl);
   el.classList.toggle("over", left <= 0);
   el.classList.toggle("ending", left > 0 && ttl > 0 && left < ttl / 5);

@@ -29,7 +29,7 @@ function keyTable() {
     seen.add(el.dataset.key);
     add([el.dataset.key], el.dataset.help ?? el.getAttribute("aria-label") ?? el.textContent.trim().slice(0, 60));
   }
-  for (const [letter, link] of places()) add(["g", letter], "go to " + link.firstChild.textContent.trim());
+  for (const [letter, link] of navigationLinks()) add(["g", letter], "go to " + link.firstChild.textContent.trim());
   return table;
 }
 

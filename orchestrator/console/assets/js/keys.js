@@ -22,20 +22,20 @@ function startKeys() {
   addEventListener("keydown", (pressed) => {
     if (pressed.defaultPrevented || pressed.isComposing || pressed.altKey) return;
     if (pressed.ctrlKey || pressed.metaKey) {
-      if (pressed.key === "Enter") sendWritten(pressed);
+      if (pressed.key === "Enter") submitForm(pressed);
       return;
     }
     if (pressed.key === "Escape") return escape();
-    if (writes(pressed.target) || document.querySelector("dialog[open]:not(#help)")) return;
-    if (hit(pressed)) pressed.preventDefault();
+    if (isTextField(pressed.target) || document.querySelector("dialog[open]:not(#help)")) return;
+    if (handleKey(pressed)) pressed.preventDefault();
   });
 }
 
-// hit does what a key stands for and reports whether it stands for something.
-function hit({ key, target, repeat }) {
+// handleKey does what a key stands for and reports whether it stands for something.
+function handleKey({ key, target, repeat }) {
   if (pending > Date.now()) {
     pending = 0;
-    return go(key);
+    return followLink(key);
   }
   if (key === "g") {
     pending = Date.now() + PENDING;
@@ -54,22 +54,22 @@ function hit({ key, target, repeat }) {
   return key.length === 1 && !repeat && toForm(key);
 }
 
-// writes reports whether keys are text there.
-function writes(el) {
+// isTextField reports whether keys are text there.
+function isTextField(el) {
   if (!(el instanceof HTMLElement)) return false;
   if (el.isContentEditable || el.matches("textarea, select")) return true;
   return el.matches("input") && !["checkbox", "radio", "button", "submit", "reset"].includes(el.type);
 }
 
-// places are the links of the navigation by their letter.
-function places() {
+// navigationLinks are the links of the navigation by their letter.
+function navigationLinks() {
   const found = new Map();
   for (const link of document.querySelectorAll("a[data-go]")) found.set(link.dataset.go, link);
   return found;
 }
 
-function go(letter) {
-  const link = places().get(letter);
+function followLink(letter) {
+  const link = navigationLinks().get(letter);
   link?.click();
   return link !== undefined;
 }
@@ -93,7 +93,7 @@ function toForm(letter) {
   return true;
 }
 
-function sendWritten(pressed) {
+function submitForm(pressed) {
   if (!(pressed.target instanceof HTMLTextAreaElement) || !pressed.target.form) return;
   pressed.preventDefault();
   pressed.target.form.requestSubmit(pressed.target.form.querySelector("button:not([type=button])"));

@@ -1,12 +1,12 @@
 // The page follows what happens: an event that concerns it makes it fetch
 // itself and swap what has changed.
 
-const SHORTEST = 400; // between two fetches, in milliseconds
-const HIDDEN = 5_000; // the same where nobody looks: the title is kept right
-const EVERY = 30_000; // what changes with time alone, such as an agent's silence
+const MIN_REFRESH_GAP = 400; // between two fetches, in milliseconds
+const HIDDEN_REFRESH_GAP = 5_000; // the same where nobody looks: the title is kept right
+const TIMED_REFRESH = 30_000; // what changes with time alone, such as an agent's silence
 
 // After these the number of those who wait may be another.
-const WAITING = ["task.handoff", "task.answered", "task.finished", "task.review", "task.completed", "task.cancelled",
+const WAITING_EVENTS = ["task.handoff", "task.answered", "task.finished", "task.review", "task.completed", "task.cancelled",
   "task.approved", "task.rejected", "task.retried", "handoff.", "lease.failed", "lease.expired", "lease.released", "store.adopted"];
 
 const live = {
@@ -19,7 +19,7 @@ const live = {
   leaving: false, // the page is being left: a form was sent
   timer: 0,
   last: 0,
-  gap: SHORTEST,
+  gap: MIN_REFRESH_GAP,
 };
 
 // page is what the page says of itself: after, the event it is as new as; now,
@@ -29,9 +29,9 @@ const page = () => document.getElementById("main")?.dataset ?? {};
 // startLive joins the stream, where the page says from where.
 function startLive() {
   if (page().after === undefined) return;
-  live.paused = remembered("picket-paused") === "1";
+  live.paused = loadChoice("picket-paused") === "1";
   document.getElementById("live")?.addEventListener("click", togglePause);
-  const join = () => joinTabs("/console/live", page().after, document.getElementById("live")?.dataset.desk ?? "", hear);
+  const join = () => joinTabs("/console/live", page().after, document.getElementById("live")?.dataset.desk ?? "", onStreamMessage);
   let leave = join();
   addEventListener("submit", (sent) => setTimeout(() => (live.leaving = !sent.defaultPrevented)));
   addEventListener("pagehide", () => leave());
@@ -39,23 +39,23 @@ function startLive() {
     if (!persisted) return;
     live.leaving = false;
     leave = join();
-    stir();
+    requestRefresh();
   });
-  document.addEventListener("visibilitychange", () => live.stale && !document.hidden && hurry());
-  setInterval(() => document.hidden || live.paused || stir(), Number(page().every) * 1000 || EVERY);
+  document.addEventListener("visibilitychange", () => live.stale && !document.hidden && refreshNow());
+  setInterval(() => document.hidden || live.paused || requestRefresh(), Number(page().every) * 1000 || TIMED_REFRESH);
   showLive();
 }
 
-function hear(message) {
+function onStreamMessage(message) {
   if (live.state === "gone") return;
   if (message.state) {
     const back = message.state === "live" && live.state !== "joining";
     live.state = message.state;
-    if (back) stir();
+    if (back) requestRefresh();
     showLive();
   }
-  if (message.reset) stir();
-  for (const event of message.events ?? []) if (concerns(event)) note();
+  if (message.reset) requestRefresh();
+  for (const event of message.events ?? []) if (concerns(event)) onRelevantEvent();
 }
 
 // concerns reports whether the page looks different after an event. Topics are
@@ -63,40 +63,40 @@ function hear(message) {
 function concerns({ type, taskId, runId, agentId }) {
   const topics = (page().topics ?? "").split(" ").filter(Boolean);
   return topics.some((t) => t === "*" || type.startsWith(t) || t === taskId || t === runId || t === agentId) ||
-    WAITING.some((t) => type.startsWith(t));
+    WAITING_EVENTS.some((t) => type.startsWith(t));
 }
 
-// note is told of each event that makes the page another.
-function note() {
+// onRelevantEvent is told of each event that makes the page another.
+function onRelevantEvent() {
   if (live.paused) {
     live.waiting++;
     showLive();
     return;
   }
-  stir();
+  requestRefresh();
 }
 
-// stir has the page brought up to date soon, once for all that comes until
+// requestRefresh has the page brought up to date soon, once for all that comes until
 // then.
-function stir() {
+function requestRefresh() {
   live.stale = true;
-  plan();
+  scheduleRefresh();
 }
 
-// ended reports whether the page is never brought up to date again.
-const ended = () => live.state === "over" || live.state === "gone";
+// updatesEnded reports whether the page is never brought up to date again.
+const updatesEnded = () => live.state === "over" || live.state === "gone";
 
-function plan() {
-  if (live.timer || live.fetching || live.paused || live.leaving || ended()) return;
-  const gap = document.hidden ? Math.max(HIDDEN, live.gap) : live.gap;
+function scheduleRefresh() {
+  if (live.timer || live.fetching || live.paused || live.leaving || updatesEnded()) return;
+  const gap = document.hidden ? Math.max(HIDDEN_REFRESH_GAP, live.gap) : live.gap;
   live.timer = setTimeout(refresh, Math.max(0, live.last + gap - Date.now()));
 }
 
-// hurry is for a person who has come back to look.
-function hurry() {
+// refreshNow is for a person who has come back to look.
+function refreshNow() {
   clearTimeout(live.timer);
   live.timer = 0;
-  plan();
+  scheduleRefresh();
 }
 
 async function refresh() {
@@ -108,10 +108,10 @@ async function refresh() {
   live.fetching = false;
   live.last = Date.now();
   // A server that takes long is asked less often.
-  live.gap = ok ? Math.max(SHORTEST, 3 * (live.last - began)) : Math.min(2 * live.gap, 10_000);
-  if (!ok && !ended()) live.stale = true;
+  live.gap = ok ? Math.max(MIN_REFRESH_GAP, 3 * (live.last - began)) : Math.min(2 * live.gap, 10_000);
+  if (!ok && !updatesEnded()) live.stale = true;
   showLive();
-  if (live.stale) plan();
+  if (live.stale) scheduleRefresh();
 }
 
 // fetchPage reports whether the page is as new as the server's.
@@ -132,80 +132,80 @@ async function fetchPage() {
     return true;
   }
   const failed = answer.status >= 400;
-  if (failed && !refused()) return gone(fresh);
-  if (!failed && refused() && !typedIn(document)) {
+  if (failed && !showsProblem()) return showPageGone(fresh);
+  if (!failed && showsProblem() && !typedIn(document)) {
     location.reload(); // what the page could not show is there by now
     return true;
   }
-  if (ofAnother(fresh) && typedIn(document)) {
+  if (otherLogin(fresh) && typedIn(document)) {
     live.state = "over";
     return false;
   }
-  if (ofAnother(fresh) || outdated(fresh)) {
+  if (otherLogin(fresh) || scriptChanged(fresh)) {
     location.reload();
     return true;
   }
-  adopt(fresh, receivedAt);
+  applyFreshPage(fresh, receivedAt);
   return true;
 }
 
-// adopt shows what a fresh page says.
-function adopt(fresh, receivedAt) {
+// applyFreshPage shows what a fresh page says.
+function applyFreshPage(fresh, receivedAt) {
   const said = fresh.getElementById("main")?.dataset ?? {};
   for (const name of ["after", "topics", "every"]) if (name in said) page()[name] = said[name];
   setClock(said.now, receivedAt);
   swapParts(fresh);
-  const [were, are] = [document.title, fresh.title].map((title) => waitingOf(title));
+  const [were, are] = [document.title, fresh.title].map((title) => waitingPrefix(title));
   document.title = are + document.title.slice(were.length);
-  if (count(are) > count(were)) say(count(are) === 1 ? "1 task waits for a person" : count(are) + " tasks wait for a person");
+  if (waitingCount(are) > waitingCount(were)) showToast(waitingCount(are) === 1 ? "1 task waits for a person" : waitingCount(are) + " tasks wait for a person");
   tick();
   followLogs();
 }
 
-// waitingOf is how a title begins when somebody waits: "(3) ".
-function waitingOf(title) {
+// waitingPrefix is how a title begins when somebody waits: "(3) ".
+function waitingPrefix(title) {
   return /^\(\d+\) /.exec(title)?.[0] ?? "";
 }
 
-function count(prefix) {
+function waitingCount(prefix) {
   return Number(prefix.replace(/\D/g, ""));
 }
 
-// refused reports whether the page itself says that it cannot be shown.
-function refused() {
+// showsProblem reports whether the page itself says that it cannot be shown.
+function showsProblem() {
   return page().problem !== undefined && page().posted === undefined;
 }
 
-// gone is for a page that there is no more: what it showed stays, and says so
+// showPageGone is for a page that there is no more: what it showed stays, and says so
 // for as long as somebody looks at it.
-function gone(fresh) {
+function showPageGone(fresh) {
   live.state = "gone";
   live.why = fresh.querySelector("main > .box.bad")?.textContent.replace(/\s+/g, " ").trim() ?? "";
   return true;
 }
 
-// outdated reports whether the server sends another script than this one: it
+// scriptChanged reports whether the server sends another script than this one: it
 // was replaced under the open page. Nothing that was typed is thrown away.
-function outdated(fresh) {
+function scriptChanged(fresh) {
   const script = (doc) => doc.querySelector("script[type=module]")?.getAttribute("src");
   return script(fresh) && script(fresh) !== script(document) && page().posted === undefined && !typedIn(document);
 }
 
-// ofAnother reports whether somebody has signed in with another key under the
+// otherLogin reports whether somebody has signed in with another key under the
 // open page, as in another tab: what it says of whoever looks at it, and what
 // its forms offer, is no longer true.
-function ofAnother(fresh) {
-  const desk = (doc) => doc.getElementById("live")?.dataset.desk;
-  return desk(fresh) !== undefined && desk(fresh) !== desk(document);
+function otherLogin(fresh) {
+  const loginId = (doc) => doc.getElementById("live")?.dataset.desk;
+  return loginId(fresh) !== undefined && loginId(fresh) !== loginId(document);
 }
 
 function togglePause() {
-  if (ended()) return;
+  if (updatesEnded()) return;
   live.paused = !live.paused;
-  remember("picket-paused", live.paused ? "1" : "");
+  saveChoice("picket-paused", live.paused ? "1" : "");
   if (!live.paused) {
     live.waiting = 0;
-    stir();
+    requestRefresh();
   }
   showLive();
 }

@@ -1,8 +1,8 @@
 // The live log: <pre data-log="address of the run's log" data-offset="bytes
 // that are already in it" data-max="characters to keep">.
 
-const LOG_EVERY = 1_500;
-const LOG_MOST = 200_000;
+const LOG_POLL = 1_500;
+const MAX_LOG_LENGTH = 200_000;
 
 // followLogs reads on in every log of the page, for as long as its run goes on.
 function followLogs() {
@@ -17,9 +17,9 @@ async function followLog(el) {
   delete el.picketLine;
   const text = new TextDecoder();
   let offset = Number(el.dataset.offset) || 0;
-  let wait = LOG_EVERY;
+  let wait = LOG_POLL;
   while (el.isConnected && el.dataset.log === address) {
-    if (!document.hidden && !live.paused && !ended()) {
+    if (!document.hidden && !live.paused && !updatesEnded()) {
       try {
         const answer = await fetch(address + (address.includes("?") ? "&" : "?") + "offset=" + offset, { headers: { "Picket-Part": "log" }, cache: "no-store", redirect: "manual" });
         if (!answer.ok) throw new Error("log: " + answer.status);
@@ -28,12 +28,12 @@ async function followLog(el) {
         offset = Number(answer.headers.get("X-Picket-Next")) || offset + bytes.byteLength;
         append(el, text.decode(bytes, { stream: true }));
         if (!bytes.byteLength && answer.headers.get("X-Picket-Log") === "closed") return;
-        wait = bytes.byteLength ? LOG_EVERY / 3 : LOG_EVERY;
+        wait = bytes.byteLength ? LOG_POLL / 3 : LOG_POLL;
       } catch {
         wait = Math.min(2 * wait, 15_000);
       }
     }
-    await nap(wait);
+    await sleep(wait);
   }
 }
 
@@ -42,12 +42,12 @@ async function followLog(el) {
 function append(el, more) {
   if (!more) return;
   const atEnd = el.scrollHeight - el.scrollTop - el.clientHeight < 40;
-  const most = Number(el.dataset.max) || LOG_MOST;
+  const most = Number(el.dataset.max) || MAX_LOG_LENGTH;
   const shown = el.textContent;
   const whole = shown.slice(0, shown.lastIndexOf("\n") + 1); // the last line is written on
   const raw = (el.picketLine ?? shown.slice(whole.length)) + more;
   el.picketLine = raw.slice(raw.lastIndexOf("\n") + 1).slice(-most);
-  let text = whole + printed(raw);
+  let text = whole + terminalText(raw);
   if (text.length > most) {
     const cut = text.indexOf("\n", text.length - most);
     text = text.slice(cut < 0 ? text.length - most : cut + 1);
@@ -57,14 +57,14 @@ function append(el, more) {
 }
 
 const ESCAPES = /\x1b(\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])/g;
-const KEPT = /[\n\t\u200c\u200d\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u{110bd}\u{110cd}]/u;
+const KEPT_CHARACTERS = /[\n\t\u200c\u200d\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u{110bd}\u{110cd}]/u;
 
-// printed is what the server says a program has printed, so that a log reads
+// terminalText is what the server says a program has printed, so that a log reads
 // the same when the page is loaded anew: without colours, each line as a
 // terminal leaves it after its last carriage return, and without what turns the
 // direction of a text.
-function printed(raw) {
+function terminalText(raw) {
   const lines = raw.replace(ESCAPES, "").replaceAll("\r\n", "\n").split("\n");
   const left = lines.map((line) => line.replace(/\r$/, "").split("\r").at(-1));
-  return left.join("\n").replace(/[\u2028\u2029]/g, "\n").replace(/[\p{Cc}\p{Cf}]/gu, (c) => (KEPT.test(c) ? c : ""));
+  return left.join("\n").replace(/[\u2028\u2029]/g, "\n").replace(/[\p{Cc}\p{Cf}]/gu, (c) => (KEPT_CHARACTERS.test(c) ? c : ""));
 }

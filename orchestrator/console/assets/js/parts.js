@@ -5,39 +5,39 @@
 
 // What this script or the person has put on an element, and the server does not
 // know of.
-const OURS = new Set(["open", "tabindex", "data-current"]);
+const LOCAL_ATTRIBUTES = new Set(["open", "tabindex", "data-current"]);
 
 // What was said once on the page stays until it is left.
-const SAID = "main > .box, .held";
+const KEPT_NODES = "main > .box, .held";
 
 // swapParts makes the page look like fresh. The answer to a form is no page of
 // an address: it stays as it is, but for what stands around it.
 function swapParts(fresh) {
   for (const old of document.querySelectorAll("[data-part][id]")) {
     const now = old.closest("main") ? null : fresh.getElementById(old.id);
-    if (now) match(old, now);
+    if (now) morph(old, now);
   }
   const now = page().posted === undefined ? fresh.getElementById("main") : null;
-  for (const box of now?.querySelectorAll(SAID) ?? []) box.remove();
-  if (now) matchChildren(document.getElementById("main"), now);
+  for (const box of now?.querySelectorAll(KEPT_NODES) ?? []) box.remove();
+  if (now) morphChildren(document.getElementById("main"), now);
 }
 
-// match makes old look like now and keeps as many nodes as it can.
-function match(old, now, whatever = false) {
+// morph makes old look like now and keeps as many nodes as it can.
+function morph(old, now, force = false) {
   if (old.nodeType !== Node.ELEMENT_NODE) {
     if (old.data !== now.data) old.data = now.data;
     return;
   }
   if (old.matches("[data-part], form")) {
-    if (!whatever && inUse(old)) return same(old, now) || noteHeld(old, () => match(old, now, true));
-    dropNote(old);
+    if (!force && inUse(old)) return looksSame(old, now) || showHeldNote(old, () => morph(old, now, true));
+    removeHeldNote(old);
   }
   if (old.matches("input[name=once]")) return; // a form in the middle of being sent keeps its number
-  if (old.matches("input[name=digest]") && !whatever) return keepDigest(old, now);
+  if (old.matches("input[name=digest]") && !force) return keepDigest(old, now);
   const log = old.dataset.log;
-  matchAttributes(old, now);
+  morphAttributes(old, now);
   if (log !== undefined && log === now.dataset.log) return; // it follows by itself
-  matchChildren(old, now, whatever);
+  morphChildren(old, now, force);
 }
 
 // keepDigest leaves a decision on what the person opened: new evidence is shown,
@@ -49,60 +49,60 @@ function keepDigest(old, now) {
     old.value = fresh;
     old.setAttribute("value", fresh);
   };
-  noteHeld(old.closest("[data-part]") ?? old.form, accept,
+  showHeldNote(old.closest("[data-part]") ?? old.form, accept,
     "What was handed in has changed since you opened this page. ", "Decide on what is shown now");
 }
 
-function matchAttributes(old, now) {
+function morphAttributes(old, now) {
   for (const { name } of [...old.attributes]) {
-    if (!now.hasAttribute(name) && !OURS.has(name)) old.removeAttribute(name);
+    if (!now.hasAttribute(name) && !LOCAL_ATTRIBUTES.has(name)) old.removeAttribute(name);
   }
   for (const { name, value } of now.attributes) {
-    if (!OURS.has(name) && old.getAttribute(name) !== value) old.setAttribute(name, value);
+    if (!LOCAL_ATTRIBUTES.has(name) && old.getAttribute(name) !== value) old.setAttribute(name, value);
   }
 }
 
-function matchChildren(old, now, whatever) {
+function morphChildren(old, now, force) {
   const named = new Map();
   for (const child of old.children) if (nameOf(child)) named.set(nameOf(child), child);
   const wanted = new Set([...now.children].map(nameOf));
   let at = old.firstChild;
   for (const next of [...now.childNodes]) {
     // What goes, goes first: a node that is moved loses the focus.
-    while (at && (stays(at) || (nameOf(at) && !wanted.has(nameOf(at))))) at = past(at);
+    while (at && (isKept(at) || (nameOf(at) && !wanted.has(nameOf(at))))) at = removeNode(at);
     const found = named.get(nameOf(next));
     if (found && found.tagName === next.tagName) {
       if (found === at) at = at.nextSibling;
       else old.insertBefore(found, at);
       named.delete(nameOf(next));
-      match(found, next, whatever);
-    } else if (at && alike(at, next)) {
+      morph(found, next, force);
+    } else if (at && sameNode(at, next)) {
       const kept = at;
       at = at.nextSibling;
-      match(kept, next, whatever);
+      morph(kept, next, force);
     } else {
       old.insertBefore(document.importNode(next, true), at);
     }
   }
-  while (at) at = past(at);
+  while (at) at = removeNode(at);
 }
 
-// past takes a node away that is no longer there, unless somebody writes in it,
+// removeNode takes a node away that is no longer there, unless somebody writes in it,
 // and answers the one after it.
-function past(node) {
+function removeNode(node) {
   const next = node.nextSibling;
-  if (stays(node)) return next;
+  if (isKept(node)) return next;
   if (node.nodeType === Node.ELEMENT_NODE && node.matches("[data-part], form") && inUse(node)) {
-    noteHeld(node, () => node.remove());
+    showHeldNote(node, () => node.remove());
   } else {
-    if (node.nodeType === Node.ELEMENT_NODE) dropNote(node);
+    if (node.nodeType === Node.ELEMENT_NODE) removeHeldNote(node);
     node.remove();
   }
   return next;
 }
 
-function stays(node) {
-  return node.nodeType === Node.ELEMENT_NODE && node.matches(SAID);
+function isKept(node) {
+  return node.nodeType === Node.ELEMENT_NODE && node.matches(KEPT_NODES);
 }
 
 // nameOf tells rows and the like apart: one that goes must not lend its node,
@@ -114,7 +114,7 @@ function nameOf(node) {
   return node.id || link?.getAttribute("href") || node.getAttribute("action") || "";
 }
 
-function alike(a, b) {
+function sameNode(a, b) {
   if (a.nodeType !== b.nodeType) return false;
   return a.nodeType !== Node.ELEMENT_NODE || (a.tagName === b.tagName && nameOf(a) === nameOf(b));
 }
@@ -130,23 +130,23 @@ function typedIn(root) {
   return [...root.querySelectorAll("input, textarea, select")].some((field) => {
     if (field.matches("[type=hidden], [readonly], [data-search], form[method=get] *")) return false;
     if (field.matches("[type=checkbox], [type=radio]")) return field.checked !== field.defaultChecked;
-    if (field.matches("select")) return field.selectedIndex !== chosenFirst(field);
+    if (field.matches("select")) return field.selectedIndex !== defaultOption(field);
     return field.value !== field.defaultValue;
   });
 }
 
-function chosenFirst(select) {
+function defaultOption(select) {
   const first = [...select.options].findIndex((option) => option.defaultSelected);
   return first < 0 && !select.multiple ? 0 : first;
 }
 
-// same compares what a person would see: numbers of forms are new with every
+// looksSame compares what a person would see: numbers of forms are new with every
 // page, and times tick by themselves.
-function same(old, now) {
-  return seen(old) === seen(now);
+function looksSame(old, now) {
+  return visibleHTML(old) === visibleHTML(now);
 }
 
-function seen(part) {
+function visibleHTML(part) {
   const copy = part.cloneNode(true);
   for (const el of copy.querySelectorAll("input[name=once]")) el.removeAttribute("value");
   for (const el of copy.querySelectorAll("time[data-at], [data-log]")) {
@@ -154,6 +154,6 @@ function seen(part) {
     el.removeAttribute("class");
   }
   for (const el of copy.querySelectorAll("[data-left-bar]")) el.removeAttribute("value");
-  for (const el of [copy, ...copy.querySelectorAll("*")]) for (const name of OURS) el.removeAttribute(name);
+  for (const el of [copy, ...copy.querySelectorAll("*")]) for (const name of LOCAL_ATTRIBUTES) el.removeAttribute(name);
   return copy.innerHTML;
 }

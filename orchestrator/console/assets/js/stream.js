@@ -29,7 +29,7 @@ async function run(reader, url) {
     if (reader.stopped) return;
     reader.told({ state: over ? "over" : "lost" });
     if (over) return;
-    await nap(reader.wait * (0.5 + Math.random() / 2));
+    await sleep(reader.wait * (0.5 + Math.random() / 2));
     reader.wait = Math.min(2 * reader.wait, LONGEST_WAIT);
   }
 }
@@ -57,7 +57,7 @@ async function connect(reader, url) {
       clearTimeout(alarm);
       alarm = setTimeout(() => connection.abort(), SILENCE);
       reader.wait = FIRST_WAIT;
-      text = take(reader, text + value);
+      text = takeBlocks(reader, text + value);
     }
   } finally {
     clearTimeout(alarm);
@@ -65,9 +65,9 @@ async function connect(reader, url) {
   }
 }
 
-// take hands over the whole blocks in text and answers the rest. The cursor
+// takeBlocks hands over the whole blocks in text and answers the rest. The cursor
 // moves with a whole block only.
-function take(reader, text) {
+function takeBlocks(reader, text) {
   const blocks = text.split("\n\n");
   const rest = blocks.pop();
   let events = [];
@@ -82,7 +82,7 @@ function take(reader, text) {
       flush();
       reader.told({ reset: true });
     } else if (data) {
-      events.push(slim(JSON.parse(data)));
+      events.push(pickFields(JSON.parse(data)));
     }
   }
   flush();
@@ -99,12 +99,12 @@ function fields(block) {
 }
 
 // Pages decide by these members whether an event concerns them.
-function slim({ seq, type, taskId, runId, agentId }) {
+function pickFields({ seq, type, taskId, runId, agentId }) {
   return { seq, type, taskId, runId, agentId };
 }
 
-// nap ends early when the machine is on the network again.
-function nap(ms) {
+// sleep ends early when the machine is on the network again.
+function sleep(ms) {
   return new Promise((resolve) => {
     const end = () => {
       clearTimeout(timer);

@@ -36,9 +36,9 @@ function hostTabs() {
 
 // joinTabs is a page's part. told gets what follow tells; the answer ends it.
 // desk keeps people with different keys apart.
-function joinTabs(url, after, desk, told) {
+function joinTabs(url, after, loginId, told) {
   if (typeof SharedWorker === "undefined") return follow(url, after, told).stop;
-  const worker = new SharedWorker(import.meta.url, { type: "module", name: "picket " + desk });
+  const worker = new SharedWorker(import.meta.url, { type: "module", name: "picket " + loginId });
   let leave = () => {
     worker.port.postMessage({ leave: true });
     worker.port.close();

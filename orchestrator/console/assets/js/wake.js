@@ -4,16 +4,16 @@
 if (typeof document === "undefined") {
   hostTabs();
 } else {
-  forgetDone();
+  removeFlashFromAddress();
   startClock();
   startLive();
   startKeys();
   followLogs();
 }
 
-// forgetDone takes what was just done out of the address, so that loading the
+// removeFlashFromAddress takes what was just done out of the address, so that loading the
 // page again does not say it again.
-function forgetDone() {
+function removeFlashFromAddress() {
   const address = new URL(location.href);
   if (!address.searchParams.has("did")) return;
   address.searchParams.delete("did");

@@ -1,0 +1,353 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// agentRegistry is what the pages of agents ask of the engine.
+type agentRegistry interface {
+	Agents(ctx context.Context, q picket.AgentQuery) (picket.AgentPage, error)
+	Agent(ctx context.Context, agentID string) (a picket.Agent, owner string, err error)
+	Pools(ctx context.Context, role, owner string) ([]picket.Pool, error)
+	ChangeAgent(ctx context.Context, by picket.Caller, agentID string, match []int64,
+		change picket.AgentStatusChange) (picket.Agent, error)
+	CommandAgent(ctx context.Context, by picket.Caller, agentID string,
+		c picket.AgentCommand) (commandID string, err error)
+}
+
+const agentsPath = "/console/agents"
+
+func agentPath(id string) string { return agentsPath + "/" + id }
+
+func agentRoutes() []route {
+	command := []string{"POST /api/v1/agents/:id/commands"}
+	return []route{
+		{
+			name:      "agents",
+			method:    get,
+			path:      agentsPath,
+			scopes:    operatorScopes,
+			apiRoutes: []string{"GET /api/v1/agents", "GET /api/v1/pools"},
+			handle:    listAgents,
+			nav:       "Agents",
+		},
+		{
+			name:      "agent",
+			method:    get,
+			path:      agentsPath + "/:id",
+			scopes:    operatorScopes,
+			apiRoutes: []string{"GET /api/v1/agents/:id"},
+			handle:    showAgent,
+		},
+		{
+			name:      "agent.drain",
+			method:    post,
+			path:      agentsPath + "/:id/drain",
+			scopes:    operatorScopes,
+			apiRoutes: []string{"PATCH /api/v1/agents/:id/status"},
+			handle:    drainAgent,
+		},
+		{
+			name:      "agent.deregister",
+			method:    post,
+			path:      agentsPath + "/:id/deregister",
+			scopes:    operatorScopes,
+			apiRoutes: []string{"DELETE /api/v1/agents/:id"},
+			handle:    deregisterAgent,
+		},
+		{
+			name:      "agent.ping",
+			method:    post,
+			path:      agentsPath + "/:id/ping",
+			scopes:    operatorScopes,
+			apiRoutes: command,
+			handle:    pingAgent,
+		},
+		{
+			name:      "agent.stop",
+			method:    post,
+			path:      agentsPath + "/:id/stop-task",
+			scopes:    operatorScopes,
+			apiRoutes: command,
+			handle:    stopTask,
+		},
+	}
+}
+
+// agentList is what the page shows.
+type agentList struct {
+	Tabs      []tab
+	Status    string
+	Role      string
+	Rows      []agentListRow
+	Total     int
+	Next      string
+	Pools     []poolRow
+	MorePools int
+}
+
+type agentListRow struct {
+	picket.AgentRow
+	Path   string
+	Load   bar
+	Silent bool // the server has noticed its silence
+}
+
+type poolRow struct {
+	picket.Pool
+	Path    string
+	Members []memberCount
+	Load    bar
+}
+
+type memberCount struct {
+	Status picket.AgentStatus
+	N      int
+}
+
+// views of the registry: those who take part come first.
+var agentViews = []struct {
+	name     string
+	statuses []picket.AgentStatus
+}{
+	{"", []picket.AgentStatus{picket.AgentActive, picket.AgentUnhealthy, picket.AgentDraining}},
+	{"active", []picket.AgentStatus{picket.AgentActive}},
+	{"unhealthy", []picket.AgentStatus{picket.AgentUnhealthy}},
+	{"draining", []picket.AgentStatus{picket.AgentDraining}},
+	{"dead", []picket.AgentStatus{picket.AgentDead}},
+	{"deregistered", []picket.AgentStatus{picket.AgentDeregistered}},
+}
+
+func listAgents(v *request) error {
+	if err := v.loadStats(); err != nil {
+		return err
+	}
+	list := agentList{Status: v.parameter("status"), Role: v.parameter("role")}
+	q := picket.AgentQuery{Role: list.Role, Limit: pageRows, Cursor: v.parameter("cursor")}
+	for _, view := range agentViews {
+		t := tab{
+			Label:   view.name,
+			Path:    queryPath(agentsPath, "status", view.name, "role", list.Role),
+			Counted: true,
+			Current: view.name == list.Status,
+		}
+		if view.name == "" {
+			t.Label = "registered"
+		}
+		for _, s := range view.statuses {
+			t.Count += v.stats.Agents[s]
+		}
+		if t.Current {
+			q.Statuses = view.statuses
+		}
+		list.Tabs = append(list.Tabs, t)
+	}
+	if q.Statuses == nil {
+		q.Statuses = []picket.AgentStatus{picket.AgentStatus(list.Status)} // the engine says what it may be
+	}
+	err := v.fillAgents(&list, q)
+	status := http.StatusOK
+	if err != nil {
+		status = picket.CodeOf(err).Status()
+	}
+	return v.render(status, page{
+		name:    "agents",
+		title:   "Agents",
+		topics:  []string{"agent.", "task.leased", "lease.", "namespace."},
+		body:    list,
+		problem: err,
+	})
+}
+
+func (v *request) fillAgents(list *agentList, q picket.AgentQuery) error {
+	found, err := v.backend.Agents(v.ctx(), q)
+	if err != nil {
+		return err
+	}
+	list.Total = found.Total
+	for _, a := range found.Agents {
+		list.Rows = append(list.Rows,
+			agentListRow{a, agentPath(a.AgentID), capacityBar(a.Capacity),
+				a.Status == picket.AgentUnhealthy || a.Status == picket.AgentDead})
+	}
+	if found.NextCursor != "" {
+		list.Next = queryPath(agentsPath, "status", list.Status, "role", list.Role, "cursor", found.NextCursor)
+	}
+	pools, err := v.backend.Pools(v.ctx(), "", "")
+	list.MorePools = max(len(pools)-pageRows, 0)
+	for _, p := range pools[:min(len(pools), pageRows)] {
+		row := poolRow{
+			Pool: p,
+			Path: queryPath(agentsPath, "role", p.RoleID),
+			Load: ratioBar(p.CurrentLoad, p.MaxConcurrentTasks),
+		}
+		for _, s := range picket.AgentStatuses {
+			if n := p.Members[s]; n > 0 && !s.Gone() {
+				row.Members = append(row.Members, memberCount{s, n})
+			}
+		}
+		list.Pools = append(list.Pools, row)
+	}
+	return err
+}
+
+// capacityBar is how full an agent is; nothing where it declares no maximum.
+func capacityBar(c picket.Capacity) bar {
+	if c.MaxConcurrentTasks == nil {
+		return bar{}
+	}
+	return ratioBar(c.CurrentLoad, *c.MaxConcurrentTasks)
+}
+
+func ratioBar(n, of int) bar { return newBar(int64(of), int64(n), 0, 0) }
+
+// agentView is what the page of an agent shows.
+type agentView struct {
+	picket.Agent
+	Path      string
+	Owner     string
+	Load      bar
+	SilenceAt picket.Instant // when silence makes it unhealthy, or dead where it is unhealthy already
+	Metadata  excerpt
+	Leases    []leaseRow
+	More      int // leases that are not shown
+	Events    []eventRow
+	Form      formInput
+	Gone      bool
+	MayDrain  bool
+}
+
+func showAgent(v *request) error { return v.agentPage(formInput{}, nil) }
+
+func (v *request) agentPage(typed formInput, problem error) error {
+	if err := v.loadStats(); err != nil {
+		return err
+	}
+	a := agentView{Path: agentPath(v.Param("id")), Form: typed}
+	var err error
+	if a.Agent, a.Owner, err = v.backend.Agent(v.ctx(), v.Param("id")); err != nil {
+		return agentNotFound(err)
+	}
+	a.Load, a.Gone = capacityBar(a.Capacity), a.Status.Gone()
+	a.MayDrain = a.Status == picket.AgentActive || a.Status == picket.AgentUnhealthy
+	if string(a.Agent.Metadata) != "{}" {
+		a.Metadata = newExcerpt(indentJSON(a.Agent.Metadata), maxExcerpt)
+	}
+	after := a.Heartbeat.UnhealthyAfterSeconds
+	if a.Status != picket.AgentActive {
+		after = a.Heartbeat.DeadAfterSeconds
+	}
+	if !a.Gone {
+		a.SilenceAt = a.LastHeartbeatAt + picket.Instant((time.Duration(after) * time.Second).Milliseconds())
+	}
+	if err := v.loadAgentWork(&a); err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if problem != nil {
+		status = picket.CodeOf(problem).Status()
+	}
+	return v.render(status, page{
+		name:    "agent",
+		title:   "Agent " + a.AgentID,
+		nav:     "agents",
+		topics:  []string{a.AgentID, "namespace."},
+		body:    a,
+		problem: problem,
+	})
+}
+
+// agentNotFound says for a person that there is no such agent: whoever takes a
+// lease has a name, registered or not.
+func agentNotFound(err error) error {
+	if !errors.Is(err, picket.CodeNotFound) {
+		return err
+	}
+	return picket.Refuse(picket.CodeNotFound,
+		"It may work without having registered: look for its name among the leases and events. Agents that are gone are deleted after the retention time.",
+		"there is no such agent")
+}
+
+// loadAgentWork is what the agent holds and what it did last.
+func (v *request) loadAgentWork(a *agentView) error {
+	all, err := v.backend.Leases(v.ctx())
+	if err != nil {
+		return err
+	}
+	mine := slices.DeleteFunc(all, func(l picket.LiveLease) bool { return l.AgentID != a.AgentID })
+	a.More = max(len(mine)-pageRows, 0)
+	a.Leases = v.leaseRows(mine[:min(len(mine), pageRows)], nil)
+	page, err := v.backend.Events(v.ctx(),
+		picket.EventQuery{Agent: a.AgentID, NewestFirst: true, Limit: maxEventsShown})
+	a.Events = v.eventRows(page.Events)
+	return err
+}
+
+// handleAgentForm does what a form of the page asks for.
+func (v *request) handleAgentForm(form, did string, verb func(by picket.Caller, id, reason string) error) error {
+	typed := formInput{Open: form, Reason: v.formValue("reason"), Task: v.formValue("task")}
+	reason, err := v.formReason()
+	if err != nil {
+		return v.agentPage(typed, err)
+	}
+	by, err := v.caller()
+	if err != nil {
+		return v.agentPage(typed, err)
+	}
+	if err := verb(by, v.Param("id"), reason); err != nil {
+		return v.agentPage(typed, err)
+	}
+	return v.redirectWithFlash(agentPath(v.Param("id")), did, "")
+}
+
+// changeAgent is about the registration that the person saw: of one made since
+// then nothing is asked.
+func (v *request) changeAgent(by picket.Caller, id string, to picket.AgentStatus) error {
+	_, err := v.backend.ChangeAgent(v.ctx(), by, id, nil,
+		picket.AgentStatusChange{Status: to, Incarnation: parseNumber(v.formValue("incarnation"))})
+	if refusal, ok := picket.RefusalOf(err); ok && refusal.Code == picket.CodeAgentGone {
+		// The engine tells the agent what to do.
+		return picket.Refuse(picket.CodeAgentGone, "Look at it as it is now, then decide anew.",
+			"the agent has registered again, or has gone, since this page was opened")
+	}
+	return err
+}
+
+func drainAgent(v *request) error {
+	return v.handleAgentForm("drain", "draining", func(by picket.Caller, id, _ string) error {
+		return v.changeAgent(by, id, picket.AgentDraining)
+	})
+}
+
+func deregisterAgent(v *request) error {
+	return v.handleAgentForm("deregister", "deregistered", func(by picket.Caller, id, _ string) error {
+		return v.changeAgent(by, id, picket.AgentDeregistered)
+	})
+}
+
+func pingAgent(v *request) error {
+	return v.handleAgentForm("ping", "pinged", func(by picket.Caller, id, reason string) error {
+		_, err := v.backend.CommandAgent(v.ctx(), by, id,
+			picket.AgentCommand{Command: picket.CommandPing, Reason: reason})
+		return err
+	})
+}
+
+func stopTask(v *request) error {
+	return v.handleAgentForm("stop", "stopping", func(by picket.Caller, id, reason string) error {
+		_, err := v.backend.CommandAgent(v.ctx(), by, id,
+			picket.AgentCommand{
+				Command: picket.CommandStopTask,
+				TaskID:  strings.TrimSpace(v.formValue("task")),
+				Reason:  reason,
+			})
+		return err
+	})
+}

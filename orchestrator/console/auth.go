@@ -1,0 +1,188 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/picket-dev/picket"
+)
+
+// cookieName has the port in it: cookies of a host are shared by all its
+// ports, and a person may have several servers on this machine. Browsers take a
+// __Host- cookie only by https, for one host and for all of its paths.
+func (s site) cookieName(secure bool) string {
+	name := "picket_session_" + s.port
+	if secure {
+		return "__Host-" + name
+	}
+	return name
+}
+
+// maxCookies bounds how many cookies of one name a request is asked about.
+const maxCookies = 8
+
+// loginCookies are the cookies that can hold the session on this site, in the
+// order in which they are tried. Other programs and pages of this host can add
+// cookies of the same name. Browsers send cookies of longer paths first, and the
+// console's own is for all paths, so the last of a name is tried first.
+func (v *request) loginCookies() (tokens []picket.Secret) {
+	var names []string
+	switch v.site.kind {
+	case loginSite, sharedSite:
+		names = []string{v.site.cookieName(false)}
+	case secureSite:
+		names = []string{v.site.cookieName(true)}
+	}
+	if v.site.kind == sharedSite && !loopbackName(v.site.host) {
+		names = append(names, v.site.cookieName(true)) // a proxy in front may speak TLS
+	}
+	for _, name := range names {
+		all := v.Request().CookiesNamed(name)
+		for _, c := range slices.Backward(all[max(0, len(all)-maxCookies):]) {
+			if len(c.Value) <= 256 {
+				tokens = append(tokens, picket.Secret(c.Value))
+			}
+		}
+	}
+	return tokens
+}
+
+// setLoginCookie stores the session in the browser; an empty value removes it.
+func (v *request) setLoginCookie(value string, maxAge int) {
+	secure := v.site.kind == secureSite
+	v.setCookie(v.site.cookieName(secure), value, secure, maxAge)
+}
+
+// setCookie stores a cookie. A sign-in site has none.
+func (v *request) setCookie(name, value string, secure bool, maxAge int) {
+	if v.site.kind == signInSite || v.site.kind == closedSite {
+		return
+	}
+	v.SetCookie(&http.Cookie{
+		Name:     name,
+		Value:    value,
+		Path:     "/",
+		HttpOnly: true,
+		Secure:   secure,
+		SameSite: http.SameSiteStrictMode,
+		MaxAge:   maxAge,
+	})
+}
+
+// authenticate finds the session of the request: the first of its cookies with which
+// the engine knows an open one. The key behind it is asked again every time.
+func (v *request) authenticate() (signedIn bool, err error) {
+	for _, token := range v.loginCookies() {
+		if signedIn, err = v.authenticateWith(token); signedIn || err != nil {
+			return signedIn, err
+		}
+	}
+	return false, nil
+}
+
+func (v *request) authenticateWith(token picket.Secret) (signedIn bool, err error) {
+	desk := v.backendFor(token)
+	if desk == nil {
+		return false, nil
+	}
+	ask := desk.Login
+	if v.Request().Header.Get(partHeader) != "" {
+		ask = desk.CheckLogin // the page asks by itself
+	}
+	s, err := ask(v.ctx(), token, v.site.host)
+	switch {
+	case errors.Is(err, picket.CodeUnauthenticated):
+		return false, nil
+	case err != nil:
+		return false, err
+	case !s.Principal.May(personScopes...):
+		return false, nil // its key has no scope for people
+	}
+	v.backend, v.login, v.token = desk, s, token
+	return true, nil
+}
+
+// backendFor is the engine that knows a token of a session or a code of a login; nil
+// if this process serves none.
+func (v *request) backendFor(secret picket.Secret) Backend {
+	namespace, _, ok := strings.Cut(secret.Reveal(), ".")
+	if !ok || picket.CheckNamespace("namespace", namespace) != nil {
+		return nil
+	}
+	return v.console.cfg.Backend(namespace)
+}
+
+// requireLogin sends a person to the login page, and afterwards back to where
+// they wanted to go. What was posted is not done.
+func (v *request) requireLogin() error {
+	r := v.Request()
+	if v.Request().Header.Get(partHeader) != "" || r.Method != get {
+		return v.console.renderError(v,
+			picket.Refuse(picket.CodeUnauthenticated, "Sign in again; nothing was changed.", "your session has ended"))
+	}
+	// A strict cookie does not come along when another site's link was followed;
+	// it does when this page asks for itself.
+	back := localPath(withoutFlash(r.URL))
+	if v.site.kind != signInSite && r.Header.Get("Sec-Fetch-Site") == "cross-site" {
+		return v.refreshTo(http.StatusOK, back)
+	}
+	return v.redirectToSignIn(http.StatusUnauthorized, back)
+}
+
+// redirectToSignIn sends the browser to the sign-in page. On the host name of a login it
+// does so with a page, because after a form the browser would not follow a
+// redirect to another host.
+func (v *request) redirectToSignIn(status int, next string) error {
+	if v.site.kind == loginSite {
+		return v.refreshTo(status, v.site.signInURL(next))
+	}
+	return v.Redirect(http.StatusSeeOther, v.site.signInURL(next))
+}
+
+// refreshTo answers with a page that loads another one automatically.
+func (v *request) refreshTo(status int, to string) error {
+	return v.render(status, page{name: "redirect", title: "Picket", body: to})
+}
+
+// withoutFlash is the page of an address, without what its last decision had to say.
+func withoutFlash(u *url.URL) string {
+	q := u.Query()
+	if !q.Has("did") {
+		return u.RequestURI()
+	}
+	q.Del("did")
+	return (&url.URL{Path: u.Path, RawQuery: q.Encode()}).RequestURI()
+}
+
+// remotePrefix is who is counted: an address, or the network of one household for
+// IPv6. What a proxy says of its clients is not believed.
+func remotePrefix(r *http.Request) netip.Prefix {
+	ap, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	addr, bits := ap.Addr().Unmap(), 32
+	if addr.Is6() {
+		bits = 64
+	}
+	p, _ := addr.WithZone("").Prefix(bits)
+	return p
+}
+
+// addressClass is all that is written down of where a person came from.
+func addressClass(r *http.Request) string {
+	ap, err := netip.ParseAddrPort(r.RemoteAddr)
+	switch addr := ap.Addr().Unmap(); {
+	case err != nil:
+		return "unknown"
+	case addr.IsLoopback():
+		return "loopback"
+	case addr.IsPrivate(), addr.IsLinkLocalUnicast():
+		return "private"
+	}
+	return "public"
+}

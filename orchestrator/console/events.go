@@ -1,0 +1,313 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
+)
+
+// eventReader is what the page of events asks of the engine.
+type eventReader interface {
+	Events(ctx context.Context, q picket.EventQuery) (picket.EventPage, error)
+}
+
+const eventsPath = "/console/events"
+
+func eventRoutes() []route {
+	as := []string{"GET /api/v1/events"}
+	return []route{
+		{
+			name:      "events",
+			method:    get,
+			path:      eventsPath,
+			scopes:    personScopes,
+			apiRoutes: as,
+			handle:    listEvents,
+			nav:       "Events",
+		},
+		{
+			name:      "events.export",
+			method:    get,
+			path:      eventsPath + "/export",
+			scopes:    personScopes,
+			apiRoutes: as,
+			handle:    exportEvents,
+		},
+	}
+}
+
+// eventFilter is what the address says, as it was typed. Type is a type of
+// events or, with a dot or dash at its end, the beginning of some.
+type eventFilter struct {
+	Type   string
+	Task   string
+	Agent  string
+	Before string
+}
+
+func (f eventFilter) link(path string) string {
+	return queryPath(path, "type", f.Type, "task", f.Task, "agent", f.Agent, "before", f.Before)
+}
+
+func (f eventFilter) Narrow() bool { return f.Type+f.Task+f.Agent != "" }
+
+func (v *request) readEventFilter() eventFilter {
+	return eventFilter{
+		Type:   v.parameter("type"),
+		Task:   v.parameter("task"),
+		Agent:  v.parameter("agent"),
+		Before: v.parameter("before"),
+	}
+}
+
+func (f eventFilter) query() (q picket.EventQuery, err error) {
+	q = picket.EventQuery{TaskID: f.Task, Agent: f.Agent}
+	if f.Type != "" {
+		for _, t := range picket.EventTypes {
+			if t == f.Type || strings.HasSuffix(f.Type, ".") && strings.HasPrefix(t, f.Type) {
+				q.Types = append(q.Types, t)
+			}
+		}
+		if q.Types == nil {
+			return q, picket.Invalid("type", "Choose one from the list.", "%q is no type of events", clip(64, f.Type))
+		}
+	}
+	if f.Task != "" {
+		if err := picket.CheckID("task", "task", f.Task); err != nil {
+			return q, err
+		}
+	}
+	if f.Agent != "" {
+		err = picket.CheckName("agent", f.Agent)
+	}
+	return q, err
+}
+
+// eventsView is what the page shows.
+type eventsView struct {
+	Filter eventFilter
+	Groups []typeGroup
+	Rows   []eventRow
+	Next   string // older ones
+	Newest string // the beginning, from a later page
+	Export string
+	Clear  string
+}
+
+// typeGroup is the types of one noun.
+type typeGroup struct {
+	Name  string // with its dot
+	Types []string
+}
+
+var typeGroups = groupTypes()
+
+func groupTypes() []typeGroup {
+	groups := map[string][]string{}
+	for _, t := range picket.EventTypes {
+		noun, _, dotted := strings.Cut(t, ".")
+		if !dotted {
+			noun = "launcher"
+		}
+		groups[noun] = append(groups[noun], t)
+	}
+	var all []typeGroup
+	for noun, types := range groups {
+		slices.Sort(types)
+		all = append(all, typeGroup{noun + ".", types})
+	}
+	slices.SortFunc(all, func(a, b typeGroup) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// eventRow is an event in a list.
+type eventRow struct {
+	picket.Event
+	Tone      string // what kind of news it is: good, bad, ask, money or nothing
+	TaskPath  string
+	AgentPath string
+	Excerpt   string // its reason, or what its data says of why
+	JSON      string
+}
+
+// maxEventJSON bounds what is shown of one event, in bytes; the export has all.
+const maxEventJSON = 4 << 10
+
+func (v *request) eventRows(all []picket.Event) []eventRow {
+	var rows []eventRow
+	for _, ev := range all {
+		row := eventRow{Event: ev, Tone: toneOf(ev), Excerpt: eventDetail(ev)}
+		if ev.TaskID != "" {
+			row.TaskPath = taskPath(ev.TaskID)
+		}
+		if ev.AgentID != "" && v.may("agent") {
+			row.AgentPath = agentPath(ev.AgentID)
+		}
+		if text, err := json.Marshal(ev, json.Deterministic(true)); err == nil {
+			part := newExcerpt(indentJSON(text), maxEventJSON)
+			if row.JSON = part.Text; part.More {
+				row.JSON += "\n…"
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func toneOf(ev picket.Event) string {
+	switch ev.Type {
+	case picket.EventTaskApproved, picket.EventTaskCompleted, picket.EventTaskFinished:
+		return "good"
+	case picket.EventTaskRejected, picket.EventTaskCancelled, picket.EventLeaseFailed, picket.EventLeaseExpired,
+		picket.EventWriteRefused,
+		picket.EventBudgetOverrun, picket.EventBudgetExceeded, picket.EventBudgetUnverified,
+		picket.EventInvariantViolated,
+		picket.EventStoreAdopted, picket.EventAgentTimedOut:
+		return "bad"
+	case picket.EventTaskHandoff, picket.EventTaskReview, picket.EventHandoffOverdue, picket.EventPaused,
+		picket.EventRunStalled, picket.EventAgentTimeoutWarning:
+		return "ask"
+	}
+	if strings.HasPrefix(ev.Type, "budget.") || ev.Type == picket.EventToolCalled {
+		return "money"
+	}
+	return ""
+}
+
+// eventDetail is the one line of an event that tells most.
+func eventDetail(ev picket.Event) string {
+	var data struct {
+		State   string `json:"state"`
+		Reason  string `json:"reason"`
+		Class   string `json:"class"`
+		Code    string `json:"code"`
+		Verb    string `json:"verb"`
+		Summary string `json:"summary"`
+		Tool    string `json:"tool"`
+		Note    string `json:"note"`
+	}
+	_ = json.Unmarshal(ev.Data, &data, json.RejectUnknownMembers(false))
+	var parts []string
+	for _, part := range []string{data.Verb, data.Code, data.Tool, data.Class, ev.Reason, data.Reason, data.Note,
+		data.Summary} {
+		if part = clip(120, part); part != "" && !slices.Contains(parts, part) {
+			parts = append(parts, part)
+		}
+	}
+	if len(parts) == 0 && data.State != "" && !typeImpliesState(ev.Type) {
+		parts = []string{"→ " + clip(40, data.State)}
+	}
+	return strings.Join(parts, " · ")
+}
+
+// typeImpliesState reports whether the type of an event says what state it leads to.
+func typeImpliesState(kind string) bool {
+	switch kind {
+	case picket.EventTaskSubmitted, picket.EventTaskLeased, picket.EventTaskProgress, picket.EventTaskReview,
+		picket.EventTaskHandoff,
+		picket.EventTaskCompleted, picket.EventTaskCancelled, picket.EventTaskRejected:
+		return true
+	}
+	return false
+}
+
+func listEvents(v *request) error {
+	if err := v.loadStats(); err != nil {
+		return err
+	}
+	f := v.readEventFilter()
+	q, err := f.query()
+	list := eventsView{Filter: f, Groups: typeGroups, Clear: eventsPath}
+	if err == nil {
+		q.NewestFirst, q.Limit, q.After = true, pageRows, v.position("before")
+		var found picket.EventPage
+		found, err = v.backend.Events(v.ctx(), q)
+		list.Rows = v.eventRows(found.Events)
+		f.Before = ""
+		list.Export = f.link(eventsPath + "/export")
+		if q.After > 0 {
+			list.Newest = f.link(eventsPath)
+		}
+		if f.Before = found.Next; f.Before != "" && f.Before != "1" {
+			list.Next = f.link(eventsPath)
+		}
+	}
+	status := http.StatusOK
+	if err != nil {
+		status = picket.CodeOf(err).Status()
+	}
+	topics := []string{"*"}
+	if list.Newest != "" {
+		topics = nil // what is old does not change
+	}
+	return v.render(status, page{name: "events", title: "Events", topics: topics, body: list, problem: err})
+}
+
+// exportPageTimeout is how long a reader of an export may take for a page of it.
+const exportPageTimeout = 30 * time.Second
+
+// exportEvents sends every event that the filter lets through, oldest first,
+// one JSON object a line. It ends at the event that was the last when it began;
+// one that cannot go so far is broken off, so that nobody takes it for whole.
+func exportEvents(v *request) error {
+	if err := v.loadStats(); err != nil {
+		return err
+	}
+	q, err := v.readEventFilter().query()
+	if err != nil {
+		return err
+	}
+	q.Limit = 500
+	page, err := v.backend.Events(v.ctx(), q) // refused before anything is sent
+	if err != nil {
+		return err
+	}
+	v.Response().Header().Set(echo.HeaderContentDisposition, `attachment; filename="picket-events.jsonl"`)
+	v.Response().Header().Set(echo.HeaderContentType, "application/x-ndjson")
+	v.Response().WriteHeader(http.StatusOK)
+	if err := v.sendEvents(q, page); err != nil {
+		v.console.log.WarnContext(v.ctx(), "export broken off", "err", err)
+		panic(http.ErrAbortHandler)
+	}
+	return nil
+}
+
+// sendEvents sends page and all that come after it. Whoever reads must be
+// signed in for as long as it takes.
+func (v *request) sendEvents(q picket.EventQuery, page picket.EventPage) error {
+	for {
+		web.ExtendWriteDeadline(v.Context, exportPageTimeout)
+		for _, ev := range page.Events {
+			if ev.Seq > v.stats.LastSeq {
+				return nil
+			}
+			line, err := json.Marshal(ev, json.Deterministic(true))
+			if err != nil {
+				return err
+			}
+			if _, err := v.Response().Write(append(line, '\n')); err != nil {
+				return err
+			}
+		}
+		next, err := strconv.ParseInt(page.Next, 10, 64)
+		if err != nil || next <= q.After || next >= v.stats.LastSeq {
+			return err
+		}
+		if _, err := v.backend.CheckLogin(v.ctx(), v.token, v.site.host); err != nil {
+			return err
+		}
+		q.After = next
+		if page, err = v.backend.Events(v.ctx(), q); err != nil {
+			return err
+		}
+	}
+}

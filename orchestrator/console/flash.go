@@ -1,0 +1,46 @@
+package console
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/picket-dev/picket"
+)
+
+// flashMessages are what a page says after a decision, by the code in its address.
+// An address can be written by anybody, so nothing else of it is shown, and
+// only to who came by a page of this server: a link must not tell of a decision.
+var flashMessages = map[string]string{
+	"claimed":     "You look after this hand-off now.",
+	"answered":    "Answered. The task is queued again, with the answer in its context.",
+	"finished":    "Finished. The task is completed with your output.",
+	"cancelled":   "Cancelled. The task ends here.",
+	"approved":    "Approved. The task is completed.",
+	"rejected":    "Rejected. The task stays as it is, for the record.",
+	"fixing":      "Rejected, and the task that repairs it is queued.",
+	"retried":     "Tried again: this task is queued.",
+	"toppedup":    "Topped up.",
+	"approvedall": "Approved.",
+
+	"submitted":    "Submitted. It is queued until an agent takes it.",
+	"expired":      "The lease has been taken. Whatever the run still writes is refused.",
+	"draining":     "Draining. It takes nothing new and finishes what it has.",
+	"deregistered": "Deregistered. Its leases have ended, and their tasks are queued again.",
+	"pinged":       "Asked. It answers with its next heartbeat.",
+	"stopping":     "Asked. It hears of it with its next heartbeat.",
+	"paused":       "Paused. Nothing new is granted.",
+	"stopped":      "Stopped. Every run is being ended, and nothing is granted.",
+	"resumed":      "Resumed. Tasks are granted again.",
+}
+
+// flashMessage is empty for codes that are not ours.
+func flashMessage(code, id string) string {
+	said := flashMessages[code]
+	switch n, err := strconv.Atoi(id); {
+	case code == "fixing" && picket.CheckID("id", "task", id) == nil:
+		return fmt.Sprintf("Rejected. %s, which repairs it, is queued.", id)
+	case code == "approvedall" && err == nil && n > 0 && n <= 500:
+		return fmt.Sprintf("%d approved.", n)
+	}
+	return said
+}

@@ -1,0 +1,240 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+)
+
+// templateFuncs are the functions of the templates. All text passes html/template's
+// escaping; what an agent wrote goes through plain or clip as well.
+var templateFuncs = template.FuncMap{
+	"when":   instantElement,
+	"left":   deadlineElement,
+	"plain":  plain,
+	"clip":   clip,
+	"pretty": indentJSON,
+	"short":  shortID,
+	"money":  formatMoney,
+	"tokens": formatTokens,
+	"count":  groupDigits,
+	"both":   formatEnvelope,
+	"took":   exactDuration,
+	"themes": func() []string { return themes },
+	"lines":  signedCount,
+	"list":   func(all ...any) []any { return all },
+	"deref":  func(s *string) string { return *s },
+}
+
+// instantElement is an instant as people say it, with the exact time for those who point
+// at it; the script keeps it ticking.
+func instantElement(now, at picket.Instant) template.HTML {
+	if at.IsZero() {
+		return `<span class="none">–</span>`
+	}
+	return timeElement(at, "ago", relative(now.Time().Sub(at.Time())))
+}
+
+// deadlineElement is how long there is until a deadline.
+func deadlineElement(now, at picket.Instant) template.HTML {
+	if at.IsZero() {
+		return `<span class="none">–</span>`
+	}
+	d := at.Time().Sub(now.Time())
+	text := "in " + humanDuration(d)
+	if d <= 0 {
+		text = humanDuration(-d) + " overdue"
+	}
+	return timeElement(at, "left", text)
+}
+
+// timeElement holds nothing but numbers and words of ours.
+func timeElement(at picket.Instant, how, text string) template.HTML {
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s" data-at="%d" data-how="%s">%s</time>`,
+		at, at.Time().Format("2006-01-02 15:04:05 UTC"), int64(at), how, text))
+}
+
+func relative(d time.Duration) string {
+	if d < 5*time.Second {
+		return "just now"
+	}
+	return humanDuration(d) + " ago"
+}
+
+// humanDuration is a duration as people say it; the script says the same.
+func humanDuration(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 10*time.Hour:
+		return fmt.Sprintf("%d h %02d min", int(d.Hours()), int(d.Minutes())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d days", int(d.Hours())/24)
+}
+
+// exactDuration is how long something lasted, in ms, with two units.
+func exactDuration(ms int64) string {
+	d := time.Duration(ms) * time.Millisecond
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", ms)
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %02d s", int(d.Minutes()), int(d.Seconds())%60)
+	}
+	return fmt.Sprintf("%d h %02d min", int(d.Hours()), int(d.Minutes())%60)
+}
+
+// plain is text from outside without what could mislead a reader: control
+// characters, and invisible ones that turn the direction of the text around
+// them.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t' || r == '\u200c' || r == '\u200d' ||
+			unicode.Is(unicode.Prepended_Concatenation_Mark, r):
+			return r
+		case r == '\u2028' || r == '\u2029':
+			return '\n'
+		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// clip is the beginning of a text, n characters of it.
+func clip(n int, text string) string {
+	text = plain(text)
+	if len(text) <= n {
+		return text
+	}
+	i := 0
+	for at := range text {
+		if i == n {
+			return text[:at] + "…"
+		}
+		i++
+	}
+	return text
+}
+
+// indentJSON is JSON for people: a text as it is, anything else indented, unless
+// that would be blanks for the most part. Numbers keep their digits.
+func indentJSON(raw picket.RawJSON) string {
+	var text string
+	if len(raw) == 0 || string(raw) == "null" {
+		return ""
+	}
+	if raw[0] == '"' && json.Unmarshal(raw, &text) == nil {
+		return plain(text)
+	}
+	var out bytes.Buffer
+	if indentSize(raw) > 4*len(raw)+1024 || json.Indent(&out, raw, "", "  ") != nil {
+		return plain(string(raw))
+	}
+	return plain(out.String())
+}
+
+// indentSize is how many bytes indenting would add: for a deep structure, a
+// hundred times its own.
+func indentSize(raw picket.RawJSON) int {
+	n, level, inText := 0, 0, false
+	for i := 0; i < len(raw); i++ {
+		switch b := raw[i]; {
+		case inText && b == '\\':
+			i++
+		case b == '"':
+			inText = !inText
+		case inText:
+		case b == '{' || b == '[':
+			level++
+			n += 1 + 2*level
+		case b == '}' || b == ']':
+			level--
+			n += 1 + 2*level
+		case b == ',':
+			n += 1 + 2*level
+		}
+	}
+	return n
+}
+
+// shortID is the end of an id: the beginning is the time, alike for neighbours.
+func shortID(id string) string {
+	kind, rest, ok := strings.Cut(id, "_")
+	if !ok || len(rest) < 8 {
+		return id
+	}
+	return kind + "_…" + rest[len(rest)-6:]
+}
+
+// formatMoney is an amount of dollars, rounded to what a reader compares; the exact
+// amount belongs into a title.
+func formatMoney(m budget.Money) string {
+	const cent = 10_000_000
+	if m%cent == 0 || m < 0 {
+		return m.Dollars()
+	}
+	dollars := float64(m) / 1e9
+	switch {
+	case dollars >= 0.1:
+		return fmt.Sprintf("$%.2f", dollars)
+	case dollars >= 0.0001:
+		return fmt.Sprintf("$%.4f", dollars)
+	}
+	return "<$0.0001"
+}
+
+// formatTokens is a number of tokens, shortened.
+func formatTokens(n int64) string {
+	switch {
+	case n > budget.MaxTokens/2: // an envelope without a limit, and what is left of it
+		return "unlimited"
+	case n >= 10_000_000:
+		return fmt.Sprintf("%.0fM", float64(n)/1e6)
+	case n >= 1_000_000:
+		return fmt.Sprintf("%.1fM", float64(n)/1e6)
+	case n >= 10_000:
+		return fmt.Sprintf("%.0fk", float64(n)/1e3)
+	case n >= 1_000:
+		return fmt.Sprintf("%.1fk", float64(n)/1e3)
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// formatEnvelope is an envelope in one phrase.
+func formatEnvelope(e budget.Envelope) string {
+	return formatMoney(e.USD) + " · " + formatTokens(e.Tokens) + " tokens"
+}
+
+// groupDigits groups the digits of a number.
+func groupDigits(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "\u202f" + s[i:]
+	}
+	return s
+}
+
+// signedCount is how many lines were added or removed, for a column; nothing for none
+// and for a binary file.
+func signedCount(sign string, n *int) string {
+	if n == nil || *n == 0 {
+		return ""
+	}
+	return sign + strconv.Itoa(*n)
+}

@@ -1,0 +1,127 @@
+package console
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/picket-dev/picket"
+)
+
+// pauser is what the stop button asks of the engine.
+type pauser interface {
+	PauseUnlessChanged(ctx context.Context, by picket.Caller, hard bool, reason string,
+		seen picket.Instant) (picket.PauseState, error)
+	ResumeUnlessChanged(ctx context.Context, by picket.Caller, reason string,
+		seen picket.Instant) (picket.PauseState, error)
+}
+
+const stopPath = "/console/stop"
+
+func stopRoutes() []route {
+	return []route{
+		{
+			name:      "stop",
+			method:    get,
+			path:      stopPath,
+			scopes:    operatorScopes,
+			apiRoutes: []string{"POST /api/v1/pause"},
+			handle:    showStop,
+		},
+		{
+			name:      "pause",
+			method:    post,
+			path:      "/console/pause",
+			scopes:    operatorScopes,
+			apiRoutes: []string{"POST /api/v1/pause"},
+			handle:    pause,
+		},
+		{
+			name:      "resume",
+			method:    post,
+			path:      "/console/resume",
+			scopes:    operatorScopes,
+			apiRoutes: []string{"POST /api/v1/resume"},
+			handle:    resume,
+		},
+	}
+}
+
+// stopForm is what the page shows and what a person has typed.
+type stopForm struct {
+	Running int64
+	Queued  int64
+	Agents  int64
+
+	Hard   bool
+	Reason string
+}
+
+// Reasons are what was typed into the form for a pause and into that for a stop.
+func (f stopForm) Reasons() [2]string {
+	if f.Hard {
+		return [2]string{"", f.Reason}
+	}
+	return [2]string{f.Reason, ""}
+}
+
+func showStop(v *request) error { return v.stopPage(stopForm{}, nil) }
+
+func (v *request) stopPage(f stopForm, problem error) error {
+	if err := v.loadStats(); err != nil {
+		return err
+	}
+	f.Running, f.Queued, f.Agents = v.stats.Tasks[picket.TaskLeased], v.stats.Tasks[picket.TaskQueued],
+		v.stats.Agents[picket.AgentActive]
+	status := http.StatusOK
+	if problem != nil {
+		status = picket.CodeOf(problem).Status()
+	}
+	return v.render(status, page{
+		name:    "stop",
+		title:   "Stop",
+		nav:     "-",
+		topics:  []string{"namespace.", "task.", "lease.", "agent."},
+		body:    f,
+		problem: problem,
+	})
+}
+
+// formSeenPause is when the pause was made that the person has seen, 0 for none: what
+// somebody else has decided since then is not undone by who knows nothing of it.
+func (v *request) formSeenPause() picket.Instant {
+	return picket.Instant(parseNumber(v.formValue("seen")))
+}
+
+func pause(v *request) error {
+	f := stopForm{Hard: v.formValue("hard") == "yes", Reason: v.formValue("reason")}
+	reason, err := v.formReason()
+	if err == nil {
+		var by picket.Caller
+		if by, err = v.caller(); err == nil {
+			_, err = v.backend.PauseUnlessChanged(v.ctx(), by, f.Hard, reason, v.formSeenPause())
+		}
+	}
+	if err != nil {
+		return v.stopPage(f, err)
+	}
+	did := "paused"
+	if f.Hard {
+		did = "stopped"
+	}
+	return v.redirectWithFlash(stopPath, did, "")
+}
+
+func resume(v *request) error {
+	f := stopForm{Reason: v.formValue("reason")}
+	reason, err := v.formReason()
+	if err == nil {
+		var by picket.Caller
+		if by, err = v.caller(); err == nil {
+			_, err = v.backend.ResumeUnlessChanged(v.ctx(), by, reason, v.formSeenPause())
+		}
+	}
+	if err != nil {
+		return v.stopPage(f, err)
+	}
+	return v.redirectWithFlash(stopPath, "resumed", "")
+}

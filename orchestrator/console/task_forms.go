@@ -1,0 +1,90 @@
+package console
+
+import (
+	"context"
+	"strings"
+
+	"github.com/picket-dev/picket"
+)
+
+// taskOperator is what an operator does to a task.
+type taskOperator interface {
+	Cancel(ctx context.Context, by picket.Caller, taskID, reason string) (picket.Task, error)
+	Retry(ctx context.Context, by picket.Caller, taskID, reason string) (picket.Task, error)
+	ExpireRun(ctx context.Context, by picket.Caller, taskID, runID, reason string) (picket.Task, error)
+	TopUp(ctx context.Context, by picket.Caller, id string, t picket.TopUp) (picket.EnvelopeState, error)
+}
+
+// maxReason bounds a reason in bytes, as the API does: it goes into events.
+const maxReason = 4096
+
+func (v *request) formReason() (string, error) {
+	text := v.formValue("reason")
+	if len(text) > maxReason {
+		return text, picket.Invalid("/reason", "Write less; details belong into the task.",
+			"the reason has %d bytes, at most %d are allowed", len(text), maxReason)
+	}
+	return text, nil
+}
+
+// handleTaskForm does what a form with a reason asks for, and shows the task with what was
+// typed when it is refused. did is what is said afterwards, on the page of the
+// task that verb returns.
+func (v *request) handleTaskForm(form, did string, verb func(by picket.Caller, reason string) (string, error)) error {
+	typed := formInput{
+		Open:   form,
+		Reason: v.formValue("reason"),
+		USD:    v.formValue("usd"),
+		Tokens: v.formValue("tokens"),
+	}
+	reason, err := v.formReason()
+	if err != nil {
+		return v.taskPage(typed, err)
+	}
+	by, err := v.caller()
+	if err != nil {
+		return v.taskPage(typed, err)
+	}
+	to, err := verb(by, reason)
+	if err != nil {
+		return v.taskPage(typed, err)
+	}
+	return v.redirectWithFlash(to, did, "")
+}
+
+func cancelTask(v *request) error {
+	return v.handleTaskForm("cancel", "cancelled", func(by picket.Caller, reason string) (string, error) {
+		t, err := v.backend.Cancel(v.ctx(), by, v.Param("id"), reason)
+		return taskPath(t.TaskID), err
+	})
+}
+
+// retryTask goes on with the task that runs: the same, or a new one.
+func retryTask(v *request) error {
+	return v.handleTaskForm("retry", "retried", func(by picket.Caller, reason string) (string, error) {
+		t, err := v.backend.Retry(v.ctx(), by, v.Param("id"), reason)
+		return taskPath(t.TaskID), err
+	})
+}
+
+func expireTask(v *request) error {
+	return v.handleTaskForm("expire", "expired", func(by picket.Caller, reason string) (string, error) {
+		t, err := v.backend.ExpireRun(v.ctx(), by, v.Param("id"), v.formValue("run"), reason)
+		return taskPath(t.TaskID), err
+	})
+}
+
+func topUpTask(v *request) error {
+	return v.handleTaskForm("topup", "toppedup", func(by picket.Caller, reason string) (string, error) {
+		_, err := v.topUp(by, v.Param("id"), reason)
+		return taskPath(v.Param("id")), err
+	})
+}
+
+func (v *request) topUp(by picket.Caller, id, reason string) (picket.EnvelopeState, error) {
+	more, err := parseAmount(strings.TrimSpace(v.formValue("usd")), strings.TrimSpace(v.formValue("tokens")))
+	if err != nil {
+		return picket.EnvelopeState{}, err
+	}
+	return v.backend.TopUp(v.ctx(), by, id, picket.TopUp{USD: more.USD, Tokens: more.Tokens, Reason: reason})
+}

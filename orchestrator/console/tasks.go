@@ -1,0 +1,277 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// taskLister is what the list of tasks asks of the engine.
+type taskLister interface {
+	Tasks(ctx context.Context, q picket.TaskQuery) (picket.TaskPage, error)
+}
+
+func taskListRoutes() []route {
+	return []route{
+		{
+			name:      "tasks",
+			method:    get,
+			path:      tasksPath,
+			scopes:    personScopes,
+			apiRoutes: []string{"GET /api/v1/tasks"},
+			handle:    listTasks,
+			nav:       "Tasks",
+		},
+	}
+}
+
+const tasksPath = "/console/tasks"
+
+func taskPath(id string) string { return tasksPath + "/" + id }
+
+// taskFilter is what the address of the list says, as it was typed.
+type taskFilter struct {
+	State  string
+	Role   string
+	Label  string
+	Parent string
+	Since  string
+	Search string
+	Cursor string
+}
+
+// link is that of the list with the filter.
+func (f taskFilter) link() string {
+	return queryPath(tasksPath, "state", f.State, "role", f.Role, "label", f.Label, "parent", f.Parent, "since",
+		f.Since,
+		"q", f.Search, "cursor", f.Cursor)
+}
+
+// Narrow reports whether more than a state is asked for.
+func (f taskFilter) Narrow() bool { return f.Role+f.Label+f.Parent+f.Since+f.Search != "" }
+
+// ageChoices are the ages that are offered.
+var ageChoices = []pair{{"", "any time"}, {"1h", "the last hour"}, {"24h", "the last day"}, {"168h", "the last 7 days"}}
+
+// query checks the filter; now is store time.
+func (f taskFilter) query(now picket.Instant) (q picket.TaskQuery, err error) {
+	q = picket.TaskQuery{Role: f.Role, Parent: f.Parent, Cursor: f.Cursor, Limit: pageRows}
+	if f.State != "" {
+		q.States = []picket.TaskState{picket.TaskState(f.State)}
+	}
+	if f.Label != "" {
+		name, value, ok := strings.Cut(f.Label, "=")
+		if !ok {
+			return q, picket.Invalid("label", "Write it name=value.", "%q is not a label and its value",
+				clip(64, f.Label))
+		}
+		q.Labels = map[string]string{name: value}
+	}
+	q.Since, err = parseSince(f.Since, now)
+	return q, err
+}
+
+// parseSince reads an age such as 24h, or a time.
+func parseSince(text string, now picket.Instant) (picket.Instant, error) {
+	if text == "" {
+		return 0, nil
+	}
+	if age, err := time.ParseDuration(text); err == nil && age > 0 {
+		return max(now-picket.Instant(age.Milliseconds()), 0), nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04", "2006-01-02"} {
+		if t, err := time.Parse(layout, text); err == nil && t.Year() >= 1970 {
+			return picket.InstantOf(t), nil
+		}
+	}
+	return 0, picket.Invalid("since", "Write an age such as 24h, or a time such as 2026-04-11T10:42:17Z.",
+		"%q is no age and no time", clip(64, text))
+}
+
+// taskList is what the page shows.
+type taskList struct {
+	Filter taskFilter
+	Sinces []pair
+	Tabs   []tab
+	Rows   []taskRow
+	Next   string
+	// Looked is how many tasks a search has looked through, and Ended whether
+	// these were all.
+	Looked int64
+	Ended  bool
+	Later  bool   // newer ones were looked through on the page before
+	Clear  string // the same list without filters
+}
+
+// taskRow is a task in a list.
+type taskRow struct {
+	picket.Task
+	Path   string
+	Labels []pair
+	Bar    bar
+}
+
+func taskRows(all []picket.Task) []taskRow {
+	var rows []taskRow
+	for _, t := range all {
+		labels := sortedLabels(t.Labels)
+		rows = append(rows, taskRow{t, taskPath(t.TaskID), labels[:min(len(labels), 3)], accountBar(taskAccount(t))})
+	}
+	return rows
+}
+
+func listTasks(v *request) error {
+	if err := v.loadStats(); err != nil {
+		return err
+	}
+	f := taskFilter{
+		State:  v.parameter("state"),
+		Role:   v.parameter("role"),
+		Label:  v.parameter("label"),
+		Parent: v.parameter("parent"),
+		Since:  v.parameter("since"),
+		Search: v.parameter("q"),
+		Cursor: v.parameter("cursor"),
+	}
+	if picket.CheckID("q", "task", f.Search) == nil {
+		return v.Redirect(http.StatusSeeOther, taskPath(f.Search))
+	}
+	list := taskList{
+		Filter: f,
+		Sinces: ageChoices,
+		Tabs:   v.taskTabs(f),
+		Clear:  taskFilter{State: f.State}.link(),
+		Later:  f.Cursor != "",
+	}
+	if !slices.ContainsFunc(ageChoices, func(p pair) bool { return p.Name == f.Since }) {
+		list.Sinces = append([]pair{{f.Since, clip(40, f.Since)}}, ageChoices...)
+	}
+	err := v.fillTasks(&list)
+	status := http.StatusOK
+	if err != nil {
+		status = picket.CodeOf(err).Status()
+	}
+	return v.render(status, page{
+		name:    "tasks",
+		title:   "Tasks",
+		topics:  []string{"task.", "lease.", "budget.", "namespace."},
+		body:    list,
+		problem: err,
+	})
+}
+
+// taskTabs has a tab for each state; the counts are of all tasks, whatever else
+// is filtered.
+func (v *request) taskTabs(f taskFilter) []tab {
+	f.Cursor = ""
+	state, total := f.State, int64(0)
+	f.State = ""
+	tabs := []tab{{Label: "all", Path: f.link(), Counted: true, Current: state == ""}}
+	for _, s := range picket.TaskStates {
+		f.State = string(s)
+		n := v.stats.Tasks[s]
+		total += n
+		tabs = append(tabs, tab{
+			Label:   string(s),
+			Path:    f.link(),
+			Count:   n,
+			Counted: true,
+			Current: state == string(s),
+		})
+	}
+	tabs[0].Count = total
+	return tabs
+}
+
+func (v *request) fillTasks(list *taskList) error {
+	q, err := list.Filter.query(v.now())
+	if err != nil {
+		return err
+	}
+	var found []picket.Task
+	var next *string
+	if list.Filter.Search == "" {
+		page, err := v.backend.Tasks(v.ctx(), q)
+		if err != nil {
+			return err
+		}
+		found, next = page.Tasks, page.NextCursor
+	} else if found, next, err = v.searchTasks(list, q); err != nil {
+		return err
+	}
+	list.Rows = taskRows(found)
+	if next != nil {
+		f := list.Filter
+		f.Cursor = *next
+		list.Next = f.link()
+	}
+	return nil
+}
+
+// Of a search, searchPages pages of searchStep tasks are looked through at a
+// time.
+const (
+	searchPages = 5
+	searchStep  = 200
+)
+
+// searchTasks looks through the newest tasks that the filter lets through for those
+// whose title or id has the text; next is where a further search begins.
+func (v *request) searchTasks(list *taskList, q picket.TaskQuery) (found []picket.Task, next *string, err error) {
+	q.Limit = searchStep
+	matches := taskMatcher(list.Filter.Search)
+	for range searchPages {
+		page, err := v.backend.Tasks(v.ctx(), q)
+		if err != nil {
+			return nil, nil, err
+		}
+		for i, t := range page.Tasks {
+			list.Looked++
+			if !matches(t) {
+				continue
+			}
+			if found = append(found, t); len(found) < pageRows || i == len(page.Tasks)-1 {
+				continue
+			}
+			// The rows are full: the next ones begin after this task.
+			q.Limit = i + 1
+			page, err := v.backend.Tasks(v.ctx(), q)
+			return found, page.NextCursor, err
+		}
+		if next = page.NextCursor; next == nil {
+			list.Ended = true
+			return found, nil, nil
+		}
+		if len(found) >= pageRows {
+			break
+		}
+		q.Cursor = *next
+	}
+	return found, next, nil
+}
+
+// taskMatcher finds tasks by a part of their title, whatever its case, or by the
+// beginning or end of their id, also as lists show it.
+func taskMatcher(text string) func(picket.Task) bool {
+	lower := strings.ToLower(text)
+	id := strings.ToUpper(strings.TrimPrefix(strings.TrimPrefix(lower, "task_"), "…"))
+	return func(t picket.Task) bool {
+		_, body, _ := strings.Cut(t.TaskID, "_")
+		return strings.Contains(strings.ToLower(t.Title), lower) ||
+			len(id) >= 2 && (strings.HasPrefix(body, id) || strings.HasSuffix(body, id))
+	}
+}
+
+// titlesOf are the titles of tasks by their ids.
+func titlesOf(all []picket.Task) map[string]string {
+	titles := make(map[string]string, len(all))
+	for _, t := range all {
+		titles[t.TaskID] = cmp.Or(clip(120, t.Title), t.TaskID)
+	}
+	return titles
+}

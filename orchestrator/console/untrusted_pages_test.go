@@ -1,0 +1,100 @@
+package console_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+)
+
+// A script planted in any word of an agent, an operator or an address is text
+// on the pages of tasks, agents, money and events, too.
+func TestPlantedScriptsStayTextOnEveryPage(t *testing.T) {
+	virtual(t, func(t *testing.T, o *fixture) {
+		ctx, s := t.Context(), o.signedIn(picket.ScopeAdmin)
+		_, reviewed := o.plantScripts()
+		most := 3
+		_, err := o.Register(ctx, picket.Caller{Actor: canary},
+			picket.Registration{
+				AgentID:  "evil",
+				RoleID:   "coder",
+				Name:     canary,
+				Endpoint: "http://x/?" + url.QueryEscape(canary),
+				Capacity: &picket.DeclaredCapacity{MaxConcurrentTasks: &most},
+				Metadata: picket.RawJSON(`{"a":` + string(quoteJSON(canary)) + `}`),
+			})
+		must(t, err)
+		label := strings.NewReplacer("{", "", "}", "").Replace(canary)
+		id, held := o.startRun(picket.TaskSpec{
+			Title:          canary,
+			Labels:         map[string]string{"l": label[:100]},
+			BudgetEnvelope: &budget.Envelope{USD: 100 * cent, Tokens: 100},
+			Retry:          &picket.Retry{On: []picket.ExitClass{picket.ExitCrash}},
+		})
+		part, err := o.Delegate(ctx, held, "d",
+			picket.Subtask{Title: canary, BudgetEnvelope: &budget.Envelope{USD: cent}})
+		must(t, err)
+		o.payCallWithDetail(held, "http_request", cent, canary)
+		must(t, o.RunEvents(ctx, held,
+			[]picket.RunEvent{{Type: picket.EventRunLaunched, WorkspacePath: "/x/" + canary, Containment: canary}}))
+		_, err = o.TopUp(ctx, picket.Caller{Actor: canary}, id, picket.TopUp{USD: cent, Reason: canary})
+		must(t, err)
+		signal := canary
+		_, err = o.Release(ctx, held, picket.Exit{Class: picket.ExitCrash, Signal: &signal, Detail: canary})
+		must(t, err)
+		_, err = o.Cancel(ctx, picket.Caller{Actor: canary}, part.TaskID, canary)
+		must(t, err)
+		_, err = o.Pause(ctx, picket.Caller{Actor: canary}, false, canary)
+		must(t, err)
+		work, books, q := "/console/tasks/"+id, "/console/budgets/"+id, url.QueryEscape(typedScript)
+		seen := 0
+		look := func(where string, p response) {
+			p.wantNoScript(t, where)
+			seen += strings.Count(p.body, "window.__xss=1&lt;/script&gt;")
+		}
+		for _, path := range []string{"/console/tasks", work, "/console/tasks/" + reviewed,
+			"/console/tasks/" + part.TaskID, "/console/tasks/" + reviewed + "/reports",
+			"/console/tasks/" + reviewed + "/log",
+			"/console/tasks/" + reviewed + "/diff", "/console/tasks/" + reviewed + "/input",
+			"/console/tasks/" + reviewed + "/output", "/console/agents", "/console/agents/evil", "/console/leases",
+			"/console/budgets",
+			books, "/console/ledger", "/console/events", "/console/events?task=" + id, "/console/stop",
+			"/console/tasks/new?role=" + q} {
+			if p := s.mustGet(path); !strings.Contains(path, "/leases") && p.status == http.StatusOK {
+				look(path, p)
+			}
+		}
+		for _, path := range []string{"/console/tasks?q=", "/console/tasks?role=", "/console/tasks?label=",
+			"/console/tasks?parent=", "/console/tasks?since=", "/console/tasks?state=", "/console/agents?status=",
+			"/console/agents?role=",
+			"/console/ledger?of=", "/console/ledger?kind=", "/console/events?type=", "/console/events?task=",
+			"/console/events?agent=", "/console/tasks?did=", work + "?run="} {
+			look(path, s.get(path+q))
+		}
+		once := s.mustGet(work).nonce(t)
+		for _, path := range []string{work + "/cancel", work + "/top-up", work + "/retry",
+			"/console/agents/evil/stop-task", books + "/top-up", "/console/leases/" + id + "/expire"} {
+			p := s.post(path, "reason", strings.Repeat(typedScript, 60), "usd", typedScript, "tokens", typedScript,
+				"task", typedScript, "once",
+				once)
+			if p.status < 400 || p.status >= 500 {
+				t.Errorf("%s is not refused: %d", path, p.status)
+			}
+			look(path, p)
+		}
+		look("a task that is refused",
+			s.post("/console/tasks", "title", strings.Repeat(typedScript, 10), "input", typedScript, "role",
+				typedScript, "needs", typedScript,
+				"agent", typedScript, "priority", typedScript, "usd", typedScript,
+				"tokens", typedScript, "labels", typedScript, "review", typedScript, "once", once))
+		look("a reason of a pause that is refused",
+			s.post("/console/pause", "reason", strings.Repeat(typedScript, 60), "once", once))
+		if seen < 150 {
+			t.Errorf("the planted words were seen %d times only: are they in every field?", seen)
+		}
+		t.Logf("planted words: %d times on the pages, as text", seen)
+	})
+}

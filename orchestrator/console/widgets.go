@@ -1,0 +1,206 @@
+package console
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+)
+
+// pageRows is how many rows a page has.
+const pageRows = 50
+
+// tab is one of the views of a list, with how many rows it has.
+type tab struct {
+	Label   string
+	Path    string
+	Count   int64
+	Counted bool
+	Current bool
+}
+
+// queryPath is a path with parameters, those that are empty left out. They come
+// in pairs of name and value.
+func queryPath(path string, pairs ...string) string {
+	q := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			q.Set(pairs[i], pairs[i+1])
+		}
+	}
+	if len(q) == 0 {
+		return path
+	}
+	return path + "?" + q.Encode()
+}
+
+// parameter is a parameter of the address without the blanks around it; longer
+// ones than anything it could name are cut.
+func (v *request) parameter(name string) string {
+	s := strings.TrimSpace(v.QueryParam(name))
+	return s[:min(len(s), 512)]
+}
+
+// position is a parameter that says where a page begins, 0 where it is absent
+// or no such thing: an old link shows the beginning.
+func (v *request) position(name string) int64 {
+	return parseNumber(v.parameter(name))
+}
+
+// parseNumber is 0 for what is none.
+func parseNumber(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > picket.MaxNumber {
+		return 0
+	}
+	return n
+}
+
+// bar draws where an amount has gone, in hundredths of it.
+type bar struct {
+	Spent    int
+	Held     int
+	Carved   int // widths
+	HeldAt   int
+	CarvedAt int // where they begin
+	Over     bool
+	Words    string // for those who do not see it
+}
+
+// accountBar is the bar of an account, by whichever of dollars and tokens has less
+// left.
+func accountBar(a budget.Account) bar {
+	usd := newBar(int64(a.Granted.USD), int64(a.Spent.USD), int64(a.Held.USD), int64(a.Carved.USD))
+	tok := newBar(a.Granted.Tokens, a.Spent.Tokens, a.Held.Tokens, a.Carved.Tokens)
+	b := usd
+	if tok.CarvedAt+tok.Carved > usd.CarvedAt+usd.Carved {
+		b = tok
+	}
+	b.Over = a.Available.USD < 0 || a.Available.Tokens < 0
+	b.Words = formatEnvelope(a.Spent) + " spent of " + formatEnvelope(a.Granted)
+	return b
+}
+
+func newBar(granted int64, parts ...int64) bar {
+	if granted <= 0 {
+		return bar{}
+	}
+	part := func(n int64) int {
+		w := int(float64(n) / float64(granted) * 100)
+		if n > 0 && w == 0 {
+			w = 1 // a little is not nothing
+		}
+		return min(max(w, 0), 100)
+	}
+	b := bar{Spent: part(parts[0])}
+	b.HeldAt = b.Spent
+	b.Held = min(part(parts[1]), 100-b.HeldAt)
+	b.CarvedAt = b.HeldAt + b.Held
+	b.Carved = min(part(parts[2]), 100-b.CarvedAt)
+	return b
+}
+
+// taskAccount is the account of a task as a list shows it, without what was
+// carved from it.
+func taskAccount(t picket.Task) budget.Account {
+	return budget.Account{Granted: t.BudgetEnvelope, Available: t.Available, Held: t.Held, Spent: t.Spent}
+}
+
+// pair is a name and a value.
+type pair struct {
+	Name  string
+	Value string
+}
+
+// sortedLabels are labels in the order of their names.
+func sortedLabels(m map[string]string) []pair {
+	var out []pair
+	for name, value := range m {
+		out = append(out, pair{name, value})
+	}
+	slices.SortFunc(out, func(a, b pair) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// ansiEscapes are what programs write to colour a terminal.
+var ansiEscapes = regexp.MustCompile("\x1b(\\[[0-9;:?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\x1b\\\\)?|[@-Z\\\\-_])")
+
+// terminalText is what a program printed, as text: without colours, and each line as
+// a terminal would leave it after its last carriage return.
+func terminalText(data []byte) string {
+	text := ansiEscapes.ReplaceAllString(strings.ToValidUTF8(string(data), "\uFFFD"), "")
+	text = strings.ReplaceAll(text, "\r\n", "\n")
+	if strings.Contains(text, "\r") {
+		lines := strings.Split(text, "\n")
+		for i, line := range lines {
+			line = strings.TrimSuffix(line, "\r")
+			lines[i] = line[strings.LastIndexByte(line, '\r')+1:]
+		}
+		text = strings.Join(lines, "\n")
+	}
+	return plain(text)
+}
+
+// excerpt is the beginning of a long text, cut at a line where it can be, and
+// whether there is more.
+type excerpt struct {
+	Text string
+	More bool
+	Size int // of the whole, in bytes
+}
+
+func newExcerpt(text string, n int) excerpt {
+	text = plain(text)
+	e := excerpt{Text: text, Size: len(text)}
+	if len(text) <= n {
+		return e
+	}
+	cut := strings.ToValidUTF8(text[:n], "")
+	if i := strings.LastIndexByte(cut, '\n'); i > n/2 {
+		cut = cut[:i]
+	}
+	e.Text, e.More = cut, true
+	return e
+}
+
+// diffLine is a line of a diff, with what it is.
+type diffLine struct {
+	Kind string
+	Text string
+}
+
+func diffLines(text string) []diffLine {
+	if text == "" {
+		return nil
+	}
+	var out []diffLine
+	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
+		kind := ""
+		switch {
+		case strings.HasPrefix(line, "diff ") || strings.HasPrefix(line, "+++") || strings.HasPrefix(line, "---") ||
+			strings.HasPrefix(line, "index "):
+			kind = "file"
+		case strings.HasPrefix(line, "@@"):
+			kind = "hunk"
+		case strings.HasPrefix(line, "+"):
+			kind = "added"
+		case strings.HasPrefix(line, "-"):
+			kind = "removed"
+		}
+		out = append(out, diffLine{kind, line})
+	}
+	return out
+}
+
+// sharedRows is a list for a template that does not see the page around it.
+type sharedRows struct {
+	Rows any
+	Now  picket.Instant
+}
+
+// With gives a shared template rows and the time they are seen at.
+func (w view) With(rows any) sharedRows { return sharedRows{rows, w.Now} }
