@@ -63,11 +63,21 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, scriptParams(t))
 }
 
+// scriptDeadline is when scripts that still run are ended: early enough before
+// the end of the test binary to print what they did.
+func scriptDeadline(t *testing.T) time.Time {
+	end, ok := t.Deadline()
+	if !ok {
+		return time.Time{}
+	}
+	return end.Add(-time.Minute)
+}
+
 // scriptParams are those of the scripts in testdata.
 func scriptParams(t *testing.T) testscript.Params {
 	return testscript.Params{
 		Dir:                 "testdata",
-		Deadline:            time.Now().Add(8 * time.Minute),
+		Deadline:            scriptDeadline(t),
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,

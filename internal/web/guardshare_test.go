@@ -66,11 +66,14 @@ func TestLeasesShareAFullServer(t *testing.T) {
 	}
 	work()
 	g.wantClosed(many[0]) // now a and b have three each
+	g.wantOpen(web.KindLease, 7)
 	work()
 	g.wantOpen(web.KindLease, 7)
 	if status := g.ask(g.dial(), "c"); status != 503 {
 		t.Errorf("beyond its share a lease got %d", status)
 	}
+	g.wantOpen(web.KindLease, 7) // the refused connection is closed
+	g.wantOpen(web.KindUnknown, 0)
 	if status := g.ask(g.dial(), "d"); status != 200 {
 		t.Errorf("a lease without a connection got %d", status)
 	}
