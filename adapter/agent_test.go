@@ -21,7 +21,7 @@ import (
 func TestMain(m *testing.M) {
 	adapter.RunShim()
 	if len(os.Args) >= 3 && os.Args[1] == "agent" {
-		os.Exit(agents[os.Args[2]]())
+		os.Exit(agentScripts[os.Args[2]]())
 	}
 	goleak.VerifyTestMain(remains.WithTempDir(m, "pk-adapter-"))
 }
@@ -35,7 +35,7 @@ func agent(name string) []string {
 	return []string{exe, "agent", name}
 }
 
-var agents = map[string]func() int{
+var agentScripts = map[string]func() int{
 	"complete":             func() int { return completing(0) },
 	"complete-then-crash":  func() int { return completing(3) },
 	"complete-then-linger": func() int { completing(0); select {} },

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // commit puts what is in a worktree onto the branch of its task and answers the
@@ -136,14 +137,14 @@ func (k *lockedWorkspace) commitMessage(about string) string {
 	if subject == "" {
 		subject = "Work of " + k.TaskID
 	}
-	text := textHead(subject, 200) + "\n\n"
+	message := text.Head(subject, 200) + "\n\n"
 	if rest = strings.TrimSpace(rest); rest != "" {
-		text += textHead(rest, 4<<10) + "\n\n"
+		message += text.Head(rest, 4<<10) + "\n\n"
 	}
 	if title := strings.TrimSpace(printable(k.Title)); title != "" {
-		text += "Task: " + textHead(strings.ReplaceAll(title, "\n", " "), 500) + "\n"
+		message += "Task: " + text.Head(strings.ReplaceAll(title, "\n", " "), 500) + "\n"
 	}
-	return text + "Picket-Task: " + k.TaskID + "\nPicket-Run: " + k.RunID + "\n"
+	return message + "Picket-Task: " + k.TaskID + "\nPicket-Run: " + k.RunID + "\n"
 }
 
 // printable drops what could steer the terminal of who reads the history.

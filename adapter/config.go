@@ -6,11 +6,13 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/agents"
 )
 
 // Config says where leases come from and what is run for them.
@@ -59,7 +61,7 @@ type Config struct {
 	// Preset is the coding agent to start. Command, which then defaults to its
 	// program on PATH, adds arguments to its own. Defaults to none: Command is
 	// started as it is.
-	Preset Preset
+	Preset agents.Preset
 	// PicketPath is the picket program, which agents may be told to call: see
 	// PresetLauncher. Defaults to none.
 	PicketPath string
@@ -194,7 +196,7 @@ func New(cfg Config) (*Adapter, error) {
 	cfg.StateKey = cmp.Or(cfg.StateKey, cfg.Key)
 	cfg.KeepRuns = cmp.Or(cfg.KeepRuns, 7*24*time.Hour)
 	cfg.LogLimit = cmp.Or(cfg.LogLimit, 64<<20)
-	cfg.Linger = cmp.Or(cfg.Linger, cfg.Preset.linger())
+	cfg.Linger = cmp.Or(cfg.Linger, cfg.Preset.Linger())
 	cfg.Grace = cmp.Or(cfg.Grace, 5*time.Second)
 	cfg.ReportRetry = cmp.Or(cfg.ReportRetry, 30*time.Second)
 	cfg.Stdout, cfg.Stderr = serializeWriters(cfg.Stdout, cfg.Stderr)
@@ -286,4 +288,31 @@ func (cfg *Config) requestWithJitter(n int) picket.AcquireRequest {
 	req := cfg.request(n)
 	*req.WaitSeconds -= int(cfg.jitter(cfg.Wait/5+1) / time.Second)
 	return req
+}
+
+// launcher is what starts the agents of a configuration.
+func (cfg *Config) launcher() (Launcher, error) {
+	if cfg.Preset != "" {
+		if err := cfg.Preset.Check(); err != nil {
+			return nil, err
+		}
+	}
+	if !cfg.Preset.CodingAgent() {
+		if len(cfg.Command) == 0 {
+			return nil, picket.Invalid("Command", "Name the program to run and its arguments.",
+				"there is no command to run")
+		}
+		return CommandLauncher{Command: cfg.Command, Env: cfg.Env, Containment: cfg.Containment, Limits: cfg.Limits},
+			nil
+	}
+	return PresetLauncher{
+		Preset:      cfg.Preset,
+		Command:     cfg.Command,
+		Env:         cfg.Env,
+		Containment: cfg.Containment,
+		Limits:      cfg.Limits,
+		PicketPath:  cfg.PicketPath,
+		Sessions:    filepath.Join(cfg.StateDir, "sessions"),
+		HTTP:        cfg.HTTP,
+	}, nil
 }

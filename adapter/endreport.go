@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // reportTimeout bounds the reports of a run that was told to give back its lease now.
@@ -94,7 +95,7 @@ func (r *run) completeWithOutput(ctx context.Context, exit picket.Exit) error {
 		return fmt.Errorf("complete task: %w", err)
 	}
 	r.log.Warn("the result was refused", "err", err)
-	exit.Class, exit.Detail = picket.ExitNoResult, "the result was refused: "+textHead(err.Error(), maxDetail/2)
+	exit.Class, exit.Detail = picket.ExitNoResult, "the result was refused: "+text.Head(err.Error(), maxDetail/2)
 	return r.releaseLease(ctx, exit)
 }
 
@@ -142,7 +143,7 @@ func (r *run) recordExit(ctx context.Context, exit picket.Exit) error {
 	if r.result.Ending == EndCompleted && exit.Class == picket.ExitCrash {
 		// Many a coding agent wants to say a last word, and its lease pays for no
 		// model any more.
-		exit.Detail = textHead(exit.Detail, maxDetail-len(afterResultNote)) + afterResultNote
+		exit.Detail = text.Head(exit.Detail, maxDetail-len(afterResultNote)) + afterResultNote
 	}
 	r.result.Exit = exit
 	if !strings.HasSuffix(exit.Detail, afterResultNote) {

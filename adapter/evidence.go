@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // Evidence hands in what the run has changed, in place of what was handed in
@@ -68,7 +69,7 @@ func parseNumstat(numbers string) []picket.ChangedFile {
 		if len(part) < 3 || len(files) == picket.MaxChangedFiles {
 			continue
 		}
-		file := picket.ChangedFile{Path: textHead(part[2], 4096)}
+		file := picket.ChangedFile{Path: text.Head(part[2], 4096)}
 		if added, err := strconv.Atoi(part[0]); err == nil {
 			file.Added = &added
 		}
@@ -85,7 +86,7 @@ func parseNumstat(numbers string) []picket.ChangedFile {
 func (k *lockedWorkspace) fitEvidence(ev *picket.Evidence, cut bool) {
 	whole := ev.Diff
 	for n := len(whole); ; n /= 2 {
-		ev.Diff = textHead(whole, n)
+		ev.Diff = text.Head(whole, n)
 		if cut || n < len(whole) {
 			ev.Truncated = true
 			ev.Diff = ev.Diff[:strings.LastIndexByte(ev.Diff, '\n')+1] + k.cutNote()
@@ -94,7 +95,7 @@ func (k *lockedWorkspace) fitEvidence(ev *picket.Evidence, cut bool) {
 			return
 		}
 		if n == 0 {
-			ev.Files, ev.Diffstat = ev.Files[:len(ev.Files)/2], textHead(ev.Diffstat, len(ev.Diffstat)/2)
+			ev.Files, ev.Diffstat = ev.Files[:len(ev.Files)/2], text.Head(ev.Diffstat, len(ev.Diffstat)/2)
 			ev.Truncated = true
 		}
 	}

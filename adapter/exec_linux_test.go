@@ -212,7 +212,7 @@ func TestExecDiesWithAKilledAdapter(t *testing.T) {
 }
 
 // executing is an adapter outside of the test that runs a program for ever.
-func init() { agents["execs"] = executing }
+func init() { agentScripts["execs"] = executing }
 
 func executing() int {
 	level, dir, file := os.Args[3], os.Args[4], os.Args[5]

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // Executor is a Process beside whose agent further programs can be run, inside
@@ -158,7 +159,7 @@ func (e *execRunner) execute(proc Executor, order picket.ExecRequest, deadline t
 	r.stall.touch(time.Now())
 	result := picket.ExecResult{DurationMs: int64((r.cfg.clock() - began) / time.Millisecond)}
 	if err != nil {
-		result.Failed = textHead(strings.ToValidUTF8(err.Error(), "\uFFFD"), 1024)
+		result.Failed = text.Head(strings.ToValidUTF8(err.Error(), "\uFFFD"), 1024)
 		return result
 	}
 	secret := r.lease.AgentCredential().Reveal()

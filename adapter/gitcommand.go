@@ -10,6 +10,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // gitTimeout is how long a git command and the processes that it starts may run.
@@ -169,7 +171,7 @@ func (e *gitError) Error() string {
 	case e.stderr == "":
 		return fmt.Sprintf("git: exit status %d (%s)", e.exit.Code, e.command)
 	}
-	return "git: " + textHead(strings.ReplaceAll(printable(e.stderr), "\n", "; "), 1024) // a filter may have written it
+	return "git: " + text.Head(strings.ReplaceAll(printable(e.stderr), "\n", "; "), 1024) // a filter may have written it
 }
 
 func (e *gitError) Unwrap() error { return e.err }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // headTailBuffer keeps the beginning and the end of a stream, and counts what is
@@ -46,7 +48,7 @@ func (m *headTailBuffer) Write(p []byte) (int, error) {
 
 // text is what was kept, at most limit bytes of UTF-8, with a line in place of
 // what was left out; the secret does not occur in it.
-func (m *headTailBuffer) text(secret string, limit int) (text string, cut bool) {
+func (m *headTailBuffer) text(secret string, limit int) (whole string, cut bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clean := func(b []byte) string {
@@ -59,27 +61,15 @@ func (m *headTailBuffer) text(secret string, limit int) (text string, cut bool) 
 	end := append(append([]byte(nil), m.tail[m.at:]...), m.tail[:m.at]...)
 	left := m.total - int64(len(m.head)+len(end))
 	if left == 0 {
-		text = clean(append(append([]byte(nil), m.head...), end...))
-		if len(text) <= limit {
-			return text, false
+		whole = clean(append(append([]byte(nil), m.head...), end...))
+		if len(whole) <= limit {
+			return whole, false
 		}
 	}
 	// What no text is grows when it is replaced, and the note takes room.
 	head, tail := clean(m.head), clean(end)
 	note := fmt.Sprintf("\n[… about %d bytes left out …]\n", max(left, 1))
 	room := limit - len(note)
-	head = textHead(head, room/2)
-	return head + note + textTail(tail, room-len(head)), true
-}
-
-// textTail shortens a text to at most n bytes from its end.
-func textTail(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	s = s[len(s)-n:]
-	for len(s) > 0 && s[0]&0xC0 == 0x80 {
-		s = s[1:]
-	}
-	return s
+	head = text.Head(head, room/2)
+	return head + note + text.Tail(tail, room-len(head)), true
 }

@@ -32,7 +32,7 @@ type killedAdapter struct {
 }
 
 func init() {
-	agents["doomed"] = func() int {
+	agentScripts["doomed"] = func() int {
 		var d killedAdapter
 		if err := json.Unmarshal([]byte(os.Getenv("DOOMED")), &d); err != nil {
 			return failed(err)

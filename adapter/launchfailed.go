@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // confirmFailed ends a run that was never launched.
@@ -58,6 +59,6 @@ func (r *run) launchFailed(ctx context.Context, err error) error {
 	if errors.Is(err, picket.CodeBudgetExceeded) {
 		code = exitCodeOutOfBudget
 	}
-	exit := picket.Exit{Class: picket.ExitCrash, Code: &code, Detail: textHead(said, maxDetail)}
+	exit := picket.Exit{Class: picket.ExitCrash, Code: &code, Detail: text.Head(said, maxDetail)}
 	return errors.Join(err, r.releaseLease(ctx, exit))
 }

@@ -19,7 +19,7 @@ import (
 func init() {
 	// bomb FILE starts processes, 300 at most, whatever it is told, and notes
 	// each. hog takes memory, 1 GiB at most.
-	agents["bomb"] = func() int {
+	agentScripts["bomb"] = func() int {
 		for range 300 {
 			cmd := exec.Command("sleep", "1000")
 			if cmd.Start() == nil {
@@ -30,7 +30,7 @@ func init() {
 		time.Sleep(time.Minute) // longer than anybody takes to look
 		return 0
 	}
-	agents["hog"] = func() int {
+	agentScripts["hog"] = func() int {
 		var all [][]byte
 		for range 128 {
 			all = append(all, bytes.Repeat([]byte{1}, 8<<20))

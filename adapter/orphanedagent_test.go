@@ -20,7 +20,7 @@ import (
 func init() {
 	// adapter is an adapter in a process of its own; LEASE and URL tell it
 	// what to run "agent orphan" for.
-	agents["adapter"] = func() int {
+	agentScripts["adapter"] = func() int {
 		var lease picket.Lease
 		if err := json.Unmarshal([]byte(os.Getenv("LEASE")), &lease); err != nil {
 			return failed(err)
@@ -39,7 +39,7 @@ func init() {
 		return failed(err)
 	}
 	// orphan says its process id, waits, writes, and says what came of it.
-	agents["orphan"] = func() int {
+	agentScripts["orphan"] = func() int {
 		post := os.Getenv("SIGNPOST")
 		if err := os.WriteFile(post, fmt.Append(nil, os.Getpid()), 0); err != nil {
 			return failed(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/agents"
 )
 
 // recordedAgent is a program that prints what a coding agent has once printed, and
@@ -31,7 +32,7 @@ type recordedAgent struct {
 }
 
 // newRecordedAgent makes a program called as the preset's, with a shell script.
-func newRecordedAgent(t *testing.T, p adapter.Preset, script string) *recordedAgent {
+func newRecordedAgent(t *testing.T, p agents.Preset, script string) *recordedAgent {
 	t.Helper()
 	r := &recordedAgent{dir: t.TempDir(), server: adaptertest.New()}
 	r.status.Store(http.StatusOK)
@@ -51,7 +52,7 @@ func newRecordedAgent(t *testing.T, p adapter.Preset, script string) *recordedAg
 	}))
 	t.Cleanup(func() { front.CloseClientConnections(); front.Close() })
 	r.server.URL = front.URL
-	recorded, err := filepath.Abs(filepath.Join("testdata", "agents"))
+	recorded, err := filepath.Abs(filepath.Join("agents", "testdata"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,11 +139,11 @@ func after(args []string, flag string) string {
 }
 
 func TestACodingAgentIsStartedWithItsToolsAndItsCostArrivesLate(t *testing.T) {
-	for preset, want := range map[adapter.Preset]picket.UsageReport{
-		adapter.PresetClaude:   {Source: "claude", Scope: "session", Tokens: 440, USD: 2_400_000},
-		adapter.PresetCodex:    {Source: "codex", Scope: "session", Tokens: 440},
-		adapter.PresetGemini:   {Source: "gemini", Tokens: 440},
-		adapter.PresetOpenCode: {Source: "opencode", Tokens: 440, USD: 1_800_000},
+	for preset, want := range map[agents.Preset]picket.UsageReport{
+		agents.PresetClaude:   {Source: "claude", Scope: "session", Tokens: 440, USD: 2_400_000},
+		agents.PresetCodex:    {Source: "codex", Scope: "session", Tokens: 440},
+		agents.PresetGemini:   {Source: "gemini", Tokens: 440},
+		agents.PresetOpenCode: {Source: "opencode", Tokens: 440, USD: 1_800_000},
 	} {
 		t.Run(string(preset), func(t *testing.T) {
 			t.Parallel()
@@ -176,7 +177,7 @@ func TestACodingAgentIsStartedWithItsToolsAndItsCostArrivesLate(t *testing.T) {
 
 // checkStart holds the command line and the configuration against what each
 // agent needs, and against what nobody may see.
-func (r *recordedAgent) checkStart(t *testing.T, p adapter.Preset) {
+func (r *recordedAgent) checkStart(t *testing.T, p agents.Preset) {
 	t.Helper()
 	args := r.args(t)
 	all, env := strings.Join(args, "\n"), r.read(t, "env")
@@ -192,7 +193,7 @@ func (r *recordedAgent) checkStart(t *testing.T, p adapter.Preset) {
 	}
 	config := ""
 	switch p {
-	case adapter.PresetClaude:
+	case agents.PresetClaude:
 		config = after(args, "--mcp-config")
 		if after(args, "--output-format") != "stream-json" || !slices.Contains(args, "--verbose") ||
 			!slices.Contains(args, "--strict-mcp-config") ||
@@ -204,18 +205,18 @@ func (r *recordedAgent) checkStart(t *testing.T, p adapter.Preset) {
 		if !strings.Contains(hook, `"matcher": "compact"`) || !strings.Contains(hook, `'/opt/it'\\''s/picket' pinned`) {
 			t.Errorf("the hook is %s", hook)
 		}
-	case adapter.PresetCodex:
+	case agents.PresetCodex:
 		if args[0] != "exec" || !strings.Contains(all, `bearer_token_env_var="PICKET_LEASE_TOKEN",required=true`) ||
 			!strings.Contains(all, r.server.URL+"/mcp") || args[1] == "resume" {
 			t.Errorf("the command line is %q", args)
 		}
-	case adapter.PresetGemini:
+	case agents.PresetGemini:
 		config = filepath.Join(valueOf(env, "GEMINI_CLI_HOME"), ".gemini", "settings.json")
 		if after(args, "-o") != "stream-json" || after(args, "--approval-mode") != "yolo" ||
 			slices.Contains(args, "--resume") {
 			t.Errorf("the command line is %q", args)
 		}
-	case adapter.PresetOpenCode:
+	case agents.PresetOpenCode:
 		config = valueOf(env, "OPENCODE_CONFIG")
 		if args[0] != "run" || after(args, "--format") != "json" || slices.Contains(args, "--session") {
 			t.Errorf("the command line is %q", args)

@@ -15,6 +15,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/agents"
 	"github.com/picket-dev/picket/budget"
 )
 
@@ -30,7 +31,7 @@ func releasedExit(t *testing.T, v adaptertest.View) picket.Exit {
 // Claude Code says at its beginning that it has no tools, and would work on: it
 // is ended, and people are told why.
 func TestAnAgentWithoutToolsIsEnded(t *testing.T) {
-	r := newRecordedAgent(t, adapter.PresetClaude, "head -1 $RECORDED/claude-notools.jsonl\nexec sleep 600")
+	r := newRecordedAgent(t, agents.PresetClaude, "head -1 $RECORDED/claude-notools.jsonl\nexec sleep 600")
 	r.cfg.Grace = time.Second
 	exit := releasedExit(t, r.run(t, r.task()))
 	if exit.Class != picket.ExitCrash || !strings.Contains(exit.Detail, "its MCP server picket is failed") {
@@ -40,14 +41,14 @@ func TestAnAgentWithoutToolsIsEnded(t *testing.T) {
 
 // Others tell it aside, or not at all: what they did in vain says so.
 func TestAnAgentThatNeverUsedAToolIsToldOf(t *testing.T) {
-	for preset, want := range map[adapter.Preset]struct {
+	for preset, want := range map[agents.Preset]struct {
 		script string
 		detail string
 	}{
-		adapter.PresetCodex: {"cat $RECORDED/codex-notools.txt >&2; exit 1", "Codex has not reached Picket's tools"},
-		adapter.PresetGemini: {"cat $RECORDED/gemini-notools.txt >&2; cat $RECORDED/gemini-notools.jsonl",
+		agents.PresetCodex: {"cat $RECORDED/codex-notools.txt >&2; exit 1", "Codex has not reached Picket's tools"},
+		agents.PresetGemini: {"cat $RECORDED/gemini-notools.txt >&2; cat $RECORDED/gemini-notools.jsonl",
 			"Gemini CLI has not reached Picket's tools"},
-		adapter.PresetOpenCode: {"cat $RECORDED/opencode-notools.jsonl", "without having used a tool of Picket's"},
+		agents.PresetOpenCode: {"cat $RECORDED/opencode-notools.jsonl", "without having used a tool of Picket's"},
 	} {
 		t.Run(string(preset), func(t *testing.T) {
 			t.Parallel()
@@ -65,7 +66,7 @@ func TestAnAgentThatNeverUsedAToolIsToldOf(t *testing.T) {
 
 // Where the tools cannot be reached, no agent is started at all.
 func TestNoAgentIsStartedWithoutItsTools(t *testing.T) {
-	r := newRecordedAgent(t, adapter.PresetOpenCode, "true")
+	r := newRecordedAgent(t, agents.PresetOpenCode, "true")
 	r.status.Store(http.StatusNotFound)
 	exit := releasedExit(t, r.run(t, r.task()))
 	if exit.Class != picket.ExitCrash || !strings.Contains(exit.Detail, "it answers 404") ||
@@ -90,7 +91,7 @@ func TestNoAgentIsStartedWithoutBudget(t *testing.T) {
 		{budget.Envelope{USD: -2_000_000_001}, ": -$2.000000001 and 0 tokens left, ", "--usd 3.01 --tokens 100000"},
 	} {
 		left := tc.left
-		r := newRecordedAgent(t, adapter.PresetClaude, "true")
+		r := newRecordedAgent(t, agents.PresetClaude, "true")
 		task := r.task(func(task *adaptertest.Task) { task.Budget = &left })
 		exit := releasedExit(t, r.run(t, task))
 		if !strings.Contains(exit.Detail, tc.says) ||
@@ -107,7 +108,7 @@ func TestNoAgentIsStartedWithoutBudget(t *testing.T) {
 // An agent whose use of models has come to more than there was is stopped after
 // it said so.
 func TestAnAgentThatHasSpentTooMuchIsStopped(t *testing.T) {
-	r := newRecordedAgent(t, adapter.PresetOpenCode, "head -3 $RECORDED/opencode-done.jsonl\nexec sleep 600")
+	r := newRecordedAgent(t, agents.PresetOpenCode, "head -3 $RECORDED/opencode-done.jsonl\nexec sleep 600")
 	r.cfg.Grace = time.Second
 	v := r.run(t, r.task(func(task *adaptertest.Task) { task.Overrun = true }))
 	exit := releasedExit(t, v)
@@ -123,14 +124,14 @@ func TestAnAgentThatHasSpentTooMuchIsStopped(t *testing.T) {
 // The next run of a task goes on with the session of the one before, where it
 // was; after a session that the agent cannot go on with, one begins anew.
 func TestTheNextRunGoesOnWithTheSession(t *testing.T) {
-	flags := map[adapter.Preset]struct {
+	flags := map[agents.Preset]struct {
 		flag string
 		id   string
 	}{
-		adapter.PresetClaude:   {"--resume", "21f23940-55bc-4cd5-9a93-91671386a6b7"},
-		adapter.PresetCodex:    {"resume", "01a200a5-3e89-7453-a35e-66f3424fcde2"},
-		adapter.PresetGemini:   {"--resume", "695ba83a-73a4-4f05-a0f9-622fc7b4d818"},
-		adapter.PresetOpenCode: {"--session", "ses_dff5a314effeIx43bVf1v3fD06"},
+		agents.PresetClaude:   {"--resume", "21f23940-55bc-4cd5-9a93-91671386a6b7"},
+		agents.PresetCodex:    {"resume", "01a200a5-3e89-7453-a35e-66f3424fcde2"},
+		agents.PresetGemini:   {"--resume", "695ba83a-73a4-4f05-a0f9-622fc7b4d818"},
+		agents.PresetOpenCode: {"--session", "ses_dff5a314effeIx43bVf1v3fD06"},
 	}
 	for preset, want := range flags {
 		t.Run(string(preset), func(t *testing.T) {
@@ -153,7 +154,7 @@ cat $RECORDED/`+string(preset)+`-done.jsonl; exec "$TEST" agent fail`)
 
 // In another directory there is no session to go on with.
 func TestASessionStaysWhereItBegan(t *testing.T) {
-	r := newRecordedAgent(t, adapter.PresetClaude, `cat $RECORDED/claude-done.jsonl; exec "$TEST" agent fail`)
+	r := newRecordedAgent(t, agents.PresetClaude, `cat $RECORDED/claude-done.jsonl; exec "$TEST" agent fail`)
 	task := r.task()
 	r.run(t, task)
 	r.cfg.Dir = t.TempDir()
@@ -177,9 +178,9 @@ func (r *recordedAgent) answerProbe(q *http.Request) int {
 // their calls would be refused.
 func TestAgentsSearchWhereItHasAPrice(t *testing.T) {
 	t.Setenv("ANTHROPIC_API_KEY", "sk-own")
-	for preset, off := range map[adapter.Preset]string{
-		adapter.PresetCodex:  "-c\nweb_search=\"disabled\"",
-		adapter.PresetClaude: "--disallowedTools=WebSearch",
+	for preset, off := range map[agents.Preset]string{
+		agents.PresetCodex:  "-c\nweb_search=\"disabled\"",
+		agents.PresetClaude: "--disallowedTools=WebSearch",
 	} {
 		for _, c := range []struct {
 			models   bool
@@ -201,20 +202,20 @@ func TestAgentsSearchWhereItHasAPrice(t *testing.T) {
 // a key: their own stays unused.
 func TestAgentsAskModelsThroughTheProxy(t *testing.T) {
 	t.Setenv("ANTHROPIC_API_KEY", "sk-own")
-	for preset, check := range map[adapter.Preset]func(t *testing.T, r *recordedAgent, args, env string){
-		adapter.PresetClaude: func(t *testing.T, r *recordedAgent, _, env string) {
+	for preset, check := range map[agents.Preset]func(t *testing.T, r *recordedAgent, args, env string){
+		agents.PresetClaude: func(t *testing.T, r *recordedAgent, _, env string) {
 			if valueOf(env, "ANTHROPIC_BASE_URL") != r.server.URL+"/llm/anthropic" ||
 				valueOf(env, "ANTHROPIC_AUTH_TOKEN") != valueOf(env, "PICKET_LEASE_TOKEN") ||
 				valueOf(env, "ANTHROPIC_API_KEY") != "" {
 				t.Errorf("its environment is %s", env)
 			}
 		},
-		adapter.PresetCodex: func(t *testing.T, r *recordedAgent, args, _ string) {
+		agents.PresetCodex: func(t *testing.T, r *recordedAgent, args, _ string) {
 			if !strings.Contains(args, `base_url="`+r.server.URL+`/llm/openai/v1",env_key="PICKET_LEASE_TOKEN"`) {
 				t.Errorf("its arguments are %s", args)
 			}
 		},
-		adapter.PresetOpenCode: func(t *testing.T, r *recordedAgent, _, env string) {
+		agents.PresetOpenCode: func(t *testing.T, r *recordedAgent, _, env string) {
 			if config := readFile(t,
 				valueOf(env, "OPENCODE_CONFIG")); !strings.Contains(config, r.server.URL+"/llm/anthropic/v1") ||
 				!strings.Contains(config, r.server.URL+"/llm/openai/v1") {
@@ -230,7 +231,7 @@ func TestAgentsAskModelsThroughTheProxy(t *testing.T) {
 			if passedOn {
 				check(t, r, args, env)
 			} else if strings.Contains(args+env, "/llm/") ||
-				preset == adapter.PresetClaude && valueOf(env, "ANTHROPIC_API_KEY") != "sk-own" {
+				preset == agents.PresetClaude && valueOf(env, "ANTHROPIC_API_KEY") != "sk-own" {
 				t.Errorf("%s is sent to a proxy that passes nothing on", preset)
 			}
 		}

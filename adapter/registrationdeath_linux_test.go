@@ -19,7 +19,7 @@ import (
 func init() {
 	// member is a registered adapter in a process of its own: member COMMAND …,
 	// with URL and STATE in its environment. SIGTERM drains it.
-	agents["member"] = func() int {
+	agentScripts["member"] = func() int {
 		a, err := adapter.New(adapter.Config{
 			BaseURL:    os.Getenv("URL"),
 			Key:        adaptertest.Key,

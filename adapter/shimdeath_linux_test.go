@@ -20,7 +20,7 @@ import (
 func init() {
 	// worker is an adapter in a process of its own: worker LEVEL COMMAND …,
 	// with LEASE, URL and STATE in its environment.
-	agents["worker"] = func() int {
+	agentScripts["worker"] = func() int {
 		var lease picket.Lease
 		if err := json.Unmarshal([]byte(os.Getenv("LEASE")), &lease); err != nil {
 			return failed(err)

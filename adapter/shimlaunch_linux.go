@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // launchShim starts a shim and lets it start the program.
@@ -166,8 +167,8 @@ func (p *shimProcess) abandon() (said string) {
 	close(p.stopReading)
 	p.status.Close()
 	p.execSocket.Close()
-	if text := strings.TrimSpace(p.stderr.String()); text != "" {
-		return ": " + textHead(text, 500)
+	if said := strings.TrimSpace(p.stderr.String()); said != "" {
+		return ": " + text.Head(said, 500)
 	}
 	return ""
 }

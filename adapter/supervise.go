@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // stopRequest tells the supervisor to end the process, how, and what to report.
@@ -171,7 +172,7 @@ func (r *run) exitReport(v stopRequest) picket.Exit {
 		exit.Detail = r.outputTail()
 	}
 	if v.class == picket.ExitStalled || v.inReport {
-		exit.Detail = textHead(v.reason+"\n"+exit.Detail, maxDetail)
+		exit.Detail = text.Head(v.reason+"\n"+exit.Detail, maxDetail)
 	}
 	return exit
 }
@@ -204,13 +205,16 @@ func describeExit(e Exited) string {
 	return fmt.Sprintf("the agent exited with code %s", strconv.Itoa(e.Code))
 }
 
-// textHead shortens a text to at most n bytes from its beginning.
-func textHead(s string, n int) string {
-	if len(s) <= n {
-		return s
+// failByLauncher ends the run for something that its launcher has seen.
+func (r *run) failByLauncher(reason string) {
+	r.requestStop(stopRequest{mode: stopTermThenKill, class: picket.ExitCrash, reason: reason, inReport: true})
+}
+
+// stopOnOverrun ends an agent that has used more than the task had left. Its output
+// tells that after the fact: it is stopped after, not refused before.
+func (r *run) stopOnOverrun(u picket.Usage) {
+	if u.Overrun {
+		r.failByLauncher("stopped after the agent's own use of models came to more than the task had left. Top up, then retry it: " +
+			picket.TopUpCommand(r.lease.TaskID, NeededToStart(u.Available)))
 	}
-	for n > 0 && s[n]&0xC0 == 0x80 {
-		n--
-	}
-	return s[:n]
 }

@@ -89,7 +89,7 @@ func init() {
 	}
 	// headless goes on in another thread, in another session. What is left of
 	// the first one looks like a dead process.
-	agents["headless"] = func() int {
+	agentScripts["headless"] = func() int {
 		if !child() {
 			return spawn(&syscall.SysProcAttr{Setsid: true})
 		}
@@ -106,7 +106,7 @@ func init() {
 		return failed(err)
 	}
 	// own-group leaves the group without leaving the session.
-	agents["own-group"] = func() int {
+	agentScripts["own-group"] = func() int {
 		if child() {
 			return failed(errors.Join(os.WriteFile(os.Args[3], []byte("up"), 0), syscall.Pause()))
 		}
@@ -114,7 +114,7 @@ func init() {
 	}
 	// leave-cgroup moves out of its cgroup, which root may do, starts a disguised
 	// process and ends, so that nobody of the run is that one's parent.
-	agents["leave-cgroup"] = func() int {
+	agentScripts["leave-cgroup"] = func() int {
 		if !child() {
 			return failed(errors.Join(spawnedChildren(nil), syscall.Pause()))
 		}
@@ -130,7 +130,7 @@ func init() {
 	}
 	// disguise goes to / in another session, as another program, under another
 	// name and without a variable.
-	agents["disguise"] = func() int {
+	agentScripts["disguise"] = func() int {
 		if !child() {
 			return spawn(&syscall.SysProcAttr{Setsid: true})
 		}

@@ -3,18 +3,14 @@ package adapter
 import (
 	"context"
 	"log/slog"
-	"math/big"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/files"
 )
 
 // usageReporter posts what an agent's output says it has used: of each session the
@@ -69,7 +65,7 @@ func (m *usageReporter) persist() {
 		_ = os.Remove(m.file)
 		return
 	}
-	if _, err := writePrivate(m.file, m.queue); err != nil {
+	if err := files.WritePrivateJSON(m.file, m.queue); err != nil {
 		m.log.Warn("what the agent has used cannot be noted", "file", m.file, "err", err)
 	}
 }
@@ -144,10 +140,6 @@ func (m *usageReporter) remove(u picket.UsageReport) {
 	m.persist()
 }
 
-// usageScopeSession is the scope of figures that count since the agent's session
-// began, which may have been in an earlier run.
-const usageScopeSession = "session"
-
 // usageFile is in a run's own directory while there is something to post.
 const usageFile = "usage.json"
 
@@ -163,26 +155,4 @@ func (o *orphanedRun) postUsage(ctx context.Context, proxy *Proxy) error {
 		}
 	}
 	return os.Remove(filepath.Join(o.dir, usageFile))
-}
-
-// parseDollars reads dollars as agents write them, a number with the errors of
-// floating point in it, to the next nano-dollar; false for what is no amount.
-func parseDollars(number jsontext.Value) (budget.Money, bool) {
-	const most = 1e6 // dollars: more is an error of the agent
-	usd, err := strconv.ParseFloat(string(number), 64)
-	if err != nil || !(usd >= 0 && usd <= most) {
-		return 0, false
-	}
-	nano := new(big.Rat).Mul(new(big.Rat).SetFloat64(usd), big.NewRat(1e9, 1))
-	nano.Add(nano, big.NewRat(1, 2))
-	return budget.Money(new(big.Int).Quo(nano.Num(), nano.Denom()).Int64()), true
-}
-
-// sumTokens adds counts of tokens; less than nothing is nothing, and no sum is more
-// than an envelope holds.
-func sumTokens(counts ...int64) (sum int64) {
-	for _, n := range counts {
-		sum = min(sum+min(max(n, 0), budget.MaxTokens), budget.MaxTokens)
-	}
-	return sum
 }

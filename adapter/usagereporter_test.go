@@ -44,7 +44,7 @@ func newUsageServer(t *testing.T, answers ...error) (*usageServer, *usageReporte
 }
 
 func usageFigures(tokens int64) picket.UsageReport {
-	return picket.UsageReport{Source: "claude", Session: "s", Scope: usageScopeSession, Tokens: tokens}
+	return picket.UsageReport{Source: "claude", Session: "s", Scope: "session", Tokens: tokens}
 }
 
 // A report whose answer was lost, or that nobody took, is said again until it is

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/agents"
 )
 
 // agentEntry is an entry under agents in picket.yaml: what workers of a role
@@ -236,7 +236,7 @@ func (e agentEntry) check() error {
 		err.Remedy = "Write a program and its arguments: [./agent.sh, --fast]"
 		return err
 	}
-	if v, given := e.value("launch.preset"); given && v.items[0] == string(adapter.PresetExec) &&
+	if v, given := e.value("launch.preset"); given && v.items[0] == string(agents.PresetExec) &&
 		len(e.list("launch.command")) == 0 {
 		err := usageError("%s: agents.%s.launch.preset is exec, and no command is given", v.origin, e.name)
 		err.Remedy = "Add the command: launch: {preset: exec, command: [./agent.sh]}"

@@ -11,6 +11,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/agents"
 )
 
 // healthFlags say what an agent's silence means. The defaults are those of the
@@ -205,7 +206,7 @@ func (s settings) localWorkerCommand(suggested string) string {
 	role, ok := strings.CutPrefix(suggested, "picket adapter --role ")
 	role, placeholder := strings.CutSuffix(role, " -- COMMAND")
 	if e, known := s.agentOfRole(role); ok && placeholder && known &&
-		(len(e.list("launch.command")) > 0 || adapter.Preset(e.text("launch.preset")).CodingAgent()) {
+		(len(e.list("launch.command")) > 0 || agents.Preset(e.text("launch.preset")).CodingAgent()) {
 		return "picket adapter --as " + e.name
 	}
 	return suggested

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/agents"
 )
 
 // agentSetting is one key of an entry under `agents:` in picket.yaml. The first
@@ -102,7 +102,7 @@ func checkNumber(text string) error {
 }
 
 func checkPreset(text string) error {
-	if slices.Contains(adapter.Presets, adapter.Preset(text)) {
+	if slices.Contains(agents.Presets, agents.Preset(text)) {
 		return nil
 	}
 	return fmt.Errorf("there is no agent called %s; choose one of: %s", shellQuote(text), presetNames())

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/agents"
 )
 
 // newPinned tells an agent that has shortened its memory what it must not have
@@ -37,7 +37,7 @@ func newPinned() *cobra.Command {
 				fmt.Fprintf(out, "Its input: %s\n", clip(string(task.Input), 4000))
 			}
 			if task.LastReport != nil {
-				fmt.Fprint(out, adapter.ReportText(*task.LastReport))
+				fmt.Fprint(out, agents.ReportText(*task.LastReport))
 			}
 			fmt.Fprintln(out,
 				"Report with report_progress, hand in with mark_complete, both tools of the MCP server picket.")

@@ -13,19 +13,20 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/agents"
 )
 
 // launch is what is started for a task: a coding agent with arguments of its
 // own, or a plain command.
 type launch struct {
-	preset  adapter.Preset // empty for a plain command
-	command []string       // of a coding agent: its program and what is added to its arguments; nil for its own
+	preset  agents.Preset // empty for a plain command
+	command []string      // of a coding agent: its program and what is added to its arguments; nil for its own
 }
 
 // presetNames are all agents that are known, for people.
 func presetNames() string {
 	var names []string
-	for _, p := range adapter.Presets {
+	for _, p := range agents.Presets {
 		names = append(names, string(p))
 	}
 	return strings.Join(names, ", ")
@@ -39,12 +40,12 @@ func agentFlag(c *cobra.Command) {
 }
 
 // presetOf is the preset of --agent, else that of an entry of picket.yaml.
-func presetOf(cmd *cobra.Command, e agentEntry) (adapter.Preset, error) {
+func presetOf(cmd *cobra.Command, e agentEntry) (agents.Preset, error) {
 	name, _ := cmd.Flags().GetString("agent")
 	if !cmd.Flags().Changed("agent") {
 		name = e.text("launch.preset")
 	}
-	if p := adapter.Preset(name); p != "" {
+	if p := agents.Preset(name); p != "" {
 		if err := p.Check(); err != nil {
 			u := usageError("--agent: there is no agent called %s", shellQuote(name))
 			u.Remedy = "Choose one of: " + presetNames()
@@ -56,9 +57,9 @@ func presetOf(cmd *cobra.Command, e agentEntry) (adapter.Preset, error) {
 }
 
 // codingAgentLaunch is a coding agent with the arguments that follow --.
-func codingAgentLaunch(cmd *cobra.Command, p adapter.Preset, given []string, e agentEntry) launch {
+func codingAgentLaunch(cmd *cobra.Command, p agents.Preset, given []string, e agentEntry) launch {
 	l := launch{preset: p, command: e.list("launch.command")}
-	if adapter.Preset(e.text("launch.preset")) != p {
+	if agents.Preset(e.text("launch.preset")) != p {
 		l.command = nil
 	}
 	if dash := cmd.ArgsLenAtDash(); dash >= 0 && dash < len(given) {
@@ -129,7 +130,7 @@ func promptOf(cmd *cobra.Command, given []string) (string, error) {
 // agentMissingError refuses a prompt that nobody is named for.
 func agentMissingError(cmd *cobra.Command, prompt string) error {
 	var here []string
-	for _, p := range adapter.Presets {
+	for _, p := range agents.Presets {
 		if p.CodingAgent() && p.Readiness().Program != "" {
 			here = append(here, string(p))
 		}
@@ -178,7 +179,7 @@ func insideRepository(dir string) bool {
 func presetFindings() []finding {
 	var found []finding
 	var absent []string
-	for _, p := range adapter.Presets {
+	for _, p := range agents.Presets {
 		if !p.CodingAgent() {
 			continue
 		}

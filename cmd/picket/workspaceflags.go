@@ -8,6 +8,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/agents"
 )
 
 var (
@@ -44,7 +45,7 @@ func workspaceFlags(c *cobra.Command, def adapter.Workspace) {
 
 // workspaceOptionsOf reads the flags of workspaceFlags and the settings behind them. Where
 // nothing is said, a coding agent in a repository gets a worktree of it.
-func workspaceOptionsOf(cmd *cobra.Command, cfg settings, p adapter.Preset) (at workspaceOptions, err error) {
+func workspaceOptionsOf(cmd *cobra.Command, cfg settings, p agents.Preset) (at workspaceOptions, err error) {
 	source := cfg.text("workspace.source")
 	if source == "" && p.CodingAgent() && insideRepository(".") {
 		source = string(adapter.WorkspaceWorktree)

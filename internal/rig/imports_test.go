@@ -36,12 +36,17 @@ var mayImport = map[string][]string{
 	"toolproxy": {"picket", "budget", "internal/web", "internal/outbound", "github.com/labstack/echo/v4/...",
 		"github.com/prometheus/client_golang/...", "github.com/go-json-experiment/json/...",
 		"github.com/modelcontextprotocol/go-sdk/...", "github.com/jackc/pgx/v5/..."},
-	"internal/llmstub":    {"github.com/go-json-experiment/json/..."}, // a scripted LLM for tests
-	"reaper":              {"picket", "budget"},
-	"notify":              {"picket", "internal/outbound", "github.com/go-json-experiment/json/..."},
-	"adapter":             {"picket", "budget", "golang.org/x/sys/...", "github.com/go-json-experiment/json/..."},
+	"internal/llmstub": {"github.com/go-json-experiment/json/..."}, // a scripted LLM for tests
+	"reaper":           {"picket", "budget"},
+	"notify":           {"picket", "internal/outbound", "github.com/go-json-experiment/json/..."},
+	"adapter": {"picket", "budget", "adapter/agents", "internal/text", "internal/files", "golang.org/x/sys/...",
+		"github.com/go-json-experiment/json/..."},
+	"adapter/agents": {"picket", "budget", "internal/text", "internal/files",
+		"github.com/go-json-experiment/json/..."},
 	"adapter/adaptertest": {"picket", "budget", "adapter", "github.com/go-json-experiment/json/..."},
 	"internal/web":        {"picket", "github.com/labstack/echo/v4/...", "github.com/go-json-experiment/json/..."},
+	"internal/text":       nil,
+	"internal/files":      {"github.com/go-json-experiment/json/..."},
 	"internal/outbound":   {"picket", "internal/web"},
 	"internal/devredis": {"picket", "github.com/redis/go-redis/v9/...", "github.com/alicebob/miniredis/v2/...",
 		"golang.org/x/sys/..."},
@@ -120,6 +125,7 @@ func TestForbiddenImportsAreSeen(t *testing.T) {
 			"github.com/redis/go-redis/v9"},
 		"adapter": {module + "/orchestrator", module + "/toolproxy", "github.com/labstack/echo/v4",
 			"github.com/redis/go-redis/v9"},
+		"adapter/agents": {module + "/adapter", module + "/adapter/process", module + "/adapter/workspace"},
 	} {
 		for _, imp := range imports {
 			if allowed(room, imp, false) {

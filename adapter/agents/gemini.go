@@ -1,4 +1,4 @@
-package adapter
+package agents
 
 import (
 	"path/filepath"
@@ -8,6 +8,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/files"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // gemini is Gemini CLI.
@@ -27,17 +29,17 @@ var gemini = presetSpec{
 
 // geminiArguments gives Gemini CLI a place of its own for settings and sessions,
 // which it would otherwise look for in the user's home and in the workspace.
-func geminiArguments(e *runSetup) ([]string, error) {
+func geminiArguments(e *Setup) ([]string, error) {
 	home := e.session.home()
 	if home == "" {
-		home = filepath.Join(e.job.StateDir, "gemini")
+		home = filepath.Join(e.run.StateDir, "gemini")
 	}
 	auth := "gemini-api-key"
 	if e.inheritedValue("GEMINI_API_KEY") == "" &&
 		(e.inheritedValue("GOOGLE_GENAI_USE_VERTEXAI") != "" || e.inheritedValue("GOOGLE_API_KEY") != "") {
 		auth = "vertex-ai"
 	}
-	_, err := writePrivate(filepath.Join(home, ".gemini", "settings.json"), object{
+	err := files.WritePrivateJSON(filepath.Join(home, ".gemini", "settings.json"), object{
 		"mcpServers": object{"picket": object{
 			"httpUrl": e.mcpURL, "headers": object{"Authorization": "Bearer ${" + leaseVariable + "}"}, "trust": true,
 		}},
@@ -90,7 +92,7 @@ func newGeminiParser() lineParser {
 				f.usage = &picket.UsageReport{Session: session, Tokens: max(in.Stats.Total, 0)}
 			}
 			if in.Status == "error" {
-				f.message = "Gemini CLI stopped: " + textHead(string(in.Error), 500)
+				f.message = "Gemini CLI stopped: " + text.Head(string(in.Error), 500)
 			}
 			return f
 		}

@@ -1,4 +1,4 @@
-package adapter
+package agents
 
 import (
 	"strings"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // openCode is OpenCode.
@@ -29,7 +30,7 @@ var openCode = presetSpec{
 
 // openCodeArguments adds a configuration to those of the user and the
 // repository.
-func openCodeArguments(e *runSetup) ([]string, error) {
+func openCodeArguments(e *Setup) ([]string, error) {
 	lease := "{env:" + leaseVariable + "}"
 	config := object{
 		"$schema": "https://opencode.ai/config.json",
@@ -94,7 +95,7 @@ func newOpenCodeParser() lineParser {
 		case in.Type == "tool_use":
 			f.usedTool = strings.HasPrefix(in.Part.Tool, "picket_")
 		case in.Type == "error":
-			f.message = "OpenCode stopped: " + textHead(string(in.Error), 500)
+			f.message = "OpenCode stopped: " + text.Head(string(in.Error), 500)
 		case in.Type == "step_finish" && in.Part.Tokens != nil && !seen[in.Part.ID]:
 			seen[in.Part.ID] = true
 			t := in.Part.Tokens

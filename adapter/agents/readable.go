@@ -1,4 +1,4 @@
-package adapter
+package agents
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // Readable is a writer for what the agent prints, which passes on to w what a
@@ -101,7 +103,7 @@ func (in printedLine) codexItem() string {
 	case begun && in.Item.Type == "mcp_tool_call":
 		return toolCallText(in.Item.Tool, in.Item.Args)
 	case begun && in.Item.Type == "command_execution":
-		return "> " + textHead(in.Item.Command, maxShownArgs)
+		return "> " + text.Head(in.Item.Command, maxShownArgs)
 	case !begun && in.Item.Type == "agent_message":
 		return in.Item.Text
 	}
@@ -116,9 +118,9 @@ func toolCallText(tool string, input jsontext.Value) string {
 	for _, prefix := range []string{"mcp__picket__", "mcp_picket_", "picket_"} {
 		tool = strings.TrimPrefix(tool, prefix)
 	}
-	text := string(input)
-	if short := textHead(text, maxShownArgs); short != text {
-		text = short + "…"
+	args := string(input)
+	if short := text.Head(args, maxShownArgs); short != args {
+		args = short + "…"
 	}
-	return "> " + tool + " " + text
+	return "> " + tool + " " + args
 }

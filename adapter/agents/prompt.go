@@ -1,4 +1,4 @@
-package adapter
+package agents
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // maxPrompt bounds a prompt, which is one argument of a program: systems take up
@@ -15,9 +16,9 @@ import (
 const maxPrompt = 96 << 10
 
 // prompt tells a coding agent what to do and how to hand it in.
-func (e *runSetup) prompt() string {
+func (e *Setup) prompt() string {
 	var b strings.Builder
-	lease := e.job.Lease
+	lease := e.run.Lease
 	if e.session.resumed() != "" {
 		b.WriteString("You go on with the task that you have been working on, in a new run.\n\n")
 	}
@@ -36,10 +37,10 @@ func (e *runSetup) prompt() string {
 	if b.Len() <= maxPrompt {
 		return b.String()
 	}
-	return textHead(strings.TrimSpace(lease.Task.Title), maxPrompt/4) +
+	return text.Head(strings.TrimSpace(lease.Task.Title), maxPrompt/4) +
 		"\n\nThe task is too long to be told here. Read all of it first, in the file " +
-		envValue(e.job.Env, "PICKET_TASK_FILE") + ", and what was reported before in " +
-		envValue(e.job.Env, "PICKET_LAST_REPORT") + ".\n\n" + workingRules
+		envValue(e.run.Env, "PICKET_TASK_FILE") + ", and what was reported before in " +
+		envValue(e.run.Env, "PICKET_LAST_REPORT") + ".\n\n" + workingRules
 }
 
 // answerText is an answer as one text: the option that was chosen, what was

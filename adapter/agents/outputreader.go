@@ -1,15 +1,17 @@
-package adapter
+package agents
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"io"
+	"math/big"
+	"strconv"
 	"sync"
-	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 )
 
 // lineFacts is what one line of a coding agent's output tells.
@@ -26,10 +28,10 @@ type lineFacts struct {
 // at once. Lines that mean nothing to it are the zero finding.
 type lineParser func(line []byte) lineFacts
 
-// outputReader reads the output of a coding agent as it passes by.
-type outputReader struct {
+// OutputReader reads the output of a coding agent as it passes by.
+type OutputReader struct {
 	preset  Preset
-	job     Job
+	run     Run
 	session *agentSession
 
 	mu             sync.Mutex
@@ -40,12 +42,14 @@ type outputReader struct {
 	lines          []*lineWriter
 }
 
-func newOutputReader(p Preset, job Job, session *agentSession, read lineParser) *outputReader {
-	return &outputReader{preset: p, job: job, session: session, parse: read}
+// NewOutputReader returns a reader of the agent's output.
+func (e *Setup) NewOutputReader() *OutputReader {
+	return &OutputReader{preset: e.preset, run: e.run, session: e.session, parse: e.preset.spec().newParser()}
 }
 
-// wrap passes a stream on and reads its lines.
-func (w *outputReader) wrap(to io.Writer) io.Writer {
+// Wrap returns a writer that passes a stream on to to and reads its lines. A nil to
+// discards the stream. Call it before the agent starts.
+func (w *OutputReader) Wrap(to io.Writer) io.Writer {
 	if to == nil {
 		to = io.Discard
 	}
@@ -54,7 +58,7 @@ func (w *outputReader) wrap(to io.Writer) io.Writer {
 	return l
 }
 
-func (w *outputReader) readLine(line []byte) {
+func (w *OutputReader) readLine(line []byte) {
 	w.mu.Lock()
 	f := w.parse(line)
 	w.usedTool, w.messagePrinted = w.usedTool || f.usedTool, w.messagePrinted || f.message != ""
@@ -65,49 +69,40 @@ func (w *outputReader) readLine(line []byte) {
 	if f.session != "" {
 		w.session.save(f.session)
 	}
-	if f.usage != nil && w.job.Used != nil {
+	if f.usage != nil && w.run.Used != nil {
 		report := *f.usage
 		report.Source = string(w.preset)
-		w.job.Used(report)
+		w.run.Used(report)
 	}
 	if f.message != "" {
 		w.printNote(f.message)
 	}
-	if f.fatal != "" && w.job.Fail != nil {
-		w.job.Fail(f.fatal)
+	if f.fatal != "" && w.run.Fail != nil {
+		w.run.Fail(f.fatal)
 	}
 }
 
 // printNote tells people something beside what the agent prints.
-func (w *outputReader) printNote(what string) {
-	if w.job.Stderr != nil {
-		fmt.Fprintf(w.job.Stderr, "[picket: %s]\n", what)
+func (w *OutputReader) printNote(what string) {
+	if w.run.Stderr != nil {
+		fmt.Fprintf(w.run.Stderr, "[picket: %s]\n", what)
 	}
 }
 
-// follow follows a process to its end and reads the last of its lines before
-// anybody else learns of it.
-func (w *outputReader) follow(p Process) Process {
-	watched := &readProcess{Process: p, done: make(chan struct{})}
-	go func() {
-		defer close(watched.done)
-		<-p.Done()
-		for _, l := range w.lines {
-			l.flush()
-		}
-		w.finish(p.Exit())
-	}()
-	return watched
-}
-
-func (w *outputReader) finish(exit Exited) {
+// Finish reads what is left of the last lines and notes for people if the agent has
+// not used a tool of Picket's. Call it once, when the process has ended and all of its output
+// was written: code is its exit code, signalled whether a signal ended it.
+func (w *OutputReader) Finish(code int, signalled bool) {
+	for _, l := range w.lines {
+		l.flush()
+	}
 	w.mu.Lock()
 	used, noted, doubt := w.usedTool, w.messagePrinted, w.warning
 	w.mu.Unlock()
-	if used || exit.Signal != "" {
+	if used || signalled {
 		return
 	}
-	if exit.Code != 0 {
+	if code != 0 {
 		w.session.remove() // it may be what the agent cannot go on with
 	}
 	if doubt == "" {
@@ -117,41 +112,6 @@ func (w *outputReader) finish(exit Exited) {
 		doubt = "the agent ended without having used a tool of Picket's, such as mark_complete"
 	}
 	w.printNote(doubt)
-}
-
-// readProcess is a process whose output has been read when it is done.
-type readProcess struct {
-	Process
-	done chan struct{}
-}
-
-func (p *readProcess) Done() <-chan struct{} { return p.done }
-
-// KillAt implements Deadliner as far as the process within does.
-func (p *readProcess) KillAt(at time.Duration) {
-	if d, ok := p.Process.(DeadlineKeeper); ok {
-		d.KillAt(at)
-	}
-}
-
-// Stopped implements Observer as far as the process within does.
-func (p *readProcess) Stopped() bool {
-	o, ok := p.Process.(Observer)
-	return ok && o.Stopped()
-}
-
-// Overdue reports whether the process ended because its deadline passed.
-func (p *readProcess) Overdue() bool {
-	o, ok := p.Process.(interface{ Overdue() bool })
-	return ok && o.Overdue()
-}
-
-// Exec implements Executor as far as the process within does.
-func (p *readProcess) Exec(ctx context.Context, job ExecJob) (Exited, error) {
-	if x, ok := p.Process.(Executor); ok {
-		return x.Exec(ctx, job)
-	}
-	return Exited{}, errors.New("nothing can be run beside this agent")
 }
 
 // maxLine bounds a line that is read, in bytes; longer ones pass unread.
@@ -202,4 +162,30 @@ func (l *lineWriter) flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.end()
+}
+
+// usageScopeSession is the scope of figures that count since the agent's session
+// began, which may have been in an earlier run.
+const usageScopeSession = "session"
+
+// parseDollars reads dollars as agents write them, a number with the errors of
+// floating point in it, to the next nano-dollar; false for what is no amount.
+func parseDollars(number jsontext.Value) (budget.Money, bool) {
+	const most = 1e6 // dollars: more is an error of the agent
+	usd, err := strconv.ParseFloat(string(number), 64)
+	if err != nil || !(usd >= 0 && usd <= most) {
+		return 0, false
+	}
+	nano := new(big.Rat).Mul(new(big.Rat).SetFloat64(usd), big.NewRat(1e9, 1))
+	nano.Add(nano, big.NewRat(1, 2))
+	return budget.Money(new(big.Int).Quo(nano.Num(), nano.Denom()).Int64()), true
+}
+
+// sumTokens adds counts of tokens; less than nothing is nothing, and no sum is more
+// than an envelope holds.
+func sumTokens(counts ...int64) (sum int64) {
+	for _, n := range counts {
+		sum = min(sum+min(max(n, 0), budget.MaxTokens), budget.MaxTokens)
+	}
+	return sum
 }

@@ -1,4 +1,4 @@
-package adapter
+package agents
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ func TestWhatAgentsPrintIsMadeReadable(t *testing.T) {
 		if !p.CodingAgent() {
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join("testdata", "agents", string(p)+"-done.jsonl"))
+		text, err := os.ReadFile(filepath.Join("testdata", string(p)+"-done.jsonl"))
 		if err != nil {
 			t.Fatal(err)
 		}

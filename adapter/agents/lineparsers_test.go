@@ -1,4 +1,4 @@
-package adapter
+package agents
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 func parseRecorded(t *testing.T, p Preset,
 	recorded string) (last lineFacts, used bool, reports []picket.UsageReport, sessions map[string]bool) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", "agents", recorded))
+	text, err := os.ReadFile(filepath.Join("testdata", recorded))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package adapter
+package agents
 
 import (
 	"os"
@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket/internal/files"
 )
 
 // agentSession is where a coding agent's own session on a task is noted, so that
@@ -31,22 +33,20 @@ const sessionFile = "session.json"
 // sessionTTL is how long a session that nobody goes on with is kept.
 const sessionTTL = 7 * 24 * time.Hour
 
-func agentSessionsDir(stateDir string) string { return filepath.Join(stateDir, "sessions") }
-
 // openAgentSession finds what the run before has left. All that fails here only
 // makes the run begin with a new session.
-func openAgentSession(root string, p Preset, job Job) *agentSession {
+func openAgentSession(root string, p Preset, run Run) *agentSession {
 	if root == "" {
 		return nil
 	}
 	deleteOldSessions(root, time.Now())
 	s := &agentSession{
-		dir:    filepath.Join(root, job.Lease.TaskID, string(p)),
-		record: sessionRecord{Workspace: job.Dir, RunID: job.Lease.RunID},
+		dir:    filepath.Join(root, run.Lease.TaskID, string(p)),
+		record: sessionRecord{Workspace: run.Dir, RunID: run.Lease.RunID},
 	}
 	var before sessionRecord
 	b, err := os.ReadFile(filepath.Join(s.dir, sessionFile))
-	if err == nil && json.Unmarshal(b, &before) == nil && before.Workspace == job.Dir {
+	if err == nil && json.Unmarshal(b, &before) == nil && before.Workspace == run.Dir {
 		s.resume = before.Session
 	}
 	return s
@@ -79,7 +79,7 @@ func (s *agentSession) save(id string) {
 		return
 	}
 	s.record.Session = id
-	_, _ = writePrivate(filepath.Join(s.dir, sessionFile), s.record) // without it the next run begins anew
+	_ = files.WritePrivateJSON(filepath.Join(s.dir, sessionFile), s.record) // without it the next run begins anew
 }
 
 // remove has the next run begin with a session of its own.

@@ -1,4 +1,4 @@
-package adapter
+package agents
 
 import (
 	"strconv"
@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // codex is OpenAI's Codex CLI.
@@ -23,7 +24,7 @@ var codex = presetSpec{
 	newParser:   newCodexParser,
 }
 
-func codexArguments(e *runSetup) ([]string, error) {
+func codexArguments(e *Setup) ([]string, error) {
 	args := []string{"exec"}
 	id := e.session.resumed()
 	if id != "" {
@@ -93,7 +94,7 @@ func newCodexParser() lineParser {
 				}
 			}
 		case "turn.failed":
-			return lineFacts{message: "Codex stopped: " + textHead(in.Error.Message+in.Message, 500)}
+			return lineFacts{message: "Codex stopped: " + text.Head(in.Error.Message+in.Message, 500)}
 		}
 		return lineFacts{}
 	}

@@ -1,4 +1,4 @@
-package adapter
+package agents
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // claude is Claude Code.
@@ -31,7 +32,7 @@ var claude = presetSpec{
 // answer. What it may not is for its user's own settings to say.
 const claudeTools = "mcp__picket,Bash,Edit,Write,NotebookEdit,Read,Glob,Grep,WebFetch,WebSearch"
 
-func claudeArguments(e *runSetup) ([]string, error) {
+func claudeArguments(e *Setup) ([]string, error) {
 	config, err := e.writeConfig("claude-mcp.json", object{"mcpServers": object{"picket": object{
 		"type": "http", "url": e.mcpURL, "headers": object{"Authorization": "Bearer ${" + leaseVariable + "}"},
 		"alwaysLoad": true, // or its tools are found by search only
@@ -41,14 +42,14 @@ func claudeArguments(e *runSetup) ([]string, error) {
 	}
 	args := []string{"-p", e.prompt(), "--output-format", "stream-json", "--verbose", "--strict-mcp-config",
 		"--mcp-config", config,
-		"--permission-mode", "acceptEdits", "--allowedTools", claudeTools, "--max-budget-usd", e.remaining.String()}
-	if e.picketPath != "" {
+		"--permission-mode", "acceptEdits", "--allowedTools", claudeTools, "--max-budget-usd", e.Remaining.String()}
+	if e.run.PicketPath != "" {
 		settings, err := e.writeConfig("claude-settings.json", object{
 			"hooks": object{
 				"SessionStart": []object{{
 					"matcher": "compact", "hooks": []object{{
 						"type":    "command",
-						"command": shellQuote(e.picketPath) + " pinned",
+						"command": shellQuote(e.run.PicketPath) + " pinned",
 					}},
 				}},
 			},
@@ -63,7 +64,7 @@ func claudeArguments(e *runSetup) ([]string, error) {
 	}
 	if url, ok := e.modelURL("anthropic"); ok {
 		e.setEnv("ANTHROPIC_BASE_URL", url)
-		e.setEnv("ANTHROPIC_AUTH_TOKEN", e.job.Lease.AgentCredential().Reveal())
+		e.setEnv("ANTHROPIC_AUTH_TOKEN", e.run.Lease.AgentCredential().Reveal())
 		e.setEnv("ANTHROPIC_API_KEY", "")
 		if !e.webSearch["anthropic"] {
 			args = append(args, "--disallowedTools=WebSearch")
@@ -150,7 +151,7 @@ func (in claudeLine) resultFacts() lineFacts {
 	f := lineFacts{session: in.SessionID, usage: &u}
 	if in.IsError || len(in.Errors) > 0 {
 		f.message = fmt.Sprintf("Claude Code stopped: %s",
-			textHead(strings.Join(append(in.Errors, in.Result), " "), 500))
+			text.Head(strings.Join(append(in.Errors, in.Result), " "), 500))
 	}
 	return f
 }

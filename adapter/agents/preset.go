@@ -1,0 +1,172 @@
+package agents
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// Preset names a coding agent that the adapter knows: how it is started, how it
+// is given Picket's tools, and how its output says what it has used.
+type Preset string
+
+const (
+	PresetClaude   Preset = "claude"   // Claude Code
+	PresetCodex    Preset = "codex"    // OpenAI's Codex CLI
+	PresetGemini   Preset = "gemini"   // Gemini CLI
+	PresetOpenCode Preset = "opencode" // OpenCode
+	PresetExec     Preset = "exec"     // any other program: started as it is
+)
+
+// Presets are all that are known.
+var Presets = []Preset{PresetClaude, PresetCodex, PresetGemini, PresetOpenCode, PresetExec}
+
+// CodingAgent reports whether the preset is a program of its own that takes a
+// prompt, unlike PresetExec.
+func (p Preset) CodingAgent() bool { return p.spec() != nil }
+
+// Check refuses a name that is not known.
+func (p Preset) Check() error {
+	if slices.Contains(Presets, p) {
+		return nil
+	}
+	var names []string
+	for _, known := range Presets {
+		names = append(names, string(known))
+	}
+	return picket.Invalid("Preset", "Choose one of: "+strings.Join(names, ", ")+".", "there is no agent called %q",
+		string(p))
+}
+
+// Env are the variables of the adapter's environment that such an agent gets
+// beside the usual ones: its credentials, and where its model is.
+func (p Preset) Env() []string {
+	if kind := p.spec(); kind != nil {
+		return append(slices.Clone(kind.env), networkEnv...)
+	}
+	return nil
+}
+
+// networkEnv are what programs on Node and others need behind a proxy.
+var networkEnv = []string{"HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy",
+	"NODE_EXTRA_CA_CERTS"}
+
+// presetSpec is what is known of one coding agent.
+type presetSpec struct {
+	program     string            // its name on PATH
+	title       string            // for people
+	install     string            // how to get it
+	env         []string          // the variables it gets, by name
+	keys        []string          // of those, credentials: one of them is enough
+	logins      []string          // or one of these files, below the home directory
+	proxyProbes map[string]string // the providers it can be pointed elsewhere for, and where to ask
+	// arguments makes its command line, after the program, and writes what it
+	// needs beside that. The prompt is one of the arguments.
+	arguments func(*Setup) ([]string, error)
+	// newParser follows the output of one run.
+	newParser func() lineParser
+}
+
+func (p Preset) spec() *presetSpec {
+	switch p {
+	case PresetClaude:
+		return &claude
+	case PresetCodex:
+		return &codex
+	case PresetGemini:
+		return &gemini
+	case PresetOpenCode:
+		return &openCode
+	}
+	return nil
+}
+
+// Title is the agent's name for people; empty for PresetExec.
+func (p Preset) Title() string {
+	if spec := p.spec(); spec != nil {
+		return spec.title
+	}
+	return ""
+}
+
+// Program is the agent's name on PATH; empty for PresetExec.
+func (p Preset) Program() string {
+	if spec := p.spec(); spec != nil {
+		return spec.program
+	}
+	return ""
+}
+
+// InstallHint tells how to get the agent; empty for PresetExec.
+func (p Preset) InstallHint() string {
+	if spec := p.spec(); spec != nil {
+		return spec.install
+	}
+	return ""
+}
+
+// Linger is what an agent gets to end by itself after it handed in its result.
+// A coding agent tells at its very end what it has used.
+func (p Preset) Linger() time.Duration {
+	if p.CodingAgent() {
+		return time.Minute
+	}
+	return 10 * time.Second
+}
+
+// Readiness is what a coding agent finds on this machine.
+type Readiness struct {
+	Title   string // its name for people
+	Program string // its path; empty when it is not on PATH
+	Key     string // the variable or the file that it signs in with; empty when there is none
+	Remedy  string // what to do about what is missing; empty when nothing is
+}
+
+// Readiness looks whether the agent could be started here. PresetExec is always
+// ready.
+func (p Preset) Readiness() Readiness {
+	kind := p.spec()
+	if kind == nil {
+		return Readiness{Title: "a program of your own"}
+	}
+	r := Readiness{Title: kind.title}
+	if path, err := exec.LookPath(kind.program); err == nil {
+		r.Program = path
+	}
+	r.Key = kind.credential()
+	switch {
+	case r.Program == "":
+		r.Remedy = strings.ToUpper(kind.install[:1]) + kind.install[1:]
+	case r.Key == "":
+		r.Remedy = "Set " + strings.Join(kind.keys, " or ")
+		if len(kind.logins) > 0 {
+			r.Remedy += ", or sign in once: " + kind.program
+		}
+	}
+	return r
+}
+
+// credential is what the agent would sign in with.
+func (k *presetSpec) credential() string {
+	for _, name := range k.keys {
+		if os.Getenv(name) != "" {
+			return name
+		}
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	for _, login := range k.logins {
+		file := filepath.Join(home, filepath.FromSlash(login))
+		if _, err := os.Stat(file); err == nil {
+			return file
+		}
+	}
+	return ""
+}

@@ -1,0 +1,190 @@
+package adapter
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/agents"
+	"github.com/picket-dev/picket/budget"
+)
+
+// PresetLauncher starts a coding agent with Picket's tools at hand, reads its
+// output for what it has used, and has it go on with its own session when it ran
+// on the same task here before. It ends an agent that has no access to the tools.
+type PresetLauncher struct {
+	// Preset is the agent. Required; not PresetExec.
+	Preset agents.Preset
+	// Command is the program, and arguments that are passed on to it. Defaults
+	// to the preset's program on PATH.
+	Command []string
+	// Env names variables passed on beside the usual ones and the preset's.
+	// Defaults to none.
+	Env []string
+	// Containment is as in [CommandLauncher]. Defaults to the best that works
+	// here.
+	Containment string
+	// Shim is as in [CommandLauncher]. Defaults to the running program, if it
+	// calls RunShim.
+	Shim []string
+	// Limits are as in [CommandLauncher]. Defaults to the defaults of [Limits].
+	Limits Limits
+	// Sessions is a directory in which the agent's own sessions are noted, so
+	// that a later run goes on with them. Defaults to none: each run begins anew.
+	Sessions string
+	// PicketPath is the picket program: agents that can are told to call it for the
+	// last report after they have shortened their memory. Defaults to none.
+	PicketPath string
+	// HTTP asks the tool proxy whether its tools can be reached. Defaults to
+	// that of [Client].
+	HTTP *http.Client
+}
+
+// Launch starts the agent.
+func (l PresetLauncher) Launch(ctx context.Context, job Job) (Process, error) {
+	if !l.Preset.CodingAgent() {
+		return nil, picket.Invalid("Preset", "Use CommandLauncher for it.", "%q is not a coding agent",
+			string(l.Preset))
+	}
+	if job.StateDir == "" {
+		return nil, picket.Invalid("StateDir", "Give the run a directory of its own.",
+			"%s needs a directory for its configuration", l.Preset.Title())
+	}
+	setup := l.newSetup(job)
+	if err := setup.WaitForTools(ctx); err != nil {
+		return nil, err
+	}
+	left, err := l.checkBudget(ctx, job.Lease, setup.ProxyURL())
+	if err != nil {
+		return nil, err
+	}
+	setup.Remaining = left.USD
+	setup.ProbeModels(ctx)
+	arguments, err := setup.Arguments()
+	if err != nil {
+		return nil, fmt.Errorf("prepare %s: %w", l.Preset.Title(), err)
+	}
+	command := l.command()
+	inner := CommandLauncher{
+		Command: slices.Concat(command[:1], arguments, command[1:]), Env: slices.Concat(l.Preset.Env(), l.Env),
+		Containment: l.Containment, Shim: l.Shim, Limits: l.Limits,
+	}
+	output := setup.NewOutputReader()
+	job.Env = slices.Concat(job.Env, setup.Env())
+	job.Stdout, job.Stderr = output.Wrap(job.Stdout), output.Wrap(job.Stderr)
+	p, err := inner.Launch(ctx, job)
+	if err != nil {
+		return nil, fmt.Errorf("%w (%s)", err, l.Preset.InstallHint())
+	}
+	return followOutput(p, output), nil
+}
+
+func (l PresetLauncher) command() []string {
+	if len(l.Command) > 0 {
+		return l.Command
+	}
+	return []string{l.Preset.Program()}
+}
+
+// newSetup collects what the agent is told.
+func (l PresetLauncher) newSetup(job Job) *agents.Setup {
+	run := agents.Run{
+		Lease:      job.Lease,
+		Dir:        job.Dir,
+		StateDir:   job.StateDir,
+		Env:        job.Env,
+		Sessions:   l.Sessions,
+		PicketPath: l.PicketPath,
+		HTTP:       cmp.Or(l.HTTP, defaultHTTP),
+		Stderr:     job.Stderr,
+		Used:       job.Used,
+		Fail:       job.Fail,
+	}
+	for _, name := range slices.Concat(defaultEnv, l.Preset.Env(), l.Env) {
+		if value, set := os.LookupEnv(name); set && value != "" {
+			run.InheritedEnv = append(run.InheritedEnv, name+"="+value)
+		}
+	}
+	return agents.NewSetup(l.Preset, run)
+}
+
+// checkBudget asks what the task has left; if nobody answers, it is what the lease
+// granted. An agent is not started without budget: what it costs is known only when
+// it is spent.
+func (l PresetLauncher) checkBudget(ctx context.Context, lease picket.Lease,
+	proxyURL string) (left budget.Envelope, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	left = lease.BudgetEnvelope
+	if task, err := NewProxy(lease, proxyURL, l.HTTP).Task(ctx); err == nil {
+		left = task.Available
+	}
+	if left.USD > 0 && left.Tokens > 0 {
+		return left, nil
+	}
+	return left, budgetRefusal(lease.TaskID, left)
+}
+
+// PlannedContainment answers how the trees of agents are held together.
+func (l PresetLauncher) PlannedContainment() string {
+	return CommandLauncher{Command: l.command(), Containment: l.Containment, Shim: l.Shim}.PlannedContainment()
+}
+
+// SupportsExec says whether programs can be run beside its agents.
+func (l PresetLauncher) SupportsExec() bool {
+	return CommandLauncher{Command: l.command(), Containment: l.Containment, Shim: l.Shim}.SupportsExec()
+}
+
+// followOutput waits for the end of a process and reads the last of its output before
+// anybody else learns of it.
+func followOutput(p Process, output *agents.OutputReader) Process {
+	watched := &readProcess{Process: p, done: make(chan struct{})}
+	go func() {
+		defer close(watched.done)
+		<-p.Done()
+		exit := p.Exit()
+		output.Finish(exit.Code, exit.Signal != "")
+	}()
+	return watched
+}
+
+// readProcess is a process whose output has been read when it is done.
+type readProcess struct {
+	Process
+	done chan struct{}
+}
+
+func (p *readProcess) Done() <-chan struct{} { return p.done }
+
+// KillAt implements Deadliner as far as the process within does.
+func (p *readProcess) KillAt(at time.Duration) {
+	if d, ok := p.Process.(DeadlineKeeper); ok {
+		d.KillAt(at)
+	}
+}
+
+// Stopped implements Observer as far as the process within does.
+func (p *readProcess) Stopped() bool {
+	o, ok := p.Process.(Observer)
+	return ok && o.Stopped()
+}
+
+// Overdue reports whether the process ended because its deadline passed.
+func (p *readProcess) Overdue() bool {
+	o, ok := p.Process.(interface{ Overdue() bool })
+	return ok && o.Overdue()
+}
+
+// Exec implements Executor as far as the process within does.
+func (p *readProcess) Exec(ctx context.Context, job ExecJob) (Exited, error) {
+	if x, ok := p.Process.(Executor); ok {
+		return x.Exec(ctx, job)
+	}
+	return Exited{}, errors.New("nothing can be run beside this agent")
+}
