@@ -171,7 +171,8 @@ func (e *gitError) Error() string {
 	case e.stderr == "":
 		return fmt.Sprintf("git: exit status %d (%s)", e.exit.Code, e.command)
 	}
-	return "git: " + text.Head(strings.ReplaceAll(printable(e.stderr), "\n", "; "), 1024) // a filter may have written it
+	// a filter may have written it
+	return "git: " + text.Head(strings.ReplaceAll(printable(e.stderr), "\n", "; "), 1024)
 }
 
 func (e *gitError) Unwrap() error { return e.err }

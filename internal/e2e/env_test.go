@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/oklog/ulid/v2"
+
 	"github.com/picket-dev/picket"
 )
 
@@ -264,10 +266,20 @@ func (w *testEnv) api(method, path string, body any, header ...string) answer {
 	return w.call(w.key, method, w.url+"/api/v1"+path, body, header...)
 }
 
-// into calls the control plane and reads an answer that must be a success.
+// into calls the control plane and reads an answer that must be a success. While
+// the store does not answer, as on a busy machine, it repeats the same request,
+// as the refusal tells every client to do.
 func (w *testEnv) into(v any, method, path string, body any) {
 	w.t.Helper()
-	got := w.api(method, path, body)
+	var header []string
+	if method == http.MethodPost {
+		header = []string{"Idempotency-Key", ulid.Make().String()}
+	}
+	var got answer
+	w.until(method+" "+path+" is answered", func() bool {
+		got = w.api(method, path, body, header...)
+		return got.code() != picket.CodeUnavailable
+	})
 	if got.status/100 != 2 {
 		w.t.Fatalf("%s %s: %d %s", method, path, got.status, got.body)
 	}
