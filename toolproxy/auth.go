@@ -6,7 +6,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/labstack/echo/v4"
+
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
 )
 
 // FenceHeader carries the fencing token that a writer believes is its own. It
@@ -88,4 +91,62 @@ func fenceFromHeader(h http.Header) (int64, error) {
 			"%s is not one positive whole number below 2^53", FenceHeader)
 	}
 	return n, nil
+}
+
+// AdmitLLM checks the credential of an agent's request that is passed through to a
+// vendor of language models, counts the request against the rate of the lease, and
+// finds the backend of its namespace. Errors are *picket.Error; nothing has been
+// answered then.
+func (p *Proxy) AdmitLLM(c echo.Context) (Backend, picket.LeaseCredential, error) {
+	held, err := p.authenticateLLM(c.Request())
+	if err != nil {
+		return nil, held, err
+	}
+	if err := web.MarkAuthenticated(c, web.KindLease, held.RunID); err != nil {
+		return nil, held, err
+	}
+	if err := p.take(held, forAgent); err != nil {
+		return nil, held, err
+	}
+	door := p.backend(held.Namespace)
+	if door == nil {
+		return nil, held, namespaceNotServed(held.Namespace)
+	}
+	return door, held, nil
+}
+
+// authenticateLLM finds the lease token in either of the headers that clients of
+// these APIs send. One of them may hold something else.
+func (p *Proxy) authenticateLLM(r *http.Request) (picket.LeaseCredential, error) {
+	tokens := append([]string(nil), r.Header.Values("X-Api-Key")...)
+	for _, value := range r.Header.Values("Authorization") {
+		if scheme, token, _ := strings.Cut(value, " "); strings.EqualFold(scheme, "Bearer") {
+			tokens = append(tokens, strings.TrimSpace(token))
+		}
+	}
+	found := ""
+	for _, token := range tokens {
+		if !strings.HasPrefix(token, picket.LeaseTokenPrefix) || token == found {
+			continue
+		}
+		if found != "" {
+			return picket.LeaseCredential{}, unauthenticated("there are two different lease tokens")
+		}
+		found = token
+	}
+	if found == "" {
+		return picket.LeaseCredential{}, picket.Refuse(picket.CodeUnauthenticated,
+			"Use the lease token (PICKET_LEASE_TOKEN in the agent's environment) as the API key; it starts with "+
+				picket.LeaseTokenPrefix+".",
+			"there is no lease token in x-api-key or Authorization: Bearer")
+	}
+	held, err := p.sealer.OpenLeaseToken(found)
+	if err != nil {
+		return held, unauthenticated("the lease token is malformed or was not made here").WithCause(err)
+	}
+	if err := checkSide(held, forAgent); err != nil {
+		return held, err
+	}
+	held.Fence, err = fenceFromHeader(r.Header)
+	return held, err
 }

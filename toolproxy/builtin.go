@@ -7,7 +7,8 @@ func (p *Proxy) addBuiltin(cfg Config) error {
 		return err
 	}
 	p.AddSource(web)
-	p.closers = append(p.closers, p.leaseEnds.close, web.close)
+	p.OnClose(p.leaseEnds.close)
+	p.OnClose(web.close)
 	db, err := newSQLSource(p, cfg.SQL)
 	if err != nil {
 		return err

@@ -97,7 +97,7 @@ func (s execSource) call(ctx context.Context, c Call) (jsontext.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	args, err := encodeJSON(req)
+	args, err := EncodeJSON(req)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func (s execSource) dispatch(ctx context.Context, door Backend, held picket.Leas
 	if err != nil {
 		return DispatchResult{}, err
 	}
-	raw, err := encodeJSON(result)
+	raw, err := EncodeJSON(result)
 	if err != nil {
 		return DispatchResult{}, err
 	}

@@ -56,7 +56,7 @@ func (s *httpSource) fetch(ctx context.Context, a httpArgs, token int64) (Dispat
 	if err != nil {
 		return DispatchResult{}, err
 	}
-	raw, err := encodeJSON(out)
+	raw, err := EncodeJSON(out)
 	return DispatchResult{
 		Result: picket.RawJSON(raw),
 		Used:   budget.Usage{Bytes: n, Millis: time.Since(began).Milliseconds()},
@@ -95,7 +95,7 @@ func (a httpArgs) request(ctx context.Context, token int64) (*http.Request, erro
 // answer that is a redirect, why it ends there.
 func (s *httpSource) follow(req *http.Request) (resp *http.Response, why string, err error) {
 	if resp, err = s.once.RoundTrip(req); err != nil {
-		return nil, "", markNotSent(err)
+		return nil, "", MarkNotSent(err)
 	}
 	for hop := 1; ; hop++ {
 		next, why := s.next(req, resp, hop)

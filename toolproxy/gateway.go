@@ -219,9 +219,9 @@ func (g *gateway) Tools(context.Context, Backend, picket.LeaseCredential) ([]Too
 	for _, name := range g.order {
 		o := g.tools[name]
 		t := Tool{Name: name, Description: o.listed.Description, Effects: picket.EffectsExternal}
-		t.InputSchema, _ = encodeJSON(o.listed.InputSchema)
+		t.InputSchema, _ = EncodeJSON(o.listed.InputSchema)
 		if o.listed.OutputSchema != nil {
-			t.OutputSchema, _ = encodeJSON(o.listed.OutputSchema)
+			t.OutputSchema, _ = EncodeJSON(o.listed.OutputSchema)
 		}
 		if t, priced := g.proxy.WithPrice(t); priced {
 			list = append(list, t)

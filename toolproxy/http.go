@@ -101,7 +101,7 @@ func (s *httpSource) Call(ctx context.Context, c Call) (jsontext.Value, bool, er
 	if err != nil {
 		return nil, true, err
 	}
-	canonical, err := encodeJSON(args)
+	canonical, err := EncodeJSON(args)
 	if err != nil {
 		return nil, true, err
 	}

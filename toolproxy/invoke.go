@@ -27,7 +27,7 @@ func (p *Proxy) Invoke(ctx context.Context, door Backend, held picket.LeaseCrede
 	answer, err := p.invoke(ctx, Call{Backend: door, Held: held, Name: name, Args: args, Key: key})
 	var e *estimateError
 	if errors.As(err, &e) {
-		return encodeJSON(e.Estimate)
+		return EncodeJSON(e.Estimate)
 	}
 	return answer, err
 }
@@ -46,7 +46,7 @@ func (p *Proxy) invoke(ctx context.Context, c Call) (jsontext.Value, error) {
 			continue
 		}
 		if err != nil {
-			p.recordRefusal(ctx, c.Backend, c.Held, c.Name, err)
+			p.RecordRefusal(ctx, c.Backend, c.Held, c.Name, err)
 		}
 		return answer, err
 	}
@@ -61,11 +61,11 @@ func (p *Proxy) callFree(ctx context.Context, b freeToolHandler, c Call) (jsonte
 	answer, err := b.call(ctx, c)
 	if err != nil {
 		if b.recordRefusal {
-			p.recordRefusal(ctx, c.Backend, c.Held, c.Name, err)
+			p.RecordRefusal(ctx, c.Backend, c.Held, c.Name, err)
 		}
 		return nil, err
 	}
-	return encodeJSON(answer)
+	return EncodeJSON(answer)
 }
 
 func argsLimit(name string) int64 {
@@ -75,7 +75,9 @@ func argsLimit(name string) int64 {
 	return maxArgs
 }
 
-func encodeJSON(v any) (jsontext.Value, error) { return json.Marshal(v, json.Deterministic(true)) }
+// EncodeJSON writes a value as JSON whose object members are sorted, so that equal
+// values have equal bytes.
+func EncodeJSON(v any) (jsontext.Value, error) { return json.Marshal(v, json.Deterministic(true)) }
 
 // decodeArgs reads arguments as strictly as a body; none are {}.
 func decodeArgs[T any](args jsontext.Value) (v T, err error) {

@@ -133,8 +133,22 @@ type llmProxy struct {
 	limiter      callLimiter
 }
 
+// NewLLM is the part that passes calls of language models through. An upstream
+// whose URL is not one of http or https is an error.
+func NewLLM(cfg LLMConfig) Part {
+	return func(p *Proxy) error {
+		l, err := newLLMProxy(p, cfg)
+		if err != nil {
+			return err
+		}
+		p.OnMount(l.mount)
+		p.OnClose(l.close)
+		return nil
+	}
+}
+
 func newLLMProxy(p *Proxy, cfg LLMConfig) (*llmProxy, error) {
-	cfg.Timeout = min(cmp.Or(cfg.Timeout, maxCallTimeout), maxCallTimeout)
+	cfg.Timeout = min(cmp.Or(cfg.Timeout, MaxCallTimeout), MaxCallTimeout)
 	cfg.Drain = cmp.Or(cfg.Drain, time.Minute)
 	l := &llmProxy{proxy: p, cfg: cfg, upstreams: map[string]*llmEndpoint{}}
 	for _, v := range vendors {
@@ -176,25 +190,15 @@ func (l *llmProxy) mount(e *echo.Echo) {
 // answered.
 func (l *llmProxy) serve(c echo.Context, v *vendor) error {
 	r := c.Request()
-	held, err := l.proxy.authenticateLLM(r)
+	door, held, err := l.proxy.AdmitLLM(c)
 	if err != nil {
 		return err
-	}
-	if err := web.MarkAuthenticated(c, web.KindLease, held.RunID); err != nil {
-		return err
-	}
-	if err := l.proxy.take(held, forAgent); err != nil {
-		return err
-	}
-	door := l.proxy.backend(held.Namespace)
-	if door == nil {
-		return namespaceNotServed(held.Namespace)
 	}
 	path := vendorPath(r, v)
 	d := v.dialects[r.Method+" "+path]
 	if d == nil && !v.isFreeRoute(r.Method+" "+path) {
 		return picket.Refuse(picket.CodeNotFound, "Call one of: "+v.routeList()+".", "%s %s is not passed through",
-			r.Method, shortened(path))
+			r.Method, web.Shortened(path))
 	}
 	up := l.upstreams[v.name]
 	if up == nil {
@@ -216,44 +220,8 @@ func (l *llmProxy) serve(c echo.Context, v *vendor) error {
 	} else {
 		err = x.serve(r.Context())
 	}
-	l.proxy.recordRefusal(context.WithoutCancel(r.Context()), door, held, v.ledgerTool, err)
+	l.proxy.RecordRefusal(context.WithoutCancel(r.Context()), door, held, v.ledgerTool, err)
 	return err
-}
-
-// authenticateLLM finds the lease token in either of the headers that clients of
-// these APIs send. One of them may hold something else.
-func (p *Proxy) authenticateLLM(r *http.Request) (picket.LeaseCredential, error) {
-	tokens := append([]string(nil), r.Header.Values("X-Api-Key")...)
-	for _, value := range r.Header.Values("Authorization") {
-		if scheme, token, _ := strings.Cut(value, " "); strings.EqualFold(scheme, "Bearer") {
-			tokens = append(tokens, strings.TrimSpace(token))
-		}
-	}
-	found := ""
-	for _, token := range tokens {
-		if !strings.HasPrefix(token, picket.LeaseTokenPrefix) || token == found {
-			continue
-		}
-		if found != "" {
-			return picket.LeaseCredential{}, unauthenticated("there are two different lease tokens")
-		}
-		found = token
-	}
-	if found == "" {
-		return picket.LeaseCredential{}, picket.Refuse(picket.CodeUnauthenticated,
-			"Use the lease token (PICKET_LEASE_TOKEN in the agent's environment) as the API key; it starts with "+
-				picket.LeaseTokenPrefix+".",
-			"there is no lease token in x-api-key or Authorization: Bearer")
-	}
-	held, err := p.sealer.OpenLeaseToken(found)
-	if err != nil {
-		return held, unauthenticated("the lease token is malformed or was not made here").WithCause(err)
-	}
-	if err := checkSide(held, forAgent); err != nil {
-		return held, err
-	}
-	held.Fence, err = fenceFromHeader(r.Header)
-	return held, err
 }
 
 // vendorPath is the path at the vendor, whether or not the client's base URL had

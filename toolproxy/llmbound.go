@@ -16,6 +16,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/web"
 )
 
 // How many tokens a prompt may have. A token stands for a byte of text at
@@ -286,6 +287,6 @@ func longestAffordable(price budget.TokenPrice, input, output, copies int64, fee
 // unpricedModel refuses a model nobody has put a price on.
 func unpricedModel(model string) error {
 	return picket.Refuse(picket.CodeUnpricedTool,
-		"Use another model, or ask an operator for a price: tools.models."+shortened(model)+" in picket.yaml.",
-		"nobody has said what the model %s costs", shortened(model)).With("model", shortened(model))
+		"Use another model, or ask an operator for a price: tools.models."+web.Shortened(model)+" in picket.yaml.",
+		"nobody has said what the model %s costs", web.Shortened(model)).With("model", web.Shortened(model))
 }

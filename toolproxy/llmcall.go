@@ -73,7 +73,7 @@ func (x *llmCall) serve(ctx context.Context) (err error) {
 	if err := checkPriceableHeaders(x.c.Request().Header); err != nil {
 		return err
 	}
-	prices, ok := x.llm.proxy.prices(), false
+	prices, ok := x.llm.proxy.Prices(), false
 	if x.fees, err = x.request.fees(x.dialect, prices); err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func availableFrom(need budget.Envelope, err error) budget.Envelope {
 
 // dispatch makes the call and answers the agent as the answer comes.
 func (x *llmCall) dispatch(ctx context.Context, most int64) (DispatchResult, error) {
-	up, cancel := x.llm.proxy.untilClosed(context.WithoutCancel(ctx))
+	up, cancel := x.llm.proxy.UntilClosed(context.WithoutCancel(ctx))
 	defer cancel()
 	up, stop := context.WithTimeout(up, x.llm.cfg.Timeout)
 	defer stop()
@@ -173,7 +173,7 @@ func (x *llmCall) dispatch(ctx context.Context, most int64) (DispatchResult, err
 	x.request.discardBody()
 	resp, err := x.send(up, body)
 	if err != nil {
-		return DispatchResult{}, markNotSent(x.upstreamFailed(err))
+		return DispatchResult{}, MarkNotSent(x.upstreamFailed(err))
 	}
 	defer resp.Body.Close()
 	nothing := budget.Envelope{}
@@ -207,7 +207,7 @@ func (x *llmCall) dispatch(ctx context.Context, most int64) (DispatchResult, err
 
 // ledgerDetail says in the ledger which model it was and what was counted.
 func (x *llmCall) ledgerDetail(resp *http.Response, t *usageTally) string {
-	text := fmt.Sprintf("%s HTTP %d", shortened(x.request.model), resp.StatusCode)
+	text := fmt.Sprintf("%s HTTP %d", web.Shortened(x.request.model), resp.StatusCode)
 	if t != nil {
 		u := t.total()
 		text += fmt.Sprintf(" in %d out %d cache read %d write %d", u.Input, u.Output, u.CacheRead, u.CacheWrite)

@@ -109,7 +109,7 @@ func newLLMEnvPriced(t *testing.T, m *fakeModel, sealer *picket.Sealer, door too
 		Log:     slog.New(slog.DiscardHandler),
 		Backend: func(string) toolproxy.Backend { return door },
 		Prices:  func() *budget.PriceList { return list },
-		LLM:     cfg,
+		Parts:   []toolproxy.Part{toolproxy.NewLLM(cfg)},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
 )
 
 // hostedTool is a tool that the vendor runs by itself while it answers, for a fee
@@ -110,7 +111,7 @@ func (q *llmRequest) addTool(raw jsontext.Value, at int, d *dialect) error {
 	case kind == "namespace" && d == openAIResponses:
 		return q.addTools(tool.Tools, 0, d)
 	case !toolKindPattern.MatchString(kind):
-		return invalidTool("a tool has the type %q", shortened(tool.Type))
+		return invalidTool("a tool has the type %q", web.Shortened(tool.Type))
 	}
 	h := hostedTool{name: kind, limitAt: at}
 	if members["max_uses"] != nil {
@@ -133,7 +134,7 @@ func checkMemberNames(members map[string]jsontext.Value) error {
 	for word := range members {
 		if slices.ContainsFunc(toolMembers,
 			func(name string) bool { return name != word && strings.EqualFold(name, word) }) {
-			return invalidTool("%s of a tool is no member of the API", shortened(word))
+			return invalidTool("%s of a tool is no member of the API", web.Shortened(word))
 		}
 	}
 	return nil

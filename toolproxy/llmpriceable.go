@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
 )
 
 // caseSensitiveMembers are members that make a call dearer, or say what it is. An upstream
@@ -38,8 +39,8 @@ var unboundableMembers = map[string]string{
 func checkPriceable(m bodyMember, d *dialect) error {
 	if slices.ContainsFunc(caseSensitiveMembers,
 		func(name string) bool { return name != m.name && strings.EqualFold(name, m.name) }) {
-		return picket.Invalid("/"+shortened(m.name), "Write it in lower case.", "%s is no member of the API",
-			shortened(m.name))
+		return picket.Invalid("/"+web.Shortened(m.name), "Write it in lower case.", "%s is no member of the API",
+			web.Shortened(m.name))
 	}
 	if isEmptyValue(m.value) {
 		return nil
@@ -48,7 +49,7 @@ func checkPriceable(m bodyMember, d *dialect) error {
 		var value string
 		if json.Unmarshal(m.value, &value) != nil || !slices.Contains(values, value) {
 			return picket.Refuse(picket.CodeUnpricedTool, "Leave "+m.name+" out.", "nobody has said what %s %s costs",
-				m.name, shortened(string(m.value)))
+				m.name, web.Shortened(string(m.value)))
 		}
 	}
 	if why := unboundableMembers[m.name]; why != "" && (m.name != "prompt" || d == openAIResponses) {

@@ -34,7 +34,7 @@ func (l *llmProxy) body(c echo.Context) ([]byte, error) {
 		return gunzip(raw)
 	}
 	return nil, picket.Refuse(picket.CodeUnsupportedMedia, "Send the body uncompressed or with gzip.",
-		"Content-Encoding %q is not accepted", shortened(encoding))
+		"Content-Encoding %q is not accepted", web.Shortened(encoding))
 }
 
 func gunzip(raw []byte) ([]byte, error) {
@@ -179,8 +179,8 @@ func (q *llmRequest) take(m bodyMember, d *dialect) (err error) {
 		return err
 	}
 	if err != nil {
-		return picket.Invalid("/"+shortened(m.name), "Send it as the API asks for it.", "%s cannot be read",
-			shortened(m.name)).
+		return picket.Invalid("/"+web.Shortened(m.name), "Send it as the API asks for it.", "%s cannot be read",
+			web.Shortened(m.name)).
 			WithCause(err)
 	}
 	return nil

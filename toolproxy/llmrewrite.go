@@ -63,7 +63,7 @@ func withUsage(options jsontext.Value) string {
 		return `{"include_usage":true}`
 	}
 	members["include_usage"] = jsontext.Value("true")
-	raw, err := encodeJSON(members)
+	raw, err := EncodeJSON(members)
 	if err != nil {
 		return `{"include_usage":true}`
 	}

@@ -94,7 +94,7 @@ func (x *llmCall) writeStreamError(err error) {
 	if !x.headerWritten || !strings.HasPrefix(x.c.Response().Header().Get("Content-Type"), "text/event-stream") {
 		return
 	}
-	problem, encodeErr := encodeJSON(x.vendor.encodeError(llmRefusal(err)))
+	problem, encodeErr := EncodeJSON(x.vendor.encodeError(llmRefusal(err)))
 	if encodeErr != nil {
 		return
 	}

@@ -47,7 +47,7 @@ func (f *mcpEndpoint) intercept(next mcp.MethodHandler) mcp.MethodHandler {
 		case *mcp.ListToolsRequest:
 			return f.listTools(ctx, r)
 		case *mcp.CallToolRequest:
-			ctx, cancel := f.proxy.untilClosed(ctx)
+			ctx, cancel := f.proxy.UntilClosed(ctx)
 			defer cancel()
 			return f.routeCall(ctx, next, method, r)
 		}
@@ -160,7 +160,7 @@ func refusalResult(err error) *mcp.CallToolResult {
 	if e.Facts == nil {
 		object["facts"] = struct{}{}
 	}
-	raw, encodeErr := encodeJSON(map[string]any{"error": object})
+	raw, encodeErr := EncodeJSON(map[string]any{"error": object})
 	if encodeErr != nil {
 		raw = jsontext.Value(`{"error":{"code":"internal","message":"something went wrong on our side","remedy":"Try again.","retryable":false,"facts":{}}}`)
 	}

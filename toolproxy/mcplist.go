@@ -50,7 +50,7 @@ func (f *mcpEndpoint) describe(t Tool) *mcp.Tool {
 		}
 	}
 	if t.Price != nil {
-		if raw, err := encodeJSON(t.Price); err == nil {
+		if raw, err := EncodeJSON(t.Price); err == nil {
 			d.Meta = mcp.Meta{metaPrice: stdjson.RawMessage(raw)}
 		}
 	}
@@ -61,7 +61,7 @@ func (f *mcpEndpoint) describe(t Tool) *mcp.Tool {
 // for lists and resources. Its data is the whole refusal.
 func protocolError(err error) error {
 	e := asRefusal(err)
-	data, _ := encodeJSON(map[string]any{
+	data, _ := EncodeJSON(map[string]any{
 		"code":      e.Code,
 		"message":   e.Error(),
 		"remedy":    e.Remedy,

@@ -244,7 +244,7 @@ func meterUpstreamCall[R any](ctx context.Context, f *mcpEndpoint, x *clientRequ
 		return result, protocolError(err)
 	}
 	x.held = held
-	ctx, cancel := f.proxy.untilClosed(ctx)
+	ctx, cancel := f.proxy.UntilClosed(ctx)
 	defer cancel()
 	_, err = f.proxy.Metered(ctx, door, held, MeteredCall{Tool: u.Name + "_" + what, Timeout: u.Timeout,
 		Dispatch: func(ctx context.Context, _ picket.Reservation) (d DispatchResult, err error) {
@@ -263,7 +263,7 @@ func meterUpstreamCall[R any](ctx context.Context, f *mcpEndpoint, x *clientRequ
 	case x.rpcError != nil:
 		return result, x.rpcError
 	case err != nil:
-		f.proxy.recordRefusal(ctx, door, held, u.Name+"_"+what, err)
+		f.proxy.RecordRefusal(ctx, door, held, u.Name+"_"+what, err)
 		return result, protocolError(err)
 	}
 	return result, nil

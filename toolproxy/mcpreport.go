@@ -47,7 +47,7 @@ func (f *mcpEndpoint) readReport(ctx context.Context, r *mcp.ReadResourceRequest
 	if err != nil {
 		return nil, err
 	}
-	text, err := encodeJSON(task.LastReport)
+	text, err := EncodeJSON(task.LastReport)
 	if err != nil {
 		return nil, err
 	}
@@ -61,11 +61,11 @@ func (f *mcpEndpoint) promptReport(ctx context.Context, r *mcp.GetPromptRequest)
 	if err != nil {
 		return nil, err
 	}
-	report, err := encodeJSON(task.LastReport)
+	report, err := EncodeJSON(task.LastReport)
 	if err != nil {
 		return nil, err
 	}
-	answers, err := encodeJSON(task.Answers)
+	answers, err := EncodeJSON(task.Answers)
 	if err != nil {
 		return nil, err
 	}

@@ -27,10 +27,13 @@ type reservationStore interface {
 	Settle(ctx context.Context, s picket.Settlement) (picket.Settled, error)
 }
 
+// MaxCallTimeout is the longest time that the dispatch of a metered call without
+// external effects may take, such as a call of an LLM.
+const MaxCallTimeout = 15 * time.Minute
+
 // Bounds of a metered call.
 const (
 	defaultCallTimeout = 60 * time.Second
-	maxCallTimeout     = 15 * time.Minute // of calls nobody waits for, such as those of an LLM
 	settleTimeout      = 10 * time.Second // for all tries together
 	reserveTries       = 3
 )
@@ -98,13 +101,13 @@ func (r MeteredResult) Answer() (jsontext.Value, error) {
 		tag["nudge"] = r.Nudge
 	}
 	for name, v := range tag {
-		raw, err := encodeJSON(v)
+		raw, err := EncodeJSON(v)
 		if err != nil {
 			return nil, err
 		}
 		members[name] = raw
 	}
-	return encodeJSON(members)
+	return EncodeJSON(members)
 }
 
 // notSentError marks an error before which nothing was sent.
@@ -115,8 +118,9 @@ func (n notSentError) Unwrap() error { return n.error }
 // NotSent says of a dispatch's error that nothing reached the tool.
 func NotSent(err error) error { return notSentError{err} }
 
-// markNotSent is NotSent for an error that came before anything was sent.
-func markNotSent(err error) error {
+// MarkNotSent is [NotSent] for an error that came before anything was sent; any
+// other error is returned as it is.
+func MarkNotSent(err error) error {
 	var u *outbound.UnsentError
 	if errors.As(err, &u) {
 		return NotSent(err)
@@ -169,7 +173,7 @@ func newCallRequest(m MeteredCall, priced callPrice) picket.CallRequest {
 }
 
 func (m MeteredCall) timeout() time.Duration {
-	longest := maxCallTimeout
+	longest := MaxCallTimeout
 	if m.Effects == picket.EffectsExternal {
 		longest = picket.MaxExternalCall * time.Second
 	}

@@ -61,15 +61,19 @@ type Config struct {
 	// Upstreams are MCP servers whose tools are offered too. They are connected
 	// by [Proxy.Start]. Defaults to none.
 	Upstreams []Upstream
-	// LLM is where calls of language models go. Defaults to nowhere.
-	LLM LLMConfig
+	// Parts are plugged into the proxy, in this order. Defaults to none.
+	Parts []Part
 	// Rates bounds the requests of each lease. Defaults to no bound.
 	Rates *web.Rates
 	// Log takes refused writes at level debug. Defaults to slog.Default().
 	Log *slog.Logger
 }
 
-// Proxy answers the routes under /v1.
+// Part plugs something into a proxy that is being made: routes, tools, or both.
+// Each package below this one offers one. An error ends [New].
+type Part func(p *Proxy) error
+
+// Proxy answers the routes under /v1 and those of its parts.
 type Proxy struct {
 	sealer       *picket.Sealer
 	backend      func(namespace string) Backend
@@ -82,7 +86,7 @@ type Proxy struct {
 	closers      []func()
 	mcp          *mcpEndpoint
 	gateway      *gateway
-	llm          *llmProxy
+	mounts       []func(e *echo.Echo)
 	lifetime     context.Context // ends when the proxy closes
 	stop         context.CancelFunc
 }
@@ -114,10 +118,11 @@ func New(cfg Config) (*Proxy, error) {
 	if err := p.addBuiltin(cfg); err != nil {
 		return nil, err
 	}
-	if p.llm, err = newLLMProxy(p, cfg.LLM); err != nil {
-		return nil, err
+	for _, plugIn := range cfg.Parts {
+		if err := plugIn(p); err != nil {
+			return nil, err
+		}
 	}
-	p.closers = append(p.closers, p.llm.close)
 	p.AddSource(p.gateway) // the last one: no upstream takes a name of ours
 	return p, nil
 }
@@ -137,8 +142,19 @@ func (p *Proxy) Close() {
 	}
 }
 
-// untilClosed is ctx for as long as the proxy is open.
-func (p *Proxy) untilClosed(ctx context.Context) (context.Context, context.CancelFunc) {
+// OnMount has f add routes of a part's own whenever the proxy is mounted. They take
+// and check the credential themselves.
+func (p *Proxy) OnMount(f func(e *echo.Echo)) { p.mounts = append(p.mounts, f) }
+
+// OnClose has f run when the proxy is closed, after what was added before it.
+func (p *Proxy) OnClose(f func()) { p.closers = append(p.closers, f) }
+
+// Prices is the price list in force now; nil when there is none.
+func (p *Proxy) Prices() *budget.PriceList { return p.prices() }
+
+// UntilClosed returns a copy of ctx that also ends when the proxy is closed. Call
+// the function to release it.
+func (p *Proxy) UntilClosed(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	forget := context.AfterFunc(p.lifetime, cancel)
 	return ctx, func() { forget(); cancel() }
@@ -163,7 +179,8 @@ const (
 )
 
 // The adapter keeps the lease and reports about the run; the agent calls
-// tools. Every route below /llm is the agent's, too: see [llm.mount].
+// tools. Every route below /llm is the agent's, too: see
+// package llm.
 var routes = []route{
 	{http.MethodPost, "/v1/lease/renew", forAdapter, "", handleRenew, nil},
 	{http.MethodPost, "/v1/lease/reclaim", forAdapter, "", handleReclaim, nil},
@@ -184,7 +201,9 @@ var routes = []route{
 
 // Mount adds the proxy's routes to e, which web.New has made.
 func (p *Proxy) Mount(e *echo.Echo) {
-	p.llm.mount(e)
+	for _, mount := range p.mounts {
+		mount(e)
+	}
 	for _, r := range routes {
 		e.Add(r.method, r.path, func(c echo.Context) error {
 			held, err := p.authenticate(c.Request())
@@ -209,7 +228,7 @@ func (p *Proxy) Mount(e *echo.Echo) {
 			}
 			err = r.handle(p, c, door, held)
 			if r.refusalVerb != "" {
-				p.recordRefusal(c.Request().Context(), door, held, r.refusalVerb, err)
+				p.RecordRefusal(c.Request().Context(), door, held, r.refusalVerb, err)
 			}
 			return err
 		})
@@ -224,10 +243,10 @@ func namespaceNotServed(namespace string) error {
 		"this tool proxy does not serve the namespace %q of the lease", namespace)
 }
 
-// recordRefusal tells the state of record about a write that the fence kept
+// RecordRefusal tells the state of record about a write that the fence kept
 // out. An adapter that releases what its own agent has just ended is no such
 // write: the two cross in a perfectly normal life.
-func (p *Proxy) recordRefusal(ctx context.Context, w refusalLog, held picket.LeaseCredential, verb string, err error) {
+func (p *Proxy) RecordRefusal(ctx context.Context, w refusalLog, held picket.LeaseCredential, verb string, err error) {
 	var refusal *picket.Error
 	if !errors.As(err, &refusal) || !refusal.Code.Fenced() ||
 		(verb == "release" && refusal.Code == picket.CodeLeaseReleased) {

@@ -101,7 +101,7 @@ func withEnum(schema jsontext.Value, property string, values []string) (jsontext
 		return nil, err
 	}
 	parsed["properties"].(map[string]any)[property].(map[string]any)["enum"] = values
-	return encodeJSON(parsed)
+	return EncodeJSON(parsed)
 }
 
 func (s *sqlSource) names() []string { return slices.Sorted(maps.Keys(s.databases)) }
@@ -132,7 +132,7 @@ func (s *sqlSource) Call(ctx context.Context, c Call) (jsontext.Value, bool, err
 	if err != nil {
 		return nil, true, err
 	}
-	canonical, err := encodeJSON(a)
+	canonical, err := EncodeJSON(a)
 	if err != nil {
 		return nil, true, err
 	}
@@ -231,7 +231,7 @@ func statementError(err error) (jsontext.Value, bool) {
 	} else if !errors.As(err, &pg) {
 		return nil, false
 	}
-	answer, err := encodeJSON(map[string]any{
+	answer, err := EncodeJSON(map[string]any{
 		"error": map[string]any{
 			"sqlstate": pg.Code, "message": pg.Message, "detail": pg.Detail, "hint": pg.Hint, "position": pg.Position},
 		"rolledBack": true,

@@ -65,7 +65,7 @@ func (d database) transaction(ctx context.Context, conn *pgconn.PgConn, a sqlArg
 		return nil, 0, picket.Invalid("/statement", "Send a statement that leaves its transaction alone.",
 			"the statement has ended its transaction")
 	}
-	answer, err := encodeJSON(table)
+	answer, err := EncodeJSON(table)
 	if err != nil || table.cut {
 		return answer, table.size, err
 	}
@@ -212,11 +212,11 @@ func cellJSON(oid uint32, v []byte) (jsontext.Value, error) {
 	raw := jsontext.Value(append([]byte{}, v...))
 	switch oid {
 	case boolean:
-		return encodeJSON(string(v) == "t")
+		return EncodeJSON(string(v) == "t")
 	case int2, int4, int8, objectID, float4, float8, numeric, jsonType, jsonb:
 		if raw.IsValid() { // NaN and Infinity are not
 			return raw, nil
 		}
 	}
-	return encodeJSON(strings.ToValidUTF8(string(v), "�"))
+	return EncodeJSON(strings.ToValidUTF8(string(v), "�"))
 }

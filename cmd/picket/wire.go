@@ -202,7 +202,7 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 			HTTP:      h.cfg.httpTool(),
 			SQL:       h.cfg.databases(env),
 			Upstreams: h.cfg.upstreams(env),
-			LLM:       h.cfg.llm(env),
+			Parts:     []toolproxy.Part{toolproxy.NewLLM(h.cfg.llm(env))},
 			Rates:     rates,
 		})
 		if err != nil {
