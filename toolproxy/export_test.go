@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/internal/outbound"
 )
 
@@ -47,22 +46,6 @@ func RaiseMark(name string) string { return fenceMarks{table: name}.raiseSQL() }
 func RefreshLoop(ctx context.Context, gone <-chan struct{}, read func()) (loop, said func()) {
 	u := newUpstreamClient(Upstream{Name: "up"}, slog.New(slog.DiscardHandler), nil, nil)
 	return func() { u.refreshLoop(ctx, gone, read) }, u.markChanged
-}
-
-// Rewritten is the body of a prompt as its vendor is sent it.
-func Rewritten(body []byte, anthropic bool, list *budget.PriceList) ([]byte, error) {
-	d := openAIResponses
-	if anthropic {
-		d = anthropicMessages
-	}
-	q, err := parseLLMRequest(body, d)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := q.fees(d, list); err != nil || len(q.members) == 0 {
-		return body, err // nothing is sent without a model
-	}
-	return q.rewrite(d, 1000), nil
 }
 
 // MarkMACs are those of a writer for a database, as Postgres reads them.

@@ -21,6 +21,7 @@ import (
 	"github.com/picket-dev/picket/internal/rig/remains"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/toolproxy"
+	"github.com/picket-dev/picket/toolproxy/llm"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(remains.WithTempDir(m, "pk-toolproxy-")) }
@@ -208,6 +209,7 @@ func newProxyEnvWith(t testing.TB, cfg toolproxy.Config) *proxyEnv {
 	f := &proxyEnv{sealer: cfg.Sealer, log: &bytes.Buffer{}, doc: contract.Load(t)}
 	log := slog.New(slog.NewTextHandler(&syncWriter{w: f.log}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	cfg.Log = log
+	cfg.Parts = append(cfg.Parts, llm.New(llm.Config{}))
 	p, err := toolproxy.New(cfg)
 	if err != nil {
 		t.Fatal(err)

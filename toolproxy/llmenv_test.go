@@ -15,6 +15,7 @@ import (
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/toolproxy"
+	"github.com/picket-dev/picket/toolproxy/llm"
 )
 
 // fakeModel is an upstream that a test scripts, and what it was asked.
@@ -79,13 +80,13 @@ var models = map[string]budget.TokenPrice{
 	"gpt-*":    {Input: 3_000_000_000, Output: 15_000_000_000, CacheRead: 300_000_000},
 }
 
-func newLLMEnv(t *testing.T, m *fakeModel, door toolproxy.Backend, change ...func(*toolproxy.LLMConfig)) *llmEnv {
+func newLLMEnv(t *testing.T, m *fakeModel, door toolproxy.Backend, change ...func(*llm.Config)) *llmEnv {
 	t.Helper()
 	return newLLMEnvOf(t, m, newSealer(t), door, change...)
 }
 
 func newLLMEnvOf(t *testing.T, m *fakeModel, sealer *picket.Sealer, door toolproxy.Backend,
-	change ...func(*toolproxy.LLMConfig)) *llmEnv {
+	change ...func(*llm.Config)) *llmEnv {
 	t.Helper()
 	return newLLMEnvPriced(t, m, sealer, door, nil, change...)
 }
@@ -93,14 +94,14 @@ func newLLMEnvOf(t *testing.T, m *fakeModel, sealer *picket.Sealer, door toolpro
 // newLLMEnvPriced is a mind with prices for tools.
 func newLLMEnvPriced(t *testing.T, m *fakeModel, sealer *picket.Sealer, door toolproxy.Backend,
 	tools map[string]budget.Price,
-	change ...func(*toolproxy.LLMConfig)) *llmEnv {
+	change ...func(*llm.Config)) *llmEnv {
 	t.Helper()
 	list, err := budget.NewPriceList(tools, models)
 	if err != nil {
 		t.Fatal(err)
 	}
-	up := &toolproxy.LLMUpstream{URL: m.URL + "/base/v1/", Key: "sk-real"}
-	cfg := toolproxy.LLMConfig{Anthropic: up, OpenAI: up}
+	up := &llm.Upstream{URL: m.URL + "/base/v1/", Key: "sk-real"}
+	cfg := llm.Config{Anthropic: up, OpenAI: up}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -109,7 +110,7 @@ func newLLMEnvPriced(t *testing.T, m *fakeModel, sealer *picket.Sealer, door too
 		Log:     slog.New(slog.DiscardHandler),
 		Backend: func(string) toolproxy.Backend { return door },
 		Prices:  func() *budget.PriceList { return list },
-		Parts:   []toolproxy.Part{toolproxy.NewLLM(cfg)},
+		Parts:   []toolproxy.Part{llm.New(cfg)},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/toolproxy"
+	"github.com/picket-dev/picket/toolproxy/llm"
 )
 
 // A vendor's own errors are the agent's to see, and cost nothing.
@@ -114,8 +114,8 @@ func TestUnreachableVendor(t *testing.T) {
 	l.Close()
 	w := newRichEnvelope(100)
 	m := newFakeModel(t, nil)
-	b := newLLMEnv(t, m, w, func(c *toolproxy.LLMConfig) {
-		c.Anthropic = &toolproxy.LLMUpstream{URL: "http://" + nowhere}
+	b := newLLMEnv(t, m, w, func(c *llm.Config) {
+		c.Anthropic = &llm.Upstream{URL: "http://" + nowhere}
 	})
 	status, got, _ := b.get("POST", "/llm/anthropic/v1/messages", claudeAsk)
 	if status != 502 || !strings.Contains(got, `"type":"api_error"`) ||
@@ -138,7 +138,7 @@ func TestUnreachableVendor(t *testing.T) {
 	// It does not answer in time.
 	w = newRichEnvelope(100)
 	m = newFakeModel(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	b = newLLMEnv(t, m, w, func(c *toolproxy.LLMConfig) { c.Timeout = 50 * time.Millisecond })
+	b = newLLMEnv(t, m, w, func(c *llm.Config) { c.Timeout = 50 * time.Millisecond })
 	if status, got, _ := b.get("POST", "/llm/anthropic/v1/messages", claudeAsk); status != 504 ||
 		!strings.Contains(got, `"type":"timeout_error"`) {
 		t.Errorf("%d %s", status, got)
@@ -162,7 +162,7 @@ func TestClientDisconnectsDuringAStream(t *testing.T) {
 			}
 			streaming(delta2+stopped)(rw, r)
 		})
-		b := newLLMEnv(t, m, w, func(c *toolproxy.LLMConfig) { c.Drain = drain })
+		b := newLLMEnv(t, m, w, func(c *llm.Config) { c.Drain = drain })
 		ctx, leave := context.WithCancel(t.Context())
 		resp, err := b.ask(ctx, "POST", "/llm/anthropic/v1/messages", claudeAsk)
 		if err != nil {

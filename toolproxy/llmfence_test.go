@@ -13,7 +13,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/internal/rig"
-	"github.com/picket-dev/picket/toolproxy"
+	"github.com/picket-dev/picket/toolproxy/llm"
 )
 
 // everyCall is each call that a model can be reached by.
@@ -113,7 +113,7 @@ func TestCredentialsOfAModelsClient(t *testing.T) {
 func TestLeaseTokenIsNotSentToVendors(t *testing.T) {
 	m := newFakeModel(t, answersJSON(200, `{"type":"message","usage":{"input_tokens":1,"output_tokens":1}}`))
 	b := newLLMEnv(t, m, newRichEnvelope(100),
-		func(c *toolproxy.LLMConfig) { c.Anthropic = &toolproxy.LLMUpstream{URL: m.URL} })
+		func(c *llm.Config) { c.Anthropic = &llm.Upstream{URL: m.URL} })
 	for _, call := range everyCall[:3] {
 		if status, text := b.tryRoute(strings.Replace(call, "gpt-x", "claude-x", 1), "Authorization",
 			"Bearer "+b.token); status != 200 {
@@ -158,7 +158,7 @@ func TestOnlyWhatIsMeteredOrFreeIsPassed(t *testing.T) {
 			t.Errorf("%s arrived as %s", call, path)
 		}
 	}
-	none := newLLMEnv(t, m, newRichEnvelope(100), func(c *toolproxy.LLMConfig) { c.OpenAI = nil })
+	none := newLLMEnv(t, m, newRichEnvelope(100), func(c *llm.Config) { c.OpenAI = nil })
 	if status, text := none.tryRoute("POST /llm/openai/v1/responses"); status != 404 ||
 		!strings.Contains(text, "tools.llm.openai") {
 		t.Errorf("without an upstream: %d %s", status, text)

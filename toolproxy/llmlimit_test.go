@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/toolproxy"
+	"github.com/picket-dev/picket/toolproxy/llm"
 )
 
 // rawServer answers each request with a text of its own, such as a status that
@@ -68,7 +68,7 @@ func TestInvalidVendorStatus(t *testing.T) {
 			fmt.Sprintf("HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", status, len(body), body))
 		w := newRichEnvelope(100)
 		b := newLLMEnv(t, newFakeModel(t, nil), w,
-			func(c *toolproxy.LLMConfig) { c.Anthropic = &toolproxy.LLMUpstream{URL: url} })
+			func(c *llm.Config) { c.Anthropic = &llm.Upstream{URL: url} })
 		got, text, _ := b.get("POST", messages, `{"model":"claude-x","max_tokens":300}`)
 		if got != want || want == 502 &&
 			(!strings.Contains(text, `"code":"upstream_failed"`) || !strings.Contains(text, `"type":"api_error"`)) {
@@ -127,7 +127,7 @@ func TestConcurrentCallsPerRunAreLimited(t *testing.T) {
 	h := newBlockedModel(t, start)
 	sealer := newSealer(t)
 	b := newLLMEnvOf(t, newFakeModel(t, nil), sealer, newRichEnvelope(100_000),
-		func(c *toolproxy.LLMConfig) { c.Anthropic = &toolproxy.LLMUpstream{URL: h.URL} })
+		func(c *llm.Config) { c.Anthropic = &llm.Upstream{URL: h.URL} })
 	b.client.Timeout = time.Minute // one too many that is let in would wait for ever
 	ask := func(token string) *http.Response {
 		resp, err := b.ask(t.Context(), "POST", messages, `{"model":"claude-x","max_tokens":300,"stream":true}`,
@@ -179,7 +179,7 @@ func TestStreamsReleaseTheirMemory(t *testing.T) {
 	w := newRichEnvelope(10_000_000)
 	w.available.Tokens = 1_000_000_000
 	b := newLLMEnv(t, newFakeModel(t, nil), w,
-		func(c *toolproxy.LLMConfig) { c.Anthropic = &toolproxy.LLMUpstream{URL: h.URL} })
+		func(c *llm.Config) { c.Anthropic = &llm.Upstream{URL: h.URL} })
 	prompt := `{"model":"claude-x","max_tokens":300,"stream":true,"messages":[{"role":"user","content":"` +
 		strings.Repeat("b", size) + `"}]}`
 	var open []io.Reader

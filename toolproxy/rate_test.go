@@ -13,6 +13,7 @@ import (
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/toolproxy"
+	"github.com/picket-dev/picket/toolproxy/llm"
 )
 
 // flood is how many requests an attacker sends. The bucket of the test holds
@@ -152,7 +153,7 @@ func TestAFloodOverMCPIsRefused(t *testing.T) {
 		if _, err := s.ListTools(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "rate_limited") {
 			t.Errorf("tools/list after the flood: %v", err)
 		}
-		llm := request{path: toolproxy.LLMPath + "/anthropic/v1/messages", body: `{}`}
+		llm := request{path: llm.Path + "/anthropic/v1/messages", body: `{}`}
 		if status, header, body := overHTTP(t, url, llm, l.LeaseToken); status != http.StatusTooManyRequests ||
 			header.Get("Retry-After") != "1" {
 			t.Errorf("a call of a model after the flood: %d %s", status, body)

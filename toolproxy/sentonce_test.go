@@ -18,6 +18,7 @@ import (
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/toolproxy"
+	"github.com/picket-dev/picket/toolproxy/llm"
 )
 
 // forEachBreak runs a test for each way in which a server can break a connection.
@@ -87,8 +88,8 @@ func TestAModelCallIsSentOnce(t *testing.T) {
 			streaming(claudeAll)(w, r)
 		}), http2, how, "marked")
 		p := newRichEnvelope(1000)
-		mind := newLLMEnv(t, newFakeModel(t, nil), p, func(c *toolproxy.LLMConfig) {
-			c.Anthropic, c.TLS = &toolproxy.LLMUpstream{URL: b.URL, Key: "sk-real"}, b.TLS
+		mind := newLLMEnv(t, newFakeModel(t, nil), p, func(c *llm.Config) {
+			c.Anthropic, c.TLS = &llm.Upstream{URL: b.URL, Key: "sk-real"}, b.TLS
 		})
 		if status, text, _ := mind.get("POST", messages, claudeAsk); status != 200 {
 			t.Fatalf("%d %s", status, text)

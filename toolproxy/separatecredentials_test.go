@@ -9,6 +9,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/toolproxy"
+	"github.com/picket-dev/picket/toolproxy/llm"
 )
 
 // sides says of every route which side of a lease may call it. It is written
@@ -43,7 +44,7 @@ func (h *engineEnv) mountedRoutes() []string {
 	var all []string
 	for _, r := range h.e.Routes() {
 		name := r.Method + " " + r.Path
-		if strings.HasPrefix(r.Path, toolproxy.LLMPath) {
+		if strings.HasPrefix(r.Path, llm.Path) {
 			name = "ANY " + r.Path
 		}
 		if !slices.Contains(all, name) {

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket/toolproxy"
+	"github.com/picket-dev/picket/toolproxy/llm"
 )
 
 func TestReportsKeepTheirIdempotencyKey(t *testing.T) {
@@ -112,7 +113,7 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 			for _, tool := range toolproxy.Tools() {
 				mounted = append(mounted, r.Method+" /v1/tools/"+tool.Name)
 			}
-		} else if path != toolproxy.MCPPath && !strings.HasPrefix(path, toolproxy.LLMPath) { // which others describe
+		} else if path != toolproxy.MCPPath && !strings.HasPrefix(path, llm.Path) { // which others describe
 			mounted = append(mounted, r.Method+" "+path)
 		}
 	}

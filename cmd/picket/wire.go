@@ -24,6 +24,7 @@ import (
 	"github.com/picket-dev/picket/orchestrator/console"
 	"github.com/picket-dev/picket/reaper"
 	"github.com/picket-dev/picket/toolproxy"
+	"github.com/picket-dev/picket/toolproxy/llm"
 )
 
 // This file is the only place where the rooms meet: it opens the state of
@@ -202,7 +203,7 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 			HTTP:      h.cfg.httpTool(),
 			SQL:       h.cfg.databases(env),
 			Upstreams: h.cfg.upstreams(env),
-			Parts:     []toolproxy.Part{toolproxy.NewLLM(h.cfg.llm(env))},
+			Parts:     []toolproxy.Part{llm.New(h.cfg.llm(env))},
 			Rates:     rates,
 		})
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/toolproxy"
+	"github.com/picket-dev/picket/toolproxy/llm"
 )
 
 // httpTool is what http_request may do.
@@ -66,9 +67,9 @@ func (s settings) upstreams(env toolEnv) (all []toolproxy.Upstream) {
 
 // llm is where calls of language models go; one whose key is missing is left
 // out.
-func (s settings) llm(env toolEnv) (cfg toolproxy.LLMConfig) {
+func (s settings) llm(env toolEnv) (cfg llm.Config) {
 	for _, name := range s.namesUnder("llm") {
-		up := &toolproxy.LLMUpstream{URL: s.toolValue("llm", name, "url").text}
+		up := &llm.Upstream{URL: s.toolValue("llm", name, "url").text}
 		if variable := s.toolValue("llm", name, "key_env").text; variable != "" {
 			key, ok := env.lookupSecret("tools.llm."+name, variable)
 			if !ok {

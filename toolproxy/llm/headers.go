@@ -1,9 +1,11 @@
-package toolproxy
+package llm
 
 import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/picket-dev/picket/toolproxy"
 )
 
 // sdkHeaders are what the vendors' libraries and the agents built on them send,
@@ -65,7 +67,7 @@ var neverForwarded = map[string]bool{
 	"Cookie":              true,
 	"Set-Cookie":          true,
 	"Host":                true,
-	FenceHeader:           true,
+	toolproxy.FenceHeader: true,
 }
 
 // endToEndHeaders is a header without what stays on its side.

@@ -1,4 +1,4 @@
-package toolproxy
+package llm
 
 import (
 	"cmp"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/picket-dev/picket/toolproxy"
 )
 
 // bodyEdit is a change of a body.
@@ -63,7 +65,7 @@ func withUsage(options jsontext.Value) string {
 		return `{"include_usage":true}`
 	}
 	members["include_usage"] = jsontext.Value("true")
-	raw, err := EncodeJSON(members)
+	raw, err := toolproxy.EncodeJSON(members)
 	if err != nil {
 		return `{"include_usage":true}`
 	}

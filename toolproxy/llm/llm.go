@@ -1,4 +1,7 @@
-package toolproxy
+// Package llm is the part of the tool proxy that passes calls of language models
+// through: it puts the vendor's key in place of the lease token, bounds what a call
+// may cost, pays for it from the envelope of the task, and hands the answer on.
+package llm
 
 import (
 	"cmp"
@@ -15,18 +18,19 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/outbound"
 	"github.com/picket-dev/picket/internal/web"
+	"github.com/picket-dev/picket/toolproxy"
 )
 
-// LLMConfig says where calls of language models go. The agent is given
+// Config says where calls of language models go. The agent is given
 // {proxy}/llm/anthropic or {proxy}/llm/openai as its base URL and its lease
 // token as its key; the real key never leaves this process.
-type LLMConfig struct {
+type Config struct {
 	// Anthropic takes what comes to /llm/anthropic: the Messages API. Defaults to
 	// none: calls are refused.
-	Anthropic *LLMUpstream
+	Anthropic *Upstream
 	// OpenAI takes what comes to /llm/openai: Chat Completions and Responses.
 	// Defaults to none: calls are refused.
-	OpenAI *LLMUpstream
+	OpenAI *Upstream
 	// Timeout bounds a call from its first byte to its last. Defaults to 15
 	// minutes, which is also the most.
 	Timeout time.Duration
@@ -38,16 +42,16 @@ type LLMConfig struct {
 	TLS *tls.Config
 }
 
-// LLMUpstream is an API or any gateway that speaks like it.
-type LLMUpstream struct {
+// Upstream is an API or any gateway that speaks like it.
+type Upstream struct {
 	// URL is the base, with or without /v1. Defaults to the vendor's own.
 	URL string
 	// Key is sent in place of the agent's lease token. Defaults to none.
 	Key picket.Secret
 }
 
-// LLMPath is where the pass-through is mounted.
-const LLMPath = "/llm"
+// Path is where the pass-through is mounted.
+const Path = "/llm"
 
 // What a request and its answer may hold, in bytes.
 const (
@@ -109,7 +113,7 @@ type llmEndpoint struct {
 	key  picket.Secret
 }
 
-func (v *vendor) endpoint(cfg *LLMUpstream) (*llmEndpoint, error) {
+func (v *vendor) endpoint(cfg *Upstream) (*llmEndpoint, error) {
 	if cfg == nil {
 		return nil, nil
 	}
@@ -124,8 +128,8 @@ func (v *vendor) endpoint(cfg *LLMUpstream) (*llmEndpoint, error) {
 
 // llmProxy is the pass-through.
 type llmProxy struct {
-	proxy        *Proxy
-	cfg          LLMConfig
+	proxy        *toolproxy.Proxy
+	cfg          Config
 	upstreams    map[string]*llmEndpoint
 	client       *http.Client
 	transport    *http.Transport // of client
@@ -133,10 +137,10 @@ type llmProxy struct {
 	limiter      callLimiter
 }
 
-// NewLLM is the part that passes calls of language models through. An upstream
+// New is the part that passes calls of language models through. An upstream
 // whose URL is not one of http or https is an error.
-func NewLLM(cfg LLMConfig) Part {
-	return func(p *Proxy) error {
+func New(cfg Config) toolproxy.Part {
+	return func(p *toolproxy.Proxy) error {
 		l, err := newLLMProxy(p, cfg)
 		if err != nil {
 			return err
@@ -147,12 +151,12 @@ func NewLLM(cfg LLMConfig) Part {
 	}
 }
 
-func newLLMProxy(p *Proxy, cfg LLMConfig) (*llmProxy, error) {
-	cfg.Timeout = min(cmp.Or(cfg.Timeout, MaxCallTimeout), MaxCallTimeout)
+func newLLMProxy(p *toolproxy.Proxy, cfg Config) (*llmProxy, error) {
+	cfg.Timeout = min(cmp.Or(cfg.Timeout, toolproxy.MaxCallTimeout), toolproxy.MaxCallTimeout)
 	cfg.Drain = cmp.Or(cfg.Drain, time.Minute)
 	l := &llmProxy{proxy: p, cfg: cfg, upstreams: map[string]*llmEndpoint{}}
 	for _, v := range vendors {
-		up, err := v.endpoint(map[string]*LLMUpstream{"anthropic": cfg.Anthropic, "openai": cfg.OpenAI}[v.name])
+		up, err := v.endpoint(map[string]*Upstream{"anthropic": cfg.Anthropic, "openai": cfg.OpenAI}[v.name])
 		if err != nil {
 			return nil, err
 		}
@@ -177,7 +181,7 @@ func (l *llmProxy) close() { l.transport.CloseIdleConnections() }
 
 func (l *llmProxy) mount(e *echo.Echo) {
 	for _, v := range vendors {
-		e.Any(LLMPath+"/"+v.name+"/*", func(c echo.Context) error {
+		e.Any(Path+"/"+v.name+"/*", func(c echo.Context) error {
 			if err := l.serve(c, v); err != nil {
 				return writeVendorError(c, v, err)
 			}
@@ -227,7 +231,7 @@ func (l *llmProxy) serve(c echo.Context, v *vendor) error {
 // vendorPath is the path at the vendor, whether or not the client's base URL had
 // /v1 at its end.
 func vendorPath(r *http.Request, v *vendor) string {
-	path := strings.TrimPrefix(r.URL.Path, LLMPath+"/"+v.name)
+	path := strings.TrimPrefix(r.URL.Path, Path+"/"+v.name)
 	if !strings.HasPrefix(path, "/v1/") {
 		path = "/v1" + path
 	}

@@ -1,4 +1,4 @@
-package toolproxy
+package llm
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/internal/web"
+	"github.com/picket-dev/picket/toolproxy"
 )
 
 // llmCall is one request of an agent on its way to a vendor and back.
@@ -22,7 +23,7 @@ type llmCall struct {
 	vendor   *vendor
 	dialect  *dialect // nil: it costs nothing
 	endpoint *llmEndpoint
-	backend  Backend
+	backend  toolproxy.Backend
 	held     picket.LeaseCredential
 	path     string
 	body     []byte
@@ -97,7 +98,7 @@ func (x *llmCall) serve(ctx context.Context) (err error) {
 		// Another call may have taken what was there a moment ago.
 		probe := try <= 3 && most > x.minOutput()
 		need := maxCost(x.worstPrice, input, totalOutput(most, x.request.choices), x.fees.most)
-		_, err = x.llm.proxy.Metered(ctx, x.backend, x.held, MeteredCall{
+		_, err = x.llm.proxy.Metered(ctx, x.backend, x.held, toolproxy.MeteredCall{
 			Tool:         x.vendor.ledgerTool,
 			Effects:      picket.EffectsNone,
 			Timeout:      x.llm.cfg.Timeout,
@@ -105,7 +106,7 @@ func (x *llmCall) serve(ctx context.Context) (err error) {
 			PriceVersion: prices.Version,
 			Probe:        probe,
 			Dispatch: func(ctx context.Context,
-				_ picket.Reservation) (DispatchResult, error) {
+				_ picket.Reservation) (toolproxy.DispatchResult, error) {
 				return x.dispatch(ctx, most)
 			},
 		})
@@ -160,7 +161,7 @@ func availableFrom(need budget.Envelope, err error) budget.Envelope {
 }
 
 // dispatch makes the call and answers the agent as the answer comes.
-func (x *llmCall) dispatch(ctx context.Context, most int64) (DispatchResult, error) {
+func (x *llmCall) dispatch(ctx context.Context, most int64) (toolproxy.DispatchResult, error) {
 	up, cancel := x.llm.proxy.UntilClosed(context.WithoutCancel(ctx))
 	defer cancel()
 	up, stop := context.WithTimeout(up, x.llm.cfg.Timeout)
@@ -173,15 +174,16 @@ func (x *llmCall) dispatch(ctx context.Context, most int64) (DispatchResult, err
 	x.request.discardBody()
 	resp, err := x.send(up, body)
 	if err != nil {
-		return DispatchResult{}, MarkNotSent(x.upstreamFailed(err))
+		return toolproxy.DispatchResult{}, toolproxy.MarkNotSent(x.upstreamFailed(err))
 	}
 	defer resp.Body.Close()
 	nothing := budget.Envelope{}
 	if x.invalidStatus = hasInvalidStatus(resp); x.invalidStatus {
-		return DispatchResult{Cost: &nothing, Failed: true, Detail: x.ledgerDetail(resp, nil)}, nil
+		return toolproxy.DispatchResult{Cost: &nothing, Failed: true, Detail: x.ledgerDetail(resp, nil)}, nil
 	}
 	if resp.StatusCode/100 != 2 {
-		return DispatchResult{Cost: &nothing, Failed: true, Detail: x.ledgerDetail(resp, nil)}, x.relayPlain(resp)
+		return toolproxy.DispatchResult{Cost: &nothing, Failed: true, Detail: x.ledgerDetail(resp, nil)},
+			x.relayPlain(resp)
 	}
 	t := &usageTally{}
 	clean := x.relay(resp, t)
@@ -192,17 +194,17 @@ func (x *llmCall) dispatch(ctx context.Context, most int64) (DispatchResult, err
 		}
 		fee, used := x.fees.cost(x.countUses(t))
 		cost := budget.Envelope{Tokens: t.total().Total(), USD: x.price.Cost(t.total()).Add(fee)}
-		return DispatchResult{Cost: &cost, Detail: x.ledgerDetail(resp, t) + used}, nil
+		return toolproxy.DispatchResult{Cost: &cost, Detail: x.ledgerDetail(resp, t) + used}, nil
 	case clean && !t.started && x.headerWritten:
 		// A stream that only said that nothing could be done.
-		return DispatchResult{Cost: &nothing, Failed: true, Detail: x.ledgerDetail(resp, nil)}, nil
+		return toolproxy.DispatchResult{Cost: &nothing, Failed: true, Detail: x.ledgerDetail(resp, nil)}, nil
 	}
 	if clean { // whole, but nobody knows what it cost
-		return DispatchResult{}, x.upstreamFailed(errors.New("the answer says nothing of its usage"))
+		return toolproxy.DispatchResult{}, x.upstreamFailed(errors.New("the answer says nothing of its usage"))
 	}
 	err = x.upstreamFailed(errors.New("the answer broke off"))
 	x.writeStreamError(err)
-	return DispatchResult{}, err
+	return toolproxy.DispatchResult{}, err
 }
 
 // ledgerDetail says in the ledger which model it was and what was counted.

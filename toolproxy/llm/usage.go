@@ -1,4 +1,4 @@
-package toolproxy
+package llm
 
 import (
 	"github.com/go-json-experiment/json"

@@ -1,4 +1,4 @@
-package toolproxy
+package llm
 
 import (
 	"slices"

@@ -1,4 +1,4 @@
-package toolproxy
+package llm
 
 import (
 	"bufio"
@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/picket-dev/picket/toolproxy"
 )
 
 // relay hands the answer of a model on and reads its usage on the way; clean
@@ -94,7 +96,7 @@ func (x *llmCall) writeStreamError(err error) {
 	if !x.headerWritten || !strings.HasPrefix(x.c.Response().Header().Get("Content-Type"), "text/event-stream") {
 		return
 	}
-	problem, encodeErr := EncodeJSON(x.vendor.encodeError(llmRefusal(err)))
+	problem, encodeErr := toolproxy.EncodeJSON(x.vendor.encodeError(llmRefusal(err)))
 	if encodeErr != nil {
 		return
 	}
