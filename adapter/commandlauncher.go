@@ -265,3 +265,31 @@ func (d *outputPipes) abandon() {
 		d.writers[i].Close()
 	}
 }
+
+// ContainmentPlanner is a Launcher that knows before a launch how it will hold the tree, as
+// Process.Containment tells it afterwards.
+type ContainmentPlanner interface {
+	PlannedContainment() string
+}
+
+// PlannedContainment is the level that the next process gets, but for a cgroup that cannot
+// be made by then.
+func (l CommandLauncher) PlannedContainment() string {
+	level, err := l.plannedLevel()
+	if err != nil {
+		return ""
+	}
+	return level
+}
+
+// findProgram looks a program up in PATH, which the agent has, too; a name with
+// a slash is taken as it is, relative to the agent's directory.
+func findProgram(name string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	return exec.LookPath(name)
+}
+
+// SupportsExec says that beside every process of this launcher others can be run.
+func (l CommandLauncher) SupportsExec() bool { return canExec }

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/picket-dev/picket"
 )
@@ -73,63 +72,4 @@ func checkContainment(level string, shim []string) error {
 			"%s containment does not work here: %s", level, l.why)
 	}
 	return nil
-}
-
-// processDeadline carry the run's deadline to its process, which comes later than the
-// first deadline.
-type processDeadline struct {
-	mu     sync.Mutex
-	killAt time.Duration
-	proc   DeadlineKeeper
-}
-
-// extend sets the time by which the tree must be dead.
-func (r *processDeadline) extend(at time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if at == r.killAt {
-		return
-	}
-	r.killAt = at
-	if r.proc != nil {
-		r.proc.KillAt(at)
-	}
-}
-
-// current is the deadline so far, for the start of a process.
-func (r *processDeadline) current() time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.killAt
-}
-
-// attach gives the reins of a process that was started with the deadline told.
-func (r *processDeadline) attach(p Process, told time.Duration) {
-	d, ok := p.(DeadlineKeeper)
-	if !ok {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.proc = d; r.killAt != told {
-		d.KillAt(r.killAt)
-	}
-}
-
-// deadlineSlack is how much sooner than the adapter a process may act on a
-// deadline that both know.
-const deadlineSlack = 250 * time.Millisecond
-
-// mergeOverdue is the verdict on a process that ended because its deadline passed,
-// which it may have seen a moment before the adapter did. Before the deadline of
-// the lease, that was one of the heartbeats: the lease may hold.
-func (r *run) mergeOverdue(v stopRequest) stopRequest {
-	if p, ok := r.proc.(interface{ Overdue() bool }); ok && p.Overdue() {
-		late := time.Duration(r.leaseEnd.Load()) - killMargin(r.keeper.window) - deadlineSlack
-		if r.registration != nil && r.cfg.clock() < late {
-			return v.merge(stopRequest{mode: stopKill, class: picket.ExitReleased, ownDeadline: true})
-		}
-		v = v.merge(stopRequest{mode: stopKill, ending: EndLost, class: picket.ExitLeaseLost})
-	}
-	return v
 }

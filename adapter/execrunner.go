@@ -2,9 +2,7 @@ package adapter
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -14,43 +12,8 @@ import (
 	"github.com/picket-dev/picket/internal/text"
 )
 
-// Executor is a Process beside whose agent further programs can be run, inside
-// the same containment.
-type Executor interface {
-	// Exec runs a program in the agent's directory and with its environment. It
-	// returns when the program and all that it started have ended; ctx ending
-	// kills them, and so does the end of the agent. An error means that it could
-	// not be started.
-	Exec(ctx context.Context, job ExecJob) (Exited, error)
-}
-
-// ExecJob is a program to run beside the agent.
-type ExecJob struct {
-	ID   string   // names it among those of the run
-	Argv []string // the program and its arguments; one without a slash is looked up in PATH
-	// Timeout is when it is killed. At least 1 ms.
-	Timeout time.Duration
-	Stdin   io.Reader
-	Stdout  io.Writer
-	Stderr  io.Writer
-}
-
-// ExecSupporter is a Launcher that knows before a launch whether its processes are
-// Executors.
-type ExecSupporter interface {
-	SupportsExec() bool
-}
-
-// execMark is the variable that a program and all that it starts carry: it
-// tells them from the agent's own processes, whoever is their parent. Ids of
-// calls are those of a task, so the run is part of it.
-func execMark(run, id string) string { return "PICKET_EXEC=" + run + "/" + id }
-
 // execResultMargin is what the result of a killed program needs for its way.
 const execResultMargin = 2 * time.Second
-
-// errAgentEnded says that there is no agent any more beside which to run.
-var errAgentEnded = errors.New("the agent has ended")
 
 // execRunner are the programs that calls of the tool exec ask for. Each call is one
 // program, however often its order comes.

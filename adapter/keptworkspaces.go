@@ -237,35 +237,3 @@ func (c *Client) RunsOfTask(ctx context.Context, taskID string) ([]picket.Run, t
 	}
 	return task.Runs, now, err
 }
-
-// collectInterval is how often a working adapter looks for workspaces, and for the
-// state of runs, that are due.
-const collectInterval = time.Hour
-
-// collectWorkspaces deletes what is due, at once and then now and then until ctx ends.
-func (a *Adapter) collectWorkspaces(ctx context.Context) {
-	shelf := KeptWorkspaces{
-		StateDir:      a.cfg.StateDir,
-		WorkspaceRoot: a.cfg.WorkspaceRoot,
-		Keep:          a.cfg.KeepWorkspaces,
-		RunsOfTask:    a.client.RunsOfTask,
-	}
-	for {
-		done, err := shelf.Collect(ctx, false)
-		if err != nil {
-			a.cfg.Log.Warn("the kept workspaces cannot be listed", "err", err)
-		}
-		for _, c := range done {
-			switch {
-			case c.Err != nil:
-				a.cfg.Log.Warn("a workspace that is due cannot be deleted", "workspace", c.Name, "err", c.Err)
-			case c.Deleted:
-				a.cfg.Log.Info("workspace deleted", "workspace", c.Name, "task", c.TaskID)
-			}
-		}
-		if !sleep(ctx, collectInterval) {
-			return
-		}
-		a.cfg.deleteOldRuns(time.Now())
-	}
-}

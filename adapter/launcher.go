@@ -2,6 +2,7 @@ package adapter
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"time"
@@ -87,3 +88,38 @@ type Exited struct {
 	// processes"; empty when it was not, and for agents.
 	LimitHit string
 }
+
+// Executor is a Process beside whose agent further programs can be run, inside
+// the same containment.
+type Executor interface {
+	// Exec runs a program in the agent's directory and with its environment. It
+	// returns when the program and all that it started have ended; ctx ending
+	// kills them, and so does the end of the agent. An error means that it could
+	// not be started.
+	Exec(ctx context.Context, job ExecJob) (Exited, error)
+}
+
+// ExecJob is a program to run beside the agent.
+type ExecJob struct {
+	ID   string   // names it among those of the run
+	Argv []string // the program and its arguments; one without a slash is looked up in PATH
+	// Timeout is when it is killed. At least 1 ms.
+	Timeout time.Duration
+	Stdin   io.Reader
+	Stdout  io.Writer
+	Stderr  io.Writer
+}
+
+// ExecSupporter is a Launcher that knows before a launch whether its processes are
+// Executors.
+type ExecSupporter interface {
+	SupportsExec() bool
+}
+
+// execMark is the variable that a program and all that it starts carry: it
+// tells them from the agent's own processes, whoever is their parent. Ids of
+// calls are those of a task, so the run is part of it.
+func execMark(run, id string) string { return "PICKET_EXEC=" + run + "/" + id }
+
+// errAgentEnded says that there is no agent any more beside which to run.
+var errAgentEnded = errors.New("the agent has ended")

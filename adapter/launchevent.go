@@ -7,22 +7,6 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// ContainmentPlanner is a Launcher that knows before a launch how it will hold the tree, as
-// Process.Containment tells it afterwards.
-type ContainmentPlanner interface {
-	PlannedContainment() string
-}
-
-// PlannedContainment is the level that the next process gets, but for a cgroup that cannot
-// be made by then.
-func (l CommandLauncher) PlannedContainment() string {
-	level, err := l.plannedLevel()
-	if err != nil {
-		return ""
-	}
-	return level
-}
-
 // recordLaunch writes run.launched into the event log, before there is a process:
 // whoever is killed between the two leaves a task that waits for a process that
 // never was, not a process that nobody waits for. A proxy that is slow or away

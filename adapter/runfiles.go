@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -172,4 +173,63 @@ func (cfg *Config) deleteOldRuns(now time.Time) {
 			cfg.Log.Warn("the state of an old run cannot be deleted", "run", e.Name(), "err", err)
 		}
 	}
+}
+
+// collectWorkspaces deletes what is due, at once and then now and then until ctx ends.
+func (a *Adapter) collectWorkspaces(ctx context.Context) {
+	shelf := KeptWorkspaces{
+		StateDir:      a.cfg.StateDir,
+		WorkspaceRoot: a.cfg.WorkspaceRoot,
+		Keep:          a.cfg.KeepWorkspaces,
+		RunsOfTask:    a.client.RunsOfTask,
+	}
+	for {
+		done, err := shelf.Collect(ctx, false)
+		if err != nil {
+			a.cfg.Log.Warn("the kept workspaces cannot be listed", "err", err)
+		}
+		for _, c := range done {
+			switch {
+			case c.Err != nil:
+				a.cfg.Log.Warn("a workspace that is due cannot be deleted", "workspace", c.Name, "err", c.Err)
+			case c.Deleted:
+				a.cfg.Log.Info("workspace deleted", "workspace", c.Name, "task", c.TaskID)
+			}
+		}
+		if !sleep(ctx, collectInterval) {
+			return
+		}
+		a.cfg.deleteOldRuns(time.Now())
+	}
+}
+
+// collectInterval is how often a working adapter looks for workspaces, and for the
+// state of runs, that are due.
+const collectInterval = time.Hour
+
+// leaseEnv are the variables that carry the lease to the agent.
+func leaseEnv(lease picket.Lease, p runPaths, proxyURL string) []string {
+	env := []string{
+		"PICKET_TASK_ID=" + lease.TaskID,
+		"PICKET_RUN_ID=" + lease.RunID,
+		"PICKET_FENCING_TOKEN=" + strconv.FormatInt(lease.FencingToken, 10),
+		"PICKET_LEASE_TOKEN=" + lease.AgentCredential().Reveal(),
+		"PICKET_LEASE_EXPIRES_AT=" + lease.LeaseExpiresAt.String(),
+		"PICKET_BUDGET_TOKENS=" + strconv.FormatInt(lease.BudgetEnvelope.Tokens, 10),
+		"PICKET_BUDGET_USD=" + lease.BudgetEnvelope.USD.String(),
+		"PICKET_WORKSPACE=" + p.workspace,
+		"PICKET_PROXY_URL=" + proxyURL,
+		"PICKET_TASK_FILE=" + p.taskFile,
+		"PICKET_LAST_REPORT=" + p.lastReport,
+	}
+	if lease.MCPURL != "" {
+		env = append(env, "PICKET_MCP_URL="+lease.MCPURL)
+	}
+	if trace := lease.Task.Trace; trace != nil {
+		env = append(env, "TRACEPARENT="+trace.Parent)
+		if trace.State != "" {
+			env = append(env, "TRACESTATE="+trace.State)
+		}
+	}
+	return env
 }

@@ -2,11 +2,14 @@ package adapter
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
+	"time"
 
 	"github.com/picket-dev/picket"
 )
@@ -80,4 +83,28 @@ func defaultStateDir() (string, error) {
 			"there is no place for the state of runs: %v", err)
 	}
 	return filepath.Join(home, ".local", "state", "picket", "adapter"), nil
+}
+
+// checkWorkspace fills in how directories are made, and says what is missing
+// for it before a task is taken.
+func (cfg *Config) checkWorkspace() (err error) {
+	cfg.Resume = cmp.Or(cfg.Resume, ResumeReuse)
+	if !slices.Contains([]Resume{ResumeReuse, ResumeCopy, ResumeFresh}, cfg.Resume) {
+		return picket.Invalid("Resume", "Use reuse, copy or fresh.", "there is no way to resume called %q", cfg.Resume)
+	}
+	if cfg.KeepWorkspaces < 0 {
+		return picket.Invalid("KeepWorkspaces", "Use a duration from 0.", "workspaces cannot be kept for %s",
+			cfg.KeepWorkspaces)
+	}
+	switch cfg.Workspace {
+	case WorkspaceEmpty, WorkspaceHere, WorkspaceCopy:
+		return nil
+	case WorkspaceWorktree:
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		cfg.repo, err = findRepository(ctx, cfg.Dir, cfg.gitContainment())
+		return err
+	}
+	return picket.Invalid("Workspace", "Use here, worktree, copy or empty.", "there is no workspace of kind %q",
+		cfg.Workspace)
 }

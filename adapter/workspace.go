@@ -62,30 +62,6 @@ func previousLockTimeout(lease picket.Lease) time.Duration {
 	return lockTimeout
 }
 
-// checkWorkspace fills in how directories are made, and says what is missing
-// for it before a task is taken.
-func (cfg *Config) checkWorkspace() (err error) {
-	cfg.Resume = cmp.Or(cfg.Resume, ResumeReuse)
-	if !slices.Contains([]Resume{ResumeReuse, ResumeCopy, ResumeFresh}, cfg.Resume) {
-		return picket.Invalid("Resume", "Use reuse, copy or fresh.", "there is no way to resume called %q", cfg.Resume)
-	}
-	if cfg.KeepWorkspaces < 0 {
-		return picket.Invalid("KeepWorkspaces", "Use a duration from 0.", "workspaces cannot be kept for %s",
-			cfg.KeepWorkspaces)
-	}
-	switch cfg.Workspace {
-	case WorkspaceEmpty, WorkspaceHere, WorkspaceCopy:
-		return nil
-	case WorkspaceWorktree:
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		cfg.repo, err = findRepository(ctx, cfg.Dir, cfg.gitContainment())
-		return err
-	}
-	return picket.Invalid("Workspace", "Use here, worktree, copy or empty.", "there is no workspace of kind %q",
-		cfg.Workspace)
-}
-
 // workspaceStore makes the directories of a configuration's runs.
 type workspaceStore struct {
 	cfg            *Config
