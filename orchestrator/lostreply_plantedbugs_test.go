@@ -20,13 +20,13 @@ func TestLostRepliesFindPlantedBugsReal(t *testing.T) {
 		line    string
 		instead string
 	}{
-		{"submit", "local function once(key, body)", "local function once(key, body)" + never},
-		{"grant", "local function once(key, body)", "local function once(key, body)" + never},
-		{"answer", "local function once(key, body)", "local function once(key, body)" + never},
-		{"pause", "local function once(key, body)", "local function once(key, body)" + never},
+		{"submit", "local function find_request(key, body)", "local function find_request(key, body)" + never},
+		{"grant", "local function find_request(key, body)", "local function find_request(key, body)" + never},
+		{"answer", "local function find_request(key, body)", "local function find_request(key, body)" + never},
+		{"pause", "local function find_request(key, body)", "local function find_request(key, body)" + never},
 		{"review/fix", "if key ~= '' then call('SET', K('req:', key)", "if false then call('SET', K('req:', key)"},
-		{"complete", "local function told(tid, rid, secret, verb, hash)",
-			"local function told(tid, rid, secret, verb, hash)" + never},
+		{"complete", "local function repeated_answer(tid, rid, secret, verb, hash)",
+			"local function repeated_answer(tid, rid, secret, verb, hash)" + never},
 		{"release/crash", "put(r, 'closed', 'release:'", "put(r, 'other', 'release:'"},
 		{"report", "if id == req then", "if false then"},
 		{"run_log", "string.sub(data, known - offset + 1)", "data"},

@@ -43,9 +43,9 @@ func TestEveryLuaFileNamesWhatItNeeds(t *testing.T) {
 	}
 	for _, c := range []struct{ name, old, new, want string }{
 		{"_charge", "-- needs: money\n", "", "_charge uses envelope_task"},
-		{"submit", "-- needs: create ", "-- needs: ", "submit uses create"},
+		{"submit", "-- needs: create ", "-- needs: ", "submit uses create_task"},
 		{"_charge", "-- needs: money\n", "-- needs: money exec\n", "_charge does not use _exec"},
-		{"_charge", "warn(payer, p)", "warm(payer, p)", "_charge uses warm, which no part defines"},
+		{"_charge", "warn_budget(payer, p)", "warn_nobody(payer, p)", "_charge uses warn_nobody, which no part defines"},
 		{"_charge", "-- needs: money\n", "-- needs: money moneys\n", "_charge needs _moneys, which does not exist"},
 	} {
 		problems := strings.Join(planted(c.name, c.old, c.new), "\n")

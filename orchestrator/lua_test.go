@@ -18,12 +18,15 @@ import (
 // Go does not know.
 
 var (
-	luaRefuse = regexp.MustCompile(`refuse\((.*)`)
+	luaRefuse   = regexp.MustCompile(`refuse\((.*)`)
+	luaRefusing = regexp.MustCompile(`\b(refuse|fenced|authenticate_run|find_request|load_open_handoff|task_view|` +
+		`complete|grant|check_allowed|agent_view|refuse_no_envelope|newer_format)\(`)
 	luaCode   = regexp.MustCompile(`'([a-z]+_[a-z_]+|forbidden|paused|unauthenticated)'`)
 	luaEvent  = regexp.MustCompile(`'((?:task|lease|run|handoff|namespace|key|write|invariant|store|agent|tool|budget|webhook|session)\.[a-z_]+)'`)
 	luaMove   = regexp.MustCompile(`\b(?:move|close_task)\([^,]+, [^,]+, ('[a-z]+'|\w+)`)
 	luaEither = regexp.MustCompile(`local (\w+) = [^\n]* and '(\w+)' or '(\w+)'`)
-	luaCalls  = regexp.MustCompile(`\b(acted|after|complete|grant|decide|decided|create|expire|stop_runs|cancel_task|cancel_below)\(`)
+	luaCalls  = regexp.MustCompile(`\b(note_tool_call|apply_retry_policy|complete|grant|answer_handoff|record_review|` +
+		`create_task|expire_lease|stop_runs|cancel_task|cancel_below)\(`)
 )
 
 func TestEveryScriptHasAHeader(t *testing.T) {
@@ -41,7 +44,7 @@ func TestEveryScriptHasAHeader(t *testing.T) {
 				t.Errorf("%s.lua has no line %q", f.name, want)
 			}
 		}
-		refuses := regexp.MustCompile(`\b(refuse|fenced|witness|once|load_open_handoff|view|complete|grant|allowed|agent_view|refuse_no_envelope|newer_format)\(`).MatchString(code)
+		refuses := luaRefusing.MatchString(code)
 		if refuses != strings.Contains(head, "\nErrors:") {
 			t.Errorf("%s.lua: it refuses: %v, but it has a line \"Errors:\": %v", f.name, refuses, !refuses)
 		}
@@ -202,16 +205,16 @@ func TestEveryMoveIsLegal(t *testing.T) {
 			}
 		}
 	}
-	if len(shared["after"]) != 3 || len(shared["decide"]) != 1 || len(shared["create"]) != 1 {
+	if len(shared["apply_retry_policy"]) != 3 || len(shared["answer_handoff"]) != 1 || len(shared["create_task"]) != 1 {
 		t.Fatalf("found these moves in shared functions: %v", shared)
 	}
-	shared["expire"] = shared["after"] // expire and stop_runs end leases through after,
+	shared["expire_lease"] = shared["apply_retry_policy"] // both end leases through it,
 	shared["stop_runs"] = []string{"handoff", "queued"}
 	// and stop_runs does so with class released, which is no failure.
-	shared["acted"] = []string{"failed", "handoff"} // what nobody tries again
-	shared["grant"] = shared["take"]
+	shared["note_tool_call"] = []string{"failed", "handoff"} // what nobody tries again
+	shared["grant"] = shared["lease_task"]
 	shared["cancel_below"] = shared["cancel_task"]
-	shared["decided"] = append(shared["decided"], shared["create"]...)
+	shared["record_review"] = append(shared["record_review"], shared["create_task"]...)
 	verbs := map[string]string{
 		"report":         "loop",
 		"get_task":       "loop",
@@ -222,7 +225,7 @@ func TestEveryMoveIsLegal(t *testing.T) {
 		"review_subtask": "review",
 	}
 	// Some of what scripts share is a verb of its own, whoever does it.
-	own := map[string]string{"acted": "loop", "cancel_task": "cancel", "cancel_below": "cancel"}
+	own := map[string]string{"note_tool_call": "loop", "cancel_task": "cancel", "cancel_below": "cancel"}
 	made := map[string][]string{}
 	for _, f := range files {
 		if f.shared() {

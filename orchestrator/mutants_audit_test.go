@@ -15,7 +15,7 @@ var auditMutants = []mutant{
 	{"an operator with the key of an agent counts as the agent",
 		[]edit{{"_agent", "a.owner == by and operator ~= '1'", "a.owner == by"}}},
 	{"a heartbeat counts as an operator's act",
-		[]edit{{"heartbeat", "acting(id, a, by, '0')", "acting(id, a, by, ARGV[3])"}}},
+		[]edit{{"heartbeat", "actor_name(id, a, by, '0')", "actor_name(id, a, by, ARGV[3])"}}},
 	{"an agent that is named like a key is audited",
 		[]edit{{"_prelude", "'person' and not actor_is_agent and", "'person' and"}}},
 	{"an operator's act on an agent with the name of its key is not audited",

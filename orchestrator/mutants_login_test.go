@@ -73,7 +73,7 @@ var loginMutants = []mutant{
 		[]edit{{"session_open", "if call('EXISTS', K('session:', c[4])) == 1 then", "if false then"}}},
 	{"a login code is not marked as used", []edit{{"session_open", "call('HSET', code, 'session', ARGV[1])", ""}}},
 	{"a login code holds for ever", []edit{{"session_open", "now - num(c[3]) >= CODE_LIFE", "false"}}},
-	{"a login code outlives its key", []edit{{"session_open", " or not key_is_live(id) then return", " then return"}}},
+	{"a login code outlives its key", []edit{{"session_open", " or not key_is_live(id) then", " then"}}},
 	{"a revoked key begins a login",
 		[]edit{{"login_begin", "if not id or not key_is_live(id) then", "if not id then"}}},
 	{"a repeated request opens a second session", []edit{{"session_open", "if not at then", "if true then"}}},

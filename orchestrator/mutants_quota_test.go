@@ -58,7 +58,7 @@ var quotaMutants = []mutant{
 	{"a task that is to fail asks a person",
 		[]edit{{"_retry_policy", "if failed and t.escalate == 'fail' then", "if false then"}}},
 	{"a deadline decides after the last run",
-		[]edit{{"_handoff", "if policy == 'deny' and runs_used(t) then policy = 'escalate' end", ""}}},
+		[]edit{{"_handoff", "if policy == 'deny' and exhausted_runs(t) then policy = 'escalate' end", ""}}},
 	{"a deadline begins the count of runs anew",
 		[]edit{{"_answer", "if by ~= 'deadline' then reset_run_count(t) end", "reset_run_count(t)"}}},
 	{"an answer does not begin the count of runs anew",

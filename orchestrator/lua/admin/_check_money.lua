@@ -6,15 +6,17 @@ local ROOM = 1000 -- calls and children that are added up; beyond that the sum i
 -- may be less than nothing, after a call that cost more than it had reserved.
 local function check_account(id, e)
   for _, dim in ipairs({ 't', 'u' }) do
-    local granted, available, held, spent, carved = num(e['granted_' .. dim]), num(e['available_' .. dim]), num(e['held_' .. dim]),
-        num(e['spent_' .. dim]), num(e['carved_' .. dim])
+    local granted, available, held = num(e['granted_' .. dim]), num(e['available_' .. dim]), num(e['held_' .. dim])
+    local spent, carved = num(e['spent_' .. dim]), num(e['carved_' .. dim])
     if granted ~= available + held + spent + carved or math.min(granted, held, spent, carved) < 0 then
-      violated('books_differ', id, 'of ' .. F(granted) .. ' granted (' .. dim .. ') ' .. F(available) .. ' are available, ' .. F(held) ..
-        ' held, ' .. F(spent) .. ' spent, ' .. F(carved) .. ' carved')
+      report_violation('books_differ', id, 'of ' .. F(granted) .. ' granted (' .. dim .. ') ' .. F(available) ..
+        ' are available, ' .. F(held) .. ' held, ' .. F(spent) .. ' spent, ' .. F(carved) .. ' carved')
     end
   end
-  if e.closed == '1' and e.parent ~= '' and (num(e.available_t) ~= 0 or num(e.available_u) ~= 0) and envelope(e.parent).parent then
-    violated('not_given_back', id, 'it is closed, and ' .. e.available_t .. ' tokens and ' .. e.available_u .. ' nano-dollars are in it')
+  if e.closed == '1' and e.parent ~= '' and (num(e.available_t) ~= 0 or num(e.available_u) ~= 0)
+      and envelope(e.parent).parent then
+    report_violation('not_given_back', id, 'it is closed, and ' .. e.available_t .. ' tokens and ' .. e.available_u ..
+      ' nano-dollars are in it')
   end
 end
 
@@ -29,8 +31,8 @@ local function check_total(id, e, t, u)
   if not e.total_u then
     if REPAIR then mend() end
   elseif t ~= num(e.total_t) or u ~= num(e.total_u) then
-    violated('total_differs', id, F(num(e.total_t)) .. ' tokens and ' .. F(num(e.total_u)) .. ' nano-dollars are counted, ' .. F(t) .. ' and ' .. F(u) ..
-      ' were spent', mend)
+    report_violation('total_differs', id, F(num(e.total_t)) .. ' tokens and ' .. F(num(e.total_u)) ..
+      ' nano-dollars are counted, ' .. F(t) .. ' and ' .. F(u) .. ' were spent', mend)
   end
 end
 
@@ -47,8 +49,8 @@ local function check_carved(id, e)
   end
   if summed then check_total(id, e, total_t, total_u) end
   if t ~= num(e.carved_t) or u ~= num(e.carved_u) then
-    violated('carved_differs', id, F(num(e.carved_t)) .. ' tokens and ' .. F(num(e.carved_u)) .. ' nano-dollars are carved, its children have ' ..
-      F(t) .. ' and ' .. F(u))
+    report_violation('carved_differs', id, F(num(e.carved_t)) .. ' tokens and ' .. F(num(e.carved_u)) ..
+      ' nano-dollars are carved, its children have ' .. F(t) .. ' and ' .. F(u))
   end
 end
 
@@ -61,20 +63,22 @@ local function check_held_calls(id, e)
     local h = call('HMGET', K('hold:', id .. ':' .. cid), 'state', 'need_t', 'need_u', 'deadline')
     if h[1] == 'open' then
       t, u = t + num(h[2]), u + num(h[3])
-      stands('hold', K('holds'), id .. ':' .. cid, true, h[4])
+      check_member('hold', K('holds'), id .. ':' .. cid, true, h[4])
     else
-      violated('call_extra', id, 'call ' .. cid .. ' is listed as under way, but it is ' .. (h[1] or 'gone'), function()
+      report_violation('call_extra', id, 'call ' .. cid .. ' is listed as under way, but it is ' .. (h[1] or 'gone'),
+        function()
         call('ZREM', K('calls:', id), cid)
       end)
     end
   end
   if t ~= num(e.held_t) or u ~= num(e.held_u) then
-    violated('held_differs', id, F(num(e.held_t)) .. ' tokens and ' .. F(num(e.held_u)) .. ' nano-dollars are held, its calls have reserved ' ..
-      F(t) .. ' and ' .. F(u))
+    report_violation('held_differs', id, F(num(e.held_t)) .. ' tokens and ' .. F(num(e.held_u)) ..
+      ' nano-dollars are held, its calls have reserved ' .. F(t) .. ' and ' .. F(u))
   end
   for _, cid in ipairs(call('ZRANGE', K('inflight:', id), 0, ROOM)) do
     if call('HGET', K('hold:', id .. ':' .. cid), 'state') ~= 'open' then
-      violated('inflight_extra', id, 'call ' .. cid .. ' keeps the next lease waiting, but it is over', function()
+      report_violation('inflight_extra', id, 'call ' .. cid .. ' keeps the next lease waiting, but it is over',
+        function()
         call('ZREM', K('inflight:', id), cid)
         requeue_after_calls(id)
       end)
@@ -85,11 +89,12 @@ end
 local function check_money(id, t)
   local e = envelope(id)
   if not e.parent then
-    violated('envelope_missing', id, 'it has no envelope')
+    report_violation('envelope_missing', id, 'it has no envelope')
     return
   end
   if (e.closed == '1') ~= (TERMINAL[t.state] or false) then
-    violated('envelope_state', id, 'it is ' .. t.state .. ', and its envelope is ' .. (e.closed == '1' and 'closed' or 'open'))
+    report_violation('envelope_state', id, 'it is ' .. t.state .. ', and its envelope is ' ..
+      (e.closed == '1' and 'closed' or 'open'))
   end
   check_account(id, e)
   check_carved(id, e)
@@ -98,7 +103,7 @@ end
 
 local function check_day(_, id)
   local e = envelope(id)
-  if not e.parent then return violated('envelope_missing', id, 'the day has no envelope') end
+  if not e.parent then return report_violation('envelope_missing', id, 'the day has no envelope') end
   check_account(id, e)
   check_carved(id, e)
 end
@@ -107,5 +112,5 @@ end
 -- sweep.
 local function check_reservation(set, member)
   local state = call('HGET', K('hold:', member), 'state')
-  if state ~= 'open' then stands('hold', K(set), member, false) end
+  if state ~= 'open' then check_member('hold', K(set), member, false) end
 end

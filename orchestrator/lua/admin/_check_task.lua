@@ -1,20 +1,21 @@
 -- needs: findings lane queue index_keys check_money check_agent
 -- What has to be true of one task, whatever happened to it.
 local STATES = { 'queued', 'leased', 'review', 'handoff', 'completed', 'rejected', 'failed', 'cancelled' }
-local RECORD = { 'state', 'token', 'attempt', 'failures', 'run', 'handoff', 'order', 'lane', 'at', 'pri', 'window', 'role' }
+local RECORD = { 'state', 'token', 'attempt', 'failures', 'run', 'handoff', 'order', 'lane', 'at', 'pri', 'window',
+  'role' }
 local RUNS = 32 -- runs of a task that are looked at, the latest
 
--- head checks that lanes holds a lane by the score of its head, and holds no
+-- check_lane_head checks that lanes holds a lane by the score of its head, and holds no
 -- empty one. A lane is looked at once a call, and again when it was repaired.
 local checked_lanes = {}
-local function head(lane, again)
+local function check_lane_head(lane, again)
   if checked_lanes[lane] and not again then return end
   checked_lanes[lane] = true
   local first = call('ZRANGE', K('lane:', lane), 0, 0, 'WITHSCORES')
-  if stands('head', K('lanes'), lane, first[2] or false) then wake('lane ' .. lane) end
+  if check_member('head', K('lanes'), lane, first[2] or false) then wake('lane ' .. lane) end
 end
 
-local function check_in_lane(lane, id, want) head(lane, stands('lane', K('lane:', lane), id, want)) end
+local function check_in_lane(lane, id, want) check_lane_head(lane, check_member('lane', K('lane:', lane), id, want)) end
 
 -- Tokens rise over the runs of a task, the task has the token of its last run,
 -- and only a leased task has a running run, that one.
@@ -24,22 +25,23 @@ local function check_runs(id, t)
     local r = call('HMGET', K('run:', rid), 'task', 'state', 'token')
     local token = num(r[3])
     if r[1] ~= id then
-      violated('run_lost', id, 'its run ' .. rid .. ' has no record')
+      report_violation('run_lost', id, 'its run ' .. rid .. ' has no record')
     elseif token <= last then
-      violated('token_fell', id, 'run ' .. rid .. ' has token ' .. F(token) .. ', one before it ' .. F(last))
+      report_violation('token_fell', id, 'run ' .. rid .. ' has token ' .. F(token) .. ', one before it ' .. F(last))
     end
     local holds = t.state == 'leased' and rid == t.run
     if holds ~= (r[2] == 'running') then
-      violated('lease_wrong', id, 'it is ' .. t.state .. ', its run ' .. rid .. ' is ' .. (r[2] or 'gone'))
+      report_violation('lease_wrong', id, 'it is ' .. t.state .. ', its run ' .. rid .. ' is ' .. (r[2] or 'gone'))
     end
     last, latest = math.max(last, token), rid
   end
   if last ~= num(t.token) then
-    violated('token_differs', id, 'its token is ' .. t.token .. ', the highest of its runs ' .. F(last))
+    report_violation('token_differs', id, 'its token is ' .. t.token .. ', the highest of its runs ' .. F(last))
   end
   local runs = call('LLEN', K('runs:', id))
   if latest ~= t.run or runs ~= num(t.attempt) then
-    violated('attempt_differs', id, 'attempt ' .. t.attempt .. ' is run ' .. t.run .. ', run ' .. F(runs) .. ' is ' .. latest)
+    report_violation('attempt_differs', id, 'attempt ' .. t.attempt .. ' is run ' .. t.run .. ', run ' .. F(runs) ..
+      ' is ' .. latest)
   end
 end
 
@@ -47,10 +49,10 @@ end
 -- of an adoption. A lost one comes back short: a holder who lives renews it.
 local function check_deadline(id, t)
   local leased, window = t.state == 'leased', num(t.window)
-  stands('deadline', K('deadlines'), id, leased, F(now + math.min(window, GRACE)))
+  check_member('deadline', K('deadlines'), id, leased, F(now + math.min(window, GRACE)))
   local far = num(call('ZSCORE', K('deadlines'), id)) - now - math.max(window, GRACE)
   if leased and far > 1000 then
-    violated('deadline_far', id, 'its deadline is ' .. F(far) .. ' ms later than its window allows')
+    report_violation('deadline_far', id, 'its deadline is ' .. F(far) .. ' ms later than its window allows')
   end
 end
 
@@ -61,7 +63,7 @@ local function check_queue_entries(id, t)
   local at = t.at
   local pinned = at ~= '' and at == 'agent:' .. (t.pin or '')
   if at ~= '' and not (queued and (pinned or at == t.lane)) then
-    violated('place_wrong', id, 'it is ' .. t.state .. ', but was put into lane ' .. at, function()
+    report_violation('place_wrong', id, 'it is ' .. t.state .. ', but was put into lane ' .. at, function()
       undelay(id, t)
       pull(id, t)
       if queued then enqueue(id, t, num(t.ready), t.gate) end
@@ -75,32 +77,32 @@ local function check_queue_entries(id, t)
   local open = queued and at == '' and process_open_until(t.gate) or 0
   local calls, caller = awaited_calls_until(id, t)
   if queued and at == '' then
-    stands('delayed', delayed, id, true, F(math.max(now, num(t.ready), open, calls)))
+    check_member('delayed', delayed, id, true, F(math.max(now, num(t.ready), open, calls)))
   elseif not pinned then
-    stands('delayed', delayed, id, false)
+    check_member('delayed', delayed, id, false)
   elseif at ~= t.lane or num(t.pin_until) > now + 1000 then -- else it may have been promoted to where it stands
-    stands('delayed', delayed, id, t.pin_until)
+    check_member('delayed', delayed, id, t.pin_until)
   end
   if open > now and call('SISMEMBER', K('gated:', t.gate), id) == 0 then
-    violated('gate_missing', id, 'nothing tells it that run ' .. t.gate .. ' has exited', function()
+    report_violation('gate_missing', id, 'nothing tells it that run ' .. t.gate .. ' has exited', function()
       call('SADD', K('gated:', t.gate), id)
     end)
   end
   if queued and at == '' and calls > now and call('SISMEMBER', K('gated:', caller), id) == 0 then
-    violated('gate_missing', id, 'nothing tells it that a call of ' .. caller .. ' has ended', function()
+    report_violation('gate_missing', id, 'nothing tells it that a call of ' .. caller .. ' has ended', function()
       call('SADD', K('gated:', caller), id)
     end)
   end
-  if not (queued and t.not_before) then stands('start', K('starts'), id, false) end
+  if not (queued and t.not_before) then check_member('start', K('starts'), id, false) end
 end
 
 local function check_handoff(id, t)
   local h = call('HMGET', K('handoff:', t.handoff), 'task', 'state', 'kind', 'created')
   if h[1] == id and h[2] == 'open' then
-    listed(K('open-by-kind:', h[3]), t.handoff, h[4])
-    stands('handoff', K('handoffs:', 'open'), t.handoff, true, F(raw))
+    repair_index(K('open-by-kind:', h[3]), t.handoff, h[4])
+    check_member('handoff', K('handoffs:', 'open'), t.handoff, true, F(raw))
   else
-    violated('handoff_closed', id, 'it waits for hand-off ' .. t.handoff .. ', which is ' .. (h[2] or 'gone'))
+    report_violation('handoff_closed', id, 'it waits for hand-off ' .. t.handoff .. ', which is ' .. (h[2] or 'gone'))
   end
 end
 
@@ -109,17 +111,17 @@ local function check_task(id, t)
   for _, s in ipairs(STATES) do known = known or s == t.state end
   for _, field in ipairs(RECORD) do known = known and t[field] end
   if not known then
-    violated('record_damaged', id, 'its state is ' .. (t.state or 'gone') .. ', or a field is gone')
+    report_violation('record_damaged', id, 'its state is ' .. (t.state or 'gone') .. ', or a field is gone')
     return
   end
-  for _, s in ipairs(STATES) do stands('state', K('by-state:', s), id, s == t.state and t.order) end
-  for _, key in ipairs(index_keys(t.role, t.labels or '')) do stands('list', key, id, t.order) end
-  stands('terminal', K('terminal'), id, TERMINAL[t.state] or false, F(now))
+  for _, s in ipairs(STATES) do check_member('state', K('by-state:', s), id, s == t.state and t.order) end
+  for _, key in ipairs(index_keys(t.role, t.labels or '')) do check_member('list', key, id, t.order) end
+  check_member('terminal', K('terminal'), id, TERMINAL[t.state] or false, F(now))
   check_runs(id, t)
   check_deadline(id, t)
   check_queue_entries(id, t)
   check_money(id, t)
   if t.state == 'handoff' then check_handoff(id, t) end
-  listed(K('in-review'), id, t.state == 'review' and t.updated)
+  repair_index(K('in-review'), id, t.state == 'review' and t.updated)
   if t.state == 'leased' then check_lease_owner(id, t) end
 end

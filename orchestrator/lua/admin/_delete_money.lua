@@ -13,7 +13,8 @@ local function delete_ledger_rows(id)
 end
 
 local function delete_envelope(id)
-  call('DEL', K('env:', id), K('children:', id), K('ledger-of:', id), K('usage:', id .. ':session'), K('calls:', id), K('inflight:', id), K('gated:', id))
+  call('DEL', K('env:', id), K('children:', id), K('ledger-of:', id), K('usage:', id .. ':session'), K('calls:', id),
+    K('inflight:', id), K('gated:', id))
   known({ K('env:', id) })
 end
 
@@ -25,8 +26,8 @@ local function delete_money(id)
   local p = e.parent and e.parent ~= '' and envelope(e.parent)
   if p and p.parent then
     local t, u = num(e.granted_t), num(e.granted_u)
-    shift(p, 'carved', -t, -u)
-    shift(p, 'spent', t, u)
+    add_amount(p, 'carved', -t, -u)
+    add_amount(p, 'spent', t, u)
     save() -- before the parent may be deleted as well
     call('ZREM', K('children:', e.parent), id)
   end

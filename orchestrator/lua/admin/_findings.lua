@@ -6,9 +6,9 @@ local REPAIR = ARGV[2] == '1'
 local HOUR = 3600000
 local findings = {}
 
--- listed keeps a list right that nothing but figures is made of: a store from
+-- repair_index keeps a list right that nothing but figures is made of: a store from
 -- before it was kept has none, and that is no damage.
-local function listed(key, member, score)
+local function repair_index(key, member, score)
   if not REPAIR then return end
   if score then
     call('ZADD', key, 'NX', score, member)
@@ -17,9 +17,9 @@ local function listed(key, member, score)
   end
 end
 
--- violated notes a finding. mend repairs it where that is safe; without one
+-- report_violation notes a finding. mend repairs it where that is safe; without one
 -- there is only the alarm. It returns whether it was repaired.
-local function violated(kind, subject, detail, mend)
+local function report_violation(kind, subject, detail, mend)
   local mended = REPAIR and mend ~= nil
   if mended then mend() end
   local event = mended and 'invariant.repaired' or 'invariant.violated'
@@ -32,21 +32,22 @@ local function violated(kind, subject, detail, mend)
   return mended
 end
 
--- stands holds the place of a member in a sorted set against what it has to
+-- check_member holds the place of a member in a sorted set against what it has to
 -- be: a score, true for any score, false for none. entry is the score it gets
 -- where it is missing and any would do. It returns whether it was repaired.
-local function stands(kind, key, member, want, entry)
+local function check_member(kind, key, member, want, entry)
   local got = call('ZSCORE', key, member)
   if not want and not got then return false end
   if want and got and (want == true or num(got) == num(want)) then return false end
   local set = string.sub(key, #P + 1)
   if not want then
-    return violated(kind .. '_extra', member, 'it stands in ' .. set, function() call('ZREM', key, member) end)
+    return report_violation(kind .. '_extra', member, 'it stands in ' .. set, function() call('ZREM', key, member) end)
   end
   local right = entry or want
   local mend = function() call('ZADD', key, right, member) end
   if got then
-    return violated(kind .. '_score', member, 'its place in ' .. set .. ' is ' .. got .. ', not ' .. right, mend)
+    return report_violation(kind .. '_score', member, 'its place in ' .. set .. ' is ' .. got .. ', not ' .. right,
+      mend)
   end
-  return violated(kind .. '_missing', member, 'it does not stand in ' .. set, mend)
+  return report_violation(kind .. '_missing', member, 'it does not stand in ' .. set, mend)
 end

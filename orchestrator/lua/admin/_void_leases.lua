@@ -8,7 +8,7 @@ local function end_void_leases(actor, limit)
     local tid = got[2][i]
     local t = load(K('task:', tid))
     if t and t.state == 'leased' and num(t.token) <= floor then
-      expire(tid, t, 'store_adopted', 'store_adopted', actor)
+      expire_lease(tid, t, 'store_adopted', 'store_adopted', actor)
     end
   end
   if got[1] == '0' then

@@ -11,14 +11,16 @@ meta = pick(META, 'store', 'identity', 'floor', 'seq', 'order', 'granted', 'now'
 local newer = newer_format(meta.format)
 if newer then return newer end
 local here = identity()
-if here ~= ARGV[1] or (meta.store or '') ~= ARGV[2] or (meta.identity or '') ~= ARGV[3] or (meta.floor or '') ~= ARGV[4] then
+if here ~= ARGV[1] or (meta.store or '') ~= ARGV[2] or (meta.identity or '') ~= ARGV[3]
+    or (meta.floor or '') ~= ARGV[4] then
   return refuse('adopt_lost')
 end
 local server = server_clock()
 set_time(num(meta.now or server), server)
 local store, new = meta.store or ARGV[5], num(ARGV[6])
 meta.seq = F(math.max(num(meta.seq), num(ARGV[7])))
-put(meta, 'store', store, 'identity', here, 'floor', F(new), 'now', NOW, 'raw', RAW, 'seq', meta.seq, 'order', meta.order or '0', 'format', F(FORMAT))
+put(meta, 'store', store, 'identity', here, 'floor', F(new), 'now', NOW, 'raw', RAW, 'seq', meta.seq,
+  'order', meta.order or '0', 'format', F(FORMAT))
 if new > 0 then
   put(meta, 'adopted', NOW, 'adopted_at', RAW)
   call('HDEL', META, 'adopted_scan')

@@ -26,7 +26,7 @@ for _, chore in ipairs(call('ZRANGEBYSCORE', K('chores'), 0, 0, 'LIMIT', 0, limi
     ended = end_key_leases(key, 'server', room)
     if ended < room then call('ZREM', K('chores'), chore) end
   else
-    ended = dismiss(id, incarnation, reason, 'server', room)
+    ended = end_agent_leases(id, incarnation, reason, 'server', room)
     if ended < room then call('ZREM', K('chores'), chore) end
   end
   n = n + math.max(ended, 1)

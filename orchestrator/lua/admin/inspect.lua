@@ -8,20 +8,22 @@
 -- Reply: {next cursor, '' at the end; members looked at; finding...},
 --   finding = {kind, subject, detail, repaired 0|1, told 0|1}
 local limit, walk = num(ARGV[3]), ARGV[4]
-local LIVE = { 'by-state:leased', 'deadlines', 'by-state:queued', 'delayed', 'starts', 'by-state:handoff', 'handoffs:open',
-  'by-state:review', 'lanes', 'holds', 'silence', 'roster:active', 'roster:unhealthy', 'roster:draining' }
+local LIVE = { 'by-state:leased', 'deadlines', 'by-state:queued', 'delayed', 'starts', 'by-state:handoff',
+  'handoffs:open', 'by-state:review', 'lanes', 'holds', 'silence', 'roster:active', 'roster:unhealthy',
+  'roster:draining' }
 local SETS = { unpack(LIVE) }
-for _, set in ipairs({ 'tasks', 'terminal', 'by-state:completed', 'by-state:rejected', 'by-state:failed', 'by-state:cancelled',
-  'houses', 'roster:dead', 'roster:deregistered', 'pools', 'pools:names', 'audit', 'keys' }) do
+for _, set in ipairs({ 'tasks', 'terminal', 'by-state:completed', 'by-state:rejected', 'by-state:failed',
+    'by-state:cancelled', 'houses', 'roster:dead', 'roster:deregistered', 'pools', 'pools:names', 'audit', 'keys' }) do
   SETS[#SETS + 1] = set
 end
 -- A task in one of these, in such a state, is examined with another set.
-local ELSEWHERE = { deadlines = { leased = true }, delayed = { queued = true }, starts = { queued = true }, terminal = TERMINAL,
-  ['by-state:completed'] = TERMINAL, ['by-state:rejected'] = TERMINAL, ['by-state:failed'] = TERMINAL, ['by-state:cancelled'] = TERMINAL }
+local ELSEWHERE = { deadlines = { leased = true }, delayed = { queued = true }, starts = { queued = true },
+  terminal = TERMINAL, ['by-state:completed'] = TERMINAL, ['by-state:rejected'] = TERMINAL,
+  ['by-state:failed'] = TERMINAL, ['by-state:cancelled'] = TERMINAL }
 local looked = 0
 
 local function orphan(set, id)
-  return violated('entry_orphaned', id, 'it stands in ' .. set .. ', but there is no record of it', function()
+  return report_violation('entry_orphaned', id, 'it stands in ' .. set .. ', but there is no record of it', function()
     call('ZREM', K(set), id)
   end)
 end
@@ -30,7 +32,7 @@ end
 local function visit(set, id, lane)
   local t = load(K('task:', id))
   if not t then
-    if orphan(set, id) and lane then head(lane, true) end
+    if orphan(set, id) and lane then check_lane_head(lane, true) end
   elseif lane then
     if t.state ~= 'queued' or t.at ~= lane then check_task(id, t) end
     if t.lane ~= lane and t.at ~= lane then check_in_lane(lane, id, false) end
@@ -44,9 +46,10 @@ local function visit_handoff(set, id)
   if not h[1] then return orphan(set, id) end
   local t = call('HMGET', K('task:', h[1]), 'state', 'handoff')
   if h[2] ~= 'open' then
-    stands('handoff', K(set), id, false)
+    check_member('handoff', K(set), id, false)
   elseif t[1] ~= 'handoff' or t[2] ~= id then
-    violated('handoff_open', id, 'its task ' .. h[1] .. ' is ' .. (t[1] or 'gone') .. ' and does not wait for it')
+    report_violation('handoff_open', id, 'its task ' .. h[1] .. ' is ' .. (t[1] or 'gone') ..
+      ' and does not wait for it')
   end
 end
 
@@ -54,7 +57,8 @@ end
 local function visit_agent(set, id)
   local a = load(K('agent:', id))
   if not a then return orphan(set, id) end
-  if set == 'silence' or GONE[a.status] or not call('ZSCORE', K('silence'), id) or set ~= 'roster:' .. (a.status or '') then
+  if set == 'silence' or GONE[a.status] or not call('ZSCORE', K('silence'), id)
+      or set ~= 'roster:' .. (a.status or '') then
     check_agent(id, a)
   end
 end
@@ -64,7 +68,8 @@ local function visit_name(_, role)
   if not call('HGET', K('pools'), role) then check_pool(role, '0') end
 end
 
-local LOOK = { ['pools:names'] = visit_name, ['handoffs:open'] = visit_handoff, holds = check_reservation, houses = check_day, silence = visit_agent }
+local LOOK = { ['pools:names'] = visit_name, ['handoffs:open'] = visit_handoff, holds = check_reservation,
+  houses = check_day, silence = visit_agent }
 for _, s in ipairs(STATUSES) do LOOK['roster:' .. s] = visit_agent end
 
 -- scan visits about as many members as are left of the limit.
@@ -84,7 +89,7 @@ local function scan_lanes(pos, lane)
   for _, name in ipairs(names) do
     if name > lane or name == lane and pos ~= '0' then
       if name ~= lane then pos, lane = '0', name end
-      head(lane)
+      check_lane_head(lane)
       pos = scan('lane:' .. lane, pos, lane)
       looked = looked + 1
       if pos ~= '0' or looked >= limit then return pos, lane end
@@ -127,7 +132,8 @@ local function visit_audit(pos)
     local seq = string.match(row[1], '^(%d+)')
     local event = call('XRANGE', K('events'), row[1], row[1])[1]
     if num(seq) > trimmed and not (event and table.concat(event[2], '\0') == table.concat(row[2], '\0')) then
-      violated('audit_differs', seq, event and 'it is not a copy of event ' .. seq or 'the event log has no event ' .. seq)
+      report_violation('audit_differs', seq,
+        event and 'it is not a copy of event ' .. seq or 'the event log has no event ' .. seq)
     end
     pos = seq
   end

@@ -4,13 +4,14 @@
 -- ARGV: actor, reason, request key, body hash, when the pause was made that the actor has seen, '' not said
 -- Reply: {paused, reason, by, at}
 -- Errors: state_conflict (paused by somebody else since), idempotency_conflict
-local was, err = once(ARGV[3], ARGV[4])
+local was, err = find_request(ARGV[3], ARGV[4])
 if err then return err end
-if not was and paused ~= '' and unseen(ARGV[5]) then return pressed() end
+if not was and paused ~= '' and pause_changed(ARGV[5]) then return refuse_pause_changed() end
 if not was and paused ~= '' then
   call('HDEL', META, 'paused', 'paused_by', 'paused_why', 'paused_at')
   call('ZREM', K('chores'), 'pause')
-  emit('namespace.resumed', { actor = ARGV[1] }, '{"reason":' .. quote(ARGV[2]) .. turned('paused', paused, '') .. '}')
+  emit('namespace.resumed', { actor = ARGV[1] }, '{"reason":' .. quote(ARGV[2]) .. before_after('paused', paused, '') ..
+    '}')
   wake('lane *')
 end
 remember(ARGV[3], ARGV[4], 'done', DAY)

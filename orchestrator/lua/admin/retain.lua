@@ -14,8 +14,10 @@ local function delete_task(tid)
     local hid = 'handoff_' .. string.sub(rid, 5)
     local state = call('HGET', K('handoff:', hid), 'state')
     if state then call('ZREM', K('handoffs:', state), hid) end
-    call('DEL', K('run:', rid), K('detail:', rid), K('seen:', rid), K('told:', rid), K('refused:', rid), K('gated:', rid), K('evidence:', rid), K('work:', rid), K('exec:', rid), K('usage:', rid), K('short:', rid),
-      K('log:', rid .. ':stdout'), K('log:', rid .. ':stderr'), K('marks:', rid .. ':stdout'), K('marks:', rid .. ':stderr'), K('handoff:', hid), K('answer:', hid))
+    call('DEL', K('run:', rid), K('detail:', rid), K('seen:', rid), K('told:', rid), K('refused:', rid),
+      K('gated:', rid), K('evidence:', rid), K('work:', rid), K('exec:', rid), K('usage:', rid), K('short:', rid),
+      K('log:', rid .. ':stdout'), K('log:', rid .. ':stderr'), K('marks:', rid .. ':stdout'), K('marks:', rid ..
+      ':stderr'), K('handoff:', hid), K('answer:', hid))
   end
   if t then -- only a damaged store has none
     for _, key in ipairs(index_keys(t.role or '', t.labels or '')) do call('ZREM', key, tid) end
@@ -34,12 +36,12 @@ n = n + delete_days(F(now - age), limit)
 n = n + delete_expired_run_keys(K('run-keys'), limit)
 
 for _, id in ipairs(call('ZRANGEBYSCORE', K('gone'), '-inf', F(now - age), 'LIMIT', 0, limit)) do
-  local a = agent(id)
+  local a = read_agent(id)
   call('ZREM', K('gone'), id)
   if GONE[a.status] then
-    roster(id, a.role, a.status)
-    tally(K('pools'), a.role, -1)
-    tally(K('roles-of:', a.owner), a.role, -1)
+    move_roster(id, a.role, a.status)
+    count_role(K('pools'), a.role, -1)
+    count_role(K('roles-of:', a.owner), a.role, -1)
     add_stored(a.owner, -1, -call('STRLEN', K('metadata:', id)))
     call('DEL', K('agent:', id), K('metadata:', id), K('commands:', id))
   end

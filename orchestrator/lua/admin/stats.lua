@@ -5,7 +5,8 @@
 -- Reply: {raw, now, tick, lanes, delayed, waiters, open hand-offs, seq, paused,
 --   why, by, at, store id, floor, adopted at, count per set..., ms that the next agent to be judged is overdue,
 --   leases that hold, leases past their deadline, ms of the oldest open hand-off or nothing,
---   today's house: {limit tokens, nano-dollars, available tokens, nano-dollars, what all of it has spent, both or neither} or nothing,
+--   today's house: {limit tokens, nano-dollars, available tokens, nano-dollars, what all of it has
+--   spent, both or neither} or nothing,
 --   ms of the oldest task in review or nothing, what was counted: {figure, n...}, sessions,
 --   targets of webhooks: {state, events behind...}, pulse: {'slot figure', n...},
 --   audit log: {events, ms of the oldest or nothing},

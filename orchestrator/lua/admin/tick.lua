@@ -5,7 +5,7 @@
 -- Reply: {promoted, chores due 0|1}
 call('HSET', META, 'now', NOW, 'raw', RAW, 'tick', RAW)
 call('ZREMRANGEBYSCORE', K('waiters'), '-inf', F(now - 1))
-start(num(ARGV[1]))
+start_due(num(ARGV[1]))
 local n = promote(num(ARGV[1]))
 local due = call('ZRANGEBYSCORE', K('chores'), '(0', NOW, 'LIMIT', 0, 1)
 return { n, #due }

@@ -2,12 +2,13 @@
 -- emit_command is the word about a command in the log; was is what waited under
 -- its id before, is what does now.
 local function emit_command(id, cid, state, request, actor, reason, was, is)
-  emit('agent.command', { agent = id, actor = actor, reason = reason }, '{"state":' .. quote(state) .. ',"commandId":' .. quote(cid) ..
-    ',"request":' .. request .. ',"before":{"pending":' .. was .. '},"after":{"pending":' .. is .. '}}')
+  emit('agent.command', { agent = id, actor = actor, reason = reason }, '{"state":' .. quote(state) ..
+    ',"commandId":' .. quote(cid) .. ',"request":' .. request .. ',"before":{"pending":' .. was ..
+    '},"after":{"pending":' .. is .. '}}')
 end
 
--- handled takes a pending command off the list; it returns what it was.
-local function handled(id, a, cid, actor)
+-- handle_command takes a pending command off the list; it returns what it was.
+local function handle_command(id, a, cid, actor)
   local request = call('HGET', K('commands:', id), cid)
   if not request then return nil end
   call('HDEL', K('commands:', id), cid)
@@ -23,11 +24,11 @@ end
 -- holds nothing waits for its next heartbeat only, so that it hears of it.
 local function begin_drain(id, a, timeout, actor)
   pick(a[1], 'drain', 'drain_command', 'commands')
-  lifecycle(id, a, 'draining', 'drain_initiated', actor)
-  local ordered = a.drain_command ~= '' and handled(id, a, a.drain_command, actor) or {}
+  set_agent_status(id, a, 'draining', 'drain_initiated', actor)
+  local ordered = a.drain_command ~= '' and handle_command(id, a, a.drain_command, actor) or {}
   if timeout == '' then timeout = ordered.drain_timeout_seconds or a.drain end
   if timeout == '' then timeout = 120 end
   local ends = now + num(timeout) * 1000
-  a.drain_due = call('ZCARD', holder(id, a)) == 0 and math.min(ends, now + num(a.interval) * 1000) or ends
+  a.drain_due = call('ZCARD', leases_key(id, a)) == 0 and math.min(ends, now + num(a.interval) * 1000) or ends
   put(a, 'drain_until', F(ends), 'drain_due', F(a.drain_due))
 end

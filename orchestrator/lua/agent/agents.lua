@@ -37,7 +37,8 @@ end
 local function walk(group, whole)
   local ids = {}
   if rows > 0 or not whole then
-    ids = call('ZRANGE', K('roster:', group), group == from and '(' .. after or '-', '+', 'BYLEX', 'LIMIT', 0, LOOKS - looked)
+    ids = call('ZRANGE', K('roster:', group), group == from and '(' .. after or '-', '+', 'BYLEX',
+      'LIMIT', 0, LOOKS - looked)
   elseif group ~= from then
     found = found + call('ZCARD', K('roster:', group))
   end

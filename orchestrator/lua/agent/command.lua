@@ -8,11 +8,11 @@
 -- Errors: not_found, forbidden, judge_due, agent_gone, state_conflict (it drains
 --   already), rate_limited (too many pending), idempotency_conflict
 local id, by, cid = ARGV[1], ARGV[2], ARGV[6]
-local was, err = once(ARGV[4], ARGV[5])
+local was, err = find_request(ARGV[4], ARGV[5])
 if err then return err end
 if was then return was end
-local a = agent(id, 'commands', 'drain_command')
-err = allowed(a, by, ARGV[3])
+local a = read_agent(id, 'commands', 'drain_command')
+err = check_allowed(a, by, ARGV[3])
 if err then return err end
 if GONE[a.status] then return refuse('agent_gone', 'status', a.status, 'reason', a.reason, 'kind', 'command') end
 local drains = ARGV[7] == 'drain'
@@ -28,6 +28,6 @@ end
 if drains then put(a, 'drain_command', cid) end
 local before = call('HGET', K('commands:', id), cid) or 'null'
 call('HSET', K('commands:', id), cid, ARGV[8])
-emit_command(id, cid, 'requested', ARGV[8], acting(id, a, by, ARGV[3]), ARGV[9], before, ARGV[8])
+emit_command(id, cid, 'requested', ARGV[8], actor_name(id, a, by, ARGV[3]), ARGV[9], before, ARGV[8])
 remember(ARGV[4], ARGV[5], cid, DAY)
 return cid

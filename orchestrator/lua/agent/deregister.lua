@@ -8,16 +8,16 @@
 -- Errors: not_found, forbidden, judge_due, agent_gone (another registration), version_conflict, state_conflict (it
 --   is dead), idempotency_conflict
 local id, by = ARGV[1], ARGV[2]
-local was, err = once(ARGV[4], ARGV[5])
+local was, err = find_request(ARGV[4], ARGV[5])
 if err then return err end
 if was then return agent_view(was) end
-local a = agent(id)
-err = allowed(a, by, ARGV[3])
-err = err or superseded(a, ARGV[6]) or check_version(a, 7)
+local a = read_agent(id)
+err = check_allowed(a, by, ARGV[3])
+err = err or check_superseded(a, ARGV[6]) or check_version(a, 7)
 if err then return err end
 if a.status == 'dead' then return refuse('state_conflict', 'status', 'dead', 'asked', 'deregistered') end
 if a.status ~= 'deregistered' then
-  end_agent(id, a, 'deregistered', 'deregistered', 'agent_deregistered', acting(id, a, by, ARGV[3]), BATCH)
+  end_agent(id, a, 'deregistered', 'deregistered', 'agent_deregistered', actor_name(id, a, by, ARGV[3]), BATCH)
 end
 remember(ARGV[4], ARGV[5], id, DAY)
 return agent_view(id)

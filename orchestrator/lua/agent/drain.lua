@@ -8,18 +8,18 @@
 -- Errors: not_found, forbidden, judge_due, agent_gone (another registration), version_conflict, state_conflict
 --   (another status than draining is not reached by asking), idempotency_conflict
 local id, by = ARGV[1], ARGV[2]
-local was, err = once(ARGV[4], ARGV[5])
+local was, err = find_request(ARGV[4], ARGV[5])
 if err then return err end
 if was then return agent_view(was) end
-local a = agent(id)
-err = allowed(a, by, ARGV[3])
-err = err or superseded(a, ARGV[8]) or check_version(a, 9)
+local a = read_agent(id)
+err = check_allowed(a, by, ARGV[3])
+err = err or check_superseded(a, ARGV[8]) or check_version(a, 9)
 if err then return err end
 if a.status ~= ARGV[6] then
   if ARGV[6] ~= 'draining' or GONE[a.status] then
     return refuse('state_conflict', 'status', a.status, 'asked', ARGV[6])
   end
-  begin_drain(id, a, ARGV[7], acting(id, a, by, ARGV[3]))
+  begin_drain(id, a, ARGV[7], actor_name(id, a, by, ARGV[3]))
   schedule_judgement(id, a)
 end
 remember(ARGV[4], ARGV[5], id, DAY)

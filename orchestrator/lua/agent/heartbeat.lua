@@ -6,17 +6,17 @@
 -- Reply: {raw ms, status, '' | drifts | began_to_drift, {task to stop...}, {command id, request JSON, ...}}
 -- Errors: not_found, forbidden, agent_gone, judge_due
 local id, by = ARGV[1], ARGV[2]
-local a = agent(id, 'drifting', 'commands', 'drain_command')
-local no = allowed(a, by, ARGV[3]) or gone(a, ARGV[4])
+local a = read_agent(id, 'drifting', 'commands', 'drain_command')
+local no = check_allowed(a, by, ARGV[3]) or check_gone(a, ARGV[4])
 if no then return no end
-local actor = acting(id, a, by, '0') -- a heartbeat is the agent's own, whatever its key may do
+local actor = actor_name(id, a, by, '0') -- a heartbeat is the agent's own, whatever its key may do
 
 a.beat_at = NOW
 put(a, 'beat', RAW, 'beat_at', NOW)
 if ARGV[6] ~= '' then put(a, 'load', ARGV[6]) end
-if a.status == 'unhealthy' then lifecycle(id, a, 'active', 'heartbeat_resumed', actor) end
-if a.status == 'draining' and call('ZCARD', holder(id, a)) == 0 then
-  lifecycle(id, a, 'deregistered', 'drain_completed', 'server')
+if a.status == 'unhealthy' then set_agent_status(id, a, 'active', 'heartbeat_resumed', actor) end
+if a.status == 'draining' and call('ZCARD', leases_key(id, a)) == 0 then
+  set_agent_status(id, a, 'deregistered', 'drain_completed', 'server')
 elseif a.status == 'active' and ARGV[5] == 'draining' then
   begin_drain(id, a, '', actor)
 end
@@ -34,7 +34,8 @@ local off = num(ARGV[7]) - raw
 local drift = math.abs(off) > 2000 * num(a.interval) and 'drifts' or ''
 if drift ~= '' and a.drifting ~= '1' and may_tell() then
   drift = 'began_to_drift'
-  emit('agent.drift', { agent = id, actor = 'server' }, '{"offsetMs":' .. F(off) .. ',"intervalSeconds":' .. a.interval .. '}')
+  emit('agent.drift', { agent = id, actor = 'server' }, '{"offsetMs":' .. F(off) ..
+    ',"intervalSeconds":' .. a.interval .. '}')
 end
 if (drift ~= '') ~= (a.drifting == '1') then put(a, 'drifting', drift ~= '' and '1' or '0') end
 
@@ -43,13 +44,13 @@ local pending = {}
 if num(a.commands) > 0 then
   -- An order to drain is honoured by draining, not by saying so.
   for i = 9, first - 1 do
-    if ARGV[i] ~= a.drain_command then handled(id, a, ARGV[i], actor) end
+    if ARGV[i] ~= a.drain_command then handle_command(id, a, ARGV[i], actor) end
   end
   pending = call('HGETALL', K('commands:', id))
 end
 
 local function holds(task)
-  if call('ZSCORE', holder(id, a), task) then return true end
+  if call('ZSCORE', leases_key(id, a), task) then return true end
   local t = call('HMGET', K('task:', task), 'state', 'run')
   return t[1] == 'leased' and call('HGET', K('run:', t[2]), 'agent') == id
 end

@@ -7,21 +7,23 @@
 local room = BATCH
 
 local function judge(id)
-  local a = agent(id, 'drain_until')
+  local a = read_agent(id, 'drain_until')
   if not a.status or GONE[a.status] then
-    if call('ZSCORE', K('silence'), id) then stray('silence_extra', K('silence'), id) end
+    if call('ZSCORE', K('silence'), id) then remove_stale_entry('silence_extra', K('silence'), id) end
     return
   end
-  if a.status == 'active' and now >= judge_at(a) then lifecycle(id, a, 'unhealthy', 'heartbeat_timeout', 'server') end
+  if a.status == 'active' and now >= judge_at(a) then
+    set_agent_status(id, a, 'unhealthy', 'heartbeat_timeout', 'server')
+  end
   if now >= judge_at(a) then
     local silent = num(a.beat_at) + num(a.dead) * 1000 + 1
     if a.status == 'unhealthy' or silent < num(a.drain_due) then
       room = room - end_agent(id, a, 'dead', 'heartbeat_timeout', 'agent_dead', 'server', room)
-    elseif call('ZCARD', holder(id, a)) == 0 then
-      lifecycle(id, a, 'deregistered', 'drain_completed', 'server')
+    elseif call('ZCARD', leases_key(id, a)) == 0 then
+      set_agent_status(id, a, 'deregistered', 'drain_completed', 'server')
     else
       emit('agent.drain_overdue', { agent = id, actor = 'server', reason = 'drain_timeout' },
-        '{"leases":' .. F(call('ZCARD', holder(id, a))) .. ',"reason":"drain_timeout"}')
+        '{"leases":' .. F(call('ZCARD', leases_key(id, a))) .. ',"reason":"drain_timeout"}')
       room = room - end_agent(id, a, 'dead', 'drain_timeout', 'drain_timeout', 'server', room)
     end
   end

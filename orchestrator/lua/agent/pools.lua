@@ -22,7 +22,8 @@ end
 local out, looked = { '', '' }, 0
 for _, r in ipairs(roles) do
   local going_on = r == from and after ~= ''
-  local ids = call('ZRANGE', K('roster:', 'active|' .. r), going_on and '(' .. after or '-', '+', 'BYLEX', 'LIMIT', 0, LOOKS - looked)
+  local ids = call('ZRANGE', K('roster:', 'active|' .. r), going_on and '(' .. after or '-', '+', 'BYLEX',
+    'LIMIT', 0, LOOKS - looked)
   local most, load = 0, 0
   for _, id in ipairs(ids) do
     local a = call('HMGET', K('agent:', id), 'max', 'load')

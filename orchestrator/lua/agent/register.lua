@@ -7,18 +7,19 @@
 --   most bytes of their metadata
 -- Reply: agent_view
 -- Errors: idempotency_conflict, not_found (a repeat after its record was
---   deleted), agent_gone (a repeat after the next registration), judge_due, state_conflict (it is live), forbidden (registered by another key),
+--   deleted), agent_gone (a repeat after the next registration), judge_due, state_conflict (it is
+--   live), forbidden (registered by another key),
 --   quota_exceeded
 local id, by, key, body, role = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local was, err = once(key, body)
+local was, err = find_request(key, body)
 if err then return err end
 if was then
   -- The repeat of a process that was followed by another one is told so: with
   -- the other's incarnation it could act as that one.
   local made, incarnation = string.match(was, '^(%S+) (%d+)$')
-  return superseded(agent(made), incarnation) or agent_view(made)
+  return check_superseded(read_agent(made), incarnation) or agent_view(made)
 end
-local a = agent(id, 'registered')
+local a = read_agent(id, 'registered')
 local from = a.status
 if from and not GONE[from] then
   if now >= judge_at(a) then return refuse('judge_due') end
@@ -33,26 +34,27 @@ local no = check_quota('agents', num(ARGV[15]), num(stored_by_key(by).agents), m
 if no then return no end
 add_stored(by, more, bytes)
 if from then
-  tally(K('pools'), a.role, -1)
-  tally(K('roles-of:', by), a.role, -1)
+  count_role(K('pools'), a.role, -1)
+  count_role(K('roles-of:', by), a.role, -1)
   call('ZREM', K('gone'), id)
   call('DEL', K('commands:', id))
 end
-tally(K('pools'), role, 1)
-tally(K('roles-of:', by), role, 1)
+count_role(K('pools'), role, 1)
+count_role(K('roles-of:', by), role, 1)
 call('SET', K('metadata:', id), ARGV[14])
 -- One counter for all agents: it does not fall when a record is deleted, nor
 -- when an older store comes back, for the floor has risen then.
 a.incarnation = F(math.max(num(meta.incarnations), floor) + 1)
 call('HSET', META, 'incarnations', a.incarnation)
-put(a, 'role', role, 'name', ARGV[6], 'caps', ARGV[7], 'max', ARGV[8], 'load', '0', 'endpoint', ARGV[9], 'interval', ARGV[10],
-  'unhealthy', ARGV[11], 'dead', ARGV[12], 'drain', ARGV[13], 'registered', a.registered or RAW, 'beat', RAW, 'beat_at', NOW,
-  'incarnation', a.incarnation, 'owner', by, 'drain_until', '', 'drain_due', '', 'drain_command', '', 'drifting', '0', 'commands', '0')
-if from then roster(id, a.role, from) end
+put(a, 'role', role, 'name', ARGV[6], 'caps', ARGV[7], 'max', ARGV[8], 'load', '0', 'endpoint', ARGV[9],
+  'interval', ARGV[10], 'unhealthy', ARGV[11], 'dead', ARGV[12], 'drain', ARGV[13], 'registered', a.registered or RAW,
+  'beat', RAW, 'beat_at', NOW, 'incarnation', a.incarnation, 'owner', by, 'drain_until', '', 'drain_due', '',
+  'drain_command', '', 'drifting', '0', 'commands', '0')
+if from then move_roster(id, a.role, from) end
 a.role, a.unhealthy, a.beat_at = role, ARGV[11], NOW
 a.status, a.version = from or 'registering', '0'
 set_actor_is_agent(true)
-lifecycle(id, a, 'active', from and 're_registered' or 'registered', id)
+set_agent_status(id, a, 'active', from and 're_registered' or 'registered', id)
 schedule_judgement(id, a)
 remember(key, body, id .. ' ' .. a.incarnation, DAY)
 return agent_view(id)

@@ -5,7 +5,7 @@
 -- Reply: {result JSON, ''}, {'', ms to the call's deadline} while there is none, or {'', '0'} when there will be none
 -- Errors: lease_expired, task_mismatch, stale_fence, unknown_fence
 local rid, id = ARGV[2], ARGV[5]
-local r, err = witness(ARGV[1], rid, ARGV[3], ARGV[4])
+local r, err = authenticate_run(ARGV[1], rid, ARGV[3], ARGV[4])
 if err then return err end
 local result = call('GET', K('exec-result:', rid .. ':' .. id))
 if result then return { result, '' } end

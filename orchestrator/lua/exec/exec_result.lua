@@ -5,7 +5,7 @@
 -- Reply: OK
 -- Errors: lease_expired, task_mismatch, stale_fence, unknown_fence, state_conflict (nobody waits for it)
 local tid, rid, id = ARGV[1], ARGV[2], ARGV[5]
-local r, err = witness(tid, rid, ARGV[3], ARGV[4])
+local r, err = authenticate_run(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
 local kept = K('exec-result:', rid .. ':' .. id)
 if call('EXISTS', kept) == 1 then return 'OK' end

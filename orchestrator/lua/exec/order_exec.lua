@@ -17,7 +17,7 @@ for i = 1, #flat, 2 do
 end
 if open >= num(ARGV[8]) then return refuse('rate_limited', 'pending', F(open), 'kind', 'exec') end
 if #over > 0 then call('HDEL', key, unpack(over)) end -- nobody waits for these any more
-confirm(tid, r, deadline)
+confirm_lease(tid, r, deadline)
 call('HSET', key, id, F(now + num(ARGV[7])) .. ' ' .. ARGV[6])
 put(r, 'execs', F(open + 1))
 wake('task ' .. tid)

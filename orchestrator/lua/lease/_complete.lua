@@ -3,10 +3,10 @@
 -- state, or the refusal.
 local function complete(tid, rid, secret, presented, hash, output, mode)
   local t, r, deadline, err = fenced(tid, rid, secret, presented)
-  if err then return told(tid, rid, secret, 'complete', hash) or err end
+  if err then return repeated_answer(tid, rid, secret, 'complete', hash) or err end
   local open = open_children(tid, t)
   if #open > 0 and mode == '' then return refuse('children_open', 'open', F(#open), 'first', open[1]) end
-  end_lease(tid, rid, 'completed', 'success', admitted(r, deadline))
+  end_lease(tid, rid, 'completed', 'success', confirmed_deadline(r, deadline))
   call('SET', K('out:', tid), output)
   local state = t.review == 'none' and 'completed' or 'review'
   if state == 'completed' then

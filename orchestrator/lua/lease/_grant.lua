@@ -9,11 +9,12 @@ local function lease_view(tid, rid, t, r, deadline)
     before = call('LINDEX', K('runs:', tid), -2)
     report, edit = call('LINDEX', K('reports:', tid), -1), call('GET', K('edit:', tid))
   end
-  if r.attempt ~= '1' or t.retries then said = answers(tid) end
-  return { tid, rid, r.token, r.attempt, t.window, F(deadline - now), call('GET', K('spec:', tid)), edit or call('GET', K('in:', tid)),
-    report, said, before and run_view(before), r.workspace, t.fixes or false, t.retries or false,
-    t.fixes and call('HGET', K('review:', t.fixes), 'note') or false, call('HMGET', K('env:', tid), 'envelope_t', 'envelope_u'),
-    r.attempt == '1' and F(math.max(0, raw - math.max(num(t.created), num(t.not_before)))) }
+  if r.attempt ~= '1' or t.retries then said = answers_of(tid) end
+  return { tid, rid, r.token, r.attempt, t.window, F(deadline - now), call('GET', K('spec:', tid)),
+    edit or call('GET', K('in:', tid)), report, said, before and run_view(before), r.workspace, t.fixes or false,
+    t.retries or false, t.fixes and call('HGET', K('review:', t.fixes), 'note') or false, call('HMGET', K('env:', tid),
+    'envelope_t', 'envelope_u'), r.attempt == '1'
+    and F(math.max(0, raw - math.max(num(t.created), num(t.not_before)))) }
 end
 
 local function covers(lane, agent, role, caps)
@@ -32,9 +33,9 @@ local function covers(lane, agent, role, caps)
   return true
 end
 
--- best finds the best lane that is covered. Lanes are sorted by their heads,
+-- best_lane finds the best lane that is covered. Lanes are sorted by their heads,
 -- so the first one covered is it; the window grows for an agent that covers few.
-local function best(...)
+local function best_lane(...)
   local from, size = 0, 8
   while true do
     local lanes = call('ZRANGE', K('lanes'), from, from + size - 1)
@@ -46,21 +47,21 @@ local function best(...)
   end
 end
 
--- head finds the task to grant next, if there is room for more, and the score
+-- next_task finds the task to grant next, if there is room for more, and the score
 -- of the one behind it.
-local function head(room, ...)
+local function next_task(room, ...)
   while true do
-    local lane = room and best(...)
+    local lane = room and best_lane(...)
     if not lane then return nil end
     local two = call('ZRANGE', K('lane:', lane), 0, 1, 'WITHSCORES')
     local tid, behind = two[1] or '', two[4]
-    local t = pick(K('task:', tid), 'state', 'token', 'order', 'attempt', 'at', 'lane', 'window', 'pin', 'not_before', 'fixes', 'retries',
-      'root', 'created', 'runs_from')
+    local t = pick(K('task:', tid), 'state', 'token', 'order', 'attempt', 'at', 'lane', 'window', 'pin', 'not_before',
+      'fixes', 'retries', 'root', 'created', 'runs_from')
     if t.state == 'queued' then
-      if not marked(t) then return tid, t, behind end
-      drop(tid, t, behind)
+      if not cancelled_ancestor(t) then return tid, t, behind end
+      cancel_queued(tid, t, behind)
     else
-      stray('lane_extra', K('lane:', lane), tid)
+      remove_stale_entry('lane_extra', K('lane:', lane), tid)
       if behind then
         call('ZADD', K('lanes'), behind, lane)
       else
@@ -70,9 +71,9 @@ local function head(room, ...)
   end
 end
 
--- take leases a task to an agent; with is the key that acquires it, if any. most
+-- lease_task leases a task to an agent; with is the key that acquires it, if any. most
 -- is how many runs the task may have before a person has to decide.
-local function take(tid, t, behind, rid, secret, token, agent, incarnation, root, actor, with, most)
+local function lease_task(tid, t, behind, rid, secret, token, agent, incarnation, root, actor, with, most)
   local r = { token = F(token), attempt = F(num(t.attempt) + 1), workspace = root ~= '' and (root .. '/' .. rid) or '' }
   local deadline, used = now + math.min(num(t.window), FIRST), num(r.attempt) - num(t.runs_from)
   dequeue(tid, t, behind)
@@ -97,7 +98,7 @@ local function replay(was, out, strict)
   for tid, rid in string.gmatch(was, '(%S+) (%S+)') do
     local t, r = load(K('task:', tid)), load(K('run:', rid))
     local deadline = num(call('ZSCORE', K('deadlines'), tid))
-    if r and t and r.state == 'running' and t.run == rid and now < deadline and not orphaned(r) then
+    if r and t and r.state == 'running' and t.run == rid and now < deadline and not void_reason(r) then
       out[#out + 1] = lease_view(tid, rid, t, r, deadline)
     elseif strict then
       return nil
@@ -106,14 +107,14 @@ local function replay(was, out, strict)
   return out
 end
 
--- registered looks up the agent that asks, where any agent is registered at
+-- check_registration looks up the agent that asks, where any agent is registered at
 -- all. It returns its record; why it may be given nothing; and whether that is
 -- only because it has to be judged first.
-local function registered(id, by, operator, incarnation)
-  local a = meta.incarnations and agent(id)
+local function check_registration(id, by, operator, incarnation)
+  local a = meta.incarnations and read_agent(id)
   if not a or not a.status then return nil end
-  local no, early = allowed(a, by, operator)
-  no = no or gone(a, incarnation)
+  local no, early = check_allowed(a, by, operator)
+  no = no or check_gone(a, incarnation)
   if not no and a.status == 'draining' then no = refuse('agent_draining') end
   return a, no, early
 end
@@ -133,9 +134,9 @@ local function grant(skip, close)
   local invalid = arg(14) ~= '' and not key_is_live(arg(14))
   if invalid and not close then return refuse('unauthenticated', 'kind', 'key') end
   local out = { 0, RAW, meta.seq, meta.granted or '0' }
-  local was, err = once(key, body)
+  local was, err = find_request(key, body)
   if err then return err end
-  local a, no, early = registered(agent, arg(1), arg(13), arg(12))
+  local a, no, early = check_registration(agent, arg(1), arg(13), arg(12))
   -- A lease that comes before can end all the same, and what was granted to an
   -- agent that drains by now is still its own.
   if early or no and not close and not (was and a.status == 'draining') then return no end
@@ -155,7 +156,7 @@ local function grant(skip, close)
     promote(10)
     local granted, size = {}, 0
     for i = 16, #ARGV - skip, 2 do
-      local tid, t, behind = head(size < MAX_REPLY, agent, role, caps)
+      local tid, t, behind = next_task(size < MAX_REPLY, agent, role, caps)
       if not tid then break end
       local token = math.max(num(t.token), floor) + 1
       if token > floor + RANGE then
@@ -167,7 +168,8 @@ local function grant(skip, close)
         out[1] = 3
         break
       end
-      local view = take(tid, t, behind, arg(i), arg(i + 1), token, agent, a and a.incarnation or '0', arg(7), arg(1), arg(14), num(arg(15)))
+      local view = lease_task(tid, t, behind, arg(i), arg(i + 1), token, agent, a and a.incarnation or '0', arg(7),
+        arg(1), arg(14), num(arg(15)))
       for _, part in ipairs({ view[7], view[8], view[9], unpack(view[10]) }) do size = size + (part and #part or 0) end
       out[#out + 1] = view
       granted[#granted + 1] = tid .. ' ' .. arg(i)

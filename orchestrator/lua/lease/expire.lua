@@ -5,14 +5,16 @@
 -- Reply: view of the task
 -- Errors: not_found, task_closed, state_conflict, idempotency_conflict
 local tid, by, key, body = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local was, err = once(key, body)
+local was, err = find_request(key, body)
 if err then return err end
-if was then return view(tid) end
+if was then return task_view(tid) end
 local t = load(K('task:', tid))
 if not t then return refuse('not_found', 'kind', 'task') end
-if TERMINAL[t.state] then return lost(tid, t) end
+if TERMINAL[t.state] then return refuse_closed_task(tid, t) end
 if t.state ~= 'leased' then return refuse('state_conflict', 'state', t.state, 'need', 'leased') end
-if ARGV[6] ~= '' and ARGV[6] ~= t.run then return refuse('state_conflict', 'state', t.state, 'meant', ARGV[6], 'current', t.run) end
-expire(tid, t, 'expired_by_operator', ARGV[5] ~= '' and ARGV[5] or 'expired_by_operator', by)
+if ARGV[6] ~= '' and ARGV[6] ~= t.run then
+  return refuse('state_conflict', 'state', t.state, 'meant', ARGV[6], 'current', t.run)
+end
+expire_lease(tid, t, 'expired_by_operator', ARGV[5] ~= '' and ARGV[5] or 'expired_by_operator', by)
 remember(key, body, tid, DAY)
-return view(tid)
+return task_view(tid)

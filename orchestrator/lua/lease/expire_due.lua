@@ -14,10 +14,10 @@ for _, tid in ipairs(due) do
     else
       local confirmed = call('HGET', K('run:', t.run), 'confirmed') == '1'
       local class = num(t.token) <= floor and 'store_adopted' or confirmed and 'lease_expired' or 'undelivered'
-      expire(tid, t, class, class, ARGV[1])
+      expire_lease(tid, t, class, class, ARGV[1])
     end
   else
-    stray('deadline_extra', K('deadlines'), tid)
+    remove_stale_entry('deadline_extra', K('deadlines'), tid)
   end
 end
 return #due

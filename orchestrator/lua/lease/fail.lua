@@ -7,10 +7,10 @@
 -- Errors: those of fenced
 local tid, rid = ARGV[1], ARGV[2]
 local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
-if err then return told(tid, rid, ARGV[3], 'fail', ARGV[5]) or err end
-end_lease(tid, rid, 'failed', 'agent_failed', admitted(r, deadline))
+if err then return repeated_answer(tid, rid, ARGV[3], 'fail', ARGV[5]) or err end
+end_lease(tid, rid, 'failed', 'agent_failed', confirmed_deadline(r, deadline))
 call('SET', K('detail:', rid), ARGV[6])
-local state, failures = after(tid, t, rid, 'agent_failed', ARGV[7] == '1')
+local state, failures = apply_retry_policy(tid, t, rid, 'agent_failed', ARGV[7] == '1')
 put(r, 'closed', 'fail:' .. ARGV[5] .. ' ' .. state)
 emit('lease.failed', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid, reason = ARGV[6] },
   '{"state":' .. quote(state) .. ',"failures":' .. F(failures) .. ',"reason":' .. quote(ARGV[6]) ..

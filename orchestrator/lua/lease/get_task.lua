@@ -8,9 +8,9 @@
 -- Errors: those of fenced
 local t, r, deadline, err = fenced(ARGV[1], ARGV[2], ARGV[3], ARGV[4])
 if err then return err end
-confirm(ARGV[1], r, deadline)
-local nudge = acted(ARGV[1], ARGV[2], t, r, deadline, 'get_task', ARGV[6], '', ARGV[5])
+confirm_lease(ARGV[1], r, deadline)
+local nudge = note_tool_call(ARGV[1], ARGV[2], t, r, deadline, 'get_task', ARGV[6], '', ARGV[5])
 if not nudge then return {} end
-local shown = view(ARGV[1])
+local shown = task_view(ARGV[1])
 shown[7] = call('GET', K('edit:', ARGV[1])) or shown[7]
 return { shown, nudge }

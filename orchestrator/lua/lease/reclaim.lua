@@ -18,6 +18,7 @@ if num(r.token) <= floor then
   local shown = F(num(ARGV[4])) .. ','
   local new = shown ~= '0,' and not string.find(r.tokens, ',' .. shown, 1, true)
   put(r, 'token', r.token, 'tokens', r.tokens .. (new and shown or '') .. r.token .. ',', 'confirmed', '1')
-  emit('lease.reclaimed', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid }, '{"state":"leased"}')
+  emit('lease.reclaimed', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid },
+    '{"state":"leased"}')
 end
 return { RAW, F(deadline - now), r.token }

@@ -4,7 +4,8 @@
 -- revives one and never shortens one.
 -- ARGV: task, run, secret, presented token
 -- Reply: {raw ms, ttl ms, token, ms since the last tool call or '', last nudge JSON or '',
---   the processes to start: {ms to the call's deadline, order JSON}…, ms that were left or '' when it confirms the grant}
+--   the processes to start: {ms to the call's deadline, order JSON}…, ms that were left or '' when
+--   it confirms the grant}
 -- Errors: those of fenced
 local tid, rid = ARGV[1], ARGV[2]
 local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
@@ -13,5 +14,5 @@ local left = r.confirmed == '1' and F(deadline - now) or ''
 local d = math.max(deadline, now + num(r.window))
 call('ZADD', K('deadlines'), F(d), tid)
 put(r, 'confirmed', '1', 'renewals', F(num(r.renewals) + 1))
-return { RAW, F(d - now), r.token, r.active and F(math.max(0, now - num(r.active))) or '', r.nudge or '', ordered(rid, r, ''),
-  left }
+return { RAW, F(d - now), r.token, r.active and F(math.max(0, now - num(r.active))) or '', r.nudge or '',
+  pending_execs(rid, r, ''), left }

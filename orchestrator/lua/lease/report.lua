@@ -17,8 +17,8 @@ if req ~= '' then
     end
   end
 end
-confirm(tid, r, deadline)
-local nudge = acted(tid, rid, t, r, deadline, 'report_progress ' .. ARGV[6], ARGV[8], req, req)
+confirm_lease(tid, r, deadline)
+local nudge = note_tool_call(tid, rid, t, r, deadline, 'report_progress ' .. ARGV[6], ARGV[8], req, req)
 if not nudge then return {} end
 local seq = num(t.reports) + 1
 put(t, 'reports', F(seq), 'updated', RAW)

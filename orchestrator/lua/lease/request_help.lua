@@ -8,11 +8,11 @@
 -- Errors: those of fenced
 local tid, rid = ARGV[1], ARGV[2]
 local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
-if err then return told(tid, rid, ARGV[3], 'request_help', ARGV[5]) or err end
-end_lease(tid, rid, 'released', 'released', admitted(r, deadline))
+if err then return repeated_answer(tid, rid, ARGV[3], 'request_help', ARGV[5]) or err end
+end_lease(tid, rid, 'released', 'released', confirmed_deadline(r, deadline))
 local due = num(ARGV[8])
 if due > 0 then due = now + due end
-local hid = park(tid, t, rid, ARGV[6], ARGV[7], due, ARGV[9])
+local hid = create_handoff(tid, t, rid, ARGV[6], ARGV[7], due, ARGV[9])
 move(tid, t, 'handoff')
 put(r, 'closed', 'request_help:' .. ARGV[5] .. ' ' .. hid)
 emit('task.handoff', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid },

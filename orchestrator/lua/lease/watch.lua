@@ -12,9 +12,9 @@ local r = call('HMGET', K('run:', rid), 'task', 'secret', 'state', 'class', 'clo
 if not r[1] or r[2] ~= ARGV[3] then return refuse('lease_expired', 'cause', 'unknown') end
 if r[1] ~= tid then return refuse('task_mismatch') end
 if r[3] ~= 'running' then return { r[3], r[4] or '', r[5] or '', '' } end
-local lost = orphaned({ agent = r[10], incarnation = r[11], key = r[13] })
+local lost = void_reason({ agent = r[10], incarnation = r[11], key = r[13] })
 if lost then return { 'expired', lost, '', '' } end
-if marked(record(K('task:', tid))) then return { 'cancelled', 'cancelled', '', '' } end
+if cancelled_ancestor(record(K('task:', tid))) then return { 'cancelled', 'cancelled', '', '' } end
 if num(r[6]) <= floor then return { 'reclaim', '', '', '' } end
 if now >= num(call('ZSCORE', K('deadlines'), tid)) then return { 'expired', 'lease_expired', '', '' } end
 if ARGV[6] == 'quiet' then return { 'running', '', '', '', {} } end
@@ -25,4 +25,4 @@ if (r[7] or '0') ~= (r[9] or '0') then
   put(record(K('run:', rid)), 'nudge_seen', r[7])
   nudge = r[8]
 end
-return { 'running', '', '', nudge, ordered(rid, { execs = r[12] }, ARGV[5]) }
+return { 'running', '', '', nudge, pending_execs(rid, { execs = r[12] }, ARGV[5]) }

@@ -9,7 +9,7 @@
 -- Reply: {number of events that were counted only, code of the last of them or ""}
 -- Errors: lease_expired, task_mismatch, stale_fence, unknown_fence
 local tid, rid = ARGV[1], ARGV[2]
-local r, err = witness(tid, rid, ARGV[3], ARGV[4])
+local r, err = authenticate_run(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
 local newest = r.state == 'running' and r.token or call('HGET', K('task:', tid), 'token') or r.token
 local had = {}
@@ -30,7 +30,7 @@ end
 
 local function write(i)
   local kind = ARGV[i]
-  if kind == 'run.stalled' then return nudge(tid, rid, r, 'silent', ARGV[i + 4]) end
+  if kind == 'run.stalled' then return nudge_run(tid, rid, r, 'silent', ARGV[i + 4]) end
   emit(kind, { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid }, ARGV[i + 2],
     ARGV[i + 3] ~= '' and ARGV[i + 3] or nil)
 end

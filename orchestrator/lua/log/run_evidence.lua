@@ -8,7 +8,7 @@
 --   state_conflict (it was replaced too often)
 local REPLACED = 50
 local tid, rid, digest = ARGV[1], ARGV[2], ARGV[7]
-local r, err = witness(tid, rid, ARGV[3], ARGV[4])
+local r, err = authenticate_run(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
 if key_ended_leases(r.key) then return refuse('lease_expired', 'cause', 'key_revoked') end
 local key = K('evidence:', rid)

@@ -9,7 +9,7 @@
 -- Reply: OK
 -- Errors: lease_expired, task_mismatch, stale_fence, unknown_fence, task_closed (it was decided)
 local tid, rid = ARGV[1], ARGV[2]
-local r, err = witness(tid, rid, ARGV[3], ARGV[4])
+local r, err = authenticate_run(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
 if r.exited == '1' and r.code == ARGV[6] and r.signal == ARGV[7] then return 'OK' end
 local decided = r.exited == '1' and decided_state(tid)

@@ -9,7 +9,7 @@
 --   state_conflict (its end was told)
 local KEEP = 1048576
 local tid, rid, stream, offset, data = ARGV[1], ARGV[2], ARGV[5], num(ARGV[6]), ARGV[7]
-local r, err = witness(tid, rid, ARGV[3], ARGV[4])
+local r, err = authenticate_run(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
 local known = num(r[stream .. '_end'])
 if offset > known then return refuse('offset_conflict', 'expected', F(known), 'presented', F(offset)) end

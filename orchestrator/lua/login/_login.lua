@@ -13,8 +13,9 @@ local function close_logins(id, secrets, open, reason, actor)
     call('DEL', K('session:', secret))
     call('ZREM', K('sessions-of:', id), secret)
     call('ZREM', K('sessions'), secret)
-    emit('session.closed', { actor = actor or id, reason = reason }, '{"keyId":' .. quote(id) .. ',"reason":' .. quote(reason) ..
-      ',"before":{"sessions":' .. F(open) .. '},"after":{"sessions":' .. F(open - 1) .. '}}')
+    emit('session.closed', { actor = actor or id, reason = reason }, '{"keyId":' .. quote(id) ..
+      ',"reason":' .. quote(reason) .. ',"before":{"sessions":' .. F(open) .. '},"after":{"sessions":' .. F(open - 1) ..
+      '}}')
     open = open - 1
   end
   return open

@@ -26,7 +26,8 @@ if admin(ARGV[1]) then
   end
   if others == 0 then return refuse('state_conflict', 'state', 'the_last_admin_key', 'need', 'another_admin_key') end
 end
-local ending = ARGV[3] == 'end' or ARGV[3] == '' and revoked == '0' and string.find(',' .. k[2] .. ',', ',agent,', 1, true)
+local ending = ARGV[3] == 'end' or ARGV[3] == '' and revoked == '0'
+  and string.find(',' .. k[2] .. ',', ',agent,', 1, true)
 local leases = ending and 'ended' or kept
 local live = call('ZCARD', K('leases-of:', ARGV[1]))
 if revoked == '0' then
@@ -38,8 +39,9 @@ local with_runs = ARGV[3] == 'end' or ARGV[3] == '' and revoked == '0'
 local run_keys, run_leases = revoke_run_keys(ARGV[1], with_runs)
 if revoked == '0' or leases ~= kept then
   call('HSET', key, 'leases', leases)
-  emit('key.revoked', { actor = ARGV[2] }, '{"keyId":' .. quote(ARGV[1]) .. ',"leases":' .. quote(leases) .. ',"liveLeases":' .. F(live) ..
-    ',"runKeys":' .. F(run_keys) .. ',"runKeyLeases":' .. quote(with_runs and 'ended' or 'kept') .. ',"liveRunKeyLeases":' .. F(run_leases) ..
+  emit('key.revoked', { actor = ARGV[2] }, '{"keyId":' .. quote(ARGV[1]) .. ',"leases":' .. quote(leases) ..
+    ',"liveLeases":' .. F(live) .. ',"runKeys":' .. F(run_keys) ..
+    ',"runKeyLeases":' .. quote(with_runs and 'ended' or 'kept') .. ',"liveRunKeyLeases":' .. F(run_leases) ..
     ',"before":{"revoked":' .. (revoked == '0' and 'false' or 'true') .. '},"after":{"revoked":true}}')
 end
 local limit = num(ARGV[4])

@@ -6,7 +6,7 @@
 -- Reply: {key id, created 0|1}
 -- Errors: idempotency_conflict, unauthenticated (the parent ended), forbidden (the parent is a run key), quota_exceeded
 local id, parent, most = ARGV[1], ARGV[4], num(ARGV[7])
-local was, err = once(ARGV[8], ARGV[9])
+local was, err = find_request(ARGV[8], ARGV[9])
 if err then return err end
 if was then return { was, 0 } end
 if not key_is_live(parent) then return refuse('unauthenticated', 'kind', 'key') end
@@ -17,10 +17,12 @@ if call('ZCOUNT', of, '(' .. RAW, '+inf') >= most then
 end
 delete_expired_run_keys(of, 10)
 call('SET', K('keyhash:', ARGV[2]), id)
-call('HSET', K('key:', id), 'name', ARGV[3], 'hash', ARGV[2], 'scopes', 'agent', 'created', RAW, 'revoked', '0', 'parent', parent, 'agent', ARGV[5])
+call('HSET', K('key:', id), 'name', ARGV[3], 'hash', ARGV[2], 'scopes', 'agent', 'created', RAW, 'revoked', '0',
+  'parent', parent, 'agent', ARGV[5])
 call('ZADD', K('keys'), RAW, id)
 set_run_key_expiry(id, parent, run_key_expiry(parent, num(ARGV[6])))
-emit('key.created', { actor = parent }, '{"keyId":' .. quote(id) .. ',"name":' .. quote(ARGV[3]) .. ',"scopes":"agent","parentKeyId":' .. quote(parent) ..
-  ',"agentId":' .. quote(ARGV[5]) .. ',"before":null,"after":{"scopes":"agent"}}')
+emit('key.created', { actor = parent }, '{"keyId":' .. quote(id) .. ',"name":' .. quote(ARGV[3]) ..
+  ',"scopes":"agent","parentKeyId":' .. quote(parent) .. ',"agentId":' .. quote(ARGV[5]) ..
+  ',"before":null,"after":{"scopes":"agent"}}')
 remember(ARGV[8], ARGV[9], id, DAY)
 return { id, 1 }

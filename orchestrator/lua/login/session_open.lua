@@ -8,7 +8,9 @@
 local code = K('login:', ARGV[2])
 local c = call('HMGET', code, 'key', 'from', 'at', 'session')
 local id = c[1]
-if not id or now - num(c[3]) >= CODE_LIFE or not key_is_live(id) then return refuse('unauthenticated', 'kind', 'code') end
+if not id or now - num(c[3]) >= CODE_LIFE or not key_is_live(id) then
+  return refuse('unauthenticated', 'kind', 'code')
+end
 local key, all = K('session:', ARGV[1]), K('sessions-of:', id)
 local at = call('HGET', key, 'at') -- there when this very request was made before
 if c[4] and not at then

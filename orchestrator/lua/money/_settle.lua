@@ -2,23 +2,24 @@
 -- Calls that cost money: their reservations, and how these end.
 local LAG = 2000 -- after its timeout a call has ended: the answer to reserve may have come this late
 local LINGER = 10000 -- and its settlement has come after this long, or never will
-local CALL = { 'task', 'run', 'tool', 'nonce', 'hash', 'need_t', 'need_u', 'version', 'ext', 'keyed', 'deadline', 'token', 'state', 'outcome', 'cost_t',
-  'cost_u', 'kept' }
+local CALL = { 'task', 'run', 'tool', 'nonce', 'hash', 'need_t', 'need_u', 'version', 'ext', 'keyed', 'deadline',
+  'token', 'state', 'outcome', 'cost_t', 'cost_u', 'kept' }
 
 local function load_call(tid, cid) return pick(K('hold:', tid .. ':' .. cid), unpack(CALL)) end
 
--- over takes a call off the lists of those under way. A task that waits for
+-- unlist_call takes a call off the lists of those under way. A task that waits for
 -- what acts outside looks again.
-local function over(tid, cid, h)
+local function unlist_call(tid, cid, h)
   call('ZREM', K('holds'), tid .. ':' .. cid)
   call('ZREM', K('calls:', tid), cid)
   if h.ext == '1' and call('ZREM', K('inflight:', tid), cid) == 1 then requeue_after_calls(tid) end
 end
 
 local function emit_call(tid, h, cid, outcome, cost_t, cost_u, detail, correction)
-  emit('tool.called', { task = tid, run = h.run, token = h.token, actor = h.run }, '{"tool":' .. quote(h.tool) .. ',"callId":' .. quote(cid) ..
-    ',"outcome":"' .. outcome .. '","cost":' .. both(cost_t, cost_u) .. ',"reserved":' .. both(num(h.need_t), num(h.need_u)) ..
-    ',"detail":' .. quote(detail) .. (correction and ',"correction":true}' or '}'))
+  emit('tool.called', { task = tid, run = h.run, token = h.token, actor = h.run }, '{"tool":' .. quote(h.tool) ..
+    ',"callId":' .. quote(cid) .. ',"outcome":"' .. outcome .. '","cost":' .. amount_json(cost_t, cost_u) ..
+    ',"reserved":' .. amount_json(num(h.need_t), num(h.need_u)) .. ',"detail":' .. quote(detail) ..
+    (correction and ',"correction":true}' or '}'))
 end
 
 -- add_run_spending keeps what a run has spent; what the LLM proxy saw is not charged
@@ -26,10 +27,10 @@ end
 local function add_run_spending(h, t, u)
   local r = pick(K('run:', h.run), 'task', 'spent_t', 'spent_u', 'llm_t', 'llm_u')
   if not r.task then return end
-  shift(r, 'spent', t, u)
+  add_amount(r, 'spent', t, u)
   if string.sub(h.tool, 1, 4) ~= 'llm_' then return end
-  shift(r, 'llm', t, u)
-  shift(envelope(r.task), 'llm', t, u)
+  add_amount(r, 'llm', t, u)
+  add_amount(envelope(r.task), 'llm', t, u)
 end
 
 -- settle ends an open reservation: what was held is available again, what the
@@ -39,32 +40,33 @@ local function settle(tid, cid, h, outcome, cost_t, cost_u, detail)
   local held_t, held_u = num(h.need_t), num(h.need_u)
   if outcome == 'uncertain' then cost_t, cost_u = held_t, held_u end
   if outcome == 'undispatched' then cost_t, cost_u = 0, 0 end
-  over(tid, cid, h)
+  unlist_call(tid, cid, h)
   h.state, h.outcome, h.cost_t, h.cost_u = 'settled', outcome, F(cost_t), F(cost_u)
   put(h, 'state', h.state, 'outcome', outcome, 'cost_t', h.cost_t, 'cost_u', h.cost_u)
   call('PEXPIRE', h[1], F(DAY))
   emit_call(tid, h, cid, outcome, cost_t, cost_u, detail)
-  shift(e, 'held', -held_t, -held_u)
-  sum('held_t', -held_t)
-  sum('held_u', -held_u)
-  if call('ZCARD', K('holds')) == 0 then call('HDEL', K('sums'), 'held_t', 'held_u') end -- whatever was there before this was counted
+  add_amount(e, 'held', -held_t, -held_u)
+  add_total('held_t', -held_t)
+  add_total('held_u', -held_u)
+  -- whatever was there before this was counted
+  if call('ZCARD', K('holds')) == 0 then call('HDEL', K('sums'), 'held_t', 'held_u') end
   add_run_spending(h, cost_t, cost_u)
-  local p = charge(tid, e, h.run, held_t, held_u, cost_t, cost_u, 'kind', 'call', 'call', cid, 'tool', h.tool, 'outcome', outcome,
-    'held_t', h.need_t, 'held_u', h.need_u, 'version', h.version, 'detail', detail)
+  local p = charge(tid, e, h.run, held_t, held_u, cost_t, cost_u, 'kind', 'call', 'call', cid, 'tool', h.tool,
+    'outcome', outcome, 'held_t', h.need_t, 'held_u', h.need_u, 'version', h.version, 'detail', detail)
   if outcome == 'uncertain' then
-    emit('budget.uncertain', { task = tid, run = h.run, token = h.token, actor = 'server' }, '{"tool":' .. quote(h.tool) .. ',"callId":' .. quote(cid) ..
-      ',"cost":' .. both(cost_t, cost_u) .. '}')
+    emit('budget.uncertain', { task = tid, run = h.run, token = h.token, actor = 'server' },
+      '{"tool":' .. quote(h.tool) .. ',"callId":' .. quote(cid) .. ',"cost":' .. amount_json(cost_t, cost_u) .. '}')
   end
   return p
 end
 
--- correct books a true figure where nobody knew one, up or down.
-local function correct(tid, cid, h, outcome, cost_t, cost_u, detail)
+-- correct_call books a true figure where nobody knew one, up or down.
+local function correct_call(tid, cid, h, outcome, cost_t, cost_u, detail)
   local more_t, more_u = cost_t - num(h.cost_t), cost_u - num(h.cost_u)
   h.outcome, h.cost_t, h.cost_u = outcome, F(cost_t), F(cost_u)
   put(h, 'outcome', outcome, 'cost_t', h.cost_t, 'cost_u', h.cost_u)
   emit_call(tid, h, cid, outcome, cost_t, cost_u, detail, true)
   add_run_spending(h, more_t, more_u)
-  return charge(tid, envelope(tid), h.run, 0, 0, more_t, more_u, 'kind', 'correction', 'call', cid, 'tool', h.tool, 'outcome', outcome,
-    'held_t', '0', 'held_u', '0', 'version', h.version, 'detail', detail)
+  return charge(tid, envelope(tid), h.run, 0, 0, more_t, more_u, 'kind', 'correction', 'call', cid, 'tool', h.tool,
+    'outcome', outcome, 'held_t', '0', 'held_u', '0', 'version', h.version, 'detail', detail)
 end

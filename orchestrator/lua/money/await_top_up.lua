@@ -7,10 +7,10 @@
 local tid = ARGV[1]
 local t, r, deadline, err = fenced(tid, ARGV[2], ARGV[3], ARGV[4])
 if err then return err end
-confirm(tid, r, deadline)
+confirm_lease(tid, r, deadline)
 put(r, 'active', NOW)
 local e = envelope(tid)
 if not pick(r[1], 'tops_seen').tops_seen then put(r, 'tops_seen', e.tops or '0') end
 local more = r.tops_seen and num(e.tops) > num(r.tops_seen)
-local free_t, free_u = free(e)
-return { more and 1 or 0, free_t, free_u, locked(e) and 1 or 0 }
+local free_t, free_u = free_amount(e)
+return { more and 1 or 0, free_t, free_u, is_locked(e) and 1 or 0 }

@@ -12,7 +12,8 @@ if id == '' and back then return call('XREVRANGE', K('ledger'), below, '-', 'COU
 if id == '' then return call('XRANGE', K('ledger'), F(after + 1) .. '-0', '+', 'COUNT', limit) end
 local seqs
 if back then
-  seqs = call('ZREVRANGEBYSCORE', K('ledger-of:', id), after == 0 and '+inf' or '(' .. F(after), '-inf', 'LIMIT', 0, limit)
+  seqs = call('ZREVRANGEBYSCORE', K('ledger-of:', id), after == 0 and '+inf' or '(' .. F(after), '-inf',
+    'LIMIT', 0, limit)
 else
   seqs = call('ZRANGEBYSCORE', K('ledger-of:', id), '(' .. F(after), '+inf', 'LIMIT', 0, limit)
 end

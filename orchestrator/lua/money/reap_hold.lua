@@ -11,7 +11,7 @@ for _, id in ipairs(due) do
   if h.state == 'open' then
     settle(tid, cid, h, 'uncertain', 0, 0, 'not settled in time')
   else
-    stray('hold_extra', K('holds'), id)
+    remove_stale_entry('hold_extra', K('holds'), id)
   end
 end
 return #due

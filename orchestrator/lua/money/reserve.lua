@@ -7,19 +7,20 @@
 --   most calls, kept answers and bytes of these of a tree in a day, most calls of a task at once
 -- Reply: {token, available tokens, available nano-dollars, ttl ms of the lease, nudge JSON or ''}, followed by
 --   {result, tokens, nano-dollars} when the call was made before
--- Errors: those of fenced; paused, lease_ending, budget_exceeded, call_in_progress, idempotency_conflict, state_conflict,
+-- Errors: those of fenced; paused, lease_ending, budget_exceeded, call_in_progress,
+--   idempotency_conflict, state_conflict,
 --   quota_exceeded
 local tid, rid, cid, nonce, tool, hash = ARGV[1], ARGV[2], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local need_t, need_u, external, timeout = num(ARGV[9]), num(ARGV[10]), ARGV[12] == '1', num(ARGV[13])
 local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
-deadline = admitted(r, deadline)
+deadline = confirmed_deadline(r, deadline)
 local e, h = envelope(tid), load_call(tid, cid)
 
 -- What an LLM answers cannot carry a nudge, so the next other call does.
 local function answer(was)
   local nudge = string.sub(tool, 1, 4) == 'llm_' and '' or nudge_for_call(r, cid)
-  local free_t, free_u = free(e)
+  local free_t, free_u = free_amount(e)
   return { num(r.token), free_t, free_u, deadline - now, nudge, was }
 end
 
@@ -30,8 +31,9 @@ local function exceeded()
   local told = call('HINCRBY', K('short:', rid), 'n', 1)
   if told == 1 then call('PEXPIRE', K('short:', rid), 60000) end
   if told <= 20 then
-    emit('budget.exceeded', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid }, '{"tool":' .. quote(tool) ..
-      ',"need":' .. both(need_t, need_u) .. ',"available":' .. both(free(e)) .. '}')
+    emit('budget.exceeded', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid },
+      '{"tool":' .. quote(tool) .. ',"need":' .. amount_json(need_t, need_u) ..
+      ',"available":' .. amount_json(free_amount(e)) .. '}')
   end
   save()
 end
@@ -54,29 +56,32 @@ local margin = window < 10000 and 500 or math.max(window / 10, 2000)
 if external and now >= deadline - margin then return refuse('lease_ending', 'ttl', F(deadline - now)) end
 local root = root_of(tid, t)
 local calls, answers, bytes, slots = count_kept_calls(root)
-local no = check_quota('open_calls', num(ARGV[19]), call('ZCARD', K('calls:', tid)), 1) or check_quota('calls', num(ARGV[16]), calls, 1)
+local no = check_quota('open_calls', num(ARGV[19]), call('ZCARD', K('calls:', tid)), 1)
+  or check_quota('calls', num(ARGV[16]), calls, 1)
 if not no and ARGV[14] == '1' then
-  no = check_quota('kept_answers', num(ARGV[17]), answers, 1) or check_quota('kept_answer_bytes', num(ARGV[18]), bytes, 1)
+  no = check_quota('kept_answers', num(ARGV[17]), answers, 1)
+    or check_quota('kept_answer_bytes', num(ARGV[18]), bytes, 1)
 end
 if no then return no end
-no = short(tid, need_t, need_u)
+no = check_funds(tid, need_t, need_u)
 if no then
   if ARGV[15] ~= '1' then exceeded() end
   return no
 end
 
-confirm(tid, r, deadline)
+confirm_lease(tid, r, deadline)
 -- A call that costs is no loop that anybody has to end: money does.
 put(r, 'active', NOW, 'call', 'paid', 'call_by', cid, 'same', '1')
-shift(e, 'available', -need_t, -need_u)
-shift(e, 'held', need_t, need_u)
-sum('held_t', need_t)
-sum('held_u', need_u)
+add_amount(e, 'available', -need_t, -need_u)
+add_amount(e, 'held', need_t, need_u)
+add_total('held_t', need_t)
+add_total('held_u', need_u)
 record_kept_call(root, slots, 1, 0, 0)
 local ends = now + timeout + LINGER
 if h.state then call('DEL', h[1]) end -- it never left: this is another one
-put(known({ h[1] }), 'task', tid, 'run', rid, 'tool', tool, 'nonce', nonce, 'hash', hash, 'need_t', ARGV[9], 'need_u', ARGV[10],
-  'version', ARGV[11], 'ext', ARGV[12], 'keyed', ARGV[14], 'deadline', F(ends), 'state', 'open', 'token', r.token, 'at', RAW)
+put(known({ h[1] }), 'task', tid, 'run', rid, 'tool', tool, 'nonce', nonce, 'hash', hash, 'need_t', ARGV[9],
+  'need_u', ARGV[10], 'version', ARGV[11], 'ext', ARGV[12], 'keyed', ARGV[14], 'deadline', F(ends), 'state', 'open',
+  'token', r.token, 'at', RAW)
 call('ZADD', K('holds'), F(ends), tid .. ':' .. cid)
 call('ZADD', K('calls:', tid), F(ends), cid)
 if external then call('ZADD', K('inflight:', tid), F(now + timeout + LAG), cid) end

@@ -14,7 +14,7 @@ local p
 if h.state == 'open' then
   p = settle(tid, cid, h, outcome, cost_t, cost_u, ARGV[8])
 elseif h.outcome == 'uncertain' and outcome ~= 'uncertain' then
-  p = correct(tid, cid, h, outcome, cost_t, cost_u, ARGV[8])
+  p = correct_call(tid, cid, h, outcome, cost_t, cost_u, ARGV[8])
 else
   p = payer_of(tid, envelope(tid))
   outcome = ''
@@ -27,5 +27,5 @@ if h.keyed == '1' and ARGV[7] ~= '' and outcome == h.outcome then
     record_kept_call(root, slots, 0, 1, #ARGV[7])
   end
 end
-local free_t, free_u = free(p)
-return { num(h.cost_t), num(h.cost_u), free_t, free_u, locked(p) and 1 or 0 }
+local free_t, free_u = free_amount(p)
+return { num(h.cost_t), num(h.cost_u), free_t, free_u, is_locked(p) and 1 or 0 }

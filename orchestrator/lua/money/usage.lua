@@ -16,11 +16,11 @@ local SESSIONS = 1000
 local MOST_T, MOST_U = 2147483647000, 4000000000000000
 local BURST, EVERY = 240, 5000 -- reports that book something: so many at once, then one in so many ms
 local tid, rid, source = ARGV[1], ARGV[2], ARGV[5]
-local r, err = witness(tid, rid, ARGV[3], ARGV[4])
+local r, err = authenticate_run(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
 local t, e = pick(K('task:', tid), 'state', 'run', 'root'), envelope(tid)
-local unverified = (t.state == 'cancelled' or marked(t)) and 'task_cancelled' or t.run ~= rid and 'superseded' or
-  key_ended_leases(r.key) and 'key_revoked'
+local unverified = (t.state == 'cancelled' or cancelled_ancestor(t)) and 'task_cancelled'
+  or t.run ~= rid and 'superseded' or key_ended_leases(r.key) and 'key_revoked'
 
 local totals = K('usage:', ARGV[7] == 'session' and tid .. ':session' or rid)
 local session = source .. ' ' .. ARGV[6]
@@ -31,7 +31,9 @@ if unverified then
   totals, session = K('usage:', rid), 'unverified ' .. session
   was = call('HGET', totals, session) or shared
 end
-if not was and call('HLEN', totals) >= SESSIONS then return refuse('validation_failed', 'field', '/session', 'limit', SESSIONS) end
+if not was and call('HLEN', totals) >= SESSIONS then
+  return refuse('validation_failed', 'field', '/session', 'limit', SESSIONS)
+end
 local was_t, was_u = string.match(was or '0 0', '^(%d+) (%d+)$')
 was_t, was_u = num(was_t), num(was_u)
 local total_t, total_u = math.max(was_t, num(ARGV[8])), math.max(was_u, num(ARGV[9]))
@@ -55,7 +57,8 @@ local function room(dim)
   local id, p = tid, e
   local left = e.closed == '1' and math.huge or num(e['available_' .. dim])
   while p and p.closed == '1' do
-    left = math.min(left, math.max(0, num(p['available_' .. dim])) + math.max(0, num(p['envelope_' .. dim]) - num(p['granted_' .. dim])))
+    left = math.min(left, math.max(0, num(p['available_' .. dim])) +
+      math.max(0, num(p['envelope_' .. dim]) - num(p['granted_' .. dim])))
     id = p.parent
     p = id ~= '' and envelope(id)
   end
@@ -68,8 +71,12 @@ local into = (unverified or waits) and r or e
 local was_rest_t, was_rest_u = into == e and num(e.unverified_t) or 0, into == e and num(e.unverified_u) or 0
 local cost_t, cost_u = math.min(owed_t + was_rest_t, room('t')), math.min(owed_u + was_rest_u, room('u'))
 local rest_t, rest_u = owed_t - cost_t, owed_u - cost_u -- negative if more is charged than was owed
-if num(into.unverified_t) + rest_t > MOST_T then return refuse('validation_failed', 'field', '/tokens', 'limit', F(MOST_T)) end
-if num(into.unverified_u) + rest_u > MOST_U then return refuse('validation_failed', 'field', '/usd', 'limit', F(MOST_U)) end
+if num(into.unverified_t) + rest_t > MOST_T then
+  return refuse('validation_failed', 'field', '/tokens', 'limit', F(MOST_T))
+end
+if num(into.unverified_u) + rest_u > MOST_U then
+  return refuse('validation_failed', 'field', '/usd', 'limit', F(MOST_U))
+end
 if owed_t > 0 or owed_u > 0 or cost_t > 0 or cost_u > 0 then
   local full = math.max(num(r.usage_full), now) + EVERY
   if full > now + BURST * EVERY then return refuse('rate_limited', 'kind', 'usage') end
@@ -77,15 +84,18 @@ if owed_t > 0 or owed_u > 0 or cost_t > 0 or cost_u > 0 then
 end
 
 call('HSET', totals, session, F(total_t) .. ' ' .. F(total_u))
-shift(of, 'reported', more_t, more_u)
-shift(of, 'charged', owed_t, owed_u)
-if of == r and not unverified then shift(e, 'llm', owed_t - more_t, owed_u - more_u) end -- reported by now, whoever asks next
+add_amount(of, 'reported', more_t, more_u)
+add_amount(of, 'charged', owed_t, owed_u)
+-- reported by now, whoever asks next
+if of == r and not unverified then add_amount(e, 'llm', owed_t - more_t, owed_u - more_u) end
 local p = e
 if cost_t > 0 or cost_u > 0 then
-  shift(r, 'spent', cost_t, cost_u)
-  emit('tool.called', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid }, '{"tool":' .. quote(source) ..
-    ',"outcome":"done","cost":' .. both(cost_t, cost_u) .. ',"reserved":' .. both(0, 0) .. ',"usage":true}')
-  p = charge(tid, e, rid, 0, 0, cost_t, cost_u, 'kind', 'usage', 'tool', source, 'outcome', 'done', 'held_t', '0', 'held_u', '0', 'detail', ARGV[6])
+  add_amount(r, 'spent', cost_t, cost_u)
+  emit('tool.called', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid },
+    '{"tool":' .. quote(source) .. ',"outcome":"done","cost":' .. amount_json(cost_t, cost_u) ..
+    ',"reserved":' .. amount_json(0, 0) .. ',"usage":true}')
+  p = charge(tid, e, rid, 0, 0, cost_t, cost_u, 'kind', 'usage', 'tool', source, 'outcome', 'done', 'held_t', '0',
+    'held_u', '0', 'detail', ARGV[6])
 elseif not unverified then
   p = payer_of(tid, e)
 end
@@ -94,22 +104,24 @@ local more_rest = more_rest_t > 0 or more_rest_u > 0
 if rest_t ~= 0 or rest_u ~= 0 then
   local reason = more_rest and (unverified or 'over_envelope') or 'charged_since'
   local first = more_rest and num(into.unverified_t) == 0 and num(into.unverified_u) == 0
-  shift(into, 'unverified', rest_t, rest_u)
+  add_amount(into, 'unverified', rest_t, rest_u)
   if more_rest then
-    sum('unverified_t', more_rest_t)
-    sum('unverified_u', more_rest_u)
+    add_total('unverified_t', more_rest_t)
+    add_total('unverified_u', more_rest_u)
   end
   -- Each row of the ledger has an event of its own, whose number is its id.
-  emit('budget.unverified', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid, reason = reason }, '{"envelope":' .. quote(tid) ..
-    ',"tool":' .. quote(source) .. ',"usage":' .. both(rest_t, rest_u) .. ',"reason":' .. quote(reason) .. ',"first":' .. (first and 'true' or 'false') .. '}')
-  book(tid, 'run', rid, 'cost_t', '0', 'cost_u', '0', 'kind', 'unverified', 'tool', source, 'unverified_t', F(rest_t), 'unverified_u', F(rest_u),
-    'held_t', '0', 'held_u', '0', 'detail', reason)
+  emit('budget.unverified', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid, reason = reason },
+    '{"envelope":' .. quote(tid) .. ',"tool":' .. quote(source) .. ',"usage":' .. amount_json(rest_t, rest_u) ..
+    ',"reason":' .. quote(reason) .. ',"first":' .. (first and 'true' or 'false') .. '}')
+  add_ledger_row(tid, 'run', rid, 'cost_t', '0', 'cost_u', '0', 'kind', 'unverified', 'tool', source, 'unverified_t',
+    F(rest_t), 'unverified_u', F(rest_u), 'held_t', '0', 'held_u', '0', 'detail', reason)
 end
 -- Another run must not learn the balance of the current holder.
 if t.run ~= rid then return { cost_t, cost_u, 0, 0, 0, more_rest_t, more_rest_u } end
-local free_t, free_u = free(p)
+local free_t, free_u = free_amount(p)
 if into == e and e.closed ~= '1' and more_rest then
-  emit('budget.overrun', { task = tid, run = rid, actor = 'server' }, '{"envelope":' .. quote(tid) .. ',"cost":' .. both(more_rest_t, more_rest_u) ..
-    ',"reserved":' .. both(0, 0) .. ',"available":' .. both(free_t, free_u) .. '}')
+  emit('budget.overrun', { task = tid, run = rid, actor = 'server' }, '{"envelope":' .. quote(tid) ..
+    ',"cost":' .. amount_json(more_rest_t, more_rest_u) .. ',"reserved":' .. amount_json(0, 0) ..
+    ',"available":' .. amount_json(free_t, free_u) .. '}')
 end
-return { cost_t, cost_u, free_t, free_u, locked(p) and 1 or 0, more_rest_t, more_rest_u }
+return { cost_t, cost_u, free_t, free_u, is_locked(p) and 1 or 0, more_rest_t, more_rest_u }

@@ -2,15 +2,15 @@
 -- when time changes its status next; silence is the index of these instants.
 local GONE = { dead = true, deregistered = true }
 
-local function agent(id, ...)
-  return pick(K('agent:', id), 'status', 'reason', 'role', 'version', 'incarnation', 'owner', 'beat_at', 'interval', 'unhealthy',
-    'dead', 'drain_due', ...)
+local function read_agent(id, ...)
+  return pick(K('agent:', id), 'status', 'reason', 'role', 'version', 'incarnation', 'owner', 'beat_at', 'interval',
+    'unhealthy', 'dead', 'drain_due', ...)
 end
 
--- orphaned tells why a lease does not hold any more although nobody has ended
+-- void_reason tells why a lease does not hold any more although nobody has ended
 -- it yet: the key that acquired it was revoked with its leases, or the
 -- registration it was granted to is over.
-local function orphaned(r)
+local function void_reason(r)
   if key_ended_leases(r.key) then return 'key_revoked' end
   if num(r.incarnation) == 0 then return nil end
   local a = pick(K('agent:', r.agent), 'status', 'incarnation')
@@ -34,26 +34,26 @@ end
 
 local function schedule_judgement(id, a) call('ZADD', K('silence'), F(judge_at(a)), id) end
 
--- allowed is the refusal of who may not act for an agent, and of everybody
+-- check_allowed is the refusal of who may not act for an agent, and of everybody
 -- while time has changed its status and nobody has written that down yet; then
 -- it also returns true.
-local function allowed(a, by, operator)
+local function check_allowed(a, by, operator)
   if not a.status then return refuse('not_found', 'kind', 'agent') end
   if a.owner ~= by and operator ~= '1' then return refuse('forbidden', 'kind', 'agent') end
   if not GONE[a.status] and now >= judge_at(a) then return refuse('judge_due'), true end
 end
 
--- superseded is the refusal of a process whose registration was followed by
--- another one, gone that of an agent that is no participant any more as well.
-local function superseded(a, incarnation)
+-- check_superseded is the refusal of a process whose registration was followed by
+-- another one, check_gone that of an agent that is no participant any more as well.
+local function check_superseded(a, incarnation)
   if num(incarnation) > 0 and num(incarnation) < num(a.incarnation) then
     return refuse('agent_gone', 'status', a.status, 'reason', a.reason, 'incarnation', a.incarnation)
   end
 end
 
-local function gone(a, incarnation)
+local function check_gone(a, incarnation)
   if GONE[a.status] then return refuse('agent_gone', 'status', a.status, 'reason', a.reason) end
-  return superseded(a, incarnation)
+  return check_superseded(a, incarnation)
 end
 
 -- check_version is the refusal of a caller who has seen another version than
@@ -66,15 +66,15 @@ local function check_version(a, first)
   return refuse('version_conflict', 'presented', ARGV[first], 'current', a.version)
 end
 
--- acting is how the log names who acts for an agent: an operator by the key, also
+-- actor_name is how the log names who acts for an agent: an operator by the key, also
 -- by the one that registered the agent, and the agent itself by its own id.
-local function acting(id, a, by, operator)
+local function actor_name(id, a, by, operator)
   local itself = a.owner == by and operator ~= '1'
   set_actor_is_agent(itself)
   return itself and id or by
 end
 
-local function roster(id, role, from, to)
+local function move_roster(id, role, from, to)
   call('ZREM', K('roster:', from), id)
   call('ZREM', K('roster:', from .. '|' .. role), id)
   if to then
@@ -83,26 +83,26 @@ local function roster(id, role, from, to)
   end
 end
 
--- lifecycle moves an agent from one status to another, with its event.
-local function lifecycle(id, a, to, reason, actor)
+-- set_agent_status moves an agent from one status to another, with its event.
+local function set_agent_status(id, a, to, reason, actor)
   local from = a.status
   a.status, a.reason, a.version = to, reason, F(num(a.version) + 1)
   put(a, 'status', to, 'reason', reason, 'version', a.version)
-  roster(id, a.role, from, to)
+  move_roster(id, a.role, from, to)
   if GONE[to] then
     call('ZREM', K('silence'), id)
     call('ZADD', K('gone'), NOW, id)
   end
   emit('agent.lifecycle', { agent = id, actor = actor, reason = reason },
-    '{"status":' .. quote(to) .. ',"reason":' .. quote(reason) .. ',"version":' .. a.version .. ',"incarnation":' .. a.incarnation ..
-    turned('status', from, to) .. '}',
-    '{"agent_id":' .. quote(id) .. ',"previous_status":' .. quote(from) .. ',"new_status":' .. quote(to) .. '}')
+    '{"status":' .. quote(to) .. ',"reason":' .. quote(reason) .. ',"version":' .. a.version ..
+    ',"incarnation":' .. a.incarnation .. before_after('status', from, to) .. '}', '{"agent_id":' .. quote(id) ..
+    ',"previous_status":' .. quote(from) .. ',"new_status":' .. quote(to) .. '}')
   if to ~= 'active' and to ~= 'unhealthy' then wake('agent ' .. id) end
 end
 
--- tally counts the records of a role, and keeps the names of those that have
+-- count_role counts the records of a role, and keeps the names of those that have
 -- any in order.
-local function tally(key, role, by)
+local function count_role(key, role, by)
   local n = call('HINCRBY', key, role, by)
   if n <= 0 then
     call('HDEL', key, role)
@@ -112,7 +112,7 @@ local function tally(key, role, by)
   end
 end
 
-local function holder(id, a) return K('holder:', id .. ':' .. a.incarnation) end
+local function leases_key(id, a) return K('holder:', id .. ':' .. a.incarnation) end
 
 -- agent_view reads an agent's record, with what the script changed.
 local function agent_view(id)

@@ -2,10 +2,10 @@
 -- The books: what changes money is an event and a row of the ledger, which has
 -- the number of that event. _money.lua writes the rows.
 
--- warn tells once that half, four fifths and nearly all of an envelope are
+-- warn_budget tells once that half, four fifths and nearly all of an envelope are
 -- spent or carved, in each dimension apart.
 local LEVELS = { 95, 80, 50 }
-local function level(e, dim)
+local function spent_percent(e, dim)
   local granted = num(e['granted_' .. dim])
   if granted <= 0 then return 0 end
   local share = (num(e['spent_' .. dim]) + num(e['carved_' .. dim])) / granted
@@ -15,24 +15,25 @@ local function level(e, dim)
   return 0
 end
 
-local function warn(id, e)
+local function warn_budget(id, e)
   for _, dim in ipairs({ 'u', 't' }) do
-    local percent, field = level(e, dim), 'warned_' .. dim
+    local percent, field = spent_percent(e, dim), 'warned_' .. dim
     if percent > num(e[field]) then
       e[field] = F(percent)
       put(e, field, e[field])
       local show = dim == 'u' and dollars or F
-      emit('budget.warning', { task = envelope_task(id), actor = 'server' }, '{"envelope":' .. quote(id) .. ',"dimension":"' ..
-        (dim == 'u' and 'usd' or 'tokens') .. '","percent":' .. F(percent) .. ',"spent":' .. show(num(e['spent_' .. dim])) ..
-        ',"carved":' .. show(num(e['carved_' .. dim])) .. ',"granted":' .. show(num(e['granted_' .. dim])) .. '}')
+      emit('budget.warning', { task = envelope_task(id), actor = 'server' }, '{"envelope":' .. quote(id) ..
+        ',"dimension":"' .. (dim == 'u' and 'usd' or 'tokens') .. '","percent":' .. F(percent) ..
+        ',"spent":' .. show(num(e['spent_' .. dim])) .. ',"carved":' .. show(num(e['carved_' .. dim])) ..
+        ',"granted":' .. show(num(e['granted_' .. dim])) .. '}')
     end
   end
 end
 
--- rewarn forgets the warnings that money which came since has made untrue.
+-- reset_warnings forgets the warnings that money which came since has made untrue.
 local function reset_warnings(e)
   for _, dim in ipairs({ 'u', 't' }) do
-    local percent, field = level(e, dim), 'warned_' .. dim
+    local percent, field = spent_percent(e, dim), 'warned_' .. dim
     if percent < num(e[field]) then
       e[field] = F(percent)
       put(e, field, e[field])
@@ -40,8 +41,8 @@ local function reset_warnings(e)
   end
 end
 
-local function locked(e)
-  local t, u = free(e)
+local function is_locked(e)
+  local t, u = free_amount(e)
   return t < 0 or u < 0
 end
 
@@ -51,20 +52,21 @@ end
 -- written just before. It returns the envelope that paid.
 local function charge(id, e, run, held_t, held_u, cost_t, cost_u, ...)
   local late = e.closed == '1'
-  book(id, 'run', run, 'cost_t', F(cost_t), 'cost_u', F(cost_u), 'late', late and '1' or '0', ...)
-  shift(e, 'spent', cost_t, cost_u)
+  add_ledger_row(id, 'run', run, 'cost_t', F(cost_t), 'cost_u', F(cost_u), 'late', late and '1' or '0', ...)
+  add_amount(e, 'spent', cost_t, cost_u)
   if cost_t ~= 0 or cost_u ~= 0 then add_total_spent(e, cost_t, cost_u) end
-  sum(cost_t < 0 and 'returned_t' or 'spent_t', math.abs(cost_t))
-  sum(cost_u < 0 and 'returned_u' or 'spent_u', math.abs(cost_u))
-  shift(e, 'available', held_t - cost_t, held_u - cost_u)
+  add_total(cost_t < 0 and 'returned_t' or 'spent_t', math.abs(cost_t))
+  add_total(cost_u < 0 and 'returned_u' or 'spent_u', math.abs(cost_u))
+  add_amount(e, 'available', held_t - cost_t, held_u - cost_u)
   local payer, p = return_rest(id, e)
   local over_t, over_u = cost_t > held_t and num(p.available_t) < 0, cost_u > held_u and num(p.available_u) < 0
-  local facts = '{"envelope":' .. quote(payer) .. ',"cost":' .. both(cost_t, cost_u) .. ',"reserved":' .. both(held_t, held_u)
+  local facts = '{"envelope":' .. quote(payer) .. ',"cost":' .. amount_json(cost_t, cost_u) ..
+    ',"reserved":' .. amount_json(held_t, held_u)
   if over_t or over_u then
     emit('budget.overrun', { task = envelope_task(payer), run = payer == id and run or '', actor = 'server' },
-      facts .. ',"available":' .. both(free(p)) .. '}')
+      facts .. ',"available":' .. amount_json(free_amount(p)) .. '}')
   end
   if late then emit('budget.late', { task = id, run = run, actor = 'server' }, facts .. '}') end
-  warn(payer, p) -- a closed envelope warns nobody: who pays for it may
+  warn_budget(payer, p) -- a closed envelope warns nobody: who pays for it may
   return p
 end

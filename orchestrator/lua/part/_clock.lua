@@ -1,7 +1,8 @@
 -- Store time, read once per script; it judges every deadline.
 do
   local server = server_clock()
-  local m = call('HMGET', META, 'now', 'raw', 'floor', 'paused', 'seq', 'order', 'granted', 'identity', 'incarnations', 'format')
+  local m = call('HMGET', META, 'now', 'raw', 'floor', 'paused', 'seq', 'order', 'granted', 'identity', 'incarnations',
+    'format')
   if not m[1] or not m[2] then
     return redis.error_reply('store_lost the namespace has no meta record')
   end

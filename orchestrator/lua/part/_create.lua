@@ -11,13 +11,13 @@ local function read_spec(first)
 end
 
 -- payer names the envelope that a new task's is carved from: that of its
--- parent, or the house's. uncovered is the refusal where that has too little,
+-- parent, or the house's. check_covered is the refusal where that has too little,
 -- with what the task that ending names gives back before.
-local function payer(s) return s.parent or house(s.house) end
+local function payer(s) return s.parent or day_envelope(s.house) end
 
 local function check_covered(s, ending)
   local from = payer(s)
-  return from ~= '' and short(from, num(s.tokens), num(s.nano), ending and envelope(ending)) or nil
+  return from ~= '' and check_funds(from, num(s.tokens), num(s.nano), ending and envelope(ending)) or nil
 end
 
 -- attach_to_parent notes where in its tree a new subtask stands: its ancestors are
@@ -38,7 +38,7 @@ local function attach_to_parent(t, s)
   call('HINCRBY', K('tree:', t.root), 'made', 1)
 end
 
--- traced gives the spec of a task that repairs another the trace of that one,
+-- with_trace gives the spec of a task that repairs another the trace of that one,
 -- unless it has its own. Strings are all there is in a trace, so nothing is lost.
 local function with_trace(spec, of)
   local theirs = cjson.decode(call('GET', K('spec:', of)) or '{}').trace
@@ -46,15 +46,15 @@ local function with_trace(spec, of)
   return string.sub(spec, 1, -2) .. ',"trace":' .. cjson.encode(theirs) .. '}'
 end
 
--- create writes a new queued task. source is the run whose process must be
+-- create_task writes a new queued task. source is the run whose process must be
 -- gone first when this task repairs or repeats another, else nil.
-local function create(s, source, extra)
+local function create_task(s, source, extra)
   local order = F(num(meta.order) + 1)
   meta.order = order
   local t = { K('task:', s.id), order = order, pri = s.pri, lane = s.lane, at = '' }
   put(t, 'token', '0', 'run', '', 'order', order, 'attempt', '0', 'lane', s.lane, 'pri', s.pri, 'window', s.window,
-    'review', s.review, 'failures', '0', 'handoff', '', 'created', RAW, 'max_attempts', s.max_attempts, 'backoff', s.backoff,
-    'retry_on', s.retry_on, 'escalate', s.escalate, 'by', s.by, 'role', s.role)
+    'review', s.review, 'failures', '0', 'handoff', '', 'created', RAW, 'max_attempts', s.max_attempts,
+    'backoff', s.backoff, 'retry_on', s.retry_on, 'escalate', s.escalate, 'by', s.by, 'role', s.role)
   for _, field in ipairs({ 'labels', 'fixes', 'retries' }) do
     if s[field] ~= '' then put(t, field, s[field]) end
   end
@@ -75,10 +75,10 @@ local function create(s, source, extra)
     put(t, 'not_before', s.not_before)
     call('ZADD', K('starts'), s.not_before, s.id)
   end
-  inherit(t, s.retries ~= '' and s.retries or s.fixes)
+  inherit_calls(t, s.retries ~= '' and s.retries or s.fixes)
   enqueue(s.id, t, ready, source)
   emit('task.submitted', { task = s.id, actor = s.by }, '{"state":"queued"' .. (extra or '') ..
     ',"before":null,"after":{"state":"queued"}}')
-  if from ~= '' then warn(from, envelope(from)) end
+  if from ~= '' then warn_budget(from, envelope(from)) end
   return t
 end

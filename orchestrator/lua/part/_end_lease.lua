@@ -3,8 +3,8 @@
 local function deregister_if_drained(id, incarnation)
   local a = record(K('agent:', id))
   if a.status == nil then pick(a[1], 'status', 'incarnation') end
-  if a.status == 'draining' and a.incarnation == incarnation and call('ZCARD', holder(id, a)) == 0 then
-    lifecycle(id, agent(id), 'deregistered', 'drain_completed', 'server')
+  if a.status == 'draining' and a.incarnation == incarnation and call('ZCARD', leases_key(id, a)) == 0 then
+    set_agent_status(id, read_agent(id), 'deregistered', 'drain_completed', 'server')
   end
 end
 

@@ -3,13 +3,14 @@
 -- changes the state of the task.
 local EVIDENCE_WINDOW = 900000
 
-local function witness(tid, rid, secret, presented)
+local function authenticate_run(tid, rid, secret, presented)
   local r = load(K('run:', rid))
   if not r or r.secret ~= secret then return nil, refuse('lease_expired', 'cause', 'unknown') end
   if r.task ~= tid then return nil, refuse('task_mismatch') end
   local shown = num(presented)
   if shown > 0 and not string.find(r.tokens, ',' .. F(shown) .. ',', 1, true) then
-    return nil, refuse(shown > num(r.token) and 'unknown_fence' or 'stale_fence', 'presented', F(shown), 'current', r.token)
+    return nil, refuse(shown > num(r.token) and 'unknown_fence' or 'stale_fence', 'presented', F(shown),
+      'current', r.token)
   end
   if r.state ~= 'running' and now - num(r.ended_at) > EVIDENCE_WINDOW then
     return nil, refuse('lease_expired', 'cause', 'evidence_closed')

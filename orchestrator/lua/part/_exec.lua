@@ -1,9 +1,9 @@
 -- exec: processes that a run is asked to start. exec:<run> holds those whose
 -- result is not there, each with the deadline of its call.
 
--- ordered lists what the adapter of a run is to start and does not know yet:
+-- pending_execs lists what the adapter of a run is to start and does not know yet:
 -- {ms to the deadline of the call, order JSON} each. known is ',id,id,'.
-local function ordered(rid, r, known)
+local function pending_execs(rid, r, known)
   local out = {}
   if num(r.execs) == 0 then return out end
   local flat = call('HGETALL', K('exec:', rid))

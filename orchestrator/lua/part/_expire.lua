@@ -1,18 +1,18 @@
 -- needs: end_lease retry_policy
--- expire ends a lease that its holder did not give back, with one event.
+-- expire_lease ends a lease that its holder did not give back, with one event.
 -- deadline is when its process is gone for certain, where that is not the lease's own.
-local function expire(tid, t, class, reason, actor, deadline)
+local function expire_lease(tid, t, class, reason, actor, deadline)
   local rid = t.run
   local r = pick(K('run:', rid), 'agent', 'token', 'incarnation', 'key')
   end_lease(tid, rid, 'expired', class, deadline)
-  local state, failures = after(tid, t, rid, class, true)
-  sum('expired:' .. class, 1)
+  local state, failures = apply_retry_policy(tid, t, rid, class, true)
+  add_total('expired:' .. class, 1)
   emit('lease.expired', { task = tid, run = rid, agent = r.agent, token = r.token, actor = actor, reason = reason },
     '{"state":' .. quote(state) .. ',"failures":' .. F(failures) .. ',"class":' .. quote(class) ..
-    ',"reason":' .. quote(reason) .. turned('state', 'leased', state) .. '}')
+    ',"reason":' .. quote(reason) .. before_after('state', 'leased', state) .. '}')
 end
 
--- reclaimable tells until when the holder of a void lease may reclaim it; one
+-- reclaim_deadline tells until when the holder of a void lease may reclaim it; one
 -- whose process has exited will not.
 local function reclaim_deadline(t)
   if num(t.token) > floor or call('HGET', K('run:', t.run), 'exited') == '1' then return 0 end

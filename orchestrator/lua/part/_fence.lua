@@ -5,18 +5,18 @@
 -- deadline says: store time stood still while the store was away. Of task and
 -- run it reads what most verbs need.
 local function fenced(tid, rid, secret, presented, reclaiming)
-  local m = call('HMGET', K('run:', rid), 'task', 'secret', 'token', 'tokens', 'state', 'class', 'agent', 'window', 'confirmed', 'renewals',
-    'active', 'nudge', 'incarnation', 'execs', 'key')
+  local m = call('HMGET', K('run:', rid), 'task', 'secret', 'token', 'tokens', 'state', 'class', 'agent', 'window',
+    'confirmed', 'renewals', 'active', 'nudge', 'incarnation', 'execs', 'key')
   local r = known({ K('run:', rid), task = m[1], secret = m[2], token = m[3], tokens = m[4], state = m[5], class = m[6],
     agent = m[7], window = m[8], confirmed = m[9], renewals = m[10], active = m[11], nudge = m[12],
     incarnation = m[13], execs = m[14], key = m[15] })
   if r.secret ~= secret then return nil, nil, nil, refuse('lease_expired', 'cause', 'unknown') end
   if r.task ~= tid then return nil, nil, nil, refuse('task_mismatch') end
   m = call('HMGET', K('task:', tid), 'state', 'token', 'run', 'order', 'review', 'reports', 'root', 'delegated')
-  local t = known({ K('task:', tid), state = m[1], token = m[2], run = m[3], order = m[4], review = m[5], reports = m[6],
-    root = m[7], delegated = m[8] })
+  local t = known({ K('task:', tid), state = m[1], token = m[2], run = m[3], order = m[4], review = m[5],
+    reports = m[6], root = m[7], delegated = m[8] })
   if not t.state then return nil, nil, nil, refuse('lease_expired', 'cause', 'deleted') end
-  if t.state == 'cancelled' or marked(t) then return nil, nil, nil, refuse('task_cancelled') end
+  if t.state == 'cancelled' or cancelled_ancestor(t) then return nil, nil, nil, refuse('task_cancelled') end
 
   local current, mine, shown = num(t.token), num(r.token), num(presented)
   -- A void lease may show a token that only the store that was lost has granted.
@@ -44,7 +44,7 @@ local function fenced(tid, rid, secret, presented, reclaiming)
   if mine <= floor and not reclaiming then
     return nil, nil, nil, refuse('reclaim_required', 'presented', F(mine), 'current', F(current))
   end
-  local lost = orphaned(r)
+  local lost = void_reason(r)
   if lost then
     return nil, nil, nil, refuse('lease_expired', 'cause', lost, 'presented', F(mine), 'current', F(current))
   end
@@ -55,22 +55,22 @@ local function fenced(tid, rid, secret, presented, reclaiming)
   return t, r, deadline
 end
 
--- admitted is the deadline of a lease from this call on: the first one shows
+-- confirmed_deadline is the deadline of a lease from this call on: the first one shows
 -- that it was received and starts the full window. It never shortens a deadline.
-local function admitted(r, deadline)
+local function confirmed_deadline(r, deadline)
   return r.confirmed == '1' and deadline or math.max(deadline, now + num(r.window))
 end
 
--- confirm notes that a lease was received; a call that ends it need not.
-local function confirm(tid, r, deadline)
+-- confirm_lease notes that a lease was received; a call that ends it need not.
+local function confirm_lease(tid, r, deadline)
   if r.confirmed == '1' then return end
-  call('ZADD', K('deadlines'), F(admitted(r, deadline)), tid)
+  call('ZADD', K('deadlines'), F(confirmed_deadline(r, deadline)), tid)
   put(r, 'confirmed', '1')
 end
 
--- told finds the answer of a closing verb that this run made before with the
+-- repeated_answer finds the answer of a closing verb that this run made before with the
 -- same content: a repeat, which does not hold any more, gets the same answer.
-local function told(tid, rid, secret, verb, hash)
+local function repeated_answer(tid, rid, secret, verb, hash)
   local r = call('HMGET', K('run:', rid), 'task', 'secret', 'closed')
   if r[1] == tid and r[2] == secret and r[3] then
     local was, state = string.match(r[3], '^(%S+) (%S+)$')

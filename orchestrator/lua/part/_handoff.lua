@@ -1,6 +1,6 @@
--- runs_used is the number of runs that a task has had since a person last
+-- exhausted_runs is the number of runs that a task has had since a person last
 -- decided, when its run is the last that the quota allows; otherwise it is nil.
-local function runs_used(t)
+local function exhausted_runs(t)
   local used = num(pick(t[1], 'runs_used').runs_used)
   return used > 0 and used or nil
 end
@@ -11,11 +11,11 @@ local function reset_run_count(t)
   t.runs_from, t.runs_used = t.attempt, '0'
 end
 
--- park opens the hand-off of a run: its id is the run's under another prefix.
+-- create_handoff opens the hand-off of a run: its id is the run's under another prefix.
 -- After the last run of the quota a person must decide, not a deadline.
-local function park(tid, t, rid, kind, body, deadline, policy)
+local function create_handoff(tid, t, rid, kind, body, deadline, policy)
   local hid = 'handoff_' .. string.sub(rid, 5)
-  if policy == 'deny' and runs_used(t) then policy = 'escalate' end
+  if policy == 'deny' and exhausted_runs(t) then policy = 'escalate' end
   put(record(K('handoff:', hid)), 'task', tid, 'run', rid, 'kind', kind, 'state', 'open', 'created', RAW,
     'body', body, 'deadline', F(deadline), 'policy', policy, 'claimed', '')
   call('ZADD', K('handoffs:', 'open'), RAW, hid)
@@ -23,7 +23,7 @@ local function park(tid, t, rid, kind, body, deadline, policy)
   if deadline > 0 then call('ZADD', K('chores'), F(deadline), 'handoff:' .. hid) end
   put(t, 'handoff', hid)
   t.handoff = hid
-  beat('asked', 1)
+  count_activity('asked', 1)
   return hid
 end
 

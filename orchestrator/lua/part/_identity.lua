@@ -7,7 +7,8 @@ end
 
 local function identity()
   local text = server_info('server', 'replication')
-  return string.match(text, 'run_id:(%w+)') .. ' ' .. string.match(text, 'master_replid:(%w+)'), string.match(text, 'role:(%a+)')
+  return string.match(text, 'run_id:(%w+)') .. ' ' .. string.match(text, 'master_replid:(%w+)'),
+    string.match(text, 'role:(%a+)')
 end
 
 -- same_server tells whether this is the server of an identity, for a fraction of

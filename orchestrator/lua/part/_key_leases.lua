@@ -11,9 +11,9 @@ local function end_key_leases(id, actor, limit)
     local t = load(K('task:', tid))
     local r = t and t.state == 'leased' and pick(K('run:', t.run), 'agent', 'token', 'incarnation', 'key')
     if r and r.key == id then
-      expire(tid, t, 'released', 'key_revoked', actor)
+      expire_lease(tid, t, 'released', 'key_revoked', actor)
     else
-      stray('key_lease_extra', key, tid)
+      remove_stale_entry('key_lease_extra', key, tid)
     end
   end
   return #tasks

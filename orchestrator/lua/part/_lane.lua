@@ -36,10 +36,10 @@ local function pull(id, t, head)
   t.at = ''
 end
 
--- place puts a queued task into the lane it belongs to now: its pinned agent's
+-- place_in_lane puts a queued task into the lane it belongs to now: its pinned agent's
 -- while the pin lasts, else its own. It stands in delayed no more, except for
 -- the end of a pin.
-local function place(id, t)
+local function place_in_lane(id, t)
   if t.gate and t.gate ~= '' then put(t, 'gate', '') end
   if t.pin and t.pin ~= '' and now < num(t.pin_until) then
     push(id, t, 'agent:' .. t.pin)

@@ -1,9 +1,10 @@
 -- Money: an envelope for each task and, where a daily cap is set, one for each
 -- day's house. Amounts are integers, tokens (t) and nano-dollars (u); in both
 -- granted = available + held + spent + carved, always.
-local ENVELOPE = { 'parent', 'closed', 'granted_t', 'granted_u', 'available_t', 'available_u', 'held_t', 'held_u', 'spent_t', 'spent_u',
-  'carved_t', 'carved_u', 'total_t', 'total_u', 'envelope_t', 'envelope_u', 'warned_t', 'warned_u', 'tops', 'cap_t', 'cap_u',
-  'llm_t', 'llm_u', 'reported_t', 'reported_u', 'charged_t', 'charged_u', 'unverified_t', 'unverified_u' }
+local ENVELOPE = { 'parent', 'closed', 'granted_t', 'granted_u', 'available_t', 'available_u', 'held_t', 'held_u',
+  'spent_t', 'spent_u', 'carved_t', 'carved_u', 'total_t', 'total_u', 'envelope_t', 'envelope_u', 'warned_t',
+  'warned_u', 'tops', 'cap_t', 'cap_u', 'llm_t', 'llm_u', 'reported_t', 'reported_u', 'charged_t', 'charged_u',
+  'unverified_t', 'unverified_u' }
 
 -- envelope is the record of one; where there is none its parent is false.
 local function envelope(id) return pick(K('env:', id), unpack(ENVELOPE)) end
@@ -19,8 +20,8 @@ local function new_envelope(e, parent)
   put(e, 'parent', parent, 'total_t', '0', 'total_u', '0')
 end
 
--- shift adds to one column of an envelope, in both dimensions.
-local function shift(e, column, t, u)
+-- add_amount adds to one column of an envelope, in both dimensions.
+local function add_amount(e, column, t, u)
   for i, by in ipairs({ t, u }) do
     local field = column .. (i == 1 and '_t' or '_u')
     if by ~= 0 then
@@ -30,23 +31,26 @@ local function shift(e, column, t, u)
   end
 end
 
--- free is how much an envelope can still pay. What is unverified is subtracted
+-- free_amount is how much an envelope can still pay. What is unverified is subtracted
 -- from the task's own envelope, and from no other.
-local function free(e) return num(e.available_t) - num(e.unverified_t), num(e.available_u) - num(e.unverified_u) end
+local function free_amount(e)
+  return num(e.available_t) - num(e.unverified_t), num(e.available_u) - num(e.unverified_u)
+end
 
 -- chargeable_unverified is how much of what was reported of an envelope its end charges: what
 -- could not be charged at the time of the report, up to what is available now.
 local function chargeable_unverified(e)
-  return math.min(num(e.unverified_t), math.max(0, num(e.available_t))), math.min(num(e.unverified_u), math.max(0, num(e.available_u)))
+  return math.min(num(e.unverified_t), math.max(0, num(e.available_t))),
+    math.min(num(e.unverified_u), math.max(0, num(e.available_u)))
 end
 
--- short is the refusal of what an envelope cannot cover; both dimensions have
+-- check_funds is the refusal of what an envelope cannot cover; both dimensions have
 -- to, and after an overrun none does until it is made good. back is an envelope
 -- that gives back first, in the same step.
-local function short(id, t, u, back)
+local function check_funds(id, t, u, back)
   if t == 0 and u == 0 then return nil end
   local e = envelope(id)
-  local have_t, have_u = free(e)
+  local have_t, have_u = free_amount(e)
   if back and back.parent == id and back.closed ~= '1' then
     local used_t, used_u = chargeable_unverified(back)
     have_t, have_u = have_t + num(back.available_t) - used_t, have_u + num(back.available_u) - used_u
@@ -65,11 +69,11 @@ end
 local function carve(parent, id, order, t, u)
   local e = known({ K('env:', id) })
   new_envelope(e, parent)
-  for _, column in ipairs({ 'granted', 'available', 'envelope' }) do shift(e, column, t, u) end
+  for _, column in ipairs({ 'granted', 'available', 'envelope' }) do add_amount(e, column, t, u) end
   if parent == '' then return end
   local p = envelope(parent)
-  shift(p, 'available', -t, -u)
-  shift(p, 'carved', t, u)
+  add_amount(p, 'available', -t, -u)
+  add_amount(p, 'carved', t, u)
   call('ZADD', K('children:', parent), order, id)
 end
 
@@ -79,14 +83,14 @@ local function dollars(n)
   return (string.gsub(string.gsub(text, '0+$', ''), '%.$', ''))
 end
 
--- both writes an amount of both dimensions as JSON.
-local function both(t, u) return '{"tokens":' .. F(t) .. ',"usd":' .. dollars(u) .. '}' end
+-- amount_json writes an amount of both dimensions as JSON.
+local function amount_json(t, u) return '{"tokens":' .. F(t) .. ',"usd":' .. dollars(u) .. '}' end
 
 -- envelope_task is the task of an envelope; the house is none.
 local function envelope_task(id) return string.match(id, '^task_.*') or '' end
 
--- book writes a row of the ledger; the event was written just before.
-local function book(id, ...)
+-- add_ledger_row writes a row of the ledger; the event was written just before.
+local function add_ledger_row(id, ...)
   call('XADD', K('ledger'), meta.seq .. '-0', 'task', id, 'at', RAW, ...)
   call('ZADD', K('ledger-of:', id), meta.seq, meta.seq)
 end
@@ -95,7 +99,7 @@ end
 -- carved from, be they open or closed.
 local function add_total_spent(e, t, u)
   while e do
-    if e.total_u then shift(e, 'total', t, u) end
+    if e.total_u then add_amount(e, 'total', t, u) end
     e = e.parent and e.parent ~= '' and pick(K('env:', e.parent), unpack(SUMMED))
   end
 end
@@ -104,16 +108,16 @@ end
 local function charge_reported(id, e)
   local t, u = chargeable_unverified(e)
   if t == 0 and u == 0 then return end
-  shift(e, 'unverified', -t, -u)
-  shift(e, 'available', -t, -u)
-  shift(e, 'spent', t, u)
+  add_amount(e, 'unverified', -t, -u)
+  add_amount(e, 'available', -t, -u)
+  add_amount(e, 'spent', t, u)
   add_total_spent(e, t, u)
-  sum('spent_t', t)
-  sum('spent_u', u)
-  emit('budget.unverified', { task = envelope_task(id), actor = 'server', reason = 'charged_since' }, '{"envelope":' .. quote(id) ..
-    ',"usage":' .. both(-t, -u) .. ',"reason":"charged_since"}')
-  book(id, 'cost_t', F(t), 'cost_u', F(u), 'held_t', '0', 'held_u', '0', 'kind', 'unverified', 'unverified_t', F(-t), 'unverified_u', F(-u),
-    'detail', 'charged_since')
+  add_total('spent_t', t)
+  add_total('spent_u', u)
+  emit('budget.unverified', { task = envelope_task(id), actor = 'server', reason = 'charged_since' },
+    '{"envelope":' .. quote(id) .. ',"usage":' .. amount_json(-t, -u) .. ',"reason":"charged_since"}')
+  add_ledger_row(id, 'cost_t', F(t), 'cost_u', F(u), 'held_t', '0', 'held_u', '0', 'kind', 'unverified', 'unverified_t',
+    F(-t), 'unverified_u', F(-u), 'detail', 'charged_since')
 end
 
 -- return_rest passes what is available in a closed envelope, be it less than
@@ -126,10 +130,10 @@ local function return_rest(id, e)
     local p = e.parent ~= '' and envelope(e.parent)
     if not (p and p.parent) then break end -- carved from none, or from one that was deleted long ago
     local t, u = num(e.available_t), num(e.available_u)
-    shift(e, 'granted', -t, -u)
-    shift(e, 'available', -t, -u)
-    shift(p, 'carved', -t, -u)
-    shift(p, 'available', t, u)
+    add_amount(e, 'granted', -t, -u)
+    add_amount(e, 'available', -t, -u)
+    add_amount(p, 'carved', -t, -u)
+    add_amount(p, 'available', t, u)
     id, e = e.parent, p
   end
   return id, e
@@ -163,9 +167,9 @@ local function today()
   return string.format('%04d-%02d-%02d', year + era * 400 + (month <= 2 and 1 or 0), month, day)
 end
 
--- house names the envelope of the day, which a new root task is carved from;
+-- day_envelope names the envelope of the day, which a new root task is carved from;
 -- cap is "tokens nano-dollars", or '' where there is none and nothing is checked.
-local function house(cap)
+local function day_envelope(cap)
   if cap == '' then return '' end
   local id = 'house:' .. today()
   local e = envelope(id)
@@ -175,6 +179,6 @@ local function house(cap)
   end
   local t, u = string.match(cap, '^(%d+) (%d+)$')
   t, u = num(t) - num(e.cap_t), num(u) - num(e.cap_u)
-  for _, column in ipairs({ 'cap', 'granted', 'available', 'envelope' }) do shift(e, column, t, u) end
+  for _, column in ipairs({ 'cap', 'granted', 'available', 'envelope' }) do add_amount(e, column, t, u) end
   return id
 end

@@ -1,8 +1,9 @@
--- nudge tells a run that it seems to be stuck: the adapter hears of it by watch
+-- nudge_run tells a run that it seems to be stuck: the adapter hears of it by watch
 -- and renewal, the agent with the answer of its next tool call.
-local function nudge(tid, rid, r, cause, reason)
+local function nudge_run(tid, rid, r, cause, reason)
   r.nudges, r.nudge_for = F(num(r.nudges) + 1), ''
-  r.nudge = '{"number":' .. r.nudges .. ',"cause":' .. quote(cause) .. ',"reason":' .. quote(reason) .. ',"atMs":' .. RAW .. '}'
+  r.nudge = '{"number":' .. r.nudges .. ',"cause":' .. quote(cause) .. ',"reason":' .. quote(reason) ..
+    ',"atMs":' .. RAW .. '}'
   put(r, 'nudges', r.nudges, 'nudge', r.nudge, 'nudge_for', '')
   emit('run.stalled', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid, reason = reason },
     '{"cause":' .. quote(cause) .. ',"reason":' .. quote(reason) .. ',"number":' .. r.nudges .. '}')

@@ -90,10 +90,10 @@ end
 -- server's own clock: fields are "<slot> <figure>". Whatever begins one deletes
 -- those of another hour.
 local SLOT, SLOTS = 120000, 30
-local beats -- what this script adds to the running slot, by figure
-local function beat(figure, n)
-  beats = beats or {}
-  beats[figure] = (beats[figure] or 0) + n
+local activity_counts -- what this script adds to the running slot, by figure
+local function count_activity(figure, n)
+  activity_counts = activity_counts or {}
+  activity_counts[figure] = (activity_counts[figure] or 0) + n
 end
 
 -- activity_figure is what an event counts for in the pulse, if anything.
@@ -104,10 +104,10 @@ end
 
 local function save_activity()
   local slot, begun = math.floor(raw / SLOT), false
-  for figure, n in pairs(beats) do
+  for figure, n in pairs(activity_counts) do
     begun = call('HINCRBY', K('pulse'), F(slot) .. ' ' .. figure, F(n)) == n or begun
   end
-  beats = nil
+  activity_counts = nil
   local counts = begun and call('HGETALL', K('pulse')) or {}
   for i = 1, #counts, 2 do
     if math.abs(num(string.match(counts[i], '^%d+')) - slot) >= SLOTS then call('HDEL', K('pulse'), counts[i]) end
@@ -121,7 +121,7 @@ local function save()
     r.changes = nil
   end
   if events > 0 then call('HSET', META, 'seq', meta.seq, 'order', meta.order or '0', 'granted', meta.granted or '0') end
-  if beats then save_activity() end
+  if activity_counts then save_activity() end
   changed, events = {}, 0
 end
 
@@ -132,8 +132,8 @@ local function defer(f) deferred[#deferred + 1] = f end
 
 local function quote(s) return cjson.encode(s or '') end
 
--- turned says for an event what became another: members before and after.
-local function turned(field, from, to)
+-- before_after says for an event what became another: members before and after.
+local function before_after(field, from, to)
   return ',"before":{"' .. field .. '":' .. quote(from) .. '},"after":{"' .. field .. '":' .. quote(to) .. '}'
 end
 
@@ -143,9 +143,10 @@ local AUDITED = {
   ['key.created'] = 'always', ['key.revoked'] = 'always', ['session.opened'] = 'always', ['session.closed'] = 'always',
   ['namespace.paused'] = 'always', ['namespace.resumed'] = 'always', ['webhook.created'] = 'always',
   ['webhook.deleted'] = 'always', ['webhook.revived'] = 'always', ['store.adopted'] = 'always',
-  ['task.submitted'] = 'person', ['task.cancelled'] = 'person', ['task.retried'] = 'person', ['task.approved'] = 'person',
-  ['task.rejected'] = 'person', ['task.answered'] = 'person', ['task.finished'] = 'person', ['handoff.claimed'] = 'person',
-  ['budget.topped_up'] = 'person', ['lease.expired'] = 'person', ['lease.released'] = 'person', ['agent.lifecycle'] = 'person',
+  ['task.submitted'] = 'person', ['task.cancelled'] = 'person', ['task.retried'] = 'person',
+  ['task.approved'] = 'person', ['task.rejected'] = 'person', ['task.answered'] = 'person',
+  ['task.finished'] = 'person', ['handoff.claimed'] = 'person', ['budget.topped_up'] = 'person',
+  ['lease.expired'] = 'person', ['lease.released'] = 'person', ['agent.lifecycle'] = 'person',
   ['agent.command'] = 'person', ['invariant.repaired'] = 'person',
 }
 
@@ -169,13 +170,14 @@ local function emit(kind, e, data, more)
   -- Entries with the same fields as the one before take less room and time.
   local function append(log)
     call('XADD', K(log), seq .. '-0', 'type', kind, 'at', RAW, 'now', NOW, 'actor', e.actor or '', 'data', data,
-      'task', e.task or '', 'run', e.run or '', 'agent', e.agent or '', 'token', e.token or '', 'reason', e.reason or '', 'top', more or '')
+      'task', e.task or '', 'run', e.run or '', 'agent', e.agent or '', 'token', e.token or '',
+      'reason', e.reason or '', 'top', more or '')
   end
   append('events')
   if audited(kind, e) then append('audit') end
   call('PUBLISH', K('tail'), seq)
   local figure = activity_figure(kind)
-  if figure then beat(figure, 1) end
+  if figure then count_activity(figure, 1) end
 end
 
 -- wake tells every server process that a topic changed.
@@ -185,8 +187,8 @@ local function wake(topic) call('PUBLISH', K('wake'), topic) end
 -- every other caller waiting. The first row is always given.
 local MAX_REPLY = 4194304
 
--- sum adds to one of the figures that are counted over the life of a namespace.
-local function sum(figure, n)
+-- add_total adds to one of the figures that are counted over the life of a namespace.
+local function add_total(figure, n)
   if n ~= 0 then call('HINCRBY', K('sums'), figure, F(n)) end
 end
 
@@ -216,9 +218,9 @@ local function move(id, t, to, ...)
   t.state = to
 end
 
--- marked names the ancestor with which a task was cancelled, if there is one;
+-- cancelled_ancestor names the ancestor with which a task was cancelled, if there is one;
 -- that voids all that is below it at once. What is cancelled itself says so.
-local function marked(t)
+local function cancelled_ancestor(t)
   if t.root == nil then pick(t[1], 'root') end
   if not t.root then return nil end
   pick(t[1], 'parent', 'up1', 'up2', 'up3')
@@ -231,9 +233,9 @@ local function marked(t)
   end
 end
 
--- once finds the record of a request made before. It returns the recorded
+-- find_request finds the record of a request made before. It returns the recorded
 -- answer, or an error when the same key came with another body.
-local function once(key, body)
+local function find_request(key, body)
   if key == '' then return nil end
   local was = call('GET', K('req:', key))
   if not was then return nil end

@@ -26,9 +26,9 @@ local function last_open_run(t)
   return t.run
 end
 
--- callers are the tasks whose calls a task waits for: itself, and those before
+-- awaited_tasks are the tasks whose calls a task waits for: itself, and those before
 -- it that it repairs or repeats and that had calls under way when it was made.
-local function callers(id, t)
+local function awaited_tasks(id, t)
   local all = { id }
   for of in string.gmatch(t.calls or '', '%S+') do all[#all + 1] = of end
   return all
@@ -40,19 +40,19 @@ local function calls_open_until(id) return num(call('ZRANGE', K('inflight:', id)
 -- names the task of the last one. Once that has ended the task looks for others.
 local function awaited_calls_until(id, t)
   local latest, owner = 0, ''
-  for _, of in ipairs(callers(id, t)) do
+  for _, of in ipairs(awaited_tasks(id, t)) do
     local ends = calls_open_until(of)
     if ends > latest then latest, owner = ends, of end
   end
   return latest, owner
 end
 
--- inherit makes a new task wait for what is under way for its source as well, and
+-- inherit_calls makes a new task wait for what is under way for its source as well, and
 -- for what the source itself waits for.
-local function inherit(t, source)
+local function inherit_calls(t, source)
   if source == '' then return end
   local open = {}
-  for _, of in ipairs(callers(source, pick(K('task:', source), 'calls'))) do
+  for _, of in ipairs(awaited_tasks(source, pick(K('task:', source), 'calls'))) do
     if calls_open_until(of) > now then open[#open + 1] = of end
   end
   if #open == 0 then return end
@@ -72,7 +72,7 @@ local function enqueue(id, t, ready, gate)
     t.pin_until = F(math.max(at, now) + PIN)
     put(t, 'pin_until', t.pin_until)
   end
-  if at <= now then return place(id, t) end
+  if at <= now then return place_in_lane(id, t) end
   local waits_for = ''
   if barrier > now then
     waits_for = gate
@@ -85,8 +85,8 @@ local function enqueue(id, t, ready, gate)
   call('HINCRBY', K('late'), t.lane, 1)
 end
 
--- again lets a waiting task look at what is left of what it waits for.
-local function again(id, t, gate)
+-- requeue lets a waiting task look at what is left of what it waits for.
+local function requeue(id, t, gate)
   undelay(id, t)
   -- Its start may have come by the wall; once it has run, ready is a backoff.
   local come = t.not_before and num(t.attempt) == 0 and num(t.not_before) <= raw
@@ -98,7 +98,7 @@ end
 local function requeue_after_process(run)
   for _, id in ipairs(call('SMEMBERS', K('gated:', run))) do
     local t = load(K('task:', id))
-    if t and t.state == 'queued' and t.gate == run then again(id, t, nil) end
+    if t and t.state == 'queued' and t.gate == run then requeue(id, t, nil) end
   end
   call('DEL', K('gated:', run))
 end
@@ -110,13 +110,13 @@ local function requeue_after_calls(owner)
   call('DEL', K('gated:', owner))
   for _, id in ipairs(waiting) do
     local t = load(K('task:', id))
-    if t and t.state == 'queued' and t.at == '' then again(id, t, t.gate) end
+    if t and t.state == 'queued' and t.at == '' then requeue(id, t, t.gate) end
   end
 end
 
--- start lets tasks go whose notBefore has come by the clock on the wall, which
+-- start_due lets tasks go whose notBefore has come by the clock on the wall, which
 -- goes on while store time stands still.
-local function start(limit)
+local function start_due(limit)
   for _, id in ipairs(call('ZRANGEBYSCORE', K('starts'), '-inf', RAW, 'LIMIT', 0, limit)) do
     call('ZREM', K('starts'), id)
     local t = load(K('task:', id))

@@ -5,7 +5,7 @@ local function emit_refused(rid, last, count)
   emit('write.refused', { task = of[1] or '', run = rid, agent = of[3], actor = rid, token = of[2] or '0' },
     '{"code":' .. quote(last[2]) .. ',"verb":' .. quote(last[1]) .. ',"presented":' .. last[3] ..
     ',"current":' .. last[4] .. ',"count":' .. F(count) .. '}')
-  beat('refused:' .. last[2], count)
+  count_activity('refused:' .. last[2], count)
 end
 
 -- count_refused counts refused writes of a run. The first calls of a minute, up

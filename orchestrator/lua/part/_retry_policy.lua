@@ -1,7 +1,9 @@
 -- needs: queue handoff close_task
 -- What becomes of a task whose run has ended without a result.
-local FAILURE = { crash = true, timeout = true, stalled = true, no_result = true, agent_failed = true, lease_expired = true, agent_dead = true }
-local REQUEUED = { agent_failed = true, lease_expired = true, agent_dead = true } -- retried without being listed in retry.on
+local FAILURE = { crash = true, timeout = true, stalled = true, no_result = true, agent_failed = true,
+  lease_expired = true, agent_dead = true }
+-- retried without being listed in retry.on
+local REQUEUED = { agent_failed = true, lease_expired = true, agent_dead = true }
 
 local function backoff(t, failures)
   if failures <= 1 then return 0 end
@@ -11,13 +13,13 @@ local function backoff(t, failures)
   return math.min(d, math.max(base, 300000))
 end
 
--- after applies the retry policy to an ended run and moves the task. It
+-- apply_retry_policy applies the retry policy to an ended run and moves the task. It
 -- returns the new state and the number of failures. final says why nothing is
 -- tried again when retryable is false. Nothing is tried again after the last run
 -- of the quota, whatever its end: otherwise an agent could give a task back for ever.
-local function after(tid, t, rid, class, retryable, final)
+local function apply_retry_policy(tid, t, rid, class, retryable, final)
   load(t[1])
-  local failures, last = num(t.failures), runs_used(t)
+  local failures, last = num(t.failures), exhausted_runs(t)
   local failed = FAILURE[class]
   if not failed and not last then
     move(tid, t, 'queued')
@@ -45,7 +47,7 @@ local function after(tid, t, rid, class, retryable, final)
   if not retryable then because = final or 'the agent called it final' end
   local why = 'Run ' .. F(num(t.attempt)) .. ' ended with ' .. class .. ', and ' .. because ..
       '. Retry, answer, finish or cancel the task.'
-  park(tid, t, rid, 'escalation', '{"question":' .. quote(why) .. '}', 0, 'wait')
+  create_handoff(tid, t, rid, 'escalation', '{"question":' .. quote(why) .. '}', 0, 'wait')
   move(tid, t, 'handoff')
   return 'handoff', failures
 end

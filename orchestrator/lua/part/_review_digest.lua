@@ -18,5 +18,6 @@ end
 local function check_digest(id, t, presented)
   local current, evidence = review_digest(t)
   if presented == current or presented == '' and not evidence then return nil end
-  return refuse(presented == '' and 'precondition_required' or 'version_conflict', 'kind', 'review', 'taskId', id, 'presented', presented, 'current', current)
+  return refuse(presented == '' and 'precondition_required' or 'version_conflict', 'kind', 'review', 'taskId', id,
+    'presented', presented, 'current', current)
 end

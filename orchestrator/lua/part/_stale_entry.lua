@@ -1,6 +1,6 @@
--- stray takes a task out of a set where only a damaged store has it, so that it
+-- remove_stale_entry takes a task out of a set where only a damaged store has it, so that it
 -- does not hold up the others, and says so in the log.
-local function stray(kind, key, id)
+local function remove_stale_entry(kind, key, id)
   call('ZREM', key, id)
   emit('invariant.repaired', { task = id, actor = 'server' },
     '{"kind":"' .. kind .. '","subject":' .. quote(id) .. ',"reason":"it does not belong there"}')

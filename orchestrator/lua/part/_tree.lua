@@ -30,7 +30,7 @@ local function cancel_task(id, t, by, reason)
   end
   close_task(id, t, 'cancelled', 'reason', reason, 'closed_by', by)
   emit('task.cancelled', { task = id, run = before == 'leased' and t.run or '', actor = by },
-    '{"state":"cancelled","reason":' .. quote(reason) .. turned('state', before, 'cancelled') .. '}')
+    '{"state":"cancelled","reason":' .. quote(reason) .. before_after('state', before, 'cancelled') .. '}')
 end
 
 -- cancel_below cancels what is below the tasks of a list, as long as it has
@@ -59,15 +59,15 @@ local function cancel_below(list, top, by, limit)
   return n
 end
 
--- mark notes that a task and all that is below it are cancelled, when, and by
+-- mark_cancelled notes that a task and all that is below it are cancelled, when, and by
 -- whom; root is that of their tree.
-local function mark(root, id, by) call('HSET', K('tree:', root), id, RAW .. ' ' .. by) end
+local function mark_cancelled(root, id, by) call('HSET', K('tree:', root), id, RAW .. ' ' .. by) end
 
 -- cancel_tree cancels a task and what is below it.
 local function cancel_tree(id, t, by, reason)
   cancel_task(id, t, by, reason)
   if not t.delegated then return end
-  mark(t.root or id, id, by)
+  mark_cancelled(t.root or id, id, by)
   cancel_below({ id }, id, by, STEP)
 end
 
@@ -78,7 +78,7 @@ local function cancel_children(id, t, by)
   pick(t[1], 'root')
   for _, child in ipairs(children(id)) do
     local c = pick(K('task:', child), 'state', 'delegated')
-    if c.delegated or not TERMINAL[c.state] then mark(t.root or id, child, by) end
+    if c.delegated or not TERMINAL[c.state] then mark_cancelled(t.root or id, child, by) end
   end
   cancel_below({ id }, id, by, STEP)
 end

@@ -5,17 +5,18 @@ local function input_for_event(json)
   return ',"input":' .. quote(s)
 end
 
--- decide records a person's answer on an open hand-off and re-queues its task,
+-- answer_handoff records a person's answer on an open hand-off and re-queues its task,
 -- for a minute only to the agent that asked, if that one still takes tasks. What
 -- the person has made of the input, '' if nothing, is what later runs get.
-local function decide(hid, h, t, by, answer, option, input, said)
+local function answer_handoff(hid, h, t, by, answer, option, input, said)
   local edited = input ~= ''
   local question = h.body ~= '' and cjson.decode(h.body).question or ''
-  call('SET', K('answer:', hid), '{"handoffId":' .. quote(hid) .. ',"question":' .. quote(question) .. ',"answer":' .. answer ..
-    ',"option":' .. option .. ',"input":' .. (edited and input or 'null') .. ',"inputEdited":' .. tostring(edited) ..
-    ',"by":' .. quote(by) .. ',"atMs":' .. RAW .. '}')
+  call('SET', K('answer:', hid), '{"handoffId":' .. quote(hid) .. ',"question":' .. quote(question) ..
+    ',"answer":' .. answer .. ',"option":' .. option .. ',"input":' .. (edited and input or 'null') ..
+    ',"inputEdited":' .. tostring(edited) .. ',"by":' .. quote(by) .. ',"atMs":' .. RAW .. '}')
   call('RPUSH', K('answers:', h.task), hid)
-  local was = edited and input_for_event(call('GET', K('edit:', h.task)) or call('GET', K('in:', h.task)) or 'null') or ''
+  local was = edited and input_for_event(call('GET', K('edit:', h.task)) or call('GET', K('in:', h.task)) or 'null')
+    or ''
   if edited then call('SET', K('edit:', h.task), input) end
   close_handoff(hid, 'answered', by, said)
   local r = pick(K('run:', h.run), 'agent', 'incarnation')
@@ -30,8 +31,9 @@ local function decide(hid, h, t, by, answer, option, input, said)
   if by ~= 'deadline' then reset_run_count(t) end
   move(h.task, t, 'queued')
   enqueue(h.task, t, 0, h.run)
-  emit('task.answered', { task = h.task, actor = by }, '{"state":"queued","handoffId":' .. quote(hid) .. ',"failures":' .. F(num(t.failures)) ..
-    ',"answer":' .. quote(said) .. ',"inputEdited":' .. tostring(edited) .. ',"before":{"state":"handoff"' .. was ..
+  emit('task.answered', { task = h.task, actor = by }, '{"state":"queued","handoffId":' .. quote(hid) ..
+    ',"failures":' .. F(num(t.failures)) .. ',"answer":' .. quote(said) .. ',"inputEdited":' .. tostring(edited) ..
+    ',"before":{"state":"handoff"' .. was ..
     '},"after":{"state":"queued"' .. (edited and input_for_event(input) or '') .. '}}')
 end
 
@@ -40,7 +42,7 @@ local function load_open_handoff(hid)
   local h = load(K('handoff:', hid))
   if not h then return nil, nil, refuse('not_found', 'kind', 'hand-off') end
   local t = load(K('task:', h.task))
-  if h.state == 'open' and marked(t) then return nil, nil, refuse_cancelled_tree(t) end
+  if h.state == 'open' and cancelled_ancestor(t) then return nil, nil, refuse_cancelled_tree(t) end
   if h.state ~= 'open' then return nil, nil, refuse_closed_handoff(h, t) end
   return h, t
 end

@@ -2,8 +2,8 @@
 -- goes through 2,000 tasks at most.
 local LOOKS = 2000
 
--- narrowed names these sets, from ARGV first on, and the smallest of them.
-local function narrowed(from)
+-- filter_sets names these sets, from ARGV first on, and the smallest of them.
+local function filter_sets(from)
   local sets = { K('by-state:', 'review') }
   for i = from, #ARGV do sets[#sets + 1] = K(ARGV[i]) end
   local source, fewest = sets[1], call('ZCARD', sets[1])
@@ -14,8 +14,8 @@ local function narrowed(from)
   return sets, source
 end
 
--- meant tells whether a task is in all sets but one.
-local function meant(sets, but, tid)
+-- in_all_sets tells whether a task is in all sets but one.
+local function in_all_sets(sets, but, tid)
   for _, key in ipairs(sets) do
     if key ~= but and not call('ZSCORE', key, tid) then return false end
   end

@@ -6,9 +6,9 @@
 -- Reply: view of the task
 -- Errors: not_found, state_conflict, task_closed, validation_failed (no such option), idempotency_conflict
 local hid, by, key, body = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local was, err = once(key, body)
+local was, err = find_request(key, body)
 if err then return err end
-if was then return view(was) end
+if was then return task_view(was) end
 local h, t, no = load_open_handoff(hid)
 if no then return no end
 if ARGV[6] ~= 'null' then
@@ -18,6 +18,6 @@ if ARGV[6] ~= 'null' then
   end
   if not known then return refuse('validation_failed', 'field', '/option') end
 end
-decide(hid, h, t, by, ARGV[5], ARGV[6], ARGV[8], ARGV[9])
+answer_handoff(hid, h, t, by, ARGV[5], ARGV[6], ARGV[8], ARGV[9])
 remember(key, body, h.task, DAY)
-return view(h.task)
+return task_view(h.task)

@@ -3,7 +3,7 @@
 -- ARGV: request key, body hash, how many the person saw, task...
 -- Reply: task, task... in one text
 -- Errors: version_conflict (another number), idempotency_conflict
-local was, err = once(ARGV[1], ARGV[2])
+local was, err = find_request(ARGV[1], ARGV[2])
 if err then return err end
 if was then return was end
 local n = #ARGV - 3

@@ -5,13 +5,14 @@
 -- Reply: {raw ms, now ms, hand-off view, last report, spec}
 -- Errors: not_found, state_conflict (claimed by somebody else, or decided), task_closed, idempotency_conflict
 local hid, by, key, body = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local was, err = once(key, body)
+local was, err = find_request(key, body)
 if err then return err end
 if not was then
   local h, _, no = load_open_handoff(hid)
   if no then return no end
   if h.claimed ~= '' and h.claimed ~= by and ARGV[5] ~= '1' then
-    return first('state_conflict', h.claimed, 'state', 'claimed', 'at', h.claimed_at or '-', 'handoffId', hid)
+    return refuse_as_second('state_conflict', h.claimed, 'state', 'claimed', 'at', h.claimed_at or '-',
+      'handoffId', hid)
   end
   if h.claimed ~= by then
     put(h, 'claimed', by, 'claimed_at', RAW)

@@ -12,7 +12,8 @@ local function add(hid)
   if not v then return false end
   local tid = call('HGET', K('handoff:', hid), 'task')
   local report = call('LINDEX', K('reports:', tid), -1)
-  size = size + (report and #report or 0) + (v[3] and #v[3] or 0) + (v[5] and #v[5] or 0) + call('HSTRLEN', K('handoff:', hid), 'body')
+  size = size + (report and #report or 0) + (v[3] and #v[3] or 0) + (v[5] and #v[5] or 0) +
+    call('HSTRLEN', K('handoff:', hid), 'body')
   out[#out + 1] = { v, report, call('GET', K('spec:', tid)) }
   return true
 end

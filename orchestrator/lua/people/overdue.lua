@@ -26,7 +26,7 @@ for _, chore in ipairs(due) do
     if h and h.state == 'open' then
       local t = load(K('task:', h.task))
       if h.policy == 'deny' then
-        decide(hid, h, t, 'deadline', '"denied by deadline"', 'null', '', 'denied by deadline')
+        answer_handoff(hid, h, t, 'deadline', '"denied by deadline"', 'null', '', 'denied by deadline')
       else
         if h.policy == 'escalate' then
           put(t, 'pri', F(math.min(9, num(t.pri) + 1)))

@@ -7,16 +7,16 @@
 -- Errors: not_found, task_closed, state_conflict, version_conflict and precondition_required (the digest),
 --   too_many_lanes, idempotency_conflict, budget_exceeded (the house)
 local tid, decision, by, key, body = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local was, err = once(key, body)
+local was, err = find_request(key, body)
 if err then return err end
 if was then
-  local shown = view(tid)
+  local shown = task_view(tid)
   return shown.err and shown or { was ~= '-' and was or '', shown } -- it can have been deleted since
 end
 local t = load(K('task:', tid))
 if not t then return refuse('not_found', 'kind', 'task') end
-if TERMINAL[t.state] then return lost(tid, t) end
-if marked(t) then return refuse_cancelled_tree(t) end
+if TERMINAL[t.state] then return refuse_closed_task(tid, t) end
+if cancelled_ancestor(t) then return refuse_cancelled_tree(t) end
 if t.state ~= 'review' then return refuse('state_conflict', 'state', t.state, 'need', 'review') end
 local stale = check_digest(tid, t, ARGV[7])
 if stale then return stale end
@@ -24,10 +24,10 @@ local fix
 if ARGV[8] == '1' then
   fix = read_spec(9)
   if not lane_available(fix.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
-  fix.parent = shelter(t)
+  fix.parent = open_parent(t)
   local no = not fix.parent and check_covered(fix, tid)
   if no then return no end
 end
-decided(tid, t, decision, ARGV[6], by, fix)
+record_review(tid, t, decision, ARGV[6], by, fix)
 remember(key, body, fix and fix.id or '-', DAY)
-return { fix and fix.id or '', view(tid) }
+return { fix and fix.id or '', task_view(tid) }

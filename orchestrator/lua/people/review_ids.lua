@@ -6,15 +6,15 @@
 --   tasks..., then names of sets that the tasks have to be in
 -- Reply: {next cursor or '', task...}
 local last, asked = ARGV[1], num(ARGV[2])
-local sets, source = narrowed(3 + asked)
+local sets, source = filter_sets(3 + asked)
 local out = { '' }
 for i = 3, 2 + asked do
-  if meant(sets, '', ARGV[i]) then out[#out + 1] = ARGV[i] end
+  if in_all_sets(sets, '', ARGV[i]) then out[#out + 1] = ARGV[i] end
 end
 if asked > 0 then return out end
 local got = read_after(source, last, LOOKS)
 for i = 1, #got, 2 do
-  if meant(sets, source, got[i]) then out[#out + 1] = got[i] end
+  if in_all_sets(sets, source, got[i]) then out[#out + 1] = got[i] end
 end
 if #got == 2 * LOOKS then out[1] = F(num(got[#got])) end
 return out

@@ -7,7 +7,7 @@
 -- Reply: {number that wait, next cursor or '', row...}, row = {task, task hash,
 --   spec, output, ended ms of the run, workspace, work, envelope, digest}
 local limit, last, size = num(ARGV[1]), ARGV[2], 0
-local sets, source = narrowed(3)
+local sets, source = filter_sets(3)
 local out = { call('ZCARD', sets[1]), '' }
 local function add(tid)
   local rid = call('HGET', K('task:', tid), 'run')
@@ -26,7 +26,7 @@ for i = 1, #got, 2 do
     return out
   end
   last = F(num(got[i + 1]))
-  if meant(sets, source, got[i]) then add(got[i]) end
+  if in_all_sets(sets, source, got[i]) then add(got[i]) end
 end
 if #got == 2 * batch then out[2] = last end
 return out

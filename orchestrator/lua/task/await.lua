@@ -10,13 +10,14 @@ local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
 local c = pick(K('task:', id), 'parent', 'state')
 if c.parent ~= tid then return refuse('not_found', 'kind', 'subtask') end
-confirm(tid, r, deadline)
+confirm_lease(tid, r, deadline)
 local settled = TERMINAL[c.state] or c.state == 'review' or c.state == 'handoff'
 -- Waiting is a sign of life as long as it lasts, and no loop, however often it
 -- is asked for.
 if ARGV[6] == 'again' or ARGV[6] == 'first' and not settled then
   put(r, 'active', F(now + (settled and 0 or num(ARGV[7]))), 'call', '', 'same', '0')
-elseif not acted(tid, rid, t, r, deadline, 'await_subtask ' .. id .. ' ' .. c.state, 'await_subtask ' .. id, '', '') then
+elseif not note_tool_call(tid, rid, t, r, deadline, 'await_subtask ' .. id .. ' ' .. c.state, 'await_subtask ' .. id,
+    '', '') then
   return {}
 end
-return view(id)
+return task_view(id)

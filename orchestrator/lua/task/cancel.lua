@@ -8,17 +8,17 @@ local tid, by, key, body, reason = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 if string.sub(tid, 1, 8) == 'handoff_' then
   local h = load(K('handoff:', tid))
   if not h then return refuse('not_found', 'kind', 'hand-off') end
-  local was, err = once(key, body)
+  local was, err = find_request(key, body)
   if err then return err end
   if not was and h.state ~= 'open' then return refuse_closed_handoff(h, load(K('task:', h.task))) end
   tid = h.task
 end
-local was, err = once(key, body)
+local was, err = find_request(key, body)
 if err then return err end
-if was then return view(tid) end
+if was then return task_view(tid) end
 local t = load(K('task:', tid))
 if not t then return refuse('not_found', 'kind', 'task') end
-if TERMINAL[t.state] then return lost(tid, t) end
+if TERMINAL[t.state] then return refuse_closed_task(tid, t) end
 cancel_tree(tid, t, by, reason)
 remember(key, body, tid, DAY)
-return view(tid)
+return task_view(tid)

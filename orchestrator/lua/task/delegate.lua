@@ -15,7 +15,7 @@ local s = read_spec(11)
 s.parent = tid
 
 local function answer(state, nudge)
-  local free_t, free_u = free(envelope(tid))
+  local free_t, free_u = free_amount(envelope(tid))
   return { s.id, state, F(free_t), F(free_u), nudge }
 end
 
@@ -33,9 +33,9 @@ if not lane_available(s.lane) then return refuse('too_many_lanes', 'limit', MAX_
 no = check_covered(s)
 if no then return no end
 
-confirm(tid, r, deadline)
+confirm_lease(tid, r, deadline)
 -- No two calls are the same one: how many there may be is bounded otherwise.
-local nudge = acted(tid, rid, t, r, deadline, 'delegate_subtask ' .. s.id, ARGV[7], req, req)
-local child = create(s, nil)
+local nudge = note_tool_call(tid, rid, t, r, deadline, 'delegate_subtask ' .. s.id, ARGV[7], req, req)
+local child = create_task(s, nil)
 put(child, 'made', hash)
 return answer('queued', nudge)

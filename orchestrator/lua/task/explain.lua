@@ -16,7 +16,8 @@ local function waits_for_call(id)
 end
 
 local lane = t.at ~= '' and t.at or t.lane
-local out = { view(ARGV[1]), call('HGET', META, 'tick') or '', call('ZSCORE', K('delayed'), ARGV[1]) or '', lane,
-  call('ZRANK', K('lane:', lane), ARGV[1]) or 0, NOW, RAW, paused, waits_for_call(ARGV[1]), marked(t) or '' }
+local out = { task_view(ARGV[1]), call('HGET', META, 'tick') or '', call('ZSCORE', K('delayed'), ARGV[1]) or '', lane,
+  call('ZRANK', K('lane:', lane), ARGV[1]) or 0, NOW, RAW, paused, waits_for_call(ARGV[1]),
+  cancelled_ancestor(t) or '' }
 for _, w in ipairs(call('ZRANGEBYSCORE', K('waiters'), NOW, '+inf', 'LIMIT', 0, 1000)) do out[#out + 1] = w end
 return out

@@ -17,8 +17,8 @@ local c = load(K('task:', id))
 if not c or c.parent ~= tid then return refuse('not_found', 'kind', 'subtask') end
 if c.state ~= 'review' then
   local was = call('HMGET', K('review:', id), 'by', 'decision', 'note')
-  if was[1] == rid and was[2] == decision and was[3] == note then return view(id) end
-  if TERMINAL[c.state] then return lost(id, c) end
+  if was[1] == rid and was[2] == decision and was[3] == note then return task_view(id) end
+  if TERMINAL[c.state] then return refuse_closed_task(id, c) end
   return refuse('state_conflict', 'state', c.state, 'need', 'review')
 end
 if c.review ~= 'parent' then return refuse('forbidden', 'kind', 'review') end
@@ -33,7 +33,9 @@ if decision == 'reject' then
   if not lane_available(fix.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
 end
 
-confirm(tid, r, deadline)
-if not acted(tid, rid, t, r, deadline, 'review_subtask ' .. id .. ' ' .. decision, ARGV[9], req, req) then return {} end
-decided(id, c, decision, note, rid, fix)
-return view(id)
+confirm_lease(tid, r, deadline)
+if not note_tool_call(tid, rid, t, r, deadline, 'review_subtask ' .. id .. ' ' .. decision, ARGV[9], req, req) then
+  return {}
+end
+record_review(id, c, decision, note, rid, fix)
+return task_view(id)

@@ -4,7 +4,7 @@
 -- Reply: {task id, created ms, replayed 0|1}
 -- Errors: idempotency_conflict, too_many_lanes, not_found, state_conflict, budget_exceeded (the house)
 local key, body, source = ARGV[1], ARGV[2], ARGV[3]
-local was, err = once(key, body)
+local was, err = find_request(key, body)
 if err then return err end
 if was then return { was, '0', 1 } end
 local s = read_spec(4)
@@ -22,6 +22,6 @@ local no = check_covered(s)
 if no then return no end
 local extra
 if s.fixes ~= '' then extra = ',"fixes":' .. quote(s.fixes) end
-create(s, old, extra)
+create_task(s, old, extra)
 remember(key, body, s.id, DAY)
 return { s.id, RAW, 0 }

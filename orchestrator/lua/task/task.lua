@@ -4,4 +4,4 @@
 -- ARGV: task
 -- Reply: view of the task
 -- Errors: not_found
-return view(ARGV[1])
+return task_view(ARGV[1])

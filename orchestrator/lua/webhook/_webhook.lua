@@ -10,5 +10,6 @@ end
 
 -- emit_webhook says what became of a target, never where it is or its secret.
 local function emit_webhook(kind, id, w, actor, more)
-  emit(kind, { actor = actor }, '{"webhookId":' .. quote(id) .. ',"name":' .. quote(w.name) .. ',"url":' .. quote(w.shown) .. more .. '}')
+  emit(kind, { actor = actor }, '{"webhookId":' .. quote(id) .. ',"name":' .. quote(w.name) ..
+    ',"url":' .. quote(w.shown) .. more .. '}')
 end

@@ -7,7 +7,8 @@
 -- MOST or more. gone: it wants nothing any more. gap: what it was to be sent next
 -- is not kept any more, and the claim goes on. The same step again changes
 -- nothing.
--- ARGV: webhook id, claim, position before, position after, outcome, HTTP status, error, ms until the next try, ms a claim lasts
+-- ARGV: webhook id, claim, position before, position after, outcome, HTTP status, error, ms until
+--   the next try, ms a claim lasts
 -- Reply: {failures, state}
 -- Errors: not_found, state_conflict (the claim is over)
 local MOST = 20
@@ -16,7 +17,9 @@ local w = load(K('webhook:', id))
 if not w then return refuse('not_found', 'kind', 'webhook') end
 local step = table.concat({ claim, from, to, outcome }, ' ')
 if w.step == step then return { num(w.failures), w.state } end
-if w.claim ~= claim or w.cursor ~= from then return refuse('state_conflict', 'kind', 'webhook', 'cause', 'claim_over') end
+if w.claim ~= claim or w.cursor ~= from then
+  return refuse('state_conflict', 'kind', 'webhook', 'cause', 'claim_over')
+end
 
 local due = now
 if outcome == 'taken' or outcome == 'gap' then
@@ -41,10 +44,11 @@ elseif outcome == 'failed' or outcome == 'gone' then
   end
   if w.state ~= 'active' then
     due = NEVER
-    emit_webhook('webhook.dead', id, w, 'server', ',"state":' .. quote(w.state) .. ',"failures":' .. w.failures .. ',"status":' .. F(num(status)) ..
-      ',"error":' .. quote(why))
+    emit_webhook('webhook.dead', id, w, 'server', ',"state":' .. quote(w.state) .. ',"failures":' .. w.failures ..
+      ',"status":' .. F(num(status)) .. ',"error":' .. quote(why))
   end
 end
-put(w, 'claim', w.claim, 'cursor', to, 'failures', w.failures, 'failing', w.failing or '0', 'state', w.state, 'step', step)
+put(w, 'claim', w.claim, 'cursor', to, 'failures', w.failures, 'failing', w.failing or '0', 'state', w.state,
+  'step', step)
 call('ZADD', WEBHOOKS, F(due), id)
 return { num(w.failures), w.state }

@@ -6,7 +6,7 @@
 -- Reply: {raw ms, now ms, due ms, webhook id, record without its secrets}
 -- Errors: not_found, idempotency_conflict
 local id, key, body = ARGV[1], ARGV[3], ARGV[4]
-local was, err = once(key, body)
+local was, err = find_request(key, body)
 if err then return err end
 if was then return cjson.decode(was) end
 local w = load(K('webhook:', id))

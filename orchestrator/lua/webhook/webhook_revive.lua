@@ -6,14 +6,15 @@
 -- Reply: {raw ms, now ms, due ms, webhook id, record}
 -- Errors: not_found, idempotency_conflict
 local id, key, body = ARGV[1], ARGV[3], ARGV[4]
-local was, err = once(key, body)
+local was, err = find_request(key, body)
 if err then return err end
 local w = load(K('webhook:', id))
 if not w then return refuse('not_found', 'kind', 'webhook') end
 if not was and w.state ~= 'active' then
   put(w, 'state', 'active', 'failures', '0', 'failing', '0')
   call('ZADD', WEBHOOKS, NOW, id)
-  emit_webhook('webhook.revived', id, w, ARGV[2], ',"before":{"state":' .. quote(w.state) .. '},"after":{"state":' .. quote('active') .. '}')
+  emit_webhook('webhook.revived', id, w, ARGV[2], ',"before":{"state":' .. quote(w.state) ..
+    '},"after":{"state":' .. quote('active') .. '}')
 end
 if not was then remember(key, body, id, DAY) end
 save()
