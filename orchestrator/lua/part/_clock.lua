@@ -17,11 +17,11 @@ do
   -- format is written with it, for a store that an earlier version has begun.
   local store, d = num(m[1]), server - num(m[2])
   if d < 0 then
-    call('HSET', META, 'raw', F(server))
+    call('HSET', META, 'raw', F(server)) -- @writes-time
   else
     if d > 1000 then d = 1000 end
     store = store + d
-    if d >= 100 then call('HSET', META, 'now', F(store), 'raw', F(server), 'format', F(FORMAT)) end
+    if d >= 100 then call('HSET', META, 'now', F(store), 'raw', F(server), 'format', F(FORMAT)) end -- @writes-time
   end
   set_time(store, server)
   floor = num(m[3])
