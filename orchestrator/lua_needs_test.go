@@ -148,6 +148,34 @@ func freeNames(p *gopher.FunctionProto) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
+// A planted bug uses no name that its script does not have: the script would break
+// instead of misbehaving.
+func TestPlantedBugsUseKnownNames(t *testing.T) {
+	known, texts := slices.Clone(luaGlobals), map[string]string{}
+	for _, f := range luaSources(t) {
+		texts[f.name] = f.text
+		if f.shared() {
+			known = append(known, definedNames(compileLua(t, f.name, f.text))...)
+		}
+	}
+	for _, m := range allMutants() {
+		for _, e := range m.edits {
+			changed := strings.Replace(texts[e.file], e.old, e.new, 1)
+			chunk, err := parse.Parse(strings.NewReader(changed), e.file)
+			if err != nil {
+				continue // one of several edits, which make a file together
+			}
+			p, err := gopher.Compile(chunk, e.file)
+			ok(t, err)
+			for _, name := range freeNames(p) {
+				if !slices.Contains(known, name) {
+					t.Errorf("%s: in %s.lua it uses %s, which no part defines", m.name, e.file, name)
+				}
+			}
+		}
+	}
+}
+
 // Parts stand in a script after what they need, each of them once.
 func TestNeedsAreResolvedInOrder(t *testing.T) {
 	parts := map[string]string{
