@@ -295,3 +295,19 @@ func (f *mcpEndpoint) close() {
 	}
 	f.mcpSessions.wait()
 }
+
+// takeMessage counts a message over MCP.
+func (f *mcpEndpoint) takeMessage(req mcp.Request) error {
+	extra := req.GetExtra()
+	held, ok := heldOf(extra)
+	if !ok {
+		return nil // it is refused elsewhere
+	}
+	if body, ok := extra.TokenInfo.Extra["body"].(*countedBody); ok {
+		body.giveBack()
+	}
+	if call, ok := req.(*mcp.CallToolRequest); ok && runEndingTools[call.Params.Name] {
+		return f.proxy.rates.TakeEnding(bucketOf(held, forAgent))
+	}
+	return f.proxy.take(held, forAgent)
+}

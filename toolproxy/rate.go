@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/labstack/echo/v4"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/web"
@@ -54,20 +53,4 @@ func (p *Proxy) takeBody(held picket.LeaseCredential) (*countedBody, error) {
 		return nil, err
 	}
 	return &countedBody{sync.OnceFunc(func() { p.rates.GiveBodyBack(who) })}, nil
-}
-
-// takeMessage counts a message over MCP.
-func (f *mcpEndpoint) takeMessage(req mcp.Request) error {
-	extra := req.GetExtra()
-	held, ok := heldOf(extra)
-	if !ok {
-		return nil // it is refused elsewhere
-	}
-	if body, ok := extra.TokenInfo.Extra["body"].(*countedBody); ok {
-		body.giveBack()
-	}
-	if call, ok := req.(*mcp.CallToolRequest); ok && runEndingTools[call.Params.Name] {
-		return f.proxy.rates.TakeEnding(bucketOf(held, forAgent))
-	}
-	return f.proxy.take(held, forAgent)
 }
