@@ -93,7 +93,12 @@ func (y *story) tool(token, name string, body any) object {
 }
 
 func (y *story) work() {
-	task := y.submit(object{"title": "one", "role": "work", "input": object{"a": 1}, "budgetEnvelope": object{"usd": "1", "tokens": 100}})
+	task := y.submit(object{
+		"title":          "one",
+		"role":           "work",
+		"input":          object{"a": 1},
+		"budgetEnvelope": object{"usd": "1", "tokens": 100},
+	})
 	token := y.grant("work")
 	y.call(token, http.MethodPost, "/v1/lease/renew", 200, nil)
 	y.call(token, http.MethodPost, "/v1/run/usage", 0,
@@ -155,8 +160,9 @@ func (y *story) people() {
 func (y *story) fleet() {
 	agent := y.post("/api/v1/agents", 0, object{"agent_id": "agent-one", "role_id": "fleet", "name": "one",
 		"capabilities": []string{"go"}, "capacity": object{"max_concurrent_tasks": 1}})
-	y.call(y.key, http.MethodPost, "/api/v1/agents/agent-one/heartbeat", 0, object{"status": "active", "current_load": 0,
-		"client_timestamp": agent["registered_at"]})
+	y.call(y.key, http.MethodPost, "/api/v1/agents/agent-one/heartbeat", 0,
+		object{"status": "active", "current_load": 0,
+			"client_timestamp": agent["registered_at"]})
 	y.read("/api/v1/agents/agent-one")
 	y.read("/api/v1/agents")
 	y.read("/api/v1/pools")
@@ -179,7 +185,8 @@ func (y *story) operate() {
 		y.call(y.key, http.MethodDelete, "/api/v1/keys/"+id, 0, nil)
 	}
 	y.refused(token, http.MethodGet, "/api/v1/tasks", nil)
-	hook := y.post("/api/v1/webhooks", 0, object{"name": "hook", "url": "http://127.0.0.1:9/", "types": []string{"task.created"}})
+	hook := y.post("/api/v1/webhooks", 0,
+		object{"name": "hook", "url": "http://127.0.0.1:9/", "types": []string{"task.created"}})
 	if id, ok := hook["webhookId"].(string); ok {
 		y.read("/api/v1/webhooks/" + id)
 		y.post("/api/v1/webhooks/"+id+"/revive", 0, nil)
