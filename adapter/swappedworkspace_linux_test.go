@@ -86,19 +86,24 @@ func (g *decoyDir) swap(t *testing.T, workspace string) {
 	}
 }
 
-// collectAsDue collects the workspaces of a state directory as if all were due.
+// collectAsDue collects the workspaces of a state directory as if all were due. A
+// child that another test is starting holds our locks until its exec, so one that
+// is in use for a moment is collected again.
 func (w *worktreeFixture) collectAsDue(runID string) []adapter.CollectResult {
 	w.t.Helper()
 	past := picket.InstantOf(time.Now().Add(-time.Hour))
 	run := picket.Run{RunID: runID, State: picket.RunFailed, EndedAt: past, KeepUntil: past}
-	got, err := (adapter.KeptWorkspaces{
-		StateDir:   w.state,
-		RunsOfTask: serverKnowing(run, time.Now()),
-	}).Collect(context.Background(), false)
-	if err != nil {
-		w.t.Fatal(err)
+	kept := adapter.KeptWorkspaces{StateDir: w.state, RunsOfTask: serverKnowing(run, time.Now())}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		got, err := kept.Collect(context.Background(), false)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		inUse := slices.ContainsFunc(got, func(c adapter.CollectResult) bool { return c.Reason == "in use" })
+		if !inUse || time.Now().After(end) {
+			return got
+		}
 	}
-	return got
 }
 
 // editRecord changes the record of a workspace.
