@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/internal/rig/remains"
 )
 
 func TestMain(m *testing.M) {
 	adapter.RunShim()
 	asHost()
-	os.Exit(m.Run())
+	os.Exit(remains.WithTempDir(m, "pk-bench-").Run())
 }
 
 // Every scenario that is quick at a small size runs, gives figures for both

@@ -18,6 +18,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/picket-dev/picket/internal/rig/remains"
 )
 
 const ownerDir = "DEVREDIS_TEST_OWNER_DIR"
@@ -27,7 +29,7 @@ const ownerDir = "DEVREDIS_TEST_OWNER_DIR"
 func TestMain(m *testing.M) {
 	dir := os.Getenv(ownerDir)
 	if dir == "" {
-		goleak.VerifyTestMain(m)
+		goleak.VerifyTestMain(remains.WithTempDir(m, "pk-devredis-"))
 		return
 	}
 	s, err := Start(context.Background(), dir, 0, nil)

@@ -46,8 +46,12 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(suiteDir)
-	defer remains.KillOnSignal(suiteDir)()
+	end, err := remains.KillAtEnd(suiteDir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer end()
 	build := exec.Command("go", "build", "-o", filepath.Join(suiteDir, "bin", "picket"),
 		"github.com/picket-dev/picket/cmd/picket")
 	if out, err := build.CombinedOutput(); err != nil {

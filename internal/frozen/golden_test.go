@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/picket-dev/picket/internal/rig/remains"
 )
 
 var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
@@ -55,13 +57,14 @@ var buildDir string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	var err error
-	if buildDir, err = os.MkdirTemp("", "frozen-"); err != nil {
+	end, err := remains.OwnTempDir("pk-frozen-")
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	buildDir = os.TempDir()
 	code := m.Run()
-	_ = os.RemoveAll(buildDir)
+	end()
 	os.Exit(code)
 }
 

@@ -1,5 +1,5 @@
-// Package remains keeps what a test program starts and writes together, so that
-// nothing of it stays when the program is told to end.
+// Package remains keeps together what a test program starts and writes, so that
+// nothing of it is left when the program ends, however it ends.
 package remains
 
 import (
@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// OwnTempDir makes a directory for this test program and has TMPDIR name it: all
-// temporary directories are in it, and all processes that are started, with the
-// environment of the program or in one of those directories, carry it. Should
-// the program be told to end, they are ended and the directory is removed; end
-// removes it after the tests.
+// OwnTempDir makes a directory for this test program and makes TMPDIR name it. All
+// temporary directories are then inside it, and every process that is started with
+// the program's environment or in one of those directories carries it. However the
+// program ends, those processes are killed and the directory is removed; end does
+// the same after the tests.
 func OwnTempDir(name string) (end func(), err error) {
 	dir, err := os.MkdirTemp("", name)
 	if err == nil {
@@ -26,17 +26,17 @@ func OwnTempDir(name string) (end func(), err error) {
 	if err == nil {
 		err = os.Setenv("TMPDIR", dir)
 	}
+	if err == nil {
+		end, err = KillAtEnd(dir)
+	}
 	if err != nil {
 		return nil, err
 	}
-	stop := KillOnSignal(dir)
-	return func() {
-		stop()
-		_ = os.RemoveAll(dir)
-	}, nil
+	return end, nil
 }
 
-// WithTempDir are the tests of a program that has a directory of its own, see [Own].
+// WithTempDir returns the tests of a program that has a directory of its own, see
+// [OwnTempDir].
 func WithTempDir(m Tests, name string) Tests { return &ownedTests{m, name} }
 
 // Tests is what a testing.M does.
@@ -57,29 +57,37 @@ func (o *ownedTests) Run() int {
 	return o.tests.Run()
 }
 
-// KillOnSignal has SIGTERM and SIGINT end every process that carries dir, remove
-// dir and exit with 1. Without it the program would end at once and leave them.
-func KillOnSignal(dir string) (stop func()) {
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, syscall.SIGTERM, syscall.SIGINT)
+// KillAtEnd makes every end of this program kill the processes that carry dir and
+// remove dir: its normal end (when end is called), SIGTERM and SIGINT, a panic,
+// and SIGKILL. Two mechanisms do this. A signal handler answers at once and exits
+// with status 1. A watcher process does the work when this program is gone.
+func KillAtEnd(dir string) (end func(), err error) {
+	w, err := newWatcher(dir)
+	if err != nil {
+		return nil, err
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	done := make(chan struct{})
 	go func() {
 		select {
-		case sig := <-told:
-			// Tests go on until the exit: they start nothing any more.
+		case sig := <-signals:
+			// Tests go on until the exit, but they can start no process any more.
 			syscall.ForkLock.RLock()
 			left := killAll(dir)
 			remove(dir)
-			fmt.Fprintf(os.Stderr, "%v: the processes of this run are ended, %d are left of them\n", sig, left)
+			fmt.Fprintf(os.Stderr, "%v: the processes of this run were killed, %d are left\n", sig, left)
 			remove(dir)
 			os.Exit(1)
 		case <-done:
 		}
 	}()
 	return func() {
-		signal.Stop(told)
+		signal.Stop(signals)
 		close(done)
-	}
+		w.end()
+		_ = os.RemoveAll(dir)
+	}, nil
 }
 
 // killTimeout bounds how long processes are ended: what a killed one has started a
@@ -114,9 +122,9 @@ func remove(dir string) {
 	}
 }
 
-// Processes are the living processes but this one that carry a directory, or one
-// in it, in their environment, their arguments or as where they work: command
-// lines by process id. Where there is no /proc it finds none.
+// Processes returns the command lines, by process id, of the other living processes
+// that name dir, or a directory inside it, in their environment, their arguments or
+// as their working directory. Without /proc it finds none.
 func Processes(dir string) map[int]string {
 	found := map[int]string{}
 	entries, _ := os.ReadDir("/proc")

@@ -57,12 +57,15 @@ func startStubbornProcesses() int {
 	select {}
 }
 
-// A test program that is told to end takes along all that it has started, and
-// its directory.
+// When a test program is ended by a signal, SIGKILL included, all processes that it
+// started are killed and its directory is removed. SIGQUIT is what go test sends
+// after its timeout.
 func TestSignalEndsAllStartedProcesses(t *testing.T) {
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+	exits := map[syscall.Signal]int{syscall.SIGTERM: 1, syscall.SIGINT: 1, syscall.SIGQUIT: 2, syscall.SIGKILL: -1}
+	for sig, exit := range exits {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), "PICKET_REMAINS_DOOMED=1")
+		cmd.Stderr = new(strings.Builder) // closed by the program and its watcher
 		out, err := cmd.StdoutPipe()
 		if err == nil {
 			err = cmd.Start()
@@ -83,11 +86,11 @@ func TestSignalEndsAllStartedProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 		late := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
-		err = cmd.Wait()
+		err = cmd.Wait() // until the watcher has closed standard error, too
 		late.Stop()
 		var status *exec.ExitError
-		if !errors.As(err, &status) || status.ExitCode() != 1 {
-			t.Errorf("%v: it ended with %v, want exit status 1", sig, err)
+		if !errors.As(err, &status) || status.ExitCode() != exit {
+			t.Errorf("%v: it ended with %v, want exit status %d", sig, err, exit)
 		}
 		if left := remains.Processes(dir); len(left) > 0 {
 			t.Errorf("%v: left behind: %v", sig, left)
