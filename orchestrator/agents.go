@@ -1,9 +1,11 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -202,4 +204,276 @@ func (e *Engine) JudgeAgents(ctx context.Context, limit int) (int, error) {
 func (e *Engine) judgeAgent(ctx context.Context, agentID string) error {
 	_, err := e.run(ctx, "judge", agentID, 1)
 	return err
+}
+
+// Agent shows an agent's record as it is stored, and the id of the key that
+// registered it.
+func (e *Engine) Agent(ctx context.Context, agentID string) (a picket.Agent, owner string, err error) {
+	if err := picket.CheckName("agent_id", agentID); err != nil {
+		return picket.Agent{}, "", err
+	}
+	got, err := e.run(ctx, "agent", agentID)
+	if err != nil {
+		return picket.Agent{}, "", err
+	}
+	r := &reply{script: "agent"}
+	a, owner = r.agent(got)
+	return a, owner, r.err
+}
+
+func decodeAgent(script string, got any, err error) (picket.Agent, error) {
+	if err != nil {
+		return picket.Agent{}, err
+	}
+	r := &reply{script: script}
+	a, _ := r.agent(got)
+	return a, r.err
+}
+
+// agent decodes an agent_view.
+func (r *reply) agent(v any) (a picket.Agent, owner string) {
+	l := r.list(v)
+	raw, now, h := r.int(r.at(l, 1)), r.int(r.at(l, 2)), r.hash(r.at(l, 3))
+	a = picket.Agent{
+		AgentID:      r.text(r.at(l, 0)),
+		RoleID:       h["role"],
+		Name:         h["name"],
+		Capabilities: splitTags(h["caps"]),
+		Capacity:     capacity(h["max"], h["load"]),
+		Status:       picket.AgentStatus(h["status"]),
+		Endpoint:     h["endpoint"],
+		Metadata:     picket.RawJSON(r.text(r.at(l, 4))),
+		Heartbeat: picket.HeartbeatConfig{
+			IntervalSeconds:       int(parseInt(h["interval"])),
+			UnhealthyAfterSeconds: int(parseInt(h["unhealthy"])),
+			DeadAfterSeconds:      int(parseInt(h["dead"])),
+		},
+		RegisteredAt:        picket.Instant(parseInt(h["registered"])),
+		LastHeartbeatAt:     picket.Instant(parseInt(h["beat"])),
+		Version:             parseInt(h["version"]),
+		Incarnation:         parseInt(h["incarnation"]),
+		DrainTimeoutSeconds: optionalInt(h["drain"]),
+	}
+	if a.Status == picket.AgentDraining {
+		a.DrainDeadlineAt = picket.Instant(raw + parseInt(h["drain_until"]) - now)
+	}
+	return a, h["owner"]
+}
+
+func capacity(most, load string) picket.Capacity {
+	return picket.Capacity{MaxConcurrentTasks: optionalInt(most), CurrentLoad: int(parseInt(load))}
+}
+
+func optionalInt(s string) *int {
+	if s == "" {
+		return nil
+	}
+	n := int(parseInt(s))
+	return &n
+}
+
+func splitTags(s string) []string {
+	if s == "" {
+		return []string{}
+	}
+	return strings.Split(s, ",")
+}
+
+// commands decodes the pending commands of an agent, oldest first, and then
+// those that follow from what it reported.
+func (r *reply) commands(pending, stop any) []picket.PendingCommand {
+	out := []picket.PendingCommand{}
+	flat := r.list(pending)
+	for i := 0; i+1 < len(flat); i += 2 {
+		c := picket.PendingCommand{CommandID: r.text(flat[i])}
+		r.json(flat[i+1], &c.AgentCommand)
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b picket.PendingCommand) int { return cmp.Compare(a.CommandID, b.CommandID) })
+	for _, task := range r.list(stop) {
+		id := r.text(task)
+		out = append(out, picket.PendingCommand{CommandID: "stop_" + id,
+			AgentCommand: picket.AgentCommand{Command: picket.CommandStopTask, TaskID: id, Reason: "no_lease"}})
+	}
+	return out
+}
+
+// Agents pages through the registry: by status in the order asked for, then by
+// role where the key sees only its own pools, then by id.
+func (e *Engine) Agents(ctx context.Context, q picket.AgentQuery) (picket.AgentPage, error) {
+	w, err := newAgentWalk(&q)
+	if err != nil {
+		return picket.AgentPage{}, err
+	}
+	page := picket.AgentPage{Agents: []picket.AgentRow{}}
+	last := "" // cursor of the last row of the page
+	for {
+		// One row more than the page holds tells whether there is another page.
+		rows, _, err := e.nextAgents(ctx, &w, q.Limit+1-len(page.Agents))
+		if err != nil {
+			return picket.AgentPage{}, err
+		}
+		for _, row := range rows {
+			if len(page.Agents) == q.Limit {
+				page.NextCursor = last
+				break
+			}
+			page.Agents = append(page.Agents, row.AgentRow)
+			last = row.roster + ":" + row.AgentID
+		}
+		if w.done || page.NextCursor != "" {
+			break
+		}
+	}
+	if page.Total = len(page.Agents); q.Cursor == "" && page.NextCursor == "" {
+		return page, nil
+	}
+	page.Total, err = e.countAgents(ctx, q)
+	return page, err
+}
+
+// Pools sums up the agents of each role, by name: of one role, or with role ""
+// of all. With an owner, a key id, they are those in which that key has
+// registered an agent. What the workflow file says of a pool is not filled in.
+func (e *Engine) Pools(ctx context.Context, role, owner string) ([]picket.Pool, error) {
+	if role != "" {
+		if err := picket.CheckName("role_id", role); err != nil {
+			return nil, err
+		}
+	}
+	pools := []picket.Pool{}
+	for from, after := "", ""; ; {
+		got, err := e.run(ctx, "pools", role, owner, from, after)
+		if err != nil {
+			return nil, err
+		}
+		r := &reply{script: "pools"}
+		l := r.list(got)
+		from, after = r.text(r.at(l, 0)), r.text(r.at(l, 1))
+		for _, v := range l[min(2, len(l)):] {
+			pools = r.pool(pools, r.list(v))
+		}
+		if r.err != nil || from == "" {
+			return pools, r.err
+		}
+	}
+}
+
+// pool adds what a script found out about a pool to the last one, or begins
+// with a new one.
+func (r *reply) pool(pools []picket.Pool, v []any) []picket.Pool {
+	role := r.text(r.at(v, 0))
+	if n := len(pools); n == 0 || pools[n-1].RoleID != role {
+		pools = append(pools, picket.Pool{RoleID: role, Members: map[picket.AgentStatus]int{}})
+	}
+	p := &pools[len(pools)-1]
+	p.MaxConcurrentTasks += int(r.int(r.at(v, 1)))
+	p.CurrentLoad += int(r.int(r.at(v, 2)))
+	p.AvailableCapacity = p.MaxConcurrentTasks - p.CurrentLoad
+	for i, s := range picket.AgentStatuses {
+		if n := r.text(r.at(v, 3+i)); n != "" {
+			p.Members[s] = int(parseInt(n))
+		}
+	}
+	return pools
+}
+
+func (e *Engine) countAgents(ctx context.Context, q picket.AgentQuery) (total int, err error) {
+	q.Cursor = ""
+	w, err := newAgentWalk(&q)
+	for err == nil && !w.done {
+		var n int
+		_, n, err = e.nextAgents(ctx, &w, 0)
+		total += n
+	}
+	return total, err
+}
+
+// agentWalk is how far a walk over the registry has come.
+type agentWalk struct {
+	filter []any // arguments of the script that stay
+	roster string
+	after  string
+	done   bool
+}
+
+type agentRow struct {
+	roster string
+	picket.AgentRow
+}
+
+// maxAgentPage is how many agents a page holds at most.
+const maxAgentPage = 1000
+
+// newAgentWalk checks a query, fills in its defaults and begins where its cursor says.
+func newAgentWalk(q *picket.AgentQuery) (agentWalk, error) {
+	if q.Limit == 0 {
+		q.Limit = maxAgentPage
+	}
+	if q.Limit < 1 || q.Limit > maxAgentPage {
+		return agentWalk{}, picket.Invalid("limit", "Send a number from 1 to 1000.", "limit is %d, allowed are 1 to %d",
+			q.Limit, maxAgentPage)
+	}
+	if q.MinAvailable != nil && *q.MinAvailable < 0 {
+		return agentWalk{}, picket.Invalid("min_available_capacity", "Send 0 or more.", "min_available_capacity is %d",
+			*q.MinAvailable)
+	}
+	if q.Role != "" {
+		if err := picket.CheckName("role_id", q.Role); err != nil {
+			return agentWalk{}, err
+		}
+	}
+	caps, err := picket.NormalizeCapabilities("capabilities", q.Capabilities)
+	if err != nil {
+		return agentWalk{}, err
+	}
+	any1 := ""
+	if len(caps) > 0 {
+		any1 = "," + strings.Join(caps, ",") + ","
+	}
+	if len(q.Statuses) == 0 {
+		q.Statuses = []picket.AgentStatus{picket.AgentActive}
+	}
+	w := agentWalk{filter: []any{q.Role, q.Owner, optionalIntArg(q.MinAvailable), any1}}
+	for i, s := range q.Statuses {
+		if !s.Valid() {
+			return agentWalk{}, picket.Invalid("status",
+				"Send active, unhealthy, draining, dead, deregistered, or * for all of them.",
+				"%.40q is no status of an agent", s)
+		}
+		if !slices.Contains(q.Statuses[:i], s) {
+			w.filter = append(w.filter, string(s))
+		}
+	}
+	if q.Cursor == "" {
+		return w, nil
+	}
+	var found bool
+	w.roster, w.after, found = strings.Cut(q.Cursor, ":")
+	status, _, _ := strings.Cut(w.roster, "|")
+	if !found || !picket.AgentStatus(status).Valid() || picket.CheckName("cursor", w.after) != nil {
+		return agentWalk{}, picket.Invalid("cursor", "Send next_cursor of the page before, or leave it out.",
+			"cursor is not one of ours")
+	}
+	return w, nil
+}
+
+// nextAgents takes up to limit agents more, or counts where limit is 0.
+func (e *Engine) nextAgents(ctx context.Context, w *agentWalk, limit int) (rows []agentRow, n int, err error) {
+	got, err := e.run(ctx, "agents", append([]any{limit, w.roster, w.after}, w.filter...)...)
+	if err != nil {
+		return nil, 0, err
+	}
+	r := &reply{script: "agents"}
+	l := r.list(got)
+	w.roster, w.after, n = r.text(r.at(l, 0)), r.text(r.at(l, 1)), int(r.int(r.at(l, 2)))
+	w.done = w.roster == ""
+	for _, v := range l[min(3, len(l)):] {
+		f := r.list(v)
+		rows = append(rows, agentRow{r.text(r.at(f, 0)),
+			picket.AgentRow{AgentID: r.text(r.at(f, 1)), RoleID: r.text(r.at(f, 2)), Name: r.text(r.at(f, 3)),
+				Capabilities: splitTags(r.text(r.at(f, 4))), Capacity: capacity(r.text(r.at(f, 5)), r.text(r.at(f, 6))),
+				Status: picket.AgentStatus(r.text(r.at(f, 7))), LastHeartbeatAt: picket.Instant(r.int(r.at(f, 8)))}})
+	}
+	return rows, n, r.err
 }

@@ -270,3 +270,27 @@ func (e *Engine) Namespace() string { return e.namespace }
 func (e *Engine) run(ctx context.Context, name string, args ...any) (any, error) {
 	return e.retryAdopted(ctx, func() (any, error) { return e.store.runner.run(ctx, e.namespace, name, args...) })
 }
+
+// Ready is nil when the store answers and is adopted, the witness can be kept
+// and a reaper ticks; otherwise it says what is wrong and what to do.
+func (e *Engine) Ready(ctx context.Context) error {
+	s, err := e.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	if err := e.checkStore(ctx); err != nil {
+		return err
+	}
+	if err := e.restoreWitness(); err != nil {
+		return err
+	}
+	if !s.NoReaper() {
+		return nil
+	}
+	since := "yet"
+	if s.LastTick != 0 {
+		since = fmt.Sprintf("for %d s", s.SinceTickMs/1000)
+	}
+	return picket.Refuse(picket.CodeUnavailable, "Start one with: picket serve reaper",
+		"no reaper: nothing has kept store time %s, so leases do not expire", since)
+}

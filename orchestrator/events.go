@@ -200,3 +200,158 @@ func (e *Engine) Tail(ctx context.Context, after int64) error {
 	}
 	return err
 }
+
+// eventsBackward reads a page of the log from its end, or from where the page
+// before stopped, towards its beginning. What retention deletes meanwhile is no
+// gap: it is at the far end.
+func (e *Engine) eventsBackward(ctx context.Context, q picket.EventQuery) (picket.EventPage, error) {
+	page := picket.EventPage{Events: []picket.Event{}}
+	below, err := e.backwardStart(ctx, q)
+	if err != nil {
+		return page, err
+	}
+	open := isUnfiltered(q)
+	for looked := 0; looked < maxEventScan && len(page.Events) < q.Limit; {
+		batch := min(500, maxEventScan-looked)
+		if open {
+			batch = q.Limit - len(page.Events)
+		}
+		got, err := readLog(ctx, e, func() ([]redis.XMessage, error) {
+			return e.store.logClient.XRevRangeN(ctx, e.logKey(q), below, "-", int64(batch)).Result()
+		})
+		if err != nil {
+			return picket.EventPage{}, err
+		}
+		for _, m := range got {
+			if len(page.Events) == q.Limit {
+				return page, nil
+			}
+			ev, err := decodeEvent(m)
+			if err != nil {
+				return picket.EventPage{}, err
+			}
+			looked++
+			page.Next, below = ev.ID, streamIDBelow(ev.Seq)
+			if matches(q, ev) {
+				page.Events = append(page.Events, ev)
+			}
+		}
+		if len(got) < batch {
+			page.Next = ""
+			break
+		}
+	}
+	return page, nil
+}
+
+// streamIDBelow is the highest id of a stream below that of a sequence number.
+func streamIDBelow(seq int64) string { return strconv.FormatInt(max(seq-1, 0), 10) + "-99" }
+
+// backwardStart is the highest id that a page read backwards may begin with.
+func (e *Engine) backwardStart(ctx context.Context, q picket.EventQuery) (string, error) {
+	if q.After > 0 {
+		return streamIDBelow(q.After), nil
+	}
+	if q.Until == 0 {
+		return "+", nil
+	}
+	seq, err := e.firstAfter(ctx, q)
+	return streamIDBelow(seq), err
+}
+
+// firstAfter finds the first event later than q.Until, by halves; one more
+// than the last number when there is none. A clock that was set back can have
+// put some of them out of order: then it is one of those near it.
+func (e *Engine) firstAfter(ctx context.Context, q picket.EventQuery) (int64, error) {
+	last, err := e.LastSeq(ctx)
+	if err != nil {
+		return 0, err
+	}
+	low, high := int64(1), last+1 // all before low are not later, high and all after it are
+	for low < high {
+		middle := low + (high-low)/2
+		got, err := readLog(ctx, e, func() ([]redis.XMessage, error) {
+			return e.store.logClient.XRangeN(ctx, e.logKey(q), strconv.FormatInt(middle, 10), "+", 1).Result()
+		})
+		if err != nil {
+			return 0, err
+		}
+		if len(got) == 0 {
+			high = middle
+			continue
+		}
+		ev, err := decodeEvent(got[0])
+		if err != nil {
+			return 0, err
+		}
+		if ev.At > q.Until {
+			high = middle
+		} else {
+			low = ev.Seq + 1
+		}
+	}
+	return high, nil
+}
+
+// runEventTypes are what an adapter may write into the log.
+var runEventTypes = []string{picket.EventRunLaunched, picket.EventRunStalled, picket.EventAgentHeartbeat,
+	picket.EventAgentTimeoutWarning, picket.EventAgentTimedOut}
+
+// RunEvents writes what an adapter observed: its process was launched, it shows
+// no sign of life, or one of the launcher's timed events. An event with an id
+// that the run has had is taken and not written again. Events beyond the budget
+// of the run, or after its last event, are counted as refused writes instead.
+func (e *Engine) RunEvents(ctx context.Context, held picket.LeaseCredential, events []picket.RunEvent) error {
+	if len(events) == 0 || len(events) > 100 {
+		return picket.Invalid("/events", "Send 1 to 100 events.", "events has %d entries", len(events))
+	}
+	var args []any
+	for i, ev := range events {
+		if !slices.Contains(runEventTypes, ev.Type) {
+			return picket.Invalid(fmt.Sprintf("/events/%d/type", i),
+				"Send run.launched, run.stalled, agent-heartbeat, agent-timeout-warning or agent-timed-out.",
+				"%q is not an event an adapter may write", ev.Type)
+		}
+		top := ""
+		if ev.Type != picket.EventRunLaunched && ev.Type != picket.EventRunStalled {
+			b, err := jsonv2.Marshal(ev.LauncherFields)
+			if err != nil {
+				return fmt.Errorf("encode event: %w", err)
+			}
+			top = string(b)
+		}
+		data, err := jsonv2.Marshal(map[string]any{"containment": ev.Containment})
+		if err != nil {
+			return fmt.Errorf("encode event: %w", err)
+		}
+		if ev.Containment == "" {
+			data = []byte("{}")
+		}
+		if p := ev.WorkspacePath; p != "" && (p[0] != '/' || len(p) > 1024 || strings.ContainsRune(p, 0)) {
+			return picket.Invalid(fmt.Sprintf("/events/%d/workspacePath", i),
+				"Send the absolute directory the process works in.",
+				"workspacePath is not an absolute path of at most 1024 bytes")
+		}
+		if len(ev.ID) > picket.MaxEventID {
+			return picket.Invalid(fmt.Sprintf("/events/%d/id", i), "Send at most 64 bytes.", "id has %d bytes",
+				len(ev.ID))
+		}
+		said := ev.Containment
+		if ev.Type == picket.EventRunStalled {
+			said = silenceReason(ev.IdleSeconds)
+		}
+		exec := ""
+		if ev.Exec {
+			exec = "1"
+		}
+		args = append(args, ev.Type, ev.ID, string(data), top, said, ev.WorkspacePath, exec)
+	}
+	got, err := e.runHeld(ctx, held, "run_events", args...)
+	if err != nil {
+		return err
+	}
+	r := &reply{script: "run_events"}
+	l := r.list(got)
+	e.refusedWrites.add(picket.Code(r.text(r.at(l, 1))), r.int(r.at(l, 0)))
+	return r.err
+}

@@ -2,6 +2,8 @@ package orchestrator
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,102 +32,6 @@ func (e *Engine) RunExit(ctx context.Context, held picket.LeaseCredential, exit 
 		tailBytes(exit.Detail, 8<<10),
 		lastEventArg(exit))
 	return err
-}
-
-// RunLog appends output to a stream of the run and returns the offset of the
-// next byte. Bytes known already are ignored; a gap is CodeOffset with the
-// fact "expected".
-func (e *Engine) RunLog(ctx context.Context, held picket.LeaseCredential, p picket.LogWrite) (int64, error) {
-	if err := checkStream(p.Stream); err != nil {
-		return 0, err
-	}
-	if p.Offset < 0 {
-		return 0, picket.Invalid("offset", "Send the number of bytes sent before.", "offset is negative")
-	}
-	if len(p.Marks) > picket.MaxLogMarks {
-		return 0, picket.Invalid("marks", "Send smaller pieces.", "%d marks are more than %d", len(p.Marks),
-			picket.MaxLogMarks)
-	}
-	end := 0
-	if p.End {
-		end = 1
-	}
-	got, err := e.runHeld(ctx, held, "run_log", p.Stream, p.Offset, p.Data, packMarks(p.Marks), end)
-	if err != nil {
-		return 0, err
-	}
-	r := &reply{script: "run_log"}
-	return r.int(got), r.err
-}
-
-func checkStream(stream string) error {
-	if stream == "stdout" || stream == "stderr" {
-		return nil
-	}
-	return picket.Invalid("stream", "Send stdout or stderr.", "stream is %q, allowed are stdout and stderr", stream)
-}
-
-// runEventTypes are what an adapter may write into the log.
-var runEventTypes = []string{picket.EventRunLaunched, picket.EventRunStalled, picket.EventAgentHeartbeat,
-	picket.EventAgentTimeoutWarning, picket.EventAgentTimedOut}
-
-// RunEvents writes what an adapter observed: its process was launched, it shows
-// no sign of life, or one of the launcher's timed events. An event with an id
-// that the run has had is taken and not written again. Events beyond the budget
-// of the run, or after its last event, are counted as refused writes instead.
-func (e *Engine) RunEvents(ctx context.Context, held picket.LeaseCredential, events []picket.RunEvent) error {
-	if len(events) == 0 || len(events) > 100 {
-		return picket.Invalid("/events", "Send 1 to 100 events.", "events has %d entries", len(events))
-	}
-	var args []any
-	for i, ev := range events {
-		if !slices.Contains(runEventTypes, ev.Type) {
-			return picket.Invalid(fmt.Sprintf("/events/%d/type", i),
-				"Send run.launched, run.stalled, agent-heartbeat, agent-timeout-warning or agent-timed-out.",
-				"%q is not an event an adapter may write", ev.Type)
-		}
-		top := ""
-		if ev.Type != picket.EventRunLaunched && ev.Type != picket.EventRunStalled {
-			b, err := jsonv2.Marshal(ev.LauncherFields)
-			if err != nil {
-				return fmt.Errorf("encode event: %w", err)
-			}
-			top = string(b)
-		}
-		data, err := jsonv2.Marshal(map[string]any{"containment": ev.Containment})
-		if err != nil {
-			return fmt.Errorf("encode event: %w", err)
-		}
-		if ev.Containment == "" {
-			data = []byte("{}")
-		}
-		if p := ev.WorkspacePath; p != "" && (p[0] != '/' || len(p) > 1024 || strings.ContainsRune(p, 0)) {
-			return picket.Invalid(fmt.Sprintf("/events/%d/workspacePath", i),
-				"Send the absolute directory the process works in.",
-				"workspacePath is not an absolute path of at most 1024 bytes")
-		}
-		if len(ev.ID) > picket.MaxEventID {
-			return picket.Invalid(fmt.Sprintf("/events/%d/id", i), "Send at most 64 bytes.", "id has %d bytes",
-				len(ev.ID))
-		}
-		said := ev.Containment
-		if ev.Type == picket.EventRunStalled {
-			said = silenceReason(ev.IdleSeconds)
-		}
-		exec := ""
-		if ev.Exec {
-			exec = "1"
-		}
-		args = append(args, ev.Type, ev.ID, string(data), top, said, ev.WorkspacePath, exec)
-	}
-	got, err := e.runHeld(ctx, held, "run_events", args...)
-	if err != nil {
-		return err
-	}
-	r := &reply{script: "run_events"}
-	l := r.list(got)
-	e.refusedWrites.add(picket.Code(r.text(r.at(l, 1))), r.int(r.at(l, 0)))
-	return r.err
 }
 
 // silenceReason is a nudge's reason in words.
@@ -183,4 +89,70 @@ func (e *Engine) RecordRefusedWrite(ctx context.Context, held picket.LeaseCreden
 		number("current", 0)); err != nil {
 		e.log.WarnContext(ctx, "write refused event", "task", held.TaskID, "run", held.RunID, "err", err)
 	}
+}
+
+// RunEvidence keeps what a run has changed, until 15 minutes after its lease
+// ended or somebody has decided about the task (CodeTaskClosed). Sending
+// the same evidence again changes nothing. Other evidence replaces it, with an event.
+func (e *Engine) RunEvidence(ctx context.Context, held picket.LeaseCredential, ev picket.Evidence) error {
+	if err := ev.Check(); err != nil {
+		return err
+	}
+	ev.RunID, ev.At, ev.Digest = "", 0, "" // the store's own
+	b, err := jsonv2.Marshal(ev)
+	if err != nil {
+		return picket.Invalid("/diff", "Send text that is valid UTF-8.", "the evidence cannot be kept: %v", err)
+	}
+	if len(b) > picket.MaxPayload+1024 { // members that the caller left out
+		return picket.TooLarge("/diff", len(b))
+	}
+	work, err := jsonv2.Marshal(summarizeEvidence(ev))
+	if err != nil {
+		return fmt.Errorf("encode evidence: %w", err)
+	}
+	_, err = e.runHeld(ctx, held, "run_evidence", string(b), string(work), evidenceDigest(b))
+	return err
+}
+
+// evidenceDigest is the SHA-256 of evidence as it is kept.
+func evidenceDigest(kept []byte) string {
+	sum := sha256.Sum256(kept)
+	return hex.EncodeToString(sum[:])
+}
+
+// Evidence lists what the runs of a task have changed, the latest run first;
+// runID names one of them, empty means all. Older ones are left out where the
+// answer would be larger than 4 MiB.
+func (e *Engine) Evidence(ctx context.Context, taskID, runID string) ([]picket.Evidence, error) {
+	if err := picket.CheckID("taskId", "task", taskID); err != nil {
+		return nil, err
+	}
+	if runID != "" {
+		if err := picket.CheckID("run", "run", runID); err != nil {
+			return nil, err
+		}
+	}
+	got, err := e.run(ctx, "evidence", taskID, runID)
+	if err != nil {
+		return nil, err
+	}
+	r := &reply{script: "evidence"}
+	out := []picket.Evidence{}
+	for _, row := range r.list(got) {
+		ev, err := decodeEvidence(r, r.list(row))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, ev)
+	}
+	return out, r.err
+}
+
+func decodeEvidence(r *reply, row []any) (ev picket.Evidence, err error) {
+	at, body, _ := strings.Cut(r.text(r.at(row, 1)), " ")
+	if err := jsonv2.Unmarshal([]byte(body), &ev); err != nil {
+		return ev, fmt.Errorf("decode evidence: %w", err)
+	}
+	ev.RunID, ev.At, ev.Digest = r.text(r.at(row, 0)), picket.Instant(parseInt(at)), evidenceDigest([]byte(body))
+	return ev, nil
 }

@@ -293,3 +293,32 @@ func (e *Engine) HeldTask(ctx context.Context, held picket.LeaseCredential, requ
 	t.Nudge = r.nudge(r.at(l, 1))
 	return t, r.err
 }
+
+// maxListRows bounds listings that are not paged.
+const maxListRows = 1000
+
+// Leases lists up to 1,000 live leases, the next to expire first.
+func (e *Engine) Leases(ctx context.Context) ([]picket.LiveLease, error) {
+	got, err := e.run(ctx, "leases", maxListRows)
+	if err != nil {
+		return nil, err
+	}
+	r := &reply{script: "leases"}
+	l := r.list(got)
+	raw := r.int(r.at(l, 0))
+	out := make([]picket.LiveLease, 0, len(l)-1)
+	for _, v := range l[1:] {
+		row := r.list(v)
+		ttl := r.int(r.at(row, 4))
+		out = append(out, picket.LiveLease{
+			TaskID:         r.text(r.at(row, 0)),
+			RunID:          r.text(r.at(row, 1)),
+			AgentID:        r.text(r.at(row, 2)),
+			FencingToken:   r.int(r.at(row, 3)),
+			LeaseTTLMs:     ttl,
+			LeaseExpiresAt: picket.Instant(raw + ttl),
+			Renewals:       r.int(r.at(row, 5)),
+		})
+	}
+	return out, r.err
+}

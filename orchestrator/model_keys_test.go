@@ -1,8 +1,6 @@
 package orchestrator_test
 
-import (
-	"github.com/picket-dev/picket"
-)
+import "github.com/picket-dev/picket"
 
 // Moves of keys and of the format of the store.
 

@@ -3,7 +3,6 @@ package orchestrator
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/picket-dev/picket"
@@ -61,77 +60,4 @@ func (e *Engine) runCount(ctx context.Context, script string, args ...any) (int,
 	}
 	r := &reply{script: script}
 	return int(r.int(got)), r.err
-}
-
-// Pause presses the stop button: no grants; hard ends all runs too.
-func (e *Engine) Pause(ctx context.Context, by picket.Caller, hard bool, reason string) (picket.PauseState, error) {
-	return e.pause(ctx, by, hard, reason, "")
-}
-
-// PauseUnlessChanged is Pause by somebody who has seen the pause made at seen, 0 for
-// none: where another has been made since, theirs stands, and state_conflict
-// says whose it is. A stop (hard) is never refused.
-func (e *Engine) PauseUnlessChanged(ctx context.Context, by picket.Caller, hard bool, reason string,
-	seen picket.Instant) (picket.PauseState, error) {
-	return e.pause(ctx, by, hard, reason, int64(seen))
-}
-
-func (e *Engine) pause(ctx context.Context, by picket.Caller, hard bool, reason string,
-	seen any) (picket.PauseState, error) {
-	flag := "0"
-	if hard {
-		flag = "1"
-	}
-	return e.pauseState(ctx, "pause", by.Actor, flag, reason, sweepBatch, by.Idempotency.Key, by.Idempotency.Body, seen)
-}
-
-// Resume lets grants flow again.
-func (e *Engine) Resume(ctx context.Context, by picket.Caller, reason string) (picket.PauseState, error) {
-	return e.pauseState(ctx, "resume", by.Actor, reason, by.Idempotency.Key, by.Idempotency.Body, "")
-}
-
-// ResumeUnlessChanged is Resume by somebody who has seen the pause made at seen: one that
-// was made since, such as a stop, goes on, and state_conflict says whose it is.
-func (e *Engine) ResumeUnlessChanged(ctx context.Context, by picket.Caller, reason string,
-	seen picket.Instant) (picket.PauseState, error) {
-	return e.pauseState(ctx, "resume", by.Actor, reason, by.Idempotency.Key, by.Idempotency.Body, int64(seen))
-}
-
-func (e *Engine) pauseState(ctx context.Context, script string, args ...any) (picket.PauseState, error) {
-	got, err := e.run(ctx, script, args...)
-	if err != nil {
-		return picket.PauseState{}, err
-	}
-	r := &reply{script: script}
-	l := r.list(got)
-	p := newPauseState(r.text(r.at(l, 0)), r.text(r.at(l, 1)), r.text(r.at(l, 2)), r.int(r.at(l, 3)))
-	return p, r.err
-}
-
-func newPauseState(mode, reason, by string, at int64) picket.PauseState {
-	return picket.PauseState{Paused: mode != "", Hard: mode == "hard", Reason: reason, By: by, At: picket.Instant(at)}
-}
-
-// Ready is nil when the store answers and is adopted, the witness can be kept
-// and a reaper ticks; otherwise it says what is wrong and what to do.
-func (e *Engine) Ready(ctx context.Context) error {
-	s, err := e.Stats(ctx)
-	if err != nil {
-		return err
-	}
-	if err := e.checkStore(ctx); err != nil {
-		return err
-	}
-	if err := e.restoreWitness(); err != nil {
-		return err
-	}
-	if !s.NoReaper() {
-		return nil
-	}
-	since := "yet"
-	if s.LastTick != 0 {
-		since = fmt.Sprintf("for %d s", s.SinceTickMs/1000)
-	}
-	return picket.Refuse(picket.CodeUnavailable, "Start one with: picket serve reaper",
-		"no reaper: nothing has kept store time %s, so leases do not expire", since)
 }

@@ -5,15 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
-	"github.com/oklog/ulid/v2"
 
 	"github.com/picket-dev/picket"
 )
-
-// The verbs of people: hand-offs and reviews.
 
 // Claim notes that the caller looks after a hand-off; anybody may decide it all
 // the same. What somebody else has claimed stays theirs (state_conflict) unless
@@ -140,54 +138,93 @@ func (e *Engine) CancelHandoff(ctx context.Context, by picket.Caller, handoffID,
 // isNull reports whether a JSON member was not sent, or sent as null.
 func isNull(raw picket.RawJSON) bool { return len(raw) == 0 || string(raw) == "null" }
 
-// Approve completes a task in review. It fails with CodeVersion if the current
-// digest of the review is not d.Digest, and with CodePreconditionRequired if the
-// task has evidence and d.Digest is empty.
-func (e *Engine) Approve(ctx context.Context, by picket.Caller, taskID string, d picket.Decision) (picket.Task, error) {
-	t, _, err := e.review(ctx, by, taskID, "approve", d, nil)
-	return t, err
-}
-
-// Reject closes a task in review as rejected. With fix it creates, in the same
-// step, the task that repairs it and returns that task's id. The digest is
-// checked as by Approve.
-func (e *Engine) Reject(ctx context.Context, by picket.Caller, taskID string, d picket.Decision,
-	fix *picket.TaskSpec) (picket.Task, string, error) {
-	return e.review(ctx, by, taskID, "reject", d, fix)
-}
-
-func (e *Engine) review(ctx context.Context, by picket.Caller, taskID, decision string, d picket.Decision,
-	fix *picket.TaskSpec) (picket.Task, string, error) {
-	if err := picket.CheckID("taskId", "task", taskID); err != nil {
-		return picket.Task{}, "", err
+// Handoffs lists a page of the hand-offs of a state, oldest first. A page has
+// fewer rows than asked for where they would be more than 4 MiB.
+func (e *Engine) Handoffs(ctx context.Context, q picket.HandoffQuery) (picket.HandoffPage, error) {
+	q.State = cmp.Or(q.State, picket.HandoffOpen)
+	if !q.State.Valid() {
+		return picket.HandoffPage{},
+			picket.Invalid("state", "Send open, answered, finished or cancelled.", "%q is not a state of a hand-off",
+				q.State)
 	}
-	if err := d.Check(); err != nil {
-		return picket.Task{}, "", err
+	score, before, err := handoffCursor(q.Cursor)
+	if err == nil {
+		q.Limit, err = pageLimit(q.Limit)
 	}
-	args := []any{taskID, decision, by.Actor, by.Idempotency.Key, by.Idempotency.Body, d.Note, d.Digest, "0"}
-	if fix != nil {
-		spec := *fix
-		if spec.Fixes != "" && spec.Fixes != taskID {
-			return picket.Task{}, "",
-				picket.Invalid("/fix/fixes", "Leave fixes out: it is the rejected task.", "fixes names another task")
-		}
-		spec.Fixes = taskID
-		if err := e.normalize(&spec); err != nil {
-			return picket.Task{}, "", picket.PrefixField("/fix", err)
-		}
-		fields, err := e.specArgs("task_"+ulid.Make().String(), by.Actor, spec)
-		if err != nil {
-			return picket.Task{}, "", err
-		}
-		args[7] = "1"
-		args = append(args, fields...)
-	}
-	got, err := e.run(ctx, "review", args...)
 	if err != nil {
-		return picket.Task{}, "", err
+		return picket.HandoffPage{}, err
 	}
-	r := &reply{script: "review"}
+	return e.handoffs(ctx, string(q.State), q.Limit, score, before)
+}
+
+// Handoff shows one hand-off.
+func (e *Engine) Handoff(ctx context.Context, handoffID string) (picket.Handoff, error) {
+	if err := picket.CheckID("handoffId", "handoff", handoffID); err != nil {
+		return picket.Handoff{}, err
+	}
+	page, err := e.handoffs(ctx, handoffID, 1, "", "")
+	if err != nil {
+		return picket.Handoff{}, err
+	}
+	return page.Handoffs[0], nil
+}
+
+func (e *Engine) handoffs(ctx context.Context, which string, limit int,
+	score, before string) (page picket.HandoffPage, err error) {
+	got, err := e.run(ctx, "handoffs", which, limit, score, before)
+	if err != nil {
+		return page, err
+	}
+	r := &reply{script: "handoffs"}
 	l := r.list(got)
-	id, t := r.text(r.at(l, 0)), r.task(r.at(l, 1))
-	return t, id, r.err
+	raw, now := r.int(r.at(l, 0)), r.int(r.at(l, 1))
+	page = picket.HandoffPage{
+		Handoffs:   []picket.Handoff{},
+		Total:      r.int(r.at(l, 2)),
+		NextCursor: optionalString(r.text(r.at(l, 3))),
+	}
+	for _, v := range l[4:] {
+		if h := r.handoffRow(r.list(v), raw, now); h != nil {
+			page.Handoffs = append(page.Handoffs, *h)
+		}
+	}
+	return page, r.err
+}
+
+// handoffRow decodes {hand-off view, last report, spec}.
+func (r *reply) handoffRow(row []any, rawMs, nowMs int64) *picket.Handoff {
+	h := r.handoff(r.at(row, 0), rawMs, nowMs, r.report(r.at(row, 1), true))
+	if h != nil {
+		var s specRecord
+		r.json(r.at(row, 2), &s)
+		h.Title = s.Title
+	}
+	return h
+}
+
+// pageLimit is how many rows a page may have.
+func pageLimit(limit int) (int, error) {
+	limit = cmp.Or(limit, 50)
+	if limit < 1 || limit > 200 {
+		return 0, picket.Invalid("limit", "Send a number from 1 to 200.", "limit is %d, allowed are 1 to 200", limit)
+	}
+	return limit, nil
+}
+
+// handoffCursorSyntax is a cursor of hand-offs: the instant and the id of a row.
+var handoffCursorSyntax = regexp.MustCompile(`^([0-9]{1,15})\.(handoff_[0-9A-Z]{26})$`)
+
+func handoffCursor(cursor string) (score, id string, err error) {
+	if cursor == "" {
+		return "", "", nil
+	}
+	m := handoffCursorSyntax.FindStringSubmatch(cursor)
+	if m == nil {
+		return "", "", badCursor()
+	}
+	return m[1], m[2], nil
+}
+
+func badCursor() error {
+	return picket.Invalid("cursor", "Send nextCursor of the page before, or leave it out.", "cursor is not one of ours")
 }

@@ -1,0 +1,56 @@
+package orchestrator
+
+import (
+	"context"
+
+	"github.com/picket-dev/picket"
+)
+
+// Pause presses the stop button: no grants; hard ends all runs too.
+func (e *Engine) Pause(ctx context.Context, by picket.Caller, hard bool, reason string) (picket.PauseState, error) {
+	return e.pause(ctx, by, hard, reason, "")
+}
+
+// PauseUnlessChanged is Pause by somebody who has seen the pause made at seen, 0 for
+// none: where another has been made since, theirs stands, and state_conflict
+// says whose it is. A stop (hard) is never refused.
+func (e *Engine) PauseUnlessChanged(ctx context.Context, by picket.Caller, hard bool, reason string,
+	seen picket.Instant) (picket.PauseState, error) {
+	return e.pause(ctx, by, hard, reason, int64(seen))
+}
+
+func (e *Engine) pause(ctx context.Context, by picket.Caller, hard bool, reason string,
+	seen any) (picket.PauseState, error) {
+	flag := "0"
+	if hard {
+		flag = "1"
+	}
+	return e.pauseState(ctx, "pause", by.Actor, flag, reason, sweepBatch, by.Idempotency.Key, by.Idempotency.Body, seen)
+}
+
+// Resume lets grants flow again.
+func (e *Engine) Resume(ctx context.Context, by picket.Caller, reason string) (picket.PauseState, error) {
+	return e.pauseState(ctx, "resume", by.Actor, reason, by.Idempotency.Key, by.Idempotency.Body, "")
+}
+
+// ResumeUnlessChanged is Resume by somebody who has seen the pause made at seen: one that
+// was made since, such as a stop, goes on, and state_conflict says whose it is.
+func (e *Engine) ResumeUnlessChanged(ctx context.Context, by picket.Caller, reason string,
+	seen picket.Instant) (picket.PauseState, error) {
+	return e.pauseState(ctx, "resume", by.Actor, reason, by.Idempotency.Key, by.Idempotency.Body, int64(seen))
+}
+
+func (e *Engine) pauseState(ctx context.Context, script string, args ...any) (picket.PauseState, error) {
+	got, err := e.run(ctx, script, args...)
+	if err != nil {
+		return picket.PauseState{}, err
+	}
+	r := &reply{script: script}
+	l := r.list(got)
+	p := newPauseState(r.text(r.at(l, 0)), r.text(r.at(l, 1)), r.text(r.at(l, 2)), r.int(r.at(l, 3)))
+	return p, r.err
+}
+
+func newPauseState(mode, reason, by string, at int64) picket.PauseState {
+	return picket.PauseState{Paused: mode != "", Hard: mode == "hard", Reason: reason, By: by, At: picket.Instant(at)}
+}
