@@ -105,16 +105,16 @@ func (e *Engine) Heartbeat(ctx context.Context, by picket.Caller, agentID string
 	if err != nil {
 		return picket.HeartbeatAnswer{}, err
 	}
-	r := &reply{script: "heartbeat"}
-	l := r.list(got)
-	at := picket.Instant(r.int(r.at(l, 0)))
-	e.noteClockDrift(ctx, agentID, r.text(r.at(l, 2)), at, hb.ClientTimestamp)
+	r := newReply("heartbeat")
+	l := r.List(got)
+	at := picket.Instant(r.Int(r.At(l, 0)))
+	e.noteClockDrift(ctx, agentID, r.Text(r.At(l, 2)), at, hb.ClientTimestamp)
 	return picket.HeartbeatAnswer{
 		Acknowledged:    true,
 		ServerTimestamp: at,
-		AgentStatus:     picket.AgentStatus(r.text(r.at(l, 1))),
-		PendingCommands: r.commands(r.at(l, 4), r.at(l, 3)),
-	}, r.err
+		AgentStatus:     picket.AgentStatus(r.Text(r.At(l, 1))),
+		PendingCommands: r.commands(r.At(l, 4), r.At(l, 3)),
+	}, r.Err
 }
 
 // ChangeAgent makes an agent drain or deregisters it; match holds the versions
@@ -174,8 +174,8 @@ func (e *Engine) CommandAgent(ctx context.Context, by picket.Caller, agentID str
 	if err != nil {
 		return "", err
 	}
-	r := &reply{script: "command"}
-	return r.text(got), r.err
+	r := newReply("command")
+	return r.Text(got), r.Err
 }
 
 // noteClockDrift counts a heartbeat whose sender's clock is off, and logs the first one.
@@ -216,33 +216,33 @@ func (e *Engine) Agent(ctx context.Context, agentID string) (a picket.Agent, own
 	if err != nil {
 		return picket.Agent{}, "", err
 	}
-	r := &reply{script: "agent"}
+	r := newReply("agent")
 	a, owner = r.agent(got)
-	return a, owner, r.err
+	return a, owner, r.Err
 }
 
 func decodeAgent(script string, got any, err error) (picket.Agent, error) {
 	if err != nil {
 		return picket.Agent{}, err
 	}
-	r := &reply{script: script}
+	r := newReply(script)
 	a, _ := r.agent(got)
-	return a, r.err
+	return a, r.Err
 }
 
 // agent decodes an agent_view.
 func (r *reply) agent(v any) (a picket.Agent, owner string) {
-	l := r.list(v)
-	raw, now, h := r.int(r.at(l, 1)), r.int(r.at(l, 2)), r.hash(r.at(l, 3))
+	l := r.List(v)
+	raw, now, h := r.Int(r.At(l, 1)), r.Int(r.At(l, 2)), r.Hash(r.At(l, 3))
 	a = picket.Agent{
-		AgentID:      r.text(r.at(l, 0)),
+		AgentID:      r.Text(r.At(l, 0)),
 		RoleID:       h["role"],
 		Name:         h["name"],
 		Capabilities: splitTags(h["caps"]),
 		Capacity:     capacity(h["max"], h["load"]),
 		Status:       picket.AgentStatus(h["status"]),
 		Endpoint:     h["endpoint"],
-		Metadata:     picket.RawJSON(r.text(r.at(l, 4))),
+		Metadata:     picket.RawJSON(r.Text(r.At(l, 4))),
 		Heartbeat: picket.HeartbeatConfig{
 			IntervalSeconds:       int(parseInt(h["interval"])),
 			UnhealthyAfterSeconds: int(parseInt(h["unhealthy"])),
@@ -283,15 +283,15 @@ func splitTags(s string) []string {
 // those that follow from what it reported.
 func (r *reply) commands(pending, stop any) []picket.PendingCommand {
 	out := []picket.PendingCommand{}
-	flat := r.list(pending)
+	flat := r.List(pending)
 	for i := 0; i+1 < len(flat); i += 2 {
-		c := picket.PendingCommand{CommandID: r.text(flat[i])}
-		r.json(flat[i+1], &c.AgentCommand)
+		c := picket.PendingCommand{CommandID: r.Text(flat[i])}
+		r.JSON(flat[i+1], &c.AgentCommand)
 		out = append(out, c)
 	}
 	slices.SortFunc(out, func(a, b picket.PendingCommand) int { return cmp.Compare(a.CommandID, b.CommandID) })
-	for _, task := range r.list(stop) {
-		id := r.text(task)
+	for _, task := range r.List(stop) {
+		id := r.Text(task)
 		out = append(out, picket.PendingCommand{CommandID: "stop_" + id,
 			AgentCommand: picket.AgentCommand{Command: picket.CommandStopTask, TaskID: id, Reason: "no_lease"}})
 	}
@@ -347,14 +347,14 @@ func (e *Engine) Pools(ctx context.Context, role, owner string) ([]picket.Pool, 
 		if err != nil {
 			return nil, err
 		}
-		r := &reply{script: "pools"}
-		l := r.list(got)
-		from, after = r.text(r.at(l, 0)), r.text(r.at(l, 1))
+		r := newReply("pools")
+		l := r.List(got)
+		from, after = r.Text(r.At(l, 0)), r.Text(r.At(l, 1))
 		for _, v := range l[min(2, len(l)):] {
-			pools = r.pool(pools, r.list(v))
+			pools = r.pool(pools, r.List(v))
 		}
-		if r.err != nil || from == "" {
-			return pools, r.err
+		if r.Err != nil || from == "" {
+			return pools, r.Err
 		}
 	}
 }
@@ -362,16 +362,16 @@ func (e *Engine) Pools(ctx context.Context, role, owner string) ([]picket.Pool, 
 // pool adds what a script found out about a pool to the last one, or begins
 // with a new one.
 func (r *reply) pool(pools []picket.Pool, v []any) []picket.Pool {
-	role := r.text(r.at(v, 0))
+	role := r.Text(r.At(v, 0))
 	if n := len(pools); n == 0 || pools[n-1].RoleID != role {
 		pools = append(pools, picket.Pool{RoleID: role, Members: map[picket.AgentStatus]int{}})
 	}
 	p := &pools[len(pools)-1]
-	p.MaxConcurrentTasks += int(r.int(r.at(v, 1)))
-	p.CurrentLoad += int(r.int(r.at(v, 2)))
+	p.MaxConcurrentTasks += int(r.Int(r.At(v, 1)))
+	p.CurrentLoad += int(r.Int(r.At(v, 2)))
 	p.AvailableCapacity = p.MaxConcurrentTasks - p.CurrentLoad
 	for i, s := range picket.AgentStatuses {
-		if n := r.text(r.at(v, 3+i)); n != "" {
+		if n := r.Text(r.At(v, 3+i)); n != "" {
 			p.Members[s] = int(parseInt(n))
 		}
 	}
@@ -464,16 +464,16 @@ func (e *Engine) nextAgents(ctx context.Context, w *agentWalk, limit int) (rows 
 	if err != nil {
 		return nil, 0, err
 	}
-	r := &reply{script: "agents"}
-	l := r.list(got)
-	w.roster, w.after, n = r.text(r.at(l, 0)), r.text(r.at(l, 1)), int(r.int(r.at(l, 2)))
+	r := newReply("agents")
+	l := r.List(got)
+	w.roster, w.after, n = r.Text(r.At(l, 0)), r.Text(r.At(l, 1)), int(r.Int(r.At(l, 2)))
 	w.done = w.roster == ""
 	for _, v := range l[min(3, len(l)):] {
-		f := r.list(v)
-		rows = append(rows, agentRow{r.text(r.at(f, 0)),
-			picket.AgentRow{AgentID: r.text(r.at(f, 1)), RoleID: r.text(r.at(f, 2)), Name: r.text(r.at(f, 3)),
-				Capabilities: splitTags(r.text(r.at(f, 4))), Capacity: capacity(r.text(r.at(f, 5)), r.text(r.at(f, 6))),
-				Status: picket.AgentStatus(r.text(r.at(f, 7))), LastHeartbeatAt: picket.Instant(r.int(r.at(f, 8)))}})
+		f := r.List(v)
+		rows = append(rows, agentRow{r.Text(r.At(f, 0)),
+			picket.AgentRow{AgentID: r.Text(r.At(f, 1)), RoleID: r.Text(r.At(f, 2)), Name: r.Text(r.At(f, 3)),
+				Capabilities: splitTags(r.Text(r.At(f, 4))), Capacity: capacity(r.Text(r.At(f, 5)), r.Text(r.At(f, 6))),
+				Status: picket.AgentStatus(r.Text(r.At(f, 7))), LastHeartbeatAt: picket.Instant(r.Int(r.At(f, 8)))}})
 	}
-	return rows, n, r.err
+	return rows, n, r.Err
 }

@@ -78,9 +78,9 @@ func (e *Engine) recordKey(ctx context.Context, by picket.Caller, secret string,
 	if err != nil {
 		return "", false, err
 	}
-	r := &reply{script: "key_create"}
-	l := r.list(got)
-	return r.text(r.at(l, 0)), r.int(r.at(l, 1)) == 1, r.err
+	r := newReply("key_create")
+	l := r.List(got)
+	return r.Text(r.At(l, 0)), r.Int(r.At(l, 1)) == 1, r.Err
 }
 
 func checkScopes(scopes []picket.Scope) error {
@@ -118,20 +118,20 @@ func (e *Engine) Keys(ctx context.Context) ([]picket.APIKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &reply{script: "keys"}
-	l := r.list(got)
+	r := newReply("keys")
+	l := r.List(got)
 	out := make([]picket.APIKey, 0, len(l)-1)
 	for _, v := range l[1:] {
 		out = append(out, r.key(v))
 	}
-	return out, r.err
+	return out, r.Err
 }
 
 func (r *reply) key(v any) picket.APIKey {
-	l := r.list(v)
-	h := r.hash(r.at(l, 1))
+	l := r.List(v)
+	h := r.Hash(r.At(l, 1))
 	k := picket.APIKey{
-		KeyID:       r.text(r.at(l, 0)),
+		KeyID:       r.Text(r.At(l, 0)),
 		Name:        h["name"],
 		CreatedAt:   picket.Instant(parseInt(h["created"])),
 		ExpiresAt:   picket.Instant(parseInt(h["expires"])),
@@ -160,9 +160,9 @@ func (e *Engine) findKey(ctx context.Context, by, value string) (raw int64, k pi
 	if err != nil {
 		return 0, picket.APIKey{}, err
 	}
-	r := &reply{script: "keys"}
-	l := r.list(got)
-	return r.int(r.at(l, 0)), r.key(r.at(l, 1)), r.err
+	r := newReply("keys")
+	l := r.List(got)
+	return r.Int(r.At(l, 0)), r.key(r.At(l, 1)), r.Err
 }
 
 // RevokeKey ends a key and its waiting requests at once, in every process. If the
@@ -190,10 +190,10 @@ func (e *Engine) RevokeKeyWith(ctx context.Context, by picket.Caller, keyID stri
 	if err != nil {
 		return picket.APIKey{}, err
 	}
-	r := &reply{script: "key_revoke"}
+	r := newReply("key_revoke")
 	k := r.key(got)
 	e.keys.forgetAll() // its run keys have ended with it
-	return k, r.err
+	return k, r.Err
 }
 
 // Authenticate finds who an API key speaks for. Unknown, wrong, revoked and
@@ -315,10 +315,10 @@ func (e *Engine) CreateRunKey(ctx context.Context, by picket.Caller,
 	if err != nil {
 		return picket.NewRunKey{}, err
 	}
-	r := &reply{script: "run_key_create"}
-	id := r.text(r.at(r.list(got), 0))
-	if r.err != nil {
-		return picket.NewRunKey{}, r.err
+	r := newReply("run_key_create")
+	id := r.Text(r.At(r.List(got), 0))
+	if r.Err != nil {
+		return picket.NewRunKey{}, r.Err
 	}
 	k, err := e.Key(ctx, id)
 	if err != nil {
@@ -339,8 +339,8 @@ func (e *Engine) RenewRunKey(ctx context.Context, keyID string) (picket.APIKey, 
 	if err != nil {
 		return picket.APIKey{}, err
 	}
-	r := &reply{script: "run_key_renew"}
-	return r.key(got), r.err
+	r := newReply("run_key_renew")
+	return r.key(got), r.Err
 }
 
 // EndRunKey ends a run key that is no longer needed. Leases that were acquired
@@ -357,11 +357,11 @@ func (e *Engine) EndRunKey(ctx context.Context, keyID string) error {
 // resources of the context.
 func (e *Engine) KeyContext(ctx context.Context, keyID string) (held context.Context, stop func()) {
 	held, cancel := context.WithCancelCause(ctx)
-	revoked := e.wakeups.subscribe(revokedTopic(keyID))
+	revoked := e.records.Subscribe(revokedTopic(keyID))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		end, err := e.waitUntil(held, revoked, noLimit, func() (bool, time.Duration, error) {
+		end, err := e.records.WaitUntil(held, revoked, noLimit, func() (bool, time.Duration, error) {
 			// The key may have been revoked before the subscription, and a message
 			// can also mean that messages were missed. A store that does not answer
 			// says nothing about the key.

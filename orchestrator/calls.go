@@ -92,28 +92,28 @@ func (e *Engine) Reserve(ctx context.Context, held picket.LeaseCredential,
 	if err != nil {
 		return picket.Reservation{}, err
 	}
-	r := &reply{script: "reserve"}
-	l := r.list(got)
+	r := newReply("reserve")
+	l := r.List(got)
 	out := picket.Reservation{
 		CallID:     req.CallID,
 		TaskID:     held.TaskID,
 		RunID:      held.RunID,
 		Nonce:      req.Nonce,
-		Token:      r.int(r.at(l, 0)),
+		Token:      r.Int(r.At(l, 0)),
 		Reserved:   req.Reserve,
 		Available:  r.amount(l[min(1, len(l)):]),
-		LeaseTTLMs: r.int(r.at(l, 3)),
-		Nudge:      r.nudge(r.at(l, 4)),
+		LeaseTTLMs: r.Int(r.At(l, 3)),
+		Nudge:      r.nudge(r.At(l, 4)),
 	}
 	if len(l) > 5 {
-		was := r.list(l[5])
+		was := r.List(l[5])
 		out.Replay = &picket.Replay{
-			Result: picket.RawJSON(r.text(r.at(was, 0))),
+			Result: picket.RawJSON(r.Text(r.At(was, 0))),
 			Cost:   r.amount(was[min(1, len(was)):]),
 		}
 		out.Reserved = budget.Envelope{}
 	}
-	return out, r.err
+	return out, r.Err
 }
 
 // Settle books what a reserved call cost, exactly once: the same again answers
@@ -148,10 +148,10 @@ func (e *Engine) Settle(ctx context.Context, s picket.Settlement) (picket.Settle
 	if err != nil {
 		return picket.Settled{}, err
 	}
-	r := &reply{script: "settle"}
-	l := r.list(got)
-	return picket.Settled{Cost: r.amount(l), Available: r.amount(l[min(2, len(l)):]), Overrun: r.int(r.at(l, 4)) == 1},
-		r.err
+	r := newReply("settle")
+	l := r.List(got)
+	return picket.Settled{Cost: r.amount(l), Available: r.amount(l[min(2, len(l)):]), Overrun: r.Int(r.At(l, 4)) == 1},
+		r.Err
 }
 
 // SettleOverdueCalls settles up to limit calls that are past their deadline and that
@@ -186,8 +186,8 @@ func (e *Engine) ReportUsage(ctx context.Context, held picket.LeaseCredential,
 	if err != nil {
 		return picket.Usage{}, err
 	}
-	r := &reply{script: "usage"}
-	l := r.list(got)
-	return picket.Usage{Charged: r.amount(l), Available: r.amount(l[min(2, len(l)):]), Overrun: r.int(r.at(l, 4)) == 1,
-		Unverified: r.amount(l[min(5, len(l)):])}, r.err
+	r := newReply("usage")
+	l := r.List(got)
+	return picket.Usage{Charged: r.amount(l), Available: r.amount(l[min(2, len(l)):]), Overrun: r.Int(r.At(l, 4)) == 1,
+		Unverified: r.amount(l[min(5, len(l)):])}, r.Err
 }

@@ -3,105 +3,16 @@ package orchestrator
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-
-	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
 )
 
-// reply walks what a script answered. A shape that is not the one expected is
-// a bug of ours; the first one is kept and reported by err.
-type reply struct {
-	script string
-	err    error
-}
+// reply decodes what a script answered into the nouns of this package.
+type reply struct{ baseReply }
 
-func (r *reply) fail(want string, got any) {
-	if r.err == nil {
-		r.err = fmt.Errorf("reply of %s: want %s, got %T", r.script, want, got)
-	}
-}
-
-func (r *reply) list(v any) []any {
-	if v == nil {
-		return nil
-	}
-	l, ok := v.([]any)
-	if !ok {
-		r.fail("a list", v)
-	}
-	return l
-}
-
-func (r *reply) text(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return ""
-	case string:
-		return v
-	case int64:
-		return strconv.FormatInt(v, 10)
-	}
-	r.fail("a string", v)
-	return ""
-}
-
-func (r *reply) int(v any) int64 {
-	switch v := v.(type) {
-	case nil:
-		return 0
-	case int64:
-		return v
-	case string:
-		// Scores come back as floats where they grow large.
-		n, err := strconv.ParseFloat(v, 64)
-		if v == "" {
-			return 0
-		}
-		if err != nil {
-			r.fail("a number", v)
-		}
-		return int64(n)
-	}
-	r.fail("a number", v)
-	return 0
-}
-
-func (r *reply) hash(v any) map[string]string {
-	flat := r.list(v)
-	m := make(map[string]string, len(flat)/2)
-	for i := 0; i+1 < len(flat); i += 2 {
-		m[r.text(flat[i])] = r.text(flat[i+1])
-	}
-	return m
-}
-
-func (r *reply) at(l []any, i int) any {
-	if i >= len(l) {
-		r.fail(fmt.Sprintf("at least %d elements", i+1), l)
-		return nil
-	}
-	return l[i]
-}
-
-func (r *reply) json(v any, into any) {
-	s := r.text(v)
-	if s == "" {
-		return
-	}
-	if err := jsonv2.Unmarshal([]byte(s), into); err != nil && r.err == nil {
-		r.err = fmt.Errorf("reply of %s: %w", r.script, err)
-	}
-}
-
-func parseInt(s string) int64 {
-	n, _ := strconv.ParseInt(s, 10, 64)
-	return n
-}
+func newReply(script string) *reply { return &reply{newBaseReply(script)} }
 
 func optionalString(s string) *string {
 	if s == "" {
@@ -119,21 +30,21 @@ type specRecord struct {
 
 // task decodes a view.
 func (r *reply) task(v any) picket.Task {
-	l := r.list(v)
-	id, rawMs, nowMs, deadline := r.text(r.at(l, 0)), r.int(r.at(l, 1)), r.int(r.at(l, 2)), r.int(r.at(l, 3))
-	t := r.taskRecord(id, r.at(l, 4), r.at(l, 5))
-	if in := r.text(r.at(l, 6)); in != "" {
+	l := r.List(v)
+	id, rawMs, nowMs, deadline := r.Text(r.At(l, 0)), r.Int(r.At(l, 1)), r.Int(r.At(l, 2)), r.Int(r.At(l, 3))
+	t := r.taskRecord(id, r.At(l, 4), r.At(l, 5))
+	if in := r.Text(r.At(l, 6)); in != "" {
 		t.Input = json.RawMessage(in)
 	}
 	var out outputRecord
-	r.json(r.at(l, 7), &out)
+	r.JSON(r.At(l, 7), &out)
 	t.Output, t.Summary = out.Output, out.Summary
-	r.taskMoney(&t, r.at(l, 13))
-	for _, child := range r.list(r.at(l, 14)) {
-		t.Children = append(t.Children, r.text(child))
+	r.taskMoney(&t, r.At(l, 13))
+	for _, child := range r.List(r.At(l, 14)) {
+		t.Children = append(t.Children, r.Text(child))
 	}
-	h := r.hash(r.at(l, 4))
-	for _, run := range r.list(r.at(l, 8)) {
+	h := r.Hash(r.At(l, 4))
+	for _, run := range r.List(r.At(l, 8)) {
 		t.Runs = append(t.Runs, r.run(run))
 	}
 	if n := len(t.Runs); n > 0 && t.State == picket.TaskLeased {
@@ -141,12 +52,12 @@ func (r *reply) task(v any) picket.Task {
 		t.CurrentRun = &run
 		t.LeaseExpiresAt = picket.Instant(rawMs + deadline - nowMs)
 	}
-	t.LastReport = r.report(r.at(l, 9), true)
-	t.Answers = r.answers(r.at(l, 10))
-	if t.Handoff = r.handoff(r.at(l, 11), rawMs, nowMs, t.LastReport); t.Handoff != nil {
+	t.LastReport = r.report(r.At(l, 9), true)
+	t.Answers = r.answers(r.At(l, 10))
+	if t.Handoff = r.handoff(r.At(l, 11), rawMs, nowMs, t.LastReport); t.Handoff != nil {
 		t.Handoff.Title = t.Title
 	}
-	if rv := r.hash(r.at(l, 12)); len(rv) > 0 {
+	if rv := r.Hash(r.At(l, 12)); len(rv) > 0 {
 		t.Review = &picket.Review{
 			TaskID:    id,
 			RunID:     rv["run"],
@@ -158,7 +69,7 @@ func (r *reply) task(v any) picket.Task {
 			Digest:    rv["digest"],
 		}
 	} else if t.State == picket.TaskReview {
-		t.Review = &picket.Review{TaskID: id, RunID: h["run"], Digest: r.text(r.at(l, 15))}
+		t.Review = &picket.Review{TaskID: id, RunID: h["run"], Digest: r.Text(r.At(l, 15))}
 	}
 	for i := range t.Runs {
 		t.Runs[i].KeepUntil = keepUntil(t, t.Runs[i])
@@ -174,9 +85,9 @@ type outputRecord struct {
 
 // taskRecord decodes the state hash and the specification.
 func (r *reply) taskRecord(id string, hash, spec any) picket.Task {
-	h := r.hash(hash)
+	h := r.Hash(hash)
 	var s specRecord
-	r.json(spec, &s)
+	r.JSON(spec, &s)
 	s.TaskSpec.Trace = s.Trace
 	t := taskFromSpec(id, s.TaskSpec)
 	t.State = picket.TaskState(h["state"])
@@ -231,10 +142,10 @@ func taskFromSpec(id string, s picket.TaskSpec) picket.Task {
 }
 
 func (r *reply) run(v any) picket.Run {
-	l := r.list(v)
-	h := r.hash(r.at(l, 1))
+	l := r.List(v)
+	h := r.Hash(r.At(l, 1))
 	run := picket.Run{
-		RunID:         r.text(r.at(l, 0)),
+		RunID:         r.Text(r.At(l, 0)),
 		TaskID:        h["task"],
 		AgentID:       h["agent"],
 		FencingToken:  parseInt(h["token"]),
@@ -250,7 +161,7 @@ func (r *reply) run(v any) picket.Run {
 		run.Tokens = append(run.Tokens, parseInt(t))
 	}
 	if run.State != picket.RunRunning {
-		run.Exit = decodeExit(h, r.text(r.at(l, 2)))
+		run.Exit = decodeExit(h, r.Text(r.At(l, 2)))
 	}
 	return run
 }
@@ -270,13 +181,13 @@ func decodeExit(h map[string]string, detail string) *picket.Exit {
 
 // report decodes "seq at run token json"; nil when there is none.
 func (r *reply) report(v any, pinned bool) *picket.Report {
-	s := r.text(v)
+	s := r.Text(v)
 	if s == "" {
 		return nil
 	}
 	part := strings.SplitN(s, " ", 5)
 	if len(part) != 5 {
-		r.fail("a report", v)
+		r.Fail("a report", v)
 		return nil
 	}
 	rep := &picket.Report{
@@ -286,13 +197,13 @@ func (r *reply) report(v any, pinned bool) *picket.Report {
 		FencingToken: parseInt(part[3]),
 		Pinned:       pinned,
 	}
-	r.json(part[4], &rep.Progress)
+	r.JSON(part[4], &rep.Progress)
 	return rep
 }
 
 func (r *reply) answers(v any) []picket.Answer {
 	var out []picket.Answer
-	for _, a := range r.list(v) {
+	for _, a := range r.List(v) {
 		if one := r.answer(a); one != nil {
 			out = append(out, *one)
 		}
@@ -301,7 +212,7 @@ func (r *reply) answers(v any) []picket.Answer {
 }
 
 func (r *reply) answer(v any) *picket.Answer {
-	if r.text(v) == "" {
+	if r.Text(v) == "" {
 		return nil
 	}
 	var a struct {
@@ -314,7 +225,7 @@ func (r *reply) answer(v any) *picket.Answer {
 		By          string          `json:"by"`
 		AtMs        int64           `json:"atMs"`
 	}
-	r.json(v, &a)
+	r.JSON(v, &a)
 	return &picket.Answer{
 		HandoffID:   a.HandoffID,
 		Question:    a.Question,
@@ -328,18 +239,18 @@ func (r *reply) answer(v any) *picket.Answer {
 }
 
 func (r *reply) handoff(v any, rawMs, nowMs int64, last *picket.Report) *picket.Handoff {
-	l := r.list(v)
+	l := r.List(v)
 	if len(l) == 0 {
 		return nil
 	}
-	h := r.hash(r.at(l, 1))
+	h := r.Hash(r.At(l, 1))
 	var body struct {
 		Question string   `json:"question"`
 		Options  []string `json:"options"`
 	}
-	r.json(h["body"], &body)
+	r.JSON(h["body"], &body)
 	out := &picket.Handoff{
-		HandoffID:  r.text(r.at(l, 0)),
+		HandoffID:  r.Text(r.At(l, 0)),
 		TaskID:     h["task"],
 		RunID:      h["run"],
 		Kind:       picket.HandoffKind(h["kind"]),
@@ -350,9 +261,9 @@ func (r *reply) handoff(v any, rawMs, nowMs int64, last *picket.Report) *picket.
 		ClaimedBy:  h["claimed"],
 		State:      picket.HandoffState(h["state"]),
 		CreatedAt:  picket.Instant(parseInt(h["created"])),
-		Answer:     r.answer(r.at(l, 2)),
+		Answer:     r.answer(r.At(l, 2)),
 		ClaimedAt:  picket.Instant(parseInt(h["claimed_at"])),
-		Work:       r.work(r.at(l, 3), r.at(l, 4)),
+		Work:       r.work(r.At(l, 3), r.At(l, 4)),
 	}
 	if last != nil {
 		out.Tried = slices.Clone(last.Attempted)

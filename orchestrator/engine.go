@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -60,9 +59,9 @@ type Config struct {
 	// sent), "redis.<script>.after" (reply lost), "witness.write",
 	// "witness.fsync", "witness.rename", "witness.dirsync". Defaults to nil.
 	Fault func(point string) error
-	// clock is the time of day that a floor without a memory is taken from.
-	// Defaults to time.Now; tests set it.
-	clock func() time.Time
+	// Now is the time of day that a floor without a memory is taken from. It is
+	// for tests. Defaults to time.Now.
+	Now func() time.Time
 	// NoPipeline sends every script on its own instead of sharing round trips.
 	// Defaults to false.
 	NoPipeline bool
@@ -72,15 +71,10 @@ type Config struct {
 
 // Store is a connection to one Redis and the engines of the namespaces in it.
 type Store struct {
-	cfg             Config
-	runner          *scriptRunner
-	budgets         atomic.Pointer[budgets]
-	logClient       redis.UniversalClient // blocking reads and subscriptions
-	uncheckedClient redis.UniversalClient // looks at stores that have not been adopted yet
-	goroutines      sync.WaitGroup        // in the background
-	engines         map[string]*Engine
-	ctx             context.Context // ends with Close
-	stop            context.CancelFunc
+	cfg     Config
+	conn    *storeConn
+	budgets atomic.Pointer[budgets]
+	engines map[string]*Engine
 }
 
 // Engine is one namespace: its tasks, leases, hand-offs, reviews and events.
@@ -88,16 +82,12 @@ type Store struct {
 type Engine struct {
 	namespace     string
 	store         *Store
-	wakeups       *notifier
-	newEvents     *notifier
+	records       *storeNamespace
 	keys          *keyCache
 	refusedWrites refusalCounters
 	violations    violationCounters
 	clockDrifts   atomic.Int64 // heartbeats of agents whose clock is off
 	metrics       *leaseMetrics
-	witness       *witness     // nil: this process adopts nothing
-	knownGrants   grantCount   // what this process knows of the number of grants
-	doubts        atomic.Int64 // new connections that led to a store which has to be greeted first
 	log           *slog.Logger
 }
 
@@ -106,147 +96,59 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Sealer == nil {
 		return nil, errors.New("open store: a sealer is needed")
 	}
-	if len(cfg.Namespaces) == 0 {
-		cfg.Namespaces = []string{"default"}
-	}
-	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	cfg.Quotas = cfg.Quotas.withDefaults()
-	if cfg.clock == nil {
-		cfg.clock = time.Now
-	}
-	for _, ns := range cfg.Namespaces {
-		if err := picket.CheckNamespace("namespace", ns); err != nil {
-			return nil, fmt.Errorf("open store: %w", err)
-		}
-	}
-	// MaxRedirects is the driver's retries on a cluster.
-	cfg.Redis.MaxRetries, cfg.Redis.MaxRedirects = -1, -1
-	cfg.Redis.DialerRetries = 1
-	cfg.Redis.ContextTimeoutEnabled = true
-	cfg.Redis.ReadTimeout = cmp.Or(cfg.Redis.ReadTimeout, time.Second)
-	cfg.Redis.WriteTimeout = cmp.Or(cfg.Redis.WriteTimeout, time.Second)
-	cfg.Redis.DialTimeout = cmp.Or(cfg.Redis.DialTimeout, time.Second)
-
-	if cfg.Memory && cfg.Redis.Dialer == nil {
-		return nil, errors.New("open store: a store in memory needs a dialer, it has no address")
-	}
-
-	scripts, err := newScripts(cfg.Memory)
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
+	conn, err := newStoreConn(storeConfig{
+		Redis:      cfg.Redis,
+		Namespaces: cfg.Namespaces,
+		Memory:     cfg.Memory,
+		Witness:    cfg.Witness,
+		Found:      cfg.Found,
+		Fault:      cfg.Fault,
+		Now:        cfg.Now,
+		NoPipeline: cfg.NoPipeline,
+		Log:        cfg.Log,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	s := &Store{cfg: cfg, runner: &scriptRunner{scripts: scripts, fault: cfg.Fault}, engines: map[string]*Engine{}}
+	s := &Store{cfg: cfg, conn: conn, engines: map[string]*Engine{}}
 	s.SetBudgets(cfg.DailyLimit, cfg.TaskEnvelope)
-	s.uncheckedClient = redis.NewUniversalClient(&cfg.Redis)
-	s.runner.headroom = newHeadroom(cfg, s.uncheckedClient)
-	s.cfg.Redis.OnConnect = s.onConnect
-	s.logClient = redis.NewUniversalClient(&s.cfg.Redis)
-	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	if err := s.openNamespaces(ctx); err != nil {
-		return nil, errors.Join(err, s.Close())
+	for _, records := range conn.Namespaces() {
+		s.engines[records.Name()] = s.newEngine(records)
+	}
+	if err := conn.Open(ctx); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
 
-// openNamespaces settles every namespace before the first script runs.
-func (s *Store) openNamespaces(ctx context.Context) error {
-	for _, ns := range s.cfg.Namespaces {
-		e := &Engine{
-			namespace: ns,
-			store:     s,
-			keys:      newKeyCache(),
-			metrics:   newLeaseMetrics(),
-			log:       s.cfg.Log.With("namespace", ns),
-		}
-		e.wakeups = newNotifier(s.logClient, wakeChannel(ns), e.log, e.keys.handleMessage)
-		e.newEvents = newNotifier(s.logClient, eventChannel(ns), e.log, nil)
-		if s.cfg.Witness != "" {
-			var err error
-			if e.witness, err = openWitness(s.cfg.Witness, ns, storeAddress(s.cfg.Redis), s.cfg.Fault); err != nil {
-				return fmt.Errorf("open namespace %s: %w", ns, err)
-			}
-		}
-		s.engines[ns] = e
+func (s *Store) newEngine(records *storeNamespace) *Engine {
+	e := &Engine{
+		namespace: records.Name(),
+		store:     s,
+		records:   records,
+		keys:      newKeyCache(),
+		metrics:   newLeaseMetrics(),
+		log:       s.cfg.Log.With("namespace", records.Name()),
 	}
-	for _, l := range []*scriptConn{&s.runner.urgent, &s.runner.normal} {
-		var err error
-		if *l, err = newScriptConn(s.cfg); err != nil {
-			return fmt.Errorf("open store: %w", err)
+	records.OnMessage = e.keys.handleMessage
+	records.OnAdopt = func(floor int64) {
+		e.keys.forgetAll()
+		if floor > 0 && s.cfg.OnAdopt != nil {
+			s.conn.Background(func(ctx context.Context) { s.cfg.OnAdopt(ctx, e) })
 		}
 	}
-	for _, ns := range s.cfg.Namespaces {
-		e := s.engines[ns]
-		// A process that adopts nothing may start before one that does.
-		if err := e.ensureAdopted(ctx, s.runner.through(s.uncheckedClient, ns), false); err != nil &&
-			(e.witness != nil || errors.Is(err, errStoreNewer)) {
-			return fmt.Errorf("open namespace %s: %w", ns, err)
-		} else if err != nil {
-			e.log.Warn("the store cannot be used yet", "err", err)
-		}
-		e.wakeups.start(s.ctx)
-	}
-	return nil
-}
-
-// storeAddress names a store as the configuration does.
-func storeAddress(o redis.UniversalOptions) string {
-	return fmt.Sprint(o.Addrs, o.MasterName, o.DB)
+	return e
 }
 
 // Monitor looks at the stores of all namespaces once a second until ctx ends, so
 // that one that was replaced is adopted even when nobody acquires.
-func (s *Store) Monitor(ctx context.Context) error {
-	every := time.NewTicker(time.Second)
-	defer every.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-every.C:
-		}
-		for _, e := range s.Engines() {
-			if err := e.checkStore(ctx); err != nil && ctx.Err() == nil {
-				e.log.Debug("look at the store", "err", err)
-			}
-		}
-	}
-}
+func (s *Store) Monitor(ctx context.Context) error { return s.conn.Monitor(ctx) }
 
-// background runs what nobody waits for; Close does.
-func (s *Store) background(do func(ctx context.Context)) {
-	s.goroutines.Go(func() { do(s.ctx) })
-}
-
-func newScriptConn(cfg Config) (scriptConn, error) {
-	l := scriptConn{client: redis.NewUniversalClient(&cfg.Redis)}
-	if cfg.NoPipeline || cfg.Memory { // a store in this process is no round trip away
-		return l, nil
-	}
-	var err error
-	l.pipe, err = l.client.AsyncAutoPipeline()
-	return l, err
-}
-
-// Close ends the subscriptions and connections. Long polls answer as if their
+// Close ends the subscriptions and connections. Long polls return as if their
 // wait ran out.
-func (s *Store) Close() error {
-	s.stop()
-	s.goroutines.Wait()
-	for _, e := range s.engines {
-		e.wakeups.close()
-		e.newEvents.close()
-	}
-	var errs []error
-	for _, l := range []scriptConn{s.runner.urgent, s.runner.normal} {
-		if l.pipe != nil {
-			errs = append(errs, l.pipe.Close())
-		}
-		if l.client != nil {
-			errs = append(errs, l.client.Close())
-		}
-	}
-	return errors.Join(append(errs, s.logClient.Close(), s.uncheckedClient.Close())...)
-}
+func (s *Store) Close() error { return s.conn.Close() }
 
 // Engine returns the engine of a namespace, nil when this process does not
 // serve it.
@@ -255,20 +157,20 @@ func (s *Store) Engine(namespace string) *Engine { return s.engines[namespace] }
 // Engines lists the engines in the order of the configuration.
 func (s *Store) Engines() []*Engine {
 	out := make([]*Engine, 0, len(s.engines))
-	for _, ns := range s.cfg.Namespaces {
-		out = append(out, s.engines[ns])
+	for _, records := range s.conn.Namespaces() {
+		out = append(out, s.engines[records.Name()])
 	}
 	return out
 }
 
 // ScriptStats counts the scripts run by this process, for metrics.
-func (s *Store) ScriptStats() []ScriptStats { return s.runner.scriptStats() }
+func (s *Store) ScriptStats() []ScriptStats { return s.conn.ScriptStats() }
 
 // Namespace is the name of the engine's namespace.
 func (e *Engine) Namespace() string { return e.namespace }
 
 func (e *Engine) run(ctx context.Context, name string, args ...any) (any, error) {
-	return e.retryAdopted(ctx, func() (any, error) { return e.store.runner.run(ctx, e.namespace, name, args...) })
+	return e.records.Run(ctx, name, args...)
 }
 
 // Ready is nil when the store answers and is adopted, the witness can be kept
@@ -278,10 +180,10 @@ func (e *Engine) Ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := e.checkStore(ctx); err != nil {
+	if err := e.records.Check(ctx); err != nil {
 		return err
 	}
-	if err := e.restoreWitness(); err != nil {
+	if err := e.records.RestoreWitness(); err != nil {
 		return err
 	}
 	if !s.NoReaper() {

@@ -12,7 +12,7 @@ import (
 
 // amount reads {tokens, nano-dollars}.
 func (r *reply) amount(l []any) budget.Envelope {
-	return budget.Envelope{Tokens: r.int(r.at(l, 0)), USD: budget.Money(r.int(r.at(l, 1)))}
+	return budget.Envelope{Tokens: r.Int(r.At(l, 0)), USD: budget.Money(r.Int(r.At(l, 1)))}
 }
 
 // amountColumn reads one column of an envelope's record.
@@ -23,7 +23,7 @@ func amountColumn(h map[string]string, name string) budget.Envelope {
 // taskMoney fills in what a task may spend and has spent. What its agents reported
 // beyond that is not available to it.
 func (r *reply) taskMoney(t *picket.Task, v any) {
-	h := r.hash(v)
+	h := r.Hash(v)
 	t.BudgetEnvelope, t.Spent, t.Held = amountColumn(h, "envelope"), amountColumn(h, "spent"), amountColumn(h, "held")
 	t.Available = amountColumn(h, "available").Sub(amountColumn(h, "unverified"))
 }
@@ -68,16 +68,16 @@ func (e *Engine) envelope(ctx context.Context, script string, args ...any) (pick
 	if err != nil {
 		return picket.EnvelopeState{}, err
 	}
-	r := &reply{script: script}
+	r := newReply(script)
 	s := r.envelope(got)
-	return s, r.err
+	return s, r.Err
 }
 
 func (r *reply) envelope(v any) picket.EnvelopeState {
-	l := r.list(v)
-	h := r.hash(r.at(l, 1))
+	l := r.List(v)
+	h := r.Hash(r.At(l, 1))
 	s := picket.EnvelopeState{
-		ID:       r.text(r.at(l, 0)),
+		ID:       r.Text(r.At(l, 0)),
 		Parent:   h["parent"],
 		State:    "open",
 		Envelope: amountColumn(h, "envelope"),
@@ -101,22 +101,22 @@ func (r *reply) envelope(v any) picket.EnvelopeState {
 	s.Unverified = amountColumn(h, "unverified")
 	free := s.Available.Sub(s.Unverified)
 	s.Locked = free.Tokens < 0 || free.USD < 0
-	for _, row := range r.list(r.at(l, 2)) {
-		c := r.list(row)
+	for _, row := range r.List(r.At(l, 2)) {
+		c := r.List(row)
 		call := picket.OpenCall{
-			CallID:     r.text(r.at(c, 0)),
-			RunID:      r.text(r.at(c, 1)),
-			Tool:       r.text(r.at(c, 2)),
+			CallID:     r.Text(r.At(c, 0)),
+			RunID:      r.Text(r.At(c, 1)),
+			Tool:       r.Text(r.At(c, 2)),
 			Reserved:   r.amount(c[min(3, len(c)):]),
-			DeadlineMs: r.int(r.at(c, 5)),
+			DeadlineMs: r.Int(r.At(c, 5)),
 			Effects:    picket.EffectsNone,
 		}
-		if r.text(r.at(c, 6)) == "1" {
+		if r.Text(r.At(c, 6)) == "1" {
 			call.Effects = picket.EffectsExternal
 		}
 		s.Calls = append(s.Calls, call)
 	}
-	for _, child := range r.list(r.at(l, 3)) {
+	for _, child := range r.List(r.At(l, 3)) {
 		s.Children = append(s.Children, r.envelope(child))
 	}
 	return s
@@ -128,20 +128,20 @@ func (r *reply) envelope(v any) picket.EnvelopeState {
 func (e *Engine) AwaitTopUp(ctx context.Context, held picket.LeaseCredential,
 	wait time.Duration) (picket.Funds, error) {
 	var f picket.Funds
-	topics := e.wakeups.subscribe(fundsTopic(held.TaskID), taskTopic(held.TaskID))
-	_, err := e.waitUntil(ctx, topics, wait, func() (bool, time.Duration, error) {
+	topics := e.records.Subscribe(fundsTopic(held.TaskID), taskTopic(held.TaskID))
+	_, err := e.records.WaitUntil(ctx, topics, wait, func() (bool, time.Duration, error) {
 		got, err := e.runHeld(ctx, held, "await_top_up")
 		if err != nil {
 			return false, 0, err
 		}
-		r := &reply{script: "await_top_up"}
-		l := r.list(got)
+		r := newReply("await_top_up")
+		l := r.List(got)
 		f = picket.Funds{
-			ToppedUp:  r.int(r.at(l, 0)) == 1,
+			ToppedUp:  r.Int(r.At(l, 0)) == 1,
 			Available: r.amount(l[min(1, len(l)):]),
-			Locked:    r.int(r.at(l, 3)) == 1,
+			Locked:    r.Int(r.At(l, 3)) == 1,
 		}
-		return f.ToppedUp, 0, r.err
+		return f.ToppedUp, 0, r.Err
 	})
 	return f, err
 }
@@ -166,20 +166,20 @@ func (e *Engine) Ledger(ctx context.Context, q picket.LedgerQuery) (picket.Ledge
 	if err != nil {
 		return picket.LedgerPage{}, err
 	}
-	r := &reply{script: "ledger"}
+	r := newReply("ledger")
 	page := picket.LedgerPage{Rows: []picket.LedgerRow{}}
-	for _, v := range r.list(got) {
-		page.Rows = append(page.Rows, r.ledgerRow(r.list(v)))
+	for _, v := range r.List(got) {
+		page.Rows = append(page.Rows, r.ledgerRow(r.List(v)))
 	}
 	if n := len(page.Rows); n == q.Limit {
 		page.Next = strconv.FormatInt(page.Rows[n-1].Seq, 10)
 	}
-	return page, r.err
+	return page, r.Err
 }
 
 func (r *reply) ledgerRow(l []any) picket.LedgerRow {
-	seq, _, _ := strings.Cut(r.text(r.at(l, 0)), "-")
-	h := r.hash(r.at(l, 1))
+	seq, _, _ := strings.Cut(r.Text(r.At(l, 0)), "-")
+	h := r.Hash(r.At(l, 1))
 	return picket.LedgerRow{
 		Seq:          parseInt(seq),
 		At:           picket.Instant(parseInt(h["at"])),

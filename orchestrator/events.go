@@ -49,8 +49,8 @@ func (e *Engine) Events(ctx context.Context, q picket.EventQuery) (picket.EventP
 		if isUnfiltered(q) {
 			batch = min(batch, q.Limit-len(page.Events)) // nothing is filtered out: no more than is wanted
 		}
-		got, err := readLog(ctx, e, func() ([]redis.XMessage, error) {
-			return e.store.logClient.XRangeN(ctx, e.logKey(q), strconv.FormatInt(at+1, 10), "+", int64(batch)).Result()
+		got, err := readLog(ctx, e.records, func(client redis.UniversalClient) ([]redis.XMessage, error) {
+			return client.XRangeN(ctx, e.logKey(q), strconv.FormatInt(at+1, 10), "+", int64(batch)).Result()
 		})
 		if err != nil {
 			return picket.EventPage{}, err
@@ -177,8 +177,8 @@ func (e *Engine) LastSeq(ctx context.Context) (int64, error) {
 }
 
 func (e *Engine) metaNumber(ctx context.Context, field string) (int64, error) {
-	return readLog(ctx, e, func() (int64, error) {
-		return e.store.logClient.HGet(ctx, metaKey(e.namespace), field).Int64()
+	return readLog(ctx, e.records, func(client redis.UniversalClient) (int64, error) {
+		return client.HGet(ctx, metaKey(e.namespace), field).Int64()
 	})
 }
 
@@ -186,9 +186,7 @@ func (e *Engine) metaNumber(ctx context.Context, field string) (int64, error) {
 // means "after now". It returns nil when there may be one, and an error when
 // ctx ends or the store is away.
 func (e *Engine) Tail(ctx context.Context, after int64) error {
-	e.newEvents.start(e.store.ctx)
-	everything := e.newEvents.register(true, func(string) bool { return true })
-	end, err := e.waitUntil(ctx, everything, noLimit, func() (bool, time.Duration, error) {
+	end, err := e.records.WaitUntil(ctx, e.records.SubscribeEvents(), noLimit, func() (bool, time.Duration, error) {
 		last, err := e.LastSeq(ctx)
 		if after < 0 {
 			after = last
@@ -196,7 +194,7 @@ func (e *Engine) Tail(ctx context.Context, after int64) error {
 		return last > after, 0, err
 	})
 	if err == nil && end == waitStopped {
-		err = errStopping(e.store.ctx.Err())
+		err = errStopping(context.Canceled)
 	}
 	return err
 }
@@ -216,8 +214,8 @@ func (e *Engine) eventsBackward(ctx context.Context, q picket.EventQuery) (picke
 		if open {
 			batch = q.Limit - len(page.Events)
 		}
-		got, err := readLog(ctx, e, func() ([]redis.XMessage, error) {
-			return e.store.logClient.XRevRangeN(ctx, e.logKey(q), below, "-", int64(batch)).Result()
+		got, err := readLog(ctx, e.records, func(client redis.UniversalClient) ([]redis.XMessage, error) {
+			return client.XRevRangeN(ctx, e.logKey(q), below, "-", int64(batch)).Result()
 		})
 		if err != nil {
 			return picket.EventPage{}, err
@@ -270,8 +268,8 @@ func (e *Engine) firstAfter(ctx context.Context, q picket.EventQuery) (int64, er
 	low, high := int64(1), last+1 // all before low are not later, high and all after it are
 	for low < high {
 		middle := low + (high-low)/2
-		got, err := readLog(ctx, e, func() ([]redis.XMessage, error) {
-			return e.store.logClient.XRangeN(ctx, e.logKey(q), strconv.FormatInt(middle, 10), "+", 1).Result()
+		got, err := readLog(ctx, e.records, func(client redis.UniversalClient) ([]redis.XMessage, error) {
+			return client.XRangeN(ctx, e.logKey(q), strconv.FormatInt(middle, 10), "+", 1).Result()
 		})
 		if err != nil {
 			return 0, err
@@ -350,8 +348,8 @@ func (e *Engine) RunEvents(ctx context.Context, held picket.LeaseCredential, eve
 	if err != nil {
 		return err
 	}
-	r := &reply{script: "run_events"}
-	l := r.list(got)
-	e.refusedWrites.add(picket.Code(r.text(r.at(l, 1))), r.int(r.at(l, 0)))
-	return r.err
+	r := newReply("run_events")
+	l := r.List(got)
+	e.refusedWrites.add(picket.Code(r.Text(r.At(l, 1))), r.Int(r.At(l, 0)))
+	return r.Err
 }

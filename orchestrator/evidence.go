@@ -136,23 +136,23 @@ func (e *Engine) Evidence(ctx context.Context, taskID, runID string) ([]picket.E
 	if err != nil {
 		return nil, err
 	}
-	r := &reply{script: "evidence"}
+	r := newReply("evidence")
 	out := []picket.Evidence{}
-	for _, row := range r.list(got) {
-		ev, err := decodeEvidence(r, r.list(row))
+	for _, row := range r.List(got) {
+		ev, err := decodeEvidence(r, r.List(row))
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, ev)
 	}
-	return out, r.err
+	return out, r.Err
 }
 
 func decodeEvidence(r *reply, row []any) (ev picket.Evidence, err error) {
-	at, body, _ := strings.Cut(r.text(r.at(row, 1)), " ")
+	at, body, _ := strings.Cut(r.Text(r.At(row, 1)), " ")
 	if err := jsonv2.Unmarshal([]byte(body), &ev); err != nil {
 		return ev, fmt.Errorf("decode evidence: %w", err)
 	}
-	ev.RunID, ev.At, ev.Digest = r.text(r.at(row, 0)), picket.Instant(parseInt(at)), evidenceDigest([]byte(body))
+	ev.RunID, ev.At, ev.Digest = r.Text(r.At(row, 0)), picket.Instant(parseInt(at)), evidenceDigest([]byte(body))
 	return ev, nil
 }

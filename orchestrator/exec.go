@@ -56,20 +56,20 @@ func (e *Engine) ExecResult(ctx context.Context, held picket.LeaseCredential, ca
 // known.
 func (e *Engine) AwaitExec(ctx context.Context, held picket.LeaseCredential, callID string,
 	wait time.Duration) (result picket.ExecResult, done bool, err error) {
-	end, err := e.waitUntil(ctx, e.wakeups.subscribe(execTopic(held.RunID, callID)), wait,
+	end, err := e.records.WaitUntil(ctx, e.records.Subscribe(execTopic(held.RunID, callID)), wait,
 		func() (bool, time.Duration, error) {
 			got, err := e.runHeld(ctx, held, "await_exec", callID)
 			if err != nil {
 				return false, 0, err
 			}
-			r := &reply{script: "await_exec"}
-			l := r.list(got)
-			if done = r.text(r.at(l, 0)) != ""; done {
-				r.json(l[0], &result)
-				return true, 0, r.err
+			r := newReply("await_exec")
+			l := r.List(got)
+			if done = r.Text(r.At(l, 0)) != ""; done {
+				r.JSON(l[0], &result)
+				return true, 0, r.Err
 			}
-			left := time.Duration(r.int(r.at(l, 1))) * time.Millisecond
-			return left <= 0, left, r.err
+			left := time.Duration(r.Int(r.At(l, 1))) * time.Millisecond
+			return left <= 0, left, r.Err
 		})
 	if err == nil && end == waitStopped {
 		err = errStopping(picket.ErrUnknown)
@@ -84,18 +84,18 @@ func (e *Engine) CanExec(ctx context.Context, held picket.LeaseCredential) (bool
 	if err != nil {
 		return false, err
 	}
-	r := &reply{script: "can_exec"}
-	return r.int(got) == 1, r.err
+	r := newReply("can_exec")
+	return r.Int(got) == 1, r.Err
 }
 
 // execCommands decodes the processes that an adapter is to start.
 func (r *reply) execCommands(v any) []picket.Command {
 	var out []picket.Command
-	for _, item := range r.list(v) {
-		l := r.list(item)
+	for _, item := range r.List(v) {
+		l := r.List(item)
 		order := &picket.ExecRequest{}
-		r.json(r.at(l, 1), order)
-		order.TTLMs = r.int(r.at(l, 0))
+		r.JSON(r.At(l, 1), order)
+		order.TTLMs = r.Int(r.At(l, 0))
 		out = append(out, picket.Command{Command: "exec", Exec: order})
 	}
 	return out

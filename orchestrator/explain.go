@@ -19,29 +19,29 @@ func (e *Engine) Explain(ctx context.Context, taskID string) (picket.Explanation
 	if err != nil {
 		return picket.Explanation{}, err
 	}
-	r := &reply{script: "explain"}
-	l := r.list(got)
+	r := newReply("explain")
+	l := r.List(got)
 	f := explainResult{
-		task:    r.task(r.at(l, 0)),
-		tick:    r.int(r.at(l, 1)),
-		delayed: r.int(r.at(l, 2)),
-		lane:    r.text(r.at(l, 3)),
-		ahead:   r.int(r.at(l, 4)),
-		now:     r.int(r.at(l, 5)),
-		raw:     r.int(r.at(l, 6)),
-		paused:  r.text(r.at(l, 7)) != "",
+		task:    r.task(r.At(l, 0)),
+		tick:    r.Int(r.At(l, 1)),
+		delayed: r.Int(r.At(l, 2)),
+		lane:    r.Text(r.At(l, 3)),
+		ahead:   r.Int(r.At(l, 4)),
+		now:     r.Int(r.At(l, 5)),
+		raw:     r.Int(r.At(l, 6)),
+		paused:  r.Text(r.At(l, 7)) != "",
 	}
-	f.waitsForRun = r.hash(r.list(r.at(l, 0))[4])["gate"]
-	f.queuedIn = r.hash(r.list(r.at(l, 0))[4])["at"]
-	if c := r.list(r.at(l, 8)); len(c) == 2 {
-		f.call, f.callEnds = r.text(c[0]), r.int(c[1])
+	f.waitsForRun = r.Hash(r.List(r.At(l, 0))[4])["gate"]
+	f.queuedIn = r.Hash(r.List(r.At(l, 0))[4])["at"]
+	if c := r.List(r.At(l, 8)); len(c) == 2 {
+		f.call, f.callEnds = r.Text(c[0]), r.Int(c[1])
 	}
-	f.cancelledWith = r.text(r.at(l, 9))
+	f.cancelledWith = r.Text(r.At(l, 9))
 	for _, w := range l[min(10, len(l)):] {
-		f.waiters = append(f.waiters, r.text(w))
+		f.waiters = append(f.waiters, r.Text(w))
 	}
-	if r.err != nil {
-		return picket.Explanation{}, r.err
+	if r.Err != nil {
+		return picket.Explanation{}, r.Err
 	}
 	if err := e.countServingAgents(ctx, &f); err != nil {
 		return picket.Explanation{}, err

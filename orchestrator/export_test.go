@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,15 +13,42 @@ import (
 	"github.com/picket-dev/picket/budget"
 )
 
+// Sources returns the source of each script of a store.
+func Sources(s *Store) map[string]string { return s.conn.Sources() }
+
+// AllSources returns the source of each script as a real store gets it.
+func AllSources() map[string]string { return SourcesOf(false) }
+
+// SourcesOf returns what every script is compiled to.
+func SourcesOf(memory bool) map[string]string {
+	sources, err := Scripts(memory)
+	if err != nil {
+		panic(err)
+	}
+	return sources
+}
+
+// ScriptNames lists every script.
+func ScriptNames() []string { return slices.Sorted(maps.Keys(AllSources())) }
+
+// ScriptDigests returns the digest by which a store calls each script.
+func ScriptDigests(s *Store) map[string]string {
+	out := map[string]string{}
+	for name, source := range s.conn.Sources() {
+		sum := sha1.Sum([]byte(source))
+		out[name] = hex.EncodeToString(sum[:])
+	}
+	return out
+}
+
 // Rewrite changes the source of every script of a store, for tests that watch
 // scripts at work or plant a bug.
 func Rewrite(s *Store, change func(source string) string) {
-	for _, sc := range s.runner.scripts {
-		sc.source = change(sc.source)
-		sum := sha1.Sum([]byte(sc.source))
-		sc.sha = hex.EncodeToString(sum[:])
-	}
+	s.conn.RewriteScripts(func(_, source string) string { return change(source) })
 }
+
+// RewriteEach is Rewrite with the script's name.
+func RewriteEach(s *Store, change func(name, source string) string) { s.conn.RewriteScripts(change) }
 
 // RewriteCache remembers what sources were changed to: the same change on many
 // stores is made once.
@@ -27,64 +56,51 @@ type RewriteCache struct{ of sync.Map }
 
 // RewriteAs is Rewrite for a change that was made before on another store.
 func RewriteAs(s *Store, was *RewriteCache, change func(source string) string) {
-	for _, sc := range s.runner.scripts {
-		known, ok := was.of.Load(sc.source)
+	Rewrite(s, func(source string) string {
+		known, ok := was.of.Load(source)
 		if !ok {
-			source := change(sc.source)
-			sum := sha1.Sum([]byte(source))
-			known, _ = was.of.LoadOrStore(sc.source, composedScript{source: source, sha: hex.EncodeToString(sum[:])})
+			known, _ = was.of.LoadOrStore(source, change(source))
 		}
-		to := known.(composedScript)
-		sc.source, sc.sha = to.source, to.sha
-	}
+		return known.(string)
+	})
 }
 
-// IsScriptError reports whether a script says a code to this package alone.
-func IsScriptError(code picket.Code) bool { return scriptErrors[string(code)] != nil }
+// ForgetWaiter forgets a waiter, as Acquire does when its client goes away.
+func ForgetWaiter(ctx context.Context, e *Engine, waiter string) { e.forgetWaiter(ctx, waiter) }
+
+// ClockOffset is how far a store is ahead of this machine.
+var ClockOffset = clockOffset
+
+// IsScriptError reports whether a script says a code to this process alone.
+func IsScriptError(code picket.Code) bool { return IsInternalCode(string(code)) }
 
 // HasWording reports whether a code that a script answers has a message and a
 // remedy.
 func HasWording(code picket.Code) bool {
-	_, ok := refusalTexts[code]
-	return ok || scriptErrors[string(code)] != nil
+	return IsInternalCode(string(code)) || parseRefusal(string(code)) != nil
 }
 
 // EnsureAdopted makes sure that a store is the one this process knows, as a new
 // connection does.
-func EnsureAdopted(ctx context.Context, e *Engine) error {
-	return e.ensureAdopted(ctx, e.store.runner.through(e.store.uncheckedClient, e.namespace), false)
-}
+func EnsureAdopted(ctx context.Context, e *Engine) error { return e.records.Check(ctx) }
 
 // SetClock sets the time of day that floors are taken from.
-func SetClock(cfg *Config, now func() time.Time) { cfg.clock = now }
+func SetClock(cfg *Config, now func() time.Time) { cfg.Now = now }
 
 // InitNamespace makes the record of a namespace that nobody ever knew.
 func InitNamespace(ctx context.Context, e *Engine) error {
-	run := e.store.runner.through(e.store.uncheckedClient, e.namespace)
-	s, err := e.readStoreState(ctx, run)
+	got, err := e.records.RunUnchecked(ctx, "identify")
 	if err == nil {
-		_, err = run(ctx, "adopt", s.server, "", "", "", "store_anew", 0, 0)
+		server := got.([]any)[0]
+		_, err = e.records.RunUnchecked(ctx, "adopt", server, "", "", "", "store_anew", 0, 0)
 	}
 	return err
 }
 
 // AdoptUnseen tries to adopt a store by what nobody saw.
 func AdoptUnseen(ctx context.Context, e *Engine) error {
-	return e.takeOver(ctx, e.store.runner.through(e.store.uncheckedClient, e.namespace), storeState{server: "nobody"},
-		e.witness.current())
-}
-
-// SourcesOf is what every script is compiled to.
-func SourcesOf(memory bool) map[string]string {
-	scripts, err := newScripts(memory)
-	if err != nil {
-		panic(err)
-	}
-	out := map[string]string{}
-	for name, s := range scripts {
-		out[name] = s.source
-	}
-	return out
+	_, err := e.records.RunUnchecked(ctx, "adopt", "nobody", "", "", "", "store_unseen", 1<<40, 1<<40)
+	return err
 }
 
 // JudgeOne judges one agent, due or not.

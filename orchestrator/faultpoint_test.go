@@ -34,7 +34,7 @@ func (p *faultPoints) at(point string) error {
 	return errInjected
 }
 
-// fail makes the next pass of a point fail; it returns whether the one before
+// Fail makes the next pass of a point fail; it returns whether the one before
 // was met.
 func (p *faultPoints) fail(point string) (met bool) {
 	p.mu.Lock()

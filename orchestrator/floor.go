@@ -33,36 +33,37 @@ var floorEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // ensureAdopted makes sure that the store is the one this process may work with. One
 // that is new is adopted, by a process that keeps a witness; any other process
 // is refused until somebody has. exhausted asks for a new floor in any case.
-func (e *Engine) ensureAdopted(ctx context.Context, run scriptFunc, exhausted bool) error {
-	s, err := e.readStoreState(ctx, run)
+func (n *storeNamespace) ensureAdopted(ctx context.Context, run scriptFunc, exhausted bool) error {
+	s, err := n.readStoreState(ctx, run)
 	if err != nil {
 		return err
 	}
-	if err := e.store.checkServer(s); err != nil {
+	if err := n.store.checkServer(s); err != nil {
 		return err
 	}
-	if e.witness == nil {
+	if n.witness == nil {
 		if !s.isAdopted() {
-			return e.notAdopted(s)
+			return n.notAdopted(s)
 		}
 		return nil
 	}
-	if w := e.witness.current(); s.isAdopted() && s.floor == w.Floor && s.store == w.StoreID && !exhausted {
-		e.raiseCeiling(s.seq)
+	if w := n.witness.current(); s.isAdopted() && s.floor == w.Floor && s.store == w.StoreID && !exhausted {
+		n.raiseCeiling(s.seq)
 		return nil
 	}
-	return e.witness.withLock(func() error { return e.adopt(ctx, run, exhausted) })
+	return n.witness.withLock(func() error { return n.adopt(ctx, run, exhausted) })
 }
 
-// checkStore greets the store past the two lines.
-func (e *Engine) checkStore(ctx context.Context) error {
-	return e.ensureAdopted(ctx, e.store.runner.through(e.store.uncheckedClient, e.namespace), false)
+// Check looks at the store past the shared connections. It adopts the store if
+// that is needed and this process may; otherwise it returns CodeUnavailable.
+func (n *storeNamespace) Check(ctx context.Context) error {
+	return n.ensureAdopted(ctx, n.store.runner.through(n.store.uncheckedClient, n.name), false)
 }
 
 // retryAdopted runs a transition again after the store turned out to be another one
 // and was settled; nothing has been done by the first try.
-func (e *Engine) retryAdopted(ctx context.Context, try func() (any, error)) (any, error) {
-	if err := e.resolveDoubts(ctx); err != nil {
+func (n *storeNamespace) retryAdopted(ctx context.Context, try func() (any, error)) (any, error) {
+	if err := n.resolveDoubts(ctx); err != nil {
 		return nil, err
 	}
 	for range 3 {
@@ -71,10 +72,10 @@ func (e *Engine) retryAdopted(ctx context.Context, try func() (any, error)) (any
 		if !exhausted && !errors.Is(err, errStoreLost) && !errors.Is(err, errStoreChanged) {
 			return got, err
 		}
-		if e.witness == nil {
+		if n.witness == nil {
 			return nil, err
 		}
-		if err := e.ensureAdopted(ctx, e.store.runner.through(e.store.uncheckedClient, e.namespace),
+		if err := n.ensureAdopted(ctx, n.store.runner.through(n.store.uncheckedClient, n.name),
 			exhausted); err != nil {
 			return nil, err
 		}
@@ -83,32 +84,32 @@ func (e *Engine) retryAdopted(ctx context.Context, try func() (any, error)) (any
 }
 
 // resolveDoubts greets a store of which a new connection brought doubts.
-func (e *Engine) resolveDoubts(ctx context.Context) error {
-	doubts := e.doubts.Load()
+func (n *storeNamespace) resolveDoubts(ctx context.Context) error {
+	doubts := n.doubts.Load()
 	if doubts == 0 {
 		return nil
 	}
-	if err := e.checkStore(ctx); err != nil {
+	if err := n.Check(ctx); err != nil {
 		return err
 	}
-	e.doubts.CompareAndSwap(doubts, 0) // not those that came meanwhile
+	n.doubts.CompareAndSwap(doubts, 0) // not those that came meanwhile
 	return nil
 }
 
-func (e *Engine) notAdopted(s storeState) error {
+func (n *storeNamespace) notAdopted(s storeState) error {
 	what, why := "was restarted or restored", errStoreChanged
 	if s.store == "" {
 		what, why = "does not have it", errStoreLost
 	}
 	r := picket.Refuse(picket.CodeUnavailable,
 		"Start `picket serve orchestrator` for it; where one runs, wait a moment and repeat the same request.",
-		"namespace %s: the store %s, and no orchestrator has adopted it yet", e.namespace, what)
+		"namespace %s: the store %s, and no orchestrator has adopted it yet", n.name, what)
 	r.RetryAfter = time.Second
 	return r.WithCause(why)
 }
 
 // checkServer refuses servers that could not keep what they promise.
-func (s *Store) checkServer(seen storeState) error {
+func (s *storeConn) checkServer(seen storeState) error {
 	if seen.role == "slave" {
 		return unavailable("this Redis is a replica", fmt.Errorf("READONLY"))
 	}
@@ -121,20 +122,20 @@ func (s *Store) checkServer(seen storeState) error {
 
 // adopt compares witness and store and brings the lower one up, until they
 // agree. It runs while nobody else can raise this witness.
-func (e *Engine) adopt(ctx context.Context, run scriptFunc, exhausted bool) error {
+func (n *storeNamespace) adopt(ctx context.Context, run scriptFunc, exhausted bool) error {
 	for range 10 {
-		s, err := e.readStoreState(ctx, run)
+		s, err := n.readStoreState(ctx, run)
 		if err != nil {
 			return err
 		}
-		w := e.witness.current()
+		w := n.witness.current()
 		// Another store under an old floor was founded by somebody who knew
 		// nothing of this one.
 		other := w.StoreID != "" && s.store != w.StoreID && s.floor <= w.Floor
 		if s.isAdopted() && s.floor >= w.Floor && !other && !exhausted {
-			return e.witness.raise(floorRecord{StoreID: s.store, Floor: s.floor, Ceiling: ceiling(s.seq, w.Ceiling)})
+			return n.witness.raise(floorRecord{StoreID: s.store, Floor: s.floor, Ceiling: ceiling(s.seq, w.Ceiling)})
 		}
-		err = e.takeOver(ctx, run, s, w)
+		err = n.takeOver(ctx, run, s, w)
 		if err == nil {
 			return nil
 		}
@@ -148,10 +149,10 @@ func (e *Engine) adopt(ctx context.Context, run scriptFunc, exhausted bool) erro
 
 // takeOver takes a store over: the new floor is in the witness before it is in the
 // store, so no crash in between can make it forgotten.
-func (e *Engine) takeOver(ctx context.Context, run scriptFunc, s storeState, w floorRecord) error {
-	clock := e.store.cfg.clock
+func (n *storeNamespace) takeOver(ctx context.Context, run scriptFunc, s storeState, w floorRecord) error {
+	clock := n.store.cfg.Now
 	floor := newFloor(s.floor, w.Floor, clock())
-	if s.store == "" && w.isEmpty() && e.store.cfg.Found {
+	if s.store == "" && w.isEmpty() && n.store.cfg.Found {
 		floor = 0
 	}
 	if clock().Sub(floorEpoch) > maxClockAhead {
@@ -169,25 +170,24 @@ func (e *Engine) takeOver(ctx context.Context, run scriptFunc, s storeState, w f
 	if err := waitForClock(ctx, clock, floorEpoch.Add(time.Duration(floor/floorRange)*time.Second)); err != nil {
 		return err
 	}
-	if err := e.witness.raise(next); err != nil {
+	if err := n.witness.raise(next); err != nil {
 		return err
 	}
 	if _, err := run(ctx, "adopt", s.server, s.store, s.adopted, s.rawFloor, fresh, floor, start); err != nil {
 		return err
 	}
-	e.keys.forgetAll()
 	if floor > 0 {
-		e.logAdoption(s, w, floor)
-		if e.store.cfg.OnAdopt != nil {
-			e.store.background(func(ctx context.Context) { e.store.cfg.OnAdopt(ctx, e) })
-		}
+		n.logAdoption(s, w, floor)
+	}
+	if n.OnAdopt != nil {
+		n.OnAdopt(floor)
 	}
 	return nil
 }
 
 // logAdoption logs an adoption: a restart is nothing special, lost transitions are.
-func (e *Engine) logAdoption(s storeState, w floorRecord, floor int64) {
-	switch log := e.log.With("floor", floor); {
+func (n *storeNamespace) logAdoption(s storeState, w floorRecord, floor int64) {
+	switch log := n.log.With("floor", floor); {
 	case s.store == "" && !w.isEmpty():
 		log.Warn("the store has lost this namespace, it begins anew: what ran is refused now")
 	case s.store != "" && s.floor < w.Floor:
@@ -221,32 +221,32 @@ func newFloor(store, witness int64, clock time.Time) int64 {
 
 // raiseCeiling raises the ceiling before the sequence numbers of the store reach it;
 // nothing is voided by that. A million of them are left when it fails.
-func (e *Engine) raiseCeiling(seq int64) {
-	w := e.witness.current()
+func (n *storeNamespace) raiseCeiling(seq int64) {
+	w := n.witness.current()
 	if ceiling(seq, w.Ceiling) == w.Ceiling {
 		return
 	}
-	err := e.witness.withLock(func() error {
-		w := e.witness.current()
+	err := n.witness.withLock(func() error {
+		w := n.witness.current()
 		w.Ceiling = ceiling(seq, w.Ceiling)
-		return e.witness.raise(w)
+		return n.witness.raise(w)
 	})
 	if err != nil {
-		e.log.Error("the witness cannot be written: free its disk or mend its rights", "err", err)
+		n.log.Error("the witness cannot be written: free its disk or mend its rights", "err", err)
 	}
 }
 
-// restoreWitness puts back a witness file that was lost while this process runs,
+// RestoreWitness puts back a witness file that was lost while this process runs,
 // and tells when that cannot be done.
-func (e *Engine) restoreWitness() error {
-	if e.witness == nil {
+func (n *storeNamespace) RestoreWitness() error {
+	if n.witness == nil {
 		return nil
 	}
-	return e.witness.withLock(func() error {
-		if err := e.witness.writable(); err != nil {
+	return n.witness.withLock(func() error {
+		if err := n.witness.writable(); err != nil {
 			return err
 		}
-		return e.witness.raise(e.witness.current())
+		return n.witness.raise(n.witness.current())
 	})
 }
 
@@ -260,15 +260,15 @@ func ceiling(seq, now int64) int64 {
 
 // onConnect checks every new connection before it carries anything: a server
 // that was restarted, restored or promoted shows itself in no other way.
-func (s *Store) onConnect(ctx context.Context, c *redis.Conn) error {
-	for _, e := range s.engines {
-		err := e.ensureAdopted(ctx, s.runner.through(c, e.namespace), false)
+func (s *storeConn) onConnect(ctx context.Context, c *redis.Conn) error {
+	for _, n := range s.namespaces {
+		err := n.ensureAdopted(ctx, s.runner.through(c, n.name), false)
 		switch {
 		case err == nil, isOtherNode(err):
 		case errors.Is(err, picket.ErrUnknown):
-			return fmt.Errorf("check the store of namespace %s: %w", e.namespace, err)
+			return fmt.Errorf("check the store of namespace %s: %w", n.name, err)
 		default: // its calls are refused until it is well; the other namespaces go on
-			e.doubts.Add(1)
+			n.doubts.Add(1)
 		}
 	}
 	return nil
@@ -290,17 +290,6 @@ func isOtherNode(err error) bool {
 	return false
 }
 
-// Reclaim gives the holder of a lease from before an adoption a higher token
-// under the same credential; for any other lease it changes nothing.
-func (e *Engine) Reclaim(ctx context.Context, held picket.LeaseCredential) (picket.Renewal, error) {
-	who, err := credentialArgs(held)
-	if err != nil {
-		return picket.Renewal{}, err
-	}
-	got, err := e.run(ctx, "reclaim", who...)
-	return decodeRenewal("reclaim", got, err)
-}
-
 // scriptFunc runs one script, through the gate or on one connection alone.
 type scriptFunc func(ctx context.Context, script string, args ...any) (any, error)
 
@@ -317,24 +306,24 @@ type storeState struct {
 	lostGrants bool  // than this process knows of
 }
 
-func (e *Engine) readStoreState(ctx context.Context, run scriptFunc) (storeState, error) {
-	floor, known := e.knownGrants.last() // before the store is asked: there it can only be more
+func (n *storeNamespace) readStoreState(ctx context.Context, run scriptFunc) (storeState, error) {
+	floor, known := n.knownGrants.last() // before the store is asked: there it can only be more
 	got, err := run(ctx, "identify")
 	if err != nil {
 		return storeState{}, err
 	}
-	r := &reply{script: "identify"}
-	l := r.list(got)
+	r := newBaseReply("identify")
+	l := r.List(got)
 	s := storeState{
-		server:  r.text(r.at(l, 0)),
-		role:    r.text(r.at(l, 1)),
-		store:   r.text(r.at(l, 2)),
-		adopted: r.text(r.at(l, 3)),
+		server:  r.Text(r.At(l, 0)),
+		role:    r.Text(r.At(l, 1)),
+		store:   r.Text(r.At(l, 2)),
+		adopted: r.Text(r.At(l, 3)),
 	}
-	s.rawFloor = r.text(r.at(l, 4))
-	s.floor, s.seq, s.granted = parseInt(s.rawFloor), parseInt(r.text(r.at(l, 5))), parseInt(r.text(r.at(l, 6)))
+	s.rawFloor = r.Text(r.At(l, 4))
+	s.floor, s.seq, s.granted = parseInt(s.rawFloor), parseInt(r.Text(r.At(l, 5))), parseInt(r.Text(r.At(l, 6)))
 	s.lostGrants = s.floor == floor && s.granted < known
-	return s, r.err
+	return s, r.Err
 }
 
 // isAdopted reports whether the namespace was adopted on this very server, and has

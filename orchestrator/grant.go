@@ -33,7 +33,7 @@ func (e *Engine) waitForLease(ctx context.Context, by picket.Caller, req picket.
 		return ask(id, 0)
 	}
 	// Each message is for one waiter: there is one lease to take.
-	oneOf := e.wakeups.register(false, func(message string) bool {
+	oneOf := e.records.SubscribeOne(func(message string) bool {
 		lane, ok := strings.CutPrefix(message, "lane ")
 		return ok && covers(req, lane) || agentTopic(req.AgentID).matches(message) ||
 			by.Key != "" && revokedTopic(by.Key).matches(message)
@@ -41,7 +41,7 @@ func (e *Engine) waitForLease(ctx context.Context, by picket.Caller, req picket.
 	limit := time.Duration(*req.WaitSeconds) * time.Second
 	deadline := time.Now().Add(limit)
 	var leases []picket.Lease
-	_, err := e.waitUntil(ctx, oneOf, limit, func() (done bool, again time.Duration, err error) {
+	_, err := e.records.WaitUntil(ctx, oneOf, limit, func() (done bool, again time.Duration, err error) {
 		leases, err = ask(id, max(1, time.Until(deadline)))
 		return len(leases) > 0, 0, err
 	})
@@ -64,15 +64,15 @@ func (e *Engine) grant(ctx context.Context, by picket.Caller, req picket.Acquire
 	if err != nil {
 		return nil, err
 	}
-	r := &reply{script: "grant"}
-	return e.decodeLeases(r, got, floor, req.SeparateCredentials), r.err
+	r := newReply("grant")
+	return e.decodeLeases(r, got, floor, req.SeparateCredentials), r.Err
 }
 
 // runGrant runs a script that grants: first are the arguments it takes before
 // those of grant. It also tells the floor that the grants are above.
 func (e *Engine) runGrant(ctx context.Context, script string, first []any, by picket.Caller, req picket.AcquireRequest,
 	waiter string, wait time.Duration) (got any, floor int64, err error) {
-	if e.witness == nil {
+	if !e.records.MayGrant() {
 		return nil, 0, picket.Refuse(picket.CodeUnavailable, "Acquire from a `picket serve orchestrator`.",
 			"this process keeps no witness, so it may not grant leases")
 	}
@@ -88,15 +88,11 @@ func (e *Engine) runGrant(ctx context.Context, script string, first []any, by pi
 		args = append(args, runs[i], e.store.cfg.Sealer.Fingerprint(e.namespace, runs[i]))
 	}
 	got, err = e.retryJudged(ctx, req.AgentID, func() (any, error) {
-		return e.retryAdopted(ctx, func() (any, error) {
-			floor = e.witness.current().Floor
-			under, n := e.knownGrants.last()
-			if under != floor {
-				n = 0
-			}
-			args[known], args[known+1] = floor, n
-			return e.store.runner.run(ctx, e.namespace, script, args...)
+		got, floor, err = e.records.RunGrant(ctx, script, func(floor, grants int64) []any {
+			args[known], args[known+1] = floor, grants
+			return args
 		})
+		return got, err
 	})
 	if errors.Is(err, picket.ErrUnknown) && by.Idempotency.Key == "" {
 		// Nobody can ask for these again, so give them back at once. Without
@@ -110,11 +106,10 @@ func (e *Engine) runGrant(ctx context.Context, script string, first []any, by pi
 
 // decodeLeases decodes what grant replies. separate gives each lease two credentials.
 func (e *Engine) decodeLeases(r *reply, got any, floor int64, separate bool) []picket.Lease {
-	l := r.list(got)
-	raw := r.int(r.at(l, 1))
-	e.knownGrants.raise(floor, r.int(r.at(l, 3)))
-	e.raiseCeiling(r.int(r.at(l, 2)))
-	fresh := r.int(r.at(l, 0)) != grantRepeated
+	l := r.List(got)
+	raw := r.Int(r.At(l, 1))
+	e.records.NoteGrants(floor, r.Int(r.At(l, 3)), r.Int(r.At(l, 2)))
+	fresh := r.Int(r.At(l, 0)) != grantRepeated
 	leases := make([]picket.Lease, 0, len(l))
 	for _, v := range l[min(4, len(l)):] {
 		lease := e.decodeLease(r, raw, v)
@@ -142,22 +137,22 @@ func (e *Engine) sealLease(l *picket.Lease, separate bool) {
 
 // decodeLease decodes one granted lease, without its credentials.
 func (e *Engine) decodeLease(r *reply, raw int64, v any) picket.Lease {
-	l := r.list(v)
-	task, run := r.text(r.at(l, 0)), r.text(r.at(l, 1))
+	l := r.List(v)
+	task, run := r.Text(r.At(l, 0)), r.Text(r.At(l, 1))
 	var s specRecord
-	r.json(r.at(l, 6), &s)
-	ttl := r.int(r.at(l, 5))
+	r.JSON(r.At(l, 6), &s)
+	ttl := r.Int(r.At(l, 5))
 	lease := picket.Lease{
 		TaskID:         task,
 		RunID:          run,
 		LeaseExpiresAt: picket.Instant(raw + ttl),
-		FencingToken:   r.int(r.at(l, 2)),
-		BudgetEnvelope: r.amount(r.list(r.at(l, 15))),
-		WorkspacePath:  r.text(r.at(l, 11)),
+		FencingToken:   r.Int(r.At(l, 2)),
+		BudgetEnvelope: r.amount(r.List(r.At(l, 15))),
+		WorkspacePath:  r.Text(r.At(l, 11)),
 		LeaseID:        "lease_" + strings.TrimPrefix(run, "run_"),
 		LeaseTTLMs:     ttl,
-		WindowMs:       r.int(r.at(l, 4)),
-		Attempt:        int(r.int(r.at(l, 3))),
+		WindowMs:       r.Int(r.At(l, 4)),
+		Attempt:        int(r.Int(r.At(l, 3))),
 		Task: picket.LeaseTask{
 			Title:             s.Title,
 			Role:              s.Role,
@@ -168,21 +163,21 @@ func (e *Engine) decodeLease(r *reply, raw int64, v any) picket.Lease {
 			StallAfterSeconds: s.StallAfterSeconds,
 			OnExit:            s.OnExit,
 			Trace:             s.Trace,
-			Fixes:             optionalString(r.text(r.at(l, 12))),
-			Retries:           optionalString(r.text(r.at(l, 13))),
+			Fixes:             optionalString(r.Text(r.At(l, 12))),
+			Retries:           optionalString(r.Text(r.At(l, 13))),
 		},
-		LastReport: r.report(r.at(l, 8), true),
-		Answers:    r.answers(r.at(l, 9)),
+		LastReport: r.report(r.At(l, 8), true),
+		Answers:    r.answers(r.At(l, 9)),
 		ProxyURL:   e.store.cfg.ProxyURL,
 	}
 	if lease.ProxyURL != "" {
 		lease.MCPURL = strings.TrimSuffix(lease.ProxyURL, "/") + "/mcp"
 	}
-	lease.Task.ReviewNote = r.text(r.at(l, 14))
-	if in := r.text(r.at(l, 7)); in != "" {
+	lease.Task.ReviewNote = r.Text(r.At(l, 14))
+	if in := r.Text(r.At(l, 7)); in != "" {
 		lease.Task.Input = picket.RawJSON(in)
 	}
-	if r.at(l, 10) != nil {
+	if r.At(l, 10) != nil {
 		before := r.run(l[10])
 		lease.PreviousExit = before.Exit
 	}
@@ -359,9 +354,9 @@ func (e *Engine) advance(ctx context.Context, held picket.LeaseCredential, compl
 	if err != nil {
 		return "", nil, 0, err
 	}
-	r := &reply{script: "advance"}
-	l := r.list(got)
-	grants := r.at(l, 1)
-	leases, how = e.decodeLeases(r, grants, floor, req.SeparateCredentials), r.int(r.at(r.list(grants), 0))
-	return picket.TaskState(r.text(r.at(l, 0))), leases, how, r.err
+	r := newReply("advance")
+	l := r.List(got)
+	grants := r.At(l, 1)
+	leases, how = e.decodeLeases(r, grants, floor, req.SeparateCredentials), r.Int(r.At(r.List(grants), 0))
+	return picket.TaskState(r.Text(r.At(l, 0))), leases, how, r.Err
 }

@@ -28,13 +28,13 @@ func (e *Engine) Claim(ctx context.Context, by picket.Caller, handoffID string, 
 	if err != nil {
 		return picket.Handoff{}, err
 	}
-	r := &reply{script: "claim"}
-	l := r.list(got)
-	h := r.handoffRow(l[min(2, len(l)):], r.int(r.at(l, 0)), r.int(r.at(l, 1)))
+	r := newReply("claim")
+	l := r.List(got)
+	h := r.handoffRow(l[min(2, len(l)):], r.Int(r.At(l, 0)), r.Int(r.At(l, 1)))
 	if h == nil {
-		return picket.Handoff{}, cmp.Or(r.err, errors.New("reply of claim: no hand-off"))
+		return picket.Handoff{}, cmp.Or(r.Err, errors.New("reply of claim: no hand-off"))
 	}
-	return *h, r.err
+	return *h, r.Err
 }
 
 // Answer decides a hand-off; its task is queued again with the answer in the
@@ -175,28 +175,28 @@ func (e *Engine) handoffs(ctx context.Context, which string, limit int,
 	if err != nil {
 		return page, err
 	}
-	r := &reply{script: "handoffs"}
-	l := r.list(got)
-	raw, now := r.int(r.at(l, 0)), r.int(r.at(l, 1))
+	r := newReply("handoffs")
+	l := r.List(got)
+	raw, now := r.Int(r.At(l, 0)), r.Int(r.At(l, 1))
 	page = picket.HandoffPage{
 		Handoffs:   []picket.Handoff{},
-		Total:      r.int(r.at(l, 2)),
-		NextCursor: optionalString(r.text(r.at(l, 3))),
+		Total:      r.Int(r.At(l, 2)),
+		NextCursor: optionalString(r.Text(r.At(l, 3))),
 	}
 	for _, v := range l[4:] {
-		if h := r.handoffRow(r.list(v), raw, now); h != nil {
+		if h := r.handoffRow(r.List(v), raw, now); h != nil {
 			page.Handoffs = append(page.Handoffs, *h)
 		}
 	}
-	return page, r.err
+	return page, r.Err
 }
 
 // handoffRow decodes {hand-off view, last report, spec}.
 func (r *reply) handoffRow(row []any, rawMs, nowMs int64) *picket.Handoff {
-	h := r.handoff(r.at(row, 0), rawMs, nowMs, r.report(r.at(row, 1), true))
+	h := r.handoff(r.At(row, 0), rawMs, nowMs, r.report(r.At(row, 1), true))
 	if h != nil {
 		var s specRecord
-		r.json(r.at(row, 2), &s)
+		r.JSON(r.At(row, 2), &s)
 		h.Title = s.Title
 	}
 	return h

@@ -2,6 +2,8 @@ package orchestrator
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,15 +20,6 @@ const (
 	scriptOverhead = 2 << 10
 )
 
-// headroomScripts are scripts that are needed on a full store although they store
-// more: a server registers its admin key, people sign in and decide, and
-// operators top up, retry and command agents.
-var headroomScripts = map[string]bool{
-	"key_create": true, "login_begin": true, "session_open": true,
-	"review": true, "answer": true, "finish": true, "claim": true,
-	"top_up": true, "retry": true, "command": true,
-}
-
 // headroom knows how much may still be stored. It asks Redis once for every few MiB
 // and counts what this process sends in between. Redis itself enforces maxmemory.
 type headroom struct {
@@ -37,8 +30,8 @@ type headroom struct {
 }
 
 // newHeadroom returns nil if there is no single Redis to ask.
-func newHeadroom(cfg Config, client redis.UniversalClient) *headroom {
-	if _, cluster := client.(*redis.ClusterClient); cluster || cfg.Memory {
+func newHeadroom(memory bool, client redis.UniversalClient) *headroom {
+	if _, cluster := client.(*redis.ClusterClient); cluster || memory {
 		return nil
 	}
 	r := &headroom{client: client}
@@ -112,4 +105,20 @@ func argumentBytes(args []any) int64 {
 		}
 	}
 	return n
+}
+
+// parseMemoryInfo finds how many bytes a Redis uses and how many it may use in what
+// INFO memory says; most is 0 where there is no bound.
+func parseMemoryInfo(info string) (used, most int64) {
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		n, _ := strconv.ParseInt(value, 10, 64)
+		switch name {
+		case "used_memory":
+			used = n
+		case "maxmemory":
+			most = n
+		}
+	}
+	return used, most
 }

@@ -48,24 +48,24 @@ func (e *Engine) inspect(ctx context.Context, actor string, repair bool, limit i
 	if err != nil {
 		return picket.Inspection{}, err
 	}
-	r := &reply{script: "inspect"}
-	l := r.list(got)
-	part := picket.Inspection{Next: r.text(r.at(l, 0)), Checked: r.int(r.at(l, 1)), Violations: []picket.Violation{}}
-	if r.err != nil {
-		return part, r.err
+	r := newReply("inspect")
+	l := r.List(got)
+	part := picket.Inspection{Next: r.Text(r.At(l, 0)), Checked: r.Int(r.At(l, 1)), Violations: []picket.Violation{}}
+	if r.Err != nil {
+		return part, r.Err
 	}
 	for _, row := range l[2:] {
-		f := r.list(row)
+		f := r.List(row)
 		v := picket.Violation{
-			Kind:     r.text(r.at(f, 0)),
-			Subject:  r.text(r.at(f, 1)),
-			Detail:   r.text(r.at(f, 2)),
-			Repaired: r.int(r.at(f, 3)) == 1,
+			Kind:     r.Text(r.At(f, 0)),
+			Subject:  r.Text(r.At(f, 1)),
+			Detail:   r.Text(r.At(f, 2)),
+			Repaired: r.Int(r.At(f, 3)) == 1,
 		}
 		part.Violations = append(part.Violations, v)
-		e.reportViolation(ctx, v, r.int(r.at(f, 4)) == 1)
+		e.reportViolation(ctx, v, r.Int(r.At(f, 4)) == 1)
 	}
-	return part, r.err
+	return part, r.Err
 }
 
 // reportViolation counts and logs a violation. What is met again and again is counted and

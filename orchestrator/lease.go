@@ -80,9 +80,9 @@ func decodeRenewal(script string, got any, err error) (picket.Renewal, error) {
 	if err != nil {
 		return picket.Renewal{}, err
 	}
-	r := &reply{script: script}
-	l := r.list(got)
-	raw, ttl, token := r.int(r.at(l, 0)), r.int(r.at(l, 1)), r.int(r.at(l, 2))
+	r := newReply(script)
+	l := r.List(got)
+	raw, ttl, token := r.Int(r.At(l, 0)), r.Int(r.At(l, 1)), r.Int(r.At(l, 2))
 	out := picket.Renewal{LeaseExpiresAt: picket.Instant(raw + ttl), LeaseTTLMs: ttl, FencingToken: token}
 	if len(l) > 3 {
 		out.IdleMs, out.Commands = r.idle(l[3]), r.nudgeCommand(l[4])
@@ -90,7 +90,7 @@ func decodeRenewal(script string, got any, err error) (picket.Renewal, error) {
 	if len(l) > 5 {
 		out.Commands = append(out.Commands, r.execCommands(l[5])...)
 	}
-	return out, r.err
+	return out, r.Err
 }
 
 // Release gives the lease back with the exit of a process that is dead; the
@@ -164,8 +164,8 @@ func decodeState(script string, got any, err error) (picket.TaskState, error) {
 	if err != nil {
 		return "", err
 	}
-	r := &reply{script: script}
-	return picket.TaskState(r.text(got)), r.err
+	r := newReply(script)
+	return picket.TaskState(r.Text(got)), r.Err
 }
 
 // Fail is the agent's own word that it cannot do the task; a retryable failure
@@ -199,12 +199,12 @@ func (e *Engine) Report(ctx context.Context, held picket.LeaseCredential, reques
 	if err != nil {
 		return picket.Reported{}, err
 	}
-	r := &reply{script: "report"}
-	l := r.list(got)
+	r := newReply("report")
+	l := r.List(got)
 	if endedByLoop(l) {
 		return picket.Reported{}, loopRefusal("report_progress")
 	}
-	return picket.Reported{Seq: r.int(r.at(l, 0)), Pinned: true, Nudge: r.nudge(r.at(l, 1))}, r.err
+	return picket.Reported{Seq: r.Int(r.At(l, 0)), Pinned: true, Nudge: r.nudge(r.At(l, 1))}, r.Err
 }
 
 // Complete ends the lease with an output; the task goes to review, or is
@@ -273,8 +273,8 @@ func (e *Engine) RequestHelp(ctx context.Context, held picket.LeaseCredential,
 	if err != nil {
 		return picket.HelpRequested{}, err
 	}
-	r := &reply{script: "request_help"}
-	return picket.HelpRequested{HandoffID: r.text(got), State: picket.TaskHandoff}, r.err
+	r := newReply("request_help")
+	return picket.HelpRequested{HandoffID: r.Text(got), State: picket.TaskHandoff}, r.Err
 }
 
 // HeldTask shows the holder of a lease its task. Asked again with the same
@@ -284,14 +284,14 @@ func (e *Engine) HeldTask(ctx context.Context, held picket.LeaseCredential, requ
 	if err != nil {
 		return picket.Task{}, err
 	}
-	r := &reply{script: "get_task"}
-	l := r.list(got)
+	r := newReply("get_task")
+	l := r.List(got)
 	if endedByLoop(l) {
 		return picket.Task{}, loopRefusal("get_task")
 	}
-	t := r.task(r.at(l, 0))
-	t.Nudge = r.nudge(r.at(l, 1))
-	return t, r.err
+	t := r.task(r.At(l, 0))
+	t.Nudge = r.nudge(r.At(l, 1))
+	return t, r.Err
 }
 
 // maxListRows bounds listings that are not paged.
@@ -303,22 +303,33 @@ func (e *Engine) Leases(ctx context.Context) ([]picket.LiveLease, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &reply{script: "leases"}
-	l := r.list(got)
-	raw := r.int(r.at(l, 0))
+	r := newReply("leases")
+	l := r.List(got)
+	raw := r.Int(r.At(l, 0))
 	out := make([]picket.LiveLease, 0, len(l)-1)
 	for _, v := range l[1:] {
-		row := r.list(v)
-		ttl := r.int(r.at(row, 4))
+		row := r.List(v)
+		ttl := r.Int(r.At(row, 4))
 		out = append(out, picket.LiveLease{
-			TaskID:         r.text(r.at(row, 0)),
-			RunID:          r.text(r.at(row, 1)),
-			AgentID:        r.text(r.at(row, 2)),
-			FencingToken:   r.int(r.at(row, 3)),
+			TaskID:         r.Text(r.At(row, 0)),
+			RunID:          r.Text(r.At(row, 1)),
+			AgentID:        r.Text(r.At(row, 2)),
+			FencingToken:   r.Int(r.At(row, 3)),
 			LeaseTTLMs:     ttl,
 			LeaseExpiresAt: picket.Instant(raw + ttl),
-			Renewals:       r.int(r.at(row, 5)),
+			Renewals:       r.Int(r.At(row, 5)),
 		})
 	}
-	return out, r.err
+	return out, r.Err
+}
+
+// Reclaim gives the holder of a lease from before an adoption a higher token
+// under the same credential; for any other lease it changes nothing.
+func (e *Engine) Reclaim(ctx context.Context, held picket.LeaseCredential) (picket.Renewal, error) {
+	who, err := credentialArgs(held)
+	if err != nil {
+		return picket.Renewal{}, err
+	}
+	got, err := e.run(ctx, "reclaim", who...)
+	return decodeRenewal("reclaim", got, err)
 }

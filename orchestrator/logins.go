@@ -28,8 +28,8 @@ func (e *Engine) beginLogin(ctx context.Context, code, key picket.Secret, host, 
 	if err != nil {
 		return picket.Principal{}, err
 	}
-	r := &reply{script: "login_begin"}
-	return e.principal(r.key(got)), r.err
+	r := newReply("login_begin")
+	return e.principal(r.key(got)), r.Err
 }
 
 // OpenLogin takes a code of [Engine.BeginLogin] and opens a session on its host
@@ -55,17 +55,17 @@ func (e *Engine) openLogin(ctx context.Context, token, code picket.Secret, host 
 	if err != nil {
 		return picket.Login{}, err
 	}
-	r := &reply{script: "session_open"}
-	l := r.list(got)
-	if len(l) == 0 && r.err == nil {
+	r := newReply("session_open")
+	l := r.List(got)
+	if len(l) == 0 && r.Err == nil {
 		return picket.Login{}, badLoginCode()
 	}
-	at := picket.Instant(r.int(r.at(l, 0)))
+	at := picket.Instant(r.Int(r.At(l, 0)))
 	return picket.Login{
-		Principal: e.principal(r.key(r.at(l, 1))),
+		Principal: e.principal(r.key(r.At(l, 1))),
 		OpenedAt:  at,
 		ExpiresAt: at + picket.Instant(picket.LoginLifetime.Milliseconds()),
-	}, r.err
+	}, r.Err
 }
 
 func badLoginCode() error { return parseRefusal(string(picket.CodeUnauthenticated) + " kind=code") }
@@ -92,14 +92,14 @@ func (e *Engine) login(ctx context.Context, token picket.Secret, host, used stri
 	if err != nil {
 		return picket.Login{}, err
 	}
-	r := &reply{script: "session"}
-	l := r.list(got)
+	r := newReply("session")
+	l := r.List(got)
 	s := picket.Login{
-		Principal: e.principal(r.key(r.at(l, 2))),
-		OpenedAt:  picket.Instant(r.int(r.at(l, 0))),
-		ExpiresAt: picket.Instant(r.int(r.at(l, 1))),
+		Principal: e.principal(r.key(r.At(l, 2))),
+		OpenedAt:  picket.Instant(r.Int(r.At(l, 0))),
+		ExpiresAt: picket.Instant(r.Int(r.At(l, 1))),
 	}
-	return s, r.err
+	return s, r.Err
 }
 
 // CloseLogin logs out. A session that is over already is no error.

@@ -29,24 +29,24 @@ func (e *Engine) Log(ctx context.Context, taskID, runID, stream string, offset i
 	if err != nil {
 		return picket.LogChunk{}, err
 	}
-	r := &reply{script: "log"}
-	l := r.list(got)
+	r := newReply("log")
+	l := r.List(got)
 	c := picket.LogChunk{
-		RunID:       r.text(r.at(l, 0)),
+		RunID:       r.Text(r.At(l, 0)),
 		Stream:      stream,
-		Offset:      r.int(r.at(l, 1)),
-		Data:        []byte(r.text(r.at(l, 2))),
-		LatestRunID: r.text(r.at(l, 4)),
-		TaskState:   picket.TaskState(r.text(r.at(l, 5))),
+		Offset:      r.Int(r.At(l, 1)),
+		Data:        []byte(r.Text(r.At(l, 2))),
+		LatestRunID: r.Text(r.At(l, 4)),
+		TaskState:   picket.TaskState(r.Text(r.At(l, 5))),
 	}
 	c.Next = c.Offset + int64(len(c.Data))
-	before := r.text(r.at(l, 3))
+	before := r.Text(r.At(l, 3))
 	c.MidLine = before != "" && before != "\n"
-	c.State = logState(r.text(r.at(l, 6)), r.text(r.at(l, 7)))
+	c.State = logState(r.Text(r.At(l, 6)), r.Text(r.At(l, 7)))
 	for _, v := range l[min(8, len(l)):] {
-		c.Marks = append(c.Marks, r.marks(r.text(v))...)
+		c.Marks = append(c.Marks, r.marks(r.Text(v))...)
 	}
-	return c, r.err
+	return c, r.Err
 }
 
 func logState(runState, closed string) picket.LogState {
@@ -71,8 +71,8 @@ func (e *Engine) FollowLog(ctx context.Context, taskID, runID, stream string, of
 	wait time.Duration) (picket.LogChunk, error) {
 	var c picket.LogChunk
 	var lastOutputDue time.Time
-	topics := e.wakeups.subscribe(logTopic(taskID), taskTopic(taskID))
-	_, err := e.waitUntil(ctx, topics, wait, func() (done bool, again time.Duration, err error) {
+	topics := e.records.Subscribe(logTopic(taskID), taskTopic(taskID))
+	_, err := e.records.WaitUntil(ctx, topics, wait, func() (done bool, again time.Duration, err error) {
 		c, err = e.Log(ctx, taskID, runID, stream, offset, limit)
 		if err != nil || len(c.Data) > 0 {
 			return true, 0, err
@@ -120,7 +120,7 @@ func (r *reply) marks(packed string) []picket.LogMark {
 		o, err1 := strconv.ParseInt(offset, 10, 64)
 		ms, err2 := strconv.ParseInt(at, 10, 64)
 		if err1 != nil || err2 != nil {
-			r.fail("marks of output", packed)
+			r.Fail("marks of output", packed)
 			return nil
 		}
 		last = picket.LogMark{Offset: last.Offset + o, At: last.At + picket.Instant(ms)}
@@ -151,8 +151,8 @@ func (e *Engine) RunLog(ctx context.Context, held picket.LeaseCredential, p pick
 	if err != nil {
 		return 0, err
 	}
-	r := &reply{script: "run_log"}
-	return r.int(got), r.err
+	r := newReply("run_log")
+	return r.Int(got), r.Err
 }
 
 func checkStream(stream string) error {

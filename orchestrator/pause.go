@@ -45,10 +45,10 @@ func (e *Engine) pauseState(ctx context.Context, script string, args ...any) (pi
 	if err != nil {
 		return picket.PauseState{}, err
 	}
-	r := &reply{script: script}
-	l := r.list(got)
-	p := newPauseState(r.text(r.at(l, 0)), r.text(r.at(l, 1)), r.text(r.at(l, 2)), r.int(r.at(l, 3)))
-	return p, r.err
+	r := newReply(script)
+	l := r.List(got)
+	p := newPauseState(r.Text(r.At(l, 0)), r.Text(r.At(l, 1)), r.Text(r.At(l, 2)), r.Int(r.At(l, 3)))
+	return p, r.Err
 }
 
 func newPauseState(mode, reason, by string, at int64) picket.PauseState {

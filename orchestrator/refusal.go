@@ -33,6 +33,10 @@ var scriptErrors = map[string]error{
 	"store_newer":     errStoreNewer,
 }
 
+// IsInternalCode reports whether a script tells a code to this process alone. A
+// client sees CodeUnavailable instead.
+func IsInternalCode(code string) bool { return scriptErrors[code] != nil }
+
 // facts are the key=value pairs of a script's refusal.
 type facts map[string]string
 

@@ -59,10 +59,10 @@ func (e *Engine) review(ctx context.Context, by picket.Caller, taskID, decision 
 	if err != nil {
 		return picket.Task{}, "", err
 	}
-	r := &reply{script: "review"}
-	l := r.list(got)
-	id, t := r.text(r.at(l, 0)), r.task(r.at(l, 1))
-	return t, id, r.err
+	r := newReply("review")
+	l := r.List(got)
+	id, t := r.Text(r.At(l, 0)), r.task(r.At(l, 1))
+	return t, id, r.Err
 }
 
 // The two queues of people, in pages.
@@ -85,17 +85,17 @@ func (e *Engine) Reviews(ctx context.Context, q picket.ReviewQuery) (page picket
 	if err != nil {
 		return page, err
 	}
-	r := &reply{script: "reviews"}
-	l := r.list(got)
+	r := newReply("reviews")
+	l := r.List(got)
 	page = picket.ReviewPage{
 		Reviews:    []picket.PendingReview{},
-		Total:      r.int(r.at(l, 0)),
-		NextCursor: optionalString(r.text(r.at(l, 1))),
+		Total:      r.Int(r.At(l, 0)),
+		NextCursor: optionalString(r.Text(r.At(l, 1))),
 	}
 	for _, v := range l[2:] {
-		page.Reviews = append(page.Reviews, r.pendingReview(r.list(v)))
+		page.Reviews = append(page.Reviews, r.pendingReview(r.List(v)))
 	}
-	return page, r.err
+	return page, r.Err
 }
 
 // filterSets names the sets of tasks that a filter means.
@@ -122,26 +122,26 @@ func filterSets(f picket.ReviewFilter) (sets []any, err error) {
 }
 
 func (r *reply) pendingReview(row []any) picket.PendingReview {
-	id := r.text(r.at(row, 0))
-	t := r.taskRecord(id, r.at(row, 1), r.at(row, 2))
-	r.taskMoney(&t, r.at(row, 7))
+	id := r.Text(r.At(row, 0))
+	t := r.taskRecord(id, r.At(row, 1), r.At(row, 2))
+	r.taskMoney(&t, r.At(row, 7))
 	var o outputRecord
-	r.json(r.at(row, 3), &o)
+	r.JSON(r.At(row, 3), &o)
 	return picket.PendingReview{
 		TaskID:       id,
-		RunID:        r.hash(row[1])["run"],
+		RunID:        r.Hash(row[1])["run"],
 		Title:        t.Title,
 		Role:         t.Role,
 		Labels:       t.Labels,
 		Parent:       t.Parent,
 		Output:       o.Output,
 		Summary:      o.Summary,
-		SubmittedAt:  picket.Instant(r.int(r.at(row, 4))),
+		SubmittedAt:  picket.Instant(r.Int(r.At(row, 4))),
 		FencingToken: t.FencingToken,
 		Attempts:     t.Attempts,
 		Spent:        t.Spent,
-		Work:         r.work(r.at(row, 5), r.at(row, 6)),
-		Digest:       r.text(r.at(row, 8)),
+		Work:         r.work(r.At(row, 5), r.At(row, 6)),
+		Digest:       r.Text(r.At(row, 8)),
 	}
 }
 
@@ -165,8 +165,8 @@ func headBytes(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s
 
 // work decodes what summarizeEvidence made.
 func (r *reply) work(workspace, v any) (w picket.WorkSummary) {
-	r.json(v, &w)
-	w.WorkspacePath = r.text(workspace)
+	r.JSON(v, &w)
+	w.WorkspacePath = r.Text(workspace)
 	return w
 }
 
@@ -199,8 +199,8 @@ func (e *Engine) ApproveAll(ctx context.Context, by picket.Caller,
 	if err != nil {
 		return out, err
 	}
-	r := &reply{script: "bulk"}
-	for id := range strings.FieldsSeq(r.text(got)) {
+	r := newReply("bulk")
+	for id := range strings.FieldsSeq(r.Text(got)) {
 		one := by
 		one.Idempotency = picket.Idempotency{Key: by.Idempotency.Key + "." + id, Body: by.Idempotency.Body}
 		_, err := e.Approve(ctx, one, id, picket.Decision{Note: req.Note, Digest: req.Digests[id]})
@@ -214,7 +214,7 @@ func (e *Engine) ApproveAll(ctx context.Context, by picket.Caller,
 		}
 		out.Lost = append(out.Lost, no)
 	}
-	return out, r.err
+	return out, r.Err
 }
 
 func checkBulkApproval(by picket.Caller, req picket.BulkApproval) error {
@@ -273,14 +273,14 @@ func (e *Engine) tasksInReview(ctx context.Context, f picket.ReviewFilter) (ids 
 		if err != nil {
 			return nil, err
 		}
-		r := &reply{script: "review_ids"}
-		l := r.list(got)
-		cursor = r.text(r.at(l, 0))
+		r := newReply("review_ids")
+		l := r.List(got)
+		cursor = r.Text(r.At(l, 0))
 		for _, id := range l[min(1, len(l)):] {
-			ids = append(ids, r.text(id))
+			ids = append(ids, r.Text(id))
 		}
-		if r.err != nil || cursor == "" || len(ids) > MaxBulk {
-			return ids[:min(len(ids), MaxBulk+1)], r.err
+		if r.Err != nil || cursor == "" || len(ids) > MaxBulk {
+			return ids[:min(len(ids), MaxBulk+1)], r.Err
 		}
 	}
 }

@@ -26,6 +26,7 @@ type script struct {
 	source     string
 	sha        string
 	storesMore bool       // it stores more, and leaves the headroom free
+	urgent     bool       // a deadline waits for it, so it goes before others
 	latency    *histogram // seconds until its replies
 }
 
@@ -42,6 +43,7 @@ func newScripts(memory bool) (map[string]*script, error) {
 			source:     t.source,
 			sha:        t.sha,
 			storesMore: t.storesMore,
+			urgent:     t.urgent,
 			latency:    newHistogram(.0005, .001, .002, .005, .02, .1, .5, 2),
 		}
 	}
@@ -52,6 +54,7 @@ type composedScript struct {
 	source     string
 	sha        string
 	storesMore bool
+	urgent     bool
 }
 
 // composed are the scripts for a store in memory or not: put together once in
@@ -104,11 +107,22 @@ func composeScripts(memory bool) (map[string]composedScript, error) {
 			source += text + "\n"
 		}
 		source += "local function verb()\n" + body + "\nend\n" + last
-		sum := sha1.Sum([]byte(source))
-		grows := !strings.Contains(headerDirective(body, "flags:"), "allow-oom") && !headroomScripts[name]
-		scripts[name] = composedScript{source: source, sha: hex.EncodeToString(sum[:]), storesMore: grows}
+		grows := !strings.Contains(headerDirective(body, "flags:"), "allow-oom") &&
+			!hasHeaderLine(body, "essential")
+		scripts[name] = composedScript{
+			source:     source,
+			sha:        digest(source),
+			storesMore: grows,
+			urgent:     hasHeaderLine(body, "urgent"),
+		}
 	}
 	return scripts, nil
+}
+
+// digest is the name under which Redis caches a script.
+func digest(source string) string {
+	sum := sha1.Sum([]byte(source))
+	return hex.EncodeToString(sum[:])
 }
 
 // luaFiles reads all Lua files by their base names.
@@ -181,8 +195,21 @@ func headerDirective(body, word string) string {
 	return ""
 }
 
+// hasHeaderLine reports whether one of the comment lines a script starts with is
+// "-- word". The words are: clockless, for a script that runs without store time;
+// urgent, for one that a deadline waits for; and essential, for one that is needed
+// on a full store although it stores more, because a server registers its admin
+// key, people sign in and decide, or operators top up, retry and command agents.
 func hasHeaderLine(body, word string) bool {
-	return strings.Contains(body, "\n-- "+word+"\n")
+	for line := range strings.Lines(body) {
+		if !strings.HasPrefix(line, "--") {
+			return false
+		}
+		if strings.TrimSpace(line) == "-- "+word {
+			return true
+		}
+	}
+	return false
 }
 
 // scriptConn is a connection to the store that carries scripts in order. There are
@@ -190,6 +217,16 @@ func hasHeaderLine(body, word string) bool {
 type scriptConn struct {
 	client redis.UniversalClient
 	pipe   *redis.AutoPipeliner // nil: the switch is off
+}
+
+func newScriptConn(cfg storeConfig) (scriptConn, error) {
+	l := scriptConn{client: redis.NewUniversalClient(&cfg.Redis)}
+	if cfg.NoPipeline || cfg.Memory { // a store in this process is no round trip away
+		return l, nil
+	}
+	var err error
+	l.pipe, err = l.client.AsyncAutoPipeline()
+	return l, err
 }
 
 func (l scriptConn) send(ctx context.Context, cmd *redis.Cmd) error {
@@ -212,10 +249,6 @@ type scriptRunner struct {
 	fault    func(point string) error // nil outside of tests
 }
 
-// urgentScripts are the scripts that a deadline waits for. undeliver is none of
-// them: it must not overtake the grant it takes back.
-var urgentScripts = map[string]bool{"renew": true, "expire_due": true, "tick": true, "heartbeat": true, "judge": true}
-
 // run runs a script.
 func (g *scriptRunner) run(ctx context.Context, namespace, name string, args ...any) (any, error) {
 	s, ok := g.scripts[name]
@@ -226,7 +259,7 @@ func (g *scriptRunner) run(ctx context.Context, namespace, name string, args ...
 		return nil, unavailable("the request was given up before it was sent", err)
 	}
 	l := g.normal
-	if urgentScripts[name] {
+	if s.urgent {
 		l = g.urgent
 	}
 	// Connection, handshake and read each have a timeout of their own; together
@@ -279,25 +312,6 @@ func (g *scriptRunner) faultPoint(point string) error {
 		return nil
 	}
 	return g.fault(point)
-}
-
-// readLog runs a plain read of the log between the same two points.
-func readLog[T any](ctx context.Context, e *Engine, read func() (T, error)) (got T, err error) {
-	g := e.store.runner
-	if err := e.resolveDoubts(ctx); err != nil {
-		return got, err
-	}
-	if err := g.faultPoint("redis.events.before"); err != nil {
-		return got, unavailable("the request was not sent", err)
-	}
-	got, err = read()
-	if lost := g.faultPoint("redis.events.after"); lost != nil {
-		err = lost
-	}
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return got, replyError("events", err)
-	}
-	return got, err
 }
 
 func eval(ctx context.Context, do func(context.Context, *redis.Cmd) error, command, what, namespace string,
@@ -356,9 +370,39 @@ type ScriptStats struct {
 	Took   Distribution // seconds until the reply
 }
 
-func (g *scriptRunner) scriptStats() []ScriptStats {
-	out := make([]ScriptStats, 0, len(g.scripts))
-	for _, s := range g.scripts {
+// Scripts returns the source of every script by its name, as a store in memory or
+// a Redis server gets it.
+func Scripts(memory bool) (map[string]string, error) {
+	texts, err := composed[memory]()
+	sources := make(map[string]string, len(texts))
+	for name, t := range texts {
+		sources[name] = t.source
+	}
+	return sources, err
+}
+
+// Sources returns the source of every script of this store by its name.
+func (s *storeConn) Sources() map[string]string {
+	sources := map[string]string{}
+	for name, script := range s.runner.scripts {
+		sources[name] = script.source
+	}
+	return sources
+}
+
+// RewriteScripts changes the source of every script of this store. It is for
+// tests that watch scripts at work or plant a bug. No script may run meanwhile.
+func (s *storeConn) RewriteScripts(change func(name, source string) string) {
+	for name, script := range s.runner.scripts {
+		script.source = change(name, script.source)
+		script.sha = digest(script.source)
+	}
+}
+
+// ScriptStats counts the scripts run by this process.
+func (s *storeConn) ScriptStats() []ScriptStats {
+	out := make([]ScriptStats, 0, len(s.runner.scripts))
+	for _, s := range s.runner.scripts {
 		took := s.latency.snapshot()
 		out = append(out, ScriptStats{Script: s.name, Count: int64(took.Count), Took: took})
 	}

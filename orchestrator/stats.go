@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -35,22 +34,22 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 		return picket.Stats{}, err
 	}
 	answered := time.Now()
-	r := &reply{script: "stats"}
-	l := r.list(got)
-	raw := r.int(r.at(l, 0))
+	r := newReply("stats")
+	l := r.List(got)
+	raw := r.Int(r.At(l, 0))
 	s := picket.Stats{
 		Namespace:     e.namespace,
-		StoreTime:     picket.Instant(r.int(r.at(l, 1))),
-		LastTick:      picket.Instant(r.int(r.at(l, 2))),
-		Lanes:         r.int(r.at(l, 3)),
-		Delayed:       r.int(r.at(l, 4)),
-		Waiters:       r.int(r.at(l, 5)),
-		Handoffs:      r.int(r.at(l, 6)),
-		LastSeq:       r.int(r.at(l, 7)),
-		Pause:         newPauseState(r.text(r.at(l, 8)), r.text(r.at(l, 9)), r.text(r.at(l, 10)), r.int(r.at(l, 11))),
-		StoreID:       r.text(r.at(l, 12)),
-		Floor:         r.int(r.at(l, 13)),
-		AdoptedAt:     picket.Instant(r.int(r.at(l, 14))),
+		StoreTime:     picket.Instant(r.Int(r.At(l, 1))),
+		LastTick:      picket.Instant(r.Int(r.At(l, 2))),
+		Lanes:         r.Int(r.At(l, 3)),
+		Delayed:       r.Int(r.At(l, 4)),
+		Waiters:       r.Int(r.At(l, 5)),
+		Handoffs:      r.Int(r.At(l, 6)),
+		LastSeq:       r.Int(r.At(l, 7)),
+		Pause:         newPauseState(r.Text(r.At(l, 8)), r.Text(r.At(l, 9)), r.Text(r.At(l, 10)), r.Int(r.At(l, 11))),
+		StoreID:       r.Text(r.At(l, 12)),
+		Floor:         r.Int(r.At(l, 13)),
+		AdoptedAt:     picket.Instant(r.Int(r.At(l, 14))),
 		ClockOffsetMs: clockOffset(raw, asked, answered),
 	}
 	s.SinceTickMs = raw - int64(s.LastTick)
@@ -60,11 +59,11 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 	s.HandoffKinds, rest = readCounts(r, rest, picket.HandoffKinds)
 	s.Reviews = s.Tasks[picket.TaskReview]
 	r.statsTail(&s, rest)
-	s.Activity = activityOf(r.hash(r.at(rest, 9)), raw)
-	audit := r.list(r.at(rest, 10))
-	s.AuditEvents, s.OldestAudit = r.int(r.at(audit, 0)), picket.Instant(r.int(r.at(audit, 1)))
-	s.Memory = r.memoryStats(r.list(r.at(rest, 11)))
-	return s, r.err
+	s.Activity = activityOf(r.Hash(r.At(rest, 9)), raw)
+	audit := r.List(r.At(rest, 10))
+	s.AuditEvents, s.OldestAudit = r.Int(r.At(audit, 0)), picket.Instant(r.Int(r.At(audit, 1)))
+	s.Memory = r.memoryStats(r.List(r.At(rest, 11)))
+	return s, r.Err
 }
 
 // clockOffset is how far the store's clock is ahead, in ms, as if it had been
@@ -77,24 +76,24 @@ func clockOffset(raw int64, asked, answered time.Time) int64 {
 func readCounts[T ~string](r *reply, l []any, of []T) (map[T]int64, []any) {
 	n := make(map[T]int64, len(of))
 	for i, name := range of {
-		n[name] = r.int(r.at(l, i))
+		n[name] = r.Int(r.At(l, i))
 	}
 	return n, l[min(len(of), len(l)):]
 }
 
 // statsTail reads what stats.lua tells after the sizes of sets.
 func (r *reply) statsTail(s *picket.Stats, l []any) {
-	s.JudgeLateMs = r.int(r.at(l, 0))
-	s.Leases, s.LeasesDue = r.int(r.at(l, 1)), r.int(r.at(l, 2))
-	s.OldestHandoff, s.OldestReview = picket.Instant(r.int(r.at(l, 3))), picket.Instant(r.int(r.at(l, 5)))
-	if h := r.list(r.at(l, 4)); h != nil {
+	s.JudgeLateMs = r.Int(r.At(l, 0))
+	s.Leases, s.LeasesDue = r.Int(r.At(l, 1)), r.Int(r.At(l, 2))
+	s.OldestHandoff, s.OldestReview = picket.Instant(r.Int(r.At(l, 3))), picket.Instant(r.Int(r.At(l, 5)))
+	if h := r.List(r.At(l, 4)); h != nil {
 		s.DailyEnvelope = &picket.DailyEnvelope{Limit: r.amount(h), Available: r.amount(h[min(2, len(h)):])}
 		if len(h) > 5 && h[5] != nil {
 			total := r.amount(h[4:])
 			s.DailyEnvelope.SpentInAll = &total
 		}
 	}
-	sums := r.hash(r.at(l, 6))
+	sums := r.Hash(r.At(l, 6))
 	s.Money = picket.MoneyStats{
 		Spent:      amountColumn(sums, "spent"),
 		Returned:   amountColumn(sums, "returned"),
@@ -107,13 +106,13 @@ func (r *reply) statsTail(s *picket.Stats, l []any) {
 			s.Expired[picket.ExitClass(class)] = parseInt(n)
 		}
 	}
-	s.Logins = r.int(r.at(l, 7))
+	s.Logins = r.Int(r.At(l, 7))
 	s.Webhooks = map[picket.WebhookState]int64{}
-	for targets := r.list(r.at(l, 8)); len(targets) > 1; targets = targets[2:] {
-		state := picket.WebhookState(r.text(targets[0]))
+	for targets := r.List(r.At(l, 8)); len(targets) > 1; targets = targets[2:] {
+		state := picket.WebhookState(r.Text(targets[0]))
 		s.Webhooks[state]++
 		if state == picket.WebhookActive {
-			s.WebhookLag = max(s.WebhookLag, r.int(targets[1]))
+			s.WebhookLag = max(s.WebhookLag, r.Int(targets[1]))
 		}
 	}
 }
@@ -174,28 +173,12 @@ func (e *Engine) MeasureMemory(ctx context.Context, limit int) (int, error) {
 
 // memoryStats reads the memory of the server and the size of the namespace.
 func (r *reply) memoryStats(l []any) picket.MemoryStats {
-	used, most := parseMemoryInfo(r.text(r.at(l, 0)))
+	used, most := parseMemoryInfo(r.Text(r.At(l, 0)))
 	m := picket.MemoryStats{StoreUsed: used, StoreMax: most}
-	if bytes := r.at(l, 1); bytes != nil {
-		m.Bytes, m.MeasuredAt = r.int(bytes), picket.Instant(r.int(r.at(l, 2)))
+	if bytes := r.At(l, 1); bytes != nil {
+		m.Bytes, m.MeasuredAt = r.Int(bytes), picket.Instant(r.Int(r.At(l, 2)))
 	}
 	return m
-}
-
-// parseMemoryInfo finds how many bytes a Redis uses and how many it may use in what
-// INFO memory says; most is 0 where there is no bound.
-func parseMemoryInfo(info string) (used, most int64) {
-	for line := range strings.Lines(info) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		n, _ := strconv.ParseInt(value, 10, 64)
-		switch name {
-		case "used_memory":
-			used = n
-		case "maxmemory":
-			most = n
-		}
-	}
-	return used, most
 }
 
 // LeaseMetrics is what this process has done in one namespace since it began.
@@ -243,7 +226,7 @@ func (e *Engine) LeaseMetrics() LeaseMetrics {
 // recordGrant counts a lease that was given now; v is its row in the reply.
 func (a *leaseMetrics) recordGrant(r *reply, v any) {
 	a.grants.Add(1)
-	if waited := r.text(r.at(r.list(v), 16)); waited != "" {
+	if waited := r.Text(r.At(r.List(v), 16)); waited != "" {
 		a.pickUp.observe(float64(parseInt(waited)) / 1000)
 	}
 }
@@ -252,8 +235,8 @@ func (a *leaseMetrics) recordGrant(r *reply, v any) {
 func (a *leaseMetrics) recordRenewal(got any, out picket.Renewal, took time.Duration) {
 	a.renewals.Add(1)
 	a.renew.observe(took.Seconds())
-	r := &reply{script: "renew"}
-	if left := r.text(r.at(r.list(got), 6)); left != "" && out.LeaseTTLMs > 0 {
+	r := newReply("renew")
+	if left := r.Text(r.At(r.List(got), 6)); left != "" && out.LeaseTTLMs > 0 {
 		a.leaseLeft.observe(float64(parseInt(left)) / float64(out.LeaseTTLMs))
 	}
 }

@@ -47,10 +47,10 @@ func (e *Engine) Delegate(ctx context.Context, held picket.LeaseCredential, requ
 	if err != nil {
 		return picket.Delegated{}, err
 	}
-	r := &reply{script: "delegate"}
-	l := r.list(got)
-	return picket.Delegated{TaskID: r.text(r.at(l, 0)), State: picket.TaskState(r.text(r.at(l, 1))),
-		Available: r.amount(l[min(2, len(l)):]), Nudge: r.nudge(r.at(l, 4))}, r.err
+	r := newReply("delegate")
+	l := r.List(got)
+	return picket.Delegated{TaskID: r.Text(r.At(l, 0)), State: picket.TaskState(r.Text(r.At(l, 1))),
+		Available: r.amount(l[min(2, len(l)):]), Nudge: r.nudge(r.At(l, 4))}, r.Err
 }
 
 // parentTask is what a new subtask takes from the task above it.
@@ -70,9 +70,9 @@ func (e *Engine) readParent(ctx context.Context, taskID string) (parentTask, err
 	case err != nil:
 		return parentTask{}, err
 	}
-	r := &reply{script: "task"}
-	h := r.hash(r.at(r.list(got), 4))
-	return parentTask{task: r.task(got), lane: h["lane"], delegationRound: h["broods"]}, r.err
+	r := newReply("task")
+	h := r.Hash(r.At(r.List(got), 4))
+	return parentTask{task: r.task(got), lane: h["lane"], delegationRound: h["broods"]}, r.Err
 }
 
 // subtaskID makes a repetition name the same subtask.
@@ -123,8 +123,8 @@ func (e *Engine) AwaitSubtask(ctx context.Context, held picket.LeaseCredential, 
 		poll = pollOnce
 	}
 	var s picket.SubtaskState
-	topics := e.wakeups.subscribe(taskTopic(taskID), taskTopic(held.TaskID))
-	end, err := e.waitUntil(ctx, topics, limit, func() (done bool, again time.Duration, err error) {
+	topics := e.records.Subscribe(taskTopic(taskID), taskTopic(held.TaskID))
+	end, err := e.records.WaitUntil(ctx, topics, limit, func() (done bool, again time.Duration, err error) {
 		s, err = e.pollSubtask(ctx, held, taskID, poll, time.Until(deadline))
 		done = s.Settled || poll == pollOnce
 		if !done {
@@ -157,8 +157,8 @@ func (e *Engine) pollSubtask(ctx context.Context, held picket.LeaseCredential, t
 
 // decodeSubtask is a subtask as its parent sees it.
 func decodeSubtask(script, tool string, got any) (picket.SubtaskState, error) {
-	r := &reply{script: script}
-	if endedByLoop(r.list(got)) {
+	r := newReply(script)
+	if endedByLoop(r.List(got)) {
 		return picket.SubtaskState{}, loopRefusal(tool)
 	}
 	t := r.task(got)
@@ -177,7 +177,7 @@ func decodeSubtask(script, tool string, got any) (picket.SubtaskState, error) {
 		s.Reason = t.Handoff.Question
 	}
 	s.Settled = t.State.Terminal() || t.State == picket.TaskReview || t.State == picket.TaskHandoff
-	return s, r.err
+	return s, r.Err
 }
 
 // withQueueReasons adds why a queued subtask does not run.

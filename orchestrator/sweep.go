@@ -20,14 +20,14 @@ func (e *Engine) Tick(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r := &reply{script: "tick"}
-	l := r.list(got)
-	if r.int(r.at(l, 1)) > 0 {
+	r := newReply("tick")
+	l := r.List(got)
+	if r.Int(r.At(l, 1)) > 0 {
 		if _, err := e.run(ctx, "overdue", sweepBatch); err != nil {
 			return err
 		}
 	}
-	return r.err
+	return r.Err
 }
 
 // ExpireDue ends up to limit leases that are past their deadline and returns
@@ -58,6 +58,6 @@ func (e *Engine) runCount(ctx context.Context, script string, args ...any) (int,
 	if err != nil {
 		return 0, err
 	}
-	r := &reply{script: script}
-	return int(r.int(got)), r.err
+	r := newReply(script)
+	return int(r.Int(got)), r.Err
 }

@@ -69,16 +69,16 @@ func (e *Engine) Tasks(ctx context.Context, q picket.TaskQuery) (picket.TaskPage
 	if err != nil {
 		return picket.TaskPage{}, err
 	}
-	r := &reply{script: "list"}
-	l := r.list(got)
-	page := picket.TaskPage{NextCursor: optionalString(r.text(r.at(l, 0)))}
+	r := newReply("list")
+	l := r.List(got)
+	page := picket.TaskPage{NextCursor: optionalString(r.Text(r.At(l, 0)))}
 	for _, v := range l[1:] {
-		row := r.list(v)
-		t := r.taskRecord(r.text(r.at(row, 0)), r.at(row, 1), r.at(row, 2))
-		r.taskMoney(&t, r.at(row, 3))
+		row := r.List(v)
+		t := r.taskRecord(r.Text(r.At(row, 0)), r.At(row, 1), r.At(row, 2))
+		r.taskMoney(&t, r.At(row, 3))
 		page.Tasks = append(page.Tasks, t)
 	}
-	return page, r.err
+	return page, r.Err
 }
 
 // Reports lists the last 1,000 progress reports of a task, oldest first.
@@ -90,15 +90,15 @@ func (e *Engine) Reports(ctx context.Context, taskID string) ([]picket.Report, e
 	if err != nil {
 		return nil, err
 	}
-	r := &reply{script: "reports"}
-	l := r.list(got)
+	r := newReply("reports")
+	l := r.List(got)
 	out := make([]picket.Report, 0, len(l))
 	for i, v := range l {
 		if rep := r.report(v, i == len(l)-1); rep != nil {
 			out = append(out, *rep)
 		}
 	}
-	return out, r.err
+	return out, r.Err
 }
 
 // Submit creates a task and queues it. The same by.Once answers the task made
@@ -116,16 +116,16 @@ func (e *Engine) Submit(ctx context.Context, by picket.Caller, spec picket.TaskS
 	if err != nil {
 		return picket.Task{}, err
 	}
-	r := &reply{script: "submit"}
-	l := r.list(got)
-	if r.int(r.at(l, 2)) == 1 {
-		return e.Task(ctx, r.text(l[0]))
+	r := newReply("submit")
+	l := r.List(got)
+	if r.Int(r.At(l, 2)) == 1 {
+		return e.Task(ctx, r.Text(l[0]))
 	}
 	t := taskFromSpec(id, spec)
 	t.CreatedBy = by.Actor
-	t.CreatedAt = picket.Instant(r.int(r.at(l, 1)))
+	t.CreatedAt = picket.Instant(r.Int(r.At(l, 1)))
 	t.UpdatedAt = t.CreatedAt
-	return t, r.err
+	return t, r.Err
 }
 
 // normalize fills in what a task leaves out, its envelope as it is configured.
@@ -196,7 +196,7 @@ func (e *Engine) runForTask(ctx context.Context, script string, args ...any) (pi
 	if err != nil {
 		return picket.Task{}, err
 	}
-	r := &reply{script: script}
+	r := newReply(script)
 	t := r.task(got)
-	return t, r.err
+	return t, r.Err
 }

@@ -29,16 +29,16 @@ func loopRefusal(tool string) error {
 
 // idle is the age of the last tool call, nil when there was none.
 func (r *reply) idle(v any) *int64 {
-	if r.text(v) == "" {
+	if r.Text(v) == "" {
 		return nil
 	}
-	ms := r.int(v)
+	ms := r.Int(v)
 	return &ms
 }
 
 // nudge reads one from a run's record, nil for "".
 func (r *reply) nudge(v any) *picket.Nudge {
-	text := r.text(v)
+	text := r.Text(v)
 	if text == "" {
 		return nil
 	}
@@ -49,7 +49,7 @@ func (r *reply) nudge(v any) *picket.Nudge {
 		AtMs   int64  `json:"atMs"`
 	}
 	if err := jsonv2.Unmarshal([]byte(text), &n); err != nil {
-		r.err = fmt.Errorf("%s: read nudge: %w", r.script, err)
+		r.Err = fmt.Errorf("%s: read nudge: %w", r.script, err)
 		return nil
 	}
 	return &picket.Nudge{Number: n.Number, Cause: n.Cause, Reason: n.Reason, At: picket.Instant(n.AtMs)}

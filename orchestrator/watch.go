@@ -13,7 +13,7 @@ import (
 // is to start is told until it is among known, the call ids it has heard of.
 func (e *Engine) Watch(ctx context.Context, held picket.LeaseCredential, wait time.Duration,
 	known ...string) (w picket.Watch, changed bool, err error) {
-	end, err := e.waitUntil(ctx, e.wakeups.subscribe(taskTopic(held.TaskID)), wait,
+	end, err := e.records.WaitUntil(ctx, e.records.Subscribe(taskTopic(held.TaskID)), wait,
 		func() (bool, time.Duration, error) {
 			w, err = e.watchNow(ctx, held, known)
 			return w.State != picket.WatchHeld || len(w.Commands) > 0, 0, err
@@ -32,8 +32,8 @@ func (e *Engine) watchNow(ctx context.Context, held picket.LeaseCredential, know
 		return picket.Watch{}, err
 	}
 	w := picket.Watch{
-		State:    watchState(r.text(r.at(l, 0)), r.text(r.at(l, 1)), r.text(r.at(l, 2))),
-		Commands: r.nudgeCommand(r.at(l, 3)),
+		State:    watchState(r.Text(r.At(l, 0)), r.Text(r.At(l, 1)), r.Text(r.At(l, 2))),
+		Commands: r.nudgeCommand(r.At(l, 3)),
 	}
 	if len(l) > 4 {
 		w.Commands = append(w.Commands, r.execCommands(l[4])...)
@@ -41,7 +41,7 @@ func (e *Engine) watchNow(ctx context.Context, held picket.LeaseCredential, know
 	if w.State == picket.WatchCancelled {
 		w.Commands = []picket.Command{{Command: "stop", Reason: "cancelled"}}
 	}
-	return w, r.err
+	return w, r.Err
 }
 
 // readWatch runs the script watch, which answers "reclaim" for a lease that the
@@ -52,10 +52,10 @@ func (e *Engine) readWatch(ctx context.Context, held picket.LeaseCredential, arg
 		if err != nil {
 			return nil, nil, err
 		}
-		r := &reply{script: "watch"}
-		l := r.list(got)
-		if r.text(r.at(l, 0)) != "reclaim" {
-			return l, r, r.err
+		r := newReply("watch")
+		l := r.List(got)
+		if r.Text(r.At(l, 0)) != "reclaim" {
+			return l, r, r.Err
 		}
 		if _, err := e.Reclaim(ctx, held); err != nil {
 			return nil, nil, err
@@ -82,13 +82,13 @@ func watchState(runState, class, closed string) picket.WatchState {
 // alone: it is for whoever acts on behalf of the run and has to stop in time.
 func (e *Engine) AwaitEnd(ctx context.Context, held picket.LeaseCredential,
 	wait time.Duration) (ended bool, err error) {
-	end, err := e.waitUntil(ctx, e.wakeups.subscribe(taskTopic(held.TaskID)), wait,
+	end, err := e.records.WaitUntil(ctx, e.records.Subscribe(taskTopic(held.TaskID)), wait,
 		func() (bool, time.Duration, error) {
 			l, r, err := e.readWatch(ctx, held, "", "quiet")
 			if err != nil {
 				return false, 0, err
 			}
-			return r.text(r.at(l, 0)) != string(picket.RunRunning), 0, r.err
+			return r.Text(r.At(l, 0)) != string(picket.RunRunning), 0, r.Err
 		})
 	return err == nil && end == waitDone, err
 }

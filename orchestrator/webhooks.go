@@ -121,14 +121,14 @@ func (e *Engine) Webhooks(ctx context.Context) ([]picket.Webhook, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &reply{script: "webhook_list"}
+	r := newReply("webhook_list")
 	out := []picket.Webhook{}
-	for _, v := range r.list(got) {
+	for _, v := range r.List(got) {
 		w, _ := r.webhook(v)
 		out = append(out, w)
 	}
 	slices.SortFunc(out, func(a, b picket.Webhook) int { return cmp.Compare(a.WebhookID, b.WebhookID) })
-	return out, r.err
+	return out, r.Err
 }
 
 // Webhook shows one target.
@@ -146,10 +146,10 @@ func (e *Engine) WebhookTarget(ctx context.Context, id string) (picket.WebhookTa
 	if err != nil {
 		return picket.WebhookTarget{}, err
 	}
-	r := &reply{script: "webhook_list"}
-	row := r.at(r.list(got), 0)
-	if r.err != nil {
-		return picket.WebhookTarget{}, r.err
+	r := newReply("webhook_list")
+	row := r.At(r.List(got), 0)
+	if r.Err != nil {
+		return picket.WebhookTarget{}, r.Err
 	}
 	return e.unsealTarget("webhook_list", row)
 }
@@ -174,9 +174,9 @@ func (e *Engine) changeWebhook(ctx context.Context, script string, by picket.Cal
 	if err != nil {
 		return picket.Webhook{}, err
 	}
-	r := &reply{script: script}
+	r := newReply(script)
 	w, _ := r.webhook(got)
-	return w, r.err
+	return w, r.Err
 }
 
 // TakeWebhookTurn gives a deliverer a target that has something to be sent, for
@@ -187,18 +187,18 @@ func (e *Engine) TakeWebhookTurn(ctx context.Context, claimID string) (picket.We
 	if err != nil {
 		return picket.WebhookTurn{}, err
 	}
-	r := &reply{script: "webhook_claim"}
-	l := r.list(got)
+	r := newReply("webhook_claim")
+	l := r.List(got)
 	turn := picket.WebhookTurn{
 		TurnID: claimID,
-		Seq:    r.int(r.at(l, 2)),
-		Wait:   time.Duration(r.int(r.at(l, 3))) * time.Millisecond,
+		Seq:    r.Int(r.At(l, 2)),
+		Wait:   time.Duration(r.Int(r.At(l, 3))) * time.Millisecond,
 	}
-	if r.err != nil || r.text(r.at(l, 4)) == "" {
-		return turn, r.err
+	if r.Err != nil || r.Text(r.At(l, 4)) == "" {
+		return turn, r.Err
 	}
 	l[3] = "" // it is not waited for
-	turn.WebhookTarget, err = e.unsealTarget("webhook_claim", []any{l[0], l[1], l[3], l[4], r.at(l, 5)})
+	turn.WebhookTarget, err = e.unsealTarget("webhook_claim", []any{l[0], l[1], l[3], l[4], r.At(l, 5)})
 	return turn, err
 }
 
@@ -213,8 +213,8 @@ func (e *Engine) AdvanceWebhook(ctx context.Context, s picket.WebhookStep) (pick
 	if err != nil {
 		return "", err
 	}
-	r := &reply{script: "webhook_advance"}
-	return picket.WebhookState(r.text(r.at(r.list(got), 1))), r.err
+	r := newReply("webhook_advance")
+	return picket.WebhookState(r.Text(r.At(r.List(got), 1))), r.Err
 }
 
 func clipped(text string, most int) string {
@@ -227,10 +227,10 @@ func clipped(text string, most int) string {
 // unsealTarget opens what a row holds sealed. What another key has sealed stays
 // empty: who posts to it says so.
 func (e *Engine) unsealTarget(script string, row any) (t picket.WebhookTarget, err error) {
-	r := &reply{script: script}
+	r := newReply(script)
 	w, h := r.webhook(row)
-	if r.err != nil {
-		return t, r.err
+	if r.Err != nil {
+		return t, r.Err
 	}
 	t.Webhook = w
 	address, errURL := e.store.cfg.Sealer.Decrypt(e.sealContext(w.WebhookID, "url"), h["url"])
@@ -243,11 +243,11 @@ func (e *Engine) unsealTarget(script string, row any) (t picket.WebhookTarget, e
 
 // webhook decodes {raw ms, now ms, due ms, id, record}.
 func (r *reply) webhook(v any) (picket.Webhook, map[string]string) {
-	l := r.list(v)
-	rawMs, nowMs, due := r.int(r.at(l, 0)), r.int(r.at(l, 1)), r.int(r.at(l, 2))
-	h := r.hash(r.at(l, 4))
+	l := r.List(v)
+	rawMs, nowMs, due := r.Int(r.At(l, 0)), r.Int(r.At(l, 1)), r.Int(r.At(l, 2))
+	h := r.Hash(r.At(l, 4))
 	w := picket.Webhook{
-		WebhookID:  r.text(r.at(l, 3)),
+		WebhookID:  r.Text(r.At(l, 3)),
 		Name:       h["name"],
 		URL:        h["shown"],
 		Types:      []string{},

@@ -1,5 +1,6 @@
 -- flags: allow-oom
 -- needs: promote queue
+-- urgent
 -- tick keeps store time true and moves due delayed tasks on.
 -- ARGV: limit
 -- Reply: {promoted, chores due 0|1}

@@ -1,4 +1,5 @@
 -- needs: agent drain
+-- essential
 -- command gives an agent something to do; it hears of it with the answers of
 -- its heartbeats until it was done. There is one order to drain at a time: the
 -- next takes its place and its id.

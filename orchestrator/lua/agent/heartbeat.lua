@@ -1,5 +1,6 @@
 -- flags: allow-oom
 -- needs: agent drain
+-- urgent
 -- heartbeat notes that an agent lives and tells it what it is to do.
 -- ARGV: agent, actor, operator 0|1, incarnation or 0, status it reports, load
 --   or '', its own time ms, number of commands handled, command..., task in progress...

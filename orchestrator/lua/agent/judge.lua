@@ -1,5 +1,6 @@
 -- flags: allow-oom
 -- needs: agent end_agent stale_entry
+-- urgent
 -- judge writes down what time has made of agents: what they were before a late
 -- look included, in order. Whoever judges first does it for all.
 -- ARGV: agent, or '' for those of the silence index that are due, limit

@@ -1,5 +1,6 @@
 -- flags: allow-oom
 -- needs: expire stale_entry
+-- urgent
 -- expire_due ends leases that are past their deadline. One from before an
 -- adoption is left alone while its holder may reclaim it.
 -- ARGV: actor, limit

@@ -1,5 +1,6 @@
 -- flags: allow-oom
 -- needs: exec fence
+-- urgent
 -- renew extends a lease that still holds to a full window from now; it never
 -- revives one and never shortens one.
 -- ARGV: task, run, secret, presented token

@@ -1,3 +1,4 @@
+-- essential
 -- key_create records an API key by its hash; a known hash is left as it is.
 -- ARGV: key id, hash, name, scopes (comma), expires ms or 0, actor, request key, body hash
 -- Reply: {key id, created 0|1}

@@ -1,4 +1,5 @@
 -- needs: login
+-- essential
 -- login_begin stores a one-time code for a key. It is valid for a minute.
 -- ARGV: hash of the code and of the host name that it is for, hash of the key, class of the address it is asked from
 -- Reply: {key, key hash}

@@ -1,4 +1,5 @@
 -- needs: login
+-- essential
 -- session_open opens a session for a one-time code. A code opens one session. If
 -- it is used again with another secret, two browsers have it, and the session that
 -- it opened ends. A key has at most 20 sessions; then the oldest one ends.

@@ -1,4 +1,5 @@
 -- needs: charge envelope_view money
+-- essential
 -- top_up gives an envelope more. What it was carved from grants that much more
 -- as well, up to the house, which pays it out of what it has.
 -- ARGV: task, house:<date> or house, actor, request key, body hash, tokens, nano-dollars, reason,

@@ -1,4 +1,5 @@
 -- needs: answer view
+-- essential
 -- answer decides a hand-off; the task is queued again with the answer in its
 -- context.
 -- ARGV: hand-off, actor, request key, body hash, answer JSON, option JSON or

@@ -1,4 +1,5 @@
 -- needs: answer conflicts view
+-- essential
 -- claim notes who looks after a hand-off. The same person may claim again, and
 -- another one take it over by saying so.
 -- ARGV: hand-off, actor, request key, body hash, take over 0|1

@@ -1,4 +1,5 @@
 -- needs: answer close_task handoff view
+-- essential
 -- finish completes a parked task with a person's own output.
 -- ARGV: hand-off, actor, request key, body hash, output JSON {output, summary},
 --   the output in a few words

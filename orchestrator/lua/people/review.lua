@@ -1,4 +1,5 @@
 -- needs: conflicts create queue review_decision review_digest view
+-- essential
 -- review decides a completed task; a rejection may create the task that fixes
 -- it in the same step.
 -- ARGV: task, decision (approve|reject), actor, request key, body hash, note,

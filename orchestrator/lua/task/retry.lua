@@ -1,4 +1,5 @@
 -- needs: conflicts create handoff money queue review_decision view
+-- essential
 -- retry queues an escalated task again with its failures forgotten, or makes a
 -- new task from one that failed, was cancelled or was rejected, with what
 -- people have answered on that one.

@@ -1,0 +1,175 @@
+package orchestrator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
+)
+
+// storeConfig is the part of the orchestrator's Config that concerns the store;
+// the fields are described there.
+type storeConfig struct {
+	Redis      redis.UniversalOptions
+	Namespaces []string
+	Memory     bool
+	Witness    string
+	Found      bool
+	Fault      func(point string) error
+	Now        func() time.Time
+	NoPipeline bool
+	Log        *slog.Logger
+}
+
+// storeConn is a connection to one Redis and the namespaces of this process in it.
+type storeConn struct {
+	cfg             storeConfig
+	runner          *scriptRunner
+	logClient       redis.UniversalClient // blocking reads and subscriptions
+	uncheckedClient redis.UniversalClient // looks at stores that have not been adopted yet
+	namespaces      []*storeNamespace     // in the order of the configuration
+	goroutines      sync.WaitGroup        // in the background
+	ctx             context.Context       // ends with Close
+	stop            context.CancelFunc
+}
+
+// newStoreConn checks the configuration and prepares the namespaces. Their hooks
+// can be set before [storeConn.Open].
+func newStoreConn(cfg storeConfig) (*storeConn, error) {
+	if len(cfg.Namespaces) == 0 {
+		cfg.Namespaces = []string{"default"}
+	}
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	for _, ns := range cfg.Namespaces {
+		if err := picket.CheckNamespace("namespace", ns); err != nil {
+			return nil, err
+		}
+	}
+	// MaxRedirects is the driver's retries on a cluster.
+	cfg.Redis.MaxRetries, cfg.Redis.MaxRedirects = -1, -1
+	cfg.Redis.DialerRetries = 1
+	cfg.Redis.ContextTimeoutEnabled = true
+	cfg.Redis.ReadTimeout = cmp.Or(cfg.Redis.ReadTimeout, time.Second)
+	cfg.Redis.WriteTimeout = cmp.Or(cfg.Redis.WriteTimeout, time.Second)
+	cfg.Redis.DialTimeout = cmp.Or(cfg.Redis.DialTimeout, time.Second)
+	if cfg.Memory && cfg.Redis.Dialer == nil {
+		return nil, errors.New("a store in memory needs a dialer, it has no address")
+	}
+	scripts, err := newScripts(cfg.Memory)
+	if err != nil {
+		return nil, err
+	}
+	s := &storeConn{cfg: cfg, runner: &scriptRunner{scripts: scripts, fault: cfg.Fault}}
+	for _, name := range cfg.Namespaces {
+		s.namespaces = append(s.namespaces,
+			&storeNamespace{name: name, store: s, log: cfg.Log.With("namespace", name)})
+	}
+	return s, nil
+}
+
+// Namespaces returns the namespaces in the order of the configuration.
+func (s *storeConn) Namespaces() []*storeNamespace { return s.namespaces }
+
+// Open connects to the store and adopts its namespaces before the first script
+// runs. A process that keeps no witness may start before one that does, so its
+// namespaces need not be ready when Open returns. After an error, the store is
+// closed.
+func (s *storeConn) Open(ctx context.Context) error {
+	s.uncheckedClient = redis.NewUniversalClient(&s.cfg.Redis)
+	s.runner.headroom = newHeadroom(s.cfg.Memory, s.uncheckedClient)
+	s.cfg.Redis.OnConnect = s.onConnect
+	s.logClient = redis.NewUniversalClient(&s.cfg.Redis)
+	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	if err := s.openNamespaces(ctx); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	return nil
+}
+
+func (s *storeConn) openNamespaces(ctx context.Context) error {
+	for _, n := range s.namespaces {
+		if err := n.open(); err != nil {
+			return fmt.Errorf("open namespace %s: %w", n.name, err)
+		}
+	}
+	for _, c := range []*scriptConn{&s.runner.urgent, &s.runner.normal} {
+		var err error
+		if *c, err = newScriptConn(s.cfg); err != nil {
+			return fmt.Errorf("open store: %w", err)
+		}
+	}
+	for _, n := range s.namespaces {
+		err := n.Check(ctx)
+		if err != nil && (n.witness != nil || errors.Is(err, errStoreNewer)) {
+			return fmt.Errorf("open namespace %s: %w", n.name, err)
+		}
+		if err != nil {
+			n.log.Warn("the store cannot be used yet", "err", err)
+		}
+		n.wakeups.start(s.ctx)
+	}
+	return nil
+}
+
+// storeAddress names a store as the configuration does.
+func storeAddress(o redis.UniversalOptions) string {
+	return fmt.Sprint(o.Addrs, o.MasterName, o.DB)
+}
+
+// Monitor looks at the stores of all namespaces once a second until ctx ends, so
+// that one that was replaced is adopted even when nobody acquires.
+func (s *storeConn) Monitor(ctx context.Context) error {
+	every := time.NewTicker(time.Second)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-every.C:
+		}
+		for _, n := range s.namespaces {
+			if err := n.Check(ctx); err != nil && ctx.Err() == nil {
+				n.log.Debug("look at the store", "err", err)
+			}
+		}
+	}
+}
+
+// Background runs a function whose end only Close waits for. Its context ends
+// with Close.
+func (s *storeConn) Background(do func(ctx context.Context)) {
+	s.goroutines.Go(func() { do(s.ctx) })
+}
+
+// Close ends the subscriptions and connections. Long polls return as if their
+// wait ran out.
+func (s *storeConn) Close() error {
+	s.stop()
+	s.goroutines.Wait()
+	for _, n := range s.namespaces {
+		if n.newEvents != nil {
+			n.wakeups.close()
+			n.newEvents.close()
+		}
+	}
+	var errs []error
+	for _, c := range []scriptConn{s.runner.urgent, s.runner.normal} {
+		if c.pipe != nil {
+			errs = append(errs, c.pipe.Close())
+		}
+		if c.client != nil {
+			errs = append(errs, c.client.Close())
+		}
+	}
+	return errors.Join(append(errs, s.logClient.Close(), s.uncheckedClient.Close())...)
+}
