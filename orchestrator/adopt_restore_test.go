@@ -14,6 +14,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 // A state that is put back under a living server shows itself in the
@@ -112,7 +113,7 @@ func TestAWitnessDamagedWhileRunningIsRewritten(t *testing.T) {
 		path := witnessFile(dir)
 		ok(t, os.WriteFile(path, []byte("{"), 0o600))
 		ok(t, e.Ready(f.ctx))
-		if floor, known, err := orchestrator.WitnessedFloor(dir, "default", storeIdentity(t, e)); err != nil ||
+		if floor, known, err := store.WitnessedFloor(dir, "default", storeIdentity(t, e)); err != nil ||
 			!known ||
 			floor != 0 {
 			t.Fatalf("floor %d, known %v, %v", floor, known, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 // The registry of RFC-0016: what agents and those who look after them change.
@@ -23,7 +24,7 @@ import (
 func (e *Engine) retryJudged(ctx context.Context, agentID string, try func() (any, error)) (any, error) {
 	for range 3 {
 		got, err := try()
-		if !errors.Is(err, errJudgeDue) {
+		if !errors.Is(err, store.ErrJudgeDue) {
 			return got, err
 		}
 		if err := e.judgeAgent(ctx, agentID); err != nil {
@@ -244,31 +245,31 @@ func (r *reply) agent(v any) (a picket.Agent, owner string) {
 		Endpoint:     h["endpoint"],
 		Metadata:     picket.RawJSON(r.Text(r.At(l, 4))),
 		Heartbeat: picket.HeartbeatConfig{
-			IntervalSeconds:       int(parseInt(h["interval"])),
-			UnhealthyAfterSeconds: int(parseInt(h["unhealthy"])),
-			DeadAfterSeconds:      int(parseInt(h["dead"])),
+			IntervalSeconds:       int(store.ParseInt(h["interval"])),
+			UnhealthyAfterSeconds: int(store.ParseInt(h["unhealthy"])),
+			DeadAfterSeconds:      int(store.ParseInt(h["dead"])),
 		},
-		RegisteredAt:        picket.Instant(parseInt(h["registered"])),
-		LastHeartbeatAt:     picket.Instant(parseInt(h["beat"])),
-		Version:             parseInt(h["version"]),
-		Incarnation:         parseInt(h["incarnation"]),
+		RegisteredAt:        picket.Instant(store.ParseInt(h["registered"])),
+		LastHeartbeatAt:     picket.Instant(store.ParseInt(h["beat"])),
+		Version:             store.ParseInt(h["version"]),
+		Incarnation:         store.ParseInt(h["incarnation"]),
 		DrainTimeoutSeconds: optionalInt(h["drain"]),
 	}
 	if a.Status == picket.AgentDraining {
-		a.DrainDeadlineAt = picket.Instant(raw + parseInt(h["drain_until"]) - now)
+		a.DrainDeadlineAt = picket.Instant(raw + store.ParseInt(h["drain_until"]) - now)
 	}
 	return a, h["owner"]
 }
 
 func capacity(most, load string) picket.Capacity {
-	return picket.Capacity{MaxConcurrentTasks: optionalInt(most), CurrentLoad: int(parseInt(load))}
+	return picket.Capacity{MaxConcurrentTasks: optionalInt(most), CurrentLoad: int(store.ParseInt(load))}
 }
 
 func optionalInt(s string) *int {
 	if s == "" {
 		return nil
 	}
-	n := int(parseInt(s))
+	n := int(store.ParseInt(s))
 	return &n
 }
 
@@ -372,7 +373,7 @@ func (r *reply) pool(pools []picket.Pool, v []any) []picket.Pool {
 	p.AvailableCapacity = p.MaxConcurrentTasks - p.CurrentLoad
 	for i, s := range picket.AgentStatuses {
 		if n := r.Text(r.At(v, 3+i)); n != "" {
-			p.Members[s] = int(parseInt(n))
+			p.Members[s] = int(store.ParseInt(n))
 		}
 	}
 	return pools

@@ -14,6 +14,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 // CreateKey makes an API key. Its secret is shown only here; a repeat of the
@@ -133,9 +134,9 @@ func (r *reply) key(v any) picket.APIKey {
 	k := picket.APIKey{
 		KeyID:       r.Text(r.At(l, 0)),
 		Name:        h["name"],
-		CreatedAt:   picket.Instant(parseInt(h["created"])),
-		ExpiresAt:   picket.Instant(parseInt(h["expires"])),
-		RevokedAt:   picket.Instant(parseInt(h["revoked"])),
+		CreatedAt:   picket.Instant(store.ParseInt(h["created"])),
+		ExpiresAt:   picket.Instant(store.ParseInt(h["expires"])),
+		RevokedAt:   picket.Instant(store.ParseInt(h["revoked"])),
 		Leases:      picket.KeyLeases(h["leases"]),
 		ParentKeyID: h["parent"],
 		AgentID:     h["agent"],
@@ -361,7 +362,7 @@ func (e *Engine) KeyContext(ctx context.Context, keyID string) (held context.Con
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		end, err := e.records.WaitUntil(held, revoked, noLimit, func() (bool, time.Duration, error) {
+		end, err := e.records.WaitUntil(held, revoked, store.NoLimit, func() (bool, time.Duration, error) {
 			// The key may have been revoked before the subscription, and a message
 			// can also mean that messages were missed. A store that does not answer
 			// says nothing about the key.
@@ -371,8 +372,8 @@ func (e *Engine) KeyContext(ctx context.Context, keyID string) (held context.Con
 			}
 			return over, 0, nil
 		})
-		if err == nil && end == waitDone {
-			cancel(parseRefusal(string(picket.CodeUnauthenticated) + " kind=key"))
+		if err == nil && end == store.WaitDone {
+			cancel(store.ParseRefusal(string(picket.CodeUnauthenticated) + " kind=key"))
 		}
 	}()
 	return held, func() {

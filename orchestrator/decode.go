@@ -7,12 +7,13 @@ import (
 	"strings"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 // reply decodes what a script answered into the nouns of this package.
-type reply struct{ baseReply }
+type reply struct{ store.Reply }
 
-func newReply(script string) *reply { return &reply{newBaseReply(script)} }
+func newReply(script string) *reply { return &reply{store.NewReply(script)} }
 
 func optionalString(s string) *string {
 	if s == "" {
@@ -64,7 +65,7 @@ func (r *reply) task(v any) picket.Task {
 			Decision:  optionalString(rv["decision"]),
 			Note:      rv["note"],
 			By:        rv["by"],
-			At:        picket.Instant(parseInt(rv["at"])),
+			At:        picket.Instant(store.ParseInt(rv["at"])),
 			FixTaskID: optionalString(rv["fix"]),
 			Digest:    rv["digest"],
 		}
@@ -91,16 +92,17 @@ func (r *reply) taskRecord(id string, hash, spec any) picket.Task {
 	s.TaskSpec.Trace = s.Trace
 	t := taskFromSpec(id, s.TaskSpec)
 	t.State = picket.TaskState(h["state"])
-	t.Attempts, t.Failures = int(parseInt(h["attempt"])), int(parseInt(h["failures"]))
-	t.FencingToken = parseInt(h["token"])
-	t.Priority = int(parseInt(h["pri"]))
+	t.Attempts, t.Failures = int(store.ParseInt(h["attempt"])), int(store.ParseInt(h["failures"]))
+	t.FencingToken = store.ParseInt(h["token"])
+	t.Priority = int(store.ParseInt(h["pri"]))
 	t.Fixes, t.Retries, t.RetriedAs, t.Parent = optionalString(h["fixes"]), optionalString(h["retries"]),
 		optionalString(h["anew"]),
 		optionalString(h["parent"])
 	t.Root = cmp.Or(h["root"], id)
 	t.ReviewBy = picket.ReviewBy(cmp.Or(h["review"], string(t.ReviewBy)))
 	t.Reason, t.CreatedBy = h["reason"], h["by"]
-	t.CreatedAt, t.UpdatedAt = picket.Instant(parseInt(h["created"])), picket.Instant(parseInt(h["updated"]))
+	t.CreatedAt, t.UpdatedAt = picket.Instant(store.ParseInt(h["created"])),
+		picket.Instant(store.ParseInt(h["updated"]))
 	return t
 }
 
@@ -148,17 +150,17 @@ func (r *reply) run(v any) picket.Run {
 		RunID:         r.Text(r.At(l, 0)),
 		TaskID:        h["task"],
 		AgentID:       h["agent"],
-		FencingToken:  parseInt(h["token"]),
-		Attempt:       int(parseInt(h["attempt"])),
+		FencingToken:  store.ParseInt(h["token"]),
+		Attempt:       int(store.ParseInt(h["attempt"])),
 		State:         picket.RunState(h["state"]),
-		StartedAt:     picket.Instant(parseInt(h["started"])),
-		EndedAt:       picket.Instant(parseInt(h["ended"])),
+		StartedAt:     picket.Instant(store.ParseInt(h["started"])),
+		EndedAt:       picket.Instant(store.ParseInt(h["ended"])),
 		WorkspacePath: h["workspace"],
 		Containment:   h["containment"],
 		Spent:         amountColumn(h, "spent"),
 	}
 	for t := range strings.SplitSeq(strings.Trim(h["tokens"], ","), ",") {
-		run.Tokens = append(run.Tokens, parseInt(t))
+		run.Tokens = append(run.Tokens, store.ParseInt(t))
 	}
 	if run.State != picket.RunRunning {
 		run.Exit = decodeExit(h, r.Text(r.At(l, 2)))
@@ -169,11 +171,11 @@ func (r *reply) run(v any) picket.Run {
 func decodeExit(h map[string]string, detail string) *picket.Exit {
 	x := &picket.Exit{Class: picket.ExitClass(h["class"]), Signal: optionalString(h["signal"]), Detail: detail}
 	if h["code"] != "" {
-		code := int(parseInt(h["code"]))
+		code := int(store.ParseInt(h["code"]))
 		x.Code = &code
 	}
 	if h["duration"] != "" {
-		ms := parseInt(h["duration"])
+		ms := store.ParseInt(h["duration"])
 		x.DurationMs = &ms
 	}
 	return x
@@ -191,10 +193,10 @@ func (r *reply) report(v any, pinned bool) *picket.Report {
 		return nil
 	}
 	rep := &picket.Report{
-		Seq:          parseInt(part[0]),
-		At:           picket.Instant(parseInt(part[1])),
+		Seq:          store.ParseInt(part[0]),
+		At:           picket.Instant(store.ParseInt(part[1])),
 		RunID:        part[2],
-		FencingToken: parseInt(part[3]),
+		FencingToken: store.ParseInt(part[3]),
 		Pinned:       pinned,
 	}
 	r.JSON(part[4], &rep.Progress)
@@ -260,15 +262,15 @@ func (r *reply) handoff(v any, rawMs, nowMs int64, last *picket.Report) *picket.
 		OnDeadline: picket.OnDeadline(h["policy"]),
 		ClaimedBy:  h["claimed"],
 		State:      picket.HandoffState(h["state"]),
-		CreatedAt:  picket.Instant(parseInt(h["created"])),
+		CreatedAt:  picket.Instant(store.ParseInt(h["created"])),
 		Answer:     r.answer(r.At(l, 2)),
-		ClaimedAt:  picket.Instant(parseInt(h["claimed_at"])),
+		ClaimedAt:  picket.Instant(store.ParseInt(h["claimed_at"])),
 		Work:       r.work(r.At(l, 3), r.At(l, 4)),
 	}
 	if last != nil {
 		out.Tried = slices.Clone(last.Attempted)
 	}
-	if d := parseInt(h["deadline"]); d > 0 {
+	if d := store.ParseInt(h["deadline"]); d > 0 {
 		out.Deadline = picket.Instant(rawMs + d - nowMs)
 	}
 	return out

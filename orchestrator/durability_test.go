@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket/internal/rig"
-	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 // durableSettings are the settings that satisfy every check.
@@ -23,7 +23,7 @@ var durableSettings = []string{"--appendonly", "yes", "--appendfsync", "always",
 // findings of a store in one line each: "refused: …" or "warning: …".
 func findings(t *testing.T, s rig.Store) []string {
 	t.Helper()
-	found, err := orchestrator.CheckDurability(t.Context(), s.Redis)
+	found, err := store.CheckDurability(t.Context(), s.Redis)
 	ok(t, err)
 	var out []string
 	for _, f := range found {
@@ -115,11 +115,11 @@ func TestDurabilityAsksAsAUser(t *testing.T) {
 	// Who may not even say its name is no finding: the store cannot be reached.
 	s := asPicketUser(n.Store())
 	s.Redis.Password = "wrong"
-	if found, err := orchestrator.CheckDurability(t.Context(), s.Redis); err == nil {
+	if found, err := store.CheckDurability(t.Context(), s.Redis); err == nil {
 		t.Errorf("a wrong password found %v", found)
 	}
 	n.Kill()
-	if found, err := orchestrator.CheckDurability(t.Context(), n.Store().Redis); err == nil {
+	if found, err := store.CheckDurability(t.Context(), n.Store().Redis); err == nil {
 		t.Errorf("a server that is away found %v", found)
 	}
 }
@@ -209,7 +209,7 @@ func TestDurabilityOfACluster(t *testing.T) {
 	for _, n := range c.Nodes {
 		ok(t, n.Do(t.Context(), "CONFIG", "SET", "maxmemory-policy", "allkeys-lfu").Err())
 		wantFinding(t, asPicketUser(c.Store()), "refused: maxmemory-policy is allkeys-lfu")
-		found, err := orchestrator.CheckDurability(t.Context(), asPicketUser(c.Store()).Redis)
+		found, err := store.CheckDurability(t.Context(), asPicketUser(c.Store()).Redis)
 		ok(t, err)
 		if len(found) != 1 || found[0].Node != n.Addr {
 			t.Errorf("found %+v, want one on %s", found, n.Addr)
@@ -220,7 +220,7 @@ func TestDurabilityOfACluster(t *testing.T) {
 	alone.Redis.IsClusterMode = true
 	wantFinding(t, alone, "refused: the server is no node of a Redis Cluster")
 	c.Nodes[2].Kill()
-	if found, err := orchestrator.CheckDurability(t.Context(), asPicketUser(c.Store()).Redis); err == nil {
+	if found, err := store.CheckDurability(t.Context(), asPicketUser(c.Store()).Redis); err == nil {
 		t.Errorf("with a node away: %v", found)
 	}
 }

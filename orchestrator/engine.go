@@ -16,6 +16,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 // Config of a Store.
@@ -72,7 +73,7 @@ type Config struct {
 // Store is a connection to one Redis and the engines of the namespaces in it.
 type Store struct {
 	cfg     Config
-	conn    *storeConn
+	conn    *store.Store
 	budgets atomic.Pointer[budgets]
 	engines map[string]*Engine
 }
@@ -82,7 +83,7 @@ type Store struct {
 type Engine struct {
 	namespace     string
 	store         *Store
-	records       *storeNamespace
+	records       *store.Namespace
 	keys          *keyCache
 	refusedWrites refusalCounters
 	violations    violationCounters
@@ -98,7 +99,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	cfg.Quotas = cfg.Quotas.withDefaults()
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	conn, err := newStoreConn(storeConfig{
+	conn, err := store.New(store.Config{
 		Redis:      cfg.Redis,
 		Namespaces: cfg.Namespaces,
 		Memory:     cfg.Memory,
@@ -123,7 +124,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-func (s *Store) newEngine(records *storeNamespace) *Engine {
+func (s *Store) newEngine(records *store.Namespace) *Engine {
 	e := &Engine{
 		namespace: records.Name(),
 		store:     s,
@@ -164,7 +165,7 @@ func (s *Store) Engines() []*Engine {
 }
 
 // ScriptStats counts the scripts run by this process, for metrics.
-func (s *Store) ScriptStats() []ScriptStats { return s.conn.ScriptStats() }
+func (s *Store) ScriptStats() []store.ScriptStats { return s.conn.ScriptStats() }
 
 // Namespace is the name of the engine's namespace.
 func (e *Engine) Namespace() string { return e.namespace }

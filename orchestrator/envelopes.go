@@ -8,6 +8,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 // amount reads {tokens, nano-dollars}.
@@ -17,7 +18,7 @@ func (r *reply) amount(l []any) budget.Envelope {
 
 // amountColumn reads one column of an envelope's record.
 func amountColumn(h map[string]string, name string) budget.Envelope {
-	return budget.Envelope{Tokens: parseInt(h[name+"_t"]), USD: budget.Money(parseInt(h[name+"_u"]))}
+	return budget.Envelope{Tokens: store.ParseInt(h[name+"_t"]), USD: budget.Money(store.ParseInt(h[name+"_u"]))}
 }
 
 // taskMoney fills in what a task may spend and has spent. What its agents reported
@@ -181,8 +182,8 @@ func (r *reply) ledgerRow(l []any) picket.LedgerRow {
 	seq, _, _ := strings.Cut(r.Text(r.At(l, 0)), "-")
 	h := r.Hash(r.At(l, 1))
 	return picket.LedgerRow{
-		Seq:          parseInt(seq),
-		At:           picket.Instant(parseInt(h["at"])),
+		Seq:          store.ParseInt(seq),
+		At:           picket.Instant(store.ParseInt(h["at"])),
 		TaskID:       h["task"],
 		RunID:        h["run"],
 		CallID:       h["call"],

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 // maxEventScan is how many events one page looks at most, so a filter that
@@ -49,7 +50,7 @@ func (e *Engine) Events(ctx context.Context, q picket.EventQuery) (picket.EventP
 		if isUnfiltered(q) {
 			batch = min(batch, q.Limit-len(page.Events)) // nothing is filtered out: no more than is wanted
 		}
-		got, err := readLog(ctx, e.records, func(client redis.UniversalClient) ([]redis.XMessage, error) {
+		got, err := store.ReadLog(ctx, e.records, func(client redis.UniversalClient) ([]redis.XMessage, error) {
 			return client.XRangeN(ctx, e.logKey(q), strconv.FormatInt(at+1, 10), "+", int64(batch)).Result()
 		})
 		if err != nil {
@@ -92,9 +93,9 @@ func (e *Engine) Events(ctx context.Context, q picket.EventQuery) (picket.EventP
 // logKey is the stream that a query reads.
 func (e *Engine) logKey(q picket.EventQuery) string {
 	if q.Audit {
-		return auditKey(e.namespace)
+		return store.AuditKey(e.namespace)
 	}
-	return eventsKey(e.namespace)
+	return store.EventsKey(e.namespace)
 }
 
 func (e *Engine) checkCursor(ctx context.Context, q picket.EventQuery) error {
@@ -123,7 +124,7 @@ func cursorExpired(trimmed int64) error {
 }
 
 // streamSeq is the sequence number in a stream id "<seq>-0".
-func streamSeq(id string) int64 { return parseInt(strings.TrimSuffix(id, "-0")) }
+func streamSeq(id string) int64 { return store.ParseInt(strings.TrimSuffix(id, "-0")) }
 
 // isUnfiltered reports whether a query leaves nothing out.
 func isUnfiltered(q picket.EventQuery) bool {
@@ -143,13 +144,13 @@ func decodeEvent(m redis.XMessage) (picket.Event, error) {
 	id := strings.TrimSuffix(m.ID, "-0")
 	ev := picket.Event{
 		ID:           id,
-		Seq:          parseInt(id),
+		Seq:          store.ParseInt(id),
 		Type:         field("type"),
-		At:           picket.Instant(parseInt(field("at"))),
+		At:           picket.Instant(store.ParseInt(field("at"))),
 		TaskID:       field("task"),
 		RunID:        field("run"),
 		AgentID:      field("agent"),
-		FencingToken: parseInt(field("token")),
+		FencingToken: store.ParseInt(field("token")),
 		Actor:        field("actor"),
 		Reason:       field("reason"),
 		Data:         json.RawMessage(field("data")),
@@ -171,14 +172,14 @@ func decodeEvent(m redis.XMessage) (picket.Event, error) {
 func (e *Engine) LastSeq(ctx context.Context) (int64, error) {
 	n, err := e.metaNumber(ctx, "seq")
 	if errors.Is(err, redis.Nil) {
-		return 0, unavailable("the store has lost this namespace", err)
+		return 0, store.Unavailable("the store has lost this namespace", err)
 	}
 	return n, err
 }
 
 func (e *Engine) metaNumber(ctx context.Context, field string) (int64, error) {
-	return readLog(ctx, e.records, func(client redis.UniversalClient) (int64, error) {
-		return client.HGet(ctx, metaKey(e.namespace), field).Int64()
+	return store.ReadLog(ctx, e.records, func(client redis.UniversalClient) (int64, error) {
+		return client.HGet(ctx, store.MetaKey(e.namespace), field).Int64()
 	})
 }
 
@@ -186,15 +187,16 @@ func (e *Engine) metaNumber(ctx context.Context, field string) (int64, error) {
 // means "after now". It returns nil when there may be one, and an error when
 // ctx ends or the store is away.
 func (e *Engine) Tail(ctx context.Context, after int64) error {
-	end, err := e.records.WaitUntil(ctx, e.records.SubscribeEvents(), noLimit, func() (bool, time.Duration, error) {
-		last, err := e.LastSeq(ctx)
-		if after < 0 {
-			after = last
-		}
-		return last > after, 0, err
-	})
-	if err == nil && end == waitStopped {
-		err = errStopping(context.Canceled)
+	end, err := e.records.WaitUntil(ctx, e.records.SubscribeEvents(), store.NoLimit,
+		func() (bool, time.Duration, error) {
+			last, err := e.LastSeq(ctx)
+			if after < 0 {
+				after = last
+			}
+			return last > after, 0, err
+		})
+	if err == nil && end == store.WaitStopped {
+		err = store.Stopping(context.Canceled)
 	}
 	return err
 }
@@ -214,7 +216,7 @@ func (e *Engine) eventsBackward(ctx context.Context, q picket.EventQuery) (picke
 		if open {
 			batch = q.Limit - len(page.Events)
 		}
-		got, err := readLog(ctx, e.records, func(client redis.UniversalClient) ([]redis.XMessage, error) {
+		got, err := store.ReadLog(ctx, e.records, func(client redis.UniversalClient) ([]redis.XMessage, error) {
 			return client.XRevRangeN(ctx, e.logKey(q), below, "-", int64(batch)).Result()
 		})
 		if err != nil {
@@ -268,7 +270,7 @@ func (e *Engine) firstAfter(ctx context.Context, q picket.EventQuery) (int64, er
 	low, high := int64(1), last+1 // all before low are not later, high and all after it are
 	for low < high {
 		middle := low + (high-low)/2
-		got, err := readLog(ctx, e.records, func(client redis.UniversalClient) ([]redis.XMessage, error) {
+		got, err := store.ReadLog(ctx, e.records, func(client redis.UniversalClient) ([]redis.XMessage, error) {
 			return client.XRangeN(ctx, e.logKey(q), strconv.FormatInt(middle, 10), "+", 1).Result()
 		})
 		if err != nil {

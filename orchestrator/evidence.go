@@ -13,6 +13,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 // Evidence is about a run: it is accepted from the run's own credential until
@@ -153,6 +154,6 @@ func decodeEvidence(r *reply, row []any) (ev picket.Evidence, err error) {
 	if err := jsonv2.Unmarshal([]byte(body), &ev); err != nil {
 		return ev, fmt.Errorf("decode evidence: %w", err)
 	}
-	ev.RunID, ev.At, ev.Digest = r.Text(r.At(row, 0)), picket.Instant(parseInt(at)), evidenceDigest([]byte(body))
+	ev.RunID, ev.At, ev.Digest = r.Text(r.At(row, 0)), picket.Instant(store.ParseInt(at)), evidenceDigest([]byte(body))
 	return ev, nil
 }

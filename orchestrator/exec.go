@@ -8,6 +8,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 // maxExecs is how many processes of one run may be asked for at once.
@@ -71,8 +72,8 @@ func (e *Engine) AwaitExec(ctx context.Context, held picket.LeaseCredential, cal
 			left := time.Duration(r.Int(r.At(l, 1))) * time.Millisecond
 			return left <= 0, left, r.Err
 		})
-	if err == nil && end == waitStopped {
-		err = errStopping(picket.ErrUnknown)
+	if err == nil && end == store.WaitStopped {
+		err = store.Stopping(picket.ErrUnknown)
 	}
 	return result, done && err == nil, err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 // Sources returns the source of each script of a store.
@@ -21,7 +22,7 @@ func AllSources() map[string]string { return SourcesOf(false) }
 
 // SourcesOf returns what every script is compiled to.
 func SourcesOf(memory bool) map[string]string {
-	sources, err := Scripts(memory)
+	sources, err := store.Scripts(memory)
 	if err != nil {
 		panic(err)
 	}
@@ -72,12 +73,12 @@ func ForgetWaiter(ctx context.Context, e *Engine, waiter string) { e.forgetWaite
 var ClockOffset = clockOffset
 
 // IsScriptError reports whether a script says a code to this process alone.
-func IsScriptError(code picket.Code) bool { return IsInternalCode(string(code)) }
+func IsScriptError(code picket.Code) bool { return store.IsInternalCode(string(code)) }
 
 // HasWording reports whether a code that a script answers has a message and a
 // remedy.
 func HasWording(code picket.Code) bool {
-	return IsInternalCode(string(code)) || parseRefusal(string(code)) != nil
+	return store.IsInternalCode(string(code)) || store.ParseRefusal(string(code)) != nil
 }
 
 // EnsureAdopted makes sure that a store is the one this process knows, as a new

@@ -11,6 +11,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 func (f *fixture) setFormat(t *testing.T, format int) {
@@ -146,7 +147,7 @@ func TestAnAdoptionWritesTheFormat(t *testing.T) {
 func TestCheckFormatReal(t *testing.T) {
 	f := openFixture(t, rig.Real(t))
 	defer f.close()
-	ok(t, orchestrator.CheckFormat(f.ctx, f.rigStore.Redis, []string{"default", "nobody-made-this"}))
+	ok(t, store.CheckFormat(f.ctx, f.rigStore.Redis, []string{"default", "nobody-made-this"}))
 	f.setFormat(t, 7)
-	refusedAsNewer(t, orchestrator.CheckFormat(f.ctx, f.rigStore.Redis, []string{"default"}))
+	refusedAsNewer(t, store.CheckFormat(f.ctx, f.rigStore.Redis, []string{"default"}))
 }

@@ -35,8 +35,8 @@ func (e *Engine) waitForLease(ctx context.Context, by picket.Caller, req picket.
 	// Each message is for one waiter: there is one lease to take.
 	oneOf := e.records.SubscribeOne(func(message string) bool {
 		lane, ok := strings.CutPrefix(message, "lane ")
-		return ok && covers(req, lane) || agentTopic(req.AgentID).matches(message) ||
-			by.Key != "" && revokedTopic(by.Key).matches(message)
+		return ok && covers(req, lane) || agentTopic(req.AgentID).Matches(message) ||
+			by.Key != "" && revokedTopic(by.Key).Matches(message)
 	})
 	limit := time.Duration(*req.WaitSeconds) * time.Second
 	deadline := time.Now().Add(limit)

@@ -11,6 +11,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // Claim notes that the caller looks after a hand-off; anybody may decide it all
@@ -86,6 +87,9 @@ func orNull(raw picket.RawJSON) string {
 	return string(raw)
 }
 
+// maxAnswerText is how many characters of an answer a refusal repeats.
+const maxAnswerText = 500
+
 // answerText is an answer in a few words.
 func answerText(req picket.AnswerRequest) string {
 	var said []string
@@ -98,16 +102,16 @@ func answerText(req picket.AnswerRequest) string {
 	if len(said) == 0 {
 		return "edited the input"
 	}
-	return excerpt(strings.Join(said, ": "))
+	return text.Excerpt(strings.Join(said, ": "), maxAnswerText)
 }
 
 // jsonText is a value as a person reads it: text without its quotes.
 func jsonText(raw picket.RawJSON) string {
-	var text string
-	if jsonv2.Unmarshal(raw, &text) == nil {
-		return excerpt(text)
+	var plain string
+	if jsonv2.Unmarshal(raw, &plain) == nil {
+		return text.Excerpt(plain, maxAnswerText)
 	}
-	return excerpt(string(raw))
+	return text.Excerpt(string(raw), maxAnswerText)
 }
 
 // Finish completes the task of a hand-off with a person's own output.

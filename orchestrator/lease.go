@@ -12,6 +12,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 // The fenced verbs: each takes the credential of a run right after its
@@ -50,7 +51,7 @@ func (e *Engine) retryReclaimed(ctx context.Context, held picket.LeaseCredential
 	got, err = try()
 	if picket.CodeOf(err) == picket.CodeReclaimRequired {
 		// While a primary is replaced, two connections can lead to two servers.
-		return nil, unavailable("the store is being replaced", err)
+		return nil, store.Unavailable("the store is being replaced", err)
 	}
 	return got, err
 }

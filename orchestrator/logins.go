@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 // BeginLogin checks a key and returns a one-time code for it, of the form
@@ -68,7 +69,9 @@ func (e *Engine) openLogin(ctx context.Context, token, code picket.Secret, host 
 	}, r.Err
 }
 
-func badLoginCode() error { return parseRefusal(string(picket.CodeUnauthenticated) + " kind=code") }
+func badLoginCode() error {
+	return store.ParseRefusal(string(picket.CodeUnauthenticated) + " kind=code")
+}
 
 // Login returns the principal of a token on a host name. It asks the store
 // every time, so a session or key that has ended is refused with
@@ -86,7 +89,7 @@ func (e *Engine) CheckLogin(ctx context.Context, token picket.Secret, host strin
 
 func (e *Engine) login(ctx context.Context, token picket.Secret, host, used string) (picket.Login, error) {
 	if ns, ok := LoginNamespace(token); !ok || ns != e.namespace {
-		return picket.Login{}, parseRefusal(string(picket.CodeUnauthenticated) + " kind=session")
+		return picket.Login{}, store.ParseRefusal(string(picket.CodeUnauthenticated) + " kind=session")
 	}
 	got, err := e.run(ctx, "session", hashForHost(host, token), used)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 // The server itself refuses a write of a script that says it makes none. The
@@ -37,7 +38,7 @@ func TestReadersOnlyReadReal(t *testing.T) {
 	before := f.store.ScriptStats()
 	coverBranches(t, f)
 	for _, c := range f.store.ScriptStats() {
-		i := slices.IndexFunc(before, func(b orchestrator.ScriptStats) bool { return b.Script == c.Script })
+		i := slices.IndexFunc(before, func(b store.ScriptStats) bool { return b.Script == c.Script })
 		if slices.Contains(readers, c.Script) && c.Count == before[i].Count {
 			t.Errorf("%s.lua was never called", c.Script)
 		}

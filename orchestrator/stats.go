@@ -10,6 +10,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 // countedSets are the sets whose sizes stats.lua is asked for, in order.
@@ -103,7 +104,7 @@ func (r *reply) statsTail(s *picket.Stats, l []any) {
 	s.Expired = map[picket.ExitClass]int64{}
 	for figure, n := range sums {
 		if class, ok := strings.CutPrefix(figure, "expired:"); ok {
-			s.Expired[picket.ExitClass(class)] = parseInt(n)
+			s.Expired[picket.ExitClass(class)] = store.ParseInt(n)
 		}
 	}
 	s.Logins = r.Int(r.At(l, 7))
@@ -123,7 +124,7 @@ func activityOf(counts map[string]string, now int64) []picket.ActivitySlot {
 	slots := map[int64]*picket.ActivitySlot{}
 	for field, n := range counts {
 		slot, figure, _ := strings.Cut(field, " ")
-		at := parseInt(slot)
+		at := store.ParseInt(slot)
 		if behind := now/picket.ActivitySlotMs - at; behind < 0 || behind >= picket.ActivitySlots {
 			continue
 		}
@@ -133,7 +134,7 @@ func activityOf(counts map[string]string, now int64) []picket.ActivitySlot {
 				Refused: map[picket.Code]int64{},
 			}
 		}
-		addActivity(slots[at], figure, parseInt(n))
+		addActivity(slots[at], figure, store.ParseInt(n))
 	}
 	pulse := []picket.ActivitySlot{}
 	for _, at := range slices.Sorted(maps.Keys(slots)) {
@@ -173,7 +174,7 @@ func (e *Engine) MeasureMemory(ctx context.Context, limit int) (int, error) {
 
 // memoryStats reads the memory of the server and the size of the namespace.
 func (r *reply) memoryStats(l []any) picket.MemoryStats {
-	used, most := parseMemoryInfo(r.Text(r.At(l, 0)))
+	used, most := store.ParseMemoryInfo(r.Text(r.At(l, 0)))
 	m := picket.MemoryStats{StoreUsed: used, StoreMax: most}
 	if bytes := r.At(l, 1); bytes != nil {
 		m.Bytes, m.MeasuredAt = r.Int(bytes), picket.Instant(r.Int(r.At(l, 2)))
@@ -187,27 +188,27 @@ type LeaseMetrics struct {
 	Renewals int64
 	// PickUp are the seconds from when a task could first run, submitted and its
 	// start come, to its first lease.
-	PickUp Distribution
+	PickUp store.Distribution
 	// Renew are the seconds that renewals took, LeaseLeft the part of the window
 	// that was left when they came, 0 to 1. The first one of a lease is no part of
 	// LeaseLeft: it only confirms the grant.
-	Renew     Distribution
-	LeaseLeft Distribution
+	Renew     store.Distribution
+	LeaseLeft store.Distribution
 }
 
 type leaseMetrics struct {
 	grants    atomic.Int64
 	renewals  atomic.Int64
-	pickUp    *histogram
-	renew     *histogram
-	leaseLeft *histogram
+	pickUp    *store.Histogram
+	renew     *store.Histogram
+	leaseLeft *store.Histogram
 }
 
 func newLeaseMetrics() *leaseMetrics {
 	return &leaseMetrics{
-		pickUp:    newHistogram(.01, .05, .2, 1, 5, 15, 60, 300, 1800, 7200),
-		renew:     newHistogram(.001, .002, .005, .02, .1, .5, 2),
-		leaseLeft: newHistogram(.05, .1, .2, .3, .4, .5, .7, .9),
+		pickUp:    store.NewHistogram(.01, .05, .2, 1, 5, 15, 60, 300, 1800, 7200),
+		renew:     store.NewHistogram(.001, .002, .005, .02, .1, .5, 2),
+		leaseLeft: store.NewHistogram(.05, .1, .2, .3, .4, .5, .7, .9),
 	}
 }
 
@@ -217,9 +218,9 @@ func (e *Engine) LeaseMetrics() LeaseMetrics {
 	return LeaseMetrics{
 		Grants:    a.grants.Load(),
 		Renewals:  a.renewals.Load(),
-		PickUp:    a.pickUp.snapshot(),
-		Renew:     a.renew.snapshot(),
-		LeaseLeft: a.leaseLeft.snapshot(),
+		PickUp:    a.pickUp.Snapshot(),
+		Renew:     a.renew.Snapshot(),
+		LeaseLeft: a.leaseLeft.Snapshot(),
 	}
 }
 
@@ -227,16 +228,16 @@ func (e *Engine) LeaseMetrics() LeaseMetrics {
 func (a *leaseMetrics) recordGrant(r *reply, v any) {
 	a.grants.Add(1)
 	if waited := r.Text(r.At(r.List(v), 16)); waited != "" {
-		a.pickUp.observe(float64(parseInt(waited)) / 1000)
+		a.pickUp.Observe(float64(store.ParseInt(waited)) / 1000)
 	}
 }
 
 // recordRenewal counts a renewal that was answered.
 func (a *leaseMetrics) recordRenewal(got any, out picket.Renewal, took time.Duration) {
 	a.renewals.Add(1)
-	a.renew.observe(took.Seconds())
+	a.renew.Observe(took.Seconds())
 	r := newReply("renew")
 	if left := r.Text(r.At(r.List(got), 6)); left != "" && out.LeaseTTLMs > 0 {
-		a.leaseLeft.observe(float64(parseInt(left)) / float64(out.LeaseTTLMs))
+		a.leaseLeft.Observe(float64(store.ParseInt(left)) / float64(out.LeaseTTLMs))
 	}
 }

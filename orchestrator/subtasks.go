@@ -11,6 +11,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 // A task's run delegates parts of it to other agents and goes on; these are the
@@ -132,7 +133,7 @@ func (e *Engine) AwaitSubtask(ctx context.Context, held picket.LeaseCredential, 
 		}
 		return done, 0, err
 	})
-	if err != nil || end == waitStopped {
+	if err != nil || end == store.WaitStopped {
 		return s, err
 	}
 	return e.withQueueReasons(ctx, s, nil)

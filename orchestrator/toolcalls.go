@@ -49,7 +49,7 @@ func (r *reply) nudge(v any) *picket.Nudge {
 		AtMs   int64  `json:"atMs"`
 	}
 	if err := jsonv2.Unmarshal([]byte(text), &n); err != nil {
-		r.Err = fmt.Errorf("%s: read nudge: %w", r.script, err)
+		r.Err = fmt.Errorf("read nudge: %w", err)
 		return nil
 	}
 	return &picket.Nudge{Number: n.Number, Cause: n.Cause, Reason: n.Reason, At: picket.Instant(n.AtMs)}

@@ -1,12 +1,12 @@
 package orchestrator
 
-// A topic is a message that wakes the long polls of a namespace.
-type topic string
+import "github.com/picket-dev/picket/orchestrator/store"
 
-func taskTopic(taskID string) topic         { return topic("task " + taskID) }
-func fundsTopic(taskID string) topic        { return topic("funds " + taskID) }
-func logTopic(taskID string) topic          { return topic("log " + taskID) }
-func execTopic(runID, callID string) topic  { return topic("exec " + runID + ":" + callID) }
-func agentTopic(agentID string) topic       { return topic("agent " + agentID) }
-func revokedTopic(keyID string) topic       { return topic("revoked " + keyID) }
-func (t topic) matches(message string) bool { return string(t) == message }
+// The topics of the long polls. Scripts publish the same words.
+
+func taskTopic(taskID string) store.Topic        { return store.Topic("task " + taskID) }
+func fundsTopic(taskID string) store.Topic       { return store.Topic("funds " + taskID) }
+func logTopic(taskID string) store.Topic         { return store.Topic("log " + taskID) }
+func execTopic(runID, callID string) store.Topic { return store.Topic("exec " + runID + ":" + callID) }
+func agentTopic(agentID string) store.Topic      { return store.Topic("agent " + agentID) }
+func revokedTopic(keyID string) store.Topic      { return store.Topic("revoked " + keyID) }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 // Watch waits until the lease ends and says how; changed is false when the
@@ -21,7 +22,7 @@ func (e *Engine) Watch(ctx context.Context, held picket.LeaseCredential, wait ti
 	if err != nil {
 		return picket.Watch{}, false, err
 	}
-	return w, end == waitDone, nil
+	return w, end == store.WaitDone, nil
 }
 
 // watchNow answers what became of a lease so far. A lease that the store has
@@ -90,5 +91,5 @@ func (e *Engine) AwaitEnd(ctx context.Context, held picket.LeaseCredential,
 			}
 			return r.Text(r.At(l, 0)) != string(picket.RunRunning), 0, r.Err
 		})
-	return err == nil && end == waitDone, err
+	return err == nil && end == store.WaitDone, err
 }

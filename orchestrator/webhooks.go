@@ -14,6 +14,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 // maxTargetURL bounds the URL of a webhook, in bytes.
@@ -254,10 +255,10 @@ func (r *reply) webhook(v any) (picket.Webhook, map[string]string) {
 		Format:     picket.WebhookFormat(h["format"]),
 		State:      picket.WebhookState(h["state"]),
 		Cursor:     h["cursor"],
-		Failures:   int(parseInt(h["failures"])),
-		LastStatus: int(parseInt(h["status"])),
+		Failures:   int(store.ParseInt(h["failures"])),
+		LastStatus: int(store.ParseInt(h["status"])),
 		LastError:  h["error"],
-		CreatedAt:  picket.Instant(parseInt(h["created"])),
+		CreatedAt:  picket.Instant(store.ParseInt(h["created"])),
 		CreatedBy:  h["by"],
 	}
 	if h["types"] != "" {
@@ -267,15 +268,4 @@ func (r *reply) webhook(v any) (picket.Webhook, map[string]string) {
 		w.NextAttemptAt = picket.Instant(rawMs + max(due-nowMs, 0))
 	}
 	return w, h
-}
-
-func webhookConflict(f facts) (message, remedy string) {
-	switch {
-	case f["limit"] != "":
-		return "there are " + f["limit"] + " webhooks already, and more are not kept",
-			"Delete one that nobody needs, or let one target pass things on to others."
-	case f["cause"] == "deleted":
-		return "the webhook that this request made was deleted", "Send a new Idempotency-Key to make a new one."
-	}
-	return "the claim on this webhook is over", "Claim it again; whoever has it now sends on."
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/orchestrator/api"
 	"github.com/picket-dev/picket/orchestrator/console"
+	"github.com/picket-dev/picket/orchestrator/store"
 	"github.com/picket-dev/picket/reaper"
 	"github.com/picket-dev/picket/toolproxy"
 	"github.com/picket-dev/picket/toolproxy/llm"
@@ -111,7 +112,7 @@ func (h serverProcess) checkStore(ctx context.Context) error {
 
 // storeFindings is what puts the data of a Redis at risk.
 func storeFindings(ctx context.Context, where redis.UniversalOptions) ([]finding, error) {
-	found, err := orchestrator.CheckDurability(ctx, where)
+	found, err := store.CheckDurability(ctx, where)
 	var out []finding
 	for _, f := range found {
 		as := finding{subject: "redis", grade: "warn", detail: f.Detail, remedy: f.Remedy}
@@ -128,7 +129,7 @@ func storeFindings(ctx context.Context, where redis.UniversalOptions) ([]finding
 
 // checkFormat reports whether this build can work on what a Redis holds.
 func checkFormat(ctx context.Context, where redis.UniversalOptions, namespaces []string) error {
-	return orchestrator.CheckFormat(ctx, where, namespaces)
+	return store.CheckFormat(ctx, where, namespaces)
 }
 
 // serve runs the rooms on a listener until ctx ends, or until one of them
@@ -323,7 +324,7 @@ func reregisterAdminKey(keyFile string, key picket.Secret,
 
 // witnessedFloor is what this machine knows of a namespace's store.
 func witnessedFloor(cfg settings, namespace, storeID string) (floor int64, known bool, err error) {
-	return orchestrator.WitnessedFloor(witnessDir(cfg.text("data")), namespace, storeID)
+	return store.WitnessedFloor(witnessDir(cfg.text("data")), namespace, storeID)
 }
 
 // driverLog takes what the Redis driver says to itself. Every caller gets its

@@ -25,3 +25,22 @@ func TestHeadAndTail(t *testing.T) {
 		}
 	}
 }
+
+func TestExcerpt(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		n    int
+		want string
+	}{
+		{"", 0, ""},
+		{"abc", 3, "abc"},
+		{"abcd", 3, "abc…"},
+		{"üüü", 2, "üü…"},
+		{"a\xff", 2, "a\uFFFD"},
+		{"a\xffb", 2, "a\uFFFD…"},
+	} {
+		if got := Excerpt(c.text, c.n); got != c.want {
+			t.Errorf("Excerpt(%q, %d) is %q, want %q", c.text, c.n, got, c.want)
+		}
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 // maxBody is the cap of every request body, in bytes. Payloads inside it have
@@ -31,7 +32,7 @@ type Config struct {
 	// Required.
 	Engines func() []*orchestrator.Engine
 	// ScriptStats counts the scripts of the store, for metrics. Defaults to none.
-	ScriptStats func() []orchestrator.ScriptStats
+	ScriptStats func() []store.ScriptStats
 	// Connections counts those of the process, for metrics. Defaults to none.
 	Connections func() web.ConnectionCounts
 	// Rates bounds the requests of each key. Defaults to no bound.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 // statsMaxAge is how old the counts of the store may be that a scrape shows: any
@@ -21,7 +22,7 @@ const statsMaxAge = time.Second
 // unless their help says otherwise.
 type engineCollector struct {
 	engines func() []*orchestrator.Engine
-	calls   func() []orchestrator.ScriptStats // may be nil
+	calls   func() []store.ScriptStats // may be nil
 
 	mu    sync.Mutex
 	cache map[string]*cachedStats
@@ -148,7 +149,7 @@ func (e *engineCollector) collectCalls(ch chan<- prometheus.Metric) {
 	}
 }
 
-func histogram(d *prometheus.Desc, of orchestrator.Distribution, labels ...string) prometheus.Metric {
+func histogram(d *prometheus.Desc, of store.Distribution, labels ...string) prometheus.Metric {
 	return prometheus.MustNewConstHistogram(d, of.Count, of.Sum, of.Below, labels...)
 }
 

@@ -1,4 +1,4 @@
-package orchestrator
+package store
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// storeNamespace is one namespace of a store. It runs scripts on it, adopts the
+// Namespace is one namespace of a store. It runs scripts on it, adopts the
 // store where that is needed, and wakes those who wait for something in it.
-type storeNamespace struct {
+type Namespace struct {
 	// OnMessage is called with every wake-up message before any waiter sees it,
 	// and with "" after a reconnect. It is set before the store is opened; nil
 	// does nothing.
@@ -22,7 +22,7 @@ type storeNamespace struct {
 	OnAdopt func(floor int64)
 
 	name        string
-	store       *storeConn
+	store       *Store
 	wakeups     *notifier
 	newEvents   *notifier
 	witness     *witness     // nil: this process adopts nothing
@@ -31,7 +31,7 @@ type storeNamespace struct {
 	log         *slog.Logger
 }
 
-func (n *storeNamespace) open() error {
+func (n *Namespace) open() error {
 	n.wakeups = newNotifier(n.store.logClient, wakeChannel(n.name), n.log, n.OnMessage)
 	n.newEvents = newNotifier(n.store.logClient, eventChannel(n.name), n.log, nil)
 	if n.store.cfg.Witness == "" {
@@ -43,20 +43,20 @@ func (n *storeNamespace) open() error {
 }
 
 // Name is the name of the namespace.
-func (n *storeNamespace) Name() string { return n.name }
+func (n *Namespace) Name() string { return n.name }
 
 // Run runs a script. If the store turns out to be another one than this process
 // knows, it is adopted first. The error is a refusal of the script or
 // CodeUnavailable; picket.ErrUnknown is its cause if the script may have run.
-func (n *storeNamespace) Run(ctx context.Context, script string, args ...any) (any, error) {
+func (n *Namespace) Run(ctx context.Context, script string, args ...any) (any, error) {
 	return n.retryAdopted(ctx, func() (any, error) { return n.store.runner.run(ctx, n.name, script, args...) })
 }
 
 // RunGrant runs a script that grants leases. build makes its arguments from the
 // floor, above which the new tokens will be, and from the number of grants under
 // that floor that this process knows of. RunGrant returns the floor of the call
-// that was answered. [storeNamespace.NoteGrants] must be told of the result.
-func (n *storeNamespace) RunGrant(ctx context.Context, script string,
+// that was answered. [Namespace.NoteGrants] must be told of the result.
+func (n *Namespace) RunGrant(ctx context.Context, script string,
 	build func(floor, known int64) []any) (got any, floor int64, err error) {
 	got, err = n.retryAdopted(ctx, func() (any, error) {
 		floor = n.witness.current().Floor
@@ -71,31 +71,31 @@ func (n *storeNamespace) RunGrant(ctx context.Context, script string,
 
 // NoteGrants records what a granting script answered: how many grants there are
 // under a floor, and the newest sequence number.
-func (n *storeNamespace) NoteGrants(floor, grants, seq int64) {
+func (n *Namespace) NoteGrants(floor, grants, seq int64) {
 	n.knownGrants.raise(floor, grants)
 	n.raiseCeiling(seq)
 }
 
 // MayGrant reports whether this process keeps a witness, without which it must
 // not grant leases.
-func (n *storeNamespace) MayGrant() bool { return n.witness != nil }
+func (n *Namespace) MayGrant() bool { return n.witness != nil }
 
 // RunUnchecked runs a script past the adoption and the shared connections. It is
 // for tests that play another process.
-func (n *storeNamespace) RunUnchecked(ctx context.Context, script string, args ...any) (any, error) {
+func (n *Namespace) RunUnchecked(ctx context.Context, script string, args ...any) (any, error) {
 	return n.store.runner.through(n.store.uncheckedClient, n.name)(ctx, script, args...)
 }
 
-// readLog runs a plain read of the event log. The error of a missing field or
+// ReadLog runs a plain read of the event log. The error of a missing field or
 // stream is redis.Nil.
-func readLog[T any](ctx context.Context, n *storeNamespace,
+func ReadLog[T any](ctx context.Context, n *Namespace,
 	read func(client redis.UniversalClient) (T, error)) (got T, err error) {
 	g := n.store.runner
 	if err := n.resolveDoubts(ctx); err != nil {
 		return got, err
 	}
 	if err := g.faultPoint("redis.events.before"); err != nil {
-		return got, unavailable("the request was not sent", err)
+		return got, Unavailable("the request was not sent", err)
 	}
 	got, err = read(n.store.logClient)
 	if lost := g.faultPoint("redis.events.after"); lost != nil {
@@ -108,45 +108,45 @@ func readLog[T any](ctx context.Context, n *storeNamespace,
 }
 
 // Subscribe registers a subscription to topics. All subscriptions to a topic
-// receive each of its messages. [storeNamespace.WaitUntil] ends it.
-func (n *storeNamespace) Subscribe(topics ...topic) *subscription {
+// receive each of its messages. [Namespace.WaitUntil] ends it.
+func (n *Namespace) Subscribe(topics ...Topic) *Subscription {
 	return n.wakeups.subscribe(topics...)
 }
 
 // SubscribeOne registers a subscription for work that one waiter can take: of all
 // such subscriptions that match a message, one receives it.
-func (n *storeNamespace) SubscribeOne(match func(message string) bool) *subscription {
+func (n *Namespace) SubscribeOne(match func(message string) bool) *Subscription {
 	return n.wakeups.register(false, match)
 }
 
 // SubscribeEvents registers a subscription that is woken by every new event.
-func (n *storeNamespace) SubscribeEvents() *subscription {
+func (n *Namespace) SubscribeEvents() *Subscription {
 	n.newEvents.start(n.store.ctx)
 	return n.newEvents.register(true, func(string) bool { return true })
 }
 
 // waitEnd says how a wait ended that had no error.
-type waitEnd int
+type WaitEnd int
 
 const (
-	waitDone    waitEnd = iota // look was satisfied
-	waitExpired                // the limit has passed
-	waitStopped                // the store was closed
+	WaitDone    WaitEnd = iota // look was satisfied
+	WaitExpired                // the limit has passed
+	WaitStopped                // the store was closed
 )
 
 // noLimit is the limit of a wait that only its context or the store ends.
-const noLimit time.Duration = -1
+const NoLimit time.Duration = -1
 
 // WaitUntil calls look until it reports that it is done: at first, then after
 // each message of the subscription, and when the time has passed that look
 // returns as again, if that is positive. The subscription must exist before the
 // first look, so that nothing in between is missed; WaitUntil ends it. The error
 // is that of look, or CodeUnavailable when ctx ends.
-func (n *storeNamespace) WaitUntil(ctx context.Context, s *subscription, limit time.Duration,
-	look func() (done bool, again time.Duration, err error)) (waitEnd, error) {
+func (n *Namespace) WaitUntil(ctx context.Context, s *Subscription, limit time.Duration,
+	look func() (done bool, again time.Duration, err error)) (WaitEnd, error) {
 	defer s.end()
 	var expired <-chan time.Time
-	if limit != noLimit {
+	if limit != NoLimit {
 		timer := time.NewTimer(limit)
 		defer timer.Stop()
 		expired = timer.C
@@ -154,10 +154,10 @@ func (n *storeNamespace) WaitUntil(ctx context.Context, s *subscription, limit t
 	for {
 		done, again, err := look()
 		if err != nil || done {
-			return waitDone, err
+			return WaitDone, err
 		}
 		end, err := n.waitForMessage(ctx, s, expired, again)
-		if err != nil || end != waitDone {
+		if err != nil || end != WaitDone {
 			return end, err
 		}
 	}
@@ -165,8 +165,8 @@ func (n *storeNamespace) WaitUntil(ctx context.Context, s *subscription, limit t
 
 // waitForMessage waits for a message of the subscription, or until again has
 // passed.
-func (n *storeNamespace) waitForMessage(ctx context.Context, s *subscription, expired <-chan time.Time,
-	again time.Duration) (waitEnd, error) {
+func (n *Namespace) waitForMessage(ctx context.Context, s *Subscription, expired <-chan time.Time,
+	again time.Duration) (WaitEnd, error) {
 	var due <-chan time.Time
 	if again > 0 {
 		timer := time.NewTimer(again)
@@ -175,18 +175,18 @@ func (n *storeNamespace) waitForMessage(ctx context.Context, s *subscription, ex
 	}
 	select {
 	case s.taken = <-s.wakeup:
-		return waitDone, nil
+		return WaitDone, nil
 	case <-due:
-		return waitDone, nil
+		return WaitDone, nil
 	case <-expired:
-		return waitExpired, nil
+		return WaitExpired, nil
 	case <-ctx.Done():
-		return waitDone, unavailable("the request was given up", ctx.Err())
+		return WaitDone, Unavailable("the request was given up", ctx.Err())
 	case <-n.store.ctx.Done():
-		return waitStopped, nil
+		return WaitStopped, nil
 	}
 }
 
-// errStopping is the error of a wait that must not end without a result. cause
+// Stopping is the error of a wait that must not end without a result. cause
 // is ErrUnknown where the result may exist.
-func errStopping(cause error) error { return unavailable("the server is stopping", cause) }
+func Stopping(cause error) error { return Unavailable("the server is stopping", cause) }

@@ -1,4 +1,4 @@
-package orchestrator
+package store
 
 import (
 	"context"
@@ -74,7 +74,7 @@ func (r *headroom) refresh(ctx context.Context) bool {
 		r.free.Store(2 << 20)
 		return false
 	}
-	free := freeBytes(parseMemoryInfo(text))
+	free := freeBytes(ParseMemoryInfo(text))
 	r.free.Store(free)
 	r.untilRefresh.Store(min(free/2, refreshAfter))
 	return true
@@ -109,7 +109,7 @@ func argumentBytes(args []any) int64 {
 
 // parseMemoryInfo finds how many bytes a Redis uses and how many it may use in what
 // INFO memory says; most is 0 where there is no bound.
-func parseMemoryInfo(info string) (used, most int64) {
+func ParseMemoryInfo(info string) (used, most int64) {
 	for line := range strings.Lines(info) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		n, _ := strconv.ParseInt(value, 10, 64)

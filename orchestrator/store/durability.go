@@ -1,4 +1,4 @@
-package orchestrator
+package store
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package orchestrator
+package store
 
 import (
 	"context"
@@ -20,14 +20,19 @@ type notifier struct {
 	onMessage func(message string) // sees every message first; may be nil
 
 	mu            sync.Mutex
-	subscriptions map[*subscription]struct{}
+	subscriptions map[*Subscription]struct{}
 	cancel        context.CancelFunc
 	done          chan struct{}
 }
 
-// subscription waits for messages that match. All shared subscriptions are woken
+// Topic is a message that wakes the long polls of a namespace.
+type Topic string
+
+func (t Topic) Matches(message string) bool { return string(t) == message }
+
+// Subscription waits for messages that match. All shared subscriptions are woken
 // by one message; of the others one is.
-type subscription struct {
+type Subscription struct {
 	of     *notifier
 	match  func(message string) bool
 	shared bool
@@ -41,7 +46,7 @@ func newNotifier(client redis.UniversalClient, channel string, log *slog.Logger,
 		channel:       channel,
 		log:           log,
 		onMessage:     hear,
-		subscriptions: map[*subscription]struct{}{},
+		subscriptions: map[*Subscription]struct{}{},
 	}
 }
 
@@ -101,16 +106,16 @@ func (h *notifier) close() {
 
 // subscribe registers a subscription to topics that shares its messages with all
 // others; end must be called.
-func (h *notifier) subscribe(topics ...topic) *subscription {
+func (h *notifier) subscribe(topics ...Topic) *Subscription {
 	return h.register(true, func(message string) bool {
-		return slices.ContainsFunc(topics, func(t topic) bool { return t.matches(message) })
+		return slices.ContainsFunc(topics, func(t Topic) bool { return t.Matches(message) })
 	})
 }
 
 // register makes a subscription. Register first, then look, then wait: nothing
 // that happens in between is missed.
-func (h *notifier) register(shared bool, match func(string) bool) *subscription {
-	s := &subscription{of: h, match: match, shared: shared, wakeup: make(chan string, 1)}
+func (h *notifier) register(shared bool, match func(string) bool) *Subscription {
+	s := &Subscription{of: h, match: match, shared: shared, wakeup: make(chan string, 1)}
 	h.mu.Lock()
 	h.subscriptions[s] = struct{}{}
 	h.mu.Unlock()
@@ -121,7 +126,7 @@ func (h *notifier) register(shared bool, match func(string) bool) *subscription 
 // one that was received last may not have led to what it told of, and another
 // may not have been received at all. No wake-up is lost with a client that has
 // gone away.
-func (s *subscription) end() {
+func (s *Subscription) end() {
 	s.of.mu.Lock()
 	delete(s.of.subscriptions, s)
 	s.of.mu.Unlock()

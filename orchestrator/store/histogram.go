@@ -1,4 +1,4 @@
-package orchestrator
+package store
 
 import (
 	"math"
@@ -12,19 +12,19 @@ type Distribution struct {
 	Below map[float64]uint64 // how many were at most each bound
 }
 
-// histogram counts observations by bounds; the zero value has none. It may be
+// Histogram counts observations by bounds; the zero value has none. It may be
 // used from any number of goroutines.
-type histogram struct {
+type Histogram struct {
 	bounds []float64 // rising
 	counts []atomic.Uint64
 	sum    atomic.Uint64 // the bits of a float64
 }
 
-func newHistogram(bounds ...float64) *histogram {
-	return &histogram{bounds: bounds, counts: make([]atomic.Uint64, len(bounds)+1)}
+func NewHistogram(bounds ...float64) *Histogram {
+	return &Histogram{bounds: bounds, counts: make([]atomic.Uint64, len(bounds)+1)}
 }
 
-func (h *histogram) observe(v float64) {
+func (h *Histogram) Observe(v float64) {
 	i := 0
 	for i < len(h.bounds) && v > h.bounds[i] {
 		i++
@@ -40,7 +40,7 @@ func (h *histogram) observe(v float64) {
 
 // snapshot adds up what was counted, so that its parts fit together whatever is
 // observed meanwhile.
-func (h *histogram) snapshot() Distribution {
+func (h *Histogram) Snapshot() Distribution {
 	d := Distribution{Below: make(map[float64]uint64, len(h.bounds)), Sum: math.Float64frombits(h.sum.Load())}
 	for i := range h.counts {
 		d.Count += h.counts[i].Load()

@@ -1,4 +1,4 @@
-package orchestrator
+package store
 
 import (
 	"context"
@@ -33,7 +33,7 @@ var floorEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // ensureAdopted makes sure that the store is the one this process may work with. One
 // that is new is adopted, by a process that keeps a witness; any other process
 // is refused until somebody has. exhausted asks for a new floor in any case.
-func (n *storeNamespace) ensureAdopted(ctx context.Context, run scriptFunc, exhausted bool) error {
+func (n *Namespace) ensureAdopted(ctx context.Context, run scriptFunc, exhausted bool) error {
 	s, err := n.readStoreState(ctx, run)
 	if err != nil {
 		return err
@@ -56,13 +56,13 @@ func (n *storeNamespace) ensureAdopted(ctx context.Context, run scriptFunc, exha
 
 // Check looks at the store past the shared connections. It adopts the store if
 // that is needed and this process may; otherwise it returns CodeUnavailable.
-func (n *storeNamespace) Check(ctx context.Context) error {
+func (n *Namespace) Check(ctx context.Context) error {
 	return n.ensureAdopted(ctx, n.store.runner.through(n.store.uncheckedClient, n.name), false)
 }
 
 // retryAdopted runs a transition again after the store turned out to be another one
 // and was settled; nothing has been done by the first try.
-func (n *storeNamespace) retryAdopted(ctx context.Context, try func() (any, error)) (any, error) {
+func (n *Namespace) retryAdopted(ctx context.Context, try func() (any, error)) (any, error) {
 	if err := n.resolveDoubts(ctx); err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (n *storeNamespace) retryAdopted(ctx context.Context, try func() (any, erro
 }
 
 // resolveDoubts greets a store of which a new connection brought doubts.
-func (n *storeNamespace) resolveDoubts(ctx context.Context) error {
+func (n *Namespace) resolveDoubts(ctx context.Context) error {
 	doubts := n.doubts.Load()
 	if doubts == 0 {
 		return nil
@@ -96,7 +96,7 @@ func (n *storeNamespace) resolveDoubts(ctx context.Context) error {
 	return nil
 }
 
-func (n *storeNamespace) notAdopted(s storeState) error {
+func (n *Namespace) notAdopted(s storeState) error {
 	what, why := "was restarted or restored", errStoreChanged
 	if s.store == "" {
 		what, why = "does not have it", errStoreLost
@@ -109,9 +109,9 @@ func (n *storeNamespace) notAdopted(s storeState) error {
 }
 
 // checkServer refuses servers that could not keep what they promise.
-func (s *storeConn) checkServer(seen storeState) error {
+func (s *Store) checkServer(seen storeState) error {
 	if seen.role == "slave" {
-		return unavailable("this Redis is a replica", fmt.Errorf("READONLY"))
+		return Unavailable("this Redis is a replica", fmt.Errorf("READONLY"))
 	}
 	if s.cfg.Memory != (seen.role == "memory") {
 		return picket.Refuse(picket.CodeUnavailable, "Give the Redis user the right +info.",
@@ -122,7 +122,7 @@ func (s *storeConn) checkServer(seen storeState) error {
 
 // adopt compares witness and store and brings the lower one up, until they
 // agree. It runs while nobody else can raise this witness.
-func (n *storeNamespace) adopt(ctx context.Context, run scriptFunc, exhausted bool) error {
+func (n *Namespace) adopt(ctx context.Context, run scriptFunc, exhausted bool) error {
 	for range 10 {
 		s, err := n.readStoreState(ctx, run)
 		if err != nil {
@@ -144,12 +144,12 @@ func (n *storeNamespace) adopt(ctx context.Context, run scriptFunc, exhausted bo
 		}
 		exhausted = false // another process has given the store a new floor
 	}
-	return unavailable("other processes keep adopting the store", nil)
+	return Unavailable("other processes keep adopting the store", nil)
 }
 
 // takeOver takes a store over: the new floor is in the witness before it is in the
 // store, so no crash in between can make it forgotten.
-func (n *storeNamespace) takeOver(ctx context.Context, run scriptFunc, s storeState, w floorRecord) error {
+func (n *Namespace) takeOver(ctx context.Context, run scriptFunc, s storeState, w floorRecord) error {
 	clock := n.store.cfg.Now
 	floor := newFloor(s.floor, w.Floor, clock())
 	if s.store == "" && w.isEmpty() && n.store.cfg.Found {
@@ -186,7 +186,7 @@ func (n *storeNamespace) takeOver(ctx context.Context, run scriptFunc, s storeSt
 }
 
 // logAdoption logs an adoption: a restart is nothing special, lost transitions are.
-func (n *storeNamespace) logAdoption(s storeState, w floorRecord, floor int64) {
+func (n *Namespace) logAdoption(s storeState, w floorRecord, floor int64) {
 	switch log := n.log.With("floor", floor); {
 	case s.store == "" && !w.isEmpty():
 		log.Warn("the store has lost this namespace, it begins anew: what ran is refused now")
@@ -210,7 +210,7 @@ func waitForClock(ctx context.Context, clock func() time.Time, t time.Time) erro
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return unavailable("the store is being adopted", ctx.Err())
+		return Unavailable("the store is being adopted", ctx.Err())
 	}
 }
 
@@ -221,7 +221,7 @@ func newFloor(store, witness int64, clock time.Time) int64 {
 
 // raiseCeiling raises the ceiling before the sequence numbers of the store reach it;
 // nothing is voided by that. A million of them are left when it fails.
-func (n *storeNamespace) raiseCeiling(seq int64) {
+func (n *Namespace) raiseCeiling(seq int64) {
 	w := n.witness.current()
 	if ceiling(seq, w.Ceiling) == w.Ceiling {
 		return
@@ -238,7 +238,7 @@ func (n *storeNamespace) raiseCeiling(seq int64) {
 
 // RestoreWitness puts back a witness file that was lost while this process runs,
 // and tells when that cannot be done.
-func (n *storeNamespace) RestoreWitness() error {
+func (n *Namespace) RestoreWitness() error {
 	if n.witness == nil {
 		return nil
 	}
@@ -260,7 +260,7 @@ func ceiling(seq, now int64) int64 {
 
 // onConnect checks every new connection before it carries anything: a server
 // that was restarted, restored or promoted shows itself in no other way.
-func (s *storeConn) onConnect(ctx context.Context, c *redis.Conn) error {
+func (s *Store) onConnect(ctx context.Context, c *redis.Conn) error {
 	for _, n := range s.namespaces {
 		err := n.ensureAdopted(ctx, s.runner.through(c, n.name), false)
 		switch {
@@ -306,13 +306,13 @@ type storeState struct {
 	lostGrants bool  // than this process knows of
 }
 
-func (n *storeNamespace) readStoreState(ctx context.Context, run scriptFunc) (storeState, error) {
+func (n *Namespace) readStoreState(ctx context.Context, run scriptFunc) (storeState, error) {
 	floor, known := n.knownGrants.last() // before the store is asked: there it can only be more
 	got, err := run(ctx, "identify")
 	if err != nil {
 		return storeState{}, err
 	}
-	r := newBaseReply("identify")
+	r := NewReply("identify")
 	l := r.List(got)
 	s := storeState{
 		server:  r.Text(r.At(l, 0)),
@@ -321,7 +321,7 @@ func (n *storeNamespace) readStoreState(ctx context.Context, run scriptFunc) (st
 		adopted: r.Text(r.At(l, 3)),
 	}
 	s.rawFloor = r.Text(r.At(l, 4))
-	s.floor, s.seq, s.granted = parseInt(s.rawFloor), parseInt(r.Text(r.At(l, 5))), parseInt(r.Text(r.At(l, 6)))
+	s.floor, s.seq, s.granted = ParseInt(s.rawFloor), ParseInt(r.Text(r.At(l, 5))), ParseInt(r.Text(r.At(l, 6)))
 	s.lostGrants = s.floor == floor && s.granted < known
 	return s, r.Err
 }

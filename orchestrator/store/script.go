@@ -1,4 +1,4 @@
-package orchestrator
+package store
 
 import (
 	"context"
@@ -27,7 +27,7 @@ type script struct {
 	sha        string
 	storesMore bool       // it stores more, and leaves the headroom free
 	urgent     bool       // a deadline waits for it, so it goes before others
-	latency    *histogram // seconds until its replies
+	latency    *Histogram // seconds until its replies
 }
 
 // newScripts gives every script with counters of its own.
@@ -44,7 +44,7 @@ func newScripts(memory bool) (map[string]*script, error) {
 			sha:        t.sha,
 			storesMore: t.storesMore,
 			urgent:     t.urgent,
-			latency:    newHistogram(.0005, .001, .002, .005, .02, .1, .5, 2),
+			latency:    NewHistogram(.0005, .001, .002, .005, .02, .1, .5, 2),
 		}
 	}
 	return scripts, nil
@@ -219,7 +219,7 @@ type scriptConn struct {
 	pipe   *redis.AutoPipeliner // nil: the switch is off
 }
 
-func newScriptConn(cfg storeConfig) (scriptConn, error) {
+func newScriptConn(cfg Config) (scriptConn, error) {
 	l := scriptConn{client: redis.NewUniversalClient(&cfg.Redis)}
 	if cfg.NoPipeline || cfg.Memory { // a store in this process is no round trip away
 		return l, nil
@@ -256,7 +256,7 @@ func (g *scriptRunner) run(ctx context.Context, namespace, name string, args ...
 		return nil, fmt.Errorf("no script named %s", name)
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, unavailable("the request was given up before it was sent", err)
+		return nil, Unavailable("the request was given up before it was sent", err)
 	}
 	l := g.normal
 	if s.urgent {
@@ -285,7 +285,7 @@ func (g *scriptRunner) invoke(ctx context.Context, s *script, do func(context.Co
 	args []any) (any, error) {
 	start := time.Now()
 	if err := g.faultPoint("redis." + s.name + ".before"); err != nil {
-		return nil, unavailable("the request was not sent", err)
+		return nil, Unavailable("the request was not sent", err)
 	}
 	if s.storesMore {
 		if err := g.headroom.admit(ctx, argumentBytes(args)); err != nil {
@@ -299,7 +299,7 @@ func (g *scriptRunner) invoke(ctx context.Context, s *script, do func(context.Co
 	if lost := g.faultPoint("redis." + s.name + ".after"); lost != nil {
 		reply, err = nil, lost
 	}
-	s.latency.observe(time.Since(start).Seconds())
+	s.latency.Observe(time.Since(start).Seconds())
 	if err != nil {
 		return nil, replyError(s.name, err)
 	}
@@ -316,7 +316,7 @@ func (g *scriptRunner) faultPoint(point string) error {
 
 func eval(ctx context.Context, do func(context.Context, *redis.Cmd) error, command, what, namespace string,
 	args []any) (any, error) {
-	all := append([]any{command, what, 1, metaKey(namespace)}, args...)
+	all := append([]any{command, what, 1, MetaKey(namespace)}, args...)
 	cmd := redis.NewCmd(ctx, all...)
 	if err := do(ctx, cmd); err != nil {
 		return nil, err
@@ -333,7 +333,7 @@ func replyError(name string, err error) error {
 	}
 	var reply redis.Error
 	if !errors.As(err, &reply) {
-		return unavailable("the state of record did not answer", errors.Join(picket.ErrUnknown, err))
+		return Unavailable("the state of record did not answer", errors.Join(picket.ErrUnknown, err))
 	}
 	text := reply.Error()
 	switch {
@@ -347,16 +347,16 @@ func replyError(name string, err error) error {
 		return storeNewer(parseFacts(text))
 	}
 	if said, ok := scriptErrors[code]; ok {
-		return unavailable(said.Error(), errors.Join(said, err))
+		return Unavailable(said.Error(), errors.Join(said, err))
 	}
-	if e := parseRefusal(text); e != nil {
+	if e := ParseRefusal(text); e != nil {
 		return e
 	}
 	// LOADING, READONLY, MASTERDOWN, BUSY and their like: nothing was done.
-	return unavailable("the state of record cannot serve now", err)
+	return Unavailable("the state of record cannot serve now", err)
 }
 
-func unavailable(message string, err error) error {
+func Unavailable(message string, err error) error {
 	e := picket.Refuse(picket.CodeUnavailable, "Wait a moment and repeat the same request; nothing else is needed.",
 		"%s", message)
 	e.RetryAfter = time.Second
@@ -382,7 +382,7 @@ func Scripts(memory bool) (map[string]string, error) {
 }
 
 // Sources returns the source of every script of this store by its name.
-func (s *storeConn) Sources() map[string]string {
+func (s *Store) Sources() map[string]string {
 	sources := map[string]string{}
 	for name, script := range s.runner.scripts {
 		sources[name] = script.source
@@ -392,7 +392,7 @@ func (s *storeConn) Sources() map[string]string {
 
 // RewriteScripts changes the source of every script of this store. It is for
 // tests that watch scripts at work or plant a bug. No script may run meanwhile.
-func (s *storeConn) RewriteScripts(change func(name, source string) string) {
+func (s *Store) RewriteScripts(change func(name, source string) string) {
 	for name, script := range s.runner.scripts {
 		script.source = change(name, script.source)
 		script.sha = digest(script.source)
@@ -400,10 +400,10 @@ func (s *storeConn) RewriteScripts(change func(name, source string) string) {
 }
 
 // ScriptStats counts the scripts run by this process.
-func (s *storeConn) ScriptStats() []ScriptStats {
+func (s *Store) ScriptStats() []ScriptStats {
 	out := make([]ScriptStats, 0, len(s.runner.scripts))
 	for _, s := range s.runner.scripts {
-		took := s.latency.snapshot()
+		took := s.latency.Snapshot()
 		out = append(out, ScriptStats{Script: s.name, Count: int64(took.Count), Took: took})
 	}
 	return out

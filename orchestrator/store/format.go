@@ -1,4 +1,4 @@
-package orchestrator
+package store
 
 import (
 	"context"
@@ -20,7 +20,7 @@ func storeNewer(f facts) error {
 	e := picket.Refuse(picket.CodeUnavailable,
 		"Nothing was changed. Update picket on this machine to the version that wrote the store, or a later one.",
 		"the store has format %s, and this version of picket knows formats up to %s", f["format"], f["known"])
-	return e.With("storeFormat", parseInt(f["format"])).With("knownFormat", parseInt(f["known"])).
+	return e.With("storeFormat", ParseInt(f["format"])).With("knownFormat", ParseInt(f["known"])).
 		WithCause(errStoreNewer)
 }
 

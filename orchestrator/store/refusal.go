@@ -1,4 +1,4 @@
-package orchestrator
+package store
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // What the scripts say to this package; a caller sees orchestrator_unavailable.
@@ -19,7 +20,7 @@ var (
 	errStoreChanged   = errors.New("the store is not the one this process knows")
 	errFloorExhausted = errors.New("the tokens above the floor are used up")
 	errAdoptLost      = errors.New("another process adopted the store")
-	errJudgeDue       = errors.New("time has changed the status of the agent")
+	ErrJudgeDue       = errors.New("time has changed the status of the agent")
 	errStoreNewer     = errors.New("the store was written by a later version of picket")
 )
 
@@ -29,7 +30,7 @@ var scriptErrors = map[string]error{
 	"store_changed":   errStoreChanged,
 	"floor_exhausted": errFloorExhausted,
 	"adopt_lost":      errAdoptLost,
-	"judge_due":       errJudgeDue,
+	"judge_due":       ErrJudgeDue,
 	"store_newer":     errStoreNewer,
 }
 
@@ -306,7 +307,7 @@ var refusalTexts = map[picket.Code]func(f facts) (message, remedy string){
 		}
 		if limit := f["limit"]; limit != "" {
 			if f["field"] == "/usd" {
-				limit = budget.Money(parseInt(limit)).Dollars()
+				limit = budget.Money(ParseInt(limit)).Dollars()
 			}
 			return f["field"] + " would be beyond " + limit + ", which is as much as is counted", "Add less."
 		}
@@ -316,9 +317,9 @@ var refusalTexts = map[picket.Code]func(f facts) (message, remedy string){
 }
 
 // parseFacts reads the facts of "code key=value ...".
-func parseFacts(text string) facts {
+func parseFacts(line string) facts {
 	f := facts{}
-	for _, w := range strings.Fields(text) {
+	for _, w := range strings.Fields(line) {
 		if k, v, ok := strings.Cut(w, "="); ok {
 			f[k] = v
 		}
@@ -326,10 +327,10 @@ func parseFacts(text string) facts {
 	return f
 }
 
-// parseRefusal reads "code key=value ..." as a script writes it; nil when it
+// ParseRefusal reads "code key=value ..." as a script writes it; nil when it
 // is not one of ours.
-func parseRefusal(text string) *picket.Error {
-	word, rest, _ := strings.Cut(text, " ")
+func ParseRefusal(line string) *picket.Error {
+	word, rest, _ := strings.Cut(line, " ")
 	code := picket.Code(word)
 	say, ok := refusalTexts[code]
 	if !ok {
@@ -338,7 +339,7 @@ func parseRefusal(text string) *picket.Error {
 	f := parseFacts(rest)
 	for _, k := range freeTextFacts {
 		if s, err := url.PathUnescape(f[k]); err == nil && f[k] != "" {
-			f[k] = excerpt(s)
+			f[k] = text.Excerpt(s, maxFreeText)
 		}
 	}
 	message, remedy := say(f)
@@ -382,7 +383,7 @@ func (f facts) decidedBy() string {
 
 // decidedAt says when that was; "" when nobody knows.
 func (f facts) decidedAt() string {
-	if at := parseInt(f["at"]); at > 0 {
+	if at := ParseInt(f["at"]); at > 0 {
 		return " at " + picket.Instant(at).String()
 	}
 	return ""
@@ -409,16 +410,8 @@ func (f facts) alreadyDecided() string {
 	return f.decidedBy() + " " + pastTense[f["decision"]] + " it already" + f.decidedAt() + said
 }
 
-// excerpt cuts text to 500 characters.
-func excerpt(s string) string {
-	n := 0
-	for i := range s {
-		if n++; n > 500 {
-			return strings.ToValidUTF8(s[:i], "\uFFFD") + "…"
-		}
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
-}
+// maxFreeText is how many characters of a free text a refusal repeats.
+const maxFreeText = 500
 
 // freeTextFacts are the facts that hold free text: a script has escaped it.
 var freeTextFacts = []string{"byName", "answer", "note", "reason"}

@@ -1,4 +1,7 @@
-package orchestrator
+// Package store is the orchestrator's way to Redis. It runs the scripts, words
+// their refusals, wakes those who wait, and keeps the floor of the fencing tokens
+// outside of Redis, so that tokens rise even when a store forgets.
+package store
 
 import (
 	"cmp"
@@ -14,9 +17,9 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// storeConfig is the part of the orchestrator's Config that concerns the store;
-// the fields are described there.
-type storeConfig struct {
+// Config is the part of the Config of package orchestrator that concerns the store.
+// The fields are described there.
+type Config struct {
 	Redis      redis.UniversalOptions
 	Namespaces []string
 	Memory     bool
@@ -28,21 +31,21 @@ type storeConfig struct {
 	Log        *slog.Logger
 }
 
-// storeConn is a connection to one Redis and the namespaces of this process in it.
-type storeConn struct {
-	cfg             storeConfig
+// Store is a connection to one Redis and the namespaces of this process in it.
+type Store struct {
+	cfg             Config
 	runner          *scriptRunner
 	logClient       redis.UniversalClient // blocking reads and subscriptions
 	uncheckedClient redis.UniversalClient // looks at stores that have not been adopted yet
-	namespaces      []*storeNamespace     // in the order of the configuration
+	namespaces      []*Namespace          // in the order of the configuration
 	goroutines      sync.WaitGroup        // in the background
 	ctx             context.Context       // ends with Close
 	stop            context.CancelFunc
 }
 
-// newStoreConn checks the configuration and prepares the namespaces. Their hooks
-// can be set before [storeConn.Open].
-func newStoreConn(cfg storeConfig) (*storeConn, error) {
+// New checks the configuration and prepares the namespaces. Their hooks
+// can be set before [Store.Open].
+func New(cfg Config) (*Store, error) {
 	if len(cfg.Namespaces) == 0 {
 		cfg.Namespaces = []string{"default"}
 	}
@@ -69,22 +72,22 @@ func newStoreConn(cfg storeConfig) (*storeConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &storeConn{cfg: cfg, runner: &scriptRunner{scripts: scripts, fault: cfg.Fault}}
+	s := &Store{cfg: cfg, runner: &scriptRunner{scripts: scripts, fault: cfg.Fault}}
 	for _, name := range cfg.Namespaces {
 		s.namespaces = append(s.namespaces,
-			&storeNamespace{name: name, store: s, log: cfg.Log.With("namespace", name)})
+			&Namespace{name: name, store: s, log: cfg.Log.With("namespace", name)})
 	}
 	return s, nil
 }
 
 // Namespaces returns the namespaces in the order of the configuration.
-func (s *storeConn) Namespaces() []*storeNamespace { return s.namespaces }
+func (s *Store) Namespaces() []*Namespace { return s.namespaces }
 
 // Open connects to the store and adopts its namespaces before the first script
 // runs. A process that keeps no witness may start before one that does, so its
 // namespaces need not be ready when Open returns. After an error, the store is
 // closed.
-func (s *storeConn) Open(ctx context.Context) error {
+func (s *Store) Open(ctx context.Context) error {
 	s.uncheckedClient = redis.NewUniversalClient(&s.cfg.Redis)
 	s.runner.headroom = newHeadroom(s.cfg.Memory, s.uncheckedClient)
 	s.cfg.Redis.OnConnect = s.onConnect
@@ -96,7 +99,7 @@ func (s *storeConn) Open(ctx context.Context) error {
 	return nil
 }
 
-func (s *storeConn) openNamespaces(ctx context.Context) error {
+func (s *Store) openNamespaces(ctx context.Context) error {
 	for _, n := range s.namespaces {
 		if err := n.open(); err != nil {
 			return fmt.Errorf("open namespace %s: %w", n.name, err)
@@ -128,7 +131,7 @@ func storeAddress(o redis.UniversalOptions) string {
 
 // Monitor looks at the stores of all namespaces once a second until ctx ends, so
 // that one that was replaced is adopted even when nobody acquires.
-func (s *storeConn) Monitor(ctx context.Context) error {
+func (s *Store) Monitor(ctx context.Context) error {
 	every := time.NewTicker(time.Second)
 	defer every.Stop()
 	for {
@@ -147,13 +150,13 @@ func (s *storeConn) Monitor(ctx context.Context) error {
 
 // Background runs a function whose end only Close waits for. Its context ends
 // with Close.
-func (s *storeConn) Background(do func(ctx context.Context)) {
+func (s *Store) Background(do func(ctx context.Context)) {
 	s.goroutines.Go(func() { do(s.ctx) })
 }
 
 // Close ends the subscriptions and connections. Long polls return as if their
 // wait ran out.
-func (s *storeConn) Close() error {
+func (s *Store) Close() error {
 	s.stop()
 	s.goroutines.Wait()
 	for _, n := range s.namespaces {

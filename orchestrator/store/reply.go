@@ -1,4 +1,4 @@
-package orchestrator
+package store
 
 import (
 	"fmt"
@@ -7,25 +7,25 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 )
 
-// baseReply walks what a script answered. A shape that is not the expected one is
+// Reply walks what a script answered. A shape that is not the expected one is
 // a defect of Picket. The first one is kept in Err.
-type baseReply struct {
+type Reply struct {
 	Err error // nil if every value so far had the expected shape
 
 	script string
 }
 
-func newBaseReply(script string) baseReply { return baseReply{script: script} }
+func NewReply(script string) Reply { return Reply{script: script} }
 
 // Fail records that a value is not of the wanted shape. Only the first one is kept.
-func (r *baseReply) Fail(want string, got any) {
+func (r *Reply) Fail(want string, got any) {
 	if r.Err == nil {
 		r.Err = fmt.Errorf("reply of %s: want %s, got %T", r.script, want, got)
 	}
 }
 
 // List returns a list; nil stands for an empty one.
-func (r *baseReply) List(v any) []any {
+func (r *Reply) List(v any) []any {
 	if v == nil {
 		return nil
 	}
@@ -37,7 +37,7 @@ func (r *baseReply) List(v any) []any {
 }
 
 // Text returns a string or a number as text; nil is "".
-func (r *baseReply) Text(v any) string {
+func (r *Reply) Text(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return ""
@@ -51,7 +51,7 @@ func (r *baseReply) Text(v any) string {
 }
 
 // Int returns a number, which Redis may have sent as text; nil and "" are 0.
-func (r *baseReply) Int(v any) int64 {
+func (r *Reply) Int(v any) int64 {
 	switch v := v.(type) {
 	case nil:
 		return 0
@@ -73,7 +73,7 @@ func (r *baseReply) Int(v any) int64 {
 }
 
 // Hash returns the pairs of a flat list of names and values.
-func (r *baseReply) Hash(v any) map[string]string {
+func (r *Reply) Hash(v any) map[string]string {
 	flat := r.List(v)
 	m := make(map[string]string, len(flat)/2)
 	for i := 0; i+1 < len(flat); i += 2 {
@@ -83,7 +83,7 @@ func (r *baseReply) Hash(v any) map[string]string {
 }
 
 // At returns the element i of a list.
-func (r *baseReply) At(l []any, i int) any {
+func (r *Reply) At(l []any, i int) any {
 	if i >= len(l) {
 		r.Fail(fmt.Sprintf("at least %d elements", i+1), l)
 		return nil
@@ -92,7 +92,7 @@ func (r *baseReply) At(l []any, i int) any {
 }
 
 // JSON decodes a JSON text; "" leaves into as it is.
-func (r *baseReply) JSON(v any, into any) {
+func (r *Reply) JSON(v any, into any) {
 	s := r.Text(v)
 	if s == "" {
 		return
@@ -102,8 +102,8 @@ func (r *baseReply) JSON(v any, into any) {
 	}
 }
 
-// parseInt reads a decimal number of the store; anything else is 0.
-func parseInt(s string) int64 {
+// ParseInt reads a decimal number of the store; anything else is 0.
+func ParseInt(s string) int64 {
 	n, _ := strconv.ParseInt(s, 10, 64)
 	return n
 }
