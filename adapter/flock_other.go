@@ -5,7 +5,6 @@ package adapter
 import (
 	"context"
 	"os"
-	"os/exec"
 	"time"
 )
 
@@ -13,5 +12,3 @@ const canLock = false
 
 // flock cannot keep other processes out on this system.
 func flock(_ context.Context, dir string, _ time.Duration) (*os.File, error) { return os.Open(dir) }
-
-func inheritLock(*exec.Cmd, *os.File) {}

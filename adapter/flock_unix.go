@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,12 +36,5 @@ func flock(ctx context.Context, dir string, atMost time.Duration) (*os.File, err
 			f.Close()
 			return nil, fmt.Errorf("%s: %w", dir, errInUse)
 		}
-	}
-}
-
-// inheritLock lets a child hold a lock together with us.
-func inheritLock(cmd *exec.Cmd, lock *os.File) {
-	if lock != nil {
-		cmd.ExtraFiles = []*os.File{lock}
 	}
 }

@@ -19,6 +19,3 @@ func openNoFollow(root, below string) (*os.File, error) {
 	}
 	return openNoFollowByStep(root, below)
 }
-
-// heldDirPath is the path of a directory: here, a descriptor has none.
-func heldDirPath(dir *os.File) string { return dir.Name() }

@@ -21,8 +21,5 @@ func openNoFollow(root, below string) (*os.File, error) {
 	return os.Open(path)
 }
 
-// heldDirPath is the path of a directory: here, a descriptor has none.
-func heldDirPath(dir *os.File) string { return dir.Name() }
-
 // removeEmptyDir removes an empty directory in another one.
 func removeEmptyDir(in *os.File, name string) error { return os.Remove(filepath.Join(in.Name(), name)) }
