@@ -16,7 +16,7 @@ ONLY      ?=
 RACE_PKGS ?= ./orchestrator/... ./toolproxy/... ./reaper/... ./adapter/... ./internal/... ./cmd/picket . ./budget
 
 .DEFAULT_GOAL := help
-.PHONY: frozen help up build redis chromium screenshots test race real bench benchdoc rfcdoc soak agents conformance-mcp fuzz lint fmt demo clean
+.PHONY: frozen help up build redis chromium screenshots picture test race real bench benchdoc rfcdoc soak agents conformance-mcp fuzz lint fmt demo clean
 
 help: ## show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -77,6 +77,10 @@ screenshots: redis chromium ## pictures of every page of the console, into SHOTS
 	dir="$(abspath $(SHOTS))"; [ -n "$$dir" ] || dir="$$(mktemp -d -t picket-screenshots-XXXXXX)"; mkdir -p "$$dir"; \
 	PICKET_SCREENSHOTS="$$dir" $(GO) test -count=1 -timeout 9m -run '^TestScreenshots$$' -v ./internal/e2e; \
 	echo "the pictures are in $$dir"
+
+picture: redis chromium ## the picture of the console in README.md
+	@mkdir -p docs/images
+	PICKET_README_PICTURE="$(CURDIR)/docs/images/console.png" $(GO) test -count=1 -timeout 9m -run '^TestReadmePicture$$' ./internal/e2e
 
 soak: redis ## all tests, the random ones with many times the rounds; no limit in time
 	PICKET_SOAK=1 $(GO) test -count=1 -timeout 0 -v $(TESTFLAGS) ./...

@@ -90,6 +90,22 @@ func TestScreenshots(t *testing.T) {
 	}
 }
 
+// TestReadmePicture takes the picture of the console that README.md shows.
+func TestReadmePicture(t *testing.T) {
+	path := os.Getenv("PICKET_README_PICTURE")
+	if path == "" {
+		t.Skip("make picture takes it")
+	}
+	s := newConsoleFixture(t, asWritten)
+	s.populate()
+	b := s.w.browse(t)
+	b.do(chromedp.EmulateViewport(1360, 800))
+	b.prefer("prefers-color-scheme", "light")
+	b.signIn("/console/")
+	b.open("/console/")
+	b.shoot(path)
+}
+
 // prefer sets what the person's device says it prefers.
 func (b *tab) prefer(feature, value string) {
 	b.t.Helper()

@@ -20,18 +20,13 @@ import (
 func TestDocumentedCommandsExist(t *testing.T) {
 	binary := buildPicket(t)
 	inText := regexp.MustCompile("(?m)`(?:bin/)?picket ([^`]*)`|^(?:bin/)?picket (.*)$")
-	pages, _ := filepath.Glob(filepath.Join(repoRoot(t), "docs", "*.md"))
 	seen := map[string]bool{}
-	for _, page := range append(pages, filepath.Join(repoRoot(t), "README.md")) {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range inText.FindAllStringSubmatch(string(text), -1) {
+	for _, page := range documentPages(t) {
+		for _, m := range inText.FindAllStringSubmatch(readPage(t, page), -1) {
 			line := strings.TrimSpace(m[1] + m[2])
 			if !seen[line] {
 				seen[line] = true
-				checkCommand(t, binary, filepath.Base(page), line)
+				checkCommand(t, binary, page, line)
 			}
 		}
 	}

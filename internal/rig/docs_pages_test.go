@@ -1,0 +1,133 @@
+package rig
+
+import (
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/picket-dev/picket"
+)
+
+// documentPages returns the path of each Markdown page for people, below the root.
+func documentPages(t *testing.T) (pages []string) {
+	t.Helper()
+	root := repoRoot(t)
+	err := fs.WalkDir(os.DirFS(root), "docs", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && filepath.Ext(path) == ".md" {
+			pages = append(pages, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(pages, "README.md", "CONTRIBUTING.md")
+}
+
+func readPage(t *testing.T, page string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(repoRoot(t), page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+var (
+	codeBlock    = regexp.MustCompile("(?ms)^```.*?^```$")
+	inlineCode   = regexp.MustCompile("`[^`]*`")
+	markdownLink = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading      = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	notInAnchor  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	pathInCode   = regexp.MustCompile("`((?:adapter|budget|cmd|docs|internal|notify|orchestrator|reaper|toolproxy)/" +
+		"[A-Za-z0-9_./-]+)`")
+)
+
+// anchors returns the anchors of the headings of a page.
+func anchors(page string) map[string]bool {
+	found := map[string]bool{}
+	for _, m := range heading.FindAllStringSubmatch(codeBlock.ReplaceAllString(page, ""), -1) {
+		words := notInAnchor.ReplaceAllString(strings.ToLower(m[1]), "")
+		found[strings.ReplaceAll(words, " ", "-")] = true
+	}
+	return found
+}
+
+// Every link of a document leads to a file, and to a heading where it names one.
+func TestDocumentedLinksResolve(t *testing.T) {
+	checked := 0
+	for _, page := range documentPages(t) {
+		text := inlineCode.ReplaceAllString(codeBlock.ReplaceAllString(readPage(t, page), ""), "")
+		for _, m := range markdownLink.FindAllStringSubmatch(text, -1) {
+			link, err := url.Parse(m[1])
+			if err != nil || link.Scheme != "" {
+				continue
+			}
+			checked++
+			target := page
+			if link.Path != "" {
+				target = filepath.Join(filepath.Dir(page), link.Path)
+			}
+			if _, err := os.Stat(filepath.Join(repoRoot(t), target)); err != nil {
+				t.Errorf("%s: the link %s leads nowhere", page, m[1])
+				continue
+			}
+			if link.Fragment != "" && !anchors(readPage(t, target))[link.Fragment] {
+				t.Errorf("%s: %s has no heading #%s", page, target, link.Fragment)
+			}
+		}
+	}
+	if checked < 50 {
+		t.Errorf("found %d links only", checked)
+	}
+}
+
+// Every file that CONTRIBUTING.md names exists.
+func TestContributingNamesFilesThatExist(t *testing.T) {
+	paths := pathInCode.FindAllStringSubmatch(readPage(t, "CONTRIBUTING.md"), -1)
+	for _, m := range paths {
+		if strings.Contains(m[1], "FOLDER") {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(repoRoot(t), m[1])); err != nil {
+			t.Errorf("CONTRIBUTING.md: there is no %s", m[1])
+		}
+	}
+	if len(paths) < 10 {
+		t.Errorf("found %d paths only", len(paths))
+	}
+}
+
+// The state diagram of docs/concepts.md has exactly the legal moves of a task.
+func TestStateDiagramShowsTheTaskTransitions(t *testing.T) {
+	_, diagram, found := strings.Cut(readPage(t, "docs/concepts.md"), "\nstateDiagram-v2\n")
+	if !found {
+		t.Fatal("docs/concepts.md has no state diagram")
+	}
+	diagram, _, _ = strings.Cut(diagram, "\n```")
+	got := map[string]string{}
+	for line := range strings.Lines(diagram) {
+		states, verbs, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		from, to, arrow := strings.Cut(states, " --> ")
+		if !arrow || verbs == "" {
+			t.Errorf("the diagram has the line %q; want FROM --> TO: VERB, VERB", line)
+			continue
+		}
+		for verb := range strings.SplitSeq(verbs, ", ") {
+			got[from+" "+verb+" "+to] = ""
+		}
+	}
+	want := map[string]string{}
+	picket.TaskTransitions(func(from picket.TaskState, verb string, to picket.TaskState) {
+		start := string(from)
+		if start == "" {
+			start = "[*]"
+		}
+		want[start+" "+verb+" "+string(to)] = ""
+	})
+	expectSame(t, "docs/concepts.md, state diagram", got, want)
+}
