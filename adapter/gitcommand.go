@@ -150,7 +150,7 @@ func (c gitContainment) timeLeft(ctx context.Context) time.Duration {
 
 var (
 	errGitTimeout = fmt.Errorf("killed after %s, the limit of each git command: the repository is too large, or a filter of its configuration too slow. "+
-		"Make git faster (docs/operations.md, Large repositories), or use the workspace here or copy", gitTimeout)
+		"Make git faster (docs/operations/workers.md, Large repositories), or use the workspace here or copy", gitTimeout)
 	errLeaseEnded = errors.New("not started, because the lease has ended")
 )
 

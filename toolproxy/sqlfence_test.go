@@ -158,14 +158,14 @@ func sqlAway(t *testing.T, b sqlEnv) {
 // Whoever writes past the proxy finds the same table and the same statement in
 // the manual.
 func TestTheManualHasTheStatementsOfTheMarks(t *testing.T) {
-	text, err := os.ReadFile("../docs/operations.md")
+	text, err := os.ReadFile("../docs/operations/money.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	manual := strings.Join(strings.Fields(string(text)), " ")
 	for _, statement := range []string{toolproxy.MarksTable("picket_fence"), toolproxy.RaiseMark("picket_fence")} {
 		if !strings.Contains(manual, statement) {
-			t.Errorf("docs/operations.md does not have\n%s", statement)
+			t.Errorf("docs/operations/money.md does not have\n%s", statement)
 		}
 	}
 }

@@ -256,7 +256,7 @@ func TestBadAgents(t *testing.T) {
 
 // TestDocumentedKeys holds the tables of the manual against the keys there are.
 func TestDocumentedKeys(t *testing.T) {
-	text, err := os.ReadFile("../../docs/operations.md")
+	text, err := os.ReadFile("../../docs/operations/settings.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,19 +270,19 @@ func TestDocumentedKeys(t *testing.T) {
 	}
 	for _, s := range knownSettings() {
 		if !documented[s.key] {
-			t.Errorf("docs/operations.md does not have the key %s", s.key)
+			t.Errorf("docs/operations/settings.md does not have the key %s", s.key)
 		}
 	}
 	for name := range documented {
 		if key, ok := strings.CutPrefix(name, "agents.NAME."); ok {
 			if _, known := agentSettingNamed(key); !known {
-				t.Errorf("docs/operations.md has the key %s, which there is not", name)
+				t.Errorf("docs/operations/settings.md has the key %s, which there is not", name)
 			}
 		}
 	}
 	for _, k := range agentSettings {
 		if !documented["agents.NAME."+k.key] {
-			t.Errorf("docs/operations.md does not have the key agents.NAME.%s", k.key)
+			t.Errorf("docs/operations/settings.md does not have the key agents.NAME.%s", k.key)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func TestBadTools(t *testing.T) {
 
 // The manual has every key there is, and no other.
 func TestDocumentedToolKeysAreTheKeys(t *testing.T) {
-	manual, err := os.ReadFile("../../docs/operations.md")
+	manual, err := os.ReadFile("../../docs/operations/settings.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestDocumentedToolKeysAreTheKeys(t *testing.T) {
 	slices.Sort(documented)
 	known := leaves("tools", toolsShape())
 	if !slices.Equal(documented, known) {
-		t.Errorf("docs/operations.md has\n%s\nthe code\n%s", strings.Join(documented, "\n"), strings.Join(known, "\n"))
+		t.Errorf("docs/operations/settings.md has\n%s\nthe code\n%s", strings.Join(documented, "\n"), strings.Join(known, "\n"))
 	}
 }
 

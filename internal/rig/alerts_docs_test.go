@@ -9,7 +9,7 @@ import (
 
 // The command that each alert names exists, with its flags.
 func TestCommandsOfAlertsExist(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(repoRoot(t), "docs", "operations.md"))
+	text, err := os.ReadFile(filepath.Join(repoRoot(t), "docs", "operations", "monitoring.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,7 +20,7 @@ func TestCommandsOfAlertsExist(t *testing.T) {
 		command, found := strings.CutPrefix(strings.TrimSpace(line), "command: picket ")
 		if found && !checked[command] {
 			checked[command] = true
-			checkCommand(t, binary, "operations.md, alerts", command)
+			checkCommand(t, binary, "monitoring.md, alerts", command)
 		}
 	}
 	if len(checked) < 8 {

@@ -104,10 +104,10 @@ func TestDocumentedSettings(t *testing.T) {
 		return false
 	})
 	got := map[string]string{}
-	for _, row := range table(t, "docs/operations.md", "| key | flag |") {
+	for _, row := range table(t, "docs/operations/settings.md", "| key | flag |") {
 		got[row[0]] = strings.TrimPrefix(row[1], "--")
 	}
-	expectSame(t, "docs/operations.md, picket.yaml keys", got, want)
+	expectSame(t, "docs/operations/settings.md, picket.yaml keys", got, want)
 }
 
 func expectSame(t *testing.T, what string, got, want map[string]string) {

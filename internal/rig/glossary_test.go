@@ -4,8 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -19,15 +17,15 @@ var (
 // testFunction is the name of a test, which is a sentence.
 var testFunction = regexp.MustCompile(`^(Test|Fuzz|Benchmark|Example)`)
 
-// The words that docs/glossary.md replaced are in the name of no type and of no
+// The words that the glossary of docs/architecture.md replaced are in the name of no type and of no
 // exported function, method or field.
 func TestNamesUseTheWordsOfTheGlossary(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(repoRoot(t), "docs", "glossary.md"))
-	if err != nil {
-		t.Fatal(err)
+	_, glossary, found := strings.Cut(readPage(t, "docs/architecture.md"), "\n## Glossary\n")
+	if !found {
+		t.Fatal("docs/architecture.md has no glossary")
 	}
 	replaced := map[string]string{} // word -> what to write
-	for _, row := range glossaryRow.FindAllStringSubmatch(string(page), -1) {
+	for _, row := range glossaryRow.FindAllStringSubmatch(glossary, -1) {
 		for word := range strings.SplitSeq(row[3], ",") {
 			if word = strings.TrimSpace(word); word != "" {
 				replaced[word] = strings.ReplaceAll(row[1], "*", "")

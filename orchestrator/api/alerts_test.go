@@ -35,12 +35,12 @@ type alertRule struct {
 // documentedAlerts reads the block of rules.
 func documentedAlerts(t testing.TB) (rules []alertRule, block string) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/operations.md")
+	text, err := os.ReadFile("../../docs/operations/monitoring.md")
 	must(t, err)
 	_, block, found := strings.Cut(string(text), "\n```yaml alerts\n")
 	block, _, closed := strings.Cut(block, "\n```\n")
 	if !found || !closed {
-		t.Fatal("docs/operations.md has no block of alerts")
+		t.Fatal("docs/operations/monitoring.md has no block of alerts")
 	}
 	var file ruleFile
 	must(t, yaml.UnmarshalWithOptions([]byte(block), &file, yaml.Strict()))

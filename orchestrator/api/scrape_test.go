@@ -60,7 +60,7 @@ func readScrape(t testing.TB, text string) map[string]*metricFamily {
 	return all
 }
 
-// documentedMetric is a row of the table in docs/operations.md.
+// documentedMetric is a row of the table in docs/operations/monitoring.md.
 type documentedMetric struct {
 	kind   string
 	labels string
@@ -70,12 +70,12 @@ type documentedMetric struct {
 // documentedMetrics reads the table.
 func documentedMetrics(t testing.TB) map[string]documentedMetric {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/operations.md")
+	text, err := os.ReadFile("../../docs/operations/monitoring.md")
 	must(t, err)
 	_, rest, found := strings.Cut(string(text),
 		"\n| metric | type | labels | of the | meaning |\n|---|---|---|---|---|\n")
 	if !found {
-		t.Fatal("docs/operations.md has no table of metrics")
+		t.Fatal("docs/operations/monitoring.md has no table of metrics")
 	}
 	rows := map[string]documentedMetric{}
 	for line := range strings.Lines(rest) {
