@@ -233,17 +233,24 @@ func decodeAgent(script string, got any, err error) (picket.Agent, error) {
 
 // agent decodes an agent_view.
 func (r *reply) agent(v any) (a picket.Agent, owner string) {
-	l := r.List(v)
-	raw, now, h := r.Int(r.At(l, 1)), r.Int(r.At(l, 2)), r.Hash(r.At(l, 3))
+	var view struct {
+		ID       string            `reply:"id"`
+		Raw      int64             `reply:"raw"` // the server's own clock, ms
+		Now      int64             `reply:"now"` // store time, ms
+		Record   map[string]string `reply:"record"`
+		Metadata string            `reply:"metadata"`
+	}
+	r.Decode(v, &view)
+	h := view.Record
 	a = picket.Agent{
-		AgentID:      r.Text(r.At(l, 0)),
+		AgentID:      view.ID,
 		RoleID:       h["role"],
 		Name:         h["name"],
 		Capabilities: splitTags(h["caps"]),
 		Capacity:     capacity(h["max"], h["load"]),
 		Status:       picket.AgentStatus(h["status"]),
 		Endpoint:     h["endpoint"],
-		Metadata:     picket.RawJSON(r.Text(r.At(l, 4))),
+		Metadata:     picket.RawJSON(view.Metadata),
 		Heartbeat: picket.HeartbeatConfig{
 			IntervalSeconds:       int(store.ParseInt(h["interval"])),
 			UnhealthyAfterSeconds: int(store.ParseInt(h["unhealthy"])),
@@ -256,7 +263,7 @@ func (r *reply) agent(v any) (a picket.Agent, owner string) {
 		DrainTimeoutSeconds: optionalInt(h["drain"]),
 	}
 	if a.Status == picket.AgentDraining {
-		a.DrainDeadlineAt = picket.Instant(raw + store.ParseInt(h["drain_until"]) - now)
+		a.DrainDeadlineAt = picket.Instant(view.Raw + store.ParseInt(h["drain_until"]) - view.Now)
 	}
 	return a, h["owner"]
 }
@@ -466,15 +473,34 @@ func (e *Engine) nextAgents(ctx context.Context, w *agentWalk, limit int) (rows 
 		return nil, 0, err
 	}
 	r := newReply("agents")
-	l := r.List(got)
-	w.roster, w.after, n = r.Text(r.At(l, 0)), r.Text(r.At(l, 1)), int(r.Int(r.At(l, 2)))
-	w.done = w.roster == ""
-	for _, v := range l[min(3, len(l)):] {
-		f := r.List(v)
-		rows = append(rows, agentRow{r.Text(r.At(f, 0)),
-			picket.AgentRow{AgentID: r.Text(r.At(f, 1)), RoleID: r.Text(r.At(f, 2)), Name: r.Text(r.At(f, 3)),
-				Capabilities: splitTags(r.Text(r.At(f, 4))), Capacity: capacity(r.Text(r.At(f, 5)), r.Text(r.At(f, 6))),
-				Status: picket.AgentStatus(r.Text(r.At(f, 7))), LastHeartbeatAt: picket.Instant(r.Int(r.At(f, 8)))}})
+	var page struct {
+		Roster string `reply:"roster"` // to go on in
+		After  string `reply:"after"`  // the id to go on after
+		Found  int64  `reply:"found"`
+		Rows   []struct {
+			Roster       string `reply:"roster"`
+			ID           string `reply:"id"`
+			Role         string `reply:"role"`
+			Name         string `reply:"name"`
+			Capabilities string `reply:"capabilities"`
+			Max          string `reply:"max"`
+			Load         string `reply:"load"`
+			Status       string `reply:"status"`
+			Heartbeat    int64  `reply:"heartbeat"` // the last one, ms
+		} `reply:"rows"`
 	}
-	return rows, n, r.Err
+	r.Decode(got, &page)
+	w.roster, w.after, w.done = page.Roster, page.After, page.Roster == ""
+	for _, row := range page.Rows {
+		rows = append(rows, agentRow{row.Roster, picket.AgentRow{
+			AgentID:         row.ID,
+			RoleID:          row.Role,
+			Name:            row.Name,
+			Capabilities:    splitTags(row.Capabilities),
+			Capacity:        capacity(row.Max, row.Load),
+			Status:          picket.AgentStatus(row.Status),
+			LastHeartbeatAt: picket.Instant(row.Heartbeat),
+		}})
+	}
+	return rows, int(page.Found), r.Err
 }

@@ -103,7 +103,7 @@ func (e *Engine) Reserve(ctx context.Context, held picket.LeaseCredential,
 		Reserved:   req.Reserve,
 		Available:  r.amount(l[min(1, len(l)):]),
 		LeaseTTLMs: r.Int(r.At(l, 3)),
-		Nudge:      r.nudge(r.At(l, 4)),
+		Nudge:      r.nudge(r.Text(r.At(l, 4))),
 	}
 	if len(l) > 5 {
 		was := r.List(l[5])

@@ -29,38 +29,57 @@ type specRecord struct {
 	Trace *picket.Trace `json:"trace,omitempty"`
 }
 
-// task decodes a view.
-func (r *reply) task(v any) picket.Task {
-	l := r.List(v)
-	id, rawMs, nowMs, deadline := r.Text(r.At(l, 0)), r.Int(r.At(l, 1)), r.Int(r.At(l, 2)), r.Int(r.At(l, 3))
-	t := r.taskRecord(id, r.At(l, 4), r.At(l, 5))
-	if in := r.Text(r.At(l, 6)); in != "" {
-		t.Input = json.RawMessage(in)
+// taskView is what the script function task_view shows.
+type taskView struct {
+	ID       string            `reply:"id"`
+	Raw      int64             `reply:"raw"` // the server's own clock, ms
+	Now      int64             `reply:"now"` // store time, ms
+	Deadline int64             `reply:"deadline"`
+	Record   map[string]string `reply:"record"`
+	Spec     specRecord        `reply:"spec,json"`
+	Input    string            `reply:"input"`
+	Output   outputRecord      `reply:"output,json"`
+	Runs     []runView         `reply:"runs"`
+	Report   string            `reply:"report"`
+	Answers  []string          `reply:"answers"`
+	Handoff  *handoffView      `reply:"handoff"`
+	Review   map[string]string `reply:"review"`
+	Envelope map[string]string `reply:"envelope"`
+	Children []string          `reply:"children"`
+	Digest   string            `reply:"digest"`
+}
+
+// task decodes a taskView.
+func (r *reply) task(value any) picket.Task {
+	var v taskView
+	r.Decode(value, &v)
+	return r.taskOf(v)
+}
+
+func (r *reply) taskOf(v taskView) picket.Task {
+	t := taskRecord(v.ID, v.Record, v.Spec)
+	if v.Input != "" {
+		t.Input = json.RawMessage(v.Input)
 	}
-	var out outputRecord
-	r.JSON(r.At(l, 7), &out)
-	t.Output, t.Summary = out.Output, out.Summary
-	r.taskMoney(&t, r.At(l, 13))
-	for _, child := range r.List(r.At(l, 14)) {
-		t.Children = append(t.Children, r.Text(child))
-	}
-	h := r.Hash(r.At(l, 4))
-	for _, run := range r.List(r.At(l, 8)) {
-		t.Runs = append(t.Runs, r.run(run))
+	t.Output, t.Summary = v.Output.Output, v.Output.Summary
+	taskMoney(&t, v.Envelope)
+	t.Children = v.Children
+	for _, run := range v.Runs {
+		t.Runs = append(t.Runs, run.run())
 	}
 	if n := len(t.Runs); n > 0 && t.State == picket.TaskLeased {
 		run := t.Runs[n-1]
 		t.CurrentRun = &run
-		t.LeaseExpiresAt = picket.Instant(rawMs + deadline - nowMs)
+		t.LeaseExpiresAt = picket.Instant(v.Raw + v.Deadline - v.Now)
 	}
-	t.LastReport = r.report(r.At(l, 9), true)
-	t.Answers = r.answers(r.At(l, 10))
-	if t.Handoff = r.handoff(r.At(l, 11), rawMs, nowMs, t.LastReport); t.Handoff != nil {
+	t.LastReport = r.report(v.Report, true)
+	t.Answers = r.answers(v.Answers)
+	if t.Handoff = r.handoff(v.Handoff, v.Raw, v.Now, t.LastReport); t.Handoff != nil {
 		t.Handoff.Title = t.Title
 	}
-	if rv := r.Hash(r.At(l, 12)); len(rv) > 0 {
+	if rv := v.Review; len(rv) > 0 {
 		t.Review = &picket.Review{
-			TaskID:    id,
+			TaskID:    v.ID,
 			RunID:     rv["run"],
 			Decision:  optionalString(rv["decision"]),
 			Note:      rv["note"],
@@ -70,7 +89,7 @@ func (r *reply) task(v any) picket.Task {
 			Digest:    rv["digest"],
 		}
 	} else if t.State == picket.TaskReview {
-		t.Review = &picket.Review{TaskID: id, RunID: h["run"], Digest: r.Text(r.At(l, 15))}
+		t.Review = &picket.Review{TaskID: v.ID, RunID: v.Record["run"], Digest: v.Digest}
 	}
 	for i := range t.Runs {
 		t.Runs[i].KeepUntil = keepUntil(t, t.Runs[i])
@@ -84,11 +103,8 @@ type outputRecord struct {
 	Summary string          `json:"summary"`
 }
 
-// taskRecord decodes the state hash and the specification.
-func (r *reply) taskRecord(id string, hash, spec any) picket.Task {
-	h := r.Hash(hash)
-	var s specRecord
-	r.JSON(spec, &s)
+// taskRecord makes a task of its state hash and its specification.
+func taskRecord(id string, h map[string]string, s specRecord) picket.Task {
 	s.TaskSpec.Trace = s.Trace
 	t := taskFromSpec(id, s.TaskSpec)
 	t.State = picket.TaskState(h["state"])
@@ -143,11 +159,17 @@ func taskFromSpec(id string, s picket.TaskSpec) picket.Task {
 	return t
 }
 
-func (r *reply) run(v any) picket.Run {
-	l := r.List(v)
-	h := r.Hash(r.At(l, 1))
+// runView is what the script function run_view shows.
+type runView struct {
+	ID     string            `reply:"id"`
+	Record map[string]string `reply:"record"`
+	Detail string            `reply:"detail"`
+}
+
+func (v runView) run() picket.Run {
+	h := v.Record
 	run := picket.Run{
-		RunID:         r.Text(r.At(l, 0)),
+		RunID:         v.ID,
 		TaskID:        h["task"],
 		AgentID:       h["agent"],
 		FencingToken:  store.ParseInt(h["token"]),
@@ -163,7 +185,7 @@ func (r *reply) run(v any) picket.Run {
 		run.Tokens = append(run.Tokens, store.ParseInt(t))
 	}
 	if run.State != picket.RunRunning {
-		run.Exit = decodeExit(h, r.Text(r.At(l, 2)))
+		run.Exit = decodeExit(h, v.Detail)
 	}
 	return run
 }
@@ -182,14 +204,13 @@ func decodeExit(h map[string]string, detail string) *picket.Exit {
 }
 
 // report decodes "seq at run token json"; nil when there is none.
-func (r *reply) report(v any, pinned bool) *picket.Report {
-	s := r.Text(v)
+func (r *reply) report(s string, pinned bool) *picket.Report {
 	if s == "" {
 		return nil
 	}
 	part := strings.SplitN(s, " ", 5)
 	if len(part) != 5 {
-		r.Fail("a report", v)
+		r.Fail("a report", s)
 		return nil
 	}
 	rep := &picket.Report{
@@ -203,18 +224,18 @@ func (r *reply) report(v any, pinned bool) *picket.Report {
 	return rep
 }
 
-func (r *reply) answers(v any) []picket.Answer {
+func (r *reply) answers(texts []string) []picket.Answer {
 	var out []picket.Answer
-	for _, a := range r.List(v) {
-		if one := r.answer(a); one != nil {
+	for _, text := range texts {
+		if one := r.answer(text); one != nil {
 			out = append(out, *one)
 		}
 	}
 	return out
 }
 
-func (r *reply) answer(v any) *picket.Answer {
-	if r.Text(v) == "" {
+func (r *reply) answer(text string) *picket.Answer {
+	if text == "" {
 		return nil
 	}
 	var a struct {
@@ -227,7 +248,7 @@ func (r *reply) answer(v any) *picket.Answer {
 		By          string          `json:"by"`
 		AtMs        int64           `json:"atMs"`
 	}
-	r.JSON(v, &a)
+	r.JSON(text, &a)
 	return &picket.Answer{
 		HandoffID:   a.HandoffID,
 		Question:    a.Question,
@@ -240,19 +261,27 @@ func (r *reply) answer(v any) *picket.Answer {
 	}
 }
 
-func (r *reply) handoff(v any, rawMs, nowMs int64, last *picket.Report) *picket.Handoff {
-	l := r.List(v)
-	if len(l) == 0 {
+// handoffView is what the script function handoff_view shows.
+type handoffView struct {
+	ID        string            `reply:"id"`
+	Record    map[string]string `reply:"record"`
+	Answer    string            `reply:"answer"`
+	Workspace string            `reply:"workspace"`
+	Work      string            `reply:"work"`
+}
+
+func (r *reply) handoff(v *handoffView, rawMs, nowMs int64, last *picket.Report) *picket.Handoff {
+	if v == nil {
 		return nil
 	}
-	h := r.Hash(r.At(l, 1))
+	h := v.Record
 	var body struct {
 		Question string   `json:"question"`
 		Options  []string `json:"options"`
 	}
 	r.JSON(h["body"], &body)
 	out := &picket.Handoff{
-		HandoffID:  r.Text(r.At(l, 0)),
+		HandoffID:  v.ID,
 		TaskID:     h["task"],
 		RunID:      h["run"],
 		Kind:       picket.HandoffKind(h["kind"]),
@@ -263,9 +292,9 @@ func (r *reply) handoff(v any, rawMs, nowMs int64, last *picket.Report) *picket.
 		ClaimedBy:  h["claimed"],
 		State:      picket.HandoffState(h["state"]),
 		CreatedAt:  picket.Instant(store.ParseInt(h["created"])),
-		Answer:     r.answer(r.At(l, 2)),
+		Answer:     r.answer(v.Answer),
 		ClaimedAt:  picket.Instant(store.ParseInt(h["claimed_at"])),
-		Work:       r.work(r.At(l, 3), r.At(l, 4)),
+		Work:       r.work(v.Workspace, v.Work),
 	}
 	if last != nil {
 		out.Tried = slices.Clone(last.Attempted)

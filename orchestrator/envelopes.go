@@ -23,8 +23,7 @@ func amountColumn(h map[string]string, name string) budget.Envelope {
 
 // taskMoney fills in what a task may spend and has spent. What its agents reported
 // beyond that is not available to it.
-func (r *reply) taskMoney(t *picket.Task, v any) {
-	h := r.Hash(v)
+func taskMoney(t *picket.Task, h map[string]string) {
 	t.BudgetEnvelope, t.Spent, t.Held = amountColumn(h, "envelope"), amountColumn(h, "spent"), amountColumn(h, "held")
 	t.Available = amountColumn(h, "available").Sub(amountColumn(h, "unverified"))
 }
@@ -70,15 +69,31 @@ func (e *Engine) envelope(ctx context.Context, script string, args ...any) (pick
 		return picket.EnvelopeState{}, err
 	}
 	r := newReply(script)
-	s := r.envelope(got)
+	var v envelopeView
+	r.Decode(got, &v)
+	s := r.envelope(v)
 	return s, r.Err
 }
 
-func (r *reply) envelope(v any) picket.EnvelopeState {
-	l := r.List(v)
-	h := r.Hash(r.At(l, 1))
+// envelopeView is what the script function envelope_view shows.
+type envelopeView struct {
+	ID     string            `reply:"id"`
+	Record map[string]string `reply:"record"`
+	Calls  []struct {
+		ID       string `reply:"id"`
+		Run      string `reply:"run"`
+		Tool     string `reply:"tool"`
+		Need     []any  `reply:"need"` // tokens and nano-dollars
+		Left     int64  `reply:"left"` // ms to its deadline
+		External bool   `reply:"external"`
+	} `reply:"calls"`
+	Children []envelopeView `reply:"children"`
+}
+
+func (r *reply) envelope(v envelopeView) picket.EnvelopeState {
+	h := v.Record
 	s := picket.EnvelopeState{
-		ID:       r.Text(r.At(l, 0)),
+		ID:       v.ID,
 		Parent:   h["parent"],
 		State:    "open",
 		Envelope: amountColumn(h, "envelope"),
@@ -102,22 +117,21 @@ func (r *reply) envelope(v any) picket.EnvelopeState {
 	s.Unverified = amountColumn(h, "unverified")
 	free := s.Available.Sub(s.Unverified)
 	s.Locked = free.Tokens < 0 || free.USD < 0
-	for _, row := range r.List(r.At(l, 2)) {
-		c := r.List(row)
+	for _, c := range v.Calls {
 		call := picket.OpenCall{
-			CallID:     r.Text(r.At(c, 0)),
-			RunID:      r.Text(r.At(c, 1)),
-			Tool:       r.Text(r.At(c, 2)),
-			Reserved:   r.amount(c[min(3, len(c)):]),
-			DeadlineMs: r.Int(r.At(c, 5)),
+			CallID:     c.ID,
+			RunID:      c.Run,
+			Tool:       c.Tool,
+			Reserved:   r.amount(c.Need),
+			DeadlineMs: c.Left,
 			Effects:    picket.EffectsNone,
 		}
-		if r.Text(r.At(c, 6)) == "1" {
+		if c.External {
 			call.Effects = picket.EffectsExternal
 		}
 		s.Calls = append(s.Calls, call)
 	}
-	for _, child := range r.List(r.At(l, 3)) {
+	for _, child := range v.Children {
 		s.Children = append(s.Children, r.envelope(child))
 	}
 	return s

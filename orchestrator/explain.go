@@ -20,25 +20,36 @@ func (e *Engine) Explain(ctx context.Context, taskID string) (picket.Explanation
 		return picket.Explanation{}, err
 	}
 	r := newReply("explain")
-	l := r.List(got)
+	var v struct {
+		Task    taskView `reply:"task"`
+		Tick    int64    `reply:"tick"`    // the last one, ms
+		Delayed int64    `reply:"delayed"` // until, ms
+		Lane    string   `reply:"lane"`
+		Ahead   int64    `reply:"ahead"` // better tasks in the lane
+		Paused  string   `reply:"paused"`
+		Call    struct { // that it waits for
+			Tool string `reply:"tool"`
+			Ends int64  `reply:"ends"` // ms
+		} `reply:"call"`
+		CancelledWith string   `reply:"cancelled_with"`
+		Waiters       []string `reply:"waiters"`
+	}
+	r.Decode(got, &v)
 	f := explainResult{
-		task:    r.task(r.At(l, 0)),
-		tick:    r.Int(r.At(l, 1)),
-		delayed: r.Int(r.At(l, 2)),
-		lane:    r.Text(r.At(l, 3)),
-		ahead:   r.Int(r.At(l, 4)),
-		now:     r.Int(r.At(l, 5)),
-		raw:     r.Int(r.At(l, 6)),
-		paused:  r.Text(r.At(l, 7)) != "",
-	}
-	f.waitsForRun = r.Hash(r.List(r.At(l, 0))[4])["gate"]
-	f.queuedIn = r.Hash(r.List(r.At(l, 0))[4])["at"]
-	if c := r.List(r.At(l, 8)); len(c) == 2 {
-		f.call, f.callEnds = r.Text(c[0]), r.Int(c[1])
-	}
-	f.cancelledWith = r.Text(r.At(l, 9))
-	for _, w := range l[min(10, len(l)):] {
-		f.waiters = append(f.waiters, r.Text(w))
+		task:          r.taskOf(v.Task),
+		tick:          v.Tick,
+		delayed:       v.Delayed,
+		lane:          v.Lane,
+		queuedIn:      v.Task.Record["at"],
+		ahead:         v.Ahead,
+		now:           v.Task.Now,
+		raw:           v.Task.Raw,
+		paused:        v.Paused != "",
+		waitsForRun:   v.Task.Record["gate"],
+		call:          v.Call.Tool,
+		callEnds:      v.Call.Ends,
+		waiters:       v.Waiters,
+		cancelledWith: v.CancelledWith,
 	}
 	if r.Err != nil {
 		return picket.Explanation{}, r.Err

@@ -65,7 +65,9 @@ func (e *Engine) grant(ctx context.Context, by picket.Caller, req picket.Acquire
 		return nil, err
 	}
 	r := newReply("grant")
-	return e.decodeLeases(r, got, floor, req.SeparateCredentials), r.Err
+	var g grantReply
+	r.Decode(got, &g)
+	return e.newLeases(r, g, floor, req.SeparateCredentials), r.Err
 }
 
 // runGrant runs a script that grants: first are the arguments it takes before
@@ -104,19 +106,46 @@ func (e *Engine) runGrant(ctx context.Context, script string, first []any, by pi
 	return got, floor, err
 }
 
-// decodeLeases decodes what grant replies. separate gives each lease two credentials.
-func (e *Engine) decodeLeases(r *reply, got any, floor int64, separate bool) []picket.Lease {
-	l := r.List(got)
-	raw := r.Int(r.At(l, 1))
-	e.records.NoteGrants(floor, r.Int(r.At(l, 3)), r.Int(r.At(l, 2)))
-	fresh := r.Int(r.At(l, 0)) != grantRepeated
-	leases := make([]picket.Lease, 0, len(l))
-	for _, v := range l[min(4, len(l)):] {
-		lease := e.decodeLease(r, raw, v)
+// grantReply is what the script grant answers.
+type grantReply struct {
+	Outcome string      `reply:"outcome"`
+	Raw     int64       `reply:"raw"` // the server's own clock, ms
+	Seq     int64       `reply:"seq"`
+	Grants  int64       `reply:"grants"` // ever
+	Leases  []leaseView `reply:"leases"`
+}
+
+// leaseView is what the script function lease_view shows.
+type leaseView struct {
+	Task      string     `reply:"task"`
+	Run       string     `reply:"run"`
+	Token     int64      `reply:"token"`
+	Attempt   int64      `reply:"attempt"`
+	Window    int64      `reply:"window"` // ms
+	TTL       int64      `reply:"ttl"`    // ms
+	Spec      specRecord `reply:"spec,json"`
+	Input     string     `reply:"input"` // as a person has edited it, if one has
+	Report    string     `reply:"report"`
+	Answers   []string   `reply:"answers"`
+	Previous  *runView   `reply:"previous"`
+	Workspace string     `reply:"workspace"`
+	Fixes     string     `reply:"fixes"`
+	Retries   string     `reply:"retries"`
+	Note      string     `reply:"note"`     // of the review that it fixes
+	Envelope  []any      `reply:"envelope"` // tokens and nano-dollars
+	Waited    string     `reply:"waited"`   // ms for the first lease, "" for later ones
+}
+
+// newLeases makes the leases of a reply. separate gives each lease two credentials.
+func (e *Engine) newLeases(r *reply, g grantReply, floor int64, separate bool) []picket.Lease {
+	e.records.NoteGrants(floor, g.Grants, g.Seq)
+	leases := make([]picket.Lease, 0, len(g.Leases))
+	for _, v := range g.Leases {
+		lease := e.decodeLease(r, g.Raw, v)
 		e.sealLease(&lease, separate)
 		leases = append(leases, lease)
-		if fresh {
-			e.metrics.recordGrant(r, v)
+		if g.Outcome != grantRepeated {
+			e.metrics.recordGrant(v.Waited)
 		}
 	}
 	return leases
@@ -136,50 +165,46 @@ func (e *Engine) sealLease(l *picket.Lease, separate bool) {
 }
 
 // decodeLease decodes one granted lease, without its credentials.
-func (e *Engine) decodeLease(r *reply, raw int64, v any) picket.Lease {
-	l := r.List(v)
-	task, run := r.Text(r.At(l, 0)), r.Text(r.At(l, 1))
-	var s specRecord
-	r.JSON(r.At(l, 6), &s)
-	ttl := r.Int(r.At(l, 5))
+func (e *Engine) decodeLease(r *reply, raw int64, v leaseView) picket.Lease {
 	lease := picket.Lease{
-		TaskID:         task,
-		RunID:          run,
-		LeaseExpiresAt: picket.Instant(raw + ttl),
-		FencingToken:   r.Int(r.At(l, 2)),
-		BudgetEnvelope: r.amount(r.List(r.At(l, 15))),
-		WorkspacePath:  r.Text(r.At(l, 11)),
-		LeaseID:        "lease_" + strings.TrimPrefix(run, "run_"),
-		LeaseTTLMs:     ttl,
-		WindowMs:       r.Int(r.At(l, 4)),
-		Attempt:        int(r.Int(r.At(l, 3))),
+		TaskID:         v.Task,
+		RunID:          v.Run,
+		LeaseExpiresAt: picket.Instant(raw + v.TTL),
+		FencingToken:   v.Token,
+		BudgetEnvelope: r.amount(v.Envelope),
+		WorkspacePath:  v.Workspace,
+		LeaseID:        "lease_" + strings.TrimPrefix(v.Run, "run_"),
+		LeaseTTLMs:     v.TTL,
+		WindowMs:       v.Window,
+		Attempt:        int(v.Attempt),
 		Task: picket.LeaseTask{
-			Title:             s.Title,
-			Role:              s.Role,
-			Needs:             s.Needs,
-			Labels:            s.Labels,
-			Priority:          *s.Priority,
-			TimeoutSeconds:    s.TimeoutSeconds,
-			StallAfterSeconds: s.StallAfterSeconds,
-			OnExit:            s.OnExit,
-			Trace:             s.Trace,
-			Fixes:             optionalString(r.Text(r.At(l, 12))),
-			Retries:           optionalString(r.Text(r.At(l, 13))),
+			Title:             v.Spec.Title,
+			Role:              v.Spec.Role,
+			Needs:             v.Spec.Needs,
+			Labels:            v.Spec.Labels,
+			TimeoutSeconds:    v.Spec.TimeoutSeconds,
+			StallAfterSeconds: v.Spec.StallAfterSeconds,
+			OnExit:            v.Spec.OnExit,
+			Trace:             v.Spec.Trace,
+			Fixes:             optionalString(v.Fixes),
+			Retries:           optionalString(v.Retries),
+			ReviewNote:        v.Note,
 		},
-		LastReport: r.report(r.At(l, 8), true),
-		Answers:    r.answers(r.At(l, 9)),
+		LastReport: r.report(v.Report, true),
+		Answers:    r.answers(v.Answers),
 		ProxyURL:   e.store.cfg.ProxyURL,
+	}
+	if v.Spec.Priority != nil {
+		lease.Task.Priority = *v.Spec.Priority
 	}
 	if lease.ProxyURL != "" {
 		lease.MCPURL = strings.TrimSuffix(lease.ProxyURL, "/") + "/mcp"
 	}
-	lease.Task.ReviewNote = r.Text(r.At(l, 14))
-	if in := r.Text(r.At(l, 7)); in != "" {
-		lease.Task.Input = picket.RawJSON(in)
+	if v.Input != "" {
+		lease.Task.Input = picket.RawJSON(v.Input)
 	}
-	if r.At(l, 10) != nil {
-		before := r.run(l[10])
-		lease.PreviousExit = before.Exit
+	if v.Previous != nil {
+		lease.PreviousExit = v.Previous.run().Exit
 	}
 	return lease
 }
@@ -325,9 +350,9 @@ func (e *Engine) OpenLeaseToken(req picket.AdvanceRequest) (picket.LeaseCredenti
 
 // How the leases of an advance came about, where that matters.
 const (
-	grantRepeated  = 2 // they are those of the same request made before
-	grantExhausted = 3 // there are none before a grant has brought a new floor
-	grantBarred    = 4 // there are none for this agent: it drains, is gone or is another key's
+	grantRepeated  = "repeated"  // they are those of the same request made before
+	grantExhausted = "exhausted" // there are none before a grant has brought a new floor
+	grantBarred    = "barred"    // there are none for this agent: it drains, is gone or is another key's
 )
 
 // acquireMore acquires more work after a task was completed. If the agent or its key
@@ -345,18 +370,21 @@ func (e *Engine) acquireMore(ctx context.Context, by picket.Caller, req picket.A
 
 func (e *Engine) advance(ctx context.Context, held picket.LeaseCredential, complete []any, by picket.Caller,
 	req picket.AcquireRequest, waiter string,
-	wait time.Duration) (state picket.TaskState, leases []picket.Lease, how int64, err error) {
+	wait time.Duration) (state picket.TaskState, leases []picket.Lease, how string, err error) {
 	var floor int64
 	got, err := e.retryReclaimed(ctx, held, func() (got any, err error) {
 		got, floor, err = e.runGrant(ctx, "advance", complete, by, req, waiter, wait)
 		return got, err
 	})
 	if err != nil {
-		return "", nil, 0, err
+		return "", nil, "", err
 	}
 	r := newReply("advance")
-	l := r.List(got)
-	grants := r.At(l, 1)
-	leases, how = e.decodeLeases(r, grants, floor, req.SeparateCredentials), r.Int(r.At(r.List(grants), 0))
-	return picket.TaskState(r.Text(r.At(l, 0))), leases, how, r.Err
+	var a struct {
+		State string     `reply:"state"`
+		Grant grantReply `reply:"grant"`
+	}
+	r.Decode(got, &a)
+	leases = e.newLeases(r, a.Grant, floor, req.SeparateCredentials)
+	return picket.TaskState(a.State), leases, a.Grant.Outcome, r.Err
 }

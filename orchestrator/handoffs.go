@@ -30,8 +30,13 @@ func (e *Engine) Claim(ctx context.Context, by picket.Caller, handoffID string, 
 		return picket.Handoff{}, err
 	}
 	r := newReply("claim")
-	l := r.List(got)
-	h := r.handoffRow(l[min(2, len(l)):], r.Int(r.At(l, 0)), r.Int(r.At(l, 1)))
+	var c struct {
+		Raw int64      `reply:"raw"`
+		Now int64      `reply:"now"`
+		Row handoffRow `reply:"row"`
+	}
+	r.Decode(got, &c)
+	h := r.handoffOf(c.Row, c.Raw, c.Now)
 	if h == nil {
 		return picket.Handoff{}, cmp.Or(r.Err, errors.New("reply of claim: no hand-off"))
 	}
@@ -170,6 +175,9 @@ func (e *Engine) Handoff(ctx context.Context, handoffID string) (picket.Handoff,
 	if err != nil {
 		return picket.Handoff{}, err
 	}
+	if len(page.Handoffs) == 0 {
+		return picket.Handoff{}, errors.New("reply of handoffs: no hand-off")
+	}
 	return page.Handoffs[0], nil
 }
 
@@ -180,28 +188,38 @@ func (e *Engine) handoffs(ctx context.Context, which string, limit int,
 		return page, err
 	}
 	r := newReply("handoffs")
-	l := r.List(got)
-	raw, now := r.Int(r.At(l, 0)), r.Int(r.At(l, 1))
+	var p struct {
+		Raw   int64        `reply:"raw"`
+		Now   int64        `reply:"now"`
+		Total int64        `reply:"total"`
+		Next  string       `reply:"next"`
+		Rows  []handoffRow `reply:"rows"`
+	}
+	r.Decode(got, &p)
 	page = picket.HandoffPage{
 		Handoffs:   []picket.Handoff{},
-		Total:      r.Int(r.At(l, 2)),
-		NextCursor: optionalString(r.Text(r.At(l, 3))),
+		Total:      p.Total,
+		NextCursor: optionalString(p.Next),
 	}
-	for _, v := range l[4:] {
-		if h := r.handoffRow(r.List(v), raw, now); h != nil {
+	for _, row := range p.Rows {
+		if h := r.handoffOf(row, p.Raw, p.Now); h != nil {
 			page.Handoffs = append(page.Handoffs, *h)
 		}
 	}
 	return page, r.Err
 }
 
-// handoffRow decodes {hand-off view, last report, spec}.
-func (r *reply) handoffRow(row []any, rawMs, nowMs int64) *picket.Handoff {
-	h := r.handoff(r.At(row, 0), rawMs, nowMs, r.report(r.At(row, 1), true))
+// handoffRow is a hand-off as it stands in a list.
+type handoffRow struct {
+	Handoff *handoffView `reply:"handoff"`
+	Report  string       `reply:"report"` // the last one of its task
+	Spec    specRecord   `reply:"spec,json"`
+}
+
+func (r *reply) handoffOf(row handoffRow, rawMs, nowMs int64) *picket.Handoff {
+	h := r.handoff(row.Handoff, rawMs, nowMs, r.report(row.Report, true))
 	if h != nil {
-		var s specRecord
-		r.JSON(r.At(row, 2), &s)
-		h.Title = s.Title
+		h.Title = row.Spec.Title
 	}
 	return h
 }

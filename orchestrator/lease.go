@@ -205,7 +205,7 @@ func (e *Engine) Report(ctx context.Context, held picket.LeaseCredential, reques
 	if endedByLoop(l) {
 		return picket.Reported{}, loopRefusal("report_progress")
 	}
-	return picket.Reported{Seq: r.Int(r.At(l, 0)), Pinned: true, Nudge: r.nudge(r.At(l, 1))}, r.Err
+	return picket.Reported{Seq: r.Int(r.At(l, 0)), Pinned: true, Nudge: r.nudge(r.Text(r.At(l, 1)))}, r.Err
 }
 
 // Complete ends the lease with an output; the task goes to review, or is
@@ -290,8 +290,13 @@ func (e *Engine) HeldTask(ctx context.Context, held picket.LeaseCredential, requ
 	if endedByLoop(l) {
 		return picket.Task{}, loopRefusal("get_task")
 	}
-	t := r.task(r.At(l, 0))
-	t.Nudge = r.nudge(r.At(l, 1))
+	var shown struct {
+		Task  taskView `reply:"task"`
+		Nudge string   `reply:"nudge"`
+	}
+	r.Decode(got, &shown)
+	t := r.taskOf(shown.Task)
+	t.Nudge = r.nudge(shown.Nudge)
 	return t, r.Err
 }
 
@@ -305,20 +310,28 @@ func (e *Engine) Leases(ctx context.Context) ([]picket.LiveLease, error) {
 		return nil, err
 	}
 	r := newReply("leases")
-	l := r.List(got)
-	raw := r.Int(r.At(l, 0))
-	out := make([]picket.LiveLease, 0, len(l)-1)
-	for _, v := range l[1:] {
-		row := r.List(v)
-		ttl := r.Int(r.At(row, 4))
+	var live struct {
+		Raw  int64 `reply:"raw"`
+		Rows []struct {
+			Task     string `reply:"task"`
+			Run      string `reply:"run"`
+			Agent    string `reply:"agent"`
+			Token    int64  `reply:"token"`
+			TTL      int64  `reply:"ttl"` // ms
+			Renewals int64  `reply:"renewals"`
+		} `reply:"rows"`
+	}
+	r.Decode(got, &live)
+	out := make([]picket.LiveLease, 0, len(live.Rows))
+	for _, row := range live.Rows {
 		out = append(out, picket.LiveLease{
-			TaskID:         r.Text(r.At(row, 0)),
-			RunID:          r.Text(r.At(row, 1)),
-			AgentID:        r.Text(r.At(row, 2)),
-			FencingToken:   r.Int(r.At(row, 3)),
-			LeaseTTLMs:     ttl,
-			LeaseExpiresAt: picket.Instant(raw + ttl),
-			Renewals:       r.Int(r.At(row, 5)),
+			TaskID:         row.Task,
+			RunID:          row.Run,
+			AgentID:        row.Agent,
+			FencingToken:   row.Token,
+			LeaseTTLMs:     row.TTL,
+			LeaseExpiresAt: picket.Instant(live.Raw + row.TTL),
+			Renewals:       row.Renewals,
 		})
 	}
 	return out, r.Err

@@ -30,21 +30,31 @@ func (e *Engine) Log(ctx context.Context, taskID, runID, stream string, offset i
 		return picket.LogChunk{}, err
 	}
 	r := newReply("log")
-	l := r.List(got)
-	c := picket.LogChunk{
-		RunID:       r.Text(r.At(l, 0)),
-		Stream:      stream,
-		Offset:      r.Int(r.At(l, 1)),
-		Data:        []byte(r.Text(r.At(l, 2))),
-		LatestRunID: r.Text(r.At(l, 4)),
-		TaskState:   picket.TaskState(r.Text(r.At(l, 5))),
+	var v struct {
+		Run       string   `reply:"run"`
+		Offset    int64    `reply:"offset"` // of the first byte
+		Data      string   `reply:"data"`
+		Before    string   `reply:"before"` // the byte before the first one
+		Latest    string   `reply:"latest"` // run
+		TaskState string   `reply:"task_state"`
+		RunState  string   `reply:"run_state"`
+		Closed    string   `reply:"closed"` // "1" when the stream is
+		Marks     []string `reply:"marks"`  // of each piece
 	}
-	c.Next = c.Offset + int64(len(c.Data))
-	before := r.Text(r.At(l, 3))
-	c.MidLine = before != "" && before != "\n"
-	c.State = logState(r.Text(r.At(l, 6)), r.Text(r.At(l, 7)))
-	for _, v := range l[min(8, len(l)):] {
-		c.Marks = append(c.Marks, r.marks(r.Text(v))...)
+	r.Decode(got, &v)
+	c := picket.LogChunk{
+		RunID:       v.Run,
+		Stream:      stream,
+		Offset:      v.Offset,
+		Data:        []byte(v.Data),
+		Next:        v.Offset + int64(len(v.Data)),
+		MidLine:     v.Before != "" && v.Before != "\n",
+		LatestRunID: v.Latest,
+		TaskState:   picket.TaskState(v.TaskState),
+		State:       logState(v.RunState, v.Closed),
+	}
+	for _, packed := range v.Marks {
+		c.Marks = append(c.Marks, r.marks(packed)...)
 	}
 	return c, r.Err
 }

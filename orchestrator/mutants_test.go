@@ -75,7 +75,7 @@ var mutants = []mutant{
 	{"an advance is not remembered",
 		[]edit{{"_grant", "remember(key, body, table", "remember(close and '' or key, body, table"}}},
 	{"a repeated advance hands out an ended lease", []edit{{"_grant", "elseif strict then\n      return nil\n    end",
-		"else\n      if strict then return nil end\n      out[#out + 1] = lease_view(tid, rid, t, r, deadline)\n    end"}}},
+		"else\n      if strict then return nil end\n      leases[#leases + 1] = lease_view(tid, rid, t, r, deadline)\n    end"}}},
 	// Queues.
 	{"priority inverted", []edit{{"_lane", "(9 - num(t.pri))", "num(t.pri)"}}},
 	{"a lane keeps the place of its old head", []edit{{"_lane", "call('ZADD', K('lanes'), head, lane)", ""}}},
@@ -111,7 +111,7 @@ var mutants = []mutant{
 	{"a run is given what was submitted",
 		[]edit{{"_grant", "edit or call('GET', K('in:', tid))", "call('GET', K('in:', tid))"}}},
 	{"get_task shows what was submitted",
-		[]edit{{"get_task", "call('GET', K('edit:', ARGV[1])) or shown[7]", "shown[7]"}}},
+		[]edit{{"get_task", "task_view(ARGV[1], call('GET', K('edit:', ARGV[1])))", "task_view(ARGV[1])"}}},
 	{"a closed task is repeated twice",
 		[]edit{{"retry", "if repeated and repeated.state and not", "if false and not"}}},
 	{"a repeat of a task has what was submitted", []edit{{"retry", "call('GET', K('edit:', tid)) or ", ""}}},

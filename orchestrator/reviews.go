@@ -60,9 +60,12 @@ func (e *Engine) review(ctx context.Context, by picket.Caller, taskID, decision 
 		return picket.Task{}, "", err
 	}
 	r := newReply("review")
-	l := r.List(got)
-	id, t := r.Text(r.At(l, 0)), r.task(r.At(l, 1))
-	return t, id, r.Err
+	var decided struct {
+		Fix  string   `reply:"fix"` // the id of the fix task
+		Task taskView `reply:"task"`
+	}
+	r.Decode(got, &decided)
+	return r.taskOf(decided.Task), decided.Fix, r.Err
 }
 
 // The two queues of people, in pages.
@@ -86,14 +89,19 @@ func (e *Engine) Reviews(ctx context.Context, q picket.ReviewQuery) (page picket
 		return page, err
 	}
 	r := newReply("reviews")
-	l := r.List(got)
+	var p struct {
+		Total int64       `reply:"total"`
+		Next  string      `reply:"next"`
+		Rows  []reviewRow `reply:"rows"`
+	}
+	r.Decode(got, &p)
 	page = picket.ReviewPage{
 		Reviews:    []picket.PendingReview{},
-		Total:      r.Int(r.At(l, 0)),
-		NextCursor: optionalString(r.Text(r.At(l, 1))),
+		Total:      p.Total,
+		NextCursor: optionalString(p.Next),
 	}
-	for _, v := range l[2:] {
-		page.Reviews = append(page.Reviews, r.pendingReview(r.List(v)))
+	for _, row := range p.Rows {
+		page.Reviews = append(page.Reviews, r.pendingReview(row))
 	}
 	return page, r.Err
 }
@@ -121,27 +129,37 @@ func filterSets(f picket.ReviewFilter) (sets []any, err error) {
 	return sets, nil
 }
 
-func (r *reply) pendingReview(row []any) picket.PendingReview {
-	id := r.Text(r.At(row, 0))
-	t := r.taskRecord(id, r.At(row, 1), r.At(row, 2))
-	r.taskMoney(&t, r.At(row, 7))
-	var o outputRecord
-	r.JSON(r.At(row, 3), &o)
+// reviewRow is a task that waits for a decision, as it stands in a list.
+type reviewRow struct {
+	ID        string            `reply:"id"`
+	Record    map[string]string `reply:"record"`
+	Spec      specRecord        `reply:"spec,json"`
+	Output    outputRecord      `reply:"output,json"`
+	Ended     int64             `reply:"ended"` // its run, ms
+	Workspace string            `reply:"workspace"`
+	Work      string            `reply:"work"`
+	Envelope  map[string]string `reply:"envelope"`
+	Digest    string            `reply:"digest"`
+}
+
+func (r *reply) pendingReview(row reviewRow) picket.PendingReview {
+	t := taskRecord(row.ID, row.Record, row.Spec)
+	taskMoney(&t, row.Envelope)
 	return picket.PendingReview{
-		TaskID:       id,
-		RunID:        r.Hash(row[1])["run"],
+		TaskID:       row.ID,
+		RunID:        row.Record["run"],
 		Title:        t.Title,
 		Role:         t.Role,
 		Labels:       t.Labels,
 		Parent:       t.Parent,
-		Output:       o.Output,
-		Summary:      o.Summary,
-		SubmittedAt:  picket.Instant(r.Int(r.At(row, 4))),
+		Output:       row.Output.Output,
+		Summary:      row.Output.Summary,
+		SubmittedAt:  picket.Instant(row.Ended),
 		FencingToken: t.FencingToken,
 		Attempts:     t.Attempts,
 		Spent:        t.Spent,
-		Work:         r.work(r.At(row, 5), r.At(row, 6)),
-		Digest:       r.Text(r.At(row, 8)),
+		Work:         r.work(row.Workspace, row.Work),
+		Digest:       row.Digest,
 	}
 }
 

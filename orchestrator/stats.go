@@ -36,35 +36,92 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 	}
 	answered := time.Now()
 	r := newReply("stats")
-	l := r.List(got)
-	raw := r.Int(r.At(l, 0))
+	var v statsReply
+	r.Decode(got, &v)
 	s := picket.Stats{
 		Namespace:     e.namespace,
-		StoreTime:     picket.Instant(r.Int(r.At(l, 1))),
-		LastTick:      picket.Instant(r.Int(r.At(l, 2))),
-		Lanes:         r.Int(r.At(l, 3)),
-		Delayed:       r.Int(r.At(l, 4)),
-		Waiters:       r.Int(r.At(l, 5)),
-		Handoffs:      r.Int(r.At(l, 6)),
-		LastSeq:       r.Int(r.At(l, 7)),
-		Pause:         newPauseState(r.Text(r.At(l, 8)), r.Text(r.At(l, 9)), r.Text(r.At(l, 10)), r.Int(r.At(l, 11))),
-		StoreID:       r.Text(r.At(l, 12)),
-		Floor:         r.Int(r.At(l, 13)),
-		AdoptedAt:     picket.Instant(r.Int(r.At(l, 14))),
-		ClockOffsetMs: clockOffset(raw, asked, answered),
+		StoreTime:     picket.Instant(v.Now),
+		LastTick:      picket.Instant(v.Tick),
+		SinceTickMs:   v.Raw - v.Tick,
+		Lanes:         v.Lanes,
+		Delayed:       v.Delayed,
+		Waiters:       v.Waiters,
+		Handoffs:      v.Handoffs,
+		LastSeq:       v.Seq,
+		Pause:         newPauseState(v.Paused, v.PausedWhy, v.PausedBy, v.PausedAt),
+		StoreID:       v.Store,
+		Floor:         v.Floor,
+		AdoptedAt:     picket.Instant(v.AdoptedAt),
+		ClockOffsetMs: clockOffset(v.Raw, asked, answered),
+		JudgeLateMs:   v.JudgeOverdue,
+		Leases:        v.Live,
+		LeasesDue:     v.Overdue,
+		OldestHandoff: picket.Instant(v.OldestHandoff),
+		OldestReview:  picket.Instant(v.OldestReview),
+		Logins:        v.Sessions,
+		Activity:      activityOf(v.Pulse, v.Raw),
+		AuditEvents:   v.Audit,
+		OldestAudit:   picket.Instant(v.AuditFirst),
+		Memory:        v.memory(),
 	}
-	s.SinceTickMs = raw - int64(s.LastTick)
-	rest := l[min(15, len(l)):]
-	s.Tasks, rest = readCounts(r, rest, picket.TaskStates)
-	s.Agents, rest = readCounts(r, rest, picket.AgentStatuses)
-	s.HandoffKinds, rest = readCounts(r, rest, picket.HandoffKinds)
+	rest := v.Counts
+	s.Tasks, rest = readCounts(rest, picket.TaskStates)
+	s.Agents, rest = readCounts(rest, picket.AgentStatuses)
+	s.HandoffKinds, _ = readCounts(rest, picket.HandoffKinds)
 	s.Reviews = s.Tasks[picket.TaskReview]
-	r.statsTail(&s, rest)
-	s.Activity = activityOf(r.Hash(r.At(rest, 9)), raw)
-	audit := r.List(r.At(rest, 10))
-	s.AuditEvents, s.OldestAudit = r.Int(r.At(audit, 0)), picket.Instant(r.Int(r.At(audit, 1)))
-	s.Memory = r.memoryStats(r.List(r.At(rest, 11)))
+	s.DailyEnvelope = r.dailyEnvelope(v.Day)
+	countSums(&s, v.Sums)
+	s.Webhooks = map[picket.WebhookState]int64{}
+	for targets := v.Webhooks; len(targets) > 1; targets = targets[2:] {
+		state := picket.WebhookState(targets[0])
+		s.Webhooks[state]++
+		if state == picket.WebhookActive {
+			s.WebhookLag = max(s.WebhookLag, store.ParseInt(targets[1]))
+		}
+	}
 	return s, r.Err
+}
+
+// statsReply is what the script stats answers. Times are ms.
+type statsReply struct {
+	Raw           int64             `reply:"raw"` // the server's own clock
+	Now           int64             `reply:"now"` // store time
+	Tick          int64             `reply:"tick"`
+	Lanes         int64             `reply:"lanes"`
+	Delayed       int64             `reply:"delayed"`
+	Waiters       int64             `reply:"waiters"`
+	Handoffs      int64             `reply:"handoffs"` // open ones
+	Seq           int64             `reply:"seq"`
+	Paused        string            `reply:"paused"`
+	PausedWhy     string            `reply:"paused_why"`
+	PausedBy      string            `reply:"paused_by"`
+	PausedAt      int64             `reply:"paused_at"`
+	Store         string            `reply:"store"`
+	Floor         int64             `reply:"floor"`
+	AdoptedAt     int64             `reply:"adopted_at"`
+	Counts        []int64           `reply:"counts"`        // of countedSets
+	JudgeOverdue  int64             `reply:"judge_overdue"` // how long the next agent to be judged is
+	Live          int64             `reply:"live"`          // leases that hold
+	Overdue       int64             `reply:"overdue"`       // leases past their deadline
+	OldestHandoff int64             `reply:"oldest_handoff"`
+	Day           *dayReply         `reply:"day"`
+	OldestReview  int64             `reply:"oldest_review"`
+	Sums          map[string]string `reply:"sums"` // figures over the life of the namespace
+	Sessions      int64             `reply:"sessions"`
+	Webhooks      []string          `reply:"webhooks"` // state and events behind of each target
+	Pulse         map[string]string `reply:"pulse"`    // counts by "slot figure"
+	Audit         int64             `reply:"audit"`    // events in the audit log
+	AuditFirst    int64             `reply:"audit_first"`
+	Memory        string            `reply:"memory"` // what the server says of its own
+	Bytes         *int64            `reply:"bytes"`  // of the namespace
+	MeasuredAt    int64             `reply:"measured_at"`
+}
+
+// dayReply is the day's envelope; each amount is tokens and nano-dollars.
+type dayReply struct {
+	Limit     []any `reply:"limit"`
+	Available []any `reply:"available"`
+	Spent     []any `reply:"spent"`
 }
 
 // clockOffset is how far the store's clock is ahead, in ms, as if it had been
@@ -73,28 +130,31 @@ func clockOffset(raw int64, asked, answered time.Time) int64 {
 	return raw - asked.Add(answered.Sub(asked)/2).UnixMilli()
 }
 
-// readCounts reads a number for each name, and what follows them.
-func readCounts[T ~string](r *reply, l []any, of []T) (map[T]int64, []any) {
+// readCounts reads a number for each name, and returns what follows them.
+func readCounts[T ~string](counts []int64, of []T) (map[T]int64, []int64) {
 	n := make(map[T]int64, len(of))
 	for i, name := range of {
-		n[name] = r.Int(r.At(l, i))
-	}
-	return n, l[min(len(of), len(l)):]
-}
-
-// statsTail reads what stats.lua tells after the sizes of sets.
-func (r *reply) statsTail(s *picket.Stats, l []any) {
-	s.JudgeLateMs = r.Int(r.At(l, 0))
-	s.Leases, s.LeasesDue = r.Int(r.At(l, 1)), r.Int(r.At(l, 2))
-	s.OldestHandoff, s.OldestReview = picket.Instant(r.Int(r.At(l, 3))), picket.Instant(r.Int(r.At(l, 5)))
-	if h := r.List(r.At(l, 4)); h != nil {
-		s.DailyEnvelope = &picket.DailyEnvelope{Limit: r.amount(h), Available: r.amount(h[min(2, len(h)):])}
-		if len(h) > 5 && h[5] != nil {
-			total := r.amount(h[4:])
-			s.DailyEnvelope.SpentInAll = &total
+		if i < len(counts) {
+			n[name] = counts[i]
 		}
 	}
-	sums := r.Hash(r.At(l, 6))
+	return n, counts[min(len(of), len(counts)):]
+}
+
+func (r *reply) dailyEnvelope(day *dayReply) *picket.DailyEnvelope {
+	if day == nil {
+		return nil
+	}
+	d := &picket.DailyEnvelope{Limit: r.amount(day.Limit), Available: r.amount(day.Available)}
+	if len(day.Spent) == 2 && day.Spent[1] != nil {
+		total := r.amount(day.Spent)
+		d.SpentInAll = &total
+	}
+	return d
+}
+
+// countSums reads the figures that are counted over the life of a namespace.
+func countSums(s *picket.Stats, sums map[string]string) {
 	s.Money = picket.MoneyStats{
 		Spent:      amountColumn(sums, "spent"),
 		Returned:   amountColumn(sums, "returned"),
@@ -105,15 +165,6 @@ func (r *reply) statsTail(s *picket.Stats, l []any) {
 	for figure, n := range sums {
 		if class, ok := strings.CutPrefix(figure, "expired:"); ok {
 			s.Expired[picket.ExitClass(class)] = store.ParseInt(n)
-		}
-	}
-	s.Logins = r.Int(r.At(l, 7))
-	s.Webhooks = map[picket.WebhookState]int64{}
-	for targets := r.List(r.At(l, 8)); len(targets) > 1; targets = targets[2:] {
-		state := picket.WebhookState(r.Text(targets[0]))
-		s.Webhooks[state]++
-		if state == picket.WebhookActive {
-			s.WebhookLag = max(s.WebhookLag, r.Int(targets[1]))
 		}
 	}
 }
@@ -172,12 +223,12 @@ func (e *Engine) MeasureMemory(ctx context.Context, limit int) (int, error) {
 	return e.runCount(ctx, "measure", limit, measurePause.Milliseconds())
 }
 
-// memoryStats reads the memory of the server and the size of the namespace.
-func (r *reply) memoryStats(l []any) picket.MemoryStats {
-	used, most := store.ParseMemoryInfo(r.Text(r.At(l, 0)))
+// memory is the memory of the server and the size of the namespace.
+func (v statsReply) memory() picket.MemoryStats {
+	used, most := store.ParseMemoryInfo(v.Memory)
 	m := picket.MemoryStats{StoreUsed: used, StoreMax: most}
-	if bytes := r.At(l, 1); bytes != nil {
-		m.Bytes, m.MeasuredAt = r.Int(bytes), picket.Instant(r.Int(r.At(l, 2)))
+	if v.Bytes != nil {
+		m.Bytes, m.MeasuredAt = *v.Bytes, picket.Instant(v.MeasuredAt)
 	}
 	return m
 }
@@ -224,10 +275,11 @@ func (e *Engine) LeaseMetrics() LeaseMetrics {
 	}
 }
 
-// recordGrant counts a lease that was given now; v is its row in the reply.
-func (a *leaseMetrics) recordGrant(r *reply, v any) {
+// recordGrant counts a lease that was given now. waited is how many ms its task
+// waited for it, "" if it is not the first one.
+func (a *leaseMetrics) recordGrant(waited string) {
 	a.grants.Add(1)
-	if waited := r.Text(r.At(r.List(v), 16)); waited != "" {
+	if waited != "" {
 		a.pickUp.Observe(float64(store.ParseInt(waited)) / 1000)
 	}
 }

@@ -49,9 +49,19 @@ func (e *Engine) Delegate(ctx context.Context, held picket.LeaseCredential, requ
 		return picket.Delegated{}, err
 	}
 	r := newReply("delegate")
-	l := r.List(got)
-	return picket.Delegated{TaskID: r.Text(r.At(l, 0)), State: picket.TaskState(r.Text(r.At(l, 1))),
-		Available: r.amount(l[min(2, len(l)):]), Nudge: r.nudge(r.At(l, 4))}, r.Err
+	var made struct {
+		Task      string `reply:"task"`
+		State     string `reply:"state"`
+		Available []any  `reply:"available"` // tokens and nano-dollars
+		Nudge     string `reply:"nudge"`
+	}
+	r.Decode(got, &made)
+	return picket.Delegated{
+		TaskID:    made.Task,
+		State:     picket.TaskState(made.State),
+		Available: r.amount(made.Available),
+		Nudge:     r.nudge(made.Nudge),
+	}, r.Err
 }
 
 // parentTask is what a new subtask takes from the task above it.
@@ -72,8 +82,9 @@ func (e *Engine) readParent(ctx context.Context, taskID string) (parentTask, err
 		return parentTask{}, err
 	}
 	r := newReply("task")
-	h := r.Hash(r.At(r.List(got), 4))
-	return parentTask{task: r.task(got), lane: h["lane"], delegationRound: h["broods"]}, r.Err
+	var v taskView
+	r.Decode(got, &v)
+	return parentTask{task: r.taskOf(v), lane: v.Record["lane"], delegationRound: v.Record["broods"]}, r.Err
 }
 
 // subtaskID makes a repetition name the same subtask.

@@ -70,12 +70,20 @@ func (e *Engine) Tasks(ctx context.Context, q picket.TaskQuery) (picket.TaskPage
 		return picket.TaskPage{}, err
 	}
 	r := newReply("list")
-	l := r.List(got)
-	page := picket.TaskPage{NextCursor: optionalString(r.Text(r.At(l, 0)))}
-	for _, v := range l[1:] {
-		row := r.List(v)
-		t := r.taskRecord(r.Text(r.At(row, 0)), r.At(row, 1), r.At(row, 2))
-		r.taskMoney(&t, r.At(row, 3))
+	var p struct {
+		Next string `reply:"next"`
+		Rows []struct {
+			ID       string            `reply:"id"`
+			Record   map[string]string `reply:"record"`
+			Spec     specRecord        `reply:"spec,json"`
+			Envelope map[string]string `reply:"envelope"`
+		} `reply:"rows"`
+	}
+	r.Decode(got, &p)
+	page := picket.TaskPage{NextCursor: optionalString(p.Next)}
+	for _, row := range p.Rows {
+		t := taskRecord(row.ID, row.Record, row.Spec)
+		taskMoney(&t, row.Envelope)
 		page.Tasks = append(page.Tasks, t)
 	}
 	return page, r.Err
@@ -94,7 +102,7 @@ func (e *Engine) Reports(ctx context.Context, taskID string) ([]picket.Report, e
 	l := r.List(got)
 	out := make([]picket.Report, 0, len(l))
 	for i, v := range l {
-		if rep := r.report(v, i == len(l)-1); rep != nil {
+		if rep := r.report(r.Text(v), i == len(l)-1); rep != nil {
 			out = append(out, *rep)
 		}
 	}

@@ -37,8 +37,7 @@ func (r *reply) idle(v any) *int64 {
 }
 
 // nudge reads one from a run's record, nil for "".
-func (r *reply) nudge(v any) *picket.Nudge {
-	text := r.Text(v)
+func (r *reply) nudge(text string) *picket.Nudge {
 	if text == "" {
 		return nil
 	}
@@ -57,7 +56,7 @@ func (r *reply) nudge(v any) *picket.Nudge {
 
 // nudgeCommand is a nudge as an adapter is told of it.
 func (r *reply) nudgeCommand(v any) []picket.Command {
-	n := r.nudge(v)
+	n := r.nudge(r.Text(v))
 	if n == nil {
 		return nil
 	}

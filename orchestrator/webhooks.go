@@ -189,17 +189,17 @@ func (e *Engine) TakeWebhookTurn(ctx context.Context, claimID string) (picket.We
 		return picket.WebhookTurn{}, err
 	}
 	r := newReply("webhook_claim")
-	l := r.List(got)
-	turn := picket.WebhookTurn{
-		TurnID: claimID,
-		Seq:    r.Int(r.At(l, 2)),
-		Wait:   time.Duration(r.Int(r.At(l, 3))) * time.Millisecond,
+	var c struct {
+		Seq     int64 `reply:"seq"`
+		Wait    int64 `reply:"wait"` // ms until a target is due
+		Webhook any   `reply:"webhook"`
 	}
-	if r.Err != nil || r.Text(r.At(l, 4)) == "" {
+	r.Decode(got, &c)
+	turn := picket.WebhookTurn{TurnID: claimID, Seq: c.Seq, Wait: time.Duration(c.Wait) * time.Millisecond}
+	if r.Err != nil || c.Webhook == nil {
 		return turn, r.Err
 	}
-	l[3] = "" // it is not waited for
-	turn.WebhookTarget, err = e.unsealTarget("webhook_claim", []any{l[0], l[1], l[3], l[4], r.At(l, 5)})
+	turn.WebhookTarget, err = e.unsealTarget("webhook_claim", c.Webhook)
 	return turn, err
 }
 

@@ -4,8 +4,8 @@
 -- ARGV: rows at most (0: count only), roster to begin in or '', id to begin
 --   after, role or '', only what this key may see or '', room for tasks at
 --   least or '', capabilities (,a,b,) of which it needs one or '', status...
--- Reply: {roster to go on in or '', id to go on after, number that match,
---   row...}, row = {roster, id, role, name, capabilities, max, load, status, last heartbeat ms}
+-- Reply: roster (to go on in), after (id to go on after), found (number that match), rows: roster, id, role, name,
+--   capabilities, max, load, status, heartbeat (last, ms)
 local LOOKS = 1000
 local rows, from, after, role, key = num(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local room, caps = ARGV[6], ARGV[7]
@@ -28,11 +28,13 @@ end
 -- walk looks at the agents of a roster; it returns true when that is enough for
 -- one call. An empty roster is a look, too: a key can have many. Where all that
 -- a roster holds match and none is shown, its size says enough.
-local out, found, looked = { '', '', 0 }, 0, 0
+local shown, found, looked, next_roster, next_after = {}, 0, 0, nil, nil
 local function stop(group, id)
-  out[1], out[2], out[3] = group, id, found
+  next_roster, next_after = group, id
   return true
 end
+
+local function page() return named{ roster = next_roster, after = next_after, found = found, rows = shown } end
 
 local function walk(group, whole)
   local ids = {}
@@ -47,7 +49,10 @@ local function walk(group, whole)
     local a = call('HMGET', K('agent:', id), 'name', 'role', 'owner', 'caps', 'max', 'load', 'status', 'beat')
     if a[7] and matches(a) then
       found = found + 1
-      if rows > 0 then out[#out + 1] = { group, id, a[2], a[1], a[4], a[5], a[6], a[7], a[8] } end
+      if rows > 0 then
+        shown[#shown + 1] = named{ roster = group, id = id, role = a[2], name = a[1], capabilities = a[4], max = a[5],
+          load = a[6], status = a[7], heartbeat = a[8] }
+      end
     end
     if looked == LOOKS or rows > 0 and found == rows then return stop(group, id) end
   end
@@ -80,7 +85,6 @@ for i = 8, #ARGV do
   elseif begun and (key == '' or call('HEXISTS', K('roles-of:', key), role) == 1) then
     enough = walk(role == '' and status or status .. '|' .. role, plain)
   end
-  if enough then return out end
+  if enough then return page() end
 end
-out[3] = found
-return out
+return page()

@@ -3,6 +3,7 @@
 local FIRST = 30000 -- an unconfirmed lease comes back after this long
 local RANGE = 2097152 -- tokens above a floor before the next floor is needed
 
+-- lease_view shows a lease; the second value is about how many bytes it has.
 local function lease_view(tid, rid, t, r, deadline)
   local before, report, said, edit = false, false, {}, false
   if r.attempt ~= '1' then
@@ -10,11 +11,16 @@ local function lease_view(tid, rid, t, r, deadline)
     report, edit = call('LINDEX', K('reports:', tid), -1), call('GET', K('edit:', tid))
   end
   if r.attempt ~= '1' or t.retries then said = answers_of(tid) end
-  return { tid, rid, r.token, r.attempt, t.window, F(deadline - now), call('GET', K('spec:', tid)),
-    edit or call('GET', K('in:', tid)), report, said, before and run_view(before), r.workspace, t.fixes or false,
-    t.retries or false, t.fixes and call('HGET', K('review:', t.fixes), 'note') or false, call('HMGET', K('env:', tid),
-    'envelope_t', 'envelope_u'), r.attempt == '1'
-    and F(math.max(0, raw - math.max(num(t.created), num(t.not_before)))) }
+  local input, size = edit or call('GET', K('in:', tid)), report and #report or 0
+  for _, answer in ipairs(said) do size = size + #answer end
+  return named{
+    task = tid, run = rid, token = r.token, attempt = r.attempt, window = t.window, ttl = F(deadline - now),
+    spec = call('GET', K('spec:', tid)), input = input, report = report, answers = said,
+    previous = before and run_view(before), workspace = r.workspace, fixes = t.fixes or false,
+    retries = t.retries or false, note = t.fixes and call('HGET', K('review:', t.fixes), 'note'),
+    envelope = call('HMGET', K('env:', tid), 'envelope_t', 'envelope_u'),
+    waited = r.attempt == '1' and F(math.max(0, raw - math.max(num(t.created), num(t.not_before)))),
+  }, size + (input and #input or 0)
 end
 
 local function covers(lane, agent, role, caps)
@@ -94,17 +100,18 @@ end
 
 -- replay shows the leases of a request made before; nil when one has ended and
 -- strict is set, else those that have ended are left out.
-local function replay(was, out, strict)
+local function replay(was, strict)
+  local leases = {}
   for tid, rid in string.gmatch(was, '(%S+) (%S+)') do
     local t, r = load(K('task:', tid)), load(K('run:', rid))
     local deadline = num(call('ZSCORE', K('deadlines'), tid))
     if r and t and r.state == 'running' and t.run == rid and now < deadline and not void_reason(r) then
-      out[#out + 1] = lease_view(tid, rid, t, r, deadline)
+      leases[#leases + 1] = lease_view(tid, rid, t, r, deadline)
     elseif strict then
       return nil
     end
   end
-  return out
+  return leases
 end
 
 -- check_registration looks up the agent that asks, where any agent is registered at
@@ -133,7 +140,10 @@ local function grant(skip, close)
   -- see those of a request before. A lease that comes before can end all the same.
   local invalid = arg(14) ~= '' and not key_is_live(arg(14))
   if invalid and not close then return refuse('unauthenticated', 'kind', 'key') end
-  local out = { 0, RAW, meta.seq, meta.granted or '0' }
+  local outcome, leases, granted = '', {}, {}
+  local function answer()
+    return named{ outcome = outcome, raw = RAW, seq = meta.seq, grants = meta.granted or '0', leases = leases }
+  end
   local was, err = find_request(key, body)
   if err then return err end
   local a, no, early = check_registration(agent, arg(1), arg(13), arg(12))
@@ -144,17 +154,17 @@ local function grant(skip, close)
   if err then return err end
   no = no or invalid
   if was and not invalid then
-    out[1] = 2
-    return replay(was, out, not close) or refuse('lease_expired', 'cause', 'replayed')
+    outcome, leases = 'repeated', replay(was, not close)
+    return leases and answer() or refuse('lease_expired', 'cause', 'replayed')
   end
 
   if no then
-    out[1] = 4
+    outcome = 'barred'
   elseif paused ~= '' then
-    out[1] = 1
+    outcome = 'paused'
   else
     promote(10)
-    local granted, size = {}, 0
+    local size, window = 0, nil
     for i = 16, #ARGV - skip, 2 do
       local tid, t, behind = next_task(size < MAX_REPLY, agent, role, caps)
       if not tid then break end
@@ -165,25 +175,24 @@ local function grant(skip, close)
           save() -- what was promoted stays so
           return refuse('floor_exhausted')
         end
-        out[1] = 3
+        outcome = 'exhausted'
         break
       end
-      local view = lease_task(tid, t, behind, arg(i), arg(i + 1), token, agent, a and a.incarnation or '0', arg(7),
+      local view, bytes = lease_task(tid, t, behind, arg(i), arg(i + 1), token, agent, a and a.incarnation or '0', arg(7),
         arg(1), arg(14), num(arg(15)))
-      for _, part in ipairs({ view[7], view[8], view[9], unpack(view[10]) }) do size = size + (part and #part or 0) end
-      out[#out + 1] = view
+      size, window = size + bytes, window or num(t.window)
+      leases[#leases + 1] = view
       granted[#granted + 1] = tid .. ' ' .. arg(i)
     end
     if #granted > 0 then
-      out[4] = meta.granted
-      remember(key, body, table.concat(granted, ' '), num(out[5][5]))
+      remember(key, body, table.concat(granted, ' '), window)
     end
   end
 
-  if no or #out > 4 or wait == 0 then
+  if no or #leases > 0 or wait == 0 then
     call('ZREM', K('waiters'), waiter)
   else
     call('ZADD', K('waiters'), F(now + wait), waiter)
   end
-  return out
+  return answer()
 end

@@ -4,7 +4,7 @@
 -- leases that still hold. When the tokens of the floor are used up it leases
 -- nothing, for the next grant to mend; nor does it for an agent that may not.
 -- ARGV: those of complete, then those of grant
--- Reply: {state, reply of grant}
+-- Reply: state, grant (the reply of grant)
 -- Errors: those of complete; store_changed, idempotency_conflict, judge_due
 local state
 local got = grant(7, function()
@@ -12,4 +12,4 @@ local got = grant(7, function()
   if type(done) == 'table' then return done end
   state = done
 end)
-return state and { state, got } or got
+return state and named{ state = state, grant = got } or got

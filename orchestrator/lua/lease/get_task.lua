@@ -4,13 +4,11 @@
 -- has edited.
 -- ARGV: task, run, secret, presented token, request id or '', the
 --   call in words
--- Reply: {view of the task, nudge JSON or ''}, or {} when this call ended the run
+-- Reply: task (a task_view), nudge (JSON or ''); or {} when this call ended the run
 -- Errors: those of fenced
 local t, r, deadline, err = fenced(ARGV[1], ARGV[2], ARGV[3], ARGV[4])
 if err then return err end
 confirm_lease(ARGV[1], r, deadline)
 local nudge = note_tool_call(ARGV[1], ARGV[2], t, r, deadline, 'get_task', ARGV[6], '', ARGV[5])
 if not nudge then return {} end
-local shown = task_view(ARGV[1])
-shown[7] = call('GET', K('edit:', ARGV[1])) or shown[7]
-return { shown, nudge }
+return named{ task = task_view(ARGV[1], call('GET', K('edit:', ARGV[1]))), nudge = nudge }

@@ -4,10 +4,8 @@
 --   workspace root, request key, body hash, floor of the caller's witness,
 --   number of grants the caller knows of, incarnation or 0, operator 0|1,
 --   the key that asks or '', quota of runs, then run id and secret per lease
--- Reply: {0 | 1 paused | 2 a repeat | 3 tokens used up | 4 the agent may not, raw ms, seq, grants
---   ever, lease...}, lease = {task, run, token, attempt,
---   window, ttl, spec, input (a person's, if one has edited it), last report, answers, previous run, workspace,
---   fixes, retries, note of the review it fixes, its envelope, ms that it waited for its first lease or ''}
+-- Reply: outcome ('', paused, repeated, exhausted: tokens used up, barred: the agent may not), raw (ms), seq,
+--   grants (ever), leases (list of lease_view)
 -- Errors: store_changed (not the store the caller knows), floor_exhausted,
 --   idempotency_conflict, lease_expired (a replay of ended leases), judge_due,
 --   forbidden (another key registered the agent), agent_draining, agent_gone,

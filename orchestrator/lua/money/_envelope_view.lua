@@ -9,13 +9,14 @@ function envelope_view(id)
   local calls, children = {}, {}
   for _, cid in ipairs(call('ZRANGE', K('calls:', id), 0, 99)) do
     local h = call('HMGET', K('hold:', id .. ':' .. cid), 'run', 'tool', 'need_t', 'need_u', 'deadline', 'ext')
-    calls[#calls + 1] = { cid, h[1], h[2], h[3], h[4], F(math.max(0, num(h[5]) - now)), h[6] }
+    calls[#calls + 1] = named{ id = cid, run = h[1], tool = h[2], need = { h[3], h[4] },
+      left = F(math.max(0, num(h[5]) - now)), external = h[6] }
   end
   for _, child in ipairs(call('ZRANGE', K('children:', id), 0, 499)) do
     if shown >= 500 then break end
     children[#children + 1] = envelope_view(child)
   end
-  return { id, call('HGETALL', K('env:', id)), calls, children }
+  return named{ id = id, record = call('HGETALL', K('env:', id)), calls = calls, children = children }
 end
 
 -- envelope_id is the id that stands for "house", which is today's.

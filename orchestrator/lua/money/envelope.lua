@@ -21,4 +21,4 @@ for _, field in ipairs({ 'total_t', 'total_u' }) do
   fresh[#fresh + 1] = field
   fresh[#fresh + 1] = '0'
 end
-return { id, fresh, {}, {} }
+return named{ id = id, record = fresh, calls = {}, children = {} }

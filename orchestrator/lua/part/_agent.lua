@@ -119,5 +119,5 @@ local function agent_view(id)
   save()
   local flat = call('HGETALL', K('agent:', id))
   if #flat == 0 then return refuse('not_found', 'kind', 'agent') end
-  return { id, RAW, NOW, flat, call('GET', K('metadata:', id)) }
+  return named{ id = id, raw = RAW, now = NOW, record = flat, metadata = call('GET', K('metadata:', id)) }
 end

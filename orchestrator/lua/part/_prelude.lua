@@ -37,6 +37,17 @@ local function refuse(code, ...)
   return redis.error_reply(table.concat(out, ' '))
 end
 
+-- named makes a reply of names and values; the Go side decodes it by name. A value
+-- that is nil is left out.
+local function named(values)
+  local out = {}
+  for name, value in pairs(values) do
+    out[#out + 1] = name
+    out[#out + 1] = value
+  end
+  return out
+end
+
 -- newer_format returns a refusal if a later version has written the store, since
 -- this build could misread it. Otherwise it returns nil.
 local function newer_format(format)

@@ -1,18 +1,21 @@
 -- needs: review_digest
--- task_view reads the whole of a task in one step, with what the script changed; the
--- Go side decodes it.
+-- Views are what Go decodes into the nouns: taskView, runView, handoffView.
 local function hash_or_false(key)
   local flat = call('HGETALL', key)
   if #flat == 0 then return false end
   return flat
 end
 
+-- handoff_view shows a hand-off, or false if there is none; the second value is
+-- about how many bytes it has.
 local function handoff_view(hid)
   if not hid or hid == '' then return false end
   local flat = hash_or_false(K('handoff:', hid))
   local rid = 'run_' .. string.sub(hid, 9)
-  return flat and { hid, flat, call('GET', K('answer:', hid)), call('HGET', K('run:', rid), 'workspace'),
-    call('GET', K('work:', rid)) }
+  if not flat then return false end
+  local answer, work = call('GET', K('answer:', hid)), call('GET', K('work:', rid))
+  return named{ id = hid, record = flat, answer = answer, work = work,
+    workspace = call('HGET', K('run:', rid), 'workspace') }, (answer and #answer or 0) + (work and #work or 0)
 end
 
 -- answers_of lists what people answered on a task, oldest first: the latest
@@ -31,10 +34,12 @@ local function answers_of(id)
 end
 
 local function run_view(rid)
-  return { rid, call('HGETALL', K('run:', rid)), call('GET', K('detail:', rid)) }
+  return named{ id = rid, record = call('HGETALL', K('run:', rid)), detail = call('GET', K('detail:', rid)) }
 end
 
-local function task_view(id)
+-- task_view reads the whole of a task in one step, with what the script changed.
+-- input is shown in place of the input that was submitted, unless it is false.
+local function task_view(id, input)
   save()
   local t = load(K('task:', id))
   if not t then return refuse('not_found', 'kind', 'task') end
@@ -42,12 +47,14 @@ local function task_view(id)
   for _, rid in ipairs(call('LRANGE', K('runs:', id), -100, -1)) do
     runs[#runs + 1] = run_view(rid)
   end
-  return {
-    id, RAW, NOW, call('ZSCORE', K('deadlines'), id), call('HGETALL', K('task:', id)),
-    call('GET', K('spec:', id)), call('GET', K('in:', id)), call('GET', K('out:', id)), runs,
-    call('LINDEX', K('reports:', id), -1), answers_of(id),
-    handoff_view(t.handoff), hash_or_false(K('review:', id)), hash_or_false(K('env:', id)),
-    t.delegated and call('ZRANGE', K('children:', id), 0, -1) or {},
-    t.state == 'review' and (review_digest(t)),
+  local handoff = handoff_view(t.handoff)
+  return named{
+    id = id, raw = RAW, now = NOW, deadline = call('ZSCORE', K('deadlines'), id),
+    record = call('HGETALL', K('task:', id)), spec = call('GET', K('spec:', id)),
+    input = input or call('GET', K('in:', id)), output = call('GET', K('out:', id)), runs = runs,
+    report = call('LINDEX', K('reports:', id), -1), answers = answers_of(id), handoff = handoff,
+    review = hash_or_false(K('review:', id)), envelope = hash_or_false(K('env:', id)),
+    children = t.delegated and call('ZRANGE', K('children:', id), 0, -1) or {},
+    digest = t.state == 'review' and (review_digest(t)),
   }
 end

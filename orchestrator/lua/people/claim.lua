@@ -3,7 +3,7 @@
 -- claim notes who looks after a hand-off. The same person may claim again, and
 -- another one take it over by saying so.
 -- ARGV: hand-off, actor, request key, body hash, take over 0|1
--- Reply: {raw ms, now ms, hand-off view, last report, spec}
+-- Reply: raw, now (ms), row: handoff (a handoff_view), report (the last one), spec
 -- Errors: not_found, state_conflict (claimed by somebody else, or decided), task_closed, idempotency_conflict
 local hid, by, key, body = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local was, err = find_request(key, body)
@@ -25,4 +25,6 @@ end
 save()
 local tid = call('HGET', K('handoff:', hid), 'task')
 if not tid then return refuse('not_found', 'kind', 'hand-off') end -- deleted since it was claimed
-return { RAW, NOW, handoff_view(hid), call('LINDEX', K('reports:', tid), -1), call('GET', K('spec:', tid)) }
+local handoff = handoff_view(hid)
+return named{ raw = RAW, now = NOW, row = named{
+  handoff = handoff, report = call('LINDEX', K('reports:', tid), -1), spec = call('GET', K('spec:', tid)) } }

@@ -4,7 +4,7 @@
 -- it in the same step.
 -- ARGV: task, decision (approve|reject), actor, request key, body hash, note,
 --   digest of what was shown or '', fix 0|1, then the fix task's spec (20 values)
--- Reply: {fix task id or '', view of the task}
+-- Reply: fix (id of the fix task or ''), task (a task_view)
 -- Errors: not_found, task_closed, state_conflict, version_conflict and precondition_required (the digest),
 --   too_many_lanes, idempotency_conflict, budget_exceeded (the house)
 local tid, decision, by, key, body = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -12,7 +12,7 @@ local was, err = find_request(key, body)
 if err then return err end
 if was then
   local shown = task_view(tid)
-  return shown.err and shown or { was ~= '-' and was or '', shown } -- it can have been deleted since
+  return shown.err and shown or named{ fix = was ~= '-' and was or '', task = shown } -- it can have been deleted since
 end
 local t = load(K('task:', tid))
 if not t then return refuse('not_found', 'kind', 'task') end
@@ -31,4 +31,4 @@ if ARGV[8] == '1' then
 end
 record_review(tid, t, decision, ARGV[6], by, fix)
 remember(key, body, fix and fix.id or '-', DAY)
-return { fix and fix.id or '', task_view(tid) }
+return named{ fix = fix and fix.id or '', task = task_view(tid) }

@@ -4,8 +4,7 @@
 -- ARGV: task, run, secret, presented token, request id or '', content hash, the
 --   call in words, deepest level, most subtasks, most in a tree,
 --   then the subtask's spec (20 values)
--- Reply: {subtask, its state, tokens and nano-dollars left to the caller,
---   nudge JSON or ''}
+-- Reply: task (the subtask), state, available (tokens and nano-dollars left to the caller), nudge (JSON or '')
 -- Errors: those of fenced; idempotency_conflict, delegation_limit,
 --   too_many_lanes, budget_exceeded, quota_exceeded
 local tid, rid, req, hash = ARGV[1], ARGV[2], ARGV[5], ARGV[6]
@@ -16,7 +15,7 @@ s.parent = tid
 
 local function answer(state, nudge)
   local free_t, free_u = free_amount(envelope(tid))
-  return { s.id, state, F(free_t), F(free_u), nudge }
+  return named{ task = s.id, state = state, available = { F(free_t), F(free_u) }, nudge = nudge }
 end
 
 local was = pick(K('task:', s.id), 'state', 'parent', 'made')

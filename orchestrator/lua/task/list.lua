@@ -3,7 +3,7 @@
 -- checks the other filters by membership; a page looks at 2,000 at most.
 -- ARGV: limit, cursor (order, exclusive) or '', since (raw ms) or 0,
 --   number of states, states..., then further set names (tasks, by-role:..., by-label:..., children:...)
--- Reply: {next order or '', row...}, row = {id, task hash, spec, envelope}
+-- Reply: next (order), rows: id, record, spec, envelope
 local limit, cursor, since = num(ARGV[1]), ARGV[2], num(ARGV[3])
 local states, sets = {}, {}
 for i = 5, 4 + num(ARGV[4]) do states[#states + 1] = K('by-state:', ARGV[i]) end
@@ -42,25 +42,24 @@ local function member(id)
   return true
 end
 
-local out, last, looked = { '' }, '', 0
+local rows, last, looked = {}, '', 0
+local function page(next_cursor) return named{ next = next_cursor, rows = rows } end
 while true do
   local pick
   for i = 1, #sources do
     if heads[i] and (not pick or num(heads[i][2]) > num(heads[pick][2])) then pick = i end
   end
-  if not pick then return out end
-  if #out > limit or looked >= 2000 then
-    out[1] = last
-    return out
-  end
+  if not pick then return page() end
+  if #rows == limit or looked >= 2000 then return page(last) end
   local id
   id, last = heads[pick][1], F(num(heads[pick][2]))
   looked = looked + 1
   if member(id) then
     local t = call('HGETALL', K('task:', id))
     local created = num(call('HGET', K('task:', id), 'created'))
-    if created < since then return out end
-    out[#out + 1] = { id, t, call('GET', K('spec:', id)), call('HGETALL', K('env:', id)) }
+    if created < since then return page() end
+    rows[#rows + 1] = named{ id = id, record = t, spec = call('GET', K('spec:', id)),
+      envelope = call('HGETALL', K('env:', id)) }
   end
   advance(pick, last)
 end

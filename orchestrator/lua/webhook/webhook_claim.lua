@@ -4,7 +4,7 @@
 -- as long as a claim lasts in store time. With the same claim again, as after a
 -- lost reply, it gives the same one. Without one it says when to look again.
 -- ARGV: claim, ms it lasts
--- Reply: {raw ms, now ms, sequence, ms until a target is due or '', webhook id or '', record}
+-- Reply: seq, wait (ms until a target is due), webhook (a webhook_view)
 local claim, life = ARGV[1], num(ARGV[2])
 local seq = num(meta.seq)
 
@@ -25,9 +25,9 @@ if not id then
   id = waiting()
   if not id then
     local later = call('ZRANGEBYSCORE', WEBHOOKS, '(' .. NOW, '(' .. F(NEVER), 'WITHSCORES', 'LIMIT', 0, 1)
-    return { RAW, NOW, F(seq), later[2] and F(num(later[2]) - now) or '', '', {} }
+    return named{ seq = F(seq), wait = later[2] and F(num(later[2]) - now) }
   end
   call('HSET', K('webhook:', id), 'claim', claim)
   call('ZADD', WEBHOOKS, F(now + life), id)
 end
-return { RAW, NOW, F(seq), '', id, call('HGETALL', K('webhook:', id)) }
+return named{ seq = F(seq), webhook = { RAW, NOW, '', id, call('HGETALL', K('webhook:', id)) } }

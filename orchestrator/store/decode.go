@@ -1,0 +1,89 @@
+package store
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+)
+
+// Decode reads a value that a script made with named() into a struct. Each field
+// has a tag `reply:"name"`. A field is a string, an int64, a bool (1 is true), a
+// struct, a pointer to or a slice of any of these, a map[string]string for a
+// hash, or any for a value that is decoded later; with `reply:"name,json"` it is
+// decoded from JSON. A name that the script did not send leaves its field as it
+// is. A name without a field and a value of another shape are kept in Err. A nil
+// value changes nothing.
+func (r *Reply) Decode(value, into any) {
+	r.decodeStruct(value, reflect.ValueOf(into).Elem())
+}
+
+// replyField is a field of a struct that a reply is decoded into.
+type replyField struct {
+	index int
+	json  bool
+}
+
+// replyFields holds the fields of a struct type by their names in replies.
+var replyFields sync.Map // reflect.Type -> map[string]replyField
+
+func fieldsOf(t reflect.Type) map[string]replyField {
+	if known, ok := replyFields.Load(t); ok {
+		return known.(map[string]replyField)
+	}
+	fields := map[string]replyField{}
+	for i := range t.NumField() {
+		name, option, _ := strings.Cut(t.Field(i).Tag.Get("reply"), ",")
+		fields[name] = replyField{index: i, json: option == "json"}
+	}
+	replyFields.Store(t, fields)
+	return fields
+}
+
+func (r *Reply) decodeStruct(value any, into reflect.Value) {
+	pairs := r.List(value)
+	fields := fieldsOf(into.Type())
+	for i := 0; i+1 < len(pairs); i += 2 {
+		name := r.Text(pairs[i])
+		f, known := fields[name]
+		switch {
+		case !known || name == "":
+			r.Fail(fmt.Sprintf("a field of %s, not %q", into.Type(), name), pairs[i])
+		case f.json:
+			r.JSON(pairs[i+1], into.Field(f.index).Addr().Interface())
+		default:
+			r.decodeField(pairs[i+1], into.Field(f.index))
+		}
+	}
+}
+
+func (r *Reply) decodeField(value any, into reflect.Value) {
+	if value == nil {
+		return
+	}
+	switch into.Kind() {
+	case reflect.String:
+		into.SetString(r.Text(value))
+	case reflect.Int64:
+		into.SetInt(r.Int(value))
+	case reflect.Bool:
+		into.SetBool(r.Int(value) == 1)
+	case reflect.Interface:
+		into.Set(reflect.ValueOf(value))
+	case reflect.Map:
+		into.Set(reflect.ValueOf(r.Hash(value)))
+	case reflect.Struct:
+		r.decodeStruct(value, into)
+	case reflect.Pointer:
+		into.Set(reflect.New(into.Type().Elem()))
+		r.decodeField(value, into.Elem())
+	case reflect.Slice:
+		values := r.List(value)
+		into.Set(reflect.MakeSlice(into.Type(), len(values), len(values)))
+		for i, v := range values {
+			r.decodeField(v, into.Index(i))
+		}
+	default:
+		r.Fail("a value for a "+into.Type().String(), value)
+	}
+}
