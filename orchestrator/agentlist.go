@@ -1,0 +1,209 @@
+package orchestrator
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/store"
+)
+
+// Agents pages through the registry: by status in the order asked for, then by
+// role where the key sees only its own pools, then by id.
+func (e *Engine) Agents(ctx context.Context, q picket.AgentQuery) (picket.AgentPage, error) {
+	w, err := newAgentWalk(&q)
+	if err != nil {
+		return picket.AgentPage{}, err
+	}
+	page := picket.AgentPage{Agents: []picket.AgentRow{}}
+	last := "" // cursor of the last row of the page
+	for {
+		// One row more than the page holds tells whether there is another page.
+		rows, _, err := e.nextAgents(ctx, &w, q.Limit+1-len(page.Agents))
+		if err != nil {
+			return picket.AgentPage{}, err
+		}
+		for _, row := range rows {
+			if len(page.Agents) == q.Limit {
+				page.NextCursor = last
+				break
+			}
+			page.Agents = append(page.Agents, row.AgentRow)
+			last = row.roster + ":" + row.AgentID
+		}
+		if w.done || page.NextCursor != "" {
+			break
+		}
+	}
+	if page.Total = len(page.Agents); q.Cursor == "" && page.NextCursor == "" {
+		return page, nil
+	}
+	page.Total, err = e.countAgents(ctx, q)
+	return page, err
+}
+
+// Pools sums up the agents of each role, by name: of one role, or with role ""
+// of all. With an owner, a key id, they are those in which that key has
+// registered an agent. What the workflow file says of a pool is not filled in.
+func (e *Engine) Pools(ctx context.Context, role, owner string) ([]picket.Pool, error) {
+	if role != "" {
+		if err := picket.CheckName("role_id", role); err != nil {
+			return nil, err
+		}
+	}
+	pools := []picket.Pool{}
+	for from, after := "", ""; ; {
+		got, err := e.run(ctx, "pools", role, owner, from, after)
+		if err != nil {
+			return nil, err
+		}
+		r := newReply("pools")
+		l := r.List(got)
+		from, after = r.Text(r.At(l, 0)), r.Text(r.At(l, 1))
+		for _, v := range l[min(2, len(l)):] {
+			pools = r.pool(pools, r.List(v))
+		}
+		if r.Err != nil || from == "" {
+			return pools, r.Err
+		}
+	}
+}
+
+// pool adds what a script found out about a pool to the last one, or begins
+// with a new one.
+func (r *reply) pool(pools []picket.Pool, v []any) []picket.Pool {
+	role := r.Text(r.At(v, 0))
+	if n := len(pools); n == 0 || pools[n-1].RoleID != role {
+		pools = append(pools, picket.Pool{RoleID: role, Members: map[picket.AgentStatus]int{}})
+	}
+	p := &pools[len(pools)-1]
+	p.MaxConcurrentTasks += int(r.Int(r.At(v, 1)))
+	p.CurrentLoad += int(r.Int(r.At(v, 2)))
+	p.AvailableCapacity = p.MaxConcurrentTasks - p.CurrentLoad
+	for i, s := range picket.AgentStatuses {
+		if n := r.Text(r.At(v, 3+i)); n != "" {
+			p.Members[s] = int(store.ParseInt(n))
+		}
+	}
+	return pools
+}
+
+func (e *Engine) countAgents(ctx context.Context, q picket.AgentQuery) (total int, err error) {
+	q.Cursor = ""
+	w, err := newAgentWalk(&q)
+	for err == nil && !w.done {
+		var n int
+		_, n, err = e.nextAgents(ctx, &w, 0)
+		total += n
+	}
+	return total, err
+}
+
+// agentWalk is how far a walk over the registry has come.
+type agentWalk struct {
+	filter []any // arguments of the script that stay
+	roster string
+	after  string
+	done   bool
+}
+
+type agentRow struct {
+	roster string
+	picket.AgentRow
+}
+
+// maxAgentPage is how many agents a page holds at most.
+const maxAgentPage = 1000
+
+// newAgentWalk checks a query, fills in its defaults and begins where its cursor says.
+func newAgentWalk(q *picket.AgentQuery) (agentWalk, error) {
+	if q.Limit == 0 {
+		q.Limit = maxAgentPage
+	}
+	if q.Limit < 1 || q.Limit > maxAgentPage {
+		return agentWalk{}, picket.Invalid("limit", "Send a number from 1 to 1000.", "limit is %d, allowed are 1 to %d",
+			q.Limit, maxAgentPage)
+	}
+	if q.MinAvailable != nil && *q.MinAvailable < 0 {
+		return agentWalk{}, picket.Invalid("min_available_capacity", "Send 0 or more.", "min_available_capacity is %d",
+			*q.MinAvailable)
+	}
+	if q.Role != "" {
+		if err := picket.CheckName("role_id", q.Role); err != nil {
+			return agentWalk{}, err
+		}
+	}
+	caps, err := picket.NormalizeCapabilities("capabilities", q.Capabilities)
+	if err != nil {
+		return agentWalk{}, err
+	}
+	any1 := ""
+	if len(caps) > 0 {
+		any1 = "," + strings.Join(caps, ",") + ","
+	}
+	if len(q.Statuses) == 0 {
+		q.Statuses = []picket.AgentStatus{picket.AgentActive}
+	}
+	w := agentWalk{filter: []any{q.Role, q.Owner, optionalIntArg(q.MinAvailable), any1}}
+	for i, s := range q.Statuses {
+		if !s.Valid() {
+			return agentWalk{}, picket.Invalid("status",
+				"Send active, unhealthy, draining, dead, deregistered, or * for all of them.",
+				"%.40q is no status of an agent", s)
+		}
+		if !slices.Contains(q.Statuses[:i], s) {
+			w.filter = append(w.filter, string(s))
+		}
+	}
+	if q.Cursor == "" {
+		return w, nil
+	}
+	var found bool
+	w.roster, w.after, found = strings.Cut(q.Cursor, ":")
+	status, _, _ := strings.Cut(w.roster, "|")
+	if !found || !picket.AgentStatus(status).Valid() || picket.CheckName("cursor", w.after) != nil {
+		return agentWalk{}, picket.Invalid("cursor", "Send next_cursor of the page before, or leave it out.",
+			"cursor is not one of ours")
+	}
+	return w, nil
+}
+
+// nextAgents takes up to limit agents more, or counts where limit is 0.
+func (e *Engine) nextAgents(ctx context.Context, w *agentWalk, limit int) (rows []agentRow, n int, err error) {
+	got, err := e.run(ctx, "agents", append([]any{limit, w.roster, w.after}, w.filter...)...)
+	if err != nil {
+		return nil, 0, err
+	}
+	r := newReply("agents")
+	var page struct {
+		Roster string `reply:"roster"` // to go on in
+		After  string `reply:"after"`  // the id to go on after
+		Found  int64  `reply:"found"`
+		Rows   []struct {
+			Roster       string `reply:"roster"`
+			ID           string `reply:"id"`
+			Role         string `reply:"role"`
+			Name         string `reply:"name"`
+			Capabilities string `reply:"capabilities"`
+			Max          string `reply:"max"`
+			Load         string `reply:"load"`
+			Status       string `reply:"status"`
+			Heartbeat    int64  `reply:"heartbeat"` // the last one, ms
+		} `reply:"rows"`
+	}
+	r.Decode(got, &page)
+	w.roster, w.after, w.done = page.Roster, page.After, page.Roster == ""
+	for _, row := range page.Rows {
+		rows = append(rows, agentRow{row.Roster, picket.AgentRow{
+			AgentID:         row.ID,
+			RoleID:          row.Role,
+			Name:            row.Name,
+			Capabilities:    splitTags(row.Capabilities),
+			Capacity:        capacity(row.Max, row.Load),
+			Status:          picket.AgentStatus(row.Status),
+			LastHeartbeatAt: picket.Instant(row.Heartbeat),
+		}})
+	}
+	return rows, int(page.Found), r.Err
+}
