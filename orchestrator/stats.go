@@ -59,7 +59,7 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 		OldestHandoff: picket.Instant(v.OldestHandoff),
 		OldestReview:  picket.Instant(v.OldestReview),
 		Logins:        v.Sessions,
-		Activity:      activityOf(v.Pulse, v.Raw),
+		Activity:      activityOf(v.Activity, v.Raw),
 		AuditEvents:   v.Audit,
 		OldestAudit:   picket.Instant(v.AuditFirst),
 		Memory:        v.memory(),
@@ -109,7 +109,7 @@ type statsReply struct {
 	Sums          map[string]string `reply:"sums"` // figures over the life of the namespace
 	Sessions      int64             `reply:"sessions"`
 	Webhooks      []string          `reply:"webhooks"` // state and events behind of each target
-	Pulse         map[string]string `reply:"pulse"`    // counts by "slot figure"
+	Activity      map[string]string `reply:"pulse"`    // counts by "slot figure"
 	Audit         int64             `reply:"audit"`    // events in the audit log
 	AuditFirst    int64             `reply:"audit_first"`
 	Memory        string            `reply:"memory"` // what the server says of its own
