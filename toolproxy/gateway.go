@@ -47,7 +47,7 @@ func newGateway(p *Proxy, configs []Upstream) (*gateway, error) {
 			return nil, err
 		}
 		names = append(names, cfg.Name)
-		if bad, err := CheckUpstreamNames(names); err != nil {
+		if bad, err := picket.CheckUpstreamNames(names); err != nil {
 			return nil, fmt.Errorf("toolproxy: the upstream %s: %w", bad, err)
 		}
 		g.upstreams = append(g.upstreams, newUpstreamClient(cfg, p.log, g.publish, g.resourceUpdated))

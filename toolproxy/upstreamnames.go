@@ -1,39 +1,8 @@
 package toolproxy
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
-
-// CheckUpstreamNames refuses names of upstreams that leave open whose a tool
-// is: a_b_c would be the tool b_c of a, and the tool c of a_b. It returns the
-// first name that cannot stay and why; nil when all can.
-func CheckUpstreamNames(names []string) (bad string, err error) {
-	for i, name := range names {
-		if begins(name+"_", llmNamePrefix) {
-			return name,
-				fmt.Errorf("the names of its tools would begin as those of calls of language models do, with %s",
-					llmNamePrefix)
-		}
-		for _, other := range names[:i] {
-			switch {
-			case name == other:
-				return name, fmt.Errorf("there are two upstreams %s", name)
-			case begins(name, other+"_"), begins(other, name+"_"):
-				return name,
-					fmt.Errorf("the upstreams %s and %s could both have a tool of the same name: one name must not begin with the other and an underscore", other, name)
-			}
-		}
-	}
-	return "", nil
-}
-
-// llmNamePrefix begins the names under which calls of language models are paid for.
-const llmNamePrefix = "llm_"
-
-func begins(name, with string) bool { return strings.HasPrefix(name, with) }
 
 // localName is how a tool or prompt of an upstream is called here.
 func (u *upstreamClient) localName(theirs string) string {

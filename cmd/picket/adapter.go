@@ -14,6 +14,9 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 func newAdapter() *cobra.Command {
@@ -42,7 +45,7 @@ func newAdapter() *cobra.Command {
 	healthFlags(c)
 	asFlag(c)
 	f.String("log-level", "info", "how much is logged: debug, info, warn or error")
-	choices(c, "log-level", "debug", "info", "warn", "error")
+	term.Choices(c, "log-level", "debug", "info", "warn", "error")
 	agentFlag(c)
 	workspaceFlags(c, adapter.WorkspaceEmpty)
 	f.String("for-task", "", "end when this task is closed, in review or escalated, and nothing below it runs")
@@ -62,7 +65,7 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := loadSettings(cmd)
+	cfg, err := settings.LoadSettings(cmd)
 	if err != nil {
 		return err
 	}
@@ -96,7 +99,7 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	if err != nil {
 		return err
 	}
-	conf.Env, conf.StateKey = entry.env(conf.Env), handed.StateKey
+	conf.Env, conf.StateKey = entry.Env(conf.Env), handed.StateKey
 	a, err := adapter.New(conf)
 	if err != nil {
 		return err
@@ -146,7 +149,7 @@ func connectAdapter(cmd *cobra.Command, handed *adapterSecrets) (*connection, er
 // addSelfToPath puts this binary's directory at the end of PATH when there is no
 // picket on it, so that an agent's `picket tool` works without an installation.
 func addSelfToPath() {
-	if onPath() {
+	if term.OnPath() {
 		return
 	}
 	if self, err := os.Executable(); err == nil && filepath.Base(self) == "picket" {
@@ -158,12 +161,12 @@ func addSelfToPath() {
 func commandAfterDash(cmd *cobra.Command, given []string) ([]string, error) {
 	dash := cmd.ArgsLenAtDash()
 	if dash < 0 || dash == len(given) {
-		e := usageError("the command to run is missing")
+		e := exit.Usagef("the command to run is missing")
 		e.Remedy = "Put it after --, for example: " + cmd.CommandPath() + " -- make test"
 		return nil, e
 	}
 	if dash > 0 {
-		e := usageError("%q stands before --", given[0])
+		e := exit.Usagef("%q stands before --", given[0])
 		e.Remedy = "Put the whole command after --: " + cmd.CommandPath() + " -- make test"
 		return nil, e
 	}
@@ -179,7 +182,7 @@ func checkStartable(command []string) error {
 		if errors.As(err, &of) {
 			reason = of.Err
 		}
-		e := usageError("%s cannot be started: %v", shellQuote(command[0]), reason)
+		e := exit.Usagef("%s cannot be started: %v", term.ShellQuote(command[0]), reason)
 		e.Remedy = "Give a program on PATH, or a path such as ./agent.sh to a file with chmod +x; shell syntax goes through sh -c '…'."
 		return e
 	}
@@ -194,7 +197,7 @@ func noneIfZero(d time.Duration, _ error) time.Duration {
 	return d
 }
 
-func adapterConfig(cmd *cobra.Command, cfg settings, s *connection, l launch,
+func adapterConfig(cmd *cobra.Command, cfg settings.Settings, s *connection, l launch,
 	log *slog.Logger) (conf adapter.Config, err error) {
 	f := cmd.Flags()
 	conf = adapter.Config{BaseURL: s.client.BaseURL, Key: s.client.Key, Log: log}
@@ -219,28 +222,29 @@ func adapterConfig(cmd *cobra.Command, cfg settings, s *connection, l launch,
 		return conf, err
 	}
 	at.applyTo(&conf)
-	conf.Containment, conf.Limits = cfg.text("containment"), cfg.limits()
+	conf.Containment, conf.Limits = cfg.Text("containment"), cfg.Limits()
 	if conf.Max < 1 { // to the library, zero is "default"
-		return conf, usageError("--max %d: 1 to 100", conf.Max)
+		return conf, exit.Usagef("--max %d: 1 to 100", conf.Max)
 	}
 	if pass, _ := f.GetBool("pass-output"); pass {
-		conf.Stdout, conf.Stderr = l.preset.Readable(safeOutput(cmd.OutOrStdout())), safeOutput(cmd.ErrOrStderr())
+		conf.Stdout, conf.Stderr = l.preset.Readable(term.SafeOutput(cmd.OutOrStdout())),
+			term.SafeOutput(cmd.ErrOrStderr())
 		conf.OutputOf, _ = f.GetString("for-task")
 	}
 	return conf, nil
 }
 
-func adapterLog(cmd *cobra.Command, cfg settings) (*slog.Logger, error) {
+func adapterLog(cmd *cobra.Command, cfg settings.Settings) (*slog.Logger, error) {
 	path, _ := cmd.Flags().GetString("log-file")
 	if path == "" {
-		return newLog(cfg, cmd.ErrOrStderr()), nil
+		return settings.NewLog(cfg, cmd.ErrOrStderr()), nil
 	}
 	// Left open: it is written until the process ends.
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, usageError("the log file cannot be used: %v", err)
+		return nil, exit.Usagef("the log file cannot be used: %v", err)
 	}
-	return newLog(cfg, f), nil
+	return settings.NewLog(cfg, f), nil
 }
 
 // errAtRest ends the adapter of a `picket run`.

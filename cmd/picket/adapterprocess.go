@@ -19,6 +19,9 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 // adapterProcess is the adapter of one `picket run`: a process in a session of its own
@@ -44,24 +47,24 @@ const maxSubtaskRuns = 4
 
 const keepRunFiles = 7 * 24 * time.Hour
 
-func newAdapterProcess(cmd *cobra.Command, cfg settings, s *connection, spec picket.TaskSpec,
+func newAdapterProcess(cmd *cobra.Command, cfg settings.Settings, s *connection, spec picket.TaskSpec,
 	l launch) (*adapterProcess, error) {
 	binary, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find the picket binary: %w", err)
 	}
-	at, err := workspaceOptionsOf(cmd, cfg.forRole(spec.Role), l.preset)
+	at, err := workspaceOptionsOf(cmd, cfg.ForRole(spec.Role), l.preset)
 	if err != nil {
 		return nil, err
 	}
 	linger := []string(nil)
-	if e, ok := cfg.agentOfRole(spec.Role); ok {
-		at.env = e.env(at.env)
-		if d, given := e.duration("linger"); given {
+	if e, ok := cfg.AgentOfRole(spec.Role); ok {
+		at.env = e.Env(at.env)
+		if d, given := e.Duration("linger"); given {
 			linger = []string{"--linger", d.String()}
 		}
 	}
-	containment := cfg.text("containment")
+	containment := cfg.Text("containment")
 	// The adapter is a process of its own; what it would refuse is refused here,
 	// before there is a task.
 	conf := adapter.Config{
@@ -95,7 +98,7 @@ var handoverHook = func(string) {}
 
 // start starts the adapter for a task; again after it has ended.
 func (w *adapterProcess) start(task string) error {
-	root := filepath.Join(stateDir(), "runs")
+	root := filepath.Join(settings.StateDir(), "runs")
 	removeOldRuns(root, keepRunFiles)
 	w.dir = filepath.Join(root, task)
 	if err := os.MkdirAll(w.dir, 0o700); err != nil {
@@ -185,7 +188,7 @@ func (w *adapterProcess) failure() string {
 	text, _ := os.ReadFile(filepath.Join(w.dir, "stderr"))
 	for _, line := range slices.Backward(strings.Split(string(text), "\n")) {
 		if reason, ok := strings.CutPrefix(line, "picket: "); ok {
-			return oneLine(reason)
+			return term.OneLine(reason)
 		}
 	}
 	return fmt.Sprint(w.err)
@@ -193,14 +196,16 @@ func (w *adapterProcess) failure() string {
 
 // refusedToStart reports whether the adapter did not even begin: it ends the same way
 // however often it is started.
-func (w *adapterProcess) refusedToStart() bool { return w.process.ProcessState.ExitCode() == exitUsage }
+func (w *adapterProcess) refusedToStart() bool {
+	return w.process.ProcessState.ExitCode() == exit.Usage
+}
 
 // restartCommand is the command that serves the task once more after it was retried: its
 // own adapter has ended with it.
 func (w *adapterProcess) restartCommand(task string) string {
-	again := "picket " + shellJoin(w.args) + " --for-task " + task
+	again := "picket " + term.ShellJoin(w.args) + " --for-task " + task
 	if len(w.command) > 0 {
-		again += " -- " + shellJoin(w.command)
+		again += " -- " + term.ShellJoin(w.command)
 	}
 	return again
 }

@@ -18,6 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 // A handover is what `picket run` gives its adapter. Every process of the same
@@ -39,7 +41,7 @@ func (s *connection) newAdapterSecrets(ctx context.Context, agent string) (adapt
 	err := s.post(ctx, "/api/v1/run-keys", picket.RunKeyRequest{AgentID: agent}, &made, nil)
 	switch {
 	case errors.Is(err, picket.CodeNotFound) || errors.Is(err, picket.CodeMethodNotAllowed):
-		return adapterSecrets{}, s.noRunKeyError(oneLine(err.Error()))
+		return adapterSecrets{}, s.noRunKeyError(term.OneLine(err.Error()))
 	case err != nil:
 		return adapterSecrets{}, err
 	case made.Key == "":
@@ -110,12 +112,12 @@ func (h adapterSecrets) send(adapter *os.File) error {
 func receiveSecrets(fd int) (h adapterSecrets, err error) {
 	f := os.NewFile(uintptr(fd), "handover")
 	if f == nil {
-		return h, usageError("--handover: %d is not an open descriptor", fd)
+		return h, exit.Usagef("--handover: %d is not an open descriptor", fd)
 	}
 	defer f.Close()
 	if err := hideProcess(); err != nil {
 		return h,
-			usageError("the adapter cannot hide its key from other processes (%v), so it takes none: allow prctl(PR_SET_DUMPABLE)", err)
+			exit.Usagef("the adapter cannot hide its key from other processes (%v), so it takes none: allow prctl(PR_SET_DUMPABLE)", err)
 	}
 	var b []byte
 	if _, err = f.Write([]byte{1}); err == nil { // now this process is hidden
@@ -125,7 +127,7 @@ func receiveSecrets(fd int) (h adapterSecrets, err error) {
 		err = json.Unmarshal(b, &h)
 	}
 	if err != nil || h.Key == "" {
-		return h, usageError("`picket run` ended before it handed over a key")
+		return h, exit.Usagef("`picket run` ended before it handed over a key")
 	}
 	return h, nil
 }

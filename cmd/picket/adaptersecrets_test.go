@@ -11,6 +11,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 )
 
 const testRunKey = "pkk_a-run-key-of-the-handover-test"
@@ -108,7 +109,7 @@ func TestTheKeyOfThePersonIsNeverHandedOver(t *testing.T) {
 			t.Errorf("after %d it hands over %q: %v", status, h.Key.Reveal(), err)
 			continue
 		}
-		if remedy := remedyOf(err); !strings.Contains(remedy, "picket adapter") ||
+		if remedy := exit.Remedy(err); !strings.Contains(remedy, "picket adapter") ||
 			!strings.Contains(err.Error(), s.client.BaseURL) {
 			t.Errorf("after %d: %v\n%s", status, err, remedy)
 		}

@@ -13,12 +13,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 func newAgent() *cobra.Command {
 	return commandGroup("agent", "See who works, drain workers and take them out",
 		newAgentList(), newAgentGet(), newAgentWatch(), newAgentDrain(), newAgentDeregister(), newAgentCommand(),
-		needsTrust(newAgentRegister()), newAgentBeat())
+		settings.NeedsTrust(newAgentRegister()), newAgentBeat())
 }
 
 // onAgent is a verb on one agent: it connects, completes the id and acts.
@@ -74,8 +76,8 @@ func newAgentList() *cobra.Command {
 	f.Int("min-available", 0, "only agents that declare a maximum and are this far below it")
 	f.Int("limit", 1000, "at most this many, 1 to 1000")
 	f.String("cursor", "", "go on where a page of -o json ended (next_cursor)")
-	choices(c, "status", append(statusNames(), "*")...)
-	return watchFlag(formatFlag(c))
+	term.Choices(c, "status", append(statusNames(), "*")...)
+	return watchFlag(term.FormatFlag(c))
 }
 
 func statusNames() []string {
@@ -119,20 +121,20 @@ func agentListing(cmd *cobra.Command) listing[picket.AgentRow] {
 		name:   func(a picket.AgentRow) string { return a.AgentID },
 		more: func(members map[string]jsontext.Value, _ int) string {
 			if cursor := outputText(picket.RawJSON(members["next_cursor"])); cursor != "" {
-				return "--cursor " + shellQuote(cursor) + " for the next page, or --limit 1000"
+				return "--cursor " + term.ShellQuote(cursor) + " for the next page, or --limit 1000"
 			}
 			return ""
 		},
-		columns: []column[picket.AgentRow]{
-			{head: "AGENT", cell: func(a picket.AgentRow) string { return a.AgentID }},
-			{head: "ROLE", cell: func(a picket.AgentRow) string { return orDash(a.RoleID) }},
-			{head: "STATUS", cell: func(a picket.AgentRow) string { return string(a.Status) }},
-			{head: "LOAD", cell: func(a picket.AgentRow) string { return loadText(a.Capacity) }},
-			{head: "SEEN", cell: func(a picket.AgentRow) string { return ago(a.LastHeartbeatAt) }},
-			{head: "NAME", cell: func(a picket.AgentRow) string { return orDash(a.Name) }, wide: true},
+		columns: []term.Column[picket.AgentRow]{
+			{Head: "AGENT", Cell: func(a picket.AgentRow) string { return a.AgentID }},
+			{Head: "ROLE", Cell: func(a picket.AgentRow) string { return orDash(a.RoleID) }},
+			{Head: "STATUS", Cell: func(a picket.AgentRow) string { return string(a.Status) }},
+			{Head: "LOAD", Cell: func(a picket.AgentRow) string { return loadText(a.Capacity) }},
+			{Head: "SEEN", Cell: func(a picket.AgentRow) string { return term.Ago(a.LastHeartbeatAt) }},
+			{Head: "NAME", Cell: func(a picket.AgentRow) string { return orDash(a.Name) }, Wide: true},
 			{
-				head: "CAPABILITIES",
-				cell: func(a picket.AgentRow) string { return orDash(strings.Join(a.Capabilities, ",")) },
+				Head: "CAPABILITIES",
+				Cell: func(a picket.AgentRow) string { return orDash(strings.Join(a.Capabilities, ",")) },
 			},
 		},
 	}
@@ -149,7 +151,7 @@ func loadText(c picket.Capacity) string {
 }
 
 func newAgentGet() *cobra.Command {
-	return watchFlag(formatFlag(onAgent("get", "Show an agent's record, and what it holds",
+	return watchFlag(term.FormatFlag(onAgent("get", "Show an agent's record, and what it holds",
 		func(cmd *cobra.Command, s *connection, id string) error {
 			return showOrWatch(cmd, s, agentTopic, func(ctx context.Context, w io.Writer) error {
 				var raw jsontext.Value
@@ -157,7 +159,7 @@ func newAgentGet() *cobra.Command {
 				if err := s.get(ctx, agentPath(id), &a, &raw); err != nil {
 					return err
 				}
-				noteAnswer(w, raw)
+				term.NoteAnswer(w, raw)
 				return printAgent(ctx, cmd, s, w, a, raw, viewFull)
 			})
 		})))
@@ -167,7 +169,7 @@ func newAgentGet() *cobra.Command {
 // it, or whole.
 func printAgent(ctx context.Context, cmd *cobra.Command, s *connection, w io.Writer, a picket.Agent, raw jsontext.Value,
 	done string) error {
-	format, err := formatOf(cmd)
+	format, err := term.FormatOf(cmd)
 	if err != nil {
 		return err
 	}
@@ -175,45 +177,45 @@ func printAgent(ctx context.Context, cmd *cobra.Command, s *connection, w io.Wri
 	case format == "name":
 		fmt.Fprintln(w, a.AgentID)
 	case format == "json" || format == "jsonl" || format == "yaml":
-		return printValue(w, format, raw)
+		return term.PrintValue(w, format, raw)
 	case done == viewCreated:
 		fmt.Fprintln(w, a.AgentID)
 	case done == viewFull:
 		describeAgent(w, a, s.leasesOf(ctx, a.AgentID))
 	default:
-		fmt.Fprintf(w, "%s %s\n", a.AgentID, painter(w).state(string(a.Status)))
+		fmt.Fprintf(w, "%s %s\n", a.AgentID, term.Painter(w).State(string(a.Status)))
 	}
 	return nil
 }
 
 // describeAgent shows a record as a person reads it; only what there is.
 func describeAgent(w io.Writer, a picket.Agent, held []picket.LiveLease) {
-	p := painter(w)
+	p := term.Painter(w)
 	var rows [][]string
 	row := func(name, text string) {
 		if text != "" && text != "-" {
-			rows = append(rows, []string{p.dim(name), text})
+			rows = append(rows, []string{p.Dim(name), text})
 		}
 	}
 	row("agent", a.AgentID)
-	row("name", oneLine(a.Name))
+	row("name", term.OneLine(a.Name))
 	row("role", a.RoleID)
-	status := p.state(string(a.Status))
+	status := p.State(string(a.Status))
 	if !a.DrainDeadlineAt.IsZero() && a.Status == picket.AgentDraining {
 		status += ", until " + a.DrainDeadlineAt.String() + " at the latest"
 	}
 	row("status", status)
 	row("load", loadText(a.Capacity))
 	row("capabilities", strings.Join(a.Capabilities, " "))
-	row("seen", ago(a.LastHeartbeatAt)+" ago")
+	row("seen", term.Ago(a.LastHeartbeatAt)+" ago")
 	row("heartbeat", fmt.Sprintf("every %ds, unhealthy after %ds, dead after %ds", a.Heartbeat.IntervalSeconds,
 		a.Heartbeat.UnhealthyAfterSeconds, a.Heartbeat.DeadAfterSeconds))
 	if n := a.DrainTimeoutSeconds; n != nil {
 		row("drain", fmt.Sprintf("within %ds", *n))
 	}
-	row("endpoint", oneLine(a.Endpoint))
+	row("endpoint", term.OneLine(a.Endpoint))
 	if text := string(a.Metadata); text != "{}" {
-		row("metadata", oneLine(text))
+		row("metadata", term.OneLine(text))
 	}
 	row("registered", a.RegisteredAt.String())
 	row("version", fmt.Sprintf("%d of incarnation %d", a.Version, a.Incarnation))
@@ -222,9 +224,9 @@ func describeAgent(w io.Writer, a picket.Agent, held []picket.LiveLease) {
 		if i == 0 {
 			name = "holds"
 		}
-		rows = append(rows, []string{p.dim(name), fmt.Sprintf("%s, fence %d", l.TaskID, l.FencingToken)})
+		rows = append(rows, []string{p.Dim(name), fmt.Sprintf("%s, fence %d", l.TaskID, l.FencingToken)})
 	}
-	printRows(w, rows)
+	term.PrintRows(w, rows)
 }
 
 // leasesOf are the leases of an agent; nil too where this key may not see them.

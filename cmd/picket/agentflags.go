@@ -11,7 +11,9 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
-	"github.com/picket-dev/picket/adapter/agents"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 // healthFlags say what an agent's silence means. The defaults are those of the
@@ -40,7 +42,7 @@ func healthFlags(c *cobra.Command) {
 func secondsOf(cmd *cobra.Command, name string) (int, error) {
 	d, _ := cmd.Flags().GetDuration(name)
 	if d < 0 || d%time.Second != 0 {
-		e := usageError("--%s %s is not a whole number of seconds", name, d)
+		e := exit.Usagef("--%s %s is not a whole number of seconds", name, d)
 		e.Remedy = "Such as 30s or 2m."
 		return 0, e
 	}
@@ -66,7 +68,7 @@ func thresholdsOf(cmd *cobra.Command) (*picket.Thresholds, error) {
 }
 
 func thresholdError(format string, args ...any) error {
-	e := usageError(format, args...)
+	e := exit.Usagef(format, args...)
 	e.Remedy = "Raise --unhealthy-after and --dead-after with --heartbeat; the defaults are 30s, 90s and 5m."
 	return e
 }
@@ -79,7 +81,7 @@ func checkUnregisteredFlags(cmd *cobra.Command) error {
 	}
 	for _, name := range []string{"name", "heartbeat", "unhealthy-after", "dead-after", "drain-timeout"} {
 		if f.Changed(name) {
-			e := usageError("--%s has no meaning with --unregistered", name)
+			e := exit.Usagef("--%s has no meaning with --unregistered", name)
 			e.Remedy = "Leave one of them out."
 			return e
 		}
@@ -113,9 +115,9 @@ func asFlag(c *cobra.Command) {
 	_ = c.RegisterFlagCompletionFunc("as",
 		func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			var names []cobra.Completion
-			if cfg, err := loadSettings(cmd); err == nil {
-				for _, e := range cfg.agentEntries() {
-					names = append(names, cobra.CompletionWithDesc(e.name, "role "+e.role()))
+			if cfg, err := settings.LoadSettings(cmd); err == nil {
+				for _, e := range cfg.AgentEntries() {
+					names = append(names, cobra.CompletionWithDesc(e.Name, "role "+e.Role()))
 				}
 			}
 			return names, cobra.ShellCompDirectiveNoFileComp
@@ -127,19 +129,19 @@ const maxLeases = 100
 
 // applyAgentEntry fills the flags that were not given from the entry of --as, and
 // answers the settings as they hold for its role.
-func applyAgentEntry(cmd *cobra.Command, cfg settings) (settings, agentEntry, error) {
+func applyAgentEntry(cmd *cobra.Command, cfg settings.Settings) (settings.Settings, settings.AgentEntry, error) {
 	name, _ := cmd.Flags().GetString("as")
 	if !cmd.Flags().Changed("as") {
-		return cfg, agentEntry{in: cfg}, nil
+		return cfg, settings.AgentEntry{In: cfg}, nil
 	}
-	e, err := cfg.agentNamed(name)
+	e, err := cfg.AgentNamed(name)
 	if err != nil {
 		return cfg, e, err
 	}
-	if n := e.number("capacity.max_concurrent_tasks"); n != nil && !cmd.Flags().Changed("max") &&
+	if n := e.Number("capacity.max_concurrent_tasks"); n != nil && !cmd.Flags().Changed("max") &&
 		(*n < 1 || *n > maxLeases) {
-		err := usageError("%s: agents.%s.capacity.max_concurrent_tasks is %d, and one adapter holds 1 to %d leases",
-			e.origin("capacity.max_concurrent_tasks"), e.name, *n, maxLeases)
+		err := exit.Usagef("%s: agents.%s.capacity.max_concurrent_tasks is %d, and one adapter holds 1 to %d leases",
+			e.Origin("capacity.max_concurrent_tasks"), e.Name, *n, maxLeases)
 		err.Remedy = "Add --max, and start several."
 		return cfg, e, err
 	}
@@ -154,30 +156,30 @@ func applyAgentEntry(cmd *cobra.Command, cfg settings) (settings, agentEntry, er
 		}
 		_ = f.Value.Set(items[0])
 	}
-	fill("role", e.role())
-	fill("capability", e.list("capabilities")...)
-	fill("max", e.text("capacity.max_concurrent_tasks"))
-	fill("linger", e.text("linger"))
+	fill("role", e.Role())
+	fill("capability", e.List("capabilities")...)
+	fill("max", e.Text("capacity.max_concurrent_tasks"))
+	fill("linger", e.Text("linger"))
 	for flag, key := range map[string]string{
 		"heartbeat": "heartbeat.interval_seconds", "unhealthy-after": "heartbeat.unhealthy_after_seconds",
 		"dead-after": "heartbeat.dead_after_seconds", "drain-timeout": "drain_timeout_seconds",
 	} {
-		if text := e.text(key); text != "" {
+		if text := e.Text(key); text != "" {
 			fill(flag, text+"s")
 		}
 	}
-	return cfg.forRole(e.role()), e, nil
+	return cfg.ForRole(e.Role()), e, nil
 }
 
 // adapterLaunch is what the adapter launches.
-func adapterLaunch(cmd *cobra.Command, given []string, e agentEntry) (launch, error) {
+func adapterLaunch(cmd *cobra.Command, given []string, e settings.AgentEntry) (launch, error) {
 	p, err := presetOf(cmd, e)
 	if err != nil || !p.CodingAgent() {
 		command, bad := adapterCommand(cmd, given, e)
 		return launch{preset: p, command: command}, cmp.Or(err, bad)
 	}
 	if words := cmd.ArgsLenAtDash(); words > 0 || words < 0 && len(given) > 0 {
-		e := usageError("%s stands where nothing is expected", shellQuote(given[0]))
+		e := exit.Usagef("%s stands where nothing is expected", term.ShellQuote(given[0]))
 		e.Remedy = "A worker takes what it is to do from tasks: picket task create, or picket run --agent " +
 			string(p) + " \"PROMPT\". Arguments for " + string(p) + " itself follow --."
 		return launch{}, e
@@ -187,27 +189,15 @@ func adapterLaunch(cmd *cobra.Command, given []string, e agentEntry) (launch, er
 
 // adapterCommand is a plain command: what stands after --, else what the entry
 // of --as launches.
-func adapterCommand(cmd *cobra.Command, given []string, e agentEntry) ([]string, error) {
-	if launch := e.list("launch.command"); len(launch) > 0 && cmd.ArgsLenAtDash() < 0 && len(given) == 0 {
+func adapterCommand(cmd *cobra.Command, given []string, e settings.AgentEntry) ([]string, error) {
+	if launch := e.List("launch.command"); len(launch) > 0 && cmd.ArgsLenAtDash() < 0 && len(given) == 0 {
 		return launch, nil
 	}
 	command, err := commandAfterDash(cmd, given)
 	var refusal *picket.Error
-	if errors.As(err, &refusal) && e.name != "" {
-		refusal.Remedy = strings.TrimSuffix(refusal.Remedy, ".") + "; or give agents." + e.name +
+	if errors.As(err, &refusal) && e.Name != "" {
+		refusal.Remedy = strings.TrimSuffix(refusal.Remedy, ".") + "; or give agents." + e.Name +
 			" a launch: {command: […]} or {preset: claude}"
 	}
 	return command, err
-}
-
-// localWorkerCommand is the command that starts a worker as picket.yaml describes it,
-// where a suggested one starts any worker of its role.
-func (s settings) localWorkerCommand(suggested string) string {
-	role, ok := strings.CutPrefix(suggested, "picket adapter --role ")
-	role, placeholder := strings.CutSuffix(role, " -- COMMAND")
-	if e, known := s.agentOfRole(role); ok && placeholder && known &&
-		(len(e.list("launch.command")) > 0 || agents.Preset(e.text("launch.preset")).CodingAgent()) {
-		return "picket adapter --as " + e.name
-	}
-	return suggested
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 // agentID completes what was typed to the id of one agent. Ids that clients
@@ -16,7 +18,7 @@ func (s *connection) agentID(ctx context.Context, typed string) (string, error) 
 		return typed, nil
 	}
 	if err := picket.CheckName("agent", typed); err != nil {
-		e := usageError("%s is no id of an agent", shellQuote(typed))
+		e := exit.Usagef("%s is no id of an agent", term.ShellQuote(typed))
 		e.Remedy = "See: picket agent list --status '*'"
 		return "", e
 	}

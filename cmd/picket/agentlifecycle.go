@@ -17,6 +17,8 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 func newAgentDrain() *cobra.Command {
@@ -29,7 +31,7 @@ func newAgentDrain() *cobra.Command {
 	c.Flags().Duration("timeout", 0, "what its tasks get to finish (default: as it registered, else 2m)")
 	c.Flags().Lookup("timeout").DefValue = ""
 	c.Flags().Bool("wait", false, "return when the agent is gone")
-	return formatFlag(c)
+	return term.FormatFlag(c)
 }
 
 func runAgentDrain(cmd *cobra.Command, s *connection, id string) error {
@@ -118,7 +120,7 @@ func (s *connection) awaitDrained(ctx context.Context, cmd *cobra.Command, a pic
 			fmt.Fprintf(talk, "it holds %s\n", plural(n, "lease"))
 		}
 		if sleep(ctx, wait) != nil {
-			return exitStatus(exitInterrupted)
+			return exit.Status(exit.Interrupted)
 		}
 		if err := s.get(ctx, agentPath(a.AgentID), &a, &raw); err != nil && !errors.Is(err, picket.ErrUnknown) &&
 			ctx.Err() == nil {
@@ -134,10 +136,10 @@ func (s *connection) awaitDrained(ctx context.Context, cmd *cobra.Command, a pic
 	switch {
 	case reason == picket.ReasonDrainTimeout:
 		fmt.Fprintln(talk, "its time was over: what it still held was taken from it and is queued again")
-		return exitStatus(exitTimeout)
+		return exit.Status(exit.Timeout)
 	case reason == picket.ReasonHeartbeatTimeout, reason == "" && a.Status == picket.AgentDead:
 		fmt.Fprintln(talk, "it was not heard of any more: what it held was taken from it and is queued again")
-		return exitStatus(exitError)
+		return exit.Status(exit.Error)
 	}
 	return nil
 }
@@ -182,7 +184,7 @@ func newAgentDeregister() *cobra.Command {
 			return nil
 		})
 	c.Aliases = []string{"rm", "delete"}
-	return formatFlag(c)
+	return term.FormatFlag(c)
 }
 
 var commandNames = []string{picket.CommandDrain, picket.CommandStopTask, picket.CommandPing}
@@ -208,7 +210,7 @@ func newAgentCommand() *cobra.Command {
 	f.Duration("drain-timeout", 0, "of drain: what its tasks get to finish (default: as it registered, else 2m)")
 	f.Lookup("drain-timeout").DefValue = ""
 	_ = c.RegisterFlagCompletionFunc("task", completeFirstID(taskIDs))
-	return formatFlag(c)
+	return term.FormatFlag(c)
 }
 
 func runAgentCommand(cmd *cobra.Command, given []string) error {
@@ -224,7 +226,7 @@ func runAgentCommand(cmd *cobra.Command, given []string) error {
 	order.Reason, _ = f.GetString("reason")
 	order.TaskID, _ = f.GetString("task")
 	if order.Command == picket.CommandStopTask && order.TaskID == "" {
-		e := usageError("stop_task needs to know which task")
+		e := exit.Usagef("stop_task needs to know which task")
 		e.Remedy = "Name it with --task TASK; see: picket lease list"
 		return e
 	}
@@ -249,11 +251,11 @@ func runAgentCommand(cmd *cobra.Command, given []string) error {
 	if err := s.post(ctx, agentPath(id)+"/commands", order, &accepted, &raw); err != nil {
 		return err
 	}
-	switch format, err := formatOf(cmd); {
+	switch format, err := term.FormatOf(cmd); {
 	case err != nil:
 		return err
 	case format == "json" || format == "jsonl" || format == "yaml":
-		return printValue(cmd.OutOrStdout(), format, raw)
+		return term.PrintValue(cmd.OutOrStdout(), format, raw)
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), accepted.CommandID)
 	printNext(cmd, "picket agent watch "+id)

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 // What an adapter does by itself can be done by hand: for scripts that are
@@ -34,7 +36,7 @@ func newAgentRegister() *cobra.Command {
 	f.String("metadata", "", "a JSON object to show; @file and - (stdin) are read")
 	healthFlags(c)
 	asFlag(c)
-	return formatFlag(c)
+	return term.FormatFlag(c)
 }
 
 func runAgentRegister(cmd *cobra.Command, given []string) error {
@@ -70,7 +72,7 @@ func runAgentRegister(cmd *cobra.Command, given []string) error {
 
 // registrationOf reads the flags, and the entry of --as behind them.
 func registrationOf(cmd *cobra.Command) (reg picket.Registration, err error) {
-	cfg, err := loadSettings(cmd)
+	cfg, err := settings.LoadSettings(cmd)
 	if err != nil {
 		return reg, err
 	}
@@ -111,7 +113,7 @@ func newAgentBeat() *cobra.Command {
 	f.StringSlice("handled", nil, "the id of a command that was carried out")
 	f.Int64("incarnation", 0, "refuse when a later registration has taken the id")
 	f.Lookup("incarnation").DefValue = ""
-	return formatFlag(c)
+	return term.FormatFlag(c)
 }
 
 func runAgentBeat(cmd *cobra.Command, s *connection, id string) error {
@@ -139,23 +141,23 @@ func runAgentBeat(cmd *cobra.Command, s *connection, id string) error {
 	if err != nil {
 		return err
 	}
-	format, err := formatOf(cmd)
+	format, err := term.FormatOf(cmd)
 	if err != nil {
 		return err
 	}
 	w := cmd.OutOrStdout()
 	if format == "json" || format == "jsonl" || format == "yaml" {
-		return printValue(w, format, raw)
+		return term.PrintValue(w, format, raw)
 	}
 	if format == "name" {
 		fmt.Fprintln(w, id)
 		return nil
 	}
-	fmt.Fprintf(w, "%s %s\n", id, painter(w).state(string(answer.AgentStatus)))
+	fmt.Fprintf(w, "%s %s\n", id, term.Painter(w).State(string(answer.AgentStatus)))
 	var rows [][]string
 	for _, c := range answer.PendingCommands {
-		rows = append(rows, []string{c.Command, c.CommandID, orDash(c.TaskID), oneLine(c.Reason)})
+		rows = append(rows, []string{c.Command, c.CommandID, orDash(c.TaskID), term.OneLine(c.Reason)})
 	}
-	printRows(w, rows)
+	term.PrintRows(w, rows)
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/internal/rig"
 )
 
@@ -163,7 +164,7 @@ func TestADrainOfAChangingAgent(t *testing.T) {
 		if !strings.Contains(said, id+" has changed meanwhile, trying again") {
 			t.Errorf("%s: it is not told:\n%s", id, said)
 		}
-		if want := map[string]int{"once": exitOK, "always": exitConflict}[id]; code != want || meddled.Load() != 2 {
+		if want := map[string]int{"once": exit.OK, "always": exit.Conflict}[id]; code != want || meddled.Load() != 2 {
 			t.Errorf("%s: exit code %d after %d tries, want %d after 2\n%s", id, code, meddled.Load(), want, said)
 		}
 	}
@@ -219,7 +220,7 @@ func TestADrainThatEndedBeforeTheNextRegistration(t *testing.T) {
 			again.Store(err == nil) // refused while it still drains
 		}
 	}}, "agent", "drain", "a", "--timeout", "0s", "--wait")
-	if code != exitTimeout || !strings.Contains(said, "a has registered again since") ||
+	if code != exit.Timeout || !strings.Contains(said, "a has registered again since") ||
 		!strings.Contains(said, "its time was over") {
 		t.Errorf("exit code %d\n%s", code, said)
 	}
@@ -250,7 +251,7 @@ func TestALostDrainDoesNotMeetTheNextRegistration(t *testing.T) {
 	if a, err := s.c.Agent(ctx, "a"); err != nil || a.Status != picket.AgentActive {
 		t.Errorf("it is %s, %v", a.Status, err)
 	}
-	if code != exitConflict || !strings.Contains(said, "agent_gone") {
+	if code != exit.Conflict || !strings.Contains(said, "agent_gone") {
 		t.Errorf("exit code %d\n%s", code, said)
 	}
 }

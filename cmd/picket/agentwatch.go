@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 // agentEventTypes are the events that are about agents themselves.
@@ -38,11 +39,11 @@ func newAgentWatch() *cobra.Command {
 		RunE:              runAgentWatch,
 	}
 	c.Flags().String("after", "", "start after this cursor; 0 is the beginning (default: now)")
-	return formatFlag(c)
+	return term.FormatFlag(c)
 }
 
 func runAgentWatch(cmd *cobra.Command, given []string) error {
-	format, err := formatOf(cmd)
+	format, err := term.FormatOf(cmd)
 	if err != nil {
 		return err
 	}
@@ -64,7 +65,7 @@ func runAgentWatch(cmd *cobra.Command, given []string) error {
 		if err := s.get(ctx, agentPath(id), &a, nil); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s is %s, last heard of %s ago\n", id, a.Status, ago(a.LastHeartbeatAt))
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s is %s, last heard of %s ago\n", id, a.Status, term.Ago(a.LastHeartbeatAt))
 	}
 	err = s.follow(ctx, agentEventsPath(id, agentEventTypes...), after, nil,
 		func(e picket.Event, raw jsontext.Value) error {
@@ -72,9 +73,9 @@ func runAgentWatch(cmd *cobra.Command, given []string) error {
 				return printEvent(cmd, format, e, raw)
 			}
 			w := cmd.OutOrStdout()
-			p := painter(w)
+			p := term.Painter(w)
 			_, err := fmt.Fprintf(w, "%-6s %s  %-18s  %s  %s\n", e.ID,
-				p.dim(e.At.Time().Local().Format("15:04:05.000")), e.Type, oneLine(e.AgentID), agentEventText(e))
+				p.Dim(e.At.Time().Local().Format("15:04:05.000")), e.Type, term.OneLine(e.AgentID), agentEventText(e))
 			return err
 		})
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
@@ -113,5 +114,5 @@ func agentEventText(e picket.Event) string {
 	if e.Actor != "" && e.Actor != e.AgentID {
 		text += ", by " + e.Actor
 	}
-	return oneLine(text)
+	return term.OneLine(text)
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 func newReviewApprove() *cobra.Command {
@@ -36,7 +38,7 @@ func newReviewApprove() *cobra.Command {
 	f.String("note", "", "a word to the record")
 	f.Int("count", 0, "how many tasks the filters match, 1 to 500; with another number nothing is decided")
 	f.BoolP("yes", "y", false, "approve what the filters match now, without asking")
-	return formatFlag(digestFlag(reviewFilters(c)))
+	return term.FormatFlag(digestFlag(reviewFilters(c)))
 }
 
 func runApprove(cmd *cobra.Command, given []string) error {
@@ -51,17 +53,17 @@ func runApprove(cmd *cobra.Command, given []string) error {
 	count := cmd.Flags().Changed("count") || cmd.Flags().Changed("yes")
 	switch {
 	case len(filter) > 0 && len(given) > 0:
-		e := usageError("tasks are named, and filters are given")
+		e := exit.Usagef("tasks are named, and filters are given")
 		e.Remedy = "Name tasks, or give filters."
 		return e
 	case cmd.Flags().Changed("digest") && (len(filter) > 0 || len(given) > 1):
-		e := usageError("--digest works with one task only")
+		e := exit.Usagef("--digest works with one task only")
 		e.Remedy = "Name one task, or leave --digest out."
 		return e
 	case len(filter) > 0:
 		return s.approveMatching(cmd, filter)
 	case count:
-		e := usageError("--count and --yes are about filters")
+		e := exit.Usagef("--count and --yes are about filters")
 		e.Remedy = "Add --role, --label or --parent, or leave it out."
 		return e
 	case len(given) > 1:
@@ -120,7 +122,7 @@ func (s *connection) approveNamed(cmd *cobra.Command, given []string) error {
 		switch {
 		case err == nil:
 			got.Approved = append(got.Approved, id)
-		case errors.As(err, &refusal) && exitForHTTP(refusal.Code.Status()) == exitConflict:
+		case errors.As(err, &refusal) && exit.ForHTTP(refusal.Code.Status()) == exit.Conflict:
 			by, _ := refusal.Facts["by"].(string)
 			now, _ := refusal.Facts["current"].(string)
 			got.Lost = append(got.Lost, picket.LostRace{TaskID: id, Code: refusal.Code, By: by, Digest: now})
@@ -151,10 +153,10 @@ func (s *connection) approveMatching(cmd *cobra.Command, q url.Values) error {
 	}
 	switch {
 	case len(shown) > maxBulkApproval:
-		return usageError("more than %d reviews match, and no more than that are approved at once: narrow the filters",
+		return exit.Usagef("more than %d reviews match, and no more than that are approved at once: narrow the filters",
 			maxBulkApproval)
 	case more:
-		e := usageError("the queue of reviews goes on behind the %d pages that were looked through", maxQueuePages)
+		e := exit.Usagef("the queue of reviews goes on behind the %d pages that were looked through", maxQueuePages)
 		e.Remedy = "Narrow the filters, name the tasks, or say with --count how many you mean: then the server goes through all of it."
 		return e
 	case len(shown) == 0:
@@ -182,9 +184,9 @@ const maxBulkApproval = 500
 // confirmCount shows what would be approved and wants its count to be typed.
 func confirmCount(cmd *cobra.Command, shown []picket.PendingReview) error {
 	w := cmd.ErrOrStderr()
-	printTable(w, reviewColumns, shown, false)
-	if !isTerminal(cmd.InOrStdin()) {
-		e := usageError("%s would be approved, and nobody is there to be asked", plural(len(shown), "task"))
+	term.PrintTable(w, reviewColumns, shown, false)
+	if !term.IsTerminal(cmd.InOrStdin()) {
+		e := exit.Usagef("%s would be approved, and nobody is there to be asked", plural(len(shown), "task"))
 		e.Remedy = "Add --count " + strconv.Itoa(len(shown)) + ", or --yes for whatever there is."
 		return e
 	}
@@ -194,7 +196,7 @@ func confirmCount(cmd *cobra.Command, shown []picket.PendingReview) error {
 		return err
 	}
 	if strings.TrimSpace(typed) != strconv.Itoa(len(shown)) {
-		return picket.Refuse(codeUsage, "Nothing was decided.", "that is not %d", len(shown))
+		return picket.Refuse(exit.CodeUsage, "Nothing was decided.", "that is not %d", len(shown))
 	}
 	return nil
 }
@@ -212,7 +214,7 @@ func (s *connection) sendBulkApproval(cmd *cobra.Command, all picket.BulkApprova
 // printApproved shows what was approved, and on stderr what was not and who
 // decided about it. raw are the server's own words, where it said all of it.
 func (s *connection) printApproved(cmd *cobra.Command, got picket.BulkApproved, raw jsontext.Value) error {
-	format, err := formatOf(cmd)
+	format, err := term.FormatOf(cmd)
 	if err == nil && raw == nil {
 		raw, err = json.Marshal(got)
 	}
@@ -222,14 +224,14 @@ func (s *connection) printApproved(cmd *cobra.Command, got picket.BulkApproved, 
 	w := cmd.OutOrStdout()
 	switch format {
 	case "json", "jsonl", "yaml":
-		err = printValue(w, format, raw)
+		err = term.PrintValue(w, format, raw)
 	case "name":
 		for _, id := range got.Approved {
 			fmt.Fprintln(w, id)
 		}
 	default:
 		for _, id := range got.Approved {
-			fmt.Fprintf(w, "%s %s\n", id, painter(w).state(string(picket.TaskCompleted)))
+			fmt.Fprintf(w, "%s %s\n", id, term.Painter(w).State(string(picket.TaskCompleted)))
 		}
 	}
 	if err != nil {
@@ -240,7 +242,7 @@ func (s *connection) printApproved(cmd *cobra.Command, got picket.BulkApproved, 
 		text := l.TaskID + " was not approved [" + string(l.Code) + "]"
 		switch {
 		case l.By != "":
-			text += ": decided by " + oneLine(l.By)
+			text += ": decided by " + term.OneLine(l.By)
 		case l.Code == picket.CodePreconditionRequired:
 			text += ": you have not been shown its evidence. Look at it first: picket review show " + l.TaskID
 		case l.Digest != "":
@@ -250,7 +252,7 @@ func (s *connection) printApproved(cmd *cobra.Command, got picket.BulkApproved, 
 	}
 	fmt.Fprintf(talk, "%s approved, %d lost\n", plural(len(got.Approved), "task"), len(got.Lost))
 	if len(got.Lost) > 0 {
-		return exitStatus(exitConflict)
+		return exit.Status(exit.Conflict)
 	}
 	return nil
 }

@@ -17,10 +17,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 const (
-	exitInterrupted = 130 // as a shell reports Ctrl-C
 	outputEvery     = 50 * time.Millisecond
 	cancelWindow    = 1500 * time.Millisecond // between the first Ctrl-C and leaving
 	adapterExitWait = 15 * time.Second        // for the adapter to end after its task
@@ -48,7 +49,7 @@ type attachment struct {
 func attach(cmd *cobra.Command, s *connection, task picket.Task, w *adapterProcess, d *desktopNotifier) error {
 	a := &attachment{cmd: cmd, s: s, adapter: w, task: task, status: newStatusLine(cmd.ErrOrStderr()), desktop: d}
 	defer d.wait()
-	a.writers = [2]io.Writer{safeOutput(cmd.OutOrStdout()), safeOutput(cmd.ErrOrStderr())}
+	a.writers = [2]io.Writer{term.SafeOutput(cmd.OutOrStdout()), term.SafeOutput(cmd.ErrOrStderr())}
 	a.outputs[0].path, a.outputs[1].path = filepath.Join(w.dir, "stdout"), filepath.Join(w.dir, "stderr")
 	a.prompt = newAnswerPrompt(cmd.InOrStdin(), cmd.ErrOrStderr())
 	signals := make(chan os.Signal, 4)
@@ -77,7 +78,7 @@ func attach(cmd *cobra.Command, s *connection, task picket.Task, w *adapterProce
 			})
 	}()
 	go func() { failed <- s.awaitTaskLost(ctx, task.TaskID) }()
-	a.say("%s submitted: %s", task.TaskID, clip(task.Title, 60))
+	a.say("%s submitted: %s", task.TaskID, term.Clip(task.Title, 60))
 	return a.loop(ctx, signals, changed, told, failed)
 }
 
@@ -211,7 +212,7 @@ func (a *attachment) running() string {
 func (a *attachment) say(format string, args ...any) {
 	a.status.clear()
 	w := a.cmd.ErrOrStderr()
-	fmt.Fprintln(w, painter(w).dim("picket: ")+fmt.Sprintf(format, args...))
+	fmt.Fprintln(w, term.Painter(w).Dim("picket: ")+fmt.Sprintf(format, args...))
 }
 
 // restart starts an adapter that ended before its task did, so that a killed
@@ -240,10 +241,10 @@ func (a *attachment) finish() error {
 	if a.adapter.process.ProcessState != nil {
 		a.adapter.removeFiles()
 	}
-	if code == exitOK {
+	if code == exit.OK {
 		return nil
 	}
-	return exitStatus(code)
+	return exit.Status(code)
 }
 
 // finishLost ends the watch of a task that is gone. The adapter is asked to end, since
@@ -256,7 +257,7 @@ func (a *attachment) finishLost() error {
 	}
 	a.copyOutput()
 	a.status.clear()
-	return taskLostError(a.task.TaskID, "picket run -- "+shellJoin(a.adapter.command))
+	return taskLostError(a.task.TaskID, "picket run -- "+term.ShellJoin(a.adapter.command))
 }
 
 // detach is the first Ctrl-C: the task goes on, unless a second one follows.
@@ -272,7 +273,7 @@ func (a *attachment) detach(ctx context.Context, sig os.Signal, signals <-chan o
 			if over, err := a.checkAtRest(ctx); over {
 				return err
 			}
-			return exitStatus(exitInterrupted)
+			return exit.Status(exit.Interrupted)
 		case <-time.After(cancelWindow):
 		}
 	}
@@ -282,5 +283,5 @@ func (a *attachment) detach(ctx context.Context, sig os.Signal, signals <-chan o
 		printNext(a.cmd, answerCommand(*a.task.Handoff))
 	}
 	printNext(a.cmd, "picket task watch "+id, "picket task logs -f "+id, "picket task cancel "+id)
-	return exitStatus(exitInterrupted)
+	return exit.Status(exit.Interrupted)
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 // announced remembers what was said, so that nothing is said twice.
@@ -47,7 +49,7 @@ func (a *attachment) narrate() {
 	if r := t.LastReport; r != nil && r.Seq > a.told.report {
 		a.told.report = r.Seq
 		if !a.status.terminal {
-			a.say("report %d: %s", r.Seq, oneLine(r.Summary))
+			a.say("report %d: %s", r.Seq, term.OneLine(r.Summary))
 		}
 	}
 	a.askQuestion()
@@ -85,9 +87,9 @@ func (a *attachment) askQuestion() {
 	}
 	a.told.handoff = h.HandoffID
 	w := a.cmd.ErrOrStderr()
-	a.say("the agent asks: %s", painter(w).bold(oneLine(h.Question)))
+	a.say("the agent asks: %s", term.Painter(w).Bold(term.OneLine(h.Question)))
 	for i, o := range h.Options {
-		fmt.Fprintf(w, "  %d) %s\n", i+1, oneLine(o))
+		fmt.Fprintf(w, "  %d) %s\n", i+1, term.OneLine(o))
 	}
 	if a.prompt.interactive {
 		a.prompt.ask()
@@ -113,7 +115,7 @@ func (a *attachment) sendAnswer(text string) {
 		body.Answer, _ = json.Marshal(text)
 	}
 	if _, _, err := a.s.answer(a.cmd, h.HandoffID, body); err != nil {
-		a.say("not answered: %s", oneLine(errorText(err)))
+		a.say("not answered: %s", term.OneLine(exit.Text(err)))
 		if a.handoffOpen(h.HandoffID) {
 			a.told.handoff = ""
 			a.askQuestion()
@@ -151,7 +153,7 @@ func (a *attachment) explainWait(ctx context.Context) {
 		return
 	}
 	a.told.waitReason = reason
-	a.say("it waits: %s", oneLine(strings.TrimPrefix(e.Because[0], "it waits ")))
+	a.say("it waits: %s", term.OneLine(strings.TrimPrefix(e.Because[0], "it waits ")))
 	for _, n := range e.Next {
 		printNext(a.cmd, n)
 	}
@@ -181,19 +183,19 @@ func matchOption(options []string, typed string) *string {
 
 // reportOutcome says how the task stands and answers the exit code.
 func (a *attachment) reportOutcome() int {
-	t, p := a.task, painter(a.cmd.ErrOrStderr())
+	t, p := a.task, term.Painter(a.cmd.ErrOrStderr())
 	switch {
 	case t.State == picket.TaskReview:
-		a.say("%s is in %s; its run took %s", t.TaskID, p.state("review"), runDuration(lastRun(t)))
+		a.say("%s is in %s; its run took %s", t.TaskID, p.State("review"), runDuration(lastRun(t)))
 		printNext(a.cmd, "picket review show "+t.TaskID, "picket review approve "+t.TaskID)
-		return exitOK
+		return exit.OK
 	case t.State == picket.TaskCompleted:
-		a.say("%s is %s", t.TaskID, p.state("completed"))
-		return exitOK
+		a.say("%s is %s", t.TaskID, p.State("completed"))
+		return exit.OK
 	case escalated(t):
-		a.say("%s waits for a person: %s", t.TaskID, oneLine(t.Handoff.Question))
+		a.say("%s waits for a person: %s", t.TaskID, term.OneLine(t.Handoff.Question))
 	default:
-		a.say("%s is %s: %s", t.TaskID, p.state(string(t.State)), oneLine(t.Reason))
+		a.say("%s is %s: %s", t.TaskID, p.State(string(t.State)), term.OneLine(t.Reason))
 	}
 	short := a.s.shortageOf(a.cmd.Context(), t)
 	if short.reason != "" {
@@ -202,11 +204,11 @@ func (a *attachment) reportOutcome() int {
 	printNext(a.cmd, a.nextCommands(short.lacked)...)
 	switch e := lastRun(t).Exit; {
 	case e != nil && e.Class == picket.ExitTimeout:
-		return exitTimeout
+		return exit.Timeout
 	case short.outOfBudget:
-		return exitBudget
+		return exit.Budget
 	}
-	return exitError
+	return exit.Error
 }
 
 // nextCommands are the commands that help a task which did not get to its result.
@@ -240,7 +242,7 @@ type statusLine struct {
 }
 
 func newStatusLine(w io.Writer) *statusLine {
-	return &statusLine{w: w, terminal: isTerminal(w), began: time.Now()}
+	return &statusLine{w: w, terminal: term.IsTerminal(w), began: time.Now()}
 }
 
 func (l *statusLine) clear() {
@@ -259,23 +261,23 @@ func (l *statusLine) draw(t picket.Task, running, money string, left time.Durati
 	if !l.terminal || l.midLine {
 		return
 	}
-	p := painter(l.w)
-	parts := []string{clockText(time.Since(l.began)), string(t.State)}
+	p := term.Painter(l.w)
+	parts := []string{term.ClockText(time.Since(l.began)), string(t.State)}
 	if running != "" {
-		parts = []string{oneLine(running)}
+		parts = []string{term.OneLine(running)}
 	}
 	if t.FencingToken > 0 {
 		parts = append(parts, fmt.Sprintf("fence %d", t.FencingToken))
 	}
 	if left > 0 {
-		parts = append(parts, "lease "+clockText(left))
+		parts = append(parts, "lease "+term.ClockText(left))
 	}
 	if money != "" {
 		parts = append(parts, money)
 	}
 	if t.LastReport != nil {
-		parts = append(parts, oneLine(t.LastReport.Summary))
+		parts = append(parts, term.OneLine(t.LastReport.Summary))
 	}
-	fmt.Fprint(l.w, "\r\x1b[2K"+p.dim(clip(strings.Join(parts, " · "), terminalWidth(l.w)-1)))
+	fmt.Fprint(l.w, "\r\x1b[2K"+p.Dim(term.Clip(strings.Join(parts, " · "), term.TerminalWidth(l.w)-1)))
 	l.visible = true
 }

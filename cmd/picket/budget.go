@@ -14,6 +14,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 func newBudget() *cobra.Command {
@@ -48,14 +49,14 @@ func newBudgetShow() *cobra.Command {
 		},
 	}
 	c.Flags().Bool("open", false, "only envelopes that are still open")
-	return watchFlag(formatFlag(c))
+	return watchFlag(term.FormatFlag(c))
 }
 
 // moneyTopic is what is granted and charged; what is only reserved is no event.
 var moneyTopic = topic{kinds: []string{"budget.", "task.", "tool."}, polled: true}
 
 func showBudget(cmd *cobra.Command, s *connection, given []string) error {
-	format, err := formatOf(cmd)
+	format, err := term.FormatOf(cmd)
 	if err != nil {
 		return err
 	}
@@ -76,11 +77,12 @@ func showBudget(cmd *cobra.Command, s *connection, given []string) error {
 		if err != nil {
 			return err
 		}
-		noteAnswer(w, raw)
+		term.NoteAnswer(w, raw)
 		if format == "json" || format == "yaml" {
-			return printValue(w, format, raw)
+			return term.PrintValue(w, format, raw)
 		}
-		if err := printItemsTo(w, format, envelopeRows(state, 0, open), envelopeColumns, envelopeName); err != nil {
+		if err := term.PrintItemsTo(w, format, envelopeRows(state, 0, open), envelopeColumns,
+			envelopeName); err != nil {
 			return err
 		}
 		if n := countEnvelopes(state); n >= picket.MaxEnvelopes {
@@ -88,7 +90,7 @@ func showBudget(cmd *cobra.Command, s *connection, given []string) error {
 			if state.SpentInAll == nil {
 				counted = "SPENT and HELD"
 			}
-			fmt.Fprintf(notesWriter(cmd, w),
+			fmt.Fprintf(term.NotesWriter(cmd, w),
 				"there may be more: only the first %d envelopes are shown and counted in %s; name a task to see its own\n", n, counted)
 		}
 		return nil
@@ -124,14 +126,14 @@ func printLatestBudgets(ctx context.Context, cmd *cobra.Command, s *connection, 
 		rows = append(rows, envelopeRows(state, 0, open)...)
 	}
 	if len(rows) == 0 && (format == "table" || format == "wide") {
-		fmt.Fprintln(notesWriter(cmd, w), map[bool]string{true: "no open tasks", false: "no tasks"}[open])
+		fmt.Fprintln(term.NotesWriter(cmd, w), map[bool]string{true: "no open tasks", false: "no tasks"}[open])
 		return nil
 	}
 	if format == "json" || format == "yaml" {
 		// they stand in those above them
 		rows = slices.DeleteFunc(rows, func(r envelopeRow) bool { return r.depth > 0 })
 	}
-	return printItemsTo(w, format, rows, envelopeColumns, envelopeName)
+	return term.PrintItemsTo(w, format, rows, envelopeColumns, envelopeName)
 }
 
 // taskEnvelopeState is the envelope of a task that has no subtasks, as its own record
@@ -156,3 +158,16 @@ func taskEnvelopeState(t picket.Task) picket.EnvelopeState {
 	}
 	return e
 }
+
+// budgetText is what a task has spent of what it may spend.
+func budgetText(t picket.Task) string {
+	text := fmt.Sprintf("%s of %s, %d of %d tokens spent", dollars(t.Spent.USD), dollars(t.BudgetEnvelope.USD),
+		t.Spent.Tokens, t.BudgetEnvelope.Tokens)
+	if !t.Held.IsZero() {
+		text += fmt.Sprintf("; %s, %d tokens held", dollars(t.Held.USD), t.Held.Tokens)
+	}
+	return text
+}
+
+// dollars is an amount for people.
+func dollars(m budget.Money) string { return m.Dollars() }

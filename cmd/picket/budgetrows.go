@@ -8,6 +8,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 // envelopeRow is an envelope, how deep in the tree it stands, and what was spent
@@ -57,22 +58,22 @@ func countEnvelopes(e picket.EnvelopeState) int {
 
 func envelopeName(r envelopeRow) string { return r.ID }
 
-var envelopeColumns = []column[envelopeRow]{
-	{head: "ENVELOPE", cell: func(r envelopeRow) string { return strings.Repeat("· ", r.depth) + r.ID }},
-	{head: "STATE", cell: envelopeState, dropOrder: 3},
-	{head: "SPENT", cell: func(r envelopeRow) string { return dollars(r.spent.USD) }, dropOrder: 2},
-	{head: "HELD", cell: func(r envelopeRow) string { return dollars(r.held.USD) }, dropOrder: 4},
-	{head: "LEFT", cell: leftText},
-	{head: "OF", cell: func(r envelopeRow) string {
+var envelopeColumns = []term.Column[envelopeRow]{
+	{Head: "ENVELOPE", Cell: func(r envelopeRow) string { return strings.Repeat("· ", r.depth) + r.ID }},
+	{Head: "STATE", Cell: envelopeState, DropOrder: 3},
+	{Head: "SPENT", Cell: func(r envelopeRow) string { return dollars(r.spent.USD) }, DropOrder: 2},
+	{Head: "HELD", Cell: func(r envelopeRow) string { return dollars(r.held.USD) }, DropOrder: 4},
+	{Head: "LEFT", Cell: leftText},
+	{Head: "OF", Cell: func(r envelopeRow) string {
 		return limitText(r, dollars(r.Envelope.USD), r.Envelope.USD >= budget.MaxMoney)
-	}, dropOrder: 1},
-	{head: "TOKENS", cell: func(r envelopeRow) string { return strconv.FormatInt(r.spent.Tokens, 10) }, dropOrder: 5},
-	{head: "OF", cell: func(r envelopeRow) string {
+	}, DropOrder: 1},
+	{Head: "TOKENS", Cell: func(r envelopeRow) string { return strconv.FormatInt(r.spent.Tokens, 10) }, DropOrder: 5},
+	{Head: "OF", Cell: func(r envelopeRow) string {
 		return limitText(r, strconv.FormatInt(r.Envelope.Tokens, 10), r.Envelope.Tokens >= budget.MaxTokens)
-	}, dropOrder: 6},
-	{head: "CARVED", cell: func(r envelopeRow) string { return dollars(r.Carved.USD) }, wide: true},
-	{head: "HELD TOKENS", cell: func(r envelopeRow) string { return strconv.FormatInt(r.held.Tokens, 10) }, wide: true},
-	{head: "CALLS", cell: func(r envelopeRow) string { return callsText(r.Calls) }, wide: true},
+	}, DropOrder: 6},
+	{Head: "CARVED", Cell: func(r envelopeRow) string { return dollars(r.Carved.USD) }, Wide: true},
+	{Head: "HELD TOKENS", Cell: func(r envelopeRow) string { return strconv.FormatInt(r.held.Tokens, 10) }, Wide: true},
+	{Head: "CALLS", Cell: func(r envelopeRow) string { return callsText(r.Calls) }, Wide: true},
 }
 
 // leftText is what new calls may still reserve: nothing in a closed envelope.
@@ -107,8 +108,8 @@ func envelopeState(r envelopeRow) string {
 func callsText(calls []picket.OpenCall) string {
 	var parts []string
 	for _, c := range calls {
-		parts = append(parts, fmt.Sprintf("%s %s for %s", oneLine(c.Tool), dollars(c.Reserved.USD),
-			shortDuration(time.Duration(c.DeadlineMs)*time.Millisecond)))
+		parts = append(parts, fmt.Sprintf("%s %s for %s", term.OneLine(c.Tool), dollars(c.Reserved.USD),
+			term.ShortDuration(time.Duration(c.DeadlineMs)*time.Millisecond)))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 func newBudgetTopUp() *cobra.Command {
@@ -50,7 +52,7 @@ func newBudgetTopUp() *cobra.Command {
 	f.Int64("tokens", 0, "tokens to add")
 	f.String("reason", "", "why, for the log and the ledger")
 	f.Lookup("tokens").DefValue = ""
-	return formatFlag(c)
+	return term.FormatFlag(c)
 }
 
 func topUpOf(cmd *cobra.Command) (body picket.TopUp, err error) {
@@ -66,7 +68,7 @@ func topUpOf(cmd *cobra.Command) (body picket.TopUp, err error) {
 		}
 	}
 	if body.USD == 0 && body.Tokens == 0 {
-		e := usageError("a top-up adds dollars or tokens")
+		e := exit.Usagef("a top-up adds dollars or tokens")
 		e.Remedy = "Add --usd 0.50 or --tokens 100000."
 		return body, e
 	}
@@ -75,13 +77,13 @@ func topUpOf(cmd *cobra.Command) (body picket.TopUp, err error) {
 
 // notDollars refuses an amount on the command line.
 func notDollars(flag string, err error) error {
-	e := usageError("%s %v", flag, err)
+	e := exit.Usagef("%s %v", flag, err)
 	e.Remedy = budget.Money(0).WireForm()
 	return e
 }
 
 func printTopUp(cmd *cobra.Command, e picket.EnvelopeState, raw jsontext.Value) error {
-	format, err := formatOf(cmd)
+	format, err := term.FormatOf(cmd)
 	if err != nil {
 		return err
 	}
@@ -90,7 +92,7 @@ func printTopUp(cmd *cobra.Command, e picket.EnvelopeState, raw jsontext.Value) 
 	case "name":
 		fmt.Fprintln(w, e.ID)
 	case "json", "jsonl", "yaml":
-		return printValue(w, format, raw)
+		return term.PrintValue(w, format, raw)
 	default:
 		fmt.Fprintf(w, "%s has %s left\n", e.ID, strings.Join(leftOf(envelopeRow{EnvelopeState: e}), " and "))
 		if e.Locked {
@@ -135,7 +137,7 @@ func newBudgetLedger() *cobra.Command {
 	c.Flags().Int64("after", 0, "go on after this row")
 	c.Flags().Int("limit", 100, "list at most this many, up to 1000")
 	c.Flags().Lookup("after").DefValue = ""
-	return watchFlag(formatFlag(c))
+	return watchFlag(term.FormatFlag(c))
 }
 
 func ledgerListing(cmd *cobra.Command) listing[picket.LedgerRow] {
@@ -151,34 +153,34 @@ func ledgerListing(cmd *cobra.Command) listing[picket.LedgerRow] {
 			}
 			return "--after " + after + " for the next page"
 		},
-		columns: []column[picket.LedgerRow]{
-			{head: "ROW", cell: func(r picket.LedgerRow) string { return strconv.FormatInt(r.Seq, 10) }, dropOrder: 6},
+		columns: []term.Column[picket.LedgerRow]{
+			{Head: "ROW", Cell: func(r picket.LedgerRow) string { return strconv.FormatInt(r.Seq, 10) }, DropOrder: 6},
 			{
-				head:      "AT",
-				cell:      func(r picket.LedgerRow) string { return r.At.Time().Local().Format("15:04:05") },
-				dropOrder: 8,
+				Head:      "AT",
+				Cell:      func(r picket.LedgerRow) string { return r.At.Time().Local().Format("15:04:05") },
+				DropOrder: 8,
 			},
-			{head: "ENVELOPE", cell: func(r picket.LedgerRow) string { return r.TaskID }},
+			{Head: "ENVELOPE", Cell: func(r picket.LedgerRow) string { return r.TaskID }},
 			{
-				head:      "KIND",
-				cell:      func(r picket.LedgerRow) string { return strings.ReplaceAll(string(r.Kind), "_", " ") },
-				dropOrder: 5,
+				Head:      "KIND",
+				Cell:      func(r picket.LedgerRow) string { return strings.ReplaceAll(string(r.Kind), "_", " ") },
+				DropOrder: 5,
 			},
-			{head: "TOOL", cell: func(r picket.LedgerRow) string { return dash(oneLine(r.Tool)) }, dropOrder: 3},
-			{head: "OUTCOME", cell: outcomeText, dropOrder: 4},
-			{head: "USD", cell: func(r picket.LedgerRow) string { return withSign(r.Kind, dollars(r.Charged.USD)) }},
+			{Head: "TOOL", Cell: func(r picket.LedgerRow) string { return dash(term.OneLine(r.Tool)) }, DropOrder: 3},
+			{Head: "OUTCOME", Cell: outcomeText, DropOrder: 4},
+			{Head: "USD", Cell: func(r picket.LedgerRow) string { return withSign(r.Kind, dollars(r.Charged.USD)) }},
 			{
-				head: "TOKENS",
-				cell: func(r picket.LedgerRow) string {
+				Head: "TOKENS",
+				Cell: func(r picket.LedgerRow) string {
 					return withSign(r.Kind, strconv.FormatInt(r.Charged.Tokens, 10))
 				},
-				dropOrder: 7,
+				DropOrder: 7,
 			},
-			{head: "RESERVED", cell: func(r picket.LedgerRow) string { return dollars(r.Reserved.USD) }, wide: true},
-			{head: "PRICES", cell: func(r picket.LedgerRow) string { return dash(r.PriceVersion) }, wide: true},
-			{head: "RUN", cell: func(r picket.LedgerRow) string { return dash(r.RunID) }, wide: true},
-			{head: "ACTOR", cell: func(r picket.LedgerRow) string { return dash(r.Actor) }, wide: true},
-			{head: "DETAIL", cell: func(r picket.LedgerRow) string { return clip(r.Detail, 40) }, dropOrder: 1},
+			{Head: "RESERVED", Cell: func(r picket.LedgerRow) string { return dollars(r.Reserved.USD) }, Wide: true},
+			{Head: "PRICES", Cell: func(r picket.LedgerRow) string { return dash(r.PriceVersion) }, Wide: true},
+			{Head: "RUN", Cell: func(r picket.LedgerRow) string { return dash(r.RunID) }, Wide: true},
+			{Head: "ACTOR", Cell: func(r picket.LedgerRow) string { return dash(r.Actor) }, Wide: true},
+			{Head: "DETAIL", Cell: func(r picket.LedgerRow) string { return term.Clip(r.Detail, 40) }, DropOrder: 1},
 		},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/internal/rig"
 )
 
@@ -53,7 +54,7 @@ func (m *manyReviews) review(line string) int {
 	root.SetIn(strings.NewReader(""))
 	root.SetOut(&out)
 	root.SetErr(&out)
-	code := exitCode(root.ExecuteContext(m.t.Context()))
+	code := exit.Code(root.ExecuteContext(m.t.Context()))
 	m.said = out.String()
 	return code
 }
@@ -86,13 +87,13 @@ func TestApprovingManySendsOnlyWhatWasShown(t *testing.T) {
 		t.Run(confirmed, func(t *testing.T) {
 			m := newManyReviews(t, 3)
 			for i := range 2 {
-				if code := m.review("show " + m.tasks[i]); code != exitOK {
+				if code := m.review("show " + m.tasks[i]); code != exit.OK {
 					t.Fatalf("exit code %d: %s", code, m.said)
 				}
 			}
 			m.handIn(1, "+swapped") // after it was shown here
 			m.handIn(2, "+swapped") // after it was shown elsewhere
-			if code := m.review("approve --role coder " + confirmed); code != exitConflict {
+			if code := m.review("approve --role coder " + confirmed); code != exit.Conflict {
 				t.Errorf("exit code %d", code)
 			}
 			m.wants(true, false, false, true)
@@ -105,7 +106,7 @@ func TestApprovingManySendsOnlyWhatWasShown(t *testing.T) {
 			for i := range 2 {
 				m.review("show " + m.tasks[i+1])
 			}
-			if code := m.review("approve --role coder --count 2"); code != exitOK {
+			if code := m.review("approve --role coder --count 2"); code != exit.OK {
 				t.Errorf("exit code %d after both were shown: %s", code, m.said)
 			}
 			m.wants(true, true, true, true)
@@ -116,10 +117,10 @@ func TestApprovingManySendsOnlyWhatWasShown(t *testing.T) {
 // A format that prints no evidence does not count as having shown it.
 func TestTheNameOfAReviewIsNotItsEvidence(t *testing.T) {
 	m := newManyReviews(t, 1)
-	if code := m.review("show " + m.tasks[0] + " -o name"); code != exitOK {
+	if code := m.review("show " + m.tasks[0] + " -o name"); code != exit.OK {
 		t.Fatalf("exit code %d: %s", code, m.said)
 	}
-	if code := m.review("approve --role coder --yes"); code != exitConflict {
+	if code := m.review("approve --role coder --yes"); code != exit.Conflict {
 		t.Errorf("exit code %d", code)
 	}
 	m.wants(false, true)

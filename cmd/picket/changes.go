@@ -8,10 +8,11 @@ import (
 	"os/exec"
 	"strings"
 
-	"github.com/charmbracelet/x/term"
+	xterm "github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 // completingEvidence returns the evidence of the run that completed the task, or of the
@@ -37,34 +38,34 @@ func (s *connection) completingEvidence(ctx context.Context,
 
 // diffText shows a diff as a person reads it. Nothing in it can steer the
 // terminal: what would is dropped.
-func diffText(task string, ev *picket.Evidence, p paint) string {
+func diffText(task string, ev *picket.Evidence, p term.Paint) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s\n", p.dim("branch"), oneLine(ev.Branch))
+	fmt.Fprintf(&b, "%s %s\n", p.Dim("branch"), term.OneLine(ev.Branch))
 	if ev.Diff == "" && ev.Diffstat == "" {
 		b.WriteString("nothing has been changed\n")
 		return b.String()
 	}
-	b.WriteString(printable(ev.Diffstat))
+	b.WriteString(term.Printable(ev.Diffstat))
 	b.WriteString("\n")
 	for line := range strings.Lines(ev.Diff) {
-		b.WriteString(diffLine(strings.TrimSuffix(printable(line), "\n"), p) + "\n")
+		b.WriteString(diffLine(strings.TrimSuffix(term.Printable(line), "\n"), p) + "\n")
 	}
 	if command := ev.DiffCommand(task); ev.Truncated && command != "" {
-		fmt.Fprintf(&b, "%s %s\n", p.dim("the whole diff, in your checkout:"), command)
+		fmt.Fprintf(&b, "%s %s\n", p.Dim("the whole diff, in your checkout:"), command)
 	}
 	return b.String()
 }
 
-func diffLine(line string, p paint) string {
+func diffLine(line string, p term.Paint) string {
 	switch {
 	case strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"), strings.HasPrefix(line, "diff "):
-		return p.bold(line)
+		return p.Bold(line)
 	case strings.HasPrefix(line, "+"):
-		return p.good(line)
+		return p.Good(line)
 	case strings.HasPrefix(line, "-"):
-		return p.bad(line)
+		return p.Bad(line)
 	case strings.HasPrefix(line, "@@"):
-		return p.dim(line)
+		return p.Dim(line)
 	}
 	return line
 }
@@ -76,7 +77,7 @@ func showInPager(cmd *cobra.Command, text string) error {
 	if len(pager) == 0 {
 		pager = []string{"less"}
 	}
-	if !isTerminal(w) || !isTerminal(cmd.InOrStdin()) || fitsTerminal(w, text) {
+	if !term.IsTerminal(w) || !term.IsTerminal(cmd.InOrStdin()) || fitsTerminal(w, text) {
 		_, err := io.WriteString(w, text)
 		return err
 	}
@@ -96,13 +97,13 @@ func fitsTerminal(w io.Writer, text string) bool {
 	if !ok {
 		return true
 	}
-	_, height, err := term.GetSize(f.Fd())
+	_, height, err := xterm.GetSize(f.Fd())
 	return err != nil || strings.Count(text, "\n") < height-1
 }
 
 // printChanges prints what a task has changed, if it has handed anything in.
 func printChanges(cmd *cobra.Command, s *connection, task picket.Task) error {
-	text, err := s.changesText(cmd.Context(), task, painter(cmd.OutOrStdout()))
+	text, err := s.changesText(cmd.Context(), task, term.Painter(cmd.OutOrStdout()))
 	if err != nil || text == "" {
 		return err
 	}
@@ -111,7 +112,7 @@ func printChanges(cmd *cobra.Command, s *connection, task picket.Task) error {
 
 // changesText describes the changes of the completing run, and names the other
 // runs that handed in evidence.
-func (s *connection) changesText(ctx context.Context, task picket.Task, p paint) (string, error) {
+func (s *connection) changesText(ctx context.Context, task picket.Task, p term.Paint) (string, error) {
 	ev, others, err := s.completingEvidence(ctx, task)
 	if err != nil {
 		return "", err
@@ -121,14 +122,14 @@ func (s *connection) changesText(ctx context.Context, task picket.Task, p paint)
 		text = "\n" + diffText(task.TaskID, ev, p)
 	}
 	if len(others) > 0 {
-		text += "\n" + p.dim("not part of the result: changes of "+strings.Join(others, ", ")) + "\n"
+		text += "\n" + p.Dim("not part of the result: changes of "+strings.Join(others, ", ")) + "\n"
 	}
 	return text, nil
 }
 
 // printChangesTo is printChanges for what is printed again and again.
 func printChangesTo(ctx context.Context, s *connection, w io.Writer, task picket.Task) error {
-	text, err := s.changesText(ctx, task, painter(w))
+	text, err := s.changesText(ctx, task, term.Painter(w))
 	if err == nil {
 		_, err = io.WriteString(w, text)
 	}

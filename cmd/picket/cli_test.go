@@ -16,41 +16,8 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 )
-
-func TestExitCodes(t *testing.T) {
-	for err, want := range map[error]int{
-		nil:                                0,
-		errors.New("anything"):             1,
-		picket.CodeForbidden:               1,
-		picket.CodeUnauthenticated:         1,
-		picket.CodeInternal:                1,
-		usageError("no"):                   2,
-		picket.CodeValidation:              2,
-		picket.CodeNotAvailable:            2,
-		picket.CodeTooLarge:                2,
-		errors.New("unknown flag: --x"):    2,
-		picket.CodeNotFound:                3,
-		picket.CodeTaskClosed:              4,
-		picket.CodeStaleFence:              4,
-		picket.CodeLeaseExpired:            4,
-		picket.CodeCursorExpired:           4,
-		picket.CodeIdempotencyConflict:     4,
-		picket.CodeUnavailable:             6,
-		picket.CodePaused:                  6,
-		exitStatus(exitTimeout):            124,
-		fmt.Errorf("x: %w", exitStatus(1)): 1,
-		picket.CodeBudgetExceeded:          5,
-		fmt.Errorf("%w", context.Canceled): 1,
-	} {
-		if got := exitCode(err); got != want {
-			t.Errorf("%v: exit code %d, want %d", err, got, want)
-		}
-	}
-	if exitForHTTP(402) != exitBudget {
-		t.Error("402 is not the budget's exit code")
-	}
-}
 
 func TestComplaintsKeepSecretsAndSayWhatToDo(t *testing.T) {
 	var out bytes.Buffer
@@ -60,7 +27,7 @@ func TestComplaintsKeepSecretsAndSayWhatToDo(t *testing.T) {
 		t.Errorf("complaint: %q", got)
 	}
 	out.Reset()
-	printError(&out, root, exitStatus(4))
+	printError(&out, root, exit.Status(4))
 	if out.Len() != 0 {
 		t.Errorf("a quiet end said %q", out.String())
 	}
@@ -85,7 +52,7 @@ func TestToolFields(t *testing.T) {
 		}
 	}
 	for _, line := range []string{"--summary", `{"a":1} --b c`, "one two"} {
-		if _, _, err := toolFields(strings.Fields(line)); !errors.Is(err, codeUsage) {
+		if _, _, err := toolFields(strings.Fields(line)); !errors.Is(err, exit.CodeUsage) {
 			t.Errorf("%s: %v", line, err)
 		}
 	}
@@ -106,20 +73,12 @@ func TestIDsByBeginningOrEnd(t *testing.T) {
 			t.Errorf("%s: %s, %v; want %s", typed, got, err, want)
 		}
 	}
-	if _, err := resolveID(t.Context(), "task", "01", list); !errors.Is(err, codeUsage) ||
+	if _, err := resolveID(t.Context(), "task", "01", list); !errors.Is(err, exit.CodeUsage) ||
 		!strings.Contains(err.Error(), "2 tasks") {
 		t.Errorf("an ambiguous id: %v", err)
 	}
 	if _, err := resolveID(t.Context(), "task", "zz", list); !errors.Is(err, picket.CodeNotFound) {
 		t.Errorf("an unknown id: %v", err)
-	}
-}
-
-func TestNearest(t *testing.T) {
-	for word, want := range map[string]string{"lits": "list", "aprove": "approve", "zzzzzz": ""} {
-		if got := nearest(word, []string{"list", "approve", "reject"}); got != want {
-			t.Errorf("nearest(%q) = %q, want %q", word, got, want)
-		}
 	}
 }
 
@@ -195,40 +154,27 @@ func TestInstants(t *testing.T) {
 	if left := time.Until(soon.Time()); err != nil || left < 59*time.Minute || left > time.Hour {
 		t.Errorf("1h from now is %v away, %v", left, err)
 	}
-	if _, err := instantFlag("since", "tomorrow", 1); !errors.Is(err, codeUsage) {
+	if _, err := instantFlag("since", "tomorrow", 1); !errors.Is(err, exit.CodeUsage) {
 		t.Errorf("tomorrow: %v", err)
 	}
 }
 
-func TestSuggestionsWithoutPicketOnThePath(t *testing.T) {
-	got := withName("./my bin/picket", "picket task retry task_1 && picket adapter -- sh -c 'picket tool'")
-	if want := "'./my bin/picket' task retry task_1 && './my bin/picket' adapter -- sh -c 'picket tool'"; got != want {
-		t.Errorf("suggested %s, want %s", got, want)
-	}
-	if got := withName("bin/picket", "export PICKET_API_KEY=<the key>"); got != "export PICKET_API_KEY=<the key>" {
-		t.Errorf("suggested %s", got)
-	}
-}
-
-func TestShellWords(t *testing.T) {
-	for word, want := range map[string]string{
-		"plain":     "plain",
-		"two words": "'two words'",
-		"it's":      `'it'\''s'`,
-		"":          "''",
-		"a\x1b[2Jb": `$'a\x1b[2Jb'`,
-		"a'\n\\":    `$'a\'\n\\'`,
-		"a\u009bb":  `$'a\xc2\x9bb'`,
-		"a\u202eb":  `$'a\xe2\x80\xaeb'`,
-	} {
-		if got := shellQuote(word); got != want {
-			t.Errorf("quoted(%q) = %s, want %s", word, got, want)
-		}
-	}
+func TestCommandTitles(t *testing.T) {
 	if got := commandTitle([]string{"sh", "-c", "echo 'hi'", ""}); got != `sh -c 'echo '\''hi'\''' ''` {
 		t.Errorf("title %s", got)
 	}
 	if n := len([]rune(commandTitle([]string{strings.Repeat("ä", 2000)}))); n != picket.MaxTitle {
 		t.Errorf("a long title has %d characters", n)
+	}
+}
+
+func TestAdviceCannotSteerTheTerminal(t *testing.T) {
+	var out bytes.Buffer
+	cmd := newRoot()
+	cmd.SetErr(&out)
+	printNext(cmd, "picket x a\x1b[2Jb\u202e")
+	printError(&out, cmd, exit.Usagef("a\x1b[2Jb"))
+	if got := out.String(); strings.ContainsAny(got, "\x1b\u202e") {
+		t.Errorf("next and complain print %q", got)
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 func newConfig() *cobra.Command {
@@ -30,36 +33,36 @@ func newConfigShow() *cobra.Command {
 		Long: "Show every setting with its value. The order is flag, environment, picket.yaml, default; --origin names\n" +
 			"which of them won, and -o wide explains each setting.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := loadSettings(cmd)
+			cfg, err := settings.LoadSettings(cmd)
 			if err != nil {
 				return err
 			}
 			var all []settingRow
-			for _, s := range knownSettings() {
-				v := cfg[s.key]
-				text := v.text
-				if s.key == "redis" && text != "" {
-					text = redactedRedisURL(text)
+			for _, s := range settings.KnownSettings() {
+				v := cfg[s.Key]
+				text := v.Text
+				if s.Key == "redis" && text != "" {
+					text = settings.RedactedRedisURL(text)
 				}
-				all = append(all, settingRow{s.key, text, v.origin, s.env(), s.what})
+				all = append(all, settingRow{s.Key, text, v.Origin, s.Env(), s.What})
 			}
 			return printSettings(cmd, append(append(all, agentSettingRows(cfg)...), toolSettingRows(cfg)...))
 		},
 	}
 	c.Flags().Bool("origin", false, "name where each value came from")
-	return formatFlag(c)
+	return term.FormatFlag(c)
 }
 
 // agentSettingRows are the keys that entries under agents have.
-func agentSettingRows(cfg settings) (all []settingRow) {
-	for _, e := range cfg.agentEntries() {
-		for _, k := range agentSettings {
-			if v, ok := e.value(k.key); ok {
+func agentSettingRows(cfg settings.Settings) (all []settingRow) {
+	for _, e := range cfg.AgentEntries() {
+		for _, k := range settings.AgentSettings {
+			if v, ok := e.Value(k.Key); ok {
 				all = append(all, settingRow{
-					Key:    displayKey(entryKey(e.name, k.key)),
-					Value:  v.text,
-					Origin: v.origin,
-					What:   k.what,
+					Key:    settings.DisplayKey(settings.EntryKey(e.Name, k.Key)),
+					Value:  v.Text,
+					Origin: v.Origin,
+					What:   k.What,
 				})
 			}
 		}
@@ -68,15 +71,15 @@ func agentSettingRows(cfg settings) (all []settingRow) {
 }
 
 // toolSettingRows are the values under tools.
-func toolSettingRows(cfg settings) (all []settingRow) {
+func toolSettingRows(cfg settings.Settings) (all []settingRow) {
 	for _, key := range slices.Sorted(maps.Keys(cfg)) {
-		if v := cfg[key]; strings.HasPrefix(key, toolsPrefix) && v.items != nil {
-			path := strings.Split(key, pathSep)
+		if v := cfg[key]; strings.HasPrefix(key, settings.ToolsPrefix) && v.Items != nil {
+			path := strings.Split(key, settings.PathSep)
 			all = append(all, settingRow{
 				Key:    strings.Join(path, "."),
-				Value:  v.text,
-				Origin: v.origin,
-				What:   toolsShape().at(path[1:]).what,
+				Value:  v.Text,
+				Origin: v.Origin,
+				What:   settings.ToolsShape().At(path[1:]).What,
 			})
 		}
 	}
@@ -84,21 +87,21 @@ func toolSettingRows(cfg settings) (all []settingRow) {
 }
 
 func printSettings(cmd *cobra.Command, all []settingRow) error {
-	format, err := formatOf(cmd)
+	format, err := term.FormatOf(cmd)
 	if err != nil {
 		return err
 	}
 	origin, _ := cmd.Flags().GetBool("origin")
-	columns := []column[settingRow]{
-		{head: "KEY", cell: func(s settingRow) string { return s.Key }},
-		{head: "VALUE", cell: func(s settingRow) string { return s.Value }},
+	columns := []term.Column[settingRow]{
+		{Head: "KEY", Cell: func(s settingRow) string { return s.Key }},
+		{Head: "VALUE", Cell: func(s settingRow) string { return s.Value }},
 	}
 	if origin {
 		columns = append(columns,
-			column[settingRow]{head: "ORIGIN", cell: func(s settingRow) string { return s.Origin }})
+			term.Column[settingRow]{Head: "ORIGIN", Cell: func(s settingRow) string { return s.Origin }})
 	}
 	columns = append(columns,
-		column[settingRow]{head: "ENV", cell: func(s settingRow) string { return s.Env }, wide: true},
-		column[settingRow]{head: "WHAT", cell: func(s settingRow) string { return s.What }, wide: true})
-	return printItems(cmd, format, all, columns, func(s settingRow) string { return s.Key })
+		term.Column[settingRow]{Head: "ENV", Cell: func(s settingRow) string { return s.Env }, Wide: true},
+		term.Column[settingRow]{Head: "WHAT", Cell: func(s settingRow) string { return s.What }, Wide: true})
+	return term.PrintItems(cmd, format, all, columns, func(s settingRow) string { return s.Key })
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/internal/rfc16"
 )
 
@@ -45,11 +47,11 @@ func newConformanceRFC16() *cobra.Command {
 	f.StringSlice("only", nil, "only these sections, such as 4 or 4.4, or rules, such as 4.4/gone-when-dead")
 	f.IntSlice("thresholds", []int{1, 2, 4}, "interval, unhealthy and dead in seconds, of agents that fall silent")
 	f.Bool("list", false, "list the rules and ask no server")
-	return formatFlag(c)
+	return term.FormatFlag(c)
 }
 
 func runConformanceRFC16(cmd *cobra.Command) error {
-	format, err := formatOf(cmd)
+	format, err := term.FormatOf(cmd)
 	if err != nil {
 		return err
 	}
@@ -66,10 +68,10 @@ func runConformanceRFC16(cmd *cobra.Command) error {
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	p := painter(cmd.ErrOrStderr())
-	if isTerminal(cmd.ErrOrStderr()) {
+	p := term.Painter(cmd.ErrOrStderr())
+	if term.IsTerminal(cmd.ErrOrStderr()) {
 		cfg.Progress = func(done, total int, _ rfc16.Result) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "\r%s\x1b[K", p.dim(fmt.Sprintf("%d of %d rules", done, total)))
+			fmt.Fprintf(cmd.ErrOrStderr(), "\r%s\x1b[K", p.Dim(fmt.Sprintf("%d of %d rules", done, total)))
 		}
 	}
 	report, err := rfc16.Run(ctx, cfg)
@@ -86,10 +88,10 @@ func runConformanceRFC16(cmd *cobra.Command) error {
 		return err
 	}
 	if len(report.Left) > 0 {
-		fmt.Fprintln(cmd.ErrOrStderr(), p.warn("left behind:"), oneLine(strings.Join(report.Left, ", ")))
+		fmt.Fprintln(cmd.ErrOrStderr(), p.Warn("left behind:"), term.OneLine(strings.Join(report.Left, ", ")))
 	}
 	if report.Failed > 0 || err != nil || report.Passed == 0 {
-		return exitStatus(exitError)
+		return exit.Status(exit.Error)
 	}
 	return nil
 }
@@ -100,7 +102,7 @@ func conformanceConfig(cmd *cobra.Command) (cfg rfc16.Config, err error) {
 	cfg.RFCOnly, _ = f.GetBool("rfc-only")
 	seconds, _ := f.GetIntSlice("thresholds")
 	if len(seconds) != 3 || seconds[0] < 1 || seconds[1] < 2*seconds[0] || seconds[2] < 2*seconds[1] {
-		e := usageError("--thresholds takes interval, unhealthy and dead in seconds, each at least twice the one before")
+		e := exit.Usagef("--thresholds takes interval, unhealthy and dead in seconds, each at least twice the one before")
 		e.Remedy = "Such as --thresholds 1,2,4."
 		return cfg, e
 	}
@@ -112,7 +114,7 @@ func conformanceConfig(cmd *cobra.Command) (cfg rfc16.Config, err error) {
 			})
 		}
 		if !slices.ContainsFunc(rfc16.Rules(), cfg.Only) {
-			e := usageError("--only %s: no rule has this section or name", strings.Join(only, ","))
+			e := exit.Usagef("--only %s: no rule has this section or name", strings.Join(only, ","))
 			e.Remedy = "picket conformance rfc16 --list shows them all."
 			return cfg, e
 		}
@@ -138,8 +140,8 @@ func keyFlag(cmd *cobra.Command, flag string) (string, error) {
 		return text, nil
 	}
 	key, err := readSecret(path)
-	if err != nil && picket.CodeOf(err) != codeUsage {
-		return "", usageError("--%s: the key cannot be read: %v", flag, err)
+	if err != nil && picket.CodeOf(err) != exit.CodeUsage {
+		return "", exit.Usagef("--%s: the key cannot be read: %v", flag, err)
 	}
 	return key.Reveal(), err
 }
@@ -189,25 +191,26 @@ func printReport(out, errs io.Writer, format string, report rfc16.Report) error 
 		fmt.Fprintln(errs, report.Summary())
 		return nil
 	}
-	p := painter(out)
+	p := term.Painter(out)
 	for _, r := range report.Results {
 		if format == "name" {
 			fmt.Fprintln(out, string(r.Outcome)+" "+r.Section+"/"+r.ID)
 			continue
 		}
 		word := map[rfc16.Outcome]string{
-			rfc16.Passed: p.good("ok      "),
-			rfc16.Failed: p.bad("FAIL    "),
-			rfc16.NotRun: p.warn("not run "),
+			rfc16.Passed: p.Good("ok      "),
+			rfc16.Failed: p.Bad("FAIL    "),
+			rfc16.NotRun: p.Warn("not run "),
 		}[r.Outcome]
-		fmt.Fprintf(out, "%s%s\n", word, oneLine(r.Line()))
+		fmt.Fprintf(out, "%s%s\n", word, term.OneLine(r.Line()))
 		if r.Outcome == rfc16.Failed || format == "wide" {
-			fmt.Fprintln(out, "        "+oneLine(r.Text))
+			fmt.Fprintln(out, "        "+term.OneLine(r.Text))
 		}
 		if r.Outcome == rfc16.Failed {
-			fmt.Fprintf(out, "        expected: %s\n        got:      %s\n", oneLine(r.Expected), oneLine(r.Got))
+			fmt.Fprintf(out, "        expected: %s\n        got:      %s\n", term.OneLine(r.Expected),
+				term.OneLine(r.Got))
 			if r.Repeat != "" {
-				fmt.Fprintln(out, "        "+printable(r.Repeat))
+				fmt.Fprintln(out, "        "+term.Printable(r.Repeat))
 			}
 		}
 	}
@@ -222,7 +225,7 @@ func printAs(w io.Writer, format string, v any) error {
 	if err != nil {
 		return err
 	}
-	return printValue(w, format, jsontext.Value(raw))
+	return term.PrintValue(w, format, jsontext.Value(raw))
 }
 
 // ruleRow is a rule as --list prints it.
@@ -252,11 +255,11 @@ func printRules(cmd *cobra.Command, format string, cfg rfc16.Config) error {
 	}
 	return listing[ruleRow]{
 		cmd: cmd, member: "rules", empty: "no rules", name: func(r ruleRow) string { return r.Section + "/" + r.ID },
-		columns: []column[ruleRow]{
-			{head: "SECTION", cell: func(r ruleRow) string { return r.Section }},
-			{head: "RULE", cell: func(r ruleRow) string { return r.ID }},
-			{head: "NEEDS", cell: func(r ruleRow) string { return r.Needs }, wide: true},
-			{head: "WHAT MUST HOLD", cell: func(r ruleRow) string { return r.Text }},
+		columns: []term.Column[ruleRow]{
+			{Head: "SECTION", Cell: func(r ruleRow) string { return r.Section }},
+			{Head: "RULE", Cell: func(r ruleRow) string { return r.ID }},
+			{Head: "NEEDS", Cell: func(r ruleRow) string { return r.Needs }, Wide: true},
+			{Head: "WHAT MUST HOLD", Cell: func(r ruleRow) string { return r.Text }},
 		},
 	}.print(cmd.OutOrStdout(), format, raw)
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 	"github.com/picket-dev/picket/internal/rfc16"
 	"github.com/picket-dev/picket/internal/rig"
 )
@@ -47,7 +48,10 @@ func startSuiteServer(t *testing.T, s rig.Store, l net.Listener,
 		log:           slog.New(slog.DiscardHandler),
 		witnessDir:    t.TempDir(),
 		createMissing: true,
-		cfg:           settings{"namespace": value{text: "default"}, "allow_unsafe_redis": value{text: "true"}},
+		cfg: settings.Settings{
+			"namespace":          settings.Value{Text: "default"},
+			"allow_unsafe_redis": settings.Value{Text: "true"},
+		},
 	}
 	store, err := h.openStore(t.Context())
 	if err != nil {

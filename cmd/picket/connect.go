@@ -15,6 +15,9 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 const defaultURL = "http://127.0.0.1:7070"
@@ -39,7 +42,7 @@ func connect(cmd *cobra.Command) (*connection, error) {
 // connectWith is connect with a key that comes from source. If the key is empty,
 // that of the profile is used.
 func connectWith(cmd *cobra.Command, key picket.Secret, source string) (*connection, error) {
-	cfg, err := loadSettings(cmd)
+	cfg, err := settings.LoadSettings(cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -47,13 +50,13 @@ func connectWith(cmd *cobra.Command, key picket.Secret, source string) (*connect
 	if err != nil {
 		return nil, err
 	}
-	if cfg["url"].local && os.Getenv("PICKET_API_KEY") != "" {
-		return nil, picket.Refuse(codeUsage, "Set PICKET_URL or --url to the server that the key belongs to.",
+	if cfg["url"].Local && os.Getenv("PICKET_API_KEY") != "" {
+		return nil, picket.Refuse(exit.CodeUsage, "Set PICKET_URL or --url to the server that the key belongs to.",
 			"PICKET_API_KEY is not sent to the url in %s, because that file is in the current directory",
-			cfg["url"].origin)
+			cfg["url"].Origin)
 	}
 	// the saved one has none
-	s := &connection{client: &adapter.Client{BaseURL: strings.TrimRight(cfg.text("url"), "/")}}
+	s := &connection{client: &adapter.Client{BaseURL: strings.TrimRight(cfg.Text("url"), "/")}}
 	if s.client.BaseURL == "" {
 		s.client.BaseURL = saved.URL
 	}
@@ -68,7 +71,7 @@ func connectWith(cmd *cobra.Command, key picket.Secret, source string) (*connect
 		}
 		key, err := readSecret(saved.KeyFile)
 		if err != nil {
-			return nil, picket.Refuse(codeUsage, "Set PICKET_API_KEY, or start `picket up` again.",
+			return nil, picket.Refuse(exit.CodeUsage, "Set PICKET_API_KEY, or start `picket up` again.",
 				"the key of %s cannot be read: %v", saved.URL, err)
 		}
 		s.client.Key, s.keySource = key, saved.KeyFile
@@ -86,7 +89,7 @@ func refuseSavedKeyInRun() error {
 	}
 	return picket.Refuse(picket.CodeForbidden,
 		"Use `picket tool`, which speaks for the run. For more, set PICKET_API_KEY to a key made for agents: picket key create NAME --scope agent",
-		"this is inside %s, and the saved key belongs to the person it works for", oneLine(run))
+		"this is inside %s, and the saved key belongs to the person it works for", term.OneLine(run))
 }
 
 // call is one request. The answer is decoded into out; raw, when not nil,

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 func newDemo() *cobra.Command {
@@ -98,7 +101,7 @@ type chapterStep func(context.Context) error
 // process whatever happened. afterwards is called when all was observed.
 func runChapters(ctx context.Context, out io.Writer, afterwards func(*demoEnv), story ...chapter) (err error) {
 	if runtime.GOOS != "linux" {
-		return notAvailable("the demo on "+runtime.GOOS, "a list of processes as Linux has it in /proc",
+		return exit.NotAvailable("the demo on "+runtime.GOOS, "a list of processes as Linux has it in /proc",
 			"Run it on Linux.")
 	}
 	st, err := newDemoEnv(out)
@@ -110,7 +113,7 @@ func runChapters(ctx context.Context, out io.Writer, afterwards func(*demoEnv), 
 			err = errors.Join(err, closing)
 		}
 		if err == nil {
-			st.narrate("%s", painter(out).good("All of it was observed, and no process is left."))
+			st.narrate("%s", term.Painter(out).Good("All of it was observed, and no process is left."))
 		}
 	}()
 	acts := make([][]chapterStep, len(story))

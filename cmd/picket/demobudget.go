@@ -15,6 +15,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 )
 
 // budgetAgent makes its calls through `picket tool` alone, as any script would.
@@ -125,9 +126,9 @@ func (p *budgetDemo) checkRefusals(ctx context.Context) error {
 			return err
 		}
 		switch strings.TrimSpace(string(code)) {
-		case fmt.Sprint(exitOK):
+		case fmt.Sprint(exit.OK):
 			made++
-		case fmt.Sprint(exitBudget):
+		case fmt.Sprint(exit.Budget):
 			refused++
 			p.topUpCommand = topUpLine.FindString(string(answer))
 		default:
@@ -139,7 +140,7 @@ func (p *budgetDemo) checkRefusals(ctx context.Context) error {
 			reached)
 	}
 	p.narrate("Three were made. Seven were refused with exit code %d, budget_exceeded; the API has counted three.",
-		exitBudget)
+		exit.Budget)
 	return p.checkEnvelope(ctx, "spent $0.90, held nothing, left $0.10", budget.Envelope{USD: 900_000_000},
 		budget.Envelope{USD: 100_000_000})
 }
@@ -162,7 +163,7 @@ func (p *budgetDemo) topUp(ctx context.Context) error {
 		return errors.New("not observed: the command in a refusal that tops up")
 	}
 	p.narrate("The agent waits in await_top_up. A refusal printed what helps; it is run as it stands:")
-	_, err := p.runShell(ctx, exitOK, p.topUpCommand)
+	_, err := p.runShell(ctx, exit.OK, p.topUpCommand)
 	return err
 }
 

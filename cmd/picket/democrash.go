@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 // crashAgent does four steps and reports each. Its first attempt stops after two
@@ -90,7 +91,7 @@ func (c *crashDemo) killTheWorker(ctx context.Context) error {
 		return fmt.Errorf("not observed: the end of the killed worker's agent: %w", err)
 	}
 	c.narrate("SIGKILL: the worker is gone, without a word to anybody. %s later so were the processes of its agent: %v.",
-		shortDuration(time.Since(killed)), tree)
+		term.ShortDuration(time.Since(killed)), tree)
 	return nil
 }
 
@@ -142,7 +143,7 @@ func (c *crashDemo) killTheServer(ctx context.Context) error {
 	if again != url {
 		return fmt.Errorf("the server came back at %s, not at %s", again, url)
 	}
-	c.narrate("The server is started again on the same data and serves after %s. The report was repeated until it arrived.", shortDuration(time.Since(began)))
+	c.narrate("The server is started again on the same data and serves after %s. The report was repeated until it arrived.", term.ShortDuration(time.Since(began)))
 	return nil
 }
 

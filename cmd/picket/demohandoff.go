@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 )
 
 // handoffAgent asks about its first task what it cannot know, and ends. It is
@@ -73,7 +74,7 @@ func (h *handoffDemo) ask(ctx context.Context) error {
 	}
 	h.handoffID = t.Handoff.HandoffID
 	h.narrate("Submitted %s. Its agent asks, and ends:", h.id)
-	text, err := h.runShell(ctx, exitOK, "picket handoff show")
+	text, err := h.runShell(ctx, exit.OK, "picket handoff show")
 	if err == nil && (!strings.Contains(text, h.handoffID) || !strings.Contains(text, "keep both")) {
 		err = fmt.Errorf("the question is not shown with its options")
 	}
@@ -112,16 +113,16 @@ func (h *handoffDemo) runOtherTask(ctx context.Context) error {
 
 func (h *handoffDemo) answer(ctx context.Context) error {
 	h.narrate("Ann says that she takes care of it, and answers:")
-	if _, err := h.runShell(ctx, exitOK, "PICKET_API_KEY=$ANN picket handoff claim -o name"); err != nil {
+	if _, err := h.runShell(ctx, exit.OK, "PICKET_API_KEY=$ANN picket handoff claim -o name"); err != nil {
 		return err
 	}
-	_, err := h.runShell(ctx, exitOK, "PICKET_API_KEY=$ANN picket handoff answer "+h.handoffID+" --option 2")
+	_, err := h.runShell(ctx, exit.OK, "PICKET_API_KEY=$ANN picket handoff answer "+h.handoffID+" --option 2")
 	return err
 }
 
 func (h *handoffDemo) answerTooLate(ctx context.Context) error {
 	h.narrate("Ben has not seen that, and answers, too:")
-	text, err := h.runShell(ctx, exitConflict,
+	text, err := h.runShell(ctx, exit.Conflict,
 		"PICKET_API_KEY=$BEN picket handoff answer "+h.handoffID+` --option "delete it"`)
 	if err == nil && !(strings.Contains(text, "ann (key_") && strings.Contains(text, "keep both") &&
 		strings.Contains(text, string(picket.CodeStateConflict))) {

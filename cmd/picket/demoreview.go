@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 )
 
 var reviewChapter = chapter{
@@ -44,14 +45,14 @@ func (r *reviewDemo) find(ctx context.Context) error {
 	if r.id == "" {
 		return fmt.Errorf("not observed: the result of the task that asked, in review")
 	}
-	_, err = r.runShell(ctx, exitOK, "picket review list")
+	_, err = r.runShell(ctx, exit.OK, "picket review list")
 	return err
 }
 
 var fixTask = regexp.MustCompile(`picket task watch (task_[0-9A-Z]{26})`)
 
 func (r *reviewDemo) reject(ctx context.Context) error {
-	text, err := r.runShell(ctx, exitOK,
+	text, err := r.runShell(ctx, exit.OK,
 		"PICKET_API_KEY=$BEN picket review reject "+r.id+` --note "not without a backup" --fix "make a backup, too"`)
 	if err != nil {
 		return err
@@ -78,7 +79,7 @@ func (r *reviewDemo) reject(ctx context.Context) error {
 }
 
 func (r *reviewDemo) approve(ctx context.Context) error {
-	if _, err := r.runShell(ctx, exitOK, "PICKET_API_KEY=$ANN picket review approve "+r.fix); err != nil {
+	if _, err := r.runShell(ctx, exit.OK, "PICKET_API_KEY=$ANN picket review approve "+r.fix); err != nil {
 		return err
 	}
 	for id, want := range map[string]picket.TaskState{r.id: picket.TaskRejected, r.fix: picket.TaskCompleted} {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 // demoEnv is where a demo plays: a directory, a server of its own, and the
@@ -60,16 +61,16 @@ func newDemoEnv(out io.Writer) (*demoEnv, error) {
 
 // narrate narrates one step.
 func (st *demoEnv) narrate(format string, args ...any) {
-	p := painter(st.out)
-	fmt.Fprintf(st.out, "%s %s\n", p.dim(fmt.Sprintf("%5.1fs", time.Since(st.began).Seconds())),
+	p := term.Painter(st.out)
+	fmt.Fprintf(st.out, "%s %s\n", p.Dim(fmt.Sprintf("%5.1fs", time.Since(st.began).Seconds())),
 		fmt.Sprintf(format, args...))
 }
 
 // printChapter opens a chapter.
 func (st *demoEnv) printChapter(n, of int, c chapter) {
-	p := painter(st.out)
-	fmt.Fprintf(st.out, "\n%s\n", p.bold(fmt.Sprintf("%d of %d: %s", n, of, c.title)))
-	fmt.Fprintf(st.out, "%s\n", p.dim(c.lead))
+	p := term.Painter(st.out)
+	fmt.Fprintf(st.out, "\n%s\n", p.Bold(fmt.Sprintf("%d of %d: %s", n, of, c.title)))
+	fmt.Fprintf(st.out, "%s\n", p.Dim(c.lead))
 }
 
 func (st *demoEnv) path(name string) string { return filepath.Join(st.dir, name) }
@@ -105,7 +106,7 @@ func (st *demoEnv) runShell(ctx context.Context, want int, command string) (stri
 // printOutput shows what a program has printed.
 func (st *demoEnv) printOutput(text string) {
 	for line := range strings.Lines(text) {
-		fmt.Fprintln(st.out, "         | "+printable(strings.TrimRight(line, "\n")))
+		fmt.Fprintln(st.out, "         | "+term.Printable(strings.TrimRight(line, "\n")))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 )
 
 var workChapter = chapter{
@@ -28,7 +29,7 @@ type workDemo struct {
 var inReview = regexp.MustCompile(`(task_[0-9A-Z]{26}) is in review`)
 
 func (w *workDemo) run(ctx context.Context) error {
-	text, err := w.runShell(ctx, exitOK, `picket run --title "say hello" -- sh -c 'echo hello from $PICKET_TASK_ID'`)
+	text, err := w.runShell(ctx, exit.OK, `picket run --title "say hello" -- sh -c 'echo hello from $PICKET_TASK_ID'`)
 	if err != nil {
 		return err
 	}
@@ -42,7 +43,7 @@ func (w *workDemo) run(ctx context.Context) error {
 }
 
 func (w *workDemo) approve(ctx context.Context) error {
-	if _, err := w.runShell(ctx, exitOK, `picket review approve --note "well said"`); err != nil {
+	if _, err := w.runShell(ctx, exit.OK, `picket review approve --note "well said"`); err != nil {
 		return err
 	}
 	t, err := w.task(ctx, w.id)

@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 // zombieAgent is what both workers run. The first attempt reports half of the
@@ -158,12 +160,12 @@ func (z *zombieDemo) wakeTheAgent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if strings.TrimSpace(string(code)) != fmt.Sprint(exitConflict) ||
+	if strings.TrimSpace(string(code)) != fmt.Sprint(exit.Conflict) ||
 		!strings.Contains(string(answer), string(picket.CodeStaleFence)) {
 		return fmt.Errorf("the stale write was not refused as stale_fence: exit %s: %s",
 			strings.TrimSpace(string(code)), answer)
 	}
-	z.narrate("Refused, HTTP %d, exit code %d. What the agent was told:", picket.CodeStaleFence.Status(), exitConflict)
+	z.narrate("Refused, HTTP %d, exit code %d. What the agent was told:", picket.CodeStaleFence.Status(), exit.Conflict)
 	z.printOutput(strings.TrimSpace(string(answer)))
 	return z.checkLog(ctx)
 }
@@ -222,7 +224,7 @@ func (z *zombieDemo) wakeTheAdapter(ctx context.Context) error {
 		return fmt.Errorf("not observed: the end of the first agent: %w", err)
 	}
 	z.narrate("SIGCONT: its adapter wakes, sees that the lease is over, and %s later the old agent is gone.",
-		shortDuration(time.Since(woken)))
+		term.ShortDuration(time.Since(woken)))
 	return nil
 }
 

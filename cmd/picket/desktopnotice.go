@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 // desktopNotifier tells the person at this machine what has become of a task, once for
@@ -26,9 +28,9 @@ type desktopNotifier struct {
 
 // newDesktopNotifier looks for a way to reach the person; wanted is what the command
 // line says, above the configuration.
-func newDesktopNotifier(cmd *cobra.Command, cfg settings, wanted bool) *desktopNotifier {
+func newDesktopNotifier(cmd *cobra.Command, cfg settings.Settings, wanted bool) *desktopNotifier {
 	d := &desktopNotifier{}
-	if wanted && cfg.enabled("notify.desktop") {
+	if wanted && cfg.Enabled("notify.desktop") {
 		d.show = noticeSender(cmd.ErrOrStderr())
 	}
 	return d
@@ -37,12 +39,12 @@ func newDesktopNotifier(cmd *cobra.Command, cfg settings, wanted bool) *desktopN
 // noticeSender is the best way there is; nil when nobody is there.
 func noticeSender(terminal io.Writer) func(title, text string) {
 	bell := func(string, string) {}
-	if isTerminal(terminal) {
+	if term.IsTerminal(terminal) {
 		bell = func(title, text string) { fmt.Fprint(terminal, terminalNotice(os.Getenv("TERM"), title, text)) }
 	}
 	words := desktopCommand(runtime.GOOS)
 	if words == nil {
-		if !isTerminal(terminal) {
+		if !term.IsTerminal(terminal) {
 			return nil
 		}
 		return bell
@@ -130,8 +132,8 @@ func (d *desktopNotifier) send(what, title, text string) {
 	if tell == nil {
 		return
 	}
-	body := clip(title, 80)
-	if text = clip(text, 160); text != "-" {
+	body := term.Clip(title, 80)
+	if text = term.Clip(text, 160); text != "-" {
 		body += " · " + text
 	}
 	d.sending.Go(func() { tell("Picket: "+what, body) })

@@ -15,8 +15,26 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 	"github.com/picket-dev/picket/internal/devredis"
 )
+
+// configFinding says for `picket doctor` which file is used, or why one is not.
+func configFinding(cmd *cobra.Command) finding {
+	f, err := settings.FindConfig(cmd)
+	switch reason := f.DistrustReason(); {
+	case err != nil:
+		return finding{"configuration", "fail", exit.Text(err), exit.Remedy(err)}
+	case reason != "":
+		return finding{"configuration", "warn", f.Path + " in this directory is ignored: " + reason,
+			"Read the file, then run: " + settings.TrustCommand}
+	case f.Path == "":
+		return finding{"configuration", "ok", "no picket.yaml; defaults and environment", ""}
+	}
+	return finding{"configuration", "ok", f.Path, ""}
+}
 
 // finding is one thing the doctor looked at.
 type finding struct {
@@ -34,22 +52,22 @@ func newDoctor() *cobra.Command {
 			defer cancel()
 			found, unreached := runChecks(ctx, cmd)
 			w := cmd.OutOrStdout()
-			p := painter(w)
+			p := term.Painter(w)
 			var rows [][]string
 			failed := false
 			for _, f := range found {
-				rows = append(rows, []string{p.state(f.grade), f.subject, f.detail})
+				rows = append(rows, []string{p.State(f.grade), f.subject, f.detail})
 				if f.remedy != "" {
-					rows = append(rows, []string{"", "", p.dim("fix: ") + f.remedy})
+					rows = append(rows, []string{"", "", p.Dim("fix: ") + f.remedy})
 				}
 				failed = failed || f.grade == "fail"
 			}
-			printRows(w, rows)
+			term.PrintRows(w, rows)
 			switch {
 			case unreached != nil:
-				return exitStatus(exitCode(unreached))
+				return exit.Status(exit.Code(unreached))
 			case failed:
-				return exitStatus(exitError)
+				return exit.Status(exit.Error)
 			}
 			return nil
 		},
@@ -59,9 +77,9 @@ func newDoctor() *cobra.Command {
 // runChecks looks at everything. The error is why the server cannot be used; its
 // finding says the same in words.
 func runChecks(ctx context.Context, cmd *cobra.Command) ([]finding, error) {
-	cfg, err := loadSettings(cmd)
+	cfg, err := settings.LoadSettings(cmd)
 	if err != nil {
-		return []finding{{"configuration", "fail", errorText(err), remedyOf(err)}}, err
+		return []finding{{"configuration", "fail", exit.Text(err), exit.Remedy(err)}}, err
 	}
 	found := []finding{configFinding(cmd)}
 	server, err := serverFinding(ctx, cmd)
@@ -82,14 +100,14 @@ func runChecks(ctx context.Context, cmd *cobra.Command) ([]finding, error) {
 	return append(found, containmentFinding(), pathFinding()), err
 }
 
-func storeFinding(ctx context.Context, cfg settings) finding {
+func storeFinding(ctx context.Context, cfg settings.Settings) finding {
 	f := finding{subject: "store", grade: "ok"}
-	if url := cfg.text("redis"); url != "" {
-		f.detail = "configured: " + redactedRedisURL(url)
-		if _, err := parseRedisURL(url); err != nil {
-			f.grade, f.detail, f.remedy = "fail", errorText(err), remedyOf(err)
+	if url := cfg.Text("redis"); url != "" {
+		f.detail = "configured: " + settings.RedactedRedisURL(url)
+		if _, err := settings.ParseRedisURL(url); err != nil {
+			f.grade, f.detail, f.remedy = "fail", exit.Text(err), exit.Remedy(err)
 		} else if err := pingRedis(ctx, url); err != nil {
-			f.grade, f.detail, f.remedy = "fail", redactedRedisURL(url)+" does not answer",
+			f.grade, f.detail, f.remedy = "fail", settings.RedactedRedisURL(url)+" does not answer",
 				"Start it, or check --redis, PICKET_REDIS and picket.yaml."
 		}
 		return f
@@ -116,14 +134,14 @@ func storeFinding(ctx context.Context, cfg settings) finding {
 
 // noRedisFinding says what a start would do: keep state in memory, or refuse to
 // where state has been kept already.
-func noRedisFinding(cfg settings, why string) finding {
+func noRedisFinding(cfg settings.Settings, why string) finding {
 	f := finding{
 		subject: "store",
 		grade:   "warn",
 		detail:  why + ": `picket up` would keep state in memory only",
 		remedy:  "apt-get install redis-server (7.0 or newer)",
 	}
-	if kept, err := devredis.HasState(filepath.Join(cfg.text("data"), "redis")); kept || err != nil {
+	if kept, err := devredis.HasState(filepath.Join(cfg.Text("data"), "redis")); kept || err != nil {
 		f.grade, f.detail = "fail", why+": `picket up` does not start, the state of an earlier start needs it"
 	}
 	return f
@@ -131,7 +149,7 @@ func noRedisFinding(cfg settings, why string) finding {
 
 // pingRedis asks a configured Redis once.
 func pingRedis(ctx context.Context, url string) error {
-	o, err := parseRedisURL(url)
+	o, err := settings.ParseRedisURL(url)
 	if err != nil {
 		return err
 	}
@@ -147,8 +165,8 @@ type discardLogger struct{}
 
 func (discardLogger) Printf(context.Context, string, ...any) {}
 
-func dataFinding(cfg settings) finding {
-	dir, err := filepath.Abs(cfg.text("data"))
+func dataFinding(cfg settings.Settings) finding {
+	dir, err := filepath.Abs(cfg.Text("data"))
 	if err != nil {
 		return finding{"data", "fail", err.Error(), ""}
 	}
@@ -167,22 +185,22 @@ func dataFinding(cfg settings) finding {
 func serverFinding(ctx context.Context, cmd *cobra.Command) (finding, error) {
 	s, err := connect(cmd)
 	if err != nil {
-		return finding{"server", "fail", errorText(err), remedyOf(err)}, err
+		return finding{"server", "fail", exit.Text(err), exit.Remedy(err)}, err
 	}
 	url := s.client.BaseURL
 	if err := s.get(ctx, "/readyz", nil, nil); err != nil {
 		if errors.Is(err, picket.ErrUnknown) {
-			return finding{"server", "fail", err.Error(), remedyOf(err)}, err
+			return finding{"server", "fail", err.Error(), exit.Remedy(err)}, err
 		}
-		return finding{"server", "fail", url + ": " + errorText(err), remedyOf(err)}, err
+		return finding{"server", "fail", url + ": " + exit.Text(err), exit.Remedy(err)}, err
 	}
 	var stats picket.Stats
 	if err := s.get(ctx, "/api/v1/stats", &stats, nil); err != nil {
-		return finding{"server", "fail", url + " is ready, but: " + errorText(err), remedyOf(err)}, err
+		return finding{"server", "fail", url + " is ready, but: " + exit.Text(err), exit.Remedy(err)}, err
 	}
 	detail := fmt.Sprintf("%s is ready, namespace %s, last event %d", url, stats.Namespace, stats.LastSeq)
 	if stats.Pause.Paused {
-		return finding{"server", "warn", detail + ", paused: " + oneLine(stats.Pause.Reason), "picket resume"}, nil
+		return finding{"server", "warn", detail + ", paused: " + term.OneLine(stats.Pause.Reason), "picket resume"}, nil
 	}
 	if apart := clockSkewText(stats); apart != "" {
 		return finding{"server", "warn", detail + ", " + apart,
@@ -206,14 +224,14 @@ func clockSkewText(s picket.Stats) string {
 
 // floorFinding tells which store the server works with, and whether it is
 // behind what this machine knows.
-func floorFinding(ctx context.Context, cmd *cobra.Command, cfg settings) finding {
+func floorFinding(ctx context.Context, cmd *cobra.Command, cfg settings.Settings) finding {
 	var stats picket.Stats
 	s, err := connect(cmd)
 	if err == nil {
 		err = s.get(ctx, "/api/v1/stats", &stats, nil)
 	}
 	if err != nil {
-		return finding{"fence", "fail", errorText(err), remedyOf(err)}
+		return finding{"fence", "fail", exit.Text(err), exit.Remedy(err)}
 	}
 	detail := stats.StoreID + " was never adopted: tokens of a task begin at 1"
 	if stats.Floor > 0 {
@@ -221,11 +239,11 @@ func floorFinding(ctx context.Context, cmd *cobra.Command, cfg settings) finding
 	}
 	switch floor, known, err := witnessedFloor(cfg, stats.Namespace, stats.StoreID); {
 	case err != nil:
-		return finding{"fence", "fail", errorText(err), remedyOf(err)}
+		return finding{"fence", "fail", exit.Text(err), exit.Remedy(err)}
 	case known && floor > stats.Floor:
 		return finding{"fence", "warn",
 			fmt.Sprintf("%s; the witness in %s knows %d, from another store or a newer state of this one", detail,
-				witnessDir(cfg.text("data")), floor),
+				settings.WitnessDir(cfg.Text("data")), floor),
 			"None, if the server is another one; else its next grant adopts the store."}
 	}
 	return finding{"fence", "ok", detail, ""}
@@ -241,10 +259,10 @@ func containmentFinding() finding {
 	case why == "":
 		return finding{"containment", "ok", level + ": nobody of an agent's process tree survives its run", ""}
 	case level == picket.ContainmentSubreaper:
-		return finding{"containment", "ok", level + "; no cgroup: " + oneLine(why), ""}
+		return finding{"containment", "ok", level + "; no cgroup: " + term.OneLine(why), ""}
 	}
 	return finding{"containment", "warn",
-		level + " only: " + oneLine(why) + "; a process that leaves its group survives",
+		level + " only: " + term.OneLine(why) + "; a process that leaves its group survives",
 		"Run agents on Linux, or in a container."}
 }
 

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 // withInvariants adds the whole pass of the invariant scanner to the doctor.
@@ -26,7 +28,7 @@ func withInvariants(c *cobra.Command) *cobra.Command {
 		case whole:
 			return runInvariantChecks(cmd, repair)
 		case repair:
-			return usageError("--repair repairs what --invariants finds: give both")
+			return exit.Usagef("--repair repairs what --invariants finds: give both")
 		}
 		return usual(cmd, given)
 	}
@@ -70,7 +72,7 @@ func runInvariantChecks(cmd *cobra.Command, repair bool) error {
 	}
 	v.print(cmd.OutOrStdout())
 	if len(v.found) > 0 {
-		return exitStatus(exitError)
+		return exit.Status(exit.Error)
 	}
 	return nil
 }
@@ -104,7 +106,7 @@ func newProgressPrinter(w io.Writer) func(format string, args ...any) {
 }
 
 func (v *invariantReport) print(w io.Writer) {
-	p := painter(w)
+	p := term.Painter(w)
 	var rows [][]string
 	repaired, repairable := 0, 0
 	for i, f := range v.found {
@@ -117,10 +119,10 @@ func (v *invariantReport) print(w io.Writer) {
 			repairable++
 		}
 		if i < maxPrintedViolations {
-			rows = append(rows, []string{p.state(grade), f.Kind, oneLine(f.Subject), oneLine(f.Detail)})
+			rows = append(rows, []string{p.State(grade), f.Kind, term.OneLine(f.Subject), term.OneLine(f.Detail)})
 		}
 	}
-	printRows(w, rows)
+	term.PrintRows(w, rows)
 	if more := len(v.found) - len(rows); more > 0 {
 		fmt.Fprintf(w, "and %d more: picket events --type invariant.violated,invariant.repaired\n", more)
 	}
@@ -131,15 +133,15 @@ func (v *invariantReport) print(w io.Writer) {
 	fmt.Fprintf(w, "%d entries looked at, %d events replayed, %d tasks%s compared with them\n", v.checked, v.events,
 		v.compared, agents)
 	if len(v.found) == 0 {
-		fmt.Fprintln(w, p.good("every invariant holds"))
+		fmt.Fprintln(w, p.Good("every invariant holds"))
 		return
 	}
-	fmt.Fprintln(w, p.bad(fmt.Sprintf("%d violations, %d of them repaired", len(v.found), repaired)))
+	fmt.Fprintln(w, p.Bad(fmt.Sprintf("%d violations, %d of them repaired", len(v.found), repaired)))
 	if repairable > 0 {
-		fmt.Fprintln(w, p.dim("fix: ")+"picket doctor --invariants --repair")
+		fmt.Fprintln(w, p.Dim("fix: ")+"picket doctor --invariants --repair")
 	}
 	if alarms := len(v.found) - repaired - repairable; alarms > 0 {
-		fmt.Fprintf(w, "%sno repair is known to be safe for %d of them: see docs/invariants.md\n", p.dim("fix: "),
+		fmt.Fprintf(w, "%sno repair is known to be safe for %d of them: see docs/invariants.md\n", p.Dim("fix: "),
 			alarms)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/orchestrator"
@@ -77,7 +78,7 @@ func (w *engineFixture) expectDoctor(code int, flags string, texts ...string) {
 	root.SetArgs(append([]string{"doctor"}, strings.Fields(flags)...))
 	root.SetOut(&out)
 	root.SetErr(&out)
-	if got := exitCode(root.ExecuteContext(w.t.Context())); got != code {
+	if got := exit.Code(root.ExecuteContext(w.t.Context())); got != code {
 		w.t.Errorf("doctor %s: exit code %d, want %d\n%s", flags, got, code, out.String())
 	}
 	for _, text := range texts {

@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 // memoryFinding tells how much memory the store uses, and about how much of it
@@ -19,7 +21,7 @@ func memoryFinding(ctx context.Context, cmd *cobra.Command) finding {
 		err = s.get(ctx, "/api/v1/stats", &stats, nil)
 	}
 	if err != nil {
-		return finding{"memory", "fail", errorText(err), remedyOf(err)}
+		return finding{"memory", "fail", exit.Text(err), exit.Remedy(err)}
 	}
 	return judgeMemory(stats)
 }
@@ -31,7 +33,7 @@ func judgeMemory(stats picket.Stats) finding {
 		since := int64(stats.LastTick) + stats.SinceTickMs - int64(m.MeasuredAt) // by the store's own clock
 		age := time.Duration(max(0, since)) * time.Millisecond
 		detail = fmt.Sprintf("namespace %s takes about %s (measured %s ago)", stats.Namespace, sizeText(m.Bytes),
-			shortDuration(age))
+			term.ShortDuration(age))
 	}
 	switch {
 	case m.StoreUsed == 0:

@@ -9,6 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 // priceFinding tells what the server charges for. Without prices no tool but
@@ -21,7 +24,7 @@ func priceFinding(ctx context.Context, cmd *cobra.Command) finding {
 	}
 	switch {
 	case err != nil:
-		return finding{"prices", "warn", errorText(err), remedyOf(err)}
+		return finding{"prices", "warn", exit.Text(err), exit.Remedy(err)}
 	case len(list.Tools) == 0 && len(list.Models) == 0:
 		return finding{"prices", "ok", "none: agents have the free tools only",
 			"For more, put tools.prices into the server's picket.yaml, then kill -HUP it."}
@@ -32,21 +35,21 @@ func priceFinding(ctx context.Context, cmd *cobra.Command) finding {
 
 // toolFindings are what the tools of this machine's picket.yaml lack: variables
 // of the environment, programs, prices.
-func toolFindings(cfg settings) (found []finding) {
-	if missing := cfg.missingVariables(); len(missing) > 0 {
+func toolFindings(cfg settings.Settings) (found []finding) {
+	if missing := missingVariables(cfg); len(missing) > 0 {
 		found = append(found, finding{"tools", "warn",
 			"not set here: " + strings.Join(missing, ", ") +
 				"; a server started in this environment leaves out what needs them",
 			"export " + missing[0] + "=… before the server is started"})
 	}
-	for _, name := range cfg.namesUnder("upstreams") {
-		command := cfg.toolValue("upstreams", name, "command").items
+	for _, name := range cfg.NamesUnder("upstreams") {
+		command := cfg.ToolValue("upstreams", name, "command").Items
 		if len(command) == 0 {
 			continue
 		}
 		if _, err := exec.LookPath(command[0]); err != nil {
 			found = append(found, finding{"tools", "warn",
-				fmt.Sprintf("the MCP server %s: %s is not on PATH", name, shellQuote(command[0])),
+				fmt.Sprintf("the MCP server %s: %s is not on PATH", name, term.ShellQuote(command[0])),
 				"Install it, or name its whole path in tools.upstreams." + name + ".command."})
 		}
 	}
@@ -55,16 +58,16 @@ func toolFindings(cfg settings) (found []finding) {
 
 // unpricedFindings are tools that are set up and cannot be called, since nobody
 // has said what a call costs.
-func unpricedFindings(cfg settings) (found []finding) {
-	list, err := cfg.priceList()
+func unpricedFindings(cfg settings.Settings) (found []finding) {
+	list, err := cfg.PriceList()
 	if err != nil {
 		return nil
 	}
 	var names []string
-	if len(cfg.namesUnder("sql")) > 0 {
+	if len(cfg.NamesUnder("sql")) > 0 {
 		names = append(names, "sql")
 	}
-	if len(cfg.namesUnder("http_request")) > 0 {
+	if len(cfg.NamesUnder("http_request")) > 0 {
 		names = append(names, "http_request")
 	}
 	for _, name := range names {
@@ -72,12 +75,12 @@ func unpricedFindings(cfg settings) (found []finding) {
 			found = append(found, unpricedFinding(name, name))
 		}
 	}
-	for _, name := range cfg.namesUnder("upstreams") {
+	for _, name := range cfg.NamesUnder("upstreams") {
 		if !pricedUnder(list, name+"_") {
 			found = append(found, unpricedFinding("the tools of "+name, `"`+name+`_*"`))
 		}
 	}
-	if len(cfg.namesUnder("llm")) > 0 && len(list.Models) == 0 {
+	if len(cfg.NamesUnder("llm")) > 0 && len(list.Models) == 0 {
 		found = append(found, finding{"tools", "warn",
 			"the LLM pass-through has no model with a price: every call is refused",
 			`Add to tools.models in picket.yaml, such as "claude-*": {input: 3, output: 15}`})

@@ -16,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 func newEvents() *cobra.Command {
@@ -45,7 +47,7 @@ func newEventsCommand(use, short string) *cobra.Command {
 	f.String("after", "", "start after this cursor; 0 is the beginning (default: 0, with -f now)")
 	eventFilters(c)
 	f.Int("limit", 100, "at most this many, 1 to 1000 (without -f)")
-	return formatFlag(c)
+	return term.FormatFlag(c)
 }
 
 // eventFilters are the flags that say which events are meant.
@@ -56,7 +58,7 @@ func eventFilters(c *cobra.Command) {
 	f.String("agent", "", "only this agent id")
 	f.Bool("audit", false,
 		"read the audit log: events of people, keys, settings, money decisions, stops and drains (scope operator)")
-	choices(c, "type", picket.EventTypes...)
+	term.Choices(c, "type", picket.EventTypes...)
 	_ = c.RegisterFlagCompletionFunc("task", completeIDs(taskIDs))
 	_ = c.RegisterFlagCompletionFunc("agent", completeIDs(agentIDs))
 }
@@ -75,7 +77,7 @@ func runEvents(cmd *cobra.Command) error {
 	path := eventsPath(cmd)
 	if watch, _ := f.GetBool("watch"); follow || watch {
 		if path != logPath {
-			e := usageError("--audit and -f cannot be combined")
+			e := exit.Usagef("--audit and -f cannot be combined")
 			e.Remedy = "Leave out -f. Read further events with --after SEQ."
 			return e
 		}
@@ -96,7 +98,7 @@ func runEvents(cmd *cobra.Command) error {
 			if n < limit {
 				return ""
 			}
-			return "--after " + shellQuote(outputText(picket.RawJSON(members["next"]))) + ", or --limit 1000"
+			return "--after " + term.ShellQuote(outputText(picket.RawJSON(members["next"]))) + ", or --limit 1000"
 		},
 	}.show(s, topic{}, func(ctx context.Context, raw *jsontext.Value) error {
 		page, err := s.events(ctx, path, q, limit)
@@ -171,16 +173,16 @@ func (s *connection) eventQuery(cmd *cobra.Command) (url.Values, error) {
 	return q, nil
 }
 
-var eventColumns = []column[picket.Event]{
-	{head: "SEQ", cell: func(e picket.Event) string { return e.ID }},
-	{head: "AT", cell: func(e picket.Event) string { return e.At.Time().Local().Format("15:04:05.000") }},
-	{head: "TYPE", cell: func(e picket.Event) string { return e.Type }},
-	{head: "TASK", cell: func(e picket.Event) string { return e.TaskID }},
-	{head: "FENCE", cell: func(e picket.Event) string { return fenceText(e.FencingToken) }},
-	{head: "RUN", cell: func(e picket.Event) string { return e.RunID }, wide: true},
-	{head: "AGENT", cell: func(e picket.Event) string { return e.AgentID }, wide: true},
-	{head: "ACTOR", cell: func(e picket.Event) string { return e.Actor }, wide: true},
-	{head: "WHAT", cell: eventText},
+var eventColumns = []term.Column[picket.Event]{
+	{Head: "SEQ", Cell: func(e picket.Event) string { return e.ID }},
+	{Head: "AT", Cell: func(e picket.Event) string { return e.At.Time().Local().Format("15:04:05.000") }},
+	{Head: "TYPE", Cell: func(e picket.Event) string { return e.Type }},
+	{Head: "TASK", Cell: func(e picket.Event) string { return e.TaskID }},
+	{Head: "FENCE", Cell: func(e picket.Event) string { return fenceText(e.FencingToken) }},
+	{Head: "RUN", Cell: func(e picket.Event) string { return e.RunID }, Wide: true},
+	{Head: "AGENT", Cell: func(e picket.Event) string { return e.AgentID }, Wide: true},
+	{Head: "ACTOR", Cell: func(e picket.Event) string { return e.Actor }, Wide: true},
+	{Head: "WHAT", Cell: eventText},
 }
 
 func fenceText(fence int64) string {
@@ -193,13 +195,13 @@ func fenceText(fence int64) string {
 // eventText is the part of an event's data that a person looks for first.
 func eventText(e picket.Event) string {
 	if text := launcherEventText(e); text != "" {
-		return clip(text, 80)
+		return term.Clip(text, 80)
 	}
 	if text := agentEventText(e); text != "" {
-		return clip(text, 80)
+		return term.Clip(text, 80)
 	}
 	if text := moneyEventText(e); text != "" {
-		return clip(text, 80)
+		return term.Clip(text, 80)
 	}
 	var data struct {
 		State   string       `json:"state"`
@@ -212,7 +214,7 @@ func eventText(e picket.Event) string {
 		Exit    *picket.Exit `json:"exit"`
 	}
 	if json.Unmarshal(e.Data, &data) != nil {
-		return clip(string(e.Data), 80)
+		return term.Clip(string(e.Data), 80)
 	}
 	var parts []string
 	for _, p := range []string{data.State, data.Class, data.Code, data.Summary, data.Reason, data.KeyID, data.Name} {
@@ -223,11 +225,11 @@ func eventText(e picket.Event) string {
 	if data.Exit != nil {
 		parts = append(parts, exitText(data.Exit))
 	}
-	return clip(strings.Join(parts, " "), 80)
+	return term.Clip(strings.Join(parts, " "), 80)
 }
 
 func (s *connection) followEvents(cmd *cobra.Command, q url.Values, after string) error {
-	format, err := formatOf(cmd)
+	format, err := term.FormatOf(cmd)
 	if err != nil {
 		return err
 	}
@@ -265,17 +267,17 @@ func printEvent(cmd *cobra.Command, format string, e picket.Event, raw jsontext.
 	}
 	switch format {
 	case "json", "jsonl":
-		return printValue(w, "jsonl", raw)
+		return term.PrintValue(w, "jsonl", raw)
 	case "yaml":
 		fmt.Fprintln(w, "---")
-		return printValue(w, "yaml", raw)
+		return term.PrintValue(w, "yaml", raw)
 	case "name":
 		_, err := fmt.Fprintln(w, e.ID)
 		return err
 	}
-	p := painter(w)
+	p := term.Painter(w)
 	_, err := fmt.Fprintf(w, "%-6s %s  %-16s %s  fence %s  %s\n", e.ID,
-		p.dim(e.At.Time().Local().Format("15:04:05.000")),
-		e.Type, oneLine(e.TaskID), fenceText(e.FencingToken), eventText(e))
+		p.Dim(e.At.Time().Local().Format("15:04:05.000")),
+		e.Type, term.OneLine(e.TaskID), fenceText(e.FencingToken), eventText(e))
 	return err
 }

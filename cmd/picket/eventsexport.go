@@ -18,6 +18,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 func newEventsExport() *cobra.Command {
@@ -41,7 +43,7 @@ func newEventsExport() *cobra.Command {
 	f.String("after", "", "start after this cursor (default: the beginning)")
 	f.Bool("continue", false, "go on after the last line of FILE; without it FILE must not exist")
 	f.StringP("output", "o", "jsonl", "print as format: jsonl, csv")
-	choices(c, "output", "jsonl", "csv")
+	term.Choices(c, "output", "jsonl", "csv")
 	eventFilters(c)
 	c.MarkFlagsMutuallyExclusive("since", "after")
 	return c
@@ -50,7 +52,7 @@ func newEventsExport() *cobra.Command {
 func runEventsExport(cmd *cobra.Command, given []string) (err error) {
 	x := &eventExport{cmd: cmd, log: eventsPath(cmd), path: given[0], began: time.Now()}
 	if x.format, _ = cmd.Flags().GetString("output"); x.format != "jsonl" && x.format != "csv" {
-		return usageError("-o %s: choose one of jsonl, csv", x.format)
+		return exit.Usagef("-o %s: choose one of jsonl, csv", x.format)
 	}
 	if x.s, err = connect(cmd); err != nil {
 		return err
@@ -73,7 +75,7 @@ func runEventsExport(cmd *cobra.Command, given []string) (err error) {
 	}
 	x.report(ctx.Err() != nil, failed)
 	if ctx.Err() != nil {
-		return exitStatus(exitInterrupted)
+		return exit.Status(exit.Interrupted)
 	}
 	return failed
 }
@@ -111,7 +113,7 @@ func (x *eventExport) bounds(ctx context.Context) error {
 	if text, _ := f.GetString("after"); text != "" {
 		var err error
 		if x.after, err = strconv.ParseInt(text, 10, 64); err != nil || x.after < 0 {
-			return usageError("--after %s: a cursor is a number", shellQuote(text))
+			return exit.Usagef("--after %s: a cursor is a number", term.ShellQuote(text))
 		}
 	}
 	if text, _ := f.GetString("until"); text != "" {
@@ -237,7 +239,7 @@ func (x *eventExport) countOutOfOrder(behind []jsontext.Value) (n int) {
 // progress says how far it has come, on a terminal, once a second.
 func (x *eventExport) progress(always bool) {
 	w := x.cmd.ErrOrStderr()
-	if !isTerminal(w) || !always && time.Since(x.told) < time.Second {
+	if !term.IsTerminal(w) || !always && time.Since(x.told) < time.Second {
 		return
 	}
 	x.told = time.Now()
@@ -248,10 +250,11 @@ func (x *eventExport) progress(always bool) {
 func (x *eventExport) report(interrupted bool, failed error) {
 	w := x.cmd.ErrOrStderr()
 	x.progress(true)
-	if isTerminal(w) {
+	if term.IsTerminal(w) {
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "%s in %s, the last cursor is %d\n", plural(x.count, "event"), shortDuration(time.Since(x.began)),
+	fmt.Fprintf(w, "%s in %s, the last cursor is %d\n", plural(x.count, "event"),
+		term.ShortDuration(time.Since(x.began)),
 		x.after)
 	if x.outOfOrder > 0 {
 		fmt.Fprintf(w,
@@ -280,10 +283,10 @@ func (x *eventExport) resumeCommand() string {
 		words = append(words, "-o", x.format)
 	}
 	if x.file == nil {
-		return shellJoin(append(words, "--after", strconv.FormatInt(x.after, 10), "-"))
+		return term.ShellJoin(append(words, "--after", strconv.FormatInt(x.after, 10), "-"))
 	}
 	if x.from > 0 {
 		words = append(words, "--after", strconv.FormatInt(x.from, 10))
 	}
-	return shellJoin(append(words, "--continue", x.path))
+	return term.ShellJoin(append(words, "--continue", x.path))
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 // openFile opens the file; one that is gone on with is cut after its last whole
@@ -21,7 +23,7 @@ func (x *eventExport) openFile() error {
 	goesOn, _ := x.cmd.Flags().GetBool("continue")
 	if x.path == "-" {
 		if goesOn {
-			return usageError("--continue needs a file")
+			return exit.Usagef("--continue needs a file")
 		}
 		x.out = bufio.NewWriter(x.cmd.OutOrStdout())
 		return x.writeHeader()
@@ -32,12 +34,13 @@ func (x *eventExport) openFile() error {
 	}
 	var err error
 	if x.file, err = os.OpenFile(x.path, how, 0o600); errors.Is(err, os.ErrExist) {
-		e := usageError("%s is there already", x.path)
-		e.Remedy = "Go on with it: picket events export --continue " + shellQuote(x.path) + "; or name another file."
+		e := exit.Usagef("%s is there already", x.path)
+		e.Remedy = "Go on with it: picket events export --continue " + term.ShellQuote(x.path) +
+			"; or name another file."
 		return e
 	}
 	if err != nil {
-		return usageError("%v", err)
+		return exit.Usagef("%v", err)
 	}
 	x.out = bufio.NewWriter(x.file)
 	if goesOn {
@@ -85,7 +88,7 @@ func (x *eventExport) cursorOf(line string) error {
 	}
 	seq, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || seq > x.last {
-		e := usageError("the last line of %s is no event of this log: %s", x.path, clip(line, 60))
+		e := exit.Usagef("the last line of %s is no event of this log: %s", x.path, term.Clip(line, 60))
 		e.Remedy = "Name the file of an export of this server, with its -o, or a new file."
 		return e
 	}
@@ -95,7 +98,7 @@ func (x *eventExport) cursorOf(line string) error {
 
 func (x *eventExport) writeEvent(e picket.Event, raw jsontext.Value) error {
 	if x.format == "jsonl" {
-		return printValue(x.out, "jsonl", raw)
+		return term.PrintValue(x.out, "jsonl", raw)
 	}
 	fence := ""
 	if e.FencingToken != 0 {
@@ -118,7 +121,7 @@ func (x *eventExport) writeHeader() error {
 // formula is set off by an apostrophe: agents write some of them.
 func (x *eventExport) writeCSVRow(cells []string) error {
 	for i, cell := range cells {
-		if text := oneLine(cell); text != "-" || cell == "-" {
+		if text := term.OneLine(cell); text != "-" || cell == "-" {
 			cell = text
 		} else {
 			cell = "" // a table for people has "-" there

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 func newHandoff() *cobra.Command {
@@ -65,16 +66,16 @@ func newHandoffList() *cobra.Command {
 				empty:  "nobody waits for a person",
 				name:   func(h picket.Handoff) string { return h.HandoffID },
 				more:   morePages,
-				columns: []column[picket.Handoff]{
-					{head: "HANDOFF", cell: func(h picket.Handoff) string { return h.HandoffID }},
-					{head: "KIND", cell: func(h picket.Handoff) string { return string(h.Kind) }},
-					{head: "WAITS", cell: func(h picket.Handoff) string { return ago(h.CreatedAt) }},
-					{head: "CLAIMED", cell: func(h picket.Handoff) string { return h.ClaimedBy }, dropOrder: 1},
-					{head: "TASK", cell: func(h picket.Handoff) string { return h.TaskID }, wide: true},
-					{head: "TITLE", cell: func(h picket.Handoff) string { return clip(h.Title, 40) }, wide: true},
-					{head: "DEADLINE", cell: func(h picket.Handoff) string { return h.Deadline.String() }, wide: true},
-					{head: "STATE", cell: func(h picket.Handoff) string { return string(h.State) }, wide: true},
-					{head: "QUESTION", cell: func(h picket.Handoff) string { return clip(h.Question, 70) }},
+				columns: []term.Column[picket.Handoff]{
+					{Head: "HANDOFF", Cell: func(h picket.Handoff) string { return h.HandoffID }},
+					{Head: "KIND", Cell: func(h picket.Handoff) string { return string(h.Kind) }},
+					{Head: "WAITS", Cell: func(h picket.Handoff) string { return term.Ago(h.CreatedAt) }},
+					{Head: "CLAIMED", Cell: func(h picket.Handoff) string { return h.ClaimedBy }, DropOrder: 1},
+					{Head: "TASK", Cell: func(h picket.Handoff) string { return h.TaskID }, Wide: true},
+					{Head: "TITLE", Cell: func(h picket.Handoff) string { return term.Clip(h.Title, 40) }, Wide: true},
+					{Head: "DEADLINE", Cell: func(h picket.Handoff) string { return h.Deadline.String() }, Wide: true},
+					{Head: "STATE", Cell: func(h picket.Handoff) string { return string(h.State) }, Wide: true},
+					{Head: "QUESTION", Cell: func(h picket.Handoff) string { return term.Clip(h.Question, 70) }},
 				},
 			}.show(s, pendingTopic, func(ctx context.Context, raw *jsontext.Value) error {
 				return s.get(ctx, "/api/v1/handoffs?"+q.Encode(), nil, raw)
@@ -82,8 +83,8 @@ func newHandoffList() *cobra.Command {
 		},
 	}
 	c.Flags().String("state", "open", "open, answered, finished or cancelled")
-	choices(c, "state", handoffStateNames()...)
-	return watchFlag(formatFlag(pageFlags(c)))
+	term.Choices(c, "state", handoffStateNames()...)
+	return watchFlag(term.FormatFlag(pageFlags(c)))
 }
 
 func handoffStateNames() []string {
@@ -117,7 +118,7 @@ func morePages(members map[string]jsontext.Value, _ int) string {
 	if cursor == "" {
 		return ""
 	}
-	return "--cursor " + shellQuote(cursor) + " for the next page of " + string(members["total"]) +
+	return "--cursor " + term.ShellQuote(cursor) + " for the next page of " + string(members["total"]) +
 		" in all, or --limit 200"
 }
 
@@ -135,24 +136,24 @@ func newHandoffShow() *cobra.Command {
 				if err := s.get(ctx, "/api/v1/handoffs/"+pathSegment(id), &h, &raw); err != nil {
 					return err
 				}
-				noteAnswer(w, raw)
+				term.NoteAnswer(w, raw)
 				return s.printHandoff(ctx, cmd, w, h, raw)
 			})
 		})
 	c.Aliases = []string{"get"}
-	return watchFlag(formatFlag(c))
+	return watchFlag(term.FormatFlag(c))
 }
 
 // printHandoff shows a hand-off with what is known of its task.
 func (s *connection) printHandoff(ctx context.Context, cmd *cobra.Command, w io.Writer, h picket.Handoff,
 	raw jsontext.Value) error {
-	format, err := formatOf(cmd)
+	format, err := term.FormatOf(cmd)
 	if err != nil {
 		return err
 	}
 	switch format {
 	case "json", "jsonl", "yaml":
-		return printValue(w, format, raw)
+		return term.PrintValue(w, format, raw)
 	case "name":
 		fmt.Fprintln(w, h.HandoffID)
 		return nil
@@ -162,37 +163,37 @@ func (s *connection) printHandoff(ctx context.Context, cmd *cobra.Command, w io.
 		!errors.Is(err, picket.CodeNotFound) {
 		return err
 	}
-	p := painter(w)
-	printRows(w, handoffRows(p, h, t))
+	p := term.Painter(w)
+	term.PrintRows(w, handoffRows(p, h, t))
 	if text := strings.TrimSpace(h.Work.Diffstat); text != "" {
-		fmt.Fprintf(w, "\n%s\n", printable(text))
+		fmt.Fprintf(w, "\n%s\n", term.Printable(text))
 	}
 	if h.State == picket.HandoffOpen {
-		printNextTo(notesWriter(cmd, w), p, append([]string{answerCommand(h)}, handoffAlternatives(h)...)...)
+		printNextTo(term.NotesWriter(cmd, w), p, append([]string{answerCommand(h)}, handoffAlternatives(h)...)...)
 	}
 	return nil
 }
 
 // handoffRows are a hand-off as a person reads it; only what there is.
-func handoffRows(p paint, h picket.Handoff, t picket.Task) [][]string {
+func handoffRows(p term.Paint, h picket.Handoff, t picket.Task) [][]string {
 	var rows [][]string
 	row := func(name, text string) {
 		if text != "" && text != "-" {
-			rows = append(rows, []string{p.dim(name), text})
+			rows = append(rows, []string{p.Dim(name), text})
 		}
 	}
 	row("hand-off", h.HandoffID)
 	row("task", h.TaskID)
-	row("title", oneLine(h.Title))
+	row("title", term.OneLine(h.Title))
 	row("kind", string(h.Kind))
-	row("state", p.state(string(h.State)))
-	row("since", h.CreatedAt.String()+", "+ago(h.CreatedAt)+" ago")
-	row("question", p.bold(oneLine(h.Question)))
+	row("state", p.State(string(h.State)))
+	row("since", h.CreatedAt.String()+", "+term.Ago(h.CreatedAt)+" ago")
+	row("question", p.Bold(term.OneLine(h.Question)))
 	if !h.Deadline.IsZero() {
 		row("deadline", h.Deadline.String()+", then: "+string(h.OnDeadline))
 	}
 	if h.ClaimedBy != "" {
-		row("claimed by", oneLine(h.ClaimedBy)+", "+ago(h.ClaimedAt)+" ago")
+		row("claimed by", term.OneLine(h.ClaimedBy)+", "+term.Ago(h.ClaimedAt)+" ago")
 	}
 	for _, r := range t.Runs {
 		if r.RunID == h.RunID && h.Kind == picket.HandoffEscalation {
@@ -200,25 +201,25 @@ func handoffRows(p paint, h picket.Handoff, t picket.Task) [][]string {
 		}
 	}
 	for i, o := range h.Options {
-		row("option "+strconv.Itoa(i+1), oneLine(o))
+		row("option "+strconv.Itoa(i+1), term.OneLine(o))
 	}
 	for _, a := range h.Tried {
-		row("tried", oneLine(a.Action)+": "+oneLine(a.Outcome))
+		row("tried", term.OneLine(a.Action)+": "+term.OneLine(a.Outcome))
 	}
 	if h.LastReport != nil {
-		row("report", oneLine(h.LastReport.Summary))
+		row("report", term.OneLine(h.LastReport.Summary))
 	}
 	if t.TaskID != "" {
 		row("budget", budgetText(t))
 	}
-	row("branch", oneLine(h.Work.Branch))
-	row("files", oneLine(strings.Join(h.Work.Files, ", ")))
-	row("workspace", oneLine(h.Work.WorkspacePath))
+	row("branch", term.OneLine(h.Work.Branch))
+	row("files", term.OneLine(strings.Join(h.Work.Files, ", ")))
+	row("workspace", term.OneLine(h.Work.WorkspacePath))
 	if h.Answer != nil {
-		row("answer", oneLine(answerText(h.Answer)))
-		row("answered by", oneLine(h.Answer.By)+", "+h.Answer.At.String())
+		row("answer", term.OneLine(answerText(h.Answer)))
+		row("answered by", term.OneLine(h.Answer.By)+", "+h.Answer.At.String())
 		if h.Answer.InputEdited {
-			row("new input", clip(cmp.Or(outputText(h.Answer.Input), string(h.Answer.Input)), 200))
+			row("new input", term.Clip(cmp.Or(outputText(h.Answer.Input), string(h.Answer.Input)), 200))
 		}
 	}
 	return rows

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 func newHandoffClaim() *cobra.Command {
@@ -25,7 +26,7 @@ func newHandoffClaim() *cobra.Command {
 	c.Long = "Say that you take care of a hand-off, for others to see. What somebody else has claimed stays theirs without --take-over.\n" +
 		"A claim is a courtesy: anybody may still answer, and the first answer counts."
 	c.Flags().Bool("take-over", false, "take it over from whoever has claimed it")
-	return formatFlag(c)
+	return term.FormatFlag(c)
 }
 
 func newHandoffAnswer() *cobra.Command {
@@ -51,7 +52,7 @@ func newHandoffAnswer() *cobra.Command {
 		"the task's input from now on: JSON, null as well, else text; @file and - (stdin) are read")
 	_ = c.RegisterFlagCompletionFunc("option", completeOptions)
 	c.MarkFlagsOneRequired("text", "option", "input")
-	return formatFlag(c)
+	return term.FormatFlag(c)
 }
 
 // completeOptions offers the options of the hand-off that was named, or of the
@@ -66,7 +67,7 @@ func completeOptions(cmd *cobra.Command, given []string, _ string) ([]cobra.Comp
 		if len(given) > 0 && given[0] == h.HandoffID || len(open) == 1 {
 			var offers []cobra.Completion
 			for i, o := range h.Options {
-				offers = append(offers, cobra.CompletionWithDesc(strconv.Itoa(i+1), clip(o, 50)))
+				offers = append(offers, cobra.CompletionWithDesc(strconv.Itoa(i+1), term.Clip(o, 50)))
 			}
 			return offers, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -144,7 +145,7 @@ func newHandoffFinish() *cobra.Command {
 		})
 	c.Flags().String("result", "", "the task's output: JSON, else text; @file and - (stdin) are read")
 	_ = c.MarkFlagRequired("result")
-	return formatFlag(c)
+	return term.FormatFlag(c)
 }
 
 func newHandoffCancel() *cobra.Command {
@@ -159,5 +160,5 @@ func newHandoffCancel() *cobra.Command {
 		return printTask(cmd, task, raw, "cancelled")
 	})
 	c.Flags().String("reason", "", "why, for the log")
-	return formatFlag(c)
+	return term.FormatFlag(c)
 }

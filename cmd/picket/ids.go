@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 // An id can be given whole, or by its beginning or end as long as that is
@@ -45,7 +47,7 @@ func resolveID(ctx context.Context, kind, typed string, list candidateLister) (s
 		return kind + "_" + body, nil
 	}
 	if len(body) < 2 {
-		return "", usageError("%q is too short to name one of the %ss", typed, kind)
+		return "", exit.Usagef("%q is too short to name one of the %ss", typed, kind)
 	}
 	all, err := list(ctx)
 	if err != nil {
@@ -72,7 +74,7 @@ func resolveID(ctx context.Context, kind, typed string, list candidateLister) (s
 	if len(found) > len(ids) {
 		ids = append(ids, "…")
 	}
-	return "", picket.Refuse(codeUsage, "Type more of it.", "%q stands for %d %ss: %s", typed, len(found), kind,
+	return "", picket.Refuse(exit.CodeUsage, "Type more of it.", "%q stands for %d %ss: %s", typed, len(found), kind,
 		strings.Join(ids, " "))
 }
 
@@ -175,9 +177,9 @@ func givenOrOnly(ctx context.Context, cmd *cobra.Command, given []string,
 	}
 	var ids []string
 	for _, c := range all[:min(len(all), 10)] {
-		ids = append(ids, "  "+c.id+"  "+clip(c.about, 60))
+		ids = append(ids, "  "+c.id+"  "+term.Clip(c.about, 60))
 	}
-	e := usageError("%d %ss are waiting, name one:\n%s", len(all), what, strings.Join(ids, "\n"))
+	e := exit.Usagef("%d %ss are waiting, name one:\n%s", len(all), what, strings.Join(ids, "\n"))
 	e.Remedy = "Usage: " + cmd.UseLine()
 	return "", e
 }
@@ -206,7 +208,7 @@ func completeIDs(list func(*connection) candidateLister) cobra.CompletionFunc {
 			if slices.Contains(given, c.id) {
 				continue
 			}
-			offers = append(offers, cobra.CompletionWithDesc(c.id, clip(c.about, 50)))
+			offers = append(offers, cobra.CompletionWithDesc(c.id, term.Clip(c.about, 50)))
 		}
 		return offers, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}

@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 func newInit() *cobra.Command {
@@ -30,7 +32,7 @@ func newInit() *cobra.Command {
 }
 
 func runInit(cmd *cobra.Command) error {
-	cfg, err := loadSettings(cmd)
+	cfg, err := settings.LoadSettings(cmd)
 	if err != nil {
 		return err
 	}
@@ -38,14 +40,14 @@ func runInit(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	h.witnessDir, h.createMissing = witnessDir(cfg.text("data")), true
+	h.witnessDir, h.createMissing = settings.WitnessDir(cfg.Text("data")), true
 	store, err := h.openStore(cmd.Context())
 	if err != nil {
 		return err
 	}
 	defer store.Close()
 	keyFile, _ := cmd.Flags().GetString("admin-key-file")
-	for _, namespace := range cfg.namespaces() {
+	for _, namespace := range cfg.Namespaces() {
 		engine := store.Engine(namespace)
 		if keyFile != "" {
 			key, _, err := ensureAdminKey(keyFile, namespace)
@@ -74,9 +76,9 @@ func runInit(cmd *cobra.Command) error {
 		fmt.Fprintln(cmd.OutOrStdout(), key.Key.Reveal())
 		fmt.Fprintf(cmd.ErrOrStderr(), "namespace %s is made; this is its admin key, shown only now\n", namespace)
 	}
-	printNext(cmd, "picket serve orchestrator --redis … --secret-file "+cfg.text("secret_file")+" --proxy-url http://…",
-		"picket serve toolproxy --redis … --secret-file "+cfg.text("secret_file"),
-		"picket serve reaper --redis … --secret-file "+cfg.text("secret_file"))
+	printNext(cmd, "picket serve orchestrator --redis … --secret-file "+cfg.Text("secret_file")+" --proxy-url http://…",
+		"picket serve toolproxy --redis … --secret-file "+cfg.Text("secret_file"),
+		"picket serve reaper --redis … --secret-file "+cfg.Text("secret_file"))
 	return nil
 }
 
@@ -91,21 +93,22 @@ func countAdmins(keys []picket.APIKey) int {
 }
 
 // newSharedServer is a house over a Redis that others share.
-func newSharedServer(cmd *cobra.Command, cfg settings, r roles,
+func newSharedServer(cmd *cobra.Command, cfg settings.Settings, r roles,
 	secret func(string) (*picket.Sealer, error)) (serverProcess, error) {
-	h := serverProcess{roles: r, cfg: cfg, proxyURL: cfg.text("proxy_url"), log: newLog(cfg, os.Stderr)}
-	if cfg.text("redis") == "" {
-		return h, picket.Refuse(codeUsage, "Add --redis redis://host:6379, or use `picket up`, which brings its own.",
+	h := serverProcess{roles: r, cfg: cfg, proxyURL: cfg.Text("proxy_url"), log: settings.NewLog(cfg, os.Stderr)}
+	if cfg.Text("redis") == "" {
+		return h, picket.Refuse(exit.CodeUsage,
+			"Add --redis redis://host:6379, or use `picket up`, which brings its own.",
 			"%s needs the URL of a Redis", cmd.CommandPath())
 	}
-	if cfg.text("secret_file") == "" {
-		return h, picket.Refuse(codeUsage, "Add --secret-file FILE, the same for every server process.",
+	if cfg.Text("secret_file") == "" {
+		return h, picket.Refuse(exit.CodeUsage, "Add --secret-file FILE, the same for every server process.",
 			"%s needs the shared secret", cmd.CommandPath())
 	}
 	var err error
-	if h.redis, err = parseRedisURL(cfg.text("redis")); err != nil {
+	if h.redis, err = settings.ParseRedisURL(cfg.Text("redis")); err != nil {
 		return h, err
 	}
-	h.sealer, err = secret(cfg.text("secret_file"))
+	h.sealer, err = secret(cfg.Text("secret_file"))
 	return h, err
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 func newKey() *cobra.Command {
@@ -44,7 +46,7 @@ func newKeyCreate() *cobra.Command {
 					return err
 				}
 				if !req.ExpiresAt.Time().After(time.Now()) {
-					return usageError("--expires %s: that time is over, the key could not be used", expires)
+					return exit.Usagef("--expires %s: that time is over, the key could not be used", expires)
 				}
 			}
 			var raw jsontext.Value
@@ -59,19 +61,19 @@ func newKeyCreate() *cobra.Command {
 	}
 	c.Flags().StringSlice("scope", []string{string(picket.ScopeAgent)},
 		"what it may do: agent, reviewer, operator, admin")
-	choices(c, "scope", "agent", "reviewer", "operator", "admin")
+	term.Choices(c, "scope", "agent", "reviewer", "operator", "admin")
 	c.Flags().String("expires", "", "when it ends: a duration from now, or RFC 3339 (default: never)")
-	return formatFlag(c)
+	return term.FormatFlag(c)
 }
 
 func printKey(cmd *cobra.Command, key picket.NewKey, raw jsontext.Value) error {
-	format, err := formatOf(cmd)
+	format, err := term.FormatOf(cmd)
 	if err != nil {
 		return err
 	}
 	switch format {
 	case "json", "jsonl", "yaml":
-		return printValue(cmd.OutOrStdout(), format, raw)
+		return term.PrintValue(cmd.OutOrStdout(), format, raw)
 	case "name":
 		fmt.Fprintln(cmd.OutOrStdout(), key.KeyID)
 		return nil
@@ -95,21 +97,21 @@ func newKeyList() *cobra.Command {
 			}
 			return listing[picket.APIKey]{
 				cmd: cmd, member: "keys", empty: "no keys", name: func(k picket.APIKey) string { return k.KeyID },
-				columns: []column[picket.APIKey]{
-					{head: "KEY", cell: func(k picket.APIKey) string { return k.KeyID }},
-					{head: "NAME", cell: func(k picket.APIKey) string { return k.Name }},
-					{head: "SCOPES", cell: func(k picket.APIKey) string { return scopeText(k.Scopes) }},
-					{head: "MADE BY", cell: func(k picket.APIKey) string { return k.ParentKeyID }},
-					{head: "AGE", cell: func(k picket.APIKey) string { return ago(k.CreatedAt) }},
-					{head: "EXPIRES", cell: func(k picket.APIKey) string { return k.ExpiresAt.String() }},
-					{head: "REVOKED", cell: func(k picket.APIKey) string { return k.RevokedAt.String() }},
+				columns: []term.Column[picket.APIKey]{
+					{Head: "KEY", Cell: func(k picket.APIKey) string { return k.KeyID }},
+					{Head: "NAME", Cell: func(k picket.APIKey) string { return k.Name }},
+					{Head: "SCOPES", Cell: func(k picket.APIKey) string { return scopeText(k.Scopes) }},
+					{Head: "MADE BY", Cell: func(k picket.APIKey) string { return k.ParentKeyID }},
+					{Head: "AGE", Cell: func(k picket.APIKey) string { return term.Ago(k.CreatedAt) }},
+					{Head: "EXPIRES", Cell: func(k picket.APIKey) string { return k.ExpiresAt.String() }},
+					{Head: "REVOKED", Cell: func(k picket.APIKey) string { return k.RevokedAt.String() }},
 				},
 			}.show(s, topic{kinds: []string{"key."}}, func(ctx context.Context, raw *jsontext.Value) error {
 				return s.get(ctx, "/api/v1/keys", nil, raw)
 			})
 		},
 	}
-	return watchFlag(formatFlag(c))
+	return watchFlag(term.FormatFlag(c))
 }
 
 func scopeText(scopes []picket.Scope) string {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 func newLease() *cobra.Command {
@@ -33,7 +34,7 @@ func newLeaseList() *cobra.Command {
 					})
 		},
 	}
-	return watchFlag(formatFlag(c))
+	return watchFlag(term.FormatFlag(c))
 }
 
 func leaseListing(cmd *cobra.Command, s *connection) listing[picket.LiveLease] {
@@ -42,16 +43,16 @@ func leaseListing(cmd *cobra.Command, s *connection) listing[picket.LiveLease] {
 		member: "leases",
 		empty:  "no leases are held",
 		name:   func(l picket.LiveLease) string { return l.TaskID },
-		columns: []column[picket.LiveLease]{
-			{head: "TASK", cell: func(l picket.LiveLease) string { return l.TaskID }},
-			{head: "FENCE", cell: func(l picket.LiveLease) string { return strconv.FormatInt(l.FencingToken, 10) }},
-			{head: "LEFT", cell: func(l picket.LiveLease) string {
-				return shortDuration(time.Duration(l.LeaseTTLMs)*time.Millisecond - time.Since(s.readAt))
+		columns: []term.Column[picket.LiveLease]{
+			{Head: "TASK", Cell: func(l picket.LiveLease) string { return l.TaskID }},
+			{Head: "FENCE", Cell: func(l picket.LiveLease) string { return strconv.FormatInt(l.FencingToken, 10) }},
+			{Head: "LEFT", Cell: func(l picket.LiveLease) string {
+				return term.ShortDuration(time.Duration(l.LeaseTTLMs)*time.Millisecond - time.Since(s.readAt))
 			}},
-			{head: "RENEWALS", cell: func(l picket.LiveLease) string { return strconv.FormatInt(l.Renewals, 10) }},
-			{head: "AGENT", cell: func(l picket.LiveLease) string { return l.AgentID }},
-			{head: "RUN", cell: func(l picket.LiveLease) string { return l.RunID }, wide: true},
-			{head: "EXPIRES", cell: func(l picket.LiveLease) string { return l.LeaseExpiresAt.String() }, wide: true},
+			{Head: "RENEWALS", Cell: func(l picket.LiveLease) string { return strconv.FormatInt(l.Renewals, 10) }},
+			{Head: "AGENT", Cell: func(l picket.LiveLease) string { return l.AgentID }},
+			{Head: "RUN", Cell: func(l picket.LiveLease) string { return l.RunID }, Wide: true},
+			{Head: "EXPIRES", Cell: func(l picket.LiveLease) string { return l.LeaseExpiresAt.String() }, Wide: true},
 		},
 	}
 }
@@ -69,5 +70,5 @@ func newLeaseExpire() *cobra.Command {
 			return printTask(cmd, task, raw, "expired")
 		})
 	c.Flags().String("reason", "", "why, for the log")
-	return formatFlag(c)
+	return term.FormatFlag(c)
 }

@@ -8,40 +8,42 @@ import (
 	"syscall"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 	"github.com/picket-dev/picket/internal/web"
 )
 
 // connectionGuard bounds connections by the settings and by the limit of file
 // descriptors of this process. The Go runtime has raised the soft limit to the
 // hard one.
-func connectionGuard(cfg settings, log *slog.Logger) *web.Guard {
+func connectionGuard(cfg settings.Settings, log *slog.Logger) *web.Guard {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
 		files.Cur = 1024
 	}
 	return web.NewGuard(web.LimitsFor(int(min(files.Cur, 1<<20)), web.Limits{
-		Connections: cfg.number("connections.max"), Unknown: cfg.number("connections.unknown"),
-		UnknownPerAddress: cfg.number("connections.unknown_per_address"),
-		PerKey:            cfg.number("connections.per_key"), PerLease: cfg.number("connections.per_lease"),
+		Connections: cfg.Number("connections.max"), Unknown: cfg.Number("connections.unknown"),
+		UnknownPerAddress: cfg.Number("connections.unknown_per_address"),
+		PerKey:            cfg.Number("connections.per_key"), PerLease: cfg.Number("connections.per_lease"),
 	}), log)
 }
 
 // listen opens the address of a server. Anything that is not this machine
 // alone needs TLS: keys and leases travel in headers. A server with a console
 // takes its port on every loopback address.
-func listen(cfg settings, guard *web.Guard, console bool) (l net.Listener, url string, err error) {
-	addr, cert, key := cfg.text("listen"), cfg.text("tls.cert"), cfg.text("tls.key")
+func listen(cfg settings.Settings, guard *web.Guard, console bool) (l net.Listener, url string, err error) {
+	addr, cert, key := cfg.Text("listen"), cfg.Text("tls.cert"), cfg.Text("tls.key")
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, "", usageError("listen: %v", err)
+		return nil, "", exit.Usagef("listen: %v", err)
 	}
 	if cert == "" && !isLoopback(host) {
-		return nil, "", picket.Refuse(codeUsage,
+		return nil, "", picket.Refuse(exit.CodeUsage,
 			"Add --tls-cert and --tls-key, or listen on 127.0.0.1 and put a TLS proxy in front.",
 			"refusing to listen on %s without TLS: keys would cross the network in the clear", addr)
 	}
 	open := listenOn
-	if console && cert == "" && cfg.enabled("console.host_per_login") {
+	if console && cert == "" && cfg.Enabled("console.host_per_login") {
 		open = listenOnLoopbacks
 	}
 	if l, err = open(addr); err != nil {
@@ -54,7 +56,7 @@ func listen(cfg settings, guard *web.Guard, console bool) (l net.Listener, url s
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
 		l.Close()
-		return nil, "", usageError("the TLS certificate cannot be used: %v", err)
+		return nil, "", exit.Usagef("the TLS certificate cannot be used: %v", err)
 	}
 	secured := tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})
 	return secured, "https://" + l.Addr().String(), nil
@@ -73,7 +75,7 @@ func addressTakenError(addr string, err error) error {
 		return picket.Refuse(picket.CodeStateConflict,
 			"End what listens there, or pick another port: --listen 127.0.0.1:0 takes a free one.", "%s is taken", addr)
 	}
-	return usageError("cannot listen on %s: %v", addr, err)
+	return exit.Usagef("cannot listen on %s: %v", addr, err)
 }
 
 func isLoopback(host string) bool {

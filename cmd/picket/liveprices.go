@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -13,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 // livePrices holds the price list in force. SIGHUP has it read anew, and with it
@@ -21,7 +22,7 @@ type livePrices struct {
 	list         atomic.Pointer[budget.PriceList]
 	applyBudgets func(housePerDay, task *budget.Envelope) // puts them in force; nil: nobody asks
 	cmd          *cobra.Command
-	cfg          settings // as they were at the start: all but prices and budget stays so
+	cfg          settings.Settings // as they were at the start: all but prices and budget stays so
 	source       string
 	log          *slog.Logger
 	hangups      chan os.Signal
@@ -34,14 +35,14 @@ type livePrices struct {
 var noPrices, _ = budget.NewPriceList(map[string]budget.Price{}, map[string]budget.TokenPrice{})
 
 // openLivePrices takes the list of the settings and notes hang-ups from now on.
-func openLivePrices(cmd *cobra.Command, cfg settings, log *slog.Logger) (*livePrices, error) {
-	list, err := checkedPrices(cfg)
+func openLivePrices(cmd *cobra.Command, cfg settings.Settings, log *slog.Logger) (*livePrices, error) {
+	list, err := settings.CheckedPrices(cfg)
 	if err != nil {
 		return nil, err
 	}
 	b := &livePrices{cmd: cmd, cfg: cfg, log: log, hangups: make(chan os.Signal, 1)}
 	b.terminalClosed = terminalClosed()
-	b.source = configPath(cmd)
+	b.source = settings.ConfigPath(cmd)
 	b.list.Store(list)
 	signal.Notify(b.hangups, syscall.SIGHUP)
 	return b, nil
@@ -72,22 +73,22 @@ func (b *livePrices) reloadOnHangup(ctx context.Context) (closed bool) {
 // changes nothing: calls go on at the old prices.
 func (b *livePrices) reload() {
 	old := b.current()
-	fresh, err := loadSettings(b.cmd)
+	fresh, err := settings.LoadSettings(b.cmd)
 	var list *budget.PriceList
 	if err == nil {
-		list, err = checkedPrices(fresh)
+		list, err = settings.CheckedPrices(fresh)
 	}
-	if source := configPath(b.cmd); err == nil && source == "" && b.source != "" {
-		err = usageError("%s is gone", b.source)
+	if source := settings.ConfigPath(b.cmd); err == nil && source == "" && b.source != "" {
+		err = exit.Usagef("%s is gone", b.source)
 	}
 	if err != nil {
 		b.log.Error("prices: the old ones stay in force", "version", old.Version, "err",
-			strings.TrimSpace(err.Error()+" "+remedyOf(err)))
+			strings.TrimSpace(err.Error()+" "+exit.Remedy(err)))
 		return
 	}
 	b.list.Store(list)
 	if b.applyBudgets != nil {
-		b.applyBudgets(fresh.dailyLimit(), fresh.defaultTaskEnvelope())
+		b.applyBudgets(fresh.DailyLimit(), fresh.DefaultTaskEnvelope())
 		b.log.Info("budget: read anew", "budget", budgetSummary(fresh))
 	}
 	if list.Version == old.Version {
@@ -96,22 +97,7 @@ func (b *livePrices) reload() {
 		b.log.Info("prices: read anew", "version", list.Version, "was", old.Version, "tools", len(list.Tools), "models",
 			len(list.Models))
 	}
-	if waiting := b.cfg.changedKeys(fresh); len(waiting) > 0 {
+	if waiting := b.cfg.ChangedKeys(fresh); len(waiting) > 0 {
 		b.log.Warn("these keys have changed, too, and wait for the next start", "keys", strings.Join(waiting, " "))
 	}
-}
-
-// changedKeys names the keys that differ beside those that were read anew.
-func (s settings) changedKeys(other settings) (keys []string) {
-	for _, from := range []settings{s, other} {
-		for key := range from {
-			taken := strings.HasPrefix(key, toolsPrefix+"prices") || strings.HasPrefix(key, toolsPrefix+"models") ||
-				strings.HasPrefix(key, "budget.")
-			if key = strings.TrimSuffix(key, ":"); !taken && s[key].text != other[key].text {
-				keys = append(keys, displayKey(strings.ReplaceAll(key, pathSep, ".")))
-			}
-		}
-	}
-	slices.Sort(keys)
-	return slices.Compact(keys)
 }

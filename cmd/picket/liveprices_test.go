@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 // A hang-up reloads, unless it says that the terminal is gone: then the server
@@ -21,7 +23,7 @@ func TestHangupEndsServerIfTerminalClosed(t *testing.T) {
 	if err := os.WriteFile("picket.yaml", []byte("tools: {prices: {x: {call: 1}}}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := loadSettings(cmd)
+	cfg, err := settings.LoadSettings(cmd)
 	if err != nil {
 		t.Fatal(err)
 	}

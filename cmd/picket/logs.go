@@ -17,6 +17,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 func newTaskLogs() *cobra.Command {
@@ -37,8 +38,8 @@ func newTaskLogs() *cobra.Command {
 				times:     times,
 				w:         cmd.OutOrStdout(),
 			}
-			if raw, _ := cmd.Flags().GetBool("raw"); !raw && isTerminal(l.w) {
-				l.w = &safeWriter{w: l.w}
+			if raw, _ := cmd.Flags().GetBool("raw"); !raw {
+				l.w = term.SafeOutput(l.w)
 			}
 			if !follow {
 				return l.printCurrent(ctx)
@@ -50,7 +51,7 @@ func newTaskLogs() *cobra.Command {
 			return err
 		})
 	c.Flags().String("stream", "stdout", "the stream: stdout or stderr")
-	choices(c, "stream", "stdout", "stderr")
+	term.Choices(c, "stream", "stdout", "stderr")
 	c.Flags().String("run", "", "an earlier run instead of the latest (see: picket task runs)")
 	c.Flags().Bool("raw", false, "print every byte to a terminal, too; what the agent wrote may steer it")
 	c.Flags().BoolP("follow", "f", false, "go on until the task is closed or in review, or the run of --run is over")

@@ -4,6 +4,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"runtime/debug"
@@ -12,8 +14,24 @@ import (
 	"charm.land/fang/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
+
+// printError prints an error for a person: what happened, then what to do.
+func printError(w io.Writer, root *cobra.Command, err error) {
+	var quiet exit.Status
+	if errors.As(err, &quiet) || errors.Is(err, context.Canceled) && picket.CodeOf(err) == picket.CodeInternal {
+		return
+	}
+	paint := term.Painter(root.ErrOrStderr())
+	fmt.Fprintf(w, "%s %s\n", paint.Bad("picket:"), term.Printable(exit.Text(err)))
+	if remedy := exit.Remedy(err); remedy != "" {
+		fmt.Fprintf(w, "%s %s\n", paint.Dim("  fix:"), term.Printable(remedy))
+	}
+}
 
 func main() {
 	adapter.RunShim()
@@ -37,7 +55,7 @@ func execute(args []string) int {
 		printError(root.ErrOrStderr(), root, failure)
 		err = failure
 	}
-	return exitCode(err)
+	return exit.Code(err)
 }
 
 // captureErrors lets a command's error pass beside fang, which asks the terminal

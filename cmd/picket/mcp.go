@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 )
 
 func newMCP() *cobra.Command {
@@ -42,7 +43,7 @@ func bridgeFromEnvironment() (*mcpBridge, error) {
 		url = cmp.Or(url, strings.TrimSuffix(proxy, "/")+"/mcp")
 	}
 	if url == "" || token == "" {
-		return nil, picket.Refuse(codeUsage,
+		return nil, picket.Refuse(exit.CodeUsage,
 			"Let an agent start it as its MCP server, inside a run: picket run -- my-agent; the run's environment has the lease.",
 			"there is no lease in the environment (PICKET_MCP_URL or PICKET_PROXY_URL, and PICKET_LEASE_TOKEN)")
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 )
 
 // maxMCPMessage bounds a message of either side, in bytes.
@@ -94,7 +95,7 @@ func readMessages(ctx context.Context, in io.Reader, lines chan<- []byte) error 
 		}
 	}
 	if errors.Is(s.Err(), bufio.ErrTooLong) {
-		return usageError("a message has more than %d bytes", maxMCPMessage)
+		return exit.Usagef("a message has more than %d bytes", maxMCPMessage)
 	}
 	return s.Err()
 }

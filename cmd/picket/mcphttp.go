@@ -19,6 +19,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 // setHeaders puts everything on a request that HTTP wants to know beside the
@@ -175,7 +177,7 @@ func (b *mcpBridge) write(line []byte) {
 
 // writeError answers a request that got no answer.
 func (b *mcpBridge) writeError(m mcpMessage, err error) {
-	text := oneLine(errorText(err))
+	text := term.OneLine(exit.Text(err))
 	var refusal *picket.Error
 	if errors.As(err, &refusal) && refusal.Remedy != "" {
 		text += ". " + refusal.Remedy
@@ -199,7 +201,7 @@ func mcpResponseError(resp *http.Response, kind string) error {
 	if kind == "application/problem+json" && json.Unmarshal(body, &p) == nil && p.Code != "" {
 		return picket.Refuse(p.Code, p.Remedy, "%s", p.Message)
 	}
-	return fmt.Errorf("the server answered %d: %s", resp.StatusCode, clip(strings.TrimSpace(string(body)), 200))
+	return fmt.Errorf("the server answered %d: %s", resp.StatusCode, term.Clip(strings.TrimSpace(string(body)), 200))
 }
 
 // listen takes what the server says outside of any request.

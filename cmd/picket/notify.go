@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 func newNotify() *cobra.Command {
@@ -38,11 +40,11 @@ func newNotifyTest() *cobra.Command {
 			return testWebhooks(cmd, s, ids)
 		},
 	}
-	return formatFlag(c)
+	return term.FormatFlag(c)
 }
 
 func newWebhookTest() *cobra.Command {
-	return formatFlag(onWebhook("test", "Post a test notice to a target; exits 1 when it is not taken",
+	return term.FormatFlag(onWebhook("test", "Post a test notice to a target; exits 1 when it is not taken",
 		func(cmd *cobra.Command, s *connection, id string) error {
 			return testWebhooks(cmd, s, []string{id})
 		}))
@@ -50,7 +52,7 @@ func newWebhookTest() *cobra.Command {
 
 // testWebhooks posts a test notice to each, one after the other.
 func testWebhooks(cmd *cobra.Command, s *connection, ids []string) error {
-	format, err := formatOf(cmd)
+	format, err := term.FormatOf(cmd)
 	if err != nil {
 		return err
 	}
@@ -75,7 +77,7 @@ func testWebhooks(cmd *cobra.Command, s *connection, ids []string) error {
 		printNext(cmd, "picket webhook create URL")
 	}
 	if !taken {
-		return exitStatus(exitError)
+		return exit.Status(exit.Error)
 	}
 	return nil
 }
@@ -86,16 +88,16 @@ func webhookTestListing(cmd *cobra.Command) listing[picket.WebhookTest] {
 		member: "webhooks",
 		empty:  "there is no active webhook",
 		name:   func(t picket.WebhookTest) string { return t.WebhookID },
-		columns: []column[picket.WebhookTest]{
-			{head: "WEBHOOK", cell: func(t picket.WebhookTest) string { return t.WebhookID }},
-			{head: "NAME", cell: func(t picket.WebhookTest) string { return t.Name }},
+		columns: []term.Column[picket.WebhookTest]{
+			{Head: "WEBHOOK", Cell: func(t picket.WebhookTest) string { return t.WebhookID }},
+			{Head: "NAME", Cell: func(t picket.WebhookTest) string { return t.Name }},
 			{
-				head: "TAKEN",
-				cell: func(t picket.WebhookTest) string {
+				Head: "TAKEN",
+				Cell: func(t picket.WebhookTest) string {
 					return map[bool]string{true: "yes", false: "no"}[t.Delivered]
 				},
 			},
-			{head: "ANSWER", cell: func(t picket.WebhookTest) string {
+			{Head: "ANSWER", Cell: func(t picket.WebhookTest) string {
 				if t.Error != "" {
 					return t.Error
 				}

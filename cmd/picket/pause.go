@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 func newPause() *cobra.Command {
@@ -23,7 +24,7 @@ func newPause() *cobra.Command {
 	}
 	c.Flags().Bool("hard", false, "end every run now; tasks are queued again")
 	c.Flags().String("reason", "", "why, for the log")
-	return formatFlag(c)
+	return term.FormatFlag(c)
 }
 
 func newResume() *cobra.Command {
@@ -35,7 +36,7 @@ func newResume() *cobra.Command {
 		},
 	}
 	c.Flags().String("reason", "", "why, for the log")
-	return formatFlag(c)
+	return term.FormatFlag(c)
 }
 
 func changePause(cmd *cobra.Command, path string, body any) error {
@@ -48,13 +49,13 @@ func changePause(cmd *cobra.Command, path string, body any) error {
 	if err := s.post(cmd.Context(), path, body, &state, &raw); err != nil {
 		return err
 	}
-	format, err := formatOf(cmd)
+	format, err := term.FormatOf(cmd)
 	if err != nil {
 		return err
 	}
 	switch {
 	case format == "json" || format == "jsonl" || format == "yaml":
-		return printValue(cmd.OutOrStdout(), format, raw)
+		return term.PrintValue(cmd.OutOrStdout(), format, raw)
 	case state.Hard:
 		fmt.Fprintln(cmd.OutOrStdout(), "paused, every run is being ended")
 	case state.Paused:

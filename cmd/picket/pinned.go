@@ -8,6 +8,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/agents"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 // newPinned tells an agent that has shortened its memory what it must not have
@@ -34,7 +35,7 @@ func newPinned() *cobra.Command {
 			out := cmd.OutOrStdout()
 			fmt.Fprintf(out, "You work on the task %s: %s\n", task.TaskID, task.Title)
 			if len(task.Input) > 0 && string(task.Input) != "null" {
-				fmt.Fprintf(out, "Its input: %s\n", clip(string(task.Input), 4000))
+				fmt.Fprintf(out, "Its input: %s\n", term.Clip(string(task.Input), 4000))
 			}
 			if task.LastReport != nil {
 				fmt.Fprint(out, agents.ReportText(*task.LastReport))

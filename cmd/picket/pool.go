@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 func newPool() *cobra.Command {
@@ -34,7 +35,7 @@ func newPoolList() *cobra.Command {
 			})
 		},
 	}
-	return watchFlag(formatFlag(c))
+	return watchFlag(term.FormatFlag(c))
 }
 
 func poolListing(cmd *cobra.Command) listing[picket.Pool] {
@@ -46,19 +47,19 @@ func poolListing(cmd *cobra.Command) listing[picket.Pool] {
 		member: "pools",
 		empty:  "no agent with a role is registered",
 		name:   func(p picket.Pool) string { return p.RoleID },
-		columns: []column[picket.Pool]{
-			{head: "ROLE", cell: func(p picket.Pool) string { return p.RoleID }},
-			{head: "ACTIVE", cell: members(picket.AgentActive)},
-			{head: "UNHEALTHY", cell: members(picket.AgentUnhealthy)},
-			{head: "DRAINING", cell: members(picket.AgentDraining)},
-			{head: "DEAD", cell: members(picket.AgentDead), wide: true},
-			{head: "DEREGISTERED", cell: members(picket.AgentDeregistered), wide: true},
+		columns: []term.Column[picket.Pool]{
+			{Head: "ROLE", Cell: func(p picket.Pool) string { return p.RoleID }},
+			{Head: "ACTIVE", Cell: members(picket.AgentActive)},
+			{Head: "UNHEALTHY", Cell: members(picket.AgentUnhealthy)},
+			{Head: "DRAINING", Cell: members(picket.AgentDraining)},
+			{Head: "DEAD", Cell: members(picket.AgentDead), Wide: true},
+			{Head: "DEREGISTERED", Cell: members(picket.AgentDeregistered), Wide: true},
 			{
-				head: "LOAD",
-				cell: func(p picket.Pool) string { return fmt.Sprintf("%d/%d", p.CurrentLoad, p.MaxConcurrentTasks) },
+				Head: "LOAD",
+				Cell: func(p picket.Pool) string { return fmt.Sprintf("%d/%d", p.CurrentLoad, p.MaxConcurrentTasks) },
 			},
-			{head: "FREE", cell: func(p picket.Pool) string { return strconv.Itoa(p.AvailableCapacity) }},
-			{head: "ADVISED", cell: func(p picket.Pool) string { return adviceText(p.Advisory) }},
+			{Head: "FREE", Cell: func(p picket.Pool) string { return strconv.Itoa(p.AvailableCapacity) }},
+			{Head: "ADVISED", Cell: func(p picket.Pool) string { return adviceText(p.Advisory) }},
 		},
 	}
 }
@@ -79,7 +80,7 @@ func adviceText(a *picket.PoolAdvice) string {
 }
 
 func newPoolGet() *cobra.Command {
-	return watchFlag(formatFlag(&cobra.Command{
+	return watchFlag(term.FormatFlag(&cobra.Command{
 		Use:               "get ROLE",
 		Short:             "Show the pool of a role",
 		Args:              checkArgs(cobra.ExactArgs(1)),
@@ -89,7 +90,7 @@ func newPoolGet() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			format, err := formatOf(cmd)
+			format, err := term.FormatOf(cmd)
 			if err != nil {
 				return err
 			}
@@ -103,9 +104,9 @@ func newPoolGet() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				noteAnswer(w, raw)
+				term.NoteAnswer(w, raw)
 				if format == "json" || format == "jsonl" || format == "yaml" {
-					return printValue(w, format, raw)
+					return term.PrintValue(w, format, raw)
 				}
 				list, err := json.Marshal(map[string][]jsontext.Value{"pools": {raw}})
 				if err != nil {

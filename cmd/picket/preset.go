@@ -14,6 +14,9 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/agents"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 // launch is what is started for a task: a coding agent with arguments of its
@@ -23,32 +26,23 @@ type launch struct {
 	command []string      // of a coding agent: its program and what is added to its arguments; nil for its own
 }
 
-// presetNames are all agents that are known, for people.
-func presetNames() string {
-	var names []string
-	for _, p := range agents.Presets {
-		names = append(names, string(p))
-	}
-	return strings.Join(names, ", ")
-}
-
 // agentFlag names the coding agent.
 func agentFlag(c *cobra.Command) {
 	c.Flags().String("agent", "",
 		"the agent to start: claude, codex, gemini, opencode (what follows -- is added to its arguments), or exec: the command after --")
-	choices(c, "agent", strings.Split(presetNames(), ", ")...)
+	term.Choices(c, "agent", strings.Split(settings.PresetNames(), ", ")...)
 }
 
 // presetOf is the preset of --agent, else that of an entry of picket.yaml.
-func presetOf(cmd *cobra.Command, e agentEntry) (agents.Preset, error) {
+func presetOf(cmd *cobra.Command, e settings.AgentEntry) (agents.Preset, error) {
 	name, _ := cmd.Flags().GetString("agent")
 	if !cmd.Flags().Changed("agent") {
-		name = e.text("launch.preset")
+		name = e.Text("launch.preset")
 	}
 	if p := agents.Preset(name); p != "" {
 		if err := p.Check(); err != nil {
-			u := usageError("--agent: there is no agent called %s", shellQuote(name))
-			u.Remedy = "Choose one of: " + presetNames()
+			u := exit.Usagef("--agent: there is no agent called %s", term.ShellQuote(name))
+			u.Remedy = "Choose one of: " + settings.PresetNames()
 			return "", u
 		}
 		return p, nil
@@ -57,9 +51,9 @@ func presetOf(cmd *cobra.Command, e agentEntry) (agents.Preset, error) {
 }
 
 // codingAgentLaunch is a coding agent with the arguments that follow --.
-func codingAgentLaunch(cmd *cobra.Command, p agents.Preset, given []string, e agentEntry) launch {
-	l := launch{preset: p, command: e.list("launch.command")}
-	if agents.Preset(e.text("launch.preset")) != p {
+func codingAgentLaunch(cmd *cobra.Command, p agents.Preset, given []string, e settings.AgentEntry) launch {
+	l := launch{preset: p, command: e.List("launch.command")}
+	if agents.Preset(e.Text("launch.preset")) != p {
 		l.command = nil
 	}
 	if dash := cmd.ArgsLenAtDash(); dash >= 0 && dash < len(given) {
@@ -80,7 +74,7 @@ func (l launch) checkStartable() error {
 		return checkStartable(l.command)
 	}
 	if ready := l.preset.Readiness(); ready.Program == "" {
-		e := usageError("%s is not on PATH", ready.Title)
+		e := exit.Usagef("%s is not on PATH", ready.Title)
 		e.Remedy = ready.Remedy
 		return e
 	}
@@ -120,7 +114,7 @@ func promptOf(cmd *cobra.Command, given []string) (string, error) {
 	}
 	prompt := strings.TrimSpace(strings.Join(before, " "))
 	if prompt == "" {
-		e := usageError("there is nothing to do: the prompt is missing")
+		e := exit.Usagef("there is nothing to do: the prompt is missing")
 		e.Remedy = "Say what to do: " + cmd.CommandPath() + " --agent claude \"fix the flaky test\""
 		return "", e
 	}
@@ -135,7 +129,7 @@ func agentMissingError(cmd *cobra.Command, prompt string) error {
 			here = append(here, string(p))
 		}
 	}
-	e := usageError("%s is a prompt, and no agent is named for it", shellQuote(clip(prompt, 40)))
+	e := exit.Usagef("%s is a prompt, and no agent is named for it", term.ShellQuote(term.Clip(prompt, 40)))
 	e.Remedy = "Name one: --agent claude, codex, gemini or opencode; none of them is on PATH here. Or give a command: " + cmd.CommandPath() + " -- make test"
 	if len(here) > 0 {
 		e.Remedy = "Name one: --agent " + strings.Join(here, ", or --agent ")

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 func newPrice() *cobra.Command { return commandGroup("price", "See what calls cost", newPriceList()) }
@@ -26,7 +27,7 @@ type priceRow struct {
 }
 
 func newPriceList() *cobra.Command {
-	return watchFlag(formatFlag(&cobra.Command{
+	return watchFlag(term.FormatFlag(&cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List what calls of tools and models cost",
@@ -38,7 +39,7 @@ func newPriceList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			format, err := formatOf(cmd)
+			format, err := term.FormatOf(cmd)
 			if err != nil {
 				return err
 			}
@@ -50,7 +51,7 @@ func newPriceList() *cobra.Command {
 					if err := s.get(ctx, "/api/v1/prices", &list, &raw); err != nil {
 						return err
 					}
-					noteAnswer(w, raw)
+					term.NoteAnswer(w, raw)
 					return printPrices(cmd, w, format, list, raw)
 				})
 		},
@@ -59,21 +60,21 @@ func newPriceList() *cobra.Command {
 
 func printPrices(cmd *cobra.Command, w io.Writer, format string, list budget.PriceList, raw jsontext.Value) error {
 	if format == "json" || format == "yaml" {
-		return printValue(w, format, raw)
+		return term.PrintValue(w, format, raw)
 	}
 	rows, err := priceRows(list)
 	if err != nil {
 		return err
 	}
 	if len(rows) == 0 {
-		fmt.Fprintln(notesWriter(cmd, w),
+		fmt.Fprintln(term.NotesWriter(cmd, w),
 			"no prices: every tool that is not free is refused. They stand under tools.prices in the server's picket.yaml")
 		return nil
 	}
-	return printItemsTo(w, format, rows, []column[priceRow]{
-		{head: "NAME", cell: func(r priceRow) string { return r.Name }},
-		{head: "KIND", cell: func(r priceRow) string { return r.Kind }},
-		{head: "PRICE", cell: func(r priceRow) string { return r.text }},
+	return term.PrintItemsTo(w, format, rows, []term.Column[priceRow]{
+		{Head: "NAME", Cell: func(r priceRow) string { return r.Name }},
+		{Head: "KIND", Cell: func(r priceRow) string { return r.Kind }},
+		{Head: "PRICE", Cell: func(r priceRow) string { return r.text }},
 	}, func(r priceRow) string { return r.Name })
 }
 

@@ -14,6 +14,8 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 // profile is where the commands find the server that `picket up` started last.
@@ -23,7 +25,7 @@ type profile struct {
 	KeyFile string `json:"keyFile"`
 }
 
-func profilePath() string { return filepath.Join(configDir(), "profile.json") }
+func profilePath() string { return filepath.Join(settings.ConfigDir(), "profile.json") }
 
 func loadProfile() (profile, error) {
 	var p profile
@@ -35,7 +37,7 @@ func loadProfile() (profile, error) {
 		err = json.Unmarshal(b, &p)
 	}
 	if err != nil {
-		return p, picket.Refuse(codeUsage, "Remove the file, then start `picket up` again.",
+		return p, picket.Refuse(exit.CodeUsage, "Remove the file, then start `picket up` again.",
 			"the profile %s cannot be read: %v", profilePath(), err)
 	}
 	return p, nil
@@ -102,7 +104,7 @@ func readSecret(path string) (picket.Secret, error) {
 		return "", err
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return "", picket.Refuse(codeUsage, "chmod 600 "+path, "%s can be read by others", path)
+		return "", picket.Refuse(exit.CodeUsage, "chmod 600 "+path, "%s can be read by others", path)
 	}
 	b, err := os.ReadFile(path)
 	return picket.Secret(strings.TrimSpace(string(b))), err

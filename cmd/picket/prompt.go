@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 // answerPrompt asks a person at the terminal. Its reader, once started, stays until
@@ -18,12 +20,17 @@ type answerPrompt struct {
 }
 
 func newAnswerPrompt(in io.Reader, out io.Writer) answerPrompt {
-	return answerPrompt{interactive: isTerminal(in) && isTerminal(out), lines: make(chan string), in: in, out: out}
+	return answerPrompt{
+		interactive: term.IsTerminal(in) && term.IsTerminal(out),
+		lines:       make(chan string),
+		in:          in,
+		out:         out,
+	}
 }
 
 func (p *answerPrompt) ask() {
 	p.open = true
-	fmt.Fprint(p.out, painter(p.out).bold("answer> "))
+	fmt.Fprint(p.out, term.Painter(p.out).Bold("answer> "))
 	if p.reading {
 		return
 	}

@@ -11,9 +11,13 @@ import (
 	"testing"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator"
 )
+
+// appUser are the arguments of a redis-server with a user for the server.
+const appUser = "--user app on >pw ~* &* +@all"
 
 // safeRedisArgs are settings of a Redis that no check complains about.
 var safeRedisArgs = []string{"--appendonly", "yes", "--appendfsync", "always", "--min-replicas-to-write", "1",
@@ -39,7 +43,7 @@ func TestServerOnEveryKindOfRedis(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			where, err := parseRedisURL(c.url)
+			where, err := settings.ParseRedisURL(c.url)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 func newReview() *cobra.Command {
@@ -53,17 +54,17 @@ func (s *connection) reviewsUpTo(ctx context.Context, filter url.Values,
 	return all, true, nil
 }
 
-var reviewColumns = []column[picket.PendingReview]{
-	{head: "TASK", cell: func(r picket.PendingReview) string { return r.TaskID }},
-	{head: "WAITS", cell: func(r picket.PendingReview) string { return ago(r.SubmittedAt) }},
-	{head: "TITLE", cell: func(r picket.PendingReview) string { return clip(r.Title, 40) }},
-	{head: "OUTPUT", cell: func(r picket.PendingReview) string { return clip(outputText(r.Output), 60) }},
-	{head: "ROLE", cell: func(r picket.PendingReview) string { return orDash(r.Role) }, wide: true},
-	{head: "LABELS", cell: func(r picket.PendingReview) string { return orDash(labelText(r.Labels)) }, wide: true},
-	{head: "ATTEMPTS", cell: func(r picket.PendingReview) string { return strconv.Itoa(r.Attempts) }, wide: true},
-	{head: "SPENT", cell: func(r picket.PendingReview) string { return dollars(r.Spent.USD) }, wide: true},
-	{head: "BRANCH", cell: func(r picket.PendingReview) string { return orDash(r.Work.Branch) }, wide: true},
-	{head: "SUMMARY", cell: func(r picket.PendingReview) string { return clip(r.Summary, 60) }, wide: true},
+var reviewColumns = []term.Column[picket.PendingReview]{
+	{Head: "TASK", Cell: func(r picket.PendingReview) string { return r.TaskID }},
+	{Head: "WAITS", Cell: func(r picket.PendingReview) string { return term.Ago(r.SubmittedAt) }},
+	{Head: "TITLE", Cell: func(r picket.PendingReview) string { return term.Clip(r.Title, 40) }},
+	{Head: "OUTPUT", Cell: func(r picket.PendingReview) string { return term.Clip(outputText(r.Output), 60) }},
+	{Head: "ROLE", Cell: func(r picket.PendingReview) string { return orDash(r.Role) }, Wide: true},
+	{Head: "LABELS", Cell: func(r picket.PendingReview) string { return orDash(labelText(r.Labels)) }, Wide: true},
+	{Head: "ATTEMPTS", Cell: func(r picket.PendingReview) string { return strconv.Itoa(r.Attempts) }, Wide: true},
+	{Head: "SPENT", Cell: func(r picket.PendingReview) string { return dollars(r.Spent.USD) }, Wide: true},
+	{Head: "BRANCH", Cell: func(r picket.PendingReview) string { return orDash(r.Work.Branch) }, Wide: true},
+	{Head: "SUMMARY", Cell: func(r picket.PendingReview) string { return term.Clip(r.Summary, 60) }, Wide: true},
 }
 
 func newReviewList() *cobra.Command {
@@ -95,7 +96,7 @@ func newReviewList() *cobra.Command {
 			})
 		},
 	}
-	return watchFlag(formatFlag(pageFlags(reviewFilters(c))))
+	return watchFlag(term.FormatFlag(pageFlags(reviewFilters(c))))
 }
 
 // reviewFilters are the flags that say which reviews are meant.
@@ -143,26 +144,26 @@ func newReviewShow() *cobra.Command {
 				if err := s.get(ctx, "/api/v1/tasks/"+pathSegment(id), &task, &raw); err != nil {
 					return err
 				}
-				noteAnswer(w, raw)
-				if format, _ := formatOf(cmd); format == "name" {
+				term.NoteAnswer(w, raw)
+				if format, _ := term.FormatOf(cmd); format == "name" {
 					return printTaskTo(cmd, w, task, raw, viewFull)
 				}
 				if err := s.saveDigest(task); err != nil {
-					fmt.Fprintf(notesWriter(cmd, w),
+					fmt.Fprintf(term.NotesWriter(cmd, w),
 						"the digest of this review cannot be stored, so decide with --digest %s: %v\n",
 						task.Review.Digest, err)
 				}
 				if err := printTaskTo(cmd, w, task, raw, viewFull); err != nil {
 					return err
 				}
-				if format, _ := formatOf(cmd); format != "table" && format != "wide" {
+				if format, _ := term.FormatOf(cmd); format != "table" && format != "wide" {
 					return nil
 				}
 				return s.printEvidence(ctx, cmd, w, task)
 			})
 		})
 	c.Aliases = []string{"get"}
-	return watchFlag(formatFlag(c))
+	return watchFlag(term.FormatFlag(c))
 }
 
 // printEvidence is what a decision about a task rests on: how its runs ended, what
@@ -178,21 +179,21 @@ func (s *connection) printEvidence(ctx context.Context, cmd *cobra.Command, w io
 		return err
 	}
 	for _, r := range trail.Reports[max(0, len(trail.Reports)-maxReportsPrinted):] {
-		fmt.Fprintf(w, "report %d, %s: %s\n", r.Seq, r.At.Time().Local().Format("15:04:05"), oneLine(r.Summary))
+		fmt.Fprintf(w, "report %d, %s: %s\n", r.Seq, r.At.Time().Local().Format("15:04:05"), term.OneLine(r.Summary))
 	}
 	if text := outputText(task.Output); strings.Contains(text, "\n") {
-		fmt.Fprintf(w, "\n%s\n", printable(text))
+		fmt.Fprintf(w, "\n%s\n", term.Printable(text))
 	}
 	changes := func() error { return printChanges(cmd, s, task) }
-	if _, again := w.(*viewBuffer); again {
+	if _, again := w.(*term.ViewBuffer); again {
 		changes = func() error { return printChangesTo(ctx, s, w, task) }
 	}
 	if err := changes(); err != nil {
 		return err
 	}
 	if task.State == picket.TaskReview {
-		fmt.Fprintf(w, "\n%s %s\n", painter(w).dim("digest"), task.Review.Digest)
-		printNextTo(notesWriter(cmd, w), painter(w), "picket review approve "+task.TaskID,
+		fmt.Fprintf(w, "\n%s %s\n", term.Painter(w).Dim("digest"), task.Review.Digest)
+		printNextTo(term.NotesWriter(cmd, w), term.Painter(w), "picket review approve "+task.TaskID,
 			`picket review reject `+task.TaskID+` --note "why" [--fix "what to do instead"]`)
 	}
 	return nil
@@ -243,7 +244,7 @@ func newReviewReject() *cobra.Command {
 		})
 	c.Flags().String("note", "", "what is wrong, for the agent that repairs it")
 	c.Flags().String("fix", "", "make a fix task with this title, for the same kind of agent")
-	return formatFlag(digestFlag(c))
+	return term.FormatFlag(digestFlag(c))
 }
 
 // fixSpec is the task that repairs another: it has the input that the last run

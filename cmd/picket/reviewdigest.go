@@ -15,6 +15,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 // A decision carries the digest of the review that the person saw. What
@@ -27,7 +30,7 @@ const keepDigests = 30 * 24 * time.Hour
 // digestPath is the file for a task. It differs for each server and each key.
 func (s *connection) digestPath(task string) string {
 	sum := sha256.Sum256([]byte(s.client.BaseURL + "\x00" + s.client.Key.Reveal()))
-	return filepath.Join(stateDir(), "shown", hex.EncodeToString(sum[:8])+"-"+task)
+	return filepath.Join(settings.StateDir(), "shown", hex.EncodeToString(sum[:8])+"-"+task)
 }
 
 // saveDigest notes what the person has seen of a task in review.
@@ -87,11 +90,11 @@ func (s *connection) decide(cmd *cobra.Command, id string, send func(digest stri
 // confirmDecision asks a person at a terminal about the task that was just printed.
 func confirmDecision(cmd *cobra.Command, task picket.Task) error {
 	w := cmd.ErrOrStderr()
-	if task.State != picket.TaskReview || !isTerminal(cmd.InOrStdin()) || !isTerminal(w) {
+	if task.State != picket.TaskReview || !term.IsTerminal(cmd.InOrStdin()) || !term.IsTerminal(w) {
 		return nil
 	}
-	fmt.Fprintf(w, "%s %s\n", task.TaskID, oneLine(task.Title))
-	if text := strings.TrimSpace(printable(outputText(task.Output))); text != "" {
+	fmt.Fprintf(w, "%s %s\n", task.TaskID, term.OneLine(task.Title))
+	if text := strings.TrimSpace(term.Printable(outputText(task.Output))); text != "" {
 		fmt.Fprintln(w, text)
 	}
 	fmt.Fprintf(w, "type yes to %s it: ", cmd.Name())
@@ -100,7 +103,7 @@ func confirmDecision(cmd *cobra.Command, task picket.Task) error {
 		return err
 	}
 	if typed != "yes" {
-		return picket.Refuse(codeUsage, "Look at the whole review: picket review show "+task.TaskID,
+		return picket.Refuse(exit.CodeUsage, "Look at the whole review: picket review show "+task.TaskID,
 			"nothing was decided, because the answer was not yes")
 	}
 	return nil
@@ -152,7 +155,7 @@ func (s *connection) printBrief(ctx context.Context, w io.Writer, id string) (pi
 	}
 	ev, _, err := s.completingEvidence(ctx, task)
 	if err == nil && ev != nil {
-		fmt.Fprintf(w, "branch %s\n%s\n", oneLine(ev.Branch), strings.TrimRight(printable(ev.Diffstat), "\n"))
+		fmt.Fprintf(w, "branch %s\n%s\n", term.OneLine(ev.Branch), strings.TrimRight(term.Printable(ev.Diffstat), "\n"))
 	}
 	return task, err
 }

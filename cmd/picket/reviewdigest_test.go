@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 )
 
 // oneReview is a server with one task in review that has evidence.
@@ -130,7 +131,7 @@ func TestADecisionShowsWhatItIsAbout(t *testing.T) {
 		r.before = func() { r.digest = "a-e-1" }
 		err := r.run(verb, r.task)
 		no, ok := picket.RefusalOf(err)
-		if !ok || no.Code != picket.CodeVersion || exitForHTTP(no.Code.Status()) != exitConflict ||
+		if !ok || no.Code != picket.CodeVersion || exit.ForHTTP(no.Code.Status()) != exit.Conflict ||
 			!strings.Contains(no.Remedy, "picket review show "+r.task) {
 			t.Errorf("%s: %v", verb, err)
 		}
@@ -150,7 +151,7 @@ func TestADecisionShowsWhatItIsAbout(t *testing.T) {
 	if no, ok := picket.RefusalOf(err); !ok || no.Code != picket.CodeVersion || strings.Join(r.sent, " ") != "a-b-0" {
 		t.Errorf("sent %v: %v", r.sent, err)
 	}
-	if err := r.run("approve", "--role", "coder", "--digest", "a-b-0"); picket.CodeOf(err) != codeUsage {
+	if err := r.run("approve", "--role", "coder", "--digest", "a-b-0"); picket.CodeOf(err) != exit.CodeUsage {
 		t.Errorf("a digest for many: %v", err)
 	}
 }

@@ -6,6 +6,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 // Groups of the help page, in the order a new reader needs them.
@@ -44,13 +48,15 @@ func newRoot() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	add(groupStart, needsTrust(newUp()), needsTrust(newRun()), newDemo(), withInvariants(newDoctor()))
-	add(groupWork, newTask(), newLease(), newAgent(), newPool(), needsTrust(newAdapter()), newWorkspace(), newTool(),
+	add(groupStart, settings.NeedsTrust(newUp()), settings.NeedsTrust(newRun()), newDemo(), withInvariants(newDoctor()))
+	add(groupWork, newTask(), newLease(), newAgent(), newPool(), settings.NeedsTrust(newAdapter()), newWorkspace(),
+		newTool(),
 		newMCP(), newPinned(), newEvents())
 	add(groupHuman, newReview(), newHandoff())
 	root.SetCompletionCommandGroupID(groupOps)
 	root.SetHelpCommandGroupID(groupOps)
-	add(groupOps, needsTrust(newInit()), needsTrust(newServe()), newBudget(), newPrice(), newKey(), newWebhook(),
+	add(groupOps, settings.NeedsTrust(newInit()), settings.NeedsTrust(newServe()), newBudget(), newPrice(), newKey(),
+		newWebhook(),
 		newNotify(), newPause(), newResume(), newConfig(), newFenceSQL(), newConformance())
 	unwrapHelp(root)
 	for _, name := range []string{"up", "init", "serve", "demo"} {
@@ -73,7 +79,7 @@ func refuseURLFlag(c *cobra.Command) {
 	run := c.RunE
 	c.RunE = func(cmd *cobra.Command, given []string) error {
 		if cmd.Flags().Changed("url") {
-			e := usageError("%s talks to no server, so --url has no meaning for it", cmd.CommandPath())
+			e := exit.Usagef("%s talks to no server, so --url has no meaning for it", cmd.CommandPath())
 			e.Remedy = "Leave it out."
 			return e
 		}
@@ -103,7 +109,7 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 		return cmd.Help()
 	}
 	if later, ok := plannedCommands[cmd.CommandPath()+" "+args[0]]; ok {
-		return notAvailable(cmd.CommandPath()+" "+args[0], later, cmd.CommandPath()+" --help shows what there is.")
+		return exit.NotAvailable(cmd.CommandPath()+" "+args[0], later, cmd.CommandPath()+" --help shows what there is.")
 	}
 	var names []string
 	for _, c := range cmd.Commands() {
@@ -111,8 +117,8 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 			names = append(names, c.Name())
 		}
 	}
-	err := usageError("there is no command %q under %q", args[0], cmd.CommandPath())
-	if near := nearest(args[0], names); near != "" {
+	err := exit.Usagef("there is no command %q under %q", args[0], cmd.CommandPath())
+	if near := term.Nearest(args[0], names); near != "" {
 		err.Remedy = "Did you mean: " + cmd.CommandPath() + " " + near
 	} else {
 		err.Remedy = "Choose one of: " + strings.Join(names, ", ")
@@ -131,10 +137,10 @@ var plannedCommands = map[string]string{
 func checkArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, given []string) error {
 		if err := check(cmd, given); err != nil {
-			u := usageError("%s: %v", cmd.CommandPath(), err)
+			u := exit.Usagef("%s: %v", cmd.CommandPath(), err)
 			var wants, got int
 			if _, e := fmt.Sscanf(err.Error(), "accepts %d arg(s), received %d", &wants, &got); e == nil {
-				u = usageError("%s takes %s, and %d %s given", cmd.CommandPath(), plural(wants, "argument"), got,
+				u = exit.Usagef("%s takes %s, and %d %s given", cmd.CommandPath(), plural(wants, "argument"), got,
 					map[bool]string{true: "was", false: "were"}[got == 1])
 			}
 			u.Remedy = "Usage: " + cmd.UseLine()
@@ -163,13 +169,13 @@ var flagValueKinds = map[string]string{
 func flagError(err error) error {
 	if name, ok := strings.CutPrefix(err.Error(), "unknown flag: "); ok {
 		if subject, later := plannedFlags[name]; later {
-			return notAvailable("the flag "+name, subject, "Leave it out; --help shows the flags there are.")
+			return exit.NotAvailable("the flag "+name, subject, "Leave it out; --help shows the flags there are.")
 		}
 	}
-	e := usageError("%v", err)
+	e := exit.Usagef("%v", err)
 	e.Remedy = "Add --help for the flags there are."
 	if found := badValue.FindStringSubmatch(err.Error()); found != nil {
-		e = usageError("%s %s is not %s", found[2], shellQuote(found[1]), flagValueKinds[found[3]])
+		e = exit.Usagef("%s %s is not %s", found[2], term.ShellQuote(found[1]), flagValueKinds[found[3]])
 	}
 	return e
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 func newRun() *cobra.Command {
@@ -40,7 +42,7 @@ func newRun() *cobra.Command {
 
 func runRun(cmd *cobra.Command, given []string) error {
 	_ = hideProcess()
-	cfg, err := loadSettings(cmd)
+	cfg, err := settings.LoadSettings(cmd)
 	if err != nil {
 		return err
 	}
@@ -96,11 +98,11 @@ type runJob struct {
 	prompt string
 }
 
-func runJobOf(cmd *cobra.Command, cfg settings, given []string) (job runJob, err error) {
+func runJobOf(cmd *cobra.Command, cfg settings.Settings, given []string) (job runJob, err error) {
 	role, _ := cmd.Flags().GetString("role")
-	e, known := cfg.agentOfRole(role)
+	e, known := cfg.AgentOfRole(role)
 	if !known {
-		e = agentEntry{in: cfg}
+		e = settings.AgentEntry{In: cfg}
 	}
 	if job.preset, err = presetOf(cmd, e); err != nil {
 		return job, err
@@ -121,7 +123,7 @@ func runJobOf(cmd *cobra.Command, cfg settings, given []string) (job runJob, err
 // runSpec is the task of a job, pinned to an adapter of its own. A command's is
 // complete when it succeeds, if its role does not say otherwise; a coding agent
 // hands in its result itself.
-func runSpec(cmd *cobra.Command, cfg settings, job runJob) (picket.TaskSpec, error) {
+func runSpec(cmd *cobra.Command, cfg settings.Settings, job runJob) (picket.TaskSpec, error) {
 	title, _ := cmd.Flags().GetString("title")
 	if title == "" && job.prompt != "" {
 		title = promptTitle(job.prompt)
@@ -144,7 +146,7 @@ func runSpec(cmd *cobra.Command, cfg settings, job runJob) (picket.TaskSpec, err
 }
 
 func commandTitle(command []string) string {
-	title := []rune(shellJoin(command))
+	title := []rune(term.ShellJoin(command))
 	if len(title) > picket.MaxTitle {
 		title = append(title[:picket.MaxTitle-1], '…')
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 // runClock is what is known of a running agent: its heartbeats say how long it
@@ -28,7 +29,7 @@ func (p *runClock) handleEvent(e picket.Event, now time.Time) string {
 	case picket.EventAgentTimeoutWarning, picket.EventAgentTimedOut:
 		return launcherEventText(e)
 	case picket.EventRunStalled:
-		return "the agent seems to be stuck and was nudged: " + oneLine(e.Reason)
+		return "the agent seems to be stuck and was nudged: " + term.OneLine(e.Reason)
 	case picket.EventBudgetWarning, picket.EventBudgetExceeded, picket.EventBudgetToppedUp, picket.EventBudgetOverrun,
 		picket.EventBudgetUncertain,
 		picket.EventBudgetUnverified:
@@ -56,7 +57,7 @@ func runningFor(agent string, elapsed, timeout time.Duration) string {
 
 // launcherEventText says what an event of the launcher tells, "" of any other.
 func launcherEventText(e picket.Event) string {
-	agent, elapsed, timeout := oneLine(e.Agent), fromSeconds(e.ElapsedSeconds), fromSeconds(e.TimeoutSeconds)
+	agent, elapsed, timeout := term.OneLine(e.Agent), fromSeconds(e.ElapsedSeconds), fromSeconds(e.TimeoutSeconds)
 	switch e.Type {
 	case picket.EventAgentHeartbeat:
 		return runningFor(agent, elapsed, timeout)
@@ -81,5 +82,5 @@ func wholeSeconds(d time.Duration) string {
 	if d = max(d, 0).Round(time.Second); d == 0 {
 		return "0s"
 	}
-	return shortDuration(d)
+	return term.ShortDuration(d)
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 )
 
 // The secret file holds one or two lines of 64 hexadecimal digits. The first
@@ -20,7 +21,7 @@ import (
 func loadSealer(path string) (*picket.Sealer, error) {
 	text, err := readSecret(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, picket.Refuse(codeUsage, "Make one: picket init --redis URL --secret-file "+path,
+		return nil, picket.Refuse(exit.CodeUsage, "Make one: picket init --redis URL --secret-file "+path,
 			"the secret file %s does not exist", path)
 	}
 	if err != nil {
@@ -30,13 +31,13 @@ func loadSealer(path string) (*picket.Sealer, error) {
 	for line := range strings.Lines(text.Reveal()) {
 		key, err := hex.DecodeString(strings.TrimSpace(line))
 		if err != nil {
-			return nil, usageError("%s: a secret is 64 hexadecimal digits a line", path)
+			return nil, exit.Usagef("%s: a secret is 64 hexadecimal digits a line", path)
 		}
 		keys = append(keys, key)
 	}
 	sealer, err := picket.NewSealer(keys...)
 	if err != nil {
-		return nil, usageError("%s: %v", path, err)
+		return nil, exit.Usagef("%s: %v", path, err)
 	}
 	return sealer, nil
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 func newServe() *cobra.Command {
@@ -39,7 +41,7 @@ func newServeRole(name, short string, r roles) *cobra.Command {
 
 func runServe(cmd *cobra.Command, r roles) (err error) {
 	_ = hideProcess()
-	cfg, err := loadSettings(cmd)
+	cfg, err := settings.LoadSettings(cmd)
 	if err != nil {
 		return err
 	}
@@ -49,7 +51,7 @@ func runServe(cmd *cobra.Command, r roles) (err error) {
 		return err
 	}
 	if r.orchestrator && h.proxyURL == "" {
-		return picket.Refuse(codeUsage, "Add --proxy-url http://host:port of a `picket serve toolproxy`.",
+		return picket.Refuse(exit.CodeUsage, "Add --proxy-url http://host:port of a `picket serve toolproxy`.",
 			"the orchestrator puts the tool proxy's URL into every lease")
 	}
 	if h.prices, err = openLivePrices(cmd, cfg, h.log); err != nil {
@@ -65,7 +67,7 @@ func runServe(cmd *cobra.Command, r roles) (err error) {
 	}
 	defer l.Close()
 	if r.orchestrator {
-		h.witnessDir = witnessDir(cfg.text("data"))
+		h.witnessDir = settings.WitnessDir(cfg.Text("data"))
 	}
 	store, err := h.openStore(ctx)
 	if err != nil {

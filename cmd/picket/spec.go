@@ -13,6 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 // specFlags are the flags that `run` and `task create` share.
@@ -32,9 +35,9 @@ func specFlags(c *cobra.Command) {
 	f.String("review", "", "who decides the result: human (default) or none")
 	f.String("escalate", "", "where a task goes that is not retried: human (default) or fail")
 	f.StringArray("label", nil, "a label key=value")
-	choices(c, "retry-on", "crash", "timeout", "stalled", "no_result")
-	choices(c, "review", "human", "none")
-	choices(c, "escalate", "human", "fail")
+	term.Choices(c, "retry-on", "crash", "timeout", "stalled", "no_result")
+	term.Choices(c, "review", "human", "none")
+	term.Choices(c, "escalate", "human", "fail")
 	for _, name := range []string{"lease-window", "timeout", "stall-after", "backoff"} {
 		f.Lookup(name).DefValue = "" // 0s in the help would be a lie
 	}
@@ -43,21 +46,21 @@ func specFlags(c *cobra.Command) {
 
 // specOf reads the shared flags over what picket.yaml says of the role's tasks.
 // What both leave out the server fills in.
-func specOf(cmd *cobra.Command, cfg settings, title string) (picket.TaskSpec, error) {
+func specOf(cmd *cobra.Command, cfg settings.Settings, title string) (picket.TaskSpec, error) {
 	var spec picket.TaskSpec
 	f := cmd.Flags()
 	role, _ := f.GetString("role")
-	if e, ok := cfg.agentOfRole(role); ok {
-		spec = e.task()
+	if e, ok := cfg.AgentOfRole(role); ok {
+		spec = e.Task()
 	}
 	spec.Title, spec.Role = title, role
-	cfg = cfg.forRole(role)
-	if w := cfg["lease.window"]; w.origin != "default" {
-		seconds := int(cfg.duration("lease.window") / time.Second)
+	cfg = cfg.ForRole(role)
+	if w := cfg["lease.window"]; w.Origin != "default" {
+		seconds := int(cfg.Duration("lease.window") / time.Second)
 		spec.LeaseWindowSeconds = &seconds
 	}
-	if cfg.text("stall_after") != "" {
-		seconds := int(cfg.duration("stall_after") / time.Second)
+	if cfg.Text("stall_after") != "" {
+		seconds := int(cfg.Duration("stall_after") / time.Second)
 		spec.StallAfterSeconds = &seconds
 	}
 	if err := timeoutOf(cmd, &spec); err != nil {
@@ -70,7 +73,8 @@ func specOf(cmd *cobra.Command, cfg settings, title string) (picket.TaskSpec, er
 	}
 	overrideFromFlag(cmd, "review", &spec.Review)
 	overrideFromFlag(cmd, "escalate", &spec.Escalate)
-	for _, read := range []func(*cobra.Command, *picket.TaskSpec) error{retryOf, cfg.budgetOf, labelsOf, inputOf} {
+	budget := func(cmd *cobra.Command, spec *picket.TaskSpec) error { return budgetOf(cfg, cmd, spec) }
+	for _, read := range []func(*cobra.Command, *picket.TaskSpec) error{retryOf, budget, labelsOf, inputOf} {
 		if err := read(cmd, &spec); err != nil {
 			return spec, err
 		}
@@ -92,7 +96,7 @@ func timeoutOf(cmd *cobra.Command, spec *picket.TaskSpec) error {
 	}
 	d, _ := cmd.Flags().GetDuration("timeout")
 	if d < time.Second {
-		return usageError("--timeout %s: at least 1s", d)
+		return exit.Usagef("--timeout %s: at least 1s", d)
 	}
 	seconds := int(math.Ceil(d.Seconds()))
 	spec.TimeoutSeconds = &seconds
@@ -112,7 +116,7 @@ func retryOf(cmd *cobra.Command, spec *picket.TaskSpec) error {
 	if f.Changed("retries") {
 		n, _ := f.GetInt("retries")
 		if n < 0 || n > 99 {
-			return usageError("--retries %d: 0 to 99", n)
+			return exit.Usagef("--retries %d: 0 to 99", n)
 		}
 		attempts := n + 1
 		spec.Retry.MaxAttempts = &attempts
@@ -135,12 +139,13 @@ func retryOf(cmd *cobra.Command, spec *picket.TaskSpec) error {
 	return nil
 }
 
-func (s settings) budgetOf(cmd *cobra.Command, spec *picket.TaskSpec) error {
+// budgetOf sets the envelope of a task that --budget names.
+func budgetOf(s settings.Settings, cmd *cobra.Command, spec *picket.TaskSpec) error {
 	text, _ := cmd.Flags().GetString("budget")
 	if text == "" {
 		return nil
 	}
-	envelope, err := s.envelopeOf(text)
+	envelope, err := s.EnvelopeOf(text)
 	if err != nil {
 		return notDollars("--budget", err)
 	}
@@ -162,7 +167,7 @@ func labelPairs(given []string) (labels map[string]string, err error) {
 	for _, l := range given {
 		k, v, ok := strings.Cut(l, "=")
 		if !ok || k == "" {
-			return nil, usageError("--label %s: write key=value", l)
+			return nil, exit.Usagef("--label %s: write key=value", l)
 		}
 		if labels == nil {
 			labels = map[string]string{}
@@ -196,7 +201,7 @@ func jsonArgument(cmd *cobra.Command, what, text string) (picket.RawJSON, error)
 		b = []byte(text)
 	}
 	if err != nil {
-		e := usageError("%s: %v", what, err)
+		e := exit.Usagef("%s: %v", what, err)
 		e.Remedy = "After @ comes a file that can be read; - is the standard input."
 		return nil, e
 	}
@@ -208,7 +213,7 @@ func jsonArgument(cmd *cobra.Command, what, text string) (picket.RawJSON, error)
 	}
 	if v := jsontext.Value(b); len(b) > 0 && (b[0] == '{' || b[0] == '[') {
 		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s looks like JSON and is taken as text: %s\n", what,
-			oneLine(fmt.Sprint(v.Format())))
+			term.OneLine(fmt.Sprint(v.Format())))
 	}
 	encoded, err := json.Marshal(string(b))
 	return picket.RawJSON(encoded), err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 // spending is what a task has spent while it was watched, to tell how long the
@@ -105,10 +106,11 @@ func moneyEventText(e picket.Event) string {
 	if !ok {
 		return ""
 	}
-	tool := oneLine(d.Tool)
+	tool := term.OneLine(d.Tool)
 	switch e.Type {
 	case picket.EventToolCalled:
-		return strings.TrimSpace(fmt.Sprintf("%s %s, %s %s", tool, d.Outcome, amountText(d.Cost), oneLine(d.Detail)))
+		return strings.TrimSpace(fmt.Sprintf("%s %s, %s %s", tool, d.Outcome, amountText(d.Cost),
+			term.OneLine(d.Detail)))
 	case picket.EventBudgetWarning:
 		return fmt.Sprintf("%d %% of its %s are used", d.Percent,
 			map[string]string{"usd": "dollars", "tokens": "tokens"}[d.Dimension])
@@ -123,9 +125,9 @@ func moneyEventText(e picket.Event) string {
 		return fmt.Sprintf("nobody knows what came of a call of %s: charged %s", tool, amountText(d.Cost))
 	case picket.EventBudgetUnverified:
 		return fmt.Sprintf("%s reported %s, which is charged to nobody: %s", tool, amountText(d.Usage),
-			oneLine(d.Reason))
+			term.OneLine(d.Reason))
 	case picket.EventBudgetLate:
-		return fmt.Sprintf("%s came late and were paid by %s", amountText(d.Cost), oneLine(d.Envelope))
+		return fmt.Sprintf("%s came late and were paid by %s", amountText(d.Cost), term.OneLine(d.Envelope))
 	}
 	return ""
 }

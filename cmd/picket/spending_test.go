@@ -9,6 +9,8 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 func spentTask(usd, of budget.Money, tokens, ofTokens int64) picket.Task {
@@ -87,8 +89,8 @@ func TestABudgetIsNotBelowZero(t *testing.T) {
 		t.Fatal(err)
 	}
 	var spec picket.TaskSpec
-	err := settings{}.budgetOf(cmd, &spec)
-	if err == nil || exitCode(err) != 2 || !strings.Contains(err.Error(), "--budget -1 is below zero") ||
+	err := budgetOf(settings.Settings{}, cmd, &spec)
+	if err == nil || exit.Code(err) != 2 || !strings.Contains(err.Error(), "--budget -1 is below zero") ||
 		spec.BudgetEnvelope != nil {
 		t.Errorf("--budget -1: %v, envelope %+v", err, spec.BudgetEnvelope)
 	}

@@ -13,11 +13,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 func newTask() *cobra.Command {
 	return commandGroup("task", "Submit, look at and steer tasks",
-		needsTrust(newTaskCreate()), newTaskList(), newTaskGet(), newTaskWatch(), newTaskLogs(), newTaskRuns(),
+		settings.NeedsTrust(newTaskCreate()), newTaskList(), newTaskGet(), newTaskWatch(), newTaskLogs(), newTaskRuns(),
 		newTaskReports(), newTaskExplain(), newTaskCancel(), newTaskRetry())
 }
 
@@ -48,7 +51,7 @@ func newTaskCreate() *cobra.Command {
 		Example: `  picket task create "fix the flaky test" --role coder --need go --input @notes.md`,
 		Args:    checkArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			cfg, err := loadSettings(cmd)
+			cfg, err := settings.LoadSettings(cmd)
 			if err != nil {
 				return err
 			}
@@ -78,10 +81,10 @@ func newTaskCreate() *cobra.Command {
 	specFlags(c)
 	c.Flags().String("agent", "", "pin the task to this agent id")
 	c.Flags().String("on-exit", "", "exit 0 without mark_complete means: fail (default) or complete")
-	choices(c, "on-exit", "fail", "complete")
+	term.Choices(c, "on-exit", "fail", "complete")
 	c.Flags().String("not-before", "", "do not start before this time (RFC 3339, or a duration from now)")
 	c.Flags().String("fixes", "", "the task this one repairs")
-	return formatFlag(c)
+	return term.FormatFlag(c)
 }
 
 // placementFlags reads the flags that only `task create` has.
@@ -104,7 +107,7 @@ func placementFlags(cmd *cobra.Command, spec *picket.TaskSpec) error {
 func instantFlag(flag, text string, sign time.Duration) (picket.Instant, error) {
 	if d, err := time.ParseDuration(text); err == nil {
 		if d < 0 {
-			e := usageError("--%s %s: a duration here has no sign", flag, shellQuote(text))
+			e := exit.Usagef("--%s %s: a duration here has no sign", flag, term.ShellQuote(text))
 			e.Remedy = "Write it without: " + strings.TrimPrefix(text, "-")
 			return 0, e
 		}
@@ -112,7 +115,7 @@ func instantFlag(flag, text string, sign time.Duration) (picket.Instant, error) 
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		e := usageError("--%s %s is neither a time nor a duration", flag, shellQuote(text))
+		e := exit.Usagef("--%s %s is neither a time nor a duration", flag, term.ShellQuote(text))
 		e.Remedy = "Such as 2026-04-11T10:42:17Z, or 2h."
 		return 0, e
 	}
@@ -151,7 +154,7 @@ func newTaskList() *cobra.Command {
 	f.Int("limit", 50, "at most this many, 1 to 200")
 	f.String("cursor", "", "go on where a page of -o json ended (nextCursor)")
 	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(stateNames(), cobra.ShellCompDirectiveNoFileComp))
-	return watchFlag(formatFlag(c))
+	return watchFlag(term.FormatFlag(c))
 }
 
 func stateNames() []string {
@@ -203,30 +206,30 @@ func taskListing(cmd *cobra.Command) listing[picket.Task] {
 		name:   func(t picket.Task) string { return t.TaskID },
 		more: func(members map[string]jsontext.Value, _ int) string {
 			if cursor := outputText(picket.RawJSON(members["nextCursor"])); cursor != "" {
-				return "--cursor " + shellQuote(cursor) + " for the next page, or --limit 200"
+				return "--cursor " + term.ShellQuote(cursor) + " for the next page, or --limit 200"
 			}
 			return ""
 		},
-		columns: []column[picket.Task]{
+		columns: []term.Column[picket.Task]{
 			{
-				head: "TASK",
-				cell: func(t picket.Task) string { return strings.Repeat("· ", depths[t.TaskID]) + t.TaskID },
+				Head: "TASK",
+				Cell: func(t picket.Task) string { return strings.Repeat("· ", depths[t.TaskID]) + t.TaskID },
 			},
-			{head: "STATE", cell: func(t picket.Task) string { return string(t.State) }},
+			{Head: "STATE", Cell: func(t picket.Task) string { return string(t.State) }},
 			{
-				head:      "FENCE",
-				cell:      func(t picket.Task) string { return strconv.FormatInt(t.FencingToken, 10) },
-				dropOrder: 3,
+				Head:      "FENCE",
+				Cell:      func(t picket.Task) string { return strconv.FormatInt(t.FencingToken, 10) },
+				DropOrder: 3,
 			},
-			{head: "AGE", cell: func(t picket.Task) string { return ago(t.CreatedAt) }, dropOrder: 2},
-			{head: "ROLE", cell: func(t picket.Task) string { return t.Role }, wide: true},
-			{head: "PRIORITY", cell: func(t picket.Task) string { return strconv.Itoa(t.Priority) }, wide: true},
-			{head: "FAILURES", cell: func(t picket.Task) string { return strconv.Itoa(t.Failures) }, wide: true},
-			{head: "LABELS", cell: func(t picket.Task) string { return labelText(t.Labels) }, wide: true},
+			{Head: "AGE", Cell: func(t picket.Task) string { return term.Ago(t.CreatedAt) }, DropOrder: 2},
+			{Head: "ROLE", Cell: func(t picket.Task) string { return t.Role }, Wide: true},
+			{Head: "PRIORITY", Cell: func(t picket.Task) string { return strconv.Itoa(t.Priority) }, Wide: true},
+			{Head: "FAILURES", Cell: func(t picket.Task) string { return strconv.Itoa(t.Failures) }, Wide: true},
+			{Head: "LABELS", Cell: func(t picket.Task) string { return labelText(t.Labels) }, Wide: true},
 			{
-				head:      "TITLE",
-				cell:      func(t picket.Task) string { return clip(listedTitle(t, parent, depths), 60) },
-				dropOrder: 1,
+				Head:      "TITLE",
+				Cell:      func(t picket.Task) string { return term.Clip(listedTitle(t, parent, depths), 60) },
+				DropOrder: 1,
 			},
 		},
 	}
@@ -237,15 +240,15 @@ func taskListing(cmd *cobra.Command) listing[picket.Task] {
 // oneLine is the second lock.
 func printNext(cmd *cobra.Command, commands ...string) {
 	w := cmd.ErrOrStderr()
-	printNextTo(w, painter(w), commands...)
+	printNextTo(w, term.Painter(w), commands...)
 }
 
-func printNextTo(w io.Writer, p paint, commands ...string) {
+func printNextTo(w io.Writer, p term.Paint, commands ...string) {
 	for i, c := range commands {
 		head := "next: "
 		if i > 0 {
 			head = "      "
 		}
-		fmt.Fprintln(w, p.dim(head)+oneLine(withProgramName(c)))
+		fmt.Fprintln(w, p.Dim(head)+term.OneLine(term.WithProgramName(c)))
 	}
 }

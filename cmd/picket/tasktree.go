@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 // A tree of tasks: what a run has delegated, and what its subtasks have.
@@ -23,7 +24,7 @@ func printSubtasks(ctx context.Context, s *connection, w io.Writer, t picket.Tas
 	if len(t.Children) == 0 {
 		return nil
 	}
-	p := painter(w)
+	p := term.Painter(w)
 	var rows [][]string
 	full := false
 	var walk func(id string, depth int) error
@@ -36,11 +37,11 @@ func printSubtasks(ctx context.Context, s *connection, w io.Writer, t picket.Tas
 			if full = len(rows) == maxSubtasksPrinted; full {
 				return nil
 			}
-			state := p.state(string(c.State))
+			state := p.State(string(c.State))
 			if c.Fixes != nil {
-				state += p.dim(" repairs " + *c.Fixes)
+				state += p.Dim(" repairs " + *c.Fixes)
 			}
-			rows = append(rows, []string{strings.Repeat("  ", depth) + c.TaskID, state, clip(c.Title, 60)})
+			rows = append(rows, []string{strings.Repeat("  ", depth) + c.TaskID, state, term.Clip(c.Title, 60)})
 			if err := walk(c.TaskID, depth+1); err != nil || full {
 				return err
 			}
@@ -50,10 +51,10 @@ func printSubtasks(ctx context.Context, s *connection, w io.Writer, t picket.Tas
 	if err := walk(t.TaskID, 1); err != nil {
 		return err
 	}
-	fmt.Fprintln(w, p.dim("subtasks"))
-	printRows(w, rows)
+	fmt.Fprintln(w, p.Dim("subtasks"))
+	term.PrintRows(w, rows)
 	if full {
-		fmt.Fprintln(w, p.dim("and more: picket task list --parent "+t.TaskID))
+		fmt.Fprintln(w, p.Dim("and more: picket task list --parent "+t.TaskID))
 	}
 	return nil
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 func newTaskGet() *cobra.Command {
@@ -24,11 +26,11 @@ func newTaskGet() *cobra.Command {
 			if err := s.get(ctx, "/api/v1/tasks/"+pathSegment(id), &task, &raw); err != nil {
 				return err
 			}
-			noteAnswer(w, raw)
+			term.NoteAnswer(w, raw)
 			if err := printTaskTo(cmd, w, task, raw, viewFull); err != nil {
 				return err
 			}
-			format, _ := formatOf(cmd)
+			format, _ := term.FormatOf(cmd)
 			if format == "table" || format == "wide" {
 				if err := printSubtasks(ctx, s, w, task); err != nil {
 					return err
@@ -41,7 +43,7 @@ func newTaskGet() *cobra.Command {
 		})
 	})
 	c.Aliases = []string{"show"}
-	return watchFlag(formatFlag(c))
+	return watchFlag(term.FormatFlag(c))
 }
 
 func newTaskCancel() *cobra.Command {
@@ -73,7 +75,7 @@ func newReasonCommand(use, short, path, done string, after ...string) *cobra.Com
 		return nil
 	})
 	c.Flags().String("reason", "", "why, for the log")
-	return formatFlag(c)
+	return term.FormatFlag(c)
 }
 
 type reasonBody struct {
@@ -91,7 +93,7 @@ func printTask(cmd *cobra.Command, task picket.Task, raw jsontext.Value, done st
 }
 
 func printTaskTo(cmd *cobra.Command, w io.Writer, task picket.Task, raw jsontext.Value, done string) error {
-	format, err := formatOf(cmd)
+	format, err := term.FormatOf(cmd)
 	if err != nil {
 		return err
 	}
@@ -99,13 +101,13 @@ func printTaskTo(cmd *cobra.Command, w io.Writer, task picket.Task, raw jsontext
 	case format == "name":
 		fmt.Fprintln(w, task.TaskID)
 	case format == "json" || format == "jsonl" || format == "yaml":
-		return printValue(w, format, raw)
+		return term.PrintValue(w, format, raw)
 	case done == viewCreated:
 		fmt.Fprintln(w, task.TaskID)
 	case done == viewFull:
 		describeTask(w, task)
 	default:
-		fmt.Fprintf(w, "%s %s\n", task.TaskID, painter(w).state(string(task.State)))
+		fmt.Fprintf(w, "%s %s\n", task.TaskID, term.Painter(w).State(string(task.State)))
 	}
 	return nil
 }
@@ -113,47 +115,48 @@ func printTaskTo(cmd *cobra.Command, w io.Writer, task picket.Task, raw jsontext
 // describeTask shows a task as a person reads it: what, where it stands, what came
 // of it; only what there is.
 func describeTask(w io.Writer, t picket.Task) {
-	p := painter(w)
+	p := term.Painter(w)
 	var rows [][]string
 	row := func(name, text string) {
 		if text != "" && text != "-" {
-			rows = append(rows, []string{p.dim(name), text})
+			rows = append(rows, []string{p.Dim(name), text})
 		}
 	}
 	row("task", t.TaskID)
-	row("title", oneLine(t.Title))
-	row("state", p.state(string(t.State)))
-	row("reason", oneLine(t.Reason))
+	row("title", term.OneLine(t.Title))
+	row("state", p.State(string(t.State)))
+	row("reason", term.OneLine(t.Reason))
 	row("fence", strconv.FormatInt(t.FencingToken, 10))
 	row("attempts", fmt.Sprintf("%d, %d failed", t.Attempts, t.Failures))
-	row("role", oneLine(t.Role))
+	row("role", term.OneLine(t.Role))
 	row("needs", strings.Join(t.Needs, " "))
-	row("agent", oneLine(t.Agent))
+	row("agent", term.OneLine(t.Agent))
 	row("labels", labelText(t.Labels))
 	row("trace", t.Trace.ID())
 	row("budget", budgetText(t))
-	row("created", t.CreatedAt.String()+" by "+oneLine(t.CreatedBy))
+	row("created", t.CreatedAt.String()+" by "+term.OneLine(t.CreatedBy))
 	if r := t.CurrentRun; r != nil {
-		row("run", fmt.Sprintf("%s on %s, %s", r.RunID, oneLine(r.AgentID), ago(r.StartedAt)))
+		row("run", fmt.Sprintf("%s on %s, %s", r.RunID, term.OneLine(r.AgentID), term.Ago(r.StartedAt)))
 	}
 	if r := t.LastReport; r != nil {
-		row("report", fmt.Sprintf("#%d %s", r.Seq, oneLine(r.Summary)))
-		row("next step", oneLine(r.NextStep))
-		row("blockers", oneLine(strings.Join(r.Blockers, "; ")))
+		row("report", fmt.Sprintf("#%d %s", r.Seq, term.OneLine(r.Summary)))
+		row("next step", term.OneLine(r.NextStep))
+		row("blockers", term.OneLine(strings.Join(r.Blockers, "; ")))
 	}
 	if r := lastRun(t); !r.EndedAt.IsZero() && r.State != picket.RunCompleted {
 		row("last run", endText(r))
 	}
 	if h := t.Handoff; h != nil {
-		row("hand-off", fmt.Sprintf("%s %s: %s", h.HandoffID, h.State, oneLine(h.Question)))
+		row("hand-off", fmt.Sprintf("%s %s: %s", h.HandoffID, h.State, term.OneLine(h.Question)))
 	}
-	row("containment", oneLine(lastRun(t).Containment))
-	row("output", clip(outputText(t.Output), 200))
-	row("summary", oneLine(t.Summary))
+	row("containment", term.OneLine(lastRun(t).Containment))
+	row("output", term.Clip(outputText(t.Output), 200))
+	row("summary", term.OneLine(t.Summary))
 	if r := t.Review; r != nil && r.Decision != nil {
-		row("review", strings.TrimSuffix(fmt.Sprintf("%s by %s %s", *r.Decision, oneLine(r.By), oneLine(r.Note)), " -"))
+		row("review", strings.TrimSuffix(fmt.Sprintf("%s by %s %s", *r.Decision, term.OneLine(r.By),
+			term.OneLine(r.Note)), " -"))
 	}
-	printRows(w, rows)
+	term.PrintRows(w, rows)
 }
 
 // outputText shows a JSON string as its text and anything else as JSON.
@@ -181,30 +184,36 @@ func labelText(labels map[string]string) string {
 func newTaskRuns() *cobra.Command {
 	c := onTask("runs", "List the attempts at a task", func(cmd *cobra.Command, s *connection, id string) error {
 		return listing[picket.Run]{
-			cmd: cmd, member: "runs", empty: "not started yet", name: func(r picket.Run) string { return r.RunID },
-			columns: []column[picket.Run]{
-				{head: "RUN", cell: func(r picket.Run) string { return r.RunID }},
-				{head: "FENCE", cell: func(r picket.Run) string { return strconv.FormatInt(r.FencingToken, 10) }},
-				{head: "STATE", cell: func(r picket.Run) string { return string(r.State) }},
-				{head: "EXIT", cell: func(r picket.Run) string { return exitText(r.Exit) }},
-				{head: "TOOK", cell: runDuration},
-				{head: "CONTAINMENT", cell: func(r picket.Run) string { return cmp.Or(oneLine(r.Containment), "-") }},
-				{head: "AGENT", cell: func(r picket.Run) string { return r.AgentID }, wide: true},
-				{head: "WORKSPACE", cell: func(r picket.Run) string { return r.WorkspacePath }, wide: true},
-				{head: "WHY", cell: exitReason},
+			cmd:    cmd,
+			member: "runs",
+			empty:  "not started yet",
+			name:   func(r picket.Run) string { return r.RunID },
+			columns: []term.Column[picket.Run]{
+				{Head: "RUN", Cell: func(r picket.Run) string { return r.RunID }},
+				{Head: "FENCE", Cell: func(r picket.Run) string { return strconv.FormatInt(r.FencingToken, 10) }},
+				{Head: "STATE", Cell: func(r picket.Run) string { return string(r.State) }},
+				{Head: "EXIT", Cell: func(r picket.Run) string { return exitText(r.Exit) }},
+				{Head: "TOOK", Cell: runDuration},
+				{
+					Head: "CONTAINMENT",
+					Cell: func(r picket.Run) string { return cmp.Or(term.OneLine(r.Containment), "-") },
+				},
+				{Head: "AGENT", Cell: func(r picket.Run) string { return r.AgentID }, Wide: true},
+				{Head: "WORKSPACE", Cell: func(r picket.Run) string { return r.WorkspacePath }, Wide: true},
+				{Head: "WHY", Cell: exitReason},
 			},
 		}.show(s, topic{task: id}, func(ctx context.Context, raw *jsontext.Value) error {
 			return s.get(ctx, "/api/v1/tasks/"+pathSegment(id), nil, raw)
 		})
 	})
-	return watchFlag(formatFlag(c))
+	return watchFlag(term.FormatFlag(c))
 }
 
 func runDuration(r picket.Run) string {
 	if r.EndedAt.IsZero() {
-		return ago(r.StartedAt)
+		return term.Ago(r.StartedAt)
 	}
-	return shortDuration(r.EndedAt.Time().Sub(r.StartedAt.Time()))
+	return term.ShortDuration(r.EndedAt.Time().Sub(r.StartedAt.Time()))
 }
 
 // exitText is how a run ended in a few letters.
@@ -236,7 +245,7 @@ func exitReason(r picket.Run) string {
 			break
 		}
 	}
-	return clip(strings.TrimSpace(last), 200)
+	return term.Clip(strings.TrimSpace(last), 200)
 }
 
 // endText is how a run ended and why.
@@ -255,36 +264,36 @@ func newTaskReports() *cobra.Command {
 				member: "reports",
 				empty:  "no reports yet",
 				name:   func(r picket.Report) string { return strconv.FormatInt(r.Seq, 10) },
-				columns: []column[picket.Report]{
-					{head: "#", cell: func(r picket.Report) string { return strconv.FormatInt(r.Seq, 10) }},
-					{head: "AGE", cell: func(r picket.Report) string { return ago(r.At) }},
+				columns: []term.Column[picket.Report]{
+					{Head: "#", Cell: func(r picket.Report) string { return strconv.FormatInt(r.Seq, 10) }},
+					{Head: "AGE", Cell: func(r picket.Report) string { return term.Ago(r.At) }},
 					{
-						head: "FENCE",
-						cell: func(r picket.Report) string { return strconv.FormatInt(r.FencingToken, 10) },
+						Head: "FENCE",
+						Cell: func(r picket.Report) string { return strconv.FormatInt(r.FencingToken, 10) },
 					},
-					{head: "SUMMARY", cell: func(r picket.Report) string { return clip(r.Summary, 80) }},
-					{head: "NEXT", cell: func(r picket.Report) string { return clip(r.NextStep, 50) }},
+					{Head: "SUMMARY", Cell: func(r picket.Report) string { return term.Clip(r.Summary, 80) }},
+					{Head: "NEXT", Cell: func(r picket.Report) string { return term.Clip(r.NextStep, 50) }},
 					{
-						head: "BLOCKERS",
-						cell: func(r picket.Report) string { return clip(strings.Join(r.Blockers, "; "), 50) },
-						wide: true,
+						Head: "BLOCKERS",
+						Cell: func(r picket.Report) string { return term.Clip(strings.Join(r.Blockers, "; "), 50) },
+						Wide: true,
 					},
 				},
 			}.show(s, topic{task: id}, func(ctx context.Context, raw *jsontext.Value) error {
 				return s.get(ctx, "/api/v1/tasks/"+pathSegment(id)+"/reports", nil, raw)
 			})
 		})
-	return watchFlag(formatFlag(c))
+	return watchFlag(term.FormatFlag(c))
 }
 
 func newTaskExplain() *cobra.Command {
-	return watchFlag(formatFlag(onTask("explain", "Say why a task is where it is, and what to do",
+	return watchFlag(term.FormatFlag(onTask("explain", "Say why a task is where it is, and what to do",
 		func(cmd *cobra.Command, s *connection, id string) error {
-			format, err := formatOf(cmd)
+			format, err := term.FormatOf(cmd)
 			if err != nil {
 				return err
 			}
-			cfg, err := loadSettings(cmd)
+			cfg, err := settings.LoadSettings(cmd)
 			if err != nil {
 				return err
 			}
@@ -294,16 +303,16 @@ func newTaskExplain() *cobra.Command {
 				if err := s.get(ctx, "/api/v1/tasks/"+pathSegment(id)+"/explain", &e, &raw); err != nil {
 					return err
 				}
-				noteAnswer(w, raw)
+				term.NoteAnswer(w, raw)
 				if format != "table" && format != "wide" {
-					return printValue(w, format, raw)
+					return term.PrintValue(w, format, raw)
 				}
-				fmt.Fprintln(w, painter(w).state(string(e.State)))
+				fmt.Fprintln(w, term.Painter(w).State(string(e.State)))
 				for _, b := range e.Because {
-					fmt.Fprintln(w, "  because "+oneLine(b))
+					fmt.Fprintln(w, "  because "+term.OneLine(b))
 				}
 				for _, n := range e.Next {
-					fmt.Fprintln(w, "  next:   "+oneLine(cfg.localWorkerCommand(n)))
+					fmt.Fprintln(w, "  next:   "+term.OneLine(cfg.LocalWorkerCommand(n)))
 				}
 				return nil
 			})

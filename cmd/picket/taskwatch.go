@@ -11,18 +11,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 func newTaskWatch() *cobra.Command {
 	c := onTask("watch", "Follow a task's events until it is closed, in review or escalated",
 		func(cmd *cobra.Command, s *connection, id string) error {
-			format, err := formatOf(cmd)
+			format, err := term.FormatOf(cmd)
 			if err != nil {
 				return err
 			}
 			interruptible, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			cfg, err := loadSettings(cmd)
+			cfg, err := settings.LoadSettings(cmd)
 			if err != nil {
 				return err
 			}
@@ -65,7 +68,7 @@ func newTaskWatch() *cobra.Command {
 			case errors.Is(err, errTaskLost):
 				return taskLostError(id, "")
 			case interruptible.Err() != nil:
-				return exitStatus(exitInterrupted)
+				return exit.Status(exit.Interrupted)
 			case errors.Is(err, context.Canceled):
 				return nil
 			}
@@ -74,7 +77,7 @@ func newTaskWatch() *cobra.Command {
 	c.Long = "Follow a task's events from its beginning. Exit code: 0 completed or in review, 1 failed, rejected,\n" +
 		"cancelled or escalated, 5 out of budget, 124 timed out."
 	c.Flags().Bool("notify", false, "a notice on the desktop when the task needs you, is in review or has ended")
-	return formatFlag(c)
+	return term.FormatFlag(c)
 }
 
 // caughtUp reports whether an event is the task's last so far, so that a
@@ -87,10 +90,10 @@ func (s *connection) exitOutcome(ctx context.Context, t picket.Task) error {
 	case t.State == picket.TaskReview, t.State == picket.TaskCompleted:
 		return nil
 	case lastRun(t).Exit != nil && lastRun(t).Exit.Class == picket.ExitTimeout:
-		return exitStatus(exitTimeout)
+		return exit.Status(exit.Timeout)
 	}
 	if s.shortageOf(ctx, t).outOfBudget {
-		return exitStatus(exitBudget)
+		return exit.Status(exit.Budget)
 	}
-	return exitStatus(exitError)
+	return exit.Status(exit.Error)
 }

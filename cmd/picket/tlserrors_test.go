@@ -10,6 +10,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 )
 
 // A server that is there is not said to be away: what is wrong is its
@@ -29,8 +30,8 @@ func TestTLSErrorsAreExplained(t *testing.T) {
 		s := &connection{client: &adapter.Client{BaseURL: url}}
 		err := s.get(t.Context(), "/readyz", nil, nil)
 		if err == nil || picket.CodeOf(err) != picket.CodeUnavailable || !strings.HasPrefix(err.Error(), url+want[0]) ||
-			!strings.Contains(remedyOf(err), want[1]) {
-			t.Errorf("%s: %v (fix: %s), want %q", url, err, remedyOf(err), want)
+			!strings.Contains(exit.Remedy(err), want[1]) {
+			t.Errorf("%s: %v (fix: %s), want %q", url, err, exit.Remedy(err), want)
 		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 func newTool() *cobra.Command {
@@ -46,7 +48,7 @@ func newToolCall() *cobra.Command {
 		Example:            "  picket tool call http_request --url https://api.example.com/ --estimate\n  picket tool call mark_complete '{\"output\":{\"tests\":12}}'",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if len(given) == 0 {
-				e := usageError("the name of a tool is missing")
+				e := exit.Usagef("the name of a tool is missing")
 				e.Remedy = "See which there are: picket tool list"
 				return e
 			}
@@ -76,7 +78,7 @@ func runTool(cmd *cobra.Command, given []string) error {
 func proxyFromEnvironment() (*adapter.Client, error) {
 	base, token := os.Getenv("PICKET_PROXY_URL"), os.Getenv("PICKET_LEASE_TOKEN")
 	if base == "" || token == "" {
-		return nil, picket.Refuse(codeUsage,
+		return nil, picket.Refuse(exit.CodeUsage,
 			"Run it inside an agent: picket run -- sh -c 'picket tool report_progress --summary hello'",
 			"there is no lease in the environment (PICKET_PROXY_URL and PICKET_LEASE_TOKEN)")
 	}
@@ -112,7 +114,7 @@ func callTool(cmd *cobra.Command, proxy *adapter.Client, name string, rest []str
 	if err != nil {
 		return err
 	}
-	return printValue(cmd.OutOrStdout(), "json", answer)
+	return term.PrintValue(cmd.OutOrStdout(), "json", answer)
 }
 
 // toolInput is the JSON that was given, or one made of --field value pairs
@@ -126,7 +128,7 @@ func toolInput(cmd *cobra.Command, proxy *adapter.Client, name string,
 	if len(fields) == 1 && fields[0].name == "" {
 		raw, err := jsonArgument(cmd, "the input", fields[0].text)
 		if err == nil && jsontext.Value(raw).Kind() != '{' {
-			err = usageError("the input of a tool is a JSON object, such as '{\"summary\":\"…\"}'")
+			err = exit.Usagef("the input of a tool is a JSON object, such as '{\"summary\":\"…\"}'")
 		}
 		return jsontext.Value(raw), once, err
 	}
@@ -167,7 +169,7 @@ func toolFields(rest []string) (fields []toolField, once string, err error) {
 		name, text, joined := strings.Cut(arg, "=")
 		if !joined {
 			if i++; i >= len(rest) {
-				return nil, "", usageError("--%s needs a value", name)
+				return nil, "", exit.Usagef("--%s needs a value", name)
 			}
 			text = rest[i]
 		}
@@ -179,7 +181,7 @@ func toolFields(rest []string) (fields []toolField, once string, err error) {
 	}
 	for _, f := range fields {
 		if f.name == "" && len(fields) > 1 {
-			return nil, "", usageError("give either one JSON object or --field value pairs, not %q beside others",
+			return nil, "", exit.Usagef("give either one JSON object or --field value pairs, not %q beside others",
 				f.text)
 		}
 	}
@@ -223,7 +225,7 @@ func (s toolSchema) set(object map[string]any, f toolField) error {
 		if p.Items.Type != "string" {
 			v := jsontext.Value(f.text)
 			if !v.IsValid() {
-				return usageError("--%s: %q is not JSON, and the tool wants a list of %ss", f.name, f.text,
+				return exit.Usagef("--%s: %q is not JSON, and the tool wants a list of %ss", f.name, f.text,
 					p.Items.Type)
 			}
 			item = v
@@ -249,7 +251,7 @@ func completeTool(cmd *cobra.Command, given []string, _ string) ([]cobra.Complet
 	all, _ := fetchTools(cmd, proxy)
 	var names []cobra.Completion
 	for _, t := range all {
-		names = append(names, cobra.CompletionWithDesc(t.Name, clip(t.Description, 60)))
+		names = append(names, cobra.CompletionWithDesc(t.Name, term.Clip(t.Description, 60)))
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
 }

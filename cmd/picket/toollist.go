@@ -10,6 +10,7 @@ import (
 
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 // toolInfo is one line of GET /v1/tools.
@@ -31,13 +32,13 @@ func fetchTools(cmd *cobra.Command, proxy *adapter.Client) ([]toolInfo, error) {
 }
 
 func newToolList() *cobra.Command {
-	return formatFlag(&cobra.Command{
+	return term.FormatFlag(&cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the tools of this run, and what a call costs",
 		Args:    checkArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			format, err := formatOf(cmd)
+			format, err := term.FormatOf(cmd)
 			if err != nil {
 				return err
 			}
@@ -55,15 +56,15 @@ func listTools(cmd *cobra.Command, proxy *adapter.Client, format string) error {
 	if err != nil {
 		return err
 	}
-	return printItems(cmd, format, all, []column[toolInfo]{
-		{head: "TOOL", cell: func(t toolInfo) string { return t.Name }},
-		{head: "PRICE", cell: func(t toolInfo) string {
+	return term.PrintItems(cmd, format, all, []term.Column[toolInfo]{
+		{Head: "TOOL", Cell: func(t toolInfo) string { return t.Name }},
+		{Head: "PRICE", Cell: func(t toolInfo) string {
 			if t.Price == nil {
 				return "free"
 			}
 			return priceText(*t.Price)
 		}},
-		{head: "DOES", cell: func(t toolInfo) string { return clip(t.Description, 100) }},
+		{Head: "DOES", Cell: func(t toolInfo) string { return term.Clip(t.Description, 100) }},
 	}, func(t toolInfo) string { return t.Name })
 }
 

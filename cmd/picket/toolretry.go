@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 // toolPatience is how long a tool call is begun again: longer than a store takes
@@ -29,7 +31,7 @@ func retryUnanswered(ctx context.Context, patience time.Duration, w io.Writer, c
 		}
 		if !said {
 			said = true
-			fmt.Fprintf(w, "picket: %s; trying again for %s\n", oneLine(errorText(err)), patience)
+			fmt.Fprintf(w, "picket: %s; trying again for %s\n", term.OneLine(exit.Text(err)), patience)
 		}
 		if sleep(ctx, pause) != nil {
 			return err

@@ -14,6 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 func newConfigTrust() *cobra.Command {
@@ -30,21 +33,21 @@ func newConfigTrust() *cobra.Command {
 		RunE:    runConfigTrust,
 	}
 	c.Flags().Bool("dry-run", false, "list the settings of the file, and trust nothing")
-	return formatFlag(c)
+	return term.FormatFlag(c)
 }
 
 func newConfigUntrust() *cobra.Command {
 	return &cobra.Command{
 		Use: "untrust", Short: "Stop trusting the picket.yaml of this directory", Args: checkArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			path, err := configFile{path: "picket.yaml", local: true}.absolute()
+			path, err := settings.ConfigFile{Path: "picket.yaml", Local: true}.Absolute()
 			if err != nil {
 				return err
 			}
-			if err := os.Remove(trustPath(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := os.Remove(settings.TrustPath(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
-			fmt.Fprintln(cmd.ErrOrStderr(), oneLine(path)+" is not trusted")
+			fmt.Fprintln(cmd.ErrOrStderr(), term.OneLine(path)+" is not trusted")
 			return nil
 		},
 	}
@@ -54,49 +57,50 @@ func runConfigTrust(cmd *cobra.Command, _ []string) error {
 	if err := refuseTrustInRun(); err != nil {
 		return err
 	}
-	f, err := findConfig(cmd)
+	f, err := settings.FindConfig(cmd)
 	switch {
 	case err != nil:
 		return err
-	case f.path == "" || !f.local && f.path != "picket.yaml":
-		return usageError("there is no picket.yaml in this directory")
-	case !f.local:
-		return usageError("%s needs no trust, because --config or PICKET_CONFIG names it, or it is in the user's configuration directory", f.path)
-	case f.unreadable != nil:
-		return f.unreadable
+	case f.Path == "" || !f.Local && f.Path != "picket.yaml":
+		return exit.Usagef("there is no picket.yaml in this directory")
+	case !f.Local:
+		return exit.Usagef("%s needs no trust, because --config or PICKET_CONFIG names it, or it is in the user's configuration directory", f.Path)
+	case f.Unreadable != nil:
+		return f.Unreadable
 	}
-	values, err := f.parse()
+	values, err := f.Parse()
 	if err != nil {
 		return err
 	}
-	old, err := f.trustRecord()
+	old, err := f.TrustRecord()
 	if err != nil {
 		return err
 	}
 	if err := printTrust(cmd, values, old); err != nil {
 		return err
 	}
-	path, err := f.absolute()
+	path, err := f.Absolute()
 	if err != nil {
 		return err
 	}
 	if dry, _ := cmd.Flags().GetBool("dry-run"); dry {
-		fmt.Fprintln(cmd.ErrOrStderr(), "nothing was changed; to use "+oneLine(path)+", run: "+trustCommand)
+		fmt.Fprintln(cmd.ErrOrStderr(),
+			"nothing was changed; to use "+term.OneLine(path)+", run: "+settings.TrustCommand)
 		return nil
 	}
-	record, err := json.Marshal(trustRecord{
+	record, err := json.Marshal(settings.TrustRecord{
 		Path:   path,
-		SHA256: sha256Hex(f.text),
+		SHA256: settings.Digest(f.Text),
 		At:     time.Now().UTC().Truncate(time.Second),
 		Keys:   settingDigests(values),
 	})
 	if err != nil {
 		return err
 	}
-	if err := writeFileAtomic(trustPath(path), append(record, '\n')); err != nil {
+	if err := writeFileAtomic(settings.TrustPath(path), append(record, '\n')); err != nil {
 		return err
 	}
-	fmt.Fprintln(cmd.ErrOrStderr(), oneLine(path)+" is trusted as it is now")
+	fmt.Fprintln(cmd.ErrOrStderr(), term.OneLine(path)+" is trusted as it is now")
 	return nil
 }
 
@@ -107,20 +111,20 @@ func refuseTrustInRun() error {
 	if run == "" {
 		return nil
 	}
-	return picket.Refuse(picket.CodeForbidden, "Ask the person it works for to run: "+trustCommand,
-		"this command runs inside %s, and only a person trusts a configuration file", oneLine(run))
+	return picket.Refuse(picket.CodeForbidden, "Ask the person it works for to run: "+settings.TrustCommand,
+		"this command runs inside %s, and only a person trusts a configuration file", term.OneLine(run))
 }
 
 // settingDigests are those of the values by key, without the sections that hold them.
-func settingDigests(values map[string]value) map[string]string {
+func settingDigests(values map[string]settings.Value) map[string]string {
 	all := map[string]string{}
 	for key, v := range values {
 		section := strings.HasSuffix(key, ":") || key == "tools" ||
-			strings.HasPrefix(key, toolsPrefix) && v.items == nil
+			strings.HasPrefix(key, settings.ToolsPrefix) && v.Items == nil
 		if section {
 			continue
 		}
-		all[key] = sha256Hex([]byte(strings.Join(append([]string{v.text}, v.items...), "\x00")))
+		all[key] = settings.Digest([]byte(strings.Join(append([]string{v.Text}, v.Items...), "\x00")))
 	}
 	return all
 }
@@ -135,14 +139,14 @@ type trustRow struct {
 
 // printTrust lists what a file sets and what of it differs from the file that
 // was trusted last.
-func printTrust(cmd *cobra.Command, values map[string]value, old trustRecord) error {
+func printTrust(cmd *cobra.Command, values map[string]settings.Value, old settings.TrustRecord) error {
 	now, was := settingDigests(values), old.Keys
 	keys := slices.AppendSeq(slices.Collect(maps.Keys(now)), maps.Keys(was))
 	slices.Sort(keys)
 	var rows []trustRow
 	for _, key := range slices.Compact(keys) {
 		v := values[key]
-		row := trustRow{Key: trustedKey(key), Value: trustedValue(key, v), Line: v.origin}
+		row := trustRow{Key: trustedKey(key), Value: trustedValue(key, v), Line: v.Origin}
 		switch {
 		case now[key] == "":
 			row.Change = "removed"
@@ -153,31 +157,31 @@ func printTrust(cmd *cobra.Command, values map[string]value, old trustRecord) er
 		}
 		rows = append(rows, row)
 	}
-	format, err := formatOf(cmd)
+	format, err := term.FormatOf(cmd)
 	if err != nil {
 		return err
 	}
-	columns := []column[trustRow]{
-		{head: "KEY", cell: func(s trustRow) string { return s.Key }},
-		{head: "VALUE", cell: func(s trustRow) string { return s.Value }},
-		{head: "CHANGE", cell: func(s trustRow) string { return s.Change }},
-		{head: "LINE", cell: func(s trustRow) string { return s.Line }, wide: true},
+	columns := []term.Column[trustRow]{
+		{Head: "KEY", Cell: func(s trustRow) string { return s.Key }},
+		{Head: "VALUE", Cell: func(s trustRow) string { return s.Value }},
+		{Head: "CHANGE", Cell: func(s trustRow) string { return s.Change }},
+		{Head: "LINE", Cell: func(s trustRow) string { return s.Line }, Wide: true},
 	}
 	if format == "table" || format == "wide" {
 		printTrustTable(cmd.OutOrStdout(), rows, format == "wide")
 		return nil
 	}
-	return printItems(cmd, format, rows, columns, func(s trustRow) string { return s.Key })
+	return term.PrintItems(cmd, format, rows, columns, func(s trustRow) string { return s.Key })
 }
 
 // reportLocalSettings says what a local file sets for a command that starts
 // something.
-func reportLocalSettings(cmd *cobra.Command, cfg settings) {
+func reportLocalSettings(cmd *cobra.Command, cfg settings.Settings) {
 	var keys []string
 	for key, v := range cfg {
-		if v.local && key != "tools" {
+		if v.Local && key != "tools" {
 			agent, _, _ := strings.Cut(key, ":")
-			tool := strings.Split(agent, pathSep)
+			tool := strings.Split(agent, settings.PathSep)
 			keys = append(keys, strings.Join(tool[:min(2, len(tool))], "."))
 		}
 	}
@@ -186,5 +190,5 @@ func reportLocalSettings(cmd *cobra.Command, cfg settings) {
 	}
 	slices.Sort(keys)
 	fmt.Fprintln(cmd.ErrOrStderr(),
-		"picket.yaml in this directory sets "+oneLine(strings.Join(slices.Compact(keys), ", ")))
+		"picket.yaml in this directory sets "+term.OneLine(strings.Join(slices.Compact(keys), ", ")))
 }

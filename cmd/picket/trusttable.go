@@ -8,6 +8,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 // How a file is shown to a person who may trust it. Its author may be hostile, so
@@ -16,10 +19,10 @@ import (
 
 // trustedKey is the key of a setting; names in it are the author's choice.
 func trustedKey(key string) string {
-	if !strings.Contains(key, pathSep) {
-		return displayKey(key)
+	if !strings.Contains(key, settings.PathSep) {
+		return settings.DisplayKey(key)
 	}
-	parts := strings.Split(key, pathSep)
+	parts := strings.Split(key, settings.PathSep)
 	for i, part := range parts {
 		parts[i] = visibleWord(part)
 	}
@@ -28,20 +31,20 @@ func trustedKey(key string) string {
 
 // trustedValue is a value: a command as a shell reads it, the words of any other
 // list apart.
-func trustedValue(key string, v value) string {
+func trustedValue(key string, v settings.Value) string {
 	switch {
-	case key == "redis" && v.text != "":
-		return visibleWord(redactedRedisURL(v.text))
-	case v.items == nil && v.text == "":
+	case key == "redis" && v.Text != "":
+		return visibleWord(settings.RedactedRedisURL(v.Text))
+	case v.Items == nil && v.Text == "":
 		return ""
-	case v.items == nil:
-		return visibleWord(v.text)
+	case v.Items == nil:
+		return visibleWord(v.Text)
 	}
-	words := make([]string, len(v.items))
-	for i, item := range v.items {
+	words := make([]string, len(v.Items))
+	for i, item := range v.Items {
 		words[i] = visibleWord(item)
 	}
-	if strings.HasSuffix(key, pathSep+"command") || strings.HasSuffix(key, "launch.command") {
+	if strings.HasSuffix(key, settings.PathSep+"command") || strings.HasSuffix(key, "launch.command") {
 		return strings.Join(words, " ")
 	}
 	return strings.Join(words, ", ")
@@ -52,9 +55,9 @@ func visibleWord(word string) string {
 	spaces := strings.Contains(word, "  ") // many of them could look like the end of a column or line
 	hidden := func(r rune) bool { return isInvisible(r) || spaces && r == ' ' }
 	if strings.ContainsFunc(word, hidden) {
-		return shellQuoteHiding(word, hidden)
+		return term.ShellQuoteHiding(word, hidden)
 	}
-	return shellQuote(word)
+	return term.ShellQuote(word)
 }
 
 // isInvisible reports whether a character steers a terminal or shows nothing.
@@ -76,7 +79,7 @@ const (
 // printTrustTable shows what a file sets. Unlike other tables it is never cut to
 // the width of the terminal.
 func printTrustTable(w io.Writer, all []trustRow, wide bool) {
-	p := painter(w)
+	p := term.Painter(w)
 	rows := [][]string{{"KEY", "VALUE", "CHANGE"}}
 	if wide {
 		rows[0] = append(rows[0], "LINE")
@@ -97,8 +100,8 @@ func printTrustTable(w io.Writer, all []trustRow, wide bool) {
 	for n, row := range rows {
 		var b strings.Builder
 		for i, cell := range row {
-			if cell = oneLine(cell); n == 0 {
-				cell = p.dim(cell)
+			if cell = term.OneLine(cell); n == 0 {
+				cell = p.Dim(cell)
 			}
 			b.WriteString(cell + strings.Repeat(" ", max(0, widths[i]-ansi.StringWidth(cell))+2))
 		}

@@ -18,8 +18,28 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 	"github.com/picket-dev/picket/internal/devredis"
 )
+
+// budgetSummary is what `picket up` says of money.
+func budgetSummary(cfg settings.Settings) string {
+	e := cfg.DefaultTaskEnvelope()
+	text := fmt.Sprintf("%s and %d tokens a task", dollars(e.USD), e.Tokens)
+	switch day := cfg.DailyLimit(); {
+	case day == nil:
+		return text + ", no limit a day"
+	case day.Tokens == budget.MaxTokens:
+		return fmt.Sprintf("%s, %s a day", text, dollars(day.USD))
+	case day.USD == budget.MaxMoney:
+		return fmt.Sprintf("%s, %d tokens a day", text, day.Tokens)
+	default:
+		return fmt.Sprintf("%s, %s and %d tokens a day", text, dollars(day.USD), day.Tokens)
+	}
+}
 
 func newUp() *cobra.Command {
 	c := &cobra.Command{
@@ -51,27 +71,27 @@ func serverFlags(c *cobra.Command) {
 	c.Flags().String("tls-cert", "", "serve TLS with this certificate file")
 	c.Flags().String("tls-key", "", "the file of the certificate's key")
 	c.Flags().String("log-level", "info", "how much is logged: debug, info, warn or error")
-	choices(c, "log-level", "debug", "info", "warn", "error")
+	term.Choices(c, "log-level", "debug", "info", "warn", "error")
 }
 
 func runUp(cmd *cobra.Command) error {
 	_ = hideProcess()
-	cfg, err := loadSettings(cmd)
+	cfg, err := settings.LoadSettings(cmd)
 	if err != nil {
 		return err
 	}
 	reportLocalSettings(cmd, cfg)
-	if len(cfg.namespaces()) != 1 {
-		return usageError("`picket up` serves one namespace; `picket serve` serves several")
+	if len(cfg.Namespaces()) != 1 {
+		return exit.Usagef("`picket up` serves one namespace; `picket serve` serves several")
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	data, err := filepath.Abs(cfg.text("data"))
+	data, err := filepath.Abs(cfg.Text("data"))
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(data, 0o700); err != nil {
-		return usageError("the data directory cannot be used: %v", err)
+		return exit.Usagef("the data directory cannot be used: %v", err)
 	}
 	unlock, err := lockData(data)
 	if err != nil {
@@ -81,8 +101,8 @@ func runUp(cmd *cobra.Command) error {
 	return runServer(ctx, cmd, cfg, data)
 }
 
-func runServer(ctx context.Context, cmd *cobra.Command, cfg settings, data string) (err error) {
-	log := newLog(cfg, cmd.ErrOrStderr())
+func runServer(ctx context.Context, cmd *cobra.Command, cfg settings.Settings, data string) (err error) {
+	log := settings.NewLog(cfg, cmd.ErrOrStderr())
 	prices, err := openLivePrices(cmd, cfg, log)
 	if err != nil {
 		return err
@@ -92,7 +112,7 @@ func runServer(ctx context.Context, cmd *cobra.Command, cfg settings, data strin
 	if err != nil {
 		return err
 	}
-	namespace := cfg.text("namespace")
+	namespace := cfg.Text("namespace")
 	keyFile := filepath.Join(data, keyFileName(namespace))
 	key, _, err := ensureAdminKey(keyFile, namespace)
 	if err != nil {
@@ -120,11 +140,11 @@ func runServer(ctx context.Context, cmd *cobra.Command, cfg settings, data strin
 		prices:        prices,
 		log:           log,
 		guard:         guard,
-		witnessDir:    witnessDir(data),
+		witnessDir:    settings.WitnessDir(data),
 		createMissing: true,
 	}
 	h.onAdopted = reregisterAdminKey(keyFile, key, log)
-	if p := cfg.text("proxy_url"); p != "" {
+	if p := cfg.Text("proxy_url"); p != "" {
 		h.proxyURL = p
 	}
 	store, err := h.openStore(ctx)
@@ -163,27 +183,27 @@ func keyFileName(namespace string) string {
 // printReady prints the one line that scripts wait for on stdout and everything
 // for people on stderr.
 // other is the server that the commands go on talking to, if it is not this one.
-func printReady(cmd *cobra.Command, cfg settings, url, data, keyFile, store, other string) {
+func printReady(cmd *cobra.Command, cfg settings.Settings, url, data, keyFile, store, other string) {
 	fmt.Fprintln(cmd.OutOrStdout(), "ready "+url)
 	w := cmd.ErrOrStderr()
-	p := painter(w)
-	printRows(w, [][]string{
-		{p.dim("  console"), url + "/console/"},
-		{p.dim("  API"), url + "/api/v1"},
-		{p.dim("  described"), url + "/openapi.yaml"},
-		{p.dim("  metrics"), url + "/metrics"},
-		{p.dim("  data"), data},
-		{p.dim("  store"), store},
-		{p.dim("  key"), keyFile},
-		{p.dim("  budget"), budgetSummary(cfg)},
+	p := term.Painter(w)
+	term.PrintRows(w, [][]string{
+		{p.Dim("  console"), url + "/console/"},
+		{p.Dim("  API"), url + "/api/v1"},
+		{p.Dim("  described"), url + "/openapi.yaml"},
+		{p.Dim("  metrics"), url + "/metrics"},
+		{p.Dim("  data"), data},
+		{p.Dim("  store"), store},
+		{p.Dim("  key"), keyFile},
+		{p.Dim("  budget"), budgetSummary(cfg)},
 	})
 	if other != "" {
 		fmt.Fprintln(w, "commands go on talking to "+other+"; for this server:")
-		fmt.Fprintf(w, "       export PICKET_URL=%s PICKET_API_KEY=$(cat %s)\n", url, shellQuote(keyFile))
+		fmt.Fprintf(w, "       export PICKET_URL=%s PICKET_API_KEY=$(cat %s)\n", url, term.ShellQuote(keyFile))
 	}
-	fmt.Fprintln(w, p.dim("try:   ")+withProgramName("picket run -- make test"))
-	fmt.Fprintln(w, p.dim("       ")+withProgramName("picket review approve"))
-	fmt.Fprintln(w, p.dim("stop:  ")+"Ctrl-C, or kill "+strconv.Itoa(os.Getpid()))
+	fmt.Fprintln(w, p.Dim("try:   ")+term.WithProgramName("picket run -- make test"))
+	fmt.Fprintln(w, p.Dim("       ")+term.WithProgramName("picket review approve"))
+	fmt.Fprintln(w, p.Dim("stop:  ")+"Ctrl-C, or kill "+strconv.Itoa(os.Getpid()))
 }
 
 // lockData makes sure that one `picket up` owns a data directory. The lock
@@ -192,7 +212,7 @@ func lockData(data string) (unlock func(), err error) {
 	path := filepath.Join(data, "up.lock")
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, usageError("the data directory cannot be used: %v", err)
+		return nil, exit.Usagef("the data directory cannot be used: %v", err)
 	}
 	if holder, taken := lockFile(f); taken {
 		f.Close()
@@ -239,13 +259,13 @@ type storeBackend struct {
 	close   func() error
 }
 
-func openStoreBackend(ctx context.Context, cfg settings, data string, log *slog.Logger) (storeBackend, error) {
-	if url := cfg.text("redis"); url != "" {
-		o, err := parseRedisURL(url)
-		return storeBackend{options: o, name: redactedRedisURL(url), close: func() error { return nil }}, err
+func openStoreBackend(ctx context.Context, cfg settings.Settings, data string, log *slog.Logger) (storeBackend, error) {
+	if url := cfg.Text("redis"); url != "" {
+		o, err := settings.ParseRedisURL(url)
+		return storeBackend{options: o, name: settings.RedactedRedisURL(url), close: func() error { return nil }}, err
 	}
 	dir := filepath.Join(data, "redis")
-	server, err := devredis.Start(ctx, dir, cfg.storeMemory(), log)
+	server, err := devredis.Start(ctx, dir, cfg.StoreMemory(), log)
 	if err != nil {
 		return storeBackend{}, fmt.Errorf("start the store: %w", err)
 	}
@@ -256,7 +276,7 @@ func openStoreBackend(ctx context.Context, cfg settings, data string, log *slog.
 		return b, nil
 	}
 	b.options = redis.UniversalOptions{Addrs: []string{server.Addr()}}
-	b.close = superviseRedis(dir, cfg.storeMemory(), server, log)
+	b.close = superviseRedis(dir, cfg.StoreMemory(), server, log)
 	return b, nil
 }
 

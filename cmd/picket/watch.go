@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 // watchFlag adds --watch.
@@ -72,7 +73,7 @@ func showOrWatch(cmd *cobra.Command, s *connection, of topic, show func(context.
 		s:        s,
 		show:     show,
 		out:      cmd.OutOrStdout(),
-		terminal: isTerminal(cmd.OutOrStdout()),
+		terminal: term.IsTerminal(cmd.OutOrStdout()),
 		changed:  make(chan struct{}, 1),
 		failed:   make(chan error, 1),
 	}
@@ -171,7 +172,7 @@ func (v *view) draw(ctx context.Context, anew bool) error {
 	if anew && v.s != nil {
 		clear(v.s.cachedReads)
 	}
-	page := &viewBuffer{Buffer: &bytes.Buffer{}, target: v.out}
+	page := &term.ViewBuffer{Buffer: &bytes.Buffer{}, Target: v.out}
 	err := v.show(ctx, page)
 	switch {
 	case errors.Is(err, picket.CodeUnavailable) && v.last != nil:
@@ -187,19 +188,19 @@ func (v *view) draw(ctx context.Context, anew bool) error {
 	if v.terminal {
 		v.paint(page)
 	} else if v.last == nil ||
-		!(page.answer != nil && bytes.Equal(page.answer, v.lastOf)) && !bytes.Equal(page.Bytes(), v.last) {
+		!(page.Answer != nil && bytes.Equal(page.Answer, v.lastOf)) && !bytes.Equal(page.Bytes(), v.last) {
 		// In a log, an age that has moved by itself is no news.
 		_, _ = v.out.Write(page.Bytes())
-		_, _ = v.cmd.ErrOrStderr().Write(page.notes.Bytes())
+		_, _ = v.cmd.ErrOrStderr().Write(page.Notes.Bytes())
 	}
-	v.last, v.lastOf = append([]byte{}, page.Bytes()...), page.answer
+	v.last, v.lastOf = append([]byte{}, page.Bytes()...), page.Answer
 	return nil
 }
 
 // paint writes a page over the last one, as far as the terminal is high.
-func (v *view) paint(page *viewBuffer) {
-	lines := strings.Split(strings.TrimSuffix(page.String()+page.notes.String(), "\n"), "\n")
-	if most := terminalHeight(v.out); len(lines) >= most {
+func (v *view) paint(page *term.ViewBuffer) {
+	lines := strings.Split(strings.TrimSuffix(page.String()+page.Notes.String(), "\n"), "\n")
+	if most := term.TerminalHeight(v.out); len(lines) >= most {
 		below := len(lines) - most + 2
 		lines = append(lines[:most-2], fmt.Sprintf("%d more lines below", below))
 	}
@@ -213,28 +214,4 @@ func (v *view) paint(page *viewBuffer) {
 	}
 	b.WriteString("\x1b[J")
 	_, _ = io.WriteString(v.out, b.String())
-}
-
-// viewBuffer holds what is shown until it is compared with the last look. It
-// is as wide and as coloured as where it goes.
-type viewBuffer struct {
-	*bytes.Buffer
-	target io.Writer
-	notes  bytes.Buffer   // what is for stderr
-	answer jsontext.Value // what it shows, where that is one answer
-}
-
-// noteAnswer notes for --watch what a view shows.
-func noteAnswer(w io.Writer, raw jsontext.Value) {
-	if b, ok := w.(*viewBuffer); ok {
-		b.answer = raw
-	}
-}
-
-// notesWriter is where a view's words for people go.
-func notesWriter(cmd *cobra.Command, w io.Writer) io.Writer {
-	if b, ok := w.(*viewBuffer); ok {
-		return &b.notes
-	}
-	return cmd.ErrOrStderr()
 }

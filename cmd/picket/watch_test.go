@@ -16,6 +16,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 // watchedServer is a server with one thing to look at, and a log that says when it
@@ -111,7 +112,7 @@ func newTestView(t *testing.T, s *connection, terminal bool, clock chan time.Tim
 			if err := s.get(ctx, "/thing", nil, &raw); err != nil {
 				return err
 			}
-			noteAnswer(w, raw)
+			term.NoteAnswer(w, raw)
 			looks++
 			fmt.Fprintf(w, "%s, age %d\n", raw, looks)
 			return nil
@@ -207,7 +208,7 @@ func TestAWatchThatIsRefusedEnds(t *testing.T) {
 func TestAPageIsNoHigherThanTheTerminal(t *testing.T) {
 	var out bytes.Buffer
 	v := &view{out: &out}
-	page := &viewBuffer{Buffer: bytes.NewBufferString(strings.Repeat("line\n", 40))}
+	page := &term.ViewBuffer{Buffer: bytes.NewBufferString(strings.Repeat("line\n", 40))}
 	v.paint(page)
 	if n := strings.Count(out.String(), "\r\n"); n != 23 || !strings.Contains(out.String(), "18 more lines below") {
 		t.Errorf("%d lines: %q", n, out.String())

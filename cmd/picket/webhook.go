@@ -13,6 +13,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 func newWebhook() *cobra.Command {
@@ -63,20 +64,20 @@ func newWebhookCreate() *cobra.Command {
 	c.Flags().String("name", "", "what people call it (default: the host)")
 	c.Flags().StringSlice("type", nil,
 		"send only events of this type; repeatable (default: what people want to hear of)")
-	choices(c, "type", picket.EventTypes...)
+	term.Choices(c, "type", picket.EventTypes...)
 	c.Flags().String("format", "standard", "standard, the event as JSON, or slack, a message")
-	choices(c, "format", "standard", "slack")
-	return formatFlag(c)
+	term.Choices(c, "format", "standard", "slack")
+	return term.FormatFlag(c)
 }
 
 func printNewWebhook(cmd *cobra.Command, made picket.NewWebhook, raw jsontext.Value) error {
-	format, err := formatOf(cmd)
+	format, err := term.FormatOf(cmd)
 	if err != nil {
 		return err
 	}
 	switch format {
 	case "json", "jsonl", "yaml":
-		return printValue(cmd.OutOrStdout(), format, raw)
+		return term.PrintValue(cmd.OutOrStdout(), format, raw)
 	case "name":
 		fmt.Fprintln(cmd.OutOrStdout(), made.WebhookID)
 		return nil
@@ -90,17 +91,17 @@ func printNewWebhook(cmd *cobra.Command, made picket.NewWebhook, raw jsontext.Va
 func webhookListing(cmd *cobra.Command) listing[picket.Webhook] {
 	return listing[picket.Webhook]{
 		cmd: cmd, member: "webhooks", empty: "no webhooks", name: func(w picket.Webhook) string { return w.WebhookID },
-		columns: []column[picket.Webhook]{
-			{head: "WEBHOOK", cell: func(w picket.Webhook) string { return w.WebhookID }},
-			{head: "NAME", cell: func(w picket.Webhook) string { return w.Name }},
-			{head: "STATE", cell: func(w picket.Webhook) string { return string(w.State) }},
-			{head: "FORMAT", cell: func(w picket.Webhook) string { return string(w.Format) }, wide: true},
-			{head: "TYPES", cell: func(w picket.Webhook) string { return strings.Join(w.Types, ",") }, wide: true},
-			{head: "CURSOR", cell: func(w picket.Webhook) string { return w.Cursor }, wide: true},
-			{head: "FAILURES", cell: func(w picket.Webhook) string { return strconv.Itoa(w.Failures) }},
-			{head: "NEXT TRY", cell: func(w picket.Webhook) string { return w.NextAttemptAt.String() }, dropOrder: 1},
-			{head: "URL", cell: func(w picket.Webhook) string { return w.URL }, dropOrder: 2},
-			{head: "LAST", cell: lastDeliveryText},
+		columns: []term.Column[picket.Webhook]{
+			{Head: "WEBHOOK", Cell: func(w picket.Webhook) string { return w.WebhookID }},
+			{Head: "NAME", Cell: func(w picket.Webhook) string { return w.Name }},
+			{Head: "STATE", Cell: func(w picket.Webhook) string { return string(w.State) }},
+			{Head: "FORMAT", Cell: func(w picket.Webhook) string { return string(w.Format) }, Wide: true},
+			{Head: "TYPES", Cell: func(w picket.Webhook) string { return strings.Join(w.Types, ",") }, Wide: true},
+			{Head: "CURSOR", Cell: func(w picket.Webhook) string { return w.Cursor }, Wide: true},
+			{Head: "FAILURES", Cell: func(w picket.Webhook) string { return strconv.Itoa(w.Failures) }},
+			{Head: "NEXT TRY", Cell: func(w picket.Webhook) string { return w.NextAttemptAt.String() }, DropOrder: 1},
+			{Head: "URL", Cell: func(w picket.Webhook) string { return w.URL }, DropOrder: 2},
+			{Head: "LAST", Cell: lastDeliveryText},
 		},
 	}
 }
@@ -117,7 +118,7 @@ func lastDeliveryText(w picket.Webhook) string {
 }
 
 func newWebhookList() *cobra.Command {
-	return watchFlag(formatFlag(&cobra.Command{
+	return watchFlag(term.FormatFlag(&cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the targets and how they do", Args: checkArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := connect(cmd)
@@ -161,40 +162,40 @@ func newWebhookShow() *cobra.Command {
 				if err := s.get(ctx, "/api/v1/webhooks/"+pathSegment(id), &hook, &raw); err != nil {
 					return err
 				}
-				noteAnswer(w, raw)
+				term.NoteAnswer(w, raw)
 				return printWebhook(cmd, w, hook, raw)
 			})
 		})
 	c.Aliases = []string{"get"}
-	return watchFlag(formatFlag(c))
+	return watchFlag(term.FormatFlag(c))
 }
 
 func printWebhook(cmd *cobra.Command, w io.Writer, hook picket.Webhook, raw jsontext.Value) error {
-	format, err := formatOf(cmd)
+	format, err := term.FormatOf(cmd)
 	if err != nil {
 		return err
 	}
 	switch format {
 	case "json", "jsonl", "yaml":
-		return printValue(w, format, raw)
+		return term.PrintValue(w, format, raw)
 	case "name":
 		fmt.Fprintln(w, hook.WebhookID)
 		return nil
 	}
-	p := painter(w)
+	p := term.Painter(w)
 	kinds := strings.Join(hook.Types, ", ")
 	if kinds == "" {
 		kinds = "what people want to hear of"
 	}
-	rows := [][]string{{p.dim("webhook"), hook.WebhookID}, {p.dim("name"), oneLine(hook.Name)},
-		{p.dim("url"), oneLine(hook.URL)},
-		{p.dim("state"), p.state(string(hook.State))}, {p.dim("format"), string(hook.Format)}, {p.dim("types"), kinds},
-		{p.dim("cursor"), hook.Cursor}, {p.dim("failures"), strconv.Itoa(hook.Failures)},
-		{p.dim("last"), oneLine(lastDeliveryText(hook))}}
+	rows := [][]string{{p.Dim("webhook"), hook.WebhookID}, {p.Dim("name"), term.OneLine(hook.Name)},
+		{p.Dim("url"), term.OneLine(hook.URL)},
+		{p.Dim("state"), p.State(string(hook.State))}, {p.Dim("format"), string(hook.Format)}, {p.Dim("types"), kinds},
+		{p.Dim("cursor"), hook.Cursor}, {p.Dim("failures"), strconv.Itoa(hook.Failures)},
+		{p.Dim("last"), term.OneLine(lastDeliveryText(hook))}}
 	if !hook.NextAttemptAt.IsZero() {
-		rows = append(rows, []string{p.dim("next try"), hook.NextAttemptAt.String()})
+		rows = append(rows, []string{p.Dim("next try"), hook.NextAttemptAt.String()})
 	}
-	printRows(w, append(rows, []string{p.dim("created"), ago(hook.CreatedAt) + " ago by " + hook.CreatedBy}))
+	term.PrintRows(w, append(rows, []string{p.Dim("created"), term.Ago(hook.CreatedAt) + " ago by " + hook.CreatedBy}))
 	if hook.State != picket.WebhookActive {
 		printNext(cmd, "picket webhook revive "+hook.WebhookID)
 	}
@@ -214,7 +215,7 @@ func newWebhookDelete() *cobra.Command {
 }
 
 func newWebhookRevive() *cobra.Command {
-	return formatFlag(onWebhook("revive", "Go on with a target that is dead or off, where it stopped",
+	return term.FormatFlag(onWebhook("revive", "Go on with a target that is dead or off, where it stopped",
 		func(cmd *cobra.Command, s *connection, id string) error {
 			var raw jsontext.Value
 			var hook picket.Webhook

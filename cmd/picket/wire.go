@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/notify"
 	"github.com/picket-dev/picket/orchestrator"
@@ -41,7 +41,7 @@ type roles struct {
 // serverProcess is a server process before it serves.
 type serverProcess struct {
 	roles
-	cfg      settings
+	cfg      settings.Settings
 	redis    redis.UniversalOptions
 	memory   bool
 	sealer   *picket.Sealer
@@ -56,9 +56,6 @@ type serverProcess struct {
 	onAdopted     func(ctx context.Context, e *orchestrator.Engine)
 }
 
-// witnessDir is where this machine keeps the floor of each namespace.
-func witnessDir(data string) string { return filepath.Join(data, "witness") }
-
 // openStore connects to the state of record.
 func (h serverProcess) openStore(ctx context.Context) (*orchestrator.Store, error) {
 	redis.SetLogger(driverLog{h.log})
@@ -67,17 +64,17 @@ func (h serverProcess) openStore(ctx context.Context) (*orchestrator.Store, erro
 	}
 	store, err := orchestrator.Open(ctx, orchestrator.Config{
 		Redis:        h.redis,
-		Namespaces:   h.cfg.namespaces(),
+		Namespaces:   h.cfg.Namespaces(),
 		Sealer:       h.sealer,
 		ProxyURL:     h.proxyURL,
 		Memory:       h.memory,
 		Log:          h.log,
-		Quotas:       h.cfg.quotas(),
+		Quotas:       quotasOf(h.cfg),
 		Witness:      h.witnessDir,
 		Found:        h.createMissing,
 		OnAdopt:      h.onAdopted,
-		DailyLimit:   h.cfg.dailyLimit(),
-		TaskEnvelope: h.cfg.defaultTaskEnvelope(),
+		DailyLimit:   h.cfg.DailyLimit(),
+		TaskEnvelope: h.cfg.DefaultTaskEnvelope(),
 	})
 	if err != nil {
 		return nil, openStoreError(err)
@@ -160,14 +157,14 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 	}
 	defer sender.Close()
 	e := web.New(h.log)
-	rates := web.NewRates(h.cfg.number("rate.per_key"), h.cfg.number("rate.per_lease"))
+	rates := web.NewRates(h.cfg.Number("rate.per_key"), h.cfg.Number("rate.per_lease"))
 	control, err := api.New(api.Config{
 		Engine:       store.Engine,
 		Engines:      store.Engines,
 		ScriptStats:  store.ScriptStats,
 		Log:          h.log,
 		AllowedHosts: h.hosts(),
-		PoolAdvice:   h.cfg.advice(),
+		PoolAdvice:   h.cfg.Advice(),
 		Prices:       h.prices.current,
 		Webhooks:     sender,
 		Connections:  h.guard.Counts,
@@ -184,8 +181,8 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 			Stream:       consoleStream(control, store),
 			Log:          h.log,
 			AllowedHosts: h.hosts(),
-			PublicURL:    h.cfg.text("public_url"),
-			OneHost:      !h.cfg.enabled("console.host_per_login"),
+			PublicURL:    h.cfg.Text("public_url"),
+			OneHost:      !h.cfg.Enabled("console.host_per_login"),
 		})
 		if err != nil {
 			return err
@@ -201,10 +198,10 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 			Backend:   toolProxyBackend(store),
 			Prices:    h.prices.current,
 			Log:       h.log,
-			HTTP:      h.cfg.httpTool(),
-			SQL:       h.cfg.databases(env),
-			Upstreams: h.cfg.upstreams(env),
-			Parts:     []toolproxy.Part{llm.New(h.cfg.llm(env))},
+			HTTP:      httpToolOf(h.cfg),
+			SQL:       databasesOf(h.cfg, env),
+			Upstreams: upstreamsOf(h.cfg, env),
+			Parts:     []toolproxy.Part{llm.New(llmOf(h.cfg, env))},
 			Rates:     rates,
 		})
 		if err != nil {
@@ -215,7 +212,7 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 		proxy.Mount(e)
 	}
 	if h.reaper {
-		r, err := reaper.New(reaper.Config{Namespaces: reaperSweeps(store), Retention: h.cfg.retention(), Log: h.log})
+		r, err := reaper.New(reaper.Config{Namespaces: reaperSweeps(store), Retention: h.cfg.Retention(), Log: h.log})
 		if err != nil {
 			return err
 		}
@@ -235,16 +232,16 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 
 // warnAboutConsole says what the settings give up, and where nobody can sign in.
 func (h serverProcess) warnAboutConsole() {
-	public, err := url.Parse(h.cfg.text("public_url"))
+	public, err := url.Parse(h.cfg.Text("public_url"))
 	switch {
-	case !h.cfg.enabled("console.host_per_login"):
+	case !h.cfg.Enabled("console.host_per_login"):
 		h.log.Warn("console.host_per_login is false: browsers send the console's cookie to every port of the host, so a program that listens on any port can act as the person")
 	case err == nil && public.Scheme == "http" && !isLoopback(public.Hostname()):
 		h.log.Warn("public_url is plain http: nobody can sign in to the console there, because the cookie would be sent without encryption; use https")
 	}
 }
 
-func (h serverProcess) hosts() []string { return h.cfg.list("allowed_hosts") }
+func (h serverProcess) hosts() []string { return h.cfg.List("allowed_hosts") }
 
 // toolProxyBackend avoids the nil pointer inside a non-nil interface.
 func toolProxyBackend(store *orchestrator.Store) func(string) toolproxy.Backend {
@@ -323,8 +320,8 @@ func reregisterAdminKey(keyFile string, key picket.Secret,
 }
 
 // witnessedFloor is what this machine knows of a namespace's store.
-func witnessedFloor(cfg settings, namespace, storeID string) (floor int64, known bool, err error) {
-	return store.WitnessedFloor(witnessDir(cfg.text("data")), namespace, storeID)
+func witnessedFloor(cfg settings.Settings, namespace, storeID string) (floor int64, known bool, err error) {
+	return store.WitnessedFloor(settings.WitnessDir(cfg.Text("data")), namespace, storeID)
 }
 
 // driverLog takes what the Redis driver says to itself. Every caller gets its
@@ -333,11 +330,4 @@ type driverLog struct{ log *slog.Logger }
 
 func (d driverLog) Printf(ctx context.Context, format string, args ...any) {
 	d.log.DebugContext(ctx, fmt.Sprintf(format, args...))
-}
-
-// newLog writes for people who read a terminal or a journal.
-func newLog(cfg settings, w interface{ Write([]byte) (int, error) }) *slog.Logger {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(cfg.text("log.level")))
-	return web.WithLogIDs(slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})))
 }

@@ -13,6 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 	"github.com/picket-dev/picket/toolproxy"
 )
 
@@ -26,25 +29,26 @@ func newFenceSQL() *cobra.Command {
 		Example: "picket fence-sql main --role agents | psql \"$OWNER_DATABASE_URL\" -v ON_ERROR_STOP=1",
 		Args:    checkArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := loadSettings(cmd)
+			cfg, err := settings.LoadSettings(cmd)
 			if err != nil {
 				return err
 			}
 			name := args[0]
-			if known := cfg.namesUnder("sql"); !slices.Contains(known, name) {
-				return picket.Refuse(codeUsage,
+			if known := cfg.NamesUnder("sql"); !slices.Contains(known, name) {
+				return picket.Refuse(exit.CodeUsage,
 					"Name a database of tools.sql in the server's picket.yaml, or add this one there.",
-					"tools.sql has no database %s, only: %s", shellQuote(name),
+					"tools.sql has no database %s, only: %s", term.ShellQuote(name),
 					cmp.Or(strings.Join(known, ", "), "none"))
 			}
 			role, _ := cmd.Flags().GetString("role")
-			sealer, err := cfg.sealer()
+			sealer, err := sealerOf(cfg)
 			if err != nil {
 				return err
 			}
-			sql, err := toolproxy.FenceSQL(sealer, name, cfg.toolValue("sql", name, "marks").text, role)
+			sql, err := toolproxy.FenceSQL(sealer, name, cfg.ToolValue("sql", name, "marks").Text, role)
 			if err != nil {
-				return picket.Refuse(codeUsage, "Set --role to the role that the URL of the database names.", "%v", err)
+				return picket.Refuse(exit.CodeUsage, "Set --role to the role that the URL of the database names.", "%v",
+					err)
 			}
 			_, err = io.WriteString(cmd.OutOrStdout(), sql.Reveal())
 			return err
@@ -55,10 +59,10 @@ func newFenceSQL() *cobra.Command {
 	return c
 }
 
-// sealer reads the secret file of the server, or the one that `picket up` made.
-func (s settings) sealer() (*picket.Sealer, error) {
-	own := filepath.Join(s.text("data"), "secret.key")
-	if path := s.text("secret_file"); path != "" {
+// sealerOf reads the secret file of the server, or the one that `picket up` made.
+func sealerOf(s settings.Settings) (*picket.Sealer, error) {
+	own := filepath.Join(s.Text("data"), "secret.key")
+	if path := s.Text("secret_file"); path != "" {
 		own = path
 	}
 	return loadSealer(own)
@@ -66,9 +70,9 @@ func (s settings) sealer() (*picket.Sealer, error) {
 
 // fenceFindings reports what agents could do to the fence marks, for each
 // database whose URL is set here.
-func fenceFindings(ctx context.Context, cfg settings) (found []finding) {
-	databases := cfg.databases(toolEnv{os.Getenv, func(string, string) {}})
-	for _, name := range cfg.namesUnder("sql") {
+func fenceFindings(ctx context.Context, cfg settings.Settings) (found []finding) {
+	databases := databasesOf(cfg, toolEnv{os.Getenv, func(string, string) {}})
+	for _, name := range cfg.NamesUnder("sql") {
 		d, set := databases[name]
 		if !set {
 			continue
@@ -79,7 +83,7 @@ func fenceFindings(ctx context.Context, cfg settings) (found []finding) {
 		what := "database " + name
 		switch {
 		case err != nil:
-			found = append(found, finding{what, "warn", errorText(err),
+			found = append(found, finding{what, "warn", exit.Text(err),
 				"Start it, or correct the URL in the variable that tools.sql." + name + ".url_env names."})
 		case len(problems) > 0:
 			found = append(found, finding{what, "warn",

@@ -1,18 +1,21 @@
 package main
 
-import "github.com/picket-dev/picket/orchestrator"
+import (
+	"github.com/picket-dev/picket/cmd/picket/settings"
+	"github.com/picket-dev/picket/orchestrator"
+)
 
-// quotas is what agents may keep in the store.
-func (s settings) quotas() orchestrator.Quotas {
+// quotasOf is what agents may keep in the store.
+func quotasOf(s settings.Settings) orchestrator.Quotas {
 	return orchestrator.Quotas{
-		Agents:        s.number("quota.agents"),
-		MetadataBytes: s.number("quota.metadata_bytes"),
-		Subtasks:      s.number("quota.subtasks"),
-		Calls:         s.number("quota.calls"),
-		OpenCalls:     s.number("quota.open_calls"),
-		Answers:       s.number("quota.answers"),
-		AnswerBytes:   s.number("quota.answer_bytes"),
-		ReportBytes:   s.number("quota.report_bytes"),
-		Runs:          s.number("quota.runs"),
+		Agents:        s.Number("quota.agents"),
+		MetadataBytes: s.Number("quota.metadata_bytes"),
+		Subtasks:      s.Number("quota.subtasks"),
+		Calls:         s.Number("quota.calls"),
+		OpenCalls:     s.Number("quota.open_calls"),
+		Answers:       s.Number("quota.answers"),
+		AnswerBytes:   s.Number("quota.answer_bytes"),
+		ReportBytes:   s.Number("quota.report_bytes"),
+		Runs:          s.Number("quota.runs"),
 	}
 }

@@ -6,56 +6,53 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 	"github.com/picket-dev/picket/toolproxy"
 	"github.com/picket-dev/picket/toolproxy/llm"
 )
 
-// httpTool is what http_request may do.
-func (s settings) httpTool() toolproxy.HTTPConfig {
-	most, _ := strconv.ParseInt(s.toolValue("http_request", "max_bytes").text, 10, 64)
+// httpToolOf is what http_request may do.
+func httpToolOf(s settings.Settings) toolproxy.HTTPConfig {
+	most, _ := strconv.ParseInt(s.ToolValue("http_request", "max_bytes").Text, 10, 64)
 	return toolproxy.HTTPConfig{
-		Allow:    s.toolValue("http_request", "allow").items,
-		Timeout:  s.toolDuration("http_request", "timeout"),
+		Allow:    s.ToolValue("http_request", "allow").Items,
+		Timeout:  s.ToolDuration("http_request", "timeout"),
 		MaxBytes: most,
 	}
 }
 
-// databases are those of the tool sql whose URL is in the environment.
-func (s settings) databases(env toolEnv) map[string]toolproxy.Database {
+// databasesOf are those of the tool sql whose URL is in the environment.
+func databasesOf(s settings.Settings, env toolEnv) map[string]toolproxy.Database {
 	all := map[string]toolproxy.Database{}
-	for _, name := range s.namesUnder("sql") {
-		if url, ok := env.lookupSecret("tools.sql."+name, s.toolValue("sql", name, "url_env").text); ok {
+	for _, name := range s.NamesUnder("sql") {
+		if url, ok := env.lookupSecret("tools.sql."+name, s.ToolValue("sql", name, "url_env").Text); ok {
 			all[name] = toolproxy.Database{
 				URL:     url,
-				Marks:   s.toolValue("sql", name, "marks").text,
-				Timeout: s.toolDuration("sql", name, "timeout"),
+				Marks:   s.ToolValue("sql", name, "marks").Text,
+				Timeout: s.ToolDuration("sql", name, "timeout"),
 			}
 		}
 	}
 	return all
 }
 
-// upstreamNames finds the first name of an MCP server that cannot stay, and why.
-func upstreamNames(names []string) (string, error) { return toolproxy.CheckUpstreamNames(names) }
-
-// upstreams are the MCP servers whose headers are all in the environment.
-func (s settings) upstreams(env toolEnv) (all []toolproxy.Upstream) {
-	for _, name := range s.namesUnder("upstreams") {
+// upstreamsOf are the MCP servers whose headers are all in the environment.
+func upstreamsOf(s settings.Settings, env toolEnv) (all []toolproxy.Upstream) {
+	for _, name := range s.NamesUnder("upstreams") {
 		u := toolproxy.Upstream{
 			Name:    name,
-			URL:     s.toolValue("upstreams", name, "url").text,
-			Command: s.toolValue("upstreams", name, "command").items,
-			Env:     s.toolValue("upstreams", name, "env").items,
-			Timeout: s.toolDuration("upstreams", name, "timeout"),
+			URL:     s.ToolValue("upstreams", name, "url").Text,
+			Command: s.ToolValue("upstreams", name, "command").Items,
+			Env:     s.ToolValue("upstreams", name, "env").Items,
+			Timeout: s.ToolDuration("upstreams", name, "timeout"),
 			Headers: map[string]picket.Secret{},
 		}
 		whole := true
-		for _, header := range s.namesUnder("upstreams", name, "headers") {
+		for _, header := range s.NamesUnder("upstreams", name, "headers") {
 			value, ok := env.lookupSecret("tools.upstreams."+name,
-				s.toolValue("upstreams", name, "headers", header, "env").text)
+				s.ToolValue("upstreams", name, "headers", header, "env").Text)
 			u.Headers[header], whole = value, whole && ok
 		}
 		if whole {
@@ -65,12 +62,12 @@ func (s settings) upstreams(env toolEnv) (all []toolproxy.Upstream) {
 	return all
 }
 
-// llm is where calls of language models go; one whose key is missing is left
+// llmOf is where calls of language models go; one whose key is missing is left
 // out.
-func (s settings) llm(env toolEnv) (cfg llm.Config) {
-	for _, name := range s.namesUnder("llm") {
-		up := &llm.Upstream{URL: s.toolValue("llm", name, "url").text}
-		if variable := s.toolValue("llm", name, "key_env").text; variable != "" {
+func llmOf(s settings.Settings, env toolEnv) (cfg llm.Config) {
+	for _, name := range s.NamesUnder("llm") {
+		up := &llm.Upstream{URL: s.ToolValue("llm", name, "url").Text}
+		if variable := s.ToolValue("llm", name, "key_env").Text; variable != "" {
 			key, ok := env.lookupSecret("tools.llm."+name, variable)
 			if !ok {
 				continue
@@ -85,13 +82,6 @@ func (s settings) llm(env toolEnv) (cfg llm.Config) {
 		}
 	}
 	return cfg
-}
-
-// toolDuration reads a value that a check has found to be a duration; 0 when it is not
-// given.
-func (s settings) toolDuration(path ...string) time.Duration {
-	d, _ := time.ParseDuration(s.toolValue(path...).text)
-	return d
 }
 
 // toolEnv is where the values of variables come from, and where it is told
@@ -118,11 +108,11 @@ func (e toolEnv) lookupSecret(what, name string) (picket.Secret, bool) {
 
 // missingVariables are the names that the tools of picket.yaml need and this
 // environment does not have.
-func (s settings) missingVariables() (names []string) {
+func missingVariables(s settings.Settings) (names []string) {
 	env := toolEnv{os.Getenv, func(_, name string) { names = append(names, name) }}
-	s.databases(env)
-	s.upstreams(env)
-	s.llm(env)
+	databasesOf(s, env)
+	upstreamsOf(s, env)
+	llmOf(s, env)
 	slices.Sort(names)
 	return slices.Compact(names)
 }

@@ -14,22 +14,24 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 func newWorkspace() *cobra.Command {
 	return commandGroup("workspace", "See and keep the directories that agents of this machine work in",
 		newWorkspaceList(), newWorkspacePath(), newWorkspacePin(true), newWorkspacePin(false),
-		needsTrust(newWorkspaceCollect()))
+		settings.NeedsTrust(newWorkspaceCollect()))
 }
 
 // keptWorkspaces is what the adapters of this machine keep. What the server says of it
 // is asked for, where it can be reached.
 func keptWorkspaces(cmd *cobra.Command) (adapter.KeptWorkspaces, error) {
-	cfg, err := loadSettings(cmd)
+	cfg, err := settings.LoadSettings(cmd)
 	if err != nil {
 		return adapter.KeptWorkspaces{}, err
 	}
-	kept := adapter.KeptWorkspaces{Keep: cfg.duration("workspace.keep")}
+	kept := adapter.KeptWorkspaces{Keep: cfg.Duration("workspace.keep")}
 	s, err := connect(cmd)
 	if err != nil {
 		return kept, err
@@ -54,17 +56,17 @@ type workspaceRow struct {
 	Because string `json:"because,omitempty"` // of gc: why it was deleted or stays
 }
 
-var workspaceColumns = []column[workspaceRow]{
-	{head: "WORKSPACE", cell: func(r workspaceRow) string { return r.Name }},
-	{head: "TASK", cell: func(r workspaceRow) string { return r.TaskID }},
-	{head: "SOURCE", cell: func(r workspaceRow) string { return string(r.Source) }},
-	{head: "SIZE", cell: func(r workspaceRow) string { return sizeText(r.Bytes) }},
-	{head: "EXPIRES", cell: expiryText},
-	{head: "RUN", cell: func(r workspaceRow) string { return r.RunID }, wide: true},
-	{head: "RUNS", cell: func(r workspaceRow) string { return fmt.Sprint(len(r.Runs)) }, wide: true},
-	{head: "BRANCH", cell: func(r workspaceRow) string { return r.Branch }, wide: true},
-	{head: "PATH", cell: func(r workspaceRow) string { return r.Path }, wide: true},
-	{head: "TITLE", cell: func(r workspaceRow) string { return clip(r.Title, 40) }},
+var workspaceColumns = []term.Column[workspaceRow]{
+	{Head: "WORKSPACE", Cell: func(r workspaceRow) string { return r.Name }},
+	{Head: "TASK", Cell: func(r workspaceRow) string { return r.TaskID }},
+	{Head: "SOURCE", Cell: func(r workspaceRow) string { return string(r.Source) }},
+	{Head: "SIZE", Cell: func(r workspaceRow) string { return sizeText(r.Bytes) }},
+	{Head: "EXPIRES", Cell: expiryText},
+	{Head: "RUN", Cell: func(r workspaceRow) string { return r.RunID }, Wide: true},
+	{Head: "RUNS", Cell: func(r workspaceRow) string { return fmt.Sprint(len(r.Runs)) }, Wide: true},
+	{Head: "BRANCH", Cell: func(r workspaceRow) string { return r.Branch }, Wide: true},
+	{Head: "PATH", Cell: func(r workspaceRow) string { return r.Path }, Wide: true},
+	{Head: "TITLE", Cell: func(r workspaceRow) string { return term.Clip(r.Title, 40) }},
 }
 
 func workspaceListing(cmd *cobra.Command, empty string) listing[workspaceRow] {
@@ -104,7 +106,7 @@ func newWorkspaceList() *cobra.Command {
 				})
 		},
 	}
-	return watchFlag(formatFlag(c))
+	return watchFlag(term.FormatFlag(c))
 }
 
 // workspaceNamed finds a workspace by its own id, or that of one of its runs or
@@ -139,7 +141,7 @@ func workspaceNamed(ctx context.Context, typed string) (adapter.KeptWorkspace, e
 	}
 	return adapter.KeptWorkspace{},
 		picket.Refuse(picket.CodeNotFound, "See: picket workspace list", "no workspace of %s is kept on this machine",
-			oneLine(typed))
+			term.OneLine(typed))
 }
 
 func newWorkspacePath() *cobra.Command {
@@ -156,9 +158,9 @@ func newWorkspacePath() *cobra.Command {
 			}
 			if _, err := os.Stat(w.Path); err != nil {
 				return picket.Refuse(picket.CodeNotFound, "Its record goes with: picket workspace gc",
-					"the directory %s is gone", oneLine(w.Path))
+					"the directory %s is gone", term.OneLine(w.Path))
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), oneLine(w.Path))
+			fmt.Fprintln(cmd.OutOrStdout(), term.OneLine(w.Path))
 			return nil
 		},
 	}

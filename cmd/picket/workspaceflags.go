@@ -9,13 +9,9 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/agents"
-)
-
-var (
-	workspaceSources = []string{string(adapter.WorkspaceHere), string(adapter.WorkspaceWorktree),
-		string(adapter.WorkspaceCopy),
-		string(adapter.WorkspaceEmpty)}
-	workspaceResumes = []string{string(adapter.ResumeReuse), string(adapter.ResumeCopy), string(adapter.ResumeFresh)}
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 // workspaceOptions is where an agent works, what of it stays, and what it sees.
@@ -38,15 +34,15 @@ func workspaceFlags(c *cobra.Command, def adapter.Workspace) {
 	f.StringSlice("env", nil, "a variable NAME the agent gets beside the usual ones")
 	f.String("containment", "",
 		"how the agent's processes are held together: cgroup, subreaper or group (default: the best that works here)")
-	choices(c, "workspace", workspaceSources...)
-	choices(c, "resume", workspaceResumes...)
-	choices(c, "containment", picket.Containments...)
+	term.Choices(c, "workspace", settings.WorkspaceSources...)
+	term.Choices(c, "resume", settings.WorkspaceResumes...)
+	term.Choices(c, "containment", picket.Containments...)
 }
 
 // workspaceOptionsOf reads the flags of workspaceFlags and the settings behind them. Where
 // nothing is said, a coding agent in a repository gets a worktree of it.
-func workspaceOptionsOf(cmd *cobra.Command, cfg settings, p agents.Preset) (at workspaceOptions, err error) {
-	source := cfg.text("workspace.source")
+func workspaceOptionsOf(cmd *cobra.Command, cfg settings.Settings, p agents.Preset) (at workspaceOptions, err error) {
+	source := cfg.Text("workspace.source")
 	if source == "" && p.CodingAgent() && insideRepository(".") {
 		source = string(adapter.WorkspaceWorktree)
 	}
@@ -55,14 +51,14 @@ func workspaceOptionsOf(cmd *cobra.Command, cfg settings, p agents.Preset) (at w
 	}
 	at = workspaceOptions{
 		source: adapter.Workspace(source),
-		resume: adapter.Resume(cfg.text("workspace.resume")),
-		keep:   cfg.duration("workspace.keep"),
+		resume: adapter.Resume(cfg.Text("workspace.resume")),
+		keep:   cfg.Duration("workspace.keep"),
 	}
 	at.env, _ = cmd.Flags().GetStringSlice("env")
 	for _, e := range at.env {
 		if name, _, given := strings.Cut(e, "="); given {
-			return at, usageError("--env %s: write only the name, --env %s; its value is taken from your environment",
-				shellQuote(e), shellQuote(name))
+			return at, exit.Usagef("--env %s: write only the name, --env %s; its value is taken from your environment",
+				term.ShellQuote(e), term.ShellQuote(name))
 		}
 	}
 	return at, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 func newWorkspaceCollect() *cobra.Command {
@@ -31,17 +32,17 @@ func newWorkspaceCollect() *cobra.Command {
 		},
 	}
 	c.Flags().Bool("dry-run", false, "only say what would be deleted")
-	return formatFlag(c)
+	return term.FormatFlag(c)
 }
 
 func collectWorkspaces(cmd *cobra.Command, kept adapter.KeptWorkspaces, dry bool) error {
 	var failed error
 	l := workspaceListing(cmd, "no workspaces are kept")
-	l.columns = []column[workspaceRow]{
-		{head: "WORKSPACE", cell: func(r workspaceRow) string { return r.Name }},
-		{head: "TASK", cell: func(r workspaceRow) string { return r.TaskID }},
-		{head: "DONE", cell: func(r workspaceRow) string { return doneText(r, dry) }},
-		{head: "BECAUSE", cell: func(r workspaceRow) string { return r.Because }},
+	l.columns = []term.Column[workspaceRow]{
+		{Head: "WORKSPACE", Cell: func(r workspaceRow) string { return r.Name }},
+		{Head: "TASK", Cell: func(r workspaceRow) string { return r.TaskID }},
+		{Head: "DONE", Cell: func(r workspaceRow) string { return doneText(r, dry) }},
+		{Head: "BECAUSE", Cell: func(r workspaceRow) string { return r.Because }},
 	}
 	err := l.show(nil, topic{}, func(ctx context.Context, raw *jsontext.Value) error {
 		all, err := kept.Collect(ctx, dry)

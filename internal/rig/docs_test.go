@@ -90,9 +90,9 @@ func TestDocumentedExitClasses(t *testing.T) {
 
 func TestDocumentedSettings(t *testing.T) {
 	want := map[string]string{}
-	ast.Inspect(parseFile(t, "cmd/picket/settings.go"), func(n ast.Node) bool {
+	ast.Inspect(parseFile(t, "cmd/picket/settings/settings.go"), func(n ast.Node) bool {
 		fn, ok := n.(*ast.FuncDecl)
-		if !ok || fn.Name.Name != "knownSettings" {
+		if !ok || fn.Name.Name != "KnownSettings" {
 			return true
 		}
 		ast.Inspect(fn, func(n ast.Node) bool {

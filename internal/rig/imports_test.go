@@ -61,6 +61,13 @@ var mayImport = map[string][]string{
 	"internal/rig/contract": {"docs", "github.com/getkin/kin-openapi/...", "github.com/go-json-experiment/json/..."},
 	"internal/rig/remains":  nil, // what a test program leaves behind
 	"cmd/picket":            anyImport,
+	"cmd/picket/cli/exit":   {"picket"},
+	"cmd/picket/settings": {"picket", "budget", "adapter", "adapter/agents",
+		"cmd/picket/cli/exit", "cmd/picket/cli/term", "internal/devredis", "internal/outbound", "internal/web",
+		"github.com/spf13/cobra",
+		"github.com/redis/go-redis/v9/...", "github.com/goccy/go-yaml/...", "github.com/go-json-experiment/json/..."},
+	"cmd/picket/cli/term": {"picket", "cmd/picket/cli/exit", "github.com/spf13/cobra", "github.com/goccy/go-yaml/...",
+		"github.com/charmbracelet/x/...", "github.com/go-json-experiment/json/..."},
 }
 
 // mayImportInTests is what the tests of any room may name as well: test

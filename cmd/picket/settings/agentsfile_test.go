@@ -1,0 +1,249 @@
+package settings
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+)
+
+// rfc16YAML is the YAML of RFC-0016 section 12, as it stands there.
+const rfc16YAML = `agents:
+  billing-processor:
+    role_id: billing-processor
+    capabilities:
+      - billing
+      - invoicing
+      - stripe-integration
+    capacity:
+      max_concurrent_tasks: 5
+    heartbeat:
+      interval_seconds: 30
+      unhealthy_after_seconds: 90
+      dead_after_seconds: 300
+    drain_timeout_seconds: 120
+    pool:
+      min_instances: 1
+      max_instances: 5
+
+  code-reviewer:
+    role_id: code-reviewer
+    capabilities:
+      - code-review
+      - linting
+    capacity:
+      max_concurrent_tasks: 3
+    heartbeat:
+      interval_seconds: 60
+      unhealthy_after_seconds: 180
+      dead_after_seconds: 600
+`
+
+func TestTheDocumentsYAMLLoadsAsItStands(t *testing.T) {
+	got, err := loadFile(t, rfc16YAML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := got.AgentNamed("billing-processor")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg := e.registration()
+	if err := reg.Normalize(); err != nil {
+		t.Fatal(err)
+	}
+	if reg.RoleID != "billing-processor" ||
+		!slices.Equal(reg.Capabilities, []string{"billing", "invoicing", "stripe-integration"}) ||
+		*reg.Capacity.MaxConcurrentTasks != 5 ||
+		reg.Heartbeat.Config() != (picket.HeartbeatConfig{
+			IntervalSeconds:       30,
+			UnhealthyAfterSeconds: 90,
+			DeadAfterSeconds:      300,
+		}) ||
+		*reg.DrainTimeoutSeconds != 120 {
+		t.Errorf("registration = %+v", reg)
+	}
+	reviewer, ok := got.AgentOfRole("code-reviewer")
+	if reg := reviewer.registration(); !ok || *reg.Heartbeat.DeadAfterSeconds != 600 || reg.DrainTimeoutSeconds != nil {
+		t.Errorf("code-reviewer = %+v", reg)
+	}
+	advice := got.Advice()
+	if a := advice["billing-processor"]; len(advice) != 1 || *a.MinInstances != 1 || *a.MaxInstances != 5 {
+		t.Errorf("advice = %+v", advice)
+	}
+}
+
+// fullAgentYAML gives each key of an entry a value that is not its default.
+const fullAgentYAML = `stall_after: 9m
+workspace: {source: copy, keep: 1h}
+agents:
+  my.coder:
+    role_id: coder
+    capabilities: [go, git]
+    capacity: {max_concurrent_tasks: 3}
+    heartbeat: {interval_seconds: 1, unhealthy_after_seconds: 2, dead_after_seconds: 4}
+    drain_timeout_seconds: 7
+    pool: {min_instances: 2, max_instances: 2}
+    launch: {preset: exec, command: [./agent.sh, "two words"], env: [ANTHROPIC_API_KEY, HTTPS_PROXY]}
+    linger: 0s
+    workspace: {source: worktree, resume: fresh, keep: 36h}
+    timeout: 10m
+    stall_after: 3m
+    budget: $0.75
+    retry: {max_attempts: 5, on: [timeout, crash], backoff: 1500ms}
+    escalate: fail
+    review: none
+    on_exit: complete
+  my.coder.launch: {}
+`
+
+func TestEveryKeyOfAnAgentIsHonoured(t *testing.T) {
+	got, err := loadFile(t, fullAgentYAML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, ok := got.AgentOfRole("coder")
+	if !ok {
+		t.Fatal("no entry has the role coder")
+	}
+	for _, k := range AgentSettings {
+		if _, given := e.Value(k.Key); !given {
+			t.Errorf("%s is not in the example: it may be accepted and ignored", k.Key)
+		}
+		if k.What == "" {
+			t.Errorf("%s is not explained", k.Key)
+		}
+	}
+	task := e.Task()
+	if *task.TimeoutSeconds != 600 || task.BudgetEnvelope.USD.String() != "0.75" || *task.Retry.MaxAttempts != 5 ||
+		*task.Retry.BackoffSeconds != 2 ||
+		!slices.Equal(task.Retry.On, []picket.ExitClass{"timeout", "crash"}) || task.Escalate != "fail" ||
+		task.Review != "none" || task.OnExit != "complete" {
+		t.Errorf("task = %+v", task)
+	}
+	if env := e.Env([]string{"HTTPS_PROXY", "X"}); !slices.Equal(env,
+		[]string{"ANTHROPIC_API_KEY", "HTTPS_PROXY", "X"}) {
+		t.Errorf("env = %q", env)
+	}
+	if linger, given := e.Duration("linger"); linger != 0 || !given {
+		t.Errorf("linger = %v, given %v", linger, given)
+	}
+	own := got.ForRole("coder")
+	if own.Text("workspace.source") != "worktree" || own.Text("workspace.resume") != "fresh" ||
+		own.Duration("workspace.keep") != 36*time.Hour || own.Text("stall_after") != "3m" {
+		t.Errorf("the role's own settings do not hold: %v", own)
+	}
+	if other := got.ForRole("tester"); other.Text("workspace.source") != "copy" || other.Text("stall_after") != "9m" {
+		t.Errorf("another role has them, too: %v", other)
+	}
+}
+
+// The entry's name is its role unless role_id says otherwise.
+func TestAnEntryWithoutKeys(t *testing.T) {
+	got, err := loadFile(t, "agents:\n  tester:\n  other: {capabilities: , pool: {}}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, ok := got.AgentOfRole("tester"); !ok || e.registration().Capacity != nil || e.Task().Retry != nil ||
+		e.advice() != nil {
+		t.Errorf("tester: %v %+v", ok, e.registration())
+	}
+	if _, ok := got.AgentOfRole(""); ok {
+		t.Error("who names no role gets an entry")
+	}
+}
+
+func TestBadAgents(t *testing.T) {
+	for file, want := range map[string][2]string{
+		"agents: []":         {"picket.yaml:1:9: a mapping", ""},
+		"agents:\n  a: x":    {"picket.yaml:2:6: a mapping", ""},
+		"agents:\n  a b: {}": {"picket.yaml:2:3: 'a b' is no name of an agent", ""},
+		"agents:\n  a:\n    capabilites: [x]": {`picket.yaml:3:5: there is no key "capabilites" in agents.a`,
+			`Did you mean "capabilities"?`},
+		"agents:\n  a:\n    retry: {max_attemps: 3}": {`picket.yaml:3:13: there is no key "max_attemps" in agents.a.retry`, `Did you mean "max_attempts"?`},
+		"agents:\n  a:\n    launch: {preset: clod}":  {"picket.yaml:3:14: agents.a.launch.preset: there is no agent called clod", ""},
+		"agents:\n  a:\n    launch: {preset: exec}":  {"picket.yaml:3:14: agents.a.launch.preset is exec, and no command is given", "Add the command"},
+		"agents:\n  a:\n    launch: {command: []}": {"picket.yaml:3:14: agents.a.launch.command names no program",
+			""},
+		"agents:\n  a:\n    launch: {command: {x: y}}": {"agents.a.launch.command: a list of single values", ""},
+		"agents:\n  a:\n    launch: {env: [A=b]}":      {"picket.yaml:3:14: agents.a.launch.env: A=b: write only the name", ""},
+		"agents:\n  a:\n    launch: {env: PICKET_API_KEY}": {"PICKET_API_KEY cannot be passed",
+			""},
+		"agents:\n  a:\n    role_id: [x]": {"picket.yaml:3:5: agents.a.role_id: a single value is expected", ""},
+		"agents:\n  a:\n    role_id: 'x y'": {"picket.yaml:3:5: agents.a.role_id",
+			""},
+		"agents:\n  a: {}\n  b: {role_id: a}":                           {"picket.yaml:3:7: the role a is that of agents.a already, at picket.yaml:2:3", "one pool"},
+		"agents: {a: {}}\n---\nagents: {a: {}}":                         {"agents.a is there already, at picket.yaml:1:10", ""},
+		"agents:\n  a:\n    pool: {min_instances: 3, max_instances: 2}": {"picket.yaml:3:12: agents.a.pool.min_instances is 3, more than max_instances (2)", "at most"},
+		"agents:\n  a:\n    pool: {min_instances: -1}":                  {"picket.yaml:3:12: agents.a.pool.min_instances: -1 is not a whole number", ""},
+		"agents:\n  a:\n    heartbeat:\n      interval_seconds: 60":     {"picket.yaml:3:5: agents.a.heartbeat.unhealthy_after_seconds: unhealthy_after_seconds is 90, less than twice interval_seconds (60)", "at least twice"},
+		"agents:\n  a:\n    heartbeat: {dead_after_seconds: 179}":       {"picket.yaml:3:17: agents.a.heartbeat.dead_after_seconds", "at least twice"},
+		"agents:\n  a:\n    heartbeat: {interval_seconds: 0}":           {"picket.yaml:3:17: agents.a.heartbeat.interval_seconds is 0, allowed are 1", "Give a number"},
+		"agents:\n  a:\n    drain_timeout_seconds: 2m":                  {"agents.a.drain_timeout_seconds: 2m is not a whole number", ""},
+		"agents:\n  a:\n    capabilities: [ok, 'not ok']":               {"picket.yaml:3:5: agents.a.capabilities", ""},
+		"agents:\n  a:\n    retry: {on: [lease_lost]}": {"picket.yaml:3:13: agents.a.retry.on",
+			"Give one of"},
+		"agents:\n  a:\n    retry: {max_attempts: 101}": {"picket.yaml:3:13: agents.a.retry.max_attempts is 101", ""},
+		"agents:\n  a:\n    escalate: dog":              {"picket.yaml:3:5: agents.a.escalate is \"dog\"", "human"},
+		"agents:\n  a:\n    review: parent":             {"picket.yaml:3:5: agents.a.review: a task that no other task delegated has no parent to review it", "Give human or none"},
+		"agents:\n  a:\n    on_exit: 3":                 {"agents.a.on_exit is \"3\"", ""},
+		"agents:\n  a:\n    budget: lots": {"picket.yaml:3:5: agents.a.budget",
+			""},
+		"agents:\n  a:\n    timeout: 100ms": {"agents.a.timeout: 100ms is not",
+			""},
+		"agents:\n  a:\n    timeout: 9999h":                                       {"picket.yaml:3:5: agents.a.timeout is 35996400", ""},
+		"agents:\n  a:\n    workspace: {source: there}":                           {"agents.a.workspace.source: \"there\" is none of", ""},
+		"agents:\n  a:\n    workspace: {resume: x}":                               {"agents.a.workspace.resume", ""},
+		"agents:\n  a:\n    stall_after: 1s":                                      {"agents.a.stall_after", ""},
+		"agents:\n  a:\n    capacity: {max_concurrent_tasks: 5, current_load: 1}": {`there is no key "current_load" in agents.a.capacity`, "max_concurrent_tasks"},
+	} {
+		_, err := loadFile(t, file)
+		if err == nil || !strings.Contains(exit.Text(err), want[0]) || exit.Code(err) != exit.Usage ||
+			!strings.Contains(exit.Remedy(err), want[1]) {
+			t.Errorf("%q:\n     %v (fix: %s; exit code %d)\nwant %q, fix %q", file, err, exit.Remedy(err),
+				exit.Code(err),
+				want[0], want[1])
+		}
+		if refusal := new(picket.Error); !errors.As(err, &refusal) {
+			t.Errorf("%q: no refusal: %v", file, err)
+		}
+	}
+}
+
+// TestDocumentedKeys holds the tables of the manual against the keys there are.
+func TestDocumentedKeys(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/operations/settings.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		if cells := strings.Split(line, "|"); len(cells) > 3 {
+			if name, ok := strings.CutPrefix(strings.TrimSpace(cells[1]), "`"); ok {
+				documented[strings.TrimSuffix(name, "`")] = true
+			}
+		}
+	}
+	for _, s := range KnownSettings() {
+		if !documented[s.Key] {
+			t.Errorf("docs/operations/settings.md does not have the key %s", s.Key)
+		}
+	}
+	for name := range documented {
+		if key, ok := strings.CutPrefix(name, "agents.NAME."); ok {
+			if _, known := agentSettingNamed(key); !known {
+				t.Errorf("docs/operations/settings.md has the key %s, which there is not", name)
+			}
+		}
+	}
+	for _, k := range AgentSettings {
+		if !documented["agents.NAME."+k.Key] {
+			t.Errorf("docs/operations/settings.md does not have the key agents.NAME.%s", k.Key)
+		}
+	}
+}
