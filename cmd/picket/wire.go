@@ -18,12 +18,12 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/settings"
 	"github.com/picket-dev/picket/internal/web"
-	"github.com/picket-dev/picket/notify"
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/orchestrator/api"
 	"github.com/picket-dev/picket/orchestrator/console"
 	"github.com/picket-dev/picket/orchestrator/store"
 	"github.com/picket-dev/picket/reaper"
+	"github.com/picket-dev/picket/reaper/webhooks"
 	"github.com/picket-dev/picket/toolproxy"
 	"github.com/picket-dev/picket/toolproxy/llm"
 )
@@ -217,7 +217,7 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 			return err
 		}
 		group.Go(func() error { return r.Run(ctx) })
-		d, err := notify.New(notify.Config{Queues: webhookQueues(store), Sender: sender, Log: h.log})
+		d, err := webhooks.New(webhooks.Config{Queues: webhookQueues(store), Sender: sender, Log: h.log})
 		if err != nil {
 			return err
 		}

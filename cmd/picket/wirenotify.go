@@ -1,17 +1,20 @@
 package main
 
 import (
-	"github.com/picket-dev/picket/notify"
 	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/reaper/webhooks"
 )
 
-// newSender is how this process posts to webhooks.
-func (h serverProcess) newSender() (*notify.Sender, error) {
-	return notify.NewSender(notify.SenderConfig{Allow: h.cfg.List("notify.allow"), PublicURL: h.cfg.Text("public_url")})
+// newSender returns what posts to webhooks.
+func (h serverProcess) newSender() (*webhooks.Sender, error) {
+	return webhooks.NewSender(webhooks.SenderConfig{
+		Allow:     h.cfg.List("notify.allow"),
+		PublicURL: h.cfg.Text("public_url"),
+	})
 }
 
-func webhookQueues(store *orchestrator.Store) map[string]notify.Queue {
-	queues := map[string]notify.Queue{}
+func webhookQueues(store *orchestrator.Store) map[string]webhooks.Queue {
+	queues := map[string]webhooks.Queue{}
 	for _, e := range store.Engines() {
 		queues[e.Namespace()] = e
 	}

@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 		"github.com/labstack/echo/v4/...", "github.com/go-json-experiment/json/..."},
 	"internal/llmstub": {"github.com/go-json-experiment/json/..."}, // a scripted LLM for tests
 	"reaper":           {"picket", "budget"},
-	"notify":           {"picket", "internal/outbound", "github.com/go-json-experiment/json/..."},
+	"reaper/webhooks":  {"picket", "internal/outbound", "github.com/go-json-experiment/json/..."},
 	"adapter": {"picket", "budget", "adapter/agents", "internal/text", "internal/files", "golang.org/x/sys/...",
 		"github.com/go-json-experiment/json/..."},
 	"adapter/agents": {"picket", "budget", "internal/text", "internal/files",
@@ -89,7 +89,7 @@ var mayImportInTests = []string{
 // testsOnEngine are rooms that declare the methods they call: their tests from
 // outside (package x_test) run against the engine that has these methods. Those of
 // the tool proxy plug its parts in as well.
-var testsOnEngine = []string{"toolproxy", "reaper", "notify", "orchestrator/console"}
+var testsOnEngine = []string{"toolproxy", "reaper", "reaper/webhooks", "orchestrator/console"}
 
 // goPackage is the part of go list's answer that the table is held against.
 type goPackage struct {
@@ -137,7 +137,7 @@ func TestForbiddenImportsAreSeen(t *testing.T) {
 		"toolproxy/llm":        {module + "/orchestrator", "github.com/redis/go-redis/v9"},
 		"orchestrator/console": {module + "/orchestrator", module + "/orchestrator/api"},
 		"reaper":               {module + "/orchestrator", module + "/internal/web"},
-		"notify": {module + "/orchestrator", module + "/orchestrator/api",
+		"reaper/webhooks": {module + "/orchestrator", module + "/orchestrator/api",
 			"github.com/redis/go-redis/v9"},
 		"adapter": {module + "/orchestrator", module + "/toolproxy", "github.com/labstack/echo/v4",
 			"github.com/redis/go-redis/v9"},

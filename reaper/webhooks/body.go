@@ -1,4 +1,4 @@
-package notify
+package webhooks
 
 import (
 	"github.com/go-json-experiment/json"

@@ -1,4 +1,4 @@
-// Package notify posts events to webhooks: in order, at least once, one event a
+// Package webhooks posts events to webhooks: in order, at least once, one event a
 // request, signed as Standard Webhooks says.
 //
 // Deliverers share nothing and have no leader. Each claims a target that has
@@ -6,4 +6,4 @@
 // position by compare-and-set, so any number of them may run side by side; one
 // that dies is followed by another when its claims are over. What was sent
 // twice carries the same webhook-id.
-package notify
+package webhooks

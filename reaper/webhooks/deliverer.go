@@ -1,4 +1,4 @@
-package notify
+package webhooks
 
 import (
 	"cmp"
@@ -52,7 +52,7 @@ type Deliverer struct{ cfg Config }
 // New fills in the defaults and refuses a configuration without anything to do.
 func New(cfg Config) (*Deliverer, error) {
 	if len(cfg.Queues) == 0 || cfg.Sender == nil {
-		return nil, errors.New("notify: at least one namespace and a sender are needed")
+		return nil, errors.New("webhooks: at least one namespace and a sender are needed")
 	}
 	cfg.Gather = cmp.Or(cfg.Gather, 100*time.Millisecond)
 	cfg.Grace = cmp.Or(cfg.Grace, 3*time.Second)

@@ -1,4 +1,4 @@
-package notify_test
+package webhooks_test
 
 import (
 	"crypto/hmac"
@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/picket-dev/picket/notify"
+	"github.com/picket-dev/picket/reaper/webhooks"
 )
 
 // verify reports whether a request is from Picket: body is as it came, and
@@ -42,7 +42,7 @@ func verify(secret string, h http.Header, body []byte) error {
 func TestTheDocumentedVerification(t *testing.T) {
 	source, err := os.ReadFile("example_test.go")
 	must(t, err)
-	page, err := os.ReadFile("../docs/protocol.md")
+	page, err := os.ReadFile("../../docs/protocol.md")
 	must(t, err)
 	_, code, _ := strings.Cut(string(source), "\nfunc verify(")
 	code, _, _ = strings.Cut(code, "\n}\n")
@@ -52,7 +52,7 @@ func TestTheDocumentedVerification(t *testing.T) {
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	body, now := []byte(`{"id":"7"}`), time.Now()
 	signed := func(at time.Time, id, with string) http.Header {
-		signature, err := notify.Sign(testSecret, "1", at, body)
+		signature, err := webhooks.Sign(testSecret, "1", at, body)
 		must(t, err)
 		return http.Header{
 			"Webhook-Id":        {id},

@@ -1,4 +1,4 @@
-package notify_test
+package webhooks_test
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
-	"github.com/picket-dev/picket/notify"
+	"github.com/picket-dev/picket/reaper/webhooks"
 )
 
 const (
@@ -55,7 +55,7 @@ func TestNoWebhookReachesPrivateAddresses(t *testing.T) {
 			"ten.test":  {"10.0.0.1"},
 			"open.test": {"169.254.169.254"},
 		})
-	s := newTestSender(t, notify.SenderConfig{
+	s := newTestSender(t, webhooks.SenderConfig{
 		Resolver: dns.Resolver(),
 		Allow:    []string{"127.0.0.1:1", "open.test:" + port},
 	})
@@ -93,7 +93,7 @@ func TestATargetThatMovesInsideGetsNothing(t *testing.T) {
 	defer inner.Close()
 	_, port, _ := net.SplitHostPort(inner.Listener.Addr().String())
 	dns := rig.StartDNSServer(t, map[string][]string{"rebind.test": {"93.184.216.34", "127.0.0.1"}})
-	s := newTestSender(t, notify.SenderConfig{Resolver: dns.Resolver()})
+	s := newTestSender(t, webhooks.SenderConfig{Resolver: dns.Resolver()})
 	url := "http://rebind.test:" + port + "/"
 	if err := s.Check(t.Context(), picket.Secret(url)); err != nil {
 		t.Fatalf("while it is outside: %v", err)
@@ -144,7 +144,7 @@ func TestWhatATargetCanAnswer(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	way := newTestSender(t, notify.SenderConfig{
+	way := newTestSender(t, webhooks.SenderConfig{
 		Allow:   []string{s.Listener.Addr().String(), "127.0.0.1:1"},
 		Timeout: 500 * time.Millisecond,
 	})
@@ -220,7 +220,7 @@ func TestATargetThatCannotProveItself(t *testing.T) {
 		{&tls.Config{RootCAs: trusted, Time: later}, s.URL, "its certificate has expired, or is not valid yet"},
 		{nil, "https://" + plain.Listener.Addr().String(), "tls: first record does not look like a TLS handshake"},
 	} {
-		way := newTestSender(t, notify.SenderConfig{Allow: allow, TLS: row.config, Resolver: dns.Resolver()})
+		way := newTestSender(t, webhooks.SenderConfig{Allow: allow, TLS: row.config, Resolver: dns.Resolver()})
 		if d := way.Send(t.Context(), testTarget(row.url), testEvent); d.Error != row.want ||
 			(d.Outcome == picket.WebhookTaken) != (row.want == "") {
 			t.Errorf("%s: %+v, want %q", row.url, d, row.want)

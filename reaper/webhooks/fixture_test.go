@@ -1,4 +1,4 @@
-package notify_test
+package webhooks_test
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
-	"github.com/picket-dev/picket/notify"
 	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/reaper/webhooks"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -116,13 +116,13 @@ func (h *fixture) webhook(id string) picket.Webhook {
 }
 
 // startDeliverer starts one; stop waits until it has ended.
-func (h *fixture) startDeliverer(way http.RoundTripper, change func(*notify.Config)) (stop func()) {
+func (h *fixture) startDeliverer(way http.RoundTripper, change func(*webhooks.Config)) (stop func()) {
 	h.t.Helper()
-	s, err := notify.NewSender(notify.SenderConfig{})
+	s, err := webhooks.NewSender(webhooks.SenderConfig{})
 	must(h.t, err)
 	s.SetTransport(way)
-	cfg := notify.Config{
-		Queues: map[string]notify.Queue{"default": h.Engine},
+	cfg := webhooks.Config{
+		Queues: map[string]webhooks.Queue{"default": h.Engine},
 		Sender: s,
 		Log:    slog.New(slog.NewTextHandler(h.log, nil)),
 		Jitter: func(most time.Duration) time.Duration { return most },
@@ -130,7 +130,7 @@ func (h *fixture) startDeliverer(way http.RoundTripper, change func(*notify.Conf
 	if change != nil {
 		change(&cfg)
 	}
-	d, err := notify.New(cfg)
+	d, err := webhooks.New(cfg)
 	must(h.t, err)
 	ctx, cancel := context.WithCancel(h.ctx)
 	ended := make(chan error, 1)
@@ -175,19 +175,19 @@ func (g *target) record(r *http.Request) (a delivery, n int) {
 	_ = r.Body.Close()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	a = delivery{at: time.Now(), host: r.URL.Host, id: r.Header.Get(notify.HeaderID)}
+	a = delivery{at: time.Now(), host: r.URL.Host, id: r.Header.Get(webhooks.HeaderID)}
 	var ev picket.Event
 	if err := json.Unmarshal(body, &ev); err != nil {
 		g.problems = append(g.problems, "body: "+err.Error())
 	}
 	a.seq = ev.Seq
-	stamp, _ := strconv.ParseInt(r.Header.Get(notify.HeaderTimestamp), 10, 64)
-	if want, _ := notify.Sign(g.secrets[a.host], a.id, time.Unix(stamp, 0), body); g.secrets[a.host] != "" &&
-		r.Header.Get(notify.HeaderSignature) != want {
-		g.problems = append(g.problems, "signature "+r.Header.Get(notify.HeaderSignature))
+	stamp, _ := strconv.ParseInt(r.Header.Get(webhooks.HeaderTimestamp), 10, 64)
+	if want, _ := webhooks.Sign(g.secrets[a.host], a.id, time.Unix(stamp, 0), body); g.secrets[a.host] != "" &&
+		r.Header.Get(webhooks.HeaderSignature) != want {
+		g.problems = append(g.problems, "signature "+r.Header.Get(webhooks.HeaderSignature))
 	}
 	if time.Since(time.Unix(stamp, 0)).Abs() > time.Minute {
-		g.problems = append(g.problems, "timestamp "+r.Header.Get(notify.HeaderTimestamp))
+		g.problems = append(g.problems, "timestamp "+r.Header.Get(webhooks.HeaderTimestamp))
 	}
 	g.got = append(g.got, a)
 	return a, len(g.got)

@@ -1,4 +1,4 @@
-package notify_test
+package webhooks_test
 
 import (
 	"strings"
@@ -7,12 +7,12 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/notify"
+	"github.com/picket-dev/picket/reaper/webhooks"
 )
 
-func newTestSender(t *testing.T, cfg notify.SenderConfig) *notify.Sender {
+func newTestSender(t *testing.T, cfg webhooks.SenderConfig) *webhooks.Sender {
 	t.Helper()
-	s, err := notify.NewSender(cfg)
+	s, err := webhooks.NewSender(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func newTestSender(t *testing.T, cfg notify.SenderConfig) *notify.Sender {
 
 // A request holds an event as the API shows it, and never more than 64 KiB.
 func TestAnEventFitsIntoARequest(t *testing.T) {
-	s := newTestSender(t, notify.SenderConfig{})
+	s := newTestSender(t, webhooks.SenderConfig{})
 	long := strings.Repeat("x", 50<<10)
 	for data, want := range map[string]string{
 		`{"state":"review"}`: `{"state":"review"}`,
@@ -50,7 +50,7 @@ func TestAnEventFitsIntoARequest(t *testing.T) {
 // Nothing that an agent or a person wrote becomes a link, a mention or more
 // than a line.
 func TestASlackMessageIsText(t *testing.T) {
-	s := newTestSender(t, notify.SenderConfig{PublicURL: "https://picket.example.test/?a=1&b=<"})
+	s := newTestSender(t, webhooks.SenderConfig{PublicURL: "https://picket.example.test/?a=1&b=<"})
 	ev := picket.Event{
 		ID:      "7",
 		Type:    picket.EventLeaseFailed,

@@ -1,4 +1,4 @@
-package notify_test
+package webhooks_test
 
 import (
 	"net/http"
@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/notify"
+	"github.com/picket-dev/picket/reaper/webhooks"
 )
 
 // Two deliverers serve three targets: each gets every event once, in order,
@@ -107,7 +107,7 @@ func TestATargetThatNeverAnswersIsDead(t *testing.T) {
 		}}
 		id := h.addWebhook("a").WebhookID
 		h.addEvents(2)
-		stop := h.startDeliverer(g, func(c *notify.Config) {
+		stop := h.startDeliverer(g, func(c *webhooks.Config) {
 			c.Jitter = func(most time.Duration) time.Duration { return most }
 		})
 		defer stop()

@@ -1,4 +1,4 @@
-package notify_test
+package webhooks_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/notify"
+	"github.com/picket-dev/picket/reaper/webhooks"
 )
 
 // A deliverer that has claimed a target and is gone is followed by another when
@@ -57,7 +57,7 @@ func TestAProcessThatStoodStillSendsNothingLate(t *testing.T) {
 			}
 			return nil
 		}
-		defer h.startDeliverer(g, func(c *notify.Config) { c.Queues = map[string]notify.Queue{"default": slow} })()
+		defer h.startDeliverer(g, func(c *webhooks.Config) { c.Queues = map[string]webhooks.Queue{"default": slow} })()
 		h.eventually("delivery", func() bool { return len(g.deliveries()) == 2 })
 		if said := slow.recordedOutcomes(); len(said) < 3 || said[0] != picket.WebhookPassed {
 			t.Errorf("it was sent under a claim that was about to end: %v", said)
@@ -80,7 +80,7 @@ func TestALostReplyDoesNotProlongATurn(t *testing.T) {
 			}
 			return nil
 		}
-		defer h.startDeliverer(g, func(c *notify.Config) { c.Queues = map[string]notify.Queue{"default": slow} })()
+		defer h.startDeliverer(g, func(c *webhooks.Config) { c.Queues = map[string]webhooks.Queue{"default": slow} })()
 		h.eventually("delivery", func() bool { return len(g.deliveries()) == 2 })
 		if said := slow.recordedOutcomes(); len(said) < 3 || said[0] != picket.WebhookPassed {
 			t.Errorf("it was sent under a claim that was about to end: %v", said)
@@ -91,7 +91,7 @@ func TestALostReplyDoesNotProlongATurn(t *testing.T) {
 
 // lossyQueue is a namespace whose answers can be lost.
 type lossyQueue struct {
-	notify.Queue
+	webhooks.Queue
 	turns atomic.Int64
 	steps atomic.Int64
 	reads atomic.Int64
@@ -161,7 +161,7 @@ func TestLostAnswersOfTheStoreAreNoSecondRequest(t *testing.T) {
 			}
 			return nil
 		}}
-		defer h.startDeliverer(g, func(c *notify.Config) { c.Queues = map[string]notify.Queue{"default": lossy} })()
+		defer h.startDeliverer(g, func(c *webhooks.Config) { c.Queues = map[string]webhooks.Queue{"default": lossy} })()
 		began := time.Now()
 		h.eventually("delivery", func() bool { return len(g.deliveries()) == 40 })
 		if took := time.Since(began); took > picket.WebhookTurnTTL {
@@ -208,7 +208,7 @@ func TestAnIdleDelivererAsksNothing(t *testing.T) {
 		h.addWebhook("a")
 		h.addEvents(1)
 		idle := &lossyQueue{Queue: h.Engine}
-		defer h.startDeliverer(g, func(c *notify.Config) { c.Queues = map[string]notify.Queue{"default": idle} })()
+		defer h.startDeliverer(g, func(c *webhooks.Config) { c.Queues = map[string]webhooks.Queue{"default": idle} })()
 		h.eventually("delivery", func() bool { return len(g.deliveries()) == 1 })
 		time.Sleep(2 * picket.WebhookTurnTTL)
 		calls := func() int64 { return idle.turns.Load() + idle.steps.Load() + idle.reads.Load() + idle.tails.Load() }
@@ -275,7 +275,7 @@ func TestAStopReleasesEveryTurn(t *testing.T) {
 // slowTurns is a namespace in which the reply to a claim comes a second after
 // its effect, or never, and a call that is cancelled returns at once.
 type slowTurns struct {
-	notify.Queue
+	webhooks.Queue
 	taken chan struct{} // a claim has had its effect
 	lose  bool          // the first reply is lost
 	turns int
@@ -308,7 +308,7 @@ func TestAStopWaitsForTheReplyToATurn(t *testing.T) {
 				h.addEvents(1)
 				slow := &slowTurns{Queue: h.Engine, taken: make(chan struct{}), lose: lose}
 				stop := h.startDeliverer(g,
-					func(c *notify.Config) { c.Queues = map[string]notify.Queue{"default": slow} })
+					func(c *webhooks.Config) { c.Queues = map[string]webhooks.Queue{"default": slow} })
 				<-slow.taken
 				stop()
 				if n := len(g.deliveries()); n != 0 {

@@ -1,4 +1,4 @@
-package notify_test
+package webhooks_test
 
 import (
 	"context"
@@ -13,13 +13,13 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/notify"
+	"github.com/picket-dev/picket/reaper/webhooks"
 )
 
 // killableQueue is a namespace as a process sees it that can be killed: from then on
 // nothing it does has an effect.
 type killableQueue struct {
-	notify.Queue
+	webhooks.Queue
 	killed atomic.Bool
 }
 
@@ -127,7 +127,7 @@ func TestRandomFaultsOnAllSides(t *testing.T) {
 			virtual(t, func(h *fixture) { h.runFaults(rand.New(rand.NewPCG(seed+uint64(round), 0))) })
 		})
 	}
-	t.Logf("repeat with: PICKET_SEED=%d go test ./notify -run TestRandomFaultsOnAllSides", seed)
+	t.Logf("repeat with: PICKET_SEED=%d go test ./reaper/webhooks -run TestRandomFaultsOnAllSides", seed)
 }
 
 func (h *fixture) runFaults(random *rand.Rand) {
@@ -148,8 +148,8 @@ func (h *fixture) runFaults(random *rand.Rand) {
 	for i := range starts {
 		starts[i] = func() (*killableQueue, func()) {
 			m := &killableQueue{Queue: h.Engine}
-			return m, h.startDeliverer(f, func(c *notify.Config) {
-				c.Queues = map[string]notify.Queue{"default": m}
+			return m, h.startDeliverer(f, func(c *webhooks.Config) {
+				c.Queues = map[string]webhooks.Queue{"default": m}
 				c.Jitter = func(most time.Duration) time.Duration { return time.Duration(f.intN(int(most))) }
 			})
 		}
@@ -210,7 +210,7 @@ func (f *faultyTarget) checkDeliveries(h *fixture, ids map[string]string) {
 	for host, webhook := range ids {
 		known, at := map[int64]bool{}, 0
 		for _, a := range f.accepted[host] {
-			if a.id != notify.MessageID(webhook, strconv.FormatInt(a.seq, 10)) {
+			if a.id != webhooks.MessageID(webhook, strconv.FormatInt(a.seq, 10)) {
 				h.t.Errorf("%s got event %d as %s", host, a.seq, a.id)
 			}
 			if known[a.seq] {
