@@ -162,19 +162,13 @@ func middle(sorted []float64) float64 {
 	return sorted[mid]
 }
 
-// near is the round whose figure is nearest to the median.
-func (s side) near() sample {
-	return slices.MinFunc(s.Rounds, func(a, b sample) int {
-		return int(math.Copysign(1, math.Abs(a.Value-s.Median)-math.Abs(b.Value-s.Median)))
-	})
-}
-
-func (s side) String() string {
+// spread is the name of a side with the spread of its rounds.
+func (s side) spread() string {
 	noisy := ""
 	if s.Noisy {
 		noisy = ", noisy"
 	}
-	return fmt.Sprintf("%s (%.0f %%%s)", figure(s.Median), s.Spread*100, noisy)
+	return fmt.Sprintf("%s (%.0f %%%s)", s.Name, s.Spread*100, noisy)
 }
 
 // figure writes a number with three digits or more.

@@ -18,9 +18,6 @@ func TestASideIsItsMedianAndSpread(t *testing.T) {
 	if s.Median != 101.5 || s.Noisy {
 		t.Errorf("got %+v", s)
 	}
-	if n := s.near().Value; n != 102 && n != 101 {
-		t.Errorf("the round nearest to 101.5 is none of value %v", n)
-	}
 }
 
 func TestARatioOverOneIsInOurFavour(t *testing.T) {
@@ -95,9 +92,8 @@ func TestThePageHasARowForEveryLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| life | fsync off | engine | picket 310 (6 %) | asynq 150 (37 %, noisy) | tasks/s | x2.07 | ≥ x1.5 | - | must |",
-		"  - fsync off: picket redis µs a task 11.0\n",
-		"| renew | 23.5 | 6.3 | 7 | hgetall 2, zadd 1 |",
+		"| life | fsync off | engine | picket (6 %) | asynq (37 %, noisy) | x2.07 |",
+		"| renew | x1 | 27 % | 7 | hgetall 2, zadd 1 |",
 	} {
 		if strings.Count(page.String(), want) != 1 {
 			t.Errorf("not once %q in\n%s", want, page.String())
@@ -145,16 +141,6 @@ func TestAProfileSplitsAScriptFromWhatItCalls(t *testing.T) {
 	}
 	if _, err := readProfile("renew", map[string]count{"zadd": {calls: 1}}); err == nil {
 		t.Error("a profile without a script call was taken")
-	}
-}
-
-func TestLuaIsWhatCommandsDoNotTake(t *testing.T) {
-	got := luaPerCall([]profile{{Micros: 1}, {Micros: 8, Nested: 4, Inside: 2}, {Micros: 45, Nested: 20, Inside: 15}})
-	if got != 1.5 {
-		t.Errorf("got %v µs a call, want 36 / 24", got)
-	}
-	if got := luaPerCall([]profile{{Micros: 1}}); got != 0 {
-		t.Errorf("got %v of scripts that call nothing", got)
 	}
 }
 

@@ -10,17 +10,17 @@ import (
 
 const pageHead = `<!-- Made by "make bench" from benchmarks.jsonl. Do not edit. -->
 # Benchmarks
-Ratios of one run on one machine. They say how two programs compare there and then, and promise nothing about yours: run
-` + "`make bench`" + ` to get your own, ` + "`make bench ONLY=life`" + ` for one scenario.
+This page compares two programs on one machine. The ratios hold for that machine at that time, and promise nothing about yours. Run
+` + "`make bench`" + ` to get your own, or ` + "`make bench ONLY=life`" + ` for one scenario. The figures behind the ratios are in
+[benchmarks.jsonl](benchmarks.jsonl).
 
-` + "`cmd/picketbench`" +
-	` starts servers of its own on unix sockets. Both sides of a row run in one process, in turn (A, B, A, B, …), after
-one round each that does not count. A figure is the median of the rounds; in brackets is its spread, (largest - smallest) / median.
-A side marked *noisy* had a spread over 30 %: read it as a hint only. Layer *engine* calls the Go API, *http* goes through the
-control plane and the tool proxy on a loopback port, *script* is the time Redis itself spent.
+` + "`cmd/picketbench`" + ` starts servers of its own on unix sockets. Both sides of a row run in one process, in turn (A, B, A, B, …), after
+one round each that does not count. The figure of a side is the median of its rounds. Behind each side stands its spread,
+(largest - smallest) / median. A side marked *noisy* had a spread over 30 %, so its ratio is only a hint. Layer *engine* calls the Go API. Layer
+*http* goes through the control plane and the tool proxy on a loopback port. Layer *script* is the time that Redis itself spent.
 
-The ratio is of rates, first side over second; of times, how many times shorter the first side is; where one side is the same thing in
-a larger store, how many times longer it takes there, so x1 is flat. *must* is what Picket sets itself, *moonshot* what it would like.
+For a rate, the ratio is the first side divided by the second. For a time, it tells how many times shorter the first side is. If the second side
+is the same system with a smaller store, the ratio tells how many times longer the first side takes, so x1 means that size does not matter.
 `
 
 // writePage writes docs/benchmarks.md from a file of JSON lines.
@@ -43,18 +43,14 @@ func writePage(w io.Writer, path string) error {
 }
 
 func writeTable(page *strings.Builder, lines []line) {
-	page.WriteString("\n| scenario | case | layer | first side | second side | unit | ratio | must | moonshot | reached |\n|---|---|---|---|---|---|---|---|---|---|\n")
+	page.WriteString("\n| scenario | case | layer | first side | second side | ratio |\n|---|---|---|---|---|---|\n")
 	for _, l := range lines {
 		switch {
 		case l.LeftOut != "":
-			fmt.Fprintf(page, "| %s | %s | %s | left out: %s | | | | %s | %s | - |\n", l.Scenario, l.Case, l.Layer,
-				l.LeftOut, l.Must.text(l.Unit), l.Moonshot.text(l.Unit))
+			fmt.Fprintf(page, "| %s | %s | %s | left out: %s | | |\n", l.Scenario, l.Case, l.Layer, l.LeftOut)
 		case len(l.Sides) > 1:
-			a, b := l.Sides[0], l.Sides[1]
-			fmt.Fprintf(page, "| %s | %s | %s | %s %s | %s %s | %s | x%s | %s | %s | %s |\n", l.Scenario, l.Case,
-				l.Layer,
-				a.Name, a, b.Name, b, l.Unit, figure(l.Ratio), l.Must.text(l.Unit), l.Moonshot.text(l.Unit),
-				l.reached())
+			fmt.Fprintf(page, "| %s | %s | %s | %s | %s | x%s |\n", l.Scenario, l.Case, l.Layer, l.Sides[0].spread(),
+				l.Sides[1].spread(), figure(l.Ratio))
 		}
 	}
 }
@@ -72,58 +68,36 @@ func (l line) reached() string {
 	return "**no**"
 }
 
-// writeTerms says of every scenario how it is measured, and what was seen
-// beside its figures.
+// writeTerms describes how each scenario is measured.
 func writeTerms(page *strings.Builder, lines []line) {
-	page.WriteString("\n## On what terms\n")
+	page.WriteString("\n## What is measured\n")
 	for _, s := range scenarios() {
-		if !slices.ContainsFunc(lines, func(l line) bool { return l.Scenario == s.name }) {
-			continue
-		}
-		fmt.Fprintf(page, "- **%s**: %s\n", s.name, s.what)
-		for _, l := range lines {
-			if l.Scenario == s.name {
-				writeBeside(page, l)
-			}
+		if slices.ContainsFunc(lines, func(l line) bool { return l.Scenario == s.name }) {
+			fmt.Fprintf(page, "- **%s**: %s\n", s.name, s.what)
 		}
 	}
 }
 
-func writeBeside(page *strings.Builder, l line) {
-	var sides []string
-	for _, s := range l.Sides {
-		near := s.near()
-		var more []string
-		for _, name := range slices.Sorted(maps.Keys(near.More)) {
-			more = append(more, name+" "+figure(near.More[name]))
-		}
-		if len(more) > 0 {
-			sides = append(sides, s.Name+" "+strings.Join(more, ", "))
-		}
-	}
-	if len(sides) > 0 {
-		fmt.Fprintf(page, "  - %s: %s\n", l.Case, strings.Join(sides, "; "))
-	}
-}
-
+// writeProfile compares each script with the shortest one, which is the first
+// row of a profile.
 func writeProfile(page *strings.Builder, lines []line) {
 	for _, l := range lines {
 		if len(l.Profile) == 0 {
 			continue
 		}
-		fmt.Fprintf(page, "\n## What a script costs Redis (%s)\n", l.Case)
-		page.WriteString("| script | µs a call | of them in nested calls | nested calls | which |\n|---|---|---|---|---|\n")
+		bare := l.Profile[0]
+		fmt.Fprintf(page, "\n## What a script costs Redis (%s)\nThe time of each script as a multiple of `%s`.\n\n", l.Case,
+			bare.Script)
+		page.WriteString("| script | time | part in nested calls | nested calls | which |\n|---|---|---|---|---|\n")
 		for _, p := range l.Profile {
-			fmt.Fprintf(page, "| %s | %s | %s | %s | %s |\n", p.Script, figure(p.Micros), figure(p.Inside),
-				figure(p.Nested), p.list())
+			fmt.Fprintf(page, "| %s | x%s | %.0f %% | %s | %s |\n", p.Script, figure(round(p.Micros/bare.Micros, 1)),
+				100*p.Inside/p.Micros, figure(p.Nested), p.list())
 		}
-		fmt.Fprintf(page,
-			"\nOver these rows, Lua takes %s µs for every command that a script calls, beside what the command itself takes.\n", figure(luaPerCall(l.Profile)))
 	}
 }
 
-// writeMachine says where and with what the figures were made, once for each
-// way in which the lines differ.
+// writeMachine describes where and with what the figures were made, once for
+// each way in which the lines differ.
 func writeMachine(page *strings.Builder, lines []line) {
 	page.WriteString("\n## Measured\n")
 	var order []string
@@ -138,7 +112,7 @@ func writeMachine(page *strings.Builder, lines []line) {
 		if l.Plan.Quick {
 			quick = " **with -quick: small sizes, not to be quoted**"
 		}
-		text := fmt.Sprintf("%s: %d rounds, %d tasks a round, %d workers, %d bytes of payload%s; Redis %s, %s, %s; %d processors shared by the servers, both sides and whatever else ran",
+		text := fmt.Sprintf("%s: %d rounds, %d tasks a round, %d workers, %d bytes of payload%s; Redis %s, %s, %s; %d processors, shared by the servers, both sides and all other programs",
 			m.Date, l.Plan.Rounds, l.Plan.Tasks, l.Plan.Workers, l.Plan.Payload, quick, m.Redis, m.Go,
 			strings.Join(peers, ", "), m.CPUs)
 		if made[text] == nil {
@@ -151,20 +125,4 @@ func writeMachine(page *strings.Builder, lines []line) {
 	for _, text := range order {
 		fmt.Fprintf(page, "- %s (%s).\n", text, strings.Join(made[text], ", "))
 	}
-}
-
-// luaPerCall is what scripts take outside the commands they call, in µs a
-// command: making the call, reading its reply, and the script's own work.
-func luaPerCall(rows []profile) float64 {
-	var rest, calls float64
-	for _, p := range rows {
-		if p.Nested > 0 { // the bare script calls nothing
-			rest += p.Micros - p.Inside
-			calls += p.Nested
-		}
-	}
-	if calls == 0 {
-		return 0
-	}
-	return round(rest/calls, 1)
 }

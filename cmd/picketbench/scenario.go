@@ -89,6 +89,10 @@ func (b *bench) add(l line, c compare, redis string) {
 		l.Ratio = c.ratio(l.Sides[0], l.Sides[1])
 	}
 	b.lines = append(b.lines, l)
+	if b.log != nil && (l.Must != nil || l.Moonshot != nil) {
+		fmt.Fprintf(b.log, "%s, %s: x%s; must %s, moonshot %s, reached %s\n", l.Scenario, l.Case, figure(l.Ratio),
+			l.Must.text(l.Unit), l.Moonshot.text(l.Unit), l.reached())
+	}
 }
 
 // peerVersions are the versions of what is measured beside Picket, as they

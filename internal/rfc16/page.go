@@ -92,24 +92,24 @@ func (r Rule) kind() string {
 }
 
 const pageHead = `# RFC-0016, rule by rule
-<!-- Made from the table in internal/rfc16 by "make rfcdoc"; a test holds it against the table. -->
-Agent Lifecycle & Health as a conformance suite: every sentence, number, code and table row of the document is a rule that a
-running server is held against, over HTTP and nothing else. It works on any server that speaks the RFC:
+<!-- Made from the table in internal/rfc16 by "make rfcdoc"; a test compares it with the table. -->
+This is Agent Lifecycle & Health as a conformance suite. Every sentence, number, code and table row of the document is a rule. The suite
+checks a running server against the rules, only over HTTP. It works on any server that implements the RFC:
 ` + "```sh" + `
 picket conformance rfc16                                   # the server that picket talks to, all rules
 picket conformance rfc16 --url http://host:8000 --key @admin.key
 picket conformance rfc16 --url http://host:8000 --rfc-only --agent-key @a.key --other-key @b.key
 picket conformance rfc16 --only 4.4 -o json
 ` + "```" + `
-A run takes about half a minute: agents that are to fall silent have thresholds of 1, 2 and 4 seconds. It uses ids of its own, and
-takes away what it made: agents are deregistered, tasks cancelled, keys revoked. With an administrator's key it makes the keys
-that it needs. A rule that lacks something is reported as *not run* with the reason, never as passed. One for which the machine
-was too slow is tried again with longer thresholds. The exit code is 1 when a rule failed.
+A run takes about half a minute, because silent agents have thresholds of 1, 2 and 4 seconds. The suite uses ids of its own. At its end it
+deregisters its agents, cancels its tasks and revokes its keys. With an administrator's key it makes the keys
+that it needs. If a rule cannot be run, it is reported as *not run* with the reason, never as passed. If the machine
+was too slow for a rule, the rule is tried again with longer thresholds. The exit code is 1 if a rule failed.
 
-Of %d rules, %d are marked **settled**: there the RFC leaves the point open and the rule is Picket's decision. %d cannot be seen over
-HTTP and say where they are looked at. The last column says what a rule needs beyond an agent's key and the RFC's own routes:
-leases (Picket's tasks, leases and tool proxy), events, commands and pools are routes of Picket's; ` + "`--rfc-only`" +
-	` leaves these and what
-is settled out. *Exact clock* rules try boundaries to the millisecond, which only a test on a virtual clock can: Picket's own
-tests do, with the RFC's defaults of 30, 90 and 300 seconds.
+Of %d rules, %d are marked **settled**: the RFC leaves the point open, and the rule is Picket's decision. %d cannot be seen over
+HTTP, and they name the place where they are checked. The last column lists what a rule needs beyond an agent's key and the RFC's own routes.
+Leases (Picket's tasks, leases and tool proxy), events, commands and pools are routes of Picket. ` + "`--rfc-only`" +
+	` leaves out these
+and the settled rules. *Exact clock* rules test boundaries to the millisecond, which is possible only on a virtual clock. Picket's own
+tests do this, with the RFC's defaults of 30, 90 and 300 seconds.
 `
