@@ -155,13 +155,6 @@ type TaskPage struct {
 	NextCursor *string `json:"nextCursor"`
 }
 
-// Explanation answers "why is it not running".
-type Explanation struct {
-	State   TaskState `json:"state"`
-	Because []string  `json:"because"`
-	Next    []string  `json:"next"` // commands to run
-}
-
 // FixSpec is the task that repairs a rejected one: it asks for the same kind of
 // agent under the same limits, and ends as that one did. Who rejects decides
 // the repair again, also where the parent was to decide the first.

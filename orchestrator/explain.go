@@ -107,87 +107,108 @@ type explainResult struct {
 }
 
 func (f explainResult) explain() picket.Explanation {
-	x := picket.Explanation{State: f.task.State, Because: []string{}, Next: []string{}}
-	say := func(format string, args ...any) { x.Because = append(x.Because, fmt.Sprintf(format, args...)) }
-	next := func(format string, args ...any) { x.Next = append(x.Next, fmt.Sprintf(format, args...)) }
+	x := explanation{picket.Explanation{
+		State:   f.task.State,
+		Because: []string{},
+		Reasons: []picket.Reason{},
+		Next:    []string{},
+	}}
 	if f.raw-f.tick > 5000 {
-		say("no reaper is running: store time stands still, leases do not expire and delayed tasks do not move")
-		next("picket serve reaper")
+		x.say(picket.ReasonNoReaper, "no reaper is running: store time stands still, leases do not expire and delayed tasks do not move")
+		x.next("picket serve reaper")
 	}
 	switch f.task.State {
 	case picket.TaskQueued:
-		f.explainQueued(say, next)
+		f.explainQueued(&x)
 	case picket.TaskLeased:
 		run := f.task.CurrentRun
-		say("it is running: %s holds it under token %d, until %s unless renewed", run.RunID, f.task.FencingToken,
+		x.sayUntil(f.task.LeaseExpiresAt, picket.ReasonRunning, "it is running: %s holds it under token %d, until %s unless renewed", run.RunID, f.task.FencingToken,
 			f.task.LeaseExpiresAt)
-		next("picket task watch %s", f.task.TaskID)
+		x.next("picket task watch %s", f.task.TaskID)
 	case picket.TaskReview:
-		say("it is done and waits for a review")
-		next("picket review approve %s", f.task.TaskID)
-		next("picket review reject %s --note …", f.task.TaskID)
+		x.say(picket.ReasonInReview, "it is done and waits for a review")
+		x.next("picket review approve %s", f.task.TaskID)
+		x.next("picket review reject %s --note …", f.task.TaskID)
 	case picket.TaskHandoff:
-		say("it waits for a person: %s", f.task.Handoff.Question)
-		next("picket handoff show %s", f.task.Handoff.HandoffID)
+		x.say(picket.ReasonInHandoff, "it waits for a person: %s", f.task.Handoff.Question)
+		x.next("picket handoff show %s", f.task.Handoff.HandoffID)
 		if f.task.Handoff.Kind == picket.HandoffEscalation {
-			next("picket task retry %s", f.task.TaskID)
+			x.next("picket task retry %s", f.task.TaskID)
 		} else {
 			if f.task.Handoff.Kind == picket.HandoffBudget {
-				next("picket budget top-up %s --usd …", f.task.TaskID)
+				x.next("picket budget top-up %s --usd …", f.task.TaskID)
 			}
-			next("picket handoff answer %s …", f.task.Handoff.HandoffID)
+			x.next("picket handoff answer %s …", f.task.Handoff.HandoffID)
 		}
 	default:
-		say("it is %s and will not run again", f.task.State)
+		x.say(picket.ReasonEnded, "it is %s and will not run again", f.task.State)
 		if f.task.Reason != "" {
-			say("reason: %s", f.task.Reason)
+			x.say(picket.ReasonGiven, "reason: %s", f.task.Reason)
 		}
 		if f.task.State != picket.TaskCompleted {
-			next("picket task retry %s", f.task.TaskID)
+			x.next("picket task retry %s", f.task.TaskID)
 		}
 	}
-	return x
+	return x.Explanation
 }
 
-func (f explainResult) explainQueued(say, next func(string, ...any)) {
+// explanation is an explanation that is being written.
+type explanation struct{ picket.Explanation }
+
+func (x *explanation) say(code picket.ReasonCode, format string, args ...any) {
+	x.sayUntil(0, code, format, args...)
+}
+
+func (x *explanation) sayUntil(until picket.Instant, code picket.ReasonCode, format string, args ...any) {
+	r := picket.Reason{Code: code, Text: fmt.Sprintf(format, args...), Until: until}
+	x.Reasons, x.Because = append(x.Reasons, r), append(x.Because, r.Text)
+}
+
+// next adds a command that a person can run.
+func (x *explanation) next(format string, args ...any) {
+	x.Next = append(x.Next, fmt.Sprintf(format, args...))
+}
+
+func (f explainResult) explainQueued(x *explanation) {
 	if f.cancelledWith != "" {
-		say("it was cancelled with %s, which is being written down", f.cancelledWith)
+		x.say(picket.ReasonCancelledAbove, "it was cancelled with %s, which is being written down", f.cancelledWith)
 		return
 	}
 	if f.paused {
-		say("the namespace is paused: nothing is granted")
-		next("picket resume")
+		x.say(picket.ReasonPaused, "the namespace is paused: nothing is granted")
+		x.next("picket resume")
 		return
 	}
+	delayedUntil := picket.Instant(f.raw + f.delayed - f.now)
 	if f.delayed > f.now && f.queuedIn == "" {
 		left := (time.Duration(f.delayed-f.now) * time.Millisecond).Round(time.Second)
 		if f.call != "" {
-			say("it waits for the call %s of the lease before, which may still act outside, until %s at the latest",
+			x.sayUntil(picket.Instant(f.raw+f.callEnds-f.now), picket.ReasonCallUnderWay, "it waits for the call %s of the lease before, which may still act outside, until %s at the latest",
 				f.call, picket.Instant(f.raw+f.callEnds-f.now))
 		}
 		switch {
 		case f.waitsForRun != "":
-			say("the process of %s has not reported its exit; the task waits for it, at most %s", f.waitsForRun, left)
+			x.sayUntil(delayedUntil, picket.ReasonAwaitingExit, "the process of %s has not reported its exit; the task waits for it, at most %s", f.waitsForRun, left)
 		case f.task.NotBefore.Time().UnixMilli() > f.raw:
-			say("it is not to start before %s (%s from now)", f.task.NotBefore, left)
+			x.sayUntil(delayedUntil, picket.ReasonNotBefore, "it is not to start before %s (%s from now)", f.task.NotBefore, left)
 		case f.call == "" || f.delayed > f.callEnds:
-			say("it waits %s before the next attempt (failure %d)", left, f.task.Failures)
+			x.sayUntil(delayedUntil, picket.ReasonBackoff, "it waits %s before the next attempt (failure %d)", left, f.task.Failures)
 		}
 		return
 	}
 	switch {
 	case f.ahead == 1:
-		say("one task is ahead of it in its lane")
+		x.say(picket.ReasonTasksAhead, "one task is ahead of it in its lane")
 	case f.ahead > 1:
-		say("%d tasks are ahead of it in its lane", f.ahead)
+		x.say(picket.ReasonTasksAhead, "%d tasks are ahead of it in its lane", f.ahead)
 	}
 	agent, pinned := strings.CutPrefix(f.lane, "agent:")
 	switch {
 	case pinned && f.task.Agent == "":
 		left := (time.Duration(f.delayed-f.now) * time.Millisecond).Round(time.Second)
-		say("it is kept for agent %s, which asked for the answer; in %s anybody may take it", agent, max(left, 0))
+		x.sayUntil(delayedUntil, picket.ReasonKeptForAgent, "it is kept for agent %s, which asked for the answer; in %s anybody may take it", agent, max(left, 0))
 	case pinned:
-		say("it is pinned to agent %s", agent)
+		x.say(picket.ReasonPinned, "it is pinned to agent %s", agent)
 	}
 	for _, w := range f.waiters {
 		part := strings.SplitN(w, " ", 4)
@@ -197,28 +218,28 @@ func (f explainResult) explainQueued(say, next func(string, ...any)) {
 			Capabilities: strings.Split(part[3], ","),
 			PinnedOnly:   part[2] == pinnedOnly,
 		}, f.lane) {
-			say("an agent is waiting for this lane: it will start at once")
+			x.say(picket.ReasonAgentWaiting, "an agent is waiting for this lane: it will start at once")
 			return
 		}
 	}
-	say("nobody is waiting on this lane (%s)", describeLane(f.lane))
+	x.say(picket.ReasonNobodyWaiting, "nobody is waiting on this lane (%s)", describeLane(f.lane))
 	if agent := laneAgent(f.lane); agent != "" && f.task.Parent != nil {
-		say("agent %s, which the task above it was given to, asks for no more work now: it is gone, or its places are taken, maybe by tasks that wait for their own subtasks", agent)
+		x.say(picket.ReasonAgentAboveBusy, "agent %s, which the task above it was given to, asks for no more work now: it is gone, or its places are taken, maybe by tasks that wait for their own subtasks", agent)
 	}
 	switch {
 	case f.pinnedTo.Gone():
-		say("agent %s is %s, until it registers again", agent, f.pinnedTo)
+		x.say(picket.ReasonPinnedAgentGone, "agent %s is %s, until it registers again", agent, f.pinnedTo)
 	case f.pinnedTo != "":
-		say("agent %s is registered and %s", agent, f.pinnedTo)
+		x.say(picket.ReasonPinnedAgentIdle, "agent %s is registered and %s", agent, f.pinnedTo)
 	case f.serving == 1:
-		say("one registered agent could take it, but does not ask for work now")
+		x.say(picket.ReasonAgentsIdle, "one registered agent could take it, but does not ask for work now")
 	case f.serving > 1:
-		say("%d registered agents could take it, but none asks for work now", f.serving)
+		x.say(picket.ReasonAgentsIdle, "%d registered agents could take it, but none asks for work now", f.serving)
 	case !pinned:
-		say("no registered agent serves this lane: it waits until one is started")
+		x.say(picket.ReasonNoAgent, "no registered agent serves this lane: it waits until one is started")
 	}
 	if pinned {
-		next("picket adapter --agent-id %s --pinned-only -- COMMAND", agent)
+		x.next("picket adapter --agent-id %s --pinned-only -- COMMAND", agent)
 		return
 	}
 	_, lane := splitLane(f.lane)
@@ -232,7 +253,7 @@ func (f explainResult) explainQueued(say, next func(string, ...any)) {
 			command += " --capability " + need
 		}
 	}
-	next("%s -- COMMAND", command)
+	x.next("%s -- COMMAND", command)
 }
 
 func describeLane(lane string) string {

@@ -8,12 +8,20 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-func (f *fixture) wantExplanation(t *testing.T, id string, want string) picket.Explanation {
+// wantExplanation wants a reason of a kind whose text contains want.
+func (f *fixture) wantExplanation(t *testing.T, id string, code picket.ReasonCode, want string) picket.Explanation {
 	t.Helper()
 	x, err := f.Explain(f.ctx, id)
 	ok(t, err)
-	if !strings.Contains(strings.Join(x.Because, "\n"), want) {
-		t.Fatalf("explain says %q, want %q", x.Because, want)
+	found := false
+	for i, r := range x.Reasons {
+		if len(x.Because) != len(x.Reasons) || x.Because[i] != r.Text {
+			t.Fatalf("because is %q, the reasons are %+v", x.Because, x.Reasons)
+		}
+		found = found || r.Code == code && strings.Contains(r.Text, want)
+	}
+	if !found {
+		t.Fatalf("the reasons are %+v, want %s: %q", x.Reasons, code, want)
 	}
 	return x
 }
@@ -21,20 +29,21 @@ func (f *fixture) wantExplanation(t *testing.T, id string, want string) picket.E
 func TestExplain(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		task := f.mustSubmit(t, picket.TaskSpec{Role: "coder", Needs: []string{"go"}})
-		f.wantExplanation(t, task.TaskID, "no reaper is running")
+		f.wantExplanation(t, task.TaskID, picket.ReasonNoReaper, "no reaper is running")
 		ok(t, f.Tick(f.ctx))
-		x := f.wantExplanation(t, task.TaskID, "nobody is waiting on this lane (role coder, needs go)")
+		x := f.wantExplanation(t, task.TaskID, picket.ReasonNobodyWaiting,
+			"nobody is waiting on this lane (role coder, needs go)")
 		if want := "picket adapter --role coder --capability go -- COMMAND"; len(x.Because) != 2 || x.Next[0] != want {
 			t.Fatalf("explain %+v, want next %q", x, want)
 		}
 		second := f.mustSubmit(t, picket.TaskSpec{Role: "coder", Needs: []string{"go"}})
-		f.wantExplanation(t, second.TaskID, "one task is ahead of it in its lane")
+		f.wantExplanation(t, second.TaskID, picket.ReasonTasksAhead, "one task is ahead of it in its lane")
 		pinned := f.mustSubmit(t, picket.TaskSpec{Agent: "a9"})
-		f.wantExplanation(t, pinned.TaskID, "nobody is waiting on this lane (agent a9)")
+		f.wantExplanation(t, pinned.TaskID, picket.ReasonNobodyWaiting, "nobody is waiting on this lane (agent a9)")
 
 		_, err := f.Pause(f.ctx, operator, false, "")
 		ok(t, err)
-		f.wantExplanation(t, task.TaskID, "paused")
+		f.wantExplanation(t, task.TaskID, picket.ReasonPaused, "paused")
 		ctx, leave := context.WithCancel(f.ctx)
 		left := make(chan error, 1)
 		go func() {
@@ -46,7 +55,7 @@ func TestExplain(t *testing.T) {
 			s, err = f.Stats(f.ctx)
 			ok(t, err)
 		}
-		f.wantExplanation(t, task.TaskID, "paused")
+		f.wantExplanation(t, task.TaskID, picket.ReasonPaused, "paused")
 		leave()
 		refused(t, <-left, picket.CodeUnavailable)
 		s, err := f.Stats(f.ctx)
@@ -56,17 +65,17 @@ func TestExplain(t *testing.T) {
 		}
 		_, err = f.Resume(f.ctx, operator, "")
 		ok(t, err)
-		f.wantExplanation(t, task.TaskID, "nobody is waiting")
+		f.wantExplanation(t, task.TaskID, picket.ReasonNobodyWaiting, "nobody is waiting")
 
 		l := f.acquireOne(t, picket.AcquireRequest{Role: "coder", Capabilities: []string{"go"}})
-		f.wantExplanation(t, task.TaskID, "it is running: "+l.RunID)
+		f.wantExplanation(t, task.TaskID, picket.ReasonRunning, "it is running: "+l.RunID)
 		h := f.openLease(t, l)
 		_, err = f.Complete(f.ctx, h, picket.Completion{})
 		ok(t, err)
-		f.wantExplanation(t, task.TaskID, "waits for a review")
+		f.wantExplanation(t, task.TaskID, picket.ReasonInReview, "waits for a review")
 		_, _, err = f.Reject(f.ctx, operator, task.TaskID, picket.Decision{}, nil)
 		ok(t, err)
-		f.wantExplanation(t, task.TaskID, "it is rejected")
+		f.wantExplanation(t, task.TaskID, picket.ReasonEnded, "it is rejected")
 	})
 }
 
@@ -77,23 +86,26 @@ func TestExplainKnowsTheRegistry(t *testing.T) {
 		ok(t, f.Tick(f.ctx))
 		lane := f.mustSubmit(t, picket.TaskSpec{Role: "coder", Needs: []string{"go"}})
 		pinned := f.mustSubmit(t, picket.TaskSpec{Agent: "a1"})
-		if x := f.wantExplanation(t, lane.TaskID, "no registered agent serves this lane"); len(x.Because) != 2 {
+		if x := f.wantExplanation(t, lane.TaskID, picket.ReasonNoAgent,
+			"no registered agent serves this lane"); len(x.Because) != 2 {
 			t.Fatalf("without agents explain says %q", x.Because)
 		}
-		if x := f.wantExplanation(t, pinned.TaskID, "nobody is waiting"); len(x.Because) != 2 {
+		if x := f.wantExplanation(t, pinned.TaskID, picket.ReasonNobodyWaiting,
+			"nobody is waiting"); len(x.Because) != 2 {
 			t.Fatalf("without the agent explain says %q", x.Because)
 		}
 		f.mustRegister(t, picket.Registration{AgentID: "a1", RoleID: "coder", Capabilities: []string{"go", "c"}})
 		f.mustRegister(t, picket.Registration{AgentID: "a2", RoleID: "coder", Capabilities: []string{"c"}})
-		f.wantExplanation(t, lane.TaskID, "one registered agent could take it")
-		f.wantExplanation(t, pinned.TaskID, "agent a1 is registered and active")
+		f.wantExplanation(t, lane.TaskID, picket.ReasonAgentsIdle, "one registered agent could take it")
+		f.wantExplanation(t, pinned.TaskID, picket.ReasonPinnedAgentIdle, "agent a1 is registered and active")
 		f.mustRegister(t, picket.Registration{AgentID: "a3", RoleID: "coder", Capabilities: []string{"go"}})
-		f.wantExplanation(t, lane.TaskID, "2 registered agents could take it")
+		f.wantExplanation(t, lane.TaskID, picket.ReasonAgentsIdle, "2 registered agents could take it")
 		f.mustDrain(t, "a1", drainChange)
-		f.wantExplanation(t, lane.TaskID, "one registered agent could take it")
-		f.wantExplanation(t, pinned.TaskID, "agent a1 is registered and draining")
+		f.wantExplanation(t, lane.TaskID, picket.ReasonAgentsIdle, "one registered agent could take it")
+		f.wantExplanation(t, pinned.TaskID, picket.ReasonPinnedAgentIdle, "agent a1 is registered and draining")
 		_, err := f.Deregister(f.ctx, agentOwner, "a1", nil)
 		ok(t, err)
-		f.wantExplanation(t, pinned.TaskID, "agent a1 is deregistered, until it registers again")
+		f.wantExplanation(t, pinned.TaskID, picket.ReasonPinnedAgentGone,
+			"agent a1 is deregistered, until it registers again")
 	})
 }

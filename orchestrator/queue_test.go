@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,7 +89,10 @@ func TestNotBefore(t *testing.T) {
 		}
 		x, err := f.Explain(f.ctx, task.TaskID)
 		ok(t, err)
-		if !strings.Contains(strings.Join(x.Because, " "), "not to start before") {
+		if i := slices.IndexFunc(x.Reasons,
+			func(r picket.Reason) bool { return r.Code == picket.ReasonNotBefore }); i < 0 ||
+			!strings.Contains(x.Reasons[i].Text, "not to start before") ||
+			max(x.Reasons[i].Until-task.NotBefore, task.NotBefore-x.Reasons[i].Until) > 1000 {
 			t.Fatalf("explain %+v", x)
 		}
 		f.runReaperFor(t, 61*time.Second)

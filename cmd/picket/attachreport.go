@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 	"time"
 
@@ -25,7 +24,7 @@ type announced struct {
 	handoff    string
 	runs       int
 	serverAway bool
-	waitReason string
+	waitReason picket.ReasonCode
 }
 
 // narrate says in lines what has happened to the task since the last look.
@@ -136,24 +135,21 @@ func (a *attachment) handoffOpen(handoff string) bool {
 // explainAfter is how long a task may be queued before a person is told why.
 const explainAfter = 2 * time.Second
 
-// durationPattern is what passes by itself in the reason of a wait.
-var durationPattern = regexp.MustCompile(`([0-9]+(ms|[hms])?)+`)
-
-// explainWait says why a task is not started, whenever the reason is a new one:
-// less of the same wait is none.
+// explainWait says why a task is not started. It says each kind of reason once in
+// a row, not how much of the same wait is left.
 func (a *attachment) explainWait(ctx context.Context) {
 	var e picket.Explanation
 	if a.task.State != picket.TaskQueued || time.Since(a.task.UpdatedAt.Time()) < explainAfter ||
 		a.s.get(ctx, "/api/v1/tasks/"+pathSegment(a.task.TaskID)+"/explain", &e, nil) != nil ||
-		e.State != picket.TaskQueued || len(e.Because) == 0 {
+		e.State != picket.TaskQueued || len(e.Reasons) == 0 {
 		return
 	}
-	reason := durationPattern.ReplaceAllString(e.Because[0], "")
-	if reason == a.told.waitReason {
+	reason := e.Reasons[0]
+	if reason.Code == a.told.waitReason {
 		return
 	}
-	a.told.waitReason = reason
-	a.say("it waits: %s", term.OneLine(strings.TrimPrefix(e.Because[0], "it waits ")))
+	a.told.waitReason = reason.Code
+	a.say("it waits: %s", term.OneLine(strings.TrimPrefix(reason.Text, "it waits ")))
 	for _, n := range e.Next {
 		printNext(a.cmd, n)
 	}

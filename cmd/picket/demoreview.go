@@ -59,7 +59,7 @@ func (r *reviewDemo) reject(ctx context.Context) error {
 	}
 	found := fixTask.FindStringSubmatch(text)
 	if found == nil {
-		return fmt.Errorf("not observed: the task that mends the rejected one")
+		return fmt.Errorf("not observed: the task that fixes the rejected one")
 	}
 	r.fix = found[1]
 	if _, err := r.start("adapter", "--", r.script); err != nil {
@@ -78,7 +78,27 @@ func (r *reviewDemo) reject(ctx context.Context) error {
 	return nil
 }
 
+// awaitExit waits until the exit of a task's last run is known. It comes after the
+// result and changes the digest of the review.
+func (r *reviewDemo) awaitExit(ctx context.Context, id string) error {
+	err := pollUntil(ctx, func() (bool, error) {
+		t, err := r.task(ctx, id)
+		if err != nil || len(t.Runs) == 0 {
+			return false, err
+		}
+		exit := t.Runs[len(t.Runs)-1].Exit
+		return exit != nil && (exit.Code != nil || exit.Signal != nil), nil
+	})
+	if err != nil {
+		return fmt.Errorf("not observed: the exit of the agent: %w", err)
+	}
+	return nil
+}
+
 func (r *reviewDemo) approve(ctx context.Context) error {
+	if err := r.awaitExit(ctx, r.fix); err != nil {
+		return err
+	}
 	if _, err := r.runShell(ctx, exit.OK, "PICKET_API_KEY=$ANN picket review approve "+r.fix); err != nil {
 		return err
 	}
