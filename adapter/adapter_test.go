@@ -10,6 +10,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 func withTimeout(t *testing.T, d time.Duration) context.Context {
@@ -35,7 +36,7 @@ func TestRunWorksAQueueOff(t *testing.T) {
 			most.Store(max(most.Load(), n))
 			time.Sleep(time.Minute)
 			live.Add(-1)
-			p.endWith(Exited{})
+			p.endWith(process.Exited{})
 		}, func(c *Config) { c.Max = 3 })
 		var ids []string
 		for range 10 {

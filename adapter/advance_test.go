@@ -14,6 +14,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 const (
@@ -95,7 +96,7 @@ func TestAdvanceDoesNotWaitForTheOldRun(t *testing.T) {
 			mu.Unlock()
 			p.job.Stdout.Write([]byte("output of " + p.job.Lease.TaskID))
 			time.Sleep(time.Second)
-			p.endWith(Exited{})
+			p.endWith(process.Exited{})
 		})
 		ids := queued(s, 2)
 		mend := s.Fail("/v1/run/", adaptertest.Unavailable, -1) // evidence, events and logs
@@ -164,7 +165,7 @@ func TestAdvanceOfALostLease(t *testing.T) {
 				s.Fail("/v1/lease/watch", adaptertest.Hang, 1)
 				s.Expire(first)
 			}
-			p.endWith(Exited{})
+			p.endWith(process.Exited{})
 		})
 		ids := queued(s, 2)
 		first = ids[0]
@@ -189,7 +190,7 @@ func TestDrainAndAdvance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, drain := context.WithCancel(t.Context())
 		a, s := newScriptedAdapter(t,
-			func(p *scriptedProcess) { drain(); time.Sleep(time.Second); p.endWith(Exited{}) })
+			func(p *scriptedProcess) { drain(); time.Sleep(time.Second); p.endWith(process.Exited{}) })
 		ids := queued(s, 2)
 		if err := runAsync(ctx, a)(); err != nil {
 			t.Fatal(err)
@@ -201,7 +202,7 @@ func TestDrainAndAdvance(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		launched := 0
-		a, s := newScriptedAdapter(t, func(p *scriptedProcess) { launched++; p.endWith(Exited{}) })
+		a, s := newScriptedAdapter(t, func(p *scriptedProcess) { launched++; p.endWith(process.Exited{}) })
 		ids := queued(s, 2)
 		s.Fail(advancePath, adaptertest.DropReply, 1)
 		ctx, drain := context.WithCancel(t.Context())

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 // Who waited for a seat ends what its holder has left before it takes the
@@ -24,7 +25,7 @@ func TestOrphansOfThePreviousAgentIDOwner(t *testing.T) {
 		ended := runAsync(ctx, a)
 		time.Sleep(time.Minute) // of the bubble: it waits
 		lease := s.Grant(adaptertest.Task{})
-		writeOrphan(t, &a.cfg, lease, processRecord{})
+		writeOrphan(t, &a.cfg, lease, process.Record{})
 		before := len(s.Calls("/api/v1/agents"))
 		holder.lock.Close() // it dies
 		if _, err := s.AwaitAgent(withTimeout(t, time.Minute), fixed, registered(1)); err != nil {

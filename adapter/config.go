@@ -13,6 +13,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/agents"
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 // Config says where leases come from and what is run for them.
@@ -77,10 +78,10 @@ type Config struct {
 	// machine. Defaults to 8192 processes for a tree, and for each program of the
 	// tool exec to 2048 processes and half of the machine's memory. They are for
 	// Command and Preset; a Launcher has its own way.
-	Limits Limits
+	Limits process.Limits
 	// Launcher starts the agent process. Defaults to CommandLauncher for
 	// Command.
-	Launcher Launcher
+	Launcher process.Launcher
 
 	// Workspace says where the agent works. Defaults to WorkspaceEmpty.
 	Workspace Workspace
@@ -221,7 +222,7 @@ func New(cfg Config) (*Adapter, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.clock == nil {
-		cfg.clock = bootClock
+		cfg.clock = process.BootClock
 	}
 	if cfg.jitter == nil {
 		cfg.jitter = rand.N[time.Duration]
@@ -232,11 +233,11 @@ func New(cfg Config) (*Adapter, error) {
 				"the variable %q cannot be passed to an agent", name)
 		}
 	}
-	if err := cfg.Limits.fill(); err != nil {
+	if err := cfg.Limits.Fill(); err != nil {
 		return nil, err
 	}
 	if cfg.Launcher == nil {
-		if err := checkContainment(cfg.Containment, nil); err != nil {
+		if err := process.CheckContainment(cfg.Containment, nil); err != nil {
 			return nil, err
 		}
 		var err error
@@ -291,7 +292,7 @@ func (cfg *Config) requestWithJitter(n int) picket.AcquireRequest {
 }
 
 // launcher is what starts the agents of a configuration.
-func (cfg *Config) launcher() (Launcher, error) {
+func (cfg *Config) launcher() (process.Launcher, error) {
 	if cfg.Preset != "" {
 		if err := cfg.Preset.Check(); err != nil {
 			return nil, err
@@ -302,7 +303,12 @@ func (cfg *Config) launcher() (Launcher, error) {
 			return nil, picket.Invalid("Command", "Name the program to run and its arguments.",
 				"there is no command to run")
 		}
-		return CommandLauncher{Command: cfg.Command, Env: cfg.Env, Containment: cfg.Containment, Limits: cfg.Limits},
+		return process.CommandLauncher{
+				Command:     cfg.Command,
+				Env:         cfg.Env,
+				Containment: cfg.Containment,
+				Limits:      cfg.Limits,
+			},
 			nil
 	}
 	return PresetLauncher{

@@ -11,6 +11,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
 func TestACopyOfADirectory(t *testing.T) {
@@ -81,7 +82,7 @@ func TestBoundsOfACopy(t *testing.T) {
 	a := newAdapter(t, s, []string{"ls"}, func(c *adapter.Config) {
 		c.Workspace, c.Dir, c.StateDir = adapter.WorkspaceCopy, dir, filepath.Join(dir, "state")
 	})
-	if _, err := a.RunLease(patience(t), lease); err != nil {
+	if _, err := a.RunLease(proctest.Patience(t), lease); err != nil {
 		t.Fatal(err)
 	}
 	if v := s.View(lease.TaskID); string(v.Output) != `"one\ntwo\n"` {
@@ -107,7 +108,7 @@ func TestAgentFilesStayInTheWorkspace(t *testing.T) {
 				lease = s.Supersede(lease.TaskID)
 			}
 			a := newAdapter(t, s, []string{"sh", "-c", script}, func(c *adapter.Config) { c.StateDir = state })
-			if _, err := a.RunLease(patience(t), lease); err != nil {
+			if _, err := a.RunLease(proctest.Patience(t), lease); err != nil {
 				t.Fatalf("%s: %v", trap, err)
 			}
 		}

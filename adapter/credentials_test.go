@@ -17,6 +17,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
 // The adapter's credential is nowhere in what an agent can look at: in no
@@ -38,7 +39,7 @@ func TestTheAgentCannotFindTheCredentialOfItsAdapter(t *testing.T) {
 	if err := syscall.Mkfifo(goOn+".child", 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, drain := context.WithCancel(patience(t))
+	ctx, drain := context.WithCancel(proctest.Patience(t))
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(ctx) }()
 	text, err := os.ReadFile(said) // waits for the agent
@@ -75,7 +76,7 @@ func TestTheAgentCannotFindTheCredentialOfItsAdapter(t *testing.T) {
 	if err := os.WriteFile(goOn, []byte("go\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Await(patience(t), id,
+	if _, err := s.Await(proctest.Patience(t), id,
 		func(v adaptertest.View) bool { return v.State == picket.TaskReview }); err != nil {
 		t.Error(err)
 	}
@@ -186,7 +187,7 @@ func TestAServerThatKnowsOneCredential(t *testing.T) {
 	for range 2 { // the second comes with the end of the first
 		ids = append(ids, s.Queue(adaptertest.Task{OnExit: picket.OnExitComplete}))
 	}
-	ctx, drain := context.WithCancel(patience(t))
+	ctx, drain := context.WithCancel(proctest.Patience(t))
 	ended := make(chan error, 1)
 	a := newAdapter(t, s, []string{"true"})
 	go func() { ended <- a.Run(ctx) }()

@@ -40,7 +40,7 @@
 //
 // [New] and [Adapter.Run] are a whole worker; [Adapter.RunLease] runs one lease
 // that came from elsewhere. Another way to start agents, such as containers,
-// is a [Launcher]. What this package promises, and another adapter should too
+// is a [process.Launcher]. What this package promises, and another adapter should too
 // (package adaptertest is a server to test it against):
 //
 //   - The first renewal comes before the launch: it confirms that the lease
@@ -62,7 +62,7 @@
 //
 // # Process trees
 //
-// A program that calls [RunShim] first thing in main holds the tree of an agent
+// A program that calls [process.RunShim] first thing in main holds the tree of an agent
 // together with a cgroup where one can be made, else as the one to whom orphans
 // are re-parented. Between adapter and agent stands a shim, the same program
 // started again: it holds the deadline of the lease, is told every new one, and

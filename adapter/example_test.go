@@ -9,6 +9,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 // A whole worker: it leases tasks and runs a command for each, until its
@@ -67,9 +68,9 @@ func ExampleAdapter_RunLease() {
 }
 
 // inProcess runs a function as the agent instead of a program.
-type inProcess func(ctx context.Context, job adapter.Job) int
+type inProcess func(ctx context.Context, job process.Job) int
 
-func (agent inProcess) Launch(ctx context.Context, job adapter.Job) (adapter.Process, error) {
+func (agent inProcess) Launch(ctx context.Context, job process.Job) (process.Process, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	p := &goroutine{cancel: cancel, done: make(chan struct{})}
 	go func() {
@@ -87,7 +88,7 @@ type goroutine struct {
 
 func (p *goroutine) PID() int              { return 0 }
 func (p *goroutine) Done() <-chan struct{} { return p.done }
-func (p *goroutine) Exit() adapter.Exited  { return adapter.Exited{Code: p.code} }
+func (p *goroutine) Exit() process.Exited  { return process.Exited{Code: p.code} }
 func (p *goroutine) Terminate()            { p.cancel() }
 func (p *goroutine) Kill()                 { p.cancel() }
 func (p *goroutine) Containment() string   { return "" }
@@ -101,7 +102,7 @@ func ExampleLauncher() {
 
 	worker, err := adapter.New(adapter.Config{
 		BaseURL: server.URL, HTTP: server.HTTPClient(), StateDir: state,
-		Launcher: inProcess(func(ctx context.Context, job adapter.Job) int {
+		Launcher: inProcess(func(ctx context.Context, job process.Job) int {
 			proxy := adapter.NewProxy(job.Lease, "", server.HTTPClient())
 			if _, err := proxy.Complete(ctx, picket.RawJSON("5"), "2 + 3"); err != nil {
 				return 1

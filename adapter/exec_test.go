@@ -13,18 +13,19 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 // scriptedExecutor is a puppet beside which programs can be run: play says what they do.
 type scriptedExecutor struct {
 	*scriptedProcess
-	play func(ctx context.Context, job ExecJob) (Exited, error)
+	play func(ctx context.Context, job process.ExecJob) (process.Exited, error)
 
 	mu   sync.Mutex
 	runs []string
 }
 
-func (b *scriptedExecutor) Exec(ctx context.Context, job ExecJob) (Exited, error) {
+func (b *scriptedExecutor) Exec(ctx context.Context, job process.ExecJob) (process.Exited, error) {
 	b.mu.Lock()
 	b.runs = append(b.runs, job.ID)
 	b.mu.Unlock()
@@ -45,7 +46,7 @@ type executorLauncher struct{ made chan *scriptedExecutor }
 func (l executorLauncher) PlannedContainment() string { return picket.ContainmentGroup }
 func (l executorLauncher) SupportsExec() bool         { return true }
 
-func (l executorLauncher) Launch(_ context.Context, job Job) (Process, error) {
+func (l executorLauncher) Launch(_ context.Context, job process.Job) (process.Process, error) {
 	p := &scriptedProcess{job: job, done: make(chan struct{})}
 	p.closeDone = closeOnce(p.done)
 	b := &scriptedExecutor{scriptedProcess: p}
@@ -55,8 +56,8 @@ func (l executorLauncher) Launch(_ context.Context, job Job) (Process, error) {
 
 // startWithExecutor starts an adapter with one task and answers its agent.
 func startWithExecutor(t *testing.T,
-	play func(context.Context,
-		ExecJob) (Exited, error)) (s *adaptertest.Server, task string, b *scriptedExecutor, ended func() error) {
+	play func(context.Context, process.ExecJob) (process.Exited, error),
+) (s *adaptertest.Server, task string, b *scriptedExecutor, ended func() error) {
 	t.Helper()
 	made := make(chan *scriptedExecutor, 1)
 	a, s := newScriptedAdapter(t, nil, func(c *Config) { c.Launcher = executorLauncher{made} })
@@ -65,15 +66,15 @@ func startWithExecutor(t *testing.T,
 	wait := runAsync(ctx, a)
 	b = <-made
 	b.play = play
-	return s, task, b, func() error { drain(); b.endWith(Exited{}); return wait() }
+	return s, task, b, func() error { drain(); b.endWith(process.Exited{}); return wait() }
 }
 
-func echo(_ context.Context, job ExecJob) (Exited, error) {
+func echo(_ context.Context, job process.ExecJob) (process.Exited, error) {
 	in, _ := io.ReadAll(job.Stdin)
 	fmt.Fprintf(job.Stdout, "%s: %s", strings.Join(job.Argv, " "), in)
 	fmt.Fprint(job.Stderr, "warned")
 	time.Sleep(time.Second)
-	return Exited{Code: 3}, nil
+	return process.Exited{Code: 3}, nil
 }
 
 func execOrderFor(id string) picket.ExecRequest {
@@ -125,10 +126,11 @@ func TestAProgramIsRunOnce(t *testing.T) {
 		for _, kind := range []adaptertest.Fault{adaptertest.DropReply, adaptertest.DropRequest,
 			adaptertest.Unavailable} {
 			synctest.Test(t, func(t *testing.T) {
-				s, task, b, ended := startWithExecutor(t, func(_ context.Context, job ExecJob) (Exited, error) {
-					time.Sleep(20 * time.Second)
-					return Exited{}, nil
-				})
+				s, task, b, ended := startWithExecutor(t,
+					func(_ context.Context, job process.ExecJob) (process.Exited, error) {
+						time.Sleep(20 * time.Second)
+						return process.Exited{}, nil
+					})
 				s.Fail(path, kind, 3)
 				s.Exec(task, execOrderFor("c1"))
 				s.Exec(task, execOrderFor("c2"))
@@ -158,9 +160,9 @@ func (b *scriptedExecutor) repeatOrder(s *adaptertest.Server, task string) {
 }
 
 // untilKilled is a program that goes on until it is killed.
-func untilKilled(ctx context.Context, _ ExecJob) (Exited, error) {
+func untilKilled(ctx context.Context, _ process.ExecJob) (process.Exited, error) {
 	<-ctx.Done()
-	return Exited{Code: 137, Signal: "SIGKILL"}, nil
+	return process.Exited{Code: 137, Signal: "SIGKILL"}, nil
 }
 
 func TestAProgramEndsWithItsTime(t *testing.T) {
@@ -224,13 +226,13 @@ func TestAProgramEndsWithItsLease(t *testing.T) {
 
 func TestAProgramIsToldItsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ends := map[string]Exited{
+		ends := map[string]process.Exited{
 			"c1": {Code: 137, Signal: "SIGKILL", LimitHit: "more than 64 processes"},
 			"c2": {Code: 2, LimitHit: "more than 1 GiB of memory"},
 			"c3": {Code: 137, Signal: "SIGKILL"},
 		}
 		s, task, _, ended := startWithExecutor(t,
-			func(_ context.Context, job ExecJob) (Exited, error) { return ends[job.ID], nil })
+			func(_ context.Context, job process.ExecJob) (process.Exited, error) { return ends[job.ID], nil })
 		for id, want := range map[string]string{
 			"c1": "the command was stopped: more than 64 processes",
 			"c2": "the command was stopped: more than 1 GiB of memory",
@@ -247,24 +249,10 @@ func TestAProgramIsToldItsLimit(t *testing.T) {
 	})
 }
 
-func TestSizesForPeople(t *testing.T) {
-	for n, want := range map[int64]string{
-		1 << 30:     "1 GiB",
-		256 << 20:   "256 MiB",
-		3 << 29:     "1536 MiB",
-		12638621696: "12053.1 MiB",
-		1000:        "1000 bytes",
-	} {
-		if got := formatBytes(n); got != want {
-			t.Errorf("%d is %q, want %q", n, got, want)
-		}
-	}
-}
-
 func TestAProgramThatCannotBeStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, task, _, ended := startWithExecutor(t, func(context.Context, ExecJob) (Exited, error) {
-			return Exited{}, errors.New("exec: \"make\": executable file not found in $PATH")
+		s, task, _, ended := startWithExecutor(t, func(context.Context, process.ExecJob) (process.Exited, error) {
+			return process.Exited{}, errors.New("exec: \"make\": executable file not found in $PATH")
 		})
 		s.Exec(task, execOrderFor("c1"))
 		if r := awaitExecResult(t, s, task, "c1"); r.Code != nil || !strings.Contains(r.Failed, "not found") {
@@ -280,9 +268,9 @@ func TestAProgramThatCannotBeStarted(t *testing.T) {
 func TestOutputOfAProgramHidesTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		token := make(chan string, 1)
-		s, task, b, ended := startWithExecutor(t, func(_ context.Context, job ExecJob) (Exited, error) {
+		s, task, b, ended := startWithExecutor(t, func(_ context.Context, job process.ExecJob) (process.Exited, error) {
 			fmt.Fprintf(job.Stdout, "PICKET_LEASE_TOKEN=%s\n", <-token)
-			return Exited{}, nil
+			return process.Exited{}, nil
 		})
 		token <- b.job.Lease.AgentCredential().Reveal()
 		s.Exec(task, execOrderFor("c1"))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/process"
 	"github.com/picket-dev/picket/internal/text"
 )
 
@@ -27,7 +28,7 @@ type execRunner struct {
 
 	mu       sync.Mutex
 	isClosed bool
-	executor Executor // nil: not yet, or none
+	executor process.Executor // nil: not yet, or none
 	known    map[string]bool
 	open     []string // calls whose result is not handed in, oldest first
 	running  sync.WaitGroup
@@ -48,8 +49,8 @@ func newExecRunner(r *run) *execRunner {
 }
 
 // begin takes orders from now on, which come again until they are known.
-func (e *execRunner) begin(work context.Context, p Process) {
-	proc, _ := p.(Executor)
+func (e *execRunner) begin(work context.Context, p process.Process) {
+	proc, _ := p.(process.Executor)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.resultsCtx, e.executor = work, proc
@@ -106,7 +107,8 @@ func (e *execRunner) wait() {
 }
 
 // execute runs a program to its end.
-func (e *execRunner) execute(proc Executor, order picket.ExecRequest, deadline time.Duration) picket.ExecResult {
+func (e *execRunner) execute(proc process.Executor, order picket.ExecRequest,
+	deadline time.Duration) picket.ExecResult {
 	r := e.run
 	began := r.cfg.clock()
 	limit := min(time.Duration(order.TimeoutSeconds)*time.Second, deadline-began-execResultMargin)
@@ -115,7 +117,7 @@ func (e *execRunner) execute(proc Executor, order picket.ExecRequest, deadline t
 	}
 	r.log.Info("running a program for the agent", "call", order.CallID, "program", order.Argv[0])
 	stdout, stderr := &headTailBuffer{}, &headTailBuffer{}
-	end, err := proc.Exec(e.programsCtx, ExecJob{
+	end, err := proc.Exec(e.programsCtx, process.ExecJob{
 		ID: order.CallID, Argv: order.Argv, Timeout: limit, Stdin: strings.NewReader(order.Stdin),
 		Stdout: r.stall.watchWriter(stdout), Stderr: r.stall.watchWriter(stderr),
 	})
@@ -141,7 +143,7 @@ func (e *execRunner) execute(proc Executor, order picket.ExecRequest, deadline t
 
 // execStopReason says why a program was killed, to whom it matters that it was not its
 // own doing.
-func execStopReason(end Exited, limit, lasted time.Duration) string {
+func execStopReason(end process.Exited, limit, lasted time.Duration) string {
 	switch {
 	case end.LimitHit != "":
 		return "the command was stopped: " + end.LimitHit

@@ -14,6 +14,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 // interposedTransport answers in the server's place, where it has an answer.
@@ -152,7 +153,7 @@ func TestHandedInIsNotInProgress(t *testing.T) {
 		a, s := newScriptedAdapter(t, func(p *scriptedProcess) {
 			_, _ = p.job.Stdout.Write([]byte("done\n"))
 			time.Sleep(12 * time.Second)
-			p.endWith(Exited{})
+			p.endWith(process.Exited{})
 		}, func(c *Config) { c.Health = quickThresholds })
 		mend := s.Fail("/v1/run/logs", adaptertest.Hang, -1)
 		id := s.Queue(adaptertest.Task{OnExit: picket.OnExitComplete})

@@ -12,6 +12,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
 // The branch of a task can be checked out in a directory whose name an agent
@@ -39,7 +40,7 @@ func TestAHostilePathIsPrintedAsOneWord(t *testing.T) {
 		a := newAdapter(t, w.s, []string{"true"}, func(c *adapter.Config) {
 			c.Workspace, c.Dir, c.StateDir = adapter.WorkspaceWorktree, w.repo, w.state
 		})
-		_, err := a.RunLease(patience(t), lease)
+		_, err := a.RunLease(proctest.Patience(t), lease)
 		var e *picket.Error
 		if !errors.As(err, &e) || !strings.Contains(e.Message, "picket/"+lease.TaskID) {
 			t.Errorf("%q: %v", name, err)

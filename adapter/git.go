@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 // git runs commands in one repository, or in one worktree of it, each in a
@@ -34,7 +35,7 @@ func (g git) command(args ...string) gitCommand {
 	switch {
 	case g.tree != "":
 		tree := g.tree
-		if g.dir != nil && heldDirPath(g.dir) != g.dir.Name() {
+		if g.dir != nil && process.HeldDirPath(g.dir) != g.dir.Name() {
 			tree = "." // the command starts there
 		}
 		all = append(all, "--git-dir="+g.admin, "--work-tree="+tree)

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
 // A git that is given up ends with the filters that it has started, one that
@@ -63,13 +65,6 @@ func TestGitEndsWithItsFilters(t *testing.T) {
 		if prefix != "" {
 			continue
 		}
-		for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-			if p, ok := readProcStat(pid); !ok || p.dead() {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatal("the filter goes on")
-			}
-		}
+		proctest.Eventually(t, func() bool { return !proctest.Alive(strconv.Itoa(pid)) }, "the filter goes on")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/picket-dev/picket/adapter/process"
 	"github.com/picket-dev/picket/internal/text"
 )
 
@@ -32,7 +33,7 @@ type gitContainment struct {
 // gitContainment is the one of agents that are started as configured.
 func (cfg *Config) gitContainment() gitContainment {
 	switch l := cfg.Launcher.(type) {
-	case CommandLauncher:
+	case process.CommandLauncher:
 		return gitContainment{containment: l.Containment, shim: l.Shim}
 	case PresetLauncher:
 		return gitContainment{containment: l.Containment, shim: l.Shim}
@@ -102,15 +103,15 @@ func (c gitContainment) run(ctx context.Context, g gitCommand, out io.Writer) er
 	if failed.err != nil {
 		return failed
 	}
-	launcher := CommandLauncher{Command: g.argv, Env: gitEnv, Containment: c.containment, Shim: c.shim}
-	job := Job{
+	launcher := process.CommandLauncher{Command: g.argv, Env: gitEnv, Containment: c.containment, Shim: c.shim}
+	job := process.Job{
 		Dir:      g.dir,
 		Env:      append(g.env, gitVariables...),
 		Stdout:   out,
 		StateDir: c.stateDir,
-		KillAt:   bootClock() + left,
-		heldDir:  g.heldDir,
-		lock:     g.lock,
+		KillAt:   process.BootClock() + left,
+		HeldDir:  g.heldDir,
+		Lock:     g.lock,
 	}
 	job.Lease.RunID = cmp.Or(c.runID, "git")
 	if c.runID != "" {
@@ -158,7 +159,7 @@ var (
 type gitError struct {
 	command string
 	stderr  string
-	exit    Exited
+	exit    process.Exited
 	err     error // why it was killed or not started; nil when it exited on its own
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
 // plantedProgram is a program that an agent plants. Each time it runs it writes its
@@ -48,7 +49,7 @@ func newPlantedProgram(t *testing.T) plantedProgram {
 	}
 	t.Cleanup(func() { // nothing is left behind, even if the adapter fails to end it
 		for _, pid := range c.pids(t) {
-			if n, err := strconv.Atoi(pid); err == nil && alive(pid) {
+			if n, err := strconv.Atoi(pid); err == nil && proctest.Alive(pid) {
 				_ = syscall.Kill(n, syscall.SIGKILL)
 			}
 		}
@@ -73,7 +74,7 @@ func (c plantedProgram) pids(t *testing.T) (pids []string) {
 func (c plantedProgram) check(t *testing.T) (ran bool) {
 	t.Helper()
 	for _, pid := range c.pids(t) {
-		if alive(pid) {
+		if proctest.Alive(pid) {
 			t.Errorf("process %s of a program that the agent planted is alive", pid)
 		}
 	}
@@ -213,7 +214,7 @@ func (w *worktreeFixture) runMayFail(lease picket.Lease, script string) {
 	a := newAdapter(w.t, w.s, []string{"sh", "-c", script}, func(c *adapter.Config) {
 		c.Workspace, c.Dir, c.StateDir = adapter.WorkspaceWorktree, w.repo, w.state
 	})
-	if _, err := a.RunLease(patience(w.t), lease); err != nil {
+	if _, err := a.RunLease(proctest.Patience(w.t), lease); err != nil {
 		w.t.Log(err)
 	}
 }
@@ -231,14 +232,14 @@ func TestAFilterThatHangsIsEnded(t *testing.T) {
 	atOnce(t, maps.Keys(hanging), func(t *testing.T, name string) {
 		plant := hanging[name]
 		c := newPlantedProgram(t)
-		post := newReadyFIFO(t)
+		post := proctest.NewFIFO(t)
 		w := newWorktreeFixture(t, func(c *adapter.Config) { c.Linger = -1 })
 		lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
 		script := `G=$(cd "$(git rev-parse --git-common-dir)" && pwd); C=` + c.hangs + "\n" + plant +
-			"\necho new > new.txt; echo up > " + post.path
+			"\necho new > new.txt; echo up > " + post.Path
 		ended := make(chan time.Time, 2)
 		go func() {
-			post.read(t)
+			post.Read(t)
 			if name == "ending tool" {
 				w.s.Complete(lease.TaskID, picket.RawJSON(`1`))
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 // HealthConfig says when silence of this adapter means what, to the registry
@@ -64,7 +65,7 @@ const instanceKey = "instance"
 // registrationRequest is what the registry is told of this adapter.
 func (cfg *Config) registrationRequest(instance string) (picket.Registration, error) {
 	about := map[string]any{"version": buildVersion(), "platform": runtime.GOOS + "/" + runtime.GOARCH}
-	if h, ok := cfg.Launcher.(ContainmentPlanner); ok {
+	if h, ok := cfg.Launcher.(process.ContainmentPlanner); ok {
 		about["containment"] = h.PlannedContainment()
 	}
 	if _, taken := cfg.Metadata[instanceKey]; taken {

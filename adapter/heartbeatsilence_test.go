@@ -12,6 +12,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 // quickThresholds are the shortest thresholds that have a SIGTERM stage.
@@ -211,18 +212,18 @@ func TestProcessIsToldOfHeartbeats(t *testing.T) {
 
 // deadlineLauncher is a launcher whose processes take deadlines.
 type deadlineLauncher struct {
-	Launcher
+	process.Launcher
 	told func(time.Duration)
 }
 
-func (l deadlineLauncher) Launch(ctx context.Context, job Job) (Process, error) {
+func (l deadlineLauncher) Launch(ctx context.Context, job process.Job) (process.Process, error) {
 	l.told(job.KillAt)
 	p, err := l.Launcher.Launch(ctx, job)
 	return deadlineProcess{p, l.told}, err
 }
 
 type deadlineProcess struct {
-	Process
+	process.Process
 	told func(time.Duration)
 }
 

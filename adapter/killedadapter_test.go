@@ -18,6 +18,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
 // killedAdapter is an adapter, in a process of its own, that is killed at a step.
@@ -32,10 +33,10 @@ type killedAdapter struct {
 }
 
 func init() {
-	agentScripts["doomed"] = func() int {
+	proctest.Scripts["doomed"] = func() int {
 		var d killedAdapter
 		if err := json.Unmarshal([]byte(os.Getenv("DOOMED")), &d); err != nil {
-			return failed(err)
+			return proctest.Failed(err)
 		}
 		a, err := adapter.New(adapter.Config{
 			BaseURL:     d.URL,
@@ -48,7 +49,7 @@ func init() {
 			Resume:      d.Resume,
 		})
 		if err != nil {
-			return failed(err)
+			return proctest.Failed(err)
 		}
 		adapter.SetStepHook(a, func(point string) {
 			if point == d.Point {
@@ -57,7 +58,7 @@ func init() {
 		})
 		d.Lease.Task.OnExit = picket.OnExitComplete
 		_, err = a.RunLease(context.Background(), d.Lease)
-		return failed(err)
+		return proctest.Failed(err)
 	}
 }
 
@@ -68,7 +69,7 @@ func (w *worktreeFixture) killedAdapterCommand(lease picket.Lease, resume adapte
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	cmd := exec.Command(agent("doomed")[0], agent("doomed")[1:]...)
+	cmd := exec.Command(proctest.Agent("doomed")[0], proctest.Agent("doomed")[1:]...)
 	cmd.Env = append(os.Environ(), "DOOMED="+string(text))
 	return cmd
 }

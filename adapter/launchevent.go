@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 // recordLaunch writes run.launched into the event log, before there is a process:
@@ -15,10 +16,10 @@ func (r *run) recordLaunch(work context.Context) picket.RunEvent {
 	ctx, cancel := context.WithTimeout(work, 2*time.Second)
 	defer cancel()
 	event := picket.RunEvent{Type: picket.EventRunLaunched, WorkspacePath: r.paths.workspace}
-	if h, ok := r.cfg.Launcher.(ContainmentPlanner); ok {
+	if h, ok := r.cfg.Launcher.(process.ContainmentPlanner); ok {
 		event.Containment = h.PlannedContainment()
 	}
-	if x, ok := r.cfg.Launcher.(ExecSupporter); ok {
+	if x, ok := r.cfg.Launcher.(process.ExecSupporter); ok {
 		event.Exec = x.SupportsExec()
 	}
 	if err := r.proxy.Events(ctx, event); err != nil {
@@ -30,7 +31,7 @@ func (r *run) recordLaunch(work context.Context) picket.RunEvent {
 
 // correctLaunch tells how the tree is really held; the log has its start once.
 func (r *run) correctLaunch(told picket.RunEvent) {
-	_, can := r.proc.(Executor)
+	_, can := r.proc.(process.Executor)
 	if is := r.proc.Containment(); is != told.Containment || can != told.Exec {
 		told.Containment, told.Exec = is, can
 		r.events.add(told)

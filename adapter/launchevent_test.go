@@ -9,10 +9,11 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 // plainLauncher is a launcher that does not know beforehand how it holds a tree.
-type plainLauncher struct{ Launcher }
+type plainLauncher struct{ process.Launcher }
 
 // checkedLauncher asks a question at the moment of a launch, and may refuse it.
 type checkedLauncher struct {
@@ -20,7 +21,7 @@ type checkedLauncher struct {
 	ask func() error
 }
 
-func (c checkedLauncher) Launch(ctx context.Context, job Job) (Process, error) {
+func (c checkedLauncher) Launch(ctx context.Context, job process.Job) (process.Process, error) {
 	if err := c.ask(); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 // failingLauncher is a launcher whose agents do not start, and fail late.
@@ -16,7 +17,7 @@ type failingLauncher struct {
 	fail  chan struct{}
 }
 
-func (l failingLauncher) Launch(context.Context, Job) (Process, error) {
+func (l failingLauncher) Launch(context.Context, process.Job) (process.Process, error) {
 	select {
 	case <-l.begun:
 	default:

@@ -16,6 +16,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
 // footprint is what a process holds while it waits for work.
@@ -57,7 +58,7 @@ func TestShortRunsLeaveNothing(t *testing.T) {
 	began := time.Now()
 	for n := 1; n <= total; n++ {
 		id := s.Queue(adaptertest.Task{OnExit: picket.OnExitComplete})
-		_, err := s.Await(patience(t), id, func(v adaptertest.View) bool {
+		_, err := s.Await(proctest.Patience(t), id, func(v adaptertest.View) bool {
 			return v.State == picket.TaskReview && v.Runs[0].ExitReport != nil
 		})
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
 // outputOf runs a command for a task and answers what it printed.
@@ -19,7 +20,7 @@ func outputOf(t *testing.T, command []string, task adaptertest.Task,
 	s := adaptertest.Start(t)
 	task.OnExit = picket.OnExitComplete
 	lease := s.Grant(task)
-	res, err := newAdapter(t, s, command, change...).RunLease(patience(t), lease)
+	res, err := newAdapter(t, s, command, change...).RunLease(proctest.Patience(t), lease)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +144,7 @@ func TestHostileRunID(t *testing.T) {
 	s := adaptertest.Start(t)
 	lease := s.Grant(adaptertest.Task{})
 	lease.RunID = "../../outside"
-	res, err := newAdapter(t, s, []string{"true"}).RunLease(patience(t), lease)
+	res, err := newAdapter(t, s, []string{"true"}).RunLease(proctest.Patience(t), lease)
 	if err == nil || res.StateDir != "" {
 		t.Errorf("%+v, %v", res, err)
 	}

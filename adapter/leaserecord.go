@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 // leaseFile holds the lease of a run while it is held, so that the next adapter
@@ -47,7 +48,7 @@ type runDirLock struct {
 // lockRunDir notes the lease in the run's directory, under a lock that lasts until
 // the run has ended.
 func (r *run) lockRunDir() error {
-	lock, err := lockDir(r.paths.stateDir)
+	lock, err := process.LockDir(r.paths.stateDir)
 	if err != nil {
 		return err
 	}

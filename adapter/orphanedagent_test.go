@@ -15,37 +15,38 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
 func init() {
 	// adapter is an adapter in a process of its own; LEASE and URL tell it
 	// what to run "agent orphan" for.
-	agentScripts["adapter"] = func() int {
+	proctest.Scripts["adapter"] = func() int {
 		var lease picket.Lease
 		if err := json.Unmarshal([]byte(os.Getenv("LEASE")), &lease); err != nil {
-			return failed(err)
+			return proctest.Failed(err)
 		}
 		a, err := adapter.New(adapter.Config{
 			BaseURL:     os.Getenv("URL"),
 			StateDir:    os.Getenv("STATE"),
-			Command:     agent("orphan"),
+			Command:     proctest.Agent("orphan"),
 			Env:         []string{"SIGNPOST"},
 			Containment: picket.ContainmentGroup,
 		})
 		if err != nil {
-			return failed(err)
+			return proctest.Failed(err)
 		}
 		_, err = a.RunLease(context.Background(), lease)
-		return failed(err)
+		return proctest.Failed(err)
 	}
 	// orphan says its process id, waits, writes, and says what came of it.
-	agentScripts["orphan"] = func() int {
+	proctest.Scripts["orphan"] = func() int {
 		post := os.Getenv("SIGNPOST")
 		if err := os.WriteFile(post, fmt.Append(nil, os.Getpid()), 0); err != nil {
-			return failed(err)
+			return proctest.Failed(err)
 		}
 		if _, err := os.ReadFile(post + ".go"); err != nil {
-			return failed(err)
+			return proctest.Failed(err)
 		}
 		_, err := leaseProxy().Report(context.Background(), picket.Progress{Summary: "still here"})
 		os.WriteFile(post, fmt.Append(nil, picket.CodeOf(err)), 0)
@@ -58,8 +59,8 @@ func init() {
 // is refused.
 func TestSIGKILLOfTheAdapter(t *testing.T) {
 	s := adaptertest.Start(t)
-	post := newReadyFIFO(t)
-	if err := syscall.Mkfifo(post.path+".go", 0o600); err != nil {
+	post := proctest.NewFIFO(t)
+	if err := syscall.Mkfifo(post.Path+".go", 0o600); err != nil {
 		t.Fatal(err)
 	}
 	lease := s.Grant(adaptertest.Task{Retries: 1})
@@ -67,21 +68,21 @@ func TestSIGKILLOfTheAdapter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := agent("adapter")
+	command := proctest.Agent("adapter")
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Env = append(os.Environ(), "LEASE="+string(raw), "URL="+s.URL, "STATE="+t.TempDir(), "SIGNPOST="+post.path)
+	cmd.Env = append(os.Environ(), "LEASE="+string(raw), "URL="+s.URL, "STATE="+t.TempDir(), "SIGNPOST="+post.Path)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	orphan, err := strconv.Atoi(post.read(t)[0])
+	orphan, err := strconv.Atoi(post.Read(t)[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer syscall.Kill(-orphan, syscall.SIGKILL)
 	cmd.Process.Kill()
 	cmd.Wait()
-	if !alive(strconv.Itoa(orphan)) {
+	if !proctest.Alive(strconv.Itoa(orphan)) {
 		t.Fatal("the agent died with its adapter")
 	}
 
@@ -90,8 +91,8 @@ func TestSIGKILLOfTheAdapter(t *testing.T) {
 		t.Fatalf("%+v", v)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- os.WriteFile(post.path+".go", nil, 0) }()
-	if got := post.read(t); len(got) != 1 || got[0] != string(picket.CodeLeaseExpired) {
+	go func() { ended <- os.WriteFile(post.Path+".go", nil, 0) }()
+	if got := post.Read(t); len(got) != 1 || got[0] != string(picket.CodeLeaseExpired) {
 		t.Errorf("the orphan's write was answered %v", got)
 	}
 	<-ended

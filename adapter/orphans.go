@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 // orphanedRun is a run whose adapter is dead: its directory, locked by us now, and
@@ -21,7 +22,7 @@ type orphanedRun struct {
 	dir       string
 	lock      *os.File
 	lease     leaseRecord
-	processes processRecord
+	processes process.Record
 }
 
 // sweepOrphans ends what adapters that died have left in StateDir: first every
@@ -60,7 +61,7 @@ func (a *Adapter) sweepOrphans(ctx context.Context, group *sync.WaitGroup) (clea
 
 // lockOrphans locks and answers the runs in StateDir that nobody looks after.
 func (cfg *Config) lockOrphans() []*orphanedRun {
-	if !canSweepOrphans {
+	if !process.CanSweepOrphans {
 		return nil
 	}
 	entries, _ := os.ReadDir(cfg.StateDir)
@@ -71,7 +72,7 @@ func (cfg *Config) lockOrphans() []*orphanedRun {
 			picket.CheckID("run", "run", e.Name()) != nil {
 			continue
 		}
-		lock, err := lockDir(dir)
+		lock, err := process.LockDir(dir)
 		if err != nil {
 			continue // its adapter lives
 		}
@@ -81,7 +82,7 @@ func (cfg *Config) lockOrphans() []*orphanedRun {
 			lock.Close()
 			continue
 		}
-		if o.processes, err = readProcessRecord(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if o.processes, err = process.ReadRecord(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
 			cfg.Log.Warn("the processes of a run cannot be read", "run", e.Name(), "err", err)
 		}
 		found = append(found, o)
@@ -91,10 +92,10 @@ func (cfg *Config) lockOrphans() []*orphanedRun {
 
 // killProcesses kills every process of the run that is left.
 func (o *orphanedRun) killProcesses() error {
-	if o.processes.BootID != "" && o.processes.BootID != bootID() {
+	if o.processes.BootID != "" && o.processes.BootID != process.BootID() {
 		return nil // they ended with the machine; their numbers are others' now
 	}
-	return killLeftovers(o.processes, o.lease.RunID, 5*time.Second)
+	return process.KillLeftovers(o.processes, o.lease.RunID, 5*time.Second)
 }
 
 // releaseOrphan reports the end of the run until it is taken.
@@ -191,7 +192,7 @@ func (o *orphanedRun) exitReport() picket.Exit {
 		return own
 	}
 	how := "what was left of the agent was ended"
-	if o.processes.BootID != "" && o.processes.BootID != bootID() {
+	if o.processes.BootID != "" && o.processes.BootID != process.BootID() {
 		how = "the machine was restarted"
 	}
 	exit := picket.Exit{Class: picket.ExitReleased, Detail: fmt.Sprintf("%s; %s", orphanDetailPrefix, how)}

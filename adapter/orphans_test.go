@@ -5,19 +5,23 @@ package adapter
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/process"
+	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
 // writeOrphan leaves a lease as an adapter does that is killed while it holds it.
-func writeOrphan(t *testing.T, cfg *Config, lease picket.Lease, left processRecord) (dir string) {
+func writeOrphan(t *testing.T, cfg *Config, lease picket.Lease, left process.Record) (dir string) {
 	t.Helper()
 	dir, err := privateDir(cfg.StateDir, lease.RunID)
 	if err != nil {
@@ -30,8 +34,8 @@ func writeOrphan(t *testing.T, cfg *Config, lease picket.Lease, left processReco
 	if err := replaceJSON(dir, leaseFile, note); err != nil {
 		t.Fatal(err)
 	}
-	if left != (processRecord{}) {
-		if err := left.write(dir); err != nil {
+	if left != (process.Record{}) {
+		if err := replaceJSON(dir, "process.json", left); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -60,7 +64,7 @@ func TestOrphanIsGivenBackFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, s := newScriptedAdapter(t, runForever)
 		lease := s.Grant(adaptertest.Task{})
-		dir := writeOrphan(t, &a.cfg, lease, processRecord{})
+		dir := writeOrphan(t, &a.cfg, lease, process.Record{})
 		s.Fail("/v1/lease/release", adaptertest.Unavailable, 3)
 		ctx, drain := context.WithCancel(t.Context())
 		ended := runAsync(ctx, a)
@@ -152,7 +156,7 @@ func TestReportOfAnOrphan(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a, s := newScriptedAdapter(t, runForever)
 			lease := s.Grant(adaptertest.Task{})
-			writeOrphan(t, &a.cfg, lease, processRecord{})
+			writeOrphan(t, &a.cfg, lease, process.Record{})
 			tt.happens(s, lease)
 			s.Pause(true)
 			v := sweepUntilReleased(t, a, s, lease.TaskID)
@@ -174,7 +178,7 @@ func TestOrphanOutlivesADrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, s := newScriptedAdapter(t, runForever)
 		lease := s.Grant(adaptertest.Task{})
-		writeOrphan(t, &a.cfg, lease, processRecord{})
+		writeOrphan(t, &a.cfg, lease, process.Record{})
 		mend := s.Fail("/v1/", adaptertest.Unavailable, -1)
 		ctx, drain := context.WithTimeout(t.Context(), time.Minute)
 		defer drain()
@@ -199,7 +203,7 @@ func TestUnreportedEndIsReportedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, s := newScriptedAdapter(t, func(p *scriptedProcess) {
 			time.Sleep(time.Second)
-			p.endWith(Exited{Code: 3})
+			p.endWith(process.Exited{Code: 3})
 		}, func(c *Config) { c.ReportRetry = time.Second })
 		lease := s.Grant(adaptertest.Task{Window: time.Hour})
 		mend := s.Fail("/v1/lease/release", adaptertest.Unavailable, -1)
@@ -249,7 +253,7 @@ func TestSuspicionIsClearedByAReport(t *testing.T) {
 			a, s := newScriptedAdapter(t, runForever)
 			lease := s.Grant(adaptertest.Task{})
 			lease.PreviousExit = &picket.Exit{Class: picket.ExitReleased, Detail: orphanDetailPrefix}
-			writeOrphan(t, &a.cfg, lease, processRecord{})
+			writeOrphan(t, &a.cfg, lease, process.Record{})
 			want := picket.ExitCrash
 			if reports {
 				want = picket.ExitReleased
@@ -287,13 +291,6 @@ func TestDamagedNotes(t *testing.T) {
 	if found := a.cfg.lockOrphans(); len(found) != 0 {
 		t.Errorf("%d orphans in damaged notes", len(found))
 	}
-	// A record that names nobody matches nobody.
-	if got := survivors(processRecord{}, "run_01J00000000000000000000000"); len(got) != 0 {
-		t.Fatalf("%v survive of nothing", got)
-	}
-	if !slices.ContainsFunc(processes(nil), func(p procStat) bool { return p.PID == os.Getpid() }) {
-		t.Error("the test cannot see itself")
-	}
 }
 
 // A lease that was noted under another API key cannot be given back, and its
@@ -303,7 +300,7 @@ func TestOrphanOfAnotherKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, s := newScriptedAdapter(t, runForever, func(c *Config) { c.StateKey = "another" })
 		lease := s.Grant(adaptertest.Task{})
-		dir := writeOrphan(t, &a.cfg, lease, processRecord{})
+		dir := writeOrphan(t, &a.cfg, lease, process.Record{})
 		var note leaseRecord
 		if err := readJSON(dir, leaseFile, &note); err != nil {
 			t.Fatal(err)
@@ -349,4 +346,56 @@ func sweepAndStop(t *testing.T, a *Adapter, s *adaptertest.Server) error {
 		return e
 	}
 	return err
+}
+
+// startLeftover starts a process that belongs to a run by its environment.
+func startLeftover(t *testing.T, run string) (pid int) {
+	t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "PICKET_RUN_ID=" + run}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the group of the tests is not to be killed
+	if err := cmd.Start(); err != nil {                   // it has its environment when Start returns
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd.Process.Pid
+}
+
+// A process is killed as one of the run only if the record is of this boot.
+func TestOrphanOfAnotherBoot(t *testing.T) {
+	stranger := startLeftover(t, "another")
+	other := orphanedRun{lease: leaseRecord{RunID: "run_01J00000000000000000000002"}}
+	other.processes.BootID = "another-boot"
+	other.processes.Leader.PID, other.processes.Leader.Start = stranger, proctest.StartTime(t, stranger)
+	other.processes.Shim = other.processes.Leader
+	if err := other.killProcesses(); err != nil || !proctest.Alive(strconv.Itoa(stranger)) {
+		t.Fatalf("a process of this boot was taken for one of another: %v", err)
+	}
+	other.processes.BootID = process.BootID()
+	if err := other.killProcesses(); err != nil || proctest.Alive(strconv.Itoa(stranger)) {
+		t.Fatalf("the very process was not killed: %v", err)
+	}
+}
+
+// A tree that does not die keeps its lease: nobody may start beside it.
+func TestLeaseOfALivingTreeIsNotGivenBack(t *testing.T) {
+	a, s := newScriptedAdapter(t, runForever)
+	lease := s.Grant(adaptertest.Task{})
+	writeOrphan(t, &a.cfg, lease, process.Record{})
+	found := a.cfg.lockOrphans()
+	if len(found) != 1 {
+		t.Fatalf("%d orphans", len(found))
+	}
+	// Locked by us: a second look finds nobody to sweep.
+	if again := a.cfg.lockOrphans(); len(again) != 0 {
+		t.Errorf("%d orphans are swept by two", len(again))
+	}
+	found[0].lock.Close()
+	startLeftover(t, lease.RunID)
+	if err := process.KillLeftovers(process.Record{}, lease.RunID, -time.Second); err == nil {
+		t.Error("an end that did not come in time was taken for one")
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
 // An adapter that was killed before it could commit leaves nothing to its
@@ -23,14 +24,15 @@ func TestTheNextAdapterHandsInWhatADeadOneLeft(t *testing.T) {
 	if !w.runAndKill(lease, adapter.ResumeReuse, "indexed", firstWork+`; echo "$PICKET_LEASE_TOKEN" >> first.txt`) {
 		t.Fatal("the adapter was not killed")
 	}
-	ctx, stop := context.WithCancel(patience(t))
+	ctx, stop := context.WithCancel(proctest.Patience(t))
 	defer stop()
 	a := newAdapter(t, w.s, []string{"true"}, func(c *adapter.Config) {
 		c.Workspace, c.Dir, c.StateDir = adapter.WorkspaceWorktree, w.repo, w.state
 	})
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(ctx) }()
-	v, err := w.s.Await(patience(t), lease.TaskID, func(v adaptertest.View) bool { return v.Runs[0].Released != nil })
+	v, err := w.s.Await(proctest.Patience(t), lease.TaskID,
+		func(v adaptertest.View) bool { return v.Runs[0].Released != nil })
 	stop()
 	if err != nil || v.Runs[0].Changes == nil {
 		t.Fatalf("given back without its work: %+v, %v", v, err)
@@ -75,7 +77,7 @@ func TestAGitDiesWithItsAdapter(t *testing.T) {
 	second := w.s.Supersede(lease.TaskID)
 	w.set = append(w.set, func(c *adapter.Config) {
 		c.OnEvent = func(e adapter.Event) {
-			if e.Kind == adapter.EventLaunched && alive(filter) {
+			if e.Kind == adapter.EventLaunched && proctest.Alive(filter) {
 				t.Error("the filter is alive when the next run starts")
 			}
 		}

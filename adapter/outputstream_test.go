@@ -17,6 +17,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 // A secret is hidden however the stream is cut.
@@ -54,7 +55,7 @@ func runWriting(pause time.Duration, pieces ...string) scriptedLauncher {
 			p.job.Stdout.Write([]byte(piece))
 			time.Sleep(pause)
 		}
-		p.endWith(Exited{})
+		p.endWith(process.Exited{})
 	}
 }
 
@@ -66,7 +67,7 @@ func TestOutputIsRedactedInEveryCopy(t *testing.T) {
 			p.job.Stdout.Write([]byte("token " + token[:9]))
 			p.job.Stdout.Write([]byte(token[9:] + "!"))
 			p.job.Stderr.Write([]byte("err " + token))
-			p.endWith(Exited{Code: 1})
+			p.endWith(process.Exited{Code: 1})
 		}, func(c *Config) { c.Stdout, c.Stderr = &copied, &copied })
 		lease := s.Grant(adaptertest.Task{})
 		res, err := a.RunLease(t.Context(), lease)
@@ -147,7 +148,7 @@ func TestOutageDropsOldestOutput(t *testing.T) {
 			p.job.Stdout.Write([]byte("the end"))
 			took = time.Since(start)
 			time.Sleep(time.Minute)
-			p.endWith(Exited{})
+			p.endWith(process.Exited{})
 		})
 		lease := s.Grant(adaptertest.Task{})
 		mend := s.Fail("/v1/run/logs", adaptertest.Unavailable, -1)
@@ -186,7 +187,7 @@ func TestSlowCopy(t *testing.T) {
 				p.job.Stdout.Write(bytes.Repeat([]byte("x"), 500<<10))
 			}
 			took = time.Since(start)
-			p.endWith(Exited{})
+			p.endWith(process.Exited{})
 		}, func(c *Config) { c.Stdout = w })
 		lease := s.Grant(adaptertest.Task{})
 		time.AfterFunc(10*time.Second, func() { close(w.release) })

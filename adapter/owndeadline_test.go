@@ -10,11 +10,12 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 // earlyLauncher is a launcher whose processes end a moment before their deadline, as
 // those of a shim do that is a little ahead of the adapter.
-type earlyLauncher struct{ Launcher }
+type earlyLauncher struct{ process.Launcher }
 
 type earlyProcess struct {
 	*scriptedProcess
@@ -24,7 +25,7 @@ type earlyProcess struct {
 	overdue atomic.Bool
 }
 
-func (l earlyLauncher) Launch(ctx context.Context, job Job) (Process, error) {
+func (l earlyLauncher) Launch(ctx context.Context, job process.Job) (process.Process, error) {
 	p, err := l.Launcher.Launch(ctx, job)
 	if err != nil {
 		return nil, err

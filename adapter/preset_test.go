@@ -18,6 +18,7 @@ import (
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
 	"github.com/picket-dev/picket/adapter/agents"
+	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
 // recordedAgent is a program that prints what a coding agent has once printed, and
@@ -56,7 +57,7 @@ func newRecordedAgent(t *testing.T, p agents.Preset, script string) *recordedAge
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := "#!/bin/sh\nTEST=" + agent("")[0] + "\nRECORDED=" + recorded + "\nOUT=" + r.dir + "\n" +
+	text := "#!/bin/sh\nTEST=" + proctest.Agent("")[0] + "\nRECORDED=" + recorded + "\nOUT=" + r.dir + "\n" +
 		"for a in \"$@\"; do printf '%s\\000' \"$a\"; done > $OUT/args\nenv > $OUT/env\npwd > $OUT/pwd\n" + script +
 		"\n"
 	file := filepath.Join(r.dir, "bin", string(p))

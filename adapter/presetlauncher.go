@@ -12,6 +12,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/agents"
+	"github.com/picket-dev/picket/adapter/process"
 	"github.com/picket-dev/picket/budget"
 )
 
@@ -27,14 +28,14 @@ type PresetLauncher struct {
 	// Env names variables passed on beside the usual ones and the preset's.
 	// Defaults to none.
 	Env []string
-	// Containment is as in [CommandLauncher]. Defaults to the best that works
+	// Containment is as in [process.CommandLauncher]. Defaults to the best that works
 	// here.
 	Containment string
-	// Shim is as in [CommandLauncher]. Defaults to the running program, if it
+	// Shim is as in [process.CommandLauncher]. Defaults to the running program, if it
 	// calls RunShim.
 	Shim []string
-	// Limits are as in [CommandLauncher]. Defaults to the defaults of [Limits].
-	Limits Limits
+	// Limits are as in [process.CommandLauncher]. Defaults to the defaults of [process.Limits].
+	Limits process.Limits
 	// Sessions is a directory in which the agent's own sessions are noted, so
 	// that a later run goes on with them. Defaults to none: each run begins anew.
 	Sessions string
@@ -47,7 +48,7 @@ type PresetLauncher struct {
 }
 
 // Launch starts the agent.
-func (l PresetLauncher) Launch(ctx context.Context, job Job) (Process, error) {
+func (l PresetLauncher) Launch(ctx context.Context, job process.Job) (process.Process, error) {
 	if !l.Preset.CodingAgent() {
 		return nil, picket.Invalid("Preset", "Use CommandLauncher for it.", "%q is not a coding agent",
 			string(l.Preset))
@@ -71,7 +72,7 @@ func (l PresetLauncher) Launch(ctx context.Context, job Job) (Process, error) {
 		return nil, fmt.Errorf("prepare %s: %w", l.Preset.Title(), err)
 	}
 	command := l.command()
-	inner := CommandLauncher{
+	inner := process.CommandLauncher{
 		Command: slices.Concat(command[:1], arguments, command[1:]), Env: slices.Concat(l.Preset.Env(), l.Env),
 		Containment: l.Containment, Shim: l.Shim, Limits: l.Limits,
 	}
@@ -93,7 +94,7 @@ func (l PresetLauncher) command() []string {
 }
 
 // newSetup collects what the agent is told.
-func (l PresetLauncher) newSetup(job Job) *agents.Setup {
+func (l PresetLauncher) newSetup(job process.Job) *agents.Setup {
 	run := agents.Run{
 		Lease:      job.Lease,
 		Dir:        job.Dir,
@@ -106,7 +107,7 @@ func (l PresetLauncher) newSetup(job Job) *agents.Setup {
 		Used:       job.Used,
 		Fail:       job.Fail,
 	}
-	for _, name := range slices.Concat(defaultEnv, l.Preset.Env(), l.Env) {
+	for _, name := range slices.Concat(process.DefaultEnv, l.Preset.Env(), l.Env) {
 		if value, set := os.LookupEnv(name); set && value != "" {
 			run.InheritedEnv = append(run.InheritedEnv, name+"="+value)
 		}
@@ -133,17 +134,17 @@ func (l PresetLauncher) checkBudget(ctx context.Context, lease picket.Lease,
 
 // PlannedContainment answers how the trees of agents are held together.
 func (l PresetLauncher) PlannedContainment() string {
-	return CommandLauncher{Command: l.command(), Containment: l.Containment, Shim: l.Shim}.PlannedContainment()
+	return process.CommandLauncher{Command: l.command(), Containment: l.Containment, Shim: l.Shim}.PlannedContainment()
 }
 
 // SupportsExec says whether programs can be run beside its agents.
 func (l PresetLauncher) SupportsExec() bool {
-	return CommandLauncher{Command: l.command(), Containment: l.Containment, Shim: l.Shim}.SupportsExec()
+	return process.CommandLauncher{Command: l.command(), Containment: l.Containment, Shim: l.Shim}.SupportsExec()
 }
 
 // followOutput waits for the end of a process and reads the last of its output before
 // anybody else learns of it.
-func followOutput(p Process, output *agents.OutputReader) Process {
+func followOutput(p process.Process, output *agents.OutputReader) process.Process {
 	watched := &readProcess{Process: p, done: make(chan struct{})}
 	go func() {
 		defer close(watched.done)
@@ -156,7 +157,7 @@ func followOutput(p Process, output *agents.OutputReader) Process {
 
 // readProcess is a process whose output has been read when it is done.
 type readProcess struct {
-	Process
+	process.Process
 	done chan struct{}
 }
 
@@ -164,14 +165,14 @@ func (p *readProcess) Done() <-chan struct{} { return p.done }
 
 // KillAt implements Deadliner as far as the process within does.
 func (p *readProcess) KillAt(at time.Duration) {
-	if d, ok := p.Process.(DeadlineKeeper); ok {
+	if d, ok := p.Process.(process.DeadlineKeeper); ok {
 		d.KillAt(at)
 	}
 }
 
 // Stopped implements Observer as far as the process within does.
 func (p *readProcess) Stopped() bool {
-	o, ok := p.Process.(Observer)
+	o, ok := p.Process.(process.Observer)
 	return ok && o.Stopped()
 }
 
@@ -182,9 +183,9 @@ func (p *readProcess) Overdue() bool {
 }
 
 // Exec implements Executor as far as the process within does.
-func (p *readProcess) Exec(ctx context.Context, job ExecJob) (Exited, error) {
-	if x, ok := p.Process.(Executor); ok {
+func (p *readProcess) Exec(ctx context.Context, job process.ExecJob) (process.Exited, error) {
+	if x, ok := p.Process.(process.Executor); ok {
 		return x.Exec(ctx, job)
 	}
-	return Exited{}, errors.New("nothing can be run beside this agent")
+	return process.Exited{}, errors.New("nothing can be run beside this agent")
 }

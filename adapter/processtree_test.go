@@ -5,9 +5,7 @@ package adapter_test
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -15,37 +13,8 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig/proctest"
 )
-
-// readyFIFO is a FIFO through which an agent says that it has come somewhere.
-type readyFIFO struct{ path string }
-
-func newReadyFIFO(t *testing.T) readyFIFO {
-	t.Helper()
-	s := readyFIFO{filepath.Join(t.TempDir(), "signpost")}
-	if err := syscall.Mkfifo(s.path, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-// read waits for an agent to write and answers its words.
-func (s readyFIFO) read(t *testing.T) []string {
-	t.Helper()
-	got := make(chan string, 1)
-	go func() {
-		b, _ := os.ReadFile(s.path)
-		got <- string(b)
-	}()
-	select {
-	case text := <-got:
-		return strings.Fields(text)
-	case <-patience(t).Done():
-		os.WriteFile(s.path, nil, 0) // lets the reader go
-		t.Fatal("the agent did not come that far")
-		return nil
-	}
-}
 
 // shapes are process trees; each says "$$ and more pids" at the signpost $1
 // once it stands.
@@ -88,19 +57,19 @@ func TestNoSurvivors(t *testing.T) {
 			t.Run(shape+"/"+way, func(t *testing.T) {
 				t.Parallel()
 				s := adaptertest.Start(t)
-				post := newReadyFIFO(t)
+				post := proctest.NewFIFO(t)
 				var launched <-chan int
-				a := newAdapter(t, s, []string{"sh", "-c", script, "sh", post.path},
+				a := newAdapter(t, s, []string{"sh", "-c", script, "sh", post.Path},
 					func(c *adapter.Config) { launched = launchedBy(c) })
 				lease := s.Grant(adaptertest.Task{})
-				ctx, stop := context.WithCancel(patience(t))
+				ctx, stop := context.WithCancel(proctest.Patience(t))
 				defer stop()
 				ended := make(chan error, 1)
 				go func() {
 					_, err := a.RunLease(ctx, lease)
 					ended <- err
 				}()
-				pids := post.read(t)
+				pids := post.Read(t)
 				group := <-launched
 				start := time.Now()
 				end(s, lease, stop)
@@ -108,11 +77,11 @@ func TestNoSurvivors(t *testing.T) {
 					t.Error(err)
 				}
 				t.Logf("%d known processes gone after %s", len(pids), time.Since(start))
-				if adapter.GroupRuns(group) {
+				if proctest.GroupAlive(group) {
 					t.Errorf("somebody of group %d survived", group)
 				}
 				for _, pid := range pids {
-					if alive(pid) {
+					if proctest.Alive(pid) {
 						t.Errorf("process %s survived", pid)
 					}
 				}
@@ -121,30 +90,20 @@ func TestNoSurvivors(t *testing.T) {
 	}
 }
 
-// alive reports whether a process runs; a zombie does not.
-func alive(pid string) bool {
-	b, err := os.ReadFile("/proc/" + pid + "/stat")
-	if err != nil {
-		return false
-	}
-	_, state, _ := strings.Cut(string(b), ") ")
-	return !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
-}
-
 // A stopped process sees SIGTERM: it is woken for it.
 func TestStoppedProcessIsTerminated(t *testing.T) {
 	s := adaptertest.Start(t)
-	post := newReadyFIFO(t)
+	post := proctest.NewFIFO(t)
 	a := newAdapter(t, s, []string{"sh", "-c", `trap 'exit 7' TERM; (kill -STOP $$; echo $$ > $1) & wait`, "sh",
-		post.path},
+		post.Path},
 		func(c *adapter.Config) { c.Grace = time.Minute })
 	lease := s.Grant(adaptertest.Task{})
 	ended := make(chan adapter.Result, 1)
 	go func() {
-		res, _ := a.RunLease(patience(t), lease)
+		res, _ := a.RunLease(proctest.Patience(t), lease)
 		ended <- res
 	}()
-	post.read(t)
+	post.Read(t)
 	s.Command(lease.TaskID, picket.Command{Command: "stop"})
 	if res := <-ended; *res.Exit.Code != 7 || res.Exit.Class != picket.ExitReleased {
 		t.Errorf("code %d, class %s", *res.Exit.Code, res.Exit.Class)
@@ -154,20 +113,20 @@ func TestStoppedProcessIsTerminated(t *testing.T) {
 // The leader's end takes what it left in the background along.
 func TestLeaderLeavesChildren(t *testing.T) {
 	s := adaptertest.Start(t)
-	post := newReadyFIFO(t)
-	a := newAdapter(t, s, []string{"sh", "-c", `sleep 1000 & echo $! > $1; exit 3`, "sh", post.path})
+	post := proctest.NewFIFO(t)
+	a := newAdapter(t, s, []string{"sh", "-c", `sleep 1000 & echo $! > $1; exit 3`, "sh", post.Path})
 	lease := s.Grant(adaptertest.Task{})
 	ended := make(chan adapter.Result, 1)
 	go func() {
-		res, _ := a.RunLease(patience(t), lease)
+		res, _ := a.RunLease(proctest.Patience(t), lease)
 		ended <- res
 	}()
-	child := post.read(t)[0]
+	child := post.Read(t)[0]
 	res := <-ended
 	if res.Exit.Class != picket.ExitCrash || *res.Exit.Code != 3 {
 		t.Errorf("%+v", res.Exit)
 	}
-	if alive(child) {
+	if proctest.Alive(child) {
 		t.Errorf("child %s survived", child)
 	}
 }
@@ -177,29 +136,29 @@ func TestLeaderLeavesChildren(t *testing.T) {
 // was written before is not lost.
 func TestEscapedPipeHolder(t *testing.T) {
 	s := adaptertest.Start(t)
-	post := newReadyFIFO(t)
+	post := proctest.NewFIFO(t)
 	a := newAdapter(t, s, []string{"sh", "-c",
 		`echo before; setsid sh -c 'echo $$ > "$0"; exec sleep 1000' $1 & wait_for=$!; cat $1.go > /dev/null; exit 0`,
-		"sh", post.path},
+		"sh", post.Path},
 		func(c *adapter.Config) { c.Containment = picket.ContainmentGroup })
 	lease := s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
-	if err := syscall.Mkfifo(post.path+".go", 0o600); err != nil {
+	if err := syscall.Mkfifo(post.Path+".go", 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan adapter.Result, 1)
 	go func() {
-		res, err := a.RunLease(patience(t), lease)
+		res, err := a.RunLease(proctest.Patience(t), lease)
 		if err != nil {
 			t.Error(err)
 		}
 		ended <- res
 	}()
-	escaped, err := strconv.Atoi(post.read(t)[0])
+	escaped, err := strconv.Atoi(post.Read(t)[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer syscall.Kill(escaped, syscall.SIGKILL)
-	if err := os.WriteFile(post.path+".go", nil, 0); err != nil {
+	if err := os.WriteFile(post.Path+".go", nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	res := <-ended
@@ -207,7 +166,7 @@ func TestEscapedPipeHolder(t *testing.T) {
 	if res.Ending != adapter.EndCompleted || string(v.Output) != `"before\n"` {
 		t.Errorf("%+v, output %s", res, v.Output)
 	}
-	if !alive(strconv.Itoa(escaped)) {
+	if !proctest.Alive(strconv.Itoa(escaped)) {
 		t.Error("the escaped process is dead: this test proves nothing")
 	}
 }
@@ -216,18 +175,19 @@ func TestEscapedPipeHolder(t *testing.T) {
 // while it lives, killing the agent gives the lease back at once.
 func TestSIGKILLOfTheAgent(t *testing.T) {
 	s := adaptertest.Start(t)
-	post := newReadyFIFO(t)
-	a := newAdapter(t, s, []string{"sh", "-c", `echo $$ > $1; exec sleep 1000`, "sh", post.path})
+	post := proctest.NewFIFO(t)
+	a := newAdapter(t, s, []string{"sh", "-c", `echo $$ > $1; exec sleep 1000`, "sh", post.Path})
 	lease := s.Grant(adaptertest.Task{Retries: 1})
 	ended := make(chan adapter.Result, 1)
 	go func() {
-		res, _ := a.RunLease(patience(t), lease)
+		res, _ := a.RunLease(proctest.Patience(t), lease)
 		ended <- res
 	}()
-	pid, _ := strconv.Atoi(post.read(t)[0])
+	pid, _ := strconv.Atoi(post.Read(t)[0])
 	start := time.Now()
 	syscall.Kill(pid, syscall.SIGKILL)
-	v, err := s.Await(patience(t), lease.TaskID, func(v adaptertest.View) bool { return v.State == picket.TaskQueued })
+	v, err := s.Await(proctest.Patience(t), lease.TaskID,
+		func(v adaptertest.View) bool { return v.State == picket.TaskQueued })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,21 +202,21 @@ func TestSIGKILLOfTheAgent(t *testing.T) {
 // Two runs side by side do not see each other's signals.
 func TestRunsDoNotSeeEachOthersSignals(t *testing.T) {
 	s := adaptertest.Start(t)
-	posts := []readyFIFO{newReadyFIFO(t), newReadyFIFO(t)}
+	posts := []proctest.FIFO{proctest.NewFIFO(t), proctest.NewFIFO(t)}
 	leases := []picket.Lease{s.Grant(adaptertest.Task{}), s.Grant(adaptertest.Task{})}
 	ended := []chan adapter.Result{make(chan adapter.Result, 1), make(chan adapter.Result, 1)}
 	var pids []string
 	for i := range 2 {
-		a := newAdapter(t, s, []string{"sh", "-c", shapes["child"], "sh", posts[i].path})
+		a := newAdapter(t, s, []string{"sh", "-c", shapes["child"], "sh", posts[i].Path})
 		go func() {
-			res, _ := a.RunLease(patience(t), leases[i])
+			res, _ := a.RunLease(proctest.Patience(t), leases[i])
 			ended[i] <- res
 		}()
-		pids = append(pids, posts[i].read(t)...)
+		pids = append(pids, posts[i].Read(t)...)
 	}
 	s.Cancel(leases[0].TaskID)
 	<-ended[0]
-	if alive(pids[0]) || alive(pids[1]) || !alive(pids[2]) || !alive(pids[3]) {
+	if proctest.Alive(pids[0]) || proctest.Alive(pids[1]) || !proctest.Alive(pids[2]) || !proctest.Alive(pids[3]) {
 		t.Error("the wrong processes are alive")
 	}
 	s.Cancel(leases[1].TaskID)

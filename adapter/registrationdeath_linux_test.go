@@ -14,12 +14,13 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
 func init() {
 	// member is a registered adapter in a process of its own: member COMMAND …,
 	// with URL and STATE in its environment. SIGTERM drains it.
-	agentScripts["member"] = func() int {
+	proctest.Scripts["member"] = func() int {
 		a, err := adapter.New(adapter.Config{
 			BaseURL:    os.Getenv("URL"),
 			Key:        adaptertest.Key,
@@ -35,11 +36,11 @@ func init() {
 			},
 		})
 		if err != nil {
-			return failed(err)
+			return proctest.Failed(err)
 		}
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
-		return failed(a.Run(ctx))
+		return proctest.Failed(a.Run(ctx))
 	}
 }
 
@@ -47,7 +48,7 @@ func init() {
 type registeredProcess struct {
 	s           *adaptertest.Server
 	state       string
-	post        readyFIFO
+	post        proctest.FIFO
 	process     *exec.Cmd
 	pids        []string
 	task        string
@@ -58,23 +59,24 @@ type registeredProcess struct {
 
 func startRegistered(t *testing.T) *registeredProcess {
 	t.Helper()
-	j := &registeredProcess{s: adaptertest.Start(t), state: t.TempDir(), post: newReadyFIFO(t)}
+	j := &registeredProcess{s: adaptertest.Start(t), state: t.TempDir(), post: proctest.NewFIFO(t)}
 	j.s.OnRegister = func(picket.Registration) {
-		if slices.ContainsFunc(j.pids, alive) {
+		if slices.ContainsFunc(j.pids, proctest.Alive) {
 			j.survivors.Add(1)
 		}
 	}
 	j.task = j.s.Queue(adaptertest.Task{Retries: 9})
 	j.start(t)
-	j.pids = j.post.read(t)
+	j.pids = j.post.Read(t)
 	j.clearFaults = j.s.Fail("/v1/lease/watch", adaptertest.Hang, -1) // nobody else says that the lease is gone
 	return j
 }
 
 func (j *registeredProcess) start(t *testing.T) {
 	t.Helper()
-	args := append(agent("member"), "sh", "-c", `trap '' TERM; sleep 1000 & echo $$ $! > $1; while :; do wait; done`,
-		"sh", j.post.path)
+	args := append(proctest.Agent("member"), "sh", "-c",
+		`trap '' TERM; sleep 1000 & echo $$ $! > $1; while :; do wait; done`,
+		"sh", j.post.Path)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), "URL="+j.s.URL, "STATE="+j.state)
 	cmd.Stderr = os.Stderr
@@ -86,7 +88,7 @@ func (j *registeredProcess) start(t *testing.T) {
 		_ = cmd.Process.Kill() // its shim ends the rest
 		_ = cmd.Wait()
 		for end := time.Now().Add(30 * time.Second); slices.ContainsFunc(j.pids,
-			alive); time.Sleep(2 * time.Millisecond) {
+			proctest.Alive); time.Sleep(2 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Errorf("processes of %v are left", j.pids)
 				return
@@ -98,7 +100,7 @@ func (j *registeredProcess) start(t *testing.T) {
 func (j *registeredProcess) await(t *testing.T, what string,
 	ok func(adaptertest.AgentView) bool) adaptertest.AgentView {
 	t.Helper()
-	v, err := j.s.AwaitAgent(patience(t), "agent_member", ok)
+	v, err := j.s.AwaitAgent(proctest.Patience(t), "agent_member", ok)
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
@@ -113,7 +115,7 @@ func (j *registeredProcess) awaitRegisteredAgain(t *testing.T) adaptertest.Agent
 		t.Errorf("agents ran at %d registrations", n)
 	}
 	j.clearFaults()
-	j.pids = j.post.read(t)
+	j.pids = j.post.Read(t)
 	return j.s.AgentView("")
 }
 
@@ -123,17 +125,17 @@ func (j *registeredProcess) awaitRegisteredAgain(t *testing.T) adaptertest.Agent
 func TestStoppedRegisteredAdapter(t *testing.T) {
 	t.Parallel()
 	j := startRegistered(t)
-	send(t, j.process.Process.Pid, syscall.SIGSTOP)
+	proctest.Send(t, j.process.Process.Pid, syscall.SIGSTOP)
 	j.await(t, "its death", func(v adaptertest.AgentView) bool { return v.Record.Status == picket.AgentDead })
 	for _, pid := range j.pids {
-		if alive(pid) {
+		if proctest.Alive(pid) {
 			t.Errorf("process %s survived", pid)
 		}
 	}
-	if state(j.process.Process.Pid) != 'T' {
+	if proctest.State(j.process.Process.Pid) != 'T' {
 		t.Error("the adapter did not stay stopped: this test proves nothing")
 	}
-	send(t, j.process.Process.Pid, syscall.SIGCONT)
+	proctest.Send(t, j.process.Process.Pid, syscall.SIGCONT)
 	j.awaitRegisteredAgain(t)
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 // run is one lease on its way from grant to report.
@@ -30,7 +31,7 @@ type run struct {
 	dirLock    atomic.Pointer[runDirLock]
 	stdout     *outputStream
 	stderr     *outputStream
-	proc       Process
+	proc       process.Process
 	launchedAt time.Duration
 	ticker     *progressTicker // since the launch
 	events     *eventQueue     // to the event log
@@ -211,7 +212,7 @@ func (r *run) launch(work context.Context) (err error) {
 		defer dir.Close()
 	}
 	(&workspaceStore{cfg: r.cfg}).step("launching")
-	r.proc, err = r.cfg.Launcher.Launch(work, Job{
+	r.proc, err = r.cfg.Launcher.Launch(work, process.Job{
 		Lease:    r.lease,
 		Dir:      r.paths.workspace,
 		Env:      leaseEnv(r.lease, r.paths, r.proxy.BaseURL()),
@@ -221,7 +222,7 @@ func (r *run) launch(work context.Context) (err error) {
 		KillAt:   told,
 		Used:     r.usage.add,
 		Fail:     r.failByLauncher,
-		heldDir:  dir,
+		HeldDir:  dir,
 	})
 	if err != nil {
 		return fmt.Errorf(launchDetailPrefix+": %w", err)

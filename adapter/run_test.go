@@ -9,6 +9,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
 // newAdapter makes an adapter with short times and a state of its own.
@@ -59,17 +60,22 @@ func TestHowAProcessEnds(t *testing.T) {
 			picket.ExitTimeout, "", 143, "SIGTERM", picket.TaskHandoff, ""},
 		{"on exit complete", []string{"sh", "-c", "echo hi"}, adaptertest.Task{OnExit: picket.OnExitComplete},
 			adapter.EndCompleted, "", picket.ExitSuccess, 0, "", picket.TaskReview, `"hi\n"`},
-		{"mark_complete", agent("complete"), adaptertest.Task{}, adapter.EndCompleted, "", picket.ExitSuccess, 0, "",
+		{"mark_complete", proctest.Agent("complete"), adaptertest.Task{}, adapter.EndCompleted, "", picket.ExitSuccess,
+			0, "",
 			picket.TaskReview, `{"answer":42}`},
-		{"mark_complete, then exit 0 with onExit", agent("complete"), adaptertest.Task{OnExit: picket.OnExitComplete},
+		{"mark_complete, then exit 0 with onExit", proctest.Agent("complete"),
+			adaptertest.Task{OnExit: picket.OnExitComplete},
 			adapter.EndCompleted, "", picket.ExitSuccess, 0, "", picket.TaskReview, `{"answer":42}`},
-		{"mark_complete, then crash", agent("complete-then-crash"), adaptertest.Task{}, adapter.EndCompleted, "",
+		{"mark_complete, then crash", proctest.Agent("complete-then-crash"), adaptertest.Task{}, adapter.EndCompleted,
+			"",
 			picket.ExitCrash, 3, "", picket.TaskReview, `{"answer":42}`},
-		{"mark_complete, then linger", agent("complete-then-linger"), adaptertest.Task{}, adapter.EndCompleted, "",
+		{"mark_complete, then linger", proctest.Agent("complete-then-linger"), adaptertest.Task{}, adapter.EndCompleted,
+			"",
 			picket.ExitKilled, 143, "SIGTERM", picket.TaskReview, `{"answer":42}`},
-		{"mark_complete, then stay", agent("complete-then-stay"), adaptertest.Task{}, adapter.EndCompleted, "",
+		{"mark_complete, then stay", proctest.Agent("complete-then-stay"), adaptertest.Task{}, adapter.EndCompleted, "",
 			picket.ExitKilled, 137, "SIGKILL", picket.TaskReview, `{"answer":42}`},
-		{"request_human_help", agent("ask"), adaptertest.Task{}, adapter.EndHandoff, "", picket.ExitSuccess, 0, "",
+		{"request_human_help", proctest.Agent("ask"), adaptertest.Task{}, adapter.EndHandoff, "", picket.ExitSuccess, 0,
+			"",
 			picket.TaskHandoff, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -80,7 +86,7 @@ func TestHowAProcessEnds(t *testing.T) {
 					c.Linger = 100 * time.Millisecond
 				}
 			})
-			res, err := a.RunLease(patience(t), lease)
+			res, err := a.RunLease(proctest.Patience(t), lease)
 			if (err != nil) != (tt.name == "not found") {
 				t.Fatal(err)
 			}

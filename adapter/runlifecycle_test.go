@@ -11,6 +11,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 func TestLongRunIsRenewed(t *testing.T) {
@@ -88,7 +89,8 @@ func TestDeadlineWarning(t *testing.T) {
 		class  picket.ExitClass
 		state  picket.TaskState
 	}{
-		{"heeded", func(p *scriptedProcess) { p.endWith(Exited{Code: 1}) }, picket.ExitReleased, picket.TaskQueued},
+		{"heeded", func(p *scriptedProcess) { p.endWith(process.Exited{Code: 1}) }, picket.ExitReleased,
+			picket.TaskQueued},
 		{"ignored", nil, picket.ExitCrash, picket.TaskHandoff},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -98,7 +100,7 @@ func TestDeadlineWarning(t *testing.T) {
 				p.mu.Unlock()
 				select {
 				case <-time.After(time.Hour):
-					p.endWith(Exited{Code: 1})
+					p.endWith(process.Exited{Code: 1})
 				case <-p.done:
 				}
 			})

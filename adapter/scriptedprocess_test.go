@@ -9,14 +9,15 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 // scriptedProcess is a process that a test holds the strings of.
 type scriptedProcess struct {
-	job       Job
+	job       process.Job
 	done      chan struct{}
 	closeDone func()
-	exit      Exited
+	exit      process.Exited
 	onTerm    func(*scriptedProcess) // Defaults to nothing: SIGTERM is ignored.
 	mu        sync.Mutex
 	signals   []string
@@ -26,7 +27,7 @@ type scriptedProcess struct {
 
 func (p *scriptedProcess) PID() int              { return 0 }
 func (p *scriptedProcess) Done() <-chan struct{} { return p.done }
-func (p *scriptedProcess) Exit() Exited          { return p.exit }
+func (p *scriptedProcess) Exit() process.Exited  { return p.exit }
 func (p *scriptedProcess) Containment() string   { return picket.ContainmentGroup }
 func (p *scriptedProcess) Terminate() {
 	p.recordSignal("TERM")
@@ -39,7 +40,7 @@ func (p *scriptedProcess) Terminate() {
 }
 func (p *scriptedProcess) Kill() {
 	p.recordSignal("KILL")
-	p.endWith(Exited{Code: 137, Signal: "SIGKILL"})
+	p.endWith(process.Exited{Code: 137, Signal: "SIGKILL"})
 }
 
 func (p *scriptedProcess) recordSignal(signal string) {
@@ -48,7 +49,7 @@ func (p *scriptedProcess) recordSignal(signal string) {
 	p.signals = append(p.signals, signal)
 }
 
-func (p *scriptedProcess) endWith(e Exited) {
+func (p *scriptedProcess) endWith(e process.Exited) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
@@ -64,7 +65,7 @@ type scriptedLauncher func(p *scriptedProcess)
 
 func (play scriptedLauncher) PlannedContainment() string { return picket.ContainmentGroup }
 
-func (play scriptedLauncher) Launch(_ context.Context, job Job) (Process, error) {
+func (play scriptedLauncher) Launch(_ context.Context, job process.Job) (process.Process, error) {
 	p := &scriptedProcess{job: job, done: make(chan struct{})}
 	p.closeDone = closeOnce(p.done)
 	go play(p)
@@ -97,7 +98,7 @@ func runFor(d time.Duration) scriptedLauncher {
 	return func(p *scriptedProcess) {
 		select {
 		case <-time.After(d):
-			p.endWith(Exited{})
+			p.endWith(process.Exited{})
 		case <-p.done:
 		}
 	}

@@ -15,24 +15,25 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
 func init() {
 	// worker is an adapter in a process of its own: worker LEVEL COMMAND …,
 	// with LEASE, URL and STATE in its environment.
-	agentScripts["worker"] = func() int {
+	proctest.Scripts["worker"] = func() int {
 		var lease picket.Lease
 		if err := json.Unmarshal([]byte(os.Getenv("LEASE")), &lease); err != nil {
-			return failed(err)
+			return proctest.Failed(err)
 		}
 		a, err := adapter.New(adapter.Config{
 			BaseURL: os.Getenv("URL"), StateDir: os.Getenv("STATE"), Command: os.Args[4:], Containment: os.Args[3],
 		})
 		if err != nil {
-			return failed(err)
+			return proctest.Failed(err)
 		}
 		_, err = a.RunLease(context.Background(), lease)
-		return failed(err)
+		return proctest.Failed(err)
 	}
 }
 
@@ -44,7 +45,7 @@ const stubbornTree = `sleep 1000 & setsid sleep 1000 & (setsid sh -c 'echo up > 
 type treeRun struct {
 	s     *adaptertest.Server
 	lease picket.Lease
-	marks processMarks
+	marks proctest.Marks
 	state string
 	from  time.Time // the lease was not confirmed before
 }
@@ -58,46 +59,36 @@ func newTreeRun(t *testing.T, window time.Duration) (*treeRun, []string) {
 		state: t.TempDir(),
 		from:  time.Now(),
 	}
-	w.marks = processMarks{run: w.lease.RunID, word: "mark-" + w.lease.RunID, dir: w.state}
-	post := newReadyFIFO(t)
+	w.marks = proctest.Marks{Run: w.lease.RunID, Word: "mark-" + w.lease.RunID, Dir: w.state}
+	post := proctest.NewFIFO(t)
 	t.Cleanup(func() {
-		for _, pid := range w.marks.find() {
+		for _, pid := range w.marks.Find() {
 			t.Errorf("process %d is left", pid)
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	})
-	return w, []string{"sh", "-c", stubbornTree, "sh", post.path, w.marks.word}
-}
-
-// record is what the run's directory says about its processes.
-func (w *treeRun) record(t *testing.T) (r savedRecord) {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join(w.state, w.lease.RunID, "process.json"))
-	if err == nil {
-		err = json.Unmarshal(b, &r)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return w, []string{"sh", "-c", stubbornTree, "sh", post.Path, w.marks.Word}
 }
 
 // leader waits for the agent's first process to be on record.
 func (w *treeRun) leader(t *testing.T) (pid int) {
 	t.Helper()
-	eventually(t, func() bool { pid = w.record(t).Leader.PID; return pid != 0 }, "there is no leader on record")
+	proctest.Eventually(t, func() bool {
+		pid = proctest.ReadRecord(t, filepath.Join(w.state, w.lease.RunID)).Leader.PID
+		return pid != 0
+	}, "there is no leader on record")
 	return pid
 }
 
 // awaitTree waits until the tree stands and answers its shim.
 func (w *treeRun) awaitTree(t *testing.T, command []string) (shim int) {
 	t.Helper()
-	readyFIFO{command[4]}.read(t)
-	r := w.record(t)
-	if n := len(w.marks.find()); n < 4 {
+	proctest.FIFO{Path: command[4]}.Read(t)
+	r := proctest.ReadRecord(t, filepath.Join(w.state, w.lease.RunID))
+	if n := len(w.marks.Find()); n < 4 {
 		t.Fatalf("the tree has only %d processes", n)
 	}
-	if !alive(strconv.Itoa(r.Shim.PID)) {
+	if !proctest.Alive(strconv.Itoa(r.Shim.PID)) {
 		t.Fatal("there is no shim")
 	}
 	return r.Shim.PID
@@ -106,10 +97,10 @@ func (w *treeRun) awaitTree(t *testing.T, command []string) (shim int) {
 // awaitGone waits until nobody of the tree lives.
 func (w *treeRun) awaitGone(t *testing.T, still ...int) {
 	t.Helper()
-	eventually(t, func() bool { return len(w.marks.find()) == 0 }, "the tree lives on")
+	proctest.Eventually(t, func() bool { return len(w.marks.Find()) == 0 }, "the tree lives on")
 	for _, pid := range still {
-		if state(pid) != 'T' {
-			t.Errorf("process %d was to be stopped and is %c: this test proves nothing", pid, state(pid))
+		if proctest.State(pid) != 'T' {
+			t.Errorf("process %d was to be stopped and is %c: this test proves nothing", pid, proctest.State(pid))
 		}
 	}
 }
@@ -127,26 +118,6 @@ func (w *treeRun) logKillDelay(t *testing.T, what string, window time.Duration) 
 		Round(time.Millisecond), window)
 }
 
-// eventually looks again and again; the machine may be slow.
-func eventually(t *testing.T, ok func() bool, otherwise string) {
-	t.Helper()
-	for ctx := patience(t); !ok(); time.Sleep(2 * time.Millisecond) {
-		if ctx.Err() != nil {
-			t.Fatal(otherwise)
-		}
-	}
-}
-
-func state(pid int) byte {
-	b, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	for i := len(b) - 1; i > 1; i-- {
-		if b[i-2] == ')' {
-			return b[i]
-		}
-	}
-	return 0
-}
-
 // startAdapterProcess starts the adapter of w in a process of its own.
 func (w *treeRun) startAdapterProcess(t *testing.T, level string, command []string) (adapter int) {
 	t.Helper()
@@ -154,7 +125,7 @@ func (w *treeRun) startAdapterProcess(t *testing.T, level string, command []stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	worker := append(append(agent("worker"), level), command...)
+	worker := append(append(proctest.Agent("worker"), level), command...)
 	cmd := exec.Command(worker[0], worker[1:]...)
 	cmd.Env = append(os.Environ(), "LEASE="+string(raw), "URL="+w.s.URL, "STATE="+w.state)
 	cmd.Stderr = os.Stderr
@@ -165,42 +136,23 @@ func (w *treeRun) startAdapterProcess(t *testing.T, level string, command []stri
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	w.marks.except = cmd.Process.Pid
+	w.marks.Except = cmd.Process.Pid
 	return cmd.Process.Pid
-}
-
-func send(t *testing.T, pid int, sig syscall.Signal) {
-	t.Helper()
-	if err := syscall.Kill(pid, sig); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// eachLevel runs a test at the levels that have a shim.
-func eachLevel(t *testing.T, test func(t *testing.T, level string)) {
-	for _, level := range levelsHere(t) {
-		if level != picket.ContainmentGroup {
-			t.Run(level, func(t *testing.T) {
-				t.Parallel()
-				test(t, level)
-			})
-		}
-	}
 }
 
 // The tree of a killed adapter does not outlive it.
 func TestKilledAdapter(t *testing.T) {
-	eachLevel(t, func(t *testing.T, level string) {
+	proctest.EachShimLevel(t, func(t *testing.T, level string) {
 		const window = 5 * time.Minute
 		w, command := newTreeRun(t, window)
 		adapter := w.startAdapterProcess(t, level, command)
 		shim := w.awaitTree(t, command)
 		start := time.Now()
-		send(t, adapter, syscall.SIGKILL)
+		proctest.Send(t, adapter, syscall.SIGKILL)
 		w.awaitGone(t)
 		t.Logf("the tree was dead %s after the kill", time.Since(start).Round(time.Millisecond))
 		w.logKillDelay(t, "adapter killed", window)
-		eventually(t, func() bool { return !alive(strconv.Itoa(shim)) }, "the shim stays behind")
+		proctest.Eventually(t, func() bool { return !proctest.Alive(strconv.Itoa(shim)) }, "the shim stays behind")
 		if v := w.s.View(w.lease.TaskID); v.State != picket.TaskLeased {
 			t.Errorf("the task is %s: somebody released it", v.State)
 		}
@@ -209,17 +161,17 @@ func TestKilledAdapter(t *testing.T) {
 
 // The shim of a stopped adapter keeps the deadline.
 func TestStoppedAdapter(t *testing.T) {
-	eachLevel(t, func(t *testing.T, level string) {
+	proctest.EachShimLevel(t, func(t *testing.T, level string) {
 		const window = 2 * time.Second
 		w, command := newTreeRun(t, window)
 		adapter := w.startAdapterProcess(t, level, command)
 		w.awaitTree(t, command)
-		send(t, adapter, syscall.SIGSTOP)
+		proctest.Send(t, adapter, syscall.SIGSTOP)
 		w.awaitGone(t, adapter)
 		w.logKillDelay(t, "adapter stopped", window)
 		// Awake again it does not take what the shim did for a crash.
-		send(t, adapter, syscall.SIGCONT)
-		v, err := w.s.Await(patience(t), w.lease.TaskID,
+		proctest.Send(t, adapter, syscall.SIGCONT)
+		v, err := w.s.Await(proctest.Patience(t), w.lease.TaskID,
 			func(v adaptertest.View) bool { return v.Runs[0].ExitReport != nil || v.Runs[0].Released != nil })
 		if err != nil {
 			t.Fatal(err)
@@ -233,24 +185,24 @@ func TestStoppedAdapter(t *testing.T) {
 // Adapter and shim stopped: nobody kills the tree, however late it is. Only the
 // fence holds then.
 func TestStoppedAdapterAndShim(t *testing.T) {
-	eachLevel(t, func(t *testing.T, level string) {
+	proctest.EachShimLevel(t, func(t *testing.T, level string) {
 		const window = 2 * time.Second
 		w, command := newTreeRun(t, window)
 		adapter := w.startAdapterProcess(t, level, command)
 		shim := w.awaitTree(t, command)
-		send(t, adapter, syscall.SIGSTOP)
-		send(t, shim, syscall.SIGSTOP)
-		before := w.marks.find()
+		proctest.Send(t, adapter, syscall.SIGSTOP)
+		proctest.Send(t, shim, syscall.SIGSTOP)
+		before := w.marks.Find()
 		time.Sleep(window + time.Second) // past every deadline there was
 		for _, pid := range append(before, adapter, shim) {
-			if !alive(strconv.Itoa(pid)) {
+			if !proctest.Alive(strconv.Itoa(pid)) {
 				t.Errorf("somebody ended process %d", pid)
 			}
 		}
-		if state(adapter) != 'T' || state(shim) != 'T' {
+		if proctest.State(adapter) != 'T' || proctest.State(shim) != 'T' {
 			t.Error("adapter or shim did not stay stopped: this test proves nothing")
 		}
-		send(t, shim, syscall.SIGCONT)
+		proctest.Send(t, shim, syscall.SIGCONT)
 		w.awaitGone(t, adapter)
 	})
 }
@@ -258,19 +210,19 @@ func TestStoppedAdapterAndShim(t *testing.T) {
 // The agent's first process dies with its shim, also when the adapter cannot do
 // anything about it; the adapter ends the others once it can.
 func TestLeaderDiesWithItsShim(t *testing.T) {
-	eachLevel(t, func(t *testing.T, level string) {
+	proctest.EachShimLevel(t, func(t *testing.T, level string) {
 		w, command := newTreeRun(t, 5*time.Minute)
 		adapter := w.startAdapterProcess(t, level, command)
 		shim, leader := w.awaitTree(t, command), w.leader(t)
-		send(t, adapter, syscall.SIGSTOP)
+		proctest.Send(t, adapter, syscall.SIGSTOP)
 		// A process with many threads takes a moment to stop.
-		eventually(t, func() bool { return state(adapter) == 'T' }, "the adapter does not stop")
-		send(t, shim, syscall.SIGKILL)
-		eventually(t, func() bool { return !alive(strconv.Itoa(leader)) }, "the leader lives on")
-		if state(adapter) != 'T' {
+		proctest.Eventually(t, func() bool { return proctest.State(adapter) == 'T' }, "the adapter does not stop")
+		proctest.Send(t, shim, syscall.SIGKILL)
+		proctest.Eventually(t, func() bool { return !proctest.Alive(strconv.Itoa(leader)) }, "the leader lives on")
+		if proctest.State(adapter) != 'T' {
 			t.Error("the adapter did not stay stopped: this test proves nothing")
 		}
-		send(t, adapter, syscall.SIGCONT)
+		proctest.Send(t, adapter, syscall.SIGCONT)
 		w.awaitGone(t)
 	})
 }
@@ -280,7 +232,7 @@ func (w *treeRun) runInThisProcess(t *testing.T, level string, command []string)
 	a := newAdapter(t, w.s, command, func(c *adapter.Config) { c.StateDir, c.Containment = w.state, level })
 	ended := make(chan adapter.Result, 1)
 	go func() {
-		res, err := a.RunLease(patience(t), w.lease)
+		res, err := a.RunLease(proctest.Patience(t), w.lease)
 		if err != nil {
 			t.Error(err)
 		}
@@ -300,15 +252,15 @@ func crashed(t *testing.T, res adapter.Result) {
 
 // A killed shim takes its leader along, and the adapter the rest.
 func TestKilledShim(t *testing.T) {
-	eachLevel(t, func(t *testing.T, level string) {
+	proctest.EachShimLevel(t, func(t *testing.T, level string) {
 		w, command := newTreeRun(t, 5*time.Minute)
 		ended := w.runInThisProcess(t, level, command)
 		shim := w.awaitTree(t, command)
 		start := time.Now()
-		send(t, shim, syscall.SIGKILL)
+		proctest.Send(t, shim, syscall.SIGKILL)
 		crashed(t, <-ended)
 		t.Logf("reported %s after the kill", time.Since(start).Round(time.Millisecond))
-		if left := w.marks.find(); len(left) > 0 {
+		if left := w.marks.Find(); len(left) > 0 {
 			t.Errorf("%v survived", left)
 		}
 	})
@@ -317,18 +269,18 @@ func TestKilledShim(t *testing.T) {
 // A stopped shim does not hear that the lease goes on. When the deadline that
 // it knows has passed, the adapter ends the tree in its place.
 func TestStoppedShim(t *testing.T) {
-	eachLevel(t, func(t *testing.T, level string) {
+	proctest.EachShimLevel(t, func(t *testing.T, level string) {
 		const window = 2 * time.Second
 		w, command := newTreeRun(t, window)
 		ended := w.runInThisProcess(t, level, command)
 		shim := w.awaitTree(t, command)
-		send(t, shim, syscall.SIGSTOP)
+		proctest.Send(t, shim, syscall.SIGSTOP)
 		crashed(t, <-ended)
 		w.logKillDelay(t, "shim stopped", window)
-		if left := w.marks.find(); len(left) > 0 {
+		if left := w.marks.Find(); len(left) > 0 {
 			t.Errorf("%v survived", left)
 		}
-		if alive(strconv.Itoa(shim)) {
+		if proctest.Alive(strconv.Itoa(shim)) {
 			t.Error("the stopped shim is left")
 		}
 	})
@@ -336,11 +288,11 @@ func TestStoppedShim(t *testing.T) {
 
 // A stopped shim does not hold up a kill.
 func TestStoppedShimIsPassedOver(t *testing.T) {
-	eachLevel(t, func(t *testing.T, level string) {
+	proctest.EachShimLevel(t, func(t *testing.T, level string) {
 		w, command := newTreeRun(t, 5*time.Minute)
 		ended := w.runInThisProcess(t, level, command)
 		shim := w.awaitTree(t, command)
-		send(t, shim, syscall.SIGSTOP)
+		proctest.Send(t, shim, syscall.SIGSTOP)
 		start := time.Now()
 		w.s.Cancel(w.lease.TaskID)
 		w.awaitGone(t)
@@ -348,8 +300,44 @@ func TestStoppedShimIsPassedOver(t *testing.T) {
 		if res := <-ended; res.Ending != adapter.EndCancelled {
 			t.Errorf("ended %s", res.Ending)
 		}
-		if alive(strconv.Itoa(shim)) {
+		if proctest.Alive(strconv.Itoa(shim)) {
 			t.Error("the stopped shim is left")
+		}
+	})
+}
+
+// The shim of a run is told of every renewal: it outlives its first deadline.
+func TestShimIsToldOfRenewals(t *testing.T) {
+	proctest.EachShimLevel(t, func(t *testing.T, level string) {
+		w, _ := newTreeRun(t, 4*time.Second)
+		post := proctest.NewFIFO(t)
+		ended := w.runInThisProcess(t, level, []string{"sh", "-c", `read x < $1; exit 0`, "sh", post.Path})
+		if err := w.s.AwaitCalls(proctest.Patience(t), "/v1/lease/renew", 4); err != nil { // the last after 7.2 s
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(post.Path, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		if res := <-ended; res.Exit.Class != picket.ExitNoResult || res.Exit.Code == nil || *res.Exit.Code != 0 {
+			t.Errorf("ended %s: %+v", res.Ending, res.Exit)
+		}
+	})
+}
+
+// Cut off from its server the adapter ends the tree at the deadline, whoever
+// of the two is first, and calls that a lost lease.
+func TestCutOffEndsAsLostLease(t *testing.T) {
+	proctest.EachShimLevel(t, func(t *testing.T, level string) {
+		const window = 2 * time.Second
+		w, command := newTreeRun(t, window)
+		ended := w.runInThisProcess(t, level, command)
+		w.awaitTree(t, command)
+		mend := w.s.Fail("/v1/lease/renew", adaptertest.Unavailable, -1)
+		proctest.Eventually(t, func() bool { return len(w.marks.Find()) == 0 }, "the tree lives on")
+		w.logKillDelay(t, "cut off", window)
+		mend()
+		if res := <-ended; res.Ending != adapter.EndLost || res.Exit.Class != picket.ExitLeaseLost {
+			t.Errorf("ended %s, %s", res.Ending, res.Exit.Class)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 const (
@@ -137,8 +138,8 @@ func (l *stallDetector) check() (silenceState, time.Duration) {
 }
 
 // hung reports whether every process has been stopped for too long.
-func (l *stallDetector) hung(p Process) bool {
-	o, ok := p.(Observer)
+func (l *stallDetector) hung(p process.Process) bool {
+	o, ok := p.(process.Observer)
 	now := time.Now()
 	if !ok || now.Sub(l.checkedAt) < stoppedCheckInterval {
 		return false

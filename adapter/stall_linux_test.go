@@ -9,6 +9,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
 // What an agent makes of its directory while it runs does not lead a nudge out
@@ -18,11 +19,11 @@ func TestANudgeStaysInside(t *testing.T) {
 		`rm -r .picket; ln -s "$2" .picket`,
 		`ln -s "$2/file" .picket/nudge.json; ln -s "$2/file" .picket/nudge.json.new`,
 	} {
-		out, post := t.TempDir(), newReadyFIFO(t)
+		out, post := t.TempDir(), proctest.NewFIFO(t)
 		write(t, filepath.Join(out, "file"), "mine\n")
 		s := adaptertest.Start(t)
 		nudged := make(chan struct{})
-		a := newAdapter(t, s, []string{"sh", "-c", trap + `; echo up > $1; exec sleep 1000`, "sh", post.path, out},
+		a := newAdapter(t, s, []string{"sh", "-c", trap + `; echo up > $1; exec sleep 1000`, "sh", post.Path, out},
 			func(c *adapter.Config) {
 				c.OnEvent = func(e adapter.Event) {
 					if e.Kind == adapter.EventNudged {
@@ -31,18 +32,18 @@ func TestANudgeStaysInside(t *testing.T) {
 				}
 			})
 		lease := s.Grant(adaptertest.Task{})
-		ctx, stop := context.WithCancel(patience(t))
+		ctx, stop := context.WithCancel(proctest.Patience(t))
 		defer stop()
 		ended := make(chan error, 1)
 		go func() {
 			_, err := a.RunLease(ctx, lease)
 			ended <- err
 		}()
-		post.read(t)
+		post.Read(t)
 		s.Command(lease.TaskID, picket.Command{Command: "nudge", Number: 1, Cause: picket.NudgeLoop, Reason: "again"})
 		select {
 		case <-nudged:
-		case <-patience(t).Done():
+		case <-proctest.Patience(t).Done():
 			t.Fatal("nobody was nudged")
 		}
 		stop()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 // runBusy is an agent that does something every so often for some time.
@@ -25,7 +26,7 @@ func runBusy(every, lasts time.Duration, act func(p *scriptedProcess, n int)) sc
 			case <-p.done:
 				return
 			case <-end:
-				p.endWith(Exited{})
+				p.endWith(process.Exited{})
 				return
 			case <-time.After(every):
 				act(p, n)
@@ -194,7 +195,7 @@ func TestHungAgentIsEnded(t *testing.T) {
 					p.stopped.Store(false)
 					time.Sleep(5 * time.Second)
 				}
-				p.endWith(Exited{})
+				p.endWith(process.Exited{})
 			}
 			v, run := runObserved(t, adaptertest.Task{OnExit: picket.OnExitComplete}, play)
 			if !tt.hung {
@@ -238,7 +239,7 @@ func TestNoStallAfter(t *testing.T) {
 	})
 }
 
-var _ Observer = (*scriptedProcess)(nil)
+var _ process.Observer = (*scriptedProcess)(nil)
 
 // Stopped says what a test has set.
 func (p *scriptedProcess) Stopped() bool { return p.stopped.Load() }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/process"
 	"github.com/picket-dev/picket/internal/text"
 )
 
@@ -177,7 +178,7 @@ func (r *run) exitReport(v stopRequest) picket.Exit {
 	return exit
 }
 
-func (r *run) exitClass(end Exited) picket.ExitClass {
+func (r *run) exitClass(end process.Exited) picket.ExitClass {
 	switch {
 	case end.Code == 0:
 		return picket.ExitSuccess
@@ -198,7 +199,7 @@ func (r *run) outputTail() string {
 	return r.stdout.text(maxDetail)
 }
 
-func describeExit(e Exited) string {
+func describeExit(e process.Exited) string {
 	if e.Signal != "" {
 		return "the agent was ended by " + e.Signal
 	}
@@ -224,7 +225,7 @@ func (r *run) stopOnOverrun(u picket.Usage) {
 type processDeadline struct {
 	mu     sync.Mutex
 	killAt time.Duration
-	proc   DeadlineKeeper
+	proc   process.DeadlineKeeper
 }
 
 // extend sets the time by which the tree must be dead.
@@ -248,8 +249,8 @@ func (r *processDeadline) current() time.Duration {
 }
 
 // attach gives the reins of a process that was started with the deadline told.
-func (r *processDeadline) attach(p Process, told time.Duration) {
-	d, ok := p.(DeadlineKeeper)
+func (r *processDeadline) attach(p process.Process, told time.Duration) {
+	d, ok := p.(process.DeadlineKeeper)
 	if !ok {
 		return
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
 // decoyDir is a directory that an attacker puts in the place of a workspace. It
@@ -244,7 +245,7 @@ func TestAWorkspaceThatIsSwappedAtAStep(t *testing.T) {
 				}
 			}
 		})
-		if _, err := a.RunLease(patience(t), w.s.Supersede(lease.TaskID)); err != nil {
+		if _, err := a.RunLease(proctest.Patience(t), w.s.Supersede(lease.TaskID)); err != nil {
 			t.Logf("%s, %s: %v", point, by, err)
 		}
 		if swaps == 0 {

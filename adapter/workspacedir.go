@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 // dirIdentity distinguishes a directory from every other one, whatever its path.
@@ -125,7 +127,7 @@ func (k *lockedWorkspace) openRoot() (*os.Root, error) {
 
 // openRootOf opens a directory that is held open once more, for its files.
 func openRootOf(dir *os.File) (*os.Root, error) {
-	r, err := os.OpenRoot(heldDirPath(dir))
+	r, err := os.OpenRoot(process.HeldDirPath(dir))
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
 // gitRepository makes a repository with one commit, as its owner would.
@@ -97,7 +98,7 @@ func (w *worktreeFixture) run(lease picket.Lease, script string) adapter.Result 
 	a := newAdapter(w.t, w.s, []string{"sh", "-c", script}, append([]func(*adapter.Config){func(c *adapter.Config) {
 		c.Workspace, c.Dir, c.StateDir = adapter.WorkspaceWorktree, w.repo, w.state
 	}}, w.set...)...)
-	res, err := a.RunLease(patience(w.t), lease)
+	res, err := a.RunLease(proctest.Patience(w.t), lease)
 	if err != nil {
 		w.t.Fatal(err)
 	}

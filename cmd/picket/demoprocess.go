@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 // childProcess is a process of a demo with all that it starts.
@@ -173,7 +173,7 @@ func readProcessStat(pid int) (parent int, state byte) {
 // isShim reports whether a process is the one between an adapter and an agent.
 func isShim(pid int) bool {
 	name, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
-	return strings.TrimSpace(string(name)) == adapter.ShimName
+	return strings.TrimSpace(string(name)) == process.ShimName
 }
 
 // descendants lists the living processes under one, parents before children.

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/process"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/cmd/picket/settings"
@@ -251,7 +251,7 @@ func floorFinding(ctx context.Context, cmd *cobra.Command, cfg settings.Settings
 
 // containmentFinding tells how well an adapter here holds its agents' processes.
 func containmentFinding() finding {
-	level, why := adapter.BestContainment()
+	level, why := process.BestContainment()
 	switch {
 	case level != picket.ContainmentGroup && os.Geteuid() == 0:
 		return finding{"containment", "warn", level + ": agents run as root, and a root process can leave its cgroup",

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/process"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
@@ -34,7 +34,7 @@ func printError(w io.Writer, root *cobra.Command, err error) {
 }
 
 func main() {
-	adapter.RunShim()
+	process.RunShim()
 	if slices.Contains(os.Args, "--handover") { // before it reads its arguments
 		_ = hideProcess()
 	}

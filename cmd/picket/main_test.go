@@ -19,7 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/process"
 	"github.com/picket-dev/picket/internal/devredis"
 	"github.com/picket-dev/picket/internal/rig/remains"
 )
@@ -30,7 +30,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the expected outputs in testdata")
 
 func TestMain(m *testing.M) {
-	adapter.RunShim()
+	process.RunShim()
 	tests := &ownTests{M: m, end: func() {}}
 	if filepath.Base(os.Args[0]) != "picket" { // which a script calls
 		var err error

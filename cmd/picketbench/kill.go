@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/process"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -54,7 +54,7 @@ func kill(ctx context.Context, b *bench) error {
 	if k.sha, err = k.raw.load(ctx, "return 1"); err != nil {
 		return fmt.Errorf("load script: %w", err)
 	}
-	best, _ := adapter.BestContainment()
+	best, _ := process.BestContainment()
 	levels := slices.Compact([]string{best, picket.ContainmentGroup})
 	k.agents = map[string]*adapter.Adapter{}
 	var contenders []contender

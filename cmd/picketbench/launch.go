@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-
 	"time"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 const launchText = "The start of an agent's process until its first act, held in each way, against a bare fork and exec of the same program, `/bin/sh` that writes a byte into a pipe; and until its end is known and its tree is gone. " +
@@ -27,7 +26,7 @@ func launches(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer mouth.file.Close()
-	best, _ := adapter.BestContainment()
+	best, _ := process.BestContainment()
 	var levels []string
 	for _, level := range []string{picket.ContainmentCgroup, picket.ContainmentSubreaper, picket.ContainmentGroup} {
 		if level == picket.ContainmentCgroup && best != level ||
@@ -103,9 +102,9 @@ func (l *launching) bare(context.Context) (func() error, error) {
 
 // held starts it as an adapter does.
 func (l *launching) held(level string) start {
-	launcher := adapter.CommandLauncher{Command: l.mouth.command(), Containment: level}
+	launcher := process.CommandLauncher{Command: l.mouth.command(), Containment: level}
 	return func(ctx context.Context) (func() error, error) {
-		p, err := launcher.Launch(ctx, adapter.Job{Dir: l.dir, Env: []string{"PICKET_RUN_ID=bench"}})
+		p, err := launcher.Launch(ctx, process.Job{Dir: l.dir, Env: []string{"PICKET_RUN_ID=bench"}})
 		if err != nil {
 			return nil, err
 		}

@@ -21,11 +21,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 func main() {
-	adapter.RunShim() // of the agents that are measured
+	process.RunShim() // of the agents that are measured
 	asHost()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -5,12 +5,12 @@ import (
 	"os"
 	"testing"
 
-	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/process"
 	"github.com/picket-dev/picket/internal/rig/remains"
 )
 
 func TestMain(m *testing.M) {
-	adapter.RunShim()
+	process.RunShim()
 	asHost()
 	os.Exit(remains.WithTempDir(m, "pk-bench-").Run())
 }

@@ -42,9 +42,11 @@ var mayImport = map[string][]string{
 	"internal/llmstub": {"github.com/go-json-experiment/json/..."}, // a scripted LLM for tests
 	"reaper":           {"picket", "budget"},
 	"reaper/webhooks":  {"picket", "internal/outbound", "github.com/go-json-experiment/json/..."},
-	"adapter": {"picket", "budget", "adapter/agents", "internal/text", "internal/files", "golang.org/x/sys/...",
-		"github.com/go-json-experiment/json/..."},
+	"adapter": {"picket", "budget", "adapter/agents", "adapter/process", "internal/text", "internal/files",
+		"golang.org/x/sys/...", "github.com/go-json-experiment/json/..."},
 	"adapter/agents": {"picket", "budget", "internal/text", "internal/files",
+		"github.com/go-json-experiment/json/..."},
+	"adapter/process": {"picket", "internal/text", "golang.org/x/sys/...",
 		"github.com/go-json-experiment/json/..."},
 	"adapter/adaptertest": {"picket", "budget", "adapter", "github.com/go-json-experiment/json/..."},
 	"internal/web":        {"picket", "github.com/labstack/echo/v4/...", "github.com/go-json-experiment/json/..."},
@@ -60,9 +62,10 @@ var mayImport = map[string][]string{
 	"internal/rig":          anyImport,
 	"internal/rig/contract": {"docs", "github.com/getkin/kin-openapi/...", "github.com/go-json-experiment/json/..."},
 	"internal/rig/remains":  nil, // what a test program leaves behind
+	"internal/rig/proctest": {"picket", "adapter/process", "internal/rig/remains", "go.uber.org/goleak"},
 	"cmd/picket":            anyImport,
 	"cmd/picket/cli/exit":   {"picket"},
-	"cmd/picket/settings": {"picket", "budget", "adapter", "adapter/agents",
+	"cmd/picket/settings": {"picket", "budget", "adapter", "adapter/agents", "adapter/process",
 		"cmd/picket/cli/exit", "cmd/picket/cli/term", "internal/devredis", "internal/outbound", "internal/web",
 		"github.com/spf13/cobra",
 		"github.com/redis/go-redis/v9/...", "github.com/goccy/go-yaml/...", "github.com/go-json-experiment/json/..."},
@@ -141,7 +144,8 @@ func TestForbiddenImportsAreSeen(t *testing.T) {
 			"github.com/redis/go-redis/v9"},
 		"adapter": {module + "/orchestrator", module + "/toolproxy", "github.com/labstack/echo/v4",
 			"github.com/redis/go-redis/v9"},
-		"adapter/agents": {module + "/adapter", module + "/adapter/process", module + "/adapter/workspace"},
+		"adapter/agents":  {module + "/adapter", module + "/adapter/process", module + "/adapter/workspace"},
+		"adapter/process": {module + "/adapter", module + "/adapter/agents", module + "/adapter/workspace"},
 	} {
 		for _, imp := range imports {
 			if allowed(room, imp, false) {

@@ -6,18 +6,18 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/process"
 	"github.com/picket-dev/picket/internal/devredis"
 )
 
 // Limits are what agents and their programs may take of the machine; to the
 // library, zero is "default".
-func (s Settings) Limits() adapter.Limits {
+func (s Settings) Limits() process.Limits {
 	count := func(key string) int {
 		n, _ := strconv.Atoi(s.Text(key))
 		return cmp.Or(n, -1)
 	}
-	l := adapter.Limits{Processes: count("limits.processes"), ExecProcesses: count("limits.exec.processes")}
+	l := process.Limits{Processes: count("limits.processes"), ExecProcesses: count("limits.exec.processes")}
 	if text := s.Text("limits.exec.memory"); text != "" {
 		l.ExecMemory, _ = parseMemory(text)
 		l.ExecMemory = cmp.Or(l.ExecMemory, -1)

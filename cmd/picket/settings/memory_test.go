@@ -3,7 +3,7 @@ package settings
 import (
 	"testing"
 
-	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/process"
 )
 
 func TestLimitsOfPrograms(t *testing.T) {
@@ -30,11 +30,11 @@ func TestLimitsOfPrograms(t *testing.T) {
 	}
 	for _, c := range []struct {
 		in   Settings
-		want adapter.Limits
+		want process.Limits
 	}{
-		{set("8192", "2048", ""), adapter.Limits{Processes: 8192, ExecProcesses: 2048}},
-		{set("0", "64", "0"), adapter.Limits{Processes: -1, ExecProcesses: 64, ExecMemory: -1}},
-		{set("1", "0", "1GiB"), adapter.Limits{Processes: 1, ExecProcesses: -1, ExecMemory: 1 << 30}},
+		{set("8192", "2048", ""), process.Limits{Processes: 8192, ExecProcesses: 2048}},
+		{set("0", "64", "0"), process.Limits{Processes: -1, ExecProcesses: 64, ExecMemory: -1}},
+		{set("1", "0", "1GiB"), process.Limits{Processes: 1, ExecProcesses: -1, ExecMemory: 1 << 30}},
 	} {
 		if got := c.in.Limits(); got != c.want {
 			t.Errorf("%v: %+v, want %+v", c.in, got, c.want)
