@@ -28,7 +28,7 @@ build: ## build bin/picket
 	@mkdir -p bin
 	$(GO) build -o bin/picket ./cmd/picket
 
-redis: # never fails: without redis-server picket keeps its state in memory and says so
+redis: # never fails: without redis-server picket keeps its state in memory and reports it
 	@if command -v redis-server >/dev/null; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		echo "installing redis-server" >&2; \
@@ -39,7 +39,7 @@ redis: # never fails: without redis-server picket keeps its state in memory and 
 		echo "To keep it: sudo apt-get install redis-server (Debian, Ubuntu) or brew install redis (macOS)." >&2; \
 	fi
 
-chromium: # never fails: without a browser the tests of the console in one are skipped, and say so
+chromium: # never fails: without a browser the tests of the console in one are skipped, and report it
 	@if command -v chromium chromium-browser google-chrome google-chrome-stable >/dev/null; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		echo "installing chromium" >&2; \
@@ -122,7 +122,7 @@ fuzz: ## every fuzz target for FUZZTIME (default 3s)
 	done
 
 lint: ## gofmt, vet, staticcheck; builds for macOS, the adapter also for Windows
-	@bad="$$(gofmt -l .)"; [ -z "$$bad" ] || { echo "not gofmt-ed (make fmt mends it):"; echo "$$bad"; exit 1; }
+	@bad="$$(gofmt -l .)"; [ -z "$$bad" ] || { echo "not gofmt-ed (make fmt fixes it):"; echo "$$bad"; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
 	cd cmd/picketbench && $(GO) vet ./...

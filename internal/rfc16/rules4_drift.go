@@ -21,7 +21,7 @@ func driftRules() []Rule {
 					t.awaitEvent(a.id, "", "agent.drift", t.cfg.Slack)
 				}
 			}, ""},
-		{"4.5", "drift-within", "A difference within twice interval_seconds is no drift.", Events, func(t *Trial) {
+		{"4.5", "drift-within", "A difference within twice interval_seconds is not a drift.", Events, func(t *Trial) {
 			a := t.register(nil) // an interval of 30 s
 			now := t.expectTime(a.mustHeartbeat(), "server_timestamp")
 			for _, off := range []time.Duration{0, 40 * time.Second, -40 * time.Second} {
@@ -29,7 +29,7 @@ func driftRules() []Rule {
 			}
 			t.expectEqual("number of agent.drift events", len(t.events(a.id, "", "agent.drift")), 0)
 		}, ""},
-		{"4.5", "drift-boundary", "A difference of exactly twice interval_seconds is no drift, a millisecond more is.",
+		{"4.5", "drift-boundary", "A difference of exactly twice interval_seconds is not a drift, but one millisecond more is.",
 			Events | Exact, func(t *Trial) {
 				a := t.register(nil)
 				now := t.expectTime(a.mustHeartbeat(), "server_timestamp")

@@ -42,7 +42,7 @@ func drainRules() []Rule {
 					t.expectStatus(t.register(nil).changeIf(owner, good, fields{"status": "draining"}), 200)
 				}
 			}, ""},
-		{"5.1", "if-match-unparsable", "An If-Match that is no version is 400.", Settled, func(t *Trial) {
+		{"5.1", "if-match-unparsable", "An If-Match without a valid version is 400.", Settled, func(t *Trial) {
 			a := t.register(nil)
 			for _, bad := range []string{`"one"`, `"1`, `"-1"`, `"1.5"`, `W/`} {
 				t.expectCode(a.changeIf(owner, bad, fields{"status": "draining"}), 400, "validation_failed")
@@ -71,7 +71,7 @@ func drainRules() []Rule {
 					t.assert(left >= want.in && left < want.in+t.cfg.Slack, r, "drain_deadline_at %s from now", want.in)
 				}
 			}, ""},
-		{"5.1", "timeout-checked", "A drain_timeout_seconds that is no number of seconds is refused.", 0,
+		{"5.1", "timeout-checked", "A drain_timeout_seconds that is not a number of seconds is refused.", 0,
 			func(t *Trial) {
 				a := t.register(nil)
 				for _, bad := range []any{-1, "120", 1.5} {

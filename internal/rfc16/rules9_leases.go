@@ -85,7 +85,7 @@ func leaseRules() []Rule {
 				l.expectLost("lease_expired")
 			}, ""},
 		{"9.1", "failure",
-			"A lease ended by its agent's death counts one failure of its task, which is queued again by itself.",
+			"A lease ended by its agent's death counts one failure of its task, which is queued again automatically.",
 			Tasks | Settled, func(t *Trial) {
 				a := t.register(t.shortThresholds())
 				l := t.newLease(a)
