@@ -156,7 +156,7 @@ func TestLostReplyOfAcquire(t *testing.T) {
 func TestOrchestratorAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, s := newScriptedAdapter(t, runFor(time.Hour), func(c *Config) { c.Max = 2 })
-		mend := s.Fail("/api/v1/leases", adaptertest.Unavailable, -1)
+		restore := s.Fail("/api/v1/leases", adaptertest.Unavailable, -1)
 		id := s.Queue(adaptertest.Task{OnExit: picket.OnExitComplete})
 		ctx, drain := context.WithCancel(t.Context())
 		ended := runAsync(ctx, a)
@@ -164,7 +164,7 @@ func TestOrchestratorAway(t *testing.T) {
 		if n := len(s.Calls("/api/v1/leases")); n < 30 || n > 150 {
 			t.Errorf("asked %d times in ten minutes", n)
 		}
-		mend()
+		restore()
 		s.AwaitCalls(withTimeout(t, time.Minute), "/v1/run/events", 1)
 		s.Fail("/api/v1/leases", adaptertest.Unavailable, -1)
 		if _, err := s.Await(withTimeout(t, 2*time.Hour), id, inReview); err != nil {

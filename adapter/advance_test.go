@@ -99,8 +99,8 @@ func TestAdvanceDoesNotWaitForTheOldRun(t *testing.T) {
 			p.endWith(process.Exited{})
 		})
 		ids := queued(s, 2)
-		mend := s.Fail("/v1/run/", adaptertest.Unavailable, -1) // evidence, events and logs
-		time.AfterFunc(15*time.Second, mend)
+		restore := s.Fail("/v1/run/", adaptertest.Unavailable, -1) // evidence, events and logs
+		time.AfterFunc(15*time.Second, restore)
 		runUntilReviewed(t, a, s, ids)
 		if gap := began[1].Sub(began[0]); gap > 5*time.Second {
 			t.Errorf("the second run began %s after the first", gap)
@@ -284,7 +284,7 @@ func TestWorkersDoNotAskAtOnce(t *testing.T) {
 	}
 }
 
-// retryAfterOne says so in every 503.
+// retryAfterOne sets Retry-After: 1 in every 503.
 type retryAfterOne struct{ http.RoundTripper }
 
 func (b retryAfterOne) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -12,7 +12,7 @@ import (
 )
 
 // agentFilesDir is in every workspace that is the agent's own, with what it
-// needs to know; it is written anew when a run begins.
+// needs to know. It is replaced when a run begins.
 const agentFilesDir = ".picket"
 
 // writeAgentFiles writes the files into .picket of at, a directory in top, and

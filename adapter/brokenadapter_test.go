@@ -200,7 +200,7 @@ var brokenAdapters = map[string]brokenTransport{
 	"completes once although request and reply are lost": givesUpOnTrouble("/v1/tools/mark_complete"),
 }
 
-// Every rule of the conformance table is broken by somebody, and says so.
+// Every rule of the conformance table is broken by an adapter here, and the table finds it.
 func TestEveryRuleCanBeBroken(t *testing.T) {
 	rules := adaptertest.Rules()
 	maps.Copy(brokenAdapters, brokenRegistrations)

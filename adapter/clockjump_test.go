@@ -103,8 +103,8 @@ func TestLauncherEventsThroughFaults(t *testing.T) {
 				func(c *Config, _ *observedRun, s *adaptertest.Server) {
 					c.Grace = 25 * time.Second
 					time.AfterFunc(10*time.Second, func() {
-						mend := s.Fail("/v1/run/events", tt.kind, tt.times)
-						time.AfterFunc(120*time.Second, mend)
+						restore := s.Fail("/v1/run/events", tt.kind, tt.times)
+						time.AfterFunc(120*time.Second, restore)
 					})
 				})
 			wantTold(t, tt.name, v.told, onTime)
@@ -126,8 +126,8 @@ func TestLaunchIsAnnouncedAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, run := runObserved(t, adaptertest.Task{}, runFor(95*time.Second),
 			func(_ *Config, _ *observedRun, s *adaptertest.Server) {
-				mend := s.Fail("/v1/run/events", adaptertest.Unavailable, -1)
-				time.AfterFunc(40*time.Second, mend)
+				restore := s.Fail("/v1/run/events", adaptertest.Unavailable, -1)
+				time.AfterFunc(40*time.Second, restore)
 			})
 		if len(run.Events) == 0 || run.Events[0].Type != picket.EventRunLaunched ||
 			count(run.Events, picket.EventRunLaunched) != 1 {

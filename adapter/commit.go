@@ -73,8 +73,8 @@ func (w *workspaceStore) commit(ctx context.Context, k *lockedWorkspace, message
 	return tip, nil
 }
 
-// stageAll notes the state of all files. An index that cannot be read is made
-// anew: it holds nothing that the files and HEAD do not. What git cannot take,
+// stageAll notes the state of all files. An index that cannot be read is
+// replaced: it holds nothing that the files and HEAD do not. What git cannot take,
 // such as a repository without a commit or a file it may not read, is left out
 // and told of.
 func (g git) stageAll(ctx context.Context) (left string, err error) {

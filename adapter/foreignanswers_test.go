@@ -106,7 +106,7 @@ func TestAgentIDOfAnotherKey(t *testing.T) {
 }
 
 // A registration whose reply was lost, and that another process has followed
-// since, is made anew.
+// since, is made again.
 func TestRegistrationThatWasReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var keys []string
@@ -155,7 +155,7 @@ func TestHandedInIsNotInProgress(t *testing.T) {
 			time.Sleep(12 * time.Second)
 			p.endWith(process.Exited{})
 		}, func(c *Config) { c.Health = quickThresholds })
-		mend := s.Fail("/v1/run/logs", adaptertest.Hang, -1)
+		restore := s.Fail("/v1/run/logs", adaptertest.Hang, -1)
 		id := s.Queue(adaptertest.Task{OnExit: picket.OnExitComplete})
 		ctx, drain := context.WithCancel(t.Context())
 		ended := runAsync(ctx, a)
@@ -173,7 +173,7 @@ func TestHandedInIsNotInProgress(t *testing.T) {
 				t.Errorf("in progress: %v", hb.TasksInProgress)
 			}
 		}
-		mend()
+		restore()
 		drain()
 		if err := ended(); err != nil {
 			t.Error(err)

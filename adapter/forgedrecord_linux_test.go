@@ -70,7 +70,7 @@ func TestARecordCannotNameAnotherGitDirectory(t *testing.T) {
 }
 
 // The directory of workspaces may be a link that the user made. It is resolved
-// once, when the adapter begins, and the log says so.
+// once, when the adapter begins, and the log reports it.
 func TestTheRootOfWorkspacesMayBeALink(t *testing.T) {
 	w := newWorktreeFixture(t)
 	real, link := t.TempDir(), filepath.Join(t.TempDir(), "link")

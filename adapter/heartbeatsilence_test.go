@@ -117,7 +117,7 @@ func TestSilenceEndsTheWork(t *testing.T) {
 			w := startRunningAdapter(t, 300*time.Second)
 			v := w.await(t, "a heartbeat", func(v adaptertest.AgentView) bool { return len(v.Heartbeats) > 2 })
 			acked := v.Heartbeats[len(v.Heartbeats)-1].At
-			mend := w.s.Fail("/api/v1/agents", kind, -1)
+			restore := w.s.Fail("/api/v1/agents", kind, -1)
 			got, err := w.s.Await(withTimeout(t, time.Hour), w.id,
 				func(v adaptertest.View) bool { return v.Runs[0].Released != nil })
 			if err != nil {
@@ -138,7 +138,7 @@ func TestSilenceEndsTheWork(t *testing.T) {
 			if n := w.liveAgents(); n != 0 {
 				t.Errorf("trouble %d: %d agents run in silence", kind, n)
 			}
-			mend()
+			restore()
 			if kind != adaptertest.HangReply { // the registry has heard of it all the time
 				w.await(t, "the next registration", registered(2))
 			}
@@ -155,12 +155,12 @@ func TestHeartbeatsSaveNoLease(t *testing.T) {
 		w := startRunningAdapter(t, 20*time.Second)
 		w.s.Pause(true)
 		start := time.Now()
-		mend := w.s.Fail("/v1/lease", adaptertest.Unavailable, -1)
+		restore := w.s.Fail("/v1/lease", adaptertest.Unavailable, -1)
 		v := w.await(t, "no task", reportsTasks())
 		if took := time.Since(start); took > 30*time.Second || len(v.Registrations) != 1 {
 			t.Errorf("%s, %d registrations", took, len(v.Registrations))
 		}
-		mend()
+		restore()
 		w.s.Expire(w.id)
 		w.s.Pause(false)
 		w.await(t, "the task again", reportsTasks(w.id))
@@ -175,9 +175,9 @@ func TestSlowHeartbeats(t *testing.T) {
 		w := startRunningAdapter(t, 300*time.Second)
 		for range 20 {
 			time.Sleep(7 * time.Second)
-			mend := w.s.Fail("/api/v1/agents", adaptertest.Hang, -1)
+			restore := w.s.Fail("/api/v1/agents", adaptertest.Hang, -1)
 			time.Sleep(50 * time.Second)
-			mend()
+			restore()
 			time.Sleep(10 * time.Second)
 		}
 		if told := w.log.told(); slices.ContainsFunc(told, func(s string) bool { return s[:4] == "dead" }) {
@@ -263,7 +263,7 @@ func TestServerAwayForAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := startRunningAdapter(t, 300*time.Second)
 		before := len(w.s.Calls(""))
-		mend := w.s.Fail("/", adaptertest.Unavailable, -1)
+		restore := w.s.Fail("/", adaptertest.Unavailable, -1)
 		time.Sleep(time.Hour)
 		if n := w.liveAgents(); n != 0 {
 			t.Errorf("%d agents run", n)
@@ -271,7 +271,7 @@ func TestServerAwayForAnHour(t *testing.T) {
 		if n := len(w.s.Calls("")) - before; n > 1500 {
 			t.Errorf("%d calls in an hour", n)
 		}
-		mend()
+		restore()
 		w.await(t, "the next registration", registered(2))
 		w.await(t, "the task again", reportsTasks(w.id))
 		w.end(t)

@@ -37,7 +37,7 @@ func TestFailedLaunchDoesNotDelayRegistration(t *testing.T) {
 		ctx, drain := context.WithCancel(t.Context())
 		ended := runAsync(ctx, a)
 		<-l.begun
-		mend := s.Fail("/v1/lease/", adaptertest.Hang, -1)
+		restore := s.Fail("/v1/lease/", adaptertest.Hang, -1)
 		s.Kill(a.AgentID())
 		time.Sleep(time.Minute) // it has heard so
 		began := time.Now()
@@ -48,7 +48,7 @@ func TestFailedLaunchDoesNotDelayRegistration(t *testing.T) {
 		if d := time.Since(began); d > time.Second {
 			t.Errorf("registered after %v", d)
 		}
-		mend()
+		restore()
 		drain()
 		if err := ended(); err != nil {
 			t.Log(err)

@@ -17,7 +17,7 @@ import (
 // logShipper carries one stream of output to a place that may be slow or away, in
 // chunks, batched over every. The agent waits for it at most patience, and
 // then no more until it has caught up: what does not fit into the buffer is
-// dropped, oldest first, and a note says so.
+// dropped, oldest first, and a note reports it.
 type logShipper struct {
 	stream        string
 	destination   string // for people: where it goes

@@ -145,8 +145,8 @@ func TestReportOfAnOrphan(t *testing.T) {
 			s.Fail("/v1/lease/release", adaptertest.DropReply, 2)
 		}, true},
 		{"the server is away for a while", func(s *adaptertest.Server, _ picket.Lease) {
-			mend := s.Fail("/v1/", adaptertest.Unavailable, -1)
-			time.AfterFunc(5*time.Minute, mend)
+			restore := s.Fail("/v1/", adaptertest.Unavailable, -1)
+			time.AfterFunc(5*time.Minute, restore)
 		}, false},
 		{"the server is away for a moment",
 			func(s *adaptertest.Server, _ picket.Lease) { s.Fail("/v1/", adaptertest.Unavailable, 3) }, true},
@@ -179,7 +179,7 @@ func TestOrphanOutlivesADrain(t *testing.T) {
 		a, s := newScriptedAdapter(t, runForever)
 		lease := s.Grant(adaptertest.Task{})
 		writeOrphan(t, &a.cfg, lease, process.Record{})
-		mend := s.Fail("/v1/", adaptertest.Unavailable, -1)
+		restore := s.Fail("/v1/", adaptertest.Unavailable, -1)
 		ctx, drain := context.WithTimeout(t.Context(), time.Minute)
 		defer drain()
 		start := time.Now()
@@ -189,7 +189,7 @@ func TestOrphanOutlivesADrain(t *testing.T) {
 		if took := time.Since(start); took > 75*time.Second {
 			t.Errorf("drained after %s", took)
 		}
-		mend()
+		restore()
 		s.Pause(true)
 		// The lease is over by then, but its evidence is taken.
 		if v := sweepUntilReleased(t, a, s, lease.TaskID); v.Runs[0].Released == nil && v.Runs[0].ExitReport == nil {
@@ -206,13 +206,13 @@ func TestUnreportedEndIsReportedLater(t *testing.T) {
 			p.endWith(process.Exited{Code: 3})
 		}, func(c *Config) { c.ReportRetry = time.Second })
 		lease := s.Grant(adaptertest.Task{Window: time.Hour})
-		mend := s.Fail("/v1/lease/release", adaptertest.Unavailable, -1)
+		restore := s.Fail("/v1/lease/release", adaptertest.Unavailable, -1)
 		ctx, hurried := context.WithCancel(t.Context())
 		time.AfterFunc(5*time.Second, hurried)
 		if res, err := a.RunLease(ctx, lease); err == nil || !res.Unreported {
 			t.Fatalf("%+v, %v", res, err)
 		}
-		mend()
+		restore()
 		s.Pause(true)
 		if exit := sweepUntilReleased(t, a, s, lease.TaskID).Runs[0].Released; exit == nil ||
 			exit.Class != picket.ExitCrash ||

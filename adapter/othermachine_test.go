@@ -12,7 +12,7 @@ import (
 )
 
 // On a machine without the directory of the run before, a run begins with what
-// was committed, or afresh, and says so to the agent.
+// was committed, or afresh, and the agent is told.
 func TestRunResumesOnAnotherMachine(t *testing.T) {
 	for source, want := range map[adapter.Workspace]string{
 		adapter.WorkspaceWorktree: "branch",

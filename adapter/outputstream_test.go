@@ -151,8 +151,8 @@ func TestOutageDropsOldestOutput(t *testing.T) {
 			p.endWith(process.Exited{})
 		})
 		lease := s.Grant(adaptertest.Task{})
-		mend := s.Fail("/v1/run/logs", adaptertest.Unavailable, -1)
-		time.AfterFunc(30*time.Second, mend)
+		restore := s.Fail("/v1/run/logs", adaptertest.Unavailable, -1)
+		time.AfterFunc(30*time.Second, restore)
 		res, err := a.RunLease(t.Context(), lease)
 		if err != nil {
 			t.Fatal(err)

@@ -84,13 +84,13 @@ func TestProcessEndsAtItsOwnDeadline(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.Pause(true)
-			mend := s.Fail(tt.fails, adaptertest.Unavailable, -1)
+			restore := s.Fail(tt.fails, adaptertest.Unavailable, -1)
 			away := 40 * time.Second // longer than the lease, less than the end of a run is reported
 			if tt.window == time.Hour {
 				away = 2 * quickThresholds.DeadAfter
 			}
 			time.Sleep(away)
-			mend()
+			restore()
 			if got := <-results; got.Ending != tt.ending || got.Exit.Class != tt.class || got.Unreported {
 				t.Errorf("%s: %+v", tt.name, got)
 			}

@@ -37,7 +37,7 @@ type PresetLauncher struct {
 	// Limits are as in [process.CommandLauncher]. Defaults to the defaults of [process.Limits].
 	Limits process.Limits
 	// Sessions is a directory in which the agent's own sessions are noted, so
-	// that a later run goes on with them. Defaults to none: each run begins anew.
+	// that a later run can continue them. Defaults to none: each run starts a new session.
 	Sessions string
 	// PicketPath is the picket program: agents that can are told to call it for the
 	// last report after they have shortened their memory. Defaults to none.

@@ -39,7 +39,7 @@ func TestAnAgentWithoutToolsIsEnded(t *testing.T) {
 	}
 }
 
-// Others tell it aside, or not at all: what they did in vain says so.
+// Others tell it aside, or not at all: what they did in vain shows it.
 func TestAnAgentThatNeverUsedAToolIsToldOf(t *testing.T) {
 	for preset, want := range map[agents.Preset]struct {
 		script string
@@ -122,7 +122,7 @@ func TestAnAgentThatHasSpentTooMuchIsStopped(t *testing.T) {
 }
 
 // The next run of a task goes on with the session of the one before, where it
-// was; after a session that the agent cannot go on with, one begins anew.
+// was; after a session that the agent cannot go on with, a new one begins.
 func TestTheNextRunGoesOnWithTheSession(t *testing.T) {
 	flags := map[agents.Preset]struct {
 		flag string

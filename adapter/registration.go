@@ -28,7 +28,7 @@ type registration struct {
 	ackedAt         time.Duration // when the last acknowledged heartbeat was sent, on the clock
 	ackSignal       chan struct{} // closed and replaced at every acknowledgement
 	runs            map[*run]bool // true while its lease is held
-	draining        bool          // it says so in its heartbeats
+	draining        bool          // its heartbeats report it
 	drainAcked      bool          // the registry has acknowledged one that did
 	handledCommands []string      // commands, not acknowledged yet
 	knownCommands   []string      // commands that were carried out or are being, the newest ones
@@ -340,8 +340,8 @@ func (s *registration) runsOf(task string) (runs []*run) {
 	return runs
 }
 
-// stopTask ends the runs of a task that are here now, and says so when nobody of
-// them is left.
+// stopTask ends the runs of a task that are here now, and acknowledges the
+// command when none of them is left.
 func (s *registration) stopTask(ctx context.Context, c picket.PendingCommand) {
 	runs := s.runsOf(c.TaskID)
 	for _, r := range runs {

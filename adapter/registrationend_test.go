@@ -70,7 +70,7 @@ func TestLeaseGrantedToADeadAdapterIsNotWorkedOn(t *testing.T) {
 		a, s := newScriptedAdapter(t, func(p *scriptedProcess) { launched++; runFor(time.Hour)(p) },
 			func(c *Config) { c.Health, c.PinnedOnly = quickThresholds, true })
 		id := s.Queue(adaptertest.Task{Retries: 9, OnExit: picket.OnExitComplete})
-		mend := s.Fail("/v1/lease/renew", adaptertest.Hang, -1)
+		restore := s.Fail("/v1/lease/renew", adaptertest.Hang, -1)
 		ctx, drain := context.WithCancel(t.Context())
 		ended := runAsync(ctx, a)
 		if err := s.AwaitCalls(withTimeout(t, time.Minute), "/v1/lease/renew", 1); err != nil {
@@ -80,7 +80,7 @@ func TestLeaseGrantedToADeadAdapterIsNotWorkedOn(t *testing.T) {
 		if _, err := s.AwaitAgent(withTimeout(t, time.Hour), "", registered(2)); err != nil {
 			t.Fatal(err)
 		}
-		mend()
+		restore()
 		if _, err := s.Await(withTimeout(t, 3*time.Hour), id, inReview); err != nil {
 			t.Fatal(err)
 		}

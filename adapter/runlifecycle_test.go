@@ -40,8 +40,8 @@ func TestOutageSurvived(t *testing.T) {
 			a, s := newScriptedAdapter(t, runFor(time.Hour))
 			lease := s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
 			time.AfterFunc(170*time.Second, func() {
-				mend := s.Fail("/v1/", kind, -1)
-				time.AfterFunc(80*time.Second, mend)
+				restore := s.Fail("/v1/", kind, -1)
+				time.AfterFunc(80*time.Second, restore)
 			})
 			res, err := a.RunLease(t.Context(), lease)
 			if err != nil || res.Ending != EndCompleted {
@@ -61,8 +61,8 @@ func TestOutageKillsBeforeTheLeaseEnds(t *testing.T) {
 			a, s := newScriptedAdapter(t, func(p *scriptedProcess) { <-p.done; died = time.Since(start) })
 			lease := s.Grant(adaptertest.Task{Window: window})
 			time.AfterFunc(10*time.Millisecond, func() {
-				mend := s.Fail("/v1/", adaptertest.Unavailable, -1)
-				time.AfterFunc(window+10*time.Second, mend)
+				restore := s.Fail("/v1/", adaptertest.Unavailable, -1)
+				time.AfterFunc(window+10*time.Second, restore)
 			})
 			res, err := a.RunLease(t.Context(), lease)
 			synctest.Wait()
@@ -106,8 +106,8 @@ func TestDeadlineWarning(t *testing.T) {
 			})
 			lease := s.Grant(adaptertest.Task{})
 			time.AfterFunc(time.Minute, func() {
-				mend := s.Fail("/v1/lease", adaptertest.Unavailable, -1)
-				time.AfterFunc(220*time.Second, mend) // between SIGTERM at 270 s and SIGKILL at 291 s
+				restore := s.Fail("/v1/lease", adaptertest.Unavailable, -1)
+				time.AfterFunc(220*time.Second, restore) // between SIGTERM at 270 s and SIGKILL at 291 s
 			})
 			res, err := a.RunLease(t.Context(), lease)
 			if err != nil || res.Ending != EndReleased || res.Exit.Class != tt.class || res.State != tt.state {

@@ -332,10 +332,10 @@ func TestCutOffEndsAsLostLease(t *testing.T) {
 		w, command := newTreeRun(t, window)
 		ended := w.runInThisProcess(t, level, command)
 		w.awaitTree(t, command)
-		mend := w.s.Fail("/v1/lease/renew", adaptertest.Unavailable, -1)
+		restore := w.s.Fail("/v1/lease/renew", adaptertest.Unavailable, -1)
 		proctest.Eventually(t, func() bool { return len(w.marks.Find()) == 0 }, "the tree lives on")
 		w.logKillDelay(t, "cut off", window)
-		mend()
+		restore()
 		if res := <-ended; res.Ending != adapter.EndLost || res.Exit.Class != picket.ExitLeaseLost {
 			t.Errorf("ended %s, %s", res.Ending, res.Exit.Class)
 		}

@@ -125,10 +125,10 @@ func TestAdapterIsBackBeforeItIsDead(t *testing.T) {
 		w := startRunningAdapter(t, 300*time.Second, func(c *Config) {
 			c.Health = HealthConfig{Interval: time.Second, UnhealthyAfter: 2 * time.Second, DeadAfter: 4 * time.Second}
 		})
-		mend := w.s.Fail("/api/", adaptertest.Unavailable, -1)
+		restore := w.s.Fail("/api/", adaptertest.Unavailable, -1)
 		time.Sleep(10 * time.Minute)
 		calls := w.s.Calls("/api/v1/agents/" + w.a.AgentID() + "/heartbeat")
-		mend()
+		restore()
 		for i := 1; i < len(calls); i++ {
 			if gap := calls[i].At.Sub(calls[i-1].At); gap > time.Second {
 				t.Errorf("heartbeat %d came %s after the one before", i, gap)

@@ -127,7 +127,7 @@ func TestSignsOfLife(t *testing.T) {
 	}
 }
 
-// A sign of life after a nudge begins the silence anew.
+// A sign of life after a nudge begins the silence again.
 func TestNudgeThatHelps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, _, _ := runWithStall(t, func(**adaptertest.Server) scriptedLauncher {
@@ -151,8 +151,8 @@ func TestSilenceWhileTheProxyIsAway(t *testing.T) {
 		v, run, _ := runWithStall(t, func(**adaptertest.Server) scriptedLauncher { return runForever },
 			func(_ *Config, _ *observedRun, s *adaptertest.Server) {
 				time.AfterFunc(30*time.Second, func() {
-					mend := s.Fail("/v1/", adaptertest.Unavailable, -1)
-					time.AfterFunc(290*time.Second, mend)
+					restore := s.Fail("/v1/", adaptertest.Unavailable, -1)
+					time.AfterFunc(290*time.Second, restore)
 				})
 			})
 		wantTold(t, "away", v.toldWithoutTicks(), nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/picket-dev/picket/adapter"
 )
 
-// A worker that cannot keep a run says so before it takes a task.
+// A worker that cannot keep a run reports it before it takes a task.
 func TestStateDirMustBeWritable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -26,7 +26,7 @@ const (
 
 // Resume is what becomes of a task's directory in its next run. It needs the
 // directory to be on this machine; where it is not, the run begins afresh and
-// its task file says so.
+// its task file reports it.
 type Resume string
 
 const (

@@ -37,7 +37,7 @@ func TestAgentMayDoAnythingToItsWorktree(t *testing.T) {
 			lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitFail})
 			w.run(lease, script+"; exit 0")
 			branch := "picket/" + lease.TaskID
-			if name != "a stale lock" { // that is mended by the next run
+			if name != "a stale lock" { // the next run removes it
 				if got := runGit(t, w.repo, "show", branch+":new.txt"); got != "new" {
 					t.Errorf("new.txt is %q", got)
 				}

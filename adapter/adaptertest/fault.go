@@ -27,20 +27,20 @@ const (
 type activeFault struct {
 	path  string
 	kind  Fault
-	times int           // left; negative: until mended
-	over  chan struct{} // closed when mended
+	times int           // left; negative: until restored
+	over  chan struct{} // closed when restored
 }
 
 // Fail makes the next requests whose path starts with path fail, times of
-// them, or all for a negative number until mend is called.
-func (s *Server) Fail(path string, kind Fault, times int) (mend func()) {
+// them, or all for a negative number until restore is called.
+func (s *Server) Fail(path string, kind Fault, times int) (restore func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.fail(path, kind, times)
 }
 
 // fail is Fail for who holds the lock.
-func (s *Server) fail(path string, kind Fault, times int) (mend func()) {
+func (s *Server) fail(path string, kind Fault, times int) (restore func()) {
 	f := &activeFault{path: path, kind: kind, times: times, over: make(chan struct{})}
 	s.faults = append(s.faults, f)
 	return func() {
@@ -147,7 +147,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, status, body)
 }
 
-// hang keeps a request until its client has given up or the fault is mended.
+// hang keeps a request until its client has given up or the fault is over.
 func (f activeFault) hang(r *http.Request) {
 	select {
 	case <-r.Context().Done():

@@ -4,7 +4,7 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// Cancel cancels a task: its watch says so and every write is refused.
+// Cancel cancels a task: its watch reports that, and every write is refused.
 func (s *Server) Cancel(taskID string) {
 	s.ending(taskID, picket.WatchCancelled, picket.CodeTaskCancelled,
 		func(*task) picket.TaskState { return picket.TaskCancelled })

@@ -71,7 +71,7 @@ func resumesAfterPartition(b *ruleCheck) {
 	id := b.run(Task{Window: shortWindow}, scriptWithChild)
 	pids := b.agentPIDs()
 	b.s.Pause(true)
-	mend := b.s.Fail("/", Hang, -1)
+	restore := b.s.Fail("/", Hang, -1)
 	gone := func(View) bool { return !alive(pids[0]) && !alive(pids[1]) }
 	for !gone(View{}) {
 		select {
@@ -80,7 +80,7 @@ func resumesAfterPartition(b *ruleCheck) {
 			b.fatalf("cut off, it does not end its agent")
 		}
 	}
-	mend()
+	restore()
 	b.await(id, "how the process ended", func(v View) bool { return reportsEvidence(v) || releasesLease(v) })
 	b.s.Pause(false)
 	b.await(b.queue(Task{}), "its next task", func(v View) bool { return v.State == picket.TaskLeased })
@@ -128,7 +128,7 @@ func acquiresOnce(b *ruleCheck) {
 const maxRequestsInStorm = 60
 
 func backsOff(b *ruleCheck) {
-	mend := b.s.Fail("/api/v1/leases", Unavailable, -1)
+	restore := b.s.Fail("/api/v1/leases", Unavailable, -1)
 	id := b.run(Task{}, scriptWithChild)
 	if err := b.s.AwaitCalls(b.ctx, "/api/v1/leases", 1); err != nil {
 		b.fatalf("nothing was asked for: %v", err)
@@ -140,7 +140,7 @@ func backsOff(b *ruleCheck) {
 	if n := len(b.s.Calls("/api/v1/leases")); n > maxRequestsInStorm {
 		b.errorf("%d requests in two seconds for one slot", n)
 	}
-	mend()
+	restore()
 	b.agentPIDs()
 	if v := b.s.View(id); v.State != picket.TaskLeased {
 		b.errorf("the task is %s", v.State)

@@ -192,7 +192,7 @@ func reregisters(b *ruleCheck, lose func(agentID string)) {
 	running.Store(&pids)
 	before := b.awaitAgent("a registration", isRegistered).Record
 	b.s.Pause(true)
-	mend := b.s.Fail("/v1/lease/watch", Hang, -1) // the registry alone says so
+	restore := b.s.Fail("/v1/lease/watch", Hang, -1) // only the registry reports it
 	lose(before.AgentID)
 	again := b.awaitAgent("that it registers again",
 		func(v AgentView) bool { return v.Record.Incarnation > before.Incarnation })
@@ -200,7 +200,7 @@ func reregisters(b *ruleCheck, lose func(agentID string)) {
 	if n := survivors.Load(); n > 0 {
 		b.errorf("%d processes ran when it registered again", n)
 	}
-	mend()
+	restore()
 	b.s.Pause(false)
 	b.agentPIDs()
 	last := again.Registrations[len(again.Registrations)-1]

@@ -79,7 +79,7 @@ func (s *agentSession) save(id string) {
 		return
 	}
 	s.record.Session = id
-	_ = files.WritePrivateJSON(filepath.Join(s.dir, sessionFile), s.record) // without it the next run begins anew
+	_ = files.WritePrivateJSON(filepath.Join(s.dir, sessionFile), s.record) // else the next run starts a new session
 }
 
 // remove has the next run begin with a session of its own.

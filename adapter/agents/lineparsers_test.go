@@ -62,7 +62,7 @@ func TestWhatAgentsHaveUsedIsReadFromTheirOutput(t *testing.T) {
 			picket.UsageReport{Scope: "session", Tokens: 880, USD: dollars("0.0048")}, 1},
 		{PresetCodex, "codex-done.jsonl", picket.UsageReport{Scope: "session", Tokens: 440}, 1},
 		{PresetCodex, "codex-resumed.jsonl", picket.UsageReport{Scope: "session", Tokens: 880}, 1},
-		// These two count anew in each run, and OpenCode tells each step.
+		// These two start from zero in each run, and OpenCode tells each step.
 		{PresetGemini, "gemini-done.jsonl", picket.UsageReport{Tokens: 440}, 1},
 		{PresetGemini, "gemini-resumed.jsonl", picket.UsageReport{Tokens: 440}, 1},
 		{PresetOpenCode, "opencode-done.jsonl", picket.UsageReport{Tokens: 440, USD: dollars("0.0018")}, 4},

@@ -9,7 +9,7 @@ import (
 
 // Limits bound what an agent, and the programs that calls of the tool exec run
 // beside it, take of the machine. A program beyond its limits is killed with all
-// that it started, and its result says so; an agent that wants more processes is
+// that it started, and its result reports it; an agent that wants more processes is
 // refused them by the system. They hold on Linux: exactly where the processes
 // are in cgroups of their own whose controllers pids and memory can be used,
 // else as far as [ExecJob] says.

@@ -193,9 +193,9 @@ func (s *shim) setDeadline(at time.Duration) error {
 	return s.alarm.set(at)
 }
 
-// superviseTree returns when the whole tree is gone, or does not go. The tree is killed when its leader
-// has ended, when the deadline has passed, when the adapter says so and when
-// the adapter is no more.
+// superviseTree returns when the whole tree is gone, or cannot be killed. The
+// tree is killed when its leader has ended, when the deadline has passed, when
+// the adapter orders it and when the adapter has ended.
 func (s *shim) superviseTree(orders <-chan shimCommand, execs <-chan shimExecRequest, children <-chan os.Signal) {
 	for {
 		if childless := s.reap(); s.leaderExit != nil {

@@ -307,7 +307,7 @@ func inside(t *testing.T, pid int, dir string) bool {
 	})
 }
 
-// Started without an adapter, a shim says so.
+// A shim that is started without an adapter reports that.
 func TestShimStartedByHand(t *testing.T) {
 	for _, version := range []string{"1", "99"} {
 		cmd := exec.Command("/proc/self/exe")
