@@ -209,7 +209,7 @@ func newProxyEnvWith(t testing.TB, cfg toolproxy.Config) *proxyEnv {
 	f := &proxyEnv{sealer: cfg.Sealer, log: &bytes.Buffer{}, doc: contract.Load(t)}
 	log := slog.New(slog.NewTextHandler(&syncWriter{w: f.log}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	cfg.Log = log
-	cfg.Parts = append(cfg.Parts, llm.New(llm.Config{}))
+	cfg.Parts = append(externalTools(), llm.New(llm.Config{}))
 	p, err := toolproxy.New(cfg)
 	if err != nil {
 		t.Fatal(err)

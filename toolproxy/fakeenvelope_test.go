@@ -196,6 +196,7 @@ func newPricedProxy(t testing.TB, prices map[string]budget.Price) *toolproxy.Pro
 		Sealer:  newSealer(t),
 		Backend: func(string) toolproxy.Backend { return nil },
 		Prices:  priceList(t, prices),
+		Parts:   externalTools(),
 		Log:     slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -237,7 +237,7 @@ func (g *gateway) Call(ctx context.Context, c Call) (jsontext.Value, bool, error
 		return nil, false, nil
 	}
 	x := clientRequestOf(ctx)
-	if err := checkNoLeaseToken(c.Held, append(x.inputAnswers(), c.Args)...); err != nil {
+	if err := CheckNoLeaseToken(c.Held, append(x.inputAnswers(), c.Args)...); err != nil {
 		return nil, true, err
 	}
 	result, err := g.proxy.Metered(ctx, c.Backend, c.Held, MeteredCall{

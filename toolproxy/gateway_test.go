@@ -52,6 +52,7 @@ func newGatewayEnvFor(t testing.TB, door toolproxy.Backend, tool string, prices 
 		Log:       slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Backend:   func(string) toolproxy.Backend { return door },
 		Upstreams: upstreams,
+		Parts:     externalTools(),
 		Prices:    priceList(t, prices),
 	})
 	if err != nil {

@@ -19,17 +19,18 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/toolproxy"
+	"github.com/picket-dev/picket/toolproxy/tools"
 )
 
 // newHTTPProxy is a proxy where http_request costs a cent and a nano-dollar a byte.
-func newHTTPProxy(t testing.TB, configure func(*toolproxy.HTTPConfig)) *toolproxy.Proxy {
+func newHTTPProxy(t testing.TB, configure func(*tools.HTTPConfig)) *toolproxy.Proxy {
 	t.Helper()
-	var tool toolproxy.HTTPConfig
+	var tool tools.HTTPConfig
 	configure(&tool)
 	p, err := toolproxy.New(toolproxy.Config{
 		Sealer:  newSealer(t),
 		Backend: func(string) toolproxy.Backend { return nil },
-		HTTP:    tool,
+		Parts:   []toolproxy.Part{tools.HTTP(tool)},
 		Log:     slog.New(slog.DiscardHandler),
 		Prices: priceList(t, map[string]budget.Price{
 			"http_request": {Call: cent, PerUnit: map[budget.Unit]budget.Money{budget.UnitByte: 1}, Max: 2 * cent},
@@ -40,6 +41,11 @@ func newHTTPProxy(t testing.TB, configure func(*toolproxy.HTTPConfig)) *toolprox
 	}
 	t.Cleanup(p.Close)
 	return p
+}
+
+// externalTools are the parts exec and http_request, which may call these addresses.
+func externalTools(allow ...string) []toolproxy.Part {
+	return []toolproxy.Part{tools.Exec(), tools.HTTP(tools.HTTPConfig{Allow: allow})}
 }
 
 // recordingServer is a server that http_request may call; it notes what came.
@@ -87,7 +93,7 @@ func TestHTTPRequest(t *testing.T) {
 		w.WriteHeader(http.StatusCreated)
 		_, _ = io.WriteString(w, "hello")
 	})
-	p, door := newHTTPProxy(t, func(c *toolproxy.HTTPConfig) { c.Allow = []string{u.at()} }), newFakeEnvelope(100*cent)
+	p, door := newHTTPProxy(t, func(c *tools.HTTPConfig) { c.Allow = []string{u.at()} }), newFakeEnvelope(100*cent)
 	a, err := get(t, p, door,
 		`{"method":"post","url":"http://`+u.at()+
 			`/a?b=c","headers":{"X-Api-Key":"k"},"body":{"n":12345678901234567890}}`)
@@ -119,7 +125,7 @@ func TestHTTPRequest(t *testing.T) {
 // Which methods the next holder of the task has to wait for.
 func TestReadsAreNoEffects(t *testing.T) {
 	u := serveRecording(t, func(http.ResponseWriter, *http.Request) {})
-	p := newHTTPProxy(t, func(c *toolproxy.HTTPConfig) { c.Allow = []string{u.at()}; c.Timeout = 20 * time.Second })
+	p := newHTTPProxy(t, func(c *tools.HTTPConfig) { c.Allow = []string{u.at()}; c.Timeout = 20 * time.Second })
 	for method, want := range map[string]picket.Effects{
 		"":        "none",
 		"GET":     "none",
@@ -152,7 +158,7 @@ func (n *requestRecorder) Reserve(ctx context.Context, held picket.LeaseCredenti
 }
 
 func TestBadRequestsReserveNothing(t *testing.T) {
-	p, door := newHTTPProxy(t, func(*toolproxy.HTTPConfig) {}), newFakeEnvelope(100*cent)
+	p, door := newHTTPProxy(t, func(*tools.HTTPConfig) {}), newFakeEnvelope(100*cent)
 	url := `"url":"https://127.0.0.1:1/"`
 	lease := newSealer(t).LeaseToken(aHeld.Namespace, aHeld.TaskID, aHeld.RunID).Reveal()
 	for args, want := range map[string]struct {
@@ -248,7 +254,7 @@ func TestAnswersAreCapped(t *testing.T) {
 		}
 		body[r.URL.Path](w)
 	})
-	p := newHTTPProxy(t, func(c *toolproxy.HTTPConfig) { c.Allow = []string{u.at()}; c.MaxBytes = limit })
+	p := newHTTPProxy(t, func(c *tools.HTTPConfig) { c.Allow = []string{u.at()}; c.MaxBytes = limit })
 	for path, want := range map[string]struct {
 		length    int
 		truncated bool
@@ -307,7 +313,7 @@ func TestDeadAndSlowServers(t *testing.T) {
 		{"http://" + u.at() + "/slow", picket.CodeUpstreamTimeout, 2 * cent},
 	} {
 		door := newFakeEnvelope(100 * cent)
-		p := newHTTPProxy(t, func(c *toolproxy.HTTPConfig) {
+		p := newHTTPProxy(t, func(c *tools.HTTPConfig) {
 			c.Allow = []string{u.at(), dead.Addr().String()}
 			c.Timeout = 300 * time.Millisecond
 		})

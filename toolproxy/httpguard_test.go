@@ -11,6 +11,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/toolproxy"
+	"github.com/picket-dev/picket/toolproxy/tools"
 )
 
 // serveInner is a server that nobody outside may reach; it counts who does.
@@ -27,6 +28,7 @@ func serveInner(t *testing.T, address string) (port string, hits *atomic.Int64) 
 	}))
 	s.Listener.Close()
 	s.Listener = l
+	s.Config.SetKeepAlivesEnabled(false) // each call dials
 	s.Start()
 	t.Cleanup(s.Close)
 	_, port, _ = net.SplitHostPort(l.Addr().String())
@@ -47,7 +49,7 @@ func TestPrivateAddressesAreRefused(t *testing.T) {
 		"metadata.test": {"169.254.169.254"},
 		"ten.test":      {"10.0.0.1"},
 	})
-	p, door := newHTTPProxy(t, func(c *toolproxy.HTTPConfig) { c.Resolver = dns.Resolver() }), newFakeEnvelope(100*cent)
+	p, door := newHTTPProxy(t, func(c *tools.HTTPConfig) { c.Resolver = dns.Resolver() }), newFakeEnvelope(100*cent)
 	for _, host := range []string{"127.0.0.1", "127.1.2.3", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]",
 		"[::7f00:1]", "[64:ff9b::7f00:1]", "0.0.0.0", "[::]",
 		"[fe80::1%25lo]", "169.254.169.254", "10.0.0.1", "192.168.0.1", "100.64.0.1", "224.0.0.1", "255.255.255.255",
@@ -70,8 +72,10 @@ func TestRebindingANameDoesNotHelp(t *testing.T) {
 	port, hits := serveInner(t, "127.0.0.1:0")
 	_, outside := serveInner(t, "127.0.0.2:"+port) // stands in for an address outside
 	dns := rig.StartDNSServer(t, map[string][]string{"rebind.test": {"127.0.0.2", "127.0.0.1"}})
-	p, door := newHTTPProxy(t, func(c *toolproxy.HTTPConfig) { c.Resolver = dns.Resolver() }), newFakeEnvelope(100*cent)
-	p.TakeAsPublic(netip.MustParseAddr("127.0.0.2"))
+	p, door := newHTTPProxy(t, func(c *tools.HTTPConfig) {
+		c.Resolver = dns.Resolver()
+		c.Public = func(ip netip.Addr) bool { return ip == netip.MustParseAddr("127.0.0.2") }
+	}), newFakeEnvelope(100*cent)
 	call := func() error {
 		_, err := p.Invoke(t.Context(), door, aHeld, "http_request", []byte(`{"url":"http://rebind.test:`+port+`/"}`),
 			"")
@@ -80,7 +84,6 @@ func TestRebindingANameDoesNotHelp(t *testing.T) {
 	if err := call(); err != nil || outside.Load() != 1 {
 		t.Fatalf("while it is outside: %v", err)
 	}
-	p.ForgetConnections()
 	if err := call(); picket.CodeOf(err) != picket.CodeDestination || hits.Load() != 0 {
 		t.Errorf("when it leads inside: %v, %d hits", err, hits.Load())
 	}
@@ -97,7 +100,7 @@ func TestTheAllowList(t *testing.T) {
 			"meta.test":  {"169.254.169.254"},
 			"bare.test":  {"127.0.0.1"},
 		})
-	p, door := newHTTPProxy(t, func(c *toolproxy.HTTPConfig) {
+	p, door := newHTTPProxy(t, func(c *tools.HTTPConfig) {
 		c.Resolver = dns.Resolver()
 		c.Allow = []string{"127.0.0.1:" + port, "DB.test:" + port, "*.sub.test:" + port, "meta.test:" + port,
 			"bare.test", "localhost:1"}
@@ -125,7 +128,7 @@ func TestTheAllowList(t *testing.T) {
 		if _, err := toolproxy.New(toolproxy.Config{
 			Sealer:  newSealer(t),
 			Backend: func(string) toolproxy.Backend { return nil },
-			HTTP:    toolproxy.HTTPConfig{Allow: []string{bad}},
+			Parts:   []toolproxy.Part{tools.HTTP(tools.HTTPConfig{Allow: []string{bad}})},
 		}); err == nil {
 			t.Errorf("%q is taken as a destination", bad)
 		}

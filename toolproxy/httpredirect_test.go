@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/toolproxy"
+	"github.com/picket-dev/picket/toolproxy/tools"
 )
 
 // Each hop of a redirect is checked as the first request was, and another
@@ -45,8 +45,11 @@ func TestRedirectsAreCheckedHopByHop(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusFound)
 	})
-	p := newHTTPProxy(t, func(c *toolproxy.HTTPConfig) { c.Allow = []string{u.at(), other.at(), "127.0.0.3"} })
-	p.TakeAsPublic(netip.MustParseAddr("127.0.0.9")) // and so not .3, which is named without its port
+	p := newHTTPProxy(t, func(c *tools.HTTPConfig) {
+		c.Allow = []string{u.at(), other.at(), "127.0.0.3"}
+		// So .3 is not public, and it is listed without its port.
+		c.Public = func(ip netip.Addr) bool { return ip == netip.MustParseAddr("127.0.0.9") }
+	})
 	for path, want := range map[string]struct {
 		status float64
 		body   string

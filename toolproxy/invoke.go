@@ -79,8 +79,9 @@ func argsLimit(name string) int64 {
 // values have equal bytes.
 func EncodeJSON(v any) (jsontext.Value, error) { return json.Marshal(v, json.Deterministic(true)) }
 
-// decodeArgs reads arguments as strictly as a body; none are {}.
-func decodeArgs[T any](args jsontext.Value) (v T, err error) {
+// DecodeArgs reads the arguments of a call as strictly as the body of a request.
+// Empty arguments are {}. Errors are *picket.Error.
+func DecodeArgs[T any](args jsontext.Value) (v T, err error) {
 	if len(bytes.TrimLeft(args, " \t\r\n")) > 0 {
 		err = web.Unmarshal(args, &v)
 	}

@@ -22,7 +22,7 @@ func TestInvalidLeasesReachNothing(t *testing.T) {
 		t.Run(strings.ReplaceAll(r.name, " ", "-"), func(t *testing.T) {
 			h, leave := newEngineEnv(t, rig.Real(t))
 			defer leave()
-			m := h.openPriced(t, func(c *toolproxy.Config) { c.HTTP.Allow = []string{u.at()} })
+			m := h.openPriced(t, func(c *toolproxy.Config) { c.Parts = externalTools(u.at()) })
 			defer m.proxy.Close()
 			bearer := r.make(h)
 			want := r.fenced

@@ -14,10 +14,11 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// checkNoLeaseToken refuses to send the lease token away: whoever has it, is the run.
+// CheckNoLeaseToken refuses to send the lease token away, because whoever has it can
+// act as the run. sent are JSON texts; the error is a *picket.Error.
 // It is found however JSON or a URL writes it, and in base64, as a header with a
 // user and a password has it; a caller that hides it otherwise is not stopped.
-func checkNoLeaseToken(held picket.LeaseCredential, sent ...jsontext.Value) error {
+func CheckNoLeaseToken(held picket.LeaseCredential, sent ...jsontext.Value) error {
 	_, task, _ := strings.Cut(held.TaskID, "_")
 	if task == "" {
 		return nil
@@ -38,7 +39,7 @@ func (x *clientRequest) checkNoLeaseToken(answer any) error {
 	if err != nil {
 		return err
 	}
-	return checkNoLeaseToken(x.held, raw)
+	return CheckNoLeaseToken(x.held, raw)
 }
 
 // anyString reports whether a string of a JSON text, a name included, is one

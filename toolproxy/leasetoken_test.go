@@ -14,6 +14,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/toolproxy"
+	"github.com/picket-dev/picket/toolproxy/tools"
 )
 
 // everyLetter writes each letter of a text by its number.
@@ -51,7 +52,7 @@ func disguises(token string) map[string]string {
 func TestLeaseTokenIsNotSentOverHTTP(t *testing.T) {
 	u := serveRecording(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
 	door := newFakeEnvelope(100 * cent)
-	p := newHTTPProxy(t, func(c *toolproxy.HTTPConfig) { c.Allow = []string{u.at()} })
+	p := newHTTPProxy(t, func(c *tools.HTTPConfig) { c.Allow = []string{u.at()} })
 	token := newSealer(t).LeaseToken(aHeld.Namespace, aHeld.TaskID, aHeld.RunID).Reveal()
 	for name, text := range disguises(token) {
 		for _, args := range []string{`{"method":"POST","url":"http://%s/","body":%s}`,

@@ -240,7 +240,7 @@ func meterUpstreamCall[R any](ctx context.Context, f *mcpEndpoint, x *clientRequ
 	}
 	if sent, err := stdjson.Marshal(asks); err != nil {
 		return result, err
-	} else if err := checkNoLeaseToken(held, append(x.inputAnswers(), sent)...); err != nil {
+	} else if err := CheckNoLeaseToken(held, append(x.inputAnswers(), sent)...); err != nil {
 		return result, protocolError(err)
 	}
 	x.held = held

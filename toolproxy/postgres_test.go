@@ -8,7 +8,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
-	"github.com/picket-dev/picket/toolproxy"
+	"github.com/picket-dev/picket/toolproxy/tools"
 )
 
 // postgres is a server of this test's own.
@@ -29,7 +29,7 @@ func (p *postgres) as(role string) picket.Secret { return picket.Secret(p.As(rol
 // fence makes the marks of the database main.
 func (p *postgres) fence(t testing.TB, s *picket.Sealer, table string) {
 	t.Helper()
-	sql, err := toolproxy.FenceSQL(s, "main", table, "agents")
+	sql, err := tools.FenceSQL(s, "main", table, "agents")
 	if err != nil {
 		t.Fatal(err)
 	}

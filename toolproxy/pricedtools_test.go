@@ -44,6 +44,7 @@ func (h *engineEnv) openPriced(t testing.TB, configure func(*toolproxy.Config)) 
 			"look":         {},
 			"http_request": {Call: cent},
 		}),
+		Parts: externalTools(),
 	}
 	if configure != nil {
 		configure(&cfg)

@@ -54,10 +54,6 @@ type Config struct {
 	// Prices is the list in force, asked for with every call. Defaults to no
 	// prices, so that every tool that is not free is refused.
 	Prices func() *budget.PriceList
-	// HTTP configures http_request. Defaults to every public address.
-	HTTP HTTPConfig
-	// SQL are the databases of the tool sql, by name. Defaults to none.
-	SQL map[string]Database
 	// Upstreams are MCP servers whose tools are offered too. They are connected
 	// by [Proxy.Start]. Defaults to none.
 	Upstreams []Upstream
@@ -114,10 +110,7 @@ func New(cfg Config) (*Proxy, error) {
 	}
 	p.gateway = gateway
 	p.mcp = newMCPEndpoint(p)
-	p.AddSource(execSource{p})
-	if err := p.addBuiltin(cfg); err != nil {
-		return nil, err
-	}
+	p.OnClose(p.leaseEnds.close)
 	for _, plugIn := range cfg.Parts {
 		if err := plugIn(p); err != nil {
 			return nil, err
@@ -151,6 +144,9 @@ func (p *Proxy) OnClose(f func()) { p.closers = append(p.closers, f) }
 
 // Prices is the price list in force now; nil when there is none.
 func (p *Proxy) Prices() *budget.PriceList { return p.prices() }
+
+// Log is the proxy's log, for its parts.
+func (p *Proxy) Log() *slog.Logger { return p.log }
 
 // UntilClosed returns a copy of ctx that also ends when the proxy is closed. Call
 // the function to release it.

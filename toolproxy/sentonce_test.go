@@ -19,6 +19,7 @@ import (
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/toolproxy"
 	"github.com/picket-dev/picket/toolproxy/llm"
+	"github.com/picket-dev/picket/toolproxy/tools"
 )
 
 // forEachBreak runs a test for each way in which a server can break a connection.
@@ -60,7 +61,7 @@ func TestAnHTTPCallIsSentOnce(t *testing.T) {
 				b := rig.StartBreaker(t,
 					http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }),
 					http2, how, mark)
-				shop := newHTTPProxy(t, func(c *toolproxy.HTTPConfig) {
+				shop := newHTTPProxy(t, func(c *tools.HTTPConfig) {
 					_, at, _ := strings.Cut(b.URL, "://")
 					c.Allow, c.TLS = []string{at}, b.TLS
 				})
@@ -141,7 +142,7 @@ func TestARedirectSendsNothingTwice(t *testing.T) {
 				w.Header().Set("Location", "/again")
 				w.WriteHeader(status)
 			})
-			p, door := newHTTPProxy(t, func(c *toolproxy.HTTPConfig) { c.Allow = []string{u.at()} }),
+			p, door := newHTTPProxy(t, func(c *tools.HTTPConfig) { c.Allow = []string{u.at()} }),
 				newFakeEnvelope(100*cent)
 			a, err := get(t, p, door, `{"method":"`+method+`","url":"`+u.URL+`/first","body":"order"}`)
 			if err != nil || a["status"] != float64(status) ||

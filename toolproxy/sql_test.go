@@ -13,6 +13,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/toolproxy"
+	"github.com/picket-dev/picket/toolproxy/tools"
 )
 
 // sqlEnv is a proxy with a database, where a statement costs a cent.
@@ -21,12 +22,12 @@ type sqlEnv struct {
 	pg *postgres
 }
 
-func newSQLEnv(t testing.TB, pg *postgres, db toolproxy.Database) sqlEnv {
+func newSQLEnv(t testing.TB, pg *postgres, db tools.Database) sqlEnv {
 	t.Helper()
 	return newSQLEnvOf(t, newSealer(t), pg, db)
 }
 
-func newSQLEnvOf(t testing.TB, s *picket.Sealer, pg *postgres, db toolproxy.Database) sqlEnv {
+func newSQLEnvOf(t testing.TB, s *picket.Sealer, pg *postgres, db tools.Database) sqlEnv {
 	t.Helper()
 	if db.URL == "" {
 		db.URL = pg.as("agents")
@@ -35,7 +36,7 @@ func newSQLEnvOf(t testing.TB, s *picket.Sealer, pg *postgres, db toolproxy.Data
 		Sealer:  s,
 		Backend: func(string) toolproxy.Backend { return nil },
 		Log:     slog.New(slog.DiscardHandler),
-		SQL:     map[string]toolproxy.Database{"main": db},
+		Parts:   []toolproxy.Part{tools.SQL(s, map[string]tools.Database{"main": db})},
 		Prices:  priceList(t, map[string]budget.Price{"sql": {Call: cent, ChargeOn: budget.ChargeOnSuccess}}),
 	})
 	if err != nil {
@@ -105,7 +106,7 @@ func (b sqlEnv) write(t testing.TB, h *fakeRun, statement string) error {
 
 func TestSQL(t *testing.T) {
 	pg := startPostgres(t)
-	b := newSQLEnv(t, pg, toolproxy.Database{})
+	b := newSQLEnv(t, pg, tools.Database{})
 	// The defaults give agents far too much: what the marks need takes it back.
 	pg.run(t,
 		"CREATE ROLE agents LOGIN; GRANT CREATE ON SCHEMA public TO agents; ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO agents; "+

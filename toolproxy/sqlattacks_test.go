@@ -2,13 +2,15 @@ package toolproxy_test
 
 import (
 	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/toolproxy"
+	"github.com/picket-dev/picket/toolproxy/tools"
 )
 
 // theMarks are all marks and who owns what belongs to them.
@@ -107,11 +109,22 @@ func (b sqlEnv) forge(t *testing.T, h *fakeRun, task string, token int64, lease,
 	return text(rows[0].([]any)[0])
 }
 
+// markMACs are the MACs of a writer for a database as Postgres reads an array of them.
+func markMACs(s *picket.Sealer, database, task string, token int64, lease string) string {
+	var all []string
+	for _, key := range s.DeriveAll("sql fence\x00" + database) {
+		h := hmac.New(sha256.New, key)
+		fmt.Fprintf(h, "%s\n%d\n%s", task, token, lease)
+		all = append(all, fmt.Sprintf(`"\\x%x"`, h.Sum(nil)))
+	}
+	return "{" + strings.Join(all, ",") + "}"
+}
+
 // The function takes a MAC for the task, the token and the lease that it was made
 // for, and for nothing else. An old one neither lowers a mark nor takes it over.
 func sqlForged(t *testing.T, b sqlEnv) {
 	lease, of := newFakeRun(17, 0).held.RunID, "default/"+aTask
-	mine := toolproxy.MarkMACs(newSealer(t), "main", of, 17, lease)
+	mine := markMACs(newSealer(t), "main", of, 17, lease)
 	if got := b.forge(t, newFakeRun(17, 0), of, 17, lease, mine); got != "raised" {
 		t.Fatalf("the right MAC: %s", got)
 	}
@@ -128,9 +141,9 @@ func sqlForged(t *testing.T, b sqlEnv) {
 		"a null":           b.forge(t, newFakeRun(17, 0), of, 18, lease, "{NULL}"),
 		"a moved boundary": b.forge(t, newFakeRun(17, 0), of+"\n17", 17, lease, mine),
 		"another key": b.forge(t, newFakeRun(17, 0), of, 18, lease,
-			toolproxy.MarkMACs(other, "main", of, 18, lease)),
+			markMACs(other, "main", of, 18, lease)),
 		"another database": b.forge(t, newFakeRun(17, 0), of, 18, lease,
-			toolproxy.MarkMACs(newSealer(t), "second", of, 18, lease)),
+			markMACs(newSealer(t), "second", of, 18, lease)),
 	} {
 		if got != "forged" {
 			t.Errorf("%s: %s", name, got)
@@ -142,7 +155,7 @@ func sqlForged(t *testing.T, b sqlEnv) {
 	conn := b.pg.connectAs(t, "agents")
 	for name, call := range map[string]string{
 		"the old MAC":                mine,
-		"with the token of the next": toolproxy.MarkMACs(newSealer(t), "main", of, 17, lease),
+		"with the token of the next": markMACs(newSealer(t), "main", of, 17, lease),
 	} {
 		sql := fmt.Sprintf("SELECT public.picket_fence_raise('%s', 17, '%s', '%s')", of, lease, call)
 		res, err := conn.Exec(t.Context(), sql).ReadAll()
@@ -212,7 +225,7 @@ func sqlKeys(t *testing.T, b sqlEnv) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return newSQLEnvOf(t, s, b.pg, toolproxy.Database{}).
+		return newSQLEnvOf(t, s, b.pg, tools.Database{}).
 			write(t, newFakeRun(17, 0), fmt.Sprintf("INSERT INTO entries VALUES (%d, 'key')", n))
 	}
 	if err := write(630, second); picket.CodeOf(err) != picket.CodeUpstream ||
@@ -237,15 +250,15 @@ func sqlKeys(t *testing.T, b sqlEnv) {
 
 // What the role of agents could do to the marks is found.
 func sqlProblems(t *testing.T, b sqlEnv) {
-	ask := func(db toolproxy.Database) []string {
+	ask := func(db tools.Database) []string {
 		t.Helper()
-		found, err := toolproxy.FenceProblems(t.Context(), "main", db)
+		found, err := tools.FenceProblems(t.Context(), "main", db)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return found
 	}
-	if got := ask(toolproxy.Database{URL: b.pg.as("agents")}); len(got) != 0 {
+	if got := ask(tools.Database{URL: b.pg.as("agents")}); len(got) != 0 {
 		t.Errorf("as set up: %v", got)
 	}
 	for sql, undo := range map[string]string{
@@ -262,15 +275,15 @@ func sqlProblems(t *testing.T, b sqlEnv) {
 		"REVOKE EXECUTE ON FUNCTION picket_fence_raise FROM agents": "GRANT EXECUTE ON FUNCTION picket_fence_raise TO agents",
 	} {
 		b.pg.run(t, sql)
-		if got := ask(toolproxy.Database{URL: b.pg.as("agents")}); len(got) == 0 {
+		if got := ask(tools.Database{URL: b.pg.as("agents")}); len(got) == 0 {
 			t.Errorf("not found: %s", sql)
 		}
 		b.pg.run(t, undo)
 	}
-	if got := ask(toolproxy.Database{URL: b.pg.as("agents")}); len(got) != 0 {
+	if got := ask(tools.Database{URL: b.pg.as("agents")}); len(got) != 0 {
 		t.Errorf("afterwards: %v", got)
 	}
-	if got := ask(toolproxy.Database{URL: b.pg.as("agents"), Marks: "missing"}); len(got) != 1 ||
+	if got := ask(tools.Database{URL: b.pg.as("agents"), Marks: "missing"}); len(got) != 1 ||
 		!strings.Contains(got[0], "no function") {
 		t.Errorf("without marks: %v", got)
 	}
@@ -290,12 +303,12 @@ func sqlMigration(t *testing.T, b sqlEnv) {
 	}
 	b.pg.fence(t, newSealer(t), "old_fence")
 	b.pg.fence(t, newSealer(t), "old_fence") // again: it changes nothing
-	db := toolproxy.Database{URL: b.pg.as("agents"), Marks: "old_fence"}
+	db := tools.Database{URL: b.pg.as("agents"), Marks: "old_fence"}
 	if err := newSQLEnv(t, b.pg, db).
 		write(t, newFakeRun(17, 0), "INSERT INTO entries VALUES (640, 'moved')"); err != nil {
 		t.Error(err)
 	}
-	if found, err := toolproxy.FenceProblems(t.Context(), "main", db); err != nil || len(found) != 0 {
+	if found, err := tools.FenceProblems(t.Context(), "main", db); err != nil || len(found) != 0 {
 		t.Errorf("%v %v", found, err)
 	}
 	if got := b.pg.run(t,

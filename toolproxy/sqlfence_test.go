@@ -3,7 +3,6 @@ package toolproxy_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/toolproxy"
+	"github.com/picket-dev/picket/toolproxy/tools"
 )
 
 // A stale token cannot write even past every check before the database; nor
@@ -96,7 +96,7 @@ func sqlOrder(t *testing.T, b sqlEnv) {
 // Marks can stand in a schema of their own, and are raised by many at once.
 func sqlFirstUse(t *testing.T, b sqlEnv) {
 	b.pg.fence(t, newSealer(t), "marks.fresh")
-	other := newSQLEnv(t, b.pg, toolproxy.Database{Marks: "marks.fresh"})
+	other := newSQLEnv(t, b.pg, tools.Database{Marks: "marks.fresh"})
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
@@ -115,7 +115,7 @@ func sqlFirstUse(t *testing.T, b sqlEnv) {
 // Where the marks are missing a write is refused with what to do; reading works.
 func sqlNoRight(t *testing.T, b sqlEnv) {
 	b.pg.run(t, "CREATE ROLE poor LOGIN; GRANT SELECT ON entries TO poor")
-	for _, db := range []toolproxy.Database{{URL: b.pg.as("poor")}, {Marks: "missing"}, {Marks: "nowhere.missing"}} {
+	for _, db := range []tools.Database{{URL: b.pg.as("poor")}, {Marks: "missing"}, {Marks: "nowhere.missing"}} {
 		other, h := newSQLEnv(t, b.pg, db), newFakeRun(17, 0)
 		err := other.write(t, h, "INSERT INTO entries VALUES (500, 'x')")
 		if e, ok := err.(*picket.Error); !ok || e.Code != picket.CodeUpstream ||
@@ -133,39 +133,24 @@ func sqlNoRight(t *testing.T, b sqlEnv) {
 func sqlAway(t *testing.T, b sqlEnv) {
 	secret := "hunter2"
 	other := newSQLEnv(t, b.pg,
-		toolproxy.Database{URL: picket.Secret("host=" + t.TempDir() + " user=u password=" + secret + " dbname=d")})
+		tools.Database{URL: picket.Secret("host=" + t.TempDir() + " user=u password=" + secret + " dbname=d")})
 	h := newFakeRun(17, 0)
 	err := other.write(t, h, "SELECT 1")
 	if picket.CodeOf(err) != picket.CodeUpstream || strings.Contains(fmt.Sprint(err), secret) {
 		t.Errorf("%v", err)
 	}
 	h.expectSettled(t, 0)
-	for name, db := range map[string]toolproxy.Database{
+	for name, db := range map[string]tools.Database{
 		"url":   {URL: "postgres://u:hunter2@[broken/"},
 		"table": {URL: b.pg.url, Marks: "a;b"},
 	} {
 		_, err := toolproxy.New(toolproxy.Config{
 			Sealer:  newSealer(t),
 			Backend: func(string) toolproxy.Backend { return nil },
-			SQL:     map[string]toolproxy.Database{"main": db},
+			Parts:   []toolproxy.Part{tools.SQL(newSealer(t), map[string]tools.Database{"main": db})},
 		})
 		if err == nil || strings.Contains(err.Error(), secret) {
 			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// Whoever writes past the proxy finds the same table and the same statement in
-// the manual.
-func TestTheManualHasTheStatementsOfTheMarks(t *testing.T) {
-	text, err := os.ReadFile("../docs/operations/money.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	manual := strings.Join(strings.Fields(string(text)), " ")
-	for _, statement := range []string{toolproxy.MarksTable("picket_fence"), toolproxy.RaiseMark("picket_fence")} {
-		if !strings.Contains(manual, statement) {
-			t.Errorf("docs/operations/money.md does not have\n%s", statement)
 		}
 	}
 }

@@ -21,7 +21,7 @@ type delegator interface {
 }
 
 func delegateSubtask(ctx context.Context, c Call) (any, error) {
-	s, err := decodeArgs[picket.Subtask](c.Args)
+	s, err := DecodeArgs[picket.Subtask](c.Args)
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func delegateSubtask(ctx context.Context, c Call) (any, error) {
 }
 
 func awaitSubtask(ctx context.Context, c Call) (any, error) {
-	req, err := decodeArgs[picket.SubtaskAwait](c.Args)
+	req, err := DecodeArgs[picket.SubtaskAwait](c.Args)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func awaitSubtask(ctx context.Context, c Call) (any, error) {
 }
 
 func reviewSubtask(ctx context.Context, c Call) (any, error) {
-	req, err := decodeArgs[picket.SubtaskReview](c.Args)
+	req, err := DecodeArgs[picket.SubtaskReview](c.Args)
 	if err != nil {
 		return nil, err
 	}

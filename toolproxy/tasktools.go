@@ -36,7 +36,7 @@ const (
 )
 
 func reportProgress(ctx context.Context, c Call) (any, error) {
-	p, err := decodeArgs[picket.Progress](c.Args)
+	p, err := DecodeArgs[picket.Progress](c.Args)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func markComplete(ctx context.Context, c Call) (any, error) {
 }
 
 func decodeComplete(args jsontext.Value) (completeRequest, error) {
-	body, err := decodeArgs[completeRequest](args)
+	body, err := DecodeArgs[completeRequest](args)
 	switch {
 	case err != nil:
 		return body, err
@@ -103,7 +103,7 @@ func markFailed(ctx context.Context, c Call) (any, error) {
 }
 
 func decodeFail(args jsontext.Value) (failRequest, error) {
-	body, err := decodeArgs[failRequest](args)
+	body, err := DecodeArgs[failRequest](args)
 	if err != nil {
 		return body, err
 	}
@@ -114,7 +114,7 @@ func decodeFail(args jsontext.Value) (failRequest, error) {
 }
 
 func requestHumanHelp(ctx context.Context, c Call) (any, error) {
-	req, err := decodeArgs[picket.HelpRequest](c.Args)
+	req, err := DecodeArgs[picket.HelpRequest](c.Args)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func requestHumanHelp(ctx context.Context, c Call) (any, error) {
 }
 
 func getTask(ctx context.Context, c Call) (any, error) {
-	if _, err := decodeArgs[struct{}](c.Args); err != nil {
+	if _, err := DecodeArgs[struct{}](c.Args); err != nil {
 		return nil, err
 	}
 	return taskReader(c.Backend).HeldTask(ctx, c.Held, c.requestID())

@@ -52,9 +52,11 @@ type Source interface {
 var toolsJSON []byte
 
 // freeTools are listed in the order in which an agent usually needs them.
-var freeTools = parseTools(toolsJSON)
+var freeTools = ParseTools(toolsJSON)
 
-func parseTools(raw []byte) (list []Tool) {
+// ParseTools reads a JSON array of tools that was embedded in the program. It panics
+// if the array is malformed.
+func ParseTools(raw []byte) (list []Tool) {
 	if err := json.Unmarshal(raw, &list, json.RejectUnknownMembers(true)); err != nil {
 		panic("toolproxy: description of tools: " + err.Error())
 	}
@@ -63,18 +65,6 @@ func parseTools(raw []byte) (list []Tool) {
 
 // Tools lists the free tools of this version, which every run has.
 func Tools() []Tool { return slices.Clone(freeTools) }
-
-//go:embed metered.json
-var meteredJSON []byte
-
-// meteredTools are the tools of this package that cost money.
-var meteredTools = parseTools(meteredJSON)
-
-// meteredTool is the listing of a metered tool of this package.
-func meteredTool(name string) Tool {
-	i := slices.IndexFunc(meteredTools, func(t Tool) bool { return t.Name == name })
-	return meteredTools[i]
-}
 
 // AddSource adds tools; call it before the proxy serves.
 func (p *Proxy) AddSource(s Source) { p.sources = append(p.sources, s) }

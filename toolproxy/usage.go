@@ -30,7 +30,7 @@ type awaitTopUpRequest struct {
 }
 
 func awaitTopUp(ctx context.Context, c Call) (any, error) {
-	req, err := decodeArgs[awaitTopUpRequest](c.Args)
+	req, err := DecodeArgs[awaitTopUpRequest](c.Args)
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/picket-dev/picket/reaper/webhooks"
 	"github.com/picket-dev/picket/toolproxy"
 	"github.com/picket-dev/picket/toolproxy/llm"
+	"github.com/picket-dev/picket/toolproxy/tools"
 )
 
 // This file is the only place where the rooms meet: it opens the state of
@@ -198,11 +199,10 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 			Backend:   toolProxyBackend(store),
 			Prices:    h.prices.current,
 			Log:       h.log,
-			HTTP:      httpToolOf(h.cfg),
-			SQL:       databasesOf(h.cfg, env),
 			Upstreams: upstreamsOf(h.cfg, env),
-			Parts:     []toolproxy.Part{llm.New(llmOf(h.cfg, env))},
-			Rates:     rates,
+			Parts: []toolproxy.Part{tools.Exec(), tools.HTTP(httpToolOf(h.cfg)),
+				tools.SQL(h.sealer, databasesOf(h.cfg, env)), llm.New(llmOf(h.cfg, env))},
+			Rates: rates,
 		})
 		if err != nil {
 			return err

@@ -16,7 +16,7 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/cmd/picket/settings"
-	"github.com/picket-dev/picket/toolproxy"
+	"github.com/picket-dev/picket/toolproxy/tools"
 )
 
 func newFenceSQL() *cobra.Command {
@@ -45,7 +45,7 @@ func newFenceSQL() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			sql, err := toolproxy.FenceSQL(sealer, name, cfg.ToolValue("sql", name, "marks").Text, role)
+			sql, err := tools.FenceSQL(sealer, name, cfg.ToolValue("sql", name, "marks").Text, role)
 			if err != nil {
 				return picket.Refuse(exit.CodeUsage, "Set --role to the role that the URL of the database names.", "%v",
 					err)
@@ -78,7 +78,7 @@ func fenceFindings(ctx context.Context, cfg settings.Settings) (found []finding)
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-		problems, err := toolproxy.FenceProblems(ctx, name, d)
+		problems, err := tools.FenceProblems(ctx, name, d)
 		cancel()
 		what := "database " + name
 		switch {

@@ -11,12 +11,13 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/settings"
 	"github.com/picket-dev/picket/toolproxy"
 	"github.com/picket-dev/picket/toolproxy/llm"
+	"github.com/picket-dev/picket/toolproxy/tools"
 )
 
 // httpToolOf is what http_request may do.
-func httpToolOf(s settings.Settings) toolproxy.HTTPConfig {
+func httpToolOf(s settings.Settings) tools.HTTPConfig {
 	most, _ := strconv.ParseInt(s.ToolValue("http_request", "max_bytes").Text, 10, 64)
-	return toolproxy.HTTPConfig{
+	return tools.HTTPConfig{
 		Allow:    s.ToolValue("http_request", "allow").Items,
 		Timeout:  s.ToolDuration("http_request", "timeout"),
 		MaxBytes: most,
@@ -24,11 +25,11 @@ func httpToolOf(s settings.Settings) toolproxy.HTTPConfig {
 }
 
 // databasesOf are those of the tool sql whose URL is in the environment.
-func databasesOf(s settings.Settings, env toolEnv) map[string]toolproxy.Database {
-	all := map[string]toolproxy.Database{}
+func databasesOf(s settings.Settings, env toolEnv) map[string]tools.Database {
+	all := map[string]tools.Database{}
 	for _, name := range s.NamesUnder("sql") {
 		if url, ok := env.lookupSecret("tools.sql."+name, s.ToolValue("sql", name, "url_env").Text); ok {
-			all[name] = toolproxy.Database{
+			all[name] = tools.Database{
 				URL:     url,
 				Marks:   s.ToolValue("sql", name, "marks").Text,
 				Timeout: s.ToolDuration("sql", name, "timeout"),

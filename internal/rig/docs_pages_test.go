@@ -43,7 +43,7 @@ var (
 	markdownLink = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading      = regexp.MustCompile(`(?m)^#+ (.+)$`)
 	notInAnchor  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
-	pathInCode   = regexp.MustCompile("`((?:adapter|budget|cmd|docs|internal|notify|orchestrator|reaper|toolproxy)/" +
+	pathInCode   = regexp.MustCompile("`((?:adapter|budget|cmd|docs|internal|orchestrator|reaper|toolproxy)/" +
 		"[A-Za-z0-9_./-]+)`")
 )
 

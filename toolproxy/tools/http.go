@@ -1,4 +1,4 @@
-package toolproxy
+package tools
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -17,6 +18,8 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/outbound"
+	"github.com/picket-dev/picket/internal/web"
+	"github.com/picket-dev/picket/toolproxy"
 )
 
 // HTTPConfig configures http_request.
@@ -33,6 +36,9 @@ type HTTPConfig struct {
 	MaxBytes int64
 	// Resolver finds addresses. Defaults to net.DefaultResolver.
 	Resolver *net.Resolver
+	// Public reports which addresses need no entry in Allow. Defaults to the public
+	// internet.
+	Public func(netip.Addr) bool
 	// TLS is for servers whose certificates no public authority has signed.
 	// Defaults to what the system trusts.
 	TLS *tls.Config
@@ -50,20 +56,35 @@ const (
 
 // httpSource is the tool http_request.
 type httpSource struct {
-	proxy     *Proxy
+	proxy     *toolproxy.Proxy
 	cfg       HTTPConfig
 	guard     outbound.Guard
 	transport *http.Transport // of once
 	once      outbound.Once
 }
 
-func newHTTPSource(p *Proxy, cfg HTTPConfig) (*httpSource, error) {
+// HTTP is the part that offers the tool http_request. An entry of cfg.Allow that names
+// no destination is an error of code validation.
+func HTTP(cfg HTTPConfig) toolproxy.Part {
+	return func(p *toolproxy.Proxy) error {
+		s, err := newHTTPSource(p, cfg)
+		if err != nil {
+			return err
+		}
+		p.AddSource(s)
+		p.OnClose(s.transport.CloseIdleConnections)
+		return nil
+	}
+}
+
+func newHTTPSource(p *toolproxy.Proxy, cfg HTTPConfig) (*httpSource, error) {
 	cfg.Timeout = min(cmp.Or(cfg.Timeout, 30*time.Second), picket.MaxExternalCall*time.Second)
 	cfg.MaxBytes = min(cmp.Or(cfg.MaxBytes, 256<<10), maxHTTPBytes)
 	g, err := outbound.New(outbound.Config{
 		Allow:    cfg.Allow,
 		Setting:  "tools.http_request.allow",
 		Resolver: cfg.Resolver,
+		Public:   cfg.Public,
 	})
 	if err != nil {
 		return nil, err
@@ -72,11 +93,9 @@ func newHTTPSource(p *Proxy, cfg HTTPConfig) (*httpSource, error) {
 	return &httpSource{proxy: p, cfg: cfg, guard: g, transport: transport, once: outbound.Once{Base: transport}}, nil
 }
 
-func (s *httpSource) close() { s.transport.CloseIdleConnections() }
-
-func (s *httpSource) Tools(context.Context, Backend, picket.LeaseCredential) ([]Tool, error) {
-	if t, ok := s.proxy.WithPrice(meteredTool("http_request")); ok {
-		return []Tool{t}, nil
+func (s *httpSource) Tools(context.Context, toolproxy.Backend, picket.LeaseCredential) ([]toolproxy.Tool, error) {
+	if t, ok := s.proxy.WithPrice(listing("http_request")); ok {
+		return []toolproxy.Tool{t}, nil
 	}
 	return nil, nil
 }
@@ -93,7 +112,7 @@ type httpArgs struct {
 	target *url.URL
 }
 
-func (s *httpSource) Call(ctx context.Context, c Call) (jsontext.Value, bool, error) {
+func (s *httpSource) Call(ctx context.Context, c toolproxy.Call) (jsontext.Value, bool, error) {
 	if c.Name != "http_request" {
 		return nil, false, nil
 	}
@@ -101,7 +120,7 @@ func (s *httpSource) Call(ctx context.Context, c Call) (jsontext.Value, bool, er
 	if err != nil {
 		return nil, true, err
 	}
-	canonical, err := EncodeJSON(args)
+	canonical, err := toolproxy.EncodeJSON(args)
 	if err != nil {
 		return nil, true, err
 	}
@@ -113,9 +132,9 @@ func (s *httpSource) Call(ctx context.Context, c Call) (jsontext.Value, bool, er
 	if args.TimeoutSeconds != nil {
 		timeout = min(timeout, time.Duration(*args.TimeoutSeconds)*time.Second)
 	}
-	r, err := s.proxy.Metered(ctx, c.Backend, c.Held, MeteredCall{
+	r, err := s.proxy.Metered(ctx, c.Backend, c.Held, toolproxy.MeteredCall{
 		Tool: c.Name, Args: canonical, Key: c.Key, Effects: effects, Timeout: timeout,
-		Dispatch: func(ctx context.Context, r picket.Reservation) (DispatchResult, error) {
+		Dispatch: func(ctx context.Context, r picket.Reservation) (toolproxy.DispatchResult, error) {
 			return s.fetch(ctx, args, r.Token)
 		},
 	})
@@ -129,8 +148,8 @@ func (s *httpSource) Call(ctx context.Context, c Call) (jsontext.Value, bool, er
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 // args reads and checks the arguments; nothing is reserved for a bad call.
-func (s *httpSource) args(c Call) (a httpArgs, err error) {
-	if a, err = decodeArgs[httpArgs](c.Args); err != nil {
+func (s *httpSource) args(c toolproxy.Call) (a httpArgs, err error) {
+	if a, err = toolproxy.DecodeArgs[httpArgs](c.Args); err != nil {
 		return a, err
 	}
 	a.Method = cmp.Or(strings.ToUpper(a.Method), http.MethodGet)
@@ -138,8 +157,8 @@ func (s *httpSource) args(c Call) (a httpArgs, err error) {
 	case a.URL == "":
 		return a, picket.Invalid("/url", "Send an absolute http or https URL.", "url is required")
 	case !slices.Contains(methods, a.Method):
-		return a, picket.Invalid("/method", "Send one of: "+commaList(methods)+".",
-			"%q is not a method that can be called", shortened(a.Method))
+		return a, picket.Invalid("/method", "Send one of: "+strings.Join(methods, ", ")+".",
+			"%q is not a method that can be called", web.Shortened(a.Method))
 	case len(a.URL) > maxURL:
 		return a, picket.Refuse(picket.CodeTooLarge, "Send a shorter URL.",
 			"the URL has %d bytes, at most %d are allowed", len(a.URL), maxURL).With("field", "/url")
@@ -160,26 +179,26 @@ func (s *httpSource) args(c Call) (a httpArgs, err error) {
 	if err := checkHeaders(a.Headers); err != nil {
 		return a, err
 	}
-	return a, checkNoLeaseToken(c.Held, c.Args)
+	return a, toolproxy.CheckNoLeaseToken(c.Held, c.Args)
 }
 
 // managedHeaders are headers that the proxy or the connection sets.
 var managedHeaders = []string{"Host", "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
 	"Proxy-Connection",
 	"Te", "Trailer",
-	"Transfer-Encoding", "Upgrade", "Content-Length", "Expect", FenceHeader}
+	"Transfer-Encoding", "Upgrade", "Content-Length", "Expect", toolproxy.FenceHeader}
 
 func checkHeaders(headers map[string]string) error {
 	size := 0
 	seen := map[string]bool{}
 	for name, value := range headers {
 		size += len(name) + len(value) + 4
-		at, known := "/headers/"+shortened(name), http.CanonicalHeaderKey(name)
+		at, known := "/headers/"+web.Shortened(name), http.CanonicalHeaderKey(name)
 		switch {
 		case !isHeaderName(name) || strings.ContainsFunc(value,
 			func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
 			return picket.Invalid(at, "Send a header's name and a value of one line.", "%q is not a header",
-				shortened(name))
+				web.Shortened(name))
 		case slices.Contains(managedHeaders, known):
 			return picket.Invalid(at, "Leave it out; it is set where the request is made.",
 				"the header %s cannot be chosen", known)

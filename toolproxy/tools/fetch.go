@@ -1,4 +1,4 @@
-package toolproxy
+package tools
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/internal/outbound"
+	"github.com/picket-dev/picket/toolproxy"
 )
 
 // httpResult is the answer of http_request.
@@ -35,15 +36,15 @@ type httpResult struct {
 
 // fetch makes a request and follows its redirects, each one checked as the
 // first was.
-func (s *httpSource) fetch(ctx context.Context, a httpArgs, token int64) (DispatchResult, error) {
+func (s *httpSource) fetch(ctx context.Context, a httpArgs, token int64) (toolproxy.DispatchResult, error) {
 	began := time.Now()
 	req, err := a.request(ctx, token)
 	if err != nil {
-		return DispatchResult{}, NotSent(err)
+		return toolproxy.DispatchResult{}, toolproxy.NotSent(err)
 	}
 	resp, why, err := s.follow(req)
 	if err != nil {
-		return DispatchResult{}, err
+		return toolproxy.DispatchResult{}, err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	out := httpResult{
@@ -54,10 +55,10 @@ func (s *httpSource) fetch(ctx context.Context, a httpArgs, token int64) (Dispat
 	}
 	n, err := out.read(resp.Body, s.cfg.MaxBytes)
 	if err != nil {
-		return DispatchResult{}, err
+		return toolproxy.DispatchResult{}, err
 	}
-	raw, err := EncodeJSON(out)
-	return DispatchResult{
+	raw, err := toolproxy.EncodeJSON(out)
+	return toolproxy.DispatchResult{
 		Result: picket.RawJSON(raw),
 		Used:   budget.Usage{Bytes: n, Millis: time.Since(began).Milliseconds()},
 		Failed: resp.StatusCode >= 400,
@@ -87,7 +88,7 @@ func (a httpArgs) request(ctx context.Context, token int64) (*http.Request, erro
 		req.Header.Set("User-Agent", "picket")
 	}
 	// Who can compare it keeps a write of an older holder out.
-	req.Header.Set(FenceHeader, strconv.FormatInt(token, 10))
+	req.Header.Set(toolproxy.FenceHeader, strconv.FormatInt(token, 10))
 	return req, nil
 }
 
@@ -95,7 +96,7 @@ func (a httpArgs) request(ctx context.Context, token int64) (*http.Request, erro
 // answer that is a redirect, why it ends there.
 func (s *httpSource) follow(req *http.Request) (resp *http.Response, why string, err error) {
 	if resp, err = s.once.RoundTrip(req); err != nil {
-		return nil, "", MarkNotSent(err)
+		return nil, "", toolproxy.MarkNotSent(err)
 	}
 	for hop := 1; ; hop++ {
 		next, why := s.next(req, resp, hop)

@@ -1,9 +1,8 @@
-package toolproxy
+package tools
 
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/toolproxy"
 )
 
 // Bounds of the tool exec.
@@ -23,19 +23,27 @@ const (
 	maxExecInput   = 128 << 10 // bytes of argv and stdin together
 	// execSlack is for the way of the order to the adapter and of the result back.
 	execSlack = 10 * time.Second
+	// orderTries is how often an order is sent whose answer is lost.
+	orderTries = 3
 )
 
-//go:embed exec.json
-var execJSON []byte
-
-var execTool = parseTools(execJSON)[0]
+// Exec is the part that offers the tool exec: the adapter of the run starts a process
+// in the agent's workspace. The tool is listed if it has a price and the adapter
+// starts processes.
+func Exec() toolproxy.Part {
+	return func(p *toolproxy.Proxy) error {
+		p.AddSource(execSource{p})
+		return nil
+	}
+}
 
 // execSource is the tool exec.
-type execSource struct{ proxy *Proxy }
+type execSource struct{ proxy *toolproxy.Proxy }
 
 // Tools lists exec when it has a price and the run's adapter starts processes.
-func (s execSource) Tools(ctx context.Context, door Backend, held picket.LeaseCredential) ([]Tool, error) {
-	tool, ok := s.proxy.WithPrice(execTool)
+func (s execSource) Tools(ctx context.Context, door toolproxy.Backend,
+	held picket.LeaseCredential) ([]toolproxy.Tool, error) {
+	tool, ok := s.proxy.WithPrice(listing("exec"))
 	if !ok {
 		return nil, nil
 	}
@@ -46,7 +54,7 @@ func (s execSource) Tools(ctx context.Context, door Backend, held picket.LeaseCr
 	if err != nil || !can {
 		return nil, err
 	}
-	return []Tool{tool}, nil
+	return []toolproxy.Tool{tool}, nil
 }
 
 type execRequest struct {
@@ -55,15 +63,15 @@ type execRequest struct {
 	TimeoutSeconds *int     `json:"timeoutSeconds"`
 }
 
-func (s execSource) Call(ctx context.Context, c Call) (jsontext.Value, bool, error) {
-	if c.Name != execTool.Name {
+func (s execSource) Call(ctx context.Context, c toolproxy.Call) (jsontext.Value, bool, error) {
+	if c.Name != "exec" {
 		return nil, false, nil
 	}
 	answer, err := s.call(ctx, c)
 	return answer, true, err
 }
 
-func (s execSource) call(ctx context.Context, c Call) (jsontext.Value, error) {
+func (s execSource) call(ctx context.Context, c toolproxy.Call) (jsontext.Value, error) {
 	can, err := c.Backend.CanExec(ctx, c.Held)
 	switch code := picket.CodeOf(err); {
 	case code.Fenced(): // the reservation says what has become of the lease
@@ -77,15 +85,15 @@ func (s execSource) call(ctx context.Context, c Call) (jsontext.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	args, err := EncodeJSON(req)
+	args, err := toolproxy.EncodeJSON(req)
 	if err != nil {
 		return nil, err
 	}
 	order := picket.ExecRequest{Argv: req.Argv, Stdin: req.Stdin, TimeoutSeconds: *req.TimeoutSeconds}
-	got, err := s.proxy.Metered(ctx, c.Backend, c.Held, MeteredCall{
-		Tool: execTool.Name, Args: args, Key: c.Key, Effects: picket.EffectsExternal,
+	got, err := s.proxy.Metered(ctx, c.Backend, c.Held, toolproxy.MeteredCall{
+		Tool: c.Name, Args: args, Key: c.Key, Effects: picket.EffectsExternal,
 		Timeout: time.Duration(order.TimeoutSeconds)*time.Second + execSlack,
-		Dispatch: func(ctx context.Context, r picket.Reservation) (DispatchResult, error) {
+		Dispatch: func(ctx context.Context, r picket.Reservation) (toolproxy.DispatchResult, error) {
 			order.CallID = r.CallID
 			return s.dispatch(ctx, c.Backend, c.Held, order)
 		},
@@ -97,7 +105,7 @@ func (s execSource) call(ctx context.Context, c Call) (jsontext.Value, error) {
 }
 
 func decodeExec(args jsontext.Value) (execRequest, error) {
-	req, err := decodeArgs[execRequest](args)
+	req, err := toolproxy.DecodeArgs[execRequest](args)
 	if err != nil {
 		return req, err
 	}
@@ -137,27 +145,27 @@ var errNoExecResult = errors.New("no result of the process came")
 // dispatch orders the process and waits for its result. What ends the call
 // early does not end the wait: the adapter kills the process with its lease and
 // says so, and only then has the call no more effects.
-func (s execSource) dispatch(ctx context.Context, door Backend, held picket.LeaseCredential,
-	order picket.ExecRequest) (DispatchResult, error) {
+func (s execSource) dispatch(ctx context.Context, door toolproxy.Backend, held picket.LeaseCredential,
+	order picket.ExecRequest) (toolproxy.DispatchResult, error) {
 	deadline, _ := ctx.Deadline()
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
 	began := time.Now()
 	if err := s.order(ctx, door, held, order, deadline); err != nil {
-		return DispatchResult{}, err
+		return toolproxy.DispatchResult{}, err
 	}
 	result, err := s.await(ctx, door, held, order.CallID, deadline)
 	if err != nil {
-		return DispatchResult{}, err
+		return toolproxy.DispatchResult{}, err
 	}
-	raw, err := EncodeJSON(result)
+	raw, err := toolproxy.EncodeJSON(result)
 	if err != nil {
-		return DispatchResult{}, err
+		return toolproxy.DispatchResult{}, err
 	}
 	failed := result.Code == nil || *result.Code != 0
 	// It pays by this clock, not by durationMs: the result comes with a token that
 	// the agent has, too.
-	return DispatchResult{
+	return toolproxy.DispatchResult{
 		Result: picket.RawJSON(raw),
 		Failed: failed,
 		Detail: exitSummary(result),
@@ -170,9 +178,10 @@ func (s execSource) dispatch(ctx context.Context, door Backend, held picket.Leas
 
 // order hands the order in. A definite refusal means that nothing was started;
 // without an answer that is open.
-func (s execSource) order(ctx context.Context, door Backend, held picket.LeaseCredential, order picket.ExecRequest,
+func (s execSource) order(ctx context.Context, door toolproxy.Backend, held picket.LeaseCredential,
+	order picket.ExecRequest,
 	deadline time.Time) (err error) {
-	for range reserveTries {
+	for range orderTries {
 		order.TTLMs = time.Until(deadline).Milliseconds()
 		if err = door.OrderExec(ctx, held, order); !errors.Is(err, picket.ErrUnknown) {
 			break
@@ -182,15 +191,15 @@ func (s execSource) order(ctx context.Context, door Backend, held picket.LeaseCr
 	case err == nil:
 		return nil
 	case errors.Is(err, picket.ErrUnknown):
-		s.proxy.log.WarnContext(ctx, "it is not known whether a process was ordered", "task", held.TaskID, "run",
+		s.proxy.Log().WarnContext(ctx, "it is not known whether a process was ordered", "task", held.TaskID, "run",
 			held.RunID, "call", order.CallID, "err", err)
 		return nil
 	}
-	return NotSent(err)
+	return toolproxy.NotSent(err)
 }
 
 // await goes on while the store is away, up to the call's deadline.
-func (s execSource) await(ctx context.Context, door Backend, held picket.LeaseCredential, callID string,
+func (s execSource) await(ctx context.Context, door toolproxy.Backend, held picket.LeaseCredential, callID string,
 	deadline time.Time) (picket.ExecResult, error) {
 	for {
 		result, done, err := door.AwaitExec(ctx, held, callID, time.Until(deadline))

@@ -1,4 +1,4 @@
-package toolproxy
+package tools
 
 import (
 	"context"
@@ -13,16 +13,18 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/toolproxy"
 )
 
 // dispatch runs a statement on a connection of its own: whatever it does to its
 // session ends with it.
-func (d database) dispatch(ctx context.Context, a sqlArgs, by writerIdentity) (DispatchResult, error) {
+func (d database) dispatch(ctx context.Context, a sqlArgs, by writerIdentity) (toolproxy.DispatchResult, error) {
 	began := time.Now()
 	conn, err := pgconn.ConnectConfig(ctx, d.config)
 	if err != nil {
-		return DispatchResult{}, NotSent(picket.Refuse(picket.CodeUpstream, "Try again in a while; nothing was done.",
-			"the database %s does not answer", a.Database).WithCause(err))
+		return toolproxy.DispatchResult{},
+			toolproxy.NotSent(picket.Refuse(picket.CodeUpstream, "Try again in a while; nothing was done.",
+				"the database %s does not answer", a.Database).WithCause(err))
 	}
 	defer func() {
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -31,7 +33,7 @@ func (d database) dispatch(ctx context.Context, a sqlArgs, by writerIdentity) (D
 	}()
 	answer, size, err := d.transaction(ctx, conn, a, by)
 	if said, ok := statementError(err); ok {
-		return DispatchResult{
+		return toolproxy.DispatchResult{
 			Result: picket.RawJSON(said),
 			Failed: true,
 			Used:   budget.Usage{Millis: time.Since(began).Milliseconds()},
@@ -39,9 +41,9 @@ func (d database) dispatch(ctx context.Context, a sqlArgs, by writerIdentity) (D
 		}, nil
 	}
 	if err != nil {
-		return DispatchResult{}, err
+		return toolproxy.DispatchResult{}, err
 	}
-	return DispatchResult{
+	return toolproxy.DispatchResult{
 		Result: picket.RawJSON(answer),
 		Used:   budget.Usage{Bytes: size, Millis: time.Since(began).Milliseconds()},
 	}, nil
@@ -65,7 +67,7 @@ func (d database) transaction(ctx context.Context, conn *pgconn.PgConn, a sqlArg
 		return nil, 0, picket.Invalid("/statement", "Send a statement that leaves its transaction alone.",
 			"the statement has ended its transaction")
 	}
-	answer, err := EncodeJSON(table)
+	answer, err := toolproxy.EncodeJSON(table)
 	if err != nil || table.cut {
 		return answer, table.size, err
 	}
@@ -99,7 +101,7 @@ func (d database) raiseMark(ctx context.Context, conn *pgconn.PgConn, by writerI
 	done := conn.ExecParams(ctx, d.marks.callSQL(), d.marks.raiseArgs(by), nil, nil, nil).Read()
 	var pg *pgconn.PgError
 	if errors.As(done.Err, &pg) {
-		return NotSent(d.cannotRaiseMark(pg.Message).With("sqlstate", pg.Code))
+		return toolproxy.NotSent(d.cannotRaiseMark(pg.Message).With("sqlstate", pg.Code))
 	}
 	if done.Err != nil {
 		return done.Err
@@ -112,13 +114,13 @@ func (d database) raiseMark(ctx context.Context, conn *pgconn.PgConn, by writerI
 	case markRaised:
 		return nil
 	case markStale:
-		return NotSent(picket.Refuse(picket.CodeStaleFence,
+		return toolproxy.NotSent(picket.Refuse(picket.CodeStaleFence,
 			"Stop writing and exit: another run has written for this task since.",
 			"token %d is not above the mark in the database", by.token).With("presented", by.token))
 	case markForged:
-		return NotSent(d.cannotRaiseMark("the database does not have the key of this server"))
+		return toolproxy.NotSent(d.cannotRaiseMark("the database does not have the key of this server"))
 	}
-	return NotSent(d.cannotRaiseMark("the function that raises marks returned an unknown answer"))
+	return toolproxy.NotSent(d.cannotRaiseMark("the function that raises marks returned an unknown answer"))
 }
 
 // cannotRaiseMark refuses a write that the fence of the database cannot check.
@@ -145,7 +147,7 @@ type sqlTable struct {
 func runStatement(ctx context.Context, conn *pgconn.PgConn, a sqlArgs) (out sqlTable, err error) {
 	args, err := encodeArgs(a.Args)
 	if err != nil {
-		return out, NotSent(err)
+		return out, toolproxy.NotSent(err)
 	}
 	reader := conn.ExecParams(ctx, a.Statement, args, nil, nil, nil)
 	out = sqlTable{Columns: []string{}, Rows: [][]jsontext.Value{}}
@@ -212,11 +214,11 @@ func cellJSON(oid uint32, v []byte) (jsontext.Value, error) {
 	raw := jsontext.Value(append([]byte{}, v...))
 	switch oid {
 	case boolean:
-		return EncodeJSON(string(v) == "t")
+		return toolproxy.EncodeJSON(string(v) == "t")
 	case int2, int4, int8, objectID, float4, float8, numeric, jsonType, jsonb:
 		if raw.IsValid() { // NaN and Infinity are not
 			return raw, nil
 		}
 	}
-	return EncodeJSON(strings.ToValidUTF8(string(v), "�"))
+	return toolproxy.EncodeJSON(strings.ToValidUTF8(string(v), "�"))
 }

@@ -1,4 +1,4 @@
-package toolproxy
+package tools
 
 import (
 	"cmp"
@@ -17,6 +17,8 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
+	"github.com/picket-dev/picket/toolproxy"
 )
 
 // Database is a Postgres database that the tool sql reaches.
@@ -42,9 +44,9 @@ const (
 
 // sqlSource is the tool sql.
 type sqlSource struct {
-	proxy     *Proxy
+	proxy     *toolproxy.Proxy
 	databases map[string]database
-	tool      Tool
+	tool      toolproxy.Tool
 }
 
 // database is a [Database] that can be connected to.
@@ -68,8 +70,22 @@ func (d Database) marksTable(name string) (string, error) {
 	return table, nil
 }
 
-func newSQLSource(p *Proxy, configured map[string]Database) (*sqlSource, error) {
-	s := &sqlSource{proxy: p, databases: map[string]database{}, tool: meteredTool("sql")}
+// SQL is the part that offers the tool sql for these databases, by name. The sealer
+// derives the keys of the fence marks; it is the one of [FenceSQL]. An URL or a table
+// name that cannot be read is an error.
+func SQL(sealer *picket.Sealer, databases map[string]Database) toolproxy.Part {
+	return func(p *toolproxy.Proxy) error {
+		s, err := newSQLSource(p, sealer, databases)
+		if err != nil {
+			return err
+		}
+		p.AddSource(s)
+		return nil
+	}
+}
+
+func newSQLSource(p *toolproxy.Proxy, sealer *picket.Sealer, configured map[string]Database) (*sqlSource, error) {
+	s := &sqlSource{proxy: p, databases: map[string]database{}, tool: listing("sql")}
 	for name, d := range configured {
 		config, err := pgconn.ParseConfig(d.URL.Reveal())
 		if err != nil {
@@ -85,7 +101,7 @@ func newSQLSource(p *Proxy, configured map[string]Database) (*sqlSource, error) 
 		s.databases[name] = database{
 			name:    name,
 			config:  config,
-			marks:   newFenceMarks(p.sealer, name, table),
+			marks:   newFenceMarks(sealer, name, table),
 			timeout: min(cmp.Or(d.Timeout, 30*time.Second), picket.MaxExternalCall*time.Second),
 		}
 	}
@@ -101,14 +117,14 @@ func withEnum(schema jsontext.Value, property string, values []string) (jsontext
 		return nil, err
 	}
 	parsed["properties"].(map[string]any)[property].(map[string]any)["enum"] = values
-	return EncodeJSON(parsed)
+	return toolproxy.EncodeJSON(parsed)
 }
 
 func (s *sqlSource) names() []string { return slices.Sorted(maps.Keys(s.databases)) }
 
-func (s *sqlSource) Tools(context.Context, Backend, picket.LeaseCredential) ([]Tool, error) {
+func (s *sqlSource) Tools(context.Context, toolproxy.Backend, picket.LeaseCredential) ([]toolproxy.Tool, error) {
 	if t, ok := s.proxy.WithPrice(s.tool); ok && len(s.databases) > 0 {
-		return []Tool{t}, nil
+		return []toolproxy.Tool{t}, nil
 	}
 	return nil, nil
 }
@@ -124,7 +140,7 @@ type sqlArgs struct {
 	TimeoutSeconds *int `json:"timeoutSeconds"`
 }
 
-func (s *sqlSource) Call(ctx context.Context, c Call) (jsontext.Value, bool, error) {
+func (s *sqlSource) Call(ctx context.Context, c toolproxy.Call) (jsontext.Value, bool, error) {
 	if c.Name != s.tool.Name || len(s.databases) == 0 {
 		return nil, false, nil
 	}
@@ -132,18 +148,24 @@ func (s *sqlSource) Call(ctx context.Context, c Call) (jsontext.Value, bool, err
 	if err != nil {
 		return nil, true, err
 	}
-	canonical, err := EncodeJSON(a)
+	canonical, err := toolproxy.EncodeJSON(a)
 	if err != nil {
 		return nil, true, err
 	}
-	m := MeteredCall{Tool: c.Name, Args: canonical, Key: c.Key, Effects: picket.EffectsExternal, Timeout: d.timeout}
+	m := toolproxy.MeteredCall{
+		Tool:    c.Name,
+		Args:    canonical,
+		Key:     c.Key,
+		Effects: picket.EffectsExternal,
+		Timeout: d.timeout,
+	}
 	if a.ReadOnly {
 		m.Effects = picket.EffectsNone
 	}
 	if a.TimeoutSeconds != nil {
 		m.Timeout = min(m.Timeout, time.Duration(*a.TimeoutSeconds)*time.Second)
 	}
-	m.Dispatch = func(ctx context.Context, r picket.Reservation) (DispatchResult, error) {
+	m.Dispatch = func(ctx context.Context, r picket.Reservation) (toolproxy.DispatchResult, error) {
 		return d.dispatch(ctx, a,
 			writerIdentity{task: c.Held.Namespace + "/" + r.TaskID, lease: r.RunID, token: r.Token})
 	}
@@ -155,15 +177,16 @@ func (s *sqlSource) Call(ctx context.Context, c Call) (jsontext.Value, bool, err
 	return answer, true, err
 }
 
-func (s *sqlSource) args(c Call) (a sqlArgs, d database, err error) {
-	if a, err = decodeArgs[sqlArgs](c.Args); err != nil {
+func (s *sqlSource) args(c toolproxy.Call) (a sqlArgs, d database, err error) {
+	if a, err = toolproxy.DecodeArgs[sqlArgs](c.Args); err != nil {
 		return a, d, err
 	}
 	d, known := s.databases[a.Database]
 	switch {
 	case !known:
-		return a, d, picket.Invalid("/database", "Send one of: "+commaList(s.names())+".", "there is no database %q",
-			shortened(a.Database))
+		return a, d, picket.Invalid("/database", "Send one of: "+strings.Join(s.names(), ", ")+".",
+			"there is no database %q",
+			web.Shortened(a.Database))
 	case strings.TrimSpace(a.Statement) == "":
 		return a, d, picket.Invalid("/statement", "Send one SQL statement.", "statement is required")
 	case len(a.Statement) > maxStatement:
@@ -231,7 +254,7 @@ func statementError(err error) (jsontext.Value, bool) {
 	} else if !errors.As(err, &pg) {
 		return nil, false
 	}
-	answer, err := EncodeJSON(map[string]any{
+	answer, err := toolproxy.EncodeJSON(map[string]any{
 		"error": map[string]any{
 			"sqlstate": pg.Code, "message": pg.Message, "detail": pg.Detail, "hint": pg.Hint, "position": pg.Position},
 		"rolledBack": true,

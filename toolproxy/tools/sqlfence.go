@@ -1,4 +1,4 @@
-package toolproxy
+package tools
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
 )
 
 // fenceMarks is the table that keeps the highest token of each task that has
@@ -174,7 +175,7 @@ func FenceSQL(s *picket.Sealer, name, table, role string) (picket.Secret, error)
 	}
 	if role == "" || strings.ContainsRune(role, 0) || len(role) > 63 {
 		return "", fmt.Errorf("toolproxy: %q is not a valid name of a Postgres role: write 1 to 63 bytes",
-			shortened(role))
+			web.Shortened(role))
 	}
 	return picket.Secret(newFenceMarks(s, name, checked).setupSQL(role)), nil
 }
