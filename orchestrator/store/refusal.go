@@ -141,56 +141,6 @@ var refusalTexts = map[picket.Code]func(f facts) (message, remedy string){
 			"Wait for its answer, or repeat the same call later: it is made once."
 	},
 	picket.CodeStateConflict: func(f facts) (string, string) {
-		if f["kind"] == "webhook" {
-			return webhookConflict(f)
-		}
-		if f["outcome"] == string(picket.CallUncertain) {
-			return "the call was made, and its outcome is unknown",
-				"Look at what it was to change before you decide; to make the call again send a new Idempotency-Key."
-		}
-		if f["call"] != "" {
-			return "the call was made, but its result was not kept",
-				"Send a new Idempotency-Key to make the call again."
-		}
-		if f["cause"] == "evidence_replaced" {
-			return "the run has replaced its evidence " + f["limit"] + " times, which is the limit",
-				"Keep the changes where they are. The evidence that was sent last is kept."
-		}
-		if f["cause"] == "log_closed" {
-			return "the run has said that nothing follows in this stream", "Send no more of it; what was kept stays."
-		}
-		if f["cause"] == "exec_over" {
-			return "no call waits for this result: its deadline has passed",
-				"Drop the result; the call was settled without it."
-		}
-		if f["decision"] == "retry" {
-			return f.alreadyDecided() + ", as " + f["newTaskId"],
-				"Look at that one: picket task get " + f["newTaskId"] +
-					". When it has ended this one can be retried again."
-		}
-		if f["decision"] != "" {
-			return f.alreadyDecided(), "Look at what was decided before you go on."
-		}
-		if f["meant"] != "" {
-			return "the run " + f["meant"] + " has lost the task already: " + f["current"] + " has it now",
-				"Look at what that run does before you decide."
-		}
-		if f["state"] == "claimed" {
-			return f.decidedBy() + " has claimed it" + f.decidedAt(),
-				`Leave it to them, decide it all the same, or take it over: {"takeOver":true}, or picket handoff claim ` + f["handoffId"] + " --take-over"
-		}
-		if f["state"] == "the_last_admin_key" {
-			return "this is the last admin key: without it nobody could make another",
-				"Make another admin key, then revoke this one with it."
-		}
-		if f["asked"] != "" {
-			return fmt.Sprintf("an agent that is %s cannot be made %s", f["status"], f["asked"]),
-				"Read the agent again before you decide; one that is dead or deregistered registers anew."
-		}
-		if f["status"] != "" {
-			return "an agent of this id is registered already and is " + f["status"],
-				"Deregister it first (DELETE), wait until it is dead, or register under another id."
-		}
 		return fmt.Sprintf("this needs state %s, but it is %s", strings.ReplaceAll(f["need"], "_", " "), f["state"]),
 			"Look at the task again before you decide."
 	},
@@ -327,13 +277,19 @@ func parseFacts(line string) facts {
 	return f
 }
 
-// ParseRefusal reads "code key=value ..." as a script writes it; nil when it
-// is not one of ours.
+// ParseRefusal reads "code key=value ..." or "code.reason key=value ..." as a script
+// writes it. It returns nil if the code or the reason is not known.
 func ParseRefusal(line string) *picket.Error {
 	word, rest, _ := strings.Cut(line, " ")
+	word, reason, _ := strings.Cut(word, ".")
 	code := picket.Code(word)
-	say, ok := refusalTexts[code]
-	if !ok {
+	say := refusalTexts[code]
+	if reason != "" {
+		if say = conflictTexts[reason]; code != picket.CodeStateConflict {
+			return nil
+		}
+	}
+	if say == nil {
 		return nil
 	}
 	f := parseFacts(rest)

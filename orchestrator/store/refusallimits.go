@@ -78,14 +78,3 @@ func explainQuota(f facts) (message, remedy string) {
 			"Call without an Idempotency-Key, or repeat the call in some hours. Answers are stored for a day."
 	}
 }
-
-func webhookConflict(f facts) (message, remedy string) {
-	switch {
-	case f["limit"] != "":
-		return "there are " + f["limit"] + " webhooks already, and more are not kept",
-			"Delete one that nobody needs, or let one target pass things on to others."
-	case f["cause"] == "deleted":
-		return "the webhook that this request made was deleted", "Send a new Idempotency-Key to make a new one."
-	}
-	return "the claim on this webhook is over", "Claim it again; whoever has it now sends on."
-}

@@ -10,6 +10,6 @@ end
 -- refuse_pause_changed is their refusal: who pressed it, when and why.
 local function refuse_pause_changed()
   local p = call('HMGET', META, 'paused_by', 'paused_at', 'paused_why')
-  return refuse_as_second('state_conflict', p[1], 'decision', paused == 'hard' and 'stop' or 'pause', 'at', p[2] or '-',
-    'reason', escape_text(p[3]))
+  return refuse_as_second('state_conflict.decided', p[1], 'decision', paused == 'hard' and 'stop' or 'pause',
+    'at', p[2] or '-', 'reason', escape_text(p[3]))
 end

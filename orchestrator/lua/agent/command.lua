@@ -17,7 +17,9 @@ err = check_allowed(a, by, ARGV[3])
 if err then return err end
 if GONE[a.status] then return refuse('agent_gone', 'status', a.status, 'reason', a.reason, 'kind', 'command') end
 local drains = ARGV[7] == 'drain'
-if drains and a.status == 'draining' then return refuse('state_conflict', 'status', 'draining', 'asked', 'draining') end
+if drains and a.status == 'draining' then
+  return refuse('state_conflict.agent_status', 'status', 'draining', 'asked', 'draining')
+end
 local again = drains and a.drain_command ~= ''
 if again then
   cid = a.drain_command

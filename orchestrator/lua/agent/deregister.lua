@@ -15,7 +15,9 @@ local a = read_agent(id)
 err = check_allowed(a, by, ARGV[3])
 err = err or check_superseded(a, ARGV[6]) or check_version(a, 7)
 if err then return err end
-if a.status == 'dead' then return refuse('state_conflict', 'status', 'dead', 'asked', 'deregistered') end
+if a.status == 'dead' then
+  return refuse('state_conflict.agent_status', 'status', 'dead', 'asked', 'deregistered')
+end
 if a.status ~= 'deregistered' then
   end_agent(id, a, 'deregistered', 'deregistered', 'agent_deregistered', actor_name(id, a, by, ARGV[3]), BATCH)
 end

@@ -17,7 +17,7 @@ err = err or check_superseded(a, ARGV[8]) or check_version(a, 9)
 if err then return err end
 if a.status ~= ARGV[6] then
   if ARGV[6] ~= 'draining' or GONE[a.status] then
-    return refuse('state_conflict', 'status', a.status, 'asked', ARGV[6])
+    return refuse('state_conflict.agent_status', 'status', a.status, 'asked', ARGV[6])
   end
   begin_drain(id, a, ARGV[7], actor_name(id, a, by, ARGV[3]))
   schedule_judgement(id, a)

@@ -23,7 +23,7 @@ local a = read_agent(id, 'registered')
 local from = a.status
 if from and not GONE[from] then
   if now >= judge_at(a) then return refuse('judge_due') end
-  return refuse('state_conflict', 'status', from)
+  return refuse('state_conflict.agent_registered', 'status', from)
 end
 if from and a.owner ~= by then return refuse('forbidden', 'kind', 'registration') end
 

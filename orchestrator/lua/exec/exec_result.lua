@@ -11,7 +11,9 @@ local kept = K('exec-result:', rid .. ':' .. id)
 if call('EXISTS', kept) == 1 then return 'OK' end
 local key = K('exec:', rid)
 local order = call('HGET', key, id)
-if not order or now >= num(string.match(order, '^%d+')) then return refuse('state_conflict', 'cause', 'exec_over') end
+if not order or now >= num(string.match(order, '^%d+')) then
+  return refuse('state_conflict.exec_over', 'cause', 'exec_over')
+end
 call('HDEL', key, id)
 put(r, 'execs', F(call('HLEN', key)))
 call('SET', kept, ARGV[6], 'PX', F(EVIDENCE_WINDOW))

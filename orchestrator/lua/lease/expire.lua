@@ -13,7 +13,7 @@ if not t then return refuse('not_found', 'kind', 'task') end
 if TERMINAL[t.state] then return refuse_closed_task(tid, t) end
 if t.state ~= 'leased' then return refuse('state_conflict', 'state', t.state, 'need', 'leased') end
 if ARGV[6] ~= '' and ARGV[6] ~= t.run then
-  return refuse('state_conflict', 'state', t.state, 'meant', ARGV[6], 'current', t.run)
+  return refuse('state_conflict.other_run', 'state', t.state, 'meant', ARGV[6], 'current', t.run)
 end
 expire_lease(tid, t, 'expired_by_operator', ARGV[5] ~= '' and ARGV[5] or 'expired_by_operator', by)
 remember(key, body, tid, DAY)

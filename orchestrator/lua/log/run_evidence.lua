@@ -18,7 +18,9 @@ local decided = decided_state(tid)
 if decided then return refuse('task_closed', 'kind', 'evidence', 'state', decided) end
 if was then
   local times = num(r.replaced) + 1
-  if times > REPLACED then return refuse('state_conflict', 'cause', 'evidence_replaced', 'limit', REPLACED) end
+  if times > REPLACED then
+    return refuse('state_conflict.evidence_replaced', 'cause', 'evidence_replaced', 'limit', REPLACED)
+  end
   put(r, 'replaced', F(times))
   emit('run.evidence_replaced', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid },
     '{"before":{"digest":' .. quote(r.evidence) .. '},"after":{"digest":' .. quote(digest) .. '}}')

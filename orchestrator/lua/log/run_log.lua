@@ -16,7 +16,9 @@ if offset > known then return refuse('offset_conflict', 'expected', F(known), 'p
 local fresh = string.sub(data, known - offset + 1)
 local closing = ARGV[9] == '1' and r[stream .. '_closed'] ~= '1'
 if #fresh == 0 and not closing then return known end
-if r[stream .. '_closed'] == '1' then return refuse('state_conflict', 'cause', 'log_closed', 'expected', F(known)) end
+if r[stream .. '_closed'] == '1' then
+  return refuse('state_conflict.log_closed', 'cause', 'log_closed', 'expected', F(known))
+end
 local finish = known + #fresh
 if #fresh > 0 then
   local key, marks = K('log:', rid .. ':' .. stream), K('marks:', rid .. ':' .. stream)

@@ -24,7 +24,9 @@ if admin(ARGV[1]) then
   for _, id in ipairs(call('ZRANGE', K('keys'), 0, -1)) do
     if id ~= ARGV[1] and admin(id) then others = others + 1 end
   end
-  if others == 0 then return refuse('state_conflict', 'state', 'the_last_admin_key', 'need', 'another_admin_key') end
+  if others == 0 then
+    return refuse('state_conflict.last_admin_key', 'state', 'the_last_admin_key', 'need', 'another_admin_key')
+  end
 end
 local ending = ARGV[3] == 'end' or ARGV[3] == '' and revoked == '0'
   and string.find(',' .. k[2] .. ',', ',agent,', 1, true)

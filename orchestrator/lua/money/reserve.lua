@@ -43,10 +43,10 @@ if h.state == 'open' then
   if h.nonce ~= nonce then return refuse('call_in_progress') end
   return answer()
 elseif h.state and h.outcome == 'uncertain' then
-  return refuse('state_conflict', 'call', cid, 'outcome', 'uncertain')
+  return refuse('state_conflict.call_uncertain', 'call', cid, 'outcome', 'uncertain')
 elseif h.state and h.outcome ~= 'undispatched' then
   local result = call('GET', K('result:', tid .. ':' .. cid))
-  if not result then return refuse('state_conflict', 'call', cid, 'outcome', h.outcome) end
+  if not result then return refuse('state_conflict.result_not_kept', 'call', cid, 'outcome', h.outcome) end
   return answer({ result, num(h.cost_t), num(h.cost_u) })
 end
 

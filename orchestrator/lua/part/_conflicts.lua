@@ -37,7 +37,7 @@ end
 
 -- refuse_closed_handoff is that of one about a hand-off, whose task may have gone on.
 local function refuse_closed_handoff(h, t)
-  local code = (TERMINAL[t.state] or cancelled_ancestor(t)) and 'task_closed' or 'state_conflict'
+  local code = (TERMINAL[t.state] or cancelled_ancestor(t)) and 'task_closed' or 'state_conflict.decided'
   local decision = h.state == 'answered' and 'answer' or h.state == 'finished' and 'finish' or 'cancel'
   return refuse_as_second(code, h.by, 'state', TERMINAL[t.state] and t.state or h.state, 'need', 'open',
     'decision', decision, 'at', h.closed or '-', 'answer', escape_text(h.said))

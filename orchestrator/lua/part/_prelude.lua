@@ -28,7 +28,8 @@ local function set_time(store, server)
   NOW, RAW = F(now), F(raw)
 end
 
--- refuse builds the error "code key=value ..."; no value may hold a space.
+-- refuse builds the error "code key=value ..."; no value may hold a space. Where one
+-- code stands for several situations, it is "code.reason": Go words each reason.
 local function refuse(code, ...)
   local out = { code }
   local a = { ... }

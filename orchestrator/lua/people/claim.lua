@@ -12,7 +12,7 @@ if not was then
   local h, _, no = load_open_handoff(hid)
   if no then return no end
   if h.claimed ~= '' and h.claimed ~= by and ARGV[5] ~= '1' then
-    return refuse_as_second('state_conflict', h.claimed, 'state', 'claimed', 'at', h.claimed_at or '-',
+    return refuse_as_second('state_conflict.claimed', h.claimed, 'state', 'claimed', 'at', h.claimed_at or '-',
       'handoffId', hid)
   end
   if h.claimed ~= by then

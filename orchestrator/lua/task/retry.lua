@@ -18,8 +18,8 @@ if t.state == 'completed' then return refuse_closed_task(tid, t) end
 -- Two people who want a closed task tried again want it once.
 local repeated = t.anew and pick(K('task:', t.anew), 'state', 'by', 'created')
 if repeated and repeated.state and not TERMINAL[repeated.state] and not cancelled_ancestor(repeated) then
-  return refuse_as_second('state_conflict', repeated.by, 'state', t.state, 'decision', 'retry', 'at', repeated.created,
-    'newTaskId', t.anew)
+  return refuse_as_second('state_conflict.retried', repeated.by, 'state', t.state, 'decision', 'retry',
+    'at', repeated.created, 'newTaskId', t.anew)
 end
 
 if TERMINAL[t.state] then

@@ -18,7 +18,7 @@ if not w then return refuse('not_found', 'kind', 'webhook') end
 local step = table.concat({ claim, from, to, outcome }, ' ')
 if w.step == step then return { num(w.failures), w.state } end
 if w.claim ~= claim or w.cursor ~= from then
-  return refuse('state_conflict', 'kind', 'webhook', 'cause', 'claim_over')
+  return refuse('state_conflict.webhook_claim_over', 'kind', 'webhook', 'cause', 'claim_over')
 end
 
 local due = now

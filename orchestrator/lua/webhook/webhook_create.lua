@@ -11,12 +11,14 @@ local was, err = find_request(key, body)
 if err then return err end
 if was then
   if call('EXISTS', K('webhook:', was)) == 0 then
-    return refuse('state_conflict', 'kind', 'webhook', 'cause', 'deleted')
+    return refuse('state_conflict.webhook_deleted', 'kind', 'webhook', 'cause', 'deleted')
   end
   return webhook_view(was)
 end
 if ARGV[12] == '1' then return refuse('not_found', 'kind', 'webhook') end
-if call('ZCARD', WEBHOOKS) >= num(ARGV[9]) then return refuse('state_conflict', 'kind', 'webhook', 'limit', ARGV[9]) end
+if call('ZCARD', WEBHOOKS) >= num(ARGV[9]) then
+  return refuse('state_conflict.webhook_limit', 'kind', 'webhook', 'limit', ARGV[9])
+end
 call('HSET', K('webhook:', id), 'name', ARGV[2], 'shown', ARGV[3], 'url', ARGV[4], 'secret', ARGV[5], 'types', ARGV[6],
   'format', ARGV[7], 'state', 'active', 'cursor', meta.seq or '0', 'failures', '0', 'claim', '', 'created', RAW,
   'by', ARGV[8])
