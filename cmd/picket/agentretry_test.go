@@ -2,12 +2,14 @@ package main
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"regexp"
@@ -18,6 +20,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/internal/rig"
 )
@@ -94,14 +97,15 @@ func (s proxiedServer) run(b interceptor, line ...string) (said string, code int
 
 // log is what has become of an agent.
 func (s proxiedServer) log(id string) string {
+	path := "/api/v1/events?type=" + picket.EventAgentLifecycle + "," + picket.EventAgentCommand +
+		"&after=0&agent=" + url.PathEscape(id)
 	var page picket.EventPage
-	if err := s.c.Call(s.t.Context(), http.MethodGet, agentEventsPath(id, agentEventTypes...)+"&after=0", nil,
-		&page); err != nil {
+	if err := s.c.Call(s.t.Context(), http.MethodGet, path, nil, &page); err != nil {
 		s.t.Error(err)
 	}
 	var told []string
 	for _, e := range page.Events {
-		told = append(told, agentEventText(e))
+		told = append(told, cli.EventText(e))
 	}
 	return strings.Join(told, "; ")
 }
@@ -206,7 +210,7 @@ func TestADrainThatEndedBeforeTheNextRegistration(t *testing.T) {
 	if err := s.c.Call(ctx, http.MethodPost, "/api/v1/tasks", picket.TaskSpec{Title: "held"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if leases, err := s.c.Acquire(ctx, picket.AcquireRequest{AgentID: "a"}, newIdempotencyKey()); err != nil ||
+	if leases, err := s.c.Acquire(ctx, picket.AcquireRequest{AgentID: "a"}, rand.Text()); err != nil ||
 		len(leases) != 1 {
 		t.Fatalf("%d leases, %v", len(leases), err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/demo"
 	"github.com/picket-dev/picket/internal/rig"
 )
 
@@ -148,7 +149,7 @@ func workAsCommand(t *testing.T, c *adapter.Client, id string) string {
 
 // awaitRegistered waits until the agent is in the registry and tells its record.
 func awaitRegistered(t *testing.T, c *adapter.Client, id string) string {
-	err := pollUntil(t.Context(), func() (bool, error) {
+	err := demo.PollUntil(t.Context(), func() (bool, error) {
 		a, err := c.Agent(t.Context(), id)
 		return err == nil && a.Status == picket.AgentActive, nil
 	})
@@ -161,7 +162,7 @@ func awaitRegistered(t *testing.T, c *adapter.Client, id string) string {
 // awaitHeartbeat waits until an adapter knows of its registration: one that is to end
 // before it does has nothing to drain.
 func awaitHeartbeat(t *testing.T, c *adapter.Client, id string) {
-	err := pollUntil(t.Context(), func() (bool, error) {
+	err := demo.PollUntil(t.Context(), func() (bool, error) {
 		a, err := c.Agent(t.Context(), id)
 		return a.LastHeartbeatAt > a.RegisteredAt, err
 	})
@@ -173,7 +174,7 @@ func awaitHeartbeat(t *testing.T, c *adapter.Client, id string) {
 // awaitDeregistered waits until the agent is deregistered and tells its record and its
 // log.
 func awaitDeregistered(t *testing.T, c *adapter.Client, id string) string {
-	err := pollUntil(t.Context(), func() (bool, error) {
+	err := demo.PollUntil(t.Context(), func() (bool, error) {
 		a, err := c.Agent(t.Context(), id)
 		return a.Status == picket.AgentDeregistered, err
 	})

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"maps"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/demo"
 	"github.com/picket-dev/picket/internal/rig"
 )
 
@@ -56,7 +58,7 @@ func testRegistration(id string) picket.Registration {
 func byLibrary(c *adapter.Client) agentDriver {
 	return agentDriver{
 		register: func(ctx context.Context, id string) error {
-			_, err := c.Register(ctx, testRegistration(id), adapter.WithIdempotencyKey(newIdempotencyKey()))
+			_, err := c.Register(ctx, testRegistration(id), adapter.WithIdempotencyKey(rand.Text()))
 			return err
 		},
 		beat: func(ctx context.Context, id string, load int) error {
@@ -201,7 +203,7 @@ func runAgentLife(t *testing.T, c *adapter.Client, id string, w agentDriver) str
 	ctx := t.Context()
 	step("register", w.register(ctx, id))
 	told = append(told, "listed", listed(t, c, id))
-	err := pollUntil(ctx, func() (bool, error) {
+	err := demo.PollUntil(ctx, func() (bool, error) {
 		a, err := c.Agent(ctx, id)
 		return a.Status == picket.AgentUnhealthy, err
 	})

@@ -15,13 +15,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/internal/rfc16"
 )
 
 func newConformance() *cobra.Command {
-	return commandGroup("conformance", "Hold a server against a published protocol, rule by rule",
+	return cli.CommandGroup("conformance", "Hold a server against a published protocol, rule by rule",
 		newConformanceRFC16())
 }
 
@@ -29,7 +30,7 @@ func newConformanceRFC16() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rfc16",
 		Short: "Agent Lifecycle & Health: any server that speaks RFC-0016",
-		Args:  checkArgs(cobra.NoArgs),
+		Args:  cli.CheckArgs(cobra.NoArgs),
 		Long: "Hold a running server against every rule of RFC-0016, over HTTP and nothing else; it takes about half a minute.\n" +
 			"An administrator's key makes the keys it needs and revokes them. Agents of the run are deregistered, tasks\n" +
 			"cancelled. A rule that lacks something is not run and says why. docs/rfc16.md lists the rules.",
@@ -79,8 +80,8 @@ func runConformanceRFC16(cmd *cobra.Command) error {
 		fmt.Fprint(cmd.ErrOrStderr(), "\r\x1b[K")
 	}
 	if err != nil && len(report.Results) == 0 {
-		if err = conformanceError(err); s.keySource != "--key" || picket.CodeOf(err) != picket.CodeUnauthenticated {
-			err = s.withRemedy(err)
+		if err = conformanceError(err); s.KeySource != "--key" || picket.CodeOf(err) != picket.CodeUnauthenticated {
+			err = s.WithRemedy(err)
 		}
 		return err
 	}
@@ -139,7 +140,7 @@ func keyFlag(cmd *cobra.Command, flag string) (string, error) {
 	if !inFile {
 		return text, nil
 	}
-	key, err := readSecret(path)
+	key, err := cli.ReadSecret(path)
 	if err != nil && picket.CodeOf(err) != exit.CodeUsage {
 		return "", exit.Usagef("--%s: the key cannot be read: %v", flag, err)
 	}
@@ -147,16 +148,16 @@ func keyFlag(cmd *cobra.Command, flag string) (string, error) {
 }
 
 // conformanceServer finds the server and, where no flag gave it, the key.
-func conformanceServer(cmd *cobra.Command, cfg *rfc16.Config) (*connection, error) {
-	s, err := connect(cmd)
+func conformanceServer(cmd *cobra.Command, cfg *rfc16.Config) (*cli.Connection, error) {
+	s, err := cli.Connect(cmd)
 	if err != nil {
 		return nil, err
 	}
-	cfg.URL = s.client.BaseURL
+	cfg.URL = s.Client.BaseURL
 	if cfg.Key == "" {
-		cfg.Key = s.client.Key.Reveal()
+		cfg.Key = s.Client.Key.Reveal()
 	} else {
-		s.client.Key, s.keySource = picket.Secret(cfg.Key), "--key"
+		s.Client.Key, s.KeySource = picket.Secret(cfg.Key), "--key"
 	}
 	if cfg.Key == "" {
 		cfg.Key = cfg.AgentKey
@@ -253,13 +254,13 @@ func printRules(cmd *cobra.Command, format string, cfg rfc16.Config) error {
 	if err != nil {
 		return err
 	}
-	return listing[ruleRow]{
-		cmd: cmd, member: "rules", empty: "no rules", name: func(r ruleRow) string { return r.Section + "/" + r.ID },
-		columns: []term.Column[ruleRow]{
+	return cli.Listing[ruleRow]{
+		Cmd: cmd, Member: "rules", Empty: "no rules", Name: func(r ruleRow) string { return r.Section + "/" + r.ID },
+		Columns: []term.Column[ruleRow]{
 			{Head: "SECTION", Cell: func(r ruleRow) string { return r.Section }},
 			{Head: "RULE", Cell: func(r ruleRow) string { return r.ID }},
 			{Head: "NEEDS", Cell: func(r ruleRow) string { return r.Needs }, Wide: true},
 			{Head: "WHAT MUST HOLD", Cell: func(r ruleRow) string { return r.Text }},
 		},
-	}.print(cmd.OutOrStdout(), format, raw)
+	}.Print(cmd.OutOrStdout(), format, raw)
 }

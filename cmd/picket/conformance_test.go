@@ -20,6 +20,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/settings"
 	"github.com/picket-dev/picket/internal/rfc16"
 	"github.com/picket-dev/picket/internal/rig"
@@ -254,7 +255,7 @@ func startUp(t *testing.T) (url, key string) {
 	if err != nil || !ready {
 		t.Fatalf("picket up says %q, %v", line, err)
 	}
-	secret, err := readSecret(dir + "/data/admin.key")
+	secret, err := cli.ReadSecret(dir + "/data/admin.key")
 	if err != nil {
 		t.Fatal(err)
 	}

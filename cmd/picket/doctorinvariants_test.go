@@ -11,7 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/doctor"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/orchestrator"
@@ -137,19 +139,19 @@ func TestTheDoctorHoldsTheStoreAgainstTheLog(t *testing.T) {
 func TestTheDoctorWaitsForATaskThatMoves(t *testing.T) {
 	w := newEngineFixture(t)
 	task := w.submit()
-	s, err := connect(newRoot())
+	s, err := cli.Connect(newRoot())
 	w.must(err)
-	r := newLogReplay(s)
+	r := doctor.NewLogReplay(s)
 	quiet := func(string, ...any) {}
-	w.must(r.follow(t.Context(), quiet))
+	w.must(r.Follow(t.Context(), quiet))
 	_, err = w.Cancel(context.Background(), tester, task.TaskID, "moved on")
 	w.must(err)
-	suspects, err := r.suspects(t.Context(), &invariantReport{}, quiet)
+	suspects, err := r.Suspects(t.Context(), &doctor.InvariantReport{}, quiet)
 	w.must(err)
 	if len(suspects) != 1 {
 		t.Fatalf("suspects: %v", suspects)
 	}
-	if found, err := r.verifyTask(t.Context(), task.TaskID); err != nil || found != nil {
+	if found, err := r.VerifyTask(t.Context(), task.TaskID); err != nil || found != nil {
 		t.Fatalf("a task that moved on is taken for damage: %+v, %v", found, err)
 	}
 }

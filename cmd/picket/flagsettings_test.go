@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
@@ -73,9 +74,14 @@ agents:
 	if own.Text("stall_after") != "1m" || own.Text("workspace.source") != "worktree" {
 		t.Errorf("stall_after = %q, workspace.source = %q", own.Text("stall_after"), own.Text("workspace.source"))
 	}
-	c := newTaskCreate()
-	c.Flags().String("config", "picket.yaml", "")
-	c.Flags().String("url", "", "")
+	c, _, err := newRoot().Find([]string{"task", "create"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.InheritedFlags() // so that --config is among its own
+	if err := c.Flags().Set("config", "picket.yaml"); err != nil {
+		t.Fatal(err)
+	}
 	for _, line := range [][]string{
 		{"--role", "coder", "--stall-after", "30s", "--retries", "1", "--review", "human", "--budget", "2"},
 		{"--role", "tester"},
@@ -87,7 +93,7 @@ agents:
 		if err != nil {
 			t.Fatal(err)
 		}
-		spec, err := specOf(c, cfg, "x")
+		spec, err := cli.SpecOf(c, cfg, "x")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/settings"
 )
@@ -15,7 +16,7 @@ func newInit() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "init",
 		Short: "Make a namespace, the shared secret and the first admin key",
-		Args:  checkArgs(cobra.NoArgs),
+		Args:  cli.CheckArgs(cobra.NoArgs),
 		Long: "Make a namespace in a Redis that several server processes will share, the secret they need, and the first\n" +
 			"admin key, which is printed once. With --admin-key-file an existing key is registered again, as after\n" +
 			"Redis was emptied. Run it again at any time: what exists is kept.",
@@ -76,7 +77,8 @@ func runInit(cmd *cobra.Command) error {
 		fmt.Fprintln(cmd.OutOrStdout(), key.Key.Reveal())
 		fmt.Fprintf(cmd.ErrOrStderr(), "namespace %s is made; this is its admin key, shown only now\n", namespace)
 	}
-	printNext(cmd, "picket serve orchestrator --redis … --secret-file "+cfg.Text("secret_file")+" --proxy-url http://…",
+	cli.PrintNext(cmd, "picket serve orchestrator --redis … --secret-file "+cfg.Text("secret_file")+
+		" --proxy-url http://…",
 		"picket serve toolproxy --redis … --secret-file "+cfg.Text("secret_file"),
 		"picket serve reaper --redis … --secret-file "+cfg.Text("secret_file"))
 	return nil

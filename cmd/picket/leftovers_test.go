@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/picket-dev/picket/cmd/picket/demo"
 )
 
 // processesMatching finds command lines with a text in them, by process id.
@@ -31,7 +33,7 @@ func processesMatching(text string) map[int]string {
 // kernel: the next one is sent when the last has been taken.
 func killLeftovers(t *testing.T, dir string) {
 	told := map[int]bool{}
-	err := pollUntil(context.Background(), func() (bool, error) {
+	err := demo.PollUntil(context.Background(), func() (bool, error) {
 		left := processesMatching(dir)
 		delete(left, os.Getpid())
 		for pid, line := range left {
@@ -76,7 +78,7 @@ func TestLeftoverProcessesAreEnded(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	err := pollUntil(t.Context(), func() (bool, error) { _, err := os.Stat(began); return err == nil, nil })
+	err := demo.PollUntil(t.Context(), func() (bool, error) { _, err := os.Stat(began); return err == nil, nil })
 	if err != nil {
 		t.Fatal(err)
 	}

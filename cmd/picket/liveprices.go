@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/cmd/picket/attach"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/settings"
 )
@@ -41,7 +42,7 @@ func openLivePrices(cmd *cobra.Command, cfg settings.Settings, log *slog.Logger)
 		return nil, err
 	}
 	b := &livePrices{cmd: cmd, cfg: cfg, log: log, hangups: make(chan os.Signal, 1)}
-	b.terminalClosed = terminalClosed()
+	b.terminalClosed = attach.TerminalClosed()
 	b.source = settings.ConfigPath(cmd)
 	b.list.Store(list)
 	signal.Notify(b.hangups, syscall.SIGHUP)

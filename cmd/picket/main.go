@@ -16,6 +16,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/process"
+	"github.com/picket-dev/picket/cmd/picket/attach"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
@@ -36,7 +37,7 @@ func printError(w io.Writer, root *cobra.Command, err error) {
 func main() {
 	process.RunShim()
 	if slices.Contains(os.Args, "--handover") { // before it reads its arguments
-		_ = hideProcess()
+		_ = attach.HideProcess()
 	}
 	os.Exit(execute(os.Args[1:]))
 }

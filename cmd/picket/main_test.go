@@ -20,6 +20,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/picket-dev/picket/adapter/process"
+	"github.com/picket-dev/picket/cmd/picket/demo"
 	"github.com/picket-dev/picket/internal/devredis"
 	"github.com/picket-dev/picket/internal/rig/remains"
 )
@@ -193,7 +194,7 @@ func startProcess(ts *testscript.TestScript, name string, args ...string) (url s
 			ts.Logf("%s did not stop cleanly: %v", name, err)
 		}
 	})
-	err = pollUntil(context.Background(), func() (bool, error) {
+	err = demo.PollUntil(context.Background(), func() (bool, error) {
 		select {
 		case err := <-ended:
 			ended <- err
@@ -238,7 +239,7 @@ func signalServer(ts *testscript.TestScript, sig syscall.Signal) {
 	ts.Check(syscall.Kill(pid, sig))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	ts.Check(pollUntil(ctx, func() (bool, error) { return !processAlive(pid), nil }))
+	ts.Check(demo.PollUntil(ctx, func() (bool, error) { return !demo.ProcessAlive(pid), nil }))
 }
 
 // keepMatch sets a variable to what a pattern finds in stdout or a file:
@@ -257,7 +258,7 @@ func keepMatch(ts *testscript.TestScript, neg bool, args []string) {
 // await repeats a picket command until its stdout matches: await PATTERN ARGS…
 func await(ts *testscript.TestScript, neg bool, args []string) {
 	want := regexp.MustCompile(args[0])
-	err := pollUntil(context.Background(), func() (bool, error) {
+	err := demo.PollUntil(context.Background(), func() (bool, error) {
 		_ = ts.Exec("picket", args[1:]...) // a failure is looked at when the time is over
 		return want.MatchString(ts.ReadFile("stdout")), nil
 	})
@@ -272,7 +273,7 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 func awaitGone(ts *testscript.TestScript, neg bool, args []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	err := pollUntil(ctx, func() (bool, error) { return processMatching(args[0]) == "", nil })
+	err := demo.PollUntil(ctx, func() (bool, error) { return processMatching(args[0]) == "", nil })
 	if err != nil {
 		ts.Fatalf("still running: %s", processMatching(args[0]))
 	}

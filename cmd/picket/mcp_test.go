@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/bridge"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/orchestrator"
@@ -60,6 +61,16 @@ func leasedMCP(t *testing.T) (url string, lease picket.Lease, e *orchestrator.En
 	return server.URL, leases[0], e
 }
 
+// runBridge runs `picket mcp` with the lease of the environment.
+func runBridge(ctx context.Context, in io.Reader, out io.Writer) error {
+	c := bridge.New()
+	c.SetArgs([]string{})
+	c.SetIn(in)
+	c.SetOut(out)
+	c.SetErr(io.Discard)
+	return c.ExecuteContext(ctx)
+}
+
 // The bridge carries both wires: sessions, questions, refusals.
 func TestMCPBridge(t *testing.T) {
 	for _, wire := range []string{"2025-11-25", "2026-07-28"} {
@@ -67,15 +78,10 @@ func TestMCPBridge(t *testing.T) {
 			url, lease, e := leasedMCP(t)
 			t.Setenv("PICKET_PROXY_URL", url)
 			t.Setenv("PICKET_LEASE_TOKEN", lease.LeaseToken.Reveal())
-			b, err := bridgeFromEnvironment()
-			if err != nil {
-				t.Fatal(err)
-			}
 			fromAgent, agentOut := io.Pipe()
 			agentIn, toAgent := io.Pipe()
-			b.out, b.err = toAgent, io.Discard
 			ended := make(chan error, 1)
-			go func() { ended <- b.run(t.Context(), fromAgent) }()
+			go func() { ended <- runBridge(t.Context(), fromAgent, toAgent) }()
 			client := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, nil)
 			s, err := client.Connect(t.Context(), &mcp.IOTransport{Reader: agentIn, Writer: agentOut},
 				&mcp.ClientSessionOptions{ProtocolVersion: wire})
@@ -124,15 +130,16 @@ func TestMCPBridgeSaysWhatIsWrong(t *testing.T) {
 	for _, name := range []string{"PICKET_PROXY_URL", "PICKET_MCP_URL", "PICKET_LEASE_TOKEN"} {
 		t.Setenv(name, "")
 	}
-	if _, err := bridgeFromEnvironment(); err == nil || !strings.Contains(err.Error(), "no lease in the environment") {
+	if err := runBridge(t.Context(), strings.NewReader(""), io.Discard); err == nil ||
+		!strings.Contains(err.Error(), "no lease in the environment") {
 		t.Errorf("without a lease: %v", err)
 	}
 	url, _, _ := leasedMCP(t)
 	var out strings.Builder
-	b := newMCPBridge(url+"/mcp", "pkl_forged", "")
-	b.out, b.err = &out, io.Discard
+	t.Setenv("PICKET_MCP_URL", url+"/mcp")
+	t.Setenv("PICKET_LEASE_TOKEN", "pkl_forged")
 	in := `{"jsonrpc":"2.0","id":7,"method":"tools/list"}` + "\nnot a message\n"
-	if err := b.run(context.Background(), strings.NewReader(in)); err != nil {
+	if err := runBridge(context.Background(), strings.NewReader(in), &out); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`"id":7`, "PICKET_LEASE_TOKEN", "no JSON-RPC message"} {

@@ -1,14 +1,18 @@
 package main
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/picket-dev/picket/cmd/picket/attach"
+	"github.com/picket-dev/picket/cmd/picket/bridge"
+	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/demo"
+	"github.com/picket-dev/picket/cmd/picket/doctor"
 	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
@@ -31,7 +35,7 @@ func newRoot() *cobra.Command {
   picket review approve
   picket demo all`,
 		Args: cobra.ArbitraryArgs,
-		RunE: unknownCommand,
+		RunE: cli.UnknownCommand,
 	}
 	root.PersistentFlags().String("config", "",
 		"read this file (default: picket.yaml here, else in the user's configuration directory)")
@@ -48,16 +52,19 @@ func newRoot() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	add(groupStart, settings.NeedsTrust(newUp()), settings.NeedsTrust(newRun()), newDemo(), withInvariants(newDoctor()))
-	add(groupWork, newTask(), newLease(), newAgent(), newPool(), settings.NeedsTrust(newAdapter()), newWorkspace(),
-		newTool(),
-		newMCP(), newPinned(), newEvents())
-	add(groupHuman, newReview(), newHandoff())
+	add(groupStart, settings.NeedsTrust(newUp()), settings.NeedsTrust(attach.NewRun()), demo.New(),
+		doctor.WithInvariants(doctor.New(serverChecks())))
+	add(groupWork, cli.NewTask(attach.NewTaskWatch()), cli.NewLease(), cli.NewAgent(), cli.NewPool(),
+		settings.NeedsTrust(attach.NewAdapter()), cli.NewWorkspace(),
+		cli.NewTool(),
+		bridge.New(), cli.NewPinned(), cli.NewEvents())
+	add(groupHuman, cli.NewReview(), cli.NewHandoff())
 	root.SetCompletionCommandGroupID(groupOps)
 	root.SetHelpCommandGroupID(groupOps)
-	add(groupOps, settings.NeedsTrust(newInit()), settings.NeedsTrust(newServe()), newBudget(), newPrice(), newKey(),
-		newWebhook(),
-		newNotify(), newPause(), newResume(), newConfig(), newFenceSQL(), newConformance())
+	add(groupOps, settings.NeedsTrust(newInit()), settings.NeedsTrust(newServe()), cli.NewBudget(), cli.NewPrice(),
+		cli.NewKey(),
+		cli.NewWebhook(),
+		cli.NewNotify(), cli.NewPause(), cli.NewResume(), cli.NewConfig(), newFenceSQL(), newConformance())
 	unwrapHelp(root)
 	for _, name := range []string{"up", "init", "serve", "demo"} {
 		c, _, _ := root.Find([]string{name})
@@ -92,61 +99,6 @@ func unwrapHelp(c *cobra.Command) {
 	c.Long = strings.ReplaceAll(c.Long, "\n", " ")
 	for _, sub := range c.Commands() {
 		unwrapHelp(sub)
-	}
-}
-
-// commandGroup is a command that only holds verbs.
-func commandGroup(use, short string, verbs ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: unknownCommand}
-	c.AddCommand(verbs...)
-	return c
-}
-
-// unknownCommand runs when no verb matched: help without arguments, else an
-// error with the nearest names. Cobra would print help and succeed.
-func unknownCommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return cmd.Help()
-	}
-	if later, ok := plannedCommands[cmd.CommandPath()+" "+args[0]]; ok {
-		return exit.NotAvailable(cmd.CommandPath()+" "+args[0], later, cmd.CommandPath()+" --help shows what there is.")
-	}
-	var names []string
-	for _, c := range cmd.Commands() {
-		if c.IsAvailableCommand() {
-			names = append(names, c.Name())
-		}
-	}
-	err := exit.Usagef("there is no command %q under %q", args[0], cmd.CommandPath())
-	if near := term.Nearest(args[0], names); near != "" {
-		err.Remedy = "Did you mean: " + cmd.CommandPath() + " " + near
-	} else {
-		err.Remedy = "Choose one of: " + strings.Join(names, ", ")
-	}
-	return err
-}
-
-// plannedCommands are named in the design and not built yet; naming one is
-// answered with what it waits for.
-var plannedCommands = map[string]string{
-	"picket agent heartbeat": "wake files",
-	"picket session":         "wake files",
-}
-
-// checkArgs wraps an argument check so that its failure counts as a usage error.
-func checkArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, given []string) error {
-		if err := check(cmd, given); err != nil {
-			u := exit.Usagef("%s: %v", cmd.CommandPath(), err)
-			var wants, got int
-			if _, e := fmt.Sscanf(err.Error(), "accepts %d arg(s), received %d", &wants, &got); e == nil {
-				u = exit.Usagef("%s takes %s, and %d %s given", cmd.CommandPath(), plural(wants, "argument"), got,
-					map[bool]string{true: "was", false: "were"}[got == 1])
-			}
-			u.Remedy = "Usage: " + cmd.UseLine()
-			return u
-		}
-		return nil
 	}
 }
 

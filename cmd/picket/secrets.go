@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 )
 
@@ -19,7 +20,7 @@ import (
 
 // loadSealer reads the secret file.
 func loadSealer(path string) (*picket.Sealer, error) {
-	text, err := readSecret(path)
+	text, err := cli.ReadSecret(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, picket.Refuse(exit.CodeUsage, "Make one: picket init --redis URL --secret-file "+path,
 			"the secret file %s does not exist", path)
@@ -49,7 +50,7 @@ func ensureSealer(path string) (*picket.Sealer, error) {
 		if _, err := rand.Read(key); err != nil {
 			return nil, err
 		}
-		if err := writeFileAtomic(path, []byte(hex.EncodeToString(key)+"\n")); err != nil {
+		if err := cli.WriteFileAtomic(path, []byte(hex.EncodeToString(key)+"\n")); err != nil {
 			return nil, err
 		}
 	}
@@ -58,7 +59,7 @@ func ensureSealer(path string) (*picket.Sealer, error) {
 
 // ensureAdminKey reads the admin key of a namespace, or makes one.
 func ensureAdminKey(path, namespace string) (key picket.Secret, made bool, err error) {
-	key, err = readSecret(path)
+	key, err = cli.ReadSecret(path)
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return key, false, err
 	}
@@ -67,7 +68,7 @@ func ensureAdminKey(path, namespace string) (key picket.Secret, made bool, err e
 		return "", false, err
 	}
 	key = picket.Secret(picket.KeyPrefix + namespace + "_" + base64.RawURLEncoding.EncodeToString(random))
-	if err := writeFileAtomic(path, []byte(key.Reveal()+"\n")); err != nil {
+	if err := cli.WriteFileAtomic(path, []byte(key.Reveal()+"\n")); err != nil {
 		return "", false, fmt.Errorf("keep the admin key: %w", err)
 	}
 	return key, true, nil

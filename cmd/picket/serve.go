@@ -10,12 +10,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/attach"
+	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 func newServe() *cobra.Command {
-	return commandGroup("serve", "Run one role of the server; any number of each over one Redis",
+	return cli.CommandGroup("serve", "Run one role of the server; any number of each over one Redis",
 		newServeRole("orchestrator", "The control plane: tasks, leases, reviews, events", roles{orchestrator: true}),
 		newServeRole("toolproxy", "The data plane: the door for running agents", roles{toolproxy: true}),
 		newServeRole("reaper", "The clock: ends leases nobody renews, deletes what is old", roles{reaper: true}))
@@ -23,7 +25,7 @@ func newServe() *cobra.Command {
 
 func newServeRole(name, short string, r roles) *cobra.Command {
 	c := &cobra.Command{
-		Use: name, Short: short, Args: checkArgs(cobra.NoArgs),
+		Use: name, Short: short, Args: cli.CheckArgs(cobra.NoArgs),
 		Example: "  picket serve " + name + " --redis redis://10.0.0.5:6379 --secret-file /etc/picket/secret.key",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runServe(cmd, r) },
 	}
@@ -40,12 +42,12 @@ func newServeRole(name, short string, r roles) *cobra.Command {
 }
 
 func runServe(cmd *cobra.Command, r roles) (err error) {
-	_ = hideProcess()
+	_ = attach.HideProcess()
 	cfg, err := settings.LoadSettings(cmd)
 	if err != nil {
 		return err
 	}
-	reportLocalSettings(cmd, cfg)
+	cli.ReportLocalSettings(cmd, cfg)
 	h, err := newSharedServer(cmd, cfg, r, loadSealer)
 	if err != nil {
 		return err

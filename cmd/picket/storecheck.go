@@ -10,6 +10,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/doctor"
 	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
@@ -20,16 +21,16 @@ func unsafeFlag(c *cobra.Command) {
 // requireSafeStore refuses a start on a store that can lose what was acknowledged.
 // The managed store is ours alone, so there a user that may do everything is
 // as it should be.
-func requireSafeStore(found []finding, cfg settings.Settings, log *slog.Logger) error {
+func requireSafeStore(found []doctor.Finding, cfg settings.Settings, log *slog.Logger) error {
 	var details, remedies []string
 	for _, f := range found {
 		switch {
-		case f.grade == "fail" && cfg.Enabled("allow_unsafe_redis"):
-			log.Warn("UNSAFE, and allowed: "+f.detail, "store", f.subject, "remedy", f.remedy)
-		case f.grade == "fail":
-			details, remedies = append(details, f.subject+": "+f.detail), append(remedies, f.remedy)
+		case f.Grade == "fail" && cfg.Enabled("allow_unsafe_redis"):
+			log.Warn("UNSAFE, and allowed: "+f.Detail, "store", f.Subject, "remedy", f.Remedy)
+		case f.Grade == "fail":
+			details, remedies = append(details, f.Subject+": "+f.Detail), append(remedies, f.Remedy)
 		case cfg.Text("redis") != "":
-			log.Warn(f.detail, "store", f.subject, "remedy", f.remedy)
+			log.Warn(f.Detail, "store", f.Subject, "remedy", f.Remedy)
 		}
 	}
 	if details == nil {
@@ -39,31 +40,59 @@ func requireSafeStore(found []finding, cfg settings.Settings, log *slog.Logger) 
 	return picket.Refuse(exit.CodeUsage, remedy, "the store is not safe: %s", strings.Join(details, "; "))
 }
 
+// serverChecks are the checks of `picket doctor` that need the rooms of the server.
+func serverChecks() doctor.Checks {
+	return doctor.Checks{
+		Redis:            redisFindings,
+		Fences:           fenceFindings,
+		WitnessedFloor:   witnessedFloor,
+		MissingVariables: missingVariables,
+	}
+}
+
 // redisFindings asks the configured Redis. That of a server elsewhere is asked
 // by the server, when it starts.
-func redisFindings(ctx context.Context, cfg settings.Settings) []finding {
+func redisFindings(ctx context.Context, cfg settings.Settings) []doctor.Finding {
 	url := cfg.Text("redis")
 	if url == "" {
 		return nil
 	}
 	o, err := settings.ParseRedisURL(url)
 	if err != nil {
-		return []finding{{"redis", "fail", exit.Text(err), exit.Remedy(err)}}
+		return []doctor.Finding{{
+			Subject: "redis",
+			Grade:   "fail",
+			Detail:  exit.Text(err),
+			Remedy:  exit.Remedy(err),
+		}}
 	}
 	found, err := storeFindings(ctx, o)
 	if err != nil {
-		return []finding{{"redis", "fail", "it cannot be asked: " + term.OneLine(err.Error()), ""}}
+		return []doctor.Finding{{
+			Subject: "redis",
+			Grade:   "fail",
+			Detail:  "it cannot be asked: " + term.OneLine(err.Error()),
+		}}
 	}
 	if len(found) == 0 {
-		found = []finding{{"redis", "ok", "keeps what it acknowledges", ""}}
+		found = []doctor.Finding{{
+			Subject: "redis",
+			Grade:   "ok",
+			Detail:  "keeps what it acknowledges",
+		}}
 	}
 	if err := checkFormat(ctx, o, cfg.Namespaces()); err != nil {
-		found = append(found, finding{"store format", "fail", exit.Text(err), exit.Remedy(err)})
+		found = append(found, doctor.Finding{
+			Subject: "store format",
+			Grade:   "fail",
+			Detail:  exit.Text(err),
+			Remedy:  exit.Remedy(err),
+		})
 	}
 	for i := range found {
-		if found[i].grade == "fail" && cfg.Enabled("allow_unsafe_redis") {
-			found[i].grade, found[i].detail = "warn",
-				found[i].detail+" (allowed by "+cfg["allow_unsafe_redis"].Origin+")"
+		if found[i].Grade == "fail" && cfg.Enabled("allow_unsafe_redis") {
+			found[i].Grade, found[i].Detail = "warn",
+				found[i].Detail+" (allowed by "+cfg["allow_unsafe_redis"].Origin+")"
 		}
 	}
 	return found

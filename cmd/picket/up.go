@@ -19,8 +19,11 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/cmd/picket/attach"
+	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/demo"
 	"github.com/picket-dev/picket/cmd/picket/settings"
 	"github.com/picket-dev/picket/internal/devredis"
 )
@@ -28,16 +31,16 @@ import (
 // budgetSummary is what `picket up` says of money.
 func budgetSummary(cfg settings.Settings) string {
 	e := cfg.DefaultTaskEnvelope()
-	text := fmt.Sprintf("%s and %d tokens a task", dollars(e.USD), e.Tokens)
+	text := fmt.Sprintf("%s and %d tokens a task", cli.Dollars(e.USD), e.Tokens)
 	switch day := cfg.DailyLimit(); {
 	case day == nil:
 		return text + ", no limit a day"
 	case day.Tokens == budget.MaxTokens:
-		return fmt.Sprintf("%s, %s a day", text, dollars(day.USD))
+		return fmt.Sprintf("%s, %s a day", text, cli.Dollars(day.USD))
 	case day.USD == budget.MaxMoney:
 		return fmt.Sprintf("%s, %d tokens a day", text, day.Tokens)
 	default:
-		return fmt.Sprintf("%s, %s and %d tokens a day", text, dollars(day.USD), day.Tokens)
+		return fmt.Sprintf("%s, %s and %d tokens a day", text, cli.Dollars(day.USD), day.Tokens)
 	}
 }
 
@@ -45,7 +48,7 @@ func newUp() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Start everything in one process on this machine",
-		Args:  checkArgs(cobra.NoArgs),
+		Args:  cli.CheckArgs(cobra.NoArgs),
 		Long: "Start orchestrator, tool proxy and reaper in one process. State is kept in the data directory between\n" +
 			"starts. Prints one line, ready and the URL, on stdout when it serves; SIGTERM and Ctrl-C stop it cleanly.",
 		Example: "  picket up\n  picket up --listen 127.0.0.1:0 --data ./picket-data\n  picket up --redis redis://127.0.0.1:6379/0",
@@ -75,12 +78,12 @@ func serverFlags(c *cobra.Command) {
 }
 
 func runUp(cmd *cobra.Command) error {
-	_ = hideProcess()
+	_ = attach.HideProcess()
 	cfg, err := settings.LoadSettings(cmd)
 	if err != nil {
 		return err
 	}
-	reportLocalSettings(cmd, cfg)
+	cli.ReportLocalSettings(cmd, cfg)
 	if len(cfg.Namespaces()) != 1 {
 		return exit.Usagef("`picket up` serves one namespace; `picket serve` serves several")
 	}
@@ -163,7 +166,7 @@ func runServer(ctx context.Context, cmd *cobra.Command, cfg settings.Settings, d
 		cancel()
 		return errors.Join(err, <-ended)
 	}
-	other, err := switchProfile(ctx, profile{URL: url, KeyFile: keyFile})
+	other, err := cli.SwitchProfile(ctx, cli.Profile{URL: url, KeyFile: keyFile})
 	if err != nil {
 		log.Warn("the profile cannot be saved: set PICKET_URL and PICKET_API_KEY", "err", err)
 	}
@@ -247,7 +250,7 @@ func lockFile(f *os.File) (holder string, taken bool) {
 
 // processDying reports whether a process runs no more, though it may not be gone.
 func processDying(pid int) bool {
-	s := processState(pid)
+	s := demo.ProcessState(pid)
 	return s == 'Z' || s == 'X' || errors.Is(unix.Kill(pid, 0), unix.ESRCH)
 }
 
@@ -303,7 +306,7 @@ func superviseRedis(dir string, maxMemory int64, server *devredis.Server, log *s
 					break
 				}
 				log.Error("the store does not start", "err", err)
-				if sleep(ctx, 2*time.Second) != nil {
+				if cli.Sleep(ctx, 2*time.Second) != nil {
 					finished <- nil
 					return
 				}

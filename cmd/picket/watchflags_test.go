@@ -2,7 +2,6 @@ package main
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -32,19 +31,5 @@ func TestEveryViewCanBeWatched(t *testing.T) {
 	walk(newRoot())
 	if views < 18 {
 		t.Errorf("only %d views were found", views)
-	}
-}
-
-// The filter of every view's stream is one that the server takes.
-func TestTopicsMatchEventTypes(t *testing.T) {
-	for _, of := range []topic{pendingTopic, agentTopic, moneyTopic, webhookTopic, {kinds: []string{"key."}}} {
-		for _, kind := range of.kinds {
-			if !strings.Contains(topic{kinds: []string{kind}}.streamPath(), strings.TrimSuffix(kind, ".")) {
-				t.Errorf("no event is called %s…", kind)
-			}
-		}
-		if n := strings.Count(of.streamPath(), "%2C") + 1; n > 64 {
-			t.Errorf("%v stands for %d types, and a request may name 64", of.kinds, n)
-		}
 	}
 }

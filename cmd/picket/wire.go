@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli"
+	"github.com/picket-dev/picket/cmd/picket/doctor"
 	"github.com/picket-dev/picket/cmd/picket/settings"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/orchestrator"
@@ -109,16 +111,16 @@ func (h serverProcess) checkStore(ctx context.Context) error {
 }
 
 // storeFindings is what puts the data of a Redis at risk.
-func storeFindings(ctx context.Context, where redis.UniversalOptions) ([]finding, error) {
+func storeFindings(ctx context.Context, where redis.UniversalOptions) ([]doctor.Finding, error) {
 	found, err := store.CheckDurability(ctx, where)
-	var out []finding
+	var out []doctor.Finding
 	for _, f := range found {
-		as := finding{subject: "redis", grade: "warn", detail: f.Detail, remedy: f.Remedy}
+		as := doctor.Finding{Subject: "redis", Grade: "warn", Detail: f.Detail, Remedy: f.Remedy}
 		if f.Refused {
-			as.grade = "fail"
+			as.Grade = "fail"
 		}
 		if f.Node != "" {
-			as.subject += " " + f.Node
+			as.Subject += " " + f.Node
 		}
 		out = append(out, as)
 	}
@@ -285,7 +287,7 @@ func awaitReady(ctx context.Context, store *orchestrator.Store) error {
 	defer cancel()
 	for _, e := range store.Engines() {
 		for err := e.Ready(ctx); err != nil; err = e.Ready(ctx) {
-			if sleep(ctx, 20*time.Millisecond) != nil {
+			if cli.Sleep(ctx, 20*time.Millisecond) != nil {
 				return err
 			}
 		}

@@ -13,8 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/doctor"
 	"github.com/picket-dev/picket/cmd/picket/settings"
 	"github.com/picket-dev/picket/toolproxy/tools"
 )
@@ -27,7 +29,7 @@ func newFenceSQL() *cobra.Command {
 			"that agents do not have. The output contains a key that agents must not learn. Run the SQL again after the\n" +
 			"secret file has changed, or to replace a table of marks that the role of agents owns.",
 		Example: "picket fence-sql main --role agents | psql \"$OWNER_DATABASE_URL\" -v ON_ERROR_STOP=1",
-		Args:    checkArgs(cobra.ExactArgs(1)),
+		Args:    cli.CheckArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := settings.LoadSettings(cmd)
 			if err != nil {
@@ -70,7 +72,7 @@ func sealerOf(s settings.Settings) (*picket.Sealer, error) {
 
 // fenceFindings reports what agents could do to the fence marks, for each
 // database whose URL is set here.
-func fenceFindings(ctx context.Context, cfg settings.Settings) (found []finding) {
+func fenceFindings(ctx context.Context, cfg settings.Settings) (found []doctor.Finding) {
 	databases := databasesOf(cfg, toolEnv{os.Getenv, func(string, string) {}})
 	for _, name := range cfg.NamesUnder("sql") {
 		d, set := databases[name]
@@ -83,16 +85,26 @@ func fenceFindings(ctx context.Context, cfg settings.Settings) (found []finding)
 		what := "database " + name
 		switch {
 		case err != nil:
-			found = append(found, finding{what, "warn", exit.Text(err),
-				"Start it, or correct the URL in the variable that tools.sql." + name + ".url_env names."})
+			found = append(found, doctor.Finding{
+				Subject: what,
+				Grade:   "warn",
+				Detail:  exit.Text(err),
+				Remedy:  "Start it, or correct the URL in the variable that tools.sql." + name + ".url_env names.",
+			})
 		case len(problems) > 0:
-			found = append(found, finding{what, "warn",
-				"the fence does not hold: the role of agents " + strings.Join(problems, "; it "),
-				"Give agents a role that owns none of the marks. Then run the SQL that this prints: picket fence-sql " +
-					name + " --role ROLE"})
+			found = append(found, doctor.Finding{
+				Subject: what,
+				Grade:   "warn",
+				Detail:  "the fence does not hold: the role of agents " + strings.Join(problems, "; it "),
+				Remedy: "Give agents a role that owns none of the marks. Then run the SQL that this prints: picket fence-sql " +
+					name + " --role ROLE",
+			})
 		default:
-			found = append(found, finding{what, "ok",
-				"the role of agents can only raise fence marks, and only with a MAC of the server", ""})
+			found = append(found, doctor.Finding{
+				Subject: what,
+				Grade:   "ok",
+				Detail:  "the role of agents can only raise fence marks, and only with a MAC of the server",
+			})
 		}
 	}
 	return found

@@ -1,0 +1,89 @@
+package attach
+
+import (
+	"context"
+	"net/url"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/cmd/picket/cli"
+)
+
+// shortage is a run that ended for want of budget.
+type shortage struct {
+	outOfBudget bool
+	reason      string          // for people, "" where the end of the run says it
+	lacked      budget.Envelope // what has to be added so that the task can go on
+}
+
+// shortageOf tells whether the last run of a task was not started for want of
+// budget, or whether the last that it heard of its money was a refusal, or that
+// it had spent too much.
+func shortageOf(ctx context.Context, s *cli.Connection, t picket.Task) (short shortage) {
+	if endedByOthers(t) {
+		return shortage{}
+	}
+	q := url.Values{
+		"after": {"0"},
+		"task":  {t.TaskID},
+		"type": {strings.Join([]string{
+			picket.EventToolCalled, picket.EventBudgetExceeded, picket.EventBudgetOverrun, picket.EventBudgetToppedUp},
+			",")},
+	}
+	overdrawn := t.Available.USD < 0 || t.Available.Tokens < 0
+	for {
+		page, err := s.Events(ctx, cli.LogPath, q, 1000)
+		if err != nil {
+			return shortage{}
+		}
+		for _, raw := range page.Events {
+			var e picket.Event
+			if err := json.Unmarshal(raw, &e); err != nil {
+				continue
+			}
+			short.handleEvent(e, cli.LastRun(t).RunID, overdrawn)
+		}
+		if len(page.Events) < 1000 {
+			break
+		}
+		q.Set("after", page.Next)
+	}
+	switch {
+	case !short.outOfBudget && adapter.NotStartedForBudget(cli.LastRun(t).Exit):
+		return shortage{outOfBudget: true, lacked: adapter.NeededToStart(t.Available)}
+	case short.outOfBudget && short.lacked.IsZero():
+		short.lacked = adapter.NeededToStart(t.Available)
+		short.reason = "it has spent more than its budget, by " +
+			cli.AmountText(budget.Envelope{USD: max(0, -t.Available.USD), Tokens: max(0, -t.Available.Tokens)})
+	}
+	return short
+}
+
+// endedByOthers reports whether it was not the agent's doing that a task has no
+// result, or none that stayed.
+func endedByOthers(t picket.Task) bool {
+	e := cli.LastRun(t).Exit
+	return t.State == picket.TaskCancelled || t.State == picket.TaskRejected ||
+		e != nil && (e.Class == picket.ExitCancelled || e.Class == picket.ExitByOperator ||
+			e.Class == picket.ExitSuccess)
+}
+
+// handleEvent takes in the next event of a task's money. A call that was paid for ends
+// a shortage, but not that of an envelope that is overdrawn still.
+func (short *shortage) handleEvent(e picket.Event, run string, overdrawn bool) {
+	d, ok := cli.MoneyOf(e)
+	switch {
+	case e.Type == picket.EventToolCalled && short.outOfBudget && overdrawn:
+	case ok && e.RunID == run && e.Type == picket.EventBudgetExceeded:
+		*short = shortage{outOfBudget: true, lacked: d.Lacked()}
+		short.reason = "its last call was refused for want of budget: it lacked " + cli.AmountText(short.lacked)
+	case ok && e.RunID == run && e.Type == picket.EventBudgetOverrun && overdrawn:
+		*short = shortage{outOfBudget: true}
+	default:
+		*short = shortage{}
+	}
+}

@@ -1,0 +1,84 @@
+package attach
+
+import (
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/agents"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/settings"
+)
+
+// workspaceOptions is where an agent works, what of it stays, and what it sees.
+type workspaceOptions struct {
+	source adapter.Workspace
+	resume adapter.Resume
+	keep   time.Duration
+	env    []string
+}
+
+// workspaceFlags are the flags of a workplace.
+func workspaceFlags(c *cobra.Command, def adapter.Workspace) {
+	f := c.Flags()
+	f.String("workspace", string(def),
+		"where the agent works: here, worktree (of the git repository here), copy (of this directory) or empty")
+	f.String("resume", string(adapter.ResumeReuse),
+		"what the next run of a task begins with: reuse its workspace, a copy of it, or fresh")
+	f.Duration("keep", 0, "keep workspaces at least this long after their run; the server may keep them longer")
+	f.Lookup("keep").DefValue = ""
+	f.StringSlice("env", nil, "a variable NAME the agent gets beside the usual ones")
+	f.String("containment", "",
+		"how the agent's processes are held together: cgroup, subreaper or group (default: the best that works here)")
+	term.Choices(c, "workspace", settings.WorkspaceSources...)
+	term.Choices(c, "resume", settings.WorkspaceResumes...)
+	term.Choices(c, "containment", picket.Containments...)
+}
+
+// workspaceOptionsOf reads the flags of workspaceFlags and the settings behind them. Where
+// nothing is said, a coding agent in a repository gets a worktree of it.
+func workspaceOptionsOf(cmd *cobra.Command, cfg settings.Settings, p agents.Preset) (at workspaceOptions, err error) {
+	source := cfg.Text("workspace.source")
+	if source == "" && p.CodingAgent() && insideRepository(".") {
+		source = string(adapter.WorkspaceWorktree)
+	}
+	if source == "" {
+		source = cmd.Flags().Lookup("workspace").DefValue
+	}
+	at = workspaceOptions{
+		source: adapter.Workspace(source),
+		resume: adapter.Resume(cfg.Text("workspace.resume")),
+		keep:   cfg.Duration("workspace.keep"),
+	}
+	at.env, _ = cmd.Flags().GetStringSlice("env")
+	for _, e := range at.env {
+		if name, _, given := strings.Cut(e, "="); given {
+			return at, exit.Usagef("--env %s: write only the name, --env %s; its value is taken from your environment",
+				term.ShellQuote(e), term.ShellQuote(name))
+		}
+	}
+	return at, nil
+}
+
+func (at workspaceOptions) applyTo(conf *adapter.Config) {
+	conf.Workspace, conf.Resume, conf.KeepWorkspaces, conf.Env = at.source, at.resume, at.keep, at.env
+}
+
+// commandFlags are the flags that say the same to another process.
+func (at workspaceOptions) commandFlags() []string {
+	args := []string{"--workspace", string(at.source)}
+	if at.resume != adapter.ResumeReuse {
+		args = append(args, "--resume", string(at.resume))
+	}
+	if at.keep > 0 {
+		args = append(args, "--keep", at.keep.String())
+	}
+	for _, n := range at.env {
+		args = append(args, "--env", n)
+	}
+	return args
+}

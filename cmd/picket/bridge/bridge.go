@@ -1,0 +1,79 @@
+package bridge
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+)
+
+// New is `picket mcp`: it passes MCP messages between the standard streams and the tool proxy.
+func New() *cobra.Command {
+	return &cobra.Command{
+		Use:   "mcp",
+		Short: "Serve the tools of this run over MCP on standard input and output (for agents)",
+		Args:  cli.CheckArgs(cobra.NoArgs),
+		Long: "For agents that start their MCP servers as commands and cannot send a header: passes messages between\n" +
+			"the standard streams and the tool proxy, with the lease in the environment. Ends when its input ends.",
+		Example: `  picket run -- my-agent --mcp-server "picket mcp"
+  claude mcp add picket -- picket mcp`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			b, err := bridgeFromEnvironment()
+			if err != nil {
+				return err
+			}
+			b.out, b.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			return b.run(ctx, cmd.InOrStdin())
+		},
+	}
+}
+
+// bridgeFromEnvironment leads to the MCP server of the environment's lease.
+func bridgeFromEnvironment() (*mcpBridge, error) {
+	url, token := os.Getenv("PICKET_MCP_URL"), os.Getenv("PICKET_LEASE_TOKEN")
+	if proxy := os.Getenv("PICKET_PROXY_URL"); proxy != "" {
+		url = cmp.Or(url, strings.TrimSuffix(proxy, "/")+"/mcp")
+	}
+	if url == "" || token == "" {
+		return nil, picket.Refuse(exit.CodeUsage,
+			"Let an agent start it as its MCP server, inside a run: picket run -- my-agent; the run's environment has the lease.",
+			"there is no lease in the environment (PICKET_MCP_URL or PICKET_PROXY_URL, and PICKET_LEASE_TOKEN)")
+	}
+	return newMCPBridge(url, picket.Secret(token), os.Getenv("PICKET_FENCING_TOKEN")), nil
+}
+
+// run passes messages until the input ends and what was asked is answered, or
+// ctx ends.
+func (b *mcpBridge) run(ctx context.Context, in interface{ Read([]byte) (int, error) }) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	lines := make(chan []byte)
+	failed := make(chan error, 1)
+	go func() { failed <- readMessages(ctx, in, lines) }()
+	for {
+		select {
+		case <-ctx.Done():
+			b.closeSession()
+			return nil
+		case line, more := <-lines:
+			if more {
+				b.forwardMessage(ctx, line)
+				continue
+			}
+			b.pending.Wait()
+			cancel()
+			b.closeSession()
+			return <-failed
+		}
+	}
+}

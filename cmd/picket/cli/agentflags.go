@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/settings"
+)
+
+// HealthFlags say what an agent's silence means. The defaults are those of the
+// registry.
+func HealthFlags(c *cobra.Command) {
+	f := c.Flags()
+	f.Duration("heartbeat", picket.DefaultHeartbeat*time.Second, "send a heartbeat this often, whole seconds")
+	f.Duration("unhealthy-after", picket.DefaultUnhealthy*time.Second,
+		"silence that makes a warning, at least twice --heartbeat")
+	f.Duration("dead-after", picket.DefaultDead*time.Second,
+		"silence that ends all work, at least twice --unhealthy-after")
+	f.Duration("drain-timeout", picket.DefaultDrainTimeout*time.Second,
+		"what tasks get to finish when the agent is drained")
+	f.String("name", "", "what people call the agent")
+	for name, shown := range map[string]string{
+		"heartbeat":       "30s",
+		"unhealthy-after": "90s",
+		"dead-after":      "5m",
+		"drain-timeout":   "2m",
+	} {
+		f.Lookup(name).DefValue = shown
+	}
+}
+
+// SecondsOf reads a flag of healthFlags; the registry counts in whole seconds.
+func SecondsOf(cmd *cobra.Command, name string) (int, error) {
+	d, _ := cmd.Flags().GetDuration(name)
+	if d < 0 || d%time.Second != 0 {
+		e := exit.Usagef("--%s %s is not a whole number of seconds", name, d)
+		e.Remedy = "Such as 30s or 2m."
+		return 0, e
+	}
+	return int(d / time.Second), nil
+}
+
+// ThresholdsOf reads the three flags that say what silence means.
+func ThresholdsOf(cmd *cobra.Command) (*picket.Thresholds, error) {
+	var n [3]int
+	for i, name := range []string{"heartbeat", "unhealthy-after", "dead-after"} {
+		var err error
+		if n[i], err = SecondsOf(cmd, name); err != nil {
+			return nil, err
+		}
+	}
+	if twice := "--%s %ds is less than twice --%s (%ds)"; n[1] < 2*n[0] {
+		return nil, thresholdError(twice, "unhealthy-after", n[1], "heartbeat", n[0])
+	} else if n[2] < 2*n[1] {
+		return nil, thresholdError(twice, "dead-after", n[2], "unhealthy-after", n[1])
+	}
+	t := &picket.Thresholds{IntervalSeconds: &n[0], UnhealthyAfterSeconds: &n[1], DeadAfterSeconds: &n[2]}
+	return t, t.Normalize("/heartbeat_config")
+}
+
+func thresholdError(format string, args ...any) error {
+	e := exit.Usagef(format, args...)
+	e.Remedy = "Raise --unhealthy-after and --dead-after with --heartbeat; the defaults are 30s, 90s and 5m."
+	return e
+}
+
+// AsFlag names the entry of picket.yaml that a worker stands for.
+func AsFlag(c *cobra.Command) {
+	c.Flags().String("as", "", "take what is not given here from this entry under agents: in picket.yaml")
+	_ = c.RegisterFlagCompletionFunc("as",
+		func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			var names []cobra.Completion
+			if cfg, err := settings.LoadSettings(cmd); err == nil {
+				for _, e := range cfg.AgentEntries() {
+					names = append(names, cobra.CompletionWithDesc(e.Name, "role "+e.Role()))
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		})
+}
+
+// maxLeases is how many leases one adapter holds at most.
+const maxLeases = 100
+
+// ApplyAgentEntry fills the flags that were not given from the entry of --as, and
+// answers the settings as they hold for its role.
+func ApplyAgentEntry(cmd *cobra.Command, cfg settings.Settings) (settings.Settings, settings.AgentEntry, error) {
+	name, _ := cmd.Flags().GetString("as")
+	if !cmd.Flags().Changed("as") {
+		return cfg, settings.AgentEntry{In: cfg}, nil
+	}
+	e, err := cfg.AgentNamed(name)
+	if err != nil {
+		return cfg, e, err
+	}
+	if n := e.Number("capacity.max_concurrent_tasks"); n != nil && !cmd.Flags().Changed("max") &&
+		(*n < 1 || *n > maxLeases) {
+		err := exit.Usagef("%s: agents.%s.capacity.max_concurrent_tasks is %d, and one adapter holds 1 to %d leases",
+			e.Origin("capacity.max_concurrent_tasks"), e.Name, *n, maxLeases)
+		err.Remedy = "Add --max, and start several."
+		return cfg, e, err
+	}
+	fill := func(flag string, items ...string) {
+		f := cmd.Flags().Lookup(flag)
+		if f == nil || f.Changed || len(items) == 0 || items[0] == "" {
+			return
+		}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			_ = list.Replace(items)
+			return
+		}
+		_ = f.Value.Set(items[0])
+	}
+	fill("role", e.Role())
+	fill("capability", e.List("capabilities")...)
+	fill("max", e.Text("capacity.max_concurrent_tasks"))
+	fill("linger", e.Text("linger"))
+	for flag, key := range map[string]string{
+		"heartbeat": "heartbeat.interval_seconds", "unhealthy-after": "heartbeat.unhealthy_after_seconds",
+		"dead-after": "heartbeat.dead_after_seconds", "drain-timeout": "drain_timeout_seconds",
+	} {
+		if text := e.Text(key); text != "" {
+			fill(flag, text+"s")
+		}
+	}
+	return cfg.ForRole(e.Role()), e, nil
+}

@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+)
+
+// agentEventTypes are the events that are about agents themselves.
+var agentEventTypes = []string{picket.EventAgentLifecycle, picket.EventAgentCommand, picket.EventAgentDrift,
+	picket.EventAgentDrainOverdue}
+
+// agentEventsPath is the log of an agent; "" is all of them.
+func agentEventsPath(id string, types ...string) string {
+	path := "/api/v1/events?type=" + strings.Join(types, ",")
+	if id != "" {
+		path += "&agent=" + PathSegment(id)
+	}
+	return path
+}
+
+func newAgentWatch() *cobra.Command {
+	c := &cobra.Command{
+		Use:               "watch [AGENT]",
+		Short:             "Follow what becomes of agents, until Ctrl-C",
+		Args:              CheckArgs(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: completeFirstID(agentIDs),
+		Example:           "  picket agent watch\n  picket agent watch coder-1 --after 0",
+		RunE:              runAgentWatch,
+	}
+	c.Flags().String("after", "", "start after this cursor; 0 is the beginning (default: now)")
+	return term.FormatFlag(c)
+}
+
+func runAgentWatch(cmd *cobra.Command, given []string) error {
+	format, err := term.FormatOf(cmd)
+	if err != nil {
+		return err
+	}
+	s, err := Connect(cmd)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	id, after := "", cmd.Flag("after").Value.String()
+	if after == "" {
+		after = s.lastCursor(ctx) // before the look at the agent: no change falls between
+	}
+	if len(given) > 0 {
+		if id, err = s.agentID(ctx, given[0]); err != nil {
+			return err
+		}
+		var a picket.Agent
+		if err := s.Get(ctx, agentPath(id), &a, nil); err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s is %s, last heard of %s ago\n", id, a.Status, term.Ago(a.LastHeartbeatAt))
+	}
+	err = s.Follow(ctx, agentEventsPath(id, agentEventTypes...), after, nil,
+		func(e picket.Event, raw jsontext.Value) error {
+			if format != "table" && format != "wide" || e.Type == "reset" {
+				return PrintEvent(cmd, format, e, raw)
+			}
+			w := cmd.OutOrStdout()
+			p := term.Painter(w)
+			_, err := fmt.Fprintf(w, "%-6s %s  %-18s  %s  %s\n", e.ID,
+				p.Dim(e.At.Time().Local().Format("15:04:05.000")), e.Type, term.OneLine(e.AgentID), agentEventText(e))
+			return err
+		})
+	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// agentEventText is what an event about an agent says; "" for other events.
+func agentEventText(e picket.Event) string {
+	var data struct {
+		State           string              `json:"state"`
+		Request         picket.AgentCommand `json:"request"`
+		OffsetMs        int64               `json:"offsetMs"`
+		IntervalSeconds int64               `json:"intervalSeconds"`
+		Leases          int                 `json:"leases"`
+	}
+	_ = json.Unmarshal(e.Data, &data)
+	var text string
+	switch e.Type {
+	case picket.EventAgentLifecycle:
+		text = fmt.Sprintf("%s to %s: %s", e.PreviousStatus, e.NewStatus, e.Reason)
+	case picket.EventAgentCommand:
+		text = strings.Join(strings.Fields(data.State+" "+data.Request.Command+" "+data.Request.TaskID), " ")
+		if e.Reason != "" {
+			text += ": " + e.Reason
+		}
+	case picket.EventAgentDrift:
+		text = fmt.Sprintf("its clock is %d ms off, more than twice its heartbeat of %d s", data.OffsetMs,
+			data.IntervalSeconds)
+	case picket.EventAgentDrainOverdue:
+		text = "the drain's time is over, it holds " + Plural(data.Leases, "lease")
+	default:
+		return ""
+	}
+	if e.Actor != "" && e.Actor != e.AgentID {
+		text += ", by " + e.Actor
+	}
+	return term.OneLine(text)
+}

@@ -1,0 +1,268 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+)
+
+func newReviewApprove() *cobra.Command {
+	c := &cobra.Command{
+		Use:               "approve [TASK ...]",
+		Short:             "Accept results: the tasks are completed and frozen",
+		ValidArgsFunction: completeIDs(reviewIDs),
+		Long: "Accept the result of one task (without an id the only one that waits), of several, or of all that match --role, --label and\n" +
+			"--parent. What a filter matches is shown first, and its count is to be typed; --count says it beforehand, and --yes\n" +
+			"approves what there is. When by then another number matches, nothing is decided (exit code 4). Each task is a decision of its\n" +
+			"own: those that somebody else has decided meanwhile are named, and the exit code is 4. A task with evidence is approved by a\n" +
+			"filter only if you have looked at it before with picket review show, and the evidence has not changed since.",
+		Example: "  picket review approve --note \"well done\"\n  picket review approve 7Q2K M3XF\n" +
+			"  picket review approve --role coder --label team=a\n  picket review approve --parent task_… --count 12",
+		RunE: runApprove,
+	}
+	f := c.Flags()
+	f.String("note", "", "a word to the record")
+	f.Int("count", 0, "how many tasks the filters match, 1 to 500; with another number nothing is decided")
+	f.BoolP("yes", "y", false, "approve what the filters match now, without asking")
+	return term.FormatFlag(digestFlag(reviewFilters(c)))
+}
+
+func runApprove(cmd *cobra.Command, given []string) error {
+	s, err := Connect(cmd)
+	if err != nil {
+		return err
+	}
+	filter, err := reviewQuery(cmd, s)
+	if err != nil {
+		return err
+	}
+	count := cmd.Flags().Changed("count") || cmd.Flags().Changed("yes")
+	switch {
+	case len(filter) > 0 && len(given) > 0:
+		e := exit.Usagef("tasks are named, and filters are given")
+		e.Remedy = "Name tasks, or give filters."
+		return e
+	case cmd.Flags().Changed("digest") && (len(filter) > 0 || len(given) > 1):
+		e := exit.Usagef("--digest works with one task only")
+		e.Remedy = "Name one task, or leave --digest out."
+		return e
+	case len(filter) > 0:
+		return s.approveMatching(cmd, filter)
+	case count:
+		e := exit.Usagef("--count and --yes are about filters")
+		e.Remedy = "Add --role, --label or --parent, or leave it out."
+		return e
+	case len(given) > 1:
+		return s.approveNamed(cmd, given)
+	}
+	id, err := givenOrOnly(cmd.Context(), cmd, given, s.taskID, s.reviewCandidates, "review")
+	if err != nil {
+		return err
+	}
+	return s.approveOne(cmd, id)
+}
+
+func (s *Connection) approveOne(cmd *cobra.Command, id string) error {
+	note, _ := cmd.Flags().GetString("note")
+	var raw jsontext.Value
+	var task picket.Task
+	err := s.decide(cmd, id, func(digest string) error {
+		return s.Post(cmd.Context(), "/api/v1/reviews/"+PathSegment(id)+"/approve",
+			picket.Decision{Note: note, Digest: digest}, &task, &raw)
+	})
+	if err != nil {
+		return err
+	}
+	if err := printTask(cmd, task, raw, "approved"); err != nil {
+		return err
+	}
+	if ev, _, err := s.completingEvidence(cmd.Context(), task); err == nil && ev != nil && len(ev.Files) > 0 {
+		if command := ev.MergeCommand(id); command != "" {
+			PrintNext(cmd, command)
+		}
+	}
+	return nil
+}
+
+// approveNamed decides about each by itself: that somebody else was faster with
+// one is no reason to leave the others. One that is named twice is one decision.
+func (s *Connection) approveNamed(cmd *cobra.Command, given []string) error {
+	note, _ := cmd.Flags().GetString("note")
+	var ids []string
+	for _, typed := range given {
+		id, err := s.taskID(cmd.Context(), typed)
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	got := picket.BulkApproved{Approved: []string{}, Lost: []picket.LostRace{}}
+	for _, id := range ids {
+		err := s.decide(cmd, id, func(digest string) error {
+			return s.Post(cmd.Context(), "/api/v1/reviews/"+PathSegment(id)+"/approve",
+				picket.Decision{Note: note, Digest: digest}, nil, nil)
+		})
+		var refusal *picket.Error
+		switch {
+		case err == nil:
+			got.Approved = append(got.Approved, id)
+		case errors.As(err, &refusal) && exit.ForHTTP(refusal.Code.Status()) == exit.Conflict:
+			by, _ := refusal.Facts["by"].(string)
+			now, _ := refusal.Facts["current"].(string)
+			got.Lost = append(got.Lost, picket.LostRace{TaskID: id, Code: refusal.Code, By: by, Digest: now})
+		default:
+			return errors.Join(s.printApproved(cmd, got, nil), err)
+		}
+	}
+	return s.printApproved(cmd, got, nil)
+}
+
+// approveMatching approves the tasks that the filters match. The table that it
+// prints contains no evidence, so it does not count as looking at a task.
+func (s *Connection) approveMatching(cmd *cobra.Command, q url.Values) error {
+	labels, err := labelPairs(q["label"])
+	if err != nil {
+		return err
+	}
+	all := picket.BulkApproval{
+		Filter: picket.ReviewFilter{Role: q.Get("role"), Parent: q.Get("parent"), Labels: labels},
+	}
+	shown, more, err := s.reviewsUpTo(cmd.Context(), q, maxQueuePages, maxBulkApproval+1)
+	if err != nil {
+		return err
+	}
+	all.Digests = s.digestsOf(shown)
+	if all.Count, _ = cmd.Flags().GetInt("count"); cmd.Flags().Changed("count") {
+		return s.sendBulkApproval(cmd, all)
+	}
+	switch {
+	case len(shown) > maxBulkApproval:
+		return exit.Usagef("more than %d reviews match, and no more than that are approved at once: narrow the filters",
+			maxBulkApproval)
+	case more:
+		e := exit.Usagef("the queue of reviews goes on behind the %d pages that were looked through", maxQueuePages)
+		e.Remedy = "Narrow the filters, name the tasks, or say with --count how many you mean: then the server goes through all of it."
+		return e
+	case len(shown) == 0:
+		return picket.Refuse(picket.CodeNotFound, "See what there is: picket review list", "no review matches")
+	}
+	for _, r := range shown {
+		all.Filter.TaskIDs = append(all.Filter.TaskIDs, r.TaskID)
+	}
+	all.Count = len(shown)
+	if yes, _ := cmd.Flags().GetBool("yes"); !yes {
+		if err := confirmCount(cmd, shown); err != nil {
+			return err
+		}
+	}
+	return s.sendBulkApproval(cmd, all)
+}
+
+// maxQueuePages is how many pages of the queue are looked through for what
+// matches: for a filter that matches little, 2,000,000 tasks.
+const maxQueuePages = 1000
+
+// maxBulkApproval is how many reviews one request approves.
+const maxBulkApproval = 500
+
+// confirmCount shows what would be approved and wants its count to be typed.
+func confirmCount(cmd *cobra.Command, shown []picket.PendingReview) error {
+	w := cmd.ErrOrStderr()
+	term.PrintTable(w, reviewColumns, shown, false)
+	if !term.IsTerminal(cmd.InOrStdin()) {
+		e := exit.Usagef("%s would be approved, and nobody is there to be asked", Plural(len(shown), "task"))
+		e.Remedy = "Add --count " + strconv.Itoa(len(shown)) + ", or --yes for whatever there is."
+		return e
+	}
+	fmt.Fprintf(w, "type %d to approve %s: ", len(shown), Plural(len(shown), "task"))
+	typed, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if strings.TrimSpace(typed) != strconv.Itoa(len(shown)) {
+		return picket.Refuse(exit.CodeUsage, "Nothing was decided.", "that is not %d", len(shown))
+	}
+	return nil
+}
+
+func (s *Connection) sendBulkApproval(cmd *cobra.Command, all picket.BulkApproval) error {
+	all.Note, _ = cmd.Flags().GetString("note")
+	var raw jsontext.Value
+	var got picket.BulkApproved
+	if err := s.Post(cmd.Context(), "/api/v1/reviews/approve", all, &got, &raw); err != nil {
+		return err
+	}
+	return s.printApproved(cmd, got, raw)
+}
+
+// printApproved shows what was approved, and on stderr what was not and who
+// decided about it. raw are the server's own words, where it said all of it.
+func (s *Connection) printApproved(cmd *cobra.Command, got picket.BulkApproved, raw jsontext.Value) error {
+	format, err := term.FormatOf(cmd)
+	if err == nil && raw == nil {
+		raw, err = json.Marshal(got)
+	}
+	if err != nil {
+		return err
+	}
+	w := cmd.OutOrStdout()
+	switch format {
+	case "json", "jsonl", "yaml":
+		err = term.PrintValue(w, format, raw)
+	case "name":
+		for _, id := range got.Approved {
+			fmt.Fprintln(w, id)
+		}
+	default:
+		for _, id := range got.Approved {
+			fmt.Fprintf(w, "%s %s\n", id, term.Painter(w).State(string(picket.TaskCompleted)))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	talk := cmd.ErrOrStderr()
+	for _, l := range got.Lost {
+		text := l.TaskID + " was not approved [" + string(l.Code) + "]"
+		switch {
+		case l.By != "":
+			text += ": decided by " + term.OneLine(l.By)
+		case l.Code == picket.CodePreconditionRequired:
+			text += ": you have not been shown its evidence. Look at it first: picket review show " + l.TaskID
+		case l.Digest != "":
+			text += ": it has changed since it was shown. Look at it again: picket review show " + l.TaskID
+		}
+		fmt.Fprintln(talk, text)
+	}
+	fmt.Fprintf(talk, "%s approved, %d lost\n", Plural(len(got.Approved), "task"), len(got.Lost))
+	if len(got.Lost) > 0 {
+		return exit.Status(exit.Conflict)
+	}
+	return nil
+}
+
+// reviewCandidates are what waits for a decision.
+func (s *Connection) reviewCandidates(ctx context.Context) ([]candidate, error) {
+	var all []candidate
+	list, err := s.Reviews(ctx, nil)
+	for _, r := range list {
+		all = append(all, candidate{r.TaskID, r.Title})
+	}
+	return all, err
+}

@@ -1,0 +1,484 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+)
+
+// NewBudget is `picket budget`: envelopes and their ledger.
+func NewBudget() *cobra.Command {
+	return CommandGroup("budget", "See what tasks may spend and have spent, and give them more", newBudgetShow(),
+		newBudgetTopUp(), newBudgetLedger())
+}
+
+// envelopeID completes what was typed: a task, or the house of a day.
+func (s *Connection) envelopeID(ctx context.Context, typed string) (string, error) {
+	if typed == "house" || strings.HasPrefix(typed, "house:") {
+		return typed, nil
+	}
+	return s.taskID(ctx, typed)
+}
+
+func newBudgetShow() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "show [ENVELOPE]",
+		Short: "Show an envelope with its subtasks; without a name those of the day",
+		Args:  CheckArgs(cobra.MaximumNArgs(1)),
+		Long: "Show what may be spent and was spent: of a task id and its subtasks, or of house or house:DATE, a day (UTC) and its tasks. Without a name it is\n" +
+			"today's, or, where picket.yaml sets no limit a day, the latest tasks. LEFT is what the envelope may still give to new calls and subtasks. SPENT, and\n" +
+			"HELD by calls under way, are counted with all that stands below it; what is missing to OF is what subtasks still have left.",
+		Example:           "  picket budget show\n  picket budget show TASK\n  picket budget show house:2026-04-11 --open",
+		ValidArgsFunction: completeFirstID(taskIDs),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			s, err := Connect(cmd)
+			if err != nil {
+				return err
+			}
+			return showBudget(cmd, s, given)
+		},
+	}
+	c.Flags().Bool("open", false, "only envelopes that are still open")
+	return watchFlag(term.FormatFlag(c))
+}
+
+// moneyTopic is what is granted and charged; what is only reserved is no event.
+var moneyTopic = topic{kinds: []string{"budget.", "task.", "tool."}, polled: true}
+
+func showBudget(cmd *cobra.Command, s *Connection, given []string) error {
+	format, err := term.FormatOf(cmd)
+	if err != nil {
+		return err
+	}
+	id := "house"
+	if len(given) > 0 {
+		if id, err = s.envelopeID(cmd.Context(), given[0]); err != nil {
+			return err
+		}
+	}
+	open, _ := cmd.Flags().GetBool("open")
+	return showOrWatch(cmd, s, moneyTopic, func(ctx context.Context, w io.Writer) error {
+		var state picket.EnvelopeState
+		var raw jsontext.Value
+		err := s.Get(ctx, "/api/v1/envelopes/"+PathSegment(id), &state, &raw)
+		if len(given) == 0 && errors.Is(err, picket.CodeNotFound) {
+			return printLatestBudgets(ctx, cmd, s, w, format, open)
+		}
+		if err != nil {
+			return err
+		}
+		term.NoteAnswer(w, raw)
+		if format == "json" || format == "yaml" {
+			return term.PrintValue(w, format, raw)
+		}
+		if err := term.PrintItemsTo(w, format, envelopeRows(state, 0, open), envelopeColumns,
+			envelopeName); err != nil {
+			return err
+		}
+		if n := countEnvelopes(state); n >= picket.MaxEnvelopes {
+			counted := "HELD"
+			if state.SpentInAll == nil {
+				counted = "SPENT and HELD"
+			}
+			fmt.Fprintf(term.NotesWriter(cmd, w),
+				"there may be more: only the first %d envelopes are shown and counted in %s; name a task to see its own\n", n, counted)
+		}
+		return nil
+	})
+}
+
+// printLatestBudgets are the envelopes of the latest trees of tasks, for servers
+// without a limit a day.
+func printLatestBudgets(ctx context.Context, cmd *cobra.Command, s *Connection, w io.Writer, format string,
+	open bool) error {
+	q := url.Values{"limit": {"50"}}
+	if open {
+		q.Set("state", "queued,leased,review,handoff")
+	}
+	var page picket.TaskPage
+	if err := s.Get(ctx, "/api/v1/tasks?"+q.Encode(), &page, nil); err != nil {
+		return err
+	}
+	rows := []envelopeRow{}
+	seen := map[string]bool{}
+	for _, t := range page.Tasks {
+		if seen[t.Root] {
+			continue
+		}
+		seen[t.Root] = true
+		state := taskEnvelopeState(t)
+		if open || t.TaskID != t.Root { // a subtask is newer than its root, but what is closed is not in the list
+			if err := s.Get(ctx, "/api/v1/envelopes/"+PathSegment(t.Root), &state, nil); err != nil &&
+				!errors.Is(err, picket.CodeNotFound) {
+				return err
+			}
+		}
+		rows = append(rows, envelopeRows(state, 0, open)...)
+	}
+	if len(rows) == 0 && (format == "table" || format == "wide") {
+		fmt.Fprintln(term.NotesWriter(cmd, w), map[bool]string{true: "no open tasks", false: "no tasks"}[open])
+		return nil
+	}
+	if format == "json" || format == "yaml" {
+		// they stand in those above them
+		rows = slices.DeleteFunc(rows, func(r envelopeRow) bool { return r.depth > 0 })
+	}
+	return term.PrintItemsTo(w, format, rows, envelopeColumns, envelopeName)
+}
+
+// taskEnvelopeState is the envelope of a task that has no subtasks, as its own record
+// shows it.
+func taskEnvelopeState(t picket.Task) picket.EnvelopeState {
+	e := picket.EnvelopeState{
+		ID:       t.TaskID,
+		State:    "open",
+		Envelope: t.BudgetEnvelope,
+		Locked:   t.Available.Tokens < 0 || t.Available.USD < 0,
+		Account: budget.Account{
+			Granted:   t.Available.Add(t.Held).Add(t.Spent),
+			Available: t.Available,
+			Held:      t.Held,
+			Spent:     t.Spent,
+		},
+		Calls:    []picket.OpenCall{},
+		Children: []picket.EnvelopeState{},
+	}
+	if t.State.Terminal() {
+		e.State = "closed"
+	}
+	return e
+}
+
+// budgetText is what a task has spent of what it may spend.
+func budgetText(t picket.Task) string {
+	text := fmt.Sprintf("%s of %s, %d of %d tokens spent", Dollars(t.Spent.USD), Dollars(t.BudgetEnvelope.USD),
+		t.Spent.Tokens, t.BudgetEnvelope.Tokens)
+	if !t.Held.IsZero() {
+		text += fmt.Sprintf("; %s, %d tokens held", Dollars(t.Held.USD), t.Held.Tokens)
+	}
+	return text
+}
+
+// Dollars is an amount for people.
+func Dollars(m budget.Money) string { return m.Dollars() }
+
+// envelopeRow is an envelope, how deep in the tree it stands, and what was spent
+// and is held in it and below it.
+type envelopeRow struct {
+	picket.EnvelopeState `json:",inline"`
+	depth                int
+	spent                budget.Envelope
+	held                 budget.Envelope
+}
+
+// envelopeRows are an envelope and those below it, or only the open ones of
+// them. A closed one counts in those above it all the same.
+func envelopeRows(e picket.EnvelopeState, depth int, open bool) []envelopeRow {
+	if open && e.State == "closed" {
+		return nil
+	}
+	rows := []envelopeRow{{EnvelopeState: e, depth: depth}}
+	rows[0].spent, rows[0].held = spentAndHeld(e)
+	for _, child := range e.Children {
+		rows = append(rows, envelopeRows(child, depth+1, open)...)
+	}
+	return rows
+}
+
+// spentAndHeld is what was spent and is held in an envelope and below it: as the
+// server counts it, or added up of what it shows.
+func spentAndHeld(e picket.EnvelopeState) (spent, held budget.Envelope) {
+	spent, held = e.Spent, e.Held
+	for _, child := range e.Children {
+		s, h := spentAndHeld(child)
+		spent, held = spent.Add(s), held.Add(h)
+	}
+	if e.SpentInAll != nil {
+		spent = *e.SpentInAll
+	}
+	return spent, held
+}
+
+func countEnvelopes(e picket.EnvelopeState) int {
+	n := 1
+	for _, child := range e.Children {
+		n += countEnvelopes(child)
+	}
+	return n
+}
+
+func envelopeName(r envelopeRow) string { return r.ID }
+
+var envelopeColumns = []term.Column[envelopeRow]{
+	{Head: "ENVELOPE", Cell: func(r envelopeRow) string { return strings.Repeat("· ", r.depth) + r.ID }},
+	{Head: "STATE", Cell: envelopeState, DropOrder: 3},
+	{Head: "SPENT", Cell: func(r envelopeRow) string { return Dollars(r.spent.USD) }, DropOrder: 2},
+	{Head: "HELD", Cell: func(r envelopeRow) string { return Dollars(r.held.USD) }, DropOrder: 4},
+	{Head: "LEFT", Cell: leftText},
+	{Head: "OF", Cell: func(r envelopeRow) string {
+		return limitText(r, Dollars(r.Envelope.USD), r.Envelope.USD >= budget.MaxMoney)
+	}, DropOrder: 1},
+	{Head: "TOKENS", Cell: func(r envelopeRow) string { return strconv.FormatInt(r.spent.Tokens, 10) }, DropOrder: 5},
+	{Head: "OF", Cell: func(r envelopeRow) string {
+		return limitText(r, strconv.FormatInt(r.Envelope.Tokens, 10), r.Envelope.Tokens >= budget.MaxTokens)
+	}, DropOrder: 6},
+	{Head: "CARVED", Cell: func(r envelopeRow) string { return Dollars(r.Carved.USD) }, Wide: true},
+	{Head: "HELD TOKENS", Cell: func(r envelopeRow) string { return strconv.FormatInt(r.held.Tokens, 10) }, Wide: true},
+	{Head: "CALLS", Cell: func(r envelopeRow) string { return callsText(r.Calls) }, Wide: true},
+}
+
+// leftText is what new calls may still reserve: nothing in a closed envelope.
+func leftText(r envelopeRow) string {
+	if r.State == "closed" {
+		return "-"
+	}
+	return limitText(r, Dollars(r.Available.USD), r.Envelope.USD >= budget.MaxMoney)
+}
+
+// limitText is an amount that a day is limited to; one of all that can be
+// counted is of a day which is limited only in the other dimension.
+func limitText(r envelopeRow, text string, most bool) string {
+	if most && strings.HasPrefix(r.ID, "house:") {
+		return "no limit"
+	}
+	return text
+}
+
+// envelopeState is that of a task's envelope; a day's is never closed.
+func envelopeState(r envelopeRow) string {
+	state := r.State
+	if strings.HasPrefix(r.ID, "house:") {
+		state = "a day"
+	}
+	if r.Locked {
+		state += ", locked"
+	}
+	return state
+}
+
+func callsText(calls []picket.OpenCall) string {
+	var parts []string
+	for _, c := range calls {
+		parts = append(parts, fmt.Sprintf("%s %s for %s", term.OneLine(c.Tool), Dollars(c.Reserved.USD),
+			term.ShortDuration(time.Duration(c.DeadlineMs)*time.Millisecond)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func newBudgetTopUp() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "top-up ENVELOPE",
+		Short: "Give an envelope more dollars or tokens",
+		Args:  CheckArgs(cobra.ExactArgs(1)),
+		Long: "Give an envelope more: a task id, house for the day's, or house:DATE. A subtask's is raised together with those it was carved from; a day's house pays, where there is one.\n" +
+			"Calls that were refused can be repeated at once; an agent in await_top_up goes on.",
+		Example:           "  picket budget top-up TASK --usd 0.50\n  picket budget top-up house --usd 20 --reason \"release week\"",
+		ValidArgsFunction: completeFirstID(taskIDs),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			body, err := topUpOf(cmd)
+			if err != nil {
+				return err
+			}
+			s, err := Connect(cmd)
+			if err != nil {
+				return err
+			}
+			id, err := s.envelopeID(cmd.Context(), given[0])
+			if err != nil {
+				return err
+			}
+			var state picket.EnvelopeState
+			var raw jsontext.Value
+			if err := s.Post(cmd.Context(), "/api/v1/envelopes/"+PathSegment(id)+"/top-up", body, &state,
+				&raw); err != nil {
+				return err
+			}
+			return printTopUp(cmd, state, raw)
+		},
+	}
+	f := c.Flags()
+	f.String("usd", "", "dollars to add")
+	f.Int64("tokens", 0, "tokens to add")
+	f.String("reason", "", "why, for the log and the ledger")
+	f.Lookup("tokens").DefValue = ""
+	return term.FormatFlag(c)
+}
+
+func topUpOf(cmd *cobra.Command) (body picket.TopUp, err error) {
+	f := cmd.Flags()
+	body.Reason, _ = f.GetString("reason")
+	body.Tokens, _ = f.GetInt64("tokens")
+	if text, _ := f.GetString("usd"); text != "" {
+		if body.USD, err = budget.ParseMoney(strings.TrimPrefix(text, "$")); err != nil {
+			return body, notDollars("--usd", err)
+		}
+		if body.USD < 0 {
+			return body, notDollars("--usd", fmt.Errorf("%s is below zero, and nothing is taken back", text))
+		}
+	}
+	if body.USD == 0 && body.Tokens == 0 {
+		e := exit.Usagef("a top-up adds dollars or tokens")
+		e.Remedy = "Add --usd 0.50 or --tokens 100000."
+		return body, e
+	}
+	return body, nil
+}
+
+// notDollars refuses an amount on the command line.
+func notDollars(flag string, err error) error {
+	e := exit.Usagef("%s %v", flag, err)
+	e.Remedy = budget.Money(0).WireForm()
+	return e
+}
+
+func printTopUp(cmd *cobra.Command, e picket.EnvelopeState, raw jsontext.Value) error {
+	format, err := term.FormatOf(cmd)
+	if err != nil {
+		return err
+	}
+	w := cmd.OutOrStdout()
+	switch format {
+	case "name":
+		fmt.Fprintln(w, e.ID)
+	case "json", "jsonl", "yaml":
+		return term.PrintValue(w, format, raw)
+	default:
+		fmt.Fprintf(w, "%s has %s left\n", e.ID, strings.Join(leftOf(envelopeRow{EnvelopeState: e}), " and "))
+		if e.Locked {
+			fmt.Fprintln(cmd.ErrOrStderr(),
+				"it is still overdrawn, so paid calls stay refused: top up what is below zero")
+		}
+	}
+	return nil
+}
+
+func newBudgetLedger() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "ledger [ENVELOPE]",
+		Short: "List what was charged and added, oldest first",
+		Args:  CheckArgs(cobra.MaximumNArgs(1)),
+		Long: "List the rows of one envelope (a task id, house, or house:DATE) or of all: each settled call, each usage report of an agent that charged, each\n" +
+			"correction of an uncertain call and each top-up has one. A row says by which version of the prices it was charged.",
+		ValidArgsFunction: completeFirstID(taskIDs),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			s, err := Connect(cmd)
+			if err != nil {
+				return err
+			}
+			q := url.Values{}
+			for _, name := range []string{"after", "limit"} {
+				if f := cmd.Flags().Lookup(name); f.Changed {
+					q.Set(name, f.Value.String())
+				}
+			}
+			if len(given) > 0 {
+				id, err := s.envelopeID(cmd.Context(), given[0])
+				if err != nil {
+					return err
+				}
+				q.Set("task", id)
+			}
+			return ledgerListing(cmd).show(s, moneyTopic, func(ctx context.Context, raw *jsontext.Value) error {
+				return s.Get(ctx, "/api/v1/ledger?"+q.Encode(), nil, raw)
+			})
+		},
+	}
+	c.Flags().Int64("after", 0, "go on after this row")
+	c.Flags().Int("limit", 100, "list at most this many, up to 1000")
+	c.Flags().Lookup("after").DefValue = ""
+	return watchFlag(term.FormatFlag(c))
+}
+
+func ledgerListing(cmd *cobra.Command) Listing[picket.LedgerRow] {
+	return Listing[picket.LedgerRow]{
+		Cmd:    cmd,
+		Member: "rows",
+		Empty:  "nothing was charged",
+		Name:   func(r picket.LedgerRow) string { return strconv.FormatInt(r.Seq, 10) },
+		more: func(members map[string]jsontext.Value, _ int) string {
+			after := strings.Trim(string(members["next"]), `"`)
+			if after == "" {
+				return ""
+			}
+			return "--after " + after + " for the next page"
+		},
+		Columns: []term.Column[picket.LedgerRow]{
+			{Head: "ROW", Cell: func(r picket.LedgerRow) string { return strconv.FormatInt(r.Seq, 10) }, DropOrder: 6},
+			{
+				Head:      "AT",
+				Cell:      func(r picket.LedgerRow) string { return r.At.Time().Local().Format("15:04:05") },
+				DropOrder: 8,
+			},
+			{Head: "ENVELOPE", Cell: func(r picket.LedgerRow) string { return r.TaskID }},
+			{
+				Head:      "KIND",
+				Cell:      func(r picket.LedgerRow) string { return strings.ReplaceAll(string(r.Kind), "_", " ") },
+				DropOrder: 5,
+			},
+			{Head: "TOOL", Cell: func(r picket.LedgerRow) string { return dash(term.OneLine(r.Tool)) }, DropOrder: 3},
+			{Head: "OUTCOME", Cell: outcomeText, DropOrder: 4},
+			{Head: "USD", Cell: func(r picket.LedgerRow) string { return withSign(r.Kind, Dollars(r.Charged.USD)) }},
+			{
+				Head: "TOKENS",
+				Cell: func(r picket.LedgerRow) string {
+					return withSign(r.Kind, strconv.FormatInt(r.Charged.Tokens, 10))
+				},
+				DropOrder: 7,
+			},
+			{Head: "RESERVED", Cell: func(r picket.LedgerRow) string { return Dollars(r.Reserved.USD) }, Wide: true},
+			{Head: "PRICES", Cell: func(r picket.LedgerRow) string { return dash(r.PriceVersion) }, Wide: true},
+			{Head: "RUN", Cell: func(r picket.LedgerRow) string { return dash(r.RunID) }, Wide: true},
+			{Head: "ACTOR", Cell: func(r picket.LedgerRow) string { return dash(r.Actor) }, Wide: true},
+			{Head: "DETAIL", Cell: func(r picket.LedgerRow) string { return term.Clip(r.Detail, 40) }, DropOrder: 1},
+		},
+	}
+}
+
+// withSign tells what was added from what was charged.
+func withSign(kind picket.LedgerKind, text string) string {
+	if kind == picket.LedgerTopUp {
+		return "+" + text
+	}
+	return text
+}
+
+func outcomeText(r picket.LedgerRow) string {
+	text := string(r.Outcome)
+	if r.Late {
+		text += " late"
+	}
+	return dash(strings.TrimSpace(text))
+}
+
+func dash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// leftOf says what an envelope has left of what it was given; a day only of what
+// it limits.
+func leftOf(r envelopeRow) (parts []string) {
+	if limitText(r, "", r.Envelope.USD >= budget.MaxMoney) == "" {
+		parts = append(parts, Dollars(r.Available.USD)+" of "+Dollars(r.Envelope.USD))
+	}
+	if limitText(r, "", r.Envelope.Tokens >= budget.MaxTokens) == "" {
+		parts = append(parts, fmt.Sprintf("%d of %d tokens", r.Available.Tokens, r.Envelope.Tokens))
+	}
+	return parts
+}

@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/cmd/picket/settings"
+)
+
+const defaultURL = "http://127.0.0.1:7070"
+
+// Connection is the control plane a command talks to.
+type Connection struct {
+	Client    *adapter.Client
+	saved     bool   // the URL is that of the profile
+	KeySource string // where the key comes from
+	// cachedReads are the answers to reads by their path, while --watch shows them; nil
+	// otherwise. What is kept is not asked again.
+	cachedReads map[string][]byte
+	readAt      time.Time // of the latest answer that came from the server
+}
+
+// Connect finds URL and key: flag or PICKET_URL and PICKET_API_KEY, else the
+// profile. The profile's key is only ever sent to the profile's server.
+func Connect(cmd *cobra.Command) (*Connection, error) {
+	return ConnectWith(cmd, picket.Secret(os.Getenv("PICKET_API_KEY")), "PICKET_API_KEY")
+}
+
+// ConnectWith is connect with a key that comes from source. If the key is empty,
+// that of the profile is used.
+func ConnectWith(cmd *cobra.Command, key picket.Secret, source string) (*Connection, error) {
+	cfg, err := settings.LoadSettings(cmd)
+	if err != nil {
+		return nil, err
+	}
+	saved, err := loadProfile()
+	if err != nil {
+		return nil, err
+	}
+	if cfg["url"].Local && os.Getenv("PICKET_API_KEY") != "" {
+		return nil, picket.Refuse(exit.CodeUsage, "Set PICKET_URL or --url to the server that the key belongs to.",
+			"PICKET_API_KEY is not sent to the url in %s, because that file is in the current directory",
+			cfg["url"].Origin)
+	}
+	// the saved one has none
+	s := &Connection{Client: &adapter.Client{BaseURL: strings.TrimRight(cfg.Text("url"), "/")}}
+	if s.Client.BaseURL == "" {
+		s.Client.BaseURL = saved.URL
+	}
+	if s.Client.BaseURL == "" {
+		s.Client.BaseURL = defaultURL
+	}
+	s.saved = saved.URL == s.Client.BaseURL
+	s.Client.Key, s.KeySource = key, source
+	if s.Client.Key == "" && s.saved && saved.KeyFile != "" {
+		if err := refuseSavedKeyInRun(); err != nil {
+			return nil, err
+		}
+		key, err := ReadSecret(saved.KeyFile)
+		if err != nil {
+			return nil, picket.Refuse(exit.CodeUsage, "Set PICKET_API_KEY, or start `picket up` again.",
+				"the key of %s cannot be read: %v", saved.URL, err)
+		}
+		s.Client.Key, s.KeySource = key, saved.KeyFile
+	}
+	return s, nil
+}
+
+// refuseSavedKeyInRun keeps an agent from deciding about its own work with the key of
+// the person it runs for. It is a guard against accidents and obedient models,
+// not against a process of the same user, which can read the key by itself.
+func refuseSavedKeyInRun() error {
+	run := os.Getenv("PICKET_RUN_ID")
+	if run == "" || os.Getenv("PICKET_LEASE_TOKEN") == "" {
+		return nil
+	}
+	return picket.Refuse(picket.CodeForbidden,
+		"Use `picket tool`, which speaks for the run. For more, set PICKET_API_KEY to a key made for agents: picket key create NAME --scope agent",
+		"this is inside %s, and the saved key belongs to the person it works for", term.OneLine(run))
+}
+
+// call is one request. The answer is decoded into out; raw, when not nil,
+// keeps it byte for byte for -o json.
+func (s *Connection) call(ctx context.Context, method, path string, in, out any, raw *jsontext.Value,
+	opts ...adapter.Option) error {
+	body, known := s.cachedReads[path]
+	if !known || method != http.MethodGet {
+		body = nil // the kept answer is not written over
+		if err := s.Client.Call(ctx, method, path, in, &body, opts...); err != nil {
+			return s.WithRemedy(err)
+		}
+		s.readAt = time.Now()
+		if s.cachedReads != nil && method == http.MethodGet {
+			s.cachedReads[path] = body
+		}
+	}
+	if raw != nil {
+		*raw = body
+	}
+	if out == nil || len(body) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(body, out); err != nil {
+		return picket.Refuse(picket.CodeInternal, "Check that client and server are of the same version.",
+			"the answer to %s %s cannot be read: %v", method, path, err)
+	}
+	return nil
+}
+
+func (s *Connection) Get(ctx context.Context, path string, out any, raw *jsontext.Value) error {
+	return s.call(ctx, http.MethodGet, path, nil, out, raw)
+}
+
+// Post sends a change with an idempotency key, so that a lost answer can be
+// repaired by sending it again; it does so until patience runs out.
+func (s *Connection) Post(ctx context.Context, path string, in, out any, raw *jsontext.Value,
+	opts ...adapter.Option) error {
+	opts = append(opts, adapter.WithIdempotencyKey(newIdempotencyKey()))
+	var err error
+	for wait := 100 * time.Millisecond; wait < time.Second; wait *= 2 {
+		if err = s.call(ctx, http.MethodPost, path, in, out, raw, opts...); !errors.Is(err, picket.ErrUnknown) {
+			return err
+		}
+		if Sleep(ctx, wait) != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// Sleep waits for d or the end of ctx, whose cause it returns.
+func Sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}
+
+// WithRemedy adds what this command line can do about a server that is not there or
+// does not know the key.
+func (s *Connection) WithRemedy(err error) error {
+	var e *picket.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch {
+	case e.Code == picket.CodeUnavailable && errors.Is(err, picket.ErrUnknown):
+		if e.Facts["tls"] == nil { // else it says what is wrong
+			e.Remedy = "Start it with `picket up`, or set PICKET_URL to where it runs."
+		}
+	case e.Code == picket.CodeUnauthenticated && s.Client.Key == "":
+		e.Remedy = "Set PICKET_API_KEY: there is no saved key for " + s.Client.BaseURL + "."
+	case e.Code == picket.CodeUnauthenticated && s.KeySource == "PICKET_API_KEY":
+		e.Remedy = "PICKET_API_KEY holds a key that " + s.Client.BaseURL +
+			" does not know: set it to one it knows, or unset it to use the saved one."
+	case e.Code == picket.CodeUnauthenticated:
+		e.Remedy = "The key in " + s.KeySource +
+			" is not known there. Start `picket up` again, which registers it; or set PICKET_API_KEY."
+	}
+	return err
+}
+
+// PathSegment makes an id safe as one path segment.
+func PathSegment(id string) string { return url.PathEscape(id) }
+
+// Environment is how a child process is told the same server and key.
+func (s *Connection) Environment() []string {
+	return []string{"PICKET_URL=" + s.Client.BaseURL, "PICKET_API_KEY=" + s.Client.Key.Reveal()}
+}
+
+// newIdempotencyKey names one intended change, however often it is sent.
+func newIdempotencyKey() string { return "cli_" + rand.Text() }

@@ -1,0 +1,411 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+)
+
+// NewHandoff is `picket handoff`: the questions that agents ask people.
+func NewHandoff() *cobra.Command {
+	return CommandGroup("handoff", "Answer agents that wait for a person",
+		newHandoffList(), newHandoffShow(), newHandoffClaim(), newHandoffAnswer(), newHandoffFinish(),
+		newHandoffCancel())
+}
+
+// pendingTopic is what can change what waits for people.
+var pendingTopic = topic{kinds: []string{"task.", "handoff.", "lease.", "store."}}
+
+// handoffs are those of a state, oldest first, as many as can be meant by an
+// abbreviated id.
+func (s *Connection) handoffs(ctx context.Context, state picket.HandoffState) ([]picket.Handoff, error) {
+	var all []picket.Handoff
+	q := url.Values{"state": {string(state)}, "limit": {"200"}}
+	for range maxPages {
+		var page picket.HandoffPage
+		if err := s.Get(ctx, "/api/v1/handoffs?"+q.Encode(), &page, nil); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Handoffs...)
+		if page.NextCursor == nil {
+			break
+		}
+		q.Set("cursor", *page.NextCursor)
+	}
+	return all, nil
+}
+
+func newHandoffList() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the hand-offs, open ones unless told otherwise, oldest first",
+		Args:    CheckArgs(cobra.NoArgs),
+		Example: "  picket handoff list --watch\n  picket handoff list --state answered -o wide",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := Connect(cmd)
+			if err != nil {
+				return err
+			}
+			q := pageQuery(cmd)
+			state, _ := cmd.Flags().GetString("state")
+			q.Set("state", state)
+			return Listing[picket.Handoff]{
+				Cmd:    cmd,
+				Member: "handoffs",
+				Empty:  "nobody waits for a person",
+				Name:   func(h picket.Handoff) string { return h.HandoffID },
+				more:   morePages,
+				Columns: []term.Column[picket.Handoff]{
+					{Head: "HANDOFF", Cell: func(h picket.Handoff) string { return h.HandoffID }},
+					{Head: "KIND", Cell: func(h picket.Handoff) string { return string(h.Kind) }},
+					{Head: "WAITS", Cell: func(h picket.Handoff) string { return term.Ago(h.CreatedAt) }},
+					{Head: "CLAIMED", Cell: func(h picket.Handoff) string { return h.ClaimedBy }, DropOrder: 1},
+					{Head: "TASK", Cell: func(h picket.Handoff) string { return h.TaskID }, Wide: true},
+					{Head: "TITLE", Cell: func(h picket.Handoff) string { return term.Clip(h.Title, 40) }, Wide: true},
+					{Head: "DEADLINE", Cell: func(h picket.Handoff) string { return h.Deadline.String() }, Wide: true},
+					{Head: "STATE", Cell: func(h picket.Handoff) string { return string(h.State) }, Wide: true},
+					{Head: "QUESTION", Cell: func(h picket.Handoff) string { return term.Clip(h.Question, 70) }},
+				},
+			}.show(s, pendingTopic, func(ctx context.Context, raw *jsontext.Value) error {
+				return s.Get(ctx, "/api/v1/handoffs?"+q.Encode(), nil, raw)
+			})
+		},
+	}
+	c.Flags().String("state", "open", "open, answered, finished or cancelled")
+	term.Choices(c, "state", handoffStateNames()...)
+	return watchFlag(term.FormatFlag(pageFlags(c)))
+}
+
+func handoffStateNames() []string {
+	var names []string
+	for _, s := range picket.HandoffStates {
+		names = append(names, string(s))
+	}
+	return names
+}
+
+// pageFlags are those of a list that comes in pages.
+func pageFlags(c *cobra.Command) *cobra.Command {
+	c.Flags().Int("limit", 50, "at most this many, 1 to 200")
+	c.Flags().String("cursor", "", "go on where a page ended (nextCursor)")
+	return c
+}
+
+func pageQuery(cmd *cobra.Command) url.Values {
+	q := url.Values{}
+	for _, name := range []string{"limit", "cursor"} {
+		if f := cmd.Flags().Lookup(name); f.Changed {
+			q.Set(name, f.Value.String())
+		}
+	}
+	return q
+}
+
+// morePages is the flag that goes on where a page ended, of how many.
+func morePages(members map[string]jsontext.Value, _ int) string {
+	cursor := OutputText(picket.RawJSON(members["nextCursor"]))
+	if cursor == "" {
+		return ""
+	}
+	return "--cursor " + term.ShellQuote(cursor) + " for the next page of " + string(members["total"]) +
+		" in all, or --limit 200"
+}
+
+// onHandoff is a verb on one hand-off; without an id it takes the only open one.
+func onHandoff(use, short string, act func(cmd *cobra.Command, s *Connection, id string) error) *cobra.Command {
+	return onOnlyWaiting(use+" [HANDOFF]", short, "hand-off", (*Connection).handoffID, handoffIDs, act)
+}
+
+func newHandoffShow() *cobra.Command {
+	c := onHandoff("show", "Show the question with what was tried and what the run left behind",
+		func(cmd *cobra.Command, s *Connection, id string) error {
+			return showOrWatch(cmd, s, pendingTopic, func(ctx context.Context, w io.Writer) error {
+				var raw jsontext.Value
+				var h picket.Handoff
+				if err := s.Get(ctx, "/api/v1/handoffs/"+PathSegment(id), &h, &raw); err != nil {
+					return err
+				}
+				term.NoteAnswer(w, raw)
+				return s.printHandoff(ctx, cmd, w, h, raw)
+			})
+		})
+	c.Aliases = []string{"get"}
+	return watchFlag(term.FormatFlag(c))
+}
+
+// printHandoff shows a hand-off with what is known of its task.
+func (s *Connection) printHandoff(ctx context.Context, cmd *cobra.Command, w io.Writer, h picket.Handoff,
+	raw jsontext.Value) error {
+	format, err := term.FormatOf(cmd)
+	if err != nil {
+		return err
+	}
+	switch format {
+	case "json", "jsonl", "yaml":
+		return term.PrintValue(w, format, raw)
+	case "name":
+		fmt.Fprintln(w, h.HandoffID)
+		return nil
+	}
+	var t picket.Task // stays empty when it is gone
+	if err := s.Get(ctx, "/api/v1/tasks/"+PathSegment(h.TaskID), &t, nil); err != nil && !IsTaskMissing(err) &&
+		!errors.Is(err, picket.CodeNotFound) {
+		return err
+	}
+	p := term.Painter(w)
+	term.PrintRows(w, handoffRows(p, h, t))
+	if text := strings.TrimSpace(h.Work.Diffstat); text != "" {
+		fmt.Fprintf(w, "\n%s\n", term.Printable(text))
+	}
+	if h.State == picket.HandoffOpen {
+		printNextTo(term.NotesWriter(cmd, w), p, append([]string{AnswerCommand(h)}, handoffAlternatives(h)...)...)
+	}
+	return nil
+}
+
+// handoffRows are a hand-off as a person reads it; only what there is.
+func handoffRows(p term.Paint, h picket.Handoff, t picket.Task) [][]string {
+	var rows [][]string
+	row := func(name, text string) {
+		if text != "" && text != "-" {
+			rows = append(rows, []string{p.Dim(name), text})
+		}
+	}
+	row("hand-off", h.HandoffID)
+	row("task", h.TaskID)
+	row("title", term.OneLine(h.Title))
+	row("kind", string(h.Kind))
+	row("state", p.State(string(h.State)))
+	row("since", h.CreatedAt.String()+", "+term.Ago(h.CreatedAt)+" ago")
+	row("question", p.Bold(term.OneLine(h.Question)))
+	if !h.Deadline.IsZero() {
+		row("deadline", h.Deadline.String()+", then: "+string(h.OnDeadline))
+	}
+	if h.ClaimedBy != "" {
+		row("claimed by", term.OneLine(h.ClaimedBy)+", "+term.Ago(h.ClaimedAt)+" ago")
+	}
+	for _, r := range t.Runs {
+		if r.RunID == h.RunID && h.Kind == picket.HandoffEscalation {
+			row("run ended", EndText(r))
+		}
+	}
+	for i, o := range h.Options {
+		row("option "+strconv.Itoa(i+1), term.OneLine(o))
+	}
+	for _, a := range h.Tried {
+		row("tried", term.OneLine(a.Action)+": "+term.OneLine(a.Outcome))
+	}
+	if h.LastReport != nil {
+		row("report", term.OneLine(h.LastReport.Summary))
+	}
+	if t.TaskID != "" {
+		row("budget", budgetText(t))
+	}
+	row("branch", term.OneLine(h.Work.Branch))
+	row("files", term.OneLine(strings.Join(h.Work.Files, ", ")))
+	row("workspace", term.OneLine(h.Work.WorkspacePath))
+	if h.Answer != nil {
+		row("answer", term.OneLine(answerText(h.Answer)))
+		row("answered by", term.OneLine(h.Answer.By)+", "+h.Answer.At.String())
+		if h.Answer.InputEdited {
+			row("new input", term.Clip(cmp.Or(OutputText(h.Answer.Input), string(h.Answer.Input)), 200))
+		}
+	}
+	return rows
+}
+
+// AnswerCommand is what a person types to answer, ready to paste.
+func AnswerCommand(h picket.Handoff) string {
+	switch h.Kind {
+	case picket.HandoffEscalation:
+		return "picket task retry " + h.TaskID
+	case picket.HandoffBudget:
+		return "picket budget top-up " + h.TaskID + " --usd 0.50 && picket handoff answer " + h.HandoffID +
+			` --text "topped up"`
+	}
+	if len(h.Options) > 0 {
+		return "picket handoff answer " + h.HandoffID + " --option 1"
+	}
+	return "picket handoff answer " + h.HandoffID + ` --text "…"`
+}
+
+// handoffAlternatives are the commands that end an open hand-off without the agent.
+func handoffAlternatives(h picket.Handoff) []string {
+	ways := []string{"picket handoff finish " + h.HandoffID + ` --result "…"`, "picket handoff cancel " + h.HandoffID}
+	if h.ClaimedBy == "" {
+		ways = append([]string{"picket handoff claim " + h.HandoffID}, ways...)
+	}
+	return ways
+}
+
+func answerText(a *picket.Answer) string {
+	if a.Option != nil {
+		return strings.TrimSpace(*a.Option + " " + OutputText(a.Answer))
+	}
+	return OutputText(a.Answer)
+}
+
+func newHandoffClaim() *cobra.Command {
+	c := onHandoff("claim", "Say that you take care of it", func(cmd *cobra.Command, s *Connection, id string) error {
+		var body picket.ClaimRequest
+		body.TakeOver, _ = cmd.Flags().GetBool("take-over")
+		var raw jsontext.Value
+		var h picket.Handoff
+		if err := s.Post(cmd.Context(), "/api/v1/handoffs/"+PathSegment(id)+"/claim", body, &h, &raw); err != nil {
+			return err
+		}
+		return s.printHandoff(cmd.Context(), cmd, cmd.OutOrStdout(), h, raw)
+	})
+	c.Long = "Say that you take care of a hand-off, for others to see. What somebody else has claimed stays theirs without --take-over.\n" +
+		"A claim is a courtesy: anybody may still answer, and the first answer counts."
+	c.Flags().Bool("take-over", false, "take it over from whoever has claimed it")
+	return term.FormatFlag(c)
+}
+
+func newHandoffAnswer() *cobra.Command {
+	c := onHandoff("answer", "Answer the agent: its task is queued again with the answer",
+		func(cmd *cobra.Command, s *Connection, id string) error {
+			body, err := answerOf(cmd)
+			if err != nil {
+				return err
+			}
+			task, raw, err := s.Answer(cmd, id, body)
+			if err != nil {
+				return err
+			}
+			return printTask(cmd, task, raw, "answered")
+		})
+	c.Long = "Answer the agent: its task is queued again, and all its later runs are handed the answer. --input gives them another\n" +
+		"input, too; the task itself keeps what was submitted. Who answers second is refused (exit code 4) and is told of the first."
+	c.Example = "  picket handoff answer --text \"use the staging key\"\n  picket handoff answer 7Q2K --option yes\n" +
+		"  picket handoff answer --option 2 --input @corrected.json"
+	c.Flags().StringP("text", "t", "", "the answer: JSON, else text; @file and - (stdin) are read")
+	c.Flags().String("option", "", "one of the options offered, or its number")
+	c.Flags().String("input", "",
+		"the task's input from now on: JSON, null as well, else text; @file and - (stdin) are read")
+	_ = c.RegisterFlagCompletionFunc("option", completeOptions)
+	c.MarkFlagsOneRequired("text", "option", "input")
+	return term.FormatFlag(c)
+}
+
+// completeOptions offers the options of the hand-off that was named, or of the
+// only one that is open.
+func completeOptions(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	s, err := Connect(cmd)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	open, _ := s.handoffs(cmd.Context(), picket.HandoffOpen)
+	for _, h := range open {
+		if len(given) > 0 && given[0] == h.HandoffID || len(open) == 1 {
+			var offers []cobra.Completion
+			for i, o := range h.Options {
+				offers = append(offers, cobra.CompletionWithDesc(strconv.Itoa(i+1), term.Clip(o, 50)))
+			}
+			return offers, cobra.ShellCompDirectiveNoFileComp
+		}
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
+func answerOf(cmd *cobra.Command) (picket.AnswerRequest, error) {
+	var body picket.AnswerRequest
+	if cmd.Flags().Changed("option") {
+		o, _ := cmd.Flags().GetString("option")
+		body.Option = &o
+	}
+	if text, _ := cmd.Flags().GetString("text"); text != "" {
+		raw, err := jsonArgument(cmd, "--text", text)
+		if err != nil {
+			return body, err
+		}
+		body.Answer = raw
+	}
+	if input, _ := cmd.Flags().GetString("input"); input != "" {
+		raw, err := jsonArgument(cmd, "--input", input)
+		if err != nil {
+			return body, err
+		}
+		body.Input, body.ClearInput = raw, string(bytes.TrimSpace(raw)) == "null"
+	}
+	return body, nil
+}
+
+// Answer sends an answer; an option given by its number is looked up first.
+func (s *Connection) Answer(cmd *cobra.Command, id string,
+	body picket.AnswerRequest) (picket.Task, jsontext.Value, error) {
+	var task picket.Task
+	var raw jsontext.Value
+	if body.Option != nil {
+		var h picket.Handoff
+		if err := s.Get(cmd.Context(), "/api/v1/handoffs/"+PathSegment(id), &h, nil); err != nil {
+			return task, nil, err
+		}
+		body.Option = OptionByNumber(h.Options, *body.Option)
+	}
+	err := s.Post(cmd.Context(), "/api/v1/handoffs/"+PathSegment(id)+"/answer", body, &task, &raw)
+	return task, raw, err
+}
+
+// OptionByNumber turns "2" into the second option, unless an option is itself
+// called "2".
+func OptionByNumber(options []string, typed string) *string {
+	n, err := strconv.Atoi(typed)
+	if err == nil && n >= 1 && n <= len(options) && !slices.Contains(options, typed) {
+		return &options[n-1]
+	}
+	return &typed
+}
+
+func newHandoffFinish() *cobra.Command {
+	c := onHandoff("finish", "Do the task yourself: it is completed with your output",
+		func(cmd *cobra.Command, s *Connection, id string) error {
+			text, _ := cmd.Flags().GetString("result")
+			result, err := jsonArgument(cmd, "--result", text)
+			if err != nil {
+				return err
+			}
+			body := struct {
+				Output picket.RawJSON `json:"output"`
+			}{result}
+			var raw jsontext.Value
+			var task picket.Task
+			if err := s.Post(cmd.Context(), "/api/v1/handoffs/"+PathSegment(id)+"/finish", body, &task,
+				&raw); err != nil {
+				return err
+			}
+			return printTask(cmd, task, raw, "finished")
+		})
+	c.Flags().String("result", "", "the task's output: JSON, else text; @file and - (stdin) are read")
+	_ = c.MarkFlagRequired("result")
+	return term.FormatFlag(c)
+}
+
+func newHandoffCancel() *cobra.Command {
+	c := onHandoff("cancel", "Give the task up", func(cmd *cobra.Command, s *Connection, id string) error {
+		reason, _ := cmd.Flags().GetString("reason")
+		var raw jsontext.Value
+		var task picket.Task
+		if err := s.Post(cmd.Context(), "/api/v1/handoffs/"+PathSegment(id)+"/cancel", ReasonBody{reason}, &task,
+			&raw); err != nil {
+			return err
+		}
+		return printTask(cmd, task, raw, "cancelled")
+	})
+	c.Flags().String("reason", "", "why, for the log")
+	return term.FormatFlag(c)
+}

@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+)
+
+func newTaskLogs() *cobra.Command {
+	c := OnTask("logs", "Print the output of a task's latest run (the last 1 MiB)",
+		func(cmd *cobra.Command, s *Connection, id string) error {
+			stream, _ := cmd.Flags().GetString("stream")
+			run, _ := cmd.Flags().GetString("run")
+			follow, _ := cmd.Flags().GetBool("follow")
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			times, _ := cmd.Flags().GetBool("timestamps")
+			l := logReader{
+				s:         s,
+				task:      id,
+				run:       run,
+				singleRun: run != "",
+				stream:    stream,
+				times:     times,
+				w:         cmd.OutOrStdout(),
+			}
+			if raw, _ := cmd.Flags().GetBool("raw"); !raw {
+				l.w = term.SafeOutput(l.w)
+			}
+			if !follow {
+				return l.printCurrent(ctx)
+			}
+			err := l.follow(ctx)
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		})
+	c.Flags().String("stream", "stdout", "the stream: stdout or stderr")
+	term.Choices(c, "stream", "stdout", "stderr")
+	c.Flags().String("run", "", "an earlier run instead of the latest (see: picket task runs)")
+	c.Flags().Bool("raw", false, "print every byte to a terminal, too; what the agent wrote may steer it")
+	c.Flags().BoolP("follow", "f", false, "go on until the task is closed or in review, or the run of --run is over")
+	c.Flags().Bool("timestamps", false, "put the time at which it was written before each line")
+	return c
+}
+
+// logReader prints one stream of one run from where it last was.
+type logReader struct {
+	s         *Connection
+	task      string
+	run       string // "" is the latest
+	singleRun bool   // this run, not the ones after it
+	stream    string
+	times     bool
+	offset    int64
+	w         io.Writer
+}
+
+// logChunk is what the headers of a piece of log say.
+type logChunk struct {
+	bytes  int
+	state  picket.LogState
+	latest string // the task's latest run
+	task   picket.TaskState
+}
+
+// printCurrent prints what there is now.
+func (l *logReader) printCurrent(ctx context.Context) error {
+	for {
+		got, err := l.printNext(ctx, "")
+		if err != nil || got.bytes == 0 {
+			return err
+		}
+	}
+}
+
+// printNext prints the next piece. With follow, run or task, it waits for one.
+func (l *logReader) printNext(ctx context.Context, follow string) (got logChunk, err error) {
+	q := url.Values{"stream": {l.stream}, "offset": {strconv.FormatInt(l.offset, 10)}, "limit": {"1048576"}}
+	if l.run != "" {
+		q.Set("run", l.run)
+	}
+	if l.times {
+		q.Set("timestamps", "true")
+	}
+	if follow != "" {
+		q.Set("follow", follow)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+	}
+	var body []byte
+	var header http.Header
+	path := "/api/v1/tasks/" + PathSegment(l.task) + "/logs?" + q.Encode()
+	if err := l.s.Client.Call(ctx, http.MethodGet, path, nil, &body, adapter.WithResponseHeader(&header)); err != nil {
+		return got, l.s.WithRemedy(err)
+	}
+	if run := header.Get("X-Picket-Run"); l.run == "" && run != "" {
+		l.run = run
+	}
+	first, _ := strconv.ParseInt(header.Get("X-Picket-Offset"), 10, 64)
+	if first > l.offset && len(body) > 0 {
+		fmt.Fprintf(l.w, "… %d bytes are no longer kept …\n", first-l.offset)
+	}
+	next, err := strconv.ParseInt(header.Get("X-Picket-Next"), 10, 64)
+	if err != nil {
+		next = l.offset + int64(len(body))
+	}
+	l.offset = next
+	got = logChunk{len(body), picket.LogState(header.Get("X-Picket-Log")), header.Get("X-Picket-Latest-Run"),
+		picket.TaskState(header.Get("X-Picket-Task-State"))}
+	_, err = l.w.Write(body)
+	return got, err
+}
+
+// follow prints until the run is over or, when it goes on to later ones, until
+// the task waits for nobody's process any more. The server waits, not we.
+func (l *logReader) follow(ctx context.Context) error {
+	what, seen := "task", false
+	if l.singleRun {
+		what = "run"
+	}
+	for {
+		var got logChunk
+		err := retryUnauthenticated(ctx, func() (err error) { got, err = l.printNext(ctx, what); return err })
+		switch {
+		case seen && IsTaskMissing(err):
+			return TaskLostError(l.task, "")
+		case errors.Is(err, picket.CodeUnavailable):
+			if err := Sleep(ctx, 500*time.Millisecond+rand.N(500*time.Millisecond)); err != nil {
+				return err
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		seen = true
+		over := got.bytes == 0 && got.state != picket.LogOpen
+		switch {
+		case over && l.singleRun, over && l.run == got.latest && noMoreRuns(got.task),
+			l.run == "" && got.task.Terminal():
+			return nil
+		case over && l.run != got.latest:
+			l.run, l.offset = got.latest, 0
+		}
+	}
+}
+
+// noMoreRuns reports a state in which no run of the task comes any more.
+func noMoreRuns(s picket.TaskState) bool { return s.Terminal() || s == picket.TaskReview }

@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+)
+
+// NewPrice is `picket price`: what tools and models cost.
+func NewPrice() *cobra.Command { return CommandGroup("price", "See what calls cost", newPriceList()) }
+
+// priceRow is one line of the list: a tool or a model.
+type priceRow struct {
+	Name  string         `json:"name"`
+	Kind  string         `json:"kind"`
+	Price jsontext.Value `json:"price"`
+	text  string
+}
+
+func newPriceList() *cobra.Command {
+	return watchFlag(term.FormatFlag(&cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List what calls of tools and models cost",
+		Args:    CheckArgs(cobra.NoArgs),
+		Long: "List the prices in force at the server. They are those under tools in its picket.yaml; it reads them anew on SIGHUP.\n" +
+			"A name that ends in * is for all that begin so; of several the longest counts. A tool without a price is refused.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := Connect(cmd)
+			if err != nil {
+				return err
+			}
+			format, err := term.FormatOf(cmd)
+			if err != nil {
+				return err
+			}
+			// That prices were read anew is no event.
+			return showOrWatch(cmd, s, topic{kinds: []string{"store."}, polled: true},
+				func(ctx context.Context, w io.Writer) error {
+					var list budget.PriceList
+					var raw jsontext.Value
+					if err := s.Get(ctx, "/api/v1/prices", &list, &raw); err != nil {
+						return err
+					}
+					term.NoteAnswer(w, raw)
+					return printPrices(cmd, w, format, list, raw)
+				})
+		},
+	}))
+}
+
+func printPrices(cmd *cobra.Command, w io.Writer, format string, list budget.PriceList, raw jsontext.Value) error {
+	if format == "json" || format == "yaml" {
+		return term.PrintValue(w, format, raw)
+	}
+	rows, err := priceRows(list)
+	if err != nil {
+		return err
+	}
+	if len(rows) == 0 {
+		fmt.Fprintln(term.NotesWriter(cmd, w),
+			"no prices: every tool that is not free is refused. They stand under tools.prices in the server's picket.yaml")
+		return nil
+	}
+	return term.PrintItemsTo(w, format, rows, []term.Column[priceRow]{
+		{Head: "NAME", Cell: func(r priceRow) string { return r.Name }},
+		{Head: "KIND", Cell: func(r priceRow) string { return r.Kind }},
+		{Head: "PRICE", Cell: func(r priceRow) string { return r.text }},
+	}, func(r priceRow) string { return r.Name })
+}
+
+func priceRows(list budget.PriceList) ([]priceRow, error) {
+	var rows []priceRow
+	for _, name := range slices.Sorted(maps.Keys(list.Tools)) {
+		raw, err := json.Marshal(list.Tools[name], json.Deterministic(true))
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, priceRow{name, "tool", raw, priceText(list.Tools[name])})
+	}
+	for _, name := range slices.Sorted(maps.Keys(list.Models)) {
+		raw, err := json.Marshal(list.Models[name], json.Deterministic(true))
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, priceRow{name, "model", raw, modelText(list.Models[name])})
+	}
+	return rows, nil
+}
+
+// priceText is a price as people say it.
+func priceText(p budget.Price) string {
+	var parts []string
+	if p.Call > 0 {
+		parts = append(parts, Dollars(p.Call)+" a call")
+	}
+	for _, unit := range slices.Sorted(maps.Keys(p.PerUnit)) {
+		if each := p.PerUnit[unit]; each > 0 {
+			parts = append(parts, Dollars(each)+" a "+strings.ReplaceAll(string(unit), "_", " "))
+		}
+	}
+	if len(parts) == 0 {
+		return "free"
+	}
+	text := strings.Join(parts, " and ")
+	if len(p.PerUnit) > 0 {
+		text += ", at most " + Dollars(p.Max)
+	}
+	if p.ChargeOn == budget.ChargeOnSuccess {
+		text += ", if it succeeds"
+	}
+	return text
+}
+
+func modelText(p budget.TokenPrice) string {
+	text := Dollars(p.Input) + " in, " + Dollars(p.Output) + " out"
+	if p.CacheRead > 0 {
+		text += ", " + Dollars(p.CacheRead) + " cache read"
+	}
+	if p.CacheWrite > 0 {
+		text += ", " + Dollars(p.CacheWrite) + " cache write"
+	}
+	return text + " a million tokens"
+}

@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/settings"
+)
+
+// Profile is where the commands find the server that `picket up` started last.
+// It names the file of the key, not the key.
+type Profile struct {
+	URL     string `json:"url"`
+	KeyFile string `json:"keyFile"`
+}
+
+func profilePath() string { return filepath.Join(settings.ConfigDir(), "profile.json") }
+
+func loadProfile() (Profile, error) {
+	var p Profile
+	b, err := os.ReadFile(profilePath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return p, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &p)
+	}
+	if err != nil {
+		return p, picket.Refuse(exit.CodeUsage, "Remove the file, then start `picket up` again.",
+			"the profile %s cannot be read: %v", profilePath(), err)
+	}
+	return p, nil
+}
+
+func saveProfile(p Profile) error {
+	b, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	return WriteFileAtomic(profilePath(), append(b, '\n'))
+}
+
+// SwitchProfile makes a server the one that the commands talk to, unless another
+// one is and answers: that one's URL is the result then.
+func SwitchProfile(ctx context.Context, p Profile) (other string, err error) {
+	if saved, err := loadProfile(); err == nil && saved.URL != p.URL && saved.reachable(ctx) {
+		return saved.URL, nil
+	}
+	return "", saveProfile(p)
+}
+
+// reachable reports whether a server is there that knows the profile's key.
+func (p Profile) reachable(ctx context.Context) bool {
+	if p.URL == "" {
+		return false
+	}
+	key, err := ReadSecret(p.KeyFile)
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	s := &Connection{Client: &adapter.Client{BaseURL: p.URL, Key: key}}
+	return s.Get(ctx, "/api/v1/stats", nil, nil) == nil
+}
+
+// WriteFileAtomic replaces a private file in one step, so a reader never meets half
+// of it.
+func WriteFileAtomic(path string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".picket-*") // 0600 by contract
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(content)
+	err = errors.Join(err, tmp.Sync(), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name())
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// ReadSecret reads a one-line secret from a file that nobody else may read.
+func ReadSecret(path string) (picket.Secret, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return "", picket.Refuse(exit.CodeUsage, "chmod 600 "+path, "%s can be read by others", path)
+	}
+	b, err := os.ReadFile(path)
+	return picket.Secret(strings.TrimSpace(string(b))), err
+}

@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/picket-dev/picket"
+)
+
+// errGap is told to a stream's reader when events were lost: what it knows is
+// out of date, and it goes on from the cursor in the message.
+var errGap = errors.New("events were lost before this point")
+
+// Follow reads the event stream until ctx ends, connecting again whenever it
+// breaks and going on where it was. An empty after starts now. A refusal, such
+// as an unknown key, ends it; that the key reads too many streams does at the
+// first connect only. linked, when not nil, is told of each connect and
+// each loss that is followed by another try. each gets the event and its bytes; its error ends the stream.
+func (s *Connection) Follow(ctx context.Context, path, after string, linked func(up bool),
+	each func(picket.Event, jsontext.Value) error) error {
+	if linked == nil {
+		linked = func(bool) {}
+	}
+	wait, connected := 100*time.Millisecond, false
+	link := func(up bool) {
+		connected = true
+		linked(up)
+	}
+	for {
+		last, err := s.readStream(ctx, path, after, link, each)
+		if last != after {
+			after, wait = last, 100*time.Millisecond
+		}
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err == nil, errors.Is(err, picket.CodeUnavailable), errors.Is(err, io.ErrUnexpectedEOF):
+		case errors.Is(err, picket.CodeRateLimited) && connected:
+			// What the server has not noticed the end of counts still.
+		default:
+			return err
+		}
+		linked(false)
+		if err := Sleep(ctx, wait); err != nil {
+			return err
+		}
+		wait = min(2*wait, 3*time.Second)
+	}
+}
+
+// FollowDespiteLimit is follow for who can look for themselves meanwhile: when the
+// key reads too many streams, linked is told so and it is tried again.
+func (s *Connection) FollowDespiteLimit(ctx context.Context, path, after string, linked func(up bool),
+	each func(picket.Event, jsontext.Value) error) error {
+	for {
+		err := s.Follow(ctx, path, after, linked, each)
+		var full *picket.Error
+		if !errors.As(err, &full) || full.Code != picket.CodeRateLimited {
+			return err
+		}
+		linked(false)
+		if err := Sleep(ctx, cmp.Or(full.RetryAfter, pollEvery)); err != nil {
+			return err
+		}
+	}
+}
+
+// readStream reads one connection and answers the last cursor.
+func (s *Connection) readStream(ctx context.Context, path, after string, linked func(bool),
+	each func(picket.Event, jsontext.Value) error) (string, error) {
+	header := http.Header{"Accept": {"text/event-stream"}}
+	if after != "" {
+		header.Set("Last-Event-ID", after)
+	}
+	var body io.ReadCloser
+	err := retryUnauthenticated(ctx, func() (err error) {
+		body, err = s.Client.Stream(ctx, path, header)
+		return err
+	})
+	if err != nil {
+		return after, s.WithRemedy(err)
+	}
+	defer body.Close()
+	linked(true)
+	lines := bufio.NewScanner(body)
+	lines.Buffer(make([]byte, 64<<10), 4<<20)
+	var kind, id, data string
+	for lines.Scan() {
+		line := lines.Text()
+		if name, text, ok := strings.Cut(line, ":"); ok && name != "" {
+			text = strings.TrimPrefix(text, " ")
+			switch name {
+			case "event":
+				kind = text
+			case "id":
+				id = text
+			case "data":
+				data += text
+			}
+			continue
+		}
+		if line != "" {
+			continue
+		}
+		if data != "" {
+			if err := deliverEvent(kind, data, each); err != nil {
+				return after, err
+			}
+		}
+		if id != "" { // also without an event: it says where the stream stands
+			after = id
+		}
+		kind, id, data = "", "", ""
+	}
+	if err := lines.Err(); err != nil && ctx.Err() == nil {
+		return after, io.ErrUnexpectedEOF
+	}
+	return after, nil
+}
+
+func deliverEvent(kind, data string, each func(picket.Event, jsontext.Value) error) error {
+	if kind == "reset" {
+		return each(picket.Event{Type: kind, Reason: errGap.Error()}, jsontext.Value(data))
+	}
+	var e picket.Event
+	if err := json.Unmarshal([]byte(data), &e); err != nil {
+		return err
+	}
+	return each(e, jsontext.Value(data))
+}

@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// ErrTaskLost says that a task that was there is in the store no more, although
+// nothing deletes a task that is not closed.
+var ErrTaskLost = errors.New("the store has lost the task")
+
+// lossCheckEvery is how often a task is looked for while it is followed.
+const lossCheckEvery = 5 * time.Second
+
+// AwaitTaskLost answers errTaskLost once a task is not in the store any more, or the end
+// of ctx. The event stream cannot tell: what took the task took its events, too.
+func (s *Connection) AwaitTaskLost(ctx context.Context, task string) error {
+	for {
+		if err := Sleep(ctx, lossCheckEvery); err != nil {
+			return err
+		}
+		if IsTaskMissing(s.Get(ctx, "/api/v1/tasks/"+PathSegment(task), nil, nil)) {
+			return ErrTaskLost
+		}
+	}
+}
+
+// IsTaskMissing recognizes Picket's own not_found. That of a load balancer, which
+// carries no request id, says nothing about the store.
+func IsTaskMissing(err error) bool {
+	var e *picket.Error
+	return errors.As(err, &e) && e.Code == picket.CodeNotFound && e.Facts["requestId"] != nil
+}
+
+// retryUnauthenticated repeats a call once whose key is refused: who follows a task was
+// known before, and a store that was emptied is given its keys back in a moment.
+func retryUnauthenticated(ctx context.Context, call func() error) error {
+	err := call()
+	if errors.Is(err, picket.CodeUnauthenticated) && Sleep(ctx, 500*time.Millisecond) == nil {
+		return call()
+	}
+	return err
+}
+
+// TaskLostError is errTaskLost for a person. again, when not empty, is the command
+// that submits the task anew.
+func TaskLostError(id, again string) error {
+	remedy := "Submit it anew. What its agent did is still where it worked: look there first."
+	if again != "" {
+		remedy = "What its agent did is still where it worked: look there, then submit it anew: " + again
+	}
+	return picket.Refuse(picket.CodeNotFound, remedy,
+		"the store has lost %s: it was emptied, or an older state of it was restored", id)
+}

@@ -1,0 +1,328 @@
+package cli
+
+import (
+	"cmp"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+)
+
+// NewTool is `picket tool`: the tools of the run that this process belongs to.
+func NewTool() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "tool [NAME] [INPUT ...]",
+		Short: "Call a tool from inside a run (for agents)",
+		Long: "INPUT is one JSON object, or --field value pairs. Call a tool with the lease in the environment: the way a script or an agent without MCP reports,\n" +
+			"asks and hands in its result. Without a name the tools are listed. A repeated --field makes a list;\n" +
+			"dashes become camelCase, so --next-step is nextStep. --idempotency-key makes a repetition harmless.\n" +
+			"A call that the server did not answer is repeated for 10 s. --estimate says what it would reserve and calls nothing.\n" +
+			"Exit code 5: the budget does not cover it.",
+		Example: `  picket tool report_progress --summary "tests written" --next-step "make them pass"
+  picket tool request_human_help --question "Which database?" --options staging --options live
+  picket tool mark_complete '{"output":{"tests":12}}'
+  picket tool call http_request --url https://api.example.com/ --estimate`,
+		Args:               cobra.ArbitraryArgs,
+		DisableFlagParsing: true, // the fields are the tool's, not ours
+		RunE:               func(cmd *cobra.Command, given []string) error { return runTool(cmd, given) },
+		ValidArgsFunction:  completeTool,
+	}
+	c.AddCommand(newToolList(), newToolCall())
+	return c
+}
+
+// newToolCall is the same under a name that no tool can have taken.
+func newToolCall() *cobra.Command {
+	return &cobra.Command{
+		Use:                "call NAME [INPUT ...]",
+		Short:              "Call a tool; --estimate only says what it would cost",
+		DisableFlagParsing: true,
+		Long:               "The same as picket tool NAME [INPUT ...]. --estimate says what the call would reserve, and cost at most, and calls nothing.",
+		Example:            "  picket tool call http_request --url https://api.example.com/ --estimate\n  picket tool call mark_complete '{\"output\":{\"tests\":12}}'",
+		RunE: func(cmd *cobra.Command, given []string) error {
+			if len(given) == 0 {
+				e := exit.Usagef("the name of a tool is missing")
+				e.Remedy = "See which there are: picket tool list"
+				return e
+			}
+			return runTool(cmd, given)
+		},
+		ValidArgsFunction: completeTool,
+	}
+}
+
+func runTool(cmd *cobra.Command, given []string) error {
+	for _, g := range given {
+		if g == "--help" || g == "-h" {
+			return cmd.Help()
+		}
+	}
+	proxy, err := proxyFromEnvironment()
+	if err != nil {
+		return err
+	}
+	if len(given) == 0 {
+		return listTools(cmd, proxy, "table")
+	}
+	return callTool(cmd, proxy, given[0], given[1:])
+}
+
+// proxyFromEnvironment is the tool proxy as the environment's lease sees it.
+func proxyFromEnvironment() (*adapter.Client, error) {
+	base, token := os.Getenv("PICKET_PROXY_URL"), os.Getenv("PICKET_LEASE_TOKEN")
+	if base == "" || token == "" {
+		return nil, picket.Refuse(exit.CodeUsage,
+			"Run it inside an agent: picket run -- sh -c 'picket tool report_progress --summary hello'",
+			"there is no lease in the environment (PICKET_PROXY_URL and PICKET_LEASE_TOKEN)")
+	}
+	return &adapter.Client{BaseURL: base, Key: picket.Secret(token)}, nil
+}
+
+// fencingHeader presents the token this process was started under. The lease token
+// alone would do; both together name the refusal precisely.
+func fencingHeader() adapter.Option {
+	return adapter.WithHeader("X-Fencing-Token", os.Getenv("PICKET_FENCING_TOKEN"))
+}
+
+func callTool(cmd *cobra.Command, proxy *adapter.Client, name string, rest []string) error {
+	var opts []adapter.Option
+	if os.Getenv("PICKET_FENCING_TOKEN") != "" {
+		opts = append(opts, fencingHeader())
+	}
+	rest, estimate := withoutEstimate(rest)
+	if estimate {
+		opts = append(opts, adapter.WithHeader(picket.EstimateHeader, "true"))
+	}
+	input, once, err := toolInput(cmd, proxy, name, rest)
+	if err != nil {
+		return err
+	}
+	// One key for all attempts makes a repeated report one report; the other
+	// tools know a repetition by its content.
+	opts = append(opts, adapter.WithIdempotencyKey(cmp.Or(once, newIdempotencyKey())))
+	var answer []byte
+	err = RetryUnanswered(cmd.Context(), ToolPatience, cmd.ErrOrStderr(), func() error {
+		return proxy.Call(cmd.Context(), http.MethodPost, "/v1/tools/"+PathSegment(name), input, &answer, opts...)
+	})
+	if err != nil {
+		return err
+	}
+	return term.PrintValue(cmd.OutOrStdout(), "json", answer)
+}
+
+// toolInput is the JSON that was given, or one made of --field value pairs
+// according to the tool's own schema.
+func toolInput(cmd *cobra.Command, proxy *adapter.Client, name string,
+	rest []string) (input jsontext.Value, once string, err error) {
+	fields, once, err := toolFields(rest)
+	if err != nil || (len(fields) == 0 && len(rest) == 0) {
+		return jsontext.Value("{}"), once, err
+	}
+	if len(fields) == 1 && fields[0].name == "" {
+		raw, err := jsonArgument(cmd, "the input", fields[0].text)
+		if err == nil && jsontext.Value(raw).Kind() != '{' {
+			err = exit.Usagef("the input of a tool is a JSON object, such as '{\"summary\":\"…\"}'")
+		}
+		return jsontext.Value(raw), once, err
+	}
+	all, err := fetchTools(cmd, proxy)
+	if err != nil {
+		return nil, once, err
+	}
+	var schema toolSchema
+	for _, t := range all {
+		if t.Name == name {
+			_ = json.Unmarshal(t.InputSchema, &schema)
+		}
+	}
+	object := map[string]any{}
+	for _, f := range fields {
+		if err := schema.set(object, f); err != nil {
+			return nil, once, err
+		}
+	}
+	b, err := json.Marshal(object, json.Deterministic(true))
+	return b, once, err
+}
+
+// toolField is one --name value pair; the JSON input has no name.
+type toolField struct {
+	name string
+	text string
+}
+
+// toolFields splits the arguments after the tool's name.
+func toolFields(rest []string) (fields []toolField, once string, err error) {
+	for i := 0; i < len(rest); i++ {
+		arg, isFlag := strings.CutPrefix(rest[i], "--")
+		if !isFlag {
+			fields = append(fields, toolField{"", rest[i]})
+			continue
+		}
+		name, text, joined := strings.Cut(arg, "=")
+		if !joined {
+			if i++; i >= len(rest) {
+				return nil, "", exit.Usagef("--%s needs a value", name)
+			}
+			text = rest[i]
+		}
+		if name == "idempotency-key" {
+			once = text
+			continue
+		}
+		fields = append(fields, toolField{camelCase(name), text})
+	}
+	for _, f := range fields {
+		if f.name == "" && len(fields) > 1 {
+			return nil, "", exit.Usagef("give either one JSON object or --field value pairs, not %q beside others",
+				f.text)
+		}
+	}
+	return fields, once, nil
+}
+
+// camelCase writes next-step and next_step as nextStep.
+func camelCase(name string) string {
+	parts := strings.FieldsFunc(name, func(r rune) bool { return r == '-' || r == '_' })
+	for i := 1; i < len(parts); i++ {
+		parts[i] = strings.ToUpper(parts[i][:1]) + parts[i][1:]
+	}
+	return strings.Join(parts, "")
+}
+
+// toolSchema is as much of a JSON schema as typed fields need.
+type toolSchema struct {
+	Properties map[string]struct {
+		Type  jsontext.Value `json:"type"`
+		Items struct {
+			Type string `json:"type"`
+		} `json:"items"`
+	} `json:"properties"`
+}
+
+// set puts one field into the input. Text stays text where the schema wants
+// text, so that a summary of 123 is not a number.
+func (s toolSchema) set(object map[string]any, f toolField) error {
+	p := s.Properties[f.name]
+	kind := string(p.Type)
+	switch {
+	case kind == `"string"`:
+		object[f.name] = f.text
+	case kind == `"array"`:
+		if v := jsontext.Value(f.text); v.Kind() == '[' && v.IsValid() {
+			object[f.name] = v
+			return nil
+		}
+		list, _ := object[f.name].([]any)
+		var item any = f.text
+		if p.Items.Type != "string" {
+			v := jsontext.Value(f.text)
+			if !v.IsValid() {
+				return exit.Usagef("--%s: %q is not JSON, and the tool wants a list of %ss", f.name, f.text,
+					p.Items.Type)
+			}
+			item = v
+		}
+		object[f.name] = append(list, item)
+	default:
+		object[f.name] = f.text
+		if v := jsontext.Value(f.text); len(f.text) > 0 && v.IsValid() {
+			object[f.name] = v
+		}
+	}
+	return nil
+}
+
+func completeTool(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(given) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	proxy, err := proxyFromEnvironment()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	all, _ := fetchTools(cmd, proxy)
+	var names []cobra.Completion
+	for _, t := range all {
+		names = append(names, cobra.CompletionWithDesc(t.Name, term.Clip(t.Description, 60)))
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// toolInfo is one line of GET /v1/tools.
+type toolInfo struct {
+	Name        string         `json:"name"`
+	Description string         `json:"description"`
+	InputSchema jsontext.Value `json:"inputSchema"`
+	Price       *budget.Price  `json:"price"` // nil: free, as a part of holding the lease
+}
+
+func fetchTools(cmd *cobra.Command, proxy *adapter.Client) ([]toolInfo, error) {
+	var page struct {
+		Tools []toolInfo `json:"tools"`
+	}
+	err := RetryUnanswered(cmd.Context(), ToolPatience, cmd.ErrOrStderr(), func() error {
+		return proxy.Call(cmd.Context(), http.MethodGet, "/v1/tools", nil, &page)
+	})
+	return page.Tools, err
+}
+
+func newToolList() *cobra.Command {
+	return term.FormatFlag(&cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the tools of this run, and what a call costs",
+		Args:    CheckArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			format, err := term.FormatOf(cmd)
+			if err != nil {
+				return err
+			}
+			proxy, err := proxyFromEnvironment()
+			if err != nil {
+				return err
+			}
+			return listTools(cmd, proxy, format)
+		},
+	})
+}
+
+func listTools(cmd *cobra.Command, proxy *adapter.Client, format string) error {
+	all, err := fetchTools(cmd, proxy)
+	if err != nil {
+		return err
+	}
+	return term.PrintItems(cmd, format, all, []term.Column[toolInfo]{
+		{Head: "TOOL", Cell: func(t toolInfo) string { return t.Name }},
+		{Head: "PRICE", Cell: func(t toolInfo) string {
+			if t.Price == nil {
+				return "free"
+			}
+			return priceText(*t.Price)
+		}},
+		{Head: "DOES", Cell: func(t toolInfo) string { return term.Clip(t.Description, 100) }},
+	}, func(t toolInfo) string { return t.Name })
+}
+
+// withoutEstimate takes the flag that is ours from among a tool's fields.
+func withoutEstimate(rest []string) (fields []string, given bool) {
+	for i, arg := range rest {
+		if arg == "--estimate" && (i == 0 || !isField(rest[i-1])) {
+			return slices.Concat(rest[:i], rest[i+1:]), true
+		}
+	}
+	return rest, false
+}
+
+// isField reports whether an argument is a field that still needs its value.
+func isField(arg string) bool { return strings.HasPrefix(arg, "--") && !strings.Contains(arg, "=") }

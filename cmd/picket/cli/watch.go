@@ -1,0 +1,217 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+)
+
+// watchFlag adds --watch.
+func watchFlag(c *cobra.Command) *cobra.Command {
+	c.Flags().BoolP("watch", "w", false, "show again whenever it changes, until Ctrl-C")
+	return c
+}
+
+// topic says which events can change a view.
+type topic struct {
+	kinds []string // beginnings of their types; none means all types
+	task  string   // only those of this task
+	// polled views show what no event tells, such as renewals, heartbeats and
+	// what is reserved: they are read anew every pollEvery, too.
+	polled bool
+}
+
+const (
+	redrawEvery = 400 * time.Millisecond // at most so often, however many events come
+	pollEvery   = 5 * time.Second
+)
+
+// streamPath is the stream of a topic's events.
+func (t topic) streamPath() string {
+	q := url.Values{}
+	if len(t.kinds) > 0 {
+		var types []string
+		for _, e := range picket.EventTypes {
+			if slices.ContainsFunc(t.kinds, func(kind string) bool { return strings.HasPrefix(e, kind) }) {
+				types = append(types, e)
+			}
+		}
+		q.Set("type", strings.Join(types, ","))
+	}
+	if t.task != "" {
+		q.Set("task", t.task)
+	}
+	return "/api/v1/events?" + q.Encode()
+}
+
+// showOrWatch shows a view once or, with --watch, until Ctrl-C: again after every
+// event of its topic. In between a terminal's ages and clocks go on, with no
+// question to the server. Without a server, as of what lies on this machine, it
+// looks every pollEvery.
+func showOrWatch(cmd *cobra.Command, s *Connection, of topic, show func(context.Context, io.Writer) error) error {
+	if again, _ := cmd.Flags().GetBool("watch"); !again {
+		return show(cmd.Context(), cmd.OutOrStdout())
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	v := &view{
+		cmd:      cmd,
+		s:        s,
+		show:     show,
+		out:      cmd.OutOrStdout(),
+		terminal: term.IsTerminal(cmd.OutOrStdout()),
+		changed:  make(chan struct{}, 1),
+		failed:   make(chan error, 1),
+	}
+	if s != nil {
+		since := s.lastCursor(ctx) // before the first look: no change falls between
+		s.cachedReads = map[string][]byte{}
+		defer func() { s.cachedReads = nil }()
+		defer v.follow(ctx, of.streamPath(), since)()
+	}
+	clock := time.NewTicker(time.Second)
+	defer clock.Stop()
+	v.clock = clock.C
+	if of.polled || s == nil {
+		again := time.NewTicker(pollEvery)
+		defer again.Stop()
+		v.again = again.C
+	}
+	if err := v.watch(ctx); ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// view is what --watch draws again.
+type view struct {
+	cmd      *cobra.Command
+	s        *Connection
+	show     func(context.Context, io.Writer) error
+	out      io.Writer
+	terminal bool
+	changed  chan struct{}
+	failed   chan error
+	clock    <-chan time.Time // redraws ages, on a terminal
+	again    <-chan time.Time // reads anew what no event tells
+	away     bool
+	last     []byte
+	lastOf   jsontext.Value
+}
+
+// follow marks the view as changed after every event, and when the server is
+// back; the answer ends it.
+func (v *view) follow(ctx context.Context, path, since string) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	poke := func() {
+		select {
+		case v.changed <- struct{}{}:
+		default: // one look covers any number of changes
+		}
+	}
+	ended := make(chan struct{})
+	lost := false
+	go func() {
+		defer close(ended)
+		v.failed <- v.s.Follow(ctx, path, since, func(up bool) {
+			if up && lost {
+				poke()
+			}
+			lost = !up
+		}, func(picket.Event, jsontext.Value) error {
+			poke()
+			return nil
+		})
+	}()
+	return func() { cancel(); <-ended }
+}
+
+func (v *view) watch(ctx context.Context) error {
+	for anew := true; ; {
+		if err := v.draw(ctx, anew); err != nil {
+			return err
+		}
+		if anew && Sleep(ctx, redrawEvery) != nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-v.failed:
+			return err
+		case <-v.changed:
+			anew = true
+		case <-v.again:
+			anew = true
+		case <-v.clock:
+			anew = false
+		}
+	}
+}
+
+// draw shows the view: read anew, or as it was read last with the ages of now.
+func (v *view) draw(ctx context.Context, anew bool) error {
+	anew = anew || v.away
+	if !anew && !v.terminal {
+		return nil
+	}
+	if anew && v.s != nil {
+		clear(v.s.cachedReads)
+	}
+	page := &term.ViewBuffer{Buffer: &bytes.Buffer{}, Target: v.out}
+	err := v.show(ctx, page)
+	switch {
+	case errors.Is(err, picket.CodeUnavailable) && v.last != nil:
+		if !v.away {
+			fmt.Fprintln(v.cmd.ErrOrStderr(), "the server does not answer; going on when it does")
+		}
+		v.away = true
+		return nil
+	case err != nil:
+		return err
+	}
+	v.away = false
+	if v.terminal {
+		v.paint(page)
+	} else if v.last == nil ||
+		!(page.Answer != nil && bytes.Equal(page.Answer, v.lastOf)) && !bytes.Equal(page.Bytes(), v.last) {
+		// In a log, an age that has moved by itself is no news.
+		_, _ = v.out.Write(page.Bytes())
+		_, _ = v.cmd.ErrOrStderr().Write(page.Notes.Bytes())
+	}
+	v.last, v.lastOf = append([]byte{}, page.Bytes()...), page.Answer
+	return nil
+}
+
+// paint writes a page over the last one, as far as the terminal is high.
+func (v *view) paint(page *term.ViewBuffer) {
+	lines := strings.Split(strings.TrimSuffix(page.String()+page.Notes.String(), "\n"), "\n")
+	if most := term.TerminalHeight(v.out); len(lines) >= most {
+		below := len(lines) - most + 2
+		lines = append(lines[:most-2], fmt.Sprintf("%d more lines below", below))
+	}
+	var b strings.Builder
+	if v.last == nil {
+		b.WriteString("\x1b[2J")
+	}
+	b.WriteString("\x1b[H")
+	for _, line := range lines {
+		b.WriteString(line + "\x1b[K\r\n")
+	}
+	b.WriteString("\x1b[J")
+	_, _ = io.WriteString(v.out, b.String())
+}

@@ -1,0 +1,154 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket/cmd/picket/cli"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+)
+
+// New is `picket demo`: it shows what Picket does, with real processes.
+func New() *cobra.Command {
+	return cli.CommandGroup("demo", "See it happen, offline, with real processes",
+		newDemoAll(), newDemoCrash(), newDemoZombie(), newDemoBudget(), newDemoHandoff())
+}
+
+func newDemoAll() *cobra.Command {
+	return newDemoCommand("all", "The whole story: work, crash, zombie, budget, hand-off, review, console",
+		"All that Picket is for, told once, for somebody who meets it for the first time: work and its review, a worker that is\n"+
+			"killed, one that comes back from the dead, an agent that runs out of money, one that asks a person, and decisions.",
+		workChapter, crashChapter, zombieChapter, budgetChapter, handoffChapter, reviewChapter, consoleChapter)
+}
+
+func newDemoCrash() *cobra.Command {
+	return newDemoCommand("crash", "A worker is killed; the next one goes on from the last report",
+		"A worker is killed with SIGKILL in the middle of its task, and its agent with it. The next one goes on from the last\n"+
+			"report. Then the server is killed; the agent that works meanwhile does not notice.",
+		crashChapter)
+}
+
+func newDemoZombie() *cobra.Command {
+	return newDemoCommand("zombie", "A frozen worker wakes up after its task was given to another",
+		"A worker and its agent are frozen with SIGSTOP, like a closed laptop, until their lease has run out.\n"+
+			"A second worker takes the task over. Then the first agent wakes and writes, and is refused.",
+		zombieChapter)
+}
+
+func newDemoBudget() *cobra.Command {
+	return newDemoCommand("budget",
+		"Ten calls of $0.30 at once on $1.00: three are made, seven are refused before they leave",
+		"An agent with $1.00 makes ten paid calls of $0.30 at once. Three reach the API; seven are refused before anything is sent.\n"+
+			"The agent waits; the command that a refusal printed is run, and it goes on. What was paid for once is not paid for twice.",
+		budgetChapter)
+}
+
+func newDemoHandoff() *cobra.Command {
+	return newDemoCommand("handoff", "An agent asks a person; a person decides about its result",
+		"An agent asks and ends: while it waits its worker does other work. The answer starts its next run. A second answer is\n"+
+			"refused and is told of the first. Then a person rejects the result, asks for a fix and approves that.",
+		handoffChapter, reviewChapter)
+}
+
+// newDemoCommand is a command that tells chapters, within two minutes and until Ctrl-C.
+func newDemoCommand(use, short, long string, story ...chapter) *cobra.Command {
+	c := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  cli.CheckArgs(cobra.NoArgs),
+		Long: long +
+			"\nA server of its own, real processes, scripted agents, no keys, no network; exit 0 only if all of it was observed.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			// A closed terminal and a reader that went away end it, too: its actors
+			// are in sessions of their own and would stay.
+			attended, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP,
+				syscall.SIGPIPE)
+			defer stop()
+			ctx, cancel := context.WithTimeoutCause(attended, 2*time.Minute,
+				errors.New("the demo took longer than two minutes"))
+			defer cancel()
+			afterwards := func(*demoEnv) {}
+			if stay, _ := cmd.Flags().GetBool("stay"); stay {
+				afterwards = func(st *demoEnv) { st.waitForInterrupt(attended) }
+			}
+			return runChapters(ctx, cmd.OutOrStdout(), afterwards, story...)
+		},
+	}
+	c.Flags().Bool("stay", false, "leave the server open until Ctrl-C, to look around in the console")
+	return c
+}
+
+// chapter is a part of the story that can be told by itself.
+type chapter struct {
+	title string
+	lead  string // what a reader should know who meets Picket for the first time
+	// prepare writes what the chapter needs before the server is started.
+	prepare func(*demoEnv) ([]chapterStep, error)
+}
+
+// chapterStep is a part of a chapter; it fails when something was not observed to
+// happen.
+type chapterStep func(context.Context) error
+
+// runChapters opens a stage with a server, plays the chapters, and ends every
+// process whatever happened. afterwards is called when all was observed.
+func runChapters(ctx context.Context, out io.Writer, afterwards func(*demoEnv), story ...chapter) (err error) {
+	if runtime.GOOS != "linux" {
+		return exit.NotAvailable("the demo on "+runtime.GOOS, "a list of processes as Linux has it in /proc",
+			"Run it on Linux.")
+	}
+	st, err := newDemoEnv(out)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closing := st.close(); closing != nil {
+			err = errors.Join(err, closing)
+		}
+		if err == nil {
+			st.narrate("%s", term.Painter(out).Good("All of it was observed, and no process is left."))
+		}
+	}()
+	acts := make([][]chapterStep, len(story))
+	for i, c := range story {
+		if acts[i], err = c.prepare(st); err != nil {
+			return err
+		}
+	}
+	if err := st.openServer(ctx); err != nil {
+		return err
+	}
+	st.narrate("A server of its own: %s", st.s.Client.BaseURL)
+	for i, c := range story {
+		if len(story) > 1 {
+			st.printChapter(i+1, len(story), c)
+		}
+		if err := st.runSteps(ctx, acts[i]); err != nil {
+			return fmt.Errorf("%s: %w", c.title, err)
+		}
+	}
+	afterwards(st)
+	return nil
+}
+
+// runSteps plays the acts of a chapter and ends its workers.
+func (st *demoEnv) runSteps(ctx context.Context, acts []chapterStep) error {
+	for _, step := range acts {
+		if err := step(ctx); err != nil {
+			if ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
+				err = errors.Join(context.Cause(ctx), err)
+			}
+			return err
+		}
+	}
+	return st.stopWorkers()
+}

@@ -1,0 +1,58 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli"
+)
+
+// agentsFindings tell of the workers the server knows; nothing where the server
+// is of a version without a registry.
+func agentsFindings(ctx context.Context, cmd *cobra.Command) []Finding {
+	s, err := cli.Connect(cmd)
+	if err != nil {
+		return nil
+	}
+	var stats picket.Stats
+	if err := s.Get(ctx, "/api/v1/stats", &stats, nil); err != nil || stats.Agents == nil {
+		return nil
+	}
+	var parts []string
+	for _, status := range []picket.AgentStatus{picket.AgentActive, picket.AgentUnhealthy, picket.AgentDraining} {
+		if n := stats.Agents[status]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, status))
+		}
+	}
+	f := Finding{Subject: "agents", Grade: "ok", Detail: strings.Join(parts, ", ")}
+	if len(parts) == 0 {
+		f.Detail = "none at work; `picket run` brings its own"
+	}
+	if stats.Agents[picket.AgentUnhealthy] > 0 {
+		f.Grade, f.Remedy = "warn", "See who is silent: picket agent list --status unhealthy"
+	}
+	return append([]Finding{f}, poolFindings(ctx, s)...)
+}
+
+// poolFindings are the pools with fewer active members than their server's
+// picket.yaml wants.
+func poolFindings(ctx context.Context, s *cli.Connection) []Finding {
+	var list picket.PoolList
+	if s.Get(ctx, "/api/v1/pools", &list, nil) != nil {
+		return nil
+	}
+	var found []Finding
+	for _, p := range list.Pools {
+		active, a := p.Members[picket.AgentActive], p.Advisory
+		if a != nil && a.MinInstances != nil && active < *a.MinInstances {
+			found = append(found, Finding{"pool " + p.RoleID, "warn",
+				fmt.Sprintf("%d active, picket.yaml advises %s", active, cli.AdviceText(a)),
+				"picket adapter --as NAME, for the entry of this role"})
+		}
+	}
+	return found
+}
