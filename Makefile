@@ -13,7 +13,7 @@ ROUNDS    ?= 3
 BENCHFILE ?= docs/benchmarks.jsonl
 ONLY      ?=
 # The longest first, so that none of them is left to run alone at the end.
-RACE_PKGS ?= ./orchestrator/... ./toolproxy/... ./reaper/... ./adapter/... ./internal/... ./cmd/picket/... . ./budget
+RACE_PKGS ?= ./orchestrator/... ./toolproxy/... ./reaper/... ./adapter/... ./internal/... ./cmd/picket/... ./cmd/picket-conformance/... . ./budget
 
 .DEFAULT_GOAL := help
 .PHONY: frozen help up build redis chromium screenshots picture test race real bench benchdoc rfcdoc soak agents conformance-mcp fuzz lint fmt demo clean
@@ -24,9 +24,9 @@ help: ## show the targets
 up: build redis ## build picket, get redis-server where possible, start picket
 	@exec ./bin/picket up
 
-build: ## build bin/picket
+build: ## build bin/picket and bin/picket-conformance
 	@mkdir -p bin
-	$(GO) build -o bin/picket ./cmd/picket
+	$(GO) build -o bin/ ./cmd/picket ./cmd/picket-conformance
 
 redis: # never fails: without redis-server picket keeps its state in memory and reports it
 	@if command -v redis-server >/dev/null; then exit 0; fi; \

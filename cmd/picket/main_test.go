@@ -20,6 +20,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/picket-dev/picket/adapter/process"
+	"github.com/picket-dev/picket/cmd/picket-conformance/command"
 	"github.com/picket-dev/picket/cmd/picket/demo"
 	"github.com/picket-dev/picket/internal/devredis"
 	"github.com/picket-dev/picket/internal/rig/remains"
@@ -33,7 +34,7 @@ var update = flag.Bool("update", false, "rewrite the expected outputs in testdat
 func TestMain(m *testing.M) {
 	process.RunShim()
 	tests := &ownTests{M: m, end: func() {}}
-	if filepath.Base(os.Args[0]) != "picket" { // which a script calls
+	if name := filepath.Base(os.Args[0]); name != "picket" && name != conformanceProgram { // which a script calls
 		var err error
 		if tests.end, err = remains.OwnTempDir("pk-cli-"); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -43,7 +44,10 @@ func TestMain(m *testing.M) {
 			signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 		}
 	}
-	testscript.Main(tests, map[string]func(){"picket": main})
+	testscript.Main(tests, map[string]func(){
+		"picket":           main,
+		conformanceProgram: func() { os.Exit(command.Main(os.Args[1:])) },
+	})
 }
 
 // ownTests leave no directory behind.

@@ -1,16 +1,12 @@
 package main
 
 import (
-	"regexp"
-	"strings"
-
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket/cmd/picket/attach"
 	"github.com/picket-dev/picket/cmd/picket/bridge"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
-	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/cmd/picket/demo"
 	"github.com/picket-dev/picket/cmd/picket/doctor"
 	"github.com/picket-dev/picket/cmd/picket/settings"
@@ -40,7 +36,7 @@ func newRoot() *cobra.Command {
 	root.PersistentFlags().String("config", "",
 		"read this file (default: picket.yaml here, else in the user's configuration directory)")
 	root.PersistentFlags().String("url", "", "talk to the server at this URL")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.FlagError(err) })
 	root.AddGroup(
 		&cobra.Group{ID: groupStart, Title: "start"},
 		&cobra.Group{ID: groupWork, Title: "work"},
@@ -65,7 +61,7 @@ func newRoot() *cobra.Command {
 		cli.NewKey(),
 		cli.NewWebhook(),
 		cli.NewNotify(), cli.NewPause(), cli.NewResume(), cli.NewConfig(), newFenceSQL(), newConformance())
-	unwrapHelp(root)
+	cli.UnwrapHelp(root)
 	for _, name := range []string{"up", "init", "serve", "demo"} {
 		c, _, _ := root.Find([]string{name})
 		refuseURLFlag(c)
@@ -92,42 +88,4 @@ func refuseURLFlag(c *cobra.Command) {
 		}
 		return run(cmd, given)
 	}
-}
-
-// unwrapHelp leaves the line breaks of the help to the terminal it is read on.
-func unwrapHelp(c *cobra.Command) {
-	c.Long = strings.ReplaceAll(c.Long, "\n", " ")
-	for _, sub := range c.Commands() {
-		unwrapHelp(sub)
-	}
-}
-
-// plannedFlags are flags of the design that wait for something unbuilt.
-var plannedFlags = map[string]string{
-	"--public-url": "public agent addresses",
-}
-
-// badValue is what is said of a flag whose value is no number, no truth value or
-// no duration.
-var badValue = regexp.MustCompile(`^invalid argument "(.*)" for "(?:-., )?(--[a-z-]+)" flag: (strconv\.ParseInt|strconv\.ParseBool|time): `)
-
-// flagValueKinds says what those flags take.
-var flagValueKinds = map[string]string{
-	"strconv.ParseInt": "a whole number that can be counted", "strconv.ParseBool": "true or false",
-	"time": "a duration: write a number and its unit, such as 90s, 10m or 2h",
-}
-
-// flagError explains a flag that could not be read.
-func flagError(err error) error {
-	if name, ok := strings.CutPrefix(err.Error(), "unknown flag: "); ok {
-		if subject, later := plannedFlags[name]; later {
-			return exit.NotAvailable("the flag "+name, subject, "Leave it out; --help shows the flags there are.")
-		}
-	}
-	e := exit.Usagef("%v", err)
-	e.Remedy = "Add --help for the flags there are."
-	if found := badValue.FindStringSubmatch(err.Error()); found != nil {
-		e = exit.Usagef("%s %s is not %s", found[2], term.ShellQuote(found[1]), flagValueKinds[found[3]])
-	}
-	return e
 }

@@ -105,6 +105,7 @@ A run takes about half a minute, because silent agents have thresholds of 1, 2 a
 deregisters its agents, cancels its tasks and revokes its keys. With an administrator's key it makes the keys
 that it needs. If a rule cannot be run, it is reported as *not run* with the reason, never as passed. If the machine
 was too slow for a rule, the rule is tried again with longer thresholds. The exit code is 1 if a rule failed.
+The suite is a binary of its own, picket-conformance. The command looks for it beside picket and then on PATH.
 
 Of %d rules, %d are marked **settled**: the RFC leaves the point open, and the rule is Picket's decision. %d cannot be seen over
 HTTP, and they name the place where they are checked. The last column lists what a rule needs beyond an agent's key and the RFC's own routes.

@@ -169,7 +169,7 @@ func shellBlocks(t *testing.T, document string) string {
 func buildPicket(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "picket")
-	cmd := exec.Command("go", "build", "-o", binary, "./cmd/picket")
+	cmd := exec.Command("go", "build", "-o", filepath.Dir(binary), "./cmd/picket", "./cmd/picket-conformance")
 	cmd.Dir = repoRoot(t)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build picket: %v\n%s", err, out)
