@@ -11,6 +11,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
 	"github.com/picket-dev/picket/adapter/process"
+	"github.com/picket-dev/picket/adapter/workspace"
 )
 
 func withTimeout(t *testing.T, d time.Duration) context.Context {
@@ -201,7 +202,7 @@ func TestConfigIsChecked(t *testing.T) {
 		{"waits too long", func(c *Config) { c.Wait = time.Minute }, picket.CodeValidation},
 		{"passes a key on", func(c *Config) { c.Env = []string{"PICKET_API_KEY"} }, picket.CodeValidation},
 		{"unknown workspace", func(c *Config) { c.Workspace = "elsewhere" }, picket.CodeValidation},
-		{"a worktree of nothing", func(c *Config) { c.Workspace, c.Dir = WorkspaceWorktree, t.TempDir() },
+		{"a worktree of nothing", func(c *Config) { c.Workspace, c.Dir = workspace.Worktree, t.TempDir() },
 			picket.CodeValidation},
 		{"unknown way to resume", func(c *Config) { c.Resume = "somehow" }, picket.CodeValidation},
 		{"kept for less than nothing", func(c *Config) { c.KeepWorkspaces = -time.Second }, picket.CodeValidation},

@@ -9,45 +9,43 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-)
 
-// agentFilesDir is in every workspace that is the agent's own, with what it
-// needs to know. It is replaced when a run begins.
-const agentFilesDir = ".picket"
+	"github.com/picket-dev/picket/adapter/workspace"
+)
 
 // writeAgentFiles writes the files into .picket of at, a directory in top, and
 // answers where they are. An agent of an earlier run may have put anything
 // there: nothing outside of top is written.
-func writeAgentFiles(k *lockedWorkspace, at string, files map[string]any) (string, error) {
+func writeAgentFiles(k *workspace.Locked, at string, files map[string]any) (string, error) {
 	r, err := openWorkspaceDir(k, at)
 	if err != nil {
-		return "", fmt.Errorf("write %s: %w", agentFilesDir, err)
+		return "", fmt.Errorf("write %s: %w", workspace.AgentFilesDir, err)
 	}
 	defer r.Close()
-	if info, err := r.Lstat(agentFilesDir); err == nil && !info.IsDir() {
-		if err := r.Remove(agentFilesDir); err != nil {
-			return "", fmt.Errorf("write %s: %w", agentFilesDir, err)
+	if info, err := r.Lstat(workspace.AgentFilesDir); err == nil && !info.IsDir() {
+		if err := r.Remove(workspace.AgentFilesDir); err != nil {
+			return "", fmt.Errorf("write %s: %w", workspace.AgentFilesDir, err)
 		}
 	}
-	if err := r.Mkdir(agentFilesDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", fmt.Errorf("write %s: %w", agentFilesDir, err)
+	if err := r.Mkdir(workspace.AgentFilesDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("write %s: %w", workspace.AgentFilesDir, err)
 	}
 	for name, v := range files {
-		if err := writeJSONIn(r, filepath.Join(agentFilesDir, name), v); err != nil {
-			return "", fmt.Errorf("write %s: %w", agentFilesDir, err)
+		if err := writeJSONIn(r, filepath.Join(workspace.AgentFilesDir, name), v); err != nil {
+			return "", fmt.Errorf("write %s: %w", workspace.AgentFilesDir, err)
 		}
 	}
-	return filepath.Join(at, agentFilesDir), nil
+	return filepath.Join(at, workspace.AgentFilesDir), nil
 }
 
 // replaceAgentFile replaces one file in .picket while the agent runs.
-func replaceAgentFile(k *lockedWorkspace, at, name string, v any) error {
+func replaceAgentFile(k *workspace.Locked, at, name string, v any) error {
 	r, err := openWorkspaceDir(k, at)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	file := filepath.Join(agentFilesDir, name)
+	file := filepath.Join(workspace.AgentFilesDir, name)
 	if err := writeJSONIn(r, file+".new", v); err != nil {
 		return err
 	}
@@ -55,9 +53,9 @@ func replaceAgentFile(k *lockedWorkspace, at, name string, v any) error {
 }
 
 // openWorkspaceDir opens a directory in top, and makes it if it is not there.
-func openWorkspaceDir(k *lockedWorkspace, at string) (*os.Root, error) {
+func openWorkspaceDir(k *workspace.Locked, at string) (*os.Root, error) {
 	top := k.Path
-	r, err := k.openRoot()
+	r, err := k.OpenRoot()
 	if err != nil || at == top {
 		return r, err
 	}

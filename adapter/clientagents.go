@@ -95,3 +95,26 @@ func (c *Client) CommandAgent(ctx context.Context, id string, command picket.Age
 }
 
 func agentPath(id string) string { return "/api/v1/agents/" + url.PathEscape(id) }
+
+// Evidence answers what the runs of a task have changed, the latest run first.
+func (c *Client) Evidence(ctx context.Context, taskID string) ([]picket.Evidence, error) {
+	var list struct {
+		Evidence []picket.Evidence `json:"evidence"`
+	}
+	err := c.Call(ctx, http.MethodGet, "/api/v1/tasks/"+taskID+"/evidence", nil, &list)
+	return list.Evidence, err
+}
+
+// RunsOfTask answers the runs of a task and the server's time, for Shelf.Ask.
+func (c *Client) RunsOfTask(ctx context.Context, taskID string) ([]picket.Run, time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var task picket.Task
+	var header http.Header
+	err := c.Call(ctx, http.MethodGet, "/api/v1/tasks/"+taskID, nil, &task, WithResponseHeader(&header))
+	now, bad := http.ParseTime(header.Get("Date"))
+	if bad != nil {
+		now = time.Now()
+	}
+	return task.Runs, now, err
+}

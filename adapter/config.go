@@ -14,6 +14,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/agents"
 	"github.com/picket-dev/picket/adapter/process"
+	"github.com/picket-dev/picket/adapter/workspace"
 )
 
 // Config says where leases come from and what is run for them.
@@ -84,7 +85,7 @@ type Config struct {
 	Launcher process.Launcher
 
 	// Workspace says where the agent works. Defaults to WorkspaceEmpty.
-	Workspace Workspace
+	Workspace workspace.Kind
 	// WorkspaceRoot holds the directories of all kinds but WorkspaceHere. Defaults to
 	// "workspaces" in StateDir.
 	WorkspaceRoot string
@@ -93,7 +94,7 @@ type Config struct {
 	Dir string
 	// Resume is what becomes of a task's directory in its next run. Defaults to
 	// ResumeReuse.
-	Resume Resume
+	Resume workspace.Resume
 	// KeepWorkspaces is how long a directory is kept at least after the end of
 	// its run, though the server says that it is due. Defaults to 0.
 	KeepWorkspaces time.Duration
@@ -147,23 +148,15 @@ type Config struct {
 	// Log gets the adapter's own log. Defaults to none.
 	Log *slog.Logger
 
-	agentIDGiven bool               // AgentID was given
-	repo         repository         // that Dir is in; of WorkspaceWorktree
-	onStep       func(point string) // of tests: told of every step of a workspace
+	agentIDGiven bool                 // AgentID was given
+	repo         workspace.Repository // that Dir is in; of WorkspaceWorktree
+	onStep       func(point string)   // of tests: told of every step of a workspace
 
 	// clock reads a clock that counts time in suspend, too.
 	clock func() time.Duration
 	// jitter picks a time from 0 up to d.
 	jitter func(d time.Duration) time.Duration
 }
-
-// Workspace is a way to give an agent a directory.
-type Workspace string
-
-const (
-	WorkspaceEmpty Workspace = "empty" // a new directory of mode 0700 for every run
-	WorkspaceHere  Workspace = "here"  // Config.Dir itself, shared by all runs
-)
 
 // Adapter leases tasks and runs an agent for each.
 type Adapter struct {
@@ -277,7 +270,7 @@ func (cfg *Config) request(n int) picket.AcquireRequest {
 		Max:          &n,
 		WaitSeconds:  &wait,
 	}
-	if cfg.Workspace != WorkspaceHere {
+	if cfg.Workspace != workspace.Here {
 		req.WorkspaceRoot = cfg.WorkspaceRoot
 	}
 	return req

@@ -11,6 +11,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/workspace"
 	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
@@ -41,7 +42,7 @@ func TestACopyOfADirectory(t *testing.T) {
 	text, _, res := outputOf(t,
 		[]string{"sh", "-c",
 			`find . -path ./.picket -prune -o -print | sort; readlink out secret up in; cat in; test -x tool && stat -c %a a; chmod 700 a; rm -rf a secret out tool`},
-		adaptertest.Task{}, func(c *adapter.Config) { c.Workspace, c.Dir = adapter.WorkspaceCopy, dir })
+		adaptertest.Task{}, func(c *adapter.Config) { c.Workspace, c.Dir = workspace.Copy, dir })
 	want := strings.Join([]string{".", "./.git", "./.git/HEAD", "./a", "./a/b.txt", "./in", "./out", "./secret",
 		"./tool", "./up",
 		outside, filepath.Join(outside, "secret"), "..", "a/b.txt", "text", "500", ""}, "\n")
@@ -56,37 +57,6 @@ func TestACopyOfADirectory(t *testing.T) {
 	}
 	if res.Workspace == dir {
 		t.Error("it worked in the directory itself")
-	}
-}
-
-// A directory that holds our own state is copied without it, and a copy that
-// would be too large is refused with what to do instead.
-func TestBoundsOfACopy(t *testing.T) {
-	dir := t.TempDir()
-	write(t, filepath.Join(dir, "one"), "12345")
-	write(t, filepath.Join(dir, "two"), "12345")
-	for _, c := range []struct {
-		files int
-		bytes int64
-		good  bool
-	}{{2, 10, true}, {1, 10, false}, {2, 9, false}} {
-		err := adapter.CopyAtMost(t.Context(), c.files, c.bytes, dir, t.TempDir())
-		var refusal *picket.Error
-		if c.good != (err == nil) ||
-			err != nil && (!errors.As(err, &refusal) || !strings.Contains(refusal.Remedy, "worktree")) {
-			t.Errorf("%+v: %v", c, err)
-		}
-	}
-	s := adaptertest.Start(t)
-	lease := s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
-	a := newAdapter(t, s, []string{"ls"}, func(c *adapter.Config) {
-		c.Workspace, c.Dir, c.StateDir = adapter.WorkspaceCopy, dir, filepath.Join(dir, "state")
-	})
-	if _, err := a.RunLease(proctest.Patience(t), lease); err != nil {
-		t.Fatal(err)
-	}
-	if v := s.View(lease.TaskID); string(v.Output) != `"one\ntwo\n"` {
-		t.Errorf("the copy holds %s", v.Output)
 	}
 }
 
@@ -117,5 +87,23 @@ func TestAgentFilesStayInTheWorkspace(t *testing.T) {
 		if v := s.View(lease.TaskID); string(v.Output) != `"good\n"` || string(text) != "mine\n" || len(files) != 1 {
 			t.Errorf("after %s: %s, outside is %q in %v", trap, v.Output, text, files)
 		}
+	}
+}
+
+// A directory that holds our own state is copied without it.
+func TestACopyLeavesOutOurState(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "one"), "12345")
+	write(t, filepath.Join(dir, "two"), "12345")
+	s := adaptertest.Start(t)
+	lease := s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
+	a := newAdapter(t, s, []string{"ls"}, func(c *adapter.Config) {
+		c.Workspace, c.Dir, c.StateDir = workspace.Copy, dir, filepath.Join(dir, "state")
+	})
+	if _, err := a.RunLease(proctest.Patience(t), lease); err != nil {
+		t.Fatal(err)
+	}
+	if v := s.View(lease.TaskID); string(v.Output) != `"one\ntwo\n"` {
+		t.Errorf("the copy holds %s", v.Output)
 	}
 }

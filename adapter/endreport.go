@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/files"
 	"github.com/picket-dev/picket/internal/text"
 )
 
@@ -212,7 +213,8 @@ func (r *run) writeExit() {
 	if r.paths.stateDir == "" {
 		return
 	}
-	if err := writeJSON(filepath.Join(r.paths.stateDir, exitFile), r.result.Exit); err != nil && !os.IsNotExist(err) {
+	if err := files.WriteJSON(filepath.Join(r.paths.stateDir, exitFile), r.result.Exit); err != nil &&
+		!os.IsNotExist(err) {
 		r.log.Warn("the end of the run cannot be written", "dir", r.paths.stateDir, "err", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/workspace"
 	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
@@ -38,7 +39,7 @@ func TestAHostilePathIsPrintedAsOneWord(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), name)
 		runGit(t, w.repo, "worktree", "add", "--quiet", "-b", "picket/"+lease.TaskID, "--", dir)
 		a := newAdapter(t, w.s, []string{"true"}, func(c *adapter.Config) {
-			c.Workspace, c.Dir, c.StateDir = adapter.WorkspaceWorktree, w.repo, w.state
+			c.Workspace, c.Dir, c.StateDir = workspace.Worktree, w.repo, w.state
 		})
 		_, err := a.RunLease(proctest.Patience(t), lease)
 		var e *picket.Error

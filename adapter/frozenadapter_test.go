@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/workspace"
 )
 
 // An adapter that is frozen while it has a worktree does not hold the next run
@@ -22,7 +22,7 @@ func TestAFrozenAdapterDoesNotWriteOverTheNextRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
-	frozen := w.killedAdapterCommand(lease, adapter.ResumeReuse, "never",
+	frozen := w.killedAdapterCommand(lease, workspace.ResumeReuse, "never",
 		`echo zombie > a.txt; echo half > half.txt; echo up > `+up+`; exec sleep 1000`)
 	if err := frozen.Start(); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/workspace"
 	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
@@ -212,7 +213,7 @@ func TestProgramsThatAnAgentConfiguresInGit(t *testing.T) {
 func (w *worktreeFixture) runMayFail(lease picket.Lease, script string) {
 	w.t.Helper()
 	a := newAdapter(w.t, w.s, []string{"sh", "-c", script}, func(c *adapter.Config) {
-		c.Workspace, c.Dir, c.StateDir = adapter.WorkspaceWorktree, w.repo, w.state
+		c.Workspace, c.Dir, c.StateDir = workspace.Worktree, w.repo, w.state
 	})
 	if _, err := a.RunLease(proctest.Patience(w.t), lease); err != nil {
 		w.t.Log(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/workspace"
 )
 
 // serverKnowing is a server that knows one run of every task it is asked for.
@@ -19,7 +20,7 @@ func serverKnowing(run picket.Run, now time.Time) func(context.Context, string) 
 	return func(context.Context, string) ([]picket.Run, time.Time, error) { return []picket.Run{run}, now, nil }
 }
 
-func collected(t *testing.T, shelf adapter.KeptWorkspaces, dry bool) []adapter.CollectResult {
+func collected(t *testing.T, shelf workspace.KeptWorkspaces, dry bool) []workspace.CollectResult {
 	t.Helper()
 	got, err := shelf.Collect(t.Context(), dry)
 	if err != nil {
@@ -52,7 +53,7 @@ func TestExpiredWorkspacesAreDeleted(t *testing.T) {
 	keep := func(until picket.Instant) picket.Run { r := run; r.KeepUntil = until; return r }
 	other := run
 	other.RunID = "run_01ARZ3NDEKTSV4RRFFQ69G5FAV"
-	shelf := adapter.KeptWorkspaces{StateDir: w.state}
+	shelf := workspace.KeptWorkspaces{StateDir: w.state}
 	if err := shelf.Pin(lease.RunID, true); err != nil {
 		t.Fatal(err)
 	}
@@ -82,11 +83,11 @@ func TestExpiredWorkspacesAreDeleted(t *testing.T) {
 			t.Errorf("%s: %+v", c.why, got)
 		}
 	}
-	shelf = adapter.KeptWorkspaces{
+	shelf = workspace.KeptWorkspaces{
 		StateDir: w.state,
 		RunsOfTask: func(context.Context, string) ([]picket.Run, time.Time, error) {
 			return []picket.Run{keep(past)}, time.Now(),
-				adapter.KeptWorkspaces{StateDir: w.state}.Pin(lease.RunID, true)
+				workspace.KeptWorkspaces{StateDir: w.state}.Pin(lease.RunID, true)
 		},
 	}
 	if err := shelf.Pin(lease.RunID, false); err != nil {
@@ -123,12 +124,12 @@ func TestExpiredWorkspacesAreDeleted(t *testing.T) {
 func TestWhatWasNotCommittedIsCommittedBeforeItGoes(t *testing.T) {
 	w := newWorktreeFixture(t)
 	lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
-	if !w.runAndKill(lease, adapter.ResumeReuse, "indexed", firstWork) {
+	if !w.runAndKill(lease, workspace.ResumeReuse, "indexed", firstWork) {
 		t.Fatal("the adapter was not killed")
 	}
 	past := picket.InstantOf(time.Now().Add(-time.Minute))
 	run := picket.Run{RunID: lease.RunID, State: picket.RunExpired, EndedAt: past, KeepUntil: past}
-	shelf := adapter.KeptWorkspaces{StateDir: w.state, RunsOfTask: serverKnowing(run, time.Now())}
+	shelf := workspace.KeptWorkspaces{StateDir: w.state, RunsOfTask: serverKnowing(run, time.Now())}
 	away := w.repo + ".away" // on a disk that is not mounted now
 	if err := os.Rename(w.repo, away); err != nil {
 		t.Fatal(err)
@@ -172,7 +173,7 @@ func TestDirectoryWithoutARecordIsDeleted(t *testing.T) {
 			}
 		}
 	}
-	collected(t, adapter.KeptWorkspaces{StateDir: state}, false)
+	collected(t, workspace.KeptWorkspaces{StateDir: state}, false)
 	for name, stays := range places {
 		if exists(filepath.Join(state, "kept", name)) != stays {
 			t.Errorf("%s is there: %t", name, !stays)
@@ -185,7 +186,7 @@ func TestAWorkspaceInUseStays(t *testing.T) {
 	w := newWorktreeFixture(t)
 	lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
 	past := picket.InstantOf(time.Now().Add(-time.Minute))
-	shelf := adapter.KeptWorkspaces{
+	shelf := workspace.KeptWorkspaces{
 		StateDir: w.state,
 		RunsOfTask: serverKnowing(picket.Run{
 			RunID:     lease.RunID,
@@ -195,7 +196,7 @@ func TestAWorkspaceInUseStays(t *testing.T) {
 		},
 			time.Now()),
 	}
-	looked := make(chan []adapter.CollectResult, 1)
+	looked := make(chan []workspace.CollectResult, 1)
 	w.set = append(w.set, func(c *adapter.Config) {
 		c.OnEvent = func(e adapter.Event) {
 			if e.Kind == adapter.EventLaunched {
@@ -222,7 +223,7 @@ func TestARecordCannotNameAnotherDirectory(t *testing.T) {
 		`not JSON`,
 	} {
 		write(t, filepath.Join(state, "kept", name, "workspace.json"), record)
-		if got := collected(t, adapter.KeptWorkspaces{StateDir: state}, false); len(got) != 0 ||
+		if got := collected(t, workspace.KeptWorkspaces{StateDir: state}, false); len(got) != 0 ||
 			!exists(filepath.Join(outside, "file")) {
 			t.Errorf("%s: %+v", record, got)
 		}
@@ -237,7 +238,9 @@ func TestAnEmptyWorkspaceGoesWithItsRun(t *testing.T) {
 		if exists(res.Workspace) != stays {
 			t.Errorf("after %q the workspace is there: %t", script, !stays)
 		}
-		if list, err := (adapter.KeptWorkspaces{StateDir: filepath.Dir(res.StateDir)}).List(t.Context()); err != nil ||
+		if list, err := (workspace.KeptWorkspaces{
+			StateDir: filepath.Dir(res.StateDir),
+		}).List(t.Context()); err != nil ||
 			(len(list) == 1) != stays {
 			t.Errorf("after %q: %+v, %v", script, list, err)
 		}

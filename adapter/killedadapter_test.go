@@ -18,6 +18,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/workspace"
 	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
@@ -29,7 +30,7 @@ type killedAdapter struct {
 	URL    string
 	Repo   string
 	State  string
-	Resume adapter.Resume
+	Resume workspace.Resume
 }
 
 func init() {
@@ -43,7 +44,7 @@ func init() {
 			Key:         adaptertest.Key,
 			Command:     []string{"sh", "-c", d.Script},
 			ReportRetry: time.Second,
-			Workspace:   adapter.WorkspaceWorktree,
+			Workspace:   workspace.Worktree,
 			Dir:         d.Repo,
 			StateDir:    d.State,
 			Resume:      d.Resume,
@@ -62,7 +63,7 @@ func init() {
 	}
 }
 
-func (w *worktreeFixture) killedAdapterCommand(lease picket.Lease, resume adapter.Resume,
+func (w *worktreeFixture) killedAdapterCommand(lease picket.Lease, resume workspace.Resume,
 	point, script string) *exec.Cmd {
 	w.t.Helper()
 	text, err := json.Marshal(killedAdapter{point, script, lease, w.s.URL, w.repo, w.state, resume})
@@ -76,7 +77,7 @@ func (w *worktreeFixture) killedAdapterCommand(lease picket.Lease, resume adapte
 
 // runAndKill runs a lease in a process that is killed at a point, and reports whether
 // it came there.
-func (w *worktreeFixture) runAndKill(lease picket.Lease, resume adapter.Resume, point, script string) bool {
+func (w *worktreeFixture) runAndKill(lease picket.Lease, resume workspace.Resume, point, script string) bool {
 	w.t.Helper()
 	out, err := w.killedAdapterCommand(lease, resume, point, script).CombinedOutput()
 	var ended *exec.ExitError
@@ -111,7 +112,7 @@ func (w *worktreeFixture) checkConsistent(what string) {
 	if got := runGit(w.t, w.repo, "status", "--porcelain"); got != "" {
 		w.t.Errorf("%s: the checkout has changed: %s", what, got)
 	}
-	all, err := (adapter.KeptWorkspaces{StateDir: w.state}).List(w.t.Context())
+	all, err := (workspace.KeptWorkspaces{StateDir: w.state}).List(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -137,7 +138,7 @@ func TestKilledAtAStep(t *testing.T) {
 		t.Run(point, func(t *testing.T) {
 			w := newWorktreeFixture(t)
 			first := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
-			if !w.runAndKill(first, adapter.ResumeReuse, point, firstWork) {
+			if !w.runAndKill(first, workspace.ResumeReuse, point, firstWork) {
 				t.Fatalf("the adapter never came to %s", point)
 			}
 			worked := !contains(making, point)
@@ -191,7 +192,7 @@ func TestKilledAgainAndAgain(t *testing.T) {
 	w := newWorktreeFixture(t)
 	lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
 	points := append(append([]string{"retired"}, making...), committing...)
-	policies := []adapter.Resume{adapter.ResumeReuse, adapter.ResumeCopy, adapter.ResumeFresh}
+	policies := []workspace.Resume{workspace.ResumeReuse, workspace.ResumeCopy, workspace.ResumeFresh}
 	ran, kills := 0, 0
 	marks := filepath.Join(t.TempDir(), "marks")
 	for i := range rounds {

@@ -10,6 +10,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/workspace"
 	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
@@ -132,7 +133,7 @@ func TestFilesOfARun(t *testing.T) {
 func TestWorkspaceHere(t *testing.T) {
 	dir := t.TempDir()
 	text, _, res := outputOf(t, []string{"sh", "-c", "pwd; ls -A"}, adaptertest.Task{}, func(c *adapter.Config) {
-		c.Workspace, c.Dir = adapter.WorkspaceHere, dir
+		c.Workspace, c.Dir = workspace.Here, dir
 	})
 	if text != dir+"\n" || res.Workspace != dir {
 		t.Errorf("worked in %q, result %q", text, res.Workspace)

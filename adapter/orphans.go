@@ -14,6 +14,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/process"
+	"github.com/picket-dev/picket/internal/files"
 )
 
 // orphanedRun is a run whose adapter is dead: its directory, locked by us now, and
@@ -129,7 +130,7 @@ func (a *Adapter) releaseOrphan(ctx context.Context, o *orphanedRun) {
 	} else {
 		log.Info("the lease of a dead adapter was given back", "class", exit.Class, "state", state)
 	}
-	if err := writeJSON(filepath.Join(o.dir, exitFile), exit); err != nil {
+	if err := files.WriteJSON(filepath.Join(o.dir, exitFile), exit); err != nil {
 		log.Warn("the end of the run cannot be written", "dir", o.dir, "err", err)
 	}
 	if err := os.Remove(filepath.Join(o.dir, leaseFile)); err != nil {

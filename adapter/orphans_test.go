@@ -17,13 +17,14 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
 	"github.com/picket-dev/picket/adapter/process"
+	"github.com/picket-dev/picket/adapter/workspace"
 	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
 // writeOrphan leaves a lease as an adapter does that is killed while it holds it.
 func writeOrphan(t *testing.T, cfg *Config, lease picket.Lease, left process.Record) (dir string) {
 	t.Helper()
-	dir, err := privateDir(cfg.StateDir, lease.RunID)
+	dir, err := workspace.PrivateDir(cfg.StateDir, lease.RunID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +281,7 @@ func TestDamagedNotes(t *testing.T) {
 		"run_01J00000000000000000000002": "",
 		"other":                          `{"runId":"other"}`,
 	} {
-		dir, err := privateDir(a.cfg.StateDir, name)
+		dir, err := workspace.PrivateDir(a.cfg.StateDir, name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/workspace"
 	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
@@ -21,13 +22,13 @@ import (
 func TestTheNextAdapterHandsInWhatADeadOneLeft(t *testing.T) {
 	w := newWorktreeFixture(t)
 	lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
-	if !w.runAndKill(lease, adapter.ResumeReuse, "indexed", firstWork+`; echo "$PICKET_LEASE_TOKEN" >> first.txt`) {
+	if !w.runAndKill(lease, workspace.ResumeReuse, "indexed", firstWork+`; echo "$PICKET_LEASE_TOKEN" >> first.txt`) {
 		t.Fatal("the adapter was not killed")
 	}
 	ctx, stop := context.WithCancel(proctest.Patience(t))
 	defer stop()
 	a := newAdapter(t, w.s, []string{"true"}, func(c *adapter.Config) {
-		c.Workspace, c.Dir, c.StateDir = adapter.WorkspaceWorktree, w.repo, w.state
+		c.Workspace, c.Dir, c.StateDir = workspace.Worktree, w.repo, w.state
 	})
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(ctx) }()
@@ -58,7 +59,7 @@ func TestAGitDiesWithItsAdapter(t *testing.T) {
 	runGit(t, w.repo, "config", "filter.slow.clean",
 		fmt.Sprintf("setsid -w sh -c 'echo $$ > %s; exec sleep 1000'", went))
 	lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
-	doomed := w.killedAdapterCommand(lease, adapter.ResumeReuse, "never",
+	doomed := w.killedAdapterCommand(lease, workspace.ResumeReuse, "never",
 		`echo one > first.slow; echo "first.slow filter=slow" > .gitattributes`)
 	if err := doomed.Start(); err != nil {
 		t.Fatal(err)

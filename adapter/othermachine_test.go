@@ -9,27 +9,28 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/workspace"
 )
 
 // On a machine without the directory of the run before, a run begins with what
 // was committed, or afresh, and the agent is told.
 func TestRunResumesOnAnotherMachine(t *testing.T) {
-	for source, want := range map[adapter.Workspace]string{
-		adapter.WorkspaceWorktree: "branch",
-		adapter.WorkspaceEmpty:    "fresh",
+	for source, want := range map[workspace.Kind]string{
+		workspace.Worktree: "branch",
+		workspace.Empty:    "fresh",
 	} {
 		w := newWorktreeFixture(t, func(c *adapter.Config) { c.Workspace = source })
 		lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
 		here := w.state
 		first := w.run(lease, "echo one > one.txt")
-		if source == adapter.WorkspaceWorktree {
+		if source == workspace.Worktree {
 			write(t, filepath.Join(first.Workspace, "late.txt"), "late\n")
 		}
 		w.state = t.TempDir()
 		second := w.s.Supersede(lease.TaskID)
 		res := w.run(second, "cat .picket/task.json > told; ls > listed")
 		listed, _ := os.ReadFile(filepath.Join(res.Workspace, "listed"))
-		if worktree := source == adapter.WorkspaceWorktree; strings.Contains(string(listed),
+		if worktree := source == workspace.Worktree; strings.Contains(string(listed),
 			"late.txt\nlisted\none.txt\n") != worktree {
 			t.Errorf("%s: it began with\n%s", source, listed)
 		}
@@ -42,7 +43,7 @@ func TestRunResumesOnAnotherMachine(t *testing.T) {
 		w.state = here
 		third := w.s.Supersede(lease.TaskID)
 		if res := w.run(third,
-			"cat told || true"); (res.Workspace == first.Workspace) != (source == adapter.WorkspaceEmpty) {
+			"cat told || true"); (res.Workspace == first.Workspace) != (source == workspace.Empty) {
 			t.Errorf("%s: worked in %s, first in %s", source, res.Workspace, first.Workspace)
 		}
 	}

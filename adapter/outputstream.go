@@ -14,13 +14,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/workspace"
 )
 
 const (
-	maxChunk     = 64 << 10 // bytes of one post of output
-	maxPending   = 1 << 20  // bytes of a stream waiting to be posted, for a moment twice that
-	maxTail      = 64 << 10 // bytes of the tail kept for output and detail
-	redactedText = "[redacted]"
+	maxChunk   = 64 << 10 // bytes of one post of output
+	maxPending = 1 << 20  // bytes of a stream waiting to be posted, for a moment twice that
+	maxTail    = 64 << 10 // bytes of the tail kept for output and detail
 )
 
 // outputStream takes one stream of a process: it hides the lease token and hands the
@@ -125,7 +125,7 @@ func (r *redactor) redact(p []byte) []byte {
 		return p
 	}
 	buf := append(r.held, p...)
-	buf = bytes.ReplaceAll(buf, r.secret, []byte(redactedText))
+	buf = bytes.ReplaceAll(buf, r.secret, []byte(workspace.RedactedText))
 	n := secretPrefixLen(r.secret, buf)
 	r.held = bytes.Clone(buf[len(buf)-n:])
 	return buf[:len(buf)-n]

@@ -18,6 +18,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
 	"github.com/picket-dev/picket/adapter/process"
+	"github.com/picket-dev/picket/adapter/workspace"
 )
 
 // A secret is hidden however the stream is cut.
@@ -33,7 +34,7 @@ func TestRedaction(t *testing.T) {
 		for range rnd.IntN(8) {
 			in.WriteString(pieces[rnd.IntN(len(pieces))])
 		}
-		want := strings.ReplaceAll(in.String(), secret, redactedText)
+		want := strings.ReplaceAll(in.String(), secret, workspace.RedactedText)
 		r := newRedactor(secret)
 		var got strings.Builder
 		for rest := in.String(); rest != ""; {
@@ -84,7 +85,8 @@ func TestOutputIsRedactedInEveryCopy(t *testing.T) {
 		if run.Stderr != "err [redacted]" || run.Released.Detail != "err [redacted]" {
 			t.Errorf("stderr %q, detail %q", run.Stderr, run.Released.Detail)
 		}
-		if c := copied.String(); strings.Contains(c, lease.LeaseToken.Reveal()) || strings.Count(c, redactedText) != 2 {
+		if c := copied.String(); strings.Contains(c, lease.LeaseToken.Reveal()) ||
+			strings.Count(c, workspace.RedactedText) != 2 {
 			t.Errorf("the copy has %q", c)
 		}
 	})

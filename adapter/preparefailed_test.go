@@ -10,6 +10,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/workspace"
 )
 
 // A run that is told to give its lease back, or loses it, while its directory is
@@ -23,7 +24,7 @@ func TestRunEndsWhileItsDirectoryIsMade(t *testing.T) {
 					t.Fatal(err)
 				}
 				a, s := newScriptedAdapter(t, func(*scriptedProcess) { t.Error("an agent was launched") },
-					func(c *Config) { c.Workspace, c.Dir = WorkspaceCopy, dir })
+					func(c *Config) { c.Workspace, c.Dir = workspace.Copy, dir })
 				lease := s.Grant(adaptertest.Task{})
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()

@@ -18,6 +18,7 @@ import (
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
 	"github.com/picket-dev/picket/adapter/agents"
+	"github.com/picket-dev/picket/adapter/workspace"
 	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
@@ -73,7 +74,7 @@ func newRecordedAgent(t *testing.T, p agents.Preset, script string) *recordedAge
 		Preset:       p,
 		Command:      []string{file},
 		StateDir:     filepath.Join(r.dir, "state"),
-		Workspace:    adapter.WorkspaceHere,
+		Workspace:    workspace.Here,
 		Dir:          r.dir,
 		PicketPath:   "/opt/it's/picket",
 		Unregistered: true,

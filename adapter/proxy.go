@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/workspace"
 )
 
 // Acquire asks the control plane for up to req.Max leases and waits up to
@@ -261,5 +262,21 @@ func (p *Proxy) RequestHelp(ctx context.Context, req picket.HelpRequest) (picket
 func (p *Proxy) Task(ctx context.Context) (picket.Task, error) {
 	var out picket.Task
 	err := p.Tool(ctx, "get_task", nil, &out)
+	return out, err
+}
+
+// Evidence hands in what the run has changed, in place of what was handed in
+// before. Like every evidence it never changes the task and is accepted until
+// 15 minutes after the lease ended.
+func (p *Proxy) Evidence(ctx context.Context, ev picket.Evidence) error {
+	return p.post(ctx, "/v1/run/evidence", workspace.EvidenceBodyOf(ev), nil)
+}
+
+// Usage says what the agent's own output tells of its use of models, in figures
+// that only grow: the difference to those said before is charged. Like every
+// evidence it is accepted until 15 minutes after the lease ended.
+func (p *Proxy) Usage(ctx context.Context, u picket.UsageReport) (picket.Usage, error) {
+	var out picket.Usage
+	err := p.post(ctx, "/v1/run/usage", u, &out)
 	return out, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/workspace"
 )
 
 // registrar is the adapter's place in the registry, through all its sessions.
@@ -201,7 +202,7 @@ func (m *registrar) lockAgentID(ctx context.Context) error {
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case !errors.Is(err, errInUse):
+		case !errors.Is(err, workspace.ErrInUse):
 			return picket.Invalid("StateDir", "Name a directory that you may write to.",
 				"the seat of agent %s cannot be taken: %v", m.cfg.AgentID, err)
 		case !said:
@@ -220,7 +221,7 @@ func lockAgentIDDir(ctx context.Context, dir string) (*agentIDLock, error) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}
-		lock, err := flock(ctx, dir, 5*time.Second)
+		lock, err := workspace.Flock(ctx, dir, 5*time.Second)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -242,7 +243,7 @@ func lockAgentIDDir(ctx context.Context, dir string) (*agentIDLock, error) {
 // whether it is dead.
 func (s *agentIDLock) loadInstances() {
 	var was agentIDRecord
-	if canLock && readJSON(s.dir, agentIDRecordFile, &was) == nil {
+	if workspace.CanLock && readJSON(s.dir, agentIDRecordFile, &was) == nil {
 		s.instances = was.Instances
 	}
 }

@@ -211,7 +211,9 @@ func (r *run) launch(work context.Context) (err error) {
 	if dir != nil {
 		defer dir.Close()
 	}
-	(&workspaceStore{cfg: r.cfg}).step("launching")
+	if r.cfg.onStep != nil {
+		r.cfg.onStep("launching")
+	}
 	r.proc, err = r.cfg.Launcher.Launch(work, process.Job{
 		Lease:    r.lease,
 		Dir:      r.paths.workspace,

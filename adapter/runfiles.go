@@ -2,18 +2,15 @@ package adapter
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/workspace"
+	"github.com/picket-dev/picket/internal/files"
 )
 
 // TaskFile is what PICKET_TASK_FILE holds: the task as the agent needs it. It
@@ -24,9 +21,9 @@ type TaskFile struct {
 	FencingToken int64  `json:"fencingToken"`
 	Attempt      int    `json:"attempt"` // counts runs from 1
 	picket.LeaseTask
-	Answers      []picket.Answer `json:"answers"`      // of people, oldest first
-	PreviousExit *picket.Exit    `json:"previousExit"` // null in the first run
-	Workspace    TaskWorkspace   `json:"workspace"`
+	Answers      []picket.Answer         `json:"answers"`      // of people, oldest first
+	PreviousExit *picket.Exit            `json:"previousExit"` // null in the first run
+	Workspace    workspace.TaskWorkspace `json:"workspace"`
 }
 
 // The files an agent reads.
@@ -54,12 +51,12 @@ func (r *run) prepare(ctx context.Context) error {
 	if err := picket.CheckID("taskId", "task", r.lease.TaskID); err != nil {
 		return err
 	}
-	state, err := privateDir(r.cfg.StateDir, r.lease.RunID)
+	state, err := workspace.PrivateDir(r.cfg.StateDir, r.lease.RunID)
 	if err != nil {
 		return fmt.Errorf("make state directory: %w", err)
 	}
 	r.paths = runPaths{stateDir: state}
-	k, told, err := (&workspaceStore{cfg: r.cfg, run: r}).open(ctx, r.lease)
+	k, told, err := r.workspaceStore().Open(ctx, r.lease)
 	if err != nil {
 		return err
 	}
@@ -76,7 +73,7 @@ func (r *run) startDir() (*os.File, error) {
 	if k == nil {
 		return nil, nil
 	}
-	top, err := k.openRoot()
+	top, err := k.OpenRoot()
 	if err != nil {
 		return nil, err
 	}
@@ -90,8 +87,8 @@ func (r *run) startDir() (*os.File, error) {
 
 // writeTaskFiles writes what the agent reads: into its own directory, or beside its
 // output when it works in a directory of the user's.
-func (r *run) writeTaskFiles(told TaskWorkspace) error {
-	files := map[string]any{
+func (r *run) writeTaskFiles(told workspace.TaskWorkspace) error {
+	contents := map[string]any{
 		taskFile: TaskFile{
 			TaskID: r.lease.TaskID, RunID: r.lease.RunID, FencingToken: r.lease.FencingToken, Attempt: r.lease.Attempt,
 			LeaseTask: r.lease.Task, Answers: r.lease.Answers, PreviousExit: r.lease.PreviousExit, Workspace: told,
@@ -102,42 +99,18 @@ func (r *run) writeTaskFiles(told TaskWorkspace) error {
 	dir := r.paths.stateDir
 	if k := r.workspace.locked; k != nil {
 		var err error
-		if dir, err = writeAgentFiles(k, told.Path, files); err != nil {
+		if dir, err = writeAgentFiles(k, told.Path, contents); err != nil {
 			return err
 		}
 	} else {
-		for name, v := range files {
-			if err := writeJSON(filepath.Join(dir, name), v); err != nil {
+		for name, v := range contents {
+			if err := files.WriteJSON(filepath.Join(dir, name), v); err != nil {
 				return fmt.Errorf("write %s: %w", name, err)
 			}
 		}
 	}
 	r.paths.taskFile, r.paths.lastReport = filepath.Join(dir, taskFile), filepath.Join(dir, lastReportFile)
 	return nil
-}
-
-// privateDir makes root/name with mode 0700; it may exist from an earlier try.
-func privateDir(root, name string) (string, error) {
-	if err := os.MkdirAll(root, 0o700); err != nil {
-		return "", err
-	}
-	r, err := os.OpenRoot(root)
-	if err != nil {
-		return "", err
-	}
-	defer r.Close()
-	if err := r.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", err
-	}
-	return filepath.Join(root, name), nil
-}
-
-func writeJSON(file string, v any) error {
-	b, err := json.Marshal(v, jsontext.WithIndent("  "))
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(b, '\n'), 0o600)
 }
 
 // openLog makes the file of one output stream; nil when it cannot.
@@ -177,7 +150,7 @@ func (cfg *Config) deleteOldRuns(now time.Time) {
 
 // collectWorkspaces deletes what is due, at once and then now and then until ctx ends.
 func (a *Adapter) collectWorkspaces(ctx context.Context) {
-	shelf := KeptWorkspaces{
+	shelf := workspace.KeptWorkspaces{
 		StateDir:      a.cfg.StateDir,
 		WorkspaceRoot: a.cfg.WorkspaceRoot,
 		Keep:          a.cfg.KeepWorkspaces,

@@ -3,17 +3,18 @@ package adapter
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"net/http"
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/process"
+	"github.com/picket-dev/picket/adapter/workspace"
 )
 
 // runWorkspace is a run's hold on its directory.
 type runWorkspace struct {
-	locked          *lockedWorkspace // nil: the directory is the user's own
-	pendingEvidence *picket.Evidence // not handed in yet
+	locked          *workspace.Locked // nil: the directory is the user's own
+	pendingEvidence *picket.Evidence  // not handed in yet
 }
 
 // commitTimeout bounds what is done with a worktree while its lease is kept.
@@ -28,15 +29,15 @@ func (r *run) commitWorkspace(ctx context.Context, v stopRequest) {
 	if k == nil {
 		return
 	}
-	if k.Source == WorkspaceWorktree {
+	if k.Source == workspace.Worktree {
 		within := commitTimeout
 		if v.ending != "" {
-			within = gitTimeout
+			within = workspace.GitTimeout
 		}
-		doing, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), within, errGitTimeout)
+		doing, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), within, workspace.ErrGitTimeout)
 		defer cancel()
 		defer context.AfterFunc(ctx, func() { time.AfterFunc(reportTimeout, cancel) })()
-		err := errLeaseEnded // the next run of the task may be at work
+		err := workspace.ErrLeaseEnded // the next run of the task may be at work
 		if v.ending != EndLost {
 			err = r.commitAndSubmit(doing, k)
 		}
@@ -46,20 +47,20 @@ func (r *run) commitWorkspace(ctx context.Context, v stopRequest) {
 			return
 		}
 	}
-	k.Stage, k.EndedAt = stageSettled, picket.InstantOf(time.Now())
-	if err := k.save(); err != nil {
+	k.Stage, k.EndedAt = workspace.StageSettled, picket.InstantOf(time.Now())
+	if err := k.Save(); err != nil {
 		r.log.Warn("the record of the workspace cannot be written", "workspace", k.Path, "err", err)
 	}
 }
 
-func (r *run) commitAndSubmit(ctx context.Context, k *lockedWorkspace) error {
+func (r *run) commitAndSubmit(ctx context.Context, k *workspace.Locked) error {
 	about := commitSubject(ctx, r)
-	w := &workspaceStore{cfg: r.cfg, run: r}
-	tip, err := w.commit(ctx, k, k.commitMessage(about))
+	w := r.workspaceStore()
+	tip, err := w.Commit(ctx, k, k.CommitMessage(about))
 	if err != nil {
 		return err
 	}
-	ev, err := w.evidence(ctx, k, tip, r.lease.AgentCredential())
+	ev, err := w.Evidence(ctx, k, tip, r.lease.AgentCredential())
 	if err != nil {
 		return err
 	}
@@ -72,11 +73,12 @@ func (r *run) commitAndSubmit(ctx context.Context, k *lockedWorkspace) error {
 
 // submitUncommitted lets the reviewer know that there is work that he does not
 // see, but of a run whose branch belongs to the next one by now.
-func (r *run) submitUncommitted(ctx context.Context, k *lockedWorkspace, err error) {
-	if errors.Is(err, errNotUsable) {
+func (r *run) submitUncommitted(ctx context.Context, k *workspace.Locked, err error) {
+	if errors.Is(err, workspace.ErrNotUsable) {
 		return
 	}
-	note := redactText("[picket: the changes of the run in "+k.Path+" were not committed to its branch: "+err.Error()+
+	note := workspace.RedactText("[picket: the changes of the run in "+k.Path+" were not committed to its branch: "+
+		err.Error()+
 		"]\n",
 		r.lease.AgentCredential())
 	r.workspace.pendingEvidence = &picket.Evidence{
@@ -106,7 +108,7 @@ func commitSubject(ctx context.Context, r *run) string {
 	if last != nil && last.Summary != "" {
 		about = last.Summary
 	}
-	return redactText(about, r.lease.AgentCredential())
+	return workspace.RedactText(about, r.lease.AgentCredential())
 }
 
 // submitEvidence posts the evidence, if that is still to be done.
@@ -136,25 +138,14 @@ func (r *run) unlockWorkspace(ctx context.Context) {
 }
 
 // deleteIfEmpty deletes a directory that was made empty and was left empty.
-func (r *run) deleteIfEmpty(ctx context.Context, k *lockedWorkspace) {
-	defer k.unlock()
-	if k.Source != WorkspaceEmpty || !k.isEmpty() {
+func (r *run) deleteIfEmpty(ctx context.Context, k *workspace.Locked) {
+	defer k.Unlock()
+	if k.Source != workspace.Empty || !k.IsEmpty() {
 		return
 	}
-	if err := (&workspaceStore{cfg: r.cfg}).delete(context.WithoutCancel(ctx), k); err != nil {
+	if err := r.cfg.workspaceStore().Delete(context.WithoutCancel(ctx), k); err != nil {
 		r.log.Warn("an empty workspace cannot be deleted", "workspace", k.Path, "err", err)
 	}
-}
-
-// isEmpty reports whether there is nothing in a directory but our own files.
-func (k *lockedWorkspace) isEmpty() bool {
-	r, err := k.openRoot()
-	if err != nil {
-		return false
-	}
-	defer r.Close()
-	entries, err := fs.ReadDir(r.FS(), ".")
-	return err == nil && (len(entries) == 0 || len(entries) == 1 && entries[0].Name() == agentFilesDir)
 }
 
 // commitOrphanWork does for a run whose adapter died what that has not done any more:
@@ -162,13 +153,13 @@ func (k *lockedWorkspace) isEmpty() bool {
 // credential.
 func (a *Adapter) commitOrphanWork(ctx context.Context, lost picket.Lease) {
 	log := a.cfg.Log.With("task", lost.TaskID, "run", lost.RunID)
-	all, err := listWorkspaces(a.cfg.StateDir)
+	all, err := workspace.List(a.cfg.StateDir)
 	if err != nil {
 		log.Warn("the kept workspaces cannot be listed", "err", err)
 		return
 	}
 	for _, w := range all {
-		if w.RunID != lost.RunID || w.Source != WorkspaceWorktree || w.Stage != stageReady {
+		if w.RunID != lost.RunID || w.Source != workspace.Worktree || w.Stage != workspace.StageReady {
 			continue
 		}
 		if err := a.commitOrphanWorkspace(ctx, w, lost); err != nil {
@@ -178,26 +169,67 @@ func (a *Adapter) commitOrphanWork(ctx context.Context, lost picket.Lease) {
 	}
 }
 
-func (a *Adapter) commitOrphanWorkspace(ctx context.Context, w KeptWorkspace, lost picket.Lease) error {
+func (a *Adapter) commitOrphanWorkspace(ctx context.Context, w workspace.KeptWorkspace, lost picket.Lease) error {
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
-	k, err := lockWorkspace(ctx, w, a.cfg.StateDir, a.cfg.WorkspaceRoot, 0)
-	if errors.Is(err, errInUse) {
+	k, err := workspace.Lock(ctx, w, a.cfg.StateDir, a.cfg.WorkspaceRoot, 0)
+	if errors.Is(err, workspace.ErrInUse) {
 		return nil // somebody is at it
 	}
 	if err != nil {
 		return err
 	}
-	defer k.unlock()
-	shop := &workspaceStore{cfg: &a.cfg}
-	if err := shop.repair(ctx, k); err != nil {
+	defer k.Unlock()
+	shop := a.cfg.workspaceStore()
+	if err := shop.Repair(ctx, k); err != nil {
 		return err
 	}
-	ev, err := shop.evidence(ctx, k, shop.git(k).resolveCommit(ctx, "refs/heads/"+k.Branch), lost.AgentCredential())
+	ev, err := shop.Evidence(ctx, k, shop.BranchTip(ctx, k), lost.AgentCredential())
 	if err != nil {
 		return err
 	}
 	try, stop := context.WithTimeout(ctx, reportTimeout)
 	defer stop()
 	return NewProxy(lost, a.cfg.BaseURL, a.cfg.HTTP).Evidence(try, ev)
+}
+
+// workspaceStore is the store of this configuration, for work beside any lease.
+func (cfg *Config) workspaceStore() *workspace.Store {
+	return &workspace.Store{
+		StateDir: cfg.StateDir,
+		Root:     cfg.WorkspaceRoot,
+		Dir:      cfg.Dir,
+		Kind:     cfg.Workspace,
+		Resume:   cfg.Resume,
+		Repo:     cfg.repo,
+		Git:      cfg.gitContainment(),
+		Log:      cfg.Log,
+		OnStep:   cfg.onStep,
+	}
+}
+
+// workspaceStore is the store for work under the lease of the run.
+func (r *run) workspaceStore() *workspace.Store {
+	w := r.cfg.workspaceStore()
+	w.Git = r.gitContainment()
+	return w
+}
+
+// gitContainment is the one of agents that are started as configured.
+func (cfg *Config) gitContainment() workspace.GitContainment {
+	switch l := cfg.Launcher.(type) {
+	case process.CommandLauncher:
+		return workspace.GitContainment{Containment: l.Containment, Shim: l.Shim}
+	case PresetLauncher:
+		return workspace.GitContainment{Containment: l.Containment, Shim: l.Shim}
+	}
+	return workspace.GitContainment{Containment: cfg.Containment}
+}
+
+// gitContainment is that of the run, which ends with its lease.
+func (r *run) gitContainment() workspace.GitContainment {
+	c := r.cfg.gitContainment()
+	c.RunID, c.StateDir = r.lease.RunID, r.paths.stateDir
+	c.LeaseLeft = func() time.Duration { return r.deadline.current() - r.cfg.clock() }
+	return c
 }

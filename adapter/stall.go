@@ -9,6 +9,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/process"
+	"github.com/picket-dev/picket/adapter/workspace"
 )
 
 const (
@@ -208,7 +209,7 @@ func (r *run) writeNudge(n NudgeFile) error {
 	case k != nil:
 		return replaceAgentFile(k, r.paths.workspace, nudgeFile, n)
 	}
-	return replaceJSONInPlace(filepath.Dir(r.paths.taskFile), nudgeFile, n)
+	return workspace.ReplaceJSONInPlace(filepath.Dir(r.paths.taskFile), nudgeFile, n)
 }
 
 func (r *run) nudgePath() string {

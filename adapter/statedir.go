@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/workspace"
 )
 
 // checkStateDir makes the directory of runs and writes into it once. A worker that
@@ -44,11 +45,11 @@ func probeWrite(dir string) error {
 
 func (cfg *Config) fillDirs() (err error) {
 	if cfg.StateDir == "" {
-		if cfg.StateDir, err = defaultStateDir(); err != nil {
+		if cfg.StateDir, err = workspace.DefaultStateDir(); err != nil {
 			return err
 		}
 	}
-	cfg.Workspace = cmp.Or(cfg.Workspace, WorkspaceEmpty)
+	cfg.Workspace = cmp.Or(cfg.Workspace, workspace.Empty)
 	cfg.WorkspaceRoot = cmp.Or(cfg.WorkspaceRoot, filepath.Join(cfg.StateDir, "workspaces"))
 	cfg.Dir = cmp.Or(cfg.Dir, ".")
 	for _, dir := range []*string{&cfg.StateDir, &cfg.WorkspaceRoot, &cfg.Dir} {
@@ -57,7 +58,7 @@ func (cfg *Config) fillDirs() (err error) {
 		}
 	}
 	named := cfg.WorkspaceRoot
-	if cfg.WorkspaceRoot, err = realPath(named); err != nil {
+	if cfg.WorkspaceRoot, err = workspace.RealPath(named); err != nil {
 		return picket.Invalid("WorkspaceRoot",
 			"Name a directory that you may write to: WorkspaceRoot, or XDG_STATE_HOME in the environment.",
 			"the directory of workspaces cannot be found: %v", err)
@@ -73,23 +74,12 @@ func (cfg *Config) fillDirs() (err error) {
 	return cfg.checkWorkspace()
 }
 
-func defaultStateDir() (string, error) {
-	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "picket", "adapter"), nil
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", picket.Invalid("StateDir", "Set the variable HOME or XDG_STATE_HOME, or StateDir.",
-			"there is no place for the state of runs: %v", err)
-	}
-	return filepath.Join(home, ".local", "state", "picket", "adapter"), nil
-}
-
 // checkWorkspace fills in how directories are made, and says what is missing
 // for it before a task is taken.
 func (cfg *Config) checkWorkspace() (err error) {
-	cfg.Resume = cmp.Or(cfg.Resume, ResumeReuse)
-	if !slices.Contains([]Resume{ResumeReuse, ResumeCopy, ResumeFresh}, cfg.Resume) {
+	cfg.Resume = cmp.Or(cfg.Resume, workspace.ResumeReuse)
+	if !slices.Contains([]workspace.Resume{workspace.ResumeReuse, workspace.ResumeCopy, workspace.ResumeFresh},
+		cfg.Resume) {
 		return picket.Invalid("Resume", "Use reuse, copy or fresh.", "there is no way to resume called %q", cfg.Resume)
 	}
 	if cfg.KeepWorkspaces < 0 {
@@ -97,12 +87,12 @@ func (cfg *Config) checkWorkspace() (err error) {
 			cfg.KeepWorkspaces)
 	}
 	switch cfg.Workspace {
-	case WorkspaceEmpty, WorkspaceHere, WorkspaceCopy:
+	case workspace.Empty, workspace.Here, workspace.Copy:
 		return nil
-	case WorkspaceWorktree:
+	case workspace.Worktree:
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		cfg.repo, err = findRepository(ctx, cfg.Dir, cfg.gitContainment())
+		cfg.repo, err = workspace.FindRepository(ctx, cfg.Dir, cfg.gitContainment())
 		return err
 	}
 	return picket.Invalid("Workspace", "Use here, worktree, copy or empty.", "there is no workspace of kind %q",

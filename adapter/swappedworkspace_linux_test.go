@@ -19,6 +19,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/workspace"
 	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
@@ -90,17 +91,17 @@ func (g *decoyDir) swap(t *testing.T, workspace string) {
 // collectAsDue collects the workspaces of a state directory as if all were due. A
 // child that another test is starting holds our locks until its exec, so one that
 // is in use for a moment is collected again.
-func (w *worktreeFixture) collectAsDue(runID string) []adapter.CollectResult {
+func (w *worktreeFixture) collectAsDue(runID string) []workspace.CollectResult {
 	w.t.Helper()
 	past := picket.InstantOf(time.Now().Add(-time.Hour))
 	run := picket.Run{RunID: runID, State: picket.RunFailed, EndedAt: past, KeepUntil: past}
-	kept := adapter.KeptWorkspaces{StateDir: w.state, RunsOfTask: serverKnowing(run, time.Now())}
+	kept := workspace.KeptWorkspaces{StateDir: w.state, RunsOfTask: serverKnowing(run, time.Now())}
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		got, err := kept.Collect(context.Background(), false)
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		inUse := slices.ContainsFunc(got, func(c adapter.CollectResult) bool { return c.Reason == "in use" })
+		inUse := slices.ContainsFunc(got, func(c workspace.CollectResult) bool { return c.Reason == "in use" })
 		if !inUse || time.Now().After(end) {
 			return got
 		}
@@ -137,7 +138,7 @@ func TestALinkInPlaceOfAWorkspaceLeadsNowhere(t *testing.T) {
 		},
 		"copy of the run before": func(w *worktreeFixture, lease picket.Lease, path string, g *decoyDir) {
 			g.swap(w.t, path)
-			w.set = append(w.set, func(c *adapter.Config) { c.Resume = adapter.ResumeCopy })
+			w.set = append(w.set, func(c *adapter.Config) { c.Resume = workspace.ResumeCopy })
 			res := w.run(w.s.Supersede(lease.TaskID), "echo two > two.txt")
 			if exists(filepath.Join(res.Workspace, "private.txt")) {
 				w.t.Error("files of the target were copied")
@@ -234,7 +235,7 @@ func TestAWorkspaceThatIsSwappedAtAStep(t *testing.T) {
 			}
 		}
 		a := newAdapter(t, w.s, []string{"sh", "-c", "echo two > two.txt"}, func(c *adapter.Config) {
-			c.Workspace, c.Dir, c.StateDir = adapter.WorkspaceWorktree, w.repo, w.state
+			c.Workspace, c.Dir, c.StateDir = workspace.Worktree, w.repo, w.state
 		})
 		swaps := 0
 		adapter.SetStepHook(a, func(at string) {

@@ -13,6 +13,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/workspace"
 	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
@@ -96,7 +97,7 @@ func newWorktreeFixture(t *testing.T, set ...func(*adapter.Config)) *worktreeFix
 func (w *worktreeFixture) run(lease picket.Lease, script string) adapter.Result {
 	w.t.Helper()
 	a := newAdapter(w.t, w.s, []string{"sh", "-c", script}, append([]func(*adapter.Config){func(c *adapter.Config) {
-		c.Workspace, c.Dir, c.StateDir = adapter.WorkspaceWorktree, w.repo, w.state
+		c.Workspace, c.Dir, c.StateDir = workspace.Worktree, w.repo, w.state
 	}}, w.set...)...)
 	res, err := a.RunLease(proctest.Patience(w.t), lease)
 	if err != nil {

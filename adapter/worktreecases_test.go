@@ -13,6 +13,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/workspace"
 )
 
 // Whatever an agent does to its worktree, what it leaves and what it has
@@ -80,15 +81,15 @@ func TestWorkThatCannotBeCommittedIsReported(t *testing.T) {
 // The policies of resuming, and what the agent is told of them.
 func TestHowARunResumes(t *testing.T) {
 	for _, c := range []struct {
-		resume   adapter.Resume
+		resume   workspace.Resume
 		told     string
 		tracked  bool // what the first run committed is there
 		ignored  bool // what git does not look at is there
 		sameTree bool
 	}{
-		{adapter.ResumeReuse, "reuse", true, true, true},
-		{adapter.ResumeCopy, "copy", true, true, false},
-		{adapter.ResumeFresh, "fresh", false, false, false},
+		{workspace.ResumeReuse, "reuse", true, true, true},
+		{workspace.ResumeCopy, "copy", true, true, false},
+		{workspace.ResumeFresh, "fresh", false, false, false},
 	} {
 		w := newWorktreeFixture(t, func(cfg *adapter.Config) { cfg.Resume = c.resume })
 		write(t, filepath.Join(w.repo, ".git", "info", "exclude"), "*.cache") // without a line end

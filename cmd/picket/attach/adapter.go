@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/workspace"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
@@ -47,7 +48,7 @@ func NewAdapter() *cobra.Command {
 	f.String("log-level", "info", "how much is logged: debug, info, warn or error")
 	term.Choices(c, "log-level", "debug", "info", "warn", "error")
 	agentFlag(c)
-	workspaceFlags(c, adapter.WorkspaceEmpty)
+	workspaceFlags(c, workspace.Empty)
 	f.String("for-task", "", "end when this task is closed, in review or escalated, and nothing below it runs")
 	// `picket run` starts one adapter for its task.
 	f.Bool("pass-output", false, "copy the agent's output to stdout and stderr")

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/workspace"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/cmd/picket/settings"
@@ -38,7 +38,7 @@ func NewRun() *cobra.Command {
 	f.BoolP("detach", "d", false, "do not watch: print the task's id and return")
 	f.Bool("no-notify", false, "no notice on the desktop when the task needs you, is in review or has ended")
 	agentFlag(c)
-	workspaceFlags(c, adapter.WorkspaceHere)
+	workspaceFlags(c, workspace.Here)
 	return c
 }
 

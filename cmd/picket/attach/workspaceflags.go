@@ -9,6 +9,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/agents"
+	"github.com/picket-dev/picket/adapter/workspace"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/cmd/picket/settings"
@@ -16,18 +17,18 @@ import (
 
 // workspaceOptions is where an agent works, what of it stays, and what it sees.
 type workspaceOptions struct {
-	source adapter.Workspace
-	resume adapter.Resume
+	source workspace.Kind
+	resume workspace.Resume
 	keep   time.Duration
 	env    []string
 }
 
 // workspaceFlags are the flags of a workplace.
-func workspaceFlags(c *cobra.Command, def adapter.Workspace) {
+func workspaceFlags(c *cobra.Command, def workspace.Kind) {
 	f := c.Flags()
 	f.String("workspace", string(def),
 		"where the agent works: here, worktree (of the git repository here), copy (of this directory) or empty")
-	f.String("resume", string(adapter.ResumeReuse),
+	f.String("resume", string(workspace.ResumeReuse),
 		"what the next run of a task begins with: reuse its workspace, a copy of it, or fresh")
 	f.Duration("keep", 0, "keep workspaces at least this long after their run; the server may keep them longer")
 	f.Lookup("keep").DefValue = ""
@@ -44,14 +45,14 @@ func workspaceFlags(c *cobra.Command, def adapter.Workspace) {
 func workspaceOptionsOf(cmd *cobra.Command, cfg settings.Settings, p agents.Preset) (at workspaceOptions, err error) {
 	source := cfg.Text("workspace.source")
 	if source == "" && p.CodingAgent() && insideRepository(".") {
-		source = string(adapter.WorkspaceWorktree)
+		source = string(workspace.Worktree)
 	}
 	if source == "" {
 		source = cmd.Flags().Lookup("workspace").DefValue
 	}
 	at = workspaceOptions{
-		source: adapter.Workspace(source),
-		resume: adapter.Resume(cfg.Text("workspace.resume")),
+		source: workspace.Kind(source),
+		resume: workspace.Resume(cfg.Text("workspace.resume")),
 		keep:   cfg.Duration("workspace.keep"),
 	}
 	at.env, _ = cmd.Flags().GetStringSlice("env")
@@ -71,7 +72,7 @@ func (at workspaceOptions) applyTo(conf *adapter.Config) {
 // commandFlags are the flags that say the same to another process.
 func (at workspaceOptions) commandFlags() []string {
 	args := []string{"--workspace", string(at.source)}
-	if at.resume != adapter.ResumeReuse {
+	if at.resume != workspace.ResumeReuse {
 		args = append(args, "--resume", string(at.resume))
 	}
 	if at.keep > 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/workspace"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/cmd/picket/settings"
 )
@@ -29,12 +29,12 @@ func NewWorkspace() *cobra.Command {
 
 // keptWorkspaces is what the adapters of this machine keep. What the server says of it
 // is asked for, where it can be reached.
-func keptWorkspaces(cmd *cobra.Command) (adapter.KeptWorkspaces, error) {
+func keptWorkspaces(cmd *cobra.Command) (workspace.KeptWorkspaces, error) {
 	cfg, err := settings.LoadSettings(cmd)
 	if err != nil {
-		return adapter.KeptWorkspaces{}, err
+		return workspace.KeptWorkspaces{}, err
 	}
-	kept := adapter.KeptWorkspaces{Keep: cfg.Duration("workspace.keep")}
+	kept := workspace.KeptWorkspaces{Keep: cfg.Duration("workspace.keep")}
 	s, err := Connect(cmd)
 	if err != nil {
 		return kept, err
@@ -53,7 +53,7 @@ func keptWorkspaces(cmd *cobra.Command) (adapter.KeptWorkspaces, error) {
 
 // workspaceRow is a kept workspace with its size.
 type workspaceRow struct {
-	adapter.KeptWorkspace
+	workspace.KeptWorkspace
 	Bytes   int64  `json:"bytes"`
 	Deleted *bool  `json:"deleted,omitempty"` // of gc
 	Because string `json:"because,omitempty"` // of gc: why it was deleted or stays
@@ -114,16 +114,16 @@ func newWorkspaceList() *cobra.Command {
 
 // workspaceNamed finds a workspace by its own id, or that of one of its runs or
 // of its task, each by beginning or end; of several of a task the latest.
-func workspaceNamed(ctx context.Context, typed string) (adapter.KeptWorkspace, error) {
-	all, err := (adapter.KeptWorkspaces{}).List(ctx)
+func workspaceNamed(ctx context.Context, typed string) (workspace.KeptWorkspace, error) {
+	all, err := (workspace.KeptWorkspaces{}).List(ctx)
 	if err != nil {
-		return adapter.KeptWorkspace{}, err
+		return workspace.KeptWorkspace{}, err
 	}
-	kind, idsOf := "run", func(w adapter.KeptWorkspace) []string { return w.Runs }
+	kind, idsOf := "run", func(w workspace.KeptWorkspace) []string { return w.Runs }
 	if strings.HasPrefix(typed, "task_") {
-		kind, idsOf = "task", func(w adapter.KeptWorkspace) []string { return []string{w.TaskID} }
+		kind, idsOf = "task", func(w workspace.KeptWorkspace) []string { return []string{w.TaskID} }
 	}
-	known := map[string]adapter.KeptWorkspace{}
+	known := map[string]workspace.KeptWorkspace{}
 	for _, w := range all {
 		for _, id := range idsOf(w) {
 			known[id] = w
@@ -140,9 +140,9 @@ func workspaceNamed(ctx context.Context, typed string) (adapter.KeptWorkspace, e
 			return w, nil
 		}
 	} else if !errors.Is(err, picket.CodeNotFound) {
-		return adapter.KeptWorkspace{}, err
+		return workspace.KeptWorkspace{}, err
 	}
-	return adapter.KeptWorkspace{},
+	return workspace.KeptWorkspace{},
 		picket.Refuse(picket.CodeNotFound, "See: picket workspace list", "no workspace of %s is kept on this machine",
 			term.OneLine(typed))
 }
@@ -184,7 +184,7 @@ func newWorkspacePin(pin bool) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := (adapter.KeptWorkspaces{}).Pin(w.Name, pin); err != nil {
+			if err := (workspace.KeptWorkspaces{}).Pin(w.Name, pin); err != nil {
 				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), w.Name, done)
@@ -195,7 +195,7 @@ func newWorkspacePin(pin bool) *cobra.Command {
 
 func workspaceIDs(*Connection) candidateLister {
 	return func(ctx context.Context) (found []candidate, err error) {
-		all, err := (adapter.KeptWorkspaces{}).List(ctx)
+		all, err := (workspace.KeptWorkspaces{}).List(ctx)
 		for _, w := range all {
 			found = append(found, candidate{w.Name, w.Title})
 		}
@@ -224,7 +224,7 @@ func newWorkspaceCollect() *cobra.Command {
 	return term.FormatFlag(c)
 }
 
-func collectWorkspaces(cmd *cobra.Command, kept adapter.KeptWorkspaces, dry bool) error {
+func collectWorkspaces(cmd *cobra.Command, kept workspace.KeptWorkspaces, dry bool) error {
 	var failed error
 	l := workspaceListing(cmd, "no workspaces are kept")
 	l.Columns = []term.Column[workspaceRow]{

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/adapter/workspace"
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/internal/outbound"
 )
@@ -26,10 +26,11 @@ func checkDestinations(text string) error {
 }
 
 var (
-	WorkspaceSources = []string{string(adapter.WorkspaceHere), string(adapter.WorkspaceWorktree),
-		string(adapter.WorkspaceCopy),
-		string(adapter.WorkspaceEmpty)}
-	WorkspaceResumes = []string{string(adapter.ResumeReuse), string(adapter.ResumeCopy), string(adapter.ResumeFresh)}
+	WorkspaceSources = []string{string(workspace.Here), string(workspace.Worktree),
+		string(workspace.Copy),
+		string(workspace.Empty)}
+	WorkspaceResumes = []string{string(workspace.ResumeReuse), string(workspace.ResumeCopy),
+		string(workspace.ResumeFresh)}
 )
 
 // checkURL takes an absolute URL with a host.

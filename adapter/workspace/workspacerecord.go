@@ -1,4 +1,4 @@
-package adapter
+package workspace
 
 import (
 	"cmp"
@@ -14,17 +14,18 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/files"
 )
 
 // KeptWorkspace is a directory that runs of one task have worked in and that
 // outlives them. Its name is the id of the first of them.
 type KeptWorkspace struct {
-	Name   string    `json:"name"`
-	Path   string    `json:"path"`
-	Source Workspace `json:"source"`
-	TaskID string    `json:"taskId"`
-	RunID  string    `json:"runId"` // has it now, or had it last
-	Runs   []string  `json:"runs"`  // all that had it, oldest first
+	Name   string   `json:"name"`
+	Path   string   `json:"path"`
+	Source Kind     `json:"source"`
+	TaskID string   `json:"taskId"`
+	RunID  string   `json:"runId"` // has it now, or had it last
+	Runs   []string `json:"runs"`  // all that had it, oldest first
 	// Attempt is the number of that run, which orders the workspaces of a task.
 	Attempt int    `json:"attempt"`
 	Title   string `json:"title"`
@@ -50,18 +51,18 @@ type KeptWorkspace struct {
 
 const (
 	stageMaking  = "making"
-	stageReady   = "ready"
-	stageSettled = "settled"
+	StageReady   = "ready"
+	StageSettled = "settled"
 
 	recordFile = "workspace.json"
 	pinFile    = "pinned"
 )
 
-// errInUse says that another process works with a directory.
-var errInUse = errors.New("it is in use by another process")
+// ErrInUse says that another process works with a directory.
+var ErrInUse = errors.New("it is in use by another process")
 
-// lockedWorkspace is a workspace in the hands of this process.
-type lockedWorkspace struct {
+// Locked is a workspace in the hands of this process.
+type Locked struct {
 	KeptWorkspace
 	recordDir   string // the directory that holds its record
 	root        string // the directory that workspaces are in, without links
@@ -75,63 +76,63 @@ func recordsDir(stateDir string) string { return filepath.Join(stateDir, "kept")
 
 // createWorkspaceRecord begins the record of a workspace, before anything is made.
 func createWorkspaceRecord(ctx context.Context, stateDir, root string, lease picket.Lease,
-	source Workspace) (*lockedWorkspace, error) {
+	source Kind) (*Locked, error) {
 	name := lease.RunID
-	record, err := privateDir(recordsDir(stateDir), name)
+	record, err := PrivateDir(recordsDir(stateDir), name)
 	if err != nil {
 		return nil, err
 	}
-	lock, err := flock(ctx, record, 0)
+	lock, err := Flock(ctx, record, 0)
 	if err != nil {
 		return nil, err
 	}
-	k := &lockedWorkspace{recordDir: record, root: root, lock: lock, KeptWorkspace: KeptWorkspace{
+	k := &Locked{recordDir: record, root: root, lock: lock, KeptWorkspace: KeptWorkspace{
 		Name: name, Path: filepath.Join(root, name), Source: source,
 		TaskID: lease.TaskID, RunID: lease.RunID, Runs: []string{lease.RunID}, Attempt: lease.Attempt,
 		Title: lease.Task.Title, Stage: stageMaking, CreatedAt: picket.InstantOf(time.Now()),
 	}}
-	if err := k.save(); err != nil {
+	if err := k.Save(); err != nil {
 		lock.Close()
 		return nil, err
 	}
 	return k, nil
 }
 
-// save writes the record so that whoever reads it finds the old or the new one.
-func (k *lockedWorkspace) save() error {
+// Save writes the record so that whoever reads it finds the old or the new one.
+func (k *Locked) Save() error {
 	w := k.KeptWorkspace
 	w.Pinned, w.InUse = false, false // said by a file and by the lock
-	return replaceJSONInPlace(k.recordDir, recordFile, w)
+	return ReplaceJSONInPlace(k.recordDir, recordFile, w)
 }
 
-// replaceJSONInPlace replaces a file in one step.
-func replaceJSONInPlace(dir, name string, v any) error {
+// ReplaceJSONInPlace replaces a file in one step.
+func ReplaceJSONInPlace(dir, name string, v any) error {
 	fresh := filepath.Join(dir, name+".new")
-	if err := writeJSON(fresh, v); err != nil {
+	if err := files.WriteJSON(fresh, v); err != nil {
 		return err
 	}
 	return os.Rename(fresh, filepath.Join(dir, name))
 }
 
-func (k *lockedWorkspace) unlock() {
+func (k *Locked) Unlock() {
 	k.closeDir()
 	k.lock.Close()
 }
 
 // closeDir lets go of the directory, and keeps the lock.
-func (k *lockedWorkspace) closeDir() {
+func (k *Locked) closeDir() {
 	if k.dir != nil {
 		k.dir.Close()
 		k.dir = nil
 	}
 }
 
-// lockWorkspace locks a workspace in root and reads its record again; errInUse when
+// Lock locks a workspace in root and reads its record again; errInUse when
 // another process has it.
-func lockWorkspace(ctx context.Context, w KeptWorkspace, stateDir, root string,
-	atMost time.Duration) (*lockedWorkspace, error) {
+func Lock(ctx context.Context, w KeptWorkspace, stateDir, root string,
+	atMost time.Duration) (*Locked, error) {
 	record := filepath.Join(recordsDir(stateDir), w.Name)
-	lock, err := flock(ctx, record, atMost)
+	lock, err := Flock(ctx, record, atMost)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +141,7 @@ func lockWorkspace(ctx context.Context, w KeptWorkspace, stateDir, root string,
 		lock.Close()
 		return nil, err
 	}
-	return &lockedWorkspace{KeptWorkspace: now, recordDir: record, root: root, lock: lock}, nil
+	return &Locked{KeptWorkspace: now, recordDir: record, root: root, lock: lock}, nil
 }
 
 func readWorkspaceRecord(stateDir, name string) (w KeptWorkspace, err error) {
@@ -179,9 +180,9 @@ func isPinned(record string) bool {
 	return err == nil
 }
 
-// listWorkspaces reads all records, oldest first. One that cannot be read is left
+// List reads all records, oldest first. One that cannot be read is left
 // out: its directory stays.
-func listWorkspaces(stateDir string) ([]KeptWorkspace, error) {
+func List(stateDir string) ([]KeptWorkspace, error) {
 	entries, err := os.ReadDir(recordsDir(stateDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -211,7 +212,7 @@ func deleteUnwrittenRecords(stateDir string, now time.Time) {
 }
 
 // deleteRecord deletes the record; the directory is gone already.
-func (k *lockedWorkspace) deleteRecord() error {
+func (k *Locked) deleteRecord() error {
 	for _, name := range []string{pinFile, recordFile + ".new", recordFile} {
 		if err := os.Remove(filepath.Join(k.recordDir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -226,4 +227,20 @@ func readJSONFile(file string, v any) error {
 		return err
 	}
 	return json.Unmarshal(b, v)
+}
+
+// PrivateDir makes root/name with mode 0700; it may exist from an earlier try.
+func PrivateDir(root, name string) (string, error) {
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return "", err
+	}
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	if err := r.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	return filepath.Join(root, name), nil
 }

@@ -1,4 +1,4 @@
-package adapter
+package workspace
 
 import (
 	"context"
@@ -87,7 +87,7 @@ func readRegularFile(root *os.Root, file string) ([]byte, error) {
 // exclude keeps our files in a workspace away from git, in the repository's own
 // list that belongs to no commit.
 func (g git) exclude() error {
-	const line, file = agentFilesDir + "/", "info/exclude"
+	const line, file = AgentFilesDir + "/", "info/exclude"
 	return g.withSharedDir(func(root *os.Root) error {
 		text, err := readRegularFile(root, file)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -139,7 +139,7 @@ const linkFile, linkText = "commondir", "../..\n"
 
 // relink lets git's part of a worktree belong to its repository again, whatever
 // the agent has made of it.
-func (k *lockedWorkspace) relink() error {
+func (k *Locked) relink() error {
 	return git{common: k.Common}.withSharedDir(func(root *os.Root) error {
 		admin, err := root.OpenRoot(path.Join("worktrees", filepath.Base(k.Admin)))
 		if err != nil {
@@ -212,11 +212,11 @@ func (g git) branchOf(ctx context.Context, root *os.Root, name string) string {
 
 // adminOf is git's part of the worktree in a directory. Each must name the
 // other: an agent may have written either.
-func (g git) adminOf(k *lockedWorkspace) (string, error) {
+func (g git) adminOf(k *Locked) (string, error) {
 	refuse := func(why string) (string, error) {
 		return "", fmt.Errorf("the directory %q is not a worktree of the repository %q: %s", k.Path, g.common, why)
 	}
-	top, err := k.openRoot()
+	top, err := k.OpenRoot()
 	if err != nil {
 		return "", err
 	}
@@ -258,7 +258,7 @@ func sameDir(a, b string) bool {
 
 // removeAdmin deletes git's part of a worktree, and of no other. The directory
 // of its files is not touched: whatever is there may not be ours.
-func (g git) removeAdmin(k *lockedWorkspace) error {
+func (g git) removeAdmin(k *Locked) error {
 	return g.withSharedDir(func(root *os.Root) error {
 		names := map[string]bool{filepath.Base(k.Admin): k.Admin != ""}
 		entries, err := fs.ReadDir(root.FS(), "worktrees")

@@ -1,4 +1,4 @@
-package adapter
+package workspace
 
 import (
 	"os"
@@ -61,7 +61,7 @@ func TestADeletionThatIsSwappedMeanwhile(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), strconv.Itoa(i))
 		const name = "run_01ARZ3NDEKTSV4RRFFQ69G5FAV"
 		root, target, link := filepath.Join(dir, "root"), filepath.Join(dir, "target"), filepath.Join(dir, "link")
-		k := &lockedWorkspace{
+		k := &Locked{
 			recordDir:     dir,
 			root:          root,
 			KeptWorkspace: KeptWorkspace{Name: name, Path: filepath.Join(root, name)},

@@ -1,11 +1,10 @@
-package adapter
+package workspace
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -17,11 +16,11 @@ import (
 	"github.com/picket-dev/picket/internal/text"
 )
 
-// commit puts what is in a worktree onto the branch of its task and answers the
+// Commit puts what is in a worktree onto the branch of its task and answers the
 // branch's commit. Done again, or after it was killed at any step, it comes to
 // the same. What the agent has committed itself, on whatever branch, stays part
 // of it.
-func (w *workspaceStore) commit(ctx context.Context, k *lockedWorkspace, message string) (string, error) {
+func (w *Store) Commit(ctx context.Context, k *Locked, message string) (string, error) {
 	if err := errors.Join(k.verify(), k.checkRetired()); err != nil {
 		return "", err
 	}
@@ -33,8 +32,8 @@ func (w *workspaceStore) commit(ctx context.Context, k *lockedWorkspace, message
 	if err != nil {
 		return "", fmt.Errorf("commit work: %w", err)
 	}
-	if k.uncommitted = left; left != "" && w.cfg.Log != nil {
-		w.cfg.Log.Warn("not everything can be committed; it is in the workspace", "workspace", k.Path, "err", left)
+	if k.uncommitted = left; left != "" {
+		w.Log.Warn("not everything can be committed; it is in the workspace", "workspace", k.Path, "err", left)
 	}
 	w.step("indexed")
 	tree, err := g.output(ctx, "write-tree")
@@ -80,7 +79,7 @@ func (w *workspaceStore) commit(ctx context.Context, k *lockedWorkspace, message
 func (g git) stageAll(ctx context.Context) (left string, err error) {
 	add := func(options ...string) error {
 		args := append([]string{"add", "--all"}, options...)
-		_, err := g.output(ctx, append(args, "--", ":/", ":(exclude,top,glob)**/"+agentFilesDir+"/**")...)
+		_, err := g.output(ctx, append(args, "--", ":/", ":(exclude,top,glob)**/"+AgentFilesDir+"/**")...)
 		return err
 	}
 	err = add()
@@ -88,7 +87,7 @@ func (g git) stageAll(ctx context.Context) (left string, err error) {
 	if err == nil || errors.As(err, &e) && e.err != nil {
 		return "", err // the command was killed at its limit: a second try would take as long
 	}
-	if _, unread := g.output(ctx, "ls-files", "--cached", "--", ":(top)"+agentFilesDir); unread != nil {
+	if _, unread := g.output(ctx, "ls-files", "--cached", "--", ":(top)"+AgentFilesDir); unread != nil {
 		if err := g.removeAdminFile("index"); err != nil {
 			return "", err
 		}
@@ -135,8 +134,8 @@ func (g git) identityEnv(ctx context.Context) []string {
 	return env
 }
 
-// commitMessage describes a commit: what a person said of it last, and whose it is.
-func (k *lockedWorkspace) commitMessage(about string) string {
+// CommitMessage describes a commit: what a person said of it last, and whose it is.
+func (k *Locked) CommitMessage(about string) string {
 	subject, rest, _ := strings.Cut(strings.TrimSpace(printable(about)), "\n")
 	if subject == "" {
 		subject = "Work of " + k.TaskID
@@ -161,21 +160,24 @@ func printable(text string) string {
 	}, strings.ToValidUTF8(text, "\uFFFD"))
 }
 
+// RedactedText stands for a secret in a text.
+const RedactedText = "[redacted]"
+
 // Bounds of evidence, before it is written as JSON, in bytes.
 const (
 	maxDiff     = 160 << 10
 	maxDiffstat = 16 << 10
 )
 
-// evidence is what the branch of a worktree has that its base has not.
-func (w *workspaceStore) evidence(ctx context.Context, k *lockedWorkspace, tip string,
+// Evidence is what the branch of a worktree has that its base has not.
+func (w *Store) Evidence(ctx context.Context, k *Locked, tip string,
 	hide picket.Secret) (picket.Evidence, error) {
 	g := w.git(k)
 	ev := picket.Evidence{RunID: k.RunID, Repository: k.Repository, Branch: k.Branch, Base: k.Base}
 	diff := func(n int, options ...string) (string, bool, error) {
 		args := append([]string{"diff", "--no-ext-diff", "--no-textconv", "--no-color"}, options...)
 		text, more, err := g.outputHead(ctx, n, append(args, k.Base, tip, "--")...)
-		return redactText(text, hide), more, err
+		return RedactText(text, hide), more, err
 	}
 	stat, more, err := diff(maxDiffstat, "--stat=100,80,200")
 	if err != nil {
@@ -183,7 +185,7 @@ func (w *workspaceStore) evidence(ctx context.Context, k *lockedWorkspace, tip s
 	}
 	ev.Diffstat, ev.Truncated = stat, more
 	if k.uncommitted != "" {
-		ev.Diffstat += redactText("[picket: not everything could be committed, it is in "+k.Path+": "+k.uncommitted+
+		ev.Diffstat += RedactText("[picket: not everything could be committed, it is in "+k.Path+": "+k.uncommitted+
 			"]\n", hide)
 	}
 	numbers, more, err := diff(256<<10, "--numstat", "--no-renames", "-z")
@@ -199,22 +201,6 @@ func (w *workspaceStore) evidence(ctx context.Context, k *lockedWorkspace, tip s
 	return ev, nil
 }
 
-// Evidence hands in what the run has changed, in place of what was handed in
-// before. Like every evidence it never changes the task and is accepted until
-// 15 minutes after the lease ended.
-func (p *Proxy) Evidence(ctx context.Context, ev picket.Evidence) error {
-	return p.post(ctx, "/v1/run/evidence", evidenceBodyOf(ev), nil)
-}
-
-// Usage says what the agent's own output tells of its use of models, in figures
-// that only grow: the difference to those said before is charged. Like every
-// evidence it is accepted until 15 minutes after the lease ended.
-func (p *Proxy) Usage(ctx context.Context, u picket.UsageReport) (picket.Usage, error) {
-	var out picket.Usage
-	err := p.post(ctx, "/v1/run/usage", u, &out)
-	return out, err
-}
-
 type evidenceBody struct {
 	Repository string               `json:"repository"`
 	Branch     string               `json:"branch"`
@@ -225,24 +211,15 @@ type evidenceBody struct {
 	Files      []picket.ChangedFile `json:"files"`
 }
 
-func evidenceBodyOf(ev picket.Evidence) evidenceBody {
+func EvidenceBodyOf(ev picket.Evidence) evidenceBody {
 	return evidenceBody{ev.Repository, ev.Branch, ev.Base, ev.Diffstat, ev.Diff, ev.Truncated, ev.Files}
 }
 
-// Evidence answers what the runs of a task have changed, the latest run first.
-func (c *Client) Evidence(ctx context.Context, taskID string) ([]picket.Evidence, error) {
-	var list struct {
-		Evidence []picket.Evidence `json:"evidence"`
-	}
-	err := c.Call(ctx, http.MethodGet, "/api/v1/tasks/"+taskID+"/evidence", nil, &list)
-	return list.Evidence, err
-}
-
-// redactText makes text of git's that may be sent on: valid, and without the lease
+// RedactText makes text of git's that may be sent on: valid, and without the lease
 // token.
-func redactText(text string, hide picket.Secret) string {
+func RedactText(text string, hide picket.Secret) string {
 	if hide != "" {
-		text = strings.ReplaceAll(text, hide.Reveal(), redactedText)
+		text = strings.ReplaceAll(text, hide.Reveal(), RedactedText)
 	}
 	return strings.ToValidUTF8(text, "\uFFFD")
 }
@@ -270,7 +247,7 @@ func parseNumstat(numbers string) []picket.ChangedFile {
 
 // fitEvidence cuts the diff, and if need be the list of files, until the evidence is
 // small enough to be handed in.
-func (k *lockedWorkspace) fitEvidence(ev *picket.Evidence, cut bool) {
+func (k *Locked) fitEvidence(ev *picket.Evidence, cut bool) {
 	whole := ev.Diff
 	for n := len(whole); ; n /= 2 {
 		ev.Diff = text.Head(whole, n)
@@ -278,7 +255,7 @@ func (k *lockedWorkspace) fitEvidence(ev *picket.Evidence, cut bool) {
 			ev.Truncated = true
 			ev.Diff = ev.Diff[:strings.LastIndexByte(ev.Diff, '\n')+1] + k.cutNote()
 		}
-		if b, err := json.Marshal(evidenceBodyOf(*ev)); err == nil && len(b) <= picket.MaxPayload {
+		if b, err := json.Marshal(EvidenceBodyOf(*ev)); err == nil && len(b) <= picket.MaxPayload {
 			return
 		}
 		if n == 0 {
@@ -289,6 +266,6 @@ func (k *lockedWorkspace) fitEvidence(ev *picket.Evidence, cut bool) {
 }
 
 // cutNote ends a diff that was cut.
-func (k *lockedWorkspace) cutNote() string {
+func (k *Locked) cutNote() string {
 	return "[picket: the diff is cut here; see all of it with: git diff " + k.Base + " " + k.Branch + "]\n"
 }

@@ -1,4 +1,4 @@
-package adapter
+package workspace
 
 import (
 	"context"
@@ -39,29 +39,29 @@ type copiedDir struct {
 }
 
 // copyDir copies the directory of the adapter, except its own state.
-func (w *workspaceStore) copyDir(ctx context.Context, k *lockedWorkspace) error {
-	from, err := os.OpenRoot(w.cfg.Dir)
+func (w *Store) copyDir(ctx context.Context, k *Locked) error {
+	from, err := os.OpenRoot(w.Dir)
 	if err != nil {
-		return fmt.Errorf("copy %s: %w", w.cfg.Dir, err)
+		return fmt.Errorf("copy %s: %w", w.Dir, err)
 	}
 	defer from.Close()
-	to, err := k.openRoot()
+	to, err := k.OpenRoot()
 	if err != nil {
 		return err
 	}
 	defer to.Close()
-	c := &copier{except: []string{w.cfg.WorkspaceRoot, w.cfg.StateDir}, maxFiles: maxCopyFiles, left: maxCopyBytes}
-	return c.copy(ctx, w.cfg.Dir, from, to)
+	c := &copier{except: []string{w.Root, w.StateDir}, maxFiles: maxCopyFiles, left: maxCopyBytes}
+	return c.copy(ctx, w.Dir, from, to)
 }
 
 // copyMissingFiles copies what is not there yet, without what belongs to git.
-func copyMissingFiles(ctx context.Context, before, k *lockedWorkspace) error {
-	from, err := before.openRoot()
+func copyMissingFiles(ctx context.Context, before, k *Locked) error {
+	from, err := before.OpenRoot()
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	to, err := k.openRoot()
+	to, err := k.OpenRoot()
 	if err != nil {
 		return err
 	}

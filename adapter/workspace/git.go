@@ -1,4 +1,4 @@
-package adapter
+package workspace
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ type git struct {
 	// lock is held until the processes of a command are dead: what outlives a
 	// killed adapter keeps the next one out.
 	lock *os.File
-	gitContainment
+	GitContainment
 }
 
 // command is a git command in this repository.
@@ -56,13 +56,13 @@ func (g git) output(ctx context.Context, args ...string) (string, error) {
 }
 
 // outputIn runs a command in the repository that a directory is in.
-func (c gitContainment) outputIn(ctx context.Context, dir string, args ...string) (string, error) {
+func (c GitContainment) outputIn(ctx context.Context, dir string, args ...string) (string, error) {
 	command := git{}.command(args...)
 	command.dir = dir
 	return c.outputOf(ctx, command)
 }
 
-func (c gitContainment) outputOf(ctx context.Context, command gitCommand) (string, error) {
+func (c GitContainment) outputOf(ctx context.Context, command gitCommand) (string, error) {
 	var out bytes.Buffer
 	err := c.run(ctx, command, &out)
 	return strings.TrimSuffix(out.String(), "\n"), err
@@ -81,21 +81,21 @@ func (g git) outputHead(ctx context.Context, n int, args ...string) (text string
 	return out.text.String(), out.more, err
 }
 
-// repository is where the worktrees of an adapter come from.
-type repository struct {
+// Repository is where the worktrees of an adapter come from.
+type Repository struct {
 	git           // over the whole repository
 	top    string // the checkout that Config.Dir is in
 	prefix string // Config.Dir below top, such as "a/b"; empty at the top
 }
 
-// findRepository looks at the directory an adapter works for and says what is
+// FindRepository looks at the directory an adapter works for and says what is
 // missing for worktrees.
-func findRepository(ctx context.Context, dir string, in gitContainment) (repository, error) {
+func FindRepository(ctx context.Context, dir string, in GitContainment) (Repository, error) {
 	ask := func(args ...string) (string, error) {
 		return in.outputIn(ctx, dir, append([]string{"rev-parse"}, args...)...)
 	}
-	refuse := func(remedy, format string, args ...any) (repository, error) {
-		return repository{}, picket.Invalid("Workspace", remedy, format, args...)
+	refuse := func(remedy, format string, args ...any) (Repository, error) {
+		return Repository{}, picket.Invalid("Workspace", remedy, format, args...)
 	}
 	if _, err := exec.LookPath("git"); err != nil {
 		return refuse("Install git, or use a workspace of kind copy.", "a worktree needs git, which is not on PATH")
@@ -124,7 +124,7 @@ func findRepository(ctx context.Context, dir string, in gitContainment) (reposit
 		return refuse("Move the repository to a directory with an ordinary name.",
 			"git cannot say where the repository of %s is", dir)
 	}
-	r := repository{git: git{common: part[1]}, top: part[0], prefix: strings.TrimSuffix(part[2], "/")}
+	r := Repository{git: git{common: part[1]}, top: part[0], prefix: strings.TrimSuffix(part[2], "/")}
 	if !filepath.IsAbs(r.common) {
 		r.common = filepath.Join(dir, r.common)
 	}
@@ -141,6 +141,6 @@ func (g git) resolveCommit(ctx context.Context, name string) string {
 }
 
 // head is the commit that the checkout of the adapter's directory is at.
-func (r repository) head(ctx context.Context) (string, error) {
+func (r Repository) head(ctx context.Context) (string, error) {
 	return r.outputIn(ctx, r.top, "rev-parse", "--verify", "HEAD^{commit}")
 }

@@ -1,4 +1,4 @@
-package adapter
+package workspace
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ type dirIdentity struct {
 // openDir opens the workspace and keeps it open until release. What is opened is
 // compared with what the adapter made, so that a later rename or link changes
 // nothing: files are named relative to it, and programs are started in it.
-func (k *lockedWorkspace) openDir() error {
+func (k *Locked) openDir() error {
 	if k.dir != nil {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (k *lockedWorkspace) openDir() error {
 
 // makeReadable lets the adapter read a workspace whose mode the agent has
 // changed.
-func (k *lockedWorkspace) makeReadable() bool {
+func (k *Locked) makeReadable() bool {
 	above, err := openRealDir(k.root)
 	if err != nil {
 		return false
@@ -66,7 +66,7 @@ func (k *lockedWorkspace) makeReadable() bool {
 }
 
 // verifyPath refuses a record of a directory that is not one of the root.
-func (k *lockedWorkspace) verifyPath() error {
+func (k *Locked) verifyPath() error {
 	above := filepath.Dir(k.Path)
 	if real, err := filepath.EvalSymlinks(above); err == nil {
 		above = real // the record may be from before links were resolved
@@ -76,12 +76,12 @@ func (k *lockedWorkspace) verifyPath() error {
 		return nil
 	}
 	return fmt.Errorf("%w: the record %s names the directory %q, which is outside %q; if it is yours, delete both yourself",
-		errNotUsable, filepath.Join(k.recordDir, recordFile), k.Path, k.root)
+		ErrNotUsable, filepath.Join(k.recordDir, recordFile), k.Path, k.root)
 }
 
 // verify refuses a workspace whose path leads to another directory than the one
 // that the adapter made, or to a link.
-func (k *lockedWorkspace) verify() error {
+func (k *Locked) verify() error {
 	if err := k.openDir(); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (k *lockedWorkspace) verify() error {
 }
 
 // verifySame compares a directory with the workspace.
-func (k *lockedWorkspace) verifySame(info fs.FileInfo) error {
+func (k *Locked) verifySame(info fs.FileInfo) error {
 	held, err := k.dir.Stat()
 	if err == nil && !os.SameFile(held, info) {
 		err = k.replacedError(nil)
@@ -101,24 +101,24 @@ func (k *lockedWorkspace) verifySame(info fs.FileInfo) error {
 	return err
 }
 
-func (k *lockedWorkspace) verifyIdentity(info fs.FileInfo) error {
+func (k *Locked) verifyIdentity(info fs.FileInfo) error {
 	if !info.IsDir() || k.Identity != nil && identityOf(info) != nil && *identityOf(info) != *k.Identity {
 		return k.replacedError(nil)
 	}
 	return nil
 }
 
-func (k *lockedWorkspace) replacedError(err error) error {
+func (k *Locked) replacedError(err error) error {
 	why := ""
 	if err != nil {
 		why = fmt.Sprintf(" (%v)", err)
 	}
 	return fmt.Errorf("%w: %q is not the directory that the adapter made%s; see what it is, and move it away",
-		errNotUsable, k.Path, why)
+		ErrNotUsable, k.Path, why)
 }
 
-// openRoot answers the workspace, for its files.
-func (k *lockedWorkspace) openRoot() (*os.Root, error) {
+// OpenRoot answers the workspace, for its files.
+func (k *Locked) OpenRoot() (*os.Root, error) {
 	if err := k.openDir(); err != nil {
 		return nil, err
 	}
@@ -156,11 +156,11 @@ func openRealDir(path string) (*os.File, error) {
 	return openNoFollow(top, below)
 }
 
-// realPath resolves the links of a path. What is not there yet has none.
-func realPath(path string) (string, error) {
+// RealPath resolves the links of a path. What is not there yet has none.
+func RealPath(path string) (string, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) && filepath.Dir(path) != path {
-		if real, err = realPath(filepath.Dir(path)); err == nil {
+		if real, err = RealPath(filepath.Dir(path)); err == nil {
 			real = filepath.Join(real, filepath.Base(path))
 		}
 	}
@@ -169,7 +169,7 @@ func realPath(path string) (string, error) {
 
 // createDir makes the directory of a workspace; it may be there from an earlier
 // try.
-func (k *lockedWorkspace) createDir() error {
+func (k *Locked) createDir() error {
 	if err := os.MkdirAll(k.root, 0o700); err != nil {
 		return err
 	}
@@ -194,12 +194,12 @@ func (k *lockedWorkspace) createDir() error {
 		return err
 	}
 	k.Identity = identityOf(info)
-	return k.save()
+	return k.Save()
 }
 
 // removeDir deletes a workspace and what is in it, and nothing outside: links are
 // deleted, never followed. A directory that took its place stays.
-func (k *lockedWorkspace) removeDir() error {
+func (k *Locked) removeDir() error {
 	err := k.verify()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -207,7 +207,7 @@ func (k *lockedWorkspace) removeDir() error {
 	if err != nil {
 		return err
 	}
-	inside, err := k.openRoot()
+	inside, err := k.OpenRoot()
 	if err != nil {
 		return err
 	}
@@ -245,4 +245,15 @@ func removeEntries(r *os.Root) error {
 		err = errors.Join(err, r.RemoveAll(e.Name()))
 	}
 	return err
+}
+
+// IsEmpty reports whether there is nothing in a directory but our own files.
+func (k *Locked) IsEmpty() bool {
+	r, err := k.OpenRoot()
+	if err != nil {
+		return false
+	}
+	defer r.Close()
+	entries, err := fs.ReadDir(r.FS(), ".")
+	return err == nil && (len(entries) == 0 || len(entries) == 1 && entries[0].Name() == AgentFilesDir)
 }

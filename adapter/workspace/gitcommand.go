@@ -1,4 +1,4 @@
-package adapter
+package workspace
 
 import (
 	"bytes"
@@ -15,38 +15,19 @@ import (
 	"github.com/picket-dev/picket/internal/text"
 )
 
-// gitTimeout is how long a git command and the processes that it starts may run.
-const gitTimeout = 10 * time.Second
+// GitTimeout is how long a git command and the processes that it starts may run.
+const GitTimeout = 10 * time.Second
 
-// gitContainment is how the processes of git commands are contained: like the
+// GitContainment is how the processes of git commands are contained: like the
 // agent, in their own process tree, which is killed when the command has ended.
-type gitContainment struct {
-	containment string   // as in CommandLauncher
-	shim        []string // as in CommandLauncher
-	runID       string   // of the run that the command is for; empty without one
-	stateDir    string   // the run's own directory; empty without one
-	// leaseLeft is how long the processes of the lease may still live. Nil: the
+type GitContainment struct {
+	Containment string   // as in CommandLauncher
+	Shim        []string // as in CommandLauncher
+	RunID       string   // of the run that the command is for; empty without one
+	StateDir    string   // the run's own directory; empty without one
+	// LeaseLeft is how long the processes of the lease may still live. Nil: the
 	// command is for no lease.
-	leaseLeft func() time.Duration
-}
-
-// gitContainment is the one of agents that are started as configured.
-func (cfg *Config) gitContainment() gitContainment {
-	switch l := cfg.Launcher.(type) {
-	case process.CommandLauncher:
-		return gitContainment{containment: l.Containment, shim: l.Shim}
-	case PresetLauncher:
-		return gitContainment{containment: l.Containment, shim: l.Shim}
-	}
-	return gitContainment{containment: cfg.Containment}
-}
-
-// gitContainment is that of the run, which ends with its lease.
-func (r *run) gitContainment() gitContainment {
-	c := r.cfg.gitContainment()
-	c.runID, c.stateDir = r.lease.RunID, r.paths.stateDir
-	c.leaseLeft = func() time.Duration { return r.deadline.current() - r.cfg.clock() }
-	return c
+	LeaseLeft func() time.Duration
 }
 
 // noProgramsArgs turns off the programs that a configuration can make git start, as
@@ -92,30 +73,30 @@ type gitCommand struct {
 // run runs a command in a process tree of its own and returns when the whole
 // tree is dead. The tree is killed when ctx ends, when the lease ends, after
 // gitTimeout, and with this process.
-func (c gitContainment) run(ctx context.Context, g gitCommand, out io.Writer) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, gitTimeout, errGitTimeout)
+func (c GitContainment) run(ctx context.Context, g gitCommand, out io.Writer) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, GitTimeout, ErrGitTimeout)
 	defer cancel()
 	failed := &gitError{command: g.argv[len(g.argv)-1]}
 	left := c.timeLeft(ctx)
 	if failed.err = context.Cause(ctx); failed.err == nil && left <= 0 {
-		failed.err = errLeaseEnded
+		failed.err = ErrLeaseEnded
 	}
 	if failed.err != nil {
 		return failed
 	}
-	launcher := process.CommandLauncher{Command: g.argv, Env: gitEnv, Containment: c.containment, Shim: c.shim}
+	launcher := process.CommandLauncher{Command: g.argv, Env: gitEnv, Containment: c.Containment, Shim: c.Shim}
 	job := process.Job{
 		Dir:      g.dir,
 		Env:      append(g.env, gitVariables...),
 		Stdout:   out,
-		StateDir: c.stateDir,
+		StateDir: c.StateDir,
 		KillAt:   process.BootClock() + left,
 		HeldDir:  g.heldDir,
 		Lock:     g.lock,
 	}
-	job.Lease.RunID = cmp.Or(c.runID, "git")
-	if c.runID != "" {
-		job.Env = append(job.Env, "PICKET_RUN_ID="+c.runID)
+	job.Lease.RunID = cmp.Or(c.RunID, "git")
+	if c.RunID != "" {
+		job.Env = append(job.Env, "PICKET_RUN_ID="+c.RunID)
 	}
 	var said bytes.Buffer
 	job.Stderr = &said
@@ -138,21 +119,22 @@ func (c gitContainment) run(ctx context.Context, g gitCommand, out io.Writer) er
 }
 
 // timeLeft is the time until a command must be dead.
-func (c gitContainment) timeLeft(ctx context.Context) time.Duration {
-	left := gitTimeout
+func (c GitContainment) timeLeft(ctx context.Context) time.Duration {
+	left := GitTimeout
 	if end, bounded := ctx.Deadline(); bounded {
 		left = min(left, time.Until(end))
 	}
-	if c.leaseLeft != nil {
-		left = min(left, c.leaseLeft())
+	if c.LeaseLeft != nil {
+		left = min(left, c.LeaseLeft())
 	}
 	return left
 }
 
 var (
-	errGitTimeout = fmt.Errorf("killed after %s, the limit of each git command: the repository is too large, or a filter of its configuration too slow. "+
-		"Make git faster (docs/operations/workers.md, Large repositories), or use the workspace here or copy", gitTimeout)
-	errLeaseEnded = errors.New("not started, because the lease has ended")
+	ErrGitTimeout = fmt.Errorf("killed after %s, the limit of each git command: the repository is too large, or a filter of its configuration too slow. "+
+		"Make git faster (docs/operations/workers.md, Large repositories), or use the workspace here or copy",
+		GitTimeout)
+	ErrLeaseEnded = errors.New("not started, because the lease has ended")
 )
 
 // gitError is the error of a git command, with the output of git.

@@ -1,4 +1,4 @@
-package adapter
+package workspace
 
 import (
 	"os"
@@ -30,7 +30,7 @@ func TestLinksInTheSharedDirectoryLeadNowhere(t *testing.T) {
 		"a part of a worktree": {"worktrees/one", "", func(g git) error { return g.removeAdminFile("file.lock") },
 			true},
 		"the link of a worktree": {"worktrees/one", "", func(g git) error {
-			return (&lockedWorkspace{KeptWorkspace: KeptWorkspace{Common: g.common, Admin: g.admin}}).relink()
+			return (&Locked{KeptWorkspace: KeptWorkspace{Common: g.common, Admin: g.admin}}).relink()
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {

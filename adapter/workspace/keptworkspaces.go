@@ -1,4 +1,4 @@
-package adapter
+package workspace
 
 import (
 	"cmp"
@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/http"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -41,7 +41,7 @@ type KeptWorkspaces struct {
 // dirs answers where records and workspaces are.
 func (s KeptWorkspaces) dirs() (stateDir, root string, err error) {
 	if stateDir = s.StateDir; stateDir == "" {
-		if stateDir, err = defaultStateDir(); err != nil {
+		if stateDir, err = DefaultStateDir(); err != nil {
 			return "", "", err
 		}
 	}
@@ -49,7 +49,7 @@ func (s KeptWorkspaces) dirs() (stateDir, root string, err error) {
 		root, err = filepath.Abs(cmp.Or(s.WorkspaceRoot, filepath.Join(stateDir, "workspaces")))
 	}
 	if err == nil {
-		root, err = realPath(root)
+		root, err = RealPath(root)
 	}
 	return stateDir, root, err
 }
@@ -60,16 +60,16 @@ func (s KeptWorkspaces) List(ctx context.Context) ([]KeptWorkspace, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := listWorkspaces(dir)
+	all, err := List(dir)
 	for i := range all {
-		k, err := lockWorkspace(ctx, all[i], dir, root, 0)
-		all[i].InUse = errors.Is(err, errInUse)
+		k, err := Lock(ctx, all[i], dir, root, 0)
+		all[i].InUse = errors.Is(err, ErrInUse)
 		if err != nil {
 			continue
 		}
 		_ = s.updateRetention(ctx, k) // what is not known now is shown as it was said last
 		all[i] = k.KeptWorkspace
-		k.unlock()
+		k.Unlock()
 	}
 	return all, err
 }
@@ -103,7 +103,7 @@ func (s KeptWorkspaces) Collect(ctx context.Context, dry bool) ([]CollectResult,
 	if !dry {
 		deleteUnwrittenRecords(dir, time.Now())
 	}
-	all, err := listWorkspaces(dir)
+	all, err := List(dir)
 	var out []CollectResult
 	for _, w := range all {
 		if ctx.Err() != nil {
@@ -115,17 +115,17 @@ func (s KeptWorkspaces) Collect(ctx context.Context, dry bool) ([]CollectResult,
 }
 
 func (s KeptWorkspaces) collect(ctx context.Context, dir, root string, w KeptWorkspace, dry bool) CollectResult {
-	k, err := lockWorkspace(ctx, w, dir, root, 0)
+	k, err := Lock(ctx, w, dir, root, 0)
 	switch {
-	case errors.Is(err, errInUse):
+	case errors.Is(err, ErrInUse):
 		w.InUse = true
 		return CollectResult{KeptWorkspace: w, Reason: "in use"}
 	case err != nil:
 		return CollectResult{KeptWorkspace: w, Reason: "its record cannot be read"}
 	}
-	defer k.unlock()
+	defer k.Unlock()
 	heard := s.updateRetention(ctx, k)
-	shop := &workspaceStore{cfg: &Config{StateDir: dir, WorkspaceRoot: root}}
+	shop := &Store{StateDir: dir, Root: root, Log: slog.New(slog.DiscardHandler)}
 	if !k.EndedAt.IsZero() && !dry {
 		// Its adapter died before it could commit; a reviewer waits for the branch.
 		_ = shop.commitUnfinished(ctx, k)
@@ -146,7 +146,7 @@ func (s KeptWorkspaces) collect(ctx context.Context, dir, root string, w KeptWor
 		got.Reason = "pinned"
 		return got
 	}
-	got.Err = shop.delete(ctx, k)
+	got.Err = shop.Delete(ctx, k)
 	got.Deleted = got.Err == nil
 	return got
 }
@@ -155,7 +155,7 @@ func (s KeptWorkspaces) collect(ctx context.Context, dir, root string, w KeptWor
 var errUnknownRun = errors.New("the server does not know the run")
 
 // updateRetention asks the server until when the workspace is kept, and notes the answer.
-func (s KeptWorkspaces) updateRetention(ctx context.Context, k *lockedWorkspace) error {
+func (s KeptWorkspaces) updateRetention(ctx context.Context, k *Locked) error {
 	if s.RunsOfTask == nil || k.Stage == stageMaking {
 		return errUnknownRun
 	}
@@ -171,7 +171,7 @@ func (s KeptWorkspaces) updateRetention(ctx context.Context, k *lockedWorkspace)
 			k.EndedAt = r.EndedAt
 		}
 		k.KeepUntil = r.KeepUntil
-		if err := k.save(); err != nil {
+		if err := k.Save(); err != nil {
 			return err
 		}
 		if !r.KeepUntil.IsZero() && now.Before(r.KeepUntil.Time()) {
@@ -187,7 +187,7 @@ var errNotYet = errors.New("not yet")
 
 // keepReason says why a workspace is not deleted; empty when it is due. By both
 // clocks, that of the server and ours, it must be.
-func (s KeptWorkspaces) keepReason(k *lockedWorkspace, heard error) string {
+func (s KeptWorkspaces) keepReason(k *Locked, heard error) string {
 	now := time.Now()
 	switch {
 	case k.Stage == stageMaking:
@@ -207,8 +207,8 @@ func (s KeptWorkspaces) keepReason(k *lockedWorkspace, heard error) string {
 }
 
 // commitUnfinished brings what is in a worktree onto its branch before it is deleted.
-func (w *workspaceStore) commitUnfinished(ctx context.Context, k *lockedWorkspace) error {
-	if k.Source != WorkspaceWorktree || k.Stage != stageReady {
+func (w *Store) commitUnfinished(ctx context.Context, k *Locked) error {
+	if k.Source != Worktree || k.Stage != StageReady {
 		return nil
 	}
 	if err := k.openDir(); errors.Is(err, fs.ErrNotExist) {
@@ -218,22 +218,20 @@ func (w *workspaceStore) commitUnfinished(ctx context.Context, k *lockedWorkspac
 		// It may be on a disk that is not mounted now.
 		return fmt.Errorf("its work is not on its branch yet, and the repository %s is not there: bring that back, or delete %s", k.Repository, k.Path)
 	}
-	if err := w.repair(ctx, k); err != nil && !errors.Is(err, errNotUsable) {
+	if err := w.Repair(ctx, k); err != nil && !errors.Is(err, ErrNotUsable) {
 		return err
 	}
 	return nil
 }
 
-// RunsOfTask answers the runs of a task and the server's time, for Shelf.Ask.
-func (c *Client) RunsOfTask(ctx context.Context, taskID string) ([]picket.Run, time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	var task picket.Task
-	var header http.Header
-	err := c.Call(ctx, http.MethodGet, "/api/v1/tasks/"+taskID, nil, &task, WithResponseHeader(&header))
-	now, bad := http.ParseTime(header.Get("Date"))
-	if bad != nil {
-		now = time.Now()
+func DefaultStateDir() (string, error) {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "picket", "adapter"), nil
 	}
-	return task.Runs, now, err
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", picket.Invalid("StateDir", "Set the variable HOME or XDG_STATE_HOME, or StateDir.",
+			"there is no place for the state of runs: %v", err)
+	}
+	return filepath.Join(home, ".local", "state", "picket", "adapter"), nil
 }

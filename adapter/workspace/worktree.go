@@ -1,4 +1,4 @@
-package adapter
+package workspace
 
 import (
 	"context"
@@ -22,12 +22,12 @@ func (g git) lockShared(ctx context.Context) (*os.File, error) {
 	if err := g.withSharedDir(func(root *os.Root) error { return root.MkdirAll("picket", 0o700) }); err != nil {
 		return nil, err
 	}
-	return flock(ctx, filepath.Join(g.common, "picket"), sharedLockTimeout)
+	return Flock(ctx, filepath.Join(g.common, "picket"), sharedLockTimeout)
 }
 
 // addWorktree makes the worktree of a task in the empty directory of k. It reports
 // whether the branch had work on it already.
-func (w *workspaceStore) addWorktree(ctx context.Context, k *lockedWorkspace,
+func (w *Store) addWorktree(ctx context.Context, k *Locked,
 	lease picket.Lease) (begun bool, err error) {
 	repo := w.repository()
 	lock, err := repo.lockShared(ctx)
@@ -37,10 +37,10 @@ func (w *workspaceStore) addWorktree(ctx context.Context, k *lockedWorkspace,
 	defer lock.Close()
 	repo.lock = lock
 	if err := repo.exclude(); err != nil {
-		return false, fmt.Errorf("keep %s out of git: %w", agentFilesDir, err)
+		return false, fmt.Errorf("keep %s out of git: %w", AgentFilesDir, err)
 	}
 	k.Common, k.Repository, k.Branch = repo.common, repo.top, picket.WorkBranch(k.TaskID)
-	if err := k.save(); err != nil {
+	if err := k.Save(); err != nil {
 		return false, err
 	}
 	w.step("adding")
@@ -48,7 +48,7 @@ func (w *workspaceStore) addWorktree(ctx context.Context, k *lockedWorkspace,
 		return false, fmt.Errorf("make worktree: %w", err)
 	}
 	tip := repo.resolveCommit(ctx, "refs/heads/"+k.Branch)
-	if tip != "" && w.cfg.Resume != ResumeFresh {
+	if tip != "" && w.Resume != ResumeFresh {
 		k.Base = repo.baseOf(ctx, k.TaskID, tip)
 		begun = tip != k.Base
 		_, err = repo.output(ctx, "worktree", "add", "--quiet", k.Path, k.Branch)
@@ -67,7 +67,7 @@ func (w *workspaceStore) addWorktree(ctx context.Context, k *lockedWorkspace,
 
 // addBranch makes the worktree with a new branch. What an earlier one of the
 // same name has and the new one has not stays under a name of its own.
-func (w *workspaceStore) addBranch(ctx context.Context, repo repository, k *lockedWorkspace, lease picket.Lease,
+func (w *Store) addBranch(ctx context.Context, repo Repository, k *Locked, lease picket.Lease,
 	old string) error {
 	start, base, err := w.startCommit(ctx, lease)
 	if err != nil {
@@ -94,10 +94,10 @@ func (w *workspaceStore) addBranch(ctx context.Context, repo repository, k *lock
 // startCommit is the commit that the first run of a task begins at, and the one that
 // its changes are shown against: a repair or a repeat goes on where the other
 // task stopped.
-func (w *workspaceStore) startCommit(ctx context.Context, lease picket.Lease) (start, base string, err error) {
+func (w *Store) startCommit(ctx context.Context, lease picket.Lease) (start, base string, err error) {
 	repo := w.repository()
 	from := lease.Task.Fixes
-	if from == nil && w.cfg.Resume != ResumeFresh {
+	if from == nil && w.Resume != ResumeFresh {
 		from = lease.Task.Retries
 	}
 	if from != nil && picket.CheckID("task", "task", *from) == nil {
@@ -110,7 +110,7 @@ func (w *workspaceStore) startCommit(ctx context.Context, lease picket.Lease) (s
 }
 
 // baseOf is the commit that the branch of a task began at.
-func (r repository) baseOf(ctx context.Context, taskID, tip string) string {
+func (r Repository) baseOf(ctx context.Context, taskID, tip string) string {
 	if noted := r.savedBase(taskID); noted != "" {
 		if base := r.resolveCommit(ctx, noted); base != "" {
 			return base
@@ -131,37 +131,29 @@ func (g git) contains(ctx context.Context, of, commit string) bool {
 }
 
 // git is for the commands in a worktree.
-func (w *workspaceStore) git(k *lockedWorkspace) git {
+func (w *Store) git(k *Locked) git {
 	return git{
 		common:         k.Common,
 		admin:          k.Admin,
 		tree:           k.Path,
 		dir:            k.dir,
 		lock:           k.lock,
-		gitContainment: w.gitContainment(),
+		GitContainment: w.Git,
 	}
 }
 
 // repository is the one that worktrees are made of.
-func (w *workspaceStore) repository() repository {
-	r := w.cfg.repo
-	r.gitContainment = w.gitContainment()
+func (w *Store) repository() Repository {
+	r := w.Repo
+	r.GitContainment = w.Git
 	return r
 }
 
-// gitContainment is the containment of git commands.
-func (w *workspaceStore) gitContainment() gitContainment {
-	if w.run != nil {
-		return w.run.gitContainment()
-	}
-	return w.cfg.gitContainment()
-}
-
-// repair makes a worktree usable again that an adapter or a git has left in the
+// Repair makes a worktree usable again that an adapter or a git has left in the
 // middle of something, and commits what the run before has left.
-func (w *workspaceStore) repair(ctx context.Context, k *lockedWorkspace) error {
+func (w *Store) Repair(ctx context.Context, k *Locked) error {
 	if info, err := os.Stat(k.Admin); k.Admin == "" || err != nil || !info.IsDir() {
-		return fmt.Errorf("%w: git does not know it any more", errNotUsable)
+		return fmt.Errorf("%w: git does not know it any more", ErrNotUsable)
 	}
 	if err := errors.Join(k.verify(), k.checkRetired()); err != nil {
 		return err
@@ -173,7 +165,7 @@ func (w *workspaceStore) repair(ctx context.Context, k *lockedWorkspace) error {
 	if err := errors.Join(stale...); err != nil {
 		return err
 	}
-	top, err := k.openRoot()
+	top, err := k.OpenRoot()
 	if err != nil {
 		return err
 	}
@@ -184,34 +176,34 @@ func (w *workspaceStore) repair(ctx context.Context, k *lockedWorkspace) error {
 		}
 	}
 	if g.resolveCommit(ctx, "HEAD") == "" {
-		return fmt.Errorf("%w: its HEAD cannot be read", errNotUsable)
+		return fmt.Errorf("%w: its HEAD cannot be read", ErrNotUsable)
 	}
-	if k.Stage == stageSettled {
+	if k.Stage == StageSettled {
 		if at, _ := g.output(ctx, "symbolic-ref", "--quiet", "HEAD"); at != "refs/heads/"+k.Branch {
-			return fmt.Errorf("%w: its branch has gone on elsewhere", errNotUsable)
+			return fmt.Errorf("%w: its branch has gone on elsewhere", ErrNotUsable)
 		}
 		return nil
 	}
-	if _, err := w.commit(ctx, k, k.commitMessage("What a run left whose adapter died")); err != nil {
+	if _, err := w.Commit(ctx, k, k.CommitMessage("What a run left whose adapter died")); err != nil {
 		return err
 	}
-	k.Stage = stageSettled
-	return k.save()
+	k.Stage = StageSettled
+	return k.Save()
 }
 
 // retire frees the branch for another worktree. What is in the directory is
 // committed first, and stays there, too.
-func (w *workspaceStore) retire(ctx context.Context, k *lockedWorkspace) error {
-	err := w.repair(ctx, k)
-	if errors.Is(err, errNotUsable) {
+func (w *Store) retire(ctx context.Context, k *Locked) error {
+	err := w.Repair(ctx, k)
+	if errors.Is(err, ErrNotUsable) {
 		return nil
 	}
 	if err == nil {
 		_, err = w.git(k).output(ctx, "update-ref", "--no-deref", "HEAD", "HEAD^{commit}")
 	}
 	if err == nil {
-		k.Stage = stageSettled
-		err = k.save()
+		k.Stage = StageSettled
+		err = k.Save()
 	}
 	if err != nil {
 		return fmt.Errorf("put the workspace of the run before away: %w", err)
@@ -222,8 +214,8 @@ func (w *workspaceStore) retire(ctx context.Context, k *lockedWorkspace) error {
 
 // removeWorktree takes a worktree whose directory is gone out of the repository;
 // its branch stays.
-func (w *workspaceStore) removeWorktree(ctx context.Context, k *lockedWorkspace) error {
-	g := git{common: k.Common, gitContainment: w.gitContainment()}
+func (w *Store) removeWorktree(ctx context.Context, k *Locked) error {
+	g := git{common: k.Common, GitContainment: w.Git}
 	if _, err := os.Stat(k.Common); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -243,7 +235,7 @@ const retiredFile = "picket-retired"
 // have, such as one of a frozen adapter, or of one with another state
 // directory: its run is over, for we have the lease. What is in it is committed
 // and stays.
-func (w *workspaceStore) freeBranch(ctx context.Context, repo repository, k *lockedWorkspace) error {
+func (w *Store) freeBranch(ctx context.Context, repo Repository, k *Locked) error {
 	if head, err := repo.output(ctx, "symbolic-ref", "--quiet", "HEAD"); err == nil && head == "refs/heads/"+k.Branch {
 		return branchInUse(k.Branch, strings.TrimSuffix(repo.common, string(filepath.Separator)+".git"))
 	}
@@ -272,13 +264,13 @@ func (w *workspaceStore) freeBranch(ctx context.Context, repo repository, k *loc
 
 // foreignWorktree is a worktree that the repository names. Its path and its name are
 // words that an agent may have written.
-func (w *workspaceStore) foreignWorktree(repo repository, k *lockedWorkspace, tree gitWorktree) *lockedWorkspace {
+func (w *Store) foreignWorktree(repo Repository, k *Locked, tree gitWorktree) *Locked {
 	id := filepath.Base(tree.path)
-	other := &lockedWorkspace{lock: repo.lock, root: filepath.Dir(tree.path), KeptWorkspace: KeptWorkspace{
+	other := &Locked{lock: repo.lock, root: filepath.Dir(tree.path), KeptWorkspace: KeptWorkspace{
 		Name: id, RunID: id, TaskID: k.TaskID, Title: k.Title, Path: tree.path,
 		Common: repo.common, Admin: filepath.Join(repo.common, "worktrees", tree.name), Branch: k.Branch,
 	}}
-	if known, err := readWorkspaceRecord(w.cfg.StateDir, id); err == nil && known.Path == tree.path {
+	if known, err := readWorkspaceRecord(w.StateDir, id); err == nil && known.Path == tree.path {
 		other.Identity = known.Identity
 	}
 	return other
@@ -287,7 +279,7 @@ func (w *workspaceStore) foreignWorktree(repo repository, k *lockedWorkspace, tr
 // retireForeign commits what is in a worktree and takes the branch from it. A
 // directory that is not the worktree, for a reason known already or found here,
 // is left alone: only git's part of the worktree changes.
-func (w *workspaceStore) retireForeign(ctx context.Context, repo repository, other *lockedWorkspace,
+func (w *Store) retireForeign(ctx context.Context, repo Repository, other *Locked,
 	strange error) error {
 	if strange == nil {
 		admin, err := repo.adminOf(other)
@@ -296,10 +288,10 @@ func (w *workspaceStore) retireForeign(ctx context.Context, repo repository, oth
 		}
 	}
 	if strange == nil {
-		_, strange = w.commit(ctx, other, other.commitMessage("What a run left to another adapter"))
+		_, strange = w.Commit(ctx, other, other.CommitMessage("What a run left to another adapter"))
 	}
 	if strange != nil {
-		w.cfg.Log.Warn("what another adapter has left is not committed; it is in its workspace", "workspace",
+		w.Log.Warn("what another adapter has left is not committed; it is in its workspace", "workspace",
 			other.Path, "err", strange)
 	}
 	err := repo.withSharedDir(func(root *os.Root) error {
@@ -312,7 +304,7 @@ func (w *workspaceStore) retireForeign(ctx context.Context, repo repository, oth
 	if err != nil {
 		return err
 	}
-	g := git{common: repo.common, admin: other.Admin, lock: repo.lock, gitContainment: w.gitContainment()}
+	g := git{common: repo.common, admin: other.Admin, lock: repo.lock, GitContainment: w.Git}
 	_, err = g.output(ctx, "update-ref", "--no-deref", "HEAD", "HEAD^{commit}")
 	return err
 }
@@ -334,9 +326,9 @@ func shellQuoted(word string) string { return "'" + strings.ReplaceAll(word, "'"
 
 // checkRetired refuses to go on with a branch that was taken from a worktree: an
 // adapter that was frozen must not write over the work of the next run.
-func (k *lockedWorkspace) checkRetired() error {
+func (k *Locked) checkRetired() error {
 	if _, err := os.Lstat(filepath.Join(k.Admin, retiredFile)); err == nil {
-		return fmt.Errorf("%w: another adapter has gone on with its branch", errNotUsable)
+		return fmt.Errorf("%w: another adapter has gone on with its branch", ErrNotUsable)
 	}
 	return nil
 }
