@@ -28,7 +28,7 @@ func (p *Proxy) authenticate(r *http.Request) (picket.LeaseCredential, error) {
 	}
 	held, err := p.sealer.OpenLeaseToken(token)
 	if err != nil {
-		return picket.LeaseCredential{}, unauthenticated("the lease token is malformed or was not made here").
+		return picket.LeaseCredential{}, Unauthenticated("the lease token is malformed or was not made here").
 			WithCause(err)
 	}
 	held.Fence, err = fenceFromHeader(r.Header)
@@ -58,20 +58,22 @@ func checkSide(held picket.LeaseCredential, side picket.LeaseSide) error {
 func bearerToken(h http.Header) (string, error) {
 	values := h.Values("Authorization")
 	if len(values) == 0 {
-		return "", unauthenticated("there is no lease token")
+		return "", Unauthenticated("there is no lease token")
 	}
 	scheme, token, _ := strings.Cut(values[0], " ")
 	token = strings.TrimSpace(token)
 	switch {
 	case len(values) > 1 || !strings.EqualFold(scheme, "Bearer") || token == "":
-		return "", unauthenticated("the Authorization header is not a single lease token")
+		return "", Unauthenticated("the Authorization header is not a single lease token")
 	case strings.HasPrefix(token, picket.KeyPrefix):
-		return "", unauthenticated("an API key opens the control plane, not the tool proxy")
+		return "", Unauthenticated("an API key opens the control plane, not the tool proxy")
 	}
 	return token, nil
 }
 
-func unauthenticated(message string) *picket.Error {
+// Unauthenticated refuses a request without a valid lease token; message says what is
+// wrong with it.
+func Unauthenticated(message string) *picket.Error {
 	return picket.Refuse(picket.CodeUnauthenticated,
 		"Send Authorization: Bearer with the leaseToken of your lease (PICKET_LEASE_TOKEN in the agent's environment); it starts with "+picket.LeaseTokenPrefix+".",
 		"%s", message)
@@ -108,11 +110,8 @@ func (p *Proxy) AdmitLLM(c echo.Context) (Backend, picket.LeaseCredential, error
 	if err := p.take(held, forAgent); err != nil {
 		return nil, held, err
 	}
-	door := p.backend(held.Namespace)
-	if door == nil {
-		return nil, held, namespaceNotServed(held.Namespace)
-	}
-	return door, held, nil
+	door, err := p.BackendOf(held)
+	return door, held, err
 }
 
 // authenticateLLM finds the lease token in either of the headers that clients of
@@ -130,7 +129,7 @@ func (p *Proxy) authenticateLLM(r *http.Request) (picket.LeaseCredential, error)
 			continue
 		}
 		if found != "" {
-			return picket.LeaseCredential{}, unauthenticated("there are two different lease tokens")
+			return picket.LeaseCredential{}, Unauthenticated("there are two different lease tokens")
 		}
 		found = token
 	}
@@ -142,7 +141,7 @@ func (p *Proxy) authenticateLLM(r *http.Request) (picket.LeaseCredential, error)
 	}
 	held, err := p.sealer.OpenLeaseToken(found)
 	if err != nil {
-		return held, unauthenticated("the lease token is malformed or was not made here").WithCause(err)
+		return held, Unauthenticated("the lease token is malformed or was not made here").WithCause(err)
 	}
 	if err := checkSide(held, forAgent); err != nil {
 		return held, err

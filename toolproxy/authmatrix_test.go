@@ -12,6 +12,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/toolproxy"
 	"github.com/picket-dev/picket/toolproxy/llm"
+	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
 )
 
 // surface is every route of the proxy and what it asks of a credential:
@@ -153,7 +154,7 @@ func (h *engineEnv) mounted(t *testing.T) []string {
 	t.Helper()
 	var all []string
 	for _, r := range h.e.Routes() {
-		if r.Path == toolproxy.MCPPath || strings.HasPrefix(r.Path, llm.Path) {
+		if r.Path == mcppart.Path || strings.HasPrefix(r.Path, llm.Path) {
 			continue // have their own tests
 		}
 		if r.Path != "/v1/tools/:name" {

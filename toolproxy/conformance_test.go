@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket/budget"
-	"github.com/picket-dev/picket/toolproxy"
+	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
 )
 
 // suiteDir names the directory in which the public MCP conformance suite and a
@@ -53,7 +53,7 @@ func TestMCPConformance(t *testing.T) {
 			runSuite(t, dir, withLease(t, listenMCP(t, f), f.token(), ""), "--scenario", scenario)
 		}
 	})
-	through := func(t *testing.T, u toolproxy.Upstream, args ...string) {
+	through := func(t *testing.T, u mcppart.Upstream, args ...string) {
 		p := newFakeEnvelope(1000 * cent)
 		b := newGatewayEnvFor(t, p, "up_test_simple_text", map[string]budget.Price{"up_*": {}}, u)
 		runSuite(t, dir, withLease(t, b.url, b.token(), "up_"), append(args, "--suite", "all")...)
@@ -62,7 +62,7 @@ func TestMCPConformance(t *testing.T) {
 		}
 	}
 	t.Run("through the gateway to a command", func(t *testing.T) {
-		through(t, toolproxy.Upstream{Name: "up", Command: []string{everything}})
+		through(t, mcppart.Upstream{Name: "up", Command: []string{everything}})
 	})
 	t.Run("through the gateway to HTTP", func(t *testing.T) {
 		// In server-sse-polling the server behind closes the stream of a call and
@@ -73,7 +73,7 @@ func TestMCPConformance(t *testing.T) {
 		if err := os.WriteFile(baseline, []byte("server:\n  - server-sse-polling\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		through(t, toolproxy.Upstream{Name: "up", URL: serveEverything(t, everything)}, "--expected-failures", baseline)
+		through(t, mcppart.Upstream{Name: "up", URL: serveEverything(t, everything)}, "--expected-failures", baseline)
 	})
 }
 

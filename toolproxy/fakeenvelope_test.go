@@ -10,6 +10,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/toolproxy"
+	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
 )
 
 // fakeEnvelope is a desk with an envelope, whose answers can be lost. It keeps the
@@ -196,7 +197,7 @@ func newPricedProxy(t testing.TB, prices map[string]budget.Price) *toolproxy.Pro
 		Sealer:  newSealer(t),
 		Backend: func(string) toolproxy.Backend { return nil },
 		Prices:  priceList(t, prices),
-		Parts:   externalTools(),
+		Parts:   append(externalTools(), mcppart.New(nil)),
 		Log:     slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -13,6 +13,12 @@ type freeToolHandler struct {
 	call          func(ctx context.Context, c Call) (any, error)
 }
 
+// IsFreeTool reports whether a name is that of a free tool.
+func IsFreeTool(name string) bool {
+	_, ok := freeToolHandlers[name]
+	return ok
+}
+
 var freeToolHandlers = map[string]freeToolHandler{
 	"get_task":           {false, smallBody, getTask},
 	"report_progress":    {true, picket.MaxPayload, reportProgress},

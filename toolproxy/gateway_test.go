@@ -21,6 +21,7 @@ import (
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/toolproxy"
+	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
 )
 
 // patience is no assertion: it ends tests that hang.
@@ -36,24 +37,23 @@ type gatewayEnv struct {
 	lines   *strings.Builder
 }
 
-func newGatewayEnv(t testing.TB, door toolproxy.Backend, upstreams ...toolproxy.Upstream) *gatewayEnv {
+func newGatewayEnv(t testing.TB, door toolproxy.Backend, upstreams ...mcppart.Upstream) *gatewayEnv {
 	t.Helper()
 	return newGatewayEnvFor(t, door, "up_echo", map[string]budget.Price{"up_*": {Call: cent}}, upstreams...)
 }
 
 // newGatewayEnvFor waits until a tool of the upstream is listed.
 func newGatewayEnvFor(t testing.TB, door toolproxy.Backend, tool string, prices map[string]budget.Price,
-	upstreams ...toolproxy.Upstream) *gatewayEnv {
+	upstreams ...mcppart.Upstream) *gatewayEnv {
 	t.Helper()
 	b := &gatewayEnv{sealer: rig.Sealer(), changed: make(chan struct{}, 100), lines: &strings.Builder{}}
 	b.log = &syncWriter{w: b.lines}
 	p, err := toolproxy.New(toolproxy.Config{
-		Sealer:    b.sealer,
-		Log:       slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Backend:   func(string) toolproxy.Backend { return door },
-		Upstreams: upstreams,
-		Parts:     externalTools(),
-		Prices:    priceList(t, prices),
+		Sealer:  b.sealer,
+		Log:     slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Backend: func(string) toolproxy.Backend { return door },
+		Parts:   append(externalTools(), mcppart.New(upstreams)),
+		Prices:  priceList(t, prices),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func newGatewayEnvFor(t testing.TB, door toolproxy.Backend, tool string, prices 
 	e := web.New(nil)
 	p.Mount(e)
 	s := httptest.NewServer(e)
-	b.Proxy, b.url = p, s.URL+toolproxy.MCPPath
+	b.Proxy, b.url = p, s.URL+mcppart.Path
 	t.Cleanup(func() {
 		p.Close()
 		s.Close()
@@ -132,7 +132,7 @@ func forEachProtocolPair(t *testing.T, test func(t *testing.T, client string, o 
 func TestToolsOfAnUpstream(t *testing.T) {
 	forEachProtocolPair(t, func(t *testing.T, wire string, o *fakeUpstream, url string) {
 		p := newFakeEnvelope(100 * cent)
-		b := newGatewayEnv(t, p, toolproxy.Upstream{
+		b := newGatewayEnv(t, p, mcppart.Upstream{
 			Name:    "up",
 			URL:     url,
 			Headers: map[string]picket.Secret{"Authorization": "Bearer theirs"},
@@ -167,7 +167,7 @@ func TestToolsOfAnUpstream(t *testing.T) {
 		params := &mcp.CallToolParams{
 			Name:      "up_echo",
 			Arguments: map[string]any{"n": 12},
-			Meta:      mcp.Meta{toolproxy.MetaKey: "once", "mine/secret": true},
+			Meta:      mcp.Meta{mcppart.MetaKey: "once", "mine/secret": true},
 		}
 		for range 2 { // the second is answered from what was kept
 			r, err := s.CallTool(ctx, params)
@@ -206,7 +206,7 @@ func TestToolsOfAnUpstream(t *testing.T) {
 
 func TestUpstreamNotificationsArrive(t *testing.T) {
 	forEachProtocolPair(t, func(t *testing.T, wire string, o *fakeUpstream, url string) {
-		b := newGatewayEnv(t, newFakeEnvelope(1000*cent), toolproxy.Upstream{Name: "up", URL: url})
+		b := newGatewayEnv(t, newFakeEnvelope(1000*cent), mcppart.Upstream{Name: "up", URL: url})
 		var mu sync.Mutex
 		var heard []string
 		s := connect(t, b.url, b.token(), wire, &mcp.ClientOptions{
@@ -264,7 +264,7 @@ func pingOrList(t *testing.T, s *mcp.ClientSession) error {
 func TestACancelledCallIsCancelledUpstream(t *testing.T) {
 	forEachProtocolPair(t, func(t *testing.T, wire string, o *fakeUpstream, url string) {
 		p := newFakeEnvelope(100 * cent)
-		b := newGatewayEnv(t, p, toolproxy.Upstream{Name: "up", URL: url})
+		b := newGatewayEnv(t, p, mcppart.Upstream{Name: "up", URL: url})
 		s := connect(t, b.url, b.token(), wire, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		answered := make(chan error, 1)

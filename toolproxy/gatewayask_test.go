@@ -12,7 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/toolproxy"
+	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
 )
 
 // answeringClient is a client that can be asked everything.
@@ -44,7 +44,7 @@ func answeringClient(name string) *mcp.ClientOptions {
 func TestAnUpstreamAsksWhileItWorks(t *testing.T) {
 	o := newFakeUpstream()
 	p := newFakeEnvelope(100 * cent)
-	b := newGatewayEnv(t, p, toolproxy.Upstream{Name: "up", URL: o.listen(t, protocolVersions[0])})
+	b := newGatewayEnv(t, p, mcppart.Upstream{Name: "up", URL: o.listen(t, protocolVersions[0])})
 	for _, name := range []string{"anna", "berta"} {
 		s := connect(t, b.url, b.token(), protocolVersions[0], answeringClient(name))
 		for tool, want := range map[string]string{
@@ -70,7 +70,7 @@ func TestAnUpstreamAsksWhileItWorks(t *testing.T) {
 func TestManySessionsCanBeAsked(t *testing.T) {
 	o := newFakeUpstream()
 	b := newGatewayEnv(t, newFakeEnvelope(1000*cent),
-		toolproxy.Upstream{Name: "up", URL: o.listen(t, protocolVersions[0])})
+		mcppart.Upstream{Name: "up", URL: o.listen(t, protocolVersions[0])})
 	first := connect(t, b.url, b.token(), protocolVersions[0], answeringClient("first"))
 	for i := range 12 {
 		name := fmt.Sprint("client ", i)
@@ -87,7 +87,7 @@ func TestManySessionsCanBeAsked(t *testing.T) {
 // An upstream may close the stream of a call and be asked for the rest.
 func TestABrokenStreamIsResumed(t *testing.T) {
 	b := newGatewayEnv(t, newFakeEnvelope(100*cent),
-		toolproxy.Upstream{Name: "up", URL: newFakeUpstream().listen(t, protocolVersions[0])})
+		mcppart.Upstream{Name: "up", URL: newFakeUpstream().listen(t, protocolVersions[0])})
 	for _, wire := range protocolVersions {
 		if r := call(t, connect(t, b.url, b.token(), wire, nil), "up_drop", nil); r.IsError ||
 			resultText(t, r) != "resumed" {
@@ -99,7 +99,7 @@ func TestABrokenStreamIsResumed(t *testing.T) {
 func TestRootsOfTheClient(t *testing.T) {
 	o := newFakeUpstream()
 	b := newGatewayEnv(t, newFakeEnvelope(100*cent),
-		toolproxy.Upstream{Name: "up", URL: o.listen(t, protocolVersions[0])})
+		mcppart.Upstream{Name: "up", URL: o.listen(t, protocolVersions[0])})
 	client := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, nil)
 	client.AddRoots(&mcp.Root{URI: "file:///work"})
 	s := connectAs(t, client, b.url, b.token(), protocolVersions[0])
@@ -116,9 +116,9 @@ func TestAnUpstreamAsksInItsResult(t *testing.T) {
 		t.Run(wire, func(t *testing.T) {
 			o := newFakeUpstream()
 			p := newFakeEnvelope(100 * cent)
-			b := newGatewayEnv(t, p, toolproxy.Upstream{Name: "up", URL: o.listen(t, protocolVersions[1])})
+			b := newGatewayEnv(t, p, mcppart.Upstream{Name: "up", URL: o.listen(t, protocolVersions[1])})
 			s := connect(t, b.url, b.token(), wire, answeringClient("anna"))
-			params := &mcp.CallToolParams{Name: "up_input", Meta: mcp.Meta{toolproxy.MetaKey: "k1"}}
+			params := &mcp.CallToolParams{Name: "up_input", Meta: mcp.Meta{mcppart.MetaKey: "k1"}}
 			for range 2 {
 				r, err := s.CallTool(t.Context(), params)
 				if err != nil || r.IsError || resultText(t, r) != "second anna anna" {
@@ -134,7 +134,7 @@ func TestAnUpstreamAsksInItsResult(t *testing.T) {
 	t.Run("nobody to ask", func(t *testing.T) {
 		o := newFakeUpstream()
 		b := newGatewayEnv(t, newFakeEnvelope(100*cent),
-			toolproxy.Upstream{Name: "up", URL: o.listen(t, protocolVersions[1])})
+			mcppart.Upstream{Name: "up", URL: o.listen(t, protocolVersions[1])})
 		r := call(t, connect(t, b.url, b.token(), protocolVersions[0],
 			&mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}}), "up_input", nil)
 		if code, remedy := refusal(t, r); code != "upstream_failed" || !strings.Contains(remedy, "can be asked") {
@@ -146,7 +146,7 @@ func TestAnUpstreamAsksInItsResult(t *testing.T) {
 func TestPromptsAndResourcesOfAnUpstream(t *testing.T) {
 	forEachProtocolPair(t, func(t *testing.T, wire string, _ *fakeUpstream, url string) {
 		p := newFakeEnvelope(2 * cent)
-		b := newGatewayEnv(t, p, toolproxy.Upstream{Name: "up", URL: url})
+		b := newGatewayEnv(t, p, mcppart.Upstream{Name: "up", URL: url})
 		s := connect(t, b.url, b.token(), wire, nil)
 		g, err := s.GetPrompt(t.Context(),
 			&mcp.GetPromptParams{Name: "up_greet", Arguments: map[string]string{"who": "anna"}})
@@ -168,7 +168,7 @@ func TestPromptsAndResourcesOfAnUpstream(t *testing.T) {
 func TestChangesOfAResourceAreTold(t *testing.T) {
 	forEachProtocolPair(t, func(t *testing.T, wire string, o *fakeUpstream, url string) {
 		d := newFakeEnvelope(cent)
-		b := newGatewayEnv(t, d, toolproxy.Upstream{Name: "up", URL: url})
+		b := newGatewayEnv(t, d, mcppart.Upstream{Name: "up", URL: url})
 		changed := make(chan string, 10)
 		s := connect(t, b.url, b.token(), wire,
 			&mcp.ClientOptions{
@@ -207,7 +207,7 @@ func TestAStaleLeaseReachesNoUpstream(t *testing.T) {
 				o := newFakeUpstream()
 				h.submit()
 				l := h.lease()
-				b := newGatewayEnv(t, h.Engine, toolproxy.Upstream{Name: "up", URL: o.listen(t, protocolVersions[1])})
+				b := newGatewayEnv(t, h.Engine, mcppart.Upstream{Name: "up", URL: o.listen(t, protocolVersions[1])})
 				s := connect(t, b.url, l.LeaseToken.Reveal(), wire, nil)
 				if r := call(t, s, "up_echo", map[string]any{"n": 1}); r.IsError || o.count() != 1 {
 					t.Fatalf("under a good lease: %+v, %d calls", r, o.count())

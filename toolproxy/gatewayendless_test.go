@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/picket-dev/picket/toolproxy"
+	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
 )
 
 // An upstream whose list of tools has no end, or huge ones, is served as far as
@@ -44,7 +45,7 @@ func TestAnEndlessListOfAnUpstream(t *testing.T) {
 				}
 			})
 			b := newGatewayEnv(t, newFakeEnvelope(100*cent),
-				toolproxy.Upstream{Name: "up", URL: o.listen(t, protocolVersions[0])})
+				mcppart.Upstream{Name: "up", URL: o.listen(t, protocolVersions[0])})
 			s := connect(t, b.url, b.token(), protocolVersions[0], nil)
 			list, err := s.ListTools(t.Context(), nil)
 			if err != nil || len(list.Tools) > 1100 {
@@ -73,10 +74,10 @@ func TestAHugeAnswerOfAnUpstream(t *testing.T) {
 		sent <- n
 	}
 	p, err := toolproxy.New(toolproxy.Config{
-		Sealer:    newSealer(t),
-		Backend:   func(string) toolproxy.Backend { return nil },
-		Log:       slog.New(slog.DiscardHandler),
-		Upstreams: []toolproxy.Upstream{{Name: "up", URL: served.URL}},
+		Sealer:  newSealer(t),
+		Backend: func(string) toolproxy.Backend { return nil },
+		Log:     slog.New(slog.DiscardHandler),
+		Parts:   []toolproxy.Part{mcppart.New([]mcppart.Upstream{{Name: "up", URL: served.URL}})},
 	})
 	if err != nil {
 		t.Fatal(err)

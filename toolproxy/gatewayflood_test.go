@@ -3,81 +3,14 @@ package toolproxy_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/picket-dev/picket/toolproxy"
+	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
 )
-
-// An upstream that does not stop saying that its lists have changed is read
-// ever more seldom; one that is quiet again is read at once.
-func TestListRefreshesBackOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gone, ended := make(chan struct{}), make(chan struct{})
-		var mu sync.Mutex
-		var all []time.Time
-		read := func() []time.Time {
-			synctest.Wait()
-			mu.Lock()
-			defer mu.Unlock()
-			return slices.Clone(all)
-		}
-		loop, said := toolproxy.RefreshLoop(t.Context(), gone, func() {
-			mu.Lock()
-			all = append(all, time.Now())
-			mu.Unlock()
-			time.Sleep(100 * time.Millisecond) // what is said during a reading counts
-		})
-		go func() {
-			loop()
-			close(ended)
-		}()
-		began := time.Now()
-		for time.Since(began) < 10*time.Minute {
-			said()
-			time.Sleep(10 * time.Millisecond)
-		}
-		reads := read()
-		if n := len(reads); n < 15 || n > 35 {
-			t.Errorf("%d readings in 10 minutes of changes without end", n)
-		}
-		for i := range reads[1:] {
-			if pause := reads[i+1].Sub(reads[i]); pause < 200*time.Millisecond {
-				t.Errorf("a pause of %s", pause)
-			}
-		}
-		time.Sleep(4 * time.Minute) // it is quiet
-		before := time.Now()
-		said()
-		reads = read()
-		if last := reads[len(reads)-1]; !last.Equal(before) {
-			t.Errorf("after a quiet time it is read after %s", before.Sub(last))
-		}
-		n := len(reads)
-		time.Sleep(50 * time.Millisecond)
-		said() // during that reading
-		time.Sleep(200 * time.Millisecond)
-		if got := len(read()); got != n+1 {
-			t.Errorf("%d readings for a change during a reading", got-n)
-		}
-		time.Sleep(100 * time.Millisecond)
-		said() // in the pause after it
-		synctest.Wait()
-		close(gone)
-		synctest.Wait()
-		select {
-		case <-ended:
-		default:
-			t.Error("a pause outlasts the connection")
-		}
-	})
-}
 
 // The lists of a real upstream are not read back to back either.
 func TestAnUpstreamThatChangesWithoutEnd(t *testing.T) {
@@ -91,7 +24,7 @@ func TestAnUpstreamThatChangesWithoutEnd(t *testing.T) {
 			return next(ctx, method, req)
 		}
 	})
-	b := newGatewayEnv(t, newFakeEnvelope(cent), toolproxy.Upstream{Name: "up", URL: o.listen(t, protocolVersions[0])})
+	b := newGatewayEnv(t, newFakeEnvelope(cent), mcppart.Upstream{Name: "up", URL: o.listen(t, protocolVersions[0])})
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -137,7 +70,7 @@ func TestSkippedToolsAreLoggedOnce(t *testing.T) {
 			return res, err
 		}
 	})
-	b := newGatewayEnv(t, newFakeEnvelope(cent), toolproxy.Upstream{Name: "up", URL: o.listen(t, protocolVersions[0])})
+	b := newGatewayEnv(t, newFakeEnvelope(cent), mcppart.Upstream{Name: "up", URL: o.listen(t, protocolVersions[0])})
 	s := connect(t, b.url, b.token(), protocolVersions[0], nil)
 	o.server.AddTool(&mcp.Tool{Name: "late", InputSchema: plain}, o.counted(o.echo))
 	b.await(t, s, "up_late", true) // the list was read again

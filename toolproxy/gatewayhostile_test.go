@@ -13,6 +13,7 @@ import (
 
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/toolproxy"
+	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
 )
 
 func addThing(o *fakeUpstream, uri, text string) {
@@ -29,14 +30,14 @@ func TestAnUpstreamTellsOfItsOwnResources(t *testing.T) {
 	addThing(a, "a://thing", "a")
 	pretends := map[string]string{
 		"b://as-a":      "a://thing",
-		"b://as-ours":   toolproxy.ReportURI,
+		"b://as-ours":   mcppart.ReportURI,
 		"b://as-PICKET": "PICKET://task/report",
 	}
 	for uri := range pretends {
 		addThing(b, uri, "b")
 	}
 	addThing(b, "b://own", "b")
-	addThing(b, toolproxy.ReportURI, "b") // it lists ours as well
+	addThing(b, mcppart.ReportURI, "b") // it lists ours as well
 	b.server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			if p, ok := req.GetParams().(*mcp.ResourceUpdatedNotificationParams); ok && pretends[p.URI] != "" {
@@ -46,15 +47,15 @@ func TestAnUpstreamTellsOfItsOwnResources(t *testing.T) {
 		}
 	})
 	g := newGatewayEnvFor(t, newFakeEnvelope(cent), "b_echo", map[string]budget.Price{"*": {Call: cent}},
-		toolproxy.Upstream{Name: "a", URL: a.listen(t, protocolVersions[0])},
-		toolproxy.Upstream{Name: "b", URL: b.listen(t, protocolVersions[0])})
+		mcppart.Upstream{Name: "a", URL: a.listen(t, protocolVersions[0])},
+		mcppart.Upstream{Name: "b", URL: b.listen(t, protocolVersions[0])})
 	heard := make(chan string, 100)
 	s := connect(t, g.url, g.token(), protocolVersions[0],
 		&mcp.ClientOptions{ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) {
 			heard <- r.Params.URI
 		}})
 	g.await(t, s, "a_echo", true)
-	for _, uri := range []string{"a://thing", toolproxy.ReportURI, "b://own", "b://as-a", "b://as-ours",
+	for _, uri := range []string{"a://thing", mcppart.ReportURI, "b://own", "b://as-a", "b://as-ours",
 		"b://as-PICKET"} {
 		if err := s.Subscribe(t.Context(), &mcp.SubscribeParams{URI: uri}); err != nil {
 			t.Fatalf("%s: %v", uri, err)
@@ -94,7 +95,7 @@ func TestUpstreamErrorTextIsBounded(t *testing.T) {
 					return nil, &jsonrpc.Error{Code: -32000, Message: long, Data: data}
 				})
 			p := newFakeEnvelope(100 * cent)
-			b := newGatewayEnv(t, p, toolproxy.Upstream{Name: "up", URL: o.listen(t, wire)})
+			b := newGatewayEnv(t, p, mcppart.Upstream{Name: "up", URL: o.listen(t, wire)})
 			s := connect(t, b.url, b.token(), wire, nil)
 			short := func(what, text string) {
 				t.Helper()
@@ -104,7 +105,7 @@ func TestUpstreamErrorTextIsBounded(t *testing.T) {
 				}
 			}
 			r, err := s.CallTool(t.Context(),
-				&mcp.CallToolParams{Name: "up_refuses", Meta: mcp.Meta{toolproxy.MetaKey: "kept"}})
+				&mcp.CallToolParams{Name: "up_refuses", Meta: mcp.Meta{mcppart.MetaKey: "kept"}})
 			if err != nil || !r.IsError {
 				t.Fatalf("%+v %v", r, err)
 			}
@@ -146,15 +147,16 @@ func TestNamesOfUpstreamsAreDistinct(t *testing.T) {
 		"llms a":      "",
 		"a b_a":       "",
 	} {
-		cfg := toolproxy.Config{
+		var upstreams []mcppart.Upstream
+		for _, name := range strings.Fields(names) {
+			upstreams = append(upstreams, mcppart.Upstream{Name: name, URL: "http://127.0.0.1:1"})
+		}
+		p, err := toolproxy.New(toolproxy.Config{
 			Sealer:  newSealer(t),
 			Backend: func(string) toolproxy.Backend { return nil },
 			Log:     slog.New(slog.DiscardHandler),
-		}
-		for _, name := range strings.Fields(names) {
-			cfg.Upstreams = append(cfg.Upstreams, toolproxy.Upstream{Name: name, URL: "http://127.0.0.1:1"})
-		}
-		p, err := toolproxy.New(cfg)
+			Parts:   []toolproxy.Part{mcppart.New(upstreams)},
+		})
 		if p != nil {
 			p.Close()
 		}
@@ -185,7 +187,7 @@ func TestListOrderDoesNotChangeRouting(t *testing.T) {
 			}
 		})
 		b := newGatewayEnv(t, newFakeEnvelope(100*cent),
-			toolproxy.Upstream{Name: "up", URL: o.listen(t, protocolVersions[0])})
+			mcppart.Upstream{Name: "up", URL: o.listen(t, protocolVersions[0])})
 		s := connect(t, b.url, b.token(), protocolVersions[0], nil)
 		for name, want := range map[string]string{"up_x_y": "x_y", "up_u_v": "u-v"} {
 			if got := resultText(t, call(t, s, name, nil)); got != want {
@@ -201,8 +203,8 @@ func TestAResourceThatMoves(t *testing.T) {
 	addThing(a, "shared://thing", "of a")
 	addThing(b, "shared://thing", "of b")
 	g := newGatewayEnvFor(t, newFakeEnvelope(100*cent), "b_echo", map[string]budget.Price{"*": {Call: cent}},
-		toolproxy.Upstream{Name: "a", URL: a.listen(t, protocolVersions[0])},
-		toolproxy.Upstream{Name: "b", URL: b.listen(t, protocolVersions[0])})
+		mcppart.Upstream{Name: "a", URL: a.listen(t, protocolVersions[0])},
+		mcppart.Upstream{Name: "b", URL: b.listen(t, protocolVersions[0])})
 	changed := make(chan struct{}, 100)
 	s := connect(t, g.url, g.token(), protocolVersions[0],
 		&mcp.ClientOptions{

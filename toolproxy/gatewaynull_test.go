@@ -9,7 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/picket-dev/picket/toolproxy"
+	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
 )
 
 // An upstream may say null wherever the protocol has an object: nothing here
@@ -44,7 +44,7 @@ func TestNullsOfAnUpstream(t *testing.T) {
 		}
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, ask.ID, answers[ask.Method])
 	})
-	b := newGatewayEnv(t, newFakeEnvelope(100*cent), toolproxy.Upstream{Name: "up", URL: m.URL})
+	b := newGatewayEnv(t, newFakeEnvelope(100*cent), mcppart.Upstream{Name: "up", URL: m.URL})
 	s := connect(t, b.url, b.token(), protocolVersions[0], nil)
 	ask := func() {
 		_, _ = s.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "up_p"})

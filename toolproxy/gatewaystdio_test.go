@@ -17,10 +17,11 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/toolproxy"
+	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
 )
 
 // stdioUpstream is an upstream that is this test binary, started by the proxy.
-func stdioUpstream(t testing.TB, wire string) toolproxy.Upstream {
+func stdioUpstream(t testing.TB, wire string) mcppart.Upstream {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -28,7 +29,7 @@ func stdioUpstream(t testing.TB, wire string) toolproxy.Upstream {
 	}
 	t.Setenv(asStdio, wire)
 	t.Setenv("NOT_FOR_OTHERS", "hunter2")
-	return toolproxy.Upstream{Name: "up", Command: []string{self}, Env: []string{asStdio}}
+	return mcppart.Upstream{Name: "up", Command: []string{self}, Env: []string{asStdio}}
 }
 
 func TestACommandAsUpstream(t *testing.T) {
@@ -175,7 +176,7 @@ func awaitGone(t testing.TB, pid string) {
 // What an upstream adds and removes is followed, and clients are told.
 func TestChangesOfAnUpstreamAreFollowed(t *testing.T) {
 	forEachProtocolPair(t, func(t *testing.T, wire string, o *fakeUpstream, url string) {
-		b := newGatewayEnv(t, newFakeEnvelope(100*cent), toolproxy.Upstream{Name: "up", URL: url})
+		b := newGatewayEnv(t, newFakeEnvelope(100*cent), mcppart.Upstream{Name: "up", URL: url})
 		told := make(chan struct{}, 10)
 		s := connect(t, b.url, b.token(), wire,
 			&mcp.ClientOptions{
@@ -199,8 +200,8 @@ func TestChangesOfAnUpstreamAreFollowed(t *testing.T) {
 func TestAnUpstreamThatIsNotThere(t *testing.T) {
 	p := newFakeEnvelope(100 * cent)
 	o := newFakeUpstream()
-	b := newGatewayEnv(t, p, toolproxy.Upstream{Name: "up", URL: o.listen(t, protocolVersions[1])},
-		toolproxy.Upstream{Name: "gone", URL: "http://127.0.0.1:1/mcp"})
+	b := newGatewayEnv(t, p, mcppart.Upstream{Name: "up", URL: o.listen(t, protocolVersions[1])},
+		mcppart.Upstream{Name: "gone", URL: "http://127.0.0.1:1/mcp"})
 	s := connect(t, b.url, b.token(), protocolVersions[1], nil)
 	if code, _ := refusal(t, call(t, s, "gone_echo", nil)); code != "not_found" {
 		t.Errorf("a tool nobody has heard of: %s", code)
@@ -209,12 +210,12 @@ func TestAnUpstreamThatIsNotThere(t *testing.T) {
 		t.Errorf("its neighbour: %+v", r)
 	}
 	p.expectSettled(t, cent)
-	for _, bad := range []toolproxy.Upstream{{Name: "a b", URL: "http://x"}, {Name: "a"},
+	for _, bad := range []mcppart.Upstream{{Name: "a b", URL: "http://x"}, {Name: "a"},
 		{Name: "a", URL: "http://x", Command: []string{"x"}}, {Name: "a", URL: "ftp://x"}} {
 		if _, err := toolproxy.New(toolproxy.Config{
-			Sealer:    newSealer(t),
-			Backend:   func(string) toolproxy.Backend { return p },
-			Upstreams: []toolproxy.Upstream{bad},
+			Sealer:  newSealer(t),
+			Backend: func(string) toolproxy.Backend { return p },
+			Parts:   []toolproxy.Part{mcppart.New([]mcppart.Upstream{bad})},
 		}); err == nil {
 			t.Errorf("%+v is taken", bad)
 		}

@@ -3,7 +3,6 @@ package toolproxy
 import (
 	"bytes"
 	"encoding/base64"
-	stdjson "encoding/json"
 	"regexp"
 	"slices"
 	"strconv"
@@ -31,15 +30,6 @@ func CheckNoLeaseToken(held picket.LeaseCredential, sent ...jsontext.Value) erro
 		}
 	}
 	return nil
-}
-
-// checkNoLeaseToken is checkNoLeaseToken for what a client answers to an upstream's question.
-func (x *clientRequest) checkNoLeaseToken(answer any) error {
-	raw, err := stdjson.Marshal(answer)
-	if err != nil {
-		return err
-	}
-	return CheckNoLeaseToken(x.held, raw)
 }
 
 // anyString reports whether a string of a JSON text, a name included, is one

@@ -13,7 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/toolproxy"
+	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
 	"github.com/picket-dev/picket/toolproxy/tools"
 )
 
@@ -97,7 +97,7 @@ func TestLeaseTokenIsNotSentToUpstreams(t *testing.T) {
 					return &mcp.ReadResourceResult{}, nil
 				})
 			purse := newFakeEnvelope(100 * cent)
-			b := newGatewayEnv(t, purse, toolproxy.Upstream{Name: "up", URL: o.listen(t, wire)})
+			b := newGatewayEnv(t, purse, mcppart.Upstream{Name: "up", URL: o.listen(t, wire)})
 			s := connect(t, b.url, b.token(), wire, nil)
 			for name, text := range disguises(b.token()) {
 				r := call(t, s, "up_echo", map[string]any{"deep": []json.RawMessage{json.RawMessage(text)}})
@@ -128,7 +128,7 @@ func TestLeaseTokenIsNotSentInAnswers(t *testing.T) {
 	for _, behind := range protocolVersions {
 		t.Run(behind, func(t *testing.T) {
 			o := newFakeUpstream()
-			b := newGatewayEnv(t, newFakeEnvelope(100*cent), toolproxy.Upstream{Name: "up", URL: o.listen(t, behind)})
+			b := newGatewayEnv(t, newFakeEnvelope(100*cent), mcppart.Upstream{Name: "up", URL: o.listen(t, behind)})
 			told := answeringClient("anna")
 			told.ElicitationHandler = func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 				return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "I am " + b.token()}}, nil

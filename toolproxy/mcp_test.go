@@ -14,6 +14,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/toolproxy"
+	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
 )
 
 // The wires a client may speak: with a session, and without.
@@ -27,7 +28,7 @@ func listenMCP(t testing.TB, f *proxyEnv) string {
 		f.proxy.Close()
 		s.Close()
 	})
-	return s.URL + toolproxy.MCPPath
+	return s.URL + mcppart.Path
 }
 
 // bearerTransport adds the lease to every request.
@@ -111,7 +112,7 @@ func TestToolsOverMCP(t *testing.T) {
 			}
 			r, err := s.CallTool(t.Context(),
 				&mcp.CallToolParams{Name: "report_progress", Arguments: map[string]any{"summary": "halfway"},
-					Meta: mcp.Meta{toolproxy.MetaKey: "step-1"}})
+					Meta: mcp.Meta{mcppart.MetaKey: "step-1"}})
 			if err != nil || r.IsError {
 				t.Fatalf("report: %v %+v", err, r)
 			}
@@ -162,7 +163,7 @@ func TestRefusalsOverMCP(t *testing.T) {
 			for _, call := range []*mcp.CallToolParams{
 				{Name: "no_such_tool"},
 				{Name: "report_progress", Arguments: map[string]any{"summary": 3}},
-				{Name: "get_task", Meta: mcp.Meta{toolproxy.MetaKey: 7}},
+				{Name: "get_task", Meta: mcp.Meta{mcppart.MetaKey: 7}},
 			} {
 				r, err := s.CallTool(t.Context(), call)
 				if err != nil {
@@ -227,7 +228,7 @@ func TestPinnedReportOverMCP(t *testing.T) {
 					t.Fatal(err)
 				}
 				s := connect(t, listenMCP(t, h.proxyEnv), l.LeaseToken.Reveal(), wire, nil)
-				r, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: toolproxy.ReportURI})
+				r, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: mcppart.ReportURI})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -244,7 +245,7 @@ func TestPinnedReportOverMCP(t *testing.T) {
 				}
 				h.expire()
 				if _, err := s.ReadResource(t.Context(),
-					&mcp.ReadResourceParams{URI: toolproxy.ReportURI}); err == nil ||
+					&mcp.ReadResourceParams{URI: mcppart.ReportURI}); err == nil ||
 					!strings.Contains(err.Error(), "lease_expired") {
 					t.Errorf("under an ended lease the resource answers %v", err)
 				}

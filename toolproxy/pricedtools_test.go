@@ -15,6 +15,7 @@ import (
 	"github.com/picket-dev/picket/internal/rig/contract"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/toolproxy"
+	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
 )
 
 // pricedEnv is a house whose proxy sells: the tool "buy" costs 30 cents a call.
@@ -44,7 +45,7 @@ func (h *engineEnv) openPriced(t testing.TB, configure func(*toolproxy.Config)) 
 			"look":         {},
 			"http_request": {Call: cent},
 		}),
-		Parts: externalTools(),
+		Parts: append(externalTools(), mcppart.New(nil)),
 	}
 	if configure != nil {
 		configure(&cfg)

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 
 	"github.com/labstack/echo/v4"
 
@@ -54,9 +55,6 @@ type Config struct {
 	// Prices is the list in force, asked for with every call. Defaults to no
 	// prices, so that every tool that is not free is refused.
 	Prices func() *budget.PriceList
-	// Upstreams are MCP servers whose tools are offered too. They are connected
-	// by [Proxy.Start]. Defaults to none.
-	Upstreams []Upstream
 	// Parts are plugged into the proxy, in this order. Defaults to none.
 	Parts []Part
 	// Rates bounds the requests of each lease. Defaults to no bound.
@@ -80,8 +78,8 @@ type Proxy struct {
 	leaseEnds    leaseEndWatcher
 	sources      []Source
 	closers      []func()
-	mcp          *mcpEndpoint
-	gateway      *gateway
+	starters     []func(ctx context.Context)
+	routes       []Route
 	mounts       []func(e *echo.Echo)
 	lifetime     context.Context // ends when the proxy closes
 	stop         context.CancelFunc
@@ -104,42 +102,54 @@ func New(cfg Config) (*Proxy, error) {
 		log:     web.WithLogIDs(cmp.Or(cfg.Log, slog.Default())),
 	}
 	p.lifetime, p.stop = context.WithCancel(context.Background())
-	gateway, err := newGateway(p, cfg.Upstreams)
-	if err != nil {
-		return nil, err
-	}
-	p.gateway = gateway
-	p.mcp = newMCPEndpoint(p)
 	p.OnClose(p.leaseEnds.close)
 	for _, plugIn := range cfg.Parts {
 		if err := plugIn(p); err != nil {
 			return nil, err
 		}
 	}
-	p.AddSource(p.gateway) // the last one: no upstream takes a name of ours
 	return p, nil
 }
 
-// Start connects to the upstreams, and again whenever one goes, until [Proxy.Close].
-func (p *Proxy) Start() { p.gateway.start(p.lifetime) }
+// Start starts what the parts do in the background, until [Proxy.Close].
+func (p *Proxy) Start() {
+	for _, f := range p.starters {
+		f(p.lifetime)
+	}
+}
 
-// Close ends the sessions of MCP clients, cuts off what they still wait for, and
-// ends the upstreams' connections and commands. Call it when nothing is served
-// any more.
+// Close ends what the parts do in the background and cuts off what clients still wait
+// for. Call it when nothing is served any more.
 func (p *Proxy) Close() {
 	p.stop()
-	p.mcp.close()
-	p.gateway.stop()
-	for _, f := range p.closers {
+	for _, f := range slices.Backward(p.closers) {
 		f()
 	}
 }
+
+// OnStart has f run by [Proxy.Start]. ctx ends when the proxy is closed. f must not
+// block.
+func (p *Proxy) OnStart(f func(ctx context.Context)) { p.starters = append(p.starters, f) }
+
+// Route is a route of a part that only agents may call.
+type Route struct {
+	Method string
+	Path   string
+	// CountsItself leaves the rate of the lease to Serve, which calls
+	// [Proxy.TakeBody] and [Proxy.TakeMessage].
+	CountsItself bool
+	// Serve answers a request with a valid credential.
+	Serve func(c echo.Context, held picket.LeaseCredential) error
+}
+
+// Handle adds a route of a part.
+func (p *Proxy) Handle(r Route) { p.routes = append(p.routes, r) }
 
 // OnMount has f add routes of a part's own whenever the proxy is mounted. They take
 // and check the credential themselves.
 func (p *Proxy) OnMount(f func(e *echo.Echo)) { p.mounts = append(p.mounts, f) }
 
-// OnClose has f run when the proxy is closed, after what was added before it.
+// OnClose has f run when the proxy is closed, before what was added before it.
 func (p *Proxy) OnClose(f func()) { p.closers = append(p.closers, f) }
 
 // Prices is the price list in force now; nil when there is none.
@@ -190,9 +200,6 @@ var routes = []route{
 	{http.MethodPost, "/v1/run/exec/:callId", forAdapter, "exec", handleExecResult, nil},
 	{http.MethodGet, "/v1/tools", forAgent, "", handleListTools, nil},
 	{http.MethodPost, "/v1/tools/:name", forAgent, "", handleCallTool, nil}, // each tool records its own refusals
-	{http.MethodPost, MCPPath, forAgent, "", handleMCP, nil},
-	{http.MethodGet, MCPPath, forAgent, "", handleMCP, nil},
-	{http.MethodDelete, MCPPath, forAgent, "", handleMCP, nil},
 }
 
 // Mount adds the proxy's routes to e, which web.New has made.
@@ -201,34 +208,55 @@ func (p *Proxy) Mount(e *echo.Echo) {
 		mount(e)
 	}
 	for _, r := range routes {
-		e.Add(r.method, r.path, func(c echo.Context) error {
-			held, err := p.authenticate(c.Request())
-			if err != nil {
-				return err
-			}
-			if err := web.MarkAuthenticated(c, web.KindLease, held.RunID); err != nil {
-				return err
-			}
-			if err := checkSide(held, r.side); err != nil {
-				return err
-			}
+		p.mountRoute(e, r, false)
+	}
+	for _, r := range p.routes {
+		serve := func(_ *Proxy, c echo.Context, _ Backend, held picket.LeaseCredential) error {
+			return r.Serve(c, held)
+		}
+		p.mountRoute(e, route{r.Method, r.Path, forAgent, "", serve, nil}, r.CountsItself)
+	}
+}
+
+func (p *Proxy) mountRoute(e *echo.Echo, r route, countsItself bool) {
+	e.Add(r.method, r.path, func(c echo.Context) error {
+		held, err := p.authenticate(c.Request())
+		if err != nil {
+			return err
+		}
+		if err := web.MarkAuthenticated(c, web.KindLease, held.RunID); err != nil {
+			return err
+		}
+		if err := checkSide(held, r.side); err != nil {
+			return err
+		}
+		if !countsItself {
 			if err := p.takeRequest(c, r, held); err != nil {
 				return err
 			}
-			if err := checkQuery(c, r.parameters); err != nil {
-				return err
-			}
-			door := p.backend(held.Namespace)
-			if door == nil {
-				return namespaceNotServed(held.Namespace)
-			}
-			err = r.handle(p, c, door, held)
-			if r.refusalVerb != "" {
-				p.RecordRefusal(c.Request().Context(), door, held, r.refusalVerb, err)
-			}
+		}
+		if err := checkQuery(c, r.parameters); err != nil {
 			return err
-		})
+		}
+		door, err := p.BackendOf(held)
+		if err != nil {
+			return err
+		}
+		err = r.handle(p, c, door, held)
+		if r.refusalVerb != "" {
+			p.RecordRefusal(c.Request().Context(), door, held, r.refusalVerb, err)
+		}
+		return err
+	})
+}
+
+// BackendOf returns the backend of the namespace of a lease. It is CodeUnavailable if
+// this proxy does not serve the namespace.
+func (p *Proxy) BackendOf(held picket.LeaseCredential) (Backend, error) {
+	if b := p.backend(held.Namespace); b != nil {
+		return b, nil
 	}
+	return nil, namespaceNotServed(held.Namespace)
 }
 
 // namespaceNotServed is not a 401: the capability is good, and an agent that is told it

@@ -1,7 +1,6 @@
 package toolproxy
 
 import (
-	"net/http"
 	"sync"
 
 	"github.com/labstack/echo/v4"
@@ -20,12 +19,10 @@ var unlimitedRoutes = map[string]bool{
 // that it can end after it has used up its rate.
 var runEndingTools = map[string]bool{"mark_complete": true, "mark_failed": true, "request_human_help": true}
 
-// takeRequest counts a request against the rate of its lease. Messages over MCP
-// are counted one by one, see [mcpEndpoint.route]. What becomes no message is counted
-// by handleMCP.
+// takeRequest counts a request against the rate of its lease.
 func (p *Proxy) takeRequest(c echo.Context, r route, held picket.LeaseCredential) error {
 	switch {
-	case unlimitedRoutes[r.path] || r.path == MCPPath && r.method == http.MethodPost:
+	case unlimitedRoutes[r.path]:
 		return nil
 	case runEndingTools[c.Param("name")]:
 		return p.rates.TakeEnding(bucketOf(held, r.side))
@@ -43,14 +40,22 @@ func bucketOf(held picket.LeaseCredential, side picket.LeaseSide) string {
 	return held.RunID + "/" + string(side)
 }
 
-// countedBody is a POST to the MCP route, which was counted before its body was read.
-type countedBody struct{ giveBack func() }
+// TakeMessage counts a message of an agent on a route that counts itself. tool is the
+// tool that the message calls, "" for none.
+func (p *Proxy) TakeMessage(held picket.LeaseCredential, tool string) error {
+	if runEndingTools[tool] {
+		return p.rates.TakeEnding(bucketOf(held, forAgent))
+	}
+	return p.take(held, forAgent)
+}
 
-// takeBody counts a POST to the MCP route until it has become a message.
-func (p *Proxy) takeBody(held picket.LeaseCredential) (*countedBody, error) {
+// TakeBody counts a request on a route that counts itself before its body is read. Call
+// giveBack once the body has become a message. A request that becomes none stays
+// counted. giveBack may be called several times.
+func (p *Proxy) TakeBody(held picket.LeaseCredential) (giveBack func(), err error) {
 	who := bucketOf(held, forAgent)
 	if err := p.rates.TakeBody(who); err != nil {
 		return nil, err
 	}
-	return &countedBody{sync.OnceFunc(func() { p.rates.GiveBodyBack(who) })}, nil
+	return sync.OnceFunc(func() { p.rates.GiveBodyBack(who) }), nil
 }

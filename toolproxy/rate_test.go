@@ -14,6 +14,7 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/toolproxy"
 	"github.com/picket-dev/picket/toolproxy/llm"
+	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
 )
 
 // flood is how many requests an attacker sends. The bucket of the test holds
@@ -133,7 +134,7 @@ func TestAFloodOverMCPIsRefused(t *testing.T) {
 	rated(t, func(t *testing.T, h *engineEnv, _ *web.Rates, url string) {
 		h.submit()
 		l := h.lease()
-		s := connect(t, url+toolproxy.MCPPath, l.LeaseToken.Reveal(), protocolVersions[0], nil)
+		s := connect(t, url+mcppart.Path, l.LeaseToken.Reveal(), protocolVersions[0], nil)
 		refused := 0
 		for range flood {
 			result, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_task", Arguments: map[string]any{}})
@@ -192,7 +193,7 @@ func TestAFloodOfClosingToolsIsRefused(t *testing.T) {
 		if refused == 0 {
 			t.Fatal("no call was refused")
 		}
-		s := connect(t, url+toolproxy.MCPPath, old.LeaseToken.Reveal(), protocolVersions[0], nil)
+		s := connect(t, url+mcppart.Path, old.LeaseToken.Reveal(), protocolVersions[0], nil)
 		refused = 0
 		for range flood {
 			result, err := s.CallTool(t.Context(),
@@ -226,7 +227,7 @@ func TestAFloodOfMalformedMCPBodiesIsRefused(t *testing.T) {
 				l := h.submitAndLease()
 				refused := 0
 				for range flood {
-					status, header, answer := overHTTP(t, url, request{path: toolproxy.MCPPath, body: body},
+					status, header, answer := overHTTP(t, url, request{path: mcppart.Path, body: body},
 						l.LeaseToken)
 					if status != http.StatusTooManyRequests {
 						continue

@@ -12,7 +12,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/internal/rig"
-	"github.com/picket-dev/picket/toolproxy"
+	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
 )
 
 // measured is how many calls the commands are counted over, and unasked how many
@@ -42,11 +42,11 @@ func TestCommandsPerMeteredCallReal(t *testing.T) {
 
 	doors := map[string]func(n int){}
 	b := newGatewayEnv(t, h.Engine,
-		toolproxy.Upstream{Name: "up", URL: newFakeUpstream().listen(t, protocolVersions[1])})
+		mcppart.Upstream{Name: "up", URL: newFakeUpstream().listen(t, protocolVersions[1])})
 	for name, key := range map[string]string{"over HTTP": "", "over HTTP with a key": "http-%d"} {
 		doors[name] = func(n int) {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
-				strings.TrimSuffix(b.url, toolproxy.MCPPath)+"/v1/tools/up_echo", strings.NewReader(`{"n":1}`))
+				strings.TrimSuffix(b.url, mcppart.Path)+"/v1/tools/up_echo", strings.NewReader(`{"n":1}`))
 			h.ok(err)
 			req.Header.Set("Content-Type", "application/json")
 			req.Header.Set("Authorization", "Bearer "+token)
@@ -63,7 +63,7 @@ func TestCommandsPerMeteredCallReal(t *testing.T) {
 				&mcp.CallToolParams{
 					Name:      "up_echo",
 					Arguments: map[string]any{"n": n},
-					Meta:      mcp.Meta{toolproxy.MetaKey: fmt.Sprint(version, n)},
+					Meta:      mcp.Meta{mcppart.MetaKey: fmt.Sprint(version, n)},
 				})
 			if err != nil || r.IsError || r.Meta["picket/cost"] == nil {
 				t.Fatalf("%v %+v", err, r)

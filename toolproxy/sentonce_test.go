@@ -17,8 +17,8 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/internal/rig"
-	"github.com/picket-dev/picket/toolproxy"
 	"github.com/picket-dev/picket/toolproxy/llm"
+	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
 	"github.com/picket-dev/picket/toolproxy/tools"
 )
 
@@ -114,7 +114,7 @@ func TestAnMCPCallIsSentOnce(t *testing.T) {
 				b := rig.StartBreaker(t, o.handler(t, wire), http2, how, "marked")
 				p := newFakeEnvelope(100 * cent)
 				bridge := newGatewayEnv(t, p,
-					toolproxy.Upstream{
+					mcppart.Upstream{
 						Name:    "up",
 						URL:     b.URL,
 						TLS:     b.TLS,
@@ -197,7 +197,7 @@ func TestAnMCPCallIsNotSentAgainAfterItsAnswer(t *testing.T) {
 				m := serveRedirectingMCP(t, newFakeUpstream(), wire)
 				p := newFakeEnvelope(100 * cent)
 				bridge := newGatewayEnvFor(t, p, "up_echo", map[string]budget.Price{"up_*": {Call: cent}},
-					toolproxy.Upstream{Name: "up", URL: m.URL})
+					mcppart.Upstream{Name: "up", URL: m.URL})
 				if _, err := bridge.Invoke(t.Context(), p, aHeld, "up_echo", []byte(`{"n":1}`), ""); err != nil ||
 					m.calls.Load() != 1 {
 					t.Fatalf("%d requests: %v", m.calls.Load(), err)

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/toolproxy"
 	"github.com/picket-dev/picket/toolproxy/llm"
+	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
 )
 
 // sides says of every route which side of a lease may call it. It is written
@@ -61,7 +61,7 @@ func requestFor(at string) request {
 	switch {
 	case method == "ANY":
 		return request{method: http.MethodPost, path: strings.Replace(path, "*", "v1/messages", 1), body: `{}`}
-	case path == toolproxy.MCPPath:
+	case path == mcppart.Path:
 		r := request{
 			method: method,
 			path:   path,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/picket-dev/picket/toolproxy"
 	"github.com/picket-dev/picket/toolproxy/llm"
+	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
 )
 
 func TestReportsKeepTheirIdempotencyKey(t *testing.T) {
@@ -113,7 +114,7 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 			for _, tool := range toolproxy.Tools() {
 				mounted = append(mounted, r.Method+" /v1/tools/"+tool.Name)
 			}
-		} else if path != toolproxy.MCPPath && !strings.HasPrefix(path, llm.Path) { // which others describe
+		} else if path != mcppart.Path && !strings.HasPrefix(path, llm.Path) { // which others describe
 			mounted = append(mounted, r.Method+" "+path)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/toolproxy"
+	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
 )
 
 // leasedMCP is a tool proxy before a store in memory, and a lease of one task.
@@ -38,7 +39,10 @@ func leasedMCP(t *testing.T) (url string, lease picket.Lease, e *orchestrator.En
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	proxy, err := toolproxy.New(toolproxy.Config{Sealer: sealer, Log: quiet, Backend: toolProxyBackend(store)})
+	proxy, err := toolproxy.New(toolproxy.Config{
+		Sealer: sealer, Log: quiet, Backend: toolProxyBackend(store),
+		Parts: []toolproxy.Part{mcppart.New(nil)},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/picket-dev/picket/reaper/webhooks"
 	"github.com/picket-dev/picket/toolproxy"
 	"github.com/picket-dev/picket/toolproxy/llm"
+	"github.com/picket-dev/picket/toolproxy/mcp"
 	"github.com/picket-dev/picket/toolproxy/tools"
 )
 
@@ -197,13 +198,13 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 	if h.toolproxy {
 		env := processEnv(h.log)
 		proxy, err := toolproxy.New(toolproxy.Config{
-			Sealer:    h.sealer,
-			Backend:   toolProxyBackend(store),
-			Prices:    h.prices.current,
-			Log:       h.log,
-			Upstreams: upstreamsOf(h.cfg, env),
+			Sealer:  h.sealer,
+			Backend: toolProxyBackend(store),
+			Prices:  h.prices.current,
+			Log:     h.log,
 			Parts: []toolproxy.Part{tools.Exec(), tools.HTTP(httpToolOf(h.cfg)),
-				tools.SQL(h.sealer, databasesOf(h.cfg, env)), llm.New(llmOf(h.cfg, env))},
+				tools.SQL(h.sealer, databasesOf(h.cfg, env)), llm.New(llmOf(h.cfg, env)),
+				mcp.New(upstreamsOf(h.cfg, env))},
 			Rates: rates,
 		})
 		if err != nil {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/settings"
-	"github.com/picket-dev/picket/toolproxy"
 	"github.com/picket-dev/picket/toolproxy/llm"
+	"github.com/picket-dev/picket/toolproxy/mcp"
 	"github.com/picket-dev/picket/toolproxy/tools"
 )
 
@@ -40,9 +40,9 @@ func databasesOf(s settings.Settings, env toolEnv) map[string]tools.Database {
 }
 
 // upstreamsOf are the MCP servers whose headers are all in the environment.
-func upstreamsOf(s settings.Settings, env toolEnv) (all []toolproxy.Upstream) {
+func upstreamsOf(s settings.Settings, env toolEnv) (all []mcp.Upstream) {
 	for _, name := range s.NamesUnder("upstreams") {
-		u := toolproxy.Upstream{
+		u := mcp.Upstream{
 			Name:    name,
 			URL:     s.ToolValue("upstreams", name, "url").Text,
 			Command: s.ToolValue("upstreams", name, "command").Items,

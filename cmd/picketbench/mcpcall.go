@@ -13,6 +13,7 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/toolproxy"
+	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
 )
 
 const mcpcallText = "what a metered call costs: a tool of a local MCP server (streamable HTTP), called through Picket's proxy, which checks the lease, reserves the price, passes the call on and settles it, " +
@@ -48,11 +49,11 @@ func mcpcall(ctx context.Context, b *bench) error {
 	engine := store.Engine("default")
 	prices := &budget.PriceList{Version: "bench", Tools: map[string]budget.Price{"up_*": {Call: 1}}}
 	proxy, err := toolproxy.New(toolproxy.Config{
-		Sealer:    sealer,
-		Log:       log,
-		Backend:   func(string) toolproxy.Backend { return engine },
-		Prices:    func() *budget.PriceList { return prices },
-		Upstreams: []toolproxy.Upstream{{Name: "up", URL: direct}},
+		Sealer:  sealer,
+		Log:     log,
+		Backend: func(string) toolproxy.Backend { return engine },
+		Prices:  func() *budget.PriceList { return prices },
+		Parts:   []toolproxy.Part{mcppart.New([]mcppart.Upstream{{Name: "up", URL: direct}})},
 	})
 	if err != nil {
 		return err

@@ -35,6 +35,9 @@ var mayImport = map[string][]string{
 	"orchestrator/console": {"picket", "budget", "internal/web", "github.com/labstack/echo/v4/...",
 		"github.com/go-json-experiment/json/..."},
 	"toolproxy": {"picket", "budget", "internal/web", "internal/outbound", "github.com/labstack/echo/v4/...",
+		"github.com/go-json-experiment/json/..."},
+	"toolproxy/mcp": {"picket", "budget", "internal/web", "internal/outbound", "toolproxy",
+		"github.com/labstack/echo/v4/...",
 		"github.com/go-json-experiment/json/...", "github.com/modelcontextprotocol/go-sdk/..."},
 	"toolproxy/tools": {"picket", "budget", "internal/web", "internal/outbound", "toolproxy",
 		"github.com/go-json-experiment/json/...", "github.com/jackc/pgx/v5/..."},
@@ -118,7 +121,7 @@ var testsOnEngine = []string{"toolproxy", "reaper", "reaper/webhooks", "orchestr
 
 // toolproxyParts are plugged into the tool proxy. Its tests from outside may import
 // them and what they import.
-var toolproxyParts = []string{"toolproxy/llm", "toolproxy/tools"}
+var toolproxyParts = []string{"toolproxy/llm", "toolproxy/mcp", "toolproxy/tools"}
 
 // goPackage is the part of go list's answer that the table is held against.
 type goPackage struct {
@@ -164,9 +167,11 @@ func TestForbiddenImportsAreSeen(t *testing.T) {
 			module + "/orchestrator/api"},
 		"orchestrator/api": {"github.com/redis/go-redis/v9", module + "/toolproxy"},
 		"toolproxy": {module + "/orchestrator", "github.com/redis/go-redis/v9",
-			module + "/toolproxy/llm", module + "/toolproxy/tools", "github.com/jackc/pgx/v5/pgconn"},
+			module + "/toolproxy/llm", module + "/toolproxy/mcp", module + "/toolproxy/tools",
+			"github.com/jackc/pgx/v5/pgconn", "github.com/modelcontextprotocol/go-sdk/mcp"},
 		"toolproxy/llm":        {module + "/orchestrator", "github.com/redis/go-redis/v9"},
 		"toolproxy/tools":      {module + "/orchestrator", module + "/toolproxy/llm"},
+		"toolproxy/mcp":        {module + "/orchestrator", module + "/toolproxy/llm"},
 		"orchestrator/console": {module + "/orchestrator", module + "/orchestrator/api"},
 		"reaper":               {module + "/orchestrator", module + "/internal/web"},
 		"reaper/webhooks": {module + "/orchestrator", module + "/orchestrator/api",

@@ -1,6 +1,8 @@
 //lint:file-ignore SA1019 clients and upstreams of the older wire still ask for samples and roots, and log
 
-package toolproxy
+// Package mcp is the part of the tool proxy that serves the tools over MCP, and that
+// offers the tools of other MCP servers under the lease and at a price.
+package mcp
 
 import (
 	"bytes"
@@ -20,10 +22,40 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/web"
+	"github.com/picket-dev/picket/toolproxy"
 )
 
+// NewMCP is the part that serves the tools of the proxy over MCP, and that offers the tools
+// of these MCP servers too. Add it last: no upstream takes the name of a tool that
+// another part offers. The upstreams are connected by [Proxy.Start]. An upstream with
+// an invalid name or address is an error.
+func New(upstreams []Upstream) toolproxy.Part {
+	return func(p *toolproxy.Proxy) error {
+		g, err := newGateway(p, upstreams)
+		if err != nil {
+			return err
+		}
+		f := newMCPEndpoint(p, g)
+		for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
+			p.Handle(toolproxy.Route{
+				Method:       method,
+				Path:         Path,
+				CountsItself: method == http.MethodPost,
+				Serve:        f.handle,
+			})
+		}
+		p.AddSource(g)
+		p.OnStart(g.start)
+		p.OnClose(func() {
+			f.close()
+			g.stop()
+		})
+		return nil
+	}
+}
+
 // MCPPath is where the tools are served over MCP.
-const MCPPath = "/mcp"
+const Path = "/mcp"
 
 // Bounds of the MCP face.
 const (
@@ -48,7 +80,8 @@ const (
 // session only adds what goes from server to client; a client whose session is
 // gone, or is with another proxy, is served without it.
 type mcpEndpoint struct {
-	proxy            *Proxy
+	proxy            *toolproxy.Proxy
+	gateway          *gateway
 	log              *slog.Logger
 	servers          []*mcp.Server
 	statefulServer   *mcp.Server // of the sessions
@@ -58,8 +91,9 @@ type mcpEndpoint struct {
 	published        map[*mcp.Server]publishedOffers
 }
 
-func newMCPEndpoint(p *Proxy) *mcpEndpoint {
-	f := &mcpEndpoint{proxy: p, log: p.log, published: map[*mcp.Server]publishedOffers{}}
+func newMCPEndpoint(p *toolproxy.Proxy, g *gateway) *mcpEndpoint {
+	f := &mcpEndpoint{proxy: p, gateway: g, log: p.Log(), published: map[*mcp.Server]publishedOffers{}}
+	g.endpoint = f
 	f.statefulServer = f.newServer()
 	bare := f.newServer()
 	f.servers = []*mcp.Server{f.statefulServer, bare}
@@ -76,13 +110,13 @@ func (f *mcpEndpoint) newServer() *mcp.Server {
 		Capabilities: &mcp.ServerCapabilities{Logging: &mcp.LoggingCapabilities{}},
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
 	}
-	if len(f.proxy.gateway.upstreams) > 0 {
+	if len(f.gateway.upstreams) > 0 {
 		opts.CompletionHandler, opts.SubscribeHandler, opts.UnsubscribeHandler = f.complete, f.subscribe,
 			f.unsubscribe
 	}
 	s := mcp.NewServer(&mcp.Implementation{Name: "picket", Title: "Picket", Version: "1"}, opts)
 	s.AddReceivingMiddleware(f.intercept)
-	for _, t := range freeTools {
+	for _, t := range toolproxy.Tools() {
 		s.AddTool(f.describe(t), f.callTool)
 	}
 	s.AddTool(&mcp.Tool{Name: unknownToolName, InputSchema: anyObject}, f.callTool)
@@ -115,8 +149,8 @@ func tokenInfo(ctx context.Context, _ string, _ *http.Request) (*auth.TokenInfo,
 	// The deadline of the lease is not the token's: a call under an ended lease is
 	// answered by the state of record, and never with a 401.
 	extra := map[string]any{"held": held}
-	if body, ok := ctx.Value(bodyKey{}).(*countedBody); ok {
-		extra["body"] = body
+	if giveBack, ok := ctx.Value(bodyKey{}).(func()); ok {
+		extra["body"] = giveBack
 	}
 	return &auth.TokenInfo{UserID: held.Namespace + "/" + held.RunID, Extra: extra}, nil
 }
@@ -142,8 +176,8 @@ func extraOf(ctx context.Context) *mcp.RequestExtra {
 	return &mcp.RequestExtra{TokenInfo: &auth.TokenInfo{Extra: map[string]any{"held": held}}}
 }
 
-// handleMCP is the route.
-func handleMCP(p *Proxy, c echo.Context, _ Backend, held picket.LeaseCredential) error {
+// handle serves a request to the MCP route.
+func (f *mcpEndpoint) handle(c echo.Context, held picket.LeaseCredential) error {
 	r := c.Request()
 	if err := checkOrigin(r); err != nil {
 		return err
@@ -155,13 +189,13 @@ func handleMCP(p *Proxy, c echo.Context, _ Backend, held picket.LeaseCredential)
 		ctx = context.WithValue(wait, heldKey{}, held)
 	}
 	if r.Method == http.MethodPost {
-		body, err := p.takeBody(held)
+		giveBack, err := f.proxy.TakeBody(held)
 		if err != nil {
 			return err
 		}
-		ctx = context.WithValue(ctx, bodyKey{}, body)
+		ctx = context.WithValue(ctx, bodyKey{}, giveBack)
 	}
-	p.mcp.serve(&streamWriter{Response: c.Response(), c: c}, r.WithContext(ctx))
+	f.serve(&streamWriter{Response: c.Response(), c: c}, r.WithContext(ctx))
 	return nil
 }
 
@@ -177,7 +211,7 @@ func checkOrigin(r *http.Request) error {
 		return nil
 	}
 	return picket.Refuse(picket.CodeForbidden, "Call it from a program, without an Origin header.",
-		"the origin %s may not call this proxy", shortened(origin))
+		"the origin %s may not call this proxy", web.Shortened(origin))
 }
 
 func isLoopback(host string) bool {
@@ -278,7 +312,7 @@ func (f *mcpEndpoint) watchSession(id string) {
 			f.mcpSessions.goWatch(func() {
 				_ = s.Wait()
 				f.mcpSessions.forget(id)
-				f.proxy.gateway.forgetClient(s)
+				f.gateway.forgetClient(s)
 			})
 			return
 		}
@@ -303,11 +337,12 @@ func (f *mcpEndpoint) takeMessage(req mcp.Request) error {
 	if !ok {
 		return nil // it is refused elsewhere
 	}
-	if body, ok := extra.TokenInfo.Extra["body"].(*countedBody); ok {
-		body.giveBack()
+	if giveBack, ok := extra.TokenInfo.Extra["body"].(func()); ok {
+		giveBack()
 	}
-	if call, ok := req.(*mcp.CallToolRequest); ok && runEndingTools[call.Params.Name] {
-		return f.proxy.rates.TakeEnding(bucketOf(held, forAgent))
+	tool := ""
+	if call, ok := req.(*mcp.CallToolRequest); ok {
+		tool = call.Params.Name
 	}
-	return f.proxy.take(held, forAgent)
+	return f.proxy.TakeMessage(held, tool)
 }

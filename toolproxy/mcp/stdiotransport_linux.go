@@ -1,4 +1,4 @@
-package toolproxy
+package mcp
 
 import "syscall"
 

@@ -1,4 +1,4 @@
-package toolproxy
+package mcp
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/web"
+	"github.com/picket-dev/picket/toolproxy"
 )
 
 // What an upstream has beside tools is paid for under these names, after the
@@ -135,7 +137,7 @@ func (f *mcpEndpoint) publishTemplate(s *mcp.Server, u *upstreamClient, theirs *
 func (f *mcpEndpoint) tryAdd(u *upstreamClient, uri string, add func()) {
 	defer func() {
 		if v := recover(); v != nil {
-			f.log.Warn("a resource of an upstream is left out", "upstream", u.Name, "uri", shortened(uri), "why", v)
+			f.log.Warn("a resource of an upstream is left out", "upstream", u.Name, "uri", web.Shortened(uri), "why", v)
 		}
 	}()
 	add()
@@ -207,7 +209,7 @@ func (f *mcpEndpoint) complete(ctx context.Context, r *mcp.CompleteRequest) (*mc
 	if r.Params.Ref == nil {
 		return nothing, nil
 	}
-	u, ref := f.proxy.gateway.completionOwner(*r.Params.Ref)
+	u, ref := f.gateway.completionOwner(*r.Params.Ref)
 	if u == nil {
 		return nothing, nil
 	}
@@ -240,25 +242,29 @@ func meterUpstreamCall[R any](ctx context.Context, f *mcpEndpoint, x *clientRequ
 	}
 	if sent, err := stdjson.Marshal(asks); err != nil {
 		return result, err
-	} else if err := CheckNoLeaseToken(held, append(x.inputAnswers(), sent)...); err != nil {
+	} else if err := toolproxy.CheckNoLeaseToken(held, append(x.inputAnswers(), sent)...); err != nil {
 		return result, protocolError(err)
 	}
 	x.held = held
 	ctx, cancel := f.proxy.UntilClosed(ctx)
 	defer cancel()
-	_, err = f.proxy.Metered(ctx, door, held, MeteredCall{Tool: u.Name + "_" + what, Timeout: u.Timeout,
-		Dispatch: func(ctx context.Context, _ picket.Reservation) (d DispatchResult, err error) {
+	_, err = f.proxy.Metered(ctx, door, held, toolproxy.MeteredCall{
+		Tool:    u.Name + "_" + what,
+		Timeout: u.Timeout,
+		Dispatch: func(ctx context.Context, _ picket.Reservation) (d toolproxy.DispatchResult, err error) {
 			result, err = send(ctx)
 			if refused := answeredError(err); refused != nil {
 				x.rpcError = refused
-				return DispatchResult{Result: picket.RawJSON("{}"), Failed: true}, nil
+				return toolproxy.DispatchResult{Result: picket.RawJSON("{}"), Failed: true}, nil
 			}
 			if err != nil {
-				return DispatchResult{}, err
+				return toolproxy.DispatchResult{}, err
 			}
 			body, err := stdjson.Marshal(result)
-			return DispatchResult{Result: picket.RawJSON("{}"), Used: budget.Usage{Bytes: int64(len(body))}}, err
-		}})
+			return toolproxy.DispatchResult{Result: picket.RawJSON("{}"), Used: budget.Usage{Bytes: int64(len(body))}},
+				err
+		},
+	})
 	switch {
 	case x.rpcError != nil:
 		return result, x.rpcError

@@ -1,4 +1,4 @@
-package toolproxy
+package mcp
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/toolproxy"
 )
 
 // ReportURI is the resource that holds the pinned progress report.
@@ -47,7 +48,7 @@ func (f *mcpEndpoint) readReport(ctx context.Context, r *mcp.ReadResourceRequest
 	if err != nil {
 		return nil, err
 	}
-	text, err := EncodeJSON(task.LastReport)
+	text, err := toolproxy.EncodeJSON(task.LastReport)
 	if err != nil {
 		return nil, err
 	}
@@ -61,11 +62,11 @@ func (f *mcpEndpoint) promptReport(ctx context.Context, r *mcp.GetPromptRequest)
 	if err != nil {
 		return nil, err
 	}
-	report, err := EncodeJSON(task.LastReport)
+	report, err := toolproxy.EncodeJSON(task.LastReport)
 	if err != nil {
 		return nil, err
 	}
-	answers, err := EncodeJSON(task.Answers)
+	answers, err := toolproxy.EncodeJSON(task.Answers)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package toolproxy
+package mcp
 
 import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"

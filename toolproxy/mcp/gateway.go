@@ -1,4 +1,4 @@
-package toolproxy
+package mcp
 
 import (
 	"context"
@@ -16,13 +16,17 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/web"
+	"github.com/picket-dev/picket/toolproxy"
 )
 
 // gateway brings the tools of other MCP servers.
 type gateway struct {
-	proxy     *Proxy
+	proxy     *toolproxy.Proxy
 	log       *slog.Logger
 	upstreams []*upstreamClient
+	endpoint  *mcpEndpoint
+	lifetime  context.Context // ends when the proxy closes
 	running   sync.WaitGroup
 
 	mu      sync.RWMutex
@@ -39,8 +43,13 @@ type upstreamTool struct {
 	listed   *mcp.Tool // as it is listed here
 }
 
-func newGateway(p *Proxy, configs []Upstream) (*gateway, error) {
-	g := &gateway{proxy: p, log: p.log, offers: map[*upstreamClient]upstreamCatalog{}, tools: map[string]upstreamTool{}}
+func newGateway(p *toolproxy.Proxy, configs []Upstream) (*gateway, error) {
+	g := &gateway{
+		proxy:  p,
+		log:    p.Log(),
+		offers: map[*upstreamClient]upstreamCatalog{},
+		tools:  map[string]upstreamTool{},
+	}
 	var names []string
 	for _, cfg := range configs {
 		if err := cfg.check(); err != nil {
@@ -50,13 +59,14 @@ func newGateway(p *Proxy, configs []Upstream) (*gateway, error) {
 		if bad, err := picket.CheckUpstreamNames(names); err != nil {
 			return nil, fmt.Errorf("toolproxy: the upstream %s: %w", bad, err)
 		}
-		g.upstreams = append(g.upstreams, newUpstreamClient(cfg, p.log, g.publish, g.resourceUpdated))
+		g.upstreams = append(g.upstreams, newUpstreamClient(cfg, p.Log(), g.publish, g.resourceUpdated))
 	}
 	return g, nil
 }
 
 // start connects to every upstream, and again whenever one goes.
 func (g *gateway) start(ctx context.Context) {
+	g.lifetime = ctx
 	for _, u := range g.upstreams {
 		g.running.Go(func() { u.run(ctx) })
 	}
@@ -68,8 +78,8 @@ func (g *gateway) resourceUpdated(u *upstreamClient, uri string) {
 	if g.subscriptionOwner(uri) != u {
 		return
 	}
-	for _, s := range g.proxy.mcp.servers {
-		_ = s.ResourceUpdated(g.proxy.lifetime, &mcp.ResourceUpdatedNotificationParams{URI: uri})
+	for _, s := range g.endpoint.servers {
+		_ = s.ResourceUpdated(g.lifetime, &mcp.ResourceUpdatedNotificationParams{URI: uri})
 	}
 }
 
@@ -124,9 +134,9 @@ func (g *gateway) publish(u *upstreamClient, o upstreamCatalog) {
 		}
 	}
 	g.logSkipped(leftBefore)
-	for _, face := range g.proxy.mcp.servers {
+	for _, face := range g.endpoint.servers {
 		g.syncTools(face, before)
-		g.proxy.mcp.publishOffers(face, g.upstreams, g.offers)
+		g.endpoint.publishOffers(face, g.upstreams, g.offers)
 	}
 }
 
@@ -141,7 +151,7 @@ func (g *gateway) logSkipped(before map[string]string) {
 			continue
 		}
 		if said++; said <= maxLoggedSkips {
-			g.log.Warn("a tool of an upstream is left out", "tool", shortened(who), "why", why)
+			g.log.Warn("a tool of an upstream is left out", "tool", web.Shortened(who), "why", why)
 		}
 	}
 	if said > maxLoggedSkips {
@@ -160,7 +170,7 @@ func (g *gateway) addTool(u *upstreamClient, theirs *mcp.Tool, named map[string]
 	}
 	t := &mcp.Tool{Name: name, Title: theirs.Title, Description: theirs.Description, Annotations: theirs.Annotations,
 		InputSchema: theirs.InputSchema, OutputSchema: theirs.OutputSchema, Icons: theirs.Icons}
-	_, builtIn := freeToolHandlers[name]
+	builtIn := toolproxy.IsFreeTool(name)
 	var why string
 	switch {
 	case builtIn || slices.Contains(reservedNames, name):
@@ -201,7 +211,7 @@ func schemaProblem(t *mcp.Tool) (why string) {
 func (g *gateway) syncTools(s *mcp.Server, before map[string]upstreamTool) {
 	for name, o := range g.tools {
 		if old, ok := before[name]; !ok || old.listed != o.listed && !reflect.DeepEqual(old.listed, o.listed) {
-			s.AddTool(o.listed, g.proxy.mcp.callTool)
+			s.AddTool(o.listed, g.endpoint.callTool)
 		}
 	}
 	for name := range before {
@@ -212,16 +222,16 @@ func (g *gateway) syncTools(s *mcp.Server, before map[string]upstreamTool) {
 }
 
 // Tools are those of the upstreams that have a price.
-func (g *gateway) Tools(context.Context, Backend, picket.LeaseCredential) ([]Tool, error) {
+func (g *gateway) Tools(context.Context, toolproxy.Backend, picket.LeaseCredential) ([]toolproxy.Tool, error) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	var list []Tool
+	var list []toolproxy.Tool
 	for _, name := range g.order {
 		o := g.tools[name]
-		t := Tool{Name: name, Description: o.listed.Description, Effects: picket.EffectsExternal}
-		t.InputSchema, _ = EncodeJSON(o.listed.InputSchema)
+		t := toolproxy.Tool{Name: name, Description: o.listed.Description, Effects: picket.EffectsExternal}
+		t.InputSchema, _ = toolproxy.EncodeJSON(o.listed.InputSchema)
 		if o.listed.OutputSchema != nil {
-			t.OutputSchema, _ = EncodeJSON(o.listed.OutputSchema)
+			t.OutputSchema, _ = toolproxy.EncodeJSON(o.listed.OutputSchema)
 		}
 		if t, priced := g.proxy.WithPrice(t); priced {
 			list = append(list, t)
@@ -231,22 +241,22 @@ func (g *gateway) Tools(context.Context, Backend, picket.LeaseCredential) ([]Too
 }
 
 // Call calls a tool of an upstream.
-func (g *gateway) Call(ctx context.Context, c Call) (jsontext.Value, bool, error) {
+func (g *gateway) Call(ctx context.Context, c toolproxy.Call) (jsontext.Value, bool, error) {
 	o, ok := g.lookup(c.Name)
 	if !ok {
 		return nil, false, nil
 	}
 	x := clientRequestOf(ctx)
-	if err := CheckNoLeaseToken(c.Held, append(x.inputAnswers(), c.Args)...); err != nil {
+	if err := toolproxy.CheckNoLeaseToken(c.Held, append(x.inputAnswers(), c.Args)...); err != nil {
 		return nil, true, err
 	}
-	result, err := g.proxy.Metered(ctx, c.Backend, c.Held, MeteredCall{
+	result, err := g.proxy.Metered(ctx, c.Backend, c.Held, toolproxy.MeteredCall{
 		Tool:    c.Name,
 		Args:    x.argsWithAnswers(canonicalArgs(c.Args)),
 		Key:     x.roundKey(c.Key),
 		Effects: picket.EffectsExternal,
 		Timeout: o.from.Timeout,
-		Dispatch: func(ctx context.Context, _ picket.Reservation) (DispatchResult, error) {
+		Dispatch: func(ctx context.Context, _ picket.Reservation) (toolproxy.DispatchResult, error) {
 			return o.dispatch(ctx, x, c.Args)
 		},
 	})
@@ -261,7 +271,8 @@ func (g *gateway) Call(ctx context.Context, c Call) (jsontext.Value, bool, error
 }
 
 // dispatch makes the call and rebuilds its result.
-func (o upstreamTool) dispatch(ctx context.Context, x *clientRequest, args jsontext.Value) (DispatchResult, error) {
+func (o upstreamTool) dispatch(ctx context.Context, x *clientRequest,
+	args jsontext.Value) (toolproxy.DispatchResult, error) {
 	began := time.Now()
 	raw := stdjson.RawMessage(args)
 	if len(raw) == 0 {
@@ -276,13 +287,13 @@ func (o upstreamTool) dispatch(ctx context.Context, x *clientRequest, args jsont
 		result, err, detail = errorResult(refused.Message), nil, fmt.Sprintf("error %d", refused.Code)
 	}
 	if err != nil {
-		return DispatchResult{}, err
+		return toolproxy.DispatchResult{}, err
 	}
 	body, err := encodeResult(withoutMeta(result))
 	if err != nil {
-		return DispatchResult{}, err
+		return toolproxy.DispatchResult{}, err
 	}
-	d := DispatchResult{Result: picket.RawJSON(body), Failed: result.IsError, Detail: detail,
+	d := toolproxy.DispatchResult{Result: picket.RawJSON(body), Failed: result.IsError, Detail: detail,
 		Used: budget.Usage{Bytes: int64(len(body)), Millis: time.Since(began).Milliseconds()}}
 	if result.InputRequests != nil {
 		// The call is not over: it is charged when the tool has its answers.

@@ -1,4 +1,4 @@
-package toolproxy
+package mcp
 
 import (
 	"context"
@@ -22,7 +22,7 @@ func (f *mcpEndpoint) subscribe(ctx context.Context, r *mcp.SubscribeRequest) er
 	if _, err := f.heldTask(ctx, extra); err != nil {
 		return err
 	}
-	u := f.proxy.gateway.subscriptionOwner(r.Params.URI)
+	u := f.gateway.subscriptionOwner(r.Params.URI)
 	if u == nil {
 		return nil // nothing there ever changes
 	}

@@ -1,6 +1,6 @@
 //lint:file-ignore SA1019 clients and upstreams of the older wire still ask for samples and roots, and log
 
-package toolproxy
+package mcp
 
 import (
 	"context"

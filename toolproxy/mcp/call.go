@@ -1,4 +1,4 @@
-package toolproxy
+package mcp
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/toolproxy"
 )
 
 // MetaKey is the member of a call's _meta that holds its idempotency key.
@@ -69,10 +70,7 @@ func (f *mcpEndpoint) routeCall(ctx context.Context, next mcp.MethodHandler, met
 }
 
 func (f *mcpEndpoint) hasTool(name string) bool {
-	if _, builtIn := freeToolHandlers[name]; builtIn {
-		return true
-	}
-	return f.proxy.gateway.has(name)
+	return toolproxy.IsFreeTool(name) || f.gateway.has(name)
 }
 
 // callTool is the handler of every tool.
@@ -113,16 +111,13 @@ func (f *mcpEndpoint) callTool(ctx context.Context, r *mcp.CallToolRequest) (*mc
 }
 
 // callerOf finds the state of record of a message's lease.
-func (f *mcpEndpoint) callerOf(extra *mcp.RequestExtra) (Backend, picket.LeaseCredential, error) {
+func (f *mcpEndpoint) callerOf(extra *mcp.RequestExtra) (toolproxy.Backend, picket.LeaseCredential, error) {
 	held, ok := heldOf(extra)
 	if !ok {
-		return nil, held, unauthenticated("there is no lease token")
+		return nil, held, toolproxy.Unauthenticated("there is no lease token")
 	}
-	door := f.proxy.backend(held.Namespace)
-	if door == nil {
-		return nil, held, namespaceNotServed(held.Namespace)
-	}
-	return door, held, nil
+	door, err := f.proxy.BackendOf(held)
+	return door, held, err
 }
 
 // idempotencyKeyFromMeta reads an idempotency key; "" when there is none.
@@ -133,9 +128,9 @@ func idempotencyKeyFromMeta(m mcp.Meta, name string) (string, error) {
 	}
 	text, ok := v.(string)
 	if !ok {
-		return "", invalidKey()
+		return "", toolproxy.CheckKey("")
 	}
-	return text, CheckKey(text)
+	return text, toolproxy.CheckKey(text)
 }
 
 // structuredResult is a result that is one JSON object, as text too for clients that
@@ -160,7 +155,7 @@ func refusalResult(err error) *mcp.CallToolResult {
 	if e.Facts == nil {
 		object["facts"] = struct{}{}
 	}
-	raw, encodeErr := EncodeJSON(map[string]any{"error": object})
+	raw, encodeErr := toolproxy.EncodeJSON(map[string]any{"error": object})
 	if encodeErr != nil {
 		raw = jsontext.Value(`{"error":{"code":"internal","message":"something went wrong on our side","remedy":"Try again.","retryable":false,"facts":{}}}`)
 	}

@@ -1,6 +1,6 @@
 //lint:file-ignore SA1019 clients and upstreams of the older wire still ask for samples and roots, and log
 
-package toolproxy
+package mcp
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/picket-dev/picket/internal/web"
 )
 
 // upstreamConn is one connection to an upstream. The shared one serves every call and
@@ -203,7 +205,7 @@ func (l *upstreamConn) forwardNotification(call *activeCall, method string, para
 			call = l.currentCall()
 		}
 		if call == nil || call.request == nil {
-			l.upstream.log.Debug("an upstream says", "level", string(p.Level), "data", shortened(string(params)))
+			l.upstream.log.Debug("an upstream says", "level", string(p.Level), "data", web.Shortened(string(params)))
 			return
 		}
 		_ = call.request.session.Log(call.request.ctx,

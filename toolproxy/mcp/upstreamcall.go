@@ -1,6 +1,6 @@
 //lint:file-ignore SA1019 clients and upstreams of the older wire still ask for samples and roots, and log
 
-package toolproxy
+package mcp
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/outbound"
+	"github.com/picket-dev/picket/toolproxy"
 )
 
 // Codes of the protocol that a client has to see as they are.
@@ -205,7 +206,8 @@ func upstreamError(err error) error {
 	}
 	var unsent *outbound.UnsentError
 	if errors.As(err, &unsent) {
-		return NotSent(picket.Refuse(picket.CodeUpstream, "Wait a moment and call it again, or do without it.",
+		return toolproxy.NotSent(picket.Refuse(picket.CodeUpstream,
+			"Wait a moment and call it again, or do without it.",
 			"the MCP server cannot be reached").WithCause(err))
 	}
 	return untrustedError{err}
@@ -325,4 +327,13 @@ func (u *upstreamClient) complete(ctx context.Context, x *clientRequest,
 		return err
 	})
 	return result, err
+}
+
+// checkNoLeaseToken is [CheckNoLeaseToken] for what a client answers to an upstream's question.
+func (x *clientRequest) checkNoLeaseToken(answer any) error {
+	raw, err := stdjson.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	return toolproxy.CheckNoLeaseToken(x.held, raw)
 }

@@ -1,4 +1,4 @@
-package toolproxy
+package mcp
 
 import (
 	"bufio"
@@ -14,6 +14,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/picket-dev/picket/internal/web"
 )
 
 // inheritedEnv is what every command gets of this process's environment.
@@ -162,7 +164,7 @@ func (s *stderrLogger) Write(p []byte) (int, error) {
 		if n == 0 || err != nil {
 			return len(p), nil
 		}
-		s.log.Debug("an upstream writes", "line", shortened(string(line)))
+		s.log.Debug("an upstream writes", "line", web.Shortened(string(line)))
 		s.rest = s.rest[n:]
 	}
 }

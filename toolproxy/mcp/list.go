@@ -1,4 +1,4 @@
-package toolproxy
+package mcp
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/picket-dev/picket/toolproxy"
 )
 
 // listTools is what the run of a message can call now, on one page.
@@ -33,9 +34,9 @@ var readOnly = map[string]bool{"get_task": true, "await_subtask": true, "await_t
 
 // describe is a tool as MCP lists it. What an upstream says of its own tool
 // stays as it is.
-func (f *mcpEndpoint) describe(t Tool) *mcp.Tool {
+func (f *mcpEndpoint) describe(t toolproxy.Tool) *mcp.Tool {
 	d := &mcp.Tool{Name: t.Name, Description: t.Description, InputSchema: stdjson.RawMessage(t.InputSchema)}
-	if their := f.proxy.gateway.listing(t.Name); their != nil {
+	if their := f.gateway.listing(t.Name); their != nil {
 		copied := *their
 		d = &copied
 	} else {
@@ -50,7 +51,7 @@ func (f *mcpEndpoint) describe(t Tool) *mcp.Tool {
 		}
 	}
 	if t.Price != nil {
-		if raw, err := EncodeJSON(t.Price); err == nil {
+		if raw, err := toolproxy.EncodeJSON(t.Price); err == nil {
 			d.Meta = mcp.Meta{metaPrice: stdjson.RawMessage(raw)}
 		}
 	}
@@ -61,7 +62,7 @@ func (f *mcpEndpoint) describe(t Tool) *mcp.Tool {
 // for lists and resources. Its data is the whole refusal.
 func protocolError(err error) error {
 	e := asRefusal(err)
-	data, _ := EncodeJSON(map[string]any{
+	data, _ := toolproxy.EncodeJSON(map[string]any{
 		"code":      e.Code,
 		"message":   e.Error(),
 		"remedy":    e.Remedy,

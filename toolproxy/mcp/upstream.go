@@ -1,4 +1,4 @@
-package toolproxy
+package mcp
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/toolproxy"
 )
 
 // Upstream is an MCP server whose tools are offered beside our own, under its
@@ -191,5 +192,5 @@ func (u *upstreamClient) unavailable() error {
 	if wait := time.Until(next); wait > 0 {
 		refusal.RetryAfter = wait
 	}
-	return NotSent(refusal.With("upstream", u.Name).WithCause(err))
+	return toolproxy.NotSent(refusal.With("upstream", u.Name).WithCause(err))
 }

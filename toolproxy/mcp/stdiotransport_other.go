@@ -1,6 +1,6 @@
 //go:build !linux
 
-package toolproxy
+package mcp
 
 import "syscall"
 
