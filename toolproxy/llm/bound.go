@@ -48,7 +48,7 @@ type promptSize struct {
 }
 
 // measure walks a prompt part by part.
-func (q *llmRequest) measure(d *dialect) promptSize {
+func (q *request) measure(d *dialect) promptSize {
 	var m promptSize
 	sum := sha256.New()
 	add := func(size int64) {

@@ -16,19 +16,19 @@ import (
 	"github.com/picket-dev/picket/toolproxy"
 )
 
-// llmCall is one request of an agent on its way to a vendor and back.
-type llmCall struct {
-	llm      *llmProxy
-	c        echo.Context
-	vendor   *vendor
-	dialect  *dialect // nil: it costs nothing
-	endpoint *llmEndpoint
-	backend  toolproxy.Backend
-	held     picket.LeaseCredential
-	path     string
-	body     []byte
+// call is one request of an agent to a vendor, and its answer.
+type call struct {
+	forwarder *forwarder
+	c         echo.Context
+	vendor    *vendor
+	dialect   *dialect // nil for a call that costs nothing
+	endpoint  *endpoint
+	backend   toolproxy.Backend
+	held      picket.LeaseCredential
+	path      string
+	body      []byte
 
-	request        *llmRequest
+	request        *request
 	size           promptSize
 	price          budget.TokenPrice
 	worstPrice     budget.TokenPrice // of the tokens of its prompt, and of the answer's
@@ -36,13 +36,13 @@ type llmCall struct {
 	buffered       []byte      // an answer that is not a stream, kept until it is paid
 	bufferedHeader http.Header // its header
 	bufferedStatus int
-	invalidStatus  bool // its status is none that can be handed on
+	invalidStatus  bool // its status cannot be passed on
 	clientGone     bool // the agent has gone away
 	headerWritten  bool // the first byte was written
 }
 
-// forwardFree forwards a call that costs nothing, for who holds a lease.
-func (x *llmCall) forwardFree(ctx context.Context) error {
+// forwardFree forwards a call that costs nothing. The caller must hold a lease.
+func (x *call) forwardFree(ctx context.Context) error {
 	if _, err := x.backend.AwaitTopUp(ctx, x.held, 0); err != nil {
 		return err
 	}
@@ -59,22 +59,22 @@ func (x *llmCall) forwardFree(ctx context.Context) error {
 	return x.relayPlain(resp)
 }
 
-// hasInvalidStatus says that the status of an answer is none that can be handed on.
+// hasInvalidStatus reports whether the status of an answer cannot be passed on.
 func hasInvalidStatus(resp *http.Response) bool {
 	return resp.StatusCode < 200 || resp.StatusCode > 599
 }
 
-// serve forwards a call of a model: the bound of its price is reserved first,
-// and what the answer says it used is booked when it has ended.
-func (x *llmCall) serve(ctx context.Context) (err error) {
-	if x.request, err = parseLLMRequest(x.body, x.dialect); err != nil {
+// serve forwards a call of a model. It reserves the upper bound of the price
+// first, and books the usage that the answer reports once the answer has ended.
+func (x *call) serve(ctx context.Context) (err error) {
+	if x.request, err = parseRequest(x.body, x.dialect); err != nil {
 		return err
 	}
 	x.body = nil // it is in the prompt
 	if err := checkPriceableHeaders(x.c.Request().Header); err != nil {
 		return err
 	}
-	prices, ok := x.llm.proxy.Prices(), false
+	prices, ok := x.forwarder.proxy.Prices(), false
 	if x.fees, err = x.request.fees(x.dialect, prices); err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (x *llmCall) serve(ctx context.Context) (err error) {
 	if x.size.hourCache {
 		x.worstPrice.Input = max(x.worstPrice.Input, x.price.CacheWriteHour())
 	}
-	input := x.llm.knownPrompts.maxTokensRead(x.size)
+	input := x.forwarder.knownPrompts.maxTokensRead(x.size)
 	if x.request.usesExternal {
 		input += externalContextTokens
 	}
@@ -98,10 +98,10 @@ func (x *llmCall) serve(ctx context.Context) (err error) {
 		// Another call may have taken what was there a moment ago.
 		probe := try <= 3 && most > x.minOutput()
 		need := maxCost(x.worstPrice, input, totalOutput(most, x.request.choices), x.fees.most)
-		_, err = x.llm.proxy.Metered(ctx, x.backend, x.held, toolproxy.MeteredCall{
+		_, err = x.forwarder.proxy.Metered(ctx, x.backend, x.held, toolproxy.MeteredCall{
 			Tool:         x.vendor.ledgerTool,
 			Effects:      picket.EffectsNone,
-			Timeout:      x.llm.cfg.Timeout,
+			Timeout:      x.forwarder.cfg.Timeout,
 			Reserve:      &need,
 			PriceVersion: prices.Version,
 			Probe:        probe,
@@ -125,7 +125,7 @@ func (x *llmCall) serve(ctx context.Context) (err error) {
 }
 
 // requestedOutput is the longest answer that was asked for.
-func (q *llmRequest) requestedOutput() int64 {
+func (q *request) requestedOutput() int64 {
 	if len(q.limits) == 0 {
 		return defaultMaxOutput
 	}
@@ -133,14 +133,14 @@ func (q *llmRequest) requestedOutput() int64 {
 }
 
 // minOutput is the shortest answer that is worth its prompt.
-func (x *llmCall) minOutput() int64 {
+func (x *call) minOutput() int64 {
 	return min(x.request.requestedOutput(), max(minUsefulOutput, x.request.thinkingBudget+1))
 }
 
 // affordableOutput is how long the answer may be with what the envelope has left: where that
 // is too little the shortest one is asked for all the same, and its refusal says
 // what is missing.
-func (x *llmCall) affordableOutput(input, most int64, have budget.Envelope) int64 {
+func (x *call) affordableOutput(input, most int64, have budget.Envelope) int64 {
 	return max(longestAffordable(x.worstPrice, input, most, x.request.choices, x.fees.most, have), x.minOutput())
 }
 
@@ -161,13 +161,13 @@ func availableFrom(need budget.Envelope, err error) budget.Envelope {
 }
 
 // dispatch makes the call and answers the agent as the answer comes.
-func (x *llmCall) dispatch(ctx context.Context, most int64) (toolproxy.DispatchResult, error) {
-	up, cancel := x.llm.proxy.UntilClosed(context.WithoutCancel(ctx))
+func (x *call) dispatch(ctx context.Context, most int64) (toolproxy.DispatchResult, error) {
+	up, cancel := x.forwarder.proxy.UntilClosed(context.WithoutCancel(ctx))
 	defer cancel()
-	up, stop := context.WithTimeout(up, x.llm.cfg.Timeout)
+	up, stop := context.WithTimeout(up, x.forwarder.cfg.Timeout)
 	defer stop()
 	// What was begun is paid for: the rest is read for its usage.
-	forget := context.AfterFunc(x.c.Request().Context(), func() { time.AfterFunc(x.llm.cfg.Drain, stop) })
+	forget := context.AfterFunc(x.c.Request().Context(), func() { time.AfterFunc(x.forwarder.cfg.Drain, stop) })
 	defer forget()
 
 	body := x.request.rewrite(x.dialect, most)
@@ -190,7 +190,7 @@ func (x *llmCall) dispatch(ctx context.Context, most int64) (toolproxy.DispatchR
 	switch {
 	case t.complete && (clean || t.ended):
 		if !x.request.usesExternal && t.compaction == (budget.TokenUsage{}) { // else it had more than the answer tells
-			x.llm.knownPrompts.learn(x.size, t.promptTokens())
+			x.forwarder.knownPrompts.learn(x.size, t.promptTokens())
 		}
 		fee, used := x.fees.cost(x.countUses(t))
 		cost := budget.Envelope{Tokens: t.total().Total(), USD: x.price.Cost(t.total()).Add(fee)}
@@ -208,7 +208,7 @@ func (x *llmCall) dispatch(ctx context.Context, most int64) (toolproxy.DispatchR
 }
 
 // ledgerDetail says in the ledger which model it was and what was counted.
-func (x *llmCall) ledgerDetail(resp *http.Response, t *usageTally) string {
+func (x *call) ledgerDetail(resp *http.Response, t *usageTally) string {
 	text := fmt.Sprintf("%s HTTP %d", web.Shortened(x.request.model), resp.StatusCode)
 	if t != nil {
 		u := t.total()
@@ -218,7 +218,7 @@ func (x *llmCall) ledgerDetail(resp *http.Response, t *usageTally) string {
 }
 
 // upstreamFailed is a vendor that does not answer as it should.
-func (x *llmCall) upstreamFailed(err error) error {
+func (x *call) upstreamFailed(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return picket.Refuse(picket.CodeUpstreamTimeout, "Try again later.", "%s did not answer in time",
 			x.vendor.name).WithCause(err)
@@ -228,7 +228,7 @@ func (x *llmCall) upstreamFailed(err error) error {
 }
 
 // send makes the request, at most once.
-func (x *llmCall) send(ctx context.Context, body []byte) (*http.Response, error) {
+func (x *call) send(ctx context.Context, body []byte) (*http.Response, error) {
 	in := x.c.Request()
 	target := *x.endpoint.base
 	target.Path += x.path
@@ -248,11 +248,11 @@ func (x *llmCall) send(ctx context.Context, body []byte) (*http.Response, error)
 	out.Header = x.vendor.forwardedHeaders(in.Header)
 	out.Header.Set("Accept-Encoding", "identity")
 	x.vendor.sign(out.Header, x.endpoint)
-	return x.llm.client.Do(out)
+	return x.forwarder.client.Do(out)
 }
 
 // writeHeader writes status and header.
-func (x *llmCall) writeHeader(resp *http.Response, more ...string) {
+func (x *call) writeHeader(resp *http.Response, more ...string) {
 	h := x.c.Response().Header()
 	for name, values := range endToEndHeaders(resp.Header) {
 		h[name] = values
@@ -267,7 +267,7 @@ func (x *llmCall) writeHeader(resp *http.Response, more ...string) {
 
 // write hands a piece to the agent at once; one who has gone away is not waited
 // for.
-func (x *llmCall) write(piece []byte) {
+func (x *call) write(piece []byte) {
 	if x.clientGone || len(piece) == 0 {
 		return
 	}
@@ -280,7 +280,7 @@ func (x *llmCall) write(piece []byte) {
 }
 
 // relayPlain hands on an answer as it is, such as an error.
-func (x *llmCall) relayPlain(resp *http.Response) error {
+func (x *call) relayPlain(resp *http.Response) error {
 	var more []string
 	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" {
 		more = []string{"Content-Encoding", encoding}

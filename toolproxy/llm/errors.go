@@ -2,13 +2,12 @@ package llm
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/picket-dev/picket"
 )
 
-// llmRefusal is what an agent is told about an error.
-func llmRefusal(err error) *picket.Error {
+// refusalOf returns the refusal that reports err to an agent.
+func refusalOf(err error) *picket.Error {
 	var refusal *picket.Error
 	if errors.As(err, &refusal) {
 		return refusal
@@ -17,8 +16,8 @@ func llmRefusal(err error) *picket.Error {
 		"the call could not be passed on").WithCause(err)
 }
 
-// errorMessage says code, what happened and what to do in one text: programs show
-// the message of an error and often nothing else of it.
+// errorMessage puts the code, the message and the remedy into one text, because
+// many programs show only the message of an error.
 func errorMessage(e *picket.Error) string {
 	return string(e.Code) + ": " + e.Message + ". " + e.Remedy
 }
@@ -70,9 +69,4 @@ func openAIError(e *picket.Error) any {
 		kind = "server_error"
 	}
 	return map[string]any{"error": withFacts(map[string]any{"type": kind, "message": errorMessage(e), "param": nil}, e)}
-}
-
-func sorted(words []string) []string {
-	slices.Sort(words)
-	return words
 }

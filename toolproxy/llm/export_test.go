@@ -8,7 +8,7 @@ func Rewritten(body []byte, anthropic bool, list *budget.PriceList) ([]byte, err
 	if anthropic {
 		d = anthropicMessages
 	}
-	q, err := parseLLMRequest(body, d)
+	q, err := parseRequest(body, d)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package llm
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -26,7 +27,7 @@ type toolFees struct {
 
 // fees finds what the tools of a prompt may cost. One without a price is
 // refused, and so is one that costs something and may be used without end.
-func (q *llmRequest) fees(d *dialect, list *budget.PriceList) (toolFees, error) {
+func (q *request) fees(d *dialect, list *budget.PriceList) (toolFees, error) {
 	f := toolFees{list: list}
 	for i := range q.hosted {
 		h := &q.hosted[i]
@@ -50,7 +51,7 @@ func (q *llmRequest) fees(d *dialect, list *budget.PriceList) (toolFees, error) 
 }
 
 // maxUsesOf is how often a tool that costs something may be used.
-func (q *llmRequest) maxUsesOf(h *hostedTool, d *dialect) (int64, error) {
+func (q *request) maxUsesOf(h *hostedTool, d *dialect) (int64, error) {
 	limited := d == anthropicMessages && slices.Contains(limitedTools, h.name)
 	switch {
 	case d == openAIChat && h.name == "web_search": // once for each answer
@@ -75,11 +76,7 @@ var limitedTools = []string{"web_search", "web_fetch", "advisor"}
 
 // cost is what the uses of vendors' tools came to, and what they were.
 func (f toolFees) cost(uses map[string]int64) (sum budget.Money, told string) {
-	var names []string
-	for name := range uses {
-		names = append(names, name)
-	}
-	for _, name := range sorted(names) {
+	for _, name := range slices.Sorted(maps.Keys(uses)) {
 		if price, ok := f.list.Tool(hostedToolPrefix + name); ok && uses[name] > 0 {
 			sum = sum.Add(price.MaxCostOf(uses[name]))
 			told += fmt.Sprintf(" %s %d", name, uses[name])

@@ -52,7 +52,7 @@ func toolKindOf(word string) string {
 
 // addTools notes the tools of a list; at is where the list stands in the body, 0
 // when it is within something that is not to be changed.
-func (q *llmRequest) addTools(list jsontext.Value, at int, d *dialect) error {
+func (q *request) addTools(list jsontext.Value, at int, d *dialect) error {
 	if list.Kind() == 'n' {
 		return nil
 	}
@@ -91,7 +91,7 @@ type toolDefinition struct {
 	} `json:"environment"` // of a shell
 }
 
-func (q *llmRequest) addTool(raw jsontext.Value, at int, d *dialect) error {
+func (q *request) addTool(raw jsontext.Value, at int, d *dialect) error {
 	var tool toolDefinition
 	if raw.Kind() != '{' || json.Unmarshal(raw, &tool) != nil {
 		return invalidTool("the definition of a tool cannot be read")
@@ -145,7 +145,7 @@ func invalidTool(format string, args ...any) error {
 }
 
 // takeTools notes a member that brings tools of the vendor's, or limits them.
-func (q *llmRequest) takeTools(m bodyMember, d *dialect) (err error) {
+func (q *request) takeTools(m bodyMember, d *dialect) (err error) {
 	switch {
 	case m.name == "tools":
 		return q.addTools(m.value, m.start, d)
@@ -174,7 +174,7 @@ func (q *llmRequest) takeTools(m bodyMember, d *dialect) (err error) {
 
 // addMessageTools notes the tools that are brought along in the messages of a
 // prompt.
-func (q *llmRequest) addMessageTools(messages jsontext.Value, d *dialect) error {
+func (q *request) addMessageTools(messages jsontext.Value, d *dialect) error {
 	if messages.Kind() != '[' {
 		return nil
 	}
@@ -202,7 +202,7 @@ func (q *llmRequest) addMessageTools(messages jsontext.Value, d *dialect) error 
 
 // addChangedTools notes the tools that are defined in the middle of a
 // conversation, or were before it was shortened.
-func (q *llmRequest) addChangedTools(blocks []jsontext.Value, d *dialect) error {
+func (q *request) addChangedTools(blocks []jsontext.Value, d *dialect) error {
 	type change struct {
 		Tool jsontext.Value `json:"tool"`
 	}

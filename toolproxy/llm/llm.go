@@ -8,8 +8,10 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,8 +57,8 @@ const Path = "/llm"
 
 // What a request and its answer may hold, in bytes.
 const (
-	maxLLMBody  = 32 << 20
-	maxLLMEvent = 8 << 20 // one event of a stream, and an answer whose usage is looked for
+	maxBody  = 32 << 20
+	maxEvent = 8 << 20 // one event of a stream, and an answer whose usage is looked for
 )
 
 // vendor is one of the APIs passed through.
@@ -68,7 +70,7 @@ type vendor struct {
 	freeRoutes  []string // paths that cost nothing, one ending in / covers what is below
 	headers     []string // of an agent's request, that go there
 	encodeError func(e *picket.Error) any
-	sign        func(h http.Header, u *llmEndpoint)
+	sign        func(h http.Header, u *endpoint)
 }
 
 var vendors = []*vendor{
@@ -86,7 +88,7 @@ var vendors = []*vendor{
 	},
 }
 
-func signAnthropic(h http.Header, u *llmEndpoint) {
+func signAnthropic(h http.Header, u *endpoint) {
 	key := u.key.Reveal()
 	if key == "" {
 		return
@@ -101,19 +103,19 @@ func signAnthropic(h http.Header, u *llmEndpoint) {
 	}
 }
 
-func signOpenAI(h http.Header, u *llmEndpoint) {
+func signOpenAI(h http.Header, u *endpoint) {
 	if key := u.key.Reveal(); key != "" {
 		h.Set("Authorization", "Bearer "+key)
 	}
 }
 
-// llmEndpoint is a configured upstream.
-type llmEndpoint struct {
+// endpoint is a configured upstream.
+type endpoint struct {
 	base *url.URL
 	key  picket.Secret
 }
 
-func (v *vendor) endpoint(cfg *Upstream) (*llmEndpoint, error) {
+func (v *vendor) endpoint(cfg *Upstream) (*endpoint, error) {
 	if cfg == nil {
 		return nil, nil
 	}
@@ -123,25 +125,25 @@ func (v *vendor) endpoint(cfg *Upstream) (*llmEndpoint, error) {
 			"the URL of the %s upstream is not one of http or https", v.name)
 	}
 	base.Path = strings.TrimSuffix(strings.TrimSuffix(base.Path, "/"), "/v1")
-	return &llmEndpoint{base: base, key: cfg.Key}, nil
+	return &endpoint{base: base, key: cfg.Key}, nil
 }
 
-// llmProxy is the pass-through.
-type llmProxy struct {
+// forwarder passes the requests of agents to the vendors and their answers back.
+type forwarder struct {
 	proxy        *toolproxy.Proxy
 	cfg          Config
-	upstreams    map[string]*llmEndpoint
+	upstreams    map[string]*endpoint
 	client       *http.Client
 	transport    *http.Transport // of client
 	knownPrompts knownPrompts
 	limiter      callLimiter
 }
 
-// New is the part that passes calls of language models through. An upstream
-// whose URL is not one of http or https is an error.
+// New returns the part that passes calls of language models through. It returns
+// an error for an upstream whose URL is not an http or https URL.
 func New(cfg Config) toolproxy.Part {
 	return func(p *toolproxy.Proxy) error {
-		l, err := newLLMProxy(p, cfg)
+		l, err := newForwarder(p, cfg)
 		if err != nil {
 			return err
 		}
@@ -151,10 +153,10 @@ func New(cfg Config) toolproxy.Part {
 	}
 }
 
-func newLLMProxy(p *toolproxy.Proxy, cfg Config) (*llmProxy, error) {
+func newForwarder(p *toolproxy.Proxy, cfg Config) (*forwarder, error) {
 	cfg.Timeout = min(cmp.Or(cfg.Timeout, toolproxy.MaxCallTimeout), toolproxy.MaxCallTimeout)
 	cfg.Drain = cmp.Or(cfg.Drain, time.Minute)
-	l := &llmProxy{proxy: p, cfg: cfg, upstreams: map[string]*llmEndpoint{}}
+	l := &forwarder{proxy: p, cfg: cfg, upstreams: map[string]*endpoint{}}
 	for _, v := range vendors {
 		up, err := v.endpoint(map[string]*Upstream{"anthropic": cfg.Anthropic, "openai": cfg.OpenAI}[v.name])
 		if err != nil {
@@ -177,9 +179,9 @@ func newLLMProxy(p *toolproxy.Proxy, cfg Config) (*llmProxy, error) {
 	return l, nil
 }
 
-func (l *llmProxy) close() { l.transport.CloseIdleConnections() }
+func (l *forwarder) close() { l.transport.CloseIdleConnections() }
 
-func (l *llmProxy) mount(e *echo.Echo) {
+func (l *forwarder) mount(e *echo.Echo) {
 	for _, v := range vendors {
 		e.Any(Path+"/"+v.name+"/*", func(c echo.Context) error {
 			if err := l.serve(c, v); err != nil {
@@ -190,11 +192,11 @@ func (l *llmProxy) mount(e *echo.Echo) {
 	}
 }
 
-// serve answers one request of an agent. Errors come before anything was
-// answered.
-func (l *llmProxy) serve(c echo.Context, v *vendor) error {
+// serve answers one request of an agent. It returns an error only while nothing
+// of the answer has been written.
+func (l *forwarder) serve(c echo.Context, v *vendor) error {
 	r := c.Request()
-	door, held, err := l.proxy.AdmitLLM(c)
+	backend, held, err := l.proxy.AdmitLLM(c)
 	if err != nil {
 		return err
 	}
@@ -218,13 +220,23 @@ func (l *llmProxy) serve(c echo.Context, v *vendor) error {
 	if err != nil {
 		return err
 	}
-	x := &llmCall{llm: l, c: c, vendor: v, dialect: d, endpoint: up, backend: door, held: held, path: path, body: body}
+	x := &call{
+		forwarder: l,
+		c:         c,
+		vendor:    v,
+		dialect:   d,
+		endpoint:  up,
+		backend:   backend,
+		held:      held,
+		path:      path,
+		body:      body,
+	}
 	if d == nil {
 		err = x.forwardFree(r.Context())
 	} else {
 		err = x.serve(r.Context())
 	}
-	l.proxy.RecordRefusal(context.WithoutCancel(r.Context()), door, held, v.ledgerTool, err)
+	l.proxy.RecordRefusal(context.WithoutCancel(r.Context()), backend, held, v.ledgerTool, err)
 	return err
 }
 
@@ -255,11 +267,8 @@ func isPlainPath(s string) bool {
 }
 
 func (v *vendor) routeList() string {
-	var all []string
-	for call := range v.dialects {
-		all = append(all, call)
-	}
-	return strings.Join(append(sorted(all), v.freeRoutes...), ", ")
+	priced := slices.Sorted(maps.Keys(v.dialects))
+	return strings.Join(append(priced, v.freeRoutes...), ", ")
 }
 
 // writeVendorError writes a refusal as the vendor's own errors look, so that the
@@ -268,7 +277,7 @@ func writeVendorError(c echo.Context, v *vendor, err error) error {
 	if c.Response().Committed {
 		return nil // the connection ends where the answer broke off
 	}
-	refusal := llmRefusal(err)
+	refusal := refusalOf(err)
 	h := c.Response().Header()
 	h.Set("X-Should-Retry", fmt.Sprint(refusal.Code.Retryable()))
 	if refusal.Code == picket.CodeUnauthenticated {

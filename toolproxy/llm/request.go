@@ -17,13 +17,13 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// body reads a request whole, at most maxLLMBody. A compressed one is passed on
+// body reads a request whole, at most maxBody. A compressed one is passed on
 // uncompressed: nobody can bound the price of what he cannot read.
-func (l *llmProxy) body(c echo.Context) ([]byte, error) {
+func (l *forwarder) body(c echo.Context) ([]byte, error) {
 	r := c.Request()
 	encoding := strings.ToLower(r.Header.Get(echo.HeaderContentEncoding))
 	r.Header.Del(echo.HeaderContentEncoding)
-	raw, err := web.ReadBody(c, maxLLMBody, echo.MIMEApplicationJSON)
+	raw, err := web.ReadBody(c, maxBody, echo.MIMEApplicationJSON)
 	if err != nil {
 		return nil, err
 	}
@@ -42,19 +42,20 @@ func gunzip(raw []byte) ([]byte, error) {
 	if err != nil {
 		return nil, picket.Invalid("", "Send a whole gzip stream.", "the body is not gzip").WithCause(err)
 	}
-	plain, err := io.ReadAll(io.LimitReader(z, maxLLMBody+1))
+	plain, err := io.ReadAll(io.LimitReader(z, maxBody+1))
 	switch {
 	case err != nil:
 		return nil, picket.Invalid("", "Send a whole gzip stream.", "the body is not gzip to its end").WithCause(err)
-	case len(plain) > maxLLMBody:
+	case len(plain) > maxBody:
 		return nil, picket.Refuse(picket.CodeTooLarge, "Send less.", "the body has more than %d bytes uncompressed",
-			maxLLMBody).With("limit", maxLLMBody)
+			maxBody).With("limit", maxBody)
 	}
 	return plain, nil
 }
 
-// llmRequest is what of a request's body concerns its price, and where it stands.
-type llmRequest struct {
+// request holds the members of a request's body that decide its price, and their
+// positions in the body.
+type request struct {
 	body           []byte
 	model          string
 	stream         bool
@@ -85,9 +86,9 @@ type bodyMember struct {
 	end   int
 }
 
-// parseLLMRequest finds what matters in a body.
-func parseLLMRequest(body []byte, d *dialect) (*llmRequest, error) {
-	q := &llmRequest{body: body, choices: 1}
+// parseRequest finds what matters in a body.
+func parseRequest(body []byte, d *dialect) (*request, error) {
+	q := &request{body: body, choices: 1}
 	dec := jsontext.NewDecoder(bytes.NewReader(body))
 	open, err := dec.ReadToken()
 	if err != nil || open.Kind() != '{' {
@@ -121,7 +122,7 @@ func parseLLMRequest(body []byte, d *dialect) (*llmRequest, error) {
 }
 
 // discardBody lets go of the body, which has been sent by then.
-func (q *llmRequest) discardBody() {
+func (q *request) discardBody() {
 	q.body, q.members, q.limits, q.nullLimits, q.nullToolCalls, q.streamOptions = nil, nil, nil, nil, nil, bodyMember{}
 }
 
@@ -130,7 +131,7 @@ func invalidBody(err error) error {
 }
 
 // take notes a member that matters.
-func (q *llmRequest) take(m bodyMember, d *dialect) (err error) {
+func (q *request) take(m bodyMember, d *dialect) (err error) {
 	if err := checkPriceable(m, d); err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ type bodyEdit struct {
 // rewrite is the body with the output limited to most tokens, vendors' tools
 // to what was reserved for them, and the usage of a stream asked for. What need
 // not change keeps its bytes.
-func (q *llmRequest) rewrite(d *dialect, most int64) []byte {
+func (q *request) rewrite(d *dialect, most int64) []byte {
 	edits, insert := q.useLimitEdits()
 	if len(q.limits) == 0 && len(q.nullLimits) > 0 {
 		edits = append(edits, bodyEdit{q.nullLimits[0].start, q.nullLimits[0].end, strconv.FormatInt(most, 10)})
@@ -74,7 +74,7 @@ func withUsage(options jsontext.Value) string {
 
 // useLimitEdits puts in how often vendors' tools may be used where the request does
 // not say.
-func (q *llmRequest) useLimitEdits() (edits []bodyEdit, insert string) {
+func (q *request) useLimitEdits() (edits []bodyEdit, insert string) {
 	uses := strconv.Itoa(defaultMaxUses)
 	for _, h := range q.hosted {
 		if h.insertLimit {

@@ -17,7 +17,7 @@ import (
 
 // relay hands the answer of a model on and reads its usage on the way; clean
 // says that it came to its end.
-func (x *llmCall) relay(resp *http.Response, t *usageTally) (clean bool) {
+func (x *call) relay(resp *http.Response, t *usageTally) (clean bool) {
 	body := io.Reader(resp.Body)
 	switch encoding := strings.ToLower(resp.Header.Get("Content-Encoding")); encoding {
 	case "", "identity":
@@ -40,7 +40,7 @@ func (x *llmCall) relay(resp *http.Response, t *usageTally) (clean bool) {
 
 // relayEvents hands on event by event. The usage that the agent did not ask for
 // is not shown to it.
-func (x *llmCall) relayEvents(body io.Reader, t *usageTally) (clean bool) {
+func (x *call) relayEvents(body io.Reader, t *usageTally) (clean bool) {
 	hide := x.dialect == openAIChat && !x.request.wantsUsage
 	events := eventReader{from: bufio.NewReaderSize(body, 64<<10)}
 	for {
@@ -60,9 +60,9 @@ func (x *llmCall) relayEvents(body io.Reader, t *usageTally) (clean bool) {
 
 // relayWhole keeps an answer until it is paid for; one that is too large to be
 // looked at is handed on as it comes.
-func (x *llmCall) relayWhole(resp *http.Response, body io.Reader, t *usageTally) (clean bool) {
-	raw, err := io.ReadAll(io.LimitReader(body, maxLLMEvent+1))
-	if err == nil && len(raw) <= maxLLMEvent {
+func (x *call) relayWhole(resp *http.Response, body io.Reader, t *usageTally) (clean bool) {
+	raw, err := io.ReadAll(io.LimitReader(body, maxEvent+1))
+	if err == nil && len(raw) <= maxEvent {
 		x.dialect.readUsage(t, jsontext.Value(raw))
 		if t.complete {
 			x.buffered, x.bufferedHeader, x.bufferedStatus = raw, endToEndHeaders(resp.Header), resp.StatusCode
@@ -83,7 +83,7 @@ func (x *llmCall) relayWhole(resp *http.Response, body io.Reader, t *usageTally)
 }
 
 // writeBuffered answers with what was kept.
-func (x *llmCall) writeBuffered() error {
+func (x *call) writeBuffered() error {
 	x.writeHeader(&http.Response{Header: x.bufferedHeader, StatusCode: x.bufferedStatus}, "Content-Length",
 		strconv.Itoa(len(x.buffered)))
 	x.write(x.buffered)
@@ -92,11 +92,11 @@ func (x *llmCall) writeBuffered() error {
 
 // writeStreamError ends a stream that broke off with an error that the agent's program
 // understands; an answer that has not begun is an error as a whole.
-func (x *llmCall) writeStreamError(err error) {
+func (x *call) writeStreamError(err error) {
 	if !x.headerWritten || !strings.HasPrefix(x.c.Response().Header().Get("Content-Type"), "text/event-stream") {
 		return
 	}
-	problem, encodeErr := toolproxy.EncodeJSON(x.vendor.encodeError(llmRefusal(err)))
+	problem, encodeErr := toolproxy.EncodeJSON(x.vendor.encodeError(refusalOf(err)))
 	if encodeErr != nil {
 		return
 	}
@@ -113,7 +113,7 @@ type eventReader struct {
 	from *bufio.Reader
 }
 
-// next reads a block, with all its bytes. One that is longer than maxLLMEvent
+// next reads a block, with all its bytes. One that is longer than maxEvent
 // comes in pieces. An error may come with the last block.
 func (r *eventReader) next() (block []byte, err error) {
 	begun := 0 // of the line
@@ -121,7 +121,7 @@ func (r *eventReader) next() (block []byte, err error) {
 		piece, err := r.from.ReadSlice('\n')
 		block = append(block, piece...)
 		if errors.Is(err, bufio.ErrBufferFull) {
-			if len(block) > maxLLMEvent {
+			if len(block) > maxEvent {
 				return block, nil
 			}
 			continue
@@ -129,7 +129,7 @@ func (r *eventReader) next() (block []byte, err error) {
 		if err != nil {
 			return block, err
 		}
-		if len(bytes.TrimRight(block[begun:], "\r\n")) == 0 || len(block) > maxLLMEvent {
+		if len(bytes.TrimRight(block[begun:], "\r\n")) == 0 || len(block) > maxEvent {
 			return block, nil
 		}
 		begun = len(block)

@@ -123,7 +123,7 @@ func (u *toolUses) setReported(counts map[string]jsontext.Value) {
 
 // countUses is how often each tool was used that the vendor takes a fee for. What a
 // prompt refers to may have brought tools that it does not name itself.
-func (x *llmCall) countUses(t *usageTally) map[string]int64 {
+func (x *call) countUses(t *usageTally) map[string]int64 {
 	all := maps.Clone(t.uses.observed)
 	if all == nil {
 		all = map[string]int64{}
@@ -141,6 +141,6 @@ func (x *llmCall) countUses(t *usageTally) map[string]int64 {
 }
 
 // hasHostedTool says that a prompt offers a tool of the vendor's.
-func (q *llmRequest) hasHostedTool(name string) bool {
+func (q *request) hasHostedTool(name string) bool {
 	return slices.ContainsFunc(q.hosted, func(h hostedTool) bool { return h.name == name })
 }
