@@ -21,8 +21,9 @@ import (
 
 // Config of a Store.
 type Config struct {
-	// Redis says where the store is. Timeouts default to 1 s and retries are
-	// always off: a repeated script would be a second effect.
+	// Redis says where the store is. Timeouts default to 1 s. A script may take
+	// twice the read timeout, and 2 s at least, with the connections that it makes.
+	// Retries are always off: a repeated script would be a second effect.
 	Redis redis.UniversalOptions
 	// Namespaces this process serves. Defaults to ["default"].
 	Namespaces []string

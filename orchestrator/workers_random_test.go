@@ -70,9 +70,11 @@ func runCrowd(t *testing.T, s rig.Store, namespace string, noPipeline bool) {
 		c.seed = v
 	}
 	t.Logf("seed %d (repeat with PICKET_SEED=%d)", c.seed, c.seed)
+	redis := s.Redis
+	redis.ReadTimeout = 20 * time.Second // no request is lost on a busy machine
 	for i := range c.stores {
 		store, err := orchestrator.Open(ctx,
-			orchestrator.Config{Redis: s.Redis, Namespaces: []string{namespace}, Sealer: c.sealer,
+			orchestrator.Config{Redis: redis, Namespaces: []string{namespace}, Sealer: c.sealer,
 				NoPipeline: noPipeline, Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
 		ok(t, err)
 		defer store.Close()

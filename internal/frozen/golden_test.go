@@ -68,10 +68,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// binary builds picket once and returns its path.
+// binary builds picket and the program beside it once, and returns the path of picket.
 var binary = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(buildDir, "picket")
-	out, err := exec.Command("go", "build", "-o", path, root+"/cmd/picket").CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", buildDir+"/", root+"/cmd/picket",
+		root+"/cmd/picket-conformance").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build picket: %w\n%s", err, out)
 	}

@@ -236,16 +236,13 @@ func (l scriptConn) send(ctx context.Context, cmd *redis.Cmd) error {
 	return l.pipe.Submit(ctx, cmd).WaitContext(ctx)
 }
 
-// scriptTimeout bounds one transition. A script takes well under a millisecond,
-// so a store that needs longer is away.
-const scriptTimeout = 2 * time.Second
-
 // scriptRunner is the one way to Redis: every transition is one EVALSHA through it.
 type scriptRunner struct {
 	scripts  map[string]*script
 	urgent   scriptConn
 	normal   scriptConn
 	headroom *headroom                // nil: nobody to ask
+	timeout  time.Duration            // of one transition, which takes well under a millisecond
 	fault    func(point string) error // nil outside of tests
 }
 
@@ -264,7 +261,7 @@ func (g *scriptRunner) run(ctx context.Context, namespace, name string, args ...
 	}
 	// Connection, handshake and read each have a timeout of their own; together
 	// they may not keep a caller longer than this.
-	ctx, cancel := context.WithTimeout(ctx, scriptTimeout)
+	ctx, cancel := context.WithTimeout(ctx, g.timeout)
 	defer cancel()
 	return g.invoke(ctx, s, l.send, namespace, args)
 }

@@ -72,7 +72,11 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: cfg, runner: &scriptRunner{scripts: scripts, fault: cfg.Fault}}
+	s := &Store{cfg: cfg, runner: &scriptRunner{
+		scripts: scripts,
+		timeout: max(2*time.Second, 2*cfg.Redis.ReadTimeout),
+		fault:   cfg.Fault,
+	}}
 	for _, name := range cfg.Namespaces {
 		s.namespaces = append(s.namespaces,
 			&Namespace{name: name, store: s, log: cfg.Log.With("namespace", name)})
