@@ -16,7 +16,7 @@ ONLY      ?=
 RACE_PKGS ?= ./orchestrator/... ./toolproxy/... ./reaper/... ./adapter/... ./internal/... ./cmd/picket/... ./cmd/picket-conformance/... . ./budget
 
 .DEFAULT_GOAL := help
-.PHONY: frozen help up build redis chromium screenshots picture test race real bench benchdoc rfcdoc soak agents conformance-mcp fuzz lint fmt demo clean
+.PHONY: frozen help up build redis chromium screenshots picture quick test race real bench benchdoc rfcdoc soak agents conformance-mcp fuzz lint fmt demo clean
 
 help: ## show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -49,6 +49,9 @@ chromium: # never fails: without a browser the tests of the console in one are s
 		echo "there is no Chromium or Chrome on PATH, so the console is not tested in a browser." >&2; \
 		echo "To test it: sudo apt-get install chromium (Debian), or install Google Chrome." >&2; \
 	fi
+
+quick: ## the inner loop: tests in memory and on the virtual clock, in less than a minute
+	@GOGC=400 $(GO) test -short -timeout 5m $(TESTFLAGS) ./...
 
 # The long suites of one package run beside everything else: most of their time
 # they wait, and a package runs its tests one after another.

@@ -15,6 +15,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
 	"github.com/picket-dev/picket/adapter/process"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 const (
@@ -226,6 +227,7 @@ func TestDrainAndAdvance(t *testing.T) {
 // Many workers that start at once, and that a server's answer sends away
 // together, do not come together.
 func TestWorkersDoNotAskAtOnce(t *testing.T) {
+	rig.SkipShort(t)
 	seed := uint64(time.Now().UnixNano())
 	if s, err := strconv.ParseUint(os.Getenv("PICKET_SEED"), 10, 64); err == nil {
 		seed = s

@@ -12,6 +12,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 const fixed = "agent_fixed"
@@ -32,6 +33,7 @@ func newFixedIDAdapter(t *testing.T, s *adaptertest.Server, state string, change
 // Two adapters with one id: the second waits until the first is gone, and does
 // it no harm, whether they share a machine or not.
 func TestTwoAdaptersWithOneID(t *testing.T) {
+	rig.SkipShort(t)
 	for _, sameMachine := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			s := adaptertest.New()

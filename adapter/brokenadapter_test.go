@@ -15,6 +15,7 @@ import (
 
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // interceptedCall is one request of an adapter that is to be broken.
@@ -202,6 +203,7 @@ var brokenAdapters = map[string]brokenTransport{
 
 // Every rule of the conformance table is broken by an adapter here, and the table finds it.
 func TestEveryRuleCanBeBroken(t *testing.T) {
+	rig.SkipShort(t)
 	rules := adaptertest.Rules()
 	maps.Copy(brokenAdapters, brokenRegistrations)
 	for name := range brokenAdapters {

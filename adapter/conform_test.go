@@ -9,6 +9,7 @@ import (
 
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // asAsked registers with the thresholds of a check.
@@ -25,6 +26,7 @@ func asAsked(s *adaptertest.Server) func(*adapter.Config) {
 }
 
 func TestConforms(t *testing.T) {
+	rig.SkipShort(t)
 	adaptertest.Conform(t, func(ctx context.Context, s *adaptertest.Server, command []string) error {
 		return newAdapter(t, s, command, asAsked(s)).Run(ctx)
 	})

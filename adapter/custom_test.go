@@ -15,6 +15,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // myWorker is an adapter of one's own in forty lines: what the lease protocol
@@ -137,6 +138,7 @@ func Example_customAdapter() {
 
 // It keeps the rules of leases; what it does not claim stands here.
 func TestCustomAdapterConforms(t *testing.T) {
+	rig.SkipShort(t)
 	adaptertest.Conform(t, func(ctx context.Context, s *adaptertest.Server, command []string) error {
 		myWorker(ctx, adapter.Client{BaseURL: s.URL, Key: adaptertest.Key}, command)
 		return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
 	"github.com/picket-dev/picket/adapter/workspace"
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
@@ -20,6 +21,7 @@ import (
 // has chosen. What is printed about it holds no command with that name, and the
 // name only as one word of a shell, or not at all.
 func TestAHostilePathIsPrintedAsOneWord(t *testing.T) {
+	rig.SkipShort(t)
 	for name, shown := range map[string]bool{
 		"with space":                  true,
 		`quotes ' and "`:              true,

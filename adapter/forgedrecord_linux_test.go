@@ -10,11 +10,13 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // A record that names a directory outside the workspaces is refused, and says
 // what to do.
 func TestAForgedRecordIsRefused(t *testing.T) {
+	rig.SkipShort(t)
 	for name, forge := range map[string]func(w *worktreeFixture, r map[string]any, outside string){
 		"directory": func(w *worktreeFixture, r map[string]any, outside string) {
 			r["path"] = outside
@@ -58,6 +60,7 @@ func TestAForgedRecordIsRefused(t *testing.T) {
 
 // A record whose git parts an adapter cannot have written is not used.
 func TestARecordCannotNameAnotherGitDirectory(t *testing.T) {
+	rig.SkipShort(t)
 	for member, value := range map[string]string{"branch": "main", "admin": "/tmp/evil"} {
 		w := newWorktreeFixture(t)
 		lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
@@ -72,6 +75,7 @@ func TestARecordCannotNameAnotherGitDirectory(t *testing.T) {
 // The directory of workspaces may be a link that the user made. It is resolved
 // once, when the adapter begins, and the log reports it.
 func TestTheRootOfWorkspacesMayBeALink(t *testing.T) {
+	rig.SkipShort(t)
 	w := newWorktreeFixture(t)
 	real, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(real, link); err != nil {

@@ -10,11 +10,13 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
 	"github.com/picket-dev/picket/adapter/workspace"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // An adapter that is frozen while it has a worktree does not hold the next run
 // up, and does not write over its work when it wakes.
 func TestAFrozenAdapterDoesNotWriteOverTheNextRun(t *testing.T) {
+	rig.SkipShort(t)
 	w := newWorktreeFixture(t)
 	dir := t.TempDir()
 	up := filepath.Join(dir, "up")

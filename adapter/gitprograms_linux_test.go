@@ -14,6 +14,7 @@ import (
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
 	"github.com/picket-dev/picket/adapter/workspace"
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
@@ -176,6 +177,7 @@ func promisor(url string) string {
 // adapter, where they are dead when the run is over. That holds at the commit
 // after the run, at the repair of a workspace and for the next worktree.
 func TestProgramsThatAnAgentConfiguresInGit(t *testing.T) {
+	rig.SkipShort(t)
 	canaryEnvironment(t)
 	atOnce(t, maps.Keys(plantedConfigs), func(t *testing.T, name string) {
 		plant := plantedConfigs[name]
@@ -223,6 +225,7 @@ func (w *worktreeFixture) runMayFail(lease picket.Lease, script string) {
 // A filter that does not end is dead ten seconds after the end of its agent,
 // and ten seconds after a worktree is begun.
 func TestAFilterThatHangsIsEnded(t *testing.T) {
+	rig.SkipShort(t)
 	canaryEnvironment(t)
 	hanging := map[string]string{
 		"clean":       `git config filter.x.clean $C; echo '*.txt filter=x' > .gitattributes`,

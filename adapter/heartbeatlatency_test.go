@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // delayedHeartbeats is a network on which heartbeats and their answers are late. What a
@@ -76,6 +78,7 @@ func (n *delayedHeartbeats) RoundTrip(r *http.Request) (*http.Response, error) {
 // thresholds of 1/2/4 s, and the latency of RFC-0016 section 4.5 at the
 // defaults.
 func TestLateHeartbeatsEndNoAgent(t *testing.T) {
+	rig.SkipShort(t)
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("PICKET_SEED"); text != "" {
 		if _, err := fmt.Sscan(text, &seed); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
 	"github.com/picket-dev/picket/adapter/workspace"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // serverKnowing is a server that knows one run of every task it is asked for.
@@ -38,6 +39,7 @@ func exists(path string) bool {
 // clocks, and never while it is pinned, in use, undecided or unknown. What was
 // not committed is on the branch by then.
 func TestExpiredWorkspacesAreDeleted(t *testing.T) {
+	rig.SkipShort(t)
 	w := newWorktreeFixture(t)
 	lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
 	res := w.run(lease,

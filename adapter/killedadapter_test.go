@@ -19,6 +19,7 @@ import (
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
 	"github.com/picket-dev/picket/adapter/workspace"
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
@@ -134,6 +135,7 @@ const firstWork = `echo one > first.txt; git add first.txt; git -c user.name=a -
 // Killed at any step of making or committing, the next run repairs what is
 // left, and has everything that was in the directory or committed.
 func TestKilledAtAStep(t *testing.T) {
+	rig.SkipShort(t)
 	for _, point := range append(append([]string{}, making...), committing...) {
 		t.Run(point, func(t *testing.T) {
 			w := newWorktreeFixture(t)
@@ -178,6 +180,7 @@ func contains(list []string, one string) bool {
 // One task, whose adapters are killed again and again at random steps under
 // random policies: each line that an agent has ever written is in the history.
 func TestKilledAgainAndAgain(t *testing.T) {
+	rig.SkipShort(t)
 	seed, rounds := uint64(time.Now().UnixNano()), 8
 	if os.Getenv("PICKET_SOAK") != "" {
 		rounds = 200

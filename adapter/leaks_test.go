@@ -16,6 +16,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
@@ -38,6 +39,7 @@ func (f footprint) String() string {
 // after many more. Of a run that is over only its state is kept, until KeepRuns
 // has passed.
 func TestShortRunsLeaveNothing(t *testing.T) {
+	rig.SkipShort(t)
 	const early = 50
 	total := 200
 	if os.Getenv("PICKET_SOAK") != "" {

@@ -10,11 +10,13 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // A worker that stays for weeks deletes the state of old runs as one that
 // starts does.
 func TestLongRunningAdapterDeletesOldRuns(t *testing.T) {
+	rig.SkipShort(t)
 	synctest.Test(t, func(t *testing.T) {
 		a, s := newScriptedAdapter(t, runFor(time.Minute))
 		ctx, drain := context.WithCancel(t.Context())

@@ -13,6 +13,7 @@ import (
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
 	"github.com/picket-dev/picket/adapter/workspace"
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
@@ -20,6 +21,7 @@ import (
 // reviewer; the next adapter of the machine does that for it, with the dead
 // run's own credential, before it gives the lease back.
 func TestTheNextAdapterHandsInWhatADeadOneLeft(t *testing.T) {
+	rig.SkipShort(t)
 	w := newWorktreeFixture(t)
 	lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
 	if !w.runAndKill(lease, workspace.ResumeReuse, "indexed", firstWork+`; echo "$PICKET_LEASE_TOKEN" >> first.txt`) {
@@ -51,6 +53,7 @@ func TestTheNextAdapterHandsInWhatADeadOneLeft(t *testing.T) {
 // A git that is at work when its adapter is killed dies with its filters. The
 // next run of the task starts only when they are dead.
 func TestAGitDiesWithItsAdapter(t *testing.T) {
+	rig.SkipShort(t)
 	w := newWorktreeFixture(t)
 	went := filepath.Join(t.TempDir(), "went")
 	if err := syscall.Mkfifo(went, 0o600); err != nil {

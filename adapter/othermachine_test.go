@@ -10,11 +10,13 @@ import (
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
 	"github.com/picket-dev/picket/adapter/workspace"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // On a machine without the directory of the run before, a run begins with what
 // was committed, or afresh, and the agent is told.
 func TestRunResumesOnAnotherMachine(t *testing.T) {
+	rig.SkipShort(t)
 	for source, want := range map[workspace.Kind]string{
 		workspace.Worktree: "branch",
 		workspace.Empty:    "fresh",

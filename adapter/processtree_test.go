@@ -13,6 +13,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
@@ -135,6 +136,7 @@ func TestLeaderLeavesChildren(t *testing.T) {
 // does not hold up the end of the run with the pipe it keeps open, and what
 // was written before is not lost.
 func TestEscapedPipeHolder(t *testing.T) {
+	rig.SkipShort(t)
 	s := adaptertest.Start(t)
 	post := proctest.NewFIFO(t)
 	a := newAdapter(t, s, []string{"sh", "-c",

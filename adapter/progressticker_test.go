@@ -15,6 +15,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // observedRun is one agent under observation: what its launcher told, with the
@@ -241,6 +242,7 @@ func asDocumented(t *testing.T, e picket.RunEvent, r Result) string {
 // Without a timeout a heartbeat has neither timeout nor share, and there is
 // nothing to warn of.
 func TestProgressTickWithoutTimeout(t *testing.T) {
+	rig.SkipShort(t)
 	synctest.Test(t, func(t *testing.T) {
 		v, _ := runObserved(t, adaptertest.Task{}, runFor(24*time.Hour-time.Second))
 		if n := len(v.told); n != 24*60*2-1 || len(v.toldOf(EventProgressTick)) != n {

@@ -14,6 +14,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
@@ -123,6 +124,7 @@ func (j *registeredProcess) awaitRegisteredAgain(t *testing.T) adaptertest.Agent
 // tree by the time the registry takes it for dead, though the lease has minutes
 // left. Awake again it registers and works.
 func TestStoppedRegisteredAdapter(t *testing.T) {
+	rig.SkipShort(t)
 	t.Parallel()
 	j := startRegistered(t)
 	proctest.Send(t, j.process.Process.Pid, syscall.SIGSTOP)
@@ -142,6 +144,7 @@ func TestStoppedRegisteredAdapter(t *testing.T) {
 // A member that is told it is dead has killed its tree, deaf as it is, before it
 // registers again.
 func TestRegisteredAdapterToldItIsDead(t *testing.T) {
+	rig.SkipShort(t)
 	t.Parallel()
 	j := startRegistered(t)
 	j.s.Kill("agent_member")

@@ -8,11 +8,13 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // A kept workspace whose place was taken by a link or by another directory is
 // left alone: nothing is written, committed or deleted there.
 func TestAReplacedWorkspaceIsLeftAlone(t *testing.T) {
+	rig.SkipShort(t)
 	for name, replace := range map[string]func(path, target string) error{
 		"link":              func(path, target string) error { return os.Symlink(target, path) },
 		"another directory": func(path, target string) error { return os.Rename(target, path) },

@@ -9,6 +9,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
@@ -34,6 +35,7 @@ func newAdapter(t *testing.T, s *adaptertest.Server, command []string,
 }
 
 func TestHowAProcessEnds(t *testing.T) {
+	rig.SkipShort(t)
 	for _, tt := range []struct {
 		name     string
 		command  []string

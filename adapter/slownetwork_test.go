@@ -13,6 +13,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // slowTransport is a network on which each way of a heartbeat takes up to most.
@@ -40,6 +41,7 @@ func (s *slowTransport) pick() time.Duration {
 // On a network that is slow to a whole interval each way nobody is taken for
 // dead, and nobody takes himself for it; commands arrive all the same.
 func TestSlowNetworkEndsNoAgent(t *testing.T) {
+	rig.SkipShort(t)
 	seed, err := strconv.ParseUint(os.Getenv("PICKET_SEED"), 10, 64)
 	if err != nil {
 		seed = rand.Uint64()

@@ -15,6 +15,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
 	"github.com/picket-dev/picket/adapter/process"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // runBusy is an agent that does something every so often for some time.
@@ -233,6 +234,7 @@ func TestNudgeFromTheServer(t *testing.T) {
 
 // Without stall_after nobody is nudged.
 func TestNoStallAfter(t *testing.T) {
+	rig.SkipShort(t)
 	synctest.Test(t, func(t *testing.T) {
 		v, _ := runObserved(t, adaptertest.Task{}, runFor(24*time.Hour))
 		wantTold(t, "no stall_after", v.toldWithoutTicks(), nil)

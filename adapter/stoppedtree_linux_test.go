@@ -6,11 +6,13 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // An agent that stops itself and its child is found out and killed on every
 // level of containment there is here, though it would be renewed for ever.
 func TestStoppedTreeIsEnded(t *testing.T) {
+	rig.SkipShort(t)
 	for _, level := range picket.Containments {
 		t.Run(level, func(t *testing.T) {
 			t.Parallel()

@@ -20,6 +20,7 @@ import (
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
 	"github.com/picket-dev/picket/adapter/workspace"
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
@@ -130,6 +131,7 @@ func (w *worktreeFixture) editRecord(name string, change func(map[string]any)) {
 // At each use of a kept workspace a link in its place leads nowhere: the target
 // of the link is neither written nor deleted, and none of it is committed.
 func TestALinkInPlaceOfAWorkspaceLeadsNowhere(t *testing.T) {
+	rig.SkipShort(t)
 	gitEnvironment(t)
 	uses := map[string]func(w *worktreeFixture, lease picket.Lease, path string, g *decoyDir){
 		"resume, commit and evidence": func(w *worktreeFixture, lease picket.Lease, path string, g *decoyDir) {
@@ -218,6 +220,7 @@ func (w *worktreeFixture) checkResumed(lease picket.Lease, path string) {
 // A workspace may also be swapped after it was checked. The adapter and its
 // agent go on in the directory that was checked.
 func TestAWorkspaceThatIsSwappedAtAStep(t *testing.T) {
+	rig.SkipShort(t)
 	gitEnvironment(t)
 	steps := []string{"found link", "opened link", "launching link", "launching directory", "indexed link",
 		"committed directory"}
@@ -299,6 +302,7 @@ func (g *decoyDir) swapper(t *testing.T, workspace string) (stop func()) {
 // the adapter resumes it, has an agent work in it, commits, hands in and deletes.
 // Nothing is ever written or deleted at the target.
 func TestAWorkspaceThatIsSwappedMeanwhile(t *testing.T) {
+	rig.SkipShort(t)
 	w := newWorktreeFixture(t)
 	for range 3 {
 		lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})

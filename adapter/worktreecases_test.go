@@ -14,11 +14,13 @@ import (
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
 	"github.com/picket-dev/picket/adapter/workspace"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // Whatever an agent does to its worktree, what it leaves and what it has
 // committed is on the branch of the task, and the next run can work.
 func TestAgentMayDoAnythingToItsWorktree(t *testing.T) {
+	rig.SkipShort(t)
 	for name, script := range map[string]string{
 		"commits":            `echo new > new.txt; git add new.txt; git commit -qm own`,
 		"another branch":     `git checkout -q -b elsewhere; echo new > new.txt; git add new.txt; git commit -qm own; echo late > late.txt`,
@@ -69,6 +71,7 @@ func TestAgentMayDoAnythingToItsWorktree(t *testing.T) {
 
 // A reviewer is told of work that could not be committed.
 func TestWorkThatCannotBeCommittedIsReported(t *testing.T) {
+	rig.SkipShort(t)
 	w := newWorktreeFixture(t)
 	lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
 	res := w.run(lease, `touch "$(git rev-parse --git-common-dir)/$(git symbolic-ref HEAD).lock"; echo new > new.txt`)
@@ -80,6 +83,7 @@ func TestWorkThatCannotBeCommittedIsReported(t *testing.T) {
 
 // The policies of resuming, and what the agent is told of them.
 func TestHowARunResumes(t *testing.T) {
+	rig.SkipShort(t)
 	for _, c := range []struct {
 		resume   workspace.Resume
 		told     string
@@ -123,6 +127,7 @@ func TestHowARunResumes(t *testing.T) {
 // A repair starts where the refused work stopped and is shown against where
 // that began; without the branch it starts afresh.
 func TestARepairStartsFromTheBranch(t *testing.T) {
+	rig.SkipShort(t)
 	w := newWorktreeFixture(t)
 	lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
 	w.run(lease, `echo wrong > one.txt`)
@@ -144,6 +149,7 @@ func TestARepairStartsFromTheBranch(t *testing.T) {
 
 // Evidence is bounded, whatever is in the diff, and says when it was cut.
 func TestEvidenceIsBounded(t *testing.T) {
+	rig.SkipShort(t)
 	w := newWorktreeFixture(t)
 	for name, script := range map[string]string{
 		"long":     `yes line | head -c 3000000 > long.txt`,
@@ -165,6 +171,7 @@ func TestEvidenceIsBounded(t *testing.T) {
 // Where git knows no name, picket is the author; hands that commit at once do
 // not get in each other's way; and an answer that is lost is no evidence lost.
 func TestManyWorktreesAtOnce(t *testing.T) {
+	rig.SkipShort(t)
 	w := newWorktreeFixture(t)
 	runGit(t, w.repo, "config", "--unset", "user.name")
 	runGit(t, w.repo, "config", "--unset", "user.email")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // agentEventsAfter lists the events after a sequence number, shortened to what the
@@ -92,6 +93,7 @@ func thresholds(interval, unhealthy, dead int) *picket.Thresholds {
 // The thresholds are exact, of every agent its own: as long as a threshold is
 // still fine, a millisecond more is not.
 func TestSilenceIsJudgedToTheMillisecond(t *testing.T) {
+	rig.SkipShort(t)
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		if !f.virtual {
 			t.Skip("needs a clock that stands still")
@@ -133,6 +135,7 @@ func (f *fixture) tickFor(t *testing.T, d time.Duration) {
 // Death is one write: whatever an agent held is void at once, its tasks come
 // back in batches, after the word about the death.
 func TestDeathVoidsEveryLease(t *testing.T) {
+	rig.SkipShort(t)
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		const n = 250
 		a := f.mustRegister(t, picket.Registration{AgentID: "a1", Heartbeat: thresholds(30, 90, 300)})

@@ -72,6 +72,7 @@ var clockJumps = []time.Duration{-time.Hour, -3 * time.Second, 3 * time.Second, 
 // never refused, who does not is replaced soon, store time moves by a second at
 // most, notBefore comes by the wall, and nothing is deleted or overdue.
 func TestClockJumpsInRandomLives(t *testing.T) {
+	rig.SkipShort(t)
 	seed, lives := uint64(time.Now().UnixNano()), 10
 	if os.Getenv("PICKET_SOAK") != "" {
 		lives = 200

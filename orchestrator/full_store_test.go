@@ -23,6 +23,7 @@ import (
 // server on it. The scripts are loaded anew, an admin key is registered, leases
 // end as before, and people sign in and act.
 func TestAServerStartsOnAFullStore(t *testing.T) {
+	rig.SkipShort(t)
 	const most, less = 96 << 20, 80 << 20 // what was stored is no smaller with less room
 	dir, witness := t.TempDir(), t.TempDir()
 	start := func(most int64) (*devredis.Server, *orchestrator.Engine, redis.UniversalClient, func()) {

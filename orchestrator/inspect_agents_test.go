@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // addAgents registers m1, who holds a lease, and m2, who is gone by now.
@@ -141,6 +142,7 @@ func randomDamage(rnd *rand.Rand) damage {
 // A lease that outlived its agent ends by the repair, for the reason for which
 // the agent is gone; a silence that was lost comes back, and is judged.
 func TestRepairsOfAgentsTakeEffect(t *testing.T) {
+	rig.SkipShort(t)
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		s := newInspectFixture(t, f)
 		s.rawCommand("HSET", "agent:m1", "status", "dead", "reason", "drain_timeout")

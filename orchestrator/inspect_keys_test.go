@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // acquireWithNewKey acquires n leases with a new key.
@@ -38,6 +39,7 @@ func (f *fixture) addOrphanLeases(t *testing.T, key string, n int) {
 // The scanner looks at every lease of a key, in steps, also behind many that are
 // as they should be.
 func TestTheScannerSeesEveryLeaseOfAKey(t *testing.T) {
+	rig.SkipShort(t)
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		first := f.acquireWithNewKey(t, 1)
 		many := f.acquireWithNewKey(t, 150)

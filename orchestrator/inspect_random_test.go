@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // Damage rarely comes alone. Whatever comes together, a few passes repair all
 // that can be repaired, and none of them makes it worse.
 func TestRandomDamageIsRepaired(t *testing.T) {
+	rig.SkipShort(t)
 	seed := uint64(time.Now().UnixNano())
 	if v, err := strconv.ParseUint(os.Getenv("PICKET_SEED"), 10, 64); err == nil {
 		seed = v

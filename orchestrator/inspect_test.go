@@ -160,6 +160,7 @@ func kindsOf(found []picket.Violation) []string {
 // Every kind of damage is found, told once, and repaired where that is safe;
 // then the next pass finds nothing.
 func TestDamageIsFoundAndRepaired(t *testing.T) {
+	rig.SkipShort(t)
 	for _, d := range allDamages() {
 		t.Run(d.name(), func(t *testing.T) {
 			onBothStores(t, func(t *testing.T, f *fixture) { d.check(t, newInspectFixture(t, f)) })
@@ -267,6 +268,7 @@ func (s *inspectFixture) wantCleanPass() {
 // A lost deadline comes back short: the holder who lives renews it, the lease
 // of one who does not ends.
 func TestALostDeadlineComesBackShort(t *testing.T) {
+	rig.SkipShort(t)
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		_, lives := f.submitAndLease(t, picket.TaskSpec{})
 		dead, died := f.submitAndLease(t, picket.TaskSpec{})

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -13,6 +14,7 @@ import (
 // namespace. Branches are both ways of an if, bodies of loops and functions;
 // "a and b or c" is one branch.
 func TestEveryLuaBranchRuns(t *testing.T) {
+	rig.SkipShort(t)
 	files := luaSources(t)
 	var all []string
 	counted := map[string]string{}

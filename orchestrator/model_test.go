@@ -31,6 +31,7 @@ import (
 const halfMinute = 30_000 // ms
 
 func TestModelVirtual(t *testing.T) {
+	rig.SkipShort(t)
 	flags := modelFlags(t)
 	// rapid stops after a day, which on the virtual clock is a minute of ours:
 	// every portion has a clock and a seed of its own.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 func TestLanesPrioritiesAndPins(t *testing.T) {
@@ -65,6 +66,7 @@ func TestManyInOneStep(t *testing.T) {
 }
 
 func TestTooManyLanes(t *testing.T) {
+	rig.SkipShort(t)
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		for i := range 1024 {
 			f.mustSubmit(t, picket.TaskSpec{Role: "r" + strings.Repeat("x", i%100) + string(rune('a'+i/100))})

@@ -331,6 +331,7 @@ func TestAQuotaOfADayEnds(t *testing.T) {
 // 1,000 registrations with 64 KiB each and 300 answers of 300 KB each are what
 // one key and one lease once left in the store.
 func TestDefaultQuotasBoundWhatOneKeyLeaves(t *testing.T) {
+	rig.SkipShort(t)
 	attack := func(h *attacker) {
 		before := 0
 		for i := range 1000 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // leaseWithProcess starts a run whose adapter announces a process.
@@ -109,6 +110,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 // The cap on events is reached soon, however far it is passed, by number and
 // by age.
 func TestRetentionDeletesInLargeBatches(t *testing.T) {
+	rig.SkipShort(t)
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		pipe := f.raw.Pipeline()
 		const n = 25_000
@@ -194,6 +196,7 @@ func TestAGrantOfLargeTasksEndsEarly(t *testing.T) {
 }
 
 func TestAFilterIsFoundBehindManyOthers(t *testing.T) {
+	rig.SkipShort(t)
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		rare := f.mustSubmit(t, picket.TaskSpec{Labels: map[string]string{"x": "y"}})
 		for range 2100 {
@@ -210,6 +213,7 @@ func TestAFilterIsFoundBehindManyOthers(t *testing.T) {
 
 // The largest lists fit into one reply of a few MiB, and say the latest.
 func TestListingsAreBounded(t *testing.T) {
+	rig.SkipShort(t)
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		task := f.mustSubmit(t, picket.TaskSpec{LeaseWindowSeconds: ptr(86_400)})
 		h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))

@@ -127,6 +127,7 @@ func TestRefusedWritesAreSampled(t *testing.T) {
 }
 
 func TestEventsTailAndRetention(t *testing.T) {
+	rig.SkipShort(t)
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		done := make(chan error, 1)
 		started := make(chan struct{})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 func retryOn(attempts, backoff int, on ...picket.ExitClass) *picket.Retry {
@@ -217,6 +218,7 @@ func TestNextRunWaitsForTheOldProcess(t *testing.T) {
 }
 
 func TestEvidenceClosesAfterFifteenMinutes(t *testing.T) {
+	rig.SkipShort(t)
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		f.mustSubmit(t, picket.TaskSpec{})
 		h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))

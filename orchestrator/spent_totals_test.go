@@ -89,6 +89,7 @@ func TestWhatWasSpentOfADay(t *testing.T) {
 
 // A task belongs to the day that it was submitted on, whenever it spends.
 func TestWhatWasSpentBelongsToTheDayOfTheTask(t *testing.T) {
+	rig.SkipShort(t)
 	synctest.Test(t, func(t *testing.T) {
 		store, stop := rig.Memory()
 		defer stop()

@@ -52,6 +52,7 @@ var treeEnds = map[string]func(f leasedTask) error{
 }
 
 func TestTheEndOfATreeHoldsAtOnce(t *testing.T) {
+	rig.SkipShort(t)
 	for name, end := range treeEnds {
 		t.Run(name, func(t *testing.T) {
 			if name == "Cancel" { // a tree is slow in memory: once is enough

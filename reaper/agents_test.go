@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // Agents die on schedule and once, however many reapers look; their leases end
 // after them, and one that is alive is left alone.
 func TestAgentsAreJudgedOnScheduleAndOnce(t *testing.T) {
+	rig.SkipShort(t)
 	for _, n := range []int{1, 3} {
 		virtual(t, func(ns *namespace) {
 			defer ns.startReapers(n)()

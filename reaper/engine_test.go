@@ -129,6 +129,7 @@ func virtual(t *testing.T, test func(ns *namespace)) {
 }
 
 func TestLeasesEndOnScheduleAndOnce(t *testing.T) {
+	rig.SkipShort(t)
 	for _, n := range []int{1, 3} {
 		virtual(t, func(ns *namespace) {
 			defer ns.startReapers(n)()
@@ -217,6 +218,7 @@ func TestAHardPauseEndsEveryRun(t *testing.T) {
 // A lease whose deadline was lost would never end; the reapers find it within
 // seconds and give it a short one.
 func TestALeaseWithoutADeadlineEnds(t *testing.T) {
+	rig.SkipShort(t)
 	synctest.Test(t, func(t *testing.T) {
 		store, stop := rig.Memory()
 		defer stop()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // network is how late the messages of an agent come.
@@ -55,6 +56,7 @@ var networks = []network{
 // Late heartbeats kill nobody: through ten minutes of jitter no agent becomes
 // dead, no lease ends, no write is refused.
 func TestLateHeartbeatsKillNobody(t *testing.T) {
+	rig.SkipShort(t)
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("PICKET_SEED"); text != "" {
 		if _, err := fmt.Sscan(text, &seed); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/toolproxy"
 	"github.com/picket-dev/picket/toolproxy/llm"
 	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
@@ -131,6 +132,7 @@ var matrix = []matrixRow{
 // Every mounted route, with every credential that may not do everything,
 // answers exactly what the table says.
 func TestAuthMatrix(t *testing.T) {
+	rig.SkipShort(t)
 	cells := 0
 	for _, r := range matrix {
 		t.Run(strings.ReplaceAll(r.name, " ", "-"), func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/toolproxy"
 	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
 )
@@ -19,6 +20,7 @@ import (
 // An upstream whose list of tools has no end, or huge ones, is served as far as
 // it is looked at.
 func TestAnEndlessListOfAnUpstream(t *testing.T) {
+	rig.SkipShort(t)
 	for name, c := range map[string]struct{ description string }{"many": {"x"}, "large": {strings.Repeat("x", 1<<20)}} {
 		t.Run(name, func(t *testing.T) {
 			o := newFakeUpstream()

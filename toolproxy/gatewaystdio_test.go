@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/toolproxy"
 	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
 )
@@ -146,6 +147,7 @@ func TestAKilledCommandIsStartedAgain(t *testing.T) {
 // Closing the proxy ends its commands with everything they have started, those
 // that do not listen included.
 func TestCommandsEndWithTheProxy(t *testing.T) {
+	rig.SkipShort(t)
 	u := stdioUpstream(t, protocolVersions[1])
 	pids := filepath.Join(t.TempDir(), "pids")
 	script := `trap '' TERM; sleep 1000 & echo $! $$ > "$1"; "$0"; exec sleep 1000`
@@ -175,6 +177,7 @@ func awaitGone(t testing.TB, pid string) {
 
 // What an upstream adds and removes is followed, and clients are told.
 func TestChangesOfAnUpstreamAreFollowed(t *testing.T) {
+	rig.SkipShort(t)
 	forEachProtocolPair(t, func(t *testing.T, wire string, o *fakeUpstream, url string) {
 		b := newGatewayEnv(t, newFakeEnvelope(100*cent), mcppart.Upstream{Name: "up", URL: url})
 		told := make(chan struct{}, 10)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/toolproxy/llm"
 )
 
@@ -193,6 +194,7 @@ func zipped(text string) string {
 
 // What cannot be bounded is not passed on.
 func TestBodiesThatAreRefused(t *testing.T) {
+	rig.SkipShort(t)
 	m := newFakeModel(t, streaming(claudeAll))
 	w := newRichEnvelope(100)
 	b := newLLMEnv(t, m, w)

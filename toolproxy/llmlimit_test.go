@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/toolproxy/llm"
 )
 
@@ -172,6 +173,7 @@ func TestConcurrentCallsPerRunAreLimited(t *testing.T) {
 
 // Streams hold neither their prompts nor an event that was handed on.
 func TestStreamsReleaseTheirMemory(t *testing.T) {
+	rig.SkipShort(t)
 	const streams, size = 8, 8 << 20
 	h := newBlockedModel(t, start+
 		"event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"delta\":{\"text\":\""+

@@ -12,6 +12,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/toolproxy"
 	"github.com/picket-dev/picket/toolproxy/tools"
 )
@@ -105,6 +106,7 @@ func (b sqlEnv) write(t testing.TB, h *fakeRun, statement string) error {
 }
 
 func TestSQL(t *testing.T) {
+	rig.SkipShort(t)
 	pg := startPostgres(t)
 	b := newSQLEnv(t, pg, tools.Database{})
 	// The defaults give agents far too much: what the marks need takes it back.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/process"
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
@@ -43,6 +44,7 @@ func repetitions(few, many int) int {
 // kills it, or its leader dies. The process group holds those that stay in it;
 // docs/guarantees.md says which do not, and may not say less or more.
 func TestShapesOfTrees(t *testing.T) {
+	rig.SkipShort(t)
 	counts := &survivorCounts{survivors: map[string]int{}}
 	levels := proctest.Levels(t)
 	start := time.Now()

@@ -158,6 +158,7 @@ func byHand(c *adapter.Client) agentDriver {
 // back, drains, registers again and leaves: records and log are the same to the
 // last field.
 func TestEveryWayToBeAnAgentIsTheSame(t *testing.T) {
+	rig.SkipShort(t)
 	store, end := rig.Memory()
 	defer end()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket/internal/rfc16"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // faultyTransport stands between the suite and a good server, and does one thing wrong.
@@ -160,6 +161,7 @@ func threshold(body object, name string) time.Duration {
 // TestSuiteFindsEveryMistake holds a server that does one thing wrong against the rule
 // that is about it.
 func TestSuiteFindsEveryMistake(t *testing.T) {
+	rig.SkipShort(t)
 	t.Parallel()
 	names := map[string]bool{}
 	for _, b := range serverMistakes() {

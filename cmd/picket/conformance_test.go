@@ -183,6 +183,7 @@ func expectConforming(t *testing.T, report rfc16.Report, notRun ...string) {
 }
 
 func TestConformanceVirtual(t *testing.T) {
+	rig.SkipShort(t)
 	t.Parallel()
 	onVirtualClock(t, func(t *testing.T, cfg rfc16.Config) {
 		report, err := rfc16.Run(t.Context(), cfg)
@@ -199,6 +200,7 @@ func TestConformanceVirtual(t *testing.T) {
 // a process of its own: the Redis client keeps timers for whoever comes next,
 // and one from a bubble ends a process that uses it outside.
 func TestConformanceReal(t *testing.T) {
+	rig.SkipShort(t)
 	t.Parallel()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Fatal("redis-server is not installed: what is not tested on a real store is not tested")

@@ -23,6 +23,7 @@ import (
 	"github.com/picket-dev/picket/cmd/picket-conformance/command"
 	"github.com/picket-dev/picket/cmd/picket/demo"
 	"github.com/picket-dev/picket/internal/devredis"
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/internal/rig/remains"
 )
 
@@ -62,6 +63,7 @@ func (t *ownTests) Run() int {
 }
 
 func TestScripts(t *testing.T) {
+	rig.SkipShort(t)
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Log("redis-server is not installed: the scripts run on the in-memory store")
 	}

@@ -36,6 +36,11 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
+	flag.Parse()
+	if testing.Short() {
+		fmt.Fprintln(os.Stderr, "skipped: -short leaves out tests of whole systems")
+		return 0
+	}
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		fmt.Fprintln(os.Stderr, "skipped: redis-server is not installed")
 		return 0
@@ -59,7 +64,6 @@ func run(m *testing.M) int {
 		return 1
 	}
 	// The tests wait far more than they compute.
-	flag.Parse()
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
 		_ = flag.Set("test.parallel", "6")
 	}

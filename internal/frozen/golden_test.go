@@ -57,6 +57,10 @@ var buildDir string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if testing.Short() {
+		fmt.Fprintln(os.Stderr, "skipped: -short leaves out tests of whole systems")
+		return
+	}
 	end, err := remains.OwnTempDir("pk-frozen-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -9,6 +9,7 @@ import (
 
 // The command that each alert names exists, with its flags.
 func TestCommandsOfAlertsExist(t *testing.T) {
+	SkipShort(t)
 	text, err := os.ReadFile(filepath.Join(repoRoot(t), "docs", "operations", "monitoring.md"))
 	if err != nil {
 		t.Fatal(err)

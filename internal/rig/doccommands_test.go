@@ -18,6 +18,7 @@ import (
 
 // Every command of the documents exists, with the flags it is shown with.
 func TestDocumentedCommandsExist(t *testing.T) {
+	SkipShort(t)
 	binary := buildPicket(t)
 	inText := regexp.MustCompile("(?m)`(?:bin/)?picket ([^`]*)`|^(?:bin/)?picket (.*)$")
 	seen := map[string]bool{}
@@ -37,6 +38,7 @@ func TestDocumentedCommandsExist(t *testing.T) {
 
 // So does every command that the console tells people to run.
 func TestCommandsOfTheConsoleExist(t *testing.T) {
+	SkipShort(t)
 	binary := buildPicket(t)
 	inPage := regexp.MustCompile(`<code>(?:[A-Z_]+=\S+ )?picket ([^<{]*)`)
 	pages, _ := filepath.Glob(filepath.Join(repoRoot(t), "orchestrator/console/templates", "*.html"))
@@ -89,6 +91,7 @@ func checkCommand(t *testing.T, binary, page, line string) {
 
 // The examples of the protocol are one story. It is told to a server.
 func TestProtocolExamplesRun(t *testing.T) {
+	SkipShort(t)
 	for _, tool := range []string{"bash", "curl", "jq"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("the examples need %s", tool)

@@ -39,6 +39,7 @@ type DurableServer struct {
 // args are further arguments of redis-server and stay the same at every start.
 func StartDurableServer(tb testing.TB, args ...string) *DurableServer {
 	tb.Helper()
+	SkipShort(tb)
 	// t.TempDir carries the test's name, which can be too long for a socket.
 	dir, err := os.MkdirTemp("", "pk")
 	if err != nil {

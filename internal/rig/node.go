@@ -45,6 +45,7 @@ func StartNode(tb testing.TB, args ...string) *Node {
 
 func newNode(tb testing.TB, args ...string) *Node {
 	tb.Helper()
+	SkipShort(tb)
 	dir, err := os.MkdirTemp("", "pk")
 	if err != nil {
 		tb.Fatal(err)

@@ -54,9 +54,19 @@ func Real(tb testing.TB) Store {
 	return s
 }
 
+// SkipShort skips a test that starts processes of its own when the tests run with
+// -short. The short run uses the store in memory and the virtual clock only.
+func SkipShort(tb testing.TB) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("-short: this test starts processes")
+	}
+}
+
 // RealServer is Real that also gives the process, for tests that kill or stop it.
 func RealServer(tb testing.TB, args ...string) (Store, *os.Process) {
 	tb.Helper()
+	SkipShort(tb)
 	// t.TempDir carries the test's name, which can be too long for a socket.
 	dir, err := os.MkdirTemp("", "pk")
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator/api"
 )
 
@@ -162,6 +163,7 @@ func TestDriftIsToldAndDecidesNothing(t *testing.T) {
 }
 
 func TestAgentsAreCounted(t *testing.T) {
+	rig.SkipShort(t)
 	virtual(t, api.Config{}, func(t *testing.T, p *fixture) {
 		p.addFleet()
 		want := map[picket.AgentStatus]int{"active": 4, "unhealthy": 1, "draining": 1, "dead": 0, "deregistered": 1}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // expensiveText is n bytes of what takes most room in a page.
@@ -77,6 +78,7 @@ func (o *fixture) addFullTask() (held picket.LeaseCredential, task string) {
 // A page has a bounded number of rows and of bytes, and asks the engine a fixed
 // number of questions, however much there is.
 func TestPagesAreBounded(t *testing.T) {
+	rig.SkipShort(t)
 	virtual(t, func(t *testing.T, o *fixture) {
 		s := o.signedIn(picket.ScopeOperator)
 		o.fillQueues(60)

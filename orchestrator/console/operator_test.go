@@ -9,6 +9,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // What a reviewer may not open is not linked for them: they read the name.
@@ -28,6 +29,7 @@ func TestAReviewerIsNotSentToAgents(t *testing.T) {
 // What happened to a task long after its state was last changed is on its page,
 // the task that was made from it as well.
 func TestTheLatestEventsOfATaskAreOnItsPage(t *testing.T) {
+	rig.SkipShort(t)
 	virtual(t, func(t *testing.T, o *fixture) {
 		s := o.signedIn(picket.ScopeOperator)
 		task, err := o.Submit(t.Context(), picket.Caller{Actor: "test"}, picket.TaskSpec{Title: "x"})

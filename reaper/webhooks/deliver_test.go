@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/reaper/webhooks"
 )
 
@@ -97,6 +98,7 @@ func TestBackoffDoublesAndKeepsTheOrder(t *testing.T) {
 // After a day of failures a target is given up, with one event that says
 // so and holds no secret; revived, it is sent all it has missed.
 func TestATargetThatNeverAnswersIsDead(t *testing.T) {
+	rig.SkipShort(t)
 	virtual(t, func(h *fixture) {
 		away := true
 		g := &target{answer: func(int, *http.Request) (*http.Response, error) {
@@ -162,6 +164,7 @@ func TestATargetThatNeverAnswersIsDead(t *testing.T) {
 // A target that asks for a pause gets it, up to five minutes; one that is gone
 // is left alone at once.
 func TestWhatATargetAsksFor(t *testing.T) {
+	rig.SkipShort(t)
 	virtual(t, func(h *fixture) {
 		asked := []string{"120", "86400", "Fri, 31 Dec 1999 23:59:59 GMT", "-5", "soon", "2147483648",
 			"9223372036854775808", "1" + strings.Repeat("0", 30)}

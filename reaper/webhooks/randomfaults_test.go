@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/reaper/webhooks"
 )
 
@@ -114,6 +115,7 @@ func (f *faultyTarget) accept(r *http.Request) (*http.Response, error) {
 // started again while events go on: no event is missed, each target gets them
 // in order, and what comes twice comes under the same id.
 func TestRandomFaultsOnAllSides(t *testing.T) {
+	rig.SkipShort(t)
 	seed, rounds := uint64(time.Now().UnixNano()), 3
 	if os.Getenv("PICKET_SOAK") != "" {
 		rounds = 200

@@ -15,6 +15,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // oldLog is a log whose beginning is no longer kept: events from kept to last,
@@ -89,6 +90,7 @@ func exported(t *testing.T, s *Connection, file string, flags ...string) (ids []
 // it began, whatever the server does meanwhile; times are found without reading
 // the log.
 func TestExportsAreWhole(t *testing.T) {
+	rig.SkipShort(t)
 	const kept, last = 41, 123
 	dir := t.TempDir()
 	for name, tc := range map[string]struct {
@@ -143,6 +145,7 @@ func TestExportsOverAClockThatWasSetBack(t *testing.T) {
 // A file that was left in the middle of a line, at any byte, is brought to the
 // same end.
 func TestExportsGoOnAtAnyByte(t *testing.T) {
+	rig.SkipShort(t)
 	const kept, last = 1, 9
 	file := filepath.Join(t.TempDir(), "log.jsonl")
 	exported(t, oldLog(t, kept, last), file)

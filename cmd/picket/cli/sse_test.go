@@ -14,6 +14,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // streamLimitedServer is a server that has room for a stream at the times it is told: each
@@ -41,6 +42,7 @@ func streamLimitedServer(t *testing.T, room ...bool) *Connection {
 
 // Who finds no room for a stream is told so; who had one comes back to it.
 func TestStreamLimit(t *testing.T) {
+	rig.SkipShort(t)
 	errEnough := errors.New("enough")
 	until := func(last string, seen *[]string) func(picket.Event, jsontext.Value) error {
 		return func(e picket.Event, _ jsontext.Value) error {

@@ -7,12 +7,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // TestFreezeOfAShellThatStartsProcesses freezes a shell that does nothing but
 // start processes: stopped between vfork and exec, its child would hold it in a
 // state in which no stop reaches it.
 func TestFreezeOfAShellThatStartsProcesses(t *testing.T) {
+	rig.SkipShort(t)
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("there is no /proc")
 	}
