@@ -4,9 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -228,11 +226,7 @@ func TestDrainAndAdvance(t *testing.T) {
 // together, do not come together.
 func TestWorkersDoNotAskAtOnce(t *testing.T) {
 	rig.SkipShort(t)
-	seed := uint64(time.Now().UnixNano())
-	if s, err := strconv.ParseUint(os.Getenv("PICKET_SEED"), 10, 64); err == nil {
-		seed = s
-	}
-	t.Logf("PICKET_SEED=%d", seed)
+	seed := rig.Seed(t)
 	const workers, bucket = 200, 25 * time.Millisecond
 	// Those that serve one agent id begin at once, and are sent away at once.
 	for _, together := range []bool{false, true} {

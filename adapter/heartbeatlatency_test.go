@@ -3,11 +3,9 @@ package adapter
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -79,13 +77,7 @@ func (n *delayedHeartbeats) RoundTrip(r *http.Request) (*http.Response, error) {
 // defaults.
 func TestLateHeartbeatsEndNoAgent(t *testing.T) {
 	rig.SkipShort(t)
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("PICKET_SEED"); text != "" {
-		if _, err := fmt.Sscan(text, &seed); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("repeats with PICKET_SEED=%d", seed)
+	seed := rig.Seed(t)
 	fast := HealthConfig{Interval: time.Second, UnhealthyAfter: 2 * time.Second, DeadAfter: 4 * time.Second}
 	for name, is := range map[string]struct {
 		health  HealthConfig

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -181,17 +180,7 @@ func contains(list []string, one string) bool {
 // random policies: each line that an agent has ever written is in the history.
 func TestKilledAgainAndAgain(t *testing.T) {
 	rig.SkipShort(t)
-	seed, rounds := uint64(time.Now().UnixNano()), 8
-	if os.Getenv("PICKET_SOAK") != "" {
-		rounds = 200
-	}
-	if text := os.Getenv("PICKET_SEED"); text != "" {
-		if _, err := fmt.Sscan(text, &seed); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("repeat with: PICKET_SEED=%d go test ./adapter -run '^%s$'", seed, t.Name())
-	random := rand.New(rand.NewPCG(seed, 0))
+	random, rounds := rig.Random(t), rig.Rounds(8, 200)
 	w := newWorktreeFixture(t)
 	lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
 	points := append(append([]string{"retired"}, making...), committing...)

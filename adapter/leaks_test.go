@@ -42,7 +42,7 @@ func TestShortRunsLeaveNothing(t *testing.T) {
 	rig.SkipShort(t)
 	const early = 50
 	total := 200
-	if os.Getenv("PICKET_SOAK") != "" {
+	if rig.Soaking() {
 		total = 2_000
 	}
 	s := adaptertest.Start(t)

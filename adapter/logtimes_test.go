@@ -15,6 +15,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // timedLog is a server's log that remembers when each byte was written.
@@ -58,11 +59,7 @@ func (b *timedLog) accept(p picket.LogWrite, room int) int64 {
 // Every byte arrives with the time at which it was written, however it was cut
 // on the way, and the end is told once.
 func TestTimesOfOutput(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	if s, err := strconv.ParseUint(os.Getenv("PICKET_SEED"), 10, 64); err == nil {
-		seed = s
-	}
-	t.Logf("PICKET_SEED=%d", seed)
+	seed := rig.Seed(t)
 	rnd := rand.New(rand.NewPCG(seed, 2))
 	for range 20 {
 		taken := rand.New(rand.NewPCG(rnd.Uint64(), 0)) // the shipper's goroutine has its own

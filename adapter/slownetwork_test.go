@@ -3,8 +3,6 @@ package adapter
 import (
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -42,11 +40,7 @@ func (s *slowTransport) pick() time.Duration {
 // dead, and nobody takes himself for it; commands arrive all the same.
 func TestSlowNetworkEndsNoAgent(t *testing.T) {
 	rig.SkipShort(t)
-	seed, err := strconv.ParseUint(os.Getenv("PICKET_SEED"), 10, 64)
-	if err != nil {
-		seed = rand.Uint64()
-	}
-	t.Logf("PICKET_SEED=%d", seed)
+	seed := rig.Seed(t)
 	for _, tt := range []struct {
 		health HealthConfig
 		most   time.Duration

@@ -3,7 +3,6 @@ package reaper_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -57,17 +56,7 @@ var networks = []network{
 // dead, no lease ends, no write is refused.
 func TestLateHeartbeatsKillNobody(t *testing.T) {
 	rig.SkipShort(t)
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("PICKET_SEED"); text != "" {
-		if _, err := fmt.Sscan(text, &seed); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("repeats with PICKET_SEED=%d", seed)
-	agents := 5
-	if os.Getenv("PICKET_SOAK") != "" {
-		agents = 100
-	}
+	seed, agents := rig.Seed(t), rig.Rounds(5, 100)
 	for _, n := range networks {
 		t.Run(n.name, func(t *testing.T) {
 			virtual(t, func(ns *namespace) {

@@ -32,14 +32,6 @@ func (c *survivorCounts) add(level, name string, survivors int, took time.Durati
 	c.longest = max(c.longest, took)
 }
 
-// repetitions is how often a suite goes through its cases.
-func repetitions(few, many int) int {
-	if os.Getenv("PICKET_SOAK") != "" {
-		return many
-	}
-	return few
-}
-
 // Nobody of a tree survives, in any shape, however it is ended: the adapter
 // kills it, or its leader dies. The process group holds those that stay in it;
 // docs/guarantees.md says which do not, and may not say less or more.
@@ -53,7 +45,7 @@ func TestShapesOfTrees(t *testing.T) {
 			for _, s := range treeShapes {
 				t.Run(level+"/"+s.name, func(t *testing.T) {
 					t.Parallel()
-					for round := range repetitions(2, 50) {
+					for round := range rig.Rounds(2, 50) {
 						checkTreeEnds(t, s, level, round, counts)
 					}
 				})

@@ -22,18 +22,14 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // maxResident is what a server may take at its worst, in bytes.
 const maxResident = 200 << 20
 
-// times multiplies what a random or large suite does in a soak run.
-func times(n, soak int) int {
-	if os.Getenv("PICKET_SOAK") != "" {
-		return n * soak
-	}
-	return n
-}
+// times returns n in a usual run, and n multiplied by soak in a soak run.
+func times(n, soak int) int { return rig.Rounds(n, n*soak) }
 
 // abuseTest is a server under attack, and a client who must not notice.
 type abuseTest struct {

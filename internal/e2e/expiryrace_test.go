@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // expiryRace is a holder that goes silent and writes all the while its agent is made
@@ -36,7 +37,7 @@ func TestWriteRacesExpiry(t *testing.T) {
 	w := newTestEnv(t)
 	w.store()
 	w.up("--redis", w.storeURL(), "--log-level", "warn")
-	random := random(t)
+	random := rig.Random(t)
 	var races []*expiryRace
 	for i := range times(50, 20) {
 		races = append(races, planRace(w, fmt.Sprintf("racer%d", i), random))

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // Agents whose heartbeats leave every second and arrive up to a second late
@@ -22,7 +22,7 @@ func TestJitterFencesNobody(t *testing.T) {
 	w := newTestEnv(t)
 	w.store()
 	w.up("--redis", w.storeURL(), "--log-level", "warn")
-	random := random(t)
+	random := rig.Random(t)
 	lasts, members := time.Duration(times(8, 75))*time.Second, times(10, 3)
 	var late []*lateAgent
 	for i := range members {
@@ -69,7 +69,7 @@ type lateAgent struct {
 func (w *testEnv) newLateAgent(id string, random *rand.Rand) *lateAgent {
 	w.t.Helper()
 	l := &lateAgent{
-		rawAgent: &rawAgent{testEnv: w, id: id, patient: os.Getenv("PICKET_SOAK") == ""},
+		rawAgent: &rawAgent{testEnv: w, id: id, patient: !rig.Soaking()},
 		random:   random,
 		last:     time.Now(),
 	}

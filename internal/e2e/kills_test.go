@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // steppingAgent is an agent that works in steps, goes on after the last one that was
@@ -47,16 +48,10 @@ type killTest struct {
 // before, each goes on after the last report that was acknowledged, all end,
 // and nothing is left running.
 func TestKillsAtRandom(t *testing.T) {
-	seed, kills := uint64(time.Now().UnixNano()), times(30, 67)
-	if text := os.Getenv("PICKET_SEED"); text != "" {
-		if _, err := fmt.Sscan(text, &seed); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("the order of kills repeats with PICKET_SEED=%d", seed)
+	kills := times(30, 67)
 	c := &killTest{
 		testEnv:   newTestEnv(t),
-		random:    rand.New(rand.NewPCG(seed, 0)),
+		random:    rig.Random(t),
 		submitted: map[string]bool{},
 		kills:     map[string]int{},
 	}

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // loadTest is a server that everybody looks at while work goes on.
@@ -42,7 +43,7 @@ type loadTest struct {
 // the memory at the end is that of the beginning.
 func TestMemoryIsBounded(t *testing.T) {
 	tasks, span, every := 300, time.Second, 50*time.Millisecond
-	soak := os.Getenv("PICKET_SOAK") != ""
+	soak := rig.Soaking()
 	if soak {
 		tasks, span, every = 10_000, 10*time.Minute, time.Second
 	}

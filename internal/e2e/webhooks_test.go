@@ -13,19 +13,18 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/go-json-experiment/json"
+	"github.com/redis/go-redis/v9"
+
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // receiver is a system that events are posted to, with its own kind of fault.
@@ -147,12 +146,7 @@ func (r *receiver) distinct() (out []picket.Event) {
 func TestWebhooksMissNothingAcrossKills(t *testing.T) {
 	w := newTestEnv(t)
 	w.store()
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("PICKET_SEED"); text != "" {
-		_, err := fmt.Sscan(text, &seed)
-		w.must(err)
-	}
-	t.Logf("PICKET_SEED=%d", seed)
+	seed := rig.Seed(t)
 	var receivers []*receiver
 	var open []string
 	over := make(chan struct{})

@@ -5,7 +5,6 @@ package e2e
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // freezeTest is a stack whose processes are stopped and woken, lane by lane.
@@ -30,7 +31,7 @@ type freezeTest struct {
 }
 
 func newFreezeTest(t *testing.T) *freezeTest {
-	z := &freezeTest{testEnv: newTestEnv(t), random: random(t), count: map[string]int{}}
+	z := &freezeTest{testEnv: newTestEnv(t), random: rig.Random(t), count: map[string]int{}}
 	z.redis = z.store()
 	z.ok("init", "--redis", z.storeURL(), "--secret-file", z.path("secret.key"), "--admin-key-file",
 		z.path("data", "picket", "admin.key"))
@@ -39,18 +40,6 @@ func newFreezeTest(t *testing.T) *freezeTest {
 	z.url = z.servers.mainURL
 	z.events = followEvents(z.testEnv)
 	return z
-}
-
-// random repeats with PICKET_SEED.
-func random(t *testing.T) *rand.Rand {
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("PICKET_SEED"); text != "" {
-		if _, err := fmt.Sscan(text, &seed); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("repeats with PICKET_SEED=%d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
 }
 
 // victims are what is stopped together; a plus joins them.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -116,20 +115,12 @@ func (f *faultyTarget) accept(r *http.Request) (*http.Response, error) {
 // in order, and what comes twice comes under the same id.
 func TestRandomFaultsOnAllSides(t *testing.T) {
 	rig.SkipShort(t)
-	seed, rounds := uint64(time.Now().UnixNano()), 3
-	if os.Getenv("PICKET_SOAK") != "" {
-		rounds = 200
-	}
-	if text := os.Getenv("PICKET_SEED"); text != "" {
-		_, err := fmt.Sscan(text, &seed)
-		must(t, err)
-	}
+	seed, rounds := rig.Seed(t), rig.Rounds(3, 200)
 	for round := range rounds {
 		t.Run(fmt.Sprint("seed ", seed+uint64(round)), func(t *testing.T) {
 			virtual(t, func(h *fixture) { h.runFaults(rand.New(rand.NewPCG(seed+uint64(round), 0))) })
 		})
 	}
-	t.Logf("repeat with: PICKET_SEED=%d go test ./reaper/webhooks -run TestRandomFaultsOnAllSides", seed)
 }
 
 func (h *fixture) runFaults(random *rand.Rand) {

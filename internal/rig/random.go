@@ -1,0 +1,46 @@
+package rig
+
+import (
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// Soaking reports whether the random suites run their large counts. PICKET_SOAK
+// asks for them.
+func Soaking() bool { return os.Getenv("PICKET_SOAK") != "" }
+
+// Rounds returns how many rounds a random suite runs: usual in `make test`, soak
+// in `make soak`, and an eighth of usual, but at least one, under the race detector.
+func Rounds(usual, soak int) int {
+	switch {
+	case Soaking():
+		return soak
+	case Race:
+		return max(1, usual/8)
+	}
+	return usual
+}
+
+// Seed returns the seed of a random test: PICKET_SEED if it is set, and the time
+// otherwise. It logs the command that repeats the test.
+func Seed(tb testing.TB) uint64 {
+	tb.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("PICKET_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			tb.Fatalf("PICKET_SEED: %v", err)
+		}
+	}
+	tb.Logf("to repeat, run PICKET_SEED=%d go test -run '^%s$' in this package", seed, tb.Name())
+	return seed
+}
+
+// Random returns a source of random numbers with the seed of the test.
+func Random(tb testing.TB) *rand.Rand {
+	tb.Helper()
+	return rand.New(rand.NewPCG(Seed(tb), 0))
+}
