@@ -60,7 +60,7 @@ var AgentStatuses = []AgentStatus{AgentActive, AgentUnhealthy, AgentDraining, Ag
 // Valid reports whether a record can have the status.
 func (s AgentStatus) Valid() bool { return slices.Contains(AgentStatuses, s) }
 
-// Gone reports whether the agent is no participant any more: heartbeats and
+// Gone reports whether the agent no longer participates: heartbeats and
 // acquires are refused until it registers again.
 func (s AgentStatus) Gone() bool { return s == AgentDead || s == AgentDeregistered }
 

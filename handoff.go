@@ -77,7 +77,7 @@ type Answer struct {
 	Option    *string `json:"option"`
 	// Input, when a person edited it, takes the place of the task's input in all
 	// later runs; the task itself keeps what was submitted. Null otherwise, and
-	// where InputEdited says so null is what it was edited to.
+	// where InputEdited is true, null is the edited value.
 	Input       RawJSON `json:"input"`
 	InputEdited bool    `json:"inputEdited"`
 	By          string  `json:"by"`

@@ -112,7 +112,7 @@ func (h Heartbeat) Check() error {
 func checkIncarnation(n int64) error {
 	if n < 0 || n > MaxNumber {
 		return Invalid("/incarnation", "Send the incarnation of the registration, or leave it out.",
-			"incarnation is no number of a registration")
+			"incarnation is not a number of a registration")
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func (c AgentCommand) Check() error {
 // Check reports the first member that is wrong and what it may be.
 func (c AgentStatusChange) Check() error {
 	if !c.Status.Valid() && c.Status != AgentRegistering {
-		return Invalid("/status", `Send "draining" or "deregistered".`, "%.40q is no status of an agent", c.Status)
+		return Invalid("/status", `Send "draining" or "deregistered".`, "%.40q is not a status of an agent", c.Status)
 	}
 	if c.Status != AgentDraining && c.DrainTimeoutSeconds != nil {
 		return Invalid("/drain_timeout_seconds", "Leave it out.", "drain_timeout_seconds is for draining only")

@@ -10,7 +10,7 @@ type Violation struct {
 
 // InspectRequest asks for the next part of a whole pass over a namespace.
 type InspectRequest struct {
-	// Repair mends what is safe to mend. Defaults to false.
+	// Repair repairs what is safe to repair. Defaults to false.
 	Repair bool `json:"repair"`
 	// Cursor is Next of the part before. Defaults to "", the beginning.
 	Cursor string `json:"cursor"`

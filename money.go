@@ -46,7 +46,7 @@ type CallRequest struct {
 	TimeoutMs int64
 	Keyed     bool // the result is kept under the CallID for a day
 	// Probe says that the caller asks for less when this is too much: such a
-	// refusal is no event.
+	// refusal is not an event.
 	Probe bool
 }
 
@@ -182,7 +182,7 @@ type OpenCall struct {
 	RunID      string          `json:"runId"`
 	Tool       string          `json:"tool"`
 	Reserved   budget.Envelope `json:"reserved"`
-	DeadlineMs int64           `json:"deadlineMs"` // until it settles by itself
+	DeadlineMs int64           `json:"deadlineMs"` // until it settles automatically
 	Effects    Effects         `json:"effects"`
 }
 

@@ -26,7 +26,7 @@ func TestNoticeTypes(t *testing.T) {
 		event(picket.EventBudgetUnverified, `{"first":true}`), dead,
 	} {
 		if !e.IsNotice() {
-			t.Errorf("%s %s %s is no notice", e.Type, e.NewStatus, e.Data)
+			t.Errorf("%s %s %s is not a notice", e.Type, e.NewStatus, e.Data)
 		}
 	}
 	for _, e := range []picket.Event{

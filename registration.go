@@ -171,7 +171,7 @@ func checkEndpoint(endpoint string) error {
 	u, err := url.Parse(endpoint)
 	if err != nil || len(endpoint) > maxEndpoint || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return Invalid("/endpoint", "Send an absolute URL such as https://agent.example.com/webhook, or leave it out.",
-			"endpoint is no http or https URL of at most %d bytes", maxEndpoint)
+			"endpoint is not an http or https URL of at most %d bytes", maxEndpoint)
 	}
 	if u.User != nil {
 		return Invalid("/endpoint",
@@ -190,7 +190,7 @@ func (r *Registration) checkMetadata() error {
 			"metadata has %d bytes, at most %d are allowed", len(r.Metadata), MaxMetadata).With("field", "/metadata")
 	}
 	if !bytes.HasPrefix(bytes.TrimSpace(r.Metadata), []byte("{")) {
-		return Invalid("/metadata", `Send an object such as {"version":"1.2.0"}.`, "metadata is no JSON object")
+		return Invalid("/metadata", `Send an object such as {"version":"1.2.0"}.`, "metadata is not a JSON object")
 	}
 	return nil
 }

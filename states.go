@@ -48,7 +48,7 @@ var taskTransitions = map[TaskState]map[string][]TaskState{
 	},
 	TaskHandoff: {
 		"answer":  {TaskQueued},
-		"overdue": {TaskQueued}, // the deadline policy deny answers by itself
+		"overdue": {TaskQueued}, // the deadline policy deny answers automatically
 		"retry":   {TaskQueued},
 		"finish":  {TaskCompleted},
 		"cancel":  {TaskCancelled},

@@ -92,7 +92,7 @@ type Task struct {
 	Root         string   `json:"root"`
 	Fixes        *string  `json:"fixes"`
 	Retries      *string  `json:"retries"`
-	RetriedAs    *string  `json:"retriedAs"` // the task that was made anew from this one, the latest
+	RetriedAs    *string  `json:"retriedAs"` // the task that was made again from this one, the latest
 	Children     []string `json:"children"`
 
 	BudgetEnvelope budget.Envelope `json:"budgetEnvelope"`
@@ -156,7 +156,7 @@ type TaskPage struct {
 }
 
 // FixSpec is the task that repairs a rejected one: it asks for the same kind of
-// agent under the same limits, and ends as that one did. Who rejects decides
+// agent under the same limits, and ends as that one did. Anyone who rejects decides
 // the repair again, also where the parent was to decide the first.
 func (t Task) FixSpec(title string) TaskSpec {
 	review := t.ReviewBy

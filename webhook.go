@@ -68,7 +68,7 @@ const WebhookSecretPrefix = "whsec_"
 const MaxWebhooks = 100
 
 // WebhookTurnTTL is how long one deliverer has a target for itself, in store
-// time; each step begins it anew.
+// time; each step begins it again.
 const WebhookTurnTTL = 30 * time.Second
 
 // WebhookTarget is a webhook with what it takes to post to it. Target and
@@ -111,7 +111,7 @@ const (
 	WebhookTaken  WebhookOutcome = "taken"  // it took an event; the claim goes on
 	WebhookPassed WebhookOutcome = "passed" // nothing was for it, or it is left to others; the claim is given back
 	WebhookFailed WebhookOutcome = "failed" // given back, to be tried again after Delay
-	WebhookGone   WebhookOutcome = "gone"   // it answered 410; given back for good
+	WebhookGone   WebhookOutcome = "gone"   // it answered 410; given back permanently
 	WebhookGap    WebhookOutcome = "gap"    // what comes next was deleted by retention; the claim goes on
 )
 

@@ -14,7 +14,7 @@ import (
 // the adapter leaves the registry. First it ends what adapters that died have
 // left in StateDir, and registers. One that the registry takes for dead ends all
 // its work, registers again and goes on. It returns nil after a drain, and an
-// error when the orchestrator refuses the adapter for good, such as for a
+// error when the orchestrator refuses the adapter permanently, such as for a
 // revoked key, or when an operator has removed it ([picket.CodeAgentGone]).
 func (a *Adapter) Run(ctx context.Context) error {
 	a.cfg.deleteOldRuns(time.Now())
@@ -28,7 +28,7 @@ func (a *Adapter) Run(ctx context.Context) error {
 	clean := a.sweepOrphans(asking, &group)
 	group.Go(func() { a.collectWorkspaces(asking) })
 	// Workers that were started at once, such as after a deployment, do not all
-	// ask at once. Who serves one agent id competes with nobody.
+	// ask at once. Anyone who serves one agent id competes with nobody.
 	if !a.cfg.PinnedOnly && !sleep(asking, a.cfg.jitter(startJitter)) {
 		return nil
 	}

@@ -176,7 +176,7 @@ func TestOrchestratorAway(t *testing.T) {
 	})
 }
 
-// A server that refuses for good ends Run, after what runs has finished.
+// A server that refuses permanently ends Run, after what runs has finished.
 func TestRevokedKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := newScriptedAdapter(t, runForever, func(c *Config) { c.Key = "pkk_wrong" })

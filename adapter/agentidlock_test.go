@@ -77,7 +77,7 @@ func TestTwoAdaptersWithOneID(t *testing.T) {
 	}
 }
 
-// Who waits for another one can be told to stop.
+// Anyone who waits for another one can be told to stop.
 func TestWaitingForAnAgentIDIsDrained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, state := adaptertest.New(), t.TempDir()

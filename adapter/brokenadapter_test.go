@@ -56,7 +56,7 @@ func answerOf(x interceptedCall, body string) *http.Response {
 	}
 }
 
-// answersLocally answers a path by itself: the server hears nothing of it.
+// answersLocally answers a path on its own: the server hears nothing of it.
 func answersLocally(path, answer string) brokenTransport {
 	return func(x interceptedCall) (*http.Response, error) {
 		if x.req.URL.Path == path {
@@ -172,12 +172,12 @@ var brokenAdapters = map[string]brokenTransport{
 	"hands in the output of onExit complete": rewrites("/api/v1/leases/advance", `"hi\n"`, `"hello"`),
 	"does one task after the other": rewritesAnswers("/api/v1/leases/advance", `"leases":[`,
 		`"leases":[],"more":[`),
-	"lets an agent that is done end by itself": rewritesAnswers("/v1/lease/watch", `"completed"`, `"cancelled"`),
+	"lets an agent that is done end on its own": rewritesAnswers("/v1/lease/watch", `"completed"`, `"cancelled"`),
 	"obeys stop":                           rewritesAnswers("/v1/lease/watch", `"stop"`, `"ping"`),
 	"ends nobody for a nudge":              rewritesAnswers("/v1/lease/watch", `"nudge"`, `"stop"`),
 	"kills a tree that is deaf to SIGTERM": answersLocally("/v1/lease/watch", `{"state":"held","commands":[]}`),
 	"ships the output, each byte once":     rewrites("/v1/run/logs", "two", "too"),
-	"ends a run at its timeout and says so": rewrites("/v1/run/events", "agent-timed-out",
+	"ends a run at its timeout and reports it": rewrites("/v1/run/events", "agent-timed-out",
 		"agent-heartbeat"),
 	"gives its agent no credential of its own": rewritesAnswers("/api/v1/leases", `"agentToken"`,
 		`"forNobody"`),

@@ -25,7 +25,7 @@ var brokenRegistrations = map[string]brokenTransport{
 		`"command":"ping"`),
 	"drains when it is told to end": heartbeats(rewritesHeartbeats(`"status":"draining"`,
 		`"status":"active"`)),
-	"obeys stop_task, and says so": rewritesAnswersToHeartbeats(`"command":"stop_task"`,
+	"obeys stop_task, and reports it": rewritesAnswersToHeartbeats(`"command":"stop_task"`,
 		`"command":"ping"`),
 	"stops its work before it registers again": reregistersAtOnce(),
 	"comes back to a registry that has lost it": rewritesAnswersToHeartbeats(`"code":"not_found"`,

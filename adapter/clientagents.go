@@ -53,7 +53,7 @@ func (c *Client) Agent(ctx context.Context, id string, opts ...Option) (picket.A
 // incarnation of the change, if it names one: versions begin again with every
 // registration. Otherwise it is refused
 // with [picket.CodeVersion], whose fact "current" is the version there is. The
-// status that the agent has already is no change and no error; one that it
+// status that the agent has already is neither a change nor an error; one that it
 // cannot take is [picket.CodeStateConflict].
 func (c *Client) AgentStatus(ctx context.Context, id string, version int64, change picket.AgentStatusChange,
 	opts ...Option) (picket.Agent, error) {

@@ -113,7 +113,7 @@ type Config struct {
 	LogLimit int64
 
 	// Linger is what an agent that called mark_complete or request_human_help
-	// gets to end by itself; negative is none. Defaults to 10 s, or a minute for
+	// gets to end on its own; negative is none. Defaults to 10 s, or a minute for
 	// a coding agent of Preset, which tells what it has cost at its very end.
 	Linger time.Duration
 	// Grace is what lies between SIGTERM and SIGKILL; negative is nothing.
@@ -222,7 +222,7 @@ func New(cfg Config) (*Adapter, error) {
 	}
 	for _, name := range cfg.Env {
 		if strings.HasPrefix(name, "PICKET_") || strings.ContainsAny(name, "=\x00") || name == "" {
-			return nil, picket.Invalid("Env", "Leave it out: the agent gets its lease by itself.",
+			return nil, picket.Invalid("Env", "Leave it out: the agent gets its lease automatically.",
 				"the variable %q cannot be passed to an agent", name)
 		}
 	}

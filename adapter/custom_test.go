@@ -144,8 +144,8 @@ func TestCustomAdapterConforms(t *testing.T) {
 		return nil
 	}, append(adaptertest.RegistryRules(), // it does not register
 		"hands in the output of onExit complete", "does one task after the other",
-		"lets an agent that is done end by itself", "obeys stop", "kills a tree that is deaf to SIGTERM",
-		"ships the output, each byte once", "ends a run at its timeout and says so",
+		"lets an agent that is done end on its own", "obeys stop", "kills a tree that is deaf to SIGTERM",
+		"ships the output, each byte once", "ends a run at its timeout and reports it",
 		"completes once although request and reply are lost")...)
 }
 

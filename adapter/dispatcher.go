@@ -68,7 +68,7 @@ func (s *slot) shouldAdvance() bool {
 
 // completeTask completes the task, and takes the next lease in the same step where
 // that is possible. Where it is not, or nobody knows what came of it, the plain
-// verb of the proxy completes: the same again is no second effect.
+// verb of the proxy completes: the same again is not a second effect.
 func (r *run) completeTask(ctx context.Context, output picket.RawJSON) (state picket.TaskState, err error) {
 	if r.slot.shouldAdvance() {
 		state, err = r.advance(ctx, output)
@@ -213,7 +213,7 @@ func (w *dispatcher) serveRegistration(s *registration, drained func()) error {
 	return err
 }
 
-// waitForRuns waits until what runs has ended. Being told to drain is no error.
+// waitForRuns waits until what runs has ended. Being told to drain is not an error.
 func (w *dispatcher) waitForRuns(err error) error {
 	drained := w.acquireCtx.Err() != nil
 	w.stopAcquiring()

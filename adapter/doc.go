@@ -67,7 +67,7 @@
 // are re-parented. Between adapter and agent stands a shim, the same program
 // started again: it holds the deadline of the lease, is told every new one, and
 // kills the tree when the deadline passes, when it is told to, and when the
-// adapter is no more. So neither a killed nor a stopped adapter leaves an agent
+// adapter no longer exists. So neither a killed nor a stopped adapter leaves an agent
 // behind. A shim that fails is noticed by the adapter, which then does its
 // duty. With both of them stopped nobody ends the tree; what it writes through
 // the proxy after the lease is refused all the same.

@@ -244,7 +244,7 @@ func (r *run) releaseUnlaunched(ctx context.Context) error {
 	return r.releaseLease(ctx, picket.Exit{Class: picket.ExitReleased})
 }
 
-// prepareFailed ends a run whose directory could not be made. That is no failure of
+// prepareFailed ends a run whose directory could not be made. That is not a failure of
 // its own when the lease was lost meanwhile or is to be given back.
 func (r *run) prepareFailed(ctx, held context.Context, err error) error {
 	r.markProcessesGone()

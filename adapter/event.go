@@ -75,7 +75,7 @@ type Result struct {
 	// agent ended before the first.
 	LastProgressTick time.Time
 	// Unreported says that the proxy did not take the end of the run: the
-	// lease expires by itself.
+	// lease expires on its own.
 	Unreported bool
 	// StateDir holds the run's files; Workspace is where the agent worked.
 	StateDir  string

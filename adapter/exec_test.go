@@ -319,7 +319,7 @@ func TestOutputKeepsBothEnds(t *testing.T) {
 			t.Errorf("pieces of %d: %d bytes, cut %v, beginning %d, end %d", piece, len(got), cut, len(head), len(tail))
 		}
 	}
-	m := &headTailBuffer{} // every other byte is no text: it grows and is cut again
+	m := &headTailBuffer{} // every other byte is not text: it grows and is cut again
 	io.WriteString(m, strings.Repeat("a\xff", limit/2))
 	if got, cut := m.text("", limit); !cut || len(got) > limit {
 		t.Errorf("%d bytes, cut %v", len(got), cut)

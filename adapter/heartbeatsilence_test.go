@@ -190,7 +190,7 @@ func TestSlowHeartbeats(t *testing.T) {
 	})
 }
 
-// The deadline that a process keeps by itself follows the heartbeats.
+// The deadline that a process keeps on its own follows the heartbeats.
 func TestProcessIsToldOfHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told atomic.Int64

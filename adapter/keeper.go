@@ -245,7 +245,7 @@ func (k *keeper) warnAt() time.Duration {
 }
 
 // backoff doubles from 1 % of the window with jitter and never spends more
-// than a quarter of what is left, but for a last pause of 100 ms.
+// than a quarter of what is left except for a last pause of 100 ms.
 func (k *keeper) backoff(left time.Duration) time.Duration {
 	base := min(max(k.window/100, 50*time.Millisecond), time.Second)
 	d := min(base<<min(k.failures-1, 10), 10*time.Second)

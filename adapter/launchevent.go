@@ -9,7 +9,7 @@ import (
 )
 
 // recordLaunch writes run.launched into the event log, before there is a process:
-// whoever is killed between the two leaves a task that waits for a process that
+// anyone who is killed between the two leaves a task that waits for a process that
 // never was, not a process that nobody waits for. A proxy that is slow or away
 // does not hold up the launch for long; it is told as soon as it is back.
 func (r *run) recordLaunch(work context.Context) picket.RunEvent {

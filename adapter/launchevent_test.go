@@ -85,7 +85,7 @@ func TestAnnouncedLate(t *testing.T) {
 	}
 }
 
-// Who cannot say beforehand how a tree is held says it afterwards.
+// Anyone who cannot say beforehand how a tree is held says it afterwards.
 func TestAnnouncementIsCorrected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, s := newScriptedAdapter(t, nil, func(c *Config) { c.Launcher = plainLauncher{runFor(time.Second)} })

@@ -146,7 +146,7 @@ func (r *run) unlockRunDir() {
 	c.lock.Close()
 }
 
-// replaceJSON writes a file so that whoever reads it finds the old or the new
+// replaceJSON writes a file so that anyone who reads it finds the old or the new
 // one whole, also after a crash.
 func replaceJSON(dir, name string, v any) error {
 	b, err := json.Marshal(v, jsontext.WithIndent("  "))

@@ -175,7 +175,7 @@ func (s *logShipper) remove(n int) {
 	s.trimMarks()
 }
 
-// trimMarks forgets the marks of what is gone but for the last, which holds for
+// trimMarks forgets the marks of what is gone except for the last, which holds for
 // what follows, too.
 func (s *logShipper) trimMarks() {
 	for len(s.marks) > 1 && s.marks[1].Offset <= s.pendingOffset {

@@ -55,7 +55,7 @@ func init() {
 }
 
 // kill -9 of the adapter where nobody else holds the agent: it lives on, the
-// lease expires by itself, the task is leased again, and the old agent's write
+// lease expires on its own, the task is leased again, and the old agent's write
 // is refused.
 func TestSIGKILLOfTheAdapter(t *testing.T) {
 	s := adaptertest.Start(t)

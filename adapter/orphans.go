@@ -126,7 +126,7 @@ func (a *Adapter) releaseOrphan(ctx context.Context, o *orphanedRun) {
 		return
 	}
 	if err != nil {
-		log.Warn("the lease of a dead adapter is refused; it ends by itself", "err", err)
+		log.Warn("the lease of a dead adapter is refused; it ends on its own", "err", err)
 	} else {
 		log.Info("the lease of a dead adapter was given back", "class", exit.Class, "state", state)
 	}

@@ -100,7 +100,7 @@ func TestOrphanIsGivenBackFirst(t *testing.T) {
 	})
 }
 
-// A run whose adapter lives is left alone, whoever shares the directory.
+// A run whose adapter lives is left alone, no matter who shares the directory.
 func TestLivingAdaptersRunIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, s := newScriptedAdapter(t, runForever)
@@ -247,7 +247,7 @@ func TestSuspectCounts(t *testing.T) {
 	}
 }
 
-// Who is suspected is asked about first: a report of this very run acquits it.
+// Anyone who is suspected is asked about first: a report of this very run acquits it.
 func TestSuspicionIsClearedByAReport(t *testing.T) {
 	for _, reports := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

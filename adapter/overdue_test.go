@@ -23,7 +23,7 @@ func (overdueLauncher) Launch(ctx context.Context, job process.Job) (process.Pro
 	return overdueProcess{p.(*scriptedProcess)}, err
 }
 
-// An agent that the deadline ended is no crash, whoever was first to end it.
+// An agent that the deadline ended is not a crash, no matter who was first to end it.
 func TestOverdueIsALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, s := newScriptedAdapter(t, nil, func(c *Config) { c.Launcher = overdueLauncher{} })

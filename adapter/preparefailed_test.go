@@ -14,7 +14,7 @@ import (
 )
 
 // A run that is told to give its lease back, or loses it, while its directory is
-// made ends then, and that is no failure.
+// made ends then, and that is not a failure.
 func TestRunEndsWhileItsDirectoryIsMade(t *testing.T) {
 	for name, want := range map[string]Ending{"given back": EndReleased, "lost": EndLost} {
 		t.Run(name, func(t *testing.T) {

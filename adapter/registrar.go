@@ -275,7 +275,7 @@ func (s *agentIDLock) warnTaken(log *slog.Logger, there picket.Agent) {
 			there.AgentID)
 }
 
-// unlockAgentID gives the id to whoever comes next; one that is not in the registry
+// unlockAgentID gives the id to anyone who comes next; one that is not in the registry
 // any more leaves nothing behind.
 func (m *registrar) unlockAgentID() {
 	s := m.idLock

@@ -358,7 +358,7 @@ func (s *registration) stopTask(ctx context.Context, c picket.PendingCommand) {
 }
 
 // checkUnknownLease asks what became of a lease that the registry does not know of: an
-// agent that handed its result in a moment ago may end by itself.
+// agent that handed its result in a moment ago may end on its own.
 func (r *run) checkUnknownLease(ctx context.Context) {
 	select {
 	case <-r.processesGone:

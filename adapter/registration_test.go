@@ -211,7 +211,7 @@ func TestServerWithoutARegistry(t *testing.T) {
 	}
 }
 
-// A registration that is refused for good ends Run.
+// A registration that is refused permanently ends Run.
 func TestRegistrationRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, s := newScriptedAdapter(t, runForever, func(c *Config) { c.Key = "pkk_wrong" })

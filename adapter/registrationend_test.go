@@ -12,7 +12,7 @@ import (
 	"github.com/picket-dev/picket/adapter/adaptertest"
 )
 
-// Whoever is told that it is dead, or not known, has no agent left when it
+// Anyone who is told that it is dead, or not known, has no agent left when it
 // registers again, and works on.
 func TestDeadAdapterStopsBeforeItRegistersAgain(t *testing.T) {
 	for name, lose := range map[string]func(*runningAdapter){
@@ -262,7 +262,7 @@ func TestCommands(t *testing.T) {
 }
 
 // A task that the registry knows no lease of is stopped; one whose agent has
-// just handed its result in ends by itself.
+// just handed its result in ends on its own.
 func TestTaskWithoutALeaseIsStopped(t *testing.T) {
 	for _, done := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

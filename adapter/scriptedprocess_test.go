@@ -90,10 +90,10 @@ func newScriptedAdapter(t *testing.T, play scriptedLauncher, change ...func(*Con
 	return a, s
 }
 
-// runForever is an agent that never ends by itself.
+// runForever is an agent that never ends on its own.
 func runForever(*scriptedProcess) {}
 
-// runFor is an agent that ends by itself with code 0.
+// runFor is an agent that ends on its own with code 0.
 func runFor(d time.Duration) scriptedLauncher {
 	return func(p *scriptedProcess) {
 		select {

@@ -324,7 +324,7 @@ func TestShimIsToldOfRenewals(t *testing.T) {
 	})
 }
 
-// Cut off from its server the adapter ends the tree at the deadline, whoever
+// Cut off from its server the adapter ends the tree at the deadline, no matter who
 // of the two is first, and calls that a lost lease.
 func TestCutOffEndsAsLostLease(t *testing.T) {
 	proctest.EachShimLevel(t, func(t *testing.T, level string) {

@@ -191,7 +191,7 @@ func (r *run) stopStalled(end *stopState, how stopMode, reason string) {
 }
 
 // nudgeAgent tells an agent that it seems to be stuck: in a file, and through
-// whoever listens to the adapter.
+// anyone who listens to the adapter.
 func (r *run) nudgeAgent(cause, reason string) {
 	r.log.Warn("nudging the agent", "cause", cause, "reason", reason)
 	if err := r.writeNudge(NudgeFile{Cause: cause, Reason: reason, At: picket.InstantOf(time.Now())}); err != nil {

@@ -163,7 +163,7 @@ func TestSilenceWhileTheProxyIsAway(t *testing.T) {
 	})
 }
 
-// Time in suspend is no silence.
+// Time in suspend is not silence.
 func TestSuspendIsNoSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, _, _ := runWithStall(t, func(**adaptertest.Server) scriptedLauncher { return runForever },

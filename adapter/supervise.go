@@ -54,7 +54,7 @@ func (r *run) supervise(ctx, work context.Context, group *sync.WaitGroup) stopRe
 			giveBack = nil
 			r.applyStop(&end, stopRequest{mode: stopKill, class: picket.ExitReleased, reason: r.cancelReason(ctx)})
 		case <-end.lingerOver:
-			r.applyStop(&end, stopRequest{mode: stopTermThenKill, reason: "the agent did not end by itself"})
+			r.applyStop(&end, stopRequest{mode: stopTermThenKill, reason: "the agent did not end on its own"})
 		case <-end.graceOver:
 			r.applyStop(&end, stopRequest{mode: stopKill, reason: "the agent did not end after SIGTERM"})
 		}
@@ -74,7 +74,7 @@ func (r *run) cancelReason(ctx context.Context) string {
 type stopState struct {
 	request    stopRequest
 	killing    bool             // SIGKILL was sent, or follows after grace
-	lingerOver <-chan time.Time // an agent whose lease has ended may still end by itself
+	lingerOver <-chan time.Time // an agent whose lease has ended may still end on its own
 	graceOver  <-chan time.Time // SIGKILL comes then
 }
 

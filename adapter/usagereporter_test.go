@@ -73,7 +73,7 @@ func TestUsageIsReportedUntilItIsAccepted(t *testing.T) {
 	})
 }
 
-// Each session has figures of its own; a refusal is no reason to keep the others
+// Each session has figures of its own; a refusal is not a reason to keep the others
 // back, and after the end nothing is taken in.
 func TestOneRefusedReportDoesNotHoldUpTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

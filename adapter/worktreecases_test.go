@@ -169,7 +169,7 @@ func TestEvidenceIsBounded(t *testing.T) {
 }
 
 // Where git knows no name, picket is the author; hands that commit at once do
-// not get in each other's way; and an answer that is lost is no evidence lost.
+// not get in each other's way; and an answer that is lost is not evidence lost.
 func TestManyWorktreesAtOnce(t *testing.T) {
 	rig.SkipShort(t)
 	w := newWorktreeFixture(t)

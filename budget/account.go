@@ -7,7 +7,7 @@ type Account struct {
 	Granted   Envelope `json:"granted"`
 	Available Envelope `json:"available"`
 	Held      Envelope `json:"held"`   // reserved by calls under way
-	Spent     Envelope `json:"spent"`  // charged for good
+	Spent     Envelope `json:"spent"`  // charged permanently
 	Carved    Envelope `json:"carved"` // granted to the envelopes of children
 }
 

@@ -79,7 +79,7 @@ func (f *fixture) restoreKeys(t *testing.T, keys map[string]string) {
 	}
 }
 
-// A store that was emptied and founded anew by somebody who knew nothing of it
+// A store that was emptied and founded again by somebody who knew nothing of it
 // is another one, even though both floors are 0.
 func TestAReinitializedStoreIsAnotherOne(t *testing.T) {
 	s := rig.Real(t)
@@ -103,7 +103,7 @@ func TestAReinitializedStoreIsAnotherOne(t *testing.T) {
 	}
 }
 
-// A witness file that is damaged while the process runs is written anew from
+// A witness file that is damaged while the process runs is written again from
 // what the process knows.
 func TestAWitnessDamagedWhileRunningIsRewritten(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {

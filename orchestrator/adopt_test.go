@@ -162,7 +162,7 @@ func TestReclaimRevivesNothing(t *testing.T) {
 	})
 }
 
-// Witnesses differ: the higher one wins, whoever meets the store first.
+// Witnesses differ: the higher one wins, no matter who meets the store first.
 func TestWitnessesDiffer(t *testing.T) {
 	stores(t, func(t *testing.T, f *fixture, s rig.Store) {
 		floor := func(store *orchestrator.Store) int64 {
@@ -199,7 +199,7 @@ func TestWitnessesDiffer(t *testing.T) {
 }
 
 // A process without a witness serves nothing until another has adopted the
-// store, and goes on by itself then.
+// store, and goes on automatically then.
 func TestAFollowerWaitsForAnAdoption(t *testing.T) {
 	stores(t, func(t *testing.T, f *fixture, s rig.Store) {
 		ok(t, f.raw.HSet(f.ctx, meta, "identity", "another server").Err())
@@ -207,7 +207,7 @@ func TestAFollowerWaitsForAnAdoption(t *testing.T) {
 		_, err := follower.Stats(f.ctx)
 		refused(t, err, picket.CodeUnavailable)
 		if errors.Is(err, picket.ErrUnknown) {
-			t.Fatal("a refusal before anything was sent is no unknown outcome")
+			t.Fatal("a refusal before anything was sent is not an unknown outcome")
 		}
 		ok(t, orchestrator.EnsureAdopted(f.ctx, f.Engine))
 		_, err = follower.Stats(f.ctx)
@@ -320,7 +320,7 @@ func TestConsumersReadOfTheAdoptionFirst(t *testing.T) {
 }
 
 // A witness that is lost while the process runs is put back; where it cannot
-// be, readiness says so.
+// be, readiness reports it.
 func TestALostWitnessIsPutBack(t *testing.T) {
 	stores(t, func(t *testing.T, f *fixture, s rig.Store) {
 		dir := filepath.Join(t.TempDir(), "witness")

@@ -150,7 +150,7 @@ func newAgentWalk(q *picket.AgentQuery) (agentWalk, error) {
 		if !s.Valid() {
 			return agentWalk{}, picket.Invalid("status",
 				"Send active, unhealthy, draining, dead, deregistered, or * for all of them.",
-				"%.40q is no status of an agent", s)
+				"%.40q is not a status of an agent", s)
 		}
 		if !slices.Contains(q.Statuses[:i], s) {
 			w.filter = append(w.filter, string(s))

@@ -50,7 +50,7 @@ func optionalIntArg(n *int) string {
 }
 
 // Register makes an agent a participant: active, with a new incarnation. An id
-// that is dead or deregistered begins anew, for the key that registered it; a
+// that is dead or deregistered starts again, for the key that registered it; a
 // live one is refused with CodeStateConflict. The same by.Once answers the
 // record as it is now.
 func (e *Engine) Register(ctx context.Context, by picket.Caller, reg picket.Registration) (picket.Agent, error) {
@@ -79,7 +79,7 @@ func (e *Engine) Register(ctx context.Context, by picket.Caller, reg picket.Regi
 
 // Heartbeat notes that the agent lives and tells what it is to do. Only the key
 // that registered it, or an operator, may send one; any other is refused with
-// CodeForbidden and changes nothing. An agent that is no participant any more,
+// CodeForbidden and changes nothing. An agent that no longer participates,
 // and a process of an earlier registration, are refused with CodeAgentGone.
 func (e *Engine) Heartbeat(ctx context.Context, by picket.Caller, agentID string,
 	hb picket.Heartbeat) (picket.HeartbeatAnswer, error) {
@@ -144,7 +144,7 @@ func (e *Engine) ChangeAgent(ctx context.Context, by picket.Caller, agentID stri
 	return decodeAgent(script, got, err)
 }
 
-// Deregister removes an agent at once: its leases end, which is no failure of
+// Deregister removes an agent at once: its leases end, which is not a failure of
 // their tasks. One that was deregistered before is left as it is, a dead one is
 // refused with CodeStateConflict. match is as for ChangeAgent.
 func (e *Engine) Deregister(ctx context.Context, by picket.Caller, agentID string,

@@ -16,7 +16,7 @@ func commandIDs(hb picket.HeartbeatAnswer) []string {
 }
 
 // A command comes with every answer until it was done: an order to drain until
-// the agent drains, any other until the agent says so.
+// the agent drains, any other until the agent reports it.
 func TestCommandsUntilHonoured(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		f.mustRegister(t, picket.Registration{AgentID: "a1"})

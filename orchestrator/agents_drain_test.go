@@ -134,7 +134,7 @@ func TestDrainOfAnIdleAgent(t *testing.T) {
 }
 
 // At the deadline an agent that still holds leases is dead, however alive it
-// is; that is no failure of its tasks.
+// is; that is not a failure of its tasks.
 func TestDrainDeadline(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		f.mustRegister(t, picket.Registration{AgentID: "a1", DrainTimeoutSeconds: ptr(20)})

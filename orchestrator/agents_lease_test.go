@@ -142,7 +142,7 @@ func TestHealthAndLeasesAreTwoThings(t *testing.T) {
 	})
 }
 
-// Removing an agent ends its leases at once, and is no failure of its tasks. A
+// Removing an agent ends its leases at once, and is not a failure of its tasks. A
 // lease that was granted before the agent registered is not its.
 func TestDeregistrationEndsLeases(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
@@ -197,7 +197,7 @@ func TestDeathIsTheEndOfTheProcess(t *testing.T) {
 	})
 }
 
-// Who waits for work hears at once that there is none for it any more.
+// Anyone who waits for work hears at once that there is none for it any more.
 func TestWaitersHearOfTheEnd(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		ends := map[picket.Code]func(id string) error{

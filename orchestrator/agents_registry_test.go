@@ -38,7 +38,7 @@ func TestStrangersAreRefused(t *testing.T) {
 		f.judgeAll(t)
 		f.wantEvents(t, seq, "task.submitted", "task.leased", "a1: active -> unhealthy, heartbeat_timeout by server")
 		_, err = f.Register(f.ctx, otherOperator, shortThresholds("a1"))
-		refused(t, err, picket.CodeStateConflict) // a live one, whoever asks
+		refused(t, err, picket.CodeStateConflict) // a live one, no matter who asks
 		if e := refusalOf(err); e.Facts["agent_status"] != "unhealthy" {
 			t.Fatalf("facts %v", e.Facts)
 		}
@@ -59,7 +59,7 @@ func TestStrangersAreRefused(t *testing.T) {
 	})
 }
 
-// An agent begins anew, under what it says now.
+// An agent starts again, under what it says now.
 func TestRegisteredAgain(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		first := f.mustRegister(t, picket.Registration{

@@ -67,7 +67,7 @@ func TestADrainCommandEndsOnlyByDraining(t *testing.T) {
 	})
 }
 
-// Who may not register an id is not sent to get a key that may not either.
+// Anyone who may not register an id is not sent to get a key that may not either.
 func TestAForeignRegistrationIsRefusedTruthfully(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		f.mustRegister(t, picket.Registration{AgentID: "a1"})

@@ -19,7 +19,7 @@ func (f *fixture) askAndAnswer(t *testing.T, question, answer string) {
 	ok(t, err)
 }
 
-// cancelAndRetry cancels a task and makes it anew.
+// cancelAndRetry cancels a task and makes it again.
 func (f *fixture) cancelAndRetry(t *testing.T, id string) string {
 	t.Helper()
 	_, err := f.Cancel(f.ctx, operator, id, "")
@@ -33,7 +33,7 @@ func (f *fixture) cancelAndRetry(t *testing.T, id string) string {
 	again, err := f.Retry(f.ctx, by, id, "") // its answer was lost
 	ok(t, err)
 	if first.TaskID == id || *first.Retries != id || again.TaskID != first.TaskID {
-		t.Fatalf("%s was made anew as %s, then %s", id, first.TaskID, again.TaskID)
+		t.Fatalf("%s was made again as %s, then %s", id, first.TaskID, again.TaskID)
 	}
 	return first.TaskID
 }
@@ -46,7 +46,7 @@ func answerTexts(answers []picket.Answer) string {
 	return strings.Join(said, ", ")
 }
 
-// What people answered on a task is told to the runs of what it is made anew
+// What people answered on a task is told to the runs of what it is made again
 // as, from the first one on and however often, also when the task itself has
 // been deleted.
 func TestARetriedTaskKnowsItsAnswers(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// Who waits for the end of a lease beside the adapter is told of it, however
+// Anyone who waits for the end of a lease beside the adapter is told of it, however
 // it comes, and takes none of the adapter's commands.
 func TestTheEndOfALeaseIsAwaited(t *testing.T) {
 	for name, end := range map[string]func(f *fixture, h picket.LeaseCredential) error{

@@ -52,14 +52,14 @@ func checkCall(req picket.CallRequest) error {
 	}
 	switch {
 	case !callIDSyntax.MatchString(req.CallID):
-		return picket.Invalid("callId", "Send 1 to 64 letters, digits, '-', '_' or '.'.", "callId %q is no id",
+		return picket.Invalid("callId", "Send 1 to 64 letters, digits, '-', '_' or '.'.", "callId %q is not an id",
 			req.CallID)
 	case req.Nonce == "" || !printableSyntax.MatchString(req.Nonce) || !printableSyntax.MatchString(req.Hash) ||
 		!printableSyntax.MatchString(req.PriceVersion):
 		return picket.Invalid("nonce", "Send up to 128 printable characters; the nonce is not empty.",
 			"nonce, hash or version of a call is not printable")
 	case !toolNameSyntax.MatchString(req.Tool):
-		return picket.Invalid("tool", "Send the name of a tool.", "%q is no name of a tool", req.Tool)
+		return picket.Invalid("tool", "Send the name of a tool.", "%q is not a name of a tool", req.Tool)
 	case req.Effects != picket.EffectsExternal && req.Effects != picket.EffectsNone:
 		return picket.Invalid("effects", "Send none or external.", "effects are %q", req.Effects)
 	case req.TimeoutMs < 1 || req.TimeoutMs > longest:

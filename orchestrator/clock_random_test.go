@@ -51,7 +51,7 @@ type clockHolder struct {
 	dead   bool // it will not renew
 }
 
-// deadline is when a holder gives up by itself, before anybody else may start.
+// deadline is when a holder gives up on its own, before anybody else may start.
 func (h *clockHolder) deadline() time.Duration {
 	return h.sent + h.window - max(h.window*3/100, time.Second)
 }

@@ -47,7 +47,7 @@ func TestANodeOfAClusterFailsOver(t *testing.T) {
 			_, err := f.Complete(ctx, held, picket.Completion{Output: picket.RawJSON(`1`), Summary: "done"})
 			return err
 		})
-		// Each connection pool learns by itself where the slot is now.
+		// Each connection pool learns automatically where the slot is now.
 		retryWhileAway(t, func(ctx context.Context) error { _, err := f.LastSeq(ctx); return err })
 		ok(t, oneTaskLife(t.Context(), f.Engine, f.Engine, f.sealer))
 		seq, err := others.LastSeq(f.ctx)
@@ -61,7 +61,7 @@ func TestANodeOfAClusterFailsOver(t *testing.T) {
 }
 
 // A namespace whose slot is moved while nobody serves it goes on at its new
-// place; whoever serves it again finds it there.
+// place; anyone who serves it again finds it there.
 func TestANamespaceMovesToAnotherNode(t *testing.T) {
 	c := rig.StartCluster(t)
 	ns := c.Namespaces(t, 1)[0]

@@ -204,7 +204,7 @@ func TestEvidenceIsFrozenByTheDecision(t *testing.T) {
 	})
 }
 
-// Who finishes a hand-off has decided: what the parked run changed stays.
+// Anyone who finishes a hand-off has decided: what the parked run changed stays.
 func TestEvidenceIsFrozenByFinishing(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		_, h := f.submitAndLease(t, picket.TaskSpec{})

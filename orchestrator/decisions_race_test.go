@@ -205,7 +205,7 @@ func TestTwoPeopleApproveTheSameMany(t *testing.T) {
 			all.Wait()
 			var approved []string
 			for i, err := range errs {
-				// Who looks when some are decided already is told another number.
+				// Anyone who looks when some are decided already is told another number.
 				if err != nil && picket.CodeOf(err) != picket.CodeVersion {
 					t.Fatal(err)
 				}

@@ -43,8 +43,8 @@ func wantLostDecision(t *testing.T, what string, err error, code picket.Code, by
 	}
 }
 
-// Whoever comes second is told who was first, with what, and when, also after
-// the task has gone on; whoever was first is answered again as before.
+// Anyone who comes second is told who was first, with what, and when, also after
+// the task has gone on; anyone who was first is answered again as before.
 func TestTheSecondDecisionOfAHandoffLoses(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		ada, ben := f.twoReviewers(t)

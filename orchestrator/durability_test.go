@@ -112,7 +112,7 @@ func TestDurabilityAsksAsAUser(t *testing.T) {
 		addUser(t, n, words...)
 		t.Run(rules, func(t *testing.T) { wantFinding(t, asPicketUser(n.Store()), want) })
 	}
-	// Who may not even say its name is no finding: the store cannot be reached.
+	// Anyone who may not even say its name is not a finding: the store cannot be reached.
 	s := asPicketUser(n.Store())
 	s.Redis.Password = "wrong"
 	if found, err := store.CheckDurability(t.Context(), s.Redis); err == nil {
@@ -165,7 +165,7 @@ func TestDurabilityWithReplicas(t *testing.T) {
 }
 
 // Redis loads its file as the user default: what that one may not do is gone
-// after the next start, whoever wrote it.
+// after the next start, no matter who wrote it.
 func TestDurabilityAsksWhatIsLoaded(t *testing.T) {
 	n := rig.StartNode(t, durableSettings...)
 	addUser(t, n, "+@all")
@@ -218,7 +218,7 @@ func TestDurabilityOfACluster(t *testing.T) {
 	}
 	alone := rig.StartNode(t, durableSettings...).Store()
 	alone.Redis.IsClusterMode = true
-	wantFinding(t, alone, "refused: the server is no node of a Redis Cluster")
+	wantFinding(t, alone, "refused: the server is not a node of a Redis Cluster")
 	c.Nodes[2].Kill()
 	if found, err := store.CheckDurability(t.Context(), asPicketUser(c.Store()).Redis); err == nil {
 		t.Errorf("with a node away: %v", found)

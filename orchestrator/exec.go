@@ -28,7 +28,7 @@ func (e *Engine) OrderExec(ctx context.Context, held picket.LeaseCredential, ord
 	}
 	body, err := jsonv2.Marshal(order)
 	if err != nil {
-		return picket.Invalid("argv", "Send text in UTF-8.", "the order is no valid text").WithCause(err)
+		return picket.Invalid("argv", "Send text in UTF-8.", "the order is not valid text").WithCause(err)
 	}
 	if len(body) > picket.MaxPayload {
 		return picket.TooLarge("argv", len(body))
@@ -45,7 +45,7 @@ func (e *Engine) ExecResult(ctx context.Context, held picket.LeaseCredential, ca
 	result picket.ExecResult) error {
 	body, err := jsonv2.Marshal(result)
 	if err != nil {
-		return picket.Invalid("/stdout", "Send text in UTF-8.", "the result is no valid text").WithCause(err)
+		return picket.Invalid("/stdout", "Send text in UTF-8.", "the result is not valid text").WithCause(err)
 	}
 	_, err = e.runHeld(ctx, held, "exec_result", callID, string(body))
 	return err

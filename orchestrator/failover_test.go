@@ -31,7 +31,7 @@ func TestFailoverCutLinkReal(t *testing.T) {
 		}
 	}
 	r := f.l.rested
-	t.Logf("failover with a cut link: %d failovers (in %d the old primary was killed, in %d it stopped writing by itself); %d adoptions, %d tokens granted, %d raised by reclaim; "+
+	t.Logf("failover with a cut link: %d failovers (in %d the old primary was killed, in %d it stopped writing on its own); %d adoptions, %d tokens granted, %d raised by reclaim; "+
 		"%d tasks granted on both sides of a cut; %d survivors went on, %d forgotten and %d ended refused, %d refused under load, %d zombies refused; 0 regressions; seed %d, %.0f s",
 		n, f.killed, f.lagged, r.adoptions, f.l.promises.granted, f.l.promises.raised, f.both, r.survivors, r.forgotten,
 		r.ended,
@@ -267,7 +267,7 @@ func (f *failoverHistory) endSplit(was, now *rig.Node, older, newer *lossHistory
 	for _, w := range l.clients {
 		w.l = l
 	}
-	for _, p := range l.procs { // whoever comes from the other side is met first
+	for _, p := range l.procs { // anyone who comes from the other side is met first
 		l.waitUntilServed(p)
 	}
 	l.checkAtRest()

@@ -45,7 +45,7 @@ func (p *faultPoints) fail(point string) (met bool) {
 }
 
 // At every named point around every script an error can be injected. What
-// fails before the call was not sent, and says so; what fails after it has an
+// fails before the call was not sent, and reports it; what fails after it has an
 // unknown outcome; repeated, the effect happens once.
 func TestEveryFaultPointReal(t *testing.T) {
 	s := rig.Real(t)

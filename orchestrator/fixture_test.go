@@ -31,7 +31,7 @@ func onBothStores(t *testing.T, test func(t *testing.T, f *fixture)) {
 	})
 	t.Run("Real", func(t *testing.T) {
 		where := rig.Real(t)
-		where.Redis.ReadTimeout = 20 * time.Second // a busy machine is no store that is away
+		where.Redis.ReadTimeout = 20 * time.Second // a busy machine is not a store that is away
 		f := openFixture(t, where)
 		defer f.close()
 		test(t, f)

@@ -20,11 +20,11 @@ import (
 )
 
 // TestAServerStartsOnAFullStore fills a real Redis, kills it and starts a
-// server on it. The scripts are loaded anew, an admin key is registered, leases
+// server on it. The scripts are loaded again, an admin key is registered, leases
 // end as before, and people sign in and act.
 func TestAServerStartsOnAFullStore(t *testing.T) {
 	rig.SkipShort(t)
-	const most, less = 96 << 20, 80 << 20 // what was stored is no smaller with less room
+	const most, less = 96 << 20, 80 << 20 // what was stored is not smaller with less room
 	dir, witness := t.TempDir(), t.TempDir()
 	start := func(most int64) (*devredis.Server, *orchestrator.Engine, redis.UniversalClient, func()) {
 		server, err := devredis.Start(t.Context(), dir, most, nil)

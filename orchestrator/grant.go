@@ -287,7 +287,7 @@ var errNoMoreLeases = errors.New("this request gets no more leases")
 // Advance completes a lease and acquires the next in one step: the worker that
 // goes from task to task saves a round trip each time. Both are done or, when
 // an error comes back before the wait, neither. The same call again tells the
-// same state; leases it gave are shown again under by.Once, else given anew.
+// same state; leases it gave are shown again under by.Once, else given again.
 func (e *Engine) Advance(ctx context.Context, held picket.LeaseCredential, by picket.Caller,
 	req picket.AdvanceRequest) (picket.Advanced, error) {
 	who, err := credentialArgs(held)

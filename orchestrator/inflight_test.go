@@ -43,7 +43,7 @@ func TestTheNextLeaseWaitsForCallsOutside(t *testing.T) {
 			t.Errorf("because %q", x.Because)
 		}
 		f.wantNoViolations(t)
-		f.mustSettle(t, doneSettlement(second, "0.1")) // the first ends sooner by itself
+		f.mustSettle(t, doneSettlement(second, "0.1")) // the first ends sooner on its own
 		f.wantNoLease(t)
 		f.mustSettle(t, settlementAs(first, picket.CallUncertain))
 		next := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"}))

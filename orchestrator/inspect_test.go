@@ -278,7 +278,7 @@ func TestALostDeadlineComesBackShort(t *testing.T) {
 			ok(t, f.raw.ZRem(f.ctx, "pk:{default}:deadlines", h.TaskID).Err())
 		}
 		f.runReaperFor(t, 6*time.Minute)
-		f.wantState(t, dead.TaskID, picket.TaskLeased) // for ever, but for the repair
+		f.wantState(t, dead.TaskID, picket.TaskLeased) // for ever except for the repair
 		ok(t, f.InspectNext(f.ctx, 100))
 		r, err := f.Renew(f.ctx, lives)
 		ok(t, err)

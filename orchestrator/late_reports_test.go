@@ -116,7 +116,7 @@ func TestEvidenceOfAnEarlierVersionNeedsItsDigest(t *testing.T) {
 }
 
 // The exit of a run is part of what was decided on. Only one that was never
-// reported is still taken, and sets free whoever waits for the process.
+// reported is still taken, and sets free anyone who waits for the process.
 func TestTheExitIsFrozenByTheDecision(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		task, h := f.submitAndLease(t, picket.TaskSpec{})

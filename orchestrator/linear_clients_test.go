@@ -300,7 +300,7 @@ func (s *historyRecorder) learn(slot *openTask, op linearOp, got linearResult) {
 	}
 }
 
-// openTaskOf is where a task is worked on, or another slot when it is no more.
+// openTaskOf is where a task is worked on, or another slot when it no longer exists.
 func (s *historyRecorder) openTaskOf(task string, otherwise *openTask) *openTask {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -81,7 +81,7 @@ func (e *Engine) Login(ctx context.Context, token picket.Secret, host string) (p
 	return e.login(ctx, token, host, "1")
 }
 
-// CheckLogin is Session for what an open page asks by itself: it does not
+// CheckLogin is Session for what an open page asks automatically: it does not
 // count as a use, or a page that nobody looks at would keep its session open.
 func (e *Engine) CheckLogin(ctx context.Context, token picket.Secret, host string) (picket.Login, error) {
 	return e.login(ctx, token, host, "0")
@@ -105,7 +105,7 @@ func (e *Engine) login(ctx context.Context, token picket.Secret, host, used stri
 	return s, r.Err
 }
 
-// CloseLogin logs out. A session that is over already is no error.
+// CloseLogin logs out. A session that is over already is not an error.
 func (e *Engine) CloseLogin(ctx context.Context, token picket.Secret, host string) error {
 	if ns, ok := LoginNamespace(token); !ok || ns != e.namespace {
 		return nil

@@ -124,7 +124,7 @@ func TestALoginEndsWithTime(t *testing.T) {
 		_, err = f.Login(f.ctx, idle, loginHost)
 		ok(t, err)
 		f.jumpStoreTime(t, picket.LoginIdleTimeout-time.Minute)
-		_, err = f.CheckLogin(f.ctx, idle, loginHost) // a page that asks by itself is no use of it
+		_, err = f.CheckLogin(f.ctx, idle, loginHost) // a page that asks automatically does not use it
 		ok(t, err)
 		f.jumpStoreTime(t, 2*time.Minute)
 		f.wantLoginEnded(t, idle)

@@ -10,7 +10,7 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// A code opens one session. Whoever shows it again gets none, and ends the one
+// A code opens one session. Anyone who shows it again gets none, and ends the one
 // that it opened: one of the two is not the person who signed in.
 func TestALoginCodeOpensOneLogin(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {

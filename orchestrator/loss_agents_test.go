@@ -10,7 +10,7 @@ import (
 )
 
 // A store that was emptied, or that came back with an older state, gives no
-// incarnation twice: whoever held one before is not taken for a later one.
+// incarnation twice: anyone who held one before is not taken for a later one.
 func TestIncarnationsRiseWhenTheStoreForgetsReal(t *testing.T) {
 	f := openFixture(t, rig.Real(t))
 	defer f.close()

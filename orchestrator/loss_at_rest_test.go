@@ -122,7 +122,7 @@ func (l *lossHistory) probe(h *clientLease, valid map[string]string, zombie bool
 				h.RunID,
 				before.run)
 		case !code.Fenced(), len(before.run) == 0 && code != picket.CodeLeaseExpired:
-			l.promises.recordBroken("a lost lease is refused for good", "run %s, held as %v, got %s (%v)", h.RunID,
+			l.promises.recordBroken("a lost lease is refused permanently", "run %s, held as %v, got %s (%v)", h.RunID,
 				before.run,
 				code, err)
 		case zombie:
@@ -170,7 +170,7 @@ func (l *lossHistory) readAgain() {
 	for _, m := range got {
 		seq, ok := strings.CutSuffix(m.ID, "-0")
 		if !ok {
-			l.t.Fatalf("event %s is no sequence number", m.ID)
+			l.t.Fatalf("event %s is not a sequence number", m.ID)
 		}
 		l.reader.readAgain(number(seq), m.Values)
 	}

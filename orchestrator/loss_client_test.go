@@ -177,7 +177,7 @@ func (w *lossClient) endLease(ctx context.Context, i int, verb string) error {
 	return w.dropIfFenced(i, err)
 }
 
-// promiseTokenNeverFalls is kept but for a state that is put back under a living server:
+// promiseTokenNeverFalls is kept except for a state that is put back under a living server:
 // who grants nothing does not notice, and tells what stands there.
 const promiseTokenNeverFalls = "the token of a run never falls"
 

@@ -118,7 +118,7 @@ func numberIDs(text string, pattern *regexp.Regexp) string {
 }
 
 // compareIDs sorts ids by when they were made. The id of a subtask is made of its
-// parent's and a key: its time is no time, and it comes last.
+// parent's and a key: its time is not a time, and it comes last.
 func compareIDs(a, b string) int {
 	return cmp.Or(cmp.Compare(derived(a), derived(b)), cmp.Compare(a, b))
 }

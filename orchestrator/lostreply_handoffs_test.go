@@ -216,8 +216,8 @@ const whyTwoCalls = "a report that has to reclaim first"
 var adoptionCases = []replyCase{
 	{
 		name:         "adopt",
-		noBackground: "whoever makes a connection adopts the store first",
-		noClockRead:  "whoever reads it adopts the store",
+		noBackground: "anyone who makes a connection adopts the store first",
+		noClockRead:  "anyone who reads it adopts the store",
 		setup:        moveToAnotherServer,
 		call: func(w *replyEnv, e *orchestrator.Engine) (any, error) {
 			return nil, orchestrator.EnsureAdopted(w.ctx, e)

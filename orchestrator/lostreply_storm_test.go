@@ -192,7 +192,7 @@ func (x *storm) releaseHeld() {
 }
 
 // retryUntilAnswered repeats a call until its caller knows what became of it. After a cut
-// the driver refuses for up to a second by itself, so one that is refused again
+// the driver refuses for up to a second automatically, so one that is refused again
 // and again slows down, as an adapter does.
 func retryUntilAnswered[T any](x *storm, what string, call func() (T, error)) T {
 	for try := 0; ; try++ {

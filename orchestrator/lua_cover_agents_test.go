@@ -70,7 +70,7 @@ func coverAgents(t *testing.T, f *fixture) {
 	_, err = beat(by, func(hb *picket.Heartbeat) { hb.HandledCommands = []string{cid, "unknown", order} })
 	ok(t, err)
 
-	// Unhealthy, back, unhealthy again and dead: by whoever looks first.
+	// Unhealthy, back, unhealthy again and dead: by anyone who looks first.
 	f.jumpStoreTime(t, 100*time.Second)
 	_, err = beat(by, plain)
 	ok(t, err)

@@ -88,7 +88,7 @@ func coverCalls(t *testing.T, f *fixture) {
 	act.Effects = picket.EffectsExternal
 	_, err = f.Reserve(f.ctx, h, act)
 	refused(t, err, picket.CodeLeaseEnding)
-	for range 2 { // what nobody has settled settles by itself
+	for range 2 { // what nobody has settled settles automatically
 		_, err = f.SettleOverdueCalls(f.ctx, 100)
 		ok(t, err)
 	}

@@ -34,7 +34,7 @@ func coverInspect(t *testing.T, f *fixture) {
 	agentDamages[0].plant(s) // nobody registers a damaged one again
 	s.inspectPass(true)
 	f.cancelAll(t)
-	// One in the lane of its agent for good: the end of the pin changes nothing.
+	// One in the lane of its agent permanently: the end of the pin changes nothing.
 	f.mustSubmit(t, picket.TaskSpec{Agent: "a1"})
 	help, err := f.RequestHelp(f.ctx, f.openLease(t, f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"})),
 		picket.HelpRequest{Question: "?"})

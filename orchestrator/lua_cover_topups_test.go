@@ -66,7 +66,7 @@ func coverTopUps(t *testing.T, f *fixture) {
 	if s, err := f.Stats(f.ctx); err != nil || s.DailyEnvelope == nil {
 		t.Fatalf("the house is not counted: %+v, %v", s.DailyEnvelope, err)
 	}
-	// From before sums were kept; then counted anew, and counted wrongly.
+	// From before sums were kept; then counted again, and counted wrongly.
 	ok(t, f.raw.HDel(f.ctx, "pk:{default}:env:"+day.ID, "total_t", "total_u").Err())
 	f.mustSettle(t, doneSettlement(f.mustReserve(t, h, paidCall("0.01")), "0.01"))
 	for _, repair := range []bool{false, true} {

@@ -146,7 +146,7 @@ func coverPartialRows(t *testing.T, f *fixture) {
 	ok(t, err)
 	_, err = f.Resume(f.ctx, operator, "r")
 	ok(t, err)
-	// Lanes: one whose head is no task, one that is empty, one with a task behind.
+	// Lanes: one whose head is not a task, one that is empty, one with a task behind.
 	behind := f.mustSubmit(t, picket.TaskSpec{Role: "behind"})
 	for lane, members := range map[string][]string{"gone|": {noTask}, "empty|": nil, "behind|": {noTask}} {
 		for _, m := range members {

@@ -81,7 +81,7 @@ func TestEveryRefusalIsWorded(t *testing.T) {
 		for _, code := range refusedCodes(f) {
 			used[code] = true
 			if !slices.Contains(picket.Codes(), code) && !orchestrator.IsScriptError(code) {
-				t.Errorf("%s.lua refuses with %q, which is no code", f.name, code)
+				t.Errorf("%s.lua refuses with %q, which is not a code", f.name, code)
 			}
 			if !orchestrator.HasWording(code) {
 				t.Errorf("%s.lua refuses with %q, which has no message and remedy", f.name, code)
@@ -102,7 +102,7 @@ func TestEveryEventTypeIsKnown(t *testing.T) {
 		for _, m := range luaEvent.FindAllStringSubmatch(f.code(), -1) {
 			used[m[1]] = true
 			if !slices.Contains(known, m[1]) {
-				t.Errorf("%s.lua writes %s, which is no event type", f.name, m[1])
+				t.Errorf("%s.lua writes %s, which is not an event type", f.name, m[1])
 			}
 		}
 	}
@@ -161,7 +161,7 @@ func TestEveryStateIsKnown(t *testing.T) {
 				if rule.known == nil {
 					checkTerminal(t, m[1])
 				} else if !slices.Contains(rule.known, m[1]) {
-					t.Errorf("%s.lua: %s: %q is no state here", f.name, m[0], m[1])
+					t.Errorf("%s.lua: %s: %q is not a state here", f.name, m[0], m[1])
 				}
 			}
 		}
@@ -210,7 +210,7 @@ func TestEveryMoveIsLegal(t *testing.T) {
 	}
 	shared["expire_lease"] = shared["apply_retry_policy"] // both end leases through it,
 	shared["stop_runs"] = []string{"handoff", "queued"}
-	// and stop_runs does so with class released, which is no failure.
+	// and stop_runs does so with class released, which is not a failure.
 	shared["note_tool_call"] = []string{"failed", "handoff"} // what nobody tries again
 	shared["grant"] = shared["lease_task"]
 	shared["cancel_below"] = shared["cancel_task"]
@@ -224,7 +224,7 @@ func TestEveryMoveIsLegal(t *testing.T) {
 		"delegate":       "submit",
 		"review_subtask": "review",
 	}
-	// Some of what scripts share is a verb of its own, whoever does it.
+	// Some of what scripts share is a verb of its own, no matter who does it.
 	own := map[string]string{"note_tool_call": "loop", "cancel_task": "cancel", "cancel_below": "cancel"}
 	made := map[string][]string{}
 	for _, f := range files {

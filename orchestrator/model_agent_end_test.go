@@ -122,7 +122,7 @@ func (x *machine) killSilentAgent() {
 	}
 }
 
-// orderDrain tells an agent to drain, which it does: by itself, or when it is told
+// orderDrain tells an agent to drain, which it does: on its own, or when it is told
 // once more.
 func (x *machine) orderDrain() {
 	a := x.m.agents[x.member(isActive)]

@@ -53,7 +53,7 @@ func (m *model) holds(h modelCredential) (*modelTask, *modelRun, picket.Code) {
 }
 
 // admits is holds for whom reclaims a lease from before an adoption and asks
-// again, as the engine does by itself.
+// again, as the engine does on its own.
 func (m *model) admits(h modelCredential) (*modelTask, *modelRun, picket.Code) {
 	t, r, code := m.holds(h)
 	if code == picket.CodeReclaimRequired && !m.serves(r) {
@@ -206,7 +206,7 @@ func (m *model) requestHelp(h modelCredential, kind picket.HandoffKind, question
 	})
 }
 
-// Evidence: good until 15 minutes after the lease ended, whoever holds now.
+// Evidence: good until 15 minutes after the lease ended, no matter who holds now.
 
 func (m *model) lateHolder(h modelCredential) (*modelRun, picket.Code) {
 	r := m.runs[h.run]
@@ -247,7 +247,7 @@ func (m *model) runExit(h modelCredential, code string) picket.Code {
 	}
 	r.exited, r.code = true, code
 	r.exits++
-	// Whoever waits for this process goes on: the run's own task, or the one
+	// Anyone who waits for this process goes on: the run's own task, or the one
 	// that repairs or repeats it.
 	for _, id := range m.ids {
 		if t := m.tasks[id]; t.state == picket.TaskQueued && t.gate == r.id {

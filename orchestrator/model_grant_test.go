@@ -110,7 +110,7 @@ func (m *model) advance(h modelCredential, content string, o requestID, a acquir
 	if code != "" {
 		return "", nil, code
 	}
-	// Who may be given nothing can end a lease all the same.
+	// Anyone who may be given nothing can end a lease all the same.
 	incarnation, no := m.admit(a)
 	state, code := m.complete(h, content, "")
 	switch {

@@ -129,7 +129,7 @@ func (x *machine) compareCalls(id string, got *storedMoney, want map[string]*mod
 		// Off the half minutes: what acts outside is given up some seconds later.
 		if x.inHalves(due) != c.due-c.due%halfMinute || (ends > 0) != c.external ||
 			c.external && x.inHalves(ends) != c.acts {
-			x.Fatalf("call %s of %s settles by itself at %.0f and acts until %.0f; want %d and %d", cid, id,
+			x.Fatalf("call %s of %s settles automatically at %.0f and acts until %.0f; want %d and %d", cid, id,
 				due-float64(x.base), ends-float64(x.base), c.due, c.acts)
 		}
 		if c.external {

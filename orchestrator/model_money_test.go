@@ -40,7 +40,7 @@ type modelCall struct {
 	cost     budget.Envelope
 	external bool
 	keyed    bool
-	due      int64              // when it settles by itself
+	due      int64              // when it settles automatically
 	acts     int64              // until when it may act outside
 	outcome  picket.CallOutcome // "" while it is under way
 	result   string
@@ -62,7 +62,7 @@ type runMoney struct {
 }
 
 const (
-	settleDelay = 10_000 // a call settles by itself this long after its timeout
+	settleDelay = 10_000 // a call settles automatically this long after its timeout
 	actsMargin  = 2_000  // and acts outside no longer than this after it
 )
 
@@ -267,7 +267,7 @@ func (m *model) callOver(c *modelCall, o picket.CallOutcome, cost budget.Envelop
 	return m.charge(e, c.need, cost)
 }
 
-// open lists the calls under way, the first to settle by itself first.
+// open lists the calls under way, the first to settle automatically first.
 func (m *model) open() []*modelCall {
 	var out []*modelCall
 	for _, c := range m.calls {

@@ -144,7 +144,7 @@ func (m *model) retry(o requestID, tid, fresh string) (string, picket.Code) {
 	return tid, ""
 }
 
-// repeated reports whether a closed task was made anew, and that one is open.
+// repeated reports whether a closed task was made again, and that one is open.
 func (m *model) repeated(t *modelTask) bool {
 	anew := m.tasks[t.anew]
 	return anew != nil && !anew.state.Terminal() && !m.cancelledAbove(anew)

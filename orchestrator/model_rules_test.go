@@ -365,7 +365,7 @@ const runQuota = 6
 func (m *model) countRunsAnew(t *modelTask) { t.runsFrom, t.lastRun = t.attempt, false }
 
 // decide answers a hand-off: for a minute only the agent that asked gets the
-// task, if it still takes any; an escalation starts counting anew. So does the
+// task, if it still takes any; an escalation starts counting again. So does the
 // quota of runs, when a person decides.
 func (m *model) decide(h *modelHandoff, byPerson bool) {
 	t := m.tasks[h.task]

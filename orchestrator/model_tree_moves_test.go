@@ -56,7 +56,7 @@ func (x *machine) delegateBy(h picket.LeaseCredential, mh modelCredential, reque
 	x.refused(h, err, "delegate_subtask")
 }
 
-// subtask draws a subtask of a run's task, or something that is none.
+// subtask draws a subtask of a run's task, or something that is invalid.
 func (x *machine) subtask(mh modelCredential) string {
 	list := x.m.childrenOf(mh)
 	if len(list) == 0 || x.chance("no subtask", 25) {

@@ -3,7 +3,7 @@ package orchestrator_test
 // agentMutants are planted bugs of agents: who takes part, and what becomes of
 // the leases of those who do not any more.
 var agentMutants = []mutant{
-	// Who still holds.
+	// The current holder.
 	{"the lease of a dead agent still holds", []edit{{"_fence", "if lost then", "if false then"}}},
 	{"a lease of an earlier registration holds",
 		[]edit{{"_agent", "if a.incarnation == r.incarnation and not GONE[a.status] then return nil end",
@@ -38,7 +38,7 @@ var agentMutants = []mutant{
 		{"judge", "if a.status == 'active' and now >= judge_at(a) then",
 			"if a.status == 'active' and now >= judge_at(a) and now <= num(a.beat_at) + num(a.dead) * 1000 then"},
 		{"judge", "if a.status == 'unhealthy' or silent", "if a.status ~= 'draining' or silent"}}},
-	{"whoever is gone is judged again", []edit{{"_agent", "call('ZREM', K('silence'), id)", ""}}},
+	{"an agent that is gone is judged again", []edit{{"_agent", "call('ZREM', K('silence'), id)", ""}}},
 	// Death and what follows from it.
 	{"leases end before the word about their agent", []edit{{"_end_agent",
 		"set_agent_status(id, a, to, reason, actor)\n  local n = limit > 0 and end_agent_leases(id, a.incarnation, cause, actor, limit) or 0",
@@ -55,7 +55,7 @@ var agentMutants = []mutant{
 		[]edit{{"_end_agent", "math.min(dark, num(call('ZSCORE', K('deadlines'), tid)))",
 			"num(call('ZSCORE', K('deadlines'), tid))"}}},
 	// Registration.
-	{"incarnations begin anew after an adoption",
+	{"incarnations start again after an adoption",
 		[]edit{{"register", "math.max(num(meta.incarnations), floor) + 1", "num(meta.incarnations) + 1"}}},
 	{"incarnations are counted for each agent",
 		[]edit{{"register", "math.max(num(meta.incarnations), floor) + 1", "math.max(num(a.incarnation), floor) + 1"}}},
@@ -76,7 +76,7 @@ var agentMutants = []mutant{
 	{"a heartbeat ends the drain of who holds a lease",
 		[]edit{{"heartbeat", "if a.status == 'draining' and call('ZCARD', leases_key(id, a)) == 0 then",
 			"if a.status == 'draining' then"}}},
-	{"a drain never ends by itself", []edit{{"_end_lease", "if a.status == 'draining' and", "if false and"}}},
+	{"a drain never ends on its own", []edit{{"_end_lease", "if a.status == 'draining' and", "if false and"}}},
 	{"a drain ends after one interval", []edit{{"_drain", "call('ZCARD', leases_key(id, a)) == 0 and", "true and"}}},
 	{"nothing is said of an overdue drain",
 		[]edit{{"judge", "emit('agent.drain_overdue',", "type('agent.drain_overdue',"}}},

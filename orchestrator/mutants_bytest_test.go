@@ -41,7 +41,7 @@ var findingTests = map[string]string{
 	"a task ends over its open subtasks":                          "TestOpenSubtasksOfATaskThatEnds",
 	"evidence changes after a person has finished":                "TestEvidenceIsFrozenByFinishing",
 	"nothing is said of an overdue drain":                         "TestDrainDeadline",
-	"nothing settles by itself":                                   "TestNobodyKnowsWhatACallCost",
+	"nothing settles automatically":                               "TestNobodyKnowsWhatACallCost",
 	"the events of a run are never over":                          "TestAReleaseAfterTheExitOpensNothing",
 	"the first edit stays":                                        "TestAnEditedInputReachesAllLaterRuns",
 	"the next run waits for the deadline of a dead agent's lease": "TestDeathIsTheEndOfTheProcess",

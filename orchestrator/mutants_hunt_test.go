@@ -53,7 +53,7 @@ func (m mutant) plant(files map[string]string) (func(source string) string, erro
 		text := cmp.Or(changed[e.file], files[e.file])
 		if n := strings.Count(text, e.old); n != 1 {
 			return nil,
-				fmt.Errorf("%s: %s.lua has this %d times, not once:\n%s\nThe script has moved on: plant the bug anew", m.name, e.file, n, e.old)
+				fmt.Errorf("%s: %s.lua has this %d times, not once:\n%s\nThe script has moved on: plant the bug again", m.name, e.file, n, e.old)
 		}
 		changed[e.file] = strings.Replace(text, e.old, e.new, 1)
 	}

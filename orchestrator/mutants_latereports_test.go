@@ -48,7 +48,7 @@ func launchAfterLease(h *attacker) {
 	h.end(held)
 }
 
-// changeWhatWasShown changes what a reviewer has seen, back and forth. Whoever
+// changeWhatWasShown changes what a reviewer has seen, back and forth. Anyone who
 // decides on an earlier digest is refused, and nothing changes after a decision.
 func changeWhatWasShown(h *attacker) {
 	held, code := h.start(), 1
@@ -83,7 +83,7 @@ func changeWhatWasShown(h *attacker) {
 			refused(digest, picket.CodeVersion)
 		}
 		if changes := strings.Split(got.Review.Digest, "-")[1]; len(changes) != 64 {
-			h.Fatalf("%s is no SHA-256 of the evidence", changes)
+			h.Fatalf("%s is not an SHA-256 of the evidence", changes)
 		}
 		seen = append(seen, got.Review.Digest)
 	}

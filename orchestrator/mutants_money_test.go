@@ -23,7 +23,7 @@ var moneyMutants = []mutant{
 			"if outcome == 'undispatched' then cost_t, cost_u = held_t, held_u end"}}},
 	{"what nobody knows is free",
 		[]edit{{"_settle", "if outcome == 'uncertain' then cost_t, cost_u = held_t, held_u end", ""}}},
-	{"nothing settles by itself", []edit{{"reap_hold", "if h.state == 'open' then", "if false then"}}},
+	{"nothing settles automatically", []edit{{"reap_hold", "if h.state == 'open' then", "if false then"}}},
 	{"what is reaped stays held",
 		[]edit{{"_settle", "add_amount(e, 'held', -held_t, -held_u)",
 			"if outcome ~= 'uncertain' then add_amount(e, 'held', -held_t, -held_u) end"}}},

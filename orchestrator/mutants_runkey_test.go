@@ -231,7 +231,7 @@ func runKeyMakesAnother(h *attacker) {
 		h.Fatalf("a run key asked for a run key: %v", err)
 	}
 	if _, err := h.RenewRunKey(h.ctx, parent); picket.CodeOf(err) != picket.CodeUnauthenticated {
-		h.Fatalf("a key that is no run key was renewed: %v", err)
+		h.Fatalf("a key that is not a run key was renewed: %v", err)
 	}
 	_, err = h.RevokeKey(h.ctx, operator, parent)
 	h.ok(err)
@@ -298,7 +298,7 @@ var runKeyMutants = []mutant{
 	{"an ended run key lives on", []edit{{"run_key_renew", "set_run_key_expiry(id, parent, RAW)", ""}}},
 	{"an ended run key is renewed",
 		[]edit{{"run_key_renew", "if not parent or not key_is_live(id) then", "if not parent then"}}},
-	{"a key that is no run key is renewed",
+	{"a key that is not a run key is renewed",
 		[]edit{{"run_key_renew", "if not parent or not key_is_live(id) then return",
 			"parent = parent or ''\nif not key_is_live(id) then return"}}},
 	{"a run key lives longer than its parent",

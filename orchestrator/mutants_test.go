@@ -4,7 +4,7 @@ package orchestrator_test
 // a file of lua/: old text, new text. emit( or dequeue( becomes type( where it is to
 // be lost: type takes any arguments and does nothing.
 var mutants = []mutant{
-	// Who still holds.
+	// The current holder.
 	{"no token compare", []edit{{"_fence", "if mine < current then", "if false then"}}},
 	{"the current token counts as unknown", []edit{{"_fence", "if shown > current then", "if shown >= current then"}}},
 	{"a foreign token may be shown",
@@ -35,7 +35,7 @@ var mutants = []mutant{
 		[]edit{{"_prelude", "string.sub(e.actor or '', 1, 4) == 'key_'", "true"}}},
 	{"evidence for ever", []edit{{"_evidence", "if r.state ~= 'running' and", "if false and"}}},
 	// Leases.
-	{"release by id, whoever holds",
+	{"release by id, regardless of the holder",
 		[]edit{{"release", "local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])",
 			"local t, r, deadline, err = load(K('task:', tid)), load(K('run:', rid)), now\nif not r or t.state ~= 'leased' then err = refuse('lease_expired') end"}}},
 	{"an ended lease stays in deadlines", []edit{{"_end_lease", "call('ZREM', K('deadlines'), tid)", ""}}},
@@ -70,7 +70,7 @@ var mutants = []mutant{
 		[]edit{{"_grant", "err = close and close()", "if close then close() end"}}},
 	{"an advance ends nothing",
 		[]edit{{"advance", "complete(ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7])", "'review'"}}},
-	{"a repeated advance grants anew",
+	{"a repeated advance grants again",
 		[]edit{{"_grant", "if was and not invalid then", "if was and not invalid and not close then"}}},
 	{"an advance is not remembered",
 		[]edit{{"_grant", "remember(key, body, table", "remember(close and '' or key, body, table"}}},
@@ -103,7 +103,7 @@ var mutants = []mutant{
 	{"a hand-off is answered twice", []edit{{"_answer", "if h.state ~= 'open' then", "if false then"}}},
 	{"review of what is not in review", []edit{{"review", "if t.state ~= 'review' then", "if false then"}}},
 	{"deny is not applied", []edit{{"overdue", "if h.policy == 'deny' then", "if false then"}}},
-	{"a claim is taken over by itself",
+	{"a claim is taken over automatically",
 		[]edit{{"claim", "if h.claimed ~= '' and h.claimed ~= by and ARGV[5] ~= '1' then", "if false then"}}},
 	{"an edited input is lost", []edit{{"_answer", "if edited then call('SET', K('edit:', h.task), input) end", ""}}},
 	{"the first edit stays",
@@ -138,7 +138,7 @@ var mutants = []mutant{
 		[]edit{{"run_events", "if not again then write(i) end",
 			"if not again or kind ~= 'run.stalled' then write(i) end"}}},
 	// Signs of life.
-	{"a tool call is no sign of life", []edit{{"_toolcalls", "put(r, 'active', NOW, 'call',", "put(r, 'call',"}}},
+	{"a tool call is not a sign of life", []edit{{"_toolcalls", "put(r, 'active', NOW, 'call',", "put(r, 'call',"}}},
 	{"other calls count as the same", []edit{{"_toolcalls", "r.call == call_id and", "r.call and"}}},
 	{"a repeated look counts",
 		[]edit{{"_toolcalls", "if req ~= '' and r.call_by == req then return nudge_for_call(r, name) end", ""}}},

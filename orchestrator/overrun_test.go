@@ -11,7 +11,7 @@ import (
 )
 
 // A call that cost more than it had reserved is booked in full. The envelope
-// pays for nothing then, but for what is free, until a top-up makes it good.
+// pays for nothing then except for what is free, until a top-up makes it good.
 func TestAnOverrunLocksUntilATopUp(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		task, h := f.submitAndLease(t, picket.TaskSpec{BudgetEnvelope: worth(100, "1")})
@@ -206,7 +206,7 @@ func TestATopUpIsChargedToTheDailyLimit(t *testing.T) {
 	})
 }
 
-// Who waits for a top-up hears of it at once, also of one that came between the
+// Anyone who waits for a top-up hears of it at once, also of one that came between the
 // refusal and the wait.
 func TestWaitingForATopUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -49,7 +49,7 @@ func runsOfATask(h *attacker) {
 	h.wantsPerson(task)
 	_, err := h.Answer(h.ctx, operator, task.Handoff.HandoffID, picket.AnswerRequest{Answer: picket.RawJSON(`"go on"`)})
 	h.ok(err)
-	task = h.giveBack(h.next(), smallQuotas.Runs, picket.ExitReleased) // counted anew
+	task = h.giveBack(h.next(), smallQuotas.Runs, picket.ExitReleased) // counted again
 	h.wantsPerson(task)
 	_, err = h.Retry(h.ctx, operator, task.TaskID, "go on")
 	h.ok(err)

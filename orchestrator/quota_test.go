@@ -140,7 +140,7 @@ func registrations(h *attacker) {
 	_, err := h.Deregister(h.ctx, one, "a0", nil)
 	h.ok(err)
 	h.wantQuotaRefusal(h.register(one, "more", 10), "agents") // the record is kept
-	h.ok(h.register(one, "a0", 60))                           // an id of before is no further record
+	h.ok(h.register(one, "a0", 60))                           // an id of before is not a further record
 	_, err = h.Deregister(h.ctx, one, "a0", nil)
 	h.ok(err)
 	h.wantQuotaRefusal(h.register(one, "a0", 81), "metadata_bytes")
@@ -148,7 +148,7 @@ func registrations(h *attacker) {
 	h.ok(h.register(two, "b0", 60)) // another key has a quota of its own
 	h.wantQuotaRefusal(h.register(two, "b1", 41), "metadata_bytes")
 	h.ok(h.register(two, "b1", 40))
-	// What retention deletes may be registered anew.
+	// What retention deletes may be registered again.
 	for _, id := range []string{"a0", "a1", "a2"} {
 		_, err = h.Deregister(h.ctx, one, id, nil)
 		h.ok(err)

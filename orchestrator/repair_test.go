@@ -39,7 +39,7 @@ func TestRepairBeforeAStart(t *testing.T) {
 	ok(t, err)
 	whole, cut := bytes.LastIndex(log, []byte("*1\r\n$5\r\nMULTI")), bytes.LastIndex(log, []byte("second"))
 	if whole < 0 || cut < whole {
-		t.Fatalf("the script is no transaction in the file: %q", log)
+		t.Fatalf("the script is not a transaction in the file: %q", log)
 	}
 	ok(t, os.Truncate(files[0], int64(cut)))
 	repair()

@@ -88,8 +88,8 @@ func TestEscalateFailEndsTheTaskAndRetryMakesANewOne(t *testing.T) {
 	})
 }
 
-// wantRetriedOnce checks that a closed task is not made anew again as long as what it
-// was made anew as is open.
+// wantRetriedOnce checks that a closed task is not made again as long as what it
+// was made again as is open.
 func (f *fixture) wantRetriedOnce(t *testing.T, id, anew string) {
 	t.Helper()
 	_, err := f.Retry(f.ctx, operator, id, "me too")

@@ -150,7 +150,7 @@ func TestAdvanceGrantsNothingWithARevokedKey(t *testing.T) {
 }
 
 // The completion of an advance counts although its key is revoked while it waits
-// for more: the answer says so, and is no refusal.
+// for more: the answer reports it, and is not a refusal.
 func TestAdvanceAnswersWhenTheKeyIsRevokedWhileItWaits(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		task := f.mustSubmit(t, picket.TaskSpec{})

@@ -87,7 +87,7 @@ func TestARunKeyEndsWithTheKeyThatMadeIt(t *testing.T) {
 	})
 }
 
-// The leases are kept when the person says so, and the run key ends all the same.
+// The leases are kept when the person confirms it, and the run key ends all the same.
 func TestKeptLeasesOfARunKey(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		parent := f.mustCreateKey(t, picket.ScopeOperator)
@@ -106,7 +106,7 @@ func TestKeptLeasesOfARunKey(t *testing.T) {
 	})
 }
 
-// A run key that has expired leaves nothing behind, whoever comes by first: the
+// A run key that has expired leaves nothing behind, no matter who comes by first: the
 // sweep, the next run key of the same parent, or its own adapter.
 func TestARunKeyLeavesNothingBehind(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {

@@ -31,7 +31,7 @@ func (f *fixture) wantSpentTotal(t *testing.T, id, dollars string) {
 }
 
 // What was spent from a day is known at any moment, to the nano-dollar: of tasks
-// and their subtasks, late and corrected, whoever has ended.
+// and their subtasks, late and corrected, no matter who has ended.
 func TestWhatWasSpentOfADay(t *testing.T) {
 	onBothStores(t, func(t *testing.T, plain *fixture) {
 		f := plain.openWithDailyLimit(t, worth(1_000_000, "100"))
@@ -111,7 +111,7 @@ func TestWhatWasSpentBelongsToTheDayOfTheTask(t *testing.T) {
 }
 
 // Envelopes from before this was counted show no sum, and begin none: the
-// scanner counts them, from the leaves up. That is no damage.
+// scanner counts them, from the leaves up. That is not damage.
 func TestEnvelopesOfAnOlderStoreAreSummedUp(t *testing.T) {
 	onBothStores(t, func(t *testing.T, plain *fixture) {
 		f := plain.openWithDailyLimit(t, worth(1_000_000, "100"))

@@ -63,7 +63,7 @@ type lossHistory struct {
 	taken     int
 	done      counter // calls that were answered
 	waits     counter // calls answered 503
-	lost      counter // leases whose holder was refused for good
+	lost      counter // leases whose holder was refused permanently
 	kinds     map[string]int
 
 	ahead   atomic.Int64 // of the clock, in ns
@@ -243,7 +243,7 @@ func (l *lossHistory) startLoad() func() {
 	}
 }
 
-// openAll starts what is down, but for the processes that p keeps down, and
+// openAll starts what is down except for the processes that p keeps down, and
 // wakes the sleepers, unless p lets them sleep on.
 func (l *lossHistory) openAll(p cyclePlan) {
 	for i, q := range l.procs {

@@ -241,7 +241,7 @@ type LeaseMetrics struct {
 	// start come, to its first lease.
 	PickUp store.Distribution
 	// Renew are the seconds that renewals took, LeaseLeft the part of the window
-	// that was left when they came, 0 to 1. The first one of a lease is no part of
+	// that was left when they came, 0 to 1. The first one of a lease is not part of
 	// LeaseLeft: it only confirms the grant.
 	Renew     store.Distribution
 	LeaseLeft store.Distribution

@@ -18,7 +18,7 @@ func (f *fixture) mustStats(t *testing.T) picket.Stats {
 }
 
 // What waits for people is counted by kind, and told by what has waited
-// longest; the lists behind it are made anew for a store that has none.
+// longest; the lists behind it are made again for a store that has none.
 func TestWhatWaitsForPeopleIsCounted(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		ask := func(kind picket.HandoffKind) string {

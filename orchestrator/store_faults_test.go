@@ -136,7 +136,7 @@ func (s *faultyStore) runInFault(t *testing.T, c replyCase, trouble rig.Outage) 
 		w.unchanged(before)
 	}
 	end()
-	// whoever connects again adopts
+	// anyone who connects again adopts
 	if refused && !trouble.NeedsAdoption && !(trouble.ClosesConnections && c.script() == "adopt") {
 		w.unchanged(before)
 	}
@@ -215,7 +215,7 @@ func (w *replyEnv) unchanged(before string) {
 	}
 }
 
-// dumpWithoutTime is all that the namespace holds, but for what says only what time it is.
+// dumpWithoutTime is all that the namespace holds except for what says only what time it is.
 func (w *replyEnv) dumpWithoutTime() string {
 	w.t.Helper()
 	text, err := dump(w.ctx, w.raw, nil)
@@ -238,7 +238,7 @@ func (w *replyEnv) callAgain(c replyCase) any {
 	}
 }
 
-// expectWorks checks that the engine goes on by itself: a life from beginning
+// expectWorks checks that the engine goes on automatically: a life from beginning
 // to end, a woken long poll, and nothing that breaks an invariant.
 func (w *replyEnv) expectWorks() {
 	w.t.Helper()

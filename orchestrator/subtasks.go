@@ -107,7 +107,7 @@ func laneAgent(lane string) string {
 
 // subtaskLane names the queue of a subtask. Below a task that is pinned to an
 // agent it is that agent's too: one that names neither role nor needs is
-// pinned as well, any other may also be taken by whoever fits.
+// pinned as well, any other may also be taken by anyone who fits.
 func subtaskLane(parent string, s *picket.TaskSpec) string {
 	agent := laneAgent(parent)
 	switch {
@@ -230,7 +230,7 @@ func (e *Engine) ReviewSubtask(ctx context.Context, held picket.LeaseCredential,
 
 // repairSpec specifies the subtask that repairs another one: the same task again,
 // for the same agents, as its note says. Where there is no such subtask the
-// verb that follows says so.
+// verb that follows reports it.
 func (e *Engine) repairSpec(ctx context.Context, held picket.LeaseCredential, taskID string) ([]any, error) {
 	was, err := e.readParent(ctx, taskID)
 	if err != nil {

@@ -179,7 +179,7 @@ func (e *Engine) specArgs(id, actor string, s picket.TaskSpec) ([]any, error) {
 	}, nil
 }
 
-// Cancel ends a task for good, whatever it is doing.
+// Cancel ends a task permanently, whatever it is doing.
 func (e *Engine) Cancel(ctx context.Context, by picket.Caller, taskID, reason string) (picket.Task, error) {
 	if err := picket.CheckID("taskId", "task", taskID); err != nil {
 		return picket.Task{}, err

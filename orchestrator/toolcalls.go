@@ -9,7 +9,7 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// describeCall is a tool call in words, for whoever has to judge a loop.
+// describeCall is a tool call in words, for anyone who has to judge a loop.
 func describeCall(tool, arguments string) string {
 	const most = 200
 	if len(arguments) > most {

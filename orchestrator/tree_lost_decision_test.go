@@ -8,7 +8,7 @@ import (
 	"github.com/picket-dev/picket/orchestrator"
 )
 
-// Who decides about what lies below a cancelled task is told who has cancelled
+// Anyone who decides about what lies below a cancelled task is told who has cancelled
 // that one, also while nobody has come to write it down.
 func TestADecisionBelowACancelledTaskLoses(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {

@@ -66,7 +66,7 @@ func TestAwaitWakesWithTheSubtask(t *testing.T) {
 				t.Fatalf("the parent is told %q", a.state.Reason)
 			}
 		}
-		// A child that waits for its agent says so when the wait runs out.
+		// A child that waits for its agent reports it when the wait runs out.
 		queued := p.mustDelegate(t, "", picket.Subtask{Role: "poet"}).TaskID
 		s, err := f.AwaitSubtask(f.ctx, p.held, queued, time.Second)
 		ok(t, err)
@@ -75,7 +75,7 @@ func TestAwaitWakesWithTheSubtask(t *testing.T) {
 			!strings.Contains(why, "no registered agent serves this lane") {
 			t.Fatalf("awaited %+v", s)
 		}
-		// Who waits is alive, however long it takes; the end of the parent's own
+		// Anyone who waits is alive, however long it takes; the end of the parent's own
 		// lease ends its waiting.
 		got := p.awaitInBackground(queued, 50*time.Second)
 		if f.virtual {
@@ -158,7 +158,7 @@ func TestPeopleAndTheTree(t *testing.T) {
 	})
 }
 
-// TestCancelAgainstGrant: whoever comes first, what is below a cancelled task
+// TestCancelAgainstGrant: anyone who comes first, what is below a cancelled task
 // ends cancelled, and no lease of it holds.
 func TestCancelAgainstGrant(t *testing.T) {
 	f := openFixture(t, rig.Real(t))

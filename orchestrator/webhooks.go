@@ -226,7 +226,7 @@ func clipped(text string, most int) string {
 }
 
 // unsealTarget opens what a row holds sealed. What another key has sealed stays
-// empty: who posts to it says so.
+// empty: who posts to it reports it.
 func (e *Engine) unsealTarget(script string, row any) (t picket.WebhookTarget, err error) {
 	r := newReply(script)
 	w, h := r.webhook(row)

@@ -20,7 +20,7 @@ func (f *fixture) acquireTurn(t *testing.T, claim string) picket.WebhookTurn {
 }
 
 // A target is one's own for as long as a claim lasts in store time, and each
-// step begins it anew; then it is the next one's, and the first has no say.
+// step begins it again; then it is the next one's, and the first has no say.
 func TestATargetHasOneDelivererAtATime(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		made, err := f.CreateWebhook(f.ctx, operator, everyEvent)

@@ -20,7 +20,7 @@ const FenceHeader = "X-Fencing-Token"
 var fencePattern = regexp.MustCompile(`^[1-9][0-9]{0,15}$`)
 
 // authenticate opens the capability of a request. A missing or forged one is
-// 401, and nothing else is: agents give up their tools for good at a 401.
+// 401, and nothing else is: agents give up their tools permanently at a 401.
 func (p *Proxy) authenticate(r *http.Request) (picket.LeaseCredential, error) {
 	token, err := bearerToken(r.Header)
 	if err != nil {

@@ -38,7 +38,7 @@ func (p *Proxy) dispatchAndSettle(ctx context.Context, door Backend, held picket
 	}
 	if err != nil {
 		// The call was made and its answer is here: it is not kept from the agent.
-		// The reservation settles by itself at its deadline.
+		// The reservation settles automatically at its deadline.
 		p.log.WarnContext(ctx, "a call could not be settled", "tool", m.Tool, "task", held.TaskID, "run", held.RunID,
 			"call", r.CallID, "err", err)
 		settled = picket.Settled{Cost: s.Cost, Available: r.Available}

@@ -24,7 +24,7 @@ import (
 	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
 )
 
-// patience is no assertion: it ends tests that hang.
+// patience is not an assertion: it ends tests that hang.
 const patience = 30 * time.Second
 
 // gatewayEnv is a proxy with an upstream named up, whose calls cost a cent.

@@ -56,7 +56,7 @@ func TestAnUpstreamAsksWhileItWorks(t *testing.T) {
 			}
 		}
 	}
-	// Who cannot be asked is not asked, and nobody else is in its place.
+	// Anyone who cannot be asked is not asked, and nobody else is in its place.
 	for _, wire := range protocolVersions {
 		s := connect(t, b.url, b.token(), wire, nil)
 		if r := call(t, s, "up_elicit", nil); !r.IsError {

@@ -58,7 +58,7 @@ func TestAnEndlessListOfAnUpstream(t *testing.T) {
 	}
 }
 
-// An answer that would fill the memory is no answer.
+// An answer that would fill the memory is not an answer.
 func TestAHugeAnswerOfAnUpstream(t *testing.T) {
 	const huge = `{"jsonrpc":"2.0","id":1,"result":"`
 	served := newFakeModel(t, nil)

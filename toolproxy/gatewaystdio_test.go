@@ -163,7 +163,7 @@ func TestCommandsEndWithTheProxy(t *testing.T) {
 	}
 }
 
-// awaitGone waits until a process is no more.
+// awaitGone waits until a process no longer exists.
 func awaitGone(t testing.TB, pid string) {
 	t.Helper()
 	for until := time.Now().Add(patience); time.Now().Before(until); {

@@ -147,7 +147,7 @@ func idempotencyKey(h http.Header) (string, error) {
 	return values[0], CheckKey(values[0])
 }
 
-// CheckKey refuses what is no idempotency key; "" is none either.
+// CheckKey refuses what is not an idempotency key; "" is none either.
 func CheckKey(key string) error {
 	if key == "" || len(key) > 255 {
 		return invalidKey()

@@ -170,7 +170,7 @@ func knownExecs(c echo.Context) ([]string, error) {
 	}
 	if len(list) > maxKnown || !callIDListPattern.MatchString(list) {
 		return nil, web.BadParameter("exec", "Send the callIds of exec commands, with commas between them.",
-			"exec is no list of call ids")
+			"exec is not a list of call ids")
 	}
 	return strings.Split(list, ","), nil
 }

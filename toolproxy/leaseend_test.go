@@ -87,7 +87,7 @@ func TestTheNextLeaseDoesNotWaitForTheDeadline(t *testing.T) {
 				t.Fatalf("%d leases after %s", len(leases), time.Since(began))
 			}
 			m.expectSettled(t, task.TaskID, 30*cent)
-			// Nobody knows what it came to, so that it is not made again by itself.
+			// Nobody knows what it came to, so that it is not made again on its own.
 			m.source.during = nil
 			if a := m.tool(t, leases[0], "buy", `{}`, "k"); a.status != 409 || a.code() != "state_conflict" ||
 				m.source.calls.Load() != 1 {

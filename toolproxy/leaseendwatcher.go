@@ -108,7 +108,7 @@ func (r *leaseEndWatcher) close() {
 }
 
 // awaitLeaseEnd waits for the end of the lease for as long as there are calls. That it
-// cannot see is no reason to cut anything off: the deadline of each call is
+// cannot see is not a reason to cut anything off: the deadline of each call is
 // what the next holder waits for at most.
 func (c *runCalls) awaitLeaseEnd(eyes leaseEndWaiter, held picket.LeaseCredential, log *slog.Logger) {
 	for {

@@ -13,7 +13,7 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// CheckNoLeaseToken refuses to send the lease token away, because whoever has it can
+// CheckNoLeaseToken refuses to send the lease token away, because anyone who has it can
 // act as the run. sent are JSON texts; the error is a *picket.Error.
 // It is found however JSON or a URL writes it, and in base64, as a header with a
 // user and a password has it; a caller that hides it otherwise is not stopped.

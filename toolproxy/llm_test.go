@@ -171,7 +171,7 @@ func TestAnAnswerIsLimitedToTheEnvelope(t *testing.T) {
 	expect(t, w, picket.CallDone, 1130, claudeCost)
 }
 
-// Too little for any answer reaches nobody, and says so in the vendor's words.
+// Too little for any answer reaches nobody, and reports it in the vendor's words.
 func TestAnEmptyEnvelopeReachesNoModel(t *testing.T) {
 	for path, want := range map[string][]string{
 		"/llm/anthropic/v1/messages": {`"type":"error"`, `"type":"billing_error"`, `"message":"budget_exceeded: `,

@@ -12,7 +12,7 @@ import (
 
 // Agents that try to think more than their envelope has.
 
-// However many answers are asked for, and however long: the product is no small
+// However many answers are asked for, and however long: the product is not a small
 // number.
 func TestOutputBoundDoesNotOverflow(t *testing.T) {
 	for _, c := range [][2]int64{{1 << 32, 1 << 32}, {1 << 52, 1 << 12}, {1<<53 - 1, 1<<53 - 1}} {

@@ -46,7 +46,7 @@ func TestAnHourInTheCacheCostsTwice(t *testing.T) {
 	expect(t, w, picket.CallDone, 1130, claudeCost+60*(6_000-3_750))
 }
 
-// A mark for the cache is no part of a prompt that is known; what is longer than
+// A mark for the cache is not part of a prompt that is known; what is longer than
 // one is.
 func TestContentIsNoMarkForTheCache(t *testing.T) {
 	door := &needRecorder{fakeEnvelope: newRichEnvelope(10_000)}

@@ -210,7 +210,7 @@ func TestUnlimitedToolUsesAreRefused(t *testing.T) {
 	}
 }
 
-// However often and however dear: the product is no small number, and nothing
+// However often and however dear: the product is not a small number, and nothing
 // is called on it.
 func TestToolFeesDoNotOverflow(t *testing.T) {
 	for _, price := range []budget.Money{cent, budget.MaxMoney} {

@@ -83,7 +83,7 @@ func refusal(t testing.TB, r *mcp.CallToolResult) (code, remedy string) {
 	t.Helper()
 	e, _ := object(t, r)["error"].(map[string]any)
 	if !r.IsError || e == nil {
-		t.Fatalf("the result is no refusal: %+v", r)
+		t.Fatalf("the result is not a refusal: %+v", r)
 	}
 	return text(e["code"]), text(e["remedy"])
 }

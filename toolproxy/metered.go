@@ -85,7 +85,7 @@ type MeteredResult struct {
 }
 
 // Answer is the result with its price tag: members cost and available beside
-// its own, which they replace. A result that is no object stands in "result".
+// its own, which they replace. A result that is not an object stands in "result".
 func (r MeteredResult) Answer() (jsontext.Value, error) {
 	members := map[string]jsontext.Value{}
 	if jsontext.Value(r.Result).Kind() != '{' {

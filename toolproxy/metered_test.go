@@ -190,7 +190,7 @@ func TestALostSettlementIsRepeated(t *testing.T) {
 }
 
 // A caller that goes away gets nothing back. With a key the call is finished
-// for whoever repeats it; without one it ends there.
+// for anyone who repeats it; without one it ends there.
 func TestACallerThatGoesAwayIsNotRefunded(t *testing.T) {
 	for key, want := range map[string]struct {
 		outcome picket.CallOutcome

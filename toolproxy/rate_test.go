@@ -128,7 +128,7 @@ func TestAFloodOfToolCallsIsRefused(t *testing.T) {
 	})
 }
 
-// Over MCP a refused call is a result that says so, and the tools that end the
+// Over MCP a refused call is a result that reports it, and the tools that end the
 // run still work. Calls of models count too.
 func TestAFloodOverMCPIsRefused(t *testing.T) {
 	rated(t, func(t *testing.T, h *engineEnv, _ *web.Rates, url string) {

@@ -118,7 +118,7 @@ func answered(t *testing.T, c *http.Client, req *http.Request, want string) {
 }
 
 // Where there is not enough for the answer that was asked for, a shorter one is
-// asked for in the next step; that is no event, unlike the refusal of every
+// asked for in the next step; that is not an event, unlike the refusal of every
 // answer.
 func TestAShorterAnswerIsNoEvent(t *testing.T) {
 	s := rig.Real(t)

@@ -42,7 +42,7 @@ type Source interface {
 	// Tools lists what the run may call now. Their names must not change hands
 	// between sources: of two tools with one name the first source's counts.
 	Tools(ctx context.Context, door Backend, held picket.LeaseCredential) ([]Tool, error)
-	// Call makes a call; mine is false when c.Name is no tool of this source. A
+	// Call makes a call; mine is false when c.Name is not a tool of this source. A
 	// tool that is not free goes through [Proxy.Metered], and its answer through
 	// [MeteredResult.Answer].
 	Call(ctx context.Context, c Call) (answer jsontext.Value, mine bool, err error)

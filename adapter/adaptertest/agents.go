@@ -184,7 +184,7 @@ func (s *Server) heldBy(a *agent) (held []*lease) {
 	return held
 }
 
-// checkIncarnation refuses who is no participant any more, or not the latest of its id.
+// checkIncarnation refuses an agent that no longer participates, and an incarnation that is not the latest.
 func (s *Server) checkIncarnation(a *agent, incarnation int64) error {
 	if a.record.Status.Gone() || incarnation > 0 && incarnation < a.record.Incarnation {
 		return picket.Refuse(picket.CodeAgentGone, "Stop all work, then register again.", "agent %s is %s",

@@ -34,7 +34,7 @@ func agentRules() []Rule {
 		{"says what it holds", "work would go on that nobody knows of", reportsHeldTasks},
 		{"obeys a drain", "a machine could not be emptied", obeysDrain},
 		{"drains when it is told to end", "each restart would cost the work under way", drainsOnTerm},
-		{"obeys stop_task, and says so", "an operator's stop button would stop nothing", obeysStopTask},
+		{"obeys stop_task, and reports it", "an operator's stop button would stop nothing", obeysStopTask},
 		{"stops its work before it registers again", "two agents would work on one task",
 			func(b *ruleCheck) { reregisters(b, b.s.Kill) }},
 		{"comes back to a registry that has lost it", "a lost store would cost every worker",

@@ -169,7 +169,7 @@ func (l *lineWriter) flush() {
 const usageScopeSession = "session"
 
 // parseDollars reads dollars as agents write them, a number with the errors of
-// floating point in it, to the next nano-dollar; false for what is no amount.
+// floating point in it, to the next nano-dollar; false for what is not an amount.
 func parseDollars(number jsontext.Value) (budget.Money, bool) {
 	const most = 1e6 // dollars: more is an error of the agent
 	usd, err := strconv.ParseFloat(string(number), 64)

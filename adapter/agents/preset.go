@@ -110,7 +110,7 @@ func (p Preset) InstallHint() string {
 	return ""
 }
 
-// Linger is what an agent gets to end by itself after it handed in its result.
+// Linger is what an agent gets to end on its own after it handed in its result.
 // A coding agent tells at its very end what it has used.
 func (p Preset) Linger() time.Duration {
 	if p.CodingAgent() {

@@ -60,7 +60,7 @@ func answerText(a picket.Answer) string {
 }
 
 // workingRules are how to work under a lease.
-const workingRules = `How to work: your current directory is the workspace of this task; change nothing outside of it. The MCP server "picket" gives you the tools to talk to whoever gave you the task:
+const workingRules = `How to work: your current directory is the workspace of this task; change nothing outside of it. The MCP server "picket" gives you the tools to talk to the person or agent that gave you the task:
 - report_progress: after each step that matters. What you report is all that a later run is sure to know.
 - mark_complete: hand in the result, as output and a short summary. It is your last step: work that is not handed in counts as failed.
 - request_human_help: when a person has to decide something. Then stop; you are started again with the answer.

@@ -146,7 +146,7 @@ func (c cgroup) removeSoon() {
 }
 
 // removeStaleCgroups removes the leaves in a directory that nobody is in, and whose maker,
-// named at their end, is no more.
+// named at their end, no longer exists.
 func removeStaleCgroups(parent string) {
 	dirs, _ := filepath.Glob(filepath.Join(parent, cgroupPrefix+"*"))
 	for _, dir := range dirs {
@@ -198,7 +198,7 @@ func probeCgroup(parent string) error {
 	defer dir.Close()
 	// A program without a name cannot be executed, but the process that tries
 	// to is there by then. It goes before the kill: kernels are known that kill
-	// whoever is started in a cgroup that was killed once.
+	// anyone who is started in a cgroup that was killed once.
 	pid, err := syscall.ForkExec("", []string{""}, &syscall.ProcAttr{
 		Sys: &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())},
 	})

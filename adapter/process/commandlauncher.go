@@ -273,7 +273,7 @@ type ContainmentPlanner interface {
 	PlannedContainment() string
 }
 
-// PlannedContainment is the level that the next process gets, but for a cgroup that cannot
+// PlannedContainment is the level that the next process gets except for a cgroup that cannot
 // be made by then.
 func (l CommandLauncher) PlannedContainment() string {
 	level, err := l.plannedLevel()

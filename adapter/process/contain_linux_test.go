@@ -114,7 +114,7 @@ func TestProgramThatIsNoShim(t *testing.T) {
 		Command: []string{"true"},
 	}.Launch(context.Background(), Job{Dir: t.TempDir()})
 	if err == nil || !strings.Contains(err.Error(), "the shim ended before the agent began: no shim here") {
-		t.Errorf("with a program that is no shim: %v", err)
+		t.Errorf("with a program that is not a shim: %v", err)
 	}
 }
 

@@ -129,7 +129,7 @@ func (p *groupProcess) waitForExec(ctx context.Context, cmd *exec.Cmd, mark stri
 		case <-ctx.Done():
 		}
 		killMarked(cmd.Process.Pid, mark)
-		<-ended // a child that was killed first may have let it end by itself
+		<-ended // a child that was killed first may have let it end on its own
 		return Exited{Code: 128 + int(syscall.SIGKILL), Signal: "SIGKILL", LimitHit: passed}
 	}
 }

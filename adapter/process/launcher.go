@@ -70,7 +70,7 @@ type Process interface {
 	Containment() string
 }
 
-// DeadlineKeeper is a Process that ends by itself when nobody tells it to go on,
+// DeadlineKeeper is a Process that ends on its own when nobody tells it to go on,
 // such as one whose adapter was killed.
 type DeadlineKeeper interface {
 	// KillAt says by when the tree must be dead, unless it is told again. The
@@ -90,7 +90,7 @@ type Observer interface {
 // 128 and its number.
 type Exited struct {
 	Code   int
-	Signal string // such as SIGKILL; empty when it ended by itself
+	Signal string // such as SIGKILL; empty when it ended on its own
 	// LimitHit is the limit for which a program was killed, such as "more than 64
 	// processes"; empty when it was not, and for agents.
 	LimitHit string
@@ -124,7 +124,7 @@ type ExecSupporter interface {
 }
 
 // execMark is the variable that a program and all that it starts carry: it
-// tells them from the agent's own processes, whoever is their parent. Ids of
+// tells them from the agent's own processes, no matter who is their parent. Ids of
 // calls are those of a task, so the run is part of it.
 func execMark(run, id string) string { return "PICKET_EXEC=" + run + "/" + id }
 

@@ -47,7 +47,7 @@ func (l *Limits) Fill() error {
 }
 
 // treeLimits is what bounds one program and all that it starts; what is not above
-// 0 is no bound.
+// 0 is not a bound.
 type treeLimits struct {
 	Processes int   `json:"processes,omitzero"`
 	Memory    int64 `json:"memory,omitzero"` // bytes

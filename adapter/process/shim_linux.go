@@ -72,7 +72,7 @@ func serveShimVersion(version string) error {
 		}
 		var stat unix.Stat_t
 		if err := unix.Fstat(fd, &stat); err != nil || stat.Mode&unix.S_IFMT != kind {
-			return fmt.Errorf("%s is set, but this is no shim of an adapter", shimVariable)
+			return fmt.Errorf("%s is set, but this is not a shim of an adapter", shimVariable)
 		}
 		files[fd] = os.NewFile(uintptr(fd), "")
 	}
@@ -282,7 +282,7 @@ func exitOf(status unix.WaitStatus) *shimExit {
 	return &shimExit{Code: status.ExitStatus()}
 }
 
-// hasGivenUp reports whether it is no use to wait for the rest of the tree, such
+// hasGivenUp reports whether waiting is useless for the rest of the tree, such
 // as programs of another user.
 func (s *shim) hasGivenUp() bool {
 	if BootClock() < s.killStarted+killTimeout {
@@ -297,7 +297,7 @@ func (s *shim) removeIfEmpty() bool {
 	return s.group.dir == "" || !s.group.populated() && s.group.remove() == nil
 }
 
-// kill ends the tree, and goes on until nobody is left: whoever forks while he
+// kill ends the tree, and goes on until nobody is left: anyone who forks while he
 // is looked for is found in the next round.
 func (s *shim) kill() {
 	if s.killInterval == 0 {
@@ -333,7 +333,7 @@ func (s *shim) killOnce() {
 
 // killChild kills a child, whose id is its own until it is reaped, and its process
 // group: that takes those along that it is forking just now. Only descendants
-// can be in a group of a descendant, but for the shim's own one.
+// can be in a group of a descendant except for the shim's own one.
 func (s *shim) killChild(p procStat) {
 	if p.group != os.Getpid() {
 		_ = unix.Kill(-p.group, unix.SIGKILL)

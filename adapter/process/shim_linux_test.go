@@ -222,7 +222,7 @@ func TestAgentInheritsNothing(t *testing.T) {
 	})
 }
 
-// ignoredHere are the signals that whoever started the tests ignores, as does
+// ignoredHere are the signals that anyone who started the tests ignores, as does
 // everybody below him.
 func ignoredHere(t *testing.T) uint64 {
 	t.Helper()
@@ -273,7 +273,7 @@ func TestCgroupHoldsWithoutItsShim(t *testing.T) {
 }
 
 // An agent that runs as root can leave its cgroup. Once it also killed its shim,
-// nothing may lead to it any more, and nothing is promised of it. Whoever is in
+// nothing may lead to it any more, and nothing is promised of it. Anyone who is in
 // the cgroup is dead all the same.
 func TestRootLeavesItsCgroupAndKillsItsShim(t *testing.T) {
 	if levels := proctest.Levels(t); levels[0] != picket.ContainmentCgroup || os.Geteuid() != 0 {

@@ -35,7 +35,7 @@ type shimExecProcess struct {
 // maxExecMessage bounds one request for a program, in bytes.
 const maxExecMessage = 256 << 10
 
-// receiveExecs takes requests from the adapter, until it is no more.
+// receiveExecs takes requests from the adapter, until it no longer exists.
 func receiveExecs(socket *os.File) <-chan shimExecRequest {
 	c := make(chan shimExecRequest)
 	go func() {
@@ -205,7 +205,7 @@ func (s *shim) reapExec(pid int, status unix.WaitStatus) {
 	if b.leaderExit = exitOf(status); b.killStarted == 0 && b.leaderExit.Code != 0 {
 		b.limitHit = s.hitLimit(b)
 	}
-	if b.killStarted > 0 { // a child that was killed first may have let it end by itself
+	if b.killStarted > 0 { // a child that was killed first may have let it end on its own
 		b.leaderExit = exitOf(unix.WaitStatus(unix.SIGKILL))
 	} else {
 		b.killStarted = BootClock()
@@ -231,7 +231,7 @@ func (s *shim) killEndedExecs() {
 	}
 }
 
-// killOnce kills whoever of the program is there now and reports whether there
+// killOnce kills the processes of the program that exist now and reports whether there
 // was somebody.
 func (b *shimExecProcess) killOnce() (somebody bool) {
 	if b.group.dir != "" {

@@ -60,7 +60,7 @@ const (
 	ackTimeout = 250 * time.Millisecond
 	// shimExitTimeout is what it then gets to report the end.
 	shimExitTimeout = 2 * time.Second
-	// killTimeout bounds how long a killed tree is waited for. Who does not die
+	// killTimeout bounds how long a killed tree is waited for. Anyone who does not die
 	// for so long is stuck in the kernel, and never comes back to his program,
 	// or is another user's.
 	killTimeout = 30 * time.Second
@@ -88,7 +88,7 @@ func (p *shimProcess) Terminate() { p.sendCommand(shimCommand{Signal: syscall.SI
 // Kill ends the whole tree.
 func (p *shimProcess) Kill() { p.sendCommand(shimCommand{Signal: syscall.SIGKILL}) }
 
-// sendCommand tells the shim. A shim that is no more is noticed by follow.
+// sendCommand tells the shim. A shim that no longer exists is noticed by follow.
 func (p *shimProcess) sendCommand(o shimCommand) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -218,7 +218,7 @@ func (p *shimProcess) waitForShim() {
 	_ = p.cmd.Wait()
 }
 
-// killTree kills whoever of the tree is there now, without the shim's help.
+// killTree kills the processes of the tree that exist now, without the shim's help.
 func (p *shimProcess) killTree() {
 	if p.group.dir != "" {
 		_ = p.group.kill()

@@ -148,7 +148,7 @@ func (c *copier) entry(name string, d fs.DirEntry) error {
 		}
 		return c.file(name, info)
 	}
-	return nil // a socket, a pipe or a device is no work
+	return nil // a socket, a pipe or a device is not work
 }
 
 func copyTooLarge(format string, args ...any) error {

@@ -15,7 +15,7 @@ import (
 // CanLock says that a lock is one, and that its holder's death ends it.
 const CanLock = true
 
-// Flock takes a directory for whoever asks first and waits for it at most so
+// Flock takes a directory for anyone who asks first and waits for it at most so
 // long. The kernel drops it when the process ends, however it ends; closing
 // the file gives it back.
 func Flock(ctx context.Context, dir string, atMost time.Duration) (*os.File, error) {

@@ -224,7 +224,7 @@ func (g git) adminOf(k *Locked) (string, error) {
 	text, err := readRegularFile(top, ".git")
 	target, isLink := strings.CutPrefix(strings.TrimSuffix(string(text), "\n"), "gitdir: ")
 	if err != nil || !isLink {
-		return refuse("it has no file .git that says so")
+		return refuse("it has no .git file that names this repository")
 	}
 	if !filepath.IsAbs(target) {
 		target = filepath.Join(k.Path, target)

@@ -98,7 +98,7 @@ func createWorkspaceRecord(ctx context.Context, stateDir, root string, lease pic
 	return k, nil
 }
 
-// Save writes the record so that whoever reads it finds the old or the new one.
+// Save writes the record so that anyone who reads it finds the old or the new one.
 func (k *Locked) Save() error {
 	w := k.KeptWorkspace
 	w.Pinned, w.InUse = false, false // said by a file and by the lock

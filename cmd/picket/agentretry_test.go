@@ -199,7 +199,7 @@ func TestManyDrainOneAgent(t *testing.T) {
 	}
 }
 
-// Who waits for a drain is told how that one ended, also when the agent has
+// Anyone who waits for a drain is told how that one ended, also when the agent has
 // registered again before anybody looked.
 func TestADrainThatEndedBeforeTheNextRegistration(t *testing.T) {
 	s := newProxiedServer(t)

@@ -154,7 +154,7 @@ func byHand(c *adapter.Client) agentDriver {
 	}
 }
 
-// Every way registers an agent, falls silent until the server says so, comes
+// Every way registers an agent, falls silent until the server reports it, comes
 // back, drains, registers again and leaves: records and log are the same to the
 // last field.
 func TestEveryWayToBeAnAgentIsTheSame(t *testing.T) {

@@ -114,7 +114,7 @@ func answerMistakes() []serverMistake {
 					body["last_heartbeat_at"] = at
 				}
 			})},
-		// every answer that is looked at is written anew,
+		// every answer that is looked at is written again,
 		{"writes metadata in its own words", []string{"1.1/metadata-byte-for-byte"}, nil,
 			changingRecords(func(*faultyTransport, *http.Request, object) {})},
 		{"loses the metadata", []string{"1.1/metadata", "6.3/lookup"}, nil,

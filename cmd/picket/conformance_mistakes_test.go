@@ -21,7 +21,7 @@ type faultyTransport struct {
 	next http.RoundTripper
 	// changeRequest may change a request before it goes on; a status above 0 answers it here.
 	changeRequest func(m *faultyTransport, r *http.Request, body object) int
-	// changeAnswer may change an answer; body is nil when it is no JSON object.
+	// changeAnswer may change an answer; body is nil when it is not a JSON object.
 	changeAnswer func(m *faultyTransport, r *http.Request, res *http.Response, body object)
 
 	mu     sync.Mutex
@@ -85,7 +85,7 @@ func (m *faultyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // mistake makes one at a time. The way to the server is not held up: waiting
-// for a lock is no waiting on the virtual clock.
+// for a lock is not waiting on the virtual clock.
 func (m *faultyTransport) mistake(make func() int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -160,7 +160,7 @@ func rulesNotOverHTTP() []string {
 	return names
 }
 
-// expectConforming expects every rule to have passed, but for those that cannot be run
+// expectConforming expects every rule to have passed except for those that cannot be run
 // here.
 func expectConforming(t *testing.T, report rfc16.Report, notRun ...string) {
 	t.Helper()
@@ -197,7 +197,7 @@ func TestConformanceVirtual(t *testing.T) {
 
 // TestConformanceReal is the same on the clock on the wall, with real processes,
 // sockets and a real Redis, and thresholds of 1, 2 and 4 seconds. The server is
-// a process of its own: the Redis client keeps timers for whoever comes next,
+// a process of its own: the Redis client keeps timers for anyone who comes next,
 // and one from a bubble ends a process that uses it outside.
 func TestConformanceReal(t *testing.T) {
 	rig.SkipShort(t)

@@ -67,7 +67,7 @@ func signalPending(pid int, sig syscall.Signal) bool {
 	})
 }
 
-// Who ends at the second signal only has ended by it when a script's end is over.
+// Anyone who ends at the second signal only has ended by it when a script's end is over.
 func TestLeftoverProcessesAreEnded(t *testing.T) {
 	dir := t.TempDir()
 	began := filepath.Join(dir, "began")

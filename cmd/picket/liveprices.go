@@ -17,7 +17,7 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
-// livePrices holds the price list in force. SIGHUP has it read anew, and with it
+// livePrices holds the price list in force. SIGHUP has it read again, and with it
 // what tasks and days are given.
 type livePrices struct {
 	list         atomic.Pointer[budget.PriceList]
@@ -54,7 +54,7 @@ func (b *livePrices) close() { signal.Stop(b.hangups) }
 // current is the list in force.
 func (b *livePrices) current() *budget.PriceList { return b.list.Load() }
 
-// reloadOnHangup reads the prices anew at each hang-up, until ctx ends. A hang-up because
+// reloadOnHangup reads the prices again at each hang-up, until ctx ends. A hang-up because
 // the terminal was closed is answered with true: the process was of it.
 func (b *livePrices) reloadOnHangup(ctx context.Context) (closed bool) {
 	for {
@@ -90,12 +90,13 @@ func (b *livePrices) reload() {
 	b.list.Store(list)
 	if b.applyBudgets != nil {
 		b.applyBudgets(fresh.DailyLimit(), fresh.DefaultTaskEnvelope())
-		b.log.Info("budget: read anew", "budget", budgetSummary(fresh))
+		b.log.Info("budget: read again", "budget", budgetSummary(fresh))
 	}
 	if list.Version == old.Version {
-		b.log.Info("prices: read anew, they are the same", "version", old.Version)
+		b.log.Info("prices: read again, they are the same", "version", old.Version)
 	} else {
-		b.log.Info("prices: read anew", "version", list.Version, "was", old.Version, "tools", len(list.Tools), "models",
+		b.log.Info("prices: read again", "version", list.Version, "was", old.Version, "tools", len(list.Tools),
+			"models",
 			len(list.Models))
 	}
 	if waiting := b.cfg.ChangedKeys(fresh); len(waiting) > 0 {

@@ -49,7 +49,7 @@ func TestHangupEndsServerIfTerminalClosed(t *testing.T) {
 		t.Error("the terminal is gone, and the server goes on")
 	}
 	if after := b.current(); after.Version == before || after.Tools["x"].Call != 2_000_000_000 {
-		t.Errorf("the first hang-up has not read the prices anew: %+v", after)
+		t.Errorf("the first hang-up has not read the prices again: %+v", after)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -64,7 +64,7 @@ func TestListenersAreOne(t *testing.T) {
 	}
 	again.Close()
 
-	// Who holds only one of the addresses keeps the whole server from starting:
+	// Anyone who holds only one of the addresses keeps the whole server from starting:
 	// the other addresses are let go as well.
 	taken, err := net.Listen("tcp", "[::1]:0")
 	if err != nil {

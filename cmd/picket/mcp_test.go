@@ -146,7 +146,7 @@ func TestMCPBridgeSaysWhatIsWrong(t *testing.T) {
 	if err := runBridge(context.Background(), strings.NewReader(in), &out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"id":7`, "PICKET_LEASE_TOKEN", "no JSON-RPC message"} {
+	for _, want := range []string{`"id":7`, "PICKET_LEASE_TOKEN", "not a JSON-RPC message"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in %s", want, out.String())
 		}

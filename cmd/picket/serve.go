@@ -81,7 +81,7 @@ func runServe(cmd *cobra.Command, r roles) (err error) {
 	ended := make(chan error, 1)
 	go func() { ended <- h.serve(serving, l, store) }()
 	// Listening is serving here: readiness may wait for a reaper elsewhere, and
-	// /readyz says so.
+	// /readyz reports it.
 	fmt.Fprintln(cmd.OutOrStdout(), "ready "+url)
 	err = <-ended
 	h.log.Info("stopped")

@@ -328,7 +328,7 @@ func witnessedFloor(cfg settings.Settings, namespace, storeID string) (floor int
 }
 
 // driverLog takes what the Redis driver says to itself. Every caller gets its
-// own error, so it is detail for whoever asks for it.
+// own error, so it is detail for anyone who asks for it.
 type driverLog struct{ log *slog.Logger }
 
 func (d driverLog) Printf(ctx context.Context, format string, args ...any) {

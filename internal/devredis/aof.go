@@ -133,11 +133,11 @@ func readLength(in *bufio.Reader, kind byte) (value, n int64, err error) {
 	}
 	text, ok := strings.CutSuffix(line, "\r\n")
 	if !ok || text == "" || text[0] != kind {
-		return 0, 0, fmt.Errorf("%q is no %c line", line, kind)
+		return 0, 0, fmt.Errorf("%q is not a %c line", line, kind)
 	}
 	value, err = strconv.ParseInt(text[1:], 10, 64)
 	if err != nil || value < 0 || value > 1<<31 {
-		return 0, 0, fmt.Errorf("%q is no length", line)
+		return 0, 0, fmt.Errorf("%q is not a length", line)
 	}
 	return value, int64(len(line)), nil
 }

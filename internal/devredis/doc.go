@@ -34,7 +34,7 @@ type Server struct {
 // Start returns a store that answers. In dir it adopts the redis-server that an
 // earlier picket left running, else starts one, for which a redis-server of at
 // least version 7.0 must be on PATH. Without one it keeps state in memory and
-// says so once, but only where dir holds no state of an earlier start: that is
+// reports it once, but only where dir holds no state of an earlier start: that is
 // an error, as an empty store beside it would deny every lease it knows. A large
 // file may take minutes to load: ctx bounds the wait, and ending it does not
 // stop a store that was returned.
@@ -107,7 +107,7 @@ func (s *Server) String() string {
 	return "redis-server, appendonly, in " + s.dir
 }
 
-// Done is closed when the store has ended, whoever ended it; Err then says why.
+// Done is closed when the store has ended, no matter who ended it; Err then says why.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
 // Err is why the store ended, with the last lines of its log; nil while it runs

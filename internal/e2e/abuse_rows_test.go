@@ -18,7 +18,7 @@ import (
 )
 
 // abuse is what an attacker sends and what exactly it gets: the statuses in
-// order, then "closed" when the server must end the connection by itself.
+// order, then "closed" when the server must end the connection on its own.
 type abuse struct {
 	name string
 	send []byte
@@ -162,7 +162,7 @@ func (s *abuseTest) rows() []abuse {
 		{"a path of 50 KB", get("/"+strings.Repeat("a/", 25<<10), key), nil, "404 closed"},
 		{"a path that climbs", get("/api/v1/../../../../etc/passwd", key), nil, "404 closed"},
 		{"a path with NUL", get("/api/v1/tasks/%00", key), nil, "400 closed"},
-		{"a path that is no encoding", get("/api/v1/tasks/%zz", key), nil, "400 closed"},
+		{"a path that is not an encoding", get("/api/v1/tasks/%zz", key), nil, "400 closed"},
 
 		{"garbage", []byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"), nil, "400 closed"},
 		{"garbage behind a good request",
@@ -183,9 +183,9 @@ func (s *abuseTest) rows() []abuse {
 			"404 closed"},
 		{"no host", head("GET /healthz HTTP/1.1\r\nConnection: close"), nil, "400 closed"},
 		{"two hosts", head("GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close"), nil, "400 closed"},
-		{"a host that is none", head("GET /healthz HTTP/1.1\r\nHost: a b\r\nConnection: close"), nil, "400 closed"},
+		{"a host that is invalid", head("GET /healthz HTTP/1.1\r\nHost: a b\r\nConnection: close"), nil, "400 closed"},
 		{"a foreign host", head("GET /healthz HTTP/1.1\r\nHost: evil.example\r\nConnection: close"), nil, "403 closed"},
-		{"a method that is none", head("FROB /api/v1/tasks HTTP/1.1\r\n" + host + "Connection: close"), nil,
+		{"a method that is invalid", head("FROB /api/v1/tasks HTTP/1.1\r\n" + host + "Connection: close"), nil,
 			"405 closed"},
 		{"two lengths", head("POST /api/v1/tasks HTTP/1.1\r\n" + host + key + "Content-Length: 1\r\nContent-Length: 2"),
 			nil, "400 closed"},
@@ -194,7 +194,7 @@ func (s *abuseTest) rows() []abuse {
 		{"an unknown transfer encoding",
 			head("POST /api/v1/tasks HTTP/1.1\r\n" + host + key + "Transfer-Encoding: gzip, chunked"), nil,
 			"501 closed"},
-		{"a header that is none", head("GET /healthz HTTP/1.1\r\n" + host + "no colon"), nil, "400 closed"},
+		{"a header that is invalid", head("GET /healthz HTTP/1.1\r\n" + host + "no colon"), nil, "400 closed"},
 		{"a folded header", head("GET /healthz HTTP/1.1\r\n" + host + " folded: x"), nil, "400 closed"},
 	}
 }

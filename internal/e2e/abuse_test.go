@@ -263,7 +263,7 @@ func (s *abuseTest) usage() usage {
 
 // awaitBaseline waits until the server holds no more than before the attack; one that
 // does not is made to say what it is doing. The slack is for what comes and goes
-// by itself: a connection of ours that is just being closed, a sweep.
+// on its own: a connection of ours that is just being closed, a sweep.
 func (s *abuseTest) awaitBaseline() (now usage) {
 	s.t.Helper()
 	const slack = 6

@@ -41,7 +41,7 @@ func parentOf(t *testing.T, pid int) int {
 }
 
 // kill -9 of the adapter behind an attached run: it is started again and gives
-// the lease back, if that has not ended by itself before, and the task goes on
+// the lease back, if that has not ended on its own before, and the task goes on
 // under the next token. Only an expiry is a failure.
 func TestAttachedAdapterKilled(t *testing.T) {
 	w := newTestEnv(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// The order in which processes are asked to end: whoever talks to a server
+// The order in which processes are asked to end: anyone who talks to a server
 // before the server, and that before its store.
 const (
 	clientRank = iota
@@ -78,7 +78,7 @@ func (p *process) end() {
 		}
 		if step.sig == syscall.SIGQUIT {
 			text := p.err.text()
-			p.t.Errorf("%s did not end by itself; it said:\n%s", p.name, text[max(0, len(text)-20_000):])
+			p.t.Errorf("%s did not end on its own; it said:\n%s", p.name, text[max(0, len(text)-20_000):])
 		}
 	}
 }

@@ -151,7 +151,7 @@ func drain(t *testing.T, s *consoleFixture) {
 	if !s.plain {
 		b.live()
 		s.with(l, "/v1/tools/mark_complete", map[string]any{"output": "done"})
-		b.reads("#head", "deregistered") // the drain is over: the page says so by itself
+		b.reads("#head", "deregistered") // the drain is over: the page reports it on its own
 	}
 }
 

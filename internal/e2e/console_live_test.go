@@ -13,7 +13,7 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// samePage is true as long as the page was not loaded anew.
+// samePage is true as long as the page was not loaded again.
 const setMark, samePage = `window.same = true`, `window.same === true`
 
 func (b *tab) mark() {
@@ -226,8 +226,8 @@ func anotherTakesThePlace(t *testing.T, s *consoleFixture) {
 	b.readsNo("#nav", "Agents")
 }
 
-// The server is stopped under an open page and started again: the page says so,
-// and catches up by itself. What waits for people is counted all along.
+// The server is stopped under an open page and started again: the page reports it,
+// and catches up on its own. What waits for people is counted all along.
 func TestConsoleOutlivesItsServer(t *testing.T) {
 	s := newConsoleFixture(t, asWritten)
 	w := s.w

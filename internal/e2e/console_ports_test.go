@@ -22,7 +22,7 @@ import (
 )
 
 // trapServer is an agent's web server on this machine. It keeps every request, and
-// serves a page that tries to decide in the name of whoever opens it.
+// serves a page that tries to decide in the name of anyone who opens it.
 type trapServer struct {
 	port string
 	mu   sync.Mutex

@@ -83,7 +83,7 @@ func (s *consoleFixture) submit(role, title string, more ...func(*picket.TaskSpe
 	for _, change := range more {
 		change(&task)
 	}
-	// A store that is busy is no answer: the same is asked again.
+	// A store that is busy is not an answer: the same is asked again.
 	var made picket.Task
 	once := rand.Text()
 	s.w.until("a submitted task", func() bool {
@@ -234,7 +234,7 @@ func (s *consoleFixture) asks() {
 	}{
 		{"Move the session table to the new cluster", "Which database is the one to copy from?",
 			map[string]any{"options": []string{s.say("option", "live"), "staging"}}},
-		{"Delete the accounts that asked for it", "May I delete 214 accounts for good?",
+		{"Delete the accounts that asked for it", "May I delete 214 accounts permanently?",
 			map[string]any{
 				"kind":            "approval",
 				"deadlineSeconds": 7200,

@@ -100,7 +100,7 @@ func (r *expiryRace) run() {
 	time.Sleep(time.Until(silent.Add(r.began))) // the instant is what is random
 	for n := 0; ; n++ {
 		if r.beats > 0 && time.Since(silent) > r.beats && !r.beatLate() {
-			time.Sleep(r.began) // it begins anew
+			time.Sleep(r.began) // it starts again
 		}
 		tool, body := "report_progress", map[string]any{"summary": fmt.Sprint(n)}
 		if r.completes > 0 && time.Since(silent) > r.completes {

@@ -27,7 +27,7 @@ func TestDemoZombie(t *testing.T) {
 }
 
 // A whole worker stands still past its lease. Its agent wakes first and writes
-// on, which is refused; then its adapter wakes and ends the agent by itself.
+// on, which is refused; then its adapter wakes and ends the agent on its own.
 // There is no shim, which would not let it come to that.
 func TestFrozenWorker(t *testing.T) {
 	w := newTestEnv(t)

@@ -212,7 +212,7 @@ func TestNothingStaysHeld(t *testing.T) {
 	settled(l, picket.CallUncertain, price)
 
 	// The proxy is killed meanwhile. What acts outside keeps the next lease
-	// waiting until its deadline, and settles by itself.
+	// waiting until its deadline, and settles automatically.
 	l = w.funded("killed")
 	answered := make(chan error, 1)
 	go func() {
@@ -271,7 +271,7 @@ func (w *testEnv) refusedEverywhere(s *paidService, pairs []serverSet, l picket.
 }
 
 // A call that acts outside is cut off when its lease ends, and the next lease
-// is granted after that. Whoever holds no lease calls nobody.
+// is granted after that. Anyone who holds no lease calls nobody.
 func TestTheNextLeaseWaitsForCallsOutside(t *testing.T) {
 	w, s := newTestEnv(t), newPaidService(t)
 	pairs := w.money(s)

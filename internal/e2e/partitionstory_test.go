@@ -127,7 +127,7 @@ func (s *partitionTest) run(hire func(name, script string) *process) {
 		again.RegisteredAt != record.RegisteredAt {
 		s.t.Errorf("registered again: %+v", again)
 	}
-	s.expectGone(http.StatusGone, s.incarnation) // whoever was before
+	s.expectGone(http.StatusGone, s.incarnation) // anyone who was before
 	s.expectFencedOff()
 
 	s.give("go")

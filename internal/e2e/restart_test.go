@@ -58,7 +58,7 @@ read x <"$E2E/go"; picket tool mark_complete --output done`)
 }
 
 // Without a redis-server the story works all the same, in memory, and one line
-// says so.
+// reports it.
 func TestMemory(t *testing.T) {
 	w := newTestEnv(t)
 	bin := w.path("bin")

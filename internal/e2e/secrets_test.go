@@ -164,7 +164,7 @@ func (c *secretScanner) withoutStore(proxy, bearer string) {
 	c.scan("picket doctor without a store", []byte(got.out+got.errOut))
 }
 
-// lookIntoFiles looks at all that the processes wrote, but for the files that
+// lookIntoFiles looks at all that the processes wrote except for the files that
 // are made to hold a secret.
 func (c *secretScanner) lookIntoFiles() {
 	c.t.Helper()

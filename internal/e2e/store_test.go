@@ -202,7 +202,7 @@ func TestManagedStoreKilled(t *testing.T) {
 }
 
 // The store is away for longer than a lease lasts: the adapter ends its agent
-// by itself, and the task is leased again when the store is back.
+// on its own, and the task is leased again when the store is back.
 func TestStoreAwayTooLong(t *testing.T) {
 	w := newTestEnv(t)
 	store := w.store()

@@ -105,7 +105,7 @@ func TestStartUpSweep(t *testing.T) {
 				})
 			}
 			if n := second.said("the lease of a dead adapter was given back"); n != 1 {
-				t.Errorf("it says so %d times", n)
+				t.Errorf("it reports it %d times", n)
 			}
 		})
 	}

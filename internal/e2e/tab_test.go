@@ -78,7 +78,7 @@ func (b *tab) until(what, expression string) {
 func (b *tab) becomes(within time.Duration, expression string) error {
 	err := errors.New("it is false")
 	for deadline := time.Now().Add(within); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		is, failed := eval[bool](b, "Boolean("+expression+")") // a page that is just being left is no answer
+		is, failed := eval[bool](b, "Boolean("+expression+")") // a page that is just being left is not an answer
 		if is && failed == nil {
 			return nil
 		}

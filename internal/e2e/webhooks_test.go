@@ -229,7 +229,7 @@ func TestWebhooksMissNothingAcrossKills(t *testing.T) {
 	}
 }
 
-// writes makes tasks and cancels them, whoever is away meanwhile. It returns
+// writes makes tasks and cancels them, no matter who is away meanwhile. It returns
 // when some are made; the channel is closed when all are.
 func (w *testEnv) writes(round int) (done chan struct{}) {
 	w.t.Helper()

@@ -144,7 +144,7 @@ func TestCtrlC(t *testing.T) {
 	}
 }
 
-// A task's own timeout kills the agent and says so.
+// A task's own timeout kills the agent and reports it.
 func TestTimeout(t *testing.T) {
 	w := newTestEnv(t)
 	w.up()

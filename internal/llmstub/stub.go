@@ -127,7 +127,7 @@ func codecFor(path string) (codec, bool) {
 	return codec{}, false
 }
 
-// ServeHTTP answers one request. What is no question to a model is 404.
+// ServeHTTP answers one request. What is not a question to a model is 404.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	over, known := codecFor(r.URL.Path)
 	if !known || r.Method != http.MethodPost {
@@ -201,7 +201,7 @@ func newResponseWriter(w http.ResponseWriter, req Request, turn Turn) *responseW
 		if turn.Args != nil {
 			b, err := json.Marshal(turn.Args)
 			if err != nil {
-				panic(fmt.Sprintf("the arguments of the script's call of %s are no JSON: %v", turn.Call, err))
+				panic(fmt.Sprintf("the arguments of the script's call of %s are not JSON: %v", turn.Call, err))
 			}
 			a.args = string(b)
 		}

@@ -36,7 +36,7 @@ type Config struct {
 	Public func(netip.Addr) bool
 }
 
-// Guard decides where calls may lead. Names are no protection: whoever owns a
+// Guard decides where calls may lead. Names are not protection: anyone who owns a
 // name can let it point to any address, and to another one the next time. So it
 // looks at the address that is dialled, at the moment it is dialled.
 type Guard struct {
@@ -108,7 +108,7 @@ func (d destination) covers(host, port string) bool {
 	return host == d.host
 }
 
-// Check refuses a URL that is no address of the web or not on the allow-list.
+// Check refuses a URL that is not an address of the web or not on the allow-list.
 func (g Guard) Check(u *url.URL) error {
 	switch {
 	case u.Scheme == "":
@@ -175,7 +175,7 @@ func (g Guard) checkAddress(host, port, dialled string) error {
 	}
 	for _, d := range g.allow {
 		// A name on the list may point inside, but never to where clouds keep their
-		// credentials: whoever wants that writes the address itself.
+		// credentials: anyone who wants that writes the address itself.
 		if d.port != "" && d.host != "*" && d.covers(host, port) && (d.ip.IsValid() || !isSpecial(ip)) {
 			return nil
 		}

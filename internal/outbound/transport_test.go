@@ -66,7 +66,7 @@ func TestCheckReachableRefusesEarly(t *testing.T) {
 	}
 }
 
-// An allow-list that is no opening is a limit, and a refusal names its key.
+// An allow-list that is not an opening is a limit, and a refusal names its key.
 func TestAListLimitsUnlessItOpens(t *testing.T) {
 	u, _ := url.Parse("https://8.8.8.8/")
 	for _, open := range []bool{false, true} {

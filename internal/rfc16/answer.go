@@ -20,7 +20,7 @@ type answer struct {
 	status int
 	header http.Header
 	raw    []byte
-	body   fields // nil when the answer is no JSON object
+	body   fields // nil when the answer is not a JSON object
 	curl   string // the request as a command line, without its key
 	err    error  // no whole answer came
 }

@@ -5,7 +5,7 @@
 // A rule runs with agents of its own, side by side with others, and takes away
 // what it made. Where the RFC leaves something open, Picket's decision is a row
 // too, marked as settled; what needs routes of Picket's own (tasks, leases,
-// events, commands, pools) says so.
+// events, commands, pools) reports it.
 package rfc16
 
 import (
@@ -29,7 +29,7 @@ func (r Rule) Name() string { return r.Section + "/" + r.ID }
 // Needs is what a rule uses beyond one key and the routes of the RFC.
 type Needs uint
 
-// What a rule can need. Settled is no need but a mark: the RFC leaves the point
+// What a rule can need. Settled is not a need but a mark: the RFC leaves the point
 // open and this is Picket's decision.
 const (
 	Stranger Needs = 1 << iota // a second agent key, which owns nothing of the first

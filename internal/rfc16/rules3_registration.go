@@ -7,7 +7,7 @@ import (
 
 var ulidID = regexp.MustCompile(`^agent_[0-7][0-9A-HJKMNP-TV-Z]{25}$`)
 
-// fullRequest is the request of section 3.1, but for the id.
+// fullRequest is the request of section 3.1 except for the id.
 func fullRequest() fields {
 	return fields{
 		"role_id":          "billing-processor",

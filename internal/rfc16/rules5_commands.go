@@ -125,7 +125,7 @@ func commandRules() []Rule {
 					"rate_limited")
 				t.expectEqual("number of pending commands", len(a.pending(nil)), 32)
 			}, ""},
-		{"5.3", "checked", "A command that is none, or has members of another, is refused with 400.",
+		{"5.3", "checked", "A command that is invalid, or has members of another, is refused with 400.",
 			Commands | Settled, func(t *Trial) {
 				a := t.register(nil)
 				for _, bad := range []fields{{"command": "reboot"}, {}, {"command": "stop_task"},

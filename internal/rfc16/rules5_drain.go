@@ -80,7 +80,7 @@ func drainRules() []Rule {
 				}
 				a.expect("active")
 			}, ""},
-		{"5.1", "unknown-status", "A status that is none is refused, and so is a body without one.", 0, func(t *Trial) {
+		{"5.1", "unknown-status", "A status that is invalid is refused, and so is a body without one.", 0, func(t *Trial) {
 			a := t.register(nil)
 			t.expectRefused(a.changeIf(owner, `"1"`, fields{"status": "asleep"}))
 			t.expectRefused(a.changeIf(owner, `"1"`, fields{}))

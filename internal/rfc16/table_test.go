@@ -40,7 +40,7 @@ func TestEveryRuleIsComplete(t *testing.T) {
 			t.Errorf("%s: an id of letters, digits, - and _ in a section of the document", r.Name())
 		}
 		if !strings.HasSuffix(r.Text, ".") {
-			t.Errorf("%s: its text is no sentence: %s", r.Name(), r.Text)
+			t.Errorf("%s: its text is not a sentence: %s", r.Name(), r.Text)
 		}
 		if (r.Check == nil) != (r.Why != "") {
 			t.Errorf("%s: either a check, or why there is none", r.Name())

@@ -60,7 +60,7 @@ func TestCommandsOfTheConsoleExist(t *testing.T) {
 }
 
 // checkCommand asks for the help of a command line and holds the usage it
-// shows against the line. An unknown flag fails by itself.
+// shows against the line. An unknown flag fails on its own.
 func checkCommand(t *testing.T, binary, page, line string) {
 	t.Helper()
 	shown, _, _ := strings.Cut(line, " #")

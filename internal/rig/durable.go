@@ -119,7 +119,7 @@ func (d *DurableServer) Kill() {
 	d.cmd = nil
 }
 
-// Store is where the server is, at every start. Who dials while it is down
+// Store is where the server is, at every start. Anyone who dials while it is down
 // waits for it instead of being refused: a client that has been refused often
 // takes a second's rest, and a test of many losses would spend its time so.
 func (d *DurableServer) Store() Store {

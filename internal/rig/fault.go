@@ -135,7 +135,7 @@ func (f *FaultProxy) Heal() {
 	f.cut = f.closed
 }
 
-// Close cuts for good and waits until nothing of the proxy runs any more. It
+// Close cuts permanently and waits until nothing of the proxy runs any more. It
 // may be called more than once.
 func (f *FaultProxy) Close() {
 	f.mu.Lock()

@@ -25,7 +25,7 @@ func readCommand(r *bufio.Reader) (words []string, raw []byte, err error) {
 	for range n {
 		length, err := size(next())
 		if err != nil || length < 0 || length+2 > len(rest) {
-			return nil, raw, fmt.Errorf("a request that is no array of bulk strings: %q", raw)
+			return nil, raw, fmt.Errorf("a request that is not an array of bulk strings: %q", raw)
 		}
 		words = append(words, rest[:length])
 		rest = rest[length+2:]

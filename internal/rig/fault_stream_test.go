@@ -21,7 +21,7 @@ func TestASubscriptionIsHeldOrDropped(t *testing.T) {
 			heard := make(chan error)
 			go func() { _, err := sub.Receive(t.Context()); heard <- err }()
 			<-hit.Struck()
-			// After a drop the client may have subscribed anew by now.
+			// After a drop the client may have subscribed again by now.
 			if n := x.raw.PubSubNumSub(t.Context(), news).Val()[news]; n != 0 && kind == HoldRequest {
 				t.Errorf("%s: %d subscriptions arrived", kind, n)
 			}

@@ -147,7 +147,7 @@ func TestAFaultHitsOneCommandOfABatch(t *testing.T) {
 	}
 }
 
-// A held reply arrives when the test says so, on time or after the client
+// A held reply arrives when the test tells it to, on time or after the client
 // has given up; then nobody gets it, and the command was done once.
 func TestHoldReply(t *testing.T) {
 	for _, late := range []bool{false, true} {
@@ -184,7 +184,7 @@ func TestHoldReply(t *testing.T) {
 	}
 }
 
-// A held request reaches the store when the test says so, also after its
+// A held request reaches the store when the test tells it to, also after its
 // client has gone.
 func TestHoldRequest(t *testing.T) {
 	onRedisAndMemory(t, func(t *testing.T, x *proxiedClient) {
@@ -245,7 +245,7 @@ func TestCutAndHeal(t *testing.T) {
 	})
 }
 
-// A plan decides about every command by itself; Next comes first.
+// A plan decides about every command on its own; Next comes first.
 func TestFaultPlan(t *testing.T) {
 	onRedisAndMemory(t, func(t *testing.T, x *proxiedClient) {
 		seen := 0

@@ -101,7 +101,7 @@ var mayImport = map[string][]string{
 
 // mayImportInTests is what the tests of any room may name as well: test
 // libraries and the rig. A room's tests do not reach into a sibling either,
-// but for testsOnEngine; what joins more rooms is tested in cmd/picket.
+// except for testsOnEngine; what joins more rooms is tested in cmd/picket.
 var mayImportInTests = []string{
 	"picket", "budget", "internal/rig/...", "internal/devredis", "internal/llmstub", "internal/web",
 	"orchestrator/lua", // read as text

@@ -70,7 +70,7 @@ func (p *ReplicaPair) Promote() (was, now *Node) {
 	return was, now
 }
 
-// Follow mends the link, lets the other node follow the primary, and returns
+// Follow repairs the link, lets the other node follow the primary, and returns
 // when it has all of its data and nothing else.
 func (p *ReplicaPair) Follow() {
 	p.tb.Helper()

@@ -24,7 +24,7 @@ var heldBodies = newBodyMemory(maxHeldBodies)
 // errNoBodyMemory ends the reading of a body that there is no room for.
 var errNoBodyMemory = errors.New("no room for more request bodies")
 
-// bodyMemory counts the bodies that are held. Who comes when there is no room
+// bodyMemory counts the bodies that are held. Anyone who comes when there is no room
 // takes that of the body that has been arriving for longest: an honest one is
 // in soon, so it is the one that is being dragged out.
 type bodyMemory struct {

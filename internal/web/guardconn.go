@@ -150,7 +150,7 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 }
 
 // MarkAuthenticated tells the guard that a valid credential was shown on the connection of
-// a request. Who names the credential, such as the id of a key; it may appear
+// a request. Anyone who names the credential, such as the id of a key; it may appear
 // in logs. A credential that uses too many connections at once is refused. If
 // all connections with a credential are at work, one that no other credential
 // outnumbers is refused, too.

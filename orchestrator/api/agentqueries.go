@@ -119,7 +119,7 @@ func (q query) statuses(name string) ([]picket.AgentStatus, error) {
 	return slices.DeleteFunc(all, func(s picket.AgentStatus) bool { return s == picket.AgentRegistering }), nil
 }
 
-// getAgent shows a record to operators, to whoever registered it and to the
+// getAgent shows a record to operators, to anyone who registered it and to the
 // members of its pool.
 func getAgent(r request) error {
 	if err := r.noQuery(); err != nil {

@@ -22,7 +22,7 @@ func (p *fixture) addStranger() {
 }
 
 // Heartbeat spoofing: one that another key sends is refused and keeps nobody
-// alive. The agent is unhealthy and dead exactly when its own silence says so.
+// alive. The agent is unhealthy and dead exactly when its own silence shows it.
 func TestSpoofedHeartbeatsKeepNobodyAlive(t *testing.T) {
 	virtual(t, api.Config{}, func(t *testing.T, p *fixture) {
 		p.addStranger()

@@ -125,7 +125,7 @@ func TestADrainIsAskedForOnce(t *testing.T) {
 			gone.body["drain_deadline_at"] != nil {
 			t.Errorf("deregistered: %s", gone.raw)
 		}
-		// The same request after a lost answer: its version is outdated by itself.
+		// The same request after a lost answer: its version is outdated on its own.
 		if a := p.want(200, "PATCH", anAgent+"/status", "operator", `{"status":"deregistered"}`,
 			key...); a.raw != gone.raw {
 			t.Errorf("repeated: %s", a.raw)
@@ -200,7 +200,7 @@ func TestTooManyCommandsAreRefused(t *testing.T) {
 	p.want(202, "POST", anAgent+"/commands", "operator", `{"command":"ping"}`)
 }
 
-// An agent that is no participant any more is told so by every verb, and what
+// An agent that no longer participates is told so by every verb, and what
 // to do about it.
 func TestGoneAgentsAreRefused(t *testing.T) {
 	virtual(t, api.Config{}, func(t *testing.T, p *fixture) {

@@ -70,7 +70,7 @@ func TestAlertsNameWhatThereIs(t *testing.T) {
 	var seen []string
 	for _, r := range rules {
 		if !alertName.MatchString(r.Alert) || slices.Contains(seen, r.Alert) {
-			t.Errorf("%q is no name of an alert, or there twice", r.Alert)
+			t.Errorf("%q is not a name of an alert, or there twice", r.Alert)
 		}
 		seen = append(seen, r.Alert)
 		if _, err := time.ParseDuration(r.For); r.For != "" && err != nil {

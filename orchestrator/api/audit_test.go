@@ -77,7 +77,7 @@ var auditedActions = []auditedAction{
 		[]string{picket.EventKeyRevoked}},
 }
 
-// unauditedRoutes are the routes that change something and are no action of a person.
+// unauditedRoutes are the routes that change something and are not actions of a person.
 var unauditedRoutes = map[string]string{
 	"POST /api/v1/leases":               "a worker's",
 	"POST /api/v1/run-keys/renew":       "a run key's own",

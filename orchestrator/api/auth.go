@@ -26,7 +26,7 @@ func (a *API) authenticate(r *http.Request) (*orchestrator.Engine, picket.Princi
 	case strings.HasPrefix(key, picket.LeaseTokenPrefix):
 		return nil, none, picket.Refuse(picket.CodeUnauthenticated,
 			"A lease token opens the tool proxy only (/v1/tools, /v1/lease, /v1/run). Send an API key here, or use the tools.",
-			"a lease token is no API key")
+			"a lease token is not an API key")
 	}
 	engine := a.engineOf(key)
 	if engine == nil {
@@ -44,7 +44,7 @@ func badKey() error {
 		"Check the key, or make a new one with: picket key create", "the API key is not valid")
 }
 
-// presentedKey prefers X-API-Key; a scheme other than Bearer is no key.
+// presentedKey prefers X-API-Key; a scheme other than Bearer is not a key.
 func presentedKey(r *http.Request) string {
 	if key := r.Header.Get(apiKeyHeader); key != "" {
 		return key

@@ -91,7 +91,7 @@ func (e *engineCollector) cacheOf(namespace string) *cachedStats {
 	return e.cache[namespace]
 }
 
-// get is the last look, or a new one when that is too old. Who comes while
+// get is the last look, or a new one when that is too old. Anyone who comes while
 // somebody looks waits for what is found.
 func (l *cachedStats) get(ctx context.Context, engine *orchestrator.Engine) (picket.Stats, error) {
 	l.mu.Lock()

@@ -48,7 +48,7 @@ func ifMatch(h http.Header) (versions []int64, sent bool, err error) {
 }
 
 // parseETag reads one tag. Only the form that etag writes is a version: tags
-// are compared as text, so "07" is no 7.
+// are compared as text, so "07" is not 7.
 func parseETag(tag string) (int64, bool) {
 	text, weak := strings.CutPrefix(tag, "W/")
 	inner, opened := strings.CutPrefix(text, `"`)
@@ -62,7 +62,7 @@ func parseETag(tag string) (int64, bool) {
 
 func badMatch() error {
 	return picket.Invalid(ifMatchHeader, `Send the ETag of the record, such as "14", or * for any version.`,
-		"%s is no version, no list of at most %d versions, and not *", ifMatchHeader, maxMatches)
+		"%s is neither a version, nor a list of at most %d versions, nor *", ifMatchHeader, maxMatches)
 }
 
 // requireIfMatch is the If-Match of a change that must have one.

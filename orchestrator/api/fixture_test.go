@@ -49,7 +49,7 @@ type fixture struct {
 	api     *api.API
 	handler http.Handler
 	sealer  *picket.Sealer
-	keys    map[string]string // by scope; "" is no key
+	keys    map[string]string // by scope; "" is not a key
 	store   *orchestrator.Store
 	stop    func() // stops the server and waits for it
 	log     *lockedBuffer

@@ -11,7 +11,7 @@ import (
 	"github.com/picket-dev/picket/orchestrator/api"
 )
 
-// What the scanner finds is told to whoever asks, and counted.
+// What the scanner finds is told to anyone who asks, and counted.
 func TestInvariantsAreLookedAtAndRepaired(t *testing.T) {
 	store := rig.Real(t)
 	p := newFixture(t, store, api.Config{})

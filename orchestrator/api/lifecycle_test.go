@@ -229,7 +229,7 @@ func TestAKeySelectsItsNamespace(t *testing.T) {
 		p.wantCode(picket.CodeNotFound, "GET", "/api/v1/tasks/"+here, "other", "")
 		p.wantCode(picket.CodeNotFound, "GET", "/api/v1/tasks/"+there, "admin", "")
 		p.want(200, "GET", "/api/v1/tasks/"+there, "other", "")
-		// A key of one namespace under the name of another is no key.
+		// A key of one namespace under the name of another is not a key.
 		p.keys["forged"] = strings.Replace(p.keys["other"], "pkk_other_", "pkk_default_", 1)
 		p.wantCode(picket.CodeUnauthenticated, "GET", "/api/v1/tasks", "forged", "")
 	})

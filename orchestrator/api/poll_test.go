@@ -37,7 +37,7 @@ func (p *fixture) startPoll(ctx context.Context, body string) <-chan pollResult 
 	return done
 }
 
-// eventually asks again until a thing that happens by itself has happened.
+// eventually asks again until a thing that happens on its own has happened.
 func (p *fixture) eventually(what string, happened func() bool) {
 	p.t.Helper()
 	for end := time.Now().Add(10 * time.Second); !happened(); {

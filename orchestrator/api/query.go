@@ -93,7 +93,7 @@ func (q query) instant(name string) (picket.Instant, error) {
 	return at, nil
 }
 
-// oneOf refuses a value that is none of the allowed ones.
+// oneOf refuses a value that is not one of the allowed ones.
 func oneOf[T ~string](name, value string, allowed []T) (T, error) {
 	if slices.Contains(allowed, T(value)) {
 		return T(value), nil

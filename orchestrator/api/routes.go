@@ -16,7 +16,7 @@ type route struct {
 	handle func(request) error
 }
 
-// Who may: "operator may all that reviewer may" is spelled out, so that one
+// The scopes of routes: "operator may all that reviewer may" is spelled out, so that one
 // look at a line tells everything.
 var (
 	publicScopes   []picket.Scope

@@ -13,7 +13,7 @@ import (
 
 // Whatever trouble the store is in, who asks over HTTP is answered 503 with a
 // remedy and when to come back, the server says that it is not ready, and it
-// goes on by itself afterwards.
+// goes on automatically afterwards.
 func TestStoreTroubleReal(t *testing.T) {
 	for _, trouble := range rig.Outages {
 		t.Run(trouble.Name, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 )
 
 // One key reads so many streams and no more, by whichever door; other keys, and
-// what is no stream, go on, and room is there again when one has ended.
+// what is not a stream, go on, and room is there again when one has ended.
 func TestStreamsOfAKeyAreBounded(t *testing.T) {
 	store, stop := rig.Memory()
 	t.Cleanup(stop)

@@ -264,7 +264,7 @@ func (v *request) agentPage(typed formInput, problem error) error {
 	})
 }
 
-// agentNotFound says for a person that there is no such agent: whoever takes a
+// agentNotFound says for a person that there is no such agent: anyone who takes a
 // lease has a name, registered or not.
 func agentNotFound(err error) error {
 	if !errors.Is(err, picket.CodeNotFound) {
@@ -314,7 +314,7 @@ func (v *request) changeAgent(by picket.Caller, id string, to picket.AgentStatus
 		picket.AgentStatusChange{Status: to, Incarnation: parseNumber(v.formValue("incarnation"))})
 	if refusal, ok := picket.RefusalOf(err); ok && refusal.Code == picket.CodeAgentGone {
 		// The engine tells the agent what to do.
-		return picket.Refuse(picket.CodeAgentGone, "Look at it as it is now, then decide anew.",
+		return picket.Refuse(picket.CodeAgentGone, "Look at it as it is now, then decide again.",
 			"the agent has registered again, or has gone, since this page was opened")
 	}
 	return err

@@ -91,7 +91,7 @@ func (v *request) authenticateWith(token picket.Secret) (signedIn bool, err erro
 	}
 	ask := desk.Login
 	if v.Request().Header.Get(partHeader) != "" {
-		ask = desk.CheckLogin // the page asks by itself
+		ask = desk.CheckLogin // the page asks automatically
 	}
 	s, err := ask(v.ctx(), token, v.site.host)
 	switch {

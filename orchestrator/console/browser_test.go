@@ -72,7 +72,7 @@ func (s *browser) followCode(p response) response {
 
 var refresh = regexp.MustCompile(`http-equiv="refresh" content="0; url=([^"]+)"`)
 
-// refreshTarget is where a page sends the browser by itself.
+// refreshTarget is where a page sends the browser on its own.
 func (p response) refreshTarget() string {
 	if m := refresh.FindStringSubmatch(p.body); m != nil {
 		return html.UnescapeString(m[1])

@@ -352,7 +352,7 @@ func (v *request) fillLedger(l *ledgerView) error {
 	q := picket.LedgerQuery{TaskID: l.Of, After: v.position("before"), Limit: pageRows, NewestFirst: true}
 	if l.Kind != "" {
 		if !slices.Contains(ledgerKinds, picket.LedgerKind(l.Kind)) {
-			return picket.Invalid("kind", "Choose one from the list.", "%q is no kind of row", clip(64, l.Kind))
+			return picket.Invalid("kind", "Choose one from the list.", "%q is not a kind of row", clip(64, l.Kind))
 		}
 		q.Limit = ledgerScanRows
 	}

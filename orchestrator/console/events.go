@@ -78,7 +78,8 @@ func (f eventFilter) query() (q picket.EventQuery, err error) {
 			}
 		}
 		if q.Types == nil {
-			return q, picket.Invalid("type", "Choose one from the list.", "%q is no type of events", clip(64, f.Type))
+			return q, picket.Invalid("type", "Choose one from the list.", "%q is not a type of events",
+				clip(64, f.Type))
 		}
 	}
 	if f.Task != "" {
@@ -281,7 +282,7 @@ func exportEvents(v *request) error {
 	return nil
 }
 
-// sendEvents sends page and all that come after it. Whoever reads must be
+// sendEvents sends page and all that come after it. Anyone who reads must be
 // signed in for as long as it takes.
 func (v *request) sendEvents(q picket.EventQuery, page picket.EventPage) error {
 	for {

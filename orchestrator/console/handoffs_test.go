@@ -75,7 +75,7 @@ func TestAnAnswerEditsTheInput(t *testing.T) {
 	})
 }
 
-// The input can be edited to null as well, and the next page says so.
+// The input can be edited to null as well, and the next page reports it.
 func TestAnAnswerEditsTheInputToNull(t *testing.T) {
 	virtual(t, func(t *testing.T, o *fixture) {
 		s := o.signedIn(picket.ScopeReviewer)

@@ -216,7 +216,7 @@ func sleepUntil(ctx context.Context, at time.Time) {
 }
 
 // closeLogin closes the session the request came with, if any. One that cannot
-// be closed now ends by itself; the browser forgets it in any case.
+// be closed now ends on its own; the browser forgets it in any case.
 func (v *request) closeLogin() {
 	if v.backend == nil {
 		return

@@ -37,7 +37,7 @@ func (o *fixture) remount(change func(*console.Config)) {
 	o.handler = e
 }
 
-// A code lets one browser in. Whoever comes second ends the session of the
+// A code lets one browser in. Anyone who comes second ends the session of the
 // first, also when both come at once; later, or on another name, it is nothing.
 func TestACodeIsTakenOnce(t *testing.T) {
 	virtual(t, func(t *testing.T, o *fixture) {

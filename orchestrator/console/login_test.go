@@ -219,7 +219,7 @@ func TestWrongKeysAreCountedByAddress(t *testing.T) {
 				t.Errorf("from %s: %d, want %d", from, p.status, want)
 			}
 		}
-		// Whoever tries keys all day keeps nobody out who has one.
+		// Anyone who tries keys all day keeps nobody out who has one.
 		if p := s.signIn(good); p.status != http.StatusSeeOther {
 			t.Errorf("a right key after wrong ones: %d", p.status)
 		}
@@ -231,7 +231,7 @@ func TestWrongKeysAreCountedByAddress(t *testing.T) {
 }
 
 // A key opens twenty sessions a minute and no more, from wherever and by however
-// many at once: each is written into the log. Who is signed in goes on.
+// many at once: each is written into the log. Anyone who is signed in goes on.
 func TestLoginsAreCountedByKey(t *testing.T) {
 	virtual(t, func(t *testing.T, o *fixture) {
 		mine, other := o.newKey(picket.ScopeReviewer).Key.Reveal(), o.newKey(picket.ScopeReviewer).Key.Reveal()

@@ -59,7 +59,7 @@ func TestAnAgentThatHasRegisteredAgain(t *testing.T) {
 		if p.status != http.StatusGone {
 			t.Errorf("what was meant for an earlier registration: %d", p.status)
 		}
-		p.wantText(t, "since this page was opened", "decide anew")
+		p.wantText(t, "since this page was opened", "decide again")
 		p.wantNoText(t, "Stop all work")
 	})
 }
@@ -109,7 +109,7 @@ func TestABudgetOfDollarsAloneHasTokens(t *testing.T) {
 	})
 }
 
-// A day without a limit of tokens says so, before its first task too.
+// A day without a limit of tokens reports it, before its first task too.
 func TestADayWithoutALimitOfTokens(t *testing.T) {
 	virtual(t, func(t *testing.T, o *fixture) {
 		s := o.signedIn(picket.ScopeReviewer)
@@ -136,7 +136,7 @@ func TestAReasonStaysInItsForm(t *testing.T) {
 	})
 }
 
-// What is cut says so, and where all of it is; who takes leases without having
+// What is cut reports it, and where all of it is; who takes leases without having
 // registered has no page, and that is said to a person.
 func TestThePageOfAnAgentSaysWhatIsNotOnIt(t *testing.T) {
 	virtual(t, func(t *testing.T, o *fixture) {

@@ -44,7 +44,7 @@ func parsePayload(field, text, as string) (picket.RawJSON, error) {
 	return raw, nil
 }
 
-// checkJSON refuses what the API refuses: beside what is no JSON at all, names
+// checkJSON refuses what the API refuses: beside what is not JSON at all, names
 // that are there twice, and structures deeper than the store reads. Nobody could
 // be given a task with such an input, nor any task behind it.
 func checkJSON(raw picket.RawJSON) error {

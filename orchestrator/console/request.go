@@ -150,7 +150,7 @@ func (v *request) caller() (picket.Caller, error) {
 	return by, nil
 }
 
-// redirectWithFlash sends a person who has decided to the page at path, which says so: code
+// redirectWithFlash sends a person who has decided to the page at path, which reports it: code
 // is one of its own sentences, see [view.Did].
 func (v *request) redirectWithFlash(path, code, id string) error {
 	q := url.Values{"did": {code}}

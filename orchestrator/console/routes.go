@@ -24,7 +24,7 @@ type route struct {
 	nav string
 }
 
-// Who may. An agent's key is for programs: it opens no page.
+// The scopes of pages. An agent's key is for programs: it opens no page.
 var (
 	personScopes   = []picket.Scope{picket.ScopeReviewer, picket.ScopeOperator}
 	operatorScopes = []picket.Scope{picket.ScopeOperator}

@@ -40,7 +40,7 @@ func (s *browser) probe(route string, headers ...string) response {
 }
 
 // Every page, with every kind of key and without one: who may not gets a page
-// that says so, everybody else gets in; nothing is decided by asking.
+// that reports it, everybody else gets in; nothing is decided by asking.
 func TestWhoMayOpenWhat(t *testing.T) {
 	virtual(t, func(t *testing.T, o *fixture) {
 		seats := map[string]*browser{

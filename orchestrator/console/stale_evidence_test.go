@@ -32,7 +32,7 @@ func (o *fixture) handInDiff(held picket.LeaseCredential, diff string) {
 		picket.Evidence{Branch: "picket/x", Diff: diff + "\n", Files: []picket.ChangedFile{{Path: "a.go"}}}))
 }
 
-// Whoever presses a button of an old page decides nothing: the page comes again
+// Anyone who presses a button of an old page decides nothing: the page comes again
 // with what has changed, and with the note.
 func TestEvidenceIsSwappedBehindAnOpenPage(t *testing.T) {
 	virtual(t, func(t *testing.T, o *fixture) {

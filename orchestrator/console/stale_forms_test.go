@@ -8,7 +8,7 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// Whoever has not seen that somebody stopped everything does not undo it, nor
+// Anyone who has not seen that somebody stopped everything does not undo it, nor
 // make less of it; the page says who it was and why. What stops is never
 // refused, and the same form twice is one decision.
 func TestAStaleFormDoesNotUndoAStop(t *testing.T) {

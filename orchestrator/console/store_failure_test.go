@@ -55,7 +55,7 @@ func TestALostRequestIsRepeated(t *testing.T) {
 	})
 }
 
-// A store that does not answer is a page that says so, with the status that
+// A store that does not answer is a page that reports it, with the status that
 // programs know; nobody is signed out by it.
 func TestAStoreThatIsAway(t *testing.T) {
 	virtual(t, func(t *testing.T, o *fixture) {

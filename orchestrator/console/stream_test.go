@@ -8,7 +8,7 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// An open page asks by itself all day long; that is no use of the session,
+// An open page asks automatically all day long; that does not use the session,
 // which ends two hours after the last click.
 func TestAnOpenPageDoesNotKeepItsSession(t *testing.T) {
 	virtual(t, func(t *testing.T, o *fixture) {

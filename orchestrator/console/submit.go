@@ -127,7 +127,7 @@ func (f taskForm) spec() (spec picket.TaskSpec, err error) {
 	if f.Priority != "" {
 		n, err := strconv.Atoi(f.Priority)
 		if err != nil {
-			return spec, picket.Invalid("/priority", "Write a number from 0 to 9.", "priority is no number")
+			return spec, picket.Invalid("/priority", "Write a number from 0 to 9.", "priority is not a number")
 		}
 		spec.Priority = &n
 	}
@@ -184,14 +184,15 @@ func parseLabels(text string) (map[string]string, error) {
 func parseAmount(usd, tokens string) (e budget.Envelope, err error) {
 	if usd != "" {
 		if e.USD, err = budget.ParseMoney(strings.TrimPrefix(usd, "$")); err != nil || e.USD < 0 {
-			return e, picket.Invalid("/usd", "Write dollars such as 0.50.", "%q is no amount of dollars", clip(40, usd))
+			return e, picket.Invalid("/usd", "Write dollars such as 0.50.", "%q is not an amount of dollars",
+				clip(40, usd))
 		}
 	}
 	if tokens != "" {
 		e.Tokens, err = strconv.ParseInt(strings.NewReplacer(",", "", " ", "", "_", "", "\u202f", "").Replace(tokens),
 			10, 64)
 		if err != nil || e.Check() != nil {
-			return e, picket.Invalid("/tokens", "Write a number such as 100000.", "%q is no number of tokens",
+			return e, picket.Invalid("/tokens", "Write a number such as 100000.", "%q is not a number of tokens",
 				clip(40, tokens))
 		}
 	}

@@ -90,7 +90,7 @@ func parseSince(text string, now picket.Instant) (picket.Instant, error) {
 		}
 	}
 	return 0, picket.Invalid("since", "Write an age such as 24h, or a time such as 2026-04-11T10:42:17Z.",
-		"%q is no age and no time", clip(64, text))
+		"%q is neither an age nor a time", clip(64, text))
 }
 
 // taskList is what the page shows.

@@ -13,7 +13,7 @@ var conflictTexts = map[string]func(f facts) (message, remedy string){
 		return "the webhook that this request made was deleted", "Send a new Idempotency-Key to make a new one."
 	},
 	"webhook_claim_over": func(facts) (string, string) {
-		return "the claim on this webhook is over", "Claim it again; whoever has it now sends on."
+		return "the claim on this webhook is over", "Claim it again. The process that holds the claim now continues the deliveries."
 	},
 	"call_uncertain": func(facts) (string, string) {
 		return "the call was made, and its outcome is unknown",

@@ -40,7 +40,7 @@ func CheckDurability(ctx context.Context, where redis.UniversalOptions) ([]Findi
 	if !spread {
 		one, single := client.(*redis.Client)
 		if !single {
-			return nil, fmt.Errorf("check durability: %T is no client of one server", client)
+			return nil, fmt.Errorf("check durability: %T is not a client of one server", client)
 		}
 		n := node{client: one, sentinel: where.MasterName != ""}
 		return n.check(ctx)
@@ -56,7 +56,7 @@ func CheckDurability(ctx context.Context, where redis.UniversalOptions) ([]Findi
 		return err
 	})
 	if err != nil && strings.Contains(err.Error(), "cluster support disabled") {
-		return []Finding{{Refused: true, Detail: "the server is no node of a Redis Cluster",
+		return []Finding{{Refused: true, Detail: "the server is not a node of a Redis Cluster",
 			Remedy: "Leave addr and cluster out of the URL for one server; add master_name=NAME for Sentinels."}}, nil
 	}
 	slices.SortStableFunc(all, func(a, b Finding) int { return strings.Compare(a.Node, b.Node) })
@@ -192,7 +192,7 @@ func (n *node) checkFile() {
 			"no-appendfsync-on-rewrite is yes: while the file is rewritten, acknowledged transitions are not on the disk")
 	}
 	if status := n.info["aof_last_write_status"]; status != "" && status != "ok" {
-		n.refuse("Free the server's disk or mend it; its log says what is wrong.",
+		n.refuse("Free the server's disk or repair it; its log says what is wrong.",
 			"the last write of the append-only file failed")
 	}
 }
@@ -273,7 +273,7 @@ func noPermission(err error) bool { return err != nil && redis.HasErrorPrefix(er
 
 // replayUser is the user as which Redis replays its append-only file. What is in a
 // transaction there, as all that a script has changed is, it leaves out where
-// this user may not do it, says so in its own log alone, and serves what is left.
+// this user may not do it, reports it in its own log alone, and serves what is left.
 const replayUser = "default"
 
 // replayedWrites are the writes of transitions, as they stand in the file.

@@ -189,7 +189,7 @@ func (n *Namespace) takeOver(ctx context.Context, run scriptFunc, s storeState, 
 func (n *Namespace) logAdoption(s storeState, w floorRecord, floor int64) {
 	switch log := n.log.With("floor", floor); {
 	case s.store == "" && !w.isEmpty():
-		log.Warn("the store has lost this namespace, it begins anew: what ran is refused now")
+		log.Warn("the store has lost this namespace, it starts again: what ran is refused now")
 	case s.store != "" && s.floor < w.Floor:
 		log.Warn("the store is older than what this machine knows, so transitions were lost: agents reclaim the leases that are left")
 	default:
@@ -232,7 +232,7 @@ func (n *Namespace) raiseCeiling(seq int64) {
 		return n.witness.raise(w)
 	})
 	if err != nil {
-		n.log.Error("the witness cannot be written: free its disk or mend its rights", "err", err)
+		n.log.Error("the witness cannot be written: free its disk or fix its permissions", "err", err)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // notifier is the one long-poll mechanism: goroutines wait for a topic, and one
-// subscription per channel wakes them. It carries no state: whoever wakes up
+// subscription per channel wakes them. It carries no state: anyone who wakes up
 // looks for itself.
 type notifier struct {
 	client    redis.UniversalClient
@@ -63,7 +63,7 @@ func (h *notifier) start(ctx context.Context) {
 	h.mu.Unlock()
 	sub := h.client.Subscribe(ctx, h.channel)
 	// With a limit: the driver would wait for a lost answer for ever, and not
-	// look at ctx meanwhile. It subscribes again by itself.
+	// look at ctx meanwhile. It subscribes again automatically.
 	if _, err := sub.ReceiveTimeout(ctx, time.Second); err != nil {
 		h.log.Warn("subscribe to wake-ups", "channel", h.channel, "error", err)
 	}

@@ -186,7 +186,7 @@ var refusalTexts = map[picket.Code]func(f facts) (message, remedy string){
 				"Look at the review again, then decide with the digest that it shows now."
 		}
 		return fmt.Sprintf("the agent is at version %s, not %s", f["current"], f["presented"]),
-			"Read the agent again, decide anew, and send its ETag as If-Match."
+			"Read the agent again, decide again, and send its ETag as If-Match."
 	},
 	picket.CodeNotAvailable: func(facts) (string, string) {
 		return "the adapter of this run starts no processes", "Do without it, or start them yourself."
@@ -325,7 +325,7 @@ func ParseRefusal(line string) *picket.Error {
 
 // What the second of two people is told: who has decided what, and when.
 
-// decidedBy names whoever decided first.
+// decidedBy names the person who decided first.
 func (f facts) decidedBy() string {
 	by := f.or("by", "somebody")
 	if by == "deadline" {

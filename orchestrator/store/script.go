@@ -221,7 +221,7 @@ type scriptConn struct {
 
 func newScriptConn(cfg Config) (scriptConn, error) {
 	l := scriptConn{client: redis.NewUniversalClient(&cfg.Redis)}
-	if cfg.NoPipeline || cfg.Memory { // a store in this process is no round trip away
+	if cfg.NoPipeline || cfg.Memory { // a store in this process is not a round trip away
 		return l, nil
 	}
 	var err error

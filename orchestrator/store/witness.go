@@ -96,7 +96,7 @@ func (w *witness) withLock(do func() error) error {
 	defer unlock()
 	file, err := w.read()
 	if err != nil && w.current().isEmpty() {
-		return err // and else it is written anew
+		return err // and else it is written again
 	}
 	known := w.current().mergedWith(file)
 	w.record.Store(&known)
@@ -126,7 +126,7 @@ func (w *witness) unwritable(err error) error {
 }
 
 // mergedWith never lowers a number: a file that was lost or put back from an older
-// copy is no reason to.
+// copy is not a reason to.
 func (w floorRecord) mergedWith(other floorRecord) floorRecord {
 	if w.StoreID == "" {
 		w.StoreID = other.StoreID

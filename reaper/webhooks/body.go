@@ -19,14 +19,14 @@ func (s *Sender) body(format picket.WebhookFormat, ev picket.Event) ([]byte, err
 }
 
 // eventBody is the event as the API shows it. Where that is too much, the
-// largest members of its data are left out, and "truncated" says so.
+// largest members of its data are left out, and "truncated" reports it.
 func eventBody(ev picket.Event) ([]byte, error) {
 	full, err := json.Marshal(ev, json.Deterministic(true))
 	if err != nil || len(full) <= maxBody {
 		return full, err
 	}
 	data := map[string]jsontext.Value{}
-	_ = json.Unmarshal(ev.Data, &data) // data that is no object is left out whole
+	_ = json.Unmarshal(ev.Data, &data) // data that is not an object is left out whole
 	if data == nil {
 		data = map[string]jsontext.Value{}
 	}

@@ -199,7 +199,7 @@ func TestWhatATargetAsksFor(t *testing.T) {
 	})
 }
 
-// A redirect is no success and is not followed; a target that does not answer
+// A redirect is not a success and is not followed; a target that does not answer
 // is given up after 15 s; neither keeps another target waiting.
 func TestOneTargetDoesNotHoldUpAnother(t *testing.T) {
 	virtual(t, func(h *fixture) {

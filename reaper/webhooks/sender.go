@@ -189,7 +189,7 @@ func describeError(err error) string {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "it ended the connection without an answer"
 	}
-	return "the answer is no HTTP"
+	return "the answer is not HTTP"
 }
 
 func describeCertificateError(certificate *tls.CertificateVerificationError) string {

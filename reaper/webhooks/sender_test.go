@@ -160,12 +160,12 @@ func TestWhatATargetCanAnswer(t *testing.T) {
 		"redirect": {picket.WebhookFailed, 307, "not followed"},
 		"reset":    {picket.WebhookFailed, 0, "reset by peer"},
 		"silent":   {picket.WebhookFailed, 0, "ended the connection"},
-		"garbage":  {picket.WebhookFailed, 0, "no HTTP"},
-		"banner":   {picket.WebhookFailed, 0, "no HTTP"},
-		"header":   {picket.WebhookFailed, 0, "no HTTP"},
-		"version":  {picket.WebhookFailed, 0, "no HTTP"},
-		"length":   {picket.WebhookFailed, 0, "no HTTP"},
-		"coding":   {picket.WebhookFailed, 0, "no HTTP"},
+		"garbage":  {picket.WebhookFailed, 0, "not HTTP"},
+		"banner":   {picket.WebhookFailed, 0, "not HTTP"},
+		"header":   {picket.WebhookFailed, 0, "not HTTP"},
+		"version":  {picket.WebhookFailed, 0, "not HTTP"},
+		"length":   {picket.WebhookFailed, 0, "not HTTP"},
+		"coding":   {picket.WebhookFailed, 0, "not HTTP"},
 		"hang":     {picket.WebhookFailed, 0, "no answer within 500ms"},
 	} {
 		before := requests.Load()

@@ -15,6 +15,6 @@ func TestTheSignatureIsThatOfTheStandard(t *testing.T) {
 		t.Errorf("%q %v, want %q", got, err, want)
 	}
 	if _, err := webhooks.Sign("whsec_%%%", "x", time.Now(), nil); err == nil {
-		t.Error("a secret that is no base64 signs")
+		t.Error("a secret that is not base64 signs")
 	}
 }

@@ -349,7 +349,7 @@ func TestADeletedPartOfTheLogIsReportedAndSkipped(t *testing.T) {
 	})
 }
 
-// A URL that was sealed with a key which is gone is a failure that says so, and
+// A URL that was sealed with a key which is gone is a failure that reports it, and
 // no reason to stop serving others.
 func TestAWebhookSealedWithALostKey(t *testing.T) {
 	virtual(t, func(h *fixture) {

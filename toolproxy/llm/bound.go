@@ -113,7 +113,7 @@ type promptWalker struct {
 // is content.
 const maxMark = 128
 
-// takeCacheMark takes a mark for the cache, which is no part of what a prompt means.
+// takeCacheMark takes a mark for the cache, which is not part of what a prompt means.
 func (w *promptWalker) takeCacheMark(v jsontext.Value) {
 	var kept struct {
 		For string `json:"ttl"`
@@ -171,7 +171,7 @@ func (w *promptWalker) walk(v jsontext.Value) int64 {
 	}
 }
 
-// isReference knows content that the vendor fetches, or makes, by itself.
+// isReference knows content that the vendor fetches, or makes, on its own.
 func isReference(name, text string) bool {
 	switch name {
 	case "type":

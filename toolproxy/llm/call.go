@@ -294,7 +294,7 @@ func (x *call) relayPlain(resp *http.Response) error {
 		n, err := resp.Body.Read(buf)
 		x.write(buf[:n])
 		if err != nil || x.clientGone {
-			return nil // the status was the answer; a connection that broke tells by itself
+			return nil // the status was the answer; a connection that broke tells on its own
 		}
 	}
 }

@@ -33,7 +33,7 @@ func FuzzPrompt(f *testing.F) {
 		}
 		var before, after map[string]any
 		if json.Unmarshal(body, &before) != nil {
-			return // more lenient with what is no text
+			return // more lenient with what is not text
 		}
 		if err := json.Unmarshal(sent, &after); err != nil {
 			t.Fatalf("%q became %q: %v", body, sent, err)

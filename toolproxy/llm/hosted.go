@@ -14,7 +14,7 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// hostedTool is a tool that the vendor runs by itself while it answers, for a fee
+// hostedTool is a tool that the vendor runs on its own while it answers, for a fee
 // beside the tokens.
 type hostedTool struct {
 	name        string // that of its price, without llm_
@@ -57,7 +57,7 @@ func (q *request) addTools(list jsontext.Value, at int, d *dialect) error {
 		return nil
 	}
 	if list.Kind() != '[' {
-		return invalidTool("tools is no list")
+		return invalidTool("tools is not a list")
 	}
 	dec := jsontext.NewDecoder(bytes.NewReader(list))
 	if _, err := dec.ReadToken(); err != nil {
@@ -134,7 +134,7 @@ func checkMemberNames(members map[string]jsontext.Value) error {
 	for word := range members {
 		if slices.ContainsFunc(toolMembers,
 			func(name string) bool { return name != word && strings.EqualFold(name, word) }) {
-			return invalidTool("%s of a tool is no member of the API", web.Shortened(word))
+			return invalidTool("%s of a tool is not a member of the API", web.Shortened(word))
 		}
 	}
 	return nil

@@ -93,7 +93,7 @@ func signAnthropic(h http.Header, u *endpoint) {
 	if key == "" {
 		return
 	}
-	// A token of an account is no API key; a gateway may look at either header.
+	// A token of an account is not an API key; a gateway may look at either header.
 	oauth := strings.HasPrefix(key, "sk-ant-oat")
 	if !oauth {
 		h.Set("X-Api-Key", key)

@@ -39,7 +39,7 @@ var unboundableMembers = map[string]string{
 func checkPriceable(m bodyMember, d *dialect) error {
 	if slices.ContainsFunc(caseSensitiveMembers,
 		func(name string) bool { return name != m.name && strings.EqualFold(name, m.name) }) {
-		return picket.Invalid("/"+web.Shortened(m.name), "Write it in lower case.", "%s is no member of the API",
+		return picket.Invalid("/"+web.Shortened(m.name), "Write it in lower case.", "%s is not a member of the API",
 			web.Shortened(m.name))
 	}
 	if isEmptyValue(m.value) {

@@ -92,7 +92,7 @@ func parseRequest(body []byte, d *dialect) (*request, error) {
 	dec := jsontext.NewDecoder(bytes.NewReader(body))
 	open, err := dec.ReadToken()
 	if err != nil || open.Kind() != '{' {
-		return nil, picket.Invalid("", "Send the request as a JSON object.", "the body is no JSON object")
+		return nil, picket.Invalid("", "Send the request as a JSON object.", "the body is not a JSON object")
 	}
 	q.insertAt = int(dec.InputOffset())
 	for dec.PeekKind() == '"' {
@@ -127,7 +127,7 @@ func (q *request) discardBody() {
 }
 
 func invalidBody(err error) error {
-	return picket.Invalid("", "Send one JSON object.", "the body is no JSON object").WithCause(err)
+	return picket.Invalid("", "Send one JSON object.", "the body is not a JSON object").WithCause(err)
 }
 
 // take notes a member that matters.

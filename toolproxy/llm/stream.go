@@ -137,7 +137,7 @@ func (r *eventReader) next() (block []byte, err error) {
 }
 
 // eventData is the data of an event: its data lines, joined. That of a single line
-// is no copy.
+// is not a copy.
 func eventData(block []byte) []byte {
 	var out []byte
 	lines := 0

@@ -134,7 +134,7 @@ func (x *call) countUses(t *usageTally) map[string]int64 {
 			delete(all, name)
 		}
 	}
-	if x.dialect == openAIChat && x.request.hasHostedTool("web_search") { // with each answer, and none says so
+	if x.dialect == openAIChat && x.request.hasHostedTool("web_search") { // with each answer, and none reports it
 		all["web_search"] = x.request.choices
 	}
 	return all

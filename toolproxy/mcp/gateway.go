@@ -73,7 +73,7 @@ func (g *gateway) start(ctx context.Context) {
 }
 
 // resourceUpdated tells every client that listens of a changed resource, if it is one of
-// the upstream that says so.
+// the upstream that reports it.
 func (g *gateway) resourceUpdated(u *upstreamClient, uri string) {
 	if g.subscriptionOwner(uri) != u {
 		return

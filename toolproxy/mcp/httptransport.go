@@ -86,7 +86,7 @@ func (h *observingTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 	return resp, nil
 }
 
-// noteRedirect notes where the upstream is, if it says so while the connection is made.
+// noteRedirect notes where the upstream is, if it reports it while the connection is made.
 func (h *observingTransport) noteRedirect(r *http.Request, resp *http.Response) {
 	if h.conn.connected.Load() ||
 		resp.StatusCode != http.StatusTemporaryRedirect && resp.StatusCode != http.StatusPermanentRedirect {
@@ -97,12 +97,12 @@ func (h *observingTransport) noteRedirect(r *http.Request, resp *http.Response) 
 	}
 }
 
-// maxResponseBody bounds an answer that is no stream, in bytes; the library bounds the
+// maxResponseBody bounds an answer that is not a stream, in bytes; the library bounds the
 // events of a stream likewise.
 const maxResponseBody = 16 << 20
 
 // maxInspectedLine bounds a line of a stream that is looked into, in bytes; a longer
-// one is no notice.
+// one is not a notice.
 const maxInspectedLine = 1 << 20
 
 // observedStream is the body of an event stream that is looked into as it is read. What

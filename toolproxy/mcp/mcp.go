@@ -199,7 +199,7 @@ func (f *mcpEndpoint) handle(c echo.Context, held picket.LeaseCredential) error 
 	return nil
 }
 
-// checkOrigin refuses pages that a browser has open, but for those of this
+// checkOrigin refuses pages that a browser has open except for those of this
 // machine. That a page's host is the request's proves nothing: a name of its own
 // can be led to any address.
 func checkOrigin(r *http.Request) error {

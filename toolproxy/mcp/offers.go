@@ -231,7 +231,7 @@ func (f *mcpEndpoint) complete(ctx context.Context, r *mcp.CompleteRequest) (*mc
 		})
 }
 
-// meterUpstreamCall sends what is no tool's call to an upstream, under the lease and at
+// meterUpstreamCall sends what is not a tool's call to an upstream, under the lease and at
 // its price like one.
 func meterUpstreamCall[R any](ctx context.Context, f *mcpEndpoint, x *clientRequest, extra *mcp.RequestExtra,
 	u *upstreamClient, what string,

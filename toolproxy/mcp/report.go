@@ -22,7 +22,7 @@ const reportPrompt = "continue_task"
 func (f *mcpEndpoint) addReport(s *mcp.Server) {
 	s.AddResource(&mcp.Resource{
 		URI: ReportURI, Name: "last_report", Title: "Last progress report", MIMEType: "application/json",
-		Description: "What was last reported of your task, by you or by whoever had it before. Null when nothing was.",
+		Description: "What was last reported of your task, by you or by an earlier run. Null when nothing was.",
 	}, f.readReport)
 	s.AddPrompt(&mcp.Prompt{
 		Name: reportPrompt, Title: "Continue the task",

@@ -45,7 +45,7 @@ var upstreamNamePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,31}$`)
 // check refuses what cannot work.
 func (u Upstream) check() error {
 	if !upstreamNamePattern.MatchString(u.Name) {
-		return fmt.Errorf("toolproxy: %q is no name of an upstream: letters, digits and underscores, at most 32",
+		return fmt.Errorf("toolproxy: %q is not a name of an upstream: letters, digits and underscores, at most 32",
 			u.Name)
 	}
 	if (u.URL == "") == (len(u.Command) == 0) {
@@ -62,7 +62,7 @@ func (u Upstream) check() error {
 const (
 	initialBackoff    = 250 * time.Millisecond
 	maxBackoff        = 30 * time.Second
-	backoffResetAfter = time.Minute // of life: the pauses begin anew
+	backoffResetAfter = time.Minute // of life: the pauses start again
 	connectTimeout    = 30 * time.Second
 	refreshInterval   = 5 * time.Minute    // a notice may be lost
 	minRefreshPause   = initialBackoff / 2 // between two readings of its lists, at first

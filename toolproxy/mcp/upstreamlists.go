@@ -9,8 +9,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// refreshLoop reads the lists anew whenever the upstream says that they have changed,
-// and now and then by itself, until the connection is gone. Between two readings
+// refreshLoop reads the lists again whenever the upstream says that they have changed,
+// and now and then on its own, until the connection is gone. Between two readings
 // is a pause, which doubles for as long as the upstream does not stop saying so:
 // what it says during a pause is looked at once, after it.
 func (u *upstreamClient) refreshLoop(ctx context.Context, gone <-chan struct{}, read func()) {
@@ -54,7 +54,7 @@ func sleepUnlessGone(ctx context.Context, gone <-chan struct{}, pause time.Durat
 	return false
 }
 
-// markChanged asks for the lists to be read anew.
+// markChanged asks for the lists to be read again.
 func (u *upstreamClient) markChanged() {
 	select {
 	case u.listsChanged <- struct{}{}:

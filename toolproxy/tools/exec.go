@@ -144,7 +144,7 @@ var errNoExecResult = errors.New("no result of the process came")
 
 // dispatch orders the process and waits for its result. What ends the call
 // early does not end the wait: the adapter kills the process with its lease and
-// says so, and only then has the call no more effects.
+// reports it, and only then has the call no more effects.
 func (s execSource) dispatch(ctx context.Context, door toolproxy.Backend, held picket.LeaseCredential,
 	order picket.ExecRequest) (toolproxy.DispatchResult, error) {
 	deadline, _ := ctx.Deadline()

@@ -27,7 +27,7 @@ type httpResult struct {
 	URL     string            `json:"url"` // after redirects
 	Headers map[string]string `json:"headers"`
 	Body    string            `json:"body"`
-	// BodyBase64 stands for Body when that is no text.
+	// BodyBase64 stands for Body when that is not text.
 	BodyBase64 string `json:"bodyBase64,omitempty"`
 	Truncated  bool   `json:"truncated"` // there was more of the body
 	// NotFollowed says why the redirect that this answer is was not followed.
@@ -87,7 +87,7 @@ func (a httpArgs) request(ctx context.Context, token int64) (*http.Request, erro
 	if _, chosen := req.Header["User-Agent"]; !chosen {
 		req.Header.Set("User-Agent", "picket")
 	}
-	// Who can compare it keeps a write of an older holder out.
+	// Anyone who can compare it keeps a write of an older holder out.
 	req.Header.Set(toolproxy.FenceHeader, strconv.FormatInt(token, 10))
 	return req, nil
 }

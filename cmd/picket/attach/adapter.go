@@ -39,7 +39,7 @@ func NewAdapter() *cobra.Command {
 	f.String("agent-id", "", "the worker's name (default: a new one)")
 	f.Bool("pinned-only", false, "take only tasks pinned to --agent-id")
 	f.Duration("linger", 10*time.Second,
-		"time an agent gets to end by itself after it handed in its result (coding agents: 1m)")
+		"time an agent gets to end on its own after it handed in its result (coding agents: 1m)")
 	f.Duration("grace", 5*time.Second, "time between SIGTERM and SIGKILL")
 	f.Bool("unregistered", false,
 		"stay out of the registry: no record, no heartbeats; leases end by their own deadline only")
@@ -125,7 +125,7 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 }
 
 // receivedSecrets is what `picket run` hands over. It is empty if the adapter was
-// started by itself.
+// started on its own.
 func receivedSecrets(cmd *cobra.Command) (adapterSecrets, error) {
 	fd, _ := cmd.Flags().GetInt("handover")
 	if fd == 0 {

@@ -152,7 +152,7 @@ func (a *attachment) checkAtRest(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// refresh reads the task anew and tells what has changed. It reports whether the
+// refresh reads the task again and tells what has changed. It reports whether the
 // task is gone.
 func (a *attachment) refresh(ctx context.Context) (gone bool) {
 	var t picket.Task

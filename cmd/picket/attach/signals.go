@@ -9,7 +9,7 @@ import (
 
 // onTerminate calls first at the first signal that asks a worker to end, and then at
 // the second: SIGTERM, SIGINT, and SIGHUP when its terminal was closed. Any other
-// SIGHUP is meant for servers, which read their prices anew, and changes nothing:
+// SIGHUP is meant for servers, which read their prices again, and changes nothing:
 // a worker that it ended would take its agents along.
 func onTerminate(log *slog.Logger, first, then func()) (stop func()) {
 	ends, hangups := make(chan os.Signal, 2), make(chan os.Signal, 1)
@@ -39,7 +39,7 @@ func awaitEndSignal(log *slog.Logger, ends, hangups <-chan os.Signal, gone func(
 			if gone() {
 				return true
 			}
-			log.Info("SIGHUP is for servers: a worker has nothing to read anew")
+			log.Info("SIGHUP is for servers: a worker has nothing to read again")
 		case <-done:
 			return false
 		}

@@ -22,7 +22,7 @@ func TestHangupEndsAdapterOnlyIfTerminalClosed(t *testing.T) {
 	if !awaitEndSignal(log, nil, hangups, gone, nil) {
 		t.Fatal("the terminal is gone, and the worker goes on")
 	}
-	if n := strings.Count(said.String(), "a worker has nothing to read anew"); n != 2 || looks != 3 {
+	if n := strings.Count(said.String(), "a worker has nothing to read again"); n != 2 || looks != 3 {
 		t.Errorf("%d hang-ups were passed over and %d looked at, not 2 and 3:\n%s", n, looks, &said)
 	}
 	done := make(chan struct{})

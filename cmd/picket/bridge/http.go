@@ -191,7 +191,7 @@ func (b *mcpBridge) writeError(m mcpMessage, err error) {
 	b.write(answer)
 }
 
-// mcpResponseError reads an answer that is no message.
+// mcpResponseError reads an answer that is not a message.
 func mcpResponseError(resp *http.Response, kind string) error {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	var p struct {

@@ -106,7 +106,7 @@ func readMessages(ctx context.Context, in io.Reader, lines chan<- []byte) error 
 func (b *mcpBridge) forwardMessage(ctx context.Context, line []byte) {
 	var m mcpMessage
 	if err := json.Unmarshal(line, &m); err != nil {
-		b.write([]byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"this line is no JSON-RPC message"}}`))
+		b.write([]byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"this line is not a JSON-RPC message"}}`))
 		return
 	}
 	switch {

@@ -48,7 +48,7 @@ func onAgent(use, short string, act func(cmd *cobra.Command, s *Connection, id s
 }
 
 // agentTopic is what becomes of agents and what they hold; load and signs of life
-// are no events.
+// are not events.
 var agentTopic = topic{kinds: []string{"agent.", "task.", "lease.", "store."}, polled: true}
 
 func agentPath(id string) string { return "/api/v1/agents/" + PathSegment(id) }
@@ -254,7 +254,7 @@ func (s *Connection) agentID(ctx context.Context, typed string) (string, error) 
 		return typed, nil
 	}
 	if err := picket.CheckName("agent", typed); err != nil {
-		e := exit.Usagef("%s is no id of an agent", term.ShellQuote(typed))
+		e := exit.Usagef("%s is not an id of an agent", term.ShellQuote(typed))
 		e.Remedy = "See: picket agent list --status '*'"
 		return "", e
 	}

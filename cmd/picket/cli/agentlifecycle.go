@@ -264,7 +264,7 @@ func runAgentCommand(cmd *cobra.Command, given []string) error {
 	return nil
 }
 
-// What an adapter does by itself can be done by hand: for scripts that are
+// What an adapter does on its own can be done by hand: for scripts that are
 // agents of their own.
 
 func newAgentRegister() *cobra.Command {

@@ -12,7 +12,7 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// longQueue answers pages of the review queue on which nothing matches, but for
+// longQueue answers pages of the review queue on which nothing matches except for
 // one task on the page that is the last one, and approves what it is asked to.
 func longQueue(t *testing.T, last int) (pages *int) {
 	pages = new(int)

@@ -56,7 +56,7 @@ func newBudgetShow() *cobra.Command {
 	return watchFlag(term.FormatFlag(c))
 }
 
-// moneyTopic is what is granted and charged; what is only reserved is no event.
+// moneyTopic is what is granted and charged; what is only reserved is not an event.
 var moneyTopic = topic{kinds: []string{"budget.", "task.", "tool."}, polled: true}
 
 func showBudget(cmd *cobra.Command, s *Connection, given []string) error {

@@ -59,7 +59,7 @@ func runAgainstAnswers(t *testing.T, answers map[string]any, args ...string) (st
 }
 
 // What closed subtasks have spent is spent in those above them, shown or not,
-// and an answer that was cut off says so.
+// and an answer that was cut off reports it.
 func TestSubtaskSpendingIsCounted(t *testing.T) {
 	const cent = budget.Money(10_000_000)
 	tree := envelopeWith("house:2026-04-11", "open", 0,

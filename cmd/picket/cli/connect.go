@@ -82,7 +82,7 @@ func ConnectWith(cmd *cobra.Command, key picket.Secret, source string) (*Connect
 
 // refuseSavedKeyInRun keeps an agent from deciding about its own work with the key of
 // the person it runs for. It is a guard against accidents and obedient models,
-// not against a process of the same user, which can read the key by itself.
+// not against a process of the same user, which can read the key on its own.
 func refuseSavedKeyInRun() error {
 	run := os.Getenv("PICKET_RUN_ID")
 	if run == "" || os.Getenv("PICKET_LEASE_TOKEN") == "" {

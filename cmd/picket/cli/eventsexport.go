@@ -34,7 +34,7 @@ func newEventsExport() *cobra.Command {
 			"never repeated: an export that was interrupted, or that is to be brought up to date, goes on with --continue after the last\n" +
 			"line of the file; --since and --after say what a new file begins with. The last cursor is said on standard error. A server that is away\n" +
 			"for a moment is waited for. Events are in the order in which they happened, and their times those of the server's clock: where that was\n" +
-			"set back, --until ends early and says so, and the next export goes on from there.",
+			"set back, --until ends early and reports it, and the next export goes on from there.",
 		Example: "  picket events export log.jsonl\n  picket events export --continue log.jsonl\n" +
 			"  picket events export --since 24h --type task.approved,task.rejected -o csv - >decisions.csv\n" +
 			"  picket events export --audit --continue audit.jsonl",
@@ -365,7 +365,7 @@ func (x *eventExport) cursorOf(line string) error {
 	}
 	seq, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || seq > x.last {
-		e := exit.Usagef("the last line of %s is no event of this log: %s", x.path, term.Clip(line, 60))
+		e := exit.Usagef("the last line of %s is not an event of this log: %s", x.path, term.Clip(line, 60))
 		e.Remedy = "Name the file of an export of this server, with its -o, or a new file."
 		return e
 	}

@@ -201,7 +201,7 @@ func TestExportedTablesHoldNoFormulas(t *testing.T) {
 		t.Errorf("the table is\n%s", text)
 	}
 
-	// What is no formula is as it was, and what is not there is empty.
+	// What is not a formula is as it was, and what is not there is empty.
 	actors := []string{"ends-", "two--", "-", "", "a-b", "one", "a\u0085"}
 	want := []string{"ends-", "two--", "'-", "", "a-b", "one", "a"}
 	file = filepath.Join(t.TempDir(), "cells.csv")

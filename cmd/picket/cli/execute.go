@@ -96,7 +96,7 @@ var plannedFlags = map[string]string{
 	"--public-url": "public agent addresses",
 }
 
-// badValue is what is said of a flag whose value is no number, no truth value or
+// badValue is what is said of a flag whose value is not a number, a truth value or
 // no duration.
 var badValue = regexp.MustCompile(`^invalid argument "(.*)" for "(?:-., )?(--[a-z-]+)" flag: (strconv\.ParseInt|strconv\.ParseBool|time): `)
 

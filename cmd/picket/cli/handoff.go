@@ -272,7 +272,7 @@ func newHandoffClaim() *cobra.Command {
 	})
 	c.Long = "Say that you take care of a hand-off, for others to see. What somebody else has claimed stays theirs without --take-over.\n" +
 		"A claim is a courtesy: anybody may still answer, and the first answer counts."
-	c.Flags().Bool("take-over", false, "take it over from whoever has claimed it")
+	c.Flags().Bool("take-over", false, "take it over from the person who has claimed it")
 	return term.FormatFlag(c)
 }
 
@@ -290,7 +290,7 @@ func newHandoffAnswer() *cobra.Command {
 			return printTask(cmd, task, raw, "answered")
 		})
 	c.Long = "Answer the agent: its task is queued again, and all its later runs are handed the answer. --input gives them another\n" +
-		"input, too; the task itself keeps what was submitted. Who answers second is refused (exit code 4) and is told of the first."
+		"input, too; the task itself keeps what was submitted. Anyone who answers second is refused (exit code 4) and is told of the first."
 	c.Example = "  picket handoff answer --text \"use the staging key\"\n  picket handoff answer 7Q2K --option yes\n" +
 		"  picket handoff answer --option 2 --input @corrected.json"
 	c.Flags().StringP("text", "t", "", "the answer: JSON, else text; @file and - (stdin) are read")

@@ -33,7 +33,7 @@ func newPriceList() *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "List what calls of tools and models cost",
 		Args:    CheckArgs(cobra.NoArgs),
-		Long: "List the prices in force at the server. They are those under tools in its picket.yaml; it reads them anew on SIGHUP.\n" +
+		Long: "List the prices in force at the server. They are those under tools in its picket.yaml; it reads them again on SIGHUP.\n" +
 			"A name that ends in * is for all that begin so; of several the longest counts. A tool without a price is refused.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := Connect(cmd)
@@ -44,7 +44,7 @@ func newPriceList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			// That prices were read anew is no event.
+			// That prices were read again is not an event.
 			return showOrWatch(cmd, s, topic{kinds: []string{"store."}, polled: true},
 				func(ctx context.Context, w io.Writer) error {
 					var list budget.PriceList

@@ -40,7 +40,7 @@ func streamLimitedServer(t *testing.T, room ...bool) *Connection {
 	return &Connection{Client: &adapter.Client{BaseURL: srv.URL}}
 }
 
-// Who finds no room for a stream is told so; who had one comes back to it.
+// Anyone who finds no room for a stream is told so; who had one comes back to it.
 func TestStreamLimit(t *testing.T) {
 	rig.SkipShort(t)
 	errEnough := errors.New("enough")

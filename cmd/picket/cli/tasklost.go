@@ -46,11 +46,11 @@ func retryUnauthenticated(ctx context.Context, call func() error) error {
 }
 
 // TaskLostError is errTaskLost for a person. again, when not empty, is the command
-// that submits the task anew.
+// that submits the task again.
 func TaskLostError(id, again string) error {
-	remedy := "Submit it anew. What its agent did is still where it worked: look there first."
+	remedy := "Submit it again. What its agent did is still where it worked: look there first."
 	if again != "" {
-		remedy = "What its agent did is still where it worked: look there, then submit it anew: " + again
+		remedy = "What its agent did is still where it worked: look there, then submit it again: " + again
 	}
 	return picket.Refuse(picket.CodeNotFound, remedy,
 		"the store has lost %s: it was emptied, or an older state of it was restored", id)

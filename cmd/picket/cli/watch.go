@@ -31,7 +31,7 @@ type topic struct {
 	kinds []string // beginnings of their types; none means all types
 	task  string   // only those of this task
 	// polled views show what no event tells, such as renewals, heartbeats and
-	// what is reserved: they are read anew every pollEvery, too.
+	// what is reserved: they are read again every pollEvery, too.
 	polled bool
 }
 
@@ -107,7 +107,7 @@ type view struct {
 	changed  chan struct{}
 	failed   chan error
 	clock    <-chan time.Time // redraws ages, on a terminal
-	again    <-chan time.Time // reads anew what no event tells
+	again    <-chan time.Time // reads again what no event tells
 	away     bool
 	last     []byte
 	lastOf   jsontext.Value
@@ -163,7 +163,7 @@ func (v *view) watch(ctx context.Context) error {
 	}
 }
 
-// draw shows the view: read anew, or as it was read last with the ages of now.
+// draw shows the view: read again, or as it was read last with the ages of now.
 func (v *view) draw(ctx context.Context, anew bool) error {
 	anew = anew || v.away
 	if !anew && !v.terminal {
@@ -189,7 +189,7 @@ func (v *view) draw(ctx context.Context, anew bool) error {
 		v.paint(page)
 	} else if v.last == nil ||
 		!(page.Answer != nil && bytes.Equal(page.Answer, v.lastOf)) && !bytes.Equal(page.Bytes(), v.last) {
-		// In a log, an age that has moved by itself is no news.
+		// In a log, an age that has moved automatically is not news.
 		_, _ = v.out.Write(page.Bytes())
 		_, _ = v.cmd.ErrOrStderr().Write(page.Notes.Bytes())
 	}

@@ -121,7 +121,7 @@ func newTestView(t *testing.T, s *Connection, terminal bool, clock chan time.Tim
 	return v, out, talk
 }
 
-// A view is read anew after events alone, however the clock goes; a pipe gets
+// A view is read again after events alone, however the clock goes; a pipe gets
 // it again only when it says something new.
 func TestAWatchedViewIsReadAfterEvents(t *testing.T) {
 	d, s := newWatchedServer(t)

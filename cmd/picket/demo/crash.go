@@ -112,7 +112,7 @@ func (c *crashDemo) resume(ctx context.Context) error {
 		return fmt.Errorf("expected the first run to be over and fence 2, got fence %d", t.FencingToken)
 	}
 	c.narrate("The next worker on this machine cleans up after the dead one and has the task at once, under token 2.")
-	c.narrate("Its agent was given the last report. It did not begin anew: %q.", t.LastReport.Summary)
+	c.narrate("Its agent was given the last report. It did not start again: %q.", t.LastReport.Summary)
 	if err := c.awaitText(ctx, "third", ""); err != nil {
 		return fmt.Errorf("not observed: the end of the third step: %w", err)
 	}

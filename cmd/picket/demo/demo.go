@@ -87,7 +87,7 @@ func newDemoCommand(use, short, long string, story ...chapter) *cobra.Command {
 	return c
 }
 
-// chapter is a part of the story that can be told by itself.
+// chapter is a part of the story that can be told on its own.
 type chapter struct {
 	title string
 	lead  string // what a reader should know who meets Picket for the first time

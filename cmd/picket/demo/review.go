@@ -17,7 +17,7 @@ import (
 
 var reviewChapter = chapter{
 	title: "the review",
-	lead:  "Nothing is done before a person says so. Who rejects a result can have it mended in the same step.",
+	lead:  "Nothing is done before a person confirms it. Anyone who rejects a result can have it fixed in the same step.",
 	prepare: func(st *demoEnv) ([]chapterStep, error) {
 		r := &reviewDemo{demoEnv: st}
 		r.script = st.path("handoff.sh")
@@ -25,7 +25,7 @@ var reviewChapter = chapter{
 	},
 }
 
-// reviewDemo is the play: what the question's task has left, rejected and mended.
+// reviewDemo is the play: what the question's task has left, rejected and repaired.
 type reviewDemo struct {
 	*demoEnv
 	script string

@@ -161,14 +161,14 @@ func (st *demoEnv) killServer() error {
 	return nil
 }
 
-// task reads a task anew.
+// task reads a task again.
 func (st *demoEnv) task(ctx context.Context, id string) (t picket.Task, err error) {
 	err = st.s.Get(ctx, "/api/v1/tasks/"+cli.PathSegment(id), &t, nil)
 	return t, err
 }
 
 // awaitTask waits until a task looks as expected. One that no worker has to do
-// with any more will not change by itself.
+// with any more will not change on its own.
 func (st *demoEnv) awaitTask(ctx context.Context, id, what string,
 	as func(picket.Task) bool) (t picket.Task, err error) {
 	err = PollUntil(ctx, func() (bool, error) {

@@ -82,7 +82,7 @@ func (r *LogReplay) compareAgents(ctx context.Context, v *InvariantReport, say f
 
 // readStable reads a record and then the log again, until that has nothing new
 // about it: then the two had to be the same at the moment of reading. What never
-// stands still is no standing violation.
+// stands still is not a standing violation.
 func (r *LogReplay) readStable(ctx context.Context, seq func() int64,
 	read func() (*picket.Violation, error)) (*picket.Violation, error) {
 	quiet := func(string, ...any) {}

@@ -28,7 +28,7 @@ func (r *settingsReader) agents(node ast.Node) error {
 	return r.each(node, func(v *ast.MappingValueNode) error {
 		name, where := v.Key.GetToken().Value, r.at(v.Key.GetToken())
 		if err := picket.CheckName(agentsPrefix+name, name); err != nil {
-			e := exit.Usagef("%s: %s is no name of an agent", where, term.ShellQuote(name))
+			e := exit.Usagef("%s: %s is not a name of an agent", where, term.ShellQuote(name))
 			e.Remedy = exit.Remedy(err)
 			return e
 		}

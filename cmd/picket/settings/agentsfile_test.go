@@ -162,7 +162,7 @@ func TestBadAgents(t *testing.T) {
 	for file, want := range map[string][2]string{
 		"agents: []":         {"picket.yaml:1:9: a mapping", ""},
 		"agents:\n  a: x":    {"picket.yaml:2:6: a mapping", ""},
-		"agents:\n  a b: {}": {"picket.yaml:2:3: 'a b' is no name of an agent", ""},
+		"agents:\n  a b: {}": {"picket.yaml:2:3: 'a b' is not a name of an agent", ""},
 		"agents:\n  a:\n    capabilites: [x]": {`picket.yaml:3:5: there is no key "capabilites" in agents.a`,
 			`Did you mean "capabilities"?`},
 		"agents:\n  a:\n    retry: {max_attemps: 3}": {`picket.yaml:3:13: there is no key "max_attemps" in agents.a.retry`, `Did you mean "max_attempts"?`},

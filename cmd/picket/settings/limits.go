@@ -13,7 +13,7 @@ func (s Settings) DefaultTaskEnvelope() *budget.Envelope {
 	return &e
 }
 
-// DailyLimit caps a day in the dimensions that are configured; nil is no cap.
+// DailyLimit caps a day in the dimensions that are configured; nil is not a cap.
 func (s Settings) DailyLimit() *budget.Envelope {
 	e := s.envelope("budget.house")
 	switch tokens, usd := s.Text("budget.house.tokens") != "", s.Text("budget.house.usd") != ""; {

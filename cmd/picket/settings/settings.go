@@ -41,7 +41,7 @@ func parts(text string) (out []string) {
 	return out
 }
 
-// ChangedKeys names the keys that differ beside those that were read anew.
+// ChangedKeys names the keys that differ beside those that were read again.
 func (s Settings) ChangedKeys(other Settings) (keys []string) {
 	for _, from := range []Settings{s, other} {
 		for key := range from {
@@ -155,7 +155,7 @@ func KnownSettings() []setting {
 		{"notify.allow", "", "",
 			"addresses that are not public and may be webhooks all the same, host:port, separated by commas",
 			checkDestinations},
-		{"notify.desktop", "", "true", "notices on the desktop of whoever waits for a task with `picket run`",
+		{"notify.desktop", "", "true", "notices on the desktop of anyone who waits for a task with `picket run`",
 			checkYesNo},
 		{"log.level", "log-level", "info", "debug, info, warn or error", checkLevel},
 	}

@@ -91,7 +91,7 @@ func (r *settingsReader) shaped(path []string, s toolShape, node ast.Node) error
 
 func (s toolShape) checkName(word string) error {
 	if word == "" || strings.ContainsAny(word, PathSep+"\n") {
-		return fmt.Errorf("%s is no name", term.ShellQuote(word))
+		return fmt.Errorf("%s is not a name", term.ShellQuote(word))
 	}
 	if s.name == nil {
 		return nil

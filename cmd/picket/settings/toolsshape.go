@@ -91,21 +91,21 @@ var (
 
 func checkPriceName(text string) error {
 	if !priceName.MatchString(text) {
-		return fmt.Errorf("%s is no name of a tool; it may end in * for all that begin so", term.ShellQuote(text))
+		return fmt.Errorf("%s is not a name of a tool; it may end in * for all that begin so", term.ShellQuote(text))
 	}
 	return nil
 }
 
 func checkShortName(text string) error {
 	if !shortName.MatchString(text) {
-		return fmt.Errorf("%s is no name here: 1 to 32 letters, digits or -", term.ShellQuote(text))
+		return fmt.Errorf("%s is not a name here: 1 to 32 letters, digits or -", term.ShellQuote(text))
 	}
 	return nil
 }
 
 func checkUpstreamName(text string) error {
 	if !upstreamNamePattern.MatchString(text) {
-		return fmt.Errorf("%s is no name of an upstream: 1 to 32 letters, digits or _, a letter first",
+		return fmt.Errorf("%s is not a name of an upstream: 1 to 32 letters, digits or _, a letter first",
 			term.ShellQuote(text))
 	}
 	return nil
@@ -129,7 +129,7 @@ func checkEnvName(text string) error {
 
 func checkHeader(text string) error {
 	if !headerNamePattern.MatchString(text) {
-		return fmt.Errorf("%s is no name of a header", term.ShellQuote(text))
+		return fmt.Errorf("%s is not a name of a header", term.ShellQuote(text))
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // TestMain is also the test program that is told to end: it starts a process
-// that does not end by itself, in a session of its own and with a child of its
+// that does not end on its own, in a session of its own and with a child of its
 // own, and one that keeps starting others.
 func TestMain(m *testing.M) {
 	end, err := remains.OwnTempDir("pk-remains-")

@@ -22,7 +22,7 @@ end
 
 -- check_total: what all of an envelope has spent is what it has spent itself
 -- and what all of its children have. One from before this was kept gets its
--- total when all of these have theirs, and that is no damage.
+-- total when all of these have theirs, and that is not damage.
 local function check_total(id, e, t, u)
   local function mend()
     call('HSET', e[1], 'total_t', F(t), 'total_u', F(u))

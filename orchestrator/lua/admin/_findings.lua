@@ -7,7 +7,7 @@ local HOUR = 3600000
 local findings = {}
 
 -- repair_index keeps a list right that nothing but figures is made of: a store from
--- before it was kept has none, and that is no damage.
+-- before it was kept has none, and that is not damage.
 local function repair_index(key, member, score)
   if not REPAIR then return end
   if score then

@@ -1,6 +1,6 @@
 -- flags: allow-oom
 -- needs: agent end_agent
--- deregister removes an agent at once: its leases end, which is no failure of
+-- deregister removes an agent at once: its leases end, which is not a failure of
 -- their tasks. One that was deregistered before is left as it is.
 -- ARGV: agent, actor, operator 0|1, request key, body hash, incarnation or 0,
 --   version it must have...

@@ -2,7 +2,7 @@
 -- needs: agent end_agent stale_entry
 -- urgent
 -- judge writes down what time has made of agents: what they were before a late
--- look included, in order. Whoever judges first does it for all.
+-- look included, in order. Anyone who judges first does it for all.
 -- ARGV: agent, or '' for those of the silence index that are due, limit
 -- Reply: number of agents looked at
 local room = BATCH

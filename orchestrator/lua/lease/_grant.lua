@@ -26,7 +26,7 @@ end
 local function covers(lane, agent, role, caps)
   local pinned = string.match(lane, '^agent:(.*)$')
   if pinned then return pinned == agent end
-  -- for:<agent>|<lane> is that agent's, and that of whoever covers the lane.
+  -- for:<agent>|<lane> is that agent's, and that of anyone who covers the lane.
   local home, open = string.match(lane, '^for:([^|]*)|(.*)$')
   if home and home == agent then return true end
   lane = open or lane

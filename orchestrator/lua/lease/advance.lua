@@ -2,7 +2,7 @@
 -- advance completes a lease and leases the agent's next tasks in the same step:
 -- both are done or neither. A repeat tells the same state and shows those of the
 -- leases that still hold. When the tokens of the floor are used up it leases
--- nothing, for the next grant to mend; nor does it for an agent that may not.
+-- nothing, for the next grant to repair; nor does it for an agent that may not.
 -- ARGV: those of complete, then those of grant
 -- Reply: state, grant (the reply of grant)
 -- Errors: those of complete; store_changed, idempotency_conflict, judge_due

@@ -5,7 +5,7 @@
 -- changes nothing.
 -- ARGV: task, run, secret, presented token
 -- Reply: {raw ms, ttl ms, token}
--- Errors: those of fenced, but for reclaim_required
+-- Errors: those of fenced except for reclaim_required
 local tid, rid = ARGV[1], ARGV[2]
 local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4], true)
 if err then return err end

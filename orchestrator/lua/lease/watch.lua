@@ -1,7 +1,7 @@
 -- flags: allow-oom
 -- needs: agent exec
 -- watch tells what has become of a run's lease.
--- ARGV: task, run, secret, presented token (not looked at: watching is no write),
+-- ARGV: task, run, secret, presented token (not looked at: watching is not a write),
 --   ids of the processes that the adapter knows of: ',id,id,', quiet: no commands, for others than the adapter
 -- Reply: {running|reclaim|how it ended, class of the run, closing verb and answer, nudge JSON or '',
 --   the processes to start: {ms to the call's deadline, order JSON}…}

@@ -1,7 +1,7 @@
 -- flags: allow-oom
 -- needs: login
 -- session finds the key that a secret stands for, and notes once a minute that
--- somebody uses it, unless a page asks by itself.
+-- somebody uses it, unless a page asks automatically.
 -- ARGV: hash of the secret and its host name; 1 if a person uses it now, else 0
 -- Reply: {raw ms at which it was opened, raw ms at which it ends, {key, key hash}}
 -- Errors: unauthenticated

@@ -25,7 +25,7 @@ local function answer(was)
 end
 
 -- exceeded tells of a refusal, the first 20 of a run in a minute, and notes how
--- many top-ups there have been, so that whoever waits sees the next one.
+-- many top-ups there have been, so that anyone who waits sees the next one.
 local function exceeded()
   put(r, 'tops_seen', e.tops or '0')
   local told = call('HINCRBY', K('short:', rid), 'n', 1)
@@ -70,7 +70,7 @@ if no then
 end
 
 confirm_lease(tid, r, deadline)
--- A call that costs is no loop that anybody has to end: money does.
+-- A call that costs is not a loop that anybody has to end: money does.
 put(r, 'active', NOW, 'call', 'paid', 'call_by', cid, 'same', '1')
 add_amount(e, 'available', -need_t, -need_u)
 add_amount(e, 'held', need_t, need_u)

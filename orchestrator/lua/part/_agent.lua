@@ -44,7 +44,7 @@ local function check_allowed(a, by, operator)
 end
 
 -- check_superseded is the refusal of a process whose registration was followed by
--- another one, check_gone that of an agent that is no participant any more as well.
+-- another one, check_gone that of an agent that no longer participates as well.
 local function check_superseded(a, incarnation)
   if num(incarnation) > 0 and num(incarnation) < num(a.incarnation) then
     return refuse('agent_gone', 'status', a.status, 'reason', a.reason, 'incarnation', a.incarnation)

@@ -9,7 +9,7 @@ do
   local newer = newer_format(m[10])
   if newer then return newer end
   -- A server can become another one under a connection that is open, and a call
-  -- can be on its way when a connection is made anew: so this is asked here.
+  -- can be on its way when a connection is made again: so this is asked here.
   if not same_server(m[8]) then return refuse('store_changed') end
   -- Store time never leaps: a step of the server's clock back counts as
   -- nothing, a step forward as one second at most. It is written every 100 ms,

@@ -1,5 +1,5 @@
 -- witness checks a run's own credential for evidence: it is good until 15
--- minutes after the lease ended, whoever holds the task by then, and never
+-- minutes after the lease ended, no matter who holds the task by then, and never
 -- changes the state of the task.
 local EVIDENCE_WINDOW = 900000
 

@@ -25,7 +25,7 @@ local function fenced(tid, rid, secret, presented, reclaiming)
   if shown > current then
     return nil, nil, nil, refuse('unknown_fence', 'presented', F(shown), 'current', F(current))
   end
-  -- Showing the current token is no lie; whether this lease has it comes next.
+  -- Showing the current token is not a lie; whether this lease has it comes next.
   if shown > 0 and shown < current and not string.find(r.tokens, ',' .. F(shown) .. ',', 1, true) then
     if owner == rid then owner = 'own' end
     return nil, nil, nil, refuse('stale_fence', 'presented', F(shown), 'current', F(current), 'owner', owner)

@@ -28,7 +28,7 @@ local function create_handoff(tid, t, rid, kind, body, deadline, policy)
 end
 
 -- close_handoff takes a hand-off from open to its final state; said is what
--- whoever comes second is told of it.
+-- anyone who comes second is told of it.
 local function close_handoff(hid, state, by, said)
   call('ZREM', K('handoffs:', 'open'), hid)
   call('ZREM', K('open-by-kind:', call('HGET', K('handoff:', hid), 'kind') or ''), hid)

@@ -4,7 +4,7 @@
 local call = redis.call
 local P = string.sub(KEYS[1], 1, -5)
 local function K(kind, id) return P .. kind .. (id or '') end
--- Integers leave Lua through this, never through "..": 1.7e+15 is no number.
+-- Integers leave Lua through this, never through "..": 1.7e+15 is not a number.
 local function F(n) return string.format('%d', n) end
 local function num(s) return tonumber(s or '0') or 0 end
 
@@ -231,7 +231,7 @@ local function move(id, t, to, ...)
 end
 
 -- cancelled_ancestor names the ancestor with which a task was cancelled, if there is one;
--- that voids all that is below it at once. What is cancelled itself says so.
+-- that voids all that is below it at once. What is cancelled itself reports it.
 local function cancelled_ancestor(t)
   if t.root == nil then pick(t[1], 'root') end
   if not t.root then return nil end

@@ -1,5 +1,5 @@
 -- remove_stale_entry takes a task out of a set where only a damaged store has it, so that it
--- does not hold up the others, and says so in the log.
+-- does not hold up the others, and reports it in the log.
 local function remove_stale_entry(kind, key, id)
   call('ZREM', key, id)
   emit('invariant.repaired', { task = id, actor = 'server' },

@@ -1,7 +1,7 @@
 -- flags: allow-oom
 -- needs: answer refused
 -- overdue does what has become due: the deadline policy of hand-offs nobody
--- decided in time (deny answers by itself, escalate raises the priority and
+-- decided in time (deny answers automatically, escalate raises the priority and
 -- tells again), and the word about refused writes that were only counted.
 -- ARGV: limit
 -- Reply: number of chores handled

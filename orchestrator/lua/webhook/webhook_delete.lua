@@ -15,7 +15,7 @@ local view, record, names = webhook_view(id), {}, {}
 for name in pairs(w) do
   if type(name) == 'string' and name ~= 'url' and name ~= 'secret' and name ~= 'root' then names[#names + 1] = name end
 end
-table.sort(names) -- a store that was loaded anew has another order
+table.sort(names) -- a store that was loaded again has another order
 for _, name in ipairs(names) do
   record[#record + 1] = name
   record[#record + 1] = w[name]

@@ -176,7 +176,7 @@ function showsProblem() {
   return page().problem !== undefined && page().posted === undefined;
 }
 
-// showPageGone is for a page that there is no more: what it showed stays, and says so
+// showPageGone is for a page that there is no more: what it showed stays, and reports it
 // for as long as somebody looks at it.
 function showPageGone(fresh) {
   live.state = "gone";
@@ -192,7 +192,7 @@ function scriptChanged(fresh) {
 }
 
 // otherLogin reports whether somebody has signed in with another key under the
-// open page, as in another tab: what it says of whoever looks at it, and what
+// open page, as in another tab: what it says of anyone who looks at it, and what
 // its forms offer, is no longer true.
 function otherLogin(fresh) {
   const loginId = (doc) => doc.getElementById("live")?.dataset.desk;

@@ -60,7 +60,7 @@ const ESCAPES = /\x1b(\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\
 const KEPT_CHARACTERS = /[\n\t\u200c\u200d\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u{110bd}\u{110cd}]/u;
 
 // terminalText is what the server says a program has printed, so that a log reads
-// the same when the page is loaded anew: without colours, each line as a
+// the same when the page is loaded again: without colours, each line as a
 // terminal leaves it after its last carriage return, and without what turns the
 // direction of a text.
 function terminalText(raw) {

@@ -1,7 +1,7 @@
 // A page is brought up to date in place: nodes that stay the same stay the same
 // nodes, so focus, selection, scrolling, open details and what somebody has
 // typed are kept. A part (<section id data-part>) or form in which somebody
-// writes or selects is left alone, and says so.
+// writes or selects is left alone, and reports it.
 
 // What this script or the person has put on an element, and the server does not
 // know of.
@@ -10,8 +10,8 @@ const LOCAL_ATTRIBUTES = new Set(["open", "tabindex", "data-current"]);
 // What was said once on the page stays until it is left.
 const KEPT_NODES = "main > .box, .held";
 
-// swapParts makes the page look like fresh. The answer to a form is no page of
-// an address: it stays as it is, but for what stands around it.
+// swapParts makes the page look like fresh. The answer to a form is not a page of
+// an address: it stays as it is except for what stands around it.
 function swapParts(fresh) {
   for (const old of document.querySelectorAll("[data-part][id]")) {
     const now = old.closest("main") ? null : fresh.getElementById(old.id);
@@ -36,12 +36,12 @@ function morph(old, now, force = false) {
   if (old.matches("input[name=digest]") && !force) return keepDigest(old, now);
   const log = old.dataset.log;
   morphAttributes(old, now);
-  if (log !== undefined && log === now.dataset.log) return; // it follows by itself
+  if (log !== undefined && log === now.dataset.log) return; // it follows automatically
   morphChildren(old, now, force);
 }
 
 // keepDigest leaves a decision on what the person opened: new evidence is shown,
-// and becomes what is decided about only when the person says so.
+// and becomes what is decided about only when the person confirms it.
 function keepDigest(old, now) {
   const fresh = now.getAttribute("value");
   if (old.value === fresh) return;
