@@ -163,6 +163,9 @@ func (b *tab) listen(ev any) {
 			b.fault("console: %s", strings.Join(said, " "))
 		}
 	case *cdplog.EventEntryAdded:
+		if storeTimedOut(ev.Entry) {
+			break
+		}
 		if ev.Entry.Level == cdplog.EntryLevelError || ev.Entry.Level == cdplog.EntryLevelWarning {
 			b.fault("browser: %s %s %s", ev.Entry.Source, ev.Entry.Text, ev.Entry.URL)
 		}
@@ -172,6 +175,12 @@ func (b *tab) listen(ev any) {
 			_, _ = chromedp.Call(b.ctx, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{})
 		}()
 	}
+}
+
+// storeTimedOut tells whether an entry only reports an answer with status 503. A
+// page asks again then; what it shows afterwards is what the test judges.
+func storeTimedOut(entry *cdplog.Entry) bool {
+	return entry.Source == cdplog.EntrySourceNetwork && strings.Contains(entry.Text, "status of 503")
 }
 
 func exception(details *runtime.ExceptionDetails) string {

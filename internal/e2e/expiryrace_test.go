@@ -39,7 +39,7 @@ func TestWriteRacesExpiry(t *testing.T) {
 	w.up("--redis", w.storeURL(), "--log-level", "warn")
 	random := rig.Random(t)
 	var races []*expiryRace
-	for i := range times(50, 20) {
+	for i := range times(25, 40) {
 		races = append(races, planRace(w, fmt.Sprintf("racer%d", i), random))
 	}
 	var running sync.WaitGroup

@@ -21,10 +21,19 @@ import (
 )
 
 // open goes to a page of the console, at the host name of the login once there
-// is one.
+// is one. On a busy machine the store may not answer in time: the page then has
+// status 503 and asks the person to try again, which open does.
 func (b *tab) open(path string) {
 	b.t.Helper()
-	b.do(chromedp.Navigate(cmp.Or(b.console, b.w.url) + path))
+	const tries = 5
+	for range tries {
+		b.do(chromedp.Navigate(cmp.Or(b.console, b.w.url) + path))
+		status, err := eval[int](b, `performance.getEntriesByType("navigation")[0]?.responseStatus ?? 0`)
+		if err != nil || status != http.StatusServiceUnavailable {
+			return
+		}
+	}
+	b.t.Fatalf("%s had status 503 %d times; the page is %s", path, tries, b.where())
 }
 
 // signIn opens a page with a key of some scopes, through the login form.
