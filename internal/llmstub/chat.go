@@ -1,11 +1,12 @@
 package llmstub
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/picket-dev/picket/internal/sse"
 )
 
 func readChat(_ string, body []byte) (Request, error) {
@@ -70,7 +71,7 @@ func writeChat(a *responseWriter) {
 	a.writeEvent("", a.chatPiece(chunk, []object{{"index": 0, "delta": said, "finish_reason": nil}}, nil))
 	a.writeEvent("", a.chatPiece(chunk, []object{{"index": 0, "delta": object{}, "finish_reason": finish}}, nil))
 	a.writeEvent("", a.chatPiece(chunk, []object{}, usage))
-	fmt.Fprint(a.w, "data: [DONE]\n\n")
+	_ = sse.NewWriter(a.w, time.Minute).Write(sse.Event{Data: []byte("[DONE]")})
 }
 
 func (a *responseWriter) chatPiece(kind string, choices []object, usage object) object {

@@ -10,8 +10,11 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket/internal/sse"
 )
 
 // API names the wire that a request came over.
@@ -217,16 +220,10 @@ func (a *responseWriter) writeJSON(v any) {
 
 // writeEvent writes one event of a stream; an empty name is none.
 func (a *responseWriter) writeEvent(name string, v any) {
-	a.w.Header().Set("Content-Type", "text/event-stream")
+	a.w.Header().Set("Content-Type", sse.ContentType)
 	b, err := json.Marshal(v)
 	if err != nil {
 		panic(err)
 	}
-	if name != "" {
-		fmt.Fprintf(a.w, "event: %s\n", name)
-	}
-	fmt.Fprintf(a.w, "data: %s\n\n", b)
-	if f, ok := a.w.(http.Flusher); ok {
-		f.Flush()
-	}
+	_ = sse.NewWriter(a.w, time.Minute).Write(sse.Event{Type: name, Data: b})
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/sse"
 	"github.com/picket-dev/picket/internal/web"
 )
 
 const (
 	maxCursor   = 1 << 53
-	mimeSSE     = "text/event-stream"
 	maxTypes    = 64
 	lastEventID = "Last-Event-ID"
 )
@@ -87,7 +87,7 @@ func acceptsStream(r *http.Request) bool {
 	accepted := strings.Split(strings.Join(r.Header.Values(echo.HeaderAccept), ","), ",")
 	return slices.ContainsFunc(accepted, func(a string) bool {
 		t, _, err := mime.ParseMediaType(a)
-		return err == nil && t == mimeSSE
+		return err == nil && t == sse.ContentType
 	})
 }
 

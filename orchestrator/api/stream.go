@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/internal/web"
+	"github.com/picket-dev/picket/internal/sse"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -49,7 +50,13 @@ func (a *API) stream(r request, q query, want picket.EventQuery, admit func() er
 	ctx, done := r.waitContext()
 	defer done()
 	want.Limit = streamPage
-	s := &eventStream{api: a, request: r, want: want, admit: admit}
+	s := &eventStream{
+		api:     a,
+		request: r,
+		out:     sse.NewWriter(r.Response(), a.cfg.StreamWriteTimeout),
+		want:    want,
+		admit:   admit,
+	}
 	s.want.After = after
 	a.metrics.readers.Inc()
 	defer a.metrics.readers.Dec()
@@ -66,19 +73,20 @@ func (a *API) stream(r request, q query, want picket.EventQuery, admit func() er
 type eventStream struct {
 	api     *API
 	request request
+	out     *sse.Writer
 	want    picket.EventQuery
 	admit   func() error
 }
 
 func (s *eventStream) open() error {
 	h := s.request.Response().Header()
-	h.Set(echo.HeaderContentType, mimeSSE)
+	h.Set(echo.HeaderContentType, sse.ContentType)
 	h.Set(echo.HeaderCacheControl, "no-store")
 	h.Set("X-Accel-Buffering", "no") // a reverse proxy must not hold events back
 	s.request.Response().WriteHeader(http.StatusOK)
 	// The id lets a client that loses the connection before the first event
 	// come back to where it began.
-	return s.send("retry: 1000\nid: " + strconv.FormatInt(s.want.After, 10) + "\n\n")
+	return s.out.Write(sse.Event{Retry: time.Second, ID: s.cursor()})
 }
 
 func (s *eventStream) run(ctx context.Context) error {
@@ -124,7 +132,7 @@ func (s *eventStream) sendPage(page picket.EventPage) error {
 		if err != nil {
 			return fmt.Errorf("encode event %d: %w", e.Seq, err)
 		}
-		if err := s.send("id: " + e.ID + "\ndata: " + string(data) + "\n\n"); err != nil {
+		if err := s.out.Write(sse.Event{ID: e.ID, Data: data}); err != nil {
 			return err
 		}
 	}
@@ -145,8 +153,9 @@ func (s *eventStream) reset(ctx context.Context) error {
 	}
 	lost := s.want.After
 	s.want.After = last
-	return s.send(fmt.Sprintf("event: reset\nid: %d\ndata: {\"code\":%q,\"after\":\"%d\",\"next\":\"%d\",\"remedy\":%q}\n\n",
-		last, picket.CodeCursorExpired, lost, last, "Load the tasks again, then read on."))
+	data := fmt.Appendf(nil, `{"code":%q,"after":"%d","next":"%d","remedy":%q}`, picket.CodeCursorExpired, lost, last,
+		"Load the tasks again, then read on.")
+	return s.out.Write(sse.Event{Type: "reset", ID: s.cursor(), Data: data})
 }
 
 // wait returns when there is something to read, keeping the connection alive
@@ -165,17 +174,11 @@ func (s *eventStream) wait(ctx context.Context) error {
 		}
 		// With where it stands: what a filter left out is not read again, and a
 		// reader of rare events does not fall out of what is retained.
-		if err := s.send(": keep-alive\nid: " + strconv.FormatInt(s.want.After, 10) + "\n\n"); err != nil {
+		if err := s.out.Write(sse.Event{Comment: "keep-alive", ID: s.cursor()}); err != nil {
 			return err
 		}
 	}
 }
 
-// send writes and flushes within the time a reader has.
-func (s *eventStream) send(text string) error {
-	web.ExtendWriteDeadline(s.request.Context, s.api.cfg.StreamWriteTimeout)
-	if _, err := s.request.Response().Write([]byte(text)); err != nil {
-		return err
-	}
-	return http.NewResponseController(s.request.Response()).Flush()
-}
+// cursor is the id of the last event that the reader has had, or was not sent.
+func (s *eventStream) cursor() string { return strconv.FormatInt(s.want.After, 10) }

@@ -1,8 +1,6 @@
 package llm
 
 import (
-	"bufio"
-	"bytes"
 	"compress/gzip"
 	"errors"
 	"io"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/picket-dev/picket/internal/sse"
 	"github.com/picket-dev/picket/toolproxy"
 )
 
@@ -31,7 +30,7 @@ func (x *call) relay(resp *http.Response, t *usageTally) (clean bool) {
 		_ = x.relayPlain(resp)
 		return false
 	}
-	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), sse.ContentType) {
 		x.writeHeader(resp)
 		return x.relayEvents(body, t)
 	}
@@ -42,17 +41,17 @@ func (x *call) relay(resp *http.Response, t *usageTally) (clean bool) {
 // is not shown to it.
 func (x *call) relayEvents(body io.Reader, t *usageTally) (clean bool) {
 	hide := x.dialect == openAIChat && !x.request.wantsUsage
-	events := eventReader{from: bufio.NewReaderSize(body, 64<<10)}
+	events := sse.NewReader(body, maxEvent)
 	for {
-		block, err := events.next()
-		if data := eventData(block); len(data) > 0 {
-			x.dialect.readUsage(t, data)
+		e, err := events.Next()
+		if len(e.Data) > 0 {
+			x.dialect.readUsage(t, e.Data)
 		}
 		if !(hide && t.usageOnly) {
-			x.write(block)
+			x.write(e.Raw)
 		}
 		t.usageOnly = false
-		if err != nil {
+		if err != nil && !errors.Is(err, sse.ErrTooLong) { // which is handed on in pieces
 			return errors.Is(err, io.EOF)
 		}
 	}
@@ -93,68 +92,16 @@ func (x *call) writeBuffered() error {
 // writeStreamError ends a stream that broke off with an error that the agent's program
 // understands; an answer that has not begun is an error as a whole.
 func (x *call) writeStreamError(err error) {
-	if !x.headerWritten || !strings.HasPrefix(x.c.Response().Header().Get("Content-Type"), "text/event-stream") {
+	if !x.headerWritten || !strings.HasPrefix(x.c.Response().Header().Get("Content-Type"), sse.ContentType) {
 		return
 	}
 	problem, encodeErr := toolproxy.EncodeJSON(x.vendor.encodeError(refusalOf(err)))
 	if encodeErr != nil {
 		return
 	}
-	text := "\n\ndata: " + string(problem) + "\n\n"
+	e := sse.Event{Data: problem}
 	if x.dialect != openAIChat {
-		text = "\n\nevent: error\ndata: " + string(problem) + "\n\n"
+		e.Type = "error"
 	}
-	x.write([]byte(text))
-}
-
-// eventReader cuts a stream of server-sent events into blocks that end with an
-// empty line.
-type eventReader struct {
-	from *bufio.Reader
-}
-
-// next reads a block, with all its bytes. One that is longer than maxEvent
-// comes in pieces. An error may come with the last block.
-func (r *eventReader) next() (block []byte, err error) {
-	begun := 0 // of the line
-	for {
-		piece, err := r.from.ReadSlice('\n')
-		block = append(block, piece...)
-		if errors.Is(err, bufio.ErrBufferFull) {
-			if len(block) > maxEvent {
-				return block, nil
-			}
-			continue
-		}
-		if err != nil {
-			return block, err
-		}
-		if len(bytes.TrimRight(block[begun:], "\r\n")) == 0 || len(block) > maxEvent {
-			return block, nil
-		}
-		begun = len(block)
-	}
-}
-
-// eventData is the data of an event: its data lines, joined. That of a single line
-// is not a copy.
-func eventData(block []byte) []byte {
-	var out []byte
-	lines := 0
-	for line := range bytes.SplitSeq(block, []byte("\n")) {
-		data, ok := bytes.CutPrefix(bytes.TrimSuffix(line, []byte("\r")), []byte("data:"))
-		if !ok {
-			continue
-		}
-		data = bytes.TrimPrefix(data, []byte(" "))
-		switch lines++; lines {
-		case 1:
-			out = data
-		case 2:
-			out = append(append(bytes.Clone(out), '\n'), data...)
-		default:
-			out = append(append(out, '\n'), data...)
-		}
-	}
-	return out
+	x.write(e.AppendTo([]byte("\n\n"))) // the last event may be unfinished
 }

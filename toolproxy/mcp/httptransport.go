@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/picket-dev/picket/internal/outbound"
+	"github.com/picket-dev/picket/internal/sse"
 )
 
 // transport is how the upstream of a link is reached.
@@ -73,13 +73,13 @@ func (h *observingTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 		return nil, err
 	}
 	h.noteRedirect(r, resp)
-	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind != "text/event-stream" {
+	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind != sse.ContentType {
 		resp.Body = http.MaxBytesReader(nil, resp.Body, maxResponseBody) // the library reads it whole
 	} else {
 		call, _ := r.Context().Value(activeCallKey{}).(*activeCall)
 		resp.Body = &observedStream{
 			Closer:         resp.Body,
-			in:             bufio.NewReader(resp.Body),
+			in:             sse.NewReader(resp.Body, maxInspected),
 			onNotification: func(method string, params []byte) { h.conn.forwardNotification(call, method, params) },
 		}
 	}
@@ -101,37 +101,34 @@ func (h *observingTransport) noteRedirect(r *http.Request, resp *http.Response) 
 // events of a stream likewise.
 const maxResponseBody = 16 << 20
 
-// maxInspectedLine bounds a line of a stream that is looked into, in bytes; a longer
-// one is not a notice.
-const maxInspectedLine = 1 << 20
+// maxInspected bounds an event of a stream that is looked into, in bytes. A longer
+// one is not a notification.
+const maxInspected = 1 << 20
 
 // observedStream is the body of an event stream that is looked into as it is read. What
 // is read is what came, byte for byte.
 type observedStream struct {
 	io.Closer
-	in             *bufio.Reader
-	line           []byte // read and not handed out yet
+	in             *sse.Reader
+	rest           []byte // read and not handed out yet
+	err            error  // of the last event
 	onNotification func(method string, params []byte)
 }
 
 func (h *observedStream) Read(p []byte) (int, error) {
-	if len(h.line) == 0 {
-		line, err := h.in.ReadSlice('\n')
-		if len(line) == 0 && err != nil {
-			return 0, err
+	if len(h.rest) == 0 && h.err == nil {
+		e, err := h.in.Next()
+		if !errors.Is(err, sse.ErrTooLong) { // which is handed out in pieces
+			h.err = err
+			h.inspect(e.Data)
 		}
-		h.line = append(h.line[:0], line...)
-		for errors.Is(err, bufio.ErrBufferFull) && len(h.line) < maxInspectedLine {
-			line, err = h.in.ReadSlice('\n')
-			h.line = append(h.line, line...)
-		}
-		if data, ok := bytes.CutPrefix(h.line, []byte("data:")); ok {
-			h.inspect(data)
-		}
+		h.rest = e.Raw
 	}
-	n := copy(p, h.line)
-	h.line = h.line[n:]
-	return n, nil
+	n := copy(p, h.rest)
+	if h.rest = h.rest[n:]; n > 0 || len(p) == 0 {
+		return n, nil
+	}
+	return 0, h.err
 }
 
 func (h *observedStream) inspect(data []byte) {

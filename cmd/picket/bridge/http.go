@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/base64"
@@ -22,6 +21,7 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/internal/sse"
 )
 
 // setHeaders puts everything on a request that HTTP wants to know beside the
@@ -31,7 +31,7 @@ func (b *mcpBridge) setHeaders(req *http.Request, m mcpMessage) {
 	defer b.mu.Unlock()
 	h := req.Header
 	h.Set("Authorization", "Bearer "+b.token.Reveal())
-	h.Set("Accept", "application/json, text/event-stream")
+	h.Set("Accept", "application/json, "+sse.ContentType)
 	h.Set("Content-Type", "application/json")
 	if b.fence != "" {
 		h.Set("X-Fencing-Token", b.fence)
@@ -111,20 +111,17 @@ func headerText(value jsontext.Value) string {
 // stream writes every message of an event stream; answered reports whether the
 // answer to m was among them.
 func (b *mcpBridge) stream(body io.Reader, m mcpMessage) (answered bool, err error) {
-	s := bufio.NewScanner(body)
-	s.Buffer(make([]byte, 64<<10), maxMCPMessage)
-	var data []byte
-	for s.Scan() {
-		line := s.Bytes()
-		if text, ok := bytes.CutPrefix(line, []byte("data:")); ok {
-			data = append(append(data, bytes.TrimPrefix(text, []byte(" "))...), '\n')
-		}
-		if len(line) == 0 && len(bytes.TrimSpace(data)) > 0 {
-			answered = b.forwardAnswer(data, m) || answered
-			data = data[:0]
+	for events := sse.NewReader(body, maxMCPMessage); ; {
+		e, err := events.Next()
+		switch {
+		case err == io.EOF:
+			return answered, nil
+		case err != nil:
+			return answered, err
+		case len(bytes.TrimSpace(e.Data)) > 0:
+			answered = b.forwardAnswer(e.Data, m) || answered
 		}
 	}
-	return answered, s.Err()
 }
 
 // forwardAnswer writes a message from the server, and keeps what later ones need of
@@ -213,7 +210,7 @@ func (b *mcpBridge) listen(ctx context.Context) {
 			return
 		}
 		b.setHeaders(req, mcpMessage{})
-		req.Header.Set("Accept", "text/event-stream")
+		req.Header.Set("Accept", sse.ContentType)
 		resp, err := b.client.Do(req)
 		if err == nil {
 			if resp.StatusCode != http.StatusOK {

@@ -18,6 +18,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/internal/sse"
 )
 
 // maxMCPMessage bounds a message of either side, in bytes.
@@ -205,7 +206,7 @@ func (b *mcpBridge) answer(resp *http.Response, m mcpMessage) error {
 		b.mu.Unlock()
 	}
 	switch {
-	case kind == "text/event-stream":
+	case kind == sse.ContentType:
 		answered, err := b.stream(resp.Body, m)
 		if err == nil && !answered && m.isRequest() {
 			err = errors.New("the connection ended before the answer: call it again with the same idempotency key")

@@ -1,19 +1,19 @@
 package cli
 
 import (
-	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/sse"
 )
 
 // errGap is told to a stream's reader when events were lost: what it knows is
@@ -77,7 +77,7 @@ func (s *Connection) FollowDespiteLimit(ctx context.Context, path, after string,
 // readStream reads one connection and answers the last cursor.
 func (s *Connection) readStream(ctx context.Context, path, after string, linked func(bool),
 	each func(picket.Event, jsontext.Value) error) (string, error) {
-	header := http.Header{"Accept": {"text/event-stream"}}
+	header := http.Header{"Accept": {sse.ContentType}}
 	if after != "" {
 		header.Set("Last-Event-ID", after)
 	}
@@ -91,49 +91,36 @@ func (s *Connection) readStream(ctx context.Context, path, after string, linked 
 	}
 	defer body.Close()
 	linked(true)
-	lines := bufio.NewScanner(body)
-	lines.Buffer(make([]byte, 64<<10), 4<<20)
-	var kind, id, data string
-	for lines.Scan() {
-		line := lines.Text()
-		if name, text, ok := strings.Cut(line, ":"); ok && name != "" {
-			text = strings.TrimPrefix(text, " ")
-			switch name {
-			case "event":
-				kind = text
-			case "id":
-				id = text
-			case "data":
-				data += text
-			}
-			continue
+	for events := sse.NewReader(body, maxEvent); ; {
+		e, err := events.Next()
+		switch {
+		case err == io.EOF, err != nil && ctx.Err() != nil:
+			return after, nil
+		case err != nil:
+			return after, io.ErrUnexpectedEOF
 		}
-		if line != "" {
-			continue
-		}
-		if data != "" {
-			if err := deliverEvent(kind, data, each); err != nil {
+		if len(e.Data) > 0 {
+			if err := deliverEvent(e, each); err != nil {
 				return after, err
 			}
 		}
-		if id != "" { // also without an event: it says where the stream stands
-			after = id
+		if e.ID != "" { // also without data: it says where the stream stands
+			after = e.ID
 		}
-		kind, id, data = "", "", ""
 	}
-	if err := lines.Err(); err != nil && ctx.Err() == nil {
-		return after, io.ErrUnexpectedEOF
-	}
-	return after, nil
 }
 
-func deliverEvent(kind, data string, each func(picket.Event, jsontext.Value) error) error {
-	if kind == "reset" {
-		return each(picket.Event{Type: kind, Reason: errGap.Error()}, jsontext.Value(data))
+// maxEvent bounds one event of the stream, in bytes.
+const maxEvent = 4 << 20
+
+func deliverEvent(e sse.Event, each func(picket.Event, jsontext.Value) error) error {
+	data := jsontext.Value(bytes.Clone(e.Data))
+	if e.Type == "reset" {
+		return each(picket.Event{Type: e.Type, Reason: errGap.Error()}, data)
 	}
-	var e picket.Event
-	if err := json.Unmarshal([]byte(data), &e); err != nil {
+	var event picket.Event
+	if err := json.Unmarshal(data, &event); err != nil {
 		return err
 	}
-	return each(e, jsontext.Value(data))
+	return each(event, data)
 }
