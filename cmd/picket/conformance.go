@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -30,7 +32,31 @@ func newConformance() *cobra.Command {
 			return picket.Refuse(picket.CodeNotAvailable, "Build it again: go build ./cmd/"+conformanceProgram,
 				"%s cannot be started: %v", path, err)
 		},
+		ValidArgsFunction: completeConformance,
 	}
+}
+
+// completeConformance asks the binary with the suites to complete an argument. Its
+// answer has a line for each choice and ends with a colon and the directive.
+func completeConformance(cmd *cobra.Command, args []string, begun string) (
+	[]cobra.Completion, cobra.ShellCompDirective,
+) {
+	path, err := findConformance()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	ask := append(append([]string{cobra.ShellCompRequestCmd}, args...), begun)
+	answer, err := exec.CommandContext(cmd.Context(), path, ask...).Output()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	lines := strings.Split(strings.TrimSpace(string(answer)), "\n")
+	last := len(lines) - 1
+	directive, err := strconv.Atoi(strings.TrimPrefix(lines[last], ":"))
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return lines[:last], cobra.ShellCompDirective(directive)
 }
 
 // findConformance looks beside this binary, then on PATH.

@@ -97,6 +97,9 @@ func (s *server) call(token, method, path string, status int, body any) object {
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
+	if strings.HasSuffix(path, "/top-up") {
+		request.Header.Set("Idempotency-Key", "once")
+	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		s.t.Fatal(err)

@@ -150,11 +150,9 @@ func (y *story) people() {
 	y.read("/api/v1/tasks")
 	y.read("/api/v1/ledger")
 	spending := y.submit(object{"title": "money", "budgetEnvelope": object{"usd": "1", "tokens": 100}})
-	envelope, _ := y.read("/api/v1/tasks/" + spending)["budgetEnvelope"].(object)
-	if id, ok := envelope["envelopeId"].(string); ok {
-		y.post("/api/v1/envelopes/"+id+"/top-up", 0, object{"usd": "1", "reason": "more"})
-		y.read("/api/v1/envelopes/" + id)
-	}
+	y.read("/api/v1/tasks/" + spending)
+	y.post("/api/v1/envelopes/"+spending+"/top-up", 200, object{"usd": "1", "reason": "more"})
+	y.read("/api/v1/envelopes/" + spending)
 }
 
 func (y *story) fleet() {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -168,14 +170,27 @@ func shellBlocks(t *testing.T, document string) string {
 	return blocks.String()
 }
 
-// buildPicket makes the command once a test that needs it.
+// buildPicket returns the path of the command, which is built once for all tests.
 func buildPicket(t *testing.T) string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "picket")
-	cmd := exec.Command("go", "build", "-o", filepath.Dir(binary), "./cmd/picket", "./cmd/picket-conformance")
-	cmd.Dir = repoRoot(t)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build picket: %v\n%s", err, out)
+	binary, err := buildOnce()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }
+
+var buildOnce = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "picket-")
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.Command("go", "build", "-o", dir, "./cmd/picket", "./cmd/picket-conformance")
+	if cmd.Dir, err = filepath.Abs("../.."); err != nil {
+		return "", err
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build picket: %w\n%s", err, out)
+	}
+	return filepath.Join(dir, "picket"), nil
+})

@@ -24,7 +24,8 @@ import (
 )
 
 // Main runs one command line and returns the exit code of the process. The
-// arguments are those that follow `picket conformance`, flags before it included.
+// arguments are those that follow `picket conformance`, flags before it included. If
+// the first is cobra's request for completions, the rest are completed.
 func Main(args []string) int {
 	root := &cobra.Command{Use: "picket"}
 	root.PersistentFlags().String("config", "",
@@ -34,7 +35,11 @@ func Main(args []string) int {
 	root.AddCommand(cli.CommandGroup("conformance", "Hold a server against a published protocol, rule by rule",
 		newConformanceRFC16()))
 	cli.UnwrapHelp(root)
-	return cli.Execute(root, append([]string{"conformance"}, args...))
+	line := append([]string{"conformance"}, args...)
+	if len(args) > 0 && args[0] == cobra.ShellCompRequestCmd {
+		line[0], line[1] = line[1], line[0]
+	}
+	return cli.Execute(root, line)
 }
 
 func newConformanceRFC16() *cobra.Command {
