@@ -49,10 +49,7 @@ func startSuiteServer(t *testing.T, s rig.Store, l net.Listener,
 		log:           slog.New(slog.DiscardHandler),
 		witnessDir:    t.TempDir(),
 		createMissing: true,
-		cfg: settings.Settings{
-			"namespace":          settings.Value{Text: "default"},
-			"allow_unsafe_redis": settings.Value{Text: "true"},
-		},
+		cfg:           settings.Settings{General: settings.General{Namespace: "default", AllowUnsafeRedis: true}},
 	}
 	store, err := h.openStore(t.Context())
 	if err != nil {

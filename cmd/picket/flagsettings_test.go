@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -49,7 +50,7 @@ func TestEverySettingIsHonoured(t *testing.T) {
 	visit(newRoot())
 	for _, s := range settings.KnownSettings() {
 		if s.Flag != "" && !flags[s.Flag] {
-			t.Errorf("%s names the flag --%s, which no command has", s.Key, s.Flag)
+			t.Errorf("%s names the flag --%s, which no command has", s.Name, s.Flag)
 		}
 	}
 }
@@ -71,8 +72,8 @@ agents:
 		t.Fatal(err)
 	}
 	own := got.ForRole("coder")
-	if own.Text("stall_after") != "1m" || own.Text("workspace.source") != "worktree" {
-		t.Errorf("stall_after = %q, workspace.source = %q", own.Text("stall_after"), own.Text("workspace.source"))
+	if own.StallAfter != time.Minute || own.Workspace.Source != "worktree" {
+		t.Errorf("stall_after = %s, workspace.source = %q", own.StallAfter, own.Workspace.Source)
 	}
 	c, _, err := newRoot().Find([]string{"task", "create"})
 	if err != nil {

@@ -41,7 +41,7 @@ func runInit(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	h.witnessDir, h.createMissing = settings.WitnessDir(cfg.Text("data")), true
+	h.witnessDir, h.createMissing = settings.WitnessDir(cfg.Data), true
 	store, err := h.openStore(cmd.Context())
 	if err != nil {
 		return err
@@ -77,10 +77,10 @@ func runInit(cmd *cobra.Command) error {
 		fmt.Fprintln(cmd.OutOrStdout(), key.Key.Reveal())
 		fmt.Fprintf(cmd.ErrOrStderr(), "namespace %s is made; this is its admin key, shown only now\n", namespace)
 	}
-	cli.PrintNext(cmd, "picket serve orchestrator --redis … --secret-file "+cfg.Text("secret_file")+
+	cli.PrintNext(cmd, "picket serve orchestrator --redis … --secret-file "+cfg.SecretFile+
 		" --proxy-url http://…",
-		"picket serve toolproxy --redis … --secret-file "+cfg.Text("secret_file"),
-		"picket serve reaper --redis … --secret-file "+cfg.Text("secret_file"))
+		"picket serve toolproxy --redis … --secret-file "+cfg.SecretFile,
+		"picket serve reaper --redis … --secret-file "+cfg.SecretFile)
 	return nil
 }
 
@@ -97,20 +97,20 @@ func countAdmins(keys []picket.APIKey) int {
 // newSharedServer is a house over a Redis that others share.
 func newSharedServer(cmd *cobra.Command, cfg settings.Settings, r roles,
 	secret func(string) (*picket.Sealer, error)) (serverProcess, error) {
-	h := serverProcess{roles: r, cfg: cfg, proxyURL: cfg.Text("proxy_url"), log: settings.NewLog(cfg, os.Stderr)}
-	if cfg.Text("redis") == "" {
+	h := serverProcess{roles: r, cfg: cfg, proxyURL: cfg.ProxyURL, log: settings.NewLog(cfg, os.Stderr)}
+	if cfg.Redis == "" {
 		return h, picket.Refuse(exit.CodeUsage,
 			"Add --redis redis://host:6379, or use `picket up`, which brings its own.",
 			"%s needs the URL of a Redis", cmd.CommandPath())
 	}
-	if cfg.Text("secret_file") == "" {
+	if cfg.SecretFile == "" {
 		return h, picket.Refuse(exit.CodeUsage, "Add --secret-file FILE, the same for every server process.",
 			"%s needs the shared secret", cmd.CommandPath())
 	}
 	var err error
-	if h.redis, err = settings.ParseRedisURL(cfg.Text("redis")); err != nil {
+	if h.redis, err = settings.ParseRedisURL(cfg.Redis); err != nil {
 		return h, err
 	}
-	h.sealer, err = secret(cfg.Text("secret_file"))
+	h.sealer, err = secret(cfg.SecretFile)
 	return h, err
 }

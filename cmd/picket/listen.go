@@ -21,10 +21,10 @@ func connectionGuard(cfg settings.Settings, log *slog.Logger) *web.Guard {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
 		files.Cur = 1024
 	}
+	c := cfg.Connections
 	return web.NewGuard(web.LimitsFor(int(min(files.Cur, 1<<20)), web.Limits{
-		Connections: cfg.Number("connections.max"), Unknown: cfg.Number("connections.unknown"),
-		UnknownPerAddress: cfg.Number("connections.unknown_per_address"),
-		PerKey:            cfg.Number("connections.per_key"), PerLease: cfg.Number("connections.per_lease"),
+		Connections: c.Max, Unknown: c.Unknown, UnknownPerAddress: c.UnknownPerAddress,
+		PerKey: c.PerKey, PerLease: c.PerLease,
 	}), log)
 }
 
@@ -32,7 +32,7 @@ func connectionGuard(cfg settings.Settings, log *slog.Logger) *web.Guard {
 // alone needs TLS: keys and leases travel in headers. A server with a console
 // takes its port on every loopback address.
 func listen(cfg settings.Settings, guard *web.Guard, console bool) (l net.Listener, url string, err error) {
-	addr, cert, key := cfg.Text("listen"), cfg.Text("tls.cert"), cfg.Text("tls.key")
+	addr, cert, key := cfg.Listen, cfg.TLS.Cert, cfg.TLS.Key
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, "", exit.Usagef("listen: %v", err)
@@ -43,7 +43,7 @@ func listen(cfg settings.Settings, guard *web.Guard, console bool) (l net.Listen
 			"refusing to listen on %s without TLS: keys would cross the network in the clear", addr)
 	}
 	open := listenOn
-	if console && cert == "" && cfg.Enabled("console.host_per_login") {
+	if console && cert == "" && cfg.Console.HostPerLogin {
 		open = listenOnLoopbacks
 	}
 	if l, err = open(addr); err != nil {

@@ -37,7 +37,7 @@ var noPrices, _ = budget.NewPriceList(map[string]budget.Price{}, map[string]budg
 
 // openLivePrices takes the list of the settings and notes hang-ups from now on.
 func openLivePrices(cmd *cobra.Command, cfg settings.Settings, log *slog.Logger) (*livePrices, error) {
-	list, err := settings.CheckedPrices(cfg)
+	list, err := cfg.PriceList()
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (b *livePrices) reload() {
 	fresh, err := settings.LoadSettings(b.cmd)
 	var list *budget.PriceList
 	if err == nil {
-		list, err = settings.CheckedPrices(fresh)
+		list, err = fresh.PriceList()
 	}
 	if source := settings.ConfigPath(b.cmd); err == nil && source == "" && b.source != "" {
 		err = exit.Usagef("%s is gone", b.source)

@@ -69,7 +69,7 @@ func runServe(cmd *cobra.Command, r roles) (err error) {
 	}
 	defer l.Close()
 	if r.orchestrator {
-		h.witnessDir = settings.WitnessDir(cfg.Text("data"))
+		h.witnessDir = settings.WitnessDir(cfg.Data)
 	}
 	store, err := h.openStore(ctx)
 	if err != nil {

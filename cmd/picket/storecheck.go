@@ -25,11 +25,11 @@ func requireSafeStore(found []doctor.Finding, cfg settings.Settings, log *slog.L
 	var details, remedies []string
 	for _, f := range found {
 		switch {
-		case f.Grade == "fail" && cfg.Enabled("allow_unsafe_redis"):
+		case f.Grade == "fail" && cfg.AllowUnsafeRedis:
 			log.Warn("UNSAFE, and allowed: "+f.Detail, "store", f.Subject, "remedy", f.Remedy)
 		case f.Grade == "fail":
 			details, remedies = append(details, f.Subject+": "+f.Detail), append(remedies, f.Remedy)
-		case cfg.Text("redis") != "":
+		case cfg.Redis != "":
 			log.Warn(f.Detail, "store", f.Subject, "remedy", f.Remedy)
 		}
 	}
@@ -53,7 +53,7 @@ func serverChecks() doctor.Checks {
 // redisFindings asks the configured Redis. That of a server elsewhere is asked
 // by the server, when it starts.
 func redisFindings(ctx context.Context, cfg settings.Settings) []doctor.Finding {
-	url := cfg.Text("redis")
+	url := cfg.Redis
 	if url == "" {
 		return nil
 	}
@@ -90,9 +90,9 @@ func redisFindings(ctx context.Context, cfg settings.Settings) []doctor.Finding 
 		})
 	}
 	for i := range found {
-		if found[i].Grade == "fail" && cfg.Enabled("allow_unsafe_redis") {
-			found[i].Grade, found[i].Detail = "warn",
-				found[i].Detail+" (allowed by "+cfg["allow_unsafe_redis"].Origin+")"
+		if found[i].Grade == "fail" && cfg.AllowUnsafeRedis {
+			origin, _ := cfg.Origin("allow_unsafe_redis")
+			found[i].Grade, found[i].Detail = "warn", found[i].Detail+" (allowed by "+origin+")"
 		}
 	}
 	return found

@@ -89,7 +89,7 @@ func runUp(cmd *cobra.Command) error {
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	data, err := filepath.Abs(cfg.Text("data"))
+	data, err := filepath.Abs(cfg.Data)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func runServer(ctx context.Context, cmd *cobra.Command, cfg settings.Settings, d
 	if err != nil {
 		return err
 	}
-	namespace := cfg.Text("namespace")
+	namespace := cfg.Namespace
 	keyFile := filepath.Join(data, keyFileName(namespace))
 	key, _, err := ensureAdminKey(keyFile, namespace)
 	if err != nil {
@@ -147,7 +147,7 @@ func runServer(ctx context.Context, cmd *cobra.Command, cfg settings.Settings, d
 		createMissing: true,
 	}
 	h.onAdopted = reregisterAdminKey(keyFile, key, log)
-	if p := cfg.Text("proxy_url"); p != "" {
+	if p := cfg.ProxyURL; p != "" {
 		h.proxyURL = p
 	}
 	store, err := h.openStore(ctx)
@@ -263,7 +263,7 @@ type storeBackend struct {
 }
 
 func openStoreBackend(ctx context.Context, cfg settings.Settings, data string, log *slog.Logger) (storeBackend, error) {
-	if url := cfg.Text("redis"); url != "" {
+	if url := cfg.Redis; url != "" {
 		o, err := settings.ParseRedisURL(url)
 		return storeBackend{options: o, name: settings.RedactedRedisURL(url), close: func() error { return nil }}, err
 	}

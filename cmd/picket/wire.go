@@ -73,7 +73,7 @@ func (h serverProcess) openStore(ctx context.Context) (*orchestrator.Store, erro
 		ProxyURL:     h.proxyURL,
 		Memory:       h.memory,
 		Log:          h.log,
-		Quotas:       quotasOf(h.cfg),
+		Quotas:       orchestrator.Quotas(h.cfg.Quota),
 		Witness:      h.witnessDir,
 		Found:        h.createMissing,
 		OnAdopt:      h.onAdopted,
@@ -161,7 +161,7 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 	}
 	defer sender.Close()
 	e := web.New(h.log)
-	rates := web.NewRates(h.cfg.Number("rate.per_key"), h.cfg.Number("rate.per_lease"))
+	rates := web.NewRates(h.cfg.Rate.PerKey, h.cfg.Rate.PerLease)
 	control, err := api.New(api.Config{
 		Engine:       store.Engine,
 		Engines:      store.Engines,
@@ -185,8 +185,8 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 			Stream:       consoleStream(control, store),
 			Log:          h.log,
 			AllowedHosts: h.hosts(),
-			PublicURL:    h.cfg.Text("public_url"),
-			OneHost:      !h.cfg.Enabled("console.host_per_login"),
+			PublicURL:    h.cfg.PublicURL,
+			OneHost:      !h.cfg.Console.HostPerLogin,
 		})
 		if err != nil {
 			return err
@@ -215,7 +215,9 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 		proxy.Mount(e)
 	}
 	if h.reaper {
-		r, err := reaper.New(reaper.Config{Namespaces: reaperSweeps(store), Retention: h.cfg.Retention(), Log: h.log})
+		r, err := reaper.New(reaper.Config{
+			Namespaces: reaperSweeps(store), Retention: picket.Retention(h.cfg.Retention), Log: h.log,
+		})
 		if err != nil {
 			return err
 		}
@@ -235,16 +237,16 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 
 // warnAboutConsole says what the settings give up, and where nobody can sign in.
 func (h serverProcess) warnAboutConsole() {
-	public, err := url.Parse(h.cfg.Text("public_url"))
+	public, err := url.Parse(h.cfg.PublicURL)
 	switch {
-	case !h.cfg.Enabled("console.host_per_login"):
+	case !h.cfg.Console.HostPerLogin:
 		h.log.Warn("console.host_per_login is false: browsers send the console's cookie to every port of the host, so a program that listens on any port can act as the person")
 	case err == nil && public.Scheme == "http" && !isLoopback(public.Hostname()):
 		h.log.Warn("public_url is plain http: nobody can sign in to the console there, because the cookie would be sent without encryption; use https")
 	}
 }
 
-func (h serverProcess) hosts() []string { return h.cfg.List("allowed_hosts") }
+func (h serverProcess) hosts() []string { return h.cfg.AllowedHosts }
 
 // toolProxyBackend avoids the nil pointer inside a non-nil interface.
 func toolProxyBackend(store *orchestrator.Store) func(string) toolproxy.Backend {
@@ -324,7 +326,7 @@ func reregisterAdminKey(keyFile string, key picket.Secret,
 
 // witnessedFloor is what this machine knows of a namespace's store.
 func witnessedFloor(cfg settings.Settings, namespace, storeID string) (floor int64, known bool, err error) {
-	return store.WitnessedFloor(settings.WitnessDir(cfg.Text("data")), namespace, storeID)
+	return store.WitnessedFloor(settings.WitnessDir(cfg.Data), namespace, storeID)
 }
 
 // driverLog takes what the Redis driver says to itself. Every caller gets its

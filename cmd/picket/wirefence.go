@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,7 +37,7 @@ func newFenceSQL() *cobra.Command {
 				return err
 			}
 			name := args[0]
-			if known := cfg.NamesUnder("sql"); !slices.Contains(known, name) {
+			if known := slices.Sorted(maps.Keys(cfg.Tools.SQL)); !slices.Contains(known, name) {
 				return picket.Refuse(exit.CodeUsage,
 					"Name a database of tools.sql in the server's picket.yaml, or add this one there.",
 					"tools.sql has no database %s, only: %s", term.ShellQuote(name),
@@ -47,7 +48,7 @@ func newFenceSQL() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			sql, err := tools.FenceSQL(sealer, name, cfg.ToolValue("sql", name, "marks").Text, role)
+			sql, err := tools.FenceSQL(sealer, name, cfg.Tools.SQL[name].Marks, role)
 			if err != nil {
 				return picket.Refuse(exit.CodeUsage, "Set --role to the role that the URL of the database names.", "%v",
 					err)
@@ -63,8 +64,8 @@ func newFenceSQL() *cobra.Command {
 
 // sealerOf reads the secret file of the server, or the one that `picket up` made.
 func sealerOf(s settings.Settings) (*picket.Sealer, error) {
-	own := filepath.Join(s.Text("data"), "secret.key")
-	if path := s.Text("secret_file"); path != "" {
+	own := filepath.Join(s.Data, "secret.key")
+	if path := s.SecretFile; path != "" {
 		own = path
 	}
 	return loadSealer(own)
@@ -74,7 +75,7 @@ func sealerOf(s settings.Settings) (*picket.Sealer, error) {
 // database whose URL is set here.
 func fenceFindings(ctx context.Context, cfg settings.Settings) (found []doctor.Finding) {
 	databases := databasesOf(cfg, toolEnv{os.Getenv, func(string, string) {}})
-	for _, name := range cfg.NamesUnder("sql") {
+	for _, name := range slices.Sorted(maps.Keys(cfg.Tools.SQL)) {
 		d, set := databases[name]
 		if !set {
 			continue

@@ -8,8 +8,8 @@ import (
 // newSender returns what posts to webhooks.
 func (h serverProcess) newSender() (*webhooks.Sender, error) {
 	return webhooks.NewSender(webhooks.SenderConfig{
-		Allow:     h.cfg.List("notify.allow"),
-		PublicURL: h.cfg.Text("public_url"),
+		Allow:     h.cfg.Notify.Allow,
+		PublicURL: h.cfg.PublicURL,
 	})
 }
 

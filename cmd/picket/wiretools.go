@@ -3,9 +3,9 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
-	"strconv"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/settings"
@@ -16,24 +16,17 @@ import (
 
 // httpToolOf is what http_request may do.
 func httpToolOf(s settings.Settings) tools.HTTPConfig {
-	most, _ := strconv.ParseInt(s.ToolValue("http_request", "max_bytes").Text, 10, 64)
-	return tools.HTTPConfig{
-		Allow:    s.ToolValue("http_request", "allow").Items,
-		Timeout:  s.ToolDuration("http_request", "timeout"),
-		MaxBytes: most,
-	}
+	h := s.Tools.HTTPRequest
+	return tools.HTTPConfig{Allow: h.Allow, Timeout: h.Timeout, MaxBytes: h.MaxBytes}
 }
 
 // databasesOf are those of the tool sql whose URL is in the environment.
 func databasesOf(s settings.Settings, env toolEnv) map[string]tools.Database {
 	all := map[string]tools.Database{}
-	for _, name := range s.NamesUnder("sql") {
-		if url, ok := env.lookupSecret("tools.sql."+name, s.ToolValue("sql", name, "url_env").Text); ok {
-			all[name] = tools.Database{
-				URL:     url,
-				Marks:   s.ToolValue("sql", name, "marks").Text,
-				Timeout: s.ToolDuration("sql", name, "timeout"),
-			}
+	for _, name := range slices.Sorted(maps.Keys(s.Tools.SQL)) {
+		d := s.Tools.SQL[name]
+		if url, ok := env.lookupSecret("tools.sql."+name, d.URLEnv); ok {
+			all[name] = tools.Database{URL: url, Marks: d.Marks, Timeout: d.Timeout}
 		}
 	}
 	return all
@@ -41,19 +34,15 @@ func databasesOf(s settings.Settings, env toolEnv) map[string]tools.Database {
 
 // upstreamsOf are the MCP servers whose headers are all in the environment.
 func upstreamsOf(s settings.Settings, env toolEnv) (all []mcp.Upstream) {
-	for _, name := range s.NamesUnder("upstreams") {
+	for _, name := range slices.Sorted(maps.Keys(s.Tools.Upstreams)) {
+		in := s.Tools.Upstreams[name]
 		u := mcp.Upstream{
-			Name:    name,
-			URL:     s.ToolValue("upstreams", name, "url").Text,
-			Command: s.ToolValue("upstreams", name, "command").Items,
-			Env:     s.ToolValue("upstreams", name, "env").Items,
-			Timeout: s.ToolDuration("upstreams", name, "timeout"),
+			Name: name, URL: in.URL, Command: in.Command, Env: in.Env, Timeout: in.Timeout,
 			Headers: map[string]picket.Secret{},
 		}
 		whole := true
-		for _, header := range s.NamesUnder("upstreams", name, "headers") {
-			value, ok := env.lookupSecret("tools.upstreams."+name,
-				s.ToolValue("upstreams", name, "headers", header, "env").Text)
+		for _, header := range slices.Sorted(maps.Keys(in.Headers)) {
+			value, ok := env.lookupSecret("tools.upstreams."+name, in.Headers[header].Env)
 			u.Headers[header], whole = value, whole && ok
 		}
 		if whole {
@@ -65,24 +54,25 @@ func upstreamsOf(s settings.Settings, env toolEnv) (all []mcp.Upstream) {
 
 // llmOf is where calls of language models go; one whose key is missing is left
 // out.
-func llmOf(s settings.Settings, env toolEnv) (cfg llm.Config) {
-	for _, name := range s.NamesUnder("llm") {
-		up := &llm.Upstream{URL: s.ToolValue("llm", name, "url").Text}
-		if variable := s.ToolValue("llm", name, "key_env").Text; variable != "" {
-			key, ok := env.lookupSecret("tools.llm."+name, variable)
+func llmOf(s settings.Settings, env toolEnv) llm.Config {
+	upstream := func(name string, in *settings.LLMUpstream) *llm.Upstream {
+		if in == nil {
+			return nil
+		}
+		up := &llm.Upstream{URL: in.URL}
+		if in.KeyEnv != "" {
+			key, ok := env.lookupSecret("tools.llm."+name, in.KeyEnv)
 			if !ok {
-				continue
+				return nil
 			}
 			up.Key = key
 		}
-		switch name {
-		case "anthropic":
-			cfg.Anthropic = up
-		case "openai":
-			cfg.OpenAI = up
-		}
+		return up
 	}
-	return cfg
+	return llm.Config{
+		Anthropic: upstream("anthropic", s.Tools.LLM.Anthropic),
+		OpenAI:    upstream("openai", s.Tools.LLM.OpenAI),
+	}
 }
 
 // toolEnv is where the values of variables come from, and where it is told

@@ -88,28 +88,6 @@ func TestDocumentedExitClasses(t *testing.T) {
 	expectSame(t, "docs/protocol.md, exit classes", got, want)
 }
 
-func TestDocumentedSettings(t *testing.T) {
-	want := map[string]string{}
-	ast.Inspect(parseFile(t, "cmd/picket/settings/settings.go"), func(n ast.Node) bool {
-		fn, ok := n.(*ast.FuncDecl)
-		if !ok || fn.Name.Name != "KnownSettings" {
-			return true
-		}
-		ast.Inspect(fn, func(n ast.Node) bool {
-			if row, ok := n.(*ast.CompositeLit); ok && len(row.Elts) == 5 {
-				want[text(row.Elts[0])] = text(row.Elts[1])
-			}
-			return true
-		})
-		return false
-	})
-	got := map[string]string{}
-	for _, row := range table(t, "docs/operations/settings.md", "| key | flag |") {
-		got[row[0]] = strings.TrimPrefix(row[1], "--")
-	}
-	expectSame(t, "docs/operations/settings.md, picket.yaml keys", got, want)
-}
-
 func expectSame(t *testing.T, what string, got, want map[string]string) {
 	t.Helper()
 	if len(want) == 0 {

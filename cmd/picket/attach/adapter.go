@@ -223,7 +223,7 @@ func adapterConfig(cmd *cobra.Command, cfg settings.Settings, s *cli.Connection,
 		return conf, err
 	}
 	at.applyTo(&conf)
-	conf.Containment, conf.Limits = cfg.Text("containment"), cfg.Limits()
+	conf.Containment, conf.Limits = cfg.Containment, cfg.ProcessLimits()
 	if conf.Max < 1 { // to the library, zero is "default"
 		return conf, exit.Usagef("--max %d: 1 to 100", conf.Max)
 	}

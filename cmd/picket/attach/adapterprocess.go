@@ -61,11 +61,11 @@ func newAdapterProcess(cmd *cobra.Command, cfg settings.Settings, s *cli.Connect
 	linger := []string(nil)
 	if e, ok := cfg.AgentOfRole(spec.Role); ok {
 		at.env = e.Env(at.env)
-		if d, given := e.Duration("linger"); given {
+		if d := e.Linger; d != nil {
 			linger = []string{"--linger", d.String()}
 		}
 	}
-	containment := cfg.Text("containment")
+	containment := cfg.Containment
 	// The adapter is a process of its own; what it would refuse is refused here,
 	// before there is a task.
 	conf := adapter.Config{

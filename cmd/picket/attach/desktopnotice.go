@@ -31,7 +31,7 @@ type desktopNotifier struct {
 // line says, above the configuration.
 func newDesktopNotifier(cmd *cobra.Command, cfg settings.Settings, wanted bool) *desktopNotifier {
 	d := &desktopNotifier{}
-	if wanted && cfg.Enabled("notify.desktop") {
+	if wanted && cfg.Notify.Desktop {
 		d.show = noticeSender(cmd.ErrOrStderr())
 	}
 	return d

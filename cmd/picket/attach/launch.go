@@ -53,7 +53,7 @@ func healthConfigOf(cmd *cobra.Command) (h adapter.HealthConfig, err error) {
 }
 
 // adapterLaunch is what the adapter launches.
-func adapterLaunch(cmd *cobra.Command, given []string, e settings.AgentEntry) (launch, error) {
+func adapterLaunch(cmd *cobra.Command, given []string, e settings.Agent) (launch, error) {
 	p, err := presetOf(cmd, e)
 	if err != nil || !p.CodingAgent() {
 		command, bad := adapterCommand(cmd, given, e)
@@ -70,8 +70,8 @@ func adapterLaunch(cmd *cobra.Command, given []string, e settings.AgentEntry) (l
 
 // adapterCommand is a plain command: what stands after --, else what the entry
 // of --as launches.
-func adapterCommand(cmd *cobra.Command, given []string, e settings.AgentEntry) ([]string, error) {
-	if launch := e.List("launch.command"); len(launch) > 0 && cmd.ArgsLenAtDash() < 0 && len(given) == 0 {
+func adapterCommand(cmd *cobra.Command, given []string, e settings.Agent) ([]string, error) {
+	if launch := e.Launch.Command; len(launch) > 0 && cmd.ArgsLenAtDash() < 0 && len(given) == 0 {
 		return launch, nil
 	}
 	command, err := commandAfterDash(cmd, given)

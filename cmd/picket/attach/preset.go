@@ -33,10 +33,10 @@ func agentFlag(c *cobra.Command) {
 }
 
 // presetOf is the preset of --agent, else that of an entry of picket.yaml.
-func presetOf(cmd *cobra.Command, e settings.AgentEntry) (agents.Preset, error) {
+func presetOf(cmd *cobra.Command, e settings.Agent) (agents.Preset, error) {
 	name, _ := cmd.Flags().GetString("agent")
 	if !cmd.Flags().Changed("agent") {
-		name = e.Text("launch.preset")
+		name = e.Launch.Preset
 	}
 	if p := agents.Preset(name); p != "" {
 		if err := p.Check(); err != nil {
@@ -50,9 +50,9 @@ func presetOf(cmd *cobra.Command, e settings.AgentEntry) (agents.Preset, error) 
 }
 
 // codingAgentLaunch is a coding agent with the arguments that follow --.
-func codingAgentLaunch(cmd *cobra.Command, p agents.Preset, given []string, e settings.AgentEntry) launch {
-	l := launch{preset: p, command: e.List("launch.command")}
-	if agents.Preset(e.Text("launch.preset")) != p {
+func codingAgentLaunch(cmd *cobra.Command, p agents.Preset, given []string, e settings.Agent) launch {
+	l := launch{preset: p, command: e.Launch.Command}
+	if agents.Preset(e.Launch.Preset) != p {
 		l.command = nil
 	}
 	if dash := cmd.ArgsLenAtDash(); dash >= 0 && dash < len(given) {

@@ -102,10 +102,7 @@ type runJob struct {
 
 func runJobOf(cmd *cobra.Command, cfg settings.Settings, given []string) (job runJob, err error) {
 	role, _ := cmd.Flags().GetString("role")
-	e, known := cfg.AgentOfRole(role)
-	if !known {
-		e = settings.AgentEntry{In: cfg}
-	}
+	e, _ := cfg.AgentOfRole(role)
 	if job.preset, err = presetOf(cmd, e); err != nil {
 		return job, err
 	}

@@ -43,7 +43,7 @@ func workspaceFlags(c *cobra.Command, def workspace.Kind) {
 // workspaceOptionsOf reads the flags of workspaceFlags and the settings behind them. Where
 // nothing is said, a coding agent in a repository gets a worktree of it.
 func workspaceOptionsOf(cmd *cobra.Command, cfg settings.Settings, p agents.Preset) (at workspaceOptions, err error) {
-	source := cfg.Text("workspace.source")
+	source := cfg.Workspace.Source
 	if source == "" && p.CodingAgent() && insideRepository(".") {
 		source = string(workspace.Worktree)
 	}
@@ -52,8 +52,8 @@ func workspaceOptionsOf(cmd *cobra.Command, cfg settings.Settings, p agents.Pres
 	}
 	at = workspaceOptions{
 		source: workspace.Kind(source),
-		resume: workspace.Resume(cfg.Text("workspace.resume")),
-		keep:   cfg.Duration("workspace.keep"),
+		resume: workspace.Resume(cfg.Workspace.Resume),
+		keep:   cfg.Workspace.Keep,
 	}
 	at.env, _ = cmd.Flags().GetStringSlice("env")
 	for _, e := range at.env {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -88,16 +89,16 @@ const maxLeases = 100
 
 // ApplyAgentEntry fills the flags that were not given from the entry of --as, and
 // answers the settings as they hold for its role.
-func ApplyAgentEntry(cmd *cobra.Command, cfg settings.Settings) (settings.Settings, settings.AgentEntry, error) {
+func ApplyAgentEntry(cmd *cobra.Command, cfg settings.Settings) (settings.Settings, settings.Agent, error) {
 	name, _ := cmd.Flags().GetString("as")
 	if !cmd.Flags().Changed("as") {
-		return cfg, settings.AgentEntry{In: cfg}, nil
+		return cfg, settings.Agent{}, nil
 	}
 	e, err := cfg.AgentNamed(name)
 	if err != nil {
 		return cfg, e, err
 	}
-	if n := e.Number("capacity.max_concurrent_tasks"); n != nil && !cmd.Flags().Changed("max") &&
+	if n := e.Capacity.MaxConcurrentTasks; n != nil && !cmd.Flags().Changed("max") &&
 		(*n < 1 || *n > maxLeases) {
 		err := exit.Usagef("%s: agents.%s.capacity.max_concurrent_tasks is %d, and one adapter holds 1 to %d leases",
 			e.Origin("capacity.max_concurrent_tasks"), e.Name, *n, maxLeases)
@@ -116,15 +117,19 @@ func ApplyAgentEntry(cmd *cobra.Command, cfg settings.Settings) (settings.Settin
 		_ = f.Value.Set(items[0])
 	}
 	fill("role", e.Role())
-	fill("capability", e.List("capabilities")...)
-	fill("max", e.Text("capacity.max_concurrent_tasks"))
-	fill("linger", e.Text("linger"))
-	for flag, key := range map[string]string{
-		"heartbeat": "heartbeat.interval_seconds", "unhealthy-after": "heartbeat.unhealthy_after_seconds",
-		"dead-after": "heartbeat.dead_after_seconds", "drain-timeout": "drain_timeout_seconds",
+	fill("capability", e.Capabilities...)
+	if n := e.Capacity.MaxConcurrentTasks; n != nil {
+		fill("max", strconv.Itoa(*n))
+	}
+	if e.Linger != nil {
+		fill("linger", e.Linger.String())
+	}
+	for flag, n := range map[string]*int{
+		"heartbeat": e.Heartbeat.IntervalSeconds, "unhealthy-after": e.Heartbeat.UnhealthyAfterSeconds,
+		"dead-after": e.Heartbeat.DeadAfterSeconds, "drain-timeout": e.DrainTimeoutSeconds,
 	} {
-		if text := e.Text(key); text != "" {
-			fill(flag, text+"s")
+		if n != nil {
+			fill(flag, strconv.Itoa(*n)+"s")
 		}
 	}
 	return cfg.ForRole(e.Role()), e, nil

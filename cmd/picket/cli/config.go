@@ -51,52 +51,17 @@ func newConfigShow() *cobra.Command {
 				return err
 			}
 			var all []settingRow
-			for _, s := range settings.KnownSettings() {
-				v := cfg[s.Key]
-				text := v.Text
-				if s.Key == "redis" && text != "" {
-					text = settings.RedactedRedisURL(text)
+			for _, s := range cfg.All() {
+				if s.Name == "redis" && s.Text != "" {
+					s.Text = settings.RedactedRedisURL(s.Text)
 				}
-				all = append(all, settingRow{s.Key, text, v.Origin, s.Env(), s.What})
+				all = append(all, settingRow{s.Name, s.Text, s.Origin, s.Env, s.What})
 			}
-			return printSettings(cmd, append(append(all, agentSettingRows(cfg)...), toolSettingRows(cfg)...))
+			return printSettings(cmd, all)
 		},
 	}
 	c.Flags().Bool("origin", false, "name where each value came from")
 	return term.FormatFlag(c)
-}
-
-// agentSettingRows are the keys that entries under agents have.
-func agentSettingRows(cfg settings.Settings) (all []settingRow) {
-	for _, e := range cfg.AgentEntries() {
-		for _, k := range settings.AgentSettings {
-			if v, ok := e.Value(k.Key); ok {
-				all = append(all, settingRow{
-					Key:    settings.DisplayKey(settings.EntryKey(e.Name, k.Key)),
-					Value:  v.Text,
-					Origin: v.Origin,
-					What:   k.What,
-				})
-			}
-		}
-	}
-	return all
-}
-
-// toolSettingRows are the values under tools.
-func toolSettingRows(cfg settings.Settings) (all []settingRow) {
-	for _, key := range slices.Sorted(maps.Keys(cfg)) {
-		if v := cfg[key]; strings.HasPrefix(key, settings.ToolsPrefix) && v.Items != nil {
-			path := strings.Split(key, settings.PathSep)
-			all = append(all, settingRow{
-				Key:    strings.Join(path, "."),
-				Value:  v.Text,
-				Origin: v.Origin,
-				What:   settings.ToolsShape().At(path[1:]).What,
-			})
-		}
-	}
-	return all
 }
 
 func printSettings(cmd *cobra.Command, all []settingRow) error {
@@ -219,9 +184,7 @@ func refuseTrustInRun() error {
 func settingDigests(values map[string]settings.Value) map[string]string {
 	all := map[string]string{}
 	for key, v := range values {
-		section := strings.HasSuffix(key, ":") || key == "tools" ||
-			strings.HasPrefix(key, settings.ToolsPrefix) && v.Items == nil
-		if section {
+		if v.Section {
 			continue
 		}
 		all[key] = settings.Digest([]byte(strings.Join(append([]string{v.Text}, v.Items...), "\x00")))
@@ -274,23 +237,13 @@ func printTrust(cmd *cobra.Command, values map[string]settings.Value, old settin
 	return term.PrintItems(cmd, format, rows, columns, func(s trustRow) string { return s.Key })
 }
 
-// ReportLocalSettings says what a local file sets for a command that starts
+// ReportLocalSettings names the keys that a local file sets, for a command that starts
 // something.
 func ReportLocalSettings(cmd *cobra.Command, cfg settings.Settings) {
-	var keys []string
-	for key, v := range cfg {
-		if v.Local && key != "tools" {
-			agent, _, _ := strings.Cut(key, ":")
-			tool := strings.Split(agent, settings.PathSep)
-			keys = append(keys, strings.Join(tool[:min(2, len(tool))], "."))
-		}
+	if keys := cfg.LocalKeys(); len(keys) > 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(),
+			"picket.yaml in this directory sets "+term.OneLine(strings.Join(keys, ", ")))
 	}
-	if len(keys) == 0 {
-		return
-	}
-	slices.Sort(keys)
-	fmt.Fprintln(cmd.ErrOrStderr(),
-		"picket.yaml in this directory sets "+term.OneLine(strings.Join(slices.Compact(keys), ", ")))
 }
 
 // How a file is shown to a person who may trust it. Its author may be hostile, so

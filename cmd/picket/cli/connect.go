@@ -51,13 +51,13 @@ func ConnectWith(cmd *cobra.Command, key picket.Secret, source string) (*Connect
 	if err != nil {
 		return nil, err
 	}
-	if cfg["url"].Local && os.Getenv("PICKET_API_KEY") != "" {
+	if origin, local := cfg.Origin("url"); local && os.Getenv("PICKET_API_KEY") != "" {
 		return nil, picket.Refuse(exit.CodeUsage, "Set PICKET_URL or --url to the server that the key belongs to.",
 			"PICKET_API_KEY is not sent to the url in %s, because that file is in the current directory",
-			cfg["url"].Origin)
+			origin)
 	}
 	// the saved one has none
-	s := &Connection{Client: &adapter.Client{BaseURL: strings.TrimRight(cfg.Text("url"), "/")}}
+	s := &Connection{Client: &adapter.Client{BaseURL: strings.TrimRight(cfg.URL, "/")}}
 	if s.Client.BaseURL == "" {
 		s.Client.BaseURL = saved.URL
 	}

@@ -53,16 +53,16 @@ func SpecOf(cmd *cobra.Command, cfg settings.Settings, title string) (picket.Tas
 	f := cmd.Flags()
 	role, _ := f.GetString("role")
 	if e, ok := cfg.AgentOfRole(role); ok {
-		spec = e.Task()
+		spec = cfg.TaskOf(e)
 	}
 	spec.Title, spec.Role = title, role
 	cfg = cfg.ForRole(role)
-	if w := cfg["lease.window"]; w.Origin != "default" {
-		seconds := int(cfg.Duration("lease.window") / time.Second)
+	if origin, _ := cfg.Origin("lease.window"); origin != "default" {
+		seconds := int(cfg.Lease.Window / time.Second)
 		spec.LeaseWindowSeconds = &seconds
 	}
-	if cfg.Text("stall_after") != "" {
-		seconds := int(cfg.Duration("stall_after") / time.Second)
+	if cfg.StallAfter != 0 {
+		seconds := int(cfg.StallAfter / time.Second)
 		spec.StallAfterSeconds = &seconds
 	}
 	if err := timeoutOf(cmd, &spec); err != nil {

@@ -34,7 +34,7 @@ func keptWorkspaces(cmd *cobra.Command) (workspace.KeptWorkspaces, error) {
 	if err != nil {
 		return workspace.KeptWorkspaces{}, err
 	}
-	kept := workspace.KeptWorkspaces{Keep: cfg.Duration("workspace.keep")}
+	kept := workspace.KeptWorkspaces{Keep: cfg.Workspace.Keep}
 	s, err := Connect(cmd)
 	if err != nil {
 		return kept, err

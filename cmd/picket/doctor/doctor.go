@@ -117,7 +117,7 @@ func (c Checks) run(ctx context.Context, cmd *cobra.Command) ([]Finding, error) 
 
 func storeFinding(ctx context.Context, cfg settings.Settings) Finding {
 	f := Finding{Subject: "store", Grade: "ok"}
-	if url := cfg.Text("redis"); url != "" {
+	if url := cfg.Redis; url != "" {
 		f.Detail = "configured: " + settings.RedactedRedisURL(url)
 		if _, err := settings.ParseRedisURL(url); err != nil {
 			f.Grade, f.Detail, f.Remedy = "fail", exit.Text(err), exit.Remedy(err)
@@ -156,7 +156,7 @@ func noRedisFinding(cfg settings.Settings, why string) Finding {
 		Detail:  why + ": `picket up` would keep state in memory only",
 		Remedy:  "apt-get install redis-server (7.0 or newer)",
 	}
-	if kept, err := devredis.HasState(filepath.Join(cfg.Text("data"), "redis")); kept || err != nil {
+	if kept, err := devredis.HasState(filepath.Join(cfg.Data, "redis")); kept || err != nil {
 		f.Grade, f.Detail = "fail", why+": `picket up` does not start, the state of an earlier start needs it"
 	}
 	return f
@@ -181,7 +181,7 @@ type discardLogger struct{}
 func (discardLogger) Printf(context.Context, string, ...any) {}
 
 func dataFinding(cfg settings.Settings) Finding {
-	dir, err := filepath.Abs(cfg.Text("data"))
+	dir, err := filepath.Abs(cfg.Data)
 	if err != nil {
 		return Finding{"data", "fail", err.Error(), ""}
 	}
@@ -258,7 +258,7 @@ func (c Checks) floorFinding(ctx context.Context, cmd *cobra.Command, cfg settin
 	case known && floor > stats.Floor:
 		return Finding{"fence", "warn",
 			fmt.Sprintf("%s; the witness in %s knows %d, from another store or a newer state of this one", detail,
-				settings.WitnessDir(cfg.Text("data")), floor),
+				settings.WitnessDir(cfg.Data), floor),
 			"None, if the server is another one; else its next grant adopts the store."}
 	}
 	return Finding{"fence", "ok", detail, ""}

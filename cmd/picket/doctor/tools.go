@@ -3,7 +3,9 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,8 +45,8 @@ func toolFindings(cfg settings.Settings, missing []string) (found []Finding) {
 				"; a server started in this environment leaves out what needs them",
 			"export " + missing[0] + "=… before the server is started"})
 	}
-	for _, name := range cfg.NamesUnder("upstreams") {
-		command := cfg.ToolValue("upstreams", name, "command").Items
+	for _, name := range slices.Sorted(maps.Keys(cfg.Tools.Upstreams)) {
+		command := cfg.Tools.Upstreams[name].Command
 		if len(command) == 0 {
 			continue
 		}
@@ -65,10 +67,10 @@ func unpricedFindings(cfg settings.Settings) (found []Finding) {
 		return nil
 	}
 	var names []string
-	if len(cfg.NamesUnder("sql")) > 0 {
+	if len(cfg.Tools.SQL) > 0 {
 		names = append(names, "sql")
 	}
-	if len(cfg.NamesUnder("http_request")) > 0 {
+	if h := cfg.Tools.HTTPRequest; h.Allow != nil || h.Timeout > 0 || h.MaxBytes > 0 {
 		names = append(names, "http_request")
 	}
 	for _, name := range names {
@@ -76,12 +78,12 @@ func unpricedFindings(cfg settings.Settings) (found []Finding) {
 			found = append(found, unpricedFinding(name, name))
 		}
 	}
-	for _, name := range cfg.NamesUnder("upstreams") {
+	for _, name := range slices.Sorted(maps.Keys(cfg.Tools.Upstreams)) {
 		if !pricedUnder(list, name+"_") {
 			found = append(found, unpricedFinding("the tools of "+name, `"`+name+`_*"`))
 		}
 	}
-	if len(cfg.NamesUnder("llm")) > 0 && len(list.Models) == 0 {
+	if l := cfg.Tools.LLM; (l.Anthropic != nil || l.OpenAI != nil) && len(list.Models) == 0 {
 		found = append(found, Finding{"tools", "warn",
 			"the LLM pass-through has no model with a price: every call is refused",
 			`Add to tools.models in picket.yaml, such as "claude-*": {input: 3, output: 15}`})

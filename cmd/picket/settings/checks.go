@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/url"
 	"regexp"
@@ -13,10 +14,153 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/agents"
 	"github.com/picket-dev/picket/adapter/workspace"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/internal/outbound"
 )
+
+var (
+	// WorkspaceSources are the values of workspace.source.
+	WorkspaceSources = []string{string(workspace.Here), string(workspace.Worktree), string(workspace.Copy),
+		string(workspace.Empty)}
+	// WorkspaceResumes are the values of workspace.resume.
+	WorkspaceResumes = []string{string(workspace.ResumeReuse), string(workspace.ResumeCopy),
+		string(workspace.ResumeFresh)}
+)
+
+const (
+	maxProcesses = 1 << 22 // more processes than a Linux machine can have
+	forever      = time.Duration(math.MaxInt64)
+)
+
+// checks are the checks that the tags of fields name.
+var checks = map[string]func(string) error{
+	"agent":        checkAgentName,
+	"allowed":      checkAllowed,
+	"argument":     checkArgument,
+	"containment":  checkContainment,
+	"destinations": checkDestinations,
+	"dollars":      checkDollars,
+	"hosts":        checkHosts,
+	"level":        checkLevel,
+	"limit":        checkLimit,
+	"listen":       checkListen,
+	"memory":       checkMemory,
+	"namespaces":   checkNamespaces,
+	"preset":       checkPreset,
+	"store_memory": checkStoreMemory,
+	"tokens":       checkTokens,
+	"url":          checkURL,
+	"variable":     checkVariable,
+	"window":       checkWindow,
+
+	"charge_on": oneOf(string(budget.ChargeOnDispatch), string(budget.ChargeOnSuccess)),
+	"resume":    oneOf(WorkspaceResumes...),
+	"source":    oneOf(WorkspaceSources...),
+	"unit":      oneOf(string(budget.UnitByte), string(budget.UnitSecond), string(budget.UnitResultToken)),
+
+	"count":     wholeNumber(1, math.MaxInt64, "%q is not a number of at least 1"),
+	"number":    wholeNumber(0, math.MaxInt, "%s is not a whole number"),
+	"processes": wholeNumber(0, maxProcesses, "%q is not a number of processes, 0 to 4194304"),
+
+	"duration": checkDuration,
+	"keep":     duration(0, forever, 1, "%q is not a duration such as 0s, 36h or 720h"),
+	"timeout": duration(time.Second, forever, time.Second,
+		"%s is not a whole number of seconds from 1s on, such as 10m"),
+	"stall": duration(picket.MinStall*time.Second, picket.MaxStall*time.Second, time.Second,
+		"%q is not a whole number of seconds from 2s to 24h, such as 10m"),
+	"call_time": duration(time.Second, picket.MaxExternalCall*time.Second, 1,
+		fmt.Sprintf("%%s is not a duration from 1s to %ds", picket.MaxExternalCall)),
+
+	"yes_no": matches(`true|false`, "%q is neither true nor false"),
+	"env": matches(`[A-Za-z_][A-Za-z0-9_]*`,
+		"the name of an environment variable is expected; secrets do not stand in this file"),
+	"header": matches(`[A-Za-z0-9-]{1,64}`, "%s is not a name of a header"),
+	"price": matches(`[A-Za-z0-9_.-]{1,128}\*?|\*`,
+		"%s is not a name of a tool; it may end in * for all that begin so"),
+	"short": matches(`[A-Za-z0-9][A-Za-z0-9-]{0,31}`, "%s is not a name here: 1 to 32 letters, digits or -"),
+	"table": matches(`([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0,54}`,
+		"%s is not a table name: write at most 55 lower-case letters, digits or _, with or without a schema, such as public.picket_fence"),
+	"upstream": matches(`[A-Za-z][A-Za-z0-9_]{0,31}`,
+		"%s is not a name of an upstream: 1 to 32 letters, digits or _, a letter first"),
+}
+
+var checkDuration = duration(1, forever, 1, "%q is not a duration such as 90s, 10m or 720h")
+
+// wrong puts a text into a message: for %q in the quotes of Go, for %s in those of a shell.
+func wrong(message, text string) error {
+	return errors.New(strings.NewReplacer("%q", strconv.Quote(text), "%s", term.ShellQuote(text)).Replace(message))
+}
+
+// oneOf is a check for one of several values.
+func oneOf(values ...string) func(string) error {
+	return func(text string) error {
+		if !slices.Contains(values, text) {
+			return fmt.Errorf("%q is none of %s", text, strings.Join(values, ", "))
+		}
+		return nil
+	}
+}
+
+// matches is a check for a whole text that matches a pattern.
+func matches(pattern, message string) func(string) error {
+	whole := regexp.MustCompile(`^(` + pattern + `)$`)
+	return func(text string) error {
+		if !whole.MatchString(text) {
+			return wrong(message, text)
+		}
+		return nil
+	}
+}
+
+// wholeNumber is a check for a number within bounds.
+func wholeNumber(least, most int64, message string) func(string) error {
+	return func(text string) error {
+		if n, err := strconv.ParseInt(text, 10, 64); err != nil || n < least || n > most {
+			return wrong(message, text)
+		}
+		return nil
+	}
+}
+
+// duration is a check for a multiple of a unit within bounds.
+func duration(least, most, unit time.Duration, message string) func(string) error {
+	return func(text string) error {
+		if d, err := time.ParseDuration(text); err != nil || d < least || d > most || d%unit != 0 {
+			return wrong(message, text)
+		}
+		return nil
+	}
+}
+
+// check holds a text against the check of this name; "" stands for none.
+func check(name, text string) error {
+	if name == "" {
+		return nil
+	}
+	return checks[name](text)
+}
+
+// checkName holds a name in a mapping against the check of this name.
+func checkName(name, text string) error {
+	if name != "agent" && (text == "" || strings.ContainsAny(text, PathSep+"\n")) {
+		return fmt.Errorf("%s is not a name", term.ShellQuote(text))
+	}
+	return check(name, text)
+}
+
+func checkAgentName(text string) error {
+	err := picket.CheckName("agents."+text, text)
+	if err == nil {
+		return nil
+	}
+	refusal := exit.Usagef("%s is not a name of an agent", term.ShellQuote(text))
+	refusal.Remedy = exit.Remedy(err)
+	return refusal
+}
 
 func checkDestinations(text string) error {
 	if _, err := outbound.New(outbound.Config{Allow: parts(text), AllowAllPublic: true}); err != nil {
@@ -24,14 +168,6 @@ func checkDestinations(text string) error {
 	}
 	return nil
 }
-
-var (
-	WorkspaceSources = []string{string(workspace.Here), string(workspace.Worktree),
-		string(workspace.Copy),
-		string(workspace.Empty)}
-	WorkspaceResumes = []string{string(workspace.ResumeReuse), string(workspace.ResumeCopy),
-		string(workspace.ResumeFresh)}
-)
 
 // checkURL takes an absolute URL with a host.
 func checkURL(text string) error {
@@ -71,32 +207,6 @@ func checkNamespaces(text string) error {
 	return nil
 }
 
-func checkDuration(text string) error {
-	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 {
-		return fmt.Errorf("%q is not a duration such as 90s, 10m or 720h", text)
-	}
-	return nil
-}
-
-func checkSource(text string) error { return checkOneOf(text, WorkspaceSources...) }
-
-func checkResume(text string) error { return checkOneOf(text, WorkspaceResumes...) }
-
-func checkOneOf(text string, values ...string) error {
-	if !slices.Contains(values, text) {
-		return fmt.Errorf("%q is none of %s", text, strings.Join(values, ", "))
-	}
-	return nil
-}
-
-func checkKeep(text string) error {
-	if d, err := time.ParseDuration(text); err != nil || d < 0 {
-		return fmt.Errorf("%q is not a duration such as 0s, 36h or 720h", text)
-	}
-	return nil
-}
-
 func checkWindow(text string) error {
 	if err := checkDuration(text); err != nil {
 		return err
@@ -107,21 +217,6 @@ func checkWindow(text string) error {
 	}
 	if d%time.Second != 0 {
 		return fmt.Errorf("%s is not a whole number of seconds", text)
-	}
-	return nil
-}
-
-func checkStall(text string) error {
-	d, err := time.ParseDuration(text)
-	if err != nil || d < picket.MinStall*time.Second || d > picket.MaxStall*time.Second || d%time.Second != 0 {
-		return fmt.Errorf("%q is not a whole number of seconds from 2s to 24h, such as 10m", text)
-	}
-	return nil
-}
-
-func checkCount(text string) error {
-	if n, err := strconv.ParseInt(text, 10, 64); err != nil || n < 1 {
-		return fmt.Errorf("%q is not a number of at least 1", text)
 	}
 	return nil
 }
@@ -142,13 +237,6 @@ func checkTokens(text string) error {
 	return budget.Envelope{Tokens: n}.Check()
 }
 
-func checkYesNo(text string) error {
-	if text != "true" && text != "false" {
-		return fmt.Errorf("%q is neither true nor false", text)
-	}
-	return nil
-}
-
 func checkContainment(text string) error {
 	if !slices.Contains(picket.Containments, text) {
 		return fmt.Errorf("choose %s, or leave it out for the best that works", strings.Join(picket.Containments, ", "))
@@ -160,6 +248,57 @@ func checkLevel(text string) error {
 	var l slog.Level
 	if l.UnmarshalText([]byte(text)) != nil {
 		return errors.New("the level is debug, info, warn or error")
+	}
+	return nil
+}
+
+func checkPreset(text string) error {
+	if !slices.Contains(agents.Presets, agents.Preset(text)) {
+		return fmt.Errorf("there is no agent called %s; choose one of: %s", term.ShellQuote(text), PresetNames())
+	}
+	return nil
+}
+
+func checkArgument(text string) error {
+	if strings.ContainsRune(text, 0) {
+		return errors.New("it holds a zero byte")
+	}
+	return nil
+}
+
+func checkVariable(text string) error {
+	if name, _, given := strings.Cut(text, "="); given {
+		return fmt.Errorf("%s: write only the name, %s; its value is taken from the worker's environment",
+			term.ShellQuote(text), term.ShellQuote(name))
+	}
+	if strings.HasPrefix(text, "PICKET_") || text == "" || strings.ContainsRune(text, 0) {
+		return fmt.Errorf("the variable %s cannot be passed to an agent", term.ShellQuote(text))
+	}
+	return nil
+}
+
+// PresetNames are all agents that are known, for people.
+func PresetNames() string {
+	var names []string
+	for _, p := range agents.Presets {
+		names = append(names, string(p))
+	}
+	return strings.Join(names, ", ")
+}
+
+func checkDollars(text string) error {
+	m, err := parseDollars(text)
+	if err == nil && m < 0 {
+		err = fmt.Errorf("%s is below zero", term.ShellQuote(text))
+	}
+	return err
+}
+
+// checkAllowed takes host, host:port and *.domain.
+func checkAllowed(text string) error {
+	u, err := url.Parse("//" + text)
+	if err != nil || u.Host != text || u.Hostname() == "" || u.User != nil {
+		return fmt.Errorf("%s is neither a host nor host:port", term.ShellQuote(text))
 	}
 	return nil
 }

@@ -10,26 +10,33 @@ import (
 	"github.com/picket-dev/picket/internal/devredis"
 )
 
-// Limits are what agents and their programs may take of the machine; to the
-// library, zero is "default".
-func (s Settings) Limits() process.Limits {
-	count := func(key string) int {
-		n, _ := strconv.Atoi(s.Text(key))
-		return cmp.Or(n, -1)
+// Memory is an amount of memory in bytes. 0 means any amount.
+type Memory int64
+
+// UnmarshalText reads 0, or a size such as 512MiB.
+func (m *Memory) UnmarshalText(text []byte) error {
+	n, err := parseMemory(string(text))
+	*m = Memory(n)
+	return err
+}
+
+// ProcessLimits are what agents and their programs may take of the machine. In them zero
+// means the default, and a negative number means any amount.
+func (s Settings) ProcessLimits() process.Limits {
+	l := process.Limits{
+		Processes:     cmp.Or(s.Limits.Processes, -1),
+		ExecProcesses: cmp.Or(s.Limits.Exec.Processes, -1),
 	}
-	l := process.Limits{Processes: count("limits.processes"), ExecProcesses: count("limits.exec.processes")}
-	if text := s.Text("limits.exec.memory"); text != "" {
-		l.ExecMemory, _ = parseMemory(text)
-		l.ExecMemory = cmp.Or(l.ExecMemory, -1)
+	if m := s.Limits.Exec.Memory; m != nil {
+		l.ExecMemory = cmp.Or(int64(*m), -1)
 	}
 	return l
 }
 
 // StoreMemory is how many bytes the store of `picket up` may use; 0: any number.
 func (s Settings) StoreMemory() int64 {
-	if text := s.Text("store.max_memory"); text != "" {
-		n, _ := parseMemory(text)
-		return n
+	if m := s.Store.MaxMemory; m != nil {
+		return int64(*m)
 	}
 	return devredis.DefaultMemory()
 }
@@ -37,15 +44,6 @@ func (s Settings) StoreMemory() int64 {
 func checkStoreMemory(text string) error {
 	if n, err := parseMemory(text); err != nil || n > 0 && n < 96<<20 {
 		return fmt.Errorf("%q is not an amount of memory such as 512MiB or 4GiB, at least 96MiB, or 0 for any", text)
-	}
-	return nil
-}
-
-const maxProcesses = 1 << 22 // more processes than a Linux machine can have
-
-func checkProcesses(text string) error {
-	if n, err := strconv.Atoi(text); err != nil || n < 0 || n > maxProcesses {
-		return fmt.Errorf("%q is not a number of processes, 0 to %d", text, maxProcesses)
 	}
 	return nil
 }

@@ -17,27 +17,23 @@ func TestLimitsOfPrograms(t *testing.T) {
 		}
 	}
 	for text, ok := range map[string]bool{"0": true, "64": true, "-1": false, "many": false, "99999999": false} {
-		if err := checkProcesses(text); (err == nil) != ok {
+		if err := check("processes", text); (err == nil) != ok {
 			t.Errorf("%q processes: %v", text, err)
 		}
 	}
-	set := func(processes, exec, memory string) Settings {
-		return Settings{
-			"limits.processes":      {Text: processes},
-			"limits.exec.processes": {Text: exec},
-			"limits.exec.memory":    {Text: memory},
-		}
-	}
 	for _, c := range []struct {
-		in   Settings
+		yaml string
 		want process.Limits
 	}{
-		{set("8192", "2048", ""), process.Limits{Processes: 8192, ExecProcesses: 2048}},
-		{set("0", "64", "0"), process.Limits{Processes: -1, ExecProcesses: 64, ExecMemory: -1}},
-		{set("1", "0", "1GiB"), process.Limits{Processes: 1, ExecProcesses: -1, ExecMemory: 1 << 30}},
+		{"", process.Limits{Processes: 8192, ExecProcesses: 2048}},
+		{"{processes: 0, exec: {processes: 64, memory: 0}}",
+			process.Limits{Processes: -1, ExecProcesses: 64, ExecMemory: -1}},
+		{"{processes: 1, exec: {processes: 0, memory: 1GiB}}",
+			process.Limits{Processes: 1, ExecProcesses: -1, ExecMemory: 1 << 30}},
 	} {
-		if got := c.in.Limits(); got != c.want {
-			t.Errorf("%v: %+v, want %+v", c.in, got, c.want)
+		got, err := loadFile(t, "limits: "+c.yaml)
+		if err != nil || got.ProcessLimits() != c.want {
+			t.Errorf("%s: %v %+v, want %+v", c.yaml, err, got.ProcessLimits(), c.want)
 		}
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
@@ -41,7 +43,7 @@ func loadFile(t *testing.T, file string, line ...string) (Settings, error) {
 	c.Flags().String("config", "", "")
 	for _, s := range KnownSettings() {
 		if s.Flag != "" {
-			c.Flags().String(s.Flag, s.def, "")
+			c.Flags().String(s.Flag, s.Default, "")
 		}
 	}
 	if err := c.ParseFlags(line); err != nil {
@@ -75,23 +77,31 @@ func TestOrderOfSettings(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if v := got["listen"]; v.Text != tc.value || v.Origin != tc.origin {
-				t.Errorf("listen = %q from %s, want %q from %s", v.Text, v.Origin, tc.value, tc.origin)
+			if origin, _ := got.Origin("listen"); got.Listen != tc.value || origin != tc.origin {
+				t.Errorf("listen = %q from %s, want %q from %s", got.Listen, origin, tc.value, tc.origin)
 			}
 		})
 	}
 }
 
-// TestEveryDefaultPassesItsCheck also holds that each key is explained.
-func TestEveryDefaultPassesItsCheck(t *testing.T) {
-	for _, s := range KnownSettings() {
-		if s.check != nil && s.def != "" {
-			if err := s.check(s.def); err != nil {
-				t.Errorf("the default of %s: %v", s.Key, err)
+// Each key names a check that exists and is explained in sentences, and each default passes its check.
+func TestEveryKeyIsWhole(t *testing.T) {
+	for _, k := range keysOf(reflect.ValueOf(Settings{})) {
+		for _, tag := range []string{"check", "name"} {
+			if name := k.tag.Get(tag); name != "" && checks[name] == nil {
+				t.Errorf("%s: there is no check %q", k.Name, name)
 			}
 		}
-		if s.What == "" {
-			t.Errorf("%s is not explained", s.Key)
+		if k.Default != "" {
+			if err := check(k.tag.Get("check"), k.Default); err != nil {
+				t.Errorf("the default of %s: %v", k.Name, err)
+			}
+		}
+		if !strings.HasSuffix(k.What, ".") {
+			t.Errorf("%s is not explained in sentences: %q", k.Name, k.What)
+		}
+		if k.Env == "" && (k.Flag != "" || k.Default != "") {
+			t.Errorf("%s stands in the file only, and has a flag or a default", k.Name)
 		}
 	}
 }
@@ -111,8 +121,8 @@ func TestBadSettings(t *testing.T) {
 		"notify: {allow: 'http://x'}":   "is not a destination",
 		"listen: [1]":                   "a single value is expected",
 		"- listen":                      "a mapping",
-		"listen: 'unfinished":           "picket.yaml",
-		"listen: x\nlisten: y":          "picket.yaml",
+		"listen: 'unfinished":           "picket.yaml:1:9: could not find end character",
+		"listen: x\nlisten: y":          `picket.yaml:2:1: mapping key "listen" already defined`,
 		"retention: {tasks: 1h, x: 2h}": `there is no key "retention.x"`,
 	} {
 		_, err := loadFile(t, file)
@@ -135,7 +145,7 @@ func TestRetentionAndNamespaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := got.Retention(); r.Tasks.Hours() != 1 || r.Events.Hours() != 2 || r.MaxEvents != 3 ||
+	if r := got.Retention; r.Tasks.Hours() != 1 || r.Events.Hours() != 2 || r.MaxEvents != 3 ||
 		r.AuditAge.Hours() != 4 || r.AuditEvents != 5 {
 		t.Errorf("retention = %+v", r)
 	}
@@ -144,6 +154,7 @@ func TestRetentionAndNamespaces(t *testing.T) {
 	}
 }
 
+// What is read is written as YAML again; that has to be read as the same.
 func FuzzSettings(f *testing.F) {
 	f.Add("listen: 127.0.0.1:1\nlease:\n  window: 30s\n")
 	f.Add("a: &a [*a]\n")
@@ -151,28 +162,76 @@ func FuzzSettings(f *testing.F) {
 	f.Add("---\nlisten: x\n---\nlisten: y\n")
 	f.Add("? {a: b}\n: c")
 	f.Add("agents: {a: {role_id: r, retry: {on: [crash]}}, b.launch: {launch: {command: x}}}")
+	f.Add(fullAgentYAML)
 	f.Add(fullToolsYAML)
 	f.Add("tools: {prices: {x: {call: [1], per_unit: {byte: {}}}}, upstreams: {a: {command: x}}}")
 	f.Add("agents: {a: {capabilities: [[]], pool: {min_instances: 9, max_instances: 1}}}")
 	f.Fuzz(func(t *testing.T, text string) {
-		values, err := ConfigFile{Path: "picket.yaml", Text: []byte(text)}.Parse()
-		var refusal *picket.Error
-		if err != nil && !errors.As(err, &refusal) {
-			t.Errorf("the error has no code: %v", err)
+		read := func(text []byte) (Settings, error) {
+			s, err := ConfigFile{Path: "picket.yaml", Text: text}.decode()
+			var refusal *picket.Error
+			if err != nil && !errors.As(err, &refusal) {
+				t.Errorf("the error has no code: %v", err)
+			}
+			return s, err
 		}
-		for key := range values {
-			_, inEntry, known := strings.Cut(key, ":")
-			if known {
-				_, key := agentSettingNamed(inEntry)
-				known = inEntry == "" || key || agentSection(inEntry)
+		first, err := read([]byte(text))
+		if err != nil {
+			return
+		}
+		written, err := yaml.Marshal(asYAML(first))
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := read(written)
+		if err != nil {
+			t.Fatalf("what was read is refused when it is written: %v\n%s", err, written)
+		}
+		for _, s := range []*Settings{&first, &second} {
+			for key, v := range s.values {
+				v.Origin = ""
+				s.values[key] = v
 			}
-			for _, s := range KnownSettings() {
-				known = known || s.Key == key
-			}
-			known = known || key == "tools" || strings.HasPrefix(key, ToolsPrefix)
-			if !known {
-				t.Errorf("the unknown key %q was accepted", key)
-			}
+		}
+		if !reflect.DeepEqual(first, second) {
+			t.Errorf("%s\nbecame\n%+v\nand was\n%+v", written, second, first)
 		}
 	})
+}
+
+// asYAML are the values of a file as nested mappings. Empty mappings are kept.
+func asYAML(s Settings) any {
+	root := map[string]any{}
+	for key, v := range s.values {
+		path := strings.Split(key, ".")
+		if strings.HasPrefix(key, ToolsPrefix) {
+			path = strings.Split(key, PathSep)
+		} else if entry, ok := strings.CutPrefix(key, "agents."); ok {
+			name, rest, _ := strings.Cut(entry, ":")
+			path = []string{"agents", name}
+			if rest != "" {
+				path = append(path, strings.Split(rest, ".")...)
+			}
+		}
+		at := root
+		for _, word := range path[:len(path)-1] {
+			if at[word] == nil {
+				at[word] = map[string]any{}
+			}
+			at = at[word].(map[string]any)
+		}
+		last := path[len(path)-1]
+		switch {
+		case v.Section && at[last] == nil:
+			at[last] = map[string]any{}
+		case v.Section:
+		case len(v.Items) == 1:
+			at[last] = v.Items[0]
+		case v.Items != nil:
+			at[last] = v.Items
+		default:
+			at[last] = v.Text
+		}
+	}
+	return root
 }

@@ -1,8 +1,6 @@
 package settings
 
 import (
-	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -75,7 +73,8 @@ func TestBadTools(t *testing.T) {
 		"tools: {prices: {x: {call: 1, per_unit: {inch: 1}, max: 2}}}":             "none of byte, second, result_token",
 		"tools: {prices: {x: {call: 2, max: 1}}}":                                  "max is below its call",
 		"tools: {prices: {x: {call: 2, charge_on: whim}}}":                         "none of dispatch, success",
-		"tools:\n  prices: {x: {call: 1}}\n  prices: {x: {call: 1}}":               "picket.yaml",
+		"tools:\n  prices: {x: {call: 1}}\n  prices: {x: {call: 1}}":               `picket.yaml:3:3: mapping key "prices" already defined`,
+		"tools: {prices: {x: {call: 1}}}\n---\ntools: {prices: {y: {call: 1}}}":    "picket.yaml:3:9: tools.prices is there already, at picket.yaml:1:9",
 		"tools: {models: {m: {input: 1}}}":                                         "tools.models.m needs output",
 		"tools: {http_request: {allow: [http://x]}}":                               "neither a host nor host:port",
 		"tools: {http_request: {timeout: 121s}}":                                   "1s to 120s",
@@ -117,38 +116,4 @@ func TestBadTools(t *testing.T) {
 			t.Errorf("%q: %v, fix: %s; want %q", file, err, exit.Remedy(err), want)
 		}
 	}
-}
-
-// The manual has every key there is, and no other.
-func TestDocumentedToolKeysAreTheKeys(t *testing.T) {
-	manual, err := os.ReadFile("../../../docs/operations/settings.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var documented []string
-	for line := range strings.Lines(string(manual)) {
-		if key, found := strings.CutPrefix(line, "| `tools."); found {
-			key, _, _ = strings.Cut(key, "`")
-			documented = append(documented, "tools."+key)
-		}
-	}
-	slices.Sort(documented)
-	known := leaves("tools", ToolsShape())
-	if !slices.Equal(documented, known) {
-		t.Errorf("docs/operations/settings.md has\n%s\nthe code\n%s", strings.Join(documented, "\n"), strings.Join(known, "\n"))
-	}
-}
-
-func leaves(at string, s toolShape) (all []string) {
-	if s.named != nil {
-		return leaves(at+".NAME", *s.named)
-	}
-	for key, sub := range s.keys {
-		all = append(all, leaves(at+"."+key, sub)...)
-	}
-	if s.keys == nil {
-		all = []string{at}
-	}
-	slices.Sort(all)
-	return all
 }

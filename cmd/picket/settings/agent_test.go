@@ -3,6 +3,7 @@ package settings
 import (
 	"errors"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -111,15 +112,12 @@ func TestEveryKeyOfAnAgentIsHonoured(t *testing.T) {
 	if !ok {
 		t.Fatal("no entry has the role coder")
 	}
-	for _, k := range AgentSettings {
-		if _, given := e.Value(k.Key); !given {
-			t.Errorf("%s is not in the example: it may be accepted and ignored", k.Key)
-		}
-		if k.What == "" {
-			t.Errorf("%s is not explained", k.Key)
+	for _, k := range keysOf(reflect.ValueOf(e)) {
+		if _, given := got.values[agentKey("my.coder", k.Name)]; !given {
+			t.Errorf("%s is not in the example: it may be accepted and ignored", k.Name)
 		}
 	}
-	task := e.Task()
+	task := got.TaskOf(e)
 	if *task.TimeoutSeconds != 600 || task.BudgetEnvelope.USD.String() != "0.75" || *task.Retry.MaxAttempts != 5 ||
 		*task.Retry.BackoffSeconds != 2 ||
 		!slices.Equal(task.Retry.On, []picket.ExitClass{"timeout", "crash"}) || task.Escalate != "fail" ||
@@ -130,15 +128,15 @@ func TestEveryKeyOfAnAgentIsHonoured(t *testing.T) {
 		[]string{"ANTHROPIC_API_KEY", "HTTPS_PROXY", "X"}) {
 		t.Errorf("env = %q", env)
 	}
-	if linger, given := e.Duration("linger"); linger != 0 || !given {
-		t.Errorf("linger = %v, given %v", linger, given)
+	if e.Linger == nil || *e.Linger != 0 {
+		t.Errorf("linger = %v", e.Linger)
 	}
 	own := got.ForRole("coder")
-	if own.Text("workspace.source") != "worktree" || own.Text("workspace.resume") != "fresh" ||
-		own.Duration("workspace.keep") != 36*time.Hour || own.Text("stall_after") != "3m" {
+	if own.Workspace.Source != "worktree" || own.Workspace.Resume != "fresh" ||
+		own.Workspace.Keep != 36*time.Hour || own.StallAfter != 3*time.Minute {
 		t.Errorf("the role's own settings do not hold: %v", own)
 	}
-	if other := got.ForRole("tester"); other.Text("workspace.source") != "copy" || other.Text("stall_after") != "9m" {
+	if other := got.ForRole("tester"); other.Workspace.Source != "copy" || other.StallAfter != 9*time.Minute {
 		t.Errorf("another role has them, too: %v", other)
 	}
 }
@@ -149,8 +147,8 @@ func TestAnEntryWithoutKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e, ok := got.AgentOfRole("tester"); !ok || e.registration().Capacity != nil || e.Task().Retry != nil ||
-		e.advice() != nil {
+	if e, ok := got.AgentOfRole("tester"); !ok || e.registration().Capacity != nil || got.TaskOf(e).Retry != nil ||
+		len(got.Advice()) > 0 {
 		t.Errorf("tester: %v %+v", ok, e.registration())
 	}
 	if _, ok := got.AgentOfRole(""); ok {
@@ -215,35 +213,50 @@ func TestBadAgents(t *testing.T) {
 	}
 }
 
-// TestDocumentedKeys holds the tables of the manual against the keys there are.
+// The tables of the manual have the keys of the fields, with their flags and defaults.
 func TestDocumentedKeys(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/operations/settings.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	documented := map[string]bool{}
+	documented := map[string][]string{}
 	for line := range strings.Lines(string(text)) {
 		if cells := strings.Split(line, "|"); len(cells) > 3 {
 			if name, ok := strings.CutPrefix(strings.TrimSpace(cells[1]), "`"); ok {
-				documented[strings.TrimSuffix(name, "`")] = true
+				documented[strings.TrimSuffix(name, "`")] = cells[2:]
 			}
 		}
 	}
-	for _, s := range KnownSettings() {
-		if !documented[s.Key] {
-			t.Errorf("docs/operations/settings.md does not have the key %s", s.Key)
+	inCode := func(text string) string {
+		if text == "" {
+			return ""
+		}
+		return "`" + text + "`"
+	}
+	for _, k := range keysOf(reflect.ValueOf(Settings{})) {
+		cells, ok := documented[k.Name]
+		if !ok {
+			t.Errorf("docs/operations/settings.md does not have the key %s", k.Name)
+			continue
+		}
+		delete(documented, k.Name)
+		flag := k.Flag
+		if flag != "" {
+			flag = "--" + flag
+		}
+		if k.Env == "" {
+			continue
+		}
+		if shown := strings.TrimSpace(cells[0]); shown != inCode(flag) {
+			t.Errorf("docs/operations/settings.md: the flag of %s is %s, not %s", k.Name, inCode(flag), shown)
+		}
+		shown := strings.TrimSpace(cells[1])
+		if coded := strings.HasPrefix(shown, "`") && !strings.Contains(shown, " "); k.Name != "data" &&
+			(k.Default != "" || coded) && shown != inCode(k.Default) {
+			t.Errorf("docs/operations/settings.md: the default of %s is %s, not %s", k.Name, inCode(k.Default), shown)
 		}
 	}
 	for name := range documented {
-		if key, ok := strings.CutPrefix(name, "agents.NAME."); ok {
-			if _, known := agentSettingNamed(key); !known {
-				t.Errorf("docs/operations/settings.md has the key %s, which there is not", name)
-			}
-		}
-	}
-	for _, k := range AgentSettings {
-		if !documented["agents.NAME."+k.Key] {
-			t.Errorf("docs/operations/settings.md does not have the key agents.NAME.%s", k.Key)
-		}
+		t.Errorf("docs/operations/settings.md has the key %s, which does not exist", name)
 	}
 }

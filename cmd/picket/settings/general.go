@@ -1,0 +1,122 @@
+package settings
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/picket-dev/picket/budget"
+)
+
+// General are the keys that a flag or the environment can override.
+type General struct {
+	URL              string   `yaml:"url" flag:"url" check:"url" doc:"The server that the commands talk to. By default it is the one that picket up started last."`
+	Listen           string   `yaml:"listen" flag:"listen" default:"127.0.0.1:7070" check:"listen" doc:"The address that picket up and picket serve listen on. Port 0 picks a free one."`
+	Data             string   `yaml:"data" flag:"data" default:"$XDG_DATA_HOME/picket" doc:"The directory of picket up. picket serve orchestrator and picket init keep their witness of the store in it."`
+	Redis            string   `yaml:"redis" flag:"redis" doc:"The Redis URL. If it is empty, picket up starts its own store."`
+	AllowUnsafeRedis bool     `yaml:"allow_unsafe_redis" flag:"allow-unsafe-redis" default:"false" check:"yes_no" doc:"Start on a Redis that can lose what was acknowledged. This is for experiments only."`
+	SecretFile       string   `yaml:"secret_file" flag:"secret-file" doc:"The file with the secret that all server processes share."`
+	Namespace        string   `yaml:"namespace" flag:"namespace" default:"default" check:"namespaces" doc:"The namespace. picket serve takes several, separated by commas."`
+	ProxyURL         string   `yaml:"proxy_url" flag:"proxy-url" check:"url" doc:"The URL of the tool proxy, as agents reach it. By default it is the server itself."`
+	AllowedHosts     []string `yaml:"allowed_hosts" check:"hosts" doc:"The names, separated by commas, that requests may be addressed to beside localhost and IP addresses. * means any name."`
+
+	// Store bounds the store that picket up starts.
+	Store struct {
+		MaxMemory *Memory `yaml:"max_memory" check:"store_memory" doc:"The memory, such as 4GiB, that the store of picket up may use. 0 means any amount. The default is half of the machine's memory."`
+	} `yaml:"store"`
+
+	// TLS is the certificate of a server. Both keys belong together.
+	TLS struct {
+		Cert string `yaml:"cert" flag:"tls-cert" doc:"The certificate file. A server needs it to listen beyond this machine."`
+		Key  string `yaml:"key" flag:"tls-key" doc:"The file of the certificate's key."`
+	} `yaml:"tls"`
+
+	// Connections bounds the connections to a server process.
+	Connections struct {
+		Max               int `yaml:"max" default:"0" check:"limit" doc:"The connections that a server accepts at once. 0 means as many as its descriptors allow."`
+		Unknown           int `yaml:"unknown" default:"0" check:"limit" doc:"The connections on which no valid credential was shown yet. 0 means 4096, at most half of all."`
+		UnknownPerAddress int `yaml:"unknown_per_address" default:"0" check:"limit" doc:"The same from one address. 0 means 1024, at most three quarters of connections.unknown."`
+		PerKey            int `yaml:"per_key" default:"0" check:"limit" doc:"The connections that one API key or login uses at once. 0 means half of all."`
+		PerLease          int `yaml:"per_lease" default:"0" check:"limit" doc:"The connections that one lease uses at once. 0 means 256."`
+	} `yaml:"connections"`
+
+	// Rate bounds the requests to a server process.
+	Rate struct {
+		PerKey   int `yaml:"per_key" default:"2000" check:"limit" doc:"The requests a second that one API key sends to one server. 0 means any number."`
+		PerLease int `yaml:"per_lease" default:"200" check:"limit" doc:"The requests a second that the agent of one lease sends to one server, and as many for its adapter. 0 means any number."`
+	} `yaml:"rate"`
+
+	// Quota bounds what one key and one tree of tasks may keep in the store. Its fields are
+	// those of orchestrator.Quotas.
+	Quota struct {
+		Agents        int `yaml:"agents" default:"20000" check:"count" doc:"The agent records of one key. Those of dead and deregistered agents count."`
+		MetadataBytes int `yaml:"metadata_bytes" default:"16777216" check:"count" doc:"The bytes of metadata in the agent records of one key."`
+		Subtasks      int `yaml:"subtasks" default:"1000" check:"count" doc:"The subtasks below one root task. Those that have ended count."`
+		Calls         int `yaml:"calls" default:"50000" check:"count" doc:"The metered calls of one tree of tasks within a day."`
+		OpenCalls     int `yaml:"open_calls" default:"256" check:"count" doc:"The metered calls of one task that are under way at once."`
+		Answers       int `yaml:"answers" default:"5000" check:"count" doc:"The stored answers of calls with an Idempotency-Key, for one tree within a day."`
+		AnswerBytes   int `yaml:"answer_bytes" default:"33554432" check:"count" doc:"The bytes of these answers."`
+		ReportBytes   int `yaml:"report_bytes" default:"8388608" check:"count" doc:"The bytes of the progress reports of one task. Older reports are deleted."`
+		Runs          int `yaml:"runs" default:"1000" check:"count" doc:"The runs of one task until a person has to decide on it."`
+	} `yaml:"quota"`
+
+	Containment string `yaml:"containment" flag:"containment" check:"containment" doc:"How the processes of an agent are held together: cgroup, subreaper or group. The default is the best that works."`
+
+	// Limits bounds what an agent and its programs take of the machine.
+	Limits struct {
+		Processes int `yaml:"processes" default:"8192" check:"processes" doc:"The processes and threads that the tree of an agent may have at once. 0 means any number."`
+		Exec      struct {
+			Processes int     `yaml:"processes" default:"2048" check:"processes" doc:"The same for each program of the tool exec."`
+			Memory    *Memory `yaml:"memory" check:"memory" doc:"The memory, such as 4GiB, that each program of the tool exec may use. 0 means any amount. The default is half of the machine's memory."`
+		} `yaml:"exec"`
+	} `yaml:"limits"`
+
+	Lease struct {
+		Window time.Duration `yaml:"window" flag:"lease-window" default:"5m" check:"window" doc:"How long a lease lasts without a renewal, 2s to 24h."`
+	} `yaml:"lease"`
+
+	StallAfter time.Duration `yaml:"stall_after" flag:"stall-after" check:"stall" doc:"A run without a sign of life for this time is nudged, and ended after as long again, 2s to 24h. By default this never happens."`
+
+	// Workspace is where agents work.
+	Workspace struct {
+		Source string        `yaml:"source" flag:"workspace" check:"source" doc:"Where agents work: here, worktree, copy or empty. The default is here for picket run, and a new directory for picket adapter."`
+		Resume string        `yaml:"resume" flag:"resume" default:"reuse" check:"resume" doc:"What the next run of a task begins with: reuse, copy or fresh."`
+		Keep   time.Duration `yaml:"keep" flag:"keep" default:"0s" check:"keep" doc:"How long a workspace is kept at least after its run. The server may keep it longer."`
+	} `yaml:"workspace"`
+
+	// Retention is how long the store keeps what has ended. Its fields are those of
+	// picket.Retention.
+	Retention struct {
+		Tasks       time.Duration `yaml:"tasks" default:"720h" check:"duration" doc:"How long closed tasks are kept."`
+		Events      time.Duration `yaml:"events" default:"168h" check:"duration" doc:"How long events are kept."`
+		MaxEvents   int64         `yaml:"max_events" default:"1000000" check:"count" doc:"How many events are kept at most."`
+		AuditAge    time.Duration `yaml:"audit_age" default:"9600h" check:"duration" doc:"How long events of the audit log are kept."`
+		AuditEvents int64         `yaml:"audit_events" default:"1000000" check:"count" doc:"How many events of the audit log are kept at most."`
+	} `yaml:"retention"`
+
+	// Budget is the money of a day and of a task.
+	Budget struct {
+		House struct {
+			USD    *budget.Money `yaml:"usd" check:"dollars" doc:"The dollars that all tasks of a UTC day are given together. By default there is no limit."`
+			Tokens *int64        `yaml:"tokens" check:"tokens" doc:"The tokens that all tasks of a UTC day are given together. By default there is no limit."`
+		} `yaml:"house"`
+		Default struct {
+			USD    budget.Money `yaml:"usd" default:"1" check:"dollars" doc:"The dollars of a task that names no envelope."`
+			Tokens int64        `yaml:"tokens" default:"1000000" check:"tokens" doc:"The tokens of a task that names no envelope."`
+		} `yaml:"default"`
+	} `yaml:"budget"`
+
+	PublicURL string `yaml:"public_url" check:"url" doc:"The URL by which people reach this server. Messages link to it."`
+
+	Console struct {
+		HostPerLogin bool `yaml:"host_per_login" default:"true" check:"yes_no" doc:"Give each login to the console its own host name below localhost. false means one cookie, which the browser sends to every port of the host."`
+	} `yaml:"console"`
+
+	Notify struct {
+		Allow   []string `yaml:"allow" check:"destinations" doc:"The internal addresses that webhooks may use, as host:port, separated by commas."`
+		Desktop bool     `yaml:"desktop" default:"true" check:"yes_no" doc:"Show notices on the desktop of anyone who waits for a task with picket run."`
+	} `yaml:"notify"`
+
+	Log struct {
+		Level slog.Level `yaml:"level" flag:"log-level" default:"info" check:"level" doc:"The level of the log: debug, info, warn or error."`
+	} `yaml:"log"`
+}
