@@ -54,37 +54,44 @@ func (e *Engine) Pools(ctx context.Context, role, owner string) ([]picket.Pool, 
 	}
 	pools := []picket.Pool{}
 	for from, after := "", ""; ; {
-		got, err := e.run(ctx, "pools", role, owner, from, after)
+		r, err := e.run(ctx, "pools", role, owner, from, after)
 		if err != nil {
 			return nil, err
 		}
-		r := newReply("pools")
-		l := r.List(got)
-		from, after = r.Text(r.At(l, 0)), r.Text(r.At(l, 1))
-		for _, v := range l[min(2, len(l)):] {
-			pools = r.pool(pools, r.List(v))
+		var v struct {
+			From  string     `reply:"from"`  // the role to go on with
+			After string     `reply:"after"` // the agent to go on after
+			Pools []poolView `reply:"pools"`
 		}
-		if r.Err != nil || from == "" {
+		r.Decode(&v)
+		for _, p := range v.Pools {
+			pools = p.addTo(pools)
+		}
+		if from, after = v.From, v.After; r.Err != nil || from == "" {
 			return pools, r.Err
 		}
 	}
 }
 
-// pool adds what a script found out about a pool to the last one, or begins
-// with a new one.
-func (r *reply) pool(pools []picket.Pool, v []any) []picket.Pool {
-	role := r.Text(r.At(v, 0))
-	if n := len(pools); n == 0 || pools[n-1].RoleID != role {
-		pools = append(pools, picket.Pool{RoleID: role, Members: map[picket.AgentStatus]int{}})
+// poolView is what the script pools found out about a pool, or about a part of it.
+type poolView struct {
+	Role    string            `reply:"role"`
+	Max     int64             `reply:"max"`
+	Load    int64             `reply:"load"`
+	Members map[string]string `reply:"members"` // by status, in the first part
+}
+
+// addTo adds the pool to the last one, or begins with a new one.
+func (v poolView) addTo(pools []picket.Pool) []picket.Pool {
+	if n := len(pools); n == 0 || pools[n-1].RoleID != v.Role {
+		pools = append(pools, picket.Pool{RoleID: v.Role, Members: map[picket.AgentStatus]int{}})
 	}
 	p := &pools[len(pools)-1]
-	p.MaxConcurrentTasks += int(r.Int(r.At(v, 1)))
-	p.CurrentLoad += int(r.Int(r.At(v, 2)))
+	p.MaxConcurrentTasks += int(v.Max)
+	p.CurrentLoad += int(v.Load)
 	p.AvailableCapacity = p.MaxConcurrentTasks - p.CurrentLoad
-	for i, s := range picket.AgentStatuses {
-		if n := r.Text(r.At(v, 3+i)); n != "" {
-			p.Members[s] = int(store.ParseInt(n))
-		}
+	for status, n := range v.Members {
+		p.Members[picket.AgentStatus(status)] = int(store.ParseInt(n))
 	}
 	return pools
 }
@@ -171,11 +178,10 @@ func newAgentWalk(q *picket.AgentQuery) (agentWalk, error) {
 
 // nextAgents takes up to limit agents more, or counts where limit is 0.
 func (e *Engine) nextAgents(ctx context.Context, w *agentWalk, limit int) (rows []agentRow, n int, err error) {
-	got, err := e.run(ctx, "agents", append([]any{limit, w.roster, w.after}, w.filter...)...)
+	r, err := e.run(ctx, "agents", append([]any{limit, w.roster, w.after}, w.filter...)...)
 	if err != nil {
 		return nil, 0, err
 	}
-	r := newReply("agents")
 	var page struct {
 		Roster string `reply:"roster"` // to go on in
 		After  string `reply:"after"`  // the id to go on after
@@ -192,7 +198,7 @@ func (e *Engine) nextAgents(ctx context.Context, w *agentWalk, limit int) (rows 
 			Heartbeat    int64  `reply:"heartbeat"` // the last one, ms
 		} `reply:"rows"`
 	}
-	r.Decode(got, &page)
+	r.Decode(&page)
 	w.roster, w.after, w.done = page.Roster, page.After, page.Roster == ""
 	for _, row := range page.Rows {
 		rows = append(rows, agentRow{row.Roster, picket.AgentRow{

@@ -21,7 +21,7 @@ import (
 // retryJudged runs a script that does not act while time has changed the status of
 // the agent and nobody has written that down: then it is written, and the
 // script runs again. So no outcome depends on when a reaper came by.
-func (e *Engine) retryJudged(ctx context.Context, agentID string, try func() (any, error)) (any, error) {
+func (e *Engine) retryJudged(ctx context.Context, agentID string, try func() (*reply, error)) (*reply, error) {
 	for range 3 {
 		got, err := try()
 		if !errors.Is(err, store.ErrJudgeDue) {
@@ -73,8 +73,8 @@ func (e *Engine) Register(ctx context.Context, by picket.Caller, reg picket.Regi
 		optionalIntArg(reg.DrainTimeoutSeconds),
 		string(reg.Metadata),
 		e.quotas().Agents, e.quotas().MetadataBytes}
-	got, err := e.retryJudged(ctx, id, func() (any, error) { return e.run(ctx, "register", args...) })
-	return decodeAgent("register", got, err)
+	r, err := e.retryJudged(ctx, id, func() (*reply, error) { return e.run(ctx, "register", args...) })
+	return decodeAgent(r, err)
 }
 
 // Heartbeat notes that the agent lives and tells what it is to do. Only the key
@@ -102,19 +102,25 @@ func (e *Engine) Heartbeat(ctx context.Context, by picket.Caller, agentID string
 			args = append(args, id)
 		}
 	}
-	got, err := e.retryJudged(ctx, agentID, func() (any, error) { return e.run(ctx, "heartbeat", args...) })
+	r, err := e.retryJudged(ctx, agentID, func() (*reply, error) { return e.run(ctx, "heartbeat", args...) })
 	if err != nil {
 		return picket.HeartbeatAnswer{}, err
 	}
-	r := newReply("heartbeat")
-	l := r.List(got)
-	at := picket.Instant(r.Int(r.At(l, 0)))
-	e.noteClockDrift(ctx, agentID, r.Text(r.At(l, 2)), at, hb.ClientTimestamp)
+	var v struct {
+		Raw     int64             `reply:"raw"`
+		Status  string            `reply:"status"`
+		Drift   string            `reply:"drift"` // "", drifts or began_to_drift
+		Stop    []string          `reply:"stop"`  // tasks
+		Pending map[string]string `reply:"pending"`
+	}
+	r.Decode(&v)
+	at := picket.Instant(v.Raw)
+	e.noteClockDrift(ctx, agentID, v.Drift, at, hb.ClientTimestamp)
 	return picket.HeartbeatAnswer{
 		Acknowledged:    true,
 		ServerTimestamp: at,
-		AgentStatus:     picket.AgentStatus(r.Text(r.At(l, 1))),
-		PendingCommands: r.commands(r.At(l, 4), r.At(l, 3)),
+		AgentStatus:     picket.AgentStatus(v.Status),
+		PendingCommands: r.commands(v.Pending, v.Stop),
 	}, r.Err
 }
 
@@ -140,8 +146,8 @@ func (e *Engine) ChangeAgent(ctx context.Context, by picket.Caller, agentID stri
 	for _, version := range match {
 		args = append(args, version)
 	}
-	got, err := e.retryJudged(ctx, agentID, func() (any, error) { return e.run(ctx, script, args...) })
-	return decodeAgent(script, got, err)
+	r, err := e.retryJudged(ctx, agentID, func() (*reply, error) { return e.run(ctx, script, args...) })
+	return decodeAgent(r, err)
 }
 
 // Deregister removes an agent at once: its leases end, which is not a failure of
@@ -171,12 +177,11 @@ func (e *Engine) CommandAgent(ctx context.Context, by picket.Caller, agentID str
 		"cmd_" + ulid.Make().String(),
 		c.Command, string(body), c.Reason,
 		picket.MaxPendingCommands}
-	got, err := e.retryJudged(ctx, agentID, func() (any, error) { return e.run(ctx, "command", args...) })
+	r, err := e.retryJudged(ctx, agentID, func() (*reply, error) { return e.run(ctx, "command", args...) })
 	if err != nil {
 		return "", err
 	}
-	r := newReply("command")
-	return r.Text(got), r.Err
+	return r.Text(r.Value), r.Err
 }
 
 // noteClockDrift counts a heartbeat whose sender's clock is off, and logs the first one.
@@ -213,26 +218,24 @@ func (e *Engine) Agent(ctx context.Context, agentID string) (a picket.Agent, own
 	if err := picket.CheckName("agent_id", agentID); err != nil {
 		return picket.Agent{}, "", err
 	}
-	got, err := e.run(ctx, "agent", agentID)
+	r, err := e.run(ctx, "agent", agentID)
 	if err != nil {
 		return picket.Agent{}, "", err
 	}
-	r := newReply("agent")
-	a, owner = r.agent(got)
+	a, owner = r.agent()
 	return a, owner, r.Err
 }
 
-func decodeAgent(script string, got any, err error) (picket.Agent, error) {
+func decodeAgent(r *reply, err error) (picket.Agent, error) {
 	if err != nil {
 		return picket.Agent{}, err
 	}
-	r := newReply(script)
-	a, _ := r.agent(got)
+	a, _ := r.agent()
 	return a, r.Err
 }
 
 // agent decodes an agent_view.
-func (r *reply) agent(v any) (a picket.Agent, owner string) {
+func (r *reply) agent() (a picket.Agent, owner string) {
 	var view struct {
 		ID       string            `reply:"id"`
 		Raw      int64             `reply:"raw"` // the server's own clock, ms
@@ -240,7 +243,7 @@ func (r *reply) agent(v any) (a picket.Agent, owner string) {
 		Record   map[string]string `reply:"record"`
 		Metadata string            `reply:"metadata"`
 	}
-	r.Decode(v, &view)
+	r.Decode(&view)
 	h := view.Record
 	a = picket.Agent{
 		AgentID:      view.ID,
@@ -289,17 +292,15 @@ func splitTags(s string) []string {
 
 // commands decodes the pending commands of an agent, oldest first, and then
 // those that follow from what it reported.
-func (r *reply) commands(pending, stop any) []picket.PendingCommand {
+func (r *reply) commands(pending map[string]string, stop []string) []picket.PendingCommand {
 	out := []picket.PendingCommand{}
-	flat := r.List(pending)
-	for i := 0; i+1 < len(flat); i += 2 {
-		c := picket.PendingCommand{CommandID: r.Text(flat[i])}
-		r.JSON(flat[i+1], &c.AgentCommand)
+	for id, body := range pending {
+		c := picket.PendingCommand{CommandID: id}
+		r.JSON(body, &c.AgentCommand)
 		out = append(out, c)
 	}
 	slices.SortFunc(out, func(a, b picket.PendingCommand) int { return cmp.Compare(a.CommandID, b.CommandID) })
-	for _, task := range r.List(stop) {
-		id := r.Text(task)
+	for _, id := range stop {
 		out = append(out, picket.PendingCommand{CommandID: "stop_" + id,
 			AgentCommand: picket.AgentCommand{Command: picket.CommandStopTask, TaskID: id, Reason: "no_lease"}})
 	}

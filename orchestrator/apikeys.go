@@ -73,15 +73,18 @@ func (e *Engine) recordKey(ctx context.Context, by picket.Caller, secret string,
 	for i, s := range req.Scopes {
 		scopes[i] = string(s)
 	}
-	got, err := e.run(ctx, "key_create", "key_"+ulid.Make().String(), hashKey(secret), req.Name,
+	r, err := e.run(ctx, "key_create", "key_"+ulid.Make().String(), hashKey(secret), req.Name,
 		strings.Join(scopes, ","),
 		int64(req.ExpiresAt), by.Actor, by.Idempotency.Key, by.Idempotency.Body)
 	if err != nil {
 		return "", false, err
 	}
-	r := newReply("key_create")
-	l := r.List(got)
-	return r.Text(r.At(l, 0)), r.Int(r.At(l, 1)) == 1, r.Err
+	var made struct {
+		ID      string `reply:"id"`
+		Created bool   `reply:"created"`
+	}
+	r.Decode(&made)
+	return made.ID, made.Created, r.Err
 }
 
 func checkScopes(scopes []picket.Scope) error {
@@ -115,24 +118,45 @@ func hashKey(secret string) string {
 
 // Keys lists all keys, oldest first.
 func (e *Engine) Keys(ctx context.Context) ([]picket.APIKey, error) {
-	got, err := e.run(ctx, "keys", "all", "")
-	if err != nil {
-		return nil, err
-	}
-	r := newReply("keys")
-	l := r.List(got)
-	out := make([]picket.APIKey, 0, len(l)-1)
-	for _, v := range l[1:] {
-		out = append(out, r.key(v))
-	}
-	return out, r.Err
+	_, keys, err := e.keysBy(ctx, "all", "")
+	return keys, err
 }
 
-func (r *reply) key(v any) picket.APIKey {
-	l := r.List(v)
-	h := r.Hash(r.At(l, 1))
+// keysBy returns the keys that the script keys finds, and the server's own clock.
+func (e *Engine) keysBy(ctx context.Context, by, value string) (raw int64, keys []picket.APIKey, err error) {
+	r, err := e.run(ctx, "keys", by, value)
+	if err != nil {
+		return 0, nil, err
+	}
+	var v struct {
+		Raw  int64     `reply:"raw"`
+		Keys []keyView `reply:"keys"`
+	}
+	r.Decode(&v)
+	keys = make([]picket.APIKey, len(v.Keys))
+	for i, k := range v.Keys {
+		keys[i] = k.key()
+	}
+	return v.Raw, keys, r.Err
+}
+
+// keyView is what the script function key_view shows.
+type keyView struct {
+	ID     string            `reply:"id"`
+	Record map[string]string `reply:"record"`
+}
+
+// key decodes a keyView.
+func (r *reply) key() picket.APIKey {
+	var v keyView
+	r.Decode(&v)
+	return v.key()
+}
+
+func (v keyView) key() picket.APIKey {
+	h := v.Record
 	k := picket.APIKey{
-		KeyID:       r.Text(r.At(l, 0)),
+		KeyID:       v.ID,
 		Name:        h["name"],
 		CreatedAt:   picket.Instant(store.ParseInt(h["created"])),
 		ExpiresAt:   picket.Instant(store.ParseInt(h["expires"])),
@@ -157,13 +181,11 @@ func (e *Engine) Key(ctx context.Context, keyID string) (picket.APIKey, error) {
 }
 
 func (e *Engine) findKey(ctx context.Context, by, value string) (raw int64, k picket.APIKey, err error) {
-	got, err := e.run(ctx, "keys", by, value)
-	if err != nil {
+	raw, keys, err := e.keysBy(ctx, by, value)
+	if err != nil || len(keys) == 0 { // the script refuses when it finds none
 		return 0, picket.APIKey{}, err
 	}
-	r := newReply("keys")
-	l := r.List(got)
-	return r.Int(r.At(l, 0)), r.key(r.At(l, 1)), r.Err
+	return raw, keys[0], nil
 }
 
 // RevokeKey ends a key and its waiting requests at once, in every process. If the
@@ -187,12 +209,11 @@ func (e *Engine) RevokeKeyWith(ctx context.Context, by picket.Caller, keyID stri
 			leases = "keep"
 		}
 	}
-	got, err := e.run(ctx, "key_revoke", keyID, by.Actor, leases, sweepBatch)
+	r, err := e.run(ctx, "key_revoke", keyID, by.Actor, leases, sweepBatch)
 	if err != nil {
 		return picket.APIKey{}, err
 	}
-	r := newReply("key_revoke")
-	k := r.key(got)
+	k := r.key()
 	e.keys.forgetAll() // its run keys have ended with it
 	return k, r.Err
 }
@@ -310,14 +331,13 @@ func (e *Engine) CreateRunKey(ctx context.Context, by picket.Caller,
 		return picket.NewRunKey{}, err
 	}
 	secret := picket.KeyPrefix + e.namespace + "_" + base64.RawURLEncoding.EncodeToString(random)
-	got, err := e.run(ctx, "run_key_create", "key_"+ulid.Make().String(), hashKey(secret), "run key of "+req.AgentID,
+	r, err := e.run(ctx, "run_key_create", "key_"+ulid.Make().String(), hashKey(secret), "run key of "+req.AgentID,
 		by.Key, req.AgentID,
 		picket.RunKeyLifetime.Milliseconds(), picket.MaxRunKeys, by.Idempotency.Key, by.Idempotency.Body)
 	if err != nil {
 		return picket.NewRunKey{}, err
 	}
-	r := newReply("run_key_create")
-	id := r.Text(r.At(r.List(got), 0))
+	id := r.Text(r.Value)
 	if r.Err != nil {
 		return picket.NewRunKey{}, r.Err
 	}
@@ -336,12 +356,11 @@ func (e *Engine) CreateRunKey(ctx context.Context, by picket.Caller,
 // RenewRunKey extends a run key to picket.RunKeyLife from now, but never beyond the
 // expiry of the key that made it.
 func (e *Engine) RenewRunKey(ctx context.Context, keyID string) (picket.APIKey, error) {
-	got, err := e.run(ctx, "run_key_renew", keyID, picket.RunKeyLifetime.Milliseconds())
+	r, err := e.run(ctx, "run_key_renew", keyID, picket.RunKeyLifetime.Milliseconds())
 	if err != nil {
 		return picket.APIKey{}, err
 	}
-	r := newReply("run_key_renew")
-	return r.key(got), r.Err
+	return r.key(), r.Err
 }
 
 // EndRunKey ends a run key that is no longer needed. Leases that were acquired

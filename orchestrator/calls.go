@@ -84,7 +84,7 @@ func (e *Engine) Reserve(ctx context.Context, held picket.LeaseCredential,
 		return picket.Reservation{}, err
 	}
 	q := e.quotas()
-	got, err := e.runHeld(ctx, held, "reserve", req.CallID, req.Nonce, req.Tool, req.Hash, req.Reserve.Tokens,
+	r, err := e.runHeld(ctx, held, "reserve", req.CallID, req.Nonce, req.Tool, req.Hash, req.Reserve.Tokens,
 		int64(req.Reserve.USD),
 		req.PriceVersion, boolArg(req.Effects == picket.EffectsExternal), req.TimeoutMs, boolArg(req.Keyed),
 		boolArg(req.Probe),
@@ -92,25 +92,28 @@ func (e *Engine) Reserve(ctx context.Context, held picket.LeaseCredential,
 	if err != nil {
 		return picket.Reservation{}, err
 	}
-	r := newReply("reserve")
-	l := r.List(got)
+	var v struct {
+		Token     int64   `reply:"token"`
+		Available amount  `reply:"available"`
+		TTL       int64   `reply:"ttl"` // ms of the lease
+		Nudge     string  `reply:"nudge"`
+		Result    *string `reply:"result"` // when the call was made before, and what it cost
+		Cost      amount  `reply:"cost"`
+	}
+	r.Decode(&v)
 	out := picket.Reservation{
 		CallID:     req.CallID,
 		TaskID:     held.TaskID,
 		RunID:      held.RunID,
 		Nonce:      req.Nonce,
-		Token:      r.Int(r.At(l, 0)),
+		Token:      v.Token,
 		Reserved:   req.Reserve,
-		Available:  r.amount(l[min(1, len(l)):]),
-		LeaseTTLMs: r.Int(r.At(l, 3)),
-		Nudge:      r.nudge(r.Text(r.At(l, 4))),
+		Available:  v.Available.envelope(),
+		LeaseTTLMs: v.TTL,
+		Nudge:      r.nudge(v.Nudge),
 	}
-	if len(l) > 5 {
-		was := r.List(l[5])
-		out.Replay = &picket.Replay{
-			Result: picket.RawJSON(r.Text(r.At(was, 0))),
-			Cost:   r.amount(was[min(1, len(was)):]),
-		}
+	if v.Result != nil {
+		out.Replay = &picket.Replay{Result: picket.RawJSON(*v.Result), Cost: v.Cost.envelope()}
 		out.Reserved = budget.Envelope{}
 	}
 	return out, r.Err
@@ -142,16 +145,27 @@ func (e *Engine) Settle(ctx context.Context, s picket.Settlement) (picket.Settle
 		result = nil
 	}
 	detail := strings.ToValidUTF8(s.Detail[:min(len(s.Detail), maxCallDetail)], "")
-	got, err := e.run(ctx, "settle", s.TaskID, s.CallID, s.Nonce, string(s.Outcome), s.Cost.Tokens, int64(s.Cost.USD),
+	r, err := e.run(ctx, "settle", s.TaskID, s.CallID, s.Nonce, string(s.Outcome), s.Cost.Tokens, int64(s.Cost.USD),
 		string(result), detail,
 		e.quotas().Answers, e.quotas().AnswerBytes)
 	if err != nil {
 		return picket.Settled{}, err
 	}
-	r := newReply("settle")
-	l := r.List(got)
-	return picket.Settled{Cost: r.amount(l), Available: r.amount(l[min(2, len(l)):]), Overrun: r.Int(r.At(l, 4)) == 1},
-		r.Err
+	v := r.charge()
+	return picket.Settled{Cost: v.Cost.envelope(), Available: v.Available.envelope(), Overrun: v.Locked}, r.Err
+}
+
+// chargeReply is what settle and usage answer.
+type chargeReply struct {
+	Cost       amount `reply:"cost"`
+	Available  amount `reply:"available"`
+	Unverified amount `reply:"unverified"`
+	Locked     bool   `reply:"locked"` // the envelope that paid
+}
+
+func (r *reply) charge() (v chargeReply) {
+	r.Decode(&v)
+	return v
 }
 
 // SettleOverdueCalls settles up to limit calls that are past their deadline and that
@@ -182,12 +196,15 @@ func (e *Engine) ReportUsage(ctx context.Context, held picket.LeaseCredential,
 	if err := checkAmount("/usd", budget.Envelope{Tokens: u.Tokens, USD: u.USD}); err != nil {
 		return picket.Usage{}, err
 	}
-	got, err := e.runHeld(ctx, held, "usage", u.Source, u.Session, u.Scope, u.Tokens, int64(u.USD))
+	r, err := e.runHeld(ctx, held, "usage", u.Source, u.Session, u.Scope, u.Tokens, int64(u.USD))
 	if err != nil {
 		return picket.Usage{}, err
 	}
-	r := newReply("usage")
-	l := r.List(got)
-	return picket.Usage{Charged: r.amount(l), Available: r.amount(l[min(2, len(l)):]), Overrun: r.Int(r.At(l, 4)) == 1,
-		Unverified: r.amount(l[min(5, len(l)):])}, r.Err
+	v := r.charge()
+	return picket.Usage{
+		Charged:    v.Cost.envelope(),
+		Available:  v.Available.envelope(),
+		Overrun:    v.Locked,
+		Unverified: v.Unverified.envelope(),
+	}, r.Err
 }

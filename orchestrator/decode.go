@@ -13,7 +13,7 @@ import (
 // reply decodes what a script answered into the nouns of this package.
 type reply struct{ store.Reply }
 
-func newReply(script string) *reply { return &reply{store.NewReply(script)} }
+func newReply(script string, value any) *reply { return &reply{store.NewReply(script, value)} }
 
 func optionalString(s string) *string {
 	if s == "" {
@@ -50,9 +50,9 @@ type taskView struct {
 }
 
 // task decodes a taskView.
-func (r *reply) task(value any) picket.Task {
+func (r *reply) task() picket.Task {
 	var v taskView
-	r.Decode(value, &v)
+	r.Decode(&v)
 	return r.taskOf(v)
 }
 

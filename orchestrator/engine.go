@@ -171,8 +171,9 @@ func (s *Store) ScriptStats() []store.ScriptStats { return s.conn.ScriptStats() 
 // Namespace is the name of the engine's namespace.
 func (e *Engine) Namespace() string { return e.namespace }
 
-func (e *Engine) run(ctx context.Context, name string, args ...any) (any, error) {
-	return e.records.Run(ctx, name, args...)
+func (e *Engine) run(ctx context.Context, name string, args ...any) (*reply, error) {
+	got, err := e.records.Run(ctx, name, args...)
+	return newReply(name, got), err
 }
 
 // Ready is nil when the store answers and is adopted, the witness can be kept

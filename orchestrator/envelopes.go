@@ -3,7 +3,6 @@ package orchestrator
 import (
 	"context"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/picket-dev/picket"
@@ -11,9 +10,14 @@ import (
 	"github.com/picket-dev/picket/orchestrator/store"
 )
 
-// amount reads {tokens, nano-dollars}.
-func (r *reply) amount(l []any) budget.Envelope {
-	return budget.Envelope{Tokens: r.Int(r.At(l, 0)), USD: budget.Money(r.Int(r.At(l, 1)))}
+// amount is an amount as scripts write it: tokens and nano-dollars.
+type amount []int64
+
+func (a amount) envelope() budget.Envelope {
+	if len(a) != 2 {
+		return budget.Envelope{}
+	}
+	return budget.Envelope{Tokens: a[0], USD: budget.Money(a[1])}
 }
 
 // amountColumn reads one column of an envelope's record.
@@ -64,13 +68,12 @@ func (e *Engine) TopUp(ctx context.Context, by picket.Caller, id string, t picke
 
 // envelope runs a script that answers the view of an envelope.
 func (e *Engine) envelope(ctx context.Context, script string, args ...any) (picket.EnvelopeState, error) {
-	got, err := e.run(ctx, script, args...)
+	r, err := e.run(ctx, script, args...)
 	if err != nil {
 		return picket.EnvelopeState{}, err
 	}
-	r := newReply(script)
 	var v envelopeView
-	r.Decode(got, &v)
+	r.Decode(&v)
 	s := r.envelope(v)
 	return s, r.Err
 }
@@ -83,7 +86,7 @@ type envelopeView struct {
 		ID       string `reply:"id"`
 		Run      string `reply:"run"`
 		Tool     string `reply:"tool"`
-		Need     []any  `reply:"need"` // tokens and nano-dollars
+		Need     amount `reply:"need"`
 		Left     int64  `reply:"left"` // ms to its deadline
 		External bool   `reply:"external"`
 	} `reply:"calls"`
@@ -122,7 +125,7 @@ func (r *reply) envelope(v envelopeView) picket.EnvelopeState {
 			CallID:     c.ID,
 			RunID:      c.Run,
 			Tool:       c.Tool,
-			Reserved:   r.amount(c.Need),
+			Reserved:   c.Need.envelope(),
 			DeadlineMs: c.Left,
 			Effects:    picket.EffectsNone,
 		}
@@ -145,17 +148,17 @@ func (e *Engine) AwaitTopUp(ctx context.Context, held picket.LeaseCredential,
 	var f picket.Funds
 	topics := e.records.Subscribe(fundsTopic(held.TaskID), taskTopic(held.TaskID))
 	_, err := e.records.WaitUntil(ctx, topics, wait, func() (bool, time.Duration, error) {
-		got, err := e.runHeld(ctx, held, "await_top_up")
+		r, err := e.runHeld(ctx, held, "await_top_up")
 		if err != nil {
 			return false, 0, err
 		}
-		r := newReply("await_top_up")
-		l := r.List(got)
-		f = picket.Funds{
-			ToppedUp:  r.Int(r.At(l, 0)) == 1,
-			Available: r.amount(l[min(1, len(l)):]),
-			Locked:    r.Int(r.At(l, 3)) == 1,
+		var v struct {
+			ToppedUp  bool   `reply:"topped_up"`
+			Available amount `reply:"available"`
+			Locked    bool   `reply:"locked"`
 		}
+		r.Decode(&v)
+		f = picket.Funds{ToppedUp: v.ToppedUp, Available: v.Available.envelope(), Locked: v.Locked}
 		return f.ToppedUp, 0, r.Err
 	})
 	return f, err
@@ -177,14 +180,13 @@ func (e *Engine) Ledger(ctx context.Context, q picket.LedgerQuery) (picket.Ledge
 			return picket.LedgerPage{}, err
 		}
 	}
-	got, err := e.run(ctx, "ledger", q.TaskID, max(q.After, 0), q.Limit, boolArg(q.NewestFirst))
+	r, err := e.run(ctx, "ledger", q.TaskID, max(q.After, 0), q.Limit, boolArg(q.NewestFirst))
 	if err != nil {
 		return picket.LedgerPage{}, err
 	}
-	r := newReply("ledger")
 	page := picket.LedgerPage{Rows: []picket.LedgerRow{}}
-	for _, v := range r.List(got) {
-		page.Rows = append(page.Rows, r.ledgerRow(r.List(v)))
+	for _, v := range r.List(r.Value) {
+		page.Rows = append(page.Rows, r.ledgerRow(v))
 	}
 	if n := len(page.Rows); n == q.Limit {
 		page.Next = strconv.FormatInt(page.Rows[n-1].Seq, 10)
@@ -192,11 +194,12 @@ func (e *Engine) Ledger(ctx context.Context, q picket.LedgerQuery) (picket.Ledge
 	return page, r.Err
 }
 
-func (r *reply) ledgerRow(l []any) picket.LedgerRow {
-	seq, _, _ := strings.Cut(r.Text(r.At(l, 0)), "-")
-	h := r.Hash(r.At(l, 1))
+func (r *reply) ledgerRow(entry any) picket.LedgerRow {
+	var id string
+	var h map[string]string
+	r.Scan(entry, &id, &h)
 	return picket.LedgerRow{
-		Seq:          store.ParseInt(seq),
+		Seq:          streamSeq(id),
 		At:           picket.Instant(store.ParseInt(h["at"])),
 		TaskID:       h["task"],
 		RunID:        h["run"],

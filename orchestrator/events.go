@@ -346,12 +346,15 @@ func (e *Engine) RunEvents(ctx context.Context, held picket.LeaseCredential, eve
 		}
 		args = append(args, ev.Type, ev.ID, string(data), top, said, ev.WorkspacePath, exec)
 	}
-	got, err := e.runHeld(ctx, held, "run_events", args...)
+	r, err := e.runHeld(ctx, held, "run_events", args...)
 	if err != nil {
 		return err
 	}
-	r := newReply("run_events")
-	l := r.List(got)
-	e.refusedWrites.add(picket.Code(r.Text(r.At(l, 1))), r.Int(r.At(l, 0)))
+	var v struct {
+		Refused int64  `reply:"refused"`
+		Code    string `reply:"code"` // of the last one
+	}
+	r.Decode(&v)
+	e.refusedWrites.add(picket.Code(v.Code), v.Refused)
 	return r.Err
 }

@@ -133,27 +133,21 @@ func (e *Engine) Evidence(ctx context.Context, taskID, runID string) ([]picket.E
 			return nil, err
 		}
 	}
-	got, err := e.run(ctx, "evidence", taskID, runID)
+	r, err := e.run(ctx, "evidence", taskID, runID)
 	if err != nil {
 		return nil, err
 	}
-	r := newReply("evidence")
-	out := []picket.Evidence{}
-	for _, row := range r.List(got) {
-		ev, err := decodeEvidence(r, r.List(row))
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, ev)
+	var rows []struct {
+		Run  string `reply:"run"`
+		Kept string `reply:"kept"` // "at json"
+	}
+	r.Decode(&rows)
+	out := make([]picket.Evidence, len(rows))
+	for i, row := range rows {
+		at, body, _ := strings.Cut(row.Kept, " ")
+		r.JSON(body, &out[i])
+		out[i].RunID, out[i].At = row.Run, picket.Instant(store.ParseInt(at))
+		out[i].Digest = evidenceDigest([]byte(body))
 	}
 	return out, r.Err
-}
-
-func decodeEvidence(r *reply, row []any) (ev picket.Evidence, err error) {
-	at, body, _ := strings.Cut(r.Text(r.At(row, 1)), " ")
-	if err := jsonv2.Unmarshal([]byte(body), &ev); err != nil {
-		return ev, fmt.Errorf("decode evidence: %w", err)
-	}
-	ev.RunID, ev.At, ev.Digest = r.Text(r.At(row, 0)), picket.Instant(store.ParseInt(at)), evidenceDigest([]byte(body))
-	return ev, nil
 }

@@ -59,17 +59,20 @@ func (e *Engine) AwaitExec(ctx context.Context, held picket.LeaseCredential, cal
 	wait time.Duration) (result picket.ExecResult, done bool, err error) {
 	end, err := e.records.WaitUntil(ctx, e.records.Subscribe(execTopic(held.RunID, callID)), wait,
 		func() (bool, time.Duration, error) {
-			got, err := e.runHeld(ctx, held, "await_exec", callID)
+			r, err := e.runHeld(ctx, held, "await_exec", callID)
 			if err != nil {
 				return false, 0, err
 			}
-			r := newReply("await_exec")
-			l := r.List(got)
-			if done = r.Text(r.At(l, 0)) != ""; done {
-				r.JSON(l[0], &result)
+			var v struct {
+				Result *picket.ExecResult `reply:"result,json"`
+				Left   int64              `reply:"left"` // ms to the deadline of the call
+			}
+			r.Decode(&v)
+			if done = v.Result != nil; done {
+				result = *v.Result
 				return true, 0, r.Err
 			}
-			left := time.Duration(r.Int(r.At(l, 1))) * time.Millisecond
+			left := time.Duration(v.Left) * time.Millisecond
 			return left <= 0, left, r.Err
 		})
 	if err == nil && end == store.WaitStopped {
@@ -81,22 +84,26 @@ func (e *Engine) AwaitExec(ctx context.Context, held picket.LeaseCredential, cal
 // CanExec reports whether the adapter of the run has said that it starts
 // processes for it.
 func (e *Engine) CanExec(ctx context.Context, held picket.LeaseCredential) (bool, error) {
-	got, err := e.runHeld(ctx, held, "can_exec")
+	r, err := e.runHeld(ctx, held, "can_exec")
 	if err != nil {
 		return false, err
 	}
-	r := newReply("can_exec")
-	return r.Int(got) == 1, r.Err
+	return r.Int(r.Value) == 1, r.Err
+}
+
+// execView is an entry of the script function pending_execs.
+type execView struct {
+	Left  int64  `reply:"left"` // ms to the deadline of the call
+	Order string `reply:"order"`
 }
 
 // execCommands decodes the processes that an adapter is to start.
-func (r *reply) execCommands(v any) []picket.Command {
+func (r *reply) execCommands(views []execView) []picket.Command {
 	var out []picket.Command
-	for _, item := range r.List(v) {
-		l := r.List(item)
+	for _, v := range views {
 		order := &picket.ExecRequest{}
-		r.JSON(r.At(l, 1), order)
-		order.TTLMs = r.Int(r.At(l, 0))
+		r.JSON(v.Order, order)
+		order.TTLMs = v.Left
 		out = append(out, picket.Command{Command: "exec", Exec: order})
 	}
 	return out

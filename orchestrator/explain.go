@@ -15,11 +15,10 @@ func (e *Engine) Explain(ctx context.Context, taskID string) (picket.Explanation
 	if err := picket.CheckID("taskId", "task", taskID); err != nil {
 		return picket.Explanation{}, err
 	}
-	got, err := e.run(ctx, "explain", taskID)
+	r, err := e.run(ctx, "explain", taskID)
 	if err != nil {
 		return picket.Explanation{}, err
 	}
-	r := newReply("explain")
 	var v struct {
 		Task    taskView `reply:"task"`
 		Tick    int64    `reply:"tick"`    // the last one, ms
@@ -34,7 +33,7 @@ func (e *Engine) Explain(ctx context.Context, taskID string) (picket.Explanation
 		CancelledWith string   `reply:"cancelled_with"`
 		Waiters       []string `reply:"waiters"`
 	}
-	r.Decode(got, &v)
+	r.Decode(&v)
 	f := explainResult{
 		task:          r.taskOf(v.Task),
 		tick:          v.Tick,

@@ -92,7 +92,8 @@ func SetClock(cfg *Config, now func() time.Time) { cfg.Now = now }
 func InitNamespace(ctx context.Context, e *Engine) error {
 	got, err := e.records.RunUnchecked(ctx, "identify")
 	if err == nil {
-		server := got.([]any)[0]
+		r := newReply("identify", got)
+		server := r.Hash(r.Value)["server"]
 		_, err = e.records.RunUnchecked(ctx, "adopt", server, "", "", "", "store_anew", 0, 0)
 	}
 	return err

@@ -60,20 +60,19 @@ func (e *Engine) forgetWaiter(ctx context.Context, waiter string) {
 
 func (e *Engine) grant(ctx context.Context, by picket.Caller, req picket.AcquireRequest, waiter string,
 	wait time.Duration) ([]picket.Lease, error) {
-	got, floor, err := e.runGrant(ctx, "grant", nil, by, req, waiter, wait)
+	r, floor, err := e.runGrant(ctx, "grant", nil, by, req, waiter, wait)
 	if err != nil {
 		return nil, err
 	}
-	r := newReply("grant")
 	var g grantReply
-	r.Decode(got, &g)
+	r.Decode(&g)
 	return e.newLeases(r, g, floor, req.SeparateCredentials), r.Err
 }
 
 // runGrant runs a script that grants: first are the arguments it takes before
 // those of grant. It also tells the floor that the grants are above.
 func (e *Engine) runGrant(ctx context.Context, script string, first []any, by picket.Caller, req picket.AcquireRequest,
-	waiter string, wait time.Duration) (got any, floor int64, err error) {
+	waiter string, wait time.Duration) (r *reply, floor int64, err error) {
 	if !e.records.MayGrant() {
 		return nil, 0, picket.Refuse(picket.CodeUnavailable, "Acquire from a `picket serve orchestrator`.",
 			"this process keeps no witness, so it may not grant leases")
@@ -89,12 +88,13 @@ func (e *Engine) runGrant(ctx context.Context, script string, first []any, by pi
 		runs[i] = "run_" + ulid.Make().String()
 		args = append(args, runs[i], e.store.cfg.Sealer.Fingerprint(e.namespace, runs[i]))
 	}
-	got, err = e.retryJudged(ctx, req.AgentID, func() (any, error) {
+	r, err = e.retryJudged(ctx, req.AgentID, func() (*reply, error) {
+		var got any
 		got, floor, err = e.records.RunGrant(ctx, script, func(floor, grants int64) []any {
 			args[known], args[known+1] = floor, grants
 			return args
 		})
-		return got, err
+		return newReply(script, got), err
 	})
 	if errors.Is(err, picket.ErrUnknown) && by.Idempotency.Key == "" {
 		// Nobody can ask for these again, so give them back at once. Without
@@ -103,7 +103,7 @@ func (e *Engine) runGrant(ctx context.Context, script string, first []any, by pi
 		defer cancel()
 		_ = e.Undeliver(back, runs...)
 	}
-	return got, floor, err
+	return r, floor, err
 }
 
 // grantReply is what the script grant answers.
@@ -131,9 +131,9 @@ type leaseView struct {
 	Workspace string     `reply:"workspace"`
 	Fixes     string     `reply:"fixes"`
 	Retries   string     `reply:"retries"`
-	Note      string     `reply:"note"`     // of the review that it fixes
-	Envelope  []any      `reply:"envelope"` // tokens and nano-dollars
-	Waited    string     `reply:"waited"`   // ms for the first lease, "" for later ones
+	Note      string     `reply:"note"` // of the review that it fixes
+	Envelope  amount     `reply:"envelope"`
+	Waited    string     `reply:"waited"` // ms for the first lease, "" for later ones
 }
 
 // newLeases makes the leases of a reply. separate gives each lease two credentials.
@@ -171,7 +171,7 @@ func (e *Engine) decodeLease(r *reply, raw int64, v leaseView) picket.Lease {
 		RunID:          v.Run,
 		LeaseExpiresAt: picket.Instant(raw + v.TTL),
 		FencingToken:   v.Token,
-		BudgetEnvelope: r.amount(v.Envelope),
+		BudgetEnvelope: v.Envelope.envelope(),
 		WorkspacePath:  v.Workspace,
 		LeaseID:        "lease_" + strings.TrimPrefix(v.Run, "run_"),
 		LeaseTTLMs:     v.TTL,
@@ -372,19 +372,18 @@ func (e *Engine) advance(ctx context.Context, held picket.LeaseCredential, compl
 	req picket.AcquireRequest, waiter string,
 	wait time.Duration) (state picket.TaskState, leases []picket.Lease, how string, err error) {
 	var floor int64
-	got, err := e.retryReclaimed(ctx, held, func() (got any, err error) {
-		got, floor, err = e.runGrant(ctx, "advance", complete, by, req, waiter, wait)
-		return got, err
+	r, err := e.retryReclaimed(ctx, held, func() (r *reply, err error) {
+		r, floor, err = e.runGrant(ctx, "advance", complete, by, req, waiter, wait)
+		return r, err
 	})
 	if err != nil {
 		return "", nil, "", err
 	}
-	r := newReply("advance")
 	var a struct {
 		State string     `reply:"state"`
 		Grant grantReply `reply:"grant"`
 	}
-	r.Decode(got, &a)
+	r.Decode(&a)
 	leases = e.newLeases(r, a.Grant, floor, req.SeparateCredentials)
 	return picket.TaskState(a.State), leases, a.Grant.Outcome, r.Err
 }

@@ -25,17 +25,16 @@ func (e *Engine) Claim(ctx context.Context, by picket.Caller, handoffID string, 
 	if takeOver {
 		taken = 1
 	}
-	got, err := e.run(ctx, "claim", handoffID, by.Actor, by.Idempotency.Key, by.Idempotency.Body, taken)
+	r, err := e.run(ctx, "claim", handoffID, by.Actor, by.Idempotency.Key, by.Idempotency.Body, taken)
 	if err != nil {
 		return picket.Handoff{}, err
 	}
-	r := newReply("claim")
 	var c struct {
 		Raw int64      `reply:"raw"`
 		Now int64      `reply:"now"`
 		Row handoffRow `reply:"row"`
 	}
-	r.Decode(got, &c)
+	r.Decode(&c)
 	h := r.handoffOf(c.Row, c.Raw, c.Now)
 	if h == nil {
 		return picket.Handoff{}, cmp.Or(r.Err, errors.New("reply of claim: no hand-off"))
@@ -183,11 +182,10 @@ func (e *Engine) Handoff(ctx context.Context, handoffID string) (picket.Handoff,
 
 func (e *Engine) handoffs(ctx context.Context, which string, limit int,
 	score, before string) (page picket.HandoffPage, err error) {
-	got, err := e.run(ctx, "handoffs", which, limit, score, before)
+	r, err := e.run(ctx, "handoffs", which, limit, score, before)
 	if err != nil {
 		return page, err
 	}
-	r := newReply("handoffs")
 	var p struct {
 		Raw   int64        `reply:"raw"`
 		Now   int64        `reply:"now"`
@@ -195,7 +193,7 @@ func (e *Engine) handoffs(ctx context.Context, which string, limit int,
 		Next  string       `reply:"next"`
 		Rows  []handoffRow `reply:"rows"`
 	}
-	r.Decode(got, &p)
+	r.Decode(&p)
 	page = picket.HandoffPage{
 		Handoffs:   []picket.Handoff{},
 		Total:      p.Total,

@@ -40,30 +40,27 @@ func (e *Engine) InspectNext(ctx context.Context, limit int) error {
 
 func (e *Engine) inspect(ctx context.Context, actor string, repair bool, limit int,
 	walk, cursor string) (picket.Inspection, error) {
-	flag := "0"
-	if repair {
-		flag = "1"
-	}
-	got, err := e.run(ctx, "inspect", actor, flag, limit, walk, cursor)
+	r, err := e.run(ctx, "inspect", actor, boolArg(repair), limit, walk, cursor)
 	if err != nil {
 		return picket.Inspection{}, err
 	}
-	r := newReply("inspect")
-	l := r.List(got)
-	part := picket.Inspection{Next: r.Text(r.At(l, 0)), Checked: r.Int(r.At(l, 1)), Violations: []picket.Violation{}}
-	if r.Err != nil {
-		return part, r.Err
+	var found struct {
+		Next     string `reply:"next"`
+		Checked  int64  `reply:"checked"`
+		Findings []struct {
+			Kind     string `reply:"kind"`
+			Subject  string `reply:"subject"`
+			Detail   string `reply:"detail"`
+			Repaired bool   `reply:"repaired"`
+			Told     bool   `reply:"told"` // an event was written
+		} `reply:"findings"`
 	}
-	for _, row := range l[2:] {
-		f := r.List(row)
-		v := picket.Violation{
-			Kind:     r.Text(r.At(f, 0)),
-			Subject:  r.Text(r.At(f, 1)),
-			Detail:   r.Text(r.At(f, 2)),
-			Repaired: r.Int(r.At(f, 3)) == 1,
-		}
+	r.Decode(&found)
+	part := picket.Inspection{Next: found.Next, Checked: found.Checked, Violations: []picket.Violation{}}
+	for _, f := range found.Findings {
+		v := picket.Violation{Kind: f.Kind, Subject: f.Subject, Detail: f.Detail, Repaired: f.Repaired}
 		part.Violations = append(part.Violations, v)
-		e.reportViolation(ctx, v, r.Int(r.At(f, 4)) == 1)
+		e.reportViolation(ctx, v, f.Told)
 	}
 	return part, r.Err
 }

@@ -29,18 +29,18 @@ func credentialArgs(held picket.LeaseCredential) ([]any, error) {
 // runHeld runs a script that begins with a run's credential. A lease from before an
 // adoption is reclaimed and the call repeated, so neither agent nor adapter
 // needs to notice that the store was another one for a while.
-func (e *Engine) runHeld(ctx context.Context, held picket.LeaseCredential, script string, args ...any) (any, error) {
+func (e *Engine) runHeld(ctx context.Context, held picket.LeaseCredential, script string, args ...any) (*reply, error) {
 	who, err := credentialArgs(held)
 	if err != nil {
 		return nil, err
 	}
-	return e.retryReclaimed(ctx, held, func() (any, error) { return e.run(ctx, script, append(who, args...)...) })
+	return e.retryReclaimed(ctx, held, func() (*reply, error) { return e.run(ctx, script, append(who, args...)...) })
 }
 
 // retryReclaimed tries a call of a lease, and tries it once more when the lease had
 // to be reclaimed.
 func (e *Engine) retryReclaimed(ctx context.Context, held picket.LeaseCredential,
-	try func() (any, error)) (any, error) {
+	try func() (*reply, error)) (*reply, error) {
 	got, err := try()
 	if picket.CodeOf(err) != picket.CodeReclaimRequired {
 		return got, err
@@ -69,29 +69,31 @@ func contentHash(parts ...string) string {
 // Renew extends the lease to a full window from now. It never revives one.
 func (e *Engine) Renew(ctx context.Context, held picket.LeaseCredential) (picket.Renewal, error) {
 	start := time.Now()
-	got, err := e.runHeld(ctx, held, "renew")
-	out, err := decodeRenewal("renew", got, err)
-	if err == nil {
-		e.metrics.recordRenewal(got, out, time.Since(start))
-	}
-	return out, err
-}
-
-func decodeRenewal(script string, got any, err error) (picket.Renewal, error) {
+	r, err := e.runHeld(ctx, held, "renew")
 	if err != nil {
 		return picket.Renewal{}, err
 	}
-	r := newReply(script)
-	l := r.List(got)
-	raw, ttl, token := r.Int(r.At(l, 0)), r.Int(r.At(l, 1)), r.Int(r.At(l, 2))
-	out := picket.Renewal{LeaseExpiresAt: picket.Instant(raw + ttl), LeaseTTLMs: ttl, FencingToken: token}
-	if len(l) > 3 {
-		out.IdleMs, out.Commands = r.idle(l[3]), r.nudgeCommand(l[4])
-	}
-	if len(l) > 5 {
-		out.Commands = append(out.Commands, r.execCommands(l[5])...)
+	out, left := r.renewal()
+	if r.Err == nil {
+		e.metrics.recordRenewal(out, left, time.Since(start))
 	}
 	return out, r.Err
+}
+
+// renewal decodes the reply of renew, or its beginning, which reclaim answers. left
+// is how many ms of the window were left, "" when the renewal confirms the grant.
+func (r *reply) renewal() (out picket.Renewal, left string) {
+	var raw int64
+	var idle, nudge string
+	var execs []execView
+	r.Scan(r.Value, &raw, &out.LeaseTTLMs, &out.FencingToken, &idle, &nudge, &execs, &left)
+	out.LeaseExpiresAt = picket.Instant(raw + out.LeaseTTLMs)
+	if idle != "" {
+		ms := store.ParseInt(idle)
+		out.IdleMs = &ms
+	}
+	out.Commands = append(r.nudgeCommand(nudge), r.execCommands(execs)...)
+	return out, left
 }
 
 // Release gives the lease back with the exit of a process that is dead; the
@@ -106,8 +108,8 @@ func (e *Engine) Release(ctx context.Context, held picket.LeaseCredential, exit 
 	if err := checkLastEvent(exit); err != nil {
 		return "", err
 	}
-	got, err := e.runHeld(ctx, held, "release", hash, string(exit.Class), code, signal, ms, detail, lastEventArg(exit))
-	return decodeState("release", got, err)
+	r, err := e.runHeld(ctx, held, "release", hash, string(exit.Class), code, signal, ms, detail, lastEventArg(exit))
+	return decodeState(r, err)
 }
 
 func invalidExitClass(class picket.ExitClass, allowed []picket.ExitClass) error {
@@ -161,12 +163,11 @@ func tailBytes(s string, n int) string {
 	return strings.ToValidUTF8(s[len(s)-n:], "")
 }
 
-func decodeState(script string, got any, err error) (picket.TaskState, error) {
+func decodeState(r *reply, err error) (picket.TaskState, error) {
 	if err != nil {
 		return "", err
 	}
-	r := newReply(script)
-	return picket.TaskState(r.Text(got)), r.Err
+	return picket.TaskState(r.Text(r.Value)), r.Err
 }
 
 // Fail is the agent's own word that it cannot do the task; a retryable failure
@@ -177,8 +178,8 @@ func (e *Engine) Fail(ctx context.Context, held picket.LeaseCredential, reason s
 	if retryable {
 		flag = "1"
 	}
-	got, err := e.runHeld(ctx, held, "fail", contentHash(reason, flag), tailBytes(reason, 8<<10), flag)
-	return decodeState("fail", got, err)
+	r, err := e.runHeld(ctx, held, "fail", contentHash(reason, flag), tailBytes(reason, 8<<10), flag)
+	return decodeState(r, err)
 }
 
 // Report stores a progress report and pins it. The same requestID among the
@@ -195,17 +196,20 @@ func (e *Engine) Report(ctx context.Context, held picket.LeaseCredential, reques
 	if len(body) > picket.MaxPayload {
 		return picket.Reported{}, picket.TooLarge("report", len(body))
 	}
-	got, err := e.runHeld(ctx, held, "report", requestID, contentHash(string(body)), string(body),
+	r, err := e.runHeld(ctx, held, "report", requestID, contentHash(string(body)), string(body),
 		describeCall("report_progress", string(body)), e.quotas().ReportBytes)
 	if err != nil {
 		return picket.Reported{}, err
 	}
-	r := newReply("report")
-	l := r.List(got)
-	if endedByLoop(l) {
+	if r.endedByLoop() {
 		return picket.Reported{}, loopRefusal("report_progress")
 	}
-	return picket.Reported{Seq: r.Int(r.At(l, 0)), Pinned: true, Nudge: r.nudge(r.Text(r.At(l, 1)))}, r.Err
+	var v struct {
+		Seq   int64  `reply:"seq"`
+		Nudge string `reply:"nudge"`
+	}
+	r.Decode(&v)
+	return picket.Reported{Seq: v.Seq, Pinned: true, Nudge: r.nudge(v.Nudge)}, r.Err
 }
 
 // Complete ends the lease with an output; the task goes to review, or is
@@ -217,8 +221,8 @@ func (e *Engine) Complete(ctx context.Context, held picket.LeaseCredential,
 	if err != nil {
 		return "", err
 	}
-	got, err := e.runHeld(ctx, held, "complete", args...)
-	return decodeState("complete", got, err)
+	r, err := e.runHeld(ctx, held, "complete", args...)
+	return decodeState(r, err)
 }
 
 // completionArgs is what complete.lua takes after the credential.
@@ -270,31 +274,28 @@ func (e *Engine) RequestHelp(ctx context.Context, held picket.LeaseCredential,
 		wait = *req.DeadlineSeconds * 1000
 	}
 	hash := contentHash(string(body), string(req.Kind), fmt.Sprint(wait), string(req.OnDeadline))
-	got, err := e.runHeld(ctx, held, "request_help", hash, string(req.Kind), string(body), wait, string(req.OnDeadline))
+	r, err := e.runHeld(ctx, held, "request_help", hash, string(req.Kind), string(body), wait, string(req.OnDeadline))
 	if err != nil {
 		return picket.HelpRequested{}, err
 	}
-	r := newReply("request_help")
-	return picket.HelpRequested{HandoffID: r.Text(got), State: picket.TaskHandoff}, r.Err
+	return picket.HelpRequested{HandoffID: r.Text(r.Value), State: picket.TaskHandoff}, r.Err
 }
 
 // HeldTask shows the holder of a lease its task. Asked again with the same
 // requestID it is the same look; with an empty one every look counts.
 func (e *Engine) HeldTask(ctx context.Context, held picket.LeaseCredential, requestID string) (picket.Task, error) {
-	got, err := e.runHeld(ctx, held, "get_task", requestID, describeCall("get_task", "{}"))
+	r, err := e.runHeld(ctx, held, "get_task", requestID, describeCall("get_task", "{}"))
 	if err != nil {
 		return picket.Task{}, err
 	}
-	r := newReply("get_task")
-	l := r.List(got)
-	if endedByLoop(l) {
+	if r.endedByLoop() {
 		return picket.Task{}, loopRefusal("get_task")
 	}
 	var shown struct {
 		Task  taskView `reply:"task"`
 		Nudge string   `reply:"nudge"`
 	}
-	r.Decode(got, &shown)
+	r.Decode(&shown)
 	t := r.taskOf(shown.Task)
 	t.Nudge = r.nudge(shown.Nudge)
 	return t, r.Err
@@ -305,11 +306,10 @@ const maxListRows = 1000
 
 // Leases lists up to 1,000 live leases, the next to expire first.
 func (e *Engine) Leases(ctx context.Context) ([]picket.LiveLease, error) {
-	got, err := e.run(ctx, "leases", maxListRows)
+	r, err := e.run(ctx, "leases", maxListRows)
 	if err != nil {
 		return nil, err
 	}
-	r := newReply("leases")
 	var live struct {
 		Raw  int64 `reply:"raw"`
 		Rows []struct {
@@ -321,7 +321,7 @@ func (e *Engine) Leases(ctx context.Context) ([]picket.LiveLease, error) {
 			Renewals int64  `reply:"renewals"`
 		} `reply:"rows"`
 	}
-	r.Decode(got, &live)
+	r.Decode(&live)
 	out := make([]picket.LiveLease, 0, len(live.Rows))
 	for _, row := range live.Rows {
 		out = append(out, picket.LiveLease{
@@ -344,6 +344,10 @@ func (e *Engine) Reclaim(ctx context.Context, held picket.LeaseCredential) (pick
 	if err != nil {
 		return picket.Renewal{}, err
 	}
-	got, err := e.run(ctx, "reclaim", who...)
-	return decodeRenewal("reclaim", got, err)
+	r, err := e.run(ctx, "reclaim", who...)
+	if err != nil {
+		return picket.Renewal{}, err
+	}
+	out, _ := r.renewal()
+	return out, r.Err
 }

@@ -25,12 +25,11 @@ func (e *Engine) BeginLogin(ctx context.Context, key picket.Secret,
 }
 
 func (e *Engine) beginLogin(ctx context.Context, code, key picket.Secret, host, from string) (picket.Principal, error) {
-	got, err := e.run(ctx, "login_begin", hashForHost(host, code), hashKey(key.Reveal()), headBytes(from, 32))
+	r, err := e.run(ctx, "login_begin", hashForHost(host, code), hashKey(key.Reveal()), headBytes(from, 32))
 	if err != nil {
 		return picket.Principal{}, err
 	}
-	r := newReply("login_begin")
-	return e.principal(r.key(got)), r.Err
+	return e.principal(r.key()), r.Err
 }
 
 // OpenLogin takes a code of [Engine.BeginLogin] and opens a session on its host
@@ -52,21 +51,30 @@ func (e *Engine) OpenLogin(ctx context.Context, code picket.Secret,
 }
 
 func (e *Engine) openLogin(ctx context.Context, token, code picket.Secret, host string) (picket.Login, error) {
-	got, err := e.run(ctx, "session_open", hashForHost(host, token), hashForHost(host, code))
+	r, err := e.run(ctx, "session_open", hashForHost(host, token), hashForHost(host, code))
 	if err != nil {
 		return picket.Login{}, err
 	}
-	r := newReply("session_open")
-	l := r.List(got)
-	if len(l) == 0 && r.Err == nil {
+	s := r.login(e)
+	if s.OpenedAt == 0 && r.Err == nil {
 		return picket.Login{}, badLoginCode()
 	}
-	at := picket.Instant(r.Int(r.At(l, 0)))
+	s.ExpiresAt = s.OpenedAt + picket.Instant(picket.LoginLifetime.Milliseconds())
+	return s, r.Err
+}
+
+func (r *reply) login(e *Engine) picket.Login {
+	var v struct {
+		Opened int64   `reply:"opened"`
+		Ends   int64   `reply:"ends"`
+		Key    keyView `reply:"key"`
+	}
+	r.Decode(&v)
 	return picket.Login{
-		Principal: e.principal(r.key(r.At(l, 1))),
-		OpenedAt:  at,
-		ExpiresAt: at + picket.Instant(picket.LoginLifetime.Milliseconds()),
-	}, r.Err
+		Principal: e.principal(v.Key.key()),
+		OpenedAt:  picket.Instant(v.Opened),
+		ExpiresAt: picket.Instant(v.Ends),
+	}
 }
 
 func badLoginCode() error {
@@ -91,18 +99,11 @@ func (e *Engine) login(ctx context.Context, token picket.Secret, host, used stri
 	if ns, ok := LoginNamespace(token); !ok || ns != e.namespace {
 		return picket.Login{}, store.ParseRefusal(string(picket.CodeUnauthenticated) + " kind=session")
 	}
-	got, err := e.run(ctx, "session", hashForHost(host, token), used)
+	r, err := e.run(ctx, "session", hashForHost(host, token), used)
 	if err != nil {
 		return picket.Login{}, err
 	}
-	r := newReply("session")
-	l := r.List(got)
-	s := picket.Login{
-		Principal: e.principal(r.key(r.At(l, 2))),
-		OpenedAt:  picket.Instant(r.Int(r.At(l, 0))),
-		ExpiresAt: picket.Instant(r.Int(r.At(l, 1))),
-	}
-	return s, r.Err
+	return r.login(e), r.Err
 }
 
 // CloseLogin logs out. A session that is over already is not an error.

@@ -25,11 +25,10 @@ func (e *Engine) Log(ctx context.Context, taskID, runID, stream string, offset i
 	if err := checkStream(stream); err != nil {
 		return picket.LogChunk{}, err
 	}
-	got, err := e.run(ctx, "log", taskID, runID, stream, max(offset, 0), min(max(limit, 1), 1<<20))
+	r, err := e.run(ctx, "log", taskID, runID, stream, max(offset, 0), min(max(limit, 1), 1<<20))
 	if err != nil {
 		return picket.LogChunk{}, err
 	}
-	r := newReply("log")
 	var v struct {
 		Run       string   `reply:"run"`
 		Offset    int64    `reply:"offset"` // of the first byte
@@ -41,7 +40,7 @@ func (e *Engine) Log(ctx context.Context, taskID, runID, stream string, offset i
 		Closed    string   `reply:"closed"` // "1" when the stream is
 		Marks     []string `reply:"marks"`  // of each piece
 	}
-	r.Decode(got, &v)
+	r.Decode(&v)
 	c := picket.LogChunk{
 		RunID:       v.Run,
 		Stream:      stream,
@@ -157,12 +156,11 @@ func (e *Engine) RunLog(ctx context.Context, held picket.LeaseCredential, p pick
 	if p.End {
 		end = 1
 	}
-	got, err := e.runHeld(ctx, held, "run_log", p.Stream, p.Offset, p.Data, packMarks(p.Marks), end)
+	r, err := e.runHeld(ctx, held, "run_log", p.Stream, p.Offset, p.Data, packMarks(p.Marks), end)
 	if err != nil {
 		return 0, err
 	}
-	r := newReply("run_log")
-	return r.Int(got), r.Err
+	return r.Int(r.Value), r.Err
 }
 
 func checkStream(stream string) error {

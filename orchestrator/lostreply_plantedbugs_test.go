@@ -34,7 +34,7 @@ func TestLostRepliesFindPlantedBugsReal(t *testing.T) {
 		{"run_events", "local again = repeated(kind, id)", "local again = false"},
 		{"run_events/timed", "local again = repeated(kind, id)", "local again = false"},
 		{"run_events/stalled", "local again = repeated(kind, id)", "local again = false"},
-		{"report/nudged", "return { num(seq), nudge_for_call(r, req) }", "return { num(seq), '' }"},
+		{"report/nudged", "return named{ seq = seq, nudge = nudge_for_call(r, req) }", "return named{ seq = seq }"},
 		{"undeliver", "r.state == 'running' and", ""},
 		{"key_create/known", "if known then", "if false then"},
 		{"key_revoke", "if revoked == '0' then", "if true then"},

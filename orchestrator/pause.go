@@ -41,14 +41,18 @@ func (e *Engine) ResumeUnlessChanged(ctx context.Context, by picket.Caller, reas
 }
 
 func (e *Engine) pauseState(ctx context.Context, script string, args ...any) (picket.PauseState, error) {
-	got, err := e.run(ctx, script, args...)
+	r, err := e.run(ctx, script, args...)
 	if err != nil {
 		return picket.PauseState{}, err
 	}
-	r := newReply(script)
-	l := r.List(got)
-	p := newPauseState(r.Text(r.At(l, 0)), r.Text(r.At(l, 1)), r.Text(r.At(l, 2)), r.Int(r.At(l, 3)))
-	return p, r.Err
+	var p struct {
+		Mode   string `reply:"mode"`
+		Reason string `reply:"reason"`
+		By     string `reply:"by"`
+		At     int64  `reply:"at"`
+	}
+	r.Decode(&p)
+	return newPauseState(p.Mode, p.Reason, p.By, p.At), r.Err
 }
 
 func newPauseState(mode, reason, by string, at int64) picket.PauseState {

@@ -55,16 +55,15 @@ func (e *Engine) review(ctx context.Context, by picket.Caller, taskID, decision 
 		args[7] = "1"
 		args = append(args, fields...)
 	}
-	got, err := e.run(ctx, "review", args...)
+	r, err := e.run(ctx, "review", args...)
 	if err != nil {
 		return picket.Task{}, "", err
 	}
-	r := newReply("review")
 	var decided struct {
 		Fix  string   `reply:"fix"` // the id of the fix task
 		Task taskView `reply:"task"`
 	}
-	r.Decode(got, &decided)
+	r.Decode(&decided)
 	return r.taskOf(decided.Task), decided.Fix, r.Err
 }
 
@@ -84,17 +83,16 @@ func (e *Engine) Reviews(ctx context.Context, q picket.ReviewQuery) (page picket
 	if err != nil {
 		return page, err
 	}
-	got, err := e.run(ctx, "reviews", append([]any{q.Limit, q.Cursor}, sets...)...)
+	r, err := e.run(ctx, "reviews", append([]any{q.Limit, q.Cursor}, sets...)...)
 	if err != nil {
 		return page, err
 	}
-	r := newReply("reviews")
 	var p struct {
 		Total int64       `reply:"total"`
 		Next  string      `reply:"next"`
 		Rows  []reviewRow `reply:"rows"`
 	}
-	r.Decode(got, &p)
+	r.Decode(&p)
 	page = picket.ReviewPage{
 		Reviews:    []picket.PendingReview{},
 		Total:      p.Total,
@@ -207,7 +205,7 @@ func (e *Engine) ApproveAll(ctx context.Context, by picket.Caller,
 	if err != nil {
 		return out, err
 	}
-	got, err := e.run(ctx, "bulk", append([]any{by.Idempotency.Key, by.Idempotency.Body, req.Count}, ids...)...)
+	r, err := e.run(ctx, "bulk", append([]any{by.Idempotency.Key, by.Idempotency.Body, req.Count}, ids...)...)
 	if no, ok := picket.RefusalOf(err); ok && no.Code == picket.CodeVersion && len(ids) > MaxBulk {
 		return out, picket.Refuse(picket.CodeVersion,
 			"Narrow the filter, look at what it means, then send the number that you see.",
@@ -217,8 +215,7 @@ func (e *Engine) ApproveAll(ctx context.Context, by picket.Caller,
 	if err != nil {
 		return out, err
 	}
-	r := newReply("bulk")
-	for id := range strings.FieldsSeq(r.Text(got)) {
+	for id := range strings.FieldsSeq(r.Text(r.Value)) {
 		one := by
 		one.Idempotency = picket.Idempotency{Key: by.Idempotency.Key + "." + id, Body: by.Idempotency.Body}
 		_, err := e.Approve(ctx, one, id, picket.Decision{Note: req.Note, Digest: req.Digests[id]})
@@ -287,17 +284,19 @@ func (e *Engine) tasksInReview(ctx context.Context, f picket.ReviewFilter) (ids 
 		for _, id := range asked {
 			args = append(args, id)
 		}
-		got, err := e.run(ctx, "review_ids", append(args, sets...)...)
+		r, err := e.run(ctx, "review_ids", append(args, sets...)...)
 		if err != nil {
 			return nil, err
 		}
-		r := newReply("review_ids")
-		l := r.List(got)
-		cursor = r.Text(r.At(l, 0))
-		for _, id := range l[min(1, len(l)):] {
-			ids = append(ids, r.Text(id))
+		var v struct {
+			Next  string   `reply:"next"`
+			Tasks []string `reply:"tasks"`
 		}
-		if r.Err != nil || cursor == "" || len(ids) > MaxBulk {
+		r.Decode(&v)
+		for _, id := range v.Tasks {
+			ids = append(ids, id)
+		}
+		if cursor = v.Next; r.Err != nil || cursor == "" || len(ids) > MaxBulk {
 			return ids[:min(len(ids), MaxBulk+1)], r.Err
 		}
 	}

@@ -30,14 +30,13 @@ var countedSets = func() (sets []any) {
 // Stats counts a namespace.
 func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 	asked := time.Now()
-	got, err := e.run(ctx, "stats", append([]any{e.dailyLimitArg()}, countedSets...)...)
+	r, err := e.run(ctx, "stats", append([]any{e.dailyLimitArg()}, countedSets...)...)
 	if err != nil {
 		return picket.Stats{}, err
 	}
 	answered := time.Now()
-	r := newReply("stats")
 	var v statsReply
-	r.Decode(got, &v)
+	r.Decode(&v)
 	s := picket.Stats{
 		Namespace:     e.namespace,
 		StoreTime:     picket.Instant(v.Now),
@@ -117,11 +116,11 @@ type statsReply struct {
 	MeasuredAt    int64             `reply:"measured_at"`
 }
 
-// dayReply is the day's envelope; each amount is tokens and nano-dollars.
+// dayReply is the day's envelope.
 type dayReply struct {
-	Limit     []any `reply:"limit"`
-	Available []any `reply:"available"`
-	Spent     []any `reply:"spent"`
+	Limit     amount `reply:"limit"`
+	Available amount `reply:"available"`
+	Spent     []any  `reply:"spent"` // an amount, or two nils where it was not counted
 }
 
 // clockOffset is how far the store's clock is ahead, in ms, as if it had been
@@ -145,10 +144,9 @@ func (r *reply) dailyEnvelope(day *dayReply) *picket.DailyEnvelope {
 	if day == nil {
 		return nil
 	}
-	d := &picket.DailyEnvelope{Limit: r.amount(day.Limit), Available: r.amount(day.Available)}
+	d := &picket.DailyEnvelope{Limit: day.Limit.envelope(), Available: day.Available.envelope()}
 	if len(day.Spent) == 2 && day.Spent[1] != nil {
-		total := r.amount(day.Spent)
-		d.SpentInAll = &total
+		d.SpentInAll = &budget.Envelope{Tokens: r.Int(day.Spent[0]), USD: budget.Money(r.Int(day.Spent[1]))}
 	}
 	return d
 }
@@ -284,12 +282,11 @@ func (a *leaseMetrics) recordGrant(waited string) {
 	}
 }
 
-// recordRenewal counts a renewal that was answered.
-func (a *leaseMetrics) recordRenewal(got any, out picket.Renewal, took time.Duration) {
+// recordRenewal counts a renewal that was answered. left is as [reply.renewal] returns it.
+func (a *leaseMetrics) recordRenewal(out picket.Renewal, left string, took time.Duration) {
 	a.renewals.Add(1)
 	a.renew.Observe(took.Seconds())
-	r := newReply("renew")
-	if left := r.Text(r.At(r.List(got), 6)); left != "" && out.LeaseTTLMs > 0 {
+	if left != "" && out.LeaseTTLMs > 0 {
 		a.leaseLeft.Observe(float64(store.ParseInt(left)) / float64(out.LeaseTTLMs))
 	}
 }

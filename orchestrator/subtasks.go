@@ -44,22 +44,21 @@ func (e *Engine) Delegate(ctx context.Context, held picket.LeaseCredential, requ
 	args := append([]any{requestKey, contentHash(string(body)), describeCall("delegate_subtask", s.Title),
 		picket.MaxDepth,
 		picket.MaxFanOut, e.quotas().Subtasks}, fields...)
-	got, err := e.runHeld(ctx, held, "delegate", args...)
+	r, err := e.runHeld(ctx, held, "delegate", args...)
 	if err != nil {
 		return picket.Delegated{}, err
 	}
-	r := newReply("delegate")
 	var made struct {
 		Task      string `reply:"task"`
 		State     string `reply:"state"`
-		Available []any  `reply:"available"` // tokens and nano-dollars
+		Available amount `reply:"available"`
 		Nudge     string `reply:"nudge"`
 	}
-	r.Decode(got, &made)
+	r.Decode(&made)
 	return picket.Delegated{
 		TaskID:    made.Task,
 		State:     picket.TaskState(made.State),
-		Available: r.amount(made.Available),
+		Available: made.Available.envelope(),
 		Nudge:     r.nudge(made.Nudge),
 	}, r.Err
 }
@@ -74,16 +73,15 @@ type parentTask struct {
 // readParent reads the task that a lease is of. Of one that is gone it knows
 // nothing, and the verb that follows says why it is refused.
 func (e *Engine) readParent(ctx context.Context, taskID string) (parentTask, error) {
-	got, err := e.run(ctx, "task", taskID)
+	r, err := e.run(ctx, "task", taskID)
 	switch {
 	case picket.CodeOf(err) == picket.CodeNotFound:
 		return parentTask{}, nil
 	case err != nil:
 		return parentTask{}, err
 	}
-	r := newReply("task")
 	var v taskView
-	r.Decode(got, &v)
+	r.Decode(&v)
 	return parentTask{task: r.taskOf(v), lane: v.Record["lane"], delegationRound: v.Record["broods"]}, r.Err
 }
 
@@ -160,20 +158,19 @@ const (
 
 func (e *Engine) pollSubtask(ctx context.Context, held picket.LeaseCredential, taskID, look string,
 	wait time.Duration) (picket.SubtaskState, error) {
-	got, err := e.runHeld(ctx, held, "await", taskID, look, max(0, wait.Milliseconds()))
+	r, err := e.runHeld(ctx, held, "await", taskID, look, max(0, wait.Milliseconds()))
 	if err != nil {
 		return picket.SubtaskState{}, err
 	}
-	return decodeSubtask("await", "await_subtask", got)
+	return r.subtask("await_subtask")
 }
 
-// decodeSubtask is a subtask as its parent sees it.
-func decodeSubtask(script, tool string, got any) (picket.SubtaskState, error) {
-	r := newReply(script)
-	if endedByLoop(r.List(got)) {
+// subtask is a subtask as its parent sees it.
+func (r *reply) subtask(tool string) (picket.SubtaskState, error) {
+	if r.endedByLoop() {
 		return picket.SubtaskState{}, loopRefusal(tool)
 	}
-	t := r.task(got)
+	t := r.task()
 	s := picket.SubtaskState{
 		TaskID:     t.TaskID,
 		State:      t.State,
@@ -221,11 +218,11 @@ func (e *Engine) ReviewSubtask(ctx context.Context, held picket.LeaseCredential,
 		}
 		args = append(args, fields...)
 	}
-	got, err := e.runHeld(ctx, held, "review_subtask", args...)
+	r, err := e.runHeld(ctx, held, "review_subtask", args...)
 	if err != nil {
 		return picket.SubtaskState{}, err
 	}
-	return decodeSubtask("review_subtask", "review_subtask", got)
+	return r.subtask("review_subtask")
 }
 
 // repairSpec specifies the subtask that repairs another one: the same task again,

@@ -16,13 +16,11 @@ const sweepBatch = 100
 // Tick keeps store time true, moves due delayed tasks on and applies the
 // deadline policy of overdue hand-offs.
 func (e *Engine) Tick(ctx context.Context) error {
-	got, err := e.run(ctx, "tick", sweepBatch)
+	r, err := e.run(ctx, "tick", sweepBatch)
 	if err != nil {
 		return err
 	}
-	r := newReply("tick")
-	l := r.List(got)
-	if r.Int(r.At(l, 1)) > 0 {
+	if r.Int(r.Value) > 0 {
 		if _, err := e.run(ctx, "overdue", sweepBatch); err != nil {
 			return err
 		}
@@ -54,10 +52,9 @@ func (e *Engine) ApplyRetention(ctx context.Context, keep picket.Retention, limi
 }
 
 func (e *Engine) runCount(ctx context.Context, script string, args ...any) (int, error) {
-	got, err := e.run(ctx, script, args...)
+	r, err := e.run(ctx, script, args...)
 	if err != nil {
 		return 0, err
 	}
-	r := newReply(script)
-	return int(r.Int(got)), r.Err
+	return int(r.Int(r.Value)), r.Err
 }

@@ -65,11 +65,10 @@ func (e *Engine) Tasks(ctx context.Context, q picket.TaskQuery) (picket.TaskPage
 		}
 		args = append(args, "by-label:"+k+"="+v)
 	}
-	got, err := e.run(ctx, "list", args...)
+	r, err := e.run(ctx, "list", args...)
 	if err != nil {
 		return picket.TaskPage{}, err
 	}
-	r := newReply("list")
 	var p struct {
 		Next string `reply:"next"`
 		Rows []struct {
@@ -79,7 +78,7 @@ func (e *Engine) Tasks(ctx context.Context, q picket.TaskQuery) (picket.TaskPage
 			Envelope map[string]string `reply:"envelope"`
 		} `reply:"rows"`
 	}
-	r.Decode(got, &p)
+	r.Decode(&p)
 	page := picket.TaskPage{NextCursor: optionalString(p.Next)}
 	for _, row := range p.Rows {
 		t := taskRecord(row.ID, row.Record, row.Spec)
@@ -94,12 +93,11 @@ func (e *Engine) Reports(ctx context.Context, taskID string) ([]picket.Report, e
 	if err := picket.CheckID("taskId", "task", taskID); err != nil {
 		return nil, err
 	}
-	got, err := e.run(ctx, "reports", taskID)
+	r, err := e.run(ctx, "reports", taskID)
 	if err != nil {
 		return nil, err
 	}
-	r := newReply("reports")
-	l := r.List(got)
+	l := r.List(r.Value)
 	out := make([]picket.Report, 0, len(l))
 	for i, v := range l {
 		if rep := r.report(r.Text(v), i == len(l)-1); rep != nil {
@@ -120,18 +118,21 @@ func (e *Engine) Submit(ctx context.Context, by picket.Caller, spec picket.TaskS
 	if err != nil {
 		return picket.Task{}, err
 	}
-	got, err := e.run(ctx, "submit", append([]any{by.Idempotency.Key, by.Idempotency.Body, spec.Fixes}, fields...)...)
+	r, err := e.run(ctx, "submit", append([]any{by.Idempotency.Key, by.Idempotency.Body, spec.Fixes}, fields...)...)
 	if err != nil {
 		return picket.Task{}, err
 	}
-	r := newReply("submit")
-	l := r.List(got)
-	if r.Int(r.At(l, 2)) == 1 {
-		return e.Task(ctx, r.Text(l[0]))
+	var made struct {
+		Task     string `reply:"task"`
+		Created  int64  `reply:"created"`  // ms
+		Repeated bool   `reply:"repeated"` // the same request has made the task before
+	}
+	if r.Decode(&made); made.Repeated {
+		return e.Task(ctx, made.Task)
 	}
 	t := taskFromSpec(id, spec)
 	t.CreatedBy = by.Actor
-	t.CreatedAt = picket.Instant(r.Int(r.At(l, 1)))
+	t.CreatedAt = picket.Instant(made.Created)
 	t.UpdatedAt = t.CreatedAt
 	return t, r.Err
 }
@@ -200,11 +201,10 @@ func (e *Engine) Retry(ctx context.Context, by picket.Caller, taskID, reason str
 
 // runForTask runs a script that answers the view of a task.
 func (e *Engine) runForTask(ctx context.Context, script string, args ...any) (picket.Task, error) {
-	got, err := e.run(ctx, script, args...)
+	r, err := e.run(ctx, script, args...)
 	if err != nil {
 		return picket.Task{}, err
 	}
-	r := newReply(script)
-	t := r.task(got)
+	t := r.task()
 	return t, r.Err
 }

@@ -19,21 +19,12 @@ func describeCall(tool, arguments string) string {
 }
 
 // endedByLoop reports whether a tool call was the one that ended its run.
-func endedByLoop(l []any) bool { return len(l) == 0 }
+func (r *reply) endedByLoop() bool { return len(r.List(r.Value)) == 0 }
 
 // loopRefusal refuses the call that ended its run, as every later one is refused.
 func loopRefusal(tool string) error {
 	return picket.Refuse(picket.CodeLeaseReleased, "Stop and exit: the task was taken away from this run.",
 		"the same call of %s came too often in a row", tool).With("cause", string(picket.ExitStalled))
-}
-
-// idle is the age of the last tool call, nil when there was none.
-func (r *reply) idle(v any) *int64 {
-	if r.Text(v) == "" {
-		return nil
-	}
-	ms := r.Int(v)
-	return &ms
 }
 
 // nudge reads one from a run's record, nil for "".
@@ -55,8 +46,8 @@ func (r *reply) nudge(text string) *picket.Nudge {
 }
 
 // nudgeCommand is a nudge as an adapter is told of it.
-func (r *reply) nudgeCommand(v any) []picket.Command {
-	n := r.nudge(r.Text(v))
+func (r *reply) nudgeCommand(text string) []picket.Command {
+	n := r.nudge(text)
 	if n == nil {
 		return nil
 	}

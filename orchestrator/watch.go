@@ -28,51 +28,52 @@ func (e *Engine) Watch(ctx context.Context, held picket.LeaseCredential, wait ti
 // watchNow answers what became of a lease so far. A lease that the store has
 // lost is reclaimed first.
 func (e *Engine) watchNow(ctx context.Context, held picket.LeaseCredential, known []string) (picket.Watch, error) {
-	l, r, err := e.readWatch(ctx, held, ","+strings.Join(known, ",")+",")
+	v, r, err := e.readWatch(ctx, held, ","+strings.Join(known, ",")+",")
 	if err != nil {
 		return picket.Watch{}, err
 	}
-	w := picket.Watch{
-		State:    watchState(r.Text(r.At(l, 0)), r.Text(r.At(l, 1)), r.Text(r.At(l, 2))),
-		Commands: r.nudgeCommand(r.At(l, 3)),
-	}
-	if len(l) > 4 {
-		w.Commands = append(w.Commands, r.execCommands(l[4])...)
-	}
+	w := picket.Watch{State: v.watchState(), Commands: append(r.nudgeCommand(v.Nudge), r.execCommands(v.Execs)...)}
 	if w.State == picket.WatchCancelled {
 		w.Commands = []picket.Command{{Command: "stop", Reason: "cancelled"}}
 	}
 	return w, r.Err
 }
 
+// watchReply is what the script watch answers.
+type watchReply struct {
+	State  string     `reply:"state"`  // of the run
+	Closed string     `reply:"closed"` // the closing verb and its answer
+	Nudge  string     `reply:"nudge"`
+	Execs  []execView `reply:"execs"`
+}
+
 // readWatch runs the script watch, which answers "reclaim" for a lease that the
 // store has lost, until the lease is reclaimed.
-func (e *Engine) readWatch(ctx context.Context, held picket.LeaseCredential, args ...any) ([]any, *reply, error) {
+func (e *Engine) readWatch(ctx context.Context, held picket.LeaseCredential, args ...any) (watchReply, *reply, error) {
 	for {
-		got, err := e.runHeld(ctx, held, "watch", args...)
+		r, err := e.runHeld(ctx, held, "watch", args...)
 		if err != nil {
-			return nil, nil, err
+			return watchReply{}, nil, err
 		}
-		r := newReply("watch")
-		l := r.List(got)
-		if r.Text(r.At(l, 0)) != "reclaim" {
-			return l, r, r.Err
+		var v watchReply
+		if r.Decode(&v); v.State != "reclaim" {
+			return v, r, r.Err
 		}
 		if _, err := e.Reclaim(ctx, held); err != nil {
-			return nil, nil, err
+			return watchReply{}, nil, err
 		}
 	}
 }
 
-func watchState(runState, class, closed string) picket.WatchState {
-	switch {
-	case runState == string(picket.RunRunning):
+func (v watchReply) watchState() picket.WatchState {
+	switch state := picket.RunState(v.State); {
+	case state == picket.RunRunning:
 		return picket.WatchHeld
-	case runState == string(picket.RunCompleted):
+	case state == picket.RunCompleted:
 		return picket.WatchCompleted
-	case runState == string(picket.RunCancelled):
+	case state == picket.RunCancelled:
 		return picket.WatchCancelled
-	case strings.HasPrefix(closed, "request_help:"):
+	case strings.HasPrefix(v.Closed, "request_help:"):
 		return picket.WatchHandoff
 	}
 	return picket.WatchLost
@@ -85,11 +86,8 @@ func (e *Engine) AwaitEnd(ctx context.Context, held picket.LeaseCredential,
 	wait time.Duration) (ended bool, err error) {
 	end, err := e.records.WaitUntil(ctx, e.records.Subscribe(taskTopic(held.TaskID)), wait,
 		func() (bool, time.Duration, error) {
-			l, r, err := e.readWatch(ctx, held, "", "quiet")
-			if err != nil {
-				return false, 0, err
-			}
-			return r.Text(r.At(l, 0)) != string(picket.RunRunning), 0, r.Err
+			v, _, err := e.readWatch(ctx, held, "", "quiet")
+			return v.State != string(picket.RunRunning), 0, err
 		})
 	return err == nil && end == store.WaitDone, err
 }

@@ -55,14 +55,18 @@ func (e *Engine) createWebhook(ctx context.Context, by picket.Caller, spec picke
 	if err != nil {
 		return picket.NewWebhook{}, err
 	}
-	got, err := e.run(ctx, "webhook_create", id, spec.Name, redactedURL(target), sealedURL, sealedSecret,
+	r, err := e.run(ctx, "webhook_create", id, spec.Name, redactedURL(target), sealedURL, sealedSecret,
 		strings.Join(spec.Types, ","),
 		string(spec.Format), by.Actor, picket.MaxWebhooks, by.Idempotency.Key, by.Idempotency.Body, look)
 	if err != nil {
 		return picket.NewWebhook{}, err
 	}
-	t, err := e.unsealTarget("webhook_create", got)
-	if err == nil && t.Secret == "" {
+	var v webhookView
+	if r.Decode(&v); r.Err != nil {
+		return picket.NewWebhook{}, r.Err
+	}
+	t := e.unsealTarget(v)
+	if t.Secret == "" {
 		err = picket.Refuse(picket.CodeStateConflict, "Delete the webhook and make another.",
 			"the secret of the webhook that this request made cannot be shown again: its key is not here any more")
 	}
@@ -118,15 +122,15 @@ func (e *Engine) sealContext(id, part string) string {
 
 // Webhooks lists the targets by id, oldest first.
 func (e *Engine) Webhooks(ctx context.Context) ([]picket.Webhook, error) {
-	got, err := e.run(ctx, "webhook_list", "all")
+	r, err := e.run(ctx, "webhook_list", "all")
 	if err != nil {
 		return nil, err
 	}
-	r := newReply("webhook_list")
-	out := []picket.Webhook{}
-	for _, v := range r.List(got) {
-		w, _ := r.webhook(v)
-		out = append(out, w)
+	var views []webhookView
+	r.Decode(&views)
+	out := make([]picket.Webhook, len(views))
+	for i, v := range views {
+		out[i] = v.webhook()
 	}
 	slices.SortFunc(out, func(a, b picket.Webhook) int { return cmp.Compare(a.WebhookID, b.WebhookID) })
 	return out, r.Err
@@ -143,16 +147,15 @@ func (e *Engine) WebhookTarget(ctx context.Context, id string) (picket.WebhookTa
 	if err := picket.CheckID("webhookId", "webhook", id); err != nil {
 		return picket.WebhookTarget{}, err
 	}
-	got, err := e.run(ctx, "webhook_list", id)
+	r, err := e.run(ctx, "webhook_list", id)
 	if err != nil {
 		return picket.WebhookTarget{}, err
 	}
-	r := newReply("webhook_list")
-	row := r.At(r.List(got), 0)
-	if r.Err != nil {
+	var views []webhookView
+	if r.Decode(&views); r.Err != nil || len(views) == 0 { // the script refuses when there is none
 		return picket.WebhookTarget{}, r.Err
 	}
-	return e.unsealTarget("webhook_list", row)
+	return e.unsealTarget(views[0]), nil
 }
 
 // DeleteWebhook forgets a target and answers what it was.
@@ -171,51 +174,49 @@ func (e *Engine) changeWebhook(ctx context.Context, script string, by picket.Cal
 	if err := picket.CheckID("webhookId", "webhook", id); err != nil {
 		return picket.Webhook{}, err
 	}
-	got, err := e.run(ctx, script, id, by.Actor, by.Idempotency.Key, by.Idempotency.Body)
+	r, err := e.run(ctx, script, id, by.Actor, by.Idempotency.Key, by.Idempotency.Body)
 	if err != nil {
 		return picket.Webhook{}, err
 	}
-	r := newReply(script)
-	w, _ := r.webhook(got)
-	return w, r.Err
+	var v webhookView
+	r.Decode(&v)
+	return v.webhook(), r.Err
 }
 
 // TakeWebhookTurn gives a deliverer a target that has something to be sent, for
 // itself alone until picket.WebhookClaim is over. claimID is the deliverer's
 // choice; after a lost reply the same one is given the same target.
 func (e *Engine) TakeWebhookTurn(ctx context.Context, claimID string) (picket.WebhookTurn, error) {
-	got, err := e.run(ctx, "webhook_claim", claimID, picket.WebhookTurnTTL.Milliseconds())
+	r, err := e.run(ctx, "webhook_claim", claimID, picket.WebhookTurnTTL.Milliseconds())
 	if err != nil {
 		return picket.WebhookTurn{}, err
 	}
-	r := newReply("webhook_claim")
 	var c struct {
-		Seq     int64 `reply:"seq"`
-		Wait    int64 `reply:"wait"` // ms until a target is due
-		Webhook any   `reply:"webhook"`
+		Seq     int64        `reply:"seq"`
+		Wait    int64        `reply:"wait"` // ms until a target is due
+		Webhook *webhookView `reply:"webhook"`
 	}
-	r.Decode(got, &c)
+	r.Decode(&c)
 	turn := picket.WebhookTurn{TurnID: claimID, Seq: c.Seq, Wait: time.Duration(c.Wait) * time.Millisecond}
 	if r.Err != nil || c.Webhook == nil {
 		return turn, r.Err
 	}
-	turn.WebhookTarget, err = e.unsealTarget("webhook_claim", c.Webhook)
-	return turn, err
+	turn.WebhookTarget = e.unsealTarget(*c.Webhook)
+	return turn, nil
 }
 
 // AdvanceWebhook writes down how far a target was served, and answers what that
 // makes of it. state_conflict means that the claim is over: the target is
 // another's, or nobody's.
 func (e *Engine) AdvanceWebhook(ctx context.Context, s picket.WebhookStep) (picket.WebhookState, error) {
-	got, err := e.run(ctx, "webhook_advance", s.WebhookID, s.TurnID, strconv.FormatInt(s.From, 10),
+	r, err := e.run(ctx, "webhook_advance", s.WebhookID, s.TurnID, strconv.FormatInt(s.From, 10),
 		strconv.FormatInt(s.To, 10),
 		string(s.Outcome), s.Status, clipped(s.Error, 200), s.Delay.Milliseconds(),
 		picket.WebhookTurnTTL.Milliseconds())
 	if err != nil {
 		return "", err
 	}
-	r := newReply("webhook_advance")
-	return picket.WebhookState(r.Text(r.At(r.List(got), 1))), r.Err
+	return picket.WebhookState(r.Text(r.Value)), r.Err
 }
 
 func clipped(text string, most int) string {
@@ -225,30 +226,31 @@ func clipped(text string, most int) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// unsealTarget opens what a row holds sealed. What another key has sealed stays
-// empty: who posts to it reports it.
-func (e *Engine) unsealTarget(script string, row any) (t picket.WebhookTarget, err error) {
-	r := newReply(script)
-	w, h := r.webhook(row)
-	if r.Err != nil {
-		return t, r.Err
-	}
-	t.Webhook = w
-	address, errURL := e.store.cfg.Sealer.Decrypt(e.sealContext(w.WebhookID, "url"), h["url"])
-	secret, errSecret := e.store.cfg.Sealer.Decrypt(e.sealContext(w.WebhookID, "secret"), h["secret"])
+// unsealTarget opens what a record holds sealed. What another key has sealed stays
+// empty, and the one that posts to the target reports it.
+func (e *Engine) unsealTarget(v webhookView) picket.WebhookTarget {
+	t := picket.WebhookTarget{Webhook: v.webhook()}
+	address, errURL := e.store.cfg.Sealer.Decrypt(e.sealContext(v.ID, "url"), v.Record["url"])
+	secret, errSecret := e.store.cfg.Sealer.Decrypt(e.sealContext(v.ID, "secret"), v.Record["secret"])
 	if errURL == nil && errSecret == nil {
 		t.Target, t.Secret = address, secret
 	}
-	return t, nil
+	return t
 }
 
-// webhook decodes {raw ms, now ms, due ms, id, record}.
-func (r *reply) webhook(v any) (picket.Webhook, map[string]string) {
-	l := r.List(v)
-	rawMs, nowMs, due := r.Int(r.At(l, 0)), r.Int(r.At(l, 1)), r.Int(r.At(l, 2))
-	h := r.Hash(r.At(l, 4))
+// webhookView is what the script function webhook_view shows. Times are ms.
+type webhookView struct {
+	ID     string            `reply:"id"`
+	Raw    int64             `reply:"raw"` // the server's own clock
+	Now    int64             `reply:"now"` // store time
+	Due    int64             `reply:"due"`
+	Record map[string]string `reply:"record"`
+}
+
+func (v webhookView) webhook() picket.Webhook {
+	h := v.Record
 	w := picket.Webhook{
-		WebhookID:  r.Text(r.At(l, 3)),
+		WebhookID:  v.ID,
 		Name:       h["name"],
 		URL:        h["shown"],
 		Types:      []string{},
@@ -264,8 +266,8 @@ func (r *reply) webhook(v any) (picket.Webhook, map[string]string) {
 	if h["types"] != "" {
 		w.Types = strings.Split(h["types"], ",")
 	}
-	if w.State == picket.WebhookActive && w.Failures > 0 && h["claim"] == "" && due > 0 {
-		w.NextAttemptAt = picket.Instant(rawMs + max(due-nowMs, 0))
+	if w.State == picket.WebhookActive && w.Failures > 0 && h["claim"] == "" && v.Due > 0 {
+		w.NextAttemptAt = picket.Instant(v.Raw + max(v.Due-v.Now, 0))
 	}
-	return w, h
+	return w
 }

@@ -7,15 +7,26 @@ import (
 	"sync"
 )
 
-// Decode reads a value that a script made with named() into a struct. Each field
+// Decode reads a reply that a script made with named() into a struct. Each field
 // has a tag `reply:"name"`. A field is a string, an int64, a bool (1 is true), a
 // struct, a pointer to or a slice of any of these, a map[string]string for a
-// hash, or any for a value that is decoded later; with `reply:"name,json"` it is
-// decoded from JSON. A name that the script did not send leaves its field as it
-// is. A name without a field and a value of another shape are kept in Err. A nil
-// value changes nothing.
-func (r *Reply) Decode(value, into any) {
-	r.decodeStruct(value, reflect.ValueOf(into).Elem())
+// hash, or any; with `reply:"name,json"` it is decoded from JSON. A name that the
+// script did not send leaves its field as it is. A name without a field and a value
+// of another shape are kept in Err. A nil value changes nothing. into can also point
+// to a slice of such structs.
+func (r *Reply) Decode(into any) { r.decodeField(r.Value, reflect.ValueOf(into).Elem()) }
+
+// Scan reads a list without names into the variables that into points to, of the
+// types that [Reply.Decode] knows. An element that is missing leaves its variable
+// as it is.
+func (r *Reply) Scan(list any, into ...any) {
+	for i, value := range r.List(list) {
+		if i == len(into) {
+			r.Fail(fmt.Sprintf("at most %d elements", i), list)
+			return
+		}
+		r.decodeField(value, reflect.ValueOf(into[i]).Elem())
+	}
 }
 
 // replyField is a field of a struct that a reply is decoded into.

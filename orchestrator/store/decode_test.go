@@ -24,14 +24,14 @@ type decoded struct {
 }
 
 func TestDecode(t *testing.T) {
-	r := NewReply("test")
-	var got decoded
-	r.Decode([]any{
+	r := NewReply("test", []any{
 		"text", "a", "number", int64(7), "yes", "1", "hash", []any{"k", "v", "n", int64(2)},
 		"texts", []any{"x", int64(3)}, "child", []any{"name", "c"}, "none", nil,
 		"children", []any{[]any{"name", "d"}, []any{}}, "pointer", []any{"name", "e"},
 		"body", `{"A":5}`, "later", []any{int64(1)},
-	}, &got)
+	})
+	var got decoded
+	r.Decode(&got)
 	want := decoded{
 		Text:     "a",
 		Number:   7,
@@ -60,8 +60,8 @@ func TestDecodeReportsADefect(t *testing.T) {
 		"invalid JSON":          []any{"body", "{"},
 		"a list as a name":      []any{[]any{}, "x"},
 	} {
-		r := NewReply("test")
-		r.Decode(value, &decoded{})
+		r := NewReply("test", value)
+		r.Decode(&decoded{})
 		if r.Err == nil {
 			t.Errorf("%s: no error", name)
 		}
@@ -71,9 +71,9 @@ func TestDecodeReportsADefect(t *testing.T) {
 // A reply that was cut off must not panic. Absent names leave their fields empty.
 func TestDecodeShortReply(t *testing.T) {
 	for _, value := range []any{nil, []any{}, []any{"text"}, []any{"child", nil}} {
-		r := NewReply("test")
+		r := NewReply("test", value)
 		var got decoded
-		if r.Decode(value, &got); r.Err != nil || !reflect.DeepEqual(got, decoded{}) {
+		if r.Decode(&got); r.Err != nil || !reflect.DeepEqual(got, decoded{}) {
 			t.Errorf("%v: got %+v, %v", value, got, r.Err)
 		}
 	}

@@ -47,8 +47,8 @@ func (n *Namespace) ensureAdopted(ctx context.Context, run scriptFunc, exhausted
 		}
 		return nil
 	}
-	if w := n.witness.current(); s.isAdopted() && s.floor == w.Floor && s.store == w.StoreID && !exhausted {
-		n.raiseCeiling(s.seq)
+	if w := n.witness.current(); s.isAdopted() && s.floor == w.Floor && s.Store == w.StoreID && !exhausted {
+		n.raiseCeiling(s.Seq)
 		return nil
 	}
 	return n.witness.withLock(func() error { return n.adopt(ctx, run, exhausted) })
@@ -98,7 +98,7 @@ func (n *Namespace) resolveDoubts(ctx context.Context) error {
 
 func (n *Namespace) notAdopted(s storeState) error {
 	what, why := "was restarted or restored", errStoreChanged
-	if s.store == "" {
+	if s.Store == "" {
 		what, why = "does not have it", errStoreLost
 	}
 	r := picket.Refuse(picket.CodeUnavailable,
@@ -110,10 +110,10 @@ func (n *Namespace) notAdopted(s storeState) error {
 
 // checkServer refuses servers that could not keep what they promise.
 func (s *Store) checkServer(seen storeState) error {
-	if seen.role == "slave" {
+	if seen.Role == "slave" {
 		return Unavailable("this Redis is a replica", fmt.Errorf("READONLY"))
 	}
-	if s.cfg.Memory != (seen.role == "memory") {
+	if s.cfg.Memory != (seen.Role == "memory") {
 		return picket.Refuse(picket.CodeUnavailable, "Give the Redis user the right +info.",
 			"the Redis server does not tell who it is, so a restart could not be noticed")
 	}
@@ -131,9 +131,9 @@ func (n *Namespace) adopt(ctx context.Context, run scriptFunc, exhausted bool) e
 		w := n.witness.current()
 		// Another store under an old floor was founded by somebody who knew
 		// nothing of this one.
-		other := w.StoreID != "" && s.store != w.StoreID && s.floor <= w.Floor
+		other := w.StoreID != "" && s.Store != w.StoreID && s.floor <= w.Floor
 		if s.isAdopted() && s.floor >= w.Floor && !other && !exhausted {
-			return n.witness.raise(floorRecord{StoreID: s.store, Floor: s.floor, Ceiling: ceiling(s.seq, w.Ceiling)})
+			return n.witness.raise(floorRecord{StoreID: s.Store, Floor: s.floor, Ceiling: ceiling(s.Seq, w.Ceiling)})
 		}
 		err = n.takeOver(ctx, run, s, w)
 		if err == nil {
@@ -152,7 +152,7 @@ func (n *Namespace) adopt(ctx context.Context, run scriptFunc, exhausted bool) e
 func (n *Namespace) takeOver(ctx context.Context, run scriptFunc, s storeState, w floorRecord) error {
 	clock := n.store.cfg.Now
 	floor := newFloor(s.floor, w.Floor, clock())
-	if s.store == "" && w.isEmpty() && n.store.cfg.Found {
+	if s.Store == "" && w.isEmpty() && n.store.cfg.Found {
 		floor = 0
 	}
 	if clock().Sub(floorEpoch) > maxClockAhead {
@@ -161,7 +161,7 @@ func (n *Namespace) takeOver(ctx context.Context, run scriptFunc, s storeState, 
 	}
 	fresh := "store_" + ulid.Make().String()
 	start := max(floor, w.Ceiling)
-	next := floorRecord{StoreID: s.store, Floor: floor, Ceiling: ceiling(max(s.seq, start), w.Ceiling)}
+	next := floorRecord{StoreID: s.Store, Floor: floor, Ceiling: ceiling(max(s.Seq, start), w.Ceiling)}
 	if next.StoreID == "" {
 		next.StoreID = fresh
 	}
@@ -173,7 +173,7 @@ func (n *Namespace) takeOver(ctx context.Context, run scriptFunc, s storeState, 
 	if err := n.witness.raise(next); err != nil {
 		return err
 	}
-	if _, err := run(ctx, "adopt", s.server, s.store, s.adopted, s.rawFloor, fresh, floor, start); err != nil {
+	if _, err := run(ctx, "adopt", s.Server, s.Store, s.Adopted, s.Floor, fresh, floor, start); err != nil {
 		return err
 	}
 	if floor > 0 {
@@ -188,9 +188,9 @@ func (n *Namespace) takeOver(ctx context.Context, run scriptFunc, s storeState, 
 // logAdoption logs an adoption: a restart is nothing special, lost transitions are.
 func (n *Namespace) logAdoption(s storeState, w floorRecord, floor int64) {
 	switch log := n.log.With("floor", floor); {
-	case s.store == "" && !w.isEmpty():
+	case s.Store == "" && !w.isEmpty():
 		log.Warn("the store has lost this namespace, it starts again: what ran is refused now")
-	case s.store != "" && s.floor < w.Floor:
+	case s.Store != "" && s.floor < w.Floor:
 		log.Warn("the store is older than what this machine knows, so transitions were lost: agents reclaim the leases that are left")
 	default:
 		log.Info("the store was restarted, replaced or is new: agents reclaim their leases")
@@ -295,15 +295,20 @@ type scriptFunc func(ctx context.Context, script string, args ...any) (any, erro
 
 // storeState is what identify shows of a server and a namespace on it.
 type storeState struct {
-	server     string
-	role       string // this server process and its role
-	store      string // "" when the namespace is not there
-	adopted    string // the identity that the namespace was adopted on
-	rawFloor   string // floor as it stands there, for the comparison of adopt
+	identityReply
 	floor      int64
-	seq        int64
-	granted    int64 // grants ever
-	lostGrants bool  // than this process knows of
+	lostGrants bool // fewer grants than this process knows of
+}
+
+// identityReply is what the script identify answers.
+type identityReply struct {
+	Server  string `reply:"server"`
+	Role    string `reply:"role"`    // of this server
+	Store   string `reply:"store"`   // "" when the namespace is not there
+	Adopted string `reply:"adopted"` // the identity that the namespace was adopted on
+	Floor   string `reply:"floor"`   // as it stands there, for the comparison of adopt
+	Seq     int64  `reply:"seq"`
+	Granted int64  `reply:"granted"` // grants ever
 }
 
 func (n *Namespace) readStoreState(ctx context.Context, run scriptFunc) (storeState, error) {
@@ -312,23 +317,17 @@ func (n *Namespace) readStoreState(ctx context.Context, run scriptFunc) (storeSt
 	if err != nil {
 		return storeState{}, err
 	}
-	r := NewReply("identify")
-	l := r.List(got)
-	s := storeState{
-		server:  r.Text(r.At(l, 0)),
-		role:    r.Text(r.At(l, 1)),
-		store:   r.Text(r.At(l, 2)),
-		adopted: r.Text(r.At(l, 3)),
-	}
-	s.rawFloor = r.Text(r.At(l, 4))
-	s.floor, s.seq, s.granted = ParseInt(s.rawFloor), ParseInt(r.Text(r.At(l, 5))), ParseInt(r.Text(r.At(l, 6)))
-	s.lostGrants = s.floor == floor && s.granted < known
+	r := NewReply("identify", got)
+	var s storeState
+	r.Decode(&s.identityReply)
+	s.floor = ParseInt(s.Floor)
+	s.lostGrants = s.floor == floor && s.Granted < known
 	return s, r.Err
 }
 
 // isAdopted reports whether the namespace was adopted on this very server, and has
 // not forgotten since.
-func (s storeState) isAdopted() bool { return s.store != "" && s.adopted == s.server && !s.lostGrants }
+func (s storeState) isAdopted() bool { return s.Store != "" && s.Adopted == s.Server && !s.lostGrants }
 
 // grantCount is how many grants a process knows of, and under which floor. Fewer
 // in the store mean that an older state was put back into a living server.

@@ -10,12 +10,13 @@ import (
 // Reply walks what a script answered. A shape that is not the expected one is
 // a defect of Picket. The first one is kept in Err.
 type Reply struct {
-	Err error // nil if every value so far had the expected shape
+	Value any
+	Err   error // nil if every value so far had the expected shape
 
 	script string
 }
 
-func NewReply(script string) Reply { return Reply{script: script} }
+func NewReply(script string, value any) Reply { return Reply{Value: value, script: script} }
 
 // Fail records that a value is not of the wanted shape. Only the first one is kept.
 func (r *Reply) Fail(want string, got any) {
@@ -80,15 +81,6 @@ func (r *Reply) Hash(v any) map[string]string {
 		m[r.Text(flat[i])] = r.Text(flat[i+1])
 	}
 	return m
-}
-
-// At returns the element i of a list.
-func (r *Reply) At(l []any, i int) any {
-	if i >= len(l) {
-		r.Fail(fmt.Sprintf("at least %d elements", i+1), l)
-		return nil
-	}
-	return l[i]
 }
 
 // JSON decodes a JSON text; "" leaves into as it is.

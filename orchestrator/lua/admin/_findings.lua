@@ -28,7 +28,8 @@ local function report_violation(kind, subject, detail, mend)
     emit(event, { task = string.match(subject, '^task_[^:]*'), actor = ARGV[1] },
       '{"kind":' .. quote(kind) .. ',"subject":' .. quote(subject) .. ',"reason":' .. quote(detail) .. '}')
   end
-  findings[#findings + 1] = { kind, subject, detail, mended and 1 or 0, told and 1 or 0 }
+  findings[#findings + 1] = named{ kind = kind, subject = subject, detail = detail, repaired = mended and 1 or 0,
+    told = told and 1 or 0 }
   return mended
 end
 

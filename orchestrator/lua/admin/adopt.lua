@@ -5,7 +5,7 @@
 -- floor of 0 founds a namespace that nobody ever knew.
 -- ARGV: identity seen, store id seen or '', identity adopted seen, floor seen,
 --   fresh store id, new floor, sequence number to start above
--- Reply: {store id, floor, seq}
+-- Reply: OK
 -- Errors: adopt_lost (another was faster), store_newer
 meta = pick(META, 'store', 'identity', 'floor', 'seq', 'order', 'granted', 'now', 'format')
 local newer = newer_format(meta.format)
@@ -28,4 +28,4 @@ if new > 0 then
   emit('store.adopted', { actor = 'server' }, '{"storeId":' .. quote(store) .. ',"floor":' .. F(new) .. '}')
   wake('lane *')
 end
-return { store, F(new), meta.seq }
+return 'OK'

@@ -3,9 +3,10 @@
 -- on. It runs without store time, since there may be no meta record.
 -- clockless
 -- ARGV: none
--- Reply: {identity, role, store id or nil, identity adopted, floor, seq,
---   grants ever}
+-- Reply: server (its identity), role, store (id), adopted (the identity that was adopted), floor, seq,
+--   granted (grants ever)
 -- Errors: store_newer
 local here, role = identity()
 local m = call('HMGET', META, 'store', 'identity', 'floor', 'seq', 'granted', 'format')
-return newer_format(m[6]) or { here, role, m[1], m[2], m[3], m[4], m[5] or '0' }
+return newer_format(m[6]) or named{ server = here, role = role, store = m[1], adopted = m[2], floor = m[3], seq = m[4],
+  granted = m[5] }

@@ -5,8 +5,8 @@
 -- so that a lost deadline is found soon, however much has ended.
 -- ARGV: actor, repair 0|1, limit, walk (live|rest: from where the last call of
 --   that walk stopped; '': all, from the cursor), cursor of the reply before or ''
--- Reply: {next cursor, '' at the end; members looked at; finding...},
---   finding = {kind, subject, detail, repaired 0|1, told 0|1}
+-- Reply: next (cursor, '' at the end), checked (members looked at), findings: kind, subject, detail, repaired,
+--   told (1 when an event was written)
 local limit, walk = num(ARGV[3]), ARGV[4]
 local LIVE = { 'by-state:leased', 'deadlines', 'by-state:queued', 'delayed', 'starts', 'by-state:handoff',
   'handoffs:open', 'by-state:review', 'lanes', 'holds', 'silence', 'roster:active', 'roster:unhealthy',
@@ -168,6 +168,4 @@ while at <= last and looked < limit do
 end
 cursor = at <= last and F(at) .. ' ' .. pos .. ' ' .. lane or ''
 if walk ~= '' then call('HSET', META, 'inspect_' .. walk, cursor) end
-local out = { cursor, looked }
-for _, f in ipairs(findings) do out[#out + 1] = f end
-return out
+return named{ next = cursor, checked = looked, findings = findings }

@@ -5,7 +5,7 @@
 -- does not weaken it.
 -- ARGV: actor, hard 0|1, reason, limit, request key, body hash, when the pause was made that the
 --   actor has seen, 0 for none, '' not said
--- Reply: {mode, reason, by, at}
+-- Reply: a pause_view
 -- Errors: state_conflict (paused by somebody else since), idempotency_conflict
 local actor, hard = ARGV[1], ARGV[2] == '1'
 local was, err = find_request(ARGV[5], ARGV[6])
@@ -22,4 +22,4 @@ if not was and (hard or paused ~= 'hard') then
   end
 end
 if not was then remember(ARGV[5], ARGV[6], 'done', DAY) end
-return call('HMGET', META, 'paused', 'paused_why', 'paused_by', 'paused_at')
+return pause_view()

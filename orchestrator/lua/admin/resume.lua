@@ -2,7 +2,7 @@
 -- needs: pause
 -- resume lets grants flow again. Resuming what is not paused changes nothing.
 -- ARGV: actor, reason, request key, body hash, when the pause was made that the actor has seen, '' not said
--- Reply: {paused, reason, by, at}
+-- Reply: a pause_view
 -- Errors: state_conflict (paused by somebody else since), idempotency_conflict
 local was, err = find_request(ARGV[3], ARGV[4])
 if err then return err end
@@ -15,4 +15,4 @@ if not was and paused ~= '' then
   wake('lane *')
 end
 remember(ARGV[3], ARGV[4], 'done', DAY)
-return call('HMGET', META, 'paused', 'paused_why', 'paused_by', 'paused_at')
+return pause_view()

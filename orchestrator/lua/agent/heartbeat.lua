@@ -4,7 +4,7 @@
 -- heartbeat notes that an agent lives and tells it what it is to do.
 -- ARGV: agent, actor, operator 0|1, incarnation or 0, status it reports, load
 --   or '', its own time ms, number of commands handled, command..., task in progress...
--- Reply: {raw ms, status, '' | drifts | began_to_drift, {task to stop...}, {command id, request JSON, ...}}
+-- Reply: raw (ms), status, drift ('', drifts or began_to_drift), stop (tasks), pending (command ids and JSON)
 -- Errors: not_found, forbidden, agent_gone, judge_due
 local id, by = ARGV[1], ARGV[2]
 local a = read_agent(id, 'drifting', 'commands', 'drain_command')
@@ -60,4 +60,4 @@ for i = first, #ARGV do
   if not seen[ARGV[i]] and not holds(ARGV[i]) then stop[#stop + 1] = ARGV[i] end
   seen[ARGV[i]] = true
 end
-return { RAW, a.status, drift, stop, pending }
+return named{ raw = RAW, status = a.status, drift = drift, stop = stop, pending = pending }

@@ -3,9 +3,8 @@
 -- agents at most and says where to go on.
 -- ARGV: role or '', only what this key may see or '', role to begin with or
 --   '', active agent of it to begin after or ''
--- Reply: {role to go on with or '', agent to go on after, pool...},
---   pool = {role, sum of maxima, load of the same agents, number of agents per
---   status..., in the order of AgentStatuses; '' where the pool goes on}
+-- Reply: from (role to go on with), after (agent to go on after), pools: role, max (sum of maxima), load (of the
+--   same agents), members (number of agents by status, none where the pool goes on)
 local LOOKS = 1000
 local STATUSES = { 'active', 'unhealthy', 'draining', 'dead', 'deregistered' }
 local role, key, from, after = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -19,7 +18,7 @@ elseif call('HEXISTS', counts, role) == 1 then
   roles = { role }
 end
 
-local out, looked = { '', '' }, 0
+local out, looked = {}, 0
 for _, r in ipairs(roles) do
   local going_on = r == from and after ~= ''
   local ids = call('ZRANGE', K('roster:', 'active|' .. r), going_on and '(' .. after or '-', '+', 'BYLEX',
@@ -29,13 +28,12 @@ for _, r in ipairs(roles) do
     local a = call('HMGET', K('agent:', id), 'max', 'load')
     if a[1] and a[1] ~= '' then most, load = most + num(a[1]), load + num(a[2]) end
   end
-  local pool = { r, F(most), F(load) }
-  for _, s in ipairs(STATUSES) do pool[#pool + 1] = going_on and '' or call('ZCARD', K('roster:', s .. '|' .. r)) end
-  out[#out + 1] = pool
-  looked = looked + #ids + EACH
-  if looked >= LOOKS then
-    out[1], out[2] = r, ids[#ids] or ''
-    return out
+  local members = {}
+  if not going_on then
+    for _, s in ipairs(STATUSES) do members[s] = call('ZCARD', K('roster:', s .. '|' .. r)) end
   end
+  out[#out + 1] = named{ role = r, max = F(most), load = F(load), members = named(members) }
+  looked = looked + #ids + EACH
+  if looked >= LOOKS then return named{ from = r, after = ids[#ids], pools = out } end
 end
-return out
+return named{ pools = out }

@@ -5,8 +5,8 @@
 -- revives one and never shortens one.
 -- ARGV: task, run, secret, presented token
 -- Reply: {raw ms, ttl ms, token, ms since the last tool call or '', last nudge JSON or '',
---   the processes to start: {ms to the call's deadline, order JSON}…, ms that were left or '' when
---   it confirms the grant}
+--   pending_execs, ms that were left or '' when it confirms the grant}. It has no names, since no script runs
+--   as often as this one.
 -- Errors: those of fenced
 local tid, rid = ARGV[1], ARGV[2]
 local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])

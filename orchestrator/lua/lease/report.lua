@@ -3,7 +3,7 @@
 -- run's last 32 gets the answer it got before.
 -- ARGV: task, run, secret, presented token, request id or '', content hash,
 --   report JSON, the call in words, most bytes of the reports of a task
--- Reply: {seq, nudge JSON or ''}, or {} when this call ended the run
+-- Reply: seq, nudge (JSON or ''); or {} when this call ended the run
 -- Errors: those of fenced; idempotency_conflict
 local tid, rid, req = ARGV[1], ARGV[2], ARGV[5]
 local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
@@ -13,7 +13,7 @@ if req ~= '' then
     local hash, seq, id = string.match(was, '^(%S+) (%S+) (.*)$')
     if id == req then
       if hash ~= ARGV[6] then return refuse('idempotency_conflict') end
-      return { num(seq), nudge_for_call(r, req) }
+      return named{ seq = seq, nudge = nudge_for_call(r, req) }
     end
   end
 end
@@ -34,4 +34,4 @@ if req ~= '' then
 end
 emit('task.progress', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid },
   '{"state":"leased","seq":' .. F(seq) .. '}')
-return { seq, nudge }
+return named{ seq = seq, nudge = nudge }

@@ -1,7 +1,7 @@
 -- flags: allow-oom
 -- evidence reads what the runs of a task have changed, the latest run first.
 -- ARGV: task, run or '' for all
--- Reply: list of {run, "at json"}
+-- Reply: list of run, kept ('at json')
 -- Errors: not_found
 local tid, rid = ARGV[1], ARGV[2]
 if not call('HGET', K('task:', tid), 'state') then return refuse('not_found', 'kind', 'task') end
@@ -16,7 +16,7 @@ for i = #runs, 1, -1 do
   if kept then
     size = size + #kept
     if size > MAX_REPLY and #out > 0 then break end
-    out[#out + 1] = { runs[i], kept }
+    out[#out + 1] = named{ run = runs[i], kept = kept }
   end
 end
 return out

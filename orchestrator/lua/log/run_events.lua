@@ -6,7 +6,7 @@
 -- ARGV: task, run, secret, presented token, then per event: type, id or '', data JSON,
 --   top-level fields JSON or '', containment or the reason of a nudge, workspace path or '',
 --   1 when it starts processes for the run, else ''
--- Reply: {number of events that were counted only, code of the last of them or ""}
+-- Reply: refused (number of events that were counted only), code (of the last of them)
 -- Errors: lease_expired, task_mismatch, stale_fence, unknown_fence
 local tid, rid = ARGV[1], ARGV[2]
 local r, err = authenticate_run(tid, rid, ARGV[3], ARGV[4])
@@ -61,4 +61,4 @@ for i = 5, #ARGV, 7 do
 end
 call('LTRIM', K('told:', rid), 0, 127)
 if counted > 0 then count_refused(rid, { 'events', why, r.token, newest }, counted, 1) end
-return { counted, why }
+return named{ refused = counted, code = why }

@@ -1,12 +1,12 @@
 -- flags: allow-oom
--- needs: key_leases login runkey
+-- needs: key_leases key_view login runkey
 -- key_revoke ends a key and its sessions at once. The leases that were acquired
 -- with it end, or are kept. The run keys that it made are revoked, too. Revoking a
 -- key again changes nothing, except that it can end leases that were kept. The
 -- last live admin key cannot be revoked, because without it no key could be made.
 -- ARGV: key id, actor, what becomes of its leases: end, keep or '' (those of a
 --   key with scope agent end), how many of them this step ends
--- Reply: {key id, key hash}
+-- Reply: a key_view
 -- Errors: not_found, state_conflict
 local key = K('key:', ARGV[1])
 local k = call('HMGET', key, 'revoked', 'scopes', 'leases')
@@ -52,4 +52,4 @@ if leases == 'ended' and end_key_leases(ARGV[1], ARGV[2], limit) == limit then
 end
 wake('key ' .. call('HGET', key, 'hash'))
 wake('revoked ' .. ARGV[1])
-return { ARGV[1], call('HGETALL', key) }
+return key_view(ARGV[1])

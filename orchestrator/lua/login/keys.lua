@@ -1,7 +1,8 @@
 -- flags: allow-oom
+-- needs: key_view
 -- keys lists API keys, or finds one by its id or by the hash of its secret.
 -- ARGV: by (all | id | hash), value
--- Reply: {raw ms, row...}, row = {key id, key hash}
+-- Reply: raw (ms), keys (key_views)
 -- Errors: not_found
 local ids
 if ARGV[1] == 'all' then
@@ -11,10 +12,9 @@ elseif ARGV[1] == 'id' then
 else
   ids = { call('GET', K('keyhash:', ARGV[2])) or nil }
 end
-local out = { RAW }
+local shown = {}
 for _, id in ipairs(ids) do
-  local flat = call('HGETALL', K('key:', id))
-  if #flat > 0 then out[#out + 1] = { id, flat } end
+  if call('EXISTS', K('key:', id)) == 1 then shown[#shown + 1] = key_view(id) end
 end
-if ARGV[1] ~= 'all' and #out == 1 then return refuse('not_found', 'kind', 'key') end
-return out
+if ARGV[1] ~= 'all' and #shown == 0 then return refuse('not_found', 'kind', 'key') end
+return named{ raw = RAW, keys = shown }

@@ -3,12 +3,12 @@
 -- key. It also deletes run keys of that key that have expired.
 -- ARGV: key id, hash, name, parent key, agent, life ms, how many may live at
 --   once, request key, body hash
--- Reply: {key id, created 0|1}
+-- Reply: key id
 -- Errors: idempotency_conflict, unauthenticated (the parent ended), forbidden (the parent is a run key), quota_exceeded
 local id, parent, most = ARGV[1], ARGV[4], num(ARGV[7])
 local was, err = find_request(ARGV[8], ARGV[9])
 if err then return err end
-if was then return { was, 0 } end
+if was then return was end
 if not key_is_live(parent) then return refuse('unauthenticated', 'kind', 'key') end
 if call('HGET', K('key:', parent), 'parent') then return refuse('forbidden', 'kind', 'run_key') end
 local of = K('run-keys-of:', parent)
@@ -25,4 +25,4 @@ emit('key.created', { actor = parent }, '{"keyId":' .. quote(id) .. ',"name":' .
   ',"scopes":"agent","parentKeyId":' .. quote(parent) .. ',"agentId":' .. quote(ARGV[5]) ..
   ',"before":null,"after":{"scopes":"agent"}}')
 remember(ARGV[8], ARGV[9], id, DAY)
-return { id, 1 }
+return id

@@ -1,10 +1,10 @@
--- needs: login
+-- needs: key_view login
 -- essential
 -- session_open opens a session for a one-time code. A code opens one session. If
 -- it is used again with another secret, two browsers have it, and the session that
 -- it opened ends. A key has at most 20 sessions; then the oldest one ends.
 -- ARGV: hash of the secret, hash of the code; both with the host name that they are for
--- Reply: {raw ms at which it was opened, {key, key hash}}; {} when the code has opened a session before
+-- Reply: opened (raw ms), key (a key_view); {} when the code has opened a session before
 -- Errors: unauthenticated (the code)
 local code = K('login:', ARGV[2])
 local c = call('HMGET', code, 'key', 'from', 'at', 'session')
@@ -33,4 +33,4 @@ if not at then
   emit('session.opened', { actor = id }, '{"keyId":' .. quote(id) .. ',"from":' .. quote(c[2]) ..
     ',"before":{"sessions":' .. F(open) .. '},"after":{"sessions":' .. F(open + 1) .. '}}')
 end
-return { at, { id, call('HGETALL', K('key:', id)) } }
+return named{ opened = at, key = key_view(id) }

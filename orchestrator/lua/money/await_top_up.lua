@@ -2,7 +2,7 @@
 -- await_top_up tells the holder of a lease whether its envelope was topped up
 -- since a call was refused, or since it began to wait.
 -- ARGV: task, run, secret, presented token
--- Reply: {0|1, available tokens, available nano-dollars, 1 when locked}
+-- Reply: topped_up, available (tokens and nano-dollars), locked
 -- Errors: those of fenced
 local tid = ARGV[1]
 local t, r, deadline, err = fenced(tid, ARGV[2], ARGV[3], ARGV[4])
@@ -12,5 +12,4 @@ put(r, 'active', NOW)
 local e = envelope(tid)
 if not pick(r[1], 'tops_seen').tops_seen then put(r, 'tops_seen', e.tops or '0') end
 local more = r.tops_seen and num(e.tops) > num(r.tops_seen)
-local free_t, free_u = free_amount(e)
-return { more and 1 or 0, free_t, free_u, is_locked(e) and 1 or 0 }
+return named{ topped_up = more and 1 or 0, available = { free_amount(e) }, locked = is_locked(e) and 1 or 0 }

@@ -4,7 +4,7 @@
 -- newest first.
 -- ARGV: task, house:<date>, house or '' for all, after (seq; newest first: before
 --   it, 0 the end), limit, 1 for newest first
--- Reply: {seq, {field, value...}}...
+-- Reply: list of {seq, {field, value...}}, as Redis shows an entry of a stream
 local id, after, limit, back = ARGV[1], num(ARGV[2]), ARGV[3], ARGV[4] == '1'
 if id ~= '' then id = envelope_id(id) end
 local below = after == 0 and '+' or F(after - 1) .. '-99'

@@ -5,8 +5,8 @@
 -- ARGV: task, run, secret, presented token, call id, nonce, tool, hash of the arguments, tokens, nano-dollars,
 --   version of the prices, external 0|1, timeout ms, keyed 0|1, probe 0|1: less is asked for when it is refused,
 --   most calls, kept answers and bytes of these of a tree in a day, most calls of a task at once
--- Reply: {token, available tokens, available nano-dollars, ttl ms of the lease, nudge JSON or ''}, followed by
---   {result, tokens, nano-dollars} when the call was made before
+-- Reply: token, available (tokens and nano-dollars), ttl (ms of the lease), nudge (JSON or ''), and result, cost
+--   (tokens and nano-dollars) when the call was made before
 -- Errors: those of fenced; paused, lease_ending, budget_exceeded, call_in_progress,
 --   idempotency_conflict, state_conflict,
 --   quota_exceeded
@@ -18,10 +18,10 @@ deadline = confirmed_deadline(r, deadline)
 local e, h = envelope(tid), load_call(tid, cid)
 
 -- What an LLM answers cannot carry a nudge, so the next other call does.
-local function answer(was)
+local function answer(result, cost)
   local nudge = string.sub(tool, 1, 4) == 'llm_' and '' or nudge_for_call(r, cid)
-  local free_t, free_u = free_amount(e)
-  return { num(r.token), free_t, free_u, deadline - now, nudge, was }
+  return named{ token = num(r.token), available = { free_amount(e) }, ttl = deadline - now, nudge = nudge,
+    result = result, cost = cost }
 end
 
 -- exceeded tells of a refusal, the first 20 of a run in a minute, and notes how
@@ -47,7 +47,7 @@ elseif h.state and h.outcome == 'uncertain' then
 elseif h.state and h.outcome ~= 'undispatched' then
   local result = call('GET', K('result:', tid .. ':' .. cid))
   if not result then return refuse('state_conflict.result_not_kept', 'call', cid, 'outcome', h.outcome) end
-  return answer({ result, num(h.cost_t), num(h.cost_u) })
+  return answer(result, { num(h.cost_t), num(h.cost_u) })
 end
 
 if paused ~= '' then return refuse('paused') end

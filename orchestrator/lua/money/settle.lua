@@ -5,7 +5,7 @@
 -- figure corrects that.
 -- ARGV: task, call id, nonce, outcome, tokens, nano-dollars, result or '', detail, most kept answers of a
 --   tree in a day, most bytes of these
--- Reply: {tokens, nano-dollars, available tokens, available nano-dollars, 1 when that envelope is locked}
+-- Reply: cost, available (tokens and nano-dollars each), locked (1 when that envelope is locked)
 -- Errors: not_found
 local tid, cid, outcome, cost_t, cost_u = ARGV[1], ARGV[2], ARGV[4], num(ARGV[5]), num(ARGV[6])
 local h = load_call(tid, cid)
@@ -27,5 +27,5 @@ if h.keyed == '1' and ARGV[7] ~= '' and outcome == h.outcome then
     record_kept_call(root, slots, 0, 1, #ARGV[7])
   end
 end
-local free_t, free_u = free_amount(p)
-return { num(h.cost_t), num(h.cost_u), free_t, free_u, is_locked(p) and 1 or 0 }
+return named{ cost = { num(h.cost_t), num(h.cost_u) }, available = { free_amount(p) },
+  locked = is_locked(p) and 1 or 0 }

@@ -8,8 +8,7 @@
 -- the ledger and an event. What was unverified because calls held the money, or
 -- before a top-up, is charged by the next report, or by the end of the task.
 -- ARGV: task, run, secret, presented token, source, session, scope (run|session), tokens, nano-dollars
--- Reply: {tokens, nano-dollars charged now, available tokens, available nano-dollars, 1 when that envelope is locked,
---   tokens, nano-dollars that are unverified}
+-- Reply: cost (charged now), available, unverified (tokens and nano-dollars each), locked (1 when that envelope is)
 -- Errors: lease_expired, task_mismatch, stale_fence, unknown_fence, rate_limited, validation_failed (too many
 --   sessions, or more than is counted)
 local SESSIONS = 1000
@@ -117,11 +116,13 @@ if rest_t ~= 0 or rest_u ~= 0 then
     F(rest_t), 'unverified_u', F(rest_u), 'held_t', '0', 'held_u', '0', 'detail', reason)
 end
 -- Another run must not learn the balance of the current holder.
-if t.run ~= rid then return { cost_t, cost_u, 0, 0, 0, more_rest_t, more_rest_u } end
+local reply = { cost = { cost_t, cost_u }, unverified = { more_rest_t, more_rest_u } }
+if t.run ~= rid then return named(reply) end
 local free_t, free_u = free_amount(p)
 if into == e and e.closed ~= '1' and more_rest then
   emit('budget.overrun', { task = tid, run = rid, actor = 'server' }, '{"envelope":' .. quote(tid) ..
     ',"cost":' .. amount_json(more_rest_t, more_rest_u) .. ',"reserved":' .. amount_json(0, 0) ..
     ',"available":' .. amount_json(free_t, free_u) .. '}')
 end
-return { cost_t, cost_u, free_t, free_u, is_locked(p) and 1 or 0, more_rest_t, more_rest_u }
+reply.available, reply.locked = { free_t, free_u }, is_locked(p) and 1 or 0
+return named(reply)

@@ -2,7 +2,7 @@
 -- result is not there, each with the deadline of its call.
 
 -- pending_execs lists what the adapter of a run is to start and does not know yet:
--- {ms to the deadline of the call, order JSON} each. known is ',id,id,'.
+-- left (ms to the deadline of the call) and order (JSON) of each. known is ',id,id,'.
 local function pending_execs(rid, r, known)
   local out = {}
   if num(r.execs) == 0 then return out end
@@ -10,7 +10,7 @@ local function pending_execs(rid, r, known)
   for i = 1, #flat, 2 do
     local deadline, order = string.match(flat[i + 1], '^(%d+) (.*)$')
     if now < num(deadline) and not string.find(known, ',' .. flat[i] .. ',', 1, true) then
-      out[#out + 1] = { F(num(deadline) - now), order }
+      out[#out + 1] = named{ left = F(num(deadline) - now), order = order }
     end
   end
   return out

@@ -4,17 +4,16 @@
 -- page of the queue, oldest first.
 -- ARGV: order of the task looked at before or '', number of tasks asked about,
 --   tasks..., then names of sets that the tasks have to be in
--- Reply: {next cursor or '', task...}
+-- Reply: next (cursor), tasks
 local last, asked = ARGV[1], num(ARGV[2])
 local sets, source = filter_sets(3 + asked)
-local out = { '' }
+local out = {}
 for i = 3, 2 + asked do
   if in_all_sets(sets, '', ARGV[i]) then out[#out + 1] = ARGV[i] end
 end
-if asked > 0 then return out end
+if asked > 0 then return named{ tasks = out } end
 local got = read_after(source, last, LOOKS)
 for i = 1, #got, 2 do
   if in_all_sets(sets, source, got[i]) then out[#out + 1] = got[i] end
 end
-if #got == 2 * LOOKS then out[1] = F(num(got[#got])) end
-return out
+return named{ tasks = out, next = #got == 2 * LOOKS and F(num(got[#got])) }

@@ -1,12 +1,12 @@
 -- needs: create queue
 -- submit creates a task.
 -- ARGV: request key, body hash, source task or '', spec (20 values)
--- Reply: {task id, created ms, replayed 0|1}
+-- Reply: task, created (ms), repeated (1 when the same request has made the task before)
 -- Errors: idempotency_conflict, too_many_lanes, not_found, state_conflict, budget_exceeded (the house)
 local key, body, source = ARGV[1], ARGV[2], ARGV[3]
 local was, err = find_request(key, body)
 if err then return err end
-if was then return { was, '0', 1 } end
+if was then return named{ task = was, repeated = 1 } end
 local s = read_spec(4)
 if not lane_available(s.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
 local old
@@ -24,4 +24,4 @@ local extra
 if s.fixes ~= '' then extra = ',"fixes":' .. quote(s.fixes) end
 create_task(s, old, extra)
 remember(key, body, s.id, DAY)
-return { s.id, RAW, 0 }
+return named{ task = s.id, created = RAW }

@@ -4,8 +4,10 @@
 local WEBHOOKS = K('webhooks')
 local NEVER = 9007199254740991
 
+-- webhook_view shows a target. due is the instant of the list.
 local function webhook_view(id)
-  return { RAW, NOW, call('ZSCORE', WEBHOOKS, id), id, call('HGETALL', K('webhook:', id)) }
+  return named{ id = id, raw = RAW, now = NOW, due = call('ZSCORE', WEBHOOKS, id),
+    record = call('HGETALL', K('webhook:', id)) }
 end
 
 -- emit_webhook says what became of a target, never where it is or its secret.

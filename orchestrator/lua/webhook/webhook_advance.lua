@@ -9,14 +9,14 @@
 -- nothing.
 -- ARGV: webhook id, claim, position before, position after, outcome, HTTP status, error, ms until
 --   the next try, ms a claim lasts
--- Reply: {failures, state}
+-- Reply: the state that this leaves the target in
 -- Errors: not_found, state_conflict (the claim is over)
 local MOST = 20
 local id, claim, from, to, outcome, status, why = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local w = load(K('webhook:', id))
 if not w then return refuse('not_found', 'kind', 'webhook') end
 local step = table.concat({ claim, from, to, outcome }, ' ')
-if w.step == step then return { num(w.failures), w.state } end
+if w.step == step then return w.state end
 if w.claim ~= claim or w.cursor ~= from then
   return refuse('state_conflict.webhook_claim_over', 'kind', 'webhook', 'cause', 'claim_over')
 end
@@ -51,4 +51,4 @@ end
 put(w, 'claim', w.claim, 'cursor', to, 'failures', w.failures, 'failing', w.failing or '0', 'state', w.state,
   'step', step)
 call('ZADD', WEBHOOKS, F(due), id)
-return { num(w.failures), w.state }
+return w.state

@@ -30,4 +30,4 @@ if not id then
   call('HSET', K('webhook:', id), 'claim', claim)
   call('ZADD', WEBHOOKS, F(now + life), id)
 end
-return named{ seq = F(seq), webhook = { RAW, NOW, '', id, call('HGETALL', K('webhook:', id)) } }
+return named{ seq = F(seq), webhook = webhook_view(id) }

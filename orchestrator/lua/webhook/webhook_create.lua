@@ -3,7 +3,7 @@
 -- ARGV: webhook id, name, shown URL, sealed URL, sealed secret, types (comma), format, actor,
 --   most, request key, body hash,
 --       1 to answer only what the same request has made before
--- Reply: {raw ms, now ms, due ms, webhook id, record}
+-- Reply: a webhook_view
 -- Errors: state_conflict (as many as there may be, or deleted since), idempotency_conflict,
 --   not_found (it has made nothing)
 local id, key, body = ARGV[1], ARGV[10], ARGV[11]

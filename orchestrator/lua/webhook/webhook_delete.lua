@@ -3,15 +3,20 @@
 -- webhook_delete forgets a target with its secrets; what is under way to it may
 -- still arrive.
 -- ARGV: webhook id, actor, request key, body hash
--- Reply: {raw ms, now ms, due ms, webhook id, record without its secrets}
+-- Reply: a webhook_view whose record has no secrets
 -- Errors: not_found, idempotency_conflict
 local id, key, body = ARGV[1], ARGV[3], ARGV[4]
 local was, err = find_request(key, body)
 if err then return err end
-if was then return cjson.decode(was) end
+
+-- What is kept for a repeated request is a list, so that each build of Picket can show it.
+local function shown(kept)
+  return named{ id = kept[4], raw = kept[1], now = kept[2], due = kept[3], record = kept[5] }
+end
+if was then return shown(cjson.decode(was)) end
 local w = load(K('webhook:', id))
 if not w then return refuse('not_found', 'kind', 'webhook') end
-local view, record, names = webhook_view(id), {}, {}
+local record, names = {}, {}
 for name in pairs(w) do
   if type(name) == 'string' and name ~= 'url' and name ~= 'secret' and name ~= 'root' then names[#names + 1] = name end
 end
@@ -20,9 +25,9 @@ for _, name in ipairs(names) do
   record[#record + 1] = name
   record[#record + 1] = w[name]
 end
-view[5] = record
+local kept = { RAW, NOW, call('ZSCORE', WEBHOOKS, id), id, record }
 call('DEL', K('webhook:', id))
 call('ZREM', WEBHOOKS, id)
 emit_webhook('webhook.deleted', id, w, ARGV[2], ',"before":{"state":' .. quote(w.state) .. '},"after":null')
-remember(key, body, cjson.encode(view), DAY)
-return view
+remember(key, body, cjson.encode(kept), DAY)
+return shown(kept)

@@ -2,7 +2,7 @@
 -- needs: webhook
 -- webhook_list shows targets, or one by its id.
 -- ARGV: all, or a webhook id
--- Reply: list of {raw ms, now ms, due ms, webhook id, record}
+-- Reply: list of webhook_views
 -- Errors: not_found
 local out = {}
 if ARGV[1] ~= 'all' then

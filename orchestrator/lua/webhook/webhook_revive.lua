@@ -3,7 +3,7 @@
 -- webhook_revive lets a target that is dead or off be sent what it has missed.
 -- One that is active stays as it is.
 -- ARGV: webhook id, actor, request key, body hash
--- Reply: {raw ms, now ms, due ms, webhook id, record}
+-- Reply: a webhook_view
 -- Errors: not_found, idempotency_conflict
 local id, key, body = ARGV[1], ARGV[3], ARGV[4]
 local was, err = find_request(key, body)
