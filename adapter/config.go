@@ -4,12 +4,13 @@ import (
 	"cmp"
 	"io"
 	"log/slog"
-	"math/rand/v2"
+	"maps"
 	"net/http"
 	"path/filepath"
-	"strings"
-	"sync/atomic"
+	"runtime"
 	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/agents"
@@ -158,107 +159,6 @@ type Config struct {
 	jitter func(d time.Duration) time.Duration
 }
 
-// Adapter leases tasks and runs an agent for each.
-type Adapter struct {
-	cfg            Config
-	client         *Client
-	releasing      chan struct{} // closed by ReleaseNow
-	closeReleasing func()
-
-	noAdvance             atomic.Bool // the server is of a version that has no such route
-	noSeparateCredentials atomic.Bool // the server is of a version that has one credential for each lease
-}
-
-// New checks a configuration and fills in its defaults.
-func New(cfg Config) (*Adapter, error) {
-	if cfg.BaseURL == "" {
-		return nil, picket.Invalid("BaseURL", "Set it to a URL such as http://127.0.0.1:7070.",
-			"the orchestrator's URL is missing")
-	}
-	if cfg.agentIDGiven = cfg.AgentID != ""; !cfg.agentIDGiven {
-		cfg.AgentID = "agent_" + newULID(time.Now())
-	}
-	cfg.Max = cmp.Or(cfg.Max, 1)
-	cfg.Wait = cmp.Or(cfg.Wait, 30*time.Second)
-	req := cfg.request(cfg.Max)
-	if err := req.Normalize(); err != nil {
-		return nil, err
-	}
-	if err := cfg.fillDirs(); err != nil {
-		return nil, err
-	}
-	cfg.StateKey = cmp.Or(cfg.StateKey, cfg.Key)
-	cfg.KeepRuns = cmp.Or(cfg.KeepRuns, 7*24*time.Hour)
-	cfg.LogLimit = cmp.Or(cfg.LogLimit, 64<<20)
-	cfg.Linger = cmp.Or(cfg.Linger, cfg.Preset.Linger())
-	cfg.Grace = cmp.Or(cfg.Grace, 5*time.Second)
-	cfg.ReportRetry = cmp.Or(cfg.ReportRetry, 30*time.Second)
-	cfg.Stdout, cfg.Stderr = serializeWriters(cfg.Stdout, cfg.Stderr)
-	if cfg.AgentName != "" {
-		if err := picket.CheckName("AgentName", cfg.AgentName); err != nil {
-			return nil, err
-		}
-	}
-	if err := cfg.ProgressTick.fill(); err != nil {
-		return nil, err
-	}
-	if err := cfg.Health.fill(); err != nil {
-		return nil, err
-	}
-	if cfg.OnProgressTick == nil {
-		cfg.OnProgressTick = func(Elapsed) {}
-	}
-	if cfg.OnEvent == nil {
-		cfg.OnEvent = func(Event) {}
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
-	if cfg.clock == nil {
-		cfg.clock = process.BootClock
-	}
-	if cfg.jitter == nil {
-		cfg.jitter = rand.N[time.Duration]
-	}
-	for _, name := range cfg.Env {
-		if strings.HasPrefix(name, "PICKET_") || strings.ContainsAny(name, "=\x00") || name == "" {
-			return nil, picket.Invalid("Env", "Leave it out: the agent gets its lease automatically.",
-				"the variable %q cannot be passed to an agent", name)
-		}
-	}
-	if err := cfg.Limits.Fill(); err != nil {
-		return nil, err
-	}
-	if cfg.Launcher == nil {
-		if err := process.CheckContainment(cfg.Containment, nil); err != nil {
-			return nil, err
-		}
-		var err error
-		if cfg.Launcher, err = cfg.launcher(); err != nil {
-			return nil, err
-		}
-	} else if cfg.Containment != "" {
-		return nil, picket.Invalid("Containment", "Leave it out, or leave Launcher out.",
-			"a Launcher of your own decides how it holds processes")
-	}
-	if _, err := cfg.registrationRequest("instance"); err != nil {
-		return nil, err
-	}
-	if err := cfg.checkStateDir(); err != nil {
-		return nil, err
-	}
-	a := &Adapter{
-		cfg:       cfg,
-		client:    &Client{BaseURL: cfg.BaseURL, Key: cfg.Key, HTTP: cfg.HTTP},
-		releasing: make(chan struct{}),
-	}
-	a.closeReleasing = closeOnce(a.releasing)
-	return a, nil
-}
-
-// AgentID is the name under which the adapter leases.
-func (a *Adapter) AgentID() string { return a.cfg.AgentID }
-
 // request is what is asked of the orchestrator to get up to n leases.
 func (cfg *Config) request(n int) picket.AcquireRequest {
 	wait := int(cfg.Wait / time.Second)
@@ -314,4 +214,48 @@ func (cfg *Config) launcher() (process.Launcher, error) {
 		Sessions:    filepath.Join(cfg.StateDir, "sessions"),
 		HTTP:        cfg.HTTP,
 	}, nil
+}
+
+// instanceKey is the member of the metadata that tells the registrations of one
+// id from each other: the next process on this machine knows by it that the one
+// that registered is dead.
+const instanceKey = "instance"
+
+// registrationRequest is what the registry is told of this adapter.
+func (cfg *Config) registrationRequest(instance string) (picket.Registration, error) {
+	about := map[string]any{"version": buildVersion(), "platform": runtime.GOOS + "/" + runtime.GOARCH}
+	if h, ok := cfg.Launcher.(process.ContainmentPlanner); ok {
+		about["containment"] = h.PlannedContainment()
+	}
+	if _, taken := cfg.Metadata[instanceKey]; taken {
+		return picket.Registration{},
+			picket.Invalid("Metadata", "Give it another name.", "the adapter sets %q itself", instanceKey)
+	}
+	maps.Copy(about, cfg.Metadata)
+	about[instanceKey] = instance
+	raw, err := json.Marshal(about, json.Deterministic(true))
+	if err != nil {
+		return picket.Registration{},
+			picket.Invalid("Metadata", "Use what can be written as JSON.", "the metadata cannot be written: %v", err)
+	}
+	drain := int(cfg.Health.DrainTimeout / time.Second)
+	reg := picket.Registration{
+		AgentID: cfg.AgentID, RoleID: cfg.Role, Name: cfg.Name, Capabilities: cfg.Capabilities,
+		Capacity: &picket.DeclaredCapacity{MaxConcurrentTasks: &cfg.Max}, Heartbeat: cfg.Health.thresholds(),
+		DrainTimeoutSeconds: &drain, Metadata: raw,
+	}
+	return reg, reg.Normalize()
+}
+
+// agentName is what people call the agent: the first that there is of the
+// configured name, the roles of task and adapter, the program and the worker.
+func (cfg *Config) agentName(lease picket.Lease) string {
+	program := ""
+	if len(cfg.Command) > 0 {
+		program = filepath.Base(cfg.Command[0])
+		if picket.CheckName("", program) != nil {
+			program = ""
+		}
+	}
+	return cmp.Or(cfg.AgentName, lease.Task.Role, cfg.Role, program, cfg.AgentID)
 }

@@ -3,7 +3,6 @@ package adapter
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,7 +39,7 @@ func (w *dispatcher) start(lease picket.Lease, under *registration) {
 		if w.acquireCtx.Err() != nil { // it came too late: it goes back at once
 			ctx = w.acquireCtx
 		}
-		w.runLease(ctx, lease, s)
+		_, _ = newRun(&w.cfg, lease, under, s).do(ctx) // it was logged
 	})
 }
 
@@ -61,82 +60,40 @@ func (s *slot) startNext(lease picket.Lease) {
 // the next one: not while an acquire waits with other slots, which gets the
 // next task anyway, nor in a drain.
 func (s *slot) shouldAdvance() bool {
-	return s != nil && s.acquireCtx.Err() == nil && !s.registration.isEnded() && !s.registration.isSilent() &&
-		s.acquiring.Load() == 0 &&
-		!s.noAdvance.Load()
-}
-
-// completeTask completes the task, and takes the next lease in the same step where
-// that is possible. Where it is not, or nobody knows what came of it, the plain
-// verb of the proxy completes: the same again is not a second effect.
-func (r *run) completeTask(ctx context.Context, output picket.RawJSON) (state picket.TaskState, err error) {
-	if r.slot.shouldAdvance() {
-		state, err = r.advance(ctx, output)
-		if err == nil || leaseOrTaskEnded(err) {
-			return state, err
-		}
-		r.log.Debug("completed without asking for the next task", "err", err)
-	}
-	done := picket.Completion{Output: output}
-	complete := func(ctx context.Context) (err error) {
-		state, err = r.proxy.CompleteWith(ctx, done)
-		return err
-	}
-	err = r.retryReport(ctx, complete)
-	if errors.Is(err, picket.CodeChildrenOpen) {
-		// The agent has ended without a word about them: they run on, for a person.
-		done.Children = picket.ChildrenDetach
-		err = r.retryReport(ctx, complete)
-	}
-	return state, err
+	return s.acquireCtx.Err() == nil && !s.registration.isEnded() && !s.registration.isSilent() &&
+		s.acquiring.Load() == 0 && !s.noAdvance.Load()
 }
 
 // advance asks until it knows what came of it, for a while: a lease whose grant
 // was lost on the way comes with the repetition.
-func (r *run) advance(ctx context.Context, output picket.RawJSON) (picket.TaskState, error) {
+func (s *slot) advance(ctx context.Context, done picket.Lease, output picket.RawJSON) (picket.TaskState, error) {
 	req := picket.AdvanceRequest{
-		LeaseToken:   r.lease.LeaseToken,
-		FencingToken: r.lease.FencingToken,
+		LeaseToken:   done.LeaseToken,
+		FencingToken: done.FencingToken,
 		Output:       output,
-		Acquire:      r.cfg.request(1),
+		Acquire:      s.cfg.request(1),
 	}
-	req.Acquire.Incarnation, req.Acquire.SeparateCredentials = r.registration.incarnationOrZero(),
-		!r.slot.noSeparateCredentials.Load()
+	req.Acquire.Incarnation = s.registration.incarnationOrZero()
+	req.Acquire.SeparateCredentials = !s.noSeparateCredentials.Load()
 	req.Acquire.WaitSeconds = new(int) // none: the result must not wait for other people's tasks
-	once, until := newULID(time.Now()), r.cfg.clock()+reportTimeout
-	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		try, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(until-r.cfg.clock(), time.Second))
-		got, err := r.slot.client.Advance(try, req, once)
+	once, until := newULID(time.Now()), s.cfg.clock()+reportTimeout
+	for pace := (backoff{least: 200 * time.Millisecond, most: 2 * time.Second}); ; {
+		try, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(until-s.cfg.clock(), time.Second))
+		got, err := s.client.Advance(try, req, once)
 		cancel()
 		switch {
 		case err == nil:
 			for _, lease := range got.Leases {
-				r.slot.startNext(lease)
+				s.startNext(lease)
 			}
 			return got.State, nil
 		case routeMissing(err):
-			r.slot.noAdvance.Store(true)
+			s.noAdvance.Store(true)
 			return "", err
-		case !isRetryable(err) || r.cfg.clock() >= until || !sleep(ctx, wait/2+rand.N(wait)):
+		case !isRetryable(err) || s.cfg.clock() >= until || !pace.pause(ctx):
 			return "", err
 		}
 	}
-}
-
-// routeMissing reports a server that does not know the path or the method. What a
-// load balancer says of itself means nothing.
-func routeMissing(err error) bool {
-	return !errors.Is(err, errNotPicket) &&
-		(errors.Is(err, picket.CodeNotFound) || errors.Is(err, picket.CodeMethodNotAllowed))
-}
-
-// Advance completes the task of a lease and asks for the next leases in one
-// step: both are done or neither. Repeated with the same once key it tells the
-// same state and shows those of its leases that still hold.
-func (c *Client) Advance(ctx context.Context, req picket.AdvanceRequest, once string) (picket.Advanced, error) {
-	var got picket.Advanced
-	err := c.postWithWait(ctx, "/api/v1/leases/advance", req.Acquire.WaitSeconds, once, req, &got)
-	return got, err
 }
 
 // serve registers, works and beats until the drain is over. A session that the
@@ -243,41 +200,145 @@ func (w *dispatcher) afterRegistration(s *registration) error {
 	return errRegistrationEnded
 }
 
-// deregister takes the adapter out of the registry, which has heard of its drain
-// before. It gives up soon: who is silent is dead in the end.
-func (s *registration) deregister() {
-	ctx, cancel := context.WithTimeout(context.Background(), deregisterTimeout)
-	defer cancel()
-	for !s.isDrainAcked() {
-		heard := s.nextAck()
-		select {
-		case <-heard:
-		case <-s.closed:
-			return
-		case <-ctx.Done():
-			return
-		}
+// Run leases tasks and runs them until ctx is cancelled or the registry asks for
+// it, which drains: no new leases are taken, what runs is left to finish, and
+// the adapter leaves the registry. First it ends what adapters that died have
+// left in StateDir, and registers. One that the registry takes for dead ends all
+// its work, registers again and goes on. It returns nil after a drain, and an
+// error when the orchestrator refuses the adapter permanently, such as for a
+// revoked key, or when an operator has removed it ([picket.CodeAgentGone]).
+func (a *Adapter) Run(ctx context.Context) error {
+	a.cfg.deleteOldRuns(time.Now())
+	runs, stop := a.withReleaseNow(context.WithoutCancel(ctx))
+	defer stop()
+	var group sync.WaitGroup
+	defer group.Wait()
+	asking, stopAsking := context.WithCancel(ctx)
+	defer stopAsking()
+	defer context.AfterFunc(runs, stopAsking)()
+	clean := a.sweepOrphans(asking, &group)
+	group.Go(func() { a.collectWorkspaces(asking) })
+	// Workers that were started at once, such as after a deployment, do not all
+	// ask at once. Anyone who serves one agent id competes with nobody.
+	if !a.cfg.PinnedOnly && !sleep(asking, a.cfg.jitter(startJitter)) {
+		return nil
 	}
-	for wait := 100 * time.Millisecond; !s.isEnded() && !s.isSilent(); wait *= 2 {
-		_, err := s.client.AgentStatus(ctx, s.cfg.AgentID, 0,
-			picket.AgentStatusChange{Status: picket.AgentDeregistered, Incarnation: s.incarnation})
-		if err == nil {
-			s.end(errDrained)
-			return
+	w := &dispatcher{
+		Adapter:       a,
+		runsCtx:       runs,
+		acquireCtx:    asking,
+		stopAcquiring: stopAsking,
+		orphansEnded:  clean,
+		group:         &group,
+		slots:         make(chan struct{}, a.cfg.Max),
+	}
+	return w.serve()
+}
+
+// acquireAndStart takes leases and starts their runs, under a session, until ctx ends.
+func (w *dispatcher) acquireAndStart(ctx context.Context, under *registration) error {
+	w.cfg.Log.Info("waiting for tasks", "agent", w.cfg.AgentID, "server", w.cfg.BaseURL)
+	for {
+		if err := under.waitUntilAcked(ctx); err != nil {
+			return err
 		}
-		if !isRetryable(err) || !sleep(ctx, wait) {
-			s.cfg.Log.Debug("not taken out of the registry", "agent", s.cfg.AgentID, "err", err)
-			return
+		free, err := takeSlots(ctx, w.slots)
+		if err != nil {
+			return err
+		}
+		w.acquiring.Store(int32(free))
+		leases, err := w.acquire(ctx, free, under.incarnationOrZero())
+		w.acquiring.Store(0)
+		for range free - len(leases) {
+			<-w.slots
+		}
+		if err != nil {
+			return err
+		}
+		for _, lease := range leases {
+			w.start(lease, under)
 		}
 	}
 }
 
-// deregisterTimeout is what an adapter without work gives the registry.
-const deregisterTimeout = 3 * time.Second
+// startJitter is how far the first requests of workers started together lie apart.
+const startJitter = 250 * time.Millisecond
 
-// isDrainAcked reports whether the registry knows of the drain.
-func (s *registration) isDrainAcked() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.drainAcked
+// takeSlots waits for a free slot and takes all that are free.
+func takeSlots(ctx context.Context, slots chan struct{}) (int, error) {
+	select {
+	case slots <- struct{}{}:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	for n := 1; ; n++ {
+		select {
+		case slots <- struct{}{}:
+		default:
+			return n, ctx.Err()
+		}
+	}
+}
+
+// acquire asks until at least one lease is granted. A request whose reply was
+// lost is repeated with the same key, so that its leases are not lost with it.
+func (a *Adapter) acquire(ctx context.Context, n int, incarnation int64) ([]picket.Lease, error) {
+	pace := backoff{least: 250 * time.Millisecond, most: 15 * time.Second, jitter: a.cfg.jitter}
+	// A key stands for one request to the letter: with another wait it would be
+	// another one.
+	var once string
+	var req picket.AcquireRequest
+	another := func() {
+		once, req = newULID(time.Now()), a.cfg.requestWithJitter(n)
+		req.Incarnation, req.SeparateCredentials = incarnation, !a.noSeparateCredentials.Load()
+	}
+	another()
+	for {
+		asked := time.Now()
+		leases, err := a.client.Acquire(ctx, req, once)
+		switch {
+		case ctx.Err() != nil && len(leases) == 0:
+			return nil, ctx.Err()
+		case err == nil && len(leases) > 0:
+			return leases, nil
+		case err == nil && time.Since(asked) > time.Second:
+			another()
+			pace.reset()
+			continue
+		case lacksSeparateCredentials(err):
+			a.noSeparateCredentials.Store(true)
+			a.cfg.Log.Warn("the server is an earlier version, so adapter and agent share one credential; update the server", "server", a.cfg.BaseURL)
+			another()
+			continue
+		case err != nil && !errors.Is(err, picket.ErrUnknown): // the next try stands for itself
+			another()
+			if !isRetryable(err) && !leaseLost(err) && !errors.Is(err, picket.CodeInternal) {
+				return nil, err
+			}
+		case err == nil:
+			another()
+		}
+		if err != nil {
+			a.cfg.Log.Warn("no lease yet", "agent", a.cfg.AgentID, "err", err)
+		}
+		if !pace.pauseAfter(ctx, err) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// lacksSeparateCredentials reports whether the server does not know separateCredentials.
+func lacksSeparateCredentials(err error) bool {
+	var e *picket.Error
+	return errors.As(err, &e) && e.Code == picket.CodeValidation && e.Facts["field"] == "/separateCredentials"
+}
+
+// RunLease runs one lease to its end. Cancelling ctx, or ReleaseNow, kills the
+// process tree and gives the lease back with class released. The error says
+// why the agent could not be started or its end not be reported; the result is
+// valid beside it.
+func (a *Adapter) RunLease(ctx context.Context, lease picket.Lease) (Result, error) {
+	ctx, stop := a.withReleaseNow(ctx)
+	defer stop()
+	return newRun(&a.cfg, lease, nil, nil).do(ctx)
 }

@@ -4,26 +4,41 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/process"
 	"github.com/picket-dev/picket/internal/files"
 	"github.com/picket-dev/picket/internal/text"
 )
 
-// reportTimeout bounds the reports of a run that was told to give back its lease now.
-const reportTimeout = 10 * time.Second
+// endReporter reports the end of a run and knows its result.
+type endReporter struct {
+	*runScope
+	result     Result
+	member     *registeredRun
+	output     *runOutput
+	successors successors           // nil: nothing comes after the lease
+	leaseEnd   func() time.Duration // when the lease ends, on the clock
+	proc       process.Process      // nil: it was not started
+}
+
+// successors takes the next lease in the step that completes a task.
+type successors interface {
+	// shouldAdvance reports whether the next task is wanted now.
+	shouldAdvance() bool
+	// advance completes the task of a lease, and starts the next one if there is one.
+	advance(ctx context.Context, lease picket.Lease, output picket.RawJSON) (picket.TaskState, error)
+}
 
 // reportEnd reports the end of a run whose process is dead.
-func (r *run) reportEnd(ctx context.Context, v stopRequest) error {
-	defer r.registration.markLeaseEnded(r) // its output may take longer
-	exit := r.exitReport(v)
+func (r *endReporter) reportEnd(ctx context.Context, end agentEnd) error {
+	v := end.request
+	r.proc, r.result.TimedOut, r.result.LastProgressTick = end.proc, end.timedOut, end.lastTick
+	exit := r.exitReport(end)
 	switch {
 	case v.ending != "":
 		r.result.Ending = v.ending
@@ -35,19 +50,41 @@ func (r *run) reportEnd(ctx context.Context, v stopRequest) error {
 	case r.lease.Task.OnExit == picket.OnExitComplete:
 		return r.completeWithOutput(ctx, exit)
 	}
-	exit.Class, exit.Detail = picket.ExitNoResult, r.outputTail()
+	exit.Class, exit.Detail = picket.ExitNoResult, r.output.tail()
 	return r.releaseLease(ctx, exit)
 }
 
+// exitReport describes how the process ended, and by which request.
+func (r *endReporter) exitReport(end agentEnd) picket.Exit {
+	exited := end.proc.Exit()
+	ms := int64((r.cfg.clock() - end.launchedAt) / time.Millisecond)
+	exit := picket.Exit{Class: end.request.class, Code: &exited.Code, DurationMs: &ms}
+	if exited.Signal != "" {
+		exit.Signal = &exited.Signal
+	}
+	if exit.Class == "" {
+		switch {
+		case exited.Code == 0:
+			exit.Class = picket.ExitSuccess
+		case end.signalled:
+			exit.Class = picket.ExitKilled
+		default:
+			exit.Class = picket.ExitCrash
+		}
+	}
+	if exit.Class != picket.ExitSuccess {
+		exit.Detail = r.output.tail()
+	}
+	if end.request.class == picket.ExitStalled || end.request.inReport {
+		exit.Detail = text.Head(end.request.reason+"\n"+exit.Detail, maxDetail)
+	}
+	return exit
+}
+
 // releaseLease releases the lease with how the process ended.
-func (r *run) releaseLease(ctx context.Context, exit picket.Exit) error {
-	r.result.Exit = exit
-	r.result.Ending = EndReleased
-	exit.LastEvent = new(r.events.lastID())
-	err := r.retryReport(ctx, func(ctx context.Context) (err error) {
-		r.result.State, err = r.proxy.Release(ctx, exit)
-		return err
-	})
+func (r *endReporter) releaseLease(ctx context.Context, exit picket.Exit) error {
+	r.result.Exit, r.result.Ending = exit, EndReleased
+	err := r.release(ctx, exit)
 	switch {
 	case err == nil:
 		return nil
@@ -60,12 +97,8 @@ func (r *run) releaseLease(ctx context.Context, exit picket.Exit) error {
 
 // releaseMaybeExpired releases a lease that may have ended with its agent, which is no
 // failure if it has not.
-func (r *run) releaseMaybeExpired(ctx context.Context, exit picket.Exit) error {
-	exit.LastEvent = new(r.events.lastID())
-	err := r.retryReport(ctx, func(ctx context.Context) (err error) {
-		r.result.State, err = r.proxy.Release(ctx, exit)
-		return err
-	})
+func (r *endReporter) releaseMaybeExpired(ctx context.Context, exit picket.Exit) error {
+	err := r.release(ctx, exit)
 	if err == nil {
 		r.result.Exit, r.result.Ending = exit, EndReleased
 		return nil
@@ -78,9 +111,17 @@ func (r *run) releaseMaybeExpired(ctx context.Context, exit picket.Exit) error {
 	return fmt.Errorf("release lease: %w", err)
 }
 
+func (r *endReporter) release(ctx context.Context, exit picket.Exit) error {
+	exit.LastEvent = new(r.output.events.lastID())
+	return r.retryReport(ctx, func(ctx context.Context) (err error) {
+		r.result.State, err = r.proxy.Release(ctx, exit)
+		return err
+	})
+}
+
 // completeWithOutput hands in the end of the process's output as the task's result.
-func (r *run) completeWithOutput(ctx context.Context, exit picket.Exit) error {
-	output, err := r.resultOutput()
+func (r *endReporter) completeWithOutput(ctx context.Context, exit picket.Exit) error {
+	output, err := r.output.result()
 	if err != nil {
 		return err
 	}
@@ -100,23 +141,35 @@ func (r *run) completeWithOutput(ctx context.Context, exit picket.Exit) error {
 	return r.releaseLease(ctx, exit)
 }
 
-// maxResultOutput leaves room for the result under picket.MaxPayload: characters may
-// grow sixfold when they are written as JSON.
-const maxResultOutput = picket.MaxPayload * 3 / 4
-
-func (r *run) resultOutput() (picket.RawJSON, error) {
-	for n := maxTail; ; n /= 2 {
-		b, err := json.Marshal(r.stdout.text(n))
-		if err != nil || len(b) <= maxResultOutput {
-			return b, err
+// completeTask completes the task, and takes the next lease in the same step where
+// that is possible. Where it is not, or if the outcome is unknown, the plain call of
+// the proxy completes the task, which has no second effect.
+func (r *endReporter) completeTask(ctx context.Context, output picket.RawJSON) (state picket.TaskState, err error) {
+	if r.successors != nil && r.successors.shouldAdvance() {
+		state, err = r.successors.advance(ctx, r.lease, output)
+		if err == nil || leaseOrTaskEnded(err) {
+			return state, err
 		}
+		r.log.Debug("completed without asking for the next task", "err", err)
 	}
+	done := picket.Completion{Output: output}
+	complete := func(ctx context.Context) (err error) {
+		state, err = r.proxy.CompleteWith(ctx, done)
+		return err
+	}
+	err = r.retryReport(ctx, complete)
+	if errors.Is(err, picket.CodeChildrenOpen) {
+		// The agent has ended without a word about them: they run on, for a person.
+		done.Children = picket.ChildrenDetach
+		err = r.retryReport(ctx, complete)
+	}
+	return state, err
 }
 
 // reportEndedLease ends a run whose lease ended before the adapter could report: the
 // agent may have called mark_complete and exited at once. What became of the
 // lease is asked, and the exit follows as evidence.
-func (r *run) reportEndedLease(ctx context.Context, exit picket.Exit) error {
+func (r *endReporter) reportEndedLease(ctx context.Context, exit picket.Exit) error {
 	r.result.Ending = EndLost
 	var w picket.Watch
 	err := r.retryReport(ctx, func(ctx context.Context) (err error) {
@@ -140,7 +193,7 @@ func (r *run) reportEndedLease(ctx context.Context, exit picket.Exit) error {
 }
 
 // recordExit records how the process of an ended lease ended.
-func (r *run) recordExit(ctx context.Context, exit picket.Exit) error {
+func (r *endReporter) recordExit(ctx context.Context, exit picket.Exit) error {
 	if r.result.Ending == EndCompleted && exit.Class == picket.ExitCrash {
 		// Many a coding agent wants to say a last word, and its lease pays for no
 		// model any more.
@@ -154,7 +207,7 @@ func (r *run) recordExit(ctx context.Context, exit picket.Exit) error {
 	if r.proc != nil {
 		containment = r.proc.Containment()
 	}
-	exit.LastEvent = new(r.events.lastID())
+	exit.LastEvent = new(r.output.events.lastID())
 	err := r.retryReport(ctx, func(ctx context.Context) error { return r.proxy.Exit(ctx, exit, containment) })
 	if err != nil {
 		r.result.Unreported = true
@@ -167,13 +220,13 @@ func (r *run) recordExit(ctx context.Context, exit picket.Exit) error {
 const afterResultNote = "\n[picket: its result had been taken before; that it then ended so changes nothing]"
 
 // retryReport repeats a report while its outcome is unknown or the server is away,
-// until Settle after the lease's end; in a hurry it gives up soon after. All
+// until Config.ReportRetry after the lease's end. In a hurry it gives up soon. All
 // reports are idempotent, so a lost reply does no harm.
-func (r *run) retryReport(ctx context.Context, report func(context.Context) error) error {
-	until := max(time.Duration(r.leaseEnd.Load()), r.cfg.clock()) + r.cfg.ReportRetry
+func (r *endReporter) retryReport(ctx context.Context, report func(context.Context) error) error {
+	until := max(r.leaseEnd(), r.cfg.clock()) + r.cfg.ReportRetry
 	patient := context.WithoutCancel(ctx)
-	pause, wait := ctx, 200*time.Millisecond
-	for {
+	pace := backoff{least: 200 * time.Millisecond, most: 5 * time.Second}
+	for pause := ctx; ; pace.pause(pause) {
 		now := r.cfg.clock()
 		if ctx.Err() != nil && pause != patient {
 			pause, until = patient, min(until, now+reportTimeout)
@@ -185,43 +238,22 @@ func (r *run) retryReport(ctx context.Context, report func(context.Context) erro
 			return err
 		}
 		r.log.Debug("report not taken yet", "err", err)
-		sleep(pause, wait/2+rand.N(wait))
-		wait = min(2*wait, 5*time.Second)
 	}
 }
 
-// flushTimeout is how long the output is still posted after the run's end.
-func (r *run) flushTimeout(ctx context.Context) time.Duration {
-	if ctx.Err() != nil {
-		return min(r.cfg.ReportRetry, reportTimeout)
-	}
-	return r.cfg.ReportRetry
-}
-
-// isRetryable reports whether the same call may succeed later.
-func isRetryable(err error) bool {
-	return errors.Is(err, picket.ErrUnknown) || picket.CodeOf(err).Retryable()
-}
-
-// leaseOrTaskEnded reports whether the lease or the task has ended already.
-func leaseOrTaskEnded(err error) bool {
-	return leaseLost(err) || errors.Is(err, picket.CodeTaskClosed) || errors.Is(err, picket.CodeStateConflict)
-}
-
-// writeExit leaves the result in the run's directory.
-func (r *run) writeExit() {
-	if r.paths.stateDir == "" {
+// writeExit leaves the result in the run's directory, if there is one.
+func (r *endReporter) writeExit(dir string) {
+	if dir == "" {
 		return
 	}
-	if err := files.WriteJSON(filepath.Join(r.paths.stateDir, exitFile), r.result.Exit); err != nil &&
-		!os.IsNotExist(err) {
-		r.log.Warn("the end of the run cannot be written", "dir", r.paths.stateDir, "err", err)
+	if err := files.WriteJSON(filepath.Join(dir, exitFile), r.result.Exit); err != nil && !os.IsNotExist(err) {
+		r.log.Warn("the end of the run cannot be written", "dir", dir, "err", err)
 	}
 }
 
-// confirmFailed ends a run that was never launched.
-func (r *run) confirmFailed(ctx context.Context, err error) error {
-	r.markProcessesGone()
+// confirmFailed ends a run whose lease could not be confirmed.
+func (r *endReporter) confirmFailed(ctx context.Context, err error) error {
+	r.member.markProcessesGone()
 	if leaseLost(err) {
 		r.result.Ending = EndLost
 		if errors.Is(err, picket.CodeTaskCancelled) {
@@ -239,15 +271,15 @@ func (r *run) confirmFailed(ctx context.Context, err error) error {
 }
 
 // releaseUnlaunched gives back a lease before anything was started for it.
-func (r *run) releaseUnlaunched(ctx context.Context) error {
-	r.markProcessesGone()
+func (r *endReporter) releaseUnlaunched(ctx context.Context) error {
+	r.member.markProcessesGone()
 	return r.releaseLease(ctx, picket.Exit{Class: picket.ExitReleased})
 }
 
 // prepareFailed ends a run whose directory could not be made. That is not a failure of
 // its own when the lease was lost meanwhile or is to be given back.
-func (r *run) prepareFailed(ctx, held context.Context, err error) error {
-	r.markProcessesGone()
+func (r *endReporter) prepareFailed(ctx, held context.Context, err error) error {
+	r.member.markProcessesGone()
 	switch {
 	case ctx.Err() != nil || errors.Is(context.Cause(held), errHeartbeatsUnacked):
 		return r.releaseUnlaunched(ctx)
@@ -259,8 +291,8 @@ func (r *run) prepareFailed(ctx, held context.Context, err error) error {
 
 // launchFailed gives back a lease whose agent could not be started. It counts as
 // a crash, so that a broken set-up ends in front of a person, not in a loop.
-func (r *run) launchFailed(ctx context.Context, err error) error {
-	r.markProcessesGone() // before the report, which may take its time
+func (r *endReporter) launchFailed(ctx context.Context, err error) error {
+	r.member.markProcessesGone() // before the report, which may take its time
 	code := 127
 	said := err.Error()
 	if refusal := (*picket.Error)(nil); errors.As(err, &refusal) && refusal.Remedy != "" {

@@ -3,7 +3,6 @@ package adapter
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -42,7 +41,7 @@ func (c *eventQueue) add(e picket.RunEvent) {
 		c.queue = slices.DeleteFunc(c.queue, isHeartbeat)
 	}
 	c.queue, c.last = append(c.queue, e), e.ID
-	c.wake()
+	wakeUp(c.changed)
 }
 
 // lastID is the id of the newest event, "" if there was none. The exit names it,
@@ -58,14 +57,7 @@ func (c *eventQueue) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
-	c.wake()
-}
-
-func (c *eventQueue) wake() {
-	select {
-	case c.changed <- struct{}{}:
-	default:
-	}
+	wakeUp(c.changed)
 }
 
 func isHeartbeat(e picket.RunEvent) bool { return e.Type == picket.EventAgentHeartbeat }
@@ -73,8 +65,8 @@ func isHeartbeat(e picket.RunEvent) bool { return e.Type == picket.EventAgentHea
 // run posts until everything has arrived after close, until ctx ends, or until
 // the credential is not good any more.
 func (c *eventQueue) run(ctx context.Context) {
-	const least, most = 200 * time.Millisecond, 5 * time.Second
-	for wait := least; ; {
+	pace := backoff{least: 200 * time.Millisecond, most: 5 * time.Second}
+	for {
 		batch, open := c.take()
 		if len(batch) == 0 {
 			if !open {
@@ -92,7 +84,7 @@ func (c *eventQueue) run(ctx context.Context) {
 		cancel()
 		switch {
 		case err == nil:
-			wait = least
+			pace.reset()
 			continue
 		case leaseLost(err):
 			c.log.Warn("the events of the run are not taken any more", "events", len(batch), "err", err)
@@ -102,10 +94,9 @@ func (c *eventQueue) run(ctx context.Context) {
 			continue
 		}
 		c.putBack(batch)
-		if !sleep(ctx, wait/2+rand.N(wait)) {
+		if !pace.pause(ctx) {
 			return
 		}
-		wait = min(2*wait, most)
 	}
 }
 

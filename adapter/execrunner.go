@@ -3,7 +3,6 @@ package adapter
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -16,10 +15,11 @@ import (
 // execResultMargin is what the result of a killed program needs for its way.
 const execResultMargin = 2 * time.Second
 
-// execRunner are the programs that calls of the tool exec ask for. Each call is one
-// program, however often its order comes.
+// execRunner runs the programs that calls of the tool exec ask for, beside the agent.
+// Each call is one program, no matter how often its order comes.
 type execRunner struct {
-	run            *run
+	*runScope
+	stall          *stallDetector  // the output of programs is a sign of life
 	programsCtx    context.Context // of the programs: ends with the lease
 	resultsCtx     context.Context // of their results: ends with the run; set by begin
 	cancelPrograms context.CancelFunc
@@ -34,8 +34,8 @@ type execRunner struct {
 	running  sync.WaitGroup
 }
 
-func newExecRunner(r *run) *execRunner {
-	e := &execRunner{run: r, closed: make(chan struct{}), known: map[string]bool{}}
+func newExecRunner(scope *runScope, stall *stallDetector) *execRunner {
+	e := &execRunner{runScope: scope, stall: stall, closed: make(chan struct{}), known: map[string]bool{}}
 	e.programsCtx, e.cancelPrograms = context.WithCancel(context.Background())
 	closeChannel := closeOnce(e.closed)
 	e.close = func() {
@@ -73,7 +73,7 @@ func (e *execRunner) openCalls() []string {
 
 // startNew starts the program of an order that is new.
 func (e *execRunner) startNew(order picket.ExecRequest) {
-	deadline := e.run.cfg.clock() + time.Duration(order.TTLMs)*time.Millisecond
+	deadline := e.cfg.clock() + time.Duration(order.TTLMs)*time.Millisecond
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.isClosed || e.executor == nil || e.known[order.CallID] || order.CallID == "" {
@@ -109,25 +109,24 @@ func (e *execRunner) wait() {
 // execute runs a program to its end.
 func (e *execRunner) execute(proc process.Executor, order picket.ExecRequest,
 	deadline time.Duration) picket.ExecResult {
-	r := e.run
-	began := r.cfg.clock()
+	began := e.cfg.clock()
 	limit := min(time.Duration(order.TimeoutSeconds)*time.Second, deadline-began-execResultMargin)
 	if limit <= 0 || len(order.Argv) == 0 {
 		return picket.ExecResult{Failed: "the order came too late to be carried out"}
 	}
-	r.log.Info("running a program for the agent", "call", order.CallID, "program", order.Argv[0])
+	e.log.Info("running a program for the agent", "call", order.CallID, "program", order.Argv[0])
 	stdout, stderr := &headTailBuffer{}, &headTailBuffer{}
 	end, err := proc.Exec(e.programsCtx, process.ExecJob{
 		ID: order.CallID, Argv: order.Argv, Timeout: limit, Stdin: strings.NewReader(order.Stdin),
-		Stdout: r.stall.watchWriter(stdout), Stderr: r.stall.watchWriter(stderr),
+		Stdout: e.stall.watchWriter(stdout), Stderr: e.stall.watchWriter(stderr),
 	})
-	r.stall.touch(time.Now())
-	result := picket.ExecResult{DurationMs: int64((r.cfg.clock() - began) / time.Millisecond)}
+	e.stall.touch(time.Now())
+	result := picket.ExecResult{DurationMs: int64((e.cfg.clock() - began) / time.Millisecond)}
 	if err != nil {
 		result.Failed = text.Head(strings.ToValidUTF8(err.Error(), "\uFFFD"), 1024)
 		return result
 	}
-	secret := r.lease.AgentCredential().Reveal()
+	secret := e.lease.AgentCredential().Reveal()
 	var cut [2]bool
 	result.Stdout, cut[0] = stdout.text(secret, picket.MaxExecOutput)
 	result.Stderr, cut[1] = stderr.text(secret, picket.MaxExecOutput)
@@ -156,15 +155,15 @@ func execStopReason(end process.Exited, limit, lasted time.Duration) string {
 // post posts a result until it was taken, refused, or nobody waits for it any
 // more. The first one counts, so that a lost answer does no harm.
 func (e *execRunner) post(work context.Context, id string, result picket.ExecResult, deadline time.Duration) {
-	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+	for pace := (backoff{least: 100 * time.Millisecond, most: 2 * time.Second}); ; {
 		ctx, cancel := context.WithTimeout(work, reportTimeout)
-		err := e.run.proxy.ExecResult(ctx, id, result)
+		err := e.proxy.ExecResult(ctx, id, result)
 		cancel()
 		if err == nil {
 			return
 		}
-		if !isRetryable(err) || e.run.cfg.clock() >= deadline || !sleep(work, wait/2+rand.N(wait)) {
-			e.run.log.Warn("the result of a program was not taken", "call", id, "err", err)
+		if !isRetryable(err) || e.cfg.clock() >= deadline || !pace.pause(work) {
+			e.log.Warn("the result of a program was not taken", "call", id, "err", err)
 			return
 		}
 	}

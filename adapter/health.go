@@ -2,15 +2,10 @@ package adapter
 
 import (
 	"cmp"
-	"maps"
-	"runtime"
 	"runtime/debug"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter/process"
 )
 
 // HealthConfig says when silence of this adapter means what, to the registry
@@ -55,37 +50,6 @@ func (h *HealthConfig) thresholds() *picket.Thresholds {
 		UnhealthyAfterSeconds: seconds(h.UnhealthyAfter),
 		DeadAfterSeconds:      seconds(h.DeadAfter),
 	}
-}
-
-// instanceKey is the member of the metadata that tells the registrations of one
-// id from each other: the next process on this machine knows by it that the one
-// that registered is dead.
-const instanceKey = "instance"
-
-// registrationRequest is what the registry is told of this adapter.
-func (cfg *Config) registrationRequest(instance string) (picket.Registration, error) {
-	about := map[string]any{"version": buildVersion(), "platform": runtime.GOOS + "/" + runtime.GOARCH}
-	if h, ok := cfg.Launcher.(process.ContainmentPlanner); ok {
-		about["containment"] = h.PlannedContainment()
-	}
-	if _, taken := cfg.Metadata[instanceKey]; taken {
-		return picket.Registration{},
-			picket.Invalid("Metadata", "Give it another name.", "the adapter sets %q itself", instanceKey)
-	}
-	maps.Copy(about, cfg.Metadata)
-	about[instanceKey] = instance
-	raw, err := json.Marshal(about, json.Deterministic(true))
-	if err != nil {
-		return picket.Registration{},
-			picket.Invalid("Metadata", "Use what can be written as JSON.", "the metadata cannot be written: %v", err)
-	}
-	drain := int(cfg.Health.DrainTimeout / time.Second)
-	reg := picket.Registration{
-		AgentID: cfg.AgentID, RoleID: cfg.Role, Name: cfg.Name, Capabilities: cfg.Capabilities,
-		Capacity: &picket.DeclaredCapacity{MaxConcurrentTasks: &cfg.Max}, Heartbeat: cfg.Health.thresholds(),
-		DrainTimeoutSeconds: &drain, Metadata: raw,
-	}
-	return reg, reg.Normalize()
 }
 
 // buildVersion is the version of this module that the program was built with.

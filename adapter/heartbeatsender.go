@@ -50,7 +50,7 @@ func (s *registration) sendHeartbeats(ctx context.Context) {
 	defer s.jobs.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watch := suspendDetector{clock: s.cfg.clock, last: s.cfg.clock(), at: time.Now()}
+	watch := newSuspendDetector(s.cfg.clock)
 	for !s.isEnded() {
 		now := s.cfg.clock()
 		if watch.wasSuspended() { // what is under way may be so on a dead connection

@@ -42,27 +42,6 @@ var (
 	errRegistrationEnded = errors.New("the adapter's registration has ended")
 )
 
-// maxPause bounds every wait, so that a resume from suspend, in which timers stand
-// still, is noticed within a second.
-const maxPause = time.Second
-
-// killMargin is what a holder's clock and its last signals may cost: the agent is
-// dead this long before the lease ends.
-func killMargin(window time.Duration) time.Duration {
-	if window < 10*time.Second {
-		return 500 * time.Millisecond
-	}
-	return max(window*3/100, time.Second)
-}
-
-// warningLead is how long before the lease's end the tree gets SIGTERM; 0 is never.
-func warningLead(window time.Duration) time.Duration {
-	if window < 10*time.Second {
-		return 0
-	}
-	return max(window/10, 2*time.Second)
-}
-
 // deadline is when the lease ends if it is not renewed again.
 func (k *keeper) deadline() time.Duration { return k.confirmedAt + k.ttl }
 
@@ -134,12 +113,7 @@ func (k *keeper) confirm(ctx context.Context, giveUp time.Duration) (picket.Rene
 
 // renewSoon lets keep renew at once, for what the answer tells; not while renewals
 // fail, which are tried again in their own time.
-func (k *keeper) renewSoon() {
-	select {
-	case k.renewNow <- struct{}{}:
-	default:
-	}
-}
+func (k *keeper) renewSoon() { wakeUp(k.renewNow) }
 
 // renewalResult is the answer to a renewal sent at sent.
 type renewalResult struct {
@@ -156,7 +130,7 @@ func (k *keeper) run(ctx context.Context) error {
 	var answer chan renewalResult // nil: no request under way
 	abort := func() {}
 	defer func() { abort() }()
-	watch := suspendDetector{clock: k.clock, last: k.clock(), at: time.Now()}
+	watch := newSuspendDetector(k.clock)
 	for {
 		now, heard := k.clock(), k.registration.nextAck()
 		if err := k.killReason(now); err != nil {
@@ -258,33 +232,4 @@ func (k *keeper) backoff(left time.Duration) time.Duration {
 func attemptTimeout(window, left time.Duration) time.Duration {
 	most := min(max(window/10, time.Second), 10*time.Second)
 	return min(most, max(left/2, 100*time.Millisecond))
-}
-
-// leaseLost reports whether an error says for sure that the lease is gone.
-func leaseLost(err error) bool { return err != nil && picket.CodeOf(err).Fenced() }
-
-// suspendDetector compares a clock that counts suspend with one that does not.
-type suspendDetector struct {
-	clock func() time.Duration
-	last  time.Duration
-	at    time.Time
-}
-
-func (s *suspendDetector) wasSuspended() bool {
-	now, at := s.clock(), time.Now()
-	gap := (now - s.last) - at.Sub(s.at)
-	s.last, s.at = now, at
-	return gap > time.Second
-}
-
-// sleep waits for d and reports whether ctx still lives.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -15,12 +16,16 @@ import (
 	"github.com/picket-dev/picket/adapter/process"
 )
 
-// leaseFile holds the lease of a run while it is held, so that the next adapter
-// can give back what a killed one left. All agents run as the same user and can
-// read it, so the credentials of the run are encrypted in it.
-const leaseFile = "lease.json"
+// The files in a run's own directory.
+const (
+	leaseFile = "lease.json" // a leaseRecord, while the lease is held or its end is unreported
+	exitFile  = "exit.json"  // how the run ended, once it has: for people, and to tell its age
+	usageFile = "usage.json" // what the agent has used and the server does not know yet
+)
 
-// leaseRecord is what leaseFile holds.
+// leaseRecord is the lease of a run, written down so that the next adapter can give
+// back what a killed one left. All agents run as the same user and can read it, so the
+// credentials in it are encrypted.
 type leaseRecord struct {
 	TaskID       string `json:"taskId"`
 	RunID        string `json:"runId"`
@@ -45,28 +50,26 @@ type runDirLock struct {
 	record leaseRecord
 }
 
-// lockRunDir notes the lease in the run's directory, under a lock that lasts until
-// the run has ended.
-func (r *run) lockRunDir() error {
-	lock, err := process.LockDir(r.paths.stateDir)
+// lockRunDir notes a lease in the directory of its run, under a lock that lasts until
+// unlock. left is how long the lease lasts.
+func lockRunDir(dir string, key picket.Secret, lease picket.Lease, proxyURL string,
+	left time.Duration) (*runDirLock, error) {
+	lock, err := process.LockDir(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c := &runDirLock{dir: r.paths.stateDir, lock: lock, record: leaseRecord{
-		TaskID: r.lease.TaskID, RunID: r.lease.RunID, FencingToken: r.lease.FencingToken,
-		ProxyURL: r.proxy.BaseURL(), Suspect: isSuspect(r.lease),
+	c := &runDirLock{dir: dir, lock: lock, record: leaseRecord{
+		TaskID: lease.TaskID, RunID: lease.RunID, FencingToken: lease.FencingToken,
+		ProxyURL: proxyURL, Suspect: isSuspect(lease),
 	}}
-	if err := c.record.seal(r.cfg.StateKey, r.lease); err != nil {
-		lock.Close()
-		return err
+	if err = c.record.seal(key, lease); err == nil {
+		err = c.saveDeadline(left)
 	}
-	window := time.Duration(r.lease.WindowMs) * time.Millisecond
-	if err := c.saveDeadline(time.Duration(r.leaseEnd.Load()) - killMargin(window) - r.cfg.clock()); err != nil {
+	if err != nil {
 		lock.Close()
-		return err
+		return nil, err
 	}
-	r.dirLock.Store(c)
-	return nil
+	return c, nil
 }
 
 // seal encrypts the credentials of a lease for adapters with the same key.
@@ -115,35 +118,37 @@ func leaseRecordSealer(key picket.Secret) (*picket.Sealer, error) {
 	return picket.NewSealer(sum[:])
 }
 
-func (r *run) recordRenewal() {
-	c := r.dirLock.Load()
-	if c == nil {
-		return
-	}
-	if err := c.saveDeadline(r.keeper.remaining()); err != nil {
-		r.log.Warn("a renewal cannot be noted", "dir", c.dir, "err", err)
-	}
-}
-
 // saveDeadline notes how long the lease now lasts.
 func (c *runDirLock) saveDeadline(left time.Duration) error {
 	c.record.KillAt = picket.InstantOf(time.Now().Add(left))
 	return replaceJSON(c.dir, leaseFile, c.record)
 }
 
-// unlockRunDir ends the claim. A lease whose end nobody has taken stays noted: the
-// next adapter tries again.
-func (r *run) unlockRunDir() {
-	c := r.dirLock.Load()
-	if c == nil {
-		return
+// unlock ends the claim. It forgets the lease if its end was reported.
+func (c *runDirLock) unlock(reported bool) error {
+	defer c.lock.Close()
+	if !reported {
+		return nil
 	}
-	if !r.result.Unreported {
-		if err := os.Remove(filepath.Join(c.dir, leaseFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			r.log.Warn("the note of an ended lease cannot be deleted", "dir", c.dir, "err", err)
-		}
+	err := os.Remove(filepath.Join(c.dir, leaseFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	c.lock.Close()
+	return err
+}
+
+// orphanDetailPrefix begins the detail of an exit that the sweep reports, and tells it
+// from others.
+const orphanDetailPrefix = "the adapter of this run died"
+
+// isSuspect reports whether the run before this lease took its adapter down and
+// reported nothing.
+func isSuspect(l picket.Lease) bool {
+	before := l.PreviousExit
+	if before == nil || before.Class != picket.ExitReleased || !strings.HasPrefix(before.Detail, orphanDetailPrefix) {
+		return false
+	}
+	return l.LastReport == nil || l.LastReport.FencingToken < l.FencingToken-1
 }
 
 // replaceJSON writes a file so that anyone who reads it finds the old or the new

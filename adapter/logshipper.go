@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/picket-dev/picket"
+)
+
+const (
+	maxChunk   = 64 << 10 // bytes of one post of output
+	maxPending = 1 << 20  // bytes of a stream waiting to be posted, for a moment twice that
 )
 
 // logShipper carries one stream of output to a place that may be slow or away, in
@@ -123,13 +127,6 @@ func (s *logShipper) close() {
 	wakeUp(s.wake)
 }
 
-func wakeUp(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // take removes the next piece, whose offsets count from its own first byte;
 // more is true when another waits, End when there will be none.
 func (s *logShipper) take() (p picket.LogWrite, more bool) {
@@ -231,7 +228,7 @@ func (s *logShipper) send(ctx context.Context, p picket.LogWrite) bool {
 		s.sendEnd(ctx, p)
 		return true
 	}
-	wait := 250 * time.Millisecond
+	pace := backoff{least: 250 * time.Millisecond, most: 5 * time.Second}
 	for resyncs, sent := 0, false; !sent; {
 		try, cancel := context.WithTimeout(ctx, 10*time.Second)
 		next, err := s.post(try, s.atOffset(p))
@@ -247,11 +244,10 @@ func (s *logShipper) send(ctx context.Context, p picket.LogWrite) bool {
 			}
 		case p.End && errors.Is(err, picket.CodeValidation):
 			p.End = false // a server of an earlier version does not know the word
-		case picket.CodeOf(err).Retryable() || errors.Is(err, picket.ErrUnknown):
-			if !sleep(ctx, wait/2+rand.N(wait)) {
+		case isRetryable(err):
+			if !pace.pause(ctx) {
 				return false
 			}
-			wait = min(2*wait, 5*time.Second)
 		default:
 			s.log.Warn("the agent's output is not taken any more", "by", s.destination, "stream", s.stream, "err", err)
 			return false

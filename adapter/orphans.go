@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/process"
+	"github.com/picket-dev/picket/adapter/workspace"
 	"github.com/picket-dev/picket/internal/files"
 )
 
@@ -142,9 +141,9 @@ func (a *Adapter) releaseOrphan(ctx context.Context, o *orphanedRun) {
 // over: then a task that waits for this process goes on. It tries until the
 // server answers, or for as long as evidence is taken.
 func (o *orphanedRun) report(ctx context.Context, proxy *Proxy) (exit picket.Exit, state picket.TaskState, err error) {
-	const least, most, evidence = 200 * time.Millisecond, 15 * time.Second, 15 * time.Minute
+	const evidence = 15 * time.Minute
 	until := time.Now().Add(max(time.Until(o.lease.KillAt.Time()), 0) + evidence)
-	for wait := least; ; wait = min(2*wait, most) {
+	for pace := (backoff{least: 200 * time.Millisecond, most: 15 * time.Second}); ; {
 		try, cancel := context.WithTimeout(ctx, reportTimeout)
 		err = o.clearSuspicion(try, proxy)
 		exit = o.exitReport()
@@ -161,7 +160,7 @@ func (o *orphanedRun) report(ctx context.Context, proxy *Proxy) (exit picket.Exi
 			err = proxy.Exit(try, late, "")
 		}
 		cancel()
-		if !isRetryable(err) || time.Now().After(until) || !sleep(ctx, wait/2+rand.N(wait)) {
+		if !isRetryable(err) || time.Now().After(until) || !pace.pause(ctx) {
 			return exit, state, err
 		}
 	}
@@ -178,10 +177,6 @@ func (o *orphanedRun) clearSuspicion(ctx context.Context, proxy *Proxy) error {
 	}
 	return err
 }
-
-// orphanDetailPrefix begins the detail of an exit that the sweep reports, and tells it
-// from others.
-const orphanDetailPrefix = "the adapter of this run died"
 
 // exitReport is what the run is given back with. A run that has ended and could not
 // be reported keeps its own exit. Of any other the adapter's death is not the
@@ -204,12 +199,61 @@ func (o *orphanedRun) exitReport() picket.Exit {
 	return exit
 }
 
-// isSuspect reports whether the run before this lease took its adapter down and
-// reported nothing.
-func isSuspect(l picket.Lease) bool {
-	before := l.PreviousExit
-	if before == nil || before.Class != picket.ExitReleased || !strings.HasPrefix(before.Detail, orphanDetailPrefix) {
-		return false
+// postUsage posts what a dead adapter has noted of its agent and not posted.
+func (o *orphanedRun) postUsage(ctx context.Context, proxy *Proxy) error {
+	var noted []picket.UsageReport
+	if readJSON(o.dir, usageFile, &noted) != nil {
+		return nil
 	}
-	return l.LastReport == nil || l.LastReport.FencingToken < l.FencingToken-1
+	for _, u := range noted {
+		if _, err := proxy.Usage(ctx, u); err != nil && isRetryable(err) {
+			return err
+		}
+	}
+	return os.Remove(filepath.Join(o.dir, usageFile))
+}
+
+// commitOrphanWork does for a run whose adapter died what that has not done any more:
+// what is in its worktree is committed, and handed in with the run's own
+// credential.
+func (a *Adapter) commitOrphanWork(ctx context.Context, lost picket.Lease) {
+	log := a.cfg.Log.With("task", lost.TaskID, "run", lost.RunID)
+	all, err := workspace.List(a.cfg.StateDir)
+	if err != nil {
+		log.Warn("the kept workspaces cannot be listed", "err", err)
+		return
+	}
+	for _, w := range all {
+		if w.RunID != lost.RunID || w.Source != workspace.Worktree || w.Stage != workspace.StageReady {
+			continue
+		}
+		if err := a.commitOrphanWorkspace(ctx, w, lost); err != nil {
+			log.Warn("the work of a dead adapter is not on its branch yet; it is in the workspace", "workspace", w.Path,
+				"err", err)
+		}
+	}
+}
+
+func (a *Adapter) commitOrphanWorkspace(ctx context.Context, w workspace.KeptWorkspace, lost picket.Lease) error {
+	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
+	defer cancel()
+	k, err := workspace.Lock(ctx, w, a.cfg.StateDir, a.cfg.WorkspaceRoot, 0)
+	if errors.Is(err, workspace.ErrInUse) {
+		return nil // somebody is at it
+	}
+	if err != nil {
+		return err
+	}
+	defer k.Unlock()
+	shop := a.cfg.workspaceStore()
+	if err := shop.Repair(ctx, k); err != nil {
+		return err
+	}
+	ev, err := shop.Evidence(ctx, k, shop.BranchTip(ctx, k), lost.AgentCredential())
+	if err != nil {
+		return err
+	}
+	try, stop := context.WithTimeout(ctx, reportTimeout)
+	defer stop()
+	return NewProxy(lost, a.cfg.BaseURL, a.cfg.HTTP).Evidence(try, ev)
 }

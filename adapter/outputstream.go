@@ -2,26 +2,22 @@ package adapter
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/workspace"
+	"github.com/picket-dev/picket/internal/text"
 )
 
-const (
-	maxChunk   = 64 << 10 // bytes of one post of output
-	maxPending = 1 << 20  // bytes of a stream waiting to be posted, for a moment twice that
-	maxTail    = 64 << 10 // bytes of the tail kept for output and detail
-)
+// maxTail is how much of a stream's end is kept for the result and the detail of the
+// exit, in bytes.
+const maxTail = 64 << 10
 
 // outputStream takes one stream of a process: it hides the lease token and hands the
 // rest to a file, to the proxy, to the tail and to the caller's copy.
@@ -35,7 +31,7 @@ type outputStream struct {
 	last      picket.Instant
 	fileRoom  int64 // bytes that the file still takes
 	shippers  []*logShipper
-	tail      tailBuffer
+	tail      []byte // the last bytes, at least maxTail of them
 	log       *slog.Logger
 	closed    bool
 }
@@ -74,7 +70,9 @@ func (o *outputStream) distribute(p []byte) {
 		return
 	}
 	at := picket.InstantOf(time.Now())
-	o.tail.add(p)
+	if o.tail = append(o.tail, p...); len(o.tail) > 2*maxTail {
+		o.tail = bytes.Clone(o.tail[len(o.tail)-maxTail:])
+	}
 	o.appendToFile(p, at)
 	for _, s := range o.shippers {
 		s.add(p, at)
@@ -101,15 +99,6 @@ func (o *outputStream) appendToFile(p []byte, at picket.Instant) {
 		o.log.Warn("the agent's output cannot be kept", "file", o.file.Name(), "err", err)
 		o.fileRoom = 0
 	}
-}
-
-// openTimes makes the file that says when a stream grew; nil when it cannot.
-func (p runPaths) openTimes(stream string) *os.File {
-	f, err := os.OpenFile(filepath.Join(p.stateDir, stream+".times"), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return nil
-	}
-	return f
 }
 
 // redactor replaces a secret in a stream, also where it is cut by a write.
@@ -148,37 +137,12 @@ func secretPrefixLen(secret, buf []byte) int {
 	return 0
 }
 
-// tailBuffer keeps the last maxTail bytes of a stream.
-type tailBuffer struct{ b []byte }
-
-func (t *tailBuffer) add(p []byte) {
-	t.b = append(t.b, p...)
-	if len(t.b) > 2*maxTail {
-		t.b = bytes.Clone(t.b[len(t.b)-maxTail:])
-	}
-}
-
 // text is the end of the stream, at most n bytes of valid UTF-8.
-func (t *tailBuffer) text(n int) string {
-	b := t.b
-	if len(b) > n {
-		b = b[len(b)-n:]
-		for len(b) > 0 && !utf8.RuneStart(b[0]) {
-			b = b[1:]
-		}
-	}
-	return strings.ToValidUTF8(string(b), "\uFFFD")
-}
-
 func (o *outputStream) text(n int) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	s := o.tail.text(n)
-	for len(s) > n { // replacement characters are longer than what they replace
-		_, size := utf8.DecodeRuneInString(s)
-		s = s[size:]
-	}
-	return s
+	end := strings.ToValidUTF8(text.Tail(string(o.tail), n), "\uFFFD")
+	return text.Tail(end, n) // replacement characters are longer than what they replace
 }
 
 // lockedWriter shares a lock with another: both may be the same terminal.
@@ -202,58 +166,4 @@ func serializeWriters(a, b io.Writer) (io.Writer, io.Writer) {
 		return lockedWriter{mu, w}
 	}
 	return lock(a), lock(b)
-}
-
-// openOutputs starts what carries output and events on; the channel closes when
-// all of it has arrived.
-func (r *run) openOutputs(work context.Context, group *sync.WaitGroup) <-chan struct{} {
-	var shipping sync.WaitGroup
-	open := func(stream string, tee io.Writer) *outputStream {
-		o := &outputStream{
-			redactor: newRedactor(r.lease.AgentCredential()),
-			file:     r.paths.openLog(stream),
-			times:    r.paths.openTimes(stream),
-			fileRoom: r.cfg.LogLimit,
-			log:      r.log,
-		}
-		o.shippers = append(o.shippers, newProxyShipper(stream, r.proxy, r.log))
-		if tee != nil {
-			o.shippers = append(o.shippers, newWriterShipper(stream, tee, r.log))
-		}
-		for _, s := range o.shippers {
-			shipping.Go(func() { s.run(work) })
-		}
-		return o
-	}
-	stdout, stderr := r.cfg.Stdout, r.cfg.Stderr
-	if of := r.cfg.OutputOf; of != "" && of != r.lease.TaskID {
-		stdout, stderr = nil, nil
-	}
-	r.stdout, r.stderr = open("stdout", stdout), open("stderr", stderr)
-	shipping.Go(func() { r.events.run(work) })
-	r.usage.file = filepath.Join(r.paths.stateDir, usageFile)
-	shipping.Go(func() { r.usage.run(work) })
-	shipping.Go(r.execs.wait)
-	shipped := make(chan struct{})
-	group.Go(func() { shipping.Wait(); close(shipped) })
-	return shipped
-}
-
-func (r *run) closeOutputs() {
-	r.stdout.close()
-	r.stderr.close()
-	r.events.close()
-	r.usage.close()
-	r.execs.close()
-}
-
-// waitForShippers waits until output and events were posted, within the bounds of settling.
-func (r *run) waitForShippers(ctx context.Context, shipped <-chan struct{}) {
-	t := time.NewTimer(r.flushTimeout(ctx))
-	defer t.Stop()
-	select {
-	case <-shipped:
-	case <-t.C:
-		r.log.Warn("not all output was taken; it is in the run's directory", "dir", r.paths.stateDir)
-	}
 }

@@ -252,8 +252,8 @@ func TestResultIsTheValidTail(t *testing.T) {
 	} {
 		o := &outputStream{log: slog.New(slog.DiscardHandler)}
 		o.Write([]byte(tt.write))
-		r := &run{stdout: o}
-		raw, err := r.resultOutput()
+		r := &runOutput{stdout: o}
+		raw, err := r.result()
 		if err != nil || len(raw) > picket.MaxPayload {
 			t.Fatalf("%s: %d bytes, %v", name, len(raw), err)
 		}

@@ -3,7 +3,6 @@ package adapter
 import (
 	"cmp"
 	"math"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -57,41 +56,29 @@ type progressTicker struct {
 	warnAfter  time.Duration // after which elapsed time; 0: never, or told already
 }
 
-func (r *run) newProgressTicker() *progressTicker {
+func newProgressTicker(clock func() time.Duration, every ProgressTickConfig, lease picket.Lease, agent string,
+	launchedAt time.Duration) *progressTicker {
 	p := &progressTicker{
-		clock:      r.cfg.clock,
-		launchedAt: r.launchedAt,
-		interval:   r.cfg.ProgressTick.Interval,
-		runID:      r.lease.RunID,
+		clock:      clock,
+		launchedAt: launchedAt,
+		nextTick:   launchedAt + every.Interval,
+		interval:   every.Interval,
+		runID:      lease.RunID,
 		base: picket.RunEvent{
-			TaskID:         r.lease.TaskID,
-			LauncherFields: picket.LauncherFields{Agent: r.agentName(), IssueNumber: r.issueNumber()},
+			TaskID:         lease.TaskID,
+			LauncherFields: picket.LauncherFields{Agent: agent, IssueNumber: issueNumber(lease)},
 		},
 	}
-	p.nextTick = p.launchedAt + p.interval
-	if s := r.lease.Task.TimeoutSeconds; s != nil {
+	if s := lease.Task.TimeoutSeconds; s != nil {
 		p.timeout = time.Duration(*s) * time.Second
-		p.warnAfter = time.Duration(float64(p.timeout) * r.cfg.ProgressTick.TimeoutWarningThreshold)
+		p.warnAfter = time.Duration(float64(p.timeout) * every.TimeoutWarningThreshold)
 	}
 	return p
 }
 
-// agentName is what people call the agent: the first that there is of the
-// configured name, the roles of task and adapter, the program and the worker.
-func (r *run) agentName() string {
-	program := ""
-	if len(r.cfg.Command) > 0 {
-		program = filepath.Base(r.cfg.Command[0])
-		if picket.CheckName("", program) != nil {
-			program = ""
-		}
-	}
-	return cmp.Or(r.cfg.AgentName, r.lease.Task.Role, r.cfg.Role, program, r.cfg.AgentID)
-}
-
 // issueNumber is the label "issue" of the task, if it is a number.
-func (r *run) issueNumber() *int64 {
-	n, err := strconv.ParseInt(r.lease.Task.Labels["issue"], 10, 64)
+func issueNumber(lease picket.Lease) *int64 {
+	n, err := strconv.ParseInt(lease.Task.Labels["issue"], 10, 64)
 	if err != nil || n < 0 || n >= 1<<53 {
 		return nil
 	}

@@ -23,6 +23,15 @@ func (c *Client) Acquire(ctx context.Context, req picket.AcquireRequest, once st
 	return got.Leases, err
 }
 
+// Advance completes the task of a lease and asks for the next leases in one
+// step: both are done or neither. Repeated with the same once key it tells the
+// same state and shows those of its leases that still hold.
+func (c *Client) Advance(ctx context.Context, req picket.AdvanceRequest, once string) (picket.Advanced, error) {
+	var got picket.Advanced
+	err := c.postWithWait(ctx, "/api/v1/leases/advance", req.Acquire.WaitSeconds, once, req, &got)
+	return got, err
+}
+
 // postWithWait posts a request that the server may hold for wait seconds, nil for none.
 func (c *Client) postWithWait(ctx context.Context, path string, wait *int, once string, in, out any) error {
 	patience := c.timeout()

@@ -49,10 +49,13 @@ func (m *registrar) registerWithRetry(ctx context.Context) (*registration, error
 			m.orphansEnded = m.sweepOrphansAgain()
 		}
 	}
-	const least = 250 * time.Millisecond
-	most := min(max(m.cfg.Health.Interval, time.Second), 15*time.Second)
+	pace := backoff{
+		least:  250 * time.Millisecond,
+		most:   min(max(m.cfg.Health.Interval, time.Second), 15*time.Second),
+		jitter: m.cfg.jitter,
+	}
 	var app *registrationAttempt
-	for wait := least; ; wait = min(2*wait, most) {
+	for {
 		if app == nil {
 			var err error
 			if app, err = m.newAttempt(); err != nil {
@@ -86,7 +89,7 @@ func (m *registrar) registerWithRetry(ctx context.Context) (*registration, error
 		default:
 			m.cfg.Log.Warn("not registered yet", "agent", m.cfg.AgentID, "err", err)
 		}
-		if !sleep(ctx, max(wait/2, retryAfter(err))+m.cfg.jitter(wait)) {
+		if !pace.pauseAfter(ctx, err) {
 			if app != nil && app.maybeSent {
 				m.withdraw(ctx)
 			}

@@ -24,16 +24,25 @@ type registration struct {
 	wake        chan struct{} // has room for one: beat now
 
 	mu              sync.Mutex
-	cause           error         // why it is over
-	ackedAt         time.Duration // when the last acknowledged heartbeat was sent, on the clock
-	ackSignal       chan struct{} // closed and replaced at every acknowledgement
-	runs            map[*run]bool // true while its lease is held
-	draining        bool          // its heartbeats report it
-	drainAcked      bool          // the registry has acknowledged one that did
-	handledCommands []string      // commands, not acknowledged yet
-	knownCommands   []string      // commands that were carried out or are being, the newest ones
+	cause           error                   // why it is over
+	ackedAt         time.Duration           // when the last acknowledged heartbeat was sent, on the clock
+	ackSignal       chan struct{}           // closed and replaced at every acknowledgement
+	runs            map[*registeredRun]bool // true while its lease is held
+	draining        bool                    // its heartbeats report it
+	drainAcked      bool                    // the registry has acknowledged one that did
+	handledCommands []string                // commands, not acknowledged yet
+	knownCommands   []string                // commands that were carried out or are being, the newest ones
 
 	jobs sync.WaitGroup // of beat
+}
+
+// registeredRun is what a registration knows of a run under it.
+type registeredRun struct {
+	taskID            string
+	stop              context.CancelCauseFunc   // gives the lease back now
+	checkLease        func(ctx context.Context) // asks what became of a lease that the registry does not know of
+	processesGone     chan struct{}             // closed once all processes of the run have exited
+	markProcessesGone func()                    // closes it
 }
 
 // newRegistration begins with a registration that was first sent at the time sent.
@@ -41,7 +50,7 @@ func newRegistration(a *Adapter, incarnation int64, sent time.Duration, drained 
 	return &registration{
 		cfg: &a.cfg, client: a.client, incarnation: incarnation, onDrain: drained, ackedAt: sent,
 		closed: make(chan struct{}), wake: make(chan struct{}, 1), ackSignal: make(chan struct{}),
-		runs: map[*run]bool{},
+		runs: map[*registeredRun]bool{},
 	}
 }
 
@@ -163,15 +172,10 @@ func (s *registration) announceDrain() {
 }
 
 // heartbeatNow lets the next heartbeat come at once.
-func (s *registration) heartbeatNow() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
+func (s *registration) heartbeatNow() { wakeUp(s.wake) }
 
 // addRun takes a run under the session, before it starts anything.
-func (s *registration) addRun(r *run) {
+func (s *registration) addRun(r *registeredRun) {
 	if s == nil {
 		return
 	}
@@ -181,7 +185,7 @@ func (s *registration) addRun(r *run) {
 }
 
 // markLeaseEnded takes note that the lease of a run has ended.
-func (s *registration) markLeaseEnded(r *run) {
+func (s *registration) markLeaseEnded(r *registeredRun) {
 	if s == nil {
 		return
 	}
@@ -193,7 +197,7 @@ func (s *registration) markLeaseEnded(r *run) {
 }
 
 // removeRun forgets a run.
-func (s *registration) removeRun(r *run) {
+func (s *registration) removeRun(r *registeredRun) {
 	if s == nil {
 		return
 	}
@@ -206,7 +210,7 @@ func (s *registration) removeRun(r *run) {
 // What runs have to report goes on.
 func (s *registration) waitForProcesses() {
 	s.mu.Lock()
-	runs := make([]*run, 0, len(s.runs))
+	runs := make([]*registeredRun, 0, len(s.runs))
 	for r := range s.runs {
 		runs = append(runs, r)
 	}
@@ -230,7 +234,7 @@ func (s *registration) heartbeat() picket.Heartbeat {
 	}
 	for r, held := range s.runs {
 		if held {
-			hb.TasksInProgress = append(hb.TasksInProgress, r.lease.TaskID)
+			hb.TasksInProgress = append(hb.TasksInProgress, r.taskID)
 		}
 	}
 	slices.Sort(hb.TasksInProgress)
@@ -287,7 +291,13 @@ func (s *registration) handleCommand(ctx context.Context, c picket.PendingComman
 	log := s.cfg.Log.With("agent", s.cfg.AgentID, "command", c.Command, "id", c.CommandID, "reason", c.Reason)
 	if c.Command == picket.CommandStopTask && c.Reason == reasonNoLease && c.CommandID == "stop_"+c.TaskID {
 		for _, r := range s.runsOf(c.TaskID) {
-			s.jobs.Go(func() { r.checkUnknownLease(ctx) })
+			s.jobs.Go(func() {
+				select {
+				case <-r.processesGone:
+				default:
+					r.checkLease(ctx)
+				}
+			})
 		}
 		return
 	}
@@ -329,11 +339,11 @@ func (s *registration) recordHandled(id string) {
 	s.heartbeatNow()
 }
 
-func (s *registration) runsOf(task string) (runs []*run) {
+func (s *registration) runsOf(task string) (runs []*registeredRun) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for r, held := range s.runs {
-		if held && r.lease.TaskID == task {
+		if held && r.taskID == task {
 			runs = append(runs, r)
 		}
 	}
@@ -357,22 +367,41 @@ func (s *registration) stopTask(ctx context.Context, c picket.PendingCommand) {
 	s.recordHandled(c.CommandID)
 }
 
-// checkUnknownLease asks what became of a lease that the registry does not know of: an
-// agent that handed its result in a moment ago may end on its own.
-func (r *run) checkUnknownLease(ctx context.Context) {
-	select {
-	case <-r.processesGone:
-		return
-	default:
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+// deregister takes the adapter out of the registry, which has heard of its drain
+// before. It gives up soon: who is silent is dead in the end.
+func (s *registration) deregister() {
+	ctx, cancel := context.WithTimeout(context.Background(), deregisterTimeout)
 	defer cancel()
-	w, news, err := r.proxy.Watch(ctx, 0)
-	if err != nil {
-		w, news = picket.Watch{State: picket.WatchLost}, true
+	for !s.isDrainAcked() {
+		heard := s.nextAck()
+		select {
+		case <-heard:
+		case <-s.closed:
+			return
+		case <-ctx.Done():
+			return
+		}
 	}
-	if news && w.State != picket.WatchReclaim {
-		r.log.Info("the registry knows of no lease", "state", w.State, "err", err)
-		r.onLeaseChange(w)
+	for wait := 100 * time.Millisecond; !s.isEnded() && !s.isSilent(); wait *= 2 {
+		_, err := s.client.AgentStatus(ctx, s.cfg.AgentID, 0,
+			picket.AgentStatusChange{Status: picket.AgentDeregistered, Incarnation: s.incarnation})
+		if err == nil {
+			s.end(errDrained)
+			return
+		}
+		if !isRetryable(err) || !sleep(ctx, wait) {
+			s.cfg.Log.Debug("not taken out of the registry", "agent", s.cfg.AgentID, "err", err)
+			return
+		}
 	}
+}
+
+// deregisterTimeout is what an adapter without work gives the registry.
+const deregisterTimeout = 3 * time.Second
+
+// isDrainAcked reports whether the registry knows of the drain.
+func (s *registration) isDrainAcked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.drainAcked
 }

@@ -2,209 +2,130 @@ package adapter
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/process"
 )
 
-// run is one lease on its way from grant to report.
+// run is one lease on its way from grant to report. Each of its parts owns one thing.
 type run struct {
-	cfg    *Config
-	lease  picket.Lease
-	proxy  *Proxy
-	log    *slog.Logger
-	keeper *keeper
-	slot   *slot // nil when nothing comes after the lease
-
-	registration      *registration           // nil: not registered
-	stop              context.CancelCauseFunc // gives the lease back now
-	processesGone     chan struct{}           // closed when nothing of the run runs, nor will
-	markProcessesGone func()                  // closes it
-
-	paths      runPaths
-	dirLock    atomic.Pointer[runDirLock]
-	stdout     *outputStream
-	stderr     *outputStream
-	proc       process.Process
-	launchedAt time.Duration
-	ticker     *progressTicker // since the launch
-	events     *eventQueue     // to the event log
-	usage      *usageReporter  // of what its own output says it has used
-	stall      *stallDetector  // its signs
-	execs      *execRunner     // programs run beside it
-
-	stopRequests chan stopRequest   // to the supervisor, from keeper and watch
-	stopRenewing context.CancelFunc // ends the renewals of a lease that is gone
-	leaseEnd     atomic.Int64       // on the clock, as last confirmed
-	deadline     processDeadline    // the deadline that the process itself keeps
-	signalled    bool               // the adapter has sent the process a signal
-	result       Result
-	workspace    runWorkspace // its hold on its directory
+	*runScope
+	member     *registeredRun
+	hold       *leaseHold
+	workspace  *runWorkspace
+	output     *runOutput
+	supervisor *supervisor
+	report     *endReporter
 }
 
-func (a *Adapter) newRun(lease picket.Lease, s *slot) *run {
-	r := &run{
-		slot:  s,
-		cfg:   &a.cfg,
-		lease: lease,
-		proxy: NewProxy(lease, a.cfg.BaseURL, a.cfg.HTTP),
-		log: a.cfg.Log.With("task", lease.TaskID, "run", lease.RunID, "fence", lease.FencingToken, "agent",
-			a.cfg.AgentID),
-		stopRequests:  make(chan stopRequest, 64),
-		processesGone: make(chan struct{}),
-		result:        Result{TaskID: lease.TaskID, RunID: lease.RunID, FencingToken: lease.FencingToken},
+// newRun prepares a run under a registration, nil for none. next may be nil: then nothing
+// comes after the lease.
+func newRun(cfg *Config, lease picket.Lease, under *registration, next successors) *run {
+	scope := newRunScope(cfg, lease)
+	r := &run{runScope: scope}
+	gone := make(chan struct{})
+	r.member = &registeredRun{taskID: lease.TaskID, processesGone: gone, markProcessesGone: closeOnce(gone)}
+	stall := newStallDetector(lease, cfg.clock)
+	r.supervisor = &supervisor{runScope: scope, stall: stall, requests: make(stopRequests, 64)}
+	r.output = &runOutput{
+		runScope: scope,
+		events:   newEventQueue(r.proxy, r.log),
+		usage:    newUsageReporter(r.proxy, r.log, r.supervisor.stopOnOverrun),
+		execs:    newExecRunner(scope, stall),
 	}
-	r.events = newEventQueue(r.proxy, r.log)
-	r.usage = newUsageReporter(r.proxy, r.log, r.stopOnOverrun)
-	r.stall = newStallDetector(lease, a.cfg.clock)
-	r.execs = newExecRunner(r)
-	r.markProcessesGone = closeOnce(r.processesGone)
-	if s != nil {
-		r.registration = s.registration
+	r.hold = newLeaseHold(scope, under, r.member, r.supervisor)
+	r.member.checkLease = r.hold.checkUnknown
+	r.report = &endReporter{
+		runScope:   scope,
+		member:     r.member,
+		output:     r.output,
+		successors: next,
+		leaseEnd:   r.hold.end,
+		result:     Result{TaskID: lease.TaskID, RunID: lease.RunID, FencingToken: lease.FencingToken},
 	}
-	r.keeper = &keeper{
-		registration:     r.registration,
-		onHeartbeatAcked: r.extendDeadline,
-		clock:            a.cfg.clock,
-		renew:            r.renew,
-		window:           time.Duration(lease.WindowMs) * time.Millisecond,
-		renewNow:         make(chan struct{}, 1),
-		onRenewed:        r.onRenewed,
-		onFailed:         r.onRenewFailed,
-		onWarning:        r.onDeadlineWarning,
-		onWarningRevoked: r.revokeWarning,
-	}
+	r.workspace = &runWorkspace{runScope: scope, leaseLeft: r.hold.processLeft, retry: r.report.retryReport}
+	r.supervisor.hold, r.supervisor.writeNudge = r.hold, r.workspace.writeNudge
+	r.supervisor.events, r.supervisor.execs = r.output.events, r.output.execs
 	return r
 }
 
-// execute takes the lease to its end. ctx ending means: give it back now.
-func (r *run) execute(ctx context.Context) error {
-	first, err := r.keeper.confirm(ctx, r.unconfirmedTTL())
+// do takes the lease to its end. ctx ending means: give it back now.
+func (r *run) do(ctx context.Context) (Result, error) {
+	ctx, r.member.stop = context.WithCancelCause(ctx)
+	defer r.member.stop(nil)
+	r.hold.registration.addRun(r.member)
+	defer r.hold.registration.removeRun(r.member)
+	defer r.member.markProcessesGone()
+	r.log.Info("lease acquired")
+	lease := r.lease
+	r.emit(Event{Kind: EventAcquired, Lease: &lease, ExpiresAt: lease.LeaseExpiresAt, Remaining: r.unconfirmedTTL()})
+	err := r.execute(ctx)
+	r.report.writeExit(r.workspace.stateDir)
+	result := r.report.result
+	r.hold.unlockDir(!result.Unreported)
 	if err != nil {
-		return r.confirmFailed(ctx, err)
+		r.log.Error("run ended with an error", "ending", result.Ending, "err", err)
+	} else {
+		r.log.Info("run ended", "ending", result.Ending, "class", result.Exit.Class)
 	}
-	r.lease.LeaseExpiresAt = first.LeaseExpiresAt
-	r.onRenewed(first)
+	r.emit(Event{Kind: EventEnded, Result: &result, Err: err})
+	return result, err
+}
 
+func (r *run) execute(ctx context.Context) error {
+	if err := r.hold.confirm(ctx); err != nil {
+		return r.report.confirmFailed(ctx, err)
+	}
 	// What follows outlives ctx: the end of a run is reported in any case.
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer stop()
-	held := r.keepLease(ctx, work, &group)
-	defer func() { r.unlockWorkspace(ctx) }()
-	if err = r.prepare(held); err != nil {
-		return r.prepareFailed(ctx, held, fmt.Errorf("prepare run: %w", err))
+	held := r.hold.keep(ctx, work, &group)
+	defer func() { r.workspace.unlock(ctx) }()
+	if err := r.workspace.prepare(held); err != nil {
+		return r.report.prepareFailed(ctx, held, fmt.Errorf("prepare run: %w", err))
 	}
-	r.result.StateDir, r.result.Workspace = r.paths.stateDir, r.paths.workspace
-	if err = r.lockRunDir(); err != nil {
-		return r.launchFailed(ctx, fmt.Errorf("note lease: %w", err))
+	r.report.result.StateDir, r.report.result.Workspace = r.workspace.stateDir, r.workspace.path
+	if err := r.hold.lockDir(r.workspace.stateDir); err != nil {
+		return r.report.launchFailed(ctx, fmt.Errorf("note lease: %w", err))
 	}
-	if ctx.Err() != nil || r.registration.isSilent() {
-		return r.releaseUnlaunched(ctx)
+	if ctx.Err() != nil || r.hold.registration.isSilent() {
+		return r.report.releaseUnlaunched(ctx)
 	}
-	if r.registration.isEnded() {
-		r.markProcessesGone()
-		return r.reportEndedLease(ctx, picket.Exit{Class: picket.ExitLeaseLost})
+	if r.hold.registration.isEnded() {
+		r.member.markProcessesGone()
+		return r.report.reportEndedLease(ctx, picket.Exit{Class: picket.ExitLeaseLost})
 	}
-	shipped := r.openOutputs(work, &group)
+	r.output.open(work, &group, r.workspace.stateDir)
 	told := r.recordLaunch(work)
-	if err = r.launch(work); err != nil {
-		r.closeOutputs()
-		return r.launchFailed(ctx, err)
+	if err := r.launch(work); err != nil {
+		r.output.close()
+		return r.report.launchFailed(ctx, err)
 	}
 	r.correctLaunch(told)
-	v := r.mergeOverdue(r.supervise(ctx, work, &group))
-	r.closeOutputs()
-	r.commitWorkspace(ctx, v)
-	r.markProcessesGone() // the git commands of the run are dead, too
-	err = r.reportEnd(ctx, v)
-	r.waitForShippers(ctx, shipped)
+	end := r.supervisor.supervise(ctx, work, &group, func(ctx context.Context) {
+		watchLease(ctx, r.proxy, r.output.execs.openCalls, r.hold.onChange)
+	})
+	if p, ok := end.proc.(interface{ Overdue() bool }); ok && p.Overdue() {
+		end.request = end.request.merge(r.hold.overdueRequest())
+	}
+	r.output.close()
+	r.workspace.commit(ctx, end.request.ending)
+	r.member.markProcessesGone() // the git commands of the run are dead, too
+	err := r.report.reportEnd(ctx, end)
+	r.hold.markEnded() // its output may take longer
+	r.output.wait(ctx)
 	return err
 }
 
-// unconfirmedTTL is how long an unconfirmed lease may live.
-func (r *run) unconfirmedTTL() time.Duration {
-	if ttl := time.Duration(r.lease.LeaseTTLMs) * time.Millisecond; ttl > 0 {
-		return ttl
-	}
-	return 30 * time.Second
-}
-
-// keepLease starts what keeps the lease while the run lasts. It answers ctx, ended
-// when the lease is gone, too.
-func (r *run) keepLease(ctx, work context.Context, group *sync.WaitGroup) (held context.Context) {
-	work, r.stopRenewing = context.WithCancel(work)
-	held, gone := context.WithCancelCause(ctx)
-	group.Go(func() {
-		err := r.keeper.run(work)
-		defer gone(err)
-		switch {
-		case err == nil:
-		case errors.Is(err, errRegistrationEnded) && routeMissing(r.registration.endCause()): // so may this one
-			r.requestStop(stopRequest{
-				mode:        stopKill,
-				class:       picket.ExitReleased,
-				ownDeadline: true,
-				reason:      err.Error(),
-			})
-		case errors.Is(err, errRegistrationEnded):
-			r.requestStop(stopRequest{
-				mode:   stopKill,
-				ending: EndLost,
-				class:  picket.ExitLeaseLost,
-				reason: err.Error(),
-			})
-		case errors.Is(err, errHeartbeatsUnacked): // the lease may still hold: it is given back
-			r.requestStop(stopRequest{
-				mode:        stopKill,
-				class:       picket.ExitReleased,
-				ownDeadline: true,
-				reason:      err.Error(),
-			})
-		case errors.Is(err, errLeaseDeadline):
-			r.requestStop(stopRequest{
-				mode:   stopKill,
-				ending: EndLost,
-				class:  picket.ExitLeaseLost,
-				reason: "the lease could not be renewed in time",
-			})
-		default:
-			r.handleLeaseLoss(work, err)
-		}
-	})
-	return held
-}
-
-// handleLeaseLoss handles a definite loss. A released lease was ended by a verb of this
-// very run or its operator, so it is asked what became of it; every other loss
-// kills at once.
-func (r *run) handleLeaseLoss(work context.Context, err error) {
-	w := picket.Watch{State: picket.WatchLost}
-	switch picket.CodeOf(err) {
-	case picket.CodeTaskCancelled:
-		w.State = picket.WatchCancelled
-	case picket.CodeLeaseReleased:
-		ask, cancel := context.WithTimeout(work, time.Second)
-		defer cancel()
-		if got, news, err := r.proxy.Watch(ask, 0); err == nil && news {
-			w = got
-		}
-	}
-	r.log.Info("the lease is gone", "state", w.State, "err", err)
-	r.onLeaseChange(w)
-}
-
-func (r *run) launch(work context.Context) (err error) {
-	told := r.deadline.current()
-	r.removeNudge()
-	dir, err := r.startDir()
+func (r *run) launch(work context.Context) error {
+	told := r.hold.process.current()
+	r.workspace.removeNudge()
+	dir, err := r.workspace.startDir()
 	if err != nil {
 		return fmt.Errorf(launchDetailPrefix+": %w", err)
 	}
@@ -214,121 +135,55 @@ func (r *run) launch(work context.Context) (err error) {
 	if r.cfg.onStep != nil {
 		r.cfg.onStep("launching")
 	}
-	r.proc, err = r.cfg.Launcher.Launch(work, process.Job{
+	proc, err := r.cfg.Launcher.Launch(work, process.Job{
 		Lease:    r.lease,
-		Dir:      r.paths.workspace,
-		Env:      leaseEnv(r.lease, r.paths, r.proxy.BaseURL()),
-		Stdout:   r.stall.watchWriter(r.stdout),
-		Stderr:   r.stall.watchWriter(r.stderr),
-		StateDir: r.paths.stateDir,
+		Dir:      r.workspace.path,
+		Env:      leaseEnv(r.lease, r.workspace.path, r.workspace.filesDir, r.proxy.BaseURL()),
+		Stdout:   r.supervisor.stall.watchWriter(r.output.stdout),
+		Stderr:   r.supervisor.stall.watchWriter(r.output.stderr),
+		StateDir: r.workspace.stateDir,
 		KillAt:   told,
-		Used:     r.usage.add,
-		Fail:     r.failByLauncher,
+		Used:     r.output.usage.add,
+		Fail:     r.supervisor.failByLauncher,
 		HeldDir:  dir,
 	})
 	if err != nil {
 		return fmt.Errorf(launchDetailPrefix+": %w", err)
 	}
-	r.deadline.attach(r.proc, told)
-	r.launchedAt = r.cfg.clock()
-	r.stall.start()
-	r.execs.begin(work, r.proc)
-	r.log.Info("agent launched", "pid", r.proc.PID())
-	r.emit(Event{Kind: EventLaunched, PID: r.proc.PID()})
+	r.hold.process.attach(proc, told)
+	r.supervisor.started(work, proc)
+	r.log.Info("agent launched", "pid", proc.PID())
+	r.emit(Event{Kind: EventLaunched, PID: proc.PID()})
 	return nil
 }
 
-func (r *run) renew(ctx context.Context) (picket.Renewal, error) { return r.proxy.Renew(ctx) }
-
-func (r *run) onRenewed(got picket.Renewal) {
-	r.leaseEnd.Store(int64(r.keeper.deadline()))
-	r.stall.renewed(got.IdleMs, r.cfg.clock()-r.keeper.confirmedAt)
-	r.log.Debug("lease renewed", "expires", got.LeaseExpiresAt.String())
-	r.recordRenewal()
-	r.emit(Event{Kind: EventRenewed, ExpiresAt: got.LeaseExpiresAt, Remaining: r.keeper.remaining()})
-	r.extendDeadline()
-	if !r.keeper.warned {
-		r.revokeWarning() // it wakes the supervisor, who may have waited for the answer
+// recordLaunch writes run.launched into the event log before there is a process. An
+// adapter that is killed between the two then leaves a task that waits for a process
+// that never was, and not a process that nobody waits for. A proxy that is slow or away
+// does not hold up the launch for long; it is told as soon as it is back.
+func (r *run) recordLaunch(work context.Context) picket.RunEvent {
+	ctx, cancel := context.WithTimeout(work, 2*time.Second)
+	defer cancel()
+	event := picket.RunEvent{Type: picket.EventRunLaunched, WorkspacePath: r.workspace.path}
+	if h, ok := r.cfg.Launcher.(process.ContainmentPlanner); ok {
+		event.Containment = h.PlannedContainment()
 	}
-	r.handleCommands(got.Commands)
-}
-
-// extendDeadline lets the agent go on, as far as lease and heartbeats allow.
-func (r *run) extendDeadline() { r.deadline.extend(r.keeper.killAt()) }
-
-func (r *run) revokeWarning() { r.requestStop(stopRequest{mode: stopRevoked}) }
-
-func (r *run) onRenewFailed(err error) {
-	left := r.keeper.remaining()
-	level := slog.LevelDebug
-	if r.keeper.failures == 1 { // the first says it all; the rest is detail
-		level = slog.LevelWarn
+	if x, ok := r.cfg.Launcher.(process.ExecSupporter); ok {
+		event.Exec = x.SupportsExec()
 	}
-	r.log.Log(context.Background(), level, "lease not renewed yet", "err", err, "left", left)
-	r.emit(Event{Kind: EventRenewFailed, Remaining: left, Reason: err.Error(), Err: err})
-}
-
-func (r *run) onDeadlineWarning() {
-	r.requestStop(stopRequest{
-		mode:   stopTerm,
-		class:  picket.ExitReleased,
-		reason: "the adapter's own deadline is near: renewals or heartbeats are not answered",
-	})
-}
-
-// onLeaseChange turns what became of the lease into an order.
-func (r *run) onLeaseChange(w picket.Watch) {
-	switch w.State {
-	case picket.WatchHeld:
-		r.handleCommands(w.Commands)
-	case picket.WatchCompleted:
-		r.requestStop(stopRequest{
-			mode:   stopAfterLinger,
-			ending: EndCompleted,
-			reason: "the agent called mark_complete",
-		})
-	case picket.WatchHandoff:
-		r.requestStop(stopRequest{
-			mode:   stopAfterLinger,
-			ending: EndHandoff,
-			reason: "the agent asked a person for help",
-		})
-	case picket.WatchCancelled:
-		r.requestStop(stopRequest{mode: stopKill, ending: EndCancelled, reason: "the task was cancelled"})
-	default:
-		r.requestStop(stopRequest{
-			mode:   stopKill,
-			ending: EndLost,
-			class:  picket.ExitLeaseLost,
-			reason: "the lease was lost",
-		})
+	if err := r.proxy.Events(ctx, event); err != nil {
+		r.log.Warn("the start of the agent is not recorded yet", "err", err)
+		r.output.events.add(event)
 	}
+	return event
 }
 
-func (r *run) handleCommands(commands []picket.Command) {
-	for _, c := range commands {
-		switch {
-		case c.Command == "stop":
-			r.requestStop(stopRequest{mode: stopTermThenKill, class: picket.ExitReleased, reason: "stop: " + c.Reason})
-		// Of silence the adapter itself has told the store.
-		case c.Command == "nudge" && r.stall.isNewNudge(c.Number) && c.Cause != picket.NudgeSilent:
-			r.nudgeAgent(c.Cause, c.Reason)
-		case c.Command == "exec" && c.Exec != nil:
-			r.execs.startNew(*c.Exec)
-		}
+// correctLaunch tells how the tree is really held, if that is not what was told.
+func (r *run) correctLaunch(told picket.RunEvent) {
+	proc := r.supervisor.end.proc
+	_, can := proc.(process.Executor)
+	if is := proc.Containment(); is != told.Containment || can != told.Exec {
+		told.Containment, told.Exec = is, can
+		r.output.events.add(told)
 	}
-}
-
-// requestStop reaches the supervisor. It never blocks: the channel only fills when
-// the process has ended and nobody takes orders any more.
-func (r *run) requestStop(o stopRequest) {
-	select {
-	case r.stopRequests <- o:
-	default:
-	}
-}
-
-func (r *run) emit(e Event) {
-	e.At, e.TaskID, e.RunID, e.FencingToken = time.Now(), r.lease.TaskID, r.lease.RunID, r.lease.FencingToken
-	r.cfg.OnEvent(e)
 }

@@ -2,14 +2,11 @@ package adapter
 
 import (
 	"io"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/process"
-	"github.com/picket-dev/picket/adapter/workspace"
 )
 
 const (
@@ -18,17 +15,7 @@ const (
 	// stoppedCheckInterval lies between two looks at the processes, which cost a walk
 	// through all of the machine's.
 	stoppedCheckInterval = 2 * time.Second
-
-	nudgeFile = "nudge.json"
 )
-
-// NudgeFile is what nudge.json beside the task file holds, once the agent was
-// nudged: why it seems to be stuck.
-type NudgeFile struct {
-	Cause  string         `json:"cause"` // picket.NudgeSilent or picket.NudgeLoop
-	Reason string         `json:"reason"`
-	At     picket.Instant `json:"at"`
-}
 
 // stallDetector is what is known of an agent's signs of life: output, which the adapter
 // sees, and tool calls, of which renewals tell. Time in suspend does not count,
@@ -59,7 +46,7 @@ func newStallDetector(lease picket.Lease, clock func() time.Duration) *stallDete
 // start counts from the launch.
 func (l *stallDetector) start() {
 	l.touch(time.Now())
-	l.suspend = suspendDetector{clock: l.clock, last: l.clock(), at: time.Now()}
+	l.suspend = newSuspendDetector(l.clock)
 }
 
 func (l *stallDetector) touch(at time.Time) {
@@ -165,64 +152,4 @@ func (l *stallDetector) isNewNudge(number int64) bool {
 	}
 	l.lastNudge = number
 	return true
-}
-
-// checkStall acts on signs of life that do not come.
-func (r *run) checkStall(end *stopState) {
-	if r.stall.hung(r.proc) {
-		r.stopStalled(end, stopKill, "every process of the agent was stopped for "+maxStopped.String())
-		return
-	}
-	switch state, idle := r.stall.check(); state {
-	case silenceUnconfirmed:
-		r.keeper.renewSoon()
-	case silentOnce:
-		r.nudgeAgent(picket.NudgeSilent, "no report, output or tool call for "+idle.Round(time.Second).String())
-		r.events.add(picket.RunEvent{Type: picket.EventRunStalled, IdleSeconds: roundedSeconds(idle)})
-	case silentAfterNudge:
-		r.stopStalled(end, stopTermThenKill,
-			"no report, output or tool call for "+idle.Round(time.Second).String()+", nor after a nudge")
-	}
-}
-
-func (r *run) stopStalled(end *stopState, how stopMode, reason string) {
-	r.emit(Event{Kind: EventStalled, Reason: reason})
-	r.applyStop(end, stopRequest{mode: how, class: picket.ExitStalled, reason: reason})
-}
-
-// nudgeAgent tells an agent that it seems to be stuck: in a file, and through
-// anyone who listens to the adapter.
-func (r *run) nudgeAgent(cause, reason string) {
-	r.log.Warn("nudging the agent", "cause", cause, "reason", reason)
-	if err := r.writeNudge(NudgeFile{Cause: cause, Reason: reason, At: picket.InstantOf(time.Now())}); err != nil {
-		r.log.Warn("the nudge cannot be written", "err", err)
-	}
-	r.emit(Event{Kind: EventNudged, Cause: cause, Reason: reason})
-}
-
-// writeNudge changes the file in one step, for the agent may be reading it. What
-// the agent has made of its directory leads nowhere else.
-func (r *run) writeNudge(n NudgeFile) error {
-	switch k := r.workspace.locked; {
-	case r.paths.taskFile == "":
-		return nil
-	case k != nil:
-		return replaceAgentFile(k, r.paths.workspace, nudgeFile, n)
-	}
-	return workspace.ReplaceJSONInPlace(filepath.Dir(r.paths.taskFile), nudgeFile, n)
-}
-
-func (r *run) nudgePath() string {
-	if r.paths.taskFile == "" {
-		return ""
-	}
-	return filepath.Join(filepath.Dir(r.paths.taskFile), nudgeFile)
-}
-
-// removeNudge removes the file of a run before, in whose directory this one
-// goes on.
-func (r *run) removeNudge() {
-	if file := r.nudgePath(); file != "" {
-		os.Remove(file)
-	}
 }

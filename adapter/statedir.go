@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/process"
 	"github.com/picket-dev/picket/adapter/workspace"
 )
 
@@ -97,4 +98,30 @@ func (cfg *Config) checkWorkspace() (err error) {
 	}
 	return picket.Invalid("Workspace", "Use here, worktree, copy or empty.", "there is no workspace of kind %q",
 		cfg.Workspace)
+}
+
+// workspaceStore is the store of this configuration, for work beside any lease.
+func (cfg *Config) workspaceStore() *workspace.Store {
+	return &workspace.Store{
+		StateDir: cfg.StateDir,
+		Root:     cfg.WorkspaceRoot,
+		Dir:      cfg.Dir,
+		Kind:     cfg.Workspace,
+		Resume:   cfg.Resume,
+		Repo:     cfg.repo,
+		Git:      cfg.gitContainment(),
+		Log:      cfg.Log,
+		OnStep:   cfg.onStep,
+	}
+}
+
+// gitContainment is the one of agents that are started as configured.
+func (cfg *Config) gitContainment() workspace.GitContainment {
+	switch l := cfg.Launcher.(type) {
+	case process.CommandLauncher:
+		return workspace.GitContainment{Containment: l.Containment, Shim: l.Shim}
+	case PresetLauncher:
+		return workspace.GitContainment{Containment: l.Containment, Shim: l.Shim}
+	}
+	return workspace.GitContainment{Containment: cfg.Containment}
 }

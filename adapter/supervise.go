@@ -4,70 +4,43 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/process"
-	"github.com/picket-dev/picket/internal/text"
 )
 
-// stopRequest tells the supervisor to end the process, how, and what to report.
-type stopRequest struct {
-	mode        stopMode
-	ending      Ending           // how the lease ended already; empty: it is to be released
-	class       picket.ExitClass // of the exit to report; empty: by the process's own end
-	reason      string           // for people
-	ownDeadline bool             // for a deadline of the adapter's own: the lease may still hold
-	inReport    bool             // the reason goes into the report
+// supervisor follows the process of one run, and ends it when its lease, its timeout or
+// its silence asks for that.
+type supervisor struct {
+	*runScope
+	hold       heldLease
+	events     *eventQueue                // to the event log
+	execs      *execRunner                // programs run beside the agent
+	stall      *stallDetector             // signs of life
+	writeNudge func(cause, reason string) // tells the agent, in a file, that it seems to be stuck
+
+	requests stopRequests
+	ticker   *progressTicker
+	state    stopState
+	end      agentEnd
 }
 
-type stopMode int
-
-const (
-	stopTerm         stopMode = iota + 1 // SIGTERM; whether SIGKILL follows is for others to say
-	stopAfterLinger                      // nothing for Linger, then stopTermThenKill
-	stopTermThenKill                     // SIGTERM, and SIGKILL after Grace
-	stopKill                             // SIGKILL
-	stopRevoked                          // takes a warning back: the lease was renewed after all
-)
-
-// supervise lets the process run until it has ended and answers what ended it;
-// the zero order is the process itself.
-func (r *run) supervise(ctx, work context.Context, group *sync.WaitGroup) stopRequest {
-	watching, stopWatch := context.WithCancel(work)
-	defer stopWatch()
-	group.Go(func() { watchLease(watching, r.proxy, r.execs.openCalls, r.onLeaseChange) })
-	r.ticker = r.newProgressTicker()
-	var end stopState
-	giveBack := ctx.Done()
-	for {
-		select {
-		case <-r.proc.Done():
-			r.emit(Event{Kind: EventEnding, Reason: describeExit(r.proc.Exit())})
-			return end.request
-		case o := <-r.stopRequests:
-			r.applyStop(&end, o)
-		case <-time.After(r.ticker.wait()):
-		case <-giveBack:
-			giveBack = nil
-			r.applyStop(&end, stopRequest{mode: stopKill, class: picket.ExitReleased, reason: r.cancelReason(ctx)})
-		case <-end.lingerOver:
-			r.applyStop(&end, stopRequest{mode: stopTermThenKill, reason: "the agent did not end on its own"})
-		case <-end.graceOver:
-			r.applyStop(&end, stopRequest{mode: stopKill, reason: "the agent did not end after SIGTERM"})
-		}
-		r.onTick(&end)
-	}
+// heldLease is the lease under which the supervised process runs.
+type heldLease interface {
+	renewSoon()
+	letGo()
 }
 
-// cancelReason is who wants the run to be given back.
-func (r *run) cancelReason(ctx context.Context) string {
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-		return cause.Error()
-	}
-	return "the adapter was told to stop"
+// agentEnd is how the process of a run ended.
+type agentEnd struct {
+	request    stopRequest     // what ended it; the zero request is the process itself
+	proc       process.Process // nil: it was not started
+	launchedAt time.Duration
+	signalled  bool // the adapter has sent the process a signal
+	timedOut   bool
+	lastTick   time.Time // when the last progress tick was told
 }
 
 // stopState is how far the end of a process has come.
@@ -78,203 +51,186 @@ type stopState struct {
 	graceOver  <-chan time.Time // SIGKILL comes then
 }
 
-// onTick tells what the time asks for and ends an agent whose time is over.
-func (r *run) onTick(end *stopState) {
-	for _, e := range r.ticker.dueEvents() {
-		r.emitLauncherEvent(e)
+// started takes over a process that has just been launched.
+func (s *supervisor) started(work context.Context, p process.Process) {
+	s.end.proc, s.end.launchedAt = p, s.cfg.clock()
+	s.stall.start()
+	s.execs.begin(work, p)
+}
+
+// supervise lets the process run until it has ended and returns what ended it. ctx ending
+// asks for the end. watch follows the lease meanwhile.
+func (s *supervisor) supervise(ctx, work context.Context, group *sync.WaitGroup,
+	watch func(ctx context.Context)) agentEnd {
+	watching, stopWatch := context.WithCancel(work)
+	defer stopWatch()
+	group.Go(func() { watch(watching) })
+	s.ticker = newProgressTicker(s.cfg.clock, s.cfg.ProgressTick, s.lease, s.cfg.agentName(s.lease), s.end.launchedAt)
+	giveBack := ctx.Done()
+	for {
+		select {
+		case <-s.end.proc.Done():
+			s.emit(Event{Kind: EventEnding, Reason: describeExit(s.end.proc.Exit())})
+			s.end.request = s.state.request
+			return s.end
+		case o := <-s.requests:
+			s.applyStop(o)
+		case <-time.After(s.ticker.wait()):
+		case <-giveBack:
+			giveBack = nil
+			s.applyStop(stopRequest{mode: stopKill, class: picket.ExitReleased, reason: cancelReason(ctx)})
+		case <-s.state.lingerOver:
+			s.applyStop(stopRequest{mode: stopTermThenKill, reason: "the agent did not end on its own"})
+		case <-s.state.graceOver:
+			s.applyStop(stopRequest{mode: stopKill, reason: "the agent did not end after SIGTERM"})
+		}
+		s.onTick()
 	}
-	if !end.killing && r.ticker.expired() {
-		r.result.TimedOut = true
-		r.emitLauncherEvent(r.ticker.timeoutEvent())
-		r.applyStop(end, stopRequest{
+}
+
+// cancelReason is who wants the run to be given back.
+func cancelReason(ctx context.Context) string {
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause.Error()
+	}
+	return "the adapter was told to stop"
+}
+
+// onTick tells the events that are due and ends an agent whose time is over.
+func (s *supervisor) onTick() {
+	for _, e := range s.ticker.dueEvents() {
+		s.emitLauncherEvent(e)
+	}
+	if !s.state.killing && s.ticker.expired() {
+		s.end.timedOut = true
+		s.emitLauncherEvent(s.ticker.timeoutEvent())
+		s.applyStop(stopRequest{
 			mode:   stopTermThenKill,
 			class:  picket.ExitTimeout,
 			reason: "the task's timeout is over",
 		})
 	}
-	if !end.killing && end.request == (stopRequest{}) {
-		r.checkStall(end)
+	if !s.state.killing && s.state.request == (stopRequest{}) {
+		s.checkStall()
 	}
 }
 
-// emitLauncherEvent goes to the bus, to the callback and on its way to the log.
-func (r *run) emitLauncherEvent(e picket.RunEvent) {
+// emitLauncherEvent goes to the callbacks and on its way to the event log.
+func (s *supervisor) emitLauncherEvent(e picket.RunEvent) {
 	if e.Type == picket.EventAgentHeartbeat {
-		r.result.LastProgressTick = time.Now()
-		r.cfg.OnProgressTick(elapsedOfTick(e))
+		s.end.lastTick = time.Now()
+		s.cfg.OnProgressTick(elapsedOfTick(e))
 	}
-	r.emit(Event{Kind: EventKind(e.Type), Launcher: &e})
-	r.events.add(e)
+	s.emit(Event{Kind: EventKind(e.Type), Launcher: &e})
+	s.events.add(e)
 }
 
-// applyStop carries an order out.
-func (r *run) applyStop(end *stopState, o stopRequest) {
+// applyStop carries a request out.
+func (s *supervisor) applyStop(o stopRequest) {
 	if o.mode == stopRevoked {
-		if end.request.mode == stopTerm {
-			end.request, r.signalled = stopRequest{}, false
+		if s.state.request.mode == stopTerm {
+			s.state.request, s.end.signalled = stopRequest{}, false
 		}
 		return
 	}
-	r.log.Info("ending the agent", "reason", o.reason)
-	r.emit(Event{Kind: EventEnding, Reason: o.reason})
-	end.request = end.request.merge(o)
-	if end.request.ending != "" {
-		r.execs.stop()
-		r.stopRenewing()
-		r.registration.markLeaseEnded(r)
+	s.log.Info("ending the agent", "reason", o.reason)
+	s.emit(Event{Kind: EventEnding, Reason: o.reason})
+	s.state.request = s.state.request.merge(o)
+	if s.state.request.ending != "" {
+		s.execs.stop()
+		s.hold.letGo()
 	}
 	switch o.mode {
 	case stopTerm:
-		r.sendSignal(r.proc.Terminate)
+		s.sendSignal(s.end.proc.Terminate)
 	case stopAfterLinger:
-		end.lingerOver = time.After(r.cfg.Linger)
+		s.state.lingerOver = time.After(s.cfg.Linger)
 	case stopTermThenKill:
-		end.lingerOver, end.killing = nil, true
-		r.ticker.stopWarning()
-		r.sendSignal(r.proc.Terminate)
-		end.graceOver = time.After(r.cfg.Grace)
+		s.state.lingerOver, s.state.killing = nil, true
+		s.ticker.stopWarning()
+		s.sendSignal(s.end.proc.Terminate)
+		s.state.graceOver = time.After(s.cfg.Grace)
 	case stopKill:
-		end.lingerOver, end.graceOver, end.killing = nil, nil, true
-		r.ticker.stopWarning()
-		r.sendSignal(r.proc.Kill)
+		s.state.lingerOver, s.state.graceOver, s.state.killing = nil, nil, true
+		s.ticker.stopWarning()
+		s.sendSignal(s.end.proc.Kill)
 	}
 }
 
-func (r *run) sendSignal(send func()) {
-	r.signalled = true
+func (s *supervisor) sendSignal(send func()) {
+	s.end.signalled = true
 	send()
 }
 
-// merge keeps the first verdict, but lets the lease's own end overrule: what
-// the server has decided is not released any more. A mere warning gives way to
-// everything.
-func (v stopRequest) merge(o stopRequest) stopRequest {
-	switch {
-	case o.class == "" && o.ending == "":
-		return v
-	case v.class == "" && v.ending == "", v.mode == stopTerm, v.ending == "" && o.ending != "":
-		return o
+// checkStall acts on missing signs of life.
+func (s *supervisor) checkStall() {
+	if s.stall.hung(s.end.proc) {
+		s.stopStalled(stopKill, "every process of the agent was stopped for "+maxStopped.String())
+		return
 	}
-	return v
+	state, idle := s.stall.check()
+	silence := "no report, output or tool call for " + idle.Round(time.Second).String()
+	switch state {
+	case silenceUnconfirmed:
+		s.hold.renewSoon()
+	case silentOnce:
+		s.nudgeAgent(picket.NudgeSilent, silence)
+		s.events.add(picket.RunEvent{Type: picket.EventRunStalled, IdleSeconds: roundedSeconds(idle)})
+	case silentAfterNudge:
+		s.stopStalled(stopTermThenKill, silence+", nor after a nudge")
+	}
 }
 
-// exitReport describes the process's end under a verdict.
-func (r *run) exitReport(v stopRequest) picket.Exit {
-	end := r.proc.Exit()
-	ms := int64((r.cfg.clock() - r.launchedAt) / time.Millisecond)
-	exit := picket.Exit{Class: v.class, Code: &end.Code, DurationMs: &ms}
-	if end.Signal != "" {
-		exit.Signal = &end.Signal
-	}
-	if exit.Class == "" {
-		exit.Class = r.exitClass(end)
-	}
-	if exit.Class != picket.ExitSuccess {
-		exit.Detail = r.outputTail()
-	}
-	if v.class == picket.ExitStalled || v.inReport {
-		exit.Detail = text.Head(v.reason+"\n"+exit.Detail, maxDetail)
-	}
-	return exit
+func (s *supervisor) stopStalled(how stopMode, reason string) {
+	s.emit(Event{Kind: EventStalled, Reason: reason})
+	s.applyStop(stopRequest{mode: how, class: picket.ExitStalled, reason: reason})
 }
 
-func (r *run) exitClass(end process.Exited) picket.ExitClass {
-	switch {
-	case end.Code == 0:
-		return picket.ExitSuccess
-	case r.signalled:
-		return picket.ExitKilled
-	}
-	return picket.ExitCrash
+// nudgeAgent tells an agent that it seems to be stuck, in a file, and tells Config.OnEvent.
+func (s *supervisor) nudgeAgent(cause, reason string) {
+	s.log.Warn("nudging the agent", "cause", cause, "reason", reason)
+	s.writeNudge(cause, reason)
+	s.emit(Event{Kind: EventNudged, Cause: cause, Reason: reason})
 }
 
-// maxDetail bounds the text that goes with an exit, in bytes.
-const maxDetail = 8 << 10
+// requestStop asks for the end of the process. It never blocks.
+func (s *supervisor) requestStop(o stopRequest) { s.requests.send(o) }
 
-// outputTail are the last lines that the process wrote, errors first.
-func (r *run) outputTail() string {
-	if s := r.stderr.text(maxDetail); s != "" {
-		return s
+// renewed takes over the signs of life that a renewal tells of.
+func (s *supervisor) renewed(idleMs *int64, ago time.Duration) { s.stall.renewed(idleMs, ago) }
+
+// handleCommands carries out the commands of the lease.
+func (s *supervisor) handleCommands(commands []picket.Command) {
+	for _, c := range commands {
+		switch {
+		case c.Command == "stop":
+			s.requestStop(stopRequest{mode: stopTermThenKill, class: picket.ExitReleased, reason: "stop: " + c.Reason})
+		// Of silence the adapter itself has told the store.
+		case c.Command == "nudge" && s.stall.isNewNudge(c.Number) && c.Cause != picket.NudgeSilent:
+			s.nudgeAgent(c.Cause, c.Reason)
+		case c.Command == "exec" && c.Exec != nil:
+			s.execs.startNew(*c.Exec)
+		}
 	}
-	return r.stdout.text(maxDetail)
+}
+
+// failByLauncher ends the run for something that its launcher has seen.
+func (s *supervisor) failByLauncher(reason string) {
+	s.requestStop(stopRequest{mode: stopTermThenKill, class: picket.ExitCrash, reason: reason, inReport: true})
+}
+
+// stopOnOverrun ends an agent that has used more than the task had left. Its output
+// tells that only afterwards, so the agent is stopped then and not refused before.
+func (s *supervisor) stopOnOverrun(u picket.Usage) {
+	if u.Overrun {
+		s.failByLauncher("stopped after the agent's own use of models came to more than the task had left. Top up, then retry it: " +
+			picket.TopUpCommand(s.lease.TaskID, NeededToStart(u.Available)))
+	}
 }
 
 func describeExit(e process.Exited) string {
 	if e.Signal != "" {
 		return "the agent was ended by " + e.Signal
 	}
-	return fmt.Sprintf("the agent exited with code %s", strconv.Itoa(e.Code))
-}
-
-// failByLauncher ends the run for something that its launcher has seen.
-func (r *run) failByLauncher(reason string) {
-	r.requestStop(stopRequest{mode: stopTermThenKill, class: picket.ExitCrash, reason: reason, inReport: true})
-}
-
-// stopOnOverrun ends an agent that has used more than the task had left. Its output
-// tells that after the fact: it is stopped after, not refused before.
-func (r *run) stopOnOverrun(u picket.Usage) {
-	if u.Overrun {
-		r.failByLauncher("stopped after the agent's own use of models came to more than the task had left. Top up, then retry it: " +
-			picket.TopUpCommand(r.lease.TaskID, NeededToStart(u.Available)))
-	}
-}
-
-// processDeadline carry the run's deadline to its process, which comes later than the
-// first deadline.
-type processDeadline struct {
-	mu     sync.Mutex
-	killAt time.Duration
-	proc   process.DeadlineKeeper
-}
-
-// extend sets the time by which the tree must be dead.
-func (r *processDeadline) extend(at time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if at == r.killAt {
-		return
-	}
-	r.killAt = at
-	if r.proc != nil {
-		r.proc.KillAt(at)
-	}
-}
-
-// current is the deadline so far, for the start of a process.
-func (r *processDeadline) current() time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.killAt
-}
-
-// attach gives the reins of a process that was started with the deadline told.
-func (r *processDeadline) attach(p process.Process, told time.Duration) {
-	d, ok := p.(process.DeadlineKeeper)
-	if !ok {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.proc = d; r.killAt != told {
-		d.KillAt(r.killAt)
-	}
-}
-
-// deadlineSlack is how much sooner than the adapter a process may act on a
-// deadline that both know.
-const deadlineSlack = 250 * time.Millisecond
-
-// mergeOverdue is the verdict on a process that ended because its deadline passed,
-// which it may have seen a moment before the adapter did. Before the deadline of
-// the lease, that was one of the heartbeats: the lease may hold.
-func (r *run) mergeOverdue(v stopRequest) stopRequest {
-	if p, ok := r.proc.(interface{ Overdue() bool }); ok && p.Overdue() {
-		late := time.Duration(r.leaseEnd.Load()) - killMargin(r.keeper.window) - deadlineSlack
-		if r.registration != nil && r.cfg.clock() < late {
-			return v.merge(stopRequest{mode: stopKill, class: picket.ExitReleased, ownDeadline: true})
-		}
-		v = v.merge(stopRequest{mode: stopKill, ending: EndLost, class: picket.ExitLeaseLost})
-	}
-	return v
+	return fmt.Sprintf("the agent exited with code %d", e.Code)
 }

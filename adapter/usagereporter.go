@@ -3,9 +3,7 @@ package adapter
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -81,8 +79,8 @@ func (m *usageReporter) close() {
 // run posts until everything has arrived after close, until ctx ends, or until
 // the credential is not good any more.
 func (m *usageReporter) run(ctx context.Context) {
-	const least, most = 200 * time.Millisecond, 5 * time.Second
-	for wait := least; ; {
+	pace := backoff{least: 200 * time.Millisecond, most: 5 * time.Second}
+	for {
 		u, open := m.first()
 		if u == nil {
 			if !open {
@@ -104,16 +102,15 @@ func (m *usageReporter) run(ctx context.Context) {
 				got.Charged.USD.String())
 			m.onReported(got)
 		case isRetryable(err):
-			if !sleep(ctx, wait/2+rand.N(wait)) {
+			if !pace.pause(ctx) {
 				return
 			}
-			wait = min(2*wait, most)
 			continue
 		default:
 			m.log.Warn("what the agent has used is not taken", "tokens", u.Tokens, "usd", u.USD.String(), "err", err)
 		}
 		m.remove(*u)
-		wait = least
+		pace.reset()
 	}
 }
 
@@ -138,21 +135,4 @@ func (m *usageReporter) remove(u picket.UsageReport) {
 		}
 	}
 	m.persist()
-}
-
-// usageFile is in a run's own directory while there is something to post.
-const usageFile = "usage.json"
-
-// postUsage posts what a dead adapter has noted of its agent and not posted.
-func (o *orphanedRun) postUsage(ctx context.Context, proxy *Proxy) error {
-	var noted []picket.UsageReport
-	if readJSON(o.dir, usageFile, &noted) != nil {
-		return nil
-	}
-	for _, u := range noted {
-		if _, err := proxy.Usage(ctx, u); err != nil && isRetryable(err) {
-			return err
-		}
-	}
-	return os.Remove(filepath.Join(o.dir, usageFile))
 }

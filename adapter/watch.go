@@ -2,7 +2,6 @@ package adapter
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/picket-dev/picket"
@@ -15,8 +14,8 @@ const watchTimeout = 50 * time.Second
 // Errors other than a definite loss are for the keeper to judge; the watch
 // just comes back. known are the programs that it need not tell of.
 func watchLease(ctx context.Context, p *Proxy, known func() []string, changed func(picket.Watch)) {
-	const least, most = 200 * time.Millisecond, 5 * time.Second
-	for wait := least; ctx.Err() == nil; {
+	pace := backoff{least: 200 * time.Millisecond, most: 5 * time.Second}
+	for ctx.Err() == nil {
 		asked := time.Now()
 		w, news, err := p.Watch(ctx, watchTimeout, known()...)
 		if news && w.State == picket.WatchReclaim {
@@ -32,16 +31,15 @@ func watchLease(ctx context.Context, p *Proxy, known func() []string, changed fu
 				return
 			}
 		}
-		if err == nil && time.Since(asked) > time.Second {
-			wait = least
-			continue
+		if err == nil {
+			pace.reset()
+			if time.Since(asked) > time.Second {
+				continue
+			}
 		}
 		// An error, or a server that answers at once: it is not to be hammered.
-		if !sleep(ctx, wait/2+rand.N(wait)) {
+		if !pace.pause(ctx) {
 			return
-		}
-		if err != nil {
-			wait = min(2*wait, most)
 		}
 	}
 }

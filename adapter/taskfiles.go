@@ -1,0 +1,159 @@
+package adapter
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/workspace"
+)
+
+// TaskFile is what PICKET_TASK_FILE holds: the task as the agent needs it. It
+// contains no credential.
+type TaskFile struct {
+	TaskID       string `json:"taskId"`
+	RunID        string `json:"runId"`
+	FencingToken int64  `json:"fencingToken"`
+	Attempt      int    `json:"attempt"` // counts runs from 1
+	picket.LeaseTask
+	Answers      []picket.Answer         `json:"answers"`      // of people, oldest first
+	PreviousExit *picket.Exit            `json:"previousExit"` // null in the first run
+	Workspace    workspace.TaskWorkspace `json:"workspace"`
+}
+
+// NudgeFile is what nudge.json beside the task file holds, once the agent was
+// nudged: why it seems to be stuck.
+type NudgeFile struct {
+	Cause  string         `json:"cause"` // picket.NudgeSilent or picket.NudgeLoop
+	Reason string         `json:"reason"`
+	At     picket.Instant `json:"at"`
+}
+
+// The files an agent reads.
+const (
+	taskFile       = "task.json"
+	lastReportFile = "last-report.json"
+	budgetFile     = "budget.json" // the envelope of the task, as it was granted
+	nudgeFile      = "nudge.json"
+)
+
+// taskFileContents returns what the agent finds when it starts, by the name of the file.
+func taskFileContents(lease picket.Lease, told workspace.TaskWorkspace) map[string]any {
+	return map[string]any{
+		taskFile: TaskFile{
+			TaskID: lease.TaskID, RunID: lease.RunID, FencingToken: lease.FencingToken, Attempt: lease.Attempt,
+			LeaseTask: lease.Task, Answers: lease.Answers, PreviousExit: lease.PreviousExit, Workspace: told,
+		},
+		lastReportFile: lease.LastReport,
+		budgetFile:     lease.BudgetEnvelope,
+	}
+}
+
+// leaseEnv returns the variables that carry the lease to the agent. files is the
+// directory of the files that it reads.
+func leaseEnv(lease picket.Lease, workspace, files, proxyURL string) []string {
+	env := []string{
+		"PICKET_TASK_ID=" + lease.TaskID,
+		"PICKET_RUN_ID=" + lease.RunID,
+		"PICKET_FENCING_TOKEN=" + strconv.FormatInt(lease.FencingToken, 10),
+		"PICKET_LEASE_TOKEN=" + lease.AgentCredential().Reveal(),
+		"PICKET_LEASE_EXPIRES_AT=" + lease.LeaseExpiresAt.String(),
+		"PICKET_BUDGET_TOKENS=" + strconv.FormatInt(lease.BudgetEnvelope.Tokens, 10),
+		"PICKET_BUDGET_USD=" + lease.BudgetEnvelope.USD.String(),
+		"PICKET_WORKSPACE=" + workspace,
+		"PICKET_PROXY_URL=" + proxyURL,
+		"PICKET_TASK_FILE=" + filepath.Join(files, taskFile),
+		"PICKET_LAST_REPORT=" + filepath.Join(files, lastReportFile),
+	}
+	if lease.MCPURL != "" {
+		env = append(env, "PICKET_MCP_URL="+lease.MCPURL)
+	}
+	if trace := lease.Task.Trace; trace != nil {
+		env = append(env, "TRACEPARENT="+trace.Parent)
+		if trace.State != "" {
+			env = append(env, "TRACESTATE="+trace.State)
+		}
+	}
+	return env
+}
+
+// writeAgentFiles writes the files into .picket of at, a directory in top, and
+// answers where they are. An agent of an earlier run may have put anything
+// there: nothing outside of top is written.
+func writeAgentFiles(k *workspace.Locked, at string, files map[string]any) (string, error) {
+	r, err := openWorkspaceDir(k, at)
+	if err != nil {
+		return "", fmt.Errorf("write %s: %w", workspace.AgentFilesDir, err)
+	}
+	defer r.Close()
+	if info, err := r.Lstat(workspace.AgentFilesDir); err == nil && !info.IsDir() {
+		if err := r.Remove(workspace.AgentFilesDir); err != nil {
+			return "", fmt.Errorf("write %s: %w", workspace.AgentFilesDir, err)
+		}
+	}
+	if err := r.Mkdir(workspace.AgentFilesDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("write %s: %w", workspace.AgentFilesDir, err)
+	}
+	for name, v := range files {
+		if err := writeJSONIn(r, filepath.Join(workspace.AgentFilesDir, name), v); err != nil {
+			return "", fmt.Errorf("write %s: %w", workspace.AgentFilesDir, err)
+		}
+	}
+	return filepath.Join(at, workspace.AgentFilesDir), nil
+}
+
+// replaceAgentFile replaces one file in .picket while the agent runs.
+func replaceAgentFile(k *workspace.Locked, at, name string, v any) error {
+	r, err := openWorkspaceDir(k, at)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	file := filepath.Join(workspace.AgentFilesDir, name)
+	if err := writeJSONIn(r, file+".new", v); err != nil {
+		return err
+	}
+	return r.Rename(file+".new", file)
+}
+
+// openWorkspaceDir opens a directory in top, and makes it if it is not there.
+func openWorkspaceDir(k *workspace.Locked, at string) (*os.Root, error) {
+	top := k.Path
+	r, err := k.OpenRoot()
+	if err != nil || at == top {
+		return r, err
+	}
+	defer r.Close()
+	below, err := filepath.Rel(top, at)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.MkdirAll(below, 0o700); err != nil {
+		return nil, err
+	}
+	return r.OpenRoot(below)
+}
+
+// writeJSONIn replaces a file, whatever was there.
+func writeJSONIn(r *os.Root, name string, v any) error {
+	text, err := json.Marshal(v, jsontext.WithIndent("  "))
+	if err != nil {
+		return err
+	}
+	if err := r.RemoveAll(name); err != nil {
+		return err
+	}
+	f, err := r.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(text, '\n'))
+	return errors.Join(err, f.Close())
+}
