@@ -14,7 +14,7 @@ import (
 type run struct {
 	*runScope
 	member     *registeredRun
-	hold       *leaseHold
+	leased     *runLease
 	workspace  *runWorkspace
 	output     *runOutput
 	supervisor *supervisor
@@ -36,18 +36,18 @@ func newRun(cfg *Config, lease picket.Lease, under *registration, next successor
 		usage:    newUsageReporter(r.proxy, r.log, r.supervisor.stopOnOverrun),
 		execs:    newExecRunner(scope, stall),
 	}
-	r.hold = newLeaseHold(scope, under, r.member, r.supervisor)
-	r.member.checkLease = r.hold.checkUnknown
+	r.leased = newRunLease(scope, under, r.member, r.supervisor)
+	r.member.checkLease = r.leased.checkUnknown
 	r.report = &endReporter{
 		runScope:   scope,
 		member:     r.member,
 		output:     r.output,
 		successors: next,
-		leaseEnd:   r.hold.end,
+		leaseEnd:   r.leased.end,
 		result:     Result{TaskID: lease.TaskID, RunID: lease.RunID, FencingToken: lease.FencingToken},
 	}
-	r.workspace = &runWorkspace{runScope: scope, leaseLeft: r.hold.processLeft, retry: r.report.retryReport}
-	r.supervisor.hold, r.supervisor.writeNudge = r.hold, r.workspace.writeNudge
+	r.workspace = &runWorkspace{runScope: scope, leaseLeft: r.leased.processLeft, retry: r.report.retryReport}
+	r.supervisor.leased, r.supervisor.writeNudge = r.leased, r.workspace.writeNudge
 	r.supervisor.events, r.supervisor.execs = r.output.events, r.output.execs
 	return r
 }
@@ -56,8 +56,8 @@ func newRun(cfg *Config, lease picket.Lease, under *registration, next successor
 func (r *run) do(ctx context.Context) (Result, error) {
 	ctx, r.member.stop = context.WithCancelCause(ctx)
 	defer r.member.stop(nil)
-	r.hold.registration.addRun(r.member)
-	defer r.hold.registration.removeRun(r.member)
+	r.leased.registration.addRun(r.member)
+	defer r.leased.registration.removeRun(r.member)
 	defer r.member.markProcessesGone()
 	r.log.Info("lease acquired")
 	lease := r.lease
@@ -65,7 +65,7 @@ func (r *run) do(ctx context.Context) (Result, error) {
 	err := r.execute(ctx)
 	r.report.writeExit(r.workspace.stateDir)
 	result := r.report.result
-	r.hold.unlockDir(!result.Unreported)
+	r.leased.unlockDir(!result.Unreported)
 	if err != nil {
 		r.log.Error("run ended with an error", "ending", result.Ending, "err", err)
 	} else {
@@ -76,7 +76,7 @@ func (r *run) do(ctx context.Context) (Result, error) {
 }
 
 func (r *run) execute(ctx context.Context) error {
-	if err := r.hold.confirm(ctx); err != nil {
+	if err := r.leased.confirm(ctx); err != nil {
 		return r.report.confirmFailed(ctx, err)
 	}
 	// What follows outlives ctx: the end of a run is reported in any case.
@@ -84,19 +84,19 @@ func (r *run) execute(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer stop()
-	held := r.hold.keep(ctx, work, &group)
+	held := r.leased.keep(ctx, work, &group)
 	defer func() { r.workspace.unlock(ctx) }()
 	if err := r.workspace.prepare(held); err != nil {
 		return r.report.prepareFailed(ctx, held, fmt.Errorf("prepare run: %w", err))
 	}
 	r.report.result.StateDir, r.report.result.Workspace = r.workspace.stateDir, r.workspace.path
-	if err := r.hold.lockDir(r.workspace.stateDir); err != nil {
+	if err := r.leased.lockDir(r.workspace.stateDir); err != nil {
 		return r.report.launchFailed(ctx, fmt.Errorf("note lease: %w", err))
 	}
-	if ctx.Err() != nil || r.hold.registration.isSilent() {
+	if ctx.Err() != nil || r.leased.registration.isSilent() {
 		return r.report.releaseUnlaunched(ctx)
 	}
-	if r.hold.registration.isEnded() {
+	if r.leased.registration.isEnded() {
 		r.member.markProcessesGone()
 		return r.report.reportEndedLease(ctx, picket.Exit{Class: picket.ExitLeaseLost})
 	}
@@ -108,22 +108,22 @@ func (r *run) execute(ctx context.Context) error {
 	}
 	r.correctLaunch(told)
 	end := r.supervisor.supervise(ctx, work, &group, func(ctx context.Context) {
-		watchLease(ctx, r.proxy, r.output.execs.openCalls, r.hold.onChange)
+		watchLease(ctx, r.proxy, r.output.execs.openCalls, r.leased.onChange)
 	})
 	if p, ok := end.proc.(interface{ Overdue() bool }); ok && p.Overdue() {
-		end.request = end.request.merge(r.hold.overdueRequest())
+		end.request = end.request.merge(r.leased.overdueRequest())
 	}
 	r.output.close()
 	r.workspace.commit(ctx, end.request.ending)
 	r.member.markProcessesGone() // the git commands of the run are dead, too
 	err := r.report.reportEnd(ctx, end)
-	r.hold.markEnded() // its output may take longer
+	r.leased.markEnded() // its output may take longer
 	r.output.wait(ctx)
 	return err
 }
 
 func (r *run) launch(work context.Context) error {
-	told := r.hold.process.current()
+	told := r.leased.process.current()
 	r.workspace.removeNudge()
 	dir, err := r.workspace.startDir()
 	if err != nil {
@@ -150,7 +150,7 @@ func (r *run) launch(work context.Context) error {
 	if err != nil {
 		return fmt.Errorf(launchDetailPrefix+": %w", err)
 	}
-	r.hold.process.attach(proc, told)
+	r.leased.process.attach(proc, told)
 	r.supervisor.started(work, proc)
 	r.log.Info("agent launched", "pid", proc.PID())
 	r.emit(Event{Kind: EventLaunched, PID: proc.PID()})

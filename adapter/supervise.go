@@ -15,7 +15,7 @@ import (
 // its silence asks for that.
 type supervisor struct {
 	*runScope
-	hold       heldLease
+	leased     heldLease
 	events     *eventQueue                // to the event log
 	execs      *execRunner                // programs run beside the agent
 	stall      *stallDetector             // signs of life
@@ -138,7 +138,7 @@ func (s *supervisor) applyStop(o stopRequest) {
 	s.state.request = s.state.request.merge(o)
 	if s.state.request.ending != "" {
 		s.execs.stop()
-		s.hold.letGo()
+		s.leased.letGo()
 	}
 	switch o.mode {
 	case stopTerm:
@@ -172,7 +172,7 @@ func (s *supervisor) checkStall() {
 	silence := "no report, output or tool call for " + idle.Round(time.Second).String()
 	switch state {
 	case silenceUnconfirmed:
-		s.hold.renewSoon()
+		s.leased.renewSoon()
 	case silentOnce:
 		s.nudgeAgent(picket.NudgeSilent, silence)
 		s.events.add(picket.RunEvent{Type: picket.EventRunStalled, IdleSeconds: roundedSeconds(idle)})

@@ -12,10 +12,10 @@ import (
 	"github.com/picket-dev/picket/adapter/process"
 )
 
-// leaseHold keeps the lease of a run. It renews the lease, follows what becomes of it,
+// runLease keeps the lease of a run. It renews the lease, follows what becomes of it,
 // passes its deadline on to the process, and asks the supervisor to stop the process
 // when the lease ends.
-type leaseHold struct {
+type runLease struct {
 	*runScope
 	keeper       *keeper
 	registration *registration  // nil: not registered
@@ -36,55 +36,55 @@ type leasedAgent interface {
 	renewed(idleMs *int64, ago time.Duration)
 }
 
-func newLeaseHold(scope *runScope, under *registration, member *registeredRun, agent leasedAgent) *leaseHold {
-	h := &leaseHold{runScope: scope, registration: under, member: member, agent: agent}
-	h.keeper = &keeper{
+func newRunLease(scope *runScope, under *registration, member *registeredRun, agent leasedAgent) *runLease {
+	l := &runLease{runScope: scope, registration: under, member: member, agent: agent}
+	l.keeper = &keeper{
 		registration:     under,
-		onHeartbeatAcked: h.extendDeadline,
+		onHeartbeatAcked: l.extendDeadline,
 		clock:            scope.cfg.clock,
 		renew:            scope.proxy.Renew,
 		window:           scope.window(),
 		renewNow:         make(chan struct{}, 1),
-		onRenewed:        h.onRenewed,
-		onFailed:         h.onRenewFailed,
-		onWarning:        h.onDeadlineWarning,
-		onWarningRevoked: h.revokeWarning,
+		onRenewed:        l.onRenewed,
+		onFailed:         l.onRenewFailed,
+		onWarning:        l.onDeadlineWarning,
+		onWarningRevoked: l.revokeWarning,
 	}
-	return h
+	return l
 }
 
 // confirm renews the lease for the first time.
-func (h *leaseHold) confirm(ctx context.Context) error {
-	first, err := h.keeper.confirm(ctx, h.unconfirmedTTL())
+func (l *runLease) confirm(ctx context.Context) error {
+	first, err := l.keeper.confirm(ctx, l.unconfirmedTTL())
 	if err != nil {
 		return err
 	}
-	h.lease.LeaseExpiresAt = first.LeaseExpiresAt
-	h.onRenewed(first)
+	l.lease.LeaseExpiresAt = first.LeaseExpiresAt
+	l.onRenewed(first)
 	return nil
 }
 
 // keep starts the renewals, which last as long as work. It returns a context that
 // ends with ctx and when the lease is gone.
-func (h *leaseHold) keep(ctx, work context.Context, group *sync.WaitGroup) (held context.Context) {
-	work, h.stopRenewing = context.WithCancel(work)
+func (l *runLease) keep(ctx, work context.Context, group *sync.WaitGroup) (held context.Context) {
+	work, l.stopRenewing = context.WithCancel(work)
 	held, gone := context.WithCancelCause(ctx)
 	group.Go(func() {
-		err := h.keeper.run(work)
+		err := l.keeper.run(work)
 		defer gone(err)
 		if err != nil {
-			h.onKeeperFailed(work, err)
+			l.onKeeperFailed(work, err)
 		}
 	})
 	return held
 }
 
 // onKeeperFailed stops the agent of a lease that is not kept any more.
-func (h *leaseHold) onKeeperFailed(work context.Context, err error) {
+func (l *runLease) onKeeperFailed(work context.Context, err error) {
 	stop := stopRequest{mode: stopKill, class: picket.ExitReleased, reason: err.Error()}
 	switch {
 	case errors.Is(err, errHeartbeatsUnacked),
-		errors.Is(err, errRegistrationEnded) && routeMissing(h.registration.endCause()):
+		errors.Is(err, errRegistrationEnded) && routeMissing(l.registration.endCause()):
 		stop.ownDeadline = true // the lease may still hold: it is given back
 	case errors.Is(err, errRegistrationEnded):
 		stop.ending, stop.class = EndLost, picket.ExitLeaseLost
@@ -92,25 +92,25 @@ func (h *leaseHold) onKeeperFailed(work context.Context, err error) {
 		stop.ending, stop.class = EndLost, picket.ExitLeaseLost
 		stop.reason = "the lease could not be renewed in time"
 	default:
-		h.handleLeaseLoss(work, err)
+		l.handleLeaseLoss(work, err)
 		return
 	}
-	h.agent.requestStop(stop)
+	l.agent.requestStop(stop)
 }
 
 // letGo stops the renewals of a lease that has ended.
-func (h *leaseHold) letGo() {
-	h.stopRenewing()
-	h.markEnded()
+func (l *runLease) letGo() {
+	l.stopRenewing()
+	l.markEnded()
 }
 
 // markEnded tells the registration that the lease has ended.
-func (h *leaseHold) markEnded() { h.registration.markLeaseEnded(h.member) }
+func (l *runLease) markEnded() { l.registration.markLeaseEnded(l.member) }
 
 // handleLeaseLoss handles a definite loss. A released lease was ended by a call of this
 // very run or by its operator, so the proxy is asked what became of it. Every other loss
 // kills at once.
-func (h *leaseHold) handleLeaseLoss(work context.Context, err error) {
+func (l *runLease) handleLeaseLoss(work context.Context, err error) {
 	w := picket.Watch{State: picket.WatchLost}
 	switch picket.CodeOf(err) {
 	case picket.CodeTaskCancelled:
@@ -118,87 +118,87 @@ func (h *leaseHold) handleLeaseLoss(work context.Context, err error) {
 	case picket.CodeLeaseReleased:
 		ask, cancel := context.WithTimeout(work, time.Second)
 		defer cancel()
-		if got, news, err := h.proxy.Watch(ask, 0); err == nil && news {
+		if got, news, err := l.proxy.Watch(ask, 0); err == nil && news {
 			w = got
 		}
 	}
-	h.log.Info("the lease is gone", "state", w.State, "err", err)
-	h.onChange(w)
+	l.log.Info("the lease is gone", "state", w.State, "err", err)
+	l.onChange(w)
 }
 
 // checkUnknown asks what became of a lease that the registry does not know of. An
 // agent that handed its result in a moment ago may still end on its own.
-func (h *leaseHold) checkUnknown(ctx context.Context) {
+func (l *runLease) checkUnknown(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	w, news, err := h.proxy.Watch(ctx, 0)
+	w, news, err := l.proxy.Watch(ctx, 0)
 	if err != nil {
 		w, news = picket.Watch{State: picket.WatchLost}, true
 	}
 	if news && w.State != picket.WatchReclaim {
-		h.log.Info("the registry knows of no lease", "state", w.State, "err", err)
-		h.onChange(w)
+		l.log.Info("the registry knows of no lease", "state", w.State, "err", err)
+		l.onChange(w)
 	}
 }
 
-func (h *leaseHold) onRenewed(got picket.Renewal) {
-	h.leaseEnd.Store(int64(h.keeper.deadline()))
-	h.agent.renewed(got.IdleMs, h.cfg.clock()-h.keeper.confirmedAt)
-	h.log.Debug("lease renewed", "expires", got.LeaseExpiresAt.String())
-	if record := h.record.Load(); record != nil {
-		if err := record.saveDeadline(h.keeper.remaining()); err != nil {
-			h.log.Warn("a renewal cannot be noted", "dir", record.dir, "err", err)
+func (l *runLease) onRenewed(got picket.Renewal) {
+	l.leaseEnd.Store(int64(l.keeper.deadline()))
+	l.agent.renewed(got.IdleMs, l.cfg.clock()-l.keeper.confirmedAt)
+	l.log.Debug("lease renewed", "expires", got.LeaseExpiresAt.String())
+	if record := l.record.Load(); record != nil {
+		if err := record.saveDeadline(l.keeper.remaining()); err != nil {
+			l.log.Warn("a renewal cannot be noted", "dir", record.dir, "err", err)
 		}
 	}
-	h.emit(Event{Kind: EventRenewed, ExpiresAt: got.LeaseExpiresAt, Remaining: h.keeper.remaining()})
-	h.extendDeadline()
-	if !h.keeper.warned {
-		h.revokeWarning() // it wakes the supervisor, which may have waited for the answer
+	l.emit(Event{Kind: EventRenewed, ExpiresAt: got.LeaseExpiresAt, Remaining: l.keeper.remaining()})
+	l.extendDeadline()
+	if !l.keeper.warned {
+		l.revokeWarning() // it wakes the supervisor, which may have waited for the answer
 	}
-	h.agent.handleCommands(got.Commands)
+	l.agent.handleCommands(got.Commands)
 }
 
-func (h *leaseHold) onRenewFailed(err error) {
-	left := h.keeper.remaining()
+func (l *runLease) onRenewFailed(err error) {
+	left := l.keeper.remaining()
 	level := slog.LevelDebug
-	if h.keeper.failures == 1 { // the first says it all; the rest is detail
+	if l.keeper.failures == 1 { // the first says it all; the rest is detail
 		level = slog.LevelWarn
 	}
-	h.log.Log(context.Background(), level, "lease not renewed yet", "err", err, "left", left)
-	h.emit(Event{Kind: EventRenewFailed, Remaining: left, Reason: err.Error(), Err: err})
+	l.log.Log(context.Background(), level, "lease not renewed yet", "err", err, "left", left)
+	l.emit(Event{Kind: EventRenewFailed, Remaining: left, Reason: err.Error(), Err: err})
 }
 
-func (h *leaseHold) onDeadlineWarning() {
-	h.agent.requestStop(stopRequest{
+func (l *runLease) onDeadlineWarning() {
+	l.agent.requestStop(stopRequest{
 		mode:   stopTerm,
 		class:  picket.ExitReleased,
 		reason: "the adapter's own deadline is near: renewals or heartbeats are not answered",
 	})
 }
 
-func (h *leaseHold) revokeWarning() { h.agent.requestStop(stopRequest{mode: stopRevoked}) }
+func (l *runLease) revokeWarning() { l.agent.requestStop(stopRequest{mode: stopRevoked}) }
 
 // onChange turns what became of the lease into a stop request.
-func (h *leaseHold) onChange(w picket.Watch) {
+func (l *runLease) onChange(w picket.Watch) {
 	switch w.State {
 	case picket.WatchHeld:
-		h.agent.handleCommands(w.Commands)
+		l.agent.handleCommands(w.Commands)
 	case picket.WatchCompleted:
-		h.agent.requestStop(stopRequest{
+		l.agent.requestStop(stopRequest{
 			mode:   stopAfterLinger,
 			ending: EndCompleted,
 			reason: "the agent called mark_complete",
 		})
 	case picket.WatchHandoff:
-		h.agent.requestStop(stopRequest{
+		l.agent.requestStop(stopRequest{
 			mode:   stopAfterLinger,
 			ending: EndHandoff,
 			reason: "the agent asked a person for help",
 		})
 	case picket.WatchCancelled:
-		h.agent.requestStop(stopRequest{mode: stopKill, ending: EndCancelled, reason: "the task was cancelled"})
+		l.agent.requestStop(stopRequest{mode: stopKill, ending: EndCancelled, reason: "the task was cancelled"})
 	default:
-		h.agent.requestStop(stopRequest{
+		l.agent.requestStop(stopRequest{
 			mode:   stopKill,
 			ending: EndLost,
 			class:  picket.ExitLeaseLost,
@@ -208,39 +208,39 @@ func (h *leaseHold) onChange(w picket.Watch) {
 }
 
 // lockDir notes the lease in the run's directory, under a lock that lasts until unlockDir.
-func (h *leaseHold) lockDir(dir string) error {
-	left := h.end() - killMargin(h.window()) - h.cfg.clock()
-	record, err := lockRunDir(dir, h.cfg.StateKey, h.lease, h.proxy.BaseURL(), left)
+func (l *runLease) lockDir(dir string) error {
+	left := l.end() - killMargin(l.window()) - l.cfg.clock()
+	record, err := lockRunDir(dir, l.cfg.StateKey, l.lease, l.proxy.BaseURL(), left)
 	if err != nil {
 		return err
 	}
-	h.record.Store(record)
+	l.record.Store(record)
 	return nil
 }
 
 // unlockDir ends that lock. A lease whose end the server has not taken stays noted, so
 // that the next adapter tries again.
-func (h *leaseHold) unlockDir(reported bool) {
-	record := h.record.Load()
+func (l *runLease) unlockDir(reported bool) {
+	record := l.record.Load()
 	if record == nil {
 		return
 	}
 	if err := record.unlock(reported); err != nil {
-		h.log.Warn("the note of an ended lease cannot be deleted", "dir", record.dir, "err", err)
+		l.log.Warn("the note of an ended lease cannot be deleted", "dir", record.dir, "err", err)
 	}
 }
 
 // end is when the lease ends, on the clock, as last confirmed.
-func (h *leaseHold) end() time.Duration { return time.Duration(h.leaseEnd.Load()) }
+func (l *runLease) end() time.Duration { return time.Duration(l.leaseEnd.Load()) }
 
 // processLeft is the time until the process must be dead.
-func (h *leaseHold) processLeft() time.Duration { return h.process.current() - h.cfg.clock() }
+func (l *runLease) processLeft() time.Duration { return l.process.current() - l.cfg.clock() }
 
 // renewSoon asks for a renewal now, for what its answer tells.
-func (h *leaseHold) renewSoon() { h.keeper.renewSoon() }
+func (l *runLease) renewSoon() { l.keeper.renewSoon() }
 
 // extendDeadline lets the agent go on, as far as lease and heartbeats allow.
-func (h *leaseHold) extendDeadline() { h.process.extend(h.keeper.killAt()) }
+func (l *runLease) extendDeadline() { l.process.extend(l.keeper.killAt()) }
 
 // deadlineSlack is how much sooner than the adapter a process may act on a
 // deadline that both know.
@@ -249,9 +249,9 @@ const deadlineSlack = 250 * time.Millisecond
 // overdueRequest is the verdict on a process that ended because its deadline passed,
 // which it may have seen a moment before the adapter did. If that was before the deadline
 // of the lease, it was the deadline of the heartbeats, and the lease may still hold.
-func (h *leaseHold) overdueRequest() stopRequest {
-	late := h.end() - killMargin(h.keeper.window) - deadlineSlack
-	if h.registration != nil && h.cfg.clock() < late {
+func (l *runLease) overdueRequest() stopRequest {
+	late := l.end() - killMargin(l.keeper.window) - deadlineSlack
+	if l.registration != nil && l.cfg.clock() < late {
 		return stopRequest{mode: stopKill, class: picket.ExitReleased, ownDeadline: true}
 	}
 	return stopRequest{mode: stopKill, ending: EndLost, class: picket.ExitLeaseLost}
