@@ -11,12 +11,13 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/process"
+	"github.com/picket-dev/picket/client"
 )
 
 // Adapter leases tasks and runs an agent for each.
 type Adapter struct {
 	cfg            Config
-	client         *Client
+	client         *client.Client
 	releasing      chan struct{} // closed by ReleaseNow
 	closeReleasing func()
 
@@ -104,7 +105,7 @@ func New(cfg Config) (*Adapter, error) {
 	}
 	a := &Adapter{
 		cfg:       cfg,
-		client:    &Client{BaseURL: cfg.BaseURL, Key: cfg.Key, HTTP: cfg.HTTP},
+		client:    newClient(cfg.BaseURL, cfg.Key, cfg.HTTP),
 		releasing: make(chan struct{}),
 	}
 	a.closeReleasing = closeOnce(a.releasing)

@@ -134,7 +134,7 @@ func TestRegistrationOfADeadProcessIsReplaced(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := a.client.Register(t.Context(), reg); err != nil {
+			if _, err := a.client.Agents.Register(t.Context(), reg); err != nil {
 				t.Fatal(err)
 			}
 			start := time.Now()
@@ -169,7 +169,7 @@ func TestRegistrationStaysWhileProcessesLive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := m.client.Register(t.Context(), app.reg); err != nil {
+		if _, err := m.client.Agents.Register(t.Context(), app.reg); err != nil {
 			t.Fatal(err)
 		}
 		if evicted, err := m.deregisterStale(t.Context()); evicted || err != nil {

@@ -25,7 +25,7 @@ type Config struct {
 	// Key is an API key with scope agent. Defaults to none, which only a
 	// server without keys accepts.
 	Key picket.Secret
-	// HTTP talks to orchestrator and proxy. Defaults to that of Client.
+	// HTTP talks to orchestrator and proxy. Defaults to client.DefaultHTTP.
 	HTTP *http.Client
 
 	// AgentID names this worker. Defaults to agent_ and a ULID made here.

@@ -5,6 +5,7 @@ package adapter_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"strings"
@@ -15,28 +16,30 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/internal/rig"
 )
 
 // myWorker is an adapter of one's own in forty lines: what the lease protocol
 // asks of one at least.
-func myWorker(ctx context.Context, client adapter.Client, command []string) {
+func myWorker(ctx context.Context, c *client.Client, h *http.Client, command []string) {
 	for n := 0; ctx.Err() == nil; {
-		leases, err := client.Acquire(ctx, picket.AcquireRequest{AgentID: "mine"}, fmt.Sprint("acquire ", n))
+		leases, err := c.Leases.Acquire(ctx, picket.AcquireRequest{AgentID: "mine"},
+			client.WithIdempotencyKey(fmt.Sprint("acquire ", n)))
 		if err == nil { // else the same key again: what was granted is not lost
 			n++
 		}
 		for _, lease := range leases {
-			myRun(client, lease, command)
+			myRun(lease, h, command)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
 }
 
-func myRun(client adapter.Client, lease picket.Lease, command []string) {
+func myRun(lease picket.Lease, h *http.Client, command []string) {
 	ctx, done := context.WithCancel(context.Background())
 	defer done()
-	proxy, window := adapter.NewProxy(lease, "", client.HTTP), time.Duration(lease.WindowMs)*time.Millisecond
+	proxy, window := adapter.NewProxy(lease, "", h), time.Duration(lease.WindowMs)*time.Millisecond
 	sent := time.Now() // a lease counts from before its renewal was sent
 	if _, err := proxy.Renew(ctx); err != nil {
 		return // never launch for a lease that may not have arrived
@@ -125,7 +128,8 @@ func Example_customAdapter() {
 	ctx, stop := context.WithCancel(context.Background())
 	worked := make(chan bool)
 	go func() {
-		myWorker(ctx, adapter.Client{BaseURL: server.URL, Key: adaptertest.Key, HTTP: server.HTTPClient()},
+		h := server.HTTPClient()
+		myWorker(ctx, client.New(server.URL, adaptertest.Key, client.Options{HTTP: h}), h,
 			[]string{"sh", "-c", "exit 3"})
 		close(worked)
 	}()
@@ -140,7 +144,7 @@ func Example_customAdapter() {
 func TestCustomAdapterConforms(t *testing.T) {
 	rig.SkipShort(t)
 	adaptertest.Conform(t, func(ctx context.Context, s *adaptertest.Server, command []string) error {
-		myWorker(ctx, adapter.Client{BaseURL: s.URL, Key: adaptertest.Key}, command)
+		myWorker(ctx, client.New(s.URL, adaptertest.Key, client.Options{}), nil, command)
 		return nil
 	}, append(adaptertest.RegistryRules(), // it does not register
 		"hands in the output of onExit complete", "does one task after the other",

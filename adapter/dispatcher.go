@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/client"
 )
 
 // dispatcher is one Run of an adapter: the slots for leases and who fills them.
@@ -79,7 +80,7 @@ func (s *slot) advance(ctx context.Context, done picket.Lease, output picket.Raw
 	once, until := newULID(time.Now()), s.cfg.clock()+reportTimeout
 	for pace := (backoff{least: 200 * time.Millisecond, most: 2 * time.Second}); ; {
 		try, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(until-s.cfg.clock(), time.Second))
-		got, err := s.client.Advance(try, req, once)
+		got, err := s.client.Leases.Advance(try, req, client.WithIdempotencyKey(once))
 		cancel()
 		switch {
 		case err == nil:
@@ -295,7 +296,7 @@ func (a *Adapter) acquire(ctx context.Context, n int, incarnation int64) ([]pick
 	another()
 	for {
 		asked := time.Now()
-		leases, err := a.client.Acquire(ctx, req, once)
+		leases, err := a.client.Leases.Acquire(ctx, req, client.WithIdempotencyKey(once))
 		switch {
 		case ctx.Err() != nil && len(leases) == 0:
 			return nil, ctx.Err()

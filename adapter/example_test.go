@@ -146,15 +146,3 @@ func ExampleProxy() {
 	// token 1 was superseded true
 	// stale_fence -> Stop writing and exit.
 }
-
-// The client of the control plane takes any route.
-func ExampleClient_Call() {
-	server := adaptertest.New()
-	server.Queue(adaptertest.Task{Title: "greet"})
-	client := adapter.Client{BaseURL: server.URL, Key: adaptertest.Key, HTTP: server.HTTPClient()}
-	var got picket.Acquired
-	err := client.Call(context.Background(), "POST", "/api/v1/leases", picket.AcquireRequest{AgentID: "me"}, &got,
-		adapter.WithIdempotencyKey("once"))
-	fmt.Println(len(got.Leases), got.Leases[0].Task.Title, err)
-	// Output: 1 greet <nil>
-}

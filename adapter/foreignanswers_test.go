@@ -92,7 +92,7 @@ func TestAgentIDOfAnotherKey(t *testing.T) {
 				}
 				return nil
 			}))
-		if _, err := (&Client{BaseURL: s.URL, Key: adaptertest.Key, HTTP: s.HTTPClient()}).Register(t.Context(),
+		if _, err := newClient(s.URL, adaptertest.Key, s.HTTPClient()).Agents.Register(t.Context(),
 			picket.Registration{AgentID: "agent_taken"}); err != nil {
 			t.Fatal(err)
 		}

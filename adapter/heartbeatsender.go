@@ -92,7 +92,7 @@ func (b *heartbeatSender) send(ctx context.Context, now time.Duration) {
 	b.inFlight = append(b.inFlight, heartbeatInFlight{number, abort})
 	b.jobs.Go(func() {
 		defer abort()
-		got, err := b.client.Heartbeat(try, b.cfg.AgentID, hb)
+		got, err := b.client.Agents.Heartbeat(try, b.cfg.AgentID, hb)
 		select {
 		case b.results <- heartbeatResult{number, now, hb, got, err}:
 		case <-ctx.Done():

@@ -47,7 +47,7 @@ func (h *keeperFixture) request(ctx context.Context) (picket.Renewal, error) {
 	h.n++
 	n := h.n
 	if h.takes != nil && !sleep(ctx, h.takes(n)) {
-		return picket.Renewal{}, unreachable("proxy", ctx.Err())
+		return picket.Renewal{}, unreachable(ctx.Err())
 	}
 	if h.replies != nil {
 		if err := h.replies(n); err != nil {
@@ -176,7 +176,7 @@ func TestLostReplyIsRetried(t *testing.T) {
 		h := newKeeperFixture(300 * time.Second)
 		h.replies = func(n int) error {
 			if n == 2 || n == 3 {
-				return unreachable("proxy", errors.New("connection broken"))
+				return unreachable(errors.New("connection broken"))
 			}
 			return nil
 		}
@@ -316,4 +316,10 @@ func TestBackoffLeavesRoom(t *testing.T) {
 			}
 		}
 	}
+}
+
+// unreachable is the error of a call that nobody answered.
+func unreachable(cause error) error {
+	return picket.Refuse(picket.CodeUnavailable, "", "the proxy does not answer").
+		WithCause(fmt.Errorf("%w: %w", picket.ErrUnknown, cause))
 }

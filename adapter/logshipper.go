@@ -239,8 +239,10 @@ func (s *logShipper) send(ctx context.Context, p picket.LogWrite) bool {
 			sent = len(p.Data) == 0
 		case errors.Is(err, picket.CodeOffset) && resyncs < 3:
 			resyncs++
-			if expected, ok := factInt(err, "expected"); ok {
-				s.offset = expected
+			if refusal, ok := picket.RefusalOf(err); ok {
+				if expected, ok := refusal.Facts["expected"].(float64); ok {
+					s.offset = int64(expected)
+				}
 			}
 		case p.End && errors.Is(err, picket.CodeValidation):
 			p.End = false // a server of an earlier version does not know the word

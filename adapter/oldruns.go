@@ -2,12 +2,14 @@ package adapter
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/workspace"
+	"github.com/picket-dev/picket/client"
 )
 
 // deleteOldRuns deletes the state of runs that ended KeepRuns ago, and what an adapter
@@ -39,7 +41,7 @@ func (a *Adapter) collectWorkspaces(ctx context.Context) {
 		StateDir:      a.cfg.StateDir,
 		WorkspaceRoot: a.cfg.WorkspaceRoot,
 		Keep:          a.cfg.KeepWorkspaces,
-		RunsOfTask:    a.client.RunsOfTask,
+		RunsOfTask:    RunsOfTask(a.client),
 	}
 	for {
 		done, err := kept.Collect(ctx, false)
@@ -64,3 +66,19 @@ func (a *Adapter) collectWorkspaces(ctx context.Context) {
 // collectInterval is how often a working adapter looks for workspaces, and for the
 // state of runs, that are due.
 const collectInterval = time.Hour
+
+// RunsOfTask returns a function that reads the runs of a task and the server's time, for
+// workspace.KeptWorkspaces.
+func RunsOfTask(c *client.Client) func(ctx context.Context, taskID string) ([]picket.Run, time.Time, error) {
+	return func(ctx context.Context, taskID string) ([]picket.Run, time.Time, error) {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		var header http.Header
+		task, err := c.Tasks.Get(ctx, taskID, client.WithResponseHeader(&header))
+		now, bad := http.ParseTime(header.Get("Date"))
+		if bad != nil {
+			now = time.Now()
+		}
+		return task.Runs, now, err
+	}
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/picket-dev/picket/adapter/adaptertest"
 	"github.com/picket-dev/picket/adapter/agents"
 	"github.com/picket-dev/picket/adapter/workspace"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
@@ -92,8 +93,8 @@ func (r *recordedAgent) run(t *testing.T, task string) adaptertest.View {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	client := adapter.Client{BaseURL: r.server.URL, Key: adaptertest.Key}
-	leases, err := client.Acquire(ctx, picket.AcquireRequest{AgentID: a.AgentID()}, "")
+	c := client.New(r.server.URL, adaptertest.Key, client.Options{})
+	leases, err := c.Leases.Acquire(ctx, picket.AcquireRequest{AgentID: a.AgentID()})
 	if err != nil || len(leases) != 1 {
 		t.Fatalf("%d leases, %v", len(leases), err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/picket-dev/picket/adapter/agents"
 	"github.com/picket-dev/picket/adapter/process"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/client"
 )
 
 // PresetLauncher starts a coding agent with Picket's tools at hand, reads its
@@ -43,7 +44,7 @@ type PresetLauncher struct {
 	// last report after they have shortened their memory. Defaults to none.
 	PicketPath string
 	// HTTP asks the tool proxy whether its tools can be reached. Defaults to
-	// that of [Client].
+	// [client.DefaultHTTP].
 	HTTP *http.Client
 }
 
@@ -102,7 +103,7 @@ func (l PresetLauncher) newSetup(job process.Job) *agents.Setup {
 		Env:        job.Env,
 		Sessions:   l.Sessions,
 		PicketPath: l.PicketPath,
-		HTTP:       cmp.Or(l.HTTP, defaultHTTP),
+		HTTP:       cmp.Or(l.HTTP, client.DefaultHTTP),
 		Stderr:     job.Stderr,
 		Used:       job.Used,
 		Fail:       job.Fail,

@@ -11,74 +11,48 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/workspace"
+	"github.com/picket-dev/picket/client"
 )
-
-// Acquire asks the control plane for up to req.Max leases and waits up to
-// req.WaitSeconds for the first; an empty answer means that the wait ran out.
-// Repeated with the same once key it answers the same leases again, which
-// repairs a lost reply; an empty key lets every call stand for itself.
-func (c *Client) Acquire(ctx context.Context, req picket.AcquireRequest, once string) ([]picket.Lease, error) {
-	var got picket.Acquired
-	err := c.postWithWait(ctx, "/api/v1/leases", req.WaitSeconds, once, req, &got)
-	return got.Leases, err
-}
-
-// Advance completes the task of a lease and asks for the next leases in one
-// step: both are done or neither. Repeated with the same once key it tells the
-// same state and shows those of its leases that still hold.
-func (c *Client) Advance(ctx context.Context, req picket.AdvanceRequest, once string) (picket.Advanced, error) {
-	var got picket.Advanced
-	err := c.postWithWait(ctx, "/api/v1/leases/advance", req.Acquire.WaitSeconds, once, req, &got)
-	return got, err
-}
-
-// postWithWait posts a request that the server may hold for wait seconds, nil for none.
-func (c *Client) postWithWait(ctx context.Context, path string, wait *int, once string, in, out any) error {
-	patience := c.timeout()
-	if wait != nil {
-		patience += time.Duration(*wait) * time.Second
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	var opts []Option
-	if once != "" {
-		opts = append(opts, WithIdempotencyKey(once))
-	}
-	return c.Call(ctx, http.MethodPost, path, in, out, opts...)
-}
 
 // Proxy is the tool proxy as the holder of one lease sees it. Every method is
 // refused with a code that is [picket.Code.Fenced] once the lease is gone.
 type Proxy struct {
-	client Client
-	agent  Client // calls tools, with the credential of the agent
+	client *client.Client
+	agent  *client.Client // calls tools, with the credential of the agent
 	fence  string
 }
 
 // NewProxy speaks to the tool proxy of a lease; baseURL is used when the lease
-// names none. A nil client means the default of [Client].
-func NewProxy(lease picket.Lease, baseURL string, client *http.Client) *Proxy {
+// names none. A nil httpClient means [client.DefaultHTTP].
+func NewProxy(lease picket.Lease, baseURL string, httpClient *http.Client) *Proxy {
 	if lease.ProxyURL != "" {
 		baseURL = lease.ProxyURL
 	}
 	return &Proxy{
-		client: Client{BaseURL: baseURL, Key: lease.LeaseToken, HTTP: client},
-		agent:  Client{BaseURL: baseURL, Key: lease.AgentCredential(), HTTP: client},
+		client: newClient(baseURL, lease.LeaseToken, httpClient),
+		agent:  newClient(baseURL, lease.AgentCredential(), httpClient),
 		fence:  strconv.FormatInt(lease.FencingToken, 10),
 	}
 }
 
-// BaseURL is the proxy spoken to.
-func (p *Proxy) BaseURL() string { return p.client.BaseURL }
+// newClient makes a client that sends every request once: the adapter decides itself
+// what it repeats, and for how long.
+func newClient(baseURL string, key picket.Secret, httpClient *http.Client) *client.Client {
+	return client.New(baseURL, key, client.Options{HTTP: httpClient, Attempts: 1})
+}
 
-func (p *Proxy) post(ctx context.Context, path string, in, out any, opts ...Option) error {
-	return p.call(ctx, &p.client, http.MethodPost, path, in, out, opts...)
+// BaseURL is the proxy spoken to.
+func (p *Proxy) BaseURL() string { return p.client.URL() }
+
+func (p *Proxy) post(ctx context.Context, path string, in, out any, opts ...client.Option) error {
+	return p.call(ctx, p.client, http.MethodPost, path, in, out, opts...)
 }
 
 // call repeats a call once whose lease has to be reclaimed first, so nobody
 // else needs to notice that the store was another one for a while.
-func (p *Proxy) call(ctx context.Context, as *Client, method, path string, in, out any, opts ...Option) error {
-	opts = append(opts, WithHeader("X-Fencing-Token", p.fence))
+func (p *Proxy) call(ctx context.Context, as *client.Client, method, path string, in, out any,
+	opts ...client.Option) error {
+	opts = append(opts, client.WithHeader("X-Fencing-Token", p.fence))
 	err := as.Call(ctx, method, path, in, out, opts...)
 	if !errors.Is(err, picket.CodeReclaimRequired) {
 		return err
@@ -94,7 +68,7 @@ func (p *Proxy) call(ctx context.Context, as *Client, method, path string, in, o
 func (p *Proxy) Reclaim(ctx context.Context) (picket.Renewal, error) {
 	var r picket.Renewal
 	err := p.client.Call(ctx, http.MethodPost, "/v1/lease/reclaim", struct{}{}, &r,
-		WithHeader("X-Fencing-Token", p.fence))
+		client.WithHeader("X-Fencing-Token", p.fence))
 	return r, err
 }
 
@@ -145,7 +119,7 @@ func (p *Proxy) Watch(ctx context.Context, wait time.Duration,
 	if len(known) > 0 {
 		path += "&exec=" + url.QueryEscape(strings.Join(known, ","))
 	}
-	err = p.call(ctx, &p.client, http.MethodGet, path, nil, &w, WithStatus(&status))
+	err = p.call(ctx, p.client, http.MethodGet, path, nil, &w, client.WithStatus(&status))
 	return w, err == nil && status == http.StatusOK, err
 }
 
@@ -178,11 +152,11 @@ func (p *Proxy) LogPiece(ctx context.Context, piece picket.LogWrite) (next int64
 	if piece.End {
 		q.Set("end", "true")
 	}
-	var opts []Option
+	var opts []client.Option
 	if len(piece.Marks) > 0 {
-		opts = append(opts, WithHeader("X-Picket-Log-Times", logTimes(piece)))
+		opts = append(opts, client.WithHeader("X-Picket-Log-Times", logTimes(piece)))
 	}
-	if err := p.post(ctx, "/v1/run/logs?"+q.Encode(), Text(piece.Data), &out, opts...); err != nil {
+	if err := p.post(ctx, "/v1/run/logs?"+q.Encode(), client.Text(piece.Data), &out, opts...); err != nil {
 		return piece.Offset, err
 	}
 	if out.Next == nil {
@@ -221,15 +195,15 @@ func (p *Proxy) ExecResult(ctx context.Context, callID string, r picket.ExecResu
 
 // Tool calls a tool by name, in and out as the tool's schema has them. It speaks
 // with the credential of the agent.
-func (p *Proxy) Tool(ctx context.Context, name string, in, out any, opts ...Option) error {
+func (p *Proxy) Tool(ctx context.Context, name string, in, out any, opts ...client.Option) error {
 	if in == nil {
 		in = struct{}{}
 	}
-	return p.call(ctx, &p.agent, http.MethodPost, "/v1/tools/"+url.PathEscape(name), in, out, opts...)
+	return p.call(ctx, p.agent, http.MethodPost, "/v1/tools/"+url.PathEscape(name), in, out, opts...)
 }
 
 // Report pins a progress report.
-func (p *Proxy) Report(ctx context.Context, r picket.Progress, opts ...Option) (picket.Reported, error) {
+func (p *Proxy) Report(ctx context.Context, r picket.Progress, opts ...client.Option) (picket.Reported, error) {
 	var out picket.Reported
 	err := p.Tool(ctx, "report_progress", r, &out, opts...)
 	return out, err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/workspace"
+	"github.com/picket-dev/picket/client"
 )
 
 // registrar is the adapter's place in the registry, through all its sessions.
@@ -117,7 +118,7 @@ func (m *registrar) register(ctx context.Context, app *registrationAttempt) (*re
 	}
 	try, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	agent, err := m.client.Register(try, app.reg, WithIdempotencyKey(app.idempotencyKey))
+	agent, err := m.client.Agents.Register(try, app.reg, client.WithIdempotencyKey(app.idempotencyKey))
 	if err != nil {
 		app.maybeSent = app.maybeSent || errors.Is(err, picket.ErrUnknown)
 		return nil, err
@@ -141,7 +142,7 @@ func (m *registrar) withdraw(ctx context.Context) {
 func (m *registrar) deregisterStale(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	there, err := m.client.Agent(ctx, m.cfg.AgentID)
+	there, err := m.client.Agents.Get(ctx, m.cfg.AgentID)
 	switch {
 	case errors.Is(err, picket.CodeForbidden):
 		return false, picket.Refuse(picket.CodeForbidden,
@@ -160,7 +161,7 @@ func (m *registrar) deregisterStale(ctx context.Context) (bool, error) {
 	m.cfg.Log.Info("ending a registration of this state directory that nobody holds any more", "agent", there.AgentID,
 		"incarnation", there.Incarnation)
 	// Late or repeated, this must not meet the registration after that one.
-	_, err = m.client.AgentStatus(ctx, m.cfg.AgentID, there.Version,
+	_, err = m.client.Agents.ChangeStatus(ctx, m.cfg.AgentID, there.Version,
 		picket.AgentStatusChange{Status: picket.AgentDeregistered, Incarnation: there.Incarnation})
 	return err == nil, nil
 }

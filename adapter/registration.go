@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/client"
 )
 
 // registration is one registration of this adapter, which the registry numbers as
@@ -17,7 +18,7 @@ import (
 // adapter without a registration: it never ends and bounds nothing.
 type registration struct {
 	cfg         *Config
-	client      *Client
+	client      *client.Client
 	incarnation int64
 	onDrain     func()        // the registry wants a drain
 	closed      chan struct{} // closed when the registry has ended it
@@ -383,7 +384,7 @@ func (s *registration) deregister() {
 		}
 	}
 	for wait := 100 * time.Millisecond; !s.isEnded() && !s.isSilent(); wait *= 2 {
-		_, err := s.client.AgentStatus(ctx, s.cfg.AgentID, 0,
+		_, err := s.client.Agents.ChangeStatus(ctx, s.cfg.AgentID, 0,
 			picket.AgentStatusChange{Status: picket.AgentDeregistered, Incarnation: s.incarnation})
 		if err == nil {
 			s.end(errDrained)

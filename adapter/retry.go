@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/client"
 )
 
 // reportTimeout bounds one report, and all reports of a run that was told to give
@@ -79,7 +80,7 @@ func leaseOrTaskEnded(err error) bool {
 // routeMissing reports a server that does not know the path or the method. The answer
 // of a load balancer does not count.
 func routeMissing(err error) bool {
-	return !errors.Is(err, errNotPicket) &&
+	return !errors.Is(err, client.ErrNotPicket) &&
 		(errors.Is(err, picket.CodeNotFound) || errors.Is(err, picket.CodeMethodNotAllowed))
 }
 

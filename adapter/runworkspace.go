@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -187,11 +186,9 @@ func (w *runWorkspace) submitUncommitted(ctx context.Context, k *workspace.Locke
 func (w *runWorkspace) commitSubject(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	var task picket.Task
-	c := &Client{BaseURL: w.cfg.BaseURL, Key: w.cfg.Key, HTTP: w.cfg.HTTP}
 	last := w.lease.LastReport
-	if err := c.Call(ctx, http.MethodGet, "/api/v1/tasks/"+w.lease.TaskID, nil, &task); err == nil &&
-		task.LastReport != nil {
+	c := newClient(w.cfg.BaseURL, w.cfg.Key, w.cfg.HTTP)
+	if task, err := c.Tasks.Get(ctx, w.lease.TaskID); err == nil && task.LastReport != nil {
 		last = task.LastReport
 	}
 	about := w.lease.Task.Title

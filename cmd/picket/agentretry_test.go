@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +18,7 @@ import (
 	"testing"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/internal/rig"
@@ -62,7 +61,7 @@ func (b interceptor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // proxiedServer is a server, and a way to run commands through something between.
 type proxiedServer struct {
 	t *testing.T
-	c *adapter.Client
+	c *client.Client
 }
 
 func newProxiedServer(t *testing.T) proxiedServer {
@@ -74,18 +73,18 @@ func newProxiedServer(t *testing.T) proxiedServer {
 	}
 	served, stop := startSuiteServer(t, store, l, http.DefaultTransport.(*http.Transport).Clone())
 	t.Cleanup(stop)
-	return proxiedServer{t, &adapter.Client{BaseURL: served.url, Key: picket.Secret(served.key)}}
+	return proxiedServer{t, client.New(served.url, picket.Secret(served.key), client.Options{})}
 }
 
 func (s proxiedServer) run(b interceptor, line ...string) (said string, code int) {
 	s.t.Helper()
-	b.backend = s.c.BaseURL
+	b.backend = s.c.URL()
 	srv := httptest.NewServer(b)
 	defer srv.Close()
 	cmd := exec.Command("picket", line...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.Dir = &out, &out, s.t.TempDir()
-	cmd.Env = append(os.Environ(), "PICKET_URL="+srv.URL, "PICKET_API_KEY="+s.c.Key.Reveal(),
+	cmd.Env = append(os.Environ(), "PICKET_URL="+srv.URL, "PICKET_API_KEY="+s.c.Key().Reveal(),
 		"XDG_CONFIG_HOME="+s.t.TempDir())
 	err := cmd.Run()
 	var exit *exec.ExitError
@@ -131,7 +130,7 @@ func TestALostAnswerChangesAnAgentOnce(t *testing.T) {
 	} {
 		t.Run(c.change+" "+c.line, func(t *testing.T) {
 			if c.id != "a" {
-				if _, err := s.c.Register(t.Context(), picket.Registration{AgentID: c.id}); err != nil {
+				if _, err := s.c.Agents.Register(t.Context(), picket.Registration{AgentID: c.id}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -156,7 +155,7 @@ func TestALostAnswerChangesAnAgentOnce(t *testing.T) {
 func TestADrainOfAChangingAgent(t *testing.T) {
 	s := newProxiedServer(t)
 	for id, times := range map[string]int32{"once": 1, "always": 9} {
-		if _, err := s.c.Register(t.Context(), picket.Registration{AgentID: id}); err != nil {
+		if _, err := s.c.Agents.Register(t.Context(), picket.Registration{AgentID: id}); err != nil {
 			t.Fatal(err)
 		}
 		var meddled atomic.Int32
@@ -181,7 +180,7 @@ func TestADrainOfAChangingAgent(t *testing.T) {
 // error.
 func TestManyDrainOneAgent(t *testing.T) {
 	s := newProxiedServer(t)
-	if _, err := s.c.Register(t.Context(), picket.Registration{AgentID: "a"}); err != nil {
+	if _, err := s.c.Agents.Register(t.Context(), picket.Registration{AgentID: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	var group sync.WaitGroup
@@ -204,13 +203,13 @@ func TestManyDrainOneAgent(t *testing.T) {
 func TestADrainThatEndedBeforeTheNextRegistration(t *testing.T) {
 	s := newProxiedServer(t)
 	ctx := t.Context()
-	if _, err := s.c.Register(ctx, picket.Registration{AgentID: "a"}); err != nil {
+	if _, err := s.c.Agents.Register(ctx, picket.Registration{AgentID: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.c.Call(ctx, http.MethodPost, "/api/v1/tasks", picket.TaskSpec{Title: "held"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if leases, err := s.c.Acquire(ctx, picket.AcquireRequest{AgentID: "a"}, rand.Text()); err != nil ||
+	if leases, err := s.c.Leases.Acquire(ctx, picket.AcquireRequest{AgentID: "a"}); err != nil ||
 		len(leases) != 1 {
 		t.Fatalf("%d leases, %v", len(leases), err)
 	}
@@ -220,7 +219,7 @@ func TestADrainThatEndedBeforeTheNextRegistration(t *testing.T) {
 		case r.Method == http.MethodPatch:
 			drains.Store(true)
 		case drains.Load() && strings.HasSuffix(r.URL.Path, "/agents/a") && !again.Load():
-			_, err := s.c.Register(ctx, picket.Registration{AgentID: "a"})
+			_, err := s.c.Agents.Register(ctx, picket.Registration{AgentID: "a"})
 			again.Store(err == nil) // refused while it still drains
 		}
 	}}, "agent", "drain", "a", "--timeout", "0s", "--wait")
@@ -235,7 +234,7 @@ func TestADrainThatEndedBeforeTheNextRegistration(t *testing.T) {
 func TestALostDrainDoesNotMeetTheNextRegistration(t *testing.T) {
 	s := newProxiedServer(t)
 	ctx := t.Context()
-	if _, err := s.c.Register(ctx, picket.Registration{AgentID: "a"}); err != nil {
+	if _, err := s.c.Agents.Register(ctx, picket.Registration{AgentID: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	var lost atomic.Bool
@@ -243,16 +242,16 @@ func TestALostDrainDoesNotMeetTheNextRegistration(t *testing.T) {
 		if r.Method != http.MethodPatch || !lost.CompareAndSwap(false, true) {
 			return false
 		}
-		_, err := s.c.Deregister(ctx, "a")
+		_, err := s.c.Agents.Deregister(ctx, "a")
 		if err == nil {
-			_, err = s.c.Register(ctx, picket.Registration{AgentID: "a"})
+			_, err = s.c.Agents.Register(ctx, picket.Registration{AgentID: "a"})
 		}
 		if err != nil {
 			t.Error(err)
 		}
 		return true
 	}}, "agent", "drain", "a")
-	if a, err := s.c.Agent(ctx, "a"); err != nil || a.Status != picket.AgentActive {
+	if a, err := s.c.Agents.Get(ctx, "a"); err != nil || a.Status != picket.AgentActive {
 		t.Errorf("it is %s, %v", a.Status, err)
 	}
 	if code != exit.Conflict || !strings.Contains(said, "agent_gone") {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/demo"
 	"github.com/picket-dev/picket/internal/rig"
 )
@@ -41,7 +42,7 @@ func TestAdaptersAreAgentsLikeAnyOther(t *testing.T) {
 	}
 	served, stop := startSuiteServer(t, store, l, http.DefaultTransport.(*http.Transport).Clone())
 	defer stop()
-	c := &adapter.Client{BaseURL: served.url, Key: picket.Secret(served.key)}
+	c := client.New(served.url, picket.Secret(served.key), client.Options{})
 	lives := map[string]chan string{
 		"by-hand": make(chan string, 1),
 		"library": make(chan string, 1),
@@ -61,7 +62,7 @@ func TestAdaptersAreAgentsLikeAnyOther(t *testing.T) {
 	}
 }
 
-func workByHand(t *testing.T, c *adapter.Client, id string) string {
+func workByHand(t *testing.T, c *client.Client, id string) string {
 	n := func(n int) *int { return &n }
 	reg := picket.Registration{
 		AgentID:             id,
@@ -75,24 +76,24 @@ func workByHand(t *testing.T, c *adapter.Client, id string) string {
 			DeadAfterSeconds:      n(600),
 		},
 	}
-	if _, err := c.Register(t.Context(), reg); err != nil {
+	if _, err := c.Agents.Register(t.Context(), reg); err != nil {
 		t.Error(err)
 	}
 	told := awaitRegistered(t, c, id)
 	hb := picket.Heartbeat{Status: picket.AgentDraining, ClientTimestamp: picket.InstantOf(time.Now())}
-	if _, err := c.Heartbeat(t.Context(), id, hb); err != nil {
+	if _, err := c.Agents.Heartbeat(t.Context(), id, hb); err != nil {
 		t.Error(err)
 	}
-	if _, err := c.Deregister(t.Context(), id); err != nil { // it holds nothing, so there is nothing to wait for
+	if _, err := c.Agents.Deregister(t.Context(), id); err != nil { // it holds nothing, so there is nothing to wait for
 		t.Error(err)
 	}
 	return told + "\n" + awaitDeregistered(t, c, id)
 }
 
-func workAsLibrary(t *testing.T, c *adapter.Client, id string) string {
+func workAsLibrary(t *testing.T, c *client.Client, id string) string {
 	a, err := adapter.New(adapter.Config{
-		BaseURL:      c.BaseURL,
-		Key:          c.Key,
+		BaseURL:      c.URL(),
+		Key:          c.Key(),
 		AgentID:      id,
 		Role:         "billing-processor",
 		Capabilities: []string{"billing", "invoicing"},
@@ -124,7 +125,7 @@ func workAsLibrary(t *testing.T, c *adapter.Client, id string) string {
 	return told + "\n" + awaitDeregistered(t, c, id)
 }
 
-func workAsCommand(t *testing.T, c *adapter.Client, id string) string {
+func workAsCommand(t *testing.T, c *client.Client, id string) string {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "picket.yaml"), []byte(adapterYAML), 0o600); err != nil {
 		t.Error(err)
@@ -132,7 +133,7 @@ func workAsCommand(t *testing.T, c *adapter.Client, id string) string {
 	cmd := exec.Command("picket", "adapter", "--config", "picket.yaml", "--as", "billing-processor", "--agent-id", id)
 	var said bytes.Buffer
 	cmd.Dir, cmd.Stderr = dir, &said
-	cmd.Env = append(os.Environ(), "PICKET_URL="+c.BaseURL, "PICKET_API_KEY="+c.Key.Reveal(), "XDG_CONFIG_HOME="+dir,
+	cmd.Env = append(os.Environ(), "PICKET_URL="+c.URL(), "PICKET_API_KEY="+c.Key().Reveal(), "XDG_CONFIG_HOME="+dir,
 		"XDG_STATE_HOME="+dir)
 	if err := cmd.Start(); err != nil {
 		t.Error(err)
@@ -148,9 +149,9 @@ func workAsCommand(t *testing.T, c *adapter.Client, id string) string {
 }
 
 // awaitRegistered waits until the agent is in the registry and tells its record.
-func awaitRegistered(t *testing.T, c *adapter.Client, id string) string {
+func awaitRegistered(t *testing.T, c *client.Client, id string) string {
 	err := demo.PollUntil(t.Context(), func() (bool, error) {
-		a, err := c.Agent(t.Context(), id)
+		a, err := c.Agents.Get(t.Context(), id)
 		return err == nil && a.Status == picket.AgentActive, nil
 	})
 	if err != nil {
@@ -161,9 +162,9 @@ func awaitRegistered(t *testing.T, c *adapter.Client, id string) string {
 
 // awaitHeartbeat waits until an adapter knows of its registration: one that is to end
 // before it does has nothing to drain.
-func awaitHeartbeat(t *testing.T, c *adapter.Client, id string) {
+func awaitHeartbeat(t *testing.T, c *client.Client, id string) {
 	err := demo.PollUntil(t.Context(), func() (bool, error) {
-		a, err := c.Agent(t.Context(), id)
+		a, err := c.Agents.Get(t.Context(), id)
 		return a.LastHeartbeatAt > a.RegisteredAt, err
 	})
 	if err != nil {
@@ -173,9 +174,9 @@ func awaitHeartbeat(t *testing.T, c *adapter.Client, id string) {
 
 // awaitDeregistered waits until the agent is deregistered and tells its record and its
 // log.
-func awaitDeregistered(t *testing.T, c *adapter.Client, id string) string {
+func awaitDeregistered(t *testing.T, c *client.Client, id string) string {
 	err := demo.PollUntil(t.Context(), func() (bool, error) {
-		a, err := c.Agent(t.Context(), id)
+		a, err := c.Agents.Get(t.Context(), id)
 		return a.Status == picket.AgentDeregistered, err
 	})
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/demo"
 	"github.com/picket-dev/picket/internal/rig"
 )
@@ -55,14 +55,14 @@ func testRegistration(id string) picket.Registration {
 	}
 }
 
-func byLibrary(c *adapter.Client) agentDriver {
+func byLibrary(c *client.Client) agentDriver {
 	return agentDriver{
 		register: func(ctx context.Context, id string) error {
-			_, err := c.Register(ctx, testRegistration(id), adapter.WithIdempotencyKey(rand.Text()))
+			_, err := c.Agents.Register(ctx, testRegistration(id), client.WithIdempotencyKey(rand.Text()))
 			return err
 		},
 		beat: func(ctx context.Context, id string, load int) error {
-			_, err := c.Heartbeat(ctx, id,
+			_, err := c.Agents.Heartbeat(ctx, id,
 				picket.Heartbeat{
 					Status:          picket.AgentActive,
 					CurrentLoad:     &load,
@@ -71,19 +71,19 @@ func byLibrary(c *adapter.Client) agentDriver {
 			return err
 		},
 		drain: func(ctx context.Context, id string, version int64) error {
-			_, err := c.Drain(ctx, id, version, time.Minute)
+			_, err := c.Agents.Drain(ctx, id, version, time.Minute)
 			return err
 		},
-		deregister: func(ctx context.Context, id string) error { _, err := c.Deregister(ctx, id); return err },
+		deregister: func(ctx context.Context, id string) error { _, err := c.Agents.Deregister(ctx, id); return err },
 	}
 }
 
 // byCommand runs the binary.
-func byCommand(t *testing.T, c *adapter.Client) agentDriver {
+func byCommand(t *testing.T, c *client.Client) agentDriver {
 	run := func(ctx context.Context, args ...string) error {
 		cmd := exec.CommandContext(ctx, "picket", args...)
 		cmd.Dir, cmd.Env = t.TempDir(),
-			append(os.Environ(), "PICKET_URL="+c.BaseURL, "PICKET_API_KEY="+c.Key.Reveal(),
+			append(os.Environ(), "PICKET_URL="+c.URL(), "PICKET_API_KEY="+c.Key().Reveal(),
 				"XDG_CONFIG_HOME="+t.TempDir())
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("picket %s: %w\n%s", strings.Join(args, " "), err, out)
@@ -109,13 +109,13 @@ func byCommand(t *testing.T, c *adapter.Client) agentDriver {
 }
 
 // byHand writes the requests as the document shows them.
-func byHand(c *adapter.Client) agentDriver {
+func byHand(c *client.Client) agentDriver {
 	send := func(ctx context.Context, method, path, match, body string) error {
-		req, err := http.NewRequestWithContext(ctx, method, c.BaseURL+path, strings.NewReader(body))
+		req, err := http.NewRequestWithContext(ctx, method, c.URL()+path, strings.NewReader(body))
 		if err != nil {
 			return err
 		}
-		req.Header.Set("X-API-Key", c.Key.Reveal())
+		req.Header.Set("X-API-Key", c.Key().Reveal())
 		if body != "" {
 			req.Header.Set("Content-Type", "application/json")
 		}
@@ -167,7 +167,7 @@ func TestEveryWayToBeAnAgentIsTheSame(t *testing.T) {
 	}
 	served, stop := startSuiteServer(t, store, l, http.DefaultTransport.(*http.Transport).Clone())
 	defer stop()
-	c := &adapter.Client{BaseURL: served.url, Key: picket.Secret(served.key)}
+	c := client.New(served.url, picket.Secret(served.key), client.Options{})
 	ways := map[string]agentDriver{"library": byLibrary(c), "command": byCommand(t, c), "by-hand": byHand(c)}
 	lives := map[string]chan string{}
 	for name, w := range ways {
@@ -188,13 +188,13 @@ func TestEveryWayToBeAnAgentIsTheSame(t *testing.T) {
 
 // runAgentLife leads a life and tells it, a record or an event a line, without what
 // must differ: ids, times, and the numbers all agents share.
-func runAgentLife(t *testing.T, c *adapter.Client, id string, w agentDriver) string {
+func runAgentLife(t *testing.T, c *client.Client, id string, w agentDriver) string {
 	var told []string
 	step := func(what string, err error) picket.Agent {
 		if err != nil {
 			t.Errorf("%s, %s: %v", id, what, err)
 		}
-		a, err := c.Agent(t.Context(), id)
+		a, err := c.Agents.Get(t.Context(), id)
 		if err != nil {
 			t.Errorf("%s, read after %s: %v", id, what, err)
 		}
@@ -205,7 +205,7 @@ func runAgentLife(t *testing.T, c *adapter.Client, id string, w agentDriver) str
 	step("register", w.register(ctx, id))
 	told = append(told, "listed", listed(t, c, id))
 	err := demo.PollUntil(ctx, func() (bool, error) {
-		a, err := c.Agent(ctx, id)
+		a, err := c.Agents.Get(ctx, id)
 		return a.Status == picket.AgentUnhealthy, err
 	})
 	step("silence", err)
@@ -227,7 +227,7 @@ func runAgentLife(t *testing.T, c *adapter.Client, id string, w agentDriver) str
 }
 
 // listed is the agent's row in the registry.
-func listed(t *testing.T, c *adapter.Client, id string) string {
+func listed(t *testing.T, c *client.Client, id string) string {
 	var page struct {
 		Agents []jsontext.Value `json:"agents"`
 	}
@@ -244,9 +244,9 @@ func listed(t *testing.T, c *adapter.Client, id string) string {
 	return "not listed"
 }
 
-func readNormalized(t *testing.T, c *adapter.Client, path, id string) string {
+func readNormalized(t *testing.T, c *client.Client, path, id string) string {
 	var raw []byte
-	if err := c.Call(t.Context(), http.MethodGet, path, nil, &raw); err != nil {
+	if err := c.Call(t.Context(), http.MethodGet, path, nil, nil, client.WithBody(&raw)); err != nil {
 		t.Error(err)
 	}
 	return normalizeJSON(t, raw, id)

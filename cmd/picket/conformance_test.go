@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/settings"
 	"github.com/picket-dev/picket/internal/rfc16"
@@ -264,7 +264,7 @@ func startUp(t *testing.T) (url, key string) {
 // expectNothingLeft looks for what a run has left on a server that had nothing.
 func expectNothingLeft(t *testing.T, cfg rfc16.Config, report rfc16.Report) {
 	t.Helper()
-	client := &adapter.Client{BaseURL: cfg.URL, Key: picket.Secret(cfg.Key), HTTP: cfg.HTTP}
+	client := client.New(cfg.URL, picket.Secret(cfg.Key), client.Options{HTTP: cfg.HTTP})
 	var agents picket.AgentPage
 	var leases struct {
 		Leases []picket.LiveLease `json:"leases"`

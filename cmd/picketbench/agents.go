@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -114,7 +113,8 @@ func (s *squad) heartbeats(ctx context.Context) (sample, error) {
 // requests is the same over HTTP.
 func (s *squad) requests(ctx context.Context) (sample, error) {
 	return s.timed(ctx, func(id string) error {
-		return s.site.client.Call(ctx, http.MethodPost, "/api/v1/agents/"+id+"/heartbeat", beat(), nil)
+		_, err := s.site.client.Agents.Heartbeat(ctx, id, beat())
+		return err
 	})
 }
 

@@ -209,7 +209,7 @@ func renew(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer site.close()
-	holders, err := holdersOf(ctx, b.plan, store.Engine("default"), clientDoor(site.client))
+	holders, err := holdersOf(ctx, b.plan, store.Engine("default"), clientDoor(site))
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ type host struct {
 
 // boot starts a host that works on the tasks of a role of its name.
 func boot(s *site, name, dir string, registered bool) (*host, error) {
-	c, err := layCable(s.client.BaseURL)
+	c, err := layCable(s.client.URL())
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func boot(s *site, name, dir string, registered bool) (*host, error) {
 		cable: c,
 		hostPlan: hostPlan{
 			URL:        c.url(),
-			Key:        s.client.Key.Reveal(),
+			Key:        s.client.Key().Reveal(),
 			Name:       name,
 			Dir:        filepath.Join(dir, name),
 			Registered: registered,

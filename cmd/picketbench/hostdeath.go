@@ -122,8 +122,8 @@ func (g *graveyard) gather(ctx context.Context) (leave func(), err error) {
 	}
 	for i := range g.hosts {
 		p := hostPlan{
-			URL:        g.site.client.BaseURL,
-			Key:        g.site.client.Key.Reveal(),
+			URL:        g.site.client.URL(),
+			Key:        g.site.client.Key().Reveal(),
 			Name:       fmt.Sprintf("standby-%d", i),
 			Registered: true,
 		}
@@ -223,8 +223,8 @@ func (g *graveyard) one(ctx context.Context, name string, registered bool,
 	next := make(chan granted, 1)
 	go func() {
 		wait := 50
-		l, err := g.site.client.Acquire(ctx,
-			picket.AcquireRequest{AgentID: name + "-next", Role: name, WaitSeconds: &wait}, "")
+		l, err := g.site.client.Leases.Acquire(ctx,
+			picket.AcquireRequest{AgentID: name + "-next", Role: name, WaitSeconds: &wait})
 		next <- granted{l, time.Now(), err}
 	}()
 	time.Sleep(phase)
@@ -238,7 +238,7 @@ func (g *graveyard) one(ctx context.Context, name string, registered bool,
 	if l.TaskID != task.TaskID || l.FencingToken <= task.FencingToken {
 		return 0, fmt.Errorf("the next lease is of task %s, token %d", l.TaskID, l.FencingToken)
 	}
-	_, err = adapter.NewProxy(l, g.site.client.BaseURL, g.site.client.HTTP).Complete(ctx, output, "")
+	_, err = adapter.NewProxy(l, g.site.client.URL(), g.site.http).Complete(ctx, output, "")
 	return got.at.Sub(began), err
 }
 

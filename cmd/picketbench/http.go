@@ -9,6 +9,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/orchestrator/api"
@@ -18,7 +19,8 @@ import (
 // site is control plane and tool proxy on a loopback port of this process, as
 // one server process has them, and a client with an operator's key.
 type site struct {
-	client *adapter.Client
+	client *client.Client
+	http   *http.Client
 	close  func() error
 }
 
@@ -55,28 +57,26 @@ func openSite(ctx context.Context, store *orchestrator.Store, sealer *picket.Sea
 	ended := make(chan error, 1)
 	go func() { ended <- web.Serve(serving, l, e, log) }()
 	transport := &http.Transport{MaxIdleConnsPerHost: 2 * workers}
-	client := &adapter.Client{
-		BaseURL: "http://" + l.Addr().String(),
-		Key:     made.Key,
-		HTTP:    &http.Client{Transport: transport},
-	}
-	return &site{client: client, close: func() error {
+	h := &http.Client{Transport: transport}
+	c := client.New("http://"+l.Addr().String(), made.Key, client.Options{HTTP: h, Attempts: 1})
+	return &site{client: c, http: h, close: func() error {
 		transport.CloseIdleConnections()
 		stop()
 		return <-ended
 	}}, nil
 }
 
-func clientDoor(c *adapter.Client) door {
+func clientDoor(s *site) door {
 	return door{
 		submit: func(ctx context.Context, spec picket.TaskSpec) error {
-			return c.Call(ctx, http.MethodPost, "/api/v1/tasks", spec, nil)
+			_, err := s.client.Tasks.Create(ctx, spec)
+			return err
 		},
 		acquire: func(ctx context.Context, req picket.AcquireRequest) ([]picket.Lease, error) {
-			return c.Acquire(ctx, req, "")
+			return s.client.Leases.Acquire(ctx, req)
 		},
 		hold: func(lease picket.Lease) (holder, error) {
-			p := adapter.NewProxy(lease, c.BaseURL, c.HTTP)
+			p := adapter.NewProxy(lease, s.client.URL(), s.http)
 			return holder{
 				renew:    func(ctx context.Context) error { _, err := p.Renew(ctx); return err },
 				report:   func(ctx context.Context) error { _, err := p.Report(ctx, halfway); return err },

@@ -88,7 +88,7 @@ func kill(ctx context.Context, b *bench) error {
 // hire makes the worker whose agents are killed.
 func (k *killing) hire(level, dir string) (*adapter.Adapter, error) {
 	return adapter.New(adapter.Config{
-		BaseURL: k.site.client.BaseURL, Key: k.site.client.Key, HTTP: k.site.client.HTTP, AgentID: "agent_killed",
+		BaseURL: k.site.client.URL(), Key: k.site.client.Key(), HTTP: k.site.http, AgentID: "agent_killed",
 		Command: []string{"sleep", "1000"}, StateDir: dir, Containment: level, OnEvent: func(e adapter.Event) {
 			if e.Kind == adapter.EventLaunched {
 				k.pids <- e.PID
@@ -175,13 +175,13 @@ func (k *killing) one(ctx context.Context, level string) (time.Duration, error) 
 	if err := <-ended; err != nil {
 		return 0, err
 	}
-	_, err = adapter.NewProxy(got.lease, k.site.client.BaseURL, k.site.client.HTTP).Complete(ctx, output, "")
+	_, err = adapter.NewProxy(got.lease, k.site.client.URL(), k.site.http).Complete(ctx, output, "")
 	return got.at.Sub(began), err
 }
 
 // lease acquires one lease over HTTP.
 func (k *killing) lease(ctx context.Context, agent string, wait int) (picket.Lease, error) {
-	leases, err := k.site.client.Acquire(ctx, picket.AcquireRequest{AgentID: agent, WaitSeconds: &wait}, "")
+	leases, err := k.site.client.Leases.Acquire(ctx, picket.AcquireRequest{AgentID: agent, WaitSeconds: &wait})
 	if err != nil {
 		return picket.Lease{}, fmt.Errorf("acquire: %w", err)
 	}

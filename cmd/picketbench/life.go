@@ -127,7 +127,7 @@ func (l life) run(ctx context.Context, p plan, r *redisServer) (sample, error) {
 			return sample{}, err
 		}
 		defer site.close()
-		d = clientDoor(site.client)
+		d = clientDoor(site)
 	}
 	before, err := r.look(ctx)
 	if err != nil {

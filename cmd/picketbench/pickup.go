@@ -212,7 +212,7 @@ func startPicket(ctx context.Context, b *bench, r *redisServer) (*starter, func(
 	}
 	var seen sync.Map // when the adapter's last event of a kind happened
 	worker, err := adapter.New(adapter.Config{
-		BaseURL: site.client.BaseURL, Key: site.client.Key, HTTP: site.client.HTTP, AgentID: "agent_bench",
+		BaseURL: site.client.URL(), Key: site.client.Key(), HTTP: site.http, AgentID: "agent_bench",
 		Command: mouth.command(), StateDir: filepath.Join(r.dir, "adapter"), Wait: 50 * time.Second,
 		OnEvent: func(e adapter.Event) { seen.Store(e.Kind, e.At) },
 	})
@@ -245,7 +245,7 @@ func startPicket(ctx context.Context, b *bench, r *redisServer) (*starter, func(
 		return to
 	}
 	s.submit = func(ctx context.Context) error {
-		return clientDoor(site.client).submit(ctx, picket.TaskSpec{
+		return clientDoor(site).submit(ctx, picket.TaskSpec{
 			Title: "pickup", Input: payload(b.plan), Review: picket.ReviewByNone, OnExit: picket.OnExitComplete,
 		})
 	}

@@ -46,8 +46,9 @@ var mayImport = map[string][]string{
 	"internal/llmstub": {"internal/sse", "github.com/go-json-experiment/json/..."}, // a scripted LLM for tests
 	"reaper":           {"picket", "budget"},
 	"reaper/webhooks":  {"picket", "internal/outbound", "github.com/go-json-experiment/json/..."},
-	"adapter": {"picket", "budget", "adapter/agents", "adapter/process", "adapter/workspace", "internal/text",
-		"internal/files",
+	"client":           {"picket", "budget", "internal/sse", "github.com/go-json-experiment/json/..."},
+	"adapter": {"picket", "budget", "client", "adapter/agents", "adapter/process", "adapter/workspace",
+		"internal/text", "internal/files",
 		"golang.org/x/sys/...", "github.com/go-json-experiment/json/..."},
 	"adapter/agents": {"picket", "budget", "internal/text", "internal/files",
 		"github.com/go-json-experiment/json/..."},
@@ -81,17 +82,18 @@ var mayImport = map[string][]string{
 	"cmd/picket-conformance/command": {"picket", "internal/rfc16",
 		"cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term",
 		"github.com/spf13/cobra", "github.com/go-json-experiment/json/..."},
-	"cmd/picket/cli": {"picket", "budget", "adapter", "adapter/agents", "adapter/workspace", "charm.land/fang/v2",
-		"cmd/picket/settings", "cmd/picket/cli/exit", "cmd/picket/cli/term", "internal/sse",
+	"cmd/picket/cli": {"picket", "budget", "client", "adapter", "adapter/agents", "adapter/workspace",
+		"charm.land/fang/v2", "cmd/picket/settings", "cmd/picket/cli/exit", "cmd/picket/cli/term",
+		"internal/sse",
 		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/charmbracelet/x/...",
 		"github.com/go-json-experiment/json/..."},
-	"cmd/picket/attach": {"picket", "budget", "adapter", "adapter/agents", "adapter/workspace",
+	"cmd/picket/attach": {"picket", "budget", "client", "adapter", "adapter/agents", "adapter/workspace",
 		"cmd/picket/settings", "cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term",
 		"github.com/spf13/cobra", "golang.org/x/sys/...", "github.com/go-json-experiment/json/..."},
-	"cmd/picket/doctor": {"picket", "budget", "adapter", "adapter/agents", "adapter/process", "internal/devredis",
-		"cmd/picket/settings", "cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term",
+	"cmd/picket/doctor": {"picket", "budget", "client", "adapter", "adapter/agents", "adapter/process",
+		"internal/devredis", "cmd/picket/settings", "cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term",
 		"github.com/spf13/cobra", "github.com/redis/go-redis/v9/...", "github.com/go-json-experiment/json/..."},
-	"cmd/picket/demo": {"picket", "budget", "adapter", "adapter/process",
+	"cmd/picket/demo": {"picket", "budget", "client", "adapter", "adapter/process",
 		"cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term",
 		"github.com/spf13/cobra", "golang.org/x/sys/...", "github.com/go-json-experiment/json/..."},
 	"cmd/picket/bridge": {"picket", "cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term", "internal/sse",
@@ -118,7 +120,7 @@ var mayImportInTests = []string{
 
 // testsOnEngine are rooms that declare the methods they call: their tests from
 // outside (package x_test) run against the engine that has these methods.
-var testsOnEngine = []string{"toolproxy", "reaper", "reaper/webhooks", "orchestrator/console"}
+var testsOnEngine = []string{"client", "toolproxy", "reaper", "reaper/webhooks", "orchestrator/console"}
 
 // toolproxyParts are plugged into the tool proxy. Its tests from outside may import
 // them and what they import.
@@ -146,7 +148,8 @@ func TestImportsFollowTheTable(t *testing.T) {
 			}
 		}
 		for _, imp := range append(p.TestImports, p.XTestImports...) {
-			onEngine := imp == module+"/orchestrator" && slices.Contains(testsOnEngine, room) &&
+			engine := imp == module+"/orchestrator" || room == "client" && imp == module+"/orchestrator/api"
+			onEngine := engine && slices.Contains(testsOnEngine, room) &&
 				!slices.Contains(p.TestImports, imp)
 			ofItsPart := room == "toolproxy" && !slices.Contains(p.TestImports, imp) &&
 				slices.ContainsFunc(toolproxyParts, func(part string) bool {
@@ -177,6 +180,7 @@ func TestForbiddenImportsAreSeen(t *testing.T) {
 		"reaper":               {module + "/orchestrator", module + "/internal/web"},
 		"reaper/webhooks": {module + "/orchestrator", module + "/orchestrator/api",
 			"github.com/redis/go-redis/v9"},
+		"client": {module + "/orchestrator", module + "/adapter"},
 		"adapter": {module + "/orchestrator", module + "/toolproxy", "github.com/labstack/echo/v4",
 			"github.com/redis/go-redis/v9"},
 		"adapter/agents": {module + "/adapter", module + "/adapter/process", module + "/adapter/workspace"},

@@ -165,16 +165,17 @@ func keyFlag(cmd *cobra.Command, flag string) (string, error) {
 
 // conformanceServer finds the server and, where no flag gave it, the key.
 func conformanceServer(cmd *cobra.Command, cfg *rfc16.Config) (*cli.Connection, error) {
-	s, err := cli.Connect(cmd)
+	connect := cli.Connect
+	if cfg.Key != "" {
+		connect = func(cmd *cobra.Command) (*cli.Connection, error) {
+			return cli.ConnectWith(cmd, picket.Secret(cfg.Key), "--key")
+		}
+	}
+	s, err := connect(cmd)
 	if err != nil {
 		return nil, err
 	}
-	cfg.URL = s.Client.BaseURL
-	if cfg.Key == "" {
-		cfg.Key = s.Client.Key.Reveal()
-	} else {
-		s.Client.Key, s.KeySource = picket.Secret(cfg.Key), "--key"
-	}
+	cfg.URL, cfg.Key = s.URL(), s.Key().Reveal()
 	if cfg.Key == "" {
 		cfg.Key = cfg.AgentKey
 	}

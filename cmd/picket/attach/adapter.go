@@ -142,7 +142,7 @@ func connectAdapter(cmd *cobra.Command, handed *adapterSecrets) (*cli.Connection
 	}
 	s, err := cli.Connect(cmd)
 	if err == nil {
-		handed.StateKey = stateKey(s.Client.Key)
+		handed.StateKey = stateKey(s.Key())
 	}
 	return s, err
 }
@@ -201,7 +201,7 @@ func noneIfZero(d time.Duration, _ error) time.Duration {
 func adapterConfig(cmd *cobra.Command, cfg settings.Settings, s *cli.Connection, l launch,
 	log *slog.Logger) (conf adapter.Config, err error) {
 	f := cmd.Flags()
-	conf = adapter.Config{BaseURL: s.Client.BaseURL, Key: s.Client.Key, Log: log}
+	conf = adapter.Config{BaseURL: s.URL(), Key: s.Key(), Log: log}
 	l.applyTo(&conf)
 	conf.Role, _ = f.GetString("role")
 	conf.Capabilities, _ = f.GetStringSlice("capability")

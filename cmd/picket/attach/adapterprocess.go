@@ -69,7 +69,7 @@ func newAdapterProcess(cmd *cobra.Command, cfg settings.Settings, s *cli.Connect
 	// The adapter is a process of its own; what it would refuse is refused here,
 	// before there is a task.
 	conf := adapter.Config{
-		BaseURL:     s.Client.BaseURL,
+		BaseURL:     s.URL(),
 		AgentID:     spec.Agent,
 		PinnedOnly:  true,
 		Max:         1 + maxSubtaskRuns,
@@ -90,7 +90,7 @@ func newAdapterProcess(cmd *cobra.Command, cfg settings.Settings, s *cli.Connect
 	}
 	args = append(args, l.commandFlags()...)
 	return &adapterProcess{binary: binary, args: args, command: l.commandArgs(), agent: spec.Agent, s: s,
-		env: append(withoutAPIKey(os.Environ()), "PICKET_URL="+s.Client.BaseURL)}, nil
+		env: append(withoutAPIKey(os.Environ()), "PICKET_URL="+s.URL())}, nil
 }
 
 // HandoverHook is told of each step of start, for tests that end the process

@@ -48,7 +48,7 @@ func newAdapterSecrets(ctx context.Context, s *cli.Connection, agent string) (ad
 	case made.Key == "":
 		return adapterSecrets{}, noRunKeyError(s, "its answer holds no key")
 	}
-	return adapterSecrets{Key: made.Key, StateKey: stateKey(s.Client.Key)}, nil
+	return adapterSecrets{Key: made.Key, StateKey: stateKey(s.Key())}, nil
 }
 
 // noRunKeyError refuses to go on with a server that makes no run keys.
@@ -56,7 +56,7 @@ func noRunKeyError(s *cli.Connection, why string) error {
 	return picket.Refuse(picket.CodeNotAvailable,
 		"Check that the URL is that of the server, and update a server of an earlier version. "+
 			"Or start `picket adapter` with a key of its own (`picket key create NAME --scope agent`), and give it tasks with `picket task create`.",
-		"%s makes no run key (%s), and an adapter does not get your own key", s.Client.BaseURL, why)
+		"%s makes no run key (%s), and an adapter does not get your own key", s.URL(), why)
 }
 
 // stateKey derives the key that encrypts the files of adapters. All adapters of

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 )
@@ -39,7 +38,7 @@ func serverThatAnswers(t *testing.T, status int, body string) *cli.Connection {
 		_, _ = w.Write([]byte(body))
 	}))
 	t.Cleanup(h.Close)
-	return &cli.Connection{Client: &adapter.Client{BaseURL: h.URL, Key: "pkk_the-key-of-the-person"}}
+	return cli.NewConnection(h.URL, "pkk_the-key-of-the-person")
 }
 
 // startAndEnd starts the worker and waits until its process has ended. It
@@ -111,7 +110,7 @@ func TestTheKeyOfThePersonIsNeverHandedOver(t *testing.T) {
 			continue
 		}
 		if remedy := exit.Remedy(err); !strings.Contains(remedy, "picket adapter") ||
-			!strings.Contains(err.Error(), s.Client.BaseURL) {
+			!strings.Contains(err.Error(), s.URL()) {
 			t.Errorf("after %d: %v\n%s", status, err, remedy)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 )
 
@@ -75,7 +74,7 @@ func TestARefusedAnswerIsAskedForWhileTheQuestionStands(t *testing.T) {
 		cmd.SetContext(t.Context())
 		a := &attachment{
 			cmd:    cmd,
-			s:      &cli.Connection{Client: &adapter.Client{BaseURL: srv.URL}},
+			s:      cli.NewConnection(srv.URL, ""),
 			status: newStatusLine(&out),
 			prompt: newAnswerPrompt(strings.NewReader(""), &out),
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/cmd/picket/settings"
@@ -85,7 +85,7 @@ func (s *Connection) changeAgentStatus(ctx context.Context, cmd *cobra.Command, 
 			return a, err
 		}
 		change.Incarnation = cmp.Or(change.Incarnation, a.Incarnation)
-		err := s.call(ctx, http.MethodPatch, agentPath(id)+"/status", change, &a, raw, adapter.WithIfMatch(a.Version))
+		err := s.call(ctx, http.MethodPatch, agentPath(id)+"/status", change, &a, raw, client.WithIfMatch(a.Version))
 		switch {
 		case errors.Is(err, picket.CodeVersion) && again:
 			again = false

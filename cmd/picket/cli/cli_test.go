@@ -14,7 +14,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 )
 
@@ -91,7 +90,7 @@ func TestStreamGoesOnWhereItBroke(t *testing.T) {
 		}
 	}))
 	defer srv.Close()
-	s := &Connection{Client: &adapter.Client{BaseURL: srv.URL}}
+	s := NewConnection(srv.URL, "")
 	var got, links []string
 	err := s.Follow(t.Context(), "/", "0", func(up bool) { links = append(links, fmt.Sprint(up)) },
 		func(e picket.Event, _ jsontext.Value) error {
@@ -123,7 +122,7 @@ func TestStreamFromNowHasNoGap(t *testing.T) {
 		io.WriteString(w, "retry: 1000\nid: 41\n\n")
 	}))
 	defer srv.Close()
-	s := &Connection{Client: &adapter.Client{BaseURL: srv.URL}}
+	s := NewConnection(srv.URL, "")
 	err := s.Follow(t.Context(), "/", "", nil, func(picket.Event, jsontext.Value) error { return nil })
 	if err == nil || len(asked) < 2 || asked[0] != "" || asked[1] != "41" {
 		t.Errorf("asked after %q, %v", asked, err)

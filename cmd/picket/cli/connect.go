@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -10,12 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/cmd/picket/settings"
@@ -25,13 +25,19 @@ const defaultURL = "http://127.0.0.1:7070"
 
 // Connection is the control plane a command talks to.
 type Connection struct {
-	Client    *adapter.Client
+	*client.Client
 	saved     bool   // the URL is that of the profile
 	KeySource string // where the key comes from
-	// cachedReads are the answers to reads by their path, while --watch shows them; nil
-	// otherwise. What is kept is not asked again.
-	cachedReads map[string][]byte
-	readAt      time.Time // of the latest answer that came from the server
+	reads     *readCache
+}
+
+// NewConnection makes a connection to a server.
+func NewConnection(url string, key picket.Secret) *Connection {
+	s := &Connection{reads: &readCache{}}
+	http := *client.DefaultHTTP
+	s.reads.next, http.Transport = http.Transport, s.reads
+	s.Client = client.New(url, key, client.Options{HTTP: &http, OnError: s.WithRemedy})
+	return s
 }
 
 // Connect finds URL and key: flag or PICKET_URL and PICKET_API_KEY, else the
@@ -56,27 +62,20 @@ func ConnectWith(cmd *cobra.Command, key picket.Secret, source string) (*Connect
 			"PICKET_API_KEY is not sent to the url in %s, because that file is in the current directory",
 			origin)
 	}
-	// the saved one has none
-	s := &Connection{Client: &adapter.Client{BaseURL: strings.TrimRight(cfg.URL, "/")}}
-	if s.Client.BaseURL == "" {
-		s.Client.BaseURL = saved.URL
-	}
-	if s.Client.BaseURL == "" {
-		s.Client.BaseURL = defaultURL
-	}
-	s.saved = saved.URL == s.Client.BaseURL
-	s.Client.Key, s.KeySource = key, source
-	if s.Client.Key == "" && s.saved && saved.KeyFile != "" {
+	// the saved one has no slash at its end
+	url := cmp.Or(strings.TrimRight(cfg.URL, "/"), saved.URL, defaultURL)
+	if key == "" && saved.URL == url && saved.KeyFile != "" {
 		if err := refuseSavedKeyInRun(); err != nil {
 			return nil, err
 		}
-		key, err := ReadSecret(saved.KeyFile)
-		if err != nil {
+		source = saved.KeyFile
+		if key, err = ReadSecret(saved.KeyFile); err != nil {
 			return nil, picket.Refuse(exit.CodeUsage, "Set PICKET_API_KEY, or start `picket up` again.",
 				"the key of %s cannot be read: %v", saved.URL, err)
 		}
-		s.Client.Key, s.KeySource = key, saved.KeyFile
 	}
+	s := NewConnection(url, key)
+	s.saved, s.KeySource = saved.URL == url, source
 	return s, nil
 }
 
@@ -93,32 +92,13 @@ func refuseSavedKeyInRun() error {
 		"this is inside %s, and the saved key belongs to the person it works for", term.OneLine(run))
 }
 
-// call is one request. The answer is decoded into out; raw, when not nil,
-// keeps it byte for byte for -o json.
+// call is one request. raw, if it is not nil, keeps the answer byte for byte for -o json.
 func (s *Connection) call(ctx context.Context, method, path string, in, out any, raw *jsontext.Value,
-	opts ...adapter.Option) error {
-	body, known := s.cachedReads[path]
-	if !known || method != http.MethodGet {
-		body = nil // the kept answer is not written over
-		if err := s.Client.Call(ctx, method, path, in, &body, opts...); err != nil {
-			return s.WithRemedy(err)
-		}
-		s.readAt = time.Now()
-		if s.cachedReads != nil && method == http.MethodGet {
-			s.cachedReads[path] = body
-		}
-	}
+	opts ...client.Option) error {
 	if raw != nil {
-		*raw = body
+		opts = append(opts, client.WithBody(raw))
 	}
-	if out == nil || len(body) == 0 {
-		return nil
-	}
-	if err := json.Unmarshal(body, out); err != nil {
-		return picket.Refuse(picket.CodeInternal, "Check that client and server are of the same version.",
-			"the answer to %s %s cannot be read: %v", method, path, err)
-	}
-	return nil
+	return s.Client.Call(ctx, method, path, in, out, opts...)
 }
 
 func (s *Connection) Get(ctx context.Context, path string, out any, raw *jsontext.Value) error {
@@ -128,8 +108,8 @@ func (s *Connection) Get(ctx context.Context, path string, out any, raw *jsontex
 // Post sends a change with an idempotency key, so that a lost answer can be
 // repaired by sending it again; it does so until patience runs out.
 func (s *Connection) Post(ctx context.Context, path string, in, out any, raw *jsontext.Value,
-	opts ...adapter.Option) error {
-	opts = append(opts, adapter.WithIdempotencyKey(newIdempotencyKey()))
+	opts ...client.Option) error {
+	opts = append(opts, client.WithIdempotencyKey(newIdempotencyKey()))
 	var err error
 	for wait := 100 * time.Millisecond; wait < time.Second; wait *= 2 {
 		if err = s.call(ctx, http.MethodPost, path, in, out, raw, opts...); !errors.Is(err, picket.ErrUnknown) {
@@ -166,10 +146,10 @@ func (s *Connection) WithRemedy(err error) error {
 		if e.Facts["tls"] == nil { // else it says what is wrong
 			e.Remedy = "Start it with `picket up`, or set PICKET_URL to where it runs."
 		}
-	case e.Code == picket.CodeUnauthenticated && s.Client.Key == "":
-		e.Remedy = "Set PICKET_API_KEY: there is no saved key for " + s.Client.BaseURL + "."
+	case e.Code == picket.CodeUnauthenticated && s.Key() == "":
+		e.Remedy = "Set PICKET_API_KEY: there is no saved key for " + s.URL() + "."
 	case e.Code == picket.CodeUnauthenticated && s.KeySource == "PICKET_API_KEY":
-		e.Remedy = "PICKET_API_KEY holds a key that " + s.Client.BaseURL +
+		e.Remedy = "PICKET_API_KEY holds a key that " + s.URL() +
 			" does not know: set it to one it knows, or unset it to use the saved one."
 	case e.Code == picket.CodeUnauthenticated:
 		e.Remedy = "The key in " + s.KeySource +
@@ -183,7 +163,7 @@ func PathSegment(id string) string { return url.PathEscape(id) }
 
 // Environment is how a child process is told the same server and key.
 func (s *Connection) Environment() []string {
-	return []string{"PICKET_URL=" + s.Client.BaseURL, "PICKET_API_KEY=" + s.Client.Key.Reveal()}
+	return []string{"PICKET_URL=" + s.URL(), "PICKET_API_KEY=" + s.Key().Reveal()}
 }
 
 // newIdempotencyKey names one intended change, however often it is sent.

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/picket-dev/picket/adapter"
 )
 
 // A listing with a filter goes on over pages that hold nothing, and ends at the
@@ -38,7 +36,7 @@ func TestEventsAreReadToTheEndOfTheLog(t *testing.T) {
 		fmt.Fprintf(w, `{"events":[%s],"next":"%d"}`, strings.Join(found, ","), next)
 	}))
 	defer srv.Close()
-	s := &Connection{Client: &adapter.Client{BaseURL: srv.URL}}
+	s := NewConnection(srv.URL, "")
 	for _, tc := range []struct {
 		limit int
 		found int

@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/internal/rig"
 )
 
@@ -59,13 +58,13 @@ func logOf(t *testing.T, kept, last int64, of func(n int64) picket.Event) *Conne
 		fmt.Fprintf(w, `{"events":[%s],"next":"%d"}`, strings.Join(events, ","), next)
 	}))
 	t.Cleanup(srv.Close)
-	return &Connection{Client: &adapter.Client{BaseURL: srv.URL}}
+	return NewConnection(srv.URL, "")
 }
 
 // exported runs an export and answers the numbers of the events in the file.
 func exported(t *testing.T, s *Connection, file string, flags ...string) (ids []string, said string) {
 	t.Helper()
-	t.Setenv("PICKET_URL", s.Client.BaseURL)
+	t.Setenv("PICKET_URL", s.URL())
 	t.Setenv("PICKET_API_KEY", "pkk_x")
 	var talk strings.Builder
 	root := newTestRoot()

@@ -48,7 +48,7 @@ func leaseListing(cmd *cobra.Command, s *Connection) Listing[picket.LiveLease] {
 			{Head: "TASK", Cell: func(l picket.LiveLease) string { return l.TaskID }},
 			{Head: "FENCE", Cell: func(l picket.LiveLease) string { return strconv.FormatInt(l.FencingToken, 10) }},
 			{Head: "LEFT", Cell: func(l picket.LiveLease) string {
-				return term.ShortDuration(time.Duration(l.LeaseTTLMs)*time.Millisecond - time.Since(s.readAt))
+				return term.ShortDuration(time.Duration(l.LeaseTTLMs)*time.Millisecond - time.Since(s.reads.lastRead()))
 			}},
 			{Head: "RENEWALS", Cell: func(l picket.LiveLease) string { return strconv.FormatInt(l.Renewals, 10) }},
 			{Head: "AGENT", Cell: func(l picket.LiveLease) string { return l.AgentID }},

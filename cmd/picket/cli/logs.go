@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
@@ -107,7 +107,8 @@ func (l *logReader) printNext(ctx context.Context, follow string) (got logChunk,
 	var body []byte
 	var header http.Header
 	path := "/api/v1/tasks/" + PathSegment(l.task) + "/logs?" + q.Encode()
-	if err := l.s.Client.Call(ctx, http.MethodGet, path, nil, &body, adapter.WithResponseHeader(&header)); err != nil {
+	if err := l.s.Client.Call(ctx, http.MethodGet, path, nil, nil, client.WithBody(&body),
+		client.WithResponseHeader(&header)); err != nil {
 		return got, l.s.WithRemedy(err)
 	}
 	if run := header.Get("X-Picket-Run"); l.run == "" && run != "" {

@@ -13,7 +13,6 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/settings"
 )
@@ -71,7 +70,7 @@ func (p Profile) reachable(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	s := &Connection{Client: &adapter.Client{BaseURL: p.URL, Key: key}}
+	s := NewConnection(p.URL, key)
 	return s.Get(ctx, "/api/v1/stats", nil, nil) == nil
 }
 

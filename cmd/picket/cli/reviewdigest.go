@@ -29,7 +29,7 @@ const keepDigests = 30 * 24 * time.Hour
 
 // digestPath is the file for a task. It differs for each server and each key.
 func (s *Connection) digestPath(task string) string {
-	sum := sha256.Sum256([]byte(s.Client.BaseURL + "\x00" + s.Client.Key.Reveal()))
+	sum := sha256.Sum256([]byte(s.URL() + "\x00" + s.Key().Reveal()))
 	return filepath.Join(settings.StateDir(), "shown", hex.EncodeToString(sum[:8])+"-"+task)
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/cmd/picket/settings"
@@ -224,11 +224,11 @@ func jsonArgument(cmd *cobra.Command, what, text string) (picket.RawJSON, error)
 // Submit makes a task. It is a part of the trace that this command is a part
 // of, as its environment says.
 func (s *Connection) Submit(ctx context.Context, spec picket.TaskSpec, task *picket.Task, raw *jsontext.Value) error {
-	var opts []adapter.Option
+	var opts []client.Option
 	if trace := picket.ParseTrace([]string{os.Getenv("TRACEPARENT")}, []string{os.Getenv("TRACESTATE")}); trace != nil {
-		opts = append(opts, adapter.WithHeader("Traceparent", trace.Parent))
+		opts = append(opts, client.WithHeader("Traceparent", trace.Parent))
 		if trace.State != "" {
-			opts = append(opts, adapter.WithHeader("Tracestate", trace.State))
+			opts = append(opts, client.WithHeader("Tracestate", trace.State))
 		}
 	}
 	return s.Post(ctx, "/api/v1/tasks", spec, task, raw, opts...)

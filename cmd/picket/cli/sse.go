@@ -6,13 +6,13 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/internal/sse"
 )
 
@@ -77,17 +77,13 @@ func (s *Connection) FollowDespiteLimit(ctx context.Context, path, after string,
 // readStream reads one connection and answers the last cursor.
 func (s *Connection) readStream(ctx context.Context, path, after string, linked func(bool),
 	each func(picket.Event, jsontext.Value) error) (string, error) {
-	header := http.Header{"Accept": {sse.ContentType}}
+	opts := []client.Option{client.WithSecondTry(), client.WithHeader("Accept", sse.ContentType)}
 	if after != "" {
-		header.Set("Last-Event-ID", after)
+		opts = append(opts, client.WithHeader("Last-Event-ID", after))
 	}
-	var body io.ReadCloser
-	err := retryUnauthenticated(ctx, func() (err error) {
-		body, err = s.Client.Stream(ctx, path, header)
-		return err
-	})
+	body, err := s.Stream(ctx, path, opts...)
 	if err != nil {
-		return after, s.WithRemedy(err)
+		return after, err
 	}
 	defer body.Close()
 	linked(true)

@@ -13,7 +13,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/internal/rig"
 )
 
@@ -37,7 +36,7 @@ func streamLimitedServer(t *testing.T, room ...bool) *Connection {
 		}
 	}))
 	t.Cleanup(srv.Close)
-	return &Connection{Client: &adapter.Client{BaseURL: srv.URL}}
+	return NewConnection(srv.URL, "")
 }
 
 // Anyone who finds no room for a stream is told so; who had one comes back to it.

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 )
 
@@ -27,7 +26,7 @@ func TestTLSErrorsAreExplained(t *testing.T) {
 		strings.Replace(plain.URL, "http://", "https://", 1): {" speaks no TLS", "Write http:// instead"},
 		"https://127.0.0.1:1":                                {" does not answer", "Start it with `picket up`"},
 	} {
-		s := &Connection{Client: &adapter.Client{BaseURL: url}}
+		s := NewConnection(url, "")
 		err := s.Get(t.Context(), "/readyz", nil, nil)
 		if err == nil || picket.CodeOf(err) != picket.CodeUnavailable || !strings.HasPrefix(err.Error(), url+want[0]) ||
 			!strings.Contains(exit.Remedy(err), want[1]) {
@@ -41,7 +40,7 @@ func TestTrailingSlashIsTheSameServer(t *testing.T) {
 	for _, written := range []string{"http://127.0.0.1:9", "http://127.0.0.1:9/"} {
 		t.Setenv("PICKET_URL", written)
 		s, err := Connect(newTestRoot())
-		if err != nil || s.Client.BaseURL != "http://127.0.0.1:9" {
+		if err != nil || s.URL() != "http://127.0.0.1:9" {
 			t.Errorf("%s is %+v, %v", written, s, err)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
@@ -78,30 +78,30 @@ func runTool(cmd *cobra.Command, given []string) error {
 }
 
 // proxyFromEnvironment is the tool proxy as the environment's lease sees it.
-func proxyFromEnvironment() (*adapter.Client, error) {
+func proxyFromEnvironment() (*client.Client, error) {
 	base, token := os.Getenv("PICKET_PROXY_URL"), os.Getenv("PICKET_LEASE_TOKEN")
 	if base == "" || token == "" {
 		return nil, picket.Refuse(exit.CodeUsage,
 			"Run it inside an agent: picket run -- sh -c 'picket tool report_progress --summary hello'",
 			"there is no lease in the environment (PICKET_PROXY_URL and PICKET_LEASE_TOKEN)")
 	}
-	return &adapter.Client{BaseURL: base, Key: picket.Secret(token)}, nil
+	return client.New(base, picket.Secret(token), client.Options{}), nil
 }
 
 // fencingHeader presents the token this process was started under. The lease token
 // alone would do; both together name the refusal precisely.
-func fencingHeader() adapter.Option {
-	return adapter.WithHeader("X-Fencing-Token", os.Getenv("PICKET_FENCING_TOKEN"))
+func fencingHeader() client.Option {
+	return client.WithHeader("X-Fencing-Token", os.Getenv("PICKET_FENCING_TOKEN"))
 }
 
-func callTool(cmd *cobra.Command, proxy *adapter.Client, name string, rest []string) error {
-	var opts []adapter.Option
+func callTool(cmd *cobra.Command, proxy *client.Client, name string, rest []string) error {
+	var opts []client.Option
 	if os.Getenv("PICKET_FENCING_TOKEN") != "" {
 		opts = append(opts, fencingHeader())
 	}
 	rest, estimate := withoutEstimate(rest)
 	if estimate {
-		opts = append(opts, adapter.WithHeader(picket.EstimateHeader, "true"))
+		opts = append(opts, client.WithHeader(picket.EstimateHeader, "true"))
 	}
 	input, once, err := toolInput(cmd, proxy, name, rest)
 	if err != nil {
@@ -109,10 +109,11 @@ func callTool(cmd *cobra.Command, proxy *adapter.Client, name string, rest []str
 	}
 	// One key for all attempts makes a repeated report one report; the other
 	// tools know a repetition by its content.
-	opts = append(opts, adapter.WithIdempotencyKey(cmp.Or(once, newIdempotencyKey())))
+	opts = append(opts, client.WithIdempotencyKey(cmp.Or(once, newIdempotencyKey())))
 	var answer []byte
 	err = RetryUnanswered(cmd.Context(), ToolPatience, cmd.ErrOrStderr(), func() error {
-		return proxy.Call(cmd.Context(), http.MethodPost, "/v1/tools/"+PathSegment(name), input, &answer, opts...)
+		return proxy.Call(cmd.Context(), http.MethodPost, "/v1/tools/"+PathSegment(name), input, nil,
+			append(opts, client.WithBody(&answer))...)
 	})
 	if err != nil {
 		return err
@@ -122,7 +123,7 @@ func callTool(cmd *cobra.Command, proxy *adapter.Client, name string, rest []str
 
 // toolInput is the JSON that was given, or one made of --field value pairs
 // according to the tool's own schema.
-func toolInput(cmd *cobra.Command, proxy *adapter.Client, name string,
+func toolInput(cmd *cobra.Command, proxy *client.Client, name string,
 	rest []string) (input jsontext.Value, once string, err error) {
 	fields, once, err := toolFields(rest)
 	if err != nil || (len(fields) == 0 && len(rest) == 0) {
@@ -267,7 +268,7 @@ type toolInfo struct {
 	Price       *budget.Price  `json:"price"` // nil: free, as a part of holding the lease
 }
 
-func fetchTools(cmd *cobra.Command, proxy *adapter.Client) ([]toolInfo, error) {
+func fetchTools(cmd *cobra.Command, proxy *client.Client) ([]toolInfo, error) {
 	var page struct {
 		Tools []toolInfo `json:"tools"`
 	}
@@ -297,7 +298,7 @@ func newToolList() *cobra.Command {
 	})
 }
 
-func listTools(cmd *cobra.Command, proxy *adapter.Client, format string) error {
+func listTools(cmd *cobra.Command, proxy *client.Client, format string) error {
 	all, err := fetchTools(cmd, proxy)
 	if err != nil {
 		return err

@@ -79,8 +79,8 @@ func showOrWatch(cmd *cobra.Command, s *Connection, of topic, show func(context.
 	}
 	if s != nil {
 		since := s.lastCursor(ctx) // before the first look: no change falls between
-		s.cachedReads = map[string][]byte{}
-		defer func() { s.cachedReads = nil }()
+		s.reads.start()
+		defer s.reads.stop()
 		defer v.follow(ctx, of.streamPath(), since)()
 	}
 	clock := time.NewTicker(time.Second)
@@ -170,7 +170,7 @@ func (v *view) draw(ctx context.Context, anew bool) error {
 		return nil
 	}
 	if anew && v.s != nil {
-		clear(v.s.cachedReads)
+		v.s.reads.start()
 	}
 	page := &term.ViewBuffer{Buffer: &bytes.Buffer{}, Target: v.out}
 	err := v.show(ctx, page)

@@ -16,7 +16,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
@@ -34,7 +33,7 @@ func newWatchedServer(t *testing.T) (*watchedServer, *Connection) {
 	d := &watchedServer{thing: "one", asked: make(chan string, 100), tell: make(chan string)}
 	srv := httptest.NewServer(d)
 	t.Cleanup(srv.Close)
-	return d, &Connection{Client: &adapter.Client{BaseURL: srv.URL}}
+	return d, NewConnection(srv.URL, "")
 }
 
 func (d *watchedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -118,7 +117,7 @@ func newTestView(t *testing.T, s *Connection, terminal bool, clock chan time.Tim
 	cmd.SetOut(out)
 	cmd.SetErr(talk)
 	looks := 0
-	s.cachedReads = map[string][]byte{}
+	s.reads.start()
 	v = &view{
 		cmd:      cmd,
 		s:        s,

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
@@ -305,7 +305,7 @@ func newWebhookDelete() *cobra.Command {
 	return onWebhook("delete", "Send a target nothing any more",
 		func(cmd *cobra.Command, s *Connection, id string) error {
 			if err := s.call(cmd.Context(), http.MethodDelete, "/api/v1/webhooks/"+PathSegment(id), nil, nil, nil,
-				adapter.WithIdempotencyKey(newIdempotencyKey())); err != nil {
+				client.WithIdempotencyKey(newIdempotencyKey())); err != nil {
 				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), id+" deleted")

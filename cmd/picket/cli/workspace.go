@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/workspace"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/cmd/picket/settings"
@@ -44,7 +45,7 @@ func keptWorkspaces(cmd *cobra.Command) (workspace.KeptWorkspaces, error) {
 		if away {
 			return nil, time.Time{}, picket.CodeUnavailable
 		}
-		runs, now, err := s.Client.RunsOfTask(ctx, task)
+		runs, now, err := adapter.RunsOfTask(s.Client)(ctx, task)
 		away = errors.Is(err, picket.CodeUnavailable)
 		return runs, now, err
 	}

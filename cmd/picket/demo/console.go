@@ -91,7 +91,7 @@ func (l *consoleDemo) signIn(ctx context.Context) error {
 		picket.KeyRequest{Name: "cleo", Scopes: []picket.Scope{picket.ScopeReviewer}}, &key, nil); err != nil {
 		return err
 	}
-	l.at = l.s.Client.BaseURL
+	l.at = l.s.URL()
 	on, err := l.openPage(ctx, "/console/login", url.Values{"key": {key.Key.Reveal()}})
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func (l *consoleDemo) signIn(ctx context.Context) error {
 	if _, err := l.openPage(ctx, own.RequestURI(), nil); err != nil {
 		return err
 	}
-	l.narrate("Cleo signs in at %s/console/ with a key of her own. Her browser goes on to a host name that only she knows.", l.s.Client.BaseURL)
+	l.narrate("Cleo signs in at %s/console/ with a key of her own. Her browser goes on to a host name that only she knows.", l.s.URL())
 	return nil
 }
 
@@ -183,7 +183,7 @@ func (l *consoleDemo) after(ctx context.Context) error {
 
 // waitForInterrupt leaves the stage open until it is interrupted.
 func (st *demoEnv) waitForInterrupt(ctx context.Context) {
-	st.narrate("The server stays until Ctrl-C. Look around at %s/console/; the key is in %s", st.s.Client.BaseURL,
+	st.narrate("The server stays until Ctrl-C. Look around at %s/console/; the key is in %s", st.s.URL(),
 		st.path("data/admin.key"))
 	<-ctx.Done()
 }

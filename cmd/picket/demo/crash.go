@@ -125,7 +125,7 @@ func (c *crashDemo) killTheServer(ctx context.Context) error {
 		c.narrate("There is no redis-server here, so all state is in the server's memory: it is left alone.")
 		return c.createFile("fourth")
 	}
-	url := c.s.Client.BaseURL
+	url := c.s.URL()
 	if err := c.killServer(); err != nil {
 		return err
 	}

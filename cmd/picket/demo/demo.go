@@ -127,7 +127,7 @@ func runChapters(ctx context.Context, out io.Writer, afterwards func(*demoEnv), 
 	if err := st.openServer(ctx); err != nil {
 		return err
 	}
-	st.narrate("A server of its own: %s", st.s.Client.BaseURL)
+	st.narrate("A server of its own: %s", st.s.URL())
 	for i, c := range story {
 		if len(story) > 1 {
 			st.printChapter(i+1, len(story), c)

@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
@@ -121,7 +120,7 @@ func (st *demoEnv) openServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	st.s = &cli.Connection{Client: &adapter.Client{BaseURL: url, Key: key}}
+	st.s = cli.NewConnection(url, key)
 	st.env = append(st.env, st.s.Environment()...)
 	return nil
 }

@@ -202,7 +202,7 @@ func serverFinding(ctx context.Context, cmd *cobra.Command) (Finding, error) {
 	if err != nil {
 		return Finding{"server", "fail", exit.Text(err), exit.Remedy(err)}, err
 	}
-	url := s.Client.BaseURL
+	url := s.URL()
 	if err := s.Get(ctx, "/readyz", nil, nil); err != nil {
 		if errors.Is(err, picket.ErrUnknown) {
 			return Finding{"server", "fail", err.Error(), exit.Remedy(err)}, err

@@ -1,4 +1,4 @@
-package adapter
+package client
 
 import (
 	"io"
@@ -53,7 +53,7 @@ func TestARequestThatIsRefusedForItsRateIsRepeated(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			server, began := &scriptedTransport{bodies: tt.bodies}, time.Now()
-			c := &Client{BaseURL: "http://server", HTTP: &http.Client{Transport: server}}
+			c := New("http://server", "", Options{HTTP: &http.Client{Transport: server}})
 			err := c.Call(t.Context(), "POST", "/x", map[string]int{"n": 1}, nil)
 			if took := time.Since(began); (err != nil) != tt.fails || len(server.sent) != tt.calls || took != tt.took {
 				t.Errorf("%s: %v after %d requests and %s", tt.name, err, len(server.sent), took)

@@ -1,4 +1,4 @@
-package adapter
+package client
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -15,12 +16,16 @@ import (
 )
 
 // newAnsweringClient is a client of a server that answers every request the same.
-func newAnsweringClient(t *testing.T, h http.HandlerFunc) *Client {
+func newAnsweringClient(t *testing.T, h http.HandlerFunc, change ...func(*Options)) *Client {
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &Client{BaseURL: srv.URL + "/", Key: "pkk_secret", HTTP: &http.Client{Transport: transport}}
+	o := Options{HTTP: &http.Client{Transport: transport}}
+	for _, c := range change {
+		c(&o)
+	}
+	return New(srv.URL+"/", "pkk_secret", o)
 }
 
 func TestRefusalsBecomeErrors(t *testing.T) {
@@ -55,18 +60,13 @@ func TestRefusalsBecomeErrors(t *testing.T) {
 		if got := picket.CodeOf(err); got != tt.want || errors.Is(err, picket.ErrUnknown) != tt.unknown {
 			t.Errorf("%s: %v (%s)", tt.name, err, got)
 		}
-		if leaseLost(err) != (tt.want == picket.CodeStaleFence) {
-			t.Errorf("%s: taken for a lost lease", tt.name)
-		}
-		if retryAfter(err) != 7*time.Second {
+		var e *picket.Error
+		if !errors.As(err, &e) || e.RetryAfter != 7*time.Second {
 			t.Errorf("%s: Retry-After is lost", tt.name)
 		}
-		if tt.name == "stale fence" {
-			var e *picket.Error
-			errors.As(err, &e)
-			if n, ok := factInt(err, "current"); !ok || n != 18 || e.Remedy != "Stop." || len(e.Facts) != 2 {
-				t.Errorf("facts %v, remedy %q", e.Facts, e.Remedy)
-			}
+		if tt.name == "stale fence" &&
+			(e.Facts["current"] != 18.0 || e.Remedy != "Stop." || len(e.Facts) != 2 || !e.Code.Fenced()) {
+			t.Errorf("facts %v, remedy %q", e.Facts, e.Remedy)
 		}
 	}
 }
@@ -77,7 +77,7 @@ func TestNoAnswerIsUnknown(t *testing.T) {
 		w.Header().Set("Content-Length", "100")
 		io.WriteString(w, `{"leases":`)
 	})
-	nobody := &Client{BaseURL: "http://127.0.0.1:1", Key: "pkk_secret"}
+	nobody := New("http://127.0.0.1:1", "pkk_secret", Options{})
 	for name, c := range map[string]*Client{"dead": dead, "cut": cut, "nobody": nobody} {
 		err := c.Call(t.Context(), "POST", "/x", struct{}{}, &struct{}{})
 		if !errors.Is(err, picket.CodeUnavailable) || !errors.Is(err, picket.ErrUnknown) {
@@ -90,29 +90,29 @@ func TestNoAnswerIsUnknown(t *testing.T) {
 }
 
 func TestCallerGivesUp(t *testing.T) {
-	c := newAnsweringClient(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	c := newAnsweringClient(t, hang)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := c.Call(ctx, "GET", "/x", nil, nil); !errors.Is(err, context.Canceled) ||
 		!errors.Is(err, picket.CodeUnavailable) {
 		t.Errorf("%v", err)
 	}
-	c.Timeout = time.Millisecond
+	c = newAnsweringClient(t, hang, func(o *Options) { o.Timeout = time.Millisecond })
 	if err := c.Call(t.Context(), "GET", "/x", nil, nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestAnswerIsBounded(t *testing.T) {
-	c := newAnsweringClient(t,
-		func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, strings.Repeat(" ", 1001)) })
-	c.MaxResponse = 1000
+	long := func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, strings.Repeat(" ", 1001)) }
+	c := newAnsweringClient(t, long, func(o *Options) { o.MaxResponse = 1000 })
 	if err := c.Call(t.Context(), "GET", "/x", nil, nil); !errors.Is(err, picket.CodeTooLarge) {
 		t.Errorf("%v", err)
 	}
-	c.MaxResponse = 1001
+	c = newAnsweringClient(t, long, func(o *Options) { o.MaxResponse = 1001 })
 	var raw []byte
-	if err := c.Call(t.Context(), "GET", "/x", nil, &raw); err != nil || len(raw) != 1001 {
+	if err := c.Call(t.Context(), "GET", "/x", nil, nil, WithBody(&raw)); err != nil || len(raw) != 1001 {
 		t.Errorf("%d bytes, %v", len(raw), err)
 	}
 }
@@ -141,76 +141,16 @@ func TestWhatIsSent(t *testing.T) {
 	if body != `{"title":"t"}` || got.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("body %s", body)
 	}
-	if err := c.Call(t.Context(), "POST", "/x", Text("hi"), nil, WithBearer("pkl_other")); err != nil {
+	if err := c.Call(t.Context(), "POST", "/x", Text("hi"), nil, WithQuery(url.Values{"n": {"1"}})); err != nil {
 		t.Fatal(err)
 	}
-	if body != "hi" || got.Header.Get("Authorization") != "Bearer pkl_other" ||
+	if body != "hi" || got.URL.String() != "/x?n=1" ||
 		!strings.HasPrefix(got.Header.Get("Content-Type"), "text/plain") {
-		t.Errorf("body %s, %v", body, got.Header)
+		t.Errorf("body %s, %s, %v", body, got.URL, got.Header)
 	}
 	if err := c.Call(t.Context(), "DELETE", "/x", nil, nil); err != nil || body != "" ||
 		got.Header.Get("Content-Type") != "" {
 		t.Errorf("%v, body %q, %v", err, body, got.Header)
-	}
-}
-
-func TestProxyBodies(t *testing.T) {
-	var body, path, fence string
-	c := newAnsweringClient(t, func(w http.ResponseWriter, r *http.Request) {
-		b, _ := io.ReadAll(r.Body)
-		body, path, fence = string(b), r.URL.RequestURI(), r.Header.Get("X-Fencing-Token")
-		io.WriteString(w, "{}")
-	})
-	p := NewProxy(picket.Lease{FencingToken: 17, LeaseToken: "pkl_x"}, c.BaseURL, c.HTTP)
-	code, ms, sig := 137, int64(12), "SIGKILL"
-	exit := picket.Exit{Class: picket.ExitCrash, Code: &code, Signal: &sig, DurationMs: &ms, Detail: "last"}
-	ctx := t.Context()
-	for _, tt := range []struct {
-		call func() error
-		path string
-		body string
-	}{
-		{func() error { _, err := p.Renew(ctx); return err }, "/v1/lease/renew", `{}`},
-		{func() error { _, err := p.Release(ctx, exit); return err }, "/v1/lease/release",
-			`{"exit":{"class":"crash","code":137,"signal":"SIGKILL","durationMs":12},"detail":"last"}`},
-		{func() error { return p.Exit(ctx, exit, "group") }, "/v1/run/exit",
-			`{"class":"crash","code":137,"signal":"SIGKILL","durationMs":12,"detail":"last","containment":"group"}`},
-		{func() error { _, _, err := p.Watch(ctx, 50*time.Second); return err }, "/v1/lease/watch?waitSeconds=50", ``},
-		{func() error { _, err := p.Logs(ctx, "stdout", 5, []byte("hi")); return err },
-			"/v1/run/logs?offset=5&stream=stdout", `hi`},
-		{func() error { return p.Events(ctx, picket.RunEvent{Type: "run.launched", Containment: "group"}) },
-			"/v1/run/events",
-			`{"events":[{"type":"run.launched","containment":"group"}]}`},
-		{func() error { _, err := p.Report(ctx, picket.Progress{Summary: "s"}); return err },
-			"/v1/tools/report_progress",
-			`{"summary":"s","beliefs":[],"attempted":[],"nextStep":"","blockers":[]}`},
-		{func() error { _, err := p.Complete(ctx, picket.RawJSON(`12345678901234567890`), ""); return err },
-			"/v1/tools/mark_complete",
-			`{"output":12345678901234567890}`},
-		{func() error { _, err := p.Fail(ctx, "r", true); return err }, "/v1/tools/mark_failed",
-			`{"reason":"r","retryable":true}`},
-		{func() error { _, err := p.RequestHelp(ctx, picket.HelpRequest{Question: "q"}); return err },
-			"/v1/tools/request_human_help", `{"question":"q"}`},
-		{func() error { _, err := p.Task(ctx); return err }, "/v1/tools/get_task", `{}`},
-	} {
-		if err := tt.call(); err != nil || path != tt.path || body != tt.body || fence != "17" {
-			t.Errorf("%s %s (fence %s), %v; want %s %s", path, body, fence, err, tt.path, tt.body)
-		}
-	}
-}
-
-// A watch that is refused says that the lease is lost, once.
-func TestRefusedWatch(t *testing.T) {
-	c := newAnsweringClient(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/problem+json")
-		w.WriteHeader(412)
-		io.WriteString(w, `{"code":"stale_fence"}`)
-	})
-	var got []picket.Watch
-	watchLease(t.Context(), NewProxy(picket.Lease{}, c.BaseURL, c.HTTP), func() []string { return nil },
-		func(w picket.Watch) { got = append(got, w) })
-	if len(got) != 1 || got[0].State != picket.WatchLost {
-		t.Errorf("%+v", got)
 	}
 }
 
@@ -222,7 +162,8 @@ func TestStream(t *testing.T) {
 		}
 		fmt.Fprintf(w, "%s %s", r.Header.Get("Accept"), r.Header.Get("Last-Event-ID"))
 	})
-	body, err := c.Stream(t.Context(), "/events", http.Header{"Accept": {"text/event-stream"}, "Last-Event-Id": {"7"}})
+	body, err := c.Stream(t.Context(), "/events", WithHeader("Accept", "text/event-stream"),
+		WithHeader("Last-Event-ID", "7"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +171,7 @@ func TestStream(t *testing.T) {
 	if b, _ := io.ReadAll(body); string(b) != "text/event-stream 7" {
 		t.Errorf("%s", b)
 	}
-	if _, err := c.Stream(t.Context(), "/no", nil); !errors.Is(err, picket.CodeNotFound) {
+	if _, err := c.Stream(t.Context(), "/no"); !errors.Is(err, picket.CodeNotFound) {
 		t.Error(err)
 	}
 }
