@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -26,6 +28,24 @@ func (e Events) List(ctx context.Context, q picket.EventQuery, opts ...Option) (
 		path = route("audit")
 	}
 	return query[picket.EventPage](ctx, e.c, path, eventParameters(q), opts)
+}
+
+// minPageAdvance is the step that a short page takes at least when there is more. A
+// smaller step is what was written since the last page.
+const minPageAdvance = 100
+
+// All reads the events of all pages from the one that the query begins with, up to those
+// that are written while it reads.
+func (e Events) All(ctx context.Context, q picket.EventQuery, opts ...Option) iter.Seq2[picket.Event, error] {
+	return all("", func(string) ([]picket.Event, *string, error) {
+		page, err := e.List(ctx, q, opts...)
+		next, _ := strconv.ParseInt(page.Next, 10, 64)
+		if err != nil || next-q.After < minPageAdvance {
+			return page.Events, nil, err
+		}
+		q.After = next
+		return page.Events, &page.Next, nil
+	})
 }
 
 func eventParameters(q picket.EventQuery) url.Values {

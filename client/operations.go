@@ -101,6 +101,11 @@ func (s Server) Healthy(ctx context.Context, opts ...Option) error {
 	return s.c.Call(ctx, http.MethodGet, "/healthz", nil, nil, opts...)
 }
 
+// Ready reports by a nil error that the server can work with its store.
+func (s Server) Ready(ctx context.Context, opts ...Option) error {
+	return s.c.Call(ctx, http.MethodGet, "/readyz", nil, nil, opts...)
+}
+
 // Stats reads the counts of the namespace.
 func (s Server) Stats(ctx context.Context, opts ...Option) (picket.Stats, error) {
 	return get[picket.Stats](ctx, s.c, route("stats"), opts)

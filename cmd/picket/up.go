@@ -19,6 +19,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/attach"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
@@ -192,7 +193,7 @@ func printReady(cmd *cobra.Command, cfg settings.Settings, url, data, keyFile, s
 	p := term.Painter(w)
 	term.PrintRows(w, [][]string{
 		{p.Dim("  console"), url + "/console/"},
-		{p.Dim("  API"), url + "/api/v1"},
+		{p.Dim("  API"), url + client.BasePath},
 		{p.Dim("  described"), url + "/openapi.yaml"},
 		{p.Dim("  metrics"), url + "/metrics"},
 		{p.Dim("  data"), data},

@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -84,7 +85,6 @@ var mayImport = map[string][]string{
 		"github.com/spf13/cobra", "github.com/go-json-experiment/json/..."},
 	"cmd/picket/cli": {"picket", "budget", "client", "adapter", "adapter/agents", "adapter/workspace",
 		"charm.land/fang/v2", "cmd/picket/settings", "cmd/picket/cli/exit", "cmd/picket/cli/term",
-		"internal/sse",
 		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/charmbracelet/x/...",
 		"github.com/go-json-experiment/json/..."},
 	"cmd/picket/attach": {"picket", "budget", "client", "adapter", "adapter/agents", "adapter/workspace",
@@ -263,4 +263,27 @@ func repoRoot(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return root
+}
+
+// The paths of the API are written down in three rooms: the server, the client, and the
+// suites that speak HTTP with any server. All other code uses the client.
+func TestPathsOfTheAPIAreInTheClient(t *testing.T) {
+	rooms := []string{"client/", "orchestrator/api/", "internal/rfc16/", "adapter/adaptertest/"}
+	seen := 0
+	eachSource(t, func(path string, text []byte) {
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		has := bytes.Contains(text, []byte(`"/api/v1`)) || bytes.Contains(text, []byte("`/api/v1"))
+		known := slices.ContainsFunc(rooms, func(room string) bool { return strings.HasPrefix(path, room) })
+		if has && known {
+			seen++
+		}
+		if has && !known {
+			t.Errorf("%s names a path of the API: call it through package client", path)
+		}
+	})
+	if seen < len(rooms) {
+		t.Errorf("only %d files name paths of the API: the search finds too little", seen)
+	}
 }

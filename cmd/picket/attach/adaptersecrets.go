@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -38,8 +37,7 @@ const maxSecretsSize = 4096
 // newAdapterSecrets makes a run key for an agent. It never hands over the key of the
 // person, because an answer without a run key may come from a wrong URL.
 func newAdapterSecrets(ctx context.Context, s *cli.Connection, agent string) (adapterSecrets, error) {
-	var made picket.NewRunKey
-	err := s.Post(ctx, "/api/v1/run-keys", picket.RunKeyRequest{AgentID: agent}, &made, nil)
+	made, err := s.RunKeys.Create(ctx, picket.RunKeyRequest{AgentID: agent})
 	switch {
 	case errors.Is(err, picket.CodeNotFound) || errors.Is(err, picket.CodeMethodNotAllowed):
 		return adapterSecrets{}, noRunKeyError(s, term.OneLine(err.Error()))
@@ -161,7 +159,8 @@ type runKeyRenewal struct {
 func keepRunKeyRenewed(ctx context.Context, s *cli.Connection, log *slog.Logger) {
 	runKeyRenewal{
 		renew: func(ctx context.Context) error {
-			return s.Client.Call(ctx, http.MethodPost, "/api/v1/run-keys/renew", struct{}{}, nil)
+			_, err := s.RunKeys.Renew(ctx)
+			return err
 		},
 		now: func() time.Time { return time.Now().Round(0) }, sleep: cli.Sleep, log: log,
 	}.run(ctx)
@@ -200,7 +199,7 @@ func (r runKeyRenewal) run(ctx context.Context) {
 func deleteRunKey(s *cli.Connection, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if err := s.Client.Call(ctx, http.MethodDelete, "/api/v1/run-keys", nil, nil); err != nil {
+	if err := s.RunKeys.End(ctx); err != nil {
 		log.Debug("the run key could not be ended; it expires within a day", "err", err)
 	}
 }

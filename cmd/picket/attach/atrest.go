@@ -3,13 +3,10 @@ package attach
 import (
 	"context"
 	"errors"
-	"net/url"
-	"slices"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 )
 
@@ -22,9 +19,8 @@ const abandonAfter = 15 * time.Minute
 
 // untilAtRest returns when the task waits for nobody's process any more.
 func untilAtRest(ctx context.Context, s *cli.Connection, task string) error {
-	check := func(picket.Event, jsontext.Value) error {
-		var t picket.Task
-		err := s.Get(ctx, "/api/v1/tasks/"+cli.PathSegment(task), &t, nil)
+	check := func(picket.Event, []byte) error {
+		t, err := s.Tasks.Get(ctx, task)
 		switch {
 		case errors.Is(err, picket.CodeUnavailable):
 			return nil
@@ -46,17 +42,20 @@ func untilAtRest(ctx context.Context, s *cli.Connection, task string) error {
 	go func() { cancel(s.AwaitTaskLost(ctx, task)) }()
 	// From the beginning of the log: an end that came before the stream was
 	// open is in it, too.
-	return s.Follow(ctx, "/api/v1/events?task="+cli.PathSegment(task), "0", func(up bool) {
-		if up {
-			alive()
-		}
-	}, check)
+	return s.Events.Follow(ctx, client.Follower{
+		Query: picket.EventQuery{TaskID: task}, After: "0", Event: check,
+		Link: func(up bool) {
+			if up {
+				alive()
+			}
+		},
+	})
 }
 
 // pollHealth calls alive as long as the server answers.
 func pollHealth(ctx context.Context, s *cli.Connection, alive func()) {
 	for cli.Sleep(ctx, time.Minute) == nil {
-		if s.Get(ctx, "/healthz", nil, nil) == nil {
+		if s.Server.Healthy(ctx) == nil {
 			alive()
 		}
 	}
@@ -90,8 +89,7 @@ func untilTreeAtRest(ctx context.Context, s *cli.Connection, root, task string) 
 		if err := cli.Sleep(ctx, treeCheckEvery); err != nil {
 			return err
 		}
-		var t picket.Task
-		err = s.Get(ctx, "/api/v1/tasks/"+cli.PathSegment(task), &t, nil)
+		t, err := s.Tasks.Get(ctx, task)
 		if err != nil && !errors.Is(err, picket.CodeUnavailable) {
 			return err
 		}
@@ -103,18 +101,11 @@ func untilTreeAtRest(ctx context.Context, s *cli.Connection, root, task string) 
 
 // treeHasWork reports whether a tree has a task that is queued or running.
 func treeHasWork(ctx context.Context, s *cli.Connection, root string) (bool, error) {
-	q := url.Values{"state": {"queued,leased"}, "limit": {"200"}}
-	for {
-		var page picket.TaskPage
-		if err := s.Get(ctx, "/api/v1/tasks?"+q.Encode(), &page, nil); err != nil {
-			return false, err
+	work := picket.TaskQuery{States: []picket.TaskState{picket.TaskQueued, picket.TaskLeased}, Limit: 200}
+	for t, err := range s.Tasks.All(ctx, work) {
+		if err != nil || t.Root == root {
+			return err == nil, err
 		}
-		if slices.ContainsFunc(page.Tasks, func(t picket.Task) bool { return t.Root == root }) {
-			return true, nil
-		}
-		if page.NextCursor == nil {
-			return false, nil
-		}
-		q.Set("cursor", *page.NextCursor)
 	}
+	return false, nil
 }

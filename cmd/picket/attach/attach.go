@@ -13,10 +13,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
@@ -68,16 +68,19 @@ func attach(cmd *cobra.Command, s *cli.Connection, task picket.Task, w *adapterP
 		}
 	}
 	go func() {
-		failed <- s.FollowDespiteLimit(ctx, "/api/v1/events?task="+cli.PathSegment(task.TaskID), "0",
-			func(bool) { poke() },
-			func(e picket.Event, _ jsontext.Value) error {
+		failed <- s.FollowDespiteLimit(ctx, client.Follower{
+			Query: picket.EventQuery{TaskID: task.TaskID},
+			After: "0",
+			Link:  func(bool) { poke() },
+			Event: func(e picket.Event, _ []byte) error {
 				select {
 				case told <- e: // before a look can find that the task is over
 				case <-ctx.Done():
 				}
 				poke()
 				return nil
-			})
+			},
+		})
 	}()
 	go func() { failed <- s.AwaitTaskLost(ctx, task.TaskID) }()
 	a.say("%s submitted: %s", task.TaskID, term.Clip(task.Title, 60))
@@ -155,8 +158,8 @@ func (a *attachment) checkAtRest(ctx context.Context) (bool, error) {
 // refresh reads the task again and tells what has changed. It reports whether the
 // task is gone.
 func (a *attachment) refresh(ctx context.Context) (gone bool) {
-	var t picket.Task
-	if err := a.s.Get(ctx, "/api/v1/tasks/"+cli.PathSegment(a.task.TaskID), &t, nil); err != nil {
+	t, err := a.s.Tasks.Get(ctx, a.task.TaskID)
+	if err != nil {
 		if errors.Is(err, picket.CodeUnavailable) && !a.told.serverAway {
 			a.told.serverAway = true
 			a.say("the server does not answer; the task goes on until its lease ends")
@@ -183,12 +186,10 @@ func (a *attachment) drawStatus(ctx context.Context) {
 	if !a.status.terminal || a.prompt.open {
 		return
 	}
-	var page struct {
-		Leases []picket.LiveLease `json:"leases"`
-	}
 	var left time.Duration
-	if a.task.State == picket.TaskLeased && a.s.Get(ctx, "/api/v1/leases", &page, nil) == nil {
-		for _, l := range page.Leases {
+	if a.task.State == picket.TaskLeased {
+		held, _ := a.s.Leases.List(ctx)
+		for _, l := range held {
 			if l.TaskID == a.task.TaskID {
 				left = time.Duration(l.LeaseTTLMs) * time.Millisecond
 			}

@@ -128,8 +128,7 @@ func (a *attachment) sendAnswer(text string) {
 // handoffOpen is false when somebody else has decided, as the refusal of an
 // answer has said. What the task was looked at last does not know of it yet.
 func (a *attachment) handoffOpen(handoff string) bool {
-	var h picket.Handoff
-	err := a.s.Get(a.cmd.Context(), "/api/v1/handoffs/"+cli.PathSegment(handoff), &h, nil)
+	h, err := a.s.Handoffs.Get(a.cmd.Context(), handoff)
 	return err == nil && h.State == picket.HandoffOpen || err != nil && !errors.Is(err, picket.CodeNotFound)
 }
 
@@ -139,10 +138,11 @@ const explainAfter = 2 * time.Second
 // explainWait says why a task is not started. It says each kind of reason once in
 // a row, not how much of the same wait is left.
 func (a *attachment) explainWait(ctx context.Context) {
-	var e picket.Explanation
-	if a.task.State != picket.TaskQueued || time.Since(a.task.UpdatedAt.Time()) < explainAfter ||
-		a.s.Get(ctx, "/api/v1/tasks/"+cli.PathSegment(a.task.TaskID)+"/explain", &e, nil) != nil ||
-		e.State != picket.TaskQueued || len(e.Reasons) == 0 {
+	if a.task.State != picket.TaskQueued || time.Since(a.task.UpdatedAt.Time()) < explainAfter {
+		return
+	}
+	e, err := a.s.Tasks.Explain(ctx, a.task.TaskID)
+	if err != nil || e.State != picket.TaskQueued || len(e.Reasons) == 0 {
 		return
 	}
 	reason := e.Reasons[0]

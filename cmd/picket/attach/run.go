@@ -69,8 +69,8 @@ func runRun(cmd *cobra.Command, given []string) error {
 	if err != nil {
 		return err
 	}
-	var task picket.Task
-	if err := s.Submit(cmd.Context(), spec, &task, nil); err != nil {
+	task, err := s.Submit(cmd.Context(), spec)
+	if err != nil {
 		return err
 	}
 	if err := w.start(task.TaskID); err != nil {
@@ -153,5 +153,5 @@ func commandTitle(command []string) string {
 }
 
 func cancelTask(ctx context.Context, s *cli.Connection, task, reason string) {
-	_ = s.Post(ctx, "/api/v1/tasks/"+cli.PathSegment(task)+"/cancel", cli.ReasonBody{Reason: reason}, nil, nil)
+	_, _ = s.Tasks.Cancel(ctx, task, reason)
 }

@@ -2,10 +2,6 @@ package attach
 
 import (
 	"context"
-	"net/url"
-	"strings"
-
-	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
@@ -27,30 +23,15 @@ func shortageOf(ctx context.Context, s *cli.Connection, t picket.Task) (short sh
 	if endedByOthers(t) {
 		return shortage{}
 	}
-	q := url.Values{
-		"after": {"0"},
-		"task":  {t.TaskID},
-		"type": {strings.Join([]string{
-			picket.EventToolCalled, picket.EventBudgetExceeded, picket.EventBudgetOverrun, picket.EventBudgetToppedUp},
-			",")},
-	}
+	q := picket.EventQuery{TaskID: t.TaskID, Limit: 1000, Types: []string{
+		picket.EventToolCalled, picket.EventBudgetExceeded, picket.EventBudgetOverrun, picket.EventBudgetToppedUp,
+	}}
 	overdrawn := t.Available.USD < 0 || t.Available.Tokens < 0
-	for {
-		page, err := s.Events(ctx, cli.LogPath, q, 1000)
+	for e, err := range s.Events.All(ctx, q) {
 		if err != nil {
 			return shortage{}
 		}
-		for _, raw := range page.Events {
-			var e picket.Event
-			if err := json.Unmarshal(raw, &e); err != nil {
-				continue
-			}
-			short.handleEvent(e, cli.LastRun(t).RunID, overdrawn)
-		}
-		if len(page.Events) < 1000 {
-			break
-		}
-		q.Set("after", page.Next)
+		short.handleEvent(e, cli.LastRun(t).RunID, overdrawn)
 	}
 	switch {
 	case !short.outOfBudget && adapter.NotStartedForBudget(cli.LastRun(t).Exit):

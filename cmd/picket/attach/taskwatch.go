@@ -7,10 +7,10 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
@@ -34,26 +34,29 @@ func NewTaskWatch() *cobra.Command {
 			wanted, _ := cmd.Flags().GetBool("notify")
 			d := newDesktopNotifier(cmd, cfg, wanted)
 			defer d.wait()
-			var task picket.Task
-			if err := s.Get(interruptible, "/api/v1/tasks/"+cli.PathSegment(id), &task, nil); cli.IsTaskMissing(err) {
+			task, err := s.Tasks.Get(interruptible, id)
+			if cli.IsTaskMissing(err) {
 				return err // it never was there, as far as is known here
 			}
 			ctx, cancel := context.WithCancelCause(interruptible)
 			defer cancel(nil)
 			go func() { cancel(s.AwaitTaskLost(ctx, id)) }()
-			err = s.Follow(ctx, "/api/v1/events?task="+cli.PathSegment(id), "0", nil,
-				func(e picket.Event, raw jsontext.Value) error {
+			err = s.Events.Follow(ctx, client.Follower{
+				Query: picket.EventQuery{TaskID: id},
+				After: "0",
+				Event: func(e picket.Event, raw []byte) error {
 					if err := cli.PrintEvent(cmd, format, e, raw); err != nil {
 						return err
 					}
 					// The log may be ahead of nothing: the task read after an event is at
 					// least as new as the event.
-					if err := s.Get(ctx, "/api/v1/tasks/"+cli.PathSegment(id), &task, nil); err != nil {
-						if cli.IsTaskMissing(err) {
-							return cli.ErrTaskLost
-						}
+					now, err := s.Tasks.Get(ctx, id)
+					if cli.IsTaskMissing(err) {
+						return cli.ErrTaskLost
+					} else if err != nil {
 						return err
 					}
+					task = now
 					if caughtUp(task, e) {
 						d.taskChanged(task)
 						d.handleEvent(e, task)
@@ -62,7 +65,8 @@ func NewTaskWatch() *cobra.Command {
 						return errAtRest
 					}
 					return nil
-				})
+				},
+			})
 			switch {
 			case errors.Is(err, errAtRest):
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s is %s\n", id, task.State)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os/signal"
 	"strconv"
 	"syscall"
@@ -79,13 +78,13 @@ func Plural(n int, what string) string {
 func (s *Connection) changeAgentStatus(ctx context.Context, cmd *cobra.Command, id string,
 	change picket.AgentStatusChange,
 	raw *jsontext.Value) (picket.Agent, error) {
-	var a picket.Agent
 	for wait, again := 100*time.Millisecond, true; ; wait *= 2 {
-		if err := s.Get(ctx, agentPath(id), &a, nil); err != nil {
+		a, err := s.Agents.Get(ctx, id)
+		if err != nil {
 			return a, err
 		}
 		change.Incarnation = cmp.Or(change.Incarnation, a.Incarnation)
-		err := s.call(ctx, http.MethodPatch, agentPath(id)+"/status", change, &a, raw, client.WithIfMatch(a.Version))
+		a, err = s.Agents.ChangeStatus(ctx, id, a.Version, change, client.WithBody(raw))
 		switch {
 		case errors.Is(err, picket.CodeVersion) && again:
 			again = false
@@ -102,8 +101,8 @@ func (s *Connection) changeAgentStatus(ctx context.Context, cmd *cobra.Command, 
 
 // lastCursor is the cursor of the newest event; "" where this key may not know.
 func (s *Connection) lastCursor(ctx context.Context) string {
-	var stats picket.Stats
-	if s.Get(ctx, "/api/v1/stats", &stats, nil) != nil {
+	stats, err := s.Server.Stats(ctx)
+	if err != nil {
 		return ""
 	}
 	return strconv.FormatInt(stats.LastSeq, 10)
@@ -124,8 +123,10 @@ func (s *Connection) awaitDrained(ctx context.Context, cmd *cobra.Command, a pic
 		if Sleep(ctx, wait) != nil {
 			return exit.Status(exit.Interrupted)
 		}
-		if err := s.Get(ctx, agentPath(a.AgentID), &a, &raw); err != nil && !errors.Is(err, picket.ErrUnknown) &&
-			ctx.Err() == nil {
+		now, err := s.Agents.Get(ctx, a.AgentID, client.WithBody(&raw))
+		if err == nil {
+			a = now
+		} else if !errors.Is(err, picket.ErrUnknown) && ctx.Err() == nil {
 			return err
 		}
 	}
@@ -150,10 +151,12 @@ func (s *Connection) awaitDrained(ctx context.Context, cmd *cobra.Command, a pic
 // events after a cursor; "" where this key may not know.
 func (s *Connection) lastStatusReason(ctx context.Context, id, since string,
 	incarnation int64) (last picket.LifecycleReason) {
-	var page picket.EventPage
-	if since != "" {
-		_ = s.Get(ctx, agentEventsPath(id, picket.EventAgentLifecycle)+"&limit=1000&after="+since, &page, nil)
+	after, err := strconv.ParseInt(since, 10, 64)
+	if err != nil {
+		return ""
 	}
+	page, _ := s.Events.List(ctx,
+		picket.EventQuery{Types: []string{picket.EventAgentLifecycle}, Agent: id, After: after, Limit: 1000})
 	for _, e := range page.Events {
 		var data struct {
 			Incarnation int64 `json:"incarnation"`
@@ -249,19 +252,15 @@ func runAgentCommand(cmd *cobra.Command, given []string) error {
 		}
 	}
 	var raw jsontext.Value
-	var accepted picket.CommandAccepted
-	if err := s.Post(ctx, agentPath(id)+"/commands", order, &accepted, &raw); err != nil {
+	accepted, err := s.Agents.Command(ctx, id, order, client.WithBody(&raw))
+	if err != nil {
 		return err
 	}
-	switch format, err := term.FormatOf(cmd); {
-	case err != nil:
-		return err
-	case format == "json" || format == "jsonl" || format == "yaml":
-		return term.PrintValue(cmd.OutOrStdout(), format, raw)
-	}
-	fmt.Fprintln(cmd.OutOrStdout(), accepted.CommandID)
-	PrintNext(cmd, "picket agent watch "+id)
-	return nil
+	return printAnswer(cmd, cmd.OutOrStdout(), raw, "", func() error {
+		fmt.Fprintln(cmd.OutOrStdout(), accepted.CommandID)
+		PrintNext(cmd, "picket agent watch "+id)
+		return nil
+	})
 }
 
 // What an adapter does on its own can be done by hand: for scripts that are
@@ -307,8 +306,8 @@ func runAgentRegister(cmd *cobra.Command, given []string) error {
 		return err
 	}
 	var raw jsontext.Value
-	var a picket.Agent
-	if err := s.Post(cmd.Context(), "/api/v1/agents", reg, &a, &raw); err != nil {
+	a, err := s.Agents.Register(cmd.Context(), reg, client.WithBody(&raw))
+	if err != nil {
 		return err
 	}
 	if err := printAgent(cmd.Context(), cmd, s, cmd.OutOrStdout(), a, raw, viewCreated); err != nil {
@@ -383,8 +382,7 @@ func runAgentBeat(cmd *cobra.Command, s *Connection, id string) error {
 		return err
 	}
 	var raw jsontext.Value
-	var answer picket.HeartbeatAnswer
-	err := s.Post(cmd.Context(), agentPath(id)+"/heartbeat", hb, &answer, &raw)
+	answer, err := s.Agents.Heartbeat(cmd.Context(), id, hb, client.WithBody(&raw))
 	var refusal *picket.Error
 	if errors.Is(err, picket.CodeAgentGone) && errors.As(err, &refusal) {
 		refusal.Remedy = "Stop all work first, its leases have ended; then: picket agent register " + id
@@ -392,23 +390,14 @@ func runAgentBeat(cmd *cobra.Command, s *Connection, id string) error {
 	if err != nil {
 		return err
 	}
-	format, err := term.FormatOf(cmd)
-	if err != nil {
-		return err
-	}
 	w := cmd.OutOrStdout()
-	if format == "json" || format == "jsonl" || format == "yaml" {
-		return term.PrintValue(w, format, raw)
-	}
-	if format == "name" {
-		fmt.Fprintln(w, id)
+	return printAnswer(cmd, w, raw, id, func() error {
+		fmt.Fprintf(w, "%s %s\n", id, term.Painter(w).State(string(answer.AgentStatus)))
+		var rows [][]string
+		for _, c := range answer.PendingCommands {
+			rows = append(rows, []string{c.Command, c.CommandID, orDash(c.TaskID), term.OneLine(c.Reason)})
+		}
+		term.PrintRows(w, rows)
 		return nil
-	}
-	fmt.Fprintf(w, "%s %s\n", id, term.Painter(w).State(string(answer.AgentStatus)))
-	var rows [][]string
-	for _, c := range answer.PendingCommands {
-		rows = append(rows, []string{c.Command, c.CommandID, orDash(c.TaskID), term.OneLine(c.Reason)})
-	}
-	term.PrintRows(w, rows)
-	return nil
+	})
 }

@@ -9,25 +9,16 @@ import (
 	"syscall"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 // agentEventTypes are the events that are about agents themselves.
 var agentEventTypes = []string{picket.EventAgentLifecycle, picket.EventAgentCommand, picket.EventAgentDrift,
 	picket.EventAgentDrainOverdue}
-
-// agentEventsPath is the log of an agent; "" is all of them.
-func agentEventsPath(id string, types ...string) string {
-	path := "/api/v1/events?type=" + strings.Join(types, ",")
-	if id != "" {
-		path += "&agent=" + PathSegment(id)
-	}
-	return path
-}
 
 func newAgentWatch() *cobra.Command {
 	c := &cobra.Command{
@@ -61,15 +52,17 @@ func runAgentWatch(cmd *cobra.Command, given []string) error {
 		if id, err = s.agentID(ctx, given[0]); err != nil {
 			return err
 		}
-		var a picket.Agent
-		if err := s.Get(ctx, agentPath(id), &a, nil); err != nil {
+		a, err := s.Agents.Get(ctx, id)
+		if err != nil {
 			return err
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s is %s, last heard of %s ago\n", id, a.Status, term.Ago(a.LastHeartbeatAt))
 	}
-	err = s.Follow(ctx, agentEventsPath(id, agentEventTypes...), after, nil,
-		func(e picket.Event, raw jsontext.Value) error {
-			if format != "table" && format != "wide" || e.Type == "reset" {
+	err = s.Events.Follow(ctx, client.Follower{
+		Query: picket.EventQuery{Types: agentEventTypes, Agent: id},
+		After: after,
+		Event: func(e picket.Event, raw []byte) error {
+			if format != "table" && format != "wide" || e.Type == client.EventReset {
 				return PrintEvent(cmd, format, e, raw)
 			}
 			w := cmd.OutOrStdout()
@@ -77,7 +70,8 @@ func runAgentWatch(cmd *cobra.Command, given []string) error {
 			_, err := fmt.Fprintf(w, "%-6s %s  %-18s  %s  %s\n", e.ID,
 				p.Dim(e.At.Time().Local().Format("15:04:05.000")), e.Type, term.OneLine(e.AgentID), agentEventText(e))
 			return err
-		})
+		},
+	})
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
 		return nil
 	}

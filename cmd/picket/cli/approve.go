@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
@@ -32,7 +32,7 @@ func newReviewApprove() *cobra.Command {
 			"filter only if you have looked at it before with picket review show, and the evidence has not changed since.",
 		Example: "  picket review approve --note \"well done\"\n  picket review approve 7Q2K M3XF\n" +
 			"  picket review approve --role coder --label team=a\n  picket review approve --parent task_… --count 12",
-		RunE: runApprove,
+		RunE: connected(runApprove),
 	}
 	f := c.Flags()
 	f.String("note", "", "a word to the record")
@@ -41,11 +41,7 @@ func newReviewApprove() *cobra.Command {
 	return term.FormatFlag(digestFlag(reviewFilters(c)))
 }
 
-func runApprove(cmd *cobra.Command, given []string) error {
-	s, err := Connect(cmd)
-	if err != nil {
-		return err
-	}
+func runApprove(cmd *cobra.Command, s *Connection, given []string) error {
 	filter, err := reviewQuery(cmd, s)
 	if err != nil {
 		return err
@@ -80,9 +76,10 @@ func (s *Connection) approveOne(cmd *cobra.Command, id string) error {
 	note, _ := cmd.Flags().GetString("note")
 	var raw jsontext.Value
 	var task picket.Task
-	err := s.decide(cmd, id, func(digest string) error {
-		return s.Post(cmd.Context(), "/api/v1/reviews/"+PathSegment(id)+"/approve",
-			picket.Decision{Note: note, Digest: digest}, &task, &raw)
+	err := s.decide(cmd, id, func(digest string) (err error) {
+		decision := picket.Decision{Note: note, Digest: digest}
+		task, err = s.Reviews.Approve(cmd.Context(), id, decision, client.WithBody(&raw))
+		return err
 	})
 	if err != nil {
 		return err
@@ -115,8 +112,8 @@ func (s *Connection) approveNamed(cmd *cobra.Command, given []string) error {
 	got := picket.BulkApproved{Approved: []string{}, Lost: []picket.LostRace{}}
 	for _, id := range ids {
 		err := s.decide(cmd, id, func(digest string) error {
-			return s.Post(cmd.Context(), "/api/v1/reviews/"+PathSegment(id)+"/approve",
-				picket.Decision{Note: note, Digest: digest}, nil, nil)
+			_, err := s.Reviews.Approve(cmd.Context(), id, picket.Decision{Note: note, Digest: digest})
+			return err
 		})
 		var refusal *picket.Error
 		switch {
@@ -204,8 +201,8 @@ func confirmCount(cmd *cobra.Command, shown []picket.PendingReview) error {
 func (s *Connection) sendBulkApproval(cmd *cobra.Command, all picket.BulkApproval) error {
 	all.Note, _ = cmd.Flags().GetString("note")
 	var raw jsontext.Value
-	var got picket.BulkApproved
-	if err := s.Post(cmd.Context(), "/api/v1/reviews/approve", all, &got, &raw); err != nil {
+	got, err := s.Reviews.ApproveAll(cmd.Context(), all, client.WithBody(&raw))
+	if err != nil {
 		return err
 	}
 	return s.printApproved(cmd, got, raw)
@@ -255,14 +252,4 @@ func (s *Connection) printApproved(cmd *cobra.Command, got picket.BulkApproved, 
 		return exit.Status(exit.Conflict)
 	}
 	return nil
-}
-
-// reviewCandidates are what waits for a decision.
-func (s *Connection) reviewCandidates(ctx context.Context) ([]candidate, error) {
-	var all []candidate
-	list, err := s.Reviews(ctx, nil)
-	for _, r := range list {
-		all = append(all, candidate{r.TaskID, r.Title})
-	}
-	return all, err
 }

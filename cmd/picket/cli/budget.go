@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
@@ -44,13 +44,7 @@ func newBudgetShow() *cobra.Command {
 			"HELD by calls under way, are counted with all that stands below it; what is missing to OF is what subtasks still have left.",
 		Example:           "  picket budget show\n  picket budget show TASK\n  picket budget show house:2026-04-11 --open",
 		ValidArgsFunction: completeFirstID(taskIDs),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			s, err := Connect(cmd)
-			if err != nil {
-				return err
-			}
-			return showBudget(cmd, s, given)
-		},
+		RunE:              connected(showBudget),
 	}
 	c.Flags().Bool("open", false, "only envelopes that are still open")
 	return watchFlag(term.FormatFlag(c))
@@ -72,9 +66,8 @@ func showBudget(cmd *cobra.Command, s *Connection, given []string) error {
 	}
 	open, _ := cmd.Flags().GetBool("open")
 	return showOrWatch(cmd, s, moneyTopic, func(ctx context.Context, w io.Writer) error {
-		var state picket.EnvelopeState
 		var raw jsontext.Value
-		err := s.Get(ctx, "/api/v1/envelopes/"+PathSegment(id), &state, &raw)
+		state, err := s.Budgets.Get(ctx, id, client.WithBody(&raw))
 		if len(given) == 0 && errors.Is(err, picket.CodeNotFound) {
 			return printLatestBudgets(ctx, cmd, s, w, format, open)
 		}
@@ -105,12 +98,12 @@ func showBudget(cmd *cobra.Command, s *Connection, given []string) error {
 // without a limit a day.
 func printLatestBudgets(ctx context.Context, cmd *cobra.Command, s *Connection, w io.Writer, format string,
 	open bool) error {
-	q := url.Values{"limit": {"50"}}
+	q := picket.TaskQuery{Limit: 50}
 	if open {
-		q.Set("state", "queued,leased,review,handoff")
+		q.States = []picket.TaskState{picket.TaskQueued, picket.TaskLeased, picket.TaskReview, picket.TaskHandoff}
 	}
-	var page picket.TaskPage
-	if err := s.Get(ctx, "/api/v1/tasks?"+q.Encode(), &page, nil); err != nil {
+	page, err := s.Tasks.List(ctx, q)
+	if err != nil {
 		return err
 	}
 	rows := []envelopeRow{}
@@ -122,8 +115,9 @@ func printLatestBudgets(ctx context.Context, cmd *cobra.Command, s *Connection, 
 		seen[t.Root] = true
 		state := taskEnvelopeState(t)
 		if open || t.TaskID != t.Root { // a subtask is newer than its root, but what is closed is not in the list
-			if err := s.Get(ctx, "/api/v1/envelopes/"+PathSegment(t.Root), &state, nil); err != nil &&
-				!errors.Is(err, picket.CodeNotFound) {
+			if got, err := s.Budgets.Get(ctx, t.Root); err == nil {
+				state = got
+			} else if !errors.Is(err, picket.CodeNotFound) {
 				return err
 			}
 		}
@@ -301,10 +295,9 @@ func newBudgetTopUp() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var state picket.EnvelopeState
 			var raw jsontext.Value
-			if err := s.Post(cmd.Context(), "/api/v1/envelopes/"+PathSegment(id)+"/top-up", body, &state,
-				&raw); err != nil {
+			state, err := s.Budgets.TopUp(cmd.Context(), id, body, client.WithBody(&raw))
+			if err != nil {
 				return err
 			}
 			return printTopUp(cmd, state, raw)
@@ -346,24 +339,15 @@ func notDollars(flag string, err error) error {
 }
 
 func printTopUp(cmd *cobra.Command, e picket.EnvelopeState, raw jsontext.Value) error {
-	format, err := term.FormatOf(cmd)
-	if err != nil {
-		return err
-	}
 	w := cmd.OutOrStdout()
-	switch format {
-	case "name":
-		fmt.Fprintln(w, e.ID)
-	case "json", "jsonl", "yaml":
-		return term.PrintValue(w, format, raw)
-	default:
+	return printAnswer(cmd, w, raw, e.ID, func() error {
 		fmt.Fprintf(w, "%s has %s left\n", e.ID, strings.Join(leftOf(envelopeRow{EnvelopeState: e}), " and "))
 		if e.Locked {
 			fmt.Fprintln(cmd.ErrOrStderr(),
 				"it is still overdrawn, so paid calls stay refused: top up what is below zero")
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 func newBudgetLedger() *cobra.Command {
@@ -374,17 +358,8 @@ func newBudgetLedger() *cobra.Command {
 		Long: "List the rows of one envelope (a task id, house, or house:DATE) or of all: each settled call, each usage report of an agent that charged, each\n" +
 			"correction of an uncertain call and each top-up has one. A row says by which version of the prices it was charged.",
 		ValidArgsFunction: completeFirstID(taskIDs),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			s, err := Connect(cmd)
-			if err != nil {
-				return err
-			}
-			q := url.Values{}
-			for _, name := range []string{"after", "limit"} {
-				if f := cmd.Flags().Lookup(name); f.Changed {
-					q.Set(name, f.Value.String())
-				}
-			}
+		RunE: connected(func(cmd *cobra.Command, s *Connection, given []string) error {
+			q := flagQuery(cmd, "after", "limit")
 			if len(given) > 0 {
 				id, err := s.envelopeID(cmd.Context(), given[0])
 				if err != nil {
@@ -392,10 +367,8 @@ func newBudgetLedger() *cobra.Command {
 				}
 				q.Set("task", id)
 			}
-			return ledgerListing(cmd).show(s, moneyTopic, func(ctx context.Context, raw *jsontext.Value) error {
-				return s.Get(ctx, "/api/v1/ledger?"+q.Encode(), nil, raw)
-			})
-		},
+			return ledgerListing(cmd).show(s, moneyTopic, querying(s.Budgets.Ledger, q))
+		}),
 	}
 	c.Flags().Int64("after", 0, "go on after this row")
 	c.Flags().Int("limit", 100, "list at most this many, up to 1000")
@@ -409,13 +382,7 @@ func ledgerListing(cmd *cobra.Command) Listing[picket.LedgerRow] {
 		Member: "rows",
 		Empty:  "nothing was charged",
 		Name:   func(r picket.LedgerRow) string { return strconv.FormatInt(r.Seq, 10) },
-		more: func(members map[string]jsontext.Value, _ int) string {
-			after := strings.Trim(string(members["next"]), `"`)
-			if after == "" {
-				return ""
-			}
-			return "--after " + after + " for the next page"
-		},
+		more:   moreAfter("next", "--after", ""),
 		Columns: []term.Column[picket.LedgerRow]{
 			{Head: "ROW", Cell: func(r picket.LedgerRow) string { return strconv.FormatInt(r.Seq, 10) }, DropOrder: 6},
 			{
@@ -429,7 +396,7 @@ func ledgerListing(cmd *cobra.Command) Listing[picket.LedgerRow] {
 				Cell:      func(r picket.LedgerRow) string { return strings.ReplaceAll(string(r.Kind), "_", " ") },
 				DropOrder: 5,
 			},
-			{Head: "TOOL", Cell: func(r picket.LedgerRow) string { return dash(term.OneLine(r.Tool)) }, DropOrder: 3},
+			{Head: "TOOL", Cell: func(r picket.LedgerRow) string { return orDash(term.OneLine(r.Tool)) }, DropOrder: 3},
 			{Head: "OUTCOME", Cell: outcomeText, DropOrder: 4},
 			{Head: "USD", Cell: func(r picket.LedgerRow) string { return withSign(r.Kind, Dollars(r.Charged.USD)) }},
 			{
@@ -440,9 +407,9 @@ func ledgerListing(cmd *cobra.Command) Listing[picket.LedgerRow] {
 				DropOrder: 7,
 			},
 			{Head: "RESERVED", Cell: func(r picket.LedgerRow) string { return Dollars(r.Reserved.USD) }, Wide: true},
-			{Head: "PRICES", Cell: func(r picket.LedgerRow) string { return dash(r.PriceVersion) }, Wide: true},
-			{Head: "RUN", Cell: func(r picket.LedgerRow) string { return dash(r.RunID) }, Wide: true},
-			{Head: "ACTOR", Cell: func(r picket.LedgerRow) string { return dash(r.Actor) }, Wide: true},
+			{Head: "PRICES", Cell: func(r picket.LedgerRow) string { return orDash(r.PriceVersion) }, Wide: true},
+			{Head: "RUN", Cell: func(r picket.LedgerRow) string { return orDash(r.RunID) }, Wide: true},
+			{Head: "ACTOR", Cell: func(r picket.LedgerRow) string { return orDash(r.Actor) }, Wide: true},
 			{Head: "DETAIL", Cell: func(r picket.LedgerRow) string { return term.Clip(r.Detail, 40) }, DropOrder: 1},
 		},
 	}
@@ -461,14 +428,7 @@ func outcomeText(r picket.LedgerRow) string {
 	if r.Late {
 		text += " late"
 	}
-	return dash(strings.TrimSpace(text))
-}
-
-func dash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
+	return orDash(strings.TrimSpace(text))
 }
 
 // leftOf says what an envelope has left of what it was given; a day only of what

@@ -20,17 +20,15 @@ import (
 // others are the other runs that handed in evidence.
 func (s *Connection) completingEvidence(ctx context.Context,
 	task picket.Task) (ev *picket.Evidence, others []string, err error) {
-	var list struct {
-		Evidence []picket.Evidence `json:"evidence"`
-	}
-	if err := s.Get(ctx, "/api/v1/tasks/"+PathSegment(task.TaskID)+"/evidence", &list, nil); err != nil {
+	list, err := s.Tasks.Evidence(ctx, task.TaskID)
+	if err != nil {
 		return nil, nil, err
 	}
-	for i := range list.Evidence {
-		if list.Evidence[i].RunID == task.CompletingRun() {
-			ev = &list.Evidence[i]
+	for i := range list {
+		if list[i].RunID == task.CompletingRun() {
+			ev = &list[i]
 		} else {
-			others = append(others, list.Evidence[i].RunID)
+			others = append(others, list[i].RunID)
 		}
 	}
 	return ev, others, nil

@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 )
 
@@ -92,11 +91,14 @@ func TestStreamGoesOnWhereItBroke(t *testing.T) {
 	defer srv.Close()
 	s := NewConnection(srv.URL, "")
 	var got, links []string
-	err := s.Follow(t.Context(), "/", "0", func(up bool) { links = append(links, fmt.Sprint(up)) },
-		func(e picket.Event, _ jsontext.Value) error {
+	err := s.Events.Follow(t.Context(), client.Follower{
+		After: "0",
+		Link:  func(up bool) { links = append(links, fmt.Sprint(up)) },
+		Event: func(e picket.Event, _ []byte) error {
 			got = append(got, e.ID+e.Type)
 			return nil
-		})
+		},
+	})
 	if !errors.Is(err, picket.CodeUnauthenticated) {
 		t.Errorf("follow ended with %v", err)
 	}
@@ -123,7 +125,7 @@ func TestStreamFromNowHasNoGap(t *testing.T) {
 	}))
 	defer srv.Close()
 	s := NewConnection(srv.URL, "")
-	err := s.Follow(t.Context(), "/", "", nil, func(picket.Event, jsontext.Value) error { return nil })
+	err := s.Events.Follow(t.Context(), client.Follower{Event: func(picket.Event, []byte) error { return nil }})
 	if err == nil || len(asked) < 2 || asked[0] != "" || asked[1] != "41" {
 		t.Errorf("asked after %q, %v", asked, err)
 	}

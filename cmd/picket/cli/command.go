@@ -48,6 +48,17 @@ var plannedCommands = map[string]string{
 	"picket session":         "wake files",
 }
 
+// connected is the body of a command that talks to a server.
+func connected(act func(cmd *cobra.Command, s *Connection, given []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, given []string) error {
+		s, err := Connect(cmd)
+		if err != nil {
+			return err
+		}
+		return act(cmd, s, given)
+	}
+}
+
 // CheckArgs wraps an argument check so that its failure counts as a usage error.
 func CheckArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, given []string) error {

@@ -3,15 +3,11 @@ package cli
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
-	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
@@ -26,7 +22,6 @@ const defaultURL = "http://127.0.0.1:7070"
 // Connection is the control plane a command talks to.
 type Connection struct {
 	*client.Client
-	saved     bool   // the URL is that of the profile
 	KeySource string // where the key comes from
 	reads     *readCache
 }
@@ -75,7 +70,7 @@ func ConnectWith(cmd *cobra.Command, key picket.Secret, source string) (*Connect
 		}
 	}
 	s := NewConnection(url, key)
-	s.saved, s.KeySource = saved.URL == url, source
+	s.KeySource = source
 	return s, nil
 }
 
@@ -90,36 +85,6 @@ func refuseSavedKeyInRun() error {
 	return picket.Refuse(picket.CodeForbidden,
 		"Use `picket tool`, which speaks for the run. For more, set PICKET_API_KEY to a key made for agents: picket key create NAME --scope agent",
 		"this is inside %s, and the saved key belongs to the person it works for", term.OneLine(run))
-}
-
-// call is one request. raw, if it is not nil, keeps the answer byte for byte for -o json.
-func (s *Connection) call(ctx context.Context, method, path string, in, out any, raw *jsontext.Value,
-	opts ...client.Option) error {
-	if raw != nil {
-		opts = append(opts, client.WithBody(raw))
-	}
-	return s.Client.Call(ctx, method, path, in, out, opts...)
-}
-
-func (s *Connection) Get(ctx context.Context, path string, out any, raw *jsontext.Value) error {
-	return s.call(ctx, http.MethodGet, path, nil, out, raw)
-}
-
-// Post sends a change with an idempotency key, so that a lost answer can be
-// repaired by sending it again; it does so until patience runs out.
-func (s *Connection) Post(ctx context.Context, path string, in, out any, raw *jsontext.Value,
-	opts ...client.Option) error {
-	opts = append(opts, client.WithIdempotencyKey(newIdempotencyKey()))
-	var err error
-	for wait := 100 * time.Millisecond; wait < time.Second; wait *= 2 {
-		if err = s.call(ctx, http.MethodPost, path, in, out, raw, opts...); !errors.Is(err, picket.ErrUnknown) {
-			return err
-		}
-		if Sleep(ctx, wait) != nil {
-			return err
-		}
-	}
-	return err
 }
 
 // Sleep waits for d or the end of ctx, whose cause it returns.
@@ -158,13 +123,7 @@ func (s *Connection) WithRemedy(err error) error {
 	return err
 }
 
-// PathSegment makes an id safe as one path segment.
-func PathSegment(id string) string { return url.PathEscape(id) }
-
 // Environment is how a child process is told the same server and key.
 func (s *Connection) Environment() []string {
 	return []string{"PICKET_URL=" + s.URL(), "PICKET_API_KEY=" + s.Key().Reveal()}
 }
-
-// newIdempotencyKey names one intended change, however often it is sent.
-func newIdempotencyKey() string { return "cli_" + rand.Text() }

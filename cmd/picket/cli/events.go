@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"os/signal"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
@@ -40,7 +40,7 @@ func newEventsCommand(use, short string) *cobra.Command {
 		Short:   short,
 		Args:    CheckArgs(cobra.NoArgs),
 		Example: "  picket events --after 0 --type task.leased,lease.expired\n  picket events -f -o jsonl\n  picket events --audit --type key.created,key.revoked",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return runEvents(cmd) },
+		RunE:    connected(runEvents),
 	}
 	f := c.Flags()
 	f.BoolP("follow", "f", false, "go on with new events until Ctrl-C, also over restarts of the server")
@@ -64,20 +64,15 @@ func eventFilters(c *cobra.Command) {
 	_ = c.RegisterFlagCompletionFunc("agent", completeIDs(agentIDs))
 }
 
-func runEvents(cmd *cobra.Command) error {
-	s, err := Connect(cmd)
-	if err != nil {
-		return err
-	}
+func runEvents(cmd *cobra.Command, s *Connection, _ []string) error {
 	q, err := s.eventQuery(cmd)
 	if err != nil {
 		return err
 	}
 	f := cmd.Flags()
 	follow, _ := f.GetBool("follow")
-	path := eventsPath(cmd)
 	if watch, _ := f.GetBool("watch"); follow || watch {
-		if path != LogPath {
+		if q.Audit {
 			e := exit.Usagef("--audit and -f cannot be combined")
 			e.Remedy = "Leave out -f. Read further events with --after SEQ."
 			return e
@@ -85,9 +80,7 @@ func runEvents(cmd *cobra.Command) error {
 		after, _ := f.GetString("after")
 		return s.followEvents(cmd, q, after)
 	}
-	if after, _ := f.GetString("after"); after != "" {
-		q.Set("after", after)
-	}
+	after, _ := f.GetString("after")
 	limit, _ := f.GetInt("limit")
 	return Listing[picket.Event]{
 		Cmd:     cmd,
@@ -102,7 +95,7 @@ func runEvents(cmd *cobra.Command) error {
 			return "--after " + term.ShellQuote(OutputText(picket.RawJSON(members["next"]))) + ", or --limit 1000"
 		},
 	}.show(s, topic{}, func(ctx context.Context, raw *jsontext.Value) error {
-		page, err := s.Events(ctx, path, q, limit)
+		page, err := s.EventsUpTo(ctx, q, after, limit)
 		if err != nil {
 			return err
 		}
@@ -111,43 +104,42 @@ func runEvents(cmd *cobra.Command) error {
 	})
 }
 
-const (
-	LogPath   = "/api/v1/events"
-	auditPath = "/api/v1/audit"
-)
-
-// eventsPath is the path of the log that a command reads.
-func eventsPath(cmd *cobra.Command) string {
-	if audit, _ := cmd.Flags().GetBool("audit"); audit {
-		return auditPath
-	}
-	return LogPath
-}
-
 // rawEventPage is what was read of the log, in the server's own words.
 type rawEventPage struct {
 	Events []jsontext.Value `json:"events"`
 	Next   string           `json:"next"`
 }
 
-// Events reads up to limit events. A page that comes short, or empty, is not
+// rawEvents is one request for the log after a cursor that a person may have typed.
+func (s *Connection) rawEvents(ctx context.Context, q picket.EventQuery, after string,
+	limit int) (page rawEventPage, err error) {
+	typed := url.Values{"limit": {strconv.Itoa(limit)}}
+	if after != "" {
+		typed.Set("after", after)
+	}
+	var raw []byte
+	if _, err = s.Events.List(ctx, q, client.WithQuery(typed), client.WithBody(&raw)); err == nil {
+		err = json.Unmarshal(raw, &page)
+	}
+	return page, err
+}
+
+// EventsUpTo reads up to limit events. A page that comes short, or empty, is not
 // the end: the server looks at so many events and says in next how far it came.
-func (s *Connection) Events(ctx context.Context, path string, q url.Values, limit int) (rawEventPage, error) {
-	q = maps.Clone(q)
-	var all rawEventPage
+func (s *Connection) EventsUpTo(ctx context.Context, q picket.EventQuery, after string,
+	limit int) (all rawEventPage, err error) {
 	for {
-		q.Set("limit", strconv.Itoa(limit-len(all.Events)))
-		var page rawEventPage
-		if err := s.Get(ctx, path+"?"+q.Encode(), &page, nil); err != nil {
+		page, err := s.rawEvents(ctx, q, after, limit-len(all.Events))
+		if err != nil {
 			return all, err
 		}
-		before, _ := strconv.ParseInt(q.Get("after"), 10, 64)
+		before, _ := strconv.ParseInt(after, 10, 64)
 		now, _ := strconv.ParseInt(page.Next, 10, 64)
 		all.Events, all.Next = append(all.Events, page.Events...), page.Next
 		if len(all.Events) >= limit || now-before < minPageAdvance {
 			return all, nil
 		}
-		q.Set("after", page.Next)
+		after = page.Next
 	}
 }
 
@@ -156,22 +148,16 @@ func (s *Connection) Events(ctx context.Context, path string, q url.Values, limi
 // would be followed instead of listed.
 const minPageAdvance = 100
 
-func (s *Connection) eventQuery(cmd *cobra.Command) (url.Values, error) {
-	f, q := cmd.Flags(), url.Values{}
-	if types, _ := f.GetStringSlice("type"); len(types) > 0 {
-		q.Set("type", strings.Join(types, ","))
-	}
-	if agent, _ := f.GetString("agent"); agent != "" {
-		q.Set("agent", agent)
-	}
+// eventQuery is which events are meant.
+func (s *Connection) eventQuery(cmd *cobra.Command) (q picket.EventQuery, err error) {
+	f := cmd.Flags()
+	q.Types, _ = f.GetStringSlice("type")
+	q.Agent, _ = f.GetString("agent")
+	q.Audit, _ = f.GetBool("audit")
 	if task, _ := f.GetString("task"); task != "" {
-		id, err := s.taskID(cmd.Context(), task)
-		if err != nil {
-			return nil, err
-		}
-		q.Set("task", id)
+		q.TaskID, err = s.taskID(cmd.Context(), task)
 	}
-	return q, nil
+	return q, err
 }
 
 var eventColumns = []term.Column[picket.Event]{
@@ -229,17 +215,17 @@ func EventText(e picket.Event) string {
 	return term.Clip(strings.Join(parts, " "), 80)
 }
 
-func (s *Connection) followEvents(cmd *cobra.Command, q url.Values, after string) error {
+func (s *Connection) followEvents(cmd *cobra.Command, q picket.EventQuery, after string) error {
 	format, err := term.FormatOf(cmd)
 	if err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	err = s.Follow(ctx, LogPath+"?"+q.Encode(), after, connectionReporter(cmd),
-		func(e picket.Event, raw jsontext.Value) error {
-			return PrintEvent(cmd, format, e, raw)
-		})
+	err = s.Events.Follow(ctx, client.Follower{
+		Query: q, After: after, Link: connectionReporter(cmd),
+		Event: func(e picket.Event, raw []byte) error { return PrintEvent(cmd, format, e, raw) },
+	})
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
 		return nil
 	}
@@ -263,7 +249,7 @@ func connectionReporter(cmd *cobra.Command) func(up bool) {
 // PrintEvent prints one event in a format, which is one of those of term.FormatFlag.
 func PrintEvent(cmd *cobra.Command, format string, e picket.Event, raw jsontext.Value) error {
 	w := cmd.OutOrStdout()
-	if e.Type == "reset" {
+	if e.Type == client.EventReset {
 		fmt.Fprintln(cmd.ErrOrStderr(), "some events are no longer kept; going on from now")
 		return nil
 	}

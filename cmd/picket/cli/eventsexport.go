@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"net/url"
 	"os"
 	"os/signal"
 	"strconv"
@@ -38,7 +36,7 @@ func newEventsExport() *cobra.Command {
 		Example: "  picket events export log.jsonl\n  picket events export --continue log.jsonl\n" +
 			"  picket events export --since 24h --type task.approved,task.rejected -o csv - >decisions.csv\n" +
 			"  picket events export --audit --continue audit.jsonl",
-		RunE: runEventsExport,
+		RunE: connected(runEventsExport),
 	}
 	f := c.Flags()
 	f.String("since", "", "at or after this time (RFC 3339, or a duration back from now)")
@@ -52,13 +50,10 @@ func newEventsExport() *cobra.Command {
 	return c
 }
 
-func runEventsExport(cmd *cobra.Command, given []string) (err error) {
-	x := &eventExport{cmd: cmd, log: eventsPath(cmd), path: given[0], began: time.Now()}
+func runEventsExport(cmd *cobra.Command, s *Connection, given []string) (err error) {
+	x := &eventExport{cmd: cmd, s: s, path: given[0], began: time.Now()}
 	if x.format, _ = cmd.Flags().GetString("output"); x.format != "jsonl" && x.format != "csv" {
 		return exit.Usagef("-o %s: choose one of jsonl, csv", x.format)
-	}
-	if x.s, err = Connect(cmd); err != nil {
-		return err
 	}
 	if x.q, err = x.s.eventQuery(cmd); err != nil {
 		return err
@@ -87,8 +82,7 @@ func runEventsExport(cmd *cobra.Command, given []string) (err error) {
 type eventExport struct {
 	cmd    *cobra.Command
 	s      *Connection
-	q      url.Values // the filters
-	log    string     // where the events come from
+	q      picket.EventQuery
 	path   string
 	format string
 	began  time.Time
@@ -108,7 +102,7 @@ type eventExport struct {
 func (x *eventExport) bounds(ctx context.Context) error {
 	f := x.cmd.Flags()
 	var stats picket.Stats
-	err := x.patiently(ctx, func() error { return x.s.Get(ctx, "/api/v1/stats", &stats, nil) })
+	err := x.patiently(ctx, func() (err error) { stats, err = x.s.Server.Stats(ctx); return err })
 	if err != nil {
 		return err
 	}
@@ -144,7 +138,7 @@ func (x *eventExport) cursorBefore(ctx context.Context, since picket.Instant) (i
 	low, high := int64(0), x.last // the answer is at least low and at most high
 	for low < high {
 		middle := low + (high-low)/2
-		page, err := x.page(ctx, url.Values{}, middle, 1)
+		page, err := x.page(ctx, picket.EventQuery{Audit: x.q.Audit}, middle, 1)
 		if err != nil && !errors.Is(err, picket.CodeCursorExpired) {
 			return 0, err
 		}
@@ -167,12 +161,12 @@ func (x *eventExport) cursorBefore(ctx context.Context, since picket.Instant) (i
 }
 
 // page is one request for the log.
-func (x *eventExport) page(ctx context.Context, filters url.Values, after int64,
+func (x *eventExport) page(ctx context.Context, q picket.EventQuery, after int64,
 	limit int) (page rawEventPage, err error) {
-	q := maps.Clone(filters)
-	q.Set("after", strconv.FormatInt(after, 10))
-	q.Set("limit", strconv.Itoa(limit))
-	err = x.patiently(ctx, func() error { return x.s.Get(ctx, x.log+"?"+q.Encode(), &page, nil) })
+	err = x.patiently(ctx, func() (err error) {
+		page, err = x.s.rawEvents(ctx, q, strconv.FormatInt(after, 10), limit)
+		return err
+	})
 	return page, err
 }
 
@@ -271,12 +265,13 @@ func (x *eventExport) report(interrupted bool, failed error) {
 // resumeCommand is the command that goes on.
 func (x *eventExport) resumeCommand() string {
 	words := []string{"picket", "events", "export"}
-	if x.log == auditPath {
+	if x.q.Audit {
 		words = append(words, "--audit")
 	}
-	for _, name := range []string{"type", "task", "agent"} {
-		if v := x.q.Get(name); v != "" {
-			words = append(words, "--"+name, v)
+	for _, filter := range [][2]string{{"--type", strings.Join(x.q.Types, ",")}, {"--task", x.q.TaskID},
+		{"--agent", x.q.Agent}} {
+		if filter[1] != "" {
+			words = append(words, filter[:]...)
 		}
 	}
 	if !x.until.IsZero() {

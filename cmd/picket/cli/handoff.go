@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
@@ -29,73 +30,36 @@ func NewHandoff() *cobra.Command {
 // pendingTopic is what can change what waits for people.
 var pendingTopic = topic{kinds: []string{"task.", "handoff.", "lease.", "store."}}
 
-// handoffs are those of a state, oldest first, as many as can be meant by an
-// abbreviated id.
-func (s *Connection) handoffs(ctx context.Context, state picket.HandoffState) ([]picket.Handoff, error) {
-	var all []picket.Handoff
-	q := url.Values{"state": {string(state)}, "limit": {"200"}}
-	for range maxPages {
-		var page picket.HandoffPage
-		if err := s.Get(ctx, "/api/v1/handoffs?"+q.Encode(), &page, nil); err != nil {
-			return nil, err
-		}
-		all = append(all, page.Handoffs...)
-		if page.NextCursor == nil {
-			break
-		}
-		q.Set("cursor", *page.NextCursor)
-	}
-	return all, nil
-}
-
 func newHandoffList() *cobra.Command {
 	c := &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
 		Short:   "List the hand-offs, open ones unless told otherwise, oldest first",
-		Args:    CheckArgs(cobra.NoArgs),
 		Example: "  picket handoff list --watch\n  picket handoff list --state answered -o wide",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := Connect(cmd)
-			if err != nil {
-				return err
-			}
-			q := pageQuery(cmd)
-			state, _ := cmd.Flags().GetString("state")
-			q.Set("state", state)
-			return Listing[picket.Handoff]{
-				Cmd:    cmd,
-				Member: "handoffs",
-				Empty:  "nobody waits for a person",
-				Name:   func(h picket.Handoff) string { return h.HandoffID },
-				more:   morePages,
-				Columns: []term.Column[picket.Handoff]{
-					{Head: "HANDOFF", Cell: func(h picket.Handoff) string { return h.HandoffID }},
-					{Head: "KIND", Cell: func(h picket.Handoff) string { return string(h.Kind) }},
-					{Head: "WAITS", Cell: func(h picket.Handoff) string { return term.Ago(h.CreatedAt) }},
-					{Head: "CLAIMED", Cell: func(h picket.Handoff) string { return h.ClaimedBy }, DropOrder: 1},
-					{Head: "TASK", Cell: func(h picket.Handoff) string { return h.TaskID }, Wide: true},
-					{Head: "TITLE", Cell: func(h picket.Handoff) string { return term.Clip(h.Title, 40) }, Wide: true},
-					{Head: "DEADLINE", Cell: func(h picket.Handoff) string { return h.Deadline.String() }, Wide: true},
-					{Head: "STATE", Cell: func(h picket.Handoff) string { return string(h.State) }, Wide: true},
-					{Head: "QUESTION", Cell: func(h picket.Handoff) string { return term.Clip(h.Question, 70) }},
-				},
-			}.show(s, pendingTopic, func(ctx context.Context, raw *jsontext.Value) error {
-				return s.Get(ctx, "/api/v1/handoffs?"+q.Encode(), nil, raw)
-			})
-		},
 	}
 	c.Flags().String("state", "open", "open, answered, finished or cancelled")
-	term.Choices(c, "state", handoffStateNames()...)
-	return watchFlag(term.FormatFlag(pageFlags(c)))
-}
-
-func handoffStateNames() []string {
-	var names []string
-	for _, s := range picket.HandoffStates {
-		names = append(names, string(s))
-	}
-	return names
+	term.Choices(c, "state", term.Texts(picket.HandoffStates)...)
+	return listCommand(pageFlags(c), func(cmd *cobra.Command, s *Connection) error {
+		q := pageQuery(cmd)
+		state, _ := cmd.Flags().GetString("state")
+		q.Set("state", state)
+		return Listing[picket.Handoff]{
+			Cmd:    cmd,
+			Member: "handoffs",
+			Empty:  "nobody waits for a person",
+			Name:   func(h picket.Handoff) string { return h.HandoffID },
+			more:   morePages,
+			Columns: []term.Column[picket.Handoff]{
+				{Head: "HANDOFF", Cell: func(h picket.Handoff) string { return h.HandoffID }},
+				{Head: "KIND", Cell: func(h picket.Handoff) string { return string(h.Kind) }},
+				{Head: "WAITS", Cell: func(h picket.Handoff) string { return term.Ago(h.CreatedAt) }},
+				{Head: "CLAIMED", Cell: func(h picket.Handoff) string { return h.ClaimedBy }, DropOrder: 1},
+				{Head: "TASK", Cell: func(h picket.Handoff) string { return h.TaskID }, Wide: true},
+				{Head: "TITLE", Cell: func(h picket.Handoff) string { return term.Clip(h.Title, 40) }, Wide: true},
+				{Head: "DEADLINE", Cell: func(h picket.Handoff) string { return h.Deadline.String() }, Wide: true},
+				{Head: "STATE", Cell: func(h picket.Handoff) string { return string(h.State) }, Wide: true},
+				{Head: "QUESTION", Cell: func(h picket.Handoff) string { return term.Clip(h.Question, 70) }},
+			},
+		}.show(s, pendingTopic, querying(s.Handoffs.List, q))
+	})
 }
 
 // pageFlags are those of a list that comes in pages.
@@ -105,24 +69,12 @@ func pageFlags(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-func pageQuery(cmd *cobra.Command) url.Values {
-	q := url.Values{}
-	for _, name := range []string{"limit", "cursor"} {
-		if f := cmd.Flags().Lookup(name); f.Changed {
-			q.Set(name, f.Value.String())
-		}
-	}
-	return q
-}
+func pageQuery(cmd *cobra.Command) url.Values { return flagQuery(cmd, "limit", "cursor") }
 
 // morePages is the flag that goes on where a page ended, of how many.
-func morePages(members map[string]jsontext.Value, _ int) string {
-	cursor := OutputText(picket.RawJSON(members["nextCursor"]))
-	if cursor == "" {
-		return ""
-	}
-	return "--cursor " + term.ShellQuote(cursor) + " for the next page of " + string(members["total"]) +
-		" in all, or --limit 200"
+func morePages(members map[string]jsontext.Value, n int) string {
+	of := " of " + string(members["total"]) + " in all, or --limit 200"
+	return moreAfter("nextCursor", "--cursor", of)(members, n)
 }
 
 // onHandoff is a verb on one hand-off; without an id it takes the only open one.
@@ -133,15 +85,10 @@ func onHandoff(use, short string, act func(cmd *cobra.Command, s *Connection, id
 func newHandoffShow() *cobra.Command {
 	c := onHandoff("show", "Show the question with what was tried and what the run left behind",
 		func(cmd *cobra.Command, s *Connection, id string) error {
-			return showOrWatch(cmd, s, pendingTopic, func(ctx context.Context, w io.Writer) error {
-				var raw jsontext.Value
-				var h picket.Handoff
-				if err := s.Get(ctx, "/api/v1/handoffs/"+PathSegment(id), &h, &raw); err != nil {
-					return err
-				}
-				term.NoteAnswer(w, raw)
-				return s.printHandoff(ctx, cmd, w, h, raw)
-			})
+			return showOne(cmd, s, pendingTopic, id, s.Handoffs.Get,
+				func(ctx context.Context, w io.Writer, h picket.Handoff, raw jsontext.Value) error {
+					return s.printHandoff(ctx, cmd, w, h, raw)
+				})
 		})
 	c.Aliases = []string{"get"}
 	return watchFlag(term.FormatFlag(c))
@@ -150,82 +97,67 @@ func newHandoffShow() *cobra.Command {
 // printHandoff shows a hand-off with what is known of its task.
 func (s *Connection) printHandoff(ctx context.Context, cmd *cobra.Command, w io.Writer, h picket.Handoff,
 	raw jsontext.Value) error {
-	format, err := term.FormatOf(cmd)
-	if err != nil {
-		return err
-	}
-	switch format {
-	case "json", "jsonl", "yaml":
-		return term.PrintValue(w, format, raw)
-	case "name":
-		fmt.Fprintln(w, h.HandoffID)
+	return printAnswer(cmd, w, raw, h.HandoffID, func() error {
+		t, err := s.Tasks.Get(ctx, h.TaskID) // stays empty when it is gone
+		if err != nil && !errors.Is(err, picket.CodeNotFound) {
+			return err
+		}
+		describeHandoff(w, h, t)
+		if text := strings.TrimSpace(h.Work.Diffstat); text != "" {
+			fmt.Fprintf(w, "\n%s\n", term.Printable(text))
+		}
+		if h.State == picket.HandoffOpen {
+			next := append([]string{AnswerCommand(h)}, handoffAlternatives(h)...)
+			printNextTo(term.NotesWriter(cmd, w), term.Painter(w), next...)
+		}
 		return nil
-	}
-	var t picket.Task // stays empty when it is gone
-	if err := s.Get(ctx, "/api/v1/tasks/"+PathSegment(h.TaskID), &t, nil); err != nil && !IsTaskMissing(err) &&
-		!errors.Is(err, picket.CodeNotFound) {
-		return err
-	}
-	p := term.Painter(w)
-	term.PrintRows(w, handoffRows(p, h, t))
-	if text := strings.TrimSpace(h.Work.Diffstat); text != "" {
-		fmt.Fprintf(w, "\n%s\n", term.Printable(text))
-	}
-	if h.State == picket.HandoffOpen {
-		printNextTo(term.NotesWriter(cmd, w), p, append([]string{AnswerCommand(h)}, handoffAlternatives(h)...)...)
-	}
-	return nil
+	})
 }
 
-// handoffRows are a hand-off as a person reads it; only what there is.
-func handoffRows(p term.Paint, h picket.Handoff, t picket.Task) [][]string {
-	var rows [][]string
-	row := func(name, text string) {
-		if text != "" && text != "-" {
-			rows = append(rows, []string{p.Dim(name), text})
-		}
-	}
-	row("hand-off", h.HandoffID)
-	row("task", h.TaskID)
-	row("title", term.OneLine(h.Title))
-	row("kind", string(h.Kind))
-	row("state", p.State(string(h.State)))
-	row("since", h.CreatedAt.String()+", "+term.Ago(h.CreatedAt)+" ago")
-	row("question", p.Bold(term.OneLine(h.Question)))
+// describeHandoff shows a hand-off as a person reads it; only what there is.
+func describeHandoff(w io.Writer, h picket.Handoff, t picket.Task) {
+	d := term.NewDescription(w)
+	d.Add("hand-off", h.HandoffID)
+	d.Add("task", h.TaskID)
+	d.Add("title", term.OneLine(h.Title))
+	d.Add("kind", string(h.Kind))
+	d.Add("state", d.State(string(h.State)))
+	d.Add("since", h.CreatedAt.String()+", "+term.Ago(h.CreatedAt)+" ago")
+	d.Add("question", d.Bold(term.OneLine(h.Question)))
 	if !h.Deadline.IsZero() {
-		row("deadline", h.Deadline.String()+", then: "+string(h.OnDeadline))
+		d.Add("deadline", h.Deadline.String()+", then: "+string(h.OnDeadline))
 	}
 	if h.ClaimedBy != "" {
-		row("claimed by", term.OneLine(h.ClaimedBy)+", "+term.Ago(h.ClaimedAt)+" ago")
+		d.Add("claimed by", term.OneLine(h.ClaimedBy)+", "+term.Ago(h.ClaimedAt)+" ago")
 	}
 	for _, r := range t.Runs {
 		if r.RunID == h.RunID && h.Kind == picket.HandoffEscalation {
-			row("run ended", EndText(r))
+			d.Add("run ended", EndText(r))
 		}
 	}
 	for i, o := range h.Options {
-		row("option "+strconv.Itoa(i+1), term.OneLine(o))
+		d.Add("option "+strconv.Itoa(i+1), term.OneLine(o))
 	}
 	for _, a := range h.Tried {
-		row("tried", term.OneLine(a.Action)+": "+term.OneLine(a.Outcome))
+		d.Add("tried", term.OneLine(a.Action)+": "+term.OneLine(a.Outcome))
 	}
 	if h.LastReport != nil {
-		row("report", term.OneLine(h.LastReport.Summary))
+		d.Add("report", term.OneLine(h.LastReport.Summary))
 	}
 	if t.TaskID != "" {
-		row("budget", budgetText(t))
+		d.Add("budget", budgetText(t))
 	}
-	row("branch", term.OneLine(h.Work.Branch))
-	row("files", term.OneLine(strings.Join(h.Work.Files, ", ")))
-	row("workspace", term.OneLine(h.Work.WorkspacePath))
+	d.Add("branch", term.OneLine(h.Work.Branch))
+	d.Add("files", term.OneLine(strings.Join(h.Work.Files, ", ")))
+	d.Add("workspace", term.OneLine(h.Work.WorkspacePath))
 	if h.Answer != nil {
-		row("answer", term.OneLine(answerText(h.Answer)))
-		row("answered by", term.OneLine(h.Answer.By)+", "+h.Answer.At.String())
+		d.Add("answer", term.OneLine(answerText(h.Answer)))
+		d.Add("answered by", term.OneLine(h.Answer.By)+", "+h.Answer.At.String())
 		if h.Answer.InputEdited {
-			row("new input", term.Clip(cmp.Or(OutputText(h.Answer.Input), string(h.Answer.Input)), 200))
+			d.Add("new input", term.Clip(cmp.Or(OutputText(h.Answer.Input), string(h.Answer.Input)), 200))
 		}
 	}
-	return rows
+	d.Print()
 }
 
 // AnswerCommand is what a person types to answer, ready to paste.
@@ -264,8 +196,8 @@ func newHandoffClaim() *cobra.Command {
 		var body picket.ClaimRequest
 		body.TakeOver, _ = cmd.Flags().GetBool("take-over")
 		var raw jsontext.Value
-		var h picket.Handoff
-		if err := s.Post(cmd.Context(), "/api/v1/handoffs/"+PathSegment(id)+"/claim", body, &h, &raw); err != nil {
+		h, err := s.Handoffs.Claim(cmd.Context(), id, body, client.WithBody(&raw))
+		if err != nil {
 			return err
 		}
 		return s.printHandoff(cmd.Context(), cmd, cmd.OutOrStdout(), h, raw)
@@ -309,9 +241,9 @@ func completeOptions(cmd *cobra.Command, given []string, _ string) ([]cobra.Comp
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	open, _ := s.handoffs(cmd.Context(), picket.HandoffOpen)
-	for _, h := range open {
-		if len(given) > 0 && given[0] == h.HandoffID || len(open) == 1 {
+	page, _ := s.Handoffs.List(cmd.Context(), picket.HandoffQuery{State: picket.HandoffOpen, Limit: 200})
+	for _, h := range page.Handoffs {
+		if len(given) > 0 && given[0] == h.HandoffID || page.Total == 1 {
 			var offers []cobra.Completion
 			for i, o := range h.Options {
 				offers = append(offers, cobra.CompletionWithDesc(strconv.Itoa(i+1), term.Clip(o, 50)))
@@ -347,17 +279,15 @@ func answerOf(cmd *cobra.Command) (picket.AnswerRequest, error) {
 
 // Answer sends an answer; an option given by its number is looked up first.
 func (s *Connection) Answer(cmd *cobra.Command, id string,
-	body picket.AnswerRequest) (picket.Task, jsontext.Value, error) {
-	var task picket.Task
-	var raw jsontext.Value
+	body picket.AnswerRequest) (task picket.Task, raw jsontext.Value, err error) {
 	if body.Option != nil {
-		var h picket.Handoff
-		if err := s.Get(cmd.Context(), "/api/v1/handoffs/"+PathSegment(id), &h, nil); err != nil {
-			return task, nil, err
+		h, err := s.Handoffs.Get(cmd.Context(), id)
+		if err != nil {
+			return picket.Task{}, nil, err
 		}
 		body.Option = OptionByNumber(h.Options, *body.Option)
 	}
-	err := s.Post(cmd.Context(), "/api/v1/handoffs/"+PathSegment(id)+"/answer", body, &task, &raw)
+	task, err = s.Handoffs.Answer(cmd.Context(), id, body, client.WithBody(&raw))
 	return task, raw, err
 }
 
@@ -379,13 +309,9 @@ func newHandoffFinish() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			body := struct {
-				Output picket.RawJSON `json:"output"`
-			}{result}
 			var raw jsontext.Value
-			var task picket.Task
-			if err := s.Post(cmd.Context(), "/api/v1/handoffs/"+PathSegment(id)+"/finish", body, &task,
-				&raw); err != nil {
+			task, err := s.Handoffs.Finish(cmd.Context(), id, result, client.WithBody(&raw))
+			if err != nil {
 				return err
 			}
 			return printTask(cmd, task, raw, "finished")
@@ -396,16 +322,6 @@ func newHandoffFinish() *cobra.Command {
 }
 
 func newHandoffCancel() *cobra.Command {
-	c := onHandoff("cancel", "Give the task up", func(cmd *cobra.Command, s *Connection, id string) error {
-		reason, _ := cmd.Flags().GetString("reason")
-		var raw jsontext.Value
-		var task picket.Task
-		if err := s.Post(cmd.Context(), "/api/v1/handoffs/"+PathSegment(id)+"/cancel", ReasonBody{reason}, &task,
-			&raw); err != nil {
-			return err
-		}
-		return printTask(cmd, task, raw, "cancelled")
-	})
-	c.Flags().String("reason", "", "why, for the log")
-	return term.FormatFlag(c)
+	return newReasonCommand(onHandoff, "cancel", "Give the task up",
+		func(s *Connection) reasonedChange { return s.Handoffs.Cancel }, "cancelled")
 }

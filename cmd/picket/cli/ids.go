@@ -2,7 +2,8 @@ package cli
 
 import (
 	"context"
-	"net/url"
+	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -27,6 +28,10 @@ func (s *Connection) taskID(ctx context.Context, typed string) (string, error) {
 
 func (s *Connection) handoffID(ctx context.Context, typed string) (string, error) {
 	return resolveID(ctx, "handoff", typed, s.handoffCandidates)
+}
+
+func (s *Connection) webhookID(ctx context.Context, typed string) (string, error) {
+	return resolveID(ctx, "webhook", typed, s.webhookCandidates)
 }
 
 func (s *Connection) keyID(ctx context.Context, typed string) (string, error) {
@@ -78,62 +83,105 @@ func resolveID(ctx context.Context, kind, typed string, list candidateLister) (s
 		strings.Join(ids, " "))
 }
 
-// maxPages bounds the search for an abbreviated id: 2,000 tasks.
-const maxPages = 10
+// maxCandidates bounds the search for an abbreviated id.
+const maxCandidates = 2000
 
-func (s *Connection) taskCandidates(ctx context.Context) ([]candidate, error) {
+// candidates describes the first items of a list.
+func candidates[T any](items iter.Seq2[T, error], most int, describe func(T) candidate) ([]candidate, error) {
 	var all []candidate
-	cursor := ""
-	for range maxPages {
-		var page picket.TaskPage
-		q := url.Values{"limit": {"200"}}
-		if cursor != "" {
-			q.Set("cursor", cursor)
-		}
-		if err := s.Get(ctx, "/api/v1/tasks?"+q.Encode(), &page, nil); err != nil {
+	for item, err := range items {
+		if err != nil {
 			return nil, err
 		}
-		for _, t := range page.Tasks {
-			all = append(all, candidate{t.TaskID, string(t.State) + " " + t.Title})
-		}
-		if page.NextCursor == nil {
+		if all = append(all, describe(item)); len(all) == most {
 			break
 		}
-		cursor = *page.NextCursor
 	}
 	return all, nil
+}
+
+// candidatesOf describes a list that came whole.
+func candidatesOf[T any](items []T, err error, describe func(T) candidate) ([]candidate, error) {
+	var all []candidate
+	for _, item := range items {
+		all = append(all, describe(item))
+	}
+	return all, err
+}
+
+func (s *Connection) taskCandidates(ctx context.Context) ([]candidate, error) {
+	return candidates(s.Tasks.All(ctx, picket.TaskQuery{Limit: 200}), maxCandidates, func(t picket.Task) candidate {
+		return candidate{t.TaskID, string(t.State) + " " + t.Title}
+	})
 }
 
 func (s *Connection) handoffCandidates(ctx context.Context) ([]candidate, error) {
 	var all []candidate
 	for _, state := range picket.HandoffStates {
-		list, err := s.handoffs(ctx, state)
+		some, err := s.handoffsIn(ctx, state)
 		if err != nil {
 			return nil, err
 		}
-		for _, h := range list {
-			all = append(all, candidate{h.HandoffID, h.Question})
-		}
+		all = append(all, some...)
 	}
 	return all, nil
 }
 
 func (s *Connection) openHandoffCandidates(ctx context.Context) ([]candidate, error) {
-	var all []candidate
-	list, err := s.handoffs(ctx, picket.HandoffOpen)
-	for _, h := range list {
-		all = append(all, candidate{h.HandoffID, h.Question})
-	}
-	return all, err
+	return s.handoffsIn(ctx, picket.HandoffOpen)
+}
+
+func (s *Connection) handoffsIn(ctx context.Context, state picket.HandoffState) ([]candidate, error) {
+	return candidates(s.Handoffs.All(ctx, picket.HandoffQuery{State: state, Limit: 200}), maxCandidates,
+		func(h picket.Handoff) candidate { return candidate{h.HandoffID, h.Question} })
+}
+
+func (s *Connection) reviewCandidates(ctx context.Context) ([]candidate, error) {
+	return candidates(s.Reviews.All(ctx, picket.ReviewQuery{Limit: 200}), maxCandidates,
+		func(r picket.PendingReview) candidate { return candidate{r.TaskID, r.Title} })
 }
 
 func (s *Connection) keyCandidates(ctx context.Context) ([]candidate, error) {
-	var all []candidate
-	list, err := s.Keys(ctx)
-	for _, k := range list {
-		all = append(all, candidate{k.KeyID, k.Name})
+	keys, err := s.Keys.List(ctx)
+	return candidatesOf(keys, err, func(k picket.APIKey) candidate { return candidate{k.KeyID, k.Name} })
+}
+
+func (s *Connection) webhookCandidates(ctx context.Context) ([]candidate, error) {
+	hooks, err := s.Webhooks.List(ctx)
+	return candidatesOf(hooks, err, func(w picket.Webhook) candidate {
+		return candidate{w.WebhookID, w.Name + " " + string(w.State)}
+	})
+}
+
+func (s *Connection) poolCandidates(ctx context.Context) ([]candidate, error) {
+	pools, err := s.Pools.List(ctx)
+	return candidatesOf(pools, err, func(p picket.Pool) candidate {
+		return candidate{p.RoleID, fmt.Sprintf("%d active", p.Members[picket.AgentActive])}
+	})
+}
+
+// agentCandidates are the agents of every status, 10,000 at most.
+func (s *Connection) agentCandidates(ctx context.Context) ([]candidate, error) {
+	every := s.Agents.All(ctx, picket.AgentQuery{Statuses: []picket.AgentStatus{"*"}, Limit: 1000})
+	return candidates(every, 5*maxCandidates, func(a picket.AgentRow) candidate {
+		return candidate{a.AgentID, strings.TrimSpace(string(a.Status) + " " + a.RoleID + " " + a.Name)}
+	})
+}
+
+// onOne is a verb on one thing, whose id is completed.
+func onOne(use, short string, complete func(*Connection, context.Context, string) (string, error),
+	offered func(*Connection) candidateLister,
+	act func(cmd *cobra.Command, s *Connection, id string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: CheckArgs(cobra.ExactArgs(1)), ValidArgsFunction: completeFirstID(offered),
+		RunE: connected(func(cmd *cobra.Command, s *Connection, given []string) error {
+			id, err := complete(s, cmd.Context(), given[0])
+			if err != nil {
+				return err
+			}
+			return act(cmd, s, id)
+		}),
 	}
-	return all, err
 }
 
 // onOnlyWaiting is a verb on one of the things that wait for a person; without an id it
@@ -143,18 +191,14 @@ func onOnlyWaiting(use, short, what string, complete func(*Connection, context.C
 	act func(cmd *cobra.Command, s *Connection, id string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: CheckArgs(cobra.MaximumNArgs(1)), ValidArgsFunction: completeFirstID(waiting),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			s, err := Connect(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: connected(func(cmd *cobra.Command, s *Connection, given []string) error {
 			find := func(ctx context.Context, typed string) (string, error) { return complete(s, ctx, typed) }
 			id, err := givenOrOnly(cmd.Context(), cmd, given, find, waiting(s), what)
 			if err != nil {
 				return err
 			}
 			return act(cmd, s, id)
-		},
+		}),
 	}
 }
 
@@ -218,3 +262,6 @@ func taskIDs(s *Connection) candidateLister    { return s.taskCandidates }
 func handoffIDs(s *Connection) candidateLister { return s.openHandoffCandidates }
 func reviewIDs(s *Connection) candidateLister  { return s.reviewCandidates }
 func keyIDs(s *Connection) candidateLister     { return s.keyCandidates }
+func webhookIDs(s *Connection) candidateLister { return s.webhookCandidates }
+func agentIDs(s *Connection) candidateLister   { return s.agentCandidates }
+func poolRoles(s *Connection) candidateLister  { return s.poolCandidates }

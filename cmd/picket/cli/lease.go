@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"context"
 	"strconv"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
@@ -18,24 +16,11 @@ func NewLease() *cobra.Command {
 }
 
 func newLeaseList() *cobra.Command {
-	c := &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   "List the leases held now",
-		Args:    CheckArgs(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := Connect(cmd)
-			if err != nil {
-				return err
-			}
-			return leaseListing(cmd, s).
-				show(s, topic{kinds: []string{"task.", "lease.", "store."}, polled: true},
-					func(ctx context.Context, raw *jsontext.Value) error {
-						return s.Get(ctx, "/api/v1/leases", nil, raw)
-					})
-		},
-	}
-	return watchFlag(term.FormatFlag(c))
+	return listCommand(&cobra.Command{Short: "List the leases held now"},
+		func(cmd *cobra.Command, s *Connection) error {
+			of := topic{kinds: []string{"task.", "lease.", "store."}, polled: true}
+			return leaseListing(cmd, s).show(s, of, reading(s.Leases.List))
+		})
 }
 
 func leaseListing(cmd *cobra.Command, s *Connection) Listing[picket.LiveLease] {
@@ -59,17 +44,6 @@ func leaseListing(cmd *cobra.Command, s *Connection) Listing[picket.LiveLease] {
 }
 
 func newLeaseExpire() *cobra.Command {
-	c := OnTask("expire", "Take a task's lease away; its holder is refused from now on",
-		func(cmd *cobra.Command, s *Connection, id string) error {
-			reason, _ := cmd.Flags().GetString("reason")
-			var raw jsontext.Value
-			var task picket.Task
-			if err := s.Post(cmd.Context(), "/api/v1/leases/"+PathSegment(id)+"/expire", ReasonBody{reason}, &task,
-				&raw); err != nil {
-				return err
-			}
-			return printTask(cmd, task, raw, "expired")
-		})
-	c.Flags().String("reason", "", "why, for the log")
-	return term.FormatFlag(c)
+	return newReasonCommand(OnTask, "expire", "Take a task's lease away; its holder is refused from now on",
+		func(s *Connection) reasonedChange { return s.Leases.Expire }, "expired")
 }

@@ -1,15 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/http"
-	"net/url"
 	"os/signal"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -71,61 +69,30 @@ type logReader struct {
 	w         io.Writer
 }
 
-// logChunk is what the headers of a piece of log say.
-type logChunk struct {
-	bytes  int
-	state  picket.LogState
-	latest string // the task's latest run
-	task   picket.TaskState
-}
-
 // printCurrent prints what there is now.
 func (l *logReader) printCurrent(ctx context.Context) error {
 	for {
 		got, err := l.printNext(ctx, "")
-		if err != nil || got.bytes == 0 {
+		if err != nil || len(got.Data) == 0 {
 			return err
 		}
 	}
 }
 
 // printNext prints the next piece. With follow, run or task, it waits for one.
-func (l *logReader) printNext(ctx context.Context, follow string) (got logChunk, err error) {
-	q := url.Values{"stream": {l.stream}, "offset": {strconv.FormatInt(l.offset, 10)}, "limit": {"1048576"}}
-	if l.run != "" {
-		q.Set("run", l.run)
-	}
-	if l.times {
-		q.Set("timestamps", "true")
-	}
-	if follow != "" {
-		q.Set("follow", follow)
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Minute)
-		defer cancel()
-	}
-	var body []byte
-	var header http.Header
-	path := "/api/v1/tasks/" + PathSegment(l.task) + "/logs?" + q.Encode()
-	if err := l.s.Client.Call(ctx, http.MethodGet, path, nil, nil, client.WithBody(&body),
-		client.WithResponseHeader(&header)); err != nil {
-		return got, l.s.WithRemedy(err)
-	}
-	if run := header.Get("X-Picket-Run"); l.run == "" && run != "" {
-		l.run = run
-	}
-	first, _ := strconv.ParseInt(header.Get("X-Picket-Offset"), 10, 64)
-	if first > l.offset && len(body) > 0 {
-		fmt.Fprintf(l.w, "… %d bytes are no longer kept …\n", first-l.offset)
-	}
-	next, err := strconv.ParseInt(header.Get("X-Picket-Next"), 10, 64)
+func (l *logReader) printNext(ctx context.Context, follow string, opts ...client.Option) (picket.LogChunk, error) {
+	got, err := l.s.Tasks.Log(ctx, l.task, client.LogQuery{
+		Run: l.run, Stream: l.stream, Offset: l.offset, Limit: 1 << 20, Follow: follow, Timestamps: l.times,
+	}, opts...)
 	if err != nil {
-		next = l.offset + int64(len(body))
+		return got, err
 	}
-	l.offset = next
-	got = logChunk{len(body), picket.LogState(header.Get("X-Picket-Log")), header.Get("X-Picket-Latest-Run"),
-		picket.TaskState(header.Get("X-Picket-Task-State"))}
-	_, err = l.w.Write(body)
+	l.run = cmp.Or(l.run, got.RunID)
+	if got.Offset > l.offset && len(got.Data) > 0 {
+		fmt.Fprintf(l.w, "… %d bytes are no longer kept …\n", got.Offset-l.offset)
+	}
+	l.offset = got.Next
+	_, err = l.w.Write(got.Data)
 	return got, err
 }
 
@@ -137,8 +104,7 @@ func (l *logReader) follow(ctx context.Context) error {
 		what = "run"
 	}
 	for {
-		var got logChunk
-		err := retryUnauthenticated(ctx, func() (err error) { got, err = l.printNext(ctx, what); return err })
+		got, err := l.printNext(ctx, what, client.WithSecondTry())
 		switch {
 		case seen && IsTaskMissing(err):
 			return TaskLostError(l.task, "")
@@ -151,13 +117,13 @@ func (l *logReader) follow(ctx context.Context) error {
 			return err
 		}
 		seen = true
-		over := got.bytes == 0 && got.state != picket.LogOpen
+		over := len(got.Data) == 0 && got.State != picket.LogOpen
 		switch {
-		case over && l.singleRun, over && l.run == got.latest && noMoreRuns(got.task),
-			l.run == "" && got.task.Terminal():
+		case over && l.singleRun, over && l.run == got.LatestRunID && noMoreRuns(got.TaskState),
+			l.run == "" && got.TaskState.Terminal():
 			return nil
-		case over && l.run != got.latest:
-			l.run, l.offset = got.latest, 0
+		case over && l.run != got.LatestRunID:
+			l.run, l.offset = got.LatestRunID, 0
 		}
 	}
 }

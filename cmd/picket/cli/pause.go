@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
@@ -14,14 +15,13 @@ import (
 func NewPause() *cobra.Command {
 	c := &cobra.Command{
 		Use: "pause", Short: "Stop granting leases; --hard also ends every run", Args: CheckArgs(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: connected(func(cmd *cobra.Command, s *Connection, _ []string) error {
 			hard, _ := cmd.Flags().GetBool("hard")
 			reason, _ := cmd.Flags().GetString("reason")
-			return changePause(cmd, "/api/v1/pause", struct {
-				Hard   bool   `json:"hard"`
-				Reason string `json:"reason,omitempty"`
-			}{hard, reason})
-		},
+			var raw jsontext.Value
+			state, err := s.Server.Pause(cmd.Context(), hard, reason, client.WithBody(&raw))
+			return printPause(cmd, state, raw, err)
+		}),
 	}
 	c.Flags().Bool("hard", false, "end every run now; tasks are queued again")
 	c.Flags().String("reason", "", "why, for the log")
@@ -32,40 +32,33 @@ func NewPause() *cobra.Command {
 func NewResume() *cobra.Command {
 	c := &cobra.Command{
 		Use: "resume", Short: "Grant leases again", Args: CheckArgs(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: connected(func(cmd *cobra.Command, s *Connection, _ []string) error {
 			reason, _ := cmd.Flags().GetString("reason")
-			return changePause(cmd, "/api/v1/resume", ReasonBody{reason})
-		},
+			var raw jsontext.Value
+			state, err := s.Server.Resume(cmd.Context(), reason, client.WithBody(&raw))
+			return printPause(cmd, state, raw, err)
+		}),
 	}
 	c.Flags().String("reason", "", "why, for the log")
 	return term.FormatFlag(c)
 }
 
-func changePause(cmd *cobra.Command, path string, body any) error {
-	s, err := Connect(cmd)
+func printPause(cmd *cobra.Command, state picket.PauseState, raw jsontext.Value, err error) error {
 	if err != nil {
 		return err
 	}
-	var raw jsontext.Value
-	var state picket.PauseState
-	if err := s.Post(cmd.Context(), path, body, &state, &raw); err != nil {
-		return err
-	}
-	format, err := term.FormatOf(cmd)
-	if err != nil {
-		return err
-	}
-	switch {
-	case format == "json" || format == "jsonl" || format == "yaml":
-		return term.PrintValue(cmd.OutOrStdout(), format, raw)
-	case state.Hard:
-		fmt.Fprintln(cmd.OutOrStdout(), "paused, every run is being ended")
-	case state.Paused:
-		fmt.Fprintln(cmd.OutOrStdout(), "paused")
-	default:
-		fmt.Fprintln(cmd.OutOrStdout(), "running")
+	w := cmd.OutOrStdout()
+	return printAnswer(cmd, w, raw, "", func() error {
+		switch {
+		case state.Hard:
+			fmt.Fprintln(w, "paused, every run is being ended")
+		case state.Paused:
+			fmt.Fprintln(w, "paused")
+		default:
+			fmt.Fprintln(w, "running")
+			return nil
+		}
+		PrintNext(cmd, "picket resume")
 		return nil
-	}
-	PrintNext(cmd, "picket resume")
-	return nil
+	})
 }

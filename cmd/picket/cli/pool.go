@@ -7,7 +7,6 @@ import (
 	"io"
 	"strconv"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
@@ -21,22 +20,10 @@ func NewPool() *cobra.Command {
 }
 
 func newPoolList() *cobra.Command {
-	c := &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   "List the pools: all agents that share a role",
-		Args:    CheckArgs(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := Connect(cmd)
-			if err != nil {
-				return err
-			}
-			return poolListing(cmd).show(s, agentTopic, func(ctx context.Context, raw *jsontext.Value) error {
-				return s.Get(ctx, "/api/v1/pools", nil, raw)
-			})
-		},
-	}
-	return watchFlag(term.FormatFlag(c))
+	return listCommand(&cobra.Command{Short: "List the pools: all agents that share a role"},
+		func(cmd *cobra.Command, s *Connection) error {
+			return poolListing(cmd).show(s, agentTopic, reading(s.Pools.List))
+		})
 }
 
 func poolListing(cmd *cobra.Command) Listing[picket.Pool] {
@@ -81,52 +68,21 @@ func AdviceText(a *picket.PoolAdvice) string {
 }
 
 func newPoolGet() *cobra.Command {
-	return watchFlag(term.FormatFlag(&cobra.Command{
-		Use:               "get ROLE",
-		Short:             "Show the pool of a role",
-		Args:              CheckArgs(cobra.ExactArgs(1)),
-		ValidArgsFunction: completeFirstID(poolRoles),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			s, err := Connect(cmd)
-			if err != nil {
-				return err
+	asTyped := func(_ *Connection, _ context.Context, role string) (string, error) { return role, nil }
+	return watchFlag(term.FormatFlag(onOne("get ROLE", "Show the pool of a role", asTyped, poolRoles,
+		func(cmd *cobra.Command, s *Connection, role string) error {
+			err := showOne(cmd, s, agentTopic, role, s.Pools.Get,
+				func(_ context.Context, w io.Writer, p picket.Pool, raw jsontext.Value) error {
+					return printAnswer(cmd, w, raw, p.RoleID, func() error {
+						format, _ := term.FormatOf(cmd)
+						term.PrintTable(w, poolListing(cmd).Columns, []picket.Pool{p}, format == "wide")
+						return nil
+					})
+				})
+			var refusal *picket.Error
+			if errors.Is(err, picket.CodeNotFound) && errors.As(err, &refusal) {
+				refusal.Remedy = "See: picket pool list"
 			}
-			format, err := term.FormatOf(cmd)
-			if err != nil {
-				return err
-			}
-			return showOrWatch(cmd, s, agentTopic, func(ctx context.Context, w io.Writer) error {
-				var raw jsontext.Value
-				err := s.Get(ctx, "/api/v1/pools/"+PathSegment(given[0]), nil, &raw)
-				var refusal *picket.Error
-				if errors.Is(err, picket.CodeNotFound) && errors.As(err, &refusal) {
-					refusal.Remedy = "See: picket pool list"
-				}
-				if err != nil {
-					return err
-				}
-				term.NoteAnswer(w, raw)
-				if format == "json" || format == "jsonl" || format == "yaml" {
-					return term.PrintValue(w, format, raw)
-				}
-				list, err := json.Marshal(map[string][]jsontext.Value{"pools": {raw}})
-				if err != nil {
-					return err
-				}
-				return poolListing(cmd).Print(w, format, list)
-			})
-		},
-	}))
+			return err
+		})))
 }
-
-func (s *Connection) poolCandidates(ctx context.Context) ([]candidate, error) {
-	var list picket.PoolList
-	err := s.Get(ctx, "/api/v1/pools", &list, nil)
-	var all []candidate
-	for _, p := range list.Pools {
-		all = append(all, candidate{p.RoleID, fmt.Sprintf("%d active", p.Members[picket.AgentActive])})
-	}
-	return all, err
-}
-
-func poolRoles(s *Connection) candidateLister { return s.poolCandidates }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
@@ -28,35 +29,25 @@ type priceRow struct {
 }
 
 func newPriceList() *cobra.Command {
-	return watchFlag(term.FormatFlag(&cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   "List what calls of tools and models cost",
-		Args:    CheckArgs(cobra.NoArgs),
+	c := &cobra.Command{
+		Short: "List what calls of tools and models cost",
 		Long: "List the prices in force at the server. They are those under tools in its picket.yaml; it reads them again on SIGHUP.\n" +
 			"A name that ends in * is for all that begin so; of several the longest counts. A tool without a price is refused.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := Connect(cmd)
-			if err != nil {
-				return err
-			}
-			format, err := term.FormatOf(cmd)
-			if err != nil {
-				return err
-			}
-			// That prices were read again is not an event.
-			return showOrWatch(cmd, s, topic{kinds: []string{"store."}, polled: true},
-				func(ctx context.Context, w io.Writer) error {
-					var list budget.PriceList
-					var raw jsontext.Value
-					if err := s.Get(ctx, "/api/v1/prices", &list, &raw); err != nil {
-						return err
-					}
-					term.NoteAnswer(w, raw)
-					return printPrices(cmd, w, format, list, raw)
-				})
-		},
-	}))
+	}
+	return listCommand(c, func(cmd *cobra.Command, s *Connection) error {
+		format, err := term.FormatOf(cmd)
+		if err != nil {
+			return err
+		}
+		prices := func(ctx context.Context, _ string, opts ...client.Option) (budget.PriceList, error) {
+			return s.Server.Prices(ctx, opts...)
+		}
+		// That prices were read again is not an event.
+		return showOne(cmd, s, topic{kinds: []string{"store."}, polled: true}, "", prices,
+			func(_ context.Context, w io.Writer, list budget.PriceList, raw jsontext.Value) error {
+				return printPrices(cmd, w, format, list, raw)
+			})
+	})
 }
 
 func printPrices(cmd *cobra.Command, w io.Writer, format string, list budget.PriceList, raw jsontext.Value) error {

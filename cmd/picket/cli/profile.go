@@ -71,7 +71,8 @@ func (p Profile) reachable(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	s := NewConnection(p.URL, key)
-	return s.Get(ctx, "/api/v1/stats", nil, nil) == nil
+	_, err = s.Server.Stats(ctx)
+	return err == nil
 }
 
 // WriteFileAtomic replaces a private file in one step, so a reader never meets half

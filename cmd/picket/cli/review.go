@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"net/url"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
@@ -23,24 +23,14 @@ func NewReview() *cobra.Command {
 		newReviewReject())
 }
 
-// Reviews are those that match a filter, oldest first, 2,000 at most.
-func (s *Connection) Reviews(ctx context.Context, filter url.Values) ([]picket.PendingReview, error) {
-	all, _, err := s.reviewsUpTo(ctx, filter, maxPages, math.MaxInt)
-	return all, err
-}
-
 // reviewsUpTo goes through so many pages at most, of which a filter can leave
 // few rows or none, until it has found enough; more tells that there are others.
 func (s *Connection) reviewsUpTo(ctx context.Context, filter url.Values,
 	pages, enough int) (all []picket.PendingReview, more bool, err error) {
-	q := maps.Clone(filter)
-	if q == nil {
-		q = url.Values{}
-	}
-	q.Set("limit", "200")
+	q := picket.ReviewQuery{Limit: 200}
 	for range pages {
-		var page picket.ReviewPage
-		if err := s.Get(ctx, "/api/v1/reviews?"+q.Encode(), &page, nil); err != nil {
+		page, err := s.Reviews.List(ctx, q, client.WithQuery(filter))
+		if err != nil {
 			return nil, false, err
 		}
 		all = append(all, page.Reviews...)
@@ -50,7 +40,7 @@ func (s *Connection) reviewsUpTo(ctx context.Context, filter url.Values,
 		if len(all) >= enough {
 			break
 		}
-		q.Set("cursor", *page.NextCursor)
+		q.Cursor = *page.NextCursor
 	}
 	return all, true, nil
 }
@@ -70,34 +60,24 @@ var reviewColumns = []term.Column[picket.PendingReview]{
 
 func newReviewList() *cobra.Command {
 	c := &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
 		Short:   "List what waits for a decision, oldest first",
-		Args:    CheckArgs(cobra.NoArgs),
 		Example: "  picket review list --watch\n  picket review list --role coder --label team=a -o wide",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := Connect(cmd)
-			if err != nil {
-				return err
-			}
-			q, err := reviewQuery(cmd, s)
-			if err != nil {
-				return err
-			}
-			maps.Copy(q, pageQuery(cmd))
-			return Listing[picket.PendingReview]{
-				Cmd:     cmd,
-				Member:  "reviews",
-				Empty:   "nothing waits for review",
-				Name:    func(r picket.PendingReview) string { return r.TaskID },
-				more:    morePages,
-				Columns: reviewColumns,
-			}.show(s, pendingTopic, func(ctx context.Context, raw *jsontext.Value) error {
-				return s.Get(ctx, "/api/v1/reviews?"+q.Encode(), nil, raw)
-			})
-		},
 	}
-	return watchFlag(term.FormatFlag(pageFlags(reviewFilters(c))))
+	return listCommand(pageFlags(reviewFilters(c)), func(cmd *cobra.Command, s *Connection) error {
+		q, err := reviewQuery(cmd, s)
+		if err != nil {
+			return err
+		}
+		maps.Copy(q, pageQuery(cmd))
+		return Listing[picket.PendingReview]{
+			Cmd:     cmd,
+			Member:  "reviews",
+			Empty:   "nothing waits for review",
+			Name:    func(r picket.PendingReview) string { return r.TaskID },
+			more:    morePages,
+			Columns: reviewColumns,
+		}.show(s, pendingTopic, querying(s.Reviews.List, q))
+	})
 }
 
 // reviewFilters are the flags that say which reviews are meant.
@@ -112,20 +92,13 @@ func reviewFilters(c *cobra.Command) *cobra.Command {
 
 // reviewQuery are the filters that were given; empty where none was.
 func reviewQuery(cmd *cobra.Command, s *Connection) (url.Values, error) {
-	f, q := cmd.Flags(), url.Values{}
-	if role, _ := f.GetString("role"); role != "" {
-		q.Set("role", role)
-	}
-	if parent, _ := f.GetString("parent"); parent != "" {
-		id, err := s.taskID(cmd.Context(), parent)
+	q := flagQuery(cmd, "role", "parent", "label")
+	if q.Has("parent") {
+		id, err := s.taskID(cmd.Context(), q.Get("parent"))
 		if err != nil {
 			return nil, err
 		}
 		q.Set("parent", id)
-	}
-	labels, _ := f.GetStringArray("label")
-	for _, label := range labels {
-		q.Add("label", label)
 	}
 	return q, nil
 }
@@ -139,29 +112,23 @@ func onReview(use, short string, act func(cmd *cobra.Command, s *Connection, id 
 func newReviewShow() *cobra.Command {
 	c := onReview("show", "Show the result, reports, end and changes of a task",
 		func(cmd *cobra.Command, s *Connection, id string) error {
-			return showOrWatch(cmd, s, topic{task: id}, func(ctx context.Context, w io.Writer) error {
-				var raw jsontext.Value
-				var task picket.Task
-				if err := s.Get(ctx, "/api/v1/tasks/"+PathSegment(id), &task, &raw); err != nil {
-					return err
-				}
-				term.NoteAnswer(w, raw)
-				if format, _ := term.FormatOf(cmd); format == "name" {
-					return printTaskTo(cmd, w, task, raw, viewFull)
-				}
-				if err := s.saveDigest(task); err != nil {
-					fmt.Fprintf(term.NotesWriter(cmd, w),
-						"the digest of this review cannot be stored, so decide with --digest %s: %v\n",
-						task.Review.Digest, err)
-				}
-				if err := printTaskTo(cmd, w, task, raw, viewFull); err != nil {
-					return err
-				}
-				if format, _ := term.FormatOf(cmd); format != "table" && format != "wide" {
-					return nil
-				}
-				return s.printEvidence(ctx, cmd, w, task)
-			})
+			return showOne(cmd, s, topic{task: id}, id, s.Tasks.Get,
+				func(ctx context.Context, w io.Writer, task picket.Task, raw jsontext.Value) error {
+					format, _ := term.FormatOf(cmd)
+					if format == "name" { // shows nothing that a person could decide about
+						return printTaskTo(cmd, w, task, raw, viewFull)
+					}
+					if err := s.saveDigest(task); err != nil {
+						fmt.Fprintf(term.NotesWriter(cmd, w),
+							"the digest of this review cannot be stored, so decide with --digest %s: %v\n",
+							task.Review.Digest, err)
+					}
+					err := printTaskTo(cmd, w, task, raw, viewFull)
+					if err != nil || format != "table" && format != "wide" {
+						return err
+					}
+					return s.printEvidence(ctx, cmd, w, task)
+				})
 		})
 	c.Aliases = []string{"get"}
 	return watchFlag(term.FormatFlag(c))
@@ -173,13 +140,11 @@ func (s *Connection) printEvidence(ctx context.Context, cmd *cobra.Command, w io
 	for _, r := range task.Runs {
 		fmt.Fprintf(w, "run %d: %s after %s, %s\n", r.Attempt, r.State, RunDuration(r), EndText(r))
 	}
-	var trail struct {
-		Reports []picket.Report `json:"reports"`
-	}
-	if err := s.Get(ctx, "/api/v1/tasks/"+PathSegment(task.TaskID)+"/reports", &trail, nil); err != nil {
+	trail, err := s.Tasks.Reports(ctx, task.TaskID)
+	if err != nil {
 		return err
 	}
-	for _, r := range trail.Reports[max(0, len(trail.Reports)-maxReportsPrinted):] {
+	for _, r := range trail[max(0, len(trail)-maxReportsPrinted):] {
 		fmt.Fprintf(w, "report %d, %s: %s\n", r.Seq, r.At.Time().Local().Format("15:04:05"), term.OneLine(r.Summary))
 	}
 	if text := OutputText(task.Output); strings.Contains(text, "\n") {
@@ -203,32 +168,26 @@ func (s *Connection) printEvidence(ctx context.Context, cmd *cobra.Command, w io
 // maxReportsPrinted is how many of a task's latest reports are shown.
 const maxReportsPrinted = 20
 
-// rejectedTask is the task with the fix that was made in the same step.
-type rejectedTask struct {
-	picket.Task
-	FixTaskID *string `json:"fixTaskId"`
-}
-
 func newReviewReject() *cobra.Command {
 	c := onReview("reject", "Refuse the result; --fix makes the task that repairs it",
 		func(cmd *cobra.Command, s *Connection, id string) error {
-			fix, _ := cmd.Flags().GetString("fix")
-			var body struct {
-				picket.Decision
-				Fix *picket.TaskSpec `json:"fix,omitempty"`
-			}
-			body.Note, _ = cmd.Flags().GetString("note")
-			if fix != "" {
-				var err error
-				if body.Fix, err = fixSpec(cmd, s, id, fix); err != nil {
+			var fix *picket.TaskSpec
+			if title, _ := cmd.Flags().GetString("fix"); title != "" {
+				task, err := s.Tasks.Get(cmd.Context(), id)
+				if err != nil {
 					return err
 				}
+				spec := task.FixSpec(title)
+				spec.Input, spec.Fixes = task.CurrentInput(), "" // the server knows what it repairs
+				fix = &spec
 			}
+			note, _ := cmd.Flags().GetString("note")
 			var raw jsontext.Value
-			var got rejectedTask
-			err := s.decide(cmd, id, func(digest string) error {
-				body.Digest = digest
-				return s.Post(cmd.Context(), "/api/v1/reviews/"+PathSegment(id)+"/reject", body, &got, &raw)
+			var got client.Rejected
+			err := s.decide(cmd, id, func(digest string) (err error) {
+				decision := picket.Decision{Note: note, Digest: digest}
+				got, err = s.Reviews.Reject(cmd.Context(), id, decision, fix, client.WithBody(&raw))
+				return err
 			})
 			if err != nil {
 				return err
@@ -246,34 +205,4 @@ func newReviewReject() *cobra.Command {
 	c.Flags().String("note", "", "what is wrong, for the agent that repairs it")
 	c.Flags().String("fix", "", "make a fix task with this title, for the same kind of agent")
 	return term.FormatFlag(digestFlag(c))
-}
-
-// fixSpec is the task that repairs another: it has the input that the last run
-// was given, asks for the same kind of agent and ends as that one did, under the
-// same limits.
-func fixSpec(cmd *cobra.Command, s *Connection, id, title string) (*picket.TaskSpec, error) {
-	var t picket.Task
-	if err := s.Get(cmd.Context(), "/api/v1/tasks/"+PathSegment(id), &t, nil); err != nil {
-		return nil, err
-	}
-	review := t.ReviewBy
-	if review == picket.ReviewByParent {
-		review = picket.ReviewByHuman // who rejects here, decides again
-	}
-	return &picket.TaskSpec{
-		Title:              title,
-		Input:              t.CurrentInput(),
-		Role:               t.Role,
-		Needs:              t.Needs,
-		Labels:             t.Labels,
-		Priority:           &t.Priority,
-		OnExit:             t.OnExit,
-		Review:             review,
-		LeaseWindowSeconds: &t.LeaseWindowSeconds,
-		TimeoutSeconds:     t.TimeoutSeconds,
-		StallAfterSeconds:  t.StallAfterSeconds,
-		Retry:              &t.Retry,
-		Escalate:           t.Escalate,
-		BudgetEnvelope:     &t.BudgetEnvelope,
-	}, nil
 }

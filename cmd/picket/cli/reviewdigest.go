@@ -146,12 +146,9 @@ func isChangedError(err error) bool {
 
 // printBrief prints the evidence of a task in brief, if it has evidence.
 func (s *Connection) printBrief(ctx context.Context, w io.Writer, id string) (picket.Task, error) {
-	var task picket.Task
-	if err := s.Get(ctx, "/api/v1/tasks/"+PathSegment(id), &task, nil); err != nil {
+	task, err := s.Tasks.Get(ctx, id)
+	if err != nil || task.State != picket.TaskReview {
 		return task, err
-	}
-	if task.State != picket.TaskReview {
-		return task, nil
 	}
 	ev, _, err := s.completingEvidence(ctx, task)
 	if err == nil && ev != nil {

@@ -223,13 +223,12 @@ func jsonArgument(cmd *cobra.Command, what, text string) (picket.RawJSON, error)
 
 // Submit makes a task. It is a part of the trace that this command is a part
 // of, as its environment says.
-func (s *Connection) Submit(ctx context.Context, spec picket.TaskSpec, task *picket.Task, raw *jsontext.Value) error {
-	var opts []client.Option
+func (s *Connection) Submit(ctx context.Context, spec picket.TaskSpec, opts ...client.Option) (picket.Task, error) {
 	if trace := picket.ParseTrace([]string{os.Getenv("TRACEPARENT")}, []string{os.Getenv("TRACESTATE")}); trace != nil {
 		opts = append(opts, client.WithHeader("Traceparent", trace.Parent))
 		if trace.State != "" {
 			opts = append(opts, client.WithHeader("Tracestate", trace.State))
 		}
 	}
-	return s.Post(ctx, "/api/v1/tasks", spec, task, raw, opts...)
+	return s.Tasks.Create(ctx, spec, opts...)
 }

@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/cmd/picket/settings"
@@ -37,23 +36,7 @@ func NewTask(more ...*cobra.Command) *cobra.Command {
 
 // OnTask is a verb on one task: it connects, completes the id and acts.
 func OnTask(use, short string, act func(cmd *cobra.Command, s *Connection, id string) error) *cobra.Command {
-	return &cobra.Command{
-		Use:               use + " TASK",
-		Short:             short,
-		Args:              CheckArgs(cobra.ExactArgs(1)),
-		ValidArgsFunction: completeFirstID(taskIDs),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			s, err := Connect(cmd)
-			if err != nil {
-				return err
-			}
-			id, err := s.taskID(cmd.Context(), given[0])
-			if err != nil {
-				return err
-			}
-			return act(cmd, s, id)
-		},
-	}
+	return onOne(use+" TASK", short, (*Connection).taskID, taskIDs, act)
 }
 
 func newTaskCreate() *cobra.Command {
@@ -78,8 +61,8 @@ func newTaskCreate() *cobra.Command {
 				return err
 			}
 			var raw jsontext.Value
-			var task picket.Task
-			if err := s.Submit(cmd.Context(), spec, &task, &raw); err != nil {
+			task, err := s.Submit(cmd.Context(), spec, client.WithBody(&raw))
+			if err != nil {
 				return err
 			}
 			if err := printTask(cmd, task, raw, viewCreated); err != nil {
@@ -135,26 +118,8 @@ func instantFlag(flag, text string, sign time.Duration) (picket.Instant, error) 
 
 func newTaskList() *cobra.Command {
 	c := &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
 		Short:   "List tasks, newest first",
-		Args:    CheckArgs(cobra.NoArgs),
 		Example: "  picket task list --state queued,leased --label team=a\n  picket task list --watch",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := Connect(cmd)
-			if err != nil {
-				return err
-			}
-			q, err := taskQuery(cmd)
-			if err != nil {
-				return err
-			}
-			return taskListing(cmd).
-				show(s, topic{kinds: []string{"task.", "lease.", "store."}},
-					func(ctx context.Context, raw *jsontext.Value) error {
-						return s.Get(ctx, "/api/v1/tasks?"+q.Encode(), nil, raw)
-					})
-		},
 	}
 	f := c.Flags()
 	f.StringSlice("state", nil, "only these states")
@@ -164,46 +129,19 @@ func newTaskList() *cobra.Command {
 	f.String("since", "", "created at or after this time (RFC 3339, or a duration back from now)")
 	f.Int("limit", 50, "at most this many, 1 to 200")
 	f.String("cursor", "", "go on where a page of -o json ended (nextCursor)")
-	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(stateNames(), cobra.ShellCompDirectiveNoFileComp))
-	return watchFlag(term.FormatFlag(c))
-}
-
-func stateNames() []string {
-	var names []string
-	for _, s := range picket.TaskStates {
-		names = append(names, string(s))
-	}
-	return names
-}
-
-func taskQuery(cmd *cobra.Command) (url.Values, error) {
-	f, q := cmd.Flags(), url.Values{}
-	if states, _ := f.GetStringSlice("state"); len(states) > 0 {
-		q.Set("state", strings.Join(states, ","))
-	}
-	if role, _ := f.GetString("role"); role != "" {
-		q.Set("role", role)
-	}
-	if parent, _ := f.GetString("parent"); parent != "" {
-		q.Set("parent", parent)
-	}
-	labels, _ := f.GetStringArray("label")
-	for _, l := range labels {
-		q.Add("label", l)
-	}
-	if since, _ := f.GetString("since"); since != "" {
-		at, err := instantFlag("since", since, -1)
-		if err != nil {
-			return nil, err
+	term.Choices(c, "state", term.Texts(picket.TaskStates)...)
+	return listCommand(c, func(cmd *cobra.Command, s *Connection) error {
+		q := flagQuery(cmd, "state", "role", "parent", "label", "limit", "cursor")
+		if since, _ := f.GetString("since"); since != "" {
+			at, err := instantFlag("since", since, -1)
+			if err != nil {
+				return err
+			}
+			q.Set("since", at.String())
 		}
-		q.Set("since", at.String())
-	}
-	if cursor, _ := f.GetString("cursor"); cursor != "" {
-		q.Set("cursor", cursor)
-	}
-	limit, _ := f.GetInt("limit")
-	q.Set("limit", strconv.Itoa(limit))
-	return q, nil
+		of := topic{kinds: []string{"task.", "lease.", "store."}}
+		return taskListing(cmd).show(s, of, querying(s.Tasks.List, q))
+	})
 }
 
 func taskListing(cmd *cobra.Command) Listing[picket.Task] {
@@ -215,12 +153,7 @@ func taskListing(cmd *cobra.Command) Listing[picket.Task] {
 		Member: "tasks",
 		Empty:  "no tasks",
 		Name:   func(t picket.Task) string { return t.TaskID },
-		more: func(members map[string]jsontext.Value, _ int) string {
-			if cursor := OutputText(picket.RawJSON(members["nextCursor"])); cursor != "" {
-				return "--cursor " + term.ShellQuote(cursor) + " for the next page, or --limit 200"
-			}
-			return ""
-		},
+		more:   moreAfter("nextCursor", "--cursor", ", or --limit 200"),
 		Columns: []term.Column[picket.Task]{
 			{
 				Head: "TASK",

@@ -22,7 +22,7 @@ func (s *Connection) AwaitTaskLost(ctx context.Context, task string) error {
 		if err := Sleep(ctx, lossCheckEvery); err != nil {
 			return err
 		}
-		if IsTaskMissing(s.Get(ctx, "/api/v1/tasks/"+PathSegment(task), nil, nil)) {
+		if _, err := s.Tasks.Get(ctx, task); IsTaskMissing(err) {
 			return ErrTaskLost
 		}
 	}
@@ -33,16 +33,6 @@ func (s *Connection) AwaitTaskLost(ctx context.Context, task string) error {
 func IsTaskMissing(err error) bool {
 	var e *picket.Error
 	return errors.As(err, &e) && e.Code == picket.CodeNotFound && e.Facts["requestId"] != nil
-}
-
-// retryUnauthenticated repeats a call once whose key is refused: who follows a task was
-// known before, and a store that was emptied is given its keys back in a moment.
-func retryUnauthenticated(ctx context.Context, call func() error) error {
-	err := call()
-	if errors.Is(err, picket.CodeUnauthenticated) && Sleep(ctx, 500*time.Millisecond) == nil {
-		return call()
-	}
-	return err
 }
 
 // TaskLostError is errTaskLost for a person. again, when not empty, is the command

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -99,9 +98,7 @@ func listedTitle(t picket.Task, asked string, depths map[string]int) string {
 
 // childrenOf lists the subtasks of a task, oldest first.
 func (s *Connection) childrenOf(ctx context.Context, id string) ([]picket.Task, error) {
-	q := url.Values{"parent": {id}, "limit": {"200"}}
-	var page picket.TaskPage
-	err := s.Get(ctx, "/api/v1/tasks?"+q.Encode(), &page, nil)
+	page, err := s.Tasks.List(ctx, picket.TaskQuery{Parent: id, Limit: 200})
 	slices.Reverse(page.Tasks)
 	return page.Tasks, err
 }

@@ -14,56 +14,58 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
 func newTaskGet() *cobra.Command {
 	c := OnTask("get", "Show one task", func(cmd *cobra.Command, s *Connection, id string) error {
-		return showOrWatch(cmd, s, topic{}, func(ctx context.Context, w io.Writer) error {
-			var raw jsontext.Value
-			var task picket.Task
-			if err := s.Get(ctx, "/api/v1/tasks/"+PathSegment(id), &task, &raw); err != nil {
-				return err
-			}
-			term.NoteAnswer(w, raw)
-			if err := printTaskTo(cmd, w, task, raw, viewFull); err != nil {
-				return err
-			}
-			format, _ := term.FormatOf(cmd)
-			if format == "table" || format == "wide" {
-				if err := printSubtasks(ctx, s, w, task); err != nil {
+		return showOne(cmd, s, topic{}, id, s.Tasks.Get,
+			func(ctx context.Context, w io.Writer, task picket.Task, raw jsontext.Value) error {
+				if err := printTaskTo(cmd, w, task, raw, viewFull); err != nil {
 					return err
 				}
-			}
-			if format == "wide" {
-				return printChangesTo(ctx, s, w, task)
-			}
-			return nil
-		})
+				format, _ := term.FormatOf(cmd)
+				if format == "table" || format == "wide" {
+					if err := printSubtasks(ctx, s, w, task); err != nil {
+						return err
+					}
+				}
+				if format == "wide" {
+					return printChangesTo(ctx, s, w, task)
+				}
+				return nil
+			})
 	})
 	c.Aliases = []string{"show"}
 	return watchFlag(term.FormatFlag(c))
 }
 
 func newTaskCancel() *cobra.Command {
-	return newReasonCommand("cancel", "Cancel a task: its run ends within a second or two", "/cancel", "cancelled")
+	return newReasonCommand(OnTask, "cancel", "Cancel a task: its run ends within a second or two",
+		func(s *Connection) reasonedChange { return s.Tasks.Cancel }, "cancelled")
 }
 
 func newTaskRetry() *cobra.Command {
-	return newReasonCommand("retry", "Queue an escalated task again, or repeat a closed one as a new task", "/retry",
-		"queued", "picket task explain")
+	return newReasonCommand(OnTask, "retry", "Queue an escalated task again, or repeat a closed one as a new task",
+		func(s *Connection) reasonedChange { return s.Tasks.Retry }, "queued", "picket task explain")
 }
 
-// newReasonCommand changes a task, with a reason; after are commands about the task that
-// the answer tells of.
-func newReasonCommand(use, short, path, done string, after ...string) *cobra.Command {
-	c := OnTask(use, short, func(cmd *cobra.Command, s *Connection, id string) error {
+// reasonedChange changes a task, with a reason.
+type reasonedChange func(ctx context.Context, id, reason string, opts ...client.Option) (picket.Task, error)
+
+type idVerb func(use, short string, act func(*cobra.Command, *Connection, string) error) *cobra.Command
+
+// newReasonCommand makes a reasonedChange; after are commands about the task that the
+// answer tells of.
+func newReasonCommand(on idVerb, use, short string, change func(*Connection) reasonedChange, done string,
+	after ...string) *cobra.Command {
+	c := on(use, short, func(cmd *cobra.Command, s *Connection, id string) error {
 		reason, _ := cmd.Flags().GetString("reason")
 		var raw jsontext.Value
-		var task picket.Task
-		if err := s.Post(cmd.Context(), "/api/v1/tasks/"+PathSegment(id)+path, ReasonBody{reason}, &task,
-			&raw); err != nil {
+		task, err := change(s)(cmd.Context(), id, reason, client.WithBody(&raw))
+		if err != nil {
 			return err
 		}
 		if err := printTask(cmd, task, raw, done); err != nil {
@@ -78,11 +80,6 @@ func newReasonCommand(use, short, path, done string, after ...string) *cobra.Com
 	return term.FormatFlag(c)
 }
 
-// ReasonBody is the body of a request that only gives a reason.
-type ReasonBody struct {
-	Reason string `json:"reason,omitempty"`
-}
-
 // Ways to show a task.
 const (
 	viewCreated = "created"
@@ -94,70 +91,58 @@ func printTask(cmd *cobra.Command, task picket.Task, raw jsontext.Value, done st
 }
 
 func printTaskTo(cmd *cobra.Command, w io.Writer, task picket.Task, raw jsontext.Value, done string) error {
-	format, err := term.FormatOf(cmd)
-	if err != nil {
-		return err
-	}
-	switch {
-	case format == "name":
-		fmt.Fprintln(w, task.TaskID)
-	case format == "json" || format == "jsonl" || format == "yaml":
-		return term.PrintValue(w, format, raw)
-	case done == viewCreated:
-		fmt.Fprintln(w, task.TaskID)
-	case done == viewFull:
-		describeTask(w, task)
-	default:
-		fmt.Fprintf(w, "%s %s\n", task.TaskID, term.Painter(w).State(string(task.State)))
-	}
-	return nil
+	return printAnswer(cmd, w, raw, task.TaskID, func() error {
+		switch done {
+		case viewCreated:
+			fmt.Fprintln(w, task.TaskID)
+		case viewFull:
+			describeTask(w, task)
+		default:
+			fmt.Fprintf(w, "%s %s\n", task.TaskID, term.Painter(w).State(string(task.State)))
+		}
+		return nil
+	})
 }
 
 // describeTask shows a task as a person reads it: what, where it stands, what came
 // of it; only what there is.
 func describeTask(w io.Writer, t picket.Task) {
-	p := term.Painter(w)
-	var rows [][]string
-	row := func(name, text string) {
-		if text != "" && text != "-" {
-			rows = append(rows, []string{p.Dim(name), text})
-		}
-	}
-	row("task", t.TaskID)
-	row("title", term.OneLine(t.Title))
-	row("state", p.State(string(t.State)))
-	row("reason", term.OneLine(t.Reason))
-	row("fence", strconv.FormatInt(t.FencingToken, 10))
-	row("attempts", fmt.Sprintf("%d, %d failed", t.Attempts, t.Failures))
-	row("role", term.OneLine(t.Role))
-	row("needs", strings.Join(t.Needs, " "))
-	row("agent", term.OneLine(t.Agent))
-	row("labels", labelText(t.Labels))
-	row("trace", t.Trace.ID())
-	row("budget", budgetText(t))
-	row("created", t.CreatedAt.String()+" by "+term.OneLine(t.CreatedBy))
+	d := term.NewDescription(w)
+	d.Add("task", t.TaskID)
+	d.Add("title", term.OneLine(t.Title))
+	d.Add("state", d.State(string(t.State)))
+	d.Add("reason", term.OneLine(t.Reason))
+	d.Add("fence", strconv.FormatInt(t.FencingToken, 10))
+	d.Add("attempts", fmt.Sprintf("%d, %d failed", t.Attempts, t.Failures))
+	d.Add("role", term.OneLine(t.Role))
+	d.Add("needs", strings.Join(t.Needs, " "))
+	d.Add("agent", term.OneLine(t.Agent))
+	d.Add("labels", labelText(t.Labels))
+	d.Add("trace", t.Trace.ID())
+	d.Add("budget", budgetText(t))
+	d.Add("created", t.CreatedAt.String()+" by "+term.OneLine(t.CreatedBy))
 	if r := t.CurrentRun; r != nil {
-		row("run", fmt.Sprintf("%s on %s, %s", r.RunID, term.OneLine(r.AgentID), term.Ago(r.StartedAt)))
+		d.Add("run", fmt.Sprintf("%s on %s, %s", r.RunID, term.OneLine(r.AgentID), term.Ago(r.StartedAt)))
 	}
 	if r := t.LastReport; r != nil {
-		row("report", fmt.Sprintf("#%d %s", r.Seq, term.OneLine(r.Summary)))
-		row("next step", term.OneLine(r.NextStep))
-		row("blockers", term.OneLine(strings.Join(r.Blockers, "; ")))
+		d.Add("report", fmt.Sprintf("#%d %s", r.Seq, term.OneLine(r.Summary)))
+		d.Add("next step", term.OneLine(r.NextStep))
+		d.Add("blockers", term.OneLine(strings.Join(r.Blockers, "; ")))
 	}
 	if r := LastRun(t); !r.EndedAt.IsZero() && r.State != picket.RunCompleted {
-		row("last run", EndText(r))
+		d.Add("last run", EndText(r))
 	}
 	if h := t.Handoff; h != nil {
-		row("hand-off", fmt.Sprintf("%s %s: %s", h.HandoffID, h.State, term.OneLine(h.Question)))
+		d.Add("hand-off", fmt.Sprintf("%s %s: %s", h.HandoffID, h.State, term.OneLine(h.Question)))
 	}
-	row("containment", term.OneLine(LastRun(t).Containment))
-	row("output", term.Clip(OutputText(t.Output), 200))
-	row("summary", term.OneLine(t.Summary))
+	d.Add("containment", term.OneLine(LastRun(t).Containment))
+	d.Add("output", term.Clip(OutputText(t.Output), 200))
+	d.Add("summary", term.OneLine(t.Summary))
 	if r := t.Review; r != nil && r.Decision != nil {
-		row("review", strings.TrimSuffix(fmt.Sprintf("%s by %s %s", *r.Decision, term.OneLine(r.By),
+		d.Add("review", strings.TrimSuffix(fmt.Sprintf("%s by %s %s", *r.Decision, term.OneLine(r.By),
 			term.OneLine(r.Note)), " -"))
 	}
-	term.PrintRows(w, rows)
+	d.Print()
 }
 
 // OutputText shows a JSON string as its text and anything else as JSON.
@@ -203,9 +188,7 @@ func newTaskRuns() *cobra.Command {
 				{Head: "WORKSPACE", Cell: func(r picket.Run) string { return r.WorkspacePath }, Wide: true},
 				{Head: "WHY", Cell: exitReason},
 			},
-		}.show(s, topic{task: id}, func(ctx context.Context, raw *jsontext.Value) error {
-			return s.Get(ctx, "/api/v1/tasks/"+PathSegment(id), nil, raw)
-		})
+		}.show(s, topic{task: id}, readingOf(s.Tasks.Get, id))
 	})
 	return watchFlag(term.FormatFlag(c))
 }
@@ -281,9 +264,7 @@ func newTaskReports() *cobra.Command {
 						Wide: true,
 					},
 				},
-			}.show(s, topic{task: id}, func(ctx context.Context, raw *jsontext.Value) error {
-				return s.Get(ctx, "/api/v1/tasks/"+PathSegment(id)+"/reports", nil, raw)
-			})
+			}.show(s, topic{task: id}, readingOf(s.Tasks.Reports, id))
 		})
 	return watchFlag(term.FormatFlag(c))
 }
@@ -299,24 +280,19 @@ func newTaskExplain() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return showOrWatch(cmd, s, topic{polled: true}, func(ctx context.Context, w io.Writer) error {
-				var raw jsontext.Value
-				var e picket.Explanation
-				if err := s.Get(ctx, "/api/v1/tasks/"+PathSegment(id)+"/explain", &e, &raw); err != nil {
-					return err
-				}
-				term.NoteAnswer(w, raw)
-				if format != "table" && format != "wide" {
-					return term.PrintValue(w, format, raw)
-				}
-				fmt.Fprintln(w, term.Painter(w).State(string(e.State)))
-				for _, b := range e.Because {
-					fmt.Fprintln(w, "  because "+term.OneLine(b))
-				}
-				for _, n := range e.Next {
-					fmt.Fprintln(w, "  next:   "+term.OneLine(cfg.LocalWorkerCommand(n)))
-				}
-				return nil
-			})
+			return showOne(cmd, s, topic{polled: true}, id, s.Tasks.Explain,
+				func(_ context.Context, w io.Writer, e picket.Explanation, raw jsontext.Value) error {
+					if format != "table" && format != "wide" {
+						return term.PrintValue(w, format, raw)
+					}
+					fmt.Fprintln(w, term.Painter(w).State(string(e.State)))
+					for _, b := range e.Because {
+						fmt.Fprintln(w, "  because "+term.OneLine(b))
+					}
+					for _, n := range e.Next {
+						fmt.Fprintln(w, "  next:   "+term.OneLine(cfg.LocalWorkerCommand(n)))
+					}
+					return nil
+				})
 		})))
 }

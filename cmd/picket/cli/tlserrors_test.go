@@ -27,7 +27,7 @@ func TestTLSErrorsAreExplained(t *testing.T) {
 		"https://127.0.0.1:1":                                {" does not answer", "Start it with `picket up`"},
 	} {
 		s := NewConnection(url, "")
-		err := s.Get(t.Context(), "/readyz", nil, nil)
+		err := s.Server.Ready(t.Context())
 		if err == nil || picket.CodeOf(err) != picket.CodeUnavailable || !strings.HasPrefix(err.Error(), url+want[0]) ||
 			!strings.Contains(exit.Remedy(err), want[1]) {
 			t.Errorf("%s: %v (fix: %s), want %q", url, err, exit.Remedy(err), want)

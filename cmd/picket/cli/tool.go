@@ -2,7 +2,9 @@ package cli
 
 import (
 	"cmp"
+	"crypto/rand"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -109,10 +111,10 @@ func callTool(cmd *cobra.Command, proxy *client.Client, name string, rest []stri
 	}
 	// One key for all attempts makes a repeated report one report; the other
 	// tools know a repetition by its content.
-	opts = append(opts, client.WithIdempotencyKey(cmp.Or(once, newIdempotencyKey())))
+	opts = append(opts, client.WithIdempotencyKey(cmp.Or(once, rand.Text())))
 	var answer []byte
 	err = RetryUnanswered(cmd.Context(), ToolPatience, cmd.ErrOrStderr(), func() error {
-		return proxy.Call(cmd.Context(), http.MethodPost, "/v1/tools/"+PathSegment(name), input, nil,
+		return proxy.Call(cmd.Context(), http.MethodPost, "/v1/tools/"+url.PathEscape(name), input, nil,
 			append(opts, client.WithBody(&answer))...)
 	})
 	if err != nil {

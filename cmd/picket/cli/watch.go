@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os/signal"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
@@ -40,22 +40,15 @@ const (
 	pollEvery   = 5 * time.Second
 )
 
-// streamPath is the stream of a topic's events.
-func (t topic) streamPath() string {
-	q := url.Values{}
-	if len(t.kinds) > 0 {
-		var types []string
-		for _, e := range picket.EventTypes {
-			if slices.ContainsFunc(t.kinds, func(kind string) bool { return strings.HasPrefix(e, kind) }) {
-				types = append(types, e)
-			}
+// query selects the events of a topic.
+func (t topic) query() picket.EventQuery {
+	q := picket.EventQuery{TaskID: t.task}
+	for _, e := range picket.EventTypes {
+		if slices.ContainsFunc(t.kinds, func(kind string) bool { return strings.HasPrefix(e, kind) }) {
+			q.Types = append(q.Types, e)
 		}
-		q.Set("type", strings.Join(types, ","))
 	}
-	if t.task != "" {
-		q.Set("task", t.task)
-	}
-	return "/api/v1/events?" + q.Encode()
+	return q
 }
 
 // showOrWatch shows a view once or, with --watch, until Ctrl-C: again after every
@@ -81,7 +74,7 @@ func showOrWatch(cmd *cobra.Command, s *Connection, of topic, show func(context.
 		since := s.lastCursor(ctx) // before the first look: no change falls between
 		s.reads.start()
 		defer s.reads.stop()
-		defer v.follow(ctx, of.streamPath(), since)()
+		defer v.follow(ctx, client.Follower{Query: of.query(), After: since})()
 	}
 	clock := time.NewTicker(time.Second)
 	defer clock.Stop()
@@ -115,7 +108,7 @@ type view struct {
 
 // follow marks the view as changed after every event, and when the server is
 // back; the answer ends it.
-func (v *view) follow(ctx context.Context, path, since string) (stop func()) {
+func (v *view) follow(ctx context.Context, f client.Follower) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	poke := func() {
 		select {
@@ -125,17 +118,19 @@ func (v *view) follow(ctx context.Context, path, since string) (stop func()) {
 	}
 	ended := make(chan struct{})
 	lost := false
+	f.Link = func(up bool) {
+		if up && lost {
+			poke()
+		}
+		lost = !up
+	}
+	f.Event = func(picket.Event, []byte) error {
+		poke()
+		return nil
+	}
 	go func() {
 		defer close(ended)
-		v.failed <- v.s.Follow(ctx, path, since, func(up bool) {
-			if up && lost {
-				poke()
-			}
-			lost = !up
-		}, func(picket.Event, jsontext.Value) error {
-			poke()
-			return nil
-		})
+		v.failed <- v.s.Events.Follow(ctx, f)
 	}()
 	return func() { cancel(); <-ended }
 }

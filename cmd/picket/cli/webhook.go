@@ -1,10 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"strconv"
 	"strings"
 
@@ -29,12 +29,8 @@ func newNotifyTest() *cobra.Command {
 		Short: "Post a test notice to every active webhook and say which took it",
 		Args:  CheckArgs(cobra.NoArgs),
 		Long:  "Post a test notice to every active webhook and say which took it. Exits 1 when one did not, or when there is none.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := Connect(cmd)
-			if err != nil {
-				return err
-			}
-			hooks, err := s.webhooks(cmd.Context())
+		RunE: connected(func(cmd *cobra.Command, s *Connection, _ []string) error {
+			hooks, err := s.Webhooks.List(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -45,7 +41,7 @@ func newNotifyTest() *cobra.Command {
 				}
 			}
 			return testWebhooks(cmd, s, ids)
-		},
+		}),
 	}
 	return term.FormatFlag(c)
 }
@@ -66,8 +62,8 @@ func testWebhooks(cmd *cobra.Command, s *Connection, ids []string) error {
 	tried, taken := []jsontext.Value{}, len(ids) > 0
 	for _, id := range ids {
 		var raw jsontext.Value
-		var t picket.WebhookTest
-		if err := s.Post(cmd.Context(), "/api/v1/webhooks/"+PathSegment(id)+"/test", nil, &t, &raw); err != nil {
+		t, err := s.Webhooks.Test(cmd.Context(), id, client.WithBody(&raw))
+		if err != nil {
 			return err
 		}
 		tried = append(tried, raw)
@@ -134,11 +130,7 @@ func newWebhookCreate() *cobra.Command {
 			"people want to hear of. A URL can be a secret, as Slack's are: - reads it from stdin, and it is not shown again.",
 		Example: "  picket webhook create https://ops.example.com/picket\n  picket webhook create - --format slack --name '#agents' < slack-url\n" +
 			"  picket webhook create https://ops.example.com/audit --type task.approved --type task.rejected",
-		RunE: func(cmd *cobra.Command, given []string) error {
-			s, err := Connect(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: connected(func(cmd *cobra.Command, s *Connection, given []string) error {
 			target := given[0]
 			if target == "-" {
 				text, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), picket.MaxPayload))
@@ -153,12 +145,18 @@ func newWebhookCreate() *cobra.Command {
 			format, _ := cmd.Flags().GetString("format")
 			spec.Format = picket.WebhookFormat(format)
 			var raw jsontext.Value
-			var made picket.NewWebhook
-			if err := s.Post(cmd.Context(), "/api/v1/webhooks", spec, &made, &raw); err != nil {
+			made, err := s.Webhooks.Create(cmd.Context(), spec, client.WithBody(&raw))
+			if err != nil {
 				return err
 			}
-			return printNewWebhook(cmd, made, raw)
-		},
+			return printAnswer(cmd, cmd.OutOrStdout(), raw, made.WebhookID, func() error {
+				fmt.Fprintln(cmd.OutOrStdout(), made.Secret.Reveal())
+				fmt.Fprintln(cmd.ErrOrStderr(),
+					made.WebhookID+": the secret verifies its signatures and is not shown again")
+				PrintNext(cmd, "picket webhook test "+made.WebhookID, "picket webhook delete "+made.WebhookID)
+				return nil
+			})
+		}),
 	}
 	c.Flags().String("name", "", "what people call it (default: the host)")
 	c.Flags().StringSlice("type", nil,
@@ -167,24 +165,6 @@ func newWebhookCreate() *cobra.Command {
 	c.Flags().String("format", "standard", "standard, the event as JSON, or slack, a message")
 	term.Choices(c, "format", "standard", "slack")
 	return term.FormatFlag(c)
-}
-
-func printNewWebhook(cmd *cobra.Command, made picket.NewWebhook, raw jsontext.Value) error {
-	format, err := term.FormatOf(cmd)
-	if err != nil {
-		return err
-	}
-	switch format {
-	case "json", "jsonl", "yaml":
-		return term.PrintValue(cmd.OutOrStdout(), format, raw)
-	case "name":
-		fmt.Fprintln(cmd.OutOrStdout(), made.WebhookID)
-		return nil
-	}
-	fmt.Fprintln(cmd.OutOrStdout(), made.Secret.Reveal())
-	fmt.Fprintln(cmd.ErrOrStderr(), made.WebhookID+": the secret verifies its signatures and is not shown again")
-	PrintNext(cmd, "picket webhook test "+made.WebhookID, "picket webhook delete "+made.WebhookID)
-	return nil
 }
 
 func webhookListing(cmd *cobra.Command) Listing[picket.Webhook] {
@@ -217,95 +197,55 @@ func lastDeliveryText(w picket.Webhook) string {
 }
 
 func newWebhookList() *cobra.Command {
-	return watchFlag(term.FormatFlag(&cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the targets and how they do", Args: CheckArgs(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := Connect(cmd)
-			if err != nil {
-				return err
-			}
-			return webhookListing(cmd).show(s, webhookTopic, func(ctx context.Context, raw *jsontext.Value) error {
-				return s.Get(ctx, "/api/v1/webhooks", nil, raw)
-			})
-		},
-	}))
+	return listCommand(&cobra.Command{Short: "List the targets and how they do"},
+		func(cmd *cobra.Command, s *Connection) error {
+			return webhookListing(cmd).show(s, webhookTopic, reading(s.Webhooks.List))
+		})
 }
 
 // onWebhook is a verb on one target.
 func onWebhook(use, short string, act func(cmd *cobra.Command, s *Connection, id string) error) *cobra.Command {
-	return &cobra.Command{
-		Use:               use + " WEBHOOK",
-		Short:             short,
-		Args:              CheckArgs(cobra.ExactArgs(1)),
-		ValidArgsFunction: completeFirstID(webhookIDs),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			s, err := Connect(cmd)
-			if err != nil {
-				return err
-			}
-			id, err := resolveID(cmd.Context(), "webhook", given[0], s.webhookCandidates)
-			if err != nil {
-				return err
-			}
-			return act(cmd, s, id)
-		},
-	}
+	return onOne(use+" WEBHOOK", short, (*Connection).webhookID, webhookIDs, act)
 }
 
 func newWebhookShow() *cobra.Command {
 	c := onWebhook("show", "Show a target: what it is sent and how it does",
 		func(cmd *cobra.Command, s *Connection, id string) error {
-			return showOrWatch(cmd, s, webhookTopic, func(ctx context.Context, w io.Writer) error {
-				var raw jsontext.Value
-				var hook picket.Webhook
-				if err := s.Get(ctx, "/api/v1/webhooks/"+PathSegment(id), &hook, &raw); err != nil {
-					return err
-				}
-				term.NoteAnswer(w, raw)
-				return printWebhook(cmd, w, hook, raw)
-			})
+			return showOne(cmd, s, webhookTopic, id, s.Webhooks.Get,
+				func(_ context.Context, w io.Writer, hook picket.Webhook, raw jsontext.Value) error {
+					return printWebhook(cmd, w, hook, raw)
+				})
 		})
 	c.Aliases = []string{"get"}
 	return watchFlag(term.FormatFlag(c))
 }
 
 func printWebhook(cmd *cobra.Command, w io.Writer, hook picket.Webhook, raw jsontext.Value) error {
-	format, err := term.FormatOf(cmd)
-	if err != nil {
-		return err
-	}
-	switch format {
-	case "json", "jsonl", "yaml":
-		return term.PrintValue(w, format, raw)
-	case "name":
-		fmt.Fprintln(w, hook.WebhookID)
+	return printAnswer(cmd, w, raw, hook.WebhookID, func() error {
+		d := term.NewDescription(w)
+		d.Row("webhook", hook.WebhookID)
+		d.Row("name", term.OneLine(hook.Name))
+		d.Row("url", term.OneLine(hook.URL))
+		d.Row("state", d.State(string(hook.State)))
+		d.Row("format", string(hook.Format))
+		d.Row("types", cmp.Or(strings.Join(hook.Types, ", "), "what people want to hear of"))
+		d.Row("cursor", hook.Cursor)
+		d.Row("failures", strconv.Itoa(hook.Failures))
+		d.Row("last", term.OneLine(lastDeliveryText(hook)))
+		d.Add("next try", hook.NextAttemptAt.String())
+		d.Row("created", term.Ago(hook.CreatedAt)+" ago by "+hook.CreatedBy)
+		d.Print()
+		if hook.State != picket.WebhookActive {
+			PrintNext(cmd, "picket webhook revive "+hook.WebhookID)
+		}
 		return nil
-	}
-	p := term.Painter(w)
-	kinds := strings.Join(hook.Types, ", ")
-	if kinds == "" {
-		kinds = "what people want to hear of"
-	}
-	rows := [][]string{{p.Dim("webhook"), hook.WebhookID}, {p.Dim("name"), term.OneLine(hook.Name)},
-		{p.Dim("url"), term.OneLine(hook.URL)},
-		{p.Dim("state"), p.State(string(hook.State))}, {p.Dim("format"), string(hook.Format)}, {p.Dim("types"), kinds},
-		{p.Dim("cursor"), hook.Cursor}, {p.Dim("failures"), strconv.Itoa(hook.Failures)},
-		{p.Dim("last"), term.OneLine(lastDeliveryText(hook))}}
-	if !hook.NextAttemptAt.IsZero() {
-		rows = append(rows, []string{p.Dim("next try"), hook.NextAttemptAt.String()})
-	}
-	term.PrintRows(w, append(rows, []string{p.Dim("created"), term.Ago(hook.CreatedAt) + " ago by " + hook.CreatedBy}))
-	if hook.State != picket.WebhookActive {
-		PrintNext(cmd, "picket webhook revive "+hook.WebhookID)
-	}
-	return nil
+	})
 }
 
 func newWebhookDelete() *cobra.Command {
 	return onWebhook("delete", "Send a target nothing any more",
 		func(cmd *cobra.Command, s *Connection, id string) error {
-			if err := s.call(cmd.Context(), http.MethodDelete, "/api/v1/webhooks/"+PathSegment(id), nil, nil, nil,
-				client.WithIdempotencyKey(newIdempotencyKey())); err != nil {
+			if err := s.Webhooks.Delete(cmd.Context(), id); err != nil {
 				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), id+" deleted")
@@ -317,30 +257,10 @@ func newWebhookRevive() *cobra.Command {
 	return term.FormatFlag(onWebhook("revive", "Go on with a target that is dead or off, where it stopped",
 		func(cmd *cobra.Command, s *Connection, id string) error {
 			var raw jsontext.Value
-			var hook picket.Webhook
-			if err := s.Post(cmd.Context(), "/api/v1/webhooks/"+PathSegment(id)+"/revive", nil, &hook,
-				&raw); err != nil {
+			hook, err := s.Webhooks.Revive(cmd.Context(), id, client.WithBody(&raw))
+			if err != nil {
 				return err
 			}
 			return printWebhook(cmd, cmd.OutOrStdout(), hook, raw)
 		}))
 }
-
-func (s *Connection) webhookCandidates(ctx context.Context) ([]candidate, error) {
-	hooks, err := s.webhooks(ctx)
-	var all []candidate
-	for _, w := range hooks {
-		all = append(all, candidate{w.WebhookID, w.Name + " " + string(w.State)})
-	}
-	return all, err
-}
-
-func (s *Connection) webhooks(ctx context.Context) ([]picket.Webhook, error) {
-	var list struct {
-		Webhooks []picket.Webhook `json:"webhooks"`
-	}
-	err := s.Get(ctx, "/api/v1/webhooks", &list, nil)
-	return list.Webhooks, err
-}
-
-func webhookIDs(s *Connection) candidateLister { return s.webhookCandidates }

@@ -86,31 +86,26 @@ func wrapWorkspaces(rows []workspaceRow, raw *jsontext.Value) (err error) {
 }
 
 func newWorkspaceList() *cobra.Command {
-	c := &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   "List the kept workspaces, oldest first",
-		Args:    CheckArgs(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			kept, err := keptWorkspaces(cmd)
-			if err != nil {
-				return err
-			}
-			return workspaceListing(cmd, "no workspaces are kept").
-				show(nil, topic{}, func(ctx context.Context, raw *jsontext.Value) error {
-					all, err := kept.List(ctx)
-					if err != nil {
-						return err
-					}
-					var rows []workspaceRow
-					for _, w := range all {
-						rows = append(rows, workspaceRow{KeptWorkspace: w, Bytes: dirSize(w.Path)})
-					}
-					return wrapWorkspaces(rows, raw)
-				})
-		},
+	c := listCommand(&cobra.Command{Short: "List the kept workspaces, oldest first"}, nil)
+	c.RunE = func(cmd *cobra.Command, _ []string) error { // without a server, too
+		kept, err := keptWorkspaces(cmd)
+		if err != nil {
+			return err
+		}
+		return workspaceListing(cmd, "no workspaces are kept").
+			show(nil, topic{}, func(ctx context.Context, raw *jsontext.Value) error {
+				all, err := kept.List(ctx)
+				if err != nil {
+					return err
+				}
+				var rows []workspaceRow
+				for _, w := range all {
+					rows = append(rows, workspaceRow{KeptWorkspace: w, Bytes: dirSize(w.Path)})
+				}
+				return wrapWorkspaces(rows, raw)
+			})
 	}
-	return watchFlag(term.FormatFlag(c))
+	return c
 }
 
 // workspaceNamed finds a workspace by its own id, or that of one of its runs or

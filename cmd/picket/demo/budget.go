@@ -94,8 +94,8 @@ type budgetDemo struct {
 }
 
 func (p *budgetDemo) begin(ctx context.Context) error {
-	var t picket.Task
-	if err := p.s.Post(ctx, "/api/v1/tasks", picket.TaskSpec{Title: "ten paid calls"}, &t, nil); err != nil {
+	t, err := p.s.Tasks.Create(ctx, picket.TaskSpec{Title: "ten paid calls"})
+	if err != nil {
 		return err
 	}
 	p.id = t.TaskID
@@ -148,8 +148,8 @@ func (p *budgetDemo) checkRefusals(ctx context.Context) error {
 
 // checkEnvelope compares the envelope's dollars with what they must be.
 func (p *budgetDemo) checkEnvelope(ctx context.Context, words string, spent, left budget.Envelope) error {
-	var e picket.EnvelopeState
-	if err := p.s.Get(ctx, "/api/v1/envelopes/"+cli.PathSegment(p.id), &e, nil); err != nil {
+	e, err := p.s.Budgets.Get(ctx, p.id)
+	if err != nil {
 		return err
 	}
 	if e.Spent.USD != spent.USD || e.Available.USD != left.USD || e.Held.USD != 0 || !e.Balanced() {
@@ -189,8 +189,8 @@ func (p *budgetDemo) finish(ctx context.Context) error {
 }
 
 func (p *budgetDemo) checkLedger(ctx context.Context) error {
-	var page picket.LedgerPage
-	if err := p.s.Get(ctx, "/api/v1/ledger?task="+cli.PathSegment(p.id), &page, nil); err != nil {
+	page, err := p.s.Budgets.Ledger(ctx, picket.LedgerQuery{TaskID: p.id})
+	if err != nil {
 		return err
 	}
 	var calls, topUps int

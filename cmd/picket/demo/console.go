@@ -86,9 +86,8 @@ func (l *consoleDemo) openPage(ctx context.Context, path string, form url.Values
 }
 
 func (l *consoleDemo) signIn(ctx context.Context) error {
-	var key picket.NewKey
-	if err := l.s.Post(ctx, "/api/v1/keys",
-		picket.KeyRequest{Name: "cleo", Scopes: []picket.Scope{picket.ScopeReviewer}}, &key, nil); err != nil {
+	key, err := l.s.Keys.Create(ctx, picket.KeyRequest{Name: "cleo", Scopes: []picket.Scope{picket.ScopeReviewer}})
+	if err != nil {
 		return err
 	}
 	l.at = l.s.URL()
@@ -112,9 +111,11 @@ func (l *consoleDemo) signIn(ctx context.Context) error {
 var titlePattern = regexp.MustCompile(`<title>([^<]*)</title>`)
 
 func (l *consoleDemo) queue(ctx context.Context) (err error) {
-	if l.waiting, err = l.s.Reviews(ctx, nil); err != nil {
+	page, err := l.s.Reviews.List(ctx, picket.ReviewQuery{})
+	if err != nil {
 		return err
 	}
+	l.waiting = page.Reviews
 	if len(l.waiting) == 0 {
 		return errors.New("nothing is left in review")
 	}

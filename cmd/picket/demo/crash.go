@@ -57,8 +57,8 @@ func (c *crashDemo) startWorker() (*childProcess, error) {
 }
 
 func (c *crashDemo) begin(ctx context.Context) (err error) {
-	var t picket.Task
-	if err := c.s.Post(ctx, "/api/v1/tasks", picket.TaskSpec{Title: "four steps of work"}, &t, nil); err != nil {
+	t, err := c.s.Tasks.Create(ctx, picket.TaskSpec{Title: "four steps of work"})
+	if err != nil {
 		return err
 	}
 	c.id = t.TaskID

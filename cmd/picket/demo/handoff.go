@@ -47,9 +47,8 @@ type handoffDemo struct {
 // createPeople gives both a key of their own, under names that the shell knows.
 func (h *handoffDemo) createPeople(ctx context.Context) error {
 	for _, name := range []string{"ann", "ben"} {
-		var key picket.NewKey
-		if err := h.s.Post(ctx, "/api/v1/keys",
-			picket.KeyRequest{Name: name, Scopes: []picket.Scope{picket.ScopeReviewer}}, &key, nil); err != nil {
+		key, err := h.s.Keys.Create(ctx, picket.KeyRequest{Name: name, Scopes: []picket.Scope{picket.ScopeReviewer}})
+		if err != nil {
 			return err
 		}
 		h.env = append(h.env, strings.ToUpper(name)+"="+key.Key.Reveal())
@@ -59,8 +58,8 @@ func (h *handoffDemo) createPeople(ctx context.Context) error {
 }
 
 func (h *handoffDemo) ask(ctx context.Context) error {
-	var t picket.Task
-	if err := h.s.Post(ctx, "/api/v1/tasks", picket.TaskSpec{Title: "tidy up the orders"}, &t, nil); err != nil {
+	t, err := h.s.Tasks.Create(ctx, picket.TaskSpec{Title: "tidy up the orders"})
+	if err != nil {
 		return err
 	}
 	h.id = t.TaskID
@@ -85,12 +84,11 @@ func (h *handoffDemo) ask(ctx context.Context) error {
 // runOtherTask is work for the same worker, whose only place the question must not
 // hold.
 func (h *handoffDemo) runOtherTask(ctx context.Context) error {
-	var t picket.Task
-	if err := h.s.Post(ctx, "/api/v1/tasks", picket.TaskSpec{Title: "count the rows", Review: picket.ReviewByNone}, &t,
-		nil); err != nil {
+	t, err := h.s.Tasks.Create(ctx, picket.TaskSpec{Title: "count the rows", Review: picket.ReviewByNone})
+	if err != nil {
 		return err
 	}
-	t, err := h.awaitTask(ctx, t.TaskID, "another task's end while the question stands",
+	t, err = h.awaitTask(ctx, t.TaskID, "another task's end while the question stands",
 		func(t picket.Task) bool { return t.State == picket.TaskCompleted })
 	if err != nil {
 		return err
@@ -98,14 +96,12 @@ func (h *handoffDemo) runOtherTask(ctx context.Context) error {
 	if t.Runs[0].AgentID != "careful" {
 		return fmt.Errorf("expected the worker that asked to do the other task, %s did", t.Runs[0].AgentID)
 	}
-	var held struct {
-		Leases []picket.LiveLease `json:"leases"`
-	}
-	if err := h.s.Get(ctx, "/api/v1/leases", &held, nil); err != nil {
+	held, err := h.s.Leases.List(ctx)
+	if err != nil {
 		return err
 	}
-	if len(held.Leases) > 0 {
-		return fmt.Errorf("%s is leased while nothing but the question is left", held.Leases[0].TaskID)
+	if len(held) > 0 {
+		return fmt.Errorf("%s is leased while nothing but the question is left", held[0].TaskID)
 	}
 	h.narrate("Meanwhile the same worker, which has one place, was given another task and has completed it: %q.",
 		cli.OutputText(t.Output))

@@ -3,7 +3,6 @@ package demo
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"regexp"
 	"strings"
 
@@ -34,11 +33,11 @@ type reviewDemo struct {
 }
 
 func (r *reviewDemo) find(ctx context.Context) error {
-	list, err := r.s.Reviews(ctx, nil)
+	page, err := r.s.Reviews.List(ctx, picket.ReviewQuery{})
 	if err != nil {
 		return err
 	}
-	for _, waiting := range list {
+	for _, waiting := range page.Reviews {
 		if cli.OutputText(waiting.Output) == "both tables are kept" {
 			r.id = waiting.TaskID
 		}
@@ -119,7 +118,7 @@ func (r *reviewDemo) approve(ctx context.Context) error {
 // what was before and what after.
 func (r *reviewDemo) checkLog(ctx context.Context) error {
 	names := map[string]string{}
-	keys, err := r.s.Keys(ctx)
+	keys, err := r.s.Keys.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -135,21 +134,21 @@ func (r *reviewDemo) checkLog(ctx context.Context) error {
 		{r.id, picket.EventTaskAnswered, "ann"}, {r.id, picket.EventTaskRejected, "ben"},
 		{r.fix, picket.EventTaskApproved, "ann"},
 	} {
-		log, err := r.s.Events(ctx, cli.LogPath, url.Values{"task": {of.task}, "type": {of.kind}}, 10)
+		log, err := r.s.Events.List(ctx, picket.EventQuery{TaskID: of.task, Types: []string{of.kind}})
 		if err != nil {
 			return err
 		}
-		var e picket.Event
 		var data struct {
 			Before jsontext.Value
 			After  jsontext.Value
 		}
-		if len(log.Events) != 1 || json.Unmarshal(log.Events[0], &e) != nil ||
-			json.Unmarshal(e.Data, &data, json.MatchCaseInsensitiveNames(true)) != nil {
+		if len(log.Events) != 1 ||
+			json.Unmarshal(log.Events[0].Data, &data, json.MatchCaseInsensitiveNames(true)) != nil {
 			return fmt.Errorf("expected one %s in the log, found %d", of.kind, len(log.Events))
 		}
+		e := log.Events[0]
 		if names[e.Actor] != of.by || data.Before == nil || data.After == nil {
-			return fmt.Errorf("expected %s by %s with before and after, got %s", of.kind, of.by, log.Events[0])
+			return fmt.Errorf("expected %s by %s with before and after, got %s", of.kind, of.by, e.Data)
 		}
 		told = append(told, fmt.Sprintf("%s by %s", of.kind, of.by))
 	}

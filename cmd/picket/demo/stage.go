@@ -161,9 +161,8 @@ func (st *demoEnv) killServer() error {
 }
 
 // task reads a task again.
-func (st *demoEnv) task(ctx context.Context, id string) (t picket.Task, err error) {
-	err = st.s.Get(ctx, "/api/v1/tasks/"+cli.PathSegment(id), &t, nil)
-	return t, err
+func (st *demoEnv) task(ctx context.Context, id string) (picket.Task, error) {
+	return st.s.Tasks.Get(ctx, id)
 }
 
 // awaitTask waits until a task looks as expected. One that no worker has to do

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -66,9 +65,9 @@ func (z *zombieDemo) startWorker(name string) (*childProcess, error) {
 
 func (z *zombieDemo) begin(ctx context.Context) (err error) {
 	window := zombieWindow
-	var t picket.Task
 	spec := picket.TaskSpec{Title: "a long piece of work", LeaseWindowSeconds: &window}
-	if err := z.s.Post(ctx, "/api/v1/tasks", spec, &t, nil); err != nil {
+	t, err := z.s.Tasks.Create(ctx, spec)
+	if err != nil {
 		return err
 	}
 	z.id = t.TaskID
@@ -173,19 +172,18 @@ func (z *zombieDemo) wakeTheAgent(ctx context.Context) error {
 
 // checkLog looks at what the log and the reports say about the refusal.
 func (z *zombieDemo) checkLog(ctx context.Context) error {
-	log, err := z.s.Events(ctx, cli.LogPath, url.Values{"type": {picket.EventWriteRefused}, "task": {z.id}}, 1000)
+	log, err := z.s.Events.List(ctx, picket.EventQuery{Types: []string{picket.EventWriteRefused}, TaskID: z.id})
 	if err != nil {
 		return err
 	}
 	refused := false
-	for _, raw := range log.Events {
-		var e picket.Event
+	for _, e := range log.Events {
 		var data struct {
 			Code      picket.Code `json:"code"`
 			Presented int64       `json:"presented"`
 			Current   int64       `json:"current"`
 		}
-		if json.Unmarshal(raw, &e) == nil && json.Unmarshal(e.Data, &data) == nil &&
+		if json.Unmarshal(e.Data, &data) == nil &&
 			data.Code == picket.CodeStaleFence && data.Presented == 1 && data.Current == 2 {
 			refused = true
 		}
@@ -193,13 +191,11 @@ func (z *zombieDemo) checkLog(ctx context.Context) error {
 	if !refused {
 		return errors.New("not observed: the event write.refused with code stale_fence, 1 presented, 2 current")
 	}
-	var list struct {
-		Reports []picket.Report `json:"reports"`
-	}
-	if err := z.s.Get(ctx, "/api/v1/tasks/"+cli.PathSegment(z.id)+"/reports", &list, nil); err != nil {
+	reports, err := z.s.Tasks.Reports(ctx, z.id)
+	if err != nil {
 		return err
 	}
-	if n := len(list.Reports); n != 2 {
+	if n := len(reports); n != 2 {
 		return fmt.Errorf("expected two reports, found %d: the stale one was let in", n)
 	}
 	z.narrate("The log has it (write.refused, 1 presented, 2 current), and no trace of it is in the task.")

@@ -18,8 +18,8 @@ func agentsFindings(ctx context.Context, cmd *cobra.Command) []Finding {
 	if err != nil {
 		return nil
 	}
-	var stats picket.Stats
-	if err := s.Get(ctx, "/api/v1/stats", &stats, nil); err != nil || stats.Agents == nil {
+	stats, err := s.Server.Stats(ctx)
+	if err != nil || stats.Agents == nil {
 		return nil
 	}
 	var parts []string
@@ -41,12 +41,9 @@ func agentsFindings(ctx context.Context, cmd *cobra.Command) []Finding {
 // poolFindings are the pools with fewer active members than their server's
 // picket.yaml wants.
 func poolFindings(ctx context.Context, s *cli.Connection) []Finding {
-	var list picket.PoolList
-	if s.Get(ctx, "/api/v1/pools", &list, nil) != nil {
-		return nil
-	}
+	pools, _ := s.Pools.List(ctx)
 	var found []Finding
-	for _, p := range list.Pools {
+	for _, p := range pools {
 		active, a := p.Members[picket.AgentActive], p.Advisory
 		if a != nil && a.MinInstances != nil && active < *a.MinInstances {
 			found = append(found, Finding{"pool " + p.RoleID, "warn",

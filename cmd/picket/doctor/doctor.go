@@ -203,14 +203,14 @@ func serverFinding(ctx context.Context, cmd *cobra.Command) (Finding, error) {
 		return Finding{"server", "fail", exit.Text(err), exit.Remedy(err)}, err
 	}
 	url := s.URL()
-	if err := s.Get(ctx, "/readyz", nil, nil); err != nil {
+	if err := s.Server.Ready(ctx); err != nil {
 		if errors.Is(err, picket.ErrUnknown) {
 			return Finding{"server", "fail", err.Error(), exit.Remedy(err)}, err
 		}
 		return Finding{"server", "fail", url + ": " + exit.Text(err), exit.Remedy(err)}, err
 	}
-	var stats picket.Stats
-	if err := s.Get(ctx, "/api/v1/stats", &stats, nil); err != nil {
+	stats, err := s.Server.Stats(ctx)
+	if err != nil {
 		return Finding{"server", "fail", url + " is ready, but: " + exit.Text(err), exit.Remedy(err)}, err
 	}
 	detail := fmt.Sprintf("%s is ready, namespace %s, last event %d", url, stats.Namespace, stats.LastSeq)
@@ -243,7 +243,7 @@ func (c Checks) floorFinding(ctx context.Context, cmd *cobra.Command, cfg settin
 	var stats picket.Stats
 	s, err := cli.Connect(cmd)
 	if err == nil {
-		err = s.Get(ctx, "/api/v1/stats", &stats, nil)
+		stats, err = s.Server.Stats(ctx)
 	}
 	if err != nil {
 		return Finding{"fence", "fail", exit.Text(err), exit.Remedy(err)}

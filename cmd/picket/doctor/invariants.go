@@ -82,8 +82,8 @@ func runInvariantChecks(cmd *cobra.Command, repair bool) error {
 func inspectStore(ctx context.Context, s *cli.Connection, repair bool, v *InvariantReport,
 	say func(string, ...any)) error {
 	for ask := (picket.InspectRequest{Repair: repair}); ; {
-		var part picket.Inspection
-		if err := s.Post(ctx, "/api/v1/invariants", ask, &part, nil); err != nil {
+		part, err := s.Server.Inspect(ctx, ask)
+		if err != nil {
 			return err
 		}
 		v.checked += part.Checked

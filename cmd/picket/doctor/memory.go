@@ -19,7 +19,7 @@ func memoryFinding(ctx context.Context, cmd *cobra.Command) Finding {
 	var stats picket.Stats
 	s, err := cli.Connect(cmd)
 	if err == nil {
-		err = s.Get(ctx, "/api/v1/stats", &stats, nil)
+		stats, err = s.Server.Stats(ctx)
 	}
 	if err != nil {
 		return Finding{"memory", "fail", exit.Text(err), exit.Remedy(err)}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strconv"
 
 	"github.com/go-json-experiment/json"
@@ -26,7 +25,7 @@ type loggedTask struct {
 // LogReplay is the log as far as it was read. It holds one entry a task.
 type LogReplay struct {
 	s     *cli.Connection
-	last  string // cursor
+	last  int64 // cursor
 	read  int
 	tasks map[string]*loggedTask
 	// agents are told by agent.lifecycle alone.
@@ -35,7 +34,7 @@ type LogReplay struct {
 
 // NewLogReplay makes a replay that has read nothing of the log yet.
 func NewLogReplay(s *cli.Connection) *LogReplay {
-	return &LogReplay{s: s, last: "0", tasks: map[string]*loggedTask{}, agents: map[string]loggedAgent{}}
+	return &LogReplay{s: s, tasks: map[string]*loggedTask{}, agents: map[string]loggedAgent{}}
 }
 
 // replayLog holds the event log against tasks and agents: a change and its event
@@ -68,8 +67,8 @@ func replayLog(ctx context.Context, s *cli.Connection, v *InvariantReport, say f
 // Follow reads what the log has beyond the last event read.
 func (r *LogReplay) Follow(ctx context.Context, say func(string, ...any)) error {
 	for {
-		var page picket.EventPage
-		if err := r.s.Get(ctx, "/api/v1/events?limit=1000&after="+r.last, &page, nil); err != nil {
+		page, err := r.s.Events.List(ctx, picket.EventQuery{After: r.last, Limit: 1000})
+		if err != nil {
 			if errors.Is(err, picket.CodeCursorExpired) {
 				return picket.Refuse(picket.CodeCursorExpired, "Run it again.",
 					"events were deleted while they were read")
@@ -81,7 +80,9 @@ func (r *LogReplay) Follow(ctx context.Context, say func(string, ...any)) error 
 				return err
 			}
 		}
-		r.last = page.Next
+		if r.last, err = strconv.ParseInt(page.Next, 10, 64); err != nil {
+			return err
+		}
 		r.read += len(page.Events)
 		say("%d events replayed", r.read)
 		if len(page.Events) < 1000 {
@@ -155,26 +156,18 @@ func (t loggedTask) differs(is picket.Task) string {
 func (r *LogReplay) Suspects(ctx context.Context, v *InvariantReport, say func(string, ...any)) ([]string, error) {
 	var out []string
 	listed := map[string]bool{}
-	q := url.Values{"limit": {"200"}}
-	for {
-		var page picket.TaskPage
-		if err := r.s.Get(ctx, "/api/v1/tasks?"+q.Encode(), &page, nil); err != nil {
+	for is, err := range r.s.Tasks.All(ctx, picket.TaskQuery{Limit: 200}) {
+		if err != nil {
 			return nil, err
 		}
-		for _, is := range page.Tasks {
-			listed[is.TaskID] = true
-			if t := r.tasks[is.TaskID]; t != nil {
-				v.compared++
-				if t.differs(is) != "" {
-					out = append(out, is.TaskID)
-				}
+		listed[is.TaskID] = true
+		if t := r.tasks[is.TaskID]; t != nil {
+			v.compared++
+			if t.differs(is) != "" {
+				out = append(out, is.TaskID)
 			}
 		}
 		say("%d tasks compared with the log", v.compared)
-		if page.NextCursor == nil {
-			break
-		}
-		q.Set("cursor", *page.NextCursor)
 	}
 	for id, t := range r.tasks {
 		if !listed[id] && t.state != "" && !t.state.Terminal() {
@@ -188,8 +181,7 @@ func (r *LogReplay) Suspects(ctx context.Context, v *InvariantReport, say func(s
 func (r *LogReplay) VerifyTask(ctx context.Context, id string) (*picket.Violation, error) {
 	return r.readStable(ctx, func() int64 { return r.tasks[id].seq }, func() (*picket.Violation, error) {
 		told := *r.tasks[id]
-		var is picket.Task
-		err := r.s.Get(ctx, "/api/v1/tasks/"+cli.PathSegment(id), &is, nil)
+		is, err := r.s.Tasks.Get(ctx, id)
 		gone := errors.Is(err, picket.CodeNotFound)
 		if err != nil && !gone {
 			return nil, err

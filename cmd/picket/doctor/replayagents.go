@@ -10,7 +10,6 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/cmd/picket/cli"
 )
 
 // loggedAgent is what the event log alone says about an agent.
@@ -60,8 +59,7 @@ func (r *LogReplay) compareAgents(ctx context.Context, v *InvariantReport, say f
 	for _, id := range slices.Sorted(maps.Keys(r.agents)) {
 		found, err := r.readStable(ctx, func() int64 { return r.agents[id].seq }, func() (*picket.Violation, error) {
 			told := r.agents[id]
-			var is picket.Agent
-			err := r.s.Get(ctx, "/api/v1/agents/"+cli.PathSegment(id), &is, nil)
+			is, err := r.s.Agents.Get(ctx, id)
 			gone := errors.Is(err, picket.CodeNotFound)
 			if err != nil && !gone {
 				return nil, err

@@ -23,7 +23,7 @@ func priceFinding(ctx context.Context, cmd *cobra.Command) Finding {
 	var list budget.PriceList
 	s, err := cli.Connect(cmd)
 	if err == nil {
-		err = s.Get(ctx, "/api/v1/prices", &list, nil)
+		list, err = s.Server.Prices(ctx)
 	}
 	switch {
 	case err != nil:

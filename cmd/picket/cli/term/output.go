@@ -92,6 +92,15 @@ func Choices(c *cobra.Command, flag string, values ...string) {
 	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
+// Texts are values as plain strings.
+func Texts[T ~string](values []T) []string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = string(v)
+	}
+	return texts
+}
+
 // PrintValue writes one JSON value as json, jsonl or yaml, digits and member
 // order untouched.
 func PrintValue(w io.Writer, format string, raw jsontext.Value) error {

@@ -110,3 +110,26 @@ func PrintRows(w io.Writer, rows [][]string) {
 		fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
 	}
 }
+
+// Description shows one thing as a person reads it: a name and a text in each line.
+type Description struct {
+	Paint
+	w    io.Writer
+	rows [][]string
+}
+
+// NewDescription begins a description that is printed to a stream.
+func NewDescription(w io.Writer) *Description { return &Description{Paint: Painter(w), w: w} }
+
+// Add adds a line if there is a text.
+func (d *Description) Add(name, text string) {
+	if text != "" && text != "-" {
+		d.Row(name, text)
+	}
+}
+
+// Row adds a line, whatever its text is.
+func (d *Description) Row(name, text string) { d.rows = append(d.rows, []string{d.Dim(name), text}) }
+
+// Print prints what was added.
+func (d *Description) Print() { PrintRows(d.w, d.rows) }

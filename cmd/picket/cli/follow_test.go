@@ -10,9 +10,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/internal/rig"
 )
 
@@ -43,22 +42,22 @@ func streamLimitedServer(t *testing.T, room ...bool) *Connection {
 func TestStreamLimit(t *testing.T) {
 	rig.SkipShort(t)
 	errEnough := errors.New("enough")
-	until := func(last string, seen *[]string) func(picket.Event, jsontext.Value) error {
-		return func(e picket.Event, _ jsontext.Value) error {
+	until := func(last string, seen *[]string, link func(bool)) client.Follower {
+		return client.Follower{After: "0", Link: link, Event: func(e picket.Event, _ []byte) error {
 			*seen = append(*seen, e.ID)
 			if e.ID == last {
 				return errEnough
 			}
 			return nil
-		}
+		}}
 	}
 	var seen []string
-	err := streamLimitedServer(t, false, true).Follow(t.Context(), "/api/v1/events", "0", nil, until("1", &seen))
+	err := streamLimitedServer(t, false, true).Events.Follow(t.Context(), until("1", &seen, nil))
 	if !errors.Is(err, picket.CodeRateLimited) || len(seen) > 0 {
 		t.Errorf("without room: %v, read %v", err, seen)
 	}
-	err = streamLimitedServer(t, true, false, false, true).
-		Follow(t.Context(), "/api/v1/events", "0", nil, until("2", &seen))
+	err = streamLimitedServer(t, true, false, false, true).Events.
+		Follow(t.Context(), until("2", &seen, nil))
 	if err != errEnough || !slices.Equal(seen, []string{"1", "2"}) {
 		t.Errorf("room lost and found: %v, read %v", err, seen)
 	}
@@ -66,14 +65,14 @@ func TestStreamLimit(t *testing.T) {
 	// `picket run` looks at its task meanwhile, and reads on when there is room.
 	var links []bool
 	seen = nil
-	err = streamLimitedServer(t, false, true, false, true).FollowDespiteLimit(t.Context(), "/api/v1/events", "0",
-		func(up bool) { links = append(links, up) }, until("2", &seen))
+	err = streamLimitedServer(t, false, true, false, true).FollowDespiteLimit(t.Context(),
+		until("2", &seen, func(up bool) { links = append(links, up) }))
 	if err != errEnough || !slices.Equal(seen, []string{"1", "2"}) || len(links) < 3 || links[0] || !links[1] {
 		t.Errorf("who looks meanwhile: %v, read %v, told %v", err, seen, links)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	err = streamLimitedServer(t).
-		FollowDespiteLimit(ctx, "/api/v1/events", "0", func(bool) { cancel(errEnough) }, until("1", &seen))
+		FollowDespiteLimit(ctx, until("1", &seen, func(bool) { cancel(errEnough) }))
 	if err != errEnough {
 		t.Errorf("who goes meanwhile: %v", err)
 	}
