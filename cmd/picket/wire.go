@@ -258,13 +258,17 @@ func toolProxyBackend(store *orchestrator.Store) func(string) toolproxy.Backend 
 	}
 }
 
-// consoleBackend avoids it too.
-func consoleBackend(store *orchestrator.Store) func(string) console.Backend {
-	return func(namespace string) console.Backend {
-		if e := store.Engine(namespace); e != nil {
-			return e
+// consoleBackend hands each group of pages the engine as the few methods that it calls.
+func consoleBackend(store *orchestrator.Store) func(string) *console.Backend {
+	return func(namespace string) *console.Backend {
+		e := store.Engine(namespace)
+		if e == nil {
+			return nil
 		}
-		return nil
+		return &console.Backend{
+			Logins: e, Stats: e, Handoffs: e, Reviews: e, Tasks: e, Changes: e,
+			Agents: e, Leases: e, Budgets: e, Events: e, Pause: e,
+		}
 	}
 }
 

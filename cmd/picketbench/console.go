@@ -94,7 +94,9 @@ func openConsole(ctx context.Context, p plan, tasks int) (s *consoleSide, err er
 	if err := fillReviews(ctx, p, engine, sealer, tasks); err != nil {
 		return nil, err
 	}
-	c, err := console.New(console.Config{Backend: func(string) console.Backend { return engine }, Stream: noStream})
+	backend := &console.Backend{Logins: engine, Stats: engine, Handoffs: engine, Reviews: engine, Tasks: engine,
+		Changes: engine, Agents: engine, Leases: engine, Budgets: engine, Events: engine, Pause: engine}
+	c, err := console.New(console.Config{Backend: func(string) *console.Backend { return backend }, Stream: noStream})
 	if err != nil {
 		return nil, err
 	}

@@ -39,12 +39,12 @@ func TestAnAnswerIsAbortedWhenTheLoginEnds(t *testing.T) {
 			o.addTask(picket.TaskSpec{Title: fmt.Sprint(i)})
 		}
 		c, err := console.New(console.Config{
-			Backend: func(string) console.Backend {
-				return hookedBackend{testBackend{Engine: o.Engine, fixture: o}, &reads,
+			Backend: func(string) *console.Backend {
+				return backendOf(hookedBackend{testBackend{Engine: o.Engine, fixture: o}, &reads,
 					func() {
 						_, err := o.RevokeKey(t.Context(), picket.Caller{Actor: "test"}, s.key.KeyID)
 						must(t, err)
-					}}
+					}})
 			},
 			Stream: func(c echo.Context, _ picket.Principal, admit func() error) error {
 				_, err := c.Response().Write([]byte(": one\n\n"))
@@ -90,8 +90,8 @@ func TestSigningOutWorksWithoutTheStore(t *testing.T) {
 		page := "/console/handoffs/" + handoff
 		once := s.mustGet(page).nonce(t)
 		c, err := console.New(console.Config{
-			Backend: func(string) console.Backend {
-				return unreachableBackend{testBackend{Engine: o.Engine, fixture: o}}
+			Backend: func(string) *console.Backend {
+				return backendOf(unreachableBackend{testBackend{Engine: o.Engine, fixture: o}})
 			},
 			Stream: func(echo.Context, picket.Principal, func() error) error { return nil },
 		})

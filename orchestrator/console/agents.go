@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -10,17 +9,6 @@ import (
 
 	"github.com/picket-dev/picket"
 )
-
-// agentRegistry is what the pages of agents ask of the engine.
-type agentRegistry interface {
-	Agents(ctx context.Context, q picket.AgentQuery) (picket.AgentPage, error)
-	Agent(ctx context.Context, agentID string) (a picket.Agent, owner string, err error)
-	Pools(ctx context.Context, role, owner string) ([]picket.Pool, error)
-	ChangeAgent(ctx context.Context, by picket.Caller, agentID string, match []int64,
-		change picket.AgentStatusChange) (picket.Agent, error)
-	CommandAgent(ctx context.Context, by picket.Caller, agentID string,
-		c picket.AgentCommand) (commandID string, err error)
-}
 
 const agentsPath = "/console/agents"
 
@@ -167,7 +155,7 @@ func listAgents(v *request) error {
 }
 
 func (v *request) fillAgents(list *agentList, q picket.AgentQuery) error {
-	found, err := v.backend.Agents(v.ctx(), q)
+	found, err := v.backend.Agents.Agents(v.ctx(), q)
 	if err != nil {
 		return err
 	}
@@ -180,7 +168,7 @@ func (v *request) fillAgents(list *agentList, q picket.AgentQuery) error {
 	if found.NextCursor != "" {
 		list.Next = queryPath(agentsPath, "status", list.Status, "role", list.Role, "cursor", found.NextCursor)
 	}
-	pools, err := v.backend.Pools(v.ctx(), "", "")
+	pools, err := v.backend.Agents.Pools(v.ctx(), "", "")
 	list.MorePools = max(len(pools)-pageRows, 0)
 	for _, p := range pools[:min(len(pools), pageRows)] {
 		row := poolRow{
@@ -232,7 +220,7 @@ func (v *request) agentPage(typed formInput, problem error) error {
 	}
 	a := agentView{Path: agentPath(v.Param("id")), Form: typed}
 	var err error
-	if a.Agent, a.Owner, err = v.backend.Agent(v.ctx(), v.Param("id")); err != nil {
+	if a.Agent, a.Owner, err = v.backend.Agents.Agent(v.ctx(), v.Param("id")); err != nil {
 		return agentNotFound(err)
 	}
 	a.Load, a.Gone = capacityBar(a.Capacity), a.Status.Gone()
@@ -277,14 +265,14 @@ func agentNotFound(err error) error {
 
 // loadAgentWork is what the agent holds and what it did last.
 func (v *request) loadAgentWork(a *agentView) error {
-	all, err := v.backend.Leases(v.ctx())
+	all, err := v.backend.Leases.Leases(v.ctx())
 	if err != nil {
 		return err
 	}
 	mine := slices.DeleteFunc(all, func(l picket.LiveLease) bool { return l.AgentID != a.AgentID })
 	a.More = max(len(mine)-pageRows, 0)
 	a.Leases = v.leaseRows(mine[:min(len(mine), pageRows)], nil)
-	page, err := v.backend.Events(v.ctx(),
+	page, err := v.backend.Events.Events(v.ctx(),
 		picket.EventQuery{Agent: a.AgentID, NewestFirst: true, Limit: maxEventsShown})
 	a.Events = v.eventRows(page.Events)
 	return err
@@ -310,7 +298,7 @@ func (v *request) handleAgentForm(form, did string, verb func(by picket.Caller, 
 // changeAgent is about the registration that the person saw: of one made since
 // then nothing is asked.
 func (v *request) changeAgent(by picket.Caller, id string, to picket.AgentStatus) error {
-	_, err := v.backend.ChangeAgent(v.ctx(), by, id, nil,
+	_, err := v.backend.Agents.ChangeAgent(v.ctx(), by, id, nil,
 		picket.AgentStatusChange{Status: to, Incarnation: parseNumber(v.formValue("incarnation"))})
 	if refusal, ok := picket.RefusalOf(err); ok && refusal.Code == picket.CodeAgentGone {
 		// The engine tells the agent what to do.
@@ -334,7 +322,7 @@ func deregisterAgent(v *request) error {
 
 func pingAgent(v *request) error {
 	return v.handleAgentForm("ping", "pinged", func(by picket.Caller, id, reason string) error {
-		_, err := v.backend.CommandAgent(v.ctx(), by, id,
+		_, err := v.backend.Agents.CommandAgent(v.ctx(), by, id,
 			picket.AgentCommand{Command: picket.CommandPing, Reason: reason})
 		return err
 	})
@@ -342,7 +330,7 @@ func pingAgent(v *request) error {
 
 func stopTask(v *request) error {
 	return v.handleAgentForm("stop", "stopping", func(by picket.Caller, id, reason string) error {
-		_, err := v.backend.CommandAgent(v.ctx(), by, id,
+		_, err := v.backend.Agents.CommandAgent(v.ctx(), by, id,
 			picket.AgentCommand{
 				Command: picket.CommandStopTask,
 				TaskID:  strings.TrimSpace(v.formValue("task")),

@@ -85,13 +85,13 @@ func (v *request) authenticate() (signedIn bool, err error) {
 }
 
 func (v *request) authenticateWith(token picket.Secret) (signedIn bool, err error) {
-	desk := v.backendFor(token)
-	if desk == nil {
+	backend := v.backendFor(token)
+	if backend == nil {
 		return false, nil
 	}
-	ask := desk.Login
+	ask := backend.Logins.Login
 	if v.Request().Header.Get(partHeader) != "" {
-		ask = desk.CheckLogin // the page asks automatically
+		ask = backend.Logins.CheckLogin // the page asks automatically
 	}
 	s, err := ask(v.ctx(), token, v.site.host)
 	switch {
@@ -102,13 +102,13 @@ func (v *request) authenticateWith(token picket.Secret) (signedIn bool, err erro
 	case !s.Principal.May(personScopes...):
 		return false, nil // its key has no scope for people
 	}
-	v.backend, v.login, v.token = desk, s, token
+	v.backend, v.login, v.token = backend, s, token
 	return true, nil
 }
 
 // backendFor is the engine that knows a token of a session or a code of a login; nil
 // if this process serves none.
-func (v *request) backendFor(secret picket.Secret) Backend {
+func (v *request) backendFor(secret picket.Secret) *Backend {
 	namespace, _, ok := strings.Cut(secret.Reveal(), ".")
 	if !ok || picket.CheckNamespace("namespace", namespace) != nil {
 		return nil

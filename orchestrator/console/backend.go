@@ -4,31 +4,27 @@ import (
 	"context"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 )
 
-// Backend is what the console asks of the engine of a namespace. Each page
-// declares its own few methods beside its handlers; *orchestrator.Engine has
-// them all.
-type Backend interface {
-	authenticator
-	statsReader
-	handoffReader
-	handoffDecider
-	reviewReader
-	reviewDecider
-	taskLister
-	taskSubmitter
-	taskReader
-	taskOperator
-	agentRegistry
-	leaseLister
-	ledgerReader
-	eventReader
-	pauser
+// Backend is what the console asks of the engine of a namespace: a small interface
+// for each group of pages. *orchestrator.Engine has the methods of all of them.
+type Backend struct {
+	Logins   LoginBackend
+	Stats    StatsBackend
+	Handoffs HandoffBackend
+	Reviews  ReviewBackend
+	Tasks    TaskBackend
+	Changes  TaskChanger
+	Agents   AgentBackend
+	Leases   LeaseBackend
+	Budgets  BudgetBackend
+	Events   EventBackend
+	Pause    PauseBackend
 }
 
-// authenticator is what logging in needs.
-type authenticator interface {
+// LoginBackend is what logging in needs.
+type LoginBackend interface {
 	Authenticate(ctx context.Context, key picket.Secret) (picket.Principal, error)
 	BeginLogin(ctx context.Context, key picket.Secret,
 		host, from string) (code picket.Secret, who picket.Principal, err error)
@@ -38,7 +34,81 @@ type authenticator interface {
 	CloseLogin(ctx context.Context, token picket.Secret, host string) error
 }
 
-// statsReader is what every page shows around its own matter.
-type statsReader interface {
+// StatsBackend has the figures that every page shows.
+type StatsBackend interface {
 	Stats(ctx context.Context) (picket.Stats, error)
+}
+
+// HandoffBackend lists and decides hand-offs.
+type HandoffBackend interface {
+	Handoffs(ctx context.Context, q picket.HandoffQuery) (picket.HandoffPage, error)
+	Handoff(ctx context.Context, handoffID string) (picket.Handoff, error)
+	Claim(ctx context.Context, by picket.Caller, handoffID string, takeOver bool) (picket.Handoff, error)
+	Answer(ctx context.Context, by picket.Caller, handoffID string, req picket.AnswerRequest) (picket.Task, error)
+	Finish(ctx context.Context, by picket.Caller, handoffID string, output picket.RawJSON) (picket.Task, error)
+	CancelHandoff(ctx context.Context, by picket.Caller, handoffID, reason string) (picket.Task, error)
+}
+
+// ReviewBackend lists and decides reviews.
+type ReviewBackend interface {
+	Reviews(ctx context.Context, q picket.ReviewQuery) (picket.ReviewPage, error)
+	Approve(ctx context.Context, by picket.Caller, taskID string, d picket.Decision) (picket.Task, error)
+	Reject(ctx context.Context, by picket.Caller, taskID string, d picket.Decision,
+		fix *picket.TaskSpec) (picket.Task, string, error)
+	ApproveAll(ctx context.Context, by picket.Caller, b picket.BulkApproval) (picket.BulkApproved, error)
+}
+
+// TaskBackend shows tasks and what their runs have left.
+type TaskBackend interface {
+	Tasks(ctx context.Context, q picket.TaskQuery) (picket.TaskPage, error)
+	Task(ctx context.Context, taskID string) (picket.Task, error)
+	Explain(ctx context.Context, taskID string) (picket.Explanation, error)
+	Reports(ctx context.Context, taskID string) ([]picket.Report, error)
+	Evidence(ctx context.Context, taskID, runID string) ([]picket.Evidence, error)
+	Log(ctx context.Context, taskID, runID, stream string, offset int64, limit int) (picket.LogChunk, error)
+}
+
+// TaskChanger submits tasks and changes them.
+type TaskChanger interface {
+	Submit(ctx context.Context, by picket.Caller, spec picket.TaskSpec) (picket.Task, error)
+	DefaultEnvelope() budget.Envelope
+	Cancel(ctx context.Context, by picket.Caller, taskID, reason string) (picket.Task, error)
+	Retry(ctx context.Context, by picket.Caller, taskID, reason string) (picket.Task, error)
+	ExpireRun(ctx context.Context, by picket.Caller, taskID, runID, reason string) (picket.Task, error)
+}
+
+// AgentBackend shows agents and tells them what to do.
+type AgentBackend interface {
+	Agents(ctx context.Context, q picket.AgentQuery) (picket.AgentPage, error)
+	Agent(ctx context.Context, agentID string) (a picket.Agent, owner string, err error)
+	Pools(ctx context.Context, role, owner string) ([]picket.Pool, error)
+	ChangeAgent(ctx context.Context, by picket.Caller, agentID string, match []int64,
+		change picket.AgentStatusChange) (picket.Agent, error)
+	CommandAgent(ctx context.Context, by picket.Caller, agentID string,
+		c picket.AgentCommand) (commandID string, err error)
+}
+
+// LeaseBackend lists live leases.
+type LeaseBackend interface {
+	Leases(ctx context.Context) ([]picket.LiveLease, error)
+}
+
+// BudgetBackend shows envelopes and tops them up.
+type BudgetBackend interface {
+	Envelope(ctx context.Context, id string) (picket.EnvelopeState, error)
+	Ledger(ctx context.Context, q picket.LedgerQuery) (picket.LedgerPage, error)
+	TopUp(ctx context.Context, by picket.Caller, id string, t picket.TopUp) (picket.EnvelopeState, error)
+}
+
+// EventBackend reads the event log.
+type EventBackend interface {
+	Events(ctx context.Context, q picket.EventQuery) (picket.EventPage, error)
+}
+
+// PauseBackend is the stop button.
+type PauseBackend interface {
+	PauseUnlessChanged(ctx context.Context, by picket.Caller, hard bool, reason string,
+		seen picket.Instant) (picket.PauseState, error)
+	ResumeUnlessChanged(ctx context.Context, by picket.Caller, reason string,
+		seen picket.Instant) (picket.PauseState, error)
 }

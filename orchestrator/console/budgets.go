@@ -2,7 +2,6 @@ package console
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -13,12 +12,6 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
 )
-
-// ledgerReader is what the pages of money ask of the engine.
-type ledgerReader interface {
-	Envelope(ctx context.Context, id string) (picket.EnvelopeState, error)
-	Ledger(ctx context.Context, q picket.LedgerQuery) (picket.LedgerPage, error)
-}
 
 const budgetsPath = "/console/budgets"
 
@@ -135,19 +128,19 @@ func showBudgets(v *request) error {
 }
 
 func (v *request) fillDay(b *budgetsView) error {
-	e, err := v.backend.Envelope(v.ctx(), "house:"+b.Day)
+	e, err := v.backend.Budgets.Envelope(v.ctx(), "house:"+b.Day)
 	if errors.Is(err, picket.CodeNotFound) {
 		if b.After != "" { // of a day that is over nothing else is known
 			return nil
 		}
-		newest, err := v.backend.Tasks(v.ctx(), picket.TaskQuery{Limit: pageRows})
+		newest, err := v.backend.Tasks.Tasks(v.ctx(), picket.TaskQuery{Limit: pageRows})
 		b.Tasks = taskRows(newest.Tasks)
 		return err
 	}
 	if err != nil {
 		return err
 	}
-	named, err := v.backend.Tasks(v.ctx(), picket.TaskQuery{Limit: 200})
+	named, err := v.backend.Tasks.Tasks(v.ctx(), picket.TaskQuery{Limit: 200})
 	if err != nil {
 		return err
 	}
@@ -213,11 +206,11 @@ func (v *request) budgetPage(typed formInput, problem error) error {
 		return err
 	}
 	id := v.Param("id")
-	e, err := v.backend.Envelope(v.ctx(), id)
+	e, err := v.backend.Budgets.Envelope(v.ctx(), id)
 	if err != nil {
 		return err
 	}
-	found, err := v.backend.Ledger(v.ctx(), picket.LedgerQuery{TaskID: e.ID, Limit: maxTreeRows, NewestFirst: true})
+	found, err := v.backend.Budgets.Ledger(v.ctx(), picket.LedgerQuery{TaskID: e.ID, Limit: maxTreeRows, NewestFirst: true})
 	if err != nil {
 		return err
 	}
@@ -267,11 +260,11 @@ func (v *request) treeTitles(e picket.EnvelopeState) (map[string]string, error) 
 	if isTaskEnvelope(e.ID) {
 		q.Parent = e.ID
 	}
-	page, err := v.backend.Tasks(v.ctx(), q)
+	page, err := v.backend.Tasks.Tasks(v.ctx(), q)
 	if err != nil || !isTaskEnvelope(e.ID) {
 		return titlesOf(page.Tasks), err
 	}
-	top, err := v.backend.Task(v.ctx(), e.ID)
+	top, err := v.backend.Tasks.Task(v.ctx(), e.ID)
 	return titlesOf(append(page.Tasks, top)), err
 }
 
@@ -356,7 +349,7 @@ func (v *request) fillLedger(l *ledgerView) error {
 		}
 		q.Limit = ledgerScanRows
 	}
-	found, err := v.backend.Ledger(v.ctx(), q)
+	found, err := v.backend.Budgets.Ledger(v.ctx(), q)
 	if err != nil {
 		return err
 	}

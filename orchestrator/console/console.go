@@ -26,7 +26,7 @@ import (
 type Config struct {
 	// Backend finds the engine of a namespace, nil when this process does not serve
 	// it. Required.
-	Backend func(namespace string) Backend
+	Backend func(namespace string) *Backend
 	// Stream answers with the events of the namespace of who reads, as the API
 	// does, and asks admit again and again whether they may go on. Required.
 	Stream func(c echo.Context, who picket.Principal, admit func() error) error

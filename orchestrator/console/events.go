@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"net/http"
 	"slices"
 	"strconv"
@@ -14,11 +13,6 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/web"
 )
-
-// eventReader is what the page of events asks of the engine.
-type eventReader interface {
-	Events(ctx context.Context, q picket.EventQuery) (picket.EventPage, error)
-}
 
 const eventsPath = "/console/events"
 
@@ -231,7 +225,7 @@ func listEvents(v *request) error {
 	if err == nil {
 		q.NewestFirst, q.Limit, q.After = true, pageRows, v.position("before")
 		var found picket.EventPage
-		found, err = v.backend.Events(v.ctx(), q)
+		found, err = v.backend.Events.Events(v.ctx(), q)
 		list.Rows = v.eventRows(found.Events)
 		f.Before = ""
 		list.Export = f.link(eventsPath + "/export")
@@ -268,7 +262,7 @@ func exportEvents(v *request) error {
 		return err
 	}
 	q.Limit = 500
-	page, err := v.backend.Events(v.ctx(), q) // refused before anything is sent
+	page, err := v.backend.Events.Events(v.ctx(), q) // refused before anything is sent
 	if err != nil {
 		return err
 	}
@@ -303,11 +297,11 @@ func (v *request) sendEvents(q picket.EventQuery, page picket.EventPage) error {
 		if err != nil || next <= q.After || next >= v.stats.LastSeq {
 			return err
 		}
-		if _, err := v.backend.CheckLogin(v.ctx(), v.token, v.site.host); err != nil {
+		if _, err := v.backend.Logins.CheckLogin(v.ctx(), v.token, v.site.host); err != nil {
 			return err
 		}
 		q.After = next
-		if page, err = v.backend.Events(v.ctx(), q); err != nil {
+		if page, err = v.backend.Events.Events(v.ctx(), q); err != nil {
 			return err
 		}
 	}

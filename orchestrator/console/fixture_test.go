@@ -44,6 +44,24 @@ type fixture struct {
 	dropRequests bool         // answers do not reach the store
 }
 
+// backendOf hands each group of pages the same backend.
+func backendOf(e interface {
+	console.LoginBackend
+	console.StatsBackend
+	console.HandoffBackend
+	console.ReviewBackend
+	console.TaskBackend
+	console.TaskChanger
+	console.AgentBackend
+	console.LeaseBackend
+	console.BudgetBackend
+	console.EventBackend
+	console.PauseBackend
+}) *console.Backend {
+	return &console.Backend{Logins: e, Stats: e, Handoffs: e, Reviews: e, Tasks: e, Changes: e, Agents: e, Leases: e,
+		Budgets: e, Events: e, Pause: e}
+}
+
 // testBackend is the engine as the console sees it; reads of the log are counted,
 // which no script does.
 type testBackend struct {
@@ -139,12 +157,12 @@ func newFixture(t testing.TB, s rig.Store) (o *fixture, done func()) {
 	o.Engine = store.Engine("default")
 	o.store, o.redis = store, redis.NewUniversalClient(&s.Redis)
 	c, err := console.New(console.Config{AllowedHosts: []string{"picket.example"}, Log: log,
-		Backend: func(namespace string) console.Backend {
+		Backend: func(namespace string) *console.Backend {
 			switch namespace {
 			case "default":
-				return testBackend{o.Engine, o}
+				return backendOf(testBackend{o.Engine, o})
 			case "other":
-				return testBackend{store.Engine("other"), o}
+				return backendOf(testBackend{store.Engine("other"), o})
 			}
 			return nil
 		},

@@ -1,20 +1,11 @@
 package console
 
 import (
-	"context"
 	"strconv"
 	"strings"
 
 	"github.com/picket-dev/picket"
 )
-
-// handoffDecider is what a person does to a hand-off.
-type handoffDecider interface {
-	Claim(ctx context.Context, by picket.Caller, handoffID string, takeOver bool) (picket.Handoff, error)
-	Answer(ctx context.Context, by picket.Caller, handoffID string, req picket.AnswerRequest) (picket.Task, error)
-	Finish(ctx context.Context, by picket.Caller, handoffID string, output picket.RawJSON) (picket.Task, error)
-	CancelHandoff(ctx context.Context, by picket.Caller, handoffID, reason string) (picket.Task, error)
-}
 
 // handleHandoffForm does what a form of the page of a hand-off asks for. A refusal shows
 // the page again, as things stand now and with all that was typed; a success
@@ -51,7 +42,7 @@ func (v *request) formText(name string) string {
 
 func claimHandoff(v *request) error {
 	return v.handleHandoffForm("claim", "claimed", func(by picket.Caller, id string, _ *handoffInput) error {
-		_, err := v.backend.Claim(v.ctx(), by, id, v.formValue("takeOver") != "")
+		_, err := v.backend.Handoffs.Claim(v.ctx(), by, id, v.formValue("takeOver") != "")
 		return err
 	})
 }
@@ -79,7 +70,7 @@ func answerHandoff(v *request) error {
 				return picket.Invalid("/answer", "Press one of the options, or write an answer.",
 					"there is no answer yet")
 			}
-			_, err = v.backend.Answer(v.ctx(), by, id, req)
+			_, err = v.backend.Handoffs.Answer(v.ctx(), by, id, req)
 			return err
 		})
 }
@@ -90,7 +81,7 @@ func (v *request) chosenOption(id string) (*string, error) {
 	if v.formValue("choice") == "" {
 		return nil, nil
 	}
-	h, err := v.backend.Handoff(v.ctx(), id)
+	h, err := v.backend.Handoffs.Handoff(v.ctx(), id)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +99,7 @@ func finishHandoff(v *request) error {
 		}
 		output, err := parsePayload("/output", typed.Output, typed.As)
 		if err == nil {
-			_, err = v.backend.Finish(v.ctx(), by, id, output)
+			_, err = v.backend.Handoffs.Finish(v.ctx(), by, id, output)
 		}
 		return err
 	})
@@ -118,7 +109,7 @@ func cancelHandoff(v *request) error {
 	return v.handleHandoffForm("cancel", "cancelled", func(by picket.Caller, id string, typed *handoffInput) error {
 		reason, err := v.formReason()
 		if err == nil {
-			_, err = v.backend.CancelHandoff(v.ctx(), by, id, reason)
+			_, err = v.backend.Handoffs.CancelHandoff(v.ctx(), by, id, reason)
 		}
 		return err
 	})
@@ -131,9 +122,9 @@ func retryHandoff(v *request) error {
 		if err != nil {
 			return err
 		}
-		h, err := v.backend.Handoff(v.ctx(), id)
+		h, err := v.backend.Handoffs.Handoff(v.ctx(), id)
 		if err == nil {
-			_, err = v.backend.Retry(v.ctx(), by, h.TaskID, reason)
+			_, err = v.backend.Changes.Retry(v.ctx(), by, h.TaskID, reason)
 		}
 		return err
 	})
@@ -146,7 +137,7 @@ func topUpHandoff(v *request) error {
 		if err != nil {
 			return err
 		}
-		h, err := v.backend.Handoff(v.ctx(), id)
+		h, err := v.backend.Handoffs.Handoff(v.ctx(), id)
 		if err == nil {
 			_, err = v.topUp(by, h.TaskID, reason)
 		}

@@ -2,19 +2,11 @@ package console
 
 import (
 	"cmp"
-	"context"
 	"net/http"
 	"slices"
 
 	"github.com/picket-dev/picket"
 )
-
-// handoffReader is what the pages of hand-offs ask of the engine.
-type handoffReader interface {
-	Handoffs(ctx context.Context, q picket.HandoffQuery) (picket.HandoffPage, error)
-	Handoff(ctx context.Context, handoffID string) (picket.Handoff, error)
-	Task(ctx context.Context, taskID string) (picket.Task, error)
-}
 
 const handoffsPath = "/console/handoffs"
 
@@ -135,7 +127,7 @@ func listHandoffs(v *request) error {
 	if !slices.Contains(picket.HandoffStates, state) {
 		state = picket.HandoffOpen
 	}
-	found, err := v.backend.Handoffs(v.ctx(),
+	found, err := v.backend.Handoffs.Handoffs(v.ctx(),
 		picket.HandoffQuery{State: state, Limit: pageRows, Cursor: v.parameter("cursor")})
 	if err != nil {
 		return err
@@ -224,11 +216,11 @@ func (v *request) handoffPage(typed handoffInput, problem error) error {
 	if err := v.loadStats(); err != nil {
 		return err
 	}
-	h, err := v.backend.Handoff(v.ctx(), v.Param("id"))
+	h, err := v.backend.Handoffs.Handoff(v.ctx(), v.Param("id"))
 	if err != nil {
 		return err
 	}
-	t, err := v.backend.Task(v.ctx(), h.TaskID)
+	t, err := v.backend.Tasks.Task(v.ctx(), h.TaskID)
 	if err != nil {
 		return err
 	}
@@ -319,7 +311,7 @@ func editText(a picket.Answer) string {
 
 // showHandoffText is one of the texts of a hand-off at full length.
 func showHandoffText(v *request) error {
-	h, err := v.backend.Handoff(v.ctx(), v.Param("id"))
+	h, err := v.backend.Handoffs.Handoff(v.ctx(), v.Param("id"))
 	if err != nil {
 		return err
 	}
@@ -337,7 +329,7 @@ func showHandoffText(v *request) error {
 			return v.writeText(reportText(*h.LastReport))
 		}
 	case "input":
-		t, err := v.backend.Task(v.ctx(), h.TaskID)
+		t, err := v.backend.Tasks.Task(v.ctx(), h.TaskID)
 		if err != nil {
 			return err
 		}

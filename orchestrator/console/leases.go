@@ -1,17 +1,11 @@
 package console
 
 import (
-	"context"
 	"net/http"
 	"strconv"
 
 	"github.com/picket-dev/picket"
 )
-
-// leaseLister is what the page of leases asks of the engine.
-type leaseLister interface {
-	Leases(ctx context.Context) ([]picket.LiveLease, error)
-}
 
 const leasesPath = "/console/leases"
 
@@ -78,12 +72,12 @@ func (v *request) leasesPage(taskID string, typed formInput, problem error) erro
 	if err := v.loadStats(); err != nil {
 		return err
 	}
-	all, err := v.backend.Leases(v.ctx())
+	all, err := v.backend.Leases.Leases(v.ctx())
 	if err != nil {
 		return err
 	}
 	// The titles of the newest; the others show their id.
-	named, err := v.backend.Tasks(v.ctx(), picket.TaskQuery{States: []picket.TaskState{picket.TaskLeased}, Limit: 200})
+	named, err := v.backend.Tasks.Tasks(v.ctx(), picket.TaskQuery{States: []picket.TaskState{picket.TaskLeased}, Limit: 200})
 	if err != nil {
 		return err
 	}
@@ -124,7 +118,7 @@ func expireLease(v *request) error {
 	if err == nil {
 		var by picket.Caller
 		if by, err = v.caller(); err == nil {
-			_, err = v.backend.ExpireRun(v.ctx(), by, id, v.formValue("run"), reason)
+			_, err = v.backend.Changes.ExpireRun(v.ctx(), by, id, v.formValue("run"), reason)
 		}
 	}
 	if err != nil {

@@ -82,7 +82,7 @@ func signIn(v *request) error {
 	}
 	giveBack, wait := v.console.wrongKeys.take(remotePrefix(v.Request()))
 	began := time.Now()
-	desk, code, err := v.beginLogin(picket.Secret(strings.TrimSpace(v.formValue("key"))), host)
+	backend, code, err := v.beginLogin(picket.Secret(strings.TrimSpace(v.formValue("key"))), host)
 	if errors.Is(err, picket.CodeUnauthenticated) {
 		sleepUntil(v.ctx(), began.Add(refusalDelay))
 		return v.loginPage(next, tooManyAttempts(err, wait))
@@ -96,7 +96,7 @@ func signIn(v *request) error {
 		return v.Redirect(http.StatusSeeOther,
 			v.site.urlFor(host, enterPath, url.Values{"code": {code.Reveal()}, "next": {next}}))
 	}
-	if err := v.openLogin(desk, code); err != nil {
+	if err := v.openLogin(backend, code); err != nil {
 		return v.loginPage(next, err)
 	}
 	return v.Redirect(http.StatusSeeOther, next)
@@ -114,11 +114,11 @@ func redeemCode(v *request) error {
 	}
 	code := picket.Secret(v.QueryParam("code"))
 	bad := picket.Refuse(picket.CodeUnauthenticated, "Sign in again.", "the sign-in has expired or was used before")
-	desk := v.backendFor(code)
-	if desk == nil {
+	backend := v.backendFor(code)
+	if backend == nil {
 		return v.loginPage(next, bad)
 	}
-	err := v.openLogin(desk, code)
+	err := v.openLogin(backend, code)
 	if errors.Is(err, picket.CodeUnauthenticated) {
 		err = bad
 	}
@@ -131,8 +131,8 @@ func redeemCode(v *request) error {
 }
 
 // openLogin turns a code into a session of this site.
-func (v *request) openLogin(desk Backend, code picket.Secret) error {
-	token, s, err := desk.OpenLogin(v.ctx(), code, v.site.host)
+func (v *request) openLogin(backend *Backend, code picket.Secret) error {
+	token, s, err := backend.Logins.OpenLogin(v.ctx(), code, v.site.host)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ type loginKey struct {
 }
 
 // beginLogin checks a key, and makes a one-time code for it on a host name.
-func (v *request) beginLogin(key picket.Secret, host string) (desk Backend, code picket.Secret, err error) {
+func (v *request) beginLogin(key picket.Secret, host string) (backend *Backend, code picket.Secret, err error) {
 	bad := picket.Refuse(picket.CodeUnauthenticated,
 		"Check that all of the key was copied, or make a new one with: picket key create NAME --scope reviewer",
 		"this key is not valid")
@@ -174,10 +174,10 @@ func (v *request) beginLogin(key picket.Secret, host string) (desk Backend, code
 	if !ok {
 		return nil, "", bad
 	}
-	if desk = v.console.cfg.Backend(namespace); desk == nil {
+	if backend = v.console.cfg.Backend(namespace); backend == nil {
 		return nil, "", bad
 	}
-	who, err := desk.Authenticate(v.ctx(), key)
+	who, err := backend.Logins.Authenticate(v.ctx(), key)
 	switch {
 	case errors.Is(err, picket.CodeUnauthenticated):
 		return nil, "", bad
@@ -196,14 +196,14 @@ func (v *request) beginLogin(key picket.Secret, host string) (desk Backend, code
 		refusal.RetryAfter = wait
 		return nil, "", refusal
 	}
-	code, _, err = desk.BeginLogin(v.ctx(), key, host, addressClass(v.Request()))
+	code, _, err = backend.Logins.BeginLogin(v.ctx(), key, host, addressClass(v.Request()))
 	if err != nil {
 		giveBack()
 	}
 	if errors.Is(err, picket.CodeUnauthenticated) {
 		err = bad
 	}
-	return desk, code, err
+	return backend, code, err
 }
 
 func sleepUntil(ctx context.Context, at time.Time) {
@@ -221,7 +221,7 @@ func (v *request) closeLogin() {
 	if v.backend == nil {
 		return
 	}
-	if err := v.backend.CloseLogin(v.ctx(), v.token, v.site.host); err != nil {
+	if err := v.backend.Logins.CloseLogin(v.ctx(), v.token, v.site.host); err != nil {
 		v.console.log.WarnContext(v.Request().Context(), "close a session", "key", v.login.Principal.KeyID, "err",
 			err)
 	}

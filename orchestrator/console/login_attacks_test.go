@@ -21,11 +21,11 @@ import (
 func (o *fixture) remount(change func(*console.Config)) {
 	o.t.Helper()
 	cfg := console.Config{
-		Backend: func(namespace string) console.Backend {
+		Backend: func(namespace string) *console.Backend {
 			if namespace != "default" {
 				return nil
 			}
-			return testBackend{o.Engine, o}
+			return backendOf(testBackend{o.Engine, o})
 		},
 		Stream: func(ec echo.Context, _ picket.Principal, admit func() error) error { return admit() },
 	}

@@ -89,13 +89,13 @@ func (w *overviewView) fillFigures(v *request) {
 }
 
 func (w *overviewView) loadWaiting(v *request) error {
-	open, err := v.backend.Handoffs(v.ctx(), picket.HandoffQuery{State: picket.HandoffOpen, Limit: maxQueueRows})
+	open, err := v.backend.Handoffs.Handoffs(v.ctx(), picket.HandoffQuery{State: picket.HandoffOpen, Limit: maxQueueRows})
 	if err != nil {
 		return err
 	}
 	w.Handoffs = v.handoffRows(open.Handoffs)
 	w.Late = slices.ContainsFunc(w.Handoffs, func(h handoffRow) bool { return h.Late })
-	done, err := v.backend.Reviews(v.ctx(), picket.ReviewQuery{Limit: maxQueueRows})
+	done, err := v.backend.Reviews.Reviews(v.ctx(), picket.ReviewQuery{Limit: maxQueueRows})
 	w.Reviews = reviewRows(done.Reviews)
 	return err
 }

@@ -173,7 +173,7 @@ func (v *request) loadStats() error {
 	if v.backend == nil || v.statsLoaded {
 		return nil
 	}
-	stats, err := v.backend.Stats(v.ctx())
+	stats, err := v.backend.Stats.Stats(v.ctx())
 	if err != nil {
 		return err
 	}

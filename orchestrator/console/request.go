@@ -30,7 +30,7 @@ type request struct {
 	console     *Console
 	site        site
 	route       route
-	backend     Backend
+	backend     *Backend
 	login       picket.Login
 	token       picket.Secret
 	stats       picket.Stats

@@ -1,21 +1,12 @@
 package console
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strings"
 
 	"github.com/picket-dev/picket"
 )
-
-// reviewDecider is what a person does to a task in review.
-type reviewDecider interface {
-	Approve(ctx context.Context, by picket.Caller, taskID string, d picket.Decision) (picket.Task, error)
-	Reject(ctx context.Context, by picket.Caller, taskID string, d picket.Decision,
-		fix *picket.TaskSpec) (picket.Task, string, error)
-	ApproveAll(ctx context.Context, by picket.Caller, b picket.BulkApproval) (picket.BulkApproved, error)
-}
 
 // Bounds of the page of one review, in bytes or rows.
 const (
@@ -116,7 +107,7 @@ func formDigest(now, typed string, problem error) string {
 }
 
 func (v *request) loadReview(id string) (w reviewView, err error) {
-	if w.Task, err = v.backend.Task(v.ctx(), id); err != nil {
+	if w.Task, err = v.backend.Tasks.Task(v.ctx(), id); err != nil {
 		return w, err
 	}
 	w.Path, w.TaskPath, w.Pending = reviewPath(id), taskPath(id), w.State == picket.TaskReview
@@ -152,7 +143,7 @@ func (v *request) loadReview(id string) (w reviewView, err error) {
 // loadChanges is what the run that completed the task has changed. Evidence of other
 // runs is only named, because it is not part of the result.
 func (w *reviewView) loadChanges(v *request) error {
-	all, err := v.backend.Evidence(v.ctx(), w.TaskID, "")
+	all, err := v.backend.Tasks.Evidence(v.ctx(), w.TaskID, "")
 	if err != nil {
 		return err
 	}
@@ -178,7 +169,7 @@ func (w *reviewView) loadChanges(v *request) error {
 
 // loadReports are the reports, the latest first.
 func (w *reviewView) loadReports(v *request) error {
-	all, err := v.backend.Reports(v.ctx(), w.TaskID)
+	all, err := v.backend.Tasks.Reports(v.ctx(), w.TaskID)
 	for i := len(all) - 1; i >= 0 && len(w.Reports) < maxReportsShown; i-- {
 		w.Reports = append(w.Reports, all[i])
 	}
@@ -188,7 +179,7 @@ func (w *reviewView) loadReports(v *request) error {
 
 // loadCalls are what the task has paid for, the latest first.
 func (w *reviewView) loadCalls(v *request) error {
-	rows, err := v.backend.Ledger(v.ctx(),
+	rows, err := v.backend.Budgets.Ledger(v.ctx(),
 		picket.LedgerQuery{TaskID: w.TaskID, NewestFirst: true, Limit: maxCallsShown})
 	w.Calls, w.CallsMore = rows.Rows, rows.Next != ""
 	return err
@@ -199,11 +190,11 @@ func (w *reviewView) loadLogTail(v *request) error {
 	if w.Run == nil {
 		return nil
 	}
-	end, err := v.backend.Log(v.ctx(), w.TaskID, w.Run.RunID, "stdout", picket.MaxNumber, 1)
+	end, err := v.backend.Tasks.Log(v.ctx(), w.TaskID, w.Run.RunID, "stdout", picket.MaxNumber, 1)
 	if err != nil || end.Offset == 0 {
 		return err
 	}
-	tail, err := v.backend.Log(v.ctx(), w.TaskID, w.Run.RunID, "stdout", max(end.Offset-maxLogShown, 0), maxLogShown)
+	tail, err := v.backend.Tasks.Log(v.ctx(), w.TaskID, w.Run.RunID, "stdout", max(end.Offset-maxLogShown, 0), maxLogShown)
 	text := terminalText(tail.Data)
 	if i := strings.IndexByte(text, '\n'); tail.MidLine && i >= 0 {
 		text = text[i+1:]
@@ -217,12 +208,12 @@ func showReviewText(v *request) error {
 	id := v.Param("task")
 	switch part := v.Param("part"); part {
 	case "diff":
-		t, err := v.backend.Task(v.ctx(), id)
+		t, err := v.backend.Tasks.Task(v.ctx(), id)
 		if err != nil {
 			return err
 		}
 		if run := t.CompletingRun(); run != "" {
-			all, err := v.backend.Evidence(v.ctx(), id, run)
+			all, err := v.backend.Tasks.Evidence(v.ctx(), id, run)
 			if err != nil {
 				return err
 			}
@@ -231,7 +222,7 @@ func showReviewText(v *request) error {
 			}
 		}
 	case "input", "output", "summary":
-		t, err := v.backend.Task(v.ctx(), id)
+		t, err := v.backend.Tasks.Task(v.ctx(), id)
 		if err != nil {
 			return err
 		}
@@ -241,7 +232,7 @@ func showReviewText(v *request) error {
 			"summary": t.Summary,
 		}[part])
 	case "reports":
-		all, err := v.backend.Reports(v.ctx(), id)
+		all, err := v.backend.Tasks.Reports(v.ctx(), id)
 		if err != nil {
 			return err
 		}

@@ -33,7 +33,7 @@ func approveReview(v *request) error {
 		err = tooLong("/note", len(typed.Note))
 	}
 	if err == nil {
-		_, err = v.backend.Approve(v.ctx(), by, v.Param("task"), typed.decision())
+		_, err = v.backend.Reviews.Approve(v.ctx(), by, v.Param("task"), typed.decision())
 	}
 	if err != nil {
 		return v.reviewPage(typed, err)
@@ -71,14 +71,14 @@ func (v *request) reject(by picket.Caller, typed reviewInput, withFix bool) (fix
 			return "", err
 		}
 	}
-	_, fixTask, err = v.backend.Reject(v.ctx(), by, v.Param("task"), typed.decision(), fix)
+	_, fixTask, err = v.backend.Reviews.Reject(v.ctx(), by, v.Param("task"), typed.decision(), fix)
 	return fixTask, err
 }
 
 // fixSpec is the task that repairs: as the rejected one was wanted, with what the
 // person has typed. It starts from the branch of the rejected one.
 func (v *request) fixSpec(typed reviewInput) (*picket.TaskSpec, error) {
-	t, err := v.backend.Task(v.ctx(), v.Param("task"))
+	t, err := v.backend.Tasks.Task(v.ctx(), v.Param("task"))
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (v *request) fixPage(typed reviewInput, problem error) error {
 	if err := v.loadStats(); err != nil {
 		return err
 	}
-	t, err := v.backend.Task(v.ctx(), v.Param("task"))
+	t, err := v.backend.Tasks.Task(v.ctx(), v.Param("task"))
 	if err != nil {
 		return err
 	}

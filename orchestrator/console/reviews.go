@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strconv"
@@ -9,14 +8,6 @@ import (
 
 	"github.com/picket-dev/picket"
 )
-
-// reviewReader is what the pages of reviews ask of the engine.
-type reviewReader interface {
-	Reviews(ctx context.Context, q picket.ReviewQuery) (picket.ReviewPage, error)
-	Evidence(ctx context.Context, taskID, runID string) ([]picket.Evidence, error)
-	Reports(ctx context.Context, taskID string) ([]picket.Report, error)
-	Ledger(ctx context.Context, q picket.LedgerQuery) (picket.LedgerPage, error)
-}
 
 const reviewsPath = "/console/reviews"
 
@@ -167,7 +158,7 @@ func listReviews(v *request) error {
 	labels, err := f.labels()
 	var found picket.ReviewPage
 	if err == nil {
-		found, err = v.backend.Reviews(v.ctx(),
+		found, err = v.backend.Reviews.Reviews(v.ctx(),
 			picket.ReviewQuery{Role: f.Role, Parent: f.Parent, Labels: labels, Limit: pageRows, Cursor: f.Cursor})
 	}
 	status := http.StatusOK
@@ -253,7 +244,7 @@ func (v *request) approvalPage(c approvalForm, problem error) error {
 // queue they are.
 func (v *request) pendingAmong(ids []string) (waiting []picket.PendingReview, err error) {
 	for _, id := range ids[:min(len(ids), maxBulkApprovals)] {
-		t, err := v.backend.Task(v.ctx(), id)
+		t, err := v.backend.Tasks.Task(v.ctx(), id)
 		if errors.Is(err, picket.CodeNotFound) {
 			continue
 		}
@@ -287,7 +278,7 @@ func (v *request) pendingMatching(f reviewFilter) (waiting []picket.PendingRevie
 	}
 	for range maxQueuePages {
 		q.Limit = maxBulkApprovals - len(waiting)
-		found, err := v.backend.Reviews(v.ctx(), q)
+		found, err := v.backend.Reviews.Reviews(v.ctx(), q)
 		if err != nil {
 			return nil, false, err
 		}
@@ -343,7 +334,7 @@ func (v *request) approveAll(c approvalForm) (picket.BulkApproved, error) {
 		return none, tooLong("/note", len(c.Note))
 	}
 	filter := picket.ReviewFilter{Role: c.Filter.Role, Parent: c.Filter.Parent, Labels: labels, TaskIDs: c.Filter.Tasks}
-	return v.backend.ApproveAll(v.ctx(), by,
+	return v.backend.Reviews.ApproveAll(v.ctx(), by,
 		picket.BulkApproval{Filter: filter, Count: count, Note: c.Note, Digests: v.formDigests()})
 }
 

@@ -1,19 +1,10 @@
 package console
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/picket-dev/picket"
 )
-
-// pauser is what the stop button asks of the engine.
-type pauser interface {
-	PauseUnlessChanged(ctx context.Context, by picket.Caller, hard bool, reason string,
-		seen picket.Instant) (picket.PauseState, error)
-	ResumeUnlessChanged(ctx context.Context, by picket.Caller, reason string,
-		seen picket.Instant) (picket.PauseState, error)
-}
 
 const stopPath = "/console/stop"
 
@@ -98,7 +89,7 @@ func pause(v *request) error {
 	if err == nil {
 		var by picket.Caller
 		if by, err = v.caller(); err == nil {
-			_, err = v.backend.PauseUnlessChanged(v.ctx(), by, f.Hard, reason, v.formSeenPause())
+			_, err = v.backend.Pause.PauseUnlessChanged(v.ctx(), by, f.Hard, reason, v.formSeenPause())
 		}
 	}
 	if err != nil {
@@ -117,7 +108,7 @@ func resume(v *request) error {
 	if err == nil {
 		var by picket.Caller
 		if by, err = v.caller(); err == nil {
-			_, err = v.backend.ResumeUnlessChanged(v.ctx(), by, reason, v.formSeenPause())
+			_, err = v.backend.Pause.ResumeUnlessChanged(v.ctx(), by, reason, v.formSeenPause())
 		}
 	}
 	if err != nil {

@@ -18,7 +18,7 @@ func liveRoutes() []route {
 // page of events, and when there are none.
 func streamEvents(v *request) error {
 	return v.console.cfg.Stream(v.Context, v.login.Principal, func() error {
-		_, err := v.backend.CheckLogin(v.ctx(), v.token, v.site.host)
+		_, err := v.backend.Logins.CheckLogin(v.ctx(), v.token, v.site.host)
 		return err
 	})
 }

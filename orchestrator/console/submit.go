@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strconv"
@@ -10,12 +9,6 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
 )
-
-// taskSubmitter is what submitting a task asks of the engine.
-type taskSubmitter interface {
-	Submit(ctx context.Context, by picket.Caller, spec picket.TaskSpec) (picket.Task, error)
-	DefaultEnvelope() budget.Envelope
-}
 
 func submitRoutes() []route {
 	as := []string{"POST /api/v1/tasks"}
@@ -59,7 +52,7 @@ func showTaskForm(v *request) error {
 			Role:     v.parameter("role"),
 			Priority: strconv.Itoa(picket.DefaultPriority),
 			Review:   string(picket.ReviewByHuman),
-			Default:  v.backend.DefaultEnvelope(),
+			Default:  v.backend.Changes.DefaultEnvelope(),
 		},
 	})
 }
@@ -76,7 +69,7 @@ func submitTask(v *request) error {
 		USD:      strings.TrimSpace(v.formValue("usd")),
 		Tokens:   strings.TrimSpace(v.formValue("tokens")),
 		Review:   v.formValue("review"),
-		Default:  v.backend.DefaultEnvelope(),
+		Default:  v.backend.Changes.DefaultEnvelope(),
 	}
 	made, err := f.submit(v)
 	if err != nil {
@@ -96,7 +89,7 @@ func (f taskForm) submit(v *request) (picket.Task, error) {
 	if err != nil {
 		return picket.Task{}, err
 	}
-	return v.backend.Submit(v.ctx(), by, spec)
+	return v.backend.Changes.Submit(v.ctx(), by, spec)
 }
 
 // formField is the field of a form that a refusal is about.

@@ -1,22 +1,12 @@
 package console
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"slices"
 
 	"github.com/picket-dev/picket"
 )
-
-// taskReader is what the page of a task asks of the engine.
-type taskReader interface {
-	Task(ctx context.Context, taskID string) (picket.Task, error)
-	Explain(ctx context.Context, taskID string) (picket.Explanation, error)
-	Reports(ctx context.Context, taskID string) ([]picket.Report, error)
-	Evidence(ctx context.Context, taskID, runID string) ([]picket.Evidence, error)
-	Log(ctx context.Context, taskID, runID, stream string, offset int64, limit int) (picket.LogChunk, error)
-}
 
 func taskRoutes() []route {
 	return []route{
@@ -141,7 +131,7 @@ func (v *request) taskPage(typed formInput, problem error) error {
 }
 
 func (v *request) loadTask(id string) (t taskView, err error) {
-	if t.Task, err = v.backend.Task(v.ctx(), id); err != nil {
+	if t.Task, err = v.backend.Tasks.Task(v.ctx(), id); err != nil {
 		return t, err
 	}
 	t.Path, t.Labels = taskPath(id), sortedLabels(t.Task.Labels)
@@ -163,12 +153,12 @@ func (v *request) loadTask(id string) (t taskView, err error) {
 }
 
 func (t *taskView) loadExplanation(v *request) (err error) {
-	t.Why, err = v.backend.Explain(v.ctx(), t.TaskID)
+	t.Why, err = v.backend.Tasks.Explain(v.ctx(), t.TaskID)
 	return err
 }
 
 func (t *taskView) loadReports(v *request) error {
-	all, err := v.backend.Reports(v.ctx(), t.TaskID)
+	all, err := v.backend.Tasks.Reports(v.ctx(), t.TaskID)
 	slices.Reverse(all)
 	t.Reports = all[:min(len(all), maxReports)]
 	t.More = len(all) - len(t.Reports)
@@ -176,7 +166,7 @@ func (t *taskView) loadReports(v *request) error {
 }
 
 func (t *taskView) loadMoney(v *request) error {
-	e, err := v.backend.Envelope(v.ctx(), t.TaskID)
+	e, err := v.backend.Budgets.Envelope(v.ctx(), t.TaskID)
 	if errors.Is(err, picket.CodeNotFound) {
 		return nil // its books have been deleted
 	}
@@ -190,7 +180,7 @@ func (t *taskView) loadSubtasks(v *request) error {
 	if len(t.Children) == 0 {
 		return nil
 	}
-	page, err := v.backend.Tasks(v.ctx(), picket.TaskQuery{Parent: t.TaskID, Limit: pageRows})
+	page, err := v.backend.Tasks.Tasks(v.ctx(), picket.TaskQuery{Parent: t.TaskID, Limit: pageRows})
 	t.Subtasks = taskRows(page.Tasks)
 	titles := titlesOf(page.Tasks)
 	titles[t.TaskID] = t.Title
@@ -219,7 +209,7 @@ func (t *taskView) loadEvidence(v *request) error {
 	if run == nil {
 		return nil
 	}
-	all, err := v.backend.Evidence(v.ctx(), t.TaskID, run.RunID)
+	all, err := v.backend.Tasks.Evidence(v.ctx(), t.TaskID, run.RunID)
 	if err != nil || len(all) == 0 {
 		return err
 	}
@@ -233,7 +223,7 @@ func (t *taskView) loadEvidence(v *request) error {
 
 func (t *taskView) loadEvents(v *request) error {
 	q := picket.EventQuery{TaskID: t.TaskID, NewestFirst: true, Limit: maxEventsShown}
-	page, err := v.backend.Events(v.ctx(), q)
+	page, err := v.backend.Events.Events(v.ctx(), q)
 	if err != nil {
 		return err
 	}
@@ -242,7 +232,7 @@ func (t *taskView) loadEvents(v *request) error {
 		// The others are further back than a look goes: they are where the task was
 		// changed last, or a quarter of an hour later, when its processes were told of.
 		q.Until = t.UpdatedAt + 15*60*1000
-		if page, err = v.backend.Events(v.ctx(), q); err != nil {
+		if page, err = v.backend.Events.Events(v.ctx(), q); err != nil {
 			return err
 		}
 		for _, ev := range page.Events {

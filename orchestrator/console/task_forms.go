@@ -1,19 +1,10 @@
 package console
 
 import (
-	"context"
 	"strings"
 
 	"github.com/picket-dev/picket"
 )
-
-// taskOperator is what an operator does to a task.
-type taskOperator interface {
-	Cancel(ctx context.Context, by picket.Caller, taskID, reason string) (picket.Task, error)
-	Retry(ctx context.Context, by picket.Caller, taskID, reason string) (picket.Task, error)
-	ExpireRun(ctx context.Context, by picket.Caller, taskID, runID, reason string) (picket.Task, error)
-	TopUp(ctx context.Context, by picket.Caller, id string, t picket.TopUp) (picket.EnvelopeState, error)
-}
 
 // maxReason bounds a reason in bytes, as the API does: it goes into events.
 const maxReason = 4096
@@ -54,7 +45,7 @@ func (v *request) handleTaskForm(form, did string, verb func(by picket.Caller, r
 
 func cancelTask(v *request) error {
 	return v.handleTaskForm("cancel", "cancelled", func(by picket.Caller, reason string) (string, error) {
-		t, err := v.backend.Cancel(v.ctx(), by, v.Param("id"), reason)
+		t, err := v.backend.Changes.Cancel(v.ctx(), by, v.Param("id"), reason)
 		return taskPath(t.TaskID), err
 	})
 }
@@ -62,14 +53,14 @@ func cancelTask(v *request) error {
 // retryTask goes on with the task that runs: the same, or a new one.
 func retryTask(v *request) error {
 	return v.handleTaskForm("retry", "retried", func(by picket.Caller, reason string) (string, error) {
-		t, err := v.backend.Retry(v.ctx(), by, v.Param("id"), reason)
+		t, err := v.backend.Changes.Retry(v.ctx(), by, v.Param("id"), reason)
 		return taskPath(t.TaskID), err
 	})
 }
 
 func expireTask(v *request) error {
 	return v.handleTaskForm("expire", "expired", func(by picket.Caller, reason string) (string, error) {
-		t, err := v.backend.ExpireRun(v.ctx(), by, v.Param("id"), v.formValue("run"), reason)
+		t, err := v.backend.Changes.ExpireRun(v.ctx(), by, v.Param("id"), v.formValue("run"), reason)
 		return taskPath(t.TaskID), err
 	})
 }
@@ -86,5 +77,5 @@ func (v *request) topUp(by picket.Caller, id, reason string) (picket.EnvelopeSta
 	if err != nil {
 		return picket.EnvelopeState{}, err
 	}
-	return v.backend.TopUp(v.ctx(), by, id, picket.TopUp{USD: more.USD, Tokens: more.Tokens, Reason: reason})
+	return v.backend.Budgets.TopUp(v.ctx(), by, id, picket.TopUp{USD: more.USD, Tokens: more.Tokens, Reason: reason})
 }

@@ -2,7 +2,6 @@ package console
 
 import (
 	"cmp"
-	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,11 +9,6 @@ import (
 
 	"github.com/picket-dev/picket"
 )
-
-// taskLister is what the list of tasks asks of the engine.
-type taskLister interface {
-	Tasks(ctx context.Context, q picket.TaskQuery) (picket.TaskPage, error)
-}
 
 func taskListRoutes() []route {
 	return []route{
@@ -196,7 +190,7 @@ func (v *request) fillTasks(list *taskList) error {
 	var found []picket.Task
 	var next *string
 	if list.Filter.Search == "" {
-		page, err := v.backend.Tasks(v.ctx(), q)
+		page, err := v.backend.Tasks.Tasks(v.ctx(), q)
 		if err != nil {
 			return err
 		}
@@ -226,7 +220,7 @@ func (v *request) searchTasks(list *taskList, q picket.TaskQuery) (found []picke
 	q.Limit = searchStep
 	matches := taskMatcher(list.Filter.Search)
 	for range searchPages {
-		page, err := v.backend.Tasks(v.ctx(), q)
+		page, err := v.backend.Tasks.Tasks(v.ctx(), q)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -240,7 +234,7 @@ func (v *request) searchTasks(list *taskList, q picket.TaskQuery) (found []picke
 			}
 			// The rows are full: the next ones begin after this task.
 			q.Limit = i + 1
-			page, err := v.backend.Tasks(v.ctx(), q)
+			page, err := v.backend.Tasks.Tasks(v.ctx(), q)
 			return found, page.NextCursor, err
 		}
 		if next = page.NextCursor; next == nil {

@@ -108,11 +108,11 @@ func (t *taskView) loadLogs(v *request) error {
 // readLogTail asks where a log ends, then for its end. What comes between the two is
 // left to the script.
 func (v *request) readLogTail(taskID, runID, stream string) (logTail, error) {
-	end, err := v.backend.Log(v.ctx(), taskID, runID, stream, pastEnd, 1)
+	end, err := v.backend.Tasks.Log(v.ctx(), taskID, runID, stream, pastEnd, 1)
 	if err != nil {
 		return logTail{}, err
 	}
-	c, err := v.backend.Log(v.ctx(), taskID, runID, stream, max(end.Next-tailBytes, 0), tailBytes)
+	c, err := v.backend.Tasks.Log(v.ctx(), taskID, runID, stream, max(end.Next-tailBytes, 0), tailBytes)
 	path := taskPath(taskID)
 	return logTail{
 		Stream: stream,
@@ -170,7 +170,7 @@ func showLog(v *request) error {
 	if err := v.loadStats(); err != nil {
 		return err
 	}
-	end, err := v.backend.Log(v.ctx(), id, run, stream, pastEnd, 1)
+	end, err := v.backend.Tasks.Log(v.ctx(), id, run, stream, pastEnd, 1)
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func showLog(v *request) error {
 	if v.QueryParam("offset") != "" {
 		from = min(v.position("offset"), end.Next)
 	}
-	c, err := v.backend.Log(v.ctx(), id, end.RunID, stream, from, logBytes)
+	c, err := v.backend.Tasks.Log(v.ctx(), id, end.RunID, stream, from, logBytes)
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func showRawLog(v *request) error {
 	if stream == "" {
 		stream = logStreams[0]
 	}
-	c, err := v.backend.Log(v.ctx(), v.Param("id"), v.parameter("run"), stream, v.position("offset"), rawBytes)
+	c, err := v.backend.Tasks.Log(v.ctx(), v.Param("id"), v.parameter("run"), stream, v.position("offset"), rawBytes)
 	if err != nil {
 		return err
 	}
@@ -239,7 +239,7 @@ func showReports(v *request) error {
 	if err := v.loadStats(); err != nil {
 		return err
 	}
-	all, err := v.backend.Reports(v.ctx(), v.Param("id"))
+	all, err := v.backend.Tasks.Reports(v.ctx(), v.Param("id"))
 	if err != nil {
 		return err
 	}
@@ -283,7 +283,7 @@ func showDiff(v *request) error {
 	if err := v.loadStats(); err != nil {
 		return err
 	}
-	all, err := v.backend.Evidence(v.ctx(), v.Param("id"), v.parameter("run"))
+	all, err := v.backend.Tasks.Evidence(v.ctx(), v.Param("id"), v.parameter("run"))
 	if err != nil {
 		return err
 	}
@@ -315,7 +315,7 @@ func (v *request) payloadPage(heading, empty string, of func(picket.Task) picket
 	if err := v.loadStats(); err != nil {
 		return err
 	}
-	task, err := v.backend.Task(v.ctx(), v.Param("id"))
+	task, err := v.backend.Tasks.Task(v.ctx(), v.Param("id"))
 	if err != nil {
 		return err
 	}
