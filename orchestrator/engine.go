@@ -1,6 +1,7 @@
 // Package orchestrator is the state of record: the only room that speaks
-// Redis. One method of [Engine] is one script is one atomic transition; every
-// change and its event are written in the same step.
+// Redis. A method of [Engine] that changes something runs one script, which is one
+// atomic step: the change and its event are written together. Methods that wait
+// run a script several times, and a few decide several tasks one after another.
 package orchestrator
 
 import (

@@ -1,0 +1,90 @@
+package store
+
+import (
+	"flag"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/picket-dev/picket/orchestrator/lua"
+)
+
+var update = flag.Bool("update", false, "write the table of keys in docs/architecture.md")
+
+const (
+	keyList   = "../lua/keys.txt"
+	keyPage   = "../../docs/architecture.md"
+	tableHead = "| keys | hold |\n|---|---|\n"
+)
+
+// listedKeys reads the list of key kinds. It returns the kinds and the table that is made of them.
+func listedKeys(t *testing.T) (kinds []string, table string) {
+	t.Helper()
+	text, err := os.ReadFile(keyList)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		names, hold, ok := strings.Cut(strings.TrimSpace(line), " | ")
+		if !ok {
+			t.Fatalf("%s: %q is not KIND... | WHAT THEY HOLD", keyList, line)
+		}
+		kinds = append(kinds, strings.Fields(names)...)
+		table += "| `" + strings.Join(strings.Fields(names), "` `") + "` | " + hold + " |\n"
+	}
+	slices.Sort(kinds)
+	return kinds, table
+}
+
+// Lua and Go name exactly the kinds of keys in the list.
+func TestKeysAreListed(t *testing.T) {
+	files, err := luaFiles(lua.Files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	named := regexp.MustCompile(`K\('([a-z-]+:?)`)
+	for _, text := range files {
+		for _, m := range named.FindAllStringSubmatch(text, -1) {
+			used[m[1]] = true
+		}
+	}
+	kinds, _ := listedKeys(t)
+	if got := slices.Sorted(maps.Keys(used)); !slices.Equal(got, kinds) {
+		t.Errorf("the scripts name the keys\n%q, listed are\n%q", got, kinds)
+	}
+	for _, name := range []func(string) string{MetaKey, EventsKey, AuditKey, wakeChannel, eventChannel} {
+		if kind := strings.TrimPrefix(name("ns"), keyPrefix("ns")); !slices.Contains(kinds, kind) {
+			t.Errorf("Go names the key %s, which is not listed", kind)
+		}
+	}
+}
+
+// docs/architecture.md has the table that is made of the list.
+func TestTheKeyTableIsTheList(t *testing.T) {
+	page, err := os.ReadFile(keyPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(page), tableHead)
+	shown, after, ends := strings.Cut(rest, "\n\n")
+	if !found || !ends {
+		t.Fatalf("%s has no table of keys", keyPage)
+	}
+	_, table := listedKeys(t)
+	switch {
+	case shown+"\n" == table:
+	case *update:
+		if err := os.WriteFile(keyPage, []byte(before+tableHead+table+"\n"+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("the table of keys in %s is not made of %s: run make keydoc", keyPage, keyList)
+	}
+}
