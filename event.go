@@ -1,9 +1,9 @@
 package picket
 
-import "encoding/json"
+import stdjson "encoding/json"
 
 // RawJSON is JSON kept byte for byte; empty is written as null.
-type RawJSON = json.RawMessage
+type RawJSON = stdjson.RawMessage
 
 // Event is one line of the log: every transition writes exactly one in the
 // same atomic step.

@@ -2,7 +2,7 @@ package picket
 
 import (
 	"bytes"
-	"encoding/json"
+	stdjson "encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -90,7 +90,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 			t.Errorf("printed %s", text)
 		}
 	}
-	b, err := json.Marshal(s)
+	b, err := stdjson.Marshal(s)
 	if err != nil || !strings.Contains(string(b), "pkl_") {
 		t.Errorf("its owner gets %s %v", b, err)
 	}

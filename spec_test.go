@@ -1,7 +1,7 @@
 package picket
 
 import (
-	"encoding/json"
+	stdjson "encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -48,7 +48,7 @@ func TestSpecRefusals(t *testing.T) {
 		"/labels/a":             {TaskSpec{Title: "x", Labels: map[string]string{"a": "{x}"}}, CodeValidation},
 		"/review":               {TaskSpec{Title: "x", Review: "parent"}, CodeValidation},
 		"/stallAfterSeconds":    {TaskSpec{Title: "x", StallAfterSeconds: n(1)}, CodeValidation},
-		"/input": {TaskSpec{Title: "x", Input: json.RawMessage(strings.Repeat("1", MaxPayload+1))},
+		"/input": {TaskSpec{Title: "x", Input: stdjson.RawMessage(strings.Repeat("1", MaxPayload+1))},
 			CodeTooLarge},
 	} {
 		var e *Error

@@ -1,7 +1,7 @@
 package picket
 
 import (
-	"encoding/json"
+	stdjson "encoding/json"
 	"slices"
 
 	"github.com/picket-dev/picket/budget"
@@ -11,12 +11,12 @@ import (
 // Title is required. The zero value of every other field means its default,
 // which [TaskSpec.Normalize] fills in.
 type TaskSpec struct {
-	Title    string          `json:"title"`
-	Input    json.RawMessage `json:"input,omitempty"` // any JSON, at most 256 KiB, kept digit for digit
-	Role     string          `json:"role,omitempty"`  // empty: any agent may take it
-	Needs    []string        `json:"needs,omitempty"` // capabilities an agent must have
-	Agent    string          `json:"agent,omitempty"` // pins the task to one agent id
-	Priority *int            `json:"priority,omitempty"`
+	Title    string             `json:"title"`
+	Input    stdjson.RawMessage `json:"input,omitempty"` // any JSON, at most 256 KiB, kept digit for digit
+	Role     string             `json:"role,omitempty"`  // empty: any agent may take it
+	Needs    []string           `json:"needs,omitempty"` // capabilities an agent must have
+	Agent    string             `json:"agent,omitempty"` // pins the task to one agent id
+	Priority *int               `json:"priority,omitempty"`
 	// NotBefore delays the first run until this instant.
 	NotBefore          Instant `json:"notBefore,omitempty"`
 	LeaseWindowSeconds *int    `json:"leaseWindowSeconds,omitempty"` // 2 to 86,400; default 300
@@ -75,17 +75,17 @@ const (
 
 // Task is the whole of a task as the API shows it.
 type Task struct {
-	TaskID    string          `json:"taskId"`
-	State     TaskState       `json:"state"`
-	Title     string          `json:"title"`
-	Input     json.RawMessage `json:"input"`
-	Role      string          `json:"role"`
-	Needs     []string        `json:"needs"`
-	Agent     string          `json:"agent"`
-	Priority  int             `json:"priority"`
-	NotBefore Instant         `json:"notBefore"`
-	Attempts  int             `json:"attempts"` // runs granted so far
-	Failures  int             `json:"failures"` // runs that count against maxAttempts
+	TaskID    string             `json:"taskId"`
+	State     TaskState          `json:"state"`
+	Title     string             `json:"title"`
+	Input     stdjson.RawMessage `json:"input"`
+	Role      string             `json:"role"`
+	Needs     []string           `json:"needs"`
+	Agent     string             `json:"agent"`
+	Priority  int                `json:"priority"`
+	NotBefore Instant            `json:"notBefore"`
+	Attempts  int                `json:"attempts"` // runs granted so far
+	Failures  int                `json:"failures"` // runs that count against maxAttempts
 
 	FencingToken int64    `json:"fencingToken"` // 0 before the first lease
 	Parent       *string  `json:"parent"`
@@ -110,21 +110,21 @@ type Task struct {
 
 	CurrentRun *Run `json:"currentRun"`
 	// LeaseExpiresAt is set while the task is leased.
-	LeaseExpiresAt Instant           `json:"leaseExpiresAt"`
-	Runs           []Run             `json:"runs"` // oldest first
-	LastReport     *Report           `json:"lastReport"`
-	Answers        []Answer          `json:"answers"` // also those to the task that this one repeats; oldest first
-	Output         json.RawMessage   `json:"output"`
-	Summary        string            `json:"summary"`
-	Review         *Review           `json:"review"`
-	Handoff        *Handoff          `json:"handoff"` // the latest one
-	Labels         map[string]string `json:"labels"`
-	Trace          *Trace            `json:"trace"`           // the trace it is a part of
-	Reason         string            `json:"reason"`          // why it was cancelled or failed
-	Nudge          *Nudge            `json:"nudge,omitempty"` // of get_task only: the agent seems to be stuck
-	CreatedAt      Instant           `json:"createdAt"`
-	UpdatedAt      Instant           `json:"updatedAt"`
-	CreatedBy      string            `json:"createdBy"`
+	LeaseExpiresAt Instant            `json:"leaseExpiresAt"`
+	Runs           []Run              `json:"runs"` // oldest first
+	LastReport     *Report            `json:"lastReport"`
+	Answers        []Answer           `json:"answers"` // also those to the task that this one repeats; oldest first
+	Output         stdjson.RawMessage `json:"output"`
+	Summary        string             `json:"summary"`
+	Review         *Review            `json:"review"`
+	Handoff        *Handoff           `json:"handoff"` // the latest one
+	Labels         map[string]string  `json:"labels"`
+	Trace          *Trace             `json:"trace"`           // the trace it is a part of
+	Reason         string             `json:"reason"`          // why it was cancelled or failed
+	Nudge          *Nudge             `json:"nudge,omitempty"` // of get_task only: the agent seems to be stuck
+	CreatedAt      Instant            `json:"createdAt"`
+	UpdatedAt      Instant            `json:"updatedAt"`
+	CreatedBy      string             `json:"createdBy"`
 }
 
 // CurrentInput is what the next run is given: the latest input that a person has

@@ -1,7 +1,7 @@
 package adapter_test
 
 import (
-	"encoding/json"
+	stdjson "encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,7 +26,7 @@ func outputOf(t *testing.T, command []string, task adaptertest.Task,
 		t.Fatal(err)
 	}
 	var text string
-	if err := json.Unmarshal(s.View(lease.TaskID).Output, &text); err != nil {
+	if err := stdjson.Unmarshal(s.View(lease.TaskID).Output, &text); err != nil {
 		t.Fatal(err)
 	}
 	return text, lease, res

@@ -4,7 +4,7 @@ package adapter_test
 
 import (
 	"context"
-	"encoding/json"
+	stdjson "encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,7 +23,7 @@ func init() {
 	// what to run "agent orphan" for.
 	proctest.Scripts["adapter"] = func() int {
 		var lease picket.Lease
-		if err := json.Unmarshal([]byte(os.Getenv("LEASE")), &lease); err != nil {
+		if err := stdjson.Unmarshal([]byte(os.Getenv("LEASE")), &lease); err != nil {
 			return proctest.Failed(err)
 		}
 		a, err := adapter.New(adapter.Config{
@@ -64,7 +64,7 @@ func TestSIGKILLOfTheAdapter(t *testing.T) {
 		t.Fatal(err)
 	}
 	lease := s.Grant(adaptertest.Task{Retries: 1})
-	raw, err := json.Marshal(lease)
+	raw, err := stdjson.Marshal(lease)
 	if err != nil {
 		t.Fatal(err)
 	}

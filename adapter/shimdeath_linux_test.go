@@ -2,7 +2,7 @@ package adapter_test
 
 import (
 	"context"
-	"encoding/json"
+	stdjson "encoding/json"
 	"net/http"
 	"os"
 	"os/exec"
@@ -23,7 +23,7 @@ func init() {
 	// with LEASE, URL and STATE in its environment.
 	proctest.Scripts["worker"] = func() int {
 		var lease picket.Lease
-		if err := json.Unmarshal([]byte(os.Getenv("LEASE")), &lease); err != nil {
+		if err := stdjson.Unmarshal([]byte(os.Getenv("LEASE")), &lease); err != nil {
 			return proctest.Failed(err)
 		}
 		a, err := adapter.New(adapter.Config{
@@ -121,7 +121,7 @@ func (w *treeRun) logKillDelay(t *testing.T, what string, window time.Duration) 
 // startAdapterProcess starts the adapter of w in a process of its own.
 func (w *treeRun) startAdapterProcess(t *testing.T, level string, command []string) (adapter int) {
 	t.Helper()
-	raw, err := json.Marshal(w.lease)
+	raw, err := stdjson.Marshal(w.lease)
 	if err != nil {
 		t.Fatal(err)
 	}

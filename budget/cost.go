@@ -3,7 +3,7 @@ package budget
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
+	stdjson "encoding/json"
 	"fmt"
 	"math/big"
 	"strings"
@@ -178,7 +178,7 @@ func NewPriceList(tools map[string]Price, models map[string]TokenPrice) (*PriceL
 		}
 	}
 	l := &PriceList{Tools: tools, Models: models}
-	content, err := json.Marshal(l) // maps are written in the order of their keys
+	content, err := stdjson.Marshal(l) // maps are written in the order of their keys
 	if err != nil {
 		return nil, err
 	}

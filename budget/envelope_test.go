@@ -1,7 +1,7 @@
 package budget
 
 import (
-	"encoding/json"
+	stdjson "encoding/json"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -10,13 +10,13 @@ import (
 func TestMoneyRoundTrips(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := Money(rapid.Int64Range(-maxNanoDollars, maxNanoDollars).Draw(t, "nano"))
-		b, err := json.Marshal(m)
+		b, err := stdjson.Marshal(m)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, text := range []string{string(b), `"` + string(b) + `"`} {
 			var back Money
-			if err := json.Unmarshal([]byte(text), &back); err != nil || back != m {
+			if err := stdjson.Unmarshal([]byte(text), &back); err != nil || back != m {
 				t.Fatalf("%d -> %s -> %d (%v)", m, text, back, err)
 			}
 		}

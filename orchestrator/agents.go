@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json"
 	"github.com/oklog/ulid/v2"
 
 	"github.com/picket-dev/picket"
@@ -169,7 +169,7 @@ func (e *Engine) CommandAgent(ctx context.Context, by picket.Caller, agentID str
 	if err := c.Check(); err != nil {
 		return "", err
 	}
-	body, err := jsonv2.Marshal(c)
+	body, err := json.Marshal(c)
 	if err != nil {
 		return "", fmt.Errorf("encode command: %w", err)
 	}

@@ -2,7 +2,7 @@ package orchestrator
 
 import (
 	"cmp"
-	"encoding/json"
+	stdjson "encoding/json"
 	"slices"
 	"strings"
 
@@ -59,7 +59,7 @@ func (r *reply) task() picket.Task {
 func (r *reply) taskOf(v taskView) picket.Task {
 	t := taskRecord(v.ID, v.Record, v.Spec)
 	if v.Input != "" {
-		t.Input = json.RawMessage(v.Input)
+		t.Input = stdjson.RawMessage(v.Input)
 	}
 	t.Output, t.Summary = v.Output.Output, v.Output.Summary
 	taskMoney(&t, v.Envelope)
@@ -99,8 +99,8 @@ func (r *reply) taskOf(v taskView) picket.Task {
 
 // outputRecord is what out:<task> holds.
 type outputRecord struct {
-	Output  json.RawMessage `json:"output"`
-	Summary string          `json:"summary"`
+	Output  stdjson.RawMessage `json:"output"`
+	Summary string             `json:"summary"`
 }
 
 // taskRecord makes a task of its state hash and its specification.
@@ -239,14 +239,14 @@ func (r *reply) answer(text string) *picket.Answer {
 		return nil
 	}
 	var a struct {
-		HandoffID   string          `json:"handoffId"`
-		Question    string          `json:"question"`
-		Answer      json.RawMessage `json:"answer"`
-		Option      *string         `json:"option"`
-		Input       json.RawMessage `json:"input"`
-		InputEdited bool            `json:"inputEdited"` // not in what was written before there was an input null
-		By          string          `json:"by"`
-		AtMs        int64           `json:"atMs"`
+		HandoffID   string             `json:"handoffId"`
+		Question    string             `json:"question"`
+		Answer      stdjson.RawMessage `json:"answer"`
+		Option      *string            `json:"option"`
+		Input       stdjson.RawMessage `json:"input"`
+		InputEdited bool               `json:"inputEdited"` // not in what was written before there was an input null
+		By          string             `json:"by"`
+		AtMs        int64              `json:"atMs"`
 	}
 	r.JSON(text, &a)
 	return &picket.Answer{

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
 )
@@ -32,7 +32,7 @@ func (f *fixture) countRunEvents(t *testing.T, runID string) (types map[string]i
 				Verb  string `json:"verb"`
 				Count int    `json:"count"`
 			}
-			ok(t, jsonv2.Unmarshal(ev.Data, &data))
+			ok(t, json.Unmarshal(ev.Data, &data))
 			if ev.Type == picket.EventWriteRefused && data.Verb == "events" {
 				counted += data.Count
 			}

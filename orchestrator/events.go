@@ -2,7 +2,7 @@ package orchestrator
 
 import (
 	"context"
-	"encoding/json"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket"
@@ -153,15 +153,15 @@ func decodeEvent(m redis.XMessage) (picket.Event, error) {
 		FencingToken: store.ParseInt(field("token")),
 		Actor:        field("actor"),
 		Reason:       field("reason"),
-		Data:         json.RawMessage(field("data")),
+		Data:         stdjson.RawMessage(field("data")),
 	}
 	if top := field("top"); top != "" && ev.Type == picket.EventAgentLifecycle {
-		if err := jsonv2.Unmarshal([]byte(top), &ev.LifecycleFields); err != nil {
+		if err := json.Unmarshal([]byte(top), &ev.LifecycleFields); err != nil {
 			return ev, fmt.Errorf("decode event %s: %w", id, err)
 		}
 		ev.Timestamp = ev.At
 	} else if top != "" {
-		if err := jsonv2.Unmarshal([]byte(top), &ev.LauncherFields); err != nil {
+		if err := json.Unmarshal([]byte(top), &ev.LauncherFields); err != nil {
 			return ev, fmt.Errorf("decode event %s: %w", id, err)
 		}
 	}
@@ -314,13 +314,13 @@ func (e *Engine) RunEvents(ctx context.Context, held picket.LeaseCredential, eve
 		}
 		top := ""
 		if ev.Type != picket.EventRunLaunched && ev.Type != picket.EventRunStalled {
-			b, err := jsonv2.Marshal(ev.LauncherFields)
+			b, err := json.Marshal(ev.LauncherFields)
 			if err != nil {
 				return fmt.Errorf("encode event: %w", err)
 			}
 			top = string(b)
 		}
-		data, err := jsonv2.Marshal(map[string]any{"containment": ev.Containment})
+		data, err := json.Marshal(map[string]any{"containment": ev.Containment})
 		if err != nil {
 			return fmt.Errorf("encode event: %w", err)
 		}

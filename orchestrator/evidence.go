@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/orchestrator/store"
@@ -100,14 +100,14 @@ func (e *Engine) RunEvidence(ctx context.Context, held picket.LeaseCredential, e
 		return err
 	}
 	ev.RunID, ev.At, ev.Digest = "", 0, "" // the store's own
-	b, err := jsonv2.Marshal(ev)
+	b, err := json.Marshal(ev)
 	if err != nil {
 		return picket.Invalid("/diff", "Send text that is valid UTF-8.", "the evidence cannot be kept: %v", err)
 	}
 	if len(b) > picket.MaxPayload+1024 { // members that the caller left out
 		return picket.TooLarge("/diff", len(b))
 	}
-	work, err := jsonv2.Marshal(summarizeEvidence(ev))
+	work, err := json.Marshal(summarizeEvidence(ev))
 	if err != nil {
 		return fmt.Errorf("encode evidence: %w", err)
 	}

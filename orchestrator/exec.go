@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"time"
 
-	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/orchestrator/store"
@@ -26,7 +26,7 @@ func (e *Engine) OrderExec(ctx context.Context, held picket.LeaseCredential, ord
 	if !execCallIDSyntax.MatchString(order.CallID) {
 		return picket.Invalid("callId", "Send the id of the call.", "callId is not 1 to 128 letters, digits, _ . or -")
 	}
-	body, err := jsonv2.Marshal(order)
+	body, err := json.Marshal(order)
 	if err != nil {
 		return picket.Invalid("argv", "Send text in UTF-8.", "the order is not valid text").WithCause(err)
 	}
@@ -43,7 +43,7 @@ func (e *Engine) OrderExec(ctx context.Context, held picket.LeaseCredential, ord
 // passed it is state_conflict.
 func (e *Engine) ExecResult(ctx context.Context, held picket.LeaseCredential, callID string,
 	result picket.ExecResult) error {
-	body, err := jsonv2.Marshal(result)
+	body, err := json.Marshal(result)
 	if err != nil {
 		return picket.Invalid("/stdout", "Send text in UTF-8.", "the result is not valid text").WithCause(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"strings"
 
-	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/text"
@@ -69,7 +69,7 @@ func (e *Engine) Answer(ctx context.Context, by picket.Caller, handoffID string,
 		input = orNull(req.Input)
 	}
 	if req.Option != nil {
-		b, err := jsonv2.Marshal(*req.Option)
+		b, err := json.Marshal(*req.Option)
 		if err != nil {
 			return picket.Task{}, fmt.Errorf("encode option: %w", err)
 		}
@@ -112,7 +112,7 @@ func answerText(req picket.AnswerRequest) string {
 // jsonText is a value as a person reads it: text without its quotes.
 func jsonText(raw picket.RawJSON) string {
 	var plain string
-	if jsonv2.Unmarshal(raw, &plain) == nil {
+	if json.Unmarshal(raw, &plain) == nil {
 		return text.Excerpt(plain, maxAnswerText)
 	}
 	return text.Excerpt(string(raw), maxAnswerText)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/orchestrator/store"
@@ -189,7 +189,7 @@ func (e *Engine) Report(ctx context.Context, held picket.LeaseCredential, reques
 	if strings.TrimSpace(p.Summary) == "" {
 		return picket.Reported{}, picket.Invalid("/summary", "Say in a sentence what is done.", "summary is required")
 	}
-	body, err := jsonv2.Marshal(p)
+	body, err := json.Marshal(p)
 	if err != nil {
 		return picket.Reported{}, fmt.Errorf("encode report: %w", err)
 	}
@@ -248,7 +248,7 @@ func outputJSON(output picket.RawJSON, summary string) (string, error) {
 	if len(summary) > 16<<10 {
 		return "", picket.TooLarge("/summary", len(summary))
 	}
-	out, err := jsonv2.Marshal(outputRecord{Output: output, Summary: summary})
+	out, err := json.Marshal(outputRecord{Output: output, Summary: summary})
 	if err != nil {
 		return "", picket.Invalid("/output", "Send valid JSON.", "output is not valid JSON").WithCause(err)
 	}
@@ -261,8 +261,8 @@ func (e *Engine) RequestHelp(ctx context.Context, held picket.LeaseCredential,
 	if err := req.Normalize(); err != nil {
 		return picket.HelpRequested{}, err
 	}
-	body, err := jsonv2.Marshal(map[string]any{"question": req.Question, "options": req.Options},
-		jsonv2.Deterministic(true))
+	body, err := json.Marshal(map[string]any{"question": req.Question, "options": req.Options},
+		json.Deterministic(true))
 	if err != nil {
 		return picket.HelpRequested{}, fmt.Errorf("encode question: %w", err)
 	}

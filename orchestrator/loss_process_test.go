@@ -2,7 +2,7 @@ package orchestrator_test
 
 import (
 	"context"
-	"encoding/json"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -154,7 +154,7 @@ func (l *lossHistory) fault(point string) error {
 func (l *lossHistory) knowsFloor(p *lossProcess) bool {
 	text, err := os.ReadFile(witnessFile(p.witness))
 	var w struct{ Floor int64 }
-	return err == nil && json.Unmarshal(text, &w) == nil && w.Floor == l.reader.floor
+	return err == nil && stdjson.Unmarshal(text, &w) == nil && w.Floor == l.reader.floor
 }
 
 // counter counts and lets others wait for a count.
@@ -206,7 +206,7 @@ func (c *counter) wait(t *testing.T, n int, what string) {
 // floorOf is the floor that an adoption tells of.
 func floorOf(ev picket.Event) int64 {
 	var d struct{ Floor int64 }
-	if err := json.Unmarshal(ev.Data, &d); err != nil {
+	if err := stdjson.Unmarshal(ev.Data, &d); err != nil {
 		return -1
 	}
 	return d.Floor

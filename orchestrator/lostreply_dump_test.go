@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json"
 	"github.com/oklog/ulid/v2"
 	"github.com/redis/go-redis/v9"
 )
@@ -45,7 +45,7 @@ func dump(ctx context.Context, c redis.UniversalClient, answer any) (text string
 	if err := keys.Err(); err != nil {
 		return "", err
 	}
-	said, err := jsonv2.Marshal(answer, jsonv2.Deterministic(true))
+	said, err := json.Marshal(answer, json.Deterministic(true))
 	if err != nil {
 		return "", fmt.Errorf("dump the answer: %w", err)
 	}

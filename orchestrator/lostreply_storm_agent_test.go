@@ -1,7 +1,7 @@
 package orchestrator_test
 
 import (
-	"encoding/json"
+	stdjson "encoding/json"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -212,7 +212,7 @@ func (x *storm) checkRegistrations() int {
 		for _, ev := range page.Events {
 			last = ev.Seq
 			var d eventData
-			ok(x.t, json.Unmarshal(ev.Data, &d))
+			ok(x.t, stdjson.Unmarshal(ev.Data, &d))
 			switch {
 			case ev.Type == picket.EventAgentLifecycle && ev.NewStatus.Gone():
 				over[registrationKey{ev.AgentID, d.Incarnation}] = ev.Seq

@@ -1,7 +1,7 @@
 package orchestrator_test
 
 import (
-	"encoding/json"
+	stdjson "encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -56,7 +56,7 @@ func about(ev picket.Event) string {
 		return fmt.Sprint(ev.AgentID, " ", ev.PreviousStatus, " ", ev.NewStatus, " ", ev.Reason, " by ", ev.Actor)
 	case picket.EventAgentCommand:
 		var d struct{ State string }
-		_ = json.Unmarshal(ev.Data, &d)
+		_ = stdjson.Unmarshal(ev.Data, &d)
 		return ev.AgentID + " " + d.State + " by " + ev.Actor
 	case picket.EventAgentDrainOverdue, picket.EventAgentDrift:
 		return ev.AgentID

@@ -1,7 +1,7 @@
 package orchestrator_test
 
 import (
-	"encoding/json"
+	stdjson "encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -68,7 +68,7 @@ func (x *machine) compareAgent(a *modelAgent) {
 	_, err := p.Exec(x.ctx)
 	x.ok(err)
 	r := got.Val()
-	beat := json.Number(r["beat_at"])
+	beat := stdjson.Number(r["beat_at"])
 	at, err := beat.Int64()
 	x.ok(err)
 	want := fmt.Sprintf("status=%s version=%d incarnation=%d owner=%s role=%s load=%d beat=%d commands=%d", a.status,

@@ -1,7 +1,7 @@
 package orchestrator_test
 
 import (
-	"encoding/json"
+	stdjson "encoding/json"
 	"slices"
 	"strings"
 
@@ -190,7 +190,7 @@ func (x *machine) advance() {
 	a, req := x.agent(&by)
 	output := oneOf(x, "output", `"done"`, `{"n":1}`)
 	x.calls(func(h picket.LeaseCredential, mh modelCredential) {
-		got, err := x.e.Advance(x.ctx, h, by, picket.AdvanceRequest{Output: json.RawMessage(output), Acquire: req})
+		got, err := x.e.Advance(x.ctx, h, by, picket.AdvanceRequest{Output: stdjson.RawMessage(output), Acquire: req})
 		state, want, code := x.m.advance(mh, output, o, a, runsOf(got.Leases), *req.Max)
 		if x.agree(err, code, "advance %+v by %+v", mh, a) {
 			x.same("advance", string(got.State), state)

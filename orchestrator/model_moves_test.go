@@ -3,7 +3,7 @@ package orchestrator_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
+	stdjson "encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -225,7 +225,7 @@ func (x *machine) complete() {
 	output, how := oneOf(x, "output", `"done"`, `{"n":1}`),
 		oneOf(x, "children", "", picket.ChildrenDetach, picket.ChildrenCancel)
 	x.calls(func(h picket.LeaseCredential, mh modelCredential) {
-		got, err := x.e.Complete(x.ctx, h, picket.Completion{Output: json.RawMessage(output), Children: how})
+		got, err := x.e.Complete(x.ctx, h, picket.Completion{Output: stdjson.RawMessage(output), Children: how})
 		want, code := x.m.complete(mh, output+string(how), how)
 		x.checkClosing(h, string(got), want, err, code, "complete")
 	})

@@ -2,7 +2,7 @@ package orchestrator_test
 
 import (
 	"cmp"
-	"encoding/json"
+	stdjson "encoding/json"
 	"fmt"
 
 	"github.com/picket-dev/picket"
@@ -57,7 +57,7 @@ func (x *machine) advanceTwice() {
 	a := acquirer{id: "a3", role: "coder", caps: []string{"go", "py"}, by: modelCaller{key: "key_a"}}
 	req := picket.AcquireRequest{AgentID: a.id, Role: a.role, Capabilities: a.caps, Max: ptr(2)}
 	ask := func() {
-		got, err := x.e.Advance(x.ctx, h, by, picket.AdvanceRequest{Output: json.RawMessage(`1`), Acquire: req})
+		got, err := x.e.Advance(x.ctx, h, by, picket.AdvanceRequest{Output: stdjson.RawMessage(`1`), Acquire: req})
 		state, want, code := x.m.advance(mh, "1", o, a, runsOf(got.Leases), 2)
 		if x.agree(err, code, "advance by %+v", mh) {
 			x.same("advance", string(got.State), state)

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json"
 	"github.com/oklog/ulid/v2"
 	"github.com/redis/go-redis/v9"
 
@@ -77,7 +77,7 @@ func TestAPageCostsNoMoreThanItsRowsReal(t *testing.T) {
 			f.serverCommandsOf(t, func() {
 				page, err := f.Handoffs(f.ctx, picket.HandoffQuery{Limit: limit, Cursor: last})
 				ok(t, err)
-				text, err := jsonv2.Marshal(page)
+				text, err := json.Marshal(page)
 				ok(t, err)
 				bytes[i] = len(text)
 			}),

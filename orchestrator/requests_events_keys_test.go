@@ -3,7 +3,7 @@ package orchestrator_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
+	stdjson "encoding/json"
 	"strings"
 	"sync"
 	"testing"
@@ -116,7 +116,7 @@ func TestRefusedWritesAreSampled(t *testing.T) {
 		total, last := 0, ""
 		for _, e := range page.Events {
 			var data struct{ Count int }
-			ok(t, json.Unmarshal(e.Data, &data))
+			ok(t, stdjson.Unmarshal(e.Data, &data))
 			total += data.Count
 			last = string(e.Data)
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json"
 	"github.com/oklog/ulid/v2"
 
 	"github.com/picket-dev/picket"
@@ -22,7 +22,7 @@ import (
 // the task too; with an empty one every call makes another.
 func (e *Engine) Delegate(ctx context.Context, held picket.LeaseCredential, requestKey string,
 	s picket.Subtask) (picket.Delegated, error) {
-	body, err := jsonv2.Marshal(s)
+	body, err := json.Marshal(s)
 	if err != nil {
 		return picket.Delegated{}, picket.Invalid("/input", "Send valid JSON.", "the subtask is not valid JSON").
 			WithCause(err)

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json"
 	"github.com/oklog/ulid/v2"
 
 	"github.com/picket-dev/picket"
@@ -161,7 +161,7 @@ const laneArg = 1
 func (e *Engine) specArgs(id, actor string, s picket.TaskSpec) ([]any, error) {
 	stored := s
 	stored.Input = nil
-	spec, err := jsonv2.Marshal(specRecord{TaskSpec: stored, Trace: s.Trace})
+	spec, err := json.Marshal(specRecord{TaskSpec: stored, Trace: s.Trace})
 	if err != nil {
 		return nil, fmt.Errorf("encode task: %w", err)
 	}

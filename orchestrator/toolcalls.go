@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
 )
@@ -38,7 +38,7 @@ func (r *reply) nudge(text string) *picket.Nudge {
 		Reason string `json:"reason"`
 		AtMs   int64  `json:"atMs"`
 	}
-	if err := jsonv2.Unmarshal([]byte(text), &n); err != nil {
+	if err := json.Unmarshal([]byte(text), &n); err != nil {
 		r.Err = fmt.Errorf("read nudge: %w", err)
 		return nil
 	}

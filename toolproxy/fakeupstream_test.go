@@ -4,7 +4,7 @@ package toolproxy_test
 
 import (
 	"context"
-	"encoding/json"
+	stdjson "encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -41,7 +41,7 @@ type fakeUpstream struct {
 	ended  chan error    // and was cancelled
 }
 
-var plain = json.RawMessage(`{"type":"object"}`)
+var plain = stdjson.RawMessage(`{"type":"object"}`)
 
 func newFakeUpstream(wire ...string) *fakeUpstream {
 	o := &fakeUpstream{began: make(chan struct{}, 10), ended: make(chan error, 10)}
@@ -112,8 +112,8 @@ func withBadTools(next mcp.MethodHandler) mcp.MethodHandler {
 		if list, ok := res.(*mcp.ListToolsResult); ok {
 			copied := *list
 			copied.Tools = append(copied.Tools[:len(copied.Tools):len(copied.Tools)], &mcp.Tool{Name: "no_schema"},
-				&mcp.Tool{Name: "empty_schema", InputSchema: json.RawMessage(`{}`)},
-				&mcp.Tool{Name: "text_schema", InputSchema: json.RawMessage(`{"type":"string"}`)})
+				&mcp.Tool{Name: "empty_schema", InputSchema: stdjson.RawMessage(`{}`)},
+				&mcp.Tool{Name: "text_schema", InputSchema: stdjson.RawMessage(`{"type":"string"}`)})
 			res = &copied
 		}
 		return res, err
@@ -145,7 +145,7 @@ func say(text string) *mcp.CallToolResult {
 
 func (o *fakeUpstream) echo(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	res := say(string(r.Params.Arguments))
-	res.StructuredContent = json.RawMessage(r.Params.Arguments)
+	res.StructuredContent = stdjson.RawMessage(r.Params.Arguments)
 	return res, nil
 }
 
@@ -191,7 +191,7 @@ func (o *fakeUpstream) elicit(ctx context.Context, r *mcp.CallToolRequest) (*mcp
 	return say(fmt.Sprint(res.Action, " ", res.Content["name"])), nil
 }
 
-var askName = json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`)
+var askName = stdjson.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`)
 
 func (o *fakeUpstream) roots(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	res, err := r.Session.ListRoots(ctx, nil)

@@ -2,7 +2,7 @@ package toolproxy_test
 
 import (
 	"context"
-	"encoding/json"
+	stdjson "encoding/json"
 	"errors"
 	"log/slog"
 	"strings"
@@ -83,7 +83,7 @@ func TestUpstreamErrorTextIsBounded(t *testing.T) {
 		t.Run(wire, func(t *testing.T) {
 			o := newFakeUpstream()
 			long := "stop\x1b[2J\u202e here\n" + strings.Repeat("é", 500_000)
-			data, _ := json.Marshal(long)
+			data, _ := stdjson.Marshal(long)
 			for tool, code := range map[string]int64{"refuses": -32000, "opens": -32042} {
 				o.server.AddTool(&mcp.Tool{Name: tool, InputSchema: plain},
 					o.counted(func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {

@@ -1,7 +1,7 @@
 package toolproxy_test
 
 import (
-	"encoding/json"
+	stdjson "encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -29,11 +29,11 @@ func TestNullsOfAnUpstream(t *testing.T) {
 	m := newFakeModel(t, nil)
 	m.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var ask struct {
-			ID     json.RawMessage `json:"id"`
-			Method string          `json:"method"`
+			ID     stdjson.RawMessage `json:"id"`
+			Method string             `json:"method"`
 		}
 		body, _ := io.ReadAll(r.Body)
-		if r.Method != http.MethodPost || json.Unmarshal(body, &ask) != nil || ask.ID == nil {
+		if r.Method != http.MethodPost || stdjson.Unmarshal(body, &ask) != nil || ask.ID == nil {
 			w.WriteHeader(http.StatusAccepted)
 			return
 		}

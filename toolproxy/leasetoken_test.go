@@ -3,7 +3,7 @@ package toolproxy_test
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
+	stdjson "encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -29,7 +29,7 @@ func everyLetter(format, text string) string {
 // disguises are ways in which a token may stand in arguments, as JSON strings.
 func disguises(token string) map[string]string {
 	quote := func(s string) string {
-		raw, _ := json.Marshal(s)
+		raw, _ := stdjson.Marshal(s)
 		return string(raw)
 	}
 	all := map[string]string{
@@ -100,7 +100,7 @@ func TestLeaseTokenIsNotSentToUpstreams(t *testing.T) {
 			b := newGatewayEnv(t, purse, mcppart.Upstream{Name: "up", URL: o.listen(t, wire)})
 			s := connect(t, b.url, b.token(), wire, nil)
 			for name, text := range disguises(b.token()) {
-				r := call(t, s, "up_echo", map[string]any{"deep": []json.RawMessage{json.RawMessage(text)}})
+				r := call(t, s, "up_echo", map[string]any{"deep": []stdjson.RawMessage{stdjson.RawMessage(text)}})
 				if code, _ := refusal(t, r); code != string(picket.CodeValidation) {
 					t.Errorf("%s: %s", name, code)
 				}
@@ -136,7 +136,7 @@ func TestLeaseTokenIsNotSentInAnswers(t *testing.T) {
 			s := connect(t, b.url, b.token(), protocolVersions[0], told)
 			tool := map[string]string{protocolVersions[0]: "up_elicit", protocolVersions[1]: "up_input"}[behind]
 			r := call(t, s, tool, nil)
-			if all, _ := json.Marshal(r); !r.IsError || strings.Contains(string(all), b.token()) {
+			if all, _ := stdjson.Marshal(r); !r.IsError || strings.Contains(string(all), b.token()) {
 				t.Errorf("%s", all)
 			}
 			o.mu.Lock()

@@ -2,7 +2,7 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
+	stdjson "encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -168,7 +168,7 @@ func TestALineIsReadAsItWasWritten(t *testing.T) {
 		Sides:    []side{sideOf("picket", []sample{{Value: 3}})},
 		Must:     atMost(1.2),
 	}
-	text, err := json.Marshal(l)
+	text, err := stdjson.Marshal(l)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,7 +26,7 @@ func readFigures(path string) ([]line, error) {
 	in.Buffer(nil, maxLine)
 	for in.Scan() {
 		var l line
-		dec := json.NewDecoder(bytes.NewReader(in.Bytes()))
+		dec := stdjson.NewDecoder(bytes.NewReader(in.Bytes()))
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(&l); err != nil {
 			return nil, fmt.Errorf("read figures: %w", err)
@@ -51,7 +51,7 @@ func replaceFigures(path, name string, fresh []line) error {
 	}
 	slices.SortStableFunc(lines, func(a, b line) int { return rank(a) - rank(b) })
 	var out bytes.Buffer
-	if err := writeLines(json.NewEncoder(&out), lines); err != nil {
+	if err := writeLines(stdjson.NewEncoder(&out), lines); err != nil {
 		return err
 	}
 	if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
@@ -60,7 +60,7 @@ func replaceFigures(path, name string, fresh []line) error {
 	return nil
 }
 
-func writeLines(enc *json.Encoder, lines []line) error {
+func writeLines(enc *stdjson.Encoder, lines []line) error {
 	enc.SetEscapeHTML(false)
 	for _, l := range lines {
 		if err := enc.Encode(l); err != nil {

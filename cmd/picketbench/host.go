@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	stdjson "encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -54,7 +54,7 @@ func asHost() {
 	}
 	os.Unsetenv(hostVariable)
 	var p hostPlan
-	err := json.Unmarshal([]byte(text), &p)
+	err := stdjson.Unmarshal([]byte(text), &p)
 	if err == nil {
 		var a *adapter.Adapter
 		if a, err = adapter.New(p.config()); err == nil {
@@ -88,7 +88,7 @@ func boot(s *site, name, dir string, registered bool) (*host, error) {
 			Registered: registered,
 		},
 	}
-	text, err := json.Marshal(h.hostPlan)
+	text, err := stdjson.Marshal(h.hostPlan)
 	if err == nil {
 		var self string
 		if self, err = os.Executable(); err == nil {

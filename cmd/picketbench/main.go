@@ -8,7 +8,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	stdjson "encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -81,7 +81,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			failed = append(failed, fmt.Errorf("scenario %s: %w", s.name, err))
 			continue // its figures stay as they were
 		}
-		if err := writeLines(json.NewEncoder(stdout), b.lines); err != nil {
+		if err := writeLines(stdjson.NewEncoder(stdout), b.lines); err != nil {
 			return err
 		}
 		if *out == "" {

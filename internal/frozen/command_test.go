@@ -1,7 +1,7 @@
 package frozen
 
 import (
-	"encoding/json"
+	stdjson "encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -109,7 +109,7 @@ func TestSettings(t *testing.T) {
 		Value string
 		Env   string
 	}
-	if err := json.Unmarshal([]byte(picket(t, "config", "show", "-o", "json")), &settings); err != nil {
+	if err := stdjson.Unmarshal([]byte(picket(t, "config", "show", "-o", "json")), &settings); err != nil {
 		t.Fatal(err)
 	}
 	var lines []string

@@ -2,7 +2,7 @@ package frozen
 
 import (
 	"bytes"
-	"encoding/json"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -58,7 +58,7 @@ func list(value any) []any {
 // mcp calls one method of the MCP endpoint; its result is the data of one event.
 func (s *server) mcp(token, session, method string, params object) (string, object) {
 	s.t.Helper()
-	body, err := json.Marshal(object{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+	body, err := stdjson.Marshal(object{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func (s *server) mcp(token, session, method string, params object) (string, obje
 	response, text := s.send(http.DefaultClient, request)
 	var answer struct{ Result object }
 	start := strings.Index(text, "{")
-	if start < 0 || json.Unmarshal([]byte(strings.TrimSpace(text[start:])), &answer) != nil || answer.Result == nil {
+	if start < 0 || stdjson.Unmarshal([]byte(strings.TrimSpace(text[start:])), &answer) != nil || answer.Result == nil {
 		s.t.Fatalf("%s: %s %s", method, response.Status, text)
 	}
 	return response.Header.Get("Mcp-Session-Id"), answer.Result

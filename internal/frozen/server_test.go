@@ -3,7 +3,7 @@ package frozen
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
+	stdjson "encoding/json"
 	"io"
 	"net/http"
 	"os"
@@ -83,7 +83,7 @@ func (s *server) call(token, method, path string, status int, body any) object {
 	s.t.Helper()
 	var content io.Reader
 	if body != nil {
-		text, err := json.Marshal(body)
+		text, err := stdjson.Marshal(body)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -113,7 +113,7 @@ func (s *server) call(token, method, path string, status int, body any) object {
 		s.t.Fatalf("%s %s: status %d, want %d: %s", method, path, response.StatusCode, status, text)
 	}
 	answer := object{"status": response.StatusCode, "text": string(text)}
-	_ = json.Unmarshal(text, &answer)
+	_ = stdjson.Unmarshal(text, &answer)
 	return answer
 }
 

@@ -2,8 +2,10 @@ package rig
 
 import (
 	"bytes"
-	"encoding/json"
+	stdjson "encoding/json"
 	"errors"
+	"go/parser"
+	"go/token"
 	"io"
 	"os"
 	"os/exec"
@@ -201,6 +203,33 @@ func TestForbiddenImportsAreSeen(t *testing.T) {
 	}
 }
 
+// jsonNames are the names under which the two JSON libraries are imported: the strict
+// one, and that of the standard library.
+var jsonNames = map[string]string{"github.com/go-json-experiment/json": "json", "encoding/json": "stdjson"}
+
+// The strict JSON library and the standard one have the same name in every file.
+func TestJSONHasOneNameEach(t *testing.T) {
+	eachSource(t, func(path string, text []byte) {
+		if !strings.HasSuffix(path, ".go") {
+			return
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, text, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, imported := range file.Imports {
+			imp := strings.Trim(imported.Path.Value, `"`)
+			name := imp[strings.LastIndex(imp, "/")+1:]
+			if imported.Name != nil {
+				name = imported.Name.Name
+			}
+			if want := jsonNames[imp]; want != "" && name != want {
+				t.Errorf("%s imports %s as %s: name it %s", path, imp, name, want)
+			}
+		}
+	})
+}
+
 func allowed(room, imp string, inTest bool) bool {
 	if first, _, _ := strings.Cut(imp, "/"); !strings.Contains(first, ".") {
 		return true // the standard library
@@ -237,7 +266,7 @@ func packages(t *testing.T) []goPackage {
 		t.Fatalf("go list: %v", err)
 	}
 	var all []goPackage
-	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+	for dec := stdjson.NewDecoder(strings.NewReader(string(out))); ; {
 		var p goPackage
 		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
 			break

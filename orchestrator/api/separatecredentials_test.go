@@ -1,7 +1,7 @@
 package api_test
 
 import (
-	"encoding/json"
+	stdjson "encoding/json"
 	"fmt"
 	"testing"
 
@@ -11,7 +11,7 @@ import (
 func leasesOf(t *testing.T, a response) []picket.Lease {
 	t.Helper()
 	var got picket.Acquired
-	if err := json.Unmarshal([]byte(a.raw), &got); err != nil {
+	if err := stdjson.Unmarshal([]byte(a.raw), &got); err != nil {
 		t.Fatal(err)
 	}
 	return got.Leases

@@ -2,7 +2,7 @@ package console
 
 import (
 	"bytes"
-	"encoding/json"
+	stdjson "encoding/json"
 	"fmt"
 	"html/template"
 	"strconv"
@@ -139,11 +139,11 @@ func indentJSON(raw picket.RawJSON) string {
 	if len(raw) == 0 || string(raw) == "null" {
 		return ""
 	}
-	if raw[0] == '"' && json.Unmarshal(raw, &text) == nil {
+	if raw[0] == '"' && stdjson.Unmarshal(raw, &text) == nil {
 		return plain(text)
 	}
 	var out bytes.Buffer
-	if indentSize(raw) > 4*len(raw)+1024 || json.Indent(&out, raw, "", "  ") != nil {
+	if indentSize(raw) > 4*len(raw)+1024 || stdjson.Indent(&out, raw, "", "  ") != nil {
 		return plain(string(raw))
 	}
 	return plain(out.String())

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
-	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json"
 )
 
 // Reply walks what a script answered. A shape that is not the expected one is
@@ -89,7 +89,7 @@ func (r *Reply) JSON(v any, into any) {
 	if s == "" {
 		return
 	}
-	if err := jsonv2.Unmarshal([]byte(s), into); err != nil && r.Err == nil {
+	if err := json.Unmarshal([]byte(s), into); err != nil && r.Err == nil {
 		r.Err = fmt.Errorf("reply of %s: %w", r.script, err)
 	}
 }

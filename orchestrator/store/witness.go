@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
 )
@@ -145,7 +145,7 @@ func (w *witness) read() (floorRecord, error) {
 		return floorRecord{}, fmt.Errorf("read witness: %w", err)
 	}
 	var file floorRecord
-	if err := jsonv2.Unmarshal(text, &file, jsonv2.RejectUnknownMembers(true)); err != nil ||
+	if err := json.Unmarshal(text, &file, json.RejectUnknownMembers(true)); err != nil ||
 		file.Namespace != namespace || file.Floor < 0 {
 		return floorRecord{}, picket.Refuse(picket.CodeUnavailable,
 			"Move it away and start again: the floor is then taken from Redis, or from the clock where that is another server.",
@@ -155,7 +155,7 @@ func (w *witness) read() (floorRecord, error) {
 }
 
 func (w *witness) write(next floorRecord) error {
-	text, err := jsonv2.Marshal(next)
+	text, err := json.Marshal(next)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 package llm_test
 
 import (
-	"encoding/json"
+	stdjson "encoding/json"
 	"maps"
 	"reflect"
 	"slices"
@@ -32,10 +32,10 @@ func FuzzPrompt(f *testing.F) {
 			return
 		}
 		var before, after map[string]any
-		if json.Unmarshal(body, &before) != nil {
+		if stdjson.Unmarshal(body, &before) != nil {
 			return // more lenient with what is not text
 		}
-		if err := json.Unmarshal(sent, &after); err != nil {
+		if err := stdjson.Unmarshal(sent, &after); err != nil {
 			t.Fatalf("%q became %q: %v", body, sent, err)
 		}
 		limitedTools(t, after, anthropic)

@@ -5,7 +5,7 @@ package mcp
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
+	stdjson "encoding/json"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -180,7 +180,7 @@ func (l *upstreamConn) forwardNotification(call *activeCall, method string, para
 	switch method {
 	case "notifications/progress":
 		var p mcp.ProgressNotificationParams
-		if json.Unmarshal(params, &p) != nil {
+		if stdjson.Unmarshal(params, &p) != nil {
 			return
 		}
 		token, _ := p.ProgressToken.(string)
@@ -198,7 +198,7 @@ func (l *upstreamConn) forwardNotification(call *activeCall, method string, para
 		}
 	case "notifications/message":
 		var p mcp.LoggingMessageParams
-		if json.Unmarshal(params, &p) != nil {
+		if stdjson.Unmarshal(params, &p) != nil {
 			return
 		}
 		if call == nil {

@@ -2,7 +2,7 @@ package mcp
 
 import (
 	"bytes"
-	"encoding/json"
+	stdjson "encoding/json"
 	"errors"
 	"io"
 	"mime"
@@ -136,11 +136,11 @@ func (h *observedStream) inspect(data []byte) {
 		return
 	}
 	var m struct {
-		ID     any             `json:"id"`
-		Method string          `json:"method"`
-		Params json.RawMessage `json:"params"`
+		ID     any                `json:"id"`
+		Method string             `json:"method"`
+		Params stdjson.RawMessage `json:"params"`
 	}
-	if json.Unmarshal(data, &m) == nil && m.ID == nil {
+	if stdjson.Unmarshal(data, &m) == nil && m.ID == nil {
 		h.onNotification(m.Method, m.Params)
 	}
 }

@@ -1,7 +1,7 @@
 package mcp
 
 import (
-	"encoding/json"
+	stdjson "encoding/json"
 	"fmt"
 	"strings"
 	"unicode"
@@ -37,7 +37,7 @@ func untrustedText(text string) string {
 func boundedRPCError(e *jsonrpc.Error) *jsonrpc.Error {
 	out := &jsonrpc.Error{Code: e.Code, Message: untrustedText(e.Message), Data: e.Data}
 	if len(out.Data) > maxErrorData {
-		out.Data = json.RawMessage(fmt.Sprintf(`{"cut":"it had %d bytes"}`, len(e.Data)))
+		out.Data = stdjson.RawMessage(fmt.Sprintf(`{"cut":"it had %d bytes"}`, len(e.Data)))
 	}
 	return out
 }

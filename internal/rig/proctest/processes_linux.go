@@ -2,7 +2,7 @@ package proctest
 
 import (
 	"bytes"
-	"encoding/json"
+	stdjson "encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -142,7 +142,7 @@ func ReadRecord(t *testing.T, dir string) (r Record) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(dir, "process.json"))
 	if err == nil {
-		err = json.Unmarshal(b, &r)
+		err = stdjson.Unmarshal(b, &r)
 	}
 	if err != nil {
 		t.Fatal(err)
