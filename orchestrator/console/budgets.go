@@ -210,7 +210,8 @@ func (v *request) budgetPage(typed formInput, problem error) error {
 	if err != nil {
 		return err
 	}
-	found, err := v.backend.Budgets.Ledger(v.ctx(), picket.LedgerQuery{TaskID: e.ID, Limit: maxTreeRows, NewestFirst: true})
+	found, err := v.backend.Budgets.Ledger(v.ctx(), picket.LedgerQuery{TaskID: e.ID, Limit: maxTreeRows,
+		NewestFirst: true})
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,8 @@ func (v *request) leasesPage(taskID string, typed formInput, problem error) erro
 		return err
 	}
 	// The titles of the newest; the others show their id.
-	named, err := v.backend.Tasks.Tasks(v.ctx(), picket.TaskQuery{States: []picket.TaskState{picket.TaskLeased}, Limit: 200})
+	named, err := v.backend.Tasks.Tasks(v.ctx(), picket.TaskQuery{States: []picket.TaskState{picket.TaskLeased},
+		Limit: 200})
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,8 @@ func (w *overviewView) fillFigures(v *request) {
 }
 
 func (w *overviewView) loadWaiting(v *request) error {
-	open, err := v.backend.Handoffs.Handoffs(v.ctx(), picket.HandoffQuery{State: picket.HandoffOpen, Limit: maxQueueRows})
+	open, err := v.backend.Handoffs.Handoffs(v.ctx(), picket.HandoffQuery{State: picket.HandoffOpen,
+		Limit: maxQueueRows})
 	if err != nil {
 		return err
 	}

@@ -194,7 +194,8 @@ func (w *reviewView) loadLogTail(v *request) error {
 	if err != nil || end.Offset == 0 {
 		return err
 	}
-	tail, err := v.backend.Tasks.Log(v.ctx(), w.TaskID, w.Run.RunID, "stdout", max(end.Offset-maxLogShown, 0), maxLogShown)
+	tail, err := v.backend.Tasks.Log(v.ctx(), w.TaskID, w.Run.RunID, "stdout", max(end.Offset-maxLogShown, 0),
+		maxLogShown)
 	text := terminalText(tail.Data)
 	if i := strings.IndexByte(text, '\n'); tail.MidLine && i >= 0 {
 		text = text[i+1:]
