@@ -179,3 +179,24 @@ type LeaseCredential struct {
 
 // IsZero reports whether no credential was presented.
 func (h LeaseCredential) IsZero() bool { return h.RunID == "" || h.TaskID == "" || h.Secret == "" }
+
+// LeaseTokenPrefix begins every lease token, and KeyPrefix every API key.
+const (
+	LeaseTokenPrefix = "pkl_"
+	KeyPrefix        = "pkk_"
+)
+
+// A LeaseSide is the side of a lease that a lease token was made for. The MAC of the
+// token covers it, so a token of one side cannot be changed into one of the other.
+type LeaseSide string
+
+// The sides of a lease.
+const (
+	// SideBoth is the token of an acquire that did not ask for two: it
+	// opens every route.
+	SideBoth LeaseSide = ""
+	// SideAdapter keeps the lease and reports about the run.
+	SideAdapter LeaseSide = "adapter"
+	// SideAgent calls tools and language models.
+	SideAgent LeaseSide = "agent"
+)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/process"
+	"github.com/picket-dev/picket/internal/seal"
 )
 
 // The files in a run's own directory.
@@ -113,9 +114,9 @@ func (n *leaseRecord) sealContext(whose string) string {
 	return whose + " " + n.RunID + " " + n.ProxyURL
 }
 
-func leaseRecordSealer(key picket.Secret) (*picket.Sealer, error) {
+func leaseRecordSealer(key picket.Secret) (*seal.Sealer, error) {
 	sum := sha256.Sum256([]byte("lease note\x00" + key.Reveal()))
-	return picket.NewSealer(sum[:])
+	return seal.New(sum[:])
 }
 
 // saveDeadline notes how long the lease now lasts.

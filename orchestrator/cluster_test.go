@@ -17,6 +17,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -169,7 +170,7 @@ func keysOf(t *testing.T, n *rig.Node, pattern string) []string {
 
 // oneTaskLife is the life of one task between two processes. Nobody here looks twice:
 // who waits is woken, or the life ends with an error.
-func oneTaskLife(ctx context.Context, people, workers *orchestrator.Engine, sealer *picket.Sealer) error {
+func oneTaskLife(ctx context.Context, people, workers *orchestrator.Engine, sealer *seal.Sealer) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	told := make(chan error, 1)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/orchestrator/store"
 )
 
@@ -28,8 +29,8 @@ type Config struct {
 	Redis redis.UniversalOptions
 	// Namespaces this process serves. Defaults to ["default"].
 	Namespaces []string
-	// Sealer makes lease capabilities. Required.
-	Sealer *picket.Sealer
+	// Sealer makes lease tokens and encrypts secrets, see [NewSealer]. Required.
+	Sealer *seal.Sealer
 	// ProxyURL is put into leases: where adapters and agents find the tool
 	// proxy. Defaults to "".
 	ProxyURL string
@@ -71,6 +72,10 @@ type Config struct {
 	// Log receives what nobody asked for. Defaults to slog.Default().
 	Log *slog.Logger
 }
+
+// NewSealer returns the Sealer of one or two secret keys of at least 32 bytes. The first
+// key seals, and both open, so a key can be replaced while leases live.
+func NewSealer(keys ...[]byte) (*seal.Sealer, error) { return seal.New(keys...) }
 
 // Store is a connection to one Redis and the engines of the namespaces in it.
 type Store struct {

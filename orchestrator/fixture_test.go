@@ -12,6 +12,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -41,7 +42,7 @@ func onBothStores(t *testing.T, test func(t *testing.T, f *fixture)) {
 type fixture struct {
 	*orchestrator.Engine
 	store    *orchestrator.Store
-	sealer   *picket.Sealer
+	sealer   *seal.Sealer
 	ctx      context.Context
 	raw      redis.UniversalClient // past the engine
 	virtual  bool

@@ -17,6 +17,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -36,7 +37,7 @@ type historyRecorder struct {
 	clean     *orchestrator.Engine
 	raw       redis.UniversalClient
 	prefix    string
-	sealer    *picket.Sealer
+	sealer    *seal.Sealer
 	faults    *rig.FaultProxy
 	start     time.Time
 	losses    *lossPlan

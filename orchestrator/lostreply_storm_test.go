@@ -18,6 +18,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -33,7 +34,7 @@ type storm struct {
 	ctx     context.Context
 	e       *orchestrator.Engine
 	past    *orchestrator.Engine // through the network and past it
-	sealer  *picket.Sealer
+	sealer  *seal.Sealer
 	seed    uint64
 	sent    atomic.Int64 // calls, repeats among them
 	repeats atomic.Int64

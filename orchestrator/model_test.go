@@ -19,6 +19,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -128,7 +129,7 @@ type machine struct {
 	raw     redis.UniversalClient
 	prefix  string
 	virtual bool
-	sealer  *picket.Sealer
+	sealer  *seal.Sealer
 
 	m    *model
 	j    *eventReplay

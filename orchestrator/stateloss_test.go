@@ -17,8 +17,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -47,7 +47,7 @@ type lossHistory struct {
 	ctx    context.Context
 	seed   uint64
 	rnd    *rand.Rand
-	sealer *picket.Sealer
+	sealer *seal.Sealer
 	server *rig.DurableServer
 	raw    redis.UniversalClient
 	procs  []*lossProcess // orchestrators first

@@ -15,6 +15,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -50,7 +51,7 @@ type crowd struct {
 	ctx    context.Context
 	stores [2]*orchestrator.Store
 	e      [2]*orchestrator.Engine
-	sealer *picket.Sealer
+	sealer *seal.Sealer
 	seed   uint64
 	wg     sync.WaitGroup // everything that must end before the stores close
 

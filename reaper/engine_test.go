@@ -13,6 +13,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/reaper"
 )
@@ -23,7 +24,7 @@ var operator = picket.Caller{Actor: "key_test"}
 type namespace struct {
 	*orchestrator.Engine
 	t      *testing.T
-	sealer *picket.Sealer
+	sealer *seal.Sealer
 }
 
 // open connects to a store; close ends the connection.

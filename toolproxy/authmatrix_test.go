@@ -11,6 +11,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/toolproxy"
 	"github.com/picket-dev/picket/toolproxy/llm"
 	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
@@ -90,7 +91,7 @@ var matrix = []matrixRow{
 	}),
 	everywhere(noEntry, "of another installation", func(h *engineEnv) string {
 		l := h.submitAndLease()
-		s, err := picket.NewSealer([]byte(strings.Repeat("x", 32)))
+		s, err := seal.New([]byte(strings.Repeat("x", 32)))
 		h.ok(err)
 		return s.LeaseToken("default", l.TaskID, l.RunID).Reveal()
 	}),

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/toolproxy"
 )
 
@@ -73,7 +74,7 @@ func corrupt(s string) string {
 
 func newProxyEnvWithKey(t *testing.T, b byte) *proxyEnv {
 	t.Helper()
-	s, err := picket.NewSealer([]byte(strings.Repeat(string(rune(b)), 32)))
+	s, err := seal.New([]byte(strings.Repeat(string(rune(b)), 32)))
 	if err != nil {
 		t.Fatal(err)
 	}

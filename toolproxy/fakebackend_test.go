@@ -19,6 +19,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig/contract"
 	"github.com/picket-dev/picket/internal/rig/remains"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/toolproxy"
 	"github.com/picket-dev/picket/toolproxy/llm"
@@ -33,9 +34,9 @@ const (
 	aRun  = "run_01JZZZZZZZZZZZZZZZZZZZZZZB"
 )
 
-func newSealer(t testing.TB) *picket.Sealer {
+func newSealer(t testing.TB) *seal.Sealer {
 	t.Helper()
-	s, err := picket.NewSealer(bytes.Repeat([]byte{7}, 32))
+	s, err := seal.New(bytes.Repeat([]byte{7}, 32))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +184,7 @@ func (d *fakeBackend) count() int {
 type proxyEnv struct {
 	e      *echo.Echo
 	proxy  *toolproxy.Proxy
-	sealer *picket.Sealer
+	sealer *seal.Sealer
 	log    *bytes.Buffer
 	doc    *contract.Document // answers are held against it; nil: they are not
 	stub   bool               // behind it is a desk, whose good answers are hollow
@@ -200,7 +201,7 @@ func newProxyEnv(t testing.TB, door toolproxy.Backend) *proxyEnv {
 	return f
 }
 
-func newProxyEnvOf(t testing.TB, sealer *picket.Sealer, door func(string) toolproxy.Backend) *proxyEnv {
+func newProxyEnvOf(t testing.TB, sealer *seal.Sealer, door func(string) toolproxy.Backend) *proxyEnv {
 	t.Helper()
 	return newProxyEnvWith(t, toolproxy.Config{Sealer: sealer, Backend: door})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/toolproxy"
 	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
@@ -31,7 +32,7 @@ const patience = 30 * time.Second
 type gatewayEnv struct {
 	*toolproxy.Proxy
 	url     string
-	sealer  *picket.Sealer
+	sealer  *seal.Sealer
 	changed chan struct{} // a client was told that the tools have changed
 	log     *syncWriter
 	lines   *strings.Builder

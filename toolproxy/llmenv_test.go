@@ -13,6 +13,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/toolproxy"
 	"github.com/picket-dev/picket/toolproxy/llm"
@@ -85,14 +86,14 @@ func newLLMEnv(t *testing.T, m *fakeModel, door toolproxy.Backend, change ...fun
 	return newLLMEnvOf(t, m, newSealer(t), door, change...)
 }
 
-func newLLMEnvOf(t *testing.T, m *fakeModel, sealer *picket.Sealer, door toolproxy.Backend,
+func newLLMEnvOf(t *testing.T, m *fakeModel, sealer *seal.Sealer, door toolproxy.Backend,
 	change ...func(*llm.Config)) *llmEnv {
 	t.Helper()
 	return newLLMEnvPriced(t, m, sealer, door, nil, change...)
 }
 
 // newLLMEnvPriced is a mind with prices for tools.
-func newLLMEnvPriced(t *testing.T, m *fakeModel, sealer *picket.Sealer, door toolproxy.Backend,
+func newLLMEnvPriced(t *testing.T, m *fakeModel, sealer *seal.Sealer, door toolproxy.Backend,
 	tools map[string]budget.Price,
 	change ...func(*llm.Config)) *llmEnv {
 	t.Helper()

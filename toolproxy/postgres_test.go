@@ -8,6 +8,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/toolproxy/tools"
 )
 
@@ -27,7 +28,7 @@ func startPostgres(t *testing.T) *postgres {
 func (p *postgres) as(role string) picket.Secret { return picket.Secret(p.As(role)) }
 
 // fence makes the marks of the database main.
-func (p *postgres) fence(t testing.TB, s *picket.Sealer, table string) {
+func (p *postgres) fence(t testing.TB, s *seal.Sealer, table string) {
 	t.Helper()
 	sql, err := tools.FenceSQL(s, "main", table, "agents")
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/internal/web"
 )
 
@@ -47,7 +48,7 @@ type refusalLog interface {
 // Config says whom the proxy trusts and where it knocks.
 type Config struct {
 	// Sealer opens lease capabilities. Required.
-	Sealer *picket.Sealer
+	Sealer *seal.Sealer
 	// Backend finds the state of record of a namespace; nil (a nil interface,
 	// not a nil pointer inside one) when this process does not serve it.
 	// Required.
@@ -69,7 +70,7 @@ type Part func(p *Proxy) error
 
 // Proxy answers the routes under /v1 and those of its parts.
 type Proxy struct {
-	sealer       *picket.Sealer
+	sealer       *seal.Sealer
 	backend      func(namespace string) Backend
 	prices       func() *budget.PriceList
 	rates        *web.Rates

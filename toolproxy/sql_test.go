@@ -13,6 +13,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/toolproxy"
 	"github.com/picket-dev/picket/toolproxy/tools"
 )
@@ -28,7 +29,7 @@ func newSQLEnv(t testing.TB, pg *postgres, db tools.Database) sqlEnv {
 	return newSQLEnvOf(t, newSealer(t), pg, db)
 }
 
-func newSQLEnvOf(t testing.TB, s *picket.Sealer, pg *postgres, db tools.Database) sqlEnv {
+func newSQLEnvOf(t testing.TB, s *seal.Sealer, pg *postgres, db tools.Database) sqlEnv {
 	t.Helper()
 	if db.URL == "" {
 		db.URL = pg.as("agents")

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/toolproxy/tools"
 )
 
@@ -110,7 +111,7 @@ func (b sqlEnv) forge(t *testing.T, h *fakeRun, task string, token int64, lease,
 }
 
 // markMACs are the MACs of a writer for a database as Postgres reads an array of them.
-func markMACs(s *picket.Sealer, database, task string, token int64, lease string) string {
+func markMACs(s *seal.Sealer, database, task string, token int64, lease string) string {
 	var all []string
 	for _, key := range s.DeriveAll("sql fence\x00" + database) {
 		h := hmac.New(sha256.New, key)
@@ -128,7 +129,7 @@ func sqlForged(t *testing.T, b sqlEnv) {
 	if got := b.forge(t, newFakeRun(17, 0), of, 17, lease, mine); got != "raised" {
 		t.Fatalf("the right MAC: %s", got)
 	}
-	other, err := picket.NewSealer(bytes.Repeat([]byte{8}, 32))
+	other, err := seal.New(bytes.Repeat([]byte{8}, 32))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +222,7 @@ func sqlShadows(t *testing.T, b sqlEnv) {
 func sqlKeys(t *testing.T, b sqlEnv) {
 	first, second := bytes.Repeat([]byte{7}, 32), bytes.Repeat([]byte{9}, 32)
 	write := func(n int, keys ...[]byte) error {
-		s, err := picket.NewSealer(keys...)
+		s, err := seal.New(keys...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,7 +236,7 @@ func sqlKeys(t *testing.T, b sqlEnv) {
 	if err := write(631, second, first); err != nil {
 		t.Errorf("while the secret is replaced: %v", err)
 	}
-	s, err := picket.NewSealer(second)
+	s, err := seal.New(second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/settings"
+	"github.com/picket-dev/picket/internal/seal"
 )
 
 func newInit() *cobra.Command {
@@ -96,7 +97,7 @@ func countAdmins(keys []picket.APIKey) int {
 
 // newSharedServer is a house over a Redis that others share.
 func newSharedServer(cmd *cobra.Command, cfg settings.Settings, r roles,
-	secret func(string) (*picket.Sealer, error)) (serverProcess, error) {
+	secret func(string) (*seal.Sealer, error)) (serverProcess, error) {
 	h := serverProcess{roles: r, cfg: cfg, proxyURL: cfg.ProxyURL, log: settings.NewLog(cfg, os.Stderr)}
 	if cfg.Redis == "" {
 		return h, picket.Refuse(exit.CodeUsage,

@@ -13,13 +13,14 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/internal/seal"
 )
 
 // The secret file holds one or two lines of 64 hexadecimal digits. The first
 // seals leases, both open them: put a new one on top to rotate.
 
 // loadSealer reads the secret file.
-func loadSealer(path string) (*picket.Sealer, error) {
+func loadSealer(path string) (*seal.Sealer, error) {
 	text, err := cli.ReadSecret(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, picket.Refuse(exit.CodeUsage, "Make one: picket init --redis URL --secret-file "+path,
@@ -36,7 +37,7 @@ func loadSealer(path string) (*picket.Sealer, error) {
 		}
 		keys = append(keys, key)
 	}
-	sealer, err := picket.NewSealer(keys...)
+	sealer, err := seal.New(keys...)
 	if err != nil {
 		return nil, exit.Usagef("%s: %v", path, err)
 	}
@@ -44,7 +45,7 @@ func loadSealer(path string) (*picket.Sealer, error) {
 }
 
 // ensureSealer makes the secret file when it is missing.
-func ensureSealer(path string) (*picket.Sealer, error) {
+func ensureSealer(path string) (*seal.Sealer, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		key := make([]byte, 32)
 		if _, err := rand.Read(key); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/doctor"
 	"github.com/picket-dev/picket/cmd/picket/settings"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/orchestrator/api"
@@ -48,7 +49,7 @@ type serverProcess struct {
 	cfg      settings.Settings
 	redis    redis.UniversalOptions
 	memory   bool
-	sealer   *picket.Sealer
+	sealer   *seal.Sealer
 	proxyURL string // URL of the tool proxy, put into leases
 	prices   *livePrices
 	log      *slog.Logger

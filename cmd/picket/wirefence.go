@@ -19,6 +19,7 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/cmd/picket/doctor"
 	"github.com/picket-dev/picket/cmd/picket/settings"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/toolproxy/tools"
 )
 
@@ -63,7 +64,7 @@ func newFenceSQL() *cobra.Command {
 }
 
 // sealerOf reads the secret file of the server, or the one that `picket up` made.
-func sealerOf(s settings.Settings) (*picket.Sealer, error) {
+func sealerOf(s settings.Settings) (*seal.Sealer, error) {
 	own := filepath.Join(s.Data, "secret.key")
 	if path := s.SecretFile; path != "" {
 		own = path

@@ -13,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/orchestrator/console"
@@ -116,7 +117,7 @@ func noStream(echo.Context, picket.Principal, func() error) error {
 }
 
 // fillReviews makes n tasks, every second of which waits for a person.
-func fillReviews(ctx context.Context, p plan, e *orchestrator.Engine, sealer *picket.Sealer, n int) error {
+func fillReviews(ctx context.Context, p plan, e *orchestrator.Engine, sealer *seal.Sealer, n int) error {
 	p.Tasks = n
 	err := spread(p, func() error {
 		_, err := e.Submit(ctx, asBench,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -19,7 +20,7 @@ type deep struct {
 	server *redisServer
 	store  *orchestrator.Store
 	engine *orchestrator.Engine
-	sealer *picket.Sealer
+	sealer *seal.Sealer
 	filled time.Duration
 	lives  int // a round
 	seen   map[string]times

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -45,7 +46,7 @@ func fillSpec(p plan) picket.TaskSpec {
 }
 
 // fillLeased submits n tasks and leases that many, a hundred a call.
-func fillLeased(ctx context.Context, p plan, e *orchestrator.Engine, sealer *picket.Sealer,
+func fillLeased(ctx context.Context, p plan, e *orchestrator.Engine, sealer *seal.Sealer,
 	n int) ([]picket.LeaseCredential, error) {
 	if err := fillQueued(ctx, p, e, n); err != nil {
 		return nil, fmt.Errorf("submit: %w", err)
@@ -55,7 +56,7 @@ func fillLeased(ctx context.Context, p plan, e *orchestrator.Engine, sealer *pic
 
 // leaseAll leases n queued tasks, a hundred a call, two calls at a time: more
 // would only wait for each other.
-func leaseAll(ctx context.Context, p plan, e *orchestrator.Engine, sealer *picket.Sealer,
+func leaseAll(ctx context.Context, p plan, e *orchestrator.Engine, sealer *seal.Sealer,
 	n int) ([]picket.LeaseCredential, error) {
 	const batch, callers = 100, 2
 	held := make([]picket.LeaseCredential, n)

@@ -10,6 +10,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/client"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/orchestrator/api"
@@ -26,7 +27,7 @@ type site struct {
 
 // openSite serves a store; the client keeps a connection for each worker and
 // each submitter.
-func openSite(ctx context.Context, store *orchestrator.Store, sealer *picket.Sealer, workers int) (*site, error) {
+func openSite(ctx context.Context, store *orchestrator.Store, sealer *seal.Sealer, workers int) (*site, error) {
 	log := slog.New(slog.DiscardHandler)
 	engine := store.Engine("default")
 	made, err := engine.CreateKey(ctx, asBench,

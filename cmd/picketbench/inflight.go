@@ -11,6 +11,7 @@ import (
 
 	"github.com/hibiken/asynq"
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -76,7 +77,7 @@ type ending struct {
 	plan   plan
 	server *redisServer
 	engine *orchestrator.Engine
-	sealer *picket.Sealer
+	sealer *seal.Sealer
 	batch  int // tasks ended a round
 	held   int
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -20,7 +21,7 @@ type crowd struct {
 	server *redisServer
 	store  *orchestrator.Store
 	engine *orchestrator.Engine
-	sealer *picket.Sealer
+	sealer *seal.Sealer
 	held   []picket.LeaseCredential
 	calls  int // a round
 	random *rand.Rand

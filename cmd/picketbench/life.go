@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -89,7 +90,7 @@ var (
 	asBench = picket.Caller{Actor: "bench"}
 )
 
-func engineDoor(e *orchestrator.Engine, sealer *picket.Sealer) door {
+func engineDoor(e *orchestrator.Engine, sealer *seal.Sealer) door {
 	return door{
 		submit: func(ctx context.Context, spec picket.TaskSpec) error {
 			_, err := e.Submit(ctx, asBench, spec)

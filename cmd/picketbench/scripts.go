@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/redis/go-redis/v9"
 )
@@ -79,7 +80,7 @@ var bareScript = redis.NewScript("return 1")
 
 // stages are a bare script to compare with, a life that is renewed, reports and goes to review, and the other
 // ways out of a lease.
-func stages(p plan, r *redisServer, e *orchestrator.Engine, sealer *picket.Sealer, tasks int) []stage {
+func stages(p plan, r *redisServer, e *orchestrator.Engine, sealer *seal.Sealer, tasks int) []stage {
 	held := make([]picket.LeaseCredential, tasks)
 	submit := func(review picket.ReviewBy) func(context.Context, int) error {
 		return func(ctx context.Context, _ int) error {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -91,7 +92,7 @@ func drain(ctx context.Context, p plan, r *redisServer, w worker) (sample, error
 }
 
 // drainBy lets the plan's workers work until nothing is left.
-func drainBy(ctx context.Context, p plan, e *orchestrator.Engine, sealer *picket.Sealer, w worker) error {
+func drainBy(ctx context.Context, p plan, e *orchestrator.Engine, sealer *seal.Sealer, w worker) error {
 	errs := make(chan error, p.Workers)
 	var group sync.WaitGroup
 	for range p.Workers {

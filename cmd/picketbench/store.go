@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/redis/go-redis/v9"
 )
@@ -15,8 +15,8 @@ import (
 // openStore opens Picket's state of record on a Redis of ours, as a process that
 // may found it: its tokens begin at 1. Without pipelined, every script is a
 // round trip of its own.
-func openStore(ctx context.Context, r *redisServer, pipelined bool) (*orchestrator.Store, *picket.Sealer, error) {
-	sealer, err := picket.NewSealer(bytes.Repeat([]byte("k"), 32))
+func openStore(ctx context.Context, r *redisServer, pipelined bool) (*orchestrator.Store, *seal.Sealer, error) {
+	sealer, err := seal.New(bytes.Repeat([]byte("k"), 32))
 	if err != nil {
 		return nil, nil, err
 	}

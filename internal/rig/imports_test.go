@@ -27,8 +27,8 @@ var anyImport = []string{"*"}
 var mayImport = map[string][]string{
 	"picket": {"budget", "github.com/go-json-experiment/json/..."},
 	"budget": {"github.com/shopspring/decimal"},
-	"orchestrator": {"picket", "budget", "orchestrator/store", "internal/text", "github.com/redis/go-redis/v9/...",
-		"github.com/oklog/ulid/v2", "github.com/go-json-experiment/json/..."},
+	"orchestrator": {"picket", "budget", "orchestrator/store", "internal/seal", "internal/text",
+		"github.com/redis/go-redis/v9/...", "github.com/oklog/ulid/v2", "github.com/go-json-experiment/json/..."},
 	"orchestrator/store": {"picket", "budget", "orchestrator/lua", "internal/text", "github.com/redis/go-redis/v9/...",
 		"github.com/oklog/ulid/v2", "github.com/go-json-experiment/json/..."},
 	"orchestrator/lua": nil, // the scripts, embedded
@@ -37,12 +37,13 @@ var mayImport = map[string][]string{
 		"github.com/go-json-experiment/json/..."},
 	"orchestrator/console": {"picket", "budget", "internal/web", "github.com/labstack/echo/v4/...",
 		"github.com/go-json-experiment/json/..."},
-	"toolproxy": {"picket", "budget", "internal/web", "internal/outbound", "github.com/labstack/echo/v4/...",
+	"toolproxy": {"picket", "budget", "internal/seal", "internal/web", "internal/outbound",
+		"github.com/labstack/echo/v4/...",
 		"github.com/go-json-experiment/json/..."},
 	"toolproxy/mcp": {"picket", "budget", "internal/sse", "internal/web", "internal/outbound", "toolproxy",
 		"github.com/labstack/echo/v4/...",
 		"github.com/go-json-experiment/json/...", "github.com/modelcontextprotocol/go-sdk/..."},
-	"toolproxy/tools": {"picket", "budget", "internal/web", "internal/outbound", "toolproxy",
+	"toolproxy/tools": {"picket", "budget", "internal/seal", "internal/web", "internal/outbound", "toolproxy",
 		"github.com/go-json-experiment/json/...", "github.com/jackc/pgx/v5/..."},
 	"toolproxy/llm": {"picket", "budget", "internal/sse", "internal/web", "internal/outbound", "toolproxy",
 		"github.com/labstack/echo/v4/...", "github.com/go-json-experiment/json/..."},
@@ -51,7 +52,7 @@ var mayImport = map[string][]string{
 	"reaper/webhooks":  {"picket", "internal/outbound", "github.com/go-json-experiment/json/..."},
 	"client":           {"picket", "budget", "internal/sse", "github.com/go-json-experiment/json/..."},
 	"adapter": {"picket", "budget", "client", "adapter/agents", "adapter/process", "adapter/workspace",
-		"internal/text", "internal/files",
+		"internal/text", "internal/files", "internal/seal",
 		"golang.org/x/sys/...", "github.com/go-json-experiment/json/..."},
 	"adapter/agents": {"picket", "budget", "internal/text", "internal/files",
 		"github.com/go-json-experiment/json/..."},
@@ -63,6 +64,7 @@ var mayImport = map[string][]string{
 	"internal/web":        {"picket", "github.com/labstack/echo/v4/...", "github.com/go-json-experiment/json/..."},
 	"internal/sse":        nil,
 	"internal/text":       nil,
+	"internal/seal":       {"picket"},
 	"internal/files":      {"github.com/go-json-experiment/json/..."},
 	"internal/outbound":   {"picket", "internal/web"},
 	"internal/devredis": {"picket", "github.com/redis/go-redis/v9/...", "github.com/alicebob/miniredis/v2/...",
@@ -108,7 +110,7 @@ var mayImport = map[string][]string{
 // libraries and the rig. A room's tests do not reach into a sibling either,
 // except for testsOnEngine; what joins more rooms is tested in cmd/picket.
 var mayImportInTests = []string{
-	"picket", "budget", "internal/rig/...", "internal/devredis", "internal/llmstub", "internal/web",
+	"picket", "budget", "internal/rig/...", "internal/devredis", "internal/llmstub", "internal/seal", "internal/web",
 	"orchestrator/lua", // read as text
 	"adapter/adaptertest",
 	"github.com/alicebob/miniredis/v2/...", "github.com/redis/go-redis/v9/...", "github.com/labstack/echo/v4/...",

@@ -16,8 +16,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/devredis"
+	"github.com/picket-dev/picket/internal/seal"
 )
 
 // Store says where a test's store is, in the terms of orchestrator.Config.
@@ -117,8 +117,8 @@ func answering(s Store) error {
 }
 
 // Sealer returns a sealer with a fixed key, so capabilities of a test repeat.
-func Sealer() *picket.Sealer {
-	s, err := picket.NewSealer(bytes.Repeat([]byte("k"), 32))
+func Sealer() *seal.Sealer {
+	s, err := seal.New(bytes.Repeat([]byte("k"), 32))
 	if err != nil {
 		panic(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/internal/rig/contract"
 	"github.com/picket-dev/picket/internal/rig/remains"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/orchestrator/api"
@@ -48,7 +49,7 @@ type fixture struct {
 	client  *http.Client
 	api     *api.API
 	handler http.Handler
-	sealer  *picket.Sealer
+	sealer  *seal.Sealer
 	keys    map[string]string // by scope; "" is not a key
 	store   *orchestrator.Store
 	stop    func() // stops the server and waits for it

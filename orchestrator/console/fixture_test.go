@@ -21,6 +21,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/internal/rig/remains"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/orchestrator/console"
@@ -33,7 +34,7 @@ type fixture struct {
 	*orchestrator.Engine
 	t            testing.TB
 	handler      http.Handler
-	sealer       *picket.Sealer
+	sealer       *seal.Sealer
 	log          *lockedBuffer
 	store        *orchestrator.Store
 	redis        redis.UniversalClient

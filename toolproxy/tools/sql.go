@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/toolproxy"
 )
@@ -73,7 +74,7 @@ func (d Database) marksTable(name string) (string, error) {
 // SQL is the part that offers the tool sql for these databases, by name. The sealer
 // derives the keys of the fence marks; it is the one of [FenceSQL]. An URL or a table
 // name that cannot be read is an error.
-func SQL(sealer *picket.Sealer, databases map[string]Database) toolproxy.Part {
+func SQL(sealer *seal.Sealer, databases map[string]Database) toolproxy.Part {
 	return func(p *toolproxy.Proxy) error {
 		s, err := newSQLSource(p, sealer, databases)
 		if err != nil {
@@ -84,7 +85,7 @@ func SQL(sealer *picket.Sealer, databases map[string]Database) toolproxy.Part {
 	}
 }
 
-func newSQLSource(p *toolproxy.Proxy, sealer *picket.Sealer, configured map[string]Database) (*sqlSource, error) {
+func newSQLSource(p *toolproxy.Proxy, sealer *seal.Sealer, configured map[string]Database) (*sqlSource, error) {
 	s := &sqlSource{proxy: p, databases: map[string]database{}, tool: listing("sql")}
 	for name, d := range configured {
 		config, err := pgconn.ParseConfig(d.URL.Reveal())

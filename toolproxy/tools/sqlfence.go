@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/internal/web"
 )
 
@@ -35,7 +36,7 @@ type writerIdentity struct {
 }
 
 // newFenceMarks is the table of a configured database.
-func newFenceMarks(s *picket.Sealer, database, table string) fenceMarks {
+func newFenceMarks(s *seal.Sealer, database, table string) fenceMarks {
 	if !strings.Contains(table, ".") {
 		table = "public." + table // the search path is the agent's to change
 	}
@@ -167,7 +168,7 @@ func quoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, 
 // it through the tool sql. The SQL contains a key that the role of agents must not
 // learn. name is the name under tools.sql, and table that of its marks ("" for the
 // default).
-func FenceSQL(s *picket.Sealer, name, table, role string) (picket.Secret, error) {
+func FenceSQL(s *seal.Sealer, name, table, role string) (picket.Secret, error) {
 	d := Database{Marks: table}
 	checked, err := d.marksTable(name)
 	if err != nil {
@@ -203,7 +204,7 @@ func FenceProblems(ctx context.Context, name string, d Database) ([]string, erro
 	if err != nil {
 		return nil, err
 	}
-	m := newFenceMarks(&picket.Sealer{}, name, table)
+	m := newFenceMarks(&seal.Sealer{}, name, table)
 	config, err := pgconn.ParseConfig(d.URL.Reveal())
 	if err != nil {
 		return nil, fmt.Errorf("toolproxy: the URL of the database %s cannot be read", name)

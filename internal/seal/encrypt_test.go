@@ -1,4 +1,4 @@
-package picket_test
+package seal_test
 
 import (
 	"bytes"
@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/seal"
 )
 
 func TestCiphertextIsBoundToItsPlace(t *testing.T) {
 	older, newer := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)
-	sealer := func(keys ...[]byte) *picket.Sealer {
-		s, err := picket.NewSealer(keys...)
+	sealer := func(keys ...[]byte) *seal.Sealer {
+		s, err := seal.New(keys...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -27,12 +27,12 @@ func TestCiphertextIsBoundToItsPlace(t *testing.T) {
 	if again, _ := before.Encrypt(place, secret); again == wrapped {
 		t.Error("the same secret is wrapped alike twice")
 	}
-	for name, s := range map[string]*picket.Sealer{"before": before, "while both are there": rotated} {
+	for name, s := range map[string]*seal.Sealer{"before": before, "while both are there": rotated} {
 		if got, err := s.Decrypt(place, wrapped); err != nil || got.Reveal() != secret {
 			t.Errorf("%s: %v %v", name, got, err)
 		}
 	}
-	if _, err := after.Decrypt(place, wrapped); !errors.Is(err, picket.ErrWrongKey) {
+	if _, err := after.Decrypt(place, wrapped); !errors.Is(err, seal.ErrWrongKey) {
 		t.Errorf("without the key: %v", err)
 	}
 	if later, _ := rotated.Encrypt(place, secret); later != "" {
@@ -46,7 +46,7 @@ func TestCiphertextIsBoundToItsPlace(t *testing.T) {
 		place string
 		text  string
 	}{{"webhook 2 url", wrapped}, {place, string(flipped)}, {place, wrapped[:8]}, {place, ""}, {place, "%"}} {
-		if got, err := before.Decrypt(bad.place, bad.text); !errors.Is(err, picket.ErrWrongKey) || got != "" {
+		if got, err := before.Decrypt(bad.place, bad.text); !errors.Is(err, seal.ErrWrongKey) || got != "" {
 			t.Errorf("%v: %v", bad, err)
 		}
 	}

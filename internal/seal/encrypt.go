@@ -1,4 +1,4 @@
-package picket
+package seal
 
 import (
 	"crypto/aes"
@@ -6,16 +6,18 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
+
+	"github.com/picket-dev/picket"
 )
 
-// ErrWrongKey is returned for what was wrapped with a key that is not
-// here any more, or for another place.
+// ErrWrongKey is returned for a text that was encrypted with a key that the Sealer
+// does not have, or for another place.
 var ErrWrongKey = errors.New("it was sealed with another secret key, or for another place")
 
 // Encrypt encrypts a secret that has to be kept in the store, with a key that only
-// a holder of the first secret key can make. place says what it belongs to, as
-// "webhook 01J… url": it opens nowhere else.
-func (s *Sealer) Encrypt(place string, secret Secret) (string, error) {
+// a holder of the first secret key can make. place names what it belongs to, such as
+// "webhook 01J… url". Decrypt needs the same place.
+func (s *Sealer) Encrypt(place string, secret picket.Secret) (string, error) {
 	box, err := newAEAD(s.keys[0])
 	if err != nil {
 		return "", err
@@ -27,9 +29,9 @@ func (s *Sealer) Encrypt(place string, secret Secret) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(box.Seal(nonce, nonce, []byte(secret), []byte(place))), nil
 }
 
-// Decrypt opens what Wrap has made with any of the keys, for the same place.
+// Decrypt opens what Encrypt has made with any of the keys, for the same place.
 // Anything else is ErrWrongKey.
-func (s *Sealer) Decrypt(place, wrapped string) (Secret, error) {
+func (s *Sealer) Decrypt(place, wrapped string) (picket.Secret, error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(wrapped)
 	if err != nil {
 		return "", ErrWrongKey
@@ -43,7 +45,7 @@ func (s *Sealer) Decrypt(place, wrapped string) (Secret, error) {
 			break
 		}
 		if plain, err := box.Open(nil, raw[:box.NonceSize()], raw[box.NonceSize():], []byte(place)); err == nil {
-			return Secret(plain), nil
+			return picket.Secret(plain), nil
 		}
 	}
 	return "", ErrWrongKey

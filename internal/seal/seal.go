@@ -1,0 +1,141 @@
+// Package seal makes and opens the secrets that only a holder of a server's secret key
+// can make: lease tokens, API keys of repeated requests, and encrypted settings.
+package seal
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"strings"
+
+	"github.com/picket-dev/picket"
+)
+
+// A Sealer makes and opens lease tokens. A token encodes the namespace, the task, the
+// run and a MAC over namespace and run, so it names every key of the store that a
+// call needs. The first secret key seals, and all of them open, so a key can be
+// rotated while leases live.
+type Sealer struct{ keys [][]byte }
+
+// ErrInvalidToken is returned for a lease token that none of the keys made.
+var ErrInvalidToken = errors.New("the lease token is malformed or was not made here")
+
+// New takes one or two secret keys of at least 32 bytes.
+func New(keys ...[]byte) (*Sealer, error) {
+	if len(keys) == 0 || len(keys) > 2 {
+		return nil, errors.New("one or two secret keys are needed")
+	}
+	for _, k := range keys {
+		if len(k) < 32 {
+			return nil, errors.New("a secret key has at least 32 bytes")
+		}
+	}
+	return &Sealer{keys: keys}, nil
+}
+
+// LeaseToken returns the token of a run's lease that opens every route. It depends on
+// its arguments alone, so a repeated acquire can send it again.
+func (s *Sealer) LeaseToken(namespace, taskID, runID string) picket.Secret {
+	return s.LeaseTokenFor(picket.SideBoth, namespace, taskID, runID)
+}
+
+// LeaseTokenFor is LeaseToken for one side of the lease. The token of one side has one
+// more part, so a server that does not know sides refuses it as malformed.
+func (s *Sealer) LeaseTokenFor(side picket.LeaseSide, namespace, taskID, runID string) picket.Secret {
+	_, task, _ := strings.Cut(taskID, "_")
+	_, run, _ := strings.Cut(runID, "_")
+	body := namespace + "." + task + "." + run + "."
+	if side != picket.SideBoth {
+		body += string(side) + "."
+	}
+	mac := sideMAC(s.keys[0], side, namespace, run)
+	return picket.Secret(picket.LeaseTokenPrefix + body + base64.RawURLEncoding.EncodeToString(mac))
+}
+
+// Fingerprint is what the store keeps of a run's secret: the hex SHA-256 of
+// the MAC. It needs no task id, so it exists before the grant picks one.
+func (s *Sealer) Fingerprint(namespace, runID string) string {
+	_, run, _ := strings.Cut(runID, "_")
+	return fingerprint(leaseMAC(s.keys[0], namespace, run))
+}
+
+// OpenLeaseToken checks the form and the MAC of a token and returns its credential,
+// without a presented fence. The MAC does not cover the task id: the engine
+// refuses a wrong one as task_mismatch. The Secret is the one that the store keeps
+// of the run, whatever side the token is of.
+func (s *Sealer) OpenLeaseToken(token string) (picket.LeaseCredential, error) {
+	body, ok := strings.CutPrefix(token, picket.LeaseTokenPrefix)
+	parts := strings.Split(body, ".")
+	side := picket.SideBoth
+	if len(parts) == 5 {
+		side = picket.LeaseSide(parts[3])
+		ok = ok && (side == picket.SideAdapter || side == picket.SideAgent)
+		parts = append(parts[:3], parts[4])
+	}
+	if !ok || len(token) > 256 || len(parts) != 4 || picket.CheckNamespace("", parts[0]) != nil ||
+		picket.CheckID("", "task", "task_"+parts[1]) != nil || picket.CheckID("", "run", "run_"+parts[2]) != nil {
+		return picket.LeaseCredential{}, ErrInvalidToken
+	}
+	got, err := base64.RawURLEncoding.Strict().DecodeString(parts[3])
+	if err != nil {
+		return picket.LeaseCredential{}, ErrInvalidToken
+	}
+	for _, key := range s.keys {
+		if hmac.Equal(got, sideMAC(key, side, parts[0], parts[2])) {
+			secret := fingerprint(leaseMAC(key, parts[0], parts[2]))
+			return picket.LeaseCredential{
+				Namespace: parts[0],
+				TaskID:    "task_" + parts[1],
+				RunID:     "run_" + parts[2],
+				Secret:    secret,
+				Side:      side,
+			}, nil
+		}
+	}
+	return picket.LeaseCredential{}, ErrInvalidToken
+}
+
+// Derive returns 32 bytes that only a holder of the first key can make, the
+// same for the same label: a secret that a repeated request can be shown again.
+func (s *Sealer) Derive(label string) []byte {
+	return derive(s.keys[0], label)
+}
+
+// DeriveAll returns what Derive returns, for each of the keys in their order. It is
+// for a secret that others keep while the keys are replaced.
+func (s *Sealer) DeriveAll(label string) (all [][]byte) {
+	for _, key := range s.keys {
+		all = append(all, derive(key, label))
+	}
+	return all
+}
+
+func derive(key []byte, label string) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte("derive\x00" + label))
+	return h.Sum(nil)
+}
+
+func leaseMAC(key []byte, namespace, runULID string) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte("lease\x00" + namespace + "\x00" + runULID))
+	return h.Sum(nil)
+}
+
+// sideMAC is the MAC of one side's token. That of both sides is the MAC
+// whose fingerprint the store keeps.
+func sideMAC(key []byte, side picket.LeaseSide, namespace, runULID string) []byte {
+	if side == picket.SideBoth {
+		return leaseMAC(key, namespace, runULID)
+	}
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte("bearer\x00" + string(side) + "\x00" + namespace + "\x00" + runULID))
+	return h.Sum(nil)
+}
+
+func fingerprint(mac []byte) string {
+	sum := sha256.Sum256(mac)
+	return hex.EncodeToString(sum[:])
+}
