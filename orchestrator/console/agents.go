@@ -2,7 +2,6 @@ package console
 
 import (
 	"errors"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -17,55 +16,14 @@ func agentPath(id string) string { return agentsPath + "/" + id }
 func agentRoutes() []route {
 	command := []string{"POST /api/v1/agents/:id/commands"}
 	return []route{
-		{
-			name:      "agents",
-			method:    get,
-			path:      agentsPath,
-			scopes:    operatorScopes,
-			apiRoutes: []string{"GET /api/v1/agents", "GET /api/v1/pools"},
-			handle:    listAgents,
-			nav:       "Agents",
-		},
-		{
-			name:      "agent",
-			method:    get,
-			path:      agentsPath + "/:id",
-			scopes:    operatorScopes,
-			apiRoutes: []string{"GET /api/v1/agents/:id"},
-			handle:    showAgent,
-		},
-		{
-			name:      "agent.drain",
-			method:    post,
-			path:      agentsPath + "/:id/drain",
-			scopes:    operatorScopes,
-			apiRoutes: []string{"PATCH /api/v1/agents/:id/status"},
-			handle:    drainAgent,
-		},
-		{
-			name:      "agent.deregister",
-			method:    post,
-			path:      agentsPath + "/:id/deregister",
-			scopes:    operatorScopes,
-			apiRoutes: []string{"DELETE /api/v1/agents/:id"},
-			handle:    deregisterAgent,
-		},
-		{
-			name:      "agent.ping",
-			method:    post,
-			path:      agentsPath + "/:id/ping",
-			scopes:    operatorScopes,
-			apiRoutes: command,
-			handle:    pingAgent,
-		},
-		{
-			name:      "agent.stop",
-			method:    post,
-			path:      agentsPath + "/:id/stop-task",
-			scopes:    operatorScopes,
-			apiRoutes: command,
-			handle:    stopTask,
-		},
+		show("agents", agentsPath, operatorScopes, listAgents,
+			"GET /api/v1/agents", "GET /api/v1/pools").inNav("Agents"),
+		show("agent", agentsPath+"/:id", operatorScopes, showAgent, "GET /api/v1/agents/:id"),
+		act("agent.drain", agentsPath+"/:id/drain", operatorScopes, drainAgent, "PATCH /api/v1/agents/:id/status"),
+		act("agent.deregister", agentsPath+"/:id/deregister", operatorScopes, deregisterAgent,
+			"DELETE /api/v1/agents/:id"),
+		act("agent.ping", agentsPath+"/:id/ping", operatorScopes, pingAgent, command...),
+		act("agent.stop", agentsPath+"/:id/stop-task", operatorScopes, stopTask, command...),
 	}
 }
 
@@ -141,11 +99,7 @@ func listAgents(v *request) error {
 		q.Statuses = []picket.AgentStatus{picket.AgentStatus(list.Status)} // the engine says what it may be
 	}
 	err := v.fillAgents(&list, q)
-	status := http.StatusOK
-	if err != nil {
-		status = picket.CodeOf(err).Status()
-	}
-	return v.render(status, page{
+	return v.render(page{
 		name:    "agents",
 		title:   "Agents",
 		topics:  []string{"agent.", "task.leased", "lease.", "namespace."},
@@ -238,11 +192,7 @@ func (v *request) agentPage(typed formInput, problem error) error {
 	if err := v.loadAgentWork(&a); err != nil {
 		return err
 	}
-	status := http.StatusOK
-	if problem != nil {
-		status = picket.CodeOf(problem).Status()
-	}
-	return v.render(status, page{
+	return v.render(page{
 		name:    "agent",
 		title:   "Agent " + a.AgentID,
 		nav:     "agents",

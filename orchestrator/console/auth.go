@@ -145,7 +145,7 @@ func (v *request) redirectToSignIn(status int, next string) error {
 
 // refreshTo answers with a page that loads another one automatically.
 func (v *request) refreshTo(status int, to string) error {
-	return v.render(status, page{name: "redirect", title: "Picket", body: to})
+	return v.render(page{status: status, name: "redirect", title: "Picket", body: to})
 }
 
 // withoutFlash is the page of an address, without what its last decision had to say.

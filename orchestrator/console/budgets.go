@@ -3,7 +3,6 @@ package console
 import (
 	"cmp"
 	"errors"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,39 +19,12 @@ func budgetPath(id string) string { return budgetsPath + "/" + id }
 func budgetRoutes() []route {
 	read := []string{"GET /api/v1/envelopes/:id"}
 	return []route{
-		{
-			name:      "budgets",
-			method:    get,
-			path:      budgetsPath,
-			scopes:    personScopes,
-			apiRoutes: append(read, "GET /api/v1/tasks"),
-			handle:    showBudgets,
-			nav:       "Budgets",
-		},
-		{
-			name:      "budget",
-			method:    get,
-			path:      budgetsPath + "/:id",
-			scopes:    personScopes,
-			apiRoutes: append(read, "GET /api/v1/ledger"),
-			handle:    showBudget,
-		},
-		{
-			name:      "budget.topup",
-			method:    post,
-			path:      budgetsPath + "/:id/top-up",
-			scopes:    operatorScopes,
-			apiRoutes: []string{"POST /api/v1/envelopes/:id/top-up"},
-			handle:    topUpBudget,
-		},
-		{
-			name:      "ledger",
-			method:    get,
-			path:      "/console/ledger",
-			scopes:    personScopes,
-			apiRoutes: []string{"GET /api/v1/ledger"},
-			handle:    showLedger,
-		},
+		show("budgets", budgetsPath, personScopes, showBudgets,
+			append(read, "GET /api/v1/tasks")...).inNav("Budgets"),
+		show("budget", budgetsPath+"/:id", personScopes, showBudget, append(read, "GET /api/v1/ledger")...),
+		act("budget.topup", budgetsPath+"/:id/top-up", operatorScopes, topUpBudget,
+			"POST /api/v1/envelopes/:id/top-up"),
+		show("ledger", "/console/ledger", personScopes, showLedger, "GET /api/v1/ledger"),
 	}
 }
 
@@ -118,13 +90,12 @@ func showBudgets(v *request) error {
 	if err := v.fillDay(&b); err != nil {
 		return err
 	}
-	return v.render(http.StatusOK,
-		page{
-			name:   "budgets",
-			title:  "Budgets",
-			topics: []string{"budget.", "tool.", "task.submitted", "namespace."},
-			body:   b,
-		})
+	return v.render(page{
+		name:   "budgets",
+		title:  "Budgets",
+		topics: []string{"budget.", "tool.", "task.submitted", "namespace."},
+		body:   b,
+	})
 }
 
 func (v *request) fillDay(b *budgetsView) error {
@@ -237,11 +208,7 @@ func (v *request) budgetPage(typed formInput, problem error) error {
 	if e.Parent != "" {
 		b.ParentPath = budgetPath(e.Parent)
 	}
-	status := http.StatusOK
-	if problem != nil {
-		status = picket.CodeOf(problem).Status()
-	}
-	return v.render(status, page{
+	return v.render(page{
 		name:    "budget",
 		title:   title,
 		nav:     "budgets",
@@ -324,15 +291,11 @@ func showLedger(v *request) error {
 	}
 	l := ledgerView{Of: v.parameter("of"), Kind: v.parameter("kind"), Before: v.parameter("before"), Kinds: ledgerKinds}
 	err := v.fillLedger(&l)
-	status := http.StatusOK
-	if err != nil {
-		status = picket.CodeOf(err).Status()
-	}
 	topics := []string{"budget.", "tool.", "namespace."}
 	if l.Before != "" {
 		topics = nil
 	}
-	return v.render(status, page{
+	return v.render(page{
 		name:    "ledger",
 		title:   "Ledger",
 		nav:     "budgets",

@@ -19,23 +19,8 @@ const eventsPath = "/console/events"
 func eventRoutes() []route {
 	as := []string{"GET /api/v1/events"}
 	return []route{
-		{
-			name:      "events",
-			method:    get,
-			path:      eventsPath,
-			scopes:    personScopes,
-			apiRoutes: as,
-			handle:    listEvents,
-			nav:       "Events",
-		},
-		{
-			name:      "events.export",
-			method:    get,
-			path:      eventsPath + "/export",
-			scopes:    personScopes,
-			apiRoutes: as,
-			handle:    exportEvents,
-		},
+		show("events", eventsPath, personScopes, listEvents, as...).inNav("Events"),
+		show("events.export", eventsPath+"/export", personScopes, exportEvents, as...),
 	}
 }
 
@@ -236,15 +221,11 @@ func listEvents(v *request) error {
 			list.Next = f.link(eventsPath)
 		}
 	}
-	status := http.StatusOK
-	if err != nil {
-		status = picket.CodeOf(err).Status()
-	}
 	topics := []string{"*"}
 	if list.Newest != "" {
 		topics = nil // what is old does not change
 	}
-	return v.render(status, page{name: "events", title: "Events", topics: topics, body: list, problem: err})
+	return v.render(page{name: "events", title: "Events", topics: topics, body: list, problem: err})
 }
 
 // exportPageTimeout is how long a reader of an export may take for a page of it.

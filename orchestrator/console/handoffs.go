@@ -2,7 +2,6 @@ package console
 
 import (
 	"cmp"
-	"net/http"
 	"slices"
 
 	"github.com/picket-dev/picket"
@@ -16,72 +15,15 @@ func handoffRoutes() []route {
 	one := handoffsPath + "/:id"
 	reads := []string{"GET /api/v1/handoffs/:id", "GET /api/v1/tasks/:id"}
 	return []route{
-		{
-			name:      "handoffs",
-			method:    get,
-			path:      handoffsPath,
-			scopes:    personScopes,
-			apiRoutes: []string{"GET /api/v1/handoffs"},
-			handle:    listHandoffs,
-			nav:       "Hand-offs",
-		},
-		{name: "handoff", method: get, path: one, scopes: personScopes, apiRoutes: reads, handle: showHandoff},
-		{
-			name:      "handoff.full",
-			method:    get,
-			path:      one + "/full/:part",
-			scopes:    personScopes,
-			apiRoutes: reads,
-			handle:    showHandoffText,
-		},
-		{
-			name:      "handoff.claim",
-			method:    post,
-			path:      one + "/claim",
-			scopes:    personScopes,
-			apiRoutes: []string{"POST /api/v1/handoffs/:id/claim"},
-			handle:    claimHandoff,
-		},
-		{
-			name:      "handoff.answer",
-			method:    post,
-			path:      one + "/answer",
-			scopes:    personScopes,
-			apiRoutes: []string{"POST /api/v1/handoffs/:id/answer"},
-			handle:    answerHandoff,
-		},
-		{
-			name:      "handoff.finish",
-			method:    post,
-			path:      one + "/finish",
-			scopes:    personScopes,
-			apiRoutes: []string{"POST /api/v1/handoffs/:id/finish"},
-			handle:    finishHandoff,
-		},
-		{
-			name:      "handoff.cancel",
-			method:    post,
-			path:      one + "/cancel",
-			scopes:    personScopes,
-			apiRoutes: []string{"POST /api/v1/handoffs/:id/cancel"},
-			handle:    cancelHandoff,
-		},
-		{
-			name:      "handoff.retry",
-			method:    post,
-			path:      one + "/retry",
-			scopes:    operatorScopes,
-			apiRoutes: []string{"POST /api/v1/tasks/:id/retry"},
-			handle:    retryHandoff,
-		},
-		{
-			name:      "handoff.topup",
-			method:    post,
-			path:      one + "/top-up",
-			scopes:    operatorScopes,
-			apiRoutes: []string{"POST /api/v1/envelopes/:id/top-up"},
-			handle:    topUpHandoff,
-		},
+		show("handoffs", handoffsPath, personScopes, listHandoffs, "GET /api/v1/handoffs").inNav("Hand-offs"),
+		show("handoff", one, personScopes, showHandoff, reads...),
+		show("handoff.full", one+"/full/:part", personScopes, showHandoffText, reads...),
+		act("handoff.claim", one+"/claim", personScopes, claimHandoff, "POST /api/v1/handoffs/:id/claim"),
+		act("handoff.answer", one+"/answer", personScopes, answerHandoff, "POST /api/v1/handoffs/:id/answer"),
+		act("handoff.finish", one+"/finish", personScopes, finishHandoff, "POST /api/v1/handoffs/:id/finish"),
+		act("handoff.cancel", one+"/cancel", personScopes, cancelHandoff, "POST /api/v1/handoffs/:id/cancel"),
+		act("handoff.retry", one+"/retry", operatorScopes, retryHandoff, "POST /api/v1/tasks/:id/retry"),
+		act("handoff.topup", one+"/top-up", operatorScopes, topUpHandoff, "POST /api/v1/envelopes/:id/top-up"),
 	}
 }
 
@@ -143,8 +85,8 @@ func listHandoffs(v *request) error {
 	if found.NextCursor != nil {
 		list.Next = queryPath(handoffsPath, "state", string(state), "cursor", *found.NextCursor)
 	}
-	return v.render(http.StatusOK,
-		page{name: "handoffs", title: "Hand-offs", topics: []string{"task.", "handoff.", "lease."}, body: list})
+	topics := []string{"task.", "handoff.", "lease."}
+	return v.render(page{name: "handoffs", title: "Hand-offs", topics: topics, body: list})
 }
 
 // Bounds of the page of one hand-off.
@@ -233,11 +175,7 @@ func (v *request) handoffPage(typed handoffInput, problem error) error {
 	if body.Editing = typed.Edit || len(body.Input) <= maxInlineInput || body.EditAsked; !body.Editing {
 		body.Input = ""
 	}
-	status := http.StatusOK
-	if problem != nil {
-		status = picket.CodeOf(problem).Status()
-	}
-	return v.render(status, page{
+	return v.render(page{
 		name:    "handoff",
 		title:   h.Title,
 		nav:     "handoffs",

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"net/http"
 	"strconv"
 
 	"github.com/picket-dev/picket"
@@ -11,23 +10,9 @@ const leasesPath = "/console/leases"
 
 func leaseRoutes() []route {
 	return []route{
-		{
-			name:      "leases",
-			method:    get,
-			path:      leasesPath,
-			scopes:    personScopes,
-			apiRoutes: []string{"GET /api/v1/leases"},
-			handle:    listLeases,
-			nav:       "Leases",
-		},
-		{
-			name:      "lease.expire",
-			method:    post,
-			path:      leasesPath + "/:id/expire",
-			scopes:    operatorScopes,
-			apiRoutes: []string{"POST /api/v1/leases/:task/expire"},
-			handle:    expireLease,
-		},
+		show("leases", leasesPath, personScopes, listLeases, "GET /api/v1/leases").inNav("Leases"),
+		act("lease.expire", leasesPath+"/:id/expire", operatorScopes, expireLease,
+			"POST /api/v1/leases/:task/expire"),
 	}
 }
 
@@ -98,11 +83,7 @@ func (v *request) leasesPage(taskID string, typed formInput, problem error) erro
 	if to < len(all) {
 		list.Next = queryPath(leasesPath, "from", strconv.Itoa(to))
 	}
-	status := http.StatusOK
-	if problem != nil {
-		status = picket.CodeOf(problem).Status()
-	}
-	return v.render(status, page{
+	return v.render(page{
 		name:  "leases",
 		title: "Leases",
 		nav:   "leases",

@@ -17,11 +17,11 @@ import (
 // loginRoutes are the routes that are open to everybody.
 func loginRoutes() []route {
 	return []route{
-		{name: "login", method: get, path: loginPath, handle: showLogin},
-		{name: "login.send", method: post, path: loginPath, handle: signIn},
-		{name: "enter", method: get, path: enterPath, handle: redeemCode},
-		{name: "logout", method: post, path: "/console/logout", handle: signOut},
-		{name: "theme", method: post, path: "/console/theme", handle: chooseTheme},
+		show("login", loginPath, nil, showLogin),
+		act("login.send", loginPath, nil, signIn),
+		show("enter", enterPath, nil, redeemCode),
+		act("logout", "/console/logout", nil, signOut),
+		act("theme", "/console/theme", nil, chooseTheme),
 	}
 }
 
@@ -41,17 +41,13 @@ func (v *request) newLoginForm(next string) loginForm {
 }
 
 func (v *request) loginPage(next string, problem error) error {
-	status := http.StatusOK
-	if problem != nil {
-		status = picket.CodeOf(problem).Status()
-	}
 	if v.site.kind == signInSite {
 		// Browsers hold the redirect after a form against this, too.
 		v.Response().Header().Set(echo.HeaderContentSecurityPolicy,
 			strings.Replace(contentPolicy, "form-action 'self'",
 				"form-action 'self' "+v.site.urlFor("*.localhost", "", nil), 1))
 	}
-	return v.render(status, page{name: "login", title: "Sign in", body: v.newLoginForm(next), problem: problem})
+	return v.render(page{name: "login", title: "Sign in", body: v.newLoginForm(next), problem: problem})
 }
 
 func showLogin(v *request) error {

@@ -3,7 +3,6 @@ package console
 import (
 	"cmp"
 	"fmt"
-	"net/http"
 	"slices"
 
 	"github.com/picket-dev/picket"
@@ -12,15 +11,8 @@ import (
 
 func overviewRoutes() []route {
 	return []route{
-		{
-			name:      "overview",
-			method:    get,
-			path:      homePath,
-			scopes:    personScopes,
-			apiRoutes: []string{"GET /api/v1/stats", "GET /api/v1/handoffs", "GET /api/v1/reviews"},
-			handle:    showOverview,
-			nav:       "Overview",
-		},
+		show("overview", homePath, personScopes, showOverview,
+			"GET /api/v1/stats", "GET /api/v1/handoffs", "GET /api/v1/reviews").inNav("Overview"),
 	}
 }
 
@@ -60,7 +52,7 @@ func showOverview(v *request) error {
 	w.fillFigures(v)
 	w.fillMoney(v)
 	w.Activity = newActivityChart(v.stats.Activity, v.now())
-	return v.render(http.StatusOK, page{
+	return v.render(page{
 		name:   "overview",
 		title:  "Overview",
 		topics: []string{"task.", "lease.", "handoff.", "agent.", "budget.", "namespace.", "write.", "store."},

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
@@ -27,9 +28,10 @@ const partHeader = "Picket-Part"
 
 // page is what a handler shows.
 type page struct {
-	name  string // of its template, templates/<name>.html
-	title string // agents' words are fine: it is text like all others
-	nav   string // the route whose entry in the navigation is marked; the page's own by default
+	name   string // of its template, templates/<name>.html
+	title  string // may hold the words of agents: it is escaped like all text
+	status int    // defaults to that of problem, or 200
+	nav    string // the route whose entry in the navigation is marked; the page's own by default
 	// topics are the events after which the page looks different: prefixes of
 	// their types such as "task.", or ids of tasks, runs and agents.
 	topics []string
@@ -116,8 +118,8 @@ func (c *Console) parseTemplates() (map[string]*template.Template, error) {
 }
 
 // render answers a page. What every page shows around its own matter is asked
-// of the engine by [visit.look], at most once a visit.
-func (v *request) render(status int, p page) error {
+// of the engine by [request.loadStats], at most once a request.
+func (v *request) render(p page) error {
 	if err := v.loadStats(); err != nil {
 		return err
 	}
@@ -142,14 +144,16 @@ func (v *request) render(status int, p page) error {
 		(site == "" || site == "same-origin") {
 		w.Flash = flashMessage(v.QueryParam("did"), v.QueryParam("id"))
 	}
+	status := p.status
 	if p.problem != nil {
 		w.Problem = newProblem(p.problem, v)
 		w.Problem.Alone = p.name == "problem"
+		status = cmp.Or(status, w.Problem.status)
 		if w.Problem.retryAfter > 0 {
 			v.Response().Header().Set(echo.HeaderRetryAfter, strconv.Itoa(w.Problem.retryAfter))
 		}
 	}
-	return v.writePage(status, p.name, w)
+	return v.writePage(cmp.Or(status, http.StatusOK), p.name, w)
 }
 
 // writePage finishes the page before anything of it is sent.
@@ -285,7 +289,7 @@ func (c *Console) renderError(v *request, err error) error {
 	if v.loadStats() != nil {
 		v.backend = nil // the store does not answer: the page does without
 	}
-	return v.render(p.status, page{name: "problem", title: p.Title, nav: "-", problem: err})
+	return v.render(page{name: "problem", title: p.Title, nav: "-", problem: err})
 }
 
 // notFound answers what no route takes.

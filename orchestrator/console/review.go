@@ -2,7 +2,6 @@ package console
 
 import (
 	"errors"
-	"net/http"
 	"strings"
 
 	"github.com/picket-dev/picket"
@@ -82,11 +81,7 @@ func (v *request) reviewPage(typed reviewInput, problem error) error {
 		return err
 	}
 	body.Typed, body.Digest = typed, formDigest(body.Digest, typed.Digest, problem)
-	status := http.StatusOK
-	if problem != nil {
-		status = picket.CodeOf(problem).Status()
-	}
-	return v.render(status, page{
+	return v.render(page{
 		name:    "review",
 		title:   body.Title,
 		nav:     "reviews",

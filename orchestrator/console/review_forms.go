@@ -1,7 +1,6 @@
 package console
 
 import (
-	"net/http"
 	"strconv"
 	"strings"
 
@@ -117,10 +116,7 @@ func (v *request) fixPage(typed reviewInput, problem error) error {
 	if err != nil {
 		return err
 	}
-	status := http.StatusOK
-	if problem != nil {
-		status = picket.CodeOf(problem).Status()
-	} else {
+	if problem == nil {
 		typed.Title = clip(190, "Fix: "+strings.TrimPrefix(plain(t.Title), "Fix: "))
 		typed.Role, typed.Input, typed.InputAs = t.Role, fixInput(t, typed.Note), asText
 		typed.USD, typed.Tokens = t.BudgetEnvelope.USD.String(), strconv.FormatInt(t.BudgetEnvelope.Tokens, 10)
@@ -128,7 +124,7 @@ func (v *request) fixPage(typed reviewInput, problem error) error {
 	if t.Review != nil {
 		typed.Digest = formDigest(t.Review.Digest, typed.Digest, problem)
 	}
-	return v.render(status, page{
+	return v.render(page{
 		name:    "fix",
 		title:   "Repair " + t.Title,
 		nav:     "reviews",

@@ -2,7 +2,6 @@ package console
 
 import (
 	"errors"
-	"net/http"
 	"strconv"
 	"strings"
 
@@ -19,64 +18,15 @@ func reviewRoutes() []route {
 		"GET /api/v1/tasks/:id/logs", "GET /api/v1/ledger"}
 	approve, reject := []string{"POST /api/v1/reviews/:task/approve"}, []string{"POST /api/v1/reviews/:task/reject"}
 	return []route{
-		{
-			name:      "reviews",
-			method:    get,
-			path:      reviewsPath,
-			scopes:    personScopes,
-			apiRoutes: []string{"GET /api/v1/reviews"},
-			handle:    listReviews,
-			nav:       "Reviews",
-		},
-		{
-			name:      "reviews.choose",
-			method:    get,
-			path:      reviewsPath + "/approve",
-			scopes:    personScopes,
-			apiRoutes: []string{"GET /api/v1/reviews"},
-			handle:    showApprovalForm,
-		},
-		{
-			name:      "reviews.approve",
-			method:    post,
-			path:      reviewsPath + "/approve",
-			scopes:    personScopes,
-			apiRoutes: []string{"POST /api/v1/reviews/approve"},
-			handle:    approveReviews,
-		},
-		{name: "review", method: get, path: one, scopes: personScopes, apiRoutes: reads, handle: showReview},
-		{
-			name:      "review.full",
-			method:    get,
-			path:      one + "/full/:part",
-			scopes:    personScopes,
-			apiRoutes: reads,
-			handle:    showReviewText,
-		},
-		{
-			name:      "review.approve",
-			method:    post,
-			path:      one + "/approve",
-			scopes:    personScopes,
-			apiRoutes: approve,
-			handle:    approveReview,
-		},
-		{
-			name:      "review.reject",
-			method:    post,
-			path:      one + "/reject",
-			scopes:    personScopes,
-			apiRoutes: reject,
-			handle:    rejectReview,
-		},
-		{
-			name:      "review.fix",
-			method:    post,
-			path:      one + "/fix",
-			scopes:    personScopes,
-			apiRoutes: reject,
-			handle:    showFixForm,
-		},
+		show("reviews", reviewsPath, personScopes, listReviews, "GET /api/v1/reviews").inNav("Reviews"),
+		show("reviews.choose", reviewsPath+"/approve", personScopes, showApprovalForm, "GET /api/v1/reviews"),
+		act("reviews.approve", reviewsPath+"/approve", personScopes, approveReviews,
+			"POST /api/v1/reviews/approve"),
+		show("review", one, personScopes, showReview, reads...),
+		show("review.full", one+"/full/:part", personScopes, showReviewText, reads...),
+		act("review.approve", one+"/approve", personScopes, approveReview, approve...),
+		act("review.reject", one+"/reject", personScopes, rejectReview, reject...),
+		act("review.fix", one+"/fix", personScopes, showFixForm, reject...),
 	}
 }
 
@@ -161,11 +111,8 @@ func listReviews(v *request) error {
 		found, err = v.backend.Reviews.Reviews(v.ctx(),
 			picket.ReviewQuery{Role: f.Role, Parent: f.Parent, Labels: labels, Limit: pageRows, Cursor: f.Cursor})
 	}
-	status := http.StatusOK
-	if err != nil {
-		if status = picket.CodeOf(err).Status(); status >= 500 {
-			return err
-		}
+	if err != nil && picket.CodeOf(err).Status() >= 500 {
+		return err
 	}
 	list.Rows, list.Total = reviewRows(found.Reviews), found.Total
 	f.Cursor = ""
@@ -174,7 +121,7 @@ func listReviews(v *request) error {
 		f.Cursor = *found.NextCursor
 		list.Next = f.link(reviewsPath)
 	}
-	return v.render(status, page{
+	return v.render(page{
 		name:    "reviews",
 		title:   "Reviews",
 		topics:  []string{"task.review", "task.approved", "task.rejected", "task.cancelled"},
@@ -227,11 +174,7 @@ func (v *request) approvalPage(c approvalForm, problem error) error {
 			c.Filter.Tasks = append(c.Filter.Tasks, r.TaskID)
 		}
 	}
-	status := http.StatusOK
-	if problem != nil {
-		status = picket.CodeOf(problem).Status()
-	}
-	return v.render(status, page{
+	return v.render(page{
 		name:    "approve",
 		title:   "Approve " + strconv.Itoa(c.Count),
 		nav:     "reviews",
@@ -311,7 +254,7 @@ func approveReviews(v *request) error {
 	}
 	if len(done.Lost) > 0 {
 		c.Done = &done
-		return v.render(http.StatusOK, page{name: "approve", title: "Approved", nav: "reviews", body: c})
+		return v.render(page{name: "approve", title: "Approved", nav: "reviews", body: c})
 	}
 	return v.redirectWithFlash(reviewsPath, "approvedall", strconv.Itoa(len(done.Approved)))
 }

@@ -1,8 +1,6 @@
 package console
 
 import (
-	"net/http"
-
 	"github.com/picket-dev/picket"
 )
 
@@ -10,30 +8,9 @@ const stopPath = "/console/stop"
 
 func stopRoutes() []route {
 	return []route{
-		{
-			name:      "stop",
-			method:    get,
-			path:      stopPath,
-			scopes:    operatorScopes,
-			apiRoutes: []string{"POST /api/v1/pause"},
-			handle:    showStop,
-		},
-		{
-			name:      "pause",
-			method:    post,
-			path:      "/console/pause",
-			scopes:    operatorScopes,
-			apiRoutes: []string{"POST /api/v1/pause"},
-			handle:    pause,
-		},
-		{
-			name:      "resume",
-			method:    post,
-			path:      "/console/resume",
-			scopes:    operatorScopes,
-			apiRoutes: []string{"POST /api/v1/resume"},
-			handle:    resume,
-		},
+		show("stop", stopPath, operatorScopes, showStop, "POST /api/v1/pause"),
+		act("pause", "/console/pause", operatorScopes, pause, "POST /api/v1/pause"),
+		act("resume", "/console/resume", operatorScopes, resume, "POST /api/v1/resume"),
 	}
 }
 
@@ -63,11 +40,7 @@ func (v *request) stopPage(f stopForm, problem error) error {
 	}
 	f.Running, f.Queued, f.Agents = v.stats.Tasks[picket.TaskLeased], v.stats.Tasks[picket.TaskQueued],
 		v.stats.Agents[picket.AgentActive]
-	status := http.StatusOK
-	if problem != nil {
-		status = picket.CodeOf(problem).Status()
-	}
-	return v.render(status, page{
+	return v.render(page{
 		name:    "stop",
 		title:   "Stop",
 		nav:     "-",

@@ -3,14 +3,7 @@ package console
 // liveRoutes is what the script reads to keep an open page up to date.
 func liveRoutes() []route {
 	return []route{
-		{
-			name:      "live",
-			method:    get,
-			path:      "/console/live",
-			scopes:    personScopes,
-			apiRoutes: []string{"GET /api/v1/events"},
-			handle:    streamEvents,
-		},
+		show("live", "/console/live", personScopes, streamEvents, "GET /api/v1/events"),
 	}
 }
 

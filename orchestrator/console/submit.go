@@ -2,7 +2,6 @@ package console
 
 import (
 	"errors"
-	"net/http"
 	"strconv"
 	"strings"
 
@@ -13,15 +12,8 @@ import (
 func submitRoutes() []route {
 	as := []string{"POST /api/v1/tasks"}
 	return []route{
-		{
-			name:      "task.new",
-			method:    get,
-			path:      tasksPath + "/new",
-			scopes:    operatorScopes,
-			apiRoutes: as,
-			handle:    showTaskForm,
-		},
-		{name: "task.submit", method: post, path: tasksPath, scopes: operatorScopes, apiRoutes: as, handle: submitTask},
+		show("task.new", tasksPath+"/new", operatorScopes, showTaskForm, as...),
+		act("task.submit", tasksPath, operatorScopes, submitTask, as...),
 	}
 }
 
@@ -43,7 +35,7 @@ type taskForm struct {
 }
 
 func showTaskForm(v *request) error {
-	return v.render(http.StatusOK, page{
+	return v.render(page{
 		name:   "submit",
 		title:  "New task",
 		nav:    "tasks",
@@ -74,8 +66,7 @@ func submitTask(v *request) error {
 	made, err := f.submit(v)
 	if err != nil {
 		f.Wrong = formField(err)
-		return v.render(picket.CodeOf(err).Status(),
-			page{name: "submit", title: "New task", nav: "tasks", body: f, problem: err})
+		return v.render(page{name: "submit", title: "New task", nav: "tasks", body: f, problem: err})
 	}
 	return v.redirectWithFlash(taskPath(made.TaskID), "submitted", "")
 }

@@ -2,7 +2,6 @@ package console
 
 import (
 	"errors"
-	"net/http"
 	"slices"
 
 	"github.com/picket-dev/picket"
@@ -10,47 +9,13 @@ import (
 
 func taskRoutes() []route {
 	return []route{
-		{
-			name:   "task",
-			method: get,
-			path:   tasksPath + "/:id",
-			scopes: personScopes,
-			apiRoutes: []string{"GET /api/v1/tasks/:id", "GET /api/v1/tasks/:id/explain",
-				"GET /api/v1/tasks/:id/reports", "GET /api/v1/tasks/:id/evidence", "GET /api/v1/tasks/:id/logs"},
-			handle: showTask,
-		},
-		{
-			name:      "task.cancel",
-			method:    post,
-			path:      tasksPath + "/:id/cancel",
-			scopes:    operatorScopes,
-			apiRoutes: []string{"POST /api/v1/tasks/:id/cancel"},
-			handle:    cancelTask,
-		},
-		{
-			name:      "task.retry",
-			method:    post,
-			path:      tasksPath + "/:id/retry",
-			scopes:    operatorScopes,
-			apiRoutes: []string{"POST /api/v1/tasks/:id/retry"},
-			handle:    retryTask,
-		},
-		{
-			name:      "task.expire",
-			method:    post,
-			path:      tasksPath + "/:id/expire",
-			scopes:    operatorScopes,
-			apiRoutes: []string{"POST /api/v1/leases/:task/expire"},
-			handle:    expireTask,
-		},
-		{
-			name:      "task.topup",
-			method:    post,
-			path:      tasksPath + "/:id/top-up",
-			scopes:    operatorScopes,
-			apiRoutes: []string{"POST /api/v1/envelopes/:id/top-up"},
-			handle:    topUpTask,
-		},
+		show("task", tasksPath+"/:id", personScopes, showTask,
+			"GET /api/v1/tasks/:id", "GET /api/v1/tasks/:id/explain", "GET /api/v1/tasks/:id/reports",
+			"GET /api/v1/tasks/:id/evidence", "GET /api/v1/tasks/:id/logs"),
+		act("task.cancel", tasksPath+"/:id/cancel", operatorScopes, cancelTask, "POST /api/v1/tasks/:id/cancel"),
+		act("task.retry", tasksPath+"/:id/retry", operatorScopes, retryTask, "POST /api/v1/tasks/:id/retry"),
+		act("task.expire", tasksPath+"/:id/expire", operatorScopes, expireTask, "POST /api/v1/leases/:task/expire"),
+		act("task.topup", tasksPath+"/:id/top-up", operatorScopes, topUpTask, "POST /api/v1/envelopes/:id/top-up"),
 	}
 }
 
@@ -116,11 +81,7 @@ func (v *request) taskPage(typed formInput, problem error) error {
 		return err
 	}
 	t.Form = typed
-	status := http.StatusOK
-	if problem != nil {
-		status = picket.CodeOf(problem).Status()
-	}
-	return v.render(status, page{
+	return v.render(page{
 		name:    "task",
 		title:   t.Title,
 		nav:     "tasks",

@@ -12,15 +12,7 @@ import (
 
 func taskListRoutes() []route {
 	return []route{
-		{
-			name:      "tasks",
-			method:    get,
-			path:      tasksPath,
-			scopes:    personScopes,
-			apiRoutes: []string{"GET /api/v1/tasks"},
-			handle:    listTasks,
-			nav:       "Tasks",
-		},
+		show("tasks", tasksPath, personScopes, listTasks, "GET /api/v1/tasks").inNav("Tasks"),
 	}
 }
 
@@ -146,11 +138,7 @@ func listTasks(v *request) error {
 		list.Sinces = append([]pair{{f.Since, clip(40, f.Since)}}, ageChoices...)
 	}
 	err := v.fillTasks(&list)
-	status := http.StatusOK
-	if err != nil {
-		status = picket.CodeOf(err).Status()
-	}
-	return v.render(status, page{
+	return v.render(page{
 		name:    "tasks",
 		title:   "Tasks",
 		topics:  []string{"task.", "lease.", "budget.", "namespace."},

@@ -17,54 +17,12 @@ func textRoutes() []route {
 	read := []string{"GET /api/v1/tasks/:id"}
 	logs := []string{"GET /api/v1/tasks/:id/logs"}
 	return []route{
-		{
-			name:      "task.log",
-			method:    get,
-			path:      tasksPath + "/:id/log",
-			scopes:    personScopes,
-			apiRoutes: logs,
-			handle:    showLog,
-		},
-		{
-			name:      "task.raw",
-			method:    get,
-			path:      tasksPath + "/:id/log/raw",
-			scopes:    personScopes,
-			apiRoutes: logs,
-			handle:    showRawLog,
-		},
-		{
-			name:      "task.reports",
-			method:    get,
-			path:      tasksPath + "/:id/reports",
-			scopes:    personScopes,
-			apiRoutes: []string{"GET /api/v1/tasks/:id/reports"},
-			handle:    showReports,
-		},
-		{
-			name:      "task.diff",
-			method:    get,
-			path:      tasksPath + "/:id/diff",
-			scopes:    personScopes,
-			apiRoutes: []string{"GET /api/v1/tasks/:id/evidence"},
-			handle:    showDiff,
-		},
-		{
-			name:      "task.input",
-			method:    get,
-			path:      tasksPath + "/:id/input",
-			scopes:    personScopes,
-			apiRoutes: read,
-			handle:    showInput,
-		},
-		{
-			name:      "task.output",
-			method:    get,
-			path:      tasksPath + "/:id/output",
-			scopes:    personScopes,
-			apiRoutes: read,
-			handle:    showOutput,
-		},
+		show("task.log", tasksPath+"/:id/log", personScopes, showLog, logs...),
+		show("task.raw", tasksPath+"/:id/log/raw", personScopes, showRawLog, logs...),
+		show("task.reports", tasksPath+"/:id/reports", personScopes, showReports, "GET /api/v1/tasks/:id/reports"),
+		show("task.diff", tasksPath+"/:id/diff", personScopes, showDiff, "GET /api/v1/tasks/:id/evidence"),
+		show("task.input", tasksPath+"/:id/input", personScopes, showInput, read...),
+		show("task.output", tasksPath+"/:id/output", personScopes, showOutput, read...),
 	}
 }
 
@@ -158,7 +116,7 @@ type textView struct {
 
 func (v *request) renderText(title string, t textView) error {
 	t.Path = taskPath(t.TaskID)
-	return v.render(http.StatusOK, page{name: "text", title: title, nav: "tasks", topics: nil, body: t})
+	return v.render(page{name: "text", title: title, nav: "tasks", topics: nil, body: t})
 }
 
 // showLog shows a log piece by piece, the last one first.
