@@ -42,8 +42,7 @@ func (e *Engine) CreateKey(ctx context.Context, by picket.Caller, req picket.Key
 			return picket.NewKey{}, err
 		} else if !k.RevokedAt.IsZero() {
 			return picket.NewKey{}, picket.Refuse(picket.CodeStateConflict,
-				"Send a new Idempotency-Key to make a new key.",
-				"the key that this request made was revoked")
+				"Send a new Idempotency-Key to make a new key.", "the key that this request made was revoked")
 		}
 	}
 	return picket.NewKey{KeyID: id, Key: picket.Secret(secret)}, nil
@@ -74,8 +73,7 @@ func (e *Engine) recordKey(ctx context.Context, by picket.Caller, secret string,
 		scopes[i] = string(s)
 	}
 	r, err := e.run(ctx, "key_create", "key_"+ulid.Make().String(), hashKey(secret), req.Name,
-		strings.Join(scopes, ","),
-		int64(req.ExpiresAt), by.Actor, by.Idempotency.Key, by.Idempotency.Body)
+		strings.Join(scopes, ","), int64(req.ExpiresAt), by.Actor, by.Idempotency.Key, by.Idempotency.Body)
 	if err != nil {
 		return "", false, err
 	}

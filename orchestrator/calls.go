@@ -85,10 +85,8 @@ func (e *Engine) Reserve(ctx context.Context, held picket.LeaseCredential,
 	}
 	q := e.quotas()
 	r, err := e.runHeld(ctx, held, "reserve", req.CallID, req.Nonce, req.Tool, req.Hash, req.Reserve.Tokens,
-		int64(req.Reserve.USD),
-		req.PriceVersion, boolArg(req.Effects == picket.EffectsExternal), req.TimeoutMs, boolArg(req.Keyed),
-		boolArg(req.Probe),
-		q.Calls, q.Answers, q.AnswerBytes, q.OpenCalls)
+		int64(req.Reserve.USD), req.PriceVersion, boolArg(req.Effects == picket.EffectsExternal), req.TimeoutMs,
+		boolArg(req.Keyed), boolArg(req.Probe), q.Calls, q.Answers, q.AnswerBytes, q.OpenCalls)
 	if err != nil {
 		return picket.Reservation{}, err
 	}
@@ -146,8 +144,7 @@ func (e *Engine) Settle(ctx context.Context, s picket.Settlement) (picket.Settle
 	}
 	detail := strings.ToValidUTF8(s.Detail[:min(len(s.Detail), maxCallDetail)], "")
 	r, err := e.run(ctx, "settle", s.TaskID, s.CallID, s.Nonce, string(s.Outcome), s.Cost.Tokens, int64(s.Cost.USD),
-		string(result), detail,
-		e.quotas().Answers, e.quotas().AnswerBytes)
+		string(result), detail, e.quotas().Answers, e.quotas().AnswerBytes)
 	if err != nil {
 		return picket.Settled{}, err
 	}

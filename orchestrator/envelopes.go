@@ -62,8 +62,7 @@ func (e *Engine) TopUp(ctx context.Context, by picket.Caller, id string, t picke
 			picket.Invalid("/reason", "Say it in up to 1,024 bytes.", "the reason has %d bytes", len(t.Reason))
 	}
 	return e.envelope(ctx, "top_up", id, by.Actor, by.Idempotency.Key, by.Idempotency.Body, t.Tokens, int64(t.USD),
-		t.Reason,
-		e.dailyLimitArg())
+		t.Reason, e.dailyLimitArg())
 }
 
 // envelope runs a script that answers the view of an envelope.

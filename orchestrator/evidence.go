@@ -30,8 +30,7 @@ func (e *Engine) RunExit(ctx context.Context, held picket.LeaseCredential, exit 
 		return err
 	}
 	_, err := e.runHeld(ctx, held, "run_exit", string(exit.Class), code, signal, ms, containment,
-		tailBytes(exit.Detail, 8<<10),
-		lastEventArg(exit))
+		tailBytes(exit.Detail, 8<<10), lastEventArg(exit))
 	return err
 }
 

@@ -76,8 +76,7 @@ func (e *Engine) Answer(ctx context.Context, by picket.Caller, handoffID string,
 		option, choice = string(b), *req.Option
 	}
 	return e.runForTask(ctx, "answer", handoffID, by.Actor, by.Idempotency.Key, by.Idempotency.Body, answer, option,
-		choice, input,
-		answerText(req))
+		choice, input, answerText(req))
 }
 
 // editsInput tells whether an answer changes the input of the task.

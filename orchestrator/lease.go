@@ -137,8 +137,7 @@ func exitArgs(x picket.Exit) (code, signal, ms string) {
 func checkLastEvent(x picket.Exit) error {
 	if x.LastEvent != nil && len(*x.LastEvent) > picket.MaxEventID {
 		return picket.Invalid("/lastEventId", "Send the id of the last event of the run.",
-			"lastEventId has %d bytes, at most %d are allowed",
-			len(*x.LastEvent), picket.MaxEventID)
+			"lastEventId has %d bytes, at most %d are allowed", len(*x.LastEvent), picket.MaxEventID)
 	}
 	return nil
 }

@@ -47,8 +47,7 @@ func (e *Engine) ApplyRetention(ctx context.Context, keep picket.Retention, limi
 	tasks := cmp.Or(keep.Tasks, 30*24*time.Hour)
 	events := cmp.Or(keep.Events, 7*24*time.Hour)
 	return e.runCount(ctx, "retain", tasks.Milliseconds(), events.Milliseconds(), cmp.Or(keep.MaxEvents, 1_000_000),
-		limit,
-		cmp.Or(keep.AuditAge, 400*24*time.Hour).Milliseconds(), cmp.Or(keep.AuditEvents, 1_000_000))
+		limit, cmp.Or(keep.AuditAge, 400*24*time.Hour).Milliseconds(), cmp.Or(keep.AuditEvents, 1_000_000))
 }
 
 func (e *Engine) runCount(ctx context.Context, script string, args ...any) (int, error) {

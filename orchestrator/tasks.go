@@ -195,8 +195,7 @@ func (e *Engine) Retry(ctx context.Context, by picket.Caller, taskID, reason str
 		return picket.Task{}, err
 	}
 	return e.runForTask(ctx, "retry", taskID, by.Actor, by.Idempotency.Key, by.Idempotency.Body, reason,
-		"task_"+ulid.Make().String(),
-		e.dailyLimitArg())
+		"task_"+ulid.Make().String(), e.dailyLimitArg())
 }
 
 // runForTask runs a script that answers the view of a task.

@@ -210,8 +210,7 @@ func (e *Engine) TakeWebhookTurn(ctx context.Context, claimID string) (picket.We
 // another's, or nobody's.
 func (e *Engine) AdvanceWebhook(ctx context.Context, s picket.WebhookStep) (picket.WebhookState, error) {
 	r, err := e.run(ctx, "webhook_advance", s.WebhookID, s.TurnID, strconv.FormatInt(s.From, 10),
-		strconv.FormatInt(s.To, 10),
-		string(s.Outcome), s.Status, clipped(s.Error, 200), s.Delay.Milliseconds(),
+		strconv.FormatInt(s.To, 10), string(s.Outcome), s.Status, clipped(s.Error, 200), s.Delay.Milliseconds(),
 		picket.WebhookTurnTTL.Milliseconds())
 	if err != nil {
 		return "", err

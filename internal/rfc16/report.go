@@ -45,8 +45,7 @@ type Report struct {
 // Summary is the run in one line.
 func (r Report) Summary() string {
 	return fmt.Sprintf("RFC-0016: %d rules, %d ok, %d failed, %d not run, in %s", len(r.Results), r.Passed, r.Failed,
-		r.NotRun,
-		(time.Duration(r.Millis) * time.Millisecond).Round(100*time.Millisecond))
+		r.NotRun, (time.Duration(r.Millis) * time.Millisecond).Round(100*time.Millisecond))
 }
 
 // Line names a result: its rule, and why it was not run.

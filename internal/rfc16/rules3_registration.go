@@ -156,8 +156,7 @@ func registrationRules() []Rule {
 		{"3.3", "unknown-member", "An unknown or repeated member is refused with 400 validation_failed.", Settled,
 			func(t *Trial) {
 				t.expectCode(t.tryRegister(owner, fields{"agent_id": t.id("odd"), "capabilites": []string{"x"}}).reg,
-					400,
-					"validation_failed")
+					400, "validation_failed")
 				t.expectCode(t.call(owner, "POST", agentsPath, `{"agent_id":"`+t.id("odd")+`","name":"a","name":"b"}`),
 					400,
 					"validation_failed")
@@ -176,8 +175,7 @@ func registrationRules() []Rule {
 			func(t *Trial) {
 				t.expectMember(t.register(fields{"drain_timeout_seconds": 7}).record(), "drain_timeout_seconds", 7)
 				t.expectCode(t.tryRegister(owner, fields{"agent_id": t.id("never"), "drain_timeout_seconds": -1}).reg,
-					400,
-					"validation_failed")
+					400, "validation_failed")
 			}, ""},
 		{"3.3", "idempotency-key",
 			"Repeated with the same Idempotency-Key a registration answers the same again; with another body it is 422.", Settled | Events, func(t *Trial) {

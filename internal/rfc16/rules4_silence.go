@@ -52,8 +52,7 @@ func silenceRules() []Rule {
 				t.assert(s > seconds(t.cfg.Dead), e.a, "the event more than %ds after the last heartbeat at %s, not %s",
 					t.cfg.Dead, heard, s)
 				t.assert(s < seconds(t.cfg.Dead)+t.cfg.Slack, e.a, "the event at most %s late, not after %s",
-					t.cfg.Slack,
-					s)
+					t.cfg.Slack, s)
 			}, ""},
 		{"4.5", "unhealthy-boundary",
 			"Silence of exactly unhealthy_after_seconds is still fine: two heartbeats are missed entirely, the third comes 30 seconds late (with 30 and 90).", Exact | Events, func(t *Trial) {

@@ -20,8 +20,7 @@ func reviewRoutes() []route {
 	return []route{
 		show("reviews", reviewsPath, personScopes, listReviews, "GET /api/v1/reviews").inNav("Reviews"),
 		show("reviews.choose", reviewsPath+"/approve", personScopes, showApprovalForm, "GET /api/v1/reviews"),
-		act("reviews.approve", reviewsPath+"/approve", personScopes, approveReviews,
-			"POST /api/v1/reviews/approve"),
+		act("reviews.approve", reviewsPath+"/approve", personScopes, approveReviews, "POST /api/v1/reviews/approve"),
 		show("review", one, personScopes, showReview, reads...),
 		show("review.full", one+"/full/:part", personScopes, showReviewText, reads...),
 		act("review.approve", one+"/approve", personScopes, approveReview, approve...),

@@ -34,8 +34,7 @@ type taskFilter struct {
 // link is that of the list with the filter.
 func (f taskFilter) link() string {
 	return queryPath(tasksPath, "state", f.State, "role", f.Role, "label", f.Label, "parent", f.Parent, "since",
-		f.Since,
-		"q", f.Search, "cursor", f.Cursor)
+		f.Since, "q", f.Search, "cursor", f.Cursor)
 }
 
 // Narrow reports whether more than a state is asked for.

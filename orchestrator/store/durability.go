@@ -141,8 +141,7 @@ func (n *node) readInfo(ctx context.Context) (bool, error) {
 func (n *node) readConfig(ctx context.Context) (bool, error) {
 	var err error
 	n.config, err = readSettings(ctx, n.client, "maxmemory-policy", "appendonly", "appendfsync",
-		"no-appendfsync-on-rewrite",
-		"min-replicas-to-write", "min-replicas-max-lag", "enable-debug-command")
+		"no-appendfsync-on-rewrite", "min-replicas-to-write", "min-replicas-max-lag", "enable-debug-command")
 	if refusal := redis.Error(nil); errors.As(err, &refusal) {
 		n.refuse("Allow the user CONFIG GET: ACL SETUSER … +config|get. Where the service that runs it does not allow it, Picket cannot know what it keeps.",
 			"the user may not ask how the server keeps its data: %v", err)

@@ -278,8 +278,7 @@ func (g *scriptRunner) through(c interface {
 }
 
 func (g *scriptRunner) invoke(ctx context.Context, s *script, do func(context.Context, *redis.Cmd) error,
-	namespace string,
-	args []any) (any, error) {
+	namespace string, args []any) (any, error) {
 	start := time.Now()
 	if err := g.faultPoint("redis." + s.name + ".before"); err != nil {
 		return nil, Unavailable("the request was not sent", err)

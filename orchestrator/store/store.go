@@ -78,8 +78,7 @@ func New(cfg Config) (*Store, error) {
 		fault:   cfg.Fault,
 	}}
 	for _, name := range cfg.Namespaces {
-		s.namespaces = append(s.namespaces,
-			&Namespace{name: name, store: s, log: cfg.Log.With("namespace", name)})
+		s.namespaces = append(s.namespaces, &Namespace{name: name, store: s, log: cfg.Log.With("namespace", name)})
 	}
 	return s, nil
 }
