@@ -1,3 +1,18 @@
+// Package bridge passes MCP messages between the standard streams and the tool proxy.
+//
+// It does not use the transports of the MCP Go SDK (v1.8.0), because they would not make it
+// smaller:
+//
+//   - mcp.StreamableClientTransport gets the negotiated version and the schemas of tools from
+//     unexported hooks of mcp.ClientSession. Without a session it sends no header
+//     Mcp-Protocol-Version, no headers Mcp-Param, and opens no stream for messages of the
+//     server. The bridge would still have to do all three.
+//   - The transport drops the body of a refusal, which has the code and the remedy, and then
+//     ends the whole connection.
+//   - mcp.IOTransport ends at a line that is not a message. The bridge answers it with an error.
+//
+// A session on each side (mcp.Server and mcp.Client) would have to know every method and every
+// notification of both versions of the protocol, and would drop all others.
 package bridge
 
 import (
