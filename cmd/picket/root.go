@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/attach"
 	"github.com/picket-dev/picket/cmd/picket/bridge"
 	"github.com/picket-dev/picket/cmd/picket/cli"
@@ -82,9 +83,8 @@ func refuseURLFlag(c *cobra.Command) {
 	run := c.RunE
 	c.RunE = func(cmd *cobra.Command, given []string) error {
 		if cmd.Flags().Changed("url") {
-			e := exit.Usagef("%s talks to no server, so --url has no meaning for it", cmd.CommandPath())
-			e.Remedy = "Leave it out."
-			return e
+			return picket.Refuse(exit.CodeUsage, "Leave it out.",
+				"%s talks to no server, so --url has no meaning for it", cmd.CommandPath())
 		}
 		return run(cmd, given)
 	}

@@ -24,9 +24,8 @@ func checkUnregisteredFlags(cmd *cobra.Command) error {
 	}
 	for _, name := range []string{"name", "heartbeat", "unhealthy-after", "dead-after", "drain-timeout"} {
 		if f.Changed(name) {
-			e := exit.Usagef("--%s has no meaning with --unregistered", name)
-			e.Remedy = "Leave one of them out."
-			return e
+			return picket.Refuse(exit.CodeUsage, "Leave one of them out.",
+				"--%s has no meaning with --unregistered", name)
 		}
 	}
 	return nil
@@ -60,10 +59,9 @@ func adapterLaunch(cmd *cobra.Command, given []string, e settings.Agent) (launch
 		return launch{preset: p, command: command}, cmp.Or(err, bad)
 	}
 	if words := cmd.ArgsLenAtDash(); words > 0 || words < 0 && len(given) > 0 {
-		e := exit.Usagef("%s stands where nothing is expected", term.ShellQuote(given[0]))
-		e.Remedy = "A worker takes what it is to do from tasks: picket task create, or picket run --agent " +
-			string(p) + " \"PROMPT\". Arguments for " + string(p) + " itself follow --."
-		return launch{}, e
+		return launch{}, picket.Refuse(exit.CodeUsage,
+			"A worker takes what it is to do from tasks: picket task create, or picket run --agent "+string(p)+" \"PROMPT\". Arguments for "+string(p)+" itself follow --.",
+			"%s stands where nothing is expected", term.ShellQuote(given[0]))
 	}
 	return codingAgentLaunch(cmd, p, given, e), nil
 }

@@ -40,9 +40,8 @@ func presetOf(cmd *cobra.Command, e settings.Agent) (agents.Preset, error) {
 	}
 	if p := agents.Preset(name); p != "" {
 		if err := p.Check(); err != nil {
-			u := exit.Usagef("--agent: there is no agent called %s", term.ShellQuote(name))
-			u.Remedy = "Choose one of: " + settings.PresetNames()
-			return "", u
+			return "", picket.Refuse(exit.CodeUsage, "Choose one of: "+settings.PresetNames(),
+				"--agent: there is no agent called %s", term.ShellQuote(name))
 		}
 		return p, nil
 	}
@@ -73,9 +72,7 @@ func (l launch) checkStartable() error {
 		return checkStartable(l.command)
 	}
 	if ready := l.preset.Readiness(); ready.Program == "" {
-		e := exit.Usagef("%s is not on PATH", ready.Title)
-		e.Remedy = ready.Remedy
-		return e
+		return picket.Refuse(exit.CodeUsage, ready.Remedy, "%s is not on PATH", ready.Title)
 	}
 	return nil
 }

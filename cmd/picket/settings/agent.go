@@ -202,10 +202,9 @@ func (s Settings) checkAgents() error {
 	roles := map[string]Agent{}
 	for _, e := range s.AgentEntries() {
 		if other, taken := roles[e.Role()]; taken {
-			err := exit.Usagef("%s: the role %s is that of agents.%s already, at %s", e.Origin("role_id"),
-				term.ShellQuote(e.Role()), other.Name, other.Origin("role_id"))
-			err.Remedy = "A role is one pool: write one entry for it, or give one of them another role_id."
-			return err
+			return picket.Refuse(exit.CodeUsage,
+				"A role is one pool: write one entry for it, or give one of them another role_id.",
+				"%s: the role %s is that of agents.%s already, at %s", e.Origin("role_id"), term.ShellQuote(e.Role()), other.Name, other.Origin("role_id"))
 		}
 		roles[e.Role()] = e
 		if err := e.check(s.TaskOf(e)); err != nil {
@@ -224,9 +223,7 @@ func (e Agent) check(spec picket.TaskSpec) error {
 		}
 	}
 	refuse := func(key, message, remedy string) error {
-		err := exit.Usagef("%s: agents.%s.%s %s", e.Origin(key), e.Name, key, message)
-		err.Remedy = remedy
-		return err
+		return picket.Refuse(exit.CodeUsage, remedy, "%s: agents.%s.%s %s", e.Origin(key), e.Name, key, message)
 	}
 	command := e.Launch.Command
 	switch least, most := e.Pool.MinInstances, e.Pool.MaxInstances; {

@@ -157,9 +157,7 @@ func checkAgentName(text string) error {
 	if err == nil {
 		return nil
 	}
-	refusal := exit.Usagef("%s is not a name of an agent", term.ShellQuote(text))
-	refusal.Remedy = exit.Remedy(err)
-	return refusal
+	return picket.Refuse(exit.CodeUsage, exit.Remedy(err), "%s is not a name of an agent", term.ShellQuote(text))
 }
 
 func checkDestinations(text string) error {

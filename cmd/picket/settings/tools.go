@@ -126,9 +126,8 @@ func (s Settings) checkPrice(name string, p ToolPrice) error {
 	where := s.toolOrigin("prices", name)
 	switch {
 	case p.Call == nil && len(p.PerUnit) == 0:
-		err := exit.Usagef("%s: tools.prices.%s has no price", where, name)
-		err.Remedy = "Give call, such as call: 0.001; a free tool has call: 0."
-		return err
+		return picket.Refuse(exit.CodeUsage, "Give call, such as call: 0.001; a free tool has call: 0.",
+			"%s: tools.prices.%s has no price", where, name)
 	case len(p.PerUnit) > 0 && p.Max == nil:
 		err := exit.Usagef("%s: tools.prices.%s has per_unit and no max", where, name)
 		err.Remedy = "Give max: what a call uses is not known before it is made, and max is what is reserved."
