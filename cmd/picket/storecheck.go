@@ -59,35 +59,17 @@ func redisFindings(ctx context.Context, cfg settings.Settings) []doctor.Finding 
 	}
 	o, err := settings.ParseRedisURL(url)
 	if err != nil {
-		return []doctor.Finding{{
-			Subject: "redis",
-			Grade:   "fail",
-			Detail:  exit.Text(err),
-			Remedy:  exit.Remedy(err),
-		}}
+		return []doctor.Finding{doctor.Failed("redis", err)}
 	}
 	found, err := storeFindings(ctx, o)
 	if err != nil {
-		return []doctor.Finding{{
-			Subject: "redis",
-			Grade:   "fail",
-			Detail:  "it cannot be asked: " + term.OneLine(err.Error()),
-		}}
+		return []doctor.Finding{{Subject: "redis", Grade: "fail", Detail: "it cannot be asked: " + term.OneLine(err.Error())}}
 	}
 	if len(found) == 0 {
-		found = []doctor.Finding{{
-			Subject: "redis",
-			Grade:   "ok",
-			Detail:  "keeps what it acknowledges",
-		}}
+		found = []doctor.Finding{{Subject: "redis", Grade: "ok", Detail: "keeps what it acknowledges"}}
 	}
 	if err := checkFormat(ctx, o, cfg.Namespaces()); err != nil {
-		found = append(found, doctor.Finding{
-			Subject: "store format",
-			Grade:   "fail",
-			Detail:  exit.Text(err),
-			Remedy:  exit.Remedy(err),
-		})
+		found = append(found, doctor.Failed("store format", err))
 	}
 	for i := range found {
 		if found[i].Grade == "fail" && cfg.AllowUnsafeRedis {

@@ -84,30 +84,19 @@ func fenceFindings(ctx context.Context, cfg settings.Settings) (found []doctor.F
 		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 		problems, err := tools.FenceProblems(ctx, name, d)
 		cancel()
-		what := "database " + name
+		f := doctor.Finding{Subject: "database " + name, Grade: "warn"}
 		switch {
 		case err != nil:
-			found = append(found, doctor.Finding{
-				Subject: what,
-				Grade:   "warn",
-				Detail:  exit.Text(err),
-				Remedy:  "Start it, or correct the URL in the variable that tools.sql." + name + ".url_env names.",
-			})
+			f.Detail = exit.Text(err)
+			f.Remedy = "Start it, or correct the URL in the variable that tools.sql." + name + ".url_env names."
 		case len(problems) > 0:
-			found = append(found, doctor.Finding{
-				Subject: what,
-				Grade:   "warn",
-				Detail:  "the fence does not hold: the role of agents " + strings.Join(problems, "; it "),
-				Remedy: "Give agents a role that owns none of the marks. Then run the SQL that this prints: picket fence-sql " +
-					name + " --role ROLE",
-			})
+			f.Detail = "the fence does not hold: the role of agents " + strings.Join(problems, "; it ")
+			f.Remedy = "Give agents a role that owns none of the marks. Then run the SQL that this prints: picket fence-sql " +
+				name + " --role ROLE"
 		default:
-			found = append(found, doctor.Finding{
-				Subject: what,
-				Grade:   "ok",
-				Detail:  "the role of agents can only raise fence marks, and only with a MAC of the server",
-			})
+			f.Grade, f.Detail = "ok", "the role of agents can only raise fence marks, and only with a MAC of the server"
 		}
+		found = append(found, f)
 	}
 	return found
 }

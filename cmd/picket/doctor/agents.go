@@ -5,21 +5,14 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 )
 
 // agentsFindings tell of the workers the server knows; nothing where the server
 // is of a version without a registry.
-func agentsFindings(ctx context.Context, cmd *cobra.Command) []Finding {
-	s, err := cli.Connect(cmd)
-	if err != nil {
-		return nil
-	}
-	stats, err := s.Server.Stats(ctx)
-	if err != nil || stats.Agents == nil {
+func agentsFindings(ctx context.Context, s *cli.Connection, stats picket.Stats) []Finding {
+	if stats.Agents == nil {
 		return nil
 	}
 	var parts []string

@@ -28,7 +28,7 @@ func configFinding(cmd *cobra.Command) Finding {
 	f, err := settings.FindConfig(cmd)
 	switch reason := f.DistrustReason(); {
 	case err != nil:
-		return Finding{"configuration", "fail", exit.Text(err), exit.Remedy(err)}
+		return Failed("configuration", err)
 	case reason != "":
 		return Finding{"configuration", "warn", f.Path + " in this directory is ignored: " + reason,
 			"Read the file, then run: " + settings.TrustCommand}
@@ -44,6 +44,11 @@ type Finding struct {
 	Grade   string // ok, warn, fail
 	Detail  string
 	Remedy  string
+}
+
+// Failed is the finding of a check that ended with an error.
+func Failed(subject string, err error) Finding {
+	return Finding{subject, "fail", exit.Text(err), exit.Remedy(err)}
 }
 
 // Checks are the checks that need the rooms of the server.
@@ -89,15 +94,14 @@ func New(checks Checks) *cobra.Command {
 	}
 }
 
-// run looks at everything. The error is why the server cannot be used; its
-// finding says the same in words.
+// run looks at everything. The error is why the server cannot be used.
 func (c Checks) run(ctx context.Context, cmd *cobra.Command) ([]Finding, error) {
 	cfg, err := settings.LoadSettings(cmd)
 	if err != nil {
-		return []Finding{{"configuration", "fail", exit.Text(err), exit.Remedy(err)}}, err
+		return []Finding{Failed("configuration", err)}, err
 	}
 	found := []Finding{configFinding(cmd)}
-	server, err := serverFinding(ctx, cmd)
+	s, stats, server, err := askServer(ctx, cmd)
 	store := storeFinding(ctx, cfg)
 	if found = append(found, store); store.Grade == "ok" {
 		found = append(found, c.Redis(ctx, cfg)...)
@@ -106,10 +110,9 @@ func (c Checks) run(ctx context.Context, cmd *cobra.Command) ([]Finding, error) 
 	found = append(found, toolFindings(cfg, c.MissingVariables(cfg))...)
 	found = append(found, c.Fences(ctx, cfg)...)
 	if err == nil {
-		found = append(found, c.floorFinding(ctx, cmd, cfg))
-		found = append(found, memoryFinding(ctx, cmd))
-		found = append(found, agentsFindings(ctx, cmd)...)
-		found = append(found, priceFinding(ctx, cmd))
+		found = append(found, c.floorFinding(cfg, stats), memoryFinding(stats))
+		found = append(found, agentsFindings(ctx, s, stats)...)
+		found = append(found, priceFinding(ctx, s))
 	}
 	found = append(found, presetFindings()...)
 	return append(found, containmentFinding(), pathFinding()), err
@@ -120,7 +123,7 @@ func storeFinding(ctx context.Context, cfg settings.Settings) Finding {
 	if url := cfg.Redis; url != "" {
 		f.Detail = "configured: " + settings.RedactedRedisURL(url)
 		if _, err := settings.ParseRedisURL(url); err != nil {
-			f.Grade, f.Detail, f.Remedy = "fail", exit.Text(err), exit.Remedy(err)
+			return Failed("store", err)
 		} else if err := pingRedis(ctx, url); err != nil {
 			f.Grade, f.Detail, f.Remedy = "fail", settings.RedactedRedisURL(url)+" does not answer",
 				"Start it, or check --redis, PICKET_REDIS and picket.yaml."
@@ -183,45 +186,50 @@ func (discardLogger) Printf(context.Context, string, ...any) {}
 func dataFinding(cfg settings.Settings) Finding {
 	dir, err := filepath.Abs(cfg.Data)
 	if err != nil {
-		return Finding{"data", "fail", err.Error(), ""}
+		return Failed("data", err)
 	}
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return Finding{"data", "ok", dir + " (made by the first `picket up`)", ""}
 	case err != nil:
-		return Finding{"data", "fail", err.Error(), ""}
+		return Failed("data", err)
 	case info.Mode().Perm()&0o077 != 0:
 		return Finding{"data", "warn", dir + " can be entered by others", "chmod 700 " + dir}
 	}
 	return Finding{"data", "ok", dir, ""}
 }
 
-func serverFinding(ctx context.Context, cmd *cobra.Command) (Finding, error) {
-	s, err := cli.Connect(cmd)
-	if err != nil {
-		return Finding{"server", "fail", exit.Text(err), exit.Remedy(err)}, err
+// askServer asks the server how it is. The error is why it cannot be used; the finding says the
+// same in words.
+func askServer(ctx context.Context, cmd *cobra.Command) (s *cli.Connection, stats picket.Stats, f Finding, err error) {
+	if s, err = cli.Connect(cmd); err != nil {
+		return s, stats, Failed("server", err), err
 	}
 	url := s.URL()
-	if err := s.Server.Ready(ctx); err != nil {
+	if err = s.Server.Ready(ctx); err != nil {
+		f = Failed("server", err)
 		if errors.Is(err, picket.ErrUnknown) {
-			return Finding{"server", "fail", err.Error(), exit.Remedy(err)}, err
+			f.Detail = err.Error()
+		} else {
+			f.Detail = url + ": " + f.Detail
 		}
-		return Finding{"server", "fail", url + ": " + exit.Text(err), exit.Remedy(err)}, err
+		return s, stats, f, err
 	}
-	stats, err := s.Server.Stats(ctx)
-	if err != nil {
-		return Finding{"server", "fail", url + " is ready, but: " + exit.Text(err), exit.Remedy(err)}, err
+	if stats, err = s.Server.Stats(ctx); err != nil {
+		f = Failed("server", err)
+		f.Detail = url + " is ready, but: " + f.Detail
+		return s, stats, f, err
 	}
-	detail := fmt.Sprintf("%s is ready, namespace %s, last event %d", url, stats.Namespace, stats.LastSeq)
+	f = Finding{"server", "ok",
+		fmt.Sprintf("%s is ready, namespace %s, last event %d", url, stats.Namespace, stats.LastSeq), ""}
 	if stats.Pause.Paused {
-		return Finding{"server", "warn", detail + ", paused: " + term.OneLine(stats.Pause.Reason), "picket resume"}, nil
+		f = Finding{"server", "warn", f.Detail + ", paused: " + term.OneLine(stats.Pause.Reason), "picket resume"}
+	} else if apart := clockSkewText(stats); apart != "" {
+		f = Finding{"server", "warn", f.Detail + ", " + apart,
+			"Synchronize the clocks of both machines, such as with NTP."}
 	}
-	if apart := clockSkewText(stats); apart != "" {
-		return Finding{"server", "warn", detail + ", " + apart,
-			"Synchronize the clocks of both machines, such as with NTP."}, nil
-	}
-	return Finding{"server", "ok", detail, ""}, nil
+	return s, stats, f, nil
 }
 
 // clockSkewText says how far the clocks of server and store are apart, where that
@@ -239,22 +247,14 @@ func clockSkewText(s picket.Stats) string {
 
 // floorFinding tells which store the server works with, and whether it is
 // behind what this machine knows.
-func (c Checks) floorFinding(ctx context.Context, cmd *cobra.Command, cfg settings.Settings) Finding {
-	var stats picket.Stats
-	s, err := cli.Connect(cmd)
-	if err == nil {
-		stats, err = s.Server.Stats(ctx)
-	}
-	if err != nil {
-		return Finding{"fence", "fail", exit.Text(err), exit.Remedy(err)}
-	}
+func (c Checks) floorFinding(cfg settings.Settings, stats picket.Stats) Finding {
 	detail := stats.StoreID + " was never adopted: tokens of a task begin at 1"
 	if stats.Floor > 0 {
 		detail = fmt.Sprintf("%s was adopted %s: every token is above %d", stats.StoreID, stats.AdoptedAt, stats.Floor)
 	}
 	switch floor, known, err := c.WitnessedFloor(cfg, stats.Namespace, stats.StoreID); {
 	case err != nil:
-		return Finding{"fence", "fail", exit.Text(err), exit.Remedy(err)}
+		return Failed("fence", err)
 	case known && floor > stats.Floor:
 		return Finding{"fence", "warn",
 			fmt.Sprintf("%s; the witness in %s knows %d, from another store or a newer state of this one", detail,

@@ -1,33 +1,17 @@
 package doctor
 
 import (
-	"context"
 	"fmt"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli"
-	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 // memoryFinding tells how much memory the store uses, and about how much of it
 // the namespace takes.
-func memoryFinding(ctx context.Context, cmd *cobra.Command) Finding {
-	var stats picket.Stats
-	s, err := cli.Connect(cmd)
-	if err == nil {
-		stats, err = s.Server.Stats(ctx)
-	}
-	if err != nil {
-		return Finding{"memory", "fail", exit.Text(err), exit.Remedy(err)}
-	}
-	return judgeMemory(stats)
-}
-
-func judgeMemory(stats picket.Stats) Finding {
+func memoryFinding(stats picket.Stats) Finding {
 	m := stats.Memory
 	detail := "namespace " + stats.Namespace + " was not measured yet"
 	if !m.MeasuredAt.IsZero() {

@@ -33,7 +33,7 @@ func TestMemoryIsJudged(t *testing.T) {
 		{redis(480, 512), "fail", "(93 %): the store is full, and requests that store more are refused"},
 		{redis(64, 96), "fail", "(66 %): the store is full"},
 	} {
-		f := judgeMemory(picket.Stats{Namespace: "team", Memory: c.memory, LastTick: 1_011_500, SinceTickMs: 500})
+		f := memoryFinding(picket.Stats{Namespace: "team", Memory: c.memory, LastTick: 1_011_500, SinceTickMs: 500})
 		if f.Grade != c.grade || !strings.Contains(f.Detail, c.detail) || (f.Remedy == "") != (c.grade == "ok") {
 			t.Errorf("%+v: %s, %q, fix: %q", c.memory, f.Grade, f.Detail, f.Remedy)
 		}

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
@@ -19,12 +17,8 @@ import (
 
 // priceFinding tells what the server charges for. Without prices no tool but
 // the free ones can be called, which is easily taken for a fault.
-func priceFinding(ctx context.Context, cmd *cobra.Command) Finding {
-	var list budget.PriceList
-	s, err := cli.Connect(cmd)
-	if err == nil {
-		list, err = s.Server.Prices(ctx)
-	}
+func priceFinding(ctx context.Context, s *cli.Connection) Finding {
+	list, err := s.Server.Prices(ctx)
 	switch {
 	case err != nil:
 		return Finding{"prices", "warn", exit.Text(err), exit.Remedy(err)}
