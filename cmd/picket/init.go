@@ -52,7 +52,7 @@ func runInit(cmd *cobra.Command) error {
 	for _, namespace := range cfg.Namespaces() {
 		engine := store.Engine(namespace)
 		if keyFile != "" {
-			key, _, err := ensureAdminKey(keyFile, namespace)
+			key, err := ensureAdminKey(keyFile, namespace)
 			if err != nil {
 				return err
 			}

@@ -47,11 +47,7 @@ func loadSealer(path string) (*seal.Sealer, error) {
 // ensureSealer makes the secret file when it is missing.
 func ensureSealer(path string) (*seal.Sealer, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		key := make([]byte, 32)
-		if _, err := rand.Read(key); err != nil {
-			return nil, err
-		}
-		if err := cli.WriteFileAtomic(path, []byte(hex.EncodeToString(key)+"\n")); err != nil {
+		if err := cli.WriteFileAtomic(path, []byte(hex.EncodeToString(randomKey())+"\n")); err != nil {
 			return nil, err
 		}
 	}
@@ -59,18 +55,20 @@ func ensureSealer(path string) (*seal.Sealer, error) {
 }
 
 // ensureAdminKey reads the admin key of a namespace, or makes one.
-func ensureAdminKey(path, namespace string) (key picket.Secret, made bool, err error) {
-	key, err = cli.ReadSecret(path)
+func ensureAdminKey(path, namespace string) (picket.Secret, error) {
+	key, err := cli.ReadSecret(path)
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return key, false, err
+		return key, err
 	}
-	random := make([]byte, 32)
-	if _, err := rand.Read(random); err != nil {
-		return "", false, err
-	}
-	key = picket.Secret(picket.KeyPrefix + namespace + "_" + base64.RawURLEncoding.EncodeToString(random))
+	key = picket.Secret(picket.KeyPrefix + namespace + "_" + base64.RawURLEncoding.EncodeToString(randomKey()))
 	if err := cli.WriteFileAtomic(path, []byte(key.Reveal()+"\n")); err != nil {
-		return "", false, fmt.Errorf("keep the admin key: %w", err)
+		return "", fmt.Errorf("keep the admin key: %w", err)
 	}
-	return key, true, nil
+	return key, nil
+}
+
+func randomKey() []byte {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // it never fails
+	return key
 }

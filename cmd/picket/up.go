@@ -118,7 +118,7 @@ func runServer(ctx context.Context, cmd *cobra.Command, cfg settings.Settings, d
 	}
 	namespace := cfg.Namespace
 	keyFile := filepath.Join(data, keyFileName(namespace))
-	key, _, err := ensureAdminKey(keyFile, namespace)
+	key, err := ensureAdminKey(keyFile, namespace)
 	if err != nil {
 		return err
 	}

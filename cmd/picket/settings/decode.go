@@ -15,6 +15,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
+	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
@@ -134,11 +135,10 @@ func (d decoder) names(path []string, tag reflect.StructTag, into reflect.Value,
 // field reads what stands at a key.
 func (d decoder) field(path []string, tag reflect.StructTag, into reflect.Value, key *token.Token,
 	node ast.Node) error {
-	fileOnly := path[0] == "agents" || path[0] == "tools"
 	if !isSection(into.Type()) {
 		return d.value(path, tag, into, key, node)
 	}
-	if fileOnly && len(path) > 1 {
+	if fileOnly(path) && len(path) > 1 {
 		at := keyOf(path)
 		if before, twice := d.values[at]; twice {
 			return exit.Usagef("%s: %s is there already, at %s", d.at(key), strings.Join(path, "."), before.Origin)
@@ -158,13 +158,12 @@ func (d decoder) field(path []string, tag reflect.StructTag, into reflect.Value,
 // value reads a single value or a list. A list of one may be written without brackets.
 func (d decoder) value(path []string, tag reflect.StructTag, into reflect.Value, key *token.Token,
 	node ast.Node) error {
-	agents, tools := path[0] == "agents", path[0] == "tools"
+	tools, list := path[0] == "tools", into.Kind() == reflect.Slice && fileOnly(path)
 	nodes := []ast.Node{node}
-	list := into.Kind() == reflect.Slice && (agents || tools)
 	if n, ok := node.(*ast.SequenceNode); ok && list {
 		nodes = n.Values
 	}
-	if _, null := node.(*ast.NullNode); null && agents {
+	if _, null := node.(*ast.NullNode); null && path[0] == "agents" {
 		return nil
 	}
 	items := []string{}
@@ -175,25 +174,24 @@ func (d decoder) value(path []string, tag reflect.StructTag, into reflect.Value,
 			err = errors.New("a list of single values is expected")
 		case err == nil && tools && text == "":
 			err = errors.New("a value is expected")
-		case err == nil && (agents || tools):
+		case err == nil && fileOnly(path):
 			err = check(tag.Get("check"), text)
 		}
 		if err != nil {
-			at := key
 			if tools {
-				at = n.GetToken()
+				key = n.GetToken()
 			}
-			return exit.Usagef("%s: %s: %v", d.at(at), strings.Join(path, "."), err)
+			return exit.Usagef("%s: %s: %v", d.at(key), strings.Join(path, "."), err)
 		}
 		items = append(items, text)
 	}
 	v := Value{Text: strings.Join(items, ","), Origin: d.at(key), Local: d.Local}
-	if agents || tools {
-		v.Items = items
-		assign(into, items)
-	}
 	if tag.Get("show") == "shell" {
 		v.Text = term.ShellJoin(items)
+	}
+	if fileOnly(path) {
+		v.Items = items
+		assign(into, items)
 	}
 	d.values[keyOf(path)] = v
 	return nil
@@ -213,37 +211,32 @@ func scalar(n ast.Node) (string, error) {
 
 // unknownKey names the nearest key there is: of all general keys, or of the mapping.
 func unknownKey(where string, path []string, word string, in reflect.Value) error {
-	if len(path) > 0 && (path[0] == "agents" || path[0] == "tools") {
-		var names []string
+	wanted := strings.Join(append(slices.Clip(path), word), ".")
+	message, remedy := fmt.Sprintf("there is no key %q", wanted), "All keys: picket config show"
+	var names []string
+	if fileOnly(path) {
 		for f := range fieldsOf(in) {
 			names = append(names, f.Tag.Get("yaml"))
 		}
-		err := exit.Usagef("%s: there is no key %q in %s", where, word, strings.Join(path, "."))
-		err.Remedy = "Its keys: " + strings.Join(names, ", ")
-		if near := term.Nearest(word, names); near != "" {
-			err.Remedy = fmt.Sprintf("Did you mean %q? %s", near, err.Remedy)
-		}
-		return err
-	}
-	var names []string
-	for _, k := range KnownSettings() {
-		names = append(names, k.Name)
-		for i, letter := range k.Name {
-			if letter == '.' && len(path) == 0 {
-				names = append(names, k.Name[:i])
+		wanted, message = word, fmt.Sprintf("there is no key %q in %s", word, strings.Join(path, "."))
+		remedy = "Its keys: " + strings.Join(names, ", ")
+	} else {
+		for _, k := range KnownSettings() {
+			names = append(names, k.Name)
+			for i, letter := range k.Name {
+				if letter == '.' && len(path) == 0 {
+					names = append(names, k.Name[:i])
+				}
 			}
 		}
+		if len(path) == 0 {
+			names = append(names, "agents", "tools")
+		}
 	}
-	if len(path) == 0 {
-		names = append(names, "agents", "tools")
+	if near := term.Nearest(wanted, names); near != "" {
+		remedy = fmt.Sprintf("Did you mean %q? %s", near, remedy)
 	}
-	key := strings.Join(append(slices.Clip(path), word), ".")
-	err := exit.Usagef("%s: there is no key %q", where, key)
-	err.Remedy = "All keys: picket config show"
-	if near := term.Nearest(key, names); near != "" {
-		err.Remedy = fmt.Sprintf("Did you mean %q? All keys: picket config show", near)
-	}
-	return err
+	return picket.Refuse(exit.CodeUsage, remedy, "%s: %s", where, message)
 }
 
 // assign parses texts that were checked into a field.

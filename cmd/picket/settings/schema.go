@@ -26,13 +26,18 @@ func newKey(path []string, tag reflect.StructTag) Key {
 		What:    tag.Get("doc"),
 		tag:     tag,
 	}
-	if path[0] != "agents" && path[0] != "tools" {
+	if !fileOnly(path) {
 		k.Env = "PICKET_" + strings.ToUpper(strings.ReplaceAll(k.Name, ".", "_"))
 	}
 	if k.Name == "data" {
 		k.Default = dataDir()
 	}
 	return k
+}
+
+// fileOnly reports whether a path is below agents or tools, which no flag and no variable overrides.
+func fileOnly(path []string) bool {
+	return len(path) > 0 && (path[0] == "agents" || path[0] == "tools")
 }
 
 // KnownSettings returns the general keys, in the order in which they are shown.
