@@ -110,8 +110,8 @@ func (p *Proxy) AdmitLLM(c echo.Context) (Backend, picket.LeaseCredential, error
 	if err := p.take(held, forAgent); err != nil {
 		return nil, held, err
 	}
-	door, err := p.BackendOf(held)
-	return door, held, err
+	backend, err := p.BackendOf(held)
+	return backend, held, err
 }
 
 // authenticateLLM finds the lease token in either of the headers that clients of

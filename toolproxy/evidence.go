@@ -1,8 +1,6 @@
 package toolproxy
 
 import (
-	"context"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -12,16 +10,6 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// evidenceRecorder takes evidence about a run: it never changes the task's state and
-// is accepted until 15 minutes after the lease ended.
-type evidenceRecorder interface {
-	RunExit(ctx context.Context, held picket.LeaseCredential, exit picket.Exit, containment string) error
-	// RunLog appends data at offset and answers the new end. Bytes below the
-	// known end are ignored; an offset beyond it is offset_conflict.
-	RunLog(ctx context.Context, held picket.LeaseCredential, piece picket.LogWrite) (next int64, err error)
-	RunEvents(ctx context.Context, held picket.LeaseCredential, events []picket.RunEvent) error
-}
-
 // exitRequest reports how the process ended.
 type exitRequest struct {
 	picket.Exit
@@ -29,15 +17,12 @@ type exitRequest struct {
 	LastEventID *string `json:"lastEventId"`
 }
 
-func handleExit(_ *Proxy, c echo.Context, door Backend, held picket.LeaseCredential) error {
+func handleExit(c echo.Context, runs evidenceRecorder, held picket.LeaseCredential) (any, error) {
 	body, err := decodeExit(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := evidenceRecorder(door).RunExit(c.Request().Context(), held, body.Exit, body.Containment); err != nil {
-		return err
-	}
-	return web.JSON(c, http.StatusOK, struct{}{})
+	return struct{}{}, runs.RunExit(c.Request().Context(), held, body.Exit, body.Containment)
 }
 
 func decodeExit(c echo.Context) (exitRequest, error) {
@@ -58,4 +43,28 @@ func checkContainment(field, containment string) error {
 	}
 	return picket.Invalid(field, "Send "+strings.Join(picket.Containments, ", ")+", or leave it out.",
 		"%s is not a way to hold a process tree", field)
+}
+
+// evidenceRequest is what the adapter knows of picket.Evidence.
+type evidenceRequest struct {
+	Repository string               `json:"repository"`
+	Branch     string               `json:"branch"`
+	Base       string               `json:"base"`
+	Diffstat   string               `json:"diffstat"`
+	Diff       string               `json:"diff"`
+	Truncated  bool                 `json:"truncated"`
+	Files      []picket.ChangedFile `json:"files"`
+}
+
+func handleEvidence(c echo.Context, runs evidenceRecorder, held picket.LeaseCredential) (any, error) {
+	body, _, err := web.Decode[evidenceRequest](c, picket.MaxPayload)
+	if err != nil {
+		return nil, err
+	}
+	ev := picket.Evidence{Repository: body.Repository, Branch: body.Branch, Base: body.Base,
+		Diffstat: body.Diffstat, Diff: body.Diff, Truncated: body.Truncated, Files: body.Files}
+	if err := ev.Check(); err != nil {
+		return nil, err
+	}
+	return struct{}{}, runs.RunEvidence(c.Request().Context(), held, ev)
 }

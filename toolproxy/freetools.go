@@ -13,6 +13,12 @@ type freeToolHandler struct {
 	call          func(ctx context.Context, c Call) (any, error)
 }
 
+// handedTool is a tool that is handed the part of the backend that it needs.
+func handedTool[B any](part func(Backend) B,
+	call func(context.Context, B, Call) (any, error)) func(context.Context, Call) (any, error) {
+	return func(ctx context.Context, c Call) (any, error) { return call(ctx, part(c.Backend), c) }
+}
+
 // IsFreeTool reports whether a name is that of a free tool.
 func IsFreeTool(name string) bool {
 	_, ok := freeToolHandlers[name]
@@ -20,13 +26,13 @@ func IsFreeTool(name string) bool {
 }
 
 var freeToolHandlers = map[string]freeToolHandler{
-	"get_task":           {false, smallBody, getTask},
-	"report_progress":    {true, picket.MaxPayload, reportProgress},
-	"request_human_help": {true, picket.MaxPayload, requestHumanHelp},
-	"delegate_subtask":   {true, picket.MaxPayload + smallBody, delegateSubtask},
-	"await_subtask":      {false, smallBody, awaitSubtask},
-	"review_subtask":     {true, smallBody, reviewSubtask},
-	"await_top_up":       {false, smallBody, awaitTopUp},
-	"mark_complete":      {true, completeBody, markComplete},
-	"mark_failed":        {true, smallBody, markFailed},
+	"get_task":           {false, smallBody, handedTool(tasks, getTask)},
+	"report_progress":    {true, picket.MaxPayload, handedTool(tasks, reportProgress)},
+	"request_human_help": {true, picket.MaxPayload, handedTool(tasks, requestHumanHelp)},
+	"delegate_subtask":   {true, picket.MaxPayload + smallBody, handedTool(subtasks, delegateSubtask)},
+	"await_subtask":      {false, smallBody, handedTool(subtasks, awaitSubtask)},
+	"review_subtask":     {true, smallBody, handedTool(subtasks, reviewSubtask)},
+	"await_top_up":       {false, smallBody, handedTool(envelopes, awaitTopUp)},
+	"mark_complete":      {true, completeBody, handedTool(tasks, markComplete)},
+	"mark_failed":        {true, smallBody, handedTool(tasks, markFailed)},
 }

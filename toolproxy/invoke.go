@@ -1,12 +1,11 @@
 package toolproxy
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
@@ -22,9 +21,9 @@ const maxArgs = 1 << 20
 // Invoke runs a tool by its name: the one way for calls over HTTP and over
 // MCP. args is a JSON object (empty: {}), key the caller's idempotency key, ""
 // for none. Refusals are *picket.Error; those of the fence have been recorded.
-func (p *Proxy) Invoke(ctx context.Context, door Backend, held picket.LeaseCredential, name string, args jsontext.Value,
+func (p *Proxy) Invoke(ctx context.Context, backend Backend, held picket.LeaseCredential, name string, args jsontext.Value,
 	key string) (jsontext.Value, error) {
-	answer, err := p.invoke(ctx, Call{Backend: door, Held: held, Name: name, Args: args, Key: key})
+	answer, err := p.invoke(ctx, Call{Backend: backend, Held: held, Name: name, Args: args, Key: key})
 	var e *estimateError
 	if errors.As(err, &e) {
 		return EncodeJSON(e.Estimate)
@@ -75,41 +74,25 @@ func argsLimit(name string) int64 {
 	return maxArgs
 }
 
-// EncodeJSON writes a value as JSON whose object members are sorted, so that equal
-// values have equal bytes.
-func EncodeJSON(v any) (jsontext.Value, error) { return json.Marshal(v, json.Deterministic(true)) }
-
-// DecodeArgs reads the arguments of a call as strictly as the body of a request.
-// Empty arguments are {}. Errors are *picket.Error.
-func DecodeArgs[T any](args jsontext.Value) (v T, err error) {
-	if len(bytes.TrimLeft(args, " \t\r\n")) > 0 {
-		err = web.Unmarshal(args, &v)
-	}
-	return v, err
-}
-
 type toolList struct {
 	Tools []Tool `json:"tools"`
 }
 
-func handleListTools(p *Proxy, c echo.Context, door Backend, held picket.LeaseCredential) error {
-	list, err := p.ToolsFor(c.Request().Context(), door, held)
-	if err != nil {
-		return err
-	}
-	return web.JSON(c, http.StatusOK, toolList{list})
+func (p *Proxy) handleListTools(c echo.Context, b Backend, held picket.LeaseCredential) (any, error) {
+	list, err := p.ToolsFor(c.Request().Context(), b, held)
+	return toolList{list}, err
 }
 
-func handleCallTool(p *Proxy, c echo.Context, door Backend, held picket.LeaseCredential) error {
+func (p *Proxy) handleCallTool(c echo.Context, b Backend, held picket.LeaseCredential) (any, error) {
 	h := c.Request().Header
 	key, err := idempotencyKey(h)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	name := c.Param("name")
 	args, err := web.ReadBody(c, argsLimit(name), echo.MIMEApplicationJSON)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ctx := c.Request().Context()
 	if waitingTools[name] {
@@ -122,17 +105,14 @@ func handleCallTool(p *Proxy, c echo.Context, door Backend, held picket.LeaseCre
 		ctx = withEstimate(ctx)
 	case "", "false":
 	default:
-		return picket.Invalid(picket.EstimateHeader, "Send true, or leave it out.", "%s is neither true nor false",
+		return nil, picket.Invalid(picket.EstimateHeader, "Send true, or leave it out.", "%s is neither true nor false",
 			picket.EstimateHeader)
 	}
-	answer, err := p.Invoke(ctx, door, held, name, args, key)
+	answer, err := p.Invoke(ctx, b, held, name, args, key)
 	if err != nil && waitingTools[name] && web.Stopping(c) && c.Request().Context().Err() == nil {
-		return web.StoppingError()
+		return nil, web.StoppingError()
 	}
-	if err != nil {
-		return err
-	}
-	return web.JSON(c, http.StatusOK, answer)
+	return answer, err
 }
 
 // idempotencyKey is the key of a request, "" when it has none.
@@ -171,6 +151,24 @@ func (p *Proxy) toolNotFound(ctx context.Context, c Call) error {
 		names[i] = t.Name
 	}
 	return picket.Refuse(picket.CodeNotFound, "Call one of: "+commaList(names)+".", "there is no tool %q",
-		shortened(c.Name)).
+		web.Shortened(c.Name)).
 		With("tools", names)
+}
+
+// ToolsFor lists what a run can call: the free tools, then those of the
+// sources, in the order in which these were added.
+func (p *Proxy) ToolsFor(ctx context.Context, backend Backend, held picket.LeaseCredential) ([]Tool, error) {
+	list := Tools()
+	for _, s := range p.sources {
+		more, err := s.Tools(ctx, backend, held)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range more {
+			if !slices.ContainsFunc(list, func(known Tool) bool { return known.Name == t.Name }) {
+				list = append(list, t)
+			}
+		}
+	}
+	return list, nil
 }

@@ -2,7 +2,6 @@ package toolproxy
 
 import (
 	"context"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -13,54 +12,28 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// leaser keeps, gives back and observes a lease.
-type leaser interface {
-	// Renew moves the deadline to now + window; it never revives.
-	Renew(ctx context.Context, held picket.LeaseCredential) (picket.Renewal, error)
-	// Reclaim gives a lease from before an adoption of the store a higher token;
-	// any other it leaves as it is.
-	Reclaim(ctx context.Context, held picket.LeaseCredential) (picket.Renewal, error)
-	// Release ends the lease; exit.Class is one of picket.ReleaseClasses.
-	Release(ctx context.Context, held picket.LeaseCredential, exit picket.Exit) (picket.TaskState, error)
-	// Watch waits until the lease changes; changed is false when the wait ran
-	// out. An ended lease answers at once with its state. Processes to start are
-	// told until they are among known, the call ids that the adapter has heard of.
-	Watch(ctx context.Context, held picket.LeaseCredential, wait time.Duration,
-		known ...string) (w picket.Watch, changed bool, err error)
-}
-
-// Limits of the small bodies, in bytes.
-const (
-	smallBody = 64 << 10
-	maxDetail = 16 << 10
-)
-
-// MaxWait is the longest a watch waits; clients of tools give up at a minute.
-const MaxWait = 50 * time.Second
+// maxDetail bounds the detail of an exit, in bytes.
+const maxDetail = 16 << 10
 
 // stateResponse says what has become of the task.
 type stateResponse struct {
 	State picket.TaskState `json:"state"`
 }
 
-func handleRenew(_ *Proxy, c echo.Context, door Backend, held picket.LeaseCredential) error {
-	return extendLease(c, held, door.Renew)
+func handleRenew(c echo.Context, leases leaser, held picket.LeaseCredential) (any, error) {
+	return extendLease(c, held, leases.Renew)
 }
 
-func handleReclaim(_ *Proxy, c echo.Context, door Backend, held picket.LeaseCredential) error {
-	return extendLease(c, held, door.Reclaim)
+func handleReclaim(c echo.Context, leases leaser, held picket.LeaseCredential) (any, error) {
+	return extendLease(c, held, leases.Reclaim)
 }
 
 func extendLease(c echo.Context, held picket.LeaseCredential,
-	extend func(context.Context, picket.LeaseCredential) (picket.Renewal, error)) error {
+	extend func(context.Context, picket.LeaseCredential) (picket.Renewal, error)) (any, error) {
 	if _, _, err := web.Decode[struct{}](c, smallBody); err != nil {
-		return err
+		return nil, err
 	}
-	renewal, err := extend(c.Request().Context(), held)
-	if err != nil {
-		return err
-	}
-	return web.JSON(c, http.StatusOK, renewal)
+	return extend(c.Request().Context(), held)
 }
 
 // releaseRequest gives a lease back. Without an exit it is a voluntary return,
@@ -72,16 +45,13 @@ type releaseRequest struct {
 	LastEventID *string `json:"lastEventId"`
 }
 
-func handleRelease(_ *Proxy, c echo.Context, door Backend, held picket.LeaseCredential) error {
+func handleRelease(c echo.Context, leases leaser, held picket.LeaseCredential) (any, error) {
 	exit, err := decodeRelease(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	state, err := leaser(door).Release(c.Request().Context(), held, exit)
-	if err != nil {
-		return err
-	}
-	return web.JSON(c, http.StatusOK, stateResponse{state})
+	state, err := leases.Release(c.Request().Context(), held, exit)
+	return stateResponse{state}, err
 }
 
 func decodeRelease(c echo.Context) (picket.Exit, error) {
@@ -125,41 +95,35 @@ func checkExit(at string, exit picket.Exit, allowed []picket.ExitClass) error {
 	return nil
 }
 
-// handleWatch answers as soon as something became of the lease, 204 when the wait
-// ran out or a newer watch of the same run took its place.
-func handleWatch(p *Proxy, c echo.Context, door Backend, held picket.LeaseCredential) error {
-	seconds, err := watchSeconds(c)
+// watch answers as soon as the lease has changed, and with nothing when the wait ran
+// out or a newer watch of the same run took its place.
+func (w *leaseWatches) watch(c echo.Context, leases leaser, held picket.LeaseCredential) (any, error) {
+	longest := int64(MaxWait / time.Second)
+	seconds, err := queryNumber(c.QueryParams(), "waitSeconds", longest, longest)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	known, err := knownExecs(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ctx, stopWaiting := web.WaitContext(c)
 	defer stopWaiting()
-	ctx, leave := p.leaseWatches.add(ctx, held)
+	ctx, leave := w.add(ctx, held)
 	defer leave()
-	w, changed, err := leaser(door).Watch(ctx, held, time.Duration(seconds)*time.Second, known...)
+	seen, changed, err := leases.Watch(ctx, held, time.Duration(seconds)*time.Second, known...)
 	switch {
 	case err == nil && changed:
-		return web.JSON(c, http.StatusOK, w)
+		return seen, nil
 	case displaced(ctx):
-		return c.NoContent(http.StatusNoContent)
+		return nil, nil
 	case ctx.Err() != nil && web.Stopping(c):
-		return web.StoppingError()
-	case err != nil:
-		return err
+		return nil, web.StoppingError()
 	}
-	return c.NoContent(http.StatusNoContent)
+	return nil, err
 }
 
-func watchSeconds(c echo.Context) (int64, error) {
-	longest := int64(MaxWait / time.Second)
-	return queryNumber(c.QueryParams(), "waitSeconds", longest, longest)
-}
-
-// maxKnown bounds the list of them, in bytes.
+// maxKnown bounds the list of known calls of exec, in bytes.
 const maxKnown = 4096
 
 // knownExecs are the calls of exec that the adapter has heard of.

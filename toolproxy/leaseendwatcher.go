@@ -10,12 +10,8 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// leaseEndWaiter is told of the end of a lease.
-type leaseEndWaiter interface {
-	// AwaitEnd waits until the lease has ended; ended is false when the wait ran
-	// out first. It takes no command that is meant for the adapter.
-	AwaitEnd(ctx context.Context, held picket.LeaseCredential, wait time.Duration) (ended bool, err error)
-}
+// errLeaseEnded is why a call with external effects was cut off.
+var errLeaseEnded = errors.New("the lease of the call ended")
 
 // leaseEndWatcher cuts off the calls of a run when its lease ends: the next holder waits
 // for them. It watches each run once, while it has calls and a moment longer:
@@ -39,7 +35,7 @@ type runCalls struct {
 
 // track puts a call under the watch of its run. Its context ends when the lease
 // does; leave must be called when the call is over.
-func (r *leaseEndWatcher) track(ctx context.Context, eyes leaseEndWaiter, held picket.LeaseCredential,
+func (r *leaseEndWatcher) track(ctx context.Context, backend leaseEndWaiter, held picket.LeaseCredential,
 	log *slog.Logger) (_ context.Context, leave func()) {
 	who := runKey{held.Namespace, held.TaskID, held.RunID}
 	r.mu.Lock()
@@ -52,7 +48,7 @@ func (r *leaseEndWatcher) track(ctx context.Context, eyes leaseEndWaiter, held p
 			r.byRun = map[runKey]*runCalls{}
 		}
 		r.byRun[who] = mine
-		go mine.awaitLeaseEnd(eyes, held, log)
+		go mine.awaitLeaseEnd(backend, held, log)
 	}
 	if mine.idle != nil {
 		mine.idle.Stop()
@@ -110,9 +106,9 @@ func (r *leaseEndWatcher) close() {
 // awaitLeaseEnd waits for the end of the lease for as long as there are calls. That it
 // cannot see is not a reason to cut anything off: the deadline of each call is
 // what the next holder waits for at most.
-func (c *runCalls) awaitLeaseEnd(eyes leaseEndWaiter, held picket.LeaseCredential, log *slog.Logger) {
+func (c *runCalls) awaitLeaseEnd(backend leaseEndWaiter, held picket.LeaseCredential, log *slog.Logger) {
 	for {
-		ended, err := eyes.AwaitEnd(c.ended, held, MaxWait)
+		ended, err := backend.AwaitEnd(c.ended, held, MaxWait)
 		var refusal *picket.Error
 		switch {
 		case c.ended.Err() != nil:

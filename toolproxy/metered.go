@@ -18,15 +18,6 @@ import (
 	"github.com/picket-dev/picket/internal/outbound"
 )
 
-// reservationStore moves the money of a run's envelope.
-type reservationStore interface {
-	// Reserve takes the bound of a call's price out of the envelope, or answers
-	// what the same call has answered before. Refused unless the lease holds.
-	Reserve(ctx context.Context, held picket.LeaseCredential, req picket.CallRequest) (picket.Reservation, error)
-	// Settle books what a reserved call cost. It needs no valid lease.
-	Settle(ctx context.Context, s picket.Settlement) (picket.Settled, error)
-}
-
 // MaxCallTimeout is the longest time that the dispatch of a metered call without
 // external effects may take, such as a call of an LLM.
 const MaxCallTimeout = 15 * time.Minute
@@ -131,18 +122,18 @@ func MarkNotSent(err error) error {
 // Metered makes a call that costs money: it reserves the bound of its price in
 // the step that checks the lease, dispatches, and settles what it cost, exactly
 // once, whatever becomes of the caller in between.
-func (p *Proxy) Metered(ctx context.Context, door Backend, held picket.LeaseCredential,
+func (p *Proxy) Metered(ctx context.Context, backend Backend, held picket.LeaseCredential,
 	m MeteredCall) (MeteredResult, error) {
 	priced, err := p.priceOf(m)
 	if err != nil {
 		return MeteredResult{}, err
 	}
 	if isEstimate(ctx) {
-		return MeteredResult{}, p.estimate(ctx, door, held, m.Tool, priced.reserve, priced.version)
+		return MeteredResult{}, p.estimate(ctx, backend, held, m.Tool, priced.reserve, priced.version)
 	}
 	// The state of record counts the timeout from when it is asked, or later.
 	deadline := time.Now().Add(m.timeout())
-	r, err := reserve(ctx, door, held, newCallRequest(m, priced))
+	r, err := reserve(ctx, backend, held, newCallRequest(m, priced))
 	if err != nil {
 		return MeteredResult{}, err
 	}
@@ -155,7 +146,7 @@ func (p *Proxy) Metered(ctx context.Context, door Backend, held picket.LeaseCred
 			Nudge:     r.Nudge,
 		}, nil
 	}
-	return p.dispatchAndSettle(ctx, door, held, m, priced, r, deadline)
+	return p.dispatchAndSettle(ctx, backend, held, m, priced, r, deadline)
 }
 
 // newCallRequest is what is asked of the envelope.
@@ -183,11 +174,11 @@ func (m MeteredCall) timeout() time.Duration {
 // reserve asks again when an answer was lost: the nonce makes it the same
 // reservation. One that may have been made, and that the call does not use, is
 // given back: what was asked again may be refused by then.
-func reserve(ctx context.Context, purse reservationStore, held picket.LeaseCredential,
+func reserve(ctx context.Context, envelope reservationStore, held picket.LeaseCredential,
 	req picket.CallRequest) (r picket.Reservation, err error) {
 	lost := false
 	for range reserveTries {
-		r, err = purse.Reserve(ctx, held, req)
+		r, err = envelope.Reserve(ctx, held, req)
 		if !errors.Is(err, picket.ErrUnknown) || ctx.Err() != nil {
 			break
 		}
@@ -196,7 +187,7 @@ func reserve(ctx context.Context, purse reservationStore, held picket.LeaseCrede
 	if err != nil && (lost || errors.Is(err, picket.ErrUnknown) || ctx.Err() != nil) {
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 		defer cancel()
-		_, _ = purse.Settle(after,
+		_, _ = envelope.Settle(after,
 			picket.Settlement{
 				CallID:  req.CallID,
 				TaskID:  held.TaskID,
@@ -205,4 +196,171 @@ func reserve(ctx context.Context, purse reservationStore, held picket.LeaseCrede
 			})
 	}
 	return r, err
+}
+
+// callPrice is what is known of a call's price before it is made.
+type callPrice struct {
+	reserve budget.Envelope
+	version string
+	price   *budget.Price // nil: the dispatch says what it cost
+}
+
+// priceOf finds the bound of a call. A tool nobody has put a price on is refused:
+// free has to be said.
+func (p *Proxy) priceOf(m MeteredCall) (callPrice, error) {
+	list := p.prices()
+	if m.Reserve != nil {
+		return callPrice{reserve: *m.Reserve, version: m.PriceVersion}, nil
+	}
+	price, ok := list.Tool(m.Tool)
+	if !ok {
+		return callPrice{}, unpricedTool(m.Tool)
+	}
+	return callPrice{reserve: budget.Envelope{USD: price.MaxCost()}, version: list.Version, price: &price}, nil
+}
+
+// cost is what a dispatched call costs.
+func (p callPrice) cost(d DispatchResult) budget.Envelope {
+	switch {
+	case d.Cost != nil:
+		return *d.Cost
+	case p.price != nil:
+		return budget.Envelope{USD: p.price.Cost(d.Used, d.Failed)}
+	}
+	return p.reserve
+}
+
+// dispatchAndSettle makes a reserved call and settles it.
+func (p *Proxy) dispatchAndSettle(ctx context.Context, backend Backend, held picket.LeaseCredential, m MeteredCall,
+	priced callPrice,
+	r picket.Reservation, deadline time.Time) (MeteredResult, error) {
+	d, callErr := p.runDispatch(ctx, backend, held, m, r, deadline)
+	s := picket.Settlement{
+		CallID:  r.CallID,
+		TaskID:  r.TaskID,
+		Nonce:   r.Nonce,
+		Outcome: outcomeOf(d, callErr),
+		Result:  d.Result,
+		Detail:  d.Detail,
+	}
+	switch s.Outcome {
+	case picket.CallUndispatched:
+	case picket.CallUncertain:
+		s.Cost = r.Reserved
+	default:
+		s.Cost = priced.cost(d)
+	}
+	settled, err := p.settle(ctx, backend, s)
+	if callErr != nil {
+		return MeteredResult{}, p.callRefusal(m.Tool, s, callErr)
+	}
+	if err != nil {
+		// The call was made and its answer is here: it is not kept from the agent.
+		// The reservation settles automatically at its deadline.
+		p.log.WarnContext(ctx, "a call could not be settled", "tool", m.Tool, "task", held.TaskID, "run", held.RunID,
+			"call", r.CallID, "err", err)
+		settled = picket.Settled{Cost: s.Cost, Available: r.Available}
+	}
+	return MeteredResult{Result: d.Result, Cost: settled.Cost, Available: settled.Available, Nudge: r.Nudge}, nil
+}
+
+// runDispatch dispatches within everything that ends a call. A call with a key is
+// finished though its caller goes away: who comes with the key again gets the
+// answer.
+func (p *Proxy) runDispatch(ctx context.Context, backend Backend, held picket.LeaseCredential, m MeteredCall,
+	r picket.Reservation,
+	deadline time.Time) (d DispatchResult, err error) {
+	if m.Key != "" {
+		ctx = context.WithoutCancel(ctx)
+	}
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	if m.Effects == picket.EffectsExternal {
+		var leave func()
+		ctx, leave = p.leaseEnds.track(ctx, backend, held, p.log)
+		defer leave()
+	}
+	if err := ctx.Err(); err != nil {
+		return DispatchResult{}, NotSent(context.Cause(ctx))
+	}
+	d, err = m.Dispatch(ctx, r)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = interruptedError{err, cause}
+	}
+	return d, err
+}
+
+// interruptedError is the error of a dispatch whose context had ended, and why.
+type interruptedError struct {
+	err   error
+	cause error
+}
+
+func (c interruptedError) Error() string   { return c.err.Error() }
+func (c interruptedError) Unwrap() []error { return []error{c.err, c.cause} }
+
+func outcomeOf(d DispatchResult, err error) picket.CallOutcome {
+	var never notSentError
+	switch {
+	case errors.As(err, &never):
+		return picket.CallUndispatched
+	case err != nil:
+		return picket.CallUncertain
+	case d.Failed:
+		return picket.CallFailed
+	}
+	return picket.CallDone
+}
+
+// settle tries until it is known that the call is booked, within bounds.
+func (p *Proxy) settle(ctx context.Context, envelope reservationStore,
+	s picket.Settlement) (out picket.Settled, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	if len(s.Result) > picket.MaxResult {
+		s.Result = nil
+	}
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		out, err = envelope.Settle(ctx, s)
+		code := picket.CodeOf(err)
+		if err == nil || !errors.Is(err, picket.ErrUnknown) && code != picket.CodeUnavailable {
+			return out, err
+		}
+		select {
+		case <-ctx.Done():
+			return out, err
+		case <-time.After(wait):
+		}
+	}
+}
+
+// callRefusal is what an agent is told of a call that gave no answer, what it
+// was charged included.
+func (p *Proxy) callRefusal(tool string, s picket.Settlement, err error) error {
+	var refusal *picket.Error
+	switch {
+	case errors.Is(err, errLeaseEnded):
+		refusal = picket.Refuse(picket.CodeLeaseReleased, "Stop writing and exit: the lease has ended.",
+			"the call of %s was cut off, for its lease ended", tool)
+	case errors.As(err, &refusal):
+	case errors.Is(err, context.DeadlineExceeded):
+		refusal = picket.Refuse(picket.CodeUpstreamTimeout, "Look whether it took effect before you call it again.",
+			"%s did not answer in time", tool)
+	default:
+		refusal = picket.Refuse(picket.CodeUpstream, "Look whether it took effect before you call it again.",
+			"%s did not answer", tool).WithCause(err)
+	}
+	told := *refusal
+	told.Facts = map[string]any{}
+	for k, v := range refusal.Facts {
+		told.Facts[k] = v
+	}
+	return told.With("tool", tool).With("outcome", string(s.Outcome)).With("charged", charged(s))
+}
+
+func charged(s picket.Settlement) budget.Envelope {
+	if s.Outcome == picket.CallUndispatched {
+		return budget.Envelope{}
+	}
+	return s.Cost
 }

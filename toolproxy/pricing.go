@@ -5,45 +5,14 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/web"
 )
-
-// callPrice is what is known of a call's price before it is made.
-type callPrice struct {
-	reserve budget.Envelope
-	version string
-	price   *budget.Price // nil: the dispatch says what it cost
-}
-
-// priceOf finds the bound of a call. A tool nobody has put a price on is refused:
-// free has to be said.
-func (p *Proxy) priceOf(m MeteredCall) (callPrice, error) {
-	list := p.prices()
-	if m.Reserve != nil {
-		return callPrice{reserve: *m.Reserve, version: m.PriceVersion}, nil
-	}
-	price, ok := list.Tool(m.Tool)
-	if !ok {
-		return callPrice{}, unpricedTool(m.Tool)
-	}
-	return callPrice{reserve: budget.Envelope{USD: price.MaxCost()}, version: list.Version, price: &price}, nil
-}
-
-// cost is what a dispatched call costs.
-func (p callPrice) cost(d DispatchResult) budget.Envelope {
-	switch {
-	case d.Cost != nil:
-		return *d.Cost
-	case p.price != nil:
-		return budget.Envelope{USD: p.price.Cost(d.Used, d.Failed)}
-	}
-	return p.reserve
-}
 
 func unpricedTool(tool string) error {
 	return picket.Refuse(picket.CodeUnpricedTool,
-		"Do without it, or ask an operator for a price: tools.prices."+shortened(tool)+
+		"Do without it, or ask an operator for a price: tools.prices."+web.Shortened(tool)+
 			" in picket.yaml; {call: 0} makes it free.",
-		"nobody has said what a call of %s costs", shortened(tool)).With("tool", shortened(tool))
+		"nobody has said what a call of %s costs", web.Shortened(tool)).With("tool", web.Shortened(tool))
 }
 
 // WithPrice adds the price of a tool to its listing; ok is false for a tool
@@ -77,10 +46,10 @@ func withEstimate(ctx context.Context) context.Context {
 
 func isEstimate(ctx context.Context) bool { return ctx.Value(estimateKey{}) != nil }
 
-func (p *Proxy) estimate(ctx context.Context, door Backend, held picket.LeaseCredential, tool string,
+func (p *Proxy) estimate(ctx context.Context, backend Backend, held picket.LeaseCredential, tool string,
 	need budget.Envelope,
 	version string) error {
-	funds, err := door.AwaitTopUp(ctx, held, 0)
+	funds, err := backend.AwaitTopUp(ctx, held, 0)
 	if err != nil {
 		return err
 	}

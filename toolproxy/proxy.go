@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/http"
 	"slices"
 
 	"github.com/labstack/echo/v4"
@@ -22,30 +21,7 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// Backend is what the proxy asks of one namespace of the state of record. Errors
-// that a caller may see are *picket.Error.
-type Backend interface {
-	leaser
-	evidenceRecorder
-	changeRecorder
-	execQueue
-	taskReporter
-	delegator
-	taskReader
-	refusalLog
-	reservationStore
-	envelopeAccount
-	leaseEndWaiter
-}
-
-// refusalLog is told of writes that the fence kept out.
-type refusalLog interface {
-	// RecordRefusedWrite counts a refused write and puts it into the event log, even
-	// when ctx has ended. It never fails: the refusal has been decided already.
-	RecordRefusedWrite(ctx context.Context, held picket.LeaseCredential, verb string, refusal *picket.Error)
-}
-
-// Config says whom the proxy trusts and where it knocks.
+// Config says whom the proxy trusts and where it finds the state of record.
 type Config struct {
 	// Sealer opens lease capabilities. Required.
 	Sealer *seal.Sealer
@@ -89,7 +65,7 @@ type Proxy struct {
 // New checks the configuration and fills in its defaults.
 func New(cfg Config) (*Proxy, error) {
 	if cfg.Sealer == nil || cfg.Backend == nil {
-		return nil, errors.New("toolproxy: Sealer and Door are required")
+		return nil, errors.New("toolproxy: Sealer and Backend are required")
 	}
 	prices := cfg.Prices
 	if prices == nil {
@@ -128,6 +104,9 @@ func (p *Proxy) Close() {
 	}
 }
 
+// AddSource adds tools; call it before the proxy serves.
+func (p *Proxy) AddSource(s Source) { p.sources = append(p.sources, s) }
+
 // OnStart has f run by [Proxy.Start]. ctx ends when the proxy is closed. f must not
 // block.
 func (p *Proxy) OnStart(f func(ctx context.Context)) { p.starters = append(p.starters, f) }
@@ -153,6 +132,11 @@ func (p *Proxy) OnMount(f func(e *echo.Echo)) { p.mounts = append(p.mounts, f) }
 // OnClose has f run when the proxy is closed, before what was added before it.
 func (p *Proxy) OnClose(f func()) { p.closers = append(p.closers, f) }
 
+const (
+	forAdapter = picket.SideAdapter
+	forAgent   = picket.SideAgent
+)
+
 // Prices is the price list in force now; nil when there is none.
 func (p *Proxy) Prices() *budget.PriceList { return p.prices() }
 
@@ -165,90 +149,6 @@ func (p *Proxy) UntilClosed(ctx context.Context) (context.Context, context.Cance
 	ctx, cancel := context.WithCancel(ctx)
 	forget := context.AfterFunc(p.lifetime, cancel)
 	return ctx, func() { forget(); cancel() }
-}
-
-// handlerFunc answers one request of a caller whose capability was made here.
-type handlerFunc func(p *Proxy, c echo.Context, door Backend, held picket.LeaseCredential) error
-
-// route is one line of the proxy's surface.
-type route struct {
-	method      string
-	path        string
-	side        picket.LeaseSide // the side that may call the route if the lease has two credentials
-	refusalVerb string           // the verb under which a refusal is recorded; empty for what changes nothing
-	handle      handlerFunc
-	parameters  []string // of the query; any other is refused
-}
-
-const (
-	forAdapter = picket.SideAdapter
-	forAgent   = picket.SideAgent
-)
-
-// The adapter keeps the lease and reports about the run; the agent calls
-// tools. Every route below /llm is the agent's, too: see
-// package llm.
-var routes = []route{
-	{http.MethodPost, "/v1/lease/renew", forAdapter, "", handleRenew, nil},
-	{http.MethodPost, "/v1/lease/reclaim", forAdapter, "", handleReclaim, nil},
-	{http.MethodPost, "/v1/lease/release", forAdapter, "release", handleRelease, nil},
-	{http.MethodGet, "/v1/lease/watch", forAdapter, "", handleWatch, []string{"waitSeconds", "exec"}},
-	{http.MethodPost, "/v1/run/exit", forAdapter, "exit", handleExit, nil},
-	{http.MethodPost, "/v1/run/logs", forAdapter, "logs", handleLogs, []string{"stream", "offset", "end"}},
-	{http.MethodPost, "/v1/run/events", forAdapter, "events", handleEvents, nil},
-	{http.MethodPost, "/v1/run/evidence", forAdapter, "evidence", handleEvidence, nil},
-	{http.MethodPost, "/v1/run/usage", forAdapter, "usage", handleUsage, nil},
-	{http.MethodPost, "/v1/run/exec/:callId", forAdapter, "exec", handleExecResult, nil},
-	{http.MethodGet, "/v1/tools", forAgent, "", handleListTools, nil},
-	{http.MethodPost, "/v1/tools/:name", forAgent, "", handleCallTool, nil}, // each tool records its own refusals
-}
-
-// Mount adds the proxy's routes to e, which web.New has made.
-func (p *Proxy) Mount(e *echo.Echo) {
-	for _, mount := range p.mounts {
-		mount(e)
-	}
-	for _, r := range routes {
-		p.mountRoute(e, r, false)
-	}
-	for _, r := range p.routes {
-		serve := func(_ *Proxy, c echo.Context, _ Backend, held picket.LeaseCredential) error {
-			return r.Serve(c, held)
-		}
-		p.mountRoute(e, route{r.Method, r.Path, forAgent, "", serve, nil}, r.CountsItself)
-	}
-}
-
-func (p *Proxy) mountRoute(e *echo.Echo, r route, countsItself bool) {
-	e.Add(r.method, r.path, func(c echo.Context) error {
-		held, err := p.authenticate(c.Request())
-		if err != nil {
-			return err
-		}
-		if err := web.MarkAuthenticated(c, web.KindLease, held.RunID); err != nil {
-			return err
-		}
-		if err := checkSide(held, r.side); err != nil {
-			return err
-		}
-		if !countsItself {
-			if err := p.takeRequest(c, r, held); err != nil {
-				return err
-			}
-		}
-		if err := checkQuery(c, r.parameters); err != nil {
-			return err
-		}
-		door, err := p.BackendOf(held)
-		if err != nil {
-			return err
-		}
-		err = r.handle(p, c, door, held)
-		if r.refusalVerb != "" {
-			p.RecordRefusal(c.Request().Context(), door, held, r.refusalVerb, err)
-		}
-		return err
-	})
 }
 
 // BackendOf returns the backend of the namespace of a lease. It is CodeUnavailable if

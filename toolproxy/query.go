@@ -8,7 +8,14 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/web"
+)
+
+// Bounds of what several routes and tools take, in bytes.
+const (
+	smallBody = 64 << 10 // of a body without large members
+	maxReason = 8 << 10  // it goes into the event
 )
 
 var (
@@ -44,8 +51,9 @@ func queryNumber(q url.Values, name string, def, most int64) (int64, error) {
 	return n, nil
 }
 
-// shortened shortens text of a caller's that is repeated in an answer.
-func shortened(s string) string { return web.Shortened(s) }
+func validEventID(id string) bool {
+	return len(id) <= picket.MaxEventID && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' })
+}
 
 func commaList[T ~string](words []T) string {
 	out := make([]string, len(words))

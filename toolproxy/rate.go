@@ -20,14 +20,14 @@ var unlimitedRoutes = map[string]bool{
 var runEndingTools = map[string]bool{"mark_complete": true, "mark_failed": true, "request_human_help": true}
 
 // takeRequest counts a request against the rate of its lease.
-func (p *Proxy) takeRequest(c echo.Context, r route, held picket.LeaseCredential) error {
+func (p *Proxy) takeRequest(c echo.Context, side picket.LeaseSide, held picket.LeaseCredential) error {
 	switch {
-	case unlimitedRoutes[r.path]:
+	case unlimitedRoutes[c.Path()]:
 		return nil
 	case runEndingTools[c.Param("name")]:
-		return p.rates.TakeEnding(bucketOf(held, r.side))
+		return p.rates.TakeEnding(bucketOf(held, side))
 	}
-	return p.take(held, r.side)
+	return p.take(held, side)
 }
 
 // take counts the adapter and the agent of a run separately, so that an agent

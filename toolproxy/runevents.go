@@ -2,9 +2,7 @@ package toolproxy
 
 import (
 	"math"
-	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -19,15 +17,12 @@ type eventsRequest struct {
 	Events []picket.RunEvent `json:"events"`
 }
 
-func handleEvents(_ *Proxy, c echo.Context, door Backend, held picket.LeaseCredential) error {
+func handleEvents(c echo.Context, runs evidenceRecorder, held picket.LeaseCredential) (any, error) {
 	list, err := decodeEvents(c, held)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := evidenceRecorder(door).RunEvents(c.Request().Context(), held, list); err != nil {
-		return err
-	}
-	return web.JSON(c, http.StatusOK, struct{}{})
+	return struct{}{}, runs.RunEvents(c.Request().Context(), held, list)
 }
 
 func decodeEvents(c echo.Context, held picket.LeaseCredential) ([]picket.RunEvent, error) {
@@ -79,10 +74,6 @@ func checkRunEvent(at string, e picket.RunEvent, held picket.LeaseCredential) er
 	return checkLauncherFields(at, e.LauncherFields)
 }
 
-func validEventID(id string) bool {
-	return len(id) <= picket.MaxEventID && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' })
-}
-
 // checkStalled admits the word that an agent shows no sign of life.
 func checkStalled(at string, e picket.RunEvent) error {
 	if e.LauncherFields != (picket.LauncherFields{}) || e.Containment != "" || e.WorkspacePath != "" {
@@ -108,7 +99,7 @@ func checkLauncherType(at string, e picket.RunEvent) error {
 	default:
 		return picket.Invalid(at+"/type",
 			"Send one of: run.launched, run.stalled, agent-heartbeat, agent-timeout-warning, agent-timed-out.",
-			"%q is not an event of a run", shortened(e.Type))
+			"%q is not an event of a run", web.Shortened(e.Type))
 	}
 	for _, m := range required {
 		if m.value == nil {

@@ -2,7 +2,6 @@ package toolproxy
 
 import (
 	"mime"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -27,23 +26,20 @@ type logResponse struct {
 	Next int64 `json:"next"`
 }
 
-func handleLogs(_ *Proxy, c echo.Context, door Backend, held picket.LeaseCredential) error {
+func handleLogs(c echo.Context, runs evidenceRecorder, held picket.LeaseCredential) (any, error) {
 	piece, err := decodeLogPiece(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if piece.Data, err = readLogBytes(c); err != nil {
-		return err
+		return nil, err
 	}
 	piece.Marks, err = parseLogTimes(c.Request().Header.Get(LogTimesHeader), piece.Offset, len(piece.Data))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	next, err := evidenceRecorder(door).RunLog(c.Request().Context(), held, piece)
-	if err != nil {
-		return err
-	}
-	return web.JSON(c, http.StatusOK, logResponse{next})
+	next, err := runs.RunLog(c.Request().Context(), held, piece)
+	return logResponse{next}, err
 }
 
 func decodeLogPiece(c echo.Context) (p picket.LogWrite, err error) {

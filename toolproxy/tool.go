@@ -1,8 +1,12 @@
 package toolproxy
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
 	_ "embed"
+	"encoding/hex"
 	"slices"
 
 	"github.com/go-json-experiment/json"
@@ -10,6 +14,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/web"
 )
 
 // Tool is how a tool is listed: a name, a description written for a model, the
@@ -41,7 +46,7 @@ type Call struct {
 type Source interface {
 	// Tools lists what the run may call now. Their names must not change hands
 	// between sources: of two tools with one name the first source's counts.
-	Tools(ctx context.Context, door Backend, held picket.LeaseCredential) ([]Tool, error)
+	Tools(ctx context.Context, backend Backend, held picket.LeaseCredential) ([]Tool, error)
 	// Call makes a call; mine is false when c.Name is not a tool of this source. A
 	// tool that is not free goes through [Proxy.Metered], and its answer through
 	// [MeteredResult.Answer].
@@ -66,23 +71,25 @@ func ParseTools(raw []byte) (list []Tool) {
 // Tools lists the free tools of this version, which every run has.
 func Tools() []Tool { return slices.Clone(freeTools) }
 
-// AddSource adds tools; call it before the proxy serves.
-func (p *Proxy) AddSource(s Source) { p.sources = append(p.sources, s) }
+// EncodeJSON writes a value as JSON whose object members are sorted, so that equal
+// values have equal bytes.
+func EncodeJSON(v any) (jsontext.Value, error) { return json.Marshal(v, json.Deterministic(true)) }
 
-// ToolsFor lists what a run can call: the free tools, then those of the
-// sources, in the order in which these were added.
-func (p *Proxy) ToolsFor(ctx context.Context, door Backend, held picket.LeaseCredential) ([]Tool, error) {
-	list := Tools()
-	for _, s := range p.sources {
-		more, err := s.Tools(ctx, door, held)
-		if err != nil {
-			return nil, err
-		}
-		for _, t := range more {
-			if !slices.ContainsFunc(list, func(known Tool) bool { return known.Name == t.Name }) {
-				list = append(list, t)
-			}
-		}
+// DecodeArgs reads the arguments of a call as strictly as the body of a request.
+// Empty arguments are {}. Errors are *picket.Error.
+func DecodeArgs[T any](args jsontext.Value) (v T, err error) {
+	if len(bytes.TrimLeft(args, " \t\r\n")) > 0 {
+		err = web.Unmarshal(args, &v)
 	}
-	return list, nil
+	return v, err
+}
+
+// requestID identifies a report: the idempotency key as a hash, since it is any
+// text, or a new one that nobody repeats.
+func (c Call) requestID() string {
+	if c.Key == "" {
+		return rand.Text()
+	}
+	sum := sha256.Sum256([]byte(c.Key))
+	return hex.EncodeToString(sum[:16])
 }

@@ -2,7 +2,6 @@ package toolproxy
 
 import (
 	"context"
-	"net/http"
 	"regexp"
 	"time"
 
@@ -12,15 +11,6 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// envelopeAccount tells a run of its envelope, and hears what the run has used.
-type envelopeAccount interface {
-	// AwaitTopUp waits until the envelope was topped up since a call was refused.
-	AwaitTopUp(ctx context.Context, held picket.LeaseCredential, wait time.Duration) (picket.Funds, error)
-	// ReportUsage charges what is new in running totals. It is evidence: accepted
-	// for a while after the lease ended.
-	ReportUsage(ctx context.Context, held picket.LeaseCredential, u picket.UsageReport) (picket.Usage, error)
-}
-
 // waitingTools are the tools that wait: a server that stops ends them at once, for
 // they have no effect that would be lost.
 var waitingTools = map[string]bool{"await_subtask": true, "await_top_up": true}
@@ -29,7 +19,7 @@ type awaitTopUpRequest struct {
 	WaitSeconds *int `json:"waitSeconds"`
 }
 
-func awaitTopUp(ctx context.Context, c Call) (any, error) {
+func awaitTopUp(ctx context.Context, envelope envelopeAccount, c Call) (any, error) {
 	req, err := DecodeArgs[awaitTopUpRequest](c.Args)
 	if err != nil {
 		return nil, err
@@ -42,7 +32,7 @@ func awaitTopUp(ctx context.Context, c Call) (any, error) {
 		return nil, picket.Invalid("/waitSeconds", "Send a number from 0 to 50, and call again when the wait ran out.",
 			"waitSeconds is %d, allowed are 0 to 50", *req.WaitSeconds)
 	}
-	return envelopeAccount(c.Backend).AwaitTopUp(ctx, c.Held, wait)
+	return envelope.AwaitTopUp(ctx, c.Held, wait)
 }
 
 var (
@@ -51,10 +41,10 @@ var (
 )
 
 // handleUsage takes what an agent's own output says it has used.
-func handleUsage(_ *Proxy, c echo.Context, door Backend, held picket.LeaseCredential) error {
+func handleUsage(c echo.Context, envelope envelopeAccount, held picket.LeaseCredential) (any, error) {
 	u, _, err := web.Decode[picket.UsageReport](c, smallBody)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	switch {
 	case !usageSourcePattern.MatchString(u.Source):
@@ -64,18 +54,14 @@ func handleUsage(_ *Proxy, c echo.Context, door Backend, held picket.LeaseCreden
 		err = picket.Invalid("/session", "Send the id that the agent gave its session.",
 			"session is not an id of up to 128 characters")
 	case u.Scope != "" && u.Scope != "run" && u.Scope != "session":
-		err = picket.Invalid("/scope", "Send run or session, or leave it out.", "scope is %q", shortened(u.Scope))
+		err = picket.Invalid("/scope", "Send run or session, or leave it out.", "scope is %q", web.Shortened(u.Scope))
 	case u.Tokens < 0 || u.Tokens > picket.MaxNumber:
 		err = picket.Invalid("/tokens", "Send how many were used in all.", "tokens are %d", u.Tokens)
 	case u.USD < 0:
 		err = picket.Invalid("/usd", "Send what it cost in all.", "usd is below zero")
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	charged, err := envelopeAccount(door).ReportUsage(c.Request().Context(), held, u)
-	if err != nil {
-		return err
-	}
-	return web.JSON(c, http.StatusOK, charged)
+	return envelope.ReportUsage(c.Request().Context(), held, u)
 }
