@@ -7,20 +7,35 @@ import (
 	"crypto/rand"
 	stdjson "encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/picket-dev/picket/internal/web"
 )
 
+// connectTimeout bounds the opening of a connection, and the reading of all lists.
+const connectTimeout = 30 * time.Second
+
+// connOptions are what all connections to an upstream share.
+type connOptions struct {
+	config          Upstream
+	log             *slog.Logger
+	listsChanged    func()           // called when its lists have changed
+	resourceUpdated func(uri string) // called when a resource has changed
+}
+
 // upstreamConn is one connection to an upstream. The shared one serves every call and
 // can ask nobody anything; one that a session owns passes the upstream's
 // questions on to that session, and to no other.
 type upstreamConn struct {
-	upstream       *upstreamClient
+	connOptions
 	owner          *mcp.ServerSession // nil: shared
 	session        *mcp.ClientSession
 	closeTransport func() // of the transport, when it has an own end
@@ -45,16 +60,16 @@ type activeCallKey struct{}
 
 // connect opens a connection; owner is who answers its questions, nil for the
 // shared one.
-func (u *upstreamClient) connect(ctx context.Context, owner *mcp.ServerSession) (*upstreamConn, error) {
+func (o connOptions) connect(ctx context.Context, owner *mcp.ServerSession) (*upstreamConn, error) {
 	l := &upstreamConn{
-		upstream:       u,
+		connOptions:    o,
 		owner:          owner,
 		closed:         make(chan struct{}),
 		calls:          map[string]*activeCall{},
 		closeTransport: func() {},
 		lastUsed:       time.Now(),
 	}
-	transport, err := l.transport(u)
+	transport, err := l.transport()
 	if err != nil {
 		return nil, err
 	}
@@ -90,12 +105,12 @@ func (l *upstreamConn) clientOptions() *mcp.ClientOptions {
 		Capabilities: &mcp.ClientCapabilities{},
 		// What an upstream asks in a result is for the client to answer.
 		MultiRoundTrip:             &mcp.MultiRoundTripOptions{Disabled: true},
-		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { l.upstream.markChanged() },
-		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { l.upstream.markChanged() },
-		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { l.upstream.markChanged() },
+		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { l.listsChanged() },
+		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { l.listsChanged() },
+		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { l.listsChanged() },
 		ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) {
 			if r.Params != nil {
-				l.upstream.resourceUpdated(r.Params.URI)
+				l.resourceUpdated(r.Params.URI)
 			}
 		},
 	}
@@ -205,10 +220,95 @@ func (l *upstreamConn) forwardNotification(call *activeCall, method string, para
 			call = l.currentCall()
 		}
 		if call == nil || call.request == nil {
-			l.upstream.log.Debug("an upstream says", "level", string(p.Level), "data", web.Shortened(string(params)))
+			l.log.Debug("an upstream says", "level", string(p.Level), "data", web.Shortened(string(params)))
 			return
 		}
 		_ = call.request.session.Log(call.request.ctx,
 			&mcp.LoggingMessageParams{Level: p.Level, Logger: p.Logger, Data: p.Data})
 	}
+}
+
+// forwardRequests passes what an upstream asks on to the session that owns the link,
+// rebuilt: the _meta of either side stays there.
+func (l *upstreamConn) forwardRequests(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		switch r := req.(type) {
+		case *mcp.CreateMessageWithToolsRequest:
+			return askClient(ctx, l, method,
+				func(ctx context.Context, s *mcp.ServerSession) (*mcp.CreateMessageWithToolsResult, error) {
+					params := *r.Params
+					params.Meta = nil
+					return s.CreateMessageWithTools(ctx, &params)
+				})
+		case *mcp.ElicitRequest:
+			return askClient(ctx, l, method,
+				func(ctx context.Context, s *mcp.ServerSession) (*mcp.ElicitResult, error) {
+					params := *r.Params
+					params.Meta = nil
+					return s.Elicit(ctx, &params)
+				})
+		case *mcp.ListRootsRequest:
+			return askClient(ctx, l, method,
+				func(ctx context.Context, s *mcp.ServerSession) (*mcp.ListRootsResult, error) {
+					return s.ListRoots(ctx, &mcp.ListRootsParams{})
+				})
+		case *mcp.ElicitationCompleteNotificationRequest:
+			if c := l.currentCall(); c != nil && c.request != nil && r.Params != nil {
+				_ = c.request.session.NotifyElicitationComplete(c.request.ctx,
+					&mcp.ElicitationCompleteParams{ElicitationID: r.Params.ElicitationID})
+			}
+			return nil, nil
+		}
+		return next(ctx, method, req)
+	}
+}
+
+// askClient puts a question to the client, in the stream of the call it is about.
+func askClient[R mcp.Result](ctx context.Context, l *upstreamConn, method string,
+	put func(context.Context, *mcp.ServerSession) (R, error)) (mcp.Result, error) {
+	c := l.currentCall()
+	if c == nil || c.request == nil {
+		return nil, &jsonrpc.Error{
+			Code:    jsonrpc.CodeMethodNotFound,
+			Message: fmt.Sprintf("%s: there is nobody to ask", method),
+		}
+	}
+	// The values lead to the client's stream; the end of either side ends it.
+	asking, cancel := context.WithCancel(c.request.ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	res, err := put(asking, l.owner)
+	if err == nil {
+		err = c.request.checkNoLeaseToken(res)
+	}
+	if err != nil {
+		return nil, err
+	}
+	res.SetMeta(nil)
+	return res, nil
+}
+
+// transport is how the upstream is reached.
+func (l *upstreamConn) transport() (mcp.Transport, error) {
+	if l.config.URL == "" {
+		c, err := startChild(l.config, l.log)
+		if err != nil {
+			return nil, err
+		}
+		l.closeTransport = c.stop
+		return childTransport{c, func(method string, params []byte) { l.forwardNotification(nil, method, params) }}, nil
+	}
+	h := &observingTransport{config: l.config, connected: &l.connected, onNotification: l.notified}
+	l.closeTransport = h.open()
+	return &mcp.StreamableClientTransport{
+		Endpoint:   l.config.URL,
+		HTTPClient: &http.Client{Transport: h, CheckRedirect: h.checkRedirect},
+	}, nil
+}
+
+// notified passes on what the upstream says in the stream of a request, whose context
+// leads to its call.
+func (l *upstreamConn) notified(ctx context.Context, method string, params []byte) {
+	call, _ := ctx.Value(activeCallKey{}).(*activeCall)
+	l.forwardNotification(call, method, params)
 }

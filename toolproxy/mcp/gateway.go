@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
-	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,8 +25,8 @@ type gateway struct {
 	proxy     *toolproxy.Proxy
 	log       *slog.Logger
 	upstreams []*upstreamClient
-	endpoint  *mcpEndpoint
-	lifetime  context.Context // ends when the proxy closes
+	changed   func(before map[string]upstreamTool) // called after a change of what is offered
+	updated   func(uri string)                     // called after a change of a resource
 	running   sync.WaitGroup
 
 	mu      sync.RWMutex
@@ -66,20 +66,16 @@ func newGateway(p *toolproxy.Proxy, configs []Upstream) (*gateway, error) {
 
 // start connects to every upstream, and again whenever one goes.
 func (g *gateway) start(ctx context.Context) {
-	g.lifetime = ctx
 	for _, u := range g.upstreams {
 		g.running.Go(func() { u.run(ctx) })
 	}
 }
 
-// resourceUpdated tells every client that listens of a changed resource, if it is one of
-// the upstream that reports it.
+// resourceUpdated tells of a changed resource if it is one of the upstream that reports
+// it.
 func (g *gateway) resourceUpdated(u *upstreamClient, uri string) {
-	if g.subscriptionOwner(uri) != u {
-		return
-	}
-	for _, s := range g.endpoint.servers {
-		_ = s.ResourceUpdated(g.lifetime, &mcp.ResourceUpdatedNotificationParams{URI: uri})
+	if g.subscriptionOwner(uri) == u {
+		g.updated(uri)
 	}
 }
 
@@ -113,8 +109,6 @@ func (g *gateway) forgetClient(s *mcp.ServerSession) {
 // Names that no upstream may take.
 var reservedNames = []string{"http_request", "sql", "exec"}
 
-var invalidNameChars = regexp.MustCompile(`[^A-Za-z0-9_]`)
-
 // maxToolName is what agents take as a tool's name, with room for the name they
 // give its server.
 const maxToolName = 64
@@ -134,10 +128,7 @@ func (g *gateway) publish(u *upstreamClient, o upstreamCatalog) {
 		}
 	}
 	g.logSkipped(leftBefore)
-	for _, face := range g.endpoint.servers {
-		g.syncTools(face, before)
-		g.endpoint.publishOffers(face, g.upstreams, g.offers)
-	}
+	g.changed(before)
 }
 
 // maxLoggedSkips bounds how many tools that are left out are named in the log at once.
@@ -204,21 +195,6 @@ func schemaProblem(t *mcp.Tool) (why string) {
 	}()
 	mcp.NewServer(&mcp.Implementation{Name: "probe"}, nil).AddTool(t, nil)
 	return ""
-}
-
-// syncTools brings a server's tools up to date; what has not changed is not touched,
-// so that no client is told of nothing.
-func (g *gateway) syncTools(s *mcp.Server, before map[string]upstreamTool) {
-	for name, o := range g.tools {
-		if old, ok := before[name]; !ok || old.listed != o.listed && !reflect.DeepEqual(old.listed, o.listed) {
-			s.AddTool(o.listed, g.endpoint.callTool)
-		}
-	}
-	for name := range before {
-		if _, still := g.tools[name]; !still {
-			s.RemoveTools(name)
-		}
-	}
 }
 
 // Tools are those of the upstreams that have a price.
@@ -304,4 +280,52 @@ func (o upstreamTool) dispatch(ctx context.Context, x *clientRequest,
 
 func errorResult(message string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: message}}}
+}
+
+// subscriptionOwner finds who tells of changes of a resource: only whose resource it is.
+func (g *gateway) subscriptionOwner(uri string) *upstreamClient {
+	if !isForeignURI(uri) {
+		return nil
+	}
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	for _, u := range g.upstreams {
+		o := g.offers[u]
+		for _, r := range o.resources {
+			if r.URI == uri && o.canSubscribe {
+				return u
+			} else if r.URI == uri {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// completionOwner finds who completes the arguments of a prompt or a resource
+// template, and what it is called there.
+func (g *gateway) completionOwner(ref mcp.CompleteReference) (*upstreamClient, mcp.CompleteReference) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	for _, u := range g.upstreams {
+		o := g.offers[u]
+		if !o.canComplete {
+			continue
+		}
+		if p := byLocalName(u, o.prompts, promptName)[ref.Name]; p != nil && ref.Type == "ref/prompt" {
+			return u, mcp.CompleteReference{Type: ref.Type, Name: p.Name}
+		}
+		for _, t := range o.templates {
+			if ref.Type == "ref/resource" && strings.EqualFold(ref.URI, t.URITemplate) {
+				return u, ref
+			}
+		}
+	}
+	return nil, ref
+}
+
+// isForeignURI reports whether a URI is not ours.
+func isForeignURI(uri string) bool {
+	scheme, _, _ := strings.Cut(uri, ":")
+	return !strings.EqualFold(scheme, "picket")
 }

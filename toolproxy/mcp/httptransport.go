@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"context"
 	stdjson "encoding/json"
 	"errors"
 	"io"
@@ -10,35 +11,16 @@ import (
 	"net/url"
 	"sync/atomic"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/picket-dev/picket/internal/outbound"
 	"github.com/picket-dev/picket/internal/sse"
 )
 
-// transport is how the upstream of a link is reached.
-func (l *upstreamConn) transport(u *upstreamClient) (mcp.Transport, error) {
-	if u.URL == "" {
-		return l.startCommand()
-	}
-	base := http.DefaultTransport.(*http.Transport).Clone()
-	base.MaxIdleConnsPerHost = 64
-	if u.TLS != nil {
-		base.TLSClientConfig = u.TLS
-	}
-	l.closeTransport = base.CloseIdleConnections
-	return &mcp.StreamableClientTransport{Endpoint: u.URL, HTTPClient: &http.Client{
-		Transport:     &observingTransport{conn: l, base: outbound.Once{Base: base}, endpoint: u.URL},
-		CheckRedirect: l.checkRedirect,
-	}}, nil
-}
-
 // checkRedirect lets an upstream name another path while the MCP session is
 // opened. Later messages go to that path. A redirect of a call is refused, because
 // following it would send the call again.
-func (l *upstreamConn) checkRedirect(r *http.Request, via []*http.Request) error {
+func (h *observingTransport) checkRedirect(r *http.Request, via []*http.Request) error {
 	switch {
-	case l.connected.Load():
+	case h.connected.Load():
 		return errors.New("the upstream redirects a message after it has opened the session")
 	case !sameOrigin(r.URL, via[0].URL) || len(via) > 3:
 		return errors.New("the upstream redirects to another scheme or host")
@@ -54,18 +36,30 @@ func sameOrigin(a, b *url.URL) bool { return a.Host == b.Host && a.Scheme == b.S
 // the stream of each request before the library does: the library may hand out
 // an answer before it has passed on what was said before it.
 type observingTransport struct {
-	conn         *upstreamConn
-	base         http.RoundTripper
-	endpoint     string
-	redirectedTo atomic.Pointer[url.URL] // where a redirect led while the connection was made
+	config         Upstream
+	base           http.RoundTripper
+	connected      *atomic.Bool            // the upstream has accepted the connection
+	redirectedTo   atomic.Pointer[url.URL] // where a redirect led while the connection was made
+	onNotification func(ctx context.Context, method string, params []byte)
+}
+
+// open makes what the messages go through; close lets go of it.
+func (h *observingTransport) open() (close func()) {
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	base.MaxIdleConnsPerHost = 64
+	if h.config.TLS != nil {
+		base.TLSClientConfig = h.config.TLS
+	}
+	h.base = outbound.Once{Base: base}
+	return base.CloseIdleConnections
 }
 
 func (h *observingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
-	for name, value := range h.conn.upstream.Headers {
+	for name, value := range h.config.Headers {
 		r.Header.Set(name, value.Reveal())
 	}
-	if at := h.redirectedTo.Load(); at != nil && r.URL.String() == h.endpoint {
+	if at := h.redirectedTo.Load(); at != nil && r.URL.String() == h.config.URL {
 		r.URL = at
 	}
 	resp, err := h.base.RoundTrip(r)
@@ -76,11 +70,10 @@ func (h *observingTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind != sse.ContentType {
 		resp.Body = http.MaxBytesReader(nil, resp.Body, maxResponseBody) // the library reads it whole
 	} else {
-		call, _ := r.Context().Value(activeCallKey{}).(*activeCall)
 		resp.Body = &observedStream{
 			Closer:         resp.Body,
 			in:             sse.NewReader(resp.Body, maxInspected),
-			onNotification: func(method string, params []byte) { h.conn.forwardNotification(call, method, params) },
+			onNotification: func(method string, params []byte) { h.onNotification(r.Context(), method, params) },
 		}
 	}
 	return resp, nil
@@ -88,7 +81,7 @@ func (h *observingTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 
 // noteRedirect notes where the upstream is, if it reports it while the connection is made.
 func (h *observingTransport) noteRedirect(r *http.Request, resp *http.Response) {
-	if h.conn.connected.Load() ||
+	if h.connected.Load() ||
 		resp.StatusCode != http.StatusTemporaryRedirect && resp.StatusCode != http.StatusPermanentRedirect {
 		return
 	}

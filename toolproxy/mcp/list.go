@@ -4,18 +4,18 @@ import (
 	"context"
 	stdjson "encoding/json"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/picket-dev/picket/toolproxy"
 )
 
 // listTools is what the run of a message can call now, on one page.
-func (f *mcpEndpoint) listTools(ctx context.Context, r *mcp.ListToolsRequest) (mcp.Result, error) {
-	door, held, err := f.callerOf(r.Extra)
+func (f *endpoint) listTools(ctx context.Context, r *mcp.ListToolsRequest) (mcp.Result, error) {
+	backend, held, err := f.callerOf(r.Extra)
 	if err != nil {
 		return nil, protocolError(err)
 	}
-	list, err := f.proxy.ToolsFor(ctx, door, held)
+	list, err := f.proxy.ToolsFor(ctx, backend, held)
 	if err != nil {
 		return nil, protocolError(err)
 	}
@@ -29,12 +29,15 @@ func (f *mcpEndpoint) listTools(ctx context.Context, r *mcp.ListToolsRequest) (m
 	return result, nil
 }
 
+// metaPrice is the member of a listed tool's _meta that holds its price.
+const metaPrice = "picket/price"
+
 // readOnly are built-in tools that change nothing.
 var readOnly = map[string]bool{"get_task": true, "await_subtask": true, "await_top_up": true}
 
 // describe is a tool as MCP lists it. What an upstream says of its own tool
 // stays as it is.
-func (f *mcpEndpoint) describe(t toolproxy.Tool) *mcp.Tool {
+func (f *endpoint) describe(t toolproxy.Tool) *mcp.Tool {
 	d := &mcp.Tool{Name: t.Name, Description: t.Description, InputSchema: stdjson.RawMessage(t.InputSchema)}
 	if their := f.gateway.listing(t.Name); their != nil {
 		copied := *their
@@ -56,21 +59,4 @@ func (f *mcpEndpoint) describe(t toolproxy.Tool) *mcp.Tool {
 		}
 	}
 	return d
-}
-
-// protocolError is a refusal where MCP knows no results with errors, such as
-// for lists and resources. Its data is the whole refusal.
-func protocolError(err error) error {
-	e := asRefusal(err)
-	data, _ := toolproxy.EncodeJSON(map[string]any{
-		"code":      e.Code,
-		"message":   e.Error(),
-		"remedy":    e.Remedy,
-		"retryable": e.Code.Retryable(),
-	})
-	return &jsonrpc.Error{
-		Code:    jsonrpc.CodeInternalError,
-		Message: string(e.Code) + ": " + e.Error() + " " + e.Remedy,
-		Data:    stdjson.RawMessage(data),
-	}
 }

@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -25,17 +24,17 @@ import (
 	"github.com/picket-dev/picket/toolproxy"
 )
 
-// NewMCP is the part that serves the tools of the proxy over MCP, and that offers the tools
-// of these MCP servers too. Add it last: no upstream takes the name of a tool that
-// another part offers. The upstreams are connected by [Proxy.Start]. An upstream with
-// an invalid name or address is an error.
+// New returns the part that serves the tools of the proxy over MCP, and that offers the
+// tools of these MCP servers too. Add it last: no upstream takes the name of a tool
+// that another part offers. [toolproxy.Proxy.Start] connects the upstreams. An upstream
+// with an invalid name or address is an error of [toolproxy.New].
 func New(upstreams []Upstream) toolproxy.Part {
 	return func(p *toolproxy.Proxy) error {
 		g, err := newGateway(p, upstreams)
 		if err != nil {
 			return err
 		}
-		f := newMCPEndpoint(p, g)
+		f := newEndpoint(p, g)
 		for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
 			p.Handle(toolproxy.Route{
 				Method:       method,
@@ -54,46 +53,26 @@ func New(upstreams []Upstream) toolproxy.Part {
 	}
 }
 
-// MCPPath is where the tools are served over MCP.
+// Path is where the tools are served over MCP.
 const Path = "/mcp"
 
-// Bounds of the MCP face.
+// Bounds of what clients send and take.
 const (
-	maxMessage           = 4 << 20         // bytes of one request
-	maxMCPSessions       = 1024            // that are kept open; later clients are served without one
-	maxMCPSessionsPerRun = 16              // the same, of one run
-	maxInitialize        = 16 << 10        // bytes of the request that opens a session, which keeps what it says
-	mcpSessionIdle       = 2 * time.Hour   // after which a session is forgotten
-	streamWrite          = 2 * time.Minute // for a piece of a stream to be taken
+	maxMessage    = 4 << 20         // bytes of one request
+	maxInitialize = 16 << 10        // bytes of the request that opens a session, which keeps what it says
+	sessionIdle   = 2 * time.Hour   // after which a session is forgotten
+	streamWrite   = 2 * time.Minute // for a piece of a stream to be taken
 )
 
 const (
-	sessionHeader     = "Mcp-Session-Id"
-	protocolHeader    = "Mcp-Protocol-Version"
-	methodHeader      = "Mcp-Method"
-	statelessProtocol = "2026-07-28" // the first version without sessions
-	statefulProtocol  = "2025-11-25" // the last one with them
+	sessionHeader  = "Mcp-Session-Id"
+	protocolHeader = "Mcp-Protocol-Version"
+	methodHeader   = "Mcp-Method"
 )
 
-// mcpEndpoint serves the tools over MCP: without a session to clients of either
-// wire generation, and with one to those of the older wire that open it. A
-// session only adds what goes from server to client; a client whose session is
-// gone, or is with another proxy, is served without it.
-type mcpEndpoint struct {
-	proxy            *toolproxy.Proxy
-	gateway          *gateway
-	log              *slog.Logger
-	servers          []*mcp.Server
-	statefulServer   *mcp.Server // of the sessions
-	statelessHandler http.Handler
-	statefulHandler  http.Handler
-	mcpSessions      mcpSessions
-	published        map[*mcp.Server]publishedOffers
-}
-
-func newMCPEndpoint(p *toolproxy.Proxy, g *gateway) *mcpEndpoint {
-	f := &mcpEndpoint{proxy: p, gateway: g, log: p.Log(), published: map[*mcp.Server]publishedOffers{}}
-	g.endpoint = f
+func newEndpoint(p *toolproxy.Proxy, g *gateway) *endpoint {
+	f := &endpoint{proxy: p, gateway: g, log: p.Log(), published: map[*mcp.Server]publishedOffers{}}
+	g.changed, g.updated = f.publish, f.tellUpdated
 	f.statefulServer = f.newServer()
 	bare := f.newServer()
 	f.servers = []*mcp.Server{f.statefulServer, bare}
@@ -104,7 +83,7 @@ func newMCPEndpoint(p *toolproxy.Proxy, g *gateway) *mcpEndpoint {
 
 // newServer has every tool that any run may see: which a run does see is decided
 // as it asks.
-func (f *mcpEndpoint) newServer() *mcp.Server {
+func (f *endpoint) newServer() *mcp.Server {
 	opts := &mcp.ServerOptions{
 		Instructions: instructions,
 		Capabilities: &mcp.ServerCapabilities{Logging: &mcp.LoggingCapabilities{}},
@@ -127,7 +106,7 @@ func (f *mcpEndpoint) newServer() *mcp.Server {
 const instructions = "Tools of the task you hold under a lease. Call get_task first, report_progress as you go, and mark_complete when it is done. " +
 	"A result with an error says in its remedy what to do; after stale_fence, lease_expired or lease_released stop working and exit."
 
-func (f *mcpEndpoint) handler(s *mcp.Server, stateless bool) http.Handler {
+func (f *endpoint) handler(s *mcp.Server, stateless bool) http.Handler {
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{
 		Stateless:                    stateless,
 		PropagateRequestCancellation: true,
@@ -136,7 +115,7 @@ func (f *mcpEndpoint) handler(s *mcp.Server, stateless bool) http.Handler {
 		// and checkOrigin keeps the pages of browsers out.
 		DisableLocalhostProtection: true,
 		MaxRequestBodyBytes:        maxMessage,
-		SessionTimeout:             mcpSessionIdle,
+		SessionTimeout:             sessionIdle,
 	})
 }
 
@@ -155,29 +134,8 @@ func tokenInfo(ctx context.Context, _ string, _ *http.Request) (*auth.TokenInfo,
 	return &auth.TokenInfo{UserID: held.Namespace + "/" + held.RunID, Extra: extra}, nil
 }
 
-type heldKey struct{}
-
-type bodyKey struct{}
-
-// heldOf is the credential a message came with.
-func heldOf(extra *mcp.RequestExtra) (held picket.LeaseCredential, ok bool) {
-	if extra != nil && extra.TokenInfo != nil {
-		held, ok = extra.TokenInfo.Extra["held"].(picket.LeaseCredential)
-	}
-	return held, ok
-}
-
-// extraOf is the credential of the request that a context began with.
-func extraOf(ctx context.Context) *mcp.RequestExtra {
-	held, ok := ctx.Value(heldKey{}).(picket.LeaseCredential)
-	if !ok {
-		return nil
-	}
-	return &mcp.RequestExtra{TokenInfo: &auth.TokenInfo{Extra: map[string]any{"held": held}}}
-}
-
 // handle serves a request to the MCP route.
-func (f *mcpEndpoint) handle(c echo.Context, held picket.LeaseCredential) error {
+func (f *endpoint) handle(c echo.Context, held picket.LeaseCredential) error {
 	r := c.Request()
 	if err := checkOrigin(r); err != nil {
 		return err
@@ -257,19 +215,19 @@ func (s *streamWriter) begin() {
 
 func (s *streamWriter) Unwrap() http.ResponseWriter { return s.Response }
 
-func (f *mcpEndpoint) serve(w *streamWriter, r *http.Request) {
+func (f *endpoint) serve(w *streamWriter, r *http.Request) {
 	id := r.Header.Get(sessionHeader)
 	switch {
-	case id != "" && f.mcpSessions.isFinished(id):
+	case id != "" && f.sessions.isFinished(id):
 		http.Error(w, "session not found", http.StatusNotFound)
-	case id != "" && f.mcpSessions.has(id):
+	case id != "" && f.sessions.has(id):
 		f.statefulHandler.ServeHTTP(w, r)
 		if r.Method == http.MethodDelete && w.Status == http.StatusNoContent {
-			f.mcpSessions.finish(id)
+			f.sessions.finish(id)
 		}
-	case id == "" && opensSession(r) && f.mcpSessions.admit(runOf(r.Context())):
+	case id == "" && opensSession(r) && f.sessions.admit(runOf(r.Context())):
 		// The client may come back with its new id before this request has ended.
-		w.beforeWrite = func(h http.Header) { f.mcpSessions.add(h.Get(sessionHeader), runOf(r.Context())) }
+		w.beforeWrite = func(h http.Header) { f.sessions.add(h.Get(sessionHeader), runOf(r.Context())) }
 		f.statefulHandler.ServeHTTP(w, r)
 		w.begin()
 		f.watchSession(w.Header().Get(sessionHeader))
@@ -306,43 +264,26 @@ func opensSession(r *http.Request) bool {
 }
 
 // watchSession forgets a session when it ends.
-func (f *mcpEndpoint) watchSession(id string) {
+func (f *endpoint) watchSession(id string) {
 	for s := range f.statefulServer.Sessions() {
 		if s.ID() == id {
-			f.mcpSessions.goWatch(func() {
+			f.sessions.goWatch(func() {
 				_ = s.Wait()
-				f.mcpSessions.forget(id)
+				f.sessions.forget(id)
 				f.gateway.forgetClient(s)
 			})
 			return
 		}
 	}
-	f.mcpSessions.forget(id)
+	f.sessions.forget(id)
 }
 
 // close ends every session and waits until they are gone.
-func (f *mcpEndpoint) close() {
+func (f *endpoint) close() {
 	for _, server := range f.servers {
 		for s := range server.Sessions() {
 			_ = s.Close()
 		}
 	}
-	f.mcpSessions.wait()
-}
-
-// takeMessage counts a message over MCP.
-func (f *mcpEndpoint) takeMessage(req mcp.Request) error {
-	extra := req.GetExtra()
-	held, ok := heldOf(extra)
-	if !ok {
-		return nil // it is refused elsewhere
-	}
-	if giveBack, ok := extra.TokenInfo.Extra["body"].(func()); ok {
-		giveBack()
-	}
-	tool := ""
-	if call, ok := req.(*mcp.CallToolRequest); ok {
-		tool = call.Params.Name
-	}
-	return f.proxy.TakeMessage(held, tool)
+	f.sessions.wait()
 }

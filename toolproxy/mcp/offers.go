@@ -5,7 +5,6 @@ import (
 	stdjson "encoding/json"
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -23,47 +22,86 @@ const (
 	completionCall = "completion/complete"
 )
 
-// publishedOffers is what a server of ours offers of the upstreams' prompts and
-// resources.
-type publishedOffers struct {
-	prompts   map[string]republished[mcp.Prompt]
-	resources map[string]republished[mcp.Resource]
-	templates map[string]republished[mcp.ResourceTemplate]
+// publish brings the servers up to date with the gateway, which calls it under its lock
+// with the tools that it had before. A tool that has not changed is not touched, so that
+// no client is told of nothing.
+func (f *endpoint) publish(before map[string]upstreamTool) {
+	for _, s := range f.servers {
+		for name, o := range f.gateway.tools {
+			if old, ok := before[name]; !ok || old.listed != o.listed && !reflect.DeepEqual(old.listed, o.listed) {
+				s.AddTool(o.listed, f.callTool)
+			}
+		}
+		s.RemoveTools(removedNames(before, f.gateway.tools)...)
+		f.publishOffers(s, f.gateway.upstreams, f.gateway.offers)
+	}
 }
 
-// republished is a thing of an upstream as it is offered here.
-type republished[T any] struct {
-	from         *upstreamClient
-	originalName string // its name there
-	listing      T
+// tellUpdated tells every client that listens of a changed resource.
+func (f *endpoint) tellUpdated(uri string) {
+	ctx, cancel := f.proxy.UntilClosed(context.Background())
+	defer cancel()
+	for _, s := range f.servers {
+		_ = s.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: uri})
+	}
 }
 
-func (l republished[T]) equal(other republished[T]) bool {
-	return l.from == other.from && l.originalName == other.originalName && reflect.DeepEqual(l.listing, other.listing)
-}
-
-// publishOffers brings the prompts and resources of a server up to date. It is
-// called by one at a time.
-func (f *mcpEndpoint) publishOffers(s *mcp.Server, upstreams []*upstreamClient,
+// publishOffers brings the prompts and resources of a server up to date.
+func (f *endpoint) publishOffers(s *mcp.Server, upstreams []*upstreamClient,
 	offers map[*upstreamClient]upstreamCatalog) {
-	now := publishedOffers{map[string]republished[mcp.Prompt]{}, map[string]republished[mcp.Resource]{},
-		map[string]republished[mcp.ResourceTemplate]{}}
-	before := f.published[s]
+	before, now := f.published[s], publishedOffers{map[string]offer{}, map[string]offer{}, map[string]offer{}}
 	for _, u := range upstreams {
-		for name, p := range byLocalName(u, offers[u].prompts, promptName) {
-			f.publishPrompt(s, u, name, p, before, now)
+		for name, theirs := range byLocalName(u, offers[u].prompts, promptName) {
+			if name == reportPrompt {
+				continue
+			}
+			p := &mcp.Prompt{Name: name, Title: theirs.Title, Description: theirs.Description,
+				Arguments: withoutNil(theirs.Arguments), Icons: theirs.Icons}
+			f.publishOffer(before.prompts, now.prompts, name, offer{u, theirs.Name, p}, func() {
+				s.AddPrompt(p, func(ctx context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+					return f.upstreamPrompt(ctx, u, theirs.Name, r)
+				})
+			})
 		}
-		for _, r := range offers[u].resources {
-			f.publishResource(s, u, r, before, now)
+		for _, theirs := range offers[u].resources {
+			if r := *theirs; isForeignURI(r.URI) {
+				r.Meta = nil
+				f.publishOffer(before.resources, now.resources, r.URI, offer{u, r.URI, &r},
+					func() { s.AddResource(&r, f.upstreamResource(u)) })
+			}
 		}
-		for _, t := range offers[u].templates {
-			f.publishTemplate(s, u, t, before, now)
+		for _, theirs := range offers[u].templates {
+			if t := *theirs; isForeignURI(t.URITemplate) {
+				t.Meta = nil
+				f.publishOffer(before.templates, now.templates, t.URITemplate, offer{u, t.URITemplate, &t},
+					func() { s.AddResourceTemplate(&t, f.upstreamResource(u)) })
+			}
 		}
 	}
 	s.RemovePrompts(removedNames(before.prompts, now.prompts)...)
 	s.RemoveResources(removedNames(before.resources, now.resources)...)
 	s.RemoveResourceTemplates(removedNames(before.templates, now.templates)...)
 	f.published[s] = now
+}
+
+// publishOffer adds an offer to a server, unless the name is taken by now or the server
+// has the same offer already. What the library panics over is left out.
+func (f *endpoint) publishOffer(before, now map[string]offer, name string, o offer, add func()) {
+	if _, taken := now[name]; taken {
+		return
+	}
+	now[name] = o
+	if b := before[name]; b.from == o.from && b.originalName == o.originalName &&
+		reflect.DeepEqual(b.listing, o.listing) {
+		return
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			f.log.Warn("a resource of an upstream is left out", "upstream", o.from.Name, "uri", web.Shortened(name),
+				"why", v)
+		}
+	}()
+	add()
 }
 
 // withoutNil leaves out what an upstream said to be null.
@@ -80,80 +118,10 @@ func removedNames[T any](before, now map[string]T) (names []string) {
 	return names
 }
 
-func (f *mcpEndpoint) publishPrompt(s *mcp.Server, u *upstreamClient, name string, theirs *mcp.Prompt,
-	before, now publishedOffers) {
-	if name == reportPrompt {
-		return
-	}
-	p := republished[mcp.Prompt]{u, theirs.Name,
-		mcp.Prompt{
-			Name:        name,
-			Title:       theirs.Title,
-			Description: theirs.Description,
-			Arguments:   withoutNil(theirs.Arguments),
-			Icons:       theirs.Icons,
-		}}
-	now.prompts[name] = p
-	if !before.prompts[name].equal(p) {
-		s.AddPrompt(&p.listing, func(ctx context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-			return f.upstreamPrompt(ctx, u, theirs.Name, r)
-		})
-	}
-}
-
-// isForeignURI reports whether a URI is not ours.
-func isForeignURI(uri string) bool {
-	scheme, _, _ := strings.Cut(uri, ":")
-	return !strings.EqualFold(scheme, "picket")
-}
-
-func (f *mcpEndpoint) publishResource(s *mcp.Server, u *upstreamClient, theirs *mcp.Resource,
-	before, now publishedOffers) {
-	if _, taken := now.resources[theirs.URI]; taken || !isForeignURI(theirs.URI) {
-		return
-	}
-	r := republished[mcp.Resource]{u, theirs.URI, *theirs}
-	r.listing.Meta = nil
-	now.resources[theirs.URI] = r
-	if !before.resources[theirs.URI].equal(r) {
-		f.tryAdd(u, theirs.URI, func() { s.AddResource(&r.listing, f.upstreamResource(u)) })
-	}
-}
-
-func (f *mcpEndpoint) publishTemplate(s *mcp.Server, u *upstreamClient, theirs *mcp.ResourceTemplate,
-	before, now publishedOffers) {
-	if _, taken := now.templates[theirs.URITemplate]; taken || !isForeignURI(theirs.URITemplate) {
-		return
-	}
-	t := republished[mcp.ResourceTemplate]{u, theirs.URITemplate, *theirs}
-	t.listing.Meta = nil
-	now.templates[theirs.URITemplate] = t
-	if !before.templates[theirs.URITemplate].equal(t) {
-		f.tryAdd(u, theirs.URITemplate, func() { s.AddResourceTemplate(&t.listing, f.upstreamResource(u)) })
-	}
-}
-
-// tryAdd leaves out what the library panics over.
-func (f *mcpEndpoint) tryAdd(u *upstreamClient, uri string, add func()) {
-	defer func() {
-		if v := recover(); v != nil {
-			f.log.Warn("a resource of an upstream is left out", "upstream", u.Name, "uri", web.Shortened(uri), "why", v)
-		}
-	}()
-	add()
-}
-
-func (f *mcpEndpoint) upstreamPrompt(ctx context.Context, u *upstreamClient, name string,
+func (f *endpoint) upstreamPrompt(ctx context.Context, u *upstreamClient, name string,
 	r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-	x := &clientRequest{
-		session:         r.Session,
-		caps:            r.ClientCapabilities(),
-		protocolVersion: r.ProtocolVersion(),
-		meta:            r.Params.Meta,
-		inputResponses:  r.Params.InputResponses,
-		requestState:    r.Params.RequestState,
-		ctx:             ctx,
-	}
+	x := newClientRequest(ctx, r)
+	x.inputResponses, x.requestState = r.Params.InputResponses, r.Params.RequestState
 	return meterUpstreamCall(ctx, f, x, r.Extra, u, promptCall, r.Params.Arguments,
 		func(ctx context.Context) (*mcp.GetPromptResult, error) {
 			res, err := u.getPrompt(ctx, x, name, r.Params.Arguments)
@@ -173,17 +141,10 @@ func (f *mcpEndpoint) upstreamPrompt(ctx context.Context, u *upstreamClient, nam
 		})
 }
 
-func (f *mcpEndpoint) upstreamResource(u *upstreamClient) mcp.ResourceHandler {
+func (f *endpoint) upstreamResource(u *upstreamClient) mcp.ResourceHandler {
 	return func(ctx context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-		x := &clientRequest{
-			session:         r.Session,
-			caps:            r.ClientCapabilities(),
-			protocolVersion: r.ProtocolVersion(),
-			meta:            r.Params.Meta,
-			inputResponses:  r.Params.InputResponses,
-			requestState:    r.Params.RequestState,
-			ctx:             ctx,
-		}
+		x := newClientRequest(ctx, r)
+		x.inputResponses, x.requestState = r.Params.InputResponses, r.Params.RequestState
 		return meterUpstreamCall(ctx, f, x, r.Extra, u, resourceCall, r.Params.URI,
 			func(ctx context.Context) (*mcp.ReadResourceResult, error) {
 				res, err := u.readResource(ctx, x, r.Params.URI)
@@ -204,7 +165,7 @@ func (f *mcpEndpoint) upstreamResource(u *upstreamClient) mcp.ResourceHandler {
 }
 
 // complete completes an argument where an upstream knows how.
-func (f *mcpEndpoint) complete(ctx context.Context, r *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
+func (f *endpoint) complete(ctx context.Context, r *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
 	nothing := &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{Values: []string{}}}
 	if r.Params.Ref == nil {
 		return nothing, nil
@@ -213,13 +174,7 @@ func (f *mcpEndpoint) complete(ctx context.Context, r *mcp.CompleteRequest) (*mc
 	if u == nil {
 		return nothing, nil
 	}
-	x := &clientRequest{
-		session:         r.Session,
-		caps:            r.ClientCapabilities(),
-		protocolVersion: r.ProtocolVersion(),
-		meta:            r.Params.Meta,
-		ctx:             ctx,
-	}
+	x := newClientRequest(ctx, r)
 	return meterUpstreamCall(ctx, f, x, r.Extra, u, completionCall, r.Params,
 		func(ctx context.Context) (*mcp.CompleteResult, error) {
 			res, err := u.complete(ctx, x,
@@ -233,10 +188,10 @@ func (f *mcpEndpoint) complete(ctx context.Context, r *mcp.CompleteRequest) (*mc
 
 // meterUpstreamCall sends what is not a tool's call to an upstream, under the lease and at
 // its price like one.
-func meterUpstreamCall[R any](ctx context.Context, f *mcpEndpoint, x *clientRequest, extra *mcp.RequestExtra,
+func meterUpstreamCall[R any](ctx context.Context, f *endpoint, x *clientRequest, extra *mcp.RequestExtra,
 	u *upstreamClient, what string,
 	asks any, send func(context.Context) (R, error)) (result R, err error) {
-	door, held, err := f.callerOf(extra)
+	backend, held, err := f.callerOf(extra)
 	if err != nil {
 		return result, protocolError(err)
 	}
@@ -248,7 +203,7 @@ func meterUpstreamCall[R any](ctx context.Context, f *mcpEndpoint, x *clientRequ
 	x.held = held
 	ctx, cancel := f.proxy.UntilClosed(ctx)
 	defer cancel()
-	_, err = f.proxy.Metered(ctx, door, held, toolproxy.MeteredCall{
+	_, err = f.proxy.Metered(ctx, backend, held, toolproxy.MeteredCall{
 		Tool:    u.Name + "_" + what,
 		Timeout: u.Timeout,
 		Dispatch: func(ctx context.Context, _ picket.Reservation) (d toolproxy.DispatchResult, err error) {
@@ -269,8 +224,30 @@ func meterUpstreamCall[R any](ctx context.Context, f *mcpEndpoint, x *clientRequ
 	case x.rpcError != nil:
 		return result, x.rpcError
 	case err != nil:
-		f.proxy.RecordRefusal(ctx, door, held, u.Name+"_"+what, err)
+		f.proxy.RecordRefusal(ctx, backend, held, u.Name+"_"+what, err)
 		return result, protocolError(err)
 	}
 	return result, nil
 }
+
+// subscribe lets a client hear of changes of an upstream's resource. The
+// upstream is asked once for all clients, and until its connection ends.
+func (f *endpoint) subscribe(ctx context.Context, r *mcp.SubscribeRequest) error {
+	extra := r.Extra
+	if extra == nil { // on the newer wire it is part of a request that listens
+		extra = extraOf(ctx)
+	}
+	if _, err := f.heldTask(ctx, extra); err != nil {
+		return err
+	}
+	u := f.gateway.subscriptionOwner(r.Params.URI)
+	if u == nil {
+		return nil // nothing there ever changes
+	}
+	if err := u.subscribe(ctx, r.Params.URI); err != nil {
+		return protocolError(err)
+	}
+	return nil
+}
+
+func (f *endpoint) unsubscribe(context.Context, *mcp.UnsubscribeRequest) error { return nil }

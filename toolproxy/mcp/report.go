@@ -2,12 +2,10 @@ package mcp
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/toolproxy"
 )
 
@@ -19,7 +17,7 @@ const reportPrompt = "continue_task"
 
 // addReport offers the pinned report as a resource and as a prompt: an agent
 // whose context was compacted finds its way back with either.
-func (f *mcpEndpoint) addReport(s *mcp.Server) {
+func (f *endpoint) addReport(s *mcp.Server) {
 	s.AddResource(&mcp.Resource{
 		URI: ReportURI, Name: "last_report", Title: "Last progress report", MIMEType: "application/json",
 		Description: "What was last reported of your task, by you or by an earlier run. Null when nothing was.",
@@ -30,20 +28,7 @@ func (f *mcpEndpoint) addReport(s *mcp.Server) {
 	}, f.promptReport)
 }
 
-// heldTask reads the task of a message's lease, which has to hold.
-func (f *mcpEndpoint) heldTask(ctx context.Context, extra *mcp.RequestExtra) (picket.Task, error) {
-	door, held, err := f.callerOf(extra)
-	if err != nil {
-		return picket.Task{}, protocolError(err)
-	}
-	task, err := door.HeldTask(ctx, held, rand.Text())
-	if err != nil {
-		return picket.Task{}, protocolError(err)
-	}
-	return task, nil
-}
-
-func (f *mcpEndpoint) readReport(ctx context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+func (f *endpoint) readReport(ctx context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 	task, err := f.heldTask(ctx, r.Extra)
 	if err != nil {
 		return nil, err
@@ -57,7 +42,7 @@ func (f *mcpEndpoint) readReport(ctx context.Context, r *mcp.ReadResourceRequest
 	}, nil
 }
 
-func (f *mcpEndpoint) promptReport(ctx context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+func (f *endpoint) promptReport(ctx context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 	task, err := f.heldTask(ctx, r.Extra)
 	if err != nil {
 		return nil, err

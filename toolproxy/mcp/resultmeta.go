@@ -1,8 +1,6 @@
 package mcp
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	stdjson "encoding/json"
 	"slices"
 
@@ -67,32 +65,4 @@ func canonicalArgs(args jsontext.Value) []byte {
 		return args
 	}
 	return c
-}
-
-// argsWithAnswers adds the answers that a call brings along to its arguments.
-func (x *clientRequest) argsWithAnswers(args []byte) []byte {
-	if x == nil || x.inputResponses == nil && x.requestState == "" {
-		return args
-	}
-	answers, _ := stdjson.Marshal(x.inputResponses)
-	return slices.Concat(args, []byte{0}, answers, []byte{0}, []byte(x.requestState))
-}
-
-// inputAnswers are what a call brings along for an upstream that asked.
-func (x *clientRequest) inputAnswers() []jsontext.Value {
-	if x == nil {
-		return nil
-	}
-	inputs, _ := stdjson.Marshal(x.inputResponses)
-	return []jsontext.Value{inputs, jsontext.Value(x.requestState)}
-}
-
-// roundKey is the idempotency key of one round of a call. A client sends the
-// same one with its answers; they are another call to the upstream.
-func (x *clientRequest) roundKey(key string) string {
-	if key == "" || x == nil || x.inputResponses == nil && x.requestState == "" {
-		return key
-	}
-	sum := sha256.Sum256(x.argsWithAnswers(nil))
-	return key + "\x00" + hex.EncodeToString(sum[:])
 }

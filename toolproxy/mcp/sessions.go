@@ -2,9 +2,9 @@ package mcp
 
 import "sync"
 
-// mcpSessions are the ids of MCP sessions that are open here. The zero value is
+// sessionTable holds the ids of the MCP sessions that are open here. The zero value is
 // ready.
-type mcpSessions struct {
+type sessionTable struct {
 	mu         sync.Mutex
 	runByID    map[string]string // run by id
 	countByRun map[string]int    // by run, with those that are being opened
@@ -14,15 +14,21 @@ type mcpSessions struct {
 	closed     bool // nothing is watched any more
 }
 
+// Bounds of the sessions that are kept open. Later clients are served without one.
+const (
+	maxSessions       = 1024
+	maxSessionsPerRun = 16
+)
+
 // maxFinished bounds how many ended sessions are told apart from those of
 // other proxies.
 const maxFinished = 1024
 
 // admit makes room for one more session of a run, or reports that there is none.
-func (s *mcpSessions) admit(run string) bool {
+func (s *sessionTable) admit(run string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.total >= maxMCPSessions || s.countByRun[run] >= maxMCPSessionsPerRun {
+	if s.total >= maxSessions || s.countByRun[run] >= maxSessionsPerRun {
 		return false
 	}
 	if s.runByID == nil {
@@ -35,7 +41,7 @@ func (s *mcpSessions) admit(run string) bool {
 
 // add notes a session for which there was room. If the id is "", none was
 // opened.
-func (s *mcpSessions) add(id, run string) {
+func (s *sessionTable) add(id, run string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if id == "" {
@@ -45,27 +51,27 @@ func (s *mcpSessions) add(id, run string) {
 	s.runByID[id] = run
 }
 
-func (s *mcpSessions) uncount(run string) {
+func (s *sessionTable) uncount(run string) {
 	s.total--
 	if s.countByRun[run]--; s.countByRun[run] == 0 {
 		delete(s.countByRun, run)
 	}
 }
 
-func (s *mcpSessions) has(id string) bool {
+func (s *sessionTable) has(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, open := s.runByID[id]
 	return open
 }
 
-func (s *mcpSessions) forget(id string) {
+func (s *sessionTable) forget(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.remove(id)
 }
 
-func (s *mcpSessions) remove(id string) {
+func (s *sessionTable) remove(id string) {
 	if run, open := s.runByID[id]; open {
 		delete(s.runByID, id)
 		s.uncount(run)
@@ -73,7 +79,7 @@ func (s *mcpSessions) remove(id string) {
 }
 
 // finish remembers that the client itself has ended its session.
-func (s *mcpSessions) finish(id string) {
+func (s *sessionTable) finish(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.remove(id)
@@ -82,7 +88,7 @@ func (s *mcpSessions) finish(id string) {
 	}
 }
 
-func (s *mcpSessions) isFinished(id string) bool {
+func (s *sessionTable) isFinished(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range s.finished {
@@ -95,7 +101,7 @@ func (s *mcpSessions) isFinished(id string) bool {
 
 // goWatch runs f beside, unless wait was called before; wait waits for it. A
 // request may still be on its way out when the proxy is closed.
-func (s *mcpSessions) goWatch(f func()) {
+func (s *sessionTable) goWatch(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
@@ -103,7 +109,7 @@ func (s *mcpSessions) goWatch(f func()) {
 	}
 }
 
-func (s *mcpSessions) wait() {
+func (s *sessionTable) wait() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()

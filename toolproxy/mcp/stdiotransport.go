@@ -36,16 +36,7 @@ type childProcess struct {
 	exited chan struct{}
 }
 
-// startCommand runs the upstream's command.
-func (l *upstreamConn) startCommand() (mcp.Transport, error) {
-	c, err := startChild(l.upstream.Upstream, l.upstream.log)
-	if err != nil {
-		return nil, err
-	}
-	l.closeTransport = c.stop
-	return childTransport{c, l}, nil
-}
-
+// startChild runs an upstream's command.
 func startChild(u Upstream, log *slog.Logger) (*childProcess, error) {
 	cmd := osexec.Command(u.Command[0], u.Command[1:]...)
 	cmd.Env = environment(append(inheritedEnv[:len(inheritedEnv):len(inheritedEnv)], u.Env...))
@@ -122,28 +113,28 @@ func environment(names []string) []string {
 
 // childTransport speaks with a started command.
 type childTransport struct {
-	process *childProcess
-	conn    *upstreamConn
+	process        *childProcess
+	onNotification func(method string, params []byte)
 }
 
 func (t childTransport) Connect(ctx context.Context) (mcp.Connection, error) {
 	conn, err := (&mcp.IOTransport{Reader: t.process.out, Writer: t.process.in}).Connect(ctx)
-	return &childConn{conn, t.conn}, err
+	return &childConn{conn, t.onNotification}, err
 }
 
 // childConn hears what the upstream says in the order in which it speaks.
 type childConn struct {
 	mcp.Connection
-	conn *upstreamConn
+	onNotification func(method string, params []byte)
 }
 
 func (c *childConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	m, err := c.Connection.Read(ctx)
 	if r, ok := m.(*jsonrpc.Request); ok && err == nil && !r.IsCall() {
-		c.conn.forwardNotification(nil, r.Method, r.Params)
+		c.onNotification(r.Method, r.Params)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = io.EOF // it has ended; who still holds the stream is none of ours
+		err = io.EOF // the command has ended; another process may still hold the stream
 	}
 	return m, err
 }

@@ -23,38 +23,6 @@ const (
 	codeRejected          = -32005 // the transport did not take a message
 )
 
-type clientRequestKey struct{}
-
-// clientRequest is one message of an MCP client while it is answered. A call that
-// came over plain HTTP has none.
-type clientRequest struct {
-	session         *mcp.ServerSession
-	held            picket.LeaseCredential // whose message it is
-	caps            *mcp.ClientCapabilities
-	protocolVersion string
-	meta            mcp.Meta
-	inputResponses  mcp.InputResponseMap
-	requestState    string
-	ctx             context.Context // of the handler: what is sent with it goes to the client's own stream
-	fromUpstream    bool            // an upstream's tool answered
-	rpcError        *jsonrpc.Error  // to be answered instead of a result
-}
-
-func clientRequestOf(ctx context.Context) *clientRequest {
-	x, _ := ctx.Value(clientRequestKey{}).(*clientRequest)
-	return x
-}
-
-// isStateless reports whether the client answers questions that stand in a result.
-func (x *clientRequest) isStateless() bool { return x != nil && x.protocolVersion >= statelessProtocol }
-
-// canBeAsked reports whether the client answers questions while a call is under
-// way: only a client with a session does.
-func (x *clientRequest) canBeAsked() bool {
-	return x != nil && !x.isStateless() && x.session.ID() != "" && x.caps != nil &&
-		(x.caps.Sampling != nil || x.caps.Elicitation != nil || x.caps.RootsV2 != nil)
-}
-
 // connFor finds the connection of a message: that of the client's own session
 // when the upstream might ask it something while it works, else the shared one.
 // A command gets one of the older wire even when it speaks the newer: on one
@@ -85,7 +53,7 @@ func (u *upstreamClient) connFor(ctx context.Context, x *clientRequest) (*upstre
 	}
 	u.ownedConns[x.session] = nil
 	u.mu.Unlock()
-	owned, err := u.connect(ctx, x.session)
+	owned, err := u.conns.connect(ctx, x.session)
 	u.mu.Lock()
 	if _, mine := u.ownedConns[x.session]; err != nil || !mine {
 		delete(u.ownedConns, x.session)
@@ -223,35 +191,37 @@ func answeredError(err error) *jsonrpc.Error {
 	return boundedRPCError(e)
 }
 
-// roundFunc sends one message of an exchange: with the answers that came for what
-// the upstream wanted to know. It returns what the upstream wants to know now.
-type roundFunc func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta, answers mcp.InputResponseMap,
-	state string) (wanted mcp.InputRequestMap, next string, err error)
+// round is one message of an exchange.
+type round struct {
+	meta    mcp.Meta
+	answers mcp.InputResponseMap // to what the upstream wanted to know
+	state   string               // of the exchange, which the upstream alone reads
+	wanted  mcp.InputRequestMap  // what the upstream wants to know now
+}
 
 // sendRounds sends a message, asking the client in between where it can be asked
 // and the upstream wants to know. To a client of the newer wire the questions
-// go as they are.
-func (u *upstreamClient) sendRounds(ctx context.Context, x *clientRequest, send roundFunc) error {
-	var answers mcp.InputResponseMap
-	var state string
+// go as they are. send sets wanted and state.
+func (u *upstreamClient) sendRounds(ctx context.Context, x *clientRequest,
+	send func(context.Context, *mcp.ClientSession, *round) error) error {
+	var r round
 	if x != nil {
-		answers, state = x.inputResponses, x.requestState
+		r.answers, r.state = x.inputResponses, x.requestState
 	}
 	for range maxRounds {
-		var wanted mcp.InputRequestMap
-		err := u.send(ctx, x, func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta) (err error) {
-			wanted, state, err = send(ctx, s, meta, answers, state)
-			return err
+		err := u.send(ctx, x, func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta) error {
+			r.meta, r.wanted = meta, nil
+			return send(ctx, s, &r)
 		})
-		if err != nil || wanted == nil || x.isStateless() {
+		if err != nil || r.wanted == nil || x.isStateless() {
 			return err
 		}
 		if !x.canBeAsked() {
 			return picket.Refuse(picket.CodeUpstream, "Do without it, or use an MCP client that can be asked.",
 				"the MCP server %s wants an answer that this client cannot give", u.Name)
 		}
-		if answers, err = answerAll(x.ctx, x, wanted); err == nil {
-			err = x.checkNoLeaseToken(answers)
+		if r.answers, err = answerAll(x.ctx, x, r.wanted); err == nil {
+			err = x.checkNoLeaseToken(r.answers)
 		}
 		if err != nil {
 			return picket.Refuse(picket.CodeUpstream, "Do without it, or answer what is asked.",
@@ -264,58 +234,37 @@ func (u *upstreamClient) sendRounds(ctx context.Context, x *clientRequest, send 
 
 func (u *upstreamClient) callTool(ctx context.Context, x *clientRequest, name string,
 	args stdjson.RawMessage) (result *mcp.CallToolResult, err error) {
-	err = u.sendRounds(ctx, x,
-		func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta, answers mcp.InputResponseMap,
-			state string) (mcp.InputRequestMap, string, error) {
-			result, err = s.CallTool(ctx,
-				&mcp.CallToolParams{
-					Meta:           meta,
-					Name:           name,
-					Arguments:      args,
-					InputResponses: answers,
-					RequestState:   state,
-				})
-			if err != nil {
-				return nil, "", err
-			}
-			return result.InputRequests, result.RequestState, nil
-		})
+	err = u.sendRounds(ctx, x, func(ctx context.Context, s *mcp.ClientSession, r *round) (err error) {
+		if result, err = s.CallTool(ctx, &mcp.CallToolParams{Meta: r.meta, Name: name, Arguments: args,
+			InputResponses: r.answers, RequestState: r.state}); err == nil {
+			r.wanted, r.state = result.InputRequests, result.RequestState
+		}
+		return err
+	})
 	return result, err
 }
 
 func (u *upstreamClient) getPrompt(ctx context.Context, x *clientRequest, name string,
 	args map[string]string) (result *mcp.GetPromptResult, err error) {
-	err = u.sendRounds(ctx, x,
-		func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta, answers mcp.InputResponseMap,
-			state string) (mcp.InputRequestMap, string, error) {
-			result, err = s.GetPrompt(ctx,
-				&mcp.GetPromptParams{
-					Meta:           meta,
-					Name:           name,
-					Arguments:      args,
-					InputResponses: answers,
-					RequestState:   state,
-				})
-			if err != nil {
-				return nil, "", err
-			}
-			return result.InputRequests, result.RequestState, nil
-		})
+	err = u.sendRounds(ctx, x, func(ctx context.Context, s *mcp.ClientSession, r *round) (err error) {
+		if result, err = s.GetPrompt(ctx, &mcp.GetPromptParams{Meta: r.meta, Name: name, Arguments: args,
+			InputResponses: r.answers, RequestState: r.state}); err == nil {
+			r.wanted, r.state = result.InputRequests, result.RequestState
+		}
+		return err
+	})
 	return result, err
 }
 
 func (u *upstreamClient) readResource(ctx context.Context, x *clientRequest,
 	uri string) (result *mcp.ReadResourceResult, err error) {
-	err = u.sendRounds(ctx, x,
-		func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta, answers mcp.InputResponseMap,
-			state string) (mcp.InputRequestMap, string, error) {
-			result, err = s.ReadResource(ctx,
-				&mcp.ReadResourceParams{Meta: meta, URI: uri, InputResponses: answers, RequestState: state})
-			if err != nil {
-				return nil, "", err
-			}
-			return result.InputRequests, result.RequestState, nil
-		})
+	err = u.sendRounds(ctx, x, func(ctx context.Context, s *mcp.ClientSession, r *round) (err error) {
+		if result, err = s.ReadResource(ctx, &mcp.ReadResourceParams{Meta: r.meta, URI: uri,
+			InputResponses: r.answers, RequestState: r.state}); err == nil {
+			r.wanted, r.state = result.InputRequests, result.RequestState
+		}
+		return err
+	})
 	return result, err
 }
 
@@ -329,11 +278,29 @@ func (u *upstreamClient) complete(ctx context.Context, x *clientRequest,
 	return result, err
 }
 
-// checkNoLeaseToken is [CheckNoLeaseToken] for what a client answers to an upstream's question.
-func (x *clientRequest) checkNoLeaseToken(answer any) error {
-	raw, err := stdjson.Marshal(answer)
-	if err != nil {
-		return err
+// maxSubscriptions bounds the resources of an upstream that are watched.
+const maxSubscriptions = 1000
+
+func (u *upstreamClient) subscribe(ctx context.Context, uri string) error {
+	u.mu.Lock()
+	l, known := u.sharedConn, u.subscribed[uri]
+	full := len(u.subscribed) >= maxSubscriptions
+	u.mu.Unlock()
+	switch {
+	case l == nil:
+		return u.unavailable()
+	case known:
+		return nil
+	case full:
+		return picket.Refuse(picket.CodeRateLimited, "Read the resource when you need it.",
+			"too many resources of %s are watched", u.Name)
 	}
-	return toolproxy.CheckNoLeaseToken(x.held, raw)
+	if err := l.session.Subscribe(ctx, &mcp.SubscribeParams{URI: uri}); err != nil {
+		return picket.Refuse(picket.CodeUpstream, "Read the resource when you need it.", "%s does not tell of changes",
+			u.Name).WithCause(err)
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.subscribed[uri] = true
+	return nil
 }
