@@ -1,13 +1,13 @@
 package toolproxy
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/internal/web"
 )
 
 // exitRequest reports how the process ended.
@@ -17,24 +17,13 @@ type exitRequest struct {
 	LastEventID *string `json:"lastEventId"`
 }
 
-func handleExit(c echo.Context, runs evidenceRecorder, held picket.LeaseCredential) (any, error) {
-	body, err := decodeExit(c)
-	if err != nil {
+func handleExit(c echo.Context, runs evidenceRecorder, held picket.LeaseCredential, body exitRequest) (any, error) {
+	body.LastEvent = body.LastEventID
+	if err := cmp.Or(checkExit("", body.Exit, picket.EvidenceClasses),
+		checkContainment("/containment", body.Containment)); err != nil {
 		return nil, err
 	}
 	return struct{}{}, runs.RunExit(c.Request().Context(), held, body.Exit, body.Containment)
-}
-
-func decodeExit(c echo.Context) (exitRequest, error) {
-	body, _, err := web.Decode[exitRequest](c, smallBody)
-	if err != nil {
-		return body, err
-	}
-	body.LastEvent = body.LastEventID
-	if err := checkExit("", body.Exit, picket.EvidenceClasses); err != nil {
-		return body, err
-	}
-	return body, checkContainment("/containment", body.Containment)
 }
 
 func checkContainment(field, containment string) error {
@@ -56,11 +45,8 @@ type evidenceRequest struct {
 	Files      []picket.ChangedFile `json:"files"`
 }
 
-func handleEvidence(c echo.Context, runs evidenceRecorder, held picket.LeaseCredential) (any, error) {
-	body, _, err := web.Decode[evidenceRequest](c, picket.MaxPayload)
-	if err != nil {
-		return nil, err
-	}
+func handleEvidence(c echo.Context, runs evidenceRecorder, held picket.LeaseCredential,
+	body evidenceRequest) (any, error) {
 	ev := picket.Evidence{Repository: body.Repository, Branch: body.Branch, Base: body.Base,
 		Diffstat: body.Diffstat, Diff: body.Diff, Truncated: body.Truncated, Files: body.Files}
 	if err := ev.Check(); err != nil {

@@ -4,7 +4,6 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/internal/web"
 )
 
 // maxExecResult bounds the body of a result: two streams of
@@ -12,11 +11,8 @@ import (
 const maxExecResult = 2*6*picket.MaxExecOutput + smallBody
 
 // handleExecResult takes the adapter's result of a process.
-func handleExecResult(c echo.Context, results execResultRecorder, held picket.LeaseCredential) (any, error) {
-	r, _, err := web.Decode[picket.ExecResult](c, maxExecResult)
-	if err != nil {
-		return nil, err
-	}
+func handleExecResult(c echo.Context, results execResultRecorder, held picket.LeaseCredential,
+	r picket.ExecResult) (any, error) {
 	switch {
 	case len(r.Stdout) > picket.MaxExecOutput || len(r.Stderr) > picket.MaxExecOutput:
 		return nil, picket.Refuse(picket.CodeTooLarge, "Cut it and say truncated.", "a stream has more than %d bytes",
@@ -24,7 +20,8 @@ func handleExecResult(c echo.Context, results execResultRecorder, held picket.Le
 	case r.DurationMs < 0 || r.DurationMs > picket.MaxNumber:
 		return nil, picket.Invalid("/durationMs", "Send milliseconds.", "durationMs %d is out of range", r.DurationMs)
 	case r.Signal != nil && !signalPattern.MatchString(*r.Signal):
-		return nil, picket.Invalid("/signal", "Send a name such as SIGKILL, or null.", "signal is not the name of a signal")
+		return nil, picket.Invalid("/signal", "Send a name such as SIGKILL, or null.",
+			"signal is not the name of a signal")
 	case len(r.Failed) > maxReason:
 		return nil, picket.Invalid("/failed", "Say it shorter.", "failed has %d bytes", len(r.Failed))
 	case len(r.Stopped) > maxReason:

@@ -13,10 +13,17 @@ type freeToolHandler struct {
 	call          func(ctx context.Context, c Call) (any, error)
 }
 
-// handedTool is a tool that is handed the part of the backend that it needs.
-func handedTool[B any](part func(Backend) B,
-	call func(context.Context, B, Call) (any, error)) func(context.Context, Call) (any, error) {
-	return func(ctx context.Context, c Call) (any, error) { return call(ctx, part(c.Backend), c) }
+// handedTool is a tool that is handed its arguments and the part of the backend that it
+// needs.
+func handedTool[B, A any](part func(Backend) B,
+	call func(context.Context, B, Call, A) (any, error)) func(context.Context, Call) (any, error) {
+	return func(ctx context.Context, c Call) (any, error) {
+		args, err := DecodeArgs[A](c.Args)
+		if err != nil {
+			return nil, err
+		}
+		return call(ctx, part(c.Backend), c, args)
+	}
 }
 
 // IsFreeTool reports whether a name is that of a free tool.

@@ -21,8 +21,8 @@ const maxArgs = 1 << 20
 // Invoke runs a tool by its name: the one way for calls over HTTP and over
 // MCP. args is a JSON object (empty: {}), key the caller's idempotency key, ""
 // for none. Refusals are *picket.Error; those of the fence have been recorded.
-func (p *Proxy) Invoke(ctx context.Context, backend Backend, held picket.LeaseCredential, name string, args jsontext.Value,
-	key string) (jsontext.Value, error) {
+func (p *Proxy) Invoke(ctx context.Context, backend Backend, held picket.LeaseCredential, name string,
+	args jsontext.Value, key string) (jsontext.Value, error) {
 	answer, err := p.invoke(ctx, Call{Backend: backend, Held: held, Name: name, Args: args, Key: key})
 	var e *estimateError
 	if errors.As(err, &e) {

@@ -1,7 +1,7 @@
 package toolproxy
 
 import (
-	"context"
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -20,20 +20,12 @@ type stateResponse struct {
 	State picket.TaskState `json:"state"`
 }
 
-func handleRenew(c echo.Context, leases leaser, held picket.LeaseCredential) (any, error) {
-	return extendLease(c, held, leases.Renew)
+func handleRenew(c echo.Context, leases leaser, held picket.LeaseCredential, _ struct{}) (any, error) {
+	return leases.Renew(c.Request().Context(), held)
 }
 
-func handleReclaim(c echo.Context, leases leaser, held picket.LeaseCredential) (any, error) {
-	return extendLease(c, held, leases.Reclaim)
-}
-
-func extendLease(c echo.Context, held picket.LeaseCredential,
-	extend func(context.Context, picket.LeaseCredential) (picket.Renewal, error)) (any, error) {
-	if _, _, err := web.Decode[struct{}](c, smallBody); err != nil {
-		return nil, err
-	}
-	return extend(c.Request().Context(), held)
+func handleReclaim(c echo.Context, leases leaser, held picket.LeaseCredential, _ struct{}) (any, error) {
+	return leases.Reclaim(c.Request().Context(), held)
 }
 
 // releaseRequest gives a lease back. Without an exit it is a voluntary return,
@@ -45,29 +37,18 @@ type releaseRequest struct {
 	LastEventID *string `json:"lastEventId"`
 }
 
-func handleRelease(c echo.Context, leases leaser, held picket.LeaseCredential) (any, error) {
-	exit, err := decodeRelease(c)
-	if err != nil {
-		return nil, err
-	}
-	state, err := leases.Release(c.Request().Context(), held, exit)
-	return stateResponse{state}, err
-}
-
-func decodeRelease(c echo.Context) (picket.Exit, error) {
-	body, _, err := web.Decode[releaseRequest](c, smallBody)
-	if err != nil {
-		return picket.Exit{}, err
-	}
+func handleRelease(c echo.Context, leases leaser, held picket.LeaseCredential, body releaseRequest) (any, error) {
 	exit := picket.Exit{Class: picket.ExitReleased}
 	if body.Exit != nil {
 		exit = *body.Exit
 	}
-	if body.Detail != "" {
-		exit.Detail = body.Detail
-	}
+	exit.Detail = cmp.Or(body.Detail, exit.Detail)
 	exit.LastEvent = body.LastEventID
-	return exit, checkExit("/exit", exit, picket.ReleaseClasses)
+	if err := checkExit("/exit", exit, picket.ReleaseClasses); err != nil {
+		return nil, err
+	}
+	state, err := leases.Release(c.Request().Context(), held, exit)
+	return stateResponse{state}, err
 }
 
 // checkExit refuses what no process can have ended with.

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -49,6 +50,18 @@ func queryNumber(q url.Values, name string, def, most int64) (int64, error) {
 			"%s is not a number in range", name)
 	}
 	return n, nil
+}
+
+// toolWait is how long a tool is to wait; without a number the longest.
+func toolWait(seconds *int) (time.Duration, error) {
+	if seconds == nil {
+		return MaxWait, nil
+	}
+	if *seconds < 0 || *seconds > int(MaxWait/time.Second) {
+		return 0, picket.Invalid("/waitSeconds", "Send a number from 0 to 50, and call again when the wait ran out.",
+			"waitSeconds is %d, allowed are 0 to 50", *seconds)
+	}
+	return time.Duration(*seconds) * time.Second, nil
 }
 
 func validEventID(id string) bool {

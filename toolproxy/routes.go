@@ -28,6 +28,19 @@ func handed[B any](part func(Backend) B,
 	}
 }
 
+// withBody is [handed] for a function that also takes the JSON body of its request, of at
+// most limit bytes.
+func withBody[B, T any](limit int64, part func(Backend) B,
+	serve func(echo.Context, B, picket.LeaseCredential, T) (any, error)) handlerFunc {
+	return handed(part, func(c echo.Context, b B, held picket.LeaseCredential) (any, error) {
+		body, _, err := web.Decode[T](c, limit)
+		if err != nil {
+			return nil, err
+		}
+		return serve(c, b, held, body)
+	})
+}
+
 // route is one line of the proxy's surface.
 type route struct {
 	method      string
@@ -43,18 +56,20 @@ type route struct {
 func (p *Proxy) coreRoutes() []route {
 	whole := func(b Backend) Backend { return b } // sources of tools may need any of it
 	return []route{
-		{http.MethodPost, "/v1/lease/renew", forAdapter, "", handed(leases, handleRenew), nil},
-		{http.MethodPost, "/v1/lease/reclaim", forAdapter, "", handed(leases, handleReclaim), nil},
-		{http.MethodPost, "/v1/lease/release", forAdapter, "release", handed(leases, handleRelease), nil},
+		{http.MethodPost, "/v1/lease/renew", forAdapter, "", withBody(smallBody, leases, handleRenew), nil},
+		{http.MethodPost, "/v1/lease/reclaim", forAdapter, "", withBody(smallBody, leases, handleReclaim), nil},
+		{http.MethodPost, "/v1/lease/release", forAdapter, "release", withBody(smallBody, leases, handleRelease), nil},
 		{http.MethodGet, "/v1/lease/watch", forAdapter, "", handed(leases, p.leaseWatches.watch),
 			[]string{"waitSeconds", "exec"}},
-		{http.MethodPost, "/v1/run/exit", forAdapter, "exit", handed(runs, handleExit), nil},
+		{http.MethodPost, "/v1/run/exit", forAdapter, "exit", withBody(smallBody, runs, handleExit), nil},
 		{http.MethodPost, "/v1/run/logs", forAdapter, "logs", handed(runs, handleLogs),
 			[]string{"stream", "offset", "end"}},
-		{http.MethodPost, "/v1/run/events", forAdapter, "events", handed(runs, handleEvents), nil},
-		{http.MethodPost, "/v1/run/evidence", forAdapter, "evidence", handed(runs, handleEvidence), nil},
-		{http.MethodPost, "/v1/run/usage", forAdapter, "usage", handed(envelopes, handleUsage), nil},
-		{http.MethodPost, "/v1/run/exec/:callId", forAdapter, "exec", handed(execs, handleExecResult), nil},
+		{http.MethodPost, "/v1/run/events", forAdapter, "events", withBody(picket.MaxPayload, runs, handleEvents), nil},
+		{http.MethodPost, "/v1/run/evidence", forAdapter, "evidence",
+			withBody(picket.MaxPayload, runs, handleEvidence), nil},
+		{http.MethodPost, "/v1/run/usage", forAdapter, "usage", withBody(smallBody, envelopes, handleUsage), nil},
+		{http.MethodPost, "/v1/run/exec/:callId", forAdapter, "exec",
+			withBody(maxExecResult, execs, handleExecResult), nil},
 		{http.MethodGet, "/v1/tools", forAgent, "", handed(whole, p.handleListTools), nil},
 		// Each tool records its own refusals.
 		{http.MethodPost, "/v1/tools/:name", forAgent, "", handed(whole, p.handleCallTool), nil},

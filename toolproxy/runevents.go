@@ -17,29 +17,17 @@ type eventsRequest struct {
 	Events []picket.RunEvent `json:"events"`
 }
 
-func handleEvents(c echo.Context, runs evidenceRecorder, held picket.LeaseCredential) (any, error) {
-	list, err := decodeEvents(c, held)
-	if err != nil {
-		return nil, err
-	}
-	return struct{}{}, runs.RunEvents(c.Request().Context(), held, list)
-}
-
-func decodeEvents(c echo.Context, held picket.LeaseCredential) ([]picket.RunEvent, error) {
-	body, _, err := web.Decode[eventsRequest](c, picket.MaxPayload)
-	if err != nil {
-		return nil, err
-	}
+func handleEvents(c echo.Context, runs evidenceRecorder, held picket.LeaseCredential, body eventsRequest) (any, error) {
 	if n := len(body.Events); n == 0 || n > MaxRunEvents {
-		return nil, picket.Invalid("/events", "Send 1 to "+strconv.Itoa(MaxRunEvents)+" events.", "there are %d events",
-			n)
+		return nil, picket.Invalid("/events", "Send 1 to "+strconv.Itoa(MaxRunEvents)+" events.",
+			"there are %d events", n)
 	}
 	for i, e := range body.Events {
 		if err := checkRunEvent("/events/"+strconv.Itoa(i), e, held); err != nil {
 			return nil, err
 		}
 	}
-	return body.Events, nil
+	return struct{}{}, runs.RunEvents(c.Request().Context(), held, body.Events)
 }
 
 // checkRunEvent admits the launcher's events, with the members that their

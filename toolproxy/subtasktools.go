@@ -2,46 +2,29 @@ package toolproxy
 
 import (
 	"context"
-	"time"
 
 	"github.com/picket-dev/picket"
 )
 
-func delegateSubtask(ctx context.Context, subtasks delegator, c Call) (any, error) {
-	s, err := DecodeArgs[picket.Subtask](c.Args)
-	if err != nil {
-		return nil, err
-	}
+func delegateSubtask(ctx context.Context, subtasks delegator, c Call, s picket.Subtask) (any, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
 	return subtasks.Delegate(ctx, c.Held, c.requestID(), s)
 }
 
-func awaitSubtask(ctx context.Context, subtasks delegator, c Call) (any, error) {
-	req, err := DecodeArgs[picket.SubtaskAwait](c.Args)
-	if err != nil {
-		return nil, err
-	}
+func awaitSubtask(ctx context.Context, subtasks delegator, c Call, req picket.SubtaskAwait) (any, error) {
 	if err := picket.CheckID("/taskId", "task", req.TaskID); err != nil {
 		return nil, err
 	}
-	wait := picket.MaxAwait
-	if req.WaitSeconds != nil {
-		wait = time.Duration(*req.WaitSeconds) * time.Second
-	}
-	if wait < 0 || wait > picket.MaxAwait {
-		return nil, picket.Invalid("/waitSeconds", "Send a number from 0 to 50, and call again when the wait ran out.",
-			"waitSeconds is %d, allowed are 0 to 50", *req.WaitSeconds)
+	wait, err := toolWait(req.WaitSeconds)
+	if err != nil {
+		return nil, err
 	}
 	return subtasks.AwaitSubtask(ctx, c.Held, req.TaskID, wait)
 }
 
-func reviewSubtask(ctx context.Context, subtasks delegator, c Call) (any, error) {
-	req, err := DecodeArgs[picket.SubtaskReview](c.Args)
-	if err != nil {
-		return nil, err
-	}
+func reviewSubtask(ctx context.Context, subtasks delegator, c Call, req picket.SubtaskReview) (any, error) {
 	if err := req.Check(); err != nil {
 		return nil, err
 	}

@@ -1,10 +1,9 @@
 package toolproxy
 
 import (
+	"cmp"
 	"context"
 	"strings"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
 )
@@ -15,11 +14,7 @@ const (
 	maxSummary   = 16 << 10 // bytes
 )
 
-func reportProgress(ctx context.Context, task taskReporter, c Call) (any, error) {
-	p, err := DecodeArgs[picket.Progress](c.Args)
-	if err != nil {
-		return nil, err
-	}
+func reportProgress(ctx context.Context, task taskReporter, c Call, p picket.Progress) (any, error) {
 	if strings.TrimSpace(p.Summary) == "" {
 		return nil, picket.Invalid("/summary", "Say in a sentence where you are.", "summary is required")
 	}
@@ -32,29 +27,18 @@ type completeRequest struct {
 	Children picket.Children `json:"children"`
 }
 
-func markComplete(ctx context.Context, task taskReporter, c Call) (any, error) {
-	body, err := decodeComplete(c.Args)
-	if err != nil {
+func markComplete(ctx context.Context, task taskReporter, c Call, body completeRequest) (any, error) {
+	switch {
+	case body.Output == nil:
+		return nil, picket.Invalid("/output", "Send the result of the task: text or any JSON.", "output is required")
+	case len(body.Output) > picket.MaxPayload:
+		return nil, picket.TooLarge("/output", len(body.Output))
+	}
+	if err := cmp.Or(body.Children.Check(), checkText("/summary", body.Summary, maxSummary)); err != nil {
 		return nil, err
 	}
 	state, err := task.Complete(ctx, c.Held, picket.Completion(body))
 	return stateResponse{state}, err
-}
-
-func decodeComplete(args jsontext.Value) (completeRequest, error) {
-	body, err := DecodeArgs[completeRequest](args)
-	switch {
-	case err != nil:
-		return body, err
-	case body.Output == nil:
-		return body, picket.Invalid("/output", "Send the result of the task: text or any JSON.", "output is required")
-	case len(body.Output) > picket.MaxPayload:
-		return body, picket.TooLarge("/output", len(body.Output))
-	}
-	if err := body.Children.Check(); err != nil {
-		return body, err
-	}
-	return body, checkText("/summary", body.Summary, maxSummary)
 }
 
 type failRequest struct {
@@ -62,42 +46,25 @@ type failRequest struct {
 	Retryable *bool  `json:"retryable"` // absent: true
 }
 
-func markFailed(ctx context.Context, task taskReporter, c Call) (any, error) {
-	body, err := decodeFail(c.Args)
-	if err != nil {
+func markFailed(ctx context.Context, task taskReporter, c Call, body failRequest) (any, error) {
+	if strings.TrimSpace(body.Reason) == "" {
+		return nil, picket.Invalid("/reason", "Say why it cannot be done.", "reason is required")
+	}
+	if err := checkText("/reason", body.Reason, maxReason); err != nil {
 		return nil, err
 	}
-	retryable := body.Retryable == nil || *body.Retryable
-	state, err := task.Fail(ctx, c.Held, body.Reason, retryable)
+	state, err := task.Fail(ctx, c.Held, body.Reason, body.Retryable == nil || *body.Retryable)
 	return stateResponse{state}, err
 }
 
-func decodeFail(args jsontext.Value) (failRequest, error) {
-	body, err := DecodeArgs[failRequest](args)
-	if err != nil {
-		return body, err
-	}
-	if strings.TrimSpace(body.Reason) == "" {
-		return body, picket.Invalid("/reason", "Say why it cannot be done.", "reason is required")
-	}
-	return body, checkText("/reason", body.Reason, maxReason)
-}
-
-func requestHumanHelp(ctx context.Context, task taskReporter, c Call) (any, error) {
-	req, err := DecodeArgs[picket.HelpRequest](c.Args)
-	if err != nil {
-		return nil, err
-	}
+func requestHumanHelp(ctx context.Context, task taskReporter, c Call, req picket.HelpRequest) (any, error) {
 	if err := req.Normalize(); err != nil {
 		return nil, err
 	}
 	return task.RequestHelp(ctx, c.Held, req)
 }
 
-func getTask(ctx context.Context, task taskReporter, c Call) (any, error) {
-	if _, err := DecodeArgs[struct{}](c.Args); err != nil {
-		return nil, err
-	}
+func getTask(ctx context.Context, task taskReporter, c Call, _ struct{}) (any, error) {
 	return task.HeldTask(ctx, c.Held, c.requestID())
 }
 
