@@ -25,7 +25,6 @@ import (
 const (
 	requestOverhead       = 2_000   // what a vendor puts around a prompt with tools
 	messageOverhead       = 32      // and around each message
-	imageTokens           = 50_000  // of one image, however many or few bytes it has
 	externalContextTokens = 200_000 // of content that a prompt only refers to
 	// defaultMaxOutput is what an answer may have when its request does not say.
 	defaultMaxOutput = 32_768
@@ -81,22 +80,6 @@ func (q *request) measure(d *dialect) promptSize {
 	}
 	q.usesExternal, m.readTwice, m.hourCache = q.usesExternal || w.usesExternal, q.compacts, w.hourCache
 	return m
-}
-
-// itemsOf are the messages of a prompt; a text alone is one.
-func itemsOf(v jsontext.Value) (items []jsontext.Value) {
-	dec := jsontext.NewDecoder(bytes.NewReader(v))
-	if t, err := dec.ReadToken(); err != nil || t.Kind() != '[' {
-		return []jsontext.Value{v}
-	}
-	for dec.PeekKind() != ']' {
-		item, err := dec.ReadValue()
-		if err != nil {
-			break
-		}
-		items = append(items, item.Clone())
-	}
-	return items
 }
 
 // promptWalker hashes JSON by its meaning, without marks for a cache, and measures

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
@@ -93,9 +92,4 @@ func unpricedHostedTool(name string) error {
 			"; {call: 0} takes no fee.",
 		"the vendor runs %s itself, and nobody has said what it takes for that", name).
 		With("tool", hostedToolPrefix+name)
-}
-
-// isSearchModel says that a model of Chat Completions searches with each answer.
-func isSearchModel(model string) bool {
-	return strings.Contains(model, "-search-preview") || strings.Contains(model, "-search-api")
 }

@@ -18,12 +18,6 @@ var sdkHeaders = []string{"Accept", "Content-Type", "User-Agent", "X-Stainless-"
 	"Originator", "Version", "Session-Id", "Session_id", "Thread-Id", "Conversation_id", "X-Session-Id",
 	"X-Session-Affinity"}
 
-var (
-	anthropicHeaders = []string{"Anthropic-Version", "Anthropic-Beta", "Anthropic-Dangerous-Direct-Browser-Access",
-		"X-App", "X-Claude-Code-"}
-	openAIHeaders = []string{"Openai-Beta", "X-Codex-", "X-Openai-Subagent", "X-Openai-Internal-Codex-Responses-Lite"}
-)
-
 // forwardedHeaders are the headers of an agent's request that go to its vendor.
 func (v *vendor) forwardedHeaders(from http.Header) http.Header {
 	to := http.Header{}

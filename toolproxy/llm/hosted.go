@@ -14,15 +14,6 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// hostedTool is a tool that the vendor runs on its own while it answers, for a fee
-// beside the tokens.
-type hostedTool struct {
-	name        string // that of its price, without llm_
-	uses        int64  // most uses that its definition allows; 0: it does not say
-	limitAt     int    // in the body, behind the opening brace of its definition; 0: not to be changed
-	insertLimit bool   // a limit of its uses has to be put in there
-}
-
 // clientTools are the kinds of tools that an agent runs itself, or that cost tokens
 // only. A kind that is not known is one that the vendor runs.
 var clientTools = map[*dialect][]string{
@@ -231,4 +222,9 @@ func (q *request) addChangedTools(blocks []jsontext.Value, d *dialect) error {
 		}
 	}
 	return nil
+}
+
+// isSearchModel says that a model of Chat Completions searches with each answer.
+func isSearchModel(model string) bool {
+	return strings.Contains(model, "-search-preview") || strings.Contains(model, "-search-api")
 }

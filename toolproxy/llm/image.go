@@ -7,6 +7,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
+// imageTokens is how many tokens an image has at most, however many or few bytes it has.
+const imageTokens = 50_000
+
 // contentPart is a piece of a message, as far as it may be a picture. What only looks
 // like one, such as a text that begins as a picture does, or the arguments of a
 // tool, is read word by word.

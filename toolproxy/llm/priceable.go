@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/web"
@@ -59,17 +58,6 @@ func checkPriceable(m bodyMember, d *dialect) error {
 		return refuseLongContext(string(m.value))
 	}
 	return nil
-}
-
-// isEmptyValue says that a member is as good as not there.
-func isEmptyValue(v jsontext.Value) bool {
-	switch v.Kind() {
-	case 'n', jsontext.KindInvalid:
-		return true
-	case '[':
-		return len(itemsOf(v)) == 0
-	}
-	return false
 }
 
 // refuseLongContext refuses the beta with which prompts above 200,000 tokens are let

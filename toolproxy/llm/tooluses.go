@@ -1,8 +1,6 @@
 package llm
 
 import (
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -119,28 +117,4 @@ func (u *toolUses) setReported(counts map[string]jsontext.Value) {
 			u.reported[priceNameOf(name)] = max(n, 0)
 		}
 	}
-}
-
-// countUses is how often each tool was used that the vendor takes a fee for. What a
-// prompt refers to may have brought tools that it does not name itself.
-func (x *call) countUses(t *usageTally) map[string]int64 {
-	all := maps.Clone(t.uses.observed)
-	if all == nil {
-		all = map[string]int64{}
-	}
-	maps.Copy(all, t.uses.reported)
-	for name := range all {
-		if !x.request.hasHostedTool(name) && (name == "shell" || slices.Contains(clientTools[x.dialect], name)) {
-			delete(all, name)
-		}
-	}
-	if x.dialect == openAIChat && x.request.hasHostedTool("web_search") { // with each answer, and none reports it
-		all["web_search"] = x.request.choices
-	}
-	return all
-}
-
-// hasHostedTool says that a prompt offers a tool of the vendor's.
-func (q *request) hasHostedTool(name string) bool {
-	return slices.ContainsFunc(q.hosted, func(h hostedTool) bool { return h.name == name })
 }

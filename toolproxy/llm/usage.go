@@ -7,31 +7,12 @@ import (
 	"github.com/picket-dev/picket/budget"
 )
 
-// dialect is one way of asking a language model.
-type dialect struct {
-	messagesMember string   // the member that holds the messages
-	limitMembers   []string // members that limit the answer; the first is put in where there is none
-	// readUsage reads what an event of a stream, or a whole answer, says of usage.
-	readUsage func(t *usageTally, data jsontext.Value)
+// usageReaders read what an event of a stream, or a whole answer, says of usage.
+var usageReaders = map[*dialect]func(t *usageTally, data jsontext.Value){
+	anthropicMessages: anthropicUsage,
+	openAIChat:        chatUsage,
+	openAIResponses:   responsesUsage,
 }
-
-var (
-	anthropicMessages = &dialect{
-		messagesMember: "messages",
-		limitMembers:   []string{"max_tokens"},
-		readUsage:      anthropicUsage,
-	}
-	openAIChat = &dialect{
-		messagesMember: "messages",
-		limitMembers:   []string{"max_completion_tokens", "max_tokens"},
-		readUsage:      chatUsage,
-	}
-	openAIResponses = &dialect{
-		messagesMember: "input",
-		limitMembers:   []string{"max_output_tokens"},
-		readUsage:      responsesUsage,
-	}
-)
 
 // usageTally is the usage of one call as far as it was told.
 type usageTally struct {

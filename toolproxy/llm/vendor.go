@@ -1,0 +1,127 @@
+package llm
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/picket-dev/picket"
+)
+
+// Upstream is an API or any gateway that speaks like it.
+type Upstream struct {
+	// URL is the base, with or without /v1. Defaults to the vendor's own.
+	URL string
+	// Key is sent in place of the agent's lease token. Defaults to none.
+	Key picket.Secret
+}
+
+// Path is where the pass-through is mounted.
+const Path = "/llm"
+
+// vendor is one of the APIs passed through.
+type vendor struct {
+	name        string
+	defaultURL  string // its own base URL
+	ledgerTool  string // in the ledger
+	dialects    map[string]*dialect
+	freeRoutes  []string // paths that cost nothing, one ending in / covers what is below
+	headers     []string // of an agent's request, that go there
+	encodeError func(e *picket.Error) any
+	sign        func(h http.Header, u *endpoint)
+}
+
+var vendors = []*vendor{
+	{
+		name: "anthropic", defaultURL: "https://api.anthropic.com", ledgerTool: "llm_anthropic",
+		dialects:   map[string]*dialect{"POST /v1/messages": anthropicMessages},
+		freeRoutes: []string{"POST /v1/messages/count_tokens", "GET /v1/models", "GET /v1/models/"},
+		headers:    anthropicHeaders, encodeError: anthropicError, sign: signAnthropic,
+	},
+	{
+		name: "openai", defaultURL: "https://api.openai.com", ledgerTool: "llm_openai",
+		dialects:   map[string]*dialect{"POST /v1/chat/completions": openAIChat, "POST /v1/responses": openAIResponses},
+		freeRoutes: []string{"GET /v1/models", "GET /v1/models/"},
+		headers:    openAIHeaders, encodeError: openAIError, sign: signOpenAI,
+	},
+}
+
+func signAnthropic(h http.Header, u *endpoint) {
+	key := u.key.Reveal()
+	if key == "" {
+		return
+	}
+	// A token of an account is not an API key; a gateway may look at either header.
+	oauth := strings.HasPrefix(key, "sk-ant-oat")
+	if !oauth {
+		h.Set("X-Api-Key", key)
+	}
+	if oauth || u.base.Hostname() != "api.anthropic.com" {
+		h.Set("Authorization", "Bearer "+key)
+	}
+}
+
+func signOpenAI(h http.Header, u *endpoint) {
+	if key := u.key.Reveal(); key != "" {
+		h.Set("Authorization", "Bearer "+key)
+	}
+}
+
+// endpoint is a configured upstream.
+type endpoint struct {
+	base *url.URL
+	key  picket.Secret
+}
+
+func (v *vendor) endpoint(cfg *Upstream) (*endpoint, error) {
+	if cfg == nil {
+		return nil, nil
+	}
+	base, err := url.Parse(cmp.Or(cfg.URL, v.defaultURL))
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return nil, picket.Invalid("LLM", "Set a URL such as "+v.defaultURL+".",
+			"the URL of the %s upstream is not one of http or https", v.name)
+	}
+	base.Path = strings.TrimSuffix(strings.TrimSuffix(base.Path, "/"), "/v1")
+	return &endpoint{base: base, key: cfg.Key}, nil
+}
+
+var (
+	anthropicHeaders = []string{"Anthropic-Version", "Anthropic-Beta", "Anthropic-Dangerous-Direct-Browser-Access",
+		"X-App", "X-Claude-Code-"}
+	openAIHeaders = []string{"Openai-Beta", "X-Codex-", "X-Openai-Subagent", "X-Openai-Internal-Codex-Responses-Lite"}
+)
+
+// vendorPath is the path at the vendor, whether or not the client's base URL had
+// /v1 at its end.
+func vendorPath(r *http.Request, v *vendor) string {
+	path := strings.TrimPrefix(r.URL.Path, Path+"/"+v.name)
+	if !strings.HasPrefix(path, "/v1/") {
+		path = "/v1" + path
+	}
+	return path
+}
+
+func (v *vendor) isFreeRoute(call string) bool {
+	for _, f := range v.freeRoutes {
+		if rest, below := strings.CutPrefix(call, f); call == f ||
+			below && strings.HasSuffix(f, "/") && isPlainPath(rest) {
+			return true
+		}
+	}
+	return false
+}
+
+// isPlainPath keeps a path from leading elsewhere.
+func isPlainPath(s string) bool {
+	return s != "" && s != "." && s != ".." && !strings.ContainsAny(s, "\\?#%") && !strings.Contains(s, "//") &&
+		!strings.Contains(s, "..")
+}
+
+func (v *vendor) routeList() string {
+	priced := slices.Sorted(maps.Keys(v.dialects))
+	return strings.Join(append(priced, v.freeRoutes...), ", ")
+}
