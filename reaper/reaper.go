@@ -1,3 +1,12 @@
+// Package reaper keeps a namespace honest while nobody looks: it moves store
+// time on, ends leases that nobody renewed, judges agents by their silence,
+// does the book-keeping that a transition left behind, deletes what is older
+// than its retention and holds what there is against the invariants, a batch
+// at a time. It also measures how much memory the namespace takes.
+//
+// Reapers share nothing and have no leader. Every sweep is one atomic step of
+// the store that does nothing when somebody else did it first, so any number
+// of them may run side by side.
 package reaper
 
 import (
@@ -6,6 +15,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -120,51 +130,25 @@ func (r *Reaper) Run(ctx context.Context) error {
 func (r *Reaper) loops(namespace string, s Sweeper) []*sweepLoop {
 	cfg := r.cfg
 	log := cfg.Log.With("namespace", namespace)
+	loop := func(name string, every time.Duration, sweep func(context.Context) error) *sweepLoop {
+		return &sweepLoop{name: name, every: every, log: log, sweep: sweep}
+	}
+	rounds := func(name, done string, sweep func(context.Context, int) (int, error)) *sweepLoop {
+		return loop(name, cfg.SweepEvery, r.inBatches(log, done, cfg.MaxBatches, sweep))
+	}
+	retain := func(ctx context.Context, limit int) (int, error) { return s.ApplyRetention(ctx, cfg.Retention, limit) }
 	return []*sweepLoop{
-		{name: "tick", every: cfg.TickEvery, log: log, sweep: s.Tick},
-		{
-			name:  "expire",
-			every: cfg.SweepEvery,
-			log:   log,
-			sweep: r.inBatches(log, "leases expired", cfg.MaxBatches, s.ExpireDue),
-		},
-		{
-			name:  "chore",
-			every: cfg.SweepEvery,
-			log:   log,
-			sweep: r.inBatches(log, "chores done", cfg.MaxBatches, s.RunChores),
-		},
-		{
-			name:  "judge",
-			every: cfg.SweepEvery,
-			log:   log,
-			sweep: r.inBatches(log, "agents judged", cfg.MaxBatches, s.JudgeAgents),
-		},
-		{
-			name:  "holds",
-			every: cfg.SweepEvery,
-			log:   log,
-			sweep: r.inBatches(log, "calls settled", cfg.MaxBatches, s.SettleOverdueCalls),
-		},
-		{
-			name:  "retain",
-			every: cfg.RetainEvery,
-			log:   log,
-			sweep: r.inBatches(log, "old records deleted", math.MaxInt,
-				func(ctx context.Context, limit int) (int, error) {
-					return s.ApplyRetention(ctx, cfg.Retention, limit)
-				}),
-		},
-		{
-			name:  "inspect",
-			every: cfg.InspectEvery,
-			log:   log,
-			sweep: func(ctx context.Context) error { return s.InspectNext(ctx, cfg.Batch) },
-		},
-		{name: "measure", every: cfg.MeasureEvery, log: log, sweep: func(ctx context.Context) error {
+		loop("tick", cfg.TickEvery, s.Tick),
+		rounds("expire", "leases expired", s.ExpireDue),
+		rounds("chore", "chores done", s.RunChores),
+		rounds("judge", "agents judged", s.JudgeAgents),
+		rounds("holds", "calls settled", s.SettleOverdueCalls),
+		loop("retain", cfg.RetainEvery, r.inBatches(log, "old records deleted", math.MaxInt, retain)),
+		loop("inspect", cfg.InspectEvery, func(ctx context.Context) error { return s.InspectNext(ctx, cfg.Batch) }),
+		loop("measure", cfg.MeasureEvery, func(ctx context.Context) error {
 			_, err := s.MeasureMemory(ctx, measureKeys)
 			return err
-		}},
+		}),
 	}
 }
 
@@ -187,4 +171,54 @@ func (r *Reaper) inBatches(log *slog.Logger, done string, most int,
 		}
 		return nil
 	}
+}
+
+// sweepLoop repeats one sweep of one namespace.
+type sweepLoop struct {
+	name  string
+	every time.Duration // the longest pause from the start of one round to the next
+	log   *slog.Logger
+	sweep func(context.Context) error
+
+	failing picket.Code // of the last round; empty while it goes well
+}
+
+// run makes the first round at once and the others every l.every, less up to a
+// fifth, so that reapers started together drift apart.
+func (l *sweepLoop) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		began := time.Now()
+		l.logChange(ctx, l.sweep(ctx))
+		pause := l.every - rand.N(l.every/5+1) - time.Since(began)
+		// A round that took longer than its turn still lets others breathe.
+		timer.Reset(max(pause, l.every/10))
+	}
+}
+
+// logChange logs a change between going well and failing, not every failure. It
+// compares codes, since the text of a network error differs every time.
+func (l *sweepLoop) logChange(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return // stopping; the error says only that
+	}
+	var code picket.Code
+	if err != nil {
+		code = picket.CodeOf(err)
+	}
+	if code == l.failing {
+		return
+	}
+	l.failing = code
+	if err != nil {
+		l.log.Warn("sweep fails, will be tried again", "sweep", l.name, "code", string(code), "err", err)
+		return
+	}
+	l.log.Info("sweep goes well again", "sweep", l.name)
 }

@@ -149,6 +149,18 @@ func (p *Proxy) Metered(ctx context.Context, backend Backend, held picket.LeaseC
 	return p.dispatchAndSettle(ctx, backend, held, m, priced, r, deadline)
 }
 
+// MeteredAnswer makes the metered call m for c, whose backend, lease, name and key it
+// takes, and returns its answer with the price tag. See [Proxy.Metered] and
+// [MeteredResult.Answer].
+func (p *Proxy) MeteredAnswer(ctx context.Context, c Call, m MeteredCall) (jsontext.Value, error) {
+	m.Tool, m.Key = c.Name, c.Key
+	result, err := p.Metered(ctx, c.Backend, c.Held, m)
+	if err != nil {
+		return nil, err
+	}
+	return result.Answer()
+}
+
 // newCallRequest is what is asked of the envelope.
 func newCallRequest(m MeteredCall, priced callPrice) picket.CallRequest {
 	req := picket.CallRequest{

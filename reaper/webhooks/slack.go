@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -79,7 +80,7 @@ func (s *Sender) slackText(ev picket.Event) string {
 		}
 	}
 	text := "*" + slackEscapes.Replace(said) + "*"
-	for _, part := range []string{data.Kind, data.Name, data.Subject, data.Class, firstOf(data.Reason, ev.Reason),
+	for _, part := range []string{data.Kind, data.Name, data.Subject, data.Class, cmp.Or(data.Reason, ev.Reason),
 		data.Error} {
 		if part != "" {
 			text += " · " + slackEscapes.Replace(slackExcerpt(part))
@@ -101,15 +102,6 @@ func (s *Sender) slackLink(taskID string) string {
 	}
 	return "<" + slackEscapes.Replace(strings.TrimSuffix(s.cfg.PublicURL, "/")+"/console/tasks/"+taskID) + "|" +
 		slackEscapes.Replace(taskID) + ">"
-}
-
-func firstOf(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
 }
 
 // slackExcerpt cuts a text and makes one line of it, which links nowhere.

@@ -226,23 +226,18 @@ func (g *gateway) Call(ctx context.Context, c toolproxy.Call) (jsontext.Value, b
 	if err := toolproxy.CheckNoLeaseToken(c.Held, append(x.inputAnswers(), c.Args)...); err != nil {
 		return nil, true, err
 	}
-	result, err := g.proxy.Metered(ctx, c.Backend, c.Held, toolproxy.MeteredCall{
-		Tool:    c.Name,
+	c.Key = x.roundKey(c.Key)
+	answer, err := g.proxy.MeteredAnswer(ctx, c, toolproxy.MeteredCall{
 		Args:    x.argsWithAnswers(canonicalArgs(c.Args)),
-		Key:     x.roundKey(c.Key),
 		Effects: picket.EffectsExternal,
 		Timeout: o.from.Timeout,
 		Dispatch: func(ctx context.Context, _ picket.Reservation) (toolproxy.DispatchResult, error) {
 			return o.dispatch(ctx, x, c.Args)
 		},
 	})
-	if err != nil {
-		return nil, true, err
-	}
-	if x != nil {
+	if err == nil && x != nil {
 		x.fromUpstream = x.rpcError == nil
 	}
-	answer, err := result.Answer()
 	return answer, true, err
 }
 

@@ -41,13 +41,13 @@ func Exec() toolproxy.Part {
 type execSource struct{ proxy *toolproxy.Proxy }
 
 // Tools lists exec when it has a price and the run's adapter starts processes.
-func (s execSource) Tools(ctx context.Context, door toolproxy.Backend,
+func (s execSource) Tools(ctx context.Context, backend toolproxy.Backend,
 	held picket.LeaseCredential) ([]toolproxy.Tool, error) {
 	tool, ok := s.proxy.WithPrice(listing("exec"))
 	if !ok {
 		return nil, nil
 	}
-	can, err := door.CanExec(ctx, held)
+	can, err := backend.CanExec(ctx, held)
 	if code := picket.CodeOf(err); code.Fenced() {
 		return nil, nil // who has no lease any more may look, and calls nothing
 	}
@@ -90,18 +90,15 @@ func (s execSource) call(ctx context.Context, c toolproxy.Call) (jsontext.Value,
 		return nil, err
 	}
 	order := picket.ExecRequest{Argv: req.Argv, Stdin: req.Stdin, TimeoutSeconds: *req.TimeoutSeconds}
-	got, err := s.proxy.Metered(ctx, c.Backend, c.Held, toolproxy.MeteredCall{
-		Tool: c.Name, Args: args, Key: c.Key, Effects: picket.EffectsExternal,
+	return s.proxy.MeteredAnswer(ctx, c, toolproxy.MeteredCall{
+		Args:    args,
+		Effects: picket.EffectsExternal,
 		Timeout: time.Duration(order.TimeoutSeconds)*time.Second + execSlack,
 		Dispatch: func(ctx context.Context, r picket.Reservation) (toolproxy.DispatchResult, error) {
 			order.CallID = r.CallID
 			return s.dispatch(ctx, c.Backend, c.Held, order)
 		},
 	})
-	if err != nil {
-		return nil, err
-	}
-	return got.Answer()
 }
 
 func decodeExec(args jsontext.Value) (execRequest, error) {
@@ -145,16 +142,16 @@ var errNoExecResult = errors.New("no result of the process came")
 // dispatch orders the process and waits for its result. What ends the call
 // early does not end the wait: the adapter kills the process with its lease and
 // reports it, and only then has the call no more effects.
-func (s execSource) dispatch(ctx context.Context, door toolproxy.Backend, held picket.LeaseCredential,
+func (s execSource) dispatch(ctx context.Context, queue toolproxy.ExecQueue, held picket.LeaseCredential,
 	order picket.ExecRequest) (toolproxy.DispatchResult, error) {
 	deadline, _ := ctx.Deadline()
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
 	began := time.Now()
-	if err := s.order(ctx, door, held, order, deadline); err != nil {
+	if err := s.order(ctx, queue, held, order, deadline); err != nil {
 		return toolproxy.DispatchResult{}, err
 	}
-	result, err := s.await(ctx, door, held, order.CallID, deadline)
+	result, err := s.await(ctx, queue, held, order.CallID, deadline)
 	if err != nil {
 		return toolproxy.DispatchResult{}, err
 	}
@@ -178,12 +175,12 @@ func (s execSource) dispatch(ctx context.Context, door toolproxy.Backend, held p
 
 // order hands the order in. A definite refusal means that nothing was started;
 // without an answer that is open.
-func (s execSource) order(ctx context.Context, door toolproxy.Backend, held picket.LeaseCredential,
+func (s execSource) order(ctx context.Context, queue toolproxy.ExecQueue, held picket.LeaseCredential,
 	order picket.ExecRequest,
 	deadline time.Time) (err error) {
 	for range orderTries {
 		order.TTLMs = time.Until(deadline).Milliseconds()
-		if err = door.OrderExec(ctx, held, order); !errors.Is(err, picket.ErrUnknown) {
+		if err = queue.OrderExec(ctx, held, order); !errors.Is(err, picket.ErrUnknown) {
 			break
 		}
 	}
@@ -199,10 +196,10 @@ func (s execSource) order(ctx context.Context, door toolproxy.Backend, held pick
 }
 
 // await goes on while the store is away, up to the call's deadline.
-func (s execSource) await(ctx context.Context, door toolproxy.Backend, held picket.LeaseCredential, callID string,
+func (s execSource) await(ctx context.Context, queue toolproxy.ExecQueue, held picket.LeaseCredential, callID string,
 	deadline time.Time) (picket.ExecResult, error) {
 	for {
-		result, done, err := door.AwaitExec(ctx, held, callID, time.Until(deadline))
+		result, done, err := queue.AwaitExec(ctx, held, callID, time.Until(deadline))
 		switch {
 		case done:
 			return result, nil

@@ -132,16 +132,14 @@ func (s *httpSource) Call(ctx context.Context, c toolproxy.Call) (jsontext.Value
 	if args.TimeoutSeconds != nil {
 		timeout = min(timeout, time.Duration(*args.TimeoutSeconds)*time.Second)
 	}
-	r, err := s.proxy.Metered(ctx, c.Backend, c.Held, toolproxy.MeteredCall{
-		Tool: c.Name, Args: canonical, Key: c.Key, Effects: effects, Timeout: timeout,
+	answer, err := s.proxy.MeteredAnswer(ctx, c, toolproxy.MeteredCall{
+		Args:    canonical,
+		Effects: effects,
+		Timeout: timeout,
 		Dispatch: func(ctx context.Context, r picket.Reservation) (toolproxy.DispatchResult, error) {
 			return s.fetch(ctx, args, r.Token)
 		},
 	})
-	if err != nil {
-		return nil, true, err
-	}
-	answer, err := r.Answer()
 	return answer, true, err
 }
 

@@ -153,13 +153,7 @@ func (s *sqlSource) Call(ctx context.Context, c toolproxy.Call) (jsontext.Value,
 	if err != nil {
 		return nil, true, err
 	}
-	m := toolproxy.MeteredCall{
-		Tool:    c.Name,
-		Args:    canonical,
-		Key:     c.Key,
-		Effects: picket.EffectsExternal,
-		Timeout: d.timeout,
-	}
+	m := toolproxy.MeteredCall{Args: canonical, Effects: picket.EffectsExternal, Timeout: d.timeout}
 	if a.ReadOnly {
 		m.Effects = picket.EffectsNone
 	}
@@ -170,11 +164,7 @@ func (s *sqlSource) Call(ctx context.Context, c toolproxy.Call) (jsontext.Value,
 		return d.dispatch(ctx, a,
 			writerIdentity{task: c.Held.Namespace + "/" + r.TaskID, lease: r.RunID, token: r.Token})
 	}
-	r, err := s.proxy.Metered(ctx, c.Backend, c.Held, m)
-	if err != nil {
-		return nil, true, err
-	}
-	answer, err := r.Answer()
+	answer, err := s.proxy.MeteredAnswer(ctx, c, m)
 	return answer, true, err
 }
 
