@@ -47,7 +47,7 @@ func (p Price) MaxCost() Money {
 	return p.Call
 }
 
-// Cost is what a call that left has cost: never more than [Price.Bound].
+// Cost is what a call that left has cost: never more than [Price.MaxCost].
 func (p Price) Cost(u Usage, failed bool) Money {
 	if failed && p.ChargeOn == ChargeOnSuccess {
 		return 0
@@ -59,7 +59,7 @@ func (p Price) Cost(u Usage, failed bool) Money {
 	return min(clampToMax(sum), p.MaxCost())
 }
 
-// MaxCostOf is what so many calls cost, each at [Price.Bound]; at most [MaxMoney].
+// MaxCostOf is what so many calls cost, each at [Price.MaxCost]; at most [MaxMoney].
 func (p Price) MaxCostOf(calls int64) Money { return clampToMax(multiply(calls, p.MaxCost())) }
 
 // Check refuses a price that cannot be charged. The error names the field.

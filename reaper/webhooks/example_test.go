@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"strconv"
@@ -36,6 +37,26 @@ func verify(secret string, h http.Header, body []byte) error {
 		}
 	}
 	return errors.New("the signature is not right")
+}
+
+// A receiver makes the signature again from the body as it came, and compares.
+func ExampleSign() {
+	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	at, body := time.Now(), []byte(`{"id":"7","type":"task.review"}`)
+	signature, err := webhooks.Sign(secret, "wh_1-7", at, body)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	h := http.Header{}
+	h.Set(webhooks.HeaderID, "wh_1-7")
+	h.Set(webhooks.HeaderTimestamp, strconv.FormatInt(at.Unix(), 10))
+	h.Set(webhooks.HeaderSignature, signature)
+	fmt.Println(verify(secret, h, body))
+	fmt.Println(verify(secret, h, []byte(`{"id":"7","type":"task.approved"}`)))
+	// Output:
+	// <nil>
+	// the signature is not right
 }
 
 // The way to verify a request that the documents show is this one, and works.
