@@ -12,15 +12,15 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// FenceHeader carries the fencing token that a writer believes is its own. It
-// is optional, for the capability names the acquisition already; when sent, it
-// must be the lease's own.
+// FenceHeader carries the fencing token that a writer believes is its own, as decimal
+// digits. It is optional, because the lease token names the acquisition already. If it
+// is sent, it must be the token of the lease.
 const FenceHeader = "X-Fencing-Token"
 
 var fencePattern = regexp.MustCompile(`^[1-9][0-9]{0,15}$`)
 
-// authenticate opens the capability of a request. A missing or forged one is
-// 401, and nothing else is: agents give up their tools permanently at a 401.
+// authenticate opens the lease token of a request. Only a missing or forged one is 401,
+// because agents give up their tools permanently at a 401.
 func (p *Proxy) authenticate(r *http.Request) (picket.LeaseCredential, error) {
 	token, err := bearerToken(r.Header)
 	if err != nil {
@@ -79,8 +79,7 @@ func Unauthenticated(message string) *picket.Error {
 		"%s", message)
 }
 
-// fenceFromHeader reads the fencing token presented beside the capability; 0 when none
-// was.
+// fenceFromHeader reads the fencing token of [FenceHeader]; 0 without the header.
 func fenceFromHeader(h http.Header) (int64, error) {
 	values := h.Values(FenceHeader)
 	if len(values) == 0 {
@@ -95,10 +94,9 @@ func fenceFromHeader(h http.Header) (int64, error) {
 	return n, nil
 }
 
-// AdmitLLM checks the credential of an agent's request that is passed through to a
-// vendor of language models, counts the request against the rate of the lease, and
-// finds the backend of its namespace. Errors are *picket.Error; nothing has been
-// answered then.
+// AdmitLLM admits a request of an agent to a vendor of language models: it checks the
+// credential, counts the request against the rate of the lease, and finds the backend
+// of its namespace. An error is a *picket.Error, and nothing has been answered then.
 func (p *Proxy) AdmitLLM(c echo.Context) (Backend, picket.LeaseCredential, error) {
 	held, err := p.authenticateLLM(c.Request())
 	if err != nil {

@@ -18,9 +18,10 @@ import (
 // bytes.
 const maxArgs = 1 << 20
 
-// Invoke runs a tool by its name: the one way for calls over HTTP and over
-// MCP. args is a JSON object (empty: {}), key the caller's idempotency key, ""
-// for none. Refusals are *picket.Error; those of the fence have been recorded.
+// Invoke runs a tool by its name, for calls over HTTP and over MCP alike. args is a JSON
+// object, where empty text means {}. key is the caller's idempotency key, or "". The
+// answer is a JSON object. Refusals are *picket.Error, and those of the fence have been
+// recorded.
 func (p *Proxy) Invoke(ctx context.Context, backend Backend, held picket.LeaseCredential, name string,
 	args jsontext.Value, key string) (jsontext.Value, error) {
 	answer, err := p.invoke(ctx, Call{Backend: backend, Held: held, Name: name, Args: args, Key: key})
@@ -127,7 +128,8 @@ func idempotencyKey(h http.Header) (string, error) {
 	return values[0], CheckKey(values[0])
 }
 
-// CheckKey refuses what is not an idempotency key; "" is none either.
+// CheckKey refuses what is not an idempotency key of 1 to 255 bytes. The error is a
+// *picket.Error.
 func CheckKey(key string) error {
 	if key == "" || len(key) > 255 {
 		return invalidKey()
@@ -140,7 +142,7 @@ func invalidKey() error {
 		"the Idempotency-Key is not one key of 1 to 255 characters")
 }
 
-// toolNotFound refuses a name that nothing here answers to.
+// toolNotFound refuses the name of an unknown tool.
 func (p *Proxy) toolNotFound(ctx context.Context, c Call) error {
 	list, err := p.ToolsFor(ctx, c.Backend, c.Held)
 	if err != nil {
@@ -155,8 +157,8 @@ func (p *Proxy) toolNotFound(ctx context.Context, c Call) error {
 		With("tools", names)
 }
 
-// ToolsFor lists what a run can call: the free tools, then those of the
-// sources, in the order in which these were added.
+// ToolsFor lists what a run can call: the free tools, then those of the sources, in the
+// order in which the sources were added.
 func (p *Proxy) ToolsFor(ctx context.Context, backend Backend, held picket.LeaseCredential) ([]Tool, error) {
 	list := Tools()
 	for _, s := range p.sources {

@@ -15,7 +15,7 @@ import (
 // maxDetail bounds the detail of an exit, in bytes.
 const maxDetail = 16 << 10
 
-// stateResponse says what has become of the task.
+// stateResponse holds the state that the task has now.
 type stateResponse struct {
 	State picket.TaskState `json:"state"`
 }

@@ -13,9 +13,9 @@ import (
 // errLeaseEnded is why a call with external effects was cut off.
 var errLeaseEnded = errors.New("the lease of the call ended")
 
-// leaseEndWatcher cuts off the calls of a run when its lease ends: the next holder waits
-// for them. It watches each run once, while it has calls and a moment longer:
-// the next call is often near. The zero value is ready.
+// leaseEndWatcher cuts off the calls of a run when its lease ends, because the next
+// holder waits for them. It watches each run once, while the run has calls and for
+// [watchLinger] longer. The zero value is ready.
 type leaseEndWatcher struct {
 	mu     sync.Mutex
 	byRun  map[runKey]*runCalls
@@ -25,7 +25,7 @@ type leaseEndWatcher struct {
 // watchLinger is how long a run without calls is watched on.
 const watchLinger = 10 * time.Second
 
-// runCalls are those of one run under way.
+// runCalls counts the calls of one run that are under way.
 type runCalls struct {
 	count int
 	idle  *time.Timer     // while count is 0: when the watch is over
@@ -103,9 +103,9 @@ func (r *leaseEndWatcher) close() {
 	}
 }
 
-// awaitLeaseEnd waits for the end of the lease for as long as there are calls. That it
-// cannot see is not a reason to cut anything off: the deadline of each call is
-// what the next holder waits for at most.
+// awaitLeaseEnd waits for the end of the lease for as long as there are calls. If the
+// store does not answer, no call is cut off: the next holder waits for the deadline of
+// each call at most.
 func (c *runCalls) awaitLeaseEnd(backend leaseEndWaiter, held picket.LeaseCredential, log *slog.Logger) {
 	for {
 		ended, err := backend.AwaitEnd(c.ended, held, MaxWait)

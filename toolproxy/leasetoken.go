@@ -13,10 +13,10 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// CheckNoLeaseToken refuses to send the lease token away, because anyone who has it can
-// act as the run. sent are JSON texts; the error is a *picket.Error.
-// It is found however JSON or a URL writes it, and in base64, as a header with a
-// user and a password has it; a caller that hides it otherwise is not stopped.
+// CheckNoLeaseToken refuses to send the lease token away, because a receiver could act
+// as the run. sent are JSON texts. The error is a *picket.Error. The token is found in
+// every spelling of JSON and of URLs, and in base64, as in a header with a user and a
+// password. A caller that hides the token in another way is not stopped.
 func CheckNoLeaseToken(held picket.LeaseCredential, sent ...jsontext.Value) error {
 	_, task, _ := strings.Cut(held.TaskID, "_")
 	if task == "" {
@@ -32,8 +32,8 @@ func CheckNoLeaseToken(held picket.LeaseCredential, sent ...jsontext.Value) erro
 	return nil
 }
 
-// anyString reports whether a string of a JSON text, a name included, is one
-// that is looked for. A text that is not JSON is one string.
+// anyString reports whether wanted holds for any string or name in a JSON text. A text
+// that is not JSON is one string.
 func anyString(value jsontext.Value, wanted func(string) bool) bool {
 	in := jsontext.NewDecoder(bytes.NewReader(value), jsontext.AllowDuplicateNames(true),
 		jsontext.AllowInvalidUTF8(true))
@@ -63,8 +63,8 @@ func containsToken(text, token string) bool {
 		slices.ContainsFunc(base64Forms(token), func(part string) bool { return strings.Contains(text, part) })
 }
 
-// base64Forms is the part of a token's base64 that does not depend on what stands
-// before and after it, for each of the three ways it can lie.
+// base64Forms returns the parts of a token's base64 that do not depend on the text around
+// it, one for each of its three possible offsets.
 func base64Forms(token string) (parts []string) {
 	for _, letters := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		for before := range 3 {

@@ -16,8 +16,8 @@ type leaseWatches struct {
 	byRun map[runKey]*context.CancelCauseFunc
 }
 
-// runKey names a watch. The task is part of it because the MAC does not cover
-// it: an edited capability must not displace the watch of the real one.
+// runKey names a run. It includes the task, because the MAC does not cover the task: an
+// edited lease token must not displace the watch of the real one.
 type runKey struct {
 	namespace string
 	task      string

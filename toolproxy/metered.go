@@ -46,14 +46,14 @@ type MeteredCall struct {
 	// PriceVersion is that of the list Reserve was made from; the current one's
 	// when Reserve is nil.
 	PriceVersion string
-	// Probe says that the caller tries again with less when it is refused for want
-	// of money. Defaults to false.
+	// Probe says that the caller tries again with less if the money does not suffice.
+	// Defaults to false.
 	Probe bool
 	// Dispatch makes the call. Its context ends at the timeout, when the lease of
 	// a call with external effects ends, and, for a call without a key, when the
-	// caller goes away. An error wrapped by [NotSent] says that nothing reached
-	// the tool, and costs nothing; any other error leaves that open, and costs
-	// what was reserved.
+	// caller goes away. An error wrapped by [NotSent] means that nothing reached the
+	// tool, and costs nothing. After any other error that is unknown, and the call
+	// costs what was reserved.
 	Dispatch func(ctx context.Context, r picket.Reservation) (DispatchResult, error)
 }
 
@@ -62,7 +62,7 @@ type DispatchResult struct {
 	Result picket.RawJSON // an object; kept for repetitions with the same key
 	Used   budget.Usage   // priced by the list, unless Cost says it
 	Cost   *budget.Envelope
-	Failed bool   // the tool itself says that it failed: free if the price charges on success
+	Failed bool   // the tool reported a failure, which is free if the price charges on success
 	Detail string // for the ledger, such as an HTTP status; no secrets
 }
 
@@ -75,8 +75,9 @@ type MeteredResult struct {
 	Nudge     *picket.Nudge
 }
 
-// Answer is the result with its price tag: members cost and available beside
-// its own, which they replace. A result that is not an object stands in "result".
+// Answer returns the result with its price tag: the members cost and available, and
+// replayed and nudge where they apply. They replace members of the result with the same
+// names. A result that is not an object becomes the member "result".
 func (r MeteredResult) Answer() (jsontext.Value, error) {
 	members := map[string]jsontext.Value{}
 	if jsontext.Value(r.Result).Kind() != '{' {
@@ -106,7 +107,8 @@ type notSentError struct{ error }
 
 func (n notSentError) Unwrap() error { return n.error }
 
-// NotSent says of a dispatch's error that nothing reached the tool.
+// NotSent marks the error of a dispatch before which nothing reached the tool, so that
+// the call costs nothing.
 func NotSent(err error) error { return notSentError{err} }
 
 // MarkNotSent is [NotSent] for an error that came before anything was sent; any
@@ -183,9 +185,8 @@ func (m MeteredCall) timeout() time.Duration {
 	return min(cmp.Or(m.Timeout, defaultCallTimeout), longest)
 }
 
-// reserve asks again when an answer was lost: the nonce makes it the same
-// reservation. One that may have been made, and that the call does not use, is
-// given back: what was asked again may be refused by then.
+// reserve asks again when an answer was lost. The nonce makes it the same reservation. If
+// a reservation may have been made and the call does not use it, it is given back.
 func reserve(ctx context.Context, envelope reservationStore, held picket.LeaseCredential,
 	req picket.CallRequest) (r picket.Reservation, err error) {
 	lost := false
@@ -217,8 +218,8 @@ type callPrice struct {
 	price   *budget.Price // nil: the dispatch says what it cost
 }
 
-// priceOf finds the bound of a call. A tool nobody has put a price on is refused:
-// free has to be said.
+// priceOf finds the bound of a call. A tool without a price is refused; a price of zero
+// makes it free.
 func (p *Proxy) priceOf(m MeteredCall) (callPrice, error) {
 	list := p.prices()
 	if m.Reserve != nil {
@@ -267,8 +268,8 @@ func (p *Proxy) dispatchAndSettle(ctx context.Context, backend Backend, held pic
 		return MeteredResult{}, p.callRefusal(m.Tool, s, callErr)
 	}
 	if err != nil {
-		// The call was made and its answer is here: it is not kept from the agent.
-		// The reservation settles automatically at its deadline.
+		// The call was made, so the agent gets its answer. The reservation settles
+		// automatically at its deadline.
 		p.log.WarnContext(ctx, "a call could not be settled", "tool", m.Tool, "task", held.TaskID, "run", held.RunID,
 			"call", r.CallID, "err", err)
 		settled = picket.Settled{Cost: s.Cost, Available: r.Available}
@@ -277,8 +278,7 @@ func (p *Proxy) dispatchAndSettle(ctx context.Context, backend Backend, held pic
 }
 
 // runDispatch dispatches within everything that ends a call. A call with a key is
-// finished though its caller goes away: who comes with the key again gets the
-// answer.
+// finished even if its caller goes away, and a repetition with the key gets the answer.
 func (p *Proxy) runDispatch(ctx context.Context, backend Backend, held picket.LeaseCredential, m MeteredCall,
 	r picket.Reservation,
 	deadline time.Time) (d DispatchResult, err error) {
@@ -346,8 +346,7 @@ func (p *Proxy) settle(ctx context.Context, envelope reservationStore,
 	}
 }
 
-// callRefusal is what an agent is told of a call that gave no answer, what it
-// was charged included.
+// callRefusal tells an agent why a call gave no answer, and what it was charged.
 func (p *Proxy) callRefusal(tool string, s picket.Settlement, err error) error {
 	var refusal *picket.Error
 	switch {

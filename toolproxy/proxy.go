@@ -21,7 +21,7 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// Config says whom the proxy trusts and where it finds the state of record.
+// Config configures a [Proxy].
 type Config struct {
 	// Sealer opens lease capabilities. Required.
 	Sealer *seal.Sealer
@@ -160,17 +160,17 @@ func (p *Proxy) BackendOf(held picket.LeaseCredential) (Backend, error) {
 	return nil, namespaceNotServed(held.Namespace)
 }
 
-// namespaceNotServed is not a 401: the capability is good, and an agent that is told it
-// is not would give up its tools for ever.
+// namespaceNotServed is not a 401, because the lease token is valid, and an agent gives up
+// its tools permanently at a 401.
 func namespaceNotServed(namespace string) error {
 	return picket.Refuse(picket.CodeUnavailable,
 		"Call the proxyUrl of the lease record; if this is it, its proxy must be started with this namespace.",
 		"this tool proxy does not serve the namespace %q of the lease", namespace)
 }
 
-// RecordRefusal tells the state of record about a write that the fence kept
-// out. An adapter that releases what its own agent has just ended is no such
-// write: the two cross in a perfectly normal life.
+// RecordRefusal tells the state of record about a write that the fence kept out. Other
+// errors are ignored, and so is a release after the agent has ended the run, because
+// these two often cross.
 func (p *Proxy) RecordRefusal(ctx context.Context, w refusalLog, held picket.LeaseCredential, verb string, err error) {
 	var refusal *picket.Error
 	if !errors.As(err, &refusal) || !refusal.Code.Fenced() ||

@@ -24,10 +24,10 @@ type Tool struct {
 	Description  string         `json:"description"`
 	InputSchema  jsontext.Value `json:"inputSchema"`
 	OutputSchema jsontext.Value `json:"outputSchema,omitempty"`
-	// Price is absent for the tools that are part of holding a lease: they are
-	// free. The price of any other tool is there even when it is zero.
+	// Price is absent for the free tools that every lease has. Any other tool has one,
+	// which may be zero.
 	Price *budget.Price `json:"price,omitempty"`
-	// Effects is external when the next lease of the task waits for a call.
+	// Effects is external if the next lease of the task waits for a call under way.
 	Effects picket.Effects `json:"effects,omitempty"`
 }
 
@@ -42,10 +42,10 @@ type Call struct {
 	Key string
 }
 
-// Source brings tools beside the built-in ones.
+// Source offers tools beside the built-in ones.
 type Source interface {
-	// Tools lists what the run may call now. Their names must not change hands
-	// between sources: of two tools with one name the first source's counts.
+	// Tools lists what the run may call now. If two sources list the same name, the
+	// tool of the first source is listed.
 	Tools(ctx context.Context, backend Backend, held picket.LeaseCredential) ([]Tool, error)
 	// Call makes a call; mine is false when c.Name is not a tool of this source. A
 	// tool that is not free goes through [Proxy.Metered], and its answer through

@@ -36,9 +36,9 @@ type Config struct {
 	Public func(netip.Addr) bool
 }
 
-// Guard decides where calls may lead. Names are not protection: anyone who owns a
-// name can let it point to any address, and to another one the next time. So it
-// looks at the address that is dialled, at the moment it is dialled.
+// Guard decides where calls may lead. It checks the address that is dialled at the moment
+// it is dialled, because the owner of a name can let it point to any address, and to
+// another one the next time.
 type Guard struct {
 	cfg   Config
 	allow []destination // empty: every public address
@@ -108,7 +108,9 @@ func (d destination) covers(host, port string) bool {
 	return host == d.host
 }
 
-// Check refuses a URL that is not an address of the web or not on the allow-list.
+// Check refuses a URL that is not http or https, holds a user name, or is not on the
+// allow-list. The error is a *picket.Error of code validation_failed or
+// destination_refused.
 func (g Guard) Check(u *url.URL) error {
 	switch {
 	case u.Scheme == "":
@@ -174,8 +176,8 @@ func (g Guard) checkAddress(host, port, dialled string) error {
 		return nil
 	}
 	for _, d := range g.allow {
-		// A name on the list may point inside, but never to where clouds keep their
-		// credentials: anyone who wants that writes the address itself.
+		// A name on the list may point inside, but not to where clouds keep their
+		// credentials. That needs an entry with the address itself.
 		if d.port != "" && d.host != "*" && d.covers(host, port) && (d.ip.IsValid() || !isSpecial(ip)) {
 			return nil
 		}

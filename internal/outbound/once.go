@@ -41,7 +41,7 @@ var errSentOnce = errors.New("the connection closed before the answer; the reque
 // be on the wire before the first header field is written.
 const longTarget = 2 << 10
 
-// RoundTrip sends a request. Its error is an [Unsent] if nothing was sent.
+// RoundTrip sends a request. Its error is an [UnsentError] if nothing was sent.
 func (o Once) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	a := &attempt{cancel: cancel, long: len(req.URL.RequestURI()) > longTarget}

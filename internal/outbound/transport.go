@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Transport is a client's way out through the guard. Redirects are the
-// caller's business: RoundTrip follows none.
+// Transport returns a transport that dials through the guard. The caller follows
+// redirects, if it wants to, and closes idle connections. trust may be nil.
 func (g Guard) Transport(trust *tls.Config) *http.Transport {
 	return &http.Transport{
 		DialContext:            g.Dial,
@@ -24,9 +24,9 @@ func (g Guard) Transport(trust *tls.Config) *http.Transport {
 	}
 }
 
-// CheckReachable refuses a URL that Dial would refuse now. It is for telling early: a
-// name may lead elsewhere when it is called, and one that nobody knows yet
-// passes.
+// CheckReachable refuses a URL that Dial would refuse now, so that a mistake is reported
+// early. A name may lead elsewhere when it is called. A name that cannot be resolved
+// passes. The error is a *picket.Error.
 func (g Guard) CheckReachable(ctx context.Context, u *url.URL) error {
 	if err := g.Check(u); err != nil {
 		return err

@@ -24,9 +24,9 @@ var heldBodies = newBodyMemory(maxHeldBodies)
 // errNoBodyMemory ends the reading of a body that there is no room for.
 var errNoBodyMemory = errors.New("no room for more request bodies")
 
-// bodyMemory counts the bodies that are held. Anyone who comes when there is no room
-// takes that of the body that has been arriving for longest: an honest one is
-// in soon, so it is the one that is being dragged out.
+// bodyMemory counts the bodies that are held. If there is no room for a new body, the body
+// that has been arriving for longest is cut off, because an honest client sends its body
+// soon.
 type bodyMemory struct {
 	mu       sync.Mutex
 	freed    *sync.Cond // signalled when a request ends
@@ -109,7 +109,7 @@ type timedBody struct {
 	rc   *http.ResponseController
 	done atomic.Bool // read to its end, or beyond reading
 
-	// The rest belongs to holdings, under its lock.
+	// The lock of heldBodies protects what follows.
 	element *list.Element // in the line of arriving bodies
 	size    int64         // bytes counted
 	evicted bool
@@ -134,7 +134,7 @@ func (b *timedBody) drain(r *http.Request) {
 		return
 	}
 	_ = b.rc.SetReadDeadline(time.Now().Add(drainBodyTimeout))
-	if r.Header.Get("Expect") == "" { // else it waits for our leave to send
+	if r.Header.Get("Expect") == "" { // otherwise the client waits for 100 Continue
 		_, _ = io.CopyN(io.Discard, b.ReadCloser, maxDrain)
 	}
 }

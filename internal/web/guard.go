@@ -146,7 +146,7 @@ func (g *Guard) Counts() ConnectionCounts {
 	return c
 }
 
-// groupFor finds or makes a crowd.
+// groupFor finds or makes a group.
 func (g *Guard) groupFor(id groupID) *connGroup {
 	found := g.groups[id]
 	if found == nil {
@@ -167,7 +167,7 @@ func (g *Guard) limitOf(kind Kind) int {
 	}
 }
 
-// join puts a connection into a crowd. The guard is locked.
+// join puts a connection into a group. The guard is locked.
 func (g *Guard) join(c *guardedConn, in *connGroup) {
 	c.group, c.queue = in, &g.known
 	if in.id.kind == KindUnknown {
@@ -177,7 +177,7 @@ func (g *Guard) join(c *guardedConn, in *connGroup) {
 	g.open[in.id.kind]++
 }
 
-// leave takes a connection out of its crowd. The guard is locked.
+// leave takes a connection out of its group. The guard is locked.
 func (g *Guard) leave(c *guardedConn) {
 	c.group.remove(c.groupElement, c.busy)
 	c.queue.remove(c.queueElement, c.busy)

@@ -150,10 +150,10 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 }
 
 // MarkAuthenticated tells the guard that a valid credential was shown on the connection of
-// a request. Anyone who names the credential, such as the id of a key; it may appear
-// in logs. A credential that uses too many connections at once is refused. If
-// all connections with a credential are at work, one that no other credential
-// outnumbers is refused, too.
+// a request. who names the credential, such as the id of a key, and may appear in logs.
+// The request is refused with quota_exceeded if the credential uses too many connections
+// at once, and with unavailable if all connections are at work and no other credential
+// uses more of them. Without a guard it does nothing.
 func MarkAuthenticated(c echo.Context, kind Kind, who string) error {
 	conn, _ := c.Request().Context().Value(connKey{}).(*guardedConn)
 	if conn == nil {

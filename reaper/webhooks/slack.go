@@ -21,7 +21,7 @@ type slackMessage struct {
 const maxSlackText = 2000
 
 // breakLinks keeps an address or a name that an agent wrote from being taken for a
-// link or a mention: who shows a link may fetch it, and so carry data out.
+// link or a mention. A chat program may fetch what a link shows, and so carry data out.
 var breakLinks = strings.NewReplacer("://", ":\u200b//", "@", "@\u200b", "](", "]\u200b(")
 
 var slackEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")

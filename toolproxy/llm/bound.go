@@ -19,17 +19,16 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// How many tokens a prompt may have. A token stands for a byte of text at
-// least, so the bytes of a prompt bound its tokens; what a model was told
-// before is known better, since the answer said how much it was.
+// How many tokens a prompt may have. A token stands for at least one byte of text, so
+// the bytes of a prompt bound its tokens. The tokens of a prompt that was sent before
+// are known from its answer.
 const (
 	requestOverhead       = 2_000   // what a vendor puts around a prompt with tools
 	messageOverhead       = 32      // and around each message
 	externalContextTokens = 200_000 // of content that a prompt only refers to
 	// defaultMaxOutput is what an answer may have when its request does not say.
 	defaultMaxOutput = 32_768
-	// minUsefulOutput is what an answer has to have room for: a shorter one would
-	// cost its prompt and be of no use.
+	// minUsefulOutput is the shortest answer that is worth the cost of its prompt.
 	minUsefulOutput = 256
 )
 
@@ -38,11 +37,11 @@ var nonPromptMembers = []string{"max_tokens", "max_completion_tokens", "max_outp
 	"metadata", "temperature", "top_p", "top_k",
 	"service_tier", "store", "user", "prompt_cache_key", "safety_identifier", "stop", "stop_sequences", "seed"}
 
-// promptSize is how long a prompt is at most, and by what its parts are known.
+// promptSize is the upper bound of a prompt's length, with the keys of its parts.
 type promptSize struct {
 	sizes     []int64    // at most: all but the messages, then each message
 	keys      [][32]byte // of the prompt up to there
-	readTwice bool       // it is read twice
+	readTwice bool       // the vendor reads the prompt twice
 	hourCache bool       // a part of it is to be kept in the cache for an hour
 }
 
@@ -114,7 +113,7 @@ func (w *promptWalker) hash(kind byte, text string) {
 	w.to.Write([]byte(text))
 }
 
-// walk answers how many tokens a value has at most.
+// walk returns how many tokens a value has at most.
 func (w *promptWalker) walk(v jsontext.Value) int64 {
 	size := int64(len(v))
 	dec := jsontext.NewDecoder(bytes.NewReader(v))
@@ -154,7 +153,7 @@ func (w *promptWalker) walk(v jsontext.Value) int64 {
 	}
 }
 
-// isReference knows content that the vendor fetches, or makes, on its own.
+// isReference reports whether a member refers to content that the vendor fetches or makes.
 func isReference(name, text string) bool {
 	switch name {
 	case "type":
@@ -169,8 +168,8 @@ func isReference(name, text string) bool {
 	return false
 }
 
-// knownPrompts remembers how many tokens the beginnings of prompts had: agents say
-// everything again with each call. The zero value is ready.
+// knownPrompts remembers how many tokens the beginnings of prompts had, because agents
+// repeat the whole conversation with each call. The zero value is ready.
 type knownPrompts struct {
 	mu    sync.Mutex
 	known map[[32]byte]*list.Element

@@ -61,7 +61,7 @@ func (x *call) forwardFree(ctx context.Context) error {
 	}
 	defer resp.Body.Close()
 	if hasInvalidStatus(resp) {
-		return x.upstreamFailed(errors.New("its status is none that ends a call"))
+		return x.upstreamFailed(errors.New("its status cannot be passed on"))
 	}
 	return x.relayPlain(resp)
 }
@@ -123,7 +123,7 @@ func (x *call) serve(ctx context.Context) (err error) {
 		}
 		switch {
 		case err == nil && x.invalidStatus:
-			return x.upstreamFailed(errors.New("its status is none that ends a call"))
+			return x.upstreamFailed(errors.New("its status cannot be passed on"))
 		case err == nil && x.buffered != nil:
 			return x.writeBuffered()
 		}
@@ -144,16 +144,16 @@ func (x *call) minOutput() int64 {
 	return min(x.request.requestedOutput(), max(minUsefulOutput, x.request.thinkingBudget+1))
 }
 
-// affordableOutput is how long the answer may be with what the envelope has left: where that
-// is too little the shortest one is asked for all the same, and its refusal says
-// what is missing.
+// affordableOutput is how long the answer may be with what the envelope has left. If that
+// is too little, the shortest useful answer is asked for, and its refusal tells what is
+// missing.
 func (x *call) affordableOutput(input, most int64, have budget.Envelope) int64 {
 	return max(longestAffordable(x.worstPrice, input, most, x.request.choices, x.fees.most, have), x.minOutput())
 }
 
-// availableFrom is what there is, as far as a refusal for want of money tells: of the
-// dimension that was short. The other one covers what was asked for, or is told of
-// when it is asked again.
+// availableFrom is what the envelope has according to a refusal, which reports only the
+// dimension that was short. The other dimension is taken to cover the need; if it does
+// not, the next refusal reports it.
 func availableFrom(need budget.Envelope, err error) budget.Envelope {
 	var refusal *picket.Error
 	if errors.As(err, &refusal) {
@@ -173,7 +173,7 @@ func (x *call) dispatch(ctx context.Context, most int64) (toolproxy.DispatchResu
 	defer cancel()
 	up, stop := context.WithTimeout(up, x.forwarder.cfg.Timeout)
 	defer stop()
-	// What was begun is paid for: the rest is read for its usage.
+	// A call that has begun is paid for, so the rest is read for its usage.
 	forget := context.AfterFunc(x.c.Request().Context(), func() { time.AfterFunc(x.forwarder.cfg.Drain, stop) })
 	defer forget()
 
@@ -272,8 +272,7 @@ func (x *call) writeHeader(resp *http.Response, more ...string) {
 	x.c.Response().WriteHeader(resp.StatusCode)
 }
 
-// write hands a piece to the agent at once; one who has gone away is not waited
-// for.
+// write passes a piece on to the agent at once, unless the agent has gone away.
 func (x *call) write(piece []byte) {
 	if x.clientGone || len(piece) == 0 {
 		return
@@ -301,7 +300,7 @@ func (x *call) relayPlain(resp *http.Response) error {
 		n, err := resp.Body.Read(buf)
 		x.write(buf[:n])
 		if err != nil || x.clientGone {
-			return nil // the status was the answer; a connection that broke tells on its own
+			return nil // the agent has the status already
 		}
 	}
 }
@@ -318,7 +317,7 @@ func (x *call) relay(resp *http.Response, t *usageTally) (clean bool) {
 			return false
 		}
 		body = z
-	default: // nobody here can read it: the usage stays unknown
+	default: // it cannot be read, so the usage stays unknown
 		_ = x.relayPlain(resp)
 		return false
 	}

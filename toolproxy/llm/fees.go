@@ -24,8 +24,8 @@ type toolFees struct {
 	most budget.Money // all uses together
 }
 
-// fees finds what the tools of a prompt may cost. One without a price is
-// refused, and so is one that costs something and may be used without end.
+// fees finds what the hosted tools of a prompt may cost. A tool without a price is
+// refused, and so is a tool with a fee whose uses nothing limits.
 func (q *request) fees(d *dialect, list *budget.PriceList) (toolFees, error) {
 	f := toolFees{list: list}
 	for i := range q.hosted {
@@ -84,7 +84,7 @@ func (f toolFees) cost(uses map[string]int64) (sum budget.Money, told string) {
 	return sum, told
 }
 
-// unpricedHostedTool refuses a tool that the vendor runs for a fee nobody has named.
+// unpricedHostedTool refuses a hosted tool without a price.
 func unpricedHostedTool(name string) error {
 	line := "tools.prices." + hostedToolPrefix + name + ": {call: 0.01}"
 	return picket.Refuse(picket.CodeUnpricedTool,

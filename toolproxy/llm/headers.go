@@ -8,12 +8,11 @@ import (
 	"github.com/picket-dev/picket/toolproxy"
 )
 
-// sdkHeaders are what the vendors' libraries and the agents built on them send,
-// and need. Nothing else goes to a vendor or a gateway: a header can name
-// another model, another account or another address than the one that was
-// looked at. A name that ends in - covers what begins with it. Idempotency-Key
-// is not in the list: each admitted call is charged, so the vendor must not take
-// one for the repetition of another.
+// sdkHeaders are headers that the vendors' libraries, and agents built on them, send and
+// need. No other header goes to a vendor or a gateway, because it could name another
+// model, account or address than the one that was checked. A name that ends in - covers
+// what begins with it. Idempotency-Key is not in the list: each admitted call is charged,
+// so the vendor must not take one for the repetition of another.
 var sdkHeaders = []string{"Accept", "Content-Type", "User-Agent", "X-Stainless-", "X-Client-Request-Id",
 	"Originator", "Version", "Session-Id", "Session_id", "Thread-Id", "Conversation_id", "X-Session-Id",
 	"X-Session-Affinity"}

@@ -14,8 +14,8 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// clientTools are the kinds of tools that an agent runs itself, or that cost tokens
-// only. A kind that is not known is one that the vendor runs.
+// clientTools are the kinds of tools that an agent runs itself, or that cost only tokens.
+// The vendor is assumed to run any other kind.
 var clientTools = map[*dialect][]string{
 	anthropicMessages: {"custom", "bash", "text_editor", "computer", "computer_toolset", "browser_toolset", "memory",
 		"tool_search_tool_regex", "tool_search_tool_bm25"},
@@ -32,7 +32,7 @@ var (
 	toolKindPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_.:/-]{0,79}$`)
 )
 
-// toolKindOf is what a type of tool is called whatever its date.
+// toolKindOf is the name of a type of tool without its date.
 func toolKindOf(word string) string {
 	kind := toolDatePattern.ReplaceAllString(word, "")
 	if other := toolAliases[kind]; other != "" {
@@ -224,7 +224,7 @@ func (q *request) addChangedTools(blocks []jsontext.Value, d *dialect) error {
 	return nil
 }
 
-// isSearchModel says that a model of Chat Completions searches with each answer.
+// isSearchModel reports whether a model of Chat Completions searches with each answer.
 func isSearchModel(model string) bool {
 	return strings.Contains(model, "-search-preview") || strings.Contains(model, "-search-api")
 }

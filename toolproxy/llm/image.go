@@ -10,9 +10,8 @@ import (
 // imageTokens is how many tokens an image has at most, however many or few bytes it has.
 const imageTokens = 50_000
 
-// contentPart is a piece of a message, as far as it may be a picture. What only looks
-// like one, such as a text that begins as a picture does, or the arguments of a
-// tool, is read word by word.
+// contentPart is a part of a message that may be a picture. Text that only looks like a
+// picture, such as in the arguments of a tool, counts as text.
 type contentPart struct {
 	Type   string `json:"type"`
 	Source struct {
@@ -23,9 +22,9 @@ type contentPart struct {
 	Content jsontext.Value `json:"content"` // of a tool's result
 }
 
-// imageSurplus is what the pictures in a message have in tokens above their bytes;
-// less than nothing where they have fewer. The bytes alone say nothing: a large
-// picture of one colour has few.
+// imageSurplus is how many tokens the pictures in a message have above their bytes, which
+// may be negative. The bytes do not bound the tokens: a large picture of one colour has
+// few bytes.
 func imageSurplus(item jsontext.Value) (more int64) {
 	var message struct {
 		Content jsontext.Value `json:"content"`
@@ -56,7 +55,7 @@ func imageSurplusIn(list jsontext.Value, deeper bool) (more int64) {
 	return more
 }
 
-// imageData is the picture that a part is; nil when it is none that came with it.
+// imageData is the encoded picture of a part, nil if the part holds none.
 func (p contentPart) imageData() jsontext.Value {
 	switch p.Type {
 	case "image":

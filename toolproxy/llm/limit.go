@@ -8,7 +8,7 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// maxCallsPerRun is how many requests of a run may be under way at once: each
+// maxCallsPerRun is how many requests of a run may be under way at once. Each of them
 // holds its whole body, and one event of its answer.
 const maxCallsPerRun = 8
 
@@ -45,22 +45,22 @@ func tooManyCalls() error {
 	return refusal
 }
 
-// discardableBody is a body that is let go of when it was sent: an answer may take many
-// minutes after that.
+// discardableBody is a body that is freed once it was sent, because the answer may take
+// many minutes after that.
 type discardableBody struct {
 	mu    sync.Mutex
 	whole []byte
 }
 
-// open begins to send it; a connection that turns out to be closed has it begin
-// again.
+// open returns a reader of the body. The transport opens it again if a connection turns
+// out to be closed.
 func (p *discardableBody) open() (io.ReadCloser, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return &discardableReader{left: p.whole}, nil
 }
 
-// discard lets go of it.
+// discard frees the body. Readers that are open keep what they have not read.
 func (p *discardableBody) discard() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -110,8 +110,8 @@ func writeVendorError(c echo.Context, v *vendor, err error) error {
 	return web.JSON(c, refusal.Code.Status(), v.encodeError(refusal))
 }
 
-// body reads a request whole, at most maxBody. A compressed one is passed on
-// uncompressed: nobody can bound the price of what he cannot read.
+// body reads a whole request of at most maxBody bytes. A compressed one is uncompressed,
+// because its price cannot be bounded otherwise.
 func (l *forwarder) body(c echo.Context) ([]byte, error) {
 	r := c.Request()
 	encoding := strings.ToLower(r.Header.Get(echo.HeaderContentEncoding))

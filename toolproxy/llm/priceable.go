@@ -10,8 +10,8 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// caseSensitiveMembers are members that make a call dearer, or say what it is. An upstream
-// that does not tell capitals would read one here that nobody has looked at.
+// caseSensitiveMembers are members that decide the price of a call. An upstream that
+// ignores case would read a member that was not checked here.
 var caseSensitiveMembers = []string{"model", "stream", "stream_options", "n", "max_tokens", "max_completion_tokens",
 	"max_output_tokens",
 	"messages", "input", "previous_response_id", "conversation", "thread", "container",
@@ -19,14 +19,14 @@ var caseSensitiveMembers = []string{"model", "stream", "stream_options", "n", "m
 	"service_tier", "speed", "inference_geo", "prompt", "fallbacks", "models", "plugins", "betas", "anthropic_beta"}
 
 // standardValues are the values for which vendors charge no more than their prices by
-// token; any other may be dearer.
+// token. Other values may cost more.
 var standardValues = map[string][]string{
 	"service_tier":  {"auto", "default", "flex", "scale", "standard", "standard_only"},
 	"speed":         {"standard"},
 	"inference_geo": {"global"},
 }
 
-// unboundableMembers are members that bring in models or tools nobody can see here.
+// unboundableMembers are members that bring in models or tools that are not visible here.
 var unboundableMembers = map[string]string{
 	"prompt":    "a prompt that the vendor keeps may have a model and tools of its own",
 	"fallbacks": "another model than the one that was asked for may answer",
@@ -34,7 +34,7 @@ var unboundableMembers = map[string]string{
 	"plugins":   "what the gateway adds to a call cannot be bounded",
 }
 
-// checkPriceable refuses what would cost more than anybody can tell here.
+// checkPriceable refuses a member whose cost cannot be bounded.
 func checkPriceable(m bodyMember, d *dialect) error {
 	if slices.ContainsFunc(caseSensitiveMembers,
 		func(name string) bool { return name != m.name && strings.EqualFold(name, m.name) }) {

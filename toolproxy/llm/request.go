@@ -76,7 +76,7 @@ func itemsOf(v jsontext.Value) (items []jsontext.Value) {
 	return items
 }
 
-// isEmptyValue says that a member is as good as not there.
+// isEmptyValue reports whether a member with this value has no effect.
 func isEmptyValue(v jsontext.Value) bool {
 	switch v.Kind() {
 	case 'n', jsontext.KindInvalid:
@@ -96,7 +96,7 @@ type hostedTool struct {
 	insertLimit bool   // a limit of its uses has to be put in there
 }
 
-// hasHostedTool says that a prompt offers a tool of the vendor's.
+// hasHostedTool reports whether a prompt offers this hosted tool.
 func (q *request) hasHostedTool(name string) bool {
 	return slices.ContainsFunc(q.hosted, func(h hostedTool) bool { return h.name == name })
 }

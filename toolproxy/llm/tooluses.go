@@ -35,7 +35,7 @@ func toolUsesIn(v jsontext.Value) (list []toolUse) {
 	return list
 }
 
-// isSearch says that what was done was a search; what is not said counts as
+// isSearch reports whether the use was a search. A use without a known action counts as
 // one.
 func (u toolUse) isSearch() bool {
 	var action struct {

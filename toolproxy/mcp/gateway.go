@@ -185,8 +185,8 @@ func (g *gateway) keepTool(name string, o upstreamTool) {
 	g.order = append(g.order, name)
 }
 
-// schemaProblem says why the library does not take a tool; it panics over schemas
-// that are none.
+// schemaProblem returns why the library does not take a tool, "" if it does. The library
+// panics over invalid schemas.
 func schemaProblem(t *mcp.Tool) (why string) {
 	defer func() {
 		if v := recover(); v != nil {

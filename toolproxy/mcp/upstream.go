@@ -43,9 +43,9 @@ type upstreamClient struct {
 	closing sync.WaitGroup // connections that are being closed
 
 	mu         sync.Mutex
-	sharedConn *upstreamConn // nil while there is none
+	sharedConn *upstreamConn // nil while there is no connection
 	ownedConns map[*mcp.ServerSession]*upstreamConn
-	err        error           // why there is none
+	err        error           // why there is no connection
 	retryAt    time.Time       // when it is tried again
 	subscribed map[string]bool // resources it tells of changes of
 }

@@ -87,7 +87,7 @@ func (a httpArgs) request(ctx context.Context, token int64) (*http.Request, erro
 	if _, chosen := req.Header["User-Agent"]; !chosen {
 		req.Header.Set("User-Agent", "picket")
 	}
-	// Anyone who can compare it keeps a write of an older holder out.
+	// A server that compares it can refuse the writes of an older holder.
 	req.Header.Set(toolproxy.FenceHeader, strconv.FormatInt(token, 10))
 	return req, nil
 }
