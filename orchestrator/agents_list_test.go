@@ -2,7 +2,6 @@ package orchestrator_test
 
 import (
 	"fmt"
-	"os"
 	"testing"
 
 	"github.com/picket-dev/picket"
@@ -193,10 +192,7 @@ func TestPools(t *testing.T) {
 // A large registry is walked in steps, and judging it costs the same as a
 // small one as long as all are well: by the store's own count.
 func TestALargeRegistryReal(t *testing.T) {
-	n := 1200
-	if os.Getenv("PICKET_SOAK") != "" {
-		n = 10_000
-	}
+	n := rig.Rounds(1200, 10_000)
 	f := openFixture(t, rig.Real(t))
 	defer f.close()
 	cost := func(do func()) map[string]int {

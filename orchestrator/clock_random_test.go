@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"testing"
 	"time"
 
@@ -73,15 +72,7 @@ var clockJumps = []time.Duration{-time.Hour, -3 * time.Second, 3 * time.Second, 
 // most, notBefore comes by the wall, and nothing is deleted or overdue.
 func TestClockJumpsInRandomLives(t *testing.T) {
 	rig.SkipShort(t)
-	seed, lives := uint64(time.Now().UnixNano()), 10
-	if os.Getenv("PICKET_SOAK") != "" {
-		lives = 200
-	}
-	if text := os.Getenv("PICKET_SEED"); text != "" {
-		_, err := fmt.Sscan(text, &seed)
-		ok(t, err)
-	}
-	t.Logf("repeat with: PICKET_SEED=%d go test ./orchestrator -run '^TestClockJumpsInRandomLives$'", seed)
+	seed, lives := rig.Seed(t), rig.Rounds(4, 200)
 	run := func(t *testing.T, s rig.Store, lives int) {
 		began, total := time.Now(), clockCount{}
 		for i, jump := range clockJumps {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -63,7 +64,7 @@ func (f *fixture) raceDecisions(t *testing.T, open func() string, choices []deci
 	after func(id string, won decisionCase, by string)) (wins [2]int) {
 	t.Helper()
 	procs, who := f.twoReviewerProcesses(t)
-	seed := givenOrRandomSeed()
+	seed := rig.Seed(t)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	for n := range raceRounds {
 		id := open()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -19,11 +20,10 @@ import (
 // once: whatever they do and whatever is refused, every envelope adds up to the
 // nano-dollar, and the ledger says the same.
 func TestBooksAfterTenThousandOperations(t *testing.T) {
-	seed := givenOrRandomSeed()
-	t.Logf("seed %d (repeat with PICKET_SEED=%d)", seed, seed)
+	seed := rig.Seed(t)
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		orchestrator.SetDailyLimit(f.store, worth(1_000_000, "1000"))
-		clients, ops := 8, soakRounds(10_000, 200_000)
+		clients, ops := 8, rig.Rounds(10_000, 200_000)
 		if f.virtual { // the same way, so that it can be looked at without a race
 			clients, ops = 1, 600
 		}

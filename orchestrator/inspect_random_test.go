@@ -3,10 +3,7 @@ package orchestrator_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
-	"time"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
@@ -16,17 +13,13 @@ import (
 // that can be repaired, and none of them makes it worse.
 func TestRandomDamageIsRepaired(t *testing.T) {
 	rig.SkipShort(t)
-	seed := uint64(time.Now().UnixNano())
-	if v, err := strconv.ParseUint(os.Getenv("PICKET_SEED"), 10, 64); err == nil {
-		seed = v
-	}
-	t.Logf("seed %d (repeat with PICKET_SEED=%d)", seed, seed)
+	seed := rig.Seed(t)
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		planted, repaired, passes := 0, 0, 0
 		record, err := f.raw.HGetAll(f.ctx, meta).Result()
 		ok(t, err)
-		rounds := soakRounds(30, 1000)
+		rounds := rig.Rounds(30, 1000)
 		for round := range rounds {
 			// Fewer grants than the engine has seen would make it adopt the store,
 			// which waits for the next second.

@@ -69,10 +69,7 @@ var verbMixes = []verbMix{
 const checkTime = 30 * time.Second
 
 func TestLinearizable(t *testing.T) {
-	histories := 10
-	if soaking() {
-		histories = 500
-	}
+	histories := rig.Rounds(10, 500)
 	seed := givenSeed(t)
 	store := rig.Real(t)
 	var sum linearCounts
@@ -83,7 +80,7 @@ func TestLinearizable(t *testing.T) {
 			t.Fatalf("only %d operations", h.calls)
 		}
 		if bad := h.check(); bad != "" {
-			t.Fatalf("%s history %d: %s\nrepeat with: go test ./orchestrator -run '^TestLinearizable$' -rapid.seed=%d (clients race: it may take several tries)",
+			t.Fatalf("%s history %d: %s\nrepeat with: go test ./orchestrator/proof/linear -run '^TestLinearizable$' -rapid.seed=%d (clients race: it may take several tries)",
 				w.name, i, bad, seed+uint64(i))
 		}
 		sum.add(h.linearCounts)

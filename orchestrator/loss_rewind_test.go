@@ -23,7 +23,7 @@ func TestStateRewoundReal(t *testing.T) {
 		l.startProcess(s, i == 0, nil)
 	}
 	l.snapshot()
-	n := soakRounds(10, 200)
+	n := rig.Rounds(10, 200)
 	for range n {
 		l.rewindCycle()
 		for promise, times := range l.promises.broken {

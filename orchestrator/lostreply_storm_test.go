@@ -68,7 +68,7 @@ func TestLostReplyStormReal(t *testing.T) {
 			// The driver's look whether a refused server is back outlives it by a second.
 			defer goleak.VerifyNone(t, goleak.IgnoreCurrent(),
 				goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
-			for round := range soakRounds(1, 20) {
+			for round := range rig.Rounds(1, 20) {
 				runStorm(t, s, fmt.Sprint("storm-", round), noPipeline)
 			}
 		})
@@ -79,7 +79,7 @@ func runStorm(t *testing.T, s rig.Store, namespace string, noPipeline bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	x := &storm{t: t, ctx: ctx, sealer: rig.Sealer(), seed: givenOrRandomSeed(),
+	x := &storm{t: t, ctx: ctx, sealer: rig.Sealer(), seed: rig.Seed(t),
 		raw: redis.NewUniversalClient(&s.Redis), prefix: "pk:{" + namespace + "}:", look: make(chan struct{}, 1)}
 	defer x.raw.Close()
 	x.rnd = rand.New(rand.NewPCG(x.seed, 0))
@@ -130,7 +130,7 @@ func runStorm(t *testing.T, s rig.Store, namespace string, noPipeline bool) {
 	ok(t, err)
 	x.checkAgents(log.agentReplay)
 	n := faults.Counts()
-	t.Logf("seed %d (PICKET_SEED): %d lives, %d calls, %d of them repeats, faults %v, %d connections refused, %d events, agents %v, in %.1f s", x.seed, stormClients*stormLives, x.sent.Load(), x.repeats.Load(), n.Struck, n.Refused, log.last, log.moves, time.Since(start).Seconds())
+	t.Logf("%d lives, %d calls, %d of them repeats, faults %v, %d connections refused, %d events, agents %v, in %.1f s", stormClients*stormLives, x.sent.Load(), x.repeats.Load(), n.Struck, n.Refused, log.last, log.moves, time.Since(start).Seconds())
 	for kind := rig.Drop; kind <= rig.Duplicate; kind++ {
 		if n.Struck[kind] == 0 {
 			t.Errorf("no command was ever struck by %s", kind)

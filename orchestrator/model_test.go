@@ -82,16 +82,16 @@ func modelFlags(t *testing.T) rapidFlags {
 	t.Helper()
 	f := rapidFlags{t: t}
 	usual := map[string]string{
-		"rapid.checks":     "200",
+		"rapid.checks":     fmt.Sprint(rig.Rounds(80, 5000)),
 		"rapid.steps":      "50",
 		"rapid.seed":       fmt.Sprint(time.Now().UnixNano()),
 		"rapid.nofailfile": "true",
 	} // the seed says it all
 	if t.Name() == "TestModelVirtual" {
-		usual["rapid.checks"] = "100" // a life takes longer than on a real store
+		usual["rapid.checks"] = fmt.Sprint(rig.Rounds(40, 5000)) // a life takes longer than on a real store
 	}
-	if os.Getenv("PICKET_SOAK") != "" {
-		usual["rapid.checks"], usual["rapid.steps"] = "5000", "100"
+	if rig.Soaking() {
+		usual["rapid.steps"] = "100"
 	}
 	if t.Name() == "TestModelVirtual" {
 		usual["rapid.shrinktime"] = "23h" // virtual time: it runs much faster than ours
@@ -117,7 +117,7 @@ func (f rapidFlags) set(name, value string) { ok(f.t, flag.Set(name, value)) }
 
 // log prints how to repeat what follows.
 func (f rapidFlags) log() {
-	f.t.Logf("repeat with: go test ./orchestrator -run '^%s$' -rapid.checks=%s -rapid.steps=%s -rapid.seed=%s",
+	f.t.Logf("repeat with: go test ./orchestrator/proof/model -run '^%s$' -rapid.checks=%s -rapid.steps=%s -rapid.seed=%s",
 		f.t.Name(), f.get("rapid.checks"), f.get("rapid.steps"), f.get("rapid.seed"))
 }
 

@@ -2,34 +2,18 @@ package orchestrator_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
-
-	"github.com/picket-dev/picket/orchestrator"
 )
 
-// plantedBugEnv is the variable that names the bug which every fixture plants in
-// its store.
-const plantedBugEnv = "PICKET_PLANTED"
-
-func plantFromEnv(t *testing.T, s *orchestrator.Store) {
-	t.Helper()
-	name := os.Getenv(plantedBugEnv)
-	if name == "" {
-		return
-	}
-	bug := compileMutants(t)[name]
-	if bug == nil {
-		t.Fatalf("%s: no planted bug is named %q", plantedBugEnv, name)
-	}
-	bug.apply(s, defaultBatches)
-}
-
-// findingTests names, for bugs that random lives find late, a test that finds them at
-// once. It is run in a process of its own.
+// findingTests names, for bugs that random lives find late, a test of the engine that
+// finds them at once. It is run in a process of its own.
 var findingTests = map[string]string{
 	"a drain ends after one interval":                             "TestDrainAndSilence",
 	"a draining agent gets leases":                                "TestAdvanceOfADrainingAgent",
@@ -69,13 +53,39 @@ func mutantsWithTest() (of []mutant) {
 	return of
 }
 
+// engineTests builds the tests of the engine, in a folder that the operating system
+// cleans up with those of TestMain.
+var engineTests = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "planted-")
+	if err != nil {
+		return "", err
+	}
+	program := filepath.Join(dir, "engine.test")
+	if out, err := exec.Command("go", "test", "-c", "-o", program, "../..").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the tests of the engine: %w\n%s", err, out)
+	}
+	return program, nil
+})
+
 // huntByTest runs the test that finds a bug.
 func huntByTest(t *testing.T, bug *scriptPatch) verdict {
+	program, err := engineTests()
+	ok(t, err)
+	var changes luaChanges
+	for _, m := range allMutants() {
+		if m.name == bug.name {
+			changes, err = m.plant(luaTexts(t))
+			ok(t, err)
+		}
+	}
+	planted := filepath.Join(t.TempDir(), "planted.json")
+	writeChanges(t, planted, changes)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	test := findingTests[bug.name]
-	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+test+"$/^Virtual$", "-test.v")
-	cmd.Env = append(os.Environ(), plantedBugEnv+"="+bug.name)
+	cmd := exec.CommandContext(ctx, program, "-test.run=^"+test+"$/^Virtual$", "-test.v")
+	cmd.Dir = "../.."
+	cmd.Env = append(os.Environ(), plantedVariable+"="+planted)
 	said, err := cmd.CombinedOutput()
 	if !strings.Contains(string(said), "=== RUN   "+test+"/Virtual\n") {
 		t.Errorf("%s has not run: %v\n%s", test, err, said)

@@ -46,8 +46,8 @@ type mutant struct {
 	edits []edit
 }
 
-// plant returns the change that puts the bug into the source of a script.
-func (m mutant) plant(files map[string]string) (func(source string) string, error) {
+// plant returns the changes that put the bug into the source of a script.
+func (m mutant) plant(files map[string]string) (luaChanges, error) {
 	changed := map[string]string{}
 	for _, e := range m.edits {
 		text := cmp.Or(changed[e.file], files[e.file])
@@ -57,35 +57,41 @@ func (m mutant) plant(files map[string]string) (func(source string) string, erro
 		}
 		changed[e.file] = strings.Replace(text, e.old, e.new, 1)
 	}
-	return func(source string) string {
-		for file, text := range changed {
-			source = strings.Replace(source, files[file], text, 1)
-		}
-		return source
-	}, nil
+	var changes luaChanges
+	for file, text := range changed {
+		changes = append(changes, luaChange{files[file], text})
+	}
+	return changes, nil
 }
 
 // compileMutants plants every bug of the table, or says which do not fit any more.
 func compileMutants(t *testing.T) map[string]*scriptPatch {
 	t.Helper()
-	files, plants := map[string]string{}, map[string]*scriptPatch{}
-	for _, f := range luaSources(t) {
-		files[f.name] = f.text
-	}
+	files, plants := luaTexts(t), map[string]*scriptPatch{}
 	for _, m := range allMutants() {
-		plant, err := m.plant(files)
+		changes, err := m.plant(files)
 		if err != nil {
 			t.Error(err)
 		}
 		if plants[m.name] != nil {
 			t.Errorf("two planted bugs are named %q", m.name)
 		}
-		plants[m.name] = &scriptPatch{name: m.name, of: plant}
+		plants[m.name] = &scriptPatch{name: m.name, of: changes.apply}
 	}
 	if t.Failed() {
 		t.FailNow()
 	}
 	return plants
+}
+
+// luaTexts is the text of every Lua file by its name.
+func luaTexts(t *testing.T) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	for _, f := range luaSources(t) {
+		files[f.name] = f.text
+	}
+	return files
 }
 
 // The table keeps up with the scripts.
@@ -153,13 +159,11 @@ func huntPhases(t *testing.T, seed uint64) []phase {
 		{"audit log", 1, attackPhase(attackAudit), auditMutants},
 		{"tests", 1, huntByTest, mutantsWithTest()},
 	}
-	if soaking() {
+	if rig.Soaking() {
 		return append(attacks, live(1000), virtual(200), races(50))
 	}
 	return append(attacks, live(20), virtual(5), live(1000), virtual(200), races(20))
 }
-
-func soaking() bool { return os.Getenv("PICKET_SOAK") != "" }
 
 // huntSeed makes the rounds the same every time: a bug that is found late must
 // not come and go with the seed. A soak draws its own.
@@ -171,7 +175,7 @@ func TestEveryPlantedBugIsFound(t *testing.T) {
 	flags := modelFlags(t)
 	flags.set("rapid.shrinktime", "0s") // a kill is enough
 	flags.set("rapid.steps", "50")
-	if !soaking() && !givenFlags()["rapid.seed"] {
+	if !rig.Soaking() && !givenFlags()["rapid.seed"] {
 		flags.seed = huntSeed
 	}
 	plants, all, planted := compileMutants(t), verdicts{}, todaysMutants(t)
@@ -183,7 +187,7 @@ func TestEveryPlantedBugIsFound(t *testing.T) {
 			if slices.Contains(needStillClock, m.name) && p.suite != "model, virtual clock" {
 				continue
 			}
-			if p.shows(m) && (soaking() || !all.found(m)) {
+			if p.shows(m) && (rig.Soaking() || !all.found(m)) {
 				prey = append(prey, m)
 			}
 		}
@@ -196,22 +200,22 @@ func TestEveryPlantedBugIsFound(t *testing.T) {
 		}
 	}
 	if t.Failed() {
-		t.Logf("repeat with: go test ./orchestrator -run '^%s$' -rapid.seed=%d", t.Name(), flags.seed)
+		t.Logf("repeat with: go test ./orchestrator/proof/mutants -run '^%s$' -rapid.seed=%d", t.Name(), flags.seed)
 	}
 }
 
-// todaysMutants picks every fourth bug, other ones every day, so that the gate does not
+// todaysMutants picks every eighth bug, other ones every day, so that the gate does not
 // take longer than all other suites. A soak plants every one, as does
 // PICKET_MUTANTS=FILE, which writes the table there. That all of them still fit
 // is looked at every time.
 func todaysMutants(t *testing.T) []mutant {
 	all, day := allMutants(), time.Now().UTC().YearDay()
-	if soaking() || os.Getenv("PICKET_MUTANTS") != "" {
+	if rig.Soaking() || os.Getenv("PICKET_MUTANTS") != "" {
 		return all
 	}
 	var some []mutant
 	for i, m := range all {
-		if i%4 == day%4 && !slices.Contains(slowMutants, m.name) {
+		if i%8 == day%8 && !slices.Contains(slowMutants, m.name) {
 			some = append(some, m)
 		}
 	}
@@ -347,13 +351,13 @@ func TestNoBugIsFoundWhereNoneIsPlanted(t *testing.T) {
 	}
 	for i, p := range huntPhases(t, huntSeed) {
 		if p.suite != "tests" && p.rounds <= 20 { // where most are found
-			survives(p.suite, p.rounds, huntSeed+uint64(i), p.try)
+			survives(p.suite, (p.rounds+1)/2, huntSeed+uint64(i), p.try)
 		}
 	}
 	store := rig.Real(t)
-	survives("model, virtual clock", 20, flags.seed, virtualModel)
-	survives("model, real store", 20, flags.seed,
+	survives("model, virtual clock", 10, flags.seed, virtualModel)
+	survives("model, real store", 10, flags.seed,
 		func(t *testing.T, bug *scriptPatch) verdict { return realModel(t, store, bug) })
-	survives("linearizability", 4, flags.seed,
-		func(t *testing.T, bug *scriptPatch) verdict { return huntByHistories(t, store, bug, flags.seed, 4) })
+	survives("linearizability", 2, flags.seed,
+		func(t *testing.T, bug *scriptPatch) verdict { return huntByHistories(t, store, bug, flags.seed, 2) })
 }

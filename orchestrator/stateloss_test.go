@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,7 +26,7 @@ import (
 // clients remember what the store has forgotten.
 func TestStateLossReal(t *testing.T) {
 	l := newLossHistory(t, nil)
-	l.cycles(soakRounds(25, 1000))
+	l.cycles(rig.Rounds(25, 1000))
 	l.summary()
 	if len(l.promises.broken) > 0 {
 		t.Errorf("broken promises: %v\n%s", l.promises.broken, strings.Join(l.promises.first, "\n"))
@@ -97,16 +96,12 @@ func newClients(t *testing.T) *lossHistory {
 	l := &lossHistory{
 		t:        t,
 		ctx:      t.Context(),
-		seed:     uint64(time.Now().UnixNano()),
+		seed:     rig.Seed(t),
 		sealer:   rig.Sealer(),
 		promises: newPromiseChecker(),
 		kinds:    map[string]int{},
 		start:    time.Now(),
 	}
-	if v, err := strconv.ParseUint(os.Getenv("PICKET_SEED"), 10, 64); err == nil {
-		l.seed = v
-	}
-	t.Logf("seed %d (repeat with PICKET_SEED=%d)", l.seed, l.seed)
 	l.rnd = rand.New(rand.NewPCG(l.seed, 0))
 	l.reader = newLossReader(l.promises)
 	for i := range lossClients {

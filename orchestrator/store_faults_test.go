@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -40,16 +38,7 @@ type faultyStore struct {
 // whole or not at all, and the same request, made again when the trouble is
 // over, has its effect once.
 func TestStoreFaultsReal(t *testing.T) {
-	seed, rounds := uint64(time.Now().UnixNano()), 10
-	if os.Getenv("PICKET_SOAK") != "" {
-		rounds = 200
-	}
-	if text := os.Getenv("PICKET_SEED"); text != "" {
-		_, err := fmt.Sscan(text, &seed)
-		ok(t, err)
-	}
-	t.Logf("repeat with: PICKET_SEED=%d go test ./orchestrator -run '^TestStoreFaultsReal$'", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random, rounds := rig.Random(t), rig.Rounds(len(rig.Outages), 200)
 	const workers = 24
 	var stores []*faultyStore
 	for range workers {
@@ -66,6 +55,9 @@ func TestStoreFaultsReal(t *testing.T) {
 		order = order[1:]
 		cases := replyCases()
 		random.Shuffle(len(cases), func(i, j int) { cases[i], cases[j] = cases[j], cases[i] })
+		if !rig.Soaking() {
+			cases = cases[:len(cases)*2/5]
+		}
 		t.Run(fmt.Sprintf("%d %s", round, trouble.Name), func(t *testing.T) { runOnStores(t, stores, cases, trouble) })
 		calls += len(cases)
 	}

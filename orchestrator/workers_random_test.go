@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -26,24 +24,16 @@ func TestCrowdReal(t *testing.T) {
 	for _, noPipeline := range []bool{false, true} {
 		t.Run(fmt.Sprintf("NoPipeline=%v", noPipeline), func(t *testing.T) {
 			s := rig.Real(t)
-			for round := range soakRounds(1, 20) {
+			for round := range rig.Rounds(1, 20) {
 				runCrowd(t, s, fmt.Sprintf("crowd-%d", round), noPipeline)
 			}
 		})
 	}
 }
 
-// soakRounds is how often a random test is repeated.
-func soakRounds(usual, soak int) int {
-	if os.Getenv("PICKET_SOAK") != "" {
-		return soak
-	}
-	return usual
-}
-
 const (
 	crowdWorkers = 20
-	crowdTasks   = 200
+	crowdTasks   = 100
 )
 
 type crowd struct {
@@ -66,11 +56,7 @@ func runCrowd(t *testing.T, s rig.Store, namespace string, noPipeline bool) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	c := &crowd{t: t, ctx: ctx, sealer: rig.Sealer(), seed: uint64(time.Now().UnixNano()), highest: map[string]int64{}}
-	if v, err := strconv.ParseUint(os.Getenv("PICKET_SEED"), 10, 64); err == nil {
-		c.seed = v
-	}
-	t.Logf("seed %d (repeat with PICKET_SEED=%d)", c.seed, c.seed)
+	c := &crowd{t: t, ctx: ctx, sealer: rig.Sealer(), seed: rig.Seed(t), highest: map[string]int64{}}
 	redis := s.Redis
 	redis.ReadTimeout = 20 * time.Second // no request is lost on a busy machine
 	for i := range c.stores {
