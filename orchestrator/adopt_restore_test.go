@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 	"github.com/picket-dev/picket/orchestrator/store"
 )
 
@@ -21,12 +21,12 @@ import (
 // number of grants.
 func TestAStateThatWasPutBackIsNoticed(t *testing.T) {
 	f := openFixture(t, rig.Real(t)) // the store in memory cannot dump a hash
-	defer f.close()
-	task := f.mustSubmit(t, picket.TaskSpec{})
+	defer f.Close()
+	task := f.MustSubmit(t, picket.TaskSpec{})
 	before := f.readAllKeys(t)
-	first := f.acquireOne(t, picket.AcquireRequest{})
+	first := f.AcquireOne(t, picket.AcquireRequest{})
 	f.restoreKeys(t, before)
-	second := f.acquireOne(t, picket.AcquireRequest{})
+	second := f.AcquireOne(t, picket.AcquireRequest{})
 	if second.TaskID != task.TaskID || second.FencingToken <= first.FencingToken+1<<20 {
 		t.Fatalf("granted %d after %d", second.FencingToken, first.FencingToken)
 	}
@@ -36,23 +36,23 @@ func TestAStateThatWasPutBackIsNoticed(t *testing.T) {
 // back, even past an adoption; from then on tokens are above all that was told.
 func TestWhoGrantsNothingDoesNotNoticeAStatePutBack(t *testing.T) {
 	f := openFixture(t, rig.Real(t))
-	defer f.close()
-	proxy := f.openProcess(t, f.rigStore, orchestrator.Config{}).Engine("default")
-	f.mustSubmit(t, picket.TaskSpec{})
-	l := f.acquireOne(t, picket.AcquireRequest{})
+	defer f.Close()
+	proxy := f.OpenProcess(t, f.RigStore, orchestrator.Config{}).Engine("default")
+	f.MustSubmit(t, picket.TaskSpec{})
+	l := f.AcquireOne(t, picket.AcquireRequest{})
 	before := f.readAllKeys(t)
-	f.adoptOnNewServer(t)
-	reclaimed := f.mustRenew(t, l).FencingToken
+	f.AdoptOnNewServer(t)
+	reclaimed := f.MustRenew(t, l).FencingToken
 	f.restoreKeys(t, before)
-	told, err := proxy.Renew(f.ctx, f.openLease(t, l))
-	ok(t, err)
+	told, err := proxy.Renew(f.Ctx, f.OpenLease(t, l))
+	kit.OK(t, err)
 	if told.FencingToken != l.FencingToken || reclaimed <= l.FencingToken {
 		t.Errorf("granted %d, reclaimed %d, then told %d", l.FencingToken, reclaimed, told.FencingToken)
 	}
-	_, err = f.Acquire(f.ctx, operator, picket.AcquireRequest{})
-	ok(t, err)
-	told, err = proxy.Renew(f.ctx, f.openLease(t, l))
-	ok(t, err)
+	_, err = f.Acquire(f.Ctx, kit.Operator, picket.AcquireRequest{})
+	kit.OK(t, err)
+	told, err = proxy.Renew(f.Ctx, f.OpenLease(t, l))
+	kit.OK(t, err)
 	if told.FencingToken <= reclaimed {
 		t.Errorf("reclaimed %d, and after it was noticed %d", reclaimed, told.FencingToken)
 	}
@@ -62,9 +62,9 @@ func TestWhoGrantsNothingDoesNotNoticeAStatePutBack(t *testing.T) {
 func (f *fixture) readAllKeys(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	for _, key := range f.raw.Keys(f.ctx, "*").Val() {
-		value, err := f.raw.Dump(f.ctx, key).Result()
-		ok(t, err)
+	for _, key := range f.Raw.Keys(f.Ctx, "*").Val() {
+		value, err := f.Raw.Dump(f.Ctx, key).Result()
+		kit.OK(t, err)
 		out[key] = value
 	}
 	return out
@@ -73,9 +73,9 @@ func (f *fixture) readAllKeys(t *testing.T) map[string]string {
 // restoreKeys is what restoring a backup into a running server does.
 func (f *fixture) restoreKeys(t *testing.T, keys map[string]string) {
 	t.Helper()
-	ok(t, f.raw.FlushAll(f.ctx).Err())
+	kit.OK(t, f.Raw.FlushAll(f.Ctx).Err())
 	for key, value := range keys {
-		ok(t, f.raw.Restore(f.ctx, key, 0, value).Err())
+		kit.OK(t, f.Raw.Restore(f.Ctx, key, 0, value).Err())
 	}
 }
 
@@ -85,19 +85,19 @@ func TestAReinitializedStoreIsAnotherOne(t *testing.T) {
 	s := rig.Real(t)
 	dir := t.TempDir()
 	first := openFixture(t, s)
-	joined := first.openProcess(t, s, orchestrator.Config{Witness: dir}) // its witness has seen floor 0 and no more
-	first.mustSubmit(t, picket.TaskSpec{})
+	joined := first.OpenProcess(t, s, orchestrator.Config{Witness: dir}) // its witness has seen floor 0 and no more
+	first.MustSubmit(t, picket.TaskSpec{})
 	last, err := joined.Engine("default").LastSeq(t.Context())
-	ok(t, err)
-	ok(t, joined.Close())
-	first.close()
+	kit.OK(t, err)
+	kit.OK(t, joined.Close())
+	first.Close()
 	f := openFixture(t, s) // for its raw client
-	defer f.close()
-	ok(t, f.raw.FlushAll(t.Context()).Err())
-	f.openProcess(t, s, orchestrator.Config{Witness: t.TempDir(), Found: true})
-	back := f.openProcess(t, s, orchestrator.Config{Witness: dir, Found: true}).Engine("default")
+	defer f.Close()
+	kit.OK(t, f.Raw.FlushAll(t.Context()).Err())
+	f.OpenProcess(t, s, orchestrator.Config{Witness: t.TempDir(), Found: true})
+	back := f.OpenProcess(t, s, orchestrator.Config{Witness: dir, Found: true}).Engine("default")
 	stats, err := back.Stats(t.Context())
-	ok(t, err)
+	kit.OK(t, err)
 	if stats.Floor < 1<<21 || stats.LastSeq <= last {
 		t.Fatalf("floor %d, sequence %d after %d", stats.Floor, stats.LastSeq, last)
 	}
@@ -108,11 +108,11 @@ func TestAReinitializedStoreIsAnotherOne(t *testing.T) {
 func TestAWitnessDamagedWhileRunningIsRewritten(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		dir := t.TempDir()
-		e := f.openProcess(t, f.rigStore, orchestrator.Config{Witness: dir}).Engine("default")
-		ok(t, e.Tick(f.ctx))
-		path := witnessFile(dir)
-		ok(t, os.WriteFile(path, []byte("{"), 0o600))
-		ok(t, e.Ready(f.ctx))
+		e := f.OpenProcess(t, f.RigStore, orchestrator.Config{Witness: dir}).Engine("default")
+		kit.OK(t, e.Tick(f.Ctx))
+		path := kit.WitnessFile(dir)
+		kit.OK(t, os.WriteFile(path, []byte("{"), 0o600))
+		kit.OK(t, e.Ready(f.Ctx))
 		if floor, known, err := store.WitnessedFloor(dir, "default", storeIdentity(t, e)); err != nil ||
 			!known ||
 			floor != 0 {
@@ -121,19 +121,10 @@ func TestAWitnessDamagedWhileRunningIsRewritten(t *testing.T) {
 	})
 }
 
-// witnessFile is the file of the default namespace in a directory of witnesses.
-func witnessFile(dir string) string {
-	paths, err := filepath.Glob(filepath.Join(dir, "default@*.json"))
-	if err != nil || len(paths) != 1 {
-		return filepath.Join(dir, "none")
-	}
-	return paths[0]
-}
-
 func storeIdentity(t *testing.T, e *orchestrator.Engine) string {
 	t.Helper()
 	stats, err := e.Stats(t.Context())
-	ok(t, err)
+	kit.OK(t, err)
 	return stats.StoreID
 }
 
@@ -145,15 +136,15 @@ func TestTwoStoresShareADirectory(t *testing.T) {
 		s := rig.Real(t)
 		s.Redis.Addrs = []string{fmt.Sprint("store", i, ":6379")}
 		f := openFixture(t, s)
-		defer f.close()
-		engines = append(engines, f.openProcess(t, s, orchestrator.Config{Witness: dir}).Engine("default"))
-		ok(t, f.Tick(t.Context()))
+		defer f.Close()
+		engines = append(engines, f.OpenProcess(t, s, orchestrator.Config{Witness: dir}).Engine("default"))
+		kit.OK(t, f.Tick(t.Context()))
 	}
 	for range 3 {
 		for _, e := range engines {
-			ok(t, e.Ready(t.Context()))
+			kit.OK(t, e.Ready(t.Context()))
 			stats, err := e.Stats(t.Context())
-			ok(t, err)
+			kit.OK(t, err)
 			if stats.Floor != 0 {
 				t.Fatalf("%s was adopted for nothing", stats.StoreID)
 			}
@@ -164,22 +155,22 @@ func TestTwoStoresShareADirectory(t *testing.T) {
 // A holder that was told a token by a store that is lost may go on showing it.
 func TestATokenOfALostStoreMayBeShown(t *testing.T) {
 	f := openFixture(t, rig.Real(t))
-	defer f.close()
-	f.mustSubmit(t, picket.TaskSpec{})
-	l := f.acquireOne(t, picket.AcquireRequest{})
-	f.adoptOnNewServer(t)
+	defer f.Close()
+	f.MustSubmit(t, picket.TaskSpec{})
+	l := f.AcquireOne(t, picket.AcquireRequest{})
+	f.AdoptOnNewServer(t)
 	before := f.readAllKeys(t)
-	h := f.openLease(t, l)
-	h.Fence = f.mustRenew(t, l).FencingToken // of a reclaim that is lost
+	h := f.OpenLease(t, l)
+	h.Fence = f.MustRenew(t, l).FencingToken // of a reclaim that is lost
 	f.restoreKeys(t, before)
-	ok(t, f.raw.HSet(t.Context(), meta, "identity", "another server").Err())
+	kit.OK(t, f.Raw.HSet(t.Context(), kit.Meta, "identity", "another server").Err())
 	for range 2 {
 		_, err := f.Report(t.Context(), h, "", picket.Progress{Summary: "going on"})
-		ok(t, err)
+		kit.OK(t, err)
 	}
 	h.Fence += 1 << 40
 	_, err := f.Report(t.Context(), h, "", picket.Progress{Summary: "never granted"})
-	refused(t, err, picket.CodeUnknownFence)
+	kit.Refused(t, err, picket.CodeUnknownFence)
 }
 
 // Two processes know nothing but the time. The second adopts the store after it
@@ -199,17 +190,17 @@ func TestFloorsRiseWithinASecond(t *testing.T) {
 				Witness: t.TempDir(),
 				Log:     slog.New(slog.DiscardHandler),
 			}
-			orchestrator.SetClock(&cfg, func() time.Time { return time.Now().AddDate(30, 0, 0) })
+			cfg.Now = func() time.Time { return time.Now().AddDate(30, 0, 0) }
 			store, err := orchestrator.Open(t.Context(), cfg)
-			ok(t, err)
+			kit.OK(t, err)
 			stats, err := store.Engine("default").Stats(t.Context())
-			ok(t, err)
+			kit.OK(t, err)
 			store.Close()
 			if stats.Floor <= last {
 				t.Errorf("floor %d after %d", stats.Floor, last)
 			}
 			last = stats.Floor
-			ok(t, raw.FlushAll(t.Context()).Err())
+			kit.OK(t, raw.FlushAll(t.Context()).Err())
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 // A new connection looks at the store; before it has thought about what it
@@ -16,11 +17,11 @@ func TestAStaleIdentityAdoptsNothing(t *testing.T) {
 	stores(t, func(t *testing.T, f *fixture, s rig.Store) {
 		var e *orchestrator.Engine
 		left := 0
-		store := f.openProcess(t, s, orchestrator.Config{Witness: t.TempDir(), Fault: func(at string) error {
+		store := f.OpenProcess(t, s, orchestrator.Config{Witness: t.TempDir(), Fault: func(at string) error {
 			if at == "redis.identify.after" && left > 0 {
 				left--
-				got, err := e.Acquire(f.ctx, operator, picket.AcquireRequest{})
-				ok(t, err)
+				got, err := e.Acquire(f.Ctx, kit.Operator, picket.AcquireRequest{})
+				kit.OK(t, err)
 				if len(got) != 1 {
 					t.Errorf("%d leases while the look was under way", len(got))
 				}
@@ -30,16 +31,16 @@ func TestAStaleIdentityAdoptsNothing(t *testing.T) {
 		defer store.Close()
 		e = store.Engine("default")
 		for range grants + 1 {
-			f.mustSubmit(t, picket.TaskSpec{})
+			f.MustSubmit(t, picket.TaskSpec{})
 		}
-		_, err := e.Acquire(f.ctx, operator, picket.AcquireRequest{})
-		ok(t, err)
+		_, err := e.Acquire(f.Ctx, kit.Operator, picket.AcquireRequest{})
+		kit.OK(t, err)
 		left = grants
-		ok(t, orchestrator.EnsureAdopted(f.ctx, e))
+		kit.OK(t, kit.EnsureAdopted(f.Ctx, e))
 		if left == grants {
 			t.Fatal("nothing was granted meanwhile")
 		}
-		if n := countEventsOf(t, f, picket.EventStoreAdopted); n != 0 {
+		if n := kit.CountEventsOf(t, f.Fixture, picket.EventStoreAdopted); n != 0 {
 			t.Fatalf("the store was adopted %d times, though it was the same all along", n)
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 func commandIDs(hb picket.HeartbeatAnswer) []string {
@@ -19,57 +20,57 @@ func commandIDs(hb picket.HeartbeatAnswer) []string {
 // the agent drains, any other until the agent reports it.
 func TestCommandsUntilHonoured(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		f.mustRegister(t, picket.Registration{AgentID: "a1"})
+		f.MustRegister(t, picket.Registration{AgentID: "a1"})
 		seq := f.mustLastSeq(t)
-		ping, err := f.CommandAgent(f.ctx, otherOperator, "a1",
+		ping, err := f.CommandAgent(f.Ctx, kit.OtherOperator, "a1",
 			picket.AgentCommand{Command: picket.CommandPing, Reason: "are you there"})
-		ok(t, err)
-		stop, err := f.CommandAgent(f.ctx, otherOperator, "a1",
+		kit.OK(t, err)
+		stop, err := f.CommandAgent(f.Ctx, kit.OtherOperator, "a1",
 			picket.AgentCommand{Command: picket.CommandStopTask, TaskID: "task_1"})
-		ok(t, err)
-		drain, err := f.CommandAgent(f.ctx, otherOperator, "a1",
-			picket.AgentCommand{Command: picket.CommandDrain, DrainTimeoutSeconds: ptr(10)})
-		ok(t, err)
-		again, err := f.CommandAgent(f.ctx, otherOperator, "a1",
-			picket.AgentCommand{Command: picket.CommandDrain, DrainTimeoutSeconds: ptr(20), Reason: "now"})
-		ok(t, err)
+		kit.OK(t, err)
+		drain, err := f.CommandAgent(f.Ctx, kit.OtherOperator, "a1",
+			picket.AgentCommand{Command: picket.CommandDrain, DrainTimeoutSeconds: kit.Ptr(10)})
+		kit.OK(t, err)
+		again, err := f.CommandAgent(f.Ctx, kit.OtherOperator, "a1",
+			picket.AgentCommand{Command: picket.CommandDrain, DrainTimeoutSeconds: kit.Ptr(20), Reason: "now"})
+		kit.OK(t, err)
 		if again != drain {
 			t.Fatalf("the second order to drain is %s, the first %s", again, drain)
 		}
 		for range 2 {
-			got := f.mustHeartbeat(t, "a1").PendingCommands
+			got := f.MustHeartbeat(t, "a1").PendingCommands
 			if len(got) != 3 || got[0].CommandID != ping || got[0].Reason != "are you there" ||
 				got[1].TaskID != "task_1" ||
 				got[2].CommandID != drain || *got[2].DrainTimeoutSeconds != 20 || got[2].Reason != "now" {
 				t.Fatalf("pending %+v", got)
 			}
 		}
-		hb := activeHeartbeat()
+		hb := kit.ActiveHeartbeat()
 		hb.HandledCommands = []string{ping, "cmd_unknown", ping}
 		for range 2 { // its answer was lost
-			got, err := f.Heartbeat(f.ctx, agentOwner, "a1", hb)
-			ok(t, err)
+			got, err := f.Heartbeat(f.Ctx, kit.AgentOwner, "a1", hb)
+			kit.OK(t, err)
 			if ids := commandIDs(got); len(ids) != 2 || ids[0] != stop || ids[1] != drain {
 				t.Fatalf("pending %v", ids)
 			}
 		}
-		f.mustSubmit(t, picket.TaskSpec{})
-		f.acquireAsOwner(t, "a1")
-		f.mustDrain(t, "a1", drainChange)
-		if ids := commandIDs(f.mustHeartbeat(t, "a1")); len(ids) != 1 || ids[0] != stop {
+		f.MustSubmit(t, picket.TaskSpec{})
+		f.AcquireAsOwner(t, "a1")
+		f.mustDrain(t, "a1", kit.DrainChange)
+		if ids := commandIDs(f.MustHeartbeat(t, "a1")); len(ids) != 1 || ids[0] != stop {
 			t.Fatalf("pending %v", ids)
 		}
-		_, err = f.CommandAgent(f.ctx, otherOperator, "a1", picket.AgentCommand{Command: picket.CommandDrain})
-		refused(t, err, picket.CodeStateConflict)
+		_, err = f.CommandAgent(f.Ctx, kit.OtherOperator, "a1", picket.AgentCommand{Command: picket.CommandDrain})
+		kit.Refused(t, err, picket.CodeStateConflict)
 		f.wantEvents(t, seq, "agent.command are you there", "agent.command", "agent.command", "agent.command now",
 			"agent.command",
 			"task.submitted", "task.leased", "a1: active -> draining, drain_initiated by a1", "agent.command")
-		_, err = f.Deregister(f.ctx, agentOwner, "a1", nil)
-		ok(t, err)
-		_, err = f.CommandAgent(f.ctx, otherOperator, "a1", picket.AgentCommand{Command: picket.CommandPing})
-		refused(t, err, picket.CodeAgentGone)
-		f.mustRegister(t, picket.Registration{AgentID: "a1"})
-		if got := f.mustHeartbeat(t, "a1").PendingCommands; len(got) != 0 {
+		_, err = f.Deregister(f.Ctx, kit.AgentOwner, "a1", nil)
+		kit.OK(t, err)
+		_, err = f.CommandAgent(f.Ctx, kit.OtherOperator, "a1", picket.AgentCommand{Command: picket.CommandPing})
+		kit.Refused(t, err, picket.CodeAgentGone)
+		f.MustRegister(t, picket.Registration{AgentID: "a1"})
+		if got := f.MustHeartbeat(t, "a1").PendingCommands; len(got) != 0 {
 			t.Fatalf("commands of the life before: %+v", got)
 		}
 	})
@@ -77,29 +78,29 @@ func TestCommandsUntilHonoured(t *testing.T) {
 
 func TestTooManyCommands(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		f.mustRegister(t, picket.Registration{AgentID: "a1"})
+		f.MustRegister(t, picket.Registration{AgentID: "a1"})
 		command := func(c string) (string, error) {
-			return f.CommandAgent(f.ctx, otherOperator, "a1", picket.AgentCommand{Command: c})
+			return f.CommandAgent(f.Ctx, kit.OtherOperator, "a1", picket.AgentCommand{Command: c})
 		}
 		drain, err := command(picket.CommandDrain)
-		ok(t, err)
+		kit.OK(t, err)
 		for range picket.MaxPendingCommands - 1 {
 			_, err := command(picket.CommandPing)
-			ok(t, err)
+			kit.OK(t, err)
 		}
 		_, err = command(picket.CommandPing)
-		refused(t, err, picket.CodeRateLimited)
+		kit.Refused(t, err, picket.CodeRateLimited)
 		again, err := command(picket.CommandDrain)
-		ok(t, err)
-		got := f.mustHeartbeat(t, "a1")
+		kit.OK(t, err)
+		got := f.MustHeartbeat(t, "a1")
 		if len(got.PendingCommands) != picket.MaxPendingCommands || again != drain {
 			t.Fatalf("%d commands are pending, drain is %s and %s", len(got.PendingCommands), drain, again)
 		}
-		hb := activeHeartbeat()
+		hb := kit.ActiveHeartbeat()
 		hb.HandledCommands = []string{drain} // which is honoured by draining, not by saying so
-		_, err = f.Heartbeat(f.ctx, agentOwner, "a1", hb)
-		ok(t, err)
-		if n := len(f.mustHeartbeat(t, "a1").PendingCommands); n != picket.MaxPendingCommands {
+		_, err = f.Heartbeat(f.Ctx, kit.AgentOwner, "a1", hb)
+		kit.OK(t, err)
+		if n := len(f.MustHeartbeat(t, "a1").PendingCommands); n != picket.MaxPendingCommands {
 			t.Fatalf("%d commands are pending", n)
 		}
 	})
@@ -109,18 +110,18 @@ func TestTooManyCommands(t *testing.T) {
 // it goes on.
 func TestStopTask(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		f.mustSubmit(t, picket.TaskSpec{})
-		early := f.acquireAsOwner(t, "a1")
-		f.mustRegister(t, shortThresholds("a1"))
-		f.mustSubmit(t, picket.TaskSpec{})
-		own := f.acquireAsOwner(t, "a1")
-		f.mustSubmit(t, picket.TaskSpec{})
-		other := f.acquireOne(t, picket.AcquireRequest{AgentID: "a2"})
-		hb := activeHeartbeat()
+		f.MustSubmit(t, picket.TaskSpec{})
+		early := f.AcquireAsOwner(t, "a1")
+		f.MustRegister(t, shortThresholds("a1"))
+		f.MustSubmit(t, picket.TaskSpec{})
+		own := f.AcquireAsOwner(t, "a1")
+		f.MustSubmit(t, picket.TaskSpec{})
+		other := f.AcquireOne(t, picket.AcquireRequest{AgentID: "a2"})
+		hb := kit.ActiveHeartbeat()
 		hb.TasksInProgress = []string{early.TaskID, own.TaskID, other.TaskID, "task_gone", other.TaskID}
 		for range 2 {
-			got, err := f.Heartbeat(f.ctx, agentOwner, "a1", hb)
-			ok(t, err)
+			got, err := f.Heartbeat(f.Ctx, kit.AgentOwner, "a1", hb)
+			kit.OK(t, err)
 			want := []picket.PendingCommand{
 				{
 					CommandID:    "stop_" + other.TaskID,
@@ -136,16 +137,16 @@ func TestStopTask(t *testing.T) {
 			}
 		}
 		hb.TasksInProgress = []string{own.TaskID}
-		got, err := f.Heartbeat(f.ctx, agentOwner, "a1", hb)
-		ok(t, err)
+		got, err := f.Heartbeat(f.Ctx, kit.AgentOwner, "a1", hb)
+		kit.OK(t, err)
 		if len(got.PendingCommands) != 0 {
 			t.Fatalf("pending %+v", got.PendingCommands)
 		}
-		_, err = f.Complete(f.ctx, f.openLease(t, early), picket.Completion{Output: picket.RawJSON(`1`)})
-		ok(t, err)
+		_, err = f.Complete(f.Ctx, f.OpenLease(t, early), picket.Completion{Output: picket.RawJSON(`1`)})
+		kit.OK(t, err)
 		hb.TasksInProgress = []string{own.TaskID, early.TaskID} // done, and still at it
-		got, err = f.Heartbeat(f.ctx, agentOwner, "a1", hb)
-		ok(t, err)
+		got, err = f.Heartbeat(f.Ctx, kit.AgentOwner, "a1", hb)
+		kit.OK(t, err)
 		if ids := commandIDs(got); len(ids) != 1 || ids[0] != "stop_"+early.TaskID {
 			t.Fatalf("pending %v", ids)
 		}
@@ -156,14 +157,14 @@ func TestStopTask(t *testing.T) {
 // it begins again; nothing is judged by that clock.
 func TestDriftIsToldWhenItBegins(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		a := f.mustRegister(t, shortThresholds("a1"))
+		a := f.MustRegister(t, shortThresholds("a1"))
 		seq := f.mustLastSeq(t)
 		counted := f.ClockDrifts()
 		for _, off := range []time.Duration{time.Hour, -time.Hour, 0, 3 * time.Second, time.Second, -24 * time.Hour} {
-			hb := activeHeartbeat()
+			hb := kit.ActiveHeartbeat()
 			hb.ClientTimestamp = picket.InstantOf(time.Now().Add(off))
-			got, err := f.Heartbeat(f.ctx, agentOwner, "a1", hb)
-			ok(t, err)
+			got, err := f.Heartbeat(f.Ctx, kit.AgentOwner, "a1", hb)
+			kit.OK(t, err)
 			if got.AgentStatus != picket.AgentActive {
 				t.Fatalf("off by %s: %+v", off, got)
 			}
@@ -182,10 +183,10 @@ func TestDriftIsToldWhenItBegins(t *testing.T) {
 // still fine.
 func TestTheBoundOfDriftIsExact(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		if !f.virtual {
+		if !f.Virtual {
 			t.Skip("needs a clock that stands still")
 		}
-		f.mustRegister(t, shortThresholds("a1"))
+		f.MustRegister(t, shortThresholds("a1"))
 		for off, want := range map[time.Duration]int64{
 			2 * time.Second:          0,
 			-2 * time.Second:         0,
@@ -193,10 +194,10 @@ func TestTheBoundOfDriftIsExact(t *testing.T) {
 			-2001 * time.Millisecond: 1,
 		} {
 			before := f.ClockDrifts()
-			hb := activeHeartbeat()
+			hb := kit.ActiveHeartbeat()
 			hb.ClientTimestamp = picket.InstantOf(time.Now().Add(off))
-			_, err := f.Heartbeat(f.ctx, agentOwner, "a1", hb)
-			ok(t, err)
+			_, err := f.Heartbeat(f.Ctx, kit.AgentOwner, "a1", hb)
+			kit.OK(t, err)
 			if n := f.ClockDrifts() - before; n != want {
 				t.Errorf("off by %s: %d warnings", off, n)
 			}

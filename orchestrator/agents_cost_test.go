@@ -8,6 +8,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 // What a heartbeat costs does not depend on how many agents there are, nor does
@@ -18,19 +19,19 @@ func TestAgentsCostTheSameInAnyNumberReal(t *testing.T) {
 	var beats, ticks []map[string]int
 	for _, n := range []int{10, 2_000} {
 		f := openFixture(t, rig.Real(t))
-		defer f.close()
+		defer f.Close()
 		for i := range n {
-			_, err := f.Register(f.ctx, operator,
+			_, err := f.Register(f.Ctx, kit.Operator,
 				picket.Registration{AgentID: fmt.Sprintf("agent-%d", i), RoleID: fmt.Sprintf("role-%d", i%7)})
-			ok(t, err)
+			kit.OK(t, err)
 		}
 		round := func(do func(i int)) map[string]int {
 			do(0) // loads the scripts
-			before := commandCalls(t, f.raw)
+			before := commandCalls(t, f.Raw)
 			for i := range calls {
 				do(i)
 			}
-			spent := commandCalls(t, f.raw)
+			spent := commandCalls(t, f.Raw)
 			maps.DeleteFunc(spent, func(name string, _ int) bool {
 				spent[name] -= before[name]
 				return spent[name] == 0 || name == "info"
@@ -44,14 +45,14 @@ func TestAgentsCostTheSameInAnyNumberReal(t *testing.T) {
 			return spent
 		}
 		beats = append(beats, round(func(i int) {
-			_, err := f.Heartbeat(f.ctx, operator, fmt.Sprintf("agent-%d", i*n/calls),
+			_, err := f.Heartbeat(f.Ctx, kit.Operator, fmt.Sprintf("agent-%d", i*n/calls),
 				picket.Heartbeat{Status: picket.AgentActive, ClientTimestamp: picket.Instant(time.Now().UnixMilli())})
-			ok(t, err)
+			kit.OK(t, err)
 		}))
 		ticks = append(ticks, round(func(int) {
-			ok(t, f.Tick(f.ctx))
-			judged, err := f.JudgeAgents(f.ctx, 100)
-			ok(t, err)
+			kit.OK(t, f.Tick(f.Ctx))
+			judged, err := f.JudgeAgents(f.Ctx, 100)
+			kit.OK(t, err)
 			if judged != 0 {
 				t.Errorf("%d healthy agents were judged", judged)
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 // No sweep has looked at the agent: whatever it does next is judged by time all
@@ -13,27 +14,27 @@ import (
 func TestTimeJudgesWithoutAReaper(t *testing.T) {
 	verbs := map[string]func(f *fixture, id string) error{
 		"heartbeat": func(f *fixture, id string) error {
-			_, err := f.Heartbeat(f.ctx, agentOwner, id, activeHeartbeat())
+			_, err := f.Heartbeat(f.Ctx, kit.AgentOwner, id, kit.ActiveHeartbeat())
 			return err
 		},
 		"acquire": func(f *fixture, id string) error {
-			_, err := f.Acquire(f.ctx, agentOwner, picket.AcquireRequest{AgentID: id})
+			_, err := f.Acquire(f.Ctx, kit.AgentOwner, picket.AcquireRequest{AgentID: id})
 			return err
 		},
 		"drain": func(f *fixture, id string) error {
-			_, err := f.ChangeAgent(f.ctx, agentOwner, id, nil, drainChange)
+			_, err := f.ChangeAgent(f.Ctx, kit.AgentOwner, id, nil, kit.DrainChange)
 			return err
 		},
 		"deregister": func(f *fixture, id string) error {
-			_, err := f.Deregister(f.ctx, agentOwner, id, nil)
+			_, err := f.Deregister(f.Ctx, kit.AgentOwner, id, nil)
 			return err
 		},
 		"command": func(f *fixture, id string) error {
-			_, err := f.CommandAgent(f.ctx, agentOwner, id, picket.AgentCommand{Command: picket.CommandPing})
+			_, err := f.CommandAgent(f.Ctx, kit.AgentOwner, id, picket.AgentCommand{Command: picket.CommandPing})
 			return err
 		},
 		"register": func(f *fixture, id string) error {
-			_, err := f.Register(f.ctx, agentOwner, shortThresholds(id))
+			_, err := f.Register(f.Ctx, kit.AgentOwner, shortThresholds(id))
 			return err
 		},
 	}
@@ -46,17 +47,17 @@ func TestTimeJudgesWithoutAReaper(t *testing.T) {
 	}
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		for name, verb := range verbs {
-			f.mustRegister(t, shortThresholds(name))
+			f.MustRegister(t, shortThresholds(name))
 			seq := f.mustLastSeq(t)
 			f.tickFor(t, 4*time.Second+time.Millisecond)
 			err := verb(f, name)
 			want := []string{name + ": active -> unhealthy, heartbeat_timeout by server",
 				name + ": unhealthy -> dead, heartbeat_timeout by server"}
 			if name == "register" {
-				ok(t, err)
+				kit.OK(t, err)
 				want = append(want, name+": dead -> active, re_registered by "+name)
 			} else {
-				refused(t, err, gone[name])
+				kit.Refused(t, err, gone[name])
 			}
 			f.wantEvents(t, seq, want...)
 		}
@@ -71,34 +72,36 @@ func TestOldIncarnations(t *testing.T) {
 		was := f.agentWithStatus(t, "a1", picket.AgentActive)
 		old := f.wantAgent(t, "a1", picket.AgentActive)
 		for range 150 {
-			f.mustSubmit(t, picket.TaskSpec{LeaseWindowSeconds: ptr(3600)})
+			f.MustSubmit(t, picket.TaskSpec{LeaseWindowSeconds: kit.Ptr(3600)})
 		}
 		f.acquireAll(t, "a1", 150)
 		f.tickFor(t, 5*time.Second)
 		f.judgeAll(t) // 100 leases end; 51 are void and wait for their book-keeping
-		a := f.mustRegister(t, shortThresholds("a1"))
+		a := f.MustRegister(t, shortThresholds("a1"))
 		if a.Incarnation <= old.Incarnation {
 			t.Fatalf("incarnation %d after %d", a.Incarnation, old.Incarnation)
 		}
-		hb := activeHeartbeat()
+		hb := kit.ActiveHeartbeat()
 		hb.Incarnation = old.Incarnation
-		_, err := f.Heartbeat(f.ctx, agentOwner, "a1", hb)
-		refused(t, err, picket.CodeAgentGone)
-		_, err = f.Acquire(f.ctx, agentOwner, picket.AcquireRequest{AgentID: "a1", Incarnation: old.Incarnation})
-		refused(t, err, picket.CodeAgentGone)
+		_, err := f.Heartbeat(f.Ctx, kit.AgentOwner, "a1", hb)
+		kit.Refused(t, err, picket.CodeAgentGone)
+		_, err = f.Acquire(f.Ctx, kit.AgentOwner, picket.AcquireRequest{AgentID: "a1", Incarnation: old.Incarnation})
+		kit.Refused(t, err, picket.CodeAgentGone)
 		hb.Incarnation = a.Incarnation + 1 // an older store was restored
-		_, err = f.Heartbeat(f.ctx, agentOwner, "a1", hb)
-		ok(t, err)
-		f.mustSubmit(t, picket.TaskSpec{Title: "of the new one", Priority: ptr(9), LeaseWindowSeconds: ptr(3600)})
-		own, err := f.Acquire(f.ctx, agentOwner, picket.AcquireRequest{AgentID: "a1", Incarnation: a.Incarnation + 1})
-		ok(t, err)
+		_, err = f.Heartbeat(f.Ctx, kit.AgentOwner, "a1", hb)
+		kit.OK(t, err)
+		f.MustSubmit(t, picket.TaskSpec{Title: "of the new one", Priority: kit.Ptr(9),
+			LeaseWindowSeconds: kit.Ptr(3600)})
+		own, err := f.Acquire(f.Ctx, kit.AgentOwner, picket.AcquireRequest{AgentID: "a1",
+			Incarnation: a.Incarnation + 1})
+		kit.OK(t, err)
 		f.runAllChores(t)
-		_, err = f.Renew(f.ctx, f.openLease(t, own[0]))
-		ok(t, err)
-		_, err = f.Renew(f.ctx, f.openLease(t, was.lease))
-		refused(t, err, picket.CodeLeaseExpired)
-		left, err := f.Leases(f.ctx)
-		ok(t, err)
+		_, err = f.Renew(f.Ctx, f.OpenLease(t, own[0]))
+		kit.OK(t, err)
+		_, err = f.Renew(f.Ctx, f.OpenLease(t, was.lease))
+		kit.Refused(t, err, picket.CodeLeaseExpired)
+		left, err := f.Leases(f.Ctx)
+		kit.OK(t, err)
 		if len(left) != 1 || left[0].TaskID != own[0].TaskID {
 			t.Fatalf("%d leases are left", len(left))
 		}
@@ -108,8 +111,8 @@ func TestOldIncarnations(t *testing.T) {
 func (f *fixture) acquireAll(t *testing.T, id string, n int) (all []picket.Lease) {
 	t.Helper()
 	for len(all) < n {
-		got, err := f.Acquire(f.ctx, agentOwner, picket.AcquireRequest{AgentID: id, Max: ptr(50)})
-		ok(t, err)
+		got, err := f.Acquire(f.Ctx, kit.AgentOwner, picket.AcquireRequest{AgentID: id, Max: kit.Ptr(50)})
+		kit.OK(t, err)
 		all = append(all, got...)
 	}
 	return all
@@ -120,22 +123,22 @@ func (f *fixture) acquireAll(t *testing.T, id string, n int) (all []picket.Lease
 func TestHealthAndLeasesAreTwoThings(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		was := f.agentWithStatus(t, "a1", picket.AgentUnhealthy)
-		_, err := f.Renew(f.ctx, f.openLease(t, was.lease))
-		ok(t, err)
-		f.mustSubmit(t, picket.TaskSpec{})
-		f.acquireAsOwner(t, "a1")
+		_, err := f.Renew(f.Ctx, f.OpenLease(t, was.lease))
+		kit.OK(t, err)
+		f.MustSubmit(t, picket.TaskSpec{})
+		f.AcquireAsOwner(t, "a1")
 		f.wantAgent(t, "a1", picket.AgentUnhealthy)
 
-		a := f.mustRegister(t, picket.Registration{AgentID: "a2"})
-		f.mustSubmit(t, picket.TaskSpec{})
-		l := f.acquireAsOwner(t, "a2")
+		a := f.MustRegister(t, picket.Registration{AgentID: "a2"})
+		f.MustSubmit(t, picket.TaskSpec{})
+		l := f.AcquireAsOwner(t, "a2")
 		seq := f.mustLastSeq(t)
-		f.runReaperFor(t, 31*time.Second) // nobody has confirmed it
+		f.RunReaperFor(t, 31*time.Second) // nobody has confirmed it
 		if after := f.wantAgent(t, "a2", picket.AgentActive); after.Version != a.Version {
 			t.Fatalf("%+v became %+v", a, after)
 		}
-		_, err = f.Renew(f.ctx, f.openLease(t, l))
-		refused(t, err, picket.CodeLeaseExpired)
+		_, err = f.Renew(f.Ctx, f.OpenLease(t, l))
+		kit.Refused(t, err, picket.CodeLeaseExpired)
 		if got := f.agentEventsAfter(t, seq); len(got) != 2 {
 			t.Fatalf("events %v", got)
 		}
@@ -146,36 +149,36 @@ func TestHealthAndLeasesAreTwoThings(t *testing.T) {
 // lease that was granted before the agent registered is not its.
 func TestDeregistrationEndsLeases(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		before := f.mustSubmit(t, picket.TaskSpec{})
-		early := f.acquireAsOwner(t, "a1")
-		f.mustRegister(t, shortThresholds("a1"))
+		before := f.MustSubmit(t, picket.TaskSpec{})
+		early := f.AcquireAsOwner(t, "a1")
+		f.MustRegister(t, shortThresholds("a1"))
 		for range 120 {
-			f.mustSubmit(t, picket.TaskSpec{})
+			f.MustSubmit(t, picket.TaskSpec{})
 		}
 		all := f.acquireAll(t, "a1", 120)
 		seq := f.mustLastSeq(t)
-		_, err := f.Deregister(f.ctx, otherOperator, "a1", nil)
-		ok(t, err)
+		_, err := f.Deregister(f.Ctx, kit.OtherOperator, "a1", nil)
+		kit.OK(t, err)
 		for _, l := range all {
-			_, err := f.Renew(f.ctx, f.openLease(t, l))
-			refused(t, err, picket.CodeLeaseExpired)
+			_, err := f.Renew(f.Ctx, f.OpenLease(t, l))
+			kit.Refused(t, err, picket.CodeLeaseExpired)
 		}
 		last := all[len(all)-1]
-		watch, changed, err := f.Watch(f.ctx, f.openLease(t, last), time.Minute)
-		ok(t, err)
+		watch, changed, err := f.Watch(f.Ctx, f.OpenLease(t, last), time.Minute)
+		kit.OK(t, err)
 		if !changed || watch.State != picket.WatchLost {
 			t.Fatalf("the watch of a void lease tells %+v", watch)
 		}
 		f.runAllChores(t)
-		_, err = f.Renew(f.ctx, f.openLease(t, early))
-		ok(t, err)
-		f.wantState(t, before.TaskID, picket.TaskLeased)
+		_, err = f.Renew(f.Ctx, f.OpenLease(t, early))
+		kit.OK(t, err)
+		f.WantState(t, before.TaskID, picket.TaskLeased)
 		got := f.agentEventsAfter(t, seq)
 		if len(got) != 121 || got[0] != "a1: active -> deregistered, deregistered by key_operator" ||
 			got[120] != "lease.expired agent_deregistered" {
 			t.Fatalf("%d events: %v", len(got), got)
 		}
-		if task := f.wantState(t, last.TaskID, picket.TaskQueued); task.Failures != 0 {
+		if task := f.WantState(t, last.TaskID, picket.TaskQueued); task.Failures != 0 {
 			t.Fatalf("task %+v", task)
 		}
 	})
@@ -186,11 +189,11 @@ func TestDeregistrationEndsLeases(t *testing.T) {
 func TestDeathIsTheEndOfTheProcess(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		was := f.agentWithStatus(t, "a1", picket.AgentActive)
-		ok(t, f.RunEvents(f.ctx, f.openLease(t, was.lease),
+		kit.OK(t, f.RunEvents(f.Ctx, f.OpenLease(t, was.lease),
 			[]picket.RunEvent{{Type: picket.EventRunLaunched, Containment: "cgroup"}}))
 		f.tickFor(t, 5*time.Second)
 		f.judgeAll(t)
-		if l := f.acquireOne(t, picket.AcquireRequest{AgentID: "a2"}); l.TaskID != was.lease.TaskID ||
+		if l := f.AcquireOne(t, picket.AcquireRequest{AgentID: "a2"}); l.TaskID != was.lease.TaskID ||
 			l.FencingToken != 2 {
 			t.Fatalf("leased %+v", l)
 		}
@@ -202,28 +205,28 @@ func TestWaitersHearOfTheEnd(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		ends := map[picket.Code]func(id string) error{
 			picket.CodeAgentDraining: func(id string) error {
-				_, err := f.ChangeAgent(f.ctx, agentOwner, id, nil, drainChange)
+				_, err := f.ChangeAgent(f.Ctx, kit.AgentOwner, id, nil, kit.DrainChange)
 				return err
 			},
 			picket.CodeAgentGone: func(id string) error {
-				_, err := f.Deregister(f.ctx, agentOwner, id, nil)
+				_, err := f.Deregister(f.Ctx, kit.AgentOwner, id, nil)
 				return err
 			},
 		}
 		for code, end := range ends {
-			f.mustRegister(t, picket.Registration{AgentID: string(code)})
+			f.MustRegister(t, picket.Registration{AgentID: string(code)})
 			var wg sync.WaitGroup
 			for range 3 {
 				wg.Go(func() {
-					_, err := f.Acquire(f.ctx, agentOwner,
-						picket.AcquireRequest{AgentID: string(code), WaitSeconds: ptr(30)})
+					_, err := f.Acquire(f.Ctx, kit.AgentOwner,
+						picket.AcquireRequest{AgentID: string(code), WaitSeconds: kit.Ptr(30)})
 					if picket.CodeOf(err) != code || err == nil {
 						t.Errorf("a waiter got %v, want %s", err, code)
 					}
 				})
 			}
 			f.waitForWaiters(t, 3)
-			ok(t, end(string(code)))
+			kit.OK(t, end(string(code)))
 			wg.Wait()
 		}
 	})
@@ -233,8 +236,8 @@ func TestWaitersHearOfTheEnd(t *testing.T) {
 func (f *fixture) waitForWaiters(t *testing.T, n int64) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
-		s, err := f.Stats(f.ctx)
-		ok(t, err)
+		s, err := f.Stats(f.Ctx)
+		kit.OK(t, err)
 		if s.Waiters >= n {
 			return
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 // Every filter of RFC-0016 section 6.2, alone and together.
@@ -26,15 +27,15 @@ func TestDiscovery(t *testing.T) {
 			if a.most >= 0 {
 				reg.Capacity = &picket.DeclaredCapacity{MaxConcurrentTasks: &a.most}
 			}
-			f.mustRegister(t, reg)
-			hb := activeHeartbeat()
+			f.MustRegister(t, reg)
+			hb := kit.ActiveHeartbeat()
 			hb.CurrentLoad = &a.load
-			_, err := f.Heartbeat(f.ctx, agentOwner, a.id, hb)
-			ok(t, err)
+			_, err := f.Heartbeat(f.Ctx, kit.AgentOwner, a.id, hb)
+			kit.OK(t, err)
 		}
-		f.mustDrain(t, "a5", drainChange)
-		_, err := f.Deregister(f.ctx, agentOwner, "a6", nil)
-		ok(t, err)
+		f.mustDrain(t, "a5", kit.DrainChange)
+		_, err := f.Deregister(f.Ctx, kit.AgentOwner, "a6", nil)
+		kit.OK(t, err)
 		all := picket.AgentStatuses
 		for _, c := range []struct {
 			q    picket.AgentQuery
@@ -48,22 +49,22 @@ func TestDiscovery(t *testing.T) {
 			{picket.AgentQuery{Role: "nobody"}, nil},
 			{picket.AgentQuery{Capabilities: []string{"x", "lint"}}, []string{"a1", "a3", "a4"}},
 			{picket.AgentQuery{Capabilities: []string{"pa"}}, nil},
-			{picket.AgentQuery{MinAvailable: ptr(1)}, []string{"a1"}},
-			{picket.AgentQuery{MinAvailable: ptr(0)}, []string{"a1", "a2", "a4"}},
-			{picket.AgentQuery{MinAvailable: ptr(4)}, nil},
+			{picket.AgentQuery{MinAvailable: kit.Ptr(1)}, []string{"a1"}},
+			{picket.AgentQuery{MinAvailable: kit.Ptr(0)}, []string{"a1", "a2", "a4"}},
+			{picket.AgentQuery{MinAvailable: kit.Ptr(4)}, nil},
 			{picket.AgentQuery{
 				Statuses:     all,
 				Role:         "billing",
 				Capabilities: []string{"pay", "lint"},
-				MinAvailable: ptr(3),
+				MinAvailable: kit.Ptr(3),
 			}, []string{"a1"}},
 		} {
-			got, err := f.Agents(f.ctx, c.q)
-			ok(t, err)
+			got, err := f.Agents(f.Ctx, c.q)
+			kit.OK(t, err)
 			listed(t, got, c.want...)
 		}
-		got, err := f.Agents(f.ctx, picket.AgentQuery{Role: "billing", Limit: 1})
-		ok(t, err)
+		got, err := f.Agents(f.Ctx, picket.AgentQuery{Role: "billing", Limit: 1})
+		kit.OK(t, err)
 		if a := got.Agents[0]; a.RoleID != "billing" || a.Capacity.CurrentLoad != 2 ||
 			*a.Capacity.MaxConcurrentTasks != 5 ||
 			a.LastHeartbeatAt == 0 || a.Status != picket.AgentActive || fmt.Sprint(a.Capabilities) != "[pay x]" ||
@@ -72,10 +73,10 @@ func TestDiscovery(t *testing.T) {
 		}
 		for _, q := range []picket.AgentQuery{{Limit: -1}, {Limit: 1001},
 			{Statuses: []picket.AgentStatus{"registering"}}, {Role: "a b"},
-			{MinAvailable: ptr(-1)}, {Capabilities: []string{"a,b"}}, {Cursor: "active"}, {Cursor: "nowhere:a1"},
+			{MinAvailable: kit.Ptr(-1)}, {Capabilities: []string{"a,b"}}, {Cursor: "active"}, {Cursor: "nowhere:a1"},
 			{Cursor: "active:"}} {
-			_, err := f.Agents(f.ctx, q)
-			refused(t, err, picket.CodeValidation)
+			_, err := f.Agents(f.Ctx, q)
+			kit.Refused(t, err, picket.CodeValidation)
 		}
 	})
 }
@@ -86,20 +87,20 @@ func TestDiscoveryPages(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		for i := range 23 {
 			id := fmt.Sprintf("a%02d", i)
-			by := agentOwner
+			by := kit.AgentOwner
 			if i%4 == 3 {
 				by = stranger
 			}
-			_, err := f.Register(f.ctx, by,
+			_, err := f.Register(f.Ctx, by,
 				picket.Registration{
 					AgentID:      id,
 					RoleID:       []string{"r1", "r2", "", "r3"}[i%4],
 					Capabilities: []string{fmt.Sprint("c", i%3)},
 				})
-			ok(t, err)
+			kit.OK(t, err)
 			if i%5 == 0 {
-				_, err := f.ChangeAgent(f.ctx, by, id, nil, drainChange)
-				ok(t, err)
+				_, err := f.ChangeAgent(f.Ctx, by, id, nil, kit.DrainChange)
+				kit.OK(t, err)
 			}
 		}
 		both := []picket.AgentStatus{picket.AgentDraining, picket.AgentActive}
@@ -107,8 +108,8 @@ func TestDiscoveryPages(t *testing.T) {
 			{Statuses: both, Capabilities: []string{"c1"}},
 			{Statuses: both, Owner: "key_owner"}, {Statuses: both, Owner: "key_stranger"}, {Owner: "key_nobody"},
 			{Statuses: both, Owner: "key_owner", Role: "r1"}} {
-			whole, err := f.Agents(f.ctx, q)
-			ok(t, err)
+			whole, err := f.Agents(f.Ctx, q)
+			kit.OK(t, err)
 			if whole.NextCursor != "" {
 				t.Fatalf("%+v: one page, but there is another", q)
 			}
@@ -116,8 +117,8 @@ func TestDiscoveryPages(t *testing.T) {
 				q.Limit, q.Cursor = limit, ""
 				var got picket.AgentPage
 				for {
-					page, err := f.Agents(f.ctx, q)
-					ok(t, err)
+					page, err := f.Agents(f.Ctx, q)
+					kit.OK(t, err)
 					if len(page.Agents) > limit || page.Total != whole.Total {
 						t.Fatalf("%+v: %d agents of %d", q, len(page.Agents), page.Total)
 					}
@@ -130,15 +131,15 @@ func TestDiscoveryPages(t *testing.T) {
 				listed(t, got, ids(whole)...)
 			}
 		}
-		mine, err := f.Agents(f.ctx, picket.AgentQuery{Statuses: both, Owner: "key_stranger"})
-		ok(t, err)
+		mine, err := f.Agents(f.Ctx, picket.AgentQuery{Statuses: both, Owner: "key_stranger"})
+		kit.OK(t, err)
 		if mine.Total != 5 { // all of r3, none without a role
 			t.Errorf("a key sees %v", ids(mine))
 		}
-		_, err = f.Register(f.ctx, stranger, picket.Registration{AgentID: "b"})
-		ok(t, err)
-		mine, err = f.Agents(f.ctx, picket.AgentQuery{Statuses: both, Owner: "key_stranger"})
-		ok(t, err)
+		_, err = f.Register(f.Ctx, stranger, picket.Registration{AgentID: "b"})
+		kit.OK(t, err)
+		mine, err = f.Agents(f.Ctx, picket.AgentQuery{Statuses: both, Owner: "key_stranger"})
+		kit.OK(t, err)
 		if mine.Total != 6 { // its own without a role
 			t.Errorf("a key sees %v", ids(mine))
 		}
@@ -153,18 +154,18 @@ func TestPools(t *testing.T) {
 			if most > 0 {
 				reg.Capacity = &picket.DeclaredCapacity{MaxConcurrentTasks: &most}
 			}
-			f.mustRegister(t, reg)
-			hb := activeHeartbeat()
-			hb.CurrentLoad = ptr(2)
-			_, err := f.Heartbeat(f.ctx, agentOwner, reg.AgentID, hb)
-			ok(t, err)
+			f.MustRegister(t, reg)
+			hb := kit.ActiveHeartbeat()
+			hb.CurrentLoad = kit.Ptr(2)
+			_, err := f.Heartbeat(f.Ctx, kit.AgentOwner, reg.AgentID, hb)
+			kit.OK(t, err)
 		}
-		f.mustDrain(t, "a3", drainChange)
-		f.mustRegister(t, picket.Registration{AgentID: "alone"})
-		_, err := f.Register(f.ctx, stranger, picket.Registration{AgentID: "s", RoleID: "audit"})
-		ok(t, err)
-		pools, err := f.Pools(f.ctx, "", "")
-		ok(t, err)
+		f.mustDrain(t, "a3", kit.DrainChange)
+		f.MustRegister(t, picket.Registration{AgentID: "alone"})
+		_, err := f.Register(f.Ctx, stranger, picket.Registration{AgentID: "s", RoleID: "audit"})
+		kit.OK(t, err)
+		pools, err := f.Pools(f.Ctx, "", "")
+		kit.OK(t, err)
 		if len(pools) != 2 || pools[0].RoleID != "audit" || pools[0].Members[picket.AgentActive] != 1 {
 			t.Fatalf("pools %+v", pools)
 		}
@@ -180,8 +181,8 @@ func TestPools(t *testing.T) {
 			want  int
 		}{{"billing", "", 1}, {"nobody", "", 0}, {"", "key_stranger", 1}, {"billing", "key_stranger", 0},
 			{"audit", "key_stranger", 1}} {
-			got, err := f.Pools(f.ctx, c.role, c.owner)
-			ok(t, err)
+			got, err := f.Pools(f.Ctx, c.role, c.owner)
+			kit.OK(t, err)
 			if len(got) != c.want {
 				t.Errorf("pools of %q for %q: %+v", c.role, c.owner, got)
 			}
@@ -194,11 +195,11 @@ func TestPools(t *testing.T) {
 func TestALargeRegistryReal(t *testing.T) {
 	n := rig.Rounds(1200, 10_000)
 	f := openFixture(t, rig.Real(t))
-	defer f.close()
+	defer f.Close()
 	cost := func(do func()) map[string]int {
-		before := commandCalls(t, f.raw)
+		before := commandCalls(t, f.Raw)
 		do()
-		after := commandCalls(t, f.raw)
+		after := commandCalls(t, f.Raw)
 		for command := range before {
 			if after[command] -= before[command]; after[command] == 0 {
 				delete(after, command)
@@ -207,17 +208,17 @@ func TestALargeRegistryReal(t *testing.T) {
 		delete(after, "info")
 		return after
 	}
-	f.mustRegister(t, picket.Registration{AgentID: "first", RoleID: "r"})
+	f.MustRegister(t, picket.Registration{AgentID: "first", RoleID: "r"})
 	judge := func() { f.judgeAll(t) }
-	beat := func() { f.mustHeartbeat(t, "first") }
+	beat := func() { f.MustHeartbeat(t, "first") }
 	judge()
 	beat()
 	few, fewBeats := cost(judge), cost(beat)
 	for i := 1; i < n; i++ {
-		f.mustRegister(t, picket.Registration{
+		f.MustRegister(t, picket.Registration{
 			AgentID:  fmt.Sprintf("a%05d", i),
 			RoleID:   "r",
-			Capacity: &picket.DeclaredCapacity{MaxConcurrentTasks: ptr(2)},
+			Capacity: &picket.DeclaredCapacity{MaxConcurrentTasks: kit.Ptr(2)},
 		})
 	}
 	many, manyBeats := cost(judge), cost(beat)
@@ -225,13 +226,13 @@ func TestALargeRegistryReal(t *testing.T) {
 		t.Errorf("judging costs %v with one agent, %v with %d; a heartbeat %v and %v", few, many, n, fewBeats,
 			manyBeats)
 	}
-	got, err := f.Agents(f.ctx, picket.AgentQuery{MinAvailable: ptr(1)})
-	ok(t, err)
+	got, err := f.Agents(f.Ctx, picket.AgentQuery{MinAvailable: kit.Ptr(1)})
+	kit.OK(t, err)
 	if got.Total != n-1 || len(got.Agents) != 1000 || got.NextCursor == "" {
 		t.Errorf("listed %d of %d, next %q", len(got.Agents), got.Total, got.NextCursor)
 	}
-	pools, err := f.Pools(f.ctx, "", "")
-	ok(t, err)
+	pools, err := f.Pools(f.Ctx, "", "")
+	kit.OK(t, err)
 	if len(pools) != 1 || pools[0].Members[picket.AgentActive] != n || pools[0].MaxConcurrentTasks != 2*(n-1) {
 		t.Errorf("pools %+v", pools)
 	}

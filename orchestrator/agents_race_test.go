@@ -10,29 +10,30 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 // Two that judge the same agents at once, and the agents themselves at the same
 // time, write each step once.
 func TestJudgedAtOnce(t *testing.T) {
 	f := openFixture(t, rig.Real(t))
-	defer f.close()
+	defer f.Close()
 	const agents = 20
 	for i := range agents {
-		f.mustRegister(t, shortThresholds(fmt.Sprint("a", i)))
+		f.MustRegister(t, shortThresholds(fmt.Sprint("a", i)))
 	}
 	seq := f.mustLastSeq(t)
 	f.tickFor(t, 5*time.Second)
 	var wg sync.WaitGroup
 	for i := range agents {
 		wg.Go(func() {
-			_, err := f.JudgeAgents(f.ctx, 7)
+			_, err := f.JudgeAgents(f.Ctx, 7)
 			if err != nil {
 				t.Error(err)
 			}
 		})
 		wg.Go(func() {
-			_, err := f.Heartbeat(f.ctx, agentOwner, fmt.Sprint("a", i), activeHeartbeat())
+			_, err := f.Heartbeat(f.Ctx, kit.AgentOwner, fmt.Sprint("a", i), kit.ActiveHeartbeat())
 			if picket.CodeOf(err) != picket.CodeAgentGone {
 				t.Errorf("the heartbeat of a dead agent: %v", err)
 			}
@@ -59,14 +60,14 @@ func TestJudgedAtOnce(t *testing.T) {
 // Of those who register an id at once one does.
 func TestRegisteredAtOnce(t *testing.T) {
 	f := openFixture(t, rig.Real(t))
-	defer f.close()
+	defer f.Close()
 	for range 10 {
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		won := 0
 		for i := range 8 {
 			wg.Go(func() {
-				_, err := f.Register(f.ctx, picket.Caller{Actor: fmt.Sprint("key", i)}, shortThresholds("a1"))
+				_, err := f.Register(f.Ctx, picket.Caller{Actor: fmt.Sprint("key", i)}, shortThresholds("a1"))
 				mu.Lock()
 				defer mu.Unlock()
 				if err == nil {
@@ -80,9 +81,9 @@ func TestRegisteredAtOnce(t *testing.T) {
 		if won != 1 {
 			t.Fatalf("%d registered", won)
 		}
-		_, err := f.Deregister(f.ctx, otherOperator, "a1", nil)
-		ok(t, err)
-		ok(t, f.raw.Del(f.ctx, "pk:{default}:agent:a1").Err())
+		_, err := f.Deregister(f.Ctx, kit.OtherOperator, "a1", nil)
+		kit.OK(t, err)
+		kit.OK(t, f.Raw.Del(f.Ctx, "pk:{default}:agent:a1").Err())
 	}
 }
 
@@ -93,23 +94,23 @@ func TestAdvanceOfADrainingAgent(t *testing.T) {
 		next := func(id string) picket.AdvanceRequest {
 			return picket.AdvanceRequest{
 				Output:  picket.RawJSON(`1`),
-				Acquire: picket.AcquireRequest{AgentID: id, WaitSeconds: ptr(20)},
+				Acquire: picket.AcquireRequest{AgentID: id, WaitSeconds: kit.Ptr(20)},
 			}
 		}
 		was := f.agentWithStatus(t, "a1", picket.AgentDraining)
-		f.mustSubmit(t, picket.TaskSpec{})
+		f.MustSubmit(t, picket.TaskSpec{})
 		seq := f.mustLastSeq(t)
-		got, err := f.Advance(f.ctx, f.openLease(t, was.lease), agentOwner, next("a1"))
-		ok(t, err)
+		got, err := f.Advance(f.Ctx, f.OpenLease(t, was.lease), kit.AgentOwner, next("a1"))
+		kit.OK(t, err)
 		if got.State != picket.TaskReview || len(got.Leases) != 0 {
 			t.Fatalf("advanced to %+v", got)
 		}
-		if s, err := f.Stats(f.ctx); err != nil || s.Waiters != 0 {
+		if s, err := f.Stats(f.Ctx); err != nil || s.Waiters != 0 {
 			t.Fatalf("%d wait for work that they do not get: %v", s.Waiters, err)
 		}
 		f.wantEvents(t, seq, "task.review", "a1: draining -> deregistered, drain_completed by server")
-		again, err := f.Advance(f.ctx, f.openLease(t, was.lease), agentOwner, next("a1"))
-		ok(t, err)
+		again, err := f.Advance(f.Ctx, f.OpenLease(t, was.lease), kit.AgentOwner, next("a1"))
+		kit.OK(t, err)
 		if again.State != got.State || len(again.Leases) != 0 {
 			t.Fatalf("advanced again to %+v", again)
 		}
@@ -118,30 +119,30 @@ func TestAdvanceOfADrainingAgent(t *testing.T) {
 		f.acquireRest(t)
 		done := make(chan picket.Advanced, 1)
 		go func() {
-			got, err := f.Advance(f.ctx, f.openLease(t, was.lease), agentOwner, next("a2"))
+			got, err := f.Advance(f.Ctx, f.OpenLease(t, was.lease), kit.AgentOwner, next("a2"))
 			if err != nil {
 				t.Error(err)
 			}
 			done <- got
 		}()
 		f.waitForWaiters(t, 1)
-		f.mustDrain(t, "a2", drainChange)
+		f.mustDrain(t, "a2", kit.DrainChange)
 		if got := <-done; got.State != picket.TaskReview || len(got.Leases) != 0 {
 			t.Fatalf("advanced to %+v", got)
 		}
 
 		was = f.agentWithStatus(t, "a3", picket.AgentActive)
 		f.tickFor(t, 5*time.Second)
-		_, err = f.Advance(f.ctx, f.openLease(t, was.lease), agentOwner, next("a3"))
-		refused(t, err, picket.CodeLeaseExpired)
+		_, err = f.Advance(f.Ctx, f.OpenLease(t, was.lease), kit.AgentOwner, next("a3"))
+		kit.Refused(t, err, picket.CodeLeaseExpired)
 	})
 }
 
 func (f *fixture) acquireRest(t *testing.T) {
 	t.Helper()
 	for {
-		got, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "other"})
-		ok(t, err)
+		got, err := f.Acquire(f.Ctx, kit.Operator, picket.AcquireRequest{AgentID: "other"})
+		kit.OK(t, err)
 		if len(got) == 0 {
 			return
 		}
@@ -153,19 +154,19 @@ func (f *fixture) acquireRest(t *testing.T) {
 // in each verb, and its place among the holders.
 func TestWhatRegistrationCostsReal(t *testing.T) {
 	f := openFixture(t, rig.Real(t))
-	defer f.close()
+	defer f.Close()
 	life := func(id string) map[string]int {
-		f.mustSubmit(t, picket.TaskSpec{})
-		before := commandCalls(t, f.raw)
-		l := f.acquireAsOwner(t, id)
-		h := f.openLease(t, l)
-		_, err := f.Renew(f.ctx, h)
-		ok(t, err)
-		_, err = f.Report(f.ctx, h, "r1", picket.Progress{Summary: "s"})
-		ok(t, err)
-		_, err = f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`1`)})
-		ok(t, err)
-		after := commandCalls(t, f.raw)
+		f.MustSubmit(t, picket.TaskSpec{})
+		before := commandCalls(t, f.Raw)
+		l := f.AcquireAsOwner(t, id)
+		h := f.OpenLease(t, l)
+		_, err := f.Renew(f.Ctx, h)
+		kit.OK(t, err)
+		_, err = f.Report(f.Ctx, h, "r1", picket.Progress{Summary: "s"})
+		kit.OK(t, err)
+		_, err = f.Complete(f.Ctx, h, picket.Completion{Output: picket.RawJSON(`1`)})
+		kit.OK(t, err)
+		after := commandCalls(t, f.Raw)
 		maps.DeleteFunc(after, func(command string, n int) bool {
 			return command == "info" || command == "eval" || n == before[command]
 		})
@@ -176,7 +177,7 @@ func TestWhatRegistrationCostsReal(t *testing.T) {
 	}
 	life("a0") // loads the scripts
 	alone := life("a1")
-	f.mustRegister(t, picket.Registration{AgentID: "a2"})
+	f.MustRegister(t, picket.Registration{AgentID: "a2"})
 	beside, registered := life("a1"), life("a2")
 	differs := func(got map[string]int, want map[string]int) map[string]int {
 		diff := maps.Clone(got)
@@ -205,18 +206,18 @@ func TestWhatRegistrationCostsReal(t *testing.T) {
 // of the agent would wake.
 func TestAWaiterThatLeavesIsForgotten(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		f.mustRegister(t, picket.Registration{AgentID: "a1"})
-		ctx, leave := context.WithCancel(f.ctx)
+		f.MustRegister(t, picket.Registration{AgentID: "a1"})
+		ctx, leave := context.WithCancel(f.Ctx)
 		ended := make(chan error, 1)
 		go func() {
-			_, err := f.Acquire(ctx, agentOwner, picket.AcquireRequest{AgentID: "a1", WaitSeconds: ptr(30)})
+			_, err := f.Acquire(ctx, kit.AgentOwner, picket.AcquireRequest{AgentID: "a1", WaitSeconds: kit.Ptr(30)})
 			ended <- err
 		}()
 		f.waitForWaiters(t, 1)
 		leave()
 		<-ended
-		f.mustDrain(t, "a1", drainChange)
-		if s, err := f.Stats(f.ctx); err != nil || s.Waiters != 0 {
+		f.mustDrain(t, "a1", kit.DrainChange)
+		if s, err := f.Stats(f.Ctx); err != nil || s.Waiters != 0 {
 			t.Fatalf("%d waiters: %v", s.Waiters, err)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 var stranger = picket.Caller{Actor: "key_stranger"}
@@ -15,96 +16,96 @@ var stranger = picket.Caller{Actor: "key_stranger"}
 // stranger changes nothing, not even how long the agent was silent.
 func TestStrangersAreRefused(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		f.mustRegister(t, shortThresholds("a1"))
+		f.MustRegister(t, shortThresholds("a1"))
 		f.tickFor(t, 1500*time.Millisecond)
 		seq := f.mustLastSeq(t)
-		_, err := f.Heartbeat(f.ctx, stranger, "a1", activeHeartbeat())
-		refused(t, err, picket.CodeForbidden)
-		_, err = f.ChangeAgent(f.ctx, stranger, "a1", nil, drainChange)
-		refused(t, err, picket.CodeForbidden)
-		_, err = f.Deregister(f.ctx, stranger, "a1", []int64{99})
-		refused(t, err, picket.CodeForbidden)
-		_, err = f.CommandAgent(f.ctx, stranger, "a1", picket.AgentCommand{Command: picket.CommandPing})
-		refused(t, err, picket.CodeForbidden)
-		f.mustSubmit(t, picket.TaskSpec{})
-		_, err = f.Acquire(f.ctx, stranger, picket.AcquireRequest{AgentID: "a1"})
-		refused(t, err, picket.CodeForbidden)
-		leases, err := f.Acquire(f.ctx, otherOperator, picket.AcquireRequest{AgentID: "a1"})
-		ok(t, err)
+		_, err := f.Heartbeat(f.Ctx, stranger, "a1", kit.ActiveHeartbeat())
+		kit.Refused(t, err, picket.CodeForbidden)
+		_, err = f.ChangeAgent(f.Ctx, stranger, "a1", nil, kit.DrainChange)
+		kit.Refused(t, err, picket.CodeForbidden)
+		_, err = f.Deregister(f.Ctx, stranger, "a1", []int64{99})
+		kit.Refused(t, err, picket.CodeForbidden)
+		_, err = f.CommandAgent(f.Ctx, stranger, "a1", picket.AgentCommand{Command: picket.CommandPing})
+		kit.Refused(t, err, picket.CodeForbidden)
+		f.MustSubmit(t, picket.TaskSpec{})
+		_, err = f.Acquire(f.Ctx, stranger, picket.AcquireRequest{AgentID: "a1"})
+		kit.Refused(t, err, picket.CodeForbidden)
+		leases, err := f.Acquire(f.Ctx, kit.OtherOperator, picket.AcquireRequest{AgentID: "a1"})
+		kit.OK(t, err)
 		if len(leases) != 1 {
 			t.Fatalf("an operator acquired %d leases for the agent", len(leases))
 		}
 		f.tickFor(t, 502*time.Millisecond)
 		f.judgeAll(t)
 		f.wantEvents(t, seq, "task.submitted", "task.leased", "a1: active -> unhealthy, heartbeat_timeout by server")
-		_, err = f.Register(f.ctx, otherOperator, shortThresholds("a1"))
-		refused(t, err, picket.CodeStateConflict) // a live one, no matter who asks
+		_, err = f.Register(f.Ctx, kit.OtherOperator, shortThresholds("a1"))
+		kit.Refused(t, err, picket.CodeStateConflict) // a live one, no matter who asks
 		if e := refusalOf(err); e.Facts["agent_status"] != "unhealthy" {
 			t.Fatalf("facts %v", e.Facts)
 		}
 		f.tickFor(t, 5*time.Second)
 		f.judgeAll(t)
-		for _, by := range []picket.Caller{stranger, otherOperator} {
-			_, err = f.Register(f.ctx, by, shortThresholds("a1"))
-			refused(t, err, picket.CodeForbidden)
+		for _, by := range []picket.Caller{stranger, kit.OtherOperator} {
+			_, err = f.Register(f.Ctx, by, shortThresholds("a1"))
+			kit.Refused(t, err, picket.CodeForbidden)
 		}
-		_, err = f.Heartbeat(f.ctx, stranger, "a1", activeHeartbeat())
-		refused(t, err, picket.CodeForbidden)
-		_, err = f.Heartbeat(f.ctx, agentOwner, "a1", activeHeartbeat())
-		refused(t, err, picket.CodeAgentGone)
-		_, err = f.Heartbeat(f.ctx, agentOwner, "nobody", activeHeartbeat())
-		refused(t, err, picket.CodeNotFound)
-		_, _, err = f.Agent(f.ctx, "nobody")
-		refused(t, err, picket.CodeNotFound)
+		_, err = f.Heartbeat(f.Ctx, stranger, "a1", kit.ActiveHeartbeat())
+		kit.Refused(t, err, picket.CodeForbidden)
+		_, err = f.Heartbeat(f.Ctx, kit.AgentOwner, "a1", kit.ActiveHeartbeat())
+		kit.Refused(t, err, picket.CodeAgentGone)
+		_, err = f.Heartbeat(f.Ctx, kit.AgentOwner, "nobody", kit.ActiveHeartbeat())
+		kit.Refused(t, err, picket.CodeNotFound)
+		_, _, err = f.Agent(f.Ctx, "nobody")
+		kit.Refused(t, err, picket.CodeNotFound)
 	})
 }
 
 // An agent starts again, under what it says now.
 func TestRegisteredAgain(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		first := f.mustRegister(t, picket.Registration{
+		first := f.MustRegister(t, picket.Registration{
 			AgentID:             "a1",
 			RoleID:              "r1",
 			Name:                "One",
 			Endpoint:            "https://example.com/x",
 			Capabilities:        []string{"x"},
-			Capacity:            &picket.DeclaredCapacity{MaxConcurrentTasks: ptr(3)},
-			DrainTimeoutSeconds: ptr(9),
+			Capacity:            &picket.DeclaredCapacity{MaxConcurrentTasks: kit.Ptr(3)},
+			DrainTimeoutSeconds: kit.Ptr(9),
 			Metadata:            picket.RawJSON(`{"a":1.50}`),
 		})
-		hb := activeHeartbeat()
-		hb.CurrentLoad = ptr(2)
-		_, err := f.Heartbeat(f.ctx, agentOwner, "a1", hb)
-		ok(t, err)
-		shown, key, err := f.Agent(f.ctx, "a1")
-		ok(t, err)
+		hb := kit.ActiveHeartbeat()
+		hb.CurrentLoad = kit.Ptr(2)
+		_, err := f.Heartbeat(f.Ctx, kit.AgentOwner, "a1", hb)
+		kit.OK(t, err)
+		shown, key, err := f.Agent(f.Ctx, "a1")
+		kit.OK(t, err)
 		if key != "key_owner" || shown.Capacity.CurrentLoad != 2 || *shown.Capacity.MaxConcurrentTasks != 3 ||
 			*shown.DrainTimeoutSeconds != 9 ||
 			shown.Name != "One" || shown.Endpoint != "https://example.com/x" ||
 			string(shown.Metadata) != `{"a":1.50}` || shown.Version != 1 {
 			t.Fatalf("%s has %+v", key, shown)
 		}
-		f.mustHeartbeat(t, "a1") // says no load
-		if again, _, _ := f.Agent(f.ctx, "a1"); again.Capacity.CurrentLoad != 2 {
+		f.MustHeartbeat(t, "a1") // says no load
+		if again, _, _ := f.Agent(f.Ctx, "a1"); again.Capacity.CurrentLoad != 2 {
 			t.Fatalf("%+v", again)
 		}
-		_, err = f.Deregister(f.ctx, agentOwner, "a1", nil)
-		ok(t, err)
+		_, err = f.Deregister(f.Ctx, kit.AgentOwner, "a1", nil)
+		kit.OK(t, err)
 		f.tickFor(t, time.Second)
-		second := f.mustRegister(t, picket.Registration{AgentID: "a1", RoleID: "r2"})
+		second := f.MustRegister(t, picket.Registration{AgentID: "a1", RoleID: "r2"})
 		if second.RegisteredAt != first.RegisteredAt || second.Incarnation != first.Incarnation+1 ||
 			second.Version != 1 || second.Name != "" ||
 			second.Capacity.MaxConcurrentTasks != nil || second.Capacity.CurrentLoad != 0 ||
 			string(second.Metadata) != "{}" || second.RoleID != "r2" {
 			t.Fatalf("registered again as %+v", second)
 		}
-		pools, err := f.Pools(f.ctx, "", "")
-		ok(t, err)
+		pools, err := f.Pools(f.Ctx, "", "")
+		kit.OK(t, err)
 		if len(pools) != 1 || pools[0].RoleID != "r2" || pools[0].Members[picket.AgentActive] != 1 {
 			t.Fatalf("pools %+v", pools)
 		}
-		own := f.mustRegister(t, picket.Registration{})
-		if ok(t, picket.CheckID("agent_id", "agent", own.AgentID)); own.Incarnation != second.Incarnation+1 {
+		own := f.MustRegister(t, picket.Registration{})
+		if kit.OK(t, picket.CheckID("agent_id", "agent", own.AgentID)); own.Incarnation != second.Incarnation+1 {
 			t.Fatalf("registered %+v", own)
 		}
 	})
@@ -119,42 +120,42 @@ func TestRegistryRequestsHappenOnce(t *testing.T) {
 				Idempotency: picket.Idempotency{Key: key, Body: fmt.Sprintf("%064d", 1)},
 			}
 		}
-		a, err := f.Register(f.ctx, by("k1"), picket.Registration{})
-		ok(t, err)
+		a, err := f.Register(f.Ctx, by("k1"), picket.Registration{})
+		kit.OK(t, err)
 		seq := f.mustLastSeq(t)
-		again, err := f.Register(f.ctx, by("k1"), picket.Registration{})
-		ok(t, err)
+		again, err := f.Register(f.Ctx, by("k1"), picket.Registration{})
+		kit.OK(t, err)
 		if again.AgentID != a.AgentID || again.Version != 1 || f.mustLastSeq(t) != seq {
 			t.Fatalf("%+v, then %+v", a, again)
 		}
 		ping := picket.AgentCommand{Command: picket.CommandPing}
-		c1, err := f.CommandAgent(f.ctx, by("k2"), a.AgentID, ping)
-		ok(t, err)
-		c2, err := f.CommandAgent(f.ctx, by("k2"), a.AgentID, ping)
-		ok(t, err)
-		if n := len(f.mustHeartbeat(t, a.AgentID).PendingCommands); c1 != c2 || n != 1 {
+		c1, err := f.CommandAgent(f.Ctx, by("k2"), a.AgentID, ping)
+		kit.OK(t, err)
+		c2, err := f.CommandAgent(f.Ctx, by("k2"), a.AgentID, ping)
+		kit.OK(t, err)
+		if n := len(f.MustHeartbeat(t, a.AgentID).PendingCommands); c1 != c2 || n != 1 {
 			t.Fatalf("commands %s and %s, %d pending", c1, c2, n)
 		}
 		for range 2 {
-			got, err := f.ChangeAgent(f.ctx, by("k3"), a.AgentID, []int64{1}, drainChange)
-			ok(t, err)
+			got, err := f.ChangeAgent(f.Ctx, by("k3"), a.AgentID, []int64{1}, kit.DrainChange)
+			kit.OK(t, err)
 			if got.Status != picket.AgentDraining || got.Version != 2 {
 				t.Fatalf("%+v", got)
 			}
 		}
 		for range 2 {
-			got, err := f.Deregister(f.ctx, by("k4"), a.AgentID, []int64{2})
-			ok(t, err)
+			got, err := f.Deregister(f.Ctx, by("k4"), a.AgentID, []int64{2})
+			kit.OK(t, err)
 			if got.Status != picket.AgentDeregistered || got.Version != 3 {
 				t.Fatalf("%+v", got)
 			}
 		}
 		other := by("k1")
 		other.Idempotency.Body = fmt.Sprintf("%064d", 2)
-		_, err = f.Register(f.ctx, other, picket.Registration{})
-		refused(t, err, picket.CodeIdempotencyConflict)
-		again, err = f.Register(f.ctx, by("k1"), picket.Registration{})
-		ok(t, err)
+		_, err = f.Register(f.Ctx, other, picket.Registration{})
+		kit.Refused(t, err, picket.CodeIdempotencyConflict)
+		again, err = f.Register(f.Ctx, by("k1"), picket.Registration{})
+		kit.OK(t, err)
 		if again.Status != picket.AgentDeregistered {
 			t.Fatalf("the record of now is %+v", again)
 		}
@@ -164,29 +165,29 @@ func TestRegistryRequestsHappenOnce(t *testing.T) {
 // Incarnations rise over an adoption, and over the end of a record.
 func TestIncarnationsNeverFall(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		a := f.mustRegister(t, shortThresholds("a1"))
-		_, err := f.Deregister(f.ctx, agentOwner, "a1", nil)
-		ok(t, err)
+		a := f.MustRegister(t, shortThresholds("a1"))
+		_, err := f.Deregister(f.Ctx, kit.AgentOwner, "a1", nil)
+		kit.OK(t, err)
 		f.tickFor(t, 2*time.Second)
-		n, err := f.ApplyRetention(f.ctx, picket.Retention{Tasks: time.Second}, 100)
-		ok(t, err)
-		_, _, err = f.Agent(f.ctx, "a1")
-		refused(t, err, picket.CodeNotFound)
-		if pools, _ := f.Pools(f.ctx, "", ""); n != 1 || len(pools) != 0 {
+		n, err := f.ApplyRetention(f.Ctx, picket.Retention{Tasks: time.Second}, 100)
+		kit.OK(t, err)
+		_, _, err = f.Agent(f.Ctx, "a1")
+		kit.Refused(t, err, picket.CodeNotFound)
+		if pools, _ := f.Pools(f.Ctx, "", ""); n != 1 || len(pools) != 0 {
 			t.Fatalf("%d deleted, pools %+v", n, pools)
 		}
 		for _, pattern := range []string{"agent:*", "metadata:*", "commands:*", "roster:*", "roles-of:*", "pools",
 			"gone", "silence"} {
-			if left, err := f.raw.Keys(f.ctx, "pk:{default}:"+pattern).Result(); err != nil || len(left) > 0 {
+			if left, err := f.Raw.Keys(f.Ctx, "pk:{default}:"+pattern).Result(); err != nil || len(left) > 0 {
 				t.Errorf("of the deleted record there is still %v: %v", left, err)
 			}
 		}
-		b, err := f.Register(f.ctx, stranger, shortThresholds("a1"))
-		ok(t, err)
-		ok(t, f.raw.HSet(f.ctx, "pk:{default}:meta", "identity", "another server").Err())
-		c := f.mustRegister(t, shortThresholds("a2"))
-		s, err := f.Stats(f.ctx)
-		ok(t, err)
+		b, err := f.Register(f.Ctx, stranger, shortThresholds("a1"))
+		kit.OK(t, err)
+		kit.OK(t, f.Raw.HSet(f.Ctx, "pk:{default}:meta", "identity", "another server").Err())
+		c := f.MustRegister(t, shortThresholds("a2"))
+		s, err := f.Stats(f.Ctx)
+		kit.OK(t, err)
 		if b.Incarnation != a.Incarnation+1 || c.Incarnation <= s.Floor || s.Floor == 0 {
 			t.Fatalf("incarnations %d, %d, after an adoption %d with floor %d", a.Incarnation, b.Incarnation,
 				c.Incarnation, s.Floor)
@@ -198,13 +199,13 @@ func TestIncarnationsNeverFall(t *testing.T) {
 // of it as a second.
 func TestClockLeapsKillNobody(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		f.mustRegister(t, shortThresholds("a1"))
+		f.MustRegister(t, shortThresholds("a1"))
 		for _, leap := range []time.Duration{time.Hour, -3 * time.Hour, 24 * time.Hour * 365} {
-			ok(t, f.raw.HIncrBy(f.ctx, "pk:{default}:meta", "raw", -leap.Milliseconds()).Err())
-			ok(t, f.Tick(f.ctx))
+			kit.OK(t, f.Raw.HIncrBy(f.Ctx, "pk:{default}:meta", "raw", -leap.Milliseconds()).Err())
+			kit.OK(t, f.Tick(f.Ctx))
 			f.judgeAll(t)
 			f.wantAgent(t, "a1", picket.AgentActive)
-			if got := f.mustHeartbeat(t, "a1"); got.AgentStatus != picket.AgentActive {
+			if got := f.MustHeartbeat(t, "a1"); got.AgentStatus != picket.AgentActive {
 				t.Fatalf("after a leap of %s: %+v", leap, got)
 			}
 		}
@@ -230,18 +231,18 @@ func listed(t *testing.T, got picket.AgentPage, want ...string) {
 // not hit the one after it, although that has the same version.
 func TestChangesAreMeantForOneRegistration(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		old := f.mustRegister(t, shortThresholds("a1"))
+		old := f.MustRegister(t, shortThresholds("a1"))
 		remove := picket.AgentStatusChange{Status: picket.AgentDeregistered, Incarnation: old.Incarnation}
 		drain := picket.AgentStatusChange{Status: picket.AgentDraining, Incarnation: old.Incarnation}
 		for range 2 {
-			_, err := f.ChangeAgent(f.ctx, agentOwner, "a1", nil, remove)
-			ok(t, err)
+			_, err := f.ChangeAgent(f.Ctx, kit.AgentOwner, "a1", nil, remove)
+			kit.OK(t, err)
 		}
-		a := f.mustRegister(t, shortThresholds("a1"))
+		a := f.MustRegister(t, shortThresholds("a1"))
 		seq := f.mustLastSeq(t)
 		for _, change := range []picket.AgentStatusChange{remove, drain} {
-			_, err := f.ChangeAgent(f.ctx, agentOwner, "a1", []int64{1}, change)
-			refused(t, err, picket.CodeAgentGone)
+			_, err := f.ChangeAgent(f.Ctx, kit.AgentOwner, "a1", []int64{1}, change)
+			kit.Refused(t, err, picket.CodeAgentGone)
 			if e := refusalOf(err); e.Facts["incarnation"] != a.Incarnation || e.Facts["agent_status"] != "active" {
 				t.Fatalf("facts %v", e.Facts)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 // agentEventsAfter lists the events after a sequence number, shortened to what the
@@ -17,8 +18,8 @@ func (f *fixture) agentEventsAfter(t *testing.T, after int64) []string {
 	t.Helper()
 	var out []string
 	for {
-		page, err := f.Events(f.ctx, picket.EventQuery{After: after, Limit: 1000})
-		ok(t, err)
+		page, err := f.Events(f.Ctx, picket.EventQuery{After: after, Limit: 1000})
+		kit.OK(t, err)
 		for _, ev := range page.Events {
 			after = ev.Seq
 			switch ev.Type {
@@ -40,8 +41,8 @@ func (f *fixture) agentEventsAfter(t *testing.T, after int64) []string {
 
 func (f *fixture) mustLastSeq(t *testing.T) int64 {
 	t.Helper()
-	seq, err := f.LastSeq(f.ctx)
-	ok(t, err)
+	seq, err := f.LastSeq(f.Ctx)
+	kit.OK(t, err)
 	return seq
 }
 
@@ -55,8 +56,8 @@ func (f *fixture) wantEvents(t *testing.T, after int64, want ...string) {
 
 func (f *fixture) wantAgent(t *testing.T, id string, want picket.AgentStatus) picket.Agent {
 	t.Helper()
-	a, _, err := f.Agent(f.ctx, id)
-	ok(t, err)
+	a, _, err := f.Agent(f.Ctx, id)
+	kit.OK(t, err)
 	if a.Status != want {
 		t.Fatalf("agent is %s, want %s", a.Status, want)
 	}
@@ -67,8 +68,8 @@ func (f *fixture) wantAgent(t *testing.T, id string, want picket.AgentStatus) pi
 func (f *fixture) judgeAll(t *testing.T) {
 	t.Helper()
 	for {
-		n, err := f.JudgeAgents(f.ctx, 100)
-		ok(t, err)
+		n, err := f.JudgeAgents(f.Ctx, 100)
+		kit.OK(t, err)
 		if n < 100 {
 			return
 		}
@@ -78,8 +79,8 @@ func (f *fixture) judgeAll(t *testing.T) {
 func (f *fixture) runAllChores(t *testing.T) {
 	t.Helper()
 	for {
-		n, err := f.RunChores(f.ctx, 100)
-		ok(t, err)
+		n, err := f.RunChores(f.Ctx, 100)
+		kit.OK(t, err)
 		if n < 100 {
 			return
 		}
@@ -95,12 +96,12 @@ func thresholds(interval, unhealthy, dead int) *picket.Thresholds {
 func TestSilenceIsJudgedToTheMillisecond(t *testing.T) {
 	rig.SkipShort(t)
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		if !f.virtual {
+		if !f.Virtual {
 			t.Skip("needs a clock that stands still")
 		}
 		for _, of := range [][3]int{{30, 90, 300}, {1, 2, 4}, {10, 25, 1000}} {
 			id := fmt.Sprint("a", of[0])
-			f.mustRegister(t, picket.Registration{AgentID: id, Heartbeat: thresholds(of[0], of[1], of[2])})
+			f.MustRegister(t, picket.Registration{AgentID: id, Heartbeat: thresholds(of[0], of[1], of[2])})
 			f.tickFor(t, time.Duration(of[1])*time.Second)
 			f.judgeAll(t)
 			f.wantAgent(t, id, picket.AgentActive)
@@ -126,9 +127,9 @@ func (f *fixture) tickFor(t *testing.T, d time.Duration) {
 	t.Helper()
 	for d > 0 {
 		step := min(d, 500*time.Millisecond)
-		f.moveStoreTime(t, step)
+		f.MoveStoreTime(t, step)
 		d -= step
-		ok(t, f.Tick(f.ctx))
+		kit.OK(t, f.Tick(f.Ctx))
 	}
 }
 
@@ -138,27 +139,27 @@ func TestDeathVoidsEveryLease(t *testing.T) {
 	rig.SkipShort(t)
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		const n = 250
-		a := f.mustRegister(t, picket.Registration{AgentID: "a1", Heartbeat: thresholds(30, 90, 300)})
+		a := f.MustRegister(t, picket.Registration{AgentID: "a1", Heartbeat: thresholds(30, 90, 300)})
 		for range n {
-			f.mustSubmit(t, picket.TaskSpec{LeaseWindowSeconds: ptr(3600)})
+			f.MustSubmit(t, picket.TaskSpec{LeaseWindowSeconds: kit.Ptr(3600)})
 		}
 		var leases []picket.Lease
 		for len(leases) < n {
-			got, err := f.Acquire(f.ctx, agentOwner,
-				picket.AcquireRequest{AgentID: "a1", Incarnation: a.Incarnation, Max: ptr(50)})
-			ok(t, err)
+			got, err := f.Acquire(f.Ctx, kit.AgentOwner,
+				picket.AcquireRequest{AgentID: "a1", Incarnation: a.Incarnation, Max: kit.Ptr(50)})
+			kit.OK(t, err)
 			leases = append(leases, got...)
 		}
 		for _, l := range leases {
-			_, err := f.Renew(f.ctx, f.openLease(t, l))
-			ok(t, err)
+			_, err := f.Renew(f.Ctx, f.OpenLease(t, l))
+			kit.OK(t, err)
 		}
 		seq := f.mustLastSeq(t)
 		f.tickFor(t, 301*time.Second)
 		f.judgeAll(t)
 		for _, l := range leases {
-			_, err := f.Renew(f.ctx, f.openLease(t, l))
-			refused(t, err, picket.CodeLeaseExpired)
+			_, err := f.Renew(f.Ctx, f.OpenLease(t, l))
+			kit.Refused(t, err, picket.CodeLeaseExpired)
 		}
 		f.runAllChores(t)
 		got := f.agentEventsAfter(t, seq)
@@ -171,15 +172,15 @@ func TestDeathVoidsEveryLease(t *testing.T) {
 				t.Fatalf("event %s", ev)
 			}
 		}
-		_, err := f.Acquire(f.ctx, agentOwner, picket.AcquireRequest{AgentID: "a1"})
-		refused(t, err, picket.CodeAgentGone)
-		_, err = f.Heartbeat(f.ctx, agentOwner, "a1", activeHeartbeat())
-		refused(t, err, picket.CodeAgentGone)
-		l := f.acquireOne(t, picket.AcquireRequest{AgentID: "a2"})
+		_, err := f.Acquire(f.Ctx, kit.AgentOwner, picket.AcquireRequest{AgentID: "a1"})
+		kit.Refused(t, err, picket.CodeAgentGone)
+		_, err = f.Heartbeat(f.Ctx, kit.AgentOwner, "a1", kit.ActiveHeartbeat())
+		kit.Refused(t, err, picket.CodeAgentGone)
+		l := f.AcquireOne(t, picket.AcquireRequest{AgentID: "a2"})
 		if l.FencingToken != 2 || l.Attempt != 2 {
 			t.Fatalf("leased again as %+v", l)
 		}
-		task := f.wantState(t, l.TaskID, picket.TaskLeased)
+		task := f.WantState(t, l.TaskID, picket.TaskLeased)
 		if task.Failures != 1 || task.Runs[0].Exit.Class != picket.ExitAgentDead {
 			t.Fatalf("task %+v", task)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 // transitionCauses try to bring about each reason for which a status changes. They
@@ -23,43 +24,43 @@ var transitionCauses = map[picket.LifecycleReason]func(t *testing.T, f *fixture,
 		return nil
 	},
 	picket.ReasonHeartbeatResumed: func(_ *testing.T, f *fixture, was agentInStatus) error {
-		_, err := f.Heartbeat(f.ctx, agentOwner, was.id, activeHeartbeat())
+		_, err := f.Heartbeat(f.Ctx, kit.AgentOwner, was.id, kit.ActiveHeartbeat())
 		return err
 	},
 	picket.ReasonDrainInitiated: func(_ *testing.T, f *fixture, was agentInStatus) error {
-		_, err := f.ChangeAgent(f.ctx, agentOwner, was.id, nil, drainChange)
+		_, err := f.ChangeAgent(f.Ctx, kit.AgentOwner, was.id, nil, kit.DrainChange)
 		return err
 	},
 	picket.ReasonDrainCompleted: func(t *testing.T, f *fixture, was agentInStatus) error {
 		if was.status == picket.AgentRegistering {
 			return picket.CodeNotFound
 		}
-		_, err := f.Complete(f.ctx, f.openLease(t, was.lease), picket.Completion{Output: picket.RawJSON(`1`)})
+		_, err := f.Complete(f.Ctx, f.OpenLease(t, was.lease), picket.Completion{Output: picket.RawJSON(`1`)})
 		return err
 	},
 	picket.ReasonDrainTimeout: func(t *testing.T, f *fixture, was agentInStatus) error {
 		var err error
 		for range 5 {
-			_, err = f.Heartbeat(f.ctx, agentOwner, was.id, activeHeartbeat())
+			_, err = f.Heartbeat(f.Ctx, kit.AgentOwner, was.id, kit.ActiveHeartbeat())
 			f.tickFor(t, time.Second)
 		}
 		f.judgeAll(t)
 		return err
 	},
 	picket.ReasonDeregistered: func(_ *testing.T, f *fixture, was agentInStatus) error {
-		_, err := f.Deregister(f.ctx, agentOwner, was.id, nil)
+		_, err := f.Deregister(f.Ctx, kit.AgentOwner, was.id, nil)
 		return err
 	},
 }
 
 func registering(_ *testing.T, f *fixture, was agentInStatus) error {
-	_, err := f.Register(f.ctx, agentOwner, shortThresholds(was.id))
+	_, err := f.Register(f.Ctx, kit.AgentOwner, shortThresholds(was.id))
 	return err
 }
 
 // shortThresholds registers an agent that is soon missed.
 func shortThresholds(id string) picket.Registration {
-	return picket.Registration{AgentID: id, Heartbeat: thresholds(1, 2, 4), DrainTimeoutSeconds: ptr(5)}
+	return picket.Registration{AgentID: id, Heartbeat: thresholds(1, 2, 4), DrainTimeoutSeconds: kit.Ptr(5)}
 }
 
 // agentInStatus is an agent in a status; where it can hold a lease it holds one.
@@ -75,21 +76,21 @@ func (f *fixture) agentWithStatus(t *testing.T, id string, status picket.AgentSt
 	if status == picket.AgentRegistering {
 		return p
 	}
-	f.mustRegister(t, shortThresholds(id))
-	f.mustSubmit(t, picket.TaskSpec{LeaseWindowSeconds: ptr(3600)})
-	p.lease = f.acquireAsOwner(t, id)
-	_, err := f.Renew(f.ctx, f.openLease(t, p.lease))
-	ok(t, err)
+	f.MustRegister(t, shortThresholds(id))
+	f.MustSubmit(t, picket.TaskSpec{LeaseWindowSeconds: kit.Ptr(3600)})
+	p.lease = f.AcquireAsOwner(t, id)
+	_, err := f.Renew(f.Ctx, f.OpenLease(t, p.lease))
+	kit.OK(t, err)
 	switch status {
 	case picket.AgentUnhealthy:
 		f.tickFor(t, 2*time.Second+time.Millisecond)
 	case picket.AgentDraining:
-		f.mustDrain(t, id, drainChange)
+		f.mustDrain(t, id, kit.DrainChange)
 	case picket.AgentDead:
 		f.tickFor(t, 5*time.Second)
 	case picket.AgentDeregistered:
-		_, err := f.Deregister(f.ctx, agentOwner, id, nil)
-		ok(t, err)
+		_, err := f.Deregister(f.Ctx, kit.AgentOwner, id, nil)
+		kit.OK(t, err)
 	}
 	f.judgeAll(t)
 	f.wantAgent(t, id, status)
@@ -120,12 +121,12 @@ func TestOnlyTheLegalMovesHappen(t *testing.T) {
 func (f *fixture) tryTransition(t *testing.T, from picket.AgentStatus, reason picket.LifecycleReason) bool {
 	t.Helper()
 	was := f.agentWithStatus(t, fmt.Sprintf("%s.%s", from, reason), from)
-	before, _, _ := f.Agent(f.ctx, was.id)
+	before, _, _ := f.Agent(f.Ctx, was.id)
 	seq := f.mustLastSeq(t)
 	err := transitionCauses[reason](t, f, was)
-	page, readErr := f.Events(f.ctx,
+	page, readErr := f.Events(f.Ctx,
 		picket.EventQuery{After: seq, Types: []string{picket.EventAgentLifecycle}, Agent: was.id})
-	ok(t, readErr)
+	kit.OK(t, readErr)
 	want, status, found := picket.NextAgentStatus(from, reason), from, 0
 	for _, ev := range page.Events {
 		if ev.PreviousStatus != status ||
@@ -136,7 +137,7 @@ func (f *fixture) tryTransition(t *testing.T, from picket.AgentStatus, reason pi
 			found++
 		}
 	}
-	after, _, _ := f.Agent(f.ctx, was.id)
+	after, _, _ := f.Agent(f.Ctx, was.id)
 	steps := int64(len(page.Events))
 	if status == picket.AgentActive && steps > 0 && from.Gone() {
 		before.Version = 0
@@ -188,32 +189,32 @@ var refusedWhere = map[picket.AgentStatus]map[picket.LifecycleReason]bool{
 // the agent has; then nothing changes.
 func TestStatusesThatCannotBeAskedFor(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		a := f.mustRegister(t, shortThresholds("a1"))
+		a := f.MustRegister(t, shortThresholds("a1"))
 		for _, s := range []picket.AgentStatus{picket.AgentRegistering, picket.AgentActive, picket.AgentUnhealthy,
 			picket.AgentDead} {
-			got, err := f.ChangeAgent(f.ctx, agentOwner, "a1", nil, picket.AgentStatusChange{Status: s})
+			got, err := f.ChangeAgent(f.Ctx, kit.AgentOwner, "a1", nil, picket.AgentStatusChange{Status: s})
 			if s == picket.AgentActive {
-				ok(t, err)
+				kit.OK(t, err)
 				if got.Version != a.Version {
 					t.Fatalf("%+v became %+v", a, got)
 				}
 				continue
 			}
-			refused(t, err, picket.CodeStateConflict)
+			kit.Refused(t, err, picket.CodeStateConflict)
 		}
-		_, err := f.ChangeAgent(f.ctx, agentOwner, "a1", []int64{7, 8}, drainChange)
-		refused(t, err, picket.CodeVersion)
+		_, err := f.ChangeAgent(f.Ctx, kit.AgentOwner, "a1", []int64{7, 8}, kit.DrainChange)
+		kit.Refused(t, err, picket.CodeVersion)
 		if e := refusalOf(err); e.Facts["presented"] != int64(7) || e.Facts["current"] != int64(1) {
 			t.Fatalf("facts %v", e.Facts)
 		}
-		a, err = f.ChangeAgent(f.ctx, agentOwner, "a1", []int64{7, 1},
+		a, err = f.ChangeAgent(f.Ctx, kit.AgentOwner, "a1", []int64{7, 1},
 			picket.AgentStatusChange{Status: picket.AgentDeregistered})
-		ok(t, err)
+		kit.OK(t, err)
 		seq := f.mustLastSeq(t)
-		again, err := f.Deregister(f.ctx, agentOwner, "a1", nil)
-		ok(t, err)
-		_, err = f.Deregister(f.ctx, agentOwner, "a1", []int64{1})
-		refused(t, err, picket.CodeVersion)
+		again, err := f.Deregister(f.Ctx, kit.AgentOwner, "a1", nil)
+		kit.OK(t, err)
+		_, err = f.Deregister(f.Ctx, kit.AgentOwner, "a1", []int64{1})
+		kit.Refused(t, err, picket.CodeVersion)
 		if again.Version != a.Version || a.Version != 2 || f.mustLastSeq(t) != seq {
 			t.Fatalf("%+v became %+v", a, again)
 		}

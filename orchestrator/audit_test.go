@@ -1,7 +1,6 @@
 package orchestrator_test
 
 import (
-	"context"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -10,60 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
-
-// followAudit holds what the audit log has after a number against the events of
-// the step.
-func (x *machine) followAudit(after int64, events []picket.Event) {
-	x.Helper()
-	want := slices.DeleteFunc(slices.Clone(events), func(ev picket.Event) bool { return !belongsInAudit(ev) })
-	page, err := x.e.Events(x.ctx, picket.EventQuery{After: after, Limit: 1000, Audit: true})
-	x.ok(err)
-	if len(page.Events)+len(want) > 0 && !reflect.DeepEqual(page.Events, want) {
-		x.Fatalf("the audit log has\n%+v\nwant\n%+v", page.Events, want)
-	}
-}
-
-// belongsInAudit reports whether the audit log has to have a copy of the event. No agent
-// of the model is named like a key.
-func belongsInAudit(ev picket.Event) bool {
-	rule := picket.Audited[ev.Type]
-	return rule == picket.AuditAlways || rule == picket.AuditPerson && strings.HasPrefix(ev.Actor, "key_")
-}
-
-// auditDiffers says how the audit log differs from what the event log says it has
-// to be. Neither may have been shortened by retention.
-func auditDiffers(ctx context.Context, raw redis.UniversalClient) string {
-	events, err := raw.XRange(ctx, "pk:{default}:events", "-", "+").Result()
-	if err != nil {
-		return err.Error()
-	}
-	copies, err := raw.XRange(ctx, "pk:{default}:audit", "-", "+").Result()
-	if err != nil {
-		return err.Error()
-	}
-	want := slices.DeleteFunc(events, func(row redis.XMessage) bool {
-		return !belongsInAudit(picket.Event{
-			Type:  fmt.Sprint(row.Values["type"]),
-			Actor: fmt.Sprint(row.Values["actor"]),
-		})
-	})
-	for i := range max(len(want), len(copies)) {
-		if i == len(want) || i == len(copies) || !reflect.DeepEqual(copies[i], want[i]) {
-			return fmt.Sprintf("of %d audited events the audit log has %d, and number %d differs: %v, %v", len(want),
-				len(copies), i,
-				copies[min(i, len(copies)):min(i+1, len(copies))], want[min(i, len(want)):min(i+1, len(want))])
-		}
-	}
-	return ""
-}
 
 // The scripts and picket.Audited have the same table.
 func TestAuditedTypesAreOneTable(t *testing.T) {
-	text := luaText(t, "_prelude")
+	text := kit.LuaText(t, "_prelude")
 	table := regexp.MustCompile(`(?s)local AUDITED = \{(.*?)\n\}`).FindStringSubmatch(text)
 	if table == nil {
 		t.Fatal("_prelude.lua has no table AUDITED")
@@ -82,75 +34,61 @@ func TestAuditedTypesAreOneTable(t *testing.T) {
 	}
 }
 
-// auditLog reads the whole audit log.
-func (f *fixture) auditLog(t *testing.T, types ...string) []picket.Event {
-	t.Helper()
-	var all []picket.Event
-	for q := (picket.EventQuery{Audit: true, Limit: 1000, Types: types}); ; q.After = all[len(all)-1].Seq {
-		page, err := f.Events(f.ctx, q)
-		ok(t, err)
-		if len(page.Events) == 0 {
-			return all
-		}
-		all = append(all, page.Events...)
-	}
-}
-
 // A holder and a superseded run flood the log, by events and by every other verb,
 // until retention has deleted all that was there before. The audit log still has
 // the keys and the decisions, and the flood was counted.
 func TestAFloodDisplacesNothingInTheAuditLog(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		key, err := f.CreateKey(f.ctx, operator,
+		key, err := f.CreateKey(f.Ctx, kit.Operator,
 			picket.KeyRequest{Name: "k", Scopes: []picket.Scope{picket.ScopeAgent}})
-		ok(t, err)
-		reviewed := f.mustSubmit(t, picket.TaskSpec{})
-		_, err = f.Complete(f.ctx, f.openLease(t, f.acquireOne(t, picket.AcquireRequest{})),
+		kit.OK(t, err)
+		reviewed := f.MustSubmit(t, picket.TaskSpec{})
+		_, err = f.Complete(f.Ctx, f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{})),
 			picket.Completion{Output: picket.RawJSON(`1`)})
-		ok(t, err)
-		_, err = f.Approve(f.ctx, operator, reviewed.TaskID, picket.Decision{Note: "good"})
-		ok(t, err)
-		last, err := f.LastSeq(f.ctx)
-		ok(t, err)
+		kit.OK(t, err)
+		_, err = f.Approve(f.Ctx, kit.Operator, reviewed.TaskID, picket.Decision{Note: "good"})
+		kit.OK(t, err)
+		last, err := f.LastSeq(f.Ctx)
+		kit.OK(t, err)
 
-		task := f.mustSubmit(t, picket.TaskSpec{})
-		old := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
-		_, err = f.Expire(f.ctx, operator, task.TaskID, "test")
-		ok(t, err)
-		holder := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
-		before := len(f.auditLog(t))
-		f.floodHeartbeats(t, old, "old", 500)
-		f.floodHeartbeats(t, holder, "new", 2000)
+		task := f.MustSubmit(t, picket.TaskSpec{})
+		old := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{}))
+		_, err = f.Expire(f.Ctx, kit.Operator, task.TaskID, "test")
+		kit.OK(t, err)
+		holder := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{}))
+		before := len(f.AuditLog(t))
+		f.FloodHeartbeats(t, old, "old", 500)
+		f.FloodHeartbeats(t, holder, "new", 2000)
 		for i := range 20 { // reports are bounded elsewhere, not in the log
-			_, err := f.Report(f.ctx, holder, fmt.Sprint(i), picket.Progress{Summary: fmt.Sprint(i)})
-			ok(t, err)
+			_, err := f.Report(f.Ctx, holder, fmt.Sprint(i), picket.Progress{Summary: fmt.Sprint(i)})
+			kit.OK(t, err)
 		}
-		ok(t, f.RunExit(f.ctx, old, picket.Exit{Class: picket.ExitCrash}, ""))
-		f.endBudgetMinute(t)
+		kit.OK(t, f.RunExit(f.Ctx, old, picket.Exit{Class: picket.ExitCrash}, ""))
+		f.EndBudgetMinute(t)
 		for range 20 {
-			n, err := f.ApplyRetention(f.ctx, picket.Retention{MaxEvents: 100}, 100)
-			ok(t, err)
+			n, err := f.ApplyRetention(f.Ctx, picket.Retention{MaxEvents: 100}, 100)
+			kit.OK(t, err)
 			if n == 0 {
 				break
 			}
 		}
-		page, err := f.Events(f.ctx, picket.EventQuery{Limit: 1})
-		ok(t, err)
+		page, err := f.Events(f.Ctx, picket.EventQuery{Limit: 1})
+		kit.OK(t, err)
 		if page.Events[0].Seq <= last {
 			t.Fatalf("the log still begins at %d", page.Events[0].Seq)
 		}
-		audit := f.auditLog(t)
+		audit := f.AuditLog(t)
 		if len(audit) != before {
 			t.Errorf("the flood wrote to the audit log: %+v", audit[before:])
 		}
 		for _, want := range []string{picket.EventKeyCreated, picket.EventTaskSubmitted, picket.EventTaskApproved,
 			picket.EventLeaseExpired} {
 			if !slices.ContainsFunc(audit,
-				func(ev picket.Event) bool { return ev.Type == want && ev.Actor == operator.Actor }) {
+				func(ev picket.Event) bool { return ev.Type == want && ev.Actor == kit.Operator.Actor }) {
 				t.Errorf("the audit log has no %s", want)
 			}
 		}
-		if only := f.auditLog(t, picket.EventKeyCreated); len(only) != 1 ||
+		if only := f.AuditLog(t, picket.EventKeyCreated); len(only) != 1 ||
 			!regexp.MustCompile(key.KeyID).Match(only[0].Data) {
 			t.Errorf("of keys the audit log has %+v", only)
 		}
@@ -165,21 +103,21 @@ func TestAFloodDisplacesNothingInTheAuditLog(t *testing.T) {
 // does with its own registration.
 func TestNoAgentWritesToTheAuditLog(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		f.mustSubmit(t, picket.TaskSpec{})
-		before := len(f.auditLog(t))
+		f.MustSubmit(t, picket.TaskSpec{})
+		before := len(f.AuditLog(t))
 		by := picket.Caller{Actor: "key_agent"}
 		for range 3 {
-			_, err := f.Register(f.ctx, by, picket.Registration{AgentID: "key_other", RoleID: "coder"})
-			ok(t, err)
-			l, err := f.Acquire(f.ctx, by, picket.AcquireRequest{AgentID: "key_other"})
-			ok(t, err)
+			_, err := f.Register(f.Ctx, by, picket.Registration{AgentID: "key_other", RoleID: "coder"})
+			kit.OK(t, err)
+			l, err := f.Acquire(f.Ctx, by, picket.AcquireRequest{AgentID: "key_other"})
+			kit.OK(t, err)
 			if len(l) != 1 {
 				t.Fatalf("leased %+v", l)
 			}
-			_, err = f.Deregister(f.ctx, by, "key_other", nil)
-			ok(t, err)
+			_, err = f.Deregister(f.Ctx, by, "key_other", nil)
+			kit.OK(t, err)
 		}
-		if audit := f.auditLog(t); len(audit) != before {
+		if audit := f.AuditLog(t); len(audit) != before {
 			t.Errorf("the agent wrote %+v", audit[before:])
 		}
 	})
@@ -195,48 +133,48 @@ func TestAnOperatorIsAuditedWithTheKeyOfItsAgents(t *testing.T) {
 		for _, id := range []string{"a1", "key_owner"} {
 			register := func() {
 				t.Helper()
-				_, err := f.Register(f.ctx, agent, picket.Registration{AgentID: id})
-				ok(t, err)
+				_, err := f.Register(f.Ctx, agent, picket.Registration{AgentID: id})
+				kit.OK(t, err)
 			}
 			register()
 			seq := f.mustLastSeq(t)
-			_, err := f.CommandAgent(f.ctx, agent, id, picket.AgentCommand{Command: picket.CommandPing})
-			ok(t, err)
+			_, err := f.CommandAgent(f.Ctx, agent, id, picket.AgentCommand{Command: picket.CommandPing})
+			kit.OK(t, err)
 			hb := picket.Heartbeat{Status: picket.AgentDraining, ClientTimestamp: picket.InstantOf(time.Now())}
-			_, err = f.Heartbeat(f.ctx, person, id, hb)
-			ok(t, err)
-			_, err = f.Deregister(f.ctx, agent, id, nil)
-			ok(t, err)
+			_, err = f.Heartbeat(f.Ctx, person, id, hb)
+			kit.OK(t, err)
+			_, err = f.Deregister(f.Ctx, agent, id, nil)
+			kit.OK(t, err)
 			register()
-			_, err = f.ChangeAgent(f.ctx, agent, id, nil, drainChange)
-			ok(t, err)
-			_, err = f.Deregister(f.ctx, agent, id, nil)
-			ok(t, err)
+			_, err = f.ChangeAgent(f.Ctx, agent, id, nil, kit.DrainChange)
+			kit.OK(t, err)
+			_, err = f.Deregister(f.Ctx, agent, id, nil)
+			kit.OK(t, err)
 			register()
 			if got := f.auditEntriesAfter(t, seq); len(got) != 0 {
 				t.Errorf("%s: the agent wrote %q", id, got)
 			}
 
-			f.mustSubmit(t, picket.TaskSpec{})
-			held, err := f.Acquire(f.ctx, agent, picket.AcquireRequest{AgentID: id})
-			ok(t, err)
+			f.MustSubmit(t, picket.TaskSpec{})
+			held, err := f.Acquire(f.Ctx, agent, picket.AcquireRequest{AgentID: id})
+			kit.OK(t, err)
 			if len(held) != 1 {
 				t.Fatalf("leased %+v", held)
 			}
 			seq = f.mustLastSeq(t)
-			_, err = f.CommandAgent(f.ctx, person, id, picket.AgentCommand{Command: picket.CommandPing})
-			ok(t, err)
-			_, err = f.ChangeAgent(f.ctx, person, id, nil, drainChange)
-			ok(t, err)
-			_, err = f.Deregister(f.ctx, person, id, nil)
-			ok(t, err)
+			_, err = f.CommandAgent(f.Ctx, person, id, picket.AgentCommand{Command: picket.CommandPing})
+			kit.OK(t, err)
+			_, err = f.ChangeAgent(f.Ctx, person, id, nil, kit.DrainChange)
+			kit.OK(t, err)
+			_, err = f.Deregister(f.Ctx, person, id, nil)
+			kit.OK(t, err)
 			want := []string{"agent.command by key_owner", "agent.lifecycle by key_owner",
 				"agent.lifecycle by key_owner", "lease.expired by key_owner"}
 			if got := f.auditEntriesAfter(t, seq); !slices.Equal(got, want) {
 				t.Errorf("%s: the audit log has %q, want %q", id, got, want)
 			}
-			_, err = f.Cancel(f.ctx, picket.Caller{Actor: "key_test"}, held[0].TaskID, "")
-			ok(t, err)
+			_, err = f.Cancel(f.Ctx, picket.Caller{Actor: "key_test"}, held[0].TaskID, "")
+			kit.OK(t, err)
 		}
 	})
 }
@@ -244,7 +182,7 @@ func TestAnOperatorIsAuditedWithTheKeyOfItsAgents(t *testing.T) {
 // auditEntriesAfter is what the audit log has after a number, with who did it.
 func (f *fixture) auditEntriesAfter(t *testing.T, seq int64) (out []string) {
 	t.Helper()
-	for _, ev := range f.auditLog(t) {
+	for _, ev := range f.AuditLog(t) {
 		if ev.Seq > seq {
 			out = append(out, ev.Type+" by "+ev.Actor)
 		}
@@ -258,9 +196,9 @@ func TestARepairByAnOperatorIsAudited(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		damage := func() {
 			t.Helper()
-			task := f.mustSubmit(t, picket.TaskSpec{})
-			f.acquireOne(t, picket.AcquireRequest{})
-			ok(t, f.raw.ZRem(f.ctx, "pk:{default}:deadlines", task.TaskID).Err())
+			task := f.MustSubmit(t, picket.TaskSpec{})
+			f.AcquireOne(t, picket.AcquireRequest{})
+			kit.OK(t, f.Raw.ZRem(f.Ctx, "pk:{default}:deadlines", task.TaskID).Err())
 		}
 		look := func(seq int64) []string {
 			t.Helper()
@@ -274,7 +212,7 @@ func TestARepairByAnOperatorIsAudited(t *testing.T) {
 		damage()
 		seq := f.mustLastSeq(t)
 		for range 40 {
-			ok(t, f.InspectNext(f.ctx, 1000))
+			kit.OK(t, f.InspectNext(f.Ctx, 1000))
 		}
 		if got := look(seq); len(got) != 0 {
 			t.Errorf("of the reaper the audit log has %q", got)
@@ -282,8 +220,8 @@ func TestARepairByAnOperatorIsAudited(t *testing.T) {
 		damage()
 		seq = f.mustLastSeq(t)
 		for req := (picket.InspectRequest{Repair: true}); ; {
-			part, err := f.Inspect(f.ctx, picket.Caller{Actor: "key_test", Operator: true}, req)
-			ok(t, err)
+			part, err := f.Inspect(f.Ctx, picket.Caller{Actor: "key_test", Operator: true}, req)
+			kit.OK(t, err)
 			if req.Cursor = part.Next; part.Next == "" {
 				break
 			}
@@ -299,46 +237,46 @@ func TestARepairByAnOperatorIsAudited(t *testing.T) {
 func TestAuditRetention(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		for range 30 {
-			f.mustSubmit(t, picket.TaskSpec{})
-			f.acquireOne(t, picket.AcquireRequest{})
+			f.MustSubmit(t, picket.TaskSpec{})
+			f.AcquireOne(t, picket.AcquireRequest{})
 		}
-		s, err := f.Stats(f.ctx)
-		ok(t, err)
-		all := f.auditLog(t)
+		s, err := f.Stats(f.Ctx)
+		kit.OK(t, err)
+		all := f.AuditLog(t)
 		if s.AuditEvents != int64(len(all)) || s.OldestAudit != all[0].At || len(all) != 30 {
 			t.Fatalf("of %d events %d are counted, the oldest of %v", len(all), s.AuditEvents, s.OldestAudit)
 		}
 		keep := picket.Retention{AuditEvents: 12}
 		for range 3 { // 10 events a step
-			_, err := f.ApplyRetention(f.ctx, keep, 10)
-			ok(t, err)
+			_, err := f.ApplyRetention(f.Ctx, keep, 10)
+			kit.OK(t, err)
 		}
-		left := f.auditLog(t)
+		left := f.AuditLog(t)
 		if len(left) != 12 || left[0].Seq != all[18].Seq {
 			t.Fatalf("%d events are left", len(left))
 		}
-		_, err = f.Events(f.ctx, picket.EventQuery{Audit: true, After: all[0].Seq})
-		refused(t, err, picket.CodeCursorExpired)
-		page, err := f.Events(f.ctx, picket.EventQuery{Audit: true, After: all[17].Seq, Limit: 5})
-		ok(t, err)
+		_, err = f.Events(f.Ctx, picket.EventQuery{Audit: true, After: all[0].Seq})
+		kit.Refused(t, err, picket.CodeCursorExpired)
+		page, err := f.Events(f.Ctx, picket.EventQuery{Audit: true, After: all[17].Seq, Limit: 5})
+		kit.OK(t, err)
 		if len(page.Events) != 5 || page.Next != left[4].ID {
 			t.Errorf("read on with %+v, next %s", page.Events, page.Next)
 		}
-		back, err := f.Events(f.ctx, picket.EventQuery{Audit: true, NewestFirst: true, Limit: 3, Until: left[11].At})
-		ok(t, err)
+		back, err := f.Events(f.Ctx, picket.EventQuery{Audit: true, NewestFirst: true, Limit: 3, Until: left[11].At})
+		kit.OK(t, err)
 		if len(back.Events) != 3 || back.Events[0].Seq != left[11].Seq {
 			t.Errorf("read back %+v", back.Events)
 		}
-		f.jumpStoreTime(t, 399*24*time.Hour)
-		_, err = f.ApplyRetention(f.ctx, picket.Retention{}, 100)
-		ok(t, err)
-		if n := len(f.auditLog(t)); n != 12 {
+		f.JumpStoreTime(t, 399*24*time.Hour)
+		_, err = f.ApplyRetention(f.Ctx, picket.Retention{}, 100)
+		kit.OK(t, err)
+		if n := len(f.AuditLog(t)); n != 12 {
 			t.Errorf("%d events are left after 399 days", n)
 		}
-		f.jumpStoreTime(t, 2*24*time.Hour)
-		_, err = f.ApplyRetention(f.ctx, picket.Retention{}, 100)
-		ok(t, err)
-		if n := len(f.auditLog(t)); n != 0 {
+		f.JumpStoreTime(t, 2*24*time.Hour)
+		_, err = f.ApplyRetention(f.Ctx, picket.Retention{}, 100)
+		kit.OK(t, err)
+		if n := len(f.AuditLog(t)); n != 0 {
 			t.Errorf("%d events are left after 401 days", n)
 		}
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 // One transition is one call: a life of seven transitions costs seven EVALSHA
@@ -28,7 +29,7 @@ func TestCallsPerLifeReal(t *testing.T) {
 			store, err := orchestrator.Open(t.Context(),
 				orchestrator.Config{Redis: watched, Sealer: rig.Sealer(), NoPipeline: noPipeline,
 					Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
-			ok(t, err)
+			kit.OK(t, err)
 			defer store.Close()
 			raw := redis.NewUniversalClient(&s.Redis)
 			defer raw.Close()
@@ -75,15 +76,15 @@ func runOneLife(t *testing.T, e *orchestrator.Engine) int {
 	ctx, sealer, n := t.Context(), rig.Sealer(), 0
 	did := func(err error) {
 		t.Helper()
-		ok(t, err)
+		kit.OK(t, err)
 		n++
 	}
-	task, err := e.Submit(ctx, operator, picket.TaskSpec{Title: "a task", Input: picket.RawJSON(`{"n":1}`)})
+	task, err := e.Submit(ctx, kit.Operator, picket.TaskSpec{Title: "a task", Input: picket.RawJSON(`{"n":1}`)})
 	did(err)
-	leases, err := e.Acquire(ctx, operator, picket.AcquireRequest{AgentID: "a1"})
+	leases, err := e.Acquire(ctx, kit.Operator, picket.AcquireRequest{AgentID: "a1"})
 	did(err)
 	h, err := sealer.OpenLeaseToken(leases[0].LeaseToken.Reveal())
-	ok(t, err)
+	kit.OK(t, err)
 	_, err = e.Renew(ctx, h)
 	did(err)
 	_, err = e.Report(ctx, h, "r1", picket.Progress{Summary: "half way"})
@@ -92,7 +93,7 @@ func runOneLife(t *testing.T, e *orchestrator.Engine) int {
 	did(err)
 	_, err = e.Complete(ctx, h, picket.Completion{Output: picket.RawJSON(`"done"`)})
 	did(err)
-	_, err = e.Approve(ctx, operator, task.TaskID, picket.Decision{})
+	_, err = e.Approve(ctx, kit.Operator, task.TaskID, picket.Decision{})
 	did(err)
 	return n
 }
@@ -104,7 +105,7 @@ func TestAdvanceSavesARoundTripReal(t *testing.T) {
 	store, err := orchestrator.Open(t.Context(),
 		orchestrator.Config{Redis: s.Redis, Sealer: rig.Sealer(), Witness: t.TempDir(), Found: true,
 			Log: slog.New(slog.DiscardHandler)})
-	ok(t, err)
+	kit.OK(t, err)
 	defer store.Close()
 	raw := redis.NewUniversalClient(&s.Redis)
 	defer raw.Close()
@@ -126,26 +127,26 @@ func TestAdvanceSavesARoundTripReal(t *testing.T) {
 func runLives(t *testing.T, e *orchestrator.Engine, lives int, advances bool) {
 	t.Helper()
 	for range lives {
-		_, err := e.Submit(t.Context(), operator, picket.TaskSpec{Title: "a task"})
-		ok(t, err)
+		_, err := e.Submit(t.Context(), kit.Operator, picket.TaskSpec{Title: "a task"})
+		kit.OK(t, err)
 	}
 	var leases []picket.Lease
 	for n := range lives {
 		var err error
 		if n == 0 || !advances {
-			leases, err = e.Acquire(t.Context(), operator, picket.AcquireRequest{AgentID: "a1"})
-			ok(t, err)
+			leases, err = e.Acquire(t.Context(), kit.Operator, picket.AcquireRequest{AgentID: "a1"})
+			kit.OK(t, err)
 		}
 		h, err := rig.Sealer().OpenLeaseToken(leases[0].LeaseToken.Reveal())
-		ok(t, err)
+		kit.OK(t, err)
 		if !advances || n == lives-1 {
 			_, err = e.Complete(t.Context(), h, picket.Completion{Output: picket.RawJSON(`1`)})
-			ok(t, err)
+			kit.OK(t, err)
 			continue
 		}
-		got, err := e.Advance(t.Context(), h, operator,
+		got, err := e.Advance(t.Context(), h, kit.Operator,
 			picket.AdvanceRequest{Output: picket.RawJSON(`1`), Acquire: picket.AcquireRequest{AgentID: "a1"}})
-		ok(t, err)
+		kit.OK(t, err)
 		if leases = got.Leases; len(leases) != 1 {
 			t.Fatalf("advanced to %+v", got)
 		}
@@ -156,7 +157,7 @@ func runLives(t *testing.T, e *orchestrator.Engine, lives int, advances bool) {
 func commandCalls(t *testing.T, c redis.UniversalClient) map[string]int {
 	t.Helper()
 	text, err := c.Info(t.Context(), "commandstats").Result()
-	ok(t, err)
+	kit.OK(t, err)
 	calls := map[string]int{}
 	for line := range strings.Lines(text) {
 		name, rest, found := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "cmdstat_"), ":calls=")
@@ -165,7 +166,7 @@ func commandCalls(t *testing.T, c redis.UniversalClient) map[string]int {
 		}
 		count, _, _ := strings.Cut(rest, ",")
 		calls[name], err = strconv.Atoi(count)
-		ok(t, err)
+		kit.OK(t, err)
 	}
 	return calls
 }

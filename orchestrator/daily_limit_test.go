@@ -10,25 +10,26 @@ import (
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 // openWithDailyLimit opens one more process on the store, for which a day has a cap.
 func (f *fixture) openWithDailyLimit(t *testing.T, house *budget.Envelope) *fixture {
 	t.Helper()
 	store, err := orchestrator.Open(t.Context(),
-		orchestrator.Config{Redis: f.rigStore.Redis, Memory: f.rigStore.Memory, Sealer: rig.Sealer(),
+		orchestrator.Config{Redis: f.RigStore.Redis, Memory: f.RigStore.Memory, Sealer: rig.Sealer(),
 			Witness: t.TempDir(), DailyLimit: house, Log: slog.New(slog.DiscardHandler)})
-	ok(t, err)
+	kit.OK(t, err)
 	t.Cleanup(func() { _ = store.Close() })
-	other := *f
-	other.Engine, other.store = store.Engine("default"), store
-	return &other
+	other := *f.Fixture
+	other.Engine, other.Store = store.Engine("default"), store
+	return &fixture{&other}
 }
 
 func (f *fixture) mustEnvelope(t *testing.T, id string) picket.EnvelopeState {
 	t.Helper()
-	s, err := f.Envelope(f.ctx, id)
-	ok(t, err)
+	s, err := f.Envelope(f.Ctx, id)
+	kit.OK(t, err)
 	if !s.Balanced() {
 		t.Errorf("the books of %s do not add up: %+v", id, s.Account)
 	}
@@ -40,8 +41,8 @@ func (f *fixture) wantNoViolations(t *testing.T) {
 	t.Helper()
 	cursor := ""
 	for {
-		part, err := f.Inspect(f.ctx, operator, picket.InspectRequest{Cursor: cursor})
-		ok(t, err)
+		part, err := f.Inspect(f.Ctx, kit.Operator, picket.InspectRequest{Cursor: cursor})
+		kit.OK(t, err)
 		for _, v := range part.Violations {
 			t.Errorf("%s of %s: %s", v.Kind, v.Subject, v.Detail)
 		}
@@ -55,14 +56,15 @@ func (f *fixture) wantNoViolations(t *testing.T) {
 // back as far as it was not spent.
 func TestDailyLimit(t *testing.T) {
 	onBothStores(t, func(t *testing.T, plain *fixture) {
-		f := plain.openWithDailyLimit(t, worth(1000, "2"))
+		f := plain.openWithDailyLimit(t, kit.Worth(1000, "2"))
 		today := f.mustEnvelope(t, "house")
 		if today.ID != "house:"+time.Now().UTC().Format(time.DateOnly) || today.State != "open" ||
-			today.Granted != *worth(1000, "2") ||
-			today.Available != *worth(1000, "2") || today.Envelope != *worth(1000, "2") || !today.Spent.IsZero() {
+			today.Granted != *kit.Worth(1000, "2") ||
+			today.Available != *kit.Worth(1000, "2") || today.Envelope != *kit.Worth(1000, "2") ||
+			!today.Spent.IsZero() {
 			t.Errorf("the day before its first task: %+v", today)
 		}
-		if n, err := f.raw.Exists(f.ctx, "pk:{default}:env:"+today.ID).Result(); err != nil || n != 0 {
+		if n, err := f.Raw.Exists(f.Ctx, "pk:{default}:env:"+today.ID).Result(); err != nil || n != 0 {
 			t.Errorf("looking has written it: %v", err)
 		}
 		for _, id := range []string{"house:2020-01-01", "house"} {
@@ -70,10 +72,10 @@ func TestDailyLimit(t *testing.T) {
 			if id == "house" {
 				who = plain // which has no cap
 			}
-			_, err := who.Envelope(f.ctx, id)
-			refused(t, err, picket.CodeNotFound)
-			_, err = who.TopUp(f.ctx, idempotent("n"), id, picket.TopUp{USD: usd("1")})
-			refused(t, err, picket.CodeNotFound)
+			_, err := who.Envelope(f.Ctx, id)
+			kit.Refused(t, err, picket.CodeNotFound)
+			_, err = who.TopUp(f.Ctx, kit.Idempotent("n"), id, picket.TopUp{USD: kit.USD("1")})
+			kit.Refused(t, err, picket.CodeNotFound)
 			if says := map[string]string{
 				"house":            "there is no limit a day here",
 				"house:2020-01-01": "there is no envelope for the day 2020-01-01",
@@ -81,61 +83,62 @@ func TestDailyLimit(t *testing.T) {
 				t.Errorf("%s: %v; %s", id, err, err.(*picket.Error).Remedy)
 			}
 		}
-		task, h := f.submitAndLease(t, picket.TaskSpec{BudgetEnvelope: worth(100, "1.50")})
+		task, h := f.SubmitAndLease(t, picket.TaskSpec{BudgetEnvelope: kit.Worth(100, "1.50")})
 		today = f.mustEnvelope(t, "house")
-		if today.Available != *worth(900, "0.50") || today.Carved != *worth(100, "1.50") {
+		if today.Available != *kit.Worth(900, "0.50") || today.Carved != *kit.Worth(100, "1.50") {
 			t.Errorf("house %+v", today)
 		}
-		_, err := f.Submit(f.ctx, operator, picket.TaskSpec{Title: "t", BudgetEnvelope: worth(100, "0.51")})
-		refused(t, err, picket.CodeBudgetExceeded)
+		_, err := f.Submit(f.Ctx, kit.Operator, picket.TaskSpec{Title: "t", BudgetEnvelope: kit.Worth(100, "0.51")})
+		kit.Refused(t, err, picket.CodeBudgetExceeded)
 		if !strings.Contains(err.(*picket.Error).Remedy, "picket budget top-up "+today.ID+" --usd 0.01") {
 			t.Errorf("remedy %q", err.(*picket.Error).Remedy)
 		}
-		f.mustSubmit(t, picket.TaskSpec{BudgetEnvelope: worth(900, "0.50")})
-		_, err = f.Submit(f.ctx, operator, picket.TaskSpec{Title: "t", BudgetEnvelope: worth(1, "0")})
-		refused(t, err, picket.CodeBudgetExceeded)
-		f.mustSubmit(t, picket.TaskSpec{BudgetEnvelope: worth(0, "0")}) // free tools only
-		f.mustSettle(t, doneSettlement(f.mustReserve(t, h, paidCall("0.70")), "0.30"))
-		_, err = f.Complete(f.ctx, h, picket.Completion{})
-		ok(t, err)
+		f.MustSubmit(t, picket.TaskSpec{BudgetEnvelope: kit.Worth(900, "0.50")})
+		_, err = f.Submit(f.Ctx, kit.Operator, picket.TaskSpec{Title: "t", BudgetEnvelope: kit.Worth(1, "0")})
+		kit.Refused(t, err, picket.CodeBudgetExceeded)
+		f.MustSubmit(t, picket.TaskSpec{BudgetEnvelope: kit.Worth(0, "0")}) // free tools only
+		f.MustSettle(t, kit.DoneSettlement(f.MustReserve(t, h, kit.PaidCall("0.70")), "0.30"))
+		_, err = f.Complete(f.Ctx, h, picket.Completion{})
+		kit.OK(t, err)
 		if got := f.mustEnvelope(t, "house"); got.Available.USD != 0 { // not terminal yet
 			t.Errorf("house %+v", got)
 		}
-		_, _, err = f.Reject(f.ctx, operator, task.TaskID, picket.Decision{Note: "again"},
-			&picket.TaskSpec{Title: "fix", BudgetEnvelope: worth(0, "1.21")})
-		refused(t, err, picket.CodeBudgetExceeded)
-		_, _, err = f.Reject(f.ctx, operator, task.TaskID, picket.Decision{Note: "again"}, nil)
-		ok(t, err)
-		if got := f.mustEnvelope(t, "house"); got.Available != *worth(100, "1.20") {
+		_, _, err = f.Reject(f.Ctx, kit.Operator, task.TaskID, picket.Decision{Note: "again"},
+			&picket.TaskSpec{Title: "fix", BudgetEnvelope: kit.Worth(0, "1.21")})
+		kit.Refused(t, err, picket.CodeBudgetExceeded)
+		_, _, err = f.Reject(f.Ctx, kit.Operator, task.TaskID, picket.Decision{Note: "again"}, nil)
+		kit.OK(t, err)
+		if got := f.mustEnvelope(t, "house"); got.Available != *kit.Worth(100, "1.20") {
 			t.Errorf("house %+v", got)
 		}
-		_, err = f.Retry(f.ctx, operator, task.TaskID, "r")
-		refused(t, err, picket.CodeBudgetExceeded)
-		_, err = f.TopUp(f.ctx, idempotent("h"), "house", picket.TopUp{USD: usd("0.30")})
-		ok(t, err)
-		again, err := f.Retry(f.ctx, operator, task.TaskID, "r")
-		ok(t, err)
-		if again.BudgetEnvelope != *worth(100, "1.50") {
+		_, err = f.Retry(f.Ctx, kit.Operator, task.TaskID, "r")
+		kit.Refused(t, err, picket.CodeBudgetExceeded)
+		_, err = f.TopUp(f.Ctx, kit.Idempotent("h"), "house", picket.TopUp{USD: kit.USD("0.30")})
+		kit.OK(t, err)
+		again, err := f.Retry(f.Ctx, kit.Operator, task.TaskID, "r")
+		kit.OK(t, err)
+		if again.BudgetEnvelope != *kit.Worth(100, "1.50") {
 			t.Errorf("the repeat has %v", again.BudgetEnvelope)
 		}
 		// What is rejected pays, as far as it can, for its repair.
-		twin, h := f.submitAndLease(t, picket.TaskSpec{BudgetEnvelope: worth(0, "0"), Priority: ptr(9)})
-		_, err = f.TopUp(f.ctx, idempotent("i"), "house", picket.TopUp{USD: usd("0.40")})
-		ok(t, err)
-		_, err = f.TopUp(f.ctx, idempotent("j"), twin.TaskID, picket.TopUp{USD: usd("0.40")})
-		ok(t, err)
-		_, err = f.Complete(f.ctx, h, picket.Completion{})
-		ok(t, err)
-		_, fix, err := f.Reject(f.ctx, operator, twin.TaskID, picket.Decision{Note: "again"},
-			&picket.TaskSpec{Title: "fix", BudgetEnvelope: worth(0, "0.40")})
-		ok(t, err)
-		_, err = f.Cancel(f.ctx, operator, fix, "r")
-		ok(t, err)
+		twin, h := f.SubmitAndLease(t, picket.TaskSpec{BudgetEnvelope: kit.Worth(0, "0"), Priority: kit.Ptr(9)})
+		_, err = f.TopUp(f.Ctx, kit.Idempotent("i"), "house", picket.TopUp{USD: kit.USD("0.40")})
+		kit.OK(t, err)
+		_, err = f.TopUp(f.Ctx, kit.Idempotent("j"), twin.TaskID, picket.TopUp{USD: kit.USD("0.40")})
+		kit.OK(t, err)
+		_, err = f.Complete(f.Ctx, h, picket.Completion{})
+		kit.OK(t, err)
+		_, fix, err := f.Reject(f.Ctx, kit.Operator, twin.TaskID, picket.Decision{Note: "again"},
+			&picket.TaskSpec{Title: "fix", BudgetEnvelope: kit.Worth(0, "0.40")})
+		kit.OK(t, err)
+		_, err = f.Cancel(f.Ctx, kit.Operator, fix, "r")
+		kit.OK(t, err)
 		// Another cap holds from the next task on, without one nothing is carved.
-		more := plain.openWithDailyLimit(t, worth(2000, "3"))
-		more.mustSubmit(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1.40")})
-		plain.mustSubmit(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1000")})
-		if got := f.mustEnvelope(t, "house"); got.Available != *worth(0, "0") || got.Granted != *worth(2000, "3.70") {
+		more := plain.openWithDailyLimit(t, kit.Worth(2000, "3"))
+		more.MustSubmit(t, picket.TaskSpec{BudgetEnvelope: kit.Worth(1000, "1.40")})
+		plain.MustSubmit(t, picket.TaskSpec{BudgetEnvelope: kit.Worth(1000, "1000")})
+		if got := f.mustEnvelope(t, "house"); got.Available != *kit.Worth(0, "0") ||
+			got.Granted != *kit.Worth(2000, "3.70") {
 			t.Errorf("house %+v", got)
 		}
 		f.wantNoViolations(t)
@@ -145,18 +148,18 @@ func TestDailyLimit(t *testing.T) {
 // The day of a house is right for every date until 2100, on both stores.
 func TestDateOfTheDailyLimit(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		_, rest, _ := strings.Cut(luaText(t, "_money"), "local function today()")
+		_, rest, _ := strings.Cut(kit.LuaText(t, "_money"), "local function today()")
 		body, _, _ := strings.Cut(rest, "\nend")
 		first, days := time.Date(2023, 12, 1, 23, 59, 59, 0, time.UTC), 28_000
-		got, err := f.raw.Eval(f.ctx, `local DAY, raw, out = 86400000, tonumber(ARGV[1]), {}
+		got, err := f.Raw.Eval(f.Ctx, `local DAY, raw, out = 86400000, tonumber(ARGV[1]), {}
 			local function today()`+body+`
 			end
 			for i = 1, tonumber(ARGV[2]) do
 				out[i] = today()
 				raw = raw + DAY
 			end
-			return out`, []string{meta}, first.UnixMilli(), days).StringSlice()
-		ok(t, err)
+			return out`, []string{kit.Meta}, first.UnixMilli(), days).StringSlice()
+		kit.OK(t, err)
 		for i, day := range got {
 			if want := first.AddDate(0, 0, i).Format(time.DateOnly); day != want {
 				t.Fatalf("%s is said to be %s", want, day)

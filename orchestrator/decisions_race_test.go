@@ -12,6 +12,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 const raceRounds = 50
@@ -54,7 +55,7 @@ func raceTwo(t *testing.T, procs [2]*orchestrator.Engine, who [2]picket.Caller,
 func (f *fixture) twoReviewerProcesses(t *testing.T) (procs [2]*orchestrator.Engine, who [2]picket.Caller) {
 	t.Helper()
 	ada, ben := f.twoReviewers(t)
-	return [2]*orchestrator.Engine{f.Engine, f.openProcess(t, f.rigStore, orchestrator.Config{}).Engine("default")},
+	return [2]*orchestrator.Engine{f.Engine, f.OpenProcess(t, f.RigStore, orchestrator.Config{}).Engine("default")},
 		[2]picket.Caller{ada, ben}
 }
 
@@ -87,19 +88,19 @@ func TestTwoPeopleDecideOneHandoff(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		choices := []decisionCase{
 			{"answer", "use red", func(e *orchestrator.Engine, by picket.Caller, id string) error {
-				_, err := e.Answer(f.ctx, by, id, picket.AnswerRequest{Answer: picket.RawJSON(`"use red"`)})
+				_, err := e.Answer(f.Ctx, by, id, picket.AnswerRequest{Answer: picket.RawJSON(`"use red"`)})
 				return err
 			}},
 			{"answer", "edited the input", func(e *orchestrator.Engine, by picket.Caller, id string) error {
-				_, err := e.Answer(f.ctx, by, id, picket.AnswerRequest{Input: picket.RawJSON(`"red"`)})
+				_, err := e.Answer(f.Ctx, by, id, picket.AnswerRequest{Input: picket.RawJSON(`"red"`)})
 				return err
 			}},
 			{"finish", "done by hand", func(e *orchestrator.Engine, by picket.Caller, id string) error {
-				_, err := e.Finish(f.ctx, by, id, picket.RawJSON(`"done by hand"`))
+				_, err := e.Finish(f.Ctx, by, id, picket.RawJSON(`"done by hand"`))
 				return err
 			}},
 			{"cancel", "not needed", func(e *orchestrator.Engine, by picket.Caller, id string) error {
-				_, err := e.CancelHandoff(f.ctx, by, id, "not needed")
+				_, err := e.CancelHandoff(f.Ctx, by, id, "not needed")
 				return err
 			}},
 		}
@@ -108,15 +109,15 @@ func TestTwoPeopleDecideOneHandoff(t *testing.T) {
 			"finish": picket.TaskCompleted,
 			"cancel": picket.TaskCancelled,
 		}
-		wins := f.raceDecisions(t, func() string { return f.openHandoffs(t, 1)[0] }, choices,
+		wins := f.raceDecisions(t, func() string { return f.OpenHandoffs(t, 1)[0] }, choices,
 			func(id string, won decisionCase, by string) {
-				h, err := f.Handoff(f.ctx, id)
-				ok(t, err)
-				task := f.wantState(t, h.TaskID, became[won.decision])
+				h, err := f.Handoff(f.Ctx, id)
+				kit.OK(t, err)
+				task := f.WantState(t, h.TaskID, became[won.decision])
 				if won.decision == "answer" && (len(task.Answers) != 1 || task.Answers[0].By != by) {
 					t.Errorf("answers %+v, want one by %s", task.Answers, by)
 				}
-				f.cancelAll(t)
+				f.CancelAll(t)
 			})
 		t.Logf("hand-offs: %d rounds, won %v", raceRounds, wins)
 	})
@@ -129,23 +130,23 @@ func TestTwoPeopleDecideOneReview(t *testing.T) {
 		}
 		choices := []decisionCase{
 			{"approve", "well done", func(e *orchestrator.Engine, by picket.Caller, id string) error {
-				_, err := e.Approve(f.ctx, by, id, picket.Decision{Note: "well done"})
+				_, err := e.Approve(f.Ctx, by, id, picket.Decision{Note: "well done"})
 				return err
 			}},
 			{"reject", "too red", func(e *orchestrator.Engine, by picket.Caller, id string) error {
-				_, made, err := e.Reject(f.ctx, by, id, picket.Decision{Note: "too red"}, fix(id))
+				_, made, err := e.Reject(f.Ctx, by, id, picket.Decision{Note: "too red"}, fix(id))
 				if err == nil && made == "" {
 					return errors.New("rejected without the fix")
 				}
 				return err
 			}},
 		}
-		wins := f.raceDecisions(t, func() string { return f.completeTasks(t, 1, picket.TaskSpec{})[0] }, choices,
+		wins := f.raceDecisions(t, func() string { return f.CompleteTasks(t, 1, picket.TaskSpec{})[0] }, choices,
 			func(id string, won decisionCase, by string) {
-				task, err := f.Task(f.ctx, id)
-				ok(t, err)
-				made, err := f.Tasks(f.ctx, picket.TaskQuery{Labels: map[string]string{"of": id}})
-				ok(t, err)
+				task, err := f.Task(f.Ctx, id)
+				kit.OK(t, err)
+				made, err := f.Tasks(f.Ctx, picket.TaskQuery{Labels: map[string]string{"of": id}})
+				kit.OK(t, err)
 				want := 0
 				if won.decision == "reject" {
 					want = 1
@@ -163,9 +164,9 @@ func TestTwoPeopleClaimOneHandoff(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		procs, who := f.twoReviewerProcesses(t)
 		for range raceRounds {
-			hid := f.openHandoffs(t, 1)[0]
+			hid := f.OpenHandoffs(t, 1)[0]
 			claim := func(e *orchestrator.Engine, by picket.Caller) error {
-				_, err := e.Claim(f.ctx, by, hid, false)
+				_, err := e.Claim(f.Ctx, by, hid, false)
 				return err
 			}
 			w, err := raceTwo(t, procs, who, [2]func(e *orchestrator.Engine, by picket.Caller) error{claim, claim})
@@ -174,8 +175,8 @@ func TestTwoPeopleClaimOneHandoff(t *testing.T) {
 				no.Facts["by"] != who[w].Actor || no.Facts["at"] == nil {
 				t.Fatalf("the loser is told %v", err)
 			}
-			h, err := f.Handoff(f.ctx, hid)
-			ok(t, err)
+			h, err := f.Handoff(f.Ctx, hid)
+			kit.OK(t, err)
 			if h.ClaimedBy != who[w].Actor {
 				t.Fatalf("claimed by %s, won by %s", h.ClaimedBy, who[w].Actor)
 			}
@@ -190,7 +191,7 @@ func TestTwoPeopleApproveTheSameMany(t *testing.T) {
 		procs, who := f.twoReviewerProcesses(t)
 		for round := range raceRounds / 5 {
 			label := map[string]string{"round": fmt.Sprint(round)}
-			ids := f.completeTasks(t, 5, picket.TaskSpec{Labels: label})
+			ids := f.CompleteTasks(t, 5, picket.TaskSpec{Labels: label})
 			req := picket.BulkApproval{Filter: picket.ReviewFilter{Labels: label}, Count: 5}
 			var got [3]picket.BulkApproved
 			var errs [3]error
@@ -201,7 +202,7 @@ func TestTwoPeopleApproveTheSameMany(t *testing.T) {
 					Key:  strings.Repeat(string("ab"[i/2]), 60) + fmt.Sprint(1000+round),
 					Body: strings.Repeat("b", 64),
 				}
-				all.Go(func() { got[i], errs[i] = procs[i/2].ApproveAll(f.ctx, by, req) })
+				all.Go(func() { got[i], errs[i] = procs[i/2].ApproveAll(f.Ctx, by, req) })
 			}
 			all.Wait()
 			var approved []string

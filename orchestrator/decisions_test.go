@@ -9,15 +9,16 @@ import (
 	"unicode/utf8"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 // twoReviewers are people with keys of their own.
 func (f *fixture) twoReviewers(t *testing.T) (ada, ben picket.Caller) {
 	t.Helper()
 	who := func(name string) picket.Caller {
-		k, err := f.CreateKey(f.ctx, operator,
+		k, err := f.CreateKey(f.Ctx, kit.Operator,
 			picket.KeyRequest{Name: name, Scopes: []picket.Scope{picket.ScopeReviewer}})
-		ok(t, err)
+		kit.OK(t, err)
 		return picket.Caller{Actor: k.KeyID}
 	}
 	return who("Ada L."), who("Ben")
@@ -50,12 +51,12 @@ func TestTheSecondDecisionOfAHandoffLoses(t *testing.T) {
 		ada, ben := f.twoReviewers(t)
 		seconds := map[string]func(hid string) error{
 			"answer": func(hid string) error {
-				_, err := f.Answer(f.ctx, ben, hid, picket.AnswerRequest{Answer: picket.RawJSON(`"no"`)})
+				_, err := f.Answer(f.Ctx, ben, hid, picket.AnswerRequest{Answer: picket.RawJSON(`"no"`)})
 				return err
 			},
-			"finish": func(hid string) error { _, err := f.Finish(f.ctx, ben, hid, picket.RawJSON(`1`)); return err },
-			"cancel": func(hid string) error { _, err := f.CancelHandoff(f.ctx, ben, hid, "no"); return err },
-			"claim":  func(hid string) error { _, err := f.Claim(f.ctx, ben, hid, true); return err },
+			"finish": func(hid string) error { _, err := f.Finish(f.Ctx, ben, hid, picket.RawJSON(`1`)); return err },
+			"cancel": func(hid string) error { _, err := f.CancelHandoff(f.Ctx, ben, hid, "no"); return err },
+			"claim":  func(hid string) error { _, err := f.Claim(f.Ctx, ben, hid, true); return err },
 		}
 		for name, c := range map[string]struct {
 			act      func(by picket.Caller, hid string) error
@@ -64,37 +65,37 @@ func TestTheSecondDecisionOfAHandoffLoses(t *testing.T) {
 			said     string
 		}{
 			"answer": {func(by picket.Caller, hid string) error {
-				_, err := f.Answer(f.ctx, by, hid,
+				_, err := f.Answer(f.Ctx, by, hid,
 					picket.AnswerRequest{Answer: picket.RawJSON(`"use=red 100% – \"now\"\n!"`)})
 				return err
 			}, picket.CodeStateConflict, "answer", "use=red 100% – \"now\"\n!"},
 			"option": {func(by picket.Caller, hid string) error {
-				_, err := f.Answer(f.ctx, by, hid,
-					picket.AnswerRequest{Option: ptr("b"), Answer: picket.RawJSON(`{"n": 1}`)})
+				_, err := f.Answer(f.Ctx, by, hid,
+					picket.AnswerRequest{Option: kit.Ptr("b"), Answer: picket.RawJSON(`{"n": 1}`)})
 				return err
 			}, picket.CodeStateConflict, "answer", `b: {"n": 1}`},
 			"input": {func(by picket.Caller, hid string) error {
-				_, err := f.Answer(f.ctx, by, hid, picket.AnswerRequest{Input: picket.RawJSON(`{"n": 1}`)})
+				_, err := f.Answer(f.Ctx, by, hid, picket.AnswerRequest{Input: picket.RawJSON(`{"n": 1}`)})
 				return err
 			}, picket.CodeStateConflict, "answer", "edited the input"},
 			"finish": {func(by picket.Caller, hid string) error {
-				_, err := f.Finish(f.ctx, by, hid, picket.RawJSON(`"`+strings.Repeat("ß", 600)+`"`))
+				_, err := f.Finish(f.Ctx, by, hid, picket.RawJSON(`"`+strings.Repeat("ß", 600)+`"`))
 				return err
 			}, picket.CodeTaskClosed, "finish", strings.Repeat("ß", 500) + "…"},
 			"cancel": {func(by picket.Caller, hid string) error {
-				_, err := f.CancelHandoff(f.ctx, by, hid, "not needed")
+				_, err := f.CancelHandoff(f.Ctx, by, hid, "not needed")
 				return err
 			},
 				picket.CodeTaskClosed, "cancel", "not needed"},
 		} {
-			task := f.mustSubmit(t, picket.TaskSpec{})
+			task := f.MustSubmit(t, picket.TaskSpec{})
 			_, hid := f.askPerson(t, "a1", picket.HelpRequest{Question: "which?", Options: []string{"a", "b"}})
 			first := ada
 			first.Idempotency = picket.Idempotency{
 				Key:  strings.Repeat("d", 60) + fmt.Sprintf("%4.4s", name),
 				Body: strings.Repeat("b", 64),
 			}
-			ok(t, c.act(first, hid))
+			kit.OK(t, c.act(first, hid))
 			for second, act := range seconds {
 				wantLostDecision(t, name+", then "+second, act(hid), c.code, ada.Actor, c.decision, c.said)
 			}
@@ -103,18 +104,18 @@ func TestTheSecondDecisionOfAHandoffLoses(t *testing.T) {
 				!strings.HasPrefix(no.Message, "Ada L. ("+ada.Actor+") ") {
 				t.Errorf("%s: it says %v", name, err)
 			}
-			ok(t, c.act(first, hid))
-			if got, err := f.Task(f.ctx, task.TaskID); err != nil || got.Handoff.HandoffID != hid {
+			kit.OK(t, c.act(first, hid))
+			if got, err := f.Task(f.Ctx, task.TaskID); err != nil || got.Handoff.HandoffID != hid {
 				t.Errorf("%s: %+v, %v", name, got.Handoff, err)
 			}
 			if c.code == picket.CodeTaskClosed {
 				continue
 			}
-			_, err := f.Complete(f.ctx, f.openLease(t, f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"})),
+			_, err := f.Complete(f.Ctx, f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1"})),
 				picket.Completion{Output: picket.RawJSON(`1`)})
-			ok(t, err)
-			_, err = f.Approve(f.ctx, ben, task.TaskID, picket.Decision{Note: "fine"})
-			ok(t, err)
+			kit.OK(t, err)
+			_, err = f.Approve(f.Ctx, ben, task.TaskID, picket.Decision{Note: "fine"})
+			kit.OK(t, err)
 			wantLostDecision(t, name+", and the task has ended", seconds["answer"](hid), picket.CodeTaskClosed,
 				ada.Actor,
 				c.decision, c.said)
@@ -125,24 +126,24 @@ func TestTheSecondDecisionOfAHandoffLoses(t *testing.T) {
 func TestADeadlineAndARetryDecideToo(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		ada, ben := f.twoReviewers(t)
-		f.mustSubmit(t, picket.TaskSpec{})
+		f.MustSubmit(t, picket.TaskSpec{})
 		_, hid := f.askPerson(t, "a1",
-			picket.HelpRequest{Question: "?", DeadlineSeconds: ptr(1), OnDeadline: picket.OnDeadlineDeny})
-		f.jumpStoreTime(t, time.Minute)
-		ok(t, f.Tick(f.ctx))
-		_, err := f.Finish(f.ctx, ben, hid, picket.RawJSON(`1`))
+			picket.HelpRequest{Question: "?", DeadlineSeconds: kit.Ptr(1), OnDeadline: picket.OnDeadlineDeny})
+		f.JumpStoreTime(t, time.Minute)
+		kit.OK(t, f.Tick(f.Ctx))
+		_, err := f.Finish(f.Ctx, ben, hid, picket.RawJSON(`1`))
 		wantLostDecision(t, "deadline", err, picket.CodeStateConflict, "deadline", "answer", "denied by deadline")
 		if !strings.HasPrefix(err.Error(), "its deadline answered it already at ") {
 			t.Errorf("it says %v", err)
 		}
-		f.cancelAll(t)
-		task, h := f.submitAndLease(t, picket.TaskSpec{})
-		_, err = f.Fail(f.ctx, h, "no way", false)
-		ok(t, err)
-		hid = f.wantState(t, task.TaskID, picket.TaskHandoff).Handoff.HandoffID
-		_, err = f.Retry(f.ctx, ada, task.TaskID, "once more")
-		ok(t, err)
-		_, err = f.CancelHandoff(f.ctx, ben, hid, "no")
+		f.CancelAll(t)
+		task, h := f.SubmitAndLease(t, picket.TaskSpec{})
+		_, err = f.Fail(f.Ctx, h, "no way", false)
+		kit.OK(t, err)
+		hid = f.WantState(t, task.TaskID, picket.TaskHandoff).Handoff.HandoffID
+		_, err = f.Retry(f.Ctx, ada, task.TaskID, "once more")
+		kit.OK(t, err)
+		_, err = f.CancelHandoff(f.Ctx, ben, hid, "no")
 		wantLostDecision(t, "retry", err, picket.CodeStateConflict, ada.Actor, "answer", "once more")
 	})
 }
@@ -156,30 +157,30 @@ func TestTheSecondDecisionOfAReviewLoses(t *testing.T) {
 			said     string
 		}{
 			"approve": {func(id string) error {
-				_, err := f.Approve(f.ctx, ada, id, picket.Decision{Note: "well done"})
+				_, err := f.Approve(f.Ctx, ada, id, picket.Decision{Note: "well done"})
 				return err
 			}, "approve", "well done"},
 			"reject": {func(id string) error {
-				_, _, err := f.Reject(f.ctx, ada, id, picket.Decision{Note: "too red: " + strings.Repeat("é", 2000)},
+				_, _, err := f.Reject(f.Ctx, ada, id, picket.Decision{Note: "too red: " + strings.Repeat("é", 2000)},
 					&picket.TaskSpec{Title: "blue", Role: "later"})
 				return err
 			}, "reject", "too red: " + strings.Repeat("é", 491) + "…"},
-			"cancel": {func(id string) error { _, err := f.Cancel(f.ctx, ada, id, "not needed"); return err }, "cancel",
+			"cancel": {func(id string) error { _, err := f.Cancel(f.Ctx, ada, id, "not needed"); return err }, "cancel",
 				"not needed"},
 		} {
-			id := f.completeTasks(t, 1, picket.TaskSpec{})[0]
-			ok(t, c.act(id))
+			id := f.CompleteTasks(t, 1, picket.TaskSpec{})[0]
+			kit.OK(t, c.act(id))
 			for second, act := range map[string]func() error{
 				"approve": func() error {
-					_, err := f.Approve(f.ctx, ben, id, picket.Decision{Note: "no"})
+					_, err := f.Approve(f.Ctx, ben, id, picket.Decision{Note: "no"})
 					return err
 				},
 				"reject": func() error {
-					_, _, err := f.Reject(f.ctx, ben, id, picket.Decision{Note: "no"}, &picket.TaskSpec{Title: "fix"})
+					_, _, err := f.Reject(f.Ctx, ben, id, picket.Decision{Note: "no"}, &picket.TaskSpec{Title: "fix"})
 					return err
 				},
-				"cancel": func() error { _, err := f.Cancel(f.ctx, ben, id, "no"); return err },
-				"expire": func() error { _, err := f.Expire(f.ctx, ben, id, "no"); return err },
+				"cancel": func() error { _, err := f.Cancel(f.Ctx, ben, id, "no"); return err },
+				"expire": func() error { _, err := f.Expire(f.Ctx, ben, id, "no"); return err },
 			} {
 				err := act()
 				wantLostDecision(t, name+", then "+second, err, picket.CodeTaskClosed, ada.Actor, c.decision, c.said)
@@ -193,11 +194,11 @@ func TestTheSecondDecisionOfAReviewLoses(t *testing.T) {
 			}
 		}
 		// A task that a person has finished was decided in its hand-off.
-		task := f.mustSubmit(t, picket.TaskSpec{})
+		task := f.MustSubmit(t, picket.TaskSpec{})
 		_, hid := f.askPerson(t, "a1", picket.HelpRequest{Question: "?"})
-		_, err := f.Finish(f.ctx, ada, hid, picket.RawJSON(`1`))
-		ok(t, err)
-		_, err = f.Approve(f.ctx, ben, task.TaskID, picket.Decision{})
+		_, err := f.Finish(f.Ctx, ada, hid, picket.RawJSON(`1`))
+		kit.OK(t, err)
+		_, err = f.Approve(f.Ctx, ben, task.TaskID, picket.Decision{})
 		var no *picket.Error
 		if !errors.As(err, &no) || no.Facts["decision"] != "finish" || no.Facts["by"] != ada.Actor {
 			t.Errorf("approve of what was finished: %v", err)
@@ -209,10 +210,10 @@ func TestTheSecondDecisionOfAReviewLoses(t *testing.T) {
 func TestAClaimSaysWhoseItIs(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		ada, ben := f.twoReviewers(t)
-		hid := f.openHandoffs(t, 1)[0]
-		_, err := f.Claim(f.ctx, ada, hid, false)
-		ok(t, err)
-		_, err = f.Claim(f.ctx, ben, hid, false)
+		hid := f.OpenHandoffs(t, 1)[0]
+		_, err := f.Claim(f.Ctx, ada, hid, false)
+		kit.OK(t, err)
+		_, err = f.Claim(f.Ctx, ben, hid, false)
 		var no *picket.Error
 		if !errors.As(err, &no) || no.Code != picket.CodeStateConflict || no.Facts["state"] != "claimed" ||
 			no.Facts["by"] != ada.Actor ||
@@ -221,25 +222,7 @@ func TestAClaimSaysWhoseItIs(t *testing.T) {
 			!strings.Contains(no.Remedy, "--take-over") {
 			t.Fatalf("it says %v: %+v", err, no)
 		}
-		_, err = f.Answer(f.ctx, ben, hid, picket.AnswerRequest{Answer: picket.RawJSON(`"all the same"`)})
-		ok(t, err)
+		_, err = f.Answer(f.Ctx, ben, hid, picket.AnswerRequest{Answer: picket.RawJSON(`"all the same"`)})
+		kit.OK(t, err)
 	})
-}
-
-func coverDecided(t *testing.T, f *fixture) {
-	hid := f.openHandoffs(t, 1)[0]
-	_, err := f.Answer(f.ctx, operator, hid,
-		picket.AnswerRequest{Answer: picket.RawJSON(`"in words"`), Input: picket.RawJSON(`1`)})
-	ok(t, err)
-	_, err = f.Finish(f.ctx, operator, hid, picket.RawJSON(`1`))
-	refused(t, err, picket.CodeStateConflict)
-	f.cancelAll(t)
-	id := f.completeTasks(t, 1, picket.TaskSpec{Review: picket.ReviewByNone})[0]
-	_, err = f.Approve(f.ctx, operator, id, picket.Decision{})
-	refused(t, err, picket.CodeTaskClosed)
-	id = f.completeTasks(t, 1, picket.TaskSpec{})[0]
-	_, err = f.Approve(f.ctx, operator, id, picket.Decision{Note: "well done"})
-	ok(t, err)
-	_, err = f.Approve(f.ctx, operator, id, picket.Decision{})
-	refused(t, err, picket.CodeTaskClosed)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 // What a person has made of the input is what every later run is given, however
@@ -12,103 +13,103 @@ import (
 func TestAnEditedInputReachesAllLaterRuns(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		const submitted, once, last = `{"n":1}`, `{"n":12345678901234567890}`, `"in words"`
-		task := f.mustSubmit(t, picket.TaskSpec{Input: picket.RawJSON(submitted)})
+		task := f.MustSubmit(t, picket.TaskSpec{Input: picket.RawJSON(submitted)})
 		asks := func() string {
-			l := f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"})
-			got, err := f.RequestHelp(f.ctx, f.openLease(t, l),
+			l := f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1"})
+			got, err := f.RequestHelp(f.Ctx, f.OpenLease(t, l),
 				picket.HelpRequest{Question: "?", Kind: picket.HandoffApproval})
-			ok(t, err)
+			kit.OK(t, err)
 			return got.HandoffID
 		}
 		answer := func(hid string, req picket.AnswerRequest) {
 			t.Helper()
-			got, err := f.Answer(f.ctx, operator, hid, req)
-			ok(t, err)
+			got, err := f.Answer(f.Ctx, kit.Operator, hid, req)
+			kit.OK(t, err)
 			if string(got.Input) != submitted {
 				t.Errorf("the task shows %s", got.Input)
 			}
 		}
 		given := func(l picket.Lease, want string) picket.LeaseCredential {
 			t.Helper()
-			h := f.openLease(t, l)
-			shown, err := f.HeldTask(f.ctx, h, "")
-			ok(t, err)
+			h := f.OpenLease(t, l)
+			shown, err := f.HeldTask(f.Ctx, h, "")
+			kit.OK(t, err)
 			if string(l.Task.Input) != want || string(shown.Input) != want {
 				t.Errorf("the run was given %s, and is shown %s, want %s", l.Task.Input, shown.Input, want)
 			}
 			return h
 		}
 		answer(asks(), picket.AnswerRequest{Input: picket.RawJSON(once)})
-		l := f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"})
+		l := f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1"})
 		if a := l.Answers[0]; string(a.Input) != once || !a.InputEdited || string(a.Answer) != "null" ||
 			a.Option != nil {
 			t.Errorf("answers %+v", l.Answers)
 		}
-		_, err := f.RequestHelp(f.ctx, given(l, once), picket.HelpRequest{Question: "?"})
-		ok(t, err)
+		_, err := f.RequestHelp(f.Ctx, given(l, once), picket.HelpRequest{Question: "?"})
+		kit.OK(t, err)
 		answer("handoff_"+strings.TrimPrefix(l.RunID, "run_"),
 			picket.AnswerRequest{Answer: picket.RawJSON(`"go on"`), Input: picket.RawJSON("null")})
-		l = f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"})
+		l = f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1"})
 		// an answer without an input leaves it
-		_, err = f.RequestHelp(f.ctx, given(l, once), picket.HelpRequest{Question: "?"})
-		ok(t, err)
+		_, err = f.RequestHelp(f.Ctx, given(l, once), picket.HelpRequest{Question: "?"})
+		kit.OK(t, err)
 		answer("handoff_"+strings.TrimPrefix(l.RunID, "run_"),
 			picket.AnswerRequest{Answer: picket.RawJSON(`"go on"`), Input: picket.RawJSON(last)})
 
 		// By advance, too.
-		other, h := f.submitAndLease(t, picket.TaskSpec{Priority: ptr(9)})
-		adv, err := f.Advance(f.ctx, h, operator,
+		other, h := f.SubmitAndLease(t, picket.TaskSpec{Priority: kit.Ptr(9)})
+		adv, err := f.Advance(f.Ctx, h, kit.Operator,
 			picket.AdvanceRequest{Output: picket.RawJSON(`1`), Acquire: picket.AcquireRequest{AgentID: "a1"}})
-		ok(t, err)
+		kit.OK(t, err)
 		if len(adv.Leases) != 1 || adv.Leases[0].TaskID != task.TaskID {
 			t.Fatalf("advanced from %s to %+v", other.TaskID, adv)
 		}
 		h = given(adv.Leases[0], last)
-		_, err = f.Fail(f.ctx, h, "no", false)
-		ok(t, err)
-		got := f.wantState(t, task.TaskID, picket.TaskHandoff)
+		_, err = f.Fail(f.Ctx, h, "no", false)
+		kit.OK(t, err)
+		got := f.WantState(t, task.TaskID, picket.TaskHandoff)
 		if string(got.Input) != submitted || len(got.Answers) != 3 || string(got.Answers[2].Input) != last ||
 			string(got.Answers[1].Input) != "null" {
 			t.Errorf("the task shows %s and %+v", got.Input, got.Answers)
 		}
 		// A repeat of the task is a task of its own: it is submitted with what the runs had.
-		_, err = f.Cancel(f.ctx, operator, task.TaskID, "")
-		ok(t, err)
-		again, err := f.Retry(f.ctx, operator, task.TaskID, "")
-		ok(t, err)
+		_, err = f.Cancel(f.Ctx, kit.Operator, task.TaskID, "")
+		kit.OK(t, err)
+		again, err := f.Retry(f.Ctx, kit.Operator, task.TaskID, "")
+		kit.OK(t, err)
 		if string(again.Input) != last {
 			t.Errorf("the repeat has %s", again.Input)
 		}
-		given(f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"}), last)
+		given(f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1"}), last)
 	})
 }
 
 // An input can be edited to null, which is not the same as leaving it out.
 func TestAnInputIsEditedToNull(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		task := f.mustSubmit(t, picket.TaskSpec{Input: picket.RawJSON(`1`)})
+		task := f.MustSubmit(t, picket.TaskSpec{Input: picket.RawJSON(`1`)})
 		_, hid := f.askPerson(t, "a1", picket.HelpRequest{Question: "?"})
-		_, err := f.Answer(f.ctx, operator, hid, picket.AnswerRequest{ClearInput: true, Input: picket.RawJSON(`2`)})
-		refused(t, err, picket.CodeValidation)
-		_, err = f.Answer(f.ctx, operator, hid, picket.AnswerRequest{ClearInput: true})
-		ok(t, err)
-		l := f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"})
-		shown, err := f.HeldTask(f.ctx, f.openLease(t, l), "")
-		ok(t, err)
+		_, err := f.Answer(f.Ctx, kit.Operator, hid, picket.AnswerRequest{ClearInput: true, Input: picket.RawJSON(`2`)})
+		kit.Refused(t, err, picket.CodeValidation)
+		_, err = f.Answer(f.Ctx, kit.Operator, hid, picket.AnswerRequest{ClearInput: true})
+		kit.OK(t, err)
+		l := f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1"})
+		shown, err := f.HeldTask(f.Ctx, f.OpenLease(t, l), "")
+		kit.OK(t, err)
 		if a := l.Answers[0]; string(l.Task.Input) != "null" || string(shown.Input) != "null" ||
 			string(a.Input) != "null" || !a.InputEdited {
 			t.Errorf("the run was given %s, is shown %s, and told %+v", l.Task.Input, shown.Input, a)
 		}
-		if got := f.wantState(t, task.TaskID, picket.TaskLeased); string(got.Input) != "1" ||
+		if got := f.WantState(t, task.TaskID, picket.TaskLeased); string(got.Input) != "1" ||
 			string(got.CurrentInput()) != "null" {
 			t.Errorf("the task shows %s, its next run is given %s", got.Input, got.CurrentInput())
 		}
-		_, err = f.RequestHelp(f.ctx, f.openLease(t, l), picket.HelpRequest{Question: "?"})
-		ok(t, err)
-		_, err = f.Answer(f.ctx, operator, "handoff_"+strings.TrimPrefix(l.RunID, "run_"),
+		_, err = f.RequestHelp(f.Ctx, f.OpenLease(t, l), picket.HelpRequest{Question: "?"})
+		kit.OK(t, err)
+		_, err = f.Answer(f.Ctx, kit.Operator, "handoff_"+strings.TrimPrefix(l.RunID, "run_"),
 			picket.AnswerRequest{Answer: picket.RawJSON(`"go on"`)})
-		ok(t, err)
-		l = f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"})
+		kit.OK(t, err)
+		l = f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1"})
 		if a := l.Answers[1]; string(l.Task.Input) != "null" || a.InputEdited {
 			t.Errorf("after an answer that leaves it: %s, %+v", l.Task.Input, a)
 		}
@@ -118,7 +119,7 @@ func TestAnInputIsEditedToNull(t *testing.T) {
 // The log tells what an input was and is, as far as a line of a log can.
 func TestAnEditOfTheInputIsTold(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		f.mustSubmit(t, picket.TaskSpec{Input: picket.RawJSON(`{"n":"\u00e4"}`)})
+		f.MustSubmit(t, picket.TaskSpec{Input: picket.RawJSON(`{"n":"\u00e4"}`)})
 		long := `"` + strings.Repeat("ä", 300) + `"`
 		for _, c := range []struct {
 			req    picket.AnswerRequest
@@ -135,21 +136,21 @@ func TestAnEditOfTheInputIsTold(t *testing.T) {
 					`…"},"after":{"state":"queued","input":"null"}`},
 		} {
 			_, hid := f.askPerson(t, "a1", picket.HelpRequest{Question: "?"})
-			_, err := f.Answer(f.ctx, operator, hid, c.req)
-			ok(t, err)
-			page, err := f.Events(f.ctx, picket.EventQuery{Types: []string{picket.EventTaskAnswered}})
-			ok(t, err)
+			_, err := f.Answer(f.Ctx, kit.Operator, hid, c.req)
+			kit.OK(t, err)
+			page, err := f.Events(f.Ctx, picket.EventQuery{Types: []string{picket.EventTaskAnswered}})
+			kit.OK(t, err)
 			told := string(page.Events[len(page.Events)-1].Data)
 			if !strings.Contains(told, c.change) || strings.Contains(told, `"inputEdited":true`) != c.edited {
 				t.Errorf("an answer with the input %s is told as %s, want %s", c.req.Input, told, c.change)
 			}
 		}
-		f.mustSubmit(t, picket.TaskSpec{Priority: ptr(9)})
+		f.MustSubmit(t, picket.TaskSpec{Priority: kit.Ptr(9)})
 		_, hid := f.askPerson(t, "a2", picket.HelpRequest{Question: "?"})
-		_, err := f.Answer(f.ctx, operator, hid, picket.AnswerRequest{Input: picket.RawJSON(`1`)})
-		ok(t, err)
-		page, err := f.Events(f.ctx, picket.EventQuery{Types: []string{picket.EventTaskAnswered}})
-		ok(t, err)
+		_, err := f.Answer(f.Ctx, kit.Operator, hid, picket.AnswerRequest{Input: picket.RawJSON(`1`)})
+		kit.OK(t, err)
+		page, err := f.Events(f.Ctx, picket.EventQuery{Types: []string{picket.EventTaskAnswered}})
+		kit.OK(t, err)
 		if told := string(page.Events[3].Data); !strings.Contains(told,
 			`"before":{"state":"handoff","input":"null"},"after":{"state":"queued","input":"1"}`) {
 			t.Errorf("of a task without an input: %s", told)
@@ -159,14 +160,14 @@ func TestAnEditOfTheInputIsTold(t *testing.T) {
 
 func TestAnEditedInputIsBounded(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		hid := f.openHandoffs(t, 1)[0]
-		_, err := f.Answer(f.ctx, operator, hid,
+		hid := f.OpenHandoffs(t, 1)[0]
+		_, err := f.Answer(f.Ctx, kit.Operator, hid,
 			picket.AnswerRequest{Input: picket.RawJSON(`"` + strings.Repeat("a", picket.MaxPayload) + `"`)})
-		refused(t, err, picket.CodeTooLarge)
-		_, err = f.Answer(f.ctx, operator, hid, picket.AnswerRequest{Input: picket.RawJSON(`null`)})
-		refused(t, err, picket.CodeValidation)
-		_, err = f.Answer(f.ctx, operator, hid,
+		kit.Refused(t, err, picket.CodeTooLarge)
+		_, err = f.Answer(f.Ctx, kit.Operator, hid, picket.AnswerRequest{Input: picket.RawJSON(`null`)})
+		kit.Refused(t, err, picket.CodeValidation)
+		_, err = f.Answer(f.Ctx, kit.Operator, hid,
 			picket.AnswerRequest{Input: picket.RawJSON(`"` + strings.Repeat("a", picket.MaxPayload-2) + `"`)})
-		ok(t, err)
+		kit.OK(t, err)
 	})
 }

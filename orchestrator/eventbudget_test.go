@@ -5,9 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 // countRunEvents reads the whole log and counts the events of a run by type, and how
@@ -17,8 +18,8 @@ func (f *fixture) countRunEvents(t *testing.T, runID string) (types map[string]i
 	types = map[string]int{}
 	q := picket.EventQuery{Limit: 1000}
 	for {
-		page, err := f.Events(f.ctx, q)
-		ok(t, err)
+		page, err := f.Events(f.Ctx, q)
+		kit.OK(t, err)
 		if len(page.Events) == 0 {
 			return types, counted
 		}
@@ -32,7 +33,7 @@ func (f *fixture) countRunEvents(t *testing.T, runID string) (types map[string]i
 				Verb  string `json:"verb"`
 				Count int    `json:"count"`
 			}
-			ok(t, json.Unmarshal(ev.Data, &data))
+			kit.OK(t, jsonv2.Unmarshal(ev.Data, &data))
 			if ev.Type == picket.EventWriteRefused && data.Verb == "events" {
 				counted += data.Count
 			}
@@ -40,41 +41,19 @@ func (f *fixture) countRunEvents(t *testing.T, runID string) (types map[string]i
 	}
 }
 
-// floodHeartbeats posts n heartbeats with ids of their own.
-func (f *fixture) floodHeartbeats(t *testing.T, h picket.LeaseCredential, name string, n int) {
-	t.Helper()
-	for done := 0; done < n; done += 100 {
-		var list []picket.RunEvent
-		for i := range min(100, n-done) {
-			list = append(list, picket.RunEvent{
-				Type: picket.EventAgentHeartbeat,
-				ID:   fmt.Sprintf("%s%d", name, done+i),
-			})
-		}
-		ok(t, f.RunEvents(f.ctx, h, list))
-	}
-}
-
-// endBudgetMinute ends the minute, so that what was only counted is told.
-func (f *fixture) endBudgetMinute(t *testing.T) {
-	t.Helper()
-	f.jumpStoreTime(t, time.Minute)
-	ok(t, f.Tick(f.ctx))
-}
-
 // A holder that floods the log writes its budget and no more. The others are
 // counted, and the two events that the adapter owes the log still arrive once.
 func TestEventBudgetBoundsAFlood(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		f.mustSubmit(t, picket.TaskSpec{})
-		h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
-		f.floodHeartbeats(t, h, "a", 3000)
+		f.MustSubmit(t, picket.TaskSpec{})
+		h := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{}))
+		f.FloodHeartbeats(t, h, "a", 3000)
 		timed := []picket.RunEvent{{Type: picket.EventAgentTimeoutWarning, ID: "w"},
 			{Type: picket.EventAgentTimedOut, ID: "t"}}
-		ok(t, f.RunEvents(f.ctx, h, timed))
-		f.floodHeartbeats(t, h, "b", 200) // displaces what the run remembers of ids
-		ok(t, f.RunEvents(f.ctx, h, timed))
-		f.endBudgetMinute(t)
+		kit.OK(t, f.RunEvents(f.Ctx, h, timed))
+		f.FloodHeartbeats(t, h, "b", 200) // displaces what the run remembers of ids
+		kit.OK(t, f.RunEvents(f.Ctx, h, timed))
+		f.EndBudgetMinute(t)
 		types, counted := f.countRunEvents(t, h.RunID)
 		beats := types[picket.EventAgentHeartbeat]
 		if beats < 240 || beats > 250 || counted != 3200-beats {
@@ -95,14 +74,14 @@ func TestEventBudgetBoundsAFlood(t *testing.T) {
 // A run that sends an event every five seconds for hours loses none of them.
 func TestEventBudgetServesALongRun(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		f.mustSubmit(t, picket.TaskSpec{})
-		h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
+		f.MustSubmit(t, picket.TaskSpec{})
+		h := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{}))
 		const beats = 400
 		for i := range beats {
-			_, err := f.Renew(f.ctx, h)
-			ok(t, err)
-			ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventAgentHeartbeat, ID: fmt.Sprint(i)}}))
-			f.jumpStoreTime(t, 5*time.Second)
+			_, err := f.Renew(f.Ctx, h)
+			kit.OK(t, err)
+			kit.OK(t, f.RunEvents(f.Ctx, h, []picket.RunEvent{{Type: picket.EventAgentHeartbeat, ID: fmt.Sprint(i)}}))
+			f.JumpStoreTime(t, 5*time.Second)
 		}
 		if types, counted := f.countRunEvents(t, h.RunID); types[picket.EventAgentHeartbeat] != beats || counted != 0 {
 			t.Errorf("the log has %v of %d, %d were counted", types, beats, counted)
@@ -114,23 +93,23 @@ func TestEventBudgetServesALongRun(t *testing.T) {
 // adapter may not have sent yet are taken, each once.
 func TestEventBudgetOfASupersededRun(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		task := f.mustSubmit(t, picket.TaskSpec{})
-		h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
-		_, err := f.Expire(f.ctx, operator, task.TaskID, "test")
-		ok(t, err)
-		next := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
-		f.floodHeartbeats(t, h, "a", 1000)
+		task := f.MustSubmit(t, picket.TaskSpec{})
+		h := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{}))
+		_, err := f.Expire(f.Ctx, kit.Operator, task.TaskID, "test")
+		kit.OK(t, err)
+		next := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{}))
+		f.FloodHeartbeats(t, h, "a", 1000)
 		for range 3 {
-			ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventRunStalled, IdleSeconds: ptr(9.0)},
+			kit.OK(t, f.RunEvents(f.Ctx, h, []picket.RunEvent{{Type: picket.EventRunStalled, IdleSeconds: kit.Ptr(9.0)},
 				{Type: picket.EventAgentTimedOut, ID: "t"}, {Type: picket.EventAgentTimedOut, ID: "another"}}))
 		}
-		f.endBudgetMinute(t)
+		f.EndBudgetMinute(t)
 		types, counted := f.countRunEvents(t, h.RunID)
 		if types[picket.EventAgentHeartbeat]+types[picket.EventRunStalled] != 0 ||
 			types[picket.EventAgentTimedOut] != 1 || counted != 1006 {
 			t.Errorf("the log has %v, %d were counted", types, counted)
 		}
-		ok(t, f.RunEvents(f.ctx, next, []picket.RunEvent{{Type: picket.EventAgentHeartbeat}}))
+		kit.OK(t, f.RunEvents(f.Ctx, next, []picket.RunEvent{{Type: picket.EventAgentHeartbeat}}))
 		if types, counted := f.countRunEvents(t, next.RunID); types[picket.EventAgentHeartbeat] != 1 || counted != 0 {
 			t.Errorf("of the holder the log has %v, %d were counted", types, counted)
 		}
@@ -151,35 +130,37 @@ func TestEventsAfterTheExit(t *testing.T) {
 		beats  int
 		ends   int
 	}{
-		{"the last one comes after the exit", nil, ptr("end"), 0, []picket.RunEvent{beat("1"), end, beat("2"), end}, 1,
+		{"the last one comes after the exit", nil, kit.Ptr("end"), 0, []picket.RunEvent{beat("1"), end, beat("2"), end},
+			1,
 			1},
-		{"the last one came before", []picket.RunEvent{beat("1"), end}, ptr("end"), 0,
+		{"the last one came before", []picket.RunEvent{beat("1"), end}, kit.Ptr("end"), 0,
 			[]picket.RunEvent{beat("2"), end, beat("3")}, 1, 1},
-		{"the last one comes after 29 s", nil, ptr("end"), 29 * time.Second, []picket.RunEvent{beat("1"), end}, 1, 1},
-		{"the last one comes too late", nil, ptr("end"), 31 * time.Second, []picket.RunEvent{beat("1"), end}, 0, 0},
-		{"there was none", nil, ptr(""), 0, []picket.RunEvent{beat("1"), end}, 0, 0},
+		{"the last one comes after 29 s", nil, kit.Ptr("end"), 29 * time.Second, []picket.RunEvent{beat("1"), end}, 1,
+			1},
+		{"the last one comes too late", nil, kit.Ptr("end"), 31 * time.Second, []picket.RunEvent{beat("1"), end}, 0, 0},
+		{"there was none", nil, kit.Ptr(""), 0, []picket.RunEvent{beat("1"), end}, 0, 0},
 		{"an adapter that names none", nil, nil, 0, []picket.RunEvent{beat("1"), end}, 0, 1},
 		{"an adapter that names none, too late", nil, nil, 31 * time.Second, []picket.RunEvent{beat("1"), end}, 0, 0},
 	} {
 		for _, how := range []string{"exit", "release"} {
 			t.Run(tt.name+"/"+how, func(t *testing.T) {
 				onBothStores(t, func(t *testing.T, f *fixture) {
-					task := f.mustSubmit(t, picket.TaskSpec{})
-					h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
+					task := f.MustSubmit(t, picket.TaskSpec{})
+					h := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{}))
 					if len(tt.before) > 0 {
-						ok(t, f.RunEvents(f.ctx, h, tt.before))
+						kit.OK(t, f.RunEvents(f.Ctx, h, tt.before))
 					}
-					gone := picket.Exit{Class: picket.ExitTimeout, Code: ptr(1), LastEvent: tt.last}
+					gone := picket.Exit{Class: picket.ExitTimeout, Code: kit.Ptr(1), LastEvent: tt.last}
 					if how == "release" {
-						_, err := f.Release(f.ctx, h, gone)
-						ok(t, err)
+						_, err := f.Release(f.Ctx, h, gone)
+						kit.OK(t, err)
 					} else {
-						_, err := f.Expire(f.ctx, operator, task.TaskID, "test")
-						ok(t, err)
-						ok(t, f.RunExit(f.ctx, h, gone, ""))
+						_, err := f.Expire(f.Ctx, kit.Operator, task.TaskID, "test")
+						kit.OK(t, err)
+						kit.OK(t, f.RunExit(f.Ctx, h, gone, ""))
 					}
-					f.jumpStoreTime(t, tt.wait)
-					ok(t, f.RunEvents(f.ctx, h, tt.after))
+					f.JumpStoreTime(t, tt.wait)
+					kit.OK(t, f.RunEvents(f.Ctx, h, tt.after))
 					types, _ := f.countRunEvents(t, h.RunID)
 					if types[picket.EventAgentHeartbeat] != tt.beats || types[picket.EventAgentTimedOut] != tt.ends {
 						t.Errorf("the log has %v, want %d heartbeats and %d ends", types, tt.beats, tt.ends)
@@ -194,18 +175,18 @@ func TestEventsAfterTheExit(t *testing.T) {
 // opens the time for late events again.
 func TestExitsOfARunAreBounded(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		task := f.mustSubmit(t, picket.TaskSpec{})
-		h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
-		_, err := f.Expire(f.ctx, operator, task.TaskID, "test")
-		ok(t, err)
+		task := f.MustSubmit(t, picket.TaskSpec{})
+		h := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{}))
+		_, err := f.Expire(f.Ctx, kit.Operator, task.TaskID, "test")
+		kit.OK(t, err)
 		for i := range 1000 {
-			ok(t, f.RunExit(f.ctx, h,
-				picket.Exit{Class: picket.ExitCrash, Code: ptr(i % 2), LastEvent: ptr(fmt.Sprint(i))}, ""))
+			kit.OK(t, f.RunExit(f.Ctx, h,
+				picket.Exit{Class: picket.ExitCrash, Code: kit.Ptr(i % 2), LastEvent: kit.Ptr(fmt.Sprint(i))}, ""))
 		}
-		ok(t, f.RunEvents(f.ctx, h,
+		kit.OK(t, f.RunEvents(f.Ctx, h,
 			[]picket.RunEvent{{Type: picket.EventAgentHeartbeat, ID: "0"},
 				{Type: picket.EventAgentHeartbeat, ID: "999"}}))
-		f.endBudgetMinute(t)
+		f.EndBudgetMinute(t)
 		types, _ := f.countRunEvents(t, h.RunID)
 		if n := types[picket.EventRunExited]; n < 240 || n > 250 {
 			t.Errorf("%d exits were written of 1000", n)

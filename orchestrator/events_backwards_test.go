@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 // Read from its end, the log is the log read from its beginning turned round,
@@ -15,25 +16,25 @@ func TestTheLogReadBackwards(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		var mine string
 		for n := range 12 {
-			task := f.mustSubmit(t, picket.TaskSpec{})
+			task := f.MustSubmit(t, picket.TaskSpec{})
 			if n == 4 {
 				mine = task.TaskID
-				_, err := f.Cancel(f.ctx, operator, mine, "enough")
-				ok(t, err)
+				_, err := f.Cancel(f.Ctx, kit.Operator, mine, "enough")
+				kit.OK(t, err)
 			}
 		}
 		for _, q := range []picket.EventQuery{{}, {TaskID: mine}, {Types: []string{picket.EventTaskCancelled}},
 			{TaskID: "task_none"}} {
-			all, err := f.Events(f.ctx, q)
-			ok(t, err)
+			all, err := f.Events(f.Ctx, q)
+			kit.OK(t, err)
 			slices.Reverse(all.Events)
 			for _, limit := range []int{1, 3, 13, 100} {
 				q := q
 				q.NewestFirst, q.Limit = true, limit
 				var got []int64
 				for pages := 0; ; pages++ {
-					page, err := f.Events(f.ctx, q)
-					ok(t, err)
+					page, err := f.Events(f.Ctx, q)
+					kit.OK(t, err)
 					for _, ev := range page.Events {
 						got = append(got, ev.Seq)
 					}
@@ -61,16 +62,16 @@ func TestTheLogUntilAnInstant(t *testing.T) {
 			if n >= 20 {
 				id += 1 << 30
 			}
-			e := oldEvent(id)
+			e := kit.OldEvent(id)
 			e.Values = []any{"type", picket.EventTaskProgress, "at", 1000 * (n + 1), "now", "1", "actor", "x", "data",
 				"{}"}
-			ok(t, f.raw.XAdd(f.ctx, e).Err())
-			ok(t, f.raw.HSet(f.ctx, "pk:{default}:meta", "seq", id).Err())
+			kit.OK(t, f.Raw.XAdd(f.Ctx, e).Err())
+			kit.OK(t, f.Raw.HSet(f.Ctx, "pk:{default}:meta", "seq", id).Err())
 		}
 		for n := range 43 {
-			page, err := f.Events(f.ctx,
+			page, err := f.Events(f.Ctx,
 				picket.EventQuery{NewestFirst: true, Until: picket.Instant(1000*n + 500), Limit: 1})
-			ok(t, err)
+			kit.OK(t, err)
 			switch at := picket.Instant(1000 * min(n, 40)); {
 			case n == 0 && len(page.Events) != 0, n > 0 && (len(page.Events) != 1 || page.Events[0].At != at):
 				t.Errorf("until %d: %+v, want one of %d", 1000*n+500, page.Events, at)
@@ -82,22 +83,22 @@ func TestTheLogUntilAnInstant(t *testing.T) {
 // The ledger backwards is the ledger turned round.
 func TestTheLedgerReadBackwards(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		task, h := f.submitAndLease(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "5")})
-		_, oh := f.submitAndLease(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "5")})
+		task, h := f.SubmitAndLease(t, picket.TaskSpec{BudgetEnvelope: kit.Worth(1000, "5")})
+		_, oh := f.SubmitAndLease(t, picket.TaskSpec{BudgetEnvelope: kit.Worth(1000, "5")})
 		for range 4 {
-			f.mustSettle(t, doneSettlement(f.mustReserve(t, h, paidCall("0.2")), "0.1"))
-			f.mustSettle(t, doneSettlement(f.mustReserve(t, oh, paidCall("0.2")), "0.1"))
-			f.moveStoreTime(t, time.Second)
+			f.MustSettle(t, kit.DoneSettlement(f.MustReserve(t, h, kit.PaidCall("0.2")), "0.1"))
+			f.MustSettle(t, kit.DoneSettlement(f.MustReserve(t, oh, kit.PaidCall("0.2")), "0.1"))
+			f.MoveStoreTime(t, time.Second)
 		}
 		for _, id := range []string{"", task.TaskID} {
-			all, err := f.Ledger(f.ctx, picket.LedgerQuery{TaskID: id})
-			ok(t, err)
+			all, err := f.Ledger(f.Ctx, picket.LedgerQuery{TaskID: id})
+			kit.OK(t, err)
 			slices.Reverse(all.Rows)
 			q := picket.LedgerQuery{TaskID: id, NewestFirst: true, Limit: 3}
 			var got []picket.LedgerRow
 			for {
-				page, err := f.Ledger(f.ctx, q)
-				ok(t, err)
+				page, err := f.Ledger(f.Ctx, q)
+				kit.OK(t, err)
 				got = append(got, page.Rows...)
 				if page.Next == "" {
 					break

@@ -7,23 +7,8 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
-
-// leaseWithExec is a lease whose adapter starts processes for it.
-func (f *fixture) leaseWithExec(t *testing.T) (picket.Lease, picket.LeaseCredential) {
-	t.Helper()
-	f.mustSubmit(t, picket.TaskSpec{})
-	l := f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"})
-	h := f.openLease(t, l)
-	_, err := f.Renew(f.ctx, h)
-	ok(t, err)
-	ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched, Exec: true}}))
-	return l, h
-}
-
-func execOrder(id string) picket.ExecRequest {
-	return picket.ExecRequest{CallID: id, Argv: []string{"go", "vet"}, Stdin: "é", TimeoutSeconds: 20, TTLMs: 30_000}
-}
 
 // execIDs are the ids that commands carry.
 func execIDs(commands []picket.Command) (ids []string) {
@@ -37,14 +22,14 @@ func execIDs(commands []picket.Command) (ids []string) {
 
 func TestAProcessIsOrderedAndItsResultTaken(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		_, h := f.leaseWithExec(t)
-		ok(t, f.OrderExec(f.ctx, h, execOrder("c1")))
-		ok(t, f.OrderExec(f.ctx, h, execOrder("c1"))) // its answer was lost
+		_, h := f.LeaseWithExec(t)
+		kit.OK(t, f.OrderExec(f.Ctx, h, kit.ExecOrder("c1")))
+		kit.OK(t, f.OrderExec(f.Ctx, h, kit.ExecOrder("c1"))) // its answer was lost
 
 		// Both ways tell it until the adapter knows it.
 		for range 2 {
-			w, changed, err := f.Watch(f.ctx, h, 0)
-			ok(t, err)
+			w, changed, err := f.Watch(f.Ctx, h, 0)
+			kit.OK(t, err)
 			if got := execIDs(w.Commands); !changed || len(got) != 1 || got[0] != "c1" {
 				t.Fatalf("the watch told %v (changed %v)", got, changed)
 			}
@@ -54,28 +39,28 @@ func TestAProcessIsOrderedAndItsResultTaken(t *testing.T) {
 				t.Fatalf("the order is %+v", o)
 			}
 		}
-		r, err := f.Renew(f.ctx, h)
-		ok(t, err)
+		r, err := f.Renew(f.Ctx, h)
+		kit.OK(t, err)
 		if got := execIDs(r.Commands); len(got) != 1 {
 			t.Fatalf("the renewal told %v", got)
 		}
-		if w, changed, err := f.Watch(f.ctx, h, 0, "c0", "c1"); changed || err != nil {
+		if w, changed, err := f.Watch(f.Ctx, h, 0, "c0", "c1"); changed || err != nil {
 			t.Fatalf("a process that is known was told again: %+v %v", w, err)
 		}
 
-		if _, done, err := f.AwaitExec(f.ctx, h, "c1", 0); done || err != nil {
+		if _, done, err := f.AwaitExec(f.Ctx, h, "c1", 0); done || err != nil {
 			t.Fatalf("there is a result already (%v)", err)
 		}
-		result := picket.ExecResult{Code: ptr(3), Stdout: "ok\n", DurationMs: 12}
-		ok(t, f.ExecResult(f.ctx, h, "c1", result))
-		ok(t, f.ExecResult(f.ctx, h, "c1", picket.ExecResult{Code: ptr(4)})) // the first one counts
-		got, done, err := f.AwaitExec(f.ctx, h, "c1", time.Minute)
-		ok(t, err)
+		result := picket.ExecResult{Code: kit.Ptr(3), Stdout: "ok\n", DurationMs: 12}
+		kit.OK(t, f.ExecResult(f.Ctx, h, "c1", result))
+		kit.OK(t, f.ExecResult(f.Ctx, h, "c1", picket.ExecResult{Code: kit.Ptr(4)})) // the first one counts
+		got, done, err := f.AwaitExec(f.Ctx, h, "c1", time.Minute)
+		kit.OK(t, err)
 		if !done || *got.Code != 3 || got.Stdout != "ok\n" || got.DurationMs != 12 {
 			t.Fatalf("the result is %+v (%v)", got, done)
 		}
-		ok(t, f.OrderExec(f.ctx, h, execOrder("c1"))) // a late repetition orders nothing
-		if r, err = f.Renew(f.ctx, h); err != nil || len(execIDs(r.Commands)) != 0 {
+		kit.OK(t, f.OrderExec(f.Ctx, h, kit.ExecOrder("c1"))) // a late repetition orders nothing
+		if r, err = f.Renew(f.Ctx, h); err != nil || len(execIDs(r.Commands)) != 0 {
 			t.Fatalf("an order with a result was told again: %v %v", r.Commands, err)
 		}
 	})
@@ -84,21 +69,21 @@ func TestAProcessIsOrderedAndItsResultTaken(t *testing.T) {
 // The call waits at one server process, the result comes to another.
 func TestAResultWakesItsCall(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		other := openFixture(t, f.rigStore)
-		defer other.close()
-		_, h := f.leaseWithExec(t)
-		ok(t, f.OrderExec(f.ctx, h, execOrder("c1")))
+		other := openFixture(t, f.RigStore)
+		defer other.Close()
+		_, h := f.LeaseWithExec(t)
+		kit.OK(t, f.OrderExec(f.Ctx, h, kit.ExecOrder("c1")))
 		var waiting sync.WaitGroup
 		waiting.Go(func() {
-			got, done, err := f.AwaitExec(f.ctx, h, "c1", 25*time.Second)
+			got, done, err := f.AwaitExec(f.Ctx, h, "c1", 25*time.Second)
 			if err != nil || !done || got.Stdout != "out" {
 				t.Errorf("the call got %+v %v %v", got, done, err)
 			}
 		})
-		ok(t, other.ExecResult(f.ctx, h, "c1", picket.ExecResult{Code: ptr(0), Stdout: "out"}))
+		kit.OK(t, other.ExecResult(f.Ctx, h, "c1", picket.ExecResult{Code: kit.Ptr(0), Stdout: "out"}))
 		began := time.Now()
 		waiting.Wait()
-		if f.virtual && time.Since(began) > time.Second {
+		if f.Virtual && time.Since(began) > time.Second {
 			t.Errorf("it was woken after %v only", time.Since(began))
 		}
 	})
@@ -106,16 +91,16 @@ func TestAResultWakesItsCall(t *testing.T) {
 
 func TestAnOrderWakesTheWatch(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		_, h := f.leaseWithExec(t)
+		_, h := f.LeaseWithExec(t)
 		told := make(chan []string, 1)
 		go func() {
-			w, _, err := f.Watch(f.ctx, h, time.Minute)
+			w, _, err := f.Watch(f.Ctx, h, time.Minute)
 			if err != nil {
 				t.Error(err)
 			}
 			told <- execIDs(w.Commands)
 		}()
-		ok(t, f.OrderExec(f.ctx, h, execOrder("c1")))
+		kit.OK(t, f.OrderExec(f.Ctx, h, kit.ExecOrder("c1")))
 		if got := <-told; len(got) != 1 {
 			t.Errorf("the watch told %v", got)
 		}
@@ -124,56 +109,56 @@ func TestAnOrderWakesTheWatch(t *testing.T) {
 
 func TestAnOrderEndsWithItsCall(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		_, h := f.leaseWithExec(t)
-		ok(t, f.OrderExec(f.ctx, h, execOrder("c1")))
-		f.runReaperFor(t, 31*time.Second)
-		if r, err := f.Renew(f.ctx, h); err != nil || len(r.Commands) != 0 {
+		_, h := f.LeaseWithExec(t)
+		kit.OK(t, f.OrderExec(f.Ctx, h, kit.ExecOrder("c1")))
+		f.RunReaperFor(t, 31*time.Second)
+		if r, err := f.Renew(f.Ctx, h); err != nil || len(r.Commands) != 0 {
 			t.Fatalf("an order past its deadline was told: %v %v", r.Commands, err)
 		}
-		if _, done, err := f.AwaitExec(f.ctx, h, "c1", time.Hour); done || err != nil {
+		if _, done, err := f.AwaitExec(f.Ctx, h, "c1", time.Hour); done || err != nil {
 			t.Fatalf("waiting for it answered %v %v", done, err)
 		}
-		refused(t, f.ExecResult(f.ctx, h, "c1", picket.ExecResult{Code: ptr(0)}), picket.CodeStateConflict)
-		refused(t, f.ExecResult(f.ctx, h, "c2", picket.ExecResult{Code: ptr(0)}), picket.CodeStateConflict)
+		kit.Refused(t, f.ExecResult(f.Ctx, h, "c1", picket.ExecResult{Code: kit.Ptr(0)}), picket.CodeStateConflict)
+		kit.Refused(t, f.ExecResult(f.Ctx, h, "c2", picket.ExecResult{Code: kit.Ptr(0)}), picket.CodeStateConflict)
 		for i := range 16 { // what is over takes no room
-			ok(t, f.OrderExec(f.ctx, h, execOrder("d"+string(rune('a'+i)))))
+			kit.OK(t, f.OrderExec(f.Ctx, h, kit.ExecOrder("d"+string(rune('a'+i)))))
 		}
-		refused(t, f.OrderExec(f.ctx, h, execOrder("one-too-many")), picket.CodeRateLimited)
-		ok(t, f.ExecResult(f.ctx, h, "da", picket.ExecResult{Failed: "no such program"}))
-		ok(t, f.OrderExec(f.ctx, h, execOrder("now-there-is-room")))
+		kit.Refused(t, f.OrderExec(f.Ctx, h, kit.ExecOrder("one-too-many")), picket.CodeRateLimited)
+		kit.OK(t, f.ExecResult(f.Ctx, h, "da", picket.ExecResult{Failed: "no such program"}))
+		kit.OK(t, f.OrderExec(f.Ctx, h, kit.ExecOrder("now-there-is-room")))
 	})
 }
 
 func TestWhoMayOrderAProcess(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		f.mustSubmit(t, picket.TaskSpec{})
-		l := f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"})
-		h := f.openLease(t, l)
-		ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched}}))
-		if can, err := f.CanExec(f.ctx, h); can || err != nil {
+		f.MustSubmit(t, picket.TaskSpec{})
+		l := f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1"})
+		h := f.OpenLease(t, l)
+		kit.OK(t, f.RunEvents(f.Ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched}}))
+		if can, err := f.CanExec(f.Ctx, h); can || err != nil {
 			t.Fatalf("the adapter starts processes: %v %v", can, err)
 		}
-		refused(t, f.OrderExec(f.ctx, h, execOrder("c1")), picket.CodeNotAvailable)
-		ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched, Exec: true}}))
-		if can, err := f.CanExec(f.ctx, h); !can || err != nil {
+		kit.Refused(t, f.OrderExec(f.Ctx, h, kit.ExecOrder("c1")), picket.CodeNotAvailable)
+		kit.OK(t, f.RunEvents(f.Ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched, Exec: true}}))
+		if can, err := f.CanExec(f.Ctx, h); !can || err != nil {
 			t.Fatalf("the adapter starts no processes: %v %v", can, err)
 		}
-		refused(t, f.OrderExec(f.ctx, h, execOrder("a,b")), picket.CodeValidation)
-		ok(t, f.OrderExec(f.ctx, h, execOrder("c1")))
+		kit.Refused(t, f.OrderExec(f.Ctx, h, kit.ExecOrder("a,b")), picket.CodeValidation)
+		kit.OK(t, f.OrderExec(f.Ctx, h, kit.ExecOrder("c1")))
 
 		foreign := h
 		foreign.Secret = strings.Repeat("0", 64)
-		refused(t, f.OrderExec(f.ctx, foreign, execOrder("c2")), picket.CodeLeaseExpired)
-		refused(t, f.ExecResult(f.ctx, foreign, "c1", picket.ExecResult{}), picket.CodeLeaseExpired)
-		_, _, err := f.AwaitExec(f.ctx, foreign, "c1", 0)
-		refused(t, err, picket.CodeLeaseExpired)
+		kit.Refused(t, f.OrderExec(f.Ctx, foreign, kit.ExecOrder("c2")), picket.CodeLeaseExpired)
+		kit.Refused(t, f.ExecResult(f.Ctx, foreign, "c1", picket.ExecResult{}), picket.CodeLeaseExpired)
+		_, _, err := f.AwaitExec(f.Ctx, foreign, "c1", 0)
+		kit.Refused(t, err, picket.CodeLeaseExpired)
 
 		// The end of the lease is the end of ordering, not of knowing.
-		_, err = f.Release(f.ctx, h, picket.Exit{Class: picket.ExitReleased})
-		ok(t, err)
-		refused(t, f.OrderExec(f.ctx, h, execOrder("c2")), picket.CodeLeaseReleased)
-		ok(t, f.ExecResult(f.ctx, h, "c1", picket.ExecResult{Signal: ptr("SIGKILL")}))
-		if _, done, err := f.AwaitExec(f.ctx, h, "c1", 0); !done || err != nil {
+		_, err = f.Release(f.Ctx, h, picket.Exit{Class: picket.ExitReleased})
+		kit.OK(t, err)
+		kit.Refused(t, f.OrderExec(f.Ctx, h, kit.ExecOrder("c2")), picket.CodeLeaseReleased)
+		kit.OK(t, f.ExecResult(f.Ctx, h, "c1", picket.ExecResult{Signal: kit.Ptr("SIGKILL")}))
+		if _, done, err := f.AwaitExec(f.Ctx, h, "c1", 0); !done || err != nil {
 			t.Fatalf("the result of an ended lease's process: %v %v", done, err)
 		}
 	})

@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 // wantExplanation wants a reason of a kind whose text contains want.
 func (f *fixture) wantExplanation(t *testing.T, id string, code picket.ReasonCode, want string) picket.Explanation {
 	t.Helper()
-	x, err := f.Explain(f.ctx, id)
-	ok(t, err)
+	x, err := f.Explain(f.Ctx, id)
+	kit.OK(t, err)
 	found := false
 	for i, r := range x.Reasons {
 		if len(x.Because) != len(x.Reasons) || x.Because[i] != r.Text {
@@ -28,53 +29,53 @@ func (f *fixture) wantExplanation(t *testing.T, id string, code picket.ReasonCod
 
 func TestExplain(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		task := f.mustSubmit(t, picket.TaskSpec{Role: "coder", Needs: []string{"go"}})
+		task := f.MustSubmit(t, picket.TaskSpec{Role: "coder", Needs: []string{"go"}})
 		f.wantExplanation(t, task.TaskID, picket.ReasonNoReaper, "no reaper is running")
-		ok(t, f.Tick(f.ctx))
+		kit.OK(t, f.Tick(f.Ctx))
 		x := f.wantExplanation(t, task.TaskID, picket.ReasonNobodyWaiting,
 			"nobody is waiting on this lane (role coder, needs go)")
 		if want := "picket adapter --role coder --capability go -- COMMAND"; len(x.Because) != 2 || x.Next[0] != want {
 			t.Fatalf("explain %+v, want next %q", x, want)
 		}
-		second := f.mustSubmit(t, picket.TaskSpec{Role: "coder", Needs: []string{"go"}})
+		second := f.MustSubmit(t, picket.TaskSpec{Role: "coder", Needs: []string{"go"}})
 		f.wantExplanation(t, second.TaskID, picket.ReasonTasksAhead, "one task is ahead of it in its lane")
-		pinned := f.mustSubmit(t, picket.TaskSpec{Agent: "a9"})
+		pinned := f.MustSubmit(t, picket.TaskSpec{Agent: "a9"})
 		f.wantExplanation(t, pinned.TaskID, picket.ReasonNobodyWaiting, "nobody is waiting on this lane (agent a9)")
 
-		_, err := f.Pause(f.ctx, operator, false, "")
-		ok(t, err)
+		_, err := f.Pause(f.Ctx, kit.Operator, false, "")
+		kit.OK(t, err)
 		f.wantExplanation(t, task.TaskID, picket.ReasonPaused, "paused")
-		ctx, leave := context.WithCancel(f.ctx)
+		ctx, leave := context.WithCancel(f.Ctx)
 		left := make(chan error, 1)
 		go func() {
-			_, err := f.Acquire(ctx, operator,
-				picket.AcquireRequest{Role: "coder", Capabilities: []string{"go"}, WaitSeconds: ptr(50)})
+			_, err := f.Acquire(ctx, kit.Operator,
+				picket.AcquireRequest{Role: "coder", Capabilities: []string{"go"}, WaitSeconds: kit.Ptr(50)})
 			left <- err
 		}()
 		for s := (picket.Stats{}); s.Waiters == 0; { // registered once it is counted
-			s, err = f.Stats(f.ctx)
-			ok(t, err)
+			s, err = f.Stats(f.Ctx)
+			kit.OK(t, err)
 		}
 		f.wantExplanation(t, task.TaskID, picket.ReasonPaused, "paused")
 		leave()
-		refused(t, <-left, picket.CodeUnavailable)
-		s, err := f.Stats(f.ctx)
-		ok(t, err)
+		kit.Refused(t, <-left, picket.CodeUnavailable)
+		s, err := f.Stats(f.Ctx)
+		kit.OK(t, err)
 		if s.Waiters != 0 {
 			t.Fatalf("%d waiters are left of a client that went away", s.Waiters)
 		}
-		_, err = f.Resume(f.ctx, operator, "")
-		ok(t, err)
+		_, err = f.Resume(f.Ctx, kit.Operator, "")
+		kit.OK(t, err)
 		f.wantExplanation(t, task.TaskID, picket.ReasonNobodyWaiting, "nobody is waiting")
 
-		l := f.acquireOne(t, picket.AcquireRequest{Role: "coder", Capabilities: []string{"go"}})
+		l := f.AcquireOne(t, picket.AcquireRequest{Role: "coder", Capabilities: []string{"go"}})
 		f.wantExplanation(t, task.TaskID, picket.ReasonRunning, "it is running: "+l.RunID)
-		h := f.openLease(t, l)
-		_, err = f.Complete(f.ctx, h, picket.Completion{})
-		ok(t, err)
+		h := f.OpenLease(t, l)
+		_, err = f.Complete(f.Ctx, h, picket.Completion{})
+		kit.OK(t, err)
 		f.wantExplanation(t, task.TaskID, picket.ReasonInReview, "waits for a review")
-		_, _, err = f.Reject(f.ctx, operator, task.TaskID, picket.Decision{}, nil)
-		ok(t, err)
+		_, _, err = f.Reject(f.Ctx, kit.Operator, task.TaskID, picket.Decision{}, nil)
+		kit.OK(t, err)
 		f.wantExplanation(t, task.TaskID, picket.ReasonEnded, "it is rejected")
 	})
 }
@@ -83,9 +84,9 @@ func TestExplain(t *testing.T) {
 // agents those that serve its lane, or how the one is that it is pinned to.
 func TestExplainKnowsTheRegistry(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		ok(t, f.Tick(f.ctx))
-		lane := f.mustSubmit(t, picket.TaskSpec{Role: "coder", Needs: []string{"go"}})
-		pinned := f.mustSubmit(t, picket.TaskSpec{Agent: "a1"})
+		kit.OK(t, f.Tick(f.Ctx))
+		lane := f.MustSubmit(t, picket.TaskSpec{Role: "coder", Needs: []string{"go"}})
+		pinned := f.MustSubmit(t, picket.TaskSpec{Agent: "a1"})
 		if x := f.wantExplanation(t, lane.TaskID, picket.ReasonNoAgent,
 			"no registered agent serves this lane"); len(x.Because) != 2 {
 			t.Fatalf("without agents explain says %q", x.Because)
@@ -94,17 +95,17 @@ func TestExplainKnowsTheRegistry(t *testing.T) {
 			"nobody is waiting"); len(x.Because) != 2 {
 			t.Fatalf("without the agent explain says %q", x.Because)
 		}
-		f.mustRegister(t, picket.Registration{AgentID: "a1", RoleID: "coder", Capabilities: []string{"go", "c"}})
-		f.mustRegister(t, picket.Registration{AgentID: "a2", RoleID: "coder", Capabilities: []string{"c"}})
+		f.MustRegister(t, picket.Registration{AgentID: "a1", RoleID: "coder", Capabilities: []string{"go", "c"}})
+		f.MustRegister(t, picket.Registration{AgentID: "a2", RoleID: "coder", Capabilities: []string{"c"}})
 		f.wantExplanation(t, lane.TaskID, picket.ReasonAgentsIdle, "one registered agent could take it")
 		f.wantExplanation(t, pinned.TaskID, picket.ReasonPinnedAgentIdle, "agent a1 is registered and active")
-		f.mustRegister(t, picket.Registration{AgentID: "a3", RoleID: "coder", Capabilities: []string{"go"}})
+		f.MustRegister(t, picket.Registration{AgentID: "a3", RoleID: "coder", Capabilities: []string{"go"}})
 		f.wantExplanation(t, lane.TaskID, picket.ReasonAgentsIdle, "2 registered agents could take it")
-		f.mustDrain(t, "a1", drainChange)
+		f.mustDrain(t, "a1", kit.DrainChange)
 		f.wantExplanation(t, lane.TaskID, picket.ReasonAgentsIdle, "one registered agent could take it")
 		f.wantExplanation(t, pinned.TaskID, picket.ReasonPinnedAgentIdle, "agent a1 is registered and draining")
-		_, err := f.Deregister(f.ctx, agentOwner, "a1", nil)
-		ok(t, err)
+		_, err := f.Deregister(f.Ctx, kit.AgentOwner, "a1", nil)
+		kit.OK(t, err)
 		f.wantExplanation(t, pinned.TaskID, picket.ReasonPinnedAgentGone,
 			"agent a1 is deregistered, until it registers again")
 	})

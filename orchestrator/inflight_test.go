@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 // externalCall is a call that acts outside for up to ten seconds.
 func externalCall() picket.CallRequest {
-	c := paidCall("0.1")
+	c := kit.PaidCall("0.1")
 	c.Effects, c.TimeoutMs = picket.EffectsExternal, 10_000
 	return c
 }
@@ -18,8 +19,8 @@ func externalCall() picket.CallRequest {
 // nobody has a task to lease.
 func (f *fixture) wantNoLease(t *testing.T) {
 	t.Helper()
-	got, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "a1"})
-	ok(t, err)
+	got, err := f.Acquire(f.Ctx, kit.Operator, picket.AcquireRequest{AgentID: "a1"})
+	kit.OK(t, err)
 	if len(got) != 0 {
 		t.Fatalf("%s was leased", got[0].TaskID)
 	}
@@ -29,36 +30,36 @@ func (f *fixture) wantNoLease(t *testing.T) {
 // its deadline has passed; a call without effects outside keeps nobody waiting.
 func TestTheNextLeaseWaitsForCallsOutside(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		task, h := f.submitAndLease(t, picket.TaskSpec{})
-		f.mustReserve(t, h, paidCall("0.1"))
-		first := f.mustReserve(t, h, externalCall())
-		f.runReaperFor(t, time.Second)
-		second := f.mustReserve(t, h, externalCall())
-		_, err := f.Release(f.ctx, h, picket.Exit{Class: picket.ExitReleased})
-		ok(t, err)
+		task, h := f.SubmitAndLease(t, picket.TaskSpec{})
+		f.MustReserve(t, h, kit.PaidCall("0.1"))
+		first := f.MustReserve(t, h, externalCall())
+		f.RunReaperFor(t, time.Second)
+		second := f.MustReserve(t, h, externalCall())
+		_, err := f.Release(f.Ctx, h, picket.Exit{Class: picket.ExitReleased})
+		kit.OK(t, err)
 		f.wantNoLease(t)
-		x, err := f.Explain(f.ctx, task.TaskID)
-		ok(t, err)
+		x, err := f.Explain(f.Ctx, task.TaskID)
+		kit.OK(t, err)
 		if len(x.Because) != 1 || !strings.Contains(x.Because[0], "waits for the call http_request") {
 			t.Errorf("because %q", x.Because)
 		}
 		f.wantNoViolations(t)
-		f.mustSettle(t, doneSettlement(second, "0.1")) // the first ends sooner on its own
+		f.MustSettle(t, kit.DoneSettlement(second, "0.1")) // the first ends sooner on its own
 		f.wantNoLease(t)
-		f.mustSettle(t, settlementAs(first, picket.CallUncertain))
-		next := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"}))
+		f.MustSettle(t, kit.SettlementAs(first, picket.CallUncertain))
+		next := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1"}))
 		if next.RunID == h.RunID {
 			t.Fatal("the same run")
 		}
 
 		// Nobody settles it: the deadline is what counts.
-		f.mustReserve(t, next, externalCall())
-		_, err = f.Expire(f.ctx, operator, task.TaskID, "r")
-		ok(t, err)
-		f.runReaperFor(t, 11*time.Second)
+		f.MustReserve(t, next, externalCall())
+		_, err = f.Expire(f.Ctx, kit.Operator, task.TaskID, "r")
+		kit.OK(t, err)
+		f.RunReaperFor(t, 11*time.Second)
 		f.wantNoLease(t)
-		f.runReaperFor(t, time.Second+time.Millisecond)
-		f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"})
+		f.RunReaperFor(t, time.Second+time.Millisecond)
+		f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1"})
 		f.wantNoViolations(t)
 	})
 }
@@ -67,13 +68,13 @@ func TestTheNextLeaseWaitsForCallsOutside(t *testing.T) {
 func TestTheNextLeaseWaitsForProcessAndCall(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		for _, exitFirst := range []bool{true, false} {
-			task, h := f.submitAndLease(t, picket.TaskSpec{})
-			ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched}}))
-			r := f.mustReserve(t, h, externalCall())
-			_, err := f.Expire(f.ctx, operator, task.TaskID, "r")
-			ok(t, err)
-			exit := func() { ok(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitKilled}, "")) }
-			settle := func() { f.mustSettle(t, doneSettlement(r, "0.1")) }
+			task, h := f.SubmitAndLease(t, picket.TaskSpec{})
+			kit.OK(t, f.RunEvents(f.Ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched}}))
+			r := f.MustReserve(t, h, externalCall())
+			_, err := f.Expire(f.Ctx, kit.Operator, task.TaskID, "r")
+			kit.OK(t, err)
+			exit := func() { kit.OK(t, f.RunExit(f.Ctx, h, picket.Exit{Class: picket.ExitKilled}, "")) }
+			settle := func() { f.MustSettle(t, kit.DoneSettlement(r, "0.1")) }
 			steps := []func(){settle, exit}
 			if exitFirst {
 				steps = []func(){exit, settle}
@@ -82,8 +83,8 @@ func TestTheNextLeaseWaitsForProcessAndCall(t *testing.T) {
 				f.wantNoLease(t)
 				step()
 			}
-			f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"})
-			f.cancelAll(t)
+			f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1"})
+			f.CancelAll(t)
 		}
 	})
 }
@@ -92,25 +93,25 @@ func TestTheNextLeaseWaitsForProcessAndCall(t *testing.T) {
 // that one was waiting for.
 func TestARepeatWaitsForTheCallsOfItsSource(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		task, h := f.submitAndLease(t, picket.TaskSpec{})
-		r := f.mustReserve(t, h, externalCall())
-		_, err := f.Complete(f.ctx, h, picket.Completion{})
-		ok(t, err)
-		_, fix, err := f.Reject(f.ctx, operator, task.TaskID, picket.Decision{Note: "no"},
+		task, h := f.SubmitAndLease(t, picket.TaskSpec{})
+		r := f.MustReserve(t, h, externalCall())
+		_, err := f.Complete(f.Ctx, h, picket.Completion{})
+		kit.OK(t, err)
+		_, fix, err := f.Reject(f.Ctx, kit.Operator, task.TaskID, picket.Decision{Note: "no"},
 			&picket.TaskSpec{Title: "fix"})
-		ok(t, err)
+		kit.OK(t, err)
 		f.wantNoLease(t)
-		_, err = f.Cancel(f.ctx, operator, fix, "r")
-		ok(t, err)
-		again, err := f.Retry(f.ctx, operator, fix, "r")
-		ok(t, err)
-		f.mustSubmit(t, picket.TaskSpec{Fixes: fix})
+		_, err = f.Cancel(f.Ctx, kit.Operator, fix, "r")
+		kit.OK(t, err)
+		again, err := f.Retry(f.Ctx, kit.Operator, fix, "r")
+		kit.OK(t, err)
+		f.MustSubmit(t, picket.TaskSpec{Fixes: fix})
 		f.wantNoLease(t)
-		f.mustSettle(t, doneSettlement(r, "0.1"))
+		f.MustSettle(t, kit.DoneSettlement(r, "0.1"))
 		for range 2 {
-			f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"})
+			f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1"})
 		}
-		f.wantState(t, again.TaskID, picket.TaskLeased)
+		f.WantState(t, again.TaskID, picket.TaskLeased)
 		f.wantNoViolations(t)
 	})
 }
@@ -120,24 +121,24 @@ func TestARepeatWaitsForTheCallsOfItsSource(t *testing.T) {
 func TestARepeatOfARepairWaitsForBoth(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		for _, sourceFirst := range []bool{true, false} {
-			task, h := f.submitAndLease(t, picket.TaskSpec{})
-			open := f.mustReserve(t, h, externalCall())
-			_, err := f.Release(f.ctx, h, picket.Exit{Class: picket.ExitReleased})
-			ok(t, err)
-			fix := f.mustSubmit(t, picket.TaskSpec{Fixes: task.TaskID})
-			f.mustSettle(t, doneSettlement(open, "0"))
+			task, h := f.SubmitAndLease(t, picket.TaskSpec{})
+			open := f.MustReserve(t, h, externalCall())
+			_, err := f.Release(f.Ctx, h, picket.Exit{Class: picket.ExitReleased})
+			kit.OK(t, err)
+			fix := f.MustSubmit(t, picket.TaskSpec{Fixes: task.TaskID})
+			f.MustSettle(t, kit.DoneSettlement(open, "0"))
 			at := map[string]picket.LeaseCredential{}
 			for range 2 { // the one is at work again, the other repairs it
-				l := f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"})
-				at[l.TaskID] = f.openLease(t, l)
+				l := f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1"})
+				at[l.TaskID] = f.OpenLease(t, l)
 			}
-			own := f.mustReserve(t, at[fix.TaskID], externalCall())
-			f.runReaperFor(t, time.Second)
-			last := f.mustReserve(t, at[task.TaskID], externalCall())
-			_, err = f.Cancel(f.ctx, operator, fix.TaskID, "r")
-			ok(t, err)
-			again, err := f.Retry(f.ctx, operator, fix.TaskID, "r")
-			ok(t, err)
+			own := f.MustReserve(t, at[fix.TaskID], externalCall())
+			f.RunReaperFor(t, time.Second)
+			last := f.MustReserve(t, at[task.TaskID], externalCall())
+			_, err = f.Cancel(f.Ctx, kit.Operator, fix.TaskID, "r")
+			kit.OK(t, err)
+			again, err := f.Retry(f.Ctx, kit.Operator, fix.TaskID, "r")
+			kit.OK(t, err)
 			order := []picket.Reservation{own, last}
 			if sourceFirst {
 				order = []picket.Reservation{last, own}
@@ -145,11 +146,11 @@ func TestARepeatOfARepairWaitsForBoth(t *testing.T) {
 			for _, call := range order {
 				f.wantNoLease(t)
 				f.wantNoViolations(t)
-				f.mustSettle(t, doneSettlement(call, "0"))
+				f.MustSettle(t, kit.DoneSettlement(call, "0"))
 			}
-			f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"})
-			f.wantState(t, again.TaskID, picket.TaskLeased)
-			f.cancelAll(t)
+			f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1"})
+			f.WantState(t, again.TaskID, picket.TaskLeased)
+			f.CancelAll(t)
 		}
 	})
 }
@@ -165,20 +166,20 @@ func TestNothingBeginsOutsideWhenTheLeaseEnds(t *testing.T) {
 			margin time.Duration
 		}
 		spare, windows := 300*time.Millisecond, []window{{5, 500 * time.Millisecond}, {12, 2 * time.Second}}
-		if !f.virtual {
+		if !f.Virtual {
 			spare, windows = 5*time.Second, nil
 		}
 		for _, w := range append(windows, window{100, 10 * time.Second}) {
-			_, h := f.submitAndLease(t, picket.TaskSpec{LeaseWindowSeconds: &w.window})
-			_, err := f.Renew(f.ctx, h)
-			ok(t, err)
-			f.runReaperFor(t, time.Duration(w.window)*time.Second-w.margin-spare)
-			f.mustSettle(t, doneSettlement(f.mustReserve(t, h, externalCall()), "0"))
-			f.runReaperFor(t, spare+100*time.Millisecond)
-			_, err = f.Reserve(f.ctx, h, externalCall())
-			refused(t, err, picket.CodeLeaseEnding)
-			f.mustSettle(t, doneSettlement(f.mustReserve(t, h, paidCall("0.1")), "0"))
-			f.cancelAll(t)
+			_, h := f.SubmitAndLease(t, picket.TaskSpec{LeaseWindowSeconds: &w.window})
+			_, err := f.Renew(f.Ctx, h)
+			kit.OK(t, err)
+			f.RunReaperFor(t, time.Duration(w.window)*time.Second-w.margin-spare)
+			f.MustSettle(t, kit.DoneSettlement(f.MustReserve(t, h, externalCall()), "0"))
+			f.RunReaperFor(t, spare+100*time.Millisecond)
+			_, err = f.Reserve(f.Ctx, h, externalCall())
+			kit.Refused(t, err, picket.CodeLeaseEnding)
+			f.MustSettle(t, kit.DoneSettlement(f.MustReserve(t, h, kit.PaidCall("0.1")), "0"))
+			f.CancelAll(t)
 		}
 	})
 }

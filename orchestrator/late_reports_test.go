@@ -2,27 +2,28 @@ package orchestrator_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 // A release after the exit does not open the time for late events again.
 func TestAReleaseAfterTheExitOpensNothing(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		_, h := f.submitAndLease(t, picket.TaskSpec{})
-		ok(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitCrash, Code: ptr(1), LastEvent: ptr("last")}, ""))
+		_, h := f.SubmitAndLease(t, picket.TaskSpec{})
+		kit.OK(t, f.RunExit(f.Ctx, h, picket.Exit{Class: picket.ExitCrash, Code: kit.Ptr(1),
+			LastEvent: kit.Ptr("last")}, ""))
 		for range 4 {
-			f.jumpStoreTime(t, 10*time.Second)
-			_, err := f.Renew(f.ctx, h)
-			ok(t, err)
+			f.JumpStoreTime(t, 10*time.Second)
+			_, err := f.Renew(f.Ctx, h)
+			kit.OK(t, err)
 		}
 		before := f.storedRun(t, h)
-		_, err := f.Release(f.ctx, h, picket.Exit{Class: picket.ExitCrash, Code: ptr(1), LastEvent: ptr("later")})
-		ok(t, err)
-		ok(t, f.RunEvents(f.ctx, h,
+		_, err := f.Release(f.Ctx, h, picket.Exit{Class: picket.ExitCrash, Code: kit.Ptr(1),
+			LastEvent: kit.Ptr("later")})
+		kit.OK(t, err)
+		kit.OK(t, f.RunEvents(f.Ctx, h,
 			[]picket.RunEvent{{Type: picket.EventAgentHeartbeat, ID: "1"},
 				{Type: picket.EventAgentTimedOut, ID: "later"}}))
 		after := f.storedRun(t, h)
@@ -40,7 +41,7 @@ func TestAReleaseAfterTheExitOpensNothing(t *testing.T) {
 func TestALaunchIsNotRewrittenAfterTheLease(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		launch := func(h picket.LeaseCredential, containment, path string, exec bool) map[string]string {
-			ok(t, f.RunEvents(f.ctx, h,
+			kit.OK(t, f.RunEvents(f.Ctx, h,
 				[]picket.RunEvent{{
 					Type:          picket.EventRunLaunched,
 					Containment:   containment,
@@ -52,30 +53,30 @@ func TestALaunchIsNotRewrittenAfterTheLease(t *testing.T) {
 		}
 		end := map[string]func(h picket.LeaseCredential) error{
 			"superseded": func(h picket.LeaseCredential) error {
-				_, err := f.Expire(f.ctx, operator, h.TaskID, "test")
+				_, err := f.Expire(f.Ctx, kit.Operator, h.TaskID, "test")
 				return err
 			},
 			"completed": func(h picket.LeaseCredential) error {
-				_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`"done"`)})
+				_, err := f.Complete(f.Ctx, h, picket.Completion{Output: picket.RawJSON(`"done"`)})
 				return err
 			},
 		}
 		for name, end := range end {
-			_, h := f.submitAndLease(t, picket.TaskSpec{})
+			_, h := f.SubmitAndLease(t, picket.TaskSpec{})
 			launch(h, picket.ContainmentCgroup, "/srv/first", true)
 			corrected := launch(h, picket.ContainmentGroup, "/srv/second", false)
 			if corrected["containment"] != picket.ContainmentGroup || corrected["workspace"] != "/srv/second" ||
 				corrected["exec"] != "" {
 				t.Errorf("%s: a correction while the run has its lease: %v", name, corrected)
 			}
-			ok(t, end(h))
+			kit.OK(t, end(h))
 			later := launch(h, picket.ContainmentCgroup, "/srv/third", true)
 			for field, was := range corrected {
 				if later[field] != was {
 					t.Errorf("%s: %s became %q, was %q", name, field, later[field], was)
 				}
 			}
-			f.cancelAll(t)
+			f.CancelAll(t)
 		}
 	})
 }
@@ -83,14 +84,14 @@ func TestALaunchIsNotRewrittenAfterTheLease(t *testing.T) {
 // Evidence that was replaced by the same as before has been replaced all the same.
 func TestTheDigestCountsReplacements(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		task, h := f.submitAndLease(t, picket.TaskSpec{})
-		f.completeWithDiff(t, h, "+one")
-		shown := f.reviewDigest(t, task.TaskID)
-		ok(t, f.RunEvidence(f.ctx, h, evidenceWithDiff("+two")))
-		ok(t, f.RunEvidence(f.ctx, h, evidenceWithDiff("+one")))
-		_, err := f.Approve(f.ctx, operator, task.TaskID, picket.Decision{Digest: shown})
-		f.wantDigestRefusal(t, err, picket.CodeVersion, task.TaskID)
-		if now := f.reviewDigest(t, task.TaskID); picket.DigestChange(shown, now) != "the evidence changed" {
+		task, h := f.SubmitAndLease(t, picket.TaskSpec{})
+		f.CompleteWithDiff(t, h, "+one")
+		shown := f.ReviewDigest(t, task.TaskID)
+		kit.OK(t, f.RunEvidence(f.Ctx, h, kit.EvidenceWithDiff("+two")))
+		kit.OK(t, f.RunEvidence(f.Ctx, h, kit.EvidenceWithDiff("+one")))
+		_, err := f.Approve(f.Ctx, kit.Operator, task.TaskID, picket.Decision{Digest: shown})
+		f.WantDigestRefusal(t, err, picket.CodeVersion, task.TaskID)
+		if now := f.ReviewDigest(t, task.TaskID); picket.DigestChange(shown, now) != "the evidence changed" {
 			t.Errorf("%s to %s: %s", shown, now, picket.DigestChange(shown, now))
 		}
 	})
@@ -99,19 +100,19 @@ func TestTheDigestCountsReplacements(t *testing.T) {
 // An earlier version kept evidence without its hash in the record of the run.
 func TestEvidenceOfAnEarlierVersionNeedsItsDigest(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		task, h := f.submitAndLease(t, picket.TaskSpec{})
-		f.completeWithDiff(t, h, "+one")
+		task, h := f.SubmitAndLease(t, picket.TaskSpec{})
+		f.CompleteWithDiff(t, h, "+one")
 		run := "pk:{default}:run:" + h.RunID
-		ok(t, f.raw.HDel(f.ctx, run, "evidence").Err())
-		_, err := f.Approve(f.ctx, operator, task.TaskID, picket.Decision{})
-		f.wantDigestRefusal(t, err, picket.CodePreconditionRequired, task.TaskID)
-		shown := f.reviewDigest(t, task.TaskID)
-		ok(t, f.RunEvidence(f.ctx, h, evidenceWithDiff("+two")))
-		ok(t, f.raw.HDel(f.ctx, run, "evidence", "replaced").Err())
-		_, err = f.Approve(f.ctx, operator, task.TaskID, picket.Decision{Digest: shown})
-		f.wantDigestRefusal(t, err, picket.CodeVersion, task.TaskID)
-		_, err = f.Approve(f.ctx, operator, task.TaskID, picket.Decision{Digest: f.reviewDigest(t, task.TaskID)})
-		ok(t, err)
+		kit.OK(t, f.Raw.HDel(f.Ctx, run, "evidence").Err())
+		_, err := f.Approve(f.Ctx, kit.Operator, task.TaskID, picket.Decision{})
+		f.WantDigestRefusal(t, err, picket.CodePreconditionRequired, task.TaskID)
+		shown := f.ReviewDigest(t, task.TaskID)
+		kit.OK(t, f.RunEvidence(f.Ctx, h, kit.EvidenceWithDiff("+two")))
+		kit.OK(t, f.Raw.HDel(f.Ctx, run, "evidence", "replaced").Err())
+		_, err = f.Approve(f.Ctx, kit.Operator, task.TaskID, picket.Decision{Digest: shown})
+		f.WantDigestRefusal(t, err, picket.CodeVersion, task.TaskID)
+		_, err = f.Approve(f.Ctx, kit.Operator, task.TaskID, picket.Decision{Digest: f.ReviewDigest(t, task.TaskID)})
+		kit.OK(t, err)
 	})
 }
 
@@ -119,17 +120,17 @@ func TestEvidenceOfAnEarlierVersionNeedsItsDigest(t *testing.T) {
 // reported is still taken, and sets free anyone who waits for the process.
 func TestTheExitIsFrozenByTheDecision(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		task, h := f.submitAndLease(t, picket.TaskSpec{})
-		f.completeWithDiff(t, h, "+one")
+		task, h := f.SubmitAndLease(t, picket.TaskSpec{})
+		f.CompleteWithDiff(t, h, "+one")
 		exit := func(code int) error {
-			return f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitCrash, Code: &code}, picket.ContainmentGroup)
+			return f.RunExit(f.Ctx, h, picket.Exit{Class: picket.ExitCrash, Code: &code}, picket.ContainmentGroup)
 		}
-		_, err := f.Approve(f.ctx, operator, task.TaskID, picket.Decision{Digest: f.reviewDigest(t, task.TaskID)})
-		ok(t, err)
-		ok(t, exit(1))
+		_, err := f.Approve(f.Ctx, kit.Operator, task.TaskID, picket.Decision{Digest: f.ReviewDigest(t, task.TaskID)})
+		kit.OK(t, err)
+		kit.OK(t, exit(1))
 		before, events := f.storedRun(t, h), len(f.allEvents(t))
-		refused(t, exit(2), picket.CodeTaskClosed)
-		ok(t, exit(1)) // a repeat whose answer was lost
+		kit.Refused(t, exit(2), picket.CodeTaskClosed)
+		kit.OK(t, exit(1)) // a repeat whose answer was lost
 		after := f.storedRun(t, h)
 		for _, field := range []string{"code", "signal", "containment", "exits", "exited"} {
 			if before[field] != after[field] || after["exited"] != "1" {
@@ -145,19 +146,19 @@ func TestTheExitIsFrozenByTheDecision(t *testing.T) {
 // A superseded run learns nothing about the money of the present holder.
 func TestASupersededRunIsNotToldWhatIsFree(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		_, old := f.submitAndLease(t, picket.TaskSpec{BudgetEnvelope: worth(1000, "1")})
-		_, err := f.Release(f.ctx, old, picket.Exit{Class: picket.ExitReleased})
-		ok(t, err)
-		holder := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"}))
-		u := picket.UsageReport{Source: "claude", Session: "s", Tokens: 10, USD: usd("0.10")}
-		got, err := f.ReportUsage(f.ctx, old, u)
-		ok(t, err)
-		if !got.Available.IsZero() || got.Overrun || got.Unverified != *worth(10, "0.10") {
+		_, old := f.SubmitAndLease(t, picket.TaskSpec{BudgetEnvelope: kit.Worth(1000, "1")})
+		_, err := f.Release(f.Ctx, old, picket.Exit{Class: picket.ExitReleased})
+		kit.OK(t, err)
+		holder := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1"}))
+		u := picket.UsageReport{Source: "claude", Session: "s", Tokens: 10, USD: kit.USD("0.10")}
+		got, err := f.ReportUsage(f.Ctx, old, u)
+		kit.OK(t, err)
+		if !got.Available.IsZero() || got.Overrun || got.Unverified != *kit.Worth(10, "0.10") {
 			t.Errorf("a superseded run is told %+v", got)
 		}
-		got, err = f.ReportUsage(f.ctx, holder, u)
-		ok(t, err)
-		if got.Available != *worth(990, "0.90") {
+		got, err = f.ReportUsage(f.Ctx, holder, u)
+		kit.OK(t, err)
+		if got.Available != *kit.Worth(990, "0.90") {
 			t.Errorf("the holder is told %+v", got)
 		}
 	})
@@ -166,20 +167,7 @@ func TestASupersededRunIsNotToldWhatIsFree(t *testing.T) {
 // storedRun is the record of a run as it is stored.
 func (f *fixture) storedRun(t *testing.T, h picket.LeaseCredential) map[string]string {
 	t.Helper()
-	fields, err := f.raw.HGetAll(f.ctx, "pk:{default}:run:"+h.RunID).Result()
-	ok(t, err)
+	fields, err := f.Raw.HGetAll(f.Ctx, "pk:{default}:run:"+h.RunID).Result()
+	kit.OK(t, err)
 	return fields
-}
-
-func TestLateReportsRewriteNothing(t *testing.T) {
-	t.Run("Virtual", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s, stop := rig.Memory()
-			defer stop()
-			runAttacks(t, s, "default", smallQuotas, &noPatch, lateReportAttacks...)
-		})
-	})
-	t.Run("Real", func(t *testing.T) {
-		runAttacks(t, rig.Real(t), "default", smallQuotas, &noPatch, lateReportAttacks...)
-	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 // What can be said about the scripts by reading them: they use no word that
@@ -30,37 +31,37 @@ var (
 )
 
 func TestEveryScriptHasAHeader(t *testing.T) {
-	for _, f := range luaSources(t) {
-		if strings.HasPrefix(f.text, "--") && f.shared() {
+	for _, f := range kit.LuaSources(t) {
+		if strings.HasPrefix(f.Text, "--") && f.Shared() {
 			continue
 		}
-		head, code := f.header(), f.code()
-		name := regexp.MustCompile(`(?m)^` + f.name + ` \w+`)
+		head, code := f.Header(), f.Code()
+		name := regexp.MustCompile(`(?m)^` + f.Name + ` \w+`)
 		if !name.MatchString(head) {
-			t.Errorf("%s.lua does not say what %q does", f.name, f.name+" …")
+			t.Errorf("%s.lua does not say what %q does", f.Name, f.Name+" …")
 		}
 		for _, want := range []string{"ARGV:", "Reply:"} {
 			if !strings.Contains(head, "\n"+want) {
-				t.Errorf("%s.lua has no line %q", f.name, want)
+				t.Errorf("%s.lua has no line %q", f.Name, want)
 			}
 		}
 		refuses := luaRefusing.MatchString(code)
 		if refuses != strings.Contains(head, "\nErrors:") {
-			t.Errorf("%s.lua: it refuses: %v, but it has a line \"Errors:\": %v", f.name, refuses, !refuses)
+			t.Errorf("%s.lua: it refuses: %v, but it has a line \"Errors:\": %v", f.Name, refuses, !refuses)
 		}
 		_, errs, _ := strings.Cut(head, "\nErrors:")
 		for _, code := range refusedCodes(f) {
 			if !strings.Contains(errs, string(code)) && !(strings.Contains(errs, "those of fenced") && code.Fenced()) {
-				t.Errorf("%s.lua refuses with %s, which its header does not name", f.name, code)
+				t.Errorf("%s.lua refuses with %s, which its header does not name", f.Name, code)
 			}
 		}
 	}
 }
 
 // refusedCodes lists the codes a file refuses with.
-func refusedCodes(f luaFile) []picket.Code {
+func refusedCodes(f kit.LuaFile) []picket.Code {
 	var out []picket.Code
-	for line := range strings.Lines(f.code()) {
+	for line := range strings.Lines(f.Code()) {
 		for _, m := range luaRefuse.FindAllStringSubmatch(line, -1) {
 			// The code is the first argument; "x and 'a' or 'b'" has two of them.
 			arg, _, _ := strings.Cut(m[1], ", '")
@@ -77,14 +78,14 @@ func refusedCodes(f luaFile) []picket.Code {
 
 func TestEveryRefusalIsWorded(t *testing.T) {
 	used := map[picket.Code]bool{}
-	for _, f := range luaSources(t) {
+	for _, f := range kit.LuaSources(t) {
 		for _, code := range refusedCodes(f) {
 			used[code] = true
 			if !slices.Contains(picket.Codes(), code) && !orchestrator.IsScriptError(code) {
-				t.Errorf("%s.lua refuses with %q, which is not a code", f.name, code)
+				t.Errorf("%s.lua refuses with %q, which is not a code", f.Name, code)
 			}
 			if !orchestrator.HasWording(code) {
-				t.Errorf("%s.lua refuses with %q, which has no message and remedy", f.name, code)
+				t.Errorf("%s.lua refuses with %q, which has no message and remedy", f.Name, code)
 			}
 		}
 	}
@@ -98,11 +99,11 @@ func TestEveryRefusalIsWorded(t *testing.T) {
 func TestEveryEventTypeIsKnown(t *testing.T) {
 	known := eventTypes(t)
 	used := map[string]bool{"task.review": true, "task.completed": true} // complete makes them of the state
-	for _, f := range luaSources(t) {
-		for _, m := range luaEvent.FindAllStringSubmatch(f.code(), -1) {
+	for _, f := range kit.LuaSources(t) {
+		for _, m := range luaEvent.FindAllStringSubmatch(f.Code(), -1) {
 			used[m[1]] = true
 			if !slices.Contains(known, m[1]) {
-				t.Errorf("%s.lua writes %s, which is not an event type", f.name, m[1])
+				t.Errorf("%s.lua writes %s, which is not an event type", f.Name, m[1])
 			}
 		}
 	}
@@ -117,14 +118,14 @@ func TestEveryEventTypeIsKnown(t *testing.T) {
 func eventTypes(t *testing.T) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "../event.go", nil, 0)
-	ok(t, err)
+	kit.OK(t, err)
 	var out []string
 	ast.Inspect(file, func(n ast.Node) bool {
 		if v, isValue := n.(*ast.ValueSpec); isValue && strings.HasPrefix(v.Names[0].Name, "Event") &&
 			len(v.Values) == 1 {
 			if lit, isLit := v.Values[0].(*ast.BasicLit); isLit {
 				s, err := strconv.Unquote(lit.Value)
-				ok(t, err)
+				kit.OK(t, err)
 				out = append(out, s)
 			}
 		}
@@ -155,13 +156,13 @@ func TestEveryStateIsKnown(t *testing.T) {
 		{`local TERMINAL = \{([^}]*)\}`, nil},
 	} {
 		found := 0
-		for _, f := range luaSources(t) {
-			for _, m := range regexp.MustCompile(rule.where).FindAllStringSubmatch(f.code(), -1) {
+		for _, f := range kit.LuaSources(t) {
+			for _, m := range regexp.MustCompile(rule.where).FindAllStringSubmatch(f.Code(), -1) {
 				found++
 				if rule.known == nil {
 					checkTerminal(t, m[1])
 				} else if !slices.Contains(rule.known, m[1]) {
-					t.Errorf("%s.lua: %s: %q is not a state here", f.name, m[0], m[1])
+					t.Errorf("%s.lua: %s: %q is not a state here", f.Name, m[0], m[1])
 				}
 			}
 		}
@@ -193,14 +194,14 @@ func checkTerminal(t *testing.T, table string) {
 func TestEveryMoveIsLegal(t *testing.T) {
 	// What the functions that scripts share may do to a task.
 	shared := map[string][]string{}
-	files := luaSources(t)
+	files := kit.LuaSources(t)
 	for _, f := range files {
-		if !f.shared() {
+		if !f.Shared() {
 			continue
 		}
-		for _, fn := range strings.Split(f.code(), "\nlocal function ")[1:] {
+		for _, fn := range strings.Split(f.Code(), "\nlocal function ")[1:] {
 			name, body, _ := strings.Cut(fn, "(")
-			if moves := movesOf(t, f.name, body); len(moves) > 0 && name != "move" {
+			if moves := movesOf(t, f.Name, body); len(moves) > 0 && name != "move" {
 				shared[name] = slices.Compact(slices.Sorted(slices.Values(moves)))
 			}
 		}
@@ -228,21 +229,21 @@ func TestEveryMoveIsLegal(t *testing.T) {
 	own := map[string]string{"note_tool_call": "loop", "cancel_task": "cancel", "cancel_below": "cancel"}
 	made := map[string][]string{}
 	for _, f := range files {
-		if f.shared() {
+		if f.Shared() {
 			continue
 		}
-		if f.name == "advance" {
+		if f.Name == "advance" {
 			continue // complete and grant, and nothing of its own
 		}
-		moves := movesOf(t, f.name, f.code())
-		for _, m := range luaCalls.FindAllStringSubmatch(f.code(), -1) {
+		moves := movesOf(t, f.Name, f.Code())
+		for _, m := range luaCalls.FindAllStringSubmatch(f.Code(), -1) {
 			if verb, ok := own[m[1]]; ok {
 				made[verb] = append(made[verb], shared[m[1]]...)
 				continue
 			}
 			moves = append(moves, shared[m[1]]...)
 		}
-		verb := f.name
+		verb := f.Name
 		if v, ok := verbs[verb]; ok {
 			verb = v
 		}
@@ -269,11 +270,11 @@ func TestEveryMoveIsLegal(t *testing.T) {
 func TestTasksEndThroughCloseTask(t *testing.T) {
 	calls := regexp.MustCompile(`\b(move|close_task)\([^,]+, [^,]+, '([a-z]+)'`)
 	found := 0
-	for _, f := range luaSources(t) {
-		for _, m := range calls.FindAllStringSubmatch(f.code(), -1) {
+	for _, f := range kit.LuaSources(t) {
+		for _, m := range calls.FindAllStringSubmatch(f.Code(), -1) {
 			found++
 			if picket.TaskState(m[2]).Terminal() != (m[1] == "close_task") {
-				t.Errorf("%s.lua: %s is for the other kind of state", f.name, m[0])
+				t.Errorf("%s.lua: %s is for the other kind of state", f.Name, m[0])
 			}
 		}
 	}

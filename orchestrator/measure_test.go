@@ -11,6 +11,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 // measured makes whole passes over the keys of two namespaces, in small steps.
@@ -20,22 +21,22 @@ func measured(t *testing.T, store *orchestrator.Store, raw redis.UniversalClient
 		t.Helper()
 		e := store.Engine(name)
 		before, err := e.Stats(t.Context())
-		ok(t, err)
+		kit.OK(t, err)
 		size := "pk:{" + name + "}:size"
-		ok(t, raw.HDel(t.Context(), size, "ended").Err()) // the pause after the pass before is over
+		kit.OK(t, raw.HDel(t.Context(), size, "ended").Err()) // the pause after the pass before is over
 		steps, keys := 0, 0
 		for cursor := ""; cursor != "0"; steps++ {
 			if steps == 10_000 {
 				t.Fatal("the pass never ends")
 			}
 			n, err := e.MeasureMemory(t.Context(), 50)
-			ok(t, err)
+			kit.OK(t, err)
 			keys += n
 			cursor, err = raw.HGet(t.Context(), size, "cursor").Result()
-			ok(t, err)
+			kit.OK(t, err)
 		}
 		s, err := e.Stats(t.Context())
-		ok(t, err)
+		kit.OK(t, err)
 		if s.Memory.MeasuredAt <= before.Memory.MeasuredAt || s.Memory.Bytes < int64(keys)*40 {
 			t.Errorf("%s: %d keys in %d steps: %+v after %+v", name, keys, steps, s.Memory, before.Memory)
 		}
@@ -54,13 +55,13 @@ func TestBytesOfEachNamespaceReal(t *testing.T) {
 	store, err := orchestrator.Open(t.Context(),
 		orchestrator.Config{Redis: s.Redis, Namespaces: []string{"one", "other"}, Sealer: rig.Sealer(),
 			Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
-	ok(t, err)
+	kit.OK(t, err)
 	defer store.Close()
 	raw := redis.NewUniversalClient(&s.Redis)
 	defer raw.Close()
-	ok(t, raw.ConfigSet(t.Context(), "maxmemory", "1gb").Err())
+	kit.OK(t, raw.ConfigSet(t.Context(), "maxmemory", "1gb").Err())
 	fresh, err := store.Engine("one").Stats(t.Context())
-	ok(t, err)
+	kit.OK(t, err)
 	if fresh.Memory.Bytes != 0 || fresh.Memory.MeasuredAt != 0 || fresh.Memory.StoreUsed == 0 ||
 		fresh.Memory.StoreMax != 1<<30 {
 		t.Errorf("before it was measured: %+v", fresh.Memory)
@@ -70,8 +71,8 @@ func TestBytesOfEachNamespaceReal(t *testing.T) {
 	for i := range tasks {
 		input := picket.RawJSON(`"` + strings.Repeat("x", each) + `"`)
 		_, err := store.Engine("one").
-			Submit(t.Context(), operator, picket.TaskSpec{Title: fmt.Sprint("task ", i), Input: input})
-		ok(t, err)
+			Submit(t.Context(), kit.Operator, picket.TaskSpec{Title: fmt.Sprint("task ", i), Input: input})
+		kit.OK(t, err)
 	}
 	laterOne, laterOther := measured(t, store, raw)
 	stored := int64(tasks * each)
@@ -84,7 +85,7 @@ func TestBytesOfEachNamespaceReal(t *testing.T) {
 	if grown := laterOther.Bytes - other.Bytes; grown < 0 || grown > 1000 {
 		t.Errorf("the other namespace has grown by %d", grown)
 	}
-	whole := usedMemory(t, raw)
+	whole := kit.UsedMemory(t, raw)
 	if sum := laterOne.Bytes + laterOther.Bytes; sum > whole {
 		t.Errorf("both namespaces have %d bytes, the server uses %d", sum, whole)
 	}
@@ -103,7 +104,7 @@ func BenchmarkMeasure(b *testing.B) {
 	defer raw.Close()
 	e := store.Engine("default")
 	for range 5000 {
-		if _, err := e.Submit(b.Context(), operator, picket.TaskSpec{Title: "a task"}); err != nil {
+		if _, err := e.Submit(b.Context(), kit.Operator, picket.TaskSpec{Title: "a task"}); err != nil {
 			b.Fatal(err)
 		}
 	}

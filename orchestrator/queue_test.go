@@ -8,17 +8,18 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 func TestLanesPrioritiesAndPins(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		low := f.mustSubmit(t, picket.TaskSpec{Priority: ptr(0)})
-		coder := f.mustSubmit(t, picket.TaskSpec{Role: "coder", Needs: []string{"go", "git"}})
-		high := f.mustSubmit(t, picket.TaskSpec{Priority: ptr(9)})
-		pinned := f.mustSubmit(t, picket.TaskSpec{Agent: "a7", Priority: ptr(9)})
+		low := f.MustSubmit(t, picket.TaskSpec{Priority: kit.Ptr(0)})
+		coder := f.MustSubmit(t, picket.TaskSpec{Role: "coder", Needs: []string{"go", "git"}})
+		high := f.MustSubmit(t, picket.TaskSpec{Priority: kit.Ptr(9)})
+		pinned := f.MustSubmit(t, picket.TaskSpec{Agent: "a7", Priority: kit.Ptr(9)})
 		take := func(req picket.AcquireRequest) string {
-			got, err := f.Acquire(f.ctx, operator, req)
-			ok(t, err)
+			got, err := f.Acquire(f.Ctx, kit.Operator, req)
+			kit.OK(t, err)
 			if len(got) == 0 {
 				return ""
 			}
@@ -48,17 +49,17 @@ func TestLanesPrioritiesAndPins(t *testing.T) {
 func TestManyInOneStep(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		for range 5 {
-			f.mustSubmit(t, picket.TaskSpec{})
+			f.MustSubmit(t, picket.TaskSpec{})
 		}
-		got, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{Max: ptr(3)})
-		ok(t, err)
-		rest, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{Max: ptr(100)})
-		ok(t, err)
+		got, err := f.Acquire(f.Ctx, kit.Operator, picket.AcquireRequest{Max: kit.Ptr(3)})
+		kit.OK(t, err)
+		rest, err := f.Acquire(f.Ctx, kit.Operator, picket.AcquireRequest{Max: kit.Ptr(100)})
+		kit.OK(t, err)
 		if len(got) != 3 || len(rest) != 2 {
 			t.Fatalf("%d and %d leases", len(got), len(rest))
 		}
-		live, err := f.Leases(f.ctx)
-		ok(t, err)
+		live, err := f.Leases(f.Ctx)
+		kit.OK(t, err)
 		if len(live) != 5 || live[0].LeaseTTLMs <= 0 {
 			t.Fatalf("leases %+v", live)
 		}
@@ -69,36 +70,36 @@ func TestTooManyLanes(t *testing.T) {
 	rig.SkipShort(t)
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		for i := range 1024 {
-			f.mustSubmit(t, picket.TaskSpec{Role: "r" + strings.Repeat("x", i%100) + string(rune('a'+i/100))})
+			f.MustSubmit(t, picket.TaskSpec{Role: "r" + strings.Repeat("x", i%100) + string(rune('a'+i/100))})
 		}
-		_, err := f.Submit(f.ctx, operator, picket.TaskSpec{Title: "t", Role: "one-more"})
-		refused(t, err, picket.CodeTooManyLanes)
-		f.mustSubmit(t, picket.TaskSpec{Role: "ra"})
-		if l := f.acquireOne(t, picket.AcquireRequest{Role: "rxa"}); l.Task.Role != "rxa" {
+		_, err := f.Submit(f.Ctx, kit.Operator, picket.TaskSpec{Title: "t", Role: "one-more"})
+		kit.Refused(t, err, picket.CodeTooManyLanes)
+		f.MustSubmit(t, picket.TaskSpec{Role: "ra"})
+		if l := f.AcquireOne(t, picket.AcquireRequest{Role: "rxa"}); l.Task.Role != "rxa" {
 			t.Fatalf("took %+v", l.Task)
 		}
-		f.mustSubmit(t, picket.TaskSpec{Role: "one-more"})
+		f.MustSubmit(t, picket.TaskSpec{Role: "one-more"})
 	})
 }
 
 func TestNotBefore(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		task := f.mustSubmit(t, picket.TaskSpec{NotBefore: picket.InstantOf(time.Now().Add(time.Minute))})
-		got, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{})
-		ok(t, err)
+		task := f.MustSubmit(t, picket.TaskSpec{NotBefore: picket.InstantOf(time.Now().Add(time.Minute))})
+		got, err := f.Acquire(f.Ctx, kit.Operator, picket.AcquireRequest{})
+		kit.OK(t, err)
 		if len(got) != 0 {
 			t.Fatal("leased before its time")
 		}
-		x, err := f.Explain(f.ctx, task.TaskID)
-		ok(t, err)
+		x, err := f.Explain(f.Ctx, task.TaskID)
+		kit.OK(t, err)
 		if i := slices.IndexFunc(x.Reasons,
 			func(r picket.Reason) bool { return r.Code == picket.ReasonNotBefore }); i < 0 ||
 			!strings.Contains(x.Reasons[i].Text, "not to start before") ||
 			max(x.Reasons[i].Until-task.NotBefore, task.NotBefore-x.Reasons[i].Until) > 1000 {
 			t.Fatalf("explain %+v", x)
 		}
-		f.runReaperFor(t, 61*time.Second)
-		f.acquireOne(t, picket.AcquireRequest{})
+		f.RunReaperFor(t, 61*time.Second)
+		f.AcquireOne(t, picket.AcquireRequest{})
 	})
 }
 
@@ -106,13 +107,13 @@ func TestAcquireWaitsAndIsWoken(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		got := make(chan []picket.Lease, 1)
 		go func() {
-			l, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{Role: "coder", WaitSeconds: ptr(50)})
+			l, err := f.Acquire(f.Ctx, kit.Operator, picket.AcquireRequest{Role: "coder", WaitSeconds: kit.Ptr(50)})
 			if err != nil {
 				t.Error(err)
 			}
 			got <- l
 		}()
-		task := f.mustSubmit(t, picket.TaskSpec{Role: "coder"})
+		task := f.MustSubmit(t, picket.TaskSpec{Role: "coder"})
 		if l := <-got; len(l) != 1 || l[0].TaskID != task.TaskID {
 			t.Fatalf("woken with %+v", l)
 		}
@@ -122,14 +123,14 @@ func TestAcquireWaitsAndIsWoken(t *testing.T) {
 func TestAcquireWaitRunsOut(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		wait := 50
-		if !f.virtual {
+		if !f.Virtual {
 			wait = 1
 		}
 		start := time.Now()
-		l, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{WaitSeconds: &wait})
-		ok(t, err)
+		l, err := f.Acquire(f.Ctx, kit.Operator, picket.AcquireRequest{WaitSeconds: &wait})
+		kit.OK(t, err)
 		if took := time.Since(start); len(l) != 0 || took < time.Duration(wait)*time.Second ||
-			f.virtual && took > 50*time.Second {
+			f.Virtual && took > 50*time.Second {
 			t.Fatalf("%d leases after %s", len(l), took)
 		}
 	})
@@ -137,39 +138,39 @@ func TestAcquireWaitRunsOut(t *testing.T) {
 
 func TestPause(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		a := f.mustSubmit(t, picket.TaskSpec{})
-		f.mustSubmit(t, picket.TaskSpec{})
-		h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
-		p, err := f.Pause(f.ctx, operator, false, "lunch")
-		ok(t, err)
+		a := f.MustSubmit(t, picket.TaskSpec{})
+		f.MustSubmit(t, picket.TaskSpec{})
+		h := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{}))
+		p, err := f.Pause(f.Ctx, kit.Operator, false, "lunch")
+		kit.OK(t, err)
 		if !p.Paused || p.Hard || p.Reason != "lunch" {
 			t.Fatalf("pause %+v", p)
 		}
-		none, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{})
-		ok(t, err)
+		none, err := f.Acquire(f.Ctx, kit.Operator, picket.AcquireRequest{})
+		kit.OK(t, err)
 		if len(none) != 0 {
 			t.Fatal("granted while paused")
 		}
-		_, err = f.Renew(f.ctx, h)
-		ok(t, err)
-		_, err = f.Pause(f.ctx, operator, true, "stop")
-		ok(t, err)
-		_, err = f.Renew(f.ctx, h)
-		refused(t, err, picket.CodeLeaseReleased)
-		if got := f.wantState(t, a.TaskID, picket.TaskQueued); got.Failures != 0 ||
+		_, err = f.Renew(f.Ctx, h)
+		kit.OK(t, err)
+		_, err = f.Pause(f.Ctx, kit.Operator, true, "stop")
+		kit.OK(t, err)
+		_, err = f.Renew(f.Ctx, h)
+		kit.Refused(t, err, picket.CodeLeaseReleased)
+		if got := f.WantState(t, a.TaskID, picket.TaskQueued); got.Failures != 0 ||
 			got.Runs[0].Exit.Class != picket.ExitReleased {
 			t.Fatalf("%+v", got)
 		}
 		waiting := make(chan int, 1)
 		go func() {
-			l, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{WaitSeconds: ptr(50)})
+			l, err := f.Acquire(f.Ctx, kit.Operator, picket.AcquireRequest{WaitSeconds: kit.Ptr(50)})
 			if err != nil {
 				t.Error(err)
 			}
 			waiting <- len(l)
 		}()
-		p, err = f.Resume(f.ctx, operator, "back")
-		ok(t, err)
+		p, err = f.Resume(f.Ctx, kit.Operator, "back")
+		kit.OK(t, err)
 		if p.Paused || <-waiting != 1 {
 			t.Fatalf("resume %+v", p)
 		}
@@ -179,23 +180,23 @@ func TestPause(t *testing.T) {
 func TestHardPauseEndsEveryRunInBatches(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		for range 250 {
-			f.mustSubmit(t, picket.TaskSpec{})
+			f.MustSubmit(t, picket.TaskSpec{})
 		}
 		for range 3 {
-			_, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{Max: ptr(100)})
-			ok(t, err)
+			_, err := f.Acquire(f.Ctx, kit.Operator, picket.AcquireRequest{Max: kit.Ptr(100)})
+			kit.OK(t, err)
 		}
-		_, err := f.Pause(f.ctx, operator, true, "")
-		ok(t, err)
+		_, err := f.Pause(f.Ctx, kit.Operator, true, "")
+		kit.OK(t, err)
 		for {
-			n, err := f.RunChores(f.ctx, 100)
-			ok(t, err)
+			n, err := f.RunChores(f.Ctx, 100)
+			kit.OK(t, err)
 			if n == 0 {
 				break
 			}
 		}
-		s, err := f.Stats(f.ctx)
-		ok(t, err)
+		s, err := f.Stats(f.Ctx)
+		kit.OK(t, err)
 		if s.Tasks[picket.TaskQueued] != 250 || s.Tasks[picket.TaskLeased] != 0 || !s.Pause.Hard {
 			t.Fatalf("stats %+v", s)
 		}
@@ -205,18 +206,18 @@ func TestHardPauseEndsEveryRunInBatches(t *testing.T) {
 // The adapter of one task takes that task and nobody else's, whatever waits.
 func TestPinnedOnlyLeavesOtherTasksAlone(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		f.mustSubmit(t, picket.TaskSpec{Priority: ptr(9)})
-		mine := f.mustSubmit(t, picket.TaskSpec{Agent: "run-1"})
+		f.MustSubmit(t, picket.TaskSpec{Priority: kit.Ptr(9)})
+		mine := f.MustSubmit(t, picket.TaskSpec{Agent: "run-1"})
 		only := picket.AcquireRequest{AgentID: "run-1", PinnedOnly: true}
-		if l := f.acquireOne(t, only); l.TaskID != mine.TaskID {
+		if l := f.AcquireOne(t, only); l.TaskID != mine.TaskID {
 			t.Fatalf("took %s", l.TaskID)
 		}
-		got, err := f.Acquire(f.ctx, operator, only)
-		ok(t, err)
+		got, err := f.Acquire(f.Ctx, kit.Operator, only)
+		kit.OK(t, err)
 		if len(got) != 0 {
 			t.Fatalf("took %s, which is not pinned to it", got[0].TaskID)
 		}
-		_, err = f.Acquire(f.ctx, operator, picket.AcquireRequest{PinnedOnly: true})
-		refused(t, err, picket.CodeValidation)
+		_, err = f.Acquire(f.Ctx, kit.Operator, picket.AcquireRequest{PinnedOnly: true})
+		kit.Refused(t, err, picket.CodeValidation)
 	})
 }

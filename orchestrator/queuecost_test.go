@@ -5,12 +5,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/oklog/ulid/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 // addHandoffsAndReviews writes n open hand-offs and n tasks in review as the scripts would, all
@@ -19,33 +20,33 @@ func (f *fixture) addHandoffsAndReviews(t *testing.T, n int) {
 	t.Helper()
 	const space = "pk:{default}:"
 	for at := 0; at < n; at += 500 {
-		_, err := f.raw.Pipelined(f.ctx, func(p redis.Pipeliner) error {
+		_, err := f.Raw.Pipelined(f.Ctx, func(p redis.Pipeliner) error {
 			for i := range 500 {
 				id := ulid.Make().String()
 				task, run, hid := "task_"+id, "run_"+id, "handoff_"+id
-				p.HSet(f.ctx, space+"task:"+task, "state", "review", "run", run, "order", at+i, "token", "1", "role",
+				p.HSet(f.Ctx, space+"task:"+task, "state", "review", "run", run, "order", at+i, "token", "1", "role",
 					"coder")
-				p.Set(f.ctx, space+"spec:"+task, `{"title":"planted"}`, 0)
-				p.Set(f.ctx, space+"out:"+task, `{"output":"done","summary":""}`, 0)
-				p.ZAdd(f.ctx, space+"by-state:review", redis.Z{Score: float64(at + i), Member: task})
-				p.ZAdd(f.ctx, space+"by-role:coder", redis.Z{Score: float64(at + i), Member: task})
-				p.HSet(f.ctx, space+"handoff:"+hid, "task", task, "run", run, "kind", "question", "state", "open",
+				p.Set(f.Ctx, space+"spec:"+task, `{"title":"planted"}`, 0)
+				p.Set(f.Ctx, space+"out:"+task, `{"output":"done","summary":""}`, 0)
+				p.ZAdd(f.Ctx, space+"by-state:review", redis.Z{Score: float64(at + i), Member: task})
+				p.ZAdd(f.Ctx, space+"by-role:coder", redis.Z{Score: float64(at + i), Member: task})
+				p.HSet(f.Ctx, space+"handoff:"+hid, "task", task, "run", run, "kind", "question", "state", "open",
 					"created", "1",
 					"body", `{"question":"which?"}`, "deadline", "0", "policy", "wait", "claimed", "")
-				p.ZAdd(f.ctx, space+"handoffs:open", redis.Z{Score: 1, Member: hid})
+				p.ZAdd(f.Ctx, space+"handoffs:open", redis.Z{Score: 1, Member: hid})
 			}
 			return nil
 		})
-		ok(t, err)
+		kit.OK(t, err)
 	}
 }
 
 // serverCommandsOf counts what the server has run for a call, scripts' own calls included.
 func (f *fixture) serverCommandsOf(t *testing.T, act func()) (n int) {
 	t.Helper()
-	before := commandCalls(t, f.raw)
+	before := commandCalls(t, f.Raw)
 	act()
-	for command, calls := range commandCalls(t, f.raw) {
+	for command, calls := range commandCalls(t, f.Raw) {
 		if command != "info" && command != "evalsha" && command != "eval" {
 			n += calls - before[command]
 		}
@@ -58,7 +59,7 @@ func (f *fixture) serverCommandsOf(t *testing.T, act func()) (n int) {
 // pages together show every row once.
 func TestAPageCostsNoMoreThanItsRowsReal(t *testing.T) {
 	f := openFixture(t, rig.Real(t))
-	defer f.close()
+	defer f.Close()
 	const few, many, limit = 500, 10_000, 50
 	var cost [2][3]int
 	var bytes [2]int
@@ -66,8 +67,8 @@ func TestAPageCostsNoMoreThanItsRowsReal(t *testing.T) {
 		f.addHandoffsAndReviews(t, n-few*i)
 		last := ""
 		for range 3 { // not the first page
-			page, err := f.Handoffs(f.ctx, picket.HandoffQuery{Limit: limit, Cursor: last})
-			ok(t, err)
+			page, err := f.Handoffs(f.Ctx, picket.HandoffQuery{Limit: limit, Cursor: last})
+			kit.OK(t, err)
 			if len(page.Handoffs) != limit || page.Total != int64(n) || page.NextCursor == nil {
 				t.Fatalf("%d rows of %d", len(page.Handoffs), page.Total)
 			}
@@ -75,19 +76,19 @@ func TestAPageCostsNoMoreThanItsRowsReal(t *testing.T) {
 		}
 		cost[i] = [3]int{
 			f.serverCommandsOf(t, func() {
-				page, err := f.Handoffs(f.ctx, picket.HandoffQuery{Limit: limit, Cursor: last})
-				ok(t, err)
-				text, err := json.Marshal(page)
-				ok(t, err)
+				page, err := f.Handoffs(f.Ctx, picket.HandoffQuery{Limit: limit, Cursor: last})
+				kit.OK(t, err)
+				text, err := jsonv2.Marshal(page)
+				kit.OK(t, err)
 				bytes[i] = len(text)
 			}),
 			f.serverCommandsOf(t, func() {
-				_, err := f.Reviews(f.ctx, picket.ReviewQuery{Limit: limit, Cursor: "200"})
-				ok(t, err)
+				_, err := f.Reviews(f.Ctx, picket.ReviewQuery{Limit: limit, Cursor: "200"})
+				kit.OK(t, err)
 			}),
 			f.serverCommandsOf(t, func() {
-				_, err := f.Reviews(f.ctx, picket.ReviewQuery{Limit: limit, Role: "coder", Cursor: "200"})
-				ok(t, err)
+				_, err := f.Reviews(f.Ctx, picket.ReviewQuery{Limit: limit, Role: "coder", Cursor: "200"})
+				kit.OK(t, err)
 			}),
 		}
 		t.Logf("%d wait: a page of hand-offs costs %d calls, one of reviews %d, with a filter %d; %d bytes", n,
@@ -103,24 +104,24 @@ func TestAPageCostsNoMoreThanItsRowsReal(t *testing.T) {
 	if bytes[1] > bytes[0]+limit || bytes[1] > 64<<10 {
 		t.Errorf("a page has %d bytes of 10,000 and %d of 500", bytes[1], bytes[0])
 	}
-	ok(t, f.raw.Rename(f.ctx, "pk:{default}:by-role:coder", "pk:{default}:by-role:other").Err())
+	kit.OK(t, f.Raw.Rename(f.Ctx, "pk:{default}:by-role:coder", "pk:{default}:by-role:other").Err())
 	for at := range 9000 { // all of it in the set, none of it in review
-		ok(t, f.raw.ZAdd(f.ctx, "pk:{default}:by-role:coder",
+		kit.OK(t, f.Raw.ZAdd(f.Ctx, "pk:{default}:by-role:coder",
 			redis.Z{Score: float64(at), Member: fmt.Sprint("task_", at)}).Err())
 	}
 	var page picket.ReviewPage
 	if n := f.serverCommandsOf(t, func() {
 		var err error
-		page, err = f.Reviews(f.ctx, picket.ReviewQuery{Limit: limit, Role: "coder"})
-		ok(t, err)
+		page, err = f.Reviews(f.Ctx, picket.ReviewQuery{Limit: limit, Role: "coder"})
+		kit.OK(t, err)
 	}); n > 2010 || len(page.Reviews) != 0 || page.NextCursor == nil {
 		t.Errorf("a page that nothing matches costs %d calls and shows %d", n, len(page.Reviews))
 	}
-	shown := f.handoffPages(t, 200, nil)
+	shown := f.HandoffPages(t, 200, nil)
 	if len(shown) != many || distinct(shown) != many {
 		t.Errorf("the pages show %d hand-offs, %d different ones", len(shown), distinct(shown))
 	}
-	if shown := f.reviewPages(t, picket.ReviewQuery{Limit: 200, Role: "other"}); len(shown) != many ||
+	if shown := f.ReviewPages(t, picket.ReviewQuery{Limit: 200, Role: "other"}); len(shown) != many ||
 		distinct(shown) != many {
 		t.Errorf("the pages show %d reviews", len(shown))
 	}

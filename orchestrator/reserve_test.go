@@ -13,20 +13,21 @@ import (
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 // Money moves for nobody whose lease does not hold, and for nobody while all is
 // paused; a refusal takes nothing.
 func TestReserveIsRefused(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		task, h := f.submitAndLease(t, picket.TaskSpec{})
-		kept := f.mustReserve(t, h, sameCall("1", "a", "0.1"))
-		f.mustSettle(t, doneSettlement(kept, "0.1"))
+		task, h := f.SubmitAndLease(t, picket.TaskSpec{})
+		kept := f.MustReserve(t, h, kit.SameCall("1", "a", "0.1"))
+		f.MustSettle(t, kit.DoneSettlement(kept, "0.1"))
 		deny := func(h picket.LeaseCredential, code picket.Code) {
 			t.Helper()
-			for _, c := range []picket.CallRequest{paidCall("0"), sameCall("1", "a", "0.1")} {
-				_, err := f.Reserve(f.ctx, h, c)
-				refused(t, err, code)
+			for _, c := range []picket.CallRequest{kit.PaidCall("0"), kit.SameCall("1", "a", "0.1")} {
+				_, err := f.Reserve(f.Ctx, h, c)
+				kit.Refused(t, err, code)
 			}
 		}
 		other := h
@@ -36,24 +37,24 @@ func TestReserveIsRefused(t *testing.T) {
 		other.Fence = 9
 		deny(other, picket.CodeUnknownFence)
 		other = h
-		other.TaskID = noTask
+		other.TaskID = kit.NoTask
 		deny(other, picket.CodeTaskMismatch)
-		_, err := f.Pause(f.ctx, operator, false, "r")
-		ok(t, err)
-		_, err = f.Reserve(f.ctx, h, paidCall("0"))
-		refused(t, err, picket.CodePaused)
-		if f.mustReserve(t, h, sameCall("1", "a", "0.1")).Replay == nil { // costs nothing
+		_, err := f.Pause(f.Ctx, kit.Operator, false, "r")
+		kit.OK(t, err)
+		_, err = f.Reserve(f.Ctx, h, kit.PaidCall("0"))
+		kit.Refused(t, err, picket.CodePaused)
+		if f.MustReserve(t, h, kit.SameCall("1", "a", "0.1")).Replay == nil { // costs nothing
 			t.Error("no replay while paused")
 		}
-		_, err = f.Resume(f.ctx, operator, "r")
-		ok(t, err)
-		_, err = f.Expire(f.ctx, operator, task.TaskID, "r")
-		ok(t, err)
+		_, err = f.Resume(f.Ctx, kit.Operator, "r")
+		kit.OK(t, err)
+		_, err = f.Expire(f.Ctx, kit.Operator, task.TaskID, "r")
+		kit.OK(t, err)
 		deny(h, picket.CodeLeaseExpired)
-		next := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{AgentID: "a1"}))
+		next := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1"}))
 		deny(h, picket.CodeStaleFence)
 		f.wantEnvelope(t, task.TaskID, "1", "0.9", "0", "0.1")
-		f.cancelAll(t)
+		f.CancelAll(t)
 		deny(next, picket.CodeTaskCancelled)
 	})
 }
@@ -61,7 +62,7 @@ func TestReserveIsRefused(t *testing.T) {
 // What no call can be is refused before the store is asked.
 func TestCallsAreChecked(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		task, h := f.submitAndLease(t, picket.TaskSpec{})
+		task, h := f.SubmitAndLease(t, picket.TaskSpec{})
 		for i, change := range []func(c *picket.CallRequest){
 			func(c *picket.CallRequest) { c.CallID = "" }, func(c *picket.CallRequest) { c.CallID = "a:b" },
 			func(c *picket.CallRequest) { c.Nonce = "" }, func(c *picket.CallRequest) { c.Nonce = "a b" },
@@ -75,26 +76,26 @@ func TestCallsAreChecked(t *testing.T) {
 			func(c *picket.CallRequest) { c.Hash = "\n" },
 			func(c *picket.CallRequest) { c.PriceVersion = strings.Repeat("v", 200) },
 		} {
-			c := paidCall("0.1")
+			c := kit.PaidCall("0.1")
 			change(&c)
-			if _, err := f.Reserve(f.ctx, h, c); picket.CodeOf(err) != picket.CodeValidation {
+			if _, err := f.Reserve(f.Ctx, h, c); picket.CodeOf(err) != picket.CodeValidation {
 				t.Errorf("change %d: %v", i, err)
 			}
 		}
-		r := f.mustReserve(t, h, paidCall("0.1"))
+		r := f.MustReserve(t, h, kit.PaidCall("0.1"))
 		for i, change := range []func(s *picket.Settlement){
 			func(s *picket.Settlement) { s.Outcome = "lost" }, func(s *picket.Settlement) { s.TaskID = "x" },
 			func(s *picket.Settlement) { s.Cost.USD = -1 }, func(s *picket.Settlement) { s.Cost.USD = 1 << 60 },
 		} {
-			s := doneSettlement(r, "0.1")
+			s := kit.DoneSettlement(r, "0.1")
 			change(&s)
-			if _, err := f.Settle(f.ctx, s); picket.CodeOf(err) != picket.CodeValidation {
+			if _, err := f.Settle(f.Ctx, s); picket.CodeOf(err) != picket.CodeValidation {
 				t.Errorf("change %d: %v", i, err)
 			}
 		}
-		_, err := f.Settle(f.ctx,
+		_, err := f.Settle(f.Ctx,
 			picket.Settlement{CallID: "none", TaskID: task.TaskID, Nonce: "n", Outcome: picket.CallDone})
-		refused(t, err, picket.CodeNotFound)
+		kit.Refused(t, err, picket.CodeNotFound)
 		f.wantEnvelope(t, task.TaskID, "1", "0.9", "0.1", "0")
 	})
 }
@@ -102,10 +103,10 @@ func TestCallsAreChecked(t *testing.T) {
 // An agent that asks again and again does not flood the log.
 func TestRefusalsAreToldTwentyTimesAMinute(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		_, h := f.submitAndLease(t, picket.TaskSpec{BudgetEnvelope: worth(0, "0")})
+		_, h := f.SubmitAndLease(t, picket.TaskSpec{BudgetEnvelope: kit.Worth(0, "0")})
 		for range 30 {
-			_, err := f.Reserve(f.ctx, h, paidCall("0.1"))
-			refused(t, err, picket.CodeBudgetExceeded)
+			_, err := f.Reserve(f.Ctx, h, kit.PaidCall("0.1"))
+			kit.Refused(t, err, picket.CodeBudgetExceeded)
 		}
 		if got := f.countEvents(t, picket.EventBudgetExceeded); got != 20 {
 			t.Errorf("%d events of 30 refusals", got)
@@ -116,24 +117,24 @@ func TestRefusalsAreToldTwentyTimesAMinute(t *testing.T) {
 // A nudge goes with what an agent reads, not with what an LLM answers.
 func TestAPaidCallTellsTheNudge(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		_, h := f.submitAndLease(t, picket.TaskSpec{})
-		ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventRunStalled, IdleSeconds: ptr(9.0)}}))
-		c := paidCall("0")
+		_, h := f.SubmitAndLease(t, picket.TaskSpec{})
+		kit.OK(t, f.RunEvents(f.Ctx, h, []picket.RunEvent{{Type: picket.EventRunStalled, IdleSeconds: kit.Ptr(9.0)}}))
+		c := kit.PaidCall("0")
 		c.Tool = "llm_anthropic"
-		if got := f.mustReserve(t, h, c); got.Nudge != nil {
+		if got := f.MustReserve(t, h, c); got.Nudge != nil {
 			t.Errorf("the LLM got %+v", got.Nudge)
 		}
-		c = paidCall("0")
+		c = kit.PaidCall("0")
 		for range 2 { // the answer was lost
-			if got := f.mustReserve(t, h, c); got.Nudge == nil || got.Nudge.Cause != "silent" {
+			if got := f.MustReserve(t, h, c); got.Nudge == nil || got.Nudge.Cause != "silent" {
 				t.Errorf("nudge %+v", got.Nudge)
 			}
 		}
-		if got := f.mustReserve(t, h, paidCall("0")); got.Nudge != nil {
+		if got := f.MustReserve(t, h, kit.PaidCall("0")); got.Nudge != nil {
 			t.Errorf("told again: %+v", got.Nudge)
 		}
-		renewal, err := f.Renew(f.ctx, h)
-		ok(t, err)
+		renewal, err := f.Renew(f.Ctx, h)
+		kit.OK(t, err)
 		if renewal.IdleMs == nil || *renewal.IdleMs > time.Second.Milliseconds() {
 			t.Errorf("a paid call is a sign of life, idle for %v ms", renewal.IdleMs)
 		}
@@ -153,27 +154,28 @@ func TestAPaidCallCostsTheSameReal(t *testing.T) {
 			Sealer:     rig.Sealer(),
 			Witness:    t.TempDir(),
 			Found:      true,
-			DailyLimit: &budget.Envelope{Tokens: budget.MaxTokens, USD: usd("1000000")},
+			DailyLimit: &budget.Envelope{Tokens: budget.MaxTokens, USD: kit.USD("1000000")},
 			Log:        slog.New(slog.DiscardHandler),
 		})
-	ok(t, err)
+	kit.OK(t, err)
 	defer store.Close()
 	raw := redis.NewUniversalClient(&s.Redis)
 	defer raw.Close()
-	f := &fixture{
+	f := &fixture{&kit.Fixture{
 		Engine:   store.Engine("default"),
-		store:    store,
-		sealer:   rig.Sealer(),
-		ctx:      t.Context(),
-		raw:      raw,
-		rigStore: s,
-	}
-	_, h := f.submitAndLease(t, picket.TaskSpec{BudgetEnvelope: worth(0, "1000"), LeaseWindowSeconds: ptr(3600)})
+		Store:    store,
+		Sealer:   rig.Sealer(),
+		Ctx:      t.Context(),
+		Raw:      raw,
+		RigStore: s,
+	}}
+	_, h := f.SubmitAndLease(t, picket.TaskSpec{BudgetEnvelope: kit.Worth(0, "1000"),
+		LeaseWindowSeconds: kit.Ptr(3600)})
 	measure := func() (commands, sent int) {
-		f.mustSettle(t, doneSettlement(f.mustReserve(t, h, externalCall()), "0.0001")) // loads the scripts
+		f.MustSettle(t, kit.DoneSettlement(f.MustReserve(t, h, externalCall()), "0.0001")) // loads the scripts
 		before := commandCalls(t, raw)
 		wire.Take()
-		f.mustSettle(t, doneSettlement(f.mustReserve(t, h, externalCall()), "0.0001"))
+		f.MustSettle(t, kit.DoneSettlement(f.MustReserve(t, h, externalCall()), "0.0001"))
 		for name, n := range commandCalls(t, raw) {
 			// Store time is written when 100 ms have passed; the sum of what is held is cleared when nothing is.
 			if name != "info" && name != "hset" && name != "hdel" {
@@ -191,9 +193,9 @@ func TestAPaidCallCostsTheSameReal(t *testing.T) {
 	}
 	few, sent := measure()
 	for range 200 {
-		f.mustReserve(t, h, paidCall("0.0001"))
-		f.mustSettle(t, doneSettlement(f.mustReserve(t, h, paidCall("0.0001")), "0.0001"))
-		f.mustSubmit(t, picket.TaskSpec{})
+		f.MustReserve(t, h, kit.PaidCall("0.0001"))
+		f.MustSettle(t, kit.DoneSettlement(f.MustReserve(t, h, kit.PaidCall("0.0001")), "0.0001"))
+		f.MustSubmit(t, picket.TaskSpec{})
 	}
 	many, again := measure()
 	if few != many || sent != 2 || again != 2 {
@@ -206,30 +208,30 @@ func TestAPaidCallCostsTheSameReal(t *testing.T) {
 // nobody else is told of it; once it asks for no less it is an event.
 func TestAProbeIsNoEvent(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		task, h := f.submitAndLease(t, picket.TaskSpec{BudgetEnvelope: worth(100, "0.50")})
+		task, h := f.SubmitAndLease(t, picket.TaskSpec{BudgetEnvelope: kit.Worth(100, "0.50")})
 		for i, probe := range []bool{true, true, false} {
-			c := paidCall("0.60")
+			c := kit.PaidCall("0.60")
 			c.Probe = probe
-			_, err := f.Reserve(f.ctx, h, c)
-			refused(t, err, picket.CodeBudgetExceeded)
+			_, err := f.Reserve(f.Ctx, h, c)
+			kit.Refused(t, err, picket.CodeBudgetExceeded)
 			var refusal *picket.Error
-			if !errors.As(err, &refusal) || refusal.Facts["available"] != usd("0.50") {
+			if !errors.As(err, &refusal) || refusal.Facts["available"] != kit.USD("0.50") {
 				t.Errorf("refused with %v", refusal)
 			}
 			if got, want := f.countEvents(t, picket.EventBudgetExceeded), i/2; got != want {
 				t.Errorf("%d events after %d refusals, want %d", got, i+1, want)
 			}
 		}
-		tokens := paidCall("0.10")
+		tokens := kit.PaidCall("0.10")
 		tokens.Reserve.Tokens, tokens.Probe = 101, true
-		_, err := f.Reserve(f.ctx, h, tokens)
+		_, err := f.Reserve(f.Ctx, h, tokens)
 		var refusal *picket.Error
 		if !errors.As(err, &refusal) || refusal.Facts["available"] != int64(100) {
 			t.Errorf("refused with %v", err)
 		}
-		part := paidCall("0.50")
+		part := kit.PaidCall("0.50")
 		part.Probe = true
-		f.mustSettle(t, doneSettlement(f.mustReserve(t, h, part), "0.50"))
+		f.MustSettle(t, kit.DoneSettlement(f.MustReserve(t, h, part), "0.50"))
 		f.wantEnvelope(t, task.TaskID, "0.50", "0", "0", "0.50")
 		f.wantNoViolations(t)
 	})

@@ -8,20 +8,17 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
-
-func retryOn(attempts, backoff int, on ...picket.ExitClass) *picket.Retry {
-	return &picket.Retry{MaxAttempts: &attempts, BackoffSeconds: &backoff, On: on}
-}
 
 func (f *fixture) releaseAs(t *testing.T, class picket.ExitClass) picket.TaskState {
 	t.Helper()
-	h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
-	st, err := f.Release(f.ctx, h,
-		picket.Exit{Class: class, Code: ptr(137), Signal: ptr("SIGKILL"), Detail: "last words"})
-	ok(t, err)
-	again, err := f.Release(f.ctx, h, picket.Exit{Class: class, Code: ptr(137), Signal: ptr("SIGKILL")})
-	ok(t, err)
+	h := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{}))
+	st, err := f.Release(f.Ctx, h,
+		picket.Exit{Class: class, Code: kit.Ptr(137), Signal: kit.Ptr("SIGKILL"), Detail: "last words"})
+	kit.OK(t, err)
+	again, err := f.Release(f.Ctx, h, picket.Exit{Class: class, Code: kit.Ptr(137), Signal: kit.Ptr("SIGKILL")})
+	kit.OK(t, err)
 	if again != st {
 		t.Fatalf("a repeated release answers %s, first %s", again, st)
 	}
@@ -30,11 +27,11 @@ func (f *fixture) releaseAs(t *testing.T, class picket.ExitClass) picket.TaskSta
 
 func TestCrashEscalatesUnlessListed(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		task := f.mustSubmit(t, picket.TaskSpec{})
+		task := f.MustSubmit(t, picket.TaskSpec{})
 		if st := f.releaseAs(t, picket.ExitCrash); st != picket.TaskHandoff {
 			t.Fatalf("crash led to %s", st)
 		}
-		got := f.wantState(t, task.TaskID, picket.TaskHandoff)
+		got := f.WantState(t, task.TaskID, picket.TaskHandoff)
 		x := got.Runs[0].Exit
 		if x.Class != picket.ExitCrash || *x.Code != 137 || *x.Signal != "SIGKILL" || x.Detail != "last words" ||
 			got.Failures != 1 {
@@ -47,23 +44,23 @@ func TestCrashEscalatesUnlessListed(t *testing.T) {
 			got.Handoff.Question != "Run 1 ended with crash, and the task does not list crash in retry.on. Retry, answer, finish or cancel the task." {
 			t.Fatalf("hand-off %+v", got.Handoff)
 		}
-		again, err := f.Retry(f.ctx, operator, task.TaskID, "try once more")
-		ok(t, err)
+		again, err := f.Retry(f.Ctx, kit.Operator, task.TaskID, "try once more")
+		kit.OK(t, err)
 		if again.TaskID != task.TaskID || again.State != picket.TaskQueued || again.Failures != 0 {
 			t.Fatalf("retried %+v", again)
 		}
-		l := f.acquireOne(t, picket.AcquireRequest{})
+		l := f.AcquireOne(t, picket.AcquireRequest{})
 		if l.PreviousExit == nil || l.PreviousExit.Class != picket.ExitCrash || l.FencingToken != 2 {
 			t.Fatalf("second lease %+v", l)
 		}
-		_, err = f.Retry(f.ctx, operator, task.TaskID, "")
-		refused(t, err, picket.CodeStateConflict)
+		_, err = f.Retry(f.Ctx, kit.Operator, task.TaskID, "")
+		kit.Refused(t, err, picket.CodeStateConflict)
 	})
 }
 
 func TestEscalateFailEndsTheTaskAndRetryMakesANewOne(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		task := f.mustSubmit(t, picket.TaskSpec{
+		task := f.MustSubmit(t, picket.TaskSpec{
 			Escalate: picket.EscalateFail,
 			Title:    "again",
 			Input:    picket.RawJSON(`[1]`),
@@ -73,16 +70,16 @@ func TestEscalateFailEndsTheTaskAndRetryMakesANewOne(t *testing.T) {
 		if st := f.releaseAs(t, picket.ExitNoResult); st != picket.TaskFailed {
 			t.Fatalf("led to %s", st)
 		}
-		again, err := f.Retry(f.ctx, operator, task.TaskID, "new")
-		ok(t, err)
+		again, err := f.Retry(f.Ctx, kit.Operator, task.TaskID, "new")
+		kit.OK(t, err)
 		if again.TaskID == task.TaskID || *again.Retries != task.TaskID || again.State != picket.TaskQueued ||
 			again.Title != "again" ||
 			string(again.Input) != "[1]" || again.Attempts != 0 || again.Labels["a"] != "b" {
 			t.Fatalf("new task %+v", again)
 		}
-		f.wantState(t, task.TaskID, picket.TaskFailed)
+		f.WantState(t, task.TaskID, picket.TaskFailed)
 		f.wantRetriedOnce(t, task.TaskID, again.TaskID)
-		if l := f.acquireOne(t, picket.AcquireRequest{}); l.TaskID != again.TaskID || *l.Task.Retries != task.TaskID {
+		if l := f.AcquireOne(t, picket.AcquireRequest{}); l.TaskID != again.TaskID || *l.Task.Retries != task.TaskID {
 			t.Fatalf("lease %+v", l)
 		}
 	})
@@ -92,15 +89,15 @@ func TestEscalateFailEndsTheTaskAndRetryMakesANewOne(t *testing.T) {
 // was made again as is open.
 func (f *fixture) wantRetriedOnce(t *testing.T, id, anew string) {
 	t.Helper()
-	_, err := f.Retry(f.ctx, operator, id, "me too")
-	refused(t, err, picket.CodeStateConflict)
-	if no, _ := picket.RefusalOf(err); no.Facts["by"] != operator.Actor || no.Facts["at"] == nil ||
+	_, err := f.Retry(f.Ctx, kit.Operator, id, "me too")
+	kit.Refused(t, err, picket.CodeStateConflict)
+	if no, _ := picket.RefusalOf(err); no.Facts["by"] != kit.Operator.Actor || no.Facts["at"] == nil ||
 		no.Facts["decision"] != "retry" || no.Facts["newTaskId"] != anew ||
 		!strings.Contains(no.Message+no.Remedy, "picket task get "+anew) {
 		t.Errorf("it says %q, %q with %v", no.Message, no.Remedy, no.Facts)
 	}
-	old, err := f.Task(f.ctx, id)
-	ok(t, err)
+	old, err := f.Task(f.Ctx, id)
+	kit.OK(t, err)
 	if old.RetriedAs == nil || *old.RetriedAs != anew {
 		t.Errorf("%s was tried again as %v, want %s", id, old.RetriedAs, anew)
 	}
@@ -110,14 +107,14 @@ func (f *fixture) wantRetriedOnce(t *testing.T, id, anew string) {
 // one; when that has ended, too, it may be tried once more.
 func TestAClosedTaskIsTriedAgainOnce(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		task := f.mustSubmit(t, picket.TaskSpec{})
-		_, err := f.Cancel(f.ctx, operator, task.TaskID, "")
-		ok(t, err)
+		task := f.MustSubmit(t, picket.TaskSpec{})
+		_, err := f.Cancel(f.Ctx, kit.Operator, task.TaskID, "")
+		kit.OK(t, err)
 		for range 3 {
 			made, said := make(chan string, 2), make(chan error, 2)
 			for range 2 {
 				go func() {
-					got, err := f.Retry(f.ctx, operator, task.TaskID, "")
+					got, err := f.Retry(f.Ctx, kit.Operator, task.TaskID, "")
 					made <- got.TaskID
 					said <- err
 				}()
@@ -128,36 +125,36 @@ func TestAClosedTaskIsTriedAgainOnce(t *testing.T) {
 				t.Fatalf("two at once: %q and %v", anew, lost)
 			}
 			f.wantRetriedOnce(t, task.TaskID, anew)
-			_, err := f.Cancel(f.ctx, operator, anew, "")
-			ok(t, err)
+			_, err := f.Cancel(f.Ctx, kit.Operator, anew, "")
+			kit.OK(t, err)
 		}
 		f.deleteEnded(t)
-		_, err = f.Retry(f.ctx, operator, task.TaskID, "")
-		refused(t, err, picket.CodeNotFound)
+		_, err = f.Retry(f.Ctx, kit.Operator, task.TaskID, "")
+		kit.Refused(t, err, picket.CodeNotFound)
 	})
 }
 
 func TestBackoffDoublesUntilAttemptsRunOut(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		task := f.mustSubmit(t, picket.TaskSpec{Retry: retryOn(4, 10, picket.ExitCrash)})
+		task := f.MustSubmit(t, picket.TaskSpec{Retry: kit.RetryOn(4, 10, picket.ExitCrash)})
 		if st := f.releaseAs(t, picket.ExitCrash); st != picket.TaskQueued {
 			t.Fatalf("first failure led to %s", st)
 		}
 		f.releaseAs(t, picket.ExitCrash) // the first retry came at once
 		for _, wait := range []time.Duration{10 * time.Second, 20 * time.Second} {
-			f.runReaperFor(t, wait-time.Second)
-			if got, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{}); err != nil || len(got) != 0 {
+			f.RunReaperFor(t, wait-time.Second)
+			if got, err := f.Acquire(f.Ctx, kit.Operator, picket.AcquireRequest{}); err != nil || len(got) != 0 {
 				t.Fatalf("leased before the backoff of %s: %v %v", wait, got, err)
 			}
-			x, err := f.Explain(f.ctx, task.TaskID)
-			ok(t, err)
+			x, err := f.Explain(f.Ctx, task.TaskID)
+			kit.OK(t, err)
 			if len(x.Because) == 0 {
 				t.Fatal("explain says nothing")
 			}
-			f.runReaperFor(t, 2*time.Second)
+			f.RunReaperFor(t, 2*time.Second)
 			f.releaseAs(t, picket.ExitCrash)
 		}
-		got := f.wantState(t, task.TaskID, picket.TaskHandoff)
+		got := f.WantState(t, task.TaskID, picket.TaskHandoff)
 		if got.Failures != 4 {
 			t.Fatalf("failures %d", got.Failures)
 		}
@@ -166,22 +163,22 @@ func TestBackoffDoublesUntilAttemptsRunOut(t *testing.T) {
 
 func TestMarkFailed(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		task := f.mustSubmit(t, picket.TaskSpec{})
-		h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
-		st, err := f.Fail(f.ctx, h, "no tools", true)
-		ok(t, err)
+		task := f.MustSubmit(t, picket.TaskSpec{})
+		h := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{}))
+		st, err := f.Fail(f.Ctx, h, "no tools", true)
+		kit.OK(t, err)
 		if st != picket.TaskQueued {
 			t.Fatalf("retryable failure led to %s", st)
 		}
-		h = f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
-		st, err = f.Fail(f.ctx, h, "impossible", false)
-		ok(t, err)
-		again, err := f.Fail(f.ctx, h, "impossible", false)
-		ok(t, err)
+		h = f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{}))
+		st, err = f.Fail(f.Ctx, h, "impossible", false)
+		kit.OK(t, err)
+		again, err := f.Fail(f.Ctx, h, "impossible", false)
+		kit.OK(t, err)
 		if st != picket.TaskHandoff || again != st {
 			t.Fatalf("final failure led to %s, repeated %s", st, again)
 		}
-		got := f.wantState(t, task.TaskID, picket.TaskHandoff)
+		got := f.WantState(t, task.TaskID, picket.TaskHandoff)
 		if got.Runs[1].Exit.Class != picket.ExitAgentFailed || got.Runs[1].Exit.Detail != "impossible" {
 			t.Fatalf("%+v", got.Runs[1].Exit)
 		}
@@ -192,25 +189,25 @@ func TestMarkFailed(t *testing.T) {
 // exit lets the task go at once.
 func TestNextRunWaitsForTheOldProcess(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		task := f.mustSubmit(t, picket.TaskSpec{})
-		h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
-		_, err := f.Renew(f.ctx, h)
-		ok(t, err)
-		ok(t, f.RunEvents(f.ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched, Containment: "group"}}))
-		_, err = f.Expire(f.ctx, operator, task.TaskID, "take it away")
-		ok(t, err)
-		got, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{})
-		ok(t, err)
+		task := f.MustSubmit(t, picket.TaskSpec{})
+		h := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{}))
+		_, err := f.Renew(f.Ctx, h)
+		kit.OK(t, err)
+		kit.OK(t, f.RunEvents(f.Ctx, h, []picket.RunEvent{{Type: picket.EventRunLaunched, Containment: "group"}}))
+		_, err = f.Expire(f.Ctx, kit.Operator, task.TaskID, "take it away")
+		kit.OK(t, err)
+		got, err := f.Acquire(f.Ctx, kit.Operator, picket.AcquireRequest{})
+		kit.OK(t, err)
 		if len(got) != 0 {
 			t.Fatal("the next run started beside the old process")
 		}
-		x, err := f.Explain(f.ctx, task.TaskID)
-		ok(t, err)
+		x, err := f.Explain(f.Ctx, task.TaskID)
+		kit.OK(t, err)
 		if len(x.Because) == 0 {
 			t.Fatal("explain says nothing")
 		}
-		ok(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitLeaseLost, Code: ptr(0)}, "group"))
-		l := f.acquireOne(t, picket.AcquireRequest{})
+		kit.OK(t, f.RunExit(f.Ctx, h, picket.Exit{Class: picket.ExitLeaseLost, Code: kit.Ptr(0)}, "group"))
+		l := f.AcquireOne(t, picket.AcquireRequest{})
 		if l.FencingToken != 2 || l.PreviousExit.Class != picket.ExitByOperator {
 			t.Fatalf("lease %+v exit %+v", l, l.PreviousExit)
 		}
@@ -220,16 +217,16 @@ func TestNextRunWaitsForTheOldProcess(t *testing.T) {
 func TestEvidenceClosesAfterFifteenMinutes(t *testing.T) {
 	rig.SkipShort(t)
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		f.mustSubmit(t, picket.TaskSpec{})
-		h := f.openLease(t, f.acquireOne(t, picket.AcquireRequest{}))
-		_, err := f.Complete(f.ctx, h, picket.Completion{Output: picket.RawJSON(`1`)})
-		ok(t, err)
-		f.runReaperFor(t, 14*time.Minute)
-		ok(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitSuccess, Code: ptr(0)}, "group"))
-		f.runReaperFor(t, 2*time.Minute)
-		refused(t, f.RunExit(f.ctx, h, picket.Exit{Class: picket.ExitCrash, Code: ptr(1)}, "group"),
+		f.MustSubmit(t, picket.TaskSpec{})
+		h := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{}))
+		_, err := f.Complete(f.Ctx, h, picket.Completion{Output: picket.RawJSON(`1`)})
+		kit.OK(t, err)
+		f.RunReaperFor(t, 14*time.Minute)
+		kit.OK(t, f.RunExit(f.Ctx, h, picket.Exit{Class: picket.ExitSuccess, Code: kit.Ptr(0)}, "group"))
+		f.RunReaperFor(t, 2*time.Minute)
+		kit.Refused(t, f.RunExit(f.Ctx, h, picket.Exit{Class: picket.ExitCrash, Code: kit.Ptr(1)}, "group"),
 			picket.CodeLeaseExpired)
-		_, err = f.RunLog(f.ctx, h, picket.LogWrite{Stream: "stdout", Offset: 0, Data: []byte("late")})
-		refused(t, err, picket.CodeLeaseExpired)
+		_, err = f.RunLog(f.Ctx, h, picket.LogWrite{Stream: "stdout", Offset: 0, Data: []byte("late")})
+		kit.Refused(t, err, picket.CodeLeaseExpired)
 	})
 }

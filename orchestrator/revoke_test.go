@@ -9,46 +9,19 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
-
-// mustCreateKey makes a key and returns its id.
-func (f *fixture) mustCreateKey(t *testing.T, scopes ...picket.Scope) string {
-	t.Helper()
-	k, err := f.CreateKey(f.ctx, operator, picket.KeyRequest{Name: "worker", Scopes: scopes})
-	ok(t, err)
-	return k.KeyID
-}
-
-func withKey(id string) picket.Caller { return picket.Caller{Actor: id, Key: id} }
-
-// acquireWithKey acquires one lease with a key and confirms it.
-func (f *fixture) acquireWithKey(t *testing.T, key string) picket.Lease {
-	t.Helper()
-	leases, err := f.Acquire(f.ctx, withKey(key), picket.AcquireRequest{AgentID: "a1"})
-	ok(t, err)
-	if len(leases) != 1 {
-		t.Fatalf("acquired %d leases, want 1", len(leases))
-	}
-	f.mustRenew(t, leases[0])
-	return leases[0]
-}
-
-func (f *fixture) mustRevokeKey(t *testing.T, key string, keep *bool) picket.APIKey {
-	t.Helper()
-	k, err := f.RevokeKeyWith(f.ctx, operator, key, picket.KeyRevocation{KeepLeases: keep})
-	ok(t, err)
-	return k
-}
 
 // Every acquire that waits with a key ends with its revocation, without a
 // lease; those of other keys wait on and get the task.
 func TestARevocationEndsTheWaitsOfTheKey(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		stolen, good := f.mustCreateKey(t, picket.ScopeAgent), f.mustCreateKey(t, picket.ScopeAgent)
+		stolen, good := f.MustCreateKey(t, picket.ScopeAgent), f.MustCreateKey(t, picket.ScopeAgent)
 		var wg sync.WaitGroup
 		for _, agent := range []string{"a1", "a2", "a3"} {
 			wg.Go(func() {
-				_, err := f.Acquire(f.ctx, withKey(stolen), picket.AcquireRequest{AgentID: agent, WaitSeconds: ptr(50)})
+				_, err := f.Acquire(f.Ctx, kit.WithKey(stolen),
+					picket.AcquireRequest{AgentID: agent, WaitSeconds: kit.Ptr(50)})
 				if picket.CodeOf(err) != picket.CodeUnauthenticated {
 					t.Errorf("%s, with a key that is revoked, got %v", agent, err)
 				}
@@ -57,7 +30,8 @@ func TestARevocationEndsTheWaitsOfTheKey(t *testing.T) {
 		f.waitForWaiters(t, 3)
 		got := make(chan []picket.Lease, 1)
 		go func() {
-			leases, err := f.Acquire(f.ctx, withKey(good), picket.AcquireRequest{AgentID: "a4", WaitSeconds: ptr(50)})
+			leases, err := f.Acquire(f.Ctx, kit.WithKey(good),
+				picket.AcquireRequest{AgentID: "a4", WaitSeconds: kit.Ptr(50)})
 			if err != nil {
 				t.Errorf("another key: %v", err)
 			}
@@ -65,12 +39,12 @@ func TestARevocationEndsTheWaitsOfTheKey(t *testing.T) {
 		}()
 		f.waitForWaiters(t, 4)
 		start := time.Now()
-		f.mustRevokeKey(t, stolen, nil)
+		f.MustRevokeKey(t, stolen, nil)
 		wg.Wait()
 		if waited := time.Since(start); waited > 20*time.Second {
 			t.Errorf("they waited %s after the revocation", waited)
 		}
-		f.mustSubmit(t, picket.TaskSpec{})
+		f.MustSubmit(t, picket.TaskSpec{})
 		if leases := <-got; len(leases) != 1 {
 			t.Errorf("the other key got %d leases, want 1", len(leases))
 		}
@@ -81,38 +55,38 @@ func TestARevocationEndsTheWaitsOfTheKey(t *testing.T) {
 // its request was let in gets no lease, nor those of a request before.
 func TestTheGrantChecksTheKey(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		f.mustSubmit(t, picket.TaskSpec{})
-		f.mustSubmit(t, picket.TaskSpec{})
-		key := f.mustCreateKey(t, picket.ScopeAgent)
-		by := withKey(key)
+		f.MustSubmit(t, picket.TaskSpec{})
+		f.MustSubmit(t, picket.TaskSpec{})
+		key := f.MustCreateKey(t, picket.ScopeAgent)
+		by := kit.WithKey(key)
 		by.Idempotency = picket.Idempotency{Key: strings.Repeat("a", 64), Body: strings.Repeat("b", 64)}
-		first, err := f.Acquire(f.ctx, by, picket.AcquireRequest{AgentID: "a1"})
-		ok(t, err)
-		f.mustRevokeKey(t, key, ptr(true))
-		_, err = f.Acquire(f.ctx, by, picket.AcquireRequest{AgentID: "a1"})
-		refused(t, err, picket.CodeUnauthenticated)
-		_, err = f.Acquire(f.ctx, withKey(key), picket.AcquireRequest{AgentID: "a1"})
-		refused(t, err, picket.CodeUnauthenticated)
-		_, err = f.Acquire(f.ctx, withKey("key_01ARZ3NDEKTSV4RRFFQ69G5FAV"), picket.AcquireRequest{AgentID: "a1"})
-		refused(t, err, picket.CodeUnauthenticated)
-		f.mustRenew(t, first[0]) // it was kept
+		first, err := f.Acquire(f.Ctx, by, picket.AcquireRequest{AgentID: "a1"})
+		kit.OK(t, err)
+		f.MustRevokeKey(t, key, kit.Ptr(true))
+		_, err = f.Acquire(f.Ctx, by, picket.AcquireRequest{AgentID: "a1"})
+		kit.Refused(t, err, picket.CodeUnauthenticated)
+		_, err = f.Acquire(f.Ctx, kit.WithKey(key), picket.AcquireRequest{AgentID: "a1"})
+		kit.Refused(t, err, picket.CodeUnauthenticated)
+		_, err = f.Acquire(f.Ctx, kit.WithKey("key_01ARZ3NDEKTSV4RRFFQ69G5FAV"), picket.AcquireRequest{AgentID: "a1"})
+		kit.Refused(t, err, picket.CodeUnauthenticated)
+		f.MustRenew(t, first[0]) // it was kept
 
-		past, err := f.CreateKey(f.ctx, operator,
+		past, err := f.CreateKey(f.Ctx, kit.Operator,
 			picket.KeyRequest{Name: "late", Scopes: []picket.Scope{picket.ScopeAgent}, ExpiresAt: 1})
-		ok(t, err)
-		_, err = f.Acquire(f.ctx, withKey(past.KeyID), picket.AcquireRequest{AgentID: "a1"})
-		refused(t, err, picket.CodeUnauthenticated)
+		kit.OK(t, err)
+		_, err = f.Acquire(f.Ctx, kit.WithKey(past.KeyID), picket.AcquireRequest{AgentID: "a1"})
+		kit.Refused(t, err, picket.CodeUnauthenticated)
 	})
 }
 
 // The expiry of a key ends no lease.
 func TestAnExpiredKeyKeepsItsLeases(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		f.mustSubmit(t, picket.TaskSpec{})
-		key := f.mustCreateKey(t, picket.ScopeAgent)
-		l := f.acquireWithKey(t, key)
-		ok(t, f.raw.HSet(f.ctx, "pk:{default}:key:"+key, "expires", 1).Err())
-		f.mustRenew(t, l)
+		f.MustSubmit(t, picket.TaskSpec{})
+		key := f.MustCreateKey(t, picket.ScopeAgent)
+		l := f.AcquireWithKey(t, key)
+		kit.OK(t, f.Raw.HSet(f.Ctx, "pk:{default}:key:"+key, "expires", 1).Err())
+		f.MustRenew(t, l)
 	})
 }
 
@@ -121,28 +95,28 @@ func TestAnExpiredKeyKeepsItsLeases(t *testing.T) {
 func TestAdvanceGrantsNothingWithARevokedKey(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		for range 3 {
-			f.mustSubmit(t, picket.TaskSpec{})
+			f.MustSubmit(t, picket.TaskSpec{})
 		}
-		key := f.mustCreateKey(t, picket.ScopeAgent)
-		l := f.acquireWithKey(t, key)
-		by := withKey(key)
+		key := f.MustCreateKey(t, picket.ScopeAgent)
+		l := f.AcquireWithKey(t, key)
+		by := kit.WithKey(key)
 		by.Idempotency = picket.Idempotency{Key: strings.Repeat("a", 64), Body: strings.Repeat("b", 64)}
 		req := picket.AdvanceRequest{Output: picket.RawJSON(`"one"`), Acquire: picket.AcquireRequest{AgentID: "a1"}}
-		got, err := f.Advance(f.ctx, f.openLease(t, l), by, req)
-		ok(t, err)
+		got, err := f.Advance(f.Ctx, f.OpenLease(t, l), by, req)
+		kit.OK(t, err)
 		if len(got.Leases) != 1 {
 			t.Fatalf("%d leases, want 1", len(got.Leases))
 		}
-		f.mustRevokeKey(t, key, ptr(true))
+		f.MustRevokeKey(t, key, kit.Ptr(true))
 		for range 2 {
-			again, err := f.Advance(f.ctx, f.openLease(t, l), by, req)
-			ok(t, err)
+			again, err := f.Advance(f.Ctx, f.OpenLease(t, l), by, req)
+			kit.OK(t, err)
 			if again.State != picket.TaskReview || len(again.Leases) != 0 {
 				t.Errorf("a repeat answered %s with %d leases", again.State, len(again.Leases))
 			}
 		}
-		next, err := f.Advance(f.ctx, f.openLease(t, got.Leases[0]), withKey(key), req)
-		ok(t, err)
+		next, err := f.Advance(f.Ctx, f.OpenLease(t, got.Leases[0]), kit.WithKey(key), req)
+		kit.OK(t, err)
 		if next.State != picket.TaskReview || len(next.Leases) != 0 {
 			t.Errorf("advance answered %s with %d leases", next.State, len(next.Leases))
 		}
@@ -153,27 +127,27 @@ func TestAdvanceGrantsNothingWithARevokedKey(t *testing.T) {
 // for more: the answer reports it, and is not a refusal.
 func TestAdvanceAnswersWhenTheKeyIsRevokedWhileItWaits(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		task := f.mustSubmit(t, picket.TaskSpec{})
-		key := f.mustCreateKey(t, picket.ScopeAgent)
-		l := f.acquireWithKey(t, key)
+		task := f.MustSubmit(t, picket.TaskSpec{})
+		key := f.MustCreateKey(t, picket.ScopeAgent)
+		l := f.AcquireWithKey(t, key)
 		type result struct {
 			got picket.Advanced
 			err error
 		}
 		done := make(chan result, 1)
 		go func() {
-			got, err := f.completeAndAcquire(f.openLease(t, l), withKey(key),
-				picket.AcquireRequest{AgentID: "a1", WaitSeconds: ptr(50)})
+			got, err := f.completeAndAcquire(f.OpenLease(t, l), kit.WithKey(key),
+				picket.AcquireRequest{AgentID: "a1", WaitSeconds: kit.Ptr(50)})
 			done <- result{got, err}
 		}()
 		f.waitForWaiters(t, 1)
-		f.mustRevokeKey(t, key, nil)
+		f.MustRevokeKey(t, key, nil)
 		r := <-done
-		ok(t, r.err)
+		kit.OK(t, r.err)
 		if r.got.State != picket.TaskReview || len(r.got.Leases) != 0 {
 			t.Errorf("advance answered %s with %d leases", r.got.State, len(r.got.Leases))
 		}
-		f.wantState(t, task.TaskID, picket.TaskReview)
+		f.WantState(t, task.TaskID, picket.TaskReview)
 	})
 }
 
@@ -181,55 +155,55 @@ func TestAdvanceAnswersWhenTheKeyIsRevokedWhileItWaits(t *testing.T) {
 // there are; their records end in batches, and no task counts a failure.
 func TestARevocationEndsTheLeasesOfTheKey(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		key, other := f.mustCreateKey(t, picket.ScopeAgent), f.mustCreateKey(t, picket.ScopeAgent)
+		key, other := f.MustCreateKey(t, picket.ScopeAgent), f.MustCreateKey(t, picket.ScopeAgent)
 		const n = 105
 		var leases []picket.Lease
 		for range n {
-			f.mustSubmit(t, picket.TaskSpec{LeaseWindowSeconds: ptr(600)})
+			f.MustSubmit(t, picket.TaskSpec{LeaseWindowSeconds: kit.Ptr(600)})
 		}
 		for len(leases) < n {
-			got, err := f.Acquire(f.ctx, withKey(key), picket.AcquireRequest{AgentID: "a1", Max: ptr(20)})
-			ok(t, err)
+			got, err := f.Acquire(f.Ctx, kit.WithKey(key), picket.AcquireRequest{AgentID: "a1", Max: kit.Ptr(20)})
+			kit.OK(t, err)
 			leases = append(leases, got...)
 		}
-		f.mustSubmit(t, picket.TaskSpec{})
-		spared := f.acquireWithKey(t, other)
-		last := f.openLease(t, leases[n-1])
-		_, err := f.Renew(f.ctx, last)
-		ok(t, err)
+		f.MustSubmit(t, picket.TaskSpec{})
+		spared := f.AcquireWithKey(t, other)
+		last := f.OpenLease(t, leases[n-1])
+		_, err := f.Renew(f.Ctx, last)
+		kit.OK(t, err)
 
-		if k := f.mustRevokeKey(t, key, nil); k.Leases != picket.KeyLeasesEnded || k.RevokedAt.IsZero() {
+		if k := f.MustRevokeKey(t, key, nil); k.Leases != picket.KeyLeasesEnded || k.RevokedAt.IsZero() {
 			t.Errorf("revoked: %+v", k)
 		}
-		f.wantState(t, leases[0].TaskID, picket.TaskQueued)
-		f.wantState(t, leases[n-1].TaskID, picket.TaskLeased) // its record ends with the chore
-		_, err = f.Renew(f.ctx, last)
-		refused(t, err, picket.CodeLeaseExpired)
-		_, err = f.Report(f.ctx, last, "", picket.Progress{Summary: "still here"})
-		refused(t, err, picket.CodeLeaseExpired)
-		w, ended, err := f.Watch(f.ctx, last, 0)
-		ok(t, err)
+		f.WantState(t, leases[0].TaskID, picket.TaskQueued)
+		f.WantState(t, leases[n-1].TaskID, picket.TaskLeased) // its record ends with the chore
+		_, err = f.Renew(f.Ctx, last)
+		kit.Refused(t, err, picket.CodeLeaseExpired)
+		_, err = f.Report(f.Ctx, last, "", picket.Progress{Summary: "still here"})
+		kit.Refused(t, err, picket.CodeLeaseExpired)
+		w, ended, err := f.Watch(f.Ctx, last, 0)
+		kit.OK(t, err)
 		if !ended || w.State != picket.WatchLost {
 			t.Errorf("watch: %+v, ended %v", w, ended)
 		}
 		for {
-			done, err := f.RunChores(f.ctx, 3)
-			ok(t, err)
+			done, err := f.RunChores(f.Ctx, 3)
+			kit.OK(t, err)
 			if done < 3 {
 				break
 			}
 		}
 		for _, l := range leases {
-			task := f.wantState(t, l.TaskID, picket.TaskQueued)
+			task := f.WantState(t, l.TaskID, picket.TaskQueued)
 			if task.Failures != 0 {
 				t.Errorf("%s counts %d failures", l.TaskID, task.Failures)
 			}
 		}
-		f.mustRenew(t, spared)
+		f.MustRenew(t, spared)
 		if got := reasons(t, f, picket.EventLeaseExpired); got["key_revoked"] != n {
 			t.Errorf("lease.expired by reason: %v, want %d times key_revoked", got, n)
 		}
-		if left := f.raw.ZCard(f.ctx, "pk:{default}:leases-of:"+key).Val(); left != 0 {
+		if left := f.Raw.ZCard(f.Ctx, "pk:{default}:leases-of:"+key).Val(); left != 0 {
 			t.Errorf("%d leases are still listed with the key", left)
 		}
 	})
@@ -237,8 +211,8 @@ func TestARevocationEndsTheLeasesOfTheKey(t *testing.T) {
 
 func reasons(t *testing.T, f *fixture, kind string) map[string]int {
 	t.Helper()
-	page, err := f.Events(f.ctx, picket.EventQuery{Types: []string{kind}, Limit: 1000})
-	ok(t, err)
+	page, err := f.Events(f.Ctx, picket.EventQuery{Types: []string{kind}, Limit: 1000})
+	kit.OK(t, err)
 	n := map[string]int{}
 	for _, e := range page.Events {
 		n[e.Reason]++
@@ -256,33 +230,33 @@ func TestWhatBecomesOfTheLeasesOfAKey(t *testing.T) {
 			kept   bool
 		}{
 			{[]picket.Scope{picket.ScopeAgent}, nil, false},
-			{[]picket.Scope{picket.ScopeAgent}, ptr(true), true},
+			{[]picket.Scope{picket.ScopeAgent}, kit.Ptr(true), true},
 			{[]picket.Scope{picket.ScopeAgent, picket.ScopeReviewer}, nil, false},
 			{[]picket.Scope{picket.ScopeOperator}, nil, true},
-			{[]picket.Scope{picket.ScopeOperator}, ptr(false), false},
+			{[]picket.Scope{picket.ScopeOperator}, kit.Ptr(false), false},
 		} {
-			task := f.mustSubmit(t, picket.TaskSpec{})
-			key := f.mustCreateKey(t, c.scopes...)
-			l := f.acquireWithKey(t, key)
-			k := f.mustRevokeKey(t, key, c.keep)
+			task := f.MustSubmit(t, picket.TaskSpec{})
+			key := f.MustCreateKey(t, c.scopes...)
+			l := f.AcquireWithKey(t, key)
+			k := f.MustRevokeKey(t, key, c.keep)
 			if (k.Leases == picket.KeyLeasesKept) != c.kept {
 				t.Errorf("%v, keep %v: leases are %s", c.scopes, c.keep, k.Leases)
 			}
 			if c.kept {
-				f.mustRenew(t, l)
-				f.mustRevokeKey(t, key, nil)
-				f.mustRenew(t, l)
-				if k := f.mustRevokeKey(t, key, ptr(false)); k.Leases != picket.KeyLeasesEnded {
+				f.MustRenew(t, l)
+				f.MustRevokeKey(t, key, nil)
+				f.MustRenew(t, l)
+				if k := f.MustRevokeKey(t, key, kit.Ptr(false)); k.Leases != picket.KeyLeasesEnded {
 					t.Errorf("%v: ended later, leases are %s", c.scopes, k.Leases)
 				}
 			}
-			_, err := f.Renew(f.ctx, f.openLease(t, l))
-			refused(t, err, picket.CodeLeaseExpired)
-			if k := f.mustRevokeKey(t, key, ptr(true)); k.Leases != picket.KeyLeasesEnded {
+			_, err := f.Renew(f.Ctx, f.OpenLease(t, l))
+			kit.Refused(t, err, picket.CodeLeaseExpired)
+			if k := f.MustRevokeKey(t, key, kit.Ptr(true)); k.Leases != picket.KeyLeasesEnded {
 				t.Errorf("%v: leases that had ended are %s", c.scopes, k.Leases)
 			}
-			_, err = f.Cancel(f.ctx, operator, task.TaskID, "")
-			ok(t, err)
+			_, err = f.Cancel(f.Ctx, kit.Operator, task.TaskID, "")
+			kit.OK(t, err)
 		}
 	})
 }
@@ -291,12 +265,12 @@ func TestWhatBecomesOfTheLeasesOfAKey(t *testing.T) {
 // another process too.
 func TestAContextEndsWithTheKey(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		elsewhere := f.openProcess(t, f.rigStore, orchestrator.Config{}).Engine("default")
-		key, other := f.mustCreateKey(t, picket.ScopeReviewer), f.mustCreateKey(t, picket.ScopeReviewer)
-		held, stop := elsewhere.KeyContext(f.ctx, key)
+		elsewhere := f.OpenProcess(t, f.RigStore, orchestrator.Config{}).Engine("default")
+		key, other := f.MustCreateKey(t, picket.ScopeReviewer), f.MustCreateKey(t, picket.ScopeReviewer)
+		held, stop := elsewhere.KeyContext(f.Ctx, key)
 		defer stop()
-		on, end := elsewhere.KeyContext(f.ctx, other)
-		f.mustRevokeKey(t, key, nil)
+		on, end := elsewhere.KeyContext(f.Ctx, other)
+		f.MustRevokeKey(t, key, nil)
 		<-held.Done()
 		if err := on.Err(); err != nil {
 			t.Errorf("the context of another key has ended: %v", err)
@@ -309,9 +283,9 @@ func TestAContextEndsWithTheKey(t *testing.T) {
 // was authenticated with, ends as well: nothing tells of the revocation again.
 func TestAContextOfARevokedKeyEnds(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		key := f.mustCreateKey(t, picket.ScopeReviewer)
-		f.mustRevokeKey(t, key, nil)
-		held, stop := f.KeyContext(f.ctx, key)
+		key := f.MustCreateKey(t, picket.ScopeReviewer)
+		f.MustRevokeKey(t, key, nil)
+		held, stop := f.KeyContext(f.Ctx, key)
 		defer stop()
 		select {
 		case <-held.Done():

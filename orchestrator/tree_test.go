@@ -6,6 +6,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 // leasedTask is a task that is leased, with helpers for what is below it.
@@ -17,9 +18,9 @@ type leasedTask struct {
 
 func (f *fixture) leaseTask(t *testing.T, spec picket.TaskSpec) leasedTask {
 	t.Helper()
-	f.mustSubmit(t, spec)
-	l := f.acquireOne(t, picket.AcquireRequest{AgentID: "worker"})
-	return leasedTask{f, l, f.openLease(t, l)}
+	f.MustSubmit(t, spec)
+	l := f.AcquireOne(t, picket.AcquireRequest{AgentID: "worker"})
+	return leasedTask{f, l, f.OpenLease(t, l)}
 }
 
 // mustDelegate delegates a subtask; an empty key makes another each time.
@@ -28,21 +29,21 @@ func (f leasedTask) mustDelegate(t *testing.T, key string, s picket.Subtask) pic
 	if s.Title == "" {
 		s.Title = "a part"
 	}
-	d, err := f.Delegate(f.ctx, f.held, key, s)
-	ok(t, err)
+	d, err := f.Delegate(f.Ctx, f.held, key, s)
+	kit.OK(t, err)
 	return d
 }
 
 // acquireTask leases one of the tasks that are queued and leaves the others.
 func (f leasedTask) acquireTask(t *testing.T, taskID string) (got leasedTask) {
 	t.Helper()
-	leases, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "helper", Max: ptr(30)})
-	ok(t, err)
+	leases, err := f.Acquire(f.Ctx, kit.Operator, picket.AcquireRequest{AgentID: "helper", Max: kit.Ptr(30)})
+	kit.OK(t, err)
 	for _, l := range leases {
 		if l.TaskID == taskID {
-			got = leasedTask{f.fixture, l, f.fixture.openLease(t, l)}
+			got = leasedTask{f.fixture, l, f.fixture.OpenLease(t, l)}
 		} else {
-			ok(t, f.Undeliver(f.ctx, l.RunID))
+			kit.OK(t, f.Undeliver(f.Ctx, l.RunID))
 		}
 	}
 	if got.fixture == nil {
@@ -56,8 +57,8 @@ func (f leasedTask) mustComplete(t *testing.T, c picket.Completion) picket.TaskS
 	if c.Output == nil {
 		c.Output = picket.RawJSON(`"done"`)
 	}
-	state, err := f.Complete(f.ctx, f.held, c)
-	ok(t, err)
+	state, err := f.Complete(f.Ctx, f.held, c)
+	kit.OK(t, err)
 	return state
 }
 
@@ -86,20 +87,20 @@ func TestDelegateAwaitReview(t *testing.T) {
 		if again != d {
 			t.Fatalf("the same key again made %+v, before %+v", again, d)
 		}
-		_, err := f.Delegate(f.ctx, p.held, "one", picket.Subtask{Title: "another part"})
-		refused(t, err, picket.CodeIdempotencyConflict)
+		_, err := f.Delegate(f.Ctx, p.held, "one", picket.Subtask{Title: "another part"})
+		kit.Refused(t, err, picket.CodeIdempotencyConflict)
 
-		s, err := f.AwaitSubtask(f.ctx, p.held, d.TaskID, 0)
-		ok(t, err)
+		s, err := f.AwaitSubtask(f.Ctx, p.held, d.TaskID, 0)
+		kit.OK(t, err)
 		if s.Settled || s.State != picket.TaskQueued || len(s.Because) == 0 {
 			t.Fatalf("a queued subtask is %+v", s)
 		}
-		_, err = f.ReviewSubtask(f.ctx, p.held, "", picket.SubtaskReview{TaskID: d.TaskID, Decision: "approve"})
-		refused(t, err, picket.CodeStateConflict)
+		_, err = f.ReviewSubtask(f.Ctx, p.held, "", picket.SubtaskReview{TaskID: d.TaskID, Decision: "approve"})
+		kit.Refused(t, err, picket.CodeStateConflict)
 
 		c := p.acquireTask(t, d.TaskID)
-		task, err := f.Task(f.ctx, d.TaskID)
-		ok(t, err)
+		task, err := f.Task(f.Ctx, d.TaskID)
+		kit.OK(t, err)
 		if task.Parent == nil || *task.Parent != p.lease.TaskID || task.Root != p.lease.TaskID ||
 			task.LeaseWindowSeconds != window ||
 			task.Priority != priority || task.Labels["issue"] != "12" || task.ReviewBy != picket.ReviewByParent ||
@@ -110,21 +111,21 @@ func TestDelegateAwaitReview(t *testing.T) {
 			picket.Completion{Output: picket.RawJSON(`{"made":1}`), Summary: "made it"}); state != picket.TaskReview {
 			t.Fatalf("handed in, it is %s", state)
 		}
-		s, err = f.AwaitSubtask(f.ctx, p.held, d.TaskID, 0)
-		ok(t, err)
+		s, err = f.AwaitSubtask(f.Ctx, p.held, d.TaskID, 0)
+		kit.OK(t, err)
 		if !s.Settled || s.State != picket.TaskReview || string(s.Output) != `{"made":1}` || s.Summary != "made it" {
 			t.Fatalf("in review it is %+v", s)
 		}
 		for range 2 { // the second time its answer was lost
-			s, err = f.ReviewSubtask(f.ctx, p.held, "",
+			s, err = f.ReviewSubtask(f.Ctx, p.held, "",
 				picket.SubtaskReview{TaskID: d.TaskID, Decision: "approve", Note: "good"})
-			ok(t, err)
+			kit.OK(t, err)
 			if s.State != picket.TaskCompleted || s.Review.By != p.lease.RunID || s.Review.Note != "good" {
 				t.Fatalf("approved it is %+v, %+v", s, s.Review)
 			}
 		}
-		_, err = f.ReviewSubtask(f.ctx, p.held, "", picket.SubtaskReview{TaskID: d.TaskID, Decision: "reject"})
-		refused(t, err, picket.CodeTaskClosed)
+		_, err = f.ReviewSubtask(f.Ctx, p.held, "", picket.SubtaskReview{TaskID: d.TaskID, Decision: "reject"})
+		kit.Refused(t, err, picket.CodeTaskClosed)
 		if state := p.mustComplete(t, picket.Completion{}); state != picket.TaskReview {
 			t.Fatalf("the parent is %s", state)
 		}
@@ -141,28 +142,28 @@ func TestARejectedSubtaskIsRepairedByAnother(t *testing.T) {
 			BudgetEnvelope: envelopeOf(400_000_000, 0),
 		})
 		c := p.acquireTask(t, d.TaskID)
-		_, err := f.ReviewSubtask(f.ctx, c.held, "", picket.SubtaskReview{TaskID: d.TaskID, Decision: "approve"})
-		refused(t, err, picket.CodeAuthorCannotReview)
+		_, err := f.ReviewSubtask(f.Ctx, c.held, "", picket.SubtaskReview{TaskID: d.TaskID, Decision: "approve"})
+		kit.Refused(t, err, picket.CodeAuthorCannotReview)
 		c.mustComplete(t, picket.Completion{})
 		// Nobody but the run of the parent.
 		other := f.leaseTask(t, picket.TaskSpec{})
-		_, err = f.ReviewSubtask(f.ctx, other.held, "", picket.SubtaskReview{TaskID: d.TaskID, Decision: "approve"})
-		refused(t, err, picket.CodeNotFound)
-		_, err = f.AwaitSubtask(f.ctx, other.held, d.TaskID, 0)
-		refused(t, err, picket.CodeNotFound)
+		_, err = f.ReviewSubtask(f.Ctx, other.held, "", picket.SubtaskReview{TaskID: d.TaskID, Decision: "approve"})
+		kit.Refused(t, err, picket.CodeNotFound)
+		_, err = f.AwaitSubtask(f.Ctx, other.held, d.TaskID, 0)
+		kit.Refused(t, err, picket.CodeNotFound)
 
 		var fix string
 		for range 2 {
-			s, err := f.ReviewSubtask(f.ctx, p.held, "",
+			s, err := f.ReviewSubtask(f.Ctx, p.held, "",
 				picket.SubtaskReview{TaskID: d.TaskID, Decision: "reject", Note: "it must rhyme"})
-			ok(t, err)
+			kit.OK(t, err)
 			if s.State != picket.TaskRejected || s.Review.FixTaskID == nil || fix != "" && fix != *s.Review.FixTaskID {
 				t.Fatalf("rejected it is %+v, %+v", s, s.Review)
 			}
 			fix = *s.Review.FixTaskID
 		}
-		task, err := f.Task(f.ctx, p.lease.TaskID)
-		ok(t, err)
+		task, err := f.Task(f.Ctx, p.lease.TaskID)
+		kit.OK(t, err)
 		if !slices.Equal(task.Children, []string{d.TaskID, fix}) || task.Available != *envelopeOf(600_000_000, 0) {
 			t.Fatalf("the parent has children %v and %v left", task.Children, task.Available)
 		}
@@ -174,8 +175,8 @@ func TestARejectedSubtaskIsRepairedByAnother(t *testing.T) {
 			t.Fatalf("the repair is %+v with %v", c.lease.Task, c.lease.BudgetEnvelope)
 		}
 		c.mustComplete(t, picket.Completion{})
-		s, err := f.ReviewSubtask(f.ctx, p.held, "", picket.SubtaskReview{TaskID: fix, Decision: "approve"})
-		ok(t, err)
+		s, err := f.ReviewSubtask(f.Ctx, p.held, "", picket.SubtaskReview{TaskID: fix, Decision: "approve"})
+		kit.OK(t, err)
 		if s.State != picket.TaskCompleted {
 			t.Fatalf("the repair is %+v", s)
 		}

@@ -10,14 +10,15 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 // chores does what is left behind, and returns how many steps that took.
 func (f *fixture) countChoreSteps(t *testing.T) int {
 	t.Helper()
 	for steps := 0; ; steps++ {
-		n, err := f.RunChores(f.ctx, 100)
-		ok(t, err)
+		n, err := f.RunChores(f.Ctx, 100)
+		kit.OK(t, err)
 		if n == 0 {
 			return steps
 		}
@@ -37,16 +38,16 @@ func (f leasedTask) delegateMany(t *testing.T, n int) []leasedTask {
 // treeEnds are the ways in which a task takes along what is below it.
 var treeEnds = map[string]func(f leasedTask) error{
 	"Cancel": func(f leasedTask) error {
-		_, err := f.Cancel(f.ctx, operator, f.lease.TaskID, "enough")
+		_, err := f.Cancel(f.Ctx, kit.Operator, f.lease.TaskID, "enough")
 		return err
 	},
 	"Complete": func(f leasedTask) error {
-		_, err := f.Complete(f.ctx, f.held,
+		_, err := f.Complete(f.Ctx, f.held,
 			picket.Completion{Output: picket.RawJSON(`1`), Children: picket.ChildrenCancel})
 		return err
 	},
 	"Fail": func(f leasedTask) error {
-		_, err := f.Fail(f.ctx, f.held, "no idea", false)
+		_, err := f.Fail(f.Ctx, f.held, "no idea", false)
 		return err
 	},
 }
@@ -60,7 +61,7 @@ func TestTheEndOfATreeHoldsAtOnce(t *testing.T) {
 				return
 			}
 			f := openFixture(t, rig.Real(t))
-			defer f.close()
+			defer f.Close()
 			endsATree(t, f, end)
 		})
 	}
@@ -74,10 +75,10 @@ func endsATree(t *testing.T, f *fixture, end func(f leasedTask) error) {
 	}
 	waiting := below[0].mustDelegate(t, "", picket.Subtask{}).TaskID // of 261 below the root one is queued
 	last := below[len(below)-1]
-	ok(t, end(root))
+	kit.OK(t, end(root))
 	left := 0
 	for _, c := range below {
-		if task, err := f.Task(f.ctx, c.lease.TaskID); err != nil || task.State == picket.TaskLeased {
+		if task, err := f.Task(f.Ctx, c.lease.TaskID); err != nil || task.State == picket.TaskLeased {
 			left++
 		}
 	}
@@ -85,15 +86,15 @@ func endsATree(t *testing.T, f *fixture, end func(f leasedTask) error) {
 		t.Fatalf("one step left %d of %d leased", left, len(below))
 	}
 	// Whatever is not written down yet, nothing is admitted any more.
-	f.wantState(t, last.lease.TaskID, picket.TaskLeased)
-	_, err := f.Renew(f.ctx, last.held)
-	refused(t, err, picket.CodeTaskCancelled)
-	_, err = f.Complete(f.ctx, last.held, picket.Completion{})
-	refused(t, err, picket.CodeTaskCancelled)
-	_, err = f.Delegate(f.ctx, last.held, "", picket.Subtask{Title: "more"})
-	refused(t, err, picket.CodeTaskCancelled)
-	w, changed, err := f.Watch(f.ctx, last.held, time.Minute)
-	ok(t, err)
+	f.WantState(t, last.lease.TaskID, picket.TaskLeased)
+	_, err := f.Renew(f.Ctx, last.held)
+	kit.Refused(t, err, picket.CodeTaskCancelled)
+	_, err = f.Complete(f.Ctx, last.held, picket.Completion{})
+	kit.Refused(t, err, picket.CodeTaskCancelled)
+	_, err = f.Delegate(f.Ctx, last.held, "", picket.Subtask{Title: "more"})
+	kit.Refused(t, err, picket.CodeTaskCancelled)
+	w, changed, err := f.Watch(f.Ctx, last.held, time.Minute)
+	kit.OK(t, err)
 	if !changed || w.State != picket.WatchCancelled {
 		t.Fatalf("its watch says %+v", w)
 	}
@@ -101,10 +102,11 @@ func endsATree(t *testing.T, f *fixture, end func(f leasedTask) error) {
 		t.Fatalf("the rest of %d took %d steps", len(below), steps)
 	}
 	for _, c := range below {
-		f.wantState(t, c.lease.TaskID, picket.TaskCancelled)
+		f.WantState(t, c.lease.TaskID, picket.TaskCancelled)
 	}
-	f.wantState(t, waiting, picket.TaskCancelled)
-	if stray, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "late"}); err != nil || len(stray) > 0 {
+	f.WantState(t, waiting, picket.TaskCancelled)
+	if stray, err := f.Acquire(f.Ctx, kit.Operator, picket.AcquireRequest{AgentID: "late"}); err != nil ||
+		len(stray) > 0 {
 		t.Fatalf("a cancelled tree still gave %v, %v", stray, err)
 	}
 }
@@ -115,14 +117,14 @@ func endsATree(t *testing.T, f *fixture, end func(f leasedTask) error) {
 func TestAGrantTakesNothingThatIsCancelled(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		root := f.leaseTask(t, picket.TaskSpec{
-			Retry: &picket.Retry{On: []picket.ExitClass{picket.ExitCrash}, BackoffSeconds: ptr(2)},
+			Retry: &picket.Retry{On: []picket.ExitClass{picket.ExitCrash}, BackoffSeconds: kit.Ptr(2)},
 		})
 		c := root.delegateMany(t, 1)[0]
 		queued := c.mustDelegate(t, "", picket.Subtask{}).TaskID
 		failing := c.delegateMany(t, 1)[0]
 		for range 2 { // the second failure is tried again later
-			state, err := f.Release(f.ctx, failing.held, picket.Exit{Class: picket.ExitCrash})
-			ok(t, err)
+			state, err := f.Release(f.Ctx, failing.held, picket.Exit{Class: picket.ExitCrash})
+			kit.OK(t, err)
 			if state != picket.TaskQueued {
 				t.Fatalf("crashed it is %s", state)
 			}
@@ -131,20 +133,20 @@ func TestAGrantTakesNothingThatIsCancelled(t *testing.T) {
 			}
 		}
 		// The mark alone, as it stands between the step and its chores.
-		ok(t, f.raw.HSet(f.ctx, "pk:{default}:tree:"+root.lease.TaskID, c.lease.TaskID, "1").Err())
-		why, err := f.Explain(f.ctx, queued)
-		ok(t, err)
+		kit.OK(t, f.Raw.HSet(f.Ctx, "pk:{default}:tree:"+root.lease.TaskID, c.lease.TaskID, "1").Err())
+		why, err := f.Explain(f.Ctx, queued)
+		kit.OK(t, err)
 		if !strings.Contains(strings.Join(why.Because, " "), "cancelled with "+c.lease.TaskID) {
 			t.Fatalf("explained as %v", why.Because)
 		}
-		leases, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "late", Max: ptr(5)})
-		ok(t, err)
+		leases, err := f.Acquire(f.Ctx, kit.Operator, picket.AcquireRequest{AgentID: "late", Max: kit.Ptr(5)})
+		kit.OK(t, err)
 		if len(leases) != 0 {
 			t.Fatalf("granted %+v", leases)
 		}
-		f.wantState(t, queued, picket.TaskCancelled)
-		f.runReaperFor(t, 5*time.Second)
-		f.wantState(t, failing.lease.TaskID, picket.TaskCancelled)
+		f.WantState(t, queued, picket.TaskCancelled)
+		f.RunReaperFor(t, 5*time.Second)
+		f.WantState(t, failing.lease.TaskID, picket.TaskCancelled)
 	})
 }
 
@@ -154,8 +156,8 @@ func TestOpenSubtasksOfATaskThatEnds(t *testing.T) {
 		running := p.delegateMany(t, 1)[0]
 		early := func(want string) {
 			t.Helper()
-			_, err := f.Complete(f.ctx, p.held, picket.Completion{Output: picket.RawJSON(`1`)})
-			refused(t, err, picket.CodeChildrenOpen)
+			_, err := f.Complete(f.Ctx, p.held, picket.Completion{Output: picket.RawJSON(`1`)})
+			kit.Refused(t, err, picket.CodeChildrenOpen)
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("told %q, want %q", err, want)
 			}
@@ -169,17 +171,17 @@ func TestOpenSubtasksOfATaskThatEnds(t *testing.T) {
 				t.Fatalf("detached it is %s", state)
 			}
 		}
-		if task := f.wantState(t, running.lease.TaskID, picket.TaskLeased); task.ReviewBy != picket.ReviewByHuman {
+		if task := f.WantState(t, running.lease.TaskID, picket.TaskLeased); task.ReviewBy != picket.ReviewByHuman {
 			t.Fatalf("a detached subtask is reviewed by %s", task.ReviewBy)
 		}
-		if task := f.wantState(t, queued, picket.TaskQueued); task.ReviewBy != picket.ReviewByNone {
+		if task := f.WantState(t, queued, picket.TaskQueued); task.ReviewBy != picket.ReviewByNone {
 			t.Fatalf("a detached subtask that nobody was to review is reviewed by %s", task.ReviewBy)
 		}
 		running.mustComplete(t, picket.Completion{})
-		_, err := f.Approve(f.ctx, operator, running.lease.TaskID, picket.Decision{})
-		ok(t, err)
-		_, err = f.Cancel(f.ctx, operator, queued, "")
-		ok(t, err)
+		_, err := f.Approve(f.Ctx, kit.Operator, running.lease.TaskID, picket.Decision{})
+		kit.OK(t, err)
+		_, err = f.Cancel(f.Ctx, kit.Operator, queued, "")
+		kit.OK(t, err)
 
 		p = f.leaseTask(t, picket.TaskSpec{Review: picket.ReviewByNone})
 		running, queued = p.delegateMany(t, 1)[0], p.mustDelegate(t, "", picket.Subtask{}).TaskID
@@ -189,19 +191,19 @@ func TestOpenSubtasksOfATaskThatEnds(t *testing.T) {
 			t.Fatalf("it is %s", state)
 		}
 		for _, id := range []string{running.lease.TaskID, queued, deep.lease.TaskID} {
-			f.wantState(t, id, picket.TaskCancelled)
+			f.WantState(t, id, picket.TaskCancelled)
 		}
-		_, err = f.Report(f.ctx, deep.held, "", picket.Progress{Summary: "late"})
-		refused(t, err, picket.CodeTaskCancelled)
+		_, err = f.Report(f.Ctx, deep.held, "", picket.Progress{Summary: "late"})
+		kit.Refused(t, err, picket.CodeTaskCancelled)
 
 		p = f.leaseTask(t, picket.TaskSpec{})
 		d := p.mustDelegate(t, "a", picket.Subtask{})
-		state, err := f.Fail(f.ctx, p.held, "no idea", true)
-		ok(t, err)
+		state, err := f.Fail(f.Ctx, p.held, "no idea", true)
+		kit.OK(t, err)
 		if state != picket.TaskQueued {
 			t.Fatalf("failed it is %s", state)
 		}
-		f.wantState(t, d.TaskID, picket.TaskCancelled)
+		f.WantState(t, d.TaskID, picket.TaskCancelled)
 		// What the next run delegates under the same key is new work.
 		p = p.acquireTask(t, p.lease.TaskID)
 		if again := p.mustDelegate(t, "a", picket.Subtask{}); again.TaskID == d.TaskID ||
@@ -215,32 +217,32 @@ func TestSubtasksOutliveTheRunThatMadeThem(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		p := f.leaseTask(t, picket.TaskSpec{Retry: &picket.Retry{On: []picket.ExitClass{picket.ExitCrash}}})
 		d := p.mustDelegate(t, "a", picket.Subtask{})
-		_, err := f.Release(f.ctx, p.held, picket.Exit{Class: picket.ExitCrash})
-		ok(t, err)
-		f.wantState(t, d.TaskID, picket.TaskQueued)
-		_, err = f.AwaitSubtask(f.ctx, p.held, d.TaskID, 0)
-		refused(t, err, picket.CodeLeaseReleased)
-		leases, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "worker", Max: ptr(2)})
-		ok(t, err)
+		_, err := f.Release(f.Ctx, p.held, picket.Exit{Class: picket.ExitCrash})
+		kit.OK(t, err)
+		f.WantState(t, d.TaskID, picket.TaskQueued)
+		_, err = f.AwaitSubtask(f.Ctx, p.held, d.TaskID, 0)
+		kit.Refused(t, err, picket.CodeLeaseReleased)
+		leases, err := f.Acquire(f.Ctx, kit.Operator, picket.AcquireRequest{AgentID: "worker", Max: kit.Ptr(2)})
+		kit.OK(t, err)
 		if len(leases) != 2 {
 			t.Fatalf("%d leases", len(leases))
 		}
 		for _, l := range leases {
 			if l.TaskID == p.lease.TaskID {
-				p = leasedTask{f, l, f.openLease(t, l)}
+				p = leasedTask{f, l, f.OpenLease(t, l)}
 			}
 		}
 		if again := p.mustDelegate(t, "a", picket.Subtask{}); again.TaskID != d.TaskID ||
 			again.State != picket.TaskLeased {
 			t.Fatalf("the next run got %+v, the first one had %+v", again, d)
 		}
-		task, err := f.HeldTask(f.ctx, p.held, "")
-		ok(t, err)
+		task, err := f.HeldTask(f.Ctx, p.held, "")
+		kit.OK(t, err)
 		if !slices.Equal(task.Children, []string{d.TaskID}) {
 			t.Fatalf("get_task shows %v", task.Children)
 		}
-		s, err := f.AwaitSubtask(f.ctx, p.held, d.TaskID, 0)
-		ok(t, err)
+		s, err := f.AwaitSubtask(f.Ctx, p.held, d.TaskID, 0)
+		kit.OK(t, err)
 		if s.State != picket.TaskLeased {
 			t.Fatalf("awaited %+v", s)
 		}
@@ -254,8 +256,8 @@ func TestTheLimitsOfATree(t *testing.T) {
 		for range picket.MaxDepth {
 			p = p.delegateMany(t, 1)[0]
 		}
-		_, err := f.Delegate(f.ctx, p.held, "", picket.Subtask{Title: "deeper"})
-		refused(t, err, picket.CodeDelegation)
+		_, err := f.Delegate(f.Ctx, p.held, "", picket.Subtask{Title: "deeper"})
+		kit.Refused(t, err, picket.CodeDelegation)
 		// Every ancestor of the deepest one voids its lease.
 		path := strings.Fields(p.storedAncestors(t))
 		if len(path) != picket.MaxDepth || path[0] != root.lease.TaskID {
@@ -263,29 +265,29 @@ func TestTheLimitsOfATree(t *testing.T) {
 		}
 		for _, above := range path {
 			tree := "pk:{default}:tree:" + root.lease.TaskID
-			ok(t, f.raw.HSet(f.ctx, tree, above, "1").Err())
-			_, err = f.Renew(f.ctx, p.held)
-			refused(t, err, picket.CodeTaskCancelled)
-			ok(t, f.raw.HDel(f.ctx, tree, above).Err())
+			kit.OK(t, f.Raw.HSet(f.Ctx, tree, above, "1").Err())
+			_, err = f.Renew(f.Ctx, p.held)
+			kit.Refused(t, err, picket.CodeTaskCancelled)
+			kit.OK(t, f.Raw.HDel(f.Ctx, tree, above).Err())
 		}
-		_, err = f.Renew(f.ctx, p.held)
-		ok(t, err)
+		_, err = f.Renew(f.Ctx, p.held)
+		kit.OK(t, err)
 
 		for i := range picket.MaxFanOut - 1 {
 			root.mustDelegate(t, fmt.Sprint(i), picket.Subtask{})
 		}
-		_, err = f.Delegate(f.ctx, root.held, "one more", picket.Subtask{Title: "one more"})
-		refused(t, err, picket.CodeDelegation)
-		_, err = f.Delegate(f.ctx, root.held, "3", picket.Subtask{Title: "a part"})
-		ok(t, err) // it exists
+		_, err = f.Delegate(f.Ctx, root.held, "one more", picket.Subtask{Title: "one more"})
+		kit.Refused(t, err, picket.CodeDelegation)
+		_, err = f.Delegate(f.Ctx, root.held, "3", picket.Subtask{Title: "a part"})
+		kit.OK(t, err) // it exists
 	})
 }
 
 // storedAncestors reads the ancestors of a task from its record, the root first.
 func (f leasedTask) storedAncestors(t *testing.T) string {
 	t.Helper()
-	h, err := f.raw.HGetAll(f.ctx, "pk:{default}:task:"+f.lease.TaskID).Result()
-	ok(t, err)
+	h, err := f.Raw.HGetAll(f.Ctx, "pk:{default}:task:"+f.lease.TaskID).Result()
+	kit.OK(t, err)
 	for field, v := range h {
 		if len(v) > 64 {
 			t.Errorf("the field %s has %d bytes, which costs the whole record its short form", field, len(v))
@@ -296,7 +298,7 @@ func (f leasedTask) storedAncestors(t *testing.T) string {
 
 func TestTheSameDelegationByTwoAtOnce(t *testing.T) {
 	f := openFixture(t, rig.Real(t))
-	defer f.close()
+	defer f.Close()
 	p := f.leaseTask(t, picket.TaskSpec{BudgetEnvelope: envelopeOf(1_000_000_000, 0)})
 	other := f.leaseTask(t, picket.TaskSpec{BudgetEnvelope: envelopeOf(1_000_000_000, 0)})
 	made := map[string]bool{}
@@ -305,7 +307,7 @@ func TestTheSameDelegationByTwoAtOnce(t *testing.T) {
 	for i := range 24 {
 		group.Go(func() {
 			who := []leasedTask{p, other}[i%2]
-			d, err := f.Delegate(f.ctx, who.held, "k",
+			d, err := f.Delegate(f.Ctx, who.held, "k",
 				picket.Subtask{Title: "once", BudgetEnvelope: envelopeOf(250_000_000, 0)})
 			mu.Lock()
 			defer mu.Unlock()
@@ -320,8 +322,8 @@ func TestTheSameDelegationByTwoAtOnce(t *testing.T) {
 		t.Fatalf("made %v", made)
 	}
 	for _, who := range []leasedTask{p, other} {
-		task, err := f.Task(f.ctx, who.lease.TaskID)
-		ok(t, err)
+		task, err := f.Task(f.Ctx, who.lease.TaskID)
+		kit.OK(t, err)
 		if len(task.Children) != 1 || task.Available != *envelopeOf(750_000_000, 0) {
 			t.Fatalf("%d subtasks, %v left", len(task.Children), task.Available)
 		}

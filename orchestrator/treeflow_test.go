@@ -9,6 +9,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
 type awaitResult struct {
@@ -21,10 +22,10 @@ type awaitResult struct {
 func (f leasedTask) awaitInBackground(id string, wait time.Duration) <-chan awaitResult {
 	got := make(chan awaitResult, 1)
 	go func() {
-		s, err := f.AwaitSubtask(f.ctx, f.held, id, wait)
+		s, err := f.AwaitSubtask(f.Ctx, f.held, id, wait)
 		got <- awaitResult{s, err}
 	}()
-	if f.virtual {
+	if f.Virtual {
 		synctest.Wait()
 	}
 	return got
@@ -32,33 +33,33 @@ func (f leasedTask) awaitInBackground(id string, wait time.Duration) <-chan awai
 
 func TestAwaitWakesWithTheSubtask(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		p := f.leaseTask(t, picket.TaskSpec{StallAfterSeconds: ptr(3600)})
+		p := f.leaseTask(t, picket.TaskSpec{StallAfterSeconds: kit.Ptr(3600)})
 		for _, c := range []struct {
 			want picket.TaskState
 			act  func(c leasedTask) error
 		}{
 			{picket.TaskReview, func(c leasedTask) error {
-				_, err := f.Complete(f.ctx, c.held, picket.Completion{Output: picket.RawJSON(`1`)})
+				_, err := f.Complete(f.Ctx, c.held, picket.Completion{Output: picket.RawJSON(`1`)})
 				return err
 			}},
 			{picket.TaskHandoff, func(c leasedTask) error {
-				_, err := f.RequestHelp(f.ctx, c.held, picket.HelpRequest{Question: "which?"})
+				_, err := f.RequestHelp(f.Ctx, c.held, picket.HelpRequest{Question: "which?"})
 				return err
 			}},
 			{picket.TaskCancelled, func(c leasedTask) error {
-				_, err := f.Cancel(f.ctx, operator, c.lease.TaskID, "no")
+				_, err := f.Cancel(f.Ctx, kit.Operator, c.lease.TaskID, "no")
 				return err
 			}},
 		} {
 			child := p.delegateMany(t, 1)[0]
 			got := p.awaitInBackground(child.lease.TaskID, 50*time.Second)
 			began := time.Now()
-			ok(t, c.act(child))
+			kit.OK(t, c.act(child))
 			a := <-got
-			if took := time.Since(began); f.virtual && took > time.Second {
+			if took := time.Since(began); f.Virtual && took > time.Second {
 				t.Fatalf("it woke %s later", took)
 			}
-			ok(t, a.err)
+			kit.OK(t, a.err)
 			if a.state.State != c.want || !a.state.Settled {
 				t.Fatalf("awaited %+v, want %s", a.state, c.want)
 			}
@@ -68,8 +69,8 @@ func TestAwaitWakesWithTheSubtask(t *testing.T) {
 		}
 		// A child that waits for its agent reports it when the wait runs out.
 		queued := p.mustDelegate(t, "", picket.Subtask{Role: "poet"}).TaskID
-		s, err := f.AwaitSubtask(f.ctx, p.held, queued, time.Second)
-		ok(t, err)
+		s, err := f.AwaitSubtask(f.Ctx, p.held, queued, time.Second)
+		kit.OK(t, err)
 		why := strings.Join(s.Because, "; ")
 		if s.Settled || !strings.Contains(why, "nobody is waiting on this lane (role poet)") ||
 			!strings.Contains(why, "no registered agent serves this lane") {
@@ -78,34 +79,34 @@ func TestAwaitWakesWithTheSubtask(t *testing.T) {
 		// Anyone who waits is alive, however long it takes; the end of the parent's own
 		// lease ends its waiting.
 		got := p.awaitInBackground(queued, 50*time.Second)
-		if f.virtual {
-			f.runReaperFor(t, 30*time.Second)
-			if r, err := f.Renew(f.ctx, p.held); err != nil || r.IdleMs == nil || *r.IdleMs != 0 {
+		if f.Virtual {
+			f.RunReaperFor(t, 30*time.Second)
+			if r, err := f.Renew(f.Ctx, p.held); err != nil || r.IdleMs == nil || *r.IdleMs != 0 {
 				t.Fatalf("a parent that waits is told to be idle: %+v, %v", r, err)
 			}
 		}
-		_, err = f.Expire(f.ctx, operator, p.lease.TaskID, "")
-		ok(t, err)
+		_, err = f.Expire(f.Ctx, kit.Operator, p.lease.TaskID, "")
+		kit.OK(t, err)
 		a := <-got
-		refused(t, a.err, picket.CodeLeaseExpired)
+		kit.Refused(t, a.err, picket.CodeLeaseExpired)
 	})
 }
 
 func TestWaitingForASubtaskIsNoLoop(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		p := f.leaseTask(t, picket.TaskSpec{LeaseWindowSeconds: ptr(3600)})
+		p := f.leaseTask(t, picket.TaskSpec{LeaseWindowSeconds: kit.Ptr(3600)})
 		d := p.mustDelegate(t, "", picket.Subtask{})
 		for range 12 {
-			_, err := f.AwaitSubtask(f.ctx, p.held, d.TaskID, time.Millisecond)
-			ok(t, err)
+			_, err := f.AwaitSubtask(f.Ctx, p.held, d.TaskID, time.Millisecond)
+			kit.OK(t, err)
 		}
-		f.wantState(t, p.lease.TaskID, picket.TaskLeased)
+		f.WantState(t, p.lease.TaskID, picket.TaskLeased)
 		// One that does not wait at all and asks for ever is in a loop.
 		var err error
 		for i := 0; err == nil && i < 12; i++ {
-			_, err = f.AwaitSubtask(f.ctx, p.held, d.TaskID, 0)
+			_, err = f.AwaitSubtask(f.Ctx, p.held, d.TaskID, 0)
 		}
-		refused(t, err, picket.CodeLeaseReleased)
+		kit.Refused(t, err, picket.CodeLeaseReleased)
 	})
 }
 
@@ -115,43 +116,43 @@ func TestPeopleAndTheTree(t *testing.T) {
 		// A person may decide for the parent; the repair stands where the first one stood.
 		d := p.mustDelegate(t, "", picket.Subtask{BudgetEnvelope: envelopeOf(900_000_000, 0)})
 		p.acquireTask(t, d.TaskID).mustComplete(t, picket.Completion{})
-		_, fix, err := f.Reject(f.ctx, operator, d.TaskID, picket.Decision{Note: "no"},
+		_, fix, err := f.Reject(f.Ctx, kit.Operator, d.TaskID, picket.Decision{Note: "no"},
 			&picket.TaskSpec{Title: "better"})
-		ok(t, err)
-		repair := f.wantState(t, fix, picket.TaskQueued)
+		kit.OK(t, err)
+		repair := f.WantState(t, fix, picket.TaskQueued)
 		if repair.Parent == nil || *repair.Parent != p.lease.TaskID ||
 			repair.BudgetEnvelope != *envelopeOf(1_000_000_000, 0) {
 			t.Fatalf("the repair has %v under %v", repair.BudgetEnvelope, repair.Parent)
 		}
-		_, err = f.Cancel(f.ctx, operator, fix, "")
-		ok(t, err)
-		again, err := f.Retry(f.ctx, operator, fix, "")
-		ok(t, err)
+		_, err = f.Cancel(f.Ctx, kit.Operator, fix, "")
+		kit.OK(t, err)
+		again, err := f.Retry(f.Ctx, kit.Operator, fix, "")
+		kit.OK(t, err)
 		if again.Parent == nil || *again.Parent != p.lease.TaskID {
 			t.Fatalf("the repeat stands under %v", again.Parent)
 		}
 		// What a person reviews, the parent does not.
 		h := p.mustDelegate(t, "", picket.Subtask{Review: picket.ReviewByHuman})
 		p.acquireTask(t, h.TaskID).mustComplete(t, picket.Completion{})
-		_, err = f.ReviewSubtask(f.ctx, p.held, "", picket.SubtaskReview{TaskID: h.TaskID, Decision: "approve"})
-		refused(t, err, picket.CodeForbidden)
+		_, err = f.ReviewSubtask(f.Ctx, p.held, "", picket.SubtaskReview{TaskID: h.TaskID, Decision: "approve"})
+		kit.Refused(t, err, picket.CodeForbidden)
 		asking := p.acquireTask(t, again.TaskID)
-		help, err := f.RequestHelp(f.ctx, asking.held, picket.HelpRequest{Question: "which?"})
-		ok(t, err)
+		help, err := f.RequestHelp(f.Ctx, asking.held, picket.HelpRequest{Question: "which?"})
+		kit.OK(t, err)
 
 		// Once the tree is cancelled nobody brings anything of it back, though it
 		// is not written down yet.
-		ok(t, f.raw.HSet(f.ctx, "pk:{default}:tree:"+p.lease.TaskID, p.lease.TaskID, "1").Err())
-		_, err = f.Answer(f.ctx, operator, help.HandoffID, picket.AnswerRequest{Answer: picket.RawJSON(`"a"`)})
-		refused(t, err, picket.CodeTaskClosed)
-		_, err = f.Approve(f.ctx, operator, h.TaskID, picket.Decision{})
-		refused(t, err, picket.CodeTaskClosed)
-		ok(t, f.raw.HDel(f.ctx, "pk:{default}:tree:"+p.lease.TaskID, p.lease.TaskID).Err())
-		_, err = f.Cancel(f.ctx, operator, p.lease.TaskID, "")
-		ok(t, err)
-		f.wantState(t, h.TaskID, picket.TaskCancelled)
-		alone, err := f.Retry(f.ctx, operator, h.TaskID, "")
-		ok(t, err)
+		kit.OK(t, f.Raw.HSet(f.Ctx, "pk:{default}:tree:"+p.lease.TaskID, p.lease.TaskID, "1").Err())
+		_, err = f.Answer(f.Ctx, kit.Operator, help.HandoffID, picket.AnswerRequest{Answer: picket.RawJSON(`"a"`)})
+		kit.Refused(t, err, picket.CodeTaskClosed)
+		_, err = f.Approve(f.Ctx, kit.Operator, h.TaskID, picket.Decision{})
+		kit.Refused(t, err, picket.CodeTaskClosed)
+		kit.OK(t, f.Raw.HDel(f.Ctx, "pk:{default}:tree:"+p.lease.TaskID, p.lease.TaskID).Err())
+		_, err = f.Cancel(f.Ctx, kit.Operator, p.lease.TaskID, "")
+		kit.OK(t, err)
+		f.WantState(t, h.TaskID, picket.TaskCancelled)
+		alone, err := f.Retry(f.Ctx, kit.Operator, h.TaskID, "")
+		kit.OK(t, err)
 		if alone.Parent != nil || alone.Root != alone.TaskID || alone.ReviewBy != picket.ReviewByHuman {
 			t.Fatalf("repeated after its parent was over it is %+v", alone)
 		}
@@ -162,30 +163,30 @@ func TestPeopleAndTheTree(t *testing.T) {
 // ends cancelled, and no lease of it holds.
 func TestCancelAgainstGrant(t *testing.T) {
 	f := openFixture(t, rig.Real(t))
-	defer f.close()
+	defer f.Close()
 	granted := 0
 	for round := range 40 {
 		root := f.leaseTask(t, picket.TaskSpec{})
 		d := root.mustDelegate(t, "", picket.Subtask{})
 		var leases []picket.Lease
 		acts := []func() error{
-			func() error { _, err := f.Cancel(f.ctx, operator, root.lease.TaskID, ""); return err },
+			func() error { _, err := f.Cancel(f.Ctx, kit.Operator, root.lease.TaskID, ""); return err },
 			func() (err error) {
-				leases, err = f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "late"})
+				leases, err = f.Acquire(f.Ctx, kit.Operator, picket.AcquireRequest{AgentID: "late"})
 				return err
 			},
 		}
 		other := make(chan error, 1)
 		go func() { other <- acts[round%2]() }()
-		ok(t, acts[1-round%2]())
-		ok(t, <-other)
+		kit.OK(t, acts[1-round%2]())
+		kit.OK(t, <-other)
 		for _, l := range leases {
 			granted++
-			_, err := f.Renew(f.ctx, f.openLease(t, l))
-			refused(t, err, picket.CodeTaskCancelled)
+			_, err := f.Renew(f.Ctx, f.OpenLease(t, l))
+			kit.Refused(t, err, picket.CodeTaskCancelled)
 		}
 		f.countChoreSteps(t)
-		f.wantState(t, d.TaskID, picket.TaskCancelled)
+		f.WantState(t, d.TaskID, picket.TaskCancelled)
 	}
 	t.Logf("40 rounds of cancel against grant, the grant came first in %d", granted)
 }
@@ -195,38 +196,40 @@ func TestATreeIsKeptUntilAllOfItHasEnded(t *testing.T) {
 		p := f.leaseTask(t, picket.TaskSpec{Review: picket.ReviewByNone})
 		open, done := p.delegateMany(t, 1)[0], p.delegateMany(t, 1)[0]
 		done.mustComplete(t, picket.Completion{})
-		_, err := f.ReviewSubtask(f.ctx, p.held, "",
+		_, err := f.ReviewSubtask(f.Ctx, p.held, "",
 			picket.SubtaskReview{TaskID: done.lease.TaskID, Decision: "approve"})
-		ok(t, err)
+		kit.OK(t, err)
 		p.mustComplete(t, picket.Completion{Children: picket.ChildrenDetach})
-		later := func() { ok(t, f.raw.HIncrBy(f.ctx, "pk:{default}:meta", "now", (2*time.Hour).Milliseconds()).Err()) }
+		later := func() {
+			kit.OK(t, f.Raw.HIncrBy(f.Ctx, "pk:{default}:meta", "now", (2*time.Hour).Milliseconds()).Err())
+		}
 		keep := picket.Retention{Tasks: time.Minute}
 		later()
 		retain := func() {
 			for range 10 {
-				_, err := f.ApplyRetention(f.ctx, keep, 100)
-				ok(t, err)
+				_, err := f.ApplyRetention(f.Ctx, keep, 100)
+				kit.OK(t, err)
 			}
 		}
 		retain()
-		if task := f.wantState(t, p.lease.TaskID, picket.TaskCompleted); len(task.Children) != 2 {
+		if task := f.WantState(t, p.lease.TaskID, picket.TaskCompleted); len(task.Children) != 2 {
 			t.Fatalf("of its subtasks %v are left", task.Children)
 		}
-		_, err = f.Cancel(f.ctx, operator, open.lease.TaskID, "")
-		ok(t, err)
+		_, err = f.Cancel(f.Ctx, kit.Operator, open.lease.TaskID, "")
+		kit.OK(t, err)
 		// The children go first, then, an hour later, what they stood under.
 		later()
 		retain()
 		for _, c := range []leasedTask{open, done} {
-			_, err = f.Task(f.ctx, c.lease.TaskID)
-			refused(t, err, picket.CodeNotFound)
+			_, err = f.Task(f.Ctx, c.lease.TaskID)
+			kit.Refused(t, err, picket.CodeNotFound)
 		}
 		later()
 		retain()
-		_, err = f.Task(f.ctx, p.lease.TaskID)
-		refused(t, err, picket.CodeNotFound)
-		keys, err := f.raw.Keys(f.ctx, "pk:{default}:*task_*").Result()
-		ok(t, err)
+		_, err = f.Task(f.Ctx, p.lease.TaskID)
+		kit.Refused(t, err, picket.CodeNotFound)
+		keys, err := f.Raw.Keys(f.Ctx, "pk:{default}:*task_*").Result()
+		kit.OK(t, err)
 		if len(keys) > 0 {
 			t.Fatalf("left behind: %v", keys)
 		}
@@ -235,26 +238,27 @@ func TestATreeIsKeptUntilAllOfItHasEnded(t *testing.T) {
 
 func TestSubtasksOfAPinnedTask(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		f.mustSubmit(t, picket.TaskSpec{Agent: "run-1"})
-		l := f.acquireOne(t, picket.AcquireRequest{AgentID: "run-1", PinnedOnly: true})
-		p := leasedTask{f, l, f.openLease(t, l)}
+		f.MustSubmit(t, picket.TaskSpec{Agent: "run-1"})
+		l := f.AcquireOne(t, picket.AcquireRequest{AgentID: "run-1", PinnedOnly: true})
+		p := leasedTask{f, l, f.OpenLease(t, l)}
 		plain, poem := p.mustDelegate(t, "", picket.Subtask{}).TaskID,
 			p.mustDelegate(t, "", picket.Subtask{Role: "poet"}).TaskID
 		deep := func(l picket.Lease) string {
-			return leasedTask{f, l, f.openLease(t, l)}.mustDelegate(t, "",
+			return leasedTask{f, l, f.OpenLease(t, l)}.mustDelegate(t, "",
 				picket.Subtask{Needs: []string{"rhyme"}}).TaskID
 		}
-		if got, err := f.Acquire(f.ctx, operator,
-			picket.AcquireRequest{AgentID: "run-2", PinnedOnly: true, Max: ptr(9)}); err != nil || len(got) > 0 {
+		if got, err := f.Acquire(f.Ctx, kit.Operator,
+			picket.AcquireRequest{AgentID: "run-2", PinnedOnly: true, Max: kit.Ptr(9)}); err != nil || len(got) > 0 {
 			t.Fatalf("another run's adapter got %v, %v", got, err)
 		}
-		poet := f.acquireOne(t, picket.AcquireRequest{AgentID: "somebody", Role: "poet", Max: ptr(9)})
+		poet := f.AcquireOne(t, picket.AcquireRequest{AgentID: "somebody", Role: "poet", Max: kit.Ptr(9)})
 		if poet.TaskID != poem {
 			t.Fatalf("the poet got %s", poet.TaskID)
 		}
 		below := deep(poet)
-		got, err := f.Acquire(f.ctx, operator, picket.AcquireRequest{AgentID: "run-1", PinnedOnly: true, Max: ptr(9)})
-		ok(t, err)
+		got, err := f.Acquire(f.Ctx, kit.Operator, picket.AcquireRequest{AgentID: "run-1", PinnedOnly: true,
+			Max: kit.Ptr(9)})
+		kit.OK(t, err)
 		var ids []string
 		for _, l := range got {
 			ids = append(ids, l.TaskID)
@@ -266,14 +270,14 @@ func TestSubtasksOfAPinnedTask(t *testing.T) {
 			t.Fatalf("the run's adapter got %v, want %v", ids, want)
 		}
 		waits := p.mustDelegate(t, "", picket.Subtask{Role: "poet"}).TaskID
-		why, err := f.Explain(f.ctx, waits)
-		ok(t, err)
+		why, err := f.Explain(f.Ctx, waits)
+		kit.OK(t, err)
 		if text := strings.Join(why.Because, "; "); !strings.Contains(text,
 			"agent run-1, which the task above it was given to") {
 			t.Fatalf("explained as %s", text)
 		}
-		page, err := f.Tasks(f.ctx, picket.TaskQuery{Parent: p.lease.TaskID})
-		ok(t, err)
+		page, err := f.Tasks(f.Ctx, picket.TaskQuery{Parent: p.lease.TaskID})
+		kit.OK(t, err)
 		if len(page.Tasks) != 3 || page.Tasks[0].TaskID != waits || *page.Tasks[1].Parent != p.lease.TaskID {
 			t.Fatalf("listed %+v", page.Tasks)
 		}

@@ -1,0 +1,91 @@
+package branches
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
+)
+
+// Every branch of every script runs on both stores, every script at least
+// once, and every key and channel that a script uses carries the tag of its
+// namespace. Branches are both ways of an if, bodies of loops and functions;
+// "a and b or c" is one branch.
+func TestEveryLuaBranchRuns(t *testing.T) {
+	rig.SkipShort(t)
+	files := kit.LuaSources(t)
+	var all []string
+	counted := map[string]string{}
+	for _, f := range files {
+		// First the tag, so that the counters themselves are not held against it.
+		tagged := kit.LuaFile{Name: f.Name, Text: strings.ReplaceAll(f.Text, "redis.call", "tagged")}
+		source, branches := tagged.Counted()
+		counted[f.Text] = source
+		all = append(all, branches...)
+	}
+	kit.OnBothStores(t, func(t *testing.T, f *kit.Fixture) {
+		kit.Rewrite(f.Store, func(source string) string {
+			for _, file := range files {
+				source = strings.Replace(source, file.Text, counted[file.Text], 1)
+			}
+			// few leases are more than a step ends
+			source = strings.Replace(source, "local BATCH = 100", "local BATCH = 2", 1)
+			// and few tasks more than a page looks at
+			source = strings.Replace(source, "local LOOKS = 2000", "local LOOKS = 2", 1)
+			if first, rest, ok := strings.Cut(source, "\n"); ok && strings.HasPrefix(first, "#!") {
+				return first + "\n" + tagCheck + rest
+			}
+			return tagCheck + source
+		})
+		Cover(t, f)
+		got, err := f.Raw.HGetAll(f.Ctx, "pk:{default}:meta:branches").Result()
+		kit.OK(t, err)
+		for _, branch := range all {
+			if got[branch] == "" {
+				t.Errorf("never ran: %s", branch)
+			}
+		}
+		for _, c := range f.Store.ScriptStats() {
+			if c.Count == 0 {
+				t.Errorf("%s.lua never ran", c.Script)
+			}
+		}
+		t.Logf("%d branches in %d files", len(all), len(files))
+	})
+}
+
+// tagCheck stands in for redis.call and refuses a key of another hash slot,
+// which a single server would let pass.
+const tagCheck = `
+local TAG = 'pk:{default}:'
+local function tagged(...)
+  local a = { ... }
+  local command, last = string.upper(a[1]), 2
+  if command == 'TIME' or command == 'SCAN' then last = 1 end
+  if command == 'MEMORY' then a[2] = a[3] end
+  if command == 'DEL' or command == 'EXISTS' then last = #a end
+  for i = 2, last do
+    if string.sub(a[i], 1, #TAG) ~= TAG then error(command .. ' of ' .. a[i] .. ' leaves the namespace') end
+  end
+  return redis.call(...)
+end
+`
+
+// The check bites: a script that leaves its namespace does not run.
+func TestAKeyWithoutTheTagIsSeen(t *testing.T) {
+	kit.OnBothStores(t, func(t *testing.T, f *kit.Fixture) {
+		kit.Rewrite(f.Store, func(source string) string {
+			source = strings.ReplaceAll(source, "redis.call", "tagged")
+			source = strings.ReplaceAll(source, "K('handoffs:', 'open')", "'handoffs:open'")
+			if first, rest, ok := strings.Cut(source, "\n"); ok && strings.HasPrefix(first, "#!") {
+				return first + "\n" + tagCheck + rest
+			}
+			return tagCheck + source
+		})
+		if _, err := f.Stats(f.Ctx); err == nil || !strings.Contains(fmt.Sprint(err), "leaves the namespace") {
+			t.Fatalf("a key without the tag: %v", err)
+		}
+	})
+}

@@ -1,0 +1,75 @@
+package branches
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
+)
+
+// coverEvents takes the event budget of runs, their last events, and the audit log.
+func coverEvents(t *testing.T, f *fixture) {
+	task := f.MustSubmit(t, picket.TaskSpec{Role: "flood"})
+	lease := func() picket.LeaseCredential {
+		return f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "flooder", Role: "flood"}))
+	}
+	expire := func() {
+		_, err := f.Expire(f.Ctx, kit.Operator, task.TaskID, "test")
+		kit.OK(t, err)
+	}
+	send := func(h picket.LeaseCredential, kind, id string) {
+		kit.OK(t, f.RunEvents(f.Ctx, h, []picket.RunEvent{{Type: kind, ID: id}}))
+	}
+	exit := func(h picket.LeaseCredential, code int, last *string) {
+		kit.OK(t, f.RunExit(f.Ctx, h, picket.Exit{Class: picket.ExitKilled, Code: &code, LastEvent: last}, ""))
+	}
+
+	full := lease()
+	f.FloodHeartbeats(t, full, "tour", 300)
+	for _, id := range []string{"t", "t", "another"} {
+		send(full, picket.EventAgentTimedOut, id)
+	}
+	expire()
+	exit(full, 1, kit.Ptr("pending"))
+	exit(full, 2, kit.Ptr("pending")) // the budget is used up
+	send(full, picket.EventAgentHeartbeat, "pending")
+	send(full, picket.EventAgentHeartbeat, "later")
+
+	unnamed := lease()
+	expire()
+	exit(unnamed, 1, nil)
+	exit(unnamed, 2, nil)
+	send(unnamed, picket.EventAgentHeartbeat, "1")
+	stale := lease()
+	expire()
+	seen := lease()
+	send(stale, picket.EventAgentHeartbeat, "1")
+	_, err := f.ReportUsage(f.Ctx, stale, picket.UsageReport{Source: "claude", Tokens: 1})
+	kit.OK(t, err)
+	send(seen, picket.EventAgentHeartbeat, "1")
+	expire()
+	exit(seen, 1, kit.Ptr("1"))
+	send(seen, picket.EventRunLaunched, "")
+	f.EndBudgetMinute(t)
+
+	last, err := f.LastSeq(f.Ctx)
+	kit.OK(t, err)
+	row := &redis.XAddArgs{
+		Stream: "pk:{default}:audit",
+		ID:     strconv.FormatInt(last, 10) + "-1",
+		Values: []any{"type", "key.created", "at", "1", "now", "1"},
+	}
+	kit.OK(t, f.Raw.XAdd(f.Ctx, row).Err())
+	found, err := kit.InspectAll(f.Ctx, f.Engine, false)
+	kit.OK(t, err)
+	if !slices.ContainsFunc(found, func(v picket.Violation) bool { return v.Kind == "audit_differs" }) {
+		t.Errorf("found %+v", found)
+	}
+	kit.OK(t, f.Raw.XDel(f.Ctx, row.Stream, row.ID).Err())
+	_, err = f.ApplyRetention(f.Ctx, picket.Retention{AuditEvents: 1}, 10)
+	kit.OK(t, err)
+}

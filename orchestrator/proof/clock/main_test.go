@@ -1,0 +1,10 @@
+package clock
+
+import (
+	"os"
+	"testing"
+
+	"github.com/picket-dev/picket/internal/rig/remains"
+)
+
+func TestMain(m *testing.M) { os.Exit(remains.WithTempDir(m, "pk-clock-").Run()) }

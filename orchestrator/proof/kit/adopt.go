@@ -1,0 +1,82 @@
+package kit
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/store"
+)
+
+// WitnessFile is the file of the default namespace in a directory of witnesses.
+func WitnessFile(dir string) string {
+	paths, err := filepath.Glob(filepath.Join(dir, "default@*.json"))
+	if err != nil || len(paths) != 1 {
+		return filepath.Join(dir, "none")
+	}
+	return paths[0]
+}
+
+// OpenProcess opens another process on the store of a fixture.
+func (f *Fixture) OpenProcess(t *testing.T, s rig.Store, cfg orchestrator.Config) *orchestrator.Store {
+	t.Helper()
+	cfg.Redis, cfg.Memory, cfg.Sealer, cfg.Log = s.Redis, s.Memory, f.Sealer, slog.New(slog.DiscardHandler)
+	store, err := orchestrator.Open(f.Ctx, cfg)
+	OK(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+func CountEventsOf(t *testing.T, f *Fixture, kind string) int {
+	t.Helper()
+	page, err := f.Events(f.Ctx, picket.EventQuery{Types: []string{kind}, Limit: 1000})
+	OK(t, err)
+	return len(page.Events)
+}
+
+func (f *Fixture) MustRenew(t *testing.T, l picket.Lease) picket.Renewal {
+	t.Helper()
+	r, err := f.Renew(f.Ctx, f.OpenLease(t, l))
+	OK(t, err)
+	return r
+}
+
+func (f *Fixture) SetFormat(t *testing.T, format int) {
+	t.Helper()
+	OK(t, f.Raw.HSet(f.Ctx, Meta, "format", format).Err())
+}
+
+func RefusedAsNewer(t *testing.T, err error) {
+	t.Helper()
+	Refused(t, err, picket.CodeUnavailable)
+	if text := err.Error(); !strings.Contains(text,
+		"the store has format 7, and this version of picket knows formats up to 1") {
+		t.Errorf("the error says %q", text)
+	}
+}
+
+// EnsureAdopted makes sure that a store is the one this process knows, as a new
+// connection does.
+func EnsureAdopted(ctx context.Context, e *orchestrator.Engine) error { return e.Records().Check(ctx) }
+
+// InitNamespace makes the record of a namespace that nobody ever knew.
+func InitNamespace(ctx context.Context, e *orchestrator.Engine) error {
+	got, err := e.Records().RunUnchecked(ctx, "identify")
+	if err == nil {
+		r := store.NewReply("identify", got)
+		server := r.Hash(r.Value)["server"]
+		_, err = e.Records().RunUnchecked(ctx, "adopt", server, "", "", "", "store_anew", 0, 0)
+	}
+	return err
+}
+
+// AdoptUnseen tries to adopt a store by what nobody saw.
+func AdoptUnseen(ctx context.Context, e *orchestrator.Engine) error {
+	_, err := e.Records().RunUnchecked(ctx, "adopt", "nobody", "", "", "", "store_unseen", 1<<40, 1<<40)
+	return err
+}

@@ -1,0 +1,78 @@
+package kit
+
+import (
+	"flag"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket/internal/rig"
+)
+
+// The model test: random verbs against the engine and against the rules of
+// model_rules_test.go. After every step both must say the same of every task,
+// run, lane and hand-off, and the invariants must hold.
+//
+// All durations are multiples of half a minute and a check takes less than
+// that, so it never matters how fast the machine is.
+const HalfMinute = 30_000 // ms
+
+// GivenFlags are those of the command line: asked first before any is set here.
+var GivenFlags = sync.OnceValue(func() map[string]bool {
+	given := map[string]bool{}
+	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	return given
+})
+
+// rapidFlags says how much is tried.
+type rapidFlags struct {
+	t      *testing.T
+	Checks int
+	Seed   uint64
+}
+
+// NewRapidFlags decides how much is tried, unless the command line says it.
+func NewRapidFlags(t *testing.T) rapidFlags {
+	t.Helper()
+	f := rapidFlags{t: t}
+	usual := map[string]string{
+		"rapid.checks":     fmt.Sprint(rig.Rounds(80, 5000)),
+		"rapid.steps":      "50",
+		"rapid.seed":       fmt.Sprint(time.Now().UnixNano()),
+		"rapid.nofailfile": "true",
+	} // the seed says it all
+	if t.Name() == "TestModelVirtual" {
+		usual["rapid.checks"] = fmt.Sprint(rig.Rounds(40, 5000)) // a life takes longer than on a real store
+	}
+	if rig.Soaking() {
+		usual["rapid.steps"] = "100"
+	}
+	if t.Name() == "TestModelVirtual" {
+		usual["rapid.shrinktime"] = "23h" // virtual time: it runs much faster than ours
+	}
+	for name, value := range usual {
+		was := flag.Lookup(name).Value.String()
+		t.Cleanup(func() { _ = flag.Set(name, was) })
+		if !GivenFlags()[name] {
+			f.Set(name, value)
+		}
+	}
+	var err error
+	f.Checks, err = strconv.Atoi(f.get("rapid.checks"))
+	OK(t, err)
+	f.Seed, err = strconv.ParseUint(f.get("rapid.seed"), 10, 64)
+	OK(t, err)
+	return f
+}
+
+func (f rapidFlags) get(name string) string { return flag.Lookup(name).Value.String() }
+
+func (f rapidFlags) Set(name, value string) { OK(f.t, flag.Set(name, value)) }
+
+// Log prints how to repeat what follows.
+func (f rapidFlags) Log() {
+	f.t.Logf("repeat with: go test ./orchestrator/proof/model -run '^%s$' -rapid.checks=%s -rapid.steps=%s -rapid.seed=%s",
+		f.t.Name(), f.get("rapid.checks"), f.get("rapid.steps"), f.get("rapid.seed"))
+}

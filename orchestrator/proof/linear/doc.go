@@ -1,0 +1,3 @@
+// Package linear records histories of concurrent clients and checks that they
+// are linearizable.
+package linear

@@ -1,0 +1,139 @@
+package model
+
+import (
+	"fmt"
+
+	"github.com/picket-dev/picket"
+)
+
+// The model's signs of life: calls of tools, the same one again and again, and
+// what a run is told of it.
+
+// modelActivity is what a run's record says of them.
+type modelActivity struct {
+	call     string // the last one
+	request  string // its id
+	same     int    // how often it came in a row
+	active   int64  // when it came
+	called   bool
+	nudges   int64
+	nudgeFor string          // the call that was told, "" before
+	had      map[string]bool // events by id
+	modelEvidence
+}
+
+// acted notes a tool call and answers the nudge that goes with it. The fifth
+// of the same call is told; the tenth goes to a person. The same request is no
+// call of its own.
+func (m *model) acted(t *modelTask, r *modelRun, call, name, request string) (nudge int64, code picket.Code) {
+	if request != "" && r.request == request {
+		return r.toldWith(name), ""
+	}
+	r.request = request
+	if r.call != call {
+		r.call, r.same = call, 0
+	}
+	r.same++
+	r.active, r.called = m.now, true
+	switch r.same {
+	case 5:
+		m.nudge(r)
+	case 10:
+		m.end(r, picket.RunFailed, picket.ExitStalled)
+		m.emit(picket.EventLeaseFailed, t.id)
+		m.after(r, picket.ExitStalled, false)
+		return 0, picket.CodeLeaseReleased
+	}
+	return r.toldWith(name), ""
+}
+
+func (m *model) nudge(r *modelRun) {
+	r.nudges++
+	r.nudgeFor = ""
+	m.emit(picket.EventRunStalled, r.task)
+}
+
+// toldWith is the number of the nudge that an answer has, 0 for none.
+func (r *modelRun) toldWith(name string) int64 {
+	if r.nudgeFor != "" && r.nudgeFor != name {
+		return 0
+	}
+	if r.nudges > 0 && name != "" {
+		r.nudgeFor = name
+	}
+	return r.nudges
+}
+
+func (m *model) getTask(h modelCredential, request string) (nudge int64, code picket.Code) {
+	t, r, code := m.admits(h)
+	if code != "" {
+		return 0, code
+	}
+	m.confirm(t, r)
+	return m.acted(t, r, "get_task", "", request)
+}
+
+func (m *model) stalled(h modelCredential, id string) picket.Code {
+	r, code := m.lateHolder(h)
+	// The adapter of an exit here names no last event. After it, and under a
+	// superseded token, the event is counted instead of written.
+	if code != "" || r.had[id] || r.exited || m.tasks[r.task].token > r.token {
+		return code
+	}
+	if r.had == nil {
+		r.had = map[string]bool{}
+	}
+	r.had[id] = true
+	m.nudge(r)
+	return ""
+}
+
+func (x *machine) getTaskBy(h picket.LeaseCredential, mh modelCredential, request string) {
+	got, err := x.e.HeldTask(x.ctx, h, request)
+	nudge, code := x.m.getTask(mh, request)
+	if x.agree(err, code, "get_task %+v", mh) {
+		x.same("get_task", got.TaskID, h.TaskID)
+		x.same("get_task: input", string(got.Input), x.m.tasks[h.TaskID].edited)
+		x.nudged("get_task", got.Nudge, nudge)
+	}
+	x.refused(h, err, "get_task")
+}
+
+// loop makes the same call until it has been told, or until its run is over;
+// one that is repeated under its id is a single one, however often.
+func (x *machine) loop() {
+	h, mh := x.holder()
+	request := oneOf(x, "loop id", "", "g2")
+	for range 4 + x.below(9, "calls") {
+		x.getTaskBy(h, mh, request)
+	}
+}
+
+func (x *machine) stalled() {
+	h, mh := x.holder()
+	id, idle := fmt.Sprint("e", x.below(3, "id")), 60.0
+	err := x.e.RunEvents(x.ctx, h, []picket.RunEvent{{Type: picket.EventRunStalled, ID: id, IdleSeconds: &idle}})
+	x.agree(err, x.m.stalled(mh, id), "run.stalled %+v", mh)
+}
+
+func (x *machine) nudged(what string, got *picket.Nudge, want int64) {
+	x.Helper()
+	number := int64(0)
+	if got != nil {
+		number = got.Number
+	}
+	x.same(what+": nudge", number, want)
+}
+
+// lives checks what a renewal says of signs of life.
+func (x *machine) lives(got picket.Renewal, r *modelRun) {
+	x.Helper()
+	number := int64(0)
+	for _, c := range got.Commands {
+		number = c.Number
+	}
+	x.same("renew: nudge", number, r.nudges)
+	if x.same("renew: idle", got.IdleMs != nil, r.called); r.called {
+		x.checkRemaining("renew: idle", -*got.IdleMs, r.active-x.m.now)
+	}
+}

@@ -1,0 +1,362 @@
+package mutants
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator/proof/attacks"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
+	"github.com/picket-dev/picket/orchestrator/proof/linear"
+	"github.com/picket-dev/picket/orchestrator/proof/model"
+)
+
+// The mutation gate: every planted bug of mutants_test.go has to be found by
+// the model test or the linearizability test. One that survives shows a
+// promise that nothing looks after.
+
+// edit replaces a piece of a Lua file. The old text must be there exactly
+// once, so the table cannot rot while the scripts move on.
+type edit struct {
+	file string
+	old  string
+	new  string
+}
+
+// allMutants are the planted bugs of all tables.
+func allMutants() []mutant {
+	return slices.Concat(mutants, agentMutants, moneyMutants, keyMutants, quotaMutants, loginMutants, lateReportMutants,
+		runKeyMutants, auditMutants)
+}
+
+// needStillClock are the planted bugs of a millisecond: only a clock that stands
+// still shows them.
+var needStillClock = []string{"unhealthy at the threshold already", "dead at the threshold already"}
+
+// mutant is one planted bug.
+type mutant struct {
+	name  string
+	edits []edit
+}
+
+// plant returns the changes that put the bug into the source of a script.
+func (m mutant) plant(files map[string]string) (kit.LuaChanges, error) {
+	changed := map[string]string{}
+	for _, e := range m.edits {
+		text := cmp.Or(changed[e.file], files[e.file])
+		if n := strings.Count(text, e.old); n != 1 {
+			return nil,
+				fmt.Errorf("%s: %s.lua has this %d times, not once:\n%s\nThe script has moved on: plant the bug again",
+					m.name, e.file, n, e.old)
+		}
+		changed[e.file] = strings.Replace(text, e.old, e.new, 1)
+	}
+	var changes kit.LuaChanges
+	for file, text := range changed {
+		changes = append(changes, kit.LuaChange{Old: files[file], New: text})
+	}
+	return changes, nil
+}
+
+// compileMutants plants every bug of the table, or says which do not fit any more.
+func compileMutants(t *testing.T) map[string]*kit.ScriptPatch {
+	t.Helper()
+	files, plants := luaTexts(t), map[string]*kit.ScriptPatch{}
+	for _, m := range allMutants() {
+		changes, err := m.plant(files)
+		if err != nil {
+			t.Error(err)
+		}
+		if plants[m.name] != nil {
+			t.Errorf("two planted bugs are named %q", m.name)
+		}
+		plants[m.name] = &kit.ScriptPatch{Name: m.name, Of: changes.Apply}
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
+	return plants
+}
+
+// luaTexts is the text of every Lua file by its name.
+func luaTexts(t *testing.T) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	for _, f := range kit.LuaSources(t) {
+		files[f.Name] = f.Text
+	}
+	return files
+}
+
+// The table keeps up with the scripts.
+func TestPlantedBugsFit(t *testing.T) {
+	if n := len(compileMutants(t)); n < 25 {
+		t.Errorf("only %d planted bugs", n)
+	}
+	files := map[string]string{"verb": "a\nb\na\n"}
+	for _, e := range []edit{{"verb", "c", "d"}, {"verb", "a", "d"}, {"other", "a", "d"}} {
+		if _, err := (mutant{"wrong", []edit{e}}).plant(files); err == nil {
+			t.Errorf("an edit of %q fits a text that does not have it once", e.old)
+		}
+	}
+}
+
+// verdicts holds them by mutant and suite.
+type verdicts map[string]map[string]kit.Verdict
+
+// phase shows mutants to one suite, for a number of rounds.
+type phase struct {
+	suite  string
+	rounds int
+	try    func(t *testing.T, bug *kit.ScriptPatch) kit.Verdict
+	of     []mutant // those that it is shown; all where there are none
+}
+
+// shows reports whether a phase is for a mutant.
+func (p phase) shows(m mutant) bool {
+	return p.of == nil || slices.ContainsFunc(p.of, func(o mutant) bool { return o.name == m.name })
+}
+
+// huntPhases lists the phases. Fixed attacks come first, each set for the bugs that it
+// was written for. Most other bugs are found by the short random phases. The last
+// phases go on for several times what any bug of the table was seen to need.
+func huntPhases(t *testing.T, seed uint64) []phase {
+	store := rig.Real(t)
+	live := func(n int) phase {
+		return phase{
+			suite:  "model, real store",
+			rounds: n,
+			try:    func(t *testing.T, bug *kit.ScriptPatch) kit.Verdict { return realModel(t, store, bug) },
+		}
+	}
+	virtual := func(n int) phase { return phase{suite: "model, virtual clock", rounds: n, try: virtualModel} }
+	races := func(n int) phase {
+		return phase{
+			suite:  "linearizability",
+			rounds: n,
+			try:    func(t *testing.T, bug *kit.ScriptPatch) kit.Verdict { return linear.Hunt(t, store, bug, seed, n) },
+		}
+	}
+	attacks := []phase{
+		{"quotas", 1, attacks.AttackPhase(attacks.QuotaAttacks...), quotaMutants},
+		{"run keys", 1, attacks.AttackPhase(attacks.RunKeyAttacks...), runKeyMutants},
+		{"late reports", 1, attacks.AttackPhase(attacks.LateReportAttacks...), lateReportMutants},
+		{"logins", 1, attacks.AttackPhase(attacks.AttackLogins), loginMutants},
+		{"audit log", 1, attacks.AttackPhase(attacks.AttackAudit), auditMutants},
+		{"tests", 1, huntByTest, mutantsWithTest()},
+	}
+	if rig.Soaking() {
+		return append(attacks, live(1000), virtual(200), races(50))
+	}
+	return append(attacks, live(20), virtual(5), live(1000), virtual(200), races(20))
+}
+
+// huntSeed makes the rounds the same every time: a bug that is found late must
+// not come and go with the seed. A soak draws its own.
+const huntSeed = 20261121
+
+// TestEveryPlantedBugIsFound stops at the first suite that finds a bug; in a
+// soak every suite is shown every bug.
+func TestEveryPlantedBugIsFound(t *testing.T) {
+	flags := kit.NewRapidFlags(t)
+	flags.Set("rapid.shrinktime", "0s") // a kill is enough
+	flags.Set("rapid.steps", "50")
+	if !rig.Soaking() && !kit.GivenFlags()["rapid.seed"] {
+		flags.Seed = huntSeed
+	}
+	plants, all, planted := compileMutants(t), verdicts{}, todaysMutants(t)
+	for i, p := range huntPhases(t, flags.Seed) {
+		flags.Set("rapid.checks", fmt.Sprint(p.rounds))
+		flags.Set("rapid.seed", fmt.Sprint(flags.Seed+uint64(i)))
+		var prey []mutant
+		for _, m := range planted {
+			if slices.Contains(needStillClock, m.name) && p.suite != "model, virtual clock" {
+				continue
+			}
+			if p.shows(m) && (rig.Soaking() || !all.found(m)) {
+				prey = append(prey, m)
+			}
+		}
+		hunt(t, p, prey, plants, all)
+	}
+	all.log(t, planted)
+	for _, m := range planted {
+		if !all.found(m) {
+			t.Errorf("nobody found: %s", m.name)
+		}
+	}
+	if t.Failed() {
+		t.Logf("repeat with: go test ./orchestrator/proof/mutants -run '^%s$' -rapid.seed=%d", t.Name(), flags.Seed)
+	}
+}
+
+// todaysMutants picks every eighth bug, other ones every day, so that the gate does not
+// take longer than all other suites. A soak plants every one, as does
+// PICKET_MUTANTS=FILE, which writes the table there. That all of them still fit
+// is looked at every time.
+func todaysMutants(t *testing.T) []mutant {
+	all, day := allMutants(), time.Now().UTC().YearDay()
+	if rig.Soaking() || os.Getenv("PICKET_MUTANTS") != "" {
+		return all
+	}
+	var some []mutant
+	for i, m := range all {
+		if i%8 == day%8 && !slices.Contains(slowMutants, m.name) {
+			some = append(some, m)
+		}
+	}
+	t.Logf("planted: %d of %d, those of day %d; PICKET_MUTANTS=FILE plants every one", len(some), len(all), day)
+	return some
+}
+
+// scriptError finds what a script that cannot run says. ERR is a word of its own: an
+// id may end in these letters.
+var scriptError = regexp.MustCompile(`user_script|\bERR |panic|open namespace`)
+
+func TestAScriptThatBreaksIsTold(t *testing.T) {
+	for said, broken := range map[string]bool{
+		"want task_01M819N7EDNKAVD9KZSMCQHERR stop_task": false,
+		"acquire: ERR wrong number of arguments":         true,
+		"ERR user_script:12: attempt to index nil":       true,
+		"panic: runtime error":                           true,
+		"a1 holds 3 leases, want 2":                      false,
+	} {
+		if scriptError.MatchString(said) != broken {
+			t.Errorf("%q: broken is %v", said, !broken)
+		}
+	}
+}
+
+// hunt shows mutants to a suite, as many at once as there are processors.
+func hunt(t *testing.T, p phase, prey []mutant, plants map[string]*kit.ScriptPatch, all verdicts) {
+	t.Helper()
+	var mu sync.Mutex
+	t.Run(p.suite, func(t *testing.T) {
+		for _, m := range prey {
+			t.Run(m.name, func(t *testing.T) {
+				t.Parallel()
+				start := time.Now()
+				v := p.try(t, plants[m.name])
+				plants[m.name].Was.Clear()
+				mu.Lock()
+				defer mu.Unlock()
+				if all[m.name] == nil {
+					all[m.name] = map[string]kit.Verdict{}
+				}
+				was := all[m.name][p.suite]
+				v.Rounds, v.Took = v.Rounds+was.Rounds, time.Since(start)+was.Took
+				all[m.name][p.suite] = v
+				if scriptError.MatchString(v.Said) {
+					t.Errorf("the script breaks instead of misbehaving, which proves nothing:\n%s", v.Said)
+				}
+			})
+		}
+	})
+}
+
+func virtualModel(t *testing.T, bug *kit.ScriptPatch) (v kit.Verdict) {
+	synctest.Test(t, func(t *testing.T) {
+		v = kit.CheckProperty(t, func(rt *rapid.T, _ int) {
+			store, stop := rig.Memory()
+			defer stop()
+			model.Run(rt, store, "default", true, bug)
+		})
+	})
+	return v
+}
+
+// hunts numbers the namespaces: every round has one of its own.
+var hunts atomic.Int64
+
+func realModel(t *testing.T, store rig.Store, bug *kit.ScriptPatch) kit.Verdict {
+	hunt := hunts.Add(1)
+	return kit.CheckProperty(t, func(rt *rapid.T, n int) {
+		model.Run(rt, store, fmt.Sprintf("hunt-%d-%d", hunt, n), false, bug)
+	})
+}
+
+func (all verdicts) found(m mutant) bool {
+	for _, v := range all[m.name] {
+		if v.Found {
+			return true
+		}
+	}
+	return false
+}
+
+// log prints the table, fit for a document.
+func (all verdicts) log(t *testing.T, planted []mutant) {
+	t.Helper()
+	suites := []string{"model, real store", "model, virtual clock", "linearizability"}
+	var out strings.Builder
+	fmt.Fprintf(&out, "\n| planted bug | %s | ms |\n|---|---|---|---|---|\n", strings.Join(suites, " | "))
+	found, took := 0, time.Duration(0)
+	for _, m := range planted {
+		fmt.Fprintf(&out, "| %s |", m.name)
+		sum := time.Duration(0)
+		for _, suite := range suites {
+			switch v, tried := all[m.name][suite]; {
+			case v.Found:
+				fmt.Fprintf(&out, " found, round %d |", v.Rounds)
+			case tried:
+				fmt.Fprintf(&out, " not in %d |", v.Rounds)
+			default:
+				out.WriteString(" |")
+			}
+			sum += all[m.name][suite].Took
+		}
+		fmt.Fprintf(&out, " %d |\n", sum.Milliseconds())
+		if took += sum; all.found(m) {
+			found++
+		}
+	}
+	t.Log(out.String())
+	t.Logf("%d of %d planted bugs found, %v of hunting", found, len(planted), took.Round(time.Second))
+	if path := os.Getenv("PICKET_MUTANTS"); path != "" {
+		kit.OK(t, os.WriteFile(path, []byte(out.String()), 0o644))
+	}
+}
+
+// The control: the engine as it is survives the same hunt, under the very seeds
+// of the gate and under one that nobody chose.
+func TestNoBugIsFoundWhereNoneIsPlanted(t *testing.T) {
+	flags := kit.NewRapidFlags(t)
+	flags.Set("rapid.shrinktime", "0s")
+	flags.Set("rapid.steps", "50")
+	asItIs := func() *kit.ScriptPatch {
+		return &kit.ScriptPatch{Of: func(source string) string { return source + "\n" }}
+	}
+	survives := func(suite string, rounds int, seed uint64, try func(t *testing.T, bug *kit.ScriptPatch) kit.Verdict) {
+		flags.Set("rapid.checks", fmt.Sprint(rounds))
+		flags.Set("rapid.seed", fmt.Sprint(seed))
+		v := try(t, asItIs())
+		if v.Found {
+			t.Errorf("%s: a bug was found where none was planted (seed %d):\n%s", suite, seed, v.Said)
+		}
+		if v.Rounds < rounds {
+			t.Errorf("%s: only %d of %d rounds were tried", suite, v.Rounds, rounds)
+		}
+	}
+	for i, p := range huntPhases(t, huntSeed) {
+		if p.suite != "tests" && p.rounds <= 20 { // where most are found
+			survives(p.suite, (p.rounds+1)/2, huntSeed+uint64(i), p.try)
+		}
+	}
+	store := rig.Real(t)
+	survives("model, virtual clock", 10, flags.Seed, virtualModel)
+	survives("model, real store", 10, flags.Seed,
+		func(t *testing.T, bug *kit.ScriptPatch) kit.Verdict { return realModel(t, store, bug) })
+	survives("linearizability", 2, flags.Seed,
+		func(t *testing.T, bug *kit.ScriptPatch) kit.Verdict { return linear.Hunt(t, store, bug, flags.Seed, 2) })
+}

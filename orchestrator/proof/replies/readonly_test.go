@@ -1,0 +1,78 @@
+package replies
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator/proof/branches"
+	"github.com/picket-dev/picket/orchestrator/proof/calls"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
+	"github.com/picket-dev/picket/orchestrator/store"
+)
+
+// The server itself refuses a write of a script that says it makes none. The
+// reading of store time is the one write that every script makes, so it is
+// taken out first.
+func readOnly(source string) string {
+	source = timeWrites.ReplaceAllString(source, "")
+	_, rest, _ := strings.Cut(source, "\n")
+	return "#!lua flags=no-writes\n" + rest
+}
+
+// timeWrites are the lines that write store time.
+var timeWrites = regexp.MustCompile(`(?m)^.*-- @writes-time$`)
+
+// The scripts listed as readers write nothing on any of their branches: the
+// tour takes every branch, while the server refuses every write of theirs.
+func TestReadersOnlyReadReal(t *testing.T) {
+	f := kit.OpenFixture(t, rig.Real(t))
+	defer f.Close()
+	kit.RewriteEach(f.Store, func(name, source string) string {
+		if slices.Contains(calls.Readers, name) {
+			return readOnly(source)
+		}
+		return source
+	})
+	before := f.Store.ScriptStats()
+	branches.Cover(t, f)
+	for _, c := range f.Store.ScriptStats() {
+		i := slices.IndexFunc(before, func(b store.ScriptStats) bool { return b.Script == c.Script })
+		if slices.Contains(calls.Readers, c.Script) && c.Count == before[i].Count {
+			t.Errorf("%s.lua was never called", c.Script)
+		}
+	}
+}
+
+// Every script that the matrix covers does write: called with nothing to
+// change it may not, but with something it is refused by such a server.
+func TestWritersWriteReal(t *testing.T) {
+	s := rig.Real(t)
+	seen := map[string]bool{}
+	for _, c := range calls.All() {
+		p := calls.Setup{T: t, Store: s}
+		w := p.NewEnv()
+		c.Setup(w)
+		kit.RewriteEach(w.Stores[1], func(name, source string) string {
+			if name == c.Script() {
+				return readOnly(source)
+			}
+			return source
+		})
+		_, err := c.Call(w, w.Via)
+		if err != nil && strings.Contains(fmt.Sprint(err), "Write commands are not allowed from read-only scripts") {
+			seen[c.Script()] = true
+		}
+		w.Close()
+	}
+	for _, name := range calls.Writers() {
+		silent := slices.ContainsFunc(calls.All(),
+			func(c calls.Case) bool { return c.Script() == name && c.NeverRepeated != "" })
+		if !seen[name] && !silent {
+			t.Errorf("%s.lua was called and wrote nothing: it belongs to the readers", name)
+		}
+	}
+}

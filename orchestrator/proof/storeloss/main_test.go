@@ -1,0 +1,10 @@
+package storeloss
+
+import (
+	"os"
+	"testing"
+
+	"github.com/picket-dev/picket/internal/rig/remains"
+)
+
+func TestMain(m *testing.M) { os.Exit(remains.WithTempDir(m, "pk-storeloss-").Run()) }
