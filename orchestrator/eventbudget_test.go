@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
@@ -33,7 +33,7 @@ func (f *fixture) countRunEvents(t *testing.T, runID string) (types map[string]i
 				Verb  string `json:"verb"`
 				Count int    `json:"count"`
 			}
-			kit.OK(t, jsonv2.Unmarshal(ev.Data, &data))
+			kit.OK(t, json.Unmarshal(ev.Data, &data))
 			if ev.Type == picket.EventWriteRefused && data.Verb == "events" {
 				counted += data.Count
 			}

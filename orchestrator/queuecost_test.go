@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json"
 	"github.com/oklog/ulid/v2"
 	"github.com/redis/go-redis/v9"
 
@@ -78,7 +78,7 @@ func TestAPageCostsNoMoreThanItsRowsReal(t *testing.T) {
 			f.serverCommandsOf(t, func() {
 				page, err := f.Handoffs(f.Ctx, picket.HandoffQuery{Limit: limit, Cursor: last})
 				kit.OK(t, err)
-				text, err := jsonv2.Marshal(page)
+				text, err := json.Marshal(page)
 				kit.OK(t, err)
 				bytes[i] = len(text)
 			}),

@@ -3,7 +3,7 @@ package orchestrator_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
+	stdjson "encoding/json"
 	"strings"
 	"sync"
 	"testing"
@@ -110,7 +110,7 @@ func TestRefusedWritesAreSampled(t *testing.T) {
 		total, last := 0, ""
 		for _, e := range page.Events {
 			var data struct{ Count int }
-			kit.OK(t, json.Unmarshal(e.Data, &data))
+			kit.OK(t, stdjson.Unmarshal(e.Data, &data))
 			total += data.Count
 			last = string(e.Data)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -42,7 +43,7 @@ func OnBothStores(t *testing.T, test func(t *testing.T, f *Fixture)) {
 type Fixture struct {
 	*orchestrator.Engine
 	Store    *orchestrator.Store
-	Sealer   *picket.Sealer
+	Sealer   *seal.Sealer
 	Ctx      context.Context
 	Raw      redis.UniversalClient // past the engine
 	Virtual  bool

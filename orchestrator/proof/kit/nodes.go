@@ -13,6 +13,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -36,7 +37,7 @@ func OpenWith(t *testing.T, where rig.Store, noPipeline bool, namespaces ...stri
 
 // RunOneTask is the life of one task between two processes. Nobody here looks twice:
 // who waits is woken, or the life ends with an error.
-func RunOneTask(ctx context.Context, people, workers *orchestrator.Engine, sealer *picket.Sealer) error {
+func RunOneTask(ctx context.Context, people, workers *orchestrator.Engine, sealer *seal.Sealer) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	told := make(chan error, 1)

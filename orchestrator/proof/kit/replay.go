@@ -2,7 +2,7 @@ package kit
 
 import (
 	"context"
-	"encoding/json"
+	stdjson "encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -140,7 +140,7 @@ func (j *EventReplay) Read(ev picket.Event) error {
 	}
 	j.Last = ev.Seq
 	var d EventData
-	if err := json.Unmarshal(ev.Data, &d); err != nil {
+	if err := stdjson.Unmarshal(ev.Data, &d); err != nil {
 		return fmt.Errorf("data %q: %w", ev.Data, err)
 	}
 	switch ev.Type {

@@ -1,7 +1,7 @@
 package replies
 
 import (
-	"encoding/json"
+	stdjson "encoding/json"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -213,7 +213,7 @@ func (x *storm) checkRegistrations() int {
 		for _, ev := range page.Events {
 			last = ev.Seq
 			var d kit.EventData
-			kit.OK(x.t, json.Unmarshal(ev.Data, &d))
+			kit.OK(x.t, stdjson.Unmarshal(ev.Data, &d))
 			switch {
 			case ev.Type == picket.EventAgentLifecycle && ev.NewStatus.Gone():
 				over[kit.RegistrationKey{Agent: ev.AgentID, Incarnation: d.Incarnation}] = ev.Seq
