@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"io/fs"
@@ -10,11 +11,11 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/process"
 	"github.com/picket-dev/picket/internal/seal"
+	"github.com/picket-dev/picket/internal/files"
 )
 
 // The files in a run's own directory.
@@ -55,7 +56,7 @@ type runDirLock struct {
 // unlock. left is how long the lease lasts.
 func lockRunDir(dir string, key picket.Secret, lease picket.Lease, proxyURL string,
 	left time.Duration) (*runDirLock, error) {
-	lock, err := process.LockDir(dir)
+	lock, err := files.LockDir(context.Background(), dir, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +123,7 @@ func leaseRecordSealer(key picket.Secret) (*seal.Sealer, error) {
 // saveDeadline notes how long the lease now lasts.
 func (c *runDirLock) saveDeadline(left time.Duration) error {
 	c.record.KillAt = picket.InstantOf(time.Now().Add(left))
-	return replaceJSON(c.dir, leaseFile, c.record)
+	return files.ReplaceJSON(filepath.Join(c.dir, leaseFile), c.record)
 }
 
 // unlock ends the claim. It forgets the lease if its end was reported.
@@ -150,28 +151,6 @@ func isSuspect(l picket.Lease) bool {
 		return false
 	}
 	return l.LastReport == nil || l.LastReport.FencingToken < l.FencingToken-1
-}
-
-// replaceJSON writes a file so that anyone who reads it finds the old or the new
-// one whole, also after a crash.
-func replaceJSON(dir, name string, v any) error {
-	b, err := json.Marshal(v, jsontext.WithIndent("  "))
-	if err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(dir, name+".*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(b, '\n'))
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(dir, name))
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
 }
 
 // readJSON reads a file of a run's directory.

@@ -72,7 +72,7 @@ func (cfg *Config) lockOrphans() []*orphanedRun {
 			picket.CheckID("run", "run", e.Name()) != nil {
 			continue
 		}
-		lock, err := process.LockDir(dir)
+		lock, err := files.LockDir(context.Background(), dir, 0)
 		if err != nil {
 			continue // its adapter lives
 		}
@@ -238,7 +238,7 @@ func (a *Adapter) commitOrphanWorkspace(ctx context.Context, w workspace.KeptWor
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
 	k, err := workspace.Lock(ctx, w, a.cfg.StateDir, a.cfg.WorkspaceRoot, 0)
-	if errors.Is(err, workspace.ErrInUse) {
+	if errors.Is(err, files.ErrLocked) {
 		return nil // somebody is at it
 	}
 	if err != nil {

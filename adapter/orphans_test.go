@@ -18,6 +18,7 @@ import (
 	"github.com/picket-dev/picket/adapter/adaptertest"
 	"github.com/picket-dev/picket/adapter/process"
 	"github.com/picket-dev/picket/adapter/workspace"
+	"github.com/picket-dev/picket/internal/files"
 	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
@@ -32,11 +33,11 @@ func writeOrphan(t *testing.T, cfg *Config, lease picket.Lease, left process.Rec
 		TaskID: lease.TaskID, RunID: lease.RunID, FencingToken: lease.FencingToken, LeaseToken: lease.LeaseToken,
 		KillAt: picket.InstantOf(time.Now().Add(time.Minute)), Suspect: isSuspect(lease),
 	}
-	if err := replaceJSON(dir, leaseFile, note); err != nil {
+	if err := files.ReplaceJSON(filepath.Join(dir, leaseFile), note); err != nil {
 		t.Fatal(err)
 	}
 	if left != (process.Record{}) {
-		if err := replaceJSON(dir, "process.json", left); err != nil {
+		if err := files.ReplaceJSON(filepath.Join(dir, "process.json"), left); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -310,7 +311,7 @@ func TestOrphanOfAnotherKey(t *testing.T) {
 		if err := note.seal("the key of before", lease); err != nil {
 			t.Fatal(err)
 		}
-		if err := replaceJSON(dir, leaseFile, note); err != nil {
+		if err := files.ReplaceJSON(filepath.Join(dir, leaseFile), note); err != nil {
 			t.Fatal(err)
 		}
 		if err := sweepAndStop(t, a, s); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/workspace"
 	"github.com/picket-dev/picket/client"
+	"github.com/picket-dev/picket/internal/files"
 )
 
 // registrar is the adapter's place in the registry, through all its sessions.
@@ -206,7 +207,7 @@ func (m *registrar) lockAgentID(ctx context.Context) error {
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case !errors.Is(err, workspace.ErrInUse):
+		case !errors.Is(err, files.ErrLocked):
 			return picket.Invalid("StateDir", "Name a directory that you may write to.",
 				"the seat of agent %s cannot be taken: %v", m.cfg.AgentID, err)
 		case !said:
@@ -225,7 +226,7 @@ func lockAgentIDDir(ctx context.Context, dir string) (*agentIDLock, error) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}
-		lock, err := workspace.Flock(ctx, dir, 5*time.Second)
+		lock, err := files.LockDir(ctx, dir, 5*time.Second)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -247,7 +248,7 @@ func lockAgentIDDir(ctx context.Context, dir string) (*agentIDLock, error) {
 // whether it is dead.
 func (s *agentIDLock) loadInstances() {
 	var was agentIDRecord
-	if workspace.CanLock && readJSON(s.dir, agentIDRecordFile, &was) == nil {
+	if files.CanLock && readJSON(s.dir, agentIDRecordFile, &was) == nil {
 		s.instances = was.Instances
 	}
 }
@@ -260,7 +261,7 @@ func (s *agentIDLock) addInstance(instance string) error {
 	if s.dir == "" {
 		return nil
 	}
-	return replaceJSON(s.dir, agentIDRecordFile, agentIDRecord{s.instances})
+	return files.ReplaceJSON(filepath.Join(s.dir, agentIDRecordFile), agentIDRecord{s.instances})
 }
 
 // owns reports whether nobody but this process can be behind an instance.

@@ -99,7 +99,7 @@ func (w *runWorkspace) writeNudge(cause, reason string) {
 	if w.locked != nil {
 		err = replaceAgentFile(w.locked, w.path, nudgeFile, n)
 	} else {
-		err = workspace.ReplaceJSONInPlace(w.filesDir, nudgeFile, n)
+		err = files.WriteJSON(filepath.Join(w.filesDir, nudgeFile), n)
 	}
 	if err != nil {
 		w.log.Warn("the nudge cannot be written", "err", err)

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"strings"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // Calls that cost money: what they may cost is reserved in the step that finds
@@ -142,7 +142,7 @@ func (e *Engine) Settle(ctx context.Context, s picket.Settlement) (picket.Settle
 	if len(result) > picket.MaxResult {
 		result = nil
 	}
-	detail := strings.ToValidUTF8(s.Detail[:min(len(s.Detail), maxCallDetail)], "")
+	detail := text.ValidHead(s.Detail, maxCallDetail)
 	r, err := e.run(ctx, "settle", s.TaskID, s.CallID, s.Nonce, string(s.Outcome), s.Cost.Tokens, int64(s.Cost.USD),
 		string(result), detail, e.quotas().Answers, e.quotas().AnswerBytes)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/text"
 	"github.com/picket-dev/picket/orchestrator/store"
 )
 
@@ -30,7 +31,7 @@ func (e *Engine) RunExit(ctx context.Context, held picket.LeaseCredential, exit 
 		return err
 	}
 	_, err := e.runHeld(ctx, held, "run_exit", string(exit.Class), code, signal, ms, containment,
-		tailBytes(exit.Detail, 8<<10), lastEventArg(exit))
+		text.Tail(exit.Detail, 8<<10), lastEventArg(exit))
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/text"
 	"github.com/picket-dev/picket/orchestrator/store"
 )
 
@@ -103,7 +104,7 @@ func (e *Engine) Release(ctx context.Context, held picket.LeaseCredential, exit 
 		return "", invalidExitClass(exit.Class, picket.ReleaseClasses)
 	}
 	code, signal, ms := exitArgs(exit)
-	detail := tailBytes(exit.Detail, 8<<10)
+	detail := text.Tail(exit.Detail, 8<<10)
 	hash := contentHash(string(exit.Class), code, signal)
 	if err := checkLastEvent(exit); err != nil {
 		return "", err
@@ -154,14 +155,6 @@ func lastEventArg(x picket.Exit) string {
 	return "=" + *x.LastEvent
 }
 
-// tailBytes keeps the last n bytes of a text, cut at a rune.
-func tailBytes(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[len(s)-n:], "")
-}
-
 func decodeState(r *reply, err error) (picket.TaskState, error) {
 	if err != nil {
 		return "", err
@@ -177,7 +170,7 @@ func (e *Engine) Fail(ctx context.Context, held picket.LeaseCredential, reason s
 	if retryable {
 		flag = "1"
 	}
-	r, err := e.runHeld(ctx, held, "fail", contentHash(reason, flag), tailBytes(reason, 8<<10), flag)
+	r, err := e.runHeld(ctx, held, "fail", contentHash(reason, flag), text.Tail(reason, 8<<10), flag)
 	return decodeState(r, err)
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/text"
 	"github.com/picket-dev/picket/orchestrator/store"
 )
 
@@ -25,7 +26,7 @@ func (e *Engine) BeginLogin(ctx context.Context, key picket.Secret,
 }
 
 func (e *Engine) beginLogin(ctx context.Context, code, key picket.Secret, host, from string) (picket.Principal, error) {
-	r, err := e.run(ctx, "login_begin", hashForHost(host, code), hashKey(key.Reveal()), headBytes(from, 32))
+	r, err := e.run(ctx, "login_begin", hashForHost(host, code), hashKey(key.Reveal()), text.ValidHead(from, 32))
 	if err != nil {
 		return picket.Principal{}, err
 	}

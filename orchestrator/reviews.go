@@ -11,6 +11,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // Approve completes a task in review. It fails with CodeVersion if the current
@@ -169,15 +170,12 @@ const (
 
 // summarizeEvidence is what lists show of evidence.
 func summarizeEvidence(ev picket.Evidence) picket.WorkSummary {
-	w := picket.WorkSummary{Branch: ev.Branch, Diffstat: headBytes(ev.Diffstat, maxWorkDiffstat)}
+	w := picket.WorkSummary{Branch: ev.Branch, Diffstat: text.ValidHead(ev.Diffstat, maxWorkDiffstat)}
 	for _, f := range ev.Files[:min(len(ev.Files), maxWorkFiles)] {
 		w.Files = append(w.Files, strings.ToValidUTF8(f.Path, "\uFFFD"))
 	}
 	return w
 }
-
-// headBytes cuts text to n bytes.
-func headBytes(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }
 
 // work decodes what summarizeEvidence made.
 func (r *reply) work(workspace, v any) (w picket.WorkSummary) {

@@ -2,20 +2,16 @@ package orchestrator
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // describeCall is a tool call in words, for anyone who has to judge a loop.
 func describeCall(tool, arguments string) string {
-	const most = 200
-	if len(arguments) > most {
-		arguments = strings.ToValidUTF8(arguments[:most], "") + "…"
-	}
-	return tool + " " + arguments
+	return tool + " " + text.Shorten(arguments, 200)
 }
 
 // endedByLoop reports whether a tool call was the one that ended its run.

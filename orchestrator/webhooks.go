@@ -14,6 +14,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/text"
 	"github.com/picket-dev/picket/orchestrator/store"
 )
 
@@ -210,19 +211,12 @@ func (e *Engine) TakeWebhookTurn(ctx context.Context, claimID string) (picket.We
 // another's, or nobody's.
 func (e *Engine) AdvanceWebhook(ctx context.Context, s picket.WebhookStep) (picket.WebhookState, error) {
 	r, err := e.run(ctx, "webhook_advance", s.WebhookID, s.TurnID, strconv.FormatInt(s.From, 10),
-		strconv.FormatInt(s.To, 10), string(s.Outcome), s.Status, clipped(s.Error, 200), s.Delay.Milliseconds(),
+		strconv.FormatInt(s.To, 10), string(s.Outcome), s.Status, text.ValidHead(s.Error, 200), s.Delay.Milliseconds(),
 		picket.WebhookTurnTTL.Milliseconds())
 	if err != nil {
 		return "", err
 	}
 	return picket.WebhookState(r.Text(r.Value)), r.Err
-}
-
-func clipped(text string, most int) string {
-	if len(text) > most {
-		text = text[:most]
-	}
-	return strings.ToValidUTF8(text, "")
 }
 
 // unsealTarget opens what a record holds sealed. What another key has sealed stays

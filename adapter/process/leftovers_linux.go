@@ -16,20 +16,6 @@ import (
 // this system.
 const CanSweepOrphans = true
 
-// LockDir locks a directory for this process until the file is closed. It fails
-// if another process has the lock. No child inherits the lock.
-func LockDir(dir string) (*os.File, error) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("lock %s: %w", dir, err)
-	}
-	return f, nil
-}
-
 // KillLeftovers kills every process that certainly belongs to a run, until none
 // is left. A process that merely has the number of one of them is left alone. The
 // error reports that some were still alive after atMost.

@@ -4,7 +4,6 @@ package process
 
 import (
 	"errors"
-	"os"
 	"time"
 )
 
@@ -12,9 +11,6 @@ import (
 // be told from a living one, and a process cannot be told from a later one with
 // its number. Leases expire on schedule here.
 const CanSweepOrphans = false
-
-// LockDir opens the directory. It locks nothing on this system.
-func LockDir(dir string) (*os.File, error) { return os.Open(dir) }
 
 // KillLeftovers always fails with errors.ErrUnsupported on this system.
 func KillLeftovers(Record, string, time.Duration) error { return errors.ErrUnsupported }

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket/internal/files"
 )
 
 // processFile is in a run's own directory and names its processes, for an
@@ -32,15 +34,7 @@ type processID struct {
 
 // write replaces the record in the run's directory dir in one step.
 func (r Record) write(dir string) error {
-	b, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	file := filepath.Join(dir, processFile)
-	if err := os.WriteFile(file+".new", append(b, '\n'), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(file+".new", file)
+	return files.WriteJSON(filepath.Join(dir, processFile), r) // no use after a restart of the machine
 }
 
 // ReadRecord reads the record in the state directory of a run.

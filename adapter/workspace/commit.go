@@ -8,7 +8,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/go-json-experiment/json"
 
@@ -136,7 +135,7 @@ func (g git) identityEnv(ctx context.Context) []string {
 
 // CommitMessage describes a commit: what a person said of it last, and whose it is.
 func (k *Locked) CommitMessage(about string) string {
-	subject, rest, _ := strings.Cut(strings.TrimSpace(printable(about)), "\n")
+	subject, rest, _ := strings.Cut(strings.TrimSpace(text.Printable(about)), "\n")
 	if subject == "" {
 		subject = "Work of " + k.TaskID
 	}
@@ -144,20 +143,10 @@ func (k *Locked) CommitMessage(about string) string {
 	if rest = strings.TrimSpace(rest); rest != "" {
 		message += text.Head(rest, 4<<10) + "\n\n"
 	}
-	if title := strings.TrimSpace(printable(k.Title)); title != "" {
+	if title := strings.TrimSpace(text.Printable(k.Title)); title != "" {
 		message += "Task: " + text.Head(strings.ReplaceAll(title, "\n", " "), 500) + "\n"
 	}
 	return message + "Picket-Task: " + k.TaskID + "\nPicket-Run: " + k.RunID + "\n"
-}
-
-// printable drops what could steer the terminal of who reads the history.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(text, "\uFFFD"))
 }
 
 // RedactedText stands for a secret in a text.

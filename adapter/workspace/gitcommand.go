@@ -155,7 +155,7 @@ func (e *gitError) Error() string {
 		return fmt.Sprintf("git: exit status %d (%s)", e.exit.Code, e.command)
 	}
 	// a filter may have written it
-	return "git: " + text.Head(strings.ReplaceAll(printable(e.stderr), "\n", "; "), 1024)
+	return "git: " + text.Head(strings.ReplaceAll(text.Printable(e.stderr), "\n", "; "), 1024)
 }
 
 func (e *gitError) Unwrap() error { return e.err }

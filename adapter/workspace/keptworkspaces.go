@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/files"
 )
 
 // CollectResult is what became of one kept workspace.
@@ -63,7 +64,7 @@ func (s KeptWorkspaces) List(ctx context.Context) ([]KeptWorkspace, error) {
 	all, err := List(dir)
 	for i := range all {
 		k, err := Lock(ctx, all[i], dir, root, 0)
-		all[i].InUse = errors.Is(err, ErrInUse)
+		all[i].InUse = errors.Is(err, files.ErrLocked)
 		if err != nil {
 			continue
 		}
@@ -117,7 +118,7 @@ func (s KeptWorkspaces) Collect(ctx context.Context, dry bool) ([]CollectResult,
 func (s KeptWorkspaces) collect(ctx context.Context, dir, root string, w KeptWorkspace, dry bool) CollectResult {
 	k, err := Lock(ctx, w, dir, root, 0)
 	switch {
-	case errors.Is(err, ErrInUse):
+	case errors.Is(err, files.ErrLocked):
 		w.InUse = true
 		return CollectResult{KeptWorkspace: w, Reason: "in use"}
 	case err != nil:

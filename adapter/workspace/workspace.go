@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/files"
 )
 
 const (
@@ -167,7 +168,7 @@ func (w *Store) findPrevious(ctx context.Context, lease picket.Lease) (last *Loc
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if errors.Is(err, ErrInUse) {
+		if errors.Is(err, files.ErrLocked) {
 			w.Log.Warn("the directory of the run before is still in use; it is left alone", "task", lease.TaskID,
 				"workspace", one.Path)
 			w.previousLocked = true

@@ -58,9 +58,6 @@ const (
 	pinFile    = "pinned"
 )
 
-// ErrInUse says that another process works with a directory.
-var ErrInUse = errors.New("it is in use by another process")
-
 // Locked is a workspace in the hands of this process.
 type Locked struct {
 	KeptWorkspace
@@ -82,7 +79,7 @@ func createWorkspaceRecord(ctx context.Context, stateDir, root string, lease pic
 	if err != nil {
 		return nil, err
 	}
-	lock, err := Flock(ctx, record, 0)
+	lock, err := files.LockDir(ctx, record, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -102,18 +99,10 @@ func createWorkspaceRecord(ctx context.Context, stateDir, root string, lease pic
 func (k *Locked) Save() error {
 	w := k.KeptWorkspace
 	w.Pinned, w.InUse = false, false // said by a file and by the lock
-	return ReplaceJSONInPlace(k.recordDir, recordFile, w)
+	return files.ReplaceJSON(filepath.Join(k.recordDir, recordFile), w)
 }
 
-// ReplaceJSONInPlace replaces a file in one step.
-func ReplaceJSONInPlace(dir, name string, v any) error {
-	fresh := filepath.Join(dir, name+".new")
-	if err := files.WriteJSON(fresh, v); err != nil {
-		return err
-	}
-	return os.Rename(fresh, filepath.Join(dir, name))
-}
-
+// Unlock gives the workspace back.
 func (k *Locked) Unlock() {
 	k.closeDir()
 	k.lock.Close()
@@ -127,12 +116,12 @@ func (k *Locked) closeDir() {
 	}
 }
 
-// Lock locks a workspace in root and reads its record again; errInUse when
+// Lock locks a workspace in root and reads its record again; files.ErrLocked when
 // another process has it.
 func Lock(ctx context.Context, w KeptWorkspace, stateDir, root string,
 	atMost time.Duration) (*Locked, error) {
 	record := filepath.Join(recordsDir(stateDir), w.Name)
-	lock, err := Flock(ctx, record, atMost)
+	lock, err := files.LockDir(ctx, record, atMost)
 	if err != nil {
 		return nil, err
 	}

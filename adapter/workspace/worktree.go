@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/files"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // sharedLockTimeout is how long one adapter waits for another that makes or deletes a
@@ -22,7 +24,7 @@ func (g git) lockShared(ctx context.Context) (*os.File, error) {
 	if err := g.withSharedDir(func(root *os.Root) error { return root.MkdirAll("picket", 0o700) }); err != nil {
 		return nil, err
 	}
-	return Flock(ctx, filepath.Join(g.common, "picket"), sharedLockTimeout)
+	return files.LockDir(ctx, filepath.Join(g.common, "picket"), sharedLockTimeout)
 }
 
 // addWorktree makes the worktree of a task in the empty directory of k. It reports
@@ -313,7 +315,7 @@ func (w *Store) retireForeign(ctx context.Context, repo Repository, other *Locke
 // An agent may have written its path, so no command that is to be run names it.
 func branchInUse(branch, dir string) error {
 	where := "another directory, whose name cannot be shown"
-	if printable(dir) == dir && !strings.ContainsAny(dir, "\n\t") {
+	if text.Printable(dir) == dir && !strings.ContainsAny(dir, "\n\t") {
 		where = shellQuoted(dir)
 	}
 	return picket.Refuse(picket.CodeStateConflict,

@@ -27,6 +27,7 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/demo"
 	"github.com/picket-dev/picket/cmd/picket/settings"
 	"github.com/picket-dev/picket/internal/devredis"
+	"github.com/picket-dev/picket/internal/files"
 )
 
 // budgetSummary is what `picket up` says of money.
@@ -214,17 +215,22 @@ func printReady(cmd *cobra.Command, cfg settings.Settings, url, data, keyFile, s
 // lives as long as the process, however it ends.
 func lockData(data string) (unlock func(), err error) {
 	path := filepath.Join(data, "up.lock")
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := files.LockFile(context.Background(), path, 0)
+	for end := time.Now().Add(lockPatience); errors.Is(err, files.ErrLocked); {
+		text, _ := os.ReadFile(path)
+		holder := strings.TrimSpace(string(text))
+		if pid, bad := strconv.Atoi(holder); bad != nil || !processDying(pid) || time.Now().After(end) {
+			return nil, picket.Refuse(picket.CodeStateConflict,
+				"Use it, stop it with `kill "+holder+"`, or give this one another --data.",
+				"picket up already runs with %s (pid %s)", data, holder)
+		}
+		time.Sleep(10 * time.Millisecond)
+		f, err = files.LockFile(context.Background(), path, 0)
+	}
 	if err != nil {
 		return nil, exit.Usagef("the data directory cannot be used: %v", err)
 	}
-	if holder, taken := lockFile(f); taken {
-		f.Close()
-		return nil, picket.Refuse(picket.CodeStateConflict,
-			"Use it, stop it with `kill "+holder+"`, or give this one another --data.",
-			"picket up already runs with %s (pid %s)", data, holder)
-	}
-	_ = f.Truncate(0)
+	_ = files.Truncate(f, 0)
 	_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	return func() { f.Close() }, nil
 }
@@ -232,22 +238,6 @@ func lockData(data string) (unlock func(), err error) {
 // lockPatience is how long the lock of a process that has ended is waited for: its
 // threads end one by one, and the last of them lets go.
 const lockPatience = 10 * time.Second
-
-// lockFile takes a lock, or answers the process that has it.
-func lockFile(f *os.File) (holder string, taken bool) {
-	for end := time.Now().Add(lockPatience); ; time.Sleep(10 * time.Millisecond) {
-		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			return "", false
-		}
-		text := make([]byte, 32)
-		n, _ := f.ReadAt(text, 0)
-		holder = strings.TrimSpace(string(text[:n]))
-		pid, err := strconv.Atoi(holder)
-		if err != nil || !processDying(pid) || time.Now().After(end) {
-			return holder, true
-		}
-	}
-}
 
 // processDying reports whether a process runs no more, though it may not be gone.
 func processDying(pid int) bool {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/picket-dev/picket/internal/files"
 )
 
 // A redis-server that was killed in the middle of writing a transaction cuts
@@ -37,7 +39,7 @@ func cutUnfinishedTransaction(dir string, log *slog.Logger) error {
 	}
 	log.Warn("an unfinished transaction was cut off: the store was killed while it wrote", "file", path, "bytes",
 		size-whole)
-	return errors.Join(f.Truncate(whole), f.Sync())
+	return files.Truncate(f, whole)
 }
 
 // newestAppendFile is the file that the manifest names last; empty without one.

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/picket-dev/picket/internal/files"
 	"github.com/picket-dev/picket/internal/rig/remains"
 )
 
@@ -244,7 +245,7 @@ func TestBrokenFileIsAClearError(t *testing.T) {
 func TestForeignStoreIsNotReused(t *testing.T) {
 	needRedis(t)
 	mine, other := t.TempDir(), start(t, t.TempDir())
-	lock, err := tryLock(mine)
+	lock, err := files.LockFile(t.Context(), filepath.Join(mine, lockName), 0)
 	if err != nil || lock == nil {
 		t.Fatal(lock, err)
 	}

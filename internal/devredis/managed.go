@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/picket-dev/picket/internal/files"
 )
 
 const (
@@ -43,8 +43,8 @@ func startServer(ctx context.Context, binary, why, dir string, maxMemory int64, 
 	}
 	giveUp := time.Now().Add(startTimeout)
 	for {
-		lock, err := tryLock(dir)
-		if err != nil {
+		lock, err := files.LockFile(ctx, filepath.Join(dir, lockName), 0) // nil: a store holds it
+		if err != nil && !errors.Is(err, files.ErrLocked) {
 			return nil, err
 		}
 		if lock != nil && binary == "" {
@@ -82,22 +82,6 @@ const (
 	logName  = "redis.log"
 	pidName  = "redis.pid"
 )
-
-// tryLock takes the lock of dir; nil without an error when a store holds it.
-func tryLock(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
-	}
-	return f, nil
-}
 
 // launch starts a child that inherits the lock, and waits until it answers.
 func (s *Server) launch(ctx context.Context, binary string, lock *os.File) error {

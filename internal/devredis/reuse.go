@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/picket-dev/picket/internal/files"
 )
 
 // errNoServer means that nothing answers at the socket (yet, or any more).
@@ -61,8 +63,9 @@ func (s *Server) watchReused(held net.Conn) {
 	defer held.Close()
 	_, _ = held.Read(make([]byte, 1)) // nothing is ever sent: it returns at the end
 	for {
-		if lock, err := tryLock(s.dir); lock != nil || err != nil {
-			if lock != nil {
+		lock, err := files.LockFile(context.Background(), filepath.Join(s.dir, lockName), 0)
+		if !errors.Is(err, files.ErrLocked) {
+			if err == nil {
 				lock.Close()
 			}
 			s.endErr = fmt.Errorf("redis-server (pid %d) ended; its log is %s", s.pid, filepath.Join(s.dir, logName))

@@ -1,7 +1,11 @@
-// Package text shortens texts for people.
+// Package text shortens and cleans texts: those for people, and untrusted ones of
+// agents, tools and callers.
 package text
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+)
 
 // Head returns at most the first n bytes of s. It never cuts a UTF-8 sequence in two.
 func Head(s string, n int) string {
@@ -26,6 +30,17 @@ func Tail(s string, n int) string {
 	return s
 }
 
+// ValidHead returns at most the first n bytes of s without bytes that are not UTF-8.
+func ValidHead(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }
+
+// Shorten is ValidHead for texts that a person reads: it ends a text that it cut with "…".
+func Shorten(s string, n int) string {
+	if len(s) > n {
+		return ValidHead(s, n) + "…"
+	}
+	return ValidHead(s, n)
+}
+
 // Excerpt returns at most the first n characters of s. It ends a text that it cut
 // with "…". Bytes that are not UTF-8 become U+FFFD.
 func Excerpt(s string, n int) string {
@@ -35,4 +50,49 @@ func Excerpt(s string, n int) string {
 		}
 	}
 	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+// Printable returns untrusted text without the characters that IsUnsafe names. Line
+// feeds and tabs stay, and other line separators become line feeds. Bytes that are not
+// UTF-8 become U+FFFD.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n', r == '\t':
+			return r
+		case r == '\u2028', r == '\u2029':
+			return '\n'
+		case IsUnsafe(r):
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// OneLine is Printable for text that has to stay on its line: line breaks and tabs
+// become spaces.
+func OneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n', r == '\t', r == '\r', r == '\u2028', r == '\u2029':
+			return ' '
+		case IsUnsafe(r):
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// IsUnsafe reports whether a character changes what a terminal or a page shows instead
+// of being shown. Such are control characters, line separators, and invisible characters,
+// some of which turn the direction of the text around them. The joiners of scripts and
+// emoji are safe.
+func IsUnsafe(r rune) bool {
+	switch {
+	case unicode.IsControl(r), r == '\u2028', r == '\u2029':
+		return true
+	case r == '\u200c', r == '\u200d', unicode.Is(unicode.Prepended_Concatenation_Mark, r):
+		return false
+	}
+	return unicode.Is(unicode.Cf, r)
 }

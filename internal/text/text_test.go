@@ -44,3 +44,49 @@ func TestExcerpt(t *testing.T) {
 		}
 	}
 }
+
+func TestValidHeadAndShorten(t *testing.T) {
+	for _, c := range []struct {
+		text        string
+		n           int
+		head, short string
+	}{
+		{"", 3, "", ""},
+		{"abc", 3, "abc", "abc"},
+		{"abcd", 3, "abc", "abc…"},
+		{"aü", 2, "a", "a…"},
+		{"a\xffb", 3, "ab", "ab"},
+		{"a\xffb", 2, "a", "a…"},
+	} {
+		if got := ValidHead(c.text, c.n); got != c.head {
+			t.Errorf("ValidHead(%q, %d) is %q, want %q", c.text, c.n, got, c.head)
+		}
+		if got := Shorten(c.text, c.n); got != c.short {
+			t.Errorf("Shorten(%q, %d) is %q, want %q", c.text, c.n, got, c.short)
+		}
+	}
+}
+
+func TestUntrustedText(t *testing.T) {
+	for _, c := range []struct {
+		rule, text         string
+		printable, oneLine string
+	}{
+		{"lines and tabs", "a\tb\nc", "a\tb\nc", "a b c"},
+		{"carriage return", "a\rb", "ab", "a b"},
+		{"line separators", "a\u2028b\u2029c", "a\nb\nc", "a b c"},
+		{"escape sequences", "a\x1b[2Jb\u009bc\x00\x7f", "a[2Jbc", "a[2Jbc"},
+		{"direction", "é\u202ea\u2066b\u200f", "éab", "éab"},
+		{"invisible", "a\u200b\ufeff\U000E0001b", "ab", "ab"},
+		{"joiners", "\u0646\u200c\u0647 👩\u200d🚀 \u0600", "\u0646\u200c\u0647 👩\u200d🚀 \u0600", "\u0646\u200c\u0647 👩\u200d🚀 \u0600"},
+		{"not UTF-8", "a\xffb", "a\uFFFDb", "a\uFFFDb"},
+		{"spaces", "a\u00a0b", "a\u00a0b", "a\u00a0b"},
+	} {
+		if got := Printable(c.text); got != c.printable {
+			t.Errorf("%s: Printable(%q) is %q, want %q", c.rule, c.text, got, c.printable)
+		}
+		if got := OneLine(c.text); got != c.oneLine {
+			t.Errorf("%s: OneLine(%q) is %q, want %q", c.rule, c.text, got, c.oneLine)
+		}
+	}
+}

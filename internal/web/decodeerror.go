@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // decodeRefusal turns a decoder's error into a refusal that names the member and
@@ -127,10 +128,7 @@ func memberName(pointer string) string {
 	if pointer == "" {
 		return "the body"
 	}
-	if len(pointer) > 200 {
-		pointer = strings.ToValidUTF8(pointer[:200], "") + "…"
-	}
-	return pointer
+	return text.Shorten(pointer, 200)
 }
 
 func wireKind(t reflect.Type) string {

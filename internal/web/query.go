@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // Query reads the parameters of a request as strictly as a body's decoder: one
@@ -41,9 +42,4 @@ func BadParameter(name, remedy, format string, args ...any) *picket.Error {
 }
 
 // Shortened is text of a caller's as it is repeated in an answer, 64 bytes of it.
-func Shortened(s string) string {
-	if len(s) > 64 {
-		s = s[:64] + "…"
-	}
-	return strings.ToValidUTF8(s, "")
-}
+func Shortened(s string) string { return text.Shorten(s, 64) }

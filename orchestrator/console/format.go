@@ -8,10 +8,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // templateFuncs are the functions of the templates. All text passes html/template's
@@ -19,7 +19,7 @@ import (
 var templateFuncs = template.FuncMap{
 	"when":   instantElement,
 	"left":   deadlineElement,
-	"plain":  plain,
+	"plain":  text.Printable,
 	"clip":   clip,
 	"pretty": indentJSON,
 	"short":  shortID,
@@ -98,55 +98,24 @@ func exactDuration(ms int64) string {
 	return fmt.Sprintf("%d h %02d min", int(d.Hours()), int(d.Minutes())%60)
 }
 
-// plain is text from outside without what could mislead a reader: control
-// characters, and invisible ones that turn the direction of the text around
-// them.
-func plain(text string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t' || r == '\u200c' || r == '\u200d' ||
-			unicode.Is(unicode.Prepended_Concatenation_Mark, r):
-			return r
-		case r == '\u2028' || r == '\u2029':
-			return '\n'
-		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
-			return -1
-		}
-		return r
-	}, text)
-}
-
-// clip is the beginning of a text, n characters of it.
-func clip(n int, text string) string {
-	text = plain(text)
-	if len(text) <= n {
-		return text
-	}
-	i := 0
-	for at := range text {
-		if i == n {
-			return text[:at] + "…"
-		}
-		i++
-	}
-	return text
-}
+// clip is the beginning of an untrusted text, n characters of it.
+func clip(n int, s string) string { return text.Excerpt(text.Printable(s), n) }
 
 // indentJSON is JSON for people: a text as it is, anything else indented, unless
 // that would be blanks for the most part. Numbers keep their digits.
 func indentJSON(raw picket.RawJSON) string {
-	var text string
+	var s string
 	if len(raw) == 0 || string(raw) == "null" {
 		return ""
 	}
-	if raw[0] == '"' && stdjson.Unmarshal(raw, &text) == nil {
-		return plain(text)
+	if raw[0] == '"' && stdjson.Unmarshal(raw, &s) == nil {
+		return text.Printable(s)
 	}
 	var out bytes.Buffer
 	if indentSize(raw) > 4*len(raw)+1024 || stdjson.Indent(&out, raw, "", "  ") != nil {
-		return plain(string(raw))
+		return text.Printable(string(raw))
 	}
-	return plain(out.String())
+	return text.Printable(out.String())
 }
 
 // indentSize is how many bytes indenting would add: for a deep structure, a

@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/text"
 	"github.com/picket-dev/picket/internal/web"
 )
 
@@ -62,8 +63,8 @@ func quoteJSON(text string) picket.RawJSON {
 
 // writeText is a text that a page has clipped, at full length. It is not a page:
 // nothing in it can become one.
-func (v *request) writeText(text string) error {
-	return v.Blob(http.StatusOK, echo.MIMETextPlainCharsetUTF8, []byte(plain(text)))
+func (v *request) writeText(s string) error {
+	return v.Blob(http.StatusOK, echo.MIMETextPlainCharsetUTF8, []byte(text.Printable(s)))
 }
 
 // reportText is a report at full length.

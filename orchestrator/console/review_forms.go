@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 func (v *request) readReviewInput(form string) reviewInput {
@@ -117,7 +118,7 @@ func (v *request) fixPage(typed reviewInput, problem error) error {
 		return err
 	}
 	if problem == nil {
-		typed.Title = clip(190, "Fix: "+strings.TrimPrefix(plain(t.Title), "Fix: "))
+		typed.Title = clip(190, "Fix: "+strings.TrimPrefix(text.Printable(t.Title), "Fix: "))
 		typed.Role, typed.Input, typed.InputAs = t.Role, fixInput(t, typed.Note), asText
 		typed.USD, typed.Tokens = t.BudgetEnvelope.USD.String(), strconv.FormatInt(t.BudgetEnvelope.Tokens, 10)
 	}

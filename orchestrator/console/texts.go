@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // The long texts of a task: what its runs printed and changed, its input, its
@@ -248,7 +249,7 @@ func showDiff(v *request) error {
 	t := textView{TaskID: v.Param("id"), Heading: "Changes", Empty: "No run has handed in changes."}
 	if len(all) > 0 {
 		t.Heading, t.Size = "Changes of "+shortID(all[0].RunID), int64(len(all[0].Diff))
-		whole := plain(all[0].Diff)
+		whole := text.Printable(all[0].Diff)
 		from := runeStart(whole, v.position("offset"))
 		part := firstLines(newExcerpt(whole[from:], diffPageBytes).Text, diffPageLines)
 		t.Diff = diffLines(part)

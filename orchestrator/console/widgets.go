@@ -9,6 +9,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // pageRows is how many rows a page has.
@@ -132,17 +133,17 @@ var ansiEscapes = regexp.MustCompile("\x1b(\\[[0-9;:?]*[ -/]*[@-~]|\\][^\x07\x1b
 // terminalText is what a program printed, as text: without colours, and each line as
 // a terminal would leave it after its last carriage return.
 func terminalText(data []byte) string {
-	text := ansiEscapes.ReplaceAllString(strings.ToValidUTF8(string(data), "\uFFFD"), "")
-	text = strings.ReplaceAll(text, "\r\n", "\n")
-	if strings.Contains(text, "\r") {
-		lines := strings.Split(text, "\n")
+	s := ansiEscapes.ReplaceAllString(strings.ToValidUTF8(string(data), "\uFFFD"), "")
+	s = strings.ReplaceAll(s, "\r\n", "\n")
+	if strings.Contains(s, "\r") {
+		lines := strings.Split(s, "\n")
 		for i, line := range lines {
 			line = strings.TrimSuffix(line, "\r")
 			lines[i] = line[strings.LastIndexByte(line, '\r')+1:]
 		}
-		text = strings.Join(lines, "\n")
+		s = strings.Join(lines, "\n")
 	}
-	return plain(text)
+	return text.Printable(s)
 }
 
 // excerpt is the beginning of a long text, cut at a line where it can be, and
@@ -153,13 +154,13 @@ type excerpt struct {
 	Size int // of the whole, in bytes
 }
 
-func newExcerpt(text string, n int) excerpt {
-	text = plain(text)
-	e := excerpt{Text: text, Size: len(text)}
-	if len(text) <= n {
+func newExcerpt(s string, n int) excerpt {
+	s = text.Printable(s)
+	e := excerpt{Text: s, Size: len(s)}
+	if len(s) <= n {
 		return e
 	}
-	cut := strings.ToValidUTF8(text[:n], "")
+	cut := text.Head(s, n)
 	if i := strings.LastIndexByte(cut, '\n'); i > n/2 {
 		cut = cut[:i]
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -9,15 +10,16 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/files"
 )
 
-// lockWait is longer than an adoption takes with its wait for the clock.
+// lockWait bounds the wait for the lock of the witness: another process may have been
+// stopped while it had it. It is longer than an adoption takes with its wait for the clock.
 const lockWait = 1500 * time.Millisecond
 
 // witness is what this machine knows of a namespace's store even when the store
@@ -89,11 +91,11 @@ func (w *witness) current() floorRecord { return *w.record.Load() }
 func (w *witness) withLock(do func() error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	unlock, err := lockFile(w.path + ".lock")
+	lock, err := files.LockFile(context.Background(), w.path+".lock", lockWait)
 	if err != nil {
 		return w.unwritable(err)
 	}
-	defer unlock()
+	defer lock.Close()
 	file, err := w.read()
 	if err != nil && w.current().isEmpty() {
 		return err // and else it is written again
@@ -159,52 +161,10 @@ func (w *witness) write(next floorRecord) error {
 	if err != nil {
 		return err
 	}
-	temp := w.path + ".new"
-	steps := []struct {
-		point string
-		do    func() error
-	}{
-		{"witness.write", func() error { return os.WriteFile(temp, append(text, '\n'), 0o600) }},
-		{"witness.fsync", func() error { return syncPath(temp) }},
-		{"witness.rename", func() error { return os.Rename(temp, w.path) }},
-		{"witness.dirsync", func() error { return syncPath(filepath.Dir(w.path)) }},
-	}
-	for _, s := range steps {
-		if w.fault != nil {
-			if err := w.fault(s.point); err != nil {
-				return err
-			}
+	return files.ReplaceInSteps(w.path, append(text, '\n'), func(step string) error {
+		if w.fault == nil {
+			return nil
 		}
-		if err := s.do(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func syncPath(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
-}
-
-// lockFile waits for its turn, but not for ever: another process may have been
-// stopped in the middle of its own. The lock ends with the process, too.
-func lockFile(path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	for end := time.Now().Add(lockWait); ; time.Sleep(5 * time.Millisecond) {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() { f.Close() }, nil
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(end) {
-			f.Close()
-			return nil, fmt.Errorf("another process holds %s: %w", path, err)
-		}
-	}
+		return w.fault("witness." + step)
+	})
 }

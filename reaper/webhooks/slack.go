@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // slackMessage is what Slack's incoming webhooks take, and others with them.
@@ -105,10 +106,6 @@ func (s *Sender) slackLink(taskID string) string {
 }
 
 // slackExcerpt cuts a text and makes one line of it, which links nowhere.
-func slackExcerpt(text string) string {
-	text = breakLinks.Replace(strings.Join(strings.Fields(text), " "))
-	if len(text) > maxSlackText/4 {
-		text = strings.ToValidUTF8(text[:maxSlackText/4], "") + "…"
-	}
-	return text
+func slackExcerpt(s string) string {
+	return text.Shorten(breakLinks.Replace(strings.Join(strings.Fields(s), " ")), maxSlackText/4)
 }

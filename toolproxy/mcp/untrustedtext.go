@@ -3,10 +3,10 @@ package mcp
 import (
 	stdjson "encoding/json"
 	"fmt"
-	"strings"
-	"unicode"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // What is repeated of what an upstream says in an error, in bytes.
@@ -18,19 +18,12 @@ const (
 // untrustedText is text of an upstream's as it is repeated to agents and in logs:
 // the beginning of it, without what steers a terminal or turns the direction of
 // text.
-func untrustedText(text string) string {
-	whole := len(text)
-	text = strings.ToValidUTF8(text[:min(whole, maxUntrustedText)], "")
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r) {
-			return -1
-		}
-		return r
-	}, text)
-	if whole > maxUntrustedText {
-		text += fmt.Sprintf("… (cut: it had %d bytes)", whole)
+func untrustedText(s string) string {
+	shown := text.Printable(text.ValidHead(s, maxUntrustedText))
+	if len(s) > maxUntrustedText {
+		shown += fmt.Sprintf("… (cut: it had %d bytes)", len(s))
 	}
-	return text
+	return shown
 }
 
 // boundedRPCError is an error that an upstream has answered, as far as it is repeated.

@@ -21,6 +21,7 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/internal/rfc16"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // Main runs one command line and returns the exit code of the process. The
@@ -228,7 +229,7 @@ func printReport(out, errs io.Writer, format string, report rfc16.Report) error 
 			fmt.Fprintf(out, "        expected: %s\n        got:      %s\n", term.OneLine(r.Expected),
 				term.OneLine(r.Got))
 			if r.Repeat != "" {
-				fmt.Fprintln(out, "        "+term.Printable(r.Repeat))
+				fmt.Fprintln(out, "        "+text.Printable(r.Repeat))
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // completingEvidence returns the evidence of the run that completed the task, or of the
@@ -43,10 +44,10 @@ func diffText(task string, ev *picket.Evidence, p term.Paint) string {
 		b.WriteString("nothing has been changed\n")
 		return b.String()
 	}
-	b.WriteString(term.Printable(ev.Diffstat))
+	b.WriteString(text.Printable(ev.Diffstat))
 	b.WriteString("\n")
 	for line := range strings.Lines(ev.Diff) {
-		b.WriteString(diffLine(strings.TrimSuffix(term.Printable(line), "\n"), p) + "\n")
+		b.WriteString(diffLine(strings.TrimSuffix(text.Printable(line), "\n"), p) + "\n")
 	}
 	if command := ev.DiffCommand(task); ev.Truncated && command != "" {
 		fmt.Fprintf(&b, "%s %s\n", p.Dim("the whole diff, in your checkout:"), command)

@@ -21,6 +21,7 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/cmd/picket/settings"
+	"github.com/picket-dev/picket/internal/files"
 )
 
 // NewConfig is `picket config`: the settings in force, and trust in a picket.yaml.
@@ -162,7 +163,7 @@ func runConfigTrust(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	if err := WriteFileAtomic(settings.TrustPath(path), append(record, '\n')); err != nil {
+	if err := files.WritePrivate(settings.TrustPath(path), append(record, '\n')); err != nil {
 		return err
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), term.OneLine(path)+" is trusted as it is now")

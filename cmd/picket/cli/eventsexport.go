@@ -21,6 +21,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/internal/files"
 )
 
 func newEventsExport() *cobra.Command {
@@ -335,7 +336,7 @@ func (x *eventExport) resumeFile() error {
 		}
 		whole, last = whole+int64(len(line)), line
 	}
-	if err := x.file.Truncate(whole); err != nil {
+	if err := files.Truncate(x.file, whole); err != nil {
 		return err
 	}
 	if _, err := x.file.Seek(whole, io.SeekStart); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // PrintError prints an error for a person: what happened, then what to do.
@@ -24,9 +25,9 @@ func PrintError(w io.Writer, root *cobra.Command, err error) {
 		return
 	}
 	paint := term.Painter(root.ErrOrStderr())
-	fmt.Fprintf(w, "%s %s\n", paint.Bad("picket:"), term.Printable(exit.Text(err)))
+	fmt.Fprintf(w, "%s %s\n", paint.Bad("picket:"), text.Printable(exit.Text(err)))
 	if remedy := exit.Remedy(err); remedy != "" {
-		fmt.Fprintf(w, "%s %s\n", paint.Dim("  fix:"), term.Printable(remedy))
+		fmt.Fprintf(w, "%s %s\n", paint.Dim("  fix:"), text.Printable(remedy))
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // NewHandoff is `picket handoff`: the questions that agents ask people.
@@ -103,8 +104,8 @@ func (s *Connection) printHandoff(ctx context.Context, cmd *cobra.Command, w io.
 			return err
 		}
 		describeHandoff(w, h, t)
-		if text := strings.TrimSpace(h.Work.Diffstat); text != "" {
-			fmt.Fprintf(w, "\n%s\n", term.Printable(text))
+		if stat := strings.TrimSpace(h.Work.Diffstat); stat != "" {
+			fmt.Fprintf(w, "\n%s\n", text.Printable(stat))
 		}
 		if h.State == picket.HandoffOpen {
 			next := append([]string{AnswerCommand(h)}, handoffAlternatives(h)...)

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/settings"
+	"github.com/picket-dev/picket/internal/files"
 )
 
 // Profile is where the commands find the server that `picket up` started last.
@@ -47,7 +47,7 @@ func saveProfile(p Profile) error {
 	if err != nil {
 		return err
 	}
-	return WriteFileAtomic(profilePath(), append(b, '\n'))
+	return files.WritePrivate(profilePath(), append(b, '\n'))
 }
 
 // SwitchProfile makes a server the one that the commands talk to, unless another
@@ -73,28 +73,6 @@ func (p Profile) reachable(ctx context.Context) bool {
 	s := NewConnection(p.URL, key)
 	_, err = s.Server.Stats(ctx)
 	return err == nil
-}
-
-// WriteFileAtomic replaces a private file in one step, so a reader never meets half
-// of it.
-func WriteFileAtomic(path string, content []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".picket-*") // 0600 by contract
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(content)
-	err = errors.Join(err, tmp.Sync(), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(tmp.Name())
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
 }
 
 // ReadSecret reads a one-line secret from a file that nobody else may read.

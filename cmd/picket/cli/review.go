@@ -15,6 +15,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // NewReview is `picket review`: results that wait for a decision.
@@ -147,8 +148,8 @@ func (s *Connection) printEvidence(ctx context.Context, cmd *cobra.Command, w io
 	for _, r := range trail[max(0, len(trail)-maxReportsPrinted):] {
 		fmt.Fprintf(w, "report %d, %s: %s\n", r.Seq, r.At.Time().Local().Format("15:04:05"), term.OneLine(r.Summary))
 	}
-	if text := OutputText(task.Output); strings.Contains(text, "\n") {
-		fmt.Fprintf(w, "\n%s\n", term.Printable(text))
+	if output := OutputText(task.Output); strings.Contains(output, "\n") {
+		fmt.Fprintf(w, "\n%s\n", text.Printable(output))
 	}
 	changes := func() error { return printChanges(cmd, s, task) }
 	if _, again := w.(*term.ViewBuffer); again {

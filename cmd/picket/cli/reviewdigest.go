@@ -18,6 +18,8 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/cmd/picket/settings"
+	"github.com/picket-dev/picket/internal/files"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // A decision carries the digest of the review that the person saw. What
@@ -40,7 +42,7 @@ func (s *Connection) saveDigest(task picket.Task) error {
 	}
 	path := s.digestPath(task.TaskID)
 	removeOldDigests(filepath.Dir(path))
-	return WriteFileAtomic(path, []byte(task.Review.Digest+"\n"))
+	return files.WritePrivate(path, []byte(task.Review.Digest+"\n"))
 }
 
 func removeOldDigests(dir string) {
@@ -94,8 +96,8 @@ func confirmDecision(cmd *cobra.Command, task picket.Task) error {
 		return nil
 	}
 	fmt.Fprintf(w, "%s %s\n", task.TaskID, term.OneLine(task.Title))
-	if text := strings.TrimSpace(term.Printable(OutputText(task.Output))); text != "" {
-		fmt.Fprintln(w, text)
+	if output := strings.TrimSpace(text.Printable(OutputText(task.Output))); output != "" {
+		fmt.Fprintln(w, output)
 	}
 	fmt.Fprintf(w, "type yes to %s it: ", cmd.Name())
 	typed, err := readLine(cmd.InOrStdin())
@@ -152,7 +154,7 @@ func (s *Connection) printBrief(ctx context.Context, w io.Writer, id string) (pi
 	}
 	ev, _, err := s.completingEvidence(ctx, task)
 	if err == nil && ev != nil {
-		fmt.Fprintf(w, "branch %s\n%s\n", term.OneLine(ev.Branch), strings.TrimRight(term.Printable(ev.Diffstat), "\n"))
+		fmt.Fprintf(w, "branch %s\n%s\n", term.OneLine(ev.Branch), strings.TrimRight(text.Printable(ev.Diffstat), "\n"))
 	}
 	return task, err
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // demoEnv is where a demo plays: a directory, a server of its own, and the
@@ -104,9 +105,9 @@ func (st *demoEnv) runShell(ctx context.Context, want int, command string) (stri
 }
 
 // printOutput shows what a program has printed.
-func (st *demoEnv) printOutput(text string) {
-	for line := range strings.Lines(text) {
-		fmt.Fprintln(st.out, "         | "+term.Printable(strings.TrimRight(line, "\n")))
+func (st *demoEnv) printOutput(output string) {
+	for line := range strings.Lines(output) {
+		fmt.Fprintln(st.out, "         | "+text.Printable(strings.TrimRight(line, "\n")))
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
-	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // A file that is ignored is described in a line that holds nothing of it raw.
@@ -22,7 +22,7 @@ func TestAnIgnoredFileCannotSteerTheTerminal(t *testing.T) {
 	cmd := &cobra.Command{}
 	cmd.SetErr(&said)
 	reportIgnored(cmd, ConfigFile{Path: "x\x1b[2J/picket.yaml", Local: true}, "unknown key \x1b]0;pwned\x07\u202e")
-	if line := strings.TrimSuffix(said.String(), "\n"); line == "" || line != term.Printable(line) {
+	if line := strings.TrimSuffix(said.String(), "\n"); line == "" || line != text.Printable(line) {
 		t.Errorf("reported: %q", line)
 	}
 }

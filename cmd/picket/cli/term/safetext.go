@@ -2,58 +2,22 @@ package term
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"regexp"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/picket-dev/picket/internal/text"
 )
 
-// OneLine keeps text from outside on its own line and away from the terminal's
-// control sequences.
-func OneLine(text string) string {
-	text = strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t' || r == '\r':
-			return ' '
-		case isUnsafeRune(r):
-			return -1
-		}
-		return r
-	}, text)
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
-// Printable keeps lines and drops what could steer a terminal.
-func Printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\n' && r != '\t' && isUnsafeRune(r) {
-			return -1
-		}
-		return r
-	}, text)
-}
-
-// isUnsafeRune reports whether a character changes what a terminal does or shows
-// instead of being shown: control characters, line separators, and invisible
-// ones, some of which turn the direction of the text around them. The joiners
-// of scripts and emoji stay.
-func isUnsafeRune(r rune) bool {
-	switch {
-	case unicode.IsControl(r), r == '\u2028', r == '\u2029':
-		return true
-	case r == '\u200c', r == '\u200d', unicode.Is(unicode.Prepended_Concatenation_Mark, r):
-		return false
-	}
-	return unicode.Is(unicode.Cf, r)
-}
+// OneLine keeps untrusted text on its own line and away from the terminal's control
+// sequences. Nothing becomes "-".
+func OneLine(s string) string { return cmp.Or(text.OneLine(s), "-") }
 
 // safeJSON writes characters that could steer a terminal as \u escapes. Valid
 // JSON has such characters only inside strings.
@@ -76,7 +40,7 @@ func safeJSON(v jsontext.Value) jsontext.Value {
 	return b
 }
 
-func isUnsafeInJSON(r rune) bool { return r >= 0x7f && isUnsafeRune(r) }
+func isUnsafeInJSON(r rune) bool { return r >= 0x7f && text.IsUnsafe(r) }
 
 // hasUnsafeText reports whether a string in a JSON value could steer a terminal once
 // its escapes are resolved.
@@ -87,7 +51,7 @@ func hasUnsafeText(v jsontext.Value) bool {
 		if err != nil {
 			return false
 		}
-		if t.Kind() == '"' && t.String() != Printable(t.String()) {
+		if t.Kind() == '"' && t.String() != text.Printable(t.String()) {
 			return true
 		}
 	}
@@ -114,35 +78,35 @@ func SafeOutput(w io.Writer) io.Writer {
 }
 
 func (t *safeWriter) Write(p []byte) (int, error) {
-	text := append(t.rest, p...)
-	whole := len(text)
-	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
-		if b := text[len(text)-i]; utf8.RuneStart(b) {
-			if !utf8.FullRune(text[len(text)-i:]) {
+	b := append(t.rest, p...)
+	whole := len(b)
+	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
+		if utf8.RuneStart(b[len(b)-i]) {
+			if !utf8.FullRune(b[len(b)-i:]) {
 				whole -= i
 			}
 			break
 		}
 	}
-	t.rest = bytes.Clone(text[whole:])
-	_, err := io.WriteString(t.w, safeText(string(text[:whole]), bool(Painter(t.w))))
+	t.rest = bytes.Clone(b[whole:])
+	_, err := io.WriteString(t.w, safeText(string(b[:whole]), bool(Painter(t.w))))
 	return len(p), err
 }
 
 // safeText keeps lines and, if asked, colours. A carriage return starts a line:
 // the text before it would be overwritten.
-func safeText(text string, coloured bool) string {
-	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
+func safeText(s string, coloured bool) string {
+	s = strings.ReplaceAll(strings.ReplaceAll(s, "\r\n", "\n"), "\r", "\n")
 	var b strings.Builder
 	from := 0
-	for _, at := range colorSequence.FindAllStringIndex(text, -1) {
-		b.WriteString(Printable(ansi.Strip(text[from:at[0]])))
+	for _, at := range colorSequence.FindAllStringIndex(s, -1) {
+		b.WriteString(text.Printable(ansi.Strip(s[from:at[0]])))
 		if coloured {
-			b.WriteString(text[at[0]:at[1]])
+			b.WriteString(s[at[0]:at[1]])
 		}
 		from = at[1]
 	}
-	b.WriteString(Printable(ansi.Strip(text[from:])))
+	b.WriteString(text.Printable(ansi.Strip(s[from:])))
 	if from > 0 && coloured {
 		b.WriteString("\x1b[m")
 	}

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // ShellJoin writes words so that a shell reads exactly them.
@@ -25,7 +27,7 @@ func ShellQuote(word string) string {
 		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:@%+,") == "" {
 		return word
 	}
-	return ShellQuoteHiding(word, isUnsafeRune)
+	return ShellQuoteHiding(word, text.IsUnsafe)
 }
 
 // ShellQuoteHiding quotes a word and writes the characters that are hidden as octets.
