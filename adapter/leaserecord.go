@@ -13,7 +13,6 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter/process"
 	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/internal/files"
 )

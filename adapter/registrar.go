@@ -13,7 +13,6 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter/workspace"
 	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/internal/files"
 )

@@ -37,7 +37,8 @@ func TestReplace(t *testing.T) {
 		if c.want != "" && (err != nil || string(got) != c.want) {
 			t.Errorf("%s: %v; the file holds %q", name, err, got)
 		}
-		if info, err := os.Stat(path); c.want != "" && (err != nil || info.Mode().Perm() != 0o600) && os.PathSeparator == '/' {
+		info, err := os.Stat(path)
+		if err != nil || c.want != "" && info.Mode().Perm() != 0o600 && os.PathSeparator == '/' {
 			t.Errorf("%s: the file has the mode %v, %v", name, info.Mode(), err)
 		}
 		if entries, _ := os.ReadDir(dir); len(entries) != 1 {

@@ -142,6 +142,7 @@ var mayImport = map[string][]string{
 // except for testsOnEngine; what joins more rooms is tested in cmd/picket.
 var mayImportInTests = []string{
 	"picket", "budget", "internal/rig/...", "internal/devredis", "internal/llmstub", "internal/seal", "internal/web",
+	"internal/text",
 	"orchestrator/lua", // read as text
 	"adapter/adaptertest",
 	"github.com/alicebob/miniredis/v2/...", "github.com/redis/go-redis/v9/...", "github.com/labstack/echo/v4/...",

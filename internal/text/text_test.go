@@ -78,7 +78,7 @@ func TestUntrustedText(t *testing.T) {
 		{"escape sequences", "a\x1b[2Jb\u009bc\x00\x7f", "a[2Jbc", "a[2Jbc"},
 		{"direction", "é\u202ea\u2066b\u200f", "éab", "éab"},
 		{"invisible", "a\u200b\ufeff\U000E0001b", "ab", "ab"},
-		{"joiners", "\u0646\u200c\u0647 👩\u200d🚀 \u0600", "\u0646\u200c\u0647 👩\u200d🚀 \u0600", "\u0646\u200c\u0647 👩\u200d🚀 \u0600"},
+		{"joiners", "n\u200ch 👩\u200d🚀 \u0600", "n\u200ch 👩\u200d🚀 \u0600", "n\u200ch 👩\u200d🚀 \u0600"},
 		{"not UTF-8", "a\xffb", "a\uFFFDb", "a\uFFFDb"},
 		{"spaces", "a\u00a0b", "a\u00a0b", "a\u00a0b"},
 	} {
