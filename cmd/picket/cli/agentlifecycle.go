@@ -114,11 +114,15 @@ func (s *Connection) awaitDrained(ctx context.Context, cmd *cobra.Command, a pic
 	fmt.Fprintf(talk, "%s drains, until %s at the latest\n", a.AgentID, a.DrainDeadlineAt)
 	incarnation := a.Incarnation
 	var raw jsontext.Value
-	wait := 100 * time.Millisecond
+	wait, away := 100*time.Millisecond, false
 	for held := -1; !a.Status.Gone() && a.Incarnation == incarnation; wait = min(wait*3/2, 2*time.Second) {
-		if n := len(s.leasesOf(ctx, a.AgentID)); n != held {
+		if n := len(s.leasesOf(ctx, a.AgentID)); n != held && !away {
 			held = n
 			fmt.Fprintf(talk, "it holds %s\n", Plural(n, "lease"))
+			if n == 0 {
+				fmt.Fprintf(talk, "it is deregistered at its next heartbeat, or after %ds without one\n",
+					a.Heartbeat.IntervalSeconds)
+			}
 		}
 		if Sleep(ctx, wait) != nil {
 			return exit.Status(exit.Interrupted)
@@ -129,6 +133,10 @@ func (s *Connection) awaitDrained(ctx context.Context, cmd *cobra.Command, a pic
 		} else if !errors.Is(err, picket.ErrUnknown) && ctx.Err() == nil {
 			return err
 		}
+		if err != nil && !away {
+			fmt.Fprintln(talk, "the server does not answer; going on when it does")
+		}
+		away = err != nil
 	}
 	reason := s.lastStatusReason(ctx, a.AgentID, since, incarnation)
 	if a.Incarnation != incarnation {
