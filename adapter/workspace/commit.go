@@ -15,10 +15,11 @@ import (
 	"github.com/picket-dev/picket/internal/text"
 )
 
-// Commit puts what is in a worktree onto the branch of its task and answers the
-// branch's commit. Done again, or after it was killed at any step, it comes to
-// the same. What the agent has committed itself, on whatever branch, stays part
-// of it.
+// Commit puts what is in a worktree onto the branch of its task and returns the id of the
+// branch's commit. It may be repeated, also after it was killed at any step. Commits of
+// the agent stay part of the history, no matter on which branch they are. The error is
+// ErrNotUsable, ErrGitTimeout or ErrLeaseEnded if these are the reason; what was not
+// committed stays in the directory.
 func (w *Store) Commit(ctx context.Context, k *Locked, message string) (string, error) {
 	if err := errors.Join(k.verify(), k.checkRetired()); err != nil {
 		return "", err
@@ -133,7 +134,9 @@ func (g git) identityEnv(ctx context.Context) []string {
 	return env
 }
 
-// CommitMessage describes a commit: what a person said of it last, and whose it is.
+// CommitMessage returns the message of a commit. about is untrusted text, such as the
+// summary of the last report: its first line becomes the subject, of at most 200 bytes.
+// The message ends with the title of the task and the ids of task and run.
 func (k *Locked) CommitMessage(about string) string {
 	subject, rest, _ := strings.Cut(strings.TrimSpace(text.Printable(about)), "\n")
 	if subject == "" {
@@ -149,7 +152,7 @@ func (k *Locked) CommitMessage(about string) string {
 	return message + "Picket-Task: " + k.TaskID + "\nPicket-Run: " + k.RunID + "\n"
 }
 
-// RedactedText stands for a secret in a text.
+// RedactedText replaces a secret in a text.
 const RedactedText = "[redacted]"
 
 // Bounds of evidence, before it is written as JSON, in bytes.
@@ -158,7 +161,10 @@ const (
 	maxDiffstat = 16 << 10
 )
 
-// Evidence is what the branch of a worktree has that its base has not.
+// Evidence describes what the branch of a worktree has changed since its base: the commit
+// tip against Locked.Base. It contains at most 160 KiB of the diff and 16 KiB of its
+// statistics; Truncated reports that there was more. hide is the credential that must
+// not occur in it.
 func (w *Store) Evidence(ctx context.Context, k *Locked, tip string,
 	hide picket.Secret) (picket.Evidence, error) {
 	g := w.git(k)
@@ -190,7 +196,8 @@ func (w *Store) Evidence(ctx context.Context, k *Locked, tip string,
 	return ev, nil
 }
 
-type evidenceBody struct {
+// EvidenceBody is evidence as it is sent to the tool proxy.
+type EvidenceBody struct {
 	Repository string               `json:"repository"`
 	Branch     string               `json:"branch"`
 	Base       string               `json:"base"`
@@ -200,12 +207,13 @@ type evidenceBody struct {
 	Files      []picket.ChangedFile `json:"files"`
 }
 
-func EvidenceBodyOf(ev picket.Evidence) evidenceBody {
-	return evidenceBody{ev.Repository, ev.Branch, ev.Base, ev.Diffstat, ev.Diff, ev.Truncated, ev.Files}
+// EvidenceBodyOf returns what is sent of evidence.
+func EvidenceBodyOf(ev picket.Evidence) EvidenceBody {
+	return EvidenceBody{ev.Repository, ev.Branch, ev.Base, ev.Diffstat, ev.Diff, ev.Truncated, ev.Files}
 }
 
-// RedactText makes text of git's that may be sent on: valid, and without the lease
-// token.
+// RedactText returns text that may be sent on: valid UTF-8, with RedactedText in place of
+// the secret hide.
 func RedactText(text string, hide picket.Secret) string {
 	if hide != "" {
 		text = strings.ReplaceAll(text, hide.Reveal(), RedactedText)

@@ -81,15 +81,17 @@ func (g git) outputHead(ctx context.Context, n int, args ...string) (text string
 	return out.text.String(), out.more, err
 }
 
-// Repository is where the worktrees of an adapter come from.
+// Repository is the repository that the worktrees of a Store are made from. The zero value
+// is none.
 type Repository struct {
 	git           // over the whole repository
 	top    string // the checkout that Config.Dir is in
 	prefix string // Config.Dir below top, such as "a/b"; empty at the top
 }
 
-// FindRepository looks at the directory an adapter works for and says what is
-// missing for worktrees.
+// FindRepository finds the repository that a directory is in. It refuses with a remedy if
+// worktrees cannot be made of it: git is missing, dir is not inside the files of a
+// repository, or the repository has no commit.
 func FindRepository(ctx context.Context, dir string, in GitContainment) (Repository, error) {
 	ask := func(args ...string) (string, error) {
 		return in.outputIn(ctx, dir, append([]string{"rev-parse"}, args...)...)

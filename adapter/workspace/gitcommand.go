@@ -15,18 +15,22 @@ import (
 	"github.com/picket-dev/picket/internal/text"
 )
 
-// GitTimeout is how long a git command and the processes that it starts may run.
+// GitTimeout is how long one git command, with all processes that it starts, may run.
 const GitTimeout = 10 * time.Second
 
-// GitContainment is how the processes of git commands are contained: like the
-// agent, in their own process tree, which is killed when the command has ended.
+// GitContainment is how the processes of git commands are contained. Like the agent, each
+// command has its own process tree, which is killed when the command has ended: filters
+// and hooks may be programs of the agent.
 type GitContainment struct {
-	Containment string   // as in CommandLauncher
-	Shim        []string // as in CommandLauncher
-	RunID       string   // of the run that the command is for; empty without one
-	StateDir    string   // the run's own directory; empty without one
-	// LeaseLeft is how long the processes of the lease may still live. Nil: the
-	// command is for no lease.
+	// Containment and Shim are as in [process.CommandLauncher].
+	Containment string
+	Shim        []string
+	// RunID is the run that the commands are for, and StateDir is the run's own directory.
+	// Both are empty for work beside a run.
+	RunID    string
+	StateDir string
+	// LeaseLeft is how long the processes of the lease may still live. Nil means that
+	// the commands are not for a lease.
 	LeaseLeft func() time.Duration
 }
 
@@ -131,9 +135,12 @@ func (c GitContainment) timeLeft(ctx context.Context) time.Duration {
 }
 
 var (
+	// ErrGitTimeout reports that a git command took longer than GitTimeout and was killed.
 	ErrGitTimeout = fmt.Errorf("killed after %s, the limit of each git command: the repository is too large, or a filter of its configuration too slow. "+
 		"Make git faster (docs/operations/workers.md, Large repositories), or use the workspace here or copy",
 		GitTimeout)
+	// ErrLeaseEnded reports that a git command was not started, because nothing may run
+	// after the lease.
 	ErrLeaseEnded = errors.New("not started, because the lease has ended")
 )
 

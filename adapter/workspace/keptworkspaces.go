@@ -15,27 +15,30 @@ import (
 	"github.com/picket-dev/picket/internal/files"
 )
 
-// CollectResult is what became of one kept workspace.
+// CollectResult is what became of one kept workspace in a collection.
 type CollectResult struct {
 	KeptWorkspace
-	Deleted bool   // or, of a dry run, due
-	Reason  string // for people
-	Err     error  // it is due, but could not be deleted
+	// Deleted reports that it was deleted or, in a dry run, that it is due.
+	Deleted bool
+	// Reason says why it was kept or deleted, for people.
+	Reason string
+	// Err is why a workspace that is due could not be deleted. Nil otherwise.
+	Err error
 }
 
-// KeptWorkspaces is the workspaces that adapters of this machine keep in a state
-// directory.
+// KeptWorkspaces are the workspaces that the adapters of this machine keep in one state
+// directory. The zero value is those of adapters with default settings.
 type KeptWorkspaces struct {
-	// StateDir is that of the adapters. Defaults to theirs.
+	// StateDir is the state directory of the adapters. Defaults to DefaultStateDir.
 	StateDir string
-	// WorkspaceRoot is that of the adapters. Defaults to "workspaces" in StateDir.
+	// WorkspaceRoot is the directory of their workspaces. Defaults to "workspaces" in
+	// StateDir.
 	WorkspaceRoot string
 	// Keep is how long a workspace is kept at least after the end of its run.
 	// Defaults to 0.
 	Keep time.Duration
-	// RunsOfTask answers the runs of a task, and the server's time, or an error where
-	// it is not known. Defaults to knowing nothing, so that everything stays
-	// until the time that is noted already.
+	// RunsOfTask returns the runs of a task and the server's time. Defaults to none: then
+	// every workspace stays until the time that is noted already.
 	RunsOfTask func(ctx context.Context, taskID string) ([]picket.Run, time.Time, error)
 }
 
@@ -55,7 +58,8 @@ func (s KeptWorkspaces) dirs() (stateDir, root string, err error) {
 	return stateDir, root, err
 }
 
-// List shows all workspaces, oldest first.
+// List returns all workspaces, oldest first, with what the server says of them now. A
+// workspace that another process works with has InUse set and is shown as it was noted.
 func (s KeptWorkspaces) List(ctx context.Context) ([]KeptWorkspace, error) {
 	dir, root, err := s.dirs()
 	if err != nil {
@@ -75,7 +79,8 @@ func (s KeptWorkspaces) List(ctx context.Context) ([]KeptWorkspace, error) {
 	return all, err
 }
 
-// Pin keeps a workspace until it is unpinned, whatever its task comes to.
+// Pin keeps the workspace of a name until it is unpinned, no matter how its task ends.
+// An unknown name is an error that is [fs.ErrNotExist].
 func (s KeptWorkspaces) Pin(name string, pinned bool) error {
 	dir, _, err := s.dirs()
 	if err != nil {
@@ -94,8 +99,10 @@ func (s KeptWorkspaces) Pin(name string, pinned bool) error {
 	return nil
 }
 
-// Collect deletes what is due; a dry run only says what that is. Work in a
-// worktree that is not on its branch yet is committed first.
+// Collect deletes the workspaces that are due and returns what became of each. A dry run
+// deletes nothing. Work in a worktree that is not on its branch yet is committed first;
+// if that fails, the workspace stays. The error reports that the records could not be
+// listed.
 func (s KeptWorkspaces) Collect(ctx context.Context, dry bool) ([]CollectResult, error) {
 	dir, root, err := s.dirs()
 	if err != nil {
@@ -225,6 +232,8 @@ func (w *Store) commitUnfinished(ctx context.Context, k *Locked) error {
 	return nil
 }
 
+// DefaultStateDir returns the state directory of adapters without a setting:
+// picket/adapter in $XDG_STATE_HOME, which itself defaults to ~/.local/state.
 func DefaultStateDir() (string, error) {
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "picket", "adapter"), nil

@@ -15,22 +15,25 @@ import (
 	"github.com/picket-dev/picket/internal/files"
 )
 
+// Kind is a way to give an agent a directory.
+type Kind string
+
 const (
-	Empty Kind = "empty" // a new directory of mode 0700 for every run
-	// Config.Dir itself, shared by all runs	// WorkspaceCopy is a copy of Config.Dir, at most 200,000 files of 4 GiB
+	// Empty is a new directory of mode 0700.
+	Empty Kind = "empty"
+	// Here is Store.Dir itself. All runs share it, and nothing is deleted or committed.
 	Here Kind = "here"
-	// together; links stay links, and what is neither file, directory nor link
-	// is left out.
+	// Copy is a copy of Store.Dir: at most 200,000 files, of 4 GiB together. Links stay
+	// links. What is neither a file, a directory nor a link is left out.
 	Copy Kind = "copy"
-	// WorkspaceWorktree is a git worktree at HEAD of the repository that
-	// Config.Dir is in, on the branch picket/{task}. What a run leaves is
-	// committed there and handed in as evidence.
+	// Worktree is a git worktree at HEAD of the repository that Store.Dir is in, on the
+	// branch picket/{task}. What a run leaves is committed there and handed in as
+	// evidence.
 	Worktree Kind = "worktree"
 )
 
-// Resume is what becomes of a task's directory in its next run. It needs the
-// directory to be on this machine; where it is not, the run begins afresh and
-// its task file reports it.
+// Resume is what becomes of a task's directory in the task's next run. If the directory
+// is not on this machine, the run gets a new one, and TaskWorkspace.Note says why.
 type Resume string
 
 const (
@@ -39,22 +42,27 @@ const (
 	ResumeFresh Resume = "fresh" // the next run begins as the first did
 )
 
-// TaskWorkspace tells an agent about the directory it works in.
+// TaskWorkspace tells an agent about the directory that it works in. It is the member
+// "workspace" of the task file.
 type TaskWorkspace struct {
-	Source Kind   `json:"source"`
-	Path   string `json:"path"`
+	Source Kind `json:"source"`
+	// Path is where the agent starts, an absolute path.
+	Path string `json:"path"`
+	// Branch is the branch of a Worktree, such as "picket/task_…". Empty for other kinds.
 	Branch string `json:"branch,omitempty"`
-	Base   string `json:"base,omitempty"`
-	// Resumed says what a later run of a task begins with: reuse or copy of the
-	// directory of the run before, its branch, or fresh. Empty in a first run.
+	// Base is the id of the commit at which the branch began. Empty for other kinds.
+	Base string `json:"base,omitempty"`
+	// Resumed is what a later run of a task begins with: "reuse" or "copy" of the
+	// directory of the run before, its "branch", or "fresh". Empty in a first run.
 	Resumed string `json:"resumed"`
-	Note    string `json:"note,omitempty"` // why it is not as the policy has it
+	// Note says why Resumed is not what Store.Resume asks for. Empty if it is.
+	Note string `json:"note,omitempty"`
 }
 
 const resumedBranch = "branch" // a new directory, with all that was committed
 
-// AgentFilesDir is the directory in every workspace for what the agent needs to
-// know. It is written again when a run begins.
+// AgentFilesDir is the directory in a workspace for the files that the agent reads, such
+// as task.json. It is written again when a run begins, and git does not see it.
 const AgentFilesDir = ".picket"
 
 // lockTimeout is how long a run waits for a directory that the run before it has
@@ -70,18 +78,29 @@ func previousLockTimeout(lease picket.Lease) time.Duration {
 	return lockTimeout
 }
 
-// Store makes the workspaces of runs, commits what is in them, and
-// deletes them.
+// Store makes the workspaces of runs, commits what is in them, and deletes them. It has
+// no defaults. Several adapters may use stores with the same directories at once: each
+// workspace is locked while one of them works with it.
 type Store struct {
-	StateDir string         // holds the records
-	Root     string         // holds the workspaces, with all links resolved
-	Dir      string         // the user's directory, as in the adapter's Config
-	Kind     Kind           // of new workspaces
-	Resume   Resume         // what becomes of the workspace of the run before
-	Repo     Repository     // that Dir is in; of WorkspaceWorktree
-	Git      GitContainment // of git commands
-	Log      *slog.Logger
-	OnStep   func(point string) // told of every step, for tests; may be nil
+	// StateDir holds the records of workspaces, an absolute path.
+	StateDir string
+	// Root holds the workspaces, an absolute path without links. See RealPath.
+	Root string
+	// Dir is the user's directory: the workspace Here, and what a Copy or a Worktree is
+	// made of.
+	Dir string
+	// Kind is the kind of new workspaces.
+	Kind Kind
+	// Resume is what becomes of the workspace of the run before.
+	Resume Resume
+	// Repo is the repository that Dir is in. It is needed for a Worktree only.
+	Repo Repository
+	// Git contains the git commands.
+	Git GitContainment
+	// Log gets warnings.
+	Log *slog.Logger
+	// OnStep is told the name of every step, for tests that stop there. It may be nil.
+	OnStep func(point string)
 
 	previousLocked bool // the run before still holds its workspace
 }
@@ -93,7 +112,10 @@ func (w *Store) step(point string) {
 	}
 }
 
-// Open gives a run its directory; nil when it is Config.Dir itself.
+// Open gives the run of a lease its directory, and describes it for the agent. The
+// directory stays locked until Locked.Unlock; it is nil for Here. Ids in the lease must
+// have been checked. Open waits up to 5 s for the directory of the run before, while
+// another process has it. An error means that the run has no directory.
 func (w *Store) Open(ctx context.Context, lease picket.Lease) (*Locked, TaskWorkspace, error) {
 	told := TaskWorkspace{Source: w.Kind, Path: w.Dir}
 	if w.Kind == Here {
@@ -203,7 +225,7 @@ func (w *Store) deleteUnfinished(ctx context.Context, one KeptWorkspace) error {
 	return w.Delete(ctx, k)
 }
 
-// ErrNotUsable says that a kept directory cannot be gone on in; it stays.
+// ErrNotUsable reports that a run cannot go on in a kept directory, which stays as it is.
 var ErrNotUsable = errors.New("the directory of the run before cannot be used")
 
 // reuse hands a directory on to the next run of its task.
@@ -274,8 +296,9 @@ func (w *Store) createNew(ctx context.Context, lease picket.Lease,
 	return k, resumed, k.Save()
 }
 
-// Delete deletes a directory and its record. Only its own tree is deleted:
-// links in it are deleted as links.
+// Delete deletes a workspace and its record. Links in the workspace are deleted, but not
+// what they lead to. The error is ErrNotUsable if another directory stands in its place;
+// then nothing is deleted. k must still be unlocked.
 func (w *Store) Delete(ctx context.Context, k *Locked) error {
 	if err := k.removeDir(); err != nil {
 		return err
@@ -288,9 +311,6 @@ func (w *Store) Delete(ctx context.Context, k *Locked) error {
 	}
 	return k.deleteRecord()
 }
-
-// Workspace is a way to give an agent a directory.
-type Kind string
 
 // BranchTip returns the commit of a workspace's branch, and "" if there is none.
 func (w *Store) BranchTip(ctx context.Context, k *Locked) string {

@@ -117,7 +117,9 @@ func (k *Locked) replacedError(err error) error {
 		ErrNotUsable, k.Path, why)
 }
 
-// OpenRoot answers the workspace, for its files.
+// OpenRoot opens the workspace for access to its files. Nothing outside of it can be
+// reached through the root. The error is ErrNotUsable if another directory stands in its
+// place.
 func (k *Locked) OpenRoot() (*os.Root, error) {
 	if err := k.openDir(); err != nil {
 		return nil, err
@@ -156,7 +158,7 @@ func openRealDir(path string) (*os.File, error) {
 	return openNoFollow(top, below)
 }
 
-// RealPath resolves the links of a path. What is not there yet has none.
+// RealPath returns a path without links. The end of the path need not exist yet.
 func RealPath(path string) (string, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) && filepath.Dir(path) != path {
@@ -247,7 +249,7 @@ func removeEntries(r *os.Root) error {
 	return err
 }
 
-// IsEmpty reports whether there is nothing in a directory but our own files.
+// IsEmpty reports whether there is nothing in the workspace except AgentFilesDir.
 func (k *Locked) IsEmpty() bool {
 	r, err := k.OpenRoot()
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -17,48 +18,63 @@ import (
 	"github.com/picket-dev/picket/internal/files"
 )
 
-// KeptWorkspace is a directory that runs of one task have worked in and that
-// outlives them. Its name is the id of the first of them.
+// KeptWorkspace is the record of a directory that runs of one task have worked in and
+// that outlives them.
 type KeptWorkspace struct {
-	Name   string   `json:"name"`
-	Path   string   `json:"path"`
-	Source Kind     `json:"source"`
-	TaskID string   `json:"taskId"`
-	RunID  string   `json:"runId"` // has it now, or had it last
-	Runs   []string `json:"runs"`  // all that had it, oldest first
-	// Attempt is the number of that run, which orders the workspaces of a task.
-	Attempt int    `json:"attempt"`
-	Title   string `json:"title"`
-	// Stage is making, ready or settled; what is making was never used.
+	// Name is the id of the first run.
+	Name string `json:"name"`
+	// Path is the directory, an absolute path that ends with Name.
+	Path   string `json:"path"`
+	Source Kind   `json:"source"`
+	TaskID string `json:"taskId"`
+	// RunID is the run that has the directory now, or had it last.
+	RunID string `json:"runId"`
+	// Runs are all runs that had it, oldest first.
+	Runs []string `json:"runs"`
+	// Attempt is the number of the run RunID. It orders the workspaces of a task.
+	Attempt int `json:"attempt"`
+	// Title is the title of the task, untrusted text.
+	Title string `json:"title"`
+	// Stage is StageReady or StageSettled, or "making" before the first use.
 	Stage     string         `json:"stage"`
 	CreatedAt picket.Instant `json:"createdAt"`
-	EndedAt   picket.Instant `json:"endedAt"`   // of the last run; null while it has not ended here
-	KeepUntil picket.Instant `json:"keepUntil"` // as the server last said; null while undecided
+	// EndedAt is the end of the last run. It is zero while that has not ended here.
+	EndedAt picket.Instant `json:"endedAt"`
+	// KeepUntil is what the server said last. It is zero while the task is not decided.
+	KeepUntil picket.Instant `json:"keepUntil"`
 	Pinned    bool           `json:"pinned"`
-	InUse     bool           `json:"inUse"` // a process has it now
+	// InUse reports that a process has it now.
+	InUse bool `json:"inUse"`
 
-	// Of a worktree: the checkout it was made from, the directory that all
-	// worktrees share, its own part of that, branch and the commit it began at.
+	// Repository is the checkout that a worktree was made from. It is empty for other
+	// kinds, as are the members below.
 	Repository string `json:"repository,omitempty"`
-	Common     string `json:"common,omitempty"`
-	Admin      string `json:"admin,omitempty"`
-	Branch     string `json:"branch,omitempty"`
-	Base       string `json:"base,omitempty"`
+	// Common is the git directory that all worktrees of the repository share, and Admin
+	// is the part of this worktree in it.
+	Common string `json:"common,omitempty"`
+	Admin  string `json:"admin,omitempty"`
+	// Branch is the branch of the task, and Base is the id of the commit at which it began.
+	Branch string `json:"branch,omitempty"`
+	Base   string `json:"base,omitempty"`
 
-	// Identity is that of the directory that the adapter made at Path.
+	// Identity identifies the directory that the adapter made at Path.
 	Identity *dirIdentity `json:"identity,omitempty"`
 }
 
 const (
-	stageMaking  = "making"
-	StageReady   = "ready"
+	stageMaking = "making"
+	// StageReady is the stage of a workspace that a run may use.
+	StageReady = "ready"
+	// StageSettled is that of a workspace whose last run has ended and whose work is on
+	// its branch.
 	StageSettled = "settled"
 
 	recordFile = "workspace.json"
 	pinFile    = "pinned"
 )
 
-// Locked is a workspace in the hands of this process.
+// Locked is a workspace that this process has locked. Its methods are not safe for
+// concurrent use. Changes of the record take effect with Save.
 type Locked struct {
 	KeptWorkspace
 	recordDir   string // the directory that holds its record
@@ -95,14 +111,14 @@ func createWorkspaceRecord(ctx context.Context, stateDir, root string, lease pic
 	return k, nil
 }
 
-// Save writes the record so that anyone who reads it finds the old or the new one.
+// Save writes the record. A reader finds the old or the new one whole.
 func (k *Locked) Save() error {
 	w := k.KeptWorkspace
 	w.Pinned, w.InUse = false, false // said by a file and by the lock
 	return files.ReplaceJSON(filepath.Join(k.recordDir, recordFile), w)
 }
 
-// Unlock gives the workspace back.
+// Unlock gives the workspace back. The directory and its record stay.
 func (k *Locked) Unlock() {
 	k.closeDir()
 	k.lock.Close()
@@ -116,8 +132,8 @@ func (k *Locked) closeDir() {
 	}
 }
 
-// Lock locks a workspace in root and reads its record again; files.ErrLocked when
-// another process has it.
+// Lock locks a workspace in root and reads its record again. It waits at most so long for
+// another process that has it; then the error is files.ErrLocked.
 func Lock(ctx context.Context, w KeptWorkspace, stateDir, root string,
 	atMost time.Duration) (*Locked, error) {
 	record := filepath.Join(recordsDir(stateDir), w.Name)
@@ -169,8 +185,8 @@ func isPinned(record string) bool {
 	return err == nil
 }
 
-// List reads all records, oldest first. One that cannot be read is left
-// out: its directory stays.
+// List reads all records in a state directory, oldest first. A record that cannot be read
+// is left out, and its directory stays.
 func List(stateDir string) ([]KeptWorkspace, error) {
 	entries, err := os.ReadDir(recordsDir(stateDir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -202,10 +218,20 @@ func deleteUnwrittenRecords(stateDir string, now time.Time) {
 
 // deleteRecord deletes the record; the directory is gone already.
 func (k *Locked) deleteRecord() error {
-	for _, name := range []string{pinFile, recordFile + ".new", recordFile} {
+	names := []string{pinFile}
+	entries, err := os.ReadDir(k.recordDir)
+	for _, e := range slices.Backward(entries) { // what a failed Save has left, then the record
+		if strings.HasPrefix(e.Name(), recordFile) {
+			names = append(names, e.Name())
+		}
+	}
+	for _, name := range names {
 		if err := os.Remove(filepath.Join(k.recordDir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
+	}
+	if err != nil {
+		return err
 	}
 	return os.Remove(k.recordDir)
 }
@@ -218,7 +244,8 @@ func readJSONFile(file string, v any) error {
 	return json.Unmarshal(b, v)
 }
 
-// PrivateDir makes root/name with mode 0700; it may exist from an earlier try.
+// PrivateDir makes the directory root/name with mode 0700, unless it exists, and returns
+// its path.
 func PrivateDir(root, name string) (string, error) {
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return "", err

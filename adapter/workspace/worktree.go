@@ -151,8 +151,9 @@ func (w *Store) repository() Repository {
 	return r
 }
 
-// Repair makes a worktree usable again that an adapter or a git has left in the
-// middle of something, and commits what the run before has left.
+// Repair makes a worktree usable again after its adapter or a git command was killed, and
+// commits what the run before has left. The error is ErrNotUsable if that is impossible,
+// for example because git does not know the worktree any more.
 func (w *Store) Repair(ctx context.Context, k *Locked) error {
 	if info, err := os.Stat(k.Admin); k.Admin == "" || err != nil || !info.IsDir() {
 		return fmt.Errorf("%w: git does not know it any more", ErrNotUsable)
