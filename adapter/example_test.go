@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
@@ -94,7 +95,7 @@ func (p *goroutine) Kill()                 { p.cancel() }
 func (p *goroutine) Containment() string   { return "" }
 
 // Agents need not be programs: a Launcher starts whatever runs for a lease.
-func ExampleLauncher() {
+func Example_launcher() {
 	server := adaptertest.New()
 	lease := server.Grant(adaptertest.Task{Title: "add"})
 	state, _ := os.MkdirTemp("", "picket")
@@ -145,4 +146,67 @@ func ExampleProxy() {
 	// 1 true <nil>
 	// token 1 was superseded true
 	// stale_fence -> Stop writing and exit.
+}
+
+// A holder that is not an adapter renews its lease itself, well before the window is
+// over. A renewal never revives a lease that has ended.
+func ExampleProxy_Renew() {
+	server := adaptertest.New()
+	lease := server.Grant(adaptertest.Task{Window: 30 * time.Second})
+	proxy := adapter.NewProxy(lease, "", server.HTTPClient())
+	ctx := context.Background()
+
+	renewed, err := proxy.Renew(ctx)
+	fmt.Println(time.Duration(renewed.LeaseTTLMs)*time.Millisecond, err)
+
+	server.Expire(lease.TaskID)
+	_, err = proxy.Renew(ctx)
+	fmt.Println("lost:", picket.CodeOf(err).Fenced())
+	// Output:
+	// 30s <nil>
+	// lost: true
+}
+
+// Watch waits for a change of the lease, so that its holder learns of the end at once and
+// not with its next renewal.
+func ExampleProxy_Watch() {
+	server := adaptertest.New()
+	lease := server.Grant(adaptertest.Task{})
+	proxy := adapter.NewProxy(lease, "", server.HTTPClient())
+	ctx := context.Background()
+
+	_, changed, err := proxy.Watch(ctx, 0) // does not wait
+	fmt.Println(changed, err)
+
+	server.Cancel(lease.TaskID)
+	watch, changed, err := proxy.Watch(ctx, 50*time.Second)
+	fmt.Println(changed, watch.State, err)
+	// Output:
+	// false <nil>
+	// true cancelled <nil>
+}
+
+// The events of Config.OnEvent follow a run from its lease to its report.
+func ExampleEvent() {
+	server := adaptertest.New()
+	lease := server.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
+	state, _ := os.MkdirTemp("", "picket")
+	defer os.RemoveAll(state)
+
+	worker, err := adapter.New(adapter.Config{
+		BaseURL: server.URL, HTTP: server.HTTPClient(), StateDir: state,
+		Command: []string{"true"},
+		OnEvent: func(e adapter.Event) { fmt.Println(e.Kind) },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, _ = worker.RunLease(context.Background(), lease)
+	// Output:
+	// acquired
+	// renewed
+	// launched
+	// ending
+	// ended
 }

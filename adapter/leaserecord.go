@@ -13,8 +13,8 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/internal/files"
+	"github.com/picket-dev/picket/internal/seal"
 )
 
 // The files in a run's own directory.

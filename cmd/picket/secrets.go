@@ -13,8 +13,8 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
-	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/internal/files"
+	"github.com/picket-dev/picket/internal/seal"
 )
 
 // The secret file holds one or two lines of 64 hexadecimal digits. The first
@@ -48,12 +48,7 @@ func loadSealer(path string) (*seal.Sealer, error) {
 // ensureSealer makes the secret file when it is missing.
 func ensureSealer(path string) (*seal.Sealer, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		if err := cli.WriteFileAtomic(path, []byte(hex.EncodeToString(randomKey())+"\n")); err != nil {
-		key := make([]byte, 32)
-		if _, err := rand.Read(key); err != nil {
-			return nil, err
-		}
-		if err := files.WritePrivate(path, []byte(hex.EncodeToString(key)+"\n")); err != nil {
+		if err := files.WritePrivate(path, []byte(hex.EncodeToString(randomKey())+"\n")); err != nil {
 			return nil, err
 		}
 	}
@@ -67,15 +62,8 @@ func ensureAdminKey(path, namespace string) (picket.Secret, error) {
 		return key, err
 	}
 	key = picket.Secret(picket.KeyPrefix + namespace + "_" + base64.RawURLEncoding.EncodeToString(randomKey()))
-	if err := cli.WriteFileAtomic(path, []byte(key.Reveal()+"\n")); err != nil {
-		return "", fmt.Errorf("keep the admin key: %w", err)
-	random := make([]byte, 32)
-	if _, err := rand.Read(random); err != nil {
-		return "", false, err
-	}
-	key = picket.Secret(picket.KeyPrefix + namespace + "_" + base64.RawURLEncoding.EncodeToString(random))
 	if err := files.WritePrivate(path, []byte(key.Reveal()+"\n")); err != nil {
-		return "", false, fmt.Errorf("keep the admin key: %w", err)
+		return "", fmt.Errorf("keep the admin key: %w", err)
 	}
 	return key, nil
 }
