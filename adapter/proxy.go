@@ -65,18 +65,16 @@ func (p *Proxy) call(ctx context.Context, as *client.Client, method, path string
 
 // Reclaim takes a lease from before an adoption of the store over into it: the
 // fencing token rises, the lease token stays. Any other lease is left as it is.
-func (p *Proxy) Reclaim(ctx context.Context) (picket.Renewal, error) {
-	var r picket.Renewal
-	err := p.client.Call(ctx, http.MethodPost, "/v1/lease/reclaim", struct{}{}, &r,
+func (p *Proxy) Reclaim(ctx context.Context) (r picket.Renewal, err error) {
+	err = p.client.Call(ctx, http.MethodPost, "/v1/lease/reclaim", struct{}{}, &r,
 		client.WithHeader("X-Fencing-Token", p.fence))
 	return r, err
 }
 
 // Renew extends the lease by its window, counted by the store from now. It
 // never revives a lease that has ended.
-func (p *Proxy) Renew(ctx context.Context) (picket.Renewal, error) {
-	var r picket.Renewal
-	err := p.post(ctx, "/v1/lease/renew", struct{}{}, &r)
+func (p *Proxy) Renew(ctx context.Context) (r picket.Renewal, err error) {
+	err = p.post(ctx, "/v1/lease/renew", struct{}{}, &r)
 	return r, err
 }
 
@@ -203,9 +201,8 @@ func (p *Proxy) Tool(ctx context.Context, name string, in, out any, opts ...clie
 }
 
 // Report pins a progress report.
-func (p *Proxy) Report(ctx context.Context, r picket.Progress, opts ...client.Option) (picket.Reported, error) {
-	var out picket.Reported
-	err := p.Tool(ctx, "report_progress", r, &out, opts...)
+func (p *Proxy) Report(ctx context.Context, r picket.Progress, opts ...client.Option) (out picket.Reported, err error) {
+	err = p.Tool(ctx, "report_progress", r, &out, opts...)
 	return out, err
 }
 
@@ -235,16 +232,14 @@ func (p *Proxy) Fail(ctx context.Context, reason string, retryable bool) (picket
 }
 
 // RequestHelp ends the lease and parks the task until a person answers.
-func (p *Proxy) RequestHelp(ctx context.Context, req picket.HelpRequest) (picket.HelpRequested, error) {
-	var out picket.HelpRequested
-	err := p.Tool(ctx, "request_human_help", req, &out)
+func (p *Proxy) RequestHelp(ctx context.Context, req picket.HelpRequest) (out picket.HelpRequested, err error) {
+	err = p.Tool(ctx, "request_human_help", req, &out)
 	return out, err
 }
 
 // Task reads the task the lease is on.
-func (p *Proxy) Task(ctx context.Context) (picket.Task, error) {
-	var out picket.Task
-	err := p.Tool(ctx, "get_task", nil, &out)
+func (p *Proxy) Task(ctx context.Context) (out picket.Task, err error) {
+	err = p.Tool(ctx, "get_task", nil, &out)
 	return out, err
 }
 
@@ -258,8 +253,7 @@ func (p *Proxy) Evidence(ctx context.Context, ev picket.Evidence) error {
 // Usage says what the agent's own output tells of its use of models, in figures
 // that only grow: the difference to those said before is charged. Like every
 // evidence it is accepted until 15 minutes after the lease ended.
-func (p *Proxy) Usage(ctx context.Context, u picket.UsageReport) (picket.Usage, error) {
-	var out picket.Usage
-	err := p.post(ctx, "/v1/run/usage", u, &out)
+func (p *Proxy) Usage(ctx context.Context, u picket.UsageReport) (out picket.Usage, err error) {
+	err = p.post(ctx, "/v1/run/usage", u, &out)
 	return out, err
 }

@@ -170,29 +170,15 @@ func (l Listing[T]) Print(w io.Writer, format string, raw jsontext.Value) error 
 			}
 		}()
 	}
-	switch format {
-	case "json", "yaml":
+	table := format == "table" || format == "wide"
+	switch {
+	case format == "json" || format == "yaml":
 		return term.PrintValue(w, format, raw)
-	case "jsonl":
-		for _, r := range raws {
-			if err := term.PrintValue(w, "jsonl", r); err != nil {
-				return err
-			}
-		}
-		return nil
-	case "name":
-		for _, item := range items {
-			fmt.Fprintln(w, l.Name(item))
-		}
-		return nil
-	}
-	if len(items) == 0 {
+	case table && len(items) == 0:
 		fmt.Fprintln(term.NotesWriter(l.Cmd, w), l.Empty)
 		return nil
-	}
-	if l.order != nil {
+	case table && l.order != nil:
 		items = l.order(items)
 	}
-	term.PrintTable(w, l.Columns, items, format == "wide")
-	return nil
+	return term.PrintList(w, format, items, raws, l.Columns, l.Name)
 }

@@ -30,17 +30,24 @@ func PrintItemsTo[T any](w io.Writer, format string, items []T, columns []Column
 		}
 		raws = append(raws, raw)
 	}
-	switch format {
-	case "name":
-		for _, item := range items {
-			fmt.Fprintln(w, name(item))
-		}
-	case "json", "yaml":
+	if format == "json" || format == "yaml" {
 		raw, err := json.Marshal(raws)
 		if err != nil {
 			return err
 		}
 		return PrintValue(w, format, raw)
+	}
+	return PrintList(w, format, items, raws, columns, name)
+}
+
+// PrintList prints each item of a list: its name, its JSON in a line, or a row of a table.
+func PrintList[T any](w io.Writer, format string, items []T, raws []jsontext.Value, columns []Column[T],
+	name func(T) string) error {
+	switch format {
+	case "name":
+		for _, item := range items {
+			fmt.Fprintln(w, name(item))
+		}
 	case "jsonl":
 		for _, raw := range raws {
 			if err := PrintValue(w, format, raw); err != nil {
