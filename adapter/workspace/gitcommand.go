@@ -119,6 +119,10 @@ func (c GitContainment) run(ctx context.Context, g gitCommand, out io.Writer) er
 		return nil
 	}
 	failed.stderr, failed.err = strings.TrimSpace(said.String()), context.Cause(ctx)
+	held := c.LeaseLeft == nil || c.LeaseLeft() > 0
+	if failed.err == nil && held && process.BootClock() >= job.KillAt {
+		failed.err = ErrGitTimeout // the tree was killed in time, just before ctx ended
+	}
 	return failed
 }
 
