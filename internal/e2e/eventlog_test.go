@@ -142,6 +142,15 @@ func (w *testEnv) leased(task string, token int64) picket.Event {
 	})
 }
 
+// exited waits until the exit of the run under a token is known. It is part of the
+// review: a decision before it would be refused, because the review has changed.
+func (w *testEnv) exited(task string, token int64) {
+	w.t.Helper()
+	w.event(fmt.Sprintf("exit of run %d of %s", token, task), func(ev picket.Event) bool {
+		return ev.Type == picket.EventRunExited && ev.TaskID == task && ev.FencingToken == token
+	})
+}
+
 // String is the log for a person, without its payloads.
 func (j *eventLog) String() string {
 	var b strings.Builder

@@ -48,6 +48,7 @@ exec picket tool request_human_help --question "Which database?" --options live 
 		t.Errorf("the task file has no answer:\n%s", file)
 	}
 	w.refused(4, picket.CodeStateConflict, "handoff", "answer", id, "--text", "live")
+	w.exited(task.TaskID, 2)
 	w.ok("review", "approve", task.TaskID)
 	w.refused(4, picket.CodeTaskClosed, "handoff", "answer", id, "--text", "live")
 	if got := w.api(http.MethodPost, "/handoffs/"+id+"/answer",

@@ -203,6 +203,7 @@ read x <"$E2E/two"; picket tool mark_complete --output done`)
 	}
 	w.give("two")
 	w.of(task.TaskID, picket.EventTaskReview)
+	w.exited(task.TaskID, 1)
 	gone(t, "the agent", agent)
 	if got := w.task(task.TaskID); got.Attempts != 1 || got.Failures != 0 || string(got.Output) != `"done"` {
 		t.Errorf("%d attempts, %d failures, output %s", got.Attempts, got.Failures, got.Output)
