@@ -131,3 +131,33 @@ func TestStateDiagramShowsTheTaskTransitions(t *testing.T) {
 	})
 	expectSame(t, "docs/concepts.md, state diagram", got, want)
 }
+
+var (
+	whereRow   = regexp.MustCompile(`(?m)^\| Where [^|]*\\? \| ` + "`([^`]+)`" + ` \| (.*) \|$`)
+	whereFile  = regexp.MustCompile("`([a-z_/]+\\.(?:go|lua))`(?: \\(([^)]*)\\))?")
+	whereNames = regexp.MustCompile("`([A-Za-z_]+)`")
+)
+
+// The page of the architecture says where to look: at most two files of one folder
+// answer a question, and they define the functions that are named.
+func TestWhereToLook(t *testing.T) {
+	rows := whereRow.FindAllStringSubmatch(readPage(t, "docs/architecture.md"), -1)
+	if len(rows) < 8 {
+		t.Fatalf("%d rows were found", len(rows))
+	}
+	for _, row := range rows {
+		files := whereFile.FindAllStringSubmatch(row[2], -1)
+		if len(files) == 0 || len(files) > 2 {
+			t.Errorf("%d files answer: %s", len(files), row[0])
+		}
+		for _, file := range files {
+			text := readPage(t, filepath.Join(row[1], file[1]))
+			for _, name := range whereNames.FindAllStringSubmatch(file[2], -1) {
+				defined := regexp.MustCompile(`(?m)^(?:local )?func(?:tion)? (?:\([^)]*\) )?` + name[1] + `\(`)
+				if !defined.MatchString(text) {
+					t.Errorf("%s/%s does not define %s", row[1], file[1], name[1])
+				}
+			}
+		}
+	}
+}
