@@ -142,7 +142,7 @@ type EventQuery struct {
 	Limit  int // 1 to 1,000, default 100
 	// Audit reads the audit log instead of the log.
 	Audit bool
-	// NoticesOnly leaves out what is none, see Event.Notice.
+	// NoticesOnly leaves out events that are not notices; see Event.Notice.
 	NoticesOnly bool
 	// NewestFirst reads the newest first: After is then the lowest number read so far, 0
 	// the end of the log.

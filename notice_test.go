@@ -6,8 +6,8 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// A change of state that people want to hear of is one notice; what only moves
-// a task on is none.
+// A change of state that matters to people is one notice. A change that only moves a task on is not
+// a notice.
 func TestNoticeTypes(t *testing.T) {
 	event := func(kind, data string) picket.Event {
 		return picket.Event{Type: kind, Data: picket.RawJSON(data)}

@@ -156,7 +156,7 @@ func (t *Thresholds) Config() HeartbeatConfig {
 	return HeartbeatConfig{of(t.IntervalSeconds), of(t.UnhealthyAfterSeconds), of(t.DeadAfterSeconds)}
 }
 
-// CheckDrainTimeout checks a drain timeout in seconds; nil is none given.
+// CheckDrainTimeout checks a drain timeout in seconds. nil means that none was given.
 func CheckDrainTimeout(field string, seconds *int) error {
 	if seconds == nil {
 		return nil

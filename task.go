@@ -37,7 +37,7 @@ type TaskSpec struct {
 	Trace *Trace `json:"-"`
 }
 
-// Retry says which ends of a run are tried again by themselves.
+// Retry says which ends of a run are tried again automatically.
 type Retry struct {
 	// failures after which the task escalates, 1 to 100; default 3
 	MaxAttempts *int        `json:"maxAttempts,omitempty"`

@@ -113,9 +113,9 @@ type Config struct {
 	// 64 MiB.
 	LogLimit int64
 
-	// Linger is what an agent that called mark_complete or request_human_help
-	// gets to end on its own; negative is none. Defaults to 10 s, or a minute for
-	// a coding agent of Preset, which tells what it has cost at its very end.
+	// Linger is how long an agent that called mark_complete or request_human_help may take to exit.
+	// A negative value gives it no time. Defaults to 10 s, or a minute for a coding agent of
+	// Preset, which tells what it has cost at its very end.
 	Linger time.Duration
 	// Grace is what lies between SIGTERM and SIGKILL; negative is nothing.
 	// Defaults to 5 s.

@@ -188,7 +188,7 @@ func (w *dispatcher) afterRegistration(s *registration) error {
 	err := s.endCause()
 	log := w.cfg.Log.With("agent", w.cfg.AgentID, "incarnation", s.incarnation)
 	switch {
-	case endedByDrain(err): // before this side had heard of it
+	case endedByDrain(err): // before this side knew of it
 		log.Warn("drained by the registry", "err", err)
 		return w.waitForRuns(nil)
 	case endedOnPurpose(err):

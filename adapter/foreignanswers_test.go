@@ -146,8 +146,8 @@ func TestDeadlineBeforeTheRegistration(t *testing.T) {
 	})
 }
 
-// A task whose result was handed in is none in progress, though its output is
-// still on its way.
+// A task whose result was handed in is not in progress any more, even if its output is still on its
+// way.
 func TestHandedInIsNotInProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, s := newScriptedAdapter(t, func(p *scriptedProcess) {

@@ -21,8 +21,8 @@ type HealthConfig struct {
 	// DeadAfter is the silence that ends all work, at least twice
 	// UnhealthyAfter. Defaults to 300 s.
 	DeadAfter time.Duration
-	// DrainTimeout is what running agents get to finish in a drain; negative is
-	// none. Defaults to 120 s.
+	// DrainTimeout is how long running agents may take to finish in a drain. A negative value gives
+	// them no time. Defaults to 120 s.
 	DrainTimeout time.Duration
 }
 

@@ -35,9 +35,9 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// A workspace goes when the server has said so and the time has come by both
-// clocks, and never while it is pinned, in use, undecided or unknown. What was
-// not committed is on the branch by then.
+// A workspace is deleted when the server allows it and both clocks agree that it is due. It is
+// never deleted while it is pinned, in use, undecided or unknown. What was not committed is on the
+// branch by then.
 func TestExpiredWorkspacesAreDeleted(t *testing.T) {
 	rig.SkipShort(t)
 	w := newWorktreeFixture(t)

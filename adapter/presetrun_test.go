@@ -78,7 +78,7 @@ func TestNoAgentIsStartedWithoutItsTools(t *testing.T) {
 	}
 }
 
-// Nor is it on nothing.
+// It is not started on an empty envelope either.
 func TestNoAgentIsStartedWithoutBudget(t *testing.T) {
 	for _, tc := range []struct {
 		left budget.Envelope
@@ -105,8 +105,7 @@ func TestNoAgentIsStartedWithoutBudget(t *testing.T) {
 	}
 }
 
-// An agent whose use of models has come to more than there was is stopped after
-// it said so.
+// An agent that reports more use of models than its envelope had is stopped.
 func TestAnAgentThatHasSpentTooMuchIsStopped(t *testing.T) {
 	r := newRecordedAgent(t, agents.PresetOpenCode, "head -3 $RECORDED/opencode-done.jsonl\nexec sleep 600")
 	r.cfg.Grace = time.Second

@@ -135,10 +135,10 @@ func (m *registrar) withdraw(ctx context.Context) {
 	m.deregistered, _ = m.deregisterStale(ctx)
 }
 
-// deregisterStale takes the place of a registration that was made from this state
-// directory, and of which nobody is left. Of any other that lives, it waits for
-// the end: two that take turns would end each other's work. An id of another
-// key is none to wait for: it stays with that key.
+// deregisterStale removes a registration that was made from this state directory and whose process
+// is dead. If another registration of the id is alive, it waits for its end, because two adapters
+// that take turns would end each other's work. It does not wait for an id that belongs to another
+// key.
 func (m *registrar) deregisterStale(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
@@ -166,14 +166,13 @@ func (m *registrar) deregisterStale(ctx context.Context) (bool, error) {
 	return err == nil, nil
 }
 
-// agentIDLock is an agent id in the hands of this process. One that was given, rather
-// than made here, has a directory under a lock that the kernel drops when the
-// process ends: who gets it knows that the process before is dead, and finds
-// there what that one had registered as.
+// agentIDLock is this process's exclusive use of an agent id. A configured id has a directory and a
+// lock that the kernel drops when the process ends. The next process that gets the lock knows that
+// the earlier one is dead, and finds in the directory how it was registered.
 type agentIDLock struct {
 	dir       string // empty: there is none
 	lock      *os.File
-	instances []string // of registrations of whom nobody is left, or that are our own
+	instances []string // of registrations whose process is dead, or that are our own
 	warned    bool
 }
 
@@ -187,7 +186,7 @@ type agentIDRecord struct {
 // agentIDsDir holds one directory for each given agent id.
 const agentIDsDir = "agents"
 
-// lockAgentID takes the seat of the agent id, and waits while another process here has
+// lockAgentID takes the lock of the agent id, and waits while another process on this machine has
 // it.
 func (m *registrar) lockAgentID(ctx context.Context) error {
 	if m.idLock != nil {
@@ -279,8 +278,8 @@ func (s *agentIDLock) warnTaken(log *slog.Logger, there picket.Agent) {
 			there.AgentID)
 }
 
-// unlockAgentID gives the id to anyone who comes next; one that is not in the registry
-// any more leaves nothing behind.
+// unlockAgentID releases the lock of the id. If the id is not in the registry any more, its
+// directory is deleted.
 func (m *registrar) unlockAgentID() {
 	s := m.idLock
 	if s == nil || s.dir == "" {

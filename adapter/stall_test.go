@@ -174,8 +174,8 @@ func TestSuspendIsNoSilence(t *testing.T) {
 	})
 }
 
-// An agent whose processes are all stopped is killed after 10 s, whatever
-// stall_after says; a shorter stop is none of our business.
+// An agent whose processes are all stopped is killed after 10 s, whatever stall_after is. A shorter
+// stop has no effect.
 func TestHungAgentIsEnded(t *testing.T) {
 	for _, tt := range []struct {
 		stopped time.Duration

@@ -32,8 +32,8 @@ func TestAStateThatWasPutBackIsNoticed(t *testing.T) {
 	}
 }
 
-// Until an orchestrator notices it, who grants nothing goes by what was put
-// back, even past an adoption; from then on tokens are above all that was told.
+// Until an orchestrator notices the restore, processes that grant nothing use the state that was
+// put back, even after an adoption. From then on, tokens are above all earlier ones.
 func TestWhoGrantsNothingDoesNotNoticeAStatePutBack(t *testing.T) {
 	f := openFixture(t, rig.Real(t))
 	defer f.Close()

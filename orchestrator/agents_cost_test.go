@@ -11,9 +11,9 @@ import (
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
-// What a heartbeat costs does not depend on how many agents there are, nor does
-// what a reaper does while all of them are healthy: by the server's own count
-// of commands, those inside scripts included, which knows no noise.
+// The cost of a heartbeat does not depend on how many agents there are. Neither does the work of a
+// reaper while all of them are healthy. Both are measured by the server's own count of commands,
+// including those inside scripts, which has no noise.
 func TestAgentsCostTheSameInAnyNumberReal(t *testing.T) {
 	const calls = 40
 	var beats, ticks []map[string]int

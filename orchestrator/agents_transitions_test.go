@@ -159,7 +159,7 @@ func (f *fixture) tryTransition(t *testing.T, from picket.AgentStatus, reason pi
 	return want != "" && found == 1
 }
 
-// refusedWhere are the requests that change nothing and say so.
+// refusedWhere are the requests that are refused and change nothing.
 var refusedWhere = map[picket.AgentStatus]map[picket.LifecycleReason]bool{
 	picket.AgentRegistering: {
 		picket.ReasonHeartbeatResumed: true,

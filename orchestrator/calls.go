@@ -69,15 +69,13 @@ func checkCall(req picket.CallRequest) error {
 	return checkAmount("reserve", req.Reserve)
 }
 
-// Reserve admits a call that costs money: the bound of its price is taken out of
-// what the task has available, in the step that finds the lease to hold. The
-// timeout counts from here on: who makes the call measures it from before he
-// asked. Repeated with the same nonce it is the same reservation; the same
-// CallID with another nonce is call_in_progress while the call is under way,
-// answers what it answered when it has ended, and is state_conflict when nobody
-// knows what it came to. It is refused with paused, lease_ending (external
-// effects, shortly before the deadline) and budget_exceeded, which takes and
-// stores nothing.
+// Reserve admits a call that costs money: the bound of its price is taken out of what the task has
+// available, in the step that finds the lease to hold. The timeout counts from here on. The caller
+// measures it from before its request. Repeated with the same nonce it is the same reservation; the
+// same CallID with another nonce is call_in_progress while the call is under way, answers what it
+// answered when it has ended, and is state_conflict when nobody knows what it came to. It is
+// refused with paused, lease_ending (external effects, shortly before the deadline) and
+// budget_exceeded, which takes and stores nothing.
 func (e *Engine) Reserve(ctx context.Context, held picket.LeaseCredential,
 	req picket.CallRequest) (picket.Reservation, error) {
 	if err := checkCall(req); err != nil {

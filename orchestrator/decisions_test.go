@@ -44,8 +44,8 @@ func wantLostDecision(t *testing.T, what string, err error, code picket.Code, by
 	}
 }
 
-// Anyone who comes second is told who was first, with what, and when, also after
-// the task has gone on; anyone who was first is answered again as before.
+// The loser is told who decided first, what, and when, also after the task has gone on. The first
+// person is answered as before when the request is repeated.
 func TestTheSecondDecisionOfAHandoffLoses(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		ada, ben := f.twoReviewers(t)

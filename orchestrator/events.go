@@ -201,9 +201,9 @@ func (e *Engine) Tail(ctx context.Context, after int64) error {
 	return err
 }
 
-// eventsBackward reads a page of the log from its end, or from where the page
-// before stopped, towards its beginning. What retention deletes meanwhile is no
-// gap: it is at the far end.
+// eventsBackward reads a page of the log from its end, or from where the last page stopped, towards
+// its beginning. Events that retention deletes meanwhile leave no gap, because they are the oldest
+// ones.
 func (e *Engine) eventsBackward(ctx context.Context, q picket.EventQuery) (picket.EventPage, error) {
 	page := picket.EventPage{Events: []picket.Event{}}
 	below, err := e.backwardStart(ctx, q)

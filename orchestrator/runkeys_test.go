@@ -99,8 +99,8 @@ func TestKeptLeasesOfARunKey(t *testing.T) {
 	})
 }
 
-// A run key that has expired leaves nothing behind, no matter who comes by first: the
-// sweep, the next run key of the same parent, or its own adapter.
+// A run key that has expired leaves nothing behind, whether the sweep, the next run key of the same
+// parent or its own adapter finds it first.
 func TestARunKeyLeavesNothingBehind(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		parent := f.MustCreateKey(t, picket.ScopeOperator)

@@ -180,7 +180,7 @@ func (e *Engine) specArgs(id, actor string, s picket.TaskSpec) ([]any, error) {
 	}, nil
 }
 
-// Cancel ends a task permanently, whatever it is doing.
+// Cancel ends a task permanently, in any open state.
 func (e *Engine) Cancel(ctx context.Context, by picket.Caller, taskID, reason string) (picket.Task, error) {
 	if err := picket.CheckID("taskId", "task", taskID); err != nil {
 		return picket.Task{}, err

@@ -159,8 +159,8 @@ func TestPeopleAndTheTree(t *testing.T) {
 	})
 }
 
-// TestCancelAgainstGrant: anyone who comes first, what is below a cancelled task
-// ends cancelled, and no lease of it holds.
+// TestCancelAgainstGrant: in either order, what is below a cancelled task ends cancelled, and no
+// lease of it holds.
 func TestCancelAgainstGrant(t *testing.T) {
 	f := openFixture(t, rig.Real(t))
 	defer f.Close()

@@ -185,8 +185,8 @@ func TestARunThatLostItsTaskLocksNothing(t *testing.T) {
 	})
 }
 
-// A cancelled task changes nothing of the day's envelope, however much its last
-// run reports, nor does a task that was cancelled with one above it.
+// A cancelled task changes nothing of the day's envelope, however much its last run reports. The
+// same holds for a task that was cancelled with its parent.
 func TestACancelledTaskLeavesTheDayAlone(t *testing.T) {
 	onBothStores(t, func(t *testing.T, plain *fixture) {
 		f := plain.openWithDailyLimit(t, kit.Worth(1_000_000, "100"))

@@ -77,7 +77,7 @@ func TestLeaseTokenIsNotSentOverHTTP(t *testing.T) {
 	}
 }
 
-// Nor does it go to an MCP server, with whatever is asked of it.
+// The lease token never goes to an MCP server, whatever it is asked for.
 func TestLeaseTokenIsNotSentToUpstreams(t *testing.T) {
 	for _, wire := range protocolVersions {
 		t.Run(wire, func(t *testing.T) {

@@ -151,7 +151,7 @@ func TestToolsOfTheAgentsNeedNone(t *testing.T) {
 	}
 }
 
-// What cannot be read as a tool is not passed on in the hope that it is none.
+// What cannot be read as a tool is refused. It might be one.
 func TestToolsThatCannotBeRead(t *testing.T) {
 	m := newFakeModel(t, answersAll)
 	b := newLLMEnvPriced(t, m, newSealer(t), newRichEnvelope(10_000), map[string]budget.Price{"*": {}})

@@ -13,8 +13,8 @@ import (
 	"github.com/picket-dev/picket/toolproxy/tools"
 )
 
-// A stale token cannot write even past every check before the database; nor
-// can another lease with the same token.
+// A stale token cannot write even if every check before the database is bypassed. Neither can
+// another lease with the same token.
 func sqlHighWaterMark(t *testing.T, b sqlEnv) {
 	step := func(token int64, run int, n int, want picket.Code) {
 		t.Helper()

@@ -57,7 +57,7 @@ func announces(b *ruleCheck) {
 	v := b.await(id, "run.launched", func(v View) bool { return slices.ContainsFunc(v.Runs[0].Events, reportsLaunch) })
 	e := v.Runs[0].Events[slices.IndexFunc(v.Runs[0].Events, reportsLaunch)]
 	if e.Containment != "" && !slices.Contains(picket.Containments, e.Containment) {
-		b.errorf("the process is held by %q, which is none of %v", e.Containment, picket.Containments)
+		b.errorf("the process is held by %q, want one of %v", e.Containment, picket.Containments)
 	}
 }
 

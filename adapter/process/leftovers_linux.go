@@ -73,9 +73,9 @@ func stopSurvivors(left Record, runID string) []processID {
 	}
 }
 
-// survivors are the living processes of a run: those noted, by number and
-// start; the group of a noted leader; who is in its cgroup or carries the run in
-// its environment; and all that descend from one of these.
+// survivors are the living processes of a run: those that were recorded with number and start, the
+// group of a recorded leader, those in its cgroup or with the run in their environment, and all
+// descendants of these.
 func survivors(left Record, runID string) []processID {
 	all := processes(nil)
 	byPID := make(map[int]procStat, len(all))

@@ -18,8 +18,8 @@ import (
 )
 
 func init() {
-	// bomb FILE starts processes, 300 at most, whatever it is told, and notes
-	// each. hog takes memory, 1 GiB at most.
+	// bomb FILE starts up to 300 processes, even when it is refused some, and records each. hog
+	// takes memory, 1 GiB at most.
 	proctest.Scripts["bomb"] = func() int {
 		for range 300 {
 			cmd := exec.Command("sleep", "1000")

@@ -124,7 +124,7 @@ func TestStopped(t *testing.T) {
 				t.Error("its child runs")
 			}
 			proctest.Send(t, pid, syscall.SIGSTOP)
-			proctest.Eventually(t, o.Stopped, "all are stopped, but it does not say so")
+			proctest.Eventually(t, o.Stopped, "all are stopped, but Stopped is false")
 			tr.proc.Kill()
 			tr.awaitDeath(t)
 			if o.Stopped() {

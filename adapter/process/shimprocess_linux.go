@@ -43,8 +43,8 @@ type shimProcess struct {
 	execWaiters   map[string]chan shimExecResult // who waits for the end of one
 	seq           uint64
 	unacked       []unackedCommand // orders that were not acknowledged, oldest first
-	ackedDeadline time.Duration    // the last deadline that the shim knows; 0 is none
-	sentDeadline  time.Duration    // the last deadline that it was told; 0 is none
+	ackedDeadline time.Duration    // the last deadline that the shim knows; 0 if it knows none
+	sentDeadline  time.Duration    // the last deadline that was sent to it; 0 before the first
 	killSentAt    time.Duration    // when Kill was called first
 }
 

@@ -93,7 +93,7 @@ type shimMessage struct {
 // shimFailure says why the agent could not be started.
 type shimFailure struct {
 	Text  string        `json:"text"`
-	Errno syscall.Errno `json:"errno"` // 0 when it was none
+	Errno syscall.Errno `json:"errno"` // 0 if it was not a signal
 }
 
 func (f *shimFailure) Error() string { return f.Text }

@@ -86,7 +86,7 @@ func checkTreeEnds(t *testing.T, s treeShape, level string, round int, counts *s
 	case !escapes && len(left) > 0:
 		t.Errorf("round %d: %d survived: %v", round, len(left), left)
 	case escapes && len(left) == 0 && !strings.HasPrefix(s.name, "forks while it dies"):
-		t.Errorf("round %d: nobody escaped: say so in docs/guarantees.md", round)
+		t.Errorf("round %d: no process escaped; correct docs/guarantees.md", round)
 	}
 	if exit := tr.proc.Exit(); exit.Signal != "SIGKILL" || exit.Code != 137 {
 		t.Errorf("the leader ended with %+v", exit)

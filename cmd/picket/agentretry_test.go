@@ -150,8 +150,8 @@ func TestALostAnswerChangesAnAgentOnce(t *testing.T) {
 	}
 }
 
-// A record that changes between the look and the change is looked at again,
-// once; who keeps losing is told.
+// If a record changes between the read and the change, it is read again once. If it changes again,
+// the command reports that.
 func TestADrainOfAChangingAgent(t *testing.T) {
 	s := newProxiedServer(t)
 	for id, times := range map[string]int32{"once": 1, "always": 9} {

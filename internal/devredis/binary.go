@@ -42,8 +42,7 @@ func versionProblem(ctx context.Context, binary string) string {
 	return ""
 }
 
-// noBinaryError is the answer where a redis-server would have to be started and
-// there is none.
+// noBinaryError is returned if a redis-server has to be started and none is installed.
 type noBinaryError struct {
 	dir   string
 	why   string

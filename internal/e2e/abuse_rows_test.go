@@ -136,7 +136,7 @@ func (s *abuseTest) rows() []abuse {
 		{"chunks without end for a tool", chunked(report, lease), endlessChunks, "413 closed"},
 		{"chunks without end, without a key", chunked(tasks, ""), endlessChunks, "401 closed"},
 		{"a chunk of 16 EB", append(chunked(tasks, key), "ffffffffffffffff\r\n"...), endlessChunks, "413 closed"},
-		{"chunks that are none", append(chunked(tasks, key), "nonsense\r\n\r\n"...), nil, "400 closed"},
+		{"invalid chunks", append(chunked(tasks, key), "nonsense\r\n\r\n"...), nil, "400 closed"},
 		{"a gzip bomb", append(fmt.Appendf(nil,
 			"POST %s HTTP/1.1\r\n%s%s%sContent-Encoding: gzip\r\nContent-Length: %d\r\nConnection: close\r\n\r\n",
 			tasks, host, typed, key, len(bomb())), bomb()...), nil, "415 closed"},

@@ -217,7 +217,7 @@ func (b *tab) check() {
 	}
 }
 
-// keepPicture leaves a picture of the page where the test can say so.
+// keepPicture writes a picture of the page of a failed test to PICKET_SCREENSHOTS, if that is set.
 func (b *tab) keepPicture() {
 	dir := os.Getenv("PICKET_SCREENSHOTS")
 	if dir == "" {

@@ -98,7 +98,7 @@ func (s *consoleFixture) otherTab(path string) *tab {
 	return b
 }
 
-// A wrong key is told so.
+// A wrong key is refused with a message.
 func signInPage(t *testing.T, s *consoleFixture) {
 	b := s.w.browse(t)
 	b.forgive("status of 401")

@@ -20,7 +20,7 @@ type expiryRace struct {
 	*rawAgent
 	lease      picket.Lease
 	began      time.Duration // after the last heartbeat: the writing
-	beats      time.Duration // the one heartbeat that may come just in time; 0 is none
+	beats      time.Duration // the one heartbeat that may come just in time; 0 for no heartbeat
 	completes  time.Duration // mark_complete; 0 is never
 	admitted   int           // reports
 	completed  bool          // by the first holder

@@ -21,8 +21,8 @@ import (
 // part of its directory: that is how a left-over is found.
 var suiteDir string
 
-// waitLimit bounds every single wait. It is long, because a busy machine is no
-// failure; nothing waits for it to pass.
+// waitLimit bounds every single wait. It is long, because a test must not fail on a busy machine.
+// No test waits for it to pass.
 const waitLimit = 30 * time.Second
 
 func TestMain(m *testing.M) {

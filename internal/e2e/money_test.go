@@ -19,8 +19,8 @@ import (
 	"github.com/picket-dev/picket/budget"
 )
 
-// paidService is a paid service outside: it counts its calls. What comes to /wait is
-// answered when it is told so, or never.
+// paidService is a paid service outside: it counts its calls. A request to /wait is answered when
+// the test says it, or never.
 type paidService struct {
 	*httptest.Server
 	hits    atomic.Int64

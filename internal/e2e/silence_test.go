@@ -56,9 +56,8 @@ func TestZombiesOfDeadAgents(t *testing.T) {
 	z.tellSilence("stopped")
 }
 
-// The same when the network breaks: requests lost, replies lost, or both. Who
-// is heard but hears nothing ends its agent, too, and its lease is not left to
-// run out.
+// The same holds when the network breaks and requests, replies or both are lost. A worker whose
+// replies are lost ends its agent as well, and its lease does not have to run out.
 func TestPartitionsOfDeadAgents(t *testing.T) {
 	ways := []string{"requests", "replies", "both ways", "requests", "replies", "both ways"}
 	hub, spokes := spokes(t, len(ways)+1)

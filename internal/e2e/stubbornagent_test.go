@@ -19,9 +19,8 @@ import (
 // asAgent is the word that makes the test binary an agent: see diehard.
 const asAgent = "as-agent"
 
-// stubbornAgent is an agent that does all it can to outlive its lease: it is deaf to
-// SIGTERM, keeps children, and writes on and on whatever it is told. It keeps a
-// ledger of its own in $E2E/ledger:
+// stubbornAgent is an agent that does all it can to outlive its lease: it ignores SIGTERM, keeps
+// children, and goes on writing after refusals. It keeps a ledger of its own in $E2E/ledger:
 //
 //	start TOKEN RUN N PIDS    N processes of older runs of the task live, as /proc shows
 //	wrote|refused|away TOKEN MILLISECONDS CODE

@@ -218,7 +218,7 @@ func (a *responseWriter) writeJSON(v any) {
 	_ = json.MarshalWrite(a.w, v)
 }
 
-// writeEvent writes one event of a stream; an empty name is none.
+// writeEvent writes one event of a stream, without a name if name is empty.
 func (a *responseWriter) writeEvent(name string, v any) {
 	a.w.Header().Set("Content-Type", sse.ContentType)
 	b, err := json.Marshal(v)

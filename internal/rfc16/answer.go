@@ -111,7 +111,7 @@ func stringList(in fields, path string) string {
 	return strings.Join(out, ",")
 }
 
-// instant reads an ISO 8601 time with its offset; the zero time when it is none.
+// instant reads an ISO 8601 time with its offset; the zero time if it is not one.
 func instant(s string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {

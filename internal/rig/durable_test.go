@@ -68,8 +68,8 @@ func TestDurableForgets(t *testing.T) {
 	want("the loss of all files", "")
 }
 
-// The reason for Repair. Should a newer redis-server do better, this test says
-// so, and the manual may forget about it.
+// The reason for Repair. If a newer redis-server does better, this test fails, and the section of
+// the manual can be deleted.
 func TestRedisAppliesHalfATransaction(t *testing.T) {
 	for _, repair := range []bool{false, true} {
 		d := StartDurableServer(t)

@@ -65,8 +65,7 @@ func NewFault(kind FaultKind) *Fault {
 // Struck closes when the command has come in.
 func (f *Fault) Struck() <-chan struct{} { return f.struck.c }
 
-// Answered closes when the store has done the command and said so; never for
-// Drop.
+// Answered closes when the store has executed the command and has answered; never for Drop.
 func (f *Fault) Answered() <-chan struct{} { return f.answered.c }
 
 // Over closes when the proxy has nothing more to do with the command: it was

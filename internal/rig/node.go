@@ -18,8 +18,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// startTimeout is how long the rig waits for what it started, generously: it is
-// no assertion.
+// startTimeout is how long the rig waits for what it started. It is generous, because it does not
+// assert anything.
 const startTimeout = 30 * time.Second
 
 // Node is a redis-server on a port of the loopback interface, for what needs

@@ -18,8 +18,8 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// Bodies that come slowly may not take all memory together: who comes when
-// there is no room takes that of the body that has been arriving for longest.
+// Slow bodies cannot take all memory together: a new body takes the memory of the one that has been
+// arriving for longest.
 func TestTheSlowestBodyMakesRoom(t *testing.T) {
 	const size, slow = 1 << 20, 40 // together more than is held
 	e := web.New(nil)

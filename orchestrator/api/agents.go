@@ -9,8 +9,8 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// The routes of RFC-0016. Whose agent may be touched is decided by the engine,
-// in the step that touches it; here is what HTTP adds.
+// The routes of RFC-0016. The engine decides in the same step whether a caller may change an agent.
+// This file has what HTTP adds.
 
 // registerAgent answers 201 for a repeated request, too: the record is the one
 // that it made.
@@ -60,8 +60,8 @@ func (r request) respondAgent(a picket.Agent, err error) error {
 	return web.JSON(r.Context, http.StatusOK, a)
 }
 
-// changeAgentStatus asks for If-Match before anything else: who has not read
-// the record knows nothing that is worth checking.
+// changeAgentStatus checks for If-Match before anything else, because a caller that has not read
+// the record cannot know what it changes.
 func changeAgentStatus(r request) error {
 	match, err := r.requireIfMatch()
 	if err != nil {

@@ -121,7 +121,7 @@ func TestARegistrationCountsOnce(t *testing.T) {
 			`{"agent_id":"a1"}`); a.text("agent_status") != "active" {
 			t.Errorf("a live id: %s", a.raw)
 		}
-		// For everybody: who asks learns nothing about whose it is.
+		// The answer is the same for everybody, so it does not tell to which key the agent belongs.
 		for _, scope := range []string{"operator", "admin"} {
 			p.wantCode(picket.CodeStateConflict, "POST", "/api/v1/agents", scope, `{"agent_id":"a1"}`)
 		}

@@ -200,8 +200,7 @@ func TestTooManyCommandsAreRefused(t *testing.T) {
 	p.want(202, "POST", anAgent+"/commands", "operator", `{"command":"ping"}`)
 }
 
-// An agent that no longer participates is told so by every verb, and what
-// to do about it.
+// Every verb tells an agent that no longer participates that it is gone, and what to do about it.
 func TestGoneAgentsAreRefused(t *testing.T) {
 	virtual(t, api.Config{}, func(t *testing.T, p *fixture) {
 		p.register("agent",

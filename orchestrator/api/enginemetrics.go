@@ -91,8 +91,8 @@ func (e *engineCollector) cacheOf(namespace string) *cachedStats {
 	return e.cache[namespace]
 }
 
-// get is the last look, or a new one when that is too old. Anyone who comes while
-// somebody looks waits for what is found.
+// get is the last look, or a new one when that is too old. A caller that arrives while another one
+// reads waits for that result.
 func (l *cachedStats) get(ctx context.Context, engine *orchestrator.Engine) (picket.Stats, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

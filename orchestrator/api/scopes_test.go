@@ -74,9 +74,8 @@ var expectedAccess = map[string]string{
 	"GET /metrics":                       "public",
 }
 
-// Every route, with a key of every scope and of every combination of two: who
-// has none of what the route asks for gets 403 and is told what it asks for,
-// everybody else gets in.
+// Every route is called with a key of every scope and of every combination of two. A key without
+// the scope that the route needs gets 403 with the name of that scope. All others are let in.
 func TestWhoMayDoWhat(t *testing.T) {
 	p := newMemoryFixture(t)
 	keys := map[string][]picket.Scope{}

@@ -11,9 +11,8 @@ import (
 	"github.com/picket-dev/picket/orchestrator/api"
 )
 
-// Whatever trouble the store is in, who asks over HTTP is answered 503 with a
-// remedy and when to come back, the server says that it is not ready, and it
-// goes on automatically afterwards.
+// Whatever trouble the store is in, a request over HTTP is answered 503 with a remedy and
+// Retry-After. The server reports that it is not ready, and recovers automatically afterwards.
 func TestStoreTroubleReal(t *testing.T) {
 	for _, trouble := range rig.Outages {
 		t.Run(trouble.Name, func(t *testing.T) {

@@ -74,7 +74,7 @@ func TestTheBudgetOfADay(t *testing.T) {
 			"tokens left 50M")
 		if first, other := strings.Index(p.body, "task 7<"), strings.Index(p.body, "task 0<"); first < 0 ||
 			first > other {
-			t.Error("who has spent most does not come first")
+			t.Error("the task that has spent most does not come first")
 		}
 		before := s.mustGet("/console/budgets?day=1999-12-31")
 		before.wantText(t, "There are no books of 1999-12-31.", "the day after")

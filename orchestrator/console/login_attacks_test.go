@@ -37,8 +37,8 @@ func (o *fixture) remount(change func(*console.Config)) {
 	o.handler = e
 }
 
-// A code lets one browser in. Anyone who comes second ends the session of the
-// first, also when both come at once; later, or on another name, it is nothing.
+// A code signs one browser in. If it is used a second time, the login of the first ends, also when
+// both come at once. Later, or on another host name, it has no effect.
 func TestACodeIsTakenOnce(t *testing.T) {
 	virtual(t, func(t *testing.T, o *fixture) {
 		key := o.newKey(picket.ScopeReviewer).Key.Reveal()
@@ -320,8 +320,8 @@ func TestEveryDecisionNeedsANumberOfTheLogin(t *testing.T) {
 	})
 }
 
-// Nobody signs in where every port of the host, or the network, would get the
-// cookie; unless the settings say so.
+// Nobody can sign in where every port of the host, or the network, would get the cookie, unless the
+// settings allow it.
 func TestWhereNobodySignsIn(t *testing.T) {
 	signIn := func(o *fixture, host string, headers ...string) (p response, cookie string) {
 		s := o.newBrowser()

@@ -45,8 +45,8 @@ func TestTheLatestEventsOfATaskAreOnItsPage(t *testing.T) {
 	})
 }
 
-// An operator whose page is older than the agent is told so: what the engine
-// tells the agent is not for them.
+// An operator whose page is older than the agent gets a message of the console. The engine's remedy
+// is meant for the agent.
 func TestAnAgentThatHasRegisteredAgain(t *testing.T) {
 	virtual(t, func(t *testing.T, o *fixture) {
 		s := o.signedIn(picket.ScopeOperator)
@@ -136,8 +136,8 @@ func TestAReasonStaysInItsForm(t *testing.T) {
 	})
 }
 
-// What is cut reports it, and where all of it is; who takes leases without having
-// registered has no page, and that is said to a person.
+// A text that was cut reports it and says where all of it is. A worker that takes leases without
+// having registered has no page, and the console says that.
 func TestThePageOfAnAgentSaysWhatIsNotOnIt(t *testing.T) {
 	virtual(t, func(t *testing.T, o *fixture) {
 		s := o.signedIn(picket.ScopeOperator)
@@ -151,7 +151,7 @@ func TestThePageOfAnAgentSaysWhatIsNotOnIt(t *testing.T) {
 		o.startRun(picket.TaskSpec{Title: "x"}) // a1's, which has not registered
 		p := s.get("/console/agents/a1")
 		if p.status != http.StatusNotFound {
-			t.Errorf("who has not registered: %d", p.status)
+			t.Errorf("a worker that has not registered: %d", p.status)
 		}
 		p.wantText(t, "there is no such agent", "without having registered")
 		p.wantNoText(t, "POST /api")

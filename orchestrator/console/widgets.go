@@ -52,7 +52,7 @@ func (v *request) position(name string) int64 {
 	return parseNumber(v.parameter(name))
 }
 
-// parseNumber is 0 for what is none.
+// parseNumber returns 0 if the text is not a number.
 func parseNumber(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n > picket.MaxNumber {

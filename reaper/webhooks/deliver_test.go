@@ -95,8 +95,8 @@ func TestBackoffDoublesAndKeepsTheOrder(t *testing.T) {
 	})
 }
 
-// After a day of failures a target is given up, with one event that says
-// so and holds no secret; revived, it is sent all it has missed.
+// After a day of failures a target is given up, with one event that contains no secret. When it is
+// revived, it is sent all that it has missed.
 func TestATargetThatNeverAnswersIsDead(t *testing.T) {
 	rig.SkipShort(t)
 	virtual(t, func(h *fixture) {

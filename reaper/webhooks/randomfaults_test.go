@@ -98,7 +98,7 @@ func (f *faultyTarget) countFault(n int) int {
 	return n
 }
 
-// accept takes a request. An answer after its sender has gone is none.
+// accept takes a request. An answer after its sender has gone does not count.
 func (f *faultyTarget) accept(r *http.Request) (*http.Response, error) {
 	a, _ := f.record(r)
 	f.mu.Lock()

@@ -14,7 +14,7 @@ import (
 type slackMessage struct {
 	Text        string `json:"text"`
 	Parse       string `json:"parse"`        // none: no address in a text becomes a link
-	UnfurlLinks bool   `json:"unfurl_links"` // nor is one fetched to show what is there
+	UnfurlLinks bool   `json:"unfurl_links"` // and nothing is fetched to show what a link leads to
 	UnfurlMedia bool   `json:"unfurl_media"`
 }
 

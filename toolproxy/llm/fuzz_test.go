@@ -11,8 +11,8 @@ import (
 	"github.com/picket-dev/picket/toolproxy/llm"
 )
 
-// FuzzPrompt: whatever is passed on is JSON with the members it came with, but
-// for limits, and each of the vendor's tools in it has one.
+// FuzzPrompt: what is passed on is JSON with the members it came with, except limits, and each of
+// the vendor's tools in it has a limit.
 func FuzzPrompt(f *testing.F) {
 	for _, body := range hostedByAnthropic {
 		f.Add([]byte(body), true)

@@ -19,7 +19,7 @@ type request struct {
 	wantsUsage     bool         // a stream's usage was asked for
 	choices        int64        // answers asked for
 	maxOutput      int64        // most tokens of each answer; 0: not said
-	limits         []bodyMember // the members that say so
+	limits         []bodyMember // the members that set it
 	nullLimits     []bodyMember // those that are there and say nothing
 	thinkingBudget int64        // tokens that thinking may take: the limit has to be above
 	insertAt       int          // behind the opening brace: where a member can be put in
@@ -30,7 +30,7 @@ type request struct {
 	members       []bodyMember // all of them, in their order
 	hosted        []hostedTool // tools that the vendor runs
 	maxToolCalls  int64        // most uses of them together; 0: not said
-	nullToolCalls []bodyMember // what would say so and says nothing
+	nullToolCalls []bodyMember // the members that would set it and are null
 	// a limit of their uses together has to be put in
 	insertToolCalls bool
 }

@@ -127,7 +127,7 @@ func (t *usageTally) addCompaction(rounds []anthropicIteration) {
 // total is what the call is charged for.
 func (t *usageTally) total() budget.TokenUsage { return addTokens(t.tokens, t.compaction) }
 
-// addTokens adds figures that a vendor has told, whatever they are.
+// addTokens adds figures that a vendor reported, and bounds each of them.
 func addTokens(a, b budget.TokenUsage) budget.TokenUsage {
 	sum := func(x, y int64) int64 { return min(max(x, 0), budget.MaxTokens) + min(max(y, 0), budget.MaxTokens) }
 	return budget.TokenUsage{

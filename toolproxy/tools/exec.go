@@ -49,7 +49,7 @@ func (s execSource) Tools(ctx context.Context, backend toolproxy.Backend,
 	}
 	can, err := backend.CanExec(ctx, held)
 	if code := picket.CodeOf(err); code.Fenced() {
-		return nil, nil // who has no lease any more may look, and calls nothing
+		return nil, nil // an agent without a lease may list tools and call none
 	}
 	if err != nil || !can {
 		return nil, err

@@ -196,9 +196,9 @@ func (s *sqlSource) args(c toolproxy.Call) (a sqlArgs, d database, err error) {
 	return a, d, d.checkStatement(a.Statement)
 }
 
-// controlKeywords begin statements that would act on the transaction or the
-// connection they are called in. The server takes one statement at a time, so
-// nothing can follow them either; this is to say so before it costs anything.
+// controlKeywords begin statements that would act on the transaction or the connection they are
+// called in. The server takes one statement at a time, so nothing can follow them either. This
+// check refuses them before they cost anything.
 var controlKeywords = []string{"begin", "start", "commit", "end", "rollback", "abort", "savepoint", "release",
 	"prepare",
 	"deallocate", "execute",

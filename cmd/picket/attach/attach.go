@@ -271,7 +271,7 @@ func (a *attachment) detach(ctx context.Context, sig os.Signal, signals <-chan o
 		select {
 		case <-signals:
 			a.say("cancelling %s", id)
-			a.desktop.show = nil // who cancels knows
+			a.desktop.show = nil // the person who cancelled knows it
 			cancelTask(ctx, a.s, id, "cancelled with Ctrl-C")
 			if over, err := a.checkAtRest(ctx); over {
 				return err

@@ -108,7 +108,7 @@ func terminalNotice(term, title, text string) string {
 	return "\x1b]9;" + title + ": " + text + "\x1b\\\a"
 }
 
-// taskChanged tells when a task has come to a state that people want to hear of.
+// taskChanged sends a notice when the new state of a task is of interest to people.
 func (d *desktopNotifier) taskChanged(t picket.Task) {
 	change, title, text := noticeOf(t)
 	if change == "" || change == d.lastChange {
@@ -118,7 +118,7 @@ func (d *desktopNotifier) taskChanged(t picket.Task) {
 	d.send(title, t.Title, text)
 }
 
-// handleEvent tells of what the log says and no state shows.
+// handleEvent sends a notice of an event that the task's state does not show.
 func (d *desktopNotifier) handleEvent(e picket.Event, t picket.Task) {
 	switch e.Type {
 	case picket.EventHandoffOverdue:
@@ -143,8 +143,8 @@ func (d *desktopNotifier) send(what, title, text string) {
 // wait lets the last notice get through.
 func (d *desktopNotifier) wait() { d.sending.Wait() }
 
-// noticeOf is the change that a task's state is the end of, a headline and
-// what stands in it; an empty change is none for people.
+// noticeOf returns the change that led to a task's state, a headline and a text. change is empty if
+// people need no notice.
 func noticeOf(t picket.Task) (change, headline, text string) {
 	change = string(t.State)
 	switch {

@@ -71,10 +71,10 @@ func Plural(n int, what string) string {
 	return strconv.Itoa(n) + " " + what + "s"
 }
 
-// changeAgentStatus changes an agent's status on the strength of the record it has
-// just read. When the record has changed in between, or the answer is lost, it
-// looks again and tries once more: a change that has been made already is none
-// the second time, and a registration that came later is left alone.
+// changeAgentStatus changes an agent's status with the version of the record that it has just read.
+// If the record has changed in between, or the answer is lost, it reads the record again and tries
+// once more. A change that was already made is not repeated, and a later registration is left
+// alone.
 func (s *Connection) changeAgentStatus(ctx context.Context, cmd *cobra.Command, id string,
 	change picket.AgentStatusChange,
 	raw *jsontext.Value) (picket.Agent, error) {

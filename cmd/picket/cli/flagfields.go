@@ -79,8 +79,8 @@ var flagOf = map[string]string{
 // argumentOf names the argument that fills a field of a request.
 var argumentOf = map[string]string{"/url": "URL", "/command": "the command"}
 
-// inFlagTerms puts the refusal of a field into the words of the command line that
-// filled it: who typed --retry-on does not know of /retry/on/0.
+// inFlagTerms names the flag instead of the field in a refusal: somebody who typed --retry-on does
+// not know the field /retry/on/0.
 func inFlagTerms(cmd *cobra.Command, err error) error {
 	var e *picket.Error
 	if !errors.As(err, &e) {

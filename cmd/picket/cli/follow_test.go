@@ -38,7 +38,7 @@ func streamLimitedServer(t *testing.T, room ...bool) *Connection {
 	return NewConnection(srv.URL, "")
 }
 
-// Anyone who finds no room for a stream is told so; who had one comes back to it.
+// A reader is told when the key reads too many streams. A reader that had a stream gets one again.
 func TestStreamLimit(t *testing.T) {
 	rig.SkipShort(t)
 	errEnough := errors.New("enough")

@@ -11,8 +11,8 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
-// NewPinned tells an agent that has shortened its memory what it must not have
-// forgotten. Coding agents are set up to call it by themselves.
+// NewPinned prints the task and the last report for an agent that has shortened its memory. Coding
+// agents are configured to call it automatically.
 func NewPinned() *cobra.Command {
 	return &cobra.Command{
 		Use:    "pinned",

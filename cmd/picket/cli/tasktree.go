@@ -87,8 +87,8 @@ func sortByTree(tasks []picket.Task, depths map[string]int) []picket.Task {
 	return out
 }
 
-// listedTitle is the title of a listed task; of a subtask it names the parent
-// where that neither stands above it nor was asked for.
+// listedTitle is the title of a listed task. For a subtask it names the parent, unless the parent
+// is listed above it or the list is the parent's.
 func listedTitle(t picket.Task, asked string, depths map[string]int) string {
 	if t.Parent != nil && *t.Parent != asked && depths[t.TaskID] == 0 {
 		return "of " + *t.Parent + ": " + t.Title

@@ -152,7 +152,7 @@ func TestAnEntryWithoutKeys(t *testing.T) {
 		t.Errorf("tester: %v %+v", ok, e.registration())
 	}
 	if _, ok := got.AgentOfRole(""); ok {
-		t.Error("who names no role gets an entry")
+		t.Error("a worker that names no role gets an entry")
 	}
 }
 

@@ -24,15 +24,15 @@ end
 -- and what all of its children have. One from before this was kept gets its
 -- total when all of these have theirs, and that is not damage.
 local function check_total(id, e, t, u)
-  local function mend()
+  local function repair()
     call('HSET', e[1], 'total_t', F(t), 'total_u', F(u))
     e.total_t, e.total_u = F(t), F(u)
   end
   if not e.total_u then
-    if REPAIR then mend() end
+    if REPAIR then repair() end
   elseif t ~= num(e.total_t) or u ~= num(e.total_u) then
     report_violation('total_differs', id, F(num(e.total_t)) .. ' tokens and ' .. F(num(e.total_u)) ..
-      ' nano-dollars are counted, ' .. F(t) .. ' and ' .. F(u) .. ' were spent', mend)
+      ' nano-dollars are counted, ' .. F(t) .. ' and ' .. F(u) .. ' were spent', repair)
   end
 end
 

@@ -43,7 +43,7 @@ if (drift ~= '') ~= (a.drifting == '1') then put(a, 'drifting', drift ~= '' and 
 local first = 9 + num(ARGV[8])
 local pending = {}
 if num(a.commands) > 0 then
-  -- An order to drain is honoured by draining, not by saying so.
+  -- A drain command is acknowledged by draining, not by handled_commands.
   for i = 9, first - 1 do
     if ARGV[i] ~= a.drain_command then handle_command(id, a, ARGV[i], actor) end
   end

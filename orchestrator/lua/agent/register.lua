@@ -14,8 +14,8 @@ local id, by, key, body, role = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local was, err = find_request(key, body)
 if err then return err end
 if was then
-  -- The repeat of a process that was followed by another one is told so: with
-  -- the other's incarnation it could act as that one.
+  -- If another process has registered meanwhile, the repeated request is refused: with the
+  -- incarnation of that process it could act in its place.
   local made, incarnation = string.match(was, '^(%S+) (%d+)$')
   return check_superseded(read_agent(made), incarnation) or agent_view(made)
 end

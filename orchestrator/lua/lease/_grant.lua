@@ -136,8 +136,8 @@ local function grant(skip, close)
   if F(floor) ~= arg(10) or num(meta.granted) < num(arg(11)) then
     return refuse('store_changed')
   end
-  -- A key that was revoked while its request waited gets no lease, nor does it
-  -- see those of a request before. A lease that comes before can end all the same.
+  -- A key that was revoked while its request waited gets no lease, and does not see the leases of
+  -- an earlier request. A lease that is completed in the same step still ends.
   local invalid = arg(14) ~= '' and not key_is_live(arg(14))
   if invalid and not close then return refuse('unauthenticated', 'kind', 'key') end
   local outcome, leases, granted = '', {}, {}

@@ -1,8 +1,8 @@
 -- needs: complete grant
--- advance completes a lease and leases the agent's next tasks in the same step:
--- both are done or neither. A repeat tells the same state and shows those of the
--- leases that still hold. When the tokens of the floor are used up it leases
--- nothing, for the next grant to repair; nor does it for an agent that may not.
+-- advance completes a lease and leases the agent's next tasks in the same step: both are done or
+-- neither. A repeat tells the same state and shows those of the leases that still hold. When the
+-- tokens of the floor are used up it leases nothing, and the next grant repairs that. It also
+-- leases nothing to an agent that may not get a lease.
 -- ARGV: those of complete, then those of grant
 -- Reply: state, grant (the reply of grant)
 -- Errors: those of complete; store_changed, idempotency_conflict, judge_due

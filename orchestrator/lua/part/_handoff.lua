@@ -27,8 +27,8 @@ local function create_handoff(tid, t, rid, kind, body, deadline, policy)
   return hid
 end
 
--- close_handoff takes a hand-off from open to its final state; said is what
--- anyone who comes second is told of it.
+-- close_handoff takes a hand-off from open to its final state; said is what the loser of two
+-- decisions is told.
 local function close_handoff(hid, state, by, said)
   call('ZREM', K('handoffs:', 'open'), hid)
   call('ZREM', K('open-by-kind:', call('HGET', K('handoff:', hid), 'kind') or ''), hid)

@@ -86,7 +86,7 @@ end
 -- amount_json writes an amount of both dimensions as JSON.
 local function amount_json(t, u) return '{"tokens":' .. F(t) .. ',"usd":' .. dollars(u) .. '}' end
 
--- envelope_task is the task of an envelope; the house is none.
+-- envelope_task is the task of an envelope, or '' for the envelope of a day.
 local function envelope_task(id) return string.match(id, '^task_.*') or '' end
 
 -- add_ledger_row writes a row of the ledger; the event was written just before.

@@ -17,7 +17,7 @@ local function open_children(id, t)
   return open
 end
 
--- cancel_task ends a task permanently, whatever it is doing.
+-- cancel_task ends a task permanently, in any open state.
 local function cancel_task(id, t, by, reason)
   local before = t.state
   if before ~= 'leased' then wake('task ' .. id) end

@@ -1,7 +1,7 @@
 -- needs: answer conflicts view
 -- essential
--- claim notes who looks after a hand-off. The same person may claim again, and
--- another one take it over by saying so.
+-- claim notes who looks after a hand-off. The same person may claim it again, and another person
+-- may take it over.
 -- ARGV: hand-off, actor, request key, body hash, take over 0|1
 -- Reply: raw, now (ms), row: handoff (a handoff_view), report (the last one), spec
 -- Errors: not_found, state_conflict (claimed by somebody else, or decided), task_closed, idempotency_conflict

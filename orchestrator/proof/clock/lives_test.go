@@ -67,10 +67,10 @@ const clockStep = 400 * time.Millisecond // at most, between two ticks of a reap
 
 var clockJumps = []time.Duration{-time.Hour, -3 * time.Second, 3 * time.Second, time.Hour, 10 * 365 * 24 * time.Hour}
 
-// The server's clock jumps at a random point of many random lives. No task gets
-// a second holder while the first believes in its lease, who renews in time is
-// never refused, who does not is replaced soon, store time moves by a second at
-// most, notBefore comes by the wall, and nothing is deleted or overdue.
+// The server's clock jumps at a random point of many random lives. No task gets a second holder
+// while the first believes in its lease. A holder that renews in time is never refused, and one
+// that does not is replaced soon. Store time moves by a second at most, notBefore uses the wall
+// clock, and nothing is deleted or overdue.
 func TestClockJumpsInRandomLives(t *testing.T) {
 	rig.SkipShort(t)
 	seed, lives := rig.Seed(t), rig.Rounds(4, 200)

@@ -22,9 +22,8 @@ type modelActivity struct {
 	modelEvidence
 }
 
-// acted notes a tool call and answers the nudge that goes with it. The fifth
-// of the same call is told; the tenth goes to a person. The same request is no
-// call of its own.
+// acted notes a tool call and returns the nudge of its answer. The fifth identical call is nudged,
+// and the tenth goes to a person. A repeated request does not count as another call.
 func (m *model) acted(t *modelTask, r *modelRun, call, name, request string) (nudge int64, code picket.Code) {
 	if request != "" && r.request == request {
 		return r.toldWith(name), ""

@@ -46,8 +46,8 @@ type modelCall struct {
 	result   string
 }
 
-// reportedUsage is what was charged for language models, and what agents said of it: by
-// themselves, in a run or in the sessions of a task.
+// reportedUsage is what was charged for language models and what agents reported of it, in a run or
+// in the sessions of a task.
 type reportedUsage struct {
 	llm      budget.Envelope
 	reported budget.Envelope

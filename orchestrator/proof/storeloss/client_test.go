@@ -53,8 +53,8 @@ func (w *lossClient) run(ctx context.Context) {
 	}
 }
 
-// step does one thing. A refusal that is definite ends the lease and is no
-// error; what comes back is what a client would wait and try again for.
+// step does one thing. A definite refusal ends the lease and is not an error. The error that step
+// returns is one for which a client would wait and try again.
 func (w *lossClient) step(ctx context.Context) error {
 	w.n++
 	if len(w.held) == 0 || len(w.held) < maxClientLeases && !w.away && w.rnd.IntN(3) == 0 {
@@ -178,8 +178,8 @@ func (w *lossClient) endLease(ctx context.Context, i int, verb string) error {
 	return w.dropIfFenced(i, err)
 }
 
-// promiseTokenNeverFalls is kept except for a state that is put back under a living server:
-// who grants nothing does not notice, and tells what stands there.
+// promiseTokenNeverFalls is kept unless an older state is put back under a living server. A process
+// that grants nothing does not notice that, and reports the token that it finds.
 const promiseTokenNeverFalls = "the token of a run never falls"
 
 // renew renews and holds the token in the answer against what was known.

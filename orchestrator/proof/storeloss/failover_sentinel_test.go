@@ -11,9 +11,9 @@ import (
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
-// Failover as it happens in the field: three Sentinels choose another primary,
-// the processes follow them by themselves, and the load never stops. In half of
-// the failovers the replica has missed the last writes.
+// Failover as it happens in the field: three Sentinels choose another primary, the processes follow
+// them automatically, and the load never stops. In half of the failovers the replica has missed the
+// last writes.
 func TestFailoverSentinelReal(t *testing.T) {
 	l := newClients(t)
 	l.pace = 10 * time.Millisecond // the Sentinels take seconds

@@ -1,5 +1,5 @@
-// The keyboard. Nothing here fires while somebody types, and nothing decides by
-// itself: a key brings the focus to a form, Enter then sends it.
+// The keyboard. No key has an effect while somebody types, and no key decides alone: a key moves
+// the focus to a form, and Enter then sends it.
 
 const PENDING = 1_500; // how long g waits for its letter, in milliseconds
 

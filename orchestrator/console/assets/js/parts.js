@@ -140,8 +140,8 @@ function defaultOption(select) {
   return first < 0 && !select.multiple ? 0 : first;
 }
 
-// looksSame compares what a person would see: numbers of forms are new with every
-// page, and times tick by themselves.
+// looksSame compares what a person would see. It ignores the numbers of forms, which are new with
+// every page, and times, which the script updates.
 function looksSame(old, now) {
   return visibleHTML(old) === visibleHTML(now);
 }
