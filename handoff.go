@@ -14,7 +14,7 @@ type Handoff struct {
 	LastReport *Report      `json:"lastReport"`
 	Deadline   Instant      `json:"deadline"`
 	OnDeadline OnDeadline   `json:"onDeadline"`
-	ClaimedBy  string       `json:"claimedBy"` // who looks after it; anybody may still decide
+	ClaimedBy  string       `json:"claimedBy"` // the person who looks after it; anybody may still decide
 	ClaimedAt  Instant      `json:"claimedAt"`
 	Work       WorkSummary  `json:"work"`
 	Answer     *Answer      `json:"answer"`

@@ -49,7 +49,7 @@ func (s *TaskSpec) Normalize() error {
 
 func (s *TaskSpec) checkText() error {
 	if strings.TrimSpace(s.Title) == "" {
-		return Invalid("/title", "Say in a few words what is to be done.", "title is required")
+		return Invalid("/title", "Say in a few words what the task is.", "title is required")
 	}
 	if n := utf8.RuneCountInString(s.Title); n > MaxTitle {
 		return Invalid("/title", "Put the details into input.", "title has %d characters, at most %d are allowed", n,

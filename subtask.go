@@ -38,7 +38,7 @@ type Delegated struct {
 // Check refuses what can be seen to be wrong without knowing the parent.
 func (s Subtask) Check() error {
 	if strings.TrimSpace(s.Title) == "" {
-		return Invalid("/title", "Say in a few words what is to be done.", "title is required")
+		return Invalid("/title", "Say in a few words what the task is.", "title is required")
 	}
 	if len(s.Input) > MaxPayload {
 		return TooLarge("/input", len(s.Input))
@@ -161,13 +161,12 @@ func (r SubtaskReview) Check() error {
 type Completion struct {
 	Output  RawJSON `json:"output"`
 	Summary string  `json:"summary,omitempty"`
-	// Children says what becomes of subtasks that are still open: detach (they run
-	// on; a person reviews those that the parent was to review) or cancel. Empty:
-	// children_open is refused.
+	// Children says what happens to subtasks that are still open: detach (they run on; a person
+	// reviews those that the parent was to review) or cancel. Empty: children_open is refused.
 	Children Children `json:"children,omitempty"`
 }
 
-// Children is what becomes of the open subtasks of a task that ends.
+// Children says what happens to the open subtasks of a task that ends.
 type Children string
 
 const (

@@ -18,7 +18,7 @@ import (
 	"github.com/picket-dev/picket/internal/rig"
 )
 
-// interceptedCall is one request of an adapter that is to be broken.
+// interceptedCall is one request of an adapter that a test breaks.
 type interceptedCall struct {
 	req  *http.Request
 	body []byte

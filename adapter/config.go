@@ -93,8 +93,7 @@ type Config struct {
 	// Dir is the directory of WorkspaceHere, and what a copy or a worktree is
 	// made of. Defaults to the current one.
 	Dir string
-	// Resume is what becomes of a task's directory in its next run. Defaults to
-	// ResumeReuse.
+	// Resume says what the next run of a task does with its directory. Defaults to ResumeReuse.
 	Resume workspace.Resume
 	// KeepWorkspaces is how long a directory is kept at least after the end of
 	// its run, though the server says that it is due. Defaults to 0.
@@ -128,11 +127,11 @@ type Config struct {
 	// or _ . -. Defaults to the first that there is of the task's role, Role, the
 	// name of the program and AgentID.
 	AgentName string
-	// ProgressTick says how often a running agent is told of. Defaults to every
-	// 30 s, with a warning when 80 % of the task's timeout are over.
+	// ProgressTick says how often a running agent is reported. Defaults to every 30 s, with a
+	// warning when 80 % of the task's timeout are over.
 	ProgressTick ProgressTickConfig
-	// OnProgressTick is told at every heartbeat how long the agent has run, for who
-	// does not want OnEvent; it must return quickly. Defaults to nothing.
+	// OnProgressTick is called at every progress tick with the time that the agent has run. It is a
+	// simpler form of OnEvent, and must return quickly. Defaults to nothing.
 	OnProgressTick func(Elapsed)
 
 	// Stdout and Stderr get a copy of the agents' output, the lease token
@@ -151,7 +150,7 @@ type Config struct {
 
 	agentIDGiven bool                 // AgentID was given
 	repo         workspace.Repository // that Dir is in; of WorkspaceWorktree
-	onStep       func(point string)   // of tests: told of every step of a workspace
+	onStep       func(point string)   // for tests: called for every step of a workspace
 
 	// clock reads a clock that counts time in suspend, too.
 	clock func() time.Duration

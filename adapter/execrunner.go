@@ -64,7 +64,7 @@ func (e *execRunner) stop() {
 	e.cancelPrograms()
 }
 
-// openCalls are the calls that need not be told of again.
+// openCalls are the calls that need not be sent again.
 func (e *execRunner) openCalls() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -140,8 +140,8 @@ func (e *execRunner) execute(proc process.Executor, order picket.ExecRequest,
 	return result
 }
 
-// execStopReason says why a program was killed, to whom it matters that it was not its
-// own doing.
+// execStopReason returns why a program was killed, so that its caller knows that it did not fail on
+// its own.
 func execStopReason(end process.Exited, limit, lasted time.Duration) string {
 	switch {
 	case end.LimitHit != "":

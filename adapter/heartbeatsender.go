@@ -16,7 +16,7 @@ import (
 // its fields.
 type heartbeatSender struct {
 	*registration
-	due            time.Duration       // when the next one is to be sent, on the clock
+	due            time.Duration       // when the next one is due, on the clock
 	inFlight       []heartbeatInFlight // what is under way, oldest first
 	results        chan heartbeatResult
 	sent           int // how many so far

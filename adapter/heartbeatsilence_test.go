@@ -139,7 +139,7 @@ func TestSilenceEndsTheWork(t *testing.T) {
 				t.Errorf("trouble %d: %d agents run in silence", kind, n)
 			}
 			restore()
-			if kind != adaptertest.HangReply { // the registry has heard of it all the time
+			if kind != adaptertest.HangReply { // the registry has received its heartbeats all the time
 				w.await(t, "the next registration", registered(2))
 			}
 			w.await(t, "the task again", reportsTasks(w.id))

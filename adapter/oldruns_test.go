@@ -30,7 +30,7 @@ func TestLongRunningAdapterDeletesOldRuns(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		dir := filepath.Join(a.cfg.StateDir, v.Runs[0].RunID)
-		// Files know nothing of the time in here.
+		// The times of files are not those of the virtual clock.
 		if err := os.Chtimes(filepath.Join(dir, exitFile), time.Time{}, time.Now()); err != nil {
 			t.Fatal(err)
 		}

@@ -10,18 +10,18 @@ import (
 
 // Out of budget: what the end of such a run says, and what helps.
 
-// exitCodeOutOfBudget is the exit code of a run that was not started for want of
-// budget; picket's own commands end with it, too.
+// exitCodeOutOfBudget is the exit code of a run that was not started because its budget is spent.
+// Picket's own commands use the same code.
 const exitCodeOutOfBudget = 5
 
 // launchDetailPrefix begins the detail of the end of an agent that was not started.
 const launchDetailPrefix = "launch agent"
 
-// outOfBudgetMark marks that of one for want of budget.
+// outOfBudgetMark marks the detail if the reason is a spent budget.
 const outOfBudgetMark = "[" + string(picket.CodeBudgetExceeded) + "]"
 
-// NeededToStart is what is to be added to what a task has left before a coding agent
-// is started for it, which needs some dollars and some tokens.
+// NeededToStart is what has to be added to the envelope of a task before a coding agent is started
+// for it. An agent needs some dollars and some tokens.
 func NeededToStart(left budget.Envelope) (add budget.Envelope) {
 	if left.USD <= 0 {
 		add.USD = 1_000_000_000 - left.USD
@@ -32,8 +32,8 @@ func NeededToStart(left budget.Envelope) (add budget.Envelope) {
 	return add
 }
 
-// NotStartedForBudget reports whether a run ended like that of a coding agent that
-// was not started for want of budget.
+// NotStartedForBudget reports whether a run ended because its coding agent was not started on a
+// spent budget.
 func NotStartedForBudget(e *picket.Exit) bool {
 	return e != nil && e.Class == picket.ExitCrash && e.Code != nil && *e.Code == exitCodeOutOfBudget &&
 		strings.HasPrefix(e.Detail, launchDetailPrefix) && strings.Contains(e.Detail, outOfBudgetMark)

@@ -39,7 +39,7 @@ func TestAnAgentWithoutToolsIsEnded(t *testing.T) {
 	}
 }
 
-// Others tell it aside, or not at all: what they did in vain shows it.
+// Others report it on standard error or not at all; their failed calls show it.
 func TestAnAgentThatNeverUsedAToolIsToldOf(t *testing.T) {
 	for preset, want := range map[agents.Preset]struct {
 		script string

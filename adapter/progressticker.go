@@ -9,8 +9,8 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// ProgressTickConfig says how often a running agent is told of, and when its
-// timeout is near. The agent has no part in it.
+// ProgressTickConfig says how often a running agent is reported, and when its timeout is near. The
+// agent has no part in it.
 type ProgressTickConfig struct {
 	// Interval lies between two heartbeats. Defaults to 30 s.
 	Interval time.Duration
@@ -87,8 +87,8 @@ func issueNumber(lease picket.Lease) *int64 {
 
 func (p *progressTicker) elapsed() time.Duration { return p.clock() - p.launchedAt }
 
-// dueEvents answers the events that are to be told now, in their order. Heartbeats
-// missed in suspend are not made up for; the warning is.
+// dueEvents returns the events that have to be sent now, in their order. Heartbeats missed in
+// suspend are not made up for; the warning is.
 func (p *progressTicker) dueEvents() (events []picket.RunEvent) {
 	now := p.clock()
 	if now >= p.nextTick {

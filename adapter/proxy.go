@@ -104,10 +104,9 @@ func (p *Proxy) Release(ctx context.Context, exit picket.Exit) (picket.TaskState
 	return out.State, err
 }
 
-// Watch waits up to wait (at most 50 s, whole seconds) for a change of the
-// lease. changed is false when the wait ran out; a lease that has ended
-// answers at once. Programs to run are told until they are among known, the
-// call ids that the caller has heard of.
+// Watch waits up to wait (at most 50 s, whole seconds) for a change of the lease. changed is false
+// when the wait ran out; a lease that has ended answers at once. Programs to run are sent until
+// their call ids are among known, which lists those that the caller has received.
 func (p *Proxy) Watch(ctx context.Context, wait time.Duration,
 	known ...string) (w picket.Watch, changed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, wait+15*time.Second)
@@ -212,8 +211,8 @@ func (p *Proxy) Complete(ctx context.Context, output picket.RawJSON, summary str
 	return p.CompleteWith(ctx, picket.Completion{Output: output, Summary: summary})
 }
 
-// CompleteWith is Complete for a task with subtasks: c says what becomes of those that
-// are open, which is refused with children_open otherwise.
+// CompleteWith is Complete for a task with subtasks. c says what happens to open subtasks; without
+// it, open subtasks are refused with children_open.
 func (p *Proxy) CompleteWith(ctx context.Context, c picket.Completion) (picket.TaskState, error) {
 	var out stateAnswer
 	err := p.Tool(ctx, "mark_complete", c, &out)

@@ -247,7 +247,7 @@ func (s *registration) heartbeat() picket.Heartbeat {
 // removedByOperator says that an operator took this adapter out of the registry. Nothing
 // of it goes on.
 func removedByOperator(id string) error {
-	return picket.Refuse(picket.CodeAgentGone, "Start the adapter again if it is to go on working.",
+	return picket.Refuse(picket.CodeAgentGone, "Start the adapter again if it should continue to work.",
 		"agent %s was removed from the registry, and its work was ended", id)
 }
 
@@ -318,9 +318,9 @@ func (s *registration) handleCommand(ctx context.Context, c picket.PendingComman
 	}
 }
 
-// isNewCommand takes a command that was not taken before. It remembers more than can
-// wait for one agent: a task that was stopped may be back here before the
-// registry has heard of it.
+// isNewCommand takes a command that was not taken before. It remembers more than can wait for one
+// agent, because a task that was stopped may come back here before the registry has the
+// acknowledgement.
 func (s *registration) isNewCommand(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

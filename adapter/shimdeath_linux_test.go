@@ -100,7 +100,7 @@ func (w *treeRun) awaitGone(t *testing.T, still ...int) {
 	proctest.Eventually(t, func() bool { return len(w.marks.Find()) == 0 }, "the tree lives on")
 	for _, pid := range still {
 		if proctest.State(pid) != 'T' {
-			t.Errorf("process %d was to be stopped and is %c: this test proves nothing", pid, proctest.State(pid))
+			t.Errorf("process %d should be stopped and is %c: this test proves nothing", pid, proctest.State(pid))
 		}
 	}
 }
@@ -306,7 +306,7 @@ func TestStoppedShimIsPassedOver(t *testing.T) {
 	})
 }
 
-// The shim of a run is told of every renewal: it outlives its first deadline.
+// The shim of a run gets every renewal, so it outlives its first deadline.
 func TestShimIsToldOfRenewals(t *testing.T) {
 	proctest.EachShimLevel(t, func(t *testing.T, level string) {
 		w, _ := newTreeRun(t, 4*time.Second)

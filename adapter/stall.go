@@ -90,8 +90,8 @@ type silenceState int
 const (
 	notSilent          silenceState = iota
 	silenceUnconfirmed              // the store has to be asked for tool calls first
-	silentOnce                      // it is to be nudged
-	silentAfterNudge                // it was, in vain
+	silentOnce                      // it has to be nudged
+	silentAfterNudge                // it was nudged, without effect
 )
 
 // check judges the silence up to now, and how long it is.

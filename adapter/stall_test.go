@@ -93,7 +93,7 @@ func TestSilenceIsNudgedThenEnded(t *testing.T) {
 			t.Errorf("detail %q", run.Released.Detail)
 		}
 		if n := count(run.Events, picket.EventRunStalled); n != 1 {
-			t.Errorf("the log was told of %d nudges", n)
+			t.Errorf("%d nudges were logged", n)
 		}
 		var file NudgeFile
 		if err := json.Unmarshal(nudge, &file); err != nil || file.Cause != picket.NudgeSilent || file.Reason == "" ||

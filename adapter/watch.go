@@ -10,9 +10,9 @@ import (
 // watchTimeout is how long one watch waits at the proxy.
 const watchTimeout = 50 * time.Second
 
-// watchLease tells every change of the lease until it has ended or ctx ends.
-// Errors other than a definite loss are for the keeper to judge; the watch
-// just comes back. known are the programs that it need not tell of.
+// watchLease reports every change of the lease until it has ended or ctx ends. Errors other than a
+// definite loss are left to the keeper, and the watch is repeated. known are the programs that need
+// not be sent again.
 func watchLease(ctx context.Context, p *Proxy, known func() []string, changed func(picket.Watch)) {
 	pace := backoff{least: 200 * time.Millisecond, most: 5 * time.Second}
 	for ctx.Err() == nil {

@@ -69,7 +69,7 @@ func TestAgentMayDoAnythingToItsWorktree(t *testing.T) {
 	}
 }
 
-// A reviewer is told of work that could not be committed.
+// A reviewer sees that some work could not be committed.
 func TestWorkThatCannotBeCommittedIsReported(t *testing.T) {
 	rig.SkipShort(t)
 	w := newWorktreeFixture(t)
@@ -81,7 +81,7 @@ func TestWorkThatCannotBeCommittedIsReported(t *testing.T) {
 	}
 }
 
-// The policies of resuming, and what the agent is told of them.
+// The policies of resuming, and what the agent learns about them.
 func TestHowARunResumes(t *testing.T) {
 	rig.SkipShort(t)
 	for _, c := range []struct {

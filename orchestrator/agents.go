@@ -77,10 +77,10 @@ func (e *Engine) Register(ctx context.Context, by picket.Caller, reg picket.Regi
 	return decodeAgent(r, err)
 }
 
-// Heartbeat notes that the agent lives and tells what it is to do. Only the key
-// that registered it, or an operator, may send one; any other is refused with
-// CodeForbidden and changes nothing. An agent that no longer participates,
-// and a process of an earlier registration, are refused with CodeAgentGone.
+// Heartbeat records a heartbeat of the agent and returns the commands that wait for it. Only the
+// key that registered it, or an operator, may send one; any other is refused with CodeForbidden and
+// changes nothing. An agent that no longer participates, and a process of an earlier registration,
+// are refused with CodeAgentGone.
 func (e *Engine) Heartbeat(ctx context.Context, by picket.Caller, agentID string,
 	hb picket.Heartbeat) (picket.HeartbeatAnswer, error) {
 	if err := picket.CheckName("agent_id", agentID); err != nil {
@@ -158,9 +158,9 @@ func (e *Engine) Deregister(ctx context.Context, by picket.Caller, agentID strin
 	return e.ChangeAgent(ctx, by, agentID, match, picket.AgentStatusChange{Status: picket.AgentDeregistered})
 }
 
-// CommandAgent gives an agent something to do. It hears of it with the answers
-// of its heartbeats, at least once, until it was done. An order to drain takes
-// the place of one that is pending, and its id.
+// CommandAgent gives an agent something to do. The agent gets it with the answers of its
+// heartbeats, at least once, until it acknowledges it. An order to drain takes the place of one
+// that is pending, and its id.
 func (e *Engine) CommandAgent(ctx context.Context, by picket.Caller, agentID string,
 	c picket.AgentCommand) (commandID string, err error) {
 	if err := picket.CheckName("agent_id", agentID); err != nil {

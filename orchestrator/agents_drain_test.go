@@ -89,9 +89,8 @@ func TestDrainEndsWithTheLastLease(t *testing.T) {
 	}
 }
 
-// An agent that holds nothing hears of the end of its drain with its next
-// heartbeat; one that is silent is done after one interval, or at the deadline
-// where that is sooner.
+// An agent that holds nothing gets the end of its drain with its next heartbeat. The drain of a
+// silent agent ends after one interval, or at the deadline if that is sooner.
 func TestDrainOfAnIdleAgent(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		for _, id := range []string{"beats", "silent", "short"} {

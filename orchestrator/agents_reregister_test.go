@@ -40,8 +40,8 @@ func TestARepeatedRegistrationIsNotTheNext(t *testing.T) {
 	})
 }
 
-// An order to drain is honoured by draining; an agent that only calls it handled
-// hears of it again.
+// A drain command is acknowledged by draining. An agent that only lists it as handled gets it
+// again.
 func TestADrainCommandEndsOnlyByDraining(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		f.MustRegister(t, picket.Registration{AgentID: "a1"})

@@ -79,9 +79,8 @@ func TestSweepsDoNotLookAtTheHealthy(t *testing.T) {
 	})
 }
 
-// The end of old leases is not that of a drain which the next registration of
-// their agent has begun; and however much of it is to be done, it keeps nothing
-// else that is due waiting.
+// The end of old leases does not complete a drain that the next registration of their agent has
+// begun. However many leases have to end, nothing else that is due waits for them.
 func TestOldLeasesEndBesideADrain(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		f.MustRegister(t, shortThresholds("a1"))

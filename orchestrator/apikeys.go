@@ -368,11 +368,10 @@ func (e *Engine) EndRunKey(ctx context.Context, keyID string) error {
 	return err
 }
 
-// KeyContext returns a context for requests of the key that wait or stream. It
-// ends when the key is revoked, with the cause CodeUnauthenticated. Every server
-// process is told of a revocation at once. The expiry of a key does not end the
-// context; the next request with the key is refused. Call stop to release the
-// resources of the context.
+// KeyContext returns a context for requests of the key that wait or stream. It ends when the key is
+// revoked, with the cause CodeUnauthenticated. Every server process is notified of a revocation at
+// once. The expiry of a key does not end the context; the next request with the key is refused.
+// Call stop to release the resources of the context.
 func (e *Engine) KeyContext(ctx context.Context, keyID string) (held context.Context, stop func()) {
 	held, cancel := context.WithCancelCause(ctx)
 	revoked := e.records.Subscribe(revokedTopic(keyID))

@@ -8,8 +8,8 @@ import (
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
-// Anyone who waits for the end of a lease beside the adapter is told of it, however
-// it comes, and takes none of the adapter's commands.
+// A caller that waits for the end of a lease beside the adapter gets it, however the lease ends,
+// and takes none of the adapter's commands.
 func TestTheEndOfALeaseIsAwaited(t *testing.T) {
 	for name, end := range map[string]func(f *fixture, h picket.LeaseCredential) error{
 		"completed": func(f *fixture, h picket.LeaseCredential) error {

@@ -169,13 +169,12 @@ func (e *Engine) SettleOverdueCalls(ctx context.Context, limit int) (int, error)
 	return e.runCount(ctx, "reap_hold", limit)
 }
 
-// ReportUsage books what an agent's own output says it has used. The figures
-// are running totals of one session; what is more than at the last report, and
-// more than the LLM pass-through has charged to the same run, is booked now. It
-// is evidence: taken until 15 minutes after the lease ended, and never refused
-// for want of money. The holder and the last run of a task are charged up to
-// what the task was granted; the rest is unverified and locks the envelope. What
-// a superseded run reports, or one of a cancelled task, changes no envelope.
+// ReportUsage books what an agent's own output says it has used. The figures are running totals of
+// one session; what is more than at the last report, and more than the LLM pass-through has charged
+// to the same run, is booked now. It is evidence: it is accepted until 15 minutes after the lease
+// ended, and never refused for lack of money. The holder and the last run of a task are charged up
+// to what the task was granted; the rest is unverified and locks the envelope. What a superseded
+// run reports, or one of a cancelled task, changes no envelope.
 func (e *Engine) ReportUsage(ctx context.Context, held picket.LeaseCredential,
 	u picket.UsageReport) (picket.Usage, error) {
 	switch {

@@ -44,7 +44,7 @@ func TestFollowLog(t *testing.T) {
 			t.Fatalf("a wait that ran out: %+v, %v", short, err)
 		}
 
-		// The end of the run, for who reads this run and for who reads the task.
+		// The end of the run, for a reader of this run and for a reader of the task.
 		ofRun, ofTask := f.readLogInBackground(task.TaskID, h.RunID, 4, false),
 			f.readLogInBackground(task.TaskID, h.RunID, 4, true)
 		code := 1

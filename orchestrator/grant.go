@@ -208,8 +208,8 @@ func (e *Engine) decodeLease(r *reply, raw int64, v leaseView) picket.Lease {
 	return lease
 }
 
-// pinnedOnly stands for the role of who takes nothing but tasks pinned to it;
-// no role is named so.
+// pinnedOnly stands for the role of an agent that takes only tasks pinned to it. It is not a valid
+// name of a role.
 const pinnedOnly = "!"
 
 func roleArg(req picket.AcquireRequest) string {

@@ -204,9 +204,8 @@ func (e *Engine) Report(ctx context.Context, held picket.LeaseCredential, reques
 	return picket.Reported{Seq: v.Seq, Pinned: true, Nudge: r.nudge(v.Nudge)}, r.Err
 }
 
-// Complete ends the lease with an output; the task goes to review, or is
-// completed when nobody reviews it. With open subtasks it is refused unless c
-// says what becomes of them.
+// Complete ends the lease with an output; the task goes to review, or is completed when nobody
+// reviews it. With open subtasks it is refused unless c says what happens to them.
 func (e *Engine) Complete(ctx context.Context, held picket.LeaseCredential,
 	c picket.Completion) (picket.TaskState, error) {
 	args, err := completionArgs(c)

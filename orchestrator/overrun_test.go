@@ -213,8 +213,8 @@ func TestATopUpIsChargedToTheDailyLimit(t *testing.T) {
 	})
 }
 
-// Anyone who waits for a top-up hears of it at once, also of one that came between the
-// refusal and the wait.
+// A caller that waits for a top-up gets it at once, also one that came between the refusal and the
+// wait.
 func TestWaitingForATopUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, stop := rig.Memory()

@@ -115,7 +115,7 @@ func TestRefusedWritesAreSampled(t *testing.T) {
 			last = string(e.Data)
 		}
 		if n := len(page.Events); total != 50 || n < 21 || n > 42 { // 42 when a minute turned in between
-			t.Fatalf("%d events tell of %d refused writes, the last %s", n, total, last)
+			t.Fatalf("%d events count %d refused writes, the last %s", n, total, last)
 		}
 	})
 }

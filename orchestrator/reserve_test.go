@@ -204,8 +204,8 @@ func TestAPaidCallCostsTheSameReal(t *testing.T) {
 	t.Logf("a paid call is %d calls of the store, %d commands", sent, few)
 }
 
-// A caller that asks for less when it was refused is told what there is, and
-// nobody else is told of it; once it asks for no less it is an event.
+// A caller that tries again with less gets what is available, and its refusal writes no event. A
+// refusal after which it does not ask for less writes one.
 func TestAProbeIsNoEvent(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		task, h := f.SubmitAndLease(t, picket.TaskSpec{BudgetEnvelope: kit.Worth(100, "0.50")})

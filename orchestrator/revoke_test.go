@@ -220,8 +220,8 @@ func reasons(t *testing.T, f *fixture, kind string) map[string]int {
 	return n
 }
 
-// What becomes of the leases follows from the scopes, unless it is said. Leases
-// that were kept can be ended later, and those that have ended stay ended.
+// Without --keep-leases, the scopes decide whether the leases end. Leases that were kept can be
+// ended later, and those that have ended stay ended.
 func TestWhatBecomesOfTheLeasesOfAKey(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		for _, c := range []struct {
@@ -279,8 +279,8 @@ func TestAContextEndsWithTheKey(t *testing.T) {
 	})
 }
 
-// A context that is asked for when the key has been revoked already, after it
-// was authenticated with, ends as well: nothing tells of the revocation again.
+// A context that is asked for after the key was revoked, although the request was authenticated
+// before, ends as well, because the revocation is not announced again.
 func TestAContextOfARevokedKeyEnds(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		key := f.MustCreateKey(t, picket.ScopeReviewer)

@@ -83,8 +83,8 @@ func TestASessionsModelsAreChargedOnce(t *testing.T) {
 	})
 }
 
-// It is evidence: taken after the end and never refused for want of money. What
-// is beyond the grant locks the task's own envelope and is charged to nobody.
+// It is evidence: it is accepted after the end and never refused for lack of money. What is beyond
+// the grant locks the task's own envelope and is charged to nobody.
 func TestUsageComesLateAndOverruns(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		task, h := f.SubmitAndLease(t, picket.TaskSpec{BudgetEnvelope: kit.Worth(100, "0.10"),

@@ -9,9 +9,9 @@ import (
 	"github.com/picket-dev/picket/orchestrator/store"
 )
 
-// Watch waits until the lease ends and says how; changed is false when the
-// wait ran out first. A lease that has ended answers at once. What the adapter
-// is to start is told until it is among known, the call ids it has heard of.
+// Watch waits until the lease ends and says how; changed is false when the wait ran out first. A
+// lease that has ended answers at once. Processes to start are returned until their call ids are
+// among known, which lists those that the adapter has received.
 func (e *Engine) Watch(ctx context.Context, held picket.LeaseCredential, wait time.Duration,
 	known ...string) (w picket.Watch, changed bool, err error) {
 	end, err := e.records.WaitUntil(ctx, e.records.Subscribe(taskTopic(held.TaskID)), wait,

@@ -143,7 +143,7 @@ func (e *Engine) Webhook(ctx context.Context, id string) (picket.Webhook, error)
 	return t.Webhook, err
 }
 
-// WebhookTarget is a target with its secrets, for who posts to it.
+// WebhookTarget is a target with its secrets, for the deliverer.
 func (e *Engine) WebhookTarget(ctx context.Context, id string) (picket.WebhookTarget, error) {
 	if err := picket.CheckID("webhookId", "webhook", id); err != nil {
 		return picket.WebhookTarget{}, err

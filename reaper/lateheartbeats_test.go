@@ -173,7 +173,7 @@ func (l *lateAgent) renewLease() error {
 	return err
 }
 
-// checkNobodyLost reads the log: who was warned of, and that nobody was lost.
+// checkNobodyLost reads the log: which agents became unhealthy, and that none died.
 func (c *lateFleet) checkNobodyLost(agents int) {
 	c.t.Helper()
 	seen := map[string]int{}

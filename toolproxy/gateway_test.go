@@ -278,7 +278,7 @@ func TestACancelledCallIsCancelledUpstream(t *testing.T) {
 		if err := receive(t, answered, "the client's own end"); !errors.Is(err, context.Canceled) {
 			t.Errorf("the client got %v", err)
 		}
-		receive(t, o.ended, "the upstream to hear of it")
+		receive(t, o.ended, "the upstream to get it")
 		// What was sent is charged: nobody knows what it did.
 		for until := time.Now().Add(patience); len(p.outcomes()) == 0 && time.Now().Before(until); {
 			if err := pingOrList(t, s); err != nil {
@@ -297,7 +297,7 @@ func receive[T any](t testing.TB, from <-chan T, what string) (v T) {
 	select {
 	case v = <-from:
 	case <-time.After(patience):
-		t.Fatalf("waited in vain for %s", what)
+		t.Fatalf("%s did not happen", what)
 	}
 	return v
 }

@@ -32,7 +32,7 @@ func TestAnUpstreamThatChangesWithoutEnd(t *testing.T) {
 			select {
 			case <-stop:
 				return
-			case <-time.After(25 * time.Millisecond): // the library tells of nothing while changes follow within 10 ms
+			case <-time.After(25 * time.Millisecond): // the library reports nothing while changes follow within 10 ms
 				o.server.AddTool(&mcp.Tool{Name: fmt.Sprint("t", i%2), Description: fmt.Sprint(i), InputSchema: plain},
 					o.counted(o.echo))
 			}

@@ -23,8 +23,8 @@ func addThing(o *fakeUpstream, uri, text string) {
 		})
 }
 
-// An upstream tells of changes of its own resources only: neither of those of
-// another, nor of ours.
+// An upstream can report changes of its own resources only, not of another upstream's or of
+// Picket's.
 func TestAnUpstreamTellsOfItsOwnResources(t *testing.T) {
 	a, b := newFakeUpstream(), newFakeUpstream()
 	addThing(a, "a://thing", "a")
@@ -68,7 +68,7 @@ func TestAnUpstreamTellsOfItsOwnResources(t *testing.T) {
 		}
 	}
 	if got := receive(t, heard, "a change"); got != "b://own" {
-		t.Errorf("b could tell of %s", got)
+		t.Errorf("b could report %s", got)
 	}
 	_ = a.server.ResourceUpdated(t.Context(), &mcp.ResourceUpdatedNotificationParams{URI: "a://thing"})
 	if got := receive(t, heard, "a's change"); got != "a://thing" {

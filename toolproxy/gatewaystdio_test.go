@@ -207,7 +207,7 @@ func TestAnUpstreamThatIsNotThere(t *testing.T) {
 		mcppart.Upstream{Name: "gone", URL: "http://127.0.0.1:1/mcp"})
 	s := connect(t, b.url, b.token(), protocolVersions[1], nil)
 	if code, _ := refusal(t, call(t, s, "gone_echo", nil)); code != "not_found" {
-		t.Errorf("a tool nobody has heard of: %s", code)
+		t.Errorf("an unknown tool: %s", code)
 	}
 	if r := call(t, s, "up_echo", nil); r.IsError {
 		t.Errorf("its neighbour: %+v", r)

@@ -107,7 +107,7 @@ func (w *leaseWatches) watch(c echo.Context, leases leaser, held picket.LeaseCre
 // maxKnown bounds the list of known calls of exec, in bytes.
 const maxKnown = 4096
 
-// knownExecs are the calls of exec that the adapter has heard of.
+// knownExecs are the calls of exec that the adapter has received.
 func knownExecs(c echo.Context) ([]string, error) {
 	list := c.QueryParam("exec")
 	if list == "" {

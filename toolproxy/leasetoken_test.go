@@ -77,7 +77,7 @@ func TestLeaseTokenIsNotSentOverHTTP(t *testing.T) {
 	}
 }
 
-// The lease token never goes to an MCP server, whatever it is asked for.
+// The lease token never goes to an MCP server, in any call.
 func TestLeaseTokenIsNotSentToUpstreams(t *testing.T) {
 	for _, wire := range protocolVersions {
 		t.Run(wire, func(t *testing.T) {

@@ -72,7 +72,7 @@ type llmEnv struct {
 	t      *testing.T
 	token  string
 	client *http.Client
-	gone   chan struct{} // told of each request whose client has gone away, or was answered
+	gone   chan struct{} // called for each request whose client has gone away or was answered
 }
 
 // models are prices a million tokens: input $3, output $15, cache $0.30 and $3.75.

@@ -82,8 +82,8 @@ const tokenCost = budget.Money(100*3000 + 20*15000)
 
 var inRemedy = regexp.MustCompile(`tools\.prices\.(llm_\S+): (\{.*?\})`)
 
-// A tool with a fee nobody has named reaches no vendor; what the refusal says
-// that is to be written lets it through.
+// A tool whose fee has no price is not passed to the vendor. The price that the refusal suggests
+// lets it through.
 func TestAToolOfTheVendorsNeedsAPrice(t *testing.T) {
 	for _, c := range hostedTools {
 		m := newFakeModel(t, answersAll)

@@ -116,7 +116,7 @@ func TestUsesAreCharged(t *testing.T) {
 	}
 }
 
-// tokensOf is what the tokens that a ledger's row tells of have cost.
+// tokensOf is the cost of the tokens in a row of the ledger.
 func tokensOf(detail string) budget.Money {
 	var status, in, out, read, write int64
 	_, after, _ := strings.Cut(detail, " HTTP ")

@@ -36,7 +36,7 @@ func TestAFloodOfRefusedWritesIsCounted(t *testing.T) {
 		}
 		// A minute of store time can turn while the flood lasts, on a real store.
 		if n := len(page.Events); told != flood || n < 21 || n > 42 || h.virtual && n != 21 {
-			t.Errorf("%d events tell of %d refused writes, want 21 that tell of %d", n, told, flood)
+			t.Errorf("%d events count %d refused writes, want 21 that count %d", n, told, flood)
 		}
 		page, err = h.Events(h.ctx, picket.EventQuery{Audit: true, Types: []string{picket.EventWriteRefused}})
 		h.ok(err)

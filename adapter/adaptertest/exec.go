@@ -18,9 +18,9 @@ type pendingExec struct {
 	deadline time.Time
 }
 
-// Exec asks the adapter of a task's current run for a program. As the tool
-// proxy does, it tells of it by watch, unless the adapter says that it knows,
-// and by renewal, until there is a result or order.TTLMs have passed.
+// Exec asks the adapter of a task's current run for a program. As the tool proxy does, it sends the
+// order with the watch, unless the adapter lists it as known, and with every renewal, until there
+// is a result or order.TTLMs have passed.
 func (s *Server) Exec(taskID string, order picket.ExecRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -39,7 +39,7 @@ func (s *Server) Fail(path string, kind Fault, times int) (restore func()) {
 	return s.fail(path, kind, times)
 }
 
-// fail is Fail for who holds the lock.
+// fail is Fail for a caller that holds the lock.
 func (s *Server) fail(path string, kind Fault, times int) (restore func()) {
 	f := &activeFault{path: path, kind: kind, times: times, over: make(chan struct{})}
 	s.faults = append(s.faults, f)

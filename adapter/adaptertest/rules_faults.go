@@ -8,7 +8,7 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// shortWindow is the window of leases that are to end in a check.
+// shortWindow is the window of leases that end during a check.
 const shortWindow = 2 * time.Second
 
 // faultRules are about leases that are lost, servers that are away and

@@ -32,8 +32,8 @@ type Server struct {
 	// Thresholds are what an adapter under test is to register with, so that a
 	// check need not take minutes. Zero: it may choose.
 	Thresholds picket.HeartbeatConfig
-	// OnRegister is told of every registration that arrives, before it has any
-	// effect. Set it before there is an adapter; it must not call the server.
+	// OnRegister is called for every registration that arrives, before it has any effect. Set it
+	// before there is an adapter; it must not call the server.
 	OnRegister func(picket.Registration)
 
 	mu             sync.Mutex

@@ -206,8 +206,8 @@ func (e *Setup) isPassedOn(ctx context.Context, url, question string) bool {
 	return res.StatusCode == http.StatusBadRequest
 }
 
-// modelURL is where the models of a provider are to be asked: at the tool
-// proxy, if it passes on to them.
+// modelURL is the base URL for the models of a provider: the tool proxy's, if it passes calls on to
+// them.
 func (e *Setup) modelURL(provider string) (url string, ok bool) {
 	return strings.TrimSuffix(e.proxyURL, "/") + "/llm/" + provider, e.models[provider]
 }

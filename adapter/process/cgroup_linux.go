@@ -137,8 +137,8 @@ func removeTree(root string) error {
 	return nil
 }
 
-// removeSoon removes a leaf whose processes were killed: the kernel may have told
-// of their end a moment before it takes them out.
+// removeSoon removes a leaf whose processes were killed. The kernel may report their end a moment
+// before it removes them from the leaf.
 func (c cgroup) removeSoon() {
 	for end := BootClock() + time.Second; c.remove() != nil && BootClock() < end; {
 		time.Sleep(time.Millisecond)

@@ -21,7 +21,7 @@ type Launcher interface {
 	Launch(ctx context.Context, job Job) (Process, error)
 }
 
-// Job is what a launcher is to start.
+// Job is what a launcher starts.
 type Job struct {
 	Lease picket.Lease
 	// Dir is the workspace: the process's current directory.

@@ -111,9 +111,9 @@ func serveShimVersion(version string) error {
 	return nil
 }
 
-// catchSignals takes the signals that a terminal or a service manager sends to
-// everybody: the shim ends with its tree. They are caught, not ignored, which
-// the agent would inherit. The channel tells of children.
+// catchSignals takes the signals that a terminal or a service manager sends to everybody: the shim
+// ends with its tree. They are caught, not ignored, which the agent would inherit. The channel
+// reports the ends of children.
 func catchSignals() <-chan os.Signal {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE,
 		unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP)

@@ -213,8 +213,8 @@ func (s *shim) reapExec(pid int, status unix.WaitStatus) {
 	s.execKillTimer = time.After(0)
 }
 
-// killEndedExecs strikes at the programs that are being killed, until nobody of
-// them is left, and then tells of their end.
+// killEndedExecs kills the processes of programs that have to end until all have exited, and then
+// reports the end of these programs.
 func (s *shim) killEndedExecs() {
 	s.execKillTimer = nil
 	for pid, b := range s.execs {

@@ -40,7 +40,7 @@ type shimProcess struct {
 	mu            sync.Mutex
 	control       *os.File
 	execSocket    *os.File                       // takes programs to run beside the agent
-	execWaiters   map[string]chan shimExecResult // who waits for the end of one
+	execWaiters   map[string]chan shimExecResult // callers that wait for the end of a program
 	seq           uint64
 	unacked       []unackedCommand // orders that were not acknowledged, oldest first
 	ackedDeadline time.Duration    // the last deadline that the shim knows; 0 if it knows none
@@ -236,7 +236,7 @@ func (p *shimProcess) signalTree(sig unix.Signal) {
 // shim. How the leader ended is not known: that is reported as a kill.
 func (p *shimProcess) killWithoutShim() {
 	p.exit = Exited{Code: 128 + int(unix.SIGKILL), Signal: unix.SignalName(unix.SIGKILL)}
-	_ = p.cmd.Process.Signal(unix.SIGSTOP) // it is to start nobody any more
+	_ = p.cmd.Process.Signal(unix.SIGSTOP) // it must not start anything any more
 	pause := time.Millisecond
 	for end := BootClock() + killTimeout; BootClock() < end; {
 		if p.group.dir != "" {

@@ -9,9 +9,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// The shim is started with shimVariable in its environment and these files;
-// what it is to do comes through the first. Nothing of it is on the command
-// line, where every user could read it.
+// The shim is started with shimVariable in its environment and these files. Its commands come
+// through the first. Nothing of it is on the command line, where every user could read it.
 const (
 	shimVariable = "PICKET_SHIM" // its value is the protocol's version
 	shimVersion  = "4"

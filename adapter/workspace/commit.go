@@ -72,10 +72,9 @@ func (w *Store) Commit(ctx context.Context, k *Locked, message string) (string, 
 	return tip, nil
 }
 
-// stageAll notes the state of all files. An index that cannot be read is
-// replaced: it holds nothing that the files and HEAD do not. What git cannot take,
-// such as a repository without a commit or a file it may not read, is left out
-// and told of.
+// stageAll notes the state of all files. An index that cannot be read is replaced: it holds nothing
+// that the files and HEAD do not. What git cannot take, such as a repository without a commit or a
+// file it may not read, is left out and reported.
 func (g git) stageAll(ctx context.Context) (left string, err error) {
 	add := func(options ...string) error {
 		args := append([]string{"add", "--all"}, options...)

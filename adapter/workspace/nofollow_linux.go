@@ -33,7 +33,7 @@ const traverseFlags = openDirFlags | unix.O_PATH
 
 func openat2NoFollow(at int, path string, flags, more uint64) (fd int, err error) {
 	how := &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_NO_SYMLINKS | more}
-	for range 1000 { // EAGAIN tells of a rename in the middle of it
+	for range 1000 { // EAGAIN: something was renamed meanwhile
 		if fd, err = unix.Openat2(at, path, how); !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
 			break
 		}

@@ -312,8 +312,8 @@ func (w *Store) retireForeign(ctx context.Context, repo Repository, other *Locke
 	return err
 }
 
-// branchInUse refuses to take a branch from a directory that is not a workspace.
-// An agent may have written its path, so no command that is to be run names it.
+// branchInUse refuses to take a branch from a directory that is not a workspace. An agent may have
+// written its path, so no suggested command names it.
 func branchInUse(branch, dir string) error {
 	where := "another directory, whose name cannot be shown"
 	if text.Printable(dir) == dir && !strings.ContainsAny(dir, "\n\t") {

@@ -176,8 +176,7 @@ func TestADrainOfAChangingAgent(t *testing.T) {
 	}
 }
 
-// Ten people drain one agent at once: one change, and nobody is told of an
-// error.
+// Ten people drain one agent at once: one change, and nobody gets an error.
 func TestManyDrainOneAgent(t *testing.T) {
 	s := newProxiedServer(t)
 	if _, err := s.c.Agents.Register(t.Context(), picket.Registration{AgentID: "a"}); err != nil {

@@ -142,7 +142,7 @@ func eachEvent(r *http.Request, body object, keep func(e object) bool) {
 	body["events"] = kept
 }
 
-// silentFor is how long a record says that the agent was not heard of.
+// silentFor is how long the agent was silent by its record.
 func silentFor(body object) time.Duration {
 	heard, _ := body["last_heartbeat_at"].(string)
 	at, err := time.Parse(time.RFC3339Nano, heard)

@@ -29,8 +29,8 @@ func heldLock(t *testing.T, pid int) (data string, lock *os.File) {
 	return data, f
 }
 
-// A server that was killed holds its lock until the last of its threads is gone:
-// the next one waits for that. One that runs is told of at once.
+// A server that was killed holds its lock until the last of its threads is gone: the next one waits
+// for that. A server that runs is reported at once.
 func TestTheLockOfAServerThatEnds(t *testing.T) {
 	data, _ := heldLock(t, os.Getpid())
 	if _, err := lockData(data); picket.CodeOf(err) != picket.CodeStateConflict {

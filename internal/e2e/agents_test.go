@@ -252,7 +252,7 @@ func TestTheReportIsPinnedWhenMemoryIsShortened(t *testing.T) {
 	)
 	var shortened atomic.Bool // what follows it begins with the second turn
 	model := llmstub.New(func(r llmstub.Request) llmstub.Turn {
-		if strings.Contains(r.Body, "Respond with TEXT ONLY") { // it is to be shortened now
+		if strings.Contains(r.Body, "Respond with TEXT ONLY") { // it is asked to shorten its memory
 			shortened.Store(true)
 			return llmstub.Turn{Say: "<summary>The task is under way.</summary>"}
 		}

@@ -139,8 +139,8 @@ func (w *testEnv) browse(t *testing.T) *tab {
 	return b
 }
 
-// plantTrap makes every page of the tab tell of a script that was smuggled in,
-// and of everything that the content policy had to stop.
+// plantTrap makes every page of the tab report a script that was smuggled in, and everything that
+// the content policy had to stop.
 func plantTrap(ctx context.Context, target *chromedp.Target) error {
 	const trap = `Object.defineProperty(window, "__xss", {set(v) { console.error("a planted script ran: " + v); }});
 		addEventListener("securitypolicyviolation", e => console.error("policy: " + e.violatedDirective + " " + e.blockedURI + " " + e.sample));`

@@ -18,7 +18,7 @@ func pageGone(t *testing.T, s *consoleFixture) {
 	b.live()
 	b.until("an answer of a server that has deleted it",
 		`(window.fetch = async () => new Response('<main><div class="box bad">Not found: it was deleted</div></main>', {status: 404}))`)
-	s.ask(s.role(), "Something that every page hears of")
+	s.ask(s.role(), "An event that every page gets")
 	b.reads("#over", "it was deleted What you see here is no longer brought up to date.")
 	b.reads("h1", "Here for a moment")
 	b.sees("#live[data-state=gone]")

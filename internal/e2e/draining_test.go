@@ -33,7 +33,7 @@ func newDrainTest(t *testing.T, flags ...string) *drainTest {
 	d.up()
 	pid := d.fifo("pid")
 	d.fifo("go")
-	// It hears of a drain at once, and is not missed however busy the machine is.
+	// It gets a drain at once, and is not found silent, however busy the machine is.
 	flags = append(flags, "--linger", "1s", "--role", "story", "--heartbeat", "1s", "--unhealthy-after", "30s",
 		"--dead-after", "90s")
 	d.first = d.worker("first", finishing, flags...)
@@ -122,7 +122,7 @@ func TestAgentDrainsOnSIGTERM(t *testing.T) {
 	d.finish(d.expectUndiscovered())
 }
 
-// An operator drains a worker, which hears of it by its next heartbeat.
+// An operator drains a worker, which gets the command with the answer to its next heartbeat.
 func TestAgentDrainedByAnOperator(t *testing.T) {
 	d := newDrainTest(t)
 	if a := d.patch(picket.AgentStatusChange{Status: picket.AgentDraining}); a.Status != picket.AgentDraining ||

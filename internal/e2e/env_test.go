@@ -228,7 +228,7 @@ func try(bearer, method, url string, body any, header ...string) (answer, error)
 	return tryFor(waitLimit, bearer, method, url, body, header...)
 }
 
-// tryFor is try for who has no patience.
+// tryFor is try with a shorter wait.
 func tryFor(limit time.Duration, bearer, method, url string, body any, header ...string) (answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()

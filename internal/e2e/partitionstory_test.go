@@ -194,9 +194,8 @@ func (s *partitionTest) expectFencedOff() {
 	}
 }
 
-// turnedAway counts the heartbeats and the requests for leases that were
-// answered with 410 where the first worker sends its own: it hears of its death
-// by whichever comes first.
+// turnedAway counts the heartbeats and the requests for leases that were answered with 410 where
+// the first worker sends its own: it learns of its death by whichever comes first.
 func (s *partitionTest) turnedAway() int {
 	s.t.Helper()
 	url := s.url

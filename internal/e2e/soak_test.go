@@ -34,7 +34,7 @@ type loadTest struct {
 	largest atomic.Int64 // bytes of the largest of them
 	written atomic.Int64 // tasks submitted and cancelled
 	heard   atomic.Int64 // events that readers got
-	again   atomic.Int64 // requests that were to be made again later
+	again   atomic.Int64 // requests that had to be repeated later
 }
 
 // A server with many tasks and a stream of events, whose pages, lists, metrics

@@ -26,7 +26,7 @@ sh -c 'trap "" TERM HUP; echo $$ >"$E2E/pid"; while :; do sleep 1002; done' &
 echo $$ >"$E2E/pid"
 while :; do sleep 1003; done`
 
-// runNotes are what a run's directory tells of its processes.
+// runNotes are what a run's directory records about its processes.
 type runNotes struct {
 	BootID string `json:"bootId"`
 	Shim   struct {

@@ -91,7 +91,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		case "gone":
 			w.WriteHeader(http.StatusGone)
 			return
-		case "forgets": // it takes it, and nobody hears of it
+		case "forgets": // it accepts it, and the answer is lost
 			r.take(req, body)
 			cut()
 			return

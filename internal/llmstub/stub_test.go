@@ -158,7 +158,7 @@ func expectContains(t *testing.T, text string, all ...string) {
 	}
 }
 
-// Searches are told of as each vendor does, to clients that offer them.
+// Searches are reported as each vendor does, to clients that offer them.
 func TestVendorSearches(t *testing.T) {
 	server := httptest.NewServer(New(Play(Turn{Say: "Found.", Searches: 2})))
 	defer server.Close()

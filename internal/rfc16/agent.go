@@ -68,7 +68,7 @@ func thresholds(interval, unhealthy, dead int) fields {
 	}
 }
 
-// shortThresholds are the thresholds of an agent that is to be seen falling silent.
+// shortThresholds are the thresholds of an agent that falls silent in a check.
 func (t *Trial) shortThresholds() fields {
 	c := t.cfg
 	return thresholds(c.Interval, c.Unhealthy, c.Dead)
@@ -170,8 +170,8 @@ func (a *agent) remove() *answer {
 	return a.t.expectStatus(a.t.call(a.key, "DELETE", a.path(""), nil), 200, 204)
 }
 
-// fallSilent waits, in silence, until the server has judged the agent, which was
-// last heard of just now.
+// fallSilent waits, in silence, until the server has judged the agent, which has just sent its last
+// heartbeat.
 func (a *agent) fallSilent(to string) *answer {
 	c := a.t.cfg
 	after := c.Unhealthy

@@ -74,7 +74,7 @@ func registrationRules() []Rule {
 			t.expectEqual("listed", t.listed("capabilities="+tag+"&role_id="+tag), []string{a.id})
 		}, ""},
 		{"3.4", "monitoring-begins",
-			"Heartbeat monitoring begins: an agent that registers and is never heard of again becomes unhealthy.", 0,
+			"Heartbeat monitoring begins: an agent that registers and sends nothing afterwards becomes unhealthy.", 0,
 			func(t *Trial) {
 				t.register(t.unhealthyOnlyThresholds()).fallSilent("unhealthy")
 			}, ""},

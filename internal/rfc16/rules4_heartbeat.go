@@ -95,7 +95,7 @@ func heartbeatRules() []Rule {
 			}
 		}, ""},
 		{"4.3", "refused-counts-nothing",
-			"A refused heartbeat changes nothing: not the load, not the time it was last heard of.", 0, func(t *Trial) {
+			"A refused heartbeat changes nothing: neither the load nor the time of the last heartbeat.", 0, func(t *Trial) {
 				a := t.register(nil)
 				before := a.record()
 				t.sleep(t.cfg.Poll)

@@ -24,7 +24,7 @@ func (a *agent) stillActive(change fields) {
 	t.expectMember(t.expectStatus(r, 200), "agent_status", "active")
 }
 
-// silence is how long the server had not heard of the agent when it judged.
+// silence is how long the agent had been silent when the server judged it.
 func (t *Trial) silence(e event, heard time.Time) time.Duration { return e.at().Sub(heard) }
 
 // Section 4.5: thresholds.

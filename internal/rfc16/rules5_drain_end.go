@@ -86,7 +86,7 @@ func drainEndRules() []Rule {
 				a.expectLifecycle(moveRegistered, moveDrain, moveDrained)
 			}, ""},
 		{"5.2", "none-held-next-heartbeat",
-			"A drain with no lease held is complete at the agent's next heartbeat, which hears of it; the one after that is refused with 410.", needs | Settled, func(t *Trial) {
+			"A drain with no lease held is complete at the agent's next heartbeat, whose answer reports it; the one after that is refused with 410.", needs | Settled, func(t *Trial) {
 				a := t.register(nil)
 				t.expectMember(a.drain(600), "status", "draining")
 				t.expectMember(a.mustHeartbeat(), "agent_status", "deregistered")

@@ -33,7 +33,7 @@ type Config struct {
 	Interval  int
 	Unhealthy int
 	Dead      int
-	// DrainTimeout of drains that are to run out, in seconds. Defaults to 2.
+	// DrainTimeout of drains that run out in a check, in seconds. Defaults to 2.
 	DrainTimeout int
 	// Parallel bounds the rules that run side by side. Defaults to 32.
 	Parallel int
@@ -48,7 +48,7 @@ type Config struct {
 	Clock Clock
 	// HTTP does the requests. Defaults to a client of its own.
 	HTTP *http.Client
-	// Progress is told of every result as it comes, one at a time. Defaults to nothing.
+	// Progress is called for every result as it comes, one at a time. Defaults to nothing.
 	Progress func(done, total int, r Result)
 }
 

@@ -74,8 +74,8 @@ func (t *Trial) notRun(why string, args ...any) {
 // end ends the rule with the result it has.
 func (t *Trial) end() { runtime.Goexit() }
 
-// tooSlow ends this try: the machine was too slow for what was to be seen, so
-// the rule is tried again.
+// tooSlow ends this try. The machine was too slow to see what the rule is about, so the rule is
+// tried again.
 func (t *Trial) tooSlow(how string, args ...any) {
 	t.result.tooSlow = true
 	t.notRun("this machine or the way to the server is too slow: "+how, args...)

@@ -16,8 +16,8 @@ import (
 // Outage is one way in which a store does not serve although it loses nothing.
 type Outage struct {
 	Name string
-	// NoAnswer says that requests get no answer: what becomes of one that was sent
-	// is known only afterwards. Otherwise the store refuses it and does nothing.
+	// NoAnswer says that requests get no answer, so the client does not know whether a request that
+	// was sent had an effect. Otherwise the store refuses it and does nothing.
 	NoAnswer bool
 	// MemoryFull says that memory is full: what frees or ends something is still done.
 	MemoryFull bool

@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// ReplicaPair is a primary and its replica whose link can be cut while both go on
-// serving clients: what the primary acknowledges from then on, the replica
-// never hears of.
+// ReplicaPair is a primary and its replica whose link can be cut while both go on serving clients:
+// what the primary acknowledges from then on never reaches the replica.
 type ReplicaPair struct {
 	tb    testing.TB
 	nodes [2]*Node

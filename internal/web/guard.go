@@ -106,7 +106,7 @@ type Guard struct {
 	warned  map[string]*warning
 }
 
-// groupID names the user of some connections; who is an address or a credential.
+// groupID names the user of some connections: an address or a credential.
 type groupID struct {
 	kind Kind
 	who  string

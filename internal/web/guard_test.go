@@ -228,7 +228,7 @@ func TestAConnectionBelowTLSIsCounted(t *testing.T) {
 	}
 }
 
-// failingListener is a listener that fails for want of descriptors, some times.
+// failingListener is a listener that sometimes fails because no descriptors are left.
 type failingListener struct {
 	net.Listener
 	errors int

@@ -65,8 +65,7 @@ func TestAdvanceOverHTTP(t *testing.T) {
 	})
 }
 
-// A lease that was lost is not completed, its holder gets nothing else to do,
-// and the log tells of it.
+// A lease that was lost is not completed, its holder gets no new task, and the log records it.
 func TestAdvanceUnderALostLease(t *testing.T) {
 	onBothStores(t, func(t *testing.T, p *fixture) {
 		id := p.submit(`{"title":"x"}`)

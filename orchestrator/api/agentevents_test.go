@@ -41,8 +41,8 @@ func (p *fixture) wantTransitions(id string, want ...string) {
 	}
 }
 
-// Each transition is one event with the six members at the top level, under
-// the instance's id; who acted for it is told.
+// Each transition is one event with the six members at the top level, under the instance's id. It
+// names the actor.
 func TestLifecycleEventsCarryTheSixMembers(t *testing.T) {
 	virtual(t, api.Config{}, func(t *testing.T, p *fixture) {
 		p.register("agent", `{"agent_id":"a1","role_id":"r",`+quickThresholds+`}`)

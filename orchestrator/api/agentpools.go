@@ -50,7 +50,7 @@ func (a *API) getPool(r request) error {
 		return r.respond(a.emptyPool(role), nil)
 	}
 	return picket.Refuse(picket.CodeNotFound, "Look at GET /api/v1/pools.",
-		"no agent has the role %s, and the server knows nothing of it", role)
+		"no agent has the role %s, and picket.yaml does not name it", role)
 }
 
 // addAdvice adds what the workflow file says to the pools it names, and returns

@@ -13,8 +13,8 @@ import (
 	"github.com/picket-dev/picket/orchestrator/api"
 )
 
-// auditedAction is one way in which a person changes something over a route: how to get
-// there, what to send, and the events that have to tell of it.
+// auditedAction is one way in which a person changes something over a route: how to get there, what
+// to send, and the events that must record it.
 type auditedAction struct {
 	route  string
 	param  func(p *fixture) string // what stands for the parameter of the path
@@ -24,8 +24,8 @@ type auditedAction struct {
 
 func constant(s string) func(*fixture) string { return func(*fixture) string { return s } }
 
-// auditedActions has every route by which people change something, and one row for each
-// way in which the same route tells of different things.
+// auditedActions has every route by which people change something, with one row for each kind of
+// event that a route writes.
 var auditedActions = []auditedAction{
 	{"POST /api/v1/tasks", constant(""), constant(`{"title":"x"}`), []string{picket.EventTaskSubmitted}},
 	{"POST /api/v1/tasks/:id/cancel", func(p *fixture) string { return p.submit(`{"title":"x"}`) },
@@ -165,8 +165,8 @@ func goneWebhook(p *fixture) string {
 	return id
 }
 
-// Every action of a person is told in the log with who, before and after. The
-// list of routes says which there are, so a new one is not forgotten.
+// Every action of a person is in the log, with the person and the values before and after. The
+// actions come from the list of routes, so a new route cannot be forgotten.
 func TestEveryActionOfAPersonIsAudited(t *testing.T) {
 	rig.SkipShort(t)
 	done := map[string]bool{}
@@ -188,7 +188,7 @@ func TestEveryActionOfAPersonIsAudited(t *testing.T) {
 	}
 }
 
-// checkAudited does a deed and looks at what the log tells of it.
+// checkAudited does an action and checks its events in the log.
 func (p *fixture) checkAudited(d auditedAction) {
 	t := p.t
 	t.Helper()

@@ -28,10 +28,10 @@ func topUp(r request) error {
 			With("field", idempotencyHeader)
 	}
 	if body.USD < 0 {
-		return picket.Invalid("/usd", "Send what is to be added, such as 0.5.", "usd is below zero")
+		return picket.Invalid("/usd", "Send the amount to add, such as 0.5.", "usd is below zero")
 	}
 	if err := (budget.Envelope{Tokens: body.Tokens}).Check(); err != nil {
-		return picket.Invalid("/tokens", "Send what is to be added, such as 100000.", "tokens: %v", err)
+		return picket.Invalid("/tokens", "Send the amount to add, such as 100000.", "tokens: %v", err)
 	}
 	state, err := r.engine.TopUp(r.ctx(), by, r.Param("id"), body)
 	return r.respond(state, err)

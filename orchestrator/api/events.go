@@ -31,7 +31,7 @@ func (a *API) events(r request) error {
 		page, err := r.engine.Events(r.ctx(), want)
 		return r.respond(page, err)
 	}
-	// The engine remembers a good key for some seconds and hears of a revoked one.
+	// The engine remembers a valid key for some seconds and is notified of a revocation.
 	return a.stream(r, q, want, func() error {
 		_, _, err := a.authenticate(r.Request())
 		return err

@@ -55,7 +55,7 @@ func answerHandoff(r request) error {
 	}
 	if len(body.Answer) == 0 && body.Option == nil && len(body.Input) == 0 && !body.ClearInput {
 		return picket.Invalid("/answer",
-			`Send {"answer":"…"}, {"option":"…"} with one of the options offered, or {"input":…}, the task's input as it is to be ({"clearInput":true} for null).`,
+			`Send {"answer":"…"}, {"option":"…"} with one of the options offered, or {"input":…}, the new input of the task ({"clearInput":true} for null).`,
 			"an answer, an option or an input is required")
 	}
 	if err := checkPayload("/answer", body.Answer); err != nil {

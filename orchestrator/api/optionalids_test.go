@@ -7,8 +7,8 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// An empty id is not one that was left out: a task that was to be pinned would
-// go to anybody, and an agent would register under a name of the server's.
+// An empty id does not count as left out. Otherwise a task that should be pinned would go to any
+// agent, and an agent would register under an id that the server made.
 func TestAnEmptyIDIsRefused(t *testing.T) {
 	const task = "task_01ARZ3NDEKTSV4RRFFQ69G5FAV"
 	onBothStores(t, func(t *testing.T, p *fixture) {

@@ -42,7 +42,7 @@ func (p *fixture) eventually(what string, happened func() bool) {
 	p.t.Helper()
 	for end := time.Now().Add(10 * time.Second); !happened(); {
 		if time.Now().After(end) {
-			p.t.Fatalf("in vain: %s", what)
+			p.t.Fatalf("it did not happen: %s", what)
 		}
 	}
 }

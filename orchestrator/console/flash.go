@@ -7,9 +7,9 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// flashMessages are what a page says after a decision, by the code in its address.
-// An address can be written by anybody, so nothing else of it is shown, and
-// only to who came by a page of this server: a link must not tell of a decision.
+// flashMessages are what a page says after a decision, by the code in its address. Anybody can
+// write an address, so only this part of it is shown, and only to a person who came from a page of
+// this server: a link must not claim that something was decided.
 var flashMessages = map[string]string{
 	"claimed":     "You look after this hand-off now.",
 	"answered":    "Answered. The task is queued again, with the answer in its context.",
@@ -27,7 +27,7 @@ var flashMessages = map[string]string{
 	"draining":     "Draining. It takes nothing new and finishes what it has.",
 	"deregistered": "Deregistered. Its leases have ended, and their tasks are queued again.",
 	"pinged":       "Asked. It answers with its next heartbeat.",
-	"stopping":     "Asked. It hears of it with its next heartbeat.",
+	"stopping":     "Asked. It gets the command with its next heartbeat.",
 	"paused":       "Paused. Nothing new is granted.",
 	"stopped":      "Stopped. Every run is being ended, and nothing is granted.",
 	"resumed":      "Resumed. Tasks are granted again.",

@@ -45,7 +45,7 @@ func TestAPersonSignsInAndOut(t *testing.T) {
 		}
 		if page := s.mustGet(in.refreshTarget()); !strings.Contains(page.text(), "[reviewer]") ||
 			strings.Contains(page.body, s.key.Key.Reveal()) {
-			t.Errorf("who is signed in: %s", page.text())
+			t.Errorf("the person who is signed in: %s", page.text())
 		}
 		kept := s.cookies[sessionCookie]
 		if out := s.post("/console/logout"); out.status != http.StatusSeeOther || len(s.cookies) != 0 {
@@ -323,7 +323,7 @@ func TestALinkFromElsewhereNeedsNoSecondLogin(t *testing.T) {
 		}
 		for _, site := range []string{"cross-site", "same-site", "none"} {
 			if p := s.get(claim, "Sec-Fetch-Site", site); strings.Contains(p.body, "The task is completed.") {
-				t.Errorf("a link tells of a decision (%s)", site)
+				t.Errorf("a link claims a decision (%s)", site)
 			}
 		}
 		if p := stranger.get(claim, "Sec-Fetch-Site",

@@ -29,7 +29,7 @@ func withUnknownIDs(route string) (method, path string) {
 	return method, parameter.ReplaceAllString(path, kind+"_"+aULID)
 }
 
-// probe uses a route as somebody does who knows nothing of what it takes.
+// probe uses a route without knowing its parameters.
 func (s *browser) probe(route string, headers ...string) response {
 	method, path := withUnknownIDs(route)
 	var form url.Values

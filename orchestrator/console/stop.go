@@ -50,8 +50,8 @@ func (v *request) stopPage(f stopForm, problem error) error {
 	})
 }
 
-// formSeenPause is when the pause was made that the person has seen, 0 for none: what
-// somebody else has decided since then is not undone by who knows nothing of it.
+// formSeenPause is when the pause that the person has seen was made, 0 without a pause. A person
+// cannot undo a later decision that they have not seen.
 func (v *request) formSeenPause() picket.Instant {
 	return picket.Instant(parseNumber(v.formValue("seen")))
 }

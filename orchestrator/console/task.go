@@ -190,8 +190,8 @@ func (t *taskView) loadEvents(v *request) error {
 	}
 	found := page.Events
 	if lowest := parseNumber(page.Next); len(found) < maxEventsShown && lowest > 0 {
-		// The others are further back than a look goes: they are where the task was
-		// changed last, or a quarter of an hour later, when its processes were told of.
+		// The other events are older than the first read reaches. They are around the last change
+		// of the task, or up to a quarter of an hour later, when its processes were reported.
 		q.Until = t.UpdatedAt + 15*60*1000
 		if page, err = v.backend.Events.Events(v.ctx(), q); err != nil {
 			return err

@@ -52,10 +52,10 @@ func (n *Namespace) Run(ctx context.Context, script string, args ...any) (any, e
 	return n.retryAdopted(ctx, func() (any, error) { return n.store.runner.run(ctx, n.name, script, args...) })
 }
 
-// RunGrant runs a script that grants leases. build makes its arguments from the
-// floor, above which the new tokens will be, and from the number of grants under
-// that floor that this process knows of. RunGrant returns the floor of the call
-// that was answered. [Namespace.NoteGrants] must be told of the result.
+// RunGrant runs a script that grants leases. build makes its arguments from the floor, above which
+// the new tokens will be, and from the number of grants under that floor that this process knows
+// of. RunGrant returns the floor of the call that was answered. Pass the result to
+// [Namespace.NoteGrants].
 func (n *Namespace) RunGrant(ctx context.Context, script string,
 	build func(floor, known int64) []any) (got any, floor int64, err error) {
 	got, err = n.retryAdopted(ctx, func() (any, error) {

@@ -122,10 +122,9 @@ func (h *notifier) register(shared bool, match func(string) bool) *Subscription 
 	return s
 }
 
-// end removes a subscription. Messages that it does not share are handed on: the
-// one that was received last may not have led to what it told of, and another
-// may not have been received at all. No wake-up is lost with a client that has
-// gone away.
+// end removes a subscription. Messages that it does not share are handed on, because the message
+// that it received last may not have led to a result, and another may not have been received at
+// all. No wake-up is lost with a client that has gone away.
 func (s *Subscription) end() {
 	s.of.mu.Lock()
 	delete(s.of.subscriptions, s)

@@ -116,7 +116,7 @@ var refusalTexts = map[picket.Code]func(f facts) (message, remedy string){
 			message = "the subtask " + f["first"] + " has not ended"
 		}
 		return message,
-			`Await and review them first (await_subtask, review_subtask). Or say what becomes of them: "children": "detach" leaves them to people, "cancel" ends them.`
+			`Await and review them first (await_subtask, review_subtask). Or decide about them: "children": "detach" leaves them to people, "cancel" ends them.`
 	},
 	picket.CodeDelegation: func(f facts) (string, string) {
 		if f["of"] == "depth" {
@@ -200,7 +200,7 @@ var refusalTexts = map[picket.Code]func(f facts) (message, remedy string){
 				"Report again in 5 seconds. The running total then includes everything since the last report."
 		}
 		return f["pending"] + " commands wait for this agent already",
-			"Wait until it has handled some; it hears of them with its next heartbeat."
+			"Wait until it has handled some; it gets them with its next heartbeat."
 	},
 	picket.CodeAgentGone: func(f facts) (string, string) {
 		if !picket.AgentStatus(f["status"]).Gone() {
@@ -208,7 +208,7 @@ var refusalTexts = map[picket.Code]func(f facts) (message, remedy string){
 				"Stop all work and exit; or register under an id of your own."
 		}
 		if f["kind"] == "command" {
-			return "the agent is " + f["status"] + " (" + f["reason"] + ") and hears of nothing any more",
+			return "the agent is " + f["status"] + " (" + f["reason"] + ") and gets no command any more",
 				"Look at the agents that are left, or wait until this one is started and registers again."
 		}
 		return "the agent is " + f["status"] + " (" + f["reason"] + ")",

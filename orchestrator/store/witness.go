@@ -44,8 +44,8 @@ type floorRecord struct {
 // isEmpty reports whether nothing was ever witnessed.
 func (w floorRecord) isEmpty() bool { return w.StoreID == "" && w.Floor == 0 }
 
-// openWitness reads the file of a namespace of the store at an address: two
-// stores that share a directory know nothing of each other.
+// openWitness reads the file of a namespace of the store at an address, so two stores can share a
+// directory.
 func openWitness(dir, namespace, address string, fault func(string) error) (*witness, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open witness: %w", err)

@@ -44,8 +44,8 @@ type Config struct {
 	// Gather is how long news is waited for after the first, so that one look
 	// serves many events. Defaults to 100 ms.
 	Gather time.Duration
-	// Grace is how long a request that is under way may take when Run is to end;
-	// then its event is left to the next deliverer. Defaults to 3 s.
+	// Grace is how long a request that is under way may take when Run has to end. After it, the
+	// event is left to the next deliverer. Defaults to 3 s.
 	Grace time.Duration
 	// Jitter picks the pause before the next attempt, from 0 to most. Defaults to
 	// a random one.

@@ -199,7 +199,7 @@ func TestATargetThatCannotProveItself(t *testing.T) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	}))
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // it is told of every caller that goes
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // it gets every caller that goes
 	s.StartTLS()
 	defer s.Close()
 	plain := httptest.NewServer(s.Config.Handler)

@@ -88,7 +88,7 @@ type promptWalker struct {
 		Write(p []byte) (int, error)
 	}
 	usesExternal bool
-	hourCache    bool // something is to be kept in the cache for an hour
+	hourCache    bool // something stays in the cache for an hour
 }
 
 // maxMark is how long a mark for the cache is at most, in bytes; what is longer

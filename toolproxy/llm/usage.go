@@ -105,8 +105,8 @@ func anthropicUsage(t *usageTally, data jsontext.Value) {
 	t.addCompaction(counts.Rounds)
 }
 
-// addCompaction takes what it cost to shorten the conversation: the totals leave it
-// out. Each event tells of all rounds so far.
+// addCompaction takes what it cost to shorten the conversation: the totals leave it out. Each event
+// contains all rounds so far.
 func (t *usageTally) addCompaction(rounds []anthropicIteration) {
 	if rounds != nil {
 		t.compaction = budget.TokenUsage{}

@@ -47,7 +47,7 @@ type upstreamClient struct {
 	ownedConns map[*mcp.ServerSession]*upstreamConn
 	err        error           // why there is no connection
 	retryAt    time.Time       // when it is tried again
-	subscribed map[string]bool // resources it tells of changes of
+	subscribed map[string]bool // resources whose changes it reports
 }
 
 // upstreamCatalog is all that an upstream has.
@@ -57,7 +57,7 @@ type upstreamCatalog struct {
 	resources    []*mcp.Resource
 	templates    []*mcp.ResourceTemplate
 	canComplete  bool // it completes arguments
-	canSubscribe bool // it tells of changes of resources
+	canSubscribe bool // it reports changes of resources
 }
 
 func newUpstreamClient(cfg Upstream, log *slog.Logger, publish func(*upstreamClient, upstreamCatalog),

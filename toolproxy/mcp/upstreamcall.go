@@ -94,8 +94,8 @@ func (u *upstreamClient) closeOwnedConn(s *mcp.ServerSession) {
 	}
 }
 
-// send makes a message's way to the upstream: who asks there for more, what
-// its progress is called, and where its words go.
+// send prepares a message for the upstream: who answers its questions, the token of its progress,
+// and where its log lines go.
 func (u *upstreamClient) send(ctx context.Context, x *clientRequest,
 	send func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta) error) error {
 	l, err := u.connFor(ctx, x)

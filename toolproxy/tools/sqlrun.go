@@ -74,8 +74,7 @@ func (d database) transaction(ctx context.Context, conn *pgconn.PgConn, a sqlArg
 	return answer, table.size, execSQL(ctx, conn, "COMMIT")
 }
 
-// begin opens the transaction, and lets the server end it, should this process
-// not come back to it.
+// begin opens the transaction. The server ends it if this process does not return to it.
 func (d database) begin(ctx context.Context, conn *pgconn.PgConn, readOnly bool) error {
 	mode := "READ WRITE"
 	if readOnly {

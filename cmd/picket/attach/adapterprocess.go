@@ -93,8 +93,7 @@ func newAdapterProcess(cmd *cobra.Command, cfg settings.Settings, s *cli.Connect
 		env: append(withoutAPIKey(os.Environ()), "PICKET_URL="+s.URL())}, nil
 }
 
-// HandoverHook is told of each step of start, for tests that end the process
-// there.
+// HandoverHook is called for each step of start, for tests that end the process there.
 var HandoverHook = func(string) {}
 
 // start starts the adapter for a task; again after it has ended.

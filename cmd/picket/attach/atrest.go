@@ -75,8 +75,8 @@ func escalated(t picket.Task) bool {
 // still runs.
 const treeCheckEvery = 2 * time.Second
 
-// untilTreeAtRest returns errAtRest when a task that is settled has nothing in
-// its tree that runs or is to run, and nil when it is not settled any more.
+// untilTreeAtRest returns errAtRest when a settled task has no subtask that runs or waits to run,
+// and nil when it is not settled any more.
 func untilTreeAtRest(ctx context.Context, s *cli.Connection, root, task string) error {
 	for {
 		busy, err := treeHasWork(ctx, s, root)

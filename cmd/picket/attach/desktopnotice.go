@@ -22,7 +22,7 @@ import (
 // desktopNotifier tells the person at this machine what has become of a task, once for
 // each change: by a notice of the desktop, else by the terminal.
 type desktopNotifier struct {
-	show       func(title, text string) // nil: nobody is to be told
+	show       func(title, text string) // nil: no notices
 	lastChange string                   // the change that was told last
 	sending    sync.WaitGroup
 }

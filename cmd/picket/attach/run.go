@@ -93,8 +93,7 @@ func runRun(cmd *cobra.Command, given []string) error {
 	return attach(cmd, s, task, w, newDesktopNotifier(cmd, cfg, !silent))
 }
 
-// runJob is what `picket run` is to have done: a command, or a prompt for a
-// coding agent.
+// runJob is what `picket run` submits: a command, or a prompt for a coding agent.
 type runJob struct {
 	launch
 	prompt string

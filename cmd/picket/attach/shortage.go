@@ -9,16 +9,15 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/cli"
 )
 
-// shortage is a run that ended for want of budget.
+// shortage describes a run that ended because its budget was spent.
 type shortage struct {
 	outOfBudget bool
 	reason      string          // for people, "" where the end of the run says it
 	lacked      budget.Envelope // what has to be added so that the task can go on
 }
 
-// shortageOf tells whether the last run of a task was not started for want of
-// budget, or whether the last that it heard of its money was a refusal, or that
-// it had spent too much.
+// shortageOf reports whether the budget ended the last run of a task: it was not started, its last
+// paid call was refused, or it had spent too much.
 func shortageOf(ctx context.Context, s *cli.Connection, t picket.Task) (short shortage) {
 	if endedByOthers(t) {
 		return shortage{}
@@ -61,7 +60,7 @@ func (short *shortage) handleEvent(e picket.Event, run string, overdrawn bool) {
 	case e.Type == picket.EventToolCalled && short.outOfBudget && overdrawn:
 	case ok && e.RunID == run && e.Type == picket.EventBudgetExceeded:
 		*short = shortage{outOfBudget: true, lacked: d.Lacked()}
-		short.reason = "its last call was refused for want of budget: it lacked " + cli.AmountText(short.lacked)
+		short.reason = "its last call was refused because the budget lacked " + cli.AmountText(short.lacked)
 	case ok && e.RunID == run && e.Type == picket.EventBudgetOverrun && overdrawn:
 		*short = shortage{outOfBudget: true}
 	default:

@@ -7,7 +7,7 @@ import (
 	"github.com/picket-dev/picket/budget"
 )
 
-// What a run heard last of its money says whether it ended for want of it.
+// The last event about the money of a run decides whether it ended because its budget was spent.
 func TestLastMoneyEventDecidesShortage(t *testing.T) {
 	refused := picket.Event{
 		Type:  picket.EventBudgetExceeded,

@@ -31,8 +31,7 @@ func onAgent(use, short string, act func(cmd *cobra.Command, s *Connection, id s
 	return onOne(use+" AGENT", short, (*Connection).agentID, agentIDs, act)
 }
 
-// agentTopic is what becomes of agents and what they hold; load and signs of life
-// are not events.
+// agentTopic are the events of agents and their leases; load and signs of life are not events.
 var agentTopic = topic{kinds: []string{"agent.", "task.", "lease.", "store."}, polled: true}
 
 func newAgentList() *cobra.Command {

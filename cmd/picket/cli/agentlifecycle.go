@@ -149,7 +149,7 @@ func (s *Connection) awaitDrained(ctx context.Context, cmd *cobra.Command, a pic
 		fmt.Fprintln(talk, "its time was over: what it still held was taken from it and is queued again")
 		return exit.Status(exit.Timeout)
 	case reason == picket.ReasonHeartbeatTimeout, reason == "" && a.Status == picket.AgentDead:
-		fmt.Fprintln(talk, "it was not heard of any more: what it held was taken from it and is queued again")
+		fmt.Fprintln(talk, "it has sent no heartbeat any more: its leases were ended, and their tasks are queued again")
 		return exit.Status(exit.Error)
 	}
 	return nil

@@ -56,7 +56,7 @@ func runAgentWatch(cmd *cobra.Command, given []string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s is %s, last heard of %s ago\n", id, a.Status, term.Ago(a.LastHeartbeatAt))
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s is %s, last heartbeat %s ago\n", id, a.Status, term.Ago(a.LastHeartbeatAt))
 	}
 	err = s.Events.Follow(ctx, client.Follower{
 		Query: picket.EventQuery{Types: agentEventTypes, Agent: id},

@@ -68,12 +68,12 @@ func TestStreamLimit(t *testing.T) {
 	err = streamLimitedServer(t, false, true, false, true).FollowDespiteLimit(t.Context(),
 		until("2", &seen, func(up bool) { links = append(links, up) }))
 	if err != errEnough || !slices.Equal(seen, []string{"1", "2"}) || len(links) < 3 || links[0] || !links[1] {
-		t.Errorf("who looks meanwhile: %v, read %v, told %v", err, seen, links)
+		t.Errorf("polling meanwhile: %v, read %v, told %v", err, seen, links)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	err = streamLimitedServer(t).
 		FollowDespiteLimit(ctx, until("1", &seen, func(bool) { cancel(errEnough) }))
 	if err != errEnough {
-		t.Errorf("who goes meanwhile: %v", err)
+		t.Errorf("ended meanwhile: %v", err)
 	}
 }

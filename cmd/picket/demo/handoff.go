@@ -21,7 +21,7 @@ elif grep -q 'count the rows' "$PICKET_TASK_FILE"; then
 elif grep -q '"option": *"keep both"' "$PICKET_TASK_FILE"; then
   exec picket tool mark_complete --output "both tables are kept"
 fi
-exec picket tool request_human_help --question "orders_old still has rows. What is to become of it?" --options "delete it" --options "keep both"
+exec picket tool request_human_help --question "orders_old still has rows. What should happen to it?" --options "delete it" --options "keep both"
 `
 
 var handoffChapter = chapter{
@@ -137,6 +137,6 @@ func (h *handoffDemo) checkAnswerUsed(ctx context.Context) error {
 	if cli.OutputText(t.Output) != "both tables are kept" {
 		return fmt.Errorf("the answer was not heeded: the task is %s with %q", t.State, cli.OutputText(t.Output))
 	}
-	h.narrate("He is refused, with exit code 4, and told of hers. The agent's next run was handed her answer, and has done so: %q.", cli.OutputText(t.Output))
+	h.narrate("He is refused, with exit code 4, and sees her answer. The agent's next run was handed her answer, and has done so: %q.", cli.OutputText(t.Output))
 	return nil
 }

@@ -19,9 +19,9 @@ local function handle_command(id, a, cid, actor)
   return cjson.decode(request)
 end
 
--- begin_drain takes an agent out of service, for timeout seconds or, where that
--- is '', for as long as the order to drain or its registration says. One that
--- holds nothing waits for its next heartbeat only, so that it hears of it.
+-- begin_drain takes an agent out of service, for timeout seconds or, where that is '', for as long
+-- as the order to drain or its registration says. An agent that holds nothing only waits for its
+-- next heartbeat, whose answer reports the drain.
 local function begin_drain(id, a, timeout, actor)
   pick(a[1], 'drain', 'drain_command', 'commands')
   set_agent_status(id, a, 'draining', 'drain_initiated', actor)

@@ -1,8 +1,7 @@
 -- needs: agent drain
 -- essential
--- command gives an agent something to do; it hears of it with the answers of
--- its heartbeats until it was done. There is one order to drain at a time: the
--- next takes its place and its id.
+-- command gives an agent a command. The agent gets it with the answers of its heartbeats until it
+-- acknowledges it. There is one order to drain at a time: the next takes its place and its id.
 -- ARGV: agent, actor, operator 0|1, request key, body hash, command id,
 --   command, request JSON, reason, most that may be pending
 -- Reply: command id

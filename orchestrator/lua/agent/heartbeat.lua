@@ -1,7 +1,7 @@
 -- flags: allow-oom
 -- needs: agent drain
 -- urgent
--- heartbeat notes that an agent lives and tells it what it is to do.
+-- heartbeat records a heartbeat of an agent and returns the commands that wait for it.
 -- ARGV: agent, actor, operator 0|1, incarnation or 0, status it reports, load
 --   or '', its own time ms, number of commands handled, command..., task in progress...
 -- Reply: raw (ms), status, drift ('', drifts or began_to_drift), stop (tasks), pending (command ids and JSON)

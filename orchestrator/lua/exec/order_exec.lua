@@ -1,7 +1,7 @@
 -- needs: fence
--- order_exec asks the adapter of a run to start a process; the adapter hears of
--- it by watch and renewal until it has handed in the result, or the call's
--- deadline has passed. The same call again is the same order.
+-- order_exec asks the adapter of a run to start a process. The adapter gets the order with the
+-- watch and with every renewal until it has handed in the result, or the call's deadline has
+-- passed. The same call again is the same order.
 -- ARGV: task, run, secret, presented token, call id, order JSON, ms to the call's deadline, most that may be open
 -- Reply: OK
 -- Errors: those of fenced, not_available (the adapter starts none), rate_limited (too many at once)

@@ -1,7 +1,7 @@
 -- flags: allow-oom
 -- needs: end_lease eventbudget fence retry_policy
--- release gives a lease back with the exit of its process; the retry policy
--- decides what becomes of the task. A repeat gets the same answer.
+-- release gives a lease back with the exit of its process. The retry policy decides the next state
+-- of the task. A repeat gets the same answer.
 -- ARGV: task, run, secret, presented token, content hash, class, exit code or
 --   '', signal or '', duration ms or '', detail, last event ('' | none | =id)
 -- Reply: state

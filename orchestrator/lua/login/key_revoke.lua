@@ -4,7 +4,7 @@
 -- with it end, or are kept. The run keys that it made are revoked, too. Revoking a
 -- key again changes nothing, except that it can end leases that were kept. The
 -- last live admin key cannot be revoked, because without it no key could be made.
--- ARGV: key id, actor, what becomes of its leases: end, keep or '' (those of a
+-- ARGV: key id, actor, what happens to its leases: end, keep or '' (those of a
 --   key with scope agent end), how many of them this step ends
 -- Reply: a key_view
 -- Errors: not_found, state_conflict

@@ -24,8 +24,8 @@ local function answer(result, cost)
     result = result, cost = cost }
 end
 
--- exceeded tells of a refusal, the first 20 of a run in a minute, and notes how
--- many top-ups there have been, so that anyone who waits sees the next one.
+-- exceeded writes an event about a refusal, for the first 20 of a run in a minute. It also stores
+-- how many top-ups there have been, so that a caller can wait for the next one.
 local function exceeded()
   put(r, 'tops_seen', e.tops or '0')
   local told = call('HINCRBY', K('short:', rid), 'n', 1)

@@ -67,6 +67,6 @@ local function charge(id, e, run, held_t, held_u, cost_t, cost_u, ...)
       facts .. ',"available":' .. amount_json(free_amount(p)) .. '}')
   end
   if late then emit('budget.late', { task = id, run = run, actor = 'server' }, facts .. '}') end
-  warn_budget(payer, p) -- a closed envelope warns nobody: who pays for it may
+  warn_budget(payer, p) -- a closed envelope warns nobody; the envelope that pays for it may
   return p
 end

@@ -8,9 +8,9 @@ local function deregister_if_drained(id, incarnation)
   end
 end
 
--- end_lease does what every end of a lease shares; what becomes of the task is
--- decided elsewhere. deadline spares a look where it is known. A draining agent is
--- deregistered in the same step, after the word about the lease.
+-- end_lease does what every end of a lease shares. Its caller decides the next state of the task. A
+-- caller that knows the deadline passes it, which spares a read. A draining agent is deregistered
+-- in the same step, after the word about the lease.
 local function end_lease(tid, rid, state, class, deadline)
   deadline = deadline and F(deadline) or call('ZSCORE', K('deadlines'), tid) or NOW
   call('ZREM', K('deadlines'), tid)

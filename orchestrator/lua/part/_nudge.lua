@@ -1,5 +1,5 @@
--- nudge_run tells a run that it seems to be stuck: the adapter hears of it by watch
--- and renewal, the agent with the answer of its next tool call.
+-- nudge_run tells a run that it seems to be stuck. The adapter gets the nudge by watch and renewal,
+-- and the agent with the answer of its next tool call.
 local function nudge_run(tid, rid, r, cause, reason)
   r.nudges, r.nudge_for = F(num(r.nudges) + 1), ''
   r.nudge = '{"number":' .. r.nudges .. ',"cause":' .. quote(cause) .. ',"reason":' .. quote(reason) ..

@@ -1,5 +1,5 @@
 -- needs: queue handoff close_task
--- What becomes of a task whose run has ended without a result.
+-- What happens to a task whose run has ended without a result.
 local FAILURE = { crash = true, timeout = true, stalled = true, no_result = true, agent_failed = true,
   lease_expired = true, agent_dead = true } -- @failures
 -- REQUEUED are the failures that are retried without being listed in retry.on.

@@ -8,8 +8,8 @@ local function open_parent(t)
   if p.state and not TERMINAL[p.state] and not cancelled_ancestor(p) then return t.parent end
 end
 
--- fit_envelope cuts what a repair is to get down to what its parent can still give: a
--- rejection is not refused for want of money.
+-- fit_envelope cuts the envelope of a fix task down to what its parent can still give, because a
+-- rejection is not refused for lack of money.
 local function fit_envelope(s)
   local e = envelope(s.parent)
   local free_t, free_u = free_amount(e)

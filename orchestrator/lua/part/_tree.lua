@@ -1,6 +1,6 @@
 -- needs: lane end_lease handoff close_task
--- What becomes of the tasks below one that ends. Each subtree that is cancelled
--- is marked in the hash of its tree, which every lease of a subtask is held
+-- What happens to the tasks below one that ends. Each subtree that is cancelled is marked in the
+-- hash of its tree, which every lease of a subtask is held
 -- against: it counts from this step on, whatever is left to write down.
 local STEP = 100 -- tasks that one step cancels
 

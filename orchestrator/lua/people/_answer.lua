@@ -1,5 +1,5 @@
 -- needs: handoff queue agent conflicts
--- input_for_event is an input as events tell of it: the first 500 bytes.
+-- input_for_event is an input as events show it: the first 500 bytes.
 local function input_for_event(json)
   local s = #json > 500 and string.gsub(string.sub(json, 1, 500), '[\192-\255][\128-\191]*$', '') .. '…' or json
   return ',"input":' .. quote(s)

@@ -4,7 +4,7 @@
 -- compare-and-set on claim and position. taken: it took an event, and the claim
 -- goes on. passed: nothing was for it, and the claim is given back. failed: it
 -- is tried again after a while, and given up after a day of failures that were
--- MOST or more. gone: it wants nothing any more. gap: what it was to be sent next
+-- MOST or more. gone: it wants nothing any more. gap: the next event for it
 -- is not kept any more, and the claim goes on. The same step again changes
 -- nothing.
 -- ARGV: webhook id, claim, position before, position after, outcome, HTTP status, error, ms until

@@ -169,7 +169,7 @@ func (j *EventReplay) Read(ev picket.Event) error {
 	}
 	if d.NewTaskID != "" { // a closed task is retried by another one
 		if t == nil || !t.State.Terminal() || t.State != d.State {
-			return fmt.Errorf("a closed task in state %s was to be retried, the log says %+v", d.State, t)
+			return fmt.Errorf("a closed task in state %s should be retried, the log says %+v", d.State, t)
 		}
 		return nil
 	}

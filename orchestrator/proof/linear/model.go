@@ -203,7 +203,7 @@ func (t *linearTask) expireDue() {
 	}
 }
 
-// failed counts a failure and decides what becomes of the task.
+// failed counts a failure and decides the next state of the task.
 func (t *linearTask) failed(again bool) {
 	t.failures++
 	t.state = picket.TaskQueued

@@ -24,7 +24,7 @@ func requestKey(parts ...string) string {
 // call does an operation and writes it into the history.
 func (s *historyRecorder) call(id int, e *orchestrator.Engine, op linearOp, by grantedLease) linearResult {
 	if op.verb == "acquire" {
-		op.run = "?" + ulid.Make().String() // its name if nobody hears of it
+		op.run = "?" + ulid.Make().String() // its name if its answer is lost
 	}
 	asked := time.Now()
 	got := s.execute(e, op, by)
@@ -33,7 +33,7 @@ func (s *historyRecorder) call(id int, e *orchestrator.Engine, op linearOp, by g
 	}
 	s.addOperation(id, op, got, asked, time.Now())
 	if op.verb == "acquire" && got.unknown && op.key == "" {
-		// The engine tries to give back what nobody will hear of.
+		// The engine tries to give back leases whose answer was lost.
 		s.addOperation(id, linearOp{verb: "undeliver", task: op.task, run: op.run}, linearResult{unknown: true}, asked,
 			time.Now())
 	}
@@ -106,8 +106,8 @@ func (s *historyRecorder) execute(e *orchestrator.Engine, op linearOp, by grante
 	return s.executeFenced(e, op, by)
 }
 
-// registerAgent registers the agent that a task's leases go to now and then. Nobody
-// hears of it again, so it may be silent for as long as anybody may.
+// registerAgent registers the agent that a task's leases go to now and then. It never returns, so
+// it may be silent for as long as an agent can be.
 func (s *historyRecorder) registerAgent(role string) {
 	seconds := 4_000_000
 	unhealthy, dead := 2*seconds, 4*seconds
@@ -125,8 +125,7 @@ func (s *historyRecorder) registerAgent(role string) {
 	}
 }
 
-// viewOf is what the specification knows of a task. A run that nobody heard of
-// has no name there.
+// viewOf is what the specification knows of a task. A run whose answer was lost has no name there.
 func viewOf(t picket.Task) taskView {
 	v := taskView{state: t.State, token: t.FencingToken, attempt: t.Attempts, failures: t.Failures}
 	if len(t.Runs) > 0 {

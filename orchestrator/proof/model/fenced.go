@@ -53,8 +53,8 @@ func (m *model) holds(h modelCredential) (*modelTask, *modelRun, picket.Code) {
 	return t, r, ""
 }
 
-// admits is holds for whom reclaims a lease from before an adoption and asks
-// again, as the engine does on its own.
+// admits is holds for a caller that reclaims a lease from before an adoption and repeats its
+// request, as the engine does.
 func (m *model) admits(h modelCredential) (*modelTask, *modelRun, picket.Code) {
 	t, r, code := m.holds(h)
 	if code == picket.CodeReclaimRequired && !m.serves(r) {

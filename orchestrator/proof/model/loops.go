@@ -6,8 +6,7 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// The model's signs of life: calls of tools, the same one again and again, and
-// what a run is told of it.
+// The model's signs of life: calls of tools, repeated calls, and the nudges for them.
 
 // modelActivity is what a run's record says of them.
 type modelActivity struct {

@@ -32,9 +32,9 @@ type machine struct {
 	j    *kit.EventReplay
 	base int64 // store time at the start
 	held map[string]picket.LeaseCredential
-	// refusals counts, by run, the refused writes the engine was told of.
+	// refusals counts, by run, the refused writes that were reported to the engine.
 	refusals map[string]int
-	short    map[string]int // calls refused for want of money, by run
+	short    map[string]int // calls refused for lack of money, by run
 	made     []madeCall
 	most     int                     // open tasks, or submit is drawn less
 	looks    map[string]reviewerView // of reviewers, by task

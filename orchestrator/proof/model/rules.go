@@ -42,7 +42,7 @@ type model struct {
 	totals map[string]budget.Envelope // reported usage by "run session" or "task session"
 	rows   int                        // of the ledger
 	made   map[string]string          // subtasks by "parent key brood"
-	gated  map[string]map[string]bool // who waits for the calls of a task
+	gated  map[string]map[string]bool // the caller that waits for the calls of a task
 	stride int                        // tasks that one step cancels below one
 }
 
@@ -314,7 +314,7 @@ func (m *model) end(r *modelRun, state picket.RunState, class picket.ExitClass) 
 	m.endDrain(r)
 }
 
-// after decides what becomes of the task of an ended run.
+// after decides the next state of the task of an ended run.
 func (m *model) after(r *modelRun, class picket.ExitClass, retryable bool) picket.TaskState {
 	t := m.tasks[r.task]
 	failed := countsFailure(class)

@@ -9,8 +9,8 @@ import (
 	"github.com/picket-dev/picket/budget"
 )
 
-// The model's tree: what a run delegates, awaits and reviews, and what becomes
-// of that when what is above it ends.
+// The model's tree: what a run delegates, awaits and reviews, and how subtasks end with their
+// parent.
 
 // modelTree is the part of a task that its tree looks at.
 type modelTree struct {
@@ -139,7 +139,7 @@ func (m *model) openChildren(t *modelTask) (open []*modelTask) {
 	return open
 }
 
-// settleChildren is what becomes of open subtasks of a task that is complete.
+// settleChildren decides about the open subtasks of a task that is complete.
 func (m *model) settleChildren(t *modelTask, open []*modelTask, how picket.Children) {
 	switch how {
 	case picket.ChildrenDetach:

@@ -1,7 +1,7 @@
 package mutants
 
-// agentMutants are planted bugs of agents: who takes part, and what becomes of
-// the leases of those who do not any more.
+// agentMutants are planted bugs of agents: which agents are active, and what happens to the leases
+// of the others.
 var agentMutants = []mutant{
 	// The current holder.
 	{"the lease of a dead agent still holds", []edit{{"_fence", "if lost then", "if false then"}}},
@@ -73,7 +73,7 @@ var agentMutants = []mutant{
 		[]edit{{"_grant", "if not no and a.status == 'draining' then", "if not no and a.status ~= 'active' then"}}},
 	{"a drain is over with a lease left",
 		[]edit{{"_end_lease", " and call('ZCARD', leases_key(id, a)) == 0 then", " then"}}},
-	{"a heartbeat ends the drain of who holds a lease",
+	{"a heartbeat ends the drain of an agent that holds a lease",
 		[]edit{{"heartbeat", "if a.status == 'draining' and call('ZCARD', leases_key(id, a)) == 0 then",
 			"if a.status == 'draining' then"}}},
 	{"a drain never ends on its own", []edit{{"_end_lease", "if a.status == 'draining' and", "if false and"}}},

@@ -1,8 +1,8 @@
 package mutants
 
-// mutants are the planted bugs. Each is a mistake that somebody could make, in
-// a file of lua/: old text, new text. emit( or dequeue( becomes type( where it is to
-// be lost: type takes any arguments and does nothing.
+// mutants are the planted bugs. Each is a mistake that somebody could make, in a file of lua/: old
+// text, new text. To lose a call of emit( or dequeue(, it becomes type(, which takes any arguments
+// and does nothing.
 var mutants = []mutant{
 	// The current holder.
 	{"no token compare", []edit{{"_fence", "if mine < current then", "if false then"}}},

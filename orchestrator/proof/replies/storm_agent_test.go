@@ -127,7 +127,7 @@ func (w *stormClient) change(to picket.AgentStatus) {
 		return w.e.ChangeAgent(w.ctx, by, w.name, nil, picket.AgentStatusChange{Status: to, Incarnation: w.incarnation})
 	})
 	if a.Status != to {
-		w.t.Errorf("seed %d: %s is to be %s, but is %+v", w.seed, w.name, to, a)
+		w.t.Errorf("seed %d: %s should be %s, but is %+v", w.seed, w.name, to, a)
 	}
 }
 

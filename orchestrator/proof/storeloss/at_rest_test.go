@@ -78,7 +78,7 @@ func (l *lossHistory) checkAtRest() {
 	}
 	floor := number(l.raw.HGet(l.ctx, lossPrefix+"meta", "floor").Val())
 	if floor != l.reader.floor {
-		l.promises.recordBroken("consumers are told of every floor", "it is %d, the last one told %d", floor,
+		l.promises.recordBroken("consumers get every floor", "it is %d, the last one told %d", floor,
 			l.reader.floor)
 	}
 	if floor < l.rested.floor {

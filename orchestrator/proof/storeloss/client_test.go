@@ -89,7 +89,7 @@ func (w *lossClient) step(ctx context.Context) error {
 		return w.endLease(ctx, i, "complete")
 	case n < 96:
 		return w.endLease(ctx, i, "advance")
-	default: // this one is heard of no more, until it comes back as a zombie
+	default: // this one is silent, until it comes back as a zombie
 		w.l.zombie(h)
 		w.drop(i)
 		return nil

@@ -18,9 +18,8 @@ import (
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
-// Failover with a cut link: the replica has not heard of the last grants, and
-// the old primary stays writable while the new one is adopted. One
-// orchestrator is on either side of the cut.
+// Failover with a cut link: the last grants have not reached the replica, and the old primary stays
+// writable while the new one is adopted. One orchestrator is on either side of the cut.
 func TestFailoverCutLinkReal(t *testing.T) {
 	f := newFailoverHistory(t, nil)
 	n := rig.Rounds(3, 200)
@@ -133,7 +132,7 @@ func (f *failoverHistory) round(i int) {
 	l.done.wait(f.t, 30+l.rnd.IntN(30), "calls before the cut")
 	f.pair.CutLink()
 	if !lag {
-		l.done.wait(f.t, 20+l.rnd.IntN(30), "calls that the replica never hears of")
+		l.done.wait(f.t, 20+l.rnd.IntN(30), "calls that never reach the replica")
 	}
 	stop()
 	l.raw = f.raws[f.pair.Primary()]
@@ -273,7 +272,7 @@ func (f *failoverHistory) endSplit(was, now *rig.Node, older, newer *lossHistory
 	}
 	l.checkAtRest()
 	if older.reader.last < l.reader.floor {
-		l.promises.recordBroken("consumers are told of every floor",
+		l.promises.recordBroken("consumers get every floor",
 			"the one from the old side stands at %d, the floor is %d",
 			older.reader.last, l.reader.floor)
 	}

@@ -204,7 +204,7 @@ func (c *counter) wait(t *testing.T, n int, what string) {
 	}
 }
 
-// floorOf is the floor that an adoption tells of.
+// floorOf is the floor in the event of an adoption.
 func floorOf(ev picket.Event) int64 {
 	var d struct{ Floor int64 }
 	if err := stdjson.Unmarshal(ev.Data, &d); err != nil {

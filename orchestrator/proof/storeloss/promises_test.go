@@ -158,7 +158,7 @@ type lossReader struct {
 	m      *promiseChecker
 	last   int64
 	floor  int64
-	tokens map[string]int64 // the highest token the log told of each task
+	tokens map[string]int64 // the highest token of each task in the log
 	seen   map[int64]string // what stood under the latest sequence numbers
 	leaps  int
 	events int

@@ -52,10 +52,9 @@ func metaAndEvents(t *testing.T, raw redis.UniversalClient) map[string]string {
 	return all
 }
 
-// A replica that lagged is promoted. It has been a primary before, so it knows
-// every script. The first call of a process that makes its connection for this
-// very call is refused, too: the lease it shows was ended and given to somebody
-// else in what the replica never heard of.
+// A replica that lagged is promoted. It has been a primary before, so it knows every script. The
+// first call of a process that makes its connection for this very call is refused, too. The lease
+// that it shows was ended and granted to somebody else in writes that never reached the replica.
 func TestTheFirstCallToAPromotedServerReal(t *testing.T) {
 	pair := rig.StartReplicaPair(t)
 	f := kit.OpenFixture(t, newStoreRoute(t, pair).store())

@@ -10,9 +10,9 @@ import (
 	"github.com/picket-dev/picket/internal/rig"
 )
 
-// An earlier state under a server process that lives on: nothing but sequence
-// numbers that fall tells of it, and only to a process that had seen later ones.
-// With one orchestrator, which has seen every grant, tokens rise all the same.
+// An earlier state is put back under a server process that lives on. Only sequence numbers that
+// fall show it, and only to a process that had seen later ones. With one orchestrator, which has
+// seen every grant, tokens rise all the same.
 func TestStateRewoundReal(t *testing.T) {
 	l := newClients(t)
 	l.server = rig.StartDurableServer(t, "--enable-debug-command", "yes")
@@ -40,9 +40,8 @@ func TestStateRewoundReal(t *testing.T) {
 		time.Since(l.start).Seconds())
 }
 
-// rewindCycle puts back a state that lacks more grants than can be on their
-// way at one moment: one that was sent before its process had heard of the
-// last ones could be taken for them.
+// rewindCycle puts back a state that lacks more grants than can be on their way at one moment.
+// Otherwise a grant that was sent before its process knew of the last ones could be taken for them.
 func (l *lossHistory) rewindCycle() {
 	const inFlight = lossClients * 2
 	l.ahead.Add(int64(10 * time.Second))

@@ -51,7 +51,7 @@ type backupStory struct {
 	copy    string
 
 	kept      picket.Lease
-	left      picket.Lease // leased before the backup: one holder goes on, one is never heard of again
+	left      picket.Lease // leased before the backup: one holder goes on, the other never returns
 	first     picket.Lease
 	second    picket.Lease // of one task, before the backup and after it
 	gone      picket.Lease // of a task that the backup does not know
@@ -292,8 +292,8 @@ func (b *backupStory) checkEvents() {
 	}
 }
 
-// checkAudit: the audit log is that of the backup, and then tells of the
-// adoption. What people did after the backup is gone from it.
+// checkAudit: the audit log is that of the backup, followed by the adoption. What people did after
+// the backup is gone from it.
 func (b *backupStory) checkAudit() {
 	b.Helper()
 	if diff := kit.AuditDiffers(b.Ctx, b.Raw); diff != "" {

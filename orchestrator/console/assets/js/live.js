@@ -66,7 +66,7 @@ function concerns({ type, taskId, runId, agentId }) {
     WAITING_EVENTS.some((t) => type.startsWith(t));
 }
 
-// onRelevantEvent is told of each event that makes the page another.
+// onRelevantEvent is called for each event that changes the page.
 function onRelevantEvent() {
   if (live.paused) {
     live.waiting++;
