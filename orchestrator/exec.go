@@ -18,10 +18,10 @@ const maxExecs = 16
 // between commas.
 var execCallIDSyntax = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 
-// OrderExec asks the adapter of the run to start a process. The adapter hears
-// of it by watch and renewal until its result is there or order.TTLMs have
-// passed. The same CallID again is the same order. It is not_available when the
-// adapter has not said that it starts processes.
+// OrderExec asks the adapter of the run to start a process. The adapter gets the order with the
+// watch and with every renewal until its result is there or order.TTLMs have passed. The same
+// CallID again is the same order. It is not_available when the adapter has not said that it starts
+// processes.
 func (e *Engine) OrderExec(ctx context.Context, held picket.LeaseCredential, order picket.ExecRequest) error {
 	if !execCallIDSyntax.MatchString(order.CallID) {
 		return picket.Invalid("callId", "Send the id of the call.", "callId is not 1 to 128 letters, digits, _ . or -")
@@ -97,7 +97,7 @@ type execView struct {
 	Order string `reply:"order"`
 }
 
-// execCommands decodes the processes that an adapter is to start.
+// execCommands decodes the processes that an adapter has to start.
 func (r *reply) execCommands(views []execView) []picket.Command {
 	var out []picket.Command
 	for _, v := range views {

@@ -41,7 +41,7 @@ func (r *reply) nudge(text string) *picket.Nudge {
 	return &picket.Nudge{Number: n.Number, Cause: n.Cause, Reason: n.Reason, At: picket.Instant(n.AtMs)}
 }
 
-// nudgeCommand is a nudge as an adapter is told of it.
+// nudgeCommand is a nudge as the adapter gets it.
 func (r *reply) nudgeCommand(text string) []picket.Command {
 	n := r.nudge(text)
 	if n == nil {

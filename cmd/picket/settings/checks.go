@@ -99,7 +99,7 @@ func wrong(message, text string) error {
 func oneOf(values ...string) func(string) error {
 	return func(text string) error {
 		if !slices.Contains(values, text) {
-			return fmt.Errorf("%q is none of %s", text, strings.Join(values, ", "))
+			return fmt.Errorf("%q is not one of %s", text, strings.Join(values, ", "))
 		}
 		return nil
 	}

@@ -17,8 +17,8 @@ local function repair_index(key, member, score)
   end
 end
 
--- report_violation notes a finding. mend repairs it where that is safe; without one
--- there is only the alarm. It returns whether it was repaired.
+-- report_violation notes a finding. repair, if there is one, repairs it; without it there is only
+-- the alarm. It returns whether it was repaired.
 local function report_violation(kind, subject, detail, mend)
   local mended = REPAIR and mend ~= nil
   if mended then mend() end

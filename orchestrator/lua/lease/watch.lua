@@ -17,8 +17,7 @@ if cancelled_ancestor(record(K('task:', tid))) then return named{ state = 'cance
 if num(r[5]) <= floor then return named{ state = 'reclaim' } end
 if now >= num(call('ZSCORE', K('deadlines'), tid)) then return named{ state = 'expired' } end
 if ARGV[6] == 'quiet' then return named{ state = 'running' } end
--- A watch delivers a nudge once. Should its answer be lost, the next renewal
--- tells it again.
+-- A watch delivers a nudge once. If its answer is lost, the next renewal delivers it again.
 local nudge
 if (r[6] or '0') ~= (r[8] or '0') then
   put(record(K('run:', rid)), 'nudge_seen', r[6])

@@ -1,7 +1,7 @@
 -- exec: processes that a run is asked to start. exec:<run> holds those whose
 -- result is not there, each with the deadline of its call.
 
--- pending_execs lists what the adapter of a run is to start and does not know yet:
+-- pending_execs lists the processes that the adapter of a run has to start and does not know yet:
 -- left (ms to the deadline of the call) and order (JSON) of each. known is ',id,id,'.
 local function pending_execs(rid, r, known)
   local out = {}

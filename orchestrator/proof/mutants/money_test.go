@@ -57,7 +57,7 @@ var moneyMutants = []mutant{
 	{"what was charged stays unverified",
 		[]edit{{"usage", "add_amount(into, 'unverified', rest_t, rest_u)",
 			"add_amount(into, 'unverified', more_rest_t, more_rest_u)"}}},
-	{"an agent is told of money that it cannot spend",
+	{"an agent sees money that it cannot spend",
 		[]edit{{"settle", "available = { free_amount(p) }",
 			"available = { num(p.available_t), num(p.available_u) }"}}},
 	{"a report has no bound", []edit{{"usage", "return math.min(more, 10 *", "return math.max(more, 0 *"}}},
