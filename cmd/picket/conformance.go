@@ -21,7 +21,7 @@ const conformanceProgram = "picket-conformance"
 func newConformance() *cobra.Command {
 	return &cobra.Command{
 		Use:                "conformance [command]",
-		Short:              "Hold a server against a published protocol, rule by rule",
+		Short:              "Check a server against a published protocol, rule by rule",
 		DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {
 			path, err := findConformance()

@@ -18,9 +18,10 @@ func newInit() *cobra.Command {
 		Use:   "init",
 		Short: "Make a namespace, the shared secret and the first admin key",
 		Args:  cli.CheckArgs(cobra.NoArgs),
-		Long: "Make a namespace in a Redis that several server processes will share, the secret they need, and the first\n" +
-			"admin key, which is printed once. With --admin-key-file an existing key is registered again, as after\n" +
-			"Redis was emptied. Run it again at any time: what exists is kept.",
+		Long: "Make a namespace in a Redis that several server processes share, the secret that they need, and\n" +
+			"the first admin key, which is printed once. With --admin-key-file, an existing key is registered\n" +
+			"again, for example after Redis was emptied. You can run this command again at any time, because\n" +
+			"it keeps what exists.",
 		Example: "  picket init --redis redis://10.0.0.5:6379 --secret-file /etc/picket/secret.key",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runInit(cmd) },
 	}

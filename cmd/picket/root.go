@@ -24,9 +24,9 @@ const (
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "picket",
-		Short: "Run agents that cannot trample each other",
-		Long: "Picket runs agents that cannot trample each other: every task is leased to one agent at a time,\n" +
-			"numbered by a fencing token that only grows, and a stale token is refused.",
+		Short: "Lease tasks to AI agents, and refuse writes under older leases",
+		Long: "Picket is an orchestrator for AI agents. It leases each task to one agent at a time, under a\n" +
+			"fencing token that only grows, and refuses every write under an older token.",
 		Example: `  picket up
   picket run -- make test
   picket review approve

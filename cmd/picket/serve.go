@@ -17,10 +17,10 @@ import (
 )
 
 func newServe() *cobra.Command {
-	return cli.CommandGroup("serve", "Run one role of the server; any number of each over one Redis",
+	return cli.CommandGroup("serve", "Run one role of the server; several of each can share one Redis",
 		newServeRole("orchestrator", "The control plane: tasks, leases, reviews, events", roles{orchestrator: true}),
-		newServeRole("toolproxy", "The data plane: the door for running agents", roles{toolproxy: true}),
-		newServeRole("reaper", "The clock: ends leases nobody renews, deletes what is old", roles{reaper: true}))
+		newServeRole("toolproxy", "The data plane: tools, models and MCP for running agents", roles{toolproxy: true}),
+		newServeRole("reaper", "Ends leases that nobody renews, and deletes what is old", roles{reaper: true}))
 }
 
 func newServeRole(name, short string, r roles) *cobra.Command {

@@ -51,8 +51,9 @@ func newUp() *cobra.Command {
 		Use:   "up",
 		Short: "Start everything in one process on this machine",
 		Args:  cli.CheckArgs(cobra.NoArgs),
-		Long: "Start orchestrator, tool proxy and reaper in one process. State is kept in the data directory between\n" +
-			"starts. Prints one line, ready and the URL, on stdout when it serves; SIGTERM and Ctrl-C stop it cleanly.",
+		Long: "Start orchestrator, tool proxy and reaper in one process. The data directory keeps the state\n" +
+			"between starts. When the server is ready, one line with ready and the URL is printed on standard\n" +
+			"output. SIGTERM and Ctrl-C stop the server cleanly.",
 		Example: "  picket up\n  picket up --listen 127.0.0.1:0 --data ./picket-data\n  picket up --redis redis://127.0.0.1:6379/0",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runUp(cmd) },
 	}
@@ -67,7 +68,7 @@ func newUp() *cobra.Command {
 // witnessFlag is of commands that may adopt a store and have no other data.
 func witnessFlag(c *cobra.Command) {
 	c.Flags().String("data", "",
-		"keep what this machine knows of the store in this directory (default: $XDG_DATA_HOME/picket)")
+		"keep this machine's witness of the store in this directory (default: $XDG_DATA_HOME/picket)")
 }
 
 // serverFlags are those of every command that serves.

@@ -33,7 +33,7 @@ func Main(args []string) int {
 		"read this file (default: picket.yaml here, else in the user's configuration directory)")
 	root.PersistentFlags().String("url", "", "talk to the server at this URL")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.FlagError(err) })
-	root.AddCommand(cli.CommandGroup("conformance", "Hold a server against a published protocol, rule by rule",
+	root.AddCommand(cli.CommandGroup("conformance", "Check a server against a published protocol, rule by rule",
 		newConformanceRFC16()))
 	cli.UnwrapHelp(root)
 	line := append([]string{"conformance"}, args...)

@@ -24,11 +24,12 @@ func NewAdapter() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "adapter [flags] [-- COMMAND ...]",
 		Short: "Work on tasks: lease, launch, renew, release",
-		Long: "A resident worker. It registers, sends heartbeats, leases tasks, launches the command for each with the\n" +
-			"lease in its environment, renews the lease, watches the process and reports how it ended. SIGTERM drains:\n" +
-			"no new leases, running agents finish; a second SIGTERM ends them and gives their leases back. --agent names\n" +
-			"a coding agent that needs no command. --as takes the command and all that is not given from an entry under\n" +
-			"agents: in picket.yaml.",
+		Long: "Work on tasks until stopped. The adapter registers, sends heartbeats and leases tasks. For each\n" +
+			"task it starts the command with the lease in its environment, renews the lease, watches the\n" +
+			"process and reports how it ended. SIGTERM drains: the adapter takes no new lease, and running\n" +
+			"agents finish. A second SIGTERM ends them and gives their leases back. --agent names a coding\n" +
+			"agent, which needs no command. --as takes the command, and every setting that is not given here,\n" +
+			"from an entry under agents: in picket.yaml.",
 		Example: "  picket adapter --role coder --capability go --max 4 -- ./agent.sh\n  picket adapter --agent claude --role coder\n  picket adapter --as coder",
 		RunE:    runAdapter,
 	}
@@ -39,7 +40,7 @@ func NewAdapter() *cobra.Command {
 	f.String("agent-id", "", "the worker's name (default: a new one)")
 	f.Bool("pinned-only", false, "take only tasks pinned to --agent-id")
 	f.Duration("linger", 10*time.Second,
-		"time an agent gets to end on its own after it handed in its result (coding agents: 1m)")
+		"time an agent gets to exit after it handed in its result (coding agents: 1m)")
 	f.Duration("grace", 5*time.Second, "time between SIGTERM and SIGKILL")
 	f.Bool("unregistered", false,
 		"stay out of the registry: no record, no heartbeats; leases end by their own deadline only")

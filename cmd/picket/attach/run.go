@@ -20,12 +20,13 @@ func NewRun() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [flags] [PROMPT] [-- COMMAND ...]",
 		Short: "Submit a command or a prompt as a task, run it here and watch it",
-		Long: "Submit a command, or a prompt for a coding agent, as a task, run it on this machine under a lease and\n" +
-			"watch it. A coding agent inside a git repository works in a worktree of it. The agent's output passes\n" +
-			"through; its standard input is empty (--input hands it something); its questions can be answered in place.\n" +
-			"Ctrl-C leaves it running, a second Ctrl-C cancels it. A notice on the desktop says when the task needs you,\n" +
-			"is in review or has ended. Exit code: 0 completed or in review, 1 failed,\n" +
-			"rejected, cancelled or escalated, 5 out of budget, 124 timed out, 130 left running.",
+		Long: "Submit a command, or a prompt for a coding agent, as a task. Run it on this machine under a\n" +
+			"lease, and watch it. A coding agent in a git repository works in a worktree of its own. The\n" +
+			"agent's output is shown. Its standard input is empty; use --input to hand it something. At a\n" +
+			"terminal you can answer its questions. Ctrl-C stops watching and leaves the task running; a\n" +
+			"second Ctrl-C cancels it. A notice on the desktop tells you when the task needs you, is in\n" +
+			"review or has ended. Exit code: 0 completed or in review, 1 failed, rejected, cancelled or\n" +
+			"escalated, 5 out of budget, 124 timed out, 130 left running.",
 		Example: `  picket run -- make test
   picket run --agent claude --budget 0.50 "fix the flaky test"
   picket run --timeout 10m --retries 2 -- ./agent.sh
@@ -36,7 +37,7 @@ func NewRun() *cobra.Command {
 	f := c.Flags()
 	f.String("title", "", "the task's title (default: the command)")
 	f.BoolP("detach", "d", false, "do not watch: print the task's id and return")
-	f.Bool("no-notify", false, "no notice on the desktop when the task needs you, is in review or has ended")
+	f.Bool("no-notify", false, "show no notice on the desktop when the task needs you, is in review or has ended")
 	agentFlag(c)
 	workspaceFlags(c, workspace.Here)
 	return c

@@ -82,7 +82,7 @@ func NewTaskWatch() *cobra.Command {
 		})
 	c.Long = "Follow a task's events from its beginning. Exit code: 0 completed or in review, 1 failed, rejected,\n" +
 		"cancelled or escalated, 5 out of budget, 124 timed out."
-	c.Flags().Bool("notify", false, "a notice on the desktop when the task needs you, is in review or has ended")
+	c.Flags().Bool("notify", false, "show a notice on the desktop when the task needs you, is in review or has ended")
 	return term.FormatFlag(c)
 }
 

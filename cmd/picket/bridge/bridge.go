@@ -36,8 +36,9 @@ func New() *cobra.Command {
 		Use:   "mcp",
 		Short: "Serve the tools of this run over MCP on standard input and output (for agents)",
 		Args:  cli.CheckArgs(cobra.NoArgs),
-		Long: "For agents that start their MCP servers as commands and cannot send a header: passes messages between\n" +
-			"the standard streams and the tool proxy, with the lease in the environment. Ends when its input ends.",
+		Long: "Serve MCP on standard input and output, for agents that start their MCP servers as commands.\n" +
+			"Messages are passed to the tool proxy with the lease in the environment. The command ends when\n" +
+			"its input ends.",
 		Example: `  picket run -- my-agent --mcp-server "picket mcp"
   claude mcp add picket -- picket mcp`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

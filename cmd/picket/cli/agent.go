@@ -21,7 +21,7 @@ import (
 
 // NewAgent is `picket agent`: the registry of agents.
 func NewAgent() *cobra.Command {
-	return CommandGroup("agent", "See who works, drain workers and take them out",
+	return CommandGroup("agent", "List agents, drain them and remove them",
 		newAgentList(), newAgentGet(), newAgentWatch(), newAgentDrain(), newAgentDeregister(), newAgentCommand(),
 		settings.NeedsTrust(newAgentRegister()), newAgentBeat())
 }

@@ -18,11 +18,11 @@ func HealthFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.Duration("heartbeat", picket.DefaultHeartbeat*time.Second, "send a heartbeat this often, whole seconds")
 	f.Duration("unhealthy-after", picket.DefaultUnhealthy*time.Second,
-		"silence that makes a warning, at least twice --heartbeat")
+		"silence after which the agent is unhealthy, at least twice --heartbeat")
 	f.Duration("dead-after", picket.DefaultDead*time.Second,
-		"silence that ends all work, at least twice --unhealthy-after")
+		"silence after which the agent is dead, at least twice --unhealthy-after")
 	f.Duration("drain-timeout", picket.DefaultDrainTimeout*time.Second,
-		"what tasks get to finish when the agent is drained")
+		"time that tasks get to finish in a drain")
 	f.String("name", "", "what people call the agent")
 	for name, shown := range map[string]string{
 		"heartbeat":       "30s",
@@ -71,7 +71,7 @@ func thresholdError(format string, args ...any) error {
 
 // AsFlag names the entry of picket.yaml that a worker stands for.
 func AsFlag(c *cobra.Command) {
-	c.Flags().String("as", "", "take what is not given here from this entry under agents: in picket.yaml")
+	c.Flags().String("as", "", "take settings that are not given here from this entry under agents: in picket.yaml")
 	_ = c.RegisterFlagCompletionFunc("as",
 		func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			var names []cobra.Completion

@@ -22,13 +22,14 @@ import (
 )
 
 func newAgentDrain() *cobra.Command {
-	c := onAgent("drain", "Let an agent finish what it has and take nothing more", runAgentDrain)
-	c.Long = "Let an agent finish what it has and take nothing more. It is deregistered when its last lease has ended; what\n" +
-		"it still holds when the timeout is over is taken from it, and the agent is dead. It takes effect at once; to ask the\n" +
-		"agent to drain itself, with a reason: picket agent command AGENT drain. Exit code with --wait: 0 deregistered,\n" +
-		"124 it still held something, 1 it died before."
+	c := onAgent("drain", "Let an agent finish what it has, and give it nothing more", runAgentDrain)
+	c.Long = "Let an agent finish what it has, and give it nothing more. The agent is deregistered when its last\n" +
+		"lease has ended. When the timeout is over, leases that it still holds are taken from it, and the\n" +
+		"agent is dead. The drain begins at once. To ask the agent to drain itself, with a reason, use picket\n" +
+		"agent command AGENT drain. Exit code with --wait: 0 it was deregistered, 124 it still held something\n" +
+		"at the timeout, 1 it died before."
 	c.Example = "  picket agent drain coder-1 --timeout 10m --wait"
-	c.Flags().Duration("timeout", 0, "what its tasks get to finish (default: as it registered, else 2m)")
+	c.Flags().Duration("timeout", 0, "time that its tasks get to finish (default: as it registered, else 2m)")
 	c.Flags().Lookup("timeout").DefValue = ""
 	c.Flags().Bool("wait", false, "return when the agent is gone")
 	return term.FormatFlag(c)
@@ -177,7 +178,7 @@ func (s *Connection) lastStatusReason(ctx context.Context, id, since string,
 }
 
 func newAgentDeregister() *cobra.Command {
-	c := onAgent("deregister", "Take an agent out of the registry at once; what it holds is taken from it",
+	c := onAgent("deregister", "Remove an agent from the registry at once; its leases end",
 		func(cmd *cobra.Command, s *Connection, id string) error {
 			held := s.leasesOf(cmd.Context(), id)
 			var raw jsontext.Value
@@ -205,7 +206,7 @@ var commandNames = []string{picket.CommandDrain, picket.CommandStopTask, picket.
 func newAgentCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "command AGENT drain|stop_task|ping",
-		Short:   "Leave an agent a command; it comes with the answer to its next heartbeat",
+		Short:   "Send an agent a command, with the answer to its next heartbeat",
 		Example: "  picket agent command coder-1 drain --reason maintenance --drain-timeout 10m\n  picket agent command coder-1 stop_task --task TASK",
 		Args:    CheckArgs(cobra.ExactArgs(2)),
 		ValidArgsFunction: func(cmd *cobra.Command, given []string,
@@ -218,9 +219,9 @@ func newAgentCommand() *cobra.Command {
 		RunE: runAgentCommand,
 	}
 	f := c.Flags()
-	f.String("task", "", "of stop_task: the task to stop")
+	f.String("task", "", "for stop_task: the task to stop")
 	f.String("reason", "", "why, for the agent and the log")
-	f.Duration("drain-timeout", 0, "of drain: what its tasks get to finish (default: as it registered, else 2m)")
+	f.Duration("drain-timeout", 0, "for drain: time that its tasks get to finish (default: as it registered, else 2m)")
 	f.Lookup("drain-timeout").DefValue = ""
 	_ = c.RegisterFlagCompletionFunc("task", completeFirstID(taskIDs))
 	return term.FormatFlag(c)
@@ -277,10 +278,11 @@ func runAgentCommand(cmd *cobra.Command, given []string) error {
 func newAgentRegister() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "register [AGENT]",
-		Short: "Register an agent by hand, for scripts; adapters do it themselves",
+		Short: "Register an agent by hand, for scripts; adapters register automatically",
 		Args:  CheckArgs(cobra.MaximumNArgs(1)),
-		Long: "Register an agent by hand. It must then send heartbeats: picket agent beat. Without AGENT the server makes an\n" +
-			"id. The id of a dead or deregistered agent can be registered again with the key that did it before.",
+		Long: "Register an agent by hand. It must then send heartbeats with picket agent beat. Without AGENT\n" +
+			"the server makes an id. If the id is dead or deregistered, the key that registered it can\n" +
+			"register it again.",
 		Example:           `  picket agent register night-batch --role batch --max 2 --metadata '{"version":"1.2.0"}'`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              runAgentRegister,
@@ -360,7 +362,7 @@ func registrationOf(cmd *cobra.Command) (reg picket.Registration, err error) {
 }
 
 func newAgentBeat() *cobra.Command {
-	c := onAgent("beat", "Send one heartbeat by hand, for scripts; prints what the server wants of the agent",
+	c := onAgent("beat", "Send one heartbeat by hand, for scripts; prints the commands that wait for it",
 		runAgentBeat)
 	c.Example = "  picket agent beat night-batch --load 2 --task TASK --handled COMMAND"
 	f := c.Flags()

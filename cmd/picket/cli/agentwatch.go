@@ -23,7 +23,7 @@ var agentEventTypes = []string{picket.EventAgentLifecycle, picket.EventAgentComm
 func newAgentWatch() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "watch [AGENT]",
-		Short:             "Follow what becomes of agents, until Ctrl-C",
+		Short:             "Follow changes of agents until Ctrl-C",
 		Args:              CheckArgs(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: completeFirstID(agentIDs),
 		Example:           "  picket agent watch\n  picket agent watch coder-1 --after 0",

@@ -25,17 +25,19 @@ func newReviewApprove() *cobra.Command {
 		Use:               "approve [TASK ...]",
 		Short:             "Accept results: the tasks are completed and frozen",
 		ValidArgsFunction: completeIDs(reviewIDs),
-		Long: "Accept the result of one task (without an id the only one that waits), of several, or of all that match --role, --label and\n" +
-			"--parent. What a filter matches is shown first, and its count is to be typed; --count says it beforehand, and --yes\n" +
-			"approves what there is. When by then another number matches, nothing is decided (exit code 4). Each task is a decision of its\n" +
-			"own: those that somebody else has decided meanwhile are named, and the exit code is 4. A task with evidence is approved by a\n" +
-			"filter only if you have looked at it before with picket review show, and the evidence has not changed since.",
+		Long: "Accept the results of tasks: of one task, of several, or of all that match --role, --label and\n" +
+			"--parent. Without an id it is the only task that waits. With a filter, the command shows the\n" +
+			"matching tasks and asks you to type how many there are. --count gives this number in advance,\n" +
+			"and --yes accepts it. If another number of tasks matches by then, nothing is decided (exit code\n" +
+			"4). Each task is a decision of its own. If somebody else has decided some of them meanwhile, the\n" +
+			"command names these and exits with 4. A filter approves a task with evidence only if you have\n" +
+			"looked at it with picket review show and the evidence has not changed since.",
 		Example: "  picket review approve --note \"well done\"\n  picket review approve 7Q2K M3XF\n" +
 			"  picket review approve --role coder --label team=a\n  picket review approve --parent task_… --count 12",
 		RunE: connected(runApprove),
 	}
 	f := c.Flags()
-	f.String("note", "", "a word to the record")
+	f.String("note", "", "a note for the record")
 	f.Int("count", 0, "how many tasks the filters match, 1 to 500; with another number nothing is decided")
 	f.BoolP("yes", "y", false, "approve what the filters match now, without asking")
 	return term.FormatFlag(digestFlag(reviewFilters(c)))

@@ -22,7 +22,7 @@ import (
 
 // NewBudget is `picket budget`: envelopes and their ledger.
 func NewBudget() *cobra.Command {
-	return CommandGroup("budget", "See what tasks may spend and have spent, and give them more", newBudgetShow(),
+	return CommandGroup("budget", "Show what tasks may spend and have spent, and top them up", newBudgetShow(),
 		newBudgetTopUp(), newBudgetLedger())
 }
 
@@ -37,11 +37,13 @@ func (s *Connection) envelopeID(ctx context.Context, typed string) (string, erro
 func newBudgetShow() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show [ENVELOPE]",
-		Short: "Show an envelope with its subtasks; without a name those of the day",
+		Short: "Show an envelope with its subtasks (default: today's)",
 		Args:  CheckArgs(cobra.MaximumNArgs(1)),
-		Long: "Show what may be spent and was spent: of a task id and its subtasks, or of house or house:DATE, a day (UTC) and its tasks. Without a name it is\n" +
-			"today's, or, where picket.yaml sets no limit a day, the latest tasks. LEFT is what the envelope may still give to new calls and subtasks. SPENT, and\n" +
-			"HELD by calls under way, are counted with all that stands below it; what is missing to OF is what subtasks still have left.",
+		Long: "Show what an envelope may spend and has spent. The name is a task id, house for today (UTC), or\n" +
+			"house:DATE for a day; its subtasks or tasks are listed as well. Without a name it is today's\n" +
+			"envelope or, if picket.yaml sets no daily limit, the latest tasks. LEFT is what the envelope can\n" +
+			"still give to new calls and subtasks. SPENT, and HELD by calls under way, include all subtasks.\n" +
+			"The rest of OF is what the subtasks have left.",
 		Example:           "  picket budget show\n  picket budget show TASK\n  picket budget show house:2026-04-11 --open",
 		ValidArgsFunction: completeFirstID(taskIDs),
 		RunE:              connected(showBudget),
@@ -278,8 +280,10 @@ func newBudgetTopUp() *cobra.Command {
 		Use:   "top-up ENVELOPE",
 		Short: "Give an envelope more dollars or tokens",
 		Args:  CheckArgs(cobra.ExactArgs(1)),
-		Long: "Give an envelope more: a task id, house for the day's, or house:DATE. A subtask's is raised together with those it was carved from; a day's house pays, where there is one.\n" +
-			"Calls that were refused can be repeated at once; an agent in await_top_up goes on.",
+		Long: "Give an envelope more dollars or tokens. The name is a task id, house for today, or house:DATE.\n" +
+			"If it is a subtask, the envelopes of its parents are raised with it. If there is a daily limit,\n" +
+			"the envelope of the day pays. Calls that were refused can be repeated at once, and an agent in\n" +
+			"await_top_up continues.",
 		Example:           "  picket budget top-up TASK --usd 0.50\n  picket budget top-up house --usd 20 --reason \"release week\"",
 		ValidArgsFunction: completeFirstID(taskIDs),
 		RunE: func(cmd *cobra.Command, given []string) error {
@@ -355,8 +359,9 @@ func newBudgetLedger() *cobra.Command {
 		Use:   "ledger [ENVELOPE]",
 		Short: "List what was charged and added, oldest first",
 		Args:  CheckArgs(cobra.MaximumNArgs(1)),
-		Long: "List the rows of one envelope (a task id, house, or house:DATE) or of all: each settled call, each usage report of an agent that charged, each\n" +
-			"correction of an uncertain call and each top-up has one. A row says by which version of the prices it was charged.",
+		Long: "List the rows of one envelope (a task id, house, or house:DATE) or of all. There is one row for\n" +
+			"each settled call, each charged usage report, each correction of an uncertain call and each\n" +
+			"top-up. A row names the version of the prices by which it was charged.",
 		ValidArgsFunction: completeFirstID(taskIDs),
 		RunE: connected(func(cmd *cobra.Command, s *Connection, given []string) error {
 			q := flagQuery(cmd, "after", "limit")
@@ -370,7 +375,7 @@ func newBudgetLedger() *cobra.Command {
 			return ledgerListing(cmd).show(s, moneyTopic, querying(s.Budgets.Ledger, q))
 		}),
 	}
-	c.Flags().Int64("after", 0, "go on after this row")
+	c.Flags().Int64("after", 0, "continue after this row")
 	c.Flags().Int("limit", 100, "list at most this many, up to 1000")
 	c.Flags().Lookup("after").DefValue = ""
 	return watchFlag(term.FormatFlag(c))

@@ -44,8 +44,9 @@ func newConfigShow() *cobra.Command {
 		Use:   "show",
 		Short: "Show every setting, and with --origin where it came from",
 		Args:  CheckArgs(cobra.NoArgs),
-		Long: "Show every setting with its value. The order is flag, environment, picket.yaml, default; --origin names\n" +
-			"which of them won, and -o wide explains each setting.",
+		Long: "Show every setting with its value. A flag goes before the environment, the environment before\n" +
+			"picket.yaml, and picket.yaml before the default. --origin names which of them set the value, and\n" +
+			"-o wide explains each setting.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := settings.LoadSettings(cmd)
 			if err != nil {

@@ -43,7 +43,7 @@ func newEventsCommand(use, short string) *cobra.Command {
 		RunE:    connected(runEvents),
 	}
 	f := c.Flags()
-	f.BoolP("follow", "f", false, "go on with new events until Ctrl-C, also over restarts of the server")
+	f.BoolP("follow", "f", false, "follow new events until Ctrl-C, also across restarts of the server")
 	f.BoolP("watch", "w", false, "the same as --follow")
 	f.String("after", "", "start after this cursor; 0 is the beginning (default: 0, with -f now)")
 	eventFilters(c)

@@ -29,11 +29,13 @@ func newEventsExport() *cobra.Command {
 		Use:   "export FILE",
 		Short: "Write the log to a file, or to standard output (-)",
 		Args:  CheckArgs(cobra.ExactArgs(1)),
-		Long: "Write all events that the server has when the export begins, one a line, oldest first. What is written is whole lines and is\n" +
-			"never repeated: an export that was interrupted, or that is to be brought up to date, goes on with --continue after the last\n" +
-			"line of the file; --since and --after say what a new file begins with. The last cursor is said on standard error. A server that is away\n" +
-			"for a moment is waited for. Events are in the order in which they happened, and their times those of the server's clock: where that was\n" +
-			"set back, --until ends early and reports it, and the next export goes on from there.",
+		Long: "Write all events that the server has when the export begins, one on each line, oldest first.\n" +
+			"Only whole lines are written, and no event is written twice. --continue continues an export that\n" +
+			"was interrupted, or brings a file up to date: it starts after the last line of the file. --since\n" +
+			"and --after say where a new file begins. The last cursor is printed on standard error. The\n" +
+			"export waits for a server that is away for a moment. Events are in the order in which they\n" +
+			"happened, and their times are those of the server's clock. If that clock was set back, --until\n" +
+			"ends early and reports it, and the next export continues there.",
 		Example: "  picket events export log.jsonl\n  picket events export --continue log.jsonl\n" +
 			"  picket events export --since 24h --type task.approved,task.rejected -o csv - >decisions.csv\n" +
 			"  picket events export --audit --continue audit.jsonl",
@@ -41,9 +43,9 @@ func newEventsExport() *cobra.Command {
 	}
 	f := c.Flags()
 	f.String("since", "", "at or after this time (RFC 3339, or a duration back from now)")
-	f.String("until", "", "end before the first event of this time or later (the same)")
+	f.String("until", "", "end before the first event at or after this time (as --since)")
 	f.String("after", "", "start after this cursor (default: the beginning)")
-	f.Bool("continue", false, "go on after the last line of FILE; without it FILE must not exist")
+	f.Bool("continue", false, "continue after the last line of FILE; without it FILE must not exist")
 	f.StringP("output", "o", "jsonl", "print as format: jsonl, csv")
 	term.Choices(c, "output", "jsonl", "csv")
 	eventFilters(c)

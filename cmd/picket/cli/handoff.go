@@ -66,7 +66,7 @@ func newHandoffList() *cobra.Command {
 // pageFlags are those of a list that comes in pages.
 func pageFlags(c *cobra.Command) *cobra.Command {
 	c.Flags().Int("limit", 50, "at most this many, 1 to 200")
-	c.Flags().String("cursor", "", "go on where a page ended (nextCursor)")
+	c.Flags().String("cursor", "", "continue where a page ended (nextCursor)")
 	return c
 }
 
@@ -193,7 +193,7 @@ func answerText(a *picket.Answer) string {
 }
 
 func newHandoffClaim() *cobra.Command {
-	c := onHandoff("claim", "Say that you take care of it", func(cmd *cobra.Command, s *Connection, id string) error {
+	c := onHandoff("claim", "Show others that you take care of it", func(cmd *cobra.Command, s *Connection, id string) error {
 		var body picket.ClaimRequest
 		body.TakeOver, _ = cmd.Flags().GetBool("take-over")
 		var raw jsontext.Value
@@ -203,8 +203,8 @@ func newHandoffClaim() *cobra.Command {
 		}
 		return s.printHandoff(cmd.Context(), cmd, cmd.OutOrStdout(), h, raw)
 	})
-	c.Long = "Say that you take care of a hand-off, for others to see. What somebody else has claimed stays theirs without --take-over.\n" +
-		"A claim is a courtesy: anybody may still answer, and the first answer counts."
+	c.Long = "Show others that you take care of a hand-off. If somebody else has claimed it, use --take-over to take it over.\n" +
+		"A claim only informs others: anybody may still answer, and the first answer counts."
 	c.Flags().Bool("take-over", false, "take it over from the person who has claimed it")
 	return term.FormatFlag(c)
 }
@@ -222,12 +222,13 @@ func newHandoffAnswer() *cobra.Command {
 			}
 			return printTask(cmd, task, raw, "answered")
 		})
-	c.Long = "Answer the agent: its task is queued again, and all its later runs are handed the answer. --input gives them another\n" +
-		"input, too; the task itself keeps what was submitted. Anyone who answers second is refused (exit code 4) and is told of the first."
+	c.Long = "Answer the agent. Its task is queued again, and all its later runs get the answer. --input also gives them\n" +
+		"another input; the task itself keeps what was submitted. If somebody else has answered before, your answer is\n" +
+		"refused (exit code 4), and the command prints theirs."
 	c.Example = "  picket handoff answer --text \"use the staging key\"\n  picket handoff answer 7Q2K --option yes\n" +
 		"  picket handoff answer --option 2 --input @corrected.json"
 	c.Flags().StringP("text", "t", "", "the answer: JSON, else text; @file and - (stdin) are read")
-	c.Flags().String("option", "", "one of the options offered, or its number")
+	c.Flags().String("option", "", "one of the offered options, or its number")
 	c.Flags().String("input", "",
 		"the task's input from now on: JSON, null as well, else text; @file and - (stdin) are read")
 	_ = c.RegisterFlagCompletionFunc("option", completeOptions)

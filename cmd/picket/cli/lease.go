@@ -12,7 +12,7 @@ import (
 
 // NewLease is `picket lease`: the leases that are held.
 func NewLease() *cobra.Command {
-	return CommandGroup("lease", "See who holds what, and take it away", newLeaseList(), newLeaseExpire())
+	return CommandGroup("lease", "List the leases, and end them", newLeaseList(), newLeaseExpire())
 }
 
 func newLeaseList() *cobra.Command {

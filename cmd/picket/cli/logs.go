@@ -51,8 +51,8 @@ func newTaskLogs() *cobra.Command {
 	c.Flags().String("stream", "stdout", "the stream: stdout or stderr")
 	term.Choices(c, "stream", "stdout", "stderr")
 	c.Flags().String("run", "", "an earlier run instead of the latest (see: picket task runs)")
-	c.Flags().Bool("raw", false, "print every byte to a terminal, too; what the agent wrote may steer it")
-	c.Flags().BoolP("follow", "f", false, "go on until the task is closed or in review, or the run of --run is over")
+	c.Flags().Bool("raw", false, "print every byte, also to a terminal; text of the agent may control it")
+	c.Flags().BoolP("follow", "f", false, "follow until the task is closed or in review, or the run of --run is over")
 	c.Flags().Bool("timestamps", false, "put the time at which it was written before each line")
 	return c
 }

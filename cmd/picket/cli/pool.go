@@ -16,7 +16,7 @@ import (
 
 // NewPool is `picket pool`: the agents of a role and what they can take.
 func NewPool() *cobra.Command {
-	return CommandGroup("pool", "See the agents of each role together: how many, how busy", newPoolList(), newPoolGet())
+	return CommandGroup("pool", "Show the agents of each role together: how many and how busy", newPoolList(), newPoolGet())
 }
 
 func newPoolList() *cobra.Command {

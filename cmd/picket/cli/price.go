@@ -18,7 +18,7 @@ import (
 )
 
 // NewPrice is `picket price`: what tools and models cost.
-func NewPrice() *cobra.Command { return CommandGroup("price", "See what calls cost", newPriceList()) }
+func NewPrice() *cobra.Command { return CommandGroup("price", "Show what calls cost", newPriceList()) }
 
 // priceRow is one line of the list: a tool or a model.
 type priceRow struct {

@@ -27,7 +27,7 @@ func LastRun(t picket.Task) picket.Run {
 
 // NewTask is `picket task`, with the verbs of this package and more.
 func NewTask(more ...*cobra.Command) *cobra.Command {
-	c := CommandGroup("task", "Submit, look at and steer tasks",
+	c := CommandGroup("task", "Submit, list, show and cancel tasks",
 		settings.NeedsTrust(newTaskCreate()), newTaskList(), newTaskGet(), newTaskLogs(), newTaskRuns(),
 		newTaskReports(), newTaskExplain(), newTaskCancel(), newTaskRetry())
 	c.AddCommand(more...)

@@ -270,7 +270,7 @@ func newTaskReports() *cobra.Command {
 }
 
 func newTaskExplain() *cobra.Command {
-	return watchFlag(term.FormatFlag(OnTask("explain", "Say why a task is where it is, and what to do",
+	return watchFlag(term.FormatFlag(OnTask("explain", "Explain why a task is in its state, and what to do",
 		func(cmd *cobra.Command, s *Connection, id string) error {
 			format, err := term.FormatOf(cmd)
 			if err != nil {

@@ -25,11 +25,12 @@ func NewTool() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tool [NAME] [INPUT ...]",
 		Short: "Call a tool from inside a run (for agents)",
-		Long: "INPUT is one JSON object, or --field value pairs. Call a tool with the lease in the environment: the way a script or an agent without MCP reports,\n" +
-			"asks and hands in its result. Without a name the tools are listed. A repeated --field makes a list;\n" +
-			"dashes become camelCase, so --next-step is nextStep. --idempotency-key makes a repetition harmless.\n" +
-			"A call that the server did not answer is repeated for 10 s. --estimate says what it would reserve and calls nothing.\n" +
-			"Exit code 5: the budget does not cover it.",
+		Long: "Call a tool with the lease in the environment. In this way a script, or an agent without MCP,\n" +
+			"reports, asks and hands in its result. INPUT is one JSON object, or --field value pairs. A\n" +
+			"repeated --field makes a list. Dashes become camelCase, so --next-step is nextStep. Without a\n" +
+			"name the tools are listed. --idempotency-key makes it safe to repeat a call. A call that the\n" +
+			"server did not answer is repeated for 10 s. --estimate prints what the call would reserve, and\n" +
+			"does not make it. Exit code 5: the budget does not cover the call.",
 		Example: `  picket tool report_progress --summary "tests written" --next-step "make them pass"
   picket tool request_human_help --question "Which database?" --options staging --options live
   picket tool mark_complete '{"output":{"tests":12}}'
@@ -47,10 +48,11 @@ func NewTool() *cobra.Command {
 func newToolCall() *cobra.Command {
 	return &cobra.Command{
 		Use:                "call NAME [INPUT ...]",
-		Short:              "Call a tool; --estimate only says what it would cost",
+		Short:              "Call a tool; --estimate only prints what it would cost",
 		DisableFlagParsing: true,
-		Long:               "The same as picket tool NAME [INPUT ...]. --estimate says what the call would reserve, and cost at most, and calls nothing.",
-		Example:            "  picket tool call http_request --url https://api.example.com/ --estimate\n  picket tool call mark_complete '{\"output\":{\"tests\":12}}'",
+		Long: "The same as picket tool NAME [INPUT ...]. --estimate prints what the call would reserve, which\n" +
+			"is the most that it can cost, and does not make it.",
+		Example: "  picket tool call http_request --url https://api.example.com/ --estimate\n  picket tool call mark_complete '{\"output\":{\"tests\":12}}'",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if len(given) == 0 {
 				e := exit.Usagef("the name of a tool is missing")

@@ -20,13 +20,13 @@ import (
 
 // NewNotify is `picket notify`: a message about events to people.
 func NewNotify() *cobra.Command {
-	return CommandGroup("notify", "Try whether notices reach people", newNotifyTest())
+	return CommandGroup("notify", "Test whether notices reach people", newNotifyTest())
 }
 
 func newNotifyTest() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "test",
-		Short: "Post a test notice to every active webhook and say which took it",
+		Short: "Post a test notice to every active webhook, and print which accepted it",
 		Args:  CheckArgs(cobra.NoArgs),
 		Long:  "Post a test notice to every active webhook and say which took it. Exits 1 when one did not, or when there is none.",
 		RunE: connected(func(cmd *cobra.Command, s *Connection, _ []string) error {
@@ -47,7 +47,7 @@ func newNotifyTest() *cobra.Command {
 }
 
 func newWebhookTest() *cobra.Command {
-	return term.FormatFlag(onWebhook("test", "Post a test notice to a target; exits 1 when it is not taken",
+	return term.FormatFlag(onWebhook("test", "Post a test notice to a target; exits with 1 if it is not accepted",
 		func(cmd *cobra.Command, s *Connection, id string) error {
 			return testWebhooks(cmd, s, []string{id})
 		}))
@@ -126,8 +126,9 @@ func newWebhookCreate() *cobra.Command {
 		Use:   "create URL",
 		Short: "Add a target; the secret of its signatures is shown once",
 		Args:  CheckArgs(cobra.ExactArgs(1)),
-		Long: "Add a target that events are posted to from now on, one a request, in order, at least once. Without --type it is sent what\n" +
-			"people want to hear of. A URL can be a secret, as Slack's are: - reads it from stdin, and it is not shown again.",
+		Long: "Add a target. From now on events are posted to it in order, each at least once and in a request\n" +
+			"of its own. Without --type it gets the notices that matter to people. If the URL is a secret, as\n" +
+			"Slack's URLs are, use - to read it from standard input. It is not shown again.",
 		Example: "  picket webhook create https://ops.example.com/picket\n  picket webhook create - --format slack --name '#agents' < slack-url\n" +
 			"  picket webhook create https://ops.example.com/audit --type task.approved --type task.rejected",
 		RunE: connected(func(cmd *cobra.Command, s *Connection, given []string) error {
@@ -160,7 +161,7 @@ func newWebhookCreate() *cobra.Command {
 	}
 	c.Flags().String("name", "", "what people call it (default: the host)")
 	c.Flags().StringSlice("type", nil,
-		"send only events of this type; repeatable (default: what people want to hear of)")
+		"send only events of this type; repeatable (default: the notices that matter to people)")
 	term.Choices(c, "type", picket.EventTypes...)
 	c.Flags().String("format", "standard", "standard, the event as JSON, or slack, a message")
 	term.Choices(c, "format", "standard", "slack")
@@ -209,7 +210,7 @@ func onWebhook(use, short string, act func(cmd *cobra.Command, s *Connection, id
 }
 
 func newWebhookShow() *cobra.Command {
-	c := onWebhook("show", "Show a target: what it is sent and how it does",
+	c := onWebhook("show", "Show a target: its events and whether they reach it",
 		func(cmd *cobra.Command, s *Connection, id string) error {
 			return showOne(cmd, s, webhookTopic, id, s.Webhooks.Get,
 				func(_ context.Context, w io.Writer, hook picket.Webhook, raw jsontext.Value) error {
@@ -243,7 +244,7 @@ func printWebhook(cmd *cobra.Command, w io.Writer, hook picket.Webhook, raw json
 }
 
 func newWebhookDelete() *cobra.Command {
-	return onWebhook("delete", "Send a target nothing any more",
+	return onWebhook("delete", "Delete a target; nothing more is sent to it",
 		func(cmd *cobra.Command, s *Connection, id string) error {
 			if err := s.Webhooks.Delete(cmd.Context(), id); err != nil {
 				return err
@@ -254,7 +255,7 @@ func newWebhookDelete() *cobra.Command {
 }
 
 func newWebhookRevive() *cobra.Command {
-	return term.FormatFlag(onWebhook("revive", "Go on with a target that is dead or off, where it stopped",
+	return term.FormatFlag(onWebhook("revive", "Continue a target that is dead or off, where it stopped",
 		func(cmd *cobra.Command, s *Connection, id string) error {
 			var raw jsontext.Value
 			hook, err := s.Webhooks.Revive(cmd.Context(), id, client.WithBody(&raw))

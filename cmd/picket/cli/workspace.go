@@ -23,7 +23,7 @@ import (
 
 // NewWorkspace is `picket workspace`: the directories that runs have left on this machine.
 func NewWorkspace() *cobra.Command {
-	return CommandGroup("workspace", "See and keep the directories that agents of this machine work in",
+	return CommandGroup("workspace", "List and keep the directories that agents of this machine work in",
 		newWorkspaceList(), newWorkspacePath(), newWorkspacePin(true), newWorkspacePin(false),
 		settings.NeedsTrust(newWorkspaceCollect()))
 }
@@ -168,7 +168,7 @@ func newWorkspacePath() *cobra.Command {
 func newWorkspacePin(pin bool) *cobra.Command {
 	use, short, done := "pin", "Keep a workspace until it is unpinned", "pinned"
 	if !pin {
-		use, short, done = "unpin", "Let a pinned workspace go when it is due", "unpinned"
+		use, short, done = "unpin", "Allow a pinned workspace to be deleted when it is due", "unpinned"
 	}
 	return &cobra.Command{
 		Use:               use + " WORKSPACE|TASK",
@@ -204,9 +204,10 @@ func newWorkspaceCollect() *cobra.Command {
 		Use:   "gc",
 		Short: "Delete the workspaces that are due",
 		Args:  CheckArgs(cobra.NoArgs),
-		Long: "Delete the workspaces that are due: those of decided tasks after 24 hours, those of failed runs after 7 days.\n" +
-			"Adapters do the same when they start and every hour. What the server does not know, or says nothing of, stays.\n" +
-			"The branch of a worktree stays in any case; work that is not on it yet is committed first.",
+		Long: "Delete the workspaces that are due: those of decided tasks after 24 hours, and those of failed\n" +
+			"runs after 7 days. Adapters do the same when they start and every hour. A workspace stays if the\n" +
+			"server does not know its task or cannot be asked. The branch of a worktree always stays, and\n" +
+			"work that is not on it yet is committed first.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			kept, err := keptWorkspaces(cmd)
 			if err != nil {

@@ -19,21 +19,21 @@ import (
 
 // New is `picket demo`: it shows what Picket does, with real processes.
 func New() *cobra.Command {
-	return cli.CommandGroup("demo", "See it happen, offline, with real processes",
+	return cli.CommandGroup("demo", "Show what Picket does, offline, with real processes",
 		newDemoAll(), newDemoCrash(), newDemoZombie(), newDemoBudget(), newDemoHandoff())
 }
 
 func newDemoAll() *cobra.Command {
-	return newDemoCommand("all", "The whole story: work, crash, zombie, budget, hand-off, review, console",
-		"All that Picket is for, told once, for somebody who meets it for the first time: work and its review, a worker that is\n"+
-			"killed, one that comes back from the dead, an agent that runs out of money, one that asks a person, and decisions.",
+	return newDemoCommand("all", "All scenes: work, crash, zombie, budget, hand-off, review, console",
+		"Show what Picket is for: work and its review, a worker that is killed, a frozen worker that wakes up, an agent that\n"+
+			"runs out of money, an agent that asks a person, and decisions.",
 		workChapter, crashChapter, zombieChapter, budgetChapter, handoffChapter, reviewChapter, consoleChapter)
 }
 
 func newDemoCrash() *cobra.Command {
-	return newDemoCommand("crash", "A worker is killed; the next one goes on from the last report",
-		"A worker is killed with SIGKILL in the middle of its task, and its agent with it. The next one goes on from the last\n"+
-			"report. Then the server is killed; the agent that works meanwhile does not notice.",
+	return newDemoCommand("crash", "A worker is killed; the next one continues from the last report",
+		"A worker is killed with SIGKILL in the middle of its task, and its agent with it. The next one continues from the\n"+
+			"last report. Then the server is killed, and the agent that works meanwhile does not notice.",
 		crashChapter)
 }
 
@@ -47,15 +47,15 @@ func newDemoZombie() *cobra.Command {
 func newDemoBudget() *cobra.Command {
 	return newDemoCommand("budget",
 		"Ten calls of $0.30 at once on $1.00: three are made, seven are refused before they leave",
-		"An agent with $1.00 makes ten paid calls of $0.30 at once. Three reach the API; seven are refused before anything is sent.\n"+
-			"The agent waits; the command that a refusal printed is run, and it goes on. What was paid for once is not paid for twice.",
+		"An agent with $1.00 makes ten paid calls of $0.30 at once. Three reach the API, and seven are refused before anything is sent.\n"+
+			"The agent waits until the command that a refusal printed is run, and then continues. No call is paid for twice.",
 		budgetChapter)
 }
 
 func newDemoHandoff() *cobra.Command {
 	return newDemoCommand("handoff", "An agent asks a person; a person decides about its result",
-		"An agent asks and ends: while it waits its worker does other work. The answer starts its next run. A second answer is\n"+
-			"refused and is told of the first. Then a person rejects the result, asks for a fix and approves that.",
+		"An agent asks a question and ends. While its task waits, the worker does other work. The answer starts the next run. A\n"+
+			"second answer is refused and names the first. Then a person rejects the result, asks for a fix and approves that.",
 		handoffChapter, reviewChapter)
 }
 
@@ -66,7 +66,8 @@ func newDemoCommand(use, short, long string, story ...chapter) *cobra.Command {
 		Short: short,
 		Args:  cli.CheckArgs(cobra.NoArgs),
 		Long: long +
-			"\nA server of its own, real processes, scripted agents, no keys, no network; exit 0 only if all of it was observed.",
+			"\nThe demo has a server of its own, real processes and scripted agents. It needs no keys and no network. The exit code\n" +
+			"is 0 only if every step happened.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// A closed terminal and a reader that went away end it, too: its actors
 			// are in sessions of their own and would stay.
@@ -83,7 +84,7 @@ func newDemoCommand(use, short, long string, story ...chapter) *cobra.Command {
 			return runChapters(ctx, cmd.OutOrStdout(), afterwards, story...)
 		},
 	}
-	c.Flags().Bool("stay", false, "leave the server open until Ctrl-C, to look around in the console")
+	c.Flags().Bool("stay", false, "keep the server running until Ctrl-C, so that you can look at the console")
 	return c
 }
 

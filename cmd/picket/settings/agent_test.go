@@ -195,7 +195,7 @@ func TestBadAgents(t *testing.T) {
 		"agents:\n  a:\n    timeout: 100ms": {"agents.a.timeout: 100ms is not",
 			""},
 		"agents:\n  a:\n    timeout: 9999h":                                       {"picket.yaml:3:5: agents.a.timeout is 35996400", ""},
-		"agents:\n  a:\n    workspace: {source: there}":                           {"agents.a.workspace.source: \"there\" is none of", ""},
+		"agents:\n  a:\n    workspace: {source: there}":                           {"agents.a.workspace.source: \"there\" is not one of", ""},
 		"agents:\n  a:\n    workspace: {resume: x}":                               {"agents.a.workspace.resume", ""},
 		"agents:\n  a:\n    stall_after: 1s":                                      {"agents.a.stall_after", ""},
 		"agents:\n  a:\n    capacity: {max_concurrent_tasks: 5, current_load: 1}": {`there is no key "current_load" in agents.a.capacity`, "max_concurrent_tasks"},
