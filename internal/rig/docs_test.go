@@ -82,7 +82,7 @@ func TestDocumentedExitClasses(t *testing.T) {
 		}
 	}
 	got := map[string]string{}
-	for _, row := range table(t, "docs/protocol.md", "| class | who sets it |") {
+	for _, row := range table(t, "docs/protocol.md", "| class | set by |") {
 		got[row[0]] = ""
 	}
 	expectSame(t, "docs/protocol.md, exit classes", got, want)

@@ -37,7 +37,7 @@ func TestThePageOfATask(t *testing.T) {
 		ctx, s := t.Context(), o.signedIn(picket.ScopeReviewer)
 		attempts := 3
 		id, first := o.startRun(picket.TaskSpec{
-			Title:  "Paint the fence",
+			Title:  "Fix the fence",
 			Input:  picket.RawJSON(`{"issue":7}`),
 			Role:   "coder",
 			Labels: map[string]string{"team": "a"},
@@ -58,7 +58,7 @@ func TestThePageOfATask(t *testing.T) {
 		_, err = o.RunLog(ctx, first, picket.LogWrite{Stream: "stdout", Data: []byte(printed)})
 		must(t, err)
 		p := s.mustGet("/console/tasks/" + id)
-		p.wantText(t, "Paint the fence", "by a1", "lease, token 1", `data-how="left" data-ttl="300000"`, `data-left-bar`,
+		p.wantText(t, "Fix the fence", "by a1", "lease, token 1", `data-how="left" data-ttl="300000"`, `data-left-bar`,
 			"Looked at the posts", "one is rotten", "no spade", "push it", "→ it fell",
 			"green\n 20 %\nline &lt;three&gt;", fmt.Sprintf(`data-offset="%d"`, len(printed)), "task.progress",
 			"picket task watch "+id, `href="/console/tasks?label=team%3Da"`, "{\n  &#34;issue&#34;: 7\n}")

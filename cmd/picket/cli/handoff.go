@@ -193,7 +193,7 @@ func answerText(a *picket.Answer) string {
 }
 
 func newHandoffClaim() *cobra.Command {
-	c := onHandoff("claim", "Show others that you take care of it", func(cmd *cobra.Command, s *Connection, id string) error {
+	c := onHandoff("claim", "Show that you take care of it", func(cmd *cobra.Command, s *Connection, id string) error {
 		var body picket.ClaimRequest
 		body.TakeOver, _ = cmd.Flags().GetBool("take-over")
 		var raw jsontext.Value
