@@ -58,7 +58,7 @@ type Agent struct {
 	Budget     *budget.Money  `yaml:"budget" check:"dollars" field:"/budgetEnvelope" doc:"The dollars that the paid calls of its tasks may cost."`
 	Retry      struct {
 		MaxAttempts *int               `yaml:"max_attempts" check:"number" field:"/retry/maxAttempts" doc:"How many failed runs its tasks get at most."`
-		On          []picket.ExitClass `yaml:"on" field:"/retry/on" doc:"The ends that are tried again: crash, timeout, stalled or no_result."`
+		On          []picket.ExitClass `yaml:"on" field:"/retry/on" doc:"The failures that are tried again: crash, timeout, stalled or no_result."`
 		Backoff     *time.Duration     `yaml:"backoff" check:"keep" field:"/retry/backoffSeconds" doc:"The pause before the second retry. It doubles with each one."`
 	} `yaml:"retry"`
 	Escalate picket.Escalate `yaml:"escalate" field:"/escalate" doc:"Where a task goes that is not retried: human or fail."`
