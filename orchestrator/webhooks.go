@@ -95,7 +95,7 @@ func checkWebhook(spec *picket.WebhookSpec) (*url.URL, error) {
 	for i, kind := range spec.Types {
 		if !slices.Contains(picket.EventTypes, kind) {
 			return nil, picket.Invalid("/types/"+strconv.Itoa(i),
-				"Send types of events, or none for what people want to hear of.", "%.64q is not a type of event", kind)
+				"Send types of events, or none for the notices that matter to people.", "%.64q is not a type of event", kind)
 		}
 	}
 	slices.Sort(spec.Types)

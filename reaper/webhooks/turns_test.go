@@ -172,7 +172,7 @@ func TestLostAnswersOfTheStoreAreNoSecondRequest(t *testing.T) {
 	})
 }
 
-// A target without types is sent what people want to hear of, and nothing else.
+// A target without types is sent the notices that matter to people, and nothing else.
 func TestATargetWithoutTypesGetsNotices(t *testing.T) {
 	virtual(t, func(h *fixture) {
 		g := &target{}
