@@ -15,11 +15,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/internal/rig/remains"
+	"github.com/picket-dev/picket/internal/rig/cleanup"
 	"github.com/picket-dev/picket/reaper"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(remains.WithTempDir(m, "pk-reaper-")) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(cleanup.WithTempDir(m, "pk-reaper-")) }
 
 // fakeSweeper is a namespace whose answers a test decides.
 type fakeSweeper struct {

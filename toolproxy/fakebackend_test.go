@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig/cleanup"
 	"github.com/picket-dev/picket/internal/rig/contract"
 	"github.com/picket-dev/picket/internal/rig/remains"
 	"github.com/picket-dev/picket/internal/seal"

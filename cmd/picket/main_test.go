@@ -24,7 +24,7 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/demo"
 	"github.com/picket-dev/picket/internal/devredis"
 	"github.com/picket-dev/picket/internal/rig"
-	"github.com/picket-dev/picket/internal/rig/remains"
+	"github.com/picket-dev/picket/internal/rig/cleanup"
 )
 
 // The scripts in testdata are the manual: each is a story that a reader can
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	tests := &ownTests{M: m, end: func() {}}
 	if name := filepath.Base(os.Args[0]); name != "picket" && name != conformanceProgram { // which a script calls
 		var err error
-		if tests.end, err = remains.OwnTempDir("pk-cli-"); err != nil {
+		if tests.end, err = cleanup.OwnTempDir("pk-cli-"); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"github.com/picket-dev/picket/adapter/process"
-	"github.com/picket-dev/picket/internal/rig/remains"
+	"github.com/picket-dev/picket/internal/rig/cleanup"
 )
 
 func TestMain(m *testing.M) {
 	process.RunShim()
 	asHost()
-	os.Exit(remains.WithTempDir(m, "pk-bench-").Run())
+	os.Exit(cleanup.WithTempDir(m, "pk-bench-").Run())
 }
 
 // Every scenario that is quick at a small size runs, gives figures for both

@@ -30,7 +30,7 @@ const ownerDir = "DEVREDIS_TEST_OWNER_DIR"
 func TestMain(m *testing.M) {
 	dir := os.Getenv(ownerDir)
 	if dir == "" {
-		goleak.VerifyTestMain(remains.WithTempDir(m, "pk-devredis-"))
+		goleak.VerifyTestMain(cleanup.WithTempDir(m, "pk-devredis-"))
 		return
 	}
 	s, err := Start(context.Background(), dir, 0, nil)

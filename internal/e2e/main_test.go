@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/picket-dev/picket/internal/rig/remains"
+	"github.com/picket-dev/picket/internal/rig/cleanup"
 )
 
 // suiteDir is where everything of one test run lives. Its path is unique, and
@@ -51,7 +51,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	end, err := remains.KillAtEnd(suiteDir)
+	end, err := cleanup.KillAtEnd(suiteDir)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

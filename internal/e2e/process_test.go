@@ -20,7 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/picket-dev/picket/internal/rig/remains"
+	"github.com/picket-dev/picket/internal/rig/cleanup"
 )
 
 // process is a program that a test started. What it prints is kept in a file
@@ -189,7 +189,7 @@ func (l *outputLines) await(as func(string) bool) bool {
 // environment, their arguments or as their directory.
 func processesOf(path string) []string {
 	var found []string
-	for pid, line := range remains.Processes(path) {
+	for pid, line := range cleanup.Processes(path) {
 		found = append(found, fmt.Sprintf("%d %s", pid, line))
 	}
 	slices.Sort(found)

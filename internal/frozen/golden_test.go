@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/picket-dev/picket/internal/rig/remains"
+	"github.com/picket-dev/picket/internal/rig/cleanup"
 )
 
 var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
@@ -61,7 +61,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "skipped: -short leaves out tests of whole systems")
 		return
 	}
-	end, err := remains.OwnTempDir("pk-frozen-")
+	end, err := cleanup.OwnTempDir("pk-frozen-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

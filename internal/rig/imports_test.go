@@ -104,8 +104,8 @@ var mayImport = map[string][]string{
 	"internal/e2e":          nil,                                        // tests of the binary alone
 	"internal/rig":          anyImport,
 	"internal/rig/contract": {"docs", "github.com/getkin/kin-openapi/...", "github.com/go-json-experiment/json/..."},
-	"internal/rig/remains":  nil, // what a test program leaves behind
-	"internal/rig/proctest": {"picket", "adapter/process", "internal/rig/remains", "go.uber.org/goleak"},
+	"internal/rig/cleanup":  nil, // what a test program leaves behind
+	"internal/rig/proctest": {"picket", "adapter/process", "internal/rig/cleanup", "go.uber.org/goleak"},
 	"cmd/picket":            anyImport,
 	"cmd/picket/cli/exit":   {"picket"},
 	"cmd/picket/settings": {"picket", "budget", "adapter", "adapter/agents", "adapter/workspace", "adapter/process",

@@ -18,6 +18,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/internal/rig/cleanup"
 	"github.com/picket-dev/picket/internal/rig/contract"
 	"github.com/picket-dev/picket/internal/rig/remains"
 	"github.com/picket-dev/picket/internal/seal"
@@ -26,7 +27,7 @@ import (
 	"github.com/picket-dev/picket/orchestrator/api"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(remains.WithTempDir(m, "pk-api-")) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(cleanup.WithTempDir(m, "pk-api-")) }
 
 // onBothStores runs a test against the in-process store and against a real
 // redis-server, each behind a real HTTP server.

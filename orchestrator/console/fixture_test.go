@@ -27,7 +27,7 @@ import (
 	"github.com/picket-dev/picket/orchestrator/console"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(remains.WithTempDir(m, "pk-console-")) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(cleanup.WithTempDir(m, "pk-console-")) }
 
 // fixture is a console over a real engine on the virtual clock.
 type fixture struct {

@@ -11,7 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/picket-dev/picket/internal/rig/remains"
+	"github.com/picket-dev/picket/internal/rig/cleanup"
 )
 
 // Scripts are the agents that the test program can play, by name. A test file
@@ -25,7 +25,7 @@ func Main(m *testing.M, name string) {
 	if len(os.Args) >= 3 && os.Args[1] == "agent" {
 		os.Exit(Scripts[os.Args[2]]())
 	}
-	goleak.VerifyTestMain(remains.WithTempDir(m, name))
+	goleak.VerifyTestMain(cleanup.WithTempDir(m, name))
 }
 
 // Agent is the command that runs the named script in a process of its own.

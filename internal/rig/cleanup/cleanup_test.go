@@ -1,4 +1,4 @@
-package remains_test
+package cleanup_test
 
 import (
 	"bufio"
@@ -12,14 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/picket-dev/picket/internal/rig/remains"
+	"github.com/picket-dev/picket/internal/rig/cleanup"
 )
 
 // TestMain is also the test program that is told to end: it starts a process
 // that does not end on its own, in a session of its own and with a child of its
 // own, and one that keeps starting others.
 func TestMain(m *testing.M) {
-	end, err := remains.OwnTempDir("pk-remains-")
+	end, err := cleanup.OwnTempDir("pk-cleanup-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -79,7 +79,7 @@ func TestSignalEndsAllStartedProcesses(t *testing.T) {
 			_ = cmd.Process.Kill()
 			t.Fatalf("it says %q: %v", dir, err)
 		}
-		if found := remains.Processes(dir); len(found) < 3 {
+		if found := cleanup.Processes(dir); len(found) < 3 {
 			t.Errorf("it has started %v", found)
 		}
 		if err := cmd.Process.Signal(sig); err != nil {
@@ -92,7 +92,7 @@ func TestSignalEndsAllStartedProcesses(t *testing.T) {
 		if !errors.As(err, &status) || status.ExitCode() != exit {
 			t.Errorf("%v: it ended with %v, want exit status %d", sig, err, exit)
 		}
-		if left := remains.Processes(dir); len(left) > 0 {
+		if left := cleanup.Processes(dir); len(left) > 0 {
 			t.Errorf("%v: left behind: %v", sig, left)
 			for pid := range left {
 				_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -117,10 +117,10 @@ func TestProcessesIgnoresLongerPaths(t *testing.T) {
 	defer func() { in.Close(); _ = cmd.Wait() }()
 	_, err = out.Read(make([]byte, 1)) // before it has an environment
 	must(t, err)
-	if found := remains.Processes(dir); len(found) > 0 {
+	if found := cleanup.Processes(dir); len(found) > 0 {
 		t.Errorf("found %v", found)
 	}
-	if found := remains.Processes(dir + "1"); len(found) != 1 {
+	if found := cleanup.Processes(dir + "1"); len(found) != 1 {
 		t.Errorf("of that directory: %v", found)
 	}
 }

@@ -1,6 +1,6 @@
-// Package remains keeps together what a test program starts and writes, so that
+// Package cleanup keeps together what a test program starts and writes, so that
 // nothing of it is left when the program ends, however it ends.
-package remains
+package cleanup
 
 import (
 	"fmt"

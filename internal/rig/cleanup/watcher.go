@@ -1,4 +1,4 @@
-package remains
+package cleanup
 
 import (
 	"bufio"
