@@ -113,9 +113,9 @@ var EventTypes = []string{
 // MaxEventID bounds the id of a run event, in bytes.
 const MaxEventID = 64
 
-// RunEvent is one entry of POST /v1/run/events: a launcher event, run.launched, by which an adapter
-// announces its process, or run.stalled, by which it reports that the agent shows no sign of life
-// and has to be nudged.
+// RunEvent is one entry of POST /v1/run/events. It is a launcher event, run.launched or
+// run.stalled. With run.launched an adapter announces its process. With run.stalled it reports that
+// the agent shows no sign of life and has to be nudged.
 type RunEvent struct {
 	Type string `json:"type"`
 	// ID, up to 64 printable characters, makes the event count once: the same

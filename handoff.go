@@ -84,10 +84,10 @@ type Answer struct {
 	At          Instant `json:"at"`
 }
 
-// AnswerRequest is the body of POST /api/v1/handoffs/{id}/answer: free text or
-// any JSON, or one of the options offered, or both; with Input, the input that
-// later runs get instead of the submitted one, at most 256 KiB. A member that is
-// null is one that was not sent, so ClearInput stands for the input null.
+// AnswerRequest is the body of POST /api/v1/handoffs/{id}/answer: free text or any JSON, or one of
+// the options offered, or both. Input is the input that later runs get instead of the submitted
+// one, at most 256 KiB. A member that is null is one that was not sent, so ClearInput stands for
+// the input null.
 type AnswerRequest struct {
 	Answer     RawJSON `json:"answer,omitempty"`
 	Option     *string `json:"option,omitempty"`

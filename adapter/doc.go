@@ -24,13 +24,12 @@
 // An agent that seems to be stuck finds a file nudge.json beside the task file
 // ([NudgeFile]), and the same in the answer of its next tool call.
 //
-// Read the two files, work, and call tools: POST $PICKET_PROXY_URL/v1/tools/NAME
-// with the lease token as bearer. report_progress pins a checkpoint that the
-// next run is given should this one die; mark_complete hands in the result;
-// request_human_help parks the task until a person answers; mark_failed gives
-// up. A refusal says in "remedy" what to do; one with status 412 means: stop
-// writing and exit, the task belongs to somebody else now. [NewProxy] is a
-// client for agents written in Go.
+// Read the two files, work, and call tools: POST $PICKET_PROXY_URL/v1/tools/NAME with the lease
+// token as bearer. report_progress stores a checkpoint, which the next run gets if this one dies.
+// mark_complete hands in the result. request_human_help parks the task until a person answers.
+// mark_failed gives up. A refusal says in "remedy" what to do. Status 412 means: stop writing and
+// exit, because the task belongs to somebody else now. [NewProxy] is a client for agents written in
+// Go.
 //
 // End with code 0 after mark_complete. Any other end is reported as what it
 // was: a crash, a timeout, or no result. A task with onExit "complete" takes
@@ -62,15 +61,14 @@
 //
 // # Process trees
 //
-// A program that calls [process.RunShim] first thing in main holds the tree of an agent
-// together with a cgroup where one can be made, else as the one to whom orphans
-// are re-parented. Between adapter and agent stands a shim, the same program
-// started again: it holds the deadline of the lease, is told every new one, and
-// kills the tree when the deadline passes, when it is told to, and when the
-// adapter no longer exists. So neither a killed nor a stopped adapter leaves an agent
-// behind. A shim that fails is noticed by the adapter, which then does its
-// duty. With both of them stopped nobody ends the tree; what it writes through
-// the proxy after the lease is refused all the same.
+// A program that calls [process.RunShim] first thing in main holds the tree of an agent together
+// with a cgroup if it can make one, or else as the process to which orphans are re-parented
+// (subreaper). Between adapter and agent stands a shim, the same program started again. It holds
+// the deadline of the lease and gets every new one. It kills the tree when the deadline passes,
+// when the adapter asks for it, and when the adapter no longer exists. So neither a killed nor a
+// stopped adapter leaves an agent behind. A shim that fails is noticed by the adapter, which then
+// does its duty. With both of them stopped nobody ends the tree; what it writes through the proxy
+// after the lease is refused all the same.
 //
 // Without a shim, and elsewhere than on Linux, the tree is a process group: a
 // process that leaves it (setsid) escapes the kill, and the agent of a killed

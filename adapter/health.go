@@ -8,10 +8,9 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// HealthConfig says when silence of this adapter means what, to the registry
-// and to the adapter itself: one that was not heard for DeadAfter is dead, its
-// leases have ended, and it has killed its agents a margin before. All times are
-// whole seconds.
+// HealthConfig sets what silence of this adapter means, for the registry and for the adapter
+// itself. After DeadAfter without a heartbeat it is dead and its leases have ended. The adapter has
+// killed its agents a margin before. All times are whole seconds.
 type HealthConfig struct {
 	// Interval lies between two heartbeats. Defaults to 30 s.
 	Interval time.Duration

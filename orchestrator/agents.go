@@ -124,11 +124,10 @@ func (e *Engine) Heartbeat(ctx context.Context, by picket.Caller, agentID string
 	}, r.Err
 }
 
-// ChangeAgent makes an agent drain or deregisters it; match holds the versions
-// it may have, none means any. An agent that has the status already is left as
-// it is; any other status is refused with CodeStateConflict, another version
-// with CodeVersion and the facts presented and current, and a change that is
-// meant for an earlier registration with CodeAgentGone.
+// ChangeAgent makes an agent drain or deregisters it; match holds the versions it may have, none
+// means any. An agent that has the status already stays as it is. A status that cannot follow is
+// refused with CodeStateConflict. Another version is refused with CodeVersion and the facts
+// presented and current, and a change for an earlier registration with CodeAgentGone.
 func (e *Engine) ChangeAgent(ctx context.Context, by picket.Caller, agentID string, match []int64,
 	change picket.AgentStatusChange) (picket.Agent, error) {
 	if err := picket.CheckName("agent_id", agentID); err != nil {

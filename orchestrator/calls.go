@@ -71,11 +71,11 @@ func checkCall(req picket.CallRequest) error {
 
 // Reserve admits a call that costs money: the bound of its price is taken out of what the task has
 // available, in the step that finds the lease to hold. The timeout counts from here on. The caller
-// measures it from before its request. Repeated with the same nonce it is the same reservation; the
-// same CallID with another nonce is call_in_progress while the call is under way, answers what it
-// answered when it has ended, and is state_conflict when nobody knows what it came to. It is
-// refused with paused, lease_ending (external effects, shortly before the deadline) and
-// budget_exceeded, which takes and stores nothing.
+// measures it from before its request. A repetition with the same nonce returns the same
+// reservation. The same CallID with another nonce is refused with call_in_progress while the call
+// is under way. After it, the stored answer is returned, or state_conflict if the outcome of the
+// call is unknown. It is refused with paused, lease_ending (external effects, shortly before the
+// deadline) and budget_exceeded, which takes and stores nothing.
 func (e *Engine) Reserve(ctx context.Context, held picket.LeaseCredential,
 	req picket.CallRequest) (picket.Reservation, error) {
 	if err := checkCall(req); err != nil {
@@ -115,11 +115,10 @@ func (e *Engine) Reserve(ctx context.Context, held picket.LeaseCredential,
 	return out, r.Err
 }
 
-// Settle books what a reserved call cost, exactly once: the same again answers
-// the same. Where the outcome was uncertain a later true one corrects it, up or
-// down. It needs no valid lease, and works on tasks that have ended: then the
-// nearest open envelope above pays. not_found means that there is no such
-// reservation, so nothing was taken; an outcome is kept for a day.
+// Settle books what a reserved call cost, exactly once: the same again answers the same. Where the
+// outcome was uncertain a later true one corrects it, up or down. It needs no valid lease. If the
+// task has ended, the nearest open envelope above pays. not_found means that there is no such
+// reservation, so nothing was taken. An outcome is kept for a day.
 func (e *Engine) Settle(ctx context.Context, s picket.Settlement) (picket.Settled, error) {
 	if err := picket.CheckID("taskId", "task", s.TaskID); err != nil {
 		return picket.Settled{}, err

@@ -37,11 +37,10 @@ type Config struct {
 	// Memory says that the store is an in-process miniredis, reached through
 	// Redis.Dialer. Defaults to false.
 	Memory bool
-	// Witness is the directory in which this process keeps the floor of each
-	// namespace, on a disk that outlives both the process and the store;
-	// processes of one machine may share it. Only a process with one may found
-	// or adopt a store and grant leases; any other answers 503 until one has.
-	// Defaults to "": none.
+	// Witness is the directory in which this process keeps the floor of each namespace. It must be
+	// on a disk that outlives both the process and the store. Processes of one machine may share
+	// it. Only a process with one may found or adopt a store and grant leases; any other answers
+	// 503 until one has. Defaults to "": none.
 	Witness string
 	// DailyLimit caps what the tasks of a namespace that are submitted on one day
 	// (UTC) may spend together, in both dimensions; a change holds from the next

@@ -32,9 +32,9 @@ func taskMoney(t *picket.Task, h map[string]string) {
 	t.Available = amountColumn(h, "available").Sub(amountColumn(h, "unverified"))
 }
 
-// Envelope shows an envelope with the calls under way and what was carved from
-// it, [picket.MaxEnvelopes] at most. id is a task's, house:<UTC date>, or house
-// for today's, which there is where a cap is set.
+// Envelope shows an envelope with the calls under way and what was carved from it,
+// [picket.MaxEnvelopes] at most. id is a task id, house:<UTC date>, or house for today. A day has
+// an envelope only if a daily limit is set.
 func (e *Engine) Envelope(ctx context.Context, id string) (picket.EnvelopeState, error) {
 	if err := picket.CheckEnvelopeID("id", id); err != nil {
 		return picket.EnvelopeState{}, err

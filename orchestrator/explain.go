@@ -223,7 +223,7 @@ func (f explainResult) explainQueued(x *explanation) {
 	}
 	x.say(picket.ReasonNobodyWaiting, "nobody is waiting on this lane (%s)", describeLane(f.lane))
 	if agent := laneAgent(f.lane); agent != "" && f.task.Parent != nil {
-		x.say(picket.ReasonAgentAboveBusy, "agent %s, which the task above it was given to, asks for no more work now: it is gone, or its places are taken, maybe by tasks that wait for their own subtasks", agent)
+		x.say(picket.ReasonAgentAboveBusy, "agent %s, which runs the parent task, asks for no more work now: it is gone, or its slots are taken, maybe by tasks that wait for their own subtasks", agent)
 	}
 	switch {
 	case f.pinnedTo.Gone():

@@ -187,12 +187,11 @@ func (r *reply) work(workspace, v any) (w picket.WorkSummary) {
 // MaxBulk is how many tasks one request can approve.
 const MaxBulk = 500
 
-// ApproveAll approves the tasks in review that a filter means, when they are as
-// many as the person saw (CodeVersion otherwise, with the fact count, or limit
-// where they are more than MaxBulk). Each is a decision of its own, so some can
-// be lost to somebody else. by.Once is needed: a request repeated with it
-// decides the tasks of the first one and no others, also when that broke off
-// half way.
+// ApproveAll approves the tasks in review that a filter means, when they are as many as the person
+// saw (CodeVersion otherwise, with the fact count, or limit where they are more than MaxBulk). Each
+// is a decision of its own, so some can lose against another person. by.Once is required. A request
+// that is repeated with it decides the tasks of the first one and no others, even if the first one
+// broke off.
 func (e *Engine) ApproveAll(ctx context.Context, by picket.Caller,
 	req picket.BulkApproval) (picket.BulkApproved, error) {
 	out := picket.BulkApproved{Approved: []string{}, Lost: []picket.LostRace{}}

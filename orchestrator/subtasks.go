@@ -118,9 +118,8 @@ func subtaskLane(parent string, s *picket.TaskSpec) string {
 	return "for:" + agent + "|" + laneOf(*s)
 }
 
-// AwaitSubtask waits until the caller's task can go on with one of its
-// subtasks, at most 50 s, and answers what has become of it; where it is still
-// queued, why.
+// AwaitSubtask waits at most 50 s until the caller's task can go on with one of its subtasks, and
+// returns the state of the subtask. If it is still queued, the answer says why.
 func (e *Engine) AwaitSubtask(ctx context.Context, held picket.LeaseCredential, taskID string,
 	wait time.Duration) (picket.SubtaskState, error) {
 	if err := picket.CheckID("/taskId", "task", taskID); err != nil {

@@ -184,9 +184,9 @@ func (e *Engine) changeWebhook(ctx context.Context, script string, by picket.Cal
 	return v.webhook(), r.Err
 }
 
-// TakeWebhookTurn gives a deliverer a target that has something to be sent, for
-// itself alone until picket.WebhookClaim is over. claimID is the deliverer's
-// choice; after a lost reply the same one is given the same target.
+// TakeWebhookTurn gives a deliverer a target that has something to send, exclusively until
+// picket.WebhookClaim is over. The deliverer chooses claimID. After a lost reply, the same claimID
+// gets the same target.
 func (e *Engine) TakeWebhookTurn(ctx context.Context, claimID string) (picket.WebhookTurn, error) {
 	r, err := e.run(ctx, "webhook_claim", claimID, picket.WebhookTurnTTL.Milliseconds())
 	if err != nil {
@@ -206,9 +206,8 @@ func (e *Engine) TakeWebhookTurn(ctx context.Context, claimID string) (picket.We
 	return turn, nil
 }
 
-// AdvanceWebhook writes down how far a target was served, and answers what that
-// makes of it. state_conflict means that the claim is over: the target is
-// another's, or nobody's.
+// AdvanceWebhook records how far a target was served, and returns its failures and state.
+// state_conflict means that the claim is over: another deliverer has the target, or none.
 func (e *Engine) AdvanceWebhook(ctx context.Context, s picket.WebhookStep) (picket.WebhookState, error) {
 	r, err := e.run(ctx, "webhook_advance", s.WebhookID, s.TurnID, strconv.FormatInt(s.From, 10),
 		strconv.FormatInt(s.To, 10), string(s.Outcome), s.Status, text.ValidHead(s.Error, 200), s.Delay.Milliseconds(),

@@ -11,10 +11,9 @@ import (
 	"github.com/picket-dev/picket/internal/text"
 )
 
-// Readable is a writer for what the agent prints, which passes on to w what a
-// person wants to see of it: its words, and the tools that it calls, a line
-// each. What is not understood passes as it is. PresetExec's output is not
-// touched.
+// Readable is a writer for the output of the agent. It passes on to w what a person wants to see:
+// the agent's words, and the tools that it calls, one on each line. What is not understood passes
+// as it is. PresetExec's output is not touched.
 func (p Preset) Readable(w io.Writer) io.Writer {
 	if !p.CodingAgent() {
 		return w

@@ -199,9 +199,9 @@ func probeControllers(parent string) controllerDirs {
 	return found
 }
 
-// enableControllers turns the controllers on for leaves in a directory. A cgroup that has
-// processes cannot: where this one is alone in a cgroup that was handed to it, it
-// moves into one below.
+// enableControllers turns the controllers on for leaves in a directory. A cgroup with processes
+// cannot do that. If this process is alone in a cgroup that was delegated to it, it moves into one
+// below.
 func enableControllers(parent string) error {
 	on := func() error { return writeControl(parent, "cgroup.subtree_control", "+pids +memory") }
 	err := on()

@@ -9,13 +9,11 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// RunShim lets a program be the shim of its own agents: the small process
-// between adapter and agent that kills the agent's tree when the adapter is
-// killed, stopped or told to. Call it first thing in main, and in TestMain: in
-// a process that was started as a shim it serves and never returns, in every
-// other one it returns at once. Programs that do not call it, and name no
-// other program in CommandLauncher.Shim, hold their agents with
-// picket.ContainmentGroup only.
+// RunShim lets a program be the shim of its own agents: the small process between adapter and agent
+// that kills the agent's tree when the adapter is killed, stopped or told to. Call it first in
+// main, and in TestMain. In a process that was started as a shim it serves and never returns. In
+// every other process it returns at once. Programs that do not call it, and name no other program
+// in CommandLauncher.Shim, hold their agents with picket.ContainmentGroup only.
 func RunShim() {
 	serveShim()
 	canBeShim.Store(true)
@@ -27,9 +25,9 @@ const ShimName = "picket-shim"
 // canBeShim says that this program called RunShim.
 var canBeShim atomic.Bool
 
-// BestContainment is the best way to hold a process tree that works here, for
-// a program that called RunShim, and why there is no better one; why is empty
-// when there is none to wish for. It is found out by trying, once.
+// BestContainment returns the best containment that works here, for a program that called RunShim,
+// and why no better one works. why is empty if it is the best of all. It is found out by trying,
+// once.
 func BestContainment() (level, why string) {
 	levels := availableLevels()
 	if !canBeShim.Load() {

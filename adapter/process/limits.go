@@ -7,12 +7,11 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// Limits bound what an agent, and the programs that calls of the tool exec run
-// beside it, take of the machine. A program beyond its limits is killed with all
-// that it started, and its result reports it; an agent that wants more processes is
-// refused them by the system. They hold on Linux: exactly where the processes
-// are in cgroups of their own whose controllers pids and memory can be used,
-// else as far as [ExecJob] says.
+// Limits bound what an agent, and the programs that calls of the tool exec run beside it, take of
+// the machine. A program beyond its limits is killed with all that it started, and its result
+// reports that. If an agent wants more processes than its limit, the system refuses them. They hold
+// on Linux: exactly where the processes are in cgroups of their own whose controllers pids and
+// memory can be used, else as far as [ExecJob] says.
 type Limits struct {
 	// Processes is how many processes and threads an agent's tree may have at
 	// once, programs of exec included; it takes a cgroup. Defaults to 8192;

@@ -331,9 +331,9 @@ func (s *shim) killOnce() {
 	s.killInterval = min(2*s.killInterval, 100*time.Millisecond)
 }
 
-// killChild kills a child, whose id is its own until it is reaped, and its process
-// group: that takes those along that it is forking just now. Only descendants
-// can be in a group of a descendant except for the shim's own one.
+// killChild kills a child and its process group, which includes processes that it is just forking.
+// The id belongs to the child until it is reaped. Only descendants can be in a group of a
+// descendant except for the shim's own one.
 func (s *shim) killChild(p procStat) {
 	if p.group != os.Getpid() {
 		_ = unix.Kill(-p.group, unix.SIGKILL)

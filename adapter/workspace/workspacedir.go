@@ -16,9 +16,9 @@ type dirIdentity struct {
 	Inode  uint64 `json:"inode"`
 }
 
-// openDir opens the workspace and keeps it open until release. What is opened is
-// compared with what the adapter made, so that a later rename or link changes
-// nothing: files are named relative to it, and programs are started in it.
+// openDir opens the workspace and keeps it open until release. The opened directory is compared
+// with the one that the adapter made. Files are named relative to it and programs are started in
+// it, so a later rename or link changes nothing.
 func (k *Locked) openDir() error {
 	if k.dir != nil {
 		return nil

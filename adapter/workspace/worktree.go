@@ -93,9 +93,8 @@ func (w *Store) addBranch(ctx context.Context, repo Repository, k *Locked, lease
 	return err
 }
 
-// startCommit is the commit that the first run of a task begins at, and the one that
-// its changes are shown against: a repair or a repeat goes on where the other
-// task stopped.
+// startCommit is the commit at which the first run of a task begins and against which its changes
+// are shown. A fix task, or a repeated one, continues where the other task stopped.
 func (w *Store) startCommit(ctx context.Context, lease picket.Lease) (start, base string, err error) {
 	repo := w.repository()
 	from := lease.Task.Fixes
@@ -234,10 +233,9 @@ func (w *Store) removeWorktree(ctx context.Context, k *Locked) error {
 // on with its branch.
 const retiredFile = "picket-retired"
 
-// freeBranch takes a branch of ours from a worktree that this adapter cannot
-// have, such as one of a frozen adapter, or of one with another state
-// directory: its run is over, for we have the lease. What is in it is committed
-// and stays.
+// freeBranch takes a branch of the task from a worktree that this adapter cannot use, such as that
+// of a frozen adapter or of one with another state directory. The run there is over, because this
+// adapter has the lease. What is in it is committed and stays.
 func (w *Store) freeBranch(ctx context.Context, repo Repository, k *Locked) error {
 	if head, err := repo.output(ctx, "symbolic-ref", "--quiet", "HEAD"); err == nil && head == "refs/heads/"+k.Branch {
 		return branchInUse(k.Branch, strings.TrimSuffix(repo.common, string(filepath.Separator)+".git"))

@@ -186,9 +186,8 @@ func keyFileName(namespace string) string {
 	return "admin-" + namespace + ".key"
 }
 
-// printReady prints the one line that scripts wait for on stdout and everything
-// for people on stderr.
-// other is the server that the commands go on talking to, if it is not this one.
+// printReady prints the one line that scripts wait for on stdout, and everything for people on
+// stderr. other is the server that the commands continue to use, if it is not this one.
 func printReady(cmd *cobra.Command, cfg settings.Settings, url, data, keyFile, store, other string) {
 	fmt.Fprintln(cmd.OutOrStdout(), "ready "+url)
 	w := cmd.ErrOrStderr()

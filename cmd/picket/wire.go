@@ -54,8 +54,8 @@ type serverProcess struct {
 	prices   *livePrices
 	log      *slog.Logger
 	guard    *web.Guard // of the connections
-	// witnessDir is the directory of what this machine keeps of the store; empty for
-	// roles that may not adopt one. found: a namespace nobody knows is ours.
+	// witnessDir is the directory of this machine's witness files; empty for roles that may not
+	// adopt a store. found: a namespace that nobody knows is made here.
 	witnessDir    string
 	createMissing bool
 	onAdopted     func(ctx context.Context, e *orchestrator.Engine)

@@ -15,11 +15,10 @@ import (
 	"github.com/picket-dev/picket/internal/files"
 )
 
-// A redis-server that was killed in the middle of writing a transaction cuts
-// the half command off at its next start, but leaves what came before it in the
-// same transaction: an open MULTI, which swallows what is written after it. So
-// the whole unfinished transaction is cut off before it starts. Nobody was ever
-// told that it had happened.
+// A redis-server that was killed in the middle of writing a transaction cuts off the incomplete
+// command at its next start. It keeps the earlier commands of the same transaction: an open MULTI,
+// which swallows everything that is written after it. So the whole unfinished transaction is cut
+// off before it starts. Nobody was ever told that it had happened.
 
 // cutUnfinishedTransaction cuts an unfinished transaction off the end of the newest file in
 // dir. Whatever else may be wrong with it is for the redis-server to refuse.

@@ -2,9 +2,9 @@
 // redis-server child that this package starts, finds again and stops, or, where
 // there is no redis-server and no state, an in-process one that keeps nothing.
 //
-// The child is made to outlive picket. Its lock file is held through a file
-// descriptor it inherits, so "is one running" has one answer that no crash can
-// falsify: the lock is free exactly when no redis-server of this directory lives.
+// The child is made to outlive picket. Its lock file is held through a file descriptor that it
+// inherits. The lock is therefore free exactly when no redis-server of this directory lives, even
+// after a crash.
 package devredis
 
 import (
@@ -31,13 +31,12 @@ type Server struct {
 	memory    *memoryStore
 }
 
-// Start returns a store that answers. In dir it adopts the redis-server that an
-// earlier picket left running, else starts one, for which a redis-server of at
-// least version 7.0 must be on PATH. Without one it keeps state in memory and
-// reports it once, but only where dir holds no state of an earlier start: that is
-// an error, as an empty store beside it would deny every lease it knows. A large
-// file may take minutes to load: ctx bounds the wait, and ending it does not
-// stop a store that was returned.
+// Start returns a store that answers. In dir it adopts the redis-server that an earlier picket left
+// running, else starts one, for which a redis-server of at least version 7.0 must be on PATH.
+// Without one it keeps state in memory and reports that once. If dir holds the state of an earlier
+// start, that is an error instead, because an empty store would deny every lease of that state. A
+// large file may take minutes to load: ctx bounds the wait, and ending it does not stop a store
+// that was returned.
 func Start(ctx context.Context, dir string, maxMemory int64, log *slog.Logger) (*Server, error) {
 	s, err := Restart(ctx, dir, maxMemory, log)
 	var none *noBinaryError

@@ -1,6 +1,6 @@
-// Package rfc16 is the conformance suite of RFC-0016, Agent Lifecycle & Health:
-// a table in which every rule of the document is a row, and a runner that holds
-// a running server against it over HTTP, whatever the server is written in.
+// Package rfc16 is the conformance suite of RFC-0016, Agent Lifecycle & Health. It has a table in
+// which every rule of the document is a row, and a runner that checks any server against the table
+// over HTTP.
 //
 // A rule runs with agents of its own, side by side with others, and takes away
 // what it made. Where the RFC leaves something open, Picket's decision is a row

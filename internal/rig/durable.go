@@ -119,9 +119,9 @@ func (d *DurableServer) Kill() {
 	d.cmd = nil
 }
 
-// Store is where the server is, at every start. Anyone who dials while it is down
-// waits for it instead of being refused: a client that has been refused often
-// takes a second's rest, and a test of many losses would spend its time so.
+// Store is where the server is, at every start. A client that dials while it is down waits for it
+// instead of being refused. A client that was refused often pauses for a second, which would slow a
+// test of many losses down.
 func (d *DurableServer) Store() Store {
 	return Store{Redis: redis.UniversalOptions{
 		Addrs:  []string{"127.0.0.1:6379"},

@@ -77,9 +77,9 @@ func unknownMember(e *json.SemanticError) error {
 	return picket.Invalid(field, remedy, "%s is not a known field", memberName(field)).WithCause(e)
 }
 
-// memberNames lists the JSON names of a struct, those of embedded structs
-// included. A field tagged later:"subject" is of something not built yet: it is
-// known, so that it can be refused by its subject, but nobody is told to use it.
+// memberNames lists the JSON names of a struct, those of embedded structs included. A field tagged
+// later:"subject" belongs to something that is not built yet. It is known, so that it can be
+// refused by its subject, but no message suggests it.
 func memberNames(t reflect.Type) []string {
 	var names []string
 	for t != nil && t.Kind() == reflect.Pointer {

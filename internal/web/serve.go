@@ -109,9 +109,9 @@ func ExtendWriteDeadline(c echo.Context, d time.Duration) {
 	_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(d))
 }
 
-// withTimeouts bounds how long a body may take to arrive and an answer to be taken.
-// http.Server.ReadTimeout cannot do this: it would end every long poll, since
-// the server keeps reading to notice a client that goes away.
+// withTimeouts bounds how long a body may take to arrive and how long a client may take to read the
+// answer. http.Server.ReadTimeout cannot do this: it would end every long poll, since the server
+// keeps reading to notice a client that goes away.
 func withTimeouts(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)

@@ -17,10 +17,10 @@ const (
 // etag is the entity tag of a version.
 func etag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
 
-// ifMatch reads the versions that a change may meet: "14", W/"14", 14, or a
-// list of these. sent is false without the header; for * nothing is listed, as
-// any version will do. Weak tags count like strong ones: a version names the
-// whole of a record, so there is nothing that they could leave open.
+// ifMatch reads the versions that a change accepts: "14", W/"14", 14, or a list of these. sent is
+// false without the header. For * the list is empty, because any version is accepted. Weak tags
+// count like strong ones: a version names the whole of a record, so there is nothing that they
+// could leave open.
 func ifMatch(h http.Header) (versions []int64, sent bool, err error) {
 	lines := h.Values(ifMatchHeader)
 	if len(lines) == 0 {

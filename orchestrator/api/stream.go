@@ -21,11 +21,10 @@ import (
 // of such readers.
 const streamPage = 20
 
-// Stream is the event stream for another front door than the API's, with the
-// parameters of GET /api/v1/events (after, type, task, agent; Last-Event-ID).
-// The caller has found the engine and let the client in, as who, whose streams
-// are counted with those of its key; admit is asked again for every page and
-// every keep-alive, and the stream ends with its error.
+// Stream is the event stream for another front door than the API's, with the parameters of GET
+// /api/v1/events (after, type, task, agent; Last-Event-ID). The caller has found the engine and
+// authenticated the client as who. The stream counts with the other streams of that key. admit is
+// called for every page and every keep-alive, and its error ends the stream.
 func (a *API) Stream(c echo.Context, engine *orchestrator.Engine, who picket.Principal, admit func() error) error {
 	r := request{Context: c, engine: engine, who: who}
 	q, want, err := r.eventQuery()

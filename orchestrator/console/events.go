@@ -231,9 +231,9 @@ func listEvents(v *request) error {
 // exportPageTimeout is how long a reader of an export may take for a page of it.
 const exportPageTimeout = 30 * time.Second
 
-// exportEvents sends every event that the filter lets through, oldest first,
-// one JSON object a line. It ends at the event that was the last when it began;
-// one that cannot go so far is broken off, so that nobody takes it for whole.
+// exportEvents sends every event that the filter lets through, oldest first, one JSON object a
+// line. It ends at the event that was the last when it began. If it cannot get there, the download
+// is broken off, so that nobody takes it for complete.
 func exportEvents(v *request) error {
 	if err := v.loadStats(); err != nil {
 		return err

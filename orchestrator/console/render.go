@@ -191,9 +191,9 @@ func (v *request) now() picket.Instant {
 	return v.stats.LastTick + picket.Instant(v.stats.SinceTickMs)
 }
 
-// nonce numbers the forms of a page. A form that is shown again after it was
-// refused keeps its number, so that an outcome nobody knows is settled by
-// pressing the button again; with one exception: the number was used before.
+// nonce numbers the forms of a page. A form that is shown again after a refusal keeps its number,
+// so that a person can press the button again when the outcome is unknown. The exception is a
+// number that was used before.
 func (v *request) nonce(problem error) string {
 	if v.token == "" {
 		return "" // nobody decides here

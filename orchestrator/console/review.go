@@ -91,8 +91,8 @@ func (v *request) reviewPage(typed reviewInput, problem error) error {
 	})
 }
 
-// formDigest is the digest that a form has when it is shown again: the one of
-// the page that the person decided on, until the refusal says that it changed.
+// formDigest is the digest that a form has when it is shown again. It is that of the page on which
+// the person decided, until a refusal reports that it has changed.
 func formDigest(now, typed string, problem error) string {
 	changed := errors.Is(problem, picket.CodeVersion) || errors.Is(problem, picket.CodePreconditionRequired)
 	if problem == nil || changed || typed == "" {

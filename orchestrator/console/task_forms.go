@@ -18,9 +18,9 @@ func (v *request) formReason() (string, error) {
 	return text, nil
 }
 
-// handleTaskForm does what a form with a reason asks for, and shows the task with what was
-// typed when it is refused. did is what is said afterwards, on the page of the
-// task that verb returns.
+// handleTaskForm runs verb with the reason of a form. If it is refused, the task is shown again
+// with what was typed. did is the message that is shown afterwards, on the page of the task that
+// verb returns.
 func (v *request) handleTaskForm(form, did string, verb func(by picket.Caller, reason string) (string, error)) error {
 	typed := formInput{
 		Open:   form,

@@ -14,10 +14,10 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// A store can forget what it acknowledged: an older file is restored, a replica
-// that lagged is promoted. Tokens rise all the same, because every grant passes
-// a floor that this machine keeps outside the store, and because another server
-// process is met with a higher floor before it grants anything: it is adopted.
+// A store can forget what it acknowledged: an older file is restored, a replica that lagged is
+// promoted. Tokens rise all the same. Every grant is above a floor that this machine keeps outside
+// the store. If the server process is another one, it is adopted before it grants anything, which
+// raises the floor.
 
 // floorRange is how many tokens and sequence numbers one floor is good for.
 const floorRange = 1 << 21

@@ -188,9 +188,9 @@ func (l *upstreamConn) currentCall() *activeCall {
 	return l.latest
 }
 
-// forwardNotification passes on what the upstream says while it works. It is called in the
-// order in which the upstream speaks, before any answer that came later; call
-// is nil when the transport does not know which one it is about.
+// forwardNotification passes on what the upstream says while it works. It is called in the order of
+// the upstream's messages, before any later answer. call is nil if the transport does not know to
+// which call a message belongs.
 func (l *upstreamConn) forwardNotification(call *activeCall, method string, params []byte) {
 	switch method {
 	case "notifications/progress":

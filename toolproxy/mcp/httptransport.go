@@ -32,9 +32,9 @@ func (h *observingTransport) checkRedirect(r *http.Request, via []*http.Request)
 // hold secrets go to the configured host only.
 func sameOrigin(a, b *url.URL) bool { return a.Host == b.Host && a.Scheme == b.Scheme }
 
-// observingTransport adds the configured headers, and hears what the upstream says in
-// the stream of each request before the library does: the library may hand out
-// an answer before it has passed on what was said before it.
+// observingTransport adds the configured headers, and reads the stream of each request before the
+// library does, because the library may return an answer before it has passed on the messages that
+// came before it.
 type observingTransport struct {
 	config         Upstream
 	base           http.RoundTripper

@@ -248,9 +248,9 @@ func ReportLocalSettings(cmd *cobra.Command, cfg settings.Settings) {
 	}
 }
 
-// How a file is shown to a person who may trust it. Its author may be hostile, so
-// nothing in it may hide a part of it: every name and value that is more than a
-// plain word is quoted, and what could not be seen is written in octets.
+// How a file is shown to a person who may trust it. Its author may be hostile, so no part of the
+// file may hide another part. Every name and value that is not a plain word is quoted, and
+// invisible characters are written in octets.
 
 // trustedKey is the key of a setting; names in it are the author's choice.
 func trustedKey(key string) string {

@@ -48,9 +48,9 @@ func Execute(root *cobra.Command, args []string) int {
 	return exit.Code(err)
 }
 
-// captureErrors lets a command's error pass beside fang, which asks the terminal
-// for its colours before it prints one: that costs time, and the terminal's
-// answer may end up in the shell's next line.
+// captureErrors keeps a command's error away from fang, which asks the terminal for its colours
+// before it prints an error. That costs time, and the terminal's answer may end up in the next line
+// of the shell.
 func captureErrors(c *cobra.Command, failure *error) {
 	if run := c.RunE; run != nil {
 		c.RunE = func(cmd *cobra.Command, args []string) error {

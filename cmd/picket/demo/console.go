@@ -51,8 +51,8 @@ func dialAsBrowser(ctx context.Context, network, addr string) (net.Conn, error) 
 	return (&net.Dialer{}).DialContext(ctx, network, addr)
 }
 
-// openPage opens a page, or sends a form when there is one, and answers what it
-// shows; a form is answered with the address of the page that comes next.
+// openPage opens a page, or sends a form if there is one, and returns what the page shows. For a
+// form it returns the address of the next page.
 func (l *consoleDemo) openPage(ctx context.Context, path string, form url.Values) (string, error) {
 	method, body, want := http.MethodGet, io.Reader(nil), http.StatusOK
 	if form != nil {

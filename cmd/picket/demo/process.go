@@ -102,9 +102,9 @@ func (a *childProcess) freeze(ctx context.Context) (agent []int, err error) {
 	return agent, err
 }
 
-// resumeChildren wakes the children of a process that waits for one of them to exec:
-// a child that was stopped between vfork and exec would hold it for ever, short
-// of being stopped itself. It answers the children; the next look stops them.
+// resumeChildren wakes the children of a process that waits for one of them to exec. A child that
+// was stopped between vfork and exec would block it for ever, without the process being stopped
+// itself. It answers the children; the next look stops them.
 func resumeChildren(parent int) []int {
 	children := descendants(parent)
 	for _, child := range children {

@@ -34,9 +34,8 @@ end
 
 local function schedule_judgement(id, a) call('ZADD', K('silence'), F(judge_at(a)), id) end
 
--- check_allowed is the refusal of who may not act for an agent, and of everybody
--- while time has changed its status and nobody has written that down yet; then
--- it also returns true.
+-- check_allowed returns the refusal of a caller that may not act for an agent. While the written
+-- status of the agent is out of date, it refuses everybody, and its second result is true.
 local function check_allowed(a, by, operator)
   if not a.status then return refuse('not_found', 'kind', 'agent') end
   if a.owner ~= by and operator ~= '1' then return refuse('forbidden', 'kind', 'agent') end

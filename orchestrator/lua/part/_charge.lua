@@ -46,10 +46,10 @@ local function is_locked(e)
   return t < 0 or u < 0
 end
 
--- charge books what was spent; held of it was reserved. Money is spent where it
--- was spent and, when that envelope is closed, paid by the nearest open one it
--- was carved from. row are further fields of the ledger's row, whose event was
--- written just before. It returns the envelope that paid.
+-- charge books what was spent; held of it was reserved. The cost counts as spending of the envelope
+-- that made the call. If that envelope is closed, the nearest open one above it pays. row are
+-- further fields of the ledger's row, whose event was written just before. It returns the envelope
+-- that paid.
 local function charge(id, e, run, held_t, held_u, cost_t, cost_u, ...)
   local late = e.closed == '1'
   add_ledger_row(id, 'run', run, 'cost_t', F(cost_t), 'cost_u', F(cost_u), 'late', late and '1' or '0', ...)

@@ -10,9 +10,9 @@ local function nudge_run(tid, rid, r, cause, reason)
   wake('task ' .. tid)
 end
 
--- nudge_for_call answers the nudge that goes with a call, or ''. A call that changes
--- something has a name and takes the nudge, its repeats get it too; one that
--- only reads gets it as long as nobody has taken it.
+-- nudge_for_call answers the nudge that goes with a call, or ''. A call that changes something has
+-- a name. It takes the nudge, and its repeats get it, too. A call that only reads gets it as long
+-- as no other call has taken it.
 local function nudge_for_call(r, name)
   pick(r[1], 'nudge', 'nudge_for')
   if not r.nudge or r.nudge_for ~= '' and r.nudge_for ~= name then return '' end

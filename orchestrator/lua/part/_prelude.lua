@@ -64,9 +64,8 @@ local function known(r)
 end
 local function record(key) return records[key] or known({ key }) end
 
--- pick reads fields of a record, those it does not know; one that is not there
--- is false. load reads all of them, at several times the price; it returns nil
--- when there is no record.
+-- pick reads those of the named fields that the record does not know yet. A missing field is false.
+-- load reads all fields, at several times the cost, and returns nil when there is no record.
 local function pick(key, ...)
   local r, got = record(key), call('HMGET', key, ...)
   for i, field in ipairs({ ... }) do
@@ -84,9 +83,9 @@ local function load(key)
   return #flat > 0 and r or nil
 end
 
--- put changes fields of a record in the store. All changes of a record are one
--- write, made when the script is done or shows what it did; what it looks at
--- again it has to change in r as well. A refusal writes nothing.
+-- put changes fields of a record in the store. All changes of a record are one write, which is made
+-- when the script ends or shows what it did. A value that the script reads again has to be changed
+-- in r as well. A refusal writes nothing.
 local changed = {}
 local function put(r, ...)
   local c = r.changes

@@ -26,8 +26,8 @@ local function last_open_run(t)
   return t.run
 end
 
--- awaited_tasks are the tasks whose calls a task waits for: itself, and those before
--- it that it repairs or repeats and that had calls under way when it was made.
+-- awaited_tasks are the tasks whose calls a task waits for. These are the task itself, and the
+-- tasks that it fixes or repeats, if they had calls under way when it was made.
 local function awaited_tasks(id, t)
   local all = { id }
   for of in string.gmatch(t.calls or '', '%S+') do all[#all + 1] = of end

@@ -33,9 +33,9 @@ local function cancel_task(id, t, by, reason)
     '{"state":"cancelled","reason":' .. quote(reason) .. before_after('state', before, 'cancelled') .. '}')
 end
 
--- cancel_below cancels what is below the tasks of a list, as long as it has
--- looked at no more than limit; the rest is left as a chore for each task whose
--- children are not through. It returns how many it looked at.
+-- cancel_below cancels what is below the tasks of a list, until it has looked at limit tasks. The
+-- rest is left as a chore for each task whose children are not all cancelled. It returns how many
+-- it looked at.
 local function cancel_below(list, top, by, limit)
   local i, n, through = 1, 0, true
   while list[i] and n < limit do
