@@ -220,7 +220,7 @@ func (cfg *Config) launcher() (process.Launcher, error) {
 // that registered is dead.
 const instanceKey = "instance"
 
-// registrationRequest is what the registry is told of this adapter.
+// registrationRequest is the registration of this adapter.
 func (cfg *Config) registrationRequest(instance string) (picket.Registration, error) {
 	about := map[string]any{"version": buildVersion(), "platform": runtime.GOOS + "/" + runtime.GOARCH}
 	if h, ok := cfg.Launcher.(process.ContainmentPlanner); ok {

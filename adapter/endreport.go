@@ -95,8 +95,8 @@ func (r *endReporter) releaseLease(ctx context.Context, exit picket.Exit) error 
 	return fmt.Errorf("release lease: %w", err)
 }
 
-// releaseMaybeExpired releases a lease that may have ended with its agent, which is no
-// failure if it has not.
+// releaseMaybeExpired releases a lease whose agent has exited and which may have ended already. If
+// it has not ended, that is not an error.
 func (r *endReporter) releaseMaybeExpired(ctx context.Context, exit picket.Exit) error {
 	err := r.release(ctx, exit)
 	if err == nil {
@@ -276,8 +276,8 @@ func (r *endReporter) releaseUnlaunched(ctx context.Context) error {
 	return r.releaseLease(ctx, picket.Exit{Class: picket.ExitReleased})
 }
 
-// prepareFailed ends a run whose directory could not be made. That is not a failure of
-// its own when the lease was lost meanwhile or is to be given back.
+// prepareFailed ends a run whose directory could not be made. That is not a failure if the lease
+// was lost meanwhile or has to be given back.
 func (r *endReporter) prepareFailed(ctx, held context.Context, err error) error {
 	r.member.markProcessesGone()
 	switch {

@@ -18,10 +18,9 @@ const (
 	maxPending = 1 << 20  // bytes of a stream waiting to be posted, for a moment twice that
 )
 
-// logShipper carries one stream of output to a place that may be slow or away, in
-// chunks, batched over every. The agent waits for it at most patience, and
-// then no more until it has caught up: what does not fit into the buffer is
-// dropped, oldest first, and a note reports it.
+// logShipper carries one stream of output to a place that may be slow or away, in chunks, batched
+// over every. The agent waits for it at most patience, and after that not until it has caught up.
+// What does not fit into the buffer is dropped, oldest first, and a note in the log reports that.
 type logShipper struct {
 	stream        string
 	destination   string // for people: where it goes

@@ -178,10 +178,10 @@ func (o *orphanedRun) clearSuspicion(ctx context.Context, proxy *Proxy) error {
 	return err
 }
 
-// exitReport is what the run is given back with. A run that has ended and could not
-// be reported keeps its own exit. Of any other the adapter's death is not the
-// agent's failure, but twice in a row with nothing reported between it counts
-// as one: the agent may be what takes adapters, or the machine, down.
+// exitReport is what the run is given back with. A run that has ended and could not be reported
+// keeps its own exit. For any other run, the death of the adapter does not count as a failure of
+// the agent. If it happens twice in a row without a report in between, it counts, because the agent
+// may be what ends the adapter or the machine.
 func (o *orphanedRun) exitReport() picket.Exit {
 	var own picket.Exit
 	if err := readJSON(o.dir, exitFile, &own); err == nil && slices.Contains(picket.ReleaseClasses, own.Class) {

@@ -368,8 +368,8 @@ func (s *registration) stopTask(ctx context.Context, c picket.PendingCommand) {
 	s.recordHandled(c.CommandID)
 }
 
-// deregister takes the adapter out of the registry, which has heard of its drain
-// before. It gives up soon: who is silent is dead in the end.
+// deregister removes the adapter from the registry, which knows already that it drains. It gives up
+// soon, because the registry finds a silent adapter dead in the end.
 func (s *registration) deregister() {
 	ctx, cancel := context.WithTimeout(context.Background(), deregisterTimeout)
 	defer cancel()

@@ -12,9 +12,8 @@ import (
 	"github.com/picket-dev/picket/adapter/process"
 )
 
-// runLease keeps the lease of a run. It renews the lease, follows what becomes of it,
-// passes its deadline on to the process, and asks the supervisor to stop the process
-// when the lease ends.
+// runLease keeps the lease of a run. It renews the lease, follows its changes, passes its deadline
+// on to the process, and asks the supervisor to stop the process when the lease ends.
 type runLease struct {
 	*runScope
 	keeper       *keeper

@@ -6,7 +6,7 @@ import "github.com/picket-dev/picket"
 // to report.
 type stopRequest struct {
 	mode        stopMode
-	ending      Ending           // how the lease ended already; empty: it is to be released
+	ending      Ending           // how the lease ended already; empty: it has to be released
 	class       picket.ExitClass // of the exit to report; empty: by the process's own end
 	reason      string           // for people
 	ownDeadline bool             // for a deadline of the adapter's own: the lease may still hold

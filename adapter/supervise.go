@@ -196,7 +196,7 @@ func (s *supervisor) nudgeAgent(cause, reason string) {
 // requestStop asks for the end of the process. It never blocks.
 func (s *supervisor) requestStop(o stopRequest) { s.requests.send(o) }
 
-// renewed takes over the signs of life that a renewal tells of.
+// renewed takes over the signs of life that a renewal reports.
 func (s *supervisor) renewed(idleMs *int64, ago time.Duration) { s.stall.renewed(idleMs, ago) }
 
 // handleCommands carries out the commands of the lease.

@@ -100,11 +100,11 @@ func (a Agents) All(ctx context.Context, q picket.AgentQuery, opts ...Option) it
 	})
 }
 
-// ChangeStatus changes the status of an agent to draining or deregistered. It takes
-// effect only while the record has this version, 0 for any, and the incarnation of the
-// change, if it names one. Otherwise it is refused with [picket.CodeVersion], whose fact
-// "current" is the version of the record. A status that the agent has already is no
-// error; one that it cannot take is [picket.CodeStateConflict]. It is sent once.
+// ChangeStatus changes the status of an agent to draining or deregistered. It takes effect only
+// while the record has this version, 0 for any, and the incarnation of the change, if it names one.
+// Otherwise it is refused with [picket.CodeVersion], whose fact "current" is the version of the
+// record. A status that the agent has already is not an error. A status that it cannot take is
+// refused with [picket.CodeStateConflict]. It is sent once.
 func (a Agents) ChangeStatus(ctx context.Context, id string, version int64, change picket.AgentStatusChange,
 	opts ...Option) (agent picket.Agent, err error) {
 	opts = append([]Option{WithIfMatch(version)}, opts...)

@@ -36,7 +36,7 @@ var agentTopic = topic{kinds: []string{"agent.", "task.", "lease.", "store."}, p
 
 func newAgentList() *cobra.Command {
 	c := &cobra.Command{
-		Short:   "List agents, those that are active unless told otherwise",
+		Short:   "List agents (default: the active ones)",
 		Example: "  picket agent list --role coder --min-available 1\n  picket agent list --status '*' --watch",
 	}
 	f := c.Flags()
@@ -46,7 +46,7 @@ func newAgentList() *cobra.Command {
 	f.String("role", "", "only this role")
 	f.Int("min-available", 0, "only agents that declare a maximum and are this far below it")
 	f.Int("limit", 1000, "at most this many, 1 to 1000")
-	f.String("cursor", "", "go on where a page of -o json ended (next_cursor)")
+	f.String("cursor", "", "continue where a page of -o json ended (next_cursor)")
 	term.Choices(c, "status", append(term.Texts(picket.AgentStatuses), "*")...)
 	return listCommand(c, func(cmd *cobra.Command, s *Connection) error {
 		return agentListing(cmd).show(s, agentTopic, querying(s.Agents.List, agentQuery(cmd)))

@@ -33,7 +33,7 @@ var pendingTopic = topic{kinds: []string{"task.", "handoff.", "lease.", "store."
 
 func newHandoffList() *cobra.Command {
 	c := &cobra.Command{
-		Short:   "List the hand-offs, open ones unless told otherwise, oldest first",
+		Short:   "List hand-offs, oldest first (default: the open ones)",
 		Example: "  picket handoff list --watch\n  picket handoff list --state answered -o wide",
 	}
 	c.Flags().String("state", "open", "open, answered, finished or cancelled")
@@ -324,6 +324,6 @@ func newHandoffFinish() *cobra.Command {
 }
 
 func newHandoffCancel() *cobra.Command {
-	return newReasonCommand(onHandoff, "cancel", "Give the task up",
+	return newReasonCommand(onHandoff, "cancel", "Cancel its task",
 		func(s *Connection) reasonedChange { return s.Handoffs.Cancel }, "cancelled")
 }

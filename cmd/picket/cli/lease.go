@@ -44,6 +44,6 @@ func leaseListing(cmd *cobra.Command, s *Connection) Listing[picket.LiveLease] {
 }
 
 func newLeaseExpire() *cobra.Command {
-	return newReasonCommand(OnTask, "expire", "Take a task's lease away; its holder is refused from now on",
+	return newReasonCommand(OnTask, "expire", "End a task's lease; its holder is refused from now on",
 		func(s *Connection) reasonedChange { return s.Leases.Expire }, "expired")
 }

@@ -31,8 +31,9 @@ type priceRow struct {
 func newPriceList() *cobra.Command {
 	c := &cobra.Command{
 		Short: "List what calls of tools and models cost",
-		Long: "List the prices in force at the server. They are those under tools in its picket.yaml; it reads them again on SIGHUP.\n" +
-			"A name that ends in * is for all that begin so; of several the longest counts. A tool without a price is refused.",
+		Long: "List the prices that the server uses now. They come from tools.prices in its picket.yaml, which\n" +
+			"the server reads again on SIGHUP. A name that ends in * is the price of every tool whose name\n" +
+			"begins like it; if several match, the longest name counts. A tool without a price is refused.",
 	}
 	return listCommand(c, func(cmd *cobra.Command, s *Connection) error {
 		format, err := term.FormatOf(cmd)

@@ -128,7 +128,7 @@ func newTaskList() *cobra.Command {
 	f.StringArray("label", nil, "only with this label key=value")
 	f.String("since", "", "created at or after this time (RFC 3339, or a duration back from now)")
 	f.Int("limit", 50, "at most this many, 1 to 200")
-	f.String("cursor", "", "go on where a page of -o json ended (nextCursor)")
+	f.String("cursor", "", "continue where a page of -o json ended (nextCursor)")
 	term.Choices(c, "state", term.Texts(picket.TaskStates)...)
 	return listCommand(c, func(cmd *cobra.Command, s *Connection) error {
 		q := flagQuery(cmd, "state", "role", "parent", "label", "limit", "cursor")

@@ -57,8 +57,8 @@ type reasonedChange func(ctx context.Context, id, reason string, opts ...client.
 
 type idVerb func(use, short string, act func(*cobra.Command, *Connection, string) error) *cobra.Command
 
-// newReasonCommand makes a reasonedChange; after are commands about the task that the
-// answer tells of.
+// newReasonCommand makes a reasonedChange; after are commands about the task that the answer
+// suggests.
 func newReasonCommand(on idVerb, use, short string, change func(*Connection) reasonedChange, done string,
 	after ...string) *cobra.Command {
 	c := on(use, short, func(cmd *cobra.Command, s *Connection, id string) error {

@@ -28,7 +28,8 @@ func newNotifyTest() *cobra.Command {
 		Use:   "test",
 		Short: "Post a test notice to every active webhook, and print which accepted it",
 		Args:  CheckArgs(cobra.NoArgs),
-		Long:  "Post a test notice to every active webhook and say which took it. Exits 1 when one did not, or when there is none.",
+		Long: "Post a test notice to every active webhook, and print which of them accepted it. Exits with 1 if\n" +
+			"one did not, or if no webhook is active.",
 		RunE: connected(func(cmd *cobra.Command, s *Connection, _ []string) error {
 			hooks, err := s.Webhooks.List(cmd.Context())
 			if err != nil {
@@ -198,7 +199,7 @@ func lastDeliveryText(w picket.Webhook) string {
 }
 
 func newWebhookList() *cobra.Command {
-	return listCommand(&cobra.Command{Short: "List the targets and how they do"},
+	return listCommand(&cobra.Command{Short: "List the targets and whether events reach them"},
 		func(cmd *cobra.Command, s *Connection) error {
 			return webhookListing(cmd).show(s, webhookTopic, reading(s.Webhooks.List))
 		})
