@@ -230,7 +230,7 @@ func printWebhook(cmd *cobra.Command, w io.Writer, hook picket.Webhook, raw json
 		d.Row("url", term.OneLine(hook.URL))
 		d.Row("state", d.State(string(hook.State)))
 		d.Row("format", string(hook.Format))
-		d.Row("types", cmp.Or(strings.Join(hook.Types, ", "), "what people want to hear of"))
+		d.Row("types", cmp.Or(strings.Join(hook.Types, ", "), "the notices that matter to people"))
 		d.Row("cursor", hook.Cursor)
 		d.Row("failures", strconv.Itoa(hook.Failures))
 		d.Row("last", term.OneLine(lastDeliveryText(hook)))
