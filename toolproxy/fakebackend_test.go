@@ -19,7 +19,6 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig/cleanup"
 	"github.com/picket-dev/picket/internal/rig/contract"
-	"github.com/picket-dev/picket/internal/rig/remains"
 	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/toolproxy"
@@ -29,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) {
 	// The Redis client looks for a store that is away once a second, also when it was closed meanwhile.
-	goleak.VerifyTestMain(remains.WithTempDir(m, "pk-toolproxy-"),
+	goleak.VerifyTestMain(cleanup.WithTempDir(m, "pk-toolproxy-"),
 		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/picket-dev/picket/internal/files"
-	"github.com/picket-dev/picket/internal/rig/remains"
+	"github.com/picket-dev/picket/internal/rig/cleanup"
 )
 
 const ownerDir = "DEVREDIS_TEST_OWNER_DIR"

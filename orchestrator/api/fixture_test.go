@@ -20,7 +20,6 @@ import (
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/internal/rig/cleanup"
 	"github.com/picket-dev/picket/internal/rig/contract"
-	"github.com/picket-dev/picket/internal/rig/remains"
 	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/orchestrator"

@@ -20,7 +20,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
-	"github.com/picket-dev/picket/internal/rig/remains"
+	"github.com/picket-dev/picket/internal/rig/cleanup"
 	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/orchestrator"

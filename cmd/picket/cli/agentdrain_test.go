@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/adapter"
 )
 
 // Waiting for the end of a drain tells what it waits for: of an agent without a lease,
@@ -39,7 +38,7 @@ func TestAWaitForADrainTellsWhatItWaitsFor(t *testing.T) {
 	cmd.Flags().String("output", "table", "")
 	cmd.SetOut(&out)
 	cmd.SetErr(&talk)
-	s := &Connection{Client: &adapter.Client{BaseURL: server.URL}}
+	s := NewConnection(server.URL, "")
 	agent := picket.Agent{AgentID: "worker", Status: picket.AgentDraining, Incarnation: 7}
 	agent.Heartbeat.IntervalSeconds = 30
 	if err := s.awaitDrained(t.Context(), cmd, agent, ""); err != nil {

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/picket-dev/picket/internal/rig/remains"
+	"github.com/picket-dev/picket/internal/rig/cleanup"
 )
 
-func TestMain(m *testing.M) { os.Exit(remains.WithTempDir(m, "pk-storefaults-").Run()) }
+func TestMain(m *testing.M) { os.Exit(cleanup.WithTempDir(m, "pk-storefaults-").Run()) }
