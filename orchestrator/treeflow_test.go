@@ -273,7 +273,7 @@ func TestSubtasksOfAPinnedTask(t *testing.T) {
 		why, err := f.Explain(f.Ctx, waits)
 		kit.OK(t, err)
 		if text := strings.Join(why.Because, "; "); !strings.Contains(text,
-			"agent run-1, which the task above it was given to") {
+			"agent run-1, which runs the parent task") {
 			t.Fatalf("explained as %s", text)
 		}
 		page, err := f.Tasks(f.Ctx, picket.TaskQuery{Parent: p.lease.TaskID})

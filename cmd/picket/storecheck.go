@@ -63,7 +63,9 @@ func redisFindings(ctx context.Context, cfg settings.Settings) []doctor.Finding 
 	}
 	found, err := storeFindings(ctx, o)
 	if err != nil {
-		return []doctor.Finding{{Subject: "redis", Grade: "fail", Detail: "it cannot be asked: " + term.OneLine(err.Error())}}
+		return []doctor.Finding{
+			{Subject: "redis", Grade: "fail", Detail: "it cannot be asked: " + term.OneLine(err.Error())},
+		}
 	}
 	if len(found) == 0 {
 		found = []doctor.Finding{{Subject: "redis", Grade: "ok", Detail: "keeps what it acknowledges"}}
