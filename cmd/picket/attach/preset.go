@@ -133,16 +133,6 @@ func agentMissingError(cmd *cobra.Command, prompt string) error {
 	return e
 }
 
-// promptTitle is the beginning of a prompt, the whole of which is the input.
-func promptTitle(prompt string) string {
-	line, _, _ := strings.Cut(prompt, "\n")
-	title := []rune(strings.TrimSpace(line))
-	if len(title) > picket.MaxTitle {
-		title = append(title[:picket.MaxTitle-1], '…')
-	}
-	return string(title)
-}
-
 // insideRepository reports whether a directory, or one above it, is a git
 // working tree.
 func insideRepository(dir string) bool {

@@ -125,9 +125,10 @@ func runJobOf(cmd *cobra.Command, cfg settings.Settings, given []string) (job ru
 func runSpec(cmd *cobra.Command, cfg settings.Settings, job runJob) (picket.TaskSpec, error) {
 	title, _ := cmd.Flags().GetString("title")
 	if title == "" && job.prompt != "" {
-		title = promptTitle(job.prompt)
+		line, _, _ := strings.Cut(job.prompt, "\n")
+		title = titleOf(line)
 	} else if title == "" {
-		title = commandTitle(job.command)
+		title = titleOf(term.ShellJoin(job.command))
 	}
 	spec, err := cli.SpecOf(cmd, cfg, title)
 	if err != nil {
@@ -144,8 +145,9 @@ func runSpec(cmd *cobra.Command, cfg settings.Settings, job runJob) (picket.Task
 	return spec, checked.Normalize()
 }
 
-func commandTitle(command []string) string {
-	title := []rune(term.ShellJoin(command))
+// titleOf shortens a text to a title.
+func titleOf(text string) string {
+	title := []rune(strings.TrimSpace(text))
 	if len(title) > picket.MaxTitle {
 		title = append(title[:picket.MaxTitle-1], '…')
 	}
