@@ -7,8 +7,8 @@ local function end_void_leases(actor, limit)
   for i = 1, #got[2], 2 do
     local tid = got[2][i]
     local t = load(K('task:', tid))
-    if t and t.state == 'leased' and num(t.token) <= floor then
-      expire_lease(tid, t, 'store_adopted', 'store_adopted', actor)
+    if t and t.state == 'leased' and num(t.token) <= floor then -- @void-only
+      expire_lease(tid, t, 'store_adopted', 'store_adopted', actor) -- @ends-void
     end
   end
   if got[1] == '0' then

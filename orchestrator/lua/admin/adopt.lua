@@ -13,19 +13,20 @@ if newer then return newer end
 local here = identity()
 if here ~= ARGV[1] or (meta.store or '') ~= ARGV[2] or (meta.identity or '') ~= ARGV[3]
     or (meta.floor or '') ~= ARGV[4] then
-  return refuse('adopt_lost')
+  return refuse('adopt_lost') -- @adopt-lost
 end
 local server = server_clock()
-set_time(num(meta.now or server), server)
+set_time(num(meta.now or server), server) -- @keeps-store-time
 local store, new = meta.store or ARGV[5], num(ARGV[6])
-meta.seq = F(math.max(num(meta.seq), num(ARGV[7])))
-put(meta, 'store', store, 'identity', here, 'floor', F(new), 'now', NOW, 'raw', RAW, 'seq', meta.seq,
+meta.seq = F(math.max(num(meta.seq), num(ARGV[7]))) -- @numbers-rise
+put(meta, 'store', store, 'identity', here, 'floor', F(new), 'now', NOW, 'raw', RAW, 'seq', meta.seq, -- @stores-floor
   'order', meta.order or '0', 'format', F(FORMAT))
 if new > 0 then
-  put(meta, 'adopted', NOW, 'adopted_at', RAW)
+  put(meta, 'adopted', NOW, 'adopted_at', RAW) -- @grace-begins
   call('HDEL', META, 'adopted_scan')
   call('ZADD', K('chores'), F(now + GRACE), 'adopted')
-  emit('store.adopted', { actor = 'server' }, '{"storeId":' .. quote(store) .. ',"floor":' .. F(new) .. '}')
+  emit('store.adopted', { actor = 'server' }, -- @tells-adoption
+    '{"storeId":' .. quote(store) .. ',"floor":' .. F(new) .. '}')
   wake('lane *')
 end
 return 'OK'

@@ -9,7 +9,7 @@
 local actor, limit = ARGV[1], num(ARGV[2])
 if call('ZSCORE', K('chores'), 'pause') then return stop_runs(actor, limit) end
 local due = call('ZSCORE', K('chores'), 'adopted')
-if due and num(due) <= now then return end_void_leases(actor, limit) end
+if due and num(due) <= now then return end_void_leases(actor, limit) end -- @grace-is-over
 -- The leases of one registration after the other, oldest grant first.
 local n = 0
 for _, chore in ipairs(call('ZRANGEBYSCORE', K('chores'), 0, 0, 'LIMIT', 0, limit)) do

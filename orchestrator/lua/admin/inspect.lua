@@ -105,7 +105,7 @@ local function scan_keys(pos, last)
   local rows = call('ZRANGEBYSCORE', K('keys'), from or '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, limit + 100)
   for i = 1, #rows, 2 do
     local id, score = rows[i], rows[i + 1]
-    if score ~= from or id > at or id == at and pos ~= '0' then
+    if score ~= from or id > at or id == at and pos ~= '0' then -- @scans-keys
       if id ~= at then pos, last = '0', score .. ' ' .. id end
       local got = call('ZSCAN', K('leases-of:', id), pos, 'COUNT', math.max(1, limit - looked))
       for j = 1, #got[2], 2 do check_listed_lease(id, got[2][j]) end

@@ -18,7 +18,7 @@ if not was and (hard or paused ~= 'hard') then
     before_after('paused', paused, mode) .. '}')
   if hard then
     call('ZADD', K('chores'), NOW, 'pause')
-    stop_runs(actor, num(ARGV[4]))
+    stop_runs(actor, num(ARGV[4])) -- @pauses-runs
   end
 end
 if not was then remember(ARGV[5], ARGV[6], 'done', DAY) end

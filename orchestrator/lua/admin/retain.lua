@@ -33,7 +33,7 @@ for _, tid in ipairs(call('ZRANGEBYSCORE', K('terminal'), '-inf', F(now - age), 
   n = n + 1
 end
 n = n + delete_days(F(now - age), limit)
-n = n + delete_expired_run_keys(K('run-keys'), limit)
+n = n + delete_expired_run_keys(K('run-keys'), limit) -- @deletes-run-keys
 
 for _, id in ipairs(call('ZRANGEBYSCORE', K('gone'), '-inf', F(now - age), 'LIMIT', 0, limit)) do
   local a = read_agent(id)
@@ -42,7 +42,7 @@ for _, id in ipairs(call('ZRANGEBYSCORE', K('gone'), '-inf', F(now - age), 'LIMI
     move_roster(id, a.role, a.status)
     count_role(K('pools'), a.role, -1)
     count_role(K('roles-of:', a.owner), a.role, -1)
-    add_stored(a.owner, -1, -call('STRLEN', K('metadata:', id)))
+    add_stored(a.owner, -1, -call('STRLEN', K('metadata:', id))) -- @uncounts-records
     call('DEL', K('agent:', id), K('metadata:', id), K('commands:', id))
   end
   n = n + 1

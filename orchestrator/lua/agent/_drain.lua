@@ -11,7 +11,7 @@ end
 local function handle_command(id, a, cid, actor)
   local request = call('HGET', K('commands:', id), cid)
   if not request then return nil end
-  call('HDEL', K('commands:', id), cid)
+  call('HDEL', K('commands:', id), cid) -- @removes-command
   a.commands = F(num(a.commands) - 1)
   put(a, 'commands', a.commands)
   if a.drain_command == cid then put(a, 'drain_command', '') end
@@ -25,10 +25,11 @@ end
 local function begin_drain(id, a, timeout, actor)
   pick(a[1], 'drain', 'drain_command', 'commands')
   set_agent_status(id, a, 'draining', 'drain_initiated', actor)
-  local ordered = a.drain_command ~= '' and handle_command(id, a, a.drain_command, actor) or {}
+  local ordered = a.drain_command ~= '' and handle_command(id, a, a.drain_command, actor) or {} -- @handles-drain
   if timeout == '' then timeout = ordered.drain_timeout_seconds or a.drain end
   if timeout == '' then timeout = 120 end
   local ends = now + num(timeout) * 1000
-  a.drain_due = call('ZCARD', leases_key(id, a)) == 0 and math.min(ends, now + num(a.interval) * 1000) or ends
+  a.drain_due = call('ZCARD', leases_key(id, a)) == 0 -- @drain-due
+    and math.min(ends, now + num(a.interval) * 1000) or ends
   put(a, 'drain_until', F(ends), 'drain_due', F(a.drain_due))
 end

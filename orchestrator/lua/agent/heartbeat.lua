@@ -8,15 +8,16 @@
 -- Errors: not_found, forbidden, agent_gone, judge_due
 local id, by = ARGV[1], ARGV[2]
 local a = read_agent(id, 'drifting', 'commands', 'drain_command')
-local no = check_allowed(a, by, ARGV[3]) or check_gone(a, ARGV[4])
-if no then return no end
-local actor = actor_name(id, a, by, '0') -- a heartbeat is the agent's own, whatever its key may do
+local no = check_allowed(a, by, ARGV[3]) or check_gone(a, ARGV[4]) -- @not-gone
+if no then return no end -- @heartbeat-refused
+-- A heartbeat is the agent's own, whatever its key may do.
+local actor = actor_name(id, a, by, '0') -- @heartbeat-actor
 
-a.beat_at = NOW
-put(a, 'beat', RAW, 'beat_at', NOW)
+a.beat_at = NOW -- @resets-silence
+put(a, 'beat', RAW, 'beat_at', NOW) -- @stores-heartbeat
 if ARGV[6] ~= '' then put(a, 'load', ARGV[6]) end
-if a.status == 'unhealthy' then set_agent_status(id, a, 'active', 'heartbeat_resumed', actor) end
-if a.status == 'draining' and call('ZCARD', leases_key(id, a)) == 0 then
+if a.status == 'unhealthy' then set_agent_status(id, a, 'active', 'heartbeat_resumed', actor) end -- @resumes-active
+if a.status == 'draining' and call('ZCARD', leases_key(id, a)) == 0 then -- @drained-at-heartbeat
   set_agent_status(id, a, 'deregistered', 'drain_completed', 'server')
 elseif a.status == 'active' and ARGV[5] == 'draining' then
   begin_drain(id, a, '', actor)
@@ -57,7 +58,7 @@ local function holds(task)
 end
 local stop, seen = {}, {}
 for i = first, #ARGV do
-  if not seen[ARGV[i]] and not holds(ARGV[i]) then stop[#stop + 1] = ARGV[i] end
+  if not seen[ARGV[i]] and not holds(ARGV[i]) then stop[#stop + 1] = ARGV[i] end -- @stops-strange-work
   seen[ARGV[i]] = true
 end
 return named{ raw = RAW, status = a.status, drift = drift, stop = stop, pending = pending }

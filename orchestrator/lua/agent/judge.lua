@@ -13,17 +13,17 @@ local function judge(id)
     if call('ZSCORE', K('silence'), id) then remove_stale_entry('silence_extra', K('silence'), id) end
     return
   end
-  if a.status == 'active' and now >= judge_at(a) then
+  if a.status == 'active' and now >= judge_at(a) then -- @judges-active
     set_agent_status(id, a, 'unhealthy', 'heartbeat_timeout', 'server')
   end
   if now >= judge_at(a) then
     local silent = num(a.beat_at) + num(a.dead) * 1000 + 1
-    if a.status == 'unhealthy' or silent < num(a.drain_due) then
+    if a.status == 'unhealthy' or silent < num(a.drain_due) then -- @judges-unhealthy
       room = room - end_agent(id, a, 'dead', 'heartbeat_timeout', 'agent_dead', 'server', room)
     elseif call('ZCARD', leases_key(id, a)) == 0 then
       set_agent_status(id, a, 'deregistered', 'drain_completed', 'server')
     else
-      emit('agent.drain_overdue', { agent = id, actor = 'server', reason = 'drain_timeout' },
+      emit('agent.drain_overdue', { agent = id, actor = 'server', reason = 'drain_timeout' }, -- @tells-overdue-drain
         '{"leases":' .. F(call('ZCARD', leases_key(id, a))) .. ',"reason":"drain_timeout"}')
       room = room - end_agent(id, a, 'dead', 'drain_timeout', 'drain_timeout', 'server', room)
     end

@@ -21,30 +21,30 @@ if was then
 end
 local a = read_agent(id, 'registered')
 local from = a.status
-if from and not GONE[from] then
+if from and not GONE[from] then -- @live-id
   if now >= judge_at(a) then return refuse('judge_due') end
   return refuse('state_conflict.agent_registered', 'status', from)
 end
-if from and a.owner ~= by then return refuse('forbidden', 'kind', 'registration') end
+if from and a.owner ~= by then return refuse('forbidden', 'kind', 'registration') end -- @id-of-key
 
-local more = from and 0 or 1
-local bytes = #ARGV[14] - (from and call('STRLEN', K('metadata:', id)) or 0)
+local more = from and 0 or 1 -- @counts-new-record
+local bytes = #ARGV[14] - (from and call('STRLEN', K('metadata:', id)) or 0) -- @counts-new-metadata
 local no = check_quota('agents', num(ARGV[15]), num(stored_by_key(by).agents), more)
   or bytes > 0 and check_quota('metadata_bytes', num(ARGV[16]), num(stored_by_key(by).bytes), bytes)
 if no then return no end
-add_stored(by, more, bytes)
+add_stored(by, more, bytes) -- @counts-records
 if from then
   count_role(K('pools'), a.role, -1)
   count_role(K('roles-of:', by), a.role, -1)
   call('ZREM', K('gone'), id)
-  call('DEL', K('commands:', id))
+  call('DEL', K('commands:', id)) -- @drops-commands
 end
 count_role(K('pools'), role, 1)
 count_role(K('roles-of:', by), role, 1)
 call('SET', K('metadata:', id), ARGV[14])
 -- One counter for all agents: it does not fall when a record is deleted, nor
 -- when an older store comes back, for the floor has risen then.
-a.incarnation = F(math.max(num(meta.incarnations), floor) + 1)
+a.incarnation = F(math.max(num(meta.incarnations), floor) + 1) -- @next-incarnation
 call('HSET', META, 'incarnations', a.incarnation)
 put(a, 'role', role, 'name', ARGV[6], 'caps', ARGV[7], 'max', ARGV[8], 'load', '0', 'endpoint', ARGV[9],
   'interval', ARGV[10], 'unhealthy', ARGV[11], 'dead', ARGV[12], 'drain', ARGV[13], 'registered', a.registered or RAW,

@@ -5,8 +5,8 @@ local function complete(tid, rid, secret, presented, hash, output, mode)
   local t, r, deadline, err = fenced(tid, rid, secret, presented)
   if err then return repeated_answer(tid, rid, secret, 'complete', hash) or err end
   local open = open_children(tid, t)
-  if #open > 0 and mode == '' then return refuse('children_open', 'open', F(#open), 'first', open[1]) end
-  end_lease(tid, rid, 'completed', 'success', confirmed_deadline(r, deadline))
+  if #open > 0 and mode == '' then return refuse('children_open', 'open', F(#open), 'first', open[1]) end -- @children
+  end_lease(tid, rid, 'completed', 'success', confirmed_deadline(r, deadline)) -- @completes-lease
   call('SET', K('out:', tid), output)
   local state = t.review == 'none' and 'completed' or 'review'
   if state == 'completed' then
@@ -15,9 +15,9 @@ local function complete(tid, rid, secret, presented, hash, output, mode)
     move(tid, t, 'review')
   end
   put(r, 'closed', 'complete:' .. hash .. ' ' .. state)
-  emit('task.' .. state, { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid },
+  emit('task.' .. state, { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid }, -- @tells-end
     '{"state":' .. quote(state) .. '}')
-  if mode == 'detach' then detach_children(open) end
+  if mode == 'detach' then detach_children(open) end -- @detaches-subtasks
   if mode == 'cancel' then cancel_children(tid, t, rid) end
   return state
 end

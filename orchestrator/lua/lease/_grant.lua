@@ -11,7 +11,7 @@ local function lease_view(tid, rid, t, r, deadline)
     report, edit = call('LINDEX', K('reports:', tid), -1), call('GET', K('edit:', tid))
   end
   if r.attempt ~= '1' or t.retries then said = answers_of(tid) end
-  local input, size = edit or call('GET', K('in:', tid)), report and #report or 0
+  local input, size = edit or call('GET', K('in:', tid)), report and #report or 0 -- @runs-edit
   for _, answer in ipairs(said) do size = size + #answer end
   return named{
     task = tid, run = rid, token = r.token, attempt = r.attempt, window = t.window, ttl = F(deadline - now),
@@ -32,9 +32,9 @@ local function covers(lane, agent, role, caps)
   lane = open or lane
   if role == '!' then return false end
   local of, needs = string.match(lane, '^([^|]*)|(.*)$')
-  if of ~= '' and of ~= role then return false end
+  if of ~= '' and of ~= role then return false end -- @same-role
   for need in string.gmatch(needs, '[^,]+') do
-    if not string.find(caps, ',' .. need .. ',', 1, true) then return false end
+    if not string.find(caps, ',' .. need .. ',', 1, true) then return false end -- @every-capability
   end
   return true
 end
@@ -64,7 +64,7 @@ local function next_task(room, ...)
     local t = pick(K('task:', tid), 'state', 'token', 'order', 'attempt', 'at', 'lane', 'window', 'pin', 'not_before',
       'fixes', 'retries', 'root', 'created', 'runs_from')
     if t.state == 'queued' then
-      if not cancelled_ancestor(t) then return tid, t, behind end
+      if not cancelled_ancestor(t) then return tid, t, behind end -- @grants-none-cancelled
       cancel_queued(tid, t, behind)
     else
       remove_stale_entry('lane_extra', K('lane:', lane), tid)
@@ -81,18 +81,18 @@ end
 -- is how many runs the task may have before a person has to decide.
 local function lease_task(tid, t, behind, rid, secret, token, agent, incarnation, root, actor, with, most)
   local r = { token = F(token), attempt = F(num(t.attempt) + 1), workspace = root ~= '' and (root .. '/' .. rid) or '' }
-  local deadline, used = now + math.min(num(t.window), FIRST), num(r.attempt) - num(t.runs_from)
-  dequeue(tid, t, behind)
+  local deadline, used = now + math.min(num(t.window), FIRST), num(r.attempt) - num(t.runs_from) -- @first-window
+  dequeue(tid, t, behind) -- @leaves-lane
   call('RPUSH', K('runs:', tid), rid)
   call('HSET', K('run:', rid), 'task', tid, 'secret', secret, 'token', r.token, 'tokens', ',' .. r.token .. ',',
     'state', 'running', 'agent', agent, 'window', t.window, 'confirmed', '0', 'attempt', r.attempt, 'started', RAW,
-    'workspace', r.workspace, 'incarnation', incarnation, 'key', with)
+    'workspace', r.workspace, 'incarnation', incarnation, 'key', with) -- @remembers-key
   meta.granted = F(num(meta.granted) + 1)
   if with ~= '' then call('ZADD', K('leases-of:', with), meta.granted, tid) end
-  if incarnation ~= '0' then call('ZADD', K('holder:', agent .. ':' .. incarnation), meta.granted, tid) end
+  if incarnation ~= '0' then call('ZADD', K('holder:', agent .. ':' .. incarnation), meta.granted, tid) end -- @listed
   call('ZADD', K('deadlines'), F(deadline), tid)
   move(tid, t, 'leased', 'token', r.token, 'attempt', r.attempt, 'run', rid, 'pin', '', 'gate', '',
-    unpack(used >= most and { 'runs_used', F(used) } or {}))
+    unpack(used >= most and { 'runs_used', F(used) } or {})) -- @last-run
   emit('task.leased', { task = tid, run = rid, agent = agent, token = r.token, actor = actor },
     '{"state":"leased","attempt":' .. r.attempt .. ',"windowMs":' .. t.window .. '}')
   return lease_view(tid, rid, t, r, deadline)
@@ -105,9 +105,9 @@ local function replay(was, strict)
   for tid, rid in string.gmatch(was, '(%S+) (%S+)') do
     local t, r = load(K('task:', tid)), load(K('run:', rid))
     local deadline = num(call('ZSCORE', K('deadlines'), tid))
-    if r and t and r.state == 'running' and t.run == rid and now < deadline and not void_reason(r) then
+    if r and t and r.state == 'running' and t.run == rid and now < deadline and not void_reason(r) then -- @still-holds
       leases[#leases + 1] = lease_view(tid, rid, t, r, deadline)
-    elseif strict then
+    elseif strict then -- @strict-repeat
       return nil
     end
   end
@@ -122,7 +122,7 @@ local function check_registration(id, by, operator, incarnation)
   if not a or not a.status then return nil end
   local no, early = check_allowed(a, by, operator)
   no = no or check_gone(a, incarnation)
-  if not no and a.status == 'draining' then no = refuse('agent_draining') end
+  if not no and a.status == 'draining' then no = refuse('agent_draining') end -- @grants-none-draining
   return a, no, early
 end
 
@@ -133,12 +133,12 @@ local function grant(skip, close)
   local function arg(i) return ARGV[skip + i] end
   local agent, role, caps, waiter, wait, key, body = arg(2), arg(3), arg(4), arg(5), num(arg(6)), arg(8), arg(9)
   -- The number of grants falls only when an older state was put back.
-  if F(floor) ~= arg(10) or num(meta.granted) < num(arg(11)) then
+  if F(floor) ~= arg(10) or num(meta.granted) < num(arg(11)) then -- @state-put-back
     return refuse('store_changed')
   end
   -- A key that was revoked while its request waited gets no lease, and does not see the leases of
   -- an earlier request. A lease that is completed in the same step still ends.
-  local invalid = arg(14) ~= '' and not key_is_live(arg(14))
+  local invalid = arg(14) ~= '' and not key_is_live(arg(14)) -- @key-lives
   if invalid and not close then return refuse('unauthenticated', 'kind', 'key') end
   local outcome, leases, granted = '', {}, {}
   local function answer()
@@ -150,17 +150,17 @@ local function grant(skip, close)
   -- A lease that comes before can end all the same, and what was granted to an
   -- agent that drains by now is still its own.
   if early or no and not close and not (was and a.status == 'draining') then return no end
-  err = close and close()
+  err = close and close() -- @closes-first
   if err then return err end
   no = no or invalid
-  if was and not invalid then
+  if was and not invalid then -- @repeats-grant
     outcome, leases = 'repeated', replay(was, not close)
     return leases and answer() or refuse('lease_expired', 'cause', 'replayed')
   end
 
   if no then
     outcome = 'barred'
-  elseif paused ~= '' then
+  elseif paused ~= '' then -- @grants-none-paused
     outcome = 'paused'
   else
     promote(10)
@@ -168,7 +168,7 @@ local function grant(skip, close)
     for i = 16, #ARGV - skip, 2 do
       local tid, t, behind = next_task(size < MAX_REPLY, agent, role, caps)
       if not tid then break end
-      local token = math.max(num(t.token), floor) + 1
+      local token = math.max(num(t.token), floor) + 1 -- @token-rises
       if token > floor + RANGE then
         if #granted > 0 then break end
         if not close then
@@ -185,7 +185,7 @@ local function grant(skip, close)
       granted[#granted + 1] = tid .. ' ' .. arg(i)
     end
     if #granted > 0 then
-      remember(key, body, table.concat(granted, ' '), window)
+      remember(key, body, table.concat(granted, ' '), window) -- @remembers-grant
     end
   end
 

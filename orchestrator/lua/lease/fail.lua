@@ -13,10 +13,10 @@ call('SET', K('detail:', rid), ARGV[6])
 local state, failures = apply_retry_policy(tid, t, rid, 'agent_failed', ARGV[7] == '1')
 put(r, 'closed', 'fail:' .. ARGV[5] .. ' ' .. state)
 emit('lease.failed', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid, reason = ARGV[6] },
-  '{"state":' .. quote(state) .. ',"failures":' .. F(failures) .. ',"reason":' .. quote(ARGV[6]) ..
+  '{"state":' .. quote(state) .. ',"failures":' .. F(failures) .. ',"reason":' .. quote(ARGV[6]) .. -- @tells-state
   ',"retryable":' .. (ARGV[7] == '1' and 'true' or 'false') .. '}')
 if t.delegated then
-  cancel_children(tid, t, rid)
+  cancel_children(tid, t, rid) -- @fails-subtasks
   -- What it delegates from now on is other work, by whatever key.
   put(t, 'delegated', '0', 'broods', F(num(t.broods) + 1))
 end

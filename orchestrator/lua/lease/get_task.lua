@@ -11,4 +11,4 @@ if err then return err end
 confirm_lease(ARGV[1], r, deadline)
 local nudge = note_tool_call(ARGV[1], ARGV[2], t, r, deadline, 'get_task', ARGV[6], '', ARGV[5])
 if not nudge then return {} end
-return named{ task = task_view(ARGV[1], call('GET', K('edit:', ARGV[1]))), nudge = nudge }
+return named{ task = task_view(ARGV[1], call('GET', K('edit:', ARGV[1]))), nudge = nudge } -- @shows-edit

@@ -9,11 +9,11 @@
 local tid, rid = ARGV[1], ARGV[2]
 local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4], true)
 if err then return err end
-if num(r.token) <= floor then
-  r.token = F(floor + 1)
-  deadline = math.max(deadline, now + num(r.window))
+if num(r.token) <= floor then -- @reclaims-once
+  r.token = F(floor + 1) -- @reclaim-token
+  deadline = math.max(deadline, now + num(r.window)) -- @reclaim-time
   call('ZADD', K('deadlines'), F(deadline), tid)
-  put(t, 'token', r.token, 'updated', RAW)
+  put(t, 'token', r.token, 'updated', RAW) -- @reclaim-of-task
   -- What the holder shows stays good for this lease, also if a lost store granted it.
   local shown = F(num(ARGV[4])) .. ','
   local new = shown ~= '0,' and not string.find(r.tokens, ',' .. shown, 1, true)

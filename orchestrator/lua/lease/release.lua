@@ -7,7 +7,7 @@
 -- Reply: state
 -- Errors: those of fenced
 local tid, rid = ARGV[1], ARGV[2]
-local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
+local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4]) -- @release-is-fenced
 if err then return repeated_answer(tid, rid, ARGV[3], 'release', ARGV[5]) or err end
 local class, code, signal = ARGV[6], ARGV[7], ARGV[8]
 end_lease(tid, rid, class == 'released' and 'released' or 'failed', class, deadline)
@@ -16,7 +16,7 @@ record_exit(rid, r, ARGV[11])
 put(r, 'code', code, 'signal', signal, 'duration', ARGV[9])
 if ARGV[10] ~= '' then call('SET', K('detail:', rid), ARGV[10]) end
 local state, failures = apply_retry_policy(tid, t, rid, class, true)
-put(r, 'closed', 'release:' .. ARGV[5] .. ' ' .. state)
+put(r, 'closed', 'release:' .. ARGV[5] .. ' ' .. state) -- @closed-release
 local exit = '{"class":' .. quote(class) .. ',"code":' .. (code == '' and 'null' or code) ..
     ',"signal":' .. (signal == '' and 'null' or quote(signal)) .. '}'
 emit('lease.released', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid, reason = class },

@@ -10,10 +10,10 @@
 -- Errors: those of fenced
 local tid, rid = ARGV[1], ARGV[2]
 local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
-if err then return err end
+if err then return err end -- @renew-refused
 local left = r.confirmed == '1' and F(deadline - now) or ''
-local d = math.max(deadline, now + num(r.window))
+local d = math.max(deadline, now + num(r.window)) -- @renewed-window
 call('ZADD', K('deadlines'), F(d), tid)
 put(r, 'confirmed', '1', 'renewals', F(num(r.renewals) + 1))
-return { RAW, F(d - now), r.token, r.active and F(math.max(0, now - num(r.active))) or '', r.nudge or '',
+return { RAW, F(d - now), r.token, r.active and F(math.max(0, now - num(r.active))) or '', r.nudge or '', -- @nudge
   pending_execs(rid, r, ''), left }

@@ -11,9 +11,9 @@ if err then return err end
 if req ~= '' then
   for _, was in ipairs(call('LRANGE', K('seen:', rid), 0, 31)) do
     local hash, seq, id = string.match(was, '^(%S+) (%S+) (.*)$')
-    if id == req then
+    if id == req then -- @same-report
       if hash ~= ARGV[6] then return refuse('idempotency_conflict') end
-      return named{ seq = seq, nudge = nudge_for_call(r, req) }
+      return named{ seq = seq, nudge = nudge_for_call(r, req) } -- @repeats-nudge
     end
   end
 end
@@ -21,16 +21,16 @@ confirm_lease(tid, r, deadline)
 local nudge = note_tool_call(tid, rid, t, r, deadline, 'report_progress ' .. ARGV[6], ARGV[8], req, req)
 if not nudge then return {} end
 local seq = num(t.reports) + 1
-put(t, 'reports', F(seq), 'updated', RAW)
+put(t, 'reports', F(seq), 'updated', RAW) -- @counts-reports
 local list, entry = K('reports:', tid), F(seq) .. ' ' .. RAW .. ' ' .. rid .. ' ' .. r.token .. ' ' .. ARGV[7]
 local kept, size = call('RPUSH', list, entry), num(pick(t[1], 'reports_size').reports_size) + #entry
-while kept > 1 and (kept > 1000 or size > num(ARGV[9])) do
-  kept, size = kept - 1, size - #call('LPOP', list)
+while kept > 1 and (kept > 1000 or size > num(ARGV[9])) do -- @bounds-reports
+  kept, size = kept - 1, size - #call('LPOP', list) -- @uncounts-reports
 end
 put(t, 'reports_size', F(math.max(0, size)))
 if req ~= '' then
   call('LPUSH', K('seen:', rid), ARGV[6] .. ' ' .. F(seq) .. ' ' .. req)
-  call('LTRIM', K('seen:', rid), 0, 31)
+  call('LTRIM', K('seen:', rid), 0, 31) -- @recognised-reports
 end
 emit('task.progress', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid },
   '{"state":"leased","seq":' .. F(seq) .. '}')

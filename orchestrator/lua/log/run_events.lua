@@ -25,7 +25,7 @@ end
 -- launches tells whether run.launched changes the run's record: the first one
 -- does, and while the run has its lease one that corrects it.
 local function launches()
-  return (r.launched ~= '1' or r.state == 'running') and not events_over(r)
+  return (r.launched ~= '1' or r.state == 'running') and not events_over(r) -- @launch-once
 end
 
 local function write(i)
@@ -38,7 +38,7 @@ end
 local counted, why = 0, ''
 for i = 5, #ARGV, 7 do
   local kind, id = ARGV[i], ARGV[i + 1]
-  local again = repeated(kind, id)
+  local again = repeated(kind, id) -- @event-again
   local code = not again and event_refusal_code(r, newest, kind, id)
   if code then
     counted, why = counted + 1, code
@@ -48,7 +48,7 @@ for i = 5, #ARGV, 7 do
       r.launched = '1'
       if ARGV[i + 5] ~= '' then put(r, 'workspace', ARGV[i + 5]) end
     end
-    if not again then write(i) end
+    if not again then write(i) end -- @writes-event-once
     if id ~= '' and not had[id] then
       had[id] = true
       call('LPUSH', K('told:', rid), id)

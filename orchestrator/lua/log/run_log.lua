@@ -13,10 +13,10 @@ local r, err = authenticate_run(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
 local known = num(r[stream .. '_end'])
 if offset > known then return refuse('offset_conflict', 'expected', F(known), 'presented', F(offset)) end
-local fresh = string.sub(data, known - offset + 1)
+local fresh = string.sub(data, known - offset + 1) -- @fresh-output
 local closing = ARGV[9] == '1' and r[stream .. '_closed'] ~= '1'
 if #fresh == 0 and not closing then return known end
-if r[stream .. '_closed'] == '1' then
+if r[stream .. '_closed'] == '1' then -- @output-closed
   return refuse('state_conflict.log_closed', 'cause', 'log_closed', 'expected', F(known))
 end
 local finish = known + #fresh

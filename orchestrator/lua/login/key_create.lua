@@ -7,7 +7,7 @@ local was, err = find_request(ARGV[7], ARGV[8])
 if err then return err end
 if was then return named{ id = was } end
 local known = call('GET', K('keyhash:', ARGV[2]))
-if known then return named{ id = known } end
+if known then return named{ id = known } end -- @known-key
 call('SET', K('keyhash:', ARGV[2]), ARGV[1])
 call('HSET', K('key:', ARGV[1]), 'name', ARGV[3], 'hash', ARGV[2], 'scopes', ARGV[4], 'created', RAW,
   'expires', ARGV[5], 'revoked', '0')

@@ -30,15 +30,15 @@ if admin(ARGV[1]) then
 end
 local ending = ARGV[3] == 'end' or ARGV[3] == '' and revoked == '0'
   and string.find(',' .. k[2] .. ',', ',agent,', 1, true)
-local leases = ending and 'ended' or kept
+local leases = ending and 'ended' or kept -- @keeps-leases
 local live = call('ZCARD', K('leases-of:', ARGV[1]))
-if revoked == '0' then
+if revoked == '0' then -- @revokes-once
   local sessions = call('ZRANGE', K('sessions-of:', ARGV[1]), 0, -1)
   close_logins(ARGV[1], sessions, #sessions, 'key_revoked', ARGV[2])
   call('HSET', key, 'revoked', RAW)
 end
 local with_runs = ARGV[3] == 'end' or ARGV[3] == '' and revoked == '0'
-local run_keys, run_leases = revoke_run_keys(ARGV[1], with_runs)
+local run_keys, run_leases = revoke_run_keys(ARGV[1], with_runs) -- @revokes-run-keys
 if revoked == '0' or leases ~= kept then
   call('HSET', key, 'leases', leases)
   emit('key.revoked', { actor = ARGV[2] }, '{"keyId":' .. quote(ARGV[1]) .. ',"leases":' .. quote(leases) ..
@@ -47,7 +47,7 @@ if revoked == '0' or leases ~= kept then
     ',"before":{"revoked":' .. (revoked == '0' and 'false' or 'true') .. '},"after":{"revoked":true}}')
 end
 local limit = num(ARGV[4])
-if leases == 'ended' and end_key_leases(ARGV[1], ARGV[2], limit) == limit then
+if leases == 'ended' and end_key_leases(ARGV[1], ARGV[2], limit) == limit then -- @revokes-leases
   call('ZADD', K('chores'), '0', 'key:' .. ARGV[1])
 end
 wake('key ' .. call('HGET', key, 'hash'))

@@ -5,7 +5,7 @@
 -- Reply: a key_view
 -- Errors: unauthenticated (the key)
 local id = call('GET', K('keyhash:', ARGV[2]))
-if not id or not key_is_live(id) then return refuse('unauthenticated', 'kind', 'key') end
+if not id or not key_is_live(id) then return refuse('unauthenticated', 'kind', 'key') end -- @key-begins-login
 local code = K('login:', ARGV[1])
 if call('EXISTS', code) == 0 then
   call('HSET', code, 'key', id, 'from', ARGV[3], 'at', NOW)

@@ -9,16 +9,17 @@ local id, parent, most = ARGV[1], ARGV[4], num(ARGV[7])
 local was, err = find_request(ARGV[8], ARGV[9])
 if err then return err end
 if was then return was end
-if not key_is_live(parent) then return refuse('unauthenticated', 'kind', 'key') end
-if call('HGET', K('key:', parent), 'parent') then return refuse('forbidden', 'kind', 'run_key') end
+if not key_is_live(parent) then return refuse('unauthenticated', 'kind', 'key') end -- @parent-lives
+if call('HGET', K('key:', parent), 'parent') then return refuse('forbidden', 'kind', 'run_key') end -- @no-grandchild
 local of = K('run-keys-of:', parent)
-if call('ZCOUNT', of, '(' .. RAW, '+inf') >= most then
+if call('ZCOUNT', of, '(' .. RAW, '+inf') >= most then -- @bounds-run-keys
   return refuse('quota_exceeded', 'quota', 'run_keys', 'limit', F(most))
 end
-delete_expired_run_keys(of, 10)
+delete_expired_run_keys(of, 10) -- @makes-room
 call('SET', K('keyhash:', ARGV[2]), id)
-call('HSET', K('key:', id), 'name', ARGV[3], 'hash', ARGV[2], 'scopes', 'agent', 'created', RAW, 'revoked', '0',
-  'parent', parent, 'agent', ARGV[5])
+call('HSET', K('key:', id), 'name', ARGV[3], 'hash', ARGV[2],
+  'scopes', 'agent', 'created', RAW, 'revoked', '0', -- @scope-of-run-key
+  'parent', parent, 'agent', ARGV[5]) -- @agent-of-run-key
 call('ZADD', K('keys'), RAW, id)
 set_run_key_expiry(id, parent, run_key_expiry(parent, num(ARGV[6])))
 emit('key.created', { actor = parent }, '{"keyId":' .. quote(id) .. ',"name":' .. quote(ARGV[3]) ..

@@ -10,11 +10,11 @@ local parent = call('HGET', K('key:', id), 'parent')
 if life == 0 then
   if parent then
     wake('key ' .. call('HGET', K('key:', id), 'hash'))
-    set_run_key_expiry(id, parent, RAW)
+    set_run_key_expiry(id, parent, RAW) -- @stops-run-key
     delete_expired_run_keys(K('run-keys-of:', parent), 10)
   end
   return key_view(id)
 end
-if not parent or not key_is_live(id) then return refuse('unauthenticated', 'kind', 'key') end
-set_run_key_expiry(id, parent, run_key_expiry(parent, life))
+if not parent or not key_is_live(id) then return refuse('unauthenticated', 'kind', 'key') end -- @live-run-key
+set_run_key_expiry(id, parent, run_key_expiry(parent, life)) -- @renews-run-key
 return key_view(id)

@@ -9,18 +9,20 @@
 local code = K('login:', ARGV[2])
 local c = call('HMGET', code, 'key', 'from', 'at', 'session')
 local id = c[1]
-if not id or now - num(c[3]) >= CODE_LIFE or not key_is_live(id) then
+if not id or now - num(c[3]) >= CODE_LIFE or not key_is_live(id) then -- @live-code
   return refuse('unauthenticated', 'kind', 'code')
 end
 local key, all = K('session:', ARGV[1]), K('sessions-of:', id)
 local at = call('HGET', key, 'at') -- there when this very request was made before
-if c[4] and not at then
-  if call('EXISTS', K('session:', c[4])) == 1 then close_logins(id, { c[4] }, call('ZCARD', all), 'code_reused') end
+if c[4] and not at then -- @used-code
+  if call('EXISTS', K('session:', c[4])) == 1 then -- @closes-on-reuse
+    close_logins(id, { c[4] }, call('ZCARD', all), 'code_reused')
+  end
   return {}
 end
-if not at then
+if not at then -- @same-login
   at = RAW
-  call('HSET', code, 'session', ARGV[1])
+  call('HSET', code, 'session', ARGV[1]) -- @marks-code
   call('ZREMRANGEBYSCORE', all, '-inf', F(now - LIFE))
   local open = call('ZCARD', all)
   if open >= MOST then open = close_logins(id, call('ZRANGE', all, 0, open - MOST), open, 'too_many') end

@@ -12,7 +12,7 @@ local function load_call(tid, cid) return pick(K('hold:', tid .. ':' .. cid), un
 local function unlist_call(tid, cid, h)
   call('ZREM', K('holds'), tid .. ':' .. cid)
   call('ZREM', K('calls:', tid), cid)
-  if h.ext == '1' and call('ZREM', K('inflight:', tid), cid) == 1 then requeue_after_calls(tid) end
+  if h.ext == '1' and call('ZREM', K('inflight:', tid), cid) == 1 then requeue_after_calls(tid) end -- @frees-after-call
 end
 
 local function emit_call(tid, h, cid, outcome, cost_t, cost_u, detail, correction)
@@ -38,14 +38,14 @@ end
 local function settle(tid, cid, h, outcome, cost_t, cost_u, detail)
   local e = envelope(tid)
   local held_t, held_u = num(h.need_t), num(h.need_u)
-  if outcome == 'uncertain' then cost_t, cost_u = held_t, held_u end
-  if outcome == 'undispatched' then cost_t, cost_u = 0, 0 end
+  if outcome == 'uncertain' then cost_t, cost_u = held_t, held_u end -- @charges-uncertain
+  if outcome == 'undispatched' then cost_t, cost_u = 0, 0 end -- @undispatched-is-free
   unlist_call(tid, cid, h)
   h.state, h.outcome, h.cost_t, h.cost_u = 'settled', outcome, F(cost_t), F(cost_u)
   put(h, 'state', h.state, 'outcome', outcome, 'cost_t', h.cost_t, 'cost_u', h.cost_u)
   call('PEXPIRE', h[1], F(DAY))
   emit_call(tid, h, cid, outcome, cost_t, cost_u, detail)
-  add_amount(e, 'held', -held_t, -held_u)
+  add_amount(e, 'held', -held_t, -held_u) -- @frees-held
   add_total('held_t', -held_t)
   add_total('held_u', -held_u)
   -- whatever was there before this was counted
@@ -62,7 +62,7 @@ end
 
 -- correct_call books a true figure where nobody knew one, up or down.
 local function correct_call(tid, cid, h, outcome, cost_t, cost_u, detail)
-  local more_t, more_u = cost_t - num(h.cost_t), cost_u - num(h.cost_u)
+  local more_t, more_u = cost_t - num(h.cost_t), cost_u - num(h.cost_u) -- @corrects-difference
   h.outcome, h.cost_t, h.cost_u = outcome, F(cost_t), F(cost_u)
   put(h, 'outcome', outcome, 'cost_t', h.cost_t, 'cost_u', h.cost_u)
   emit_call(tid, h, cid, outcome, cost_t, cost_u, detail, true)

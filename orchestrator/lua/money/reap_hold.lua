@@ -8,7 +8,7 @@ local due = call('ZRANGEBYSCORE', K('holds'), '-inf', NOW, 'LIMIT', 0, ARGV[1])
 for _, id in ipairs(due) do
   local tid, cid = string.match(id, '^([^:]+):(.*)$')
   local h = load_call(tid, cid)
-  if h.state == 'open' then
+  if h.state == 'open' then -- @settles-overdue
     settle(tid, cid, h, 'uncertain', 0, 0, 'not settled in time')
   else
     remove_stale_entry('hold_extra', K('holds'), id)

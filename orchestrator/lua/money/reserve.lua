@@ -38,32 +38,32 @@ local function exceeded()
   save()
 end
 
-if h.state and h.hash ~= hash then return refuse('idempotency_conflict') end
+if h.state and h.hash ~= hash then return refuse('idempotency_conflict') end -- @same-arguments
 if h.state == 'open' then
-  if h.nonce ~= nonce then return refuse('call_in_progress') end
+  if h.nonce ~= nonce then return refuse('call_in_progress') end -- @call-in-progress
   return answer()
-elseif h.state and h.outcome == 'uncertain' then
+elseif h.state and h.outcome == 'uncertain' then -- @repeats-uncertain
   return refuse('state_conflict.call_uncertain', 'call', cid, 'outcome', 'uncertain')
-elseif h.state and h.outcome ~= 'undispatched' then
+elseif h.state and h.outcome ~= 'undispatched' then -- @repeats-settled
   local result = call('GET', K('result:', tid .. ':' .. cid))
   if not result then return refuse('state_conflict.result_not_kept', 'call', cid, 'outcome', h.outcome) end
   return answer(result, { num(h.cost_t), num(h.cost_u) })
 end
 
-if paused ~= '' then return refuse('paused') end
+if paused ~= '' then return refuse('paused') end -- @reserves-none-paused
 local window = num(r.window)
 local margin = window < 10000 and 500 or math.max(window / 10, 2000)
 if external and now >= deadline - margin then return refuse('lease_ending', 'ttl', F(deadline - now)) end
 local root = root_of(tid, t)
 local calls, answers, bytes, slots = count_kept_calls(root)
-local no = check_quota('open_calls', num(ARGV[19]), call('ZCARD', K('calls:', tid)), 1)
+local no = check_quota('open_calls', num(ARGV[19]), call('ZCARD', K('calls:', tid)), 1) -- @bounds-open-calls
   or check_quota('calls', num(ARGV[16]), calls, 1)
-if not no and ARGV[14] == '1' then
+if not no and ARGV[14] == '1' then -- @bounds-answers
   no = check_quota('kept_answers', num(ARGV[17]), answers, 1)
     or check_quota('kept_answer_bytes', num(ARGV[18]), bytes, 1)
 end
 if no then return no end
-no = check_funds(tid, need_t, need_u)
+no = check_funds(tid, need_t, need_u) -- @call-is-covered
 if no then
   if ARGV[15] ~= '1' then exceeded() end
   return no
@@ -72,11 +72,11 @@ end
 confirm_lease(tid, r, deadline)
 -- A call that costs is not a loop that anybody has to end: money does.
 put(r, 'active', NOW, 'call', 'paid', 'call_by', cid, 'same', '1')
-add_amount(e, 'available', -need_t, -need_u)
+add_amount(e, 'available', -need_t, -need_u) -- @takes-reserved
 add_amount(e, 'held', need_t, need_u)
 add_total('held_t', need_t)
 add_total('held_u', need_u)
-record_kept_call(root, slots, 1, 0, 0)
+record_kept_call(root, slots, 1, 0, 0) -- @counts-calls
 local ends = now + timeout + LINGER
 if h.state then call('DEL', h[1]) end -- it never left: this is another one
 put(known({ h[1] }), 'task', tid, 'run', rid, 'tool', tool, 'nonce', nonce, 'hash', hash, 'need_t', ARGV[9],
@@ -84,5 +84,5 @@ put(known({ h[1] }), 'task', tid, 'run', rid, 'tool', tool, 'nonce', nonce, 'has
   'token', r.token, 'at', RAW)
 call('ZADD', K('holds'), F(ends), tid .. ':' .. cid)
 call('ZADD', K('calls:', tid), F(ends), cid)
-if external then call('ZADD', K('inflight:', tid), F(now + timeout + LAG), cid) end
+if external then call('ZADD', K('inflight:', tid), F(now + timeout + LAG), cid) end -- @external-until
 return answer()

@@ -12,11 +12,13 @@ local id, by, key, body, t, u, reason = envelope_id(ARGV[1]), ARGV[2], ARGV[3], 
   ARGV[7]
 local was, err = find_request(key, body)
 if err then return err end
-if was then return envelope(was).parent and envelope_view(was) or refuse_no_envelope(was, ARGV[8]) end
+if was then return envelope(was).parent and envelope_view(was) or refuse_no_envelope(was, ARGV[8]) end -- @tops-up-once
 if ARGV[8] ~= '' and id == 'house:' .. today() then day_envelope(ARGV[8]) end
 local e = envelope(id)
 if not e.parent then return refuse_no_envelope(id, ARGV[8]) end
-if e.closed == '1' then return refuse('task_closed', 'state', call('HGET', K('task:', id), 'state') or 'closed') end
+if e.closed == '1' then -- @open-envelope
+  return refuse('task_closed', 'state', call('HGET', K('task:', id), 'state') or 'closed')
+end
 
 -- The way up, without the house; payer is the house, or ''.
 local above, payer = {}, e.parent
@@ -38,7 +40,7 @@ if payer ~= '' then
   add_amount(h, 'carved', t, u)
 end
 
-for _, p in ipairs(above) do
+for _, p in ipairs(above) do -- @tops-up-above
   for _, column in ipairs({ 'granted', 'carved', 'envelope' }) do add_amount(p, column, t, u) end
 end
 local before = amount_json(free_amount(e))

@@ -18,8 +18,8 @@ local tid, rid, source = ARGV[1], ARGV[2], ARGV[5]
 local r, err = authenticate_run(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
 local t, e = pick(K('task:', tid), 'state', 'run', 'root'), envelope(tid)
-local unverified = (t.state == 'cancelled' or cancelled_ancestor(t)) and 'task_cancelled'
-  or t.run ~= rid and 'superseded' or key_ended_leases(r.key) and 'key_revoked'
+local unverified = (t.state == 'cancelled' or cancelled_ancestor(t)) and 'task_cancelled' -- @charges-no-cancelled
+  or t.run ~= rid and 'superseded' or key_ended_leases(r.key) and 'key_revoked' -- @charges-no-superseded
 
 local totals = K('usage:', ARGV[7] == 'session' and tid .. ':session' or rid)
 local session = source .. ' ' .. ARGV[6]
@@ -27,7 +27,7 @@ local was = call('HGET', totals, session)
 if unverified then
   -- The total of a session is the holder's, so it is looked at and left alone.
   local shared = was
-  totals, session = K('usage:', rid), 'unverified ' .. session
+  totals, session = K('usage:', rid), 'unverified ' .. session -- @total-of-run
   was = call('HGET', totals, session) or shared
 end
 if not was and call('HLEN', totals) >= SESSIONS then
@@ -39,14 +39,16 @@ local total_t, total_u = math.max(was_t, num(ARGV[8])), math.max(was_u, num(ARGV
 
 -- bounded is how much of a report counts: ten times what the task was granted
 -- or, where that is nothing, ten times the default envelope.
-local function bounded(more, granted, default) return math.min(more, 10 * (granted > 0 and granted or default)) end
+local function bounded(more, granted, default)
+  return math.min(more, 10 * (granted > 0 and granted or default)) -- @bounds-report
+end
 local more_t = bounded(total_t - was_t, num(e.envelope_t), 1000000)
 local more_u = bounded(total_u - was_u, num(e.envelope_u), 1000000000)
 
 -- A session may have begun in an earlier run, and so may what it is charged for.
 local of = ARGV[7] == 'session' and not unverified and e or r
 local owed_t = math.max(0, num(of.reported_t) + more_t - num(of.llm_t) - num(of.charged_t))
-local owed_u = math.max(0, num(of.reported_u) + more_u - num(of.llm_u) - num(of.charged_u))
+local owed_u = math.max(0, num(of.reported_u) + more_u - num(of.llm_u) - num(of.charged_u)) -- @owes-difference
 
 -- room is what can still be charged, in one dimension. An open envelope pays
 -- with what is available. A closed one has given the rest back; it is charged
@@ -54,9 +56,9 @@ local owed_u = math.max(0, num(of.reported_u) + more_u - num(of.llm_u) - num(of.
 -- still open above them pays with no more than it has available.
 local function room(dim)
   local id, p = tid, e
-  local left = e.closed == '1' and math.huge or num(e['available_' .. dim])
+  local left = e.closed == '1' and math.huge or num(e['available_' .. dim]) -- @pays-late
   while p and p.closed == '1' do
-    left = math.min(left, math.max(0, num(p['available_' .. dim])) +
+    left = math.min(left, math.max(0, num(p['available_' .. dim])) + -- @pays-from-above
       math.max(0, num(p['envelope_' .. dim]) - num(p['granted_' .. dim])))
     id = p.parent
     p = id ~= '' and envelope(id)
@@ -66,9 +68,11 @@ local function room(dim)
 end
 -- A run that has given its task back does not lock the envelope of the next holder.
 local waits = t.state == 'queued' or t.state == 'handoff'
-local into = (unverified or waits) and r or e
-local was_rest_t, was_rest_u = into == e and num(e.unverified_t) or 0, into == e and num(e.unverified_u) or 0
-local cost_t, cost_u = math.min(owed_t + was_rest_t, room('t')), math.min(owed_u + was_rest_u, room('u'))
+local into = (unverified or waits) and r or e -- @locks-own-run
+local was_rest_t = into == e and num(e.unverified_t) or 0
+local was_rest_u = into == e and num(e.unverified_u) or 0 -- @owes-unverified
+local cost_t = math.min(owed_t + was_rest_t, room('t'))
+local cost_u = math.min(owed_u + was_rest_u, room('u')) -- @charges-up-to-grant
 local rest_t, rest_u = owed_t - cost_t, owed_u - cost_u -- negative if more is charged than was owed
 if num(into.unverified_t) + rest_t > MOST_T then
   return refuse('validation_failed', 'field', '/tokens', 'limit', F(MOST_T))
@@ -103,7 +107,7 @@ local more_rest = more_rest_t > 0 or more_rest_u > 0
 if rest_t ~= 0 or rest_u ~= 0 then
   local reason = more_rest and (unverified or 'over_envelope') or 'charged_since'
   local first = more_rest and num(into.unverified_t) == 0 and num(into.unverified_u) == 0
-  add_amount(into, 'unverified', rest_t, rest_u)
+  add_amount(into, 'unverified', rest_t, rest_u) -- @adds-unverified
   if more_rest then
     add_total('unverified_t', more_rest_t)
     add_total('unverified_u', more_rest_u)

@@ -14,7 +14,7 @@ local function void_reason(r)
   if key_ended_leases(r.key) then return 'key_revoked' end
   if num(r.incarnation) == 0 then return nil end
   local a = pick(K('agent:', r.agent), 'status', 'incarnation')
-  if a.incarnation == r.incarnation and not GONE[a.status] then return nil end
+  if a.incarnation == r.incarnation and not GONE[a.status] then return nil end -- @same-registration
   return a.status == 'deregistered' and 'agent_deregistered' or 'agent_dead'
 end
 
@@ -27,8 +27,8 @@ end
 -- judge_at is that instant, in store time. Silence as long as a threshold is
 -- still fine, one millisecond more is not.
 local function judge_at(a)
-  if a.status == 'active' then return num(a.beat_at) + num(a.unhealthy) * 1000 + 1 end
-  local silent = num(a.beat_at) + num(a.dead) * 1000 + 1
+  if a.status == 'active' then return num(a.beat_at) + num(a.unhealthy) * 1000 + 1 end -- @unhealthy-at
+  local silent = num(a.beat_at) + num(a.dead) * 1000 + 1 -- @dead-at
   return a.status == 'draining' and math.min(silent, num(a.drain_due)) or silent
 end
 
@@ -38,14 +38,14 @@ local function schedule_judgement(id, a) call('ZADD', K('silence'), F(judge_at(a
 -- status of the agent is out of date, it refuses everybody, and its second result is true.
 local function check_allowed(a, by, operator)
   if not a.status then return refuse('not_found', 'kind', 'agent') end
-  if a.owner ~= by and operator ~= '1' then return refuse('forbidden', 'kind', 'agent') end
-  if not GONE[a.status] and now >= judge_at(a) then return refuse('judge_due'), true end
+  if a.owner ~= by and operator ~= '1' then return refuse('forbidden', 'kind', 'agent') end -- @own-agent
+  if not GONE[a.status] and now >= judge_at(a) then return refuse('judge_due'), true end -- @judged-first
 end
 
 -- check_superseded is the refusal of a process whose registration was followed by
 -- another one, check_gone that of an agent that no longer participates as well.
 local function check_superseded(a, incarnation)
-  if num(incarnation) > 0 and num(incarnation) < num(a.incarnation) then
+  if num(incarnation) > 0 and num(incarnation) < num(a.incarnation) then -- @newest-process
     return refuse('agent_gone', 'status', a.status, 'reason', a.reason, 'incarnation', a.incarnation)
   end
 end
@@ -60,7 +60,7 @@ end
 local function check_version(a, first)
   if not ARGV[first] then return nil end
   for i = first, #ARGV do
-    if ARGV[i] == a.version then return nil end
+    if ARGV[i] == a.version then return nil end -- @same-version
   end
   return refuse('version_conflict', 'presented', ARGV[first], 'current', a.version)
 end
@@ -68,13 +68,13 @@ end
 -- actor_name is how the log names who acts for an agent: an operator by the key, also
 -- by the one that registered the agent, and the agent itself by its own id.
 local function actor_name(id, a, by, operator)
-  local itself = a.owner == by and operator ~= '1'
+  local itself = a.owner == by and operator ~= '1' -- @acts-itself
   set_actor_is_agent(itself)
   return itself and id or by
 end
 
 local function move_roster(id, role, from, to)
-  call('ZREM', K('roster:', from), id)
+  call('ZREM', K('roster:', from), id) -- @leaves-roster
   call('ZREM', K('roster:', from .. '|' .. role), id)
   if to then
     call('ZADD', K('roster:', to), '0', id)
@@ -89,7 +89,7 @@ local function set_agent_status(id, a, to, reason, actor)
   put(a, 'status', to, 'reason', reason, 'version', a.version)
   move_roster(id, a.role, from, to)
   if GONE[to] then
-    call('ZREM', K('silence'), id)
+    call('ZREM', K('silence'), id) -- @leaves-silence
     call('ZADD', K('gone'), NOW, id)
   end
   emit('agent.lifecycle', { agent = id, actor = actor, reason = reason },

@@ -18,7 +18,7 @@ end
 local function warn_budget(id, e)
   for _, dim in ipairs({ 'u', 't' }) do
     local percent, field = spent_percent(e, dim), 'warned_' .. dim
-    if percent > num(e[field]) then
+    if percent > num(e[field]) then -- @warns-once
       e[field] = F(percent)
       put(e, field, e[field])
       local show = dim == 'u' and dollars or F
@@ -54,11 +54,11 @@ local function charge(id, e, run, held_t, held_u, cost_t, cost_u, ...)
   local late = e.closed == '1'
   add_ledger_row(id, 'run', run, 'cost_t', F(cost_t), 'cost_u', F(cost_u), 'late', late and '1' or '0', ...)
   add_amount(e, 'spent', cost_t, cost_u)
-  if cost_t ~= 0 or cost_u ~= 0 then add_total_spent(e, cost_t, cost_u) end
+  if cost_t ~= 0 or cost_u ~= 0 then add_total_spent(e, cost_t, cost_u) end -- @sums-spent
   add_total(cost_t < 0 and 'returned_t' or 'spent_t', math.abs(cost_t))
   add_total(cost_u < 0 and 'returned_u' or 'spent_u', math.abs(cost_u))
   add_amount(e, 'available', held_t - cost_t, held_u - cost_u)
-  local payer, p = return_rest(id, e)
+  local payer, p = return_rest(id, e) -- @passes-rest-on
   local over_t, over_u = cost_t > held_t and num(p.available_t) < 0, cost_u > held_u and num(p.available_u) < 0
   local facts = '{"envelope":' .. quote(payer) .. ',"cost":' .. amount_json(cost_t, cost_u) ..
     ',"reserved":' .. amount_json(held_t, held_u)

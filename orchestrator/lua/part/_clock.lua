@@ -10,18 +10,20 @@ do
   if newer then return newer end
   -- A server can become another one under a connection that is open, and a call
   -- can be on its way when a connection is made again: so this is asked here.
-  if not same_server(m[8]) then return refuse('store_changed') end
+  if not same_server(m[8]) then return refuse('store_changed') end -- @asks-server
   -- Store time never leaps: a step of the server's clock back counts as
   -- nothing, a step forward as one second at most. It is written every 100 ms,
   -- so after a step back it may stand where it stood up to 100 ms before. The
   -- format is written with it, for a store that an earlier version has begun.
   local store, d = num(m[1]), server - num(m[2])
-  if d < 0 then
-    call('HSET', META, 'raw', F(server)) -- @writes-time
+  if d < 0 then -- @time-goes-back
+    call('HSET', META, 'raw', F(server)) -- writes time
   else
-    if d > 1000 then d = 1000 end
+    if d > 1000 then d = 1000 end -- @time-leaps
     store = store + d
-    if d >= 100 then call('HSET', META, 'now', F(store), 'raw', F(server), 'format', F(FORMAT)) end -- @writes-time
+    if d >= 100 then -- @keeps-time
+      call('HSET', META, 'now', F(store), 'raw', F(server), 'format', F(FORMAT)) -- writes time
+    end
   end
   set_time(store, server)
   floor = num(m[3])

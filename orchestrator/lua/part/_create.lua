@@ -35,7 +35,7 @@ local function attach_to_parent(t, s)
   -- What replaces a subtask is not one more.
   if s.fixes == '' and s.retries == '' then put(p, 'delegated', F(num(p.delegated) + 1)) end
   call('HINCRBY', K('tree:', t.root), 'open', 1)
-  call('HINCRBY', K('tree:', t.root), 'made', 1)
+  call('HINCRBY', K('tree:', t.root), 'made', 1) -- @counts-subtasks
 end
 
 -- with_trace gives the spec of a task that repairs another the trace of that one,

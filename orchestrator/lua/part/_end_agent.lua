@@ -18,8 +18,8 @@ local function end_agent_leases(id, incarnation, reason, actor, limit)
     local t = load(K('task:', tid))
     local r = t and t.state == 'leased' and pick(K('run:', t.run), 'agent', 'token', 'incarnation', 'key')
     if r and r.agent == id and r.incarnation == incarnation then
-      expire_lease(tid, t, reason == 'agent_dead' and 'agent_dead' or 'released', reason, actor,
-        math.min(dark, num(call('ZSCORE', K('deadlines'), tid))))
+      expire_lease(tid, t, reason == 'agent_dead' and 'agent_dead' or 'released', reason, actor, -- @death-counts
+        math.min(dark, num(call('ZSCORE', K('deadlines'), tid)))) -- @silent-until
     else
       remove_stale_entry('holder_extra', key, tid)
     end
@@ -30,11 +30,11 @@ end
 -- end_agent ends an agent and its leases, limit of them now, the rest as a chore.
 -- It returns how many it ended.
 local function end_agent(id, a, to, reason, cause, actor, limit)
-  set_agent_status(id, a, to, reason, actor)
-  local n = limit > 0 and end_agent_leases(id, a.incarnation, cause, actor, limit) or 0
-  if n == limit and call('ZCARD', leases_key(id, a)) > 0 then
+  set_agent_status(id, a, to, reason, actor) -- @tells-agent-first
+  local n = limit > 0 and end_agent_leases(id, a.incarnation, cause, actor, limit) or 0 -- @then-ends-leases
+  if n == limit and call('ZCARD', leases_key(id, a)) > 0 then -- @ends-all-leases
     -- Nothing else has score 0, so these are found at once and hide nothing.
-    call('ZADD', K('chores'), '0', 'dead:' .. id .. ':' .. a.incarnation .. ':' .. cause)
+    call('ZADD', K('chores'), '0', 'dead:' .. id .. ':' .. a.incarnation .. ':' .. cause) -- @same-cause
   end
   return n
 end

@@ -3,7 +3,7 @@
 local function deregister_if_drained(id, incarnation)
   local a = record(K('agent:', id))
   if a.status == nil then pick(a[1], 'status', 'incarnation') end
-  if a.status == 'draining' and a.incarnation == incarnation and call('ZCARD', leases_key(id, a)) == 0 then
+  if a.status == 'draining' and a.incarnation == incarnation and call('ZCARD', leases_key(id, a)) == 0 then -- @drained
     set_agent_status(id, read_agent(id), 'deregistered', 'drain_completed', 'server')
   end
 end
@@ -13,7 +13,7 @@ end
 -- in the same step, after the word about the lease.
 local function end_lease(tid, rid, state, class, deadline)
   deadline = deadline and F(deadline) or call('ZSCORE', K('deadlines'), tid) or NOW
-  call('ZREM', K('deadlines'), tid)
+  call('ZREM', K('deadlines'), tid) -- @leaves-deadlines
   local r = record(K('run:', rid))
   put(r, 'state', state, 'class', class, 'ended', RAW, 'ended_at', NOW, 'deadline', deadline)
   r.state, r.deadline = state, deadline
@@ -21,7 +21,7 @@ local function end_lease(tid, rid, state, class, deadline)
   if r.incarnation == nil or r.key == nil then pick(r[1], 'agent', 'incarnation', 'key') end
   if r.key and r.key ~= '' then call('ZREM', K('leases-of:', r.key), tid) end
   if num(r.incarnation) > 0 then
-    call('ZREM', K('holder:', r.agent .. ':' .. r.incarnation), tid)
+    call('ZREM', K('holder:', r.agent .. ':' .. r.incarnation), tid) -- @leaves-holder
     local id, incarnation = r.agent, r.incarnation
     defer(function() deregister_if_drained(id, incarnation) end)
   end

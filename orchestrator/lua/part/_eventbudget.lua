@@ -22,7 +22,7 @@ end
 -- does not name it, 'none', or '=' and an id. Only the first exit counts. The
 -- run's events are over when its last event has been written.
 local function record_exit(rid, r, last)
-  if pick(r[1], 'exited').exited == '1' then return end
+  if pick(r[1], 'exited').exited == '1' then return end -- @exit-once
   r.exited = '1'
   if last ~= 'none' and last ~= '' then
     for _, id in ipairs(call('LRANGE', K('told:', rid), 0, 127)) do
@@ -40,7 +40,7 @@ end
 -- event_refusal_code is the code with which an event of a run is counted instead of
 -- written, or nil. newest is the task's token.
 local function event_refusal_code(r, newest, kind, id)
-  if events_over(r) then return 'lease_released' end
+  if events_over(r) then return 'lease_released' end -- @events-are-over
   if kind == 'run.launched' then return nil end -- the log has its first one only
   local place = RESERVED_EVENTS[kind]
   if place and not r[place] then
@@ -48,7 +48,7 @@ local function event_refusal_code(r, newest, kind, id)
     put(r, place, r[place])
     return nil
   end
-  if num(r.token) < num(newest) then return 'stale_fence' end
-  if r.exited == '1' and not string.find(r.last_event or '', '^=') then return 'lease_released' end
+  if num(r.token) < num(newest) then return 'stale_fence' end -- @newest-run-writes
+  if r.exited == '1' and not string.find(r.last_event or '', '^=') then return 'lease_released' end -- @exited
   if not take_event(r) then return 'quota_exceeded' end
 end

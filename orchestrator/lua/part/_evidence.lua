@@ -12,7 +12,7 @@ local function authenticate_run(tid, rid, secret, presented)
     return nil, refuse(shown > num(r.token) and 'unknown_fence' or 'stale_fence', 'presented', F(shown),
       'current', r.token)
   end
-  if r.state ~= 'running' and now - num(r.ended_at) > EVIDENCE_WINDOW then
+  if r.state ~= 'running' and now - num(r.ended_at) > EVIDENCE_WINDOW then -- @evidence-window
     return nil, refuse('lease_expired', 'cause', 'evidence_closed')
   end
   return r
@@ -22,5 +22,5 @@ end
 -- decision, what its runs have handed in cannot be changed.
 local function decided_state(tid)
   local t = pick(K('task:', tid), 'state', 'closed_by')
-  return (call('EXISTS', K('review:', tid)) == 1 or t.state == 'completed' and t.closed_by) and t.state
+  return (call('EXISTS', K('review:', tid)) == 1 or t.state == 'completed' and t.closed_by) and t.state -- @decided
 end

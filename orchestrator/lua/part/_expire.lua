@@ -15,6 +15,6 @@ end
 -- reclaim_deadline tells until when the holder of a void lease may reclaim it; one
 -- whose process has exited will not.
 local function reclaim_deadline(t)
-  if num(t.token) > floor or call('HGET', K('run:', t.run), 'exited') == '1' then return 0 end
+  if num(t.token) > floor or call('HGET', K('run:', t.run), 'exited') == '1' then return 0 end -- @grace-of-process
   return num(call('HGET', META, 'adopted')) + GRACE
 end

@@ -10,27 +10,29 @@ local function fenced(tid, rid, secret, presented, reclaiming)
   local r = known({ K('run:', rid), task = m[1], secret = m[2], token = m[3], tokens = m[4], state = m[5], class = m[6],
     agent = m[7], window = m[8], confirmed = m[9], renewals = m[10], active = m[11], nudge = m[12],
     incarnation = m[13], execs = m[14], key = m[15] })
-  if r.secret ~= secret then return nil, nil, nil, refuse('lease_expired', 'cause', 'unknown') end
-  if r.task ~= tid then return nil, nil, nil, refuse('task_mismatch') end
+  if r.secret ~= secret then return nil, nil, nil, refuse('lease_expired', 'cause', 'unknown') end -- @same-secret
+  if r.task ~= tid then return nil, nil, nil, refuse('task_mismatch') end -- @same-task
   m = call('HMGET', K('task:', tid), 'state', 'token', 'run', 'order', 'review', 'reports', 'root', 'delegated')
   local t = known({ K('task:', tid), state = m[1], token = m[2], run = m[3], order = m[4], review = m[5],
     reports = m[6], root = m[7], delegated = m[8] })
   if not t.state then return nil, nil, nil, refuse('lease_expired', 'cause', 'deleted') end
-  if t.state == 'cancelled' or cancelled_ancestor(t) then return nil, nil, nil, refuse('task_cancelled') end
+  if t.state == 'cancelled' or cancelled_ancestor(t) then -- @cancelled-above
+    return nil, nil, nil, refuse('task_cancelled')
+  end
 
   local current, mine, shown = num(t.token), num(r.token), num(presented)
   -- A void lease may show a token that only the store that was lost has granted.
   if mine <= floor and shown <= floor and r.state == 'running' and t.run == rid then shown = 0 end
   local owner = t.state == 'leased' and t.run or '-'
-  if shown > current then
+  if shown > current then -- @token-known
     return nil, nil, nil, refuse('unknown_fence', 'presented', F(shown), 'current', F(current))
   end
   -- Showing the current token is not a lie; whether this lease has it comes next.
-  if shown > 0 and shown < current and not string.find(r.tokens, ',' .. F(shown) .. ',', 1, true) then
+  if shown > 0 and shown < current and not string.find(r.tokens, ',' .. F(shown) .. ',', 1, true) then -- @own-tokens
     if owner == rid then owner = 'own' end
     return nil, nil, nil, refuse('stale_fence', 'presented', F(shown), 'current', F(current), 'owner', owner)
   end
-  if mine < current then
+  if mine < current then -- @newest-token
     return nil, nil, nil, refuse('stale_fence', 'presented', F(mine), 'current', F(current), 'owner', owner)
   end
 
@@ -38,18 +40,18 @@ local function fenced(tid, rid, secret, presented, reclaiming)
     return nil, nil, nil, refuse('lease_expired', 'cause', r.class, 'presented', F(mine), 'current', F(current))
   end
   local deadline = num(call('ZSCORE', K('deadlines'), tid))
-  if r.state ~= 'running' or t.state ~= 'leased' or t.run ~= rid then
+  if r.state ~= 'running' or t.state ~= 'leased' or t.run ~= rid then -- @run-holds
     return nil, nil, nil, refuse('lease_released', 'cause', r.class or r.state, 'state', t.state)
   end
-  if mine <= floor and not reclaiming then
+  if mine <= floor and not reclaiming then -- @above-floor
     return nil, nil, nil, refuse('reclaim_required', 'presented', F(mine), 'current', F(current))
   end
   local lost = void_reason(r)
-  if lost then
+  if lost then -- @holder-lives
     return nil, nil, nil, refuse('lease_expired', 'cause', lost, 'presented', F(mine), 'current', F(current))
   end
   if mine <= floor then return t, r, deadline end
-  if now >= deadline then
+  if now >= deadline then -- @holds-deadline
     return nil, nil, nil, refuse('lease_expired', 'cause', 'time', 'presented', F(mine), 'current', F(current))
   end
   return t, r, deadline
@@ -64,16 +66,16 @@ end
 -- confirm_lease notes that a lease was received; a call that ends it need not.
 local function confirm_lease(tid, r, deadline)
   if r.confirmed == '1' then return end
-  call('ZADD', K('deadlines'), F(confirmed_deadline(r, deadline)), tid)
+  call('ZADD', K('deadlines'), F(confirmed_deadline(r, deadline)), tid) -- @first-call-confirms
   put(r, 'confirmed', '1')
 end
 
 -- repeated_answer finds the answer of a closing verb that this run made before with the
 -- same content: a repeat, which does not hold any more, gets the same answer.
-local function repeated_answer(tid, rid, secret, verb, hash)
+local function repeated_answer(tid, rid, secret, verb, hash) -- @repeats-answer
   local r = call('HMGET', K('run:', rid), 'task', 'secret', 'closed')
-  if r[1] == tid and r[2] == secret and r[3] then
+  if r[1] == tid and r[2] == secret and r[3] then -- @repeat-has-secret
     local was, state = string.match(r[3], '^(%S+) (%S+)$')
-    if was == verb .. ':' .. hash then return state end
+    if was == verb .. ':' .. hash then return state end -- @same-verb
   end
 end

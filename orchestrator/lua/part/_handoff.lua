@@ -7,7 +7,7 @@ end
 
 -- reset_run_count resets the count when a person lets a task run again.
 local function reset_run_count(t)
-  put(t, 'runs_from', t.attempt, 'runs_used', '0')
+  put(t, 'runs_from', t.attempt, 'runs_used', '0') -- @restarts-count
   t.runs_from, t.runs_used = t.attempt, '0'
 end
 
@@ -15,7 +15,7 @@ end
 -- After the last run of the quota a person must decide, not a deadline.
 local function create_handoff(tid, t, rid, kind, body, deadline, policy)
   local hid = 'handoff_' .. string.sub(rid, 5)
-  if policy == 'deny' and exhausted_runs(t) then policy = 'escalate' end
+  if policy == 'deny' and exhausted_runs(t) then policy = 'escalate' end -- @person-after-last-run
   put(record(K('handoff:', hid)), 'task', tid, 'run', rid, 'kind', kind, 'state', 'open', 'created', RAW,
     'body', body, 'deadline', F(deadline), 'policy', policy, 'claimed', '')
   call('ZADD', K('handoffs:', 'open'), RAW, hid)

@@ -1,7 +1,7 @@
 -- Lanes: where queued tasks wait. lane:<lane> holds task ids by score; lanes
 -- holds every lane that is not empty by the score of its head, so a grant
 -- looks at the best lanes first and reads no list.
-local function score(t) return F((9 - num(t.pri)) * 17592186044416 + num(t.order)) end
+local function score(t) return F((9 - num(t.pri)) * 17592186044416 + num(t.order)) end -- @priority-first
 
 -- undelay takes a task out of delayed, where it waited for its turn or, in a
 -- lane, for the end of its pin.
@@ -28,7 +28,7 @@ local function pull(id, t, head)
   call('ZREM', K('lane:', lane), id)
   head = head or call('ZRANGE', K('lane:', lane), 0, 0, 'WITHSCORES')[2]
   if head then
-    call('ZADD', K('lanes'), head, lane)
+    call('ZADD', K('lanes'), head, lane) -- @moves-lane
   else
     call('ZREM', K('lanes'), lane)
   end

@@ -34,7 +34,7 @@ end
 -- free_amount is how much an envelope can still pay. What is unverified is subtracted
 -- from the task's own envelope, and from no other.
 local function free_amount(e)
-  return num(e.available_t) - num(e.unverified_t), num(e.available_u) - num(e.unverified_u)
+  return num(e.available_t) - num(e.unverified_t), num(e.available_u) - num(e.unverified_u) -- @locks-unverified
 end
 
 -- chargeable_unverified is how much of what was reported of an envelope its end charges: what
@@ -53,10 +53,10 @@ local function check_funds(id, t, u, back)
   local have_t, have_u = free_amount(e)
   if back and back.parent == id and back.closed ~= '1' then
     local used_t, used_u = chargeable_unverified(back)
-    have_t, have_u = have_t + num(back.available_t) - used_t, have_u + num(back.available_u) - used_u
+    have_t, have_u = have_t + num(back.available_t) - used_t, have_u + num(back.available_u) - used_u -- @used-of-source
   end
-  local less_t = math.max(0, t - have_t)
-  local less_u = math.max(0, u - have_u)
+  local less_t = math.max(0, t - have_t) -- @covers-tokens
+  local less_u = math.max(0, u - have_u) -- @covers-dollars
   if less_t == 0 and less_u == 0 then return nil end
   local usd = less_u > 0
   return refuse('budget_exceeded', 'envelope', id, 'dimension', usd and 'usd' or 'tokens', 'need', F(usd and u or t),
@@ -72,8 +72,8 @@ local function carve(parent, id, order, t, u)
   for _, column in ipairs({ 'granted', 'available', 'envelope' }) do add_amount(e, column, t, u) end
   if parent == '' then return end
   local p = envelope(parent)
-  add_amount(p, 'available', -t, -u)
-  add_amount(p, 'carved', t, u)
+  add_amount(p, 'available', -t, -u) -- @takes-carved
+  add_amount(p, 'carved', t, u) -- @notes-carved
   call('ZADD', K('children:', parent), order, id)
 end
 
@@ -91,7 +91,7 @@ local function envelope_task(id) return string.match(id, '^task_.*') or '' end
 
 -- add_ledger_row writes a row of the ledger; the event was written just before.
 local function add_ledger_row(id, ...)
-  call('XADD', K('ledger'), meta.seq .. '-0', 'task', id, 'at', RAW, ...)
+  call('XADD', K('ledger'), meta.seq .. '-0', 'task', id, 'at', RAW, ...) -- @writes-ledger
   call('ZADD', K('ledger-of:', id), meta.seq, meta.seq)
 end
 
@@ -100,7 +100,7 @@ end
 local function add_total_spent(e, t, u)
   while e do
     if e.total_u then add_amount(e, 'total', t, u) end
-    e = e.parent and e.parent ~= '' and pick(K('env:', e.parent), unpack(SUMMED))
+    e = e.parent and e.parent ~= '' and pick(K('env:', e.parent), unpack(SUMMED)) -- @sums-above
   end
 end
 
@@ -126,7 +126,7 @@ end
 -- where the rest ends up.
 local function return_rest(id, e)
   while e.closed == '1' do
-    charge_reported(id, e)
+    charge_reported(id, e) -- @charges-reported
     local p = e.parent ~= '' and envelope(e.parent)
     if not (p and p.parent) then break end -- carved from none, or from one that was deleted long ago
     local t, u = num(e.available_t), num(e.available_u)
@@ -149,9 +149,9 @@ end
 local function close_envelope(id)
   local e = envelope(id)
   if not e.parent then return end
-  e.closed = '1'
-  put(e, 'closed', '1')
-  return_rest(id, e)
+  e.closed = '1' -- @closes-envelope
+  put(e, 'closed', '1') -- @stores-closed
+  return_rest(id, e) -- @returns-rest
 end
 
 -- today is the date by the server's clock, UTC.

@@ -16,6 +16,6 @@ end
 local function nudge_for_call(r, name)
   pick(r[1], 'nudge', 'nudge_for')
   if not r.nudge or r.nudge_for ~= '' and r.nudge_for ~= name then return '' end
-  if name ~= '' and r.nudge_for == '' then put(r, 'nudge_for', name) end
-  return r.nudge
+  if name ~= '' and r.nudge_for == '' then put(r, 'nudge_for', name) end -- @nudges-once
+  return r.nudge -- @tells-nudge
 end

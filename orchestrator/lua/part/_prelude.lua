@@ -52,7 +52,7 @@ end
 -- newer_format returns a refusal if a later version has written the store, since
 -- this build could misread it. Otherwise it returns nil.
 local function newer_format(format)
-  if num(format) > FORMAT then return refuse('store_newer', 'format', format, 'known', FORMAT) end
+  if num(format) > FORMAT then return refuse('store_newer', 'format', format, 'known', FORMAT) end -- @known-format
 end
 
 -- A record is a hash that this script looks at, one table for one key: its key
@@ -158,7 +158,7 @@ local AUDITED = {
   ['task.approved'] = 'person', ['task.rejected'] = 'person', ['task.answered'] = 'person',
   ['task.finished'] = 'person', ['handoff.claimed'] = 'person', ['budget.topped_up'] = 'person',
   ['lease.expired'] = 'person', ['lease.released'] = 'person', ['agent.lifecycle'] = 'person',
-  ['agent.command'] = 'person', ['invariant.repaired'] = 'person',
+  ['agent.command'] = 'person', ['invariant.repaired'] = 'person', -- @audits-repair
 }
 
 -- actor_is_agent is true in a script in which an agent acts for itself. The log then
@@ -170,7 +170,8 @@ local function set_actor_is_agent(is) actor_is_agent = is end
 -- is a key.
 local function audited(kind, e)
   local rule = AUDITED[kind]
-  return rule == 'always' or rule == 'person' and not actor_is_agent and string.sub(e.actor or '', 1, 4) == 'key_'
+  return rule == 'always' or rule == 'person'
+    and not actor_is_agent and string.sub(e.actor or '', 1, 4) == 'key_' -- @audits-people
 end
 
 -- emit appends one event; its id is the dense sequence number, so sequence,
@@ -185,7 +186,7 @@ local function emit(kind, e, data, more)
       'reason', e.reason or '', 'top', more or '')
   end
   append('events')
-  if audited(kind, e) then append('audit') end
+  if audited(kind, e) then append('audit') end -- @copies-audit
   call('PUBLISH', K('tail'), seq)
   local figure = activity_figure(kind)
   if figure then count_activity(figure, 1) end
@@ -221,7 +222,7 @@ local TERMINAL = { completed = true, rejected = true, failed = true, cancelled =
 -- with it. A task being created comes from none. A task that ends goes through
 -- close_task instead.
 local function move(id, t, to, ...)
-  if t.state then call('ZREM', K('by-state:', t.state), id) end
+  if t.state then call('ZREM', K('by-state:', t.state), id) end -- @one-state
   call('ZADD', K('by-state:', to), t.order, id)
   if t.state == 'review' then call('ZREM', K('in-review'), id) end
   if to == 'review' then call('ZADD', K('in-review'), RAW, id) end
@@ -246,18 +247,18 @@ end
 
 -- find_request finds the record of a request made before. It returns the recorded
 -- answer, or an error when the same key came with another body.
-local function find_request(key, body)
+local function find_request(key, body) -- @finds-request
   if key == '' then return nil end
   local was = call('GET', K('req:', key))
   if not was then return nil end
-  if string.sub(was, 1, 64) ~= body then return nil, refuse('idempotency_conflict') end
+  if string.sub(was, 1, 64) ~= body then return nil, refuse('idempotency_conflict') end -- @same-body
   return string.sub(was, 66)
 end
 
 -- remember records the answer of a request for ms milliseconds. This is the
 -- life of a record, never of a lease.
 local function remember(key, body, answer, ms)
-  if key ~= '' then call('SET', K('req:', key), body .. ' ' .. answer, 'PX', F(ms)) end
+  if key ~= '' then call('SET', K('req:', key), body .. ' ' .. answer, 'PX', F(ms)) end -- @remembers-request
 end
 local DAY = 86400000
 -- GRACE is how long after an adoption a holder may reclaim its lease, in ms of

@@ -15,7 +15,7 @@ end
 local function process_open_until(run)
   if not run or run == '' then return 0 end
   local r = pick(K('run:', run), 'launched', 'exited', 'deadline')
-  if r.launched == '1' and r.exited ~= '1' then return num(r.deadline) end
+  if r.launched == '1' and r.exited ~= '1' then return num(r.deadline) end -- @waits-for-process
   return 0
 end
 
@@ -55,7 +55,7 @@ local function inherit_calls(t, source)
   for _, of in ipairs(awaited_tasks(source, pick(K('task:', source), 'calls'))) do
     if calls_open_until(of) > now then open[#open + 1] = of end
   end
-  if #open == 0 then return end
+  if #open == 0 then return end -- @waits-for-source
   t.calls = table.concat(open, ' ')
   put(t, 'calls', t.calls)
 end
@@ -67,7 +67,7 @@ end
 local function enqueue(id, t, ready, gate)
   local barrier = process_open_until(gate)
   local calls, caller = awaited_calls_until(id, t)
-  local at = math.max(ready, barrier, calls)
+  local at = math.max(ready, barrier, calls) -- @waits-for-calls
   if t.pin and t.pin ~= '' then
     t.pin_until = F(math.max(at, now) + PIN)
     put(t, 'pin_until', t.pin_until)

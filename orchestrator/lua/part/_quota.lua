@@ -14,8 +14,8 @@ local function stored_by_key(key) return pick(K('kept-by:', key), 'agents', 'byt
 local function add_stored(key, agents, bytes)
   local name = K('kept-by:', key)
   local was = call('HMGET', name, 'agents', 'bytes')
-  local a, b = math.max(0, num(was[1]) + agents), math.max(0, num(was[2]) + bytes)
-  if a > 0 or b > 0 then
+  local a, b = math.max(0, num(was[1]) + agents), math.max(0, num(was[2]) + bytes) -- @counts-from-zero
+  if a > 0 or b > 0 then -- @keeps-counters
     call('HSET', name, 'agents', F(a), 'bytes', F(b))
   else
     call('DEL', name)
@@ -26,7 +26,7 @@ end
 -- slots of two hours of the server's own clock, by which the answers expire.
 local KEPT_SLOT, KEPT_SLOTS = 7200000, 13
 
-local function root_of(tid, t) return t.root or tid end
+local function root_of(tid, t) return t.root or tid end -- @counts-per-tree
 
 -- count_kept_calls returns how many calls and answers of the last day a tree keeps,
 -- the bytes of the answers, and the slots.

@@ -1,6 +1,6 @@
 -- needs: queue handoff close_task
 -- What happens to a task whose run has ended without a result.
-local FAILURE = { crash = true, timeout = true, stalled = true, no_result = true, agent_failed = true,
+local FAILURE = { crash = true, timeout = true, stalled = true, no_result = true, agent_failed = true, -- @a-failure
   lease_expired = true, agent_dead = true } -- @failures
 -- REQUEUED are the failures that are retried without being listed in retry.on.
 local REQUEUED = { agent_failed = true, lease_expired = true, agent_dead = true }
@@ -9,7 +9,7 @@ local function backoff(t, failures)
   if failures <= 1 then return 0 end
   local base = num(t.backoff)
   -- 2^30 seconds is beyond every cap; a larger exponent would only overflow.
-  local d = base * 2 ^ math.min(failures - 2, 30)
+  local d = base * 2 ^ math.min(failures - 2, 30) -- @backoff-doubles
   return math.min(d, math.max(base, 300000))
 end
 
@@ -21,7 +21,7 @@ local function apply_retry_policy(tid, t, rid, class, retryable, final)
   load(t[1])
   local failures, last = num(t.failures), exhausted_runs(t)
   local failed = FAILURE[class]
-  if not failed and not last then
+  if not failed and not last then -- @given-back-again
     move(tid, t, 'queued')
     enqueue(tid, t, 0, rid)
     return 'queued', failures
@@ -32,12 +32,12 @@ local function apply_retry_policy(tid, t, rid, class, retryable, final)
     t.failures = F(failures)
   end
   local again = REQUEUED[class] or string.find(t.retry_on, ',' .. class .. ',', 1, true)
-  if retryable and again and failures < num(t.max_attempts) and not last then
+  if retryable and again and failures < num(t.max_attempts) and not last then -- @tries-again
     move(tid, t, 'queued')
-    enqueue(tid, t, now + backoff(t, failures), rid)
+    enqueue(tid, t, now + backoff(t, failures), rid) -- @backs-off
     return 'queued', failures
   end
-  if failed and t.escalate == 'fail' then
+  if failed and t.escalate == 'fail' then -- @fails-task
     close_task(tid, t, 'failed', 'reason', class)
     return 'failed', failures
   end

@@ -14,7 +14,7 @@ local function fit_envelope(s)
   local e = envelope(s.parent)
   local free_t, free_u = free_amount(e)
   s.tokens = F(math.max(0, math.min(num(s.tokens), free_t)))
-  s.nano = F(math.max(0, math.min(num(s.nano), free_u)))
+  s.nano = F(math.max(0, math.min(num(s.nano), free_u))) -- @repair-fits
 end
 
 -- record_review closes a task in review and makes fix, the task that repairs it.

@@ -10,14 +10,15 @@ local function review_digest(t)
   local result = string.match(r[1] or '', '^complete:(%x+)') or 'none'
   local kept = not r[2] and call('GET', K('evidence:', t.run))
   local changes = r[2] or kept and redis.sha1hex(kept)
-  return result .. '-' .. (changes or 'none') .. '-' .. (r[3] or '0') .. '-' .. (r[4] or '0'), changes and true or false
+  return result .. '-' .. (changes or 'none') .. '-' .. (r[3] or '0') .. '-' .. (r[4] or '0'), -- @digest
+    changes and true or false
 end
 
 -- check_digest refuses a decision whose digest is not the current one. A task without
 -- evidence can be decided without a digest.
 local function check_digest(id, t, presented)
   local current, evidence = review_digest(t)
-  if presented == current or presented == '' and not evidence then return nil end
+  if presented == current or presented == '' and not evidence then return nil end -- @same-digest
   return refuse(presented == '' and 'precondition_required' or 'version_conflict', 'kind', 'review', 'taskId', id,
     'presented', presented, 'current', current)
 end

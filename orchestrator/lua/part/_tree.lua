@@ -22,9 +22,9 @@ local function cancel_task(id, t, by, reason)
   local before = t.state
   if before ~= 'leased' then wake('task ' .. id) end
   if before == 'queued' then
-    dequeue(id, t)
+    dequeue(id, t) -- @cancels-queued
   elseif before == 'leased' then
-    end_lease(id, t.run, 'cancelled', 'cancelled')
+    end_lease(id, t.run, 'cancelled', 'cancelled') -- @cancels-lease
   elseif before == 'handoff' then
     close_handoff(t.handoff, 'cancelled', by, reason)
   end
@@ -51,11 +51,11 @@ local function cancel_below(list, top, by, limit)
         cancel_task(id, t, by, 'cancelled with ' .. top)
         n = n + 1
       end
-      if t and t.delegated then list[#list + 1] = id end
+      if t and t.delegated then list[#list + 1] = id end -- @cancels-deeper
     end
     if through then i = i + 1 end
   end
-  for j = i, #list do call('ZADD', K('chores'), '0', 'cancel:' .. list[j] .. ':' .. top) end
+  for j = i, #list do call('ZADD', K('chores'), '0', 'cancel:' .. list[j] .. ':' .. top) end -- @cancels-rest
   return n
 end
 

@@ -17,18 +17,18 @@ local function answer_handoff(hid, h, t, by, answer, option, input, said)
   call('RPUSH', K('answers:', h.task), hid)
   local was = edited and input_for_event(call('GET', K('edit:', h.task)) or call('GET', K('in:', h.task)) or 'null')
     or ''
-  if edited then call('SET', K('edit:', h.task), input) end
+  if edited then call('SET', K('edit:', h.task), input) end -- @keeps-edit
   close_handoff(hid, 'answered', by, said)
   local r = pick(K('run:', h.run), 'agent', 'incarnation')
   local agent = r.agent
   if h.kind == 'escalation' then
-    put(t, 'failures', '0')
-    t.failures = '0'
+    put(t, 'failures', '0') -- @stores-no-failures
+    t.failures = '0' -- @forgets-failures
   elseif agent and agent ~= '' and (num(r.incarnation) == 0 or takes_tasks(agent)) then
     put(t, 'pin', agent)
-    t.pin = agent
+    t.pin = agent -- @pins-answer
   end
-  if by ~= 'deadline' then reset_run_count(t) end
+  if by ~= 'deadline' then reset_run_count(t) end -- @counts-runs-again
   move(h.task, t, 'queued')
   enqueue(h.task, t, 0, h.run)
   emit('task.answered', { task = h.task, actor = by }, '{"state":"queued","handoffId":' .. quote(hid) ..
@@ -43,6 +43,6 @@ local function load_open_handoff(hid)
   if not h then return nil, nil, refuse('not_found', 'kind', 'hand-off') end
   local t = load(K('task:', h.task))
   if h.state == 'open' and cancelled_ancestor(t) then return nil, nil, refuse_cancelled_tree(t) end
-  if h.state ~= 'open' then return nil, nil, refuse_closed_handoff(h, t) end
+  if h.state ~= 'open' then return nil, nil, refuse_closed_handoff(h, t) end -- @open-handoff
   return h, t
 end

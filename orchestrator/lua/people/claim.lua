@@ -11,7 +11,7 @@ if err then return err end
 if not was then
   local h, _, no = load_open_handoff(hid)
   if no then return no end
-  if h.claimed ~= '' and h.claimed ~= by and ARGV[5] ~= '1' then
+  if h.claimed ~= '' and h.claimed ~= by and ARGV[5] ~= '1' then -- @claimed-by-other
     return refuse_as_second('state_conflict.claimed', h.claimed, 'state', 'claimed', 'at', h.claimed_at or '-',
       'handoffId', hid)
   end

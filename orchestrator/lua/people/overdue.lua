@@ -25,7 +25,7 @@ for _, chore in ipairs(due) do
     local h = load(K('handoff:', hid))
     if h and h.state == 'open' then
       local t = load(K('task:', h.task))
-      if h.policy == 'deny' then
+      if h.policy == 'deny' then -- @denies
         answer_handoff(hid, h, t, 'deadline', '"denied by deadline"', 'null', '', 'denied by deadline')
       else
         if h.policy == 'escalate' then

@@ -18,9 +18,9 @@ local t = load(K('task:', tid))
 if not t then return refuse('not_found', 'kind', 'task') end
 if TERMINAL[t.state] then return refuse_closed_task(tid, t) end
 if cancelled_ancestor(t) then return refuse_cancelled_tree(t) end
-if t.state ~= 'review' then return refuse('state_conflict', 'state', t.state, 'need', 'review') end
+if t.state ~= 'review' then return refuse('state_conflict', 'state', t.state, 'need', 'review') end -- @in-review
 local stale = check_digest(tid, t, ARGV[7])
-if stale then return stale end
+if stale then return stale end -- @person-saw-it
 local fix
 if ARGV[8] == '1' then
   fix = read_spec(9)

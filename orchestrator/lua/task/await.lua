@@ -9,7 +9,7 @@ local tid, rid, id = ARGV[1], ARGV[2], ARGV[5]
 local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
 local c = pick(K('task:', id), 'parent', 'state')
-if c.parent ~= tid then return refuse('not_found', 'kind', 'subtask') end
+if c.parent ~= tid then return refuse('not_found', 'kind', 'subtask') end -- @own-subtask
 confirm_lease(tid, r, deadline)
 local settled = TERMINAL[c.state] or c.state == 'review' or c.state == 'handoff'
 -- Waiting is a sign of life as long as it lasts, and no loop, however often it

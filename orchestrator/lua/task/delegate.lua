@@ -20,7 +20,7 @@ end
 
 local was = pick(K('task:', s.id), 'state', 'parent', 'made')
 if was.state then
-  if was.parent ~= tid or was.made ~= hash then return refuse('idempotency_conflict') end
+  if was.parent ~= tid or was.made ~= hash then return refuse('idempotency_conflict') end -- @same-delegation
   return answer(was.state, nudge_for_call(r, req))
 end
 pick(t[1], 'depth')
@@ -29,7 +29,7 @@ if num(t.delegated) >= num(ARGV[9]) then return refuse('delegation_limit', 'limi
 local no = check_quota('subtasks', num(ARGV[10]), subtasks_in_tree(root_of(tid, t)), 1)
 if no then return no end
 if not lane_available(s.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
-no = check_covered(s)
+no = check_covered(s) -- @carved-is-covered
 if no then return no end
 
 confirm_lease(tid, r, deadline)

@@ -13,11 +13,11 @@ if err then return err end
 if was then return task_view(was) end
 local t = load(K('task:', tid))
 if not t then return refuse('not_found', 'kind', 'task') end
-if t.state == 'completed' then return refuse_closed_task(tid, t) end
+if t.state == 'completed' then return refuse_closed_task(tid, t) end -- @not-completed
 
 -- Two people who want a closed task tried again want it once.
 local repeated = t.anew and pick(K('task:', t.anew), 'state', 'by', 'created')
-if repeated and repeated.state and not TERMINAL[repeated.state] and not cancelled_ancestor(repeated) then
+if repeated and repeated.state and not TERMINAL[repeated.state] and not cancelled_ancestor(repeated) then -- @repeated
   return refuse_as_second('state_conflict.retried', repeated.by, 'state', t.state, 'decision', 'retry',
     'at', repeated.created, 'newTaskId', t.anew)
 end
@@ -25,7 +25,8 @@ end
 if TERMINAL[t.state] then
   if not lane_available(t.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
   local s = { id = new, not_before = '0', labels = t.labels or '', fixes = t.fixes or '', retries = tid, by = by,
-    spec = call('GET', K('spec:', tid)), input = call('GET', K('edit:', tid)) or call('GET', K('in:', tid)) or '',
+    spec = call('GET', K('spec:', tid)),
+    input = call('GET', K('edit:', tid)) or call('GET', K('in:', tid)) or '', -- @repeats-edit
     house = ARGV[7] }
   for _, f in ipairs({ 'lane', 'pri', 'window', 'max_attempts', 'backoff', 'retry_on', 'escalate', 'review',
       'role' }) do
@@ -40,7 +41,7 @@ if TERMINAL[t.state] then
     ',"reason":' .. quote(reason) .. ',"before":{"newTaskId":' .. (t.anew and quote(t.anew) or 'null') ..
     '},"after":{"newTaskId":' .. quote(new) .. '}}')
   put(t, 'anew', new)
-  create_task(s, last_open_run(t), ',"retries":' .. quote(tid))
+  create_task(s, last_open_run(t), ',"retries":' .. quote(tid)) -- @repeat-waits
   local said = answers_of(tid)
   if #said > 0 then call('RPUSH', K('answers:', new), unpack(said)) end
   remember(key, body, new, DAY)
@@ -55,7 +56,7 @@ end
 close_handoff(t.handoff, 'answered', by, reason)
 put(t, 'failures', '0')
 t.failures = '0'
-reset_run_count(t)
+reset_run_count(t) -- @retry-counts-again
 move(tid, t, 'queued')
 enqueue(tid, t, 0, t.run)
 emit('task.retried', { task = tid, actor = by }, '{"state":"queued","failures":0,"reason":' .. quote(reason) ..

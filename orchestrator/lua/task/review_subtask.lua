@@ -21,15 +21,15 @@ if c.state ~= 'review' then
   if TERMINAL[c.state] then return refuse_closed_task(id, c) end
   return refuse('state_conflict', 'state', c.state, 'need', 'review')
 end
-if c.review ~= 'parent' then return refuse('forbidden', 'kind', 'review') end
+if c.review ~= 'parent' then return refuse('forbidden', 'kind', 'review') end -- @parent-may-review
 local stale = check_digest(id, c, ARGV[11])
-if stale then return stale end
+if stale then return stale end -- @parent-saw-it
 local fix
 if decision == 'reject' then
   fix = read_spec(12)
   fix.parent = tid
   local no = check_quota('subtasks', num(ARGV[10]), subtasks_in_tree(root_of(tid, t)), 1)
-  if no then return no end
+  if no then return no end -- @repair-refused
   if not lane_available(fix.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
 end
 

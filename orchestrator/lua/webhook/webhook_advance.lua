@@ -16,7 +16,7 @@ local id, claim, from, to, outcome, status, why = ARGV[1], ARGV[2], ARGV[3], ARG
 local w = load(K('webhook:', id))
 if not w then return refuse('not_found', 'kind', 'webhook') end
 local step = table.concat({ claim, from, to, outcome }, ' ')
-if w.step == step then return w.state end
+if w.step == step then return w.state end -- @same-step
 if w.claim ~= claim or w.cursor ~= from then
   return refuse('state_conflict.webhook_claim_over', 'kind', 'webhook', 'cause', 'claim_over')
 end

@@ -20,7 +20,7 @@ local function waiting()
   end
 end
 
-local id = claimed()
+local id = claimed() -- @claims-again
 if not id then
   id = waiting()
   if not id then

@@ -76,7 +76,7 @@ func huntByTest(t *testing.T, bug *kit.ScriptPatch) kit.Verdict {
 	var changes kit.LuaChanges
 	for _, m := range allMutants() {
 		if m.name == bug.Name {
-			changes, err = m.plant(luaTexts(t))
+			changes, err = m.plant(kit.LuaTexts(t))
 			kit.OK(t, err)
 		}
 	}

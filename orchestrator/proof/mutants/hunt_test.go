@@ -1,11 +1,12 @@
 package mutants
 
 import (
-	"cmp"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,13 +27,7 @@ import (
 // the model test or the linearizability test. One that survives shows a
 // promise that nothing looks after.
 
-// edit replaces a piece of a Lua file. The old text must be there exactly
-// once, so the table cannot rot while the scripts move on.
-type edit struct {
-	file string
-	old  string
-	new  string
-}
+type edit = kit.MarkedLine
 
 // allMutants are the planted bugs of all tables.
 func allMutants() []mutant {
@@ -52,19 +47,9 @@ type mutant struct {
 
 // plant returns the changes that put the bug into the source of a script.
 func (m mutant) plant(files map[string]string) (kit.LuaChanges, error) {
-	changed := map[string]string{}
-	for _, e := range m.edits {
-		text := cmp.Or(changed[e.file], files[e.file])
-		if n := strings.Count(text, e.old); n != 1 {
-			return nil,
-				fmt.Errorf("%s: %s.lua has this %d times, not once:\n%s\nThe script has moved on: plant the bug again",
-					m.name, e.file, n, e.old)
-		}
-		changed[e.file] = strings.Replace(text, e.old, e.new, 1)
-	}
-	var changes kit.LuaChanges
-	for file, text := range changed {
-		changes = append(changes, kit.LuaChange{Old: files[file], New: text})
+	changes, err := kit.PlantMarked(files, m.edits...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", m.name, err)
 	}
 	return changes, nil
 }
@@ -72,7 +57,7 @@ func (m mutant) plant(files map[string]string) (kit.LuaChanges, error) {
 // compileMutants plants every bug of the table, or says which do not fit any more.
 func compileMutants(t *testing.T) map[string]*kit.ScriptPatch {
 	t.Helper()
-	files, plants := luaTexts(t), map[string]*kit.ScriptPatch{}
+	files, plants := kit.LuaTexts(t), map[string]*kit.ScriptPatch{}
 	for _, m := range allMutants() {
 		changes, err := m.plant(files)
 		if err != nil {
@@ -89,14 +74,24 @@ func compileMutants(t *testing.T) map[string]*kit.ScriptPatch {
 	return plants
 }
 
-// luaTexts is the text of every Lua file by its name.
-func luaTexts(t *testing.T) map[string]string {
-	t.Helper()
-	files := map[string]string{}
-	for _, f := range kit.LuaSources(t) {
-		files[f.Name] = f.Text
+// Every mark of the scripts names one line, and a planted bug of some suite uses it.
+func TestEveryMarkIsUsed(t *testing.T) {
+	paths, err := filepath.Glob("../*/*.go")
+	kit.OK(t, err)
+	var suites strings.Builder
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		kit.OK(t, err)
+		suites.Write(text)
 	}
-	return files
+	for name, n := range kit.Marks(kit.LuaTexts(t)) {
+		if n != 1 {
+			t.Errorf("%d lines of Lua are marked @%s, want 1", n, name)
+		}
+		if !strings.Contains(suites.String(), strconv.Quote(name)) {
+			t.Errorf("no planted bug uses the mark @%s", name)
+		}
+	}
 }
 
 // The table keeps up with the scripts.
@@ -104,11 +99,15 @@ func TestPlantedBugsFit(t *testing.T) {
 	if n := len(compileMutants(t)); n < 25 {
 		t.Errorf("only %d planted bugs", n)
 	}
-	files := map[string]string{"verb": "a\nb\na\n"}
-	for _, e := range []edit{{"verb", "c", "d"}, {"verb", "a", "d"}, {"other", "a", "d"}} {
+	files := map[string]string{"verb": "a -- @once\nb\nc -- @twice\n", "_part": "c -- @twice\n"}
+	for _, e := range []edit{{"never", "d"}, {"twice", "d"}, {"once", "a"}} {
 		if _, err := (mutant{"wrong", []edit{e}}).plant(files); err == nil {
-			t.Errorf("an edit of %q fits a text that does not have it once", e.old)
+			t.Errorf("%+v fits where it does not", e)
 		}
+	}
+	if got, err := (mutant{"right", []edit{{"once", "d"}}}).plant(files); err != nil || len(got) != 1 ||
+		got[0].New != "d\nb\nc -- @twice\n" {
+		t.Errorf("planted %+v: %v", got, err)
 	}
 }
 

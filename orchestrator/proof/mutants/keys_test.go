@@ -2,12 +2,12 @@ package mutants
 
 // keyMutants are the planted bugs of keys and of the format of the store.
 var keyMutants = []mutant{
-	{"a newer store is used", []edit{{"_prelude", "if num(format) > FORMAT then", "if false then"}}},
-	{"a revoked key is granted a lease", []edit{{"_grant", "not key_is_live(arg(14))", "false"}}},
+	{"a newer store is used",
+		[]edit{{"known-format", "if false then return refuse('store_newer', 'format', format, 'known', FORMAT) end"}}},
+	{"a revoked key is granted a lease", []edit{{"key-lives", "local invalid = arg(14) ~= '' and false"}}},
 	{"a revocation leaves the leases",
-		[]edit{{"key_revoke", "if leases == 'ended' and end_key_leases(", "if false and end_key_leases("}}},
-	{"leases that are kept end",
-		[]edit{{"key_revoke", "local leases = ending and 'ended' or kept", "local leases = 'ended'"}}},
+		[]edit{{"revokes-leases", "if false and end_key_leases(ARGV[1], ARGV[2], limit) == limit then"}}},
+	{"leases that are kept end", []edit{{"keeps-leases", "local leases = 'ended'"}}},
 	{"a lease forgets the key that acquired it",
-		[]edit{{"_grant", "'incarnation', incarnation, 'key', with)", "'incarnation', incarnation)"}}},
+		[]edit{{"remembers-key", "'workspace', r.workspace, 'incarnation', incarnation)"}}},
 }

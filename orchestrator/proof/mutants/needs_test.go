@@ -23,16 +23,17 @@ func TestPlantedBugsUseKnownNames(t *testing.T) {
 	}
 	for _, m := range allMutants() {
 		for _, e := range m.edits {
-			changed := strings.Replace(texts[e.file], e.old, e.new, 1)
-			chunk, err := parse.Parse(strings.NewReader(changed), e.file)
+			file, changed, err := kit.ReplaceMarked(texts, e[0], e[1])
+			kit.OK(t, err)
+			chunk, err := parse.Parse(strings.NewReader(changed), file)
 			if err != nil {
 				continue // one of several edits, which make a file together
 			}
-			p, err := gopher.Compile(chunk, e.file)
+			p, err := gopher.Compile(chunk, file)
 			kit.OK(t, err)
 			for _, name := range kit.FreeNames(p) {
 				if !slices.Contains(known, name) {
-					t.Errorf("%s: in %s.lua it uses %s, which no part defines", m.name, e.file, name)
+					t.Errorf("%s: in %s.lua it uses %s, which no part defines", m.name, file, name)
 				}
 			}
 		}

@@ -15,42 +15,46 @@ import (
 // The matrix bites: with each of the guards against a second effect taken out
 // of the scripts, at least one of its cells is not as it should be.
 func TestLostRepliesFindPlantedBugsReal(t *testing.T) {
-	s := rig.Real(t)
+	s, files := rig.Real(t), kit.LuaTexts(t)
 	const never = "\n  if true then return nil end\n"
+	forgets := kit.MarkedLine{"finds-request", "local function find_request(key, body)" + never}
+	everyEventIsNew := kit.MarkedLine{"event-again", "local again = false"}
 	for _, b := range []struct {
-		of      string
-		line    string
-		instead string
+		of   string
+		line kit.MarkedLine
 	}{
-		{"submit", "local function find_request(key, body)", "local function find_request(key, body)" + never},
-		{"grant", "local function find_request(key, body)", "local function find_request(key, body)" + never},
-		{"answer", "local function find_request(key, body)", "local function find_request(key, body)" + never},
-		{"pause", "local function find_request(key, body)", "local function find_request(key, body)" + never},
-		{"review/fix", "if key ~= '' then call('SET', K('req:', key)", "if false then call('SET', K('req:', key)"},
-		{"complete", "local function repeated_answer(tid, rid, secret, verb, hash)",
-			"local function repeated_answer(tid, rid, secret, verb, hash)" + never},
-		{"release/crash", "put(r, 'closed', 'release:'", "put(r, 'other', 'release:'"},
-		{"report", "if id == req then", "if false then"},
-		{"run_log", "string.sub(data, known - offset + 1)", "data"},
-		{"run_exit", "if r.exited == '1' and r.code", "if false and r.code"},
-		{"run_events", "local again = repeated(kind, id)", "local again = false"},
-		{"run_events/timed", "local again = repeated(kind, id)", "local again = false"},
-		{"run_events/stalled", "local again = repeated(kind, id)", "local again = false"},
-		{"report/nudged", "return named{ seq = seq, nudge = nudge_for_call(r, req) }", "return named{ seq = seq }"},
-		{"undeliver", "r.state == 'running' and", ""},
-		{"key_create/known", "if known then", "if false then"},
-		{"key_revoke", "if revoked == '0' then", "if true then"},
-		{"reclaim", "if num(r.token) <= floor then", "if true then"},
-		{"adopt", "return refuse('adopt_lost')", ""},
-		{"webhook_advance/failed", "if w.step == step then", "if false then"},
-		{"webhook_claim", "local id = claimed()", "local id"},
+		{"submit", forgets},
+		{"grant", forgets},
+		{"answer", forgets},
+		{"pause", forgets},
+		{"review/fix", kit.MarkedLine{"remembers-request", ""}},
+		{"complete", kit.MarkedLine{"repeats-answer",
+			"local function repeated_answer(tid, rid, secret, verb, hash)" + never}},
+		{"release/crash", kit.MarkedLine{"closed-release", "put(r, 'other', 'release:' .. ARGV[5] .. ' ' .. state)"}},
+		{"report", kit.MarkedLine{"same-report", "if false then"}},
+		{"run_log", kit.MarkedLine{"fresh-output", "local fresh = data"}},
+		{"run_exit", kit.MarkedLine{"same-exit", ""}},
+		{"run_events", everyEventIsNew},
+		{"run_events/timed", everyEventIsNew},
+		{"run_events/stalled", everyEventIsNew},
+		{"report/nudged", kit.MarkedLine{"repeats-nudge", "return named{ seq = seq }"}},
+		{"undeliver", kit.MarkedLine{"undelivered-only", "if r.task and r.confirmed == '0' then"}},
+		{"key_create/known", kit.MarkedLine{"known-key", ""}},
+		{"key_revoke", kit.MarkedLine{"revokes-once", "if true then"}},
+		{"reclaim", kit.MarkedLine{"reclaims-once", "if true then"}},
+		{"adopt", kit.MarkedLine{"adopt-lost", ""}},
+		{"webhook_advance/failed", kit.MarkedLine{"same-step", ""}},
+		{"webhook_claim", kit.MarkedLine{"claims-again", "local id"}},
 	} {
-		t.Run(b.of+" "+b.line, func(t *testing.T) {
+		t.Run(b.of+" "+b.line[0], func(t *testing.T) {
 			i := slices.IndexFunc(calls.All(), func(c calls.Case) bool { return c.Name == b.of })
-			c, planted := calls.All()[i], false
+			c := calls.All()[i]
+			changes, err := kit.PlantMarked(files, b.line)
+			kit.OK(t, err)
+			planted := false
 			p := calls.Setup{T: t, Store: s, Bug: func(source string) string {
-				planted = planted || strings.Contains(source, b.line)
-				return strings.Replace(source, b.line, b.instead, 1)
+				planted = planted || strings.Contains(source, changes[0].Old)
+				return changes.Apply(source)
 			}}
 			seen := slices.ContainsFunc(calls.Faults,
 				func(m calls.Fault) bool { return runWithFault(p, c, m) != p.Baseline(c, c.ExpectedSteps(m)) })

@@ -24,7 +24,7 @@ func readOnly(source string) string {
 }
 
 // timeWrites are the lines that write store time.
-var timeWrites = regexp.MustCompile(`(?m)^.*-- @writes-time$`)
+var timeWrites = regexp.MustCompile(`(?m)^.*-- writes time$`)
 
 // The scripts listed as readers write nothing on any of their branches: the
 // tour takes every branch, while the server refuses every write of theirs.

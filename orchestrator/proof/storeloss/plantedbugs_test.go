@@ -1,7 +1,6 @@
 package storeloss
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/picket-dev/picket/orchestrator"
@@ -14,24 +13,19 @@ func TestStateLossFindsPlantedBugsReal(t *testing.T) {
 	for _, bug := range []struct {
 		name    string
 		promise string
-		swap    []string // texts and what stands in their place
+		lines   []kit.MarkedLine
 	}{
-		{"no floor", "tokens rise", []string{
-			"math.max(num(t.token), floor) + 1", "num(t.token) + 1",
-			"if mine <= floor and not reclaiming then", "if false then",
-		}},
-		{"void tokens are let in", "no write under a void token",
-			[]string{"if mine <= floor and not reclaiming then", "if false then"}},
-		{"sequence numbers go on from what the store remembers", "no sequence number is used twice", []string{
-			"F(math.max(num(meta.seq), num(ARGV[7])))", "F(num(meta.seq))",
-		}},
-		{"no grace", "the grace is 30 s", []string{"if due and num(due) <= now then", "if due then"}},
-		{"an adoption counts a failure", "what nobody reclaims ends without a failure", []string{
-			"local FAILURE = { ", "local FAILURE = { store_adopted = true, ",
-		}},
+		{"no floor", "tokens rise", []kit.MarkedLine{{"token-rises", "local token = num(t.token) + 1"}, voidTokens}},
+		{"void tokens are let in", "no write under a void token", []kit.MarkedLine{voidTokens}},
+		{"sequence numbers go on from what the store remembers", "no sequence number is used twice",
+			[]kit.MarkedLine{{"numbers-rise", "meta.seq = F(num(meta.seq))"}}},
+		{"no grace", "the grace is 30 s",
+			[]kit.MarkedLine{{"grace-is-over", "if due then return end_void_leases(actor, limit) end"}}},
+		{"an adoption counts a failure", "what nobody reclaims ends without a failure",
+			[]kit.MarkedLine{{"a-failure", "local FAILURE = { store_adopted = true, crash = true, timeout = true, stalled = true, no_result = true, agent_failed = true,"}}},
 	} {
 		t.Run(bug.name, func(t *testing.T) {
-			l := newLossHistory(t, plantEdits(t, bug.swap...))
+			l := newLossHistory(t, plantMarked(t, bug.lines...))
 			l.graces = true
 			cycles := 0
 			for cycles < 60 && l.promises.brokenCount(bug.promise) == 0 {
@@ -49,8 +43,8 @@ func TestStateLossFindsPlantedBugsReal(t *testing.T) {
 // The suite of failovers bites, too: without a floor both sides of a cut give
 // the same tokens.
 func TestFailoverFindsPlantedBugsReal(t *testing.T) {
-	f := newFailoverHistory(t, plantEdits(t, "math.max(num(t.token), floor) + 1", "num(t.token) + 1",
-		"if mine <= floor and not reclaiming then", "if false then"))
+	f := newFailoverHistory(t, plantMarked(t, kit.MarkedLine{"token-rises", "local token = num(t.token) + 1"},
+		voidTokens))
 	for i := 0; i < 20 && f.l.promises.brokenCount("tokens rise") == 0; i++ {
 		f.round(i)
 	}
@@ -60,22 +54,12 @@ func TestFailoverFindsPlantedBugsReal(t *testing.T) {
 	t.Logf("found: %s", f.l.promises.example("tokens rise"))
 }
 
-// plantEdits puts bugs into the scripts of a store: texts, each followed by what
-// stands in its place.
-func plantEdits(t *testing.T, swap ...string) func(*orchestrator.Store) {
-	return func(s *orchestrator.Store) {
-		found := map[string]bool{}
-		kit.Rewrite(s, func(source string) string {
-			for i := 0; i < len(swap); i += 2 {
-				found[swap[i]] = found[swap[i]] || strings.Contains(source, swap[i])
-				source = strings.ReplaceAll(source, swap[i], swap[i+1])
-			}
-			return source
-		})
-		for text, is := range found {
-			if !is {
-				t.Errorf("no script says %q any more, so the bug is planted nowhere", text)
-			}
-		}
-	}
+// voidTokens lets writes in that an adoption has made void.
+var voidTokens = kit.MarkedLine{"above-floor", "if false then"}
+
+// plantMarked puts bugs into the scripts of a store.
+func plantMarked(t *testing.T, lines ...kit.MarkedLine) func(*orchestrator.Store) {
+	changes, err := kit.PlantMarked(kit.LuaTexts(t), lines...)
+	kit.OK(t, err)
+	return func(s *orchestrator.Store) { kit.Rewrite(s, changes.Apply) }
 }
