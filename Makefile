@@ -67,7 +67,7 @@ race: redis ## all tests under the race detector (needs a C compiler)
 
 real: redis ## only the packages with suites on a real Redis, without their in-memory half
 	@command -v redis-server >/dev/null || { echo "no redis-server on PATH" >&2; exit 1; }
-	$(GO) test -count=1 -timeout 12m -skip '/(Virtual|Memory)$$' $(TESTFLAGS) \
+	$(GO) test -count=1 -timeout 12m -skip '/(Virtual|Memory)$$' $(TESTFLAGS) ./orchestrator/proof/... ./orchestrator \
 		$$(grep -rlE 'rig\.Real|exec\.LookPath\("redis-server"\)' --include='*_test.go' --exclude-dir=picketbench . | xargs -n1 dirname | sort -u)
 
 SHOTS ?=

@@ -12,7 +12,7 @@ import (
 
 // What a look of the reaper costs: flat, however many tasks there are.
 //
-//	go test ./orchestrator -run '^$' -bench '^BenchmarkInspect$' -benchtime 200x
+//	go test ./orchestrator/proof/invariants -run '^$' -bench '^BenchmarkInspect$' -benchtime 200x
 func BenchmarkInspect(b *testing.B) {
 	s := rig.Real(b)
 	for _, tasks := range []int{1_000, 10_000, 100_000} {

@@ -11,12 +11,8 @@ import (
 	"github.com/picket-dev/picket/internal/rig"
 )
 
-// The model test: random verbs against the engine and against the rules of
-// model_rules_test.go. After every step both must say the same of every task,
-// run, lane and hand-off, and the invariants must hold.
-//
-// All durations are multiples of half a minute and a check takes less than
-// that, so it never matters how fast the machine is.
+// HalfMinute is the unit of all durations of the model and of the histories. A check
+// takes less, so that it never matters how fast the machine is.
 const HalfMinute = 30_000 // ms
 
 // GivenFlags are those of the command line: asked first before any is set here.
@@ -26,17 +22,17 @@ var GivenFlags = sync.OnceValue(func() map[string]bool {
 	return given
 })
 
-// rapidFlags says how much is tried.
-type rapidFlags struct {
+// RapidFlags says how much is tried.
+type RapidFlags struct {
 	t      *testing.T
 	Checks int
 	Seed   uint64
 }
 
 // NewRapidFlags decides how much is tried, unless the command line says it.
-func NewRapidFlags(t *testing.T) rapidFlags {
+func NewRapidFlags(t *testing.T) RapidFlags {
 	t.Helper()
-	f := rapidFlags{t: t}
+	f := RapidFlags{t: t}
 	usual := map[string]string{
 		"rapid.checks":     fmt.Sprint(rig.Rounds(80, 5000)),
 		"rapid.steps":      "50",
@@ -67,12 +63,12 @@ func NewRapidFlags(t *testing.T) rapidFlags {
 	return f
 }
 
-func (f rapidFlags) get(name string) string { return flag.Lookup(name).Value.String() }
+func (f RapidFlags) get(name string) string { return flag.Lookup(name).Value.String() }
 
-func (f rapidFlags) Set(name, value string) { OK(f.t, flag.Set(name, value)) }
+func (f RapidFlags) Set(name, value string) { OK(f.t, flag.Set(name, value)) }
 
 // Log prints how to repeat what follows.
-func (f rapidFlags) Log() {
+func (f RapidFlags) Log() {
 	f.t.Logf("repeat with: go test ./orchestrator/proof/model -run '^%s$' -rapid.checks=%s -rapid.steps=%s -rapid.seed=%s",
 		f.t.Name(), f.get("rapid.checks"), f.get("rapid.steps"), f.get("rapid.seed"))
 }

@@ -23,9 +23,9 @@ import (
 	"github.com/picket-dev/picket/orchestrator/proof/model"
 )
 
-// The mutation gate: every planted bug of mutants_test.go has to be found by
-// the model test or the linearizability test. One that survives shows a
-// promise that nothing looks after.
+// The mutation gate: an attack, a test of the engine, the model or the linearizability
+// test has to find every planted bug. One that survives shows a promise that nothing
+// tests.
 
 type edit = kit.MarkedLine
 
