@@ -118,8 +118,13 @@ type verdicts map[string]map[string]kit.Verdict
 type phase struct {
 	suite  string
 	rounds int
-	try    func(t *testing.T, bug *kit.ScriptPatch) kit.Verdict
+	try    func(t *testing.T, bug *kit.ScriptPatch, rounds int) kit.Verdict
 	of     []mutant // those that it is shown; all where there are none
+}
+
+// ignoringRounds wraps a suite that rapid's flags bound, or that has one round.
+func ignoringRounds(try func(*testing.T, *kit.ScriptPatch) kit.Verdict) func(*testing.T, *kit.ScriptPatch, int) kit.Verdict {
+	return func(t *testing.T, bug *kit.ScriptPatch, _ int) kit.Verdict { return try(t, bug) }
 }
 
 // shows reports whether a phase is for a mutant.
@@ -136,24 +141,30 @@ func huntPhases(t *testing.T, seed uint64) []phase {
 		return phase{
 			suite:  "model, real store",
 			rounds: n,
-			try:    func(t *testing.T, bug *kit.ScriptPatch) kit.Verdict { return realModel(t, store, bug) },
+			try: ignoringRounds(func(t *testing.T, bug *kit.ScriptPatch) kit.Verdict {
+				return realModel(t, store, bug)
+			}),
 		}
 	}
-	virtual := func(n int) phase { return phase{suite: "model, virtual clock", rounds: n, try: virtualModel} }
+	virtual := func(n int) phase {
+		return phase{suite: "model, virtual clock", rounds: n, try: ignoringRounds(virtualModel)}
+	}
 	races := func(n int) phase {
 		return phase{
 			suite:  "linearizability",
 			rounds: n,
-			try:    func(t *testing.T, bug *kit.ScriptPatch) kit.Verdict { return linear.Hunt(t, store, bug, seed, n) },
+			try: func(t *testing.T, bug *kit.ScriptPatch, rounds int) kit.Verdict {
+				return linear.Hunt(t, store, bug, seed, rounds)
+			},
 		}
 	}
 	attacks := []phase{
-		{"attack, quotas", 1, attacks.AttackPhase(attacks.QuotaAttacks...), quotaMutants},
-		{"attack, run keys", 1, attacks.AttackPhase(attacks.RunKeyAttacks...), runKeyMutants},
-		{"attack, late reports", 1, attacks.AttackPhase(attacks.LateReportAttacks...), lateReportMutants},
-		{"attack, logins", 1, attacks.AttackPhase(attacks.AttackLogins), loginMutants},
-		{"attack, audit log", 1, attacks.AttackPhase(attacks.AttackAudit), auditMutants},
-		{"test of the engine", 1, huntByTest, mutantsWithTest()},
+		{"attack, quotas", 1, ignoringRounds(attacks.AttackPhase(attacks.QuotaAttacks...)), quotaMutants},
+		{"attack, run keys", 1, ignoringRounds(attacks.AttackPhase(attacks.RunKeyAttacks...)), runKeyMutants},
+		{"attack, late reports", 1, ignoringRounds(attacks.AttackPhase(attacks.LateReportAttacks...)), lateReportMutants},
+		{"attack, logins", 1, ignoringRounds(attacks.AttackPhase(attacks.AttackLogins)), loginMutants},
+		{"attack, audit log", 1, ignoringRounds(attacks.AttackPhase(attacks.AttackAudit)), auditMutants},
+		{"test of the engine", 1, ignoringRounds(huntByTest), mutantsWithTest()},
 	}
 	if rig.Soaking() {
 		return append(attacks, live(1000), virtual(200), races(50))
@@ -202,17 +213,20 @@ func TestEveryPlantedBugIsFound(t *testing.T) {
 }
 
 // todaysMutants picks every eighth bug, other ones every day, so that the gate does not
-// take longer than all other suites. A soak plants every one, as does
+// take longer than all other suites. Under the race detector it is every 64th. A soak plants every one, as does
 // PICKET_MUTANTS=FILE, which writes the table there. That all of them still fit
 // is looked at every time.
 func todaysMutants(t *testing.T) []mutant {
-	all, day := allMutants(), time.Now().UTC().YearDay()
+	all, day, share := allMutants(), time.Now().UTC().YearDay(), 8
+	if rig.Race {
+		share = 64
+	}
 	if rig.Soaking() || os.Getenv("PICKET_MUTANTS") != "" {
 		return all
 	}
 	var some []mutant
 	for i, m := range all {
-		if i%8 == day%8 && !slices.Contains(slowMutants, m.name) {
+		if i%share == day%share && !slices.Contains(slowMutants, m.name) {
 			some = append(some, m)
 		}
 	}
@@ -247,7 +261,7 @@ func hunt(t *testing.T, p phase, prey []mutant, plants map[string]*kit.ScriptPat
 			t.Run(m.name, func(t *testing.T) {
 				t.Parallel()
 				start := time.Now()
-				v := p.try(t, plants[m.name])
+				v := p.try(t, plants[m.name], p.rounds)
 				plants[m.name].Was.Clear()
 				mu.Lock()
 				defer mu.Unlock()
@@ -332,26 +346,28 @@ func TestNoBugIsFoundWhereNoneIsPlanted(t *testing.T) {
 	asItIs := func() *kit.ScriptPatch {
 		return &kit.ScriptPatch{Of: func(source string) string { return source + "\n" }}
 	}
-	survives := func(suite string, rounds int, seed uint64, try func(t *testing.T, bug *kit.ScriptPatch) kit.Verdict) {
+	survives := func(p phase, rounds int, seed uint64) {
 		flags.Set("rapid.checks", fmt.Sprint(rounds))
 		flags.Set("rapid.seed", fmt.Sprint(seed))
-		v := try(t, asItIs())
+		v := p.try(t, asItIs(), rounds)
 		if v.Found {
-			t.Errorf("%s: a bug was found where none was planted (seed %d):\n%s", suite, seed, v.Said)
+			t.Errorf("%s: a bug was found where none was planted (seed %d):\n%s", p.suite, seed, v.Said)
 		}
 		if v.Rounds < rounds {
-			t.Errorf("%s: only %d of %d rounds were tried", suite, v.Rounds, rounds)
+			t.Errorf("%s: only %d of %d rounds were tried", p.suite, v.Rounds, rounds)
 		}
 	}
 	for i, p := range huntPhases(t, huntSeed) {
 		if p.suite != "test of the engine" && p.rounds <= 20 { // where most are found
-			survives(p.suite, (p.rounds+1)/2, huntSeed+uint64(i), p.try)
+			half := (p.rounds + 1) / 2
+			survives(p, rig.Rounds(half, half), huntSeed+uint64(i))
 		}
 	}
-	store := rig.Real(t)
-	survives("model, virtual clock", 10, flags.Seed, virtualModel)
-	survives("model, real store", 10, flags.Seed,
-		func(t *testing.T, bug *kit.ScriptPatch) kit.Verdict { return realModel(t, store, bug) })
-	survives("linearizability", 2, flags.Seed,
-		func(t *testing.T, bug *kit.ScriptPatch) kit.Verdict { return linear.Hunt(t, store, bug, flags.Seed, 2) })
+	fresh := map[string]int{"model, virtual clock": 10, "model, real store": 10, "linearizability": 2}
+	for _, p := range huntPhases(t, flags.Seed) {
+		if n := fresh[p.suite]; n > 0 {
+			survives(p, rig.Rounds(n, n), flags.Seed)
+			delete(fresh, p.suite)
+		}
+	}
 }
