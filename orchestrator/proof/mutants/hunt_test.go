@@ -123,7 +123,9 @@ type phase struct {
 }
 
 // ignoringRounds wraps a suite that rapid's flags bound, or that has one round.
-func ignoringRounds(try func(*testing.T, *kit.ScriptPatch) kit.Verdict) func(*testing.T, *kit.ScriptPatch, int) kit.Verdict {
+func ignoringRounds(
+	try func(*testing.T, *kit.ScriptPatch) kit.Verdict,
+) func(*testing.T, *kit.ScriptPatch, int) kit.Verdict {
 	return func(t *testing.T, bug *kit.ScriptPatch, _ int) kit.Verdict { return try(t, bug) }
 }
 
@@ -161,7 +163,8 @@ func huntPhases(t *testing.T, seed uint64) []phase {
 	attacks := []phase{
 		{"attack, quotas", 1, ignoringRounds(attacks.AttackPhase(attacks.QuotaAttacks...)), quotaMutants},
 		{"attack, run keys", 1, ignoringRounds(attacks.AttackPhase(attacks.RunKeyAttacks...)), runKeyMutants},
-		{"attack, late reports", 1, ignoringRounds(attacks.AttackPhase(attacks.LateReportAttacks...)), lateReportMutants},
+		{"attack, late reports", 1, ignoringRounds(attacks.AttackPhase(attacks.LateReportAttacks...)),
+			lateReportMutants},
 		{"attack, logins", 1, ignoringRounds(attacks.AttackPhase(attacks.AttackLogins)), loginMutants},
 		{"attack, audit log", 1, ignoringRounds(attacks.AttackPhase(attacks.AttackAudit)), auditMutants},
 		{"test of the engine", 1, ignoringRounds(huntByTest), mutantsWithTest()},
