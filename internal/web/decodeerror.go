@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"encoding"
 	"errors"
 	"io"
@@ -58,7 +59,7 @@ func semanticRefusal(e *json.SemanticError) error {
 		return picket.Invalid(field, "Send a whole number without a fraction or exponent.",
 			"%s is not a whole number in range", memberName(field)).WithCause(e)
 	}
-	return picket.Invalid(field, "Send "+want+".", "%s is %s, expected is %s", memberName(field), jsonKind(e.JSONKind),
+	return picket.Invalid(field, "Send "+want+".", "%s is %s, expected is %s", memberName(field), cmp.Or(jsonKinds[e.JSONKind], "not acceptable"),
 		want).WithCause(e)
 }
 
@@ -156,20 +157,15 @@ func wireKind(t reflect.Type) string {
 	return "another kind of value"
 }
 
-func jsonKind(k jsontext.Kind) string {
-	switch k {
-	case 'n':
-		return "null"
-	case 't', 'f':
-		return "true or false"
-	case '"':
-		return "a string"
-	case '0':
-		return "a number"
-	case '{', '}':
-		return "an object"
-	case '[', ']':
-		return "an array"
-	}
-	return "not acceptable"
+// jsonKinds are how a value of each kind is called in a refusal.
+var jsonKinds = map[jsontext.Kind]string{
+	'n': "null",
+	't': "true or false",
+	'f': "true or false",
+	'"': "a string",
+	'0': "a number",
+	'{': "an object",
+	'}': "an object",
+	'[': "an array",
+	']': "an array",
 }

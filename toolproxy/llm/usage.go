@@ -25,36 +25,35 @@ type usageTally struct {
 	usageOnly  bool // the last event told nothing but the usage
 }
 
+// anthropicCounts is a usage as Anthropic reports it. A count that is absent leaves what
+// was reported before.
 type anthropicCounts struct {
-	Input      *int64                    `json:"input_tokens"`
-	Output     *int64                    `json:"output_tokens"`
-	CacheRead  *int64                    `json:"cache_read_input_tokens"`
-	CacheWrite *int64                    `json:"cache_creation_input_tokens"`
-	Kept       cacheCreation             `json:"cache_creation"`
-	Tools      map[string]jsontext.Value `json:"server_tool_use"`
-	Rounds     []anthropicIteration      `json:"iterations"`
+	Input      *int64 `json:"input_tokens"`
+	Output     *int64 `json:"output_tokens"`
+	CacheRead  *int64 `json:"cache_read_input_tokens"`
+	CacheWrite *int64 `json:"cache_creation_input_tokens"`
+	Kept       struct {
+		Hour *int64 `json:"ephemeral_1h_input_tokens"`
+	} `json:"cache_creation"` // how long what was written to the cache is kept there
+	Tools  map[string]jsontext.Value `json:"server_tool_use"`
+	Rounds []struct {
+		Type string `json:"type"`
+		anthropicCounts
+	} `json:"iterations"`
 }
 
-type anthropicIteration struct {
-	Type       string `json:"type"`
-	Input      int64  `json:"input_tokens"`
-	Output     int64  `json:"output_tokens"`
-	CacheRead  int64  `json:"cache_read_input_tokens"`
-	CacheWrite int64  `json:"cache_creation_input_tokens"`
-
-	Kept cacheCreation `json:"cache_creation"`
-}
-
-// cacheCreation is how long what was written to the cache is kept there.
-type cacheCreation struct {
-	Hour *int64 `json:"ephemeral_1h_input_tokens"`
-}
-
-func (k cacheCreation) hour() int64 {
-	if k.Hour == nil {
-		return 0
+func (c *anthropicCounts) setIn(sum *budget.TokenUsage) {
+	for to, from := range map[*int64]*int64{
+		&sum.Input:          c.Input,
+		&sum.Output:         c.Output,
+		&sum.CacheRead:      c.CacheRead,
+		&sum.CacheWrite:     c.CacheWrite,
+		&sum.CacheWriteHour: c.Kept.Hour,
+	} {
+		if from != nil {
+			*to = max(*from, 0)
+		}
 	}
-	return *k.Hour
 }
 
 // anthropicUsage: message_start has the input, each message_delta all that was
@@ -90,36 +89,18 @@ func anthropicUsage(t *usageTally, data jsontext.Value) {
 	if counts == nil {
 		return
 	}
-	for to, from := range map[*int64]*int64{
-		&t.tokens.Input:          counts.Input,
-		&t.tokens.Output:         counts.Output,
-		&t.tokens.CacheRead:      counts.CacheRead,
-		&t.tokens.CacheWrite:     counts.CacheWrite,
-		&t.tokens.CacheWriteHour: counts.Kept.Hour,
-	} {
-		if from != nil {
-			*to = max(*from, 0)
-		}
-	}
+	counts.setIn(&t.tokens)
 	t.uses.setReported(counts.Tools)
-	t.addCompaction(counts.Rounds)
-}
-
-// addCompaction takes what it cost to shorten the conversation: the totals leave it out. Each event
-// contains all rounds so far.
-func (t *usageTally) addCompaction(rounds []anthropicIteration) {
-	if rounds != nil {
+	// The totals leave out what it cost to shorten the conversation. Each event
+	// contains all rounds so far.
+	if counts.Rounds != nil {
 		t.compaction = budget.TokenUsage{}
 	}
-	for _, r := range rounds {
+	for _, r := range counts.Rounds {
 		if r.Type == "compaction" {
-			t.compaction = addTokens(t.compaction, budget.TokenUsage{
-				Input:          r.Input,
-				Output:         r.Output,
-				CacheRead:      r.CacheRead,
-				CacheWrite:     r.CacheWrite,
-				CacheWriteHour: r.Kept.hour(),
-			})
+			var round budget.TokenUsage
+			r.setIn(&round)
+			t.compaction = addTokens(t.compaction, round)
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package mcp
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // sessionTable holds the ids of the MCP sessions that are open here. The zero value is
 // ready.
@@ -91,12 +94,7 @@ func (s *sessionTable) finish(id string) {
 func (s *sessionTable) isFinished(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, f := range s.finished {
-		if f == id {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(s.finished, id)
 }
 
 // goWatch runs f beside, unless wait was called before; wait waits for it. A
