@@ -7,8 +7,8 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// MaxWait is the longest a watch waits; clients of tools give up at a minute.
-const MaxWait = 50 * time.Second
+// maxWait is the longest a watch waits; clients of tools give up at a minute.
+const maxWait = 50 * time.Second
 
 // Backend is what the proxy asks of one namespace of the state of record. Each group
 // of handlers and of tools is handed the part that it needs. Errors that a caller may

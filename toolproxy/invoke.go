@@ -27,7 +27,7 @@ func (p *Proxy) Invoke(ctx context.Context, backend Backend, held picket.LeaseCr
 	answer, err := p.invoke(ctx, Call{Backend: backend, Held: held, Name: name, Args: args, Key: key})
 	var e *estimateError
 	if errors.As(err, &e) {
-		return EncodeJSON(e.Estimate)
+		return EncodeJSON(e.estimate)
 	}
 	return answer, err
 }

@@ -79,7 +79,7 @@ func checkExit(at string, exit picket.Exit, allowed []picket.ExitClass) error {
 // watch answers as soon as the lease has changed, and with nothing when the wait ran
 // out or a newer watch of the same run took its place.
 func (w *leaseWatches) watch(c echo.Context, leases leaser, held picket.LeaseCredential) (any, error) {
-	longest := int64(MaxWait / time.Second)
+	longest := int64(maxWait / time.Second)
 	seconds, err := queryNumber(c.QueryParams(), "waitSeconds", longest, longest)
 	if err != nil {
 		return nil, err

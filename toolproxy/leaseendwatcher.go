@@ -108,7 +108,7 @@ func (r *leaseEndWatcher) close() {
 // each call at most.
 func (c *runCalls) awaitLeaseEnd(backend leaseEndWaiter, held picket.LeaseCredential, log *slog.Logger) {
 	for {
-		ended, err := backend.AwaitEnd(c.ended, held, MaxWait)
+		ended, err := backend.AwaitEnd(c.ended, held, maxWait)
 		var refusal *picket.Error
 		switch {
 		case c.ended.Err() != nil:

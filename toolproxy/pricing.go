@@ -23,8 +23,8 @@ func (p *Proxy) WithPrice(t Tool) (_ Tool, ok bool) {
 	return t, ok
 }
 
-// Estimate answers a call with [picket.EstimateHeader]: nothing was called.
-type Estimate struct {
+// estimate answers a call with [picket.EstimateHeader]: nothing was called.
+type estimate struct {
 	Tool         string          `json:"tool"`
 	Reserve      budget.Envelope `json:"reserve"`   // what the call would reserve, and cost at most
 	Available    budget.Envelope `json:"available"` // of the task's envelope now
@@ -33,7 +33,7 @@ type Estimate struct {
 }
 
 // estimateError carries an estimate out of a call in place of its answer.
-type estimateError struct{ Estimate }
+type estimateError struct{ estimate }
 
 func (estimateError) Error() string { return "an estimate was asked for: nothing was called" }
 
@@ -54,7 +54,7 @@ func (p *Proxy) estimate(ctx context.Context, backend Backend, held picket.Lease
 		return err
 	}
 	covered := need.IsZero() || !funds.Locked && funds.Available.Covers(need)
-	return &estimateError{Estimate{
+	return &estimateError{estimate{
 		Tool:         tool,
 		Reserve:      need,
 		Available:    funds.Available,

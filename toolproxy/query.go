@@ -55,9 +55,9 @@ func queryNumber(q url.Values, name string, def, most int64) (int64, error) {
 // toolWait is how long a tool is to wait; without a number the longest.
 func toolWait(seconds *int) (time.Duration, error) {
 	if seconds == nil {
-		return MaxWait, nil
+		return maxWait, nil
 	}
-	if *seconds < 0 || *seconds > int(MaxWait/time.Second) {
+	if *seconds < 0 || *seconds > int(maxWait/time.Second) {
 		return 0, picket.Invalid("/waitSeconds", "Send a number from 0 to 50, and call again when the wait ran out.",
 			"waitSeconds is %d, allowed are 0 to 50", *seconds)
 	}

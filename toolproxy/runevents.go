@@ -10,16 +10,16 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// MaxRunEvents bounds the entries of one /v1/run/events.
-const MaxRunEvents = 100
+// maxRunEvents bounds the entries of one /v1/run/events.
+const maxRunEvents = 100
 
 type eventsRequest struct {
 	Events []picket.RunEvent `json:"events"`
 }
 
 func handleEvents(c echo.Context, runs evidenceRecorder, held picket.LeaseCredential, body eventsRequest) (any, error) {
-	if n := len(body.Events); n == 0 || n > MaxRunEvents {
-		return nil, picket.Invalid("/events", "Send 1 to "+strconv.Itoa(MaxRunEvents)+" events.",
+	if n := len(body.Events); n == 0 || n > maxRunEvents {
+		return nil, picket.Invalid("/events", "Send 1 to "+strconv.Itoa(maxRunEvents)+" events.",
 			"there are %d events", n)
 	}
 	for i, e := range body.Events {

@@ -15,11 +15,11 @@ import (
 // MaxLogChunk bounds the body of one /v1/run/logs, in bytes.
 const MaxLogChunk = 64 << 10
 
-// LogTimesHeader says when the output of a /v1/run/logs was written: a Unix
+// logTimesHeader says when the output of a /v1/run/logs was written: a Unix
 // time in milliseconds, then position:delay pairs with commas between, such as
 // "1763748000000 0:0,120:35". From its position in the body on, up to the next
 // pair, the output was written delay milliseconds after that time.
-const LogTimesHeader = "X-Picket-Log-Times"
+const logTimesHeader = "X-Picket-Log-Times"
 
 // logResponse says at which offset to go on.
 type logResponse struct {
@@ -34,7 +34,7 @@ func handleLogs(c echo.Context, runs evidenceRecorder, held picket.LeaseCredenti
 	if piece.Data, err = readLogBytes(c); err != nil {
 		return nil, err
 	}
-	piece.Marks, err = parseLogTimes(c.Request().Header.Get(LogTimesHeader), piece.Offset, len(piece.Data))
+	piece.Marks, err = parseLogTimes(c.Request().Header.Get(logTimesHeader), piece.Offset, len(piece.Data))
 	if err != nil {
 		return nil, err
 	}
@@ -79,21 +79,21 @@ func readLogBytes(c echo.Context) ([]byte, error) {
 	return web.ReadBody(c, MaxLogChunk, echo.MIMEOctetStream)
 }
 
-// parseLogTimes reads LogTimesHeader.
+// parseLogTimes reads logTimesHeader.
 func parseLogTimes(header string, offset int64, size int) ([]picket.LogMark, error) {
 	if header == "" {
 		return nil, nil
 	}
-	bad := picket.Invalid(LogTimesHeader,
+	bad := picket.Invalid(logTimesHeader,
 		"Send milliseconds since 1970 and position:delay pairs, such as 1763748000000 0:0,120:35, or leave the header out.",
-		"%s cannot be read", LogTimesHeader)
+		"%s cannot be read", logTimesHeader)
 	since, pairs, _ := strings.Cut(header, " ")
 	base, err := strconv.ParseInt(since, 10, 64)
 	if err != nil || base < 0 || base > picket.MaxNumber/2 {
 		return nil, bad
 	}
 	if strings.Count(pairs, ",") >= picket.MaxLogMarks {
-		return nil, picket.Invalid(LogTimesHeader, "Send smaller pieces.", "%s has more than %d pairs", LogTimesHeader,
+		return nil, picket.Invalid(logTimesHeader, "Send smaller pieces.", "%s has more than %d pairs", logTimesHeader,
 			picket.MaxLogMarks)
 	}
 	var marks []picket.LogMark

@@ -48,8 +48,8 @@ type Source interface {
 	// tool of the first source is listed.
 	Tools(ctx context.Context, backend Backend, held picket.LeaseCredential) ([]Tool, error)
 	// Call makes a call; mine is false when c.Name is not a tool of this source. A
-	// tool that is not free goes through [Proxy.Metered], and its answer through
-	// [MeteredResult.Answer].
+	// tool that is not free goes through [Proxy.MeteredAnswer]. The answer is a JSON
+	// object, and a refusal is a *picket.Error.
 	Call(ctx context.Context, c Call) (answer jsontext.Value, mine bool, err error)
 }
 

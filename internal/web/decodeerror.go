@@ -59,8 +59,9 @@ func semanticRefusal(e *json.SemanticError) error {
 		return picket.Invalid(field, "Send a whole number without a fraction or exponent.",
 			"%s is not a whole number in range", memberName(field)).WithCause(e)
 	}
-	return picket.Invalid(field, "Send "+want+".", "%s is %s, expected is %s", memberName(field), cmp.Or(jsonKinds[e.JSONKind], "not acceptable"),
-		want).WithCause(e)
+	got := cmp.Or(jsonKinds[e.JSONKind], "not acceptable")
+	return picket.Invalid(field, "Send "+want+".", "%s is %s, expected is %s", memberName(field), got, want).
+		WithCause(e)
 }
 
 func unknownMember(e *json.SemanticError) error {

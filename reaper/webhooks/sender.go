@@ -19,8 +19,8 @@ import (
 	"github.com/picket-dev/picket/internal/outbound"
 )
 
-// AllowSetting is the key of picket.yaml that opens addresses which are not public.
-const AllowSetting = "notify.allow"
+// allowSetting is the key of picket.yaml that opens addresses which are not public.
+const allowSetting = "notify.allow"
 
 const (
 	maxResponse   = 64 << 10         // of an answer is read, in bytes, so that its connection can be used again
@@ -58,7 +58,7 @@ func NewSender(cfg SenderConfig) (*Sender, error) {
 	guard, err := outbound.New(outbound.Config{
 		Allow:          cfg.Allow,
 		AllowAllPublic: true,
-		Setting:        AllowSetting,
+		Setting:        allowSetting,
 		Resolver:       cfg.Resolver,
 	})
 	if err != nil {
