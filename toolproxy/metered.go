@@ -245,8 +245,7 @@ func (p callPrice) cost(d DispatchResult) budget.Envelope {
 
 // dispatchAndSettle makes a reserved call and settles it.
 func (p *Proxy) dispatchAndSettle(ctx context.Context, backend Backend, held picket.LeaseCredential, m MeteredCall,
-	priced callPrice,
-	r picket.Reservation, deadline time.Time) (MeteredResult, error) {
+	priced callPrice, r picket.Reservation, deadline time.Time) (MeteredResult, error) {
 	d, callErr := p.runDispatch(ctx, backend, held, m, r, deadline)
 	s := picket.Settlement{
 		CallID:  r.CallID,
@@ -280,8 +279,7 @@ func (p *Proxy) dispatchAndSettle(ctx context.Context, backend Backend, held pic
 // runDispatch dispatches within everything that ends a call. A call with a key is
 // finished even if its caller goes away, and a repetition with the key gets the answer.
 func (p *Proxy) runDispatch(ctx context.Context, backend Backend, held picket.LeaseCredential, m MeteredCall,
-	r picket.Reservation,
-	deadline time.Time) (d DispatchResult, err error) {
+	r picket.Reservation, deadline time.Time) (d DispatchResult, err error) {
 	if m.Key != "" {
 		ctx = context.WithoutCancel(ctx)
 	}

@@ -47,8 +47,7 @@ func withEstimate(ctx context.Context) context.Context {
 func isEstimate(ctx context.Context) bool { return ctx.Value(estimateKey{}) != nil }
 
 func (p *Proxy) estimate(ctx context.Context, backend Backend, held picket.LeaseCredential, tool string,
-	need budget.Envelope,
-	version string) error {
+	need budget.Envelope, version string) error {
 	funds, err := backend.AwaitTopUp(ctx, held, 0)
 	if err != nil {
 		return err

@@ -14,8 +14,7 @@ type handlerFunc func(c echo.Context, b Backend, held picket.LeaseCredential) er
 
 // handed makes a handler of a function that is handed the part of the backend that it
 // needs. What the function returns is answered as JSON; nil is 204.
-func handed[B any](part func(Backend) B,
-	serve func(echo.Context, B, picket.LeaseCredential) (any, error)) handlerFunc {
+func handed[B any](part func(Backend) B, serve func(echo.Context, B, picket.LeaseCredential) (any, error)) handlerFunc {
 	return func(c echo.Context, b Backend, held picket.LeaseCredential) error {
 		answer, err := serve(c, part(b), held)
 		switch {

@@ -85,8 +85,7 @@ func (c *guardedConn) promote(id groupID) (why CloseReason, ok bool) {
 		} else {
 			g.closed[why]++
 			g.warn("credential", "a request was refused, because its credential has no connection left", "kind",
-				string(id.kind), "who", id.who,
-				"limit", g.limitOf(id.kind), "reason", string(why))
+				string(id.kind), "who", id.who, "limit", g.limitOf(id.kind), "reason", string(why))
 		}
 	}
 	g.mu.Unlock()

@@ -112,8 +112,7 @@ func (x *call) serve(ctx context.Context) (err error) {
 			Reserve:      &need,
 			PriceVersion: prices.Version,
 			Probe:        probe,
-			Dispatch: func(ctx context.Context,
-				_ picket.Reservation) (toolproxy.DispatchResult, error) {
+			Dispatch: func(ctx context.Context, _ picket.Reservation) (toolproxy.DispatchResult, error) {
 				return x.dispatch(ctx, most)
 			},
 		})

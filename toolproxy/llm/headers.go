@@ -13,9 +13,8 @@ import (
 // model, account or address than the one that was checked. A name that ends in - covers
 // what begins with it. Idempotency-Key is not in the list: each admitted call is charged,
 // so the vendor must not take one for the repetition of another.
-var sdkHeaders = []string{"Accept", "Content-Type", "User-Agent", "X-Stainless-", "X-Client-Request-Id",
-	"Originator", "Version", "Session-Id", "Session_id", "Thread-Id", "Conversation_id", "X-Session-Id",
-	"X-Session-Affinity"}
+var sdkHeaders = []string{"Accept", "Content-Type", "User-Agent", "X-Stainless-", "X-Client-Request-Id", "Originator",
+	"Version", "Session-Id", "Session_id", "Thread-Id", "Conversation_id", "X-Session-Id", "X-Session-Affinity"}
 
 // forwardedHeaders are the headers of an agent's request that go to its vendor.
 func (v *vendor) forwardedHeaders(from http.Header) http.Header {

@@ -13,10 +13,9 @@ import (
 // caseSensitiveMembers are members that decide the price of a call. An upstream that
 // ignores case would read a member that was not checked here.
 var caseSensitiveMembers = []string{"model", "stream", "stream_options", "n", "max_tokens", "max_completion_tokens",
-	"max_output_tokens",
-	"messages", "input", "previous_response_id", "conversation", "thread", "container",
-	"tools", "max_tool_calls", "web_search_options", "mcp_servers",
-	"service_tier", "speed", "inference_geo", "prompt", "fallbacks", "models", "plugins", "betas", "anthropic_beta"}
+	"max_output_tokens", "messages", "input", "previous_response_id", "conversation", "thread", "container", "tools",
+	"max_tool_calls", "web_search_options", "mcp_servers", "service_tier", "speed", "inference_geo", "prompt",
+	"fallbacks", "models", "plugins", "betas", "anthropic_beta"}
 
 // standardValues are the values for which vendors charge no more than their prices by
 // token. Other values may cost more.

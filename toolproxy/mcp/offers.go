@@ -189,8 +189,7 @@ func (f *endpoint) complete(ctx context.Context, r *mcp.CompleteRequest) (*mcp.C
 // meterUpstreamCall sends what is not a tool's call to an upstream, under the lease and at
 // its price like one.
 func meterUpstreamCall[R any](ctx context.Context, f *endpoint, x *clientRequest, extra *mcp.RequestExtra,
-	u *upstreamClient, what string,
-	asks any, send func(context.Context) (R, error)) (result R, err error) {
+	u *upstreamClient, what string, asks any, send func(context.Context) (R, error)) (result R, err error) {
 	backend, held, err := f.callerOf(extra)
 	if err != nil {
 		return result, protocolError(err)

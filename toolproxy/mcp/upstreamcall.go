@@ -175,8 +175,7 @@ func upstreamError(err error) error {
 	var unsent *outbound.UnsentError
 	if errors.As(err, &unsent) {
 		return toolproxy.NotSent(picket.Refuse(picket.CodeUpstream,
-			"Wait a moment and call it again, or do without it.",
-			"the MCP server cannot be reached").WithCause(err))
+			"Wait a moment and call it again, or do without it.", "the MCP server cannot be reached").WithCause(err))
 	}
 	return untrustedError{err}
 }

@@ -176,8 +176,7 @@ func (s execSource) dispatch(ctx context.Context, queue toolproxy.ExecQueue, hel
 // order hands the order in. A definite refusal means that nothing was started;
 // without an answer that is open.
 func (s execSource) order(ctx context.Context, queue toolproxy.ExecQueue, held picket.LeaseCredential,
-	order picket.ExecRequest,
-	deadline time.Time) (err error) {
+	order picket.ExecRequest, deadline time.Time) (err error) {
 	for range orderTries {
 		order.TTLMs = time.Until(deadline).Milliseconds()
 		if err = queue.OrderExec(ctx, held, order); !errors.Is(err, picket.ErrUnknown) {

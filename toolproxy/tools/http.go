@@ -182,9 +182,8 @@ func (s *httpSource) args(c toolproxy.Call) (a httpArgs, err error) {
 
 // managedHeaders are headers that the proxy or the connection sets.
 var managedHeaders = []string{"Host", "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
-	"Proxy-Connection",
-	"Te", "Trailer",
-	"Transfer-Encoding", "Upgrade", "Content-Length", "Expect", toolproxy.FenceHeader}
+	"Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Expect",
+	toolproxy.FenceHeader}
 
 func checkHeaders(headers map[string]string) error {
 	size := 0

@@ -176,8 +176,7 @@ func (s *sqlSource) args(c toolproxy.Call) (a sqlArgs, d database, err error) {
 	switch {
 	case !known:
 		return a, d, picket.Invalid("/database", "Send one of: "+strings.Join(s.names(), ", ")+".",
-			"there is no database %q",
-			web.Shortened(a.Database))
+			"there is no database %q", web.Shortened(a.Database))
 	case strings.TrimSpace(a.Statement) == "":
 		return a, d, picket.Invalid("/statement", "Send one SQL statement.", "statement is required")
 	case len(a.Statement) > maxStatement:
@@ -200,9 +199,7 @@ func (s *sqlSource) args(c toolproxy.Call) (a sqlArgs, d database, err error) {
 // called in. The server takes one statement at a time, so nothing can follow them either. This
 // check refuses them before they cost anything.
 var controlKeywords = []string{"begin", "start", "commit", "end", "rollback", "abort", "savepoint", "release",
-	"prepare",
-	"deallocate", "execute",
-	"set", "reset", "discard", "copy", "listen", "unlisten", "lock", "load"}
+	"prepare", "deallocate", "execute", "set", "reset", "discard", "copy", "listen", "unlisten", "lock", "load"}
 
 func (d database) checkStatement(statement string) error {
 	if word := firstWord(statement); slices.Contains(controlKeywords, word) {
