@@ -60,7 +60,7 @@ func adapterLaunch(cmd *cobra.Command, given []string, e settings.Agent) (launch
 	}
 	if words := cmd.ArgsLenAtDash(); words > 0 || words < 0 && len(given) > 0 {
 		return launch{}, picket.Refuse(exit.CodeUsage,
-			"A worker takes what it is to do from tasks: picket task create, or picket run --agent "+string(p)+" \"PROMPT\". Arguments for "+string(p)+" itself follow --.",
+			"A worker gets its work from tasks: picket task create, or picket run --agent "+string(p)+" \"PROMPT\". Arguments for "+string(p)+" itself follow --.",
 			"%s stands where nothing is expected", term.ShellQuote(given[0]))
 	}
 	return codingAgentLaunch(cmd, p, given, e), nil
