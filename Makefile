@@ -63,7 +63,7 @@ test: redis chromium ## all tests, in memory and on a real Redis
 
 RACE_SKIP ?=
 race: redis ## all tests under the race detector (needs a C compiler)
-	GORACE="atexit_sleep_ms=0" CGO_ENABLED=1 $(GO) test -race -timeout 30m $(if $(RACE_SKIP),-skip '$(RACE_SKIP)') $(TESTFLAGS) $(RACE_PKGS)
+	GORACE="atexit_sleep_ms=0" CGO_ENABLED=1 $(GO) test -race -p 3 -timeout 40m $(if $(RACE_SKIP),-skip '$(RACE_SKIP)') $(TESTFLAGS) $(RACE_PKGS)
 
 real: redis ## only the packages with suites on a real Redis, without their in-memory half
 	@command -v redis-server >/dev/null || { echo "no redis-server on PATH" >&2; exit 1; }
