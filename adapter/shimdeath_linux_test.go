@@ -48,6 +48,8 @@ type treeRun struct {
 	marks proctest.Marks
 	state string
 	from  time.Time // the lease was not confirmed before
+
+	launched chan struct{} // closed when the adapter in this process has launched; nil: another has
 }
 
 func newTreeRun(t *testing.T, window time.Duration) (*treeRun, []string) {
@@ -84,6 +86,13 @@ func (w *treeRun) leader(t *testing.T) (pid int) {
 func (w *treeRun) awaitTree(t *testing.T, command []string) (shim int) {
 	t.Helper()
 	proctest.FIFO{Path: command[4]}.Read(t)
+	if w.launched != nil {
+		select {
+		case <-w.launched: // the agent may act before the shim has told of it
+		case <-proctest.Patience(t).Done():
+			t.Fatal("the launch does not end")
+		}
+	}
 	r := proctest.ReadRecord(t, filepath.Join(w.state, w.lease.RunID))
 	if n := len(w.marks.Find()); n < 4 {
 		t.Fatalf("the tree has only %d processes", n)
@@ -229,7 +238,16 @@ func TestLeaderDiesWithItsShim(t *testing.T) {
 
 // runInThisProcess runs w by an adapter in this process.
 func (w *treeRun) runInThisProcess(t *testing.T, level string, command []string) <-chan adapter.Result {
-	a := newAdapter(t, w.s, command, func(c *adapter.Config) { c.StateDir, c.Containment = w.state, level })
+	launched := make(chan struct{})
+	w.launched = launched
+	a := newAdapter(t, w.s, command, func(c *adapter.Config) {
+		c.StateDir, c.Containment = w.state, level
+		c.OnEvent = func(e adapter.Event) {
+			if e.Kind == adapter.EventLaunched {
+				close(launched)
+			}
+		}
+	})
 	ended := make(chan adapter.Result, 1)
 	go func() {
 		res, err := a.RunLease(proctest.Patience(t), w.lease)
