@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -294,3 +296,24 @@ func findProgram(name string) (string, error) {
 
 // SupportsExec says that beside every process of this launcher others can be run.
 func (l CommandLauncher) SupportsExec() bool { return canExec }
+
+// HeldDirPath is a path that leads to a directory that is held open, even if the
+// directory was moved or replaced. It is valid in this process and in one that it
+// starts. Without /proc it is the path by which the directory was opened.
+func HeldDirPath(dir *os.File) string {
+	path := "/proc/self/fd/" + strconv.Itoa(int(dir.Fd()))
+	if held, err := dir.Stat(); err == nil {
+		if info, err := os.Stat(path); err == nil && os.SameFile(held, info) {
+			return path
+		}
+	}
+	return dir.Name()
+}
+
+// InheritLock passes a lock on to a command that is not yet started: the lock is held
+// until both the command and this process have closed it. It does nothing on Windows.
+func InheritLock(cmd *exec.Cmd, lock *os.File) {
+	if lock != nil && runtime.GOOS != "windows" {
+		cmd.ExtraFiles = []*os.File{lock}
+	}
+}
