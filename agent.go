@@ -20,8 +20,8 @@ type Agent struct {
 	// Version moves on changes of status and configuration, never on heartbeats.
 	// It starts at 1 again when the id is registered again.
 	Version int64 `json:"version"`
-	// Incarnation numbers the registrations of all agents; it never falls, so it
-	// tells a re-registered agent from the one before it.
+	// Incarnation numbers the registrations of all agents. It never falls, so it distinguishes a
+	// registration from earlier ones of the same id.
 	Incarnation int64 `json:"incarnation"`
 	// DrainTimeoutSeconds is the time a drain gets when it names none.
 	DrainTimeoutSeconds *int `json:"drain_timeout_seconds,omitempty"`

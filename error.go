@@ -252,8 +252,8 @@ func CodeOf(err error) Code {
 	return CodeInternal
 }
 
-// RefusalOf finds the refusal in an error chain; one that is a mere code becomes
-// one. ok is false for anything else, whose words are not for callers.
+// RefusalOf finds the refusal in an error chain, and makes one of a plain code. ok is false for any
+// other error, whose text must not be shown to callers.
 func RefusalOf(err error) (refusal *Error, ok bool) {
 	if errors.As(err, &refusal) {
 		return refusal, true

@@ -23,8 +23,8 @@ type Heartbeat struct {
 	ClientTimestamp Instant     `json:"client_timestamp"`            // for the drift warning only; never decides
 	// HandledCommands are ids of pending commands that were carried out.
 	HandledCommands []string `json:"handled_commands,omitempty"`
-	// Incarnation is that of the sender's registration; one that was superseded
-	// is refused with agent_gone. 0: not said.
+	// Incarnation is that of the sender's registration. A superseded one is refused with
+	// agent_gone. 0 means that the sender does not name it.
 	Incarnation int64 `json:"incarnation,omitzero"`
 }
 

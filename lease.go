@@ -66,15 +66,15 @@ type AcquireRequest struct {
 	Max           *int     `json:"max,omitempty"`           // 1 to 100; default 1
 	WaitSeconds   *int     `json:"waitSeconds,omitempty"`   // 0 to 50; default 0
 	WorkspaceRoot string   `json:"workspaceRoot,omitempty"` // absolute; each run works in {root}/{runId}
-	// PinnedOnly leaves every task alone that is not pinned to AgentID: the
-	// adapter of "picket run" must never run its command for somebody else's task.
+	// PinnedOnly acquires only tasks that are pinned to AgentID, because the adapter of "picket
+	// run" must never run its command for another task.
 	PinnedOnly bool `json:"pinnedOnly,omitempty"`
 	// SeparateCredentials asks for two credentials for each lease: LeaseToken for
 	// the adapter and AgentToken for the agent, so that an agent cannot speak as
 	// its adapter. Without it LeaseToken opens every route.
 	SeparateCredentials bool `json:"separateCredentials,omitempty"`
-	// Incarnation is that of AgentID's registration: one that was superseded is
-	// refused with agent_gone. 0: not said.
+	// Incarnation is that of AgentID's registration. A superseded one is refused with agent_gone. 0
+	// means that the caller does not name it.
 	Incarnation int64 `json:"incarnation,omitzero"`
 }
 

@@ -125,8 +125,8 @@ type Usage struct {
 	Charged   budget.Envelope `json:"charged"` // by this report
 	Available budget.Envelope `json:"available"`
 	Overrun   bool            `json:"overrun"`
-	// Unverified is what was recorded and charged to nobody: usage beyond the grant
-	// of the task, and all usage of runs other than its last.
+	// Unverified is usage that was recorded and charged to nobody: usage beyond the grant of the
+	// task, and all usage of runs other than its last.
 	Unverified budget.Envelope `json:"unverified,omitzero"`
 }
 

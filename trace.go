@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Trace is a W3C trace context: the trace that a task is a part of, as anyone who
-// submitted it said. Its agents get it in their environment.
+// Trace is a W3C trace context: the trace that a task is a part of, as its submission named it. Its
+// agents get it in their environment.
 type Trace struct {
 	// Parent is 00-<trace id>-<parent id>-<flags>, 55 lower-case characters.
 	Parent string `json:"traceparent"`

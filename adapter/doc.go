@@ -67,8 +67,8 @@
 // the deadline of the lease and gets every new one. It kills the tree when the deadline passes,
 // when the adapter asks for it, and when the adapter no longer exists. So neither a killed nor a
 // stopped adapter leaves an agent behind. A shim that fails is noticed by the adapter, which then
-// does its duty. With both of them stopped nobody ends the tree; what it writes through the proxy
-// after the lease is refused all the same.
+// does its duty. If both of them are stopped, nobody ends the tree. Its writes through the proxy
+// are still refused after the lease.
 //
 // Without a shim, and elsewhere than on Linux, the tree is a process group: a
 // process that leaves it (setsid) escapes the kill, and the agent of a killed

@@ -10,9 +10,9 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// eventQueue carries the events of a run to the proxy, in their order and without
-// ever making anybody wait. While the proxy is away the newest heartbeat takes
-// the place of the one before; everything else stays until it has arrived.
+// eventQueue carries the events of a run to the proxy, in their order and without ever making
+// anybody wait. While the proxy is away, the newest heartbeat replaces the one before. Every other
+// event stays until it has arrived.
 type eventQueue struct {
 	post func(ctx context.Context, events ...picket.RunEvent) error
 	log  *slog.Logger

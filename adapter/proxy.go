@@ -48,8 +48,8 @@ func (p *Proxy) post(ctx context.Context, path string, in, out any, opts ...clie
 	return p.call(ctx, p.client, http.MethodPost, path, in, out, opts...)
 }
 
-// call repeats a call once whose lease has to be reclaimed first, so nobody
-// else needs to notice that the store was another one for a while.
+// call makes a call. If the lease has to be reclaimed first, it reclaims the lease and repeats the
+// call once, so the callers do not notice an adoption.
 func (p *Proxy) call(ctx context.Context, as *client.Client, method, path string, in, out any,
 	opts ...client.Option) error {
 	opts = append(opts, client.WithHeader("X-Fencing-Token", p.fence))
@@ -183,9 +183,8 @@ func (p *Proxy) Events(ctx context.Context, events ...picket.RunEvent) error {
 	return p.post(ctx, "/v1/run/events", in, nil)
 }
 
-// ExecResult hands in what became of a program that an exec command asked for.
-// The first result of a call counts; state_conflict says that nobody waits for
-// it any more.
+// ExecResult hands in what became of a program that an exec command asked for. The first result of
+// a call counts. state_conflict means that nobody waits for it any more.
 func (p *Proxy) ExecResult(ctx context.Context, callID string, r picket.ExecResult) error {
 	return p.post(ctx, "/v1/run/exec/"+url.PathEscape(callID), r, nil)
 }

@@ -283,10 +283,10 @@ func (e *Engine) ExpireRun(ctx context.Context, by picket.Caller, taskID, runID,
 // was given have ended, or its agent takes no more.
 var errNoMoreLeases = errors.New("this request gets no more leases")
 
-// Advance completes a lease and acquires the next in one step: the worker that
-// goes from task to task saves a round trip each time. Both are done or, when
-// an error comes back before the wait, neither. The same call again tells the
-// same state; leases it gave are shown again under by.Once, else given again.
+// Advance completes a lease and acquires the next in one step: the worker that goes from task to
+// task saves a round trip each time. Both are done or, when an error comes back before the wait,
+// neither. A repeated call returns the same state. Under by.Once it shows the leases of the first
+// call again; otherwise it grants new ones.
 func (e *Engine) Advance(ctx context.Context, held picket.LeaseCredential, by picket.Caller,
 	req picket.AdvanceRequest) (picket.Advanced, error) {
 	who, err := credentialArgs(held)

@@ -27,9 +27,8 @@ func credentialArgs(held picket.LeaseCredential) ([]any, error) {
 	return []any{held.TaskID, held.RunID, held.Secret, held.Fence}, nil
 }
 
-// runHeld runs a script that begins with a run's credential. A lease from before an
-// adoption is reclaimed and the call repeated, so neither agent nor adapter
-// needs to notice that the store was another one for a while.
+// runHeld runs a script that begins with a run's credential. A lease from before an adoption is
+// reclaimed and the call repeated, so agent and adapter do not notice the adoption.
 func (e *Engine) runHeld(ctx context.Context, held picket.LeaseCredential, script string, args ...any) (*reply, error) {
 	who, err := credentialArgs(held)
 	if err != nil {

@@ -11,9 +11,9 @@ func (e *Engine) Pause(ctx context.Context, by picket.Caller, hard bool, reason 
 	return e.pause(ctx, by, hard, reason, "")
 }
 
-// PauseUnlessChanged is Pause by somebody who has seen the pause made at seen, 0 for
-// none: where another has been made since, theirs stands, and state_conflict
-// says whose it is. A stop (hard) is never refused.
+// PauseUnlessChanged is Pause by a person who has seen the pause that was made at seen, or 0
+// without one. If another pause has been made since, that one stays, and state_conflict names who
+// made it. A stop (hard) is never refused.
 func (e *Engine) PauseUnlessChanged(ctx context.Context, by picket.Caller, hard bool, reason string,
 	seen picket.Instant) (picket.PauseState, error) {
 	return e.pause(ctx, by, hard, reason, int64(seen))
@@ -33,8 +33,8 @@ func (e *Engine) Resume(ctx context.Context, by picket.Caller, reason string) (p
 	return e.pauseState(ctx, "resume", by.Actor, reason, by.Idempotency.Key, by.Idempotency.Body, "")
 }
 
-// ResumeUnlessChanged is Resume by somebody who has seen the pause made at seen: one that
-// was made since, such as a stop, goes on, and state_conflict says whose it is.
+// ResumeUnlessChanged is Resume by a person who has seen the pause that was made at seen. A later
+// pause, such as a stop, stays, and state_conflict names who made it.
 func (e *Engine) ResumeUnlessChanged(ctx context.Context, by picket.Caller, reason string,
 	seen picket.Instant) (picket.PauseState, error) {
 	return e.pauseState(ctx, "resume", by.Actor, reason, by.Idempotency.Key, by.Idempotency.Body, int64(seen))

@@ -304,8 +304,8 @@ var lostDecisionCodes = []picket.Code{picket.CodeTaskClosed, picket.CodeStateCon
 	picket.CodeVersion,
 	picket.CodePreconditionRequired}
 
-// lostDecision tells whether a refusal means that somebody else was first, or that
-// the task has changed since it was looked at.
+// lostDecision reports whether a refusal means that somebody else has decided first, or that the
+// task has changed since the person saw it.
 func lostDecision(id string, err error) (picket.LostRace, bool) {
 	no, ok := picket.RefusalOf(err)
 	if !ok || !slices.Contains(lostDecisionCodes, no.Code) {

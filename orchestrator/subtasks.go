@@ -103,9 +103,9 @@ func laneAgent(lane string) string {
 	return agent
 }
 
-// subtaskLane names the queue of a subtask. Below a task that is pinned to an
-// agent it is that agent's too: one that names neither role nor needs is
-// pinned as well, any other may also be taken by anyone who fits.
+// subtaskLane names the queue of a subtask. The agent to which the parent task is pinned may take
+// it. A subtask that names neither role nor needs is pinned to that agent as well. Any other
+// subtask may also be taken by other agents that fit.
 func subtaskLane(parent string, s *picket.TaskSpec) string {
 	agent := laneAgent(parent)
 	switch {

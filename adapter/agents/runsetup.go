@@ -16,8 +16,8 @@ import (
 	"github.com/picket-dev/picket/internal/files"
 )
 
-// Run is one run of a coding agent: what its command line, its prompt and its
-// configuration are made from, and who is told what its output says.
+// Run is one run of a coding agent. Its command line, its prompt and its configuration are made
+// from it, and its functions get what the output reports.
 type Run struct {
 	Lease picket.Lease
 	// Dir is the workspace: the agent's current directory.

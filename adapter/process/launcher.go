@@ -70,8 +70,8 @@ type Process interface {
 	Containment() string
 }
 
-// DeadlineKeeper is a Process that ends on its own when nobody tells it to go on,
-// such as one whose adapter was killed.
+// DeadlineKeeper is a Process that ends at its deadline unless it gets a later one, for example
+// after its adapter was killed.
 type DeadlineKeeper interface {
 	// KillAt says by when the tree must be dead, unless it is told again. The
 	// time is a reading of the clock that counts from boot and goes on in

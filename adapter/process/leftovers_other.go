@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// CanSweepOrphans is false: without locks and start times a dead adapter cannot
-// be told from a living one, and a process cannot be told from a later one with
-// its number. Leases expire on schedule here.
+// CanSweepOrphans is false. Without locks and start times, a dead adapter looks like a living one,
+// and a process looks like a later one with the same number. Leases expire on schedule here.
 const CanSweepOrphans = false
 
 // KillLeftovers always fails with errors.ErrUnsupported on this system.

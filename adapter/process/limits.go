@@ -10,8 +10,8 @@ import (
 // Limits bound what an agent, and the programs that calls of the tool exec run beside it, take of
 // the machine. A program beyond its limits is killed with all that it started, and its result
 // reports that. If an agent wants more processes than its limit, the system refuses them. They hold
-// on Linux: exactly where the processes are in cgroups of their own whose controllers pids and
-// memory can be used, else as far as [ExecJob] says.
+// on Linux. They are exact if the processes are in cgroups of their own with the controllers pids
+// and memory. Otherwise they hold as far as [ExecJob] says.
 type Limits struct {
 	// Processes is how many processes and threads an agent's tree may have at
 	// once, programs of exec included; it takes a cgroup. Defaults to 8192;
@@ -62,8 +62,7 @@ type controllerDir struct {
 	V1Dir   string `json:"older,omitzero"`   // else: the directory in which the leaf's twin is made
 }
 
-// controllerDirs tells where each controller, pids and memory, can be used; one that
-// is not in it cannot.
+// controllerDirs maps each controller that can be used, pids and memory, to its directory.
 type controllerDirs map[string]controllerDir
 
 // tooManyProcesses and tooMuchMemory are what a program is stopped for.

@@ -297,8 +297,8 @@ func (s *shim) removeIfEmpty() bool {
 	return s.group.dir == "" || !s.group.populated() && s.group.remove() == nil
 }
 
-// kill ends the tree, and goes on until nobody is left: anyone who forks while he
-// is looked for is found in the next round.
+// kill ends the tree. It repeats until no process is left, because a process that forks meanwhile
+// is found in the next round.
 func (s *shim) kill() {
 	if s.killInterval == 0 {
 		s.killInterval, s.killStarted = time.Millisecond, BootClock()

@@ -58,8 +58,8 @@ func shortDir() (string, error) {
 	return "", fmt.Errorf("make a short directory for the socket: %w", errors.Join(errs...))
 }
 
-// isPrivateDir reports whether dir is a directory of ours that nobody else may enter:
-// a record could point into a place that somebody else has since made.
+// isPrivateDir reports whether dir is a directory of this user that nobody else may enter.
+// Otherwise a record could name a directory that somebody else has made since.
 func isPrivateDir(dir string) bool {
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() || info.Mode().Perm() != 0o700 {

@@ -65,7 +65,7 @@ func recordRules() []Rule {
 		storedField("endpoint", "string, optional. URL for push notifications.",
 			"https://billing-agent.example.com/webhook"),
 		{"1.1", "endpoint-not-needed",
-			"endpoint is not used by the heartbeat protocol: an agent whose endpoint nobody answers is as healthy as any.", 0, func(t *Trial) {
+			"endpoint is not used by the heartbeat protocol: an agent whose endpoint does not answer is as healthy as any other.", 0, func(t *Trial) {
 				a := t.register(fields{"endpoint": "http://192.0.2.1:9/webhook"})
 				t.heartbeatTwice(a)
 				a.expect("active")

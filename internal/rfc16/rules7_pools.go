@@ -50,7 +50,7 @@ func poolRules() []Rule {
 				}
 			}, ""},
 		{"7.2", "one-pool",
-			"GET /api/v1/pools/{role_id} shows one pool; one that nobody is in is 404, another's is 403 for an agent's key.", Pools | Operator | Stranger | Settled, func(t *Trial) {
+			"GET /api/v1/pools/{role_id} shows one pool. A pool without agents is 404. For a key of scope agent, a pool in which it has no agent is 403.", Pools | Operator | Stranger | Settled, func(t *Trial) {
 				role := t.id("role")
 				t.register(fields{"role_id": role, "capacity": fields{"max_concurrent_tasks": 4}})
 				r := t.expectStatus(t.call(operator, "GET", "/api/v1/pools/"+role, nil), 200)

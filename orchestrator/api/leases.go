@@ -9,8 +9,8 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// acquireLeases is the long poll. A grant whose answer cannot be written is
-// given back: nobody holds it, and its first deadline is 30 s away.
+// acquireLeases is the long poll. A grant whose answer cannot be written is given back, because
+// nobody holds it and its first deadline is 30 s away.
 func acquireLeases(r request) error {
 	_, req, by, err := decodeMutation[picket.AcquireRequest](r, "", "")
 	if err != nil {
@@ -28,8 +28,8 @@ func acquireLeases(r request) error {
 	return r.respondGrants(ctx, leases, picket.Acquired{Leases: leases}, err)
 }
 
-// advanceLease completes a lease and acquires the next: the key of the caller
-// is good for what it gets, the lease token for what it ends.
+// advanceLease completes a lease and acquires the next one. The key of the caller authorizes the
+// new lease, and the lease token the end of the old one.
 func advanceLease(r request) error {
 	_, req, by, err := decodeMutation[picket.AdvanceRequest](r, "", "")
 	if err != nil {

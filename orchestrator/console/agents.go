@@ -202,8 +202,8 @@ func (v *request) agentPage(typed formInput, problem error) error {
 	})
 }
 
-// agentNotFound says for a person that there is no such agent: anyone who takes a
-// lease has a name, registered or not.
+// agentNotFound explains to a person that there is no record of an agent. A worker that takes
+// leases has a name even if it is not registered.
 func agentNotFound(err error) error {
 	if !errors.Is(err, picket.CodeNotFound) {
 		return err

@@ -26,8 +26,8 @@ const floorRange = 1 << 21
 // leave no room below 2^53, where numbers in the store stop being exact.
 const maxClockAhead = 60 * 365 * 24 * time.Hour
 
-// floorEpoch is where the floor of the clock counts seconds from: it makes floors
-// rise even when neither the store nor a witness remembers one.
+// floorEpoch is the time from which the clock's floor counts seconds. Such floors rise even if the
+// store and the witness have forgotten the last one.
 var floorEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // ensureAdopted makes sure that the store is the one this process may work with. One

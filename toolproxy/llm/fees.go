@@ -90,6 +90,6 @@ func unpricedHostedTool(name string) error {
 	return picket.Refuse(picket.CodeUnpricedTool,
 		"Leave the tool out, or ask an operator to say in picket.yaml what one use costs, such as "+line+
 			"; {call: 0} takes no fee.",
-		"the vendor runs %s itself, and nobody has said what it takes for that", name).
+		"the vendor runs %s itself, and there is no price for that", name).
 		With("tool", hostedToolPrefix+name)
 }

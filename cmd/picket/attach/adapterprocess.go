@@ -25,10 +25,9 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
-// adapterProcess is the adapter of one `picket run`: a process in a session of its own
-// from the start, so that neither Ctrl-C nor a closed terminal nor the end of
-// `picket run` touches the task. What the agent prints goes through files,
-// which, unlike a pipe, do not break when the reader goes.
+// adapterProcess is the adapter of one `picket run`: a process in a session of its own from the
+// start. Ctrl-C, a closed terminal and the end of `picket run` do not touch the task. What the
+// agent prints goes through files, which, unlike a pipe, do not break when the reader goes.
 type adapterProcess struct {
 	binary  string
 	args    []string // flags of `picket adapter`

@@ -19,8 +19,8 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
-// desktopNotifier tells the person at this machine what has become of a task, once for
-// each change: by a notice of the desktop, else by the terminal.
+// desktopNotifier notifies the person at this machine of each change of a task once, by a notice of
+// the desktop, or else on the terminal.
 type desktopNotifier struct {
 	show       func(title, text string) // nil: no notices
 	lastChange string                   // the change that was told last

@@ -125,8 +125,8 @@ func (a *attachment) sendAnswer(text string) {
 	a.say("answered; the task is queued again")
 }
 
-// handoffOpen is false when somebody else has decided, as the refusal of an
-// answer has said. What the task was looked at last does not know of it yet.
+// handoffOpen is false when somebody else has decided, which the refusal of an answer reports. What
+// the task was looked at last does not know of it yet.
 func (a *attachment) handoffOpen(handoff string) bool {
 	h, err := a.s.Handoffs.Get(a.cmd.Context(), handoff)
 	return err == nil && h.State == picket.HandoffOpen || err != nil && !errors.Is(err, picket.CodeNotFound)

@@ -97,8 +97,8 @@ func (s *Connection) approveOne(cmd *cobra.Command, id string) error {
 	return nil
 }
 
-// approveNamed decides about each on its own: that somebody else was faster with
-// one is not a reason to leave the others. One that is named twice is one decision.
+// approveNamed decides about each task on its own. If somebody else has decided one of them first,
+// the others are still decided. One that is named twice is one decision.
 func (s *Connection) approveNamed(cmd *cobra.Command, given []string) error {
 	note, _ := cmd.Flags().GetString("note")
 	var ids []string

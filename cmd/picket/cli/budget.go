@@ -436,8 +436,8 @@ func outcomeText(r picket.LedgerRow) string {
 	return orDash(strings.TrimSpace(text))
 }
 
-// leftOf says what an envelope has left of what it was given; a day only of what
-// it limits.
+// leftOf returns what an envelope has left of its grant. For a day it returns only the dimensions
+// that have a limit.
 func leftOf(r envelopeRow) (parts []string) {
 	if limitText(r, "", r.Envelope.USD >= budget.MaxMoney) == "" {
 		parts = append(parts, Dollars(r.Available.USD)+" of "+Dollars(r.Envelope.USD))

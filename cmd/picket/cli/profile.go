@@ -50,8 +50,8 @@ func saveProfile(p Profile) error {
 	return files.WritePrivate(profilePath(), append(b, '\n'))
 }
 
-// SwitchProfile makes a server the one that the commands talk to, unless another
-// one is and answers: that one's URL is the result then.
+// SwitchProfile makes the commands use a server. If they use another one that still answers, it
+// changes nothing and returns the URL of that one.
 func SwitchProfile(ctx context.Context, p Profile) (other string, err error) {
 	if saved, err := loadProfile(); err == nil && saved.URL != p.URL && saved.reachable(ctx) {
 		return saved.URL, nil

@@ -232,8 +232,8 @@ func askServer(ctx context.Context, cmd *cobra.Command) (s *cli.Connection, stat
 	return s, stats, f, nil
 }
 
-// clockSkewText says how far the clocks of server and store are apart, where that
-// is more than a request may take; else nothing.
+// clockSkewText says how far the clocks of server and store are apart, if that is more than a
+// request may take. Otherwise it is empty.
 func clockSkewText(s picket.Stats) string {
 	off := time.Duration(s.ClockOffsetMs) * time.Millisecond
 	switch {

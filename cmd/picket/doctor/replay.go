@@ -37,8 +37,8 @@ func NewLogReplay(s *cli.Connection) *LogReplay {
 	return &LogReplay{s: s, tasks: map[string]*loggedTask{}, agents: map[string]loggedAgent{}}
 }
 
-// replayLog holds the event log against tasks and agents: a change and its event
-// are one step, so what the log says last has to be what the store says.
+// replayLog compares the event log with tasks and agents. A change and its event are one step, so
+// the last event of a task must agree with the store.
 func replayLog(ctx context.Context, s *cli.Connection, v *InvariantReport, say func(string, ...any)) error {
 	r := NewLogReplay(s)
 	if err := r.Follow(ctx, say); err != nil {

@@ -98,8 +98,8 @@ local function lease_task(tid, t, behind, rid, secret, token, agent, incarnation
   return lease_view(tid, rid, t, r, deadline)
 end
 
--- replay shows the leases of a request made before; nil when one has ended and
--- strict is set, else those that have ended are left out.
+-- replay shows the leases of an earlier request. If strict is set, it returns nil when one of them
+-- has ended. Otherwise it leaves out those that have ended.
 local function replay(was, strict)
   local leases = {}
   for tid, rid in string.gmatch(was, '(%S+) (%S+)') do

@@ -22,8 +22,8 @@ local function repeated(kind, id)
   return kind == 'run.launched' and r.launched == '1' or id ~= '' and (had[id] or place and r[place] == '=' .. id)
 end
 
--- launches tells whether run.launched changes the run's record: the first one
--- does, and while the run has its lease one that corrects it.
+-- launches returns whether run.launched changes the run's record. The first one does. While the run
+-- has its lease, so does one that corrects it.
 local function launches()
   return (r.launched ~= '1' or r.state == 'running') and not events_over(r) -- @launch-once
 end

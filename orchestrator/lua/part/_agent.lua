@@ -7,9 +7,9 @@ local function read_agent(id, ...)
     'unhealthy', 'dead', 'drain_due', ...)
 end
 
--- void_reason tells why a lease does not hold any more although nobody has ended
--- it yet: the key that acquired it was revoked with its leases, or the
--- registration it was granted to is over.
+-- void_reason returns why a lease does not hold any more although its end was not written yet: the
+-- key that acquired it was revoked with its leases, or the registration to which it was granted is
+-- over.
 local function void_reason(r)
   if key_ended_leases(r.key) then return 'key_revoked' end
   if num(r.incarnation) == 0 then return nil end

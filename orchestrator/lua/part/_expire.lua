@@ -12,8 +12,8 @@ local function expire_lease(tid, t, class, reason, actor, deadline)
     ',"reason":' .. quote(reason) .. before_after('state', 'leased', state) .. '}')
 end
 
--- reclaim_deadline tells until when the holder of a void lease may reclaim it; one
--- whose process has exited will not.
+-- reclaim_deadline returns until when the holder of a void lease may reclaim it. A holder whose
+-- process has exited does not reclaim it.
 local function reclaim_deadline(t)
   if num(t.token) > floor or call('HGET', K('run:', t.run), 'exited') == '1' then return 0 end -- @grace-of-process
   return num(call('HGET', META, 'adopted')) + GRACE
