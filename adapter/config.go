@@ -215,9 +215,8 @@ func (cfg *Config) launcher() (process.Launcher, error) {
 	}, nil
 }
 
-// instanceKey is the member of the metadata that tells the registrations of one
-// id from each other: the next process on this machine knows by it that the one
-// that registered is dead.
+// instanceKey is the member of the metadata that distinguishes the registrations of one id. By it
+// the next process on this machine knows that the process that registered is dead.
 const instanceKey = "instance"
 
 // registrationRequest is the registration of this adapter.

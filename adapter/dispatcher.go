@@ -201,13 +201,12 @@ func (w *dispatcher) afterRegistration(s *registration) error {
 	return errRegistrationEnded
 }
 
-// Run leases tasks and runs them until ctx is cancelled or the registry asks for
-// it, which drains: no new leases are taken, what runs is left to finish, and
-// the adapter leaves the registry. First it ends what adapters that died have
-// left in StateDir, and registers. One that the registry takes for dead ends all
-// its work, registers again and goes on. It returns nil after a drain, and an
-// error when the orchestrator refuses the adapter permanently, such as for a
-// revoked key, or when an operator has removed it ([picket.CodeAgentGone]).
+// Run leases tasks and runs them until ctx is cancelled or the registry asks for a drain. Then it
+// takes no new lease, waits until the runs have finished, and leaves the registry. First it ends
+// what adapters that died have left in StateDir, and registers. One that the registry takes for
+// dead ends all its work, registers again and goes on. It returns nil after a drain, and an error
+// when the orchestrator refuses the adapter permanently, such as for a revoked key, or when an
+// operator has removed it ([picket.CodeAgentGone]).
 func (a *Adapter) Run(ctx context.Context) error {
 	a.cfg.deleteOldRuns(time.Now())
 	runs, stop := a.withReleaseNow(context.WithoutCancel(ctx))

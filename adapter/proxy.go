@@ -248,9 +248,9 @@ func (p *Proxy) Evidence(ctx context.Context, ev picket.Evidence) error {
 	return p.post(ctx, "/v1/run/evidence", workspace.EvidenceBodyOf(ev), nil)
 }
 
-// Usage says what the agent's own output tells of its use of models, in figures
-// that only grow: the difference to those said before is charged. Like every
-// evidence it is accepted until 15 minutes after the lease ended.
+// Usage reports the use of models that the agent's own output shows, in figures that only grow. The
+// difference to the figures of the last report is charged. Like every evidence it is accepted until
+// 15 minutes after the lease ended.
 func (p *Proxy) Usage(ctx context.Context, u picket.UsageReport) (out picket.Usage, err error) {
 	err = p.post(ctx, "/v1/run/usage", u, &out)
 	return out, err

@@ -135,7 +135,7 @@ func (l *runLease) checkUnknown(ctx context.Context) {
 		w, news = picket.Watch{State: picket.WatchLost}, true
 	}
 	if news && w.State != picket.WatchReclaim {
-		l.log.Info("the registry knows of no lease", "state", w.State, "err", err)
+		l.log.Info("the registry does not know this lease", "state", w.State, "err", err)
 		l.onChange(w)
 	}
 }

@@ -90,8 +90,8 @@ func stringMember(members map[string]any, name string) string {
 	return s
 }
 
-// tlsFault says why nothing can be said to a server that is there, and what to
-// do about it; empty when TLS is not the reason.
+// tlsFault returns why a server that is reachable cannot be used over TLS, and what to do about it.
+// It is empty if TLS is not the reason.
 func tlsFault(err error) (what, remedy string) {
 	var certificate *tls.CertificateVerificationError
 	switch {

@@ -97,7 +97,7 @@ func TestTooManyCommands(t *testing.T) {
 			t.Fatalf("%d commands are pending, drain is %s and %s", len(got.PendingCommands), drain, again)
 		}
 		hb := kit.ActiveHeartbeat()
-		hb.HandledCommands = []string{drain} // which is honoured by draining, not by saying so
+		hb.HandledCommands = []string{drain} // which is acknowledged by draining, not by a message
 		_, err = f.Heartbeat(f.Ctx, kit.AgentOwner, "a1", hb)
 		kit.OK(t, err)
 		if n := len(f.MustHeartbeat(t, "a1").PendingCommands); n != picket.MaxPendingCommands {

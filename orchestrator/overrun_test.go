@@ -28,7 +28,7 @@ func TestAnOverrunLocksUntilATopUp(t *testing.T) {
 		f.MustSettle(t, kit.DoneSettlement(f.MustReserve(t, h, kit.PaidCall("0")), "0"))
 		tokens := kit.PaidCall("0")
 		tokens.Reserve.Tokens = 1
-		_, err := f.Reserve(f.Ctx, h, tokens) // whatever the price, in whatever it is
+		_, err := f.Reserve(f.Ctx, h, tokens) // at every price, in dollars and in tokens
 		kit.Refused(t, err, picket.CodeBudgetExceeded)
 		if e := f.mustEnvelope(t, task.TaskID); !e.Locked || f.countEvents(t, picket.EventBudgetOverrun) != 1 {
 			t.Errorf("envelope %+v, %d events", e, f.countEvents(t, picket.EventBudgetOverrun))

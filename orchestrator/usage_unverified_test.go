@@ -281,7 +281,7 @@ func TestUnverifiedUsageIsChargedOnceThereIsMoney(t *testing.T) {
 		settled, err := f.Settle(f.Ctx, kit.DoneSettlement(call, "0.10"))
 		kit.OK(t, err)
 		if settled.Available.USD != kit.USD("0.40") {
-			t.Errorf("after the call the agent is told of %+v", settled.Available)
+			t.Errorf("after the call the agent gets %+v", settled.Available)
 		}
 		if got := f.wantUsage(t, h, report, 0, "0.40"); !got.Unverified.IsZero() ||
 			got.Available.USD != kit.USD("0.40") {

@@ -35,10 +35,9 @@ type leaser interface {
 	Reclaim(ctx context.Context, held picket.LeaseCredential) (picket.Renewal, error)
 	// Release ends the lease; exit.Class is one of picket.ReleaseClasses.
 	Release(ctx context.Context, held picket.LeaseCredential, exit picket.Exit) (picket.TaskState, error)
-	// Watch waits until the lease changes; changed is false when the wait ran out.
-	// An ended lease answers at once with its state. Each answer names the processes
-	// that are to be started, except those in known, which are call ids that the
-	// adapter has heard of.
+	// Watch waits until the lease changes; changed is false when the wait ran out. An ended lease
+	// answers at once with its state. Each answer names the processes that the adapter has to
+	// start, except those in known, which are call ids that the adapter has received.
 	Watch(ctx context.Context, held picket.LeaseCredential, wait time.Duration,
 		known ...string) (w picket.Watch, changed bool, err error)
 }
@@ -50,7 +49,7 @@ type leaseEndWaiter interface {
 	AwaitEnd(ctx context.Context, held picket.LeaseCredential, wait time.Duration) (ended bool, err error)
 }
 
-// refusalLog is told of writes that the fence kept out.
+// refusalLog records writes that the fence refused.
 type refusalLog interface {
 	// RecordRefusedWrite counts a refused write and puts it into the event log, even
 	// when ctx has ended. It never fails: the refusal has been decided already.
@@ -80,7 +79,7 @@ type taskReporter interface {
 	RequestHelp(ctx context.Context, held picket.LeaseCredential, req picket.HelpRequest) (picket.HelpRequested, error)
 }
 
-// delegator is what an agent gives to others, and what it hears of it.
+// delegator is what the tools for subtasks ask of the engine.
 type delegator interface {
 	// Delegate makes a subtask; a call with an earlier requestKey returns its subtask.
 	Delegate(ctx context.Context, held picket.LeaseCredential, requestKey string,

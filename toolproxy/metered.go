@@ -121,9 +121,9 @@ func MarkNotSent(err error) error {
 	return err
 }
 
-// Metered makes a call that costs money: it reserves the bound of its price in
-// the step that checks the lease, dispatches, and settles what it cost, exactly
-// once, whatever becomes of the caller in between.
+// Metered makes a call that costs money. It reserves the most that the call can cost in the step
+// that checks the lease, makes the call, and settles its cost exactly once, even if the caller goes
+// away in between.
 func (p *Proxy) Metered(ctx context.Context, backend Backend, held picket.LeaseCredential,
 	m MeteredCall) (MeteredResult, error) {
 	priced, err := p.priceOf(m)

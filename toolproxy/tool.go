@@ -84,8 +84,8 @@ func DecodeArgs[T any](args jsontext.Value) (v T, err error) {
 	return v, err
 }
 
-// requestID identifies a report: the idempotency key as a hash, since it is any
-// text, or a new one that nobody repeats.
+// requestID identifies a report. It is a hash of the idempotency key, which may be any text, or
+// without a key a new id.
 func (c Call) requestID() string {
 	if c.Key == "" {
 		return rand.Text()

@@ -81,8 +81,8 @@ func (g git) outputHead(ctx context.Context, n int, args ...string) (text string
 	return out.text.String(), out.more, err
 }
 
-// Repository is the repository that the worktrees of a Store are made from. The zero value
-// is none.
+// Repository is the repository that the worktrees of a Store are made from. The zero value has no
+// repository.
 type Repository struct {
 	git           // over the whole repository
 	top    string // the checkout that Config.Dir is in

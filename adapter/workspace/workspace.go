@@ -32,8 +32,8 @@ const (
 	Worktree Kind = "worktree"
 )
 
-// Resume is what becomes of a task's directory in the task's next run. If the directory
-// is not on this machine, the run gets a new one, and TaskWorkspace.Note says why.
+// Resume says what the next run of a task does with the task's directory. If the directory is not
+// on this machine, the run gets a new one, and TaskWorkspace.Note says why.
 type Resume string
 
 const (
@@ -91,7 +91,7 @@ type Store struct {
 	Dir string
 	// Kind is the kind of new workspaces.
 	Kind Kind
-	// Resume is what becomes of the workspace of the run before.
+	// Resume is what happens to the workspace of the last run.
 	Resume Resume
 	// Repo is the repository that Dir is in. It is needed for a Worktree only.
 	Repo Repository

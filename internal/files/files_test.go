@@ -131,7 +131,7 @@ func TestLock(t *testing.T) {
 			t.Errorf("%s: locked twice: %v", name, err)
 		}
 		if _, err := lock(t.Context(), path, 20*time.Millisecond); !errors.Is(err, ErrLocked) {
-			t.Errorf("%s: waited in vain: %v", name, err)
+			t.Errorf("%s: waited without effect: %v", name, err)
 		}
 		ended, end := context.WithCancel(t.Context())
 		end()

@@ -42,7 +42,7 @@ type promptSize struct {
 	sizes     []int64    // at most: all but the messages, then each message
 	keys      [][32]byte // of the prompt up to there
 	readTwice bool       // the vendor reads the prompt twice
-	hourCache bool       // a part of it is to be kept in the cache for an hour
+	hourCache bool       // a part of it stays in the cache for an hour
 }
 
 // measure walks a prompt part by part.

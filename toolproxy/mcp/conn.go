@@ -31,9 +31,9 @@ type connOptions struct {
 	resourceUpdated func(uri string) // called when a resource has changed
 }
 
-// upstreamConn is one connection to an upstream. The shared one serves every call and
-// can ask nobody anything; one that a session owns passes the upstream's
-// questions on to that session, and to no other.
+// upstreamConn is one connection to an upstream. The shared connection serves every call and cannot
+// ask anybody. A connection that a session owns passes the upstream's questions on to that session
+// only.
 type upstreamConn struct {
 	connOptions
 	owner          *mcp.ServerSession // nil: shared

@@ -71,7 +71,7 @@ func (g *gateway) start(ctx context.Context) {
 	}
 }
 
-// resourceUpdated tells of a changed resource if it is one of the upstream that reports
+// resourceUpdated reports a changed resource to clients if it belongs to the upstream that reported
 // it.
 func (g *gateway) resourceUpdated(u *upstreamClient, uri string) {
 	if g.subscriptionOwner(uri) == u {
@@ -277,7 +277,8 @@ func errorResult(message string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: message}}}
 }
 
-// subscriptionOwner finds who tells of changes of a resource: only whose resource it is.
+// subscriptionOwner finds the upstream that reports changes of a resource, which is the one that
+// owns it.
 func (g *gateway) subscriptionOwner(uri string) *upstreamClient {
 	if !isForeignURI(uri) {
 		return nil

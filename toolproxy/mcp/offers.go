@@ -22,9 +22,9 @@ const (
 	completionCall = "completion/complete"
 )
 
-// publish brings the servers up to date with the gateway, which calls it under its lock
-// with the tools that it had before. A tool that has not changed is not touched, so that
-// no client is told of nothing.
+// publish brings the servers up to date with the gateway, which calls it under its lock with the
+// tools that it had before. It does not touch a tool that has not changed, so clients get no
+// needless notification.
 func (f *endpoint) publish(before map[string]upstreamTool) {
 	for _, s := range f.servers {
 		for name, o := range f.gateway.tools {
@@ -229,8 +229,8 @@ func meterUpstreamCall[R any](ctx context.Context, f *endpoint, x *clientRequest
 	return result, nil
 }
 
-// subscribe lets a client hear of changes of an upstream's resource. The
-// upstream is asked once for all clients, and until its connection ends.
+// subscribe sends a client the changes of an upstream's resource. The upstream is asked once for
+// all clients, and until its connection ends.
 func (f *endpoint) subscribe(ctx context.Context, r *mcp.SubscribeRequest) error {
 	extra := r.Extra
 	if extra == nil { // on the newer wire it is part of a request that listens

@@ -153,10 +153,10 @@ func (u *upstreamClient) unavailable() error {
 	return toolproxy.NotSent(refusal.With("upstream", u.Name).WithCause(err))
 }
 
-// refreshLoop reads the lists again whenever the upstream says that they have changed,
-// and now and then on its own, until the connection is gone. Between two readings
-// is a pause, which doubles for as long as the upstream does not stop saying so:
-// what it says during a pause is looked at once, after it.
+// refreshLoop reads the lists again whenever the upstream says that they have changed, and now and
+// then on its own, until the connection is gone. Between two readings is a pause, which doubles
+// while the upstream keeps reporting changes. Changes that it reports during a pause lead to one
+// reading after it.
 func (u *upstreamClient) refreshLoop(ctx context.Context, gone <-chan struct{}, read func()) {
 	again := time.NewTicker(refreshInterval)
 	defer again.Stop()
@@ -270,9 +270,9 @@ func (u *upstreamClient) localName(theirs string) string {
 	return u.Name + "_" + invalidNameChars.ReplaceAllString(theirs, "_")
 }
 
-// byLocalName finds what has each name here, of all that an upstream lists: what is
-// called so there, else the first by the alphabet, so that the order of the list
-// never leads a call elsewhere.
+// byLocalName maps each name here to one of the things that an upstream lists. The one that really
+// has this name comes first, then the first in the alphabet, so the order of the list never changes
+// where a call goes.
 func byLocalName[T any](u *upstreamClient, list []T, nameOf func(T) string) map[string]T {
 	found := map[string]T{}
 	for _, item := range list {

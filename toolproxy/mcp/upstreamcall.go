@@ -23,11 +23,10 @@ const (
 	codeRejected          = -32005 // the transport did not take a message
 )
 
-// connFor finds the connection of a message: that of the client's own session
-// when the upstream might ask it something while it works, else the shared one.
-// A command gets one of the older wire even when it speaks the newer: on one
-// pair of streams nothing but the connection tells whose words and questions
-// they are.
+// connFor finds the connection of a message: that of the client's own session when the upstream
+// might ask it something while it works, else the shared one. A command gets a session of the older
+// wire even if it speaks the newer one, because on one pair of streams only the connection shows to
+// whom messages and questions belong.
 func (u *upstreamClient) connFor(ctx context.Context, x *clientRequest) (*upstreamConn, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -295,7 +294,7 @@ func (u *upstreamClient) subscribe(ctx context.Context, uri string) error {
 			"too many resources of %s are watched", u.Name)
 	}
 	if err := l.session.Subscribe(ctx, &mcp.SubscribeParams{URI: uri}); err != nil {
-		return picket.Refuse(picket.CodeUpstream, "Read the resource when you need it.", "%s does not tell of changes",
+		return picket.Refuse(picket.CodeUpstream, "Read the resource when you need it.", "%s does not report changes",
 			u.Name).WithCause(err)
 	}
 	u.mu.Lock()

@@ -9,8 +9,8 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/cli"
 )
 
-// agentsFindings tell of the workers the server knows; nothing where the server
-// is of a version without a registry.
+// agentsFindings are about the workers that the server knows. There are none if the server is of a
+// version without a registry.
 func agentsFindings(ctx context.Context, s *cli.Connection, stats picket.Stats) []Finding {
 	if stats.Agents == nil {
 		return nil

@@ -97,7 +97,7 @@ func (h *Attacker) retain() {
 	h.OK(err)
 }
 
-// remainingKeys names the keys of the store that tell of a run key or its parent's list.
+// remainingKeys names the keys of the store that belong to a run key or to its parent's list.
 func (h *Attacker) remainingKeys(parent string, k picket.NewRunKey) (left []string) {
 	h.Helper()
 	if n, err := h.Raw.Exists(h.Ctx, h.Prefix+"key:"+k.KeyID).Result(); err != nil || n > 0 {

@@ -293,7 +293,7 @@ func coverAgentLists(t *testing.T, f *fixture) {
 	kit.OK(t, err)
 	_, err = f.CommandAgent(f.Ctx, kit.AgentOwner, "l2", picket.AgentCommand{Command: picket.CommandPing})
 	kit.Refused(t, err, picket.CodeAgentGone)
-	// One that is to be deleted although it takes part: only a damaged store has it.
+	// An agent that is due for deletion although it is active exists only in a damaged store.
 	kit.OK(t, f.Raw.ZAdd(f.Ctx, "pk:{default}:gone", redis.Z{Score: 1, Member: "l1"}).Err())
 	_, err = f.ApplyRetention(f.Ctx, picket.Retention{}, 1000)
 	kit.OK(t, err)

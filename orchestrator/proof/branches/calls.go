@@ -245,7 +245,7 @@ func coverDamagedEnvelopes(t *testing.T, f *fixture) {
 	kit.OK(t, err)
 	kit.OK(t, f.Raw.Del(f.Ctx, key("children:", task.TaskID), key("calls:", task.TaskID)).Err())
 
-	// A waiting task that nothing tells of the end of a call.
+	// A waiting task that gets no message about the end of a call.
 	act := kit.PaidCall("0.01")
 	act.Effects = picket.EffectsExternal
 	f.MustReserve(t, h, act)

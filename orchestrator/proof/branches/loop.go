@@ -36,7 +36,7 @@ func coverLoop(t *testing.T, f *fixture) {
 	_, err = f.Complete(f.Ctx, h, picket.Completion{})
 	kit.OK(t, err)
 	f.WantState(t, task.TaskID, picket.TaskReview)
-	// The tenth goes to a person, or ends the task where nobody is to be asked.
+	// The tenth goes to a person, or ends the task if escalate is fail.
 	for _, c := range []struct {
 		escalate picket.Escalate
 		state    picket.TaskState

@@ -125,7 +125,7 @@ func coverSubtaskLoops(t *testing.T, f *fixture) {
 	}
 }
 
-// coverTreeEnds takes the ways of what becomes of subtasks when what is above ends.
+// coverTreeEnds covers the ways in which subtasks end with their parent.
 func coverTreeEnds(t *testing.T, f *fixture) {
 	brood := func(h picket.LeaseCredential, n int) (ids []string) {
 		t.Helper()

@@ -61,7 +61,7 @@ func leased(spec picket.TaskSpec) func(w *Env) {
 	}
 }
 
-// Confirmed is leased by an agent that has been heard of.
+// Confirmed is leased by an agent that has confirmed its lease.
 func Confirmed(spec picket.TaskSpec) func(w *Env) {
 	return func(w *Env) {
 		leased(spec)(w)

@@ -49,7 +49,7 @@ func rawDamage(command, key string, args ...any) func(s *inspectFixture) {
 	return func(s *inspectFixture) { s.rawCommand(command, key, args...) }
 }
 
-// AgentDamages are those of agents and of who holds what.
+// AgentDamages are those of agents and of the leases that they hold.
 var AgentDamages = []damage{
 	{Kind: "agent_damaged", what: "no such status", Plant: rawDamage("HSET", "agent:m1", "status", "lost")},
 	{Kind: "agent_damaged", what: "a field is gone", Plant: rawDamage("HDEL", "agent:m1", "beat_at")},

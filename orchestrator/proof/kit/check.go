@@ -27,7 +27,7 @@ func SumActivity(slots []picket.ActivitySlot) picket.ActivitySlot {
 	return sum
 }
 
-// activityFromEvents is the pulse that the log of events tells of the hour up to now.
+// activityFromEvents is the activity of the hour up to now, counted from the event log.
 func activityFromEvents(ctx context.Context, t *testing.T, e *orchestrator.Engine,
 	now picket.Instant) map[picket.Instant]picket.ActivitySlot {
 	t.Helper()

@@ -35,8 +35,8 @@ func OpenWith(t *testing.T, where rig.Store, noPipeline bool, namespaces ...stri
 	}
 }
 
-// RunOneTask is the life of one task between two processes. Nobody here looks twice:
-// who waits is woken, or the life ends with an error.
+// RunOneTask is the life of one task between two processes. Nobody here looks twice: a waiter is
+// woken, or the test ends with an error.
 func RunOneTask(ctx context.Context, people, workers *orchestrator.Engine, sealer *seal.Sealer) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -66,7 +66,7 @@ func (w *recordingTB) Fatalf(format string, args ...any) { w.Logf(format, args..
 // Verdict is what a suite made of a mutant.
 type Verdict struct {
 	Found  bool
-	Rounds int // until it was found, or in vain
+	Rounds int // until it was found, or to the end
 	Took   time.Duration
 	Said   string
 }

@@ -57,7 +57,7 @@ var runKeyMutants = []mutant{
 		[]edit{{"revokes-run-keys", "local run_keys, run_leases = 0, 0"}}},
 	{"a revocation marks no run key", []edit{{"marks-run-key", "call('HSET', K('key:', id), 'leases', 'kept')"}}},
 	{"leases of run keys survive the revocation", []edit{{"ends-kept-leases", "if false then"}}},
-	{"leases of run keys that were to be kept end", []edit{{"ends-kept-leases", "if k[3] ~= 'ended' then"}}},
+	{"leases of run keys end although they should be kept", []edit{{"ends-kept-leases", "if k[3] ~= 'ended' then"}}},
 	{"leases of run keys that were kept never end", []edit{{"ends-kept-leases", "if ends and k[1] == '0' then"}}},
 	{"nothing ends the leases of run keys", []edit{{"chores-of-run-key", ""}}},
 	{"the end of a run key ends its leases",

@@ -1,8 +1,8 @@
 package mutants
 
 // mutants are the planted bugs. Each is a mistake that somebody could make in a marked
-// line of Lua. A call of emit or dequeue that is to be lost becomes a call of type,
-// which takes any arguments and does nothing.
+// line of Lua. To lose a call of emit or dequeue, it becomes a call of type, which takes
+// any arguments and does nothing.
 var mutants = []mutant{
 	// The current holder.
 	{"no token compare", []edit{{"newest-token", "if false then"}}},

@@ -70,7 +70,7 @@ func sentinelRound(t *testing.T, l *lossHistory, trio *rig.Sentinels, i int) (ad
 	if cut {
 		l.kinds["cut"]++
 		kit.OK(t, trio.CutLinks(was))
-		l.done.wait(t, 10+l.rnd.IntN(20), "calls that the replica never hears of")
+		l.done.wait(t, 10+l.rnd.IntN(20), "calls that never reach the replica")
 	}
 	var now *rig.Node
 	var err error
