@@ -125,12 +125,9 @@ const maxAgentPage = 1000
 
 // newAgentWalk checks a query, fills in its defaults and begins where its cursor says.
 func newAgentWalk(q *picket.AgentQuery) (agentWalk, error) {
-	if q.Limit == 0 {
-		q.Limit = maxAgentPage
-	}
-	if q.Limit < 1 || q.Limit > maxAgentPage {
-		return agentWalk{}, picket.Invalid("limit", "Send a number from 1 to 1000.", "limit is %d, allowed are 1 to %d",
-			q.Limit, maxAgentPage)
+	var err error
+	if q.Limit, err = pageLimit(q.Limit, maxAgentPage, maxAgentPage); err != nil {
+		return agentWalk{}, err
 	}
 	if q.MinAvailable != nil && *q.MinAvailable < 0 {
 		return agentWalk{}, picket.Invalid("min_available_capacity", "Send 0 or more.", "min_available_capacity is %d",
@@ -170,8 +167,7 @@ func newAgentWalk(q *picket.AgentQuery) (agentWalk, error) {
 	w.roster, w.after, found = strings.Cut(q.Cursor, ":")
 	status, _, _ := strings.Cut(w.roster, "|")
 	if !found || !picket.AgentStatus(status).Valid() || picket.CheckName("cursor", w.after) != nil {
-		return agentWalk{}, picket.Invalid("cursor", "Send next_cursor of the page before, or leave it out.",
-			"cursor is not one of ours")
+		return agentWalk{}, badCursor("next_cursor")
 	}
 	return w, nil
 }

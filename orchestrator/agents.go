@@ -34,14 +34,6 @@ func (e *Engine) retryJudged(ctx context.Context, agentID string, try func() (*r
 	return try()
 }
 
-// boolArg is how scripts read a boolean.
-func boolArg(set bool) string {
-	if set {
-		return "1"
-	}
-	return "0"
-}
-
 func optionalIntArg(n *int) string {
 	if n == nil {
 		return ""

@@ -166,13 +166,9 @@ func (e *Engine) AwaitTopUp(ctx context.Context, held picket.LeaseCredential,
 // Ledger pages through the rows of an envelope, or of all, oldest first unless
 // asked otherwise. Rows are deleted with their task.
 func (e *Engine) Ledger(ctx context.Context, q picket.LedgerQuery) (picket.LedgerPage, error) {
-	if q.Limit == 0 {
-		q.Limit = 100
-	}
-	if q.Limit < 1 || q.Limit > maxListRows {
-		return picket.LedgerPage{},
-			picket.Invalid("limit", "Send a number from 1 to 1000.", "limit is %d, allowed are 1 to %d", q.Limit,
-				maxListRows)
+	var err error
+	if q.Limit, err = pageLimit(q.Limit, 100, maxListRows); err != nil {
+		return picket.LedgerPage{}, err
 	}
 	if q.TaskID != "" {
 		if err := picket.CheckEnvelopeID("task", q.TaskID); err != nil {

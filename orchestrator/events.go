@@ -24,12 +24,9 @@ const maxEventScan = 5000
 // Events reads a page of the log after a sequence number. A position that has
 // been deleted by retention is CodeCursorExpired with the fact "first".
 func (e *Engine) Events(ctx context.Context, q picket.EventQuery) (picket.EventPage, error) {
-	if q.Limit == 0 {
-		q.Limit = 100
-	}
-	if q.Limit < 1 || q.Limit > 1000 {
-		return picket.EventPage{},
-			picket.Invalid("limit", "Send a number from 1 to 1000.", "limit is %d, allowed are 1 to 1000", q.Limit)
+	var err error
+	if q.Limit, err = pageLimit(q.Limit, 100, 1000); err != nil {
+		return picket.EventPage{}, err
 	}
 	if q.After < 0 {
 		return picket.EventPage{},

@@ -21,11 +21,7 @@ func (e *Engine) Claim(ctx context.Context, by picket.Caller, handoffID string, 
 	if err := picket.CheckID("handoffId", "handoff", handoffID); err != nil {
 		return picket.Handoff{}, err
 	}
-	taken := 0
-	if takeOver {
-		taken = 1
-	}
-	r, err := e.run(ctx, "claim", handoffID, by.Actor, by.Idempotency.Key, by.Idempotency.Body, taken)
+	r, err := e.run(ctx, "claim", handoffID, by.Actor, by.Idempotency.Key, by.Idempotency.Body, boolArg(takeOver))
 	if err != nil {
 		return picket.Handoff{}, err
 	}
@@ -156,7 +152,7 @@ func (e *Engine) Handoffs(ctx context.Context, q picket.HandoffQuery) (picket.Ha
 	}
 	score, before, err := handoffCursor(q.Cursor)
 	if err == nil {
-		q.Limit, err = pageLimit(q.Limit)
+		q.Limit, err = pageLimit(q.Limit, 50, 200)
 	}
 	if err != nil {
 		return picket.HandoffPage{}, err
@@ -221,15 +217,6 @@ func (r *reply) handoffOf(row handoffRow, rawMs, nowMs int64) *picket.Handoff {
 	return h
 }
 
-// pageLimit is how many rows a page may have.
-func pageLimit(limit int) (int, error) {
-	limit = cmp.Or(limit, 50)
-	if limit < 1 || limit > 200 {
-		return 0, picket.Invalid("limit", "Send a number from 1 to 200.", "limit is %d, allowed are 1 to 200", limit)
-	}
-	return limit, nil
-}
-
 // handoffCursorSyntax is a cursor of hand-offs: the instant and the id of a row.
 var handoffCursorSyntax = regexp.MustCompile(`^([0-9]{1,15})\.(handoff_[0-9A-Z]{26})$`)
 
@@ -239,11 +226,7 @@ func handoffCursor(cursor string) (score, id string, err error) {
 	}
 	m := handoffCursorSyntax.FindStringSubmatch(cursor)
 	if m == nil {
-		return "", "", badCursor()
+		return "", "", badCursor("nextCursor")
 	}
 	return m[1], m[2], nil
-}
-
-func badCursor() error {
-	return picket.Invalid("cursor", "Send nextCursor of the page before, or leave it out.", "cursor is not one of ours")
 }

@@ -165,10 +165,7 @@ func decodeState(r *reply, err error) (picket.TaskState, error) {
 // is tried again while attempts remain.
 func (e *Engine) Fail(ctx context.Context, held picket.LeaseCredential, reason string,
 	retryable bool) (picket.TaskState, error) {
-	flag := "0"
-	if retryable {
-		flag = "1"
-	}
+	flag := boolArg(retryable)
 	r, err := e.runHeld(ctx, held, "fail", contentHash(reason, flag), text.Tail(reason, 8<<10), flag)
 	return decodeState(r, err)
 }
@@ -290,9 +287,6 @@ func (e *Engine) HeldTask(ctx context.Context, held picket.LeaseCredential, requ
 	t.Nudge = r.nudge(shown.Nudge)
 	return t, r.Err
 }
-
-// maxListRows bounds listings that are not paged.
-const maxListRows = 1000
 
 // Leases lists up to 1,000 live leases, the next to expire first.
 func (e *Engine) Leases(ctx context.Context) ([]picket.LiveLease, error) {

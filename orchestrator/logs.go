@@ -152,11 +152,7 @@ func (e *Engine) RunLog(ctx context.Context, held picket.LeaseCredential, p pick
 		return 0, picket.Invalid("marks", "Send smaller pieces.", "%d marks are more than %d", len(p.Marks),
 			picket.MaxLogMarks)
 	}
-	end := 0
-	if p.End {
-		end = 1
-	}
-	r, err := e.runHeld(ctx, held, "run_log", p.Stream, p.Offset, p.Data, packMarks(p.Marks), end)
+	r, err := e.runHeld(ctx, held, "run_log", p.Stream, p.Offset, p.Data, packMarks(p.Marks), boolArg(p.End))
 	if err != nil {
 		return 0, err
 	}

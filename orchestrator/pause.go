@@ -21,11 +21,8 @@ func (e *Engine) PauseUnlessChanged(ctx context.Context, by picket.Caller, hard 
 
 func (e *Engine) pause(ctx context.Context, by picket.Caller, hard bool, reason string,
 	seen any) (picket.PauseState, error) {
-	flag := "0"
-	if hard {
-		flag = "1"
-	}
-	return e.pauseState(ctx, "pause", by.Actor, flag, reason, sweepBatch, by.Idempotency.Key, by.Idempotency.Body, seen)
+	return e.pauseState(ctx, "pause", by.Actor, boolArg(hard), reason, sweepBatch, by.Idempotency.Key,
+		by.Idempotency.Body, seen)
 }
 
 // Resume lets grants flow again.

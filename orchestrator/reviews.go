@@ -1,11 +1,8 @@
 package orchestrator
 
 import (
-	"cmp"
 	"context"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/oklog/ulid/v2"
@@ -74,13 +71,13 @@ func (e *Engine) review(ctx context.Context, by picket.Caller, taskID, decision 
 // page looks at 2,000 tasks at most, so one with filters can have few rows, or
 // none, and say where to go on.
 func (e *Engine) Reviews(ctx context.Context, q picket.ReviewQuery) (page picket.ReviewPage, err error) {
-	if q.Limit, err = pageLimit(q.Limit); err != nil {
+	if q.Limit, err = pageLimit(q.Limit, 50, 200); err != nil {
 		return page, err
 	}
-	if n, err := strconv.ParseInt(cmp.Or(q.Cursor, "0"), 10, 64); err != nil || n < 0 || n > 1<<53 {
-		return page, badCursor()
+	if err := checkNumericCursor(q.Cursor); err != nil {
+		return page, err
 	}
-	sets, err := filterSets(picket.ReviewFilter{Role: q.Role, Parent: q.Parent, Labels: q.Labels})
+	sets, err := filterSets(q.Role, q.Parent, q.Labels)
 	if err != nil {
 		return page, err
 	}
@@ -103,29 +100,6 @@ func (e *Engine) Reviews(ctx context.Context, q picket.ReviewQuery) (page picket
 		page.Reviews = append(page.Reviews, r.pendingReview(row))
 	}
 	return page, r.Err
-}
-
-// filterSets names the sets of tasks that a filter means.
-func filterSets(f picket.ReviewFilter) (sets []any, err error) {
-	if f.Role != "" {
-		if err := picket.CheckName("role", f.Role); err != nil {
-			return nil, err
-		}
-		sets = append(sets, "by-role:"+f.Role)
-	}
-	if f.Parent != "" {
-		if err := picket.CheckID("parent", "task", f.Parent); err != nil {
-			return nil, err
-		}
-		sets = append(sets, "children:"+f.Parent)
-	}
-	for _, k := range slices.Sorted(maps.Keys(f.Labels)) {
-		if err := picket.CheckLabel("label", k, f.Labels[k]); err != nil {
-			return nil, err
-		}
-		sets = append(sets, "by-label:"+k+"="+f.Labels[k])
-	}
-	return sets, nil
 }
 
 // reviewRow is a task that waits for a decision, as it stands in a list.
@@ -271,7 +245,7 @@ func checkBulkApproval(by picket.Caller, req picket.BulkApproval) error {
 // tasksInReview finds the tasks in review that a filter means; beyond MaxBulk it
 // looks no further.
 func (e *Engine) tasksInReview(ctx context.Context, f picket.ReviewFilter) (ids []any, err error) {
-	sets, err := filterSets(f)
+	sets, err := filterSets(f.Role, f.Parent, f.Labels)
 	if err != nil {
 		return nil, picket.PrefixField("/filter/", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -24,19 +23,12 @@ func (e *Engine) Task(ctx context.Context, taskID string) (picket.Task, error) {
 
 // Tasks pages through tasks, newest first, without runs, input and output.
 func (e *Engine) Tasks(ctx context.Context, q picket.TaskQuery) (picket.TaskPage, error) {
-	if q.Limit == 0 {
-		q.Limit = 50
+	var err error
+	if q.Limit, err = pageLimit(q.Limit, 50, 200); err != nil {
+		return picket.TaskPage{}, err
 	}
-	if q.Limit < 1 || q.Limit > 200 {
-		return picket.TaskPage{},
-			picket.Invalid("limit", "Send a number from 1 to 200.", "limit is %d, allowed are 1 to 200", q.Limit)
-	}
-	if q.Cursor != "" {
-		if n, err := strconv.ParseInt(q.Cursor, 10, 64); err != nil || n < 0 || n > 1<<53 {
-			return picket.TaskPage{},
-				picket.Invalid("cursor", "Send nextCursor of the page before, or leave it out.",
-					"cursor is not one of ours")
-		}
+	if err := checkNumericCursor(q.Cursor); err != nil {
+		return picket.TaskPage{}, err
 	}
 	args := []any{q.Limit, q.Cursor, int64(q.Since), len(q.States)}
 	for _, s := range q.States {
@@ -46,26 +38,11 @@ func (e *Engine) Tasks(ctx context.Context, q picket.TaskQuery) (picket.TaskPage
 		}
 		args = append(args, string(s))
 	}
-	args = append(args, "tasks")
-	if q.Role != "" {
-		if err := picket.CheckName("role", q.Role); err != nil {
-			return picket.TaskPage{}, err
-		}
-		args = append(args, "by-role:"+q.Role)
+	sets, err := filterSets(q.Role, q.Parent, q.Labels)
+	if err != nil {
+		return picket.TaskPage{}, err
 	}
-	if q.Parent != "" {
-		if err := picket.CheckID("parent", "task", q.Parent); err != nil {
-			return picket.TaskPage{}, err
-		}
-		args = append(args, "children:"+q.Parent)
-	}
-	for k, v := range q.Labels {
-		if err := picket.CheckLabel("label", k, v); err != nil {
-			return picket.TaskPage{}, err
-		}
-		args = append(args, "by-label:"+k+"="+v)
-	}
-	r, err := e.run(ctx, "list", args...)
+	r, err := e.run(ctx, "list", append(append(args, "tasks"), sets...)...)
 	if err != nil {
 		return picket.TaskPage{}, err
 	}

@@ -15,7 +15,7 @@ func (v *request) handleHandoffForm(form, did string,
 	typed := handoffInput{
 		Form:    form,
 		Answer:  v.formText("answer"),
-		Edit:    v.formValue("edit") != "",
+		Edit:    v.isChecked("edit"),
 		Input:   v.formText("input"),
 		InputAs: v.formValue("inputAs"),
 		Output:  v.formText("output"),
@@ -42,7 +42,7 @@ func (v *request) formText(name string) string {
 
 func claimHandoff(v *request) error {
 	return v.handleHandoffForm("claim", "claimed", func(by picket.Caller, id string, _ *handoffInput) error {
-		_, err := v.backend.Handoffs.Claim(v.ctx(), by, id, v.formValue("takeOver") != "")
+		_, err := v.backend.Handoffs.Claim(v.ctx(), by, id, v.isChecked("takeOver"))
 		return err
 	})
 }

@@ -96,6 +96,9 @@ func (v *request) readForm() error {
 	return nil
 }
 
+// isChecked reports whether a box or a button of the posted form was chosen.
+func (v *request) isChecked(name string) bool { return v.formValue(name) != "" }
+
 // formValue is a field of the posted form.
 func (v *request) formValue(name string) string { return v.Request().PostForm.Get(name) }
 

@@ -44,7 +44,7 @@ func approveReview(v *request) error {
 // rejectReview rejects; with fix it makes, in the same step, the task that
 // repairs what was wrong.
 func rejectReview(v *request) error {
-	typed, withFix := v.readReviewInput("reject"), v.formValue("fix") != ""
+	typed, withFix := v.readReviewInput("reject"), v.isChecked("fix")
 	by, err := v.caller()
 	if err == nil && len(typed.Note) > maxReason {
 		err = tooLong("/note", len(typed.Note))

@@ -46,14 +46,14 @@ func (f reviewFilter) link(path string) string {
 // Narrow reports whether anything is filtered.
 func (f reviewFilter) Narrow() bool { return f.Role+f.Label+f.Parent != "" }
 
-func (f reviewFilter) labels() (map[string]string, error) {
-	if f.Label == "" {
+// labelFilter reads a label as people type it, name=value. It is nil for "".
+func labelFilter(typed string) (map[string]string, error) {
+	if typed == "" {
 		return nil, nil
 	}
-	name, value, ok := strings.Cut(f.Label, "=")
+	name, value, ok := strings.Cut(typed, "=")
 	if !ok {
-		return nil, picket.Invalid("label", "Write it name=value.", "%q is not a label and its value",
-			clip(64, f.Label))
+		return nil, picket.Invalid("label", "Write it name=value.", "%q is not a label and its value", clip(64, typed))
 	}
 	return map[string]string{name: value}, nil
 }
@@ -104,7 +104,7 @@ func listReviews(v *request) error {
 	}
 	list := reviewList{Filter: v.readReviewFilter()}
 	f := list.Filter
-	labels, err := f.labels()
+	labels, err := labelFilter(f.Label)
 	var found picket.ReviewPage
 	if err == nil {
 		found, err = v.backend.Reviews.Reviews(v.ctx(),
@@ -215,7 +215,7 @@ const maxQueuePages = 20
 // them than the console approves at once.
 func (v *request) pendingMatching(f reviewFilter) (waiting []picket.PendingReview, more bool, err error) {
 	q := picket.ReviewQuery{Role: f.Role, Parent: f.Parent}
-	if q.Labels, err = f.labels(); err != nil {
+	if q.Labels, err = labelFilter(f.Label); err != nil {
 		return nil, false, err
 	}
 	for range maxQueuePages {
@@ -268,7 +268,7 @@ func (v *request) approveAll(c approvalForm) (picket.BulkApproved, error) {
 	if err != nil {
 		return none, picket.Invalid("/count", "Type how many tasks you want to approve.", "the count is missing")
 	}
-	labels, err := c.Filter.labels()
+	labels, err := labelFilter(c.Filter.Label)
 	if err != nil {
 		return none, err
 	}

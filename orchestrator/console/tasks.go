@@ -49,13 +49,8 @@ func (f taskFilter) query(now picket.Instant) (q picket.TaskQuery, err error) {
 	if f.State != "" {
 		q.States = []picket.TaskState{picket.TaskState(f.State)}
 	}
-	if f.Label != "" {
-		name, value, ok := strings.Cut(f.Label, "=")
-		if !ok {
-			return q, picket.Invalid("label", "Write it name=value.", "%q is not a label and its value",
-				clip(64, f.Label))
-		}
-		q.Labels = map[string]string{name: value}
+	if q.Labels, err = labelFilter(f.Label); err != nil {
+		return q, err
 	}
 	q.Since, err = parseSince(f.Since, now)
 	return q, err
