@@ -40,38 +40,20 @@ func listAgents(r request) error {
 
 // agentQuery reads the parameters of RFC-0016 section 6.2.
 func (r request) agentQuery() (want picket.AgentQuery, err error) {
-	q, err := r.query("capabilities", "status", "role_id", "min_available_capacity", "limit", "cursor")
-	if err != nil {
-		return want, err
-	}
-	want.Owner = r.visibleOwner()
-	if want.Capabilities, err = q.tags("capabilities"); err != nil {
-		return want, err
-	}
-	if want.Statuses, err = q.statuses("status"); err != nil {
-		return want, err
-	}
-	if want.Role, err = q.name("role_id"); err != nil {
-		return want, err
+	q := r.query("capabilities", "status", "role_id", "min_available_capacity", "limit", "cursor")
+	want = picket.AgentQuery{
+		Owner:        r.visibleOwner(),
+		Capabilities: q.tags("capabilities"),
+		Statuses:     q.statuses("status"),
+		Role:         q.name("role_id"),
 	}
 	if q.values.Get("min_available_capacity") != "" {
-		least, err := q.number("min_available_capacity", 0, 0, maxCapacity)
-		if err != nil {
-			return want, err
-		}
-		n := int(least)
+		n := int(q.number("min_available_capacity", 0, 0, maxCapacity))
 		want.MinAvailable = &n
 	}
-	limit, err := q.number("limit", maxAgents, 1, maxAgents)
-	if err != nil {
-		return want, err
-	}
-	want.Limit = int(limit)
-	if want.Cursor, err = q.text("cursor"); err == nil && len(want.Cursor) > maxAgentCursor {
-		err = web.BadParameter("cursor", "Send next_cursor of the page before, or leave it out.",
-			"cursor is not one of ours")
-	}
-	return want, err
+	want.Limit = int(q.number("limit", maxAgents, 1, maxAgents))
+	want.Cursor = q.cursor(maxAgentCursor, "next_cursor")
+	return want, q.err
 }
 
 const (
@@ -82,41 +64,35 @@ const (
 )
 
 // tags reads capabilities, separated by commas.
-func (q query) tags(name string) ([]string, error) {
+func (q *query) tags(name string) []string {
 	all := q.list(name)
 	for _, t := range all {
-		if err := picket.CheckCapability("?"+name, t); err != nil {
-			return nil, err
-		}
+		q.fail(picket.CheckCapability("?"+name, t))
 	}
 	if len(all) > maxCapabilities {
-		return nil, web.BadParameter(name, "Ask for fewer.", "%s has %d values, at most %d are allowed", name, len(all),
-			maxCapabilities)
+		q.fail(web.BadParameter(name, "Ask for fewer.", "%s has %d values, at most %d are allowed", name, len(all),
+			maxCapabilities))
 	}
-	return all, nil
+	return all
 }
 
 // statuses reads statuses, separated by commas: active unless others are named,
 // * for all. The RFC knows registering, too, but no record stays in it, so it
 // finds nothing: what is answered can be empty.
-func (q query) statuses(name string) ([]picket.AgentStatus, error) {
+func (q *query) statuses(name string) []picket.AgentStatus {
 	sent := q.list(name)
 	if len(sent) == 0 {
-		return []picket.AgentStatus{picket.AgentActive}, nil
+		return []picket.AgentStatus{picket.AgentActive}
 	}
 	known := append([]picket.AgentStatus{anyStatus, picket.AgentRegistering}, picket.AgentStatuses...)
 	var all []picket.AgentStatus
 	for _, s := range sent {
-		status, err := oneOf(name, s, known)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, status)
+		all = append(all, oneOf(q, name, s, known))
 	}
 	if slices.Contains(all, anyStatus) {
-		return picket.AgentStatuses, nil
+		return picket.AgentStatuses
 	}
-	return slices.DeleteFunc(all, func(s picket.AgentStatus) bool { return s == picket.AgentRegistering }), nil
+	return slices.DeleteFunc(all, func(s picket.AgentStatus) bool { return s == picket.AgentRegistering })
 }
 
 // getAgent shows a record to operators, to anyone who registered it and to the

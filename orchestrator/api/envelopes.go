@@ -39,26 +39,17 @@ func topUp(r request) error {
 
 // ledger is a page of what was booked, of one envelope or of all.
 func ledger(r request) error {
-	q, err := r.query("task", "after", "limit")
-	if err != nil {
-		return err
+	q := r.query("task", "after", "limit")
+	want := picket.LedgerQuery{
+		TaskID: q.text("task"),
+		After:  q.number("after", 0, 0, picket.MaxNumber),
+		Limit:  int(q.number("limit", 100, 1, 1000)),
 	}
-	var want picket.LedgerQuery
-	if want.TaskID, err = q.text("task"); err != nil {
-		return err
-	}
-	if want.After, err = q.number("after", 0, 0, picket.MaxNumber); err != nil {
-		return err
-	}
-	limit, err := q.number("limit", 100, 1, 1000)
-	if err != nil {
-		return err
-	}
-	want.Limit = int(limit)
 	if q.values.Has("task") {
-		if err := picket.CheckEnvelopeID("?task", want.TaskID); err != nil {
-			return err
-		}
+		q.fail(picket.CheckEnvelopeID("?task", want.TaskID))
+	}
+	if q.err != nil {
+		return q.err
 	}
 	page, err := r.engine.Ledger(r.ctx(), want)
 	return r.respond(page, asParameter(err))

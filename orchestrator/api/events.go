@@ -50,37 +50,26 @@ func audit(r request) error {
 }
 
 // eventQuery is which events are asked for.
-func (r request) eventQuery() (q query, want picket.EventQuery, err error) {
-	if q, err = r.query("after", "type", "task", "agent", "limit"); err == nil {
-		want, err = q.events()
+func (r request) eventQuery() (q *query, want picket.EventQuery, err error) {
+	q = r.query("after", "type", "task", "agent", "limit")
+	want = picket.EventQuery{
+		After:  q.number("after", 0, 0, maxCursor),
+		TaskID: q.id("task", "task"),
+		Agent:  q.name("agent"),
+		Types:  q.list("type"),
 	}
-	return q, want, err
-}
-
-func (q query) events() (want picket.EventQuery, err error) {
-	if want.After, err = q.number("after", 0, 0, maxCursor); err != nil {
-		return want, err
-	}
-	if want.TaskID, err = q.id("task", "task"); err != nil {
-		return want, err
-	}
-	if want.Agent, err = q.name("agent"); err != nil {
-		return want, err
-	}
-	if want.Types = q.list("type"); len(want.Types) > maxTypes {
-		return want, web.BadParameter("type", "Ask for fewer types.", "type has %d values, at most %d are allowed",
-			len(want.Types), maxTypes)
+	if len(want.Types) > maxTypes {
+		q.fail(web.BadParameter("type", "Ask for fewer types.", "type has %d values, at most %d are allowed",
+			len(want.Types), maxTypes))
 	}
 	for _, t := range want.Types {
 		if !slices.Contains(picket.EventTypes, t) {
-			return want, web.BadParameter("type",
-				"Send types of events such as task.leased; docs/protocol.md lists them.", "%.64q is not an event type",
-				t)
+			q.fail(web.BadParameter("type", "Send types of events such as task.leased; docs/protocol.md lists them.",
+				"%.64q is not an event type", t))
 		}
 	}
-	limit, err := q.number("limit", 100, 1, 1000)
-	want.Limit = int(limit)
-	return want, err
+	want.Limit = int(q.number("limit", 100, 1, 1000))
+	return q, want, q.err
 }
 
 func acceptsStream(r *http.Request) bool {
@@ -93,7 +82,7 @@ func acceptsStream(r *http.Request) bool {
 
 // startCursor is where a stream begins: after the event the client saw last, after
 // the cursor it names, or now.
-func (r request) startCursor(q query, want picket.EventQuery) (int64, error) {
+func (r request) startCursor(q *query, want picket.EventQuery) (int64, error) {
 	if id := r.Request().Header.Get(lastEventID); id != "" {
 		seq, err := strconv.ParseInt(id, 10, 64)
 		if err != nil || seq < 0 || seq > maxCursor {

@@ -9,17 +9,12 @@ type evidenceList struct {
 }
 
 func taskEvidence(r request) error {
-	q, err := r.query("run")
-	if err != nil {
-		return err
-	}
+	q := r.query("run")
 	id, err := r.id("id", "task")
-	if err != nil {
-		return err
-	}
-	run, err := q.id("run", "run")
-	if err != nil {
-		return err
+	q.fail(err)
+	run := q.id("run", "run")
+	if q.err != nil {
+		return q.err
 	}
 	list, err := r.engine.Evidence(r.ctx(), id, run)
 	return r.respond(evidenceList{list}, err)

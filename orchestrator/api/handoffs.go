@@ -6,38 +6,17 @@ import (
 
 // listHandoffs shows the open ones unless another state is asked for.
 func listHandoffs(r request) error {
-	q, err := r.query("state", "limit", "cursor")
-	if err != nil {
-		return err
-	}
-	want := picket.HandoffQuery{State: picket.HandoffOpen}
-	sent, err := q.text("state")
-	if err != nil {
-		return err
-	}
-	if sent != "" {
-		if want.State, err = oneOf("state", sent, picket.HandoffStates); err != nil {
-			return err
-		}
-	}
-	if want.Limit, want.Cursor, err = q.page(); err != nil {
-		return err
+	q := r.query("state", "limit", "cursor")
+	want := picket.HandoffQuery{State: choice(q, "state", picket.HandoffOpen, picket.HandoffStates...)}
+	want.Limit, want.Cursor = q.page()
+	if q.err != nil {
+		return q.err
 	}
 	page, err := r.engine.Handoffs(r.ctx(), want)
 	return r.respond(page, asParameter(err))
 }
 
-func getHandoff(r request) error {
-	if err := r.noQuery(); err != nil {
-		return err
-	}
-	id, err := r.id("id", "handoff")
-	if err != nil {
-		return err
-	}
-	handoff, err := r.engine.Handoff(r.ctx(), id)
-	return r.respond(handoff, err)
-}
+func getHandoff(r request) error { return answerOne(r, "id", "handoff", r.engine.Handoff) }
 
 func claimHandoff(r request) error {
 	id, body, by, err := decodeMutation[picket.ClaimRequest](r, "id", "handoff")
@@ -85,14 +64,4 @@ func finishHandoff(r request) error {
 	return r.respond(task, err)
 }
 
-func cancelHandoff(r request) error {
-	id, body, by, err := decodeMutation[reasonBody](r, "id", "handoff")
-	if err != nil {
-		return err
-	}
-	if err := body.check(); err != nil {
-		return err
-	}
-	task, err := r.engine.CancelHandoff(r.ctx(), by, id, body.Reason)
-	return r.respond(task, err)
-}
+func cancelHandoff(r request) error { return changeTask(r, "id", "handoff", r.engine.CancelHandoff) }

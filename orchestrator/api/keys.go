@@ -63,17 +63,7 @@ func listKeys(r request) error {
 	return r.respond(keyList{keys}, err)
 }
 
-func getKey(r request) error {
-	if err := r.noQuery(); err != nil {
-		return err
-	}
-	id, err := r.id("id", "key")
-	if err != nil {
-		return err
-	}
-	key, err := r.engine.Key(r.ctx(), id)
-	return r.respond(key, err)
-}
+func getKey(r request) error { return answerOne(r, "id", "key", r.engine.Key) }
 
 func revokeKey(r request) error {
 	id, how, by, err := decodeMutation[picket.KeyRevocation](r, "id", "key")

@@ -106,14 +106,4 @@ func listLeases(r request) error {
 	return r.respond(leaseList{leases}, err)
 }
 
-func expireLease(r request) error {
-	id, body, by, err := decodeMutation[reasonBody](r, "task", "task")
-	if err != nil {
-		return err
-	}
-	if err := body.check(); err != nil {
-		return err
-	}
-	task, err := r.engine.Expire(r.ctx(), by, id, body.Reason)
-	return r.respond(task, err)
-}
+func expireLease(r request) error { return changeTask(r, "task", "task", r.engine.Expire) }

@@ -82,49 +82,24 @@ func (r request) log(q logQuery) (picket.LogChunk, error) {
 }
 
 func (r request) logQuery() (l logQuery, err error) {
-	q, err := r.query("run", "stream", "offset", "limit", "follow", "waitSeconds", "timestamps")
-	if err != nil {
-		return l, err
-	}
-	if l.task, err = r.id("id", "task"); err != nil {
-		return l, err
-	}
-	if l.run, err = q.id("run", "run"); err != nil {
-		return l, err
-	}
-	if l.stream, err = q.choice("stream", "stdout", "stdout", "stderr"); err != nil {
-		return l, err
-	}
-	if l.offset, err = q.number("offset", 0, 0, 1<<52); err != nil {
-		return l, err
-	}
-	if l.limit, err = q.number("limit", defaultLogBytes, 1, maxLogBytes); err != nil {
-		return l, err
-	}
-	if l.follow, err = q.choice("follow", "", "run", "task"); err != nil {
-		return l, err
-	}
-	wait, err := q.number("waitSeconds", followWait, 0, 50)
-	if err != nil {
-		return l, err
+	q := r.query("run", "stream", "offset", "limit", "follow", "waitSeconds", "timestamps")
+	task, err := r.id("id", "task")
+	q.fail(err)
+	l = logQuery{
+		task:   task,
+		run:    q.id("run", "run"),
+		stream: choice(q, "stream", "stdout", "stdout", "stderr"),
+		offset: q.number("offset", 0, 0, 1<<52),
+		limit:  q.number("limit", defaultLogBytes, 1, maxLogBytes),
+		follow: choice(q, "follow", "", "run", "task"),
+		wait:   time.Duration(q.number("waitSeconds", followWait, 0, 50)) * time.Second,
 	}
 	if q.values.Has("waitSeconds") && l.follow == "" {
-		return l, web.BadParameter("waitSeconds", "Send follow=run or follow=task too, or leave it out.",
-			"waitSeconds needs follow")
+		q.fail(web.BadParameter("waitSeconds", "Send follow=run or follow=task too, or leave it out.",
+			"waitSeconds needs follow"))
 	}
-	l.wait = time.Duration(wait) * time.Second
-	stamps, err := q.choice("timestamps", "false", "true", "false")
-	l.timestamps = stamps == "true"
-	return l, err
-}
-
-// choice is one of some words; otherwise when the parameter is absent.
-func (q query) choice(name, otherwise string, words ...string) (string, error) {
-	s, err := q.text(name)
-	if err != nil || s == "" {
-		return otherwise, err
-	}
-	return oneOf(name, s, words)
+	l.timestamps = q.boolean("timestamps")
+	return l, q.err
 }
 
 // withTimestamps puts the time before each line that begins in the chunk.

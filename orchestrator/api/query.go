@@ -12,34 +12,42 @@ import (
 )
 
 // query reads the query string strictly: a parameter that is not known, is
-// there twice or is malformed is refused by name.
-type query struct{ values url.Values }
+// there twice or is malformed is refused by name. The first error is kept in err,
+// and after it every value is empty.
+type query struct {
+	values url.Values
+	err    error
+}
 
 // query parses the parameters a route knows.
-func (r request) query(known ...string) (query, error) {
+func (r request) query(known ...string) *query {
 	values, err := web.Query(r.Request(), known)
-	return query{values}, err
+	return &query{values, err}
 }
 
-func (r request) noQuery() error {
-	_, err := r.query()
-	return err
-}
+func (r request) noQuery() error { return r.query().err }
 
-// text is a parameter that may be there once; "" when it is absent or empty.
-func (q query) text(name string) (string, error) {
-	switch v := q.values[name]; len(v) {
-	case 0:
-		return "", nil
-	case 1:
-		return v[0], nil
-	default:
-		return "", web.RepeatedParameter(name, len(v))
+// fail keeps an error, unless there is one.
+func (q *query) fail(err error) {
+	if q.err == nil {
+		q.err = err
 	}
 }
 
+// text is a parameter that may be there once; "" when it is absent or empty.
+func (q *query) text(name string) string {
+	v := q.values[name]
+	if len(v) > 1 {
+		q.fail(web.RepeatedParameter(name, len(v)))
+	}
+	if q.err != nil || len(v) == 0 {
+		return ""
+	}
+	return v[0]
+}
+
 // list is a parameter that takes several values, by commas or by repetition.
-func (q query) list(name string) []string {
+func (q *query) list(name string) []string {
 	var all []string
 	for _, v := range q.values[name] {
 		for item := range strings.SplitSeq(v, ",") {
@@ -52,78 +60,88 @@ func (q query) list(name string) []string {
 }
 
 // number is an integer from lo to hi; def when the parameter is absent.
-func (q query) number(name string, def, lo, hi int64) (int64, error) {
-	s, err := q.text(name)
-	if err != nil || s == "" {
-		return def, err
+func (q *query) number(name string, def, lo, hi int64) int64 {
+	s := q.text(name)
+	if s == "" {
+		return def
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < lo || n > hi {
-		return 0, web.BadParameter(name,
+		q.fail(web.BadParameter(name,
 			"Send a whole number from "+strconv.FormatInt(lo, 10)+" to "+strconv.FormatInt(hi, 10)+".",
-			"%s is not a number in range", name)
+			"%s is not a number in range", name))
 	}
-	return n, nil
+	return n
 }
 
 // page reads where a page begins and how many rows it may have.
-func (q query) page() (limit int, cursor string, err error) {
-	n, err := q.number("limit", 50, 1, 200)
-	if err != nil {
-		return 0, "", err
+func (q *query) page() (limit int, cursor string) {
+	return int(q.number("limit", 50, 1, 200)), q.cursor(64, "nextCursor")
+}
+
+// cursor reads a cursor of at most so many bytes. next is the member in which the page
+// before has it.
+func (q *query) cursor(most int, next string) string {
+	s := q.text("cursor")
+	if len(s) > most {
+		q.fail(web.BadParameter("cursor", "Send "+next+" of the page before, or leave it out.",
+			"cursor is not one of ours"))
 	}
-	if cursor, err = q.text("cursor"); err == nil && len(cursor) > 64 {
-		err = web.BadParameter("cursor", "Send nextCursor of the page before, or leave it out.",
-			"cursor is not one of ours")
-	}
-	return int(n), cursor, err
+	return s
 }
 
 // instant is an RFC 3339 time; zero when the parameter is absent.
-func (q query) instant(name string) (picket.Instant, error) {
-	s, err := q.text(name)
-	if err != nil || s == "" {
-		return 0, err
+func (q *query) instant(name string) (at picket.Instant) {
+	if s := q.text(name); s != "" && at.UnmarshalJSON([]byte(strconv.Quote(s))) != nil {
+		q.fail(web.BadParameter(name, `Send a time such as 2026-04-11T10:42:17Z.`, "%s is not an RFC 3339 time", name))
 	}
-	var at picket.Instant
-	if err := at.UnmarshalJSON([]byte(strconv.Quote(s))); err != nil {
-		return 0, web.BadParameter(name, `Send a time such as 2026-04-11T10:42:17Z.`, "%s is not an RFC 3339 time",
-			name)
-	}
-	return at, nil
+	return at
 }
 
+// choice is one of some words; otherwise when the parameter is absent.
+func choice[T ~string](q *query, name string, otherwise T, words ...T) T {
+	s := q.text(name)
+	if s == "" {
+		return otherwise
+	}
+	return oneOf(q, name, s, words)
+}
+
+// boolean is true or false; false when the parameter is absent.
+func (q *query) boolean(name string) bool { return choice(q, name, "false", "true", "false") == "true" }
+
 // oneOf refuses a value that is not one of the allowed ones.
-func oneOf[T ~string](name, value string, allowed []T) (T, error) {
+func oneOf[T ~string](q *query, name, value string, allowed []T) T {
 	if slices.Contains(allowed, T(value)) {
-		return T(value), nil
+		return T(value)
 	}
 	names := make([]string, len(allowed))
 	for i, a := range allowed {
 		names[i] = string(a)
 	}
-	return "", web.BadParameter(name, "Send one of: "+strings.Join(names, ", ")+".", "%.64q is not a value of %s",
-		value, name)
+	q.fail(web.BadParameter(name, "Send one of: "+strings.Join(names, ", ")+".", "%.64q is not a value of %s", value,
+		name))
+	return ""
 }
 
 // name is an agent or role id, or "" if the parameter is absent. An empty
 // parameter is refused.
-func (q query) name(name string) (string, error) {
-	s, err := q.text(name)
-	if err != nil || !q.values.Has(name) {
-		return "", err
+func (q *query) name(name string) string {
+	s := q.text(name)
+	if q.values.Has(name) {
+		q.fail(picket.CheckName("?"+name, s))
 	}
-	return s, picket.CheckName("?"+name, s)
+	return s
 }
 
 // id is an id made by the server, or "" if the parameter is absent. An empty
 // parameter is refused.
-func (q query) id(name, kind string) (string, error) {
-	s, err := q.text(name)
-	if err != nil || !q.values.Has(name) {
-		return "", err
+func (q *query) id(name, kind string) string {
+	s := q.text(name)
+	if q.values.Has(name) {
+		q.fail(picket.CheckID("?"+name, kind, s))
 	}
-	return s, picket.CheckID("?"+name, kind, s)
+	return s
 }
 
 // asParameter marks the field of a refusal as a parameter: the engine cannot know

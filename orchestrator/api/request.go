@@ -83,6 +83,33 @@ func decodeMutation[T any](r request, param, kind string) (id string, body T, by
 	return
 }
 
+// answerOne answers what read finds for the id in the path.
+func answerOne[T any](r request, param, kind string, read func(ctx context.Context, id string) (T, error)) error {
+	if err := r.noQuery(); err != nil {
+		return err
+	}
+	id, err := r.id(param, kind)
+	if err != nil {
+		return err
+	}
+	found, err := read(r.ctx(), id)
+	return r.respond(found, err)
+}
+
+// changeTask makes a change that takes nothing but a reason, and answers the task.
+func changeTask(r request, param, kind string,
+	change func(ctx context.Context, by picket.Caller, id, reason string) (picket.Task, error)) error {
+	id, body, by, err := decodeMutation[reasonBody](r, param, kind)
+	if err == nil {
+		err = body.check()
+	}
+	if err != nil {
+		return err
+	}
+	task, err := change(r.ctx(), by, id, body.Reason)
+	return r.respond(task, err)
+}
+
 // maxReason bounds reasons, in bytes: they go into events.
 const maxReason = 4096
 

@@ -7,22 +7,11 @@ import (
 )
 
 func listReviews(r request) error {
-	q, err := r.query("role", "parent", "label", "limit", "cursor")
-	if err != nil {
-		return err
-	}
-	var want picket.ReviewQuery
-	if want.Role, err = q.name("role"); err != nil {
-		return err
-	}
-	if want.Parent, err = q.id("parent", "task"); err != nil {
-		return err
-	}
-	if want.Labels, err = q.labels("label"); err != nil {
-		return err
-	}
-	if want.Limit, want.Cursor, err = q.page(); err != nil {
-		return err
+	q := r.query("role", "parent", "label", "limit", "cursor")
+	want := picket.ReviewQuery{Role: q.name("role"), Parent: q.id("parent", "task"), Labels: q.labels("label")}
+	want.Limit, want.Cursor = q.page()
+	if q.err != nil {
+		return q.err
 	}
 	page, err := r.engine.Reviews(r.ctx(), want)
 	return r.respond(page, asParameter(err))

@@ -36,7 +36,7 @@ func (a *API) Stream(c echo.Context, engine *orchestrator.Engine, who picket.Pri
 
 // stream sends events as they come (server-sent events, id: = cursor) until
 // the client goes, stops reading, is admitted no more, or the server stops.
-func (a *API) stream(r request, q query, want picket.EventQuery, admit func() error) error {
+func (a *API) stream(r request, q *query, want picket.EventQuery, admit func() error) error {
 	after, err := r.startCursor(q, want)
 	if err != nil {
 		return err

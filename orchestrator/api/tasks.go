@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"net/http"
 	"strings"
 
@@ -26,120 +27,57 @@ func submitTask(r request) error {
 }
 
 func listTasks(r request) error {
-	want, err := r.taskQuery()
-	if err != nil {
-		return err
+	q := r.query("state", "role", "parent", "label", "since", "limit", "cursor")
+	var want picket.TaskQuery
+	for _, s := range q.list("state") {
+		want.States = append(want.States, oneOf(q, "state", s, picket.TaskStates))
+	}
+	want.Labels, want.Role, want.Parent = q.labels("label"), q.name("role"), q.id("parent", "task")
+	want.Since = q.instant("since")
+	want.Limit, want.Cursor = q.page()
+	if q.err != nil {
+		return q.err
 	}
 	page, err := r.engine.Tasks(r.ctx(), want)
 	return r.respond(page, asParameter(err))
 }
 
-func (r request) taskQuery() (want picket.TaskQuery, err error) {
-	q, err := r.query("state", "role", "parent", "label", "since", "limit", "cursor")
-	if err != nil {
-		return want, err
-	}
-	for _, s := range q.list("state") {
-		state, err := oneOf("state", s, picket.TaskStates)
-		if err != nil {
-			return want, err
-		}
-		want.States = append(want.States, state)
-	}
-	if want.Labels, err = q.labels("label"); err != nil {
-		return want, err
-	}
-	if want.Role, err = q.name("role"); err != nil {
-		return want, err
-	}
-	if want.Parent, err = q.id("parent", "task"); err != nil {
-		return want, err
-	}
-	if want.Since, err = q.instant("since"); err != nil {
-		return want, err
-	}
-	want.Limit, want.Cursor, err = q.page()
-	return want, err
-}
-
 // labels reads label=name=value, which may be there several times.
-func (q query) labels(name string) (map[string]string, error) {
+func (q *query) labels(name string) map[string]string {
 	var labels map[string]string
 	for _, pair := range q.values[name] {
 		k, v, ok := strings.Cut(pair, "=")
 		if !ok || k == "" {
-			return nil, web.BadParameter(name, "Send label=name=value.", "%.64q is not a label and its value", pair)
+			q.fail(web.BadParameter(name, "Send label=name=value.", "%.64q is not a label and its value", pair))
+			continue
 		}
-		if err := picket.CheckLabel("?"+name, k, v); err != nil {
-			return nil, err
-		}
+		q.fail(picket.CheckLabel("?"+name, k, v))
 		if labels == nil {
 			labels = map[string]string{}
 		}
 		if old, twice := labels[k]; twice && old != v {
-			return nil, web.BadParameter(name, "Ask for one value of a label.", "label %.64q is there with two values",
-				k)
+			q.fail(web.BadParameter(name, "Ask for one value of a label.", "label %.64q is there with two values", k))
 		}
 		labels[k] = v
 	}
-	return labels, nil
+	return labels
 }
 
-// respondTask answers what read finds for the task in the path.
-func respondTask[T any](r request, read func(id string) (T, error)) error {
-	if err := r.noQuery(); err != nil {
-		return err
-	}
-	id, err := r.id("id", "task")
-	if err != nil {
-		return err
-	}
-	found, err := read(id)
-	if err != nil {
-		return err
-	}
-	return web.JSON(r.Context, http.StatusOK, found)
-}
+func getTask(r request) error { return answerOne(r, "id", "task", r.engine.Task) }
 
-func getTask(r request) error {
-	return respondTask(r, func(id string) (picket.Task, error) { return r.engine.Task(r.ctx(), id) })
-}
-
-func explainTask(r request) error {
-	return respondTask(r, func(id string) (picket.Explanation, error) { return r.engine.Explain(r.ctx(), id) })
-}
+func explainTask(r request) error { return answerOne(r, "id", "task", r.engine.Explain) }
 
 type reportList struct {
 	Reports []picket.Report `json:"reports"`
 }
 
 func taskReports(r request) error {
-	return respondTask(r, func(id string) (list reportList, err error) {
-		list.Reports, err = r.engine.Reports(r.ctx(), id)
+	return answerOne(r, "id", "task", func(ctx context.Context, id string) (list reportList, err error) {
+		list.Reports, err = r.engine.Reports(ctx, id)
 		return list, err
 	})
 }
 
-func cancelTask(r request) error {
-	id, body, by, err := decodeMutation[reasonBody](r, "id", "task")
-	if err != nil {
-		return err
-	}
-	if err := body.check(); err != nil {
-		return err
-	}
-	task, err := r.engine.Cancel(r.ctx(), by, id, body.Reason)
-	return r.respond(task, err)
-}
+func cancelTask(r request) error { return changeTask(r, "id", "task", r.engine.Cancel) }
 
-func retryTask(r request) error {
-	id, body, by, err := decodeMutation[reasonBody](r, "id", "task")
-	if err != nil {
-		return err
-	}
-	if err := body.check(); err != nil {
-		return err
-	}
-	task, err := r.engine.Retry(r.ctx(), by, id, body.Reason)
-	return r.respond(task, err)
-}
+func retryTask(r request) error { return changeTask(r, "id", "task", r.engine.Retry) }

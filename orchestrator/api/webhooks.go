@@ -64,33 +64,19 @@ func listWebhooks(r request) error {
 	return r.respond(webhookList{all}, err)
 }
 
-func getWebhook(r request) error {
-	if err := r.noQuery(); err != nil {
-		return err
-	}
-	id, err := r.id("id", "webhook")
-	if err != nil {
-		return err
-	}
-	w, err := r.engine.Webhook(r.ctx(), id)
-	return r.respond(w, err)
-}
+func getWebhook(r request) error { return answerOne(r, "id", "webhook", r.engine.Webhook) }
 
-func deleteWebhook(r request) error {
+func deleteWebhook(r request) error { return changeWebhook(r, r.engine.DeleteWebhook) }
+
+func reviveWebhook(r request) error { return changeWebhook(r, r.engine.ReviveWebhook) }
+
+func changeWebhook(r request,
+	change func(ctx context.Context, by picket.Caller, id string) (picket.Webhook, error)) error {
 	id, _, by, err := decodeMutation[struct{}](r, "id", "webhook")
 	if err != nil {
 		return err
 	}
-	w, err := r.engine.DeleteWebhook(r.ctx(), by, id)
-	return r.respond(w, err)
-}
-
-func reviveWebhook(r request) error {
-	id, _, by, err := decodeMutation[struct{}](r, "id", "webhook")
-	if err != nil {
-		return err
-	}
-	w, err := r.engine.ReviveWebhook(r.ctx(), by, id)
+	w, err := change(r.ctx(), by, id)
 	return r.respond(w, err)
 }
 
