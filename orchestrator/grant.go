@@ -77,10 +77,9 @@ func (e *Engine) runGrant(ctx context.Context, script string, first []any, by pi
 		return nil, 0, picket.Refuse(picket.CodeUnavailable, "Acquire from a `picket serve orchestrator`.",
 			"this process keeps no witness, so it may not grant leases")
 	}
-	args := append(slices.Clip(first), by.Actor, req.AgentID, roleArg(req),
-		","+strings.Join(req.Capabilities, ",")+",", waiter, wait.Milliseconds(),
-		strings.TrimSuffix(req.WorkspaceRoot, "/"), by.Idempotency.Key, by.Idempotency.Body, 0, 0, req.Incarnation,
-		boolArg(by.Operator), by.Key, e.quotas().Runs)
+	args := append(slices.Clip(first), by.Actor, req.AgentID, roleArg(req), ","+strings.Join(req.Capabilities, ",")+",",
+		waiter, wait.Milliseconds(), strings.TrimSuffix(req.WorkspaceRoot, "/"), by.Idempotency.Key,
+		by.Idempotency.Body, 0, 0, req.Incarnation, boolArg(by.Operator), by.Key, e.quotas().Runs)
 	known := len(args) - 6
 	runs := make([]string, *req.Max)
 	for i := range runs {

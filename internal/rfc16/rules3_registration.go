@@ -150,16 +150,14 @@ func registrationRules() []Rule {
 				t.expectMember(r, "version", 1)
 				t.expectMember(r, "capacity.current_load", 0)
 				t.assert(r.time("registered_at").Year() > 1999 && r.str("registered_at") != "2001-01-01T00:00:00.000Z",
-					r,
-					"registered_at by the server's clock")
+					r, "registered_at by the server's clock")
 			}, ""},
 		{"3.3", "unknown-member", "An unknown or repeated member is refused with 400 validation_failed.", Settled,
 			func(t *Trial) {
 				t.expectCode(t.tryRegister(owner, fields{"agent_id": t.id("odd"), "capabilites": []string{"x"}}).reg,
 					400, "validation_failed")
 				t.expectCode(t.call(owner, "POST", agentsPath, `{"agent_id":"`+t.id("odd")+`","name":"a","name":"b"}`),
-					400,
-					"validation_failed")
+					400, "validation_failed")
 			}, ""},
 		{"3.3", "id-form",
 			"Ids of agents and roles are letters, digits, _ . and -, at most 128, beginning with a letter or digit.",
@@ -187,8 +185,7 @@ func registrationRules() []Rule {
 				t.expectEqual("agent_id", again.str("agent_id"), a.id)
 				a.expectLifecycle(moveRegistered)
 				t.expectCode(t.call(owner, "POST", agentsPath, fields{"name": "twice"}, "Idempotency-Key", t.id("key")),
-					422,
-					"idempotency_conflict")
+					422, "idempotency_conflict")
 			}, ""},
 	}
 }

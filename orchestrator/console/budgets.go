@@ -19,8 +19,7 @@ func budgetPath(id string) string { return budgetsPath + "/" + id }
 func budgetRoutes() []route {
 	read := []string{"GET /api/v1/envelopes/:id"}
 	return []route{
-		show("budgets", budgetsPath, personScopes, showBudgets,
-			append(read, "GET /api/v1/tasks")...).inNav("Budgets"),
+		show("budgets", budgetsPath, personScopes, showBudgets, append(read, "GET /api/v1/tasks")...).inNav("Budgets"),
 		show("budget", budgetsPath+"/:id", personScopes, showBudget, append(read, "GET /api/v1/ledger")...),
 		act("budget.topup", budgetsPath+"/:id/top-up", operatorScopes, topUpBudget,
 			"POST /api/v1/envelopes/:id/top-up"),

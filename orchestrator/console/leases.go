@@ -11,8 +11,7 @@ const leasesPath = "/console/leases"
 func leaseRoutes() []route {
 	return []route{
 		show("leases", leasesPath, personScopes, listLeases, "GET /api/v1/leases").inNav("Leases"),
-		act("lease.expire", leasesPath+"/:id/expire", operatorScopes, expireLease,
-			"POST /api/v1/leases/:task/expire"),
+		act("lease.expire", leasesPath+"/:id/expire", operatorScopes, expireLease, "POST /api/v1/leases/:task/expire"),
 	}
 }
 

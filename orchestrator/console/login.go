@@ -218,8 +218,7 @@ func (v *request) closeLogin() {
 		return
 	}
 	if err := v.backend.Logins.CloseLogin(v.ctx(), v.token, v.site.host); err != nil {
-		v.console.log.WarnContext(v.Request().Context(), "close a session", "key", v.login.Principal.KeyID, "err",
-			err)
+		v.console.log.WarnContext(v.Request().Context(), "close a session", "key", v.login.Principal.KeyID, "err", err)
 	}
 }
 

@@ -9,9 +9,8 @@ import (
 
 func taskRoutes() []route {
 	return []route{
-		show("task", tasksPath+"/:id", personScopes, showTask,
-			"GET /api/v1/tasks/:id", "GET /api/v1/tasks/:id/explain", "GET /api/v1/tasks/:id/reports",
-			"GET /api/v1/tasks/:id/evidence", "GET /api/v1/tasks/:id/logs"),
+		show("task", tasksPath+"/:id", personScopes, showTask, "GET /api/v1/tasks/:id", "GET /api/v1/tasks/:id/explain",
+			"GET /api/v1/tasks/:id/reports", "GET /api/v1/tasks/:id/evidence", "GET /api/v1/tasks/:id/logs"),
 		act("task.cancel", tasksPath+"/:id/cancel", operatorScopes, cancelTask, "POST /api/v1/tasks/:id/cancel"),
 		act("task.retry", tasksPath+"/:id/retry", operatorScopes, retryTask, "POST /api/v1/tasks/:id/retry"),
 		act("task.expire", tasksPath+"/:id/expire", operatorScopes, expireTask, "POST /api/v1/leases/:task/expire"),

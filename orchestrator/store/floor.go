@@ -75,8 +75,7 @@ func (n *Namespace) retryAdopted(ctx context.Context, try func() (any, error)) (
 		if n.witness == nil {
 			return nil, err
 		}
-		if err := n.ensureAdopted(ctx, n.store.runner.through(n.store.uncheckedClient, n.name),
-			exhausted); err != nil {
+		if err := n.ensureAdopted(ctx, n.store.runner.through(n.store.uncheckedClient, n.name), exhausted); err != nil {
 			return nil, err
 		}
 	}
