@@ -14,7 +14,7 @@ var update = flag.Bool("update", false, "write docs/rfc16.md")
 func TestThePageIsTheTable(t *testing.T) {
 	const path = "../../docs/rfc16.md"
 	if *update {
-		if err := os.WriteFile(path, []byte(Page()), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(page()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -22,7 +22,7 @@ func TestThePageIsTheTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(got) != Page() {
+	if string(got) != page() {
 		t.Error("docs/rfc16.md is not made from the table any more: make rfcdoc")
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
@@ -140,6 +139,3 @@ func (a *API) handler(r route) echo.HandlerFunc {
 		return r.handle(req)
 	}
 }
-
-// Registry is where /metrics is gathered from: add what another room counts.
-func (a *API) Registry() prometheus.Registerer { return a.metrics.registry }

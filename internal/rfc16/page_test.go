@@ -50,8 +50,8 @@ var titles = map[string]string{
 // Sections are the sections that have rules, in the order of the document.
 var Sections = strings.Fields("1 1.1 2.1 2.2 2.3 3.1 3.2 3.3 3.4 4.1 4.2 4.3 4.4 4.5 4.6 5.1 5.2 5.3 6.1 6.2 6.3 7.1 7.2 7.3 8.1 8.2 8.3 9.1 9.2 9.3 10.1 10.2 10.3 10.4 11 12 Security Rationale")
 
-// Page is docs/rfc16.md.
-func Page() string {
+// page is docs/rfc16.md.
+func page() string {
 	var b strings.Builder
 	rules := Rules()
 	settled, silent := 0, 0
