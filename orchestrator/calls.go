@@ -10,8 +10,8 @@ import (
 	"github.com/picket-dev/picket/internal/text"
 )
 
-// Calls that cost money: what they may cost is reserved in the step that finds
-// the lease to hold, what they did cost is booked when they have ended.
+// Calls that cost money: what they may cost is reserved in the step that checks that
+// the lease holds, and what they have cost is booked when they have ended.
 
 // Bounds of a call.
 const (

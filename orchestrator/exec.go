@@ -37,10 +37,9 @@ func (e *Engine) OrderExec(ctx context.Context, held picket.LeaseCredential, ord
 	return err
 }
 
-// ExecResult is what became of a process that was asked for; it wakes the call
-// that waits for it, in whichever server process. The first result counts. As
-// evidence it needs no lease that still holds; once the call's deadline has
-// passed it is state_conflict.
+// ExecResult stores what became of a process that was asked for. It wakes the call
+// that waits for it, in any server process. The first result counts. The lease may
+// have ended. Once the deadline of the call has passed, it is state_conflict.
 func (e *Engine) ExecResult(ctx context.Context, held picket.LeaseCredential, callID string,
 	result picket.ExecResult) error {
 	body, err := json.Marshal(result)
@@ -53,8 +52,7 @@ func (e *Engine) ExecResult(ctx context.Context, held picket.LeaseCredential, ca
 
 // AwaitExec waits for the result of a process that was asked for; done is false
 // when the wait ran out, or when the call's deadline has passed without one. It
-// goes on when the lease has ended: how the process ended is still worth to be
-// known.
+// also waits after the end of the lease.
 func (e *Engine) AwaitExec(ctx context.Context, held picket.LeaseCredential, callID string,
 	wait time.Duration) (result picket.ExecResult, done bool, err error) {
 	end, err := e.records.WaitUntil(ctx, e.records.Subscribe(execTopic(held.RunID, callID)), wait,

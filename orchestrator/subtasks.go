@@ -70,8 +70,8 @@ type parentTask struct {
 	delegationRound string // how often the task has given up what it delegated
 }
 
-// readParent reads the task that a lease is of. Of one that is gone it knows
-// nothing, and the verb that follows says why it is refused.
+// readParent reads the task of a lease. If the task is gone, the result is empty, and
+// the verb that follows refuses the request.
 func (e *Engine) readParent(ctx context.Context, taskID string) (parentTask, error) {
 	r, err := e.run(ctx, "task", taskID)
 	switch {
@@ -225,8 +225,8 @@ func (e *Engine) ReviewSubtask(ctx context.Context, held picket.LeaseCredential,
 }
 
 // repairSpec specifies the subtask that repairs another one: the same task again,
-// for the same agents, as its note says. Where there is no such subtask the
-// verb that follows reports it.
+// for the same agents, as its note says. If the subtask does not exist, the verb
+// that follows reports it.
 func (e *Engine) repairSpec(ctx context.Context, held picket.LeaseCredential, taskID string) ([]any, error) {
 	was, err := e.readParent(ctx, taskID)
 	if err != nil {

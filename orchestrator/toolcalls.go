@@ -9,7 +9,7 @@ import (
 	"github.com/picket-dev/picket/internal/text"
 )
 
-// describeCall is a tool call in words, for anyone who has to judge a loop.
+// describeCall describes a tool call, for the person who has to judge a loop.
 func describeCall(tool, arguments string) string {
 	return tool + " " + text.Shorten(arguments, 200)
 }

@@ -80,8 +80,8 @@ func (v watchReply) watchState() picket.WatchState {
 }
 
 // AwaitEnd waits until a lease has ended; ended is false when the wait ran out
-// first. Other than Watch it takes no commands, which are meant for the adapter
-// alone: it is for anyone who acts on behalf of the run and has to stop in time.
+// first. It is for callers that act on behalf of the run and have to stop in time.
+// Unlike Watch it takes no commands, because these are meant for the adapter.
 func (e *Engine) AwaitEnd(ctx context.Context, held picket.LeaseCredential,
 	wait time.Duration) (ended bool, err error) {
 	end, err := e.records.WaitUntil(ctx, e.records.Subscribe(taskTopic(held.TaskID)), wait,

@@ -28,9 +28,9 @@ func (e *Engine) CreateWebhook(ctx context.Context, by picket.Caller,
 	return e.createWebhook(ctx, by, spec, "")
 }
 
-// CreatedWebhook is what the same request has made before, and makes nothing:
-// for a repeat whose target may not be called any more. [picket.CodeNotFound]
-// when it has made none.
+// CreatedWebhook returns what the same request has made before, and creates nothing.
+// It is for a repeated request whose target may not be called any more. It is
+// [picket.CodeNotFound] if the request has made none.
 func (e *Engine) CreatedWebhook(ctx context.Context, by picket.Caller,
 	spec picket.WebhookSpec) (picket.NewWebhook, error) {
 	return e.createWebhook(ctx, by, spec, "1")
@@ -74,8 +74,8 @@ func (e *Engine) createWebhook(ctx context.Context, by picket.Caller, spec picke
 	return picket.NewWebhook{Webhook: t.Webhook, Secret: t.Secret}, err
 }
 
-// checkWebhook fills in the defaults. Whether the address may be called is
-// asked where calls are made.
+// checkWebhook fills in the defaults. Whether the address may be called is checked
+// where calls are made.
 func checkWebhook(spec *picket.WebhookSpec) (*url.URL, error) {
 	spec.Format = cmp.Or(spec.Format, picket.WebhookStandard)
 	target, err := url.Parse(spec.URL.Reveal())

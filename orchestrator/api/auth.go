@@ -13,9 +13,9 @@ import (
 
 const apiKeyHeader = "X-API-Key"
 
-// authenticate finds who asks and which engine the key selects. Unknown,
-// wrong, revoked and expired keys, and keys of a namespace that is not served
-// here, get the same answer.
+// authenticate finds the principal of the key, and the engine that the key selects.
+// Unknown, wrong, revoked and expired keys, and keys of a namespace that is not
+// served here, get the same answer.
 func (a *API) authenticate(r *http.Request) (*orchestrator.Engine, picket.Principal, error) {
 	none := picket.Principal{}
 	key := presentedKey(r)

@@ -25,8 +25,8 @@ type request struct {
 
 const idempotencyHeader = "Idempotency-Key"
 
-// caller names who asks for a change. With an Idempotency-Key the same change
-// asked for again has its effect once; raw is the body it is compared by.
+// caller names the principal who asks for a change. With an Idempotency-Key a
+// repeated request has its effect once; raw is the body that is compared.
 func (r request) caller(raw []byte) (picket.Caller, error) {
 	// Registrations made with a run key belong to its parent key, so that the next
 	// adapter can act for the agent after a crash.

@@ -118,8 +118,8 @@ var rateExempt = map[string]bool{
 	post + " /api/v1/pause":                true,
 }
 
-// Permissions is who may use each route, by method and path, beside admin; public
-// routes have none. Other faces of the control plane are held against it.
+// Permissions returns the scopes of each route, by method and path. Public routes have
+// none, and admin keys may use all routes. Tests compare the console with it.
 func (a *API) Permissions() map[string][]picket.Scope {
 	rights := map[string][]picket.Scope{}
 	for _, r := range a.routes() {

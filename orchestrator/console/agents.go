@@ -231,15 +231,9 @@ func (v *request) loadAgentWork(a *agentView) error {
 // handleAgentForm does what a form of the page asks for.
 func (v *request) handleAgentForm(form, did string, verb func(by picket.Caller, id, reason string) error) error {
 	typed := formInput{Open: form, Reason: v.formValue("reason"), Task: v.formValue("task")}
-	reason, err := v.formReason()
-	if err != nil {
-		return v.agentPage(typed, err)
-	}
-	by, err := v.caller()
-	if err != nil {
-		return v.agentPage(typed, err)
-	}
-	if err := verb(by, v.Param("id"), reason); err != nil {
+	if err := v.decide(func(by picket.Caller, reason string) error {
+		return verb(by, v.Param("id"), reason)
+	}); err != nil {
 		return v.agentPage(typed, err)
 	}
 	return v.redirectWithFlash(agentPath(v.Param("id")), did, "")

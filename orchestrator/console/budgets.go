@@ -236,14 +236,10 @@ func (v *request) treeTitles(e picket.EnvelopeState) (map[string]string, error) 
 }
 
 func topUpBudget(v *request) error {
-	reason, err := v.formReason()
-	if err == nil {
-		var by picket.Caller
-		if by, err = v.caller(); err == nil {
-			_, err = v.topUp(by, v.Param("id"), reason)
-		}
-	}
-	if err != nil {
+	if err := v.decide(func(by picket.Caller, reason string) error {
+		_, err := v.topUp(by, v.Param("id"), reason)
+		return err
+	}); err != nil {
 		return v.budgetPage(formInput{
 			Open:   "topup",
 			Reason: v.formValue("reason"),

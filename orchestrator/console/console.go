@@ -26,8 +26,8 @@ type Config struct {
 	// Backend finds the engine of a namespace, nil when this process does not serve
 	// it. Required.
 	Backend func(namespace string) *Backend
-	// Stream answers with the events of the namespace of who reads, as the API
-	// does, and asks admit again and again whether they may go on. Required.
+	// Stream answers with the events of the namespace of the reader, as the API
+	// does. It calls admit repeatedly to check whether the reader may go on. Required.
 	Stream func(c echo.Context, who picket.Principal, admit func() error) error
 	// Log. Defaults to discarding.
 	Log *slog.Logger
@@ -100,7 +100,7 @@ func (c *Console) Mount(e *echo.Echo) {
 	for _, r := range routes() {
 		e.Add(r.method, r.path, c.secured(c.handler(r)))
 	}
-	// What no other route takes is a page as well, and says where to go on.
+	// Any other path answers with a page that shows where to go on.
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		e.Add(method, "/console/*", c.secured(c.handler(route{handle: notFound})))
 	}

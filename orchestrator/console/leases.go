@@ -95,14 +95,10 @@ func (v *request) leasesPage(taskID string, typed formInput, problem error) erro
 
 func expireLease(v *request) error {
 	id := v.Param("id")
-	reason, err := v.formReason()
-	if err == nil {
-		var by picket.Caller
-		if by, err = v.caller(); err == nil {
-			_, err = v.backend.Changes.ExpireRun(v.ctx(), by, id, v.formValue("run"), reason)
-		}
-	}
-	if err != nil {
+	if err := v.decide(func(by picket.Caller, reason string) error {
+		_, err := v.backend.Changes.ExpireRun(v.ctx(), by, id, v.formValue("run"), reason)
+		return err
+	}); err != nil {
 		return v.leasesPage(id, formInput{Open: "expire", Reason: v.formValue("reason")}, err)
 	}
 	return v.redirectWithFlash(leasesPath, "expired", "")

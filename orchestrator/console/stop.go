@@ -58,14 +58,10 @@ func (v *request) formSeenPause() picket.Instant {
 
 func pause(v *request) error {
 	f := stopForm{Hard: v.formValue("hard") == "yes", Reason: v.formValue("reason")}
-	reason, err := v.formReason()
-	if err == nil {
-		var by picket.Caller
-		if by, err = v.caller(); err == nil {
-			_, err = v.backend.Pause.PauseUnlessChanged(v.ctx(), by, f.Hard, reason, v.formSeenPause())
-		}
-	}
-	if err != nil {
+	if err := v.decide(func(by picket.Caller, reason string) error {
+		_, err := v.backend.Pause.PauseUnlessChanged(v.ctx(), by, f.Hard, reason, v.formSeenPause())
+		return err
+	}); err != nil {
 		return v.stopPage(f, err)
 	}
 	did := "paused"
@@ -77,14 +73,10 @@ func pause(v *request) error {
 
 func resume(v *request) error {
 	f := stopForm{Reason: v.formValue("reason")}
-	reason, err := v.formReason()
-	if err == nil {
-		var by picket.Caller
-		if by, err = v.caller(); err == nil {
-			_, err = v.backend.Pause.ResumeUnlessChanged(v.ctx(), by, reason, v.formSeenPause())
-		}
-	}
-	if err != nil {
+	if err := v.decide(func(by picket.Caller, reason string) error {
+		_, err := v.backend.Pause.ResumeUnlessChanged(v.ctx(), by, reason, v.formSeenPause())
+		return err
+	}); err != nil {
 		return v.stopPage(f, err)
 	}
 	return v.redirectWithFlash(stopPath, "resumed", "")

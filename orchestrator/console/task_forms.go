@@ -18,6 +18,19 @@ func (v *request) formReason() (string, error) {
 	return text, nil
 }
 
+// decide calls do with the person who decides and the reason that they gave.
+func (v *request) decide(do func(by picket.Caller, reason string) error) error {
+	reason, err := v.formReason()
+	if err != nil {
+		return err
+	}
+	by, err := v.caller()
+	if err != nil {
+		return err
+	}
+	return do(by, reason)
+}
+
 // handleTaskForm runs verb with the reason of a form. If it is refused, the task is shown again
 // with what was typed. did is the message that is shown afterwards, on the page of the task that
 // verb returns.
@@ -28,16 +41,11 @@ func (v *request) handleTaskForm(form, did string, verb func(by picket.Caller, r
 		USD:    v.formValue("usd"),
 		Tokens: v.formValue("tokens"),
 	}
-	reason, err := v.formReason()
-	if err != nil {
-		return v.taskPage(typed, err)
-	}
-	by, err := v.caller()
-	if err != nil {
-		return v.taskPage(typed, err)
-	}
-	to, err := verb(by, reason)
-	if err != nil {
+	var to string
+	if err := v.decide(func(by picket.Caller, reason string) (err error) {
+		to, err = verb(by, reason)
+		return err
+	}); err != nil {
 		return v.taskPage(typed, err)
 	}
 	return v.redirectWithFlash(to, did, "")

@@ -11,7 +11,7 @@ import (
 )
 
 // notifier is the one long-poll mechanism: goroutines wait for a topic, and one
-// subscription per channel wakes them. It carries no state: anyone who wakes up
+// subscription per channel wakes them. It carries no state: a waiter that wakes up
 // looks for itself.
 type notifier struct {
 	client    redis.UniversalClient

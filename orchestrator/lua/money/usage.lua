@@ -89,7 +89,7 @@ end
 call('HSET', totals, session, F(total_t) .. ' ' .. F(total_u))
 add_amount(of, 'reported', more_t, more_u)
 add_amount(of, 'charged', owed_t, owed_u)
--- reported by now, no matter who asks next
+-- it is reported by now, whichever run asks next
 if of == r and not unverified then add_amount(e, 'llm', owed_t - more_t, owed_u - more_u) end
 local p = e
 if cost_t > 0 or cost_u > 0 then

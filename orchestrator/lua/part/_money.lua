@@ -120,8 +120,8 @@ local function charge_reported(id, e)
     F(-t), 'unverified_u', F(-u), 'detail', 'charged_since')
 end
 
--- return_rest passes what is available in a closed envelope, be it less than
--- nothing, to the one that it was carved from, and on through closed ones. What
+-- return_rest passes what is available in a closed envelope, even if it is negative,
+-- to the one that it was carved from, and on through closed ones. What
 -- was reported of a closed one is charged to it before. It returns the envelope
 -- where the rest ends up.
 local function return_rest(id, e)

@@ -1,5 +1,5 @@
 -- needs: review_digest create queue money close_task
--- What a reviewer decides, be it a person or the run that delegated the task.
+-- What a reviewer decides: a person, or the run that delegated the task.
 
 -- open_parent names the parent that a repair or a repeat of a task still has.
 local function open_parent(t)
