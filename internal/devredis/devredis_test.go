@@ -74,7 +74,7 @@ func alive(pid int) bool {
 	return err == nil && !strings.HasPrefix(rest, "Z")
 }
 
-func do(t *testing.T, s *Server, args ...string) string {
+func do(t *testing.T, s *Server, args ...any) string {
 	t.Helper()
 	got, err := sendCommand(t.Context(), s.Addr(), args...)
 	if err != nil {
@@ -302,12 +302,12 @@ func TestMemoryWithoutRedis(t *testing.T) {
 func ping(t *testing.T, conn net.Conn) string {
 	t.Helper()
 	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-	if _, err := io.WriteString(conn, encodeCommand([]string{"PING"})); err != nil {
+	if _, err := io.WriteString(conn, "*1\r\n$4\r\nPING\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	got, err := readReply(bufio.NewReader(conn))
+	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
 	}
-	return got
+	return strings.TrimSpace(strings.TrimPrefix(line, "+"))
 }
