@@ -88,7 +88,7 @@ func (w *treeRun) awaitTree(t *testing.T, command []string) (shim int) {
 	proctest.FIFO{Path: command[4]}.Read(t)
 	if w.launched != nil {
 		select {
-		case <-w.launched: // the agent may act before the shim has told of it
+		case <-w.launched: // the agent may act before the shim has informed of it
 		case <-proctest.Patience(t).Done():
 			t.Fatal("the launch does not end")
 		}
