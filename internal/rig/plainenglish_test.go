@@ -17,7 +17,6 @@ import (
 // passage is a piece of prose: a comment, a text of the program, or a paragraph, an item or a
 // cell of a document. Its words are on one line.
 type passage struct {
-	path string
 	line int
 	text string
 }
