@@ -182,7 +182,7 @@ func TestRegistrationStaysWhileProcessesLive(t *testing.T) {
 	})
 }
 
-// A seat that is given back under the lock is not held by who opened it before.
+// A directory that is deleted under its lock is not held by a process that opened it before.
 func TestAgentIDLockOfADeletedDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), agentIDsDir, fixed)
 	first, err := lockAgentIDDir(t.Context(), dir)
@@ -202,6 +202,6 @@ func TestAgentIDLockOfADeletedDirectory(t *testing.T) {
 	defer second.lock.Close()
 	mine, _ := second.lock.Stat()
 	if there, err := os.Stat(dir); err != nil || !os.SameFile(mine, there) {
-		t.Errorf("the seat that is held is not the one that is there: %v", err)
+		t.Errorf("the directory that is locked is not the one that exists: %v", err)
 	}
 }

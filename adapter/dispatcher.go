@@ -97,7 +97,7 @@ func (s *slot) advance(ctx context.Context, done picket.Lease, output picket.Raw
 	}
 }
 
-// serve registers, works and beats until the drain is over. A session that the
+// serve registers, works and sends heartbeats until the drain is over. A registration that the
 // registry ended for silence, or forgot, is followed by the next one, once
 // nothing runs under it any more.
 func (w *dispatcher) serve() error {
@@ -129,7 +129,7 @@ func (w *dispatcher) serve() error {
 	}
 }
 
-// serveRegistration works under one session, whose end is errRegistrationEnded.
+// serveRegistration works under one registration, whose end is errRegistrationEnded.
 func (w *dispatcher) serveRegistration(s *registration, drained func()) error {
 	if s == nil {
 		err := w.acquireAndStart(w.acquireCtx, nil)
@@ -182,7 +182,7 @@ func (w *dispatcher) waitForRuns(err error) error {
 	return err
 }
 
-// afterRegistration waits for the end of what ran under a session that the registry
+// afterRegistration waits for the end of what ran under a registration that the registry
 // has ended, and answers whether another one follows.
 func (w *dispatcher) afterRegistration(s *registration) error {
 	err := s.endCause()
@@ -235,7 +235,7 @@ func (a *Adapter) Run(ctx context.Context) error {
 	return w.serve()
 }
 
-// acquireAndStart takes leases and starts their runs, under a session, until ctx ends.
+// acquireAndStart takes leases and starts their runs, under a registration, until ctx ends.
 func (w *dispatcher) acquireAndStart(ctx context.Context, under *registration) error {
 	w.cfg.Log.Info("waiting for tasks", "agent", w.cfg.AgentID, "server", w.cfg.BaseURL)
 	for {

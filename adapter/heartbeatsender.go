@@ -11,7 +11,7 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// heartbeatSender sends the heartbeats of one session. They leave in time whatever
+// heartbeatSender sends the heartbeats of one registration. They leave in time whatever
 // became of those before: on a slow network several are under way. It alone uses
 // its fields.
 type heartbeatSender struct {
@@ -43,7 +43,7 @@ type heartbeatResult struct {
 	err    error
 }
 
-// sendHeartbeats sends heartbeats until the session is over or ctx ends.
+// sendHeartbeats sends heartbeats until the registration is over or ctx ends.
 func (s *registration) sendHeartbeats(ctx context.Context) {
 	b := &heartbeatSender{registration: s, results: make(chan heartbeatResult)}
 	b.due = s.lastAcked() + b.interval()

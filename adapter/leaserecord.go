@@ -122,7 +122,7 @@ func leaseRecordSealer(key picket.Secret) (*seal.Sealer, error) {
 // saveDeadline notes how long the lease now lasts.
 func (c *runDirLock) saveDeadline(left time.Duration) error {
 	c.record.KillAt = picket.InstantOf(time.Now().Add(left))
-	return files.ReplaceJSON(filepath.Join(c.dir, leaseFile), c.record)
+	return files.WriteJSON(filepath.Join(c.dir, leaseFile), c.record)
 }
 
 // unlock ends the claim. It forgets the lease if its end was reported.

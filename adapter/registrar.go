@@ -17,7 +17,7 @@ import (
 	"github.com/picket-dev/picket/internal/files"
 )
 
-// registrar is the adapter's place in the registry, through all its sessions.
+// registrar is the adapter's place in the registry, through all its registrations.
 type registrar struct {
 	*Adapter
 	onDrain           func()
@@ -46,7 +46,7 @@ func (m *registrar) registerWithRetry(ctx context.Context) (*registration, error
 		if err := m.lockAgentID(ctx); err != nil {
 			return nil, err
 		}
-		if m.cfg.agentIDGiven { // who had the seat may have died after the first look
+		if m.cfg.agentIDGiven { // its holder may have died after the first look
 			m.orphansEnded = m.sweepOrphansAgain()
 		}
 	}
@@ -207,7 +207,7 @@ func (m *registrar) lockAgentID(ctx context.Context) error {
 			return ctx.Err()
 		case !errors.Is(err, files.ErrLocked):
 			return picket.Invalid("StateDir", "Name a directory that you may write to.",
-				"the seat of agent %s cannot be taken: %v", m.cfg.AgentID, err)
+				"the directory of agent %s cannot be locked: %v", m.cfg.AgentID, err)
 		case !said:
 			said = true
 			m.cfg.Log.Warn("another adapter on this machine has this agent id: waiting for its end", "agent",
@@ -217,7 +217,7 @@ func (m *registrar) lockAgentID(ctx context.Context) error {
 	}
 }
 
-// lockAgentIDDir locks a seat's directory, which its holder before may have deleted
+// lockAgentIDDir locks the directory of an agent id, which its holder before may have deleted
 // under the lock.
 func lockAgentIDDir(ctx context.Context, dir string) (*agentIDLock, error) {
 	for {
@@ -259,7 +259,7 @@ func (s *agentIDLock) addInstance(instance string) error {
 	if s.dir == "" {
 		return nil
 	}
-	return files.ReplaceJSON(filepath.Join(s.dir, agentIDRecordFile), agentIDRecord{s.instances})
+	return files.WriteJSON(filepath.Join(s.dir, agentIDRecordFile), agentIDRecord{s.instances})
 }
 
 // owns reports whether nobody but this process can be behind an instance.

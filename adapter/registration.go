@@ -14,7 +14,7 @@ import (
 )
 
 // registration is one registration of this adapter, which the registry numbers as
-// an incarnation. What runs under it ends with it. A nil session is that of an
+// an incarnation. What runs under it ends with it. A nil registration is that of an
 // adapter without a registration: it never ends and bounds nothing.
 type registration struct {
 	cfg         *Config
@@ -22,7 +22,7 @@ type registration struct {
 	incarnation int64
 	onDrain     func()        // the registry wants a drain
 	closed      chan struct{} // closed when the registry has ended it
-	wake        chan struct{} // has room for one: beat now
+	wake        chan struct{} // has room for one: send a heartbeat now
 
 	mu              sync.Mutex
 	cause           error                   // why it is over
@@ -34,7 +34,7 @@ type registration struct {
 	handledCommands []string                // commands, not acknowledged yet
 	knownCommands   []string                // commands that were carried out or are being, the newest ones
 
-	jobs sync.WaitGroup // of beat
+	jobs sync.WaitGroup // of the heartbeat sender
 }
 
 // registeredRun is what a registration knows of a run under it.
@@ -92,7 +92,7 @@ func (s *registration) incarnationOrZero() int64 {
 	return s.incarnation
 }
 
-// ended is closed when the session is over.
+// ended is closed when the registration is over.
 func (s *registration) ended() <-chan struct{} {
 	if s == nil {
 		return nil
@@ -100,7 +100,7 @@ func (s *registration) ended() <-chan struct{} {
 	return s.closed
 }
 
-// isEnded reports whether the registry has ended the session.
+// isEnded reports whether the registry has ended the registration.
 func (s *registration) isEnded() bool {
 	select {
 	case <-s.ended():
@@ -147,7 +147,7 @@ func (s *registration) recordAck(sent time.Duration, hb picket.Heartbeat) {
 	s.ackSignal = make(chan struct{})
 }
 
-// end ends the session, once: every run under it kills its tree.
+// end ends the registration, once: every run under it kills its tree.
 func (s *registration) end(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +157,7 @@ func (s *registration) end(cause error) {
 	}
 }
 
-// endCause is what ended the session.
+// endCause is what ended the registration.
 func (s *registration) endCause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,7 +175,7 @@ func (s *registration) announceDrain() {
 // heartbeatNow lets the next heartbeat come at once.
 func (s *registration) heartbeatNow() { wakeUp(s.wake) }
 
-// addRun takes a run under the session, before it starts anything.
+// addRun takes a run under the registration, before it starts anything.
 func (s *registration) addRun(r *registeredRun) {
 	if s == nil {
 		return
@@ -207,7 +207,7 @@ func (s *registration) removeRun(r *registeredRun) {
 	delete(s.runs, r)
 }
 
-// waitForProcesses returns when nobody runs any more under a session that is over.
+// waitForProcesses returns when nobody runs any more under a registration that is over.
 // What runs have to report goes on.
 func (s *registration) waitForProcesses() {
 	s.mu.Lock()
@@ -251,10 +251,10 @@ func removedByOperator(id string) error {
 		"agent %s was removed from the registry, and its work was ended", id)
 }
 
-// errDrained ends a session whose drain is over.
+// errDrained ends a registration whose drain is over.
 var errDrained = errors.New("the drain is complete")
 
-// endedOnPurpose reports whether a session was ended on purpose, rather than for
+// endedOnPurpose reports whether a registration was ended on purpose, rather than for
 // silence or with its store.
 func endedOnPurpose(err error) bool {
 	if errors.Is(err, errDrained) {

@@ -144,13 +144,13 @@ func (l *runLease) onRenewed(got picket.Renewal) {
 	l.leaseEnd.Store(int64(l.keeper.deadline()))
 	l.agent.renewed(got.IdleMs, l.cfg.clock()-l.keeper.confirmedAt)
 	l.log.Debug("lease renewed", "expires", got.LeaseExpiresAt.String())
+	l.extendDeadline() // before anything that waits for a disk
 	if record := l.record.Load(); record != nil {
 		if err := record.saveDeadline(l.keeper.remaining()); err != nil {
 			l.log.Warn("a renewal cannot be noted", "dir", record.dir, "err", err)
 		}
 	}
 	l.emit(Event{Kind: EventRenewed, ExpiresAt: got.LeaseExpiresAt, Remaining: l.keeper.remaining()})
-	l.extendDeadline()
 	if !l.keeper.warned {
 		l.revokeWarning() // it wakes the supervisor, which may have waited for the answer
 	}

@@ -52,7 +52,7 @@ func (e *Engine) Answer(ctx context.Context, by picket.Caller, handoffID string,
 	}
 	if req.ClearInput && !isNull(req.Input) {
 		return picket.Task{}, picket.Invalid("/clearInput", "Send the input or clearInput, not both.",
-			"there is an input, and it becomes null")
+			"the request has an input and also clears it")
 	}
 	if len(req.Answer) > picket.MaxPayload {
 		return picket.Task{}, picket.TooLarge("/answer", len(req.Answer))

@@ -115,7 +115,7 @@ func createWorkspaceRecord(ctx context.Context, stateDir, root string, lease pic
 func (k *Locked) Save() error {
 	w := k.KeptWorkspace
 	w.Pinned, w.InUse = false, false // said by a file and by the lock
-	return files.ReplaceJSON(filepath.Join(k.recordDir, recordFile), w)
+	return files.WriteJSON(filepath.Join(k.recordDir, recordFile), w)
 }
 
 // Unlock gives the workspace back. The directory and its record stay.

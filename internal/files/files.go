@@ -24,12 +24,16 @@ func ReplaceInSteps(path string, content []byte, before func(step string) error)
 	return replace(path, content, true, before)
 }
 
-// ReplaceJSON is Replace with v as indented JSON.
-func ReplaceJSON(path string, v any) error { return replaceJSON(path, v, true) }
-
-// WriteJSON is ReplaceJSON that does not wait for the disk. After a power failure the
-// file may have any earlier content, or none. It is for files that are of no use then.
-func WriteJSON(path string, v any) error { return replaceJSON(path, v, false) }
+// WriteJSON is Replace with v as indented JSON, except that it does not wait for the disk.
+// After a power failure the file may have any earlier content, or none. It is for files
+// that are written often, or are of no use then.
+func WriteJSON(path string, v any) error {
+	b, err := marshal(v)
+	if err != nil {
+		return err
+	}
+	return replace(path, b, false, nil)
+}
 
 // WritePrivate is Replace that also creates the directories above the file, with the mode
 // 0700.
@@ -40,13 +44,13 @@ func WritePrivate(path string, content []byte) error {
 	return Replace(path, content)
 }
 
-// WritePrivateJSON is WritePrivate with v as indented JSON.
+// WritePrivateJSON is WriteJSON that also creates the directories above the file, with the
+// mode 0700.
 func WritePrivateJSON(path string, v any) error {
-	b, err := marshal(v)
-	if err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return WritePrivate(path, b)
+	return WriteJSON(path, v)
 }
 
 // Truncate cuts an open file off at a size, and waits for the disk.
@@ -55,14 +59,6 @@ func Truncate(f *os.File, size int64) error { return errors.Join(f.Truncate(size
 func marshal(v any) ([]byte, error) {
 	b, err := json.Marshal(v, jsontext.WithIndent("  "))
 	return append(b, '\n'), err
-}
-
-func replaceJSON(path string, v any, durable bool) error {
-	b, err := marshal(v)
-	if err != nil {
-		return err
-	}
-	return replace(path, b, durable, nil)
 }
 
 // replace writes a new file beside the old one, under a name that nobody can foresee, and

@@ -18,11 +18,10 @@ func TestReplace(t *testing.T) {
 		want string // "" is an error
 	}{
 		"Replace":          {func(p string) error { return Replace(p, []byte("x")) }, "x"},
-		"ReplaceJSON":      {func(p string) error { return ReplaceJSON(p, []string{"x"}) }, "[\n  \"x\"\n]\n"},
 		"WriteJSON":        {func(p string) error { return WriteJSON(p, []string{"x"}) }, "[\n  \"x\"\n]\n"},
 		"WritePrivate":     {func(p string) error { return WritePrivate(p, []byte("x")) }, "x"},
 		"WritePrivateJSON": {func(p string) error { return WritePrivateJSON(p, []string{"x"}) }, "[\n  \"x\"\n]\n"},
-		"no JSON":          {func(p string) error { return ReplaceJSON(p, unwritable) }, ""},
+		"no JSON":          {func(p string) error { return WriteJSON(p, unwritable) }, ""},
 	} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "file")

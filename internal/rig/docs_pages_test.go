@@ -161,3 +161,49 @@ func TestWhereToLook(t *testing.T) {
 		}
 	}
 }
+
+var (
+	walkRow    = regexp.MustCompile(`(?ms)^## How a request goes through the packages$(.*?)^## `)
+	engineVerb = regexp.MustCompile("`Engine\\.([A-Z][A-Za-z]*)`")
+	walkFile   = regexp.MustCompile(`\b(api|toolproxy|console)/([a-z_]+)\b`)
+	walkScript = regexp.MustCompile(`\b([a-z_]+)\.lua\b`)
+)
+
+// The walk through a request names methods, files and scripts that exist.
+func TestTheWalkNamesWhatExists(t *testing.T) {
+	section := walkRow.FindString(readPage(t, "docs/architecture.md"))
+	var engine strings.Builder
+	sources, err := filepath.Glob(filepath.Join(repoRoot(t), "orchestrator", "*.go"))
+	if err != nil || len(sources) == 0 {
+		t.Fatal("no source of the engine", err)
+	}
+	for _, path := range sources {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		engine.Write(text)
+	}
+	verbs := engineVerb.FindAllStringSubmatch(section, -1)
+	if len(verbs) < 10 {
+		t.Fatalf("%d methods are named", len(verbs))
+	}
+	for _, m := range verbs {
+		if !strings.Contains(engine.String(), "func (e *Engine) "+m[1]+"(") {
+			t.Errorf("Engine.%s does not exist", m[1])
+		}
+	}
+	for _, m := range walkFile.FindAllStringSubmatch(section, -1) {
+		folder := m[1]
+		if folder != "toolproxy" {
+			folder = "orchestrator/" + folder
+		}
+		readPage(t, filepath.Join(folder, m[2]+".go"))
+	}
+	for _, m := range walkScript.FindAllStringSubmatch(section, -1) {
+		found, _ := filepath.Glob(filepath.Join(repoRoot(t), "orchestrator", "lua", "*", m[1]+".lua"))
+		if len(found) == 0 {
+			t.Errorf("%s.lua does not exist", m[1])
+		}
+	}
+}

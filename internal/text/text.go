@@ -53,15 +53,16 @@ func Excerpt(s string, n int) string {
 }
 
 // Printable returns untrusted text without the characters that IsUnsafe names. Line
-// feeds and tabs stay, and other line separators become line feeds. Bytes that are not
-// UTF-8 become U+FFFD.
+// feeds and tabs stay. Other line separators become spaces, so that no character of a line
+// can begin another line, such as a forged one of a diff. Bytes that are not UTF-8 become
+// U+FFFD.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n', r == '\t':
 			return r
 		case r == '\u2028', r == '\u2029':
-			return '\n'
+			return ' '
 		case IsUnsafe(r):
 			return -1
 		}

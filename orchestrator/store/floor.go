@@ -289,7 +289,7 @@ func isOtherNode(err error) bool {
 	return false
 }
 
-// scriptFunc runs one script, through the gate or on one connection alone.
+// scriptFunc runs one script, through the script runner or on one connection alone.
 type scriptFunc func(ctx context.Context, script string, args ...any) (any, error)
 
 // storeState is what identify shows of a server and a namespace on it.

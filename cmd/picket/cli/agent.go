@@ -117,7 +117,8 @@ func printAgent(ctx context.Context, cmd *cobra.Command, s *Connection, w io.Wri
 		case viewCreated:
 			fmt.Fprintln(w, a.AgentID)
 		case viewFull:
-			describeAgent(w, a, s.leasesOf(ctx, a.AgentID))
+			held, _ := s.leasesOf(ctx, a.AgentID) // none for a key that may not see leases
+			describeAgent(w, a, held)
 		default:
 			fmt.Fprintf(w, "%s %s\n", a.AgentID, term.Painter(w).State(string(a.Status)))
 		}
@@ -161,15 +162,14 @@ func describeAgent(w io.Writer, a picket.Agent, held []picket.LiveLease) {
 }
 
 // leasesOf are the leases of an agent; nil too where this key may not see them.
-func (s *Connection) leasesOf(ctx context.Context, id string) []picket.LiveLease {
-	all, _ := s.Leases.List(ctx)
-	var held []picket.LiveLease
+func (s *Connection) leasesOf(ctx context.Context, id string) (held []picket.LiveLease, err error) {
+	all, err := s.Leases.List(ctx)
 	for _, l := range all {
 		if l.AgentID == id {
 			held = append(held, l)
 		}
 	}
-	return held
+	return held, err
 }
 
 // agentID completes what was typed to the id of one agent. Ids that clients

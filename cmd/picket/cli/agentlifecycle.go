@@ -58,8 +58,11 @@ func runAgentDrain(cmd *cobra.Command, s *Connection, id string) error {
 	if err := printAgent(ctx, cmd, s, cmd.OutOrStdout(), a, raw, "drained"); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "until %s at the latest; it holds %s\n", a.DrainDeadlineAt,
-		Plural(len(s.leasesOf(ctx, id)), "lease"))
+	until := fmt.Sprintf("until %s at the latest", a.DrainDeadlineAt)
+	if held, err := s.leasesOf(ctx, id); err == nil {
+		until += "; it holds " + Plural(len(held), "lease")
+	}
+	fmt.Fprintln(cmd.ErrOrStderr(), until)
 	PrintNext(cmd, "picket agent watch "+id, "picket agent get "+id)
 	return nil
 }
@@ -117,7 +120,8 @@ func (s *Connection) awaitDrained(ctx context.Context, cmd *cobra.Command, a pic
 	var raw jsontext.Value
 	wait, away := 100*time.Millisecond, false
 	for held := -1; !a.Status.Gone() && a.Incarnation == incarnation; wait = min(wait*3/2, 2*time.Second) {
-		if n := len(s.leasesOf(ctx, a.AgentID)); n != held && !away {
+		leases, err := s.leasesOf(ctx, a.AgentID)
+		if n := len(leases); err == nil && n != held {
 			held = n
 			fmt.Fprintf(talk, "it holds %s\n", Plural(n, "lease"))
 			if n == 0 {
@@ -180,7 +184,7 @@ func (s *Connection) lastStatusReason(ctx context.Context, id, since string,
 func newAgentDeregister() *cobra.Command {
 	c := onAgent("deregister", "Remove an agent from the registry at once; its leases end",
 		func(cmd *cobra.Command, s *Connection, id string) error {
-			held := s.leasesOf(cmd.Context(), id)
+			held, _ := s.leasesOf(cmd.Context(), id) // none for a key that may not see leases
 			var raw jsontext.Value
 			a, err := s.changeAgentStatus(cmd.Context(), cmd, id,
 				picket.AgentStatusChange{Status: picket.AgentDeregistered},

@@ -43,7 +43,7 @@ func newBudgetShow() *cobra.Command {
 			"house:DATE for a day; its subtasks or tasks are listed as well. Without a name it is today's\n" +
 			"envelope or, if picket.yaml sets no daily limit, the latest tasks. LEFT is what the envelope can\n" +
 			"still give to new calls and subtasks. SPENT, and HELD by calls under way, include all subtasks.\n" +
-			"The rest of OF is what the subtasks have left.",
+			"OF is what was granted. The part of it that is not LEFT, SPENT or HELD is what the subtasks have left.",
 		Example:           "  picket budget show\n  picket budget show TASK\n  picket budget show house:2026-04-11 --open",
 		ValidArgsFunction: completeFirstID(taskIDs),
 		RunE:              connected(showBudget),

@@ -84,7 +84,7 @@ func onHandoff(use, short string, act func(cmd *cobra.Command, s *Connection, id
 }
 
 func newHandoffShow() *cobra.Command {
-	c := onHandoff("show", "Show the question with what was tried and what the run left behind",
+	c := onHandoff("show", "Show the question, what the agent has tried, and what its run has changed",
 		func(cmd *cobra.Command, s *Connection, id string) error {
 			return showOne(cmd, s, pendingTopic, id, s.Handoffs.Get,
 				func(ctx context.Context, w io.Writer, h picket.Handoff, raw jsontext.Value) error {
@@ -193,7 +193,8 @@ func answerText(a *picket.Answer) string {
 }
 
 func newHandoffClaim() *cobra.Command {
-	c := onHandoff("claim", "Show that you take care of it", func(cmd *cobra.Command, s *Connection, id string) error {
+	c := onHandoff("claim", "Tell others that you take care of it", func(cmd *cobra.Command, s *Connection,
+		id string) error {
 		var body picket.ClaimRequest
 		body.TakeOver, _ = cmd.Flags().GetBool("take-over")
 		var raw jsontext.Value

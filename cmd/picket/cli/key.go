@@ -78,7 +78,7 @@ func newKeyList() *cobra.Command {
 func scopeText(k picket.APIKey) string { return strings.Join(term.Texts(k.Scopes), ",") }
 
 func newKeyRevoke() *cobra.Command {
-	c := onOne("revoke KEY", "End a key, its waiting requests and the leases of its agents", (*Connection).keyID,
+	c := onOne("revoke KEY", "Revoke a key; its waiting requests and its agents' leases end", (*Connection).keyID,
 		keyIDs, func(cmd *cobra.Command, s *Connection, id string) error {
 			var how picket.KeyRevocation
 			if keep, _ := cmd.Flags().GetBool("keep-leases"); cmd.Flags().Changed("keep-leases") {

@@ -33,7 +33,8 @@ func newPriceList() *cobra.Command {
 		Short: "List what calls of tools and models cost",
 		Long: "List the prices that the server uses now. They come from tools.prices in its picket.yaml, which\n" +
 			"the server reads again on SIGHUP. A name that ends in * is the price of every tool whose name\n" +
-			"begins like it; if several match, the longest name counts. A tool without a price is refused.",
+			"begins in the same way; of several such names, the longest counts. Calls of a tool without a\n" +
+			"price are refused.",
 	}
 	return listCommand(c, func(cmd *cobra.Command, s *Connection) error {
 		format, err := term.FormatOf(cmd)

@@ -2,11 +2,15 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
 	"time"
 )
+
+// maxCachedAnswer bounds an answer in bytes, as the client does by default.
+const maxCachedAnswer = 16 << 20
 
 // readCache answers reads again without asking the server while --watch shows them: only
 // their ages change. Other requests pass.
@@ -49,8 +53,11 @@ func (c *readCache) RoundTrip(r *http.Request) (*http.Response, error) {
 		return res, err
 	}
 	if keeps {
-		body, err = io.ReadAll(res.Body)
+		body, err = io.ReadAll(io.LimitReader(res.Body, maxCachedAnswer+1))
 		res.Body.Close()
+		if err == nil && len(body) > maxCachedAnswer {
+			err = fmt.Errorf("the answer has more than %d bytes", maxCachedAnswer)
+		}
 		if err != nil {
 			return nil, err
 		}

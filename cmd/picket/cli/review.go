@@ -111,7 +111,7 @@ func onReview(use, short string, act func(cmd *cobra.Command, s *Connection, id 
 }
 
 func newReviewShow() *cobra.Command {
-	c := onReview("show", "Show the result, reports, end and changes of a task",
+	c := onReview("show", "Show what a task has produced: its result, reports and changes, and how it ended",
 		func(cmd *cobra.Command, s *Connection, id string) error {
 			return showOne(cmd, s, topic{task: id}, id, s.Tasks.Get,
 				func(ctx context.Context, w io.Writer, task picket.Task, raw jsontext.Value) error {

@@ -256,7 +256,7 @@ func newWebhookDelete() *cobra.Command {
 }
 
 func newWebhookRevive() *cobra.Command {
-	return term.FormatFlag(onWebhook("revive", "Continue a target that is dead or off, where it stopped",
+	return term.FormatFlag(onWebhook("revive", "Start a target again that is dead or off; it continues where it stopped",
 		func(cmd *cobra.Command, s *Connection, id string) error {
 			var raw jsontext.Value
 			hook, err := s.Webhooks.Revive(cmd.Context(), id, client.WithBody(&raw))

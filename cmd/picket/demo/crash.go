@@ -110,9 +110,12 @@ func (c *crashDemo) resume(ctx context.Context) error {
 		return err
 	}
 	first := slices.IndexFunc(reports, func(r picket.Report) bool { return r.FencingToken > 1 })
-	if first < 0 || reports[first].Summary != "3 of 4 steps are done" {
+	if first < 0 {
+		return errors.New("the second attempt has not reported")
+	}
+	if reports[first].Summary != "3 of 4 steps are done" {
 		return fmt.Errorf("the second attempt did not go on from the last report: its first is %q",
-			reports[max(first, 0)].Summary)
+			reports[first].Summary)
 	}
 	if e := t.Runs[0].Exit; e == nil || t.FencingToken != 2 {
 		return fmt.Errorf("expected the first run to be over and fence 2, got fence %d", t.FencingToken)
