@@ -33,11 +33,11 @@ func writeOrphan(t *testing.T, cfg *Config, lease picket.Lease, left process.Rec
 		TaskID: lease.TaskID, RunID: lease.RunID, FencingToken: lease.FencingToken, LeaseToken: lease.LeaseToken,
 		KillAt: picket.InstantOf(time.Now().Add(time.Minute)), Suspect: isSuspect(lease),
 	}
-	if err := files.ReplaceJSON(filepath.Join(dir, leaseFile), note); err != nil {
+	if err := files.WriteJSON(filepath.Join(dir, leaseFile), note); err != nil {
 		t.Fatal(err)
 	}
 	if left != (process.Record{}) {
-		if err := files.ReplaceJSON(filepath.Join(dir, "process.json"), left); err != nil {
+		if err := files.WriteJSON(filepath.Join(dir, "process.json"), left); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -311,7 +311,7 @@ func TestOrphanOfAnotherKey(t *testing.T) {
 		if err := note.seal("the key of before", lease); err != nil {
 			t.Fatal(err)
 		}
-		if err := files.ReplaceJSON(filepath.Join(dir, leaseFile), note); err != nil {
+		if err := files.WriteJSON(filepath.Join(dir, leaseFile), note); err != nil {
 			t.Fatal(err)
 		}
 		if err := sweepAndStop(t, a, s); err != nil {
