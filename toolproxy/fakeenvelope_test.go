@@ -158,7 +158,7 @@ func (d *fakeBackend) ReportUsage(_ context.Context, h picket.LeaseCredential,
 	return picket.Usage{}, d.note("usage", h)
 }
 
-// outcomes are how the calls of the purse ended.
+// outcomes are how the calls of the envelope ended.
 func (p *fakeEnvelope) outcomes() (all []picket.CallOutcome) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

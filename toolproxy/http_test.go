@@ -145,7 +145,7 @@ func TestReadsAreNoEffects(t *testing.T) {
 	}
 }
 
-// requestRecorder keeps what was asked of the purse last.
+// requestRecorder keeps what was asked of the envelope last.
 type requestRecorder struct {
 	*fakeEnvelope
 	req picket.CallRequest

@@ -96,8 +96,8 @@ func TestLeaseTokenIsNotSentToUpstreams(t *testing.T) {
 				func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 					return &mcp.ReadResourceResult{}, nil
 				})
-			purse := newFakeEnvelope(100 * cent)
-			b := newGatewayEnv(t, purse, mcppart.Upstream{Name: "up", URL: o.listen(t, wire)})
+			envelope := newFakeEnvelope(100 * cent)
+			b := newGatewayEnv(t, envelope, mcppart.Upstream{Name: "up", URL: o.listen(t, wire)})
 			s := connect(t, b.url, b.token(), wire, nil)
 			for name, text := range disguises(b.token()) {
 				r := call(t, s, "up_echo", map[string]any{"deep": []stdjson.RawMessage{stdjson.RawMessage(text)}})
@@ -118,7 +118,7 @@ func TestLeaseTokenIsNotSentToUpstreams(t *testing.T) {
 			if reached != 0 {
 				t.Errorf("%d messages reached the upstream", reached)
 			}
-			purse.expectSettled(t, 0)
+			envelope.expectSettled(t, 0)
 		})
 	}
 }

@@ -172,7 +172,7 @@ func (b *llmEnv) get(method, path, body string, head ...string) (status int, tex
 	return resp.StatusCode, string(raw), resp.Header
 }
 
-// settlement waits for the one settlement of a purse.
+// settlement waits for the one settlement of an envelope.
 func settlement(t *testing.T, p *fakeEnvelope) picket.Settlement {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

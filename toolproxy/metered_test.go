@@ -145,7 +145,7 @@ func TestALostReservationIsFoundAgain(t *testing.T) {
 	}
 }
 
-// expiringBackend is a purse of a lease that ends after the first call was asked for.
+// expiringBackend is an envelope of a lease that ends after the first call was asked for.
 type expiringBackend struct{ *fakeEnvelope }
 
 func (f expiringBackend) Reserve(ctx context.Context, held picket.LeaseCredential,

@@ -48,7 +48,7 @@ func newSQLEnvOf(t testing.TB, s *seal.Sealer, pg *postgres, db tools.Database) 
 	return sqlEnv{p, pg}
 }
 
-// fakeRun is a purse of a run with its own fencing token.
+// fakeRun is an envelope of a run with its own fencing token.
 type fakeRun struct {
 	*fakeEnvelope
 	held  picket.LeaseCredential

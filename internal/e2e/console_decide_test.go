@@ -157,9 +157,9 @@ func drain(t *testing.T, s *consoleFixture) {
 
 // The stop button stops what is granted, and lets it go on.
 func stopButton(t *testing.T, s *consoleFixture) {
-	var bystander *tab
+	var watcher *tab
 	if !s.plain {
-		bystander = s.signedInTab("/console/tasks")
+		watcher = s.signedInTab("/console/tasks")
 	}
 	b := s.signedInTab("/console/")
 	b.click("a.stop")
@@ -172,7 +172,7 @@ func stopButton(t *testing.T, s *consoleFixture) {
 		t.Errorf("after the button: %+v", stats.Pause)
 	}
 	if !s.plain {
-		bystander.reads("#notices", "a strange bill")
+		watcher.reads("#notices", "a strange bill")
 	}
 	b.open("/console/stop")
 	b.click(`form[action="/console/resume"] button.primary`)
@@ -182,6 +182,6 @@ func stopButton(t *testing.T, s *consoleFixture) {
 		t.Error("it is still paused")
 	}
 	if !s.plain {
-		bystander.readsNo("#notices", "a strange bill")
+		watcher.readsNo("#notices", "a strange bill")
 	}
 }

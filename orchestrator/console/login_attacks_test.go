@@ -65,13 +65,13 @@ func TestACodeIsTakenOnce(t *testing.T) {
 
 		begun = person.sendKey(key, "/console/")
 		var group sync.WaitGroup
-		seats := make([]*browser, 8)
-		for i := range seats {
-			seats[i] = o.newBrowser()
-			group.Go(func() { seats[i].followCode(begun) })
+		browsers := make([]*browser, 8)
+		for i := range browsers {
+			browsers[i] = o.newBrowser()
+			group.Go(func() { browsers[i].followCode(begun) })
 		}
 		group.Wait()
-		in := slices.DeleteFunc(slices.Clone(seats), func(s *browser) bool { return len(s.cookies) == 0 })
+		in := slices.DeleteFunc(slices.Clone(browsers), func(s *browser) bool { return len(s.cookies) == 0 })
 		if len(in) != 1 || !in[0].get("/console/").asksToSignIn() {
 			t.Errorf("%d of 8 were let in at once, or one of them stays", len(in))
 		}

@@ -43,14 +43,14 @@ func (s *browser) probe(route string, headers ...string) response {
 // that reports it, everybody else gets in; nothing is decided by asking.
 func TestWhoMayOpenWhat(t *testing.T) {
 	virtual(t, func(t *testing.T, o *fixture) {
-		seats := map[string]*browser{
+		people := map[string]*browser{
 			"nobody":   o.newBrowser(),
 			"reviewer": o.signedIn(picket.ScopeReviewer),
 			"operator": o.signedIn(picket.ScopeOperator),
 			"admin":    o.signedIn(picket.ScopeAdmin),
 			"revoked":  o.signedIn(picket.ScopeOperator),
 		}
-		_, err := o.RevokeKey(t.Context(), picket.Caller{Actor: "test"}, seats["revoked"].key.KeyID)
+		_, err := o.RevokeKey(t.Context(), picket.Caller{Actor: "test"}, people["revoked"].key.KeyID)
 		must(t, err)
 		cells := 0
 		for _, r := range console.Permissions() {
@@ -58,7 +58,7 @@ func TestWhoMayOpenWhat(t *testing.T) {
 			if r.Route == "POST /console/logout" {
 				continue // it would end the sessions of this test
 			}
-			for who, s := range seats {
+			for who, s := range people {
 				p := s.probe(r.Route)
 				cells++
 				signedIn, open := who != "nobody" && who != "revoked", len(r.Scopes) == 0
@@ -79,7 +79,7 @@ func TestWhoMayOpenWhat(t *testing.T) {
 				}
 			}
 		}
-		t.Logf("who may open what: %d routes x %d people: %d cells", len(console.Permissions())-1, len(seats), cells)
+		t.Logf("who may open what: %d routes x %d people: %d cells", len(console.Permissions())-1, len(people), cells)
 	})
 }
 

@@ -19,18 +19,18 @@ end
 
 -- report_violation notes a finding. repair, if there is one, repairs it; without it there is only
 -- the alarm. It returns whether it was repaired.
-local function report_violation(kind, subject, detail, mend)
-  local mended = REPAIR and mend ~= nil
-  if mended then mend() end
-  local event = mended and 'invariant.repaired' or 'invariant.violated'
+local function report_violation(kind, subject, detail, repair)
+  local repaired_now = REPAIR and repair ~= nil
+  if repaired_now then repair() end
+  local event = repaired_now and 'invariant.repaired' or 'invariant.violated'
   local told = call('SET', K('told:', event .. ':' .. kind .. ':' .. subject), '1', 'NX', 'PX', F(HOUR))
   if told then
     emit(event, { task = string.match(subject, '^task_[^:]*'), actor = ARGV[1] },
       '{"kind":' .. quote(kind) .. ',"subject":' .. quote(subject) .. ',"reason":' .. quote(detail) .. '}')
   end
-  findings[#findings + 1] = named{ kind = kind, subject = subject, detail = detail, repaired = mended and 1 or 0,
+  findings[#findings + 1] = named{ kind = kind, subject = subject, detail = detail, repaired = repaired_now and 1 or 0,
     told = told and 1 or 0 }
-  return mended
+  return repaired_now
 end
 
 -- check_member holds the place of a member in a sorted set against what it has to
@@ -45,10 +45,10 @@ local function check_member(kind, key, member, want, entry)
     return report_violation(kind .. '_extra', member, 'it stands in ' .. set, function() call('ZREM', key, member) end)
   end
   local right = entry or want
-  local mend = function() call('ZADD', key, right, member) end
+  local repair = function() call('ZADD', key, right, member) end
   if got then
     return report_violation(kind .. '_score', member, 'its place in ' .. set .. ' is ' .. got .. ', not ' .. right,
-      mend)
+      repair)
   end
-  return report_violation(kind .. '_missing', member, 'it does not stand in ' .. set, mend)
+  return report_violation(kind .. '_missing', member, 'it does not stand in ' .. set, repair)
 end

@@ -22,7 +22,7 @@ func conflictingRequest(key string) picket.Caller {
 
 // coverAgents takes the ways of registrations, heartbeats and commands.
 func coverAgents(t *testing.T, f *fixture) {
-	reg := picket.Registration{AgentID: "t1", RoleID: "tour", Capabilities: []string{"go"}}
+	reg := picket.Registration{AgentID: "t1", RoleID: "worker", Capabilities: []string{"go"}}
 	f.CallTwice(t, func() error { _, err := f.Register(f.Ctx, kit.Idempotent("u"), reg); return err })
 	_, err := f.Register(f.Ctx, conflictingRequest("u"), reg)
 	kit.Refused(t, err, picket.CodeIdempotencyConflict)
@@ -248,15 +248,15 @@ func coverAgentAnswers(t *testing.T, f *fixture) {
 func coverAgentLists(t *testing.T, f *fixture) {
 	f.MustRegister(t, picket.Registration{
 		AgentID:      "l1",
-		RoleID:       "tour",
+		RoleID:       "worker",
 		Capabilities: []string{"go", "py"},
 		Capacity:     &picket.DeclaredCapacity{MaxConcurrentTasks: kit.Ptr(2)},
 	})
 	f.MustRegister(t, picket.Registration{AgentID: "l2", RoleID: "other"})
 	_, err := f.Register(f.Ctx, unrelatedCaller, picket.Registration{AgentID: "l3"})
 	kit.OK(t, err)
-	for _, q := range []picket.AgentQuery{{}, {Limit: 1}, {Role: "tour"}, {Owner: kit.AgentOwner.Actor},
-		{Owner: kit.AgentOwner.Actor, Role: "tour"}, {Owner: unrelatedCaller.Actor},
+	for _, q := range []picket.AgentQuery{{}, {Limit: 1}, {Role: "worker"}, {Owner: kit.AgentOwner.Actor},
+		{Owner: kit.AgentOwner.Actor, Role: "worker"}, {Owner: unrelatedCaller.Actor},
 		{Capabilities: []string{"py"}}, {MinAvailable: kit.Ptr(1)}, {MinAvailable: kit.Ptr(9)},
 		{Statuses: picket.AgentStatuses, Limit: 2}, {Owner: kit.AgentOwner.Actor, Limit: 1}} {
 		for {
@@ -280,7 +280,7 @@ func coverAgentLists(t *testing.T, f *fixture) {
 	_, err = f.Agents(f.Ctx, picket.AgentQuery{Owner: many.Actor, Limit: 1})
 	kit.OK(t, err)
 	kit.OK(t, f.Raw.ZRemRangeByLex(f.Ctx, "pk:{default}:roles-of:key_many:names", "[m-", "[m~").Err())
-	for _, role := range []string{"", "tour", "nothing"} {
+	for _, role := range []string{"", "worker", "nothing"} {
 		for _, key := range []string{"", kit.AgentOwner.Actor} {
 			_, err := f.Pools(f.Ctx, role, key)
 			kit.OK(t, err)

@@ -29,7 +29,7 @@ func coverEvents(t *testing.T, f *fixture) {
 	}
 
 	full := lease()
-	f.FloodHeartbeats(t, full, "tour", 300)
+	f.FloodHeartbeats(t, full, "worker", 300)
 	for _, id := range []string{"t", "t", "another"} {
 		send(full, picket.EventAgentTimedOut, id)
 	}

@@ -127,7 +127,7 @@ func coverSubtaskLoops(t *testing.T, f *fixture) {
 
 // coverTreeEnds covers the ways in which subtasks end with their parent.
 func coverTreeEnds(t *testing.T, f *fixture) {
-	brood := func(h picket.LeaseCredential, n int) (ids []string) {
+	addChildren := func(h picket.LeaseCredential, n int) (ids []string) {
 		t.Helper()
 		for i := range n {
 			d, err := f.Delegate(f.Ctx, h, "", picket.Subtask{Title: fmt.Sprint("part ", i)})
@@ -140,7 +140,7 @@ func coverTreeEnds(t *testing.T, f *fixture) {
 	_, err := f.Complete(f.Ctx, h, picket.Completion{Children: picket.ChildrenCancel}) // there are none
 	kit.OK(t, err)
 	h = f.leaseFreshTask(t)
-	gone := brood(h, 3)
+	gone := addChildren(h, 3)
 	_, err = f.Cancel(f.Ctx, kit.Operator, gone[0], "r")
 	kit.OK(t, err)
 	_, err = f.Complete(f.Ctx, h, picket.Completion{})
@@ -150,10 +150,10 @@ func coverTreeEnds(t *testing.T, f *fixture) {
 	_, err = f.Complete(f.Ctx, h, picket.Completion{Children: picket.ChildrenDetach})
 	kit.OK(t, err)
 	h = f.leaseFreshTask(t)
-	brood(h, 1)
+	addChildren(h, 1)
 	deep := f.LeaseSubtask(t, h.TaskID)
 	for range 8 { // down to the deepest level, so that every part of a path is used
-		brood(deep, 1)
+		addChildren(deep, 1)
 		deep = f.LeaseSubtask(t, h.TaskID)
 		if d, err := f.Delegate(f.Ctx, deep, "", picket.Subtask{Title: "too deep?"}); err != nil {
 			kit.Refused(t, err, picket.CodeDelegation)
@@ -177,7 +177,7 @@ func coverTreeEnds(t *testing.T, f *fixture) {
 
 	// More than a step takes: marked at once, written down by and by.
 	h = f.leaseFreshTask(t)
-	parts := brood(h, 3)
+	parts := addChildren(h, 3)
 	asks := f.LeaseSubtask(t, h.TaskID)
 	help, err := f.RequestHelp(f.Ctx, asks, picket.HelpRequest{Question: "?"})
 	kit.OK(t, err)
@@ -209,7 +209,7 @@ func coverTreeEnds(t *testing.T, f *fixture) {
 	kit.OK(t, f.Raw.HSet(f.Ctx, "pk:{default}:tree:"+kit.NoTask, "open", "0").Err())
 	// One that waits for its time when what is above it is cancelled.
 	h = f.leaseFreshTask(t)
-	brood(h, 1)
+	addChildren(h, 1)
 	late := f.LeaseSubtask(t, h.TaskID)
 	kit.OK(t, f.RunEvents(f.Ctx, late, []picket.RunEvent{{Type: picket.EventRunLaunched}}))
 	_, err = f.Expire(f.Ctx, kit.Operator, late.TaskID, "r")
@@ -219,7 +219,7 @@ func coverTreeEnds(t *testing.T, f *fixture) {
 	kit.OK(t, f.Tick(f.Ctx))
 	// A final failure takes along what it delegated.
 	h = f.leaseFreshTask(t)
-	brood(h, 1)
+	addChildren(h, 1)
 	_, err = f.Fail(f.Ctx, h, "no", true)
 	kit.OK(t, err)
 	f.CancelAll(t)

@@ -17,10 +17,10 @@ type moneyFixture struct {
 
 func (s *inspectFixture) addMoney() moneyFixture {
 	s.t.Helper()
-	purse := func(tokens int64, usd budget.Money) *budget.Envelope {
+	envelope := func(tokens int64, usd budget.Money) *budget.Envelope {
 		return &budget.Envelope{Tokens: tokens, USD: usd}
 	}
-	task := s.MustSubmit(s.t, picket.TaskSpec{Role: "buyer", BudgetEnvelope: purse(1000, 1_000_000_000)})
+	task := s.MustSubmit(s.t, picket.TaskSpec{Role: "buyer", BudgetEnvelope: envelope(1000, 1_000_000_000)})
 	h := s.OpenLease(s.t, s.AcquireOne(s.t, picket.AcquireRequest{AgentID: "shopper", Role: "buyer"}))
 	call := kit.PaidCall("0.30")
 	call.Effects = picket.EffectsExternal
@@ -29,7 +29,7 @@ func (s *inspectFixture) addMoney() moneyFixture {
 	parts := [2]string{}
 	for i := range parts {
 		d, err := s.Delegate(s.Ctx, h, "",
-			picket.Subtask{Title: "a part", Role: "helper", BudgetEnvelope: purse(10, 100_000_000)})
+			picket.Subtask{Title: "a part", Role: "helper", BudgetEnvelope: envelope(10, 100_000_000)})
 		kit.OK(s.t, err)
 		parts[i] = d.TaskID
 	}

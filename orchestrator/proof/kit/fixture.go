@@ -222,7 +222,7 @@ func (f *Fixture) CancelAll(t *testing.T) {
 			page, err := f.Tasks(f.Ctx, picket.TaskQuery{States: []picket.TaskState{s}, Limit: 100})
 			OK(t, err)
 			for _, task := range page.Tasks {
-				_, err := f.Cancel(f.Ctx, Operator, task.TaskID, "tour")
+				_, err := f.Cancel(f.Ctx, Operator, task.TaskID, "test")
 				OK(t, err)
 			}
 			if page.NextCursor == nil {

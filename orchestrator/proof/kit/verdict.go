@@ -15,7 +15,7 @@ func CheckProperty(t *testing.T, property func(rt *rapid.T, n int)) Verdict {
 	w := &recordingTB{TB: t}
 	n, killed := 0, 0
 	done := make(chan struct{})
-	go func() { // the bystander ends its goroutine as a failed test does
+	go func() { // in its own goroutine, because a failed property ends the goroutine
 		defer close(done)
 		rapid.Check(w, func(rt *rapid.T) {
 			n++

@@ -87,7 +87,7 @@ func (x *machine) agentActions() []action {
 		{8, "silence", x.anyAgent(isActive), x.silence},
 		{6, "fall silent", func() bool { return x.openTasks() < x.most+4 && !x.m.paused }, x.killSilentAgent},
 		{6, "order", x.anyAgent(isActive), x.orderDrain},
-		{4, "brink", func() bool { return x.virtual && x.anyAgent(isActive)() }, x.crossThreshold},
+		{4, "threshold", func() bool { return x.virtual && x.anyAgent(isActive)() }, x.crossThreshold},
 	}
 }
 

@@ -46,5 +46,5 @@ func (x *machine) wantStatus(by picket.Caller, a *modelAgent, status picket.Agen
 	x.Helper()
 	got, err := x.e.ChangeAgent(x.ctx, by, a.id, nil, picket.AgentStatusChange{Status: status})
 	x.ok(err)
-	x.checkAgent("brink", got, a)
+	x.checkAgent("threshold", got, a)
 }

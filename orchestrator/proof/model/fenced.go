@@ -170,7 +170,7 @@ func (m *model) fail(h modelCredential, reason string, retryable bool) (string, 
 		state := string(m.after(r, picket.ExitAgentFailed, retryable))
 		if t.ever {
 			m.cancelChildren(t)
-			t.delegated, t.broods = 0, t.broods+1
+			t.delegated, t.batches = 0, t.batches+1
 		}
 		return state
 	})

@@ -102,16 +102,16 @@ func (x *machine) submit() {
 // submitLasting submits a task that is tried again at once after any failure,
 // under leases that outlive an agent's silence.
 func (x *machine) submitLasting() {
-	purse := x.amount("envelope")
+	granted := x.amount("envelope")
 	s := picket.TaskSpec{
 		Title:              "a lasting task",
 		Priority:           kit.Ptr(0),
 		LeaseWindowSeconds: seconds(4),
-		BudgetEnvelope:     &purse,
+		BudgetEnvelope:     &granted,
 		Retry:              &picket.Retry{MaxAttempts: kit.Ptr(8), BackoffSeconds: kit.Ptr(0)},
 	}
 	x.submitBy(requestID{}, picket.Caller{Actor: "key_a"}, s,
-		modelSpec{lane: "|", window: 4 * kit.HalfMinute, maxAttempts: 8, envelope: purse}, 0)
+		modelSpec{lane: "|", window: 4 * kit.HalfMinute, maxAttempts: 8, envelope: granted}, 0)
 }
 
 func (x *machine) submitBy(o requestID, by picket.Caller, s picket.TaskSpec, ms modelSpec, ready int64) {

@@ -41,7 +41,7 @@ type model struct {
 	calls  map[string]*modelCall      // by "task call"
 	totals map[string]budget.Envelope // reported usage by "run session" or "task session"
 	rows   int                        // of the ledger
-	made   map[string]string          // subtasks by "parent key brood"
+	made   map[string]string          // subtasks by "parent key batch"
 	gated  map[string]map[string]bool // the caller that waits for the calls of a task
 	stride int                        // tasks that one step cancels below one
 }

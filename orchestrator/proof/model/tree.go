@@ -20,7 +20,7 @@ type modelTree struct {
 	children  []string // in the order of their creation
 	delegated int      // those that a run asked for, since it last gave them up
 	ever      bool
-	broods    int
+	batches   int
 	made      string // what was asked for
 	cancelled bool   // with all that is below it
 	decided   bool   // by a reviewer, or by who finished a hand-off
@@ -158,8 +158,8 @@ func (m *model) delegate(h modelCredential, request, content, fresh string,
 	if code != "" {
 		return "", 0, code
 	}
-	brood := fmt.Sprint(t.id, " ", request, " ", t.broods)
-	if was := m.made[brood]; request != "" && was != "" {
+	batch := fmt.Sprint(t.id, " ", request, " ", t.batches)
+	if was := m.made[batch]; request != "" && was != "" {
 		if m.tasks[was].made != content {
 			return "", 0, picket.CodeIdempotencyConflict
 		}
@@ -179,7 +179,7 @@ func (m *model) delegate(h modelCredential, request, content, fresh string,
 	s.lane = laneBelow(t.lane, s.lane)
 	s.priority, s.window, s.backoff, s.maxAttempts, s.retryOn, s.fails = t.priority, t.window, t.backoff, t.maxAttempts,
 		t.retryOn, t.fails
-	m.made[brood] = fresh
+	m.made[batch] = fresh
 	m.create(fresh, s, 0, source{}, t.id)
 	m.tasks[fresh].made = content
 	return fresh, nudge, ""

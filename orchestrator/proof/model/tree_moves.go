@@ -31,7 +31,7 @@ func (x *machine) delegate() {
 		s.Role, s.Needs, m.lane = "coder", []string{"go"}, "coder|go"
 	}
 	if x.chance("money", 70) {
-		m.envelope = x.amount("purse")
+		m.envelope = x.amount("envelope")
 		s.BudgetEnvelope = &m.envelope
 	}
 	switch x.below(6, "reviewer") {

@@ -26,8 +26,8 @@ func readOnly(source string) string {
 // timeWrites are the lines that write store time.
 var timeWrites = regexp.MustCompile(`(?m)^.*-- writes time$`)
 
-// The scripts listed as readers write nothing on any of their branches: the
-// tour takes every branch, while the server refuses every write of theirs.
+// The scripts listed as readers write nothing on any of their branches. The calls take
+// every branch, while the server refuses every write of these scripts.
 func TestReadersOnlyReadReal(t *testing.T) {
 	f := kit.OpenFixture(t, rig.Real(t))
 	defer f.Close()

@@ -44,12 +44,12 @@ func TestACLOfTheDocuments(t *testing.T) {
 	defer admin.Close()
 	where.Redis.Username, where.Redis.Password = "picket", "CHANGE-THIS-TOO"
 	wantFinding(t, where, "")
-	kit.OK(t, admin.ConfigSet(t.Context(), "appendfsync", "no").Err()) // the tour is not about that
+	kit.OK(t, admin.ConfigSet(t.Context(), "appendfsync", "no").Err()) // this test is not about that
 	f := kit.OpenWith(t, where, false)
 	defer f.Close()
 	own := f.Raw
 	defer own.Close()
-	f.Raw = admin // the tour plants damage past the engine
+	f.Raw = admin // the calls plant damage past the engine
 	branches.Cover(t, f)
 	refusals, err := admin.Do(f.Ctx, "ACL", "LOG").Slice()
 	kit.OK(t, err)

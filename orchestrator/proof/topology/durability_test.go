@@ -273,7 +273,7 @@ func fakeRedis(t *testing.T, version, written string, unknown ...string) rig.Sto
 	}()
 	return rig.Store{
 		Redis: redis.UniversalOptions{
-			Addrs: []string{"sham"},
+			Addrs: []string{"fake"},
 			Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
 				return new(net.Dialer).DialContext(ctx, "unix", path)
 			},
