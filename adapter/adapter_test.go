@@ -131,12 +131,11 @@ func TestReleaseNowInAnOutage(t *testing.T) {
 // A lost reply to an acquire loses no lease: the same leases come again.
 func TestLostReplyOfAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		drawn := 0
+		var drawn atomic.Int64 // heartbeats draw as well
 		a, s := newScriptedAdapter(t, runFor(time.Second), func(c *Config) {
 			// the longest, then none: a repeat is the same request all the same
 			c.jitter = func(d time.Duration) time.Duration {
-				drawn++
-				return time.Duration(drawn%2) * (d - 1)
+				return time.Duration(drawn.Add(1)%2) * (d - 1)
 			}
 		})
 		id := s.Queue(adaptertest.Task{OnExit: picket.OnExitComplete})

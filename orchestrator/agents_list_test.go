@@ -193,7 +193,7 @@ func TestPools(t *testing.T) {
 // A large registry is walked in steps, and judging it costs the same as a
 // small one as long as all are well: by the store's own count.
 func TestALargeRegistryReal(t *testing.T) {
-	n := rig.Rounds(1200, 10_000)
+	n := max(1200, rig.Rounds(1200, 10_000)) // more than one page
 	f := openFixture(t, rig.Real(t))
 	defer f.Close()
 	cost := func(do func()) map[string]int {
