@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/picket-dev/picket"
@@ -24,6 +25,7 @@ type runWorkspace struct {
 	path            string            // where the agent works
 	filesDir        string            // where the files are that the agent reads
 	locked          *workspace.Locked // nil: the directory is the user's own
+	filesWritten    atomic.Bool       // the fields above do not change any more
 	pendingEvidence *picket.Evidence  // not handed in yet
 }
 
@@ -76,6 +78,7 @@ func (w *runWorkspace) writeTaskFiles(told workspace.TaskWorkspace) (err error) 
 	contents := taskFileContents(w.lease, told)
 	if w.locked != nil {
 		w.filesDir, err = writeAgentFiles(w.locked, told.Path, contents)
+		w.filesWritten.Store(err == nil)
 		return err
 	}
 	for name, v := range contents {
@@ -84,6 +87,7 @@ func (w *runWorkspace) writeTaskFiles(told workspace.TaskWorkspace) (err error) 
 		}
 	}
 	w.filesDir = w.stateDir
+	w.filesWritten.Store(true)
 	return nil
 }
 
@@ -91,7 +95,7 @@ func (w *runWorkspace) writeTaskFiles(told workspace.TaskWorkspace) (err error) 
 // one step, since the agent may be reading it. It leads nowhere else, no matter what
 // the agent has made of its directory.
 func (w *runWorkspace) writeNudge(cause, reason string) {
-	if w.filesDir == "" { // there is no agent yet
+	if !w.filesWritten.Load() { // there is no agent yet
 		return
 	}
 	n := NudgeFile{Cause: cause, Reason: reason, At: picket.InstantOf(time.Now())}
