@@ -69,12 +69,12 @@ func (a Agents) Register(ctx context.Context, reg picket.Registration, opts ...O
 // Heartbeat tells that an agent is alive, and what it does. A command is in every answer
 // until it was handled. [picket.CodeAgentGone] means that the agent is dead,
 // deregistered or superseded: it must stop its work before it registers again. Its facts
-// "agent_status" and "reason" are those of the record. It is sent once: a lost heartbeat is
-// followed by the next one, which is newer.
+// "agent_status" and "reason" are those of the record. A heartbeat whose answer is lost is
+// repeated like a change, and arrives later than it was made. A program that sends
+// heartbeats on a schedule sets [Options.Attempts] to 1: its next heartbeat is newer.
 func (a Agents) Heartbeat(ctx context.Context, id string, hb picket.Heartbeat,
-	opts ...Option) (answer picket.HeartbeatAnswer, err error) {
-	err = a.c.Call(ctx, http.MethodPost, route("agents", id, "heartbeat"), hb, &answer, opts...)
-	return answer, err
+	opts ...Option) (picket.HeartbeatAnswer, error) {
+	return post[picket.HeartbeatAnswer](ctx, a.c, route("agents", id, "heartbeat"), hb, opts)
 }
 
 // Get reads the record of an agent.
