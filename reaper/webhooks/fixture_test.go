@@ -34,6 +34,7 @@ type fixture struct {
 	ctx context.Context
 	raw redis.UniversalClient
 	log *strings.Builder
+	to  slog.Handler // writes to log, one record at a time, for all deliverers
 }
 
 func must(t testing.TB, err error) {
@@ -67,6 +68,7 @@ func virtual(t *testing.T, test func(h *fixture)) {
 			raw:    redis.NewUniversalClient(&s.Redis),
 			log:    &strings.Builder{},
 		}
+		h.to = slog.NewTextHandler(h.log, nil)
 		defer h.raw.Close()
 		ctx, cancel := context.WithCancel(t.Context())
 		var ticking sync.WaitGroup
@@ -124,7 +126,7 @@ func (h *fixture) startDeliverer(way http.RoundTripper, change func(*webhooks.Co
 	cfg := webhooks.Config{
 		Queues: map[string]webhooks.Queue{"default": h.Engine},
 		Sender: s,
-		Log:    slog.New(slog.NewTextHandler(h.log, nil)),
+		Log:    slog.New(h.to),
 		Jitter: func(most time.Duration) time.Duration { return most },
 	}
 	if change != nil {
