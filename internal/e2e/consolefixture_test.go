@@ -83,20 +83,8 @@ func (s *consoleFixture) submit(role, title string, more ...func(*picket.TaskSpe
 	for _, change := range more {
 		change(&task)
 	}
-	// A store that is busy is not an answer: the same is asked again.
 	var made picket.Task
-	once := rand.Text()
-	s.w.until("a submitted task", func() bool {
-		got := s.w.api(http.MethodPost, "/tasks", task, "Idempotency-Key", once)
-		if got.status == http.StatusServiceUnavailable {
-			return false
-		}
-		if got.status != http.StatusCreated {
-			s.w.t.Fatalf("submit: %d %s", got.status, got.body)
-		}
-		decodeInto(s.w.t, got.body, &made)
-		return true
-	})
+	s.w.into(&made, http.MethodPost, "/tasks", task)
 	return made
 }
 
@@ -119,10 +107,16 @@ func (s *consoleFixture) take(role, agent string) picket.Lease {
 	return got.Leases[0]
 }
 
-// with calls the tool proxy under a lease; the call has to be let in.
+// with calls the proxy with the token of a lease. A store that does not answer in time
+// is asked again with the same key.
 func (s *consoleFixture) with(l picket.Lease, path string, body any, header ...string) answer {
 	s.w.t.Helper()
-	got := s.w.call(l.LeaseToken.Reveal(), http.MethodPost, l.ProxyURL+path, body, header...)
+	header = append([]string{"Idempotency-Key", rand.Text()}, header...)
+	var got answer
+	s.w.until(path+" is answered", func() bool {
+		got = s.w.call(l.LeaseToken.Reveal(), http.MethodPost, l.ProxyURL+path, body, header...)
+		return got.code() != picket.CodeUnavailable
+	})
 	if got.status/100 != 2 {
 		s.w.t.Fatalf("%s: %d %s", path, got.status, got.body)
 	}
