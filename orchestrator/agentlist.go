@@ -54,10 +54,7 @@ func (e *Engine) Pools(ctx context.Context, role, owner string) ([]picket.Pool, 
 	}
 	pools := []picket.Pool{}
 	for from, after := "", ""; ; {
-		r, err := e.run(ctx, "pools", role, owner, from, after)
-		if err != nil {
-			return nil, err
-		}
+		r := e.run(ctx, "pools", role, owner, from, after)
 		var v struct {
 			From  string     `reply:"from"`  // the role to go on with
 			After string     `reply:"after"` // the agent to go on after
@@ -174,10 +171,7 @@ func newAgentWalk(q *picket.AgentQuery) (agentWalk, error) {
 
 // nextAgents takes up to limit agents more, or counts where limit is 0.
 func (e *Engine) nextAgents(ctx context.Context, w *agentWalk, limit int) (rows []agentRow, n int, err error) {
-	r, err := e.run(ctx, "agents", append([]any{limit, w.roster, w.after}, w.filter...)...)
-	if err != nil {
-		return nil, 0, err
-	}
+	r := e.run(ctx, "agents", append([]any{limit, w.roster, w.after}, w.filter...)...)
 	var page struct {
 		Roster string `reply:"roster"` // to go on in
 		After  string `reply:"after"`  // the id to go on after

@@ -21,14 +21,14 @@ import (
 // retryJudged runs a script that does not act while time has changed the status of
 // the agent and nobody has written that down: then it is written, and the
 // script runs again. So no outcome depends on when a reaper came by.
-func (e *Engine) retryJudged(ctx context.Context, agentID string, try func() (*reply, error)) (*reply, error) {
+func (e *Engine) retryJudged(ctx context.Context, agentID string, try func() *reply) *reply {
 	for range 3 {
-		got, err := try()
-		if !errors.Is(err, store.ErrJudgeDue) {
-			return got, err
+		got := try()
+		if !errors.Is(got.Err, store.ErrJudgeDue) {
+			return got
 		}
-		if err := e.judgeAgent(ctx, agentID); err != nil {
-			return nil, err
+		if judged := e.run(ctx, "judge", agentID, 1); judged.Err != nil {
+			return judged
 		}
 	}
 	return try()
@@ -65,8 +65,8 @@ func (e *Engine) Register(ctx context.Context, by picket.Caller, reg picket.Regi
 		optionalIntArg(reg.DrainTimeoutSeconds),
 		string(reg.Metadata),
 		e.quotas().Agents, e.quotas().MetadataBytes}
-	r, err := e.retryJudged(ctx, id, func() (*reply, error) { return e.run(ctx, "register", args...) })
-	return decodeAgent(r, err)
+	a, _, err := e.retryJudged(ctx, id, func() *reply { return e.run(ctx, "register", args...) }).agent()
+	return a, err
 }
 
 // Heartbeat records a heartbeat of the agent and returns the commands that wait for it. Only the
@@ -94,10 +94,7 @@ func (e *Engine) Heartbeat(ctx context.Context, by picket.Caller, agentID string
 			args = append(args, id)
 		}
 	}
-	r, err := e.retryJudged(ctx, agentID, func() (*reply, error) { return e.run(ctx, "heartbeat", args...) })
-	if err != nil {
-		return picket.HeartbeatAnswer{}, err
-	}
+	r := e.retryJudged(ctx, agentID, func() *reply { return e.run(ctx, "heartbeat", args...) })
 	var v struct {
 		Raw     int64             `reply:"raw"`
 		Status  string            `reply:"status"`
@@ -137,8 +134,8 @@ func (e *Engine) ChangeAgent(ctx context.Context, by picket.Caller, agentID stri
 	for _, version := range match {
 		args = append(args, version)
 	}
-	r, err := e.retryJudged(ctx, agentID, func() (*reply, error) { return e.run(ctx, script, args...) })
-	return decodeAgent(r, err)
+	a, _, err := e.retryJudged(ctx, agentID, func() *reply { return e.run(ctx, script, args...) }).agent()
+	return a, err
 }
 
 // Deregister removes an agent at once: its leases end, which is not a failure of
@@ -168,10 +165,7 @@ func (e *Engine) CommandAgent(ctx context.Context, by picket.Caller, agentID str
 		"cmd_" + ulid.Make().String(),
 		c.Command, string(body), c.Reason,
 		picket.MaxPendingCommands}
-	r, err := e.retryJudged(ctx, agentID, func() (*reply, error) { return e.run(ctx, "command", args...) })
-	if err != nil {
-		return "", err
-	}
+	r := e.retryJudged(ctx, agentID, func() *reply { return e.run(ctx, "command", args...) })
 	return r.Text(r.Value), r.Err
 }
 
@@ -198,35 +192,17 @@ func (e *Engine) JudgeAgents(ctx context.Context, limit int) (int, error) {
 	return e.runCount(ctx, "judge", "", limit)
 }
 
-func (e *Engine) judgeAgent(ctx context.Context, agentID string) error {
-	_, err := e.run(ctx, "judge", agentID, 1)
-	return err
-}
-
 // Agent shows an agent's record as it is stored, and the id of the key that
 // registered it.
 func (e *Engine) Agent(ctx context.Context, agentID string) (a picket.Agent, owner string, err error) {
 	if err := picket.CheckName("agent_id", agentID); err != nil {
 		return picket.Agent{}, "", err
 	}
-	r, err := e.run(ctx, "agent", agentID)
-	if err != nil {
-		return picket.Agent{}, "", err
-	}
-	a, owner = r.agent()
-	return a, owner, r.Err
-}
-
-func decodeAgent(r *reply, err error) (picket.Agent, error) {
-	if err != nil {
-		return picket.Agent{}, err
-	}
-	a, _ := r.agent()
-	return a, r.Err
+	return e.run(ctx, "agent", agentID).agent()
 }
 
 // agent decodes an agent_view.
-func (r *reply) agent() (a picket.Agent, owner string) {
+func (r *reply) agent() (a picket.Agent, owner string, err error) {
 	var view struct {
 		ID       string            `reply:"id"`
 		Raw      int64             `reply:"raw"` // the server's own clock, ms
@@ -259,7 +235,7 @@ func (r *reply) agent() (a picket.Agent, owner string) {
 	if a.Status == picket.AgentDraining {
 		a.DrainDeadlineAt = picket.Instant(view.Raw + store.ParseInt(h["drain_until"]) - view.Now)
 	}
-	return a, h["owner"]
+	return a, h["owner"], r.Err
 }
 
 func capacity(most, load string) picket.Capacity {

@@ -72,11 +72,8 @@ func (e *Engine) recordKey(ctx context.Context, by picket.Caller, secret string,
 	for i, s := range req.Scopes {
 		scopes[i] = string(s)
 	}
-	r, err := e.run(ctx, "key_create", "key_"+ulid.Make().String(), hashKey(secret), req.Name,
+	r := e.run(ctx, "key_create", "key_"+ulid.Make().String(), hashKey(secret), req.Name,
 		strings.Join(scopes, ","), int64(req.ExpiresAt), by.Actor, by.Idempotency.Key, by.Idempotency.Body)
-	if err != nil {
-		return "", false, err
-	}
 	var made struct {
 		ID      string `reply:"id"`
 		Created bool   `reply:"created"`
@@ -122,10 +119,7 @@ func (e *Engine) Keys(ctx context.Context) ([]picket.APIKey, error) {
 
 // keysBy returns the keys that the script keys finds, and the server's own clock.
 func (e *Engine) keysBy(ctx context.Context, by, value string) (raw int64, keys []picket.APIKey, err error) {
-	r, err := e.run(ctx, "keys", by, value)
-	if err != nil {
-		return 0, nil, err
-	}
+	r := e.run(ctx, "keys", by, value)
 	var v struct {
 		Raw  int64     `reply:"raw"`
 		Keys []keyView `reply:"keys"`
@@ -207,10 +201,7 @@ func (e *Engine) RevokeKeyWith(ctx context.Context, by picket.Caller, keyID stri
 			leases = "keep"
 		}
 	}
-	r, err := e.run(ctx, "key_revoke", keyID, by.Actor, leases, sweepBatch)
-	if err != nil {
-		return picket.APIKey{}, err
-	}
+	r := e.run(ctx, "key_revoke", keyID, by.Actor, leases, sweepBatch)
 	k := r.key()
 	e.keys.forgetAll() // its run keys have ended with it
 	return k, r.Err
@@ -329,12 +320,9 @@ func (e *Engine) CreateRunKey(ctx context.Context, by picket.Caller,
 		return picket.NewRunKey{}, err
 	}
 	secret := picket.KeyPrefix + e.namespace + "_" + base64.RawURLEncoding.EncodeToString(random)
-	r, err := e.run(ctx, "run_key_create", "key_"+ulid.Make().String(), hashKey(secret), "run key of "+req.AgentID,
+	r := e.run(ctx, "run_key_create", "key_"+ulid.Make().String(), hashKey(secret), "run key of "+req.AgentID,
 		by.Key, req.AgentID,
 		picket.RunKeyLifetime.Milliseconds(), picket.MaxRunKeys, by.Idempotency.Key, by.Idempotency.Body)
-	if err != nil {
-		return picket.NewRunKey{}, err
-	}
 	id := r.Text(r.Value)
 	if r.Err != nil {
 		return picket.NewRunKey{}, r.Err
@@ -354,18 +342,14 @@ func (e *Engine) CreateRunKey(ctx context.Context, by picket.Caller,
 // RenewRunKey extends a run key to picket.RunKeyLife from now, but never beyond the
 // expiry of the key that made it.
 func (e *Engine) RenewRunKey(ctx context.Context, keyID string) (picket.APIKey, error) {
-	r, err := e.run(ctx, "run_key_renew", keyID, picket.RunKeyLifetime.Milliseconds())
-	if err != nil {
-		return picket.APIKey{}, err
-	}
+	r := e.run(ctx, "run_key_renew", keyID, picket.RunKeyLifetime.Milliseconds())
 	return r.key(), r.Err
 }
 
 // EndRunKey ends a run key that is no longer needed. Leases that were acquired
 // with it go on. Ending it again is not an error.
 func (e *Engine) EndRunKey(ctx context.Context, keyID string) error {
-	_, err := e.run(ctx, "run_key_renew", keyID, 0)
-	return err
+	return e.run(ctx, "run_key_renew", keyID, 0).Err
 }
 
 // KeyContext returns a context for requests of the key that wait or stream. It ends when the key is

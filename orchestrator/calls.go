@@ -82,12 +82,9 @@ func (e *Engine) Reserve(ctx context.Context, held picket.LeaseCredential,
 		return picket.Reservation{}, err
 	}
 	q := e.quotas()
-	r, err := e.runHeld(ctx, held, "reserve", req.CallID, req.Nonce, req.Tool, req.Hash, req.Reserve.Tokens,
+	r := e.runHeld(ctx, held, "reserve", req.CallID, req.Nonce, req.Tool, req.Hash, req.Reserve.Tokens,
 		int64(req.Reserve.USD), req.PriceVersion, boolArg(req.Effects == picket.EffectsExternal), req.TimeoutMs,
 		boolArg(req.Keyed), boolArg(req.Probe), q.Calls, q.Answers, q.AnswerBytes, q.OpenCalls)
-	if err != nil {
-		return picket.Reservation{}, err
-	}
 	var v struct {
 		Token     int64   `reply:"token"`
 		Available amount  `reply:"available"`
@@ -140,11 +137,8 @@ func (e *Engine) Settle(ctx context.Context, s picket.Settlement) (picket.Settle
 		result = nil
 	}
 	detail := text.ValidHead(s.Detail, maxCallDetail)
-	r, err := e.run(ctx, "settle", s.TaskID, s.CallID, s.Nonce, string(s.Outcome), s.Cost.Tokens, int64(s.Cost.USD),
+	r := e.run(ctx, "settle", s.TaskID, s.CallID, s.Nonce, string(s.Outcome), s.Cost.Tokens, int64(s.Cost.USD),
 		string(result), detail, e.quotas().Answers, e.quotas().AnswerBytes)
-	if err != nil {
-		return picket.Settled{}, err
-	}
 	v := r.charge()
 	return picket.Settled{Cost: v.Cost.envelope(), Available: v.Available.envelope(), Overrun: v.Locked}, r.Err
 }
@@ -189,10 +183,7 @@ func (e *Engine) ReportUsage(ctx context.Context, held picket.LeaseCredential,
 	if err := checkAmount("/usd", budget.Envelope{Tokens: u.Tokens, USD: u.USD}); err != nil {
 		return picket.Usage{}, err
 	}
-	r, err := e.runHeld(ctx, held, "usage", u.Source, u.Session, u.Scope, u.Tokens, int64(u.USD))
-	if err != nil {
-		return picket.Usage{}, err
-	}
+	r := e.runHeld(ctx, held, "usage", u.Source, u.Session, u.Scope, u.Tokens, int64(u.USD))
 	v := r.charge()
 	return picket.Usage{
 		Charged:    v.Cost.envelope(),

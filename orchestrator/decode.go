@@ -10,10 +10,15 @@ import (
 	"github.com/picket-dev/picket/orchestrator/store"
 )
 
-// reply decodes what a script answered into the nouns of this package.
+// reply decodes what a script answered into the nouns of this package. If the script
+// failed, Err says so, and every value is empty.
 type reply struct{ store.Reply }
 
-func newReply(script string, value any) *reply { return &reply{store.NewReply(script, value)} }
+func newReply(script string, value any, err error) *reply {
+	r := &reply{store.NewReply(script, value)}
+	r.Err = err
+	return r
+}
 
 func optionalString(s string) *string {
 	if s == "" {

@@ -176,9 +176,10 @@ func (s *Store) ScriptStats() []store.ScriptStats { return s.conn.ScriptStats() 
 // Namespace is the name of the engine's namespace.
 func (e *Engine) Namespace() string { return e.namespace }
 
-func (e *Engine) run(ctx context.Context, name string, args ...any) (*reply, error) {
+// run runs a script.
+func (e *Engine) run(ctx context.Context, name string, args ...any) *reply {
 	got, err := e.records.Run(ctx, name, args...)
-	return newReply(name, got), err
+	return newReply(name, got, err)
 }
 
 // Ready is nil when the store answers and is adopted, the witness can be kept

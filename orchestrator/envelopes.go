@@ -67,10 +67,7 @@ func (e *Engine) TopUp(ctx context.Context, by picket.Caller, id string, t picke
 
 // envelope runs a script that answers the view of an envelope.
 func (e *Engine) envelope(ctx context.Context, script string, args ...any) (picket.EnvelopeState, error) {
-	r, err := e.run(ctx, script, args...)
-	if err != nil {
-		return picket.EnvelopeState{}, err
-	}
+	r := e.run(ctx, script, args...)
 	var v envelopeView
 	r.Decode(&v)
 	s := r.envelope(v)
@@ -147,10 +144,7 @@ func (e *Engine) AwaitTopUp(ctx context.Context, held picket.LeaseCredential,
 	var f picket.Funds
 	topics := e.records.Subscribe(fundsTopic(held.TaskID), taskTopic(held.TaskID))
 	_, err := e.records.WaitUntil(ctx, topics, wait, func() (bool, time.Duration, error) {
-		r, err := e.runHeld(ctx, held, "await_top_up")
-		if err != nil {
-			return false, 0, err
-		}
+		r := e.runHeld(ctx, held, "await_top_up")
 		var v struct {
 			ToppedUp  bool   `reply:"topped_up"`
 			Available amount `reply:"available"`
@@ -175,10 +169,7 @@ func (e *Engine) Ledger(ctx context.Context, q picket.LedgerQuery) (picket.Ledge
 			return picket.LedgerPage{}, err
 		}
 	}
-	r, err := e.run(ctx, "ledger", q.TaskID, max(q.After, 0), q.Limit, boolArg(q.NewestFirst))
-	if err != nil {
-		return picket.LedgerPage{}, err
-	}
+	r := e.run(ctx, "ledger", q.TaskID, max(q.After, 0), q.Limit, boolArg(q.NewestFirst))
 	page := picket.LedgerPage{Rows: []picket.LedgerRow{}}
 	for _, v := range r.List(r.Value) {
 		page.Rows = append(page.Rows, r.ledgerRow(v))

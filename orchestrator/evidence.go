@@ -30,9 +30,8 @@ func (e *Engine) RunExit(ctx context.Context, held picket.LeaseCredential, exit 
 	if err := checkLastEvent(exit); err != nil {
 		return err
 	}
-	_, err := e.runHeld(ctx, held, "run_exit", string(exit.Class), code, signal, ms, containment,
-		text.Tail(exit.Detail, 8<<10), lastEventArg(exit))
-	return err
+	return e.runHeld(ctx, held, "run_exit", string(exit.Class), code, signal, ms, containment,
+		text.Tail(exit.Detail, 8<<10), lastEventArg(exit)).Err
 }
 
 // silenceReason is a nudge's reason in words.
@@ -86,8 +85,8 @@ func (e *Engine) RecordRefusedWrite(ctx context.Context, held picket.LeaseCreden
 		}
 		return otherwise
 	}
-	if _, err := e.run(ctx, "refused", held.RunID, verb, string(refusal.Code), number("presented", held.Fence),
-		number("current", 0)); err != nil {
+	if err := e.run(ctx, "refused", held.RunID, verb, string(refusal.Code), number("presented", held.Fence),
+		number("current", 0)).Err; err != nil {
 		e.log.WarnContext(ctx, "write refused event", "task", held.TaskID, "run", held.RunID, "err", err)
 	}
 }
@@ -111,8 +110,7 @@ func (e *Engine) RunEvidence(ctx context.Context, held picket.LeaseCredential, e
 	if err != nil {
 		return fmt.Errorf("encode evidence: %w", err)
 	}
-	_, err = e.runHeld(ctx, held, "run_evidence", string(b), string(work), evidenceDigest(b))
-	return err
+	return e.runHeld(ctx, held, "run_evidence", string(b), string(work), evidenceDigest(b)).Err
 }
 
 // evidenceDigest is the SHA-256 of evidence as it is kept.
@@ -133,10 +131,7 @@ func (e *Engine) Evidence(ctx context.Context, taskID, runID string) ([]picket.E
 			return nil, err
 		}
 	}
-	r, err := e.run(ctx, "evidence", taskID, runID)
-	if err != nil {
-		return nil, err
-	}
+	r := e.run(ctx, "evidence", taskID, runID)
 	var rows []struct {
 		Run  string `reply:"run"`
 		Kept string `reply:"kept"` // "at json"

@@ -33,8 +33,7 @@ func (e *Engine) OrderExec(ctx context.Context, held picket.LeaseCredential, ord
 	if len(body) > picket.MaxPayload {
 		return picket.TooLarge("argv", len(body))
 	}
-	_, err = e.runHeld(ctx, held, "order_exec", order.CallID, string(body), order.TTLMs, maxExecs)
-	return err
+	return e.runHeld(ctx, held, "order_exec", order.CallID, string(body), order.TTLMs, maxExecs).Err
 }
 
 // ExecResult stores what became of a process that was asked for. It wakes the call
@@ -46,8 +45,7 @@ func (e *Engine) ExecResult(ctx context.Context, held picket.LeaseCredential, ca
 	if err != nil {
 		return picket.Invalid("/stdout", "Send text in UTF-8.", "the result is not valid text").WithCause(err)
 	}
-	_, err = e.runHeld(ctx, held, "exec_result", callID, string(body))
-	return err
+	return e.runHeld(ctx, held, "exec_result", callID, string(body)).Err
 }
 
 // AwaitExec waits for the result of a process that was asked for; done is false
@@ -57,10 +55,7 @@ func (e *Engine) AwaitExec(ctx context.Context, held picket.LeaseCredential, cal
 	wait time.Duration) (result picket.ExecResult, done bool, err error) {
 	end, err := e.records.WaitUntil(ctx, e.records.Subscribe(execTopic(held.RunID, callID)), wait,
 		func() (bool, time.Duration, error) {
-			r, err := e.runHeld(ctx, held, "await_exec", callID)
-			if err != nil {
-				return false, 0, err
-			}
+			r := e.runHeld(ctx, held, "await_exec", callID)
 			var v struct {
 				Result *picket.ExecResult `reply:"result,json"`
 				Left   int64              `reply:"left"` // ms to the deadline of the call
@@ -82,10 +77,7 @@ func (e *Engine) AwaitExec(ctx context.Context, held picket.LeaseCredential, cal
 // CanExec reports whether the adapter of the run has said that it starts
 // processes for it.
 func (e *Engine) CanExec(ctx context.Context, held picket.LeaseCredential) (bool, error) {
-	r, err := e.runHeld(ctx, held, "can_exec")
-	if err != nil {
-		return false, err
-	}
+	r := e.runHeld(ctx, held, "can_exec")
 	return r.Int(r.Value) == 1, r.Err
 }
 

@@ -15,10 +15,7 @@ func (e *Engine) Explain(ctx context.Context, taskID string) (picket.Explanation
 	if err := picket.CheckID("taskId", "task", taskID); err != nil {
 		return picket.Explanation{}, err
 	}
-	r, err := e.run(ctx, "explain", taskID)
-	if err != nil {
-		return picket.Explanation{}, err
-	}
+	r := e.run(ctx, "explain", taskID)
 	var v struct {
 		Task    taskView `reply:"task"`
 		Tick    int64    `reply:"tick"`    // the last one, ms

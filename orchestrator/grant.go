@@ -55,15 +55,12 @@ func (e *Engine) waitForLease(ctx context.Context, by picket.Caller, req picket.
 func (e *Engine) forgetWaiter(ctx context.Context, waiter string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	_, _ = e.run(ctx, "unwait", waiter)
+	_ = e.run(ctx, "unwait", waiter)
 }
 
 func (e *Engine) grant(ctx context.Context, by picket.Caller, req picket.AcquireRequest, waiter string,
 	wait time.Duration) ([]picket.Lease, error) {
-	r, floor, err := e.runGrant(ctx, "grant", nil, by, req, waiter, wait)
-	if err != nil {
-		return nil, err
-	}
+	r, floor := e.runGrant(ctx, "grant", nil, by, req, waiter, wait)
 	var g grantReply
 	r.Decode(&g)
 	return e.newLeases(r, g, floor, req.SeparateCredentials), r.Err
@@ -72,10 +69,10 @@ func (e *Engine) grant(ctx context.Context, by picket.Caller, req picket.Acquire
 // runGrant runs a script that grants: first are the arguments it takes before
 // those of grant. It also tells the floor that the grants are above.
 func (e *Engine) runGrant(ctx context.Context, script string, first []any, by picket.Caller, req picket.AcquireRequest,
-	waiter string, wait time.Duration) (r *reply, floor int64, err error) {
+	waiter string, wait time.Duration) (r *reply, floor int64) {
 	if !e.records.MayGrant() {
-		return nil, 0, picket.Refuse(picket.CodeUnavailable, "Acquire from a `picket serve orchestrator`.",
-			"this process keeps no witness, so it may not grant leases")
+		return newReply(script, nil, picket.Refuse(picket.CodeUnavailable, "Acquire from a `picket serve orchestrator`.",
+			"this process keeps no witness, so it may not grant leases")), 0
 	}
 	args := append(slices.Clip(first), by.Actor, req.AgentID, roleArg(req), ","+strings.Join(req.Capabilities, ",")+",",
 		waiter, wait.Milliseconds(), strings.TrimSuffix(req.WorkspaceRoot, "/"), by.Idempotency.Key,
@@ -86,22 +83,23 @@ func (e *Engine) runGrant(ctx context.Context, script string, first []any, by pi
 		runs[i] = "run_" + ulid.Make().String()
 		args = append(args, runs[i], e.store.cfg.Sealer.Fingerprint(e.namespace, runs[i]))
 	}
-	r, err = e.retryJudged(ctx, req.AgentID, func() (*reply, error) {
+	r = e.retryJudged(ctx, req.AgentID, func() *reply {
 		var got any
+		var err error
 		got, floor, err = e.records.RunGrant(ctx, script, func(floor, grants int64) []any {
 			args[known], args[known+1] = floor, grants
 			return args
 		})
-		return newReply(script, got), err
+		return newReply(script, got, err)
 	})
-	if errors.Is(err, picket.ErrUnknown) && by.Idempotency.Key == "" {
+	if errors.Is(r.Err, picket.ErrUnknown) && by.Idempotency.Key == "" {
 		// Nobody can ask for these again, so give them back at once. Without
 		// an answer the first, short deadline does it.
 		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_ = e.Undeliver(back, runs...)
 	}
-	return r, floor, err
+	return r, floor
 }
 
 // grantReply is what the script grant answers.
@@ -136,6 +134,9 @@ type leaseView struct {
 
 // newLeases makes the leases of a reply. separate gives each lease two credentials.
 func (e *Engine) newLeases(r *reply, g grantReply, floor int64, separate bool) []picket.Lease {
+	if r.Err != nil {
+		return nil
+	}
 	e.records.NoteGrants(floor, g.Grants, g.Seq)
 	leases := make([]picket.Lease, 0, len(g.Leases))
 	for _, v := range g.Leases {
@@ -253,8 +254,7 @@ func (e *Engine) Undeliver(ctx context.Context, runIDs ...string) error {
 	for _, id := range runIDs {
 		args = append(args, id)
 	}
-	_, err := e.run(ctx, "undeliver", args...)
-	return err
+	return e.run(ctx, "undeliver", args...).Err
 }
 
 // Expire ends the lease of a task by an operator's decision; it counts no
@@ -370,13 +370,10 @@ func (e *Engine) advance(ctx context.Context, held picket.LeaseCredential, compl
 	req picket.AcquireRequest, waiter string,
 	wait time.Duration) (state picket.TaskState, leases []picket.Lease, how string, err error) {
 	var floor int64
-	r, err := e.retryReclaimed(ctx, held, func() (r *reply, err error) {
-		r, floor, err = e.runGrant(ctx, "advance", complete, by, req, waiter, wait)
-		return r, err
+	r := e.retryReclaimed(ctx, held, func() (r *reply) {
+		r, floor = e.runGrant(ctx, "advance", complete, by, req, waiter, wait)
+		return r
 	})
-	if err != nil {
-		return "", nil, "", err
-	}
 	var a struct {
 		State string     `reply:"state"`
 		Grant grantReply `reply:"grant"`

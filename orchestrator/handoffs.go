@@ -21,10 +21,7 @@ func (e *Engine) Claim(ctx context.Context, by picket.Caller, handoffID string, 
 	if err := picket.CheckID("handoffId", "handoff", handoffID); err != nil {
 		return picket.Handoff{}, err
 	}
-	r, err := e.run(ctx, "claim", handoffID, by.Actor, by.Idempotency.Key, by.Idempotency.Body, boolArg(takeOver))
-	if err != nil {
-		return picket.Handoff{}, err
-	}
+	r := e.run(ctx, "claim", handoffID, by.Actor, by.Idempotency.Key, by.Idempotency.Body, boolArg(takeOver))
 	var c struct {
 		Raw int64      `reply:"raw"`
 		Now int64      `reply:"now"`
@@ -177,10 +174,7 @@ func (e *Engine) Handoff(ctx context.Context, handoffID string) (picket.Handoff,
 
 func (e *Engine) handoffs(ctx context.Context, which string, limit int,
 	score, before string) (page picket.HandoffPage, err error) {
-	r, err := e.run(ctx, "handoffs", which, limit, score, before)
-	if err != nil {
-		return page, err
-	}
+	r := e.run(ctx, "handoffs", which, limit, score, before)
 	var p struct {
 		Raw   int64        `reply:"raw"`
 		Now   int64        `reply:"now"`

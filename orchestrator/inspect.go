@@ -40,10 +40,7 @@ func (e *Engine) InspectNext(ctx context.Context, limit int) error {
 
 func (e *Engine) inspect(ctx context.Context, actor string, repair bool, limit int,
 	walk, cursor string) (picket.Inspection, error) {
-	r, err := e.run(ctx, "inspect", actor, boolArg(repair), limit, walk, cursor)
-	if err != nil {
-		return picket.Inspection{}, err
-	}
+	r := e.run(ctx, "inspect", actor, boolArg(repair), limit, walk, cursor)
 	var found struct {
 		Next     string `reply:"next"`
 		Checked  int64  `reply:"checked"`

@@ -29,31 +29,31 @@ func credentialArgs(held picket.LeaseCredential) ([]any, error) {
 
 // runHeld runs a script that begins with a run's credential. A lease from before an adoption is
 // reclaimed and the call repeated, so agent and adapter do not notice the adoption.
-func (e *Engine) runHeld(ctx context.Context, held picket.LeaseCredential, script string, args ...any) (*reply, error) {
+func (e *Engine) runHeld(ctx context.Context, held picket.LeaseCredential, script string, args ...any) *reply {
 	who, err := credentialArgs(held)
 	if err != nil {
-		return nil, err
+		return newReply(script, nil, err)
 	}
-	return e.retryReclaimed(ctx, held, func() (*reply, error) { return e.run(ctx, script, append(who, args...)...) })
+	return e.retryReclaimed(ctx, held, func() *reply { return e.run(ctx, script, append(who, args...)...) })
 }
 
 // retryReclaimed tries a call of a lease, and tries it once more when the lease had
 // to be reclaimed.
-func (e *Engine) retryReclaimed(ctx context.Context, held picket.LeaseCredential,
-	try func() (*reply, error)) (*reply, error) {
-	got, err := try()
-	if picket.CodeOf(err) != picket.CodeReclaimRequired {
-		return got, err
+func (e *Engine) retryReclaimed(ctx context.Context, held picket.LeaseCredential, try func() *reply) *reply {
+	got := try()
+	if picket.CodeOf(got.Err) != picket.CodeReclaimRequired {
+		return got
 	}
 	if _, err := e.Reclaim(ctx, held); err != nil {
-		return nil, err
+		got.Err = err
+		return got
 	}
-	got, err = try()
-	if picket.CodeOf(err) == picket.CodeReclaimRequired {
+	got = try()
+	if picket.CodeOf(got.Err) == picket.CodeReclaimRequired {
 		// While a primary is replaced, two connections can lead to two servers.
-		return nil, store.Unavailable("the store is being replaced", err)
+		got.Err = store.Unavailable("the store is being replaced", got.Err)
 	}
-	return got, err
+	return got
 }
 
 // contentHash makes a closing verb idempotent: the same content again is the
@@ -69,10 +69,7 @@ func contentHash(parts ...string) string {
 // Renew extends the lease to a full window from now. It never revives one.
 func (e *Engine) Renew(ctx context.Context, held picket.LeaseCredential) (picket.Renewal, error) {
 	start := time.Now()
-	r, err := e.runHeld(ctx, held, "renew")
-	if err != nil {
-		return picket.Renewal{}, err
-	}
+	r := e.runHeld(ctx, held, "renew")
 	out, left := r.renewal()
 	if r.Err == nil {
 		e.metrics.recordRenewal(out, left, time.Since(start))
@@ -108,8 +105,8 @@ func (e *Engine) Release(ctx context.Context, held picket.LeaseCredential, exit 
 	if err := checkLastEvent(exit); err != nil {
 		return "", err
 	}
-	r, err := e.runHeld(ctx, held, "release", hash, string(exit.Class), code, signal, ms, detail, lastEventArg(exit))
-	return decodeState(r, err)
+	return e.runHeld(ctx, held, "release", hash, string(exit.Class), code, signal, ms, detail,
+		lastEventArg(exit)).taskState()
 }
 
 func invalidExitClass(class picket.ExitClass, allowed []picket.ExitClass) error {
@@ -154,20 +151,15 @@ func lastEventArg(x picket.Exit) string {
 	return "=" + *x.LastEvent
 }
 
-func decodeState(r *reply, err error) (picket.TaskState, error) {
-	if err != nil {
-		return "", err
-	}
-	return picket.TaskState(r.Text(r.Value)), r.Err
-}
+// taskState is for a script that answers the state that a task has now.
+func (r *reply) taskState() (picket.TaskState, error) { return picket.TaskState(r.Text(r.Value)), r.Err }
 
 // Fail is the agent's own word that it cannot do the task; a retryable failure
 // is tried again while attempts remain.
 func (e *Engine) Fail(ctx context.Context, held picket.LeaseCredential, reason string,
 	retryable bool) (picket.TaskState, error) {
 	flag := boolArg(retryable)
-	r, err := e.runHeld(ctx, held, "fail", contentHash(reason, flag), text.Tail(reason, 8<<10), flag)
-	return decodeState(r, err)
+	return e.runHeld(ctx, held, "fail", contentHash(reason, flag), text.Tail(reason, 8<<10), flag).taskState()
 }
 
 // Report stores a progress report and pins it. The same requestID among the
@@ -184,11 +176,8 @@ func (e *Engine) Report(ctx context.Context, held picket.LeaseCredential, reques
 	if len(body) > picket.MaxPayload {
 		return picket.Reported{}, picket.TooLarge("report", len(body))
 	}
-	r, err := e.runHeld(ctx, held, "report", requestID, contentHash(string(body)), string(body),
+	r := e.runHeld(ctx, held, "report", requestID, contentHash(string(body)), string(body),
 		describeCall("report_progress", string(body)), e.quotas().ReportBytes)
-	if err != nil {
-		return picket.Reported{}, err
-	}
 	if r.endedByLoop() {
 		return picket.Reported{}, loopRefusal("report_progress")
 	}
@@ -208,8 +197,7 @@ func (e *Engine) Complete(ctx context.Context, held picket.LeaseCredential,
 	if err != nil {
 		return "", err
 	}
-	r, err := e.runHeld(ctx, held, "complete", args...)
-	return decodeState(r, err)
+	return e.runHeld(ctx, held, "complete", args...).taskState()
 }
 
 // completionArgs is what complete.lua takes after the credential.
@@ -261,20 +249,14 @@ func (e *Engine) RequestHelp(ctx context.Context, held picket.LeaseCredential,
 		wait = *req.DeadlineSeconds * 1000
 	}
 	hash := contentHash(string(body), string(req.Kind), fmt.Sprint(wait), string(req.OnDeadline))
-	r, err := e.runHeld(ctx, held, "request_help", hash, string(req.Kind), string(body), wait, string(req.OnDeadline))
-	if err != nil {
-		return picket.HelpRequested{}, err
-	}
+	r := e.runHeld(ctx, held, "request_help", hash, string(req.Kind), string(body), wait, string(req.OnDeadline))
 	return picket.HelpRequested{HandoffID: r.Text(r.Value), State: picket.TaskHandoff}, r.Err
 }
 
 // HeldTask shows the holder of a lease its task. Asked again with the same
 // requestID it is the same look; with an empty one every look counts.
 func (e *Engine) HeldTask(ctx context.Context, held picket.LeaseCredential, requestID string) (picket.Task, error) {
-	r, err := e.runHeld(ctx, held, "get_task", requestID, describeCall("get_task", "{}"))
-	if err != nil {
-		return picket.Task{}, err
-	}
+	r := e.runHeld(ctx, held, "get_task", requestID, describeCall("get_task", "{}"))
 	if r.endedByLoop() {
 		return picket.Task{}, loopRefusal("get_task")
 	}
@@ -290,10 +272,7 @@ func (e *Engine) HeldTask(ctx context.Context, held picket.LeaseCredential, requ
 
 // Leases lists up to 1,000 live leases, the next to expire first.
 func (e *Engine) Leases(ctx context.Context) ([]picket.LiveLease, error) {
-	r, err := e.run(ctx, "leases", maxListRows)
-	if err != nil {
-		return nil, err
-	}
+	r := e.run(ctx, "leases", maxListRows)
 	var live struct {
 		Raw  int64 `reply:"raw"`
 		Rows []struct {
@@ -328,10 +307,7 @@ func (e *Engine) Reclaim(ctx context.Context, held picket.LeaseCredential) (pick
 	if err != nil {
 		return picket.Renewal{}, err
 	}
-	r, err := e.run(ctx, "reclaim", who...)
-	if err != nil {
-		return picket.Renewal{}, err
-	}
+	r := e.run(ctx, "reclaim", who...)
 	out, _ := r.renewal()
 	return out, r.Err
 }

@@ -26,10 +26,7 @@ func (e *Engine) BeginLogin(ctx context.Context, key picket.Secret,
 }
 
 func (e *Engine) beginLogin(ctx context.Context, code, key picket.Secret, host, from string) (picket.Principal, error) {
-	r, err := e.run(ctx, "login_begin", hashForHost(host, code), hashKey(key.Reveal()), text.ValidHead(from, 32))
-	if err != nil {
-		return picket.Principal{}, err
-	}
+	r := e.run(ctx, "login_begin", hashForHost(host, code), hashKey(key.Reveal()), text.ValidHead(from, 32))
 	return e.principal(r.key()), r.Err
 }
 
@@ -52,10 +49,7 @@ func (e *Engine) OpenLogin(ctx context.Context, code picket.Secret,
 }
 
 func (e *Engine) openLogin(ctx context.Context, token, code picket.Secret, host string) (picket.Login, error) {
-	r, err := e.run(ctx, "session_open", hashForHost(host, token), hashForHost(host, code))
-	if err != nil {
-		return picket.Login{}, err
-	}
+	r := e.run(ctx, "session_open", hashForHost(host, token), hashForHost(host, code))
 	s := r.login(e)
 	if s.OpenedAt == 0 && r.Err == nil {
 		return picket.Login{}, badLoginCode()
@@ -100,10 +94,7 @@ func (e *Engine) login(ctx context.Context, token picket.Secret, host, used stri
 	if ns, ok := LoginNamespace(token); !ok || ns != e.namespace {
 		return picket.Login{}, store.ParseRefusal(string(picket.CodeUnauthenticated) + " kind=session")
 	}
-	r, err := e.run(ctx, "session", hashForHost(host, token), used)
-	if err != nil {
-		return picket.Login{}, err
-	}
+	r := e.run(ctx, "session", hashForHost(host, token), used)
 	return r.login(e), r.Err
 }
 
@@ -112,8 +103,7 @@ func (e *Engine) CloseLogin(ctx context.Context, token picket.Secret, host strin
 	if ns, ok := LoginNamespace(token); !ok || ns != e.namespace {
 		return nil
 	}
-	_, err := e.run(ctx, "session_close", hashForHost(host, token))
-	return err
+	return e.run(ctx, "session_close", hashForHost(host, token)).Err
 }
 
 // LoginNamespace returns the namespace of a session token or of a one-time

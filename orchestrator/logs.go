@@ -25,10 +25,7 @@ func (e *Engine) Log(ctx context.Context, taskID, runID, stream string, offset i
 	if err := checkStream(stream); err != nil {
 		return picket.LogChunk{}, err
 	}
-	r, err := e.run(ctx, "log", taskID, runID, stream, max(offset, 0), min(max(limit, 1), 1<<20))
-	if err != nil {
-		return picket.LogChunk{}, err
-	}
+	r := e.run(ctx, "log", taskID, runID, stream, max(offset, 0), min(max(limit, 1), 1<<20))
 	var v struct {
 		Run       string   `reply:"run"`
 		Offset    int64    `reply:"offset"` // of the first byte
@@ -152,10 +149,7 @@ func (e *Engine) RunLog(ctx context.Context, held picket.LeaseCredential, p pick
 		return 0, picket.Invalid("marks", "Send smaller pieces.", "%d marks are more than %d", len(p.Marks),
 			picket.MaxLogMarks)
 	}
-	r, err := e.runHeld(ctx, held, "run_log", p.Stream, p.Offset, p.Data, packMarks(p.Marks), boolArg(p.End))
-	if err != nil {
-		return 0, err
-	}
+	r := e.runHeld(ctx, held, "run_log", p.Stream, p.Offset, p.Data, packMarks(p.Marks), boolArg(p.End))
 	return r.Int(r.Value), r.Err
 }
 

@@ -38,10 +38,7 @@ func (e *Engine) ResumeUnlessChanged(ctx context.Context, by picket.Caller, reas
 }
 
 func (e *Engine) pauseState(ctx context.Context, script string, args ...any) (picket.PauseState, error) {
-	r, err := e.run(ctx, script, args...)
-	if err != nil {
-		return picket.PauseState{}, err
-	}
+	r := e.run(ctx, script, args...)
 	var p struct {
 		Mode   string `reply:"mode"`
 		Reason string `reply:"reason"`

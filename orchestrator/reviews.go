@@ -53,10 +53,7 @@ func (e *Engine) review(ctx context.Context, by picket.Caller, taskID, decision 
 		args[7] = "1"
 		args = append(args, fields...)
 	}
-	r, err := e.run(ctx, "review", args...)
-	if err != nil {
-		return picket.Task{}, "", err
-	}
+	r := e.run(ctx, "review", args...)
 	var decided struct {
 		Fix  string   `reply:"fix"` // the id of the fix task
 		Task taskView `reply:"task"`
@@ -81,10 +78,7 @@ func (e *Engine) Reviews(ctx context.Context, q picket.ReviewQuery) (page picket
 	if err != nil {
 		return page, err
 	}
-	r, err := e.run(ctx, "reviews", append([]any{q.Limit, q.Cursor}, sets...)...)
-	if err != nil {
-		return page, err
-	}
+	r := e.run(ctx, "reviews", append([]any{q.Limit, q.Cursor}, sets...)...)
 	var p struct {
 		Total int64       `reply:"total"`
 		Next  string      `reply:"next"`
@@ -176,15 +170,12 @@ func (e *Engine) ApproveAll(ctx context.Context, by picket.Caller,
 	if err != nil {
 		return out, err
 	}
-	r, err := e.run(ctx, "bulk", append([]any{by.Idempotency.Key, by.Idempotency.Body, req.Count}, ids...)...)
-	if no, ok := picket.RefusalOf(err); ok && no.Code == picket.CodeVersion && len(ids) > MaxBulk {
+	r := e.run(ctx, "bulk", append([]any{by.Idempotency.Key, by.Idempotency.Body, req.Count}, ids...)...)
+	if no, ok := picket.RefusalOf(r.Err); ok && no.Code == picket.CodeVersion && len(ids) > MaxBulk {
 		return out, picket.Refuse(picket.CodeVersion,
 			"Narrow the filter, look at what it means, then send the number that you see.",
 			"more than %d tasks are meant now, and one request approves no more than that", MaxBulk).
 			With("limit", MaxBulk).With("presented", req.Count)
-	}
-	if err != nil {
-		return out, err
 	}
 	for id := range strings.FieldsSeq(r.Text(r.Value)) {
 		one := by
@@ -255,10 +246,7 @@ func (e *Engine) tasksInReview(ctx context.Context, f picket.ReviewFilter) (ids 
 		for _, id := range asked {
 			args = append(args, id)
 		}
-		r, err := e.run(ctx, "review_ids", append(args, sets...)...)
-		if err != nil {
-			return nil, err
-		}
+		r := e.run(ctx, "review_ids", append(args, sets...)...)
 		var v struct {
 			Next  string   `reply:"next"`
 			Tasks []string `reply:"tasks"`

@@ -44,10 +44,7 @@ func (e *Engine) Delegate(ctx context.Context, held picket.LeaseCredential, requ
 	args := append([]any{requestKey, contentHash(string(body)), describeCall("delegate_subtask", s.Title),
 		picket.MaxDepth,
 		picket.MaxFanOut, e.quotas().Subtasks}, fields...)
-	r, err := e.runHeld(ctx, held, "delegate", args...)
-	if err != nil {
-		return picket.Delegated{}, err
-	}
+	r := e.runHeld(ctx, held, "delegate", args...)
 	var made struct {
 		Task      string `reply:"task"`
 		State     string `reply:"state"`
@@ -73,12 +70,9 @@ type parentTask struct {
 // readParent reads the task of a lease. If the task is gone, the result is empty, and
 // the verb that follows refuses the request.
 func (e *Engine) readParent(ctx context.Context, taskID string) (parentTask, error) {
-	r, err := e.run(ctx, "task", taskID)
-	switch {
-	case picket.CodeOf(err) == picket.CodeNotFound:
+	r := e.run(ctx, "task", taskID)
+	if picket.CodeOf(r.Err) == picket.CodeNotFound {
 		return parentTask{}, nil
-	case err != nil:
-		return parentTask{}, err
 	}
 	var v taskView
 	r.Decode(&v)
@@ -157,10 +151,7 @@ const (
 
 func (e *Engine) pollSubtask(ctx context.Context, held picket.LeaseCredential, taskID, look string,
 	wait time.Duration) (picket.SubtaskState, error) {
-	r, err := e.runHeld(ctx, held, "await", taskID, look, max(0, wait.Milliseconds()))
-	if err != nil {
-		return picket.SubtaskState{}, err
-	}
+	r := e.runHeld(ctx, held, "await", taskID, look, max(0, wait.Milliseconds()))
 	return r.subtask("await_subtask")
 }
 
@@ -217,10 +208,7 @@ func (e *Engine) ReviewSubtask(ctx context.Context, held picket.LeaseCredential,
 		}
 		args = append(args, fields...)
 	}
-	r, err := e.runHeld(ctx, held, "review_subtask", args...)
-	if err != nil {
-		return picket.SubtaskState{}, err
-	}
+	r := e.runHeld(ctx, held, "review_subtask", args...)
 	return r.subtask("review_subtask")
 }
 

@@ -16,14 +16,9 @@ const sweepBatch = 100
 // Tick keeps store time true, moves due delayed tasks on and applies the
 // deadline policy of overdue hand-offs.
 func (e *Engine) Tick(ctx context.Context) error {
-	r, err := e.run(ctx, "tick", sweepBatch)
-	if err != nil {
-		return err
-	}
+	r := e.run(ctx, "tick", sweepBatch)
 	if r.Int(r.Value) > 0 {
-		if _, err := e.run(ctx, "overdue", sweepBatch); err != nil {
-			return err
-		}
+		r = e.run(ctx, "overdue", sweepBatch)
 	}
 	return r.Err
 }
@@ -51,9 +46,6 @@ func (e *Engine) ApplyRetention(ctx context.Context, keep picket.Retention, limi
 }
 
 func (e *Engine) runCount(ctx context.Context, script string, args ...any) (int, error) {
-	r, err := e.run(ctx, script, args...)
-	if err != nil {
-		return 0, err
-	}
+	r := e.run(ctx, script, args...)
 	return int(r.Int(r.Value)), r.Err
 }

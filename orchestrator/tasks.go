@@ -42,10 +42,7 @@ func (e *Engine) Tasks(ctx context.Context, q picket.TaskQuery) (picket.TaskPage
 	if err != nil {
 		return picket.TaskPage{}, err
 	}
-	r, err := e.run(ctx, "list", append(append(args, "tasks"), sets...)...)
-	if err != nil {
-		return picket.TaskPage{}, err
-	}
+	r := e.run(ctx, "list", append(append(args, "tasks"), sets...)...)
 	var p struct {
 		Next string `reply:"next"`
 		Rows []struct {
@@ -70,10 +67,7 @@ func (e *Engine) Reports(ctx context.Context, taskID string) ([]picket.Report, e
 	if err := picket.CheckID("taskId", "task", taskID); err != nil {
 		return nil, err
 	}
-	r, err := e.run(ctx, "reports", taskID)
-	if err != nil {
-		return nil, err
-	}
+	r := e.run(ctx, "reports", taskID)
 	l := r.List(r.Value)
 	out := make([]picket.Report, 0, len(l))
 	for i, v := range l {
@@ -95,10 +89,7 @@ func (e *Engine) Submit(ctx context.Context, by picket.Caller, spec picket.TaskS
 	if err != nil {
 		return picket.Task{}, err
 	}
-	r, err := e.run(ctx, "submit", append([]any{by.Idempotency.Key, by.Idempotency.Body, spec.Fixes}, fields...)...)
-	if err != nil {
-		return picket.Task{}, err
-	}
+	r := e.run(ctx, "submit", append([]any{by.Idempotency.Key, by.Idempotency.Body, spec.Fixes}, fields...)...)
 	var made struct {
 		Task     string `reply:"task"`
 		Created  int64  `reply:"created"`  // ms
@@ -177,10 +168,7 @@ func (e *Engine) Retry(ctx context.Context, by picket.Caller, taskID, reason str
 
 // runForTask runs a script that answers the view of a task.
 func (e *Engine) runForTask(ctx context.Context, script string, args ...any) (picket.Task, error) {
-	r, err := e.run(ctx, script, args...)
-	if err != nil {
-		return picket.Task{}, err
-	}
+	r := e.run(ctx, script, args...)
 	t := r.task()
 	return t, r.Err
 }

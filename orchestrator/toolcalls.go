@@ -15,7 +15,7 @@ func describeCall(tool, arguments string) string {
 }
 
 // endedByLoop reports whether a tool call was the one that ended its run.
-func (r *reply) endedByLoop() bool { return len(r.List(r.Value)) == 0 }
+func (r *reply) endedByLoop() bool { return r.Err == nil && len(r.List(r.Value)) == 0 }
 
 // loopRefusal refuses the call that ended its run, as every later one is refused.
 func loopRefusal(tool string) error {

@@ -51,10 +51,7 @@ type watchReply struct {
 // store has lost, until the lease is reclaimed.
 func (e *Engine) readWatch(ctx context.Context, held picket.LeaseCredential, args ...any) (watchReply, *reply, error) {
 	for {
-		r, err := e.runHeld(ctx, held, "watch", args...)
-		if err != nil {
-			return watchReply{}, nil, err
-		}
+		r := e.runHeld(ctx, held, "watch", args...)
 		var v watchReply
 		if r.Decode(&v); v.State != "reclaim" {
 			return v, r, r.Err

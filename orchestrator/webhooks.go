@@ -56,12 +56,9 @@ func (e *Engine) createWebhook(ctx context.Context, by picket.Caller, spec picke
 	if err != nil {
 		return picket.NewWebhook{}, err
 	}
-	r, err := e.run(ctx, "webhook_create", id, spec.Name, redactedURL(target), sealedURL, sealedSecret,
+	r := e.run(ctx, "webhook_create", id, spec.Name, redactedURL(target), sealedURL, sealedSecret,
 		strings.Join(spec.Types, ","),
 		string(spec.Format), by.Actor, picket.MaxWebhooks, by.Idempotency.Key, by.Idempotency.Body, look)
-	if err != nil {
-		return picket.NewWebhook{}, err
-	}
 	var v webhookView
 	if r.Decode(&v); r.Err != nil {
 		return picket.NewWebhook{}, r.Err
@@ -123,10 +120,7 @@ func (e *Engine) sealContext(id, part string) string {
 
 // Webhooks lists the targets by id, oldest first.
 func (e *Engine) Webhooks(ctx context.Context) ([]picket.Webhook, error) {
-	r, err := e.run(ctx, "webhook_list", "all")
-	if err != nil {
-		return nil, err
-	}
+	r := e.run(ctx, "webhook_list", "all")
 	var views []webhookView
 	r.Decode(&views)
 	out := make([]picket.Webhook, len(views))
@@ -148,10 +142,7 @@ func (e *Engine) WebhookTarget(ctx context.Context, id string) (picket.WebhookTa
 	if err := picket.CheckID("webhookId", "webhook", id); err != nil {
 		return picket.WebhookTarget{}, err
 	}
-	r, err := e.run(ctx, "webhook_list", id)
-	if err != nil {
-		return picket.WebhookTarget{}, err
-	}
+	r := e.run(ctx, "webhook_list", id)
 	var views []webhookView
 	if r.Decode(&views); r.Err != nil || len(views) == 0 { // the script refuses when there is none
 		return picket.WebhookTarget{}, r.Err
@@ -175,10 +166,7 @@ func (e *Engine) changeWebhook(ctx context.Context, script string, by picket.Cal
 	if err := picket.CheckID("webhookId", "webhook", id); err != nil {
 		return picket.Webhook{}, err
 	}
-	r, err := e.run(ctx, script, id, by.Actor, by.Idempotency.Key, by.Idempotency.Body)
-	if err != nil {
-		return picket.Webhook{}, err
-	}
+	r := e.run(ctx, script, id, by.Actor, by.Idempotency.Key, by.Idempotency.Body)
 	var v webhookView
 	r.Decode(&v)
 	return v.webhook(), r.Err
@@ -188,10 +176,7 @@ func (e *Engine) changeWebhook(ctx context.Context, script string, by picket.Cal
 // picket.WebhookClaim is over. The deliverer chooses claimID. After a lost reply, the same claimID
 // gets the same target.
 func (e *Engine) TakeWebhookTurn(ctx context.Context, claimID string) (picket.WebhookTurn, error) {
-	r, err := e.run(ctx, "webhook_claim", claimID, picket.WebhookTurnTTL.Milliseconds())
-	if err != nil {
-		return picket.WebhookTurn{}, err
-	}
+	r := e.run(ctx, "webhook_claim", claimID, picket.WebhookTurnTTL.Milliseconds())
 	var c struct {
 		Seq     int64        `reply:"seq"`
 		Wait    int64        `reply:"wait"` // ms until a target is due
@@ -209,12 +194,9 @@ func (e *Engine) TakeWebhookTurn(ctx context.Context, claimID string) (picket.We
 // AdvanceWebhook records how far a target was served, and returns its failures and state.
 // state_conflict means that the claim is over: another deliverer has the target, or none.
 func (e *Engine) AdvanceWebhook(ctx context.Context, s picket.WebhookStep) (picket.WebhookState, error) {
-	r, err := e.run(ctx, "webhook_advance", s.WebhookID, s.TurnID, strconv.FormatInt(s.From, 10),
+	r := e.run(ctx, "webhook_advance", s.WebhookID, s.TurnID, strconv.FormatInt(s.From, 10),
 		strconv.FormatInt(s.To, 10), string(s.Outcome), s.Status, text.ValidHead(s.Error, 200), s.Delay.Milliseconds(),
 		picket.WebhookTurnTTL.Milliseconds())
-	if err != nil {
-		return "", err
-	}
 	return picket.WebhookState(r.Text(r.Value)), r.Err
 }
 
