@@ -78,46 +78,6 @@ const (
 	ReasonDeregistered     LifecycleReason = "deregistered"
 )
 
-// agentTransitions is the legal-move table of RFC-0016 section 2.2: from -> reason ->
-// to. The scripts are tested against it.
-var agentTransitions = map[AgentStatus]map[LifecycleReason]AgentStatus{
-	AgentRegistering: {ReasonRegistered: AgentActive},
-	AgentActive: {
-		ReasonDrainInitiated:   AgentDraining,
-		ReasonHeartbeatTimeout: AgentUnhealthy,
-		ReasonDeregistered:     AgentDeregistered,
-	},
-	AgentUnhealthy: {
-		ReasonHeartbeatResumed: AgentActive,
-		ReasonHeartbeatTimeout: AgentDead,
-		ReasonDrainInitiated:   AgentDraining,
-		ReasonDeregistered:     AgentDeregistered,
-	},
-	AgentDraining: {
-		ReasonDrainCompleted:   AgentDeregistered,
-		ReasonDrainTimeout:     AgentDead,
-		ReasonHeartbeatTimeout: AgentDead,
-		ReasonDeregistered:     AgentDeregistered,
-	},
-	AgentDead:         {ReasonReRegistered: AgentActive},
-	AgentDeregistered: {ReasonReRegistered: AgentActive},
-}
-
-// NextAgentStatus is where a reason takes an agent from a status; "" when the pair is
-// not legal.
-func NextAgentStatus(from AgentStatus, reason LifecycleReason) AgentStatus {
-	return agentTransitions[from][reason]
-}
-
-// AgentTransitions calls yield for every legal transition.
-func AgentTransitions(yield func(from AgentStatus, reason LifecycleReason, to AgentStatus)) {
-	for from, reasons := range agentTransitions {
-		for reason, to := range reasons {
-			yield(from, reason, to)
-		}
-	}
-}
-
 // LifecycleFields are the members of an agent.lifecycle event that stand at the
 // top level, as RFC-0016 section 2.3 shows them; reason and type are the
 // event's own.

@@ -1,6 +1,6 @@
 // Package picket is the vocabulary of the Picket orchestrator: the nouns every
-// room shares (task, run, lease, report, hand-off, review, event, error) and
-// the legal moves between their states. It holds words and rules, no I/O.
+// room shares: task, run, lease, report, hand-off, review, event and error. It
+// holds words and rules, no I/O.
 //
 // The types here are the wire types: what a handler answers is what a client
 // decodes, field for field. Times are UTC with milliseconds ([Instant]), money

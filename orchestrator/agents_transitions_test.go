@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig/moves"
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
@@ -102,7 +103,7 @@ func (f *fixture) agentWithStatus(t *testing.T, id string, status picket.AgentSt
 func TestOnlyTheLegalMovesHappen(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		legal := 0
-		picket.AgentTransitions(func(picket.AgentStatus, picket.LifecycleReason, picket.AgentStatus) { legal++ })
+		moves.AgentTransitions(func(picket.AgentStatus, picket.LifecycleReason, picket.AgentStatus) { legal++ })
 		for _, from := range append([]picket.AgentStatus{picket.AgentRegistering}, picket.AgentStatuses...) {
 			for reason := range transitionCauses {
 				if f.tryTransition(t, from, reason) {
@@ -127,10 +128,10 @@ func (f *fixture) tryTransition(t *testing.T, from picket.AgentStatus, reason pi
 	page, readErr := f.Events(f.Ctx,
 		picket.EventQuery{After: seq, Types: []string{picket.EventAgentLifecycle}, Agent: was.id})
 	kit.OK(t, readErr)
-	want, status, found := picket.NextAgentStatus(from, reason), from, 0
+	want, status, found := moves.NextAgentStatus(from, reason), from, 0
 	for _, ev := range page.Events {
 		if ev.PreviousStatus != status ||
-			picket.NextAgentStatus(status, picket.LifecycleReason(ev.Reason)) != ev.NewStatus {
+			moves.NextAgentStatus(status, picket.LifecycleReason(ev.Reason)) != ev.NewStatus {
 			t.Errorf("%s in %s: %s -> %s, %s", reason, from, ev.PreviousStatus, ev.NewStatus, ev.Reason)
 		}
 		if status = ev.NewStatus; ev.Reason == string(reason) {

@@ -10,22 +10,23 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig/moves"
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
-// The scripts and picket.Audited have the same table.
+// The scripts and moves.Audited have the same table.
 func TestAuditedTypesAreOneTable(t *testing.T) {
 	text := kit.LuaText(t, "_prelude")
 	table := regexp.MustCompile(`(?s)local AUDITED = \{(.*?)\n\}`).FindStringSubmatch(text)
 	if table == nil {
 		t.Fatal("_prelude.lua has no table AUDITED")
 	}
-	got := map[string]picket.AuditRule{}
+	got := map[string]moves.AuditRule{}
 	for _, m := range regexp.MustCompile(`\['([^']+)'\] = '(\w+)'`).FindAllStringSubmatch(table[1], -1) {
-		got[m[1]] = picket.AuditRule(m[2])
+		got[m[1]] = moves.AuditRule(m[2])
 	}
-	if !reflect.DeepEqual(got, picket.Audited) {
-		t.Errorf("the scripts have\n%v\nwant\n%v", got, picket.Audited)
+	if !reflect.DeepEqual(got, moves.Audited) {
+		t.Errorf("the scripts have\n%v\nwant\n%v", got, moves.Audited)
 	}
 	for kind := range got {
 		if !slices.Contains(picket.EventTypes, kind) {

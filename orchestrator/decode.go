@@ -11,7 +11,7 @@ import (
 )
 
 // reply decodes what a script answered into the nouns of this package. If the script
-// failed, Err says so, and every value is empty.
+// failed, Err holds why, and every value is empty.
 type reply struct{ store.Reply }
 
 func newReply(script string, value any, err error) *reply {

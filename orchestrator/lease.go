@@ -152,7 +152,9 @@ func lastEventArg(x picket.Exit) string {
 }
 
 // taskState is for a script that answers the state that a task has now.
-func (r *reply) taskState() (picket.TaskState, error) { return picket.TaskState(r.Text(r.Value)), r.Err }
+func (r *reply) taskState() (picket.TaskState, error) {
+	return picket.TaskState(r.Text(r.Value)), r.Err
+}
 
 // Fail is the agent's own word that it cannot do the task; a retryable failure
 // is tried again while attempts remain.

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig/moves"
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
@@ -138,7 +139,7 @@ func eventTypes(t *testing.T) []string {
 }
 
 func TestEveryStateIsKnown(t *testing.T) {
-	task, run, help := names(picket.TaskStates), names(picket.RunStates), names(picket.HandoffStates)
+	task, run, help := names(picket.TaskStates), names(moves.RunStates), names(picket.HandoffStates)
 	for _, rule := range []struct {
 		where string
 		known []string
@@ -201,8 +202,8 @@ func TestEveryMoveIsLegal(t *testing.T) {
 		}
 		for _, fn := range strings.Split(f.Code(), "\nlocal function ")[1:] {
 			name, body, _ := strings.Cut(fn, "(")
-			if moves := movesOf(t, f.Name, body); len(moves) > 0 && name != "move" {
-				shared[name] = slices.Compact(slices.Sorted(slices.Values(moves)))
+			if leadTo := movesOf(t, f.Name, body); len(leadTo) > 0 && name != "move" {
+				shared[name] = slices.Compact(slices.Sorted(slices.Values(leadTo)))
 			}
 		}
 	}
@@ -235,31 +236,31 @@ func TestEveryMoveIsLegal(t *testing.T) {
 		if f.Name == "advance" {
 			continue // complete and grant, and nothing of its own
 		}
-		moves := movesOf(t, f.Name, f.Code())
+		leadTo := movesOf(t, f.Name, f.Code())
 		for _, m := range luaCalls.FindAllStringSubmatch(f.Code(), -1) {
 			if verb, ok := own[m[1]]; ok {
 				made[verb] = append(made[verb], shared[m[1]]...)
 				continue
 			}
-			moves = append(moves, shared[m[1]]...)
+			leadTo = append(leadTo, shared[m[1]]...)
 		}
 		verb := f.Name
 		if v, ok := verbs[verb]; ok {
 			verb = v
 		}
-		made[verb] = append(made[verb], moves...)
+		made[verb] = append(made[verb], leadTo...)
 	}
-	for verb, moves := range made {
-		for _, to := range moves {
+	for verb, leadTo := range made {
+		for _, to := range leadTo {
 			legal := slices.ContainsFunc(append(slices.Clone(picket.TaskStates), ""), func(from picket.TaskState) bool {
-				return picket.CanTransition(from, verb, picket.TaskState(to))
+				return moves.CanTransition(from, verb, picket.TaskState(to))
 			})
 			if !legal {
 				t.Errorf("%s.lua moves a task to %s, which the table does not allow", verb, to)
 			}
 		}
 	}
-	picket.TaskTransitions(func(from picket.TaskState, verb string, to picket.TaskState) {
+	moves.TaskTransitions(func(from picket.TaskState, verb string, to picket.TaskState) {
 		if !slices.Contains(made[verb], string(to)) {
 			t.Errorf("the table lets %s move a task from %q to %s, but %s.lua does not do it", verb, from, to, verb)
 		}

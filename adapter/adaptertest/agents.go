@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig/moves"
 )
 
 // agent is what the registry knows of one id.
@@ -150,7 +151,7 @@ func (s *Server) evaluateSilence(a *agent) {
 
 // transition is one transition, with what it does to leases.
 func (s *Server) transition(a *agent, reason picket.LifecycleReason) {
-	to := picket.NextAgentStatus(a.record.Status, reason)
+	to := moves.NextAgentStatus(a.record.Status, reason)
 	if to == "" {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig/moves"
 )
 
 // Workers that are missed after 4 s, with leases of a minute: only the silence
@@ -95,15 +96,15 @@ func TestPartitionsOfDeadAgents(t *testing.T) {
 // the legal moves.
 func (z *freezeTest) tellSilence(how string) {
 	z.t.Helper()
-	moves := map[string]int{}
+	counts := map[string]int{}
 	status := map[string]picket.AgentStatus{}
 	for _, ev := range z.allEvents() {
 		if ev.Type != picket.EventAgentLifecycle {
 			continue
 		}
-		moves[string(ev.NewStatus)+" "+ev.Reason]++
+		counts[string(ev.NewStatus)+" "+ev.Reason]++
 		from, why := ev.PreviousStatus, picket.LifecycleReason(ev.Reason)
-		if was := status[ev.LifecycleAgentID]; picket.NextAgentStatus(from, why) != ev.NewStatus ||
+		if was := status[ev.LifecycleAgentID]; moves.NextAgentStatus(from, why) != ev.NewStatus ||
 			was != "" && was != from {
 			z.t.Errorf("event %d: %s was %q and goes from %s to %s: %s", ev.Seq, ev.LifecycleAgentID, was, from,
 				ev.NewStatus, why)
@@ -111,7 +112,7 @@ func (z *freezeTest) tellSilence(how string) {
 		status[ev.LifecycleAgentID] = ev.NewStatus
 	}
 	var told []string
-	for move, n := range moves {
+	for move, n := range counts {
 		told = append(told, fmt.Sprintf("%d %s", n, move))
 	}
 	slices.Sort(told)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig/moves"
 )
 
 // documentPages returns the path of each Markdown page for people, below the root.
@@ -122,7 +123,7 @@ func TestStateDiagramShowsTheTaskTransitions(t *testing.T) {
 		}
 	}
 	want := map[string]string{}
-	picket.TaskTransitions(func(from picket.TaskState, verb string, to picket.TaskState) {
+	moves.TaskTransitions(func(from picket.TaskState, verb string, to picket.TaskState) {
 		start := string(from)
 		if start == "" {
 			start = "[*]"

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig/moves"
 )
 
 // The tables of the documents are held against the code they speak of, so a
@@ -46,7 +47,7 @@ func TestDocumentedEvents(t *testing.T) {
 
 func TestDocumentedTaskTransitions(t *testing.T) {
 	want := map[string]string{}
-	picket.TaskTransitions(func(from picket.TaskState, verb string, to picket.TaskState) {
+	moves.TaskTransitions(func(from picket.TaskState, verb string, to picket.TaskState) {
 		start := string(from)
 		if start == "" {
 			start = "-"
@@ -64,7 +65,7 @@ func TestDocumentedTaskTransitions(t *testing.T) {
 
 func TestDocumentedAgentTransitions(t *testing.T) {
 	want := map[string]string{}
-	picket.AgentTransitions(func(from picket.AgentStatus, reason picket.LifecycleReason, to picket.AgentStatus) {
+	moves.AgentTransitions(func(from picket.AgentStatus, reason picket.LifecycleReason, to picket.AgentStatus) {
 		want[string(from)+" "+string(reason)+" "+string(to)] = ""
 	})
 	got := map[string]string{}

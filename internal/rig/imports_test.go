@@ -87,7 +87,8 @@ var mayImport = map[string][]string{
 		"github.com/go-json-experiment/json/..."},
 	"adapter/process": {"internal/files", "picket", "internal/text", "golang.org/x/sys/...",
 		"github.com/go-json-experiment/json/..."},
-	"adapter/adaptertest": {"picket", "budget", "adapter", "github.com/go-json-experiment/json/..."},
+	"adapter/adaptertest": {"picket", "budget", "adapter", "internal/rig/moves",
+		"github.com/go-json-experiment/json/..."},
 	"internal/web": {"picket", "github.com/labstack/echo/v4/...",
 		"github.com/go-json-experiment/json/...", "internal/text"},
 	"internal/sse":      nil,
@@ -104,7 +105,8 @@ var mayImport = map[string][]string{
 	"internal/e2e":          nil,                                        // tests of the binary alone
 	"internal/rig":          anyImport,
 	"internal/rig/contract": {"docs", "github.com/getkin/kin-openapi/...", "github.com/go-json-experiment/json/..."},
-	"internal/rig/cleanup":  nil, // what a test program leaves behind
+	"internal/rig/moves":    {"picket"}, // the legal moves, against which everything is tested
+	"internal/rig/cleanup":  nil,        // what a test program leaves behind
 	"internal/rig/proctest": {"picket", "adapter/process", "internal/rig/cleanup", "go.uber.org/goleak"},
 	"cmd/picket":            anyImport,
 	"cmd/picket/cli/exit":   {"picket"},

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig/moves"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -98,8 +99,8 @@ func CheckActivity(ctx context.Context, t *testing.T, e *orchestrator.Engine) pi
 // BelongsInAudit reports whether the audit log has to have a copy of the event. No agent
 // of the model is named like a key.
 func BelongsInAudit(ev picket.Event) bool {
-	rule := picket.Audited[ev.Type]
-	return rule == picket.AuditAlways || rule == picket.AuditPerson && strings.HasPrefix(ev.Actor, "key_")
+	rule := moves.Audited[ev.Type]
+	return rule == moves.AuditAlways || rule == moves.AuditPerson && strings.HasPrefix(ev.Actor, "key_")
 }
 
 // AuditDiffers says how the audit log differs from what the event log says it has

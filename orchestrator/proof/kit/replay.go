@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig/moves"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -184,7 +185,7 @@ func (j *EventReplay) move(t *ReplayedTask, ev picket.Event, d EventData, verb s
 		t = &ReplayedTask{}
 		j.Tasks[ev.TaskID] = t
 	}
-	if !picket.CanTransition(from, verb, d.State) {
+	if !moves.CanTransition(from, verb, d.State) {
 		return fmt.Errorf("%s may not take a task from %q to %q", verb, from, d.State)
 	}
 	if from == picket.TaskLeased && ev.RunID != t.Run {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig/moves"
 )
 
 // ReplayedAgent is what the event log alone says about an agent.
@@ -63,7 +64,7 @@ func (c *AgentReplay) lifecycle(ev picket.Event, d EventData) error {
 	if f.PreviousStatus != from {
 		return fmt.Errorf("it says the agent was %s, the log says %+v", f.PreviousStatus, a)
 	}
-	if to := picket.NextAgentStatus(from, reason); to == "" || to != f.NewStatus {
+	if to := moves.NextAgentStatus(from, reason); to == "" || to != f.NewStatus {
 		return fmt.Errorf("%s may not take an agent from %s to %s", reason, from, f.NewStatus)
 	}
 	if d.Reason != ev.Reason || ev.Actor == "" {
@@ -198,7 +199,7 @@ func (c *AgentReplay) Count() {
 // Log tells how often each legal transition happened.
 func (c *lifecycleCounts) Log(t *testing.T) {
 	var out []string
-	picket.AgentTransitions(func(from picket.AgentStatus, reason picket.LifecycleReason, _ picket.AgentStatus) {
+	moves.AgentTransitions(func(from picket.AgentStatus, reason picket.LifecycleReason, _ picket.AgentStatus) {
 		move := string(from) + " " + string(reason)
 		out = append(out, fmt.Sprint(move, ": ", c.n[move]))
 	})
