@@ -3,8 +3,8 @@ package store
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,222 +48,213 @@ func (f facts) or(key, otherwise string) string {
 	return otherwise
 }
 
-// refusalTexts says, for each code a script answers, what happened and what to do.
-// A model reads it, so the remedy is an instruction.
-var refusalTexts = map[picket.Code]func(f facts) (message, remedy string){
-	picket.CodeStaleFence: func(f facts) (string, string) {
-		if f["owner"] == "own" {
-			return fmt.Sprintf("token %s is not one of this lease; the current one is %s", f["presented"],
-					f["current"]),
-				"Send the fencing token of your own lease, or leave the header out."
+// refusalText is what a refusal says. In either text {name} stands for a fact, see
+// [facts.word].
+type refusalText struct {
+	message string // what happened
+	remedy  string // what to do: a model reads it, so it is an instruction
+}
+
+// refusalTexts are the texts of each code that a script answers. A code can have
+// variants, see [facts.variant]; "" is for all others.
+var refusalTexts = map[picket.Code]map[string]refusalText{
+	picket.CodeStaleFence: {
+		"own": {"token {presented} is not one of this lease; the current one is {current}",
+			"Send the fencing token of your own lease, or leave the header out."},
+		"": {"token {presented} was superseded by {current}",
+			"Stop writing and exit: this task now belongs to {owner}."},
+	},
+	picket.CodeUnknownFence: {"": {"token {presented} was never granted; the current one is {current}",
+		"Send the fencing token of your own lease, or leave the header out."}},
+	picket.CodeLeaseExpired: {
+		"evidence_closed": {"evidence is accepted until 15 minutes after the lease ended",
+			"Keep the output where it is; the run's record is closed."},
+		"replayed": {"a lease granted by this request has ended", "Acquire again with a new Idempotency-Key."},
+		"":         {"the lease has expired", "Stop writing and exit: the task will be given to another run."},
+	},
+	picket.CodeLeaseReleased: {"": {"the lease has ended ({cause}); the task is in state {state}",
+		"Stop writing and exit: nothing more can be changed under this lease."}},
+	picket.CodeReclaimRequired: {"": {"the lease was granted before the store was restored or replaced",
+		"Reclaim the lease with the same lease token (POST /v1/lease/reclaim), then repeat the request."}},
+	picket.CodeTaskMismatch: {"": {"the lease does not belong to this task",
+		"Use the lease token exactly as it was handed to you."}},
+	picket.CodeTaskCancelled: {"": {"the task was cancelled", "Stop writing and exit: nobody needs this work any more."}},
+	picket.CodeTaskClosed: {
+		"exit": {"the task was decided, so the reported exit of its run cannot be changed any more",
+			"Send no further exit. The one that was reported first is kept."},
+		"evidence": {"the task was decided, so the evidence of its runs cannot be changed any more",
+			"Keep the changes where they are. To show more, create a new task (fixes = this task)."},
+		"decided": {"{alreadyDecided}",
+			"Look at what was decided; for what is left to do create a new task (fixes = this task)."},
+		"": {"the task is {state} and cannot be changed any more",
+			"Create a new task for what is left to do (fixes = this task)."},
+	},
+	picket.CodeChildrenOpen: {
+		"one": {"the subtask {first} has not ended", remedyOfChildren},
+		"":    {"{open} subtasks have not ended, the first of them is {first}", remedyOfChildren},
+	},
+	picket.CodeDelegation: {
+		"depth": {"this task is {limit} levels below the first one, and deeper ones are not made",
+			"Do this part yourself."},
+		"": {"this task has made {limit} subtasks, and more are not made",
+			"Do this part yourself, or give it to a subtask of a subtask."},
+	},
+	picket.CodeAuthorCannotReview: {"": {"this is the task that you work on yourself",
+		"Hand it in with mark_complete; somebody else reviews it."}},
+	picket.CodePaused: {"": {"the namespace is paused: nothing that costs money is called",
+		"Wait until a person resumes it, then repeat the call."}},
+	picket.CodeLeaseEnding: {"": {"the lease ends too soon to begin something outside",
+		"Renew the lease, or finish; then repeat the call."}},
+	picket.CodeCallRunning: {"": {"a call with this idempotency key is under way",
+		"Wait for its answer, or repeat the same call later: it is made once."}},
+	picket.CodeStateConflict: {"": {"this needs state {need}, but it is {state}",
+		"Look at the task again before you decide."}},
+	picket.CodeUnauthenticated: {
+		"session": {"the session is over", "Log in again with a key."},
+		"code":    {"the sign-in has expired or was used before", "Sign in again with a key."},
+		"":        {"the API key is not valid", "Check the key, or make a new one with: picket key create"},
+	},
+	picket.CodeForbidden: {
+		"run_key": {"a run key cannot make run keys", "Send the request with a key of scope operator."},
+		"review":  {"a person reviews this subtask", "Go on, or wait for the decision with await_subtask."},
+		"registration": {"the agent was registered by another key, and its id stays with that key",
+			"Register it with the key of before, or under another id."},
+		"": {"the agent was registered by another key",
+			"Use the key that registered it, or one of an operator; or register under an id of your own."},
+	},
+	picket.CodeAgentDraining: {"": {"the agent is draining: it finishes what it has and gets nothing new",
+		"Finish the tasks in progress, then exit; the agent is deregistered when its last lease ends."}},
+	picket.CodePreconditionRequired: {"": {"the task has evidence, and the decision has no digest of the review",
+		"Look at the review, then send its digest with the decision."}},
+	picket.CodeVersion: {
+		"count": {"{count} tasks are meant now, not {presented}",
+			"Look at the queue again, then send the number that you see."},
+		"review": {"the review has changed since it was looked at: {digestChange}",
+			"Look at the review again, then decide with the digest that it shows now."},
+		"": {"the agent is at version {current}, not {presented}",
+			"Read the agent again, decide again, and send its ETag as If-Match."},
+	},
+	picket.CodeNotAvailable: {"": {"the adapter of this run starts no processes", "Do without it, or start them yourself."}},
+	picket.CodeRateLimited: {
+		"exec": {"{pending} processes of this run are under way already", "Wait until one has ended."},
+		"usage": {"this run reports usage too often",
+			"Report again in 5 seconds. The running total then includes everything since the last report."},
+		"": {"{pending} commands wait for this agent already",
+			"Wait until it has handled some; it gets them with its next heartbeat."},
+	},
+	picket.CodeAgentGone: {
+		"registered": {"the agent was registered again, so this process is not it any more",
+			"Stop all work and exit; or register under an id of your own."},
+		"command": {"the agent is {status} ({reason}) and gets no command any more",
+			"Look at the agents that are left, or wait until this one is started and registers again."},
+		"": {"the agent is {status} ({reason})",
+			"Stop all work first, its leases have ended; then register again (POST /api/v1/agents)."},
+	},
+	picket.CodeNotFound: {
+		"agent": {"there is no such agent",
+			"Check the id, or register (POST /api/v1/agents); agents that are gone are deleted after the retention time."},
+		"subtask": {"your task has no such subtask",
+			"Use a taskId that delegate_subtask answered; get_task lists them as children."},
+		"day": {"there is no limit a day here, so the day has no envelope",
+			"Set budget.house in picket.yaml, or name a task, by its id."},
+		"house": {"there is no envelope for the day {day}",
+			"Only days (UTC) on which tasks were submitted have one. Name such a day, house for today's, or a task, by its id."},
+		"key":     {"there is no such key", "Check the id: copy it from a listing."},
+		"webhook": {"there is no such webhook", "Check the id: copy it from a listing."},
+		"":        {"there is no such {kind}", "Check the id; closed tasks are deleted after the retention time."},
+	},
+	picket.CodeIdempotencyConflict: {"": {"this idempotency key was used with another body",
+		"Send a new key for a new request, or the same body to repeat the old one."}},
+	picket.CodeTooManyLanes: {"": {"there are {limit} different combinations of role, needs and agent waiting already",
+		"Use fewer different roles and needs, or wait until queued tasks have been taken."}},
+	picket.CodeQuota: {
+		"agents": {"the key has registered {limit} agents",
+			"Register an id again that this key has used before, wait until records of deregistered agents are deleted, or use another key."},
+		"metadata_bytes": {"the metadata of the agents of this key would have more than {limit} bytes",
+			"Send less metadata, or deregister agents. Their records are deleted after retention.tasks."},
+		"subtasks": {"the tree of this task has {limit} subtasks",
+			"Do this part yourself, or complete the task with what you have and let a person submit the rest."},
+		"calls": {"the tree of this task has made {limit} calls within a day",
+			"Make fewer calls, or repeat the call in some hours."},
+		"run_keys": {"the key has {limit} run keys",
+			"Wait until a `picket run` with this key has ended, or use another key."},
+		"open_calls": {"{limit} calls of this task are under way", "Wait until one has ended, then repeat the call."},
+		"": {"the answers stored for the calls of this tree of tasks have reached their limit of {limit}",
+			"Call without an Idempotency-Key, or repeat the call in some hours. Answers are stored for a day."},
+	},
+	picket.CodeOffset: {"": {"the log is known up to byte {expected}, not {presented}",
+		"Continue from the offset expected."}},
+	picket.CodeValidation: {
+		"/session": {"this run has reported {limit} sessions, and more are not kept",
+			"Report under a session that was reported before."},
+		"limit": {"{field} would be beyond {amount}, which is as much as is counted", "Add less."},
+		"": {"{field} is not one of the options offered",
+			"Choose an option of the hand-off, or answer with text."},
+	},
+}
+
+const remedyOfChildren = `Await and review them first (await_subtask, review_subtask). Or decide about them: "children": "detach" leaves them to people, "cancel" ends them.`
+
+// variant says which text of a code is meant.
+func (f facts) variant(code picket.Code) string {
+	switch {
+	case code == picket.CodeStaleFence:
+		return f["owner"]
+	case code == picket.CodeTaskClosed && f["decision"] != "":
+		return "decided"
+	case code == picket.CodeChildrenOpen && f["open"] == "1":
+		return "one"
+	case code == picket.CodeVersion && f["count"] != "":
+		return "count"
+	case code == picket.CodeAgentGone && !picket.AgentStatus(f["status"]).Gone():
+		return "registered"
+	case code == picket.CodeNotFound && strings.HasPrefix(f["envelope"], "house:"):
+		return "house"
+	case code == picket.CodeValidation && f["field"] != "/session" && f["limit"] != "":
+		return "limit"
+	case code == picket.CodeValidation:
+		return f["field"]
+	}
+	return cmp.Or(f["kind"], f["cause"], f["of"], f["quota"])
+}
+
+// word is what stands for {name} in a text: a fact, or what follows from several.
+func (f facts) word(name string) string {
+	switch name {
+	case "owner":
+		return f.or("owner", "another run")
+	case "cause":
+		return f.or("cause", "released")
+	case "state":
+		return f.or("state", "unknown")
+	case "kind":
+		return f.or("kind", "thing")
+	case "need":
+		return strings.ReplaceAll(f["need"], "_", " ")
+	case "day":
+		return strings.TrimPrefix(f["envelope"], "house:")
+	case "amount":
+		if f["field"] == "/usd" {
+			return budget.Money(ParseInt(f["limit"])).Dollars()
 		}
-		to := "another run"
-		if o := f.or("owner", ""); o != "" {
-			to = o
-		}
-		return fmt.Sprintf("token %s was superseded by %s", f["presented"], f["current"]),
-			"Stop writing and exit: this task now belongs to " + to + "."
-	},
-	picket.CodeUnknownFence: func(f facts) (string, string) {
-		return fmt.Sprintf("token %s was never granted; the current one is %s", f["presented"], f["current"]),
-			"Send the fencing token of your own lease, or leave the header out."
-	},
-	picket.CodeLeaseExpired: func(f facts) (string, string) {
-		switch f["cause"] {
-		case "evidence_closed":
-			return "evidence is accepted until 15 minutes after the lease ended",
-				"Keep the output where it is; the run's record is closed."
-		case "replayed":
-			return "a lease granted by this request has ended", "Acquire again with a new Idempotency-Key."
-		}
-		return "the lease has expired", "Stop writing and exit: the task will be given to another run."
-	},
-	picket.CodeLeaseReleased: func(f facts) (string, string) {
-		return fmt.Sprintf("the lease has ended (%s); the task is in state %s", f.or("cause", "released"),
-				f.or("state", "unknown")),
-			"Stop writing and exit: nothing more can be changed under this lease."
-	},
-	picket.CodeReclaimRequired: func(facts) (string, string) {
-		return "the lease was granted before the store was restored or replaced",
-			"Reclaim the lease with the same lease token (POST /v1/lease/reclaim), then repeat the request."
-	},
-	picket.CodeTaskMismatch: func(f facts) (string, string) {
-		return "the lease does not belong to this task", "Use the lease token exactly as it was handed to you."
-	},
-	picket.CodeTaskCancelled: func(facts) (string, string) {
-		return "the task was cancelled", "Stop writing and exit: nobody needs this work any more."
-	},
-	picket.CodeTaskClosed: func(f facts) (string, string) {
-		if f["kind"] == "exit" {
-			return "the task was decided, so the reported exit of its run cannot be changed any more",
-				"Send no further exit. The one that was reported first is kept."
-		}
-		if f["kind"] == "evidence" {
-			return "the task was decided, so the evidence of its runs cannot be changed any more",
-				"Keep the changes where they are. To show more, create a new task (fixes = this task)."
-		}
-		if f["decision"] != "" {
-			return f.alreadyDecided(),
-				"Look at what was decided; for what is left to do create a new task (fixes = this task)."
-		}
-		return "the task is " + f["state"] + " and cannot be changed any more",
-			"Create a new task for what is left to do (fixes = this task)."
-	},
-	picket.CodeBudgetExceeded: explainBudget,
-	picket.CodeChildrenOpen: func(f facts) (string, string) {
-		message := f["open"] + " subtasks have not ended, the first of them is " + f["first"]
-		if f["open"] == "1" {
-			message = "the subtask " + f["first"] + " has not ended"
-		}
-		return message,
-			`Await and review them first (await_subtask, review_subtask). Or decide about them: "children": "detach" leaves them to people, "cancel" ends them.`
-	},
-	picket.CodeDelegation: func(f facts) (string, string) {
-		if f["of"] == "depth" {
-			return "this task is " + f["limit"] + " levels below the first one, and deeper ones are not made",
-				"Do this part yourself."
-		}
-		return "this task has made " + f["limit"] + " subtasks, and more are not made",
-			"Do this part yourself, or give it to a subtask of a subtask."
-	},
-	picket.CodeAuthorCannotReview: func(facts) (string, string) {
-		return "this is the task that you work on yourself", "Hand it in with mark_complete; somebody else reviews it."
-	},
-	picket.CodePaused: func(facts) (string, string) {
-		return "the namespace is paused: nothing that costs money is called",
-			"Wait until a person resumes it, then repeat the call."
-	},
-	picket.CodeLeaseEnding: func(facts) (string, string) {
-		return "the lease ends too soon to begin something outside", "Renew the lease, or finish; then repeat the call."
-	},
-	picket.CodeCallRunning: func(facts) (string, string) {
-		return "a call with this idempotency key is under way",
-			"Wait for its answer, or repeat the same call later: it is made once."
-	},
-	picket.CodeStateConflict: func(f facts) (string, string) {
-		return fmt.Sprintf("this needs state %s, but it is %s", strings.ReplaceAll(f["need"], "_", " "), f["state"]),
-			"Look at the task again before you decide."
-	},
-	picket.CodeUnauthenticated: func(f facts) (string, string) {
-		if f["kind"] == "session" {
-			return "the session is over", "Log in again with a key."
-		}
-		if f["kind"] == "code" {
-			return "the sign-in has expired or was used before", "Sign in again with a key."
-		}
-		return "the API key is not valid", "Check the key, or make a new one with: picket key create"
-	},
-	picket.CodeForbidden: func(f facts) (string, string) {
-		if f["kind"] == "run_key" {
-			return "a run key cannot make run keys", "Send the request with a key of scope operator."
-		}
-		if f["kind"] == "review" {
-			return "a person reviews this subtask", "Go on, or wait for the decision with await_subtask."
-		}
-		if f["kind"] == "registration" {
-			return "the agent was registered by another key, and its id stays with that key",
-				"Register it with the key of before, or under another id."
-		}
-		return "the agent was registered by another key",
-			"Use the key that registered it, or one of an operator; or register under an id of your own."
-	},
-	picket.CodeAgentDraining: func(facts) (string, string) {
-		return "the agent is draining: it finishes what it has and gets nothing new",
-			"Finish the tasks in progress, then exit; the agent is deregistered when its last lease ends."
-	},
-	picket.CodePreconditionRequired: func(facts) (string, string) {
-		return "the task has evidence, and the decision has no digest of the review",
-			"Look at the review, then send its digest with the decision."
-	},
-	picket.CodeVersion: func(f facts) (string, string) {
-		if f["count"] != "" {
-			return fmt.Sprintf("%s tasks are meant now, not %s", f["count"], f["presented"]),
-				"Look at the queue again, then send the number that you see."
-		}
-		if f["kind"] == "review" {
-			return "the review has changed since it was looked at: " +
-					picket.DigestChange(f["presented"], f["current"]),
-				"Look at the review again, then decide with the digest that it shows now."
-		}
-		return fmt.Sprintf("the agent is at version %s, not %s", f["current"], f["presented"]),
-			"Read the agent again, decide again, and send its ETag as If-Match."
-	},
-	picket.CodeNotAvailable: func(facts) (string, string) {
-		return "the adapter of this run starts no processes", "Do without it, or start them yourself."
-	},
-	picket.CodeRateLimited: func(f facts) (string, string) {
-		if f["kind"] == "exec" {
-			return f["pending"] + " processes of this run are under way already", "Wait until one has ended."
-		}
-		if f["kind"] == "usage" {
-			return "this run reports usage too often",
-				"Report again in 5 seconds. The running total then includes everything since the last report."
-		}
-		return f["pending"] + " commands wait for this agent already",
-			"Wait until it has handled some; it gets them with its next heartbeat."
-	},
-	picket.CodeAgentGone: func(f facts) (string, string) {
-		if !picket.AgentStatus(f["status"]).Gone() {
-			return "the agent was registered again, so this process is not it any more",
-				"Stop all work and exit; or register under an id of your own."
-		}
-		if f["kind"] == "command" {
-			return "the agent is " + f["status"] + " (" + f["reason"] + ") and gets no command any more",
-				"Look at the agents that are left, or wait until this one is started and registers again."
-		}
-		return "the agent is " + f["status"] + " (" + f["reason"] + ")",
-			"Stop all work first, its leases have ended; then register again (POST /api/v1/agents)."
-	},
-	picket.CodeNotFound: func(f facts) (string, string) {
-		if f["kind"] == "agent" {
-			return "there is no such agent",
-				"Check the id, or register (POST /api/v1/agents); agents that are gone are deleted after the retention time."
-		}
-		if f["kind"] == "subtask" {
-			return "your task has no such subtask",
-				"Use a taskId that delegate_subtask answered; get_task lists them as children."
-		}
-		if f["kind"] == "day" {
-			return "there is no limit a day here, so the day has no envelope",
-				"Set budget.house in picket.yaml, or name a task, by its id."
-		}
-		if day, isHouse := strings.CutPrefix(f["envelope"], "house:"); isHouse {
-			return "there is no envelope for the day " + day,
-				"Only days (UTC) on which tasks were submitted have one. Name such a day, house for today's, or a task, by its id."
-		}
-		if kind := f["kind"]; kind == "key" || kind == "webhook" || kind == "agent" {
-			return "there is no such " + kind, "Check the id: copy it from a listing."
-		}
-		return "there is no such " + f.or("kind", "thing"),
-			"Check the id; closed tasks are deleted after the retention time."
-	},
-	picket.CodeIdempotencyConflict: func(facts) (string, string) {
-		return "this idempotency key was used with another body",
-			"Send a new key for a new request, or the same body to repeat the old one."
-	},
-	picket.CodeTooManyLanes: func(f facts) (string, string) {
-		return "there are " + f["limit"] + " different combinations of role, needs and agent waiting already",
-			"Use fewer different roles and needs, or wait until queued tasks have been taken."
-	},
-	picket.CodeQuota: explainQuota,
-	picket.CodeOffset: func(f facts) (string, string) {
-		return fmt.Sprintf("the log is known up to byte %s, not %s", f["expected"], f["presented"]),
-			"Continue from the offset expected."
-	},
-	picket.CodeValidation: func(f facts) (string, string) {
-		if f["field"] == "/session" {
-			return "this run has reported " + f["limit"] + " sessions, and more are not kept",
-				"Report under a session that was reported before."
-		}
-		if limit := f["limit"]; limit != "" {
-			if f["field"] == "/usd" {
-				limit = budget.Money(ParseInt(limit)).Dollars()
-			}
-			return f["field"] + " would be beyond " + limit + ", which is as much as is counted", "Add less."
-		}
-		return f["field"] + " is not one of the options offered",
-			"Choose an option of the hand-off, or answer with text."
-	},
+		return f["limit"]
+	case "digestChange":
+		return picket.DigestChange(f["presented"], f["current"])
+	case "alreadyDecided":
+		return f.alreadyDecided()
+	case "decidedBy":
+		return f.decidedBy()
+	case "decidedAt":
+		return f.decidedAt()
+	}
+	return f[name]
+}
+
+var placeholder = regexp.MustCompile(`\{\w+\}`)
+
+// fill puts the facts into a text.
+func (f facts) fill(text string) string {
+	return placeholder.ReplaceAllStringFunc(text, func(name string) string { return f.word(strings.Trim(name, "{}")) })
 }
 
 // parseFacts reads the facts of "code key=value ...".
@@ -282,24 +273,24 @@ func parseFacts(line string) facts {
 func ParseRefusal(line string) *picket.Error {
 	word, rest, _ := strings.Cut(line, " ")
 	word, reason, _ := strings.Cut(word, ".")
-	code := picket.Code(word)
-	say := refusalTexts[code]
-	if reason != "" {
-		if say = conflictTexts[reason]; code != picket.CodeStateConflict {
-			return nil
-		}
+	code, f := picket.Code(word), parseFacts(rest)
+	said, known := refusalTexts[code][f.variant(code)]
+	if !known {
+		said, known = refusalTexts[code][""]
 	}
-	if say == nil {
+	if reason != "" {
+		said, known = conflictTexts[reason]
+		known = known && code == picket.CodeStateConflict
+	}
+	if !known && code != picket.CodeBudgetExceeded {
 		return nil
 	}
-	f := parseFacts(rest)
 	for _, k := range freeTextFacts {
 		if s, err := url.PathUnescape(f[k]); err == nil && f[k] != "" {
 			f[k] = text.Excerpt(s, maxFreeText)
 		}
 	}
-	message, remedy := say(f)
-	e := picket.Refuse(code, remedy, "%s", message)
+	e := picket.Refuse(code, f.fill(said.remedy), "%s", f.fill(said.message))
 	for k, v := range f {
 		if v == "" || v == "-" || v == "own" || k == "refused" || k == "kind" {
 			continue
@@ -318,6 +309,7 @@ func ParseRefusal(line string) *picket.Error {
 		}
 	}
 	if code == picket.CodeBudgetExceeded {
+		e.Message, e.Remedy = explainBudget(f)
 		addAmounts(e, f)
 	}
 	return e

@@ -51,30 +51,3 @@ func addAmounts(e *picket.Error, f facts) {
 		e.With(key, budget.Money(ParseInt(f[key])))
 	}
 }
-
-// explainQuota returns the message and the remedy for a quota.
-func explainQuota(f facts) (message, remedy string) {
-	limit := f["limit"]
-	switch f["quota"] {
-	case "agents":
-		return "the key has registered " + limit + " agents",
-			"Register an id again that this key has used before, wait until records of deregistered agents are deleted, or use another key."
-	case "metadata_bytes":
-		return "the metadata of the agents of this key would have more than " + limit + " bytes",
-			"Send less metadata, or deregister agents. Their records are deleted after retention.tasks."
-	case "subtasks":
-		return "the tree of this task has " + limit + " subtasks",
-			"Do this part yourself, or complete the task with what you have and let a person submit the rest."
-	case "calls":
-		return "the tree of this task has made " + limit + " calls within a day",
-			"Make fewer calls, or repeat the call in some hours."
-	case "run_keys":
-		return "the key has " + limit + " run keys",
-			"Wait until a `picket run` with this key has ended, or use another key."
-	case "open_calls":
-		return limit + " calls of this task are under way", "Wait until one has ended, then repeat the call."
-	default:
-		return "the answers stored for the calls of this tree of tasks have reached their limit of " + limit,
-			"Call without an Idempotency-Key, or repeat the call in some hours. Answers are stored for a day."
-	}
-}
