@@ -32,14 +32,8 @@ func (t *Trial) tryRegister(by keyName, change fields) *agent {
 	a := &agent{t: t, key: by, body: fields{"agent_id": t.id(fmt.Sprintf("a%d", len(t.agents)+1))}}
 	maps.Copy(a.body, change)
 	maps.DeleteFunc(a.body, func(_ string, v any) bool { return v == nil })
-	a.sent = t.cfg.Clock.Now()
-	a.reg = t.s.do(t.ctx, request{
-		by:     by,
-		secret: t.s.keys[by],
-		method: "POST",
-		url:    t.cfg.URL + agentsPath,
-		body:   a.body,
-	})
+	a.sent = time.Now()
+	a.reg = t.s.ask(t.ctx, by, "POST", agentsPath, a.body)
 	if a.id, _ = a.body["agent_id"].(string); a.reg.status/100 == 2 {
 		a.id = a.reg.str("agent_id")
 	}
@@ -110,7 +104,7 @@ func (a *agent) mustHeartbeat() *answer {
 }
 
 // noteContact notes a sign of life that is on its way.
-func (a *agent) noteContact() { a.sent, a.silentOnPurpose = a.t.cfg.Clock.Now(), false }
+func (a *agent) noteContact() { a.sent, a.silentOnPurpose = time.Now(), false }
 
 // mayBeSilent reports whether the server may have found the agent silent
 // although the rule does not want it.
@@ -202,7 +196,7 @@ func (a *agent) awaitStatus(status string, within time.Duration) *answer {
 
 // heardWithin reports whether the server has had a sign of life within d, however
 // long requests took.
-func (a *agent) heardWithin(d time.Duration) bool { return a.t.cfg.Clock.Now().Sub(a.sent) <= d }
+func (a *agent) heardWithin(d time.Duration) bool { return time.Since(a.sent) <= d }
 
 func gone(status string) bool { return status == "dead" || status == "deregistered" }
 
@@ -212,6 +206,38 @@ func (t *Trial) newDeadAgent(change fields) *agent {
 	a := t.register(merge(t.shortThresholds(), change))
 	a.fallSilent("dead")
 	return a
+}
+
+// newDeregisteredAgent is an agent that has left the registry.
+func (t *Trial) newDeregisteredAgent(change fields) *agent {
+	a := t.register(change)
+	a.remove()
+	return a
+}
+
+// newHolder is an agent that holds a lease.
+func (t *Trial) newHolder(change fields) (*agent, *lease) {
+	a := t.register(change)
+	return a, t.newLease(a)
+}
+
+// newDrainingHolder is an agent that holds a lease and has ten minutes to finish it.
+func (t *Trial) newDrainingHolder(change fields) (*agent, *lease) {
+	a, l := t.newHolder(change)
+	a.drain(600)
+	return a, l
+}
+
+// newSilentHolder is an agent that has held a lease and has just been judged unhealthy, which it
+// then stays, or dead.
+func (t *Trial) newSilentHolder(status string) (*agent, *lease) {
+	silence := t.shortThresholds()
+	if status == "unhealthy" {
+		silence = t.unhealthyOnlyThresholds()
+	}
+	a, l := t.newHolder(silence)
+	a.fallSilent(status)
+	return a, l
 }
 
 // newUnhealthyAgent is an agent that has just been judged unhealthy and stays so.
@@ -236,15 +262,8 @@ func (t *Trial) newDrainingAgent(change fields) *agent {
 
 // deregisterQuietly deregisters the agent, whatever has become of it, without a verdict.
 func (a *agent) deregisterQuietly() bool {
-	s, ctx := a.t.s, a.t.ctx
 	ask := func(method, path string, body any) int {
-		return s.do(ctx, request{
-			by:     a.key,
-			secret: s.keys[a.key],
-			method: method,
-			url:    s.cfg.URL + path,
-			body:   body,
-		}).status
+		return a.t.s.ask(a.t.ctx, a.key, method, path, body).status
 	}
 	status := ask("DELETE", a.path(""), nil)
 	if status == 409 { // dead: only a registration leads on from there

@@ -44,8 +44,7 @@ func otherRules() []Rule {
 		{"10.3", "grants-dormant",
 			"Grants of a deregistered agent are retained but dormant; they activate when the agent re-registers.",
 			Tasks, func(t *Trial) {
-				a := t.register(nil)
-				a.remove()
+				a := t.newDeregisteredAgent(nil)
 				t.submit(nil)
 				t.expectStatus(a.acquire(owner, nil), 410)
 				t.expectStatus(a.reregister(owner), 201)
@@ -72,8 +71,7 @@ func otherRules() []Rule {
 			}, ""},
 		{"11", "delete-immediate", "DELETE deregisters an agent: immediate, no drain, also while it holds leases.",
 			Tasks, func(t *Trial) {
-				a := t.register(nil)
-				l := t.newLease(a)
+				a, l := t.newHolder(nil)
 				a.remove()
 				a.expect("deregistered")
 				t.expectStatus(l.write(), 412)
@@ -81,8 +79,7 @@ func otherRules() []Rule {
 		{"11", "delete-reason",
 			"Leases ended by deregistration: lease.expired with reason agent_deregistered, no failure.",
 			Tasks | Events | Settled, func(t *Trial) {
-				a := t.register(nil)
-				l := t.newLease(a)
+				a, l := t.newHolder(nil)
 				a.remove()
 				t.expectEqual("reason", l.awaitExpired(t.cfg.Slack).str("reason"), "agent_deregistered")
 				t.expectMember(t.state(l.task), "failures", 0)
@@ -92,8 +89,7 @@ func otherRules() []Rule {
 		{"11", "delete-again",
 			"DELETE of a deregistered agent is 200 without an event, of a dead one 409, of an unknown one 404.",
 			Events | Settled, func(t *Trial) {
-				a := t.register(nil)
-				a.remove()
+				a := t.newDeregisteredAgent(nil)
 				t.expectMember(t.expectStatus(a.remove(), 200), "version", 2)
 				a.expectLifecycle(moveRegistered, moveDeregistered)
 				b := t.newDeadAgent(nil)
@@ -109,9 +105,7 @@ func otherRules() []Rule {
 			}, ""},
 		{"11", "delete-while-draining", "DELETE of a draining agent deregisters it, one event, and ends its leases.",
 			Events | Tasks | Settled, func(t *Trial) {
-				a := t.register(nil)
-				l := t.newLease(a)
-				a.drain(600)
+				a, l := t.newDrainingHolder(nil)
 				a.remove()
 				a.expectLifecycle(moveRegistered, moveDrain, "draining deregistered deregistered")
 				t.expectEqual("reason", l.awaitExpired(t.cfg.Slack).str("reason"), "agent_deregistered")

@@ -24,9 +24,7 @@ func eventRules() []Rule {
 		{"2.3", "one-per-transition",
 			"Every status transition produces exactly one event, in the order of the transitions.", Events | Tasks,
 			func(t *Trial) {
-				a := t.register(t.unhealthyOnlyThresholds())
-				l := t.newLease(a)
-				a.fallSilent("unhealthy")
+				a, l := t.newSilentHolder("unhealthy")
 				a.mustHeartbeat()
 				a.drain(600)
 				t.expectStatus(l.release(), 200)
@@ -42,8 +40,7 @@ func eventRules() []Rule {
 		lifecycleRule("registered", []string{moveRegistered}, func(t *Trial) *agent { return t.register(nil) }, 0),
 		lifecycleRule("re_registered", []string{moveRegistered, moveDeregistered, moveReregisteredGone},
 			func(t *Trial) *agent {
-				a := t.register(nil)
-				a.remove()
+				a := t.newDeregisteredAgent(nil)
 				t.expectStatus(a.reregister(owner), 201)
 				return a
 			}, 0),
@@ -62,30 +59,25 @@ func eventRules() []Rule {
 			func(t *Trial) *agent { return t.newDrainingAgent(nil) }, Tasks),
 		lifecycleRule("drain_initiated-while-unhealthy", []string{moveRegistered, moveUnhealthy, moveDrainUnhealthy},
 			func(t *Trial) *agent {
-				a := t.register(t.unhealthyOnlyThresholds())
-				t.newLease(a)
-				a.fallSilent("unhealthy")
+				a, _ := t.newSilentHolder("unhealthy")
 				a.drain(600)
 				return a
 			}, Tasks),
 		lifecycleRule("drain_completed", []string{moveRegistered, moveDrain, moveDrained}, func(t *Trial) *agent {
-			a := t.register(nil)
-			l := t.newLease(a)
-			a.drain(600)
+			a, l := t.newDrainingHolder(nil)
 			t.expectStatus(l.release(), 200)
 			a.awaitStatus("deregistered", t.cfg.Slack)
 			return a
 		}, Tasks),
 		lifecycleRule("drain_timeout", []string{moveRegistered, moveDrain, moveOverdue}, func(t *Trial) *agent {
-			a := t.register(nil)
-			t.newLease(a)
+			a, _ := t.newHolder(nil)
 			a.drain(t.cfg.DrainTimeout)
 			t.sleep(seconds(t.cfg.DrainTimeout))
 			a.awaitStatus("dead", t.cfg.Slack)
 			return a
 		}, Tasks),
 		lifecycleRule("deregistered", []string{moveRegistered, moveDeregistered},
-			func(t *Trial) *agent { a := t.register(nil); a.remove(); return a }, 0),
+			func(t *Trial) *agent { return t.newDeregisteredAgent(nil) }, 0),
 		{"2.3", "closed-list",
 			"The reasons are a closed list: registered, re_registered, heartbeat_timeout, heartbeat_resumed, drain_initiated, drain_completed, drain_timeout, deregistered.", Events | Settled, func(t *Trial) {
 				t.newUnhealthyAgent(nil).mustHeartbeat()
@@ -118,8 +110,7 @@ func eventRules() []Rule {
 			}, ""},
 		{"2.3", "reason-in-data", "The reason stands at the top level and in data.reason.", Events | Settled,
 			func(t *Trial) {
-				a := t.register(nil)
-				a.remove()
+				a := t.newDeregisteredAgent(nil)
 				for _, e := range a.lifecycleEvents() {
 					t.expectEqual("data.reason", e.str("data.reason"), e.str("reason"))
 				}

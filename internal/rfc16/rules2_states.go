@@ -22,18 +22,14 @@ func stateRules() []Rule {
 				a.expect("active")
 			}, ""},
 		{"2.1", "draining", "draining: not accepting new tasks, finishing current work.", Tasks, func(t *Trial) {
-			a := t.register(nil)
-			l := t.newLease(a)
-			a.drain(600)
+			a, l := t.newDrainingHolder(nil)
 			t.submit(nil)
 			t.expectRefused(a.acquire(owner, nil))
 			l.expectHeld()
 		}, ""},
 		{"2.1", "draining-ends", "draining transitions to deregistered when all tasks complete.", Tasks,
 			func(t *Trial) {
-				a := t.register(nil)
-				l := t.newLease(a)
-				a.drain(600)
+				a, l := t.newDrainingHolder(nil)
 				a.expect("draining")
 				t.expectStatus(l.complete(), 200)
 				a.awaitStatus("deregistered", t.cfg.Slack)
@@ -47,9 +43,7 @@ func stateRules() []Rule {
 			a.expectLifecycle(moveRegistered, moveUnhealthy)
 		}, ""},
 		{"2.1", "unhealthy-keeps-tasks", "unhealthy: the server does not reassign tasks.", Tasks, func(t *Trial) {
-			a := t.register(t.unhealthyOnlyThresholds())
-			l := t.newLease(a)
-			a.fallSilent("unhealthy")
+			_, l := t.newSilentHolder("unhealthy")
 			t.register(nil).expectNoLease()
 			t.expectMember(t.state(l.task), "state", "leased")
 			l.expectHeld()
@@ -76,9 +70,7 @@ func stateRules() []Rule {
 				}
 			}, ""},
 		{"2.1", "dead-frees-tasks", "dead: tasks are eligible for reassignment.", Tasks, func(t *Trial) {
-			a := t.register(t.shortThresholds())
-			l := t.newLease(a)
-			a.fallSilent("dead")
+			_, l := t.newSilentHolder("dead")
 			again := t.register(nil).mustAcquire()
 			t.expectEqual("task", again.task, l.task)
 		}, ""},
@@ -89,8 +81,7 @@ func stateRules() []Rule {
 			t.expectMember(r, "metadata", fields{"n": 1})
 		}, ""},
 		{"2.1", "deregistered-record-kept", "deregistered: the agent record is retained for audit.", 0, func(t *Trial) {
-			a := t.register(fields{"name": "for audit", "metadata": fields{"n": 1}})
-			a.remove()
+			a := t.newDeregisteredAgent(fields{"name": "for audit", "metadata": fields{"n": 1}})
 			r := a.expect("deregistered")
 			t.expectMember(r, "name", "for audit")
 			t.expectMember(r, "metadata", fields{"n": 1})
@@ -105,8 +96,7 @@ func stateRules() []Rule {
 		}, ""},
 		{"2.1", "deregistered-gets-no-work", "deregistered: an acquire of the agent is refused with 410.",
 			Tasks | Settled, func(t *Trial) {
-				a := t.register(nil)
-				a.remove()
+				a := t.newDeregisteredAgent(nil)
 				t.submit(nil)
 				t.expectCode(a.acquire(owner, nil), 410, "agent_gone")
 			}, ""},

@@ -1,5 +1,7 @@
 package rfc16
 
+import "slices"
+
 // Section 2.2: the valid transitions, and every other one refused.
 func transitionRules() []Rule {
 	rules := []Rule{
@@ -36,9 +38,7 @@ func transitionRules() []Rule {
 			}, ""},
 		{"2.2", "draining-deregistered", "draining -> deregistered: all current tasks completed.", Tasks | Events,
 			func(t *Trial) {
-				a := t.register(nil)
-				l := t.newLease(a)
-				a.drain(600)
+				a, l := t.newDrainingHolder(nil)
 				t.expectStatus(l.release(), 200)
 				a.awaitStatus("deregistered", t.cfg.Slack)
 				a.expectLifecycle(moveRegistered, moveDrain, moveDrained)
@@ -53,16 +53,14 @@ func transitionRules() []Rule {
 		{"2.2", "draining-dead",
 			"draining -> dead: drain timeout expired with tasks still in progress and no heartbeats.", Tasks,
 			func(t *Trial) {
-				a := t.register(nil)
-				t.newLease(a)
+				a, _ := t.newHolder(nil)
 				a.drain(t.cfg.DrainTimeout)
 				t.sleep(seconds(t.cfg.DrainTimeout))
 				a.awaitStatus("dead", t.cfg.Slack)
 			}, ""},
 		{"2.2", "draining-dead-in-silence",
 			"A draining agent that falls silent skips unhealthy: silent for longer than dead_after_seconds it is dead, before its deadline.", Tasks | Events | Settled, func(t *Trial) {
-				a := t.register(t.shortThresholds())
-				t.newLease(a)
+				a, _ := t.newHolder(t.shortThresholds())
 				a.drain(100_000)
 				a.fallSilent("dead")
 				a.expectLifecycle(moveRegistered, moveDrain, moveSilent)
@@ -89,8 +87,7 @@ func transitionRules() []Rule {
 			}, ""},
 		{"2.2", "deregistered-active", "deregistered -> active: allowed by a new registration.", Settled,
 			func(t *Trial) {
-				a := t.register(nil)
-				a.remove()
+				a := t.newDeregisteredAgent(nil)
 				t.expectStatus(a.reregister(owner), 201)
 				a.expect("active")
 				a.mustHeartbeat()
@@ -99,25 +96,23 @@ func transitionRules() []Rule {
 	for _, from := range []struct {
 		status string
 		legal  []string
-		make   func(*Trial) *agent
+		make   func(*Trial, fields) *agent
 		needs  Needs
 	}{
-		{"active", []string{"draining", "deregistered"}, func(t *Trial) *agent { return t.register(nil) }, 0},
-		{"unhealthy", []string{"draining", "deregistered"}, func(t *Trial) *agent {
-			a := t.register(t.unhealthyOnlyThresholds())
-			t.newLease(a)
-			a.fallSilent("unhealthy")
+		{"active", []string{"draining", "deregistered"}, (*Trial).register, 0},
+		{"unhealthy", []string{"draining", "deregistered"}, func(t *Trial, _ fields) *agent {
+			a, _ := t.newSilentHolder("unhealthy")
 			return a
 		}, Tasks},
-		{"draining", []string{"deregistered"}, func(t *Trial) *agent { return t.newDrainingAgent(nil) }, Tasks},
-		{"dead", nil, func(t *Trial) *agent { return t.newDeadAgent(nil) }, 0},
-		{"deregistered", nil, func(t *Trial) *agent { a := t.register(nil); a.remove(); return a }, 0},
+		{"draining", []string{"deregistered"}, (*Trial).newDrainingAgent, Tasks},
+		{"dead", nil, (*Trial).newDeadAgent, 0},
+		{"deregistered", nil, (*Trial).newDeregisteredAgent, 0},
 	} {
 		for _, to := range []string{"registering", "active", "unhealthy", "draining", "dead", "deregistered"} {
 			switch {
 			case from.status == to:
 				rules = append(rules, sameStatus(to, from.needs, from.make))
-			case contains(from.legal, to):
+			case slices.Contains(from.legal, to):
 				rules = append(rules, legal(from.status, to, from.needs, from.make))
 			default:
 				rules = append(rules, illegal(from.status, to, from.needs, from.make))
@@ -127,20 +122,11 @@ func transitionRules() []Rule {
 	return rules
 }
 
-func contains(all []string, one string) bool {
-	for _, a := range all {
-		if a == one {
-			return true
-		}
-	}
-	return false
-}
-
-func illegal(from, to string, needs Needs, make func(*Trial) *agent) Rule {
+func illegal(from, to string, needs Needs, make func(*Trial, fields) *agent) Rule {
 	return Rule{"2.2", "no-" + from + "-to-" + to,
 		"PATCH from " + from + " to " + to + " is refused with 409, changes nothing and writes no event.",
 		needs | Events | Settled, func(t *Trial) {
-			a := make(t)
+			a := make(t, nil)
 			before, moves := a.expect(from), len(a.lifecycleEvents())
 			t.expectCode(a.changeIf(owner, before.header.Get("ETag"), fields{"status": to}), 409, "state_conflict")
 			t.expectMember(a.expect(from), "version", before.num("version"))
@@ -148,12 +134,12 @@ func illegal(from, to string, needs Needs, make func(*Trial) *agent) Rule {
 		}, ""}
 }
 
-func legal(from, to string, needs Needs, make func(*Trial) *agent) Rule {
+func legal(from, to string, needs Needs, make func(*Trial, fields) *agent) Rule {
 	return Rule{"2.2", from + "-to-" + to + "-by-patch",
 		"PATCH from " + from + " to " + to +
 			" answers 200 with the record, its ETag and the next version, and writes one event.",
 		needs | Events | Settled, func(t *Trial) {
-			a := make(t)
+			a := make(t, nil)
 			before, moves := a.expect(from), len(a.lifecycleEvents())
 			r := t.expectStatus(a.changeIf(owner, before.header.Get("ETag"), fields{"status": to}), 200)
 			t.expectMember(r, "status", to)
@@ -166,11 +152,11 @@ func legal(from, to string, needs Needs, make func(*Trial) *agent) Rule {
 		}, ""}
 }
 
-func sameStatus(status string, needs Needs, make func(*Trial) *agent) Rule {
+func sameStatus(status string, needs Needs, make func(*Trial, fields) *agent) Rule {
 	return Rule{"2.2", status + "-again",
 		"PATCH to " + status + ", which it is already, answers 200, changes nothing and writes no event.",
 		needs | Events | Settled, func(t *Trial) {
-			a := make(t)
+			a := make(t, nil)
 			before, moves := a.expect(status), len(a.lifecycleEvents())
 			r := t.expectStatus(a.changeIf(owner, before.header.Get("ETag"), fields{"status": status}), 200)
 			t.expectMember(r, "version", before.num("version"))

@@ -35,8 +35,7 @@ func reregistrationRules() []Rule {
 		{"3.3", "again-when-deregistered",
 			"agent_id exists with status deregistered: the record is re-activated (new registration, same id).", 0,
 			func(t *Trial) {
-				a := t.register(fields{"name": "old"})
-				a.remove()
+				a := t.newDeregisteredAgent(fields{"name": "old"})
 				a.body = fields{"agent_id": a.id, "name": "new"}
 				t.expectMember(t.expectStatus(a.reregister(owner), 201), "status", "active")
 				t.expectMember(a.record(), "name", "new")
@@ -52,8 +51,7 @@ func reregistrationRules() []Rule {
 		}, ""},
 		{"3.3", "registered_at-stays", "registered_at is that of the first registration, also after a new one.",
 			Settled, func(t *Trial) {
-				a := t.register(nil)
-				a.remove()
+				a := t.newDeregisteredAgent(nil)
 				t.sleep(t.cfg.Poll)
 				r := t.expectStatus(a.reregister(owner), 201)
 				t.expectEqual("registered_at", r.str("registered_at"), a.reg.str("registered_at"))

@@ -135,8 +135,7 @@ func heartbeatRules() []Rule {
 		}, ""},
 		{"4.4", "gone-when-deregistered", "Heartbeats from a deregistered agent are rejected with 410 Gone.", 0,
 			func(t *Trial) {
-				a := t.register(nil)
-				a.remove()
+				a := t.newDeregisteredAgent(nil)
 				t.expectStatus(a.heartbeat(owner, "active", nil), 410)
 				t.expectStatus(a.heartbeat(owner, "draining", nil), 410)
 				a.expect("deregistered")
@@ -148,16 +147,14 @@ func heartbeatRules() []Rule {
 				r := t.expectCode(a.heartbeat(owner, "active", nil), 410, "agent_gone")
 				t.expectMember(r, "agent_status", "dead")
 				t.expectMember(r, "reason", "heartbeat_timeout")
-				b := t.register(nil)
-				b.remove()
+				b := t.newDeregisteredAgent(nil)
 				r = t.expectCode(b.heartbeat(owner, "active", nil), 410, "agent_gone")
 				t.expectMember(r, "agent_status", "deregistered")
 				t.expectMember(r, "reason", "deregistered")
 			}, ""},
 		{"4.4", "must-register-again", "The agent must re-register; then heartbeats are acknowledged again.", 0,
 			func(t *Trial) {
-				a := t.register(nil)
-				a.remove()
+				a := t.newDeregisteredAgent(nil)
 				t.expectStatus(a.heartbeat(owner, "active", nil), 410)
 				t.expectStatus(a.reregister(owner), 201)
 				a.mustHeartbeat()
@@ -168,8 +165,7 @@ func heartbeatRules() []Rule {
 		{"4.4", "draining-by-itself",
 			"A heartbeat with status draining transitions the agent to draining, as if it had asked for a drain.",
 			Settled | Events | Tasks, func(t *Trial) {
-				a := t.register(nil)
-				t.newLease(a)
+				a, _ := t.newHolder(nil)
 				t.expectMember(t.expectStatus(a.heartbeat(owner, "draining", nil), 200), "agent_status", "draining")
 				t.expectStatus(a.heartbeat(owner, "draining", nil), 200)
 				t.expectMember(a.expect("draining"), "version", 2)
@@ -183,9 +179,7 @@ func heartbeatRules() []Rule {
 			}, ""},
 		{"4.4", "unhealthy-says-draining",
 			"A heartbeat with status draining of an unhealthy agent is two events: heartbeat_resumed, then drain_initiated.", Settled | Events | Tasks, func(t *Trial) {
-				a := t.register(t.unhealthyOnlyThresholds())
-				t.newLease(a)
-				a.fallSilent("unhealthy")
+				a, _ := t.newSilentHolder("unhealthy")
 				t.expectMember(t.expectStatus(a.heartbeat(owner, "draining", nil), 200), "agent_status", "draining")
 				a.expectLifecycle(moveRegistered, moveUnhealthy, moveResumed, moveDrain)
 			}, ""},

@@ -17,7 +17,7 @@ func (a *agent) stillActive(change fields) {
 	t, before := a.t, a.sent
 	seen := a.record()
 	r := a.heartbeat(a.key, "active", change)
-	if t.cfg.Clock.Now().Sub(before) > seconds(t.cfg.Unhealthy) {
+	if time.Since(before) > seconds(t.cfg.Unhealthy) {
 		t.tooSlow("heartbeats came too late")
 	}
 	t.expectMember(seen, "status", "active")

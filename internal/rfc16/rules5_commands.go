@@ -39,8 +39,7 @@ func commandRules() []Rule {
 		{"5.3", "honoured",
 			"The agent honours it by transitioning to draining with its next heartbeat; then the command is gone.",
 			Commands | Tasks, func(t *Trial) {
-				a := t.register(nil)
-				t.newLease(a)
+				a, _ := t.newHolder(nil)
 				a.postCommand(drain)
 				t.expectEqual("number of pending commands", len(a.pending(nil)), 1)
 				r := t.expectStatus(a.heartbeat(owner, "draining", nil), 200)
@@ -49,8 +48,7 @@ func commandRules() []Rule {
 				t.expectMember(a.mustHeartbeat(), "pending_commands", []any{})
 			}, ""},
 		{"5.3", "honoured-by-patch", "A drain request honours it as well.", Commands | Tasks | Settled, func(t *Trial) {
-			a := t.register(nil)
-			t.newLease(a)
+			a, _ := t.newHolder(nil)
 			a.postCommand(drain)
 			a.drain(600)
 			t.expectMember(a.mustHeartbeat(), "pending_commands", []any{})
@@ -68,8 +66,7 @@ func commandRules() []Rule {
 			}, ""},
 		{"5.3", "command-timeout", "The drain that honours a command takes its drain_timeout_seconds.",
 			Commands | Tasks | Settled, func(t *Trial) {
-				a := t.register(fields{"drain_timeout_seconds": 7000})
-				t.newLease(a)
+				a, _ := t.newHolder(fields{"drain_timeout_seconds": 7000})
 				a.postCommand(fields{"command": "drain", "drain_timeout_seconds": 500})
 				at := t.expectTime(t.expectStatus(a.heartbeat(owner, "draining", nil), 200), "server_timestamp")
 				left := t.expectTime(a.record(), "drain_deadline_at").Sub(at)

@@ -147,9 +147,7 @@ func drainRules() []Rule {
 		{"5.2", "6-at-once",
 			"The drain is complete in the step in which the last lease ends, after the lease's own event.",
 			Tasks | Events | Settled, func(t *Trial) {
-				a := t.register(nil)
-				l := t.newLease(a)
-				a.drain(600)
+				a, l := t.newDrainingHolder(nil)
 				t.expectStatus(l.complete(), 200)
 				a.expect("deregistered")
 				all := t.events("", "", "task.review", "task.completed", "agent.lifecycle")

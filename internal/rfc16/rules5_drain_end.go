@@ -115,9 +115,7 @@ func drainEndRules() []Rule {
 			}, ""},
 		{"9.3", "leases-stay", "Draining: existing leases remain valid, the agent is expected to complete them.", Tasks,
 			func(t *Trial) {
-				a := t.register(nil)
-				l := t.newLease(a)
-				a.drain(600)
+				_, l := t.newDrainingHolder(nil)
 				l.expectHeld()
 				t.expectStatus(l.complete(), 200)
 			}, ""},
@@ -143,9 +141,7 @@ func drainEndRules() []Rule {
 			}, ""},
 		{"9.3", "all-released", "Draining: when all leases are released, the agent transitions to deregistered.", Tasks,
 			func(t *Trial) {
-				a := t.register(nil)
-				l := t.newLease(a)
-				a.drain(600)
+				a, l := t.newDrainingHolder(nil)
 				t.expectStatus(l.release(), 200)
 				a.awaitStatus("deregistered", t.cfg.Slack)
 			}, ""},

@@ -89,8 +89,7 @@ func poolRules() []Rule {
 		}, ""},
 		{"8.1", "restart-same-id",
 			"A restarted agent MAY re-register with the same agent_id (if the previous record is dead or deregistered).", 0, func(t *Trial) {
-				a := t.register(nil)
-				a.remove()
+				a := t.newDeregisteredAgent(nil)
 				t.expectStatus(a.heartbeat(owner, "active", nil), 410)
 				t.expectStatus(a.reregister(owner), 201)
 				a.mustHeartbeat()
@@ -98,8 +97,7 @@ func poolRules() []Rule {
 		{"8.1", "restart-new-id",
 			"Or with a new one: a restarted agent with the same role_id is a new instance beside its predecessor's record.", 0, func(t *Trial) {
 				role := t.id("role")
-				a := t.register(fields{"role_id": role})
-				a.remove()
+				a := t.newDeregisteredAgent(fields{"role_id": role})
 				b := t.register(fields{"role_id": role})
 				t.expectMember(a.expect("deregistered"), "role_id", role)
 				t.expectEqual("listed", t.listed("role_id="+role), []string{b.id})
@@ -116,8 +114,7 @@ func poolRules() []Rule {
 			}, ""},
 		{"8.2", "working-memory",
 			"A replacement that is assigned the task has what its predecessor kept for it: the last report comes with the lease.", Tasks | Settled, func(t *Trial) {
-				a := t.register(t.shortThresholds())
-				l := t.newLease(a)
+				a, l := t.newHolder(t.shortThresholds())
 				t.expectStatus(l.call("/v1/tools/report_progress", fields{"summary": "half of it is done"}), 200)
 				a.fallSilent("dead")
 				again := t.register(nil).mustAcquire()

@@ -56,8 +56,7 @@ func leaseRules() []Rule {
 		}, ""},
 		{"9.1", "5", "Coordinators observing the event log can assign tasks to healthy agents.", Tasks | Events,
 			func(t *Trial) {
-				a := t.register(t.shortThresholds())
-				l := t.newLease(a)
+				a, l := t.newHolder(t.shortThresholds())
 				b := t.register(t.longThresholds())
 				a.silentOnPurpose = true
 				t.sleep(seconds(t.cfg.Dead))
@@ -79,17 +78,13 @@ func leaseRules() []Rule {
 			}, ""},
 		{"9.1", "at-once",
 			"The death is one write that makes every lease invalid at once: no write is admitted once the agent was seen dead.", Tasks | Settled, func(t *Trial) {
-				a := t.register(t.shortThresholds())
-				l := t.newLease(a)
-				a.fallSilent("dead")
+				_, l := t.newSilentHolder("dead")
 				l.expectLost("lease_expired")
 			}, ""},
 		{"9.1", "failure",
 			"A lease ended by its agent's death counts one failure of its task, which is queued again automatically.",
 			Tasks | Settled, func(t *Trial) {
-				a := t.register(t.shortThresholds())
-				l := t.newLease(a)
-				a.fallSilent("dead")
+				_, l := t.newSilentHolder("dead")
 				t.expectEqual("task", t.register(nil).mustAcquire().task, l.task)
 				s := t.state(l.task)
 				t.expectMember(s, "failures", 1)
@@ -118,9 +113,7 @@ func leaseRules() []Rule {
 			}, ""},
 		{"9.2", "leases-stay", "Unhealthy: existing leases are not expired, the agent may recover.", Tasks | Events,
 			func(t *Trial) {
-				a := t.register(t.unhealthyOnlyThresholds())
-				l := t.newLease(a)
-				a.fallSilent("unhealthy")
+				a, l := t.newSilentHolder("unhealthy")
 				l.expectHeld()
 				t.expectEqual("number of lease.expired events", len(t.events(a.id, "", "lease.expired")), 0)
 				a.mustHeartbeat()

@@ -109,8 +109,7 @@ func securityRules() []Rule {
 			}, ""},
 		{"Security", "stranger-takes-over-deregistered", "A deregistered id is registered again by its own key only.",
 			Stranger | Settled, func(t *Trial) {
-				a := t.register(nil)
-				a.remove()
+				a := t.newDeregisteredAgent(nil)
 				t.expectCode(a.reregister(stranger), 403, "forbidden")
 				a.expect("deregistered")
 			}, ""},

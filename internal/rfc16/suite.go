@@ -44,8 +44,6 @@ type Config struct {
 	// Exact says that requests take no time, as on a virtual clock: then
 	// boundaries are tried to the millisecond. Defaults to false.
 	Exact bool
-	// Clock. Defaults to [Wall].
-	Clock Clock
 	// HTTP does the requests. Defaults to a client of its own.
 	HTTP *http.Client
 	// Progress is called for every result as it comes, one at a time. Defaults to nothing.
@@ -75,7 +73,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 		return Report{}, err
 	}
 	defer s.cfg.HTTP.CloseIdleConnections()
-	began := s.cfg.Clock.Now()
+	began := time.Now()
 	report := Report{URL: s.cfg.URL, Prefix: s.prefix, Started: began.UTC().Format(time.RFC3339)}
 	rules := slices.DeleteFunc(Rules(), func(r Rule) bool {
 		return cfg.RFCOnly && !r.RFCOnly() || cfg.Only != nil && !cfg.Only(r)
@@ -94,7 +92,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 		}
 	}
 	report.Left = s.left
-	report.Millis = s.cfg.Clock.Now().Sub(began).Milliseconds()
+	report.Millis = time.Since(began).Milliseconds()
 	return report, ctx.Err()
 }
 
@@ -102,9 +100,6 @@ func start(ctx context.Context, cfg Config) (*suite, error) {
 	cfg.Interval, cfg.Unhealthy, cfg.Dead = cmp.Or(cfg.Interval, 1), cmp.Or(cfg.Unhealthy, 2), cmp.Or(cfg.Dead, 4)
 	cfg.DrainTimeout, cfg.Parallel = cmp.Or(cfg.DrainTimeout, 2), cmp.Or(cfg.Parallel, 32)
 	cfg.Poll, cfg.Slack = cmp.Or(cfg.Poll, 100*time.Millisecond), cmp.Or(cfg.Slack, 15*time.Second)
-	if cfg.Clock == nil {
-		cfg.Clock = Wall{}
-	}
 	if cfg.HTTP == nil {
 		t := http.DefaultTransport.(*http.Transport).Clone()
 		t.MaxIdleConnsPerHost = cfg.Parallel
@@ -142,7 +137,7 @@ func (s *suite) probe(ctx context.Context) error {
 		return fmt.Errorf("%w: GET %s answers %d", ErrNoRegistry, agentsPath, a.status)
 	}
 	if date, err := http.ParseTime(a.header.Get("Date")); err == nil {
-		s.ahead = date.Sub(s.cfg.Clock.Now().Truncate(time.Second))
+		s.ahead = date.Sub(time.Now().Truncate(time.Second))
 	}
 	s.makeKeys(ctx)
 	s.needs(Stranger, s.keys[stranger] != "", "no second agent key was given")
@@ -178,8 +173,10 @@ func (s *suite) needs(need Needs, met bool, why string) {
 
 func (s *suite) has(need Needs) bool { return !s.cfg.RFCOnly && s.available&need == need }
 
-func (s *suite) ask(ctx context.Context, by keyName, method, path string, body any) *answer {
-	return s.do(ctx, request{by: by, secret: s.keys[by], method: method, url: s.cfg.URL + path, body: body})
+// ask sends a request to the server. headers are names, each followed by its value.
+func (s *suite) ask(ctx context.Context, by keyName, method, path string, body any, headers ...string) *answer {
+	return s.do(ctx, request{by: by, secret: s.keys[by], method: method, url: s.cfg.URL + path, body: body,
+		headers: headers})
 }
 
 // makeKeys makes the scoped keys that were not given, where the key may.
@@ -195,13 +192,7 @@ func (s *suite) makeKeys(ctx context.Context) {
 		if k.given {
 			continue
 		}
-		a := s.do(ctx, request{
-			by:     admin,
-			secret: s.cfg.Key,
-			method: "POST",
-			url:    s.cfg.URL + "/api/v1/keys",
-			body:   fields{"name": s.prefix + k.scope, "scopes": []string{k.scope}},
-		})
+		a := s.ask(ctx, admin, "POST", "/api/v1/keys", fields{"name": s.prefix + k.scope, "scopes": []string{k.scope}})
 		if a.status != 201 {
 			return
 		}
@@ -220,12 +211,7 @@ func (s *suite) alsoRevoke(id string) {
 // revoke ends the keys of the run.
 func (s *suite) revoke(ctx context.Context) {
 	for _, id := range s.made {
-		if a := s.do(ctx, request{
-			by:     admin,
-			secret: s.cfg.Key,
-			method: "DELETE",
-			url:    s.cfg.URL + "/api/v1/keys/" + id,
-		}); a.status != 200 {
+		if a := s.ask(ctx, admin, "DELETE", "/api/v1/keys/"+id, nil); a.status != 200 {
 			s.left = append(s.left, "key "+id)
 		}
 	}

@@ -25,14 +25,7 @@ type Trial struct {
 
 // call sends a request to the server.
 func (t *Trial) call(by keyName, method, path string, body any, headers ...string) *answer {
-	return t.send(request{
-		by:      by,
-		secret:  t.s.keys[by],
-		method:  method,
-		url:     t.cfg.URL + path,
-		body:    body,
-		headers: headers,
-	})
+	return t.accept(t.s.ask(t.ctx, by, method, path, body, headers...))
 }
 
 func (t *Trial) send(r request) *answer {
@@ -142,10 +135,12 @@ func (t *Trial) expectTime(a *answer, path string) time.Time {
 func (t *Trial) id(name string) string { return t.prefix + name }
 
 // now is the time as the server has it, as well as it is known.
-func (t *Trial) now() time.Time { return t.cfg.Clock.Now().Add(t.s.ahead) }
+func (t *Trial) now() time.Time { return time.Now().Add(t.s.ahead) }
 
 func (t *Trial) sleep(d time.Duration) {
-	if t.cfg.Clock.Sleep(t.ctx, d) != nil {
+	select {
+	case <-time.After(d):
+	case <-t.ctx.Done():
 		t.notRun("the run was ended")
 	}
 }
@@ -159,13 +154,8 @@ func (t *Trial) clean(ctx context.Context) (left []string) {
 		}
 	}
 	for _, id := range t.tasks {
-		if a := t.s.do(ctx, request{
-			by:     operator,
-			secret: t.s.keys[operator],
-			method: "POST",
-			url:    t.cfg.URL + "/api/v1/tasks/" + id + "/cancel",
-			body:   fields{"reason": "conformance run"},
-		}); a.status != 200 && a.status != 409 {
+		a := t.s.ask(ctx, operator, "POST", "/api/v1/tasks/"+id+"/cancel", fields{"reason": "conformance run"})
+		if a.status != 200 && a.status != 409 {
 			left = append(left, "task "+id)
 		}
 	}

@@ -3,6 +3,7 @@ package rfc16
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"time"
 )
 
@@ -60,7 +61,7 @@ func (a *agent) mustAcquire() *lease {
 	if l.proxy == "" {
 		l.proxy = t.cfg.URL
 	}
-	if !t.owns(l.task) {
+	if !slices.Contains(t.tasks, l.task) {
 		l.call("/v1/lease/release", fields{})
 		t.tooSlow("the server gave out somebody else's task, which was given back")
 	}
@@ -73,21 +74,12 @@ func (a *agent) mustAcquire() *lease {
 func (a *agent) expectNoLease() {
 	got := a.t.expectStatus(a.acquire(a.key, nil), 200)
 	for _, l := range got.list("leases") {
-		if !a.t.owns(text(l, "taskId")) {
+		if !slices.Contains(a.t.tasks, text(l, "taskId")) {
 			(&lease{t: a.t, secret: text(l, "leaseToken"), proxy: text(l, "proxyUrl")}).release()
 			a.t.tooSlow("the server gave out somebody else's task, which was given back")
 		}
 		a.t.assert(false, got, "no lease")
 	}
-}
-
-func (t *Trial) owns(task string) bool {
-	for _, own := range t.tasks {
-		if own == task {
-			return true
-		}
-	}
-	return false
 }
 
 // newLease gives an agent a task to hold.
