@@ -16,10 +16,10 @@ import (
 
 // Adapter leases tasks and runs an agent for each.
 type Adapter struct {
-	cfg            Config
-	client         *client.Client
-	releasing      chan struct{} // closed by ReleaseNow
-	closeReleasing func()
+	cfg        Config
+	client     *client.Client
+	releasing  context.Context // ended by ReleaseNow
+	releaseNow context.CancelFunc
 
 	noAdvance             atomic.Bool // the server is of a version that has no such route
 	noSeparateCredentials atomic.Bool // the server is of a version that has one credential for each lease
@@ -103,12 +103,8 @@ func New(cfg Config) (*Adapter, error) {
 	if err := cfg.checkStateDir(); err != nil {
 		return nil, err
 	}
-	a := &Adapter{
-		cfg:       cfg,
-		client:    newClient(cfg.BaseURL, cfg.Key, cfg.HTTP),
-		releasing: make(chan struct{}),
-	}
-	a.closeReleasing = closeOnce(a.releasing)
+	a := &Adapter{cfg: cfg, client: newClient(cfg.BaseURL, cfg.Key, cfg.HTTP)}
+	a.releasing, a.releaseNow = context.WithCancel(context.Background())
 	return a, nil
 }
 
@@ -117,17 +113,11 @@ func (a *Adapter) AgentID() string { return a.cfg.AgentID }
 
 // ReleaseNow ends every run at once: process trees are killed and leases given
 // back with class released. Run takes no more leases and returns.
-func (a *Adapter) ReleaseNow() { a.closeReleasing() }
+func (a *Adapter) ReleaseNow() { a.releaseNow() }
 
 // withReleaseNow is ctx, ended by ReleaseNow too.
 func (a *Adapter) withReleaseNow(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		select {
-		case <-a.releasing:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel
+	stop := context.AfterFunc(a.releasing, cancel)
+	return ctx, func() { stop(); cancel() }
 }

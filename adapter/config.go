@@ -190,29 +190,26 @@ func (cfg *Config) launcher() (process.Launcher, error) {
 			return nil, err
 		}
 	}
-	if !cfg.Preset.CodingAgent() {
-		if len(cfg.Command) == 0 {
-			return nil, picket.Invalid("Command", "Name the program to run and its arguments.",
-				"there is no command to run")
-		}
-		return process.CommandLauncher{
-				Command:     cfg.Command,
-				Env:         cfg.Env,
-				Containment: cfg.Containment,
-				Limits:      cfg.Limits,
-			},
-			nil
-	}
-	return PresetLauncher{
-		Preset:      cfg.Preset,
+	command := process.CommandLauncher{
 		Command:     cfg.Command,
 		Env:         cfg.Env,
 		Containment: cfg.Containment,
 		Limits:      cfg.Limits,
-		PicketPath:  cfg.PicketPath,
-		Sessions:    filepath.Join(cfg.StateDir, "sessions"),
-		HTTP:        cfg.HTTP,
-	}, nil
+	}
+	switch {
+	case cfg.Preset.CodingAgent():
+		return PresetLauncher{
+			CommandLauncher: command,
+			Preset:          cfg.Preset,
+			PicketPath:      cfg.PicketPath,
+			Sessions:        filepath.Join(cfg.StateDir, "sessions"),
+			HTTP:            cfg.HTTP,
+		}, nil
+	case len(cfg.Command) == 0:
+		return nil, picket.Invalid("Command", "Name the program to run and its arguments.",
+			"there is no command to run")
+	}
+	return command, nil
 }
 
 // instanceKey is the member of the metadata that distinguishes the registrations of one id. By it

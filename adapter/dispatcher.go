@@ -65,8 +65,9 @@ func (s *slot) shouldAdvance() bool {
 		s.acquiring.Load() == 0 && !s.noAdvance.Load()
 }
 
-// advance asks until it knows what came of it, for a while: a lease whose grant
-// was lost on the way comes with the repetition.
+// advance completes the task of a lease, and starts the next one if there is one. It asks
+// until it knows what came of it, for a while: a lease whose grant was lost on the way
+// comes with the repetition.
 func (s *slot) advance(ctx context.Context, done picket.Lease, output picket.RawJSON) (picket.TaskState, error) {
 	req := picket.AdvanceRequest{
 		LeaseToken:   done.LeaseToken,
@@ -144,13 +145,7 @@ func (w *dispatcher) serveRegistration(s *registration, drained func()) error {
 	go func() { defer close(silence); s.sendHeartbeats(beating) }()
 	taking, stop := context.WithCancel(w.acquireCtx)
 	defer stop()
-	go func() {
-		select {
-		case <-s.closed:
-			stop()
-		case <-taking.Done():
-		}
-	}()
+	defer context.AfterFunc(s.ctx, stop)()
 	err := w.acquireAndStart(taking, s)
 	switch {
 	case errors.Is(err, picket.CodeAgentGone):

@@ -18,20 +18,12 @@ import (
 // endReporter reports the end of a run and knows its result.
 type endReporter struct {
 	*runScope
-	result     Result
-	member     *registeredRun
-	output     *runOutput
-	successors successors           // nil: nothing comes after the lease
-	leaseEnd   func() time.Duration // when the lease ends, on the clock
-	proc       process.Process      // nil: it was not started
-}
-
-// successors takes the next lease in the step that completes a task.
-type successors interface {
-	// shouldAdvance reports whether the next task is wanted now.
-	shouldAdvance() bool
-	// advance completes the task of a lease, and starts the next one if there is one.
-	advance(ctx context.Context, lease picket.Lease, output picket.RawJSON) (picket.TaskState, error)
+	result   Result
+	member   *registeredRun
+	output   *runOutput
+	slot     *slot                // takes the next lease; nil: nothing comes after this one
+	leaseEnd func() time.Duration // when the lease ends, on the clock
+	proc     process.Process      // nil: it was not started
 }
 
 // reportEnd reports the end of a run whose process is dead.
@@ -145,8 +137,8 @@ func (r *endReporter) completeWithOutput(ctx context.Context, exit picket.Exit) 
 // that is possible. Where it is not, or if the outcome is unknown, the plain call of
 // the proxy completes the task, which has no second effect.
 func (r *endReporter) completeTask(ctx context.Context, output picket.RawJSON) (state picket.TaskState, err error) {
-	if r.successors != nil && r.successors.shouldAdvance() {
-		state, err = r.successors.advance(ctx, r.lease, output)
+	if r.slot != nil && r.slot.shouldAdvance() {
+		state, err = r.slot.advance(ctx, r.lease, output)
 		if err == nil || leaseOrTaskEnded(err) {
 			return state, err
 		}
@@ -176,15 +168,8 @@ func (r *endReporter) reportEndedLease(ctx context.Context, exit picket.Exit) er
 		w, _, err = r.proxy.Watch(ctx, 0)
 		return err
 	})
-	if err == nil {
-		switch w.State {
-		case picket.WatchCompleted:
-			r.result.Ending = EndCompleted
-		case picket.WatchHandoff:
-			r.result.Ending = EndHandoff
-		case picket.WatchCancelled:
-			r.result.Ending = EndCancelled
-		}
+	if stop, ended := stopAfterLease[w.State]; err == nil && ended {
+		r.result.Ending = stop.ending
 	}
 	if exit.Class == picket.ExitNoResult && exit.Code != nil && *exit.Code == 0 {
 		exit.Class, exit.Detail = picket.ExitSuccess, ""

@@ -3,7 +3,6 @@ package adapter
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -21,22 +20,12 @@ import (
 // output for what it has used, and has it go on with its own session when it ran
 // on the same task here before. It ends an agent that has no access to the tools.
 type PresetLauncher struct {
+	// Its Command is the program, and arguments that are passed on to it. Defaults
+	// to the preset's program on PATH. The variables in Env are passed on beside the
+	// usual ones and the preset's.
+	process.CommandLauncher
 	// Preset is the agent. Required; not PresetExec.
 	Preset agents.Preset
-	// Command is the program, and arguments that are passed on to it. Defaults
-	// to the preset's program on PATH.
-	Command []string
-	// Env names variables passed on beside the usual ones and the preset's.
-	// Defaults to none.
-	Env []string
-	// Containment is as in [process.CommandLauncher]. Defaults to the best that works
-	// here.
-	Containment string
-	// Shim is as in [process.CommandLauncher]. Defaults to the running program, if it
-	// calls RunShim.
-	Shim []string
-	// Limits are as in [process.CommandLauncher]. Defaults to the defaults of [process.Limits].
-	Limits process.Limits
 	// Sessions is a directory in which the agent's own sessions are noted, so
 	// that a later run can continue them. Defaults to none: each run starts a new session.
 	Sessions string
@@ -72,26 +61,22 @@ func (l PresetLauncher) Launch(ctx context.Context, job process.Job) (process.Pr
 	if err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", l.Preset.Title(), err)
 	}
-	command := l.command()
-	inner := process.CommandLauncher{
-		Command: slices.Concat(command[:1], arguments, command[1:]), Env: slices.Concat(l.Preset.Env(), l.Env),
-		Containment: l.Containment, Shim: l.Shim, Limits: l.Limits,
+	command := l.Command
+	if len(command) == 0 {
+		command = []string{l.Preset.Program()}
 	}
+	inner := l.CommandLauncher
+	inner.Command = slices.Concat(command[:1], arguments, command[1:])
+	inner.Env = slices.Concat(l.Preset.Env(), l.Env)
 	output := setup.NewOutputReader()
 	job.Env = slices.Concat(job.Env, setup.Env())
 	job.Stdout, job.Stderr = output.Wrap(job.Stdout), output.Wrap(job.Stderr)
+	job.Ended = func(exit process.Exited) { output.Finish(exit.Code, exit.Signal != "") }
 	p, err := inner.Launch(ctx, job)
 	if err != nil {
 		return nil, fmt.Errorf("%w (%s)", err, l.Preset.InstallHint())
 	}
-	return followOutput(p, output), nil
-}
-
-func (l PresetLauncher) command() []string {
-	if len(l.Command) > 0 {
-		return l.Command
-	}
-	return []string{l.Preset.Program()}
+	return p, nil
 }
 
 // newSetup collects what the agent is told.
@@ -131,62 +116,4 @@ func (l PresetLauncher) checkBudget(ctx context.Context, lease picket.Lease,
 		return left, nil
 	}
 	return left, budgetRefusal(lease.TaskID, left)
-}
-
-// PlannedContainment answers how the trees of agents are held together.
-func (l PresetLauncher) PlannedContainment() string {
-	return process.CommandLauncher{Command: l.command(), Containment: l.Containment, Shim: l.Shim}.PlannedContainment()
-}
-
-// SupportsExec says whether programs can be run beside its agents.
-func (l PresetLauncher) SupportsExec() bool {
-	return process.CommandLauncher{Command: l.command(), Containment: l.Containment, Shim: l.Shim}.SupportsExec()
-}
-
-// followOutput waits for the end of a process and reads the last of its output before
-// anybody else learns of it.
-func followOutput(p process.Process, output *agents.OutputReader) process.Process {
-	watched := &readProcess{Process: p, done: make(chan struct{})}
-	go func() {
-		defer close(watched.done)
-		<-p.Done()
-		exit := p.Exit()
-		output.Finish(exit.Code, exit.Signal != "")
-	}()
-	return watched
-}
-
-// readProcess is a process whose output has been read when it is done.
-type readProcess struct {
-	process.Process
-	done chan struct{}
-}
-
-func (p *readProcess) Done() <-chan struct{} { return p.done }
-
-// KillAt implements Deadliner as far as the process within does.
-func (p *readProcess) KillAt(at time.Duration) {
-	if d, ok := p.Process.(process.DeadlineKeeper); ok {
-		d.KillAt(at)
-	}
-}
-
-// Stopped implements Observer as far as the process within does.
-func (p *readProcess) Stopped() bool {
-	o, ok := p.Process.(process.Observer)
-	return ok && o.Stopped()
-}
-
-// Overdue reports whether the process ended because its deadline passed.
-func (p *readProcess) Overdue() bool {
-	o, ok := p.Process.(interface{ Overdue() bool })
-	return ok && o.Overdue()
-}
-
-// Exec implements Executor as far as the process within does.
-func (p *readProcess) Exec(ctx context.Context, job process.ExecJob) (process.Exited, error) {
-	if x, ok := p.Process.(process.Executor); ok {
-		return x.Exec(ctx, job)
-	}
-	return process.Exited{}, errors.New("nothing can be run beside this agent")
 }

@@ -20,12 +20,12 @@ type registration struct {
 	cfg         *Config
 	client      *client.Client
 	incarnation int64
-	onDrain     func()        // the registry wants a drain
-	closed      chan struct{} // closed when the registry has ended it
-	wake        chan struct{} // has room for one: send a heartbeat now
+	onDrain     func() // the registry wants a drain
+	ctx         context.Context
+	end         context.CancelCauseFunc // ends ctx, for the first cause: every run under it kills its tree
+	wake        chan struct{}           // has room for one: send a heartbeat now
 
 	mu              sync.Mutex
-	cause           error                   // why it is over
 	ackedAt         time.Duration           // when the last acknowledged heartbeat was sent, on the clock
 	ackSignal       chan struct{}           // closed and replaced at every acknowledgement
 	runs            map[*registeredRun]bool // true while its lease is held
@@ -48,11 +48,12 @@ type registeredRun struct {
 
 // newRegistration begins with a registration that was first sent at the time sent.
 func newRegistration(a *Adapter, incarnation int64, sent time.Duration, drained func()) *registration {
-	return &registration{
+	s := &registration{
 		cfg: &a.cfg, client: a.client, incarnation: incarnation, onDrain: drained, ackedAt: sent,
-		closed: make(chan struct{}), wake: make(chan struct{}, 1), ackSignal: make(chan struct{}),
-		runs: map[*registeredRun]bool{},
+		wake: make(chan struct{}, 1), ackSignal: make(chan struct{}), runs: map[*registeredRun]bool{},
 	}
+	s.ctx, s.end = context.WithCancelCause(context.Background())
+	return s
 }
 
 // killAt is when every agent must be dead, unless a heartbeat is acknowledged
@@ -97,18 +98,14 @@ func (s *registration) ended() <-chan struct{} {
 	if s == nil {
 		return nil
 	}
-	return s.closed
+	return s.ctx.Done()
 }
 
 // isEnded reports whether the registry has ended the registration.
-func (s *registration) isEnded() bool {
-	select {
-	case <-s.ended():
-		return true
-	default:
-		return false
-	}
-}
+func (s *registration) isEnded() bool { return s != nil && s.ctx.Err() != nil }
+
+// endCause is what ended the registration.
+func (s *registration) endCause() error { return context.Cause(s.ctx) }
 
 // nextAck is closed at the next acknowledged heartbeat.
 func (s *registration) nextAck() <-chan struct{} {
@@ -145,23 +142,6 @@ func (s *registration) recordAck(sent time.Duration, hb picket.Heartbeat) {
 		func(id string) bool { return slices.Contains(hb.HandledCommands, id) })
 	close(s.ackSignal)
 	s.ackSignal = make(chan struct{})
-}
-
-// end ends the registration, once: every run under it kills its tree.
-func (s *registration) end(cause error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.cause == nil {
-		s.cause = cause
-		close(s.closed)
-	}
-}
-
-// endCause is what ended the registration.
-func (s *registration) endCause() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.cause
 }
 
 // announceDrain takes nothing new and tells the registry.
@@ -377,7 +357,7 @@ func (s *registration) deregister() {
 		heard := s.nextAck()
 		select {
 		case <-heard:
-		case <-s.closed:
+		case <-s.ctx.Done():
 			return
 		case <-ctx.Done():
 			return

@@ -23,13 +23,13 @@ type run struct {
 
 // newRun prepares a run under a registration, nil for none. next may be nil: then nothing
 // comes after the lease.
-func newRun(cfg *Config, lease picket.Lease, under *registration, next successors) *run {
+func newRun(cfg *Config, lease picket.Lease, under *registration, next *slot) *run {
 	scope := newRunScope(cfg, lease)
 	r := &run{runScope: scope}
 	gone := make(chan struct{})
 	r.member = &registeredRun{taskID: lease.TaskID, processesGone: gone, markProcessesGone: closeOnce(gone)}
 	stall := newStallDetector(lease, cfg.clock)
-	r.supervisor = &supervisor{runScope: scope, stall: stall, requests: make(stopRequests, 64)}
+	r.supervisor = &supervisor{runScope: scope, stall: stall, requests: make(chan stopRequest, 64)}
 	r.output = &runOutput{
 		runScope: scope,
 		events:   newEventQueue(r.proxy, r.log),
@@ -39,12 +39,12 @@ func newRun(cfg *Config, lease picket.Lease, under *registration, next successor
 	r.leased = newRunLease(scope, under, r.member, r.supervisor)
 	r.member.checkLease = r.leased.checkUnknown
 	r.report = &endReporter{
-		runScope:   scope,
-		member:     r.member,
-		output:     r.output,
-		successors: next,
-		leaseEnd:   r.leased.end,
-		result:     Result{TaskID: lease.TaskID, RunID: lease.RunID, FencingToken: lease.FencingToken},
+		runScope: scope,
+		member:   r.member,
+		output:   r.output,
+		slot:     next,
+		leaseEnd: r.leased.end,
+		result:   Result{TaskID: lease.TaskID, RunID: lease.RunID, FencingToken: lease.FencingToken},
 	}
 	r.workspace = &runWorkspace{runScope: scope, leaseLeft: r.leased.processLeft, retry: r.report.retryReport}
 	r.supervisor.leased, r.supervisor.writeNudge = r.leased, r.workspace.writeNudge

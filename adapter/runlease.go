@@ -19,23 +19,14 @@ type runLease struct {
 	keeper       *keeper
 	registration *registration  // nil: not registered
 	member       *registeredRun // what the registration knows of the run
-	agent        leasedAgent
+	agent        *supervisor    // of the process under the lease
 	process      processDeadline
 	record       atomic.Pointer[runDirLock]
 	leaseEnd     atomic.Int64       // on the clock, as last confirmed
 	stopRenewing context.CancelFunc // ends the renewals of a lease that is gone
 }
 
-// leasedAgent is the agent under a lease.
-type leasedAgent interface {
-	requestStop(stopRequest)
-	handleCommands([]picket.Command)
-	// renewed takes the age of the last tool call, as a request that was sent so long
-	// ago was told. Nil means that there was no call.
-	renewed(idleMs *int64, ago time.Duration)
-}
-
-func newRunLease(scope *runScope, under *registration, member *registeredRun, agent leasedAgent) *runLease {
+func newRunLease(scope *runScope, under *registration, member *registeredRun, agent *supervisor) *runLease {
 	l := &runLease{runScope: scope, registration: under, member: member, agent: agent}
 	l.keeper = &keeper{
 		registration:     under,
@@ -142,7 +133,7 @@ func (l *runLease) checkUnknown(ctx context.Context) {
 
 func (l *runLease) onRenewed(got picket.Renewal) {
 	l.leaseEnd.Store(int64(l.keeper.deadline()))
-	l.agent.renewed(got.IdleMs, l.cfg.clock()-l.keeper.confirmedAt)
+	l.agent.stall.renewed(got.IdleMs, l.cfg.clock()-l.keeper.confirmedAt)
 	l.log.Debug("lease renewed", "expires", got.LeaseExpiresAt.String())
 	l.extendDeadline() // before anything that waits for a disk
 	if record := l.record.Load(); record != nil {
@@ -177,33 +168,26 @@ func (l *runLease) onDeadlineWarning() {
 
 func (l *runLease) revokeWarning() { l.agent.requestStop(stopRequest{mode: stopRevoked}) }
 
+// stopAfterLease says how the process of a lease ends that has ended so.
+var stopAfterLease = map[picket.WatchState]stopRequest{
+	picket.WatchCompleted: {mode: stopAfterLinger, ending: EndCompleted, reason: "the agent called mark_complete"},
+	picket.WatchHandoff:   {mode: stopAfterLinger, ending: EndHandoff, reason: "the agent asked a person for help"},
+	picket.WatchCancelled: {mode: stopKill, ending: EndCancelled, reason: "the task was cancelled"},
+	picket.WatchLost: {mode: stopKill, ending: EndLost, class: picket.ExitLeaseLost,
+		reason: "the lease was lost"},
+}
+
 // onChange turns what became of the lease into a stop request.
 func (l *runLease) onChange(w picket.Watch) {
-	switch w.State {
-	case picket.WatchHeld:
+	if w.State == picket.WatchHeld {
 		l.agent.handleCommands(w.Commands)
-	case picket.WatchCompleted:
-		l.agent.requestStop(stopRequest{
-			mode:   stopAfterLinger,
-			ending: EndCompleted,
-			reason: "the agent called mark_complete",
-		})
-	case picket.WatchHandoff:
-		l.agent.requestStop(stopRequest{
-			mode:   stopAfterLinger,
-			ending: EndHandoff,
-			reason: "the agent asked a person for help",
-		})
-	case picket.WatchCancelled:
-		l.agent.requestStop(stopRequest{mode: stopKill, ending: EndCancelled, reason: "the task was cancelled"})
-	default:
-		l.agent.requestStop(stopRequest{
-			mode:   stopKill,
-			ending: EndLost,
-			class:  picket.ExitLeaseLost,
-			reason: "the lease was lost",
-		})
+		return
 	}
+	stop, known := stopAfterLease[w.State]
+	if !known {
+		stop = stopAfterLease[picket.WatchLost]
+	}
+	l.agent.requestStop(stop)
 }
 
 // watchTimeout is how long one watch waits at the proxy.

@@ -35,15 +35,3 @@ func (v stopRequest) merge(o stopRequest) stopRequest {
 	}
 	return v
 }
-
-// stopRequests carries stop requests to the supervisor of a run.
-type stopRequests chan stopRequest
-
-// send never blocks. The channel only fills when the process has ended and nobody
-// reads from it any more.
-func (s stopRequests) send(o stopRequest) {
-	select {
-	case s <- o:
-	default:
-	}
-}

@@ -15,22 +15,16 @@ import (
 // its silence asks for that.
 type supervisor struct {
 	*runScope
-	leased     heldLease
+	leased     *runLease                  // under which the process runs
 	events     *eventQueue                // to the event log
 	execs      *execRunner                // programs run beside the agent
 	stall      *stallDetector             // signs of life
 	writeNudge func(cause, reason string) // tells the agent, in a file, that it seems to be stuck
 
-	requests stopRequests
+	requests chan stopRequest
 	ticker   *progressTicker
 	state    stopState
 	end      agentEnd
-}
-
-// heldLease is the lease under which the supervised process runs.
-type heldLease interface {
-	renewSoon()
-	letGo()
 }
 
 // agentEnd is how the process of a run ended.
@@ -193,11 +187,14 @@ func (s *supervisor) nudgeAgent(cause, reason string) {
 	s.emit(Event{Kind: EventNudged, Cause: cause, Reason: reason})
 }
 
-// requestStop asks for the end of the process. It never blocks.
-func (s *supervisor) requestStop(o stopRequest) { s.requests.send(o) }
-
-// renewed takes over the signs of life that a renewal reports.
-func (s *supervisor) renewed(idleMs *int64, ago time.Duration) { s.stall.renewed(idleMs, ago) }
+// requestStop asks for the end of the process. It never blocks: the channel only fills
+// when the process has ended and nobody reads from it any more.
+func (s *supervisor) requestStop(o stopRequest) {
+	select {
+	case s.requests <- o:
+	default:
+	}
+}
 
 // handleCommands carries out the commands of the lease.
 func (s *supervisor) handleCommands(commands []picket.Command) {

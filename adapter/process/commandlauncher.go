@@ -176,6 +176,7 @@ func (l CommandLauncher) launchGroup(job Job, cmd *exec.Cmd) (Process, error) {
 		p.reap()
 		dir.Close() // no program is started beside it any more
 		out.finish(max(l.WaitDelay, 0), time.Second)
+		job.ended(p.exit)
 	}()
 	return p, nil
 }

@@ -44,12 +44,22 @@ type Job struct {
 	// Fail ends the run as crashed, for a reason that people can act on. It
 	// never blocks. Nil: it is not to be ended so.
 	Fail func(reason string)
+	// Ended is told how the process has ended, when all of its output was written and
+	// before Done is closed. Nil: nobody wants to know.
+	Ended func(Exited)
 
 	// HeldDir is Dir, held open. The process starts in it even if the path leads
 	// elsewhere by then. If it is nil, the process starts in the path.
 	HeldDir *os.File
 	// Lock is kept open until the whole tree is dead.
 	Lock *os.File
+}
+
+// ended tells Ended.
+func (j Job) ended(e Exited) {
+	if j.Ended != nil {
+		j.Ended(e)
+	}
 }
 
 // Process is a running agent: a leader and all that it starts.

@@ -61,7 +61,11 @@ func (l CommandLauncher) launchShim(ctx context.Context, job Job, program *exec.
 		out.finish(0, time.Second)
 		return nil, fmt.Errorf("start %s: %w%s", l.Command[0], err, said)
 	}
-	go p.follow()
+	go func() {
+		defer close(p.done)
+		p.follow()
+		job.ended(p.exit)
+	}()
 	return p, nil
 }
 

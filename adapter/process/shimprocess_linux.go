@@ -154,7 +154,6 @@ func (p *shimProcess) stuck(now time.Duration) bool {
 
 // follow reads what the shim says until the tree is gone.
 func (p *shimProcess) follow() {
-	defer close(p.done)
 	p.readMessages()
 	p.mu.Lock()
 	p.control.Close()
