@@ -33,7 +33,7 @@ func newRun(cfg *Config, lease picket.Lease, under *registration, next *slot) *r
 	r.output = &runOutput{
 		runScope: scope,
 		events:   newEventQueue(r.proxy, r.log),
-		usage:    newUsageReporter(r.proxy, r.log, r.supervisor.stopOnOverrun),
+		usage:    newUsageReporter(r.proxy.Usage, r.log, r.supervisor.stopOnOverrun),
 		execs:    newExecRunner(scope, stall),
 	}
 	r.leased = newRunLease(scope, under, r.member, r.supervisor)

@@ -4,8 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"sync"
-	"time"
+	"slices"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/files"
@@ -15,124 +14,62 @@ import (
 // newest figures, until they have arrived. They are cumulative, so that a lost
 // answer is repaired by saying them again.
 type usageReporter struct {
-	post       func(ctx context.Context, u picket.UsageReport) (picket.Usage, error)
-	onReported func(picket.Usage) // told what each report has come to
-	file       string             // a file that holds what has not arrived; empty: none
-	log        *slog.Logger
-
-	mu      sync.Mutex
-	queue   []picket.UsageReport // one of each session, oldest first
-	closed  bool
-	changed chan struct{} // has room for one: something changed
+	postQueue[picket.UsageReport]        // one of each session, oldest first
+	file                          string // a file that holds what has not arrived; empty: none
+	log                           *slog.Logger
 }
 
-func newUsageReporter(p *Proxy, log *slog.Logger, spent func(picket.Usage)) *usageReporter {
-	return &usageReporter{post: p.Usage, onReported: spent, log: log, changed: make(chan struct{}, 1)}
+// newUsageReporter posts with post, and tells onReported what each report has come to.
+func newUsageReporter(post func(context.Context, picket.UsageReport) (picket.Usage, error), log *slog.Logger,
+	onReported func(picket.Usage)) *usageReporter {
+	m := &usageReporter{log: log}
+	m.postQueue = postQueue[picket.UsageReport]{
+		most:    1,
+		same:    func(a, b picket.UsageReport) bool { return a == b },
+		onStore: m.persist,
+		changed: make(chan struct{}, 1),
+		post: func(ctx context.Context, reports []picket.UsageReport) error {
+			u := reports[0]
+			got, err := post(ctx, u)
+			switch {
+			case err == nil:
+				log.Debug("use of models reported", "tokens", u.Tokens, "usd", u.USD.String(), "charged",
+					got.Charged.USD.String())
+				onReported(got)
+			case !isRetryable(err):
+				log.Warn("what the agent has used is not taken", "tokens", u.Tokens, "usd", u.USD.String(), "err", err)
+			}
+			return err
+		},
+	}
+	return m
 }
 
-// add takes figures in. It never blocks.
+// add takes figures in, in the place of older ones of the same session. It never blocks.
 func (m *usageReporter) add(u picket.UsageReport) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return
-	}
-	m.replace(u)
-	m.persist()
-	wakeUp(m.changed)
-}
-
-// replace queues figures in the place of older ones of the same session.
-func (m *usageReporter) replace(u picket.UsageReport) {
-	for i, old := range m.queue {
-		if old.Source == u.Source && old.Session == u.Session {
-			m.queue[i] = u
-			return
+	m.update(func(waiting []picket.UsageReport) []picket.UsageReport {
+		i := slices.IndexFunc(waiting, func(old picket.UsageReport) bool {
+			return old.Source == u.Source && old.Session == u.Session
+		})
+		if i < 0 {
+			return append(waiting, u)
 		}
-	}
-	m.queue = append(m.queue, u)
+		waiting[i] = u
+		return waiting
+	})
 }
 
 // persist writes down what has not arrived, for an adapter that comes after this
 // one.
-func (m *usageReporter) persist() {
+func (m *usageReporter) persist(waiting []picket.UsageReport) {
 	if m.file == "" {
 		return
 	}
-	if len(m.queue) == 0 {
+	if len(waiting) == 0 {
 		_ = os.Remove(m.file)
 		return
 	}
-	if err := files.WritePrivateJSON(m.file, m.queue); err != nil {
+	if err := files.WritePrivateJSON(m.file, waiting); err != nil {
 		m.log.Warn("what the agent has used cannot be noted", "file", m.file, "err", err)
 	}
-}
-
-// close lets run end as soon as everything has arrived.
-func (m *usageReporter) close() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.closed = true
-	wakeUp(m.changed)
-}
-
-// run posts until everything has arrived after close, until ctx ends, or until
-// the credential is not good any more.
-func (m *usageReporter) run(ctx context.Context) {
-	pace := backoff{least: 200 * time.Millisecond, most: 5 * time.Second}
-	for {
-		u, open := m.first()
-		if u == nil {
-			if !open {
-				return
-			}
-			select {
-			case <-m.changed:
-				continue
-			case <-ctx.Done():
-				return
-			}
-		}
-		try, cancel := context.WithTimeout(ctx, reportTimeout)
-		got, err := m.post(try, *u)
-		cancel()
-		switch {
-		case err == nil:
-			m.log.Debug("use of models reported", "tokens", u.Tokens, "usd", u.USD.String(), "charged",
-				got.Charged.USD.String())
-			m.onReported(got)
-		case isRetryable(err):
-			if !pace.pause(ctx) {
-				return
-			}
-			continue
-		default:
-			m.log.Warn("what the agent has used is not taken", "tokens", u.Tokens, "usd", u.USD.String(), "err", err)
-		}
-		m.remove(*u)
-		pace.reset()
-	}
-}
-
-func (m *usageReporter) first() (u *picket.UsageReport, open bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.queue) > 0 {
-		first := m.queue[0]
-		u = &first
-	}
-	return u, !m.closed
-}
-
-// remove forgets figures that have arrived, unless there are newer ones.
-func (m *usageReporter) remove(u picket.UsageReport) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for i, q := range m.queue {
-		if q == u {
-			m.queue = append(m.queue[:i], m.queue[i+1:]...)
-			break
-		}
-	}
-	m.persist()
 }

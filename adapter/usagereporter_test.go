@@ -34,13 +34,9 @@ func (b *usageServer) post(_ context.Context, u picket.UsageReport) (picket.Usag
 
 func newUsageServer(t *testing.T, answers ...error) (*usageServer, *usageReporter) {
 	b := &usageServer{answers: answers}
-	return b, &usageReporter{
-		post:       b.post,
-		onReported: func(picket.Usage) {},
-		file:       filepath.Join(t.TempDir(), usageFile),
-		log:        slog.New(slog.DiscardHandler),
-		changed:    make(chan struct{}, 1),
-	}
+	m := newUsageReporter(b.post, slog.New(slog.DiscardHandler), func(picket.Usage) {})
+	m.file = filepath.Join(t.TempDir(), usageFile)
+	return b, m
 }
 
 func usageFigures(tokens int64) picket.UsageReport {
@@ -126,12 +122,12 @@ func TestUsageOfADeadAdapterIsReportedByTheNext(t *testing.T) {
 // Of an envelope that is overrun the run is told, once the report is taken.
 func TestUsageReporterReportsAnOverrun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, m := newUsageServer(t)
 		var told []picket.Usage
-		m.post = func(context.Context, picket.UsageReport) (picket.Usage, error) {
+		overrun := func(context.Context, picket.UsageReport) (picket.Usage, error) {
 			return picket.Usage{Overrun: true}, nil
 		}
-		m.onReported = func(u picket.Usage) { told = append(told, u) }
+		m := newUsageReporter(overrun, slog.New(slog.DiscardHandler),
+			func(u picket.Usage) { told = append(told, u) })
 		m.add(usageFigures(1))
 		m.close()
 		m.run(t.Context())
