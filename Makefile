@@ -16,7 +16,7 @@ ONLY      ?=
 RACE_PKGS ?= ./orchestrator/... ./toolproxy/... ./reaper/... ./adapter/... ./internal/... ./cmd/picket/... ./cmd/picket-conformance/... . ./budget
 
 .DEFAULT_GOAL := help
-.PHONY: frozen help up build redis chromium screenshots picture quick test race real bench benchdoc rfcdoc keydoc soak agents conformance-mcp fuzz lint fmt demo clean
+.PHONY: frozen help up build redis chromium screenshots picture quick test race real bench benchdoc keydoc soak agents conformance-mcp fuzz lint fmt demo clean
 
 help: ## show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -144,9 +144,6 @@ bench: redis ## measure against peers, all scenarios or ONLY=life,depth; then do
 
 benchdoc: # the table from the figures
 	cd cmd/picketbench && $(GO) run . -table ../../$(BENCHFILE) > ../../docs/benchmarks.md
-
-rfcdoc: # docs/rfc16.md from the table of rules
-	$(GO) test ./internal/rfc16 -run TestThePageIsTheTable -update
 
 keydoc: # the table of Redis keys in docs/architecture.md from orchestrator/lua/keys.txt
 	$(GO) test ./orchestrator/store -run TestTheKeyTableIsTheList -update

@@ -1,4 +1,4 @@
-// Package docs holds the API description that the control plane serves.
+// Package docs holds the documents that programs read.
 package docs
 
 import _ "embed"
@@ -8,3 +8,8 @@ import _ "embed"
 //
 //go:embed openapi.yaml
 var OpenAPI []byte
+
+// RFC16 is rfc16.md: every rule of RFC-0016. A conformance run has a check for each.
+//
+//go:embed rfc16.md
+var RFC16 string

@@ -1,5 +1,5 @@
-// Package rfc16 is the conformance suite of RFC-0016, Agent Lifecycle & Health. It has a table in
-// which every rule of the document is a row, and a runner that checks any server against the table
+// Package rfc16 is the conformance suite of RFC-0016, Agent Lifecycle & Health. The table in docs/rfc16.md
+// has a row for every rule of the document; here are a check for each row and a runner that checks any server against the table
 // over HTTP.
 //
 // A rule runs with agents of its own, side by side with others, and takes away
@@ -9,8 +9,10 @@
 package rfc16
 
 import (
-	"slices"
+	"maps"
 	"strings"
+
+	"github.com/picket-dev/picket/docs"
 )
 
 // Rule is one row: a sentence, number, code or table row of the document.
@@ -70,13 +72,54 @@ const beyondRFC = Events | Tasks | Commands | Pools | Reviewer | Keys
 // held against the rule.
 func (r Rule) RFCOnly() bool { return r.Needs&(beyondRFC|Settled) == 0 }
 
+// checks are the checks of rules, by the names of the rules.
+type checks map[string]func(*Trial)
+
 // Rules is the whole table in the order of the document.
-func Rules() []Rule {
-	return slices.Concat(
-		recordRules(), stateRules(), transitionRules(), eventRules(),
-		registrationRules(), reregistrationRules(),
-		heartbeatRules(), silenceRules(), driftRules(), partitionRules(),
-		drainRules(), drainEndRules(), commandRules(),
-		listRules(), poolRules(), leaseRules(), otherRules(), securityRules(),
-	)
+func Rules() []Rule { return parseRules(docs.RFC16, allChecks()) }
+
+func allChecks() checks {
+	all := checks{}
+	for _, some := range []checks{
+		recordChecks, stateChecks, transitionChecks, patchChecks(), eventChecks,
+		registrationChecks, reregistrationChecks,
+		heartbeatChecks, silenceChecks, driftChecks, partitionChecks,
+		drainChecks, drainEndChecks, commandChecks,
+		listChecks, poolChecks, leaseChecks, otherChecks, routeChecks(), securityChecks,
+	} {
+		maps.Copy(all, some)
+	}
+	return all
+}
+
+// parseRules reads the rows of the document: a rule, what must hold, and what the rule needs.
+// A sentence in italics says why HTTP cannot show it.
+func parseRules(document string, all checks) (rules []Rule) {
+	section := ""
+	for line := range strings.Lines(document) {
+		if title, ok := strings.CutPrefix(line, "## "); ok {
+			section, _, _ = strings.Cut(title, " ")
+		}
+		row, ok := strings.CutPrefix(line, "| `")
+		cells := strings.Split(row, " | ")
+		if !ok || len(cells) != 3 {
+			continue
+		}
+		r := Rule{Section: section, ID: strings.TrimSuffix(cells[0], "`")}
+		r.Text, r.Why, _ = strings.Cut(cells[1], " *Not run over HTTP: ")
+		r.Why = strings.TrimSuffix(r.Why, ".*")
+		for name := range strings.SplitSeq(strings.TrimSuffix(cells[2], " |\n"), ", ") {
+			if name == "settled" {
+				r.Needs |= Settled
+			}
+			for _, n := range needNames {
+				if n.name == name {
+					r.Needs |= n.need
+				}
+			}
+		}
+		r.Check = all[r.Name()]
+		rules = append(rules, r)
+	}
+	return rules
 }

@@ -1,104 +1,93 @@
 package rfc16
 
 // Section 2.1: what each state means.
-func stateRules() []Rule {
-	return []Rule{
-		{"2.1", "registering",
-			"registering is transient and exists only during the registration handshake: no record ever shows it.", 0,
-			func(t *Trial) {
-				a := t.register(nil)
-				t.expectMember(a.reg, "status", "active")
-				a.expect("active")
-				all := t.expectStatus(t.call(owner, "GET", agentsPath+"?status=registering", nil), 200, 400, 403)
-				t.assert(len(all.list("agents")) == 0, all, "no agent that is registering")
-				t.expectRefused(a.change(owner, fields{"status": "registering"}))
-			}, ""},
-		{"2.1", "active",
-			"active: agent is healthy and accepting tasks; heartbeats are arriving within the configured threshold.",
-			Tasks, func(t *Trial) {
-				a := t.register(nil)
-				t.newLease(a).expectHeld()
-				a.mustHeartbeat()
-				a.expect("active")
-			}, ""},
-		{"2.1", "draining", "draining: not accepting new tasks, finishing current work.", Tasks, func(t *Trial) {
-			a, l := t.newDrainingHolder(nil)
-			t.submit(nil)
-			t.expectRefused(a.acquire(owner, nil))
-			l.expectHeld()
-		}, ""},
-		{"2.1", "draining-ends", "draining transitions to deregistered when all tasks complete.", Tasks,
-			func(t *Trial) {
-				a, l := t.newDrainingHolder(nil)
-				a.expect("draining")
-				t.expectStatus(l.complete(), 200)
-				a.awaitStatus("deregistered", t.cfg.Slack)
-			}, ""},
-		{"2.1", "unhealthy", "unhealthy: agent has missed heartbeats beyond unhealthy_after_seconds.", 0,
-			func(t *Trial) {
-				t.newUnhealthyAgent(nil).expect("unhealthy")
-			}, ""},
-		{"2.1", "unhealthy-warns", "unhealthy: the server emits a warning event.", Events, func(t *Trial) {
-			a := t.newUnhealthyAgent(nil)
-			a.expectLifecycle(moveRegistered, moveUnhealthy)
-		}, ""},
-		{"2.1", "unhealthy-keeps-tasks", "unhealthy: the server does not reassign tasks.", Tasks, func(t *Trial) {
-			_, l := t.newSilentHolder("unhealthy")
-			t.register(nil).expectNoLease()
-			t.expectMember(t.state(l.task), "state", "leased")
-			l.expectHeld()
-		}, ""},
-		{"2.1", "unhealthy-recovers", "unhealthy: if heartbeats resume, transitions back to active.", 0,
-			func(t *Trial) {
-				a := t.newUnhealthyAgent(nil)
-				t.expectMember(a.mustHeartbeat(), "agent_status", "active")
-				a.expect("active")
-			}, ""},
-		{"2.1", "unhealthy-dies", "unhealthy: if silence continues, transitions to dead.", 0, func(t *Trial) {
-			a := t.register(t.shortThresholds())
-			a.fallSilent("unhealthy")
-			t.sleep(seconds(t.cfg.Dead - t.cfg.Unhealthy))
-			a.awaitStatus("dead", t.cfg.Slack)
-		}, ""},
-		{"2.1", "dead", "dead: agent has missed heartbeats beyond dead_after_seconds; all held leases are expired.",
-			Tasks, func(t *Trial) {
-				a := t.register(t.shortThresholds())
-				l, m := t.newLease(a), t.newLease(a)
-				a.fallSilent("dead")
-				for _, lost := range []*lease{l, m} {
-					t.expectCode(lost.write(), 412, "lease_expired")
-				}
-			}, ""},
-		{"2.1", "dead-frees-tasks", "dead: tasks are eligible for reassignment.", Tasks, func(t *Trial) {
-			_, l := t.newSilentHolder("dead")
-			again := t.register(nil).mustAcquire()
-			t.expectEqual("task", again.task, l.task)
-		}, ""},
-		{"2.1", "dead-record-kept", "dead: the agent record is retained for audit.", 0, func(t *Trial) {
-			a := t.newDeadAgent(fields{"name": "for audit", "metadata": fields{"n": 1}})
-			r := a.expect("dead")
-			t.expectMember(r, "name", "for audit")
-			t.expectMember(r, "metadata", fields{"n": 1})
-		}, ""},
-		{"2.1", "deregistered-record-kept", "deregistered: the agent record is retained for audit.", 0, func(t *Trial) {
-			a := t.newDeregisteredAgent(fields{"name": "for audit", "metadata": fields{"n": 1}})
-			r := a.expect("deregistered")
-			t.expectMember(r, "name", "for audit")
-			t.expectMember(r, "metadata", fields{"n": 1})
-		}, ""},
-		{"2.1", "deregistered-is-out", "deregistered: the agent is no longer a participant.", 0, func(t *Trial) {
-			tag := t.tag()
-			a := t.register(fields{"capabilities": []string{tag}, "role_id": tag})
-			t.expectEqual("listed", t.listed("capabilities="+tag+"&role_id="+tag), []string{a.id})
-			a.remove()
-			t.expectStatus(a.heartbeat(owner, "active", nil), 410)
-			t.expectEqual("listed", t.listed("capabilities="+tag+"&role_id="+tag), []string{})
-		}, ""},
-		{"2.1", "deregistered-gets-no-work", "deregistered: an acquire of the agent is refused with 410.",
-			Tasks | Settled, func(t *Trial) {
-				a := t.newDeregisteredAgent(nil)
-				t.submit(nil)
-				t.expectCode(a.acquire(owner, nil), 410, "agent_gone")
-			}, ""},
-	}
+var stateChecks = checks{
+	"2.1/registering": func(t *Trial) {
+		a := t.register(nil)
+		t.expectMember(a.reg, "status", "active")
+		a.expect("active")
+		all := t.expectStatus(t.call(owner, "GET", agentsPath+"?status=registering", nil), 200, 400, 403)
+		t.assert(len(all.list("agents")) == 0, all, "no agent that is registering")
+		t.expectRefused(a.change(owner, fields{"status": "registering"}))
+	},
+	"2.1/active": func(t *Trial) {
+		a := t.register(nil)
+		t.newLease(a).expectHeld()
+		a.mustHeartbeat()
+		a.expect("active")
+	},
+	"2.1/draining": func(t *Trial) {
+		a, l := t.newDrainingHolder(nil)
+		t.submit(nil)
+		t.expectRefused(a.acquire(owner, nil))
+		l.expectHeld()
+	},
+	"2.1/draining-ends": func(t *Trial) {
+		a, l := t.newDrainingHolder(nil)
+		a.expect("draining")
+		t.expectStatus(l.complete(), 200)
+		a.awaitStatus("deregistered", t.cfg.Slack)
+	},
+	"2.1/unhealthy": func(t *Trial) {
+		t.newUnhealthyAgent(nil).expect("unhealthy")
+	},
+	"2.1/unhealthy-warns": func(t *Trial) {
+		a := t.newUnhealthyAgent(nil)
+		a.expectLifecycle(moveRegistered, moveUnhealthy)
+	},
+	"2.1/unhealthy-keeps-tasks": func(t *Trial) {
+		_, l := t.newSilentHolder("unhealthy")
+		t.register(nil).expectNoLease()
+		t.expectMember(t.state(l.task), "state", "leased")
+		l.expectHeld()
+	},
+	"2.1/unhealthy-recovers": func(t *Trial) {
+		a := t.newUnhealthyAgent(nil)
+		t.expectMember(a.mustHeartbeat(), "agent_status", "active")
+		a.expect("active")
+	},
+	"2.1/unhealthy-dies": func(t *Trial) {
+		a := t.register(t.shortThresholds())
+		a.fallSilent("unhealthy")
+		t.sleep(seconds(t.cfg.Dead - t.cfg.Unhealthy))
+		a.awaitStatus("dead", t.cfg.Slack)
+	},
+	"2.1/dead": func(t *Trial) {
+		a := t.register(t.shortThresholds())
+		l, m := t.newLease(a), t.newLease(a)
+		a.fallSilent("dead")
+		for _, lost := range []*lease{l, m} {
+			t.expectCode(lost.write(), 412, "lease_expired")
+		}
+	},
+	"2.1/dead-frees-tasks": func(t *Trial) {
+		_, l := t.newSilentHolder("dead")
+		again := t.register(nil).mustAcquire()
+		t.expectEqual("task", again.task, l.task)
+	},
+	"2.1/dead-record-kept": func(t *Trial) {
+		a := t.newDeadAgent(fields{"name": "for audit", "metadata": fields{"n": 1}})
+		r := a.expect("dead")
+		t.expectMember(r, "name", "for audit")
+		t.expectMember(r, "metadata", fields{"n": 1})
+	},
+	"2.1/deregistered-record-kept": func(t *Trial) {
+		a := t.newDeregisteredAgent(fields{"name": "for audit", "metadata": fields{"n": 1}})
+		r := a.expect("deregistered")
+		t.expectMember(r, "name", "for audit")
+		t.expectMember(r, "metadata", fields{"n": 1})
+	},
+	"2.1/deregistered-is-out": func(t *Trial) {
+		tag := t.tag()
+		a := t.register(fields{"capabilities": []string{tag}, "role_id": tag})
+		t.expectEqual("listed", t.listed("capabilities="+tag+"&role_id="+tag), []string{a.id})
+		a.remove()
+		t.expectStatus(a.heartbeat(owner, "active", nil), 410)
+		t.expectEqual("listed", t.listed("capabilities="+tag+"&role_id="+tag), []string{})
+	},
+	"2.1/deregistered-gets-no-work": func(t *Trial) {
+		a := t.newDeregisteredAgent(nil)
+		t.submit(nil)
+		t.expectCode(a.acquire(owner, nil), 410, "agent_gone")
+	},
 }

@@ -10,72 +10,63 @@ func (a *agent) heartbeatSkewed(server time.Time, by time.Duration) *answer {
 }
 
 // Section 4.5: clock drift.
-func driftRules() []Rule {
-	return []Rule{
-		{"4.5", "drift-warning",
-			"If client_timestamp and the server's receipt timestamp differ by more than twice interval_seconds, the server SHOULD log a drift warning.", Events, func(t *Trial) {
-				// the interval is 30 s
-				for _, off := range []time.Duration{-time.Hour, -80 * time.Second, 80 * time.Second, time.Hour} {
-					a := t.register(nil)
-					a.heartbeatSkewed(t.expectTime(a.mustHeartbeat(), "server_timestamp"), off)
-					t.awaitEvent(a.id, "", "agent.drift", t.cfg.Slack)
-				}
-			}, ""},
-		{"4.5", "drift-within", "A difference within twice interval_seconds is not a drift.", Events, func(t *Trial) {
-			a := t.register(nil) // an interval of 30 s
+var driftChecks = checks{
+	"4.5/drift-warning": func(t *Trial) {
+		// the interval is 30 s
+		for _, off := range []time.Duration{-time.Hour, -80 * time.Second, 80 * time.Second, time.Hour} {
+			a := t.register(nil)
+			a.heartbeatSkewed(t.expectTime(a.mustHeartbeat(), "server_timestamp"), off)
+			t.awaitEvent(a.id, "", "agent.drift", t.cfg.Slack)
+		}
+	},
+	"4.5/drift-within": func(t *Trial) {
+		a := t.register(nil) // an interval of 30 s
+		now := t.expectTime(a.mustHeartbeat(), "server_timestamp")
+		for _, off := range []time.Duration{0, 40 * time.Second, -40 * time.Second} {
+			a.heartbeatSkewed(now, off)
+		}
+		t.expectEqual("number of agent.drift events", len(t.events(a.id, "", "agent.drift")), 0)
+	},
+	"4.5/drift-boundary": func(t *Trial) {
+		a := t.register(nil)
+		now := t.expectTime(a.mustHeartbeat(), "server_timestamp")
+		a.heartbeatSkewed(now, time.Minute)
+		a.heartbeatSkewed(now, -time.Minute)
+		t.expectEqual("number of agent.drift events", len(t.events(a.id, "", "agent.drift")), 0)
+		a.heartbeatSkewed(now, -time.Minute-time.Millisecond)
+		t.expectEqual("number of agent.drift events", len(t.events(a.id, "", "agent.drift")), 1)
+	},
+	"4.5/drift-once": func(t *Trial) {
+		a := t.register(nil)
+		for want := 1; want <= 2; want++ {
 			now := t.expectTime(a.mustHeartbeat(), "server_timestamp")
-			for _, off := range []time.Duration{0, 40 * time.Second, -40 * time.Second} {
-				a.heartbeatSkewed(now, off)
+			for range 3 {
+				a.heartbeatSkewed(now, time.Hour)
 			}
-			t.expectEqual("number of agent.drift events", len(t.events(a.id, "", "agent.drift")), 0)
-		}, ""},
-		{"4.5", "drift-boundary", "A difference of exactly twice interval_seconds is not a drift, but one millisecond more is.",
-			Events | Exact, func(t *Trial) {
-				a := t.register(nil)
-				now := t.expectTime(a.mustHeartbeat(), "server_timestamp")
-				a.heartbeatSkewed(now, time.Minute)
-				a.heartbeatSkewed(now, -time.Minute)
-				t.expectEqual("number of agent.drift events", len(t.events(a.id, "", "agent.drift")), 0)
-				a.heartbeatSkewed(now, -time.Minute-time.Millisecond)
-				t.expectEqual("number of agent.drift events", len(t.events(a.id, "", "agent.drift")), 1)
-			}, ""},
-		{"4.5", "drift-once", "One event when the drift begins, another only after it had ended.", Events | Settled,
-			func(t *Trial) {
-				a := t.register(nil)
-				for want := 1; want <= 2; want++ {
-					now := t.expectTime(a.mustHeartbeat(), "server_timestamp")
-					for range 3 {
-						a.heartbeatSkewed(now, time.Hour)
-					}
-					t.expectEqual("number of agent.drift events", len(t.events(a.id, "", "agent.drift")), want)
-				}
-			}, ""},
-		{"4.5", "client-clock-behind",
-			"The server MUST NOT use client timestamps for health decisions: a clock that is years behind makes no agent unhealthy.", 0, func(t *Trial) {
-				a := t.register(t.shortThresholds())
-				for range 3 {
-					t.sleep(seconds(t.cfg.Interval))
-					a.stillActive(fields{"client_timestamp": "1999-01-01T00:00:00Z"})
-				}
-			}, ""},
-		{"4.5", "client-clock-ahead",
-			"The server MUST NOT use client timestamps for health decisions: a clock that is years ahead keeps no agent alive.", 0, func(t *Trial) {
-				a := t.register(t.shortThresholds())
-				t.expectStatus(a.heartbeat(owner, "active", fields{"client_timestamp": "2199-01-01T00:00:00Z"}), 200)
-				a.fallSilent("dead")
-			}, ""},
-		{"4.5", "receipt-timestamps",
-			"Only server-side receipt timestamps govern: last_heartbeat_at is when the server received it.", 0,
-			func(t *Trial) {
-				a := t.register(nil)
-				for _, off := range []time.Duration{-1000 * time.Hour, 1000 * time.Hour} {
-					before := t.expectTime(a.mustHeartbeat(), "server_timestamp")
-					after := t.expectTime(a.heartbeatSkewed(before, off), "server_timestamp")
-					t.assert(after.Sub(before).Abs() < time.Hour, t.last, "server_timestamp by the server's clock")
-					at := t.expectTime(a.record(), "last_heartbeat_at")
-					t.assert(!at.Before(before) && !at.After(after), t.last, "last_heartbeat_at between %s and %s",
-						before, after)
-				}
-			}, ""},
-	}
+			t.expectEqual("number of agent.drift events", len(t.events(a.id, "", "agent.drift")), want)
+		}
+	},
+	"4.5/client-clock-behind": func(t *Trial) {
+		a := t.register(t.shortThresholds())
+		for range 3 {
+			t.sleep(seconds(t.cfg.Interval))
+			a.stillActive(fields{"client_timestamp": "1999-01-01T00:00:00Z"})
+		}
+	},
+	"4.5/client-clock-ahead": func(t *Trial) {
+		a := t.register(t.shortThresholds())
+		t.expectStatus(a.heartbeat(owner, "active", fields{"client_timestamp": "2199-01-01T00:00:00Z"}), 200)
+		a.fallSilent("dead")
+	},
+	"4.5/receipt-timestamps": func(t *Trial) {
+		a := t.register(nil)
+		for _, off := range []time.Duration{-1000 * time.Hour, 1000 * time.Hour} {
+			before := t.expectTime(a.mustHeartbeat(), "server_timestamp")
+			after := t.expectTime(a.heartbeatSkewed(before, off), "server_timestamp")
+			t.assert(after.Sub(before).Abs() < time.Hour, t.last, "server_timestamp by the server's clock")
+			at := t.expectTime(a.record(), "last_heartbeat_at")
+			t.assert(!at.Before(before) && !at.After(after), t.last, "last_heartbeat_at between %s and %s",
+				before, after)
+		}
+	},
 }

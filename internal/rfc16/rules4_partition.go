@@ -41,55 +41,43 @@ func partitionScenario(t *Trial) partition {
 }
 
 // Section 4.6: network partition behaviour.
-func partitionRules() []Rule {
-	const needs = Tasks | Events
-	return []Rule{
-		{"4.6", "1", "The agent's heartbeats cannot reach the server.", 0, nil,
-			"it is the beginning of the story; steps 2 to 8 are what follows"},
-		{"4.6", "2", "After unhealthy_after_seconds, the server marks the agent unhealthy.", needs, func(t *Trial) {
-			t.expectMember(partitionScenario(t).unhealthy, "status", "unhealthy")
-		}, ""},
-		{"4.6", "3", "After dead_after_seconds, the server marks the agent dead and expires all held leases.", needs,
-			func(t *Trial) {
-				p := partitionScenario(t)
-				t.expectMember(p.dead, "status", "dead")
-				for _, e := range p.lost {
-					t.expectEqual("reason", e.str("reason"), "agent_dead")
-				}
-			}, ""},
-		{"4.6", "4", "The dead agent's tasks are assigned to a replacement.", needs, func(t *Trial) {
-			p := partitionScenario(t)
-			t.assert(p.replacement.task == p.old.task || p.replacement.task == p.kept.task, p.replacement.previous,
-				"one of the dead agent's tasks")
-			t.assert(p.replacement.fence > p.old.fence, p.replacement.previous, "a fencing token above %d", p.old.fence)
-		}, ""},
-		{"4.6", "5-6",
-			"The network recovers, the original agent attempts a heartbeat: the server rejects it with 410 Gone.",
-			needs, func(t *Trial) {
-				t.expectStatus(partitionScenario(t).heartbeat, 410)
-			}, ""},
-		{"4.6", "7", "The original agent re-registers and discovers that its leases have expired.", needs,
-			func(t *Trial) {
-				p := partitionScenario(t)
-				t.expectStatus(p.again, 201)
-				t.expectStatus(p.afterwards, 412)
-			}, ""},
-		{"4.6", "8",
-			"Only the agent that holds a valid lease may write: the original agent's writes are rejected with 412 Precondition Failed.", needs, func(t *Trial) {
-				p := partitionScenario(t)
-				t.expectStatus(p.write, 412)
-				t.expectStatus(p.renewal, 412)
-				t.expectStatus(p.taken, 200)
-			}, ""},
-		{"4.6", "8-code",
-			"A write under a lease ended by its agent's death has code lease_expired; once superseded, stale_fence.",
-			needs | Settled, func(t *Trial) {
-				p := partitionScenario(t)
-				want := "lease_expired"
-				if p.replacement.task == p.old.task {
-					want = "stale_fence"
-				}
-				t.expectCode(p.write, 412, want)
-			}, ""},
-	}
+var partitionChecks = checks{
+	"4.6/2": func(t *Trial) {
+		t.expectMember(partitionScenario(t).unhealthy, "status", "unhealthy")
+	},
+	"4.6/3": func(t *Trial) {
+		p := partitionScenario(t)
+		t.expectMember(p.dead, "status", "dead")
+		for _, e := range p.lost {
+			t.expectEqual("reason", e.str("reason"), "agent_dead")
+		}
+	},
+	"4.6/4": func(t *Trial) {
+		p := partitionScenario(t)
+		t.assert(p.replacement.task == p.old.task || p.replacement.task == p.kept.task, p.replacement.previous,
+			"one of the dead agent's tasks")
+		t.assert(p.replacement.fence > p.old.fence, p.replacement.previous, "a fencing token above %d", p.old.fence)
+	},
+	"4.6/5-6": func(t *Trial) {
+		t.expectStatus(partitionScenario(t).heartbeat, 410)
+	},
+	"4.6/7": func(t *Trial) {
+		p := partitionScenario(t)
+		t.expectStatus(p.again, 201)
+		t.expectStatus(p.afterwards, 412)
+	},
+	"4.6/8": func(t *Trial) {
+		p := partitionScenario(t)
+		t.expectStatus(p.write, 412)
+		t.expectStatus(p.renewal, 412)
+		t.expectStatus(p.taken, 200)
+	},
+	"4.6/8-code": func(t *Trial) {
+		p := partitionScenario(t)
+		want := "lease_expired"
+		if p.replacement.task == p.old.task {
+			want = "stale_fence"
+		}
+		t.expectCode(p.write, 412, want)
+	},
 }

@@ -39,113 +39,96 @@ func overdueScenario(t *Trial) overdueDrain {
 }
 
 // Section 5.2: how a drain ends, and 9.3.
-func drainEndRules() []Rule {
-	const needs = Tasks | Events
-	return []Rule{
-		{"5.2", "7",
-			"If drain_timeout_seconds elapses and the agent still holds leases, the server transitions the agent to dead: not earlier, and then soon.", needs, func(t *Trial) {
-				d := overdueScenario(t)
-				t.expectMember(d.record, "status", "dead")
-				took, want := d.at.at().Sub(d.before.at()), seconds(t.cfg.DrainTimeout)
-				t.assert(took >= want && took < want+t.cfg.Slack, d.at.a, "dead %s after the drain began, not %s", want,
-					took)
-			}, ""},
-		{"5.2", "7-warning", "The server emits a warning event.", needs, func(t *Trial) {
-			t.expectEqual("type", overdueScenario(t).warning.str("type"), "agent.drain_overdue")
-		}, ""},
-		{"5.2", "7-leases", "The server expires remaining leases.", needs, func(t *Trial) {
-			t.expectStatus(overdueScenario(t).write, 412)
-		}, ""},
-		{"5.2", "7-tasks", "Tasks are eligible for reassignment.", needs, func(t *Trial) {
-			d := overdueScenario(t)
-			t.assert(d.took.task == d.l.task || d.took.task == d.m.task, d.took.previous,
-				"one of the drained agent's tasks")
-		}, ""},
-		{"5.2", "7-reason",
-			"Leases that a drain's deadline ends have reason drain_timeout and count no failure; the warning comes first, then the lifecycle event, then theirs.", needs | Settled, func(t *Trial) {
-				d := overdueScenario(t)
-				for _, e := range d.lost {
-					t.expectEqual("reason", e.str("reason"), "drain_timeout")
-					t.assert(d.warning.seq() < d.at.seq() && d.at.seq() < e.seq(), e.a,
-						"agent.drain_overdue, agent.lifecycle, lease.expired in this order")
-				}
-				t.expectMember(t.state(d.l.task), "failures", 0)
-			}, ""},
-		{"5.2", "7-whatever-heartbeats", "Heartbeats do not prolong a drain; after its end they are refused with 410.",
-			needs | Settled, func(t *Trial) {
-				r := t.expectCode(overdueScenario(t).heartbeat, 410, "agent_gone")
-				t.expectMember(r, "reason", "drain_timeout")
-			}, ""},
-		{"5.2", "none-held-at-deadline",
-			"A deadline that passes with no lease held ends in deregistered, reason drain_completed.", needs | Settled,
-			func(t *Trial) {
-				a := t.register(nil)
-				a.drain(t.cfg.DrainTimeout)
-				t.sleep(seconds(t.cfg.DrainTimeout))
-				a.awaitStatus("deregistered", t.cfg.Slack)
-				a.expectLifecycle(moveRegistered, moveDrain, moveDrained)
-			}, ""},
-		{"5.2", "none-held-next-heartbeat",
-			"A drain with no lease held is complete at the agent's next heartbeat, whose answer reports it; the one after that is refused with 410.", needs | Settled, func(t *Trial) {
-				a := t.register(nil)
-				t.expectMember(a.drain(600), "status", "draining")
-				t.expectMember(a.mustHeartbeat(), "agent_status", "deregistered")
-				a.expect("deregistered")
-				t.expectCode(a.heartbeat(owner, "draining", nil), 410, "agent_gone")
-				a.expectLifecycle(moveRegistered, moveDrain, moveDrained)
-			}, ""},
-		{"5.2", "none-held-one-interval",
-			"A drain with no lease held is complete one heartbeat interval after it began, without a heartbeat.",
-			needs | Settled, func(t *Trial) {
-				a := t.register(t.unhealthyOnlyThresholds())
-				a.drain(100_000)
-				a.silentOnPurpose = true
-				t.sleep(seconds(t.cfg.Interval))
-				a.awaitStatus("deregistered", t.cfg.Slack)
-				a.expectLifecycle(moveRegistered, moveDrain, moveDrained)
-			}, ""},
-		{"5.2", "deadline-fixed",
-			"The deadline is fixed when the drain begins: asked for again, with another timeout or by heartbeat, it stays.", Tasks | Settled, func(t *Trial) {
-				a := t.newDrainingAgent(nil)
-				was := a.record().str("drain_deadline_at")
-				t.assert(was != "", t.last, "a drain_deadline_at")
-				t.expectStatus(a.change(owner, fields{"status": "draining", "drain_timeout_seconds": 5}), 200)
-				t.expectStatus(a.heartbeat(owner, "draining", nil), 200)
-				t.expectEqual("drain_deadline_at", a.record().str("drain_deadline_at"), was)
-			}, ""},
-		{"9.3", "leases-stay", "Draining: existing leases remain valid, the agent is expected to complete them.", Tasks,
-			func(t *Trial) {
-				_, l := t.newDrainingHolder(nil)
-				l.expectHeld()
-				t.expectStatus(l.complete(), 200)
-			}, ""},
-		{"9.3", "no-new-leases", "Draining: new lease requests from the agent SHOULD be rejected by the server.", Tasks,
-			func(t *Trial) {
-				a := t.newDrainingAgent(nil)
-				t.submit(nil)
-				t.expectRefused(a.acquire(owner, nil))
-			}, ""},
-		{"9.3", "no-new-leases-409", "The rejection is 409 agent_draining, also of an acquire that waits already.",
-			Tasks | Settled, func(t *Trial) {
-				a := t.newDrainingAgent(nil)
-				t.submit(nil)
-				t.expectCode(a.acquire(owner, fields{"waitSeconds": 20}), 409, "agent_draining")
-				b := t.register(nil)
-				t.newLease(b)
-				waiting := make(chan *answer, 1)
-				go func() { waiting <- t.s.do(t.ctx, longPoll(b, t.s.keys[owner])) }()
-				t.sleep(2 * t.cfg.Poll)
-				b.drain(600)
-				r := <-waiting
-				t.expectCode(r, 409, "agent_draining")
-			}, ""},
-		{"9.3", "all-released", "Draining: when all leases are released, the agent transitions to deregistered.", Tasks,
-			func(t *Trial) {
-				a, l := t.newDrainingHolder(nil)
-				t.expectStatus(l.release(), 200)
-				a.awaitStatus("deregistered", t.cfg.Slack)
-			}, ""},
-	}
+var drainEndChecks = checks{
+	"5.2/7": func(t *Trial) {
+		d := overdueScenario(t)
+		t.expectMember(d.record, "status", "dead")
+		took, want := d.at.at().Sub(d.before.at()), seconds(t.cfg.DrainTimeout)
+		t.assert(took >= want && took < want+t.cfg.Slack, d.at.a, "dead %s after the drain began, not %s", want, took)
+	},
+	"5.2/7-warning": func(t *Trial) {
+		t.expectEqual("type", overdueScenario(t).warning.str("type"), "agent.drain_overdue")
+	},
+	"5.2/7-leases": func(t *Trial) {
+		t.expectStatus(overdueScenario(t).write, 412)
+	},
+	"5.2/7-tasks": func(t *Trial) {
+		d := overdueScenario(t)
+		t.assert(d.took.task == d.l.task || d.took.task == d.m.task, d.took.previous,
+			"one of the drained agent's tasks")
+	},
+	"5.2/7-reason": func(t *Trial) {
+		d := overdueScenario(t)
+		for _, e := range d.lost {
+			t.expectEqual("reason", e.str("reason"), "drain_timeout")
+			t.assert(d.warning.seq() < d.at.seq() && d.at.seq() < e.seq(), e.a,
+				"agent.drain_overdue, agent.lifecycle, lease.expired in this order")
+		}
+		t.expectMember(t.state(d.l.task), "failures", 0)
+	},
+	"5.2/7-whatever-heartbeats": func(t *Trial) {
+		r := t.expectCode(overdueScenario(t).heartbeat, 410, "agent_gone")
+		t.expectMember(r, "reason", "drain_timeout")
+	},
+	"5.2/none-held-at-deadline": func(t *Trial) {
+		a := t.register(nil)
+		a.drain(t.cfg.DrainTimeout)
+		t.sleep(seconds(t.cfg.DrainTimeout))
+		a.awaitStatus("deregistered", t.cfg.Slack)
+		a.expectLifecycle(moveRegistered, moveDrain, moveDrained)
+	},
+	"5.2/none-held-next-heartbeat": func(t *Trial) {
+		a := t.register(nil)
+		t.expectMember(a.drain(600), "status", "draining")
+		t.expectMember(a.mustHeartbeat(), "agent_status", "deregistered")
+		a.expect("deregistered")
+		t.expectCode(a.heartbeat(owner, "draining", nil), 410, "agent_gone")
+		a.expectLifecycle(moveRegistered, moveDrain, moveDrained)
+	},
+	"5.2/none-held-one-interval": func(t *Trial) {
+		a := t.register(t.unhealthyOnlyThresholds())
+		a.drain(100_000)
+		a.silentOnPurpose = true
+		t.sleep(seconds(t.cfg.Interval))
+		a.awaitStatus("deregistered", t.cfg.Slack)
+		a.expectLifecycle(moveRegistered, moveDrain, moveDrained)
+	},
+	"5.2/deadline-fixed": func(t *Trial) {
+		a := t.newDrainingAgent(nil)
+		was := a.record().str("drain_deadline_at")
+		t.assert(was != "", t.last, "a drain_deadline_at")
+		t.expectStatus(a.change(owner, fields{"status": "draining", "drain_timeout_seconds": 5}), 200)
+		t.expectStatus(a.heartbeat(owner, "draining", nil), 200)
+		t.expectEqual("drain_deadline_at", a.record().str("drain_deadline_at"), was)
+	},
+	"9.3/leases-stay": func(t *Trial) {
+		_, l := t.newDrainingHolder(nil)
+		l.expectHeld()
+		t.expectStatus(l.complete(), 200)
+	},
+	"9.3/no-new-leases": func(t *Trial) {
+		a := t.newDrainingAgent(nil)
+		t.submit(nil)
+		t.expectRefused(a.acquire(owner, nil))
+	},
+	"9.3/no-new-leases-409": func(t *Trial) {
+		a := t.newDrainingAgent(nil)
+		t.submit(nil)
+		t.expectCode(a.acquire(owner, fields{"waitSeconds": 20}), 409, "agent_draining")
+		b := t.register(nil)
+		t.newLease(b)
+		waiting := make(chan *answer, 1)
+		go func() { waiting <- t.s.do(t.ctx, longPoll(b, t.s.keys[owner])) }()
+		t.sleep(2 * t.cfg.Poll)
+		b.drain(600)
+		r := <-waiting
+		t.expectCode(r, 409, "agent_draining")
+	},
+	"9.3/all-released": func(t *Trial) {
+		a, l := t.newDrainingHolder(nil)
+		t.expectStatus(l.release(), 200)
+		a.awaitStatus("deregistered", t.cfg.Slack)
+	},
 }
 
 // longPoll is a long poll that finds no work: its tag is nobody's.

@@ -34,178 +34,166 @@ func (t *Trial) registerPool(bodies ...fields) (tag string, ids []string) {
 }
 
 // Section 6: discovery.
-func listRules() []Rule {
-	return []Rule{
-		{"6.1", "request", "GET /api/v1/agents?capabilities=...&status=active lists agents.", 0, func(t *Trial) {
-			tag, ids := t.registerPool(nil, nil)
-			t.expectEqual("listed", t.listed("capabilities="+tag+"&status=active"), ids)
-		}, ""},
-		{"6.1", "shape", "The answer has agents, an array, and total.", 0, func(t *Trial) {
-			tag, _ := t.registerPool(nil, nil, nil)
-			r := t.call(operator, "GET", agentsPath+"?capabilities="+tag, nil)
-			t.expectMember(t.expectStatus(r, 200), "total", 3)
-			t.expectEqual("number of agents", len(r.list("agents")), 3)
-			r = t.call(operator, "GET", agentsPath+"?capabilities="+tag+"none", nil)
-			t.expectMember(t.expectStatus(r, 200), "agents", []any{})
-			t.expectMember(r, "total", 0)
-		}, ""},
-		{"6.1", "row", "A row has agent_id, role_id, name, capabilities, capacity, status and last_heartbeat_at.", 0,
-			func(t *Trial) {
-				tag, ids := t.registerPool(fullRequest())
-				t.expectStatus(t.agents[0].heartbeat(owner, "active", fields{"current_load": 2}), 200)
-				r := t.expectStatus(t.call(operator, "GET", agentsPath+"?capabilities="+tag, nil), 200)
-				row := &answer{status: r.status, raw: r.raw, body: fields{}}
-				if all := r.list("agents"); len(all) == 1 {
-					row.body = all[0]
-				}
-				wanted := fields{
-					"agent_id": ids[0],
-					"role_id":  "billing-processor",
-					"name":     "Billing Processor",
-					"status":   "active",
-					"capacity": fields{"max_concurrent_tasks": 5, "current_load": 2},
-				}
-				for path, want := range wanted {
-					t.expectMember(row, path, want)
-				}
-				t.expectEqual("capabilities", stringList(row.body, "capabilities"),
-					tag+",billing,invoicing,stripe-integration")
-				t.expectEqual("last_heartbeat_at", row.str("last_heartbeat_at"), t.agents[0].record().
-					str("last_heartbeat_at"))
-			}, ""},
-		{"6.1", "row-no-more", "A row has these members and no other: no metadata, no endpoint.", Settled,
-			func(t *Trial) {
-				tag, _ := t.registerPool(fullRequest())
-				r := t.expectStatus(t.call(operator, "GET", agentsPath+"?capabilities="+tag, nil), 200)
-				all := r.list("agents")
-				t.assert(len(all) == 1, r, "one agent")
-				t.expectEqual("members", slices.Sorted(maps.Keys(all[0])),
-					[]string{"agent_id", "capabilities", "capacity", "last_heartbeat_at", "name", "role_id", "status"})
-			}, ""},
-		{"6.2", "capabilities-any",
-			"capabilities: comma-separated; returns agents matching ANY of the specified capabilities.", 0,
-			func(t *Trial) {
-				x, y, z := t.tag()+"x", t.tag()+"y", t.tag()+"z"
-				a := t.register(fields{"capabilities": []string{x}})
-				b := t.register(fields{"capabilities": []string{y, z}})
-				t.register(fields{"capabilities": []string{z}})
-				t.expectEqual("listed", t.listed("capabilities="+x+","+y), []string{a.id, b.id})
-				t.expectEqual("listed", t.listed("capabilities="+x), []string{a.id})
-				t.expectEqual("listed", t.listed("capabilities="+t.tag()), []string{})
-			}, ""},
-		{"6.2", "status", "status: comma-separated; filter by status.", 0, func(t *Trial) {
-			tag, ids := t.registerPool(nil, nil, nil)
-			t.agents[0].remove()
-			t.expectEqual("listed", t.listed("status=deregistered&capabilities="+tag), ids[:1])
-			t.expectEqual("listed", t.listed("status=active&capabilities="+tag), ids[1:])
-			t.expectEqual("listed", t.listed("status=active,deregistered&capabilities="+tag), ids)
-			t.expectEqual("listed", t.listed("status=unhealthy,dead&capabilities="+tag), []string{})
-		}, ""},
-		{"6.2", "status-unhealthy", "status: unhealthy and dead agents are found by their status.", 0, func(t *Trial) {
-			tag, ids := t.registerPool(t.unhealthyOnlyThresholds(), t.shortThresholds())
-			t.agents[1].fallSilent("dead")
-			t.expectEqual("listed", t.listed("status=unhealthy&capabilities="+tag), ids[:1])
-			t.expectEqual("listed", t.listed("status=dead&capabilities="+tag), ids[1:])
-		}, ""},
-		{"6.2", "status-default", "status: default is active.", 0, func(t *Trial) {
-			tag, ids := t.registerPool(t.longThresholds(), t.unhealthyOnlyThresholds(), nil)
-			t.agents[1].fallSilent("unhealthy")
-			t.agents[2].remove()
-			t.expectEqual("listed", t.listed("capabilities="+tag), ids[:1])
-		}, ""},
-		{"6.2", "status-all", "status=* finds agents of every status.", Settled, func(t *Trial) {
-			tag, ids := t.registerPool(nil, nil, t.unhealthyOnlyThresholds())
-			t.agents[0].remove()
-			t.agents[2].fallSilent("unhealthy")
-			t.expectEqual("listed", t.listed("status=*&capabilities="+tag), ids)
-		}, ""},
-		{"6.2", "role_id", "role_id: filter by role ID.", 0, func(t *Trial) {
-			role := t.id("role")
-			a := t.register(fields{"role_id": role})
-			t.register(fields{"role_id": role + "2"})
-			t.register(nil)
-			t.expectEqual("listed", t.listed("role_id="+role), []string{a.id})
-		}, ""},
-		{"6.2", "min_available_capacity",
-			"min_available_capacity: agents with max_concurrent_tasks - current_load >= value.", 0, func(t *Trial) {
-				tag, ids := t.registerPool(fields{"capacity": fields{"max_concurrent_tasks": 5}},
-					fields{"capacity": fields{"max_concurrent_tasks": 2}})
-				t.expectStatus(t.agents[0].heartbeat(owner, "active", fields{"current_load": 2}), 200)
-				for value, want := range map[int][]string{1: ids, 2: ids, 3: ids[:1], 4: {}} {
-					t.expectEqual(fmt.Sprintf("listed with %d", value),
-						t.listed(fmt.Sprintf("min_available_capacity=%d&capabilities=%s", value, tag)), want)
-				}
-			}, ""},
-		{"6.2", "no-maximum", "min_available_capacity above 0 leaves out agents that declare no maximum.", Settled,
-			func(t *Trial) {
-				tag, ids := t.registerPool(nil, fields{"capacity": fields{"max_concurrent_tasks": 1}})
-				t.expectEqual("listed", t.listed("min_available_capacity=0&capabilities="+tag), ids)
-				t.expectEqual("listed", t.listed("min_available_capacity=1&capabilities="+tag), ids[1:])
-			}, ""},
-		{"6.2", "and", "The filters are AND-ed.", Settled, func(t *Trial) {
-			role, size := t.id("role"), fields{"capacity": fields{"max_concurrent_tasks": 3}}
-			tag, ids := t.registerPool(merge(size, fields{"role_id": role}), fields{"role_id": role}, size,
-				merge(size, fields{"role_id": role}))
-			t.agents[3].remove()
-			t.register(merge(size, fields{"role_id": role}))
-			t.expectEqual("listed", t.listed("min_available_capacity=3&status=active&role_id="+role+"&capabilities="+
-				tag),
-				ids[:1])
-		}, ""},
-		{"6.2", "unknown", "An unknown parameter, status or number is refused with 400.", Settled, func(t *Trial) {
-			for _, bad := range []string{"state=active", "status=asleep", "min_available_capacity=many",
-				"min_available_capacity=-1", "limit=0", "cursor=%21"} {
-				t.expectCode(t.call(operator, "GET", agentsPath+"?"+bad, nil), 400, "validation_failed")
+var listChecks = checks{
+	"6.1/request": func(t *Trial) {
+		tag, ids := t.registerPool(nil, nil)
+		t.expectEqual("listed", t.listed("capabilities="+tag+"&status=active"), ids)
+	},
+	"6.1/shape": func(t *Trial) {
+		tag, _ := t.registerPool(nil, nil, nil)
+		r := t.call(operator, "GET", agentsPath+"?capabilities="+tag, nil)
+		t.expectMember(t.expectStatus(r, 200), "total", 3)
+		t.expectEqual("number of agents", len(r.list("agents")), 3)
+		r = t.call(operator, "GET", agentsPath+"?capabilities="+tag+"none", nil)
+		t.expectMember(t.expectStatus(r, 200), "agents", []any{})
+		t.expectMember(r, "total", 0)
+	},
+	"6.1/row": func(t *Trial) {
+		tag, ids := t.registerPool(fullRequest())
+		t.expectStatus(t.agents[0].heartbeat(owner, "active", fields{"current_load": 2}), 200)
+		r := t.expectStatus(t.call(operator, "GET", agentsPath+"?capabilities="+tag, nil), 200)
+		row := &answer{status: r.status, raw: r.raw, body: fields{}}
+		if all := r.list("agents"); len(all) == 1 {
+			row.body = all[0]
+		}
+		wanted := fields{
+			"agent_id": ids[0],
+			"role_id":  "billing-processor",
+			"name":     "Billing Processor",
+			"status":   "active",
+			"capacity": fields{"max_concurrent_tasks": 5, "current_load": 2},
+		}
+		for path, want := range wanted {
+			t.expectMember(row, path, want)
+		}
+		t.expectEqual("capabilities", stringList(row.body, "capabilities"), tag+",billing,invoicing,stripe-integration")
+		t.expectEqual("last_heartbeat_at", row.str("last_heartbeat_at"), t.agents[0].record().str("last_heartbeat_at"))
+	},
+	"6.1/row-no-more": func(t *Trial) {
+		tag, _ := t.registerPool(fullRequest())
+		r := t.expectStatus(t.call(operator, "GET", agentsPath+"?capabilities="+tag, nil), 200)
+		all := r.list("agents")
+		t.assert(len(all) == 1, r, "one agent")
+		t.expectEqual("members", slices.Sorted(maps.Keys(all[0])),
+			[]string{"agent_id", "capabilities", "capacity", "last_heartbeat_at", "name", "role_id", "status"})
+	},
+	"6.2/capabilities-any": func(t *Trial) {
+		x, y, z := t.tag()+"x", t.tag()+"y", t.tag()+"z"
+		a := t.register(fields{"capabilities": []string{x}})
+		b := t.register(fields{"capabilities": []string{y, z}})
+		t.register(fields{"capabilities": []string{z}})
+		t.expectEqual("listed", t.listed("capabilities="+x+","+y), []string{a.id, b.id})
+		t.expectEqual("listed", t.listed("capabilities="+x), []string{a.id})
+		t.expectEqual("listed", t.listed("capabilities="+t.tag()), []string{})
+	},
+	"6.2/status": func(t *Trial) {
+		tag, ids := t.registerPool(nil, nil, nil)
+		t.agents[0].remove()
+		t.expectEqual("listed", t.listed("status=deregistered&capabilities="+tag), ids[:1])
+		t.expectEqual("listed", t.listed("status=active&capabilities="+tag), ids[1:])
+		t.expectEqual("listed", t.listed("status=active,deregistered&capabilities="+tag), ids)
+		t.expectEqual("listed", t.listed("status=unhealthy,dead&capabilities="+tag), []string{})
+	},
+	"6.2/status-unhealthy": func(t *Trial) {
+		tag, ids := t.registerPool(t.unhealthyOnlyThresholds(), t.shortThresholds())
+		t.agents[1].fallSilent("dead")
+		t.expectEqual("listed", t.listed("status=unhealthy&capabilities="+tag), ids[:1])
+		t.expectEqual("listed", t.listed("status=dead&capabilities="+tag), ids[1:])
+	},
+	"6.2/status-default": func(t *Trial) {
+		tag, ids := t.registerPool(t.longThresholds(), t.unhealthyOnlyThresholds(), nil)
+		t.agents[1].fallSilent("unhealthy")
+		t.agents[2].remove()
+		t.expectEqual("listed", t.listed("capabilities="+tag), ids[:1])
+	},
+	"6.2/status-all": func(t *Trial) {
+		tag, ids := t.registerPool(nil, nil, t.unhealthyOnlyThresholds())
+		t.agents[0].remove()
+		t.agents[2].fallSilent("unhealthy")
+		t.expectEqual("listed", t.listed("status=*&capabilities="+tag), ids)
+	},
+	"6.2/role_id": func(t *Trial) {
+		role := t.id("role")
+		a := t.register(fields{"role_id": role})
+		t.register(fields{"role_id": role + "2"})
+		t.register(nil)
+		t.expectEqual("listed", t.listed("role_id="+role), []string{a.id})
+	},
+	"6.2/min_available_capacity": func(t *Trial) {
+		tag, ids := t.registerPool(fields{"capacity": fields{"max_concurrent_tasks": 5}},
+			fields{"capacity": fields{"max_concurrent_tasks": 2}})
+		t.expectStatus(t.agents[0].heartbeat(owner, "active", fields{"current_load": 2}), 200)
+		for value, want := range map[int][]string{1: ids, 2: ids, 3: ids[:1], 4: {}} {
+			t.expectEqual(fmt.Sprintf("listed with %d", value),
+				t.listed(fmt.Sprintf("min_available_capacity=%d&capabilities=%s", value, tag)), want)
+		}
+	},
+	"6.2/no-maximum": func(t *Trial) {
+		tag, ids := t.registerPool(nil, fields{"capacity": fields{"max_concurrent_tasks": 1}})
+		t.expectEqual("listed", t.listed("min_available_capacity=0&capabilities="+tag), ids)
+		t.expectEqual("listed", t.listed("min_available_capacity=1&capabilities="+tag), ids[1:])
+	},
+	"6.2/and": func(t *Trial) {
+		role, size := t.id("role"), fields{"capacity": fields{"max_concurrent_tasks": 3}}
+		tag, ids := t.registerPool(merge(size, fields{"role_id": role}), fields{"role_id": role}, size,
+			merge(size, fields{"role_id": role}))
+		t.agents[3].remove()
+		t.register(merge(size, fields{"role_id": role}))
+		t.expectEqual("listed", t.listed("min_available_capacity=3&status=active&role_id="+role+"&capabilities="+
+			tag),
+			ids[:1])
+	},
+	"6.2/unknown": func(t *Trial) {
+		for _, bad := range []string{"state=active", "status=asleep", "min_available_capacity=many",
+			"min_available_capacity=-1", "limit=0", "cursor=%21"} {
+			t.expectCode(t.call(operator, "GET", agentsPath+"?"+bad, nil), 400, "validation_failed")
+		}
+	},
+	"6.2/pages": func(t *Trial) {
+		tag, ids := t.registerPool(nil, nil, nil, nil, nil)
+		t.agents[4].remove()
+		query := "status=active,deregistered&limit=2&capabilities=" + tag
+		seen, cursor, pages := []string{}, "", 0
+		for ; pages == 0 || cursor != ""; pages++ {
+			t.assert(pages < 6, t.last, "an end of the pages")
+			r := t.expectStatus(t.call(operator, "GET", agentsPath+"?"+query+"&cursor="+url.QueryEscape(cursor),
+				nil),
+				200)
+			if cursor == "" {
+				r = t.expectStatus(t.call(operator, "GET", agentsPath+"?"+query, nil), 200)
 			}
-		}, ""},
-		{"6.2", "pages",
-			"With limit the list comes in pages: next_cursor leads to the next one, total counts all, each agent comes once.", Settled, func(t *Trial) {
-				tag, ids := t.registerPool(nil, nil, nil, nil, nil)
-				t.agents[4].remove()
-				query := "status=active,deregistered&limit=2&capabilities=" + tag
-				seen, cursor, pages := []string{}, "", 0
-				for ; pages == 0 || cursor != ""; pages++ {
-					t.assert(pages < 6, t.last, "an end of the pages")
-					r := t.expectStatus(t.call(operator, "GET", agentsPath+"?"+query+"&cursor="+url.QueryEscape(cursor),
-						nil),
-						200)
-					if cursor == "" {
-						r = t.expectStatus(t.call(operator, "GET", agentsPath+"?"+query, nil), 200)
-					}
-					t.expectMember(r, "total", 5)
-					t.assert(len(r.list("agents")) <= 2, r, "at most two agents")
-					seen, cursor = append(seen, t.ids(r)...), r.str("next_cursor")
-				}
-				slices.Sort(seen)
-				t.expectEqual("all pages", seen, ids)
-			}, ""},
-		{"6.2", "no-cursor-without-more", "next_cursor is there only when there is more.", Settled, func(t *Trial) {
-			tag, _ := t.registerPool(nil, nil)
-			r := t.expectStatus(t.call(operator, "GET", agentsPath+"?limit=2&capabilities="+tag, nil), 200)
-			t.expectEqual("number of agents", len(r.list("agents")), 2)
-			_, more := r.at("next_cursor")
-			t.assert(!more, r, "no next_cursor")
-		}, ""},
-		{"6.3", "lookup",
-			"GET /api/v1/agents/{agent_id} returns the full agent record including metadata, heartbeat_config and endpoint.", 0, func(t *Trial) {
-				a := t.register(fullRequest())
-				r := a.record()
-				for path, want := range fullRequest() {
-					if path != "capacity" {
-						t.expectMember(r, path, want)
-					}
-				}
-				t.expectMember(r, "capacity.max_concurrent_tasks", 5)
-				t.expectMember(r, "version", 1)
-			}, ""},
-		{"6.3", "unknown-agent", "The lookup of an id that was never registered is 404.", 0, func(t *Trial) {
-			t.expectStatus(t.call(owner, "GET", agentsPath+"/"+t.id("never"), nil), 404)
-		}, ""},
-		{"6.3", "etag", "The lookup carries the version as ETag.", Settled, func(t *Trial) {
-			a := t.newDrainingAgent(nil)
-			r := a.record()
-			t.expectEqual("ETag", r.header.Get("ETag"), fmt.Sprintf(`"%d"`, r.num("version")))
-			t.assert(r.num("version") > 1, r, "a version above 1")
-		}, ""},
-	}
+			t.expectMember(r, "total", 5)
+			t.assert(len(r.list("agents")) <= 2, r, "at most two agents")
+			seen, cursor = append(seen, t.ids(r)...), r.str("next_cursor")
+		}
+		slices.Sort(seen)
+		t.expectEqual("all pages", seen, ids)
+	},
+	"6.2/no-cursor-without-more": func(t *Trial) {
+		tag, _ := t.registerPool(nil, nil)
+		r := t.expectStatus(t.call(operator, "GET", agentsPath+"?limit=2&capabilities="+tag, nil), 200)
+		t.expectEqual("number of agents", len(r.list("agents")), 2)
+		_, more := r.at("next_cursor")
+		t.assert(!more, r, "no next_cursor")
+	},
+	"6.3/lookup": func(t *Trial) {
+		a := t.register(fullRequest())
+		r := a.record()
+		for path, want := range fullRequest() {
+			if path != "capacity" {
+				t.expectMember(r, path, want)
+			}
+		}
+		t.expectMember(r, "capacity.max_concurrent_tasks", 5)
+		t.expectMember(r, "version", 1)
+	},
+	"6.3/unknown-agent": func(t *Trial) {
+		t.expectStatus(t.call(owner, "GET", agentsPath+"/"+t.id("never"), nil), 404)
+	},
+	"6.3/etag": func(t *Trial) {
+		a := t.newDrainingAgent(nil)
+		r := a.record()
+		t.expectEqual("ETag", r.header.Get("ETag"), fmt.Sprintf(`"%d"`, r.num("version")))
+		t.assert(r.num("version") > 1, r, "a version above 1")
+	},
 }

@@ -1,159 +1,131 @@
 package rfc16
 
 // Sections 7 and 8: pools, instance and role.
-func poolRules() []Rule {
-	return []Rule{
-		{"7.1", "set-of-instances",
-			"An agent pool is a set of agent instances that share a role_id; multiple instances of the same role can be registered.", 0, func(t *Trial) {
-				role := t.id("role")
-				a, b := t.register(fields{"role_id": role}), t.register(fields{"role_id": role})
-				t.expectEqual("listed", t.listed("role_id="+role), []string{a.id, b.id})
-			}, ""},
-		{"7.2", "membership",
-			"All agents sharing a role_id are members: GET /api/v1/agents?role_id=... returns all instances.", 0,
-			func(t *Trial) {
-				role, want := t.id("role"), []string{}
-				for range 4 {
-					want = append(want, t.register(fields{"role_id": role}).id)
-				}
-				t.expectEqual("listed", t.listed("role_id="+role), want)
-			}, ""},
-		{"7.2", "capacity", "Pool-level capacity is sum(max_concurrent_tasks) - sum(current_load).", Pools,
-			func(t *Trial) {
-				role := t.id("role")
-				for _, m := range [][2]int{{5, 2}, {3, 1}} {
-					a := t.register(fields{"role_id": role, "capacity": fields{"max_concurrent_tasks": m[0]}})
-					t.expectStatus(a.heartbeat(owner, "active", fields{"current_load": m[1]}), 200)
-				}
-				p := t.poolOf(role)
-				t.expectEqual("max_concurrent_tasks", p["max_concurrent_tasks"], 8)
-				t.expectEqual("current_load", p["current_load"], 3)
-				t.expectEqual("available_capacity", p["available_capacity"], 5)
-			}, ""},
-		{"7.2", "capacity-active-only",
-			"The sums are over active members that declare a maximum; members are counted by status.", Pools | Settled,
-			func(t *Trial) {
-				role := t.id("role")
-				size := merge(t.longThresholds(),
-					fields{"role_id": role, "capacity": fields{"max_concurrent_tasks": 4}})
-				t.register(size)
-				t.expectStatus(t.register(merge(t.longThresholds(), fields{"role_id": role})).
-					heartbeat(owner, "active", fields{"current_load": 3}), 200)
-				t.register(size).remove()
-				t.register(merge(size, t.unhealthyOnlyThresholds())).fallSilent("unhealthy")
-				p := t.poolOf(role)
-				t.expectEqual("max_concurrent_tasks", p["max_concurrent_tasks"], 4)
-				t.expectEqual("current_load", p["current_load"], 0)
-				t.expectEqual("available_capacity", p["available_capacity"], 4)
-				for status, want := range map[string]int{"active": 2, "unhealthy": 1, "deregistered": 1} {
-					t.expectEqual("members."+status, number(p, "members."+status), want)
-				}
-			}, ""},
-		{"7.2", "one-pool",
-			"GET /api/v1/pools/{role_id} shows one pool. A pool without agents is 404. For a key of scope agent, a pool in which it has no agent is 403.", Pools | Operator | Stranger | Settled, func(t *Trial) {
-				role := t.id("role")
-				t.register(fields{"role_id": role, "capacity": fields{"max_concurrent_tasks": 4}})
-				r := t.expectStatus(t.call(operator, "GET", "/api/v1/pools/"+role, nil), 200)
-				t.expectEqual("pool", r.body, t.poolOf(role))
-				t.expectStatus(t.call(owner, "GET", "/api/v1/pools/"+role, nil), 200)
-				t.expectCode(t.call(stranger, "GET", "/api/v1/pools/"+role, nil), 403, "forbidden")
-				t.expectCode(t.call(operator, "GET", "/api/v1/pools/"+role+"none", nil), 404, "not_found")
-			}, ""},
-		{"7.2", "independent-lifecycles",
-			"Each pool member has an independent lifecycle: one instance going unhealthy does not affect others.", 0,
-			func(t *Trial) {
-				role := t.id("role")
-				a := t.register(merge(t.longThresholds(), fields{"role_id": role}))
-				b := t.register(merge(t.shortThresholds(), fields{"role_id": role}))
-				b.fallSilent("dead")
-				t.expectMember(a.expect("active"), "version", 1)
-				a.mustHeartbeat()
-				t.expectEqual("listed", t.listed("role_id="+role), []string{a.id})
-			}, ""},
-		{"7.3", "assignment",
-			"Assignment logic is out of scope; the protocol provides capabilities, capacity and status.", 0,
-			func(t *Trial) {
-				tag, _ := t.registerPool(fields{"capacity": fields{"max_concurrent_tasks": 2}})
-				all := t.expectStatus(t.call(operator, "GET", agentsPath+"?capabilities="+tag, nil), 200).list("agents")
-				t.assert(len(all) == 1, t.last, "one agent")
-				for _, path := range []string{"capabilities", "capacity.max_concurrent_tasks", "capacity.current_load",
-					"status"} {
-					_, there := member(all[0], path)
-					t.assert(there, t.last, "the member %s", path)
-				}
-			}, ""},
-		{"8.1", "agent_id-unique", "Two simultaneously running agents MUST NOT share an agent_id.", 0, func(t *Trial) {
-			a := t.register(nil)
-			a.mustHeartbeat()
-			t.expectStatus(a.reregister(owner), 409)
-		}, ""},
-		{"8.1", "restart-same-id",
-			"A restarted agent MAY re-register with the same agent_id (if the previous record is dead or deregistered).", 0, func(t *Trial) {
-				a := t.newDeregisteredAgent(nil)
-				t.expectStatus(a.heartbeat(owner, "active", nil), 410)
-				t.expectStatus(a.reregister(owner), 201)
-				a.mustHeartbeat()
-			}, ""},
-		{"8.1", "restart-new-id",
-			"Or with a new one: a restarted agent with the same role_id is a new instance beside its predecessor's record.", 0, func(t *Trial) {
-				role := t.id("role")
-				a := t.newDeregisteredAgent(fields{"role_id": role})
-				b := t.register(fields{"role_id": role})
-				t.expectMember(a.expect("deregistered"), "role_id", role)
-				t.expectEqual("listed", t.listed("role_id="+role), []string{b.id})
-			}, ""},
-		{"8.1", "restart-same-role", "A restarted agent SHOULD use the same role_id as its predecessor.", Settled, nil,
-			"it is a rule for agents; the server takes any"},
-		{"8.1", "role_id-shared", "Multiple running instances MAY share a role_id, whatever their names.", 0,
-			func(t *Trial) {
-				role := t.id("role")
-				a, b := t.register(fields{"role_id": role, "name": "one"}),
-					t.register(fields{"role_id": role, "name": "two"})
-				a.expect("active")
-				b.expect("active")
-			}, ""},
-		{"8.2", "working-memory",
-			"A replacement that is assigned the task has what its predecessor kept for it: the last report comes with the lease.", Tasks | Settled, func(t *Trial) {
-				a, l := t.newHolder(t.shortThresholds())
-				t.expectStatus(l.call("/v1/tools/report_progress", fields{"summary": "half of it is done"}), 200)
-				a.fallSilent("dead")
-				again := t.register(nil).mustAcquire()
-				t.expectEqual("task", again.task, l.task)
-				all := again.previous.list("leases")
-				t.expectEqual("lastReport.summary", text(all[0], "lastReport.summary"), "half of it is done")
-			}, ""},
-		{"8.2", "other-memory", "Episodic and semantic memory (RFC-0015) survive the agent's lifecycle.", Settled, nil,
-			"memory is RFC-0015's; this server keeps none but a task's reports and workspace"},
-		{"8.3", "instance-in-events", "The event log always records agent_id (instance), not role_id.", Events,
-			func(t *Trial) {
-				role := t.id("role")
-				a, b := t.register(fields{"role_id": role}), t.register(fields{"role_id": role})
-				a.remove()
-				for _, m := range []*agent{a, b} {
-					for _, e := range m.lifecycleEvents() {
-						t.expectEqual("agent_id", e.str("agent_id"), m.id)
-						t.assert(e.str("actor") != role && e.str("agentId") != role, e.a,
-							"no role in the place of an agent")
-					}
-				}
-				t.expectEqual("number of events of the role", len(t.events(role, "")), 0)
-			}, ""},
-		{"8.3", "instance-in-lease-events",
-			"The audit trail shows which instance performed each action: events of leases name the instance.",
-			Events | Tasks, func(t *Trial) {
-				role := t.id("role")
-				a, b := t.register(fields{"role_id": role}), t.register(fields{"role_id": role})
-				for _, m := range []*agent{a, b} {
-					l := t.newLease(m)
-					t.expectStatus(l.release(), 200)
-					for _, e := range t.events("", l.task, "task.leased", "lease.released") {
-						t.expectEqual("agentId of "+e.str("type"), e.str("agentId"), m.id)
-					}
-					t.expectStatus(t.call(operator, "POST", "/api/v1/tasks/"+l.task+"/cancel",
-						fields{"reason": "done"}), 200)
-				}
-			}, ""},
-	}
+var poolChecks = checks{
+	"7.1/set-of-instances": func(t *Trial) {
+		role := t.id("role")
+		a, b := t.register(fields{"role_id": role}), t.register(fields{"role_id": role})
+		t.expectEqual("listed", t.listed("role_id="+role), []string{a.id, b.id})
+	},
+	"7.2/membership": func(t *Trial) {
+		role, want := t.id("role"), []string{}
+		for range 4 {
+			want = append(want, t.register(fields{"role_id": role}).id)
+		}
+		t.expectEqual("listed", t.listed("role_id="+role), want)
+	},
+	"7.2/capacity": func(t *Trial) {
+		role := t.id("role")
+		for _, m := range [][2]int{{5, 2}, {3, 1}} {
+			a := t.register(fields{"role_id": role, "capacity": fields{"max_concurrent_tasks": m[0]}})
+			t.expectStatus(a.heartbeat(owner, "active", fields{"current_load": m[1]}), 200)
+		}
+		p := t.poolOf(role)
+		t.expectEqual("max_concurrent_tasks", p["max_concurrent_tasks"], 8)
+		t.expectEqual("current_load", p["current_load"], 3)
+		t.expectEqual("available_capacity", p["available_capacity"], 5)
+	},
+	"7.2/capacity-active-only": func(t *Trial) {
+		role := t.id("role")
+		size := merge(t.longThresholds(), fields{"role_id": role, "capacity": fields{"max_concurrent_tasks": 4}})
+		t.register(size)
+		t.expectStatus(t.register(merge(t.longThresholds(), fields{"role_id": role})).
+			heartbeat(owner, "active", fields{"current_load": 3}), 200)
+		t.register(size).remove()
+		t.register(merge(size, t.unhealthyOnlyThresholds())).fallSilent("unhealthy")
+		p := t.poolOf(role)
+		t.expectEqual("max_concurrent_tasks", p["max_concurrent_tasks"], 4)
+		t.expectEqual("current_load", p["current_load"], 0)
+		t.expectEqual("available_capacity", p["available_capacity"], 4)
+		for status, want := range map[string]int{"active": 2, "unhealthy": 1, "deregistered": 1} {
+			t.expectEqual("members."+status, number(p, "members."+status), want)
+		}
+	},
+	"7.2/one-pool": func(t *Trial) {
+		role := t.id("role")
+		t.register(fields{"role_id": role, "capacity": fields{"max_concurrent_tasks": 4}})
+		r := t.expectStatus(t.call(operator, "GET", "/api/v1/pools/"+role, nil), 200)
+		t.expectEqual("pool", r.body, t.poolOf(role))
+		t.expectStatus(t.call(owner, "GET", "/api/v1/pools/"+role, nil), 200)
+		t.expectCode(t.call(stranger, "GET", "/api/v1/pools/"+role, nil), 403, "forbidden")
+		t.expectCode(t.call(operator, "GET", "/api/v1/pools/"+role+"none", nil), 404, "not_found")
+	},
+	"7.2/independent-lifecycles": func(t *Trial) {
+		role := t.id("role")
+		a := t.register(merge(t.longThresholds(), fields{"role_id": role}))
+		b := t.register(merge(t.shortThresholds(), fields{"role_id": role}))
+		b.fallSilent("dead")
+		t.expectMember(a.expect("active"), "version", 1)
+		a.mustHeartbeat()
+		t.expectEqual("listed", t.listed("role_id="+role), []string{a.id})
+	},
+	"7.3/assignment": func(t *Trial) {
+		tag, _ := t.registerPool(fields{"capacity": fields{"max_concurrent_tasks": 2}})
+		all := t.expectStatus(t.call(operator, "GET", agentsPath+"?capabilities="+tag, nil), 200).list("agents")
+		t.assert(len(all) == 1, t.last, "one agent")
+		for _, path := range []string{"capabilities", "capacity.max_concurrent_tasks", "capacity.current_load",
+			"status"} {
+			_, there := member(all[0], path)
+			t.assert(there, t.last, "the member %s", path)
+		}
+	},
+	"8.1/agent_id-unique": func(t *Trial) {
+		a := t.register(nil)
+		a.mustHeartbeat()
+		t.expectStatus(a.reregister(owner), 409)
+	},
+	"8.1/restart-same-id": func(t *Trial) {
+		a := t.newDeregisteredAgent(nil)
+		t.expectStatus(a.heartbeat(owner, "active", nil), 410)
+		t.expectStatus(a.reregister(owner), 201)
+		a.mustHeartbeat()
+	},
+	"8.1/restart-new-id": func(t *Trial) {
+		role := t.id("role")
+		a := t.newDeregisteredAgent(fields{"role_id": role})
+		b := t.register(fields{"role_id": role})
+		t.expectMember(a.expect("deregistered"), "role_id", role)
+		t.expectEqual("listed", t.listed("role_id="+role), []string{b.id})
+	},
+	"8.1/role_id-shared": func(t *Trial) {
+		role := t.id("role")
+		a, b := t.register(fields{"role_id": role, "name": "one"}), t.register(fields{"role_id": role, "name": "two"})
+		a.expect("active")
+		b.expect("active")
+	},
+	"8.2/working-memory": func(t *Trial) {
+		a, l := t.newHolder(t.shortThresholds())
+		t.expectStatus(l.call("/v1/tools/report_progress", fields{"summary": "half of it is done"}), 200)
+		a.fallSilent("dead")
+		again := t.register(nil).mustAcquire()
+		t.expectEqual("task", again.task, l.task)
+		all := again.previous.list("leases")
+		t.expectEqual("lastReport.summary", text(all[0], "lastReport.summary"), "half of it is done")
+	},
+	"8.3/instance-in-events": func(t *Trial) {
+		role := t.id("role")
+		a, b := t.register(fields{"role_id": role}), t.register(fields{"role_id": role})
+		a.remove()
+		for _, m := range []*agent{a, b} {
+			for _, e := range m.lifecycleEvents() {
+				t.expectEqual("agent_id", e.str("agent_id"), m.id)
+				t.assert(e.str("actor") != role && e.str("agentId") != role, e.a, "no role in the place of an agent")
+			}
+		}
+		t.expectEqual("number of events of the role", len(t.events(role, "")), 0)
+	},
+	"8.3/instance-in-lease-events": func(t *Trial) {
+		role := t.id("role")
+		a, b := t.register(fields{"role_id": role}), t.register(fields{"role_id": role})
+		for _, m := range []*agent{a, b} {
+			l := t.newLease(m)
+			t.expectStatus(l.release(), 200)
+			for _, e := range t.events("", l.task, "task.leased", "lease.released") {
+				t.expectEqual("agentId of "+e.str("type"), e.str("agentId"), m.id)
+			}
+			t.expectStatus(t.call(operator, "POST", "/api/v1/tasks/"+l.task+"/cancel", fields{"reason": "done"}), 200)
+		}
+	},
 }
 
 // poolOf finds a pool in the list of all.

@@ -2,144 +2,125 @@ package rfc16
 
 // Sections 9.1 and 9.2 (9.3 stands with the ends of drains), and the rationale
 // about capacity.
-func leaseRules() []Rule {
-	return []Rule{
-		{"9.1", "1",
-			"When an agent dies, the server queries all active leases held by the agent: every one of them ends.",
-			Tasks, func(t *Trial) {
-				a := t.register(t.shortThresholds())
-				held := []*lease{t.newLease(a), t.newLease(a), t.newLease(a)}
-				spared := t.newLease(t.register(t.longThresholds()))
-				a.fallSilent("dead")
-				for _, l := range held {
-					t.expectCode(l.write(), 412, "lease_expired")
-				}
-				spared.expectHeld()
-			}, ""},
-		{"9.1", "2", "Each lease is expired with reason agent_dead.", Tasks | Events, func(t *Trial) {
-			a := t.register(t.shortThresholds())
-			held := []*lease{t.newLease(a), t.newLease(a)}
-			a.fallSilent("dead")
-			for _, l := range held {
-				t.expectEqual("reason", l.awaitExpired(t.cfg.Slack).str("reason"), "agent_dead")
-			}
-		}, ""},
-		{"9.1", "3", "Lease expiry events are appended to the relevant event logs, one for each lease.", Tasks | Events,
-			func(t *Trial) {
-				a := t.register(t.shortThresholds())
-				held := []*lease{t.newLease(a), t.newLease(a)}
-				a.fallSilent("dead")
-				for _, l := range held {
-					e := l.awaitExpired(t.cfg.Slack)
-					t.expectEqual("agentId", e.str("agentId"), a.id)
-					t.expectEqual("runId", e.str("runId"), l.run)
-					t.expectEqual("number of lease.expired events", len(t.events("", l.task, "lease.expired")), 1)
-				}
-			}, ""},
-		{"9.1", "4", "Tasks associated with expired leases become eligible for reassignment.", Tasks, func(t *Trial) {
-			a := t.register(t.shortThresholds())
-			held := map[string]*lease{}
-			for range 2 {
-				l := t.newLease(a)
-				held[l.task] = l
-			}
-			a.fallSilent("dead")
-			b := t.register(nil)
-			for range 2 {
-				l := b.mustAcquire()
-				was := held[l.task]
-				t.assert(was != nil && l.fence > was.fence, l.previous,
-					"a task of the dead agent under a higher fencing token")
-				delete(held, l.task)
-				l.expectHeld()
-			}
-		}, ""},
-		{"9.1", "5", "Coordinators observing the event log can assign tasks to healthy agents.", Tasks | Events,
-			func(t *Trial) {
-				a, l := t.newHolder(t.shortThresholds())
-				b := t.register(t.longThresholds())
-				a.silentOnPurpose = true
-				t.sleep(seconds(t.cfg.Dead))
-				e := t.awaitEvent(a.id, "", "lease.expired", t.cfg.Slack)
-				t.expectEqual("taskId", e.str("taskId"), l.task)
-				t.expectEqual("task", b.mustAcquire().task, l.task)
-			}, ""},
-		{"9.1", "order",
-			"Lifecycle death causes lease expiry, not the reverse: the lifecycle event comes before its lease expiries.", Tasks | Events, func(t *Trial) {
-				a := t.register(t.shortThresholds())
-				held := []*lease{t.newLease(a), t.newLease(a)}
-				a.fallSilent("dead")
-				death := a.expectLifecycle(moveRegistered, moveUnhealthy, moveDead)[2]
-				for _, l := range held {
-					e := l.awaitExpired(t.cfg.Slack)
-					t.assert(death.seq() < e.seq(), e.a, "agent.lifecycle (%d) before lease.expired (%d)", death.seq(),
-						e.seq())
-				}
-			}, ""},
-		{"9.1", "at-once",
-			"The death is one write that makes every lease invalid at once: no write is admitted once the agent was seen dead.", Tasks | Settled, func(t *Trial) {
-				_, l := t.newSilentHolder("dead")
-				l.expectLost("lease_expired")
-			}, ""},
-		{"9.1", "failure",
-			"A lease ended by its agent's death counts one failure of its task, which is queued again automatically.",
-			Tasks | Settled, func(t *Trial) {
-				_, l := t.newSilentHolder("dead")
-				t.expectEqual("task", t.register(nil).mustAcquire().task, l.task)
-				s := t.state(l.task)
-				t.expectMember(s, "failures", 1)
-				t.expectMember(s, "attempts", 2)
-			}, ""},
-		{"9.1", "timeout-is-not-death", "A lease expiring due to timeout does not affect the agent's lifecycle status.",
-			Tasks | Events, func(t *Trial) {
-				a := t.register(nil)
-				task := t.submit(fields{"leaseWindowSeconds": 5})
-				a.mustAcquire()
-				t.sleep(seconds(5))
-				e := t.awaitEvent("", task, "lease.expired", t.cfg.Slack)
-				t.assert(e.str("reason") != "agent_dead", e.a, "an expiry by time")
-				t.expectMember(a.expect("active"), "version", 1)
-				a.expectLifecycle(moveRegistered)
-				a.mustHeartbeat()
-			}, ""},
-		{"9.1", "unregistered-lives",
-			"A lease taken before its agent registered is not touched by that registration's death.", Tasks | Settled,
-			func(t *Trial) {
-				t.submit(nil)
-				l := (&agent{t: t, id: t.id("a1"), key: owner}).mustAcquire()
-				a := t.register(t.shortThresholds())
-				a.fallSilent("dead")
-				l.expectHeld()
-			}, ""},
-		{"9.2", "leases-stay", "Unhealthy: existing leases are not expired, the agent may recover.", Tasks | Events,
-			func(t *Trial) {
-				a, l := t.newSilentHolder("unhealthy")
-				l.expectHeld()
-				t.expectEqual("number of lease.expired events", len(t.events(a.id, "", "lease.expired")), 0)
-				a.mustHeartbeat()
-				l.expectHeld()
-				t.expectStatus(l.complete(), 200)
-			}, ""},
-		{"9.2", "new-leases", "Unhealthy: new lease requests from the agent are accepted.", Tasks, func(t *Trial) {
-			a := t.newUnhealthyAgent(nil)
-			t.newLease(a).expectHeld()
-			a.expect("unhealthy")
-		}, ""},
-		{"9.2", "may-choose",
-			"Coordinators MAY choose not to assign new tasks to unhealthy agents: discovery lets them.", 0,
-			func(t *Trial) {
-				tag, ids := t.registerPool(t.longThresholds(), t.unhealthyOnlyThresholds())
-				t.agents[1].fallSilent("unhealthy")
-				t.expectEqual("listed", t.listed("capabilities="+tag), ids[:1])
-			}, ""},
-		{"Rationale", "capacity-advisory",
-			"Capacity is advisory: an agent that reports zero available capacity is given a task.", Tasks,
-			func(t *Trial) {
-				a := t.register(fields{"capacity": fields{"max_concurrent_tasks": 1}})
-				t.expectStatus(a.heartbeat(owner, "active", fields{"current_load": 1}), 200)
-				t.newLease(a).expectHeld()
-				t.newLease(a).expectHeld()
-				t.expectStatus(a.heartbeat(owner, "active", fields{"current_load": 2}), 200)
-			}, ""},
-	}
+var leaseChecks = checks{
+	"9.1/1": func(t *Trial) {
+		a := t.register(t.shortThresholds())
+		held := []*lease{t.newLease(a), t.newLease(a), t.newLease(a)}
+		spared := t.newLease(t.register(t.longThresholds()))
+		a.fallSilent("dead")
+		for _, l := range held {
+			t.expectCode(l.write(), 412, "lease_expired")
+		}
+		spared.expectHeld()
+	},
+	"9.1/2": func(t *Trial) {
+		a := t.register(t.shortThresholds())
+		held := []*lease{t.newLease(a), t.newLease(a)}
+		a.fallSilent("dead")
+		for _, l := range held {
+			t.expectEqual("reason", l.awaitExpired(t.cfg.Slack).str("reason"), "agent_dead")
+		}
+	},
+	"9.1/3": func(t *Trial) {
+		a := t.register(t.shortThresholds())
+		held := []*lease{t.newLease(a), t.newLease(a)}
+		a.fallSilent("dead")
+		for _, l := range held {
+			e := l.awaitExpired(t.cfg.Slack)
+			t.expectEqual("agentId", e.str("agentId"), a.id)
+			t.expectEqual("runId", e.str("runId"), l.run)
+			t.expectEqual("number of lease.expired events", len(t.events("", l.task, "lease.expired")), 1)
+		}
+	},
+	"9.1/4": func(t *Trial) {
+		a := t.register(t.shortThresholds())
+		held := map[string]*lease{}
+		for range 2 {
+			l := t.newLease(a)
+			held[l.task] = l
+		}
+		a.fallSilent("dead")
+		b := t.register(nil)
+		for range 2 {
+			l := b.mustAcquire()
+			was := held[l.task]
+			t.assert(was != nil && l.fence > was.fence, l.previous,
+				"a task of the dead agent under a higher fencing token")
+			delete(held, l.task)
+			l.expectHeld()
+		}
+	},
+	"9.1/5": func(t *Trial) {
+		a, l := t.newHolder(t.shortThresholds())
+		b := t.register(t.longThresholds())
+		a.silentOnPurpose = true
+		t.sleep(seconds(t.cfg.Dead))
+		e := t.awaitEvent(a.id, "", "lease.expired", t.cfg.Slack)
+		t.expectEqual("taskId", e.str("taskId"), l.task)
+		t.expectEqual("task", b.mustAcquire().task, l.task)
+	},
+	"9.1/order": func(t *Trial) {
+		a := t.register(t.shortThresholds())
+		held := []*lease{t.newLease(a), t.newLease(a)}
+		a.fallSilent("dead")
+		death := a.expectLifecycle(moveRegistered, moveUnhealthy, moveDead)[2]
+		for _, l := range held {
+			e := l.awaitExpired(t.cfg.Slack)
+			t.assert(death.seq() < e.seq(), e.a, "agent.lifecycle (%d) before lease.expired (%d)", death.seq(), e.seq())
+		}
+	},
+	"9.1/at-once": func(t *Trial) {
+		_, l := t.newSilentHolder("dead")
+		l.expectLost("lease_expired")
+	},
+	"9.1/failure": func(t *Trial) {
+		_, l := t.newSilentHolder("dead")
+		t.expectEqual("task", t.register(nil).mustAcquire().task, l.task)
+		s := t.state(l.task)
+		t.expectMember(s, "failures", 1)
+		t.expectMember(s, "attempts", 2)
+	},
+	"9.1/timeout-is-not-death": func(t *Trial) {
+		a := t.register(nil)
+		task := t.submit(fields{"leaseWindowSeconds": 5})
+		a.mustAcquire()
+		t.sleep(seconds(5))
+		e := t.awaitEvent("", task, "lease.expired", t.cfg.Slack)
+		t.assert(e.str("reason") != "agent_dead", e.a, "an expiry by time")
+		t.expectMember(a.expect("active"), "version", 1)
+		a.expectLifecycle(moveRegistered)
+		a.mustHeartbeat()
+	},
+	"9.1/unregistered-lives": func(t *Trial) {
+		t.submit(nil)
+		l := (&agent{t: t, id: t.id("a1"), key: owner}).mustAcquire()
+		a := t.register(t.shortThresholds())
+		a.fallSilent("dead")
+		l.expectHeld()
+	},
+	"9.2/leases-stay": func(t *Trial) {
+		a, l := t.newSilentHolder("unhealthy")
+		l.expectHeld()
+		t.expectEqual("number of lease.expired events", len(t.events(a.id, "", "lease.expired")), 0)
+		a.mustHeartbeat()
+		l.expectHeld()
+		t.expectStatus(l.complete(), 200)
+	},
+	"9.2/new-leases": func(t *Trial) {
+		a := t.newUnhealthyAgent(nil)
+		t.newLease(a).expectHeld()
+		a.expect("unhealthy")
+	},
+	"9.2/may-choose": func(t *Trial) {
+		tag, ids := t.registerPool(t.longThresholds(), t.unhealthyOnlyThresholds())
+		t.agents[1].fallSilent("unhealthy")
+		t.expectEqual("listed", t.listed("capabilities="+tag), ids[:1])
+	},
+	"Rationale/capacity-advisory": func(t *Trial) {
+		a := t.register(fields{"capacity": fields{"max_concurrent_tasks": 1}})
+		t.expectStatus(a.heartbeat(owner, "active", fields{"current_load": 1}), 200)
+		t.newLease(a).expectHeld()
+		t.newLease(a).expectHeld()
+		t.expectStatus(a.heartbeat(owner, "active", fields{"current_load": 2}), 200)
+	},
 }

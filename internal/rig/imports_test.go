@@ -99,8 +99,8 @@ var mayImport = map[string][]string{
 	"internal/devredis": {"picket", "github.com/redis/go-redis/v9/...",
 		"github.com/alicebob/miniredis/v2/...", "internal/files",
 		"golang.org/x/sys/..."},
-	"docs":                  nil,                                        // the API description, embedded
-	"internal/rfc16":        {"github.com/go-json-experiment/json/..."}, // speaks HTTP with any server
+	"docs":                  nil,                                        // documents that programs read, embedded
+	"internal/rfc16":        {"docs", "github.com/go-json-experiment/json/..."}, // speaks HTTP with any server
 	"internal/frozen":       nil,                                        // golden files of all that others can observe
 	"internal/e2e":          nil,                                        // tests of the binary alone
 	"internal/rig":          anyImport,
