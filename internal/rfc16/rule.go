@@ -1,6 +1,6 @@
-// Package rfc16 is the conformance suite of RFC-0016, Agent Lifecycle & Health. The table in docs/rfc16.md
-// has a row for every rule of the document; here are a check for each row and a runner that checks any server against the table
-// over HTTP.
+// Package rfc16 is the conformance suite of RFC-0016, Agent Lifecycle & Health. The table in
+// docs/rfc16.md has a row for every rule of the document. This package has a check for each row,
+// and a runner that checks any server over HTTP.
 //
 // A rule runs with agents of its own, side by side with others, and takes away
 // what it made. Where the RFC leaves something open, Picket's decision is a row
