@@ -99,10 +99,10 @@ var mayImport = map[string][]string{
 	"internal/devredis": {"picket", "github.com/redis/go-redis/v9/...",
 		"github.com/alicebob/miniredis/v2/...", "internal/files",
 		"golang.org/x/sys/..."},
-	"docs":                  nil,                                        // documents that programs read, embedded
+	"docs":                  nil,                                                // documents that programs read, embedded
 	"internal/rfc16":        {"docs", "github.com/go-json-experiment/json/..."}, // speaks HTTP with any server
-	"internal/frozen":       nil,                                        // golden files of all that others can observe
-	"internal/e2e":          nil,                                        // tests of the binary alone
+	"internal/frozen":       nil,                                                // golden files of all that others can observe
+	"internal/e2e":          nil,                                                // tests of the binary alone
 	"internal/rig":          anyImport,
 	"internal/rig/contract": {"docs", "github.com/getkin/kin-openapi/...", "github.com/go-json-experiment/json/..."},
 	"internal/rig/moves":    {"picket"}, // the legal moves, against which everything is tested
