@@ -46,6 +46,22 @@ func CheckName(field, name string) error {
 		"%s is not a valid name", field)
 }
 
+// CheckOptionalName is CheckName for a name that may be left out.
+func CheckOptionalName(field, name string) error {
+	if name == "" {
+		return nil
+	}
+	return CheckName(field, name)
+}
+
+// CheckOptionalID is CheckID for an id that may be left out.
+func CheckOptionalID(field, kind, id string) error {
+	if id == "" {
+		return nil
+	}
+	return CheckID(field, kind, id)
+}
+
 // CheckCapability refuses a capability that could not be part of a lane's name.
 func CheckCapability(field, tag string) error {
 	if capabilityPattern.MatchString(tag) {

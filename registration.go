@@ -64,15 +64,8 @@ type ServerOwned struct {
 // Normalize checks a registration and fills in every default but the id. The
 // error names the first member that is wrong and what it may be.
 func (r *Registration) Normalize() error {
-	for _, named := range []struct {
-		field string
-		value string
-	}{{"/agent_id", r.AgentID}, {"/role_id", r.RoleID}} {
-		if named.value != "" {
-			if err := CheckName(named.field, named.value); err != nil {
-				return err
-			}
-		}
+	if err := cmp.Or(CheckOptionalName("/agent_id", r.AgentID), CheckOptionalName("/role_id", r.RoleID)); err != nil {
+		return err
 	}
 	if n := utf8.RuneCountInString(r.Name); n > maxAgentName {
 		return Invalid("/name", "Use a shorter name.", "name has %d characters, at most %d are allowed", n,
@@ -82,25 +75,17 @@ func (r *Registration) Normalize() error {
 	if r.Capabilities, err = distinctCapabilities("/capabilities", r.Capabilities); err != nil {
 		return err
 	}
-	if r.Capacity != nil && r.Capacity.MaxConcurrentTasks != nil {
-		if err := defaultedInRange("/capacity/max_concurrent_tasks", &r.Capacity.MaxConcurrentTasks, 0, 0,
-			maxConcurrent); err != nil {
-			return err
-		}
+	var most *int
+	if r.Capacity != nil {
+		most = r.Capacity.MaxConcurrentTasks
 	}
-	if err := checkEndpoint(r.Endpoint); err != nil {
-		return err
-	}
-	if r.Heartbeat == nil {
-		r.Heartbeat = &Thresholds{}
-	}
-	if err := r.Heartbeat.Normalize("/heartbeat_config"); err != nil {
-		return err
-	}
-	if err := CheckDrainTimeout("/drain_timeout_seconds", r.DrainTimeoutSeconds); err != nil {
-		return err
-	}
-	return r.checkMetadata()
+	r.Heartbeat = cmp.Or(r.Heartbeat, &Thresholds{})
+	return cmp.Or(
+		inRange("/capacity/max_concurrent_tasks", most, 0, maxConcurrent),
+		checkEndpoint(r.Endpoint),
+		r.Heartbeat.Normalize("/heartbeat_config"),
+		CheckDrainTimeout("/drain_timeout_seconds", r.DrainTimeoutSeconds),
+		r.checkMetadata())
 }
 
 // distinctCapabilities checks capabilities and drops doubles; the order stays the
@@ -158,10 +143,7 @@ func (t *Thresholds) Config() HeartbeatConfig {
 
 // CheckDrainTimeout checks a drain timeout in seconds. nil means that none was given.
 func CheckDrainTimeout(field string, seconds *int) error {
-	if seconds == nil {
-		return nil
-	}
-	return defaultedInRange(field, &seconds, DefaultDrainTimeout, 0, MaxDrainTimeout)
+	return inRange(field, seconds, 0, MaxDrainTimeout)
 }
 
 func checkEndpoint(endpoint string) error {

@@ -1,6 +1,7 @@
 package picket
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -61,23 +62,11 @@ func (s *TaskSpec) checkText() error {
 	return nil
 }
 
-func (s *TaskSpec) checkRouting() error {
-	if s.Role != "" {
-		if err := CheckName("/role", s.Role); err != nil {
-			return err
-		}
+func (s *TaskSpec) checkRouting() (err error) {
+	if err := cmp.Or(CheckOptionalName("/role", s.Role), CheckOptionalName("/agent", s.Agent),
+		CheckOptionalID("/fixes", "task", s.Fixes)); err != nil {
+		return err
 	}
-	if s.Agent != "" {
-		if err := CheckName("/agent", s.Agent); err != nil {
-			return err
-		}
-	}
-	if s.Fixes != "" {
-		if err := CheckID("/fixes", "task", s.Fixes); err != nil {
-			return err
-		}
-	}
-	var err error
 	s.Needs, err = NormalizeCapabilities("/needs", s.Needs)
 	return err
 }
@@ -97,32 +86,20 @@ func NormalizeCapabilities(field string, tags []string) ([]string, error) {
 }
 
 func (s *TaskSpec) checkTimes() error {
-	if err := defaultedInRange("/priority", &s.Priority, DefaultPriority, 0, 9); err != nil {
-		return err
-	}
-	if err := defaultedInRange("/leaseWindowSeconds", &s.LeaseWindowSeconds, DefaultWindow, MinWindow,
-		MaxWindow); err != nil {
-		return err
-	}
-	if s.TimeoutSeconds != nil {
-		if err := defaultedInRange("/timeoutSeconds", &s.TimeoutSeconds, 0, 1, MaxTimeout); err != nil {
-			return err
-		}
-	}
-	if s.StallAfterSeconds == nil {
-		return nil
-	}
-	return defaultedInRange("/stallAfterSeconds", &s.StallAfterSeconds, 0, MinStall, MaxStall)
+	return cmp.Or(
+		defaultedInRange("/priority", &s.Priority, DefaultPriority, 0, 9),
+		defaultedInRange("/leaseWindowSeconds", &s.LeaseWindowSeconds, DefaultWindow, MinWindow, MaxWindow),
+		inRange("/timeoutSeconds", s.TimeoutSeconds, 1, MaxTimeout),
+		inRange("/stallAfterSeconds", s.StallAfterSeconds, MinStall, MaxStall))
 }
 
 func (s *TaskSpec) checkPolicy() error {
 	if s.Retry == nil {
 		s.Retry = &Retry{}
 	}
-	if err := defaultedInRange("/retry/maxAttempts", &s.Retry.MaxAttempts, DefaultAttempts, 1, 100); err != nil {
-		return err
-	}
-	if err := defaultedInRange("/retry/backoffSeconds", &s.Retry.BackoffSeconds, DefaultBackoff, 0, 3600); err != nil {
+	if err := cmp.Or(
+		defaultedInRange("/retry/maxAttempts", &s.Retry.MaxAttempts, DefaultAttempts, 1, 100),
+		defaultedInRange("/retry/backoffSeconds", &s.Retry.BackoffSeconds, DefaultBackoff, 0, 3600)); err != nil {
 		return err
 	}
 	for i, class := range s.Retry.On {
@@ -136,13 +113,10 @@ func (s *TaskSpec) checkPolicy() error {
 			"Send human or none; what a run delegates is reviewed by it unless it says otherwise.",
 			"a task that no other task delegated has no parent to review it")
 	}
-	if err := oneOfOrDefault("/escalate", &s.Escalate, EscalateHuman, EscalateFail); err != nil {
-		return err
-	}
-	if err := oneOfOrDefault("/review", &s.Review, ReviewByHuman, ReviewByNone); err != nil {
-		return err
-	}
-	return oneOfOrDefault("/onExit", &s.OnExit, OnExitFail, OnExitComplete)
+	return cmp.Or(
+		oneOfOrDefault("/escalate", &s.Escalate, EscalateHuman, EscalateFail),
+		oneOfOrDefault("/review", &s.Review, ReviewByHuman, ReviewByNone),
+		oneOfOrDefault("/onExit", &s.OnExit, OnExitFail, OnExitComplete))
 }
 
 func (s *TaskSpec) checkLabels() error {
@@ -176,27 +150,16 @@ func CheckLabel(field, name, value string) error {
 
 // Normalize checks an acquire request and fills in its defaults.
 func (a *AcquireRequest) Normalize() error {
-	if a.AgentID != "" {
-		if err := CheckName("/agentId", a.AgentID); err != nil {
-			return err
-		}
+	if err := CheckOptionalName("/agentId", a.AgentID); err != nil {
+		return err
 	}
 	if a.PinnedOnly && a.AgentID == "" {
 		return Invalid("/agentId", "Send the agent id that the tasks are pinned to.", "pinnedOnly needs agentId")
 	}
-	if a.Role != "" {
-		if err := CheckName("/role", a.Role); err != nil {
-			return err
-		}
-	}
 	var err error
-	if a.Capabilities, err = NormalizeCapabilities("/capabilities", a.Capabilities); err != nil {
-		return err
-	}
-	if err := defaultedInRange("/max", &a.Max, 1, 1, 100); err != nil {
-		return err
-	}
-	if err := defaultedInRange("/waitSeconds", &a.WaitSeconds, 0, 0, 50); err != nil {
+	a.Capabilities, err = NormalizeCapabilities("/capabilities", a.Capabilities)
+	if err := cmp.Or(CheckOptionalName("/role", a.Role), err, defaultedInRange("/max", &a.Max, 1, 1, 100),
+		defaultedInRange("/waitSeconds", &a.WaitSeconds, 0, 0, 50)); err != nil {
 		return err
 	}
 	if a.WorkspaceRoot != "" &&
@@ -232,21 +195,16 @@ func (h *HelpRequest) Normalize() error {
 		return Invalid("/options", "Offer fewer options.", "options has %d entries, at most 20 are allowed",
 			len(h.Options))
 	}
-	if err := oneOfOrDefault("/kind", &h.Kind, HandoffQuestion, HandoffApproval, HandoffBudget); err != nil {
+	if err := cmp.Or(
+		oneOfOrDefault("/kind", &h.Kind, HandoffQuestion, HandoffApproval, HandoffBudget),
+		oneOfOrDefault("/onDeadline", &h.OnDeadline, OnDeadlineWait, OnDeadlineDeny, OnDeadlineEscalate)); err != nil {
 		return err
 	}
-	if err := oneOfOrDefault("/onDeadline", &h.OnDeadline, OnDeadlineWait, OnDeadlineDeny,
-		OnDeadlineEscalate); err != nil {
-		return err
+	if h.DeadlineSeconds == nil && h.OnDeadline != OnDeadlineWait {
+		return Invalid("/deadlineSeconds", "Send deadlineSeconds, or leave onDeadline out.",
+			"onDeadline %q needs deadlineSeconds", h.OnDeadline)
 	}
-	if h.DeadlineSeconds == nil {
-		if h.OnDeadline != OnDeadlineWait {
-			return Invalid("/deadlineSeconds", "Send deadlineSeconds, or leave onDeadline out.",
-				"onDeadline %q needs deadlineSeconds", h.OnDeadline)
-		}
-		return nil
-	}
-	return defaultedInRange("/deadlineSeconds", &h.DeadlineSeconds, 0, 1, 2_592_000)
+	return inRange("/deadlineSeconds", h.DeadlineSeconds, 1, 2_592_000)
 }
 
 // TooLarge refuses a payload over MaxPayload.
@@ -262,11 +220,16 @@ func defaultedInRange(field string, p **int, def, lo, hi int) error {
 		*p = &def
 		return nil
 	}
-	if v := **p; v < lo || v > hi {
-		return Invalid(field, "Send a number from "+strconv.Itoa(lo)+" to "+strconv.Itoa(hi)+".",
-			"%s is %d, allowed are %d to %d", field, v, lo, hi)
+	return inRange(field, *p, lo, hi)
+}
+
+// inRange refuses a number outside lo to hi; a missing one is fine.
+func inRange(field string, p *int, lo, hi int) error {
+	if p == nil || *p >= lo && *p <= hi {
+		return nil
 	}
-	return nil
+	return Invalid(field, "Send a number from "+strconv.Itoa(lo)+" to "+strconv.Itoa(hi)+".",
+		"%s is %d, allowed are %d to %d", field, *p, lo, hi)
 }
 
 func oneOfOrDefault[T ~string](field string, p *T, def T, others ...T) error {

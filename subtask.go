@@ -145,10 +145,8 @@ const MaxNote = 16 << 10
 
 // Check refuses a review that decides nothing or names no task.
 func (r SubtaskReview) Check() error {
-	if err := CheckID("/taskId", "task", r.TaskID); err != nil {
-		return err
-	}
-	if err := oneOf("/decision", r.Decision, "approve", "reject"); err != nil {
+	if err := cmp.Or(CheckID("/taskId", "task", r.TaskID),
+		oneOf("/decision", r.Decision, "approve", "reject")); err != nil {
 		return err
 	}
 	if len(r.Note) > MaxNote {

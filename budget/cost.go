@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	stdjson "encoding/json"
@@ -162,18 +163,12 @@ func clampToMax(n *big.Int) Money {
 // NewPriceList checks prices and gives them their version.
 func NewPriceList(tools map[string]Price, models map[string]TokenPrice) (*PriceList, error) {
 	for name, p := range tools {
-		if err := checkName(name); err != nil {
-			return nil, fmt.Errorf("tool %q: %w", name, err)
-		}
-		if err := p.Check(); err != nil {
+		if err := cmp.Or(checkName(name), p.Check()); err != nil {
 			return nil, fmt.Errorf("tool %q: %w", name, err)
 		}
 	}
 	for name, p := range models {
-		if err := checkName(name); err != nil {
-			return nil, fmt.Errorf("model %q: %w", name, err)
-		}
-		if err := p.Check(); err != nil {
+		if err := cmp.Or(checkName(name), p.Check()); err != nil {
 			return nil, fmt.Errorf("model %q: %w", name, err)
 		}
 	}

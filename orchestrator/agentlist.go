@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -47,10 +48,8 @@ func (e *Engine) Agents(ctx context.Context, q picket.AgentQuery) (picket.AgentP
 // of all. With an owner, a key id, they are those in which that key has
 // registered an agent. What the workflow file says of a pool is not filled in.
 func (e *Engine) Pools(ctx context.Context, role, owner string) ([]picket.Pool, error) {
-	if role != "" {
-		if err := picket.CheckName("role_id", role); err != nil {
-			return nil, err
-		}
+	if err := picket.CheckOptionalName("role_id", role); err != nil {
+		return nil, err
 	}
 	pools := []picket.Pool{}
 	for from, after := "", ""; ; {
@@ -130,13 +129,8 @@ func newAgentWalk(q *picket.AgentQuery) (agentWalk, error) {
 		return agentWalk{}, picket.Invalid("min_available_capacity", "Send 0 or more.", "min_available_capacity is %d",
 			*q.MinAvailable)
 	}
-	if q.Role != "" {
-		if err := picket.CheckName("role_id", q.Role); err != nil {
-			return agentWalk{}, err
-		}
-	}
 	caps, err := picket.NormalizeCapabilities("capabilities", q.Capabilities)
-	if err != nil {
+	if err := cmp.Or(picket.CheckOptionalName("role_id", q.Role), err); err != nil {
 		return agentWalk{}, err
 	}
 	any1 := ""

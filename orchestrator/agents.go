@@ -75,10 +75,7 @@ func (e *Engine) Register(ctx context.Context, by picket.Caller, reg picket.Regi
 // are refused with CodeAgentGone.
 func (e *Engine) Heartbeat(ctx context.Context, by picket.Caller, agentID string,
 	hb picket.Heartbeat) (picket.HeartbeatAnswer, error) {
-	if err := picket.CheckName("agent_id", agentID); err != nil {
-		return picket.HeartbeatAnswer{}, err
-	}
-	if err := hb.Check(); err != nil {
+	if err := cmp.Or(picket.CheckName("agent_id", agentID), hb.Check()); err != nil {
 		return picket.HeartbeatAnswer{}, err
 	}
 	args := []any{agentID, by.Actor, boolArg(by.Operator), hb.Incarnation, string(hb.Status),
@@ -119,10 +116,7 @@ func (e *Engine) Heartbeat(ctx context.Context, by picket.Caller, agentID string
 // presented and current, and a change for an earlier registration with CodeAgentGone.
 func (e *Engine) ChangeAgent(ctx context.Context, by picket.Caller, agentID string, match []int64,
 	change picket.AgentStatusChange) (picket.Agent, error) {
-	if err := picket.CheckName("agent_id", agentID); err != nil {
-		return picket.Agent{}, err
-	}
-	if err := change.Check(); err != nil {
+	if err := cmp.Or(picket.CheckName("agent_id", agentID), change.Check()); err != nil {
 		return picket.Agent{}, err
 	}
 	script, args := "deregister",
@@ -151,10 +145,7 @@ func (e *Engine) Deregister(ctx context.Context, by picket.Caller, agentID strin
 // that is pending, and its id.
 func (e *Engine) CommandAgent(ctx context.Context, by picket.Caller, agentID string,
 	c picket.AgentCommand) (commandID string, err error) {
-	if err := picket.CheckName("agent_id", agentID); err != nil {
-		return "", err
-	}
-	if err := c.Check(); err != nil {
+	if err := cmp.Or(picket.CheckName("agent_id", agentID), c.Check()); err != nil {
 		return "", err
 	}
 	body, err := json.Marshal(c)
@@ -195,10 +186,7 @@ func (e *Engine) JudgeAgents(ctx context.Context, limit int) (int, error) {
 // Agent shows an agent's record as it is stored, and the id of the key that
 // registered it.
 func (e *Engine) Agent(ctx context.Context, agentID string) (a picket.Agent, owner string, err error) {
-	if err := picket.CheckName("agent_id", agentID); err != nil {
-		return picket.Agent{}, "", err
-	}
-	return e.run(ctx, "agent", agentID).agent()
+	return e.runChecked(ctx, picket.CheckName("agent_id", agentID), "agent", agentID).agent()
 }
 
 // agent decodes an agent_view.

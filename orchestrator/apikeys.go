@@ -2,7 +2,6 @@ package orchestrator
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -26,13 +25,7 @@ func (e *Engine) CreateKey(ctx context.Context, by picket.Caller, req picket.Key
 	if err := checkScopes(req.Scopes); err != nil {
 		return picket.NewKey{}, err
 	}
-	random := make([]byte, 32)
-	if by.Idempotency.Key != "" {
-		random = e.store.cfg.Sealer.Derive("api key " + by.Idempotency.Key)
-	} else if _, err := rand.Read(random); err != nil {
-		return picket.NewKey{}, err
-	}
-	secret := picket.KeyPrefix + e.namespace + "_" + base64.RawURLEncoding.EncodeToString(random)
+	secret := e.newKey("api key", by)
 	id, created, err := e.recordKey(ctx, by, secret, req)
 	if err != nil {
 		return picket.NewKey{}, err
@@ -46,6 +39,16 @@ func (e *Engine) CreateKey(ctx context.Context, by picket.Caller, req picket.Key
 		}
 	}
 	return picket.NewKey{KeyID: id, Key: picket.Secret(secret)}, nil
+}
+
+// newKey is a key of this namespace, with 256 random bits. A repeated request gets the
+// same one.
+func (e *Engine) newKey(kind string, by picket.Caller) string {
+	random := randomSecret()
+	if by.Idempotency.Key != "" {
+		random = e.store.cfg.Sealer.Derive(kind + " " + by.Idempotency.Key)
+	}
+	return picket.KeyPrefix + e.namespace + "_" + base64.RawURLEncoding.EncodeToString(random)
 }
 
 // AdoptKey registers a key that exists already, such as the admin key of a
@@ -191,9 +194,6 @@ func (e *Engine) RevokeKey(ctx context.Context, by picket.Caller, keyID string) 
 // leases of a key that is already revoked can still be ended, but not restored.
 func (e *Engine) RevokeKeyWith(ctx context.Context, by picket.Caller, keyID string,
 	how picket.KeyRevocation) (picket.APIKey, error) {
-	if err := picket.CheckID("keyId", "key", keyID); err != nil {
-		return picket.APIKey{}, err
-	}
 	leases := ""
 	if how.KeepLeases != nil {
 		leases = "end"
@@ -201,7 +201,7 @@ func (e *Engine) RevokeKeyWith(ctx context.Context, by picket.Caller, keyID stri
 			leases = "keep"
 		}
 	}
-	r := e.run(ctx, "key_revoke", keyID, by.Actor, leases, sweepBatch)
+	r := e.runChecked(ctx, picket.CheckID("keyId", "key", keyID), "key_revoke", keyID, by.Actor, leases, sweepBatch)
 	k := r.key()
 	e.keys.forgetAll() // its run keys have ended with it
 	return k, r.Err
@@ -313,13 +313,7 @@ func (e *Engine) CreateRunKey(ctx context.Context, by picket.Caller,
 	if err := req.Normalize(); err != nil {
 		return picket.NewRunKey{}, err
 	}
-	random := make([]byte, 32)
-	if by.Idempotency.Key != "" {
-		random = e.store.cfg.Sealer.Derive("run key " + by.Idempotency.Key)
-	} else if _, err := rand.Read(random); err != nil {
-		return picket.NewRunKey{}, err
-	}
-	secret := picket.KeyPrefix + e.namespace + "_" + base64.RawURLEncoding.EncodeToString(random)
+	secret := e.newKey("run key", by)
 	r := e.run(ctx, "run_key_create", "key_"+ulid.Make().String(), hashKey(secret), "run key of "+req.AgentID,
 		by.Key, req.AgentID,
 		picket.RunKeyLifetime.Milliseconds(), picket.MaxRunKeys, by.Idempotency.Key, by.Idempotency.Body)

@@ -55,10 +55,10 @@ type taskView struct {
 }
 
 // task decodes a taskView.
-func (r *reply) task() picket.Task {
+func (r *reply) task() (picket.Task, error) {
 	var v taskView
 	r.Decode(&v)
-	return r.taskOf(v)
+	return r.taskOf(v), r.Err
 }
 
 func (r *reply) taskOf(v taskView) picket.Task {

@@ -182,6 +182,14 @@ func (e *Engine) run(ctx context.Context, name string, args ...any) *reply {
 	return newReply(name, got, err)
 }
 
+// runChecked is run, unless its arguments were refused.
+func (e *Engine) runChecked(ctx context.Context, refused error, name string, args ...any) *reply {
+	if refused != nil {
+		return newReply(name, nil, refused)
+	}
+	return e.run(ctx, name, args...)
+}
+
 // Ready is nil when the store answers and is adopted, the witness can be kept
 // and a reaper ticks; otherwise it says what is wrong and what to do.
 func (e *Engine) Ready(ctx context.Context) error {

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"time"
@@ -36,21 +37,15 @@ func taskMoney(t *picket.Task, h map[string]string) {
 // [picket.MaxEnvelopes] at most. id is a task id, house:<UTC date>, or house for today. A day has
 // an envelope only if a daily limit is set.
 func (e *Engine) Envelope(ctx context.Context, id string) (picket.EnvelopeState, error) {
-	if err := picket.CheckEnvelopeID("id", id); err != nil {
-		return picket.EnvelopeState{}, err
-	}
-	return e.envelope(ctx, "envelope", id, e.dailyLimitArg())
+	return e.runChecked(ctx, picket.CheckEnvelopeID("id", id), "envelope", id, e.dailyLimitArg()).envelopeState()
 }
 
 // TopUp gives an envelope more, and with it every one that it was carved from up
 // to the house, which pays it. The same by.Once answers the envelope as it is
 // now and adds nothing. Ids are those of [Engine.Envelope].
 func (e *Engine) TopUp(ctx context.Context, by picket.Caller, id string, t picket.TopUp) (picket.EnvelopeState, error) {
-	if err := picket.CheckEnvelopeID("id", id); err != nil {
-		return picket.EnvelopeState{}, err
-	}
 	added := budget.Envelope{Tokens: t.Tokens, USD: t.USD}
-	if err := checkAmount("/usd", added); err != nil {
+	if err := cmp.Or(picket.CheckEnvelopeID("id", id), checkAmount("/usd", added)); err != nil {
 		return picket.EnvelopeState{}, err
 	}
 	if added.IsZero() {
@@ -61,17 +56,15 @@ func (e *Engine) TopUp(ctx context.Context, by picket.Caller, id string, t picke
 		return picket.EnvelopeState{},
 			picket.Invalid("/reason", "Say it in up to 1,024 bytes.", "the reason has %d bytes", len(t.Reason))
 	}
-	return e.envelope(ctx, "top_up", id, by.Actor, by.Idempotency.Key, by.Idempotency.Body, t.Tokens, int64(t.USD),
-		t.Reason, e.dailyLimitArg())
+	return e.run(ctx, "top_up", id, by.Actor, by.Idempotency.Key, by.Idempotency.Body, t.Tokens, int64(t.USD),
+		t.Reason, e.dailyLimitArg()).envelopeState()
 }
 
-// envelope runs a script that answers the view of an envelope.
-func (e *Engine) envelope(ctx context.Context, script string, args ...any) (picket.EnvelopeState, error) {
-	r := e.run(ctx, script, args...)
+// envelopeState decodes an envelopeView.
+func (r *reply) envelopeState() (picket.EnvelopeState, error) {
 	var v envelopeView
 	r.Decode(&v)
-	s := r.envelope(v)
-	return s, r.Err
+	return v.state(), r.Err
 }
 
 // envelopeView is what the script function envelope_view shows.
@@ -89,7 +82,7 @@ type envelopeView struct {
 	Children []envelopeView `reply:"children"`
 }
 
-func (r *reply) envelope(v envelopeView) picket.EnvelopeState {
+func (v envelopeView) state() picket.EnvelopeState {
 	h := v.Record
 	s := picket.EnvelopeState{
 		ID:       v.ID,
@@ -131,7 +124,7 @@ func (r *reply) envelope(v envelopeView) picket.EnvelopeState {
 		s.Calls = append(s.Calls, call)
 	}
 	for _, child := range v.Children {
-		s.Children = append(s.Children, r.envelope(child))
+		s.Children = append(s.Children, child.state())
 	}
 	return s
 }

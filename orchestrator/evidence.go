@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -123,15 +124,8 @@ func evidenceDigest(kept []byte) string {
 // runID names one of them, empty means all. Older ones are left out where the
 // answer would be larger than 4 MiB.
 func (e *Engine) Evidence(ctx context.Context, taskID, runID string) ([]picket.Evidence, error) {
-	if err := picket.CheckID("taskId", "task", taskID); err != nil {
-		return nil, err
-	}
-	if runID != "" {
-		if err := picket.CheckID("run", "run", runID); err != nil {
-			return nil, err
-		}
-	}
-	r := e.run(ctx, "evidence", taskID, runID)
+	refused := cmp.Or(picket.CheckID("taskId", "task", taskID), picket.CheckOptionalID("run", "run", runID))
+	r := e.runChecked(ctx, refused, "evidence", taskID, runID)
 	var rows []struct {
 		Run  string `reply:"run"`
 		Kept string `reply:"kept"` // "at json"

@@ -12,10 +12,7 @@ import (
 
 // Explain answers "why is it not running", with the commands to run next.
 func (e *Engine) Explain(ctx context.Context, taskID string) (picket.Explanation, error) {
-	if err := picket.CheckID("taskId", "task", taskID); err != nil {
-		return picket.Explanation{}, err
-	}
-	r := e.run(ctx, "explain", taskID)
+	r := e.runChecked(ctx, picket.CheckID("taskId", "task", taskID), "explain", taskID)
 	var v struct {
 		Task    taskView `reply:"task"`
 		Tick    int64    `reply:"tick"`    // the last one, ms

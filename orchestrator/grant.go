@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -267,15 +268,8 @@ func (e *Engine) Expire(ctx context.Context, by picket.Caller, taskID, reason st
 // another, that one keeps it, and the answer is state_conflict. Without a run it
 // is whichever has the task.
 func (e *Engine) ExpireRun(ctx context.Context, by picket.Caller, taskID, runID, reason string) (picket.Task, error) {
-	if err := picket.CheckID("taskId", "task", taskID); err != nil {
-		return picket.Task{}, err
-	}
-	if runID != "" {
-		if err := picket.CheckID("run", "run", runID); err != nil {
-			return picket.Task{}, err
-		}
-	}
-	return e.runForTask(ctx, "expire", taskID, by.Actor, by.Idempotency.Key, by.Idempotency.Body, reason, runID)
+	return e.changeTask(ctx, by, cmp.Or(picket.CheckID("taskId", "task", taskID),
+		picket.CheckOptionalID("run", "run", runID)), "expire", taskID, reason, runID)
 }
 
 // errNoMoreLeases ends a wait that nothing can come of: the leases that this request

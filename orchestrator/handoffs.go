@@ -18,10 +18,8 @@ import (
 // the same. What somebody else has claimed stays theirs (state_conflict) unless
 // takeOver is set.
 func (e *Engine) Claim(ctx context.Context, by picket.Caller, handoffID string, takeOver bool) (picket.Handoff, error) {
-	if err := picket.CheckID("handoffId", "handoff", handoffID); err != nil {
-		return picket.Handoff{}, err
-	}
-	r := e.run(ctx, "claim", handoffID, by.Actor, by.Idempotency.Key, by.Idempotency.Body, boolArg(takeOver))
+	r := e.runChecked(ctx, picket.CheckID("handoffId", "handoff", handoffID), "claim", handoffID, by.Actor,
+		by.Idempotency.Key, by.Idempotency.Body, boolArg(takeOver))
 	var c struct {
 		Raw int64      `reply:"raw"`
 		Now int64      `reply:"now"`
@@ -68,8 +66,7 @@ func (e *Engine) Answer(ctx context.Context, by picket.Caller, handoffID string,
 		}
 		option, choice = string(b), *req.Option
 	}
-	return e.runForTask(ctx, "answer", handoffID, by.Actor, by.Idempotency.Key, by.Idempotency.Body, answer, option,
-		choice, input, answerText(req))
+	return e.changeTask(ctx, by, nil, "answer", handoffID, answer, option, choice, input, answerText(req))
 }
 
 // editsInput tells whether an answer changes the input of the task.
@@ -120,19 +117,12 @@ func (e *Engine) Finish(ctx context.Context, by picket.Caller, handoffID string,
 		return picket.Task{}, picket.Invalid("/output", "Send the result of the task.", "output is required")
 	}
 	out, err := outputJSON(output, "")
-	if err != nil {
-		return picket.Task{}, err
-	}
-	return e.runForTask(ctx, "finish", handoffID, by.Actor, by.Idempotency.Key, by.Idempotency.Body, out,
-		jsonText(output))
+	return e.changeTask(ctx, by, err, "finish", handoffID, out, jsonText(output))
 }
 
 // CancelHandoff cancels the task of an open hand-off.
 func (e *Engine) CancelHandoff(ctx context.Context, by picket.Caller, handoffID, reason string) (picket.Task, error) {
-	if err := picket.CheckID("handoffId", "handoff", handoffID); err != nil {
-		return picket.Task{}, err
-	}
-	return e.runForTask(ctx, "cancel", handoffID, by.Actor, by.Idempotency.Key, by.Idempotency.Body, reason)
+	return e.changeTask(ctx, by, picket.CheckID("handoffId", "handoff", handoffID), "cancel", handoffID, reason)
 }
 
 // isNull reports whether a JSON member was not sent, or sent as null.
@@ -151,18 +141,12 @@ func (e *Engine) Handoffs(ctx context.Context, q picket.HandoffQuery) (picket.Ha
 	if err == nil {
 		q.Limit, err = pageLimit(q.Limit, 50, 200)
 	}
-	if err != nil {
-		return picket.HandoffPage{}, err
-	}
-	return e.handoffs(ctx, string(q.State), q.Limit, score, before)
+	return e.handoffs(ctx, err, string(q.State), q.Limit, score, before)
 }
 
 // Handoff shows one hand-off.
 func (e *Engine) Handoff(ctx context.Context, handoffID string) (picket.Handoff, error) {
-	if err := picket.CheckID("handoffId", "handoff", handoffID); err != nil {
-		return picket.Handoff{}, err
-	}
-	page, err := e.handoffs(ctx, handoffID, 1, "", "")
+	page, err := e.handoffs(ctx, picket.CheckID("handoffId", "handoff", handoffID), handoffID, 1, "", "")
 	if err != nil {
 		return picket.Handoff{}, err
 	}
@@ -172,9 +156,9 @@ func (e *Engine) Handoff(ctx context.Context, handoffID string) (picket.Handoff,
 	return page.Handoffs[0], nil
 }
 
-func (e *Engine) handoffs(ctx context.Context, which string, limit int,
+func (e *Engine) handoffs(ctx context.Context, refused error, which string, limit int,
 	score, before string) (page picket.HandoffPage, err error) {
-	r := e.run(ctx, "handoffs", which, limit, score, before)
+	r := e.runChecked(ctx, refused, "handoffs", which, limit, score, before)
 	var p struct {
 		Raw   int64        `reply:"raw"`
 		Now   int64        `reply:"now"`

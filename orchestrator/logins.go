@@ -19,15 +19,12 @@ import (
 func (e *Engine) BeginLogin(ctx context.Context, key picket.Secret,
 	host, from string) (code picket.Secret, who picket.Principal, err error) {
 	code = e.newSecret()
-	if who, err = e.beginLogin(ctx, code, key, host, from); err != nil {
-		return "", who, err
+	r := e.run(ctx, "login_begin", hashForHost(host, code), hashKey(key.Reveal()), text.ValidHead(from, 32))
+	who = e.principal(r.key())
+	if r.Err != nil {
+		return "", who, r.Err
 	}
 	return code, who, nil
-}
-
-func (e *Engine) beginLogin(ctx context.Context, code, key picket.Secret, host, from string) (picket.Principal, error) {
-	r := e.run(ctx, "login_begin", hashForHost(host, code), hashKey(key.Reveal()), text.ValidHead(from, 32))
-	return e.principal(r.key()), r.Err
 }
 
 // OpenLogin takes a code of [Engine.BeginLogin] and opens a session on its host
@@ -41,21 +38,16 @@ func (e *Engine) OpenLogin(ctx context.Context, code picket.Secret,
 		return "", s, badLoginCode()
 	}
 	token = e.newSecret()
-	s, err = e.openLogin(ctx, token, code, host)
-	if err != nil {
-		return "", s, err
-	}
-	return token, s, nil
-}
-
-func (e *Engine) openLogin(ctx context.Context, token, code picket.Secret, host string) (picket.Login, error) {
 	r := e.run(ctx, "session_open", hashForHost(host, token), hashForHost(host, code))
-	s := r.login(e)
-	if s.OpenedAt == 0 && r.Err == nil {
-		return picket.Login{}, badLoginCode()
+	s = r.login(e)
+	switch {
+	case r.Err != nil:
+		return "", s, r.Err
+	case s.OpenedAt == 0:
+		return "", s, badLoginCode()
 	}
 	s.ExpiresAt = s.OpenedAt + picket.Instant(picket.LoginLifetime.Milliseconds())
-	return s, r.Err
+	return token, s, nil
 }
 
 func (r *reply) login(e *Engine) picket.Login {
@@ -115,9 +107,13 @@ func LoginNamespace(token picket.Secret) (string, bool) {
 
 // newSecret is a new token or code of this namespace, with 256 random bits.
 func (e *Engine) newSecret() picket.Secret {
+	return picket.Secret(e.namespace + "." + base64.RawURLEncoding.EncodeToString(randomSecret()))
+}
+
+func randomSecret() []byte {
 	random := make([]byte, 32)
 	_, _ = rand.Read(random) // it never fails: the program ends if the system has no randomness
-	return picket.Secret(e.namespace + "." + base64.RawURLEncoding.EncodeToString(random))
+	return random
 }
 
 // hashForHost is the hash under which the store has a token or a code of a host name.

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -14,18 +15,9 @@ import (
 // is not kept any more.
 func (e *Engine) Log(ctx context.Context, taskID, runID, stream string, offset int64,
 	limit int) (picket.LogChunk, error) {
-	if err := picket.CheckID("taskId", "task", taskID); err != nil {
-		return picket.LogChunk{}, err
-	}
-	if runID != "" {
-		if err := picket.CheckID("run", "run", runID); err != nil {
-			return picket.LogChunk{}, err
-		}
-	}
-	if err := checkStream(stream); err != nil {
-		return picket.LogChunk{}, err
-	}
-	r := e.run(ctx, "log", taskID, runID, stream, max(offset, 0), min(max(limit, 1), 1<<20))
+	refused := cmp.Or(picket.CheckID("taskId", "task", taskID), picket.CheckOptionalID("run", "run", runID),
+		checkStream(stream))
+	r := e.runChecked(ctx, refused, "log", taskID, runID, stream, max(offset, 0), min(max(limit, 1), 1<<20))
 	var v struct {
 		Run       string   `reply:"run"`
 		Offset    int64    `reply:"offset"` // of the first byte

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -29,10 +30,7 @@ func (e *Engine) Reject(ctx context.Context, by picket.Caller, taskID string, d 
 
 func (e *Engine) review(ctx context.Context, by picket.Caller, taskID, decision string, d picket.Decision,
 	fix *picket.TaskSpec) (picket.Task, string, error) {
-	if err := picket.CheckID("taskId", "task", taskID); err != nil {
-		return picket.Task{}, "", err
-	}
-	if err := d.Check(); err != nil {
+	if err := cmp.Or(picket.CheckID("taskId", "task", taskID), d.Check()); err != nil {
 		return picket.Task{}, "", err
 	}
 	args := []any{taskID, decision, by.Actor, by.Idempotency.Key, by.Idempotency.Body, d.Note, d.Digest, "0"}
@@ -218,10 +216,8 @@ func checkBulkApproval(by picket.Caller, req picket.BulkApproval) error {
 			"digests has %d entries, and at most %d are allowed", len(req.Digests), MaxBulk)
 	}
 	for id, digest := range req.Digests {
-		if err := picket.CheckID("/digests", "task", id); err != nil {
-			return err
-		}
-		if err := picket.CheckDigest("/digests/"+id, digest); err != nil {
+		if err := cmp.Or(picket.CheckID("/digests", "task", id),
+			picket.CheckDigest("/digests/"+id, digest)); err != nil {
 			return err
 		}
 	}

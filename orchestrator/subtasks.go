@@ -160,7 +160,7 @@ func (r *reply) subtask(tool string) (picket.SubtaskState, error) {
 	if r.endedByLoop() {
 		return picket.SubtaskState{}, loopRefusal(tool)
 	}
-	t := r.task()
+	t, err := r.task()
 	s := picket.SubtaskState{
 		TaskID:     t.TaskID,
 		State:      t.State,
@@ -176,7 +176,7 @@ func (r *reply) subtask(tool string) (picket.SubtaskState, error) {
 		s.Reason = t.Handoff.Question
 	}
 	s.Settled = t.State.Terminal() || t.State == picket.TaskReview || t.State == picket.TaskHandoff
-	return s, r.Err
+	return s, err
 }
 
 // withQueueReasons adds why a queued subtask does not run.

@@ -15,10 +15,7 @@ import (
 
 // Task shows the whole of a task.
 func (e *Engine) Task(ctx context.Context, taskID string) (picket.Task, error) {
-	if err := picket.CheckID("taskId", "task", taskID); err != nil {
-		return picket.Task{}, err
-	}
-	return e.runForTask(ctx, "task", taskID)
+	return e.runChecked(ctx, picket.CheckID("taskId", "task", taskID), "task", taskID).task()
 }
 
 // Tasks pages through tasks, newest first, without runs, input and output.
@@ -64,10 +61,7 @@ func (e *Engine) Tasks(ctx context.Context, q picket.TaskQuery) (picket.TaskPage
 
 // Reports lists the last 1,000 progress reports of a task, oldest first.
 func (e *Engine) Reports(ctx context.Context, taskID string) ([]picket.Report, error) {
-	if err := picket.CheckID("taskId", "task", taskID); err != nil {
-		return nil, err
-	}
-	r := e.run(ctx, "reports", taskID)
+	r := e.runChecked(ctx, picket.CheckID("taskId", "task", taskID), "reports", taskID)
 	l := r.List(r.Value)
 	out := make([]picket.Report, 0, len(l))
 	for i, v := range l {
@@ -150,25 +144,20 @@ func (e *Engine) specArgs(id, actor string, s picket.TaskSpec) ([]any, error) {
 
 // Cancel ends a task permanently, in any open state.
 func (e *Engine) Cancel(ctx context.Context, by picket.Caller, taskID, reason string) (picket.Task, error) {
-	if err := picket.CheckID("taskId", "task", taskID); err != nil {
-		return picket.Task{}, err
-	}
-	return e.runForTask(ctx, "cancel", taskID, by.Actor, by.Idempotency.Key, by.Idempotency.Body, reason)
+	return e.changeTask(ctx, by, picket.CheckID("taskId", "task", taskID), "cancel", taskID, reason)
 }
 
 // Retry queues an escalated task again, or makes a new task from one that
 // failed, was cancelled or was rejected; the task returned is the one to run.
 func (e *Engine) Retry(ctx context.Context, by picket.Caller, taskID, reason string) (picket.Task, error) {
-	if err := picket.CheckID("taskId", "task", taskID); err != nil {
-		return picket.Task{}, err
-	}
-	return e.runForTask(ctx, "retry", taskID, by.Actor, by.Idempotency.Key, by.Idempotency.Body, reason,
+	return e.changeTask(ctx, by, picket.CheckID("taskId", "task", taskID), "retry", taskID, reason,
 		"task_"+ulid.Make().String(), e.dailyLimitArg())
 }
 
-// runForTask runs a script that answers the view of a task.
-func (e *Engine) runForTask(ctx context.Context, script string, args ...any) (picket.Task, error) {
-	r := e.run(ctx, script, args...)
-	t := r.task()
-	return t, r.Err
+// changeTask runs a script that changes the task of id, a task or a hand-off, unless
+// its arguments were refused. It returns the task as it is then.
+func (e *Engine) changeTask(ctx context.Context, by picket.Caller, refused error, script, id string,
+	args ...any) (picket.Task, error) {
+	who := []any{id, by.Actor, by.Idempotency.Key, by.Idempotency.Body}
+	return e.runChecked(ctx, refused, script, append(who, args...)...).task()
 }

@@ -3,7 +3,6 @@ package orchestrator
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/base64"
 	"net/url"
 	"slices"
@@ -43,15 +42,11 @@ func (e *Engine) createWebhook(ctx context.Context, by picket.Caller, spec picke
 		return picket.NewWebhook{}, err
 	}
 	id := "webhook_" + ulid.Make().String()
-	random := make([]byte, 32)
-	if _, err := rand.Read(random); err != nil {
-		return picket.NewWebhook{}, err
-	}
 	sealedURL, err := e.store.cfg.Sealer.Encrypt(e.sealContext(id, "url"), spec.URL)
 	if err != nil {
 		return picket.NewWebhook{}, err
 	}
-	secret := picket.Secret(picket.WebhookSecretPrefix + base64.StdEncoding.EncodeToString(random))
+	secret := picket.Secret(picket.WebhookSecretPrefix + base64.StdEncoding.EncodeToString(randomSecret()))
 	sealedSecret, err := e.store.cfg.Sealer.Encrypt(e.sealContext(id, "secret"), secret)
 	if err != nil {
 		return picket.NewWebhook{}, err
@@ -139,10 +134,7 @@ func (e *Engine) Webhook(ctx context.Context, id string) (picket.Webhook, error)
 
 // WebhookTarget is a target with its secrets, for the deliverer.
 func (e *Engine) WebhookTarget(ctx context.Context, id string) (picket.WebhookTarget, error) {
-	if err := picket.CheckID("webhookId", "webhook", id); err != nil {
-		return picket.WebhookTarget{}, err
-	}
-	r := e.run(ctx, "webhook_list", id)
+	r := e.runChecked(ctx, picket.CheckID("webhookId", "webhook", id), "webhook_list", id)
 	var views []webhookView
 	if r.Decode(&views); r.Err != nil || len(views) == 0 { // the script refuses when there is none
 		return picket.WebhookTarget{}, r.Err
@@ -163,10 +155,8 @@ func (e *Engine) ReviveWebhook(ctx context.Context, by picket.Caller, id string)
 
 func (e *Engine) changeWebhook(ctx context.Context, script string, by picket.Caller,
 	id string) (picket.Webhook, error) {
-	if err := picket.CheckID("webhookId", "webhook", id); err != nil {
-		return picket.Webhook{}, err
-	}
-	r := e.run(ctx, script, id, by.Actor, by.Idempotency.Key, by.Idempotency.Body)
+	r := e.runChecked(ctx, picket.CheckID("webhookId", "webhook", id), script, id, by.Actor, by.Idempotency.Key,
+		by.Idempotency.Body)
 	var v webhookView
 	r.Decode(&v)
 	return v.webhook(), r.Err

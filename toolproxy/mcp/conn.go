@@ -236,16 +236,12 @@ func (l *upstreamConn) forwardRequests(next mcp.MethodHandler) mcp.MethodHandler
 		case *mcp.CreateMessageWithToolsRequest:
 			return askClient(ctx, l, method,
 				func(ctx context.Context, s *mcp.ServerSession) (*mcp.CreateMessageWithToolsResult, error) {
-					params := *r.Params
-					params.Meta = nil
-					return s.CreateMessageWithTools(ctx, &params)
+					return s.CreateMessageWithTools(ctx, copyWithoutMeta(r.Params))
 				})
 		case *mcp.ElicitRequest:
 			return askClient(ctx, l, method,
 				func(ctx context.Context, s *mcp.ServerSession) (*mcp.ElicitResult, error) {
-					params := *r.Params
-					params.Meta = nil
-					return s.Elicit(ctx, &params)
+					return s.Elicit(ctx, copyWithoutMeta(r.Params))
 				})
 		case *mcp.ListRootsRequest:
 			return askClient(ctx, l, method,

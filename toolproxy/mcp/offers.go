@@ -97,8 +97,8 @@ func (f *endpoint) publishOffer(before, now map[string]offer, name string, o off
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			f.log.Warn("a resource of an upstream is left out", "upstream", o.from.Name, "uri", web.Shortened(name),
-				"why", v)
+			f.log.Warn("a prompt or a resource of an upstream is left out", "upstream", o.from.Name, "name",
+				web.Shortened(name), "why", v)
 		}
 	}()
 	add()

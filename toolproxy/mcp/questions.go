@@ -60,21 +60,16 @@ func questionsWithoutMeta(wanted mcp.InputRequestMap) mcp.InputRequestMap {
 	for id, want := range wanted {
 		switch w := want.(type) {
 		case *mcp.ElicitParams:
-			c := *w
-			c.Meta = nil
-			want = &c
+			out[id] = copyWithoutMeta(w)
 		case *mcp.CreateMessageWithToolsParams:
-			c := *w
-			c.Meta = nil
-			want = &c
+			out[id] = copyWithoutMeta(w)
 		case *mcp.CreateMessageParams:
-			c := *w
-			c.Meta = nil
-			want = &c
+			out[id] = copyWithoutMeta(w)
 		case *mcp.ListRootsParams:
-			want = &mcp.ListRootsParams{}
+			out[id] = &mcp.ListRootsParams{}
+		default:
+			out[id] = want
 		}
-		out[id] = want
 	}
 	return out
 }

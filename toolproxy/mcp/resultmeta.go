@@ -44,6 +44,16 @@ func contentWithoutMeta(c mcp.Content) mcp.Content {
 	return c
 }
 
+// copyWithoutMeta is a copy of a message or a part of one, without its _meta.
+func copyWithoutMeta[T any, P interface {
+	*T
+	SetMeta(map[string]any)
+}](p P) P {
+	c := *p
+	P(&c).SetMeta(nil)
+	return &c
+}
+
 func resourceWithoutMeta(r *mcp.ResourceContents) *mcp.ResourceContents {
 	if r == nil {
 		return nil

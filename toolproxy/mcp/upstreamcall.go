@@ -194,76 +194,68 @@ type round struct {
 	meta    mcp.Meta
 	answers mcp.InputResponseMap // to what the upstream wanted to know
 	state   string               // of the exchange, which the upstream alone reads
-	wanted  mcp.InputRequestMap  // what the upstream wants to know now
 }
 
 // sendRounds sends a message, asking the client in between where it can be asked
 // and the upstream wants to know. To a client of the newer wire the questions
-// go as they are. send sets wanted and state.
-func (u *upstreamClient) sendRounds(ctx context.Context, x *clientRequest,
-	send func(context.Context, *mcp.ClientSession, *round) error) error {
+// go as they are. asked says of an answer what the upstream wants to know, and its state.
+func sendRounds[R any](ctx context.Context, u *upstreamClient, x *clientRequest,
+	send func(context.Context, *mcp.ClientSession, round) (R, error),
+	asked func(R) (wanted mcp.InputRequestMap, state string)) (result R, err error) {
 	var r round
 	if x != nil {
 		r.answers, r.state = x.inputResponses, x.requestState
 	}
 	for range maxRounds {
-		err := u.send(ctx, x, func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta) error {
-			r.meta, r.wanted = meta, nil
-			return send(ctx, s, &r)
-		})
-		if err != nil || r.wanted == nil || x.isStateless() {
+		var wanted mcp.InputRequestMap
+		err := u.send(ctx, x, func(ctx context.Context, s *mcp.ClientSession, meta mcp.Meta) (err error) {
+			r.meta = meta
+			if result, err = send(ctx, s, r); err == nil {
+				wanted, r.state = asked(result)
+			}
 			return err
+		})
+		if err != nil || wanted == nil || x.isStateless() {
+			return result, err
 		}
 		if !x.canBeAsked() {
-			return picket.Refuse(picket.CodeUpstream, "Do without it, or use an MCP client that can be asked.",
+			return result, picket.Refuse(picket.CodeUpstream, "Do without it, or use an MCP client that can be asked.",
 				"the MCP server %s wants an answer that this client cannot give", u.Name)
 		}
-		if r.answers, err = answerAll(x.ctx, x, r.wanted); err == nil {
+		if r.answers, err = answerAll(x.ctx, x, wanted); err == nil {
 			err = x.checkNoLeaseToken(r.answers)
 		}
 		if err != nil {
-			return picket.Refuse(picket.CodeUpstream, "Do without it, or answer what is asked.",
+			return result, picket.Refuse(picket.CodeUpstream, "Do without it, or answer what is asked.",
 				"the MCP server %s asked, and got no answer", u.Name).WithCause(err)
 		}
 	}
-	return picket.Refuse(picket.CodeUpstream, "Do without it.", "the MCP server %s asked more than %d times", u.Name,
-		maxRounds)
+	return result, picket.Refuse(picket.CodeUpstream, "Do without it.", "the MCP server %s asked more than %d times",
+		u.Name, maxRounds)
 }
 
 func (u *upstreamClient) callTool(ctx context.Context, x *clientRequest, name string,
-	args stdjson.RawMessage) (result *mcp.CallToolResult, err error) {
-	err = u.sendRounds(ctx, x, func(ctx context.Context, s *mcp.ClientSession, r *round) (err error) {
-		if result, err = s.CallTool(ctx, &mcp.CallToolParams{Meta: r.meta, Name: name, Arguments: args,
-			InputResponses: r.answers, RequestState: r.state}); err == nil {
-			r.wanted, r.state = result.InputRequests, result.RequestState
-		}
-		return err
-	})
-	return result, err
+	args stdjson.RawMessage) (*mcp.CallToolResult, error) {
+	return sendRounds(ctx, u, x, func(ctx context.Context, s *mcp.ClientSession, r round) (*mcp.CallToolResult, error) {
+		return s.CallTool(ctx, &mcp.CallToolParams{Meta: r.meta, Name: name, Arguments: args,
+			InputResponses: r.answers, RequestState: r.state})
+	}, func(r *mcp.CallToolResult) (mcp.InputRequestMap, string) { return r.InputRequests, r.RequestState })
 }
 
 func (u *upstreamClient) getPrompt(ctx context.Context, x *clientRequest, name string,
-	args map[string]string) (result *mcp.GetPromptResult, err error) {
-	err = u.sendRounds(ctx, x, func(ctx context.Context, s *mcp.ClientSession, r *round) (err error) {
-		if result, err = s.GetPrompt(ctx, &mcp.GetPromptParams{Meta: r.meta, Name: name, Arguments: args,
-			InputResponses: r.answers, RequestState: r.state}); err == nil {
-			r.wanted, r.state = result.InputRequests, result.RequestState
-		}
-		return err
-	})
-	return result, err
+	args map[string]string) (*mcp.GetPromptResult, error) {
+	return sendRounds(ctx, u, x, func(ctx context.Context, s *mcp.ClientSession, r round) (*mcp.GetPromptResult, error) {
+		return s.GetPrompt(ctx, &mcp.GetPromptParams{Meta: r.meta, Name: name, Arguments: args,
+			InputResponses: r.answers, RequestState: r.state})
+	}, func(r *mcp.GetPromptResult) (mcp.InputRequestMap, string) { return r.InputRequests, r.RequestState })
 }
 
 func (u *upstreamClient) readResource(ctx context.Context, x *clientRequest,
-	uri string) (result *mcp.ReadResourceResult, err error) {
-	err = u.sendRounds(ctx, x, func(ctx context.Context, s *mcp.ClientSession, r *round) (err error) {
-		if result, err = s.ReadResource(ctx, &mcp.ReadResourceParams{Meta: r.meta, URI: uri,
-			InputResponses: r.answers, RequestState: r.state}); err == nil {
-			r.wanted, r.state = result.InputRequests, result.RequestState
-		}
-		return err
-	})
-	return result, err
+	uri string) (*mcp.ReadResourceResult, error) {
+	return sendRounds(ctx, u, x, func(ctx context.Context, s *mcp.ClientSession, r round) (*mcp.ReadResourceResult, error) {
+		return s.ReadResource(ctx, &mcp.ReadResourceParams{Meta: r.meta, URI: uri,
+			InputResponses: r.answers, RequestState: r.state})
+	}, func(r *mcp.ReadResourceResult) (mcp.InputRequestMap, string) { return r.InputRequests, r.RequestState })
 }
 
 func (u *upstreamClient) complete(ctx context.Context, x *clientRequest,
