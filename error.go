@@ -191,8 +191,7 @@ func Invalid(field, remedy, format string, args ...any) *Error {
 
 // PrefixField names the field of a refusal by where it stands in a larger body.
 func PrefixField(prefix string, err error) error {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		if field, ok := e.Facts["field"].(string); ok {
 			e.With("field", prefix+field)
 		}
@@ -241,12 +240,10 @@ func (e *Error) Unwrap() error { return e.cause }
 
 // CodeOf finds the code in an error chain; CodeInternal when there is none.
 func CodeOf(err error) Code {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
 	}
-	var c Code
-	if errors.As(err, &c) {
+	if c, ok := errors.AsType[Code](err); ok {
 		return c
 	}
 	return CodeInternal
@@ -258,8 +255,7 @@ func RefusalOf(err error) (refusal *Error, ok bool) {
 	if errors.As(err, &refusal) {
 		return refusal, true
 	}
-	var code Code
-	if errors.As(err, &code) {
+	if code, ok := errors.AsType[Code](err); ok {
 		return &Error{Code: code, Message: code.Title()}, true
 	}
 	return nil, false

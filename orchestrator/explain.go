@@ -13,37 +13,9 @@ import (
 // Explain answers "why is it not running", with the commands to run next.
 func (e *Engine) Explain(ctx context.Context, taskID string) (picket.Explanation, error) {
 	r := e.runChecked(ctx, picket.CheckID("taskId", "task", taskID), "explain", taskID)
-	var v struct {
-		Task    taskView `reply:"task"`
-		Tick    int64    `reply:"tick"`    // the last one, ms
-		Delayed int64    `reply:"delayed"` // until, ms
-		Lane    string   `reply:"lane"`
-		Ahead   int64    `reply:"ahead"` // better tasks in the lane
-		Paused  string   `reply:"paused"`
-		Call    struct { // that it waits for
-			Tool string `reply:"tool"`
-			Ends int64  `reply:"ends"` // ms
-		} `reply:"call"`
-		CancelledWith string   `reply:"cancelled_with"`
-		Waiters       []string `reply:"waiters"`
-	}
-	r.Decode(&v)
-	f := explainResult{
-		task:          r.taskOf(v.Task),
-		tick:          v.Tick,
-		delayed:       v.Delayed,
-		lane:          v.Lane,
-		queuedIn:      v.Task.Record["at"],
-		ahead:         v.Ahead,
-		now:           v.Task.Now,
-		raw:           v.Task.Raw,
-		paused:        v.Paused != "",
-		waitsForRun:   v.Task.Record["gate"],
-		call:          v.Call.Tool,
-		callEnds:      v.Call.Ends,
-		waiters:       v.Waiters,
-		cancelledWith: v.CancelledWith,
-	}
+	var f explainResult
+	r.Decode(&f.explainReply)
+	f.task = r.taskOf(f.Task)
 	if r.Err != nil {
 		return picket.Explanation{}, r.Err
 	}
@@ -60,43 +32,47 @@ func (e *Engine) countServingAgents(ctx context.Context, f *explainResult) error
 	if f.task.State != picket.TaskQueued {
 		return nil
 	}
-	if agent, pinned := strings.CutPrefix(f.lane, "agent:"); pinned {
+	if agent, pinned := strings.CutPrefix(f.Lane, "agent:"); pinned {
 		a, _, err := e.Agent(ctx, agent)
 		if f.pinnedTo = a.Status; errors.Is(err, picket.CodeNotFound) {
 			return nil
 		}
 		return err
 	}
-	_, lane := splitLane(f.lane)
+	_, lane := splitLane(f.Lane)
 	role, _, _ := strings.Cut(lane, "|")
 	page, err := e.Agents(ctx,
 		picket.AgentQuery{Role: role, Statuses: []picket.AgentStatus{picket.AgentActive, picket.AgentUnhealthy}})
 	for _, a := range page.Agents {
-		if covers(picket.AcquireRequest{AgentID: a.AgentID, Role: a.RoleID, Capabilities: a.Capabilities}, f.lane) {
+		if covers(picket.AcquireRequest{AgentID: a.AgentID, Role: a.RoleID, Capabilities: a.Capabilities}, f.Lane) {
 			f.serving++
 		}
 	}
 	return err
 }
 
-// explainResult is what explain.lua found.
+// explainReply is what the script explain answers. Times are ms.
+type explainReply struct {
+	Task    taskView `reply:"task"`
+	Tick    int64    `reply:"tick"`    // the last one
+	Delayed int64    `reply:"delayed"` // until
+	Lane    string   `reply:"lane"`
+	Ahead   int64    `reply:"ahead"` // better tasks in the lane
+	Paused  string   `reply:"paused"`
+	Call    struct { // a tool that still acts outside, and until when at the latest
+		Tool string `reply:"tool"`
+		Ends int64  `reply:"ends"`
+	} `reply:"call"`
+	CancelledWith string   `reply:"cancelled_with"` // the task above that was cancelled
+	Waiters       []string `reply:"waiters"`
+}
+
+// explainResult is all that an explanation is made of.
 type explainResult struct {
-	task          picket.Task
-	tick          int64
-	delayed       int64
-	lane          string
-	queuedIn      string
-	ahead         int64
-	now           int64
-	raw           int64
-	paused        bool
-	waitsForRun   string
-	call          string // a tool that still acts outside, and until when at the latest
-	callEnds      int64
-	waiters       []string
-	cancelledWith string             // the task above that was cancelled
-	pinnedTo      picket.AgentStatus // of the agent it is pinned to; "" when that is not registered
-	serving       int                // registered agents that could take it
+	explainReply
+	task     picket.Task
+	pinnedTo picket.AgentStatus // of the agent it is pinned to; "" when that is not registered
+	serving  int                // registered agents that could take it
 }
 
 func (f explainResult) explain() picket.Explanation {
@@ -106,7 +82,7 @@ func (f explainResult) explain() picket.Explanation {
 		Reasons: []picket.Reason{},
 		Next:    []string{},
 	}}
-	if f.raw-f.tick > 5000 {
+	if f.Task.Raw-f.Tick > 5000 {
 		x.say(picket.ReasonNoReaper, "no reaper is running: store time stands still, leases do not expire and delayed tasks do not move")
 		x.next("picket serve reaper")
 	}
@@ -163,60 +139,60 @@ func (x *explanation) next(format string, args ...any) {
 }
 
 func (f explainResult) explainQueued(x *explanation) {
-	if f.cancelledWith != "" {
-		x.say(picket.ReasonCancelledAbove, "it was cancelled with %s, which is being written down", f.cancelledWith)
+	if f.CancelledWith != "" {
+		x.say(picket.ReasonCancelledAbove, "it was cancelled with %s, which is being written down", f.CancelledWith)
 		return
 	}
-	if f.paused {
+	if f.Paused != "" {
 		x.say(picket.ReasonPaused, "the namespace is paused: nothing is granted")
 		x.next("picket resume")
 		return
 	}
-	delayedUntil := picket.Instant(f.raw + f.delayed - f.now)
-	if f.delayed > f.now && f.queuedIn == "" {
-		left := (time.Duration(f.delayed-f.now) * time.Millisecond).Round(time.Second)
-		if f.call != "" {
-			x.sayUntil(picket.Instant(f.raw+f.callEnds-f.now), picket.ReasonCallUnderWay, "it waits for the call %s of the lease before, which may still act outside, until %s at the latest",
-				f.call, picket.Instant(f.raw+f.callEnds-f.now))
+	delayedUntil := picket.Instant(f.Task.Raw + f.Delayed - f.Task.Now)
+	if f.Delayed > f.Task.Now && f.Task.Record["at"] == "" {
+		left := (time.Duration(f.Delayed-f.Task.Now) * time.Millisecond).Round(time.Second)
+		if f.Call.Tool != "" {
+			x.sayUntil(picket.Instant(f.Task.Raw+f.Call.Ends-f.Task.Now), picket.ReasonCallUnderWay, "it waits for the call %s of the lease before, which may still act outside, until %s at the latest",
+				f.Call.Tool, picket.Instant(f.Task.Raw+f.Call.Ends-f.Task.Now))
 		}
 		switch {
-		case f.waitsForRun != "":
-			x.sayUntil(delayedUntil, picket.ReasonAwaitingExit, "the process of %s has not reported its exit; the task waits for it, at most %s", f.waitsForRun, left)
-		case f.task.NotBefore.Time().UnixMilli() > f.raw:
+		case f.Task.Record["gate"] != "":
+			x.sayUntil(delayedUntil, picket.ReasonAwaitingExit, "the process of %s has not reported its exit; the task waits for it, at most %s", f.Task.Record["gate"], left)
+		case f.task.NotBefore.Time().UnixMilli() > f.Task.Raw:
 			x.sayUntil(delayedUntil, picket.ReasonNotBefore, "it is not to start before %s (%s from now)", f.task.NotBefore, left)
-		case f.call == "" || f.delayed > f.callEnds:
+		case f.Call.Tool == "" || f.Delayed > f.Call.Ends:
 			x.sayUntil(delayedUntil, picket.ReasonBackoff, "it waits %s before the next attempt (failure %d)", left, f.task.Failures)
 		}
 		return
 	}
 	switch {
-	case f.ahead == 1:
+	case f.Ahead == 1:
 		x.say(picket.ReasonTasksAhead, "one task is ahead of it in its lane")
-	case f.ahead > 1:
-		x.say(picket.ReasonTasksAhead, "%d tasks are ahead of it in its lane", f.ahead)
+	case f.Ahead > 1:
+		x.say(picket.ReasonTasksAhead, "%d tasks are ahead of it in its lane", f.Ahead)
 	}
-	agent, pinned := strings.CutPrefix(f.lane, "agent:")
+	agent, pinned := strings.CutPrefix(f.Lane, "agent:")
 	switch {
 	case pinned && f.task.Agent == "":
-		left := (time.Duration(f.delayed-f.now) * time.Millisecond).Round(time.Second)
+		left := (time.Duration(f.Delayed-f.Task.Now) * time.Millisecond).Round(time.Second)
 		x.sayUntil(delayedUntil, picket.ReasonKeptForAgent, "it is kept for agent %s, which asked for the answer; in %s anybody may take it", agent, max(left, 0))
 	case pinned:
 		x.say(picket.ReasonPinned, "it is pinned to agent %s", agent)
 	}
-	for _, w := range f.waiters {
+	for _, w := range f.Waiters {
 		part := strings.SplitN(w, " ", 4)
 		if len(part) == 4 && covers(picket.AcquireRequest{
 			AgentID:      part[1],
 			Role:         part[2],
 			Capabilities: strings.Split(part[3], ","),
 			PinnedOnly:   part[2] == pinnedOnly,
-		}, f.lane) {
+		}, f.Lane) {
 			x.say(picket.ReasonAgentWaiting, "an agent is waiting for this lane: it will start at once")
 			return
 		}
 	}
-	x.say(picket.ReasonNobodyWaiting, "nobody is waiting on this lane (%s)", describeLane(f.lane))
-	if agent := laneAgent(f.lane); agent != "" && f.task.Parent != nil {
+	x.say(picket.ReasonNobodyWaiting, "nobody is waiting on this lane (%s)", describeLane(f.Lane))
+	if agent := laneAgent(f.Lane); agent != "" && f.task.Parent != nil {
 		x.say(picket.ReasonAgentAboveBusy, "agent %s, which runs the parent task, asks for no more work now: it is gone, or its slots are taken, maybe by tasks that wait for their own subtasks", agent)
 	}
 	switch {
@@ -235,7 +211,7 @@ func (f explainResult) explainQueued(x *explanation) {
 		x.next("picket adapter --agent-id %s --pinned-only -- COMMAND", agent)
 		return
 	}
-	_, lane := splitLane(f.lane)
+	_, lane := splitLane(f.Lane)
 	role, needs, _ := strings.Cut(lane, "|")
 	command := "picket adapter"
 	if role != "" {

@@ -25,8 +25,7 @@ const maxArgs = 1 << 20
 func (p *Proxy) Invoke(ctx context.Context, backend Backend, held picket.LeaseCredential, name string,
 	args jsontext.Value, key string) (jsontext.Value, error) {
 	answer, err := p.invoke(ctx, Call{Backend: backend, Held: held, Name: name, Args: args, Key: key})
-	var e *estimateError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*estimateError](err); ok {
 		return EncodeJSON(e.estimate)
 	}
 	return answer, err

@@ -114,8 +114,7 @@ func NotSent(err error) error { return notSentError{err} }
 // MarkNotSent is [NotSent] for an error that came before anything was sent; any
 // other error is returned as it is.
 func MarkNotSent(err error) error {
-	var u *outbound.UnsentError
-	if errors.As(err, &u) {
+	if _, ok := errors.AsType[*outbound.UnsentError](err); ok {
 		return NotSent(err)
 	}
 	return err

@@ -23,9 +23,7 @@ func (s *Sealer) Encrypt(place string, secret picket.Secret) (string, error) {
 		return "", err
 	}
 	nonce := make([]byte, box.NonceSize())
-	if _, err := rand.Read(nonce); err != nil {
-		return "", err
-	}
+	_, _ = rand.Read(nonce) // it never fails: the program ends if the system has no randomness
 	return base64.RawURLEncoding.EncodeToString(box.Seal(nonce, nonce, []byte(secret), []byte(place))), nil
 }
 
@@ -52,7 +50,7 @@ func (s *Sealer) Decrypt(place, wrapped string) (picket.Secret, error) {
 }
 
 func newAEAD(key []byte) (cipher.AEAD, error) {
-	block, err := aes.NewCipher(derive(key, "wrap"))
+	block, err := aes.NewCipher(mac(key, "derive", "wrap"))
 	if err != nil {
 		return nil, err
 	}

@@ -50,8 +50,8 @@ func (s *Sealer) LeaseTokenFor(side picket.LeaseSide, namespace, taskID, runID s
 	if side != picket.SideBoth {
 		body += string(side) + "."
 	}
-	mac := sideMAC(s.keys[0], side, namespace, run)
-	return picket.Secret(picket.LeaseTokenPrefix + body + base64.RawURLEncoding.EncodeToString(mac))
+	sum := sideMAC(s.keys[0], side, namespace, run)
+	return picket.Secret(picket.LeaseTokenPrefix + body + base64.RawURLEncoding.EncodeToString(sum))
 }
 
 // Fingerprint is what the store keeps of a run's secret: the hex SHA-256 of
@@ -100,28 +100,27 @@ func (s *Sealer) OpenLeaseToken(token string) (picket.LeaseCredential, error) {
 // Derive returns 32 bytes that only a holder of the first key can make, the
 // same for the same label: a secret that a repeated request can be shown again.
 func (s *Sealer) Derive(label string) []byte {
-	return derive(s.keys[0], label)
+	return mac(s.keys[0], "derive", label)
 }
 
 // DeriveAll returns what Derive returns, for each of the keys in their order. It is
 // for a secret that others keep while the keys are replaced.
 func (s *Sealer) DeriveAll(label string) (all [][]byte) {
 	for _, key := range s.keys {
-		all = append(all, derive(key, label))
+		all = append(all, mac(key, "derive", label))
 	}
 	return all
 }
 
-func derive(key []byte, label string) []byte {
+// mac is the MAC of these parts. The first one says what it is for.
+func mac(key []byte, parts ...string) []byte {
 	h := hmac.New(sha256.New, key)
-	h.Write([]byte("derive\x00" + label))
+	h.Write([]byte(strings.Join(parts, "\x00")))
 	return h.Sum(nil)
 }
 
 func leaseMAC(key []byte, namespace, runULID string) []byte {
-	h := hmac.New(sha256.New, key)
-	h.Write([]byte("lease\x00" + namespace + "\x00" + runULID))
-	return h.Sum(nil)
+	return mac(key, "lease", namespace, runULID)
 }
 
 // sideMAC is the MAC of one side's token. That of both sides is the MAC
@@ -130,9 +129,7 @@ func sideMAC(key []byte, side picket.LeaseSide, namespace, runULID string) []byt
 	if side == picket.SideBoth {
 		return leaseMAC(key, namespace, runULID)
 	}
-	h := hmac.New(sha256.New, key)
-	h.Write([]byte("bearer\x00" + string(side) + "\x00" + namespace + "\x00" + runULID))
-	return h.Sum(nil)
+	return mac(key, "bearer", string(side), namespace, runULID)
 }
 
 func fingerprint(mac []byte) string {

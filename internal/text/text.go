@@ -72,17 +72,9 @@ func Printable(s string) string {
 
 // OneLine is Printable for text that has to stay on its line: line breaks and tabs
 // become spaces.
-func OneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n', r == '\t', r == '\r', r == '\u2028', r == '\u2029':
-			return ' '
-		case IsUnsafe(r):
-			return -1
-		}
-		return r
-	}, s)
-}
+func OneLine(s string) string { return Printable(lineBreaks.Replace(s)) }
+
+var lineBreaks = strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")
 
 // IsUnsafe reports whether a character changes what a terminal or a page shows instead
 // of being shown. Such are control characters, line separators, and invisible characters,

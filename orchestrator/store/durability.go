@@ -109,12 +109,7 @@ func (n *node) readInfo(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	n.info = map[string]string{}
-	for line := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			n.info[name] = value
-		}
-	}
+	n.info = parseInfo(text)
 	version := n.info["redis_version"]
 	major, _, _ := strings.Cut(version, ".")
 	if v, err := strconv.Atoi(major); err != nil || v < 7 {

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -107,18 +106,20 @@ func argumentBytes(args []any) int64 {
 	return n
 }
 
-// parseMemoryInfo finds how many bytes a Redis uses and how many it may use in what
-// INFO memory says; most is 0 where there is no bound.
-func ParseMemoryInfo(info string) (used, most int64) {
-	for line := range strings.Lines(info) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		n, _ := strconv.ParseInt(value, 10, 64)
-		switch name {
-		case "used_memory":
-			used = n
-		case "maxmemory":
-			most = n
+// parseInfo reads what INFO says.
+func parseInfo(text string) map[string]string {
+	info := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			info[name] = value
 		}
 	}
-	return used, most
+	return info
+}
+
+// ParseMemoryInfo finds how many bytes a Redis uses and how many it may use in what
+// INFO memory says; most is 0 where there is no bound.
+func ParseMemoryInfo(text string) (used, most int64) {
+	info := parseInfo(text)
+	return ParseInt(info["used_memory"]), ParseInt(info["maxmemory"])
 }

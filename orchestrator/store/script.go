@@ -22,12 +22,9 @@ import (
 // script is one transition: what all share, the parts its header needs, its
 // body as a function, and the end that writes what it changed.
 type script struct {
-	name       string
-	source     string
-	sha        string
-	storesMore bool       // it stores more, and leaves the headroom free
-	urgent     bool       // a deadline waits for it, so it goes before others
-	latency    *Histogram // seconds until its replies
+	composedScript
+	name    string
+	latency *Histogram // seconds until its replies
 }
 
 // newScripts gives every script with counters of its own.
@@ -38,23 +35,17 @@ func newScripts(memory bool) (map[string]*script, error) {
 	}
 	scripts := make(map[string]*script, len(texts))
 	for name, t := range texts {
-		scripts[name] = &script{
-			name:       name,
-			source:     t.source,
-			sha:        t.sha,
-			storesMore: t.storesMore,
-			urgent:     t.urgent,
-			latency:    NewHistogram(.0005, .001, .002, .005, .02, .1, .5, 2),
-		}
+		scripts[name] = &script{t, name, NewHistogram(.0005, .001, .002, .005, .02, .1, .5, 2)}
 	}
 	return scripts, nil
 }
 
+// composedScript is what a server gets of a script, and what its header says.
 type composedScript struct {
 	source     string
 	sha        string
-	storesMore bool
-	urgent     bool
+	storesMore bool // it stores more, and leaves the headroom free
+	urgent     bool // a deadline waits for it, so it goes before others
 }
 
 // composed are the scripts for a store in memory or not: put together once in
@@ -323,8 +314,7 @@ func eval(ctx context.Context, do func(context.Context, *redis.Cmd) error, comma
 // replyError turns what came back from the store into an error of the vocabulary:
 // the script's own refusal, a full store, or "outcome unknown".
 func replyError(name string, err error) error {
-	var known *picket.Error // of the check of a new connection: nothing was sent
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*picket.Error](err); ok { // of the check of a new connection: nothing was sent
 		return known
 	}
 	var reply redis.Error

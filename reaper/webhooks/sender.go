@@ -81,8 +81,7 @@ func (s *Sender) Check(ctx context.Context, target picket.Secret) error {
 		return picket.Invalid("/url", "Send an absolute https or http URL.", "the URL cannot be read")
 	}
 	err = s.guard.CheckReachable(ctx, u)
-	var refusal *picket.Error
-	if errors.As(err, &refusal) && refusal.Code == picket.CodeDestination {
+	if refusal, ok := errors.AsType[*picket.Error](err); ok && refusal.Code == picket.CodeDestination {
 		return picket.Invalid("/url", refusal.Remedy, "%s", refusal.Message)
 	}
 	return err

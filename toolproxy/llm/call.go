@@ -154,8 +154,7 @@ func (x *call) affordableOutput(input, most int64, have budget.Envelope) int64 {
 // dimension that was short. The other dimension is taken to cover the need; if it does
 // not, the next refusal reports it.
 func availableFrom(need budget.Envelope, err error) budget.Envelope {
-	var refusal *picket.Error
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*picket.Error](err); ok {
 		switch have := refusal.Facts["available"].(type) {
 		case budget.Money:
 			need.USD = have

@@ -8,8 +8,7 @@ import (
 
 // refusalOf returns the refusal that reports err to an agent.
 func refusalOf(err error) *picket.Error {
-	var refusal *picket.Error
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*picket.Error](err); ok {
 		return refusal
 	}
 	return picket.Refuse(picket.CodeInternal, "Try again; tell an operator if it stays.",

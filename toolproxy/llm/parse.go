@@ -93,8 +93,7 @@ func (q *request) take(m bodyMember, d *dialect) (err error) {
 	default:
 		err = q.takeTools(m, d)
 	}
-	var refusal *picket.Error
-	if errors.As(err, &refusal) {
+	if _, ok := errors.AsType[*picket.Error](err); ok {
 		return err
 	}
 	if err != nil {

@@ -171,8 +171,7 @@ func upstreamError(err error) error {
 	if err == nil {
 		return nil
 	}
-	var unsent *outbound.UnsentError
-	if errors.As(err, &unsent) {
+	if _, ok := errors.AsType[*outbound.UnsentError](err); ok {
 		return toolproxy.NotSent(picket.Refuse(picket.CodeUpstream,
 			"Wait a moment and call it again, or do without it.", "the MCP server cannot be reached").WithCause(err))
 	}
@@ -236,26 +235,32 @@ func sendRounds[R any](ctx context.Context, u *upstreamClient, x *clientRequest,
 
 func (u *upstreamClient) callTool(ctx context.Context, x *clientRequest, name string,
 	args stdjson.RawMessage) (*mcp.CallToolResult, error) {
-	return sendRounds(ctx, u, x, func(ctx context.Context, s *mcp.ClientSession, r round) (*mcp.CallToolResult, error) {
+	send := func(ctx context.Context, s *mcp.ClientSession, r round) (*mcp.CallToolResult, error) {
 		return s.CallTool(ctx, &mcp.CallToolParams{Meta: r.meta, Name: name, Arguments: args,
 			InputResponses: r.answers, RequestState: r.state})
-	}, func(r *mcp.CallToolResult) (mcp.InputRequestMap, string) { return r.InputRequests, r.RequestState })
+	}
+	return sendRounds(ctx, u, x, send,
+		func(r *mcp.CallToolResult) (mcp.InputRequestMap, string) { return r.InputRequests, r.RequestState })
 }
 
 func (u *upstreamClient) getPrompt(ctx context.Context, x *clientRequest, name string,
 	args map[string]string) (*mcp.GetPromptResult, error) {
-	return sendRounds(ctx, u, x, func(ctx context.Context, s *mcp.ClientSession, r round) (*mcp.GetPromptResult, error) {
+	send := func(ctx context.Context, s *mcp.ClientSession, r round) (*mcp.GetPromptResult, error) {
 		return s.GetPrompt(ctx, &mcp.GetPromptParams{Meta: r.meta, Name: name, Arguments: args,
 			InputResponses: r.answers, RequestState: r.state})
-	}, func(r *mcp.GetPromptResult) (mcp.InputRequestMap, string) { return r.InputRequests, r.RequestState })
+	}
+	return sendRounds(ctx, u, x, send,
+		func(r *mcp.GetPromptResult) (mcp.InputRequestMap, string) { return r.InputRequests, r.RequestState })
 }
 
 func (u *upstreamClient) readResource(ctx context.Context, x *clientRequest,
 	uri string) (*mcp.ReadResourceResult, error) {
-	return sendRounds(ctx, u, x, func(ctx context.Context, s *mcp.ClientSession, r round) (*mcp.ReadResourceResult, error) {
+	send := func(ctx context.Context, s *mcp.ClientSession, r round) (*mcp.ReadResourceResult, error) {
 		return s.ReadResource(ctx, &mcp.ReadResourceParams{Meta: r.meta, URI: uri,
 			InputResponses: r.answers, RequestState: r.state})
-	}, func(r *mcp.ReadResourceResult) (mcp.InputRequestMap, string) { return r.InputRequests, r.RequestState })
+	}
+	return sendRounds(ctx, u, x, send,
+		func(r *mcp.ReadResourceResult) (mcp.InputRequestMap, string) { return r.InputRequests, r.RequestState })
 }
 
 func (u *upstreamClient) complete(ctx context.Context, x *clientRequest,

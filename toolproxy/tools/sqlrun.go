@@ -98,8 +98,7 @@ func execSQL(ctx context.Context, conn *pgconn.PgConn, sql string) error {
 // raiseMark raises the task's mark in the open transaction.
 func (d database) raiseMark(ctx context.Context, conn *pgconn.PgConn, by writerIdentity) error {
 	done := conn.ExecParams(ctx, d.marks.callSQL(), d.marks.raiseArgs(by), nil, nil, nil).Read()
-	var pg *pgconn.PgError
-	if errors.As(done.Err, &pg) {
+	if pg, ok := errors.AsType[*pgconn.PgError](done.Err); ok {
 		return toolproxy.NotSent(d.cannotRaiseMark(pg.Message).With("sqlstate", pg.Code))
 	}
 	if done.Err != nil {
