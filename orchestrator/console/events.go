@@ -14,16 +14,6 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-const eventsPath = "/console/events"
-
-func eventRoutes() []route {
-	as := []string{"GET /api/v1/events"}
-	return []route{
-		show("events", eventsPath, personScopes, listEvents, as...).inNav("Events"),
-		show("events.export", eventsPath+"/export", personScopes, exportEvents, as...),
-	}
-}
-
 // eventFilter is what the address says, as it was typed. Type is a type of
 // events or, with a dot or dash at its end, the beginning of some.
 type eventFilter struct {
@@ -76,11 +66,10 @@ func (f eventFilter) query() (q picket.EventQuery, err error) {
 type eventsView struct {
 	Filter eventFilter
 	Groups []typeGroup
-	Rows   []eventRow
+	Rows   []picket.Event
 	Next   string // older ones
 	Newest string // the beginning, from a later page
 	Export string
-	Clear  string
 }
 
 // typeGroup is the types of one noun.
@@ -109,40 +98,20 @@ func groupTypes() []typeGroup {
 	return all
 }
 
-// eventRow is an event in a list.
-type eventRow struct {
-	picket.Event
-	Tone      string // what kind of news it is: good, bad, ask, money or nothing
-	TaskPath  string
-	AgentPath string
-	Excerpt   string // its reason, or what its data says of why
-	JSON      string
-}
-
 // maxEventJSON bounds what is shown of one event, in bytes; the export has all.
 const maxEventJSON = 4 << 10
 
-func (v *request) eventRows(all []picket.Event) []eventRow {
-	var rows []eventRow
-	for _, ev := range all {
-		row := eventRow{Event: ev, Tone: toneOf(ev), Excerpt: eventDetail(ev)}
-		if ev.TaskID != "" {
-			row.TaskPath = taskPath(ev.TaskID)
-		}
-		if ev.AgentID != "" && v.may("agent") {
-			row.AgentPath = agentPath(ev.AgentID)
-		}
-		if text, err := json.Marshal(ev, json.Deterministic(true)); err == nil {
-			part := newExcerpt(indentJSON(text), maxEventJSON)
-			if row.JSON = part.Text; part.More {
-				row.JSON += "\n…"
-			}
-		}
-		rows = append(rows, row)
+// eventJSON is an event as the log has it.
+func eventJSON(ev picket.Event) (string, error) {
+	text, err := json.Marshal(ev, json.Deterministic(true))
+	part := newExcerpt(indentJSON(text), maxEventJSON)
+	if part.More {
+		part.Text += "\n…"
 	}
-	return rows
+	return part.Text, err
 }
 
+// toneOf is what kind of news an event is: good, bad, ask, money or nothing.
 func toneOf(ev picket.Event) string {
 	switch ev.Type {
 	case picket.EventTaskApproved, picket.EventTaskCompleted, picket.EventTaskFinished:
@@ -200,18 +169,15 @@ func typeImpliesState(kind string) bool {
 	return false
 }
 
-func listEvents(v *request) error {
-	if err := v.loadStats(); err != nil {
-		return err
-	}
+func listEvents(v *request) (page, error) {
 	f := v.readEventFilter()
 	q, err := f.query()
-	list := eventsView{Filter: f, Groups: typeGroups, Clear: eventsPath}
+	list := eventsView{Filter: f, Groups: typeGroups}
 	if err == nil {
 		q.NewestFirst, q.Limit, q.After = true, pageRows, v.position("before")
 		var found picket.EventPage
 		found, err = v.backend.Events.Events(v.ctx(), q)
-		list.Rows = v.eventRows(found.Events)
+		list.Rows = found.Events
 		f.Before = ""
 		list.Export = f.link(eventsPath + "/export")
 		if q.After > 0 {
@@ -225,7 +191,7 @@ func listEvents(v *request) error {
 	if list.Newest != "" {
 		topics = nil // what is old does not change
 	}
-	return v.render(page{name: "events", title: "Events", topics: topics, body: list, problem: err})
+	return page{name: "events", title: "Events", topics: topics, body: list, problem: err}, nil
 }
 
 // exportPageTimeout is how long a reader of an export may take for a page of it.

@@ -33,6 +33,10 @@ var flashMessages = map[string]string{
 	"resumed":      "Resumed. Tasks are granted again.",
 }
 
+// withFlash is the address of a page that reports a decision by the code of one of
+// these messages. id is the part of the message that varies, or empty.
+func withFlash(path, code, id string) string { return queryPath(path, "did", code, "id", id) }
+
 // flashMessage is empty for codes that are not ours.
 func flashMessage(code, id string) string {
 	said := flashMessages[code]

@@ -28,10 +28,25 @@ var templateFuncs = template.FuncMap{
 	"count":  groupDigits,
 	"both":   formatEnvelope,
 	"took":   exactDuration,
+	"lasted": runTime,
+	"labels": firstLabels,
+	"bar":    accountBar,
+	"load":   loadBar,
+	"result": resultText,
+	"tone":   toneOf,
+	"detail": eventDetail,
+	"event":  eventJSON,
 	"themes": func() []string { return themes },
 	"lines":  signedCount,
 	"list":   func(all ...any) []any { return all },
 	"deref":  func(s *string) string { return *s },
+
+	"taskbar":    taskBar,
+	"members":    memberCounts,
+	"answertext": answerText,
+	"edittext":   editText,
+	"excerpt":    func(s string) excerpt { return newExcerpt(s, maxExcerpt) },
+	"snippet":    func(s string) string { return newExcerpt(s, maxSnippet).Text },
 }
 
 // instantElement is an instant as people say it, with the exact time for those who point
@@ -48,12 +63,14 @@ func deadlineElement(now, at picket.Instant) template.HTML {
 	if at.IsZero() {
 		return `<span class="none">–</span>`
 	}
-	d := at.Time().Sub(now.Time())
-	text := "in " + humanDuration(d)
+	return timeElement(at, "left", untilText(at.Time().Sub(now.Time())))
+}
+
+func untilText(d time.Duration) string {
 	if d <= 0 {
-		text = humanDuration(-d) + " overdue"
+		return humanDuration(-d) + " overdue"
 	}
-	return timeElement(at, "left", text)
+	return "in " + humanDuration(d)
 }
 
 // timeElement holds nothing but numbers and words of ours.

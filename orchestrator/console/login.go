@@ -14,17 +14,6 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// loginRoutes are the routes that are open to everybody.
-func loginRoutes() []route {
-	return []route{
-		show("login", loginPath, nil, showLogin),
-		act("login.send", loginPath, nil, signIn),
-		show("enter", enterPath, nil, redeemCode),
-		act("logout", "/console/logout", nil, signOut),
-		act("theme", "/console/theme", nil, chooseTheme),
-	}
-}
-
 // loginForm is what the login page shows.
 type loginForm struct {
 	Next      string // where to go afterwards

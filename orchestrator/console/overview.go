@@ -9,21 +9,13 @@ import (
 	"github.com/picket-dev/picket/budget"
 )
 
-func overviewRoutes() []route {
-	return []route{
-		show("overview", homePath, personScopes, showOverview,
-			"GET /api/v1/stats", "GET /api/v1/handoffs", "GET /api/v1/reviews").inNav("Overview"),
-	}
-}
-
 const maxQueueRows = 6 // rows of each queue
 
 // overviewView is what needs a person now, and how things go.
 type overviewView struct {
 	Figures  []figure
-	Handoffs []handoffRow
-	Reviews  []reviewRow
-	Late     bool                  // a hand-off is past its deadline
+	Handoffs []picket.Handoff
+	Reviews  []picket.PendingReview
 	Daily    *picket.DailyEnvelope // nil where no day has a limit
 	DailyBar bar
 	// Spent is what was spent today, or ever; nil on a day that had begun before
@@ -41,23 +33,16 @@ type figure struct {
 	Count int64
 }
 
-func showOverview(v *request) error {
-	if err := v.loadStats(); err != nil {
-		return err
-	}
-	var w overviewView
-	if err := w.loadWaiting(v); err != nil {
-		return err
-	}
+func showOverview(v *request) (page, error) {
+	w := overviewView{Activity: newActivityChart(v.stats.Activity, v.now())}
 	w.fillFigures(v)
 	w.fillMoney(v)
-	w.Activity = newActivityChart(v.stats.Activity, v.now())
-	return v.render(page{
+	return page{
 		name:   "overview",
 		title:  "Overview",
 		topics: []string{"task.", "lease.", "handoff.", "agent.", "budget.", "namespace.", "write.", "store."},
-		body:   w,
-	})
+		body:   &w,
+	}, w.loadWaiting(v)
 }
 
 func (w *overviewView) fillFigures(v *request) {
@@ -86,10 +71,8 @@ func (w *overviewView) loadWaiting(v *request) error {
 	if err != nil {
 		return err
 	}
-	w.Handoffs = v.handoffRows(open.Handoffs)
-	w.Late = slices.ContainsFunc(w.Handoffs, func(h handoffRow) bool { return h.Late })
 	done, err := v.backend.Reviews.Reviews(v.ctx(), picket.ReviewQuery{Limit: maxQueueRows})
-	w.Reviews = reviewRows(done.Reviews)
+	w.Handoffs, w.Reviews = open.Handoffs, done.Reviews
 	return err
 }
 

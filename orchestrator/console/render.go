@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"math"
 	"net/http"
+	"net/url"
 	"path"
 	"strconv"
 	"strings"
@@ -31,14 +32,11 @@ type page struct {
 	name   string // of its template, templates/<name>.html
 	title  string // may hold the words of agents: it is escaped like all text
 	status int    // defaults to that of problem, or 200
-	nav    string // the route whose entry in the navigation is marked; the page's own by default
+	nav    string // the route whose entry in the navigation is marked, if the page is not below its path
 	// topics are the events after which the page looks different: prefixes of
 	// their types such as "task.", or ids of tasks, runs and agents.
 	topics []string
-	// every is how often the page is brought up to date without an event, in
-	// seconds: for what changes with time alone. 0 is now and then.
-	every int
-	body  any
+	body   any
 	// problem is what went wrong with what the person wanted to do here. The page
 	// is shown again with everything they typed.
 	problem error
@@ -56,12 +54,12 @@ type view struct {
 	Stats    picket.Stats // zero when nobody is signed in
 	Now      picket.Instant
 	Topics   string
-	Every    int
 	Posted   bool   // the answer to a form, not to the page's own address
 	Flash    string // what the person has just done, a sentence
 	Problem  *problem
 	Body     any
 	Nonce    string
+	Typed    url.Values // into the form that was refused
 	visit    *request
 }
 
@@ -81,6 +79,21 @@ func (w view) May(name string) (bool, error) {
 	}
 	return w.visit.may(name), nil
 }
+
+// Late reports whether a deadline has passed.
+func (w view) Late(deadline picket.Instant) bool { return !deadline.IsZero() && deadline <= w.Now }
+
+// Name is a key as the person who asks knows it.
+func (w view) Name(keyID string) string {
+	if keyID == w.Who.KeyID {
+		return "you"
+	}
+	return keyID
+}
+
+// Refused reports whether the page is shown because a form was refused, by the name of
+// the form's route.
+func (w view) Refused(name string) bool { return w.Posted && w.visit.route.name == name }
 
 // Waiting is how many hand-offs and reviews wait for a person.
 func (w view) Waiting() int64 { return w.Stats.Handoffs + w.Stats.Reviews }
@@ -123,6 +136,9 @@ func (v *request) render(p page) error {
 	if err := v.loadStats(); err != nil {
 		return err
 	}
+	if p.problem != nil {
+		v.problem = p.problem
+	}
 	w := view{
 		Title:    p.title,
 		Path:     v.currentPath(),
@@ -133,20 +149,20 @@ func (v *request) render(p page) error {
 		Stats:    v.stats,
 		Now:      v.now(),
 		Topics:   strings.Join(p.topics, " "),
-		Every:    p.every,
 		Posted:   v.Request().Method == post,
 		Body:     p.body,
-		Nonce:    v.nonce(p.problem),
+		Nonce:    v.nonce(),
+		Typed:    v.Request().PostForm,
 		visit:    v,
 	}
-	w.Nav = v.navigation(p.nav)
+	w.Nav = v.navigation(p)
 	if site := v.Request().Header.Get("Sec-Fetch-Site"); v.Request().Method == get &&
 		(site == "" || site == "same-origin") {
 		w.Flash = flashMessage(v.QueryParam("did"), v.QueryParam("id"))
 	}
 	status := p.status
-	if p.problem != nil {
-		w.Problem = newProblem(p.problem, v)
+	if v.problem != nil {
+		w.Problem = newProblem(v.problem, v)
 		w.Problem.Alone = p.name == "problem"
 		status = cmp.Or(status, w.Problem.status)
 		if w.Problem.retryAfter > 0 {
@@ -170,9 +186,7 @@ func (v *request) writePage(status int, name string, w view) error {
 	return v.HTMLBlob(status, out.Bytes())
 }
 
-// loadStats asks for what the frame of a page shows. Handlers of pages call it
-// first: the page is then at least as new as the sequence number it carries,
-// and no event between the two is missed.
+// loadStats asks for what the frame of a page shows.
 func (v *request) loadStats() error {
 	if v.backend == nil || v.statsLoaded {
 		return nil
@@ -194,40 +208,31 @@ func (v *request) now() picket.Instant {
 // nonce numbers the forms of a page. A form that is shown again after a refusal keeps its number,
 // so that a person can press the button again when the outcome is unknown. The exception is a
 // number that was used before.
-func (v *request) nonce(problem error) string {
+func (v *request) nonce() string {
 	if v.token == "" {
 		return "" // nobody decides here
 	}
-	if sent := v.formValue(nonceField); problem != nil && v.ownsNonce(sent) &&
-		!errors.Is(problem, picket.CodeIdempotencyConflict) {
+	if sent := v.formValue(nonceField); v.problem != nil && v.ownsNonce(sent) &&
+		!errors.Is(v.problem, picket.CodeIdempotencyConflict) {
 		return sent
 	}
 	return v.newNonce()
 }
 
-// goLetters are the keys of the pages, after g.
-var goLetters = map[string]string{
-	"overview": "o",
-	"handoffs": "h",
-	"reviews":  "r",
-	"tasks":    "t",
-	"agents":   "a",
-	"leases":   "l",
-	"budgets":  "b",
-	"events":   "e",
-}
-
-func (v *request) navigation(marked string) []navEntry {
+// navigation has the pages that the person may go to. The page that is shown, or the
+// one above it, is marked.
+func (v *request) navigation(p page) []navEntry {
 	var all []navEntry
 	for _, r := range routes() {
 		if r.nav == "" || !v.may(r.name) {
 			continue
 		}
 		e := navEntry{
-			Label:   r.nav,
-			Path:    r.path,
-			Go:      goLetters[r.name],
-			Current: r.name == marked || marked == "" && r.name == v.route.name,
+			Label: r.nav,
+			Path:  r.path,
+			Go:    r.name[:1],
+			Current: p.name != "problem" && (r.name == p.nav || r.path == v.route.path ||
+				r.path != homePath && strings.HasPrefix(v.route.path, r.path+"/")),
 		}
 		switch r.name {
 		case "handoffs":
@@ -289,7 +294,7 @@ func (c *Console) renderError(v *request, err error) error {
 	if v.loadStats() != nil {
 		v.backend = nil // the store does not answer: the page does without
 	}
-	return v.render(page{name: "problem", title: p.Title, nav: "-", problem: err})
+	return v.render(page{name: "problem", title: p.Title, problem: err})
 }
 
 // notFound answers what no route takes.

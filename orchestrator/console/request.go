@@ -34,8 +34,9 @@ type request struct {
 	login       picket.Login
 	token       picket.Secret
 	stats       picket.Stats
-	statsLoaded bool // stats are there
-	submitting  bool // a form is being carried out
+	statsLoaded bool  // stats are there
+	submitting  bool  // a form is being carried out
+	problem     error // why the form that was sent is refused
 }
 
 func (v *request) ctx() context.Context { return v.Request().Context() }
@@ -92,8 +93,68 @@ func (v *request) readForm() error {
 		if !utf8.ValidString(name + strings.Join(values, "")) {
 			return picket.Invalid("", "Send the form from the page again.", "the form is not encoded as UTF-8")
 		}
+		for i, text := range values {
+			values[i] = strings.ReplaceAll(text, "\r\n", "\n") // as it was before the browser sent it
+		}
 	}
 	return nil
+}
+
+// A pageBuilder makes the page that answers a request.
+type pageBuilder func(*request) (page, error)
+
+// show answers with the page that build makes. The stats are loaded first: the page
+// is then at least as new as the sequence number that it carries, and no event
+// between the two is missed.
+func (v *request) show(build pageBuilder) error {
+	if err := v.loadStats(); err != nil {
+		return err
+	}
+	p, err := build(v)
+	if err != nil {
+		return err
+	}
+	return v.render(p)
+}
+
+// A decision does what a form asks for. It returns the address of the page that the
+// person is sent to afterwards.
+type decision func(v *request, by picket.Caller, reason string) (to string, err error)
+
+// decide carries out a form. If it is refused, the page of again is shown as things
+// stand now, with the problem and with what was typed.
+func (v *request) decide(again pageBuilder, do decision) error {
+	to, err := v.try(do)
+	if err != nil {
+		v.problem = err
+		return v.show(again)
+	}
+	return v.Redirect(http.StatusSeeOther, to)
+}
+
+func (v *request) try(do decision) (to string, err error) {
+	reason, err := v.shortText("reason")
+	if err != nil {
+		return "", err
+	}
+	by, err := v.caller()
+	if err != nil {
+		return "", err
+	}
+	return do(v, by, reason)
+}
+
+// maxReason bounds a reason in bytes, as the API does: it goes into events.
+const maxReason = 4096
+
+// shortText is a field of the posted form with at most maxReason bytes.
+func (v *request) shortText(name string) (string, error) {
+	text := v.formValue(name)
+	if len(text) > maxReason {
+		return "", picket.Invalid("/"+name, "Write less; details belong into the task.",
+			"the %s has %d bytes, at most %d are allowed", name, len(text), maxReason)
+	}
+	return text, nil
 }
 
 // isChecked reports whether a box or a button of the posted form was chosen.
@@ -101,6 +162,9 @@ func (v *request) isChecked(name string) bool { return v.formValue(name) != "" }
 
 // formValue is a field of the posted form.
 func (v *request) formValue(name string) string { return v.Request().PostForm.Get(name) }
+
+// formWord is the same without the blanks around it.
+func (v *request) formWord(name string) string { return strings.TrimSpace(v.formValue(name)) }
 
 // The fields of every form that decides something: its number, and the page that
 // it is on. Sending the form twice has one effect.
@@ -151,16 +215,6 @@ func (v *request) caller() (picket.Caller, error) {
 		Body: digest(rest.Encode()),
 	}
 	return by, nil
-}
-
-// redirectWithFlash sends a person who has decided to the page at path, which reports it: code
-// is one of its own sentences, see [view.Did].
-func (v *request) redirectWithFlash(path, code, id string) error {
-	q := url.Values{"did": {code}}
-	if id != "" {
-		q.Set("id", id)
-	}
-	return v.Redirect(http.StatusSeeOther, path+"?"+q.Encode())
 }
 
 // currentPath is the page the person is on: a form says on which it stood.

@@ -2,6 +2,7 @@ package console
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/picket-dev/picket"
@@ -20,119 +21,57 @@ const (
 // reviewView is all the evidence of a task on one page.
 type reviewView struct {
 	picket.Task
-	Path        string
-	TaskPath    string
-	Pending     bool
-	Decision    *picket.Review
-	Decider     string
-	InputText   excerpt // the input
-	Output      excerpt
-	SummaryText excerpt // its own summary
-	Run         *picket.Run
-	TookMs      int64
-	Work        *picket.Evidence // of the completing run, and of no other
-	Others      []otherChanges   // of the other runs
+	Run         *picket.Run      // that completed the task
+	Work        *picket.Evidence // of that run, and of no other
+	Others      []string         // the other runs that handed in changes
 	Files       []picket.ChangedFile
 	FilesMore   int
 	Diff        []diffLine
 	DiffMore    bool
-	Merge       string // the command that merges approved work
-	ShowAll     string // the command that shows a diff that was cut
 	Reports     []picket.Report
 	ReportsMore int
 	Calls       []picket.LedgerRow
 	CallsMore   bool
-	Log         excerpt
+	Log         string
 	LogMore     bool
-	Labels      []pair
-	Answers     []answerRow
-	Typed       reviewInput
 	Digest      string // of what the page shows, for the decision
 }
 
-// otherChanges links to the evidence of a run that did not complete the task.
-type otherChanges struct {
-	RunID string
-	Path  string
+// Decision is the review when it is decided, else nil.
+func (w reviewView) Decision() *picket.Review {
+	if w.Review == nil || w.Review.Decision == nil {
+		return nil
+	}
+	return w.Review
 }
 
-// reviewInput is what a person has typed on the page, so that a refusal keeps it.
-type reviewInput struct {
-	Form    string
-	Note    string
-	Digest  string
-	Title   string
-	Input   string
-	InputAs string
-	Role    string // of the task that repairs
-	USD     string
-	Tokens  string
-}
-
-func showReview(v *request) error { return v.reviewPage(reviewInput{}, nil) }
-
-// reviewPage shows the evidence as it is now, with what went wrong on it.
-func (v *request) reviewPage(typed reviewInput, problem error) error {
-	if err := v.loadStats(); err != nil {
-		return err
+// showReview shows the evidence as it is now.
+func showReview(v *request) (page, error) {
+	var w reviewView
+	var err error
+	if w.Task, err = v.backend.Tasks.Task(v.ctx(), v.Param("task")); err != nil {
+		return page{}, err
 	}
-	body, err := v.loadReview(v.Param("task"))
-	if err != nil {
-		return err
-	}
-	body.Typed, body.Digest = typed, formDigest(body.Digest, typed.Digest, problem)
-	return v.render(page{
-		name:    "review",
-		title:   body.Title,
-		nav:     "reviews",
-		topics:  []string{body.TaskID},
-		body:    body,
-		problem: problem,
-	})
-}
-
-// formDigest is the digest that a form has when it is shown again. It is that of the page on which
-// the person decided, until a refusal reports that it has changed.
-func formDigest(now, typed string, problem error) string {
-	changed := errors.Is(problem, picket.CodeVersion) || errors.Is(problem, picket.CodePreconditionRequired)
-	if problem == nil || changed || typed == "" {
-		return now
-	}
-	return typed
-}
-
-func (v *request) loadReview(id string) (w reviewView, err error) {
-	if w.Task, err = v.backend.Tasks.Task(v.ctx(), id); err != nil {
-		return w, err
-	}
-	w.Path, w.TaskPath, w.Pending = reviewPath(id), taskPath(id), w.State == picket.TaskReview
-	w.InputText, w.Output, w.SummaryText = newExcerpt(indentJSON(w.Task.CurrentInput()), maxExcerpt),
-		newExcerpt(indentJSON(w.Task.Output), maxExcerpt), newExcerpt(w.Task.Summary, maxExcerpt)
-	w.Labels = sortedLabels(w.Task.Labels)
-	if r := w.Task.Review; r != nil && r.Decision != nil {
-		w.Decision, w.Decider = r, v.displayName(r.By)
-	}
-	if w.Task.Review != nil {
-		w.Digest = w.Task.Review.Digest
-	}
-	for i, r := range w.Runs {
-		if r.RunID == w.CompletingRun() {
-			w.Run = &w.Runs[i]
-		}
-	}
-	if w.Run != nil && !w.Run.EndedAt.IsZero() {
-		w.TookMs = int64(w.Run.EndedAt - w.Run.StartedAt)
-	}
-	for _, a := range w.Task.Answers[max(len(w.Task.Answers)-maxAnswers, 0):] {
-		w.Answers = append(w.Answers,
-			answerRow{a, v.displayName(a.By), clip(maxSnippet, answerText(a)), clip(maxSnippet, a.Question), excerpt{}})
-	}
+	w.Run = runOf(w.Task, w.CompletingRun())
+	w.Answers = w.Answers[max(len(w.Answers)-maxAnswers, 0):]
+	w.Digest = v.formDigest(w.Review)
 	for _, part := range []func(*request) error{w.loadChanges, w.loadReports, w.loadCalls, w.loadLogTail} {
 		if err := part(v); err != nil {
-			return w, err
+			return page{}, err
 		}
 	}
-	return w, nil
+	return page{name: "review", title: w.Title, topics: []string{w.TaskID}, body: &w}, nil
+}
+
+// formDigest is the digest that a form has. When it is shown again it is that of the page on which
+// the person decided, until a refusal reports that it has changed.
+func (v *request) formDigest(now *picket.Review) string {
+	typed := v.formValue("digest")
+	changed := errors.Is(v.problem, picket.CodeVersion) || errors.Is(v.problem, picket.CodePreconditionRequired)
+	if now != nil && (v.problem == nil || changed || typed == "") {
+		return now.Digest
+	}
+	return typed
 }
 
 // loadChanges is what the run that completed the task has changed. Evidence of other
@@ -146,29 +85,22 @@ func (w *reviewView) loadChanges(v *request) error {
 		if w.Run != nil && ev.RunID == w.Run.RunID {
 			w.Work = &all[i]
 		} else {
-			w.Others = append(w.Others, otherChanges{ev.RunID, queryPath(w.TaskPath+"/diff", "run", ev.RunID)})
+			w.Others = append(w.Others, ev.RunID)
 		}
 	}
 	if w.Work == nil {
 		return nil
 	}
-	w.Files, w.FilesMore = w.Work.Files[:min(len(w.Work.Files), maxFilesShown)], max(len(w.Work.Files)-maxFilesShown, 0)
-	part := newExcerpt(w.Work.Diff, maxDiffShown)
-	w.Diff, w.DiffMore = diffLines(part.Text), part.More
-	if len(w.Diff) > maxDiffLines {
-		w.Diff, w.DiffMore = w.Diff[:maxDiffLines], true
-	}
-	w.Merge, w.ShowAll = w.Work.MergeCommand(w.TaskID), w.Work.DiffCommand(w.TaskID)
+	w.Files, w.FilesMore = firstRows(w.Work.Files, maxFilesShown)
+	w.Diff, w.DiffMore = diffExcerpt(w.Work.Diff, maxDiffShown, maxDiffLines)
 	return nil
 }
 
 // loadReports are the reports, the latest first.
 func (w *reviewView) loadReports(v *request) error {
 	all, err := v.backend.Tasks.Reports(v.ctx(), w.TaskID)
-	for i := len(all) - 1; i >= 0 && len(w.Reports) < maxReportsShown; i-- {
-		w.Reports = append(w.Reports, all[i])
-	}
-	w.ReportsMore = len(all) - len(w.Reports)
+	slices.Reverse(all)
+	w.Reports, w.ReportsMore = firstRows(all, maxReportsShown)
 	return err
 }
 
@@ -195,7 +127,7 @@ func (w *reviewView) loadLogTail(v *request) error {
 	if i := strings.IndexByte(text, '\n'); tail.MidLine && i >= 0 {
 		text = text[i+1:]
 	}
-	w.Log, w.LogMore = excerpt{Text: text, Size: len(text)}, tail.Offset > 0
+	w.Log, w.LogMore = text, tail.Offset > 0
 	return err
 }
 

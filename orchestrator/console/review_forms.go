@@ -8,87 +8,56 @@ import (
 	"github.com/picket-dev/picket/internal/text"
 )
 
-func (v *request) readReviewInput(form string) reviewInput {
-	return reviewInput{
-		Form:    form,
-		Note:    v.formText("note"),
-		Digest:  v.formValue("digest"),
-		Title:   v.formText("title"),
-		Input:   v.formText("input"),
-		InputAs: v.formValue("inputAs"),
-		Role:    v.formValue("role"),
-		USD:     v.formValue("usd"),
-		Tokens:  v.formValue("tokens"),
-	}
+// reviewDecision is what the person says of the result, of the page that they saw.
+func (v *request) reviewDecision() (picket.Decision, error) {
+	note, err := v.shortText("note")
+	return picket.Decision{Note: note, Digest: v.formValue("digest")}, err
 }
 
-func (t reviewInput) decision() picket.Decision {
-	return picket.Decision{Note: t.Note, Digest: t.Digest}
-}
-
-func approveReview(v *request) error {
-	typed := v.readReviewInput("approve")
-	by, err := v.caller()
-	if err == nil && len(typed.Note) > maxReason {
-		err = tooLong("/note", len(typed.Note))
-	}
-	if err == nil {
-		_, err = v.backend.Reviews.Approve(v.ctx(), by, v.Param("task"), typed.decision())
-	}
+func approveReview(v *request, by picket.Caller, _ string) (string, error) {
+	d, err := v.reviewDecision()
 	if err != nil {
-		return v.reviewPage(typed, err)
+		return "", err
 	}
-	return v.redirectWithFlash(reviewPath(v.Param("task")), "approved", "")
+	_, err = v.backend.Reviews.Approve(v.ctx(), by, v.Param("task"), d)
+	return withFlash(reviewPath(v.Param("task")), "approved", ""), err
 }
 
 // rejectReview rejects; with fix it makes, in the same step, the task that
 // repairs what was wrong.
-func rejectReview(v *request) error {
-	typed, withFix := v.readReviewInput("reject"), v.isChecked("fix")
-	by, err := v.caller()
-	if err == nil && len(typed.Note) > maxReason {
-		err = tooLong("/note", len(typed.Note))
+func rejectReview(v *request, by picket.Caller, _ string) (string, error) {
+	d, err := v.reviewDecision()
+	if err != nil {
+		return "", err
 	}
-	var fixTask string
-	if err == nil {
-		fixTask, err = v.reject(by, typed, withFix)
-	}
-	switch {
-	case err != nil && withFix:
-		return v.fixPage(typed, err)
-	case err != nil:
-		return v.reviewPage(typed, err)
-	case fixTask != "":
-		return v.redirectWithFlash(reviewPath(v.Param("task")), "fixing", fixTask)
-	}
-	return v.redirectWithFlash(reviewPath(v.Param("task")), "rejected", "")
-}
-
-func (v *request) reject(by picket.Caller, typed reviewInput, withFix bool) (fixTask string, err error) {
 	var fix *picket.TaskSpec
-	if withFix {
-		if fix, err = v.fixSpec(typed); err != nil {
+	if v.isChecked("fix") {
+		if fix, err = v.fixSpec(); err != nil {
 			return "", err
 		}
 	}
-	_, fixTask, err = v.backend.Reviews.Reject(v.ctx(), by, v.Param("task"), typed.decision(), fix)
-	return fixTask, err
+	_, fixTask, err := v.backend.Reviews.Reject(v.ctx(), by, v.Param("task"), d, fix)
+	did := "rejected"
+	if fixTask != "" {
+		did = "fixing"
+	}
+	return withFlash(reviewPath(v.Param("task")), did, fixTask), err
 }
 
 // fixSpec is the task that repairs: as the rejected one was wanted, with what the
 // person has typed. It starts from the branch of the rejected one.
-func (v *request) fixSpec(typed reviewInput) (*picket.TaskSpec, error) {
+func (v *request) fixSpec() (*picket.TaskSpec, error) {
 	t, err := v.backend.Tasks.Task(v.ctx(), v.Param("task"))
 	if err != nil {
 		return nil, err
 	}
-	fix := t.FixSpec(strings.TrimSpace(typed.Title))
-	fix.Role = strings.TrimSpace(typed.Role)
-	if fix.Input, err = parsePayload("/input", typed.Input, typed.InputAs); err != nil {
+	fix := t.FixSpec(v.formWord("title"))
+	fix.Role = v.formWord("role")
+	if fix.Input, err = parsePayload("/input", v.formValue("input"), v.formValue("inputAs")); err != nil {
 		return nil, err
 	}
-	if typed.USD+typed.Tokens != "" {
-		envelope, err := parseAmount(strings.TrimSpace(typed.USD), strings.TrimSpace(typed.Tokens))
+	if v.formValue("usd")+v.formValue("tokens") != "" {
+		envelope, err := parseAmount(v.formWord("usd"), v.formWord("tokens"))
 		if err != nil {
 			return nil, err
 		}
@@ -97,41 +66,31 @@ func (v *request) fixSpec(typed reviewInput) (*picket.TaskSpec, error) {
 	return &fix, nil
 }
 
-// fixForm is what the form of the task that repairs shows.
-type fixForm struct {
-	picket.Task
-	Path  string
-	Typed reviewInput
-}
-
-// showFixForm shows that form, filled in: nothing is decided yet.
-func showFixForm(v *request) error {
-	return v.fixPage(reviewInput{Note: v.formText("note"), Digest: v.formValue("digest")}, nil)
-}
-
-func (v *request) fixPage(typed reviewInput, problem error) error {
-	if err := v.loadStats(); err != nil {
-		return err
+// showRefusedReject shows the form again from which the person has rejected.
+func showRefusedReject(v *request) (page, error) {
+	if v.isChecked("fix") {
+		return showFixForm(v)
 	}
+	return showReview(v)
+}
+
+// showFixForm shows the form of the task that repairs. At first it is filled in:
+// nothing is decided yet.
+func showFixForm(v *request) (page, error) {
 	t, err := v.backend.Tasks.Task(v.ctx(), v.Param("task"))
 	if err != nil {
-		return err
+		return page{}, err
 	}
-	if problem == nil {
-		typed.Title = clip(190, "Fix: "+strings.TrimPrefix(text.Printable(t.Title), "Fix: "))
-		typed.Role, typed.Input, typed.InputAs = t.Role, fixInput(t, typed.Note), asText
-		typed.USD, typed.Tokens = t.BudgetEnvelope.USD.String(), strconv.FormatInt(t.BudgetEnvelope.Tokens, 10)
+	form := v.Request().PostForm
+	if v.problem == nil {
+		form.Set("title", clip(190, "Fix: "+strings.TrimPrefix(text.Printable(t.Title), "Fix: ")))
+		form.Set("role", t.Role)
+		form.Set("input", fixInput(t, v.formValue("note")))
+		form.Set("usd", t.BudgetEnvelope.USD.String())
+		form.Set("tokens", strconv.FormatInt(t.BudgetEnvelope.Tokens, 10))
 	}
-	if t.Review != nil {
-		typed.Digest = formDigest(t.Review.Digest, typed.Digest, problem)
-	}
-	return v.render(page{
-		name:    "fix",
-		title:   "Repair " + t.Title,
-		nav:     "reviews",
-		body:    fixForm{t, reviewPath(t.TaskID), typed},
-		problem: problem,
-	})
+	form.Set("digest", v.formDigest(t.Review))
+	return page{name: "fix", title: "Repair " + t.Title, body: t}, nil
 }
 
 // fixInput is what the next agent is told, for the person to correct.

@@ -1,33 +1,14 @@
 package console
 
 import (
+	"cmp"
 	"errors"
+	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/picket-dev/picket"
 )
-
-const reviewsPath = "/console/reviews"
-
-func reviewPath(task string) string { return reviewsPath + "/" + task }
-
-func reviewRoutes() []route {
-	one := reviewsPath + "/:task"
-	reads := []string{"GET /api/v1/tasks/:id", "GET /api/v1/tasks/:id/evidence", "GET /api/v1/tasks/:id/reports",
-		"GET /api/v1/tasks/:id/logs", "GET /api/v1/ledger"}
-	approve, reject := []string{"POST /api/v1/reviews/:task/approve"}, []string{"POST /api/v1/reviews/:task/reject"}
-	return []route{
-		show("reviews", reviewsPath, personScopes, listReviews, "GET /api/v1/reviews").inNav("Reviews"),
-		show("reviews.choose", reviewsPath+"/approve", personScopes, showApprovalForm, "GET /api/v1/reviews"),
-		act("reviews.approve", reviewsPath+"/approve", personScopes, approveReviews, "POST /api/v1/reviews/approve"),
-		show("review", one, personScopes, showReview, reads...),
-		show("review.full", one+"/full/:part", personScopes, showReviewText, reads...),
-		act("review.approve", one+"/approve", personScopes, approveReview, approve...),
-		act("review.reject", one+"/reject", personScopes, rejectReview, reject...),
-		act("review.fix", one+"/fix", personScopes, showFixForm, reject...),
-	}
-}
 
 // reviewFilter is what the address of the list says, as it was typed.
 type reviewFilter struct {
@@ -67,41 +48,21 @@ func (v *request) readReviewFilter() reviewFilter {
 	}
 }
 
-// reviewRow is a task in review, in a list.
-type reviewRow struct {
-	picket.PendingReview
-	Path       string
-	ResultText string // what it says of its result
-	Labels     []pair
-	Files      int
-}
-
-func reviewRows(all []picket.PendingReview) []reviewRow {
-	rows := make([]reviewRow, len(all))
-	for i, r := range all {
-		says := r.Summary
-		if says == "" {
-			says = indentJSON(r.Output)
-		}
-		labels := sortedLabels(r.Labels)
-		rows[i] = reviewRow{r, reviewPath(r.TaskID), clip(200, says), labels[:min(len(labels), 3)], len(r.Work.Files)}
-	}
-	return rows
+// resultText is what a task in review says of its result.
+func resultText(r picket.PendingReview) string {
+	return clip(200, cmp.Or(r.Summary, indentJSON(r.Output)))
 }
 
 // reviewList is what the list shows.
 type reviewList struct {
 	Filter reviewFilter
-	Rows   []reviewRow
+	Rows   []picket.PendingReview
 	Total  int64 // all that wait, whatever the filter
 	Next   string
 	All    string // the page that approves all of the filter
 }
 
-func listReviews(v *request) error {
-	if err := v.loadStats(); err != nil {
-		return err
-	}
+func listReviews(v *request) (page, error) {
 	list := reviewList{Filter: v.readReviewFilter()}
 	f := list.Filter
 	labels, err := labelFilter(f.Label)
@@ -111,75 +72,71 @@ func listReviews(v *request) error {
 			picket.ReviewQuery{Role: f.Role, Parent: f.Parent, Labels: labels, Limit: pageRows, Cursor: f.Cursor})
 	}
 	if err != nil && picket.CodeOf(err).Status() >= 500 {
-		return err
+		return page{}, err
 	}
-	list.Rows, list.Total = reviewRows(found.Reviews), found.Total
+	list.Rows, list.Total = found.Reviews, found.Total
 	f.Cursor = ""
 	list.All = f.link(reviewsPath + "/approve")
 	if found.NextCursor != nil {
 		f.Cursor = *found.NextCursor
 		list.Next = f.link(reviewsPath)
 	}
-	return v.render(page{
+	return page{
 		name:    "reviews",
 		title:   "Reviews",
 		topics:  []string{"task.review", "task.approved", "task.rejected", "task.cancelled"},
 		body:    list,
 		problem: err,
-	})
+	}, nil
 }
 
 // maxBulkApprovals is how many tasks the console approves at once.
 const maxBulkApprovals = 200
 
-// approvalForm is what the confirmation shows: what would be approved, and how many.
+// approvalForm is what the confirmation shows: what would be approved.
 type approvalForm struct {
 	Filter reviewFilter
-	Rows   []reviewRow
-	Count  int
+	Rows   []picket.PendingReview
 	All    bool // there is no filter
 	More   bool // too many for one confirmation
-	Typed  string
-	Note   string
 	Done   *picket.BulkApproved
 }
 
-func showApprovalForm(v *request) error {
+// approvalFilter is the filter in the address, or in the form that was sent.
+func (v *request) approvalFilter() reviewFilter {
+	if v.Request().Method == post {
+		return reviewFilter{
+			Role:   v.formValue("role"),
+			Label:  v.formValue("label"),
+			Parent: v.formValue("parent"),
+			Tasks:  v.Request().PostForm["task"],
+		}
+	}
 	f := v.readReviewFilter()
 	f.Cursor, f.Tasks = "", v.QueryParams()["task"]
-	return v.approvalPage(approvalForm{Filter: f}, nil)
+	return f
 }
 
-// approvalPage shows what the filter matches now.
-func (v *request) approvalPage(c approvalForm, problem error) error {
-	if err := v.loadStats(); err != nil {
-		return err
-	}
-	var waiting []picket.PendingReview
+// showApprovalForm shows what the filter matches now.
+func showApprovalForm(v *request) (page, error) {
+	c := approvalForm{Filter: v.approvalFilter()}
 	var err error
 	if len(c.Filter.Tasks) > 0 {
-		waiting, err = v.pendingAmong(c.Filter.Tasks)
+		c.Rows, err = v.pendingAmong(c.Filter.Tasks)
 	} else {
-		waiting, c.More, err = v.pendingMatching(c.Filter)
+		c.Rows, c.More, err = v.pendingMatching(c.Filter)
 		c.All = !c.Filter.Narrow()
 	}
 	if err != nil {
-		return err
+		return page{}, err
 	}
-	c.Rows, c.Count = reviewRows(waiting), len(waiting)
 	if len(c.Filter.Tasks) > 0 || c.All { // exactly these are meant, and none that comes later
 		c.Filter.Tasks = nil
-		for _, r := range waiting {
+		for _, r := range c.Rows {
 			c.Filter.Tasks = append(c.Filter.Tasks, r.TaskID)
 		}
 	}
-	return v.render(page{
-		name:    "approve",
-		title:   "Approve " + strconv.Itoa(c.Count),
-		nav:     "reviews",
-		body:    c,
-		problem: problem,
-	})
+	return page{name: "approve", title: "Approve " + strconv.Itoa(len(c.Rows)), body: c}, nil
 }
 
 // pendingAmong are those of the tasks that wait for a decision, wherever in the
@@ -240,44 +197,38 @@ func (v *request) pendingMatching(f reviewFilter) (waiting []picket.PendingRevie
 }
 
 func approveReviews(v *request) error {
-	f := reviewFilter{
-		Role:   v.formValue("role"),
-		Label:  v.formValue("label"),
-		Parent: v.formValue("parent"),
-		Tasks:  v.Request().PostForm["task"],
-	}
-	c := approvalForm{Filter: f, Typed: strings.TrimSpace(v.formValue("count")), Note: v.formText("note")}
-	done, err := v.approveAll(c)
+	done, err := v.approveAll()
 	if err != nil {
-		return v.approvalPage(c, err)
+		v.problem = err
+		return v.show(showApprovalForm)
 	}
 	if len(done.Lost) > 0 {
-		c.Done = &done
-		return v.render(page{name: "approve", title: "Approved", nav: "reviews", body: c})
+		return v.render(page{name: "approve", title: "Approved", body: approvalForm{Done: &done}})
 	}
-	return v.redirectWithFlash(reviewsPath, "approvedall", strconv.Itoa(len(done.Approved)))
+	return v.Redirect(http.StatusSeeOther, withFlash(reviewsPath, "approvedall", strconv.Itoa(len(done.Approved))))
 }
 
-func (v *request) approveAll(c approvalForm) (picket.BulkApproved, error) {
-	var none picket.BulkApproved
+func (v *request) approveAll() (none picket.BulkApproved, err error) {
 	by, err := v.caller()
 	if err != nil {
 		return none, err
 	}
-	count, err := strconv.Atoi(c.Typed)
+	count, err := strconv.Atoi(v.formWord("count"))
 	if err != nil {
 		return none, picket.Invalid("/count", "Type how many tasks you want to approve.", "the count is missing")
 	}
-	labels, err := labelFilter(c.Filter.Label)
+	f := v.approvalFilter()
+	labels, err := labelFilter(f.Label)
 	if err != nil {
 		return none, err
 	}
-	if len(c.Note) > maxReason {
-		return none, tooLong("/note", len(c.Note))
+	note, err := v.shortText("note")
+	if err != nil {
+		return none, err
 	}
-	filter := picket.ReviewFilter{Role: c.Filter.Role, Parent: c.Filter.Parent, Labels: labels, TaskIDs: c.Filter.Tasks}
+	filter := picket.ReviewFilter{Role: f.Role, Parent: f.Parent, Labels: labels, TaskIDs: f.Tasks}
 	return v.backend.Reviews.ApproveAll(v.ctx(), by,
-		picket.BulkApproval{Filter: filter, Count: count, Note: c.Note, Digests: v.formDigests()})
+		picket.BulkApproval{Filter: filter, Count: count, Note: note, Digests: v.formDigests()})
 }
 
 // formDigests are those of the tasks on the page that was sent, by task.
@@ -288,9 +239,4 @@ func (v *request) formDigests() map[string]string {
 		digests[task] = digest
 	}
 	return digests
-}
-
-func tooLong(field string, n int) error {
-	return picket.Invalid(field, "Write less; details belong into the task.", "it has %d bytes, at most %d are allowed",
-		n, maxReason)
 }

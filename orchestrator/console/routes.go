@@ -2,7 +2,6 @@ package console
 
 import (
 	"net/http"
-	"slices"
 
 	"github.com/picket-dev/picket"
 )
@@ -33,40 +32,141 @@ const (
 	get  = http.MethodGet
 	post = http.MethodPost
 
-	homePath  = "/console/"
-	loginPath = "/console/login"
-	enterPath = "/console/enter"
+	homePath     = "/console/"
+	loginPath    = "/console/login"
+	enterPath    = "/console/enter"
+	handoffsPath = "/console/handoffs"
+	reviewsPath  = "/console/reviews"
+	tasksPath    = "/console/tasks"
+	agentsPath   = "/console/agents"
+	leasesPath   = "/console/leases"
+	budgetsPath  = "/console/budgets"
+	ledgerPath   = "/console/ledger"
+	eventsPath   = "/console/events"
+	stopPath     = "/console/stop"
 )
 
-// routes is the whole console, in the order of the navigation. Each page's
-// file has its own lines.
+func handoffPath(id string) string  { return handoffsPath + "/" + id }
+func reviewPath(task string) string { return reviewsPath + "/" + task }
+func taskPath(id string) string     { return tasksPath + "/" + id }
+func agentPath(id string) string    { return agentsPath + "/" + id }
+func budgetPath(id string) string   { return budgetsPath + "/" + id }
+
+// routes is the whole console, in the order of the navigation.
 func routes() []route {
-	return slices.Concat(
-		loginRoutes(),
-		overviewRoutes(),
-		handoffRoutes(),
-		reviewRoutes(),
-		taskListRoutes(),
-		submitRoutes(),
-		taskRoutes(),
-		textRoutes(),
-		agentRoutes(),
-		leaseRoutes(),
-		budgetRoutes(),
-		eventRoutes(),
-		stopRoutes(),
-		liveRoutes(),
+	const (
+		handoff, review, task = handoffsPath + "/:id", reviewsPath + "/:task", tasksPath + "/:id"
+		agent, budget         = agentsPath + "/:id", budgetsPath + "/:id"
+
+		readHandoff  = "GET /api/v1/handoffs/:id"
+		readTask     = "GET /api/v1/tasks/:id"
+		readEvidence = "GET /api/v1/tasks/:id/evidence"
+		readReports  = "GET /api/v1/tasks/:id/reports"
+		readLogs     = "GET /api/v1/tasks/:id/logs"
+		readLedger   = "GET /api/v1/ledger"
+		readEnvelope = "GET /api/v1/envelopes/:id"
+		readEvents   = "GET /api/v1/events"
+		submit       = "POST /api/v1/tasks"
+		retry        = "POST /api/v1/tasks/:id/retry"
+		topUp        = "POST /api/v1/envelopes/:id/top-up"
+		expire       = "POST /api/v1/leases/:task/expire"
+		reject       = "POST /api/v1/reviews/:task/reject"
+		command      = "POST /api/v1/agents/:id/commands"
 	)
+	return []route{
+		direct("login", get, loginPath, nil, showLogin),
+		direct("login.send", post, loginPath, nil, signIn),
+		direct("enter", get, enterPath, nil, redeemCode),
+		direct("logout", post, "/console/logout", nil, signOut),
+		direct("theme", post, "/console/theme", nil, chooseTheme),
+
+		show("overview", homePath, personScopes, showOverview,
+			"GET /api/v1/stats", "GET /api/v1/handoffs", "GET /api/v1/reviews").inNav("Overview"),
+
+		show("handoffs", handoffsPath, personScopes, listHandoffs, "GET /api/v1/handoffs").inNav("Hand-offs"),
+		show("handoff", handoff, personScopes, showHandoff, readHandoff, readTask),
+		direct("handoff.full", get, handoff+"/full/:part", personScopes, showHandoffText, readHandoff, readTask),
+		act("handoff.claim", handoff+"/claim", personScopes, showHandoff, claimHandoff,
+			"POST /api/v1/handoffs/:id/claim"),
+		act("handoff.answer", handoff+"/answer", personScopes, showHandoff, answerHandoff,
+			"POST /api/v1/handoffs/:id/answer"),
+		act("handoff.finish", handoff+"/finish", personScopes, showHandoff, finishHandoff,
+			"POST /api/v1/handoffs/:id/finish"),
+		act("handoff.cancel", handoff+"/cancel", personScopes, showHandoff, cancelHandoff,
+			"POST /api/v1/handoffs/:id/cancel"),
+		act("handoff.retry", handoff+"/retry", operatorScopes, showHandoff, retryHandoff, retry),
+		act("handoff.topup", handoff+"/top-up", operatorScopes, showHandoff, topUpHandoff, topUp),
+
+		show("reviews", reviewsPath, personScopes, listReviews, "GET /api/v1/reviews").inNav("Reviews"),
+		show("reviews.choose", reviewsPath+"/approve", personScopes, showApprovalForm, "GET /api/v1/reviews"),
+		direct("reviews.approve", post, reviewsPath+"/approve", personScopes, approveReviews,
+			"POST /api/v1/reviews/approve"),
+		show("review", review, personScopes, showReview, readTask, readEvidence, readReports, readLogs, readLedger),
+		direct("review.full", get, review+"/full/:part", personScopes, showReviewText,
+			readTask, readEvidence, readReports, readLogs, readLedger),
+		act("review.approve", review+"/approve", personScopes, showReview, approveReview,
+			"POST /api/v1/reviews/:task/approve"),
+		act("review.reject", review+"/reject", personScopes, showRefusedReject, rejectReview, reject),
+		direct("review.fix", post, review+"/fix", personScopes, func(v *request) error { return v.show(showFixForm) },
+			reject),
+
+		direct("tasks", get, tasksPath, personScopes, listTasks, "GET /api/v1/tasks").inNav("Tasks"),
+		show("task.new", tasksPath+"/new", operatorScopes, showTaskForm, submit),
+		act("task.submit", tasksPath, operatorScopes, showTaskForm, submitTask, submit),
+		show("task", task, personScopes, showTask,
+			readTask, "GET /api/v1/tasks/:id/explain", readReports, readEvidence, readLogs),
+		act("task.cancel", task+"/cancel", operatorScopes, showTask, cancelTask, "POST /api/v1/tasks/:id/cancel"),
+		act("task.retry", task+"/retry", operatorScopes, showTask, retryTask, retry),
+		act("task.expire", task+"/expire", operatorScopes, showTask, expireTask, expire),
+		act("task.topup", task+"/top-up", operatorScopes, showTask, topUpTask, topUp),
+		show("task.log", task+"/log", personScopes, showLog, readLogs),
+		direct("task.raw", get, task+"/log/raw", personScopes, showRawLog, readLogs),
+		show("task.reports", task+"/reports", personScopes, showReports, readReports),
+		show("task.diff", task+"/diff", personScopes, showDiff, readEvidence),
+		show("task.input", task+"/input", personScopes, showInput, readTask),
+		show("task.output", task+"/output", personScopes, showOutput, readTask),
+
+		show("agents", agentsPath, operatorScopes, listAgents, "GET /api/v1/agents", "GET /api/v1/pools").
+			inNav("Agents"),
+		show("agent", agent, operatorScopes, showAgent, "GET /api/v1/agents/:id"),
+		act("agent.drain", agent+"/drain", operatorScopes, showAgent, drainAgent, "PATCH /api/v1/agents/:id/status"),
+		act("agent.deregister", agent+"/deregister", operatorScopes, showAgent, deregisterAgent,
+			"DELETE /api/v1/agents/:id"),
+		act("agent.ping", agent+"/ping", operatorScopes, showAgent, pingAgent, command),
+		act("agent.stop", agent+"/stop-task", operatorScopes, showAgent, stopTask, command),
+
+		show("leases", leasesPath, personScopes, listLeases, "GET /api/v1/leases").inNav("Leases"),
+		act("lease.expire", leasesPath+"/:id/expire", operatorScopes, listLeases, expireLease, expire),
+
+		show("budgets", budgetsPath, personScopes, showBudgets, readEnvelope, "GET /api/v1/tasks").inNav("Budgets"),
+		show("budget", budget, personScopes, showBudget, readEnvelope, readLedger),
+		act("budget.topup", budget+"/top-up", operatorScopes, showBudget, topUpBudget, topUp),
+		show("ledger", ledgerPath, personScopes, showLedger, readLedger),
+
+		show("events", eventsPath, personScopes, listEvents, readEvents).inNav("Events"),
+		direct("events.export", get, eventsPath+"/export", personScopes, exportEvents, readEvents),
+		direct("live", get, "/console/live", personScopes, streamEvents, readEvents),
+
+		show("stop", stopPath, operatorScopes, showStop, "POST /api/v1/pause"),
+		act("pause", "/console/pause", operatorScopes, showStop, pause, "POST /api/v1/pause"),
+		act("resume", "/console/resume", operatorScopes, showStop, resume, "POST /api/v1/resume"),
+	}
 }
 
-// show is the route of a page, and act that of a form that changes something.
-// Without scopes a route is open to everybody.
-func show(name, path string, scopes []picket.Scope, handle func(*request) error, apiRoutes ...string) route {
-	return route{name: name, method: get, path: path, scopes: scopes, handle: handle, apiRoutes: apiRoutes}
+// direct is a route whose handler answers the request itself.
+func direct(name, method, path string, scopes []picket.Scope, handle func(*request) error, apiRoutes ...string) route {
+	return route{name: name, method: method, path: path, scopes: scopes, handle: handle, apiRoutes: apiRoutes}
 }
 
-func act(name, path string, scopes []picket.Scope, handle func(*request) error, apiRoutes ...string) route {
-	return route{name: name, method: post, path: path, scopes: scopes, handle: handle, apiRoutes: apiRoutes}
+// show is the route of a page.
+func show(name, path string, scopes []picket.Scope, build pageBuilder, apiRoutes ...string) route {
+	return direct(name, get, path, scopes, func(v *request) error { return v.show(build) }, apiRoutes...)
+}
+
+// act is the route of a form that changes something. If do refuses, the page of again
+// is shown with the problem and with what the person has typed.
+func act(name, path string, scopes []picket.Scope, again pageBuilder, do decision, apiRoutes ...string) route {
+	return direct(name, post, path, scopes, func(v *request) error { return v.decide(again, do) }, apiRoutes...)
 }
 
 // inNav gives the page an entry in the navigation.

@@ -2,6 +2,7 @@ package console
 
 import (
 	"errors"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -9,78 +10,31 @@ import (
 	"github.com/picket-dev/picket/budget"
 )
 
-func submitRoutes() []route {
-	as := []string{"POST /api/v1/tasks"}
-	return []route{
-		show("task.new", tasksPath+"/new", operatorScopes, showTaskForm, as...),
-		act("task.submit", tasksPath, operatorScopes, submitTask, as...),
-	}
-}
-
-// taskForm is what a person has typed.
+// taskForm is what the form shows beside what was typed.
 type taskForm struct {
-	Title    string
-	Input    string
-	Role     string
-	Agent    string
-	Needs    string
-	Labels   string
-	Priority string
-	USD      string
-	Tokens   string
-	Review   string
-	// Wrong is the field that was refused.
-	Wrong   string
+	Wrong   string          // the field that was refused
 	Default budget.Envelope // what an empty amount stands for
 }
 
-func showTaskForm(v *request) error {
-	return v.render(page{
-		name:   "submit",
-		title:  "New task",
-		nav:    "tasks",
-		topics: nil,
-		body: taskForm{
-			Role:     v.parameter("role"),
-			Priority: strconv.Itoa(picket.DefaultPriority),
-			Review:   string(picket.ReviewByHuman),
-			Default:  v.backend.Changes.DefaultEnvelope(),
-		},
-	})
+func showTaskForm(v *request) (page, error) {
+	if v.problem == nil { // the form shows this as if it had been typed
+		v.Request().PostForm = url.Values{
+			"role":     {v.parameter("role")},
+			"priority": {strconv.Itoa(picket.DefaultPriority)},
+			"review":   {string(picket.ReviewByHuman)},
+		}
+	}
+	form := taskForm{Wrong: formField(v.problem), Default: v.backend.Changes.DefaultEnvelope()}
+	return page{name: "submit", title: "New task", body: form}, nil
 }
 
-func submitTask(v *request) error {
-	f := taskForm{
-		Title:    v.formValue("title"),
-		Input:    v.formValue("input"),
-		Role:     strings.TrimSpace(v.formValue("role")),
-		Agent:    strings.TrimSpace(v.formValue("agent")),
-		Needs:    v.formValue("needs"),
-		Labels:   v.formValue("labels"),
-		Priority: strings.TrimSpace(v.formValue("priority")),
-		USD:      strings.TrimSpace(v.formValue("usd")),
-		Tokens:   strings.TrimSpace(v.formValue("tokens")),
-		Review:   v.formValue("review"),
-		Default:  v.backend.Changes.DefaultEnvelope(),
-	}
-	made, err := f.submit(v)
+func submitTask(v *request, by picket.Caller, _ string) (string, error) {
+	spec, err := v.taskSpec()
 	if err != nil {
-		f.Wrong = formField(err)
-		return v.render(page{name: "submit", title: "New task", nav: "tasks", body: f, problem: err})
+		return "", err
 	}
-	return v.redirectWithFlash(taskPath(made.TaskID), "submitted", "")
-}
-
-func (f taskForm) submit(v *request) (picket.Task, error) {
-	spec, err := f.spec()
-	if err != nil {
-		return picket.Task{}, err
-	}
-	by, err := v.caller()
-	if err != nil {
-		return picket.Task{}, err
-	}
-	return v.backend.Changes.Submit(v.ctx(), by, spec)
+	made, err := v.backend.Changes.Submit(v.ctx(), by, spec)
+	return withFlash(taskPath(made.TaskID), "submitted", ""), err
 }
 
 // formField is the field of a form that a refusal is about.
@@ -97,36 +51,39 @@ func formField(err error) string {
 	return parts[0]
 }
 
-func (f taskForm) spec() (spec picket.TaskSpec, err error) {
+// taskSpec is the task that the person has typed.
+func (v *request) taskSpec() (spec picket.TaskSpec, err error) {
 	spec = picket.TaskSpec{
-		Title:  f.Title,
-		Role:   f.Role,
-		Agent:  f.Agent,
-		Needs:  splitWords(f.Needs),
-		Review: picket.ReviewBy(f.Review),
+		Title:  v.formValue("title"),
+		Role:   v.formWord("role"),
+		Agent:  v.formWord("agent"),
+		Needs:  splitWords(v.formValue("needs")),
+		Review: picket.ReviewBy(v.formValue("review")),
 	}
-	if spec.Input, err = parseInput(f.Input); err != nil {
+	if spec.Input, err = parseInput(v.formValue("input")); err != nil {
 		return spec, err
 	}
-	if f.Priority != "" {
-		n, err := strconv.Atoi(f.Priority)
+	if priority := v.formWord("priority"); priority != "" {
+		n, err := strconv.Atoi(priority)
 		if err != nil {
 			return spec, picket.Invalid("/priority", "Write a number from 0 to 9.", "priority is not a number")
 		}
 		spec.Priority = &n
 	}
-	if spec.Labels, err = parseLabels(f.Labels); err != nil {
+	if spec.Labels, err = parseLabels(v.formValue("labels")); err != nil {
 		return spec, err
 	}
-	if f.USD+f.Tokens == "" {
+	usd, tokens := v.formWord("usd"), v.formWord("tokens")
+	if usd+tokens == "" {
 		return spec, nil // what is usual
 	}
-	e, err := parseAmount(f.USD, f.Tokens)
-	if f.USD == "" {
-		e.USD = f.Default.USD
+	e, err := parseAmount(usd, tokens)
+	usual := v.backend.Changes.DefaultEnvelope()
+	if usd == "" {
+		e.USD = usual.USD
 	}
-	if f.Tokens == "" {
-		e.Tokens = f.Default.Tokens
+	if tokens == "" {
+		e.Tokens = usual.Tokens
 	}
 	spec.BudgetEnvelope = &e
 	return spec, err
@@ -148,7 +105,7 @@ func parseInput(text string) (picket.RawJSON, error) {
 	if strings.ContainsAny(trimmed[:1], `{["`) && checkJSON(picket.RawJSON(trimmed)) == nil {
 		return picket.RawJSON(trimmed), nil
 	}
-	return quoteJSON(strings.ReplaceAll(text, "\r\n", "\n")), nil
+	return quoteJSON(text), nil
 }
 
 func parseLabels(text string) (map[string]string, error) {

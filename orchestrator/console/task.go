@@ -7,20 +7,8 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-func taskRoutes() []route {
-	return []route{
-		show("task", tasksPath+"/:id", personScopes, showTask, "GET /api/v1/tasks/:id", "GET /api/v1/tasks/:id/explain",
-			"GET /api/v1/tasks/:id/reports", "GET /api/v1/tasks/:id/evidence", "GET /api/v1/tasks/:id/logs"),
-		act("task.cancel", tasksPath+"/:id/cancel", operatorScopes, cancelTask, "POST /api/v1/tasks/:id/cancel"),
-		act("task.retry", tasksPath+"/:id/retry", operatorScopes, retryTask, "POST /api/v1/tasks/:id/retry"),
-		act("task.expire", tasksPath+"/:id/expire", operatorScopes, expireTask, "POST /api/v1/leases/:task/expire"),
-		act("task.topup", tasksPath+"/:id/top-up", operatorScopes, topUpTask, "POST /api/v1/envelopes/:id/top-up"),
-	}
-}
-
 // Bounds of the page, in bytes of text or in rows.
 const (
-	maxExcerpt          = 6 << 10
 	maxRunsShown        = 20
 	maxReports          = 10
 	maxTreeRows         = 25
@@ -32,84 +20,53 @@ const (
 // taskView is what the page of a task shows.
 type taskView struct {
 	picket.Task
-	Path      string
-	Labels    []pair
-	Input     excerpt
-	Output    excerpt
-	Why       picket.Explanation
-	Steps     []step
-	Earlier   int // runs that are not shown
-	Reports   []picket.Report
-	More      int // older reports
-	Tree      []envelopeRow
-	TreeMore  bool
-	Calls     []picket.OpenCall
-	Subtasks  []taskRow // subtasks
-	Run       *picket.Run
-	Evidence  *picket.Evidence
-	Diff      []diffLine
-	DiffMore  bool
-	Logs      []logTail
-	Events    []eventRow
-	Form      formInput
-	MayCancel bool
-	MayRetry  bool
-	MayExpire bool
-	MayTopUp  bool
+	Why      picket.Explanation
+	Steps    []step
+	Earlier  int // runs that are not shown
+	Reports  []picket.Report
+	More     int // older reports
+	Tree     []envelopeRow
+	TreeMore bool
+	Calls    []picket.OpenCall
+	Subtasks []picket.Task
+	Run      *picket.Run // whose work is shown: the one in the address, or the latest
+	Evidence *picket.Evidence
+	Diff     []diffLine
+	DiffMore bool
+	Logs     []logTail
+	Events   []picket.Event
 }
 
-// formInput is what a person has typed into one of the forms of a page, so that a
-// refusal keeps it.
-type formInput struct {
-	Open   string // which form
-	Reason string
-	USD    string
-	Tokens string
-	Task   string // to be stopped
-}
-
-func showTask(v *request) error { return v.taskPage(formInput{}, nil) }
-
-// taskPage shows the task in the address, with what went wrong on it.
-func (v *request) taskPage(typed formInput, problem error) error {
-	if err := v.loadStats(); err != nil {
-		return err
+func showTask(v *request) (page, error) {
+	var t taskView
+	var err error
+	if t.Task, err = v.backend.Tasks.Task(v.ctx(), v.Param("id")); err != nil {
+		return page{}, err
 	}
-	t, err := v.loadTask(v.Param("id"))
-	if err != nil {
-		return err
+	for i, r := range t.Runs {
+		if r.RunID == v.parameter("run") || t.Run == nil && i == len(t.Runs)-1 {
+			t.Run = &t.Runs[i]
+		}
 	}
-	t.Form = typed
-	return v.render(page{
-		name:    "task",
-		title:   t.Title,
-		nav:     "tasks",
-		topics:  append([]string{t.TaskID, "namespace."}, t.Children...),
-		body:    t,
-		problem: problem,
-	})
-}
-
-func (v *request) loadTask(id string) (t taskView, err error) {
-	if t.Task, err = v.backend.Tasks.Task(v.ctx(), id); err != nil {
-		return t, err
-	}
-	t.Path, t.Labels = taskPath(id), sortedLabels(t.Task.Labels)
-	t.Input, t.Output = newExcerpt(indentJSON(t.Task.Input), maxExcerpt),
-		newExcerpt(indentJSON(t.Task.Output), maxExcerpt)
 	for _, part := range []func(*request) error{t.loadExplanation, t.loadReports, t.loadMoney, t.loadSubtasks,
 		t.loadEvidence, t.loadLogs, t.loadEvents} {
 		if err := part(v); err != nil {
-			return t, err
+			return page{}, err
 		}
 	}
 	t.Steps, t.Earlier = taskSteps(t.Task, v.parameter("runs") == "all")
-	closed := t.State.Terminal()
+	return page{
+		name:   "task",
+		title:  t.Title,
+		topics: append([]string{t.TaskID, "namespace."}, t.Children...),
+		body:   &t,
+	}, nil
+}
+
+// MayRetry reports whether the task can be tried again.
+func (t taskView) MayRetry() bool {
 	escalated := t.State == picket.TaskHandoff && t.Handoff != nil && t.Handoff.Kind == picket.HandoffEscalation
-	t.MayCancel, t.MayTopUp = !closed, !closed
-	t.MayRetry = escalated || closed && t.State != picket.TaskCompleted
-	t.MayExpire = t.State == picket.TaskLeased
-	return t, nil
+	return escalated || t.State.Terminal() && t.State != picket.TaskCompleted
 }
 
 func (t *taskView) loadExplanation(v *request) (err error) {
@@ -120,8 +77,7 @@ func (t *taskView) loadExplanation(v *request) (err error) {
 func (t *taskView) loadReports(v *request) error {
 	all, err := v.backend.Tasks.Reports(v.ctx(), t.TaskID)
 	slices.Reverse(all)
-	t.Reports = all[:min(len(all), maxReports)]
-	t.More = len(all) - len(t.Reports)
+	t.Reports, t.More = firstRows(all, maxReports)
 	return err
 }
 
@@ -131,7 +87,7 @@ func (t *taskView) loadMoney(v *request) error {
 		return nil // its books have been deleted
 	}
 	t.Tree, t.TreeMore = flattenTree(e, maxTreeRows)
-	t.Calls = e.Calls[:min(len(e.Calls), maxTreeRows)]
+	t.Calls, _ = firstRows(e.Calls, maxTreeRows)
 	return err
 }
 
@@ -141,43 +97,21 @@ func (t *taskView) loadSubtasks(v *request) error {
 		return nil
 	}
 	page, err := v.backend.Tasks.Tasks(v.ctx(), picket.TaskQuery{Parent: t.TaskID, Limit: pageRows})
-	t.Subtasks = taskRows(page.Tasks)
-	titles := titlesOf(page.Tasks)
-	titles[t.TaskID] = t.Title
-	for i := range t.Tree {
-		t.Tree[i].Title = titles[t.Tree[i].ID]
-	}
+	t.Subtasks = page.Tasks
+	nameRows(t.Tree, append(page.Tasks, t.Task))
 	return err
 }
 
-// selectRun is the run whose work is shown: the one in the address, or the latest.
-func (t *taskView) selectRun(v *request) *picket.Run {
-	if t.Run != nil || len(t.Runs) == 0 {
-		return t.Run
-	}
-	t.Run = &t.Runs[len(t.Runs)-1]
-	for i, r := range t.Runs {
-		if r.RunID == v.parameter("run") {
-			t.Run = &t.Runs[i]
-		}
-	}
-	return t.Run
-}
-
 func (t *taskView) loadEvidence(v *request) error {
-	run := t.selectRun(v)
-	if run == nil {
+	if t.Run == nil {
 		return nil
 	}
-	all, err := v.backend.Tasks.Evidence(v.ctx(), t.TaskID, run.RunID)
+	all, err := v.backend.Tasks.Evidence(v.ctx(), t.TaskID, t.Run.RunID)
 	if err != nil || len(all) == 0 {
 		return err
 	}
 	t.Evidence = &all[0]
-	part := newExcerpt(all[0].Diff, maxDiffExcerpt)
-	lines := diffLines(part.Text)
-	t.Diff = lines[:min(len(lines), maxDiffExcerptLines)]
-	t.DiffMore = part.More || len(t.Diff) < len(lines)
+	t.Diff, t.DiffMore = diffExcerpt(all[0].Diff, maxDiffExcerpt, maxDiffExcerptLines)
 	return nil
 }
 
@@ -201,6 +135,6 @@ func (t *taskView) loadEvents(v *request) error {
 			}
 		}
 	}
-	t.Events = v.eventRows(found)
+	t.Events = found
 	return nil
 }

@@ -2,6 +2,8 @@ package console
 
 import (
 	"cmp"
+	"fmt"
+	"html/template"
 	"slices"
 
 	"github.com/picket-dev/picket"
@@ -12,7 +14,6 @@ type step struct {
 	At      picket.Instant
 	Begun   bool // the task was submitted
 	Run     *picket.Run
-	TookMs  int64 // of a run that has ended
 	Waiting *picket.Handoff
 	Answer  *picket.Answer
 	Review  *picket.Review
@@ -38,11 +39,8 @@ func taskSteps(t picket.Task, all bool) (steps []step, earlier int) {
 		}
 	}
 	for i := range runs {
-		s := step{At: runs[i].StartedAt, Run: &runs[i], Current: runs[i].State == picket.RunRunning}
-		if end := runs[i].EndedAt; end > 0 {
-			s.TookMs = int64(end - runs[i].StartedAt)
-		}
-		steps = append(steps, s)
+		steps = append(steps,
+			step{At: runs[i].StartedAt, Run: &runs[i], Current: runs[i].State == picket.RunRunning})
 	}
 	if h := t.Handoff; h != nil && h.State == picket.HandoffOpen {
 		steps = append(steps, step{At: h.CreatedAt, Waiting: h, Current: true})
@@ -55,6 +53,24 @@ func taskSteps(t picket.Task, all bool) (steps []step, earlier int) {
 	}
 	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.At, b.At) })
 	return append([]step{{At: t.CreatedAt, Begun: true}}, steps...), earlier
+}
+
+// runOf is a run of a task, nil if it has no such run.
+func runOf(t picket.Task, id string) *picket.Run {
+	for i := range t.Runs {
+		if t.Runs[i].RunID == id {
+			return &t.Runs[i]
+		}
+	}
+	return nil
+}
+
+// runTime is how long a run took, in ms; 0 until it has ended.
+func runTime(r *picket.Run) int64 {
+	if r.EndedAt.IsZero() {
+		return 0
+	}
+	return int64(r.EndedAt - r.StartedAt)
 }
 
 // StateText is what can be said of the state in a few words.
@@ -92,4 +108,28 @@ func (t taskView) Reasons() []string {
 		return t.Why.Because[:1] // such as that no reaper runs, before what is shown anyway
 	}
 	return nil
+}
+
+// WindowMs is how long a renewal makes the lease last.
+func (t taskView) WindowMs() int64 { return int64(t.LeaseWindowSeconds) * 1000 }
+
+// TimeLeft is what is left of the lease; near its end it calls for a look.
+func (t taskView) TimeLeft(now picket.Instant) template.HTML {
+	at, ttl, class := t.LeaseExpiresAt, t.WindowMs(), ""
+	switch left := int64(at - now); {
+	case left <= 0:
+		class = "over"
+	case left < ttl/5:
+		class = "ending"
+	}
+	return template.HTML(fmt.Sprintf(`<time class="%s" datetime="%s" title="%s" data-at="%d" data-how="left" data-ttl="%d">%s</time>`,
+		class, at, at.Time().Format("2006-01-02 15:04:05 UTC"), int64(at), ttl, untilText(at.Time().Sub(now.Time()))))
+}
+
+// LeaseShare is what is left of the lease in hundredths of the window.
+func (t taskView) LeaseShare(now picket.Instant) int {
+	if t.LeaseWindowSeconds <= 0 {
+		return 0
+	}
+	return int(min(max(int64(t.LeaseExpiresAt-now)*100/t.WindowMs(), 0), 100))
 }

@@ -10,16 +10,6 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-func taskListRoutes() []route {
-	return []route{
-		show("tasks", tasksPath, personScopes, listTasks, "GET /api/v1/tasks").inNav("Tasks"),
-	}
-}
-
-const tasksPath = "/console/tasks"
-
-func taskPath(id string) string { return tasksPath + "/" + id }
-
 // taskFilter is what the address of the list says, as it was typed.
 type taskFilter struct {
 	State  string
@@ -78,7 +68,7 @@ type taskList struct {
 	Filter taskFilter
 	Sinces []pair
 	Tabs   []tab
-	Rows   []taskRow
+	Rows   []picket.Task
 	Next   string
 	// Looked is how many tasks a search has looked through, and Ended whether
 	// these were all.
@@ -88,27 +78,15 @@ type taskList struct {
 	Clear  string // the same list without filters
 }
 
-// taskRow is a task in a list.
-type taskRow struct {
-	picket.Task
-	Path   string
-	Labels []pair
-	Bar    bar
-}
-
-func taskRows(all []picket.Task) []taskRow {
-	var rows []taskRow
-	for _, t := range all {
-		labels := sortedLabels(t.Labels)
-		rows = append(rows, taskRow{t, taskPath(t.TaskID), labels[:min(len(labels), 3)], accountBar(taskAccount(t))})
-	}
-	return rows
-}
-
+// listTasks answers with the list, or, to a search for an id, with its task.
 func listTasks(v *request) error {
-	if err := v.loadStats(); err != nil {
-		return err
+	if id := v.parameter("q"); picket.CheckID("q", "task", id) == nil {
+		return v.Redirect(http.StatusSeeOther, taskPath(id))
 	}
+	return v.show(showTasks)
+}
+
+func showTasks(v *request) (page, error) {
 	f := taskFilter{
 		State:  v.parameter("state"),
 		Role:   v.parameter("role"),
@@ -117,9 +95,6 @@ func listTasks(v *request) error {
 		Since:  v.parameter("since"),
 		Search: v.parameter("q"),
 		Cursor: v.parameter("cursor"),
-	}
-	if picket.CheckID("q", "task", f.Search) == nil {
-		return v.Redirect(http.StatusSeeOther, taskPath(f.Search))
 	}
 	list := taskList{
 		Filter: f,
@@ -132,13 +107,13 @@ func listTasks(v *request) error {
 		list.Sinces = append([]pair{{f.Since, clip(40, f.Since)}}, ageChoices...)
 	}
 	err := v.fillTasks(&list)
-	return v.render(page{
+	return page{
 		name:    "tasks",
 		title:   "Tasks",
 		topics:  []string{"task.", "lease.", "budget.", "namespace."},
 		body:    list,
 		problem: err,
-	})
+	}, nil
 }
 
 // taskTabs has a tab for each state; the counts are of all tasks, whatever else
@@ -169,18 +144,16 @@ func (v *request) fillTasks(list *taskList) error {
 	if err != nil {
 		return err
 	}
-	var found []picket.Task
 	var next *string
 	if list.Filter.Search == "" {
-		page, err := v.backend.Tasks.Tasks(v.ctx(), q)
+		found, err := v.backend.Tasks.Tasks(v.ctx(), q)
 		if err != nil {
 			return err
 		}
-		found, next = page.Tasks, page.NextCursor
-	} else if found, next, err = v.searchTasks(list, q); err != nil {
+		list.Rows, next = found.Tasks, found.NextCursor
+	} else if list.Rows, next, err = v.searchTasks(list, q); err != nil {
 		return err
 	}
-	list.Rows = taskRows(found)
 	if next != nil {
 		f := list.Filter
 		f.Cursor = *next

@@ -12,21 +12,8 @@ import (
 	"github.com/picket-dev/picket/internal/text"
 )
 
-// The long texts of a task: what its runs printed and changed, its input, its
-// output and its reports, each on a page of its own.
-func textRoutes() []route {
-	read := []string{"GET /api/v1/tasks/:id"}
-	logs := []string{"GET /api/v1/tasks/:id/logs"}
-	return []route{
-		show("task.log", tasksPath+"/:id/log", personScopes, showLog, logs...),
-		show("task.raw", tasksPath+"/:id/log/raw", personScopes, showRawLog, logs...),
-		show("task.reports", tasksPath+"/:id/reports", personScopes, showReports, "GET /api/v1/tasks/:id/reports"),
-		show("task.diff", tasksPath+"/:id/diff", personScopes, showDiff, "GET /api/v1/tasks/:id/evidence"),
-		show("task.input", tasksPath+"/:id/input", personScopes, showInput, read...),
-		show("task.output", tasksPath+"/:id/output", personScopes, showOutput, read...),
-	}
-}
-
+// The long texts of a task, each on a page of its own: what its runs printed and
+// changed, its input, its output and its reports.
 const (
 	tailBytes = 6 << 10  // of a log on the page of its task
 	logBytes  = 48 << 10 // of a page of a log
@@ -50,12 +37,11 @@ type logTail struct {
 }
 
 func (t *taskView) loadLogs(v *request) error {
-	run := t.selectRun(v)
-	if run == nil {
+	if t.Run == nil {
 		return nil
 	}
 	for _, stream := range logStreams {
-		tail, err := v.readLogTail(t.TaskID, run.RunID, stream)
+		tail, err := v.readLogTail(t.TaskID, t.Run.RunID, stream)
 		if err != nil {
 			return err
 		}
@@ -100,7 +86,6 @@ func dropPartialLine(c picket.LogChunk) []byte {
 // textView is a page of a long text.
 type textView struct {
 	TaskID  string
-	Path    string
 	Heading string
 	Tabs    []tab
 	Text    string
@@ -115,23 +100,17 @@ type textView struct {
 	To      int64 // which bytes of a log these are
 }
 
-func (v *request) renderText(title string, t textView) error {
-	t.Path = taskPath(t.TaskID)
-	return v.render(page{name: "text", title: title, nav: "tasks", topics: nil, body: t})
-}
+func textPage(t textView) (page, error) { return page{name: "text", title: t.Heading, body: t}, nil }
 
 // showLog shows a log piece by piece, the last one first.
-func showLog(v *request) error {
+func showLog(v *request) (page, error) {
 	id, run, stream := v.Param("id"), v.parameter("run"), v.parameter("stream")
 	if !slices.Contains(logStreams, stream) {
 		stream = logStreams[0]
 	}
-	if err := v.loadStats(); err != nil {
-		return err
-	}
 	end, err := v.backend.Tasks.Log(v.ctx(), id, run, stream, pastEnd, 1)
 	if err != nil {
-		return err
+		return page{}, err
 	}
 	from := max(end.Next-logBytes, 0)
 	if v.QueryParam("offset") != "" {
@@ -139,7 +118,7 @@ func showLog(v *request) error {
 	}
 	c, err := v.backend.Tasks.Log(v.ctx(), id, end.RunID, stream, from, logBytes)
 	if err != nil {
-		return err
+		return page{}, err
 	}
 	at := func(offset int64) string {
 		return queryPath(taskPath(id)+"/log", "run", c.RunID, "stream", stream, "offset",
@@ -171,7 +150,7 @@ func showLog(v *request) error {
 			Current: s == stream,
 		})
 	}
-	return v.renderText(t.Heading, t)
+	return textPage(t)
 }
 
 // showRawLog is what a run printed, byte for byte, as the API answers it: for the
@@ -194,13 +173,10 @@ func showRawLog(v *request) error {
 	return v.Blob(http.StatusOK, "text/plain; charset=utf-8", c.Data)
 }
 
-func showReports(v *request) error {
-	if err := v.loadStats(); err != nil {
-		return err
-	}
+func showReports(v *request) (page, error) {
 	all, err := v.backend.Tasks.Reports(v.ctx(), v.Param("id"))
 	if err != nil {
-		return err
+		return page{}, err
 	}
 	slices.Reverse(all)
 	t := textView{TaskID: v.Param("id"), Heading: "Reports", Empty: "No run has reported yet.", Size: int64(len(all))}
@@ -209,7 +185,7 @@ func showReports(v *request) error {
 	if next := from + maxReports; next < len(all) {
 		t.After = queryPath(taskPath(t.TaskID)+"/reports", "from", strconv.Itoa(next))
 	}
-	return v.renderText("Reports", t)
+	return textPage(t)
 }
 
 // diffPageLines is how many lines of a diff are on a page, of up to diffPageBytes.
@@ -238,13 +214,10 @@ func runeStart(text string, offset int64) int {
 }
 
 // showDiff shows a diff, of which the engine keeps 256 KiB.
-func showDiff(v *request) error {
-	if err := v.loadStats(); err != nil {
-		return err
-	}
+func showDiff(v *request) (page, error) {
 	all, err := v.backend.Tasks.Evidence(v.ctx(), v.Param("id"), v.parameter("run"))
 	if err != nil {
-		return err
+		return page{}, err
 	}
 	t := textView{TaskID: v.Param("id"), Heading: "Changes", Empty: "No run has handed in changes."}
 	if len(all) > 0 {
@@ -257,26 +230,23 @@ func showDiff(v *request) error {
 			t.After = queryPath(taskPath(t.TaskID)+"/diff", "run", all[0].RunID, "offset", strconv.Itoa(next))
 		}
 	}
-	return v.renderText(t.Heading, t)
+	return textPage(t)
 }
 
-func showInput(v *request) error {
+func showInput(v *request) (page, error) {
 	return v.payloadPage("Input", "The task has no input.", func(t picket.Task) picket.RawJSON { return t.Input })
 }
 
-func showOutput(v *request) error {
+func showOutput(v *request) (page, error) {
 	return v.payloadPage("Output", "The task has no output yet.",
 		func(t picket.Task) picket.RawJSON { return t.Output })
 }
 
 // payloadPage shows a text of up to 256 KiB in pieces.
-func (v *request) payloadPage(heading, empty string, of func(picket.Task) picket.RawJSON) error {
-	if err := v.loadStats(); err != nil {
-		return err
-	}
+func (v *request) payloadPage(heading, empty string, of func(picket.Task) picket.RawJSON) (page, error) {
 	task, err := v.backend.Tasks.Task(v.ctx(), v.Param("id"))
 	if err != nil {
-		return err
+		return page{}, err
 	}
 	whole := indentJSON(of(task))
 	t := textView{TaskID: task.TaskID, Heading: heading, Empty: empty, Size: int64(len(whole))}
@@ -286,5 +256,5 @@ func (v *request) payloadPage(heading, empty string, of func(picket.Task) picket
 	if part.More {
 		t.After = queryPath(v.Request().URL.Path, "offset", strconv.Itoa(from+len(part.Text)))
 	}
-	return v.renderText(heading, t)
+	return textPage(t)
 }

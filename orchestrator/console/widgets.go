@@ -1,6 +1,7 @@
 package console
 
 import (
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -105,26 +106,27 @@ func newBar(granted int64, parts ...int64) bar {
 	return b
 }
 
-// taskAccount is the account of a task as a list shows it, without what was
-// carved from it.
-func taskAccount(t picket.Task) budget.Account {
-	return budget.Account{Granted: t.BudgetEnvelope, Available: t.Available, Held: t.Held, Spent: t.Spent}
+// taskBar is the bar of a task in a list, without what was carved from it.
+func taskBar(t picket.Task) bar {
+	return accountBar(budget.Account{Granted: t.BudgetEnvelope, Available: t.Available, Held: t.Held, Spent: t.Spent})
+}
+
+// loadBar is how full an agent or a pool is.
+func loadBar(load, most int) bar { return newBar(int64(most), int64(load), 0, 0) }
+
+// firstLabels are n of the labels, in the order of their names.
+func firstLabels(n int, labels map[string]string) map[string]string {
+	first := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(labels))[:min(n, len(labels))] {
+		first[name] = labels[name]
+	}
+	return first
 }
 
 // pair is a name and a value.
 type pair struct {
 	Name  string
 	Value string
-}
-
-// sortedLabels are labels in the order of their names.
-func sortedLabels(m map[string]string) []pair {
-	var out []pair
-	for name, value := range m {
-		out = append(out, pair{name, value})
-	}
-	slices.SortFunc(out, func(a, b pair) int { return strings.Compare(a.Name, b.Name) })
-	return out
 }
 
 // ansiEscapes are what programs write to colour a terminal.
@@ -146,26 +148,26 @@ func terminalText(data []byte) string {
 	return text.Printable(s)
 }
 
+// maxExcerpt is how much of a long text most pages show, in bytes.
+const maxExcerpt = 6 << 10
+
 // excerpt is the beginning of a long text, cut at a line where it can be, and
 // whether there is more.
 type excerpt struct {
 	Text string
 	More bool
-	Size int // of the whole, in bytes
 }
 
 func newExcerpt(s string, n int) excerpt {
 	s = text.Printable(s)
-	e := excerpt{Text: s, Size: len(s)}
 	if len(s) <= n {
-		return e
+		return excerpt{Text: s}
 	}
 	cut := text.Head(s, n)
 	if i := strings.LastIndexByte(cut, '\n'); i > n/2 {
 		cut = cut[:i]
 	}
-	e.Text, e.More = cut, true
-	return e
+	return excerpt{cut, true}
 }
 
 // diffLine is a line of a diff, with what it is.
@@ -197,11 +199,24 @@ func diffLines(text string) []diffLine {
 	return out
 }
 
-// sharedRows is a list for a template that does not see the page around it.
-type sharedRows struct {
-	Rows any
-	Now  picket.Instant
+// diffExcerpt is the beginning of a diff, and whether there is more of it.
+func diffExcerpt(diff string, bytes, lines int) (shown []diffLine, more bool) {
+	part := newExcerpt(diff, bytes)
+	shown, left := firstRows(diffLines(part.Text), lines)
+	return shown, part.More || left > 0
 }
 
-// With gives a shared template rows and the time they are seen at.
-func (w view) With(rows any) sharedRows { return sharedRows{rows, w.Now} }
+// firstRows are the first n rows of a list, and how many more there are.
+func firstRows[Row any](all []Row, n int) (rows []Row, more int) {
+	rows = all[:min(len(all), n)]
+	return rows, len(all) - len(rows)
+}
+
+// sharedRows is a list for a template that is shared by pages.
+type sharedRows struct {
+	view
+	Rows any
+}
+
+// With gives a shared template rows of the page.
+func (w view) With(rows any) sharedRows { return sharedRows{w, rows} }

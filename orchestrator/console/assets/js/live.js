@@ -23,7 +23,7 @@ const live = {
 };
 
 // page is what the page says of itself: after, the event it is as new as; now,
-// the server's clock; topics; every, in seconds.
+// the server's clock; topics.
 const page = () => document.getElementById("main")?.dataset ?? {};
 
 // startLive joins the stream, where the page says from where.
@@ -42,7 +42,7 @@ function startLive() {
     requestRefresh();
   });
   document.addEventListener("visibilitychange", () => live.stale && !document.hidden && refreshNow());
-  setInterval(() => document.hidden || live.paused || requestRefresh(), Number(page().every) * 1000 || TIMED_REFRESH);
+  setInterval(() => document.hidden || live.paused || requestRefresh(), TIMED_REFRESH);
   showLive();
 }
 
@@ -152,7 +152,7 @@ async function fetchPage() {
 // applyFreshPage shows what a fresh page says.
 function applyFreshPage(fresh, receivedAt) {
   const said = fresh.getElementById("main")?.dataset ?? {};
-  for (const name of ["after", "topics", "every"]) if (name in said) page()[name] = said[name];
+  for (const name of ["after", "topics"]) if (name in said) page()[name] = said[name];
   setClock(said.now, receivedAt);
   swapParts(fresh);
   const [were, are] = [document.title, fresh.title].map((title) => waitingPrefix(title));
