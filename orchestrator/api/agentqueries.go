@@ -101,7 +101,7 @@ func getAgent(r request) error {
 	if err := r.noQuery(); err != nil {
 		return err
 	}
-	id, err := r.agentID()
+	id, err := r.id("agent")
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func getAgent(r request) error {
 		return err
 	}
 	if owner == r.who.KeyID {
-		return r.respondAgent(agent, nil)
+		return r.respond(r.tagged(agent, nil))
 	}
 	sees, err := r.seesPool(agent.RoleID)
 	if err == nil && !sees {
@@ -118,5 +118,5 @@ func getAgent(r request) error {
 			"Ask for an agent that this key has registered or that is in its pools, or use an operator's key.",
 			"the agent was registered by another key and is in none of this key's pools")
 	}
-	return r.respondAgent(agent, err)
+	return r.respond(r.tagged(agent, err))
 }

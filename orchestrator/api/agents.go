@@ -3,8 +3,6 @@ package api
 import (
 	"net/http"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/web"
 )
@@ -12,52 +10,23 @@ import (
 // The routes of RFC-0016. The engine decides in the same step whether a caller may change an agent.
 // This file has what HTTP adds.
 
-// registerAgent answers 201 for a repeated request, too: the record is the one
-// that it made.
-func registerAgent(r request) error {
-	_, reg, by, err := decodeMutation[picket.Registration](r, "", "")
-	if err != nil {
-		return err
+func registerAgent(c change[picket.Registration]) (id string, made picket.Agent, err error) {
+	if err := c.body.Normalize(); err != nil {
+		return "", made, err
 	}
-	if err := reg.Normalize(); err != nil {
-		return err
+	if err := c.checkAgent(c.body.AgentID); err != nil {
+		return "", made, err
 	}
-	if err := r.checkAgent(reg.AgentID); err != nil {
-		return err
-	}
-	made, err := r.engine.Register(r.ctx(), by, reg)
-	if err != nil {
-		return err
-	}
-	r.Response().Header().Set(echo.HeaderLocation, agentPath(made.AgentID))
-	r.setETag(made.Version)
-	return web.JSON(r.Context, http.StatusCreated, made)
+	made, err = c.tagged(c.engine.Register(c.ctx(), c.by, c.body))
+	return made.AgentID, made, err
 }
 
-func agentPath(id string) string { return "/api/v1/agents/" + id }
-
-// agentID is the agent in the path: the server's id or one that a client chose.
-func (r request) agentID() (string, error) {
-	id := r.Param("id")
-	return id, picket.CheckName("id", id)
-}
-
-// decodeAgentChange is what every change of one agent starts with.
-func decodeAgentChange[T any](r request) (id string, body T, by picket.Caller, err error) {
-	if id, err = r.agentID(); err != nil {
-		return
+// tagged puts the version of an agent into the head of the answer.
+func (r request) tagged(a picket.Agent, err error) (picket.Agent, error) {
+	if err == nil {
+		r.Response().Header().Set(etagHeader, etag(a.Version))
 	}
-	_, body, by, err = decodeMutation[T](r, "", "")
-	return
-}
-
-// respondAgent answers an agent with its version in the head.
-func (r request) respondAgent(a picket.Agent, err error) error {
-	if err != nil {
-		return err
-	}
-	r.setETag(a.Version)
-	return web.JSON(r.Context, http.StatusOK, a)
+	return a, err
 }
 
 // changeAgentStatus checks for If-Match before anything else, because a caller that has not read
@@ -67,14 +36,9 @@ func changeAgentStatus(r request) error {
 	if err != nil {
 		return err
 	}
-	id, change, by, err := decodeAgentChange[picket.AgentStatusChange](r)
-	if err != nil {
-		return err
-	}
-	if err := change.Check(); err != nil {
-		return err
-	}
-	return r.respondAgent(r.engine.ChangeAgent(r.ctx(), by, id, match, change))
+	return changes("agent", func(c change[picket.AgentStatusChange]) (picket.Agent, error) {
+		return c.tagged(c.engine.ChangeAgent(c.ctx(), c.by, c.id, match, c.body))
+	})(r)
 }
 
 // deregisterAgent takes an If-Match and needs none.
@@ -83,36 +47,23 @@ func deregisterAgent(r request) error {
 	if err != nil {
 		return err
 	}
-	id, _, by, err := decodeAgentChange[struct{}](r)
-	if err != nil {
-		return err
-	}
-	return r.respondAgent(r.engine.Deregister(r.ctx(), by, id, match))
+	return changes("agent", func(c change[struct{}]) (picket.Agent, error) {
+		return c.tagged(c.engine.Deregister(c.ctx(), c.by, c.id, match))
+	})(r)
 }
 
-func heartbeat(r request) error {
-	id, hb, by, err := decodeAgentChange[picket.Heartbeat](r)
-	if err != nil {
-		return err
-	}
-	if err := hb.Check(); err != nil {
-		return err
-	}
-	answer, err := r.engine.Heartbeat(r.ctx(), by, id, hb)
-	return r.respond(answer, err)
+func heartbeat(c change[picket.Heartbeat]) (picket.HeartbeatAnswer, error) {
+	return c.engine.Heartbeat(c.ctx(), c.by, c.id, c.body)
 }
 
 // commandAgent leaves a command for the agent, who gets it with its next
 // heartbeat.
 func commandAgent(r request) error {
-	id, command, by, err := decodeAgentChange[picket.AgentCommand](r)
+	c, err := decodeChange[picket.AgentCommand](r, "agent")
 	if err != nil {
 		return err
 	}
-	if err := command.Check(); err != nil {
-		return err
-	}
-	made, err := r.engine.CommandAgent(r.ctx(), by, id, command)
+	made, err := c.engine.CommandAgent(c.ctx(), c.by, c.id, c.body)
 	if err != nil {
 		return err
 	}

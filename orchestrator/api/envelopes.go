@@ -16,31 +16,27 @@ func getEnvelope(r request) error {
 
 // topUp gives an envelope more. Without a key a repeated request would give it
 // twice, so there is none without.
-func topUp(r request) error {
-	_, body, by, err := decodeMutation[picket.TopUp](r, "", "")
-	if err != nil {
-		return err
-	}
-	if by.Idempotency.Key == "" {
-		return picket.Refuse(picket.CodePreconditionRequired,
+func topUp(c change[picket.TopUp]) (none picket.EnvelopeState, err error) {
+	body := c.body
+	if c.by.Idempotency.Key == "" {
+		return none, picket.Refuse(picket.CodePreconditionRequired,
 			"Send an "+idempotencyHeader+", such as a UUID, and the same one when you repeat the request.",
 			"money is added only under an %s: repeated without one it would be added twice", idempotencyHeader).
 			With("field", idempotencyHeader)
 	}
 	if body.USD < 0 {
-		return picket.Invalid("/usd", "Send the amount to add, such as 0.5.", "usd is below zero")
+		return none, picket.Invalid("/usd", "Send the amount to add, such as 0.5.", "usd is below zero")
 	}
 	if err := (budget.Envelope{Tokens: body.Tokens}).Check(); err != nil {
-		return picket.Invalid("/tokens", "Send the amount to add, such as 100000.", "tokens: %v", err)
+		return none, picket.Invalid("/tokens", "Send the amount to add, such as 100000.", "tokens: %v", err)
 	}
-	state, err := r.engine.TopUp(r.ctx(), by, r.Param("id"), body)
-	return r.respond(state, err)
+	return c.engine.TopUp(c.ctx(), c.by, c.Param("id"), body)
 }
 
-// ledger is a page of what was booked, of one envelope or of all.
-func ledger(r request) error {
+// ledgerQuery asks for a page of what was booked, of one envelope or of all.
+func ledgerQuery(r request) (want picket.LedgerQuery, err error) {
 	q := r.query("task", "after", "limit")
-	want := picket.LedgerQuery{
+	want = picket.LedgerQuery{
 		TaskID: q.text("task"),
 		After:  q.number("after", 0, 0, picket.MaxNumber),
 		Limit:  int(q.number("limit", 100, 1, 1000)),
@@ -48,9 +44,5 @@ func ledger(r request) error {
 	if q.values.Has("task") {
 		q.fail(picket.CheckEnvelopeID("?task", want.TaskID))
 	}
-	if q.err != nil {
-		return q.err
-	}
-	page, err := r.engine.Ledger(r.ctx(), want)
-	return r.respond(page, asParameter(err))
+	return want, q.err
 }

@@ -76,8 +76,3 @@ func (r request) requireIfMatch() ([]int64, error) {
 	}
 	return versions, err
 }
-
-// setETag puts the version into the head of the answer.
-func (r request) setETag(version int64) {
-	r.Response().Header().Set(etagHeader, etag(version))
-}

@@ -10,7 +10,7 @@ type evidenceList struct {
 
 func taskEvidence(r request) error {
 	q := r.query("run")
-	id, err := r.id("id", "task")
+	id, err := r.id("task")
 	q.fail(err)
 	run := q.id("run", "run")
 	if q.err != nil {

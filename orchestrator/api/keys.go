@@ -1,33 +1,21 @@
 package api
 
 import (
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/internal/web"
 )
 
 // createKey answers the key itself, this once.
-func createKey(r request) error {
-	_, body, by, err := decodeMutation[picket.KeyRequest](r, "", "")
-	if err != nil {
-		return err
+func createKey(c change[picket.KeyRequest]) (string, picket.NewKey, error) {
+	if err := checkKey(c.body); err != nil {
+		return "", picket.NewKey{}, err
 	}
-	if err := checkKey(body); err != nil {
-		return err
-	}
-	made, err := r.engine.CreateKey(r.ctx(), by, body)
-	if err != nil {
-		return err
-	}
-	r.Response().Header().Set(echo.HeaderLocation, "/api/v1/keys/"+made.KeyID)
-	return web.JSON(r.Context, http.StatusCreated, made)
+	made, err := c.engine.CreateKey(c.ctx(), c.by, c.body)
+	return made.KeyID, made, err
 }
 
 func checkKey(k picket.KeyRequest) error {
@@ -51,25 +39,6 @@ func checkKey(k picket.KeyRequest) error {
 	return nil
 }
 
-type keyList struct {
-	Keys []picket.APIKey `json:"keys"`
-}
-
-func listKeys(r request) error {
-	if err := r.noQuery(); err != nil {
-		return err
-	}
-	keys, err := r.engine.Keys(r.ctx())
-	return r.respond(keyList{keys}, err)
-}
-
-func getKey(r request) error { return answerOne(r, "id", "key", r.engine.Key) }
-
-func revokeKey(r request) error {
-	id, how, by, err := decodeMutation[picket.KeyRevocation](r, "id", "key")
-	if err != nil {
-		return err
-	}
-	key, err := r.engine.RevokeKeyWith(r.ctx(), by, id, how)
-	return r.respond(key, err)
+func revokeKey(c change[picket.KeyRevocation]) (picket.APIKey, error) {
+	return c.engine.RevokeKeyWith(c.ctx(), c.by, c.id, c.body)
 }

@@ -12,10 +12,11 @@ import (
 // acquireLeases is the long poll. A grant whose answer cannot be written is given back, because
 // nobody holds it and its first deadline is 30 s away.
 func acquireLeases(r request) error {
-	_, req, by, err := decodeMutation[picket.AcquireRequest](r, "", "")
+	c, err := decodeChange[picket.AcquireRequest](r, "")
 	if err != nil {
 		return err
 	}
+	req := c.body
 	if err := req.Normalize(); err != nil {
 		return err
 	}
@@ -24,17 +25,18 @@ func acquireLeases(r request) error {
 	}
 	ctx, done := web.WaitContext(r.Context)
 	defer done()
-	leases, err := r.engine.Acquire(ctx, by, req)
+	leases, err := r.engine.Acquire(ctx, c.by, req)
 	return r.respondGrants(ctx, leases, picket.Acquired{Leases: leases}, err)
 }
 
 // advanceLease completes a lease and acquires the next one. The key of the caller authorizes the
 // new lease, and the lease token the end of the old one.
 func advanceLease(r request) error {
-	_, req, by, err := decodeMutation[picket.AdvanceRequest](r, "", "")
+	c, err := decodeChange[picket.AdvanceRequest](r, "")
 	if err != nil {
 		return err
 	}
+	req := c.body
 	if err := req.Normalize(); err != nil {
 		return err
 	}
@@ -47,7 +49,7 @@ func advanceLease(r request) error {
 	}
 	ctx, done := web.WaitContext(r.Context)
 	defer done()
-	got, err := r.engine.Advance(ctx, held, by, req)
+	got, err := r.engine.Advance(ctx, held, c.by, req)
 	var refusal *picket.Error
 	if errors.As(err, &refusal) && refusal.Code.Fenced() {
 		r.engine.RecordRefusedWrite(r.ctx(), held, "advance", refusal)
@@ -93,17 +95,3 @@ func (r request) undeliver(leases []picket.Lease, cause error) error {
 	}
 	return cause
 }
-
-type leaseList struct {
-	Leases []picket.LiveLease `json:"leases"`
-}
-
-func listLeases(r request) error {
-	if err := r.noQuery(); err != nil {
-		return err
-	}
-	leases, err := r.engine.Leases(r.ctx())
-	return r.respond(leaseList{leases}, err)
-}
-
-func expireLease(r request) error { return changeTask(r, "task", "task", r.engine.Expire) }

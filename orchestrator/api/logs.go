@@ -83,7 +83,7 @@ func (r request) log(q logQuery) (picket.LogChunk, error) {
 
 func (r request) logQuery() (l logQuery, err error) {
 	q := r.query("run", "stream", "offset", "limit", "follow", "waitSeconds", "timestamps")
-	task, err := r.id("id", "task")
+	task, err := r.id("task")
 	q.fail(err)
 	l = logQuery{
 		task:   task,

@@ -11,33 +11,17 @@ import (
 )
 
 type pauseBody struct {
-	Hard   bool   `json:"hard"`
-	Reason string `json:"reason"`
+	reasonBody
+	Hard bool `json:"hard"`
 }
 
 // pause stops granting; hard ends every run as well.
-func pause(r request) error {
-	_, body, by, err := decodeMutation[pauseBody](r, "", "")
-	if err != nil {
-		return err
-	}
-	if err := checkReason("/reason", body.Reason); err != nil {
-		return err
-	}
-	state, err := r.engine.Pause(r.ctx(), by, body.Hard, body.Reason)
-	return r.respond(state, err)
+func pause(c change[pauseBody]) (picket.PauseState, error) {
+	return c.engine.Pause(c.ctx(), c.by, c.body.Hard, c.body.Reason)
 }
 
-func resume(r request) error {
-	_, body, by, err := decodeMutation[reasonBody](r, "", "")
-	if err != nil {
-		return err
-	}
-	if err := body.check(); err != nil {
-		return err
-	}
-	state, err := r.engine.Resume(r.ctx(), by, body.Reason)
-	return r.respond(state, err)
+func resume(c change[reasonBody]) (picket.PauseState, error) {
+	return c.engine.Resume(c.ctx(), c.by, c.body.Reason)
 }
 
 func stats(r request) error {
@@ -49,13 +33,8 @@ func stats(r request) error {
 }
 
 // inspect looks at the next part of a pass over the invariants.
-func inspect(r request) error {
-	_, body, by, err := decodeMutation[picket.InspectRequest](r, "", "")
-	if err != nil {
-		return err
-	}
-	part, err := r.engine.Inspect(r.ctx(), by, body)
-	return r.respond(part, err)
+func inspect(c change[picket.InspectRequest]) (picket.Inspection, error) {
+	return c.engine.Inspect(c.ctx(), c.by, c.body)
 }
 
 type health struct {

@@ -58,66 +58,137 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// id reads the path parameter name, which must be an id of the kind.
-func (r request) id(name, kind string) (string, error) {
+// id is the id in the path, which must be one of the kind. An agent has the id that
+// the server made for it, or one that a client chose.
+func (r request) id(kind string) (string, error) {
+	name := r.ParamNames()[0]
 	id := r.Param(name)
+	if kind == "agent" {
+		return id, picket.CheckName(name, id)
+	}
 	return id, picket.CheckID(name, kind, id)
 }
 
-// decodeMutation is what every change starts with: the id in the path, the strictly
-// decoded body and the caller.
-func decodeMutation[T any](r request, param, kind string) (id string, body T, by picket.Caller, err error) {
+// change is a request for a change: the id in its path, its strictly decoded body and
+// the caller.
+type change[Body any] struct {
+	request
+	id   string
+	body Body
+	by   picket.Caller
+}
+
+// decodeChange reads a change of something of the kind. Without a kind the path has no
+// id. A body with a method check is checked.
+func decodeChange[Body any](r request, kind string) (c change[Body], err error) {
+	c.request = r
 	if err = r.noQuery(); err != nil {
-		return
+		return c, err
 	}
-	if param != "" {
-		if id, err = r.id(param, kind); err != nil {
-			return
+	if kind != "" {
+		if c.id, err = r.id(kind); err != nil {
+			return c, err
 		}
 	}
 	var raw []byte
-	if body, raw, err = web.Decode[T](r.Context, maxBody); err != nil {
-		return
+	if c.body, raw, err = web.Decode[Body](r.Context, maxBody); err != nil {
+		return c, err
 	}
-	by, err = r.caller(raw)
-	return
-}
-
-// answerOne answers what read finds for the id in the path.
-func answerOne[T any](r request, param, kind string, read func(ctx context.Context, id string) (T, error)) error {
-	if err := r.noQuery(); err != nil {
-		return err
+	if c.by, err = r.caller(raw); err != nil {
+		return c, err
 	}
-	id, err := r.id(param, kind)
-	if err != nil {
-		return err
-	}
-	found, err := read(r.ctx(), id)
-	return r.respond(found, err)
-}
-
-// changeTask makes a change that takes nothing but a reason, and answers the task.
-func changeTask(r request, param, kind string,
-	change func(ctx context.Context, by picket.Caller, id, reason string) (picket.Task, error)) error {
-	id, body, by, err := decodeMutation[reasonBody](r, param, kind)
-	if err == nil {
+	if body, ok := any(c.body).(interface{ check() error }); ok {
 		err = body.check()
 	}
-	if err != nil {
-		return err
+	return c, err
+}
+
+// handler answers a request.
+type handler func(request) error
+
+// changes is the handler of a change, which answers what do returns.
+func changes[Body, Answer any](kind string, do func(change[Body]) (Answer, error)) handler {
+	return func(r request) error {
+		c, err := decodeChange[Body](r, kind)
+		if err != nil {
+			return err
+		}
+		answer, err := do(c)
+		return r.respond(answer, err)
 	}
-	task, err := change(r.ctx(), by, id, body.Reason)
-	return r.respond(task, err)
+}
+
+// changesWithReason is the handler of a change that takes nothing but a reason.
+func changesWithReason[Answer any](kind string,
+	do func(e *orchestrator.Engine, ctx context.Context, by picket.Caller, id, reason string) (Answer, error)) handler {
+	return changes(kind, func(c change[reasonBody]) (Answer, error) {
+		return do(c.engine, c.ctx(), c.by, c.id, c.body.Reason)
+	})
+}
+
+// creates is the handler of a request that makes something below path. It answers 201
+// for a repeated request, too: what it answers is what the first one made.
+func creates[Body, Made any](path string, do func(change[Body]) (id string, made Made, err error)) handler {
+	return func(r request) error {
+		c, err := decodeChange[Body](r, "")
+		if err != nil {
+			return err
+		}
+		id, made, err := do(c)
+		if err != nil {
+			return err
+		}
+		r.Response().Header().Set(echo.HeaderLocation, path+"/"+id)
+		return web.JSON(r.Context, http.StatusCreated, made)
+	}
+}
+
+// reads is the handler that answers what is there under the id in the path.
+func reads[Found any](kind string,
+	read func(e *orchestrator.Engine, ctx context.Context, id string) (Found, error)) handler {
+	return func(r request) error {
+		if err := r.noQuery(); err != nil {
+			return err
+		}
+		id, err := r.id(kind)
+		if err != nil {
+			return err
+		}
+		found, err := read(r.engine, r.ctx(), id)
+		return r.respond(found, err)
+	}
+}
+
+// readsAll is the handler that answers all there is of something, as a member of an object.
+func readsAll[Row any](member string, read func(e *orchestrator.Engine, ctx context.Context) ([]Row, error)) handler {
+	return func(r request) error {
+		if err := r.noQuery(); err != nil {
+			return err
+		}
+		all, err := read(r.engine, r.ctx())
+		return r.respond(map[string][]Row{member: all}, err)
+	}
+}
+
+// readsPage is the handler that answers a page of what the parameters ask for.
+func readsPage[Query, Page any](ask func(request) (Query, error),
+	read func(e *orchestrator.Engine, ctx context.Context, q Query) (Page, error)) handler {
+	return func(r request) error {
+		want, err := ask(r)
+		if err != nil {
+			return err
+		}
+		page, err := read(r.engine, r.ctx(), want)
+		return r.respond(page, asParameter(err))
+	}
 }
 
 // maxReason bounds reasons, in bytes: they go into events.
 const maxReason = 4096
 
-func checkReason(field, text string) error { return checkLength(field, text, maxReason) }
-
 // checkNote bounds what a reviewer writes: the agent that repairs the result
 // reads all of it.
-func checkNote(field, text string) error { return checkLength(field, text, picket.MaxNote) }
+func checkNote(text string) error { return checkLength("/note", text, picket.MaxNote) }
 
 func checkLength(field, text string, most int) error {
 	if len(text) > most {
@@ -127,19 +198,12 @@ func checkLength(field, text string, most int) error {
 	return nil
 }
 
-func checkPayload(field string, raw picket.RawJSON) error {
-	if len(raw) > picket.MaxPayload {
-		return picket.TooLarge(field, len(raw))
-	}
-	return nil
-}
-
 // reasonBody is the body of the changes that take nothing but a reason.
 type reasonBody struct {
 	Reason string `json:"reason"`
 }
 
-func (b reasonBody) check() error { return checkReason("/reason", b.Reason) }
+func (b reasonBody) check() error { return checkLength("/reason", b.Reason, maxReason) }
 
 // waitContext is the context of a request that waits: it also ends when the server
 // begins to stop, and when the key is revoked.

@@ -6,40 +6,26 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-func listReviews(r request) error {
+func reviewQuery(r request) (want picket.ReviewQuery, err error) {
 	q := r.query("role", "parent", "label", "limit", "cursor")
-	want := picket.ReviewQuery{Role: q.name("role"), Parent: q.id("parent", "task"), Labels: q.labels("label")}
+	want = picket.ReviewQuery{Role: q.name("role"), Parent: q.id("parent", "task"), Labels: q.labels("label")}
 	want.Limit, want.Cursor = q.page()
-	if q.err != nil {
-		return q.err
-	}
-	page, err := r.engine.Reviews(r.ctx(), want)
-	return r.respond(page, asParameter(err))
+	return want, q.err
 }
 
-func approveReview(r request) error {
-	id, body, by, err := decodeMutation[picket.Decision](r, "task", "task")
-	if err != nil {
-		return err
+func approveReview(c change[picket.Decision]) (picket.Task, error) {
+	if err := checkNote(c.body.Note); err != nil {
+		return picket.Task{}, err
 	}
-	if err := checkNote("/note", body.Note); err != nil {
-		return err
-	}
-	task, err := r.engine.Approve(r.ctx(), by, id, body)
-	return r.respond(task, err)
+	return c.engine.Approve(c.ctx(), c.by, c.id, c.body)
 }
 
 // approveReviews approves many, when they are as many as the person saw.
-func approveReviews(r request) error {
-	_, body, by, err := decodeMutation[picket.BulkApproval](r, "", "")
-	if err != nil {
-		return err
+func approveReviews(c change[picket.BulkApproval]) (picket.BulkApproved, error) {
+	if err := checkNote(c.body.Note); err != nil {
+		return picket.BulkApproved{}, err
 	}
-	if err := checkNote("/note", body.Note); err != nil {
-		return err
-	}
-	done, err := r.engine.ApproveAll(r.ctx(), by, body)
-	return r.respond(done, err)
+	return c.engine.ApproveAll(c.ctx(), c.by, c.body)
 }
 
 type rejectBody struct {
@@ -58,26 +44,18 @@ type rejectResult struct {
 	FixTaskID *string `json:"fixTaskId"`
 }
 
-func rejectReview(r request) error {
-	id, body, by, err := decodeMutation[rejectBody](r, "task", "task")
-	if err != nil {
-		return err
-	}
-	if err := body.check(); err != nil {
-		return err
-	}
-	task, fix, err := r.engine.Reject(r.ctx(), by, id, body.Decision, body.Fix)
-	answer := rejectResult{Task: task}
-	if fix != "" {
+func rejectReview(c change[rejectBody]) (answer rejectResult, err error) {
+	var fix string
+	if answer.Task, fix, err = c.engine.Reject(c.ctx(), c.by, c.id, c.body.Decision, c.body.Fix); fix != "" {
 		answer.FixTaskID = &fix
 	}
-	return r.respond(answer, err)
+	return answer, err
 }
 
 // check refuses a bad fix task here already, so that its fields are named by
 // where they stand in this body.
 func (b rejectBody) check() error {
-	if err := checkNote("/note", b.Note); err != nil || b.Fix == nil {
+	if err := checkNote(b.Note); err != nil || b.Fix == nil {
 		return err
 	}
 	checked := *b.Fix // what it leaves out is the engine's to fill in

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator"
 )
 
 // route is one line of the control plane. A route without scopes is public;
@@ -13,7 +14,7 @@ type route struct {
 	method string
 	path   string // echo's form: /api/v1/tasks/:id
 	scopes []picket.Scope
-	handle func(request) error
+	handle handler
 }
 
 // The scopes of routes: "operator may all that reviewer may" is spelled out, so that one
@@ -37,70 +38,71 @@ const (
 // routes is the whole control plane.
 func (a *API) routes() []route {
 	return append([]route{
-		{post, "/api/v1/tasks", operatorScopes, submitTask},
-		{get, "/api/v1/tasks", readerScopes, listTasks},
-		{get, "/api/v1/tasks/:id", readerScopes, getTask},
-		{post, "/api/v1/tasks/:id/cancel", operatorScopes, cancelTask},
-		{post, "/api/v1/tasks/:id/retry", operatorScopes, retryTask},
-		{get, "/api/v1/tasks/:id/explain", readerScopes, explainTask},
+		{post, "/api/v1/tasks", operatorScopes, creates("/api/v1/tasks", submitTask)},
+		{get, "/api/v1/tasks", readerScopes, readsPage(taskQuery, (*orchestrator.Engine).Tasks)},
+		{get, "/api/v1/tasks/:id", readerScopes, reads("task", (*orchestrator.Engine).Task)},
+		{post, "/api/v1/tasks/:id/cancel", operatorScopes, changesWithReason("task", (*orchestrator.Engine).Cancel)},
+		{post, "/api/v1/tasks/:id/retry", operatorScopes, changesWithReason("task", (*orchestrator.Engine).Retry)},
+		{get, "/api/v1/tasks/:id/explain", readerScopes, reads("task", (*orchestrator.Engine).Explain)},
 		{get, "/api/v1/tasks/:id/logs", readerScopes, taskLogs},
-		{get, "/api/v1/tasks/:id/reports", readerScopes, taskReports},
+		{get, "/api/v1/tasks/:id/reports", readerScopes, reads("task", taskReports)},
 		{get, "/api/v1/tasks/:id/evidence", readerScopes, taskEvidence},
 
 		{post, "/api/v1/leases", agentScopes, acquireLeases},
 		{post, "/api/v1/leases/advance", agentScopes, advanceLease},
-		{get, "/api/v1/leases", personScopes, listLeases},
-		{post, "/api/v1/leases/:task/expire", operatorScopes, expireLease},
+		{get, "/api/v1/leases", personScopes, readsAll("leases", (*orchestrator.Engine).Leases)},
+		{post, "/api/v1/leases/:task/expire", operatorScopes, changesWithReason("task", (*orchestrator.Engine).Expire)},
 
-		{post, "/api/v1/agents", agentScopes, registerAgent},
+		{post, "/api/v1/agents", agentScopes, creates("/api/v1/agents", registerAgent)},
 		{get, "/api/v1/agents", agentScopes, listAgents},
 		{get, "/api/v1/agents/:id", agentScopes, getAgent},
 		{del, "/api/v1/agents/:id", agentScopes, deregisterAgent},
 		{patch, "/api/v1/agents/:id/status", agentScopes, changeAgentStatus},
-		{post, "/api/v1/agents/:id/heartbeat", agentScopes, heartbeat},
+		{post, "/api/v1/agents/:id/heartbeat", agentScopes, changes("agent", heartbeat)},
 		{post, "/api/v1/agents/:id/commands", operatorScopes, commandAgent},
 		{get, "/api/v1/pools", agentScopes, a.listPools},
 		{get, "/api/v1/pools/:role", agentScopes, a.getPool},
 
-		{get, "/api/v1/handoffs", personScopes, listHandoffs},
-		{get, "/api/v1/handoffs/:id", personScopes, getHandoff},
-		{post, "/api/v1/handoffs/:id/claim", personScopes, claimHandoff},
-		{post, "/api/v1/handoffs/:id/answer", personScopes, answerHandoff},
-		{post, "/api/v1/handoffs/:id/finish", personScopes, finishHandoff},
-		{post, "/api/v1/handoffs/:id/cancel", personScopes, cancelHandoff},
+		{get, "/api/v1/handoffs", personScopes, readsPage(handoffQuery, (*orchestrator.Engine).Handoffs)},
+		{get, "/api/v1/handoffs/:id", personScopes, reads("handoff", (*orchestrator.Engine).Handoff)},
+		{post, "/api/v1/handoffs/:id/claim", personScopes, changes("handoff", claimHandoff)},
+		{post, "/api/v1/handoffs/:id/answer", personScopes, changes("handoff", answerHandoff)},
+		{post, "/api/v1/handoffs/:id/finish", personScopes, changes("handoff", finishHandoff)},
+		{post, "/api/v1/handoffs/:id/cancel", personScopes,
+			changesWithReason("handoff", (*orchestrator.Engine).CancelHandoff)},
 
-		{get, "/api/v1/reviews", personScopes, listReviews},
-		{post, "/api/v1/reviews/approve", personScopes, approveReviews},
-		{post, "/api/v1/reviews/:task/approve", personScopes, approveReview},
-		{post, "/api/v1/reviews/:task/reject", personScopes, rejectReview},
+		{get, "/api/v1/reviews", personScopes, readsPage(reviewQuery, (*orchestrator.Engine).Reviews)},
+		{post, "/api/v1/reviews/approve", personScopes, changes("", approveReviews)},
+		{post, "/api/v1/reviews/:task/approve", personScopes, changes("task", approveReview)},
+		{post, "/api/v1/reviews/:task/reject", personScopes, changes("task", rejectReview)},
 
 		{get, "/api/v1/envelopes/:id", personScopes, getEnvelope},
-		{post, "/api/v1/envelopes/:id/top-up", operatorScopes, topUp},
-		{get, "/api/v1/ledger", personScopes, ledger},
+		{post, "/api/v1/envelopes/:id/top-up", operatorScopes, changes("", topUp)},
+		{get, "/api/v1/ledger", personScopes, readsPage(ledgerQuery, (*orchestrator.Engine).Ledger)},
 		{get, "/api/v1/prices", personScopes, a.listPrices},
 
 		{get, "/api/v1/events", personScopes, a.events},
 		{get, "/api/v1/audit", operatorScopes, audit},
 
-		{post, "/api/v1/webhooks", operatorScopes, a.createWebhook},
-		{get, "/api/v1/webhooks", operatorScopes, listWebhooks},
-		{get, "/api/v1/webhooks/:id", operatorScopes, getWebhook},
-		{del, "/api/v1/webhooks/:id", operatorScopes, deleteWebhook},
-		{post, "/api/v1/webhooks/:id/revive", operatorScopes, reviveWebhook},
-		{post, "/api/v1/webhooks/:id/test", operatorScopes, a.testWebhook},
+		{post, "/api/v1/webhooks", operatorScopes, creates("/api/v1/webhooks", a.createWebhook)},
+		{get, "/api/v1/webhooks", operatorScopes, readsAll("webhooks", (*orchestrator.Engine).Webhooks)},
+		{get, "/api/v1/webhooks/:id", operatorScopes, reads("webhook", (*orchestrator.Engine).Webhook)},
+		{del, "/api/v1/webhooks/:id", operatorScopes, changes("webhook", deleteWebhook)},
+		{post, "/api/v1/webhooks/:id/revive", operatorScopes, changes("webhook", reviveWebhook)},
+		{post, "/api/v1/webhooks/:id/test", operatorScopes, changes("webhook", a.testWebhook)},
 
-		{post, "/api/v1/pause", operatorScopes, pause},
-		{post, "/api/v1/resume", operatorScopes, resume},
+		{post, "/api/v1/pause", operatorScopes, changes("", pause)},
+		{post, "/api/v1/resume", operatorScopes, changes("", resume)},
 		{get, "/api/v1/stats", personScopes, stats},
-		{post, "/api/v1/invariants", operatorScopes, inspect},
+		{post, "/api/v1/invariants", operatorScopes, changes("", inspect)},
 
-		{post, "/api/v1/keys", adminScopes, createKey},
-		{get, "/api/v1/keys", adminScopes, listKeys},
-		{get, "/api/v1/keys/:id", adminScopes, getKey},
-		{del, "/api/v1/keys/:id", adminScopes, revokeKey},
+		{post, "/api/v1/keys", adminScopes, creates("/api/v1/keys", createKey)},
+		{get, "/api/v1/keys", adminScopes, readsAll("keys", (*orchestrator.Engine).Keys)},
+		{get, "/api/v1/keys/:id", adminScopes, reads("key", (*orchestrator.Engine).Key)},
+		{del, "/api/v1/keys/:id", adminScopes, changes("key", revokeKey)},
 
-		{post, "/api/v1/run-keys", operatorScopes, createRunKey},
-		{post, "/api/v1/run-keys/renew", agentScopes, renewRunKey},
+		{post, "/api/v1/run-keys", operatorScopes, creates("/api/v1/keys", createRunKey)},
+		{post, "/api/v1/run-keys/renew", agentScopes, changes("", renewRunKey)},
 		{del, "/api/v1/run-keys", agentScopes, endRunKey},
 
 		{get, "/openapi.yaml", publicScopes, openapi},

@@ -3,10 +3,7 @@ package api
 import (
 	"net/http"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/internal/web"
 )
 
 // runKeyEvents is a route that other keys need scope reviewer for. The adapter
@@ -70,40 +67,29 @@ func (r request) checkAgent(id string) error {
 }
 
 // createRunKey returns the key itself, which is shown only in this answer.
-func createRunKey(r request) error {
-	_, body, by, err := decodeMutation[picket.RunKeyRequest](r, "", "")
-	if err != nil {
-		return err
-	}
-	made, err := r.engine.CreateRunKey(r.ctx(), by, body)
-	if err != nil {
-		return err
-	}
-	r.Response().Header().Set(echo.HeaderLocation, "/api/v1/keys/"+made.KeyID)
-	return web.JSON(r.Context, http.StatusCreated, made)
+func createRunKey(c change[picket.RunKeyRequest]) (string, picket.NewRunKey, error) {
+	made, err := c.engine.CreateRunKey(c.ctx(), c.by, c.body)
+	return made.KeyID, made, err
 }
 
 // renewRunKey extends the life of the run key of the caller.
-func renewRunKey(r request) error {
-	if _, _, _, err := decodeMutation[struct{}](r, "", ""); err != nil {
-		return err
+func renewRunKey(c change[struct{}]) (picket.APIKey, error) {
+	if err := c.requireRunKey(); err != nil {
+		return picket.APIKey{}, err
 	}
-	if err := r.requireRunKey(); err != nil {
-		return err
-	}
-	key, err := r.engine.RenewRunKey(r.ctx(), r.who.KeyID)
-	return r.respond(key, err)
+	return c.engine.RenewRunKey(c.ctx(), c.who.KeyID)
 }
 
 // endRunKey ends the key of the caller.
 func endRunKey(r request) error {
-	if _, _, _, err := decodeMutation[struct{}](r, "", ""); err != nil {
-		return err
+	c, err := decodeChange[struct{}](r, "")
+	if err == nil {
+		err = c.requireRunKey()
 	}
-	if err := r.requireRunKey(); err != nil {
-		return err
+	if err == nil {
+		err = c.engine.EndRunKey(c.ctx(), c.who.KeyID)
 	}
-	if err := r.engine.EndRunKey(r.ctx(), r.who.KeyID); err != nil {
+	if err != nil {
 		return err
 	}
 	return r.NoContent(http.StatusNoContent)

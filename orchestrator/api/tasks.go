@@ -2,44 +2,29 @@ package api
 
 import (
 	"context"
-	"net/http"
 	"strings"
-
-	"github.com/labstack/echo/v4"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/web"
+	"github.com/picket-dev/picket/orchestrator"
 )
 
-func submitTask(r request) error {
-	_, spec, by, err := decodeMutation[picket.TaskSpec](r, "", "")
-	if err != nil {
-		return err
-	}
-	h := r.Request().Header
-	spec.Trace = picket.ParseTrace(h.Values("traceparent"), h.Values("tracestate"))
-	task, err := r.engine.Submit(r.ctx(), by, spec)
-	if err != nil {
-		return err
-	}
-	r.Response().Header().Set(echo.HeaderLocation, "/api/v1/tasks/"+task.TaskID)
-	return web.JSON(r.Context, http.StatusCreated, task)
+func submitTask(c change[picket.TaskSpec]) (string, picket.Task, error) {
+	h := c.Request().Header
+	c.body.Trace = picket.ParseTrace(h.Values("traceparent"), h.Values("tracestate"))
+	task, err := c.engine.Submit(c.ctx(), c.by, c.body)
+	return task.TaskID, task, err
 }
 
-func listTasks(r request) error {
+func taskQuery(r request) (want picket.TaskQuery, err error) {
 	q := r.query("state", "role", "parent", "label", "since", "limit", "cursor")
-	var want picket.TaskQuery
 	for _, s := range q.list("state") {
 		want.States = append(want.States, oneOf(q, "state", s, picket.TaskStates))
 	}
 	want.Labels, want.Role, want.Parent = q.labels("label"), q.name("role"), q.id("parent", "task")
 	want.Since = q.instant("since")
 	want.Limit, want.Cursor = q.page()
-	if q.err != nil {
-		return q.err
-	}
-	page, err := r.engine.Tasks(r.ctx(), want)
-	return r.respond(page, asParameter(err))
+	return want, q.err
 }
 
 // labels reads label=name=value, which may be there several times.
@@ -63,21 +48,11 @@ func (q *query) labels(name string) map[string]string {
 	return labels
 }
 
-func getTask(r request) error { return answerOne(r, "id", "task", r.engine.Task) }
-
-func explainTask(r request) error { return answerOne(r, "id", "task", r.engine.Explain) }
-
 type reportList struct {
 	Reports []picket.Report `json:"reports"`
 }
 
-func taskReports(r request) error {
-	return answerOne(r, "id", "task", func(ctx context.Context, id string) (list reportList, err error) {
-		list.Reports, err = r.engine.Reports(ctx, id)
-		return list, err
-	})
+func taskReports(e *orchestrator.Engine, ctx context.Context, id string) (list reportList, err error) {
+	list.Reports, err = e.Reports(ctx, id)
+	return list, err
 }
-
-func cancelTask(r request) error { return changeTask(r, "id", "task", r.engine.Cancel) }
-
-func retryTask(r request) error { return changeTask(r, "id", "task", r.engine.Retry) }

@@ -3,12 +3,8 @@ package api
 import (
 	"context"
 	"errors"
-	"net/http"
-
-	"github.com/labstack/echo/v4"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/internal/web"
 )
 
 // WebhookTester posts to targets of events.
@@ -31,64 +27,32 @@ func (noWebhooks) Test(_ context.Context, t picket.WebhookTarget) picket.Webhook
 }
 
 // createWebhook answers the secret itself, this once.
-func (a *API) createWebhook(r request) error {
-	_, body, by, err := decodeMutation[picket.WebhookSpec](r, "", "")
-	if err != nil {
-		return err
-	}
-	create := r.engine.CreateWebhook
-	refused := a.cfg.Webhooks.Check(r.ctx(), body.URL)
+func (a *API) createWebhook(c change[picket.WebhookSpec]) (id string, made picket.NewWebhook, err error) {
+	create := c.engine.CreateWebhook
+	refused := a.cfg.Webhooks.Check(c.ctx(), c.body.URL)
 	if refused != nil {
-		create = r.engine.CreatedWebhook // the answer of a request that was good may have been lost
+		create = c.engine.CreatedWebhook // the answer of a request that was good may have been lost
 	}
-	made, err := create(r.ctx(), by, body)
+	made, err = create(c.ctx(), c.by, c.body)
 	if refused != nil && errors.Is(err, picket.CodeNotFound) {
-		return refused
+		err = refused
 	}
-	if err != nil {
-		return err
-	}
-	r.Response().Header().Set(echo.HeaderLocation, "/api/v1/webhooks/"+made.WebhookID)
-	return web.JSON(r.Context, http.StatusCreated, made)
+	return made.WebhookID, made, err
 }
 
-type webhookList struct {
-	Webhooks []picket.Webhook `json:"webhooks"`
+func deleteWebhook(c change[struct{}]) (picket.Webhook, error) {
+	return c.engine.DeleteWebhook(c.ctx(), c.by, c.id)
 }
 
-func listWebhooks(r request) error {
-	if err := r.noQuery(); err != nil {
-		return err
-	}
-	all, err := r.engine.Webhooks(r.ctx())
-	return r.respond(webhookList{all}, err)
-}
-
-func getWebhook(r request) error { return answerOne(r, "id", "webhook", r.engine.Webhook) }
-
-func deleteWebhook(r request) error { return changeWebhook(r, r.engine.DeleteWebhook) }
-
-func reviveWebhook(r request) error { return changeWebhook(r, r.engine.ReviveWebhook) }
-
-func changeWebhook(r request,
-	change func(ctx context.Context, by picket.Caller, id string) (picket.Webhook, error)) error {
-	id, _, by, err := decodeMutation[struct{}](r, "id", "webhook")
-	if err != nil {
-		return err
-	}
-	w, err := change(r.ctx(), by, id)
-	return r.respond(w, err)
+func reviveWebhook(c change[struct{}]) (picket.Webhook, error) {
+	return c.engine.ReviveWebhook(c.ctx(), c.by, c.id)
 }
 
 // testWebhook waits for the target's answer.
-func (a *API) testWebhook(r request) error {
-	id, _, _, err := decodeMutation[struct{}](r, "id", "webhook")
+func (a *API) testWebhook(c change[struct{}]) (picket.WebhookTest, error) {
+	t, err := c.engine.WebhookTarget(c.ctx(), c.id)
 	if err != nil {
-		return err
+		return picket.WebhookTest{}, err
 	}
-	t, err := r.engine.WebhookTarget(r.ctx(), id)
-	if err != nil {
-		return err
-	}
-	return r.respond(a.cfg.Webhooks.Test(r.ctx(), t), nil)
+	return a.cfg.Webhooks.Test(c.ctx(), t), nil
 }
