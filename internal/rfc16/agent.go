@@ -228,6 +228,14 @@ func (t *Trial) newDrainingHolder(change fields) (*agent, *lease) {
 	return a, l
 }
 
+// newDeadHolder is an agent that held two leases and has just been judged dead.
+func (t *Trial) newDeadHolder() (*agent, []*lease) {
+	a := t.register(t.shortThresholds())
+	held := []*lease{t.newLease(a), t.newLease(a)}
+	a.fallSilent("dead")
+	return a, held
+}
+
 // newSilentHolder is an agent that has held a lease and has just been judged unhealthy, which it
 // then stays, or dead.
 func (t *Trial) newSilentHolder(status string) (*agent, *lease) {

@@ -47,9 +47,7 @@ var eventChecks = checks{
 		t.expectStatus(a.reregister(owner), 201)
 		a.expectLifecycle(moveRegistered, moveUnhealthy, moveDead, moveReregisteredDead)
 	},
-	"2.3/event-heartbeat_timeout": func(t *Trial) {
-		t.newDeadAgent(nil).expectLifecycle(moveRegistered, moveUnhealthy, moveDead)
-	},
+	"2.3/event-heartbeat_timeout": dies,
 	"2.3/event-heartbeat_resumed": func(t *Trial) {
 		a := t.newUnhealthyAgent(nil)
 		a.mustHeartbeat()
@@ -63,12 +61,7 @@ var eventChecks = checks{
 		a.drain(600)
 		a.expectLifecycle(moveRegistered, moveUnhealthy, moveDrainUnhealthy)
 	},
-	"2.3/event-drain_completed": func(t *Trial) {
-		a, l := t.newDrainingHolder(nil)
-		t.expectStatus(l.release(), 200)
-		a.awaitStatus("deregistered", t.cfg.Slack)
-		a.expectLifecycle(moveRegistered, moveDrain, moveDrained)
-	},
+	"2.3/event-drain_completed": completesDrain,
 	"2.3/event-drain_timeout": func(t *Trial) {
 		a, _ := t.newHolder(nil)
 		a.drain(t.cfg.DrainTimeout)
@@ -121,4 +114,15 @@ var eventChecks = checks{
 		t.assert(strings.HasPrefix(all[2].str("actor"), "key_"), all[2].a,
 			"the operator's key id as actor, not %q", all[2].str("actor"))
 	},
+}
+
+// dies checks what the log says of an agent that falls silent.
+func dies(t *Trial) { t.newDeadAgent(nil).expectLifecycle(moveRegistered, moveUnhealthy, moveDead) }
+
+// completesDrain checks what the log says of a drain that ends with the last lease.
+func completesDrain(t *Trial) {
+	a, l := t.newDrainingHolder(nil)
+	t.expectStatus(l.release(), 200)
+	a.awaitStatus("deregistered", t.cfg.Slack)
+	a.expectLifecycle(moveRegistered, moveDrain, moveDrained)
 }

@@ -41,11 +41,7 @@ var stateChecks = checks{
 		t.expectMember(t.state(l.task), "state", "leased")
 		l.expectHeld()
 	},
-	"2.1/unhealthy-recovers": func(t *Trial) {
-		a := t.newUnhealthyAgent(nil)
-		t.expectMember(a.mustHeartbeat(), "agent_status", "active")
-		a.expect("active")
-	},
+	"2.1/unhealthy-recovers": recovers,
 	"2.1/unhealthy-dies": func(t *Trial) {
 		a := t.register(t.shortThresholds())
 		a.fallSilent("unhealthy")
@@ -53,11 +49,9 @@ var stateChecks = checks{
 		a.awaitStatus("dead", t.cfg.Slack)
 	},
 	"2.1/dead": func(t *Trial) {
-		a := t.register(t.shortThresholds())
-		l, m := t.newLease(a), t.newLease(a)
-		a.fallSilent("dead")
-		for _, lost := range []*lease{l, m} {
-			t.expectCode(lost.write(), 412, "lease_expired")
+		_, held := t.newDeadHolder()
+		for _, l := range held {
+			t.expectCode(l.write(), 412, "lease_expired")
 		}
 	},
 	"2.1/dead-frees-tasks": func(t *Trial) {
@@ -65,18 +59,8 @@ var stateChecks = checks{
 		again := t.register(nil).mustAcquire()
 		t.expectEqual("task", again.task, l.task)
 	},
-	"2.1/dead-record-kept": func(t *Trial) {
-		a := t.newDeadAgent(fields{"name": "for audit", "metadata": fields{"n": 1}})
-		r := a.expect("dead")
-		t.expectMember(r, "name", "for audit")
-		t.expectMember(r, "metadata", fields{"n": 1})
-	},
-	"2.1/deregistered-record-kept": func(t *Trial) {
-		a := t.newDeregisteredAgent(fields{"name": "for audit", "metadata": fields{"n": 1}})
-		r := a.expect("deregistered")
-		t.expectMember(r, "name", "for audit")
-		t.expectMember(r, "metadata", fields{"n": 1})
-	},
+	"2.1/dead-record-kept":         recordKept("dead", (*Trial).newDeadAgent),
+	"2.1/deregistered-record-kept": recordKept("deregistered", (*Trial).newDeregisteredAgent),
 	"2.1/deregistered-is-out": func(t *Trial) {
 		tag := t.tag()
 		a := t.register(fields{"capabilities": []string{tag}, "role_id": tag})
@@ -90,4 +74,20 @@ var stateChecks = checks{
 		t.submit(nil)
 		t.expectCode(a.acquire(owner, nil), 410, "agent_gone")
 	},
+}
+
+// recovers checks that an unhealthy agent is active after its next heartbeat.
+func recovers(t *Trial) {
+	a := t.newUnhealthyAgent(nil)
+	t.expectMember(a.mustHeartbeat(), "agent_status", "active")
+	a.expect("active")
+}
+
+// recordKept checks that the record of an agent stays when the agent is gone.
+func recordKept(status string, make func(*Trial, fields) *agent) func(*Trial) {
+	return func(t *Trial) {
+		r := make(t, fields{"name": "for audit", "metadata": fields{"n": 1}}).expect(status)
+		t.expectMember(r, "name", "for audit")
+		t.expectMember(r, "metadata", fields{"n": 1})
+	}
 }

@@ -24,20 +24,13 @@ var transitionChecks = checks{
 		a.mustHeartbeat()
 		a.expect("active")
 	},
-	"2.2/unhealthy-dead": func(t *Trial) {
-		t.newDeadAgent(nil).expectLifecycle(moveRegistered, moveUnhealthy, moveDead)
-	},
+	"2.2/unhealthy-dead": dies,
 	"2.2/unhealthy-draining": func(t *Trial) {
 		a := t.newUnhealthyAgent(nil)
 		r := a.drain(600)
 		t.assert(r.str("status") == "draining" || r.str("status") == "deregistered", r, "status draining")
 	},
-	"2.2/draining-deregistered": func(t *Trial) {
-		a, l := t.newDrainingHolder(nil)
-		t.expectStatus(l.release(), 200)
-		a.awaitStatus("deregistered", t.cfg.Slack)
-		a.expectLifecycle(moveRegistered, moveDrain, moveDrained)
-	},
+	"2.2/draining-deregistered": completesDrain,
 	"2.2/draining-deregistered-by-time": func(t *Trial) {
 		a := t.register(nil)
 		a.drain(t.cfg.DrainTimeout)

@@ -106,29 +106,15 @@ var heartbeatChecks = checks{
 		a.sendHeartbeats(t.cfg.Dead / t.cfg.Interval)
 		a.fallSilent("unhealthy")
 	},
-	"4.4/resumed": func(t *Trial) {
-		a := t.newUnhealthyAgent(nil)
-		t.expectMember(a.mustHeartbeat(), "agent_status", "active")
-		a.expect("active")
-	},
+	"4.4/resumed": recovers,
 	"4.4/resumed-event": func(t *Trial) {
 		a := t.newUnhealthyAgent(nil)
 		a.mustHeartbeat()
 		all := a.expectLifecycle(moveRegistered, moveUnhealthy, moveResumed)
 		t.expectEqual("reason", all[2].str("reason"), "heartbeat_resumed")
 	},
-	"4.4/gone-when-dead": func(t *Trial) {
-		a := t.newDeadAgent(nil)
-		t.expectStatus(a.heartbeat(owner, "active", nil), 410)
-		t.expectStatus(a.heartbeat(owner, "draining", nil), 410)
-		a.expect("dead")
-	},
-	"4.4/gone-when-deregistered": func(t *Trial) {
-		a := t.newDeregisteredAgent(nil)
-		t.expectStatus(a.heartbeat(owner, "active", nil), 410)
-		t.expectStatus(a.heartbeat(owner, "draining", nil), 410)
-		a.expect("deregistered")
-	},
+	"4.4/gone-when-dead":         refusesHeartbeats("dead", (*Trial).newDeadAgent),
+	"4.4/gone-when-deregistered": refusesHeartbeats("deregistered", (*Trial).newDeregisteredAgent),
 	"4.4/gone-says-why": func(t *Trial) {
 		a := t.newDeadAgent(nil)
 		r := t.expectCode(a.heartbeat(owner, "active", nil), 410, "agent_gone")
@@ -139,12 +125,7 @@ var heartbeatChecks = checks{
 		t.expectMember(r, "agent_status", "deregistered")
 		t.expectMember(r, "reason", "deregistered")
 	},
-	"4.4/must-register-again": func(t *Trial) {
-		a := t.newDeregisteredAgent(nil)
-		t.expectStatus(a.heartbeat(owner, "active", nil), 410)
-		t.expectStatus(a.reregister(owner), 201)
-		a.mustHeartbeat()
-	},
+	"4.4/must-register-again": registersAgain,
 	"4.4/unknown-agent": func(t *Trial) {
 		t.expectStatus((&agent{t: t, id: t.id("never")}).heartbeat(owner, "active", nil), 404)
 	},
@@ -165,4 +146,22 @@ var heartbeatChecks = checks{
 		t.expectMember(t.expectStatus(a.heartbeat(owner, "draining", nil), 200), "agent_status", "draining")
 		a.expectLifecycle(moveRegistered, moveUnhealthy, moveResumed, moveDrain)
 	},
+}
+
+// refusesHeartbeats checks that an agent that is gone stays so, whatever it sends.
+func refusesHeartbeats(status string, make func(*Trial, fields) *agent) func(*Trial) {
+	return func(t *Trial) {
+		a := make(t, nil)
+		t.expectStatus(a.heartbeat(owner, "active", nil), 410)
+		t.expectStatus(a.heartbeat(owner, "draining", nil), 410)
+		a.expect(status)
+	}
+}
+
+// registersAgain checks that a new registration ends the refusal of heartbeats.
+func registersAgain(t *Trial) {
+	a := t.newDeregisteredAgent(nil)
+	t.expectStatus(a.heartbeat(owner, "active", nil), 410)
+	t.expectStatus(a.reregister(owner), 201)
+	a.mustHeartbeat()
 }

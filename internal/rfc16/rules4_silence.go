@@ -24,8 +24,14 @@ func (a *agent) stillActive(change fields) {
 	t.expectMember(t.expectStatus(r, 200), "agent_status", "active")
 }
 
-// silence is how long the agent had been silent when the server judged it.
-func (t *Trial) silence(e event, heard time.Time) time.Duration { return e.at().Sub(heard) }
+// expectSilence expects that the server judged an agent after a silence of more than a
+// threshold in seconds, and not late.
+func (t *Trial) expectSilence(e event, heard time.Time, threshold int) {
+	s := e.at().Sub(heard)
+	t.assert(s > seconds(threshold), e.a, "the event more than %ds after the last heartbeat at %s, not %s", threshold,
+		heard, s)
+	t.assert(s < seconds(threshold)+t.cfg.Slack, e.a, "the event at most %s late, not after %s", t.cfg.Slack, s)
+}
 
 // Section 4.5: thresholds.
 var silenceChecks = checks{
@@ -33,22 +39,13 @@ var silenceChecks = checks{
 		a := t.register(t.unhealthyOnlyThresholds())
 		heard := t.expectTime(a.mustHeartbeat(), "server_timestamp")
 		a.fallSilent("unhealthy")
-		e := a.expectLifecycle(moveRegistered, moveUnhealthy)[1]
-		s := t.silence(e, heard)
-		t.assert(s > seconds(t.cfg.Unhealthy), e.a,
-			"the event more than %ds after the last heartbeat at %s, not %s", t.cfg.Unhealthy, heard, s)
-		t.assert(s < seconds(t.cfg.Unhealthy)+t.cfg.Slack, e.a, "the event at most %s late, not after %s",
-			t.cfg.Slack, s)
+		t.expectSilence(a.expectLifecycle(moveRegistered, moveUnhealthy)[1], heard, t.cfg.Unhealthy)
 	},
 	"4.5/dead-threshold": func(t *Trial) {
 		a := t.register(t.shortThresholds())
 		heard := t.expectTime(a.mustHeartbeat(), "server_timestamp")
 		a.fallSilent("dead")
-		e := a.expectLifecycle(moveRegistered, moveUnhealthy, moveDead)[2]
-		s := t.silence(e, heard)
-		t.assert(s > seconds(t.cfg.Dead), e.a, "the event more than %ds after the last heartbeat at %s, not %s",
-			t.cfg.Dead, heard, s)
-		t.assert(s < seconds(t.cfg.Dead)+t.cfg.Slack, e.a, "the event at most %s late, not after %s", t.cfg.Slack, s)
+		t.expectSilence(a.expectLifecycle(moveRegistered, moveUnhealthy, moveDead)[2], heard, t.cfg.Dead)
 	},
 	"4.5/unhealthy-boundary": func(t *Trial) {
 		a := t.register(t.unhealthyOnlyThresholds())

@@ -74,12 +74,7 @@ var poolChecks = checks{
 		a.mustHeartbeat()
 		t.expectStatus(a.reregister(owner), 409)
 	},
-	"8.1/restart-same-id": func(t *Trial) {
-		a := t.newDeregisteredAgent(nil)
-		t.expectStatus(a.heartbeat(owner, "active", nil), 410)
-		t.expectStatus(a.reregister(owner), 201)
-		a.mustHeartbeat()
-	},
+	"8.1/restart-same-id": registersAgain,
 	"8.1/restart-new-id": func(t *Trial) {
 		role := t.id("role")
 		a := t.newDeregisteredAgent(fields{"role_id": role})

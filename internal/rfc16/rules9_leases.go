@@ -14,17 +14,13 @@ var leaseChecks = checks{
 		spared.expectHeld()
 	},
 	"9.1/2": func(t *Trial) {
-		a := t.register(t.shortThresholds())
-		held := []*lease{t.newLease(a), t.newLease(a)}
-		a.fallSilent("dead")
+		_, held := t.newDeadHolder()
 		for _, l := range held {
 			t.expectEqual("reason", l.awaitExpired(t.cfg.Slack).str("reason"), "agent_dead")
 		}
 	},
 	"9.1/3": func(t *Trial) {
-		a := t.register(t.shortThresholds())
-		held := []*lease{t.newLease(a), t.newLease(a)}
-		a.fallSilent("dead")
+		a, held := t.newDeadHolder()
 		for _, l := range held {
 			e := l.awaitExpired(t.cfg.Slack)
 			t.expectEqual("agentId", e.str("agentId"), a.id)
@@ -60,9 +56,7 @@ var leaseChecks = checks{
 		t.expectEqual("task", b.mustAcquire().task, l.task)
 	},
 	"9.1/order": func(t *Trial) {
-		a := t.register(t.shortThresholds())
-		held := []*lease{t.newLease(a), t.newLease(a)}
-		a.fallSilent("dead")
+		a, held := t.newDeadHolder()
 		death := a.expectLifecycle(moveRegistered, moveUnhealthy, moveDead)[2]
 		for _, l := range held {
 			e := l.awaitExpired(t.cfg.Slack)
