@@ -119,7 +119,7 @@ func TestStateSurvivesAStop(t *testing.T) {
 		t.Errorf("a stop that was asked for left an error: %v", err)
 	}
 	second := start(t, dir)
-	if second.Reused() {
+	if second.reused {
 		t.Error("adopted a store that was stopped")
 	}
 	if got := do(t, second, "GET", "kept"); got != "yes" {
@@ -151,8 +151,8 @@ func TestStoreOutlivesItsKilledOwner(t *testing.T) {
 	_ = owner.Wait()
 
 	s := start(t, dir)
-	if !s.Reused() || s.PID() != pid {
-		t.Errorf("adopted %v, pid %d: want the running store with pid %d", s.Reused(), s.PID(), pid)
+	if !s.reused || s.PID() != pid {
+		t.Errorf("adopted %v, pid %d: want the running store with pid %d", s.reused, s.PID(), pid)
 	}
 	if got := do(t, s, "GET", "kept"); got != "yes" {
 		t.Errorf("kept = %q", got)
@@ -201,7 +201,7 @@ func TestLongDirectoryGetsAShortSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again.PID() != s.PID() || !again.Reused() {
+	if again.PID() != s.PID() || !again.reused {
 		t.Errorf("the recorded socket was not found again")
 	}
 	if err := s.Stop(t.Context()); err != nil {

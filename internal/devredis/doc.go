@@ -14,6 +14,8 @@ import (
 	"net"
 	"os"
 	"sync/atomic"
+
+	"github.com/alicebob/miniredis/v2"
 )
 
 // Server is a running store.
@@ -23,12 +25,14 @@ type Server struct {
 	// maxMemory bounds what the redis-server may use, in bytes; 0: any amount.
 	maxMemory string
 	pid       int
-	reused    bool
+	reused    bool // it was already running
 	log       *slog.Logger
 	done      chan struct{} // closed when the store has ended
 	endErr    error         // why; read after done
 	stopped   atomic.Bool   // the end was asked for
-	memory    *memoryStore
+
+	memory     *miniredis.Miniredis // nil: there is a redis-server
+	stopMemory func()
 }
 
 // Start returns a store that answers. In dir it adopts the redis-server that an earlier picket left
@@ -83,7 +87,11 @@ func (s *Server) Addr() string { return s.socket }
 // the managed one it is the same as dialling Addr.
 func (s *Server) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if s.memory != nil {
-		return s.memory.dial()
+		c, err := s.memory.Dial()
+		if err != nil {
+			return nil, err
+		}
+		return Buffered(c), nil
 	}
 	var d net.Dialer
 	return d.DialContext(ctx, "unix", s.socket)
@@ -94,9 +102,6 @@ func (s *Server) InMemory() bool { return s.memory != nil }
 
 // PID is the process id of the redis-server; 0 in memory.
 func (s *Server) PID() int { return s.pid }
-
-// Reused reports whether the redis-server was already running.
-func (s *Server) Reused() bool { return s.reused }
 
 // String names the store for people.
 func (s *Server) String() string {

@@ -79,7 +79,7 @@ func (s *Server) watchReused(held net.Conn) {
 // ended. It is safe to call again.
 func (s *Server) Stop(ctx context.Context) error {
 	if s.memory != nil {
-		s.memory.close(s.done)
+		s.stopMemory()
 		return nil
 	}
 	select {
