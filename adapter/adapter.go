@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,7 +33,7 @@ func New(cfg Config) (*Adapter, error) {
 			"the orchestrator's URL is missing")
 	}
 	if cfg.agentIDGiven = cfg.AgentID != ""; !cfg.agentIDGiven {
-		cfg.AgentID = "agent_" + newULID(time.Now())
+		cfg.AgentID = "agent_" + newULID()
 	}
 	cfg.Max = cmp.Or(cfg.Max, 1)
 	cfg.Wait = cmp.Or(cfg.Wait, 30*time.Second)
@@ -49,7 +50,7 @@ func New(cfg Config) (*Adapter, error) {
 	cfg.Linger = cmp.Or(cfg.Linger, cfg.Preset.Linger())
 	cfg.Grace = cmp.Or(cfg.Grace, 5*time.Second)
 	cfg.ReportRetry = cmp.Or(cfg.ReportRetry, 30*time.Second)
-	cfg.Stdout, cfg.Stderr = serializeWriters(cfg.Stdout, cfg.Stderr)
+	cfg.copying = &sync.Mutex{}
 	if cfg.AgentName != "" {
 		if err := picket.CheckName("AgentName", cfg.AgentName); err != nil {
 			return nil, err

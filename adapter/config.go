@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -148,6 +149,7 @@ type Config struct {
 	// Log gets the adapter's own log. Defaults to none.
 	Log *slog.Logger
 
+	copying      *sync.Mutex          // held while Stdout or Stderr is written to: both may be the same terminal
 	agentIDGiven bool                 // AgentID was given
 	repo         workspace.Repository // that Dir is in; of WorkspaceWorktree
 	onStep       func(point string)   // for tests: called for every step of a workspace

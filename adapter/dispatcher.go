@@ -75,10 +75,10 @@ func (s *slot) advance(ctx context.Context, done picket.Lease, output picket.Raw
 		Output:       output,
 		Acquire:      s.cfg.request(1),
 	}
-	req.Acquire.Incarnation = s.registration.incarnationOrZero()
+	req.Acquire.Incarnation = s.registration.incarnation
 	req.Acquire.SeparateCredentials = !s.noSeparateCredentials.Load()
 	req.Acquire.WaitSeconds = new(int) // none: the result must not wait for other people's tasks
-	once, until := newULID(time.Now()), s.cfg.clock()+reportTimeout
+	once, until := newULID(), s.cfg.clock()+reportTimeout
 	for pace := (backoff{least: 200 * time.Millisecond, most: 2 * time.Second}); ; {
 		try, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(until-s.cfg.clock(), time.Second))
 		got, err := s.client.Leases.Advance(try, req, client.WithIdempotencyKey(once))
@@ -133,7 +133,7 @@ func (w *dispatcher) serve() error {
 // serveRegistration works under one registration, whose end is errRegistrationEnded.
 func (w *dispatcher) serveRegistration(s *registration, drained func()) error {
 	if s == nil {
-		err := w.acquireAndStart(w.acquireCtx, nil)
+		err := w.acquireAndStart(w.acquireCtx, unregistered(&w.cfg))
 		if errors.Is(err, picket.CodeAgentDraining) { // somebody else has registered the id
 			drained()
 		}
@@ -242,7 +242,7 @@ func (w *dispatcher) acquireAndStart(ctx context.Context, under *registration) e
 			return err
 		}
 		w.acquiring.Store(int32(free))
-		leases, err := w.acquire(ctx, free, under.incarnationOrZero())
+		leases, err := w.acquire(ctx, free, under.incarnation)
 		w.acquiring.Store(0)
 		for range free - len(leases) {
 			<-w.slots
@@ -284,7 +284,7 @@ func (a *Adapter) acquire(ctx context.Context, n int, incarnation int64) ([]pick
 	var once string
 	var req picket.AcquireRequest
 	another := func() {
-		once, req = newULID(time.Now()), a.cfg.requestWithJitter(n)
+		once, req = newULID(), a.cfg.requestWithJitter(n)
 		req.Incarnation, req.SeparateCredentials = incarnation, !a.noSeparateCredentials.Load()
 	}
 	another()
@@ -324,8 +324,7 @@ func (a *Adapter) acquire(ctx context.Context, n int, incarnation int64) ([]pick
 
 // lacksSeparateCredentials reports whether the server does not know separateCredentials.
 func lacksSeparateCredentials(err error) bool {
-	var e *picket.Error
-	return errors.As(err, &e) && e.Code == picket.CodeValidation && e.Facts["field"] == "/separateCredentials"
+	return errors.Is(err, picket.CodeValidation) && textFact(err, "field") == "/separateCredentials"
 }
 
 // RunLease runs one lease to its end. Cancelling ctx, or ReleaseNow, kills the
@@ -335,5 +334,5 @@ func lacksSeparateCredentials(err error) bool {
 func (a *Adapter) RunLease(ctx context.Context, lease picket.Lease) (Result, error) {
 	ctx, stop := a.withReleaseNow(ctx)
 	defer stop()
-	return newRun(&a.cfg, lease, nil, nil).do(ctx)
+	return newRun(&a.cfg, lease, unregistered(&a.cfg), nil).do(ctx)
 }

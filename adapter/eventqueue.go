@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"time"
 
 	"github.com/picket-dev/picket"
 )
@@ -38,7 +37,7 @@ func newEventQueue(p *Proxy, log *slog.Logger) *eventQueue {
 // add takes an event. Its id lets the proxy know it again when an answer was
 // lost.
 func (c *eventQueue) add(e picket.RunEvent) {
-	e.ID = "event_" + newULID(time.Now())
+	e.ID = "event_" + newULID()
 	c.update(func(waiting []picket.RunEvent) []picket.RunEvent {
 		c.last = e.ID
 		if e.Type == picket.EventAgentHeartbeat {

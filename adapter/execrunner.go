@@ -3,6 +3,7 @@ package adapter
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,7 +25,6 @@ type execRunner struct {
 	resultsCtx     context.Context // of their results: ends with the run; set by begin
 	cancelPrograms context.CancelFunc
 	closed         chan struct{} // no more will be started
-	close          func()
 
 	mu       sync.Mutex
 	isClosed bool
@@ -37,15 +37,18 @@ type execRunner struct {
 func newExecRunner(scope *runScope, stall *stallDetector) *execRunner {
 	e := &execRunner{runScope: scope, stall: stall, closed: make(chan struct{}), known: map[string]bool{}}
 	e.programsCtx, e.cancelPrograms = context.WithCancel(context.Background())
-	closeChannel := closeOnce(e.closed)
-	e.close = func() {
-		e.mu.Lock()
-		e.isClosed = true
-		e.mu.Unlock()
-		e.cancelPrograms()
-		closeChannel()
-	}
 	return e
+}
+
+// close kills what runs, and no more will be started.
+func (e *execRunner) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.isClosed {
+		e.isClosed = true
+		e.cancelPrograms()
+		close(e.closed)
+	}
 }
 
 // begin takes orders from now on, which come again until they are known.
@@ -68,7 +71,7 @@ func (e *execRunner) stop() {
 func (e *execRunner) openCalls() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return append([]string(nil), e.open...)
+	return slices.Clone(e.open)
 }
 
 // startNew starts the program of an order that is new.
@@ -92,12 +95,7 @@ func (e *execRunner) startNew(order picket.ExecRequest) {
 func (e *execRunner) remove(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for i, known := range e.open {
-		if known == id {
-			e.open = append(e.open[:i], e.open[i+1:]...)
-			return
-		}
-	}
+	e.open = slices.DeleteFunc(e.open, func(known string) bool { return known == id })
 }
 
 // wait returns when every result was handed in or given up.
@@ -155,16 +153,10 @@ func execStopReason(end process.Exited, limit, lasted time.Duration) string {
 // post posts a result until it was taken, refused, or nobody waits for it any
 // more. The first one counts, so that a lost answer does no harm.
 func (e *execRunner) post(work context.Context, id string, result picket.ExecResult, deadline time.Duration) {
-	for pace := (backoff{least: 100 * time.Millisecond, most: 2 * time.Second}); ; {
-		ctx, cancel := context.WithTimeout(work, reportTimeout)
-		err := e.proxy.ExecResult(ctx, id, result)
-		cancel()
-		if err == nil {
-			return
-		}
-		if !isRetryable(err) || e.cfg.clock() >= deadline || !pace.pause(work) {
-			e.log.Warn("the result of a program was not taken", "call", id, "err", err)
-			return
-		}
+	pace := backoff{least: 100 * time.Millisecond, most: 2 * time.Second}
+	tooLate := func() bool { return e.cfg.clock() >= deadline }
+	err := retry(work, pace, tooLate, func(ctx context.Context) error { return e.proxy.ExecResult(ctx, id, result) })
+	if err != nil {
+		e.log.Warn("the result of a program was not taken", "call", id, "err", err)
 	}
 }

@@ -2,6 +2,7 @@ package adapter
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -14,8 +15,7 @@ import (
 type headTailBuffer struct {
 	mu    sync.Mutex
 	head  []byte
-	tail  []byte // the last bytes, in a ring once it is full
-	at    int    // where the ring begins
+	tail  []byte // the last bytes, at least headTailSize of them
 	total int64
 }
 
@@ -32,16 +32,9 @@ func (m *headTailBuffer) Write(p []byte) (int, error) {
 		m.head = append(m.head, p[:room]...)
 		p = p[room:]
 	}
-	p = p[max(len(p)-headTailSize, 0):]
-	if room := headTailSize - len(m.tail); room > 0 {
-		room = min(room, len(p))
-		m.tail = append(m.tail, p[:room]...)
-		p = p[room:]
-	}
-	for len(p) > 0 {
-		k := copy(m.tail[m.at:], p)
-		m.at = (m.at + k) % headTailSize
-		p = p[k:]
+	m.tail = append(m.tail, p[max(len(p)-headTailSize, 0):]...)
+	if over := len(m.tail) - headTailSize; over > headTailSize { // seldom, so that little is moved
+		m.tail = slices.Delete(m.tail, 0, over)
 	}
 	return n, nil
 }
@@ -58,10 +51,10 @@ func (m *headTailBuffer) text(secret string, limit int) (whole string, cut bool)
 		}
 		return s
 	}
-	end := append(append([]byte(nil), m.tail[m.at:]...), m.tail[:m.at]...)
+	end := m.tail[max(len(m.tail)-headTailSize, 0):]
 	left := m.total - int64(len(m.head)+len(end))
 	if left == 0 {
-		whole = clean(append(append([]byte(nil), m.head...), end...))
+		whole = clean(slices.Concat(m.head, end))
 		if len(whole) <= limit {
 			return whole, false
 		}

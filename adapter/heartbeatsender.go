@@ -64,7 +64,7 @@ func (s *registration) sendHeartbeats(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.ended():
+		case <-s.ctx.Done():
 			return
 		case <-s.wake:
 			b.due = s.cfg.clock()

@@ -19,7 +19,7 @@ type keeper struct {
 	confirmedAt time.Duration // when the last confirmed request was sent
 	ttl         time.Duration // what it was answered
 
-	registration *registration // whose silence ends the lease's work, too; nil: nobody's
+	registration *registration // whose silence ends the lease's work, too
 
 	onRenewed        func(r picket.Renewal)
 	onHeartbeatAcked func() // a heartbeat was acknowledged
@@ -150,7 +150,7 @@ func (k *keeper) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-k.registration.ended():
+		case <-k.registration.ctx.Done():
 		case <-heard:
 			k.awaitingHeartbeat = false
 			k.revokeWarning(k.clock())

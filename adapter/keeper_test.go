@@ -28,6 +28,7 @@ type keeperFixture struct {
 func newKeeperFixture(window time.Duration) *keeperFixture {
 	h := &keeperFixture{start: time.Now()}
 	h.keeper = &keeper{
+		registration:     unregistered(&Config{}),
 		window:           window,
 		clock:            func() time.Duration { return time.Since(h.start) + time.Duration(h.suspend.Load()) },
 		renew:            h.request,

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/files"
 	"github.com/picket-dev/picket/internal/seal"
@@ -150,13 +148,4 @@ func isSuspect(l picket.Lease) bool {
 		return false
 	}
 	return l.LastReport == nil || l.LastReport.FencingToken < l.FencingToken-1
-}
-
-// readJSON reads a file of a run's directory.
-func readJSON(dir, name string, v any) error {
-	b, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(b, v)
 }

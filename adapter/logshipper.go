@@ -54,14 +54,17 @@ func newProxyShipper(stream string, p *Proxy, log *slog.Logger) *logShipper {
 	})
 }
 
-// newWriterShipper copies to a terminal or a file of the caller's.
-func newWriterShipper(stream string, w io.Writer, log *slog.Logger) *logShipper {
+// newWriterShipper copies to a terminal or a file of the caller's, which is written to under
+// a lock.
+func newWriterShipper(stream string, w io.Writer, writing sync.Locker, log *slog.Logger) *logShipper {
 	return newLogShipper(&logShipper{
 		stream: stream, destination: "the copy", patience: 500 * time.Millisecond, log: log,
 		post: func(_ context.Context, p picket.LogWrite) (int64, error) {
 			if len(p.Data) == 0 {
 				return p.Offset, nil
 			}
+			writing.Lock()
+			defer writing.Unlock()
 			_, err := w.Write(p.Data)
 			return p.Offset + int64(len(p.Data)), err
 		},

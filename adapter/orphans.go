@@ -78,7 +78,7 @@ func (cfg *Config) lockOrphans() []*orphanedRun {
 		}
 		o := &orphanedRun{dir: dir, lock: lock}
 		// Read under the lock: a run may have ended a moment ago.
-		if err := readJSON(dir, leaseFile, &o.lease); err != nil || o.lease.RunID != e.Name() {
+		if err := files.ReadJSON(filepath.Join(dir, leaseFile), &o.lease); err != nil || o.lease.RunID != e.Name() {
 			lock.Close()
 			continue
 		}
@@ -143,9 +143,10 @@ func (a *Adapter) releaseOrphan(ctx context.Context, o *orphanedRun) {
 func (o *orphanedRun) report(ctx context.Context, proxy *Proxy) (exit picket.Exit, state picket.TaskState, err error) {
 	const evidence = 15 * time.Minute
 	until := time.Now().Add(max(time.Until(o.lease.KillAt.Time()), 0) + evidence)
-	for pace := (backoff{least: 200 * time.Millisecond, most: 15 * time.Second}); ; {
-		try, cancel := context.WithTimeout(ctx, reportTimeout)
-		err = o.clearSuspicion(try, proxy)
+	pace := backoff{least: 200 * time.Millisecond, most: 15 * time.Second}
+	tooLate := func() bool { return time.Now().After(until) }
+	err = retry(ctx, pace, tooLate, func(try context.Context) error {
+		err := o.clearSuspicion(try, proxy)
 		exit = o.exitReport()
 		exit.LastEvent = new("") // what the adapter had not sent is lost with it
 		if !isRetryable(err) {
@@ -159,11 +160,9 @@ func (o *orphanedRun) report(ctx context.Context, proxy *Proxy) (exit picket.Exi
 			late.Class, late.Detail = picket.ExitKilled, ""
 			err = proxy.Exit(try, late, "")
 		}
-		cancel()
-		if !isRetryable(err) || time.Now().After(until) || !pace.pause(ctx) {
-			return exit, state, err
-		}
-	}
+		return err
+	})
+	return exit, state, err
 }
 
 // clearSuspicion takes a suspicion back when the run did report something.
@@ -184,7 +183,8 @@ func (o *orphanedRun) clearSuspicion(ctx context.Context, proxy *Proxy) error {
 // may be what ends the adapter or the machine.
 func (o *orphanedRun) exitReport() picket.Exit {
 	var own picket.Exit
-	if err := readJSON(o.dir, exitFile, &own); err == nil && slices.Contains(picket.ReleaseClasses, own.Class) {
+	err := files.ReadJSON(filepath.Join(o.dir, exitFile), &own)
+	if err == nil && slices.Contains(picket.ReleaseClasses, own.Class) {
 		return own
 	}
 	how := "what was left of the agent was ended"
@@ -202,7 +202,7 @@ func (o *orphanedRun) exitReport() picket.Exit {
 // postUsage posts what a dead adapter has noted of its agent and not posted.
 func (o *orphanedRun) postUsage(ctx context.Context, proxy *Proxy) error {
 	var noted []picket.UsageReport
-	if readJSON(o.dir, usageFile, &noted) != nil {
+	if files.ReadJSON(filepath.Join(o.dir, usageFile), &noted) != nil {
 		return nil
 	}
 	for _, u := range noted {

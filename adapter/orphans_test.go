@@ -304,7 +304,7 @@ func TestOrphanOfAnotherKey(t *testing.T) {
 		lease := s.Grant(adaptertest.Task{})
 		dir := writeOrphan(t, &a.cfg, lease, process.Record{})
 		var note leaseRecord
-		if err := readJSON(dir, leaseFile, &note); err != nil {
+		if err := files.ReadJSON(filepath.Join(dir, leaseFile), &note); err != nil {
 			t.Fatal(err)
 		}
 		note.LeaseToken, note.ProxyURL = "", s.URL

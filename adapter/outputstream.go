@@ -3,7 +3,6 @@ package adapter
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -143,27 +142,4 @@ func (o *outputStream) text(n int) string {
 	defer o.mu.Unlock()
 	end := strings.ToValidUTF8(text.Tail(string(o.tail), n), "\uFFFD")
 	return text.Tail(end, n) // replacement characters are longer than what they replace
-}
-
-// lockedWriter shares a lock with another: both may be the same terminal.
-type lockedWriter struct {
-	mu *sync.Mutex
-	w  io.Writer
-}
-
-func (l lockedWriter) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(p)
-}
-
-func serializeWriters(a, b io.Writer) (io.Writer, io.Writer) {
-	mu := &sync.Mutex{}
-	lock := func(w io.Writer) io.Writer {
-		if w == nil {
-			return nil
-		}
-		return lockedWriter{mu, w}
-	}
-	return lock(a), lock(b)
 }

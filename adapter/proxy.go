@@ -82,23 +82,15 @@ type stateAnswer struct {
 	State picket.TaskState `json:"state"`
 }
 
-type exitBody struct {
-	Class      picket.ExitClass `json:"class"`
-	Code       *int             `json:"code"`
-	Signal     *string          `json:"signal"`
-	DurationMs *int64           `json:"durationMs"`
-}
-
-func exitBodyOf(e picket.Exit) exitBody { return exitBody{e.Class, e.Code, e.Signal, e.DurationMs} }
-
 // Release ends the lease with how the process ended and answers the task's new
 // state. exit.Class is one of [picket.ReleaseClasses].
 func (p *Proxy) Release(ctx context.Context, exit picket.Exit) (picket.TaskState, error) {
 	in := struct {
-		Exit        exitBody `json:"exit"`
-		Detail      string   `json:"detail,omitempty"`
-		LastEventID *string  `json:"lastEventId,omitempty"`
-	}{exitBodyOf(exit), exit.Detail, exit.LastEvent}
+		Exit        picket.Exit `json:"exit"`
+		Detail      string      `json:"detail,omitempty"`
+		LastEventID *string     `json:"lastEventId,omitempty"`
+	}{exit, exit.Detail, exit.LastEvent}
+	in.Exit.Detail = "" // it stands beside the exit
 	var out stateAnswer
 	err := p.post(ctx, "/v1/lease/release", in, &out)
 	return out.State, err
@@ -124,23 +116,17 @@ func (p *Proxy) Watch(ctx context.Context, wait time.Duration,
 // and is accepted until 15 minutes after the lease ended.
 func (p *Proxy) Exit(ctx context.Context, exit picket.Exit, containment string) error {
 	in := struct {
-		exitBody
-		Detail      string  `json:"detail,omitempty"`
+		picket.Exit
 		Containment string  `json:"containment,omitempty"`
 		LastEventID *string `json:"lastEventId,omitempty"`
-	}{exitBodyOf(exit), exit.Detail, containment, exit.LastEvent}
+	}{exit, containment, exit.LastEvent}
 	return p.post(ctx, "/v1/run/exit", in, nil)
 }
 
-// Logs appends output to a stream (stdout or stderr) of the run, at most 64
+// LogPiece appends output to a stream (stdout or stderr) of the run, at most 64
 // KiB, whose first byte has the given offset; next is where to go on. Bytes
 // the server has are ignored; an offset beyond them is [picket.CodeOffset]
 // with the fact "expected".
-func (p *Proxy) Logs(ctx context.Context, stream string, offset int64, data []byte) (next int64, err error) {
-	return p.LogPiece(ctx, picket.LogWrite{Stream: stream, Offset: offset, Data: data})
-}
-
-// LogPiece is Logs for output whose times are known, or that is the last.
 func (p *Proxy) LogPiece(ctx context.Context, piece picket.LogWrite) (next int64, err error) {
 	var out struct {
 		Next *int64 `json:"next"`

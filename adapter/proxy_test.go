@@ -33,8 +33,10 @@ func TestProxyBodies(t *testing.T) {
 		{func() error { return p.Exit(ctx, exit, "group") }, "/v1/run/exit",
 			`{"class":"crash","code":137,"signal":"SIGKILL","durationMs":12,"detail":"last","containment":"group"}`},
 		{func() error { _, _, err := p.Watch(ctx, 50*time.Second); return err }, "/v1/lease/watch?waitSeconds=50", ``},
-		{func() error { _, err := p.Logs(ctx, "stdout", 5, []byte("hi")); return err },
-			"/v1/run/logs?offset=5&stream=stdout", `hi`},
+		{func() error {
+			_, err := p.LogPiece(ctx, picket.LogWrite{Stream: "stdout", Offset: 5, Data: []byte("hi")})
+			return err
+		}, "/v1/run/logs?offset=5&stream=stdout", `hi`},
 		{func() error { return p.Events(ctx, picket.RunEvent{Type: "run.launched", Containment: "group"}) },
 			"/v1/run/events",
 			`{"events":[{"type":"run.launched","containment":"group"}]}`},

@@ -101,12 +101,12 @@ func (m *registrar) registerWithRetry(ctx context.Context) (*registration, error
 
 // newAttempt makes a new application. Its instance is noted before it is sent.
 func (m *registrar) newAttempt() (*registrationAttempt, error) {
-	instance := newULID(time.Now())
+	instance := newULID()
 	if err := m.idLock.addInstance(instance); err != nil {
 		return nil, err
 	}
 	reg, err := m.cfg.registrationRequest(instance)
-	return &registrationAttempt{reg: reg, idempotencyKey: newULID(time.Now())}, err
+	return &registrationAttempt{reg: reg, idempotencyKey: newULID()}, err
 }
 
 // register sends an application. Its effect counts as the first heartbeat, from
@@ -124,7 +124,7 @@ func (m *registrar) register(ctx context.Context, app *registrationAttempt) (*re
 		return nil, err
 	}
 	m.cfg.Log.Info("registered", "agent", agent.AgentID, "incarnation", agent.Incarnation)
-	return newRegistration(m.Adapter, agent.Incarnation, app.sent, m.onDrain), nil
+	return newRegistration(&m.cfg, m.client, agent.Incarnation, app.sent, m.onDrain), nil
 }
 
 // withdraw takes back a registration of which nobody knows whether it took
@@ -246,7 +246,7 @@ func lockAgentIDDir(ctx context.Context, dir string) (*agentIDLock, error) {
 // whether it is dead.
 func (s *agentIDLock) loadInstances() {
 	var was agentIDRecord
-	if files.CanLock && readJSON(s.dir, agentIDRecordFile, &was) == nil {
+	if files.CanLock && files.ReadJSON(filepath.Join(s.dir, agentIDRecordFile), &was) == nil {
 		s.instances = was.Instances
 	}
 }

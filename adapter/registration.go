@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/picket-dev/picket"
@@ -14,8 +15,8 @@ import (
 )
 
 // registration is one registration of this adapter, which the registry numbers as
-// an incarnation. What runs under it ends with it. A nil registration is that of an
-// adapter without a registration: it never ends and bounds nothing.
+// an incarnation. What runs under it ends with it. An adapter without a registration
+// has one of incarnation 0, which never ends and bounds nothing.
 type registration struct {
 	cfg         *Config
 	client      *client.Client
@@ -26,13 +27,13 @@ type registration struct {
 	wake        chan struct{}           // has room for one: send a heartbeat now
 
 	mu              sync.Mutex
-	ackedAt         time.Duration           // when the last acknowledged heartbeat was sent, on the clock
-	ackSignal       chan struct{}           // closed and replaced at every acknowledgement
-	runs            map[*registeredRun]bool // true while its lease is held
-	draining        bool                    // its heartbeats report it
-	drainAcked      bool                    // the registry has acknowledged one that did
-	handledCommands []string                // commands, not acknowledged yet
-	knownCommands   []string                // commands that were carried out or are being, the newest ones
+	ackedAt         time.Duration // when the last acknowledged heartbeat was sent, on the clock
+	ackSignal       chan struct{} // closed and replaced at every acknowledgement
+	runs            map[*registeredRun]bool
+	draining        bool     // its heartbeats report it
+	drainAcked      bool     // the registry has acknowledged one that did
+	handledCommands []string // commands, not acknowledged yet
+	knownCommands   []string // commands that were carried out or are being, the newest ones
 
 	jobs sync.WaitGroup // of the heartbeat sender
 }
@@ -40,16 +41,23 @@ type registration struct {
 // registeredRun is what a registration knows of a run under it.
 type registeredRun struct {
 	taskID            string
+	leaseEnded        atomic.Bool
 	stop              context.CancelCauseFunc   // gives the lease back now
 	checkLease        func(ctx context.Context) // asks what became of a lease that the registry does not know of
 	processesGone     chan struct{}             // closed once all processes of the run have exited
 	markProcessesGone func()                    // closes it
 }
 
+// unregistered is the registration of an adapter without one.
+func unregistered(cfg *Config) *registration {
+	return newRegistration(cfg, nil, 0, math.MaxInt64/2, func() {})
+}
+
 // newRegistration begins with a registration that was first sent at the time sent.
-func newRegistration(a *Adapter, incarnation int64, sent time.Duration, drained func()) *registration {
+func newRegistration(cfg *Config, c *client.Client, incarnation int64, sent time.Duration,
+	drained func()) *registration {
 	s := &registration{
-		cfg: &a.cfg, client: a.client, incarnation: incarnation, onDrain: drained, ackedAt: sent,
+		cfg: cfg, client: c, incarnation: incarnation, onDrain: drained, ackedAt: sent,
 		wake: make(chan struct{}, 1), ackSignal: make(chan struct{}), runs: map[*registeredRun]bool{},
 	}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
@@ -59,9 +67,6 @@ func newRegistration(a *Adapter, incarnation int64, sent time.Duration, drained 
 // killAt is when every agent must be dead, unless a heartbeat is acknowledged
 // before: a margin before the registry may take this adapter for dead.
 func (s *registration) killAt() time.Duration {
-	if s == nil {
-		return math.MaxInt64
-	}
 	dead := s.cfg.Health.DeadAfter
 	return s.lastAcked() + dead - killMargin(dead)
 }
@@ -69,7 +74,7 @@ func (s *registration) killAt() time.Duration {
 // warnAt is when agents get SIGTERM for that; never when there is no time for
 // such a stage.
 func (s *registration) warnAt() time.Duration {
-	if s == nil || warningLead(s.cfg.Health.DeadAfter) == 0 {
+	if warningLead(s.cfg.Health.DeadAfter) == 0 {
 		return math.MaxInt64
 	}
 	dead := s.cfg.Health.DeadAfter
@@ -83,35 +88,16 @@ func (s *registration) lastAcked() time.Duration {
 }
 
 // isSilent reports that nothing may run now.
-func (s *registration) isSilent() bool { return s != nil && s.cfg.clock() >= s.killAt() }
-
-// incarnationOrZero is the incarnation to ask with; 0 without a registration.
-func (s *registration) incarnationOrZero() int64 {
-	if s == nil {
-		return 0
-	}
-	return s.incarnation
-}
-
-// ended is closed when the registration is over.
-func (s *registration) ended() <-chan struct{} {
-	if s == nil {
-		return nil
-	}
-	return s.ctx.Done()
-}
+func (s *registration) isSilent() bool { return s.cfg.clock() >= s.killAt() }
 
 // isEnded reports whether the registry has ended the registration.
-func (s *registration) isEnded() bool { return s != nil && s.ctx.Err() != nil }
+func (s *registration) isEnded() bool { return s.ctx.Err() != nil }
 
 // endCause is what ended the registration.
 func (s *registration) endCause() error { return context.Cause(s.ctx) }
 
 // nextAck is closed at the next acknowledged heartbeat.
 func (s *registration) nextAck() <-chan struct{} {
-	if s == nil {
-		return nil
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ackSignal
@@ -157,31 +143,13 @@ func (s *registration) heartbeatNow() { wakeUp(s.wake) }
 
 // addRun takes a run under the registration, before it starts anything.
 func (s *registration) addRun(r *registeredRun) {
-	if s == nil {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.runs[r] = true
 }
 
-// markLeaseEnded takes note that the lease of a run has ended.
-func (s *registration) markLeaseEnded(r *registeredRun) {
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.runs[r] {
-		s.runs[r] = false
-	}
-}
-
 // removeRun forgets a run.
 func (s *registration) removeRun(r *registeredRun) {
-	if s == nil {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.runs, r)
@@ -213,8 +181,8 @@ func (s *registration) heartbeat() picket.Heartbeat {
 	if s.draining {
 		hb.Status = picket.AgentDraining
 	}
-	for r, held := range s.runs {
-		if held {
+	for r := range s.runs {
+		if !r.leaseEnded.Load() {
 			hb.TasksInProgress = append(hb.TasksInProgress, r.taskID)
 		}
 	}
@@ -237,29 +205,14 @@ var errDrained = errors.New("the drain is complete")
 // endedOnPurpose reports whether a registration was ended on purpose, rather than for
 // silence or with its store.
 func endedOnPurpose(err error) bool {
-	if errors.Is(err, errDrained) {
-		return true
-	}
-	var e *picket.Error
-	if !errors.As(err, &e) || e.Code != picket.CodeAgentGone {
-		return false
-	}
-	status, _ := e.Facts["agent_status"].(string)
-	return picket.AgentStatus(status) == picket.AgentDeregistered
+	return errors.Is(err, errDrained) ||
+		errors.Is(err, picket.CodeAgentGone) && textFact(err, "agent_status") == string(picket.AgentDeregistered)
 }
 
 // endedByDrain reports whether that was the end of a drain, in time or not.
 func endedByDrain(err error) bool {
-	if errors.Is(err, errDrained) {
-		return true
-	}
-	var e *picket.Error
-	if !errors.As(err, &e) {
-		return false
-	}
-	reason, _ := e.Facts["reason"].(string)
-	return slices.Contains([]picket.LifecycleReason{picket.ReasonDrainCompleted, picket.ReasonDrainTimeout},
-		picket.LifecycleReason(reason))
+	reason := picket.LifecycleReason(textFact(err, "reason"))
+	return errors.Is(err, errDrained) || reason == picket.ReasonDrainCompleted || reason == picket.ReasonDrainTimeout
 }
 
 // reasonNoLease is the reason of a command that the server derives from a heartbeat:
@@ -323,8 +276,8 @@ func (s *registration) recordHandled(id string) {
 func (s *registration) runsOf(task string) (runs []*registeredRun) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for r, held := range s.runs {
-		if held && r.taskID == task {
+	for r := range s.runs {
+		if !r.leaseEnded.Load() && r.taskID == task {
 			runs = append(runs, r)
 		}
 	}

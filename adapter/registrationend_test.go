@@ -293,7 +293,7 @@ func TestTaskWithoutALeaseIsStopped(t *testing.T) {
 func TestCommandIsTakenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := newScriptedAdapter(t, runForever)
-		s := newRegistration(a, 1, 0, func() {})
+		s := newRegistration(&a.cfg, a.client, 1, 0, func() {})
 		ping := picket.PendingCommand{
 			CommandID:    "command_1",
 			AgentCommand: picket.AgentCommand{Command: picket.CommandPing},

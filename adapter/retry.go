@@ -2,9 +2,12 @@ package adapter
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"math/rand/v2"
 	"time"
+
+	"github.com/oklog/ulid/v2"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/client"
@@ -64,6 +67,22 @@ func wakeUp(c chan struct{}) {
 	}
 }
 
+// newULID makes an id of the time and 80 random bits.
+func newULID() string { return ulid.MustNew(ulid.Now(), crand.Reader).String() }
+
+// retry repeats a call, each try of which is bounded by reportTimeout, as long as it may
+// succeed later, it is not tooLate, and ctx lives.
+func retry(ctx context.Context, pace backoff, tooLate func() bool, call func(try context.Context) error) error {
+	for {
+		try, cancel := context.WithTimeout(ctx, reportTimeout)
+		err := call(try)
+		cancel()
+		if !isRetryable(err) || tooLate() || !pace.pause(ctx) {
+			return err
+		}
+	}
+}
+
 // isRetryable reports whether the same call may succeed later.
 func isRetryable(err error) bool {
 	return errors.Is(err, picket.ErrUnknown) || picket.CodeOf(err).Retryable()
@@ -82,6 +101,16 @@ func leaseOrTaskEnded(err error) bool {
 func routeMissing(err error) bool {
 	return !errors.Is(err, client.ErrNotPicket) &&
 		(errors.Is(err, picket.CodeNotFound) || errors.Is(err, picket.CodeMethodNotAllowed))
+}
+
+// textFact is a fact of a refusal, "" for none.
+func textFact(err error, name string) string {
+	var e *picket.Error
+	if !errors.As(err, &e) {
+		return ""
+	}
+	fact, _ := e.Facts[name].(string)
+	return fact
 }
 
 // retryAfter is the wait that a refusal asks for, 0 for none.

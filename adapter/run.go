@@ -21,8 +21,8 @@ type run struct {
 	report     *endReporter
 }
 
-// newRun prepares a run under a registration, nil for none. next may be nil: then nothing
-// comes after the lease.
+// newRun prepares a run under a registration. next may be nil: then nothing comes after the
+// lease.
 func newRun(cfg *Config, lease picket.Lease, under *registration, next *slot) *run {
 	scope := newRunScope(cfg, lease)
 	r := &run{runScope: scope}

@@ -17,7 +17,7 @@ import (
 type runLease struct {
 	*runScope
 	keeper       *keeper
-	registration *registration  // nil: not registered
+	registration *registration
 	member       *registeredRun // what the registration knows of the run
 	agent        *supervisor    // of the process under the lease
 	process      processDeadline
@@ -95,7 +95,7 @@ func (l *runLease) letGo() {
 }
 
 // markEnded tells the registration that the lease has ended.
-func (l *runLease) markEnded() { l.registration.markLeaseEnded(l.member) }
+func (l *runLease) markEnded() { l.member.leaseEnded.Store(true) }
 
 // handleLeaseLoss handles a definite loss. A released lease was ended by a call of this
 // very run or by its operator, so the proxy is asked what became of it. Every other loss
@@ -271,7 +271,7 @@ const deadlineSlack = 250 * time.Millisecond
 // of the lease, it was the deadline of the heartbeats, and the lease may still hold.
 func (l *runLease) overdueRequest() stopRequest {
 	late := l.end() - killMargin(l.keeper.window) - deadlineSlack
-	if l.registration != nil && l.cfg.clock() < late {
+	if l.registration.incarnation != 0 && l.cfg.clock() < late {
 		return stopRequest{mode: stopKill, class: picket.ExitReleased, ownDeadline: true}
 	}
 	return stopRequest{mode: stopKill, ending: EndLost, class: picket.ExitLeaseLost}

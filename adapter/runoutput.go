@@ -57,7 +57,7 @@ func (o *runOutput) openStream(stream string, tee io.Writer) *outputStream {
 		shippers: []*logShipper{newProxyShipper(stream, o.proxy, o.log)},
 	}
 	if tee != nil {
-		s.shippers = append(s.shippers, newWriterShipper(stream, tee, o.log))
+		s.shippers = append(s.shippers, newWriterShipper(stream, tee, o.cfg.copying, o.log))
 	}
 	return s
 }

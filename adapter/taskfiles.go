@@ -13,6 +13,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/workspace"
+	"github.com/picket-dev/picket/internal/files"
 )
 
 // TaskFile is what PICKET_TASK_FILE holds: the task as the agent needs it. It
@@ -147,13 +148,5 @@ func writeJSONIn(r *os.Root, name string, v any) error {
 	if err != nil {
 		return err
 	}
-	if err := r.RemoveAll(name); err != nil {
-		return err
-	}
-	f, err := r.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(text, '\n'))
-	return errors.Join(err, f.Close())
+	return files.CreateIn(r, name, append(text, '\n'))
 }

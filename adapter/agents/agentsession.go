@@ -6,16 +6,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/picket-dev/picket/internal/files"
 )
 
 // agentSession is where a coding agent's own session on a task is noted, so that
-// the next run of the task on this machine goes on with it. A nil one notes
-// nothing.
+// the next run of the task on this machine goes on with it. Without a directory it
+// notes nothing.
 type agentSession struct {
-	dir    string // of the task and the agent
+	dir    string // of the task and the agent; it stays as long as the session
 	record sessionRecord
 	resume string // the id of the session to go on with; empty: a new one
 
@@ -37,7 +35,7 @@ const sessionTTL = 7 * 24 * time.Hour
 // makes the run begin with a new session.
 func openAgentSession(root string, p Preset, run Run) *agentSession {
 	if root == "" {
-		return nil
+		return &agentSession{}
 	}
 	deleteOldSessions(root, time.Now())
 	s := &agentSession{
@@ -45,37 +43,18 @@ func openAgentSession(root string, p Preset, run Run) *agentSession {
 		record: sessionRecord{Workspace: run.Dir, RunID: run.Lease.RunID},
 	}
 	var before sessionRecord
-	b, err := os.ReadFile(filepath.Join(s.dir, sessionFile))
-	if err == nil && json.Unmarshal(b, &before) == nil && before.Workspace == run.Dir {
+	err := files.ReadJSON(filepath.Join(s.dir, sessionFile), &before)
+	if err == nil && before.Workspace == run.Dir {
 		s.resume = before.Session
 	}
 	return s
 }
 
-// resumed is the id of the session to go on with, empty for none.
-func (s *agentSession) resumed() string {
-	if s == nil {
-		return ""
-	}
-	return s.resume
-}
-
-// home is a directory that stays as long as the session; empty for none.
-func (s *agentSession) home() string {
-	if s == nil {
-		return ""
-	}
-	return s.dir
-}
-
 // save keeps the id of the session that the agent works in.
 func (s *agentSession) save(id string) {
-	if s == nil {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.record.Session == id || len(id) > 128 {
+	if s.dir == "" || s.record.Session == id || len(id) > 128 {
 		return
 	}
 	s.record.Session = id
@@ -84,7 +63,7 @@ func (s *agentSession) save(id string) {
 
 // remove has the next run begin with a session of its own.
 func (s *agentSession) remove() {
-	if s != nil {
+	if s.dir != "" {
 		_ = os.Remove(filepath.Join(s.dir, sessionFile))
 	}
 }

@@ -59,7 +59,7 @@ func claudeArguments(e *Setup) ([]string, error) {
 		}
 		args = append(args, "--settings", settings)
 	}
-	if id := e.session.resumed(); id != "" {
+	if id := e.session.resume; id != "" {
 		args = append(args, "--resume", id)
 	}
 	if url, ok := e.modelURL("anthropic"); ok {

@@ -26,7 +26,7 @@ var codex = presetSpec{
 
 func codexArguments(e *Setup) ([]string, error) {
 	args := []string{"exec"}
-	id := e.session.resumed()
+	id := e.session.resume
 	if id != "" {
 		args = append(args, "resume", id)
 	}

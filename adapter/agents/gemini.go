@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"cmp"
 	"path/filepath"
 	"strings"
 
@@ -30,10 +31,7 @@ var gemini = presetSpec{
 // geminiArguments gives Gemini CLI a place of its own for settings and sessions,
 // which it would otherwise look for in the user's home and in the workspace.
 func geminiArguments(e *Setup) ([]string, error) {
-	home := e.session.home()
-	if home == "" {
-		home = filepath.Join(e.run.StateDir, "gemini")
-	}
+	home := cmp.Or(e.session.dir, filepath.Join(e.run.StateDir, "gemini"))
 	auth := "gemini-api-key"
 	if e.inheritedValue("GEMINI_API_KEY") == "" &&
 		(e.inheritedValue("GOOGLE_GENAI_USE_VERTEXAI") != "" || e.inheritedValue("GOOGLE_API_KEY") != "") {
@@ -50,7 +48,7 @@ func geminiArguments(e *Setup) ([]string, error) {
 	}
 	e.setEnv("GEMINI_CLI_HOME", home)
 	args := []string{"-p", e.prompt(), "-o", "stream-json", "--approval-mode", "yolo", "--skip-trust"}
-	if id := e.session.resumed(); id != "" {
+	if id := e.session.resume; id != "" {
 		args = append(args, "--resume", id)
 	}
 	return args, nil

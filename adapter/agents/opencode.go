@@ -53,7 +53,7 @@ func openCodeArguments(e *Setup) ([]string, error) {
 	}
 	e.setEnv("OPENCODE_CONFIG", file)
 	args := []string{"run", "--format", "json"}
-	if id := e.session.resumed(); id != "" {
+	if id := e.session.resume; id != "" {
 		args = append(args, "--session", id)
 	}
 	return append(args, e.prompt()), nil

@@ -28,7 +28,7 @@ var Presets = []Preset{PresetClaude, PresetCodex, PresetGemini, PresetOpenCode, 
 
 // CodingAgent reports whether the preset is a program of its own that takes a
 // prompt, unlike PresetExec.
-func (p Preset) CodingAgent() bool { return p.spec() != nil }
+func (p Preset) CodingAgent() bool { return p.spec().program != "" }
 
 // Check refuses a name that is not known.
 func (p Preset) Check() error {
@@ -46,10 +46,10 @@ func (p Preset) Check() error {
 // Env are the variables of the adapter's environment that such an agent gets
 // beside the usual ones: its credentials, and where its model is.
 func (p Preset) Env() []string {
-	if kind := p.spec(); kind != nil {
-		return append(slices.Clone(kind.env), networkEnv...)
+	if !p.CodingAgent() {
+		return nil
 	}
-	return nil
+	return slices.Concat(p.spec().env, networkEnv)
 }
 
 // networkEnv are what programs on Node and others need behind a proxy.
@@ -72,6 +72,7 @@ type presetSpec struct {
 	newParser func() lineParser
 }
 
+// spec is empty for PresetExec and for unknown names.
 func (p Preset) spec() *presetSpec {
 	switch p {
 	case PresetClaude:
@@ -83,32 +84,17 @@ func (p Preset) spec() *presetSpec {
 	case PresetOpenCode:
 		return &openCode
 	}
-	return nil
+	return &presetSpec{}
 }
 
 // Title is the agent's name for people; empty for PresetExec.
-func (p Preset) Title() string {
-	if spec := p.spec(); spec != nil {
-		return spec.title
-	}
-	return ""
-}
+func (p Preset) Title() string { return p.spec().title }
 
 // Program is the agent's name on PATH; empty for PresetExec.
-func (p Preset) Program() string {
-	if spec := p.spec(); spec != nil {
-		return spec.program
-	}
-	return ""
-}
+func (p Preset) Program() string { return p.spec().program }
 
 // InstallHint tells how to get the agent; empty for PresetExec.
-func (p Preset) InstallHint() string {
-	if spec := p.spec(); spec != nil {
-		return spec.install
-	}
-	return ""
-}
+func (p Preset) InstallHint() string { return p.spec().install }
 
 // Linger is what an agent gets to end on its own after it handed in its result.
 // A coding agent tells at its very end what it has used.
@@ -131,7 +117,7 @@ type Readiness struct {
 // ready.
 func (p Preset) Readiness() Readiness {
 	kind := p.spec()
-	if kind == nil {
+	if !p.CodingAgent() {
 		return Readiness{Title: "a program of your own"}
 	}
 	r := Readiness{Title: kind.title}

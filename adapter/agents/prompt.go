@@ -19,7 +19,7 @@ const maxPrompt = 96 << 10
 func (e *Setup) prompt() string {
 	var b strings.Builder
 	lease := e.run.Lease
-	if e.session.resumed() != "" {
+	if e.session.resume != "" {
 		b.WriteString("You go on with the task that you have been working on, in a new run.\n\n")
 	}
 	b.WriteString(strings.TrimSpace(lease.Task.Title) + "\n")

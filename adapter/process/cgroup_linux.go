@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroup is a directory of the unified hierarchy (cgroup v2).
+// cgroup is a directory of the unified hierarchy (cgroup v2). Without a directory it
+// stands for a tree that has none: nobody is in it, and there is nothing to kill or remove.
 type cgroup struct{ dir string }
 
 // cgroupParents are the directories in which a leaf may be made, best first:
@@ -85,13 +86,16 @@ func ownCgroup(file string) (string, error) {
 // kill sends SIGKILL to every process in the leaf and below, at once: a fork
 // cannot outrun it.
 func (c cgroup) kill() error {
+	if c.dir == "" {
+		return nil
+	}
 	return os.WriteFile(filepath.Join(c.dir, "cgroup.kill"), []byte("1"), 0)
 }
 
 // populated reports whether a living process is in the leaf or below.
 func (c cgroup) populated() bool {
 	b, err := os.ReadFile(filepath.Join(c.dir, "cgroup.events"))
-	return err == nil && slices.Contains(strings.Split(string(b), "\n"), "populated 1")
+	return c.dir != "" && err == nil && slices.Contains(strings.Split(string(b), "\n"), "populated 1")
 }
 
 // pids are the processes in the leaf and below.
@@ -114,6 +118,9 @@ func (c cgroup) pids() []int {
 
 // remove deletes the leaf, its twins, and what the agent made below them.
 func (c cgroup) remove() error {
+	if c.dir == "" {
+		return nil
+	}
 	err := removeTree(c.dir)
 	for _, older := range v1Dirs() {
 		err = errors.Join(err, removeTree(filepath.Join(older, c.name())))

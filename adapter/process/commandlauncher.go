@@ -31,9 +31,6 @@ type CommandLauncher struct {
 	Command []string
 	// Env names variables passed on beside the usual ones. Defaults to none.
 	Env []string
-	// WaitDelay is how long output is still read after the tree is dead, from
-	// a pipe that an escaped process holds open. Defaults to 1 s.
-	WaitDelay time.Duration
 	// Containment is how the tree is held together, one of picket.Containments.
 	// Defaults to the best that works here; one that does not is an error of
 	// Launch.
@@ -175,7 +172,7 @@ func (l CommandLauncher) launchGroup(job Job, cmd *exec.Cmd) (Process, error) {
 		defer close(p.done)
 		p.reap()
 		dir.Close() // no program is started beside it any more
-		out.finish(max(l.WaitDelay, 0), time.Second)
+		out.finish()
 		job.ended(p.exit)
 	}()
 	return p, nil
@@ -249,13 +246,14 @@ func (d *outputPipes) copyInBackground() {
 	}
 }
 
-// finish reads what is left, for at most delay (or its default).
-func (d *outputPipes) finish(delay, byDefault time.Duration) {
-	if delay == 0 {
-		delay = byDefault
-	}
+// maxOutputDelay is how long output is still read after the tree is dead, from a pipe that
+// an escaped process holds open.
+const maxOutputDelay = time.Second
+
+// finish reads what is left.
+func (d *outputPipes) finish() {
 	for _, r := range d.readers {
-		r.SetReadDeadline(time.Now().Add(delay))
+		r.SetReadDeadline(time.Now().Add(maxOutputDelay))
 	}
 	d.copying.Wait()
 	for _, r := range d.readers {

@@ -2,6 +2,7 @@ package process
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"slices"
 
@@ -91,9 +92,5 @@ func markedTree(all, of []procStat, mark string, leader func(procStat) bool) []p
 			}
 		}
 	}
-	left := make([]procStat, 0, len(found))
-	for _, p := range found {
-		left = append(left, p)
-	}
-	return left
+	return slices.Collect(maps.Values(found))
 }

@@ -102,7 +102,7 @@ func (p *groupProcess) Exec(ctx context.Context, job ExecJob) (Exited, error) {
 	out.copyInBackground()
 	end := p.waitForExec(ctx, cmd, mark)
 	killMarked(0, mark) // what it has left behind
-	out.finish(0, time.Second)
+	out.finish()
 	return end, nil
 }
 

@@ -106,9 +106,5 @@ func survivors(left Record, runID string) []processID {
 	for pid := os.Getpid(); pid > 1; pid = byPID[pid].parent {
 		delete(mine, pid)
 	}
-	found := make([]processID, 0, len(mine))
-	for _, id := range mine {
-		found = append(found, id)
-	}
-	return found
+	return slices.Collect(maps.Values(mine))
 }

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/picket-dev/picket/internal/files"
 )
 
@@ -40,11 +38,8 @@ func (r Record) write(dir string) error {
 
 // ReadRecord reads the record in the state directory of a run.
 func ReadRecord(dir string) (r Record, err error) {
-	b, err := os.ReadFile(filepath.Join(dir, processFile))
-	if err != nil {
-		return r, err
-	}
-	return r, json.Unmarshal(b, &r)
+	err = files.ReadJSON(filepath.Join(dir, processFile), &r)
+	return r, err
 }
 
 // BootID identifies this boot of the machine. It is empty on systems that have

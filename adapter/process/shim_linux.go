@@ -142,7 +142,7 @@ func (s *shim) start(stdout, stderr *os.File) error {
 		}
 	}
 	err := s.launch(sys, stdout, stderr)
-	if err != nil && s.group.dir != "" {
+	if err != nil {
 		s.group.removeSoon()
 	}
 	return err
@@ -294,7 +294,7 @@ func (s *shim) hasGivenUp() bool {
 
 // removeIfEmpty removes the cgroup when nobody is in it.
 func (s *shim) removeIfEmpty() bool {
-	return s.group.dir == "" || !s.group.populated() && s.group.remove() == nil
+	return !s.group.populated() && s.group.remove() == nil
 }
 
 // kill ends the tree. It repeats until no process is left, because a process that forks meanwhile
@@ -308,9 +308,7 @@ func (s *shim) kill() {
 
 // killOnce kills everybody who is there now.
 func (s *shim) killOnce() {
-	if s.group.dir != "" {
-		_ = s.group.kill() // what it leaves, the rest of this and the next round finds
-	}
+	_ = s.group.kill() // what it leaves, the rest of this and the next round finds
 	if s.leaderExit == nil {
 		_ = unix.Kill(-s.record.Leader.PID, unix.SIGKILL)
 	}
@@ -362,9 +360,6 @@ func (s *shim) terminate() {
 // who else is in its cgroup.
 func treeOf(shim int, group cgroup) []procStat {
 	tree := descendants(processes(nil), shim)
-	if group.dir == "" {
-		return tree
-	}
 	known := map[int]bool{}
 	for _, p := range tree {
 		known[p.PID] = true

@@ -110,9 +110,7 @@ func (s *shim) forkExec(x shimExecRequest) error {
 		return err
 	})
 	if err != nil {
-		if b.group.dir != "" {
-			b.group.removeSoon()
-		}
+		b.group.removeSoon()
 		return &os.PathError{Op: "fork/exec", Path: string(x.Path), Err: err}
 	}
 	if s.cgroupControllers().dirOf("memory", b.group) == "" {
@@ -256,13 +254,9 @@ func (b *shimExecProcess) marked() []procStat {
 }
 
 func (b *shimExecProcess) result() *shimExecResult {
-	if b.leaderExit == nil { // it does not die
-		return &shimExecResult{
-			ID:     b.id,
-			Code:   128 + int(unix.SIGKILL),
-			Signal: unix.SignalName(unix.SIGKILL),
-			Passed: b.limitHit,
-		}
+	exit := b.leaderExit
+	if exit == nil { // it does not die
+		exit = exitOf(unix.WaitStatus(unix.SIGKILL))
 	}
-	return &shimExecResult{ID: b.id, Code: b.leaderExit.Code, Signal: b.leaderExit.Signal, Passed: b.limitHit}
+	return &shimExecResult{ID: b.id, Code: exit.Code, Signal: exit.Signal, Passed: b.limitHit}
 }

@@ -28,8 +28,7 @@ func (l CommandLauncher) launchShim(ctx context.Context, job Job, program *exec.
 		out.abandon()
 		return nil, err
 	}
-	p.runID, p.ackedDeadline, p.waitDelay, p.execLimits = job.Lease.RunID, job.KillAt, l.WaitDelay,
-		l.Limits.execLimits()
+	p.runID, p.ackedDeadline, p.execLimits = job.Lease.RunID, job.KillAt, l.Limits.execLimits()
 	self, _ := readProcStat(p.cmd.Process.Pid) // its child, so it is there even when it has ended
 	p.record = Record{Shim: self.processID, Containment: level}
 	if level == picket.ContainmentCgroup {
@@ -58,7 +57,7 @@ func (l CommandLauncher) launchShim(ctx context.Context, job Job, program *exec.
 	}
 	if err != nil {
 		said := p.abandon()
-		out.finish(0, time.Second)
+		out.finish()
 		return nil, fmt.Errorf("start %s: %w%s", l.Command[0], err, said)
 	}
 	go func() {

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -27,7 +29,6 @@ type shimProcess struct {
 	messages    <-chan shimMessage
 	stopReading chan struct{} // closed when words are not read any more
 	out         *outputPipes
-	waitDelay   time.Duration
 	record      Record
 	group       cgroup
 	runID       string
@@ -161,7 +162,7 @@ func (p *shimProcess) follow() {
 	p.mu.Unlock()
 	close(p.stopReading)
 	p.status.Close()
-	p.out.finish(max(p.waitDelay, 0), time.Second)
+	p.out.finish()
 	if len(p.unkillable) > 0 {
 		fmt.Fprintf(p.out.to[1], "\n[picket: these processes of the run do not die: %v]\n", p.unkillable)
 	}
@@ -219,9 +220,7 @@ func (p *shimProcess) waitForShim() {
 
 // killTree kills the processes of the tree that exist now, without the shim's help.
 func (p *shimProcess) killTree() {
-	if p.group.dir != "" {
-		_ = p.group.kill()
-	}
+	_ = p.group.kill()
 	p.signalTree(unix.SIGKILL)
 }
 
@@ -238,12 +237,10 @@ func (p *shimProcess) killWithoutShim() {
 	_ = p.cmd.Process.Signal(unix.SIGSTOP) // it must not start anything any more
 	pause := time.Millisecond
 	for end := BootClock() + killTimeout; BootClock() < end; {
-		if p.group.dir != "" {
-			_ = p.group.kill()
-		}
+		_ = p.group.kill()
 		left := p.survivors()
 		p.unkillable = pidsOf(left)
-		if len(left) == 0 && (p.group.dir == "" || !p.group.populated()) {
+		if len(left) == 0 && !p.group.populated() {
 			break
 		}
 		for _, s := range left {
@@ -253,9 +250,7 @@ func (p *shimProcess) killWithoutShim() {
 		pause = min(2*pause, 50*time.Millisecond)
 	}
 	_ = p.cmd.Process.Kill()
-	if p.group.dir != "" {
-		p.group.removeSoon()
-	}
+	p.group.removeSoon()
 }
 
 // survivors are the living processes of the tree, found also when the shim is
@@ -283,11 +278,7 @@ func (p *shimProcess) survivors() []procStat {
 			add(descendants(all, s.PID)...)
 		}
 	}
-	left := make([]procStat, 0, len(found))
-	for _, s := range found {
-		left = append(left, s)
-	}
-	return left
+	return slices.Collect(maps.Values(found))
 }
 
 // execSocketPair is a socket that keeps messages whole and carries files, and its
@@ -339,7 +330,7 @@ func (p *shimProcess) Exec(ctx context.Context, job ExecJob) (Exited, error) {
 		feed.Close()
 	}()
 	end := p.waitForExec(ctx, job.ID, ended)
-	out.finish(0, time.Second)
+	out.finish()
 	if end.Failed != nil {
 		return Exited{}, end.Failed
 	}

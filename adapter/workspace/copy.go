@@ -45,13 +45,7 @@ func (w *Store) copyDir(ctx context.Context, k *Locked) error {
 		return fmt.Errorf("copy %s: %w", w.Dir, err)
 	}
 	defer from.Close()
-	to, err := k.OpenRoot()
-	if err != nil {
-		return err
-	}
-	defer to.Close()
-	c := &copier{except: []string{w.Root, w.StateDir}, maxFiles: maxCopyFiles, left: maxCopyBytes}
-	return c.copy(ctx, w.Dir, from, to)
+	return copyInto(ctx, k, w.Dir, from, copier{except: []string{w.Root, w.StateDir}})
 }
 
 // copyMissingFiles copies what is not there yet, without what belongs to git.
@@ -61,18 +55,21 @@ func copyMissingFiles(ctx context.Context, before, k *Locked) error {
 		return err
 	}
 	defer from.Close()
+	return copyInto(ctx, k, before.Path, from, copier{
+		missing: true,
+		except:  []string{filepath.Join(before.Path, ".git")},
+	})
+}
+
+// copyInto copies what is in from, whose path is dir, into a workspace.
+func copyInto(ctx context.Context, k *Locked, dir string, from *os.Root, c copier) error {
 	to, err := k.OpenRoot()
 	if err != nil {
 		return err
 	}
 	defer to.Close()
-	c := &copier{
-		missing:  true,
-		maxFiles: maxCopyFiles,
-		left:     maxCopyBytes,
-		except:   []string{filepath.Join(before.Path, ".git")},
-	}
-	return c.copy(ctx, before.Path, from, to)
+	c.maxFiles, c.left = maxCopyFiles, maxCopyBytes
+	return c.copy(ctx, dir, from, to)
 }
 
 // copy copies what is in from, whose path is dir.

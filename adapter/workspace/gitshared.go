@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/picket-dev/picket/internal/files"
 )
 
 // All worktrees of a repository share one directory, and the agents can write in
@@ -35,15 +37,7 @@ func (g git) saveBase(taskID, base string) error {
 		if err := root.MkdirAll(path.Dir(file), 0o700); err != nil {
 			return err
 		}
-		if err := root.RemoveAll(file + ".new"); err != nil {
-			return err
-		}
-		f, err := root.OpenFile(file+".new", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-		if err != nil {
-			return err
-		}
-		_, err = f.WriteString(base + "\n")
-		if err = errors.Join(err, f.Close()); err != nil {
+		if err := files.CreateIn(root, file+".new", []byte(base+"\n")); err != nil {
 			return err
 		}
 		return root.Rename(file+".new", file)

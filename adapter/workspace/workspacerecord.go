@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/files"
 )
@@ -154,7 +152,7 @@ func readWorkspaceRecord(stateDir, name string) (w KeptWorkspace, err error) {
 		return w, err
 	}
 	dir := filepath.Join(recordsDir(stateDir), name)
-	if err := readJSONFile(filepath.Join(dir, recordFile), &w); err != nil {
+	if err := files.ReadJSON(filepath.Join(dir, recordFile), &w); err != nil {
 		return w, err
 	}
 	if w.Name != name || filepath.Base(w.Path) != name || !filepath.IsAbs(w.Path) {
@@ -234,14 +232,6 @@ func (k *Locked) deleteRecord() error {
 		return err
 	}
 	return os.Remove(k.recordDir)
-}
-
-func readJSONFile(file string, v any) error {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(b, v)
 }
 
 // PrivateDir makes the directory root/name with mode 0700, unless it exists, and returns

@@ -53,6 +53,29 @@ func WritePrivateJSON(path string, v any) error {
 	return WriteJSON(path, v)
 }
 
+// ReadJSON reads a file that holds v as JSON.
+func ReadJSON(path string, v any) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, v)
+}
+
+// CreateIn makes a file in a directory, in the place of whatever was there. It follows no
+// link, and writes nothing outside of the directory.
+func CreateIn(root *os.Root, name string, content []byte) error {
+	if err := root.RemoveAll(name); err != nil {
+		return err
+	}
+	f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Close())
+}
+
 // Truncate cuts an open file off at a size, and waits for the disk.
 func Truncate(f *os.File, size int64) error { return errors.Join(f.Truncate(size), f.Sync()) }
 

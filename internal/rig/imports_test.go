@@ -80,7 +80,7 @@ var mayImport = map[string][]string{
 	"client": {"picket", "budget", "internal/sse", "github.com/go-json-experiment/json/..."},
 	"adapter": {"picket", "budget", "client", "adapter/agents", "adapter/process", "adapter/workspace",
 		"internal/text", "internal/files", "internal/seal",
-		"golang.org/x/sys/...", "github.com/go-json-experiment/json/..."},
+		"github.com/oklog/ulid/v2", "golang.org/x/sys/...", "github.com/go-json-experiment/json/..."},
 	"adapter/agents": {"picket", "budget", "internal/text", "internal/files",
 		"github.com/go-json-experiment/json/..."},
 	"adapter/workspace": {"picket", "adapter/process", "internal/text", "internal/files", "golang.org/x/sys/...",
