@@ -1,8 +1,11 @@
 package picket
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Ids that the server makes are a kind, an underscore and a ULID.
@@ -78,3 +81,60 @@ func CheckNamespace(field, ns string) error {
 	}
 	return Invalid(field, "Use 1 to 32 lower-case letters, digits or -.", "%s is not a valid namespace", field)
 }
+
+// The bodies below have ids that may be left out. Each OptionalIDs returns their
+// JSON pointers, so that the decoder can refuse an empty string for one of them.
+
+// OptionalIDs implements the check of empty ids.
+func (TaskSpec) OptionalIDs() []jsontext.Pointer {
+	return []jsontext.Pointer{"/role", "/agent", "/fixes"}
+}
+
+// OptionalIDs implements the check of empty ids.
+func (Registration) OptionalIDs() []jsontext.Pointer {
+	return []jsontext.Pointer{"/agent_id", "/role_id"}
+}
+
+// OptionalIDs implements the check of empty ids.
+func (AgentCommand) OptionalIDs() []jsontext.Pointer { return []jsontext.Pointer{"/task_id"} }
+
+// OptionalIDs implements the check of empty ids.
+func (AcquireRequest) OptionalIDs() []jsontext.Pointer {
+	return []jsontext.Pointer{"/agentId", "/role"}
+}
+
+// OptionalIDs implements the check of empty ids.
+func (AdvanceRequest) OptionalIDs() []jsontext.Pointer {
+	return []jsontext.Pointer{"/acquire/agentId", "/acquire/role"}
+}
+
+// OptionalIDs implements the check of empty ids.
+func (BulkApproval) OptionalIDs() []jsontext.Pointer {
+	return []jsontext.Pointer{"/filter/role", "/filter/parent"}
+}
+
+// CheckUpstreamNames refuses names of upstreams that leave open whose a tool
+// is: a_b_c would be the tool b_c of a, and the tool c of a_b. It returns the
+// first name that cannot stay and why; nil when all can.
+func CheckUpstreamNames(names []string) (bad string, err error) {
+	for i, name := range names {
+		if strings.HasPrefix(name+"_", llmNamePrefix) {
+			return name,
+				fmt.Errorf("the names of its tools would begin as those of calls of language models do, with %s",
+					llmNamePrefix)
+		}
+		for _, other := range names[:i] {
+			switch {
+			case name == other:
+				return name, fmt.Errorf("there are two upstreams %s", name)
+			case strings.HasPrefix(name, other+"_"), strings.HasPrefix(other, name+"_"):
+				return name,
+					fmt.Errorf("the upstreams %s and %s could both have a tool of the same name: one name must not begin with the other and an underscore", other, name)
+			}
+		}
+	}
+	return "", nil
+}
+
+// llmNamePrefix begins the names under which calls of language models are paid for.
+const llmNamePrefix = "llm_"

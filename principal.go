@@ -1,8 +1,10 @@
 package picket
 
 import (
+	"log/slog"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Scope is a right of an API key.
@@ -118,3 +120,60 @@ type Idempotency struct {
 	Key  string
 	Body string
 }
+
+// A session is a person's login at the console: a key was shown once, and a
+// secret in a cookie stands for it until the session ends. The key is asked
+// again with every request, so a revoked key ends its sessions at once.
+const (
+	// LoginLifetime is the longest a session lasts, however busy it is.
+	LoginLifetime = 12 * time.Hour
+	// LoginIdleTimeout is how long a session lasts without a request.
+	LoginIdleTimeout = 2 * time.Hour
+)
+
+// Login is an open login.
+type Login struct {
+	Principal Principal
+	OpenedAt  Instant
+	ExpiresAt Instant // LoginLifetime after OpenedAt
+}
+
+// RunKeyLifetime is how long a run key lives after it was made or last renewed.
+const RunKeyLifetime = 24 * time.Hour
+
+// MaxRunKeys is how many run keys of one key may live at once.
+const MaxRunKeys = 256
+
+// RunKeyRequest is the body of POST /api/v1/run-keys.
+type RunKeyRequest struct {
+	AgentID string `json:"agentId"`
+}
+
+// Normalize checks the request.
+func (r *RunKeyRequest) Normalize() error {
+	if r.AgentID == "" {
+		return Invalid("/agentId", "Send the id of the agent that the key is for.", "agentId is required")
+	}
+	return CheckName("/agentId", r.AgentID)
+}
+
+// NewRunKey is the answer. Key is shown only in it.
+type NewRunKey struct {
+	KeyID     string  `json:"keyId"`
+	Key       Secret  `json:"key"`
+	AgentID   string  `json:"agentId"`
+	ExpiresAt Instant `json:"expiresAt"`
+}
+
+// Secret is a string that must not be logged: it prints as [redacted] through
+// fmt and slog. JSON carries it in full, for it has to reach its owner.
+type Secret string
+
+const redacted = "[redacted]"
+
+func (Secret) String() string       { return redacted }
+func (Secret) GoString() string     { return redacted }
+func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
+
+// Reveal returns the secret itself.
+func (s Secret) Reveal() string { return string(s) }

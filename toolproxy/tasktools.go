@@ -75,3 +75,28 @@ func checkText(field, text string, limit int) error {
 	return picket.Refuse(picket.CodeTooLarge, "Say it shorter; details fit into the output or a report.",
 		"%s has %d bytes, at most %d are allowed", field, len(text), limit).With("field", field).With("limit", limit)
 }
+
+func delegateSubtask(ctx context.Context, subtasks delegator, c Call, s picket.Subtask) (any, error) {
+	if err := s.Check(); err != nil {
+		return nil, err
+	}
+	return subtasks.Delegate(ctx, c.Held, c.requestID(), s)
+}
+
+func awaitSubtask(ctx context.Context, subtasks delegator, c Call, req picket.SubtaskAwait) (any, error) {
+	if err := picket.CheckID("/taskId", "task", req.TaskID); err != nil {
+		return nil, err
+	}
+	wait, err := toolWait(req.WaitSeconds)
+	if err != nil {
+		return nil, err
+	}
+	return subtasks.AwaitSubtask(ctx, c.Held, req.TaskID, wait)
+}
+
+func reviewSubtask(ctx context.Context, subtasks delegator, c Call, req picket.SubtaskReview) (any, error) {
+	if err := req.Check(); err != nil {
+		return nil, err
+	}
+	return subtasks.ReviewSubtask(ctx, c.Held, c.requestID(), req)
+}

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
@@ -363,3 +364,81 @@ const maxFreeText = 500
 
 // freeTextFacts are the facts that hold free text: a script has escaped it.
 var freeTextFacts = []string{"byName", "answer", "note", "reason"}
+
+// conflictTexts are the texts of "state_conflict.reason", by reason. Without a reason,
+// the refusal has the facts state and need.
+var conflictTexts = map[string]refusalText{
+	"webhook_limit": {"there are {limit} webhooks already, and more are not kept",
+		"Delete one that nobody needs, or let one target pass things on to others."},
+	"webhook_deleted": {"the webhook that this request made was deleted",
+		"Send a new Idempotency-Key to make a new one."},
+	"webhook_claim_over": {"the claim on this webhook is over",
+		"Claim it again. The process that holds the claim now continues the deliveries."},
+	"call_uncertain": {"the call was made, and its outcome is unknown",
+		"Look at what it was to change before you decide; to make the call again send a new Idempotency-Key."},
+	"result_not_kept": {"the call was made, but its result was not kept",
+		"Send a new Idempotency-Key to make the call again."},
+	"evidence_replaced": {"the run has replaced its evidence {limit} times, which is the limit",
+		"Keep the changes where they are. The evidence that was sent last is kept."},
+	"log_closed": {"the run has said that nothing follows in this stream",
+		"Send no more of it; what was kept stays."},
+	"exec_over": {"no call waits for this result: its deadline has passed",
+		"Drop the result; the call was settled without it."},
+	"retried": {"{alreadyDecided}, as {newTaskId}",
+		"Look at that one: picket task get {newTaskId}. When it has ended this one can be retried again."},
+	"decided": {"{alreadyDecided}", "Look at what was decided before you go on."},
+	"other_run": {"the run {meant} has lost the task already: {current} has it now",
+		"Look at what that run does before you decide."},
+	"claimed": {"{decidedBy} has claimed it{decidedAt}",
+		`Leave it to them, decide it all the same, or take it over: {"takeOver":true}, or picket handoff claim {handoffId} --take-over`},
+	"last_admin_key": {"this is the last admin key: without it nobody could make another",
+		"Make another admin key, then revoke this one with it."},
+	"agent_status": {"an agent that is {status} cannot be made {asked}",
+		"Read the agent again before you decide; one that is dead or deregistered registers again."},
+	"agent_registered": {"an agent of this id is registered already and is {status}",
+		"Deregister it first (DELETE), wait until it is dead, or register under another id."},
+}
+
+// What a refused call is told about money: the amounts, and the exact command
+// that helps.
+
+// amount is one dimension of an envelope in words.
+func (f facts) amount(key string) string {
+	n := ParseInt(f[key])
+	if f["dimension"] == "tokens" {
+		return fmt.Sprintf("%d tokens", n)
+	}
+	return budget.Money(n).Dollars()
+}
+
+// topUpCommand is what a person runs so that the same call fits.
+func (f facts) topUpCommand() string {
+	return picket.TopUpCommand(f["envelope"],
+		budget.Envelope{USD: budget.Money(ParseInt(f["less_u"])), Tokens: ParseInt(f["less_t"])})
+}
+
+func explainBudget(f facts) (string, string) {
+	message := fmt.Sprintf("this needs %s, and %s are available", f.amount("need"), f.amount("available"))
+	if ParseInt(f["available"]) < 0 {
+		message = fmt.Sprintf("the envelope is overdrawn (%s available): more was spent than it covers, so no paid call goes on", f.amount("available"))
+	}
+	if day, isHouse := strings.CutPrefix(f["envelope"], "house:"); isHouse {
+		return "the installation's budget of " + day + ": " + message,
+			"Approve or cancel tasks that are done (they give back what is left), raise budget.house, wait for the next day (UTC), or run: " + f.topUpCommand()
+	}
+	return message, "Report what is done, then wait for a top-up (await_top_up) or ask a person; a person runs: " +
+		f.topUpCommand()
+}
+
+// addAmounts states the facts of a shortage in dollars or tokens.
+func addAmounts(e *picket.Error, f facts) {
+	delete(e.Facts, "less_t")
+	delete(e.Facts, "less_u")
+	e.With("topUp", f.topUpCommand())
+	if f["dimension"] == "tokens" {
+		return
+	}
+	for _, key := range []string{"need", "available", "held", "spent"} {
+		e.With(key, budget.Money(ParseInt(f[key])))
+	}
+}
