@@ -86,12 +86,12 @@ func (e *Engine) Reserve(ctx context.Context, held picket.LeaseCredential,
 		int64(req.Reserve.USD), req.PriceVersion, boolArg(req.Effects == picket.EffectsExternal), req.TimeoutMs,
 		boolArg(req.Keyed), boolArg(req.Probe), q.Calls, q.Answers, q.AnswerBytes, q.OpenCalls)
 	var v struct {
-		Token     int64   `reply:"token"`
-		Available amount  `reply:"available"`
-		TTL       int64   `reply:"ttl"` // ms of the lease
-		Nudge     string  `reply:"nudge"`
-		Result    *string `reply:"result"` // when the call was made before, and what it cost
-		Cost      amount  `reply:"cost"`
+		Token     int64           `reply:"token"`
+		Available budget.Envelope `reply:"available"`
+		TTL       int64           `reply:"ttl"` // ms of the lease
+		Nudge     string          `reply:"nudge"`
+		Result    *string         `reply:"result"` // when the call was made before, and what it cost
+		Cost      budget.Envelope `reply:"cost"`
 	}
 	r.Decode(&v)
 	out := picket.Reservation{
@@ -101,12 +101,12 @@ func (e *Engine) Reserve(ctx context.Context, held picket.LeaseCredential,
 		Nonce:      req.Nonce,
 		Token:      v.Token,
 		Reserved:   req.Reserve,
-		Available:  v.Available.envelope(),
+		Available:  v.Available,
 		LeaseTTLMs: v.TTL,
 		Nudge:      r.nudge(v.Nudge),
 	}
 	if v.Result != nil {
-		out.Replay = &picket.Replay{Result: picket.RawJSON(*v.Result), Cost: v.Cost.envelope()}
+		out.Replay = &picket.Replay{Result: picket.RawJSON(*v.Result), Cost: v.Cost}
 		out.Reserved = budget.Envelope{}
 	}
 	return out, r.Err
@@ -140,15 +140,15 @@ func (e *Engine) Settle(ctx context.Context, s picket.Settlement) (picket.Settle
 	r := e.run(ctx, "settle", s.TaskID, s.CallID, s.Nonce, string(s.Outcome), s.Cost.Tokens, int64(s.Cost.USD),
 		string(result), detail, e.quotas().Answers, e.quotas().AnswerBytes)
 	v := r.charge()
-	return picket.Settled{Cost: v.Cost.envelope(), Available: v.Available.envelope(), Overrun: v.Locked}, r.Err
+	return picket.Settled{Cost: v.Cost, Available: v.Available, Overrun: v.Locked}, r.Err
 }
 
 // chargeReply is what settle and usage answer.
 type chargeReply struct {
-	Cost       amount `reply:"cost"`
-	Available  amount `reply:"available"`
-	Unverified amount `reply:"unverified"`
-	Locked     bool   `reply:"locked"` // the envelope that paid
+	Cost       budget.Envelope `reply:"cost"`
+	Available  budget.Envelope `reply:"available"`
+	Unverified budget.Envelope `reply:"unverified"`
+	Locked     bool            `reply:"locked"` // the envelope that paid
 }
 
 func (r *reply) charge() (v chargeReply) {
@@ -186,9 +186,9 @@ func (e *Engine) ReportUsage(ctx context.Context, held picket.LeaseCredential,
 	r := e.runHeld(ctx, held, "usage", u.Source, u.Session, u.Scope, u.Tokens, int64(u.USD))
 	v := r.charge()
 	return picket.Usage{
-		Charged:    v.Cost.envelope(),
-		Available:  v.Available.envelope(),
+		Charged:    v.Cost,
+		Available:  v.Available,
 		Overrun:    v.Locked,
-		Unverified: v.Unverified.envelope(),
+		Unverified: v.Unverified,
 	}, r.Err
 }

@@ -11,16 +11,6 @@ import (
 	"github.com/picket-dev/picket/orchestrator/store"
 )
 
-// amount is an amount as scripts write it: tokens and nano-dollars.
-type amount []int64
-
-func (a amount) envelope() budget.Envelope {
-	if len(a) != 2 {
-		return budget.Envelope{}
-	}
-	return budget.Envelope{Tokens: a[0], USD: budget.Money(a[1])}
-}
-
 // amountColumn reads one column of an envelope's record.
 func amountColumn(h map[string]string, name string) budget.Envelope {
 	return budget.Envelope{Tokens: store.ParseInt(h[name+"_t"]), USD: budget.Money(store.ParseInt(h[name+"_u"]))}
@@ -72,12 +62,12 @@ type envelopeView struct {
 	ID     string            `reply:"id"`
 	Record map[string]string `reply:"record"`
 	Calls  []struct {
-		ID       string `reply:"id"`
-		Run      string `reply:"run"`
-		Tool     string `reply:"tool"`
-		Need     amount `reply:"need"`
-		Left     int64  `reply:"left"` // ms to its deadline
-		External bool   `reply:"external"`
+		ID       string          `reply:"id"`
+		Run      string          `reply:"run"`
+		Tool     string          `reply:"tool"`
+		Need     budget.Envelope `reply:"need"`
+		Left     int64           `reply:"left"` // ms to its deadline
+		External bool            `reply:"external"`
 	} `reply:"calls"`
 	Children []envelopeView `reply:"children"`
 }
@@ -114,7 +104,7 @@ func (v envelopeView) state() picket.EnvelopeState {
 			CallID:     c.ID,
 			RunID:      c.Run,
 			Tool:       c.Tool,
-			Reserved:   c.Need.envelope(),
+			Reserved:   c.Need,
 			DeadlineMs: c.Left,
 			Effects:    picket.EffectsNone,
 		}
@@ -138,13 +128,8 @@ func (e *Engine) AwaitTopUp(ctx context.Context, held picket.LeaseCredential,
 	topics := e.records.Subscribe(fundsTopic(held.TaskID), taskTopic(held.TaskID))
 	_, err := e.records.WaitUntil(ctx, topics, wait, func() (bool, time.Duration, error) {
 		r := e.runHeld(ctx, held, "await_top_up")
-		var v struct {
-			ToppedUp  bool   `reply:"topped_up"`
-			Available amount `reply:"available"`
-			Locked    bool   `reply:"locked"`
-		}
-		r.Decode(&v)
-		f = picket.Funds{ToppedUp: v.ToppedUp, Available: v.Available.envelope(), Locked: v.Locked}
+		f = picket.Funds{}
+		r.Decode(&f)
 		return f.ToppedUp, 0, r.Err
 	})
 	return f, err

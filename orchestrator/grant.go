@@ -11,6 +11,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 )
 
 // Acquire grants up to req.Max leases on the best tasks the agent covers. When
@@ -114,23 +115,23 @@ type grantReply struct {
 
 // leaseView is what the script function lease_view shows.
 type leaseView struct {
-	Task      string     `reply:"task"`
-	Run       string     `reply:"run"`
-	Token     int64      `reply:"token"`
-	Attempt   int64      `reply:"attempt"`
-	Window    int64      `reply:"window"` // ms
-	TTL       int64      `reply:"ttl"`    // ms
-	Spec      specRecord `reply:"spec,json"`
-	Input     string     `reply:"input"` // as a person has edited it, if one has
-	Report    string     `reply:"report"`
-	Answers   []string   `reply:"answers"`
-	Previous  *runView   `reply:"previous"`
-	Workspace string     `reply:"workspace"`
-	Fixes     string     `reply:"fixes"`
-	Retries   string     `reply:"retries"`
-	Note      string     `reply:"note"` // of the review that it fixes
-	Envelope  amount     `reply:"envelope"`
-	Waited    string     `reply:"waited"` // ms for the first lease, "" for later ones
+	Task      string          `reply:"task"`
+	Run       string          `reply:"run"`
+	Token     int64           `reply:"token"`
+	Attempt   int64           `reply:"attempt"`
+	Window    int64           `reply:"window"` // ms
+	TTL       int64           `reply:"ttl"`    // ms
+	Spec      specRecord      `reply:"spec,json"`
+	Input     string          `reply:"input"` // as a person has edited it, if one has
+	Report    string          `reply:"report"`
+	Answers   []string        `reply:"answers"`
+	Previous  *runView        `reply:"previous"`
+	Workspace string          `reply:"workspace"`
+	Fixes     string          `reply:"fixes"`
+	Retries   string          `reply:"retries"`
+	Note      string          `reply:"note"` // of the review that it fixes
+	Envelope  budget.Envelope `reply:"envelope"`
+	Waited    string          `reply:"waited"` // ms for the first lease, "" for later ones
 }
 
 // newLeases makes the leases of a reply. separate gives each lease two credentials.
@@ -171,7 +172,7 @@ func (e *Engine) decodeLease(r *reply, raw int64, v leaseView) picket.Lease {
 		RunID:          v.Run,
 		LeaseExpiresAt: picket.Instant(raw + v.TTL),
 		FencingToken:   v.Token,
-		BudgetEnvelope: v.Envelope.envelope(),
+		BudgetEnvelope: v.Envelope,
 		WorkspacePath:  v.Workspace,
 		LeaseID:        "lease_" + strings.TrimPrefix(v.Run, "run_"),
 		LeaseTTLMs:     v.TTL,

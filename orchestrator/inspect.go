@@ -45,19 +45,15 @@ func (e *Engine) inspect(ctx context.Context, actor string, repair bool, limit i
 		Next     string `reply:"next"`
 		Checked  int64  `reply:"checked"`
 		Findings []struct {
-			Kind     string `reply:"kind"`
-			Subject  string `reply:"subject"`
-			Detail   string `reply:"detail"`
-			Repaired bool   `reply:"repaired"`
-			Told     bool   `reply:"told"` // an event was written
+			picket.Violation
+			Told bool `reply:"told"` // an event was written
 		} `reply:"findings"`
 	}
 	r.Decode(&found)
 	part := picket.Inspection{Next: found.Next, Checked: found.Checked, Violations: []picket.Violation{}}
 	for _, f := range found.Findings {
-		v := picket.Violation{Kind: f.Kind, Subject: f.Subject, Detail: f.Detail, Repaired: f.Repaired}
-		part.Violations = append(part.Violations, v)
-		e.reportViolation(ctx, v, f.Told)
+		part.Violations = append(part.Violations, f.Violation)
+		e.reportViolation(ctx, f.Violation, f.Told)
 	}
 	return part, r.Err
 }

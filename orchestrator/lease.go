@@ -276,30 +276,14 @@ func (e *Engine) HeldTask(ctx context.Context, held picket.LeaseCredential, requ
 func (e *Engine) Leases(ctx context.Context) ([]picket.LiveLease, error) {
 	r := e.run(ctx, "leases", maxListRows)
 	var live struct {
-		Raw  int64 `reply:"raw"`
-		Rows []struct {
-			Task     string `reply:"task"`
-			Run      string `reply:"run"`
-			Agent    string `reply:"agent"`
-			Token    int64  `reply:"token"`
-			TTL      int64  `reply:"ttl"` // ms
-			Renewals int64  `reply:"renewals"`
-		} `reply:"rows"`
+		Raw  int64              `reply:"raw"`
+		Rows []picket.LiveLease `reply:"rows"`
 	}
 	r.Decode(&live)
-	out := make([]picket.LiveLease, 0, len(live.Rows))
-	for _, row := range live.Rows {
-		out = append(out, picket.LiveLease{
-			TaskID:         row.Task,
-			RunID:          row.Run,
-			AgentID:        row.Agent,
-			FencingToken:   row.Token,
-			LeaseTTLMs:     row.TTL,
-			LeaseExpiresAt: picket.Instant(live.Raw + row.TTL),
-			Renewals:       row.Renewals,
-		})
+	for i := range live.Rows {
+		live.Rows[i].LeaseExpiresAt = picket.Instant(live.Raw + live.Rows[i].LeaseTTLMs)
 	}
-	return out, r.Err
+	return live.Rows, r.Err
 }
 
 // Reclaim gives the holder of a lease from before an adoption a higher token

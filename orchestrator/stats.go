@@ -34,32 +34,13 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 	answered := time.Now()
 	var v statsReply
 	r.Decode(&v)
-	s := picket.Stats{
-		Namespace:     e.namespace,
-		StoreTime:     picket.Instant(v.Now),
-		LastTick:      picket.Instant(v.Tick),
-		SinceTickMs:   v.Raw - v.Tick,
-		Lanes:         v.Lanes,
-		Delayed:       v.Delayed,
-		Waiters:       v.Waiters,
-		Handoffs:      v.Handoffs,
-		LastSeq:       v.Seq,
-		Pause:         newPauseState(v.Paused, v.PausedWhy, v.PausedBy, v.PausedAt),
-		StoreID:       v.Store,
-		Floor:         v.Floor,
-		AdoptedAt:     picket.Instant(v.AdoptedAt),
-		ClockOffsetMs: clockOffset(v.Raw, asked, answered),
-		JudgeLateMs:   v.JudgeOverdue,
-		Leases:        v.Live,
-		LeasesDue:     v.Overdue,
-		OldestHandoff: picket.Instant(v.OldestHandoff),
-		OldestReview:  picket.Instant(v.OldestReview),
-		Logins:        v.Sessions,
-		Activity:      activityOf(v.Activity, v.Raw),
-		AuditEvents:   v.Audit,
-		OldestAudit:   picket.Instant(v.AuditFirst),
-		Memory:        v.memory(),
-	}
+	s := v.Stats
+	s.Namespace = e.namespace
+	s.SinceTickMs = v.Raw - int64(v.LastTick)
+	s.Pause = newPauseState(v.Paused, v.PausedWhy, v.PausedBy, v.PausedAt)
+	s.ClockOffsetMs = clockOffset(v.Raw, asked, answered)
+	s.Activity = activityOf(v.Slots, v.Raw)
+	s.Memory = v.memory()
 	rest := v.Counts
 	s.Tasks, rest = readCounts(rest, picket.TaskStates)
 	s.Agents, rest = readCounts(rest, picket.AgentStatuses)
@@ -68,7 +49,7 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 	s.DailyEnvelope = r.dailyEnvelope(v.Day)
 	countSums(&s, v.Sums)
 	s.Webhooks = map[picket.WebhookState]int64{}
-	for targets := v.Webhooks; len(targets) > 1; targets = targets[2:] {
+	for targets := v.Targets; len(targets) > 1; targets = targets[2:] {
 		state := picket.WebhookState(targets[0])
 		s.Webhooks[state]++
 		if state == picket.WebhookActive {
@@ -78,46 +59,30 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 	return s, r.Err
 }
 
-// statsReply is what the script stats answers. Times are ms.
+// statsReply is what the script stats answers: figures of the namespace under their
+// own names, and what the others are made of. Times are ms.
 type statsReply struct {
-	Raw           int64             `reply:"raw"` // the server's own clock
-	Now           int64             `reply:"now"` // store time
-	Tick          int64             `reply:"tick"`
-	Lanes         int64             `reply:"lanes"`
-	Delayed       int64             `reply:"delayed"`
-	Waiters       int64             `reply:"waiters"`
-	Handoffs      int64             `reply:"handoffs"` // open ones
-	Seq           int64             `reply:"seq"`
-	Paused        string            `reply:"paused"`
-	PausedWhy     string            `reply:"paused_why"`
-	PausedBy      string            `reply:"paused_by"`
-	PausedAt      int64             `reply:"paused_at"`
-	Store         string            `reply:"store"`
-	Floor         int64             `reply:"floor"`
-	AdoptedAt     int64             `reply:"adopted_at"`
-	Counts        []int64           `reply:"counts"`        // of countedSets
-	JudgeOverdue  int64             `reply:"judge_overdue"` // how long the next agent to be judged is
-	Live          int64             `reply:"live"`          // leases that hold
-	Overdue       int64             `reply:"overdue"`       // leases past their deadline
-	OldestHandoff int64             `reply:"oldest_handoff"`
-	Day           *dayReply         `reply:"day"`
-	OldestReview  int64             `reply:"oldest_review"`
-	Sums          map[string]string `reply:"sums"` // figures over the life of the namespace
-	Sessions      int64             `reply:"sessions"`
-	Webhooks      []string          `reply:"webhooks"` // state and events behind of each target
-	Activity      map[string]string `reply:"pulse"`    // counts by "slot figure"
-	Audit         int64             `reply:"audit"`    // events in the audit log
-	AuditFirst    int64             `reply:"audit_first"`
-	Memory        string            `reply:"memory"` // what the server says of its own
-	Bytes         *int64            `reply:"bytes"`  // of the namespace
-	MeasuredAt    int64             `reply:"measured_at"`
+	picket.Stats
+	Raw        int64             `reply:"raw"` // the server's own clock
+	Paused     string            `reply:"paused"`
+	PausedWhy  string            `reply:"paused_why"`
+	PausedBy   string            `reply:"paused_by"`
+	PausedAt   int64             `reply:"paused_at"`
+	Counts     []int64           `reply:"counts"` // of countedSets
+	Day        *dayReply         `reply:"day"`
+	Sums       map[string]string `reply:"sums"`        // figures over the life of the namespace
+	Targets    []string          `reply:"targets"`     // state and events behind of each webhook
+	Slots      map[string]string `reply:"slots"`       // counts by "slot figure"
+	MemoryInfo string            `reply:"memory_info"` // what the server says of its own
+	Bytes      *int64            `reply:"bytes"`       // of the namespace
+	MeasuredAt int64             `reply:"measured_at"`
 }
 
 // dayReply is the day's envelope.
 type dayReply struct {
-	Limit     amount `reply:"limit"`
-	Available amount `reply:"available"`
-	Spent     []any  `reply:"spent"` // an amount, or two nils where it was not counted
+	Limit     budget.Envelope `reply:"limit"`
+	Available budget.Envelope `reply:"available"`
+	Spent     []any           `reply:"spent"` // an amount, or two nils where it was not counted
 }
 
 // clockOffset is how far the store's clock is ahead, in ms, as if it had been
@@ -141,7 +106,7 @@ func (r *reply) dailyEnvelope(day *dayReply) *picket.DailyEnvelope {
 	if day == nil {
 		return nil
 	}
-	d := &picket.DailyEnvelope{Limit: day.Limit.envelope(), Available: day.Available.envelope()}
+	d := &picket.DailyEnvelope{Limit: day.Limit, Available: day.Available}
 	if len(day.Spent) == 2 && day.Spent[1] != nil {
 		d.SpentInAll = &budget.Envelope{Tokens: r.Int(day.Spent[0]), USD: budget.Money(r.Int(day.Spent[1]))}
 	}
@@ -220,7 +185,7 @@ func (e *Engine) MeasureMemory(ctx context.Context, limit int) (int, error) {
 
 // memory is the memory of the server and the size of the namespace.
 func (v statsReply) memory() picket.MemoryStats {
-	used, most := store.ParseMemoryInfo(v.Memory)
+	used, most := store.ParseMemoryInfo(v.MemoryInfo)
 	m := picket.MemoryStats{StoreUsed: used, StoreMax: most}
 	if v.Bytes != nil {
 		m.Bytes, m.MeasuredAt = *v.Bytes, picket.Instant(v.MeasuredAt)

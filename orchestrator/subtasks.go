@@ -11,6 +11,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/orchestrator/store"
 )
 
@@ -46,16 +47,16 @@ func (e *Engine) Delegate(ctx context.Context, held picket.LeaseCredential, requ
 		picket.MaxFanOut, e.quotas().Subtasks}, fields...)
 	r := e.runHeld(ctx, held, "delegate", args...)
 	var made struct {
-		Task      string `reply:"task"`
-		State     string `reply:"state"`
-		Available amount `reply:"available"`
-		Nudge     string `reply:"nudge"`
+		Task      string          `reply:"task"`
+		State     string          `reply:"state"`
+		Available budget.Envelope `reply:"available"`
+		Nudge     string          `reply:"nudge"`
 	}
 	r.Decode(&made)
 	return picket.Delegated{
 		TaskID:    made.Task,
 		State:     picket.TaskState(made.State),
-		Available: made.Available.envelope(),
+		Available: made.Available,
 		Nudge:     r.nudge(made.Nudge),
 	}, r.Err
 }

@@ -1,16 +1,21 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"strings"
 	"sync"
+
+	"github.com/picket-dev/picket/budget"
 )
 
 // Decode reads a reply that a script made with named() into a struct. Each field
-// has a tag `reply:"name"`. A field is a string, an int64, a bool (1 is true), a
-// struct, a pointer to or a slice of any of these, a map[string]string for a
-// hash, or any; with `reply:"name,json"` it is decoded from JSON. A name that the
+// has a tag `reply:"name"`; without one its name in JSON counts. Embedded structs
+// belong to the struct. A field is a string, a number, a bool (1 is true), a struct, a
+// [budget.Envelope] for a list of tokens and nano-dollars, a pointer to or a slice of
+// any of these, a map[string]string for a hash, or any; with `reply:"name,json"` it is
+// decoded from JSON. A name that the
 // script did not send leaves its field as it is. A name without a field and a value
 // of another shape are kept in Err. A nil value changes nothing. into can also point
 // to a slice of such structs.
@@ -31,7 +36,7 @@ func (r *Reply) Scan(list any, into ...any) {
 
 // replyField is a field of a struct that a reply is decoded into.
 type replyField struct {
-	index int
+	index []int
 	json  bool
 }
 
@@ -43,9 +48,9 @@ func fieldsOf(t reflect.Type) map[string]replyField {
 		return known.(map[string]replyField)
 	}
 	fields := map[string]replyField{}
-	for i := range t.NumField() {
-		name, option, _ := strings.Cut(t.Field(i).Tag.Get("reply"), ",")
-		fields[name] = replyField{index: i, json: option == "json"}
+	for _, f := range reflect.VisibleFields(t) {
+		name, option, _ := strings.Cut(cmp.Or(f.Tag.Get("reply"), f.Tag.Get("json")), ",")
+		fields[name] = replyField{index: f.Index, json: option == "json"}
 	}
 	replyFields.Store(t, fields)
 	return fields
@@ -61,9 +66,9 @@ func (r *Reply) decodeStruct(value any, into reflect.Value) {
 		case !known || name == "":
 			r.Fail(fmt.Sprintf("a field of %s, not %q", into.Type(), name), pairs[i])
 		case f.json:
-			r.JSON(pairs[i+1], into.Field(f.index).Addr().Interface())
+			r.JSON(pairs[i+1], into.FieldByIndex(f.index).Addr().Interface())
 		default:
-			r.decodeField(pairs[i+1], into.Field(f.index))
+			r.decodeField(pairs[i+1], into.FieldByIndex(f.index))
 		}
 	}
 }
@@ -75,7 +80,7 @@ func (r *Reply) decodeField(value any, into reflect.Value) {
 	switch into.Kind() {
 	case reflect.String:
 		into.SetString(r.Text(value))
-	case reflect.Int64:
+	case reflect.Int, reflect.Int64:
 		into.SetInt(r.Int(value))
 	case reflect.Bool:
 		into.SetBool(r.Int(value) == 1)
@@ -84,6 +89,10 @@ func (r *Reply) decodeField(value any, into reflect.Value) {
 	case reflect.Map:
 		into.Set(reflect.ValueOf(r.Hash(value)))
 	case reflect.Struct:
+		if amount, ok := into.Addr().Interface().(*budget.Envelope); ok {
+			r.Scan(value, &amount.Tokens, &amount.USD)
+			return
+		}
 		r.decodeStruct(value, into)
 	case reflect.Pointer:
 		into.Set(reflect.New(into.Type().Elem()))
