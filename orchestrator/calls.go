@@ -139,21 +139,9 @@ func (e *Engine) Settle(ctx context.Context, s picket.Settlement) (picket.Settle
 	detail := text.ValidHead(s.Detail, maxCallDetail)
 	r := e.run(ctx, "settle", s.TaskID, s.CallID, s.Nonce, string(s.Outcome), s.Cost.Tokens, int64(s.Cost.USD),
 		string(result), detail, e.quotas().Answers, e.quotas().AnswerBytes)
-	v := r.charge()
-	return picket.Settled{Cost: v.Cost, Available: v.Available, Overrun: v.Locked}, r.Err
-}
-
-// chargeReply is what settle and usage answer.
-type chargeReply struct {
-	Cost       budget.Envelope `reply:"cost"`
-	Available  budget.Envelope `reply:"available"`
-	Unverified budget.Envelope `reply:"unverified"`
-	Locked     bool            `reply:"locked"` // the envelope that paid
-}
-
-func (r *reply) charge() (v chargeReply) {
+	var v picket.Usage
 	r.Decode(&v)
-	return v
+	return picket.Settled{Cost: v.Charged, Available: v.Available, Overrun: v.Overrun}, r.Err
 }
 
 // SettleOverdueCalls settles up to limit calls that are past their deadline and that
@@ -184,11 +172,7 @@ func (e *Engine) ReportUsage(ctx context.Context, held picket.LeaseCredential,
 		return picket.Usage{}, err
 	}
 	r := e.runHeld(ctx, held, "usage", u.Source, u.Session, u.Scope, u.Tokens, int64(u.USD))
-	v := r.charge()
-	return picket.Usage{
-		Charged:    v.Cost,
-		Available:  v.Available,
-		Overrun:    v.Locked,
-		Unverified: v.Unverified,
-	}, r.Err
+	var v picket.Usage
+	r.Decode(&v)
+	return v, r.Err
 }

@@ -40,13 +40,14 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 	s.Pause = newPauseState(v.Paused, v.PausedWhy, v.PausedBy, v.PausedAt)
 	s.ClockOffsetMs = clockOffset(v.Raw, asked, answered)
 	s.Activity = activityOf(v.Slots, v.Raw)
-	s.Memory = v.memory()
+	s.Memory = picket.MemoryStats{Bytes: v.Bytes, MeasuredAt: picket.Instant(v.MeasuredAt)}
+	s.Memory.StoreUsed, s.Memory.StoreMax = store.ParseMemoryInfo(v.MemoryInfo)
 	rest := v.Counts
 	s.Tasks, rest = readCounts(rest, picket.TaskStates)
 	s.Agents, rest = readCounts(rest, picket.AgentStatuses)
 	s.HandoffKinds, _ = readCounts(rest, picket.HandoffKinds)
 	s.Reviews = s.Tasks[picket.TaskReview]
-	s.DailyEnvelope = r.dailyEnvelope(v.Day)
+	s.DailyEnvelope = v.Day
 	countSums(&s, v.Sums)
 	s.Webhooks = map[picket.WebhookState]int64{}
 	for targets := v.Targets; len(targets) > 1; targets = targets[2:] {
@@ -63,26 +64,19 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 // own names, and what the others are made of. Times are ms.
 type statsReply struct {
 	picket.Stats
-	Raw        int64             `reply:"raw"` // the server's own clock
-	Paused     string            `reply:"paused"`
-	PausedWhy  string            `reply:"paused_why"`
-	PausedBy   string            `reply:"paused_by"`
-	PausedAt   int64             `reply:"paused_at"`
-	Counts     []int64           `reply:"counts"` // of countedSets
-	Day        *dayReply         `reply:"day"`
-	Sums       map[string]string `reply:"sums"`        // figures over the life of the namespace
-	Targets    []string          `reply:"targets"`     // state and events behind of each webhook
-	Slots      map[string]string `reply:"slots"`       // counts by "slot figure"
-	MemoryInfo string            `reply:"memory_info"` // what the server says of its own
-	Bytes      *int64            `reply:"bytes"`       // of the namespace
-	MeasuredAt int64             `reply:"measured_at"`
-}
-
-// dayReply is the day's envelope.
-type dayReply struct {
-	Limit     budget.Envelope `reply:"limit"`
-	Available budget.Envelope `reply:"available"`
-	Spent     []any           `reply:"spent"` // an amount, or two nils where it was not counted
+	Raw        int64                 `reply:"raw"` // the server's own clock
+	Paused     string                `reply:"paused"`
+	PausedWhy  string                `reply:"paused_why"`
+	PausedBy   string                `reply:"paused_by"`
+	PausedAt   int64                 `reply:"paused_at"`
+	Counts     []int64               `reply:"counts"` // of countedSets
+	Day        *picket.DailyEnvelope `reply:"day"`
+	Sums       map[string]string     `reply:"sums"`        // figures over the life of the namespace
+	Targets    []string              `reply:"targets"`     // state and events behind of each webhook
+	Slots      map[string]string     `reply:"slots"`       // counts by "slot figure"
+	MemoryInfo string                `reply:"memory_info"` // what the server says of its own
+	Bytes      int64                 `reply:"bytes"`       // of the namespace
+	MeasuredAt int64                 `reply:"measured_at"`
 }
 
 // clockOffset is how far the store's clock is ahead, in ms, as if it had been
@@ -100,17 +94,6 @@ func readCounts[T ~string](counts []int64, of []T) (map[T]int64, []int64) {
 		}
 	}
 	return n, counts[min(len(of), len(counts)):]
-}
-
-func (r *reply) dailyEnvelope(day *dayReply) *picket.DailyEnvelope {
-	if day == nil {
-		return nil
-	}
-	d := &picket.DailyEnvelope{Limit: day.Limit, Available: day.Available}
-	if len(day.Spent) == 2 && day.Spent[1] != nil {
-		d.SpentInAll = &budget.Envelope{Tokens: r.Int(day.Spent[0]), USD: budget.Money(r.Int(day.Spent[1]))}
-	}
-	return d
 }
 
 // countSums reads the figures that are counted over the life of a namespace.
@@ -181,16 +164,6 @@ const measurePause = 30 * time.Second
 // kept in the store, so all processes make one pass together.
 func (e *Engine) MeasureMemory(ctx context.Context, limit int) (int, error) {
 	return e.runCount(ctx, "measure", limit, measurePause.Milliseconds())
-}
-
-// memory is the memory of the server and the size of the namespace.
-func (v statsReply) memory() picket.MemoryStats {
-	used, most := store.ParseMemoryInfo(v.MemoryInfo)
-	m := picket.MemoryStats{StoreUsed: used, StoreMax: most}
-	if v.Bytes != nil {
-		m.Bytes, m.MeasuredAt = *v.Bytes, picket.Instant(v.MeasuredAt)
-	}
-	return m
 }
 
 // LeaseMetrics is what this process has done in one namespace since it began.

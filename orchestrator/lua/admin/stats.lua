@@ -3,19 +3,19 @@
 -- stats counts a namespace. Whatever it has, this is a fixed number of looks.
 -- ARGV: cap of the house or '', sets to count: by-state:<state>... roster:<status>... open-by-kind:<kind>...
 -- Reply: raw (ms), what stands in picket.Stats under the name that it has there, paused, paused_why, paused_by,
---   paused_at, counts (of each set), day (today's house: limit, available, spent, each tokens and nano-dollars), sums
---   (what was counted), targets (state and events behind of each webhook), slots ('slot figure' and n), memory_info
---   (what the server says of its own), bytes (of the namespace), measured_at (ms)
+--   paused_at, counts (of each set), day (today's house: limit, available, spentInAll, each tokens and
+--   nano-dollars), sums (what was counted), targets (state and events behind of each webhook), slots ('slot figure'
+--   and n), memory_info (what the server says of its own), bytes (of the namespace), measured_at (ms)
 local m = call('HMGET', META, 'tick', 'seq', 'paused', 'paused_why', 'paused_by', 'paused_at', 'store', 'adopted_at')
 local counts = {}
 for i = 2, #ARGV do counts[#counts + 1] = call('ZCARD', K(ARGV[i])) end
 local due = call('ZRANGE', K('silence'), '0', '0', 'WITHSCORES')[2]
 local h = envelope('house:' .. today())
 local t, u = string.match(ARGV[1], '^(%d+) (%d+)$')
-local day = t and named{ limit = { t, u }, available = { t, u }, spent = { '0', '0' } } or nil
+local day = t and named{ limit = { t, u }, available = { t, u }, spentInAll = { '0', '0' } } or nil
 if h.parent then
   day = named{ limit = { h.granted_t, h.granted_u }, available = { h.available_t, h.available_u },
-    spent = { h.total_t, h.total_u } }
+    spentInAll = h.total_u and { h.total_t, h.total_u } or nil }
 end
 local targets = {} -- there are a hundred at most
 for _, id in ipairs(call('ZRANGE', K('webhooks'), 0, -1)) do

@@ -5,7 +5,7 @@
 -- figure corrects that.
 -- ARGV: task, call id, nonce, outcome, tokens, nano-dollars, result or '', detail, most kept answers of a
 --   tree in a day, most bytes of these
--- Reply: cost, available (tokens and nano-dollars each), locked (1 when that envelope is locked)
+-- Reply: charged, available (tokens and nano-dollars each), overrun (1 when that envelope is locked)
 -- Errors: not_found
 local tid, cid, outcome, cost_t, cost_u = ARGV[1], ARGV[2], ARGV[4], num(ARGV[5]), num(ARGV[6])
 local h = load_call(tid, cid)
@@ -27,5 +27,5 @@ if h.keyed == '1' and ARGV[7] ~= '' and outcome == h.outcome then
     record_kept_call(root, slots, 0, 1, #ARGV[7]) -- @counts-answers
   end
 end
-return named{ cost = { num(h.cost_t), num(h.cost_u) }, available = { free_amount(p) }, -- @shows-free
-  locked = is_locked(p) and 1 or 0 }
+return named{ charged = { num(h.cost_t), num(h.cost_u) }, available = { free_amount(p) }, -- @shows-free
+  overrun = is_locked(p) and 1 or 0 }

@@ -8,7 +8,7 @@
 -- the ledger and an event. What was unverified because calls held the money, or
 -- before a top-up, is charged by the next report, or by the end of the task.
 -- ARGV: task, run, secret, presented token, source, session, scope (run|session), tokens, nano-dollars
--- Reply: cost (charged now), available, unverified (tokens and nano-dollars each), locked (1 when that envelope is)
+-- Reply: charged (now), available, unverified (tokens and nano-dollars each), overrun (1 when that envelope is locked)
 -- Errors: lease_expired, task_mismatch, stale_fence, unknown_fence, rate_limited, validation_failed (too many
 --   sessions, or more than is counted)
 local SESSIONS = 1000
@@ -120,7 +120,7 @@ if rest_t ~= 0 or rest_u ~= 0 then
     F(rest_t), 'unverified_u', F(rest_u), 'held_t', '0', 'held_u', '0', 'detail', reason)
 end
 -- Another run must not learn the balance of the current holder.
-local reply = { cost = { cost_t, cost_u }, unverified = { more_rest_t, more_rest_u } }
+local reply = { charged = { cost_t, cost_u }, unverified = { more_rest_t, more_rest_u } }
 if t.run ~= rid then return named(reply) end
 local free_t, free_u = free_amount(p)
 if into == e and e.closed ~= '1' and more_rest then
@@ -128,5 +128,5 @@ if into == e and e.closed ~= '1' and more_rest then
     ',"cost":' .. amount_json(more_rest_t, more_rest_u) .. ',"reserved":' .. amount_json(0, 0) ..
     ',"available":' .. amount_json(free_t, free_u) .. '}')
 end
-reply.available, reply.locked = { free_t, free_u }, is_locked(p) and 1 or 0
+reply.available, reply.overrun = { free_t, free_u }, is_locked(p) and 1 or 0
 return named(reply)

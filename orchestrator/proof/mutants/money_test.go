@@ -45,7 +45,7 @@ var moneyMutants = []mutant{
 	{"what was charged stays unverified",
 		[]edit{{"adds-unverified", "add_amount(into, 'unverified', more_rest_t, more_rest_u)"}}},
 	{"an agent sees money that it cannot spend",
-		[]edit{{"shows-free", "return named{ cost = { num(h.cost_t), num(h.cost_u) }, available = { num(p.available_t), num(p.available_u) },"}}},
+		[]edit{{"shows-free", "return named{ charged = { num(h.cost_t), num(h.cost_u) }, available = { num(p.available_t), num(p.available_u) },"}}},
 	{"a report has no bound",
 		[]edit{{"bounds-report", "return math.max(more, 0 * (granted > 0 and granted or default))"}}},
 	{"a superseded run moves the total of a session", []edit{{"total-of-run", ""}}},
