@@ -1,6 +1,7 @@
 package picket
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -118,6 +119,29 @@ type UsageReport struct {
 	Scope  string       `json:"scope,omitempty"`
 	Tokens int64        `json:"tokens"`
 	USD    budget.Money `json:"usd"`
+}
+
+var (
+	usageSourcePattern  = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+	usageSessionPattern = regexp.MustCompile(`^[!-~]{0,128}$`)
+)
+
+// Check refuses a report that is out of bounds.
+func (u UsageReport) Check() error {
+	switch {
+	case !usageSourcePattern.MatchString(u.Source):
+		return Invalid("/source", "Send the agent's name, such as claude.", "source is not a name of 1 to 64 characters")
+	case !usageSessionPattern.MatchString(u.Session):
+		return Invalid("/session", "Send the id that the agent gave its session.",
+			"session is not an id of up to 128 characters")
+	case u.Scope != "" && u.Scope != "run" && u.Scope != "session":
+		return Invalid("/scope", "Send run or session, or leave it out.", "scope is %.40q", u.Scope)
+	case u.Tokens < 0 || u.Tokens > MaxNumber:
+		return Invalid("/tokens", "Send how many were used in all.", "tokens are %d", u.Tokens)
+	case u.USD < 0:
+		return Invalid("/usd", "Send what it cost in all.", "usd is below zero")
+	}
+	return nil
 }
 
 // Usage answers it.

@@ -31,7 +31,7 @@ func (e *Engine) Agents(ctx context.Context, q picket.AgentQuery) (picket.AgentP
 				break
 			}
 			page.Agents = append(page.Agents, row.AgentRow)
-			last = row.roster + ":" + row.AgentID
+			last = row.Roster + ":" + row.AgentID
 		}
 		if w.done || page.NextCursor != "" {
 			break
@@ -111,9 +111,13 @@ type agentWalk struct {
 	done   bool
 }
 
+// agentRow is an agent as the script agents shows it.
 type agentRow struct {
-	roster string
 	picket.AgentRow
+	Roster string `reply:"roster"`
+	Tags   string `reply:"tags"` // capabilities
+	Max    string `reply:"max"`
+	Load   string `reply:"load"`
 }
 
 // maxAgentPage is how many agents a page holds at most.
@@ -167,33 +171,15 @@ func newAgentWalk(q *picket.AgentQuery) (agentWalk, error) {
 func (e *Engine) nextAgents(ctx context.Context, w *agentWalk, limit int) (rows []agentRow, n int, err error) {
 	r := e.run(ctx, "agents", append([]any{limit, w.roster, w.after}, w.filter...)...)
 	var page struct {
-		Roster string `reply:"roster"` // to go on in
-		After  string `reply:"after"`  // the id to go on after
-		Found  int64  `reply:"found"`
-		Rows   []struct {
-			Roster       string `reply:"roster"`
-			ID           string `reply:"id"`
-			Role         string `reply:"role"`
-			Name         string `reply:"name"`
-			Capabilities string `reply:"capabilities"`
-			Max          string `reply:"max"`
-			Load         string `reply:"load"`
-			Status       string `reply:"status"`
-			Heartbeat    int64  `reply:"heartbeat"` // the last one, ms
-		} `reply:"rows"`
+		Roster string     `reply:"roster"` // to go on in
+		After  string     `reply:"after"`  // the id to go on after
+		Found  int64      `reply:"found"`
+		Rows   []agentRow `reply:"rows"`
 	}
 	r.Decode(&page)
 	w.roster, w.after, w.done = page.Roster, page.After, page.Roster == ""
-	for _, row := range page.Rows {
-		rows = append(rows, agentRow{row.Roster, picket.AgentRow{
-			AgentID:         row.ID,
-			RoleID:          row.Role,
-			Name:            row.Name,
-			Capabilities:    splitTags(row.Capabilities),
-			Capacity:        capacity(row.Max, row.Load),
-			Status:          picket.AgentStatus(row.Status),
-			LastHeartbeatAt: picket.Instant(row.Heartbeat),
-		}})
+	for i, row := range page.Rows {
+		page.Rows[i].Capabilities, page.Rows[i].Capacity = splitTags(row.Tags), capacity(row.Max, row.Load)
 	}
-	return rows, int(page.Found), r.Err
+	return page.Rows, int(page.Found), r.Err
 }

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -27,9 +28,6 @@ var (
 	callIDSyntax    = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 	toolNameSyntax  = regexp.MustCompile(`^[A-Za-z0-9_./-]{1,128}$`)
 	printableSyntax = regexp.MustCompile(`^[!-~]{0,128}$`)
-
-	usageSourceSyntax  = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
-	usageSessionSyntax = printableSyntax
 )
 
 // checkAmount refuses an amount that no call costs.
@@ -158,17 +156,8 @@ func (e *Engine) SettleOverdueCalls(ctx context.Context, limit int) (int, error)
 // run reports, or one of a cancelled task, changes no envelope.
 func (e *Engine) ReportUsage(ctx context.Context, held picket.LeaseCredential,
 	u picket.UsageReport) (picket.Usage, error) {
-	switch {
-	case !usageSourceSyntax.MatchString(u.Source):
-		return picket.Usage{}, picket.Invalid("/source", "Send the agent's name, such as claude.", "source is %q",
-			u.Source)
-	case !usageSessionSyntax.MatchString(u.Session):
-		return picket.Usage{}, picket.Invalid("/session", "Send up to 128 printable characters without blanks.",
-			"session is not an id")
-	case u.Scope != "" && u.Scope != "run" && u.Scope != "session":
-		return picket.Usage{}, picket.Invalid("/scope", "Send run or session, or leave it out.", "scope is %q", u.Scope)
-	}
-	if err := checkAmount("/usd", budget.Envelope{Tokens: u.Tokens, USD: u.USD}); err != nil {
+	amount := budget.Envelope{Tokens: u.Tokens, USD: u.USD}
+	if err := cmp.Or(u.Check(), checkAmount("/usd", amount)); err != nil {
 		return picket.Usage{}, err
 	}
 	r := e.runHeld(ctx, held, "usage", u.Source, u.Session, u.Scope, u.Tokens, int64(u.USD))

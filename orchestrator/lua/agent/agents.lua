@@ -4,8 +4,8 @@
 -- ARGV: rows at most (0: count only), roster to begin in or '', id to begin
 --   after, role or '', only what this key may see or '', room for tasks at
 --   least or '', capabilities (,a,b,) of which it needs one or '', status...
--- Reply: roster (to go on in), after (id to go on after), found (number that match), rows: roster, id, role, name,
---   capabilities, max, load, status, heartbeat (last, ms)
+-- Reply: roster (to go on in), after (id to go on after), found (number that match), rows: roster, agent_id,
+--   role_id, name, tags (capabilities), max, load, status, last_heartbeat_at (ms)
 local LOOKS = 1000
 local rows, from, after, role, key = num(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local room, caps = ARGV[6], ARGV[7]
@@ -50,8 +50,8 @@ local function walk(group, whole)
     if a[7] and matches(a) then
       found = found + 1
       if rows > 0 then
-        shown[#shown + 1] = named{ roster = group, id = id, role = a[2], name = a[1], capabilities = a[4], max = a[5],
-          load = a[6], status = a[7], heartbeat = a[8] }
+        shown[#shown + 1] = named{ roster = group, agent_id = id, role_id = a[2], name = a[1], tags = a[4], max = a[5],
+          load = a[6], status = a[7], last_heartbeat_at = a[8] }
       end
     end
     if looked == LOOKS or rows > 0 and found == rows then return stop(group, id) end
