@@ -43,11 +43,10 @@ func (h *HealthConfig) fill() error {
 }
 
 func (h *HealthConfig) thresholds() *picket.Thresholds {
-	seconds := func(d time.Duration) *int { n := int(d / time.Second); return &n }
 	return &picket.Thresholds{
-		IntervalSeconds:       seconds(h.Interval),
-		UnhealthyAfterSeconds: seconds(h.UnhealthyAfter),
-		DeadAfterSeconds:      seconds(h.DeadAfter),
+		IntervalSeconds:       new(int(h.Interval / time.Second)),
+		UnhealthyAfterSeconds: new(int(h.UnhealthyAfter / time.Second)),
+		DeadAfterSeconds:      new(int(h.DeadAfter / time.Second)),
 	}
 }
 

@@ -203,13 +203,12 @@ func (s *logShipper) waitForMore(ctx context.Context) bool {
 		return false
 	case <-s.wake:
 	}
-	t := time.NewTimer(s.batchInterval)
-	defer t.Stop()
+	enough := time.After(s.batchInterval)
 	for !s.ready() {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-t.C:
+		case <-enough:
 			return true
 		case <-s.wake:
 		}

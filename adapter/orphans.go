@@ -49,11 +49,9 @@ func (a *Adapter) sweepOrphans(ctx context.Context, group *sync.WaitGroup) (clea
 	}
 	done := make(chan struct{})
 	group.Go(func() { reported.Wait(); close(done) })
-	patience := time.NewTimer(reportTimeout)
-	defer patience.Stop()
 	select {
 	case <-done:
-	case <-patience.C:
+	case <-time.After(reportTimeout):
 	case <-ctx.Done():
 	}
 	return clean

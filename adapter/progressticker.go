@@ -137,7 +137,4 @@ func (p *progressTicker) timeoutEvent() picket.RunEvent {
 }
 
 // roundedSeconds are whole milliseconds.
-func roundedSeconds(d time.Duration) *float64 {
-	s := d.Round(time.Millisecond).Seconds()
-	return &s
-}
+func roundedSeconds(d time.Duration) *float64 { return new(d.Round(time.Millisecond).Seconds()) }

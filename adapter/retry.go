@@ -49,12 +49,10 @@ func (b *backoff) reset() { b.next = 0 }
 
 // sleep waits for d and reports whether ctx still lives.
 func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-t.C:
+	case <-time.After(d):
 		return true
 	}
 }

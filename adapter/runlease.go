@@ -256,9 +256,6 @@ func (l *runLease) end() time.Duration { return time.Duration(l.leaseEnd.Load())
 // processLeft is the time until the process must be dead.
 func (l *runLease) processLeft() time.Duration { return l.process.current() - l.cfg.clock() }
 
-// renewSoon asks for a renewal now, for what its answer tells.
-func (l *runLease) renewSoon() { l.keeper.renewSoon() }
-
 // extendDeadline lets the agent go on, as far as lease and heartbeats allow.
 func (l *runLease) extendDeadline() { l.process.extend(l.keeper.killAt()) }
 

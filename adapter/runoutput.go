@@ -87,11 +87,9 @@ func (o *runOutput) wait(ctx context.Context) {
 	if ctx.Err() != nil {
 		most = min(most, reportTimeout)
 	}
-	t := time.NewTimer(most)
-	defer t.Stop()
 	select {
 	case <-o.shipped:
-	case <-t.C:
+	case <-time.After(most):
 		o.log.Warn("not all output was taken; it is in the run's directory", "dir", o.dir)
 	}
 }

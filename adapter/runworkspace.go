@@ -160,10 +160,7 @@ func (w *runWorkspace) commitAndSubmit(ctx context.Context, k *workspace.Locked)
 	if err != nil {
 		return err
 	}
-	w.pendingEvidence = &ev
-	once, cancel := context.WithTimeout(ctx, reportTimeout/2)
-	defer cancel()
-	w.submitEvidence(once)
+	w.submitFirst(ctx, ev)
 	return nil
 }
 
@@ -174,14 +171,19 @@ func (w *runWorkspace) submitUncommitted(ctx context.Context, k *workspace.Locke
 		return
 	}
 	note := "[picket: the changes of the run in " + k.Path + " were not committed to its branch: " + err.Error() + "]\n"
-	w.pendingEvidence = &picket.Evidence{
+	w.submitFirst(context.WithoutCancel(ctx), picket.Evidence{
 		RunID:      k.RunID,
 		Repository: k.Repository,
 		Branch:     k.Branch,
 		Base:       k.Base,
 		Diffstat:   workspace.RedactText(note, w.lease.AgentCredential()),
-	}
-	once, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTimeout/2)
+	})
+}
+
+// submitFirst tries to hand evidence in, once. What is not taken is tried again at the end.
+func (w *runWorkspace) submitFirst(ctx context.Context, ev picket.Evidence) {
+	w.pendingEvidence = &ev
+	once, cancel := context.WithTimeout(ctx, reportTimeout/2)
 	defer cancel()
 	w.submitEvidence(once)
 }

@@ -133,26 +133,22 @@ func (s *supervisor) applyStop(o stopRequest) {
 		s.execs.stop()
 		s.leased.letGo()
 	}
+	s.end.signalled = s.end.signalled || o.mode != stopAfterLinger
 	switch o.mode {
 	case stopTerm:
-		s.sendSignal(s.end.proc.Terminate)
+		s.end.proc.Terminate()
 	case stopAfterLinger:
 		s.state.lingerOver = time.After(s.cfg.Linger)
 	case stopTermThenKill:
 		s.state.lingerOver, s.state.killing = nil, true
 		s.ticker.stopWarning()
-		s.sendSignal(s.end.proc.Terminate)
+		s.end.proc.Terminate()
 		s.state.graceOver = time.After(s.cfg.Grace)
 	case stopKill:
 		s.state.lingerOver, s.state.graceOver, s.state.killing = nil, nil, true
 		s.ticker.stopWarning()
-		s.sendSignal(s.end.proc.Kill)
+		s.end.proc.Kill()
 	}
-}
-
-func (s *supervisor) sendSignal(send func()) {
-	s.end.signalled = true
-	send()
 }
 
 // checkStall acts on missing signs of life.
@@ -165,7 +161,7 @@ func (s *supervisor) checkStall() {
 	silence := "no report, output or tool call for " + idle.Round(time.Second).String()
 	switch state {
 	case silenceUnconfirmed:
-		s.leased.renewSoon()
+		s.leased.keeper.renewSoon()
 	case silentOnce:
 		s.nudgeAgent(picket.NudgeSilent, silence)
 		s.events.add(picket.RunEvent{Type: picket.EventRunStalled, IdleSeconds: roundedSeconds(idle)})

@@ -125,7 +125,7 @@ func (s *shim) forkExec(x shimExecRequest) error {
 
 // createExecCgroup makes the cgroup of a program, with its limits.
 func (s *shim) createExecCgroup(b *shimExecProcess) (*os.File, error) {
-	b.group = cgroup{filepath.Join(s.group.dir, "exec-"+strings.Map(fileNameRune, b.id))}
+	b.group = cgroup{filepath.Join(s.group.dir, "exec-"+pathSeparators.Replace(b.id))}
 	if err := os.Mkdir(b.group.dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -175,13 +175,8 @@ func (b *shimExecProcess) living() int {
 	return len(b.marked())
 }
 
-// fileNameRune keeps an id from being a path.
-func fileNameRune(r rune) rune {
-	if r == '/' || r == 0 {
-		return '_'
-	}
-	return r
-}
+// pathSeparators keeps an id from being a path.
+var pathSeparators = strings.NewReplacer("/", "_", "\x00", "_")
 
 // killExec kills a program that is there.
 func (s *shim) killExec(id string) {

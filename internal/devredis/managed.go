@@ -169,12 +169,10 @@ func (s *Server) awaitReady(ctx context.Context) error {
 }
 
 func pollPause(ctx context.Context) error {
-	t := time.NewTimer(pollEvery)
-	defer t.Stop()
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-t.C:
+	case <-time.After(pollEvery):
 		return nil
 	}
 }

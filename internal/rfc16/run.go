@@ -3,6 +3,7 @@ package rfc16
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -150,11 +151,10 @@ func runShared[T any](t *Trial, name string, happen func(*Trial) T) T {
 	}
 	<-st.ended
 	if r := st.trial.result; r.Outcome != Passed {
-		spare := *t.result
+		own := *t.result
 		*t.result = *r
-		t.result.Section, t.result.ID, t.result.Text, t.result.Settled = spare.Section, spare.ID, spare.Text,
-			spare.Settled
-		t.end()
+		t.result.Section, t.result.ID, t.result.Text, t.result.Settled = own.Section, own.ID, own.Text, own.Settled
+		runtime.Goexit()
 	}
 	t.last = st.trial.last
 	return st.value.(T)

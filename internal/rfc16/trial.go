@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -64,9 +65,6 @@ func (t *Trial) notRun(why string, args ...any) {
 	runtime.Goexit()
 }
 
-// end ends the rule with the result it has.
-func (t *Trial) end() { runtime.Goexit() }
-
 // tooSlow ends this try. The machine was too slow to see what the rule is about, so the rule is
 // tried again.
 func (t *Trial) tooSlow(how string, args ...any) {
@@ -84,15 +82,8 @@ func (t *Trial) assert(holds bool, a *answer, expected string, args ...any) {
 
 // expectStatus expects one of some statuses.
 func (t *Trial) expectStatus(a *answer, want ...int) *answer {
-	var texts []string
-	for _, w := range want {
-		if a.err == nil && a.status == w {
-			return a
-		}
-		texts = append(texts, fmt.Sprint(w))
-	}
-	t.last = a
-	t.fail(strings.Join(texts, " or "), a.String())
+	expected := strings.ReplaceAll(strings.Trim(fmt.Sprint(want), "[]"), " ", " or ")
+	t.assert(a.err == nil && slices.Contains(want, a.status), a, "%s", expected)
 	return a
 }
 
