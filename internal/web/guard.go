@@ -1,9 +1,10 @@
 package web
 
 import (
+	"cmp"
 	"log/slog"
+	"maps"
 	"net"
-	"net/netip"
 	"sync"
 	"time"
 )
@@ -136,12 +137,8 @@ func (g *Guard) Counts() ConnectionCounts {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for kind, n := range g.open {
-		c.Open[kind] = n
-	}
-	for reason, n := range g.closed {
-		c.Closed[reason] = n
-	}
+	maps.Copy(c.Open, g.open)
+	maps.Copy(c.Closed, g.closed)
 	c.AcceptErrors, c.Limits = g.failed, g.limits
 	return c
 }
@@ -229,17 +226,7 @@ func (g *Guard) warn(about, message string, args ...any) {
 	w.skipped++
 }
 
-// addressOf is who a connection without a credential is counted for: its
-// address, or its /64 network of IPv6.
+// addressOf is who a connection without a credential is counted for.
 func addressOf(c net.Conn) string {
-	ap, err := netip.ParseAddrPort(c.RemoteAddr().String())
-	if err != nil {
-		return c.RemoteAddr().Network()
-	}
-	addr := ap.Addr().Unmap().WithZone("")
-	if addr.Is4() {
-		return addr.String()
-	}
-	p, _ := addr.Prefix(64)
-	return p.String()
+	return cmp.Or(Network(c.RemoteAddr().String()), c.RemoteAddr().Network())
 }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"container/list"
+	"maps"
 	"sync"
 	"time"
 
@@ -62,49 +63,48 @@ func NewRates(perKey, perLease int) *Rates {
 
 // Take counts a request of a credential. It refuses with rate_limited when the
 // credential's bucket is empty. A nil Rates refuses nothing.
-func (r *Rates) Take(kind Kind, who string) error {
-	if r == nil || r.perSecond[kind] <= 0 {
-		return nil
-	}
-	rate := r.perSecond[kind]
-	return r.take(bucketID{kind: kind, who: who}, rate, burstSeconds*rate)
-}
+func (r *Rates) Take(kind Kind, who string) error { return r.take(bucketID{kind: kind, who: who}) }
 
 // TakeEnding counts a request with which a lease ends. It does not depend on the
 // rate of the lease, except that a rate of 0 means no limit here as well.
-func (r *Rates) TakeEnding(who string) error {
-	if r == nil || r.perSecond[KindLease] <= 0 {
-		return nil
-	}
-	return r.take(bucketID{kind: KindLease, purpose: forEnding, who: who}, endingPerSecond, endingBurst)
-}
+func (r *Rates) TakeEnding(who string) error { return r.take(bucketID{KindLease, forEnding, who}) }
 
 // TakeBody counts the body of a request before it is read. The requests of a lease
 // that become messages give the token back with GiveBodyBack, because each message
 // is counted with [Rates.Take] or [Rates.TakeEnding].
-func (r *Rates) TakeBody(who string) error {
-	if r == nil || r.perSecond[KindLease] <= 0 {
-		return nil
-	}
-	rate := r.perSecond[KindLease]
-	return r.take(bucketID{KindLease, forBodies, who}, rate, burstSeconds*rate)
-}
+func (r *Rates) TakeBody(who string) error { return r.take(bucketID{KindLease, forBodies, who}) }
 
 // GiveBodyBack undoes one TakeBody.
 func (r *Rates) GiveBodyBack(who string) {
-	if r == nil || r.perSecond[KindLease] <= 0 {
+	id := bucketID{KindLease, forBodies, who}
+	rate, most := r.bounds(id)
+	if rate <= 0 {
 		return
 	}
-	rate := r.perSecond[KindLease]
-	most := burstSeconds * rate
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	b := r.bucket(bucketID{KindLease, forBodies, who}, rate, most)
+	b := r.bucket(id, rate, most)
 	b.tokens = min(most, b.tokens+1)
 }
 
-// take takes a token from a bucket that holds most tokens and gains rate a second.
-func (r *Rates) take(id bucketID, rate, most float64) error {
+// bounds are how many tokens a bucket gains a second, 0 if nothing is limited, and how
+// many it holds.
+func (r *Rates) bounds(id bucketID) (rate, most float64) {
+	switch {
+	case r == nil || r.perSecond[id.kind] <= 0:
+		return 0, 0
+	case id.purpose == forEnding:
+		return endingPerSecond, endingBurst
+	}
+	return r.perSecond[id.kind], burstSeconds * r.perSecond[id.kind]
+}
+
+// take takes a token from a bucket.
+func (r *Rates) take(id bucketID) error {
+	rate, most := r.bounds(id)
+	if rate <= 0 {
+		return nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if b := r.bucket(id, rate, most); b.tokens >= 1 {
@@ -143,13 +143,10 @@ func (r *Rates) bucket(id bucketID, rate, most float64) *bucket {
 // Refused counts the requests that were refused so far, by kind of credential.
 func (r *Rates) Refused() map[Kind]int64 {
 	counts := map[Kind]int64{KindKey: 0, KindLease: 0}
-	if r == nil {
-		return counts
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for kind, n := range r.refused {
-		counts[kind] = n
+	if r != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		maps.Copy(counts, r.refused)
 	}
 	return counts
 }

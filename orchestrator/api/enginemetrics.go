@@ -24,8 +24,7 @@ type engineCollector struct {
 	engines func() []*orchestrator.Engine
 	calls   func() []store.ScriptStats // may be nil
 
-	mu    sync.Mutex
-	cache map[string]*cachedStats
+	cache sync.Map // *cachedStats by namespace
 }
 
 // cachedStats is the last look at the store of a namespace.
@@ -58,17 +57,14 @@ var (
 		"Time until the store replied to a transition or read of this process.", []string{"script"}, nil)
 )
 
-// Describe sends nothing: what there is depends on what was counted.
-func (e *engineCollector) Describe(chan<- *prometheus.Desc) {}
-
-func (e *engineCollector) Collect(ch chan<- prometheus.Metric) {
+func (e *engineCollector) collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 	defer cancel()
 	var all sync.WaitGroup
 	for _, engine := range e.engines() {
 		collectCounters(ch, engine)
 		all.Go(func() {
-			stats, err := e.cacheOf(engine.Namespace()).get(ctx, engine)
+			stats, err := e.stats(ctx, engine)
 			ch <- gauge(upDesc, flag(err == nil), engine.Namespace())
 			if err == nil {
 				collectStats(ch, engine.Namespace(), stats)
@@ -79,21 +75,11 @@ func (e *engineCollector) Collect(ch chan<- prometheus.Metric) {
 	all.Wait()
 }
 
-func (e *engineCollector) cacheOf(namespace string) *cachedStats {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.cache == nil {
-		e.cache = map[string]*cachedStats{}
-	}
-	if e.cache[namespace] == nil {
-		e.cache[namespace] = &cachedStats{}
-	}
-	return e.cache[namespace]
-}
-
-// get is the last look, or a new one when that is too old. A caller that arrives while another one
-// reads waits for that result.
-func (l *cachedStats) get(ctx context.Context, engine *orchestrator.Engine) (picket.Stats, error) {
+// stats is the last look at the store of an engine, or a new one when that is too old. A caller that
+// arrives while another one reads waits for that result.
+func (e *engineCollector) stats(ctx context.Context, engine *orchestrator.Engine) (picket.Stats, error) {
+	cache, _ := e.cache.LoadOrStore(engine.Namespace(), &cachedStats{})
+	l := cache.(*cachedStats)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.at.IsZero() || time.Since(l.at) >= statsMaxAge {

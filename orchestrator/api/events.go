@@ -1,11 +1,8 @@
 package api
 
 import (
-	"mime"
-	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -27,7 +24,7 @@ func (a *API) events(r request) error {
 		return err
 	}
 	r.Response().Header().Add(echo.HeaderVary, echo.HeaderAccept)
-	if !acceptsStream(r.Request()) {
+	if !web.Accepts(r.Request(), sse.ContentType) {
 		page, err := r.engine.Events(r.ctx(), want)
 		return r.respond(page, err)
 	}
@@ -70,14 +67,6 @@ func (r request) eventQuery() (q *query, want picket.EventQuery, err error) {
 	}
 	want.Limit = int(q.number("limit", 100, 1, 1000))
 	return q, want, q.err
-}
-
-func acceptsStream(r *http.Request) bool {
-	accepted := strings.Split(strings.Join(r.Header.Values(echo.HeaderAccept), ","), ",")
-	return slices.ContainsFunc(accepted, func(a string) bool {
-		t, _, err := mime.ParseMediaType(a)
-		return err == nil && t == sse.ContentType
-	})
 }
 
 // startCursor is where a stream begins: after the event the client saw last, after

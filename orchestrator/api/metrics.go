@@ -36,8 +36,7 @@ func newMetrics(cfg Config) *metrics {
 		}),
 	}
 	m.registry.MustRegister(m.requests, m.seconds, m.readers,
-		&engineCollector{engines: cfg.Engines, calls: cfg.ScriptStats},
-		connectionCollector(cfg.Connections), rateCollector{cfg.Rates},
+		collector((&engineCollector{engines: cfg.Engines, calls: cfg.ScriptStats}).collect), collectWeb(cfg),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/picket-dev/picket"
@@ -109,41 +111,38 @@ var (
 )
 
 func collectStats(ch chan<- prometheus.Metric, ns string, s picket.Stats) {
-	for _, state := range picket.TaskStates {
-		ch <- gauge(tasksDesc, float64(s.Tasks[state]), ns, string(state))
-	}
+	sendCounts(ch, tasksDesc, ns, picket.TaskStates, s.Tasks)
 	ch <- gauge(leasesDesc, float64(s.Leases), ns, "held")
 	ch <- gauge(leasesDesc, float64(s.LeasesDue), ns, "due")
-	for _, status := range picket.AgentStatuses {
-		ch <- gauge(agentsDesc, float64(s.Agents[status]), ns, string(status))
-	}
-	for _, kind := range picket.HandoffKinds {
-		ch <- gauge(handoffsDesc, float64(s.HandoffKinds[kind]), ns, string(kind))
-	}
-	for _, state := range picket.WebhookStates {
-		ch <- gauge(webhooksDesc, float64(s.Webhooks[state]), ns, string(state))
-	}
+	sendCounts(ch, agentsDesc, ns, picket.AgentStatuses, s.Agents)
+	sendCounts(ch, handoffsDesc, ns, picket.HandoffKinds, s.HandoffKinds)
+	sendCounts(ch, webhooksDesc, ns, picket.WebhookStates, s.Webhooks)
 	for _, class := range expiryClasses {
 		ch <- counter(expiredDesc, s.Expired[class], ns, string(class))
 	}
 	for _, c := range storeCounters {
 		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.CounterValue, c.value(s), ns)
 	}
-	for _, g := range storeGauges {
-		ch <- gauge(g.desc, g.value(s), ns)
+	gauges := storeGauges
+	if s.Memory.StoreUsed > 0 {
+		gauges = slices.Concat(gauges, memoryGauges)
 	}
-	collectGauges(ch, ns, s, memoryGauges, s.Memory.StoreUsed > 0)
-	collectGauges(ch, ns, s, sizeGauges, !s.Memory.MeasuredAt.IsZero())
-	collectGauges(ch, ns, s, dailyGauges, s.DailyEnvelope != nil)
-}
-
-// collectGauges sends gauges that exist only under a condition.
-func collectGauges(ch chan<- prometheus.Metric, ns string, s picket.Stats, gauges []storeGauge, there bool) {
-	if !there {
-		return
+	if !s.Memory.MeasuredAt.IsZero() {
+		gauges = slices.Concat(gauges, sizeGauges)
+	}
+	if s.DailyEnvelope != nil {
+		gauges = slices.Concat(gauges, dailyGauges)
 	}
 	for _, g := range gauges {
 		ch <- gauge(g.desc, g.value(s), ns)
+	}
+}
+
+// sendCounts sends a gauge for each of the values of a label.
+func sendCounts[Value ~string](ch chan<- prometheus.Metric, d *prometheus.Desc, ns string, values []Value,
+	counts map[Value]int64) {
+	for _, value := range values {
+		ch <- gauge(d, float64(counts[value]), ns, string(value))
 	}
 }
 

@@ -11,8 +11,7 @@ import (
 // agentList is what the page shows.
 type agentList struct {
 	Tabs      []tab
-	Status    string
-	Role      string
+	Filter    filter
 	Rows      []picket.AgentRow
 	Total     int
 	Next      string
@@ -34,14 +33,15 @@ var agentViews = []struct {
 }
 
 func listAgents(v *request) (page, error) {
-	list := agentList{Status: v.parameter("status"), Role: v.parameter("role")}
-	q := picket.AgentQuery{Role: list.Role, Limit: pageRows, Cursor: v.parameter("cursor")}
+	f := v.filter("status", "role", "cursor")
+	list := agentList{Filter: f}
+	q := picket.AgentQuery{Role: f["role"], Limit: pageRows, Cursor: f["cursor"]}
 	for _, view := range agentViews {
 		t := tab{
 			Label:   view.name,
-			Path:    queryPath(agentsPath, "status", view.name, "role", list.Role),
+			Path:    f.with("cursor", "").with("status", view.name).link(agentsPath),
 			Counted: true,
-			Current: view.name == list.Status,
+			Current: view.name == f["status"],
 		}
 		if view.name == "" {
 			t.Label = "registered"
@@ -55,7 +55,7 @@ func listAgents(v *request) (page, error) {
 		list.Tabs = append(list.Tabs, t)
 	}
 	if q.Statuses == nil {
-		q.Statuses = []picket.AgentStatus{picket.AgentStatus(list.Status)} // the engine says what it may be
+		q.Statuses = []picket.AgentStatus{picket.AgentStatus(f["status"])} // the engine says what it may be
 	}
 	err := v.fillAgents(&list, q)
 	return page{
@@ -74,7 +74,7 @@ func (v *request) fillAgents(list *agentList, q picket.AgentQuery) error {
 	}
 	list.Rows, list.Total = found.Agents, found.Total
 	if found.NextCursor != "" {
-		list.Next = queryPath(agentsPath, "status", list.Status, "role", list.Role, "cursor", found.NextCursor)
+		list.Next = list.Filter.with("cursor", found.NextCursor).link(agentsPath)
 	}
 	pools, err := v.backend.Agents.Pools(v.ctx(), "", "")
 	list.Pools, list.MorePools = firstRows(pools, pageRows)

@@ -158,21 +158,6 @@ func withoutFlash(u *url.URL) string {
 	return (&url.URL{Path: u.Path, RawQuery: q.Encode()}).RequestURI()
 }
 
-// remotePrefix is who is counted: an address, or the network of one household for
-// IPv6. What a proxy says of its clients is not believed.
-func remotePrefix(r *http.Request) netip.Prefix {
-	ap, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	addr, bits := ap.Addr().Unmap(), 32
-	if addr.Is6() {
-		bits = 64
-	}
-	p, _ := addr.WithZone("").Prefix(bits)
-	return p
-}
-
 // addressClass is all that is written down of where a person came from.
 func addressClass(r *http.Request) string {
 	ap, err := netip.ParseAddrPort(r.RemoteAddr)

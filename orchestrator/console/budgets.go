@@ -194,9 +194,7 @@ func topUpBudget(v *request, by picket.Caller, reason string) (string, error) {
 
 // ledgerView is what the page of the ledger shows.
 type ledgerView struct {
-	Of     string
-	Kind   string
-	Before string // as they were typed
+	Filter filter
 	Kinds  []picket.LedgerKind
 	Rows   []picket.LedgerRow
 	Next   string
@@ -210,20 +208,21 @@ var ledgerKinds = []picket.LedgerKind{picket.LedgerCall, picket.LedgerUsage, pic
 const ledgerScanRows = 500
 
 func showLedger(v *request) (page, error) {
-	l := ledgerView{Of: v.parameter("of"), Kind: v.parameter("kind"), Before: v.parameter("before"), Kinds: ledgerKinds}
+	l := ledgerView{Filter: v.filter("of", "kind", "before"), Kinds: ledgerKinds}
 	err := v.fillLedger(&l)
 	topics := []string{"budget.", "tool.", "namespace."}
-	if l.Before != "" {
+	if l.Filter["before"] != "" {
 		topics = nil
 	}
 	return page{name: "ledger", title: "Ledger", nav: "budgets", topics: topics, body: l, problem: err}, nil
 }
 
 func (v *request) fillLedger(l *ledgerView) error {
-	q := picket.LedgerQuery{TaskID: l.Of, After: v.position("before"), Limit: pageRows, NewestFirst: true}
-	if l.Kind != "" {
-		if !slices.Contains(ledgerKinds, picket.LedgerKind(l.Kind)) {
-			return picket.Invalid("kind", "Choose one from the list.", "%q is not a kind of row", clip(64, l.Kind))
+	kind := l.Filter["kind"]
+	q := picket.LedgerQuery{TaskID: l.Filter["of"], After: v.position("before"), Limit: pageRows, NewestFirst: true}
+	if kind != "" {
+		if !slices.Contains(ledgerKinds, picket.LedgerKind(kind)) {
+			return picket.Invalid("kind", "Choose one from the list.", "%q is not a kind of row", clip(64, kind))
 		}
 		q.Limit = ledgerScanRows
 	}
@@ -237,14 +236,14 @@ func (v *request) fillLedger(l *ledgerView) error {
 			break
 		}
 		l.Looked++
-		if l.Kind == "" || string(row.Kind) == l.Kind {
+		if kind == "" || string(row.Kind) == kind {
 			if l.Rows = append(l.Rows, row); len(l.Rows) == pageRows && l.Looked < len(found.Rows) {
 				next = strconv.FormatInt(row.Seq, 10)
 			}
 		}
 	}
 	if next != "" {
-		l.Next = queryPath(ledgerPath, "of", l.Of, "kind", l.Kind, "before", next)
+		l.Next = l.Filter.with("before", next).link(ledgerPath)
 	}
 	return nil
 }

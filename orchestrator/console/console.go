@@ -11,7 +11,6 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
 
@@ -54,9 +53,11 @@ type Console struct {
 	templates  map[string]*template.Template
 	assets     *assets
 	origin     *http.CrossOriginProtection
-	wrongKeys  *attemptLimiter[netip.Prefix] // wrong keys
-	logins     *attemptLimiter[loginKey]
-	routes     map[string]route
+	// wrongKeys counts them by the network of the client. What a proxy says of its
+	// clients is not believed.
+	wrongKeys *attemptLimiter[string]
+	logins    *attemptLimiter[loginKey]
+	routes    map[string]route
 }
 
 // New prepares the console: it reads the templates and assets that are built
@@ -69,7 +70,7 @@ func New(cfg Config) (*Console, error) {
 		cfg:       cfg,
 		log:       web.WithLogIDs(cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))),
 		origin:    http.NewCrossOriginProtection(),
-		wrongKeys: newAttempts[netip.Prefix](wrongKeysPerMinute),
+		wrongKeys: newAttempts[string](wrongKeysPerMinute),
 		logins:    newAttempts[loginKey](loginsPerMinute),
 		routes:    map[string]route{},
 	}
@@ -112,7 +113,7 @@ func (c *Console) root(ec echo.Context) error {
 	if _, err := c.siteOf(ec.Request()); err != nil {
 		return err
 	}
-	if !accepts(ec.Request(), "text/html") && ec.Path() == "/" {
+	if !web.Accepts(ec.Request(), "text/html") && ec.Path() == "/" {
 		return echo.ErrNotFound
 	}
 	return ec.Redirect(http.StatusSeeOther, homePath)

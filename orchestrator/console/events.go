@@ -14,57 +14,36 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// eventFilter is what the address says, as it was typed. Type is a type of
-// events or, with a dot or dash at its end, the beginning of some.
-type eventFilter struct {
-	Type   string
-	Task   string
-	Agent  string
-	Before string
-}
+// eventFilter is what the address asks for. Its type is a type of events or, with a dot
+// at its end, the beginning of some.
+func (v *request) eventFilter() filter { return v.filter("type", "task", "agent", "before") }
 
-func (f eventFilter) link(path string) string {
-	return queryPath(path, "type", f.Type, "task", f.Task, "agent", f.Agent, "before", f.Before)
-}
-
-func (f eventFilter) Narrow() bool { return f.Type+f.Task+f.Agent != "" }
-
-func (v *request) readEventFilter() eventFilter {
-	return eventFilter{
-		Type:   v.parameter("type"),
-		Task:   v.parameter("task"),
-		Agent:  v.parameter("agent"),
-		Before: v.parameter("before"),
-	}
-}
-
-func (f eventFilter) query() (q picket.EventQuery, err error) {
-	q = picket.EventQuery{TaskID: f.Task, Agent: f.Agent}
-	if f.Type != "" {
+func eventQuery(f filter) (q picket.EventQuery, err error) {
+	q = picket.EventQuery{TaskID: f["task"], Agent: f["agent"]}
+	if want := f["type"]; want != "" {
 		for _, t := range picket.EventTypes {
-			if t == f.Type || strings.HasSuffix(f.Type, ".") && strings.HasPrefix(t, f.Type) {
+			if t == want || strings.HasSuffix(want, ".") && strings.HasPrefix(t, want) {
 				q.Types = append(q.Types, t)
 			}
 		}
 		if q.Types == nil {
-			return q, picket.Invalid("type", "Choose one from the list.", "%q is not a type of events",
-				clip(64, f.Type))
+			return q, picket.Invalid("type", "Choose one from the list.", "%q is not a type of events", clip(64, want))
 		}
 	}
-	if f.Task != "" {
-		if err := picket.CheckID("task", "task", f.Task); err != nil {
+	if q.TaskID != "" {
+		if err := picket.CheckID("task", "task", q.TaskID); err != nil {
 			return q, err
 		}
 	}
-	if f.Agent != "" {
-		err = picket.CheckName("agent", f.Agent)
+	if q.Agent != "" {
+		err = picket.CheckName("agent", q.Agent)
 	}
 	return q, err
 }
 
 // eventsView is what the page shows.
 type eventsView struct {
-	Filter eventFilter
+	Filter filter
 	Groups []typeGroup
 	Rows   []picket.Event
 	Next   string // older ones
@@ -170,21 +149,21 @@ func typeImpliesState(kind string) bool {
 }
 
 func listEvents(v *request) (page, error) {
-	f := v.readEventFilter()
-	q, err := f.query()
+	f := v.eventFilter()
+	q, err := eventQuery(f)
 	list := eventsView{Filter: f, Groups: typeGroups}
 	if err == nil {
 		q.NewestFirst, q.Limit, q.After = true, pageRows, v.position("before")
 		var found picket.EventPage
 		found, err = v.backend.Events.Events(v.ctx(), q)
 		list.Rows = found.Events
-		f.Before = ""
-		list.Export = f.link(eventsPath + "/export")
+		newest := f.with("before", "")
+		list.Export = newest.link(eventsPath + "/export")
 		if q.After > 0 {
-			list.Newest = f.link(eventsPath)
+			list.Newest = newest.link(eventsPath)
 		}
-		if f.Before = found.Next; f.Before != "" && f.Before != "1" {
-			list.Next = f.link(eventsPath)
+		if found.Next != "" && found.Next != "1" {
+			list.Next = f.with("before", found.Next).link(eventsPath)
 		}
 	}
 	topics := []string{"*"}
@@ -204,7 +183,7 @@ func exportEvents(v *request) error {
 	if err := v.loadStats(); err != nil {
 		return err
 	}
-	q, err := v.readEventFilter().query()
+	q, err := eventQuery(v.eventFilter())
 	if err != nil {
 		return err
 	}

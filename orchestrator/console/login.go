@@ -12,6 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
 )
 
 // loginForm is what the login page shows.
@@ -65,7 +66,7 @@ func signIn(v *request) error {
 	if v.site.kind == signInSite {
 		host = strings.ToLower(rand.Text()) + ".localhost"
 	}
-	giveBack, wait := v.console.wrongKeys.take(remotePrefix(v.Request()))
+	giveBack, wait := v.console.wrongKeys.take(web.Network(v.Request().RemoteAddr))
 	began := time.Now()
 	backend, code, err := v.beginLogin(picket.Secret(strings.TrimSpace(v.formValue("key"))), host)
 	if errors.Is(err, picket.CodeUnauthenticated) {

@@ -32,8 +32,7 @@ type reviewView struct {
 	ReportsMore int
 	Calls       []picket.LedgerRow
 	CallsMore   bool
-	Log         string
-	LogMore     bool
+	Log         logTail
 	Digest      string // of what the page shows, for the decision
 }
 
@@ -112,22 +111,11 @@ func (w *reviewView) loadCalls(v *request) error {
 	return err
 }
 
-// loadLogTail is the end of what the run has printed: first it asks where that is.
-func (w *reviewView) loadLogTail(v *request) error {
-	if w.Run == nil {
-		return nil
+// loadLogTail is the end of what the run has printed.
+func (w *reviewView) loadLogTail(v *request) (err error) {
+	if w.Run != nil {
+		w.Log, err = v.readLogTail(w.TaskID, w.Run.RunID, "stdout", maxLogShown)
 	}
-	end, err := v.backend.Tasks.Log(v.ctx(), w.TaskID, w.Run.RunID, "stdout", picket.MaxNumber, 1)
-	if err != nil || end.Offset == 0 {
-		return err
-	}
-	tail, err := v.backend.Tasks.Log(v.ctx(), w.TaskID, w.Run.RunID, "stdout", max(end.Offset-maxLogShown, 0),
-		maxLogShown)
-	text := terminalText(tail.Data)
-	if i := strings.IndexByte(text, '\n'); tail.MidLine && i >= 0 {
-		text = text[i+1:]
-	}
-	w.Log, w.LogMore = text, tail.Offset > 0
 	return err
 }
 

@@ -10,23 +10,6 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// reviewFilter is what the address of the list says, as it was typed.
-type reviewFilter struct {
-	Role   string
-	Label  string
-	Parent string
-	Cursor string
-	Tasks  []string // of the confirmation: those that were ticked
-}
-
-// link is that of a page with the filter.
-func (f reviewFilter) link(path string) string {
-	return queryPath(path, "role", f.Role, "label", f.Label, "parent", f.Parent, "cursor", f.Cursor)
-}
-
-// Narrow reports whether anything is filtered.
-func (f reviewFilter) Narrow() bool { return f.Role+f.Label+f.Parent != "" }
-
 // labelFilter reads a label as people type it, name=value. It is nil for "".
 func labelFilter(typed string) (map[string]string, error) {
 	if typed == "" {
@@ -39,15 +22,6 @@ func labelFilter(typed string) (map[string]string, error) {
 	return map[string]string{name: value}, nil
 }
 
-func (v *request) readReviewFilter() reviewFilter {
-	return reviewFilter{
-		Role:   v.parameter("role"),
-		Label:  v.parameter("label"),
-		Parent: v.parameter("parent"),
-		Cursor: v.parameter("cursor"),
-	}
-}
-
 // resultText is what a task in review says of its result.
 func resultText(r picket.PendingReview) string {
 	return clip(200, cmp.Or(r.Summary, indentJSON(r.Output)))
@@ -55,7 +29,7 @@ func resultText(r picket.PendingReview) string {
 
 // reviewList is what the list shows.
 type reviewList struct {
-	Filter reviewFilter
+	Filter filter
 	Rows   []picket.PendingReview
 	Total  int64 // all that wait, whatever the filter
 	Next   string
@@ -63,23 +37,20 @@ type reviewList struct {
 }
 
 func listReviews(v *request) (page, error) {
-	list := reviewList{Filter: v.readReviewFilter()}
-	f := list.Filter
-	labels, err := labelFilter(f.Label)
+	f := v.filter("role", "label", "parent", "cursor")
+	list := reviewList{Filter: f, All: f.with("cursor", "").link(reviewsPath + "/approve")}
+	labels, err := labelFilter(f["label"])
 	var found picket.ReviewPage
 	if err == nil {
 		found, err = v.backend.Reviews.Reviews(v.ctx(),
-			picket.ReviewQuery{Role: f.Role, Parent: f.Parent, Labels: labels, Limit: pageRows, Cursor: f.Cursor})
+			picket.ReviewQuery{Role: f["role"], Parent: f["parent"], Labels: labels, Limit: pageRows, Cursor: f["cursor"]})
 	}
 	if err != nil && picket.CodeOf(err).Status() >= 500 {
 		return page{}, err
 	}
 	list.Rows, list.Total = found.Reviews, found.Total
-	f.Cursor = ""
-	list.All = f.link(reviewsPath + "/approve")
 	if found.NextCursor != nil {
-		f.Cursor = *found.NextCursor
-		list.Next = f.link(reviewsPath)
+		list.Next = f.with("cursor", *found.NextCursor).link(reviewsPath)
 	}
 	return page{
 		name:    "reviews",
@@ -95,34 +66,32 @@ const maxBulkApprovals = 200
 
 // approvalForm is what the confirmation shows: what would be approved.
 type approvalForm struct {
-	Filter reviewFilter
+	Filter filter
+	Tasks  []string // that were ticked
 	Rows   []picket.PendingReview
 	All    bool // there is no filter
 	More   bool // too many for one confirmation
 	Done   *picket.BulkApproved
 }
 
-// approvalFilter is the filter in the address, or in the form that was sent.
-func (v *request) approvalFilter() reviewFilter {
-	if v.Request().Method == post {
-		return reviewFilter{
-			Role:   v.formValue("role"),
-			Label:  v.formValue("label"),
-			Parent: v.formValue("parent"),
-			Tasks:  v.Request().PostForm["task"],
-		}
+// newApprovalForm has the filter and the tasks in the address, or in the form that was sent.
+func (v *request) newApprovalForm() approvalForm {
+	f := v.filter("role", "label", "parent")
+	if v.Request().Method != post {
+		return approvalForm{Filter: f, Tasks: v.QueryParams()["task"]}
 	}
-	f := v.readReviewFilter()
-	f.Cursor, f.Tasks = "", v.QueryParams()["task"]
-	return f
+	for name := range f {
+		f[name] = v.formValue(name)
+	}
+	return approvalForm{Filter: f, Tasks: v.Request().PostForm["task"]}
 }
 
 // showApprovalForm shows what the filter matches now.
 func showApprovalForm(v *request) (page, error) {
-	c := approvalForm{Filter: v.approvalFilter()}
+	c := v.newApprovalForm()
 	var err error
-	if len(c.Filter.Tasks) > 0 {
-		c.Rows, err = v.pendingAmong(c.Filter.Tasks)
+	if len(c.Tasks) > 0 {
+		c.Rows, err = v.pendingAmong(c.Tasks)
 	} else {
 		c.Rows, c.More, err = v.pendingMatching(c.Filter)
 		c.All = !c.Filter.Narrow()
@@ -130,10 +99,10 @@ func showApprovalForm(v *request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	if len(c.Filter.Tasks) > 0 || c.All { // exactly these are meant, and none that comes later
-		c.Filter.Tasks = nil
+	if len(c.Tasks) > 0 || c.All { // exactly these are meant, and none that comes later
+		c.Tasks = nil
 		for _, r := range c.Rows {
-			c.Filter.Tasks = append(c.Filter.Tasks, r.TaskID)
+			c.Tasks = append(c.Tasks, r.TaskID)
 		}
 	}
 	return page{name: "approve", title: "Approve " + strconv.Itoa(len(c.Rows)), body: c}, nil
@@ -170,9 +139,9 @@ const maxQueuePages = 20
 
 // pendingMatching are the tasks that the filter means, and whether there are more of
 // them than the console approves at once.
-func (v *request) pendingMatching(f reviewFilter) (waiting []picket.PendingReview, more bool, err error) {
-	q := picket.ReviewQuery{Role: f.Role, Parent: f.Parent}
-	if q.Labels, err = labelFilter(f.Label); err != nil {
+func (v *request) pendingMatching(f filter) (waiting []picket.PendingReview, more bool, err error) {
+	q := picket.ReviewQuery{Role: f["role"], Parent: f["parent"]}
+	if q.Labels, err = labelFilter(f["label"]); err != nil {
 		return nil, false, err
 	}
 	for range maxQueuePages {
@@ -217,8 +186,8 @@ func (v *request) approveAll() (none picket.BulkApproved, err error) {
 	if err != nil {
 		return none, picket.Invalid("/count", "Type how many tasks you want to approve.", "the count is missing")
 	}
-	f := v.approvalFilter()
-	labels, err := labelFilter(f.Label)
+	c := v.newApprovalForm()
+	labels, err := labelFilter(c.Filter["label"])
 	if err != nil {
 		return none, err
 	}
@@ -226,7 +195,12 @@ func (v *request) approveAll() (none picket.BulkApproved, err error) {
 	if err != nil {
 		return none, err
 	}
-	filter := picket.ReviewFilter{Role: f.Role, Parent: f.Parent, Labels: labels, TaskIDs: f.Tasks}
+	filter := picket.ReviewFilter{
+		Role:    c.Filter["role"],
+		Parent:  c.Filter["parent"],
+		Labels:  labels,
+		TaskIDs: c.Tasks,
+	}
 	return v.backend.Reviews.ApproveAll(v.ctx(), by,
 		picket.BulkApproval{Filter: filter, Count: count, Note: note, Digests: v.formDigests()})
 }

@@ -1,10 +1,8 @@
 package console
 
 import (
-	"mime"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -54,15 +52,6 @@ func isCrossOriginEmbed(r *http.Request) bool {
 	}
 	mode, dest := r.Header.Get("Sec-Fetch-Mode"), r.Header.Get("Sec-Fetch-Dest")
 	return mode != "" && mode != "navigate" || dest != "" && dest != "document"
-}
-
-// accepts reports whether a client asks for the media type by name.
-func accepts(r *http.Request, want string) bool {
-	accepted := strings.Split(strings.Join(r.Header.Values(echo.HeaderAccept), ","), ",")
-	return slices.ContainsFunc(accepted, func(a string) bool {
-		t, _, err := mime.ParseMediaType(a)
-		return err == nil && t == want
-	})
 }
 
 // localPath is where a person is sent back to: a path of the console, never an

@@ -10,39 +10,19 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// taskFilter is what the address of the list says, as it was typed.
-type taskFilter struct {
-	State  string
-	Role   string
-	Label  string
-	Parent string
-	Since  string
-	Search string
-	Cursor string
-}
-
-// link is that of the list with the filter.
-func (f taskFilter) link() string {
-	return queryPath(tasksPath, "state", f.State, "role", f.Role, "label", f.Label, "parent", f.Parent, "since",
-		f.Since, "q", f.Search, "cursor", f.Cursor)
-}
-
-// Narrow reports whether more than a state is asked for.
-func (f taskFilter) Narrow() bool { return f.Role+f.Label+f.Parent+f.Since+f.Search != "" }
-
 // ageChoices are the ages that are offered.
 var ageChoices = []pair{{"", "any time"}, {"1h", "the last hour"}, {"24h", "the last day"}, {"168h", "the last 7 days"}}
 
-// query checks the filter; now is store time.
-func (f taskFilter) query(now picket.Instant) (q picket.TaskQuery, err error) {
-	q = picket.TaskQuery{Role: f.Role, Parent: f.Parent, Cursor: f.Cursor, Limit: pageRows}
-	if f.State != "" {
-		q.States = []picket.TaskState{picket.TaskState(f.State)}
+// taskQuery checks the filter; now is store time.
+func taskQuery(f filter, now picket.Instant) (q picket.TaskQuery, err error) {
+	q = picket.TaskQuery{Role: f["role"], Parent: f["parent"], Cursor: f["cursor"], Limit: pageRows}
+	if state := f["state"]; state != "" {
+		q.States = []picket.TaskState{picket.TaskState(state)}
 	}
-	if q.Labels, err = labelFilter(f.Label); err != nil {
+	if q.Labels, err = labelFilter(f["label"]); err != nil {
 		return q, err
 	}
-	q.Since, err = parseSince(f.Since, now)
+	q.Since, err = parseSince(f["since"], now)
 	return q, err
 }
 
@@ -65,7 +45,7 @@ func parseSince(text string, now picket.Instant) (picket.Instant, error) {
 
 // taskList is what the page shows.
 type taskList struct {
-	Filter taskFilter
+	Filter filter
 	Sinces []pair
 	Tabs   []tab
 	Rows   []picket.Task
@@ -87,24 +67,16 @@ func listTasks(v *request) error {
 }
 
 func showTasks(v *request) (page, error) {
-	f := taskFilter{
-		State:  v.parameter("state"),
-		Role:   v.parameter("role"),
-		Label:  v.parameter("label"),
-		Parent: v.parameter("parent"),
-		Since:  v.parameter("since"),
-		Search: v.parameter("q"),
-		Cursor: v.parameter("cursor"),
-	}
+	f := v.filter("state", "role", "label", "parent", "since", "q", "cursor")
 	list := taskList{
 		Filter: f,
 		Sinces: ageChoices,
 		Tabs:   v.taskTabs(f),
-		Clear:  taskFilter{State: f.State}.link(),
-		Later:  f.Cursor != "",
+		Clear:  queryPath(tasksPath, "state", f["state"]),
+		Later:  f["cursor"] != "",
 	}
-	if !slices.ContainsFunc(ageChoices, func(p pair) bool { return p.Name == f.Since }) {
-		list.Sinces = append([]pair{{f.Since, clip(40, f.Since)}}, ageChoices...)
+	if !slices.ContainsFunc(ageChoices, func(p pair) bool { return p.Name == f["since"] }) {
+		list.Sinces = append([]pair{{f["since"], clip(40, f["since"])}}, ageChoices...)
 	}
 	err := v.fillTasks(&list)
 	return page{
@@ -118,34 +90,29 @@ func showTasks(v *request) (page, error) {
 
 // taskTabs has a tab for each state; the counts are of all tasks, whatever else
 // is filtered.
-func (v *request) taskTabs(f taskFilter) []tab {
-	f.Cursor = ""
-	state, total := f.State, int64(0)
-	f.State = ""
-	tabs := []tab{{Label: "all", Path: f.link(), Counted: true, Current: state == ""}}
+func (v *request) taskTabs(f filter) []tab {
+	first := f.with("cursor", "")
+	tabs := []tab{{Label: "all", Path: first.with("state", "").link(tasksPath), Counted: true, Current: f["state"] == ""}}
 	for _, s := range picket.TaskStates {
-		f.State = string(s)
-		n := v.stats.Tasks[s]
-		total += n
 		tabs = append(tabs, tab{
 			Label:   string(s),
-			Path:    f.link(),
-			Count:   n,
+			Path:    first.with("state", string(s)).link(tasksPath),
+			Count:   v.stats.Tasks[s],
 			Counted: true,
-			Current: state == string(s),
+			Current: f["state"] == string(s),
 		})
+		tabs[0].Count += v.stats.Tasks[s]
 	}
-	tabs[0].Count = total
 	return tabs
 }
 
 func (v *request) fillTasks(list *taskList) error {
-	q, err := list.Filter.query(v.now())
+	q, err := taskQuery(list.Filter, v.now())
 	if err != nil {
 		return err
 	}
 	var next *string
-	if list.Filter.Search == "" {
+	if list.Filter["q"] == "" {
 		found, err := v.backend.Tasks.Tasks(v.ctx(), q)
 		if err != nil {
 			return err
@@ -155,9 +122,7 @@ func (v *request) fillTasks(list *taskList) error {
 		return err
 	}
 	if next != nil {
-		f := list.Filter
-		f.Cursor = *next
-		list.Next = f.link()
+		list.Next = list.Filter.with("cursor", *next).link(tasksPath)
 	}
 	return nil
 }
@@ -173,7 +138,7 @@ const (
 // whose title or id has the text; next is where a further search begins.
 func (v *request) searchTasks(list *taskList, q picket.TaskQuery) (found []picket.Task, next *string, err error) {
 	q.Limit = searchStep
-	matches := taskMatcher(list.Filter.Search)
+	matches := taskMatcher(list.Filter["q"])
 	for range searchPages {
 		page, err := v.backend.Tasks.Tasks(v.ctx(), q)
 		if err != nil {

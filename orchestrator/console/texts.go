@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"net/http"
 	"slices"
 	"strconv"
@@ -41,7 +42,7 @@ func (t *taskView) loadLogs(v *request) error {
 		return nil
 	}
 	for _, stream := range logStreams {
-		tail, err := v.readLogTail(t.TaskID, t.Run.RunID, stream)
+		tail, err := v.readLogTail(t.TaskID, t.Run.RunID, stream, tailBytes)
 		if err != nil {
 			return err
 		}
@@ -52,12 +53,12 @@ func (t *taskView) loadLogs(v *request) error {
 
 // readLogTail asks where a log ends, then for its end. What comes between the two is
 // left to the script.
-func (v *request) readLogTail(taskID, runID, stream string) (logTail, error) {
+func (v *request) readLogTail(taskID, runID, stream string, size int64) (logTail, error) {
 	end, err := v.backend.Tasks.Log(v.ctx(), taskID, runID, stream, pastEnd, 1)
 	if err != nil {
 		return logTail{}, err
 	}
-	c, err := v.backend.Tasks.Log(v.ctx(), taskID, runID, stream, max(end.Next-tailBytes, 0), tailBytes)
+	c, err := v.backend.Tasks.Log(v.ctx(), taskID, runID, stream, max(end.Next-size, 0), int(size))
 	path := taskPath(taskID)
 	return logTail{
 		Stream: stream,
@@ -72,13 +73,8 @@ func (v *request) readLogTail(taskID, runID, stream string) (logTail, error) {
 
 // dropPartialLine leaves out the rest of a line that the piece begins within.
 func dropPartialLine(c picket.LogChunk) []byte {
-	if !c.MidLine {
-		return c.Data
-	}
-	for i, b := range c.Data {
-		if b == '\n' {
-			return c.Data[i+1:]
-		}
+	if _, rest, ok := bytes.Cut(c.Data, []byte("\n")); ok && c.MidLine {
+		return rest
 	}
 	return c.Data
 }

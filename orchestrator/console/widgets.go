@@ -47,6 +47,44 @@ func (v *request) parameter(name string) string {
 	return s[:min(len(s), 512)]
 }
 
+// filter is what the address of a list asks for, by the names of its parameters, as it
+// was typed.
+type filter map[string]string
+
+func (v *request) filter(names ...string) filter {
+	f := filter{}
+	for _, name := range names {
+		f[name] = v.parameter(name)
+	}
+	return f
+}
+
+// with is the filter with another value of a parameter.
+func (f filter) with(name, value string) filter {
+	changed := maps.Clone(f)
+	changed[name] = value
+	return changed
+}
+
+// link is the address of a page with the filter.
+func (f filter) link(path string) string {
+	var pairs []string
+	for name, value := range f {
+		pairs = append(pairs, name, value)
+	}
+	return queryPath(path, pairs...)
+}
+
+// Narrow reports whether anything is filtered, beside the state of what is listed.
+func (f filter) Narrow() bool {
+	for name, value := range f {
+		if value != "" && name != "state" && name != "cursor" && name != "before" {
+			return true
+		}
+	}
+	return false
+}
+
 // position is a parameter that says where a page begins, 0 where it is absent
 // or no such thing: an old link shows the beginning.
 func (v *request) position(name string) int64 {
