@@ -1,7 +1,7 @@
 // Package console is the web console: the pages on which people decide hand-offs and reviews and
 // see what runs. Every page is made here and works without JavaScript; a small script of our own
 // keeps it up to date. A page is one Go file and one template. The Go file, such as reviews.go, has
-// its routes, what it asks of the engine, and its handlers. The template is templates/<name>.html.
+// what it asks of the engine, and its handlers. The template is templates/<name>.html.
 // The list of all routes is in routes.go.
 package console
 
