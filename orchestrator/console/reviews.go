@@ -42,8 +42,13 @@ func listReviews(v *request) (page, error) {
 	labels, err := labelFilter(f["label"])
 	var found picket.ReviewPage
 	if err == nil {
-		found, err = v.backend.Reviews.Reviews(v.ctx(),
-			picket.ReviewQuery{Role: f["role"], Parent: f["parent"], Labels: labels, Limit: pageRows, Cursor: f["cursor"]})
+		found, err = v.backend.Reviews.Reviews(v.ctx(), picket.ReviewQuery{
+			Role:   f["role"],
+			Parent: f["parent"],
+			Labels: labels,
+			Limit:  pageRows,
+			Cursor: f["cursor"],
+		})
 	}
 	if err != nil && picket.CodeOf(err).Status() >= 500 {
 		return page{}, err

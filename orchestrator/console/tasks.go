@@ -92,7 +92,12 @@ func showTasks(v *request) (page, error) {
 // is filtered.
 func (v *request) taskTabs(f filter) []tab {
 	first := f.with("cursor", "")
-	tabs := []tab{{Label: "all", Path: first.with("state", "").link(tasksPath), Counted: true, Current: f["state"] == ""}}
+	tabs := []tab{{
+		Label:   "all",
+		Path:    first.with("state", "").link(tasksPath),
+		Counted: true,
+		Current: f["state"] == "",
+	}}
 	for _, s := range picket.TaskStates {
 		tabs = append(tabs, tab{
 			Label:   string(s),
