@@ -75,40 +75,34 @@ func (r *endReporter) exitReport(end agentEnd) picket.Exit {
 
 // releaseLease releases the lease with how the process ended.
 func (r *endReporter) releaseLease(ctx context.Context, exit picket.Exit) error {
-	r.result.Exit, r.result.Ending = exit, EndReleased
-	err := r.release(ctx, exit)
-	switch {
-	case err == nil:
-		return nil
-	case leaseOrTaskEnded(err):
-		return r.reportEndedLease(ctx, exit)
-	}
-	r.result.Unreported = true
-	return fmt.Errorf("release lease: %w", err)
+	return r.releaseOr(ctx, exit, exit.Class, EndReleased)
 }
 
 // releaseMaybeExpired releases a lease whose agent has exited and which may have ended already. If
 // it has not ended, that is not an error.
 func (r *endReporter) releaseMaybeExpired(ctx context.Context, exit picket.Exit) error {
-	err := r.release(ctx, exit)
+	return r.releaseOr(ctx, exit, picket.ExitLeaseLost, EndLost)
+}
+
+// releaseOr releases the lease. Where that fails, the run has ended with another class and
+// ending.
+func (r *endReporter) releaseOr(ctx context.Context, exit picket.Exit, class picket.ExitClass, ending Ending) error {
+	told := exit
+	told.LastEvent = new(r.output.events.lastID())
+	err := r.retryReport(ctx, func(ctx context.Context) (err error) {
+		r.result.State, err = r.proxy.Release(ctx, told)
+		return err
+	})
 	if err == nil {
 		r.result.Exit, r.result.Ending = exit, EndReleased
 		return nil
 	}
-	exit.Class = picket.ExitLeaseLost
+	exit.Class = class
 	if leaseOrTaskEnded(err) {
 		return r.reportEndedLease(ctx, exit)
 	}
-	r.result.Exit, r.result.Ending, r.result.Unreported = exit, EndLost, true
+	r.result.Exit, r.result.Ending, r.result.Unreported = exit, ending, true
 	return fmt.Errorf("release lease: %w", err)
-}
-
-func (r *endReporter) release(ctx context.Context, exit picket.Exit) error {
-	exit.LastEvent = new(r.output.events.lastID())
-	return r.retryReport(ctx, func(ctx context.Context) (err error) {
-		r.result.State, err = r.proxy.Release(ctx, exit)
-		return err
-	})
 }
 
 // completeWithOutput hands in the end of the process's output as the task's result.
