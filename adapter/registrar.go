@@ -154,7 +154,7 @@ func (m *registrar) deregisterStale(ctx context.Context) (bool, error) {
 	var about map[string]any
 	_ = json.Unmarshal(there.Metadata, &about)
 	instance, _ := about[instanceKey].(string)
-	if !m.orphansEnded || !m.idLock.owns(instance) {
+	if !m.orphansEnded || !slices.Contains(m.idLock.instances, instance) {
 		m.idLock.warnTaken(m.cfg.Log, there)
 		return false, nil
 	}
@@ -233,21 +233,16 @@ func lockAgentIDDir(ctx context.Context, dir string) (*agentIDLock, error) {
 		}
 		if mine, err := lock.Stat(); err == nil {
 			if there, err := os.Stat(dir); err == nil && os.SameFile(mine, there) {
+				// What the process before has noted. Without locks nobody knows whether it is dead.
+				var was agentIDRecord
 				s := &agentIDLock{dir: dir, lock: lock}
-				s.loadInstances()
+				if files.CanLock && files.ReadJSON(filepath.Join(dir, agentIDRecordFile), &was) == nil {
+					s.instances = was.Instances
+				}
 				return s, nil
 			}
 		}
 		lock.Close()
-	}
-}
-
-// loadInstances takes over what the process before has noted. Without locks nobody knows
-// whether it is dead.
-func (s *agentIDLock) loadInstances() {
-	var was agentIDRecord
-	if files.CanLock && files.ReadJSON(filepath.Join(s.dir, agentIDRecordFile), &was) == nil {
-		s.instances = was.Instances
 	}
 }
 
@@ -261,9 +256,6 @@ func (s *agentIDLock) addInstance(instance string) error {
 	}
 	return files.WriteJSON(filepath.Join(s.dir, agentIDRecordFile), agentIDRecord{s.instances})
 }
-
-// owns reports whether nobody but this process can be behind an instance.
-func (s *agentIDLock) owns(instance string) bool { return slices.Contains(s.instances, instance) }
 
 // warnTaken says, once, whom a registration waits for.
 func (s *agentIDLock) warnTaken(log *slog.Logger, there picket.Agent) {
