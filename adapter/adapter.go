@@ -51,11 +51,19 @@ func New(cfg Config) (*Adapter, error) {
 	cfg.Grace = cmp.Or(cfg.Grace, 5*time.Second)
 	cfg.ReportRetry = cmp.Or(cfg.ReportRetry, 30*time.Second)
 	cfg.copying = &sync.Mutex{}
+	if cfg.AgentName != "" {
+		if err := picket.CheckName("AgentName", cfg.AgentName); err != nil {
+			return nil, err
+		}
+	}
 	if err := cfg.ProgressTick.fill(); err != nil {
 		return nil, err
 	}
 	if err := cfg.Health.fill(); err != nil {
 		return nil, err
+	}
+	if cfg.OnProgressTick == nil {
+		cfg.OnProgressTick = func(Elapsed) {}
 	}
 	if cfg.OnEvent == nil {
 		cfg.OnEvent = func(Event) {}

@@ -124,9 +124,16 @@ type Config struct {
 	// while the proxy does not answer. Defaults to 30 s.
 	ReportRetry time.Duration
 
+	// AgentName is what launcher events call the agent, 1 to 128 letters, digits
+	// or _ . -. Defaults to the first that there is of the task's role, Role, the
+	// name of the program and AgentID.
+	AgentName string
 	// ProgressTick says how often a running agent is reported. Defaults to every 30 s, with a
 	// warning when 80 % of the task's timeout are over.
 	ProgressTick ProgressTickConfig
+	// OnProgressTick is called at every progress tick with the time that the agent has run. It is a
+	// simpler form of OnEvent, and must return quickly. Defaults to nothing.
+	OnProgressTick func(Elapsed)
 
 	// Stdout and Stderr get a copy of the agents' output, the lease token
 	// redacted. A writer that does not keep up loses output, not the agent
@@ -237,8 +244,8 @@ func (cfg *Config) registrationRequest(instance string) (picket.Registration, er
 	return reg, reg.Normalize()
 }
 
-// agentName is what launcher events call the agent: the first that there is of the roles of
-// task and adapter, the program and the worker.
+// agentName is what people call the agent: the first that there is of the
+// configured name, the roles of task and adapter, the program and the worker.
 func (cfg *Config) agentName(lease picket.Lease) string {
 	program := ""
 	if len(cfg.Command) > 0 {
@@ -247,5 +254,5 @@ func (cfg *Config) agentName(lease picket.Lease) string {
 			program = ""
 		}
 	}
-	return cmp.Or(lease.Task.Role, cfg.Role, program, cfg.AgentID)
+	return cmp.Or(cfg.AgentName, lease.Task.Role, cfg.Role, program, cfg.AgentID)
 }

@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"sync"
 	"time"
 
 	"github.com/picket-dev/picket"
@@ -79,4 +80,9 @@ type Result struct {
 	// StateDir holds the run's files; Workspace is where the agent worked.
 	StateDir  string
 	Workspace string
+}
+
+// closeOnce closes c at its first call.
+func closeOnce(c chan struct{}) func() {
+	return sync.OnceFunc(func() { close(c) })
 }

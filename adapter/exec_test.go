@@ -48,7 +48,7 @@ func (l executorLauncher) SupportsExec() bool         { return true }
 
 func (l executorLauncher) Launch(_ context.Context, job process.Job) (process.Process, error) {
 	p := &scriptedProcess{job: job, done: make(chan struct{})}
-	p.closeDone = sync.OnceFunc(func() { close(p.done) })
+	p.closeDone = closeOnce(p.done)
 	b := &scriptedExecutor{scriptedProcess: p}
 	l.made <- b
 	return b, nil

@@ -19,6 +19,15 @@ type ProgressTickConfig struct {
 	TimeoutWarningThreshold float64
 }
 
+// Elapsed is what Config.OnProgressTick is told.
+type Elapsed struct {
+	// Seconds since the launch, those in suspend included.
+	Seconds float64
+	// TimeoutPercentage is the share of the task's timeout that is over, 0 to
+	// 1; 0 for a task without a timeout.
+	TimeoutPercentage float64
+}
+
 func (h *ProgressTickConfig) fill() error {
 	h.Interval = cmp.Or(h.Interval, 30*time.Second)
 	h.TimeoutWarningThreshold = cmp.Or(h.TimeoutWarningThreshold, 0.8)
@@ -138,3 +147,12 @@ func (p *progressTicker) timeoutEvent() picket.RunEvent {
 
 // roundedSeconds are whole milliseconds.
 func roundedSeconds(d time.Duration) *float64 { return new(d.Round(time.Millisecond).Seconds()) }
+
+// elapsedOfTick is what a heartbeat says, for OnProgressTick.
+func elapsedOfTick(e picket.RunEvent) Elapsed {
+	out := Elapsed{Seconds: *e.ElapsedSeconds}
+	if e.TimeoutPercentage != nil {
+		out.TimeoutPercentage = *e.TimeoutPercentage
+	}
+	return out
+}

@@ -27,6 +27,7 @@ type observedRun struct {
 	mu      sync.Mutex
 	told    []string // of the launcher, in order: kind and time
 	events  []Event
+	elapsed []Elapsed
 	result  Result
 	err     error
 }
@@ -63,6 +64,7 @@ func runObserved(t *testing.T, task adaptertest.Task, play scriptedLauncher,
 	var s *adaptertest.Server
 	a, s := newScriptedAdapter(t, play, func(c *Config) {
 		c.OnEvent, c.clock = v.onEvent, v.clock
+		c.OnProgressTick = func(e Elapsed) { v.elapsed = append(v.elapsed, e) }
 	})
 	for _, f := range change {
 		f(&a.cfg, v, s)
@@ -102,6 +104,9 @@ func TestProgressTickEveryInterval(t *testing.T) {
 			v, run := runObserved(t, adaptertest.Task{}, runFor(tt.runs),
 				func(c *Config, _ *observedRun, _ *adaptertest.Server) { c.ProgressTick.Interval = tt.interval })
 			wantTold(t, tt.runs.String(), v.told, tt.want)
+			if len(v.elapsed) != len(tt.want) {
+				t.Errorf("the callback was told %d times", len(v.elapsed))
+			}
 			var last time.Time
 			for _, e := range v.events {
 				last = e.At
@@ -248,20 +253,18 @@ func TestProgressTickWithoutTimeout(t *testing.T) {
 			e.RemainingSeconds != nil || e.IssueNumber != nil {
 			t.Errorf("%+v", e)
 		}
+		if v.elapsed[0] != (Elapsed{Seconds: 30}) {
+			t.Errorf("%+v", v.elapsed[0])
+		}
 	})
 }
 
-func TestProgressTickHasTheShare(t *testing.T) {
+func TestOnProgressTickHasTheShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, _ := runObserved(t, adaptertest.Task{Timeout: 2 * time.Minute}, runFor(100*time.Second))
-		var got [][2]float64
-		for _, e := range v.events {
-			if e.Kind == EventProgressTick {
-				got = append(got, [2]float64{*e.Launcher.ElapsedSeconds, *e.Launcher.TimeoutPercentage})
-			}
-		}
-		if want := [][2]float64{{30, 0.25}, {60, 0.5}, {90, 0.75}}; !slices.Equal(got, want) {
-			t.Errorf("%v, want %v", got, want)
+		want := []Elapsed{{30, 0.25}, {60, 0.5}, {90, 0.75}}
+		if !slices.Equal(v.elapsed, want) {
+			t.Errorf("%v, want %v", v.elapsed, want)
 		}
 	})
 }

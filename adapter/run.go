@@ -27,8 +27,7 @@ func newRun(cfg *Config, lease picket.Lease, under *registration, next *slot) *r
 	scope := newRunScope(cfg, lease)
 	r := &run{runScope: scope}
 	gone := make(chan struct{})
-	markGone := sync.OnceFunc(func() { close(gone) })
-	r.member = &registeredRun{taskID: lease.TaskID, processesGone: gone, markProcessesGone: markGone}
+	r.member = &registeredRun{taskID: lease.TaskID, processesGone: gone, markProcessesGone: closeOnce(gone)}
 	stall := newStallDetector(lease, cfg.clock)
 	r.supervisor = &supervisor{runScope: scope, stall: stall, requests: make(chan stopRequest, 64)}
 	r.output = &runOutput{

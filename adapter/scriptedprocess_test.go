@@ -67,7 +67,7 @@ func (play scriptedLauncher) PlannedContainment() string { return picket.Contain
 
 func (play scriptedLauncher) Launch(_ context.Context, job process.Job) (process.Process, error) {
 	p := &scriptedProcess{job: job, done: make(chan struct{})}
-	p.closeDone = sync.OnceFunc(func() { close(p.done) })
+	p.closeDone = closeOnce(p.done)
 	go play(p)
 	return p, nil
 }

@@ -113,6 +113,7 @@ func (s *supervisor) onTick() {
 func (s *supervisor) emitLauncherEvent(e picket.RunEvent) {
 	if e.Type == picket.EventAgentHeartbeat {
 		s.end.lastTick = time.Now()
+		s.cfg.OnProgressTick(elapsedOfTick(e))
 	}
 	s.emit(Event{Kind: EventKind(e.Type), Launcher: &e})
 	s.events.add(e)
