@@ -47,22 +47,16 @@ func (e *Engine) Events(ctx context.Context, q picket.EventQuery) (picket.EventP
 		if isUnfiltered(q) {
 			batch = min(batch, q.Limit-len(page.Events)) // nothing is filtered out: no more than is wanted
 		}
-		got, err := store.ReadLog(ctx, e.records, func(client redis.UniversalClient) ([]redis.XMessage, error) {
-			return client.XRangeN(ctx, e.logKey(q), strconv.FormatInt(at+1, 10), "+", int64(batch)).Result()
-		})
+		got, err := e.readEvents(ctx, q, strconv.FormatInt(at+1, 10), batch, false)
 		if err != nil {
 			return picket.EventPage{}, err
 		}
-		if !q.Audit && at == q.After && at > 0 && len(got) > 0 && streamSeq(got[0].ID) > at+1 &&
-			got[0].Values["type"] != picket.EventStoreAdopted {
+		if !q.Audit && at == q.After && at > 0 && len(got) > 0 && got[0].Seq > at+1 &&
+			got[0].Type != picket.EventStoreAdopted {
 			// Numbers are dense: what lies between was deleted just now.
-			return picket.EventPage{}, cursorExpired(streamSeq(got[0].ID) - 1)
+			return picket.EventPage{}, cursorExpired(got[0].Seq - 1)
 		}
-		for _, m := range got {
-			ev, err := decodeEvent(m)
-			if err != nil {
-				return picket.EventPage{}, err
-			}
+		for _, ev := range got {
 			looked++
 			at = ev.Seq
 			if matches(q, ev) {
@@ -87,12 +81,27 @@ func (e *Engine) Events(ctx context.Context, q picket.EventQuery) (picket.EventP
 	return page, nil
 }
 
-// logKey is the stream that a query reads.
-func (e *Engine) logKey(q picket.EventQuery) string {
+// readEvents reads up to limit events of the log that a query means: from a stream id
+// on, or back from there.
+func (e *Engine) readEvents(ctx context.Context, q picket.EventQuery, from string, limit int,
+	back bool) ([]picket.Event, error) {
+	key := store.EventsKey(e.namespace)
 	if q.Audit {
-		return store.AuditKey(e.namespace)
+		key = store.AuditKey(e.namespace)
 	}
-	return store.EventsKey(e.namespace)
+	got, err := store.ReadLog(ctx, e.records, func(client redis.UniversalClient) ([]redis.XMessage, error) {
+		if back {
+			return client.XRevRangeN(ctx, key, from, "-", int64(limit)).Result()
+		}
+		return client.XRangeN(ctx, key, from, "+", int64(limit)).Result()
+	})
+	events := make([]picket.Event, len(got))
+	for i, m := range got {
+		if events[i], err = decodeEvent(m); err != nil {
+			return nil, err
+		}
+	}
+	return events, err
 }
 
 func (e *Engine) checkCursor(ctx context.Context, q picket.EventQuery) error {
@@ -207,25 +216,18 @@ func (e *Engine) eventsBackward(ctx context.Context, q picket.EventQuery) (picke
 	if err != nil {
 		return page, err
 	}
-	open := isUnfiltered(q)
 	for looked := 0; looked < maxEventScan && len(page.Events) < q.Limit; {
 		batch := min(500, maxEventScan-looked)
-		if open {
+		if isUnfiltered(q) {
 			batch = q.Limit - len(page.Events)
 		}
-		got, err := store.ReadLog(ctx, e.records, func(client redis.UniversalClient) ([]redis.XMessage, error) {
-			return client.XRevRangeN(ctx, e.logKey(q), below, "-", int64(batch)).Result()
-		})
+		got, err := e.readEvents(ctx, q, below, batch, true)
 		if err != nil {
 			return picket.EventPage{}, err
 		}
-		for _, m := range got {
+		for _, ev := range got {
 			if len(page.Events) == q.Limit {
 				return page, nil
-			}
-			ev, err := decodeEvent(m)
-			if err != nil {
-				return picket.EventPage{}, err
 			}
 			looked++
 			page.Next, below = ev.ID, streamIDBelow(ev.Seq)
@@ -267,24 +269,14 @@ func (e *Engine) firstAfter(ctx context.Context, q picket.EventQuery) (int64, er
 	low, high := int64(1), last+1 // all before low are not later, high and all after it are
 	for low < high {
 		middle := low + (high-low)/2
-		got, err := store.ReadLog(ctx, e.records, func(client redis.UniversalClient) ([]redis.XMessage, error) {
-			return client.XRangeN(ctx, e.logKey(q), strconv.FormatInt(middle, 10), "+", 1).Result()
-		})
+		got, err := e.readEvents(ctx, q, strconv.FormatInt(middle, 10), 1, false)
 		if err != nil {
 			return 0, err
 		}
-		if len(got) == 0 {
-			high = middle
-			continue
-		}
-		ev, err := decodeEvent(got[0])
-		if err != nil {
-			return 0, err
-		}
-		if ev.At > q.Until {
+		if len(got) == 0 || got[0].At > q.Until {
 			high = middle
 		} else {
-			low = ev.Seq + 1
+			low = got[0].Seq + 1
 		}
 	}
 	return high, nil

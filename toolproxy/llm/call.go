@@ -359,13 +359,10 @@ func (x *call) relayWhole(resp *http.Response, body io.Reader, t *usageTally) (c
 	}
 	x.writeHeader(resp)
 	x.write(raw)
-	if err == nil {
-		buf := make([]byte, 32<<10)
-		for err == nil {
-			var n int
-			n, err = body.Read(buf)
-			x.write(buf[:n])
-		}
+	for buf := make([]byte, 32<<10); err == nil; {
+		var n int
+		n, err = body.Read(buf)
+		x.write(buf[:n])
 	}
 	return false
 }
