@@ -91,9 +91,9 @@ type Engine struct {
 	store         *Store
 	records       *store.Namespace
 	keys          *keyCache
-	refusedWrites refusalCounters
-	violations    violationCounters
-	clockDrifts   atomic.Int64 // heartbeats of agents whose clock is off
+	refusedWrites counters[picket.Code]
+	violations    counters[ViolationCount] // Count is 0 in the keys
+	clockDrifts   atomic.Int64             // heartbeats of agents whose clock is off
 	metrics       *leaseMetrics
 	log           *slog.Logger
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -43,34 +44,32 @@ func silenceReason(idle *float64) string {
 	return "no report, output or tool call for " + time.Duration(*idle*float64(time.Second)).Round(time.Second).String()
 }
 
-// refusalCounters counts refused writes by code.
-type refusalCounters struct {
+// counters count things by key. The zero value is ready.
+type counters[K comparable] struct {
 	mu sync.Mutex
-	n  map[picket.Code]int64
+	n  map[K]int64
 }
 
-func (c *refusalCounters) add(code picket.Code, n int64) {
+func (c *counters[K]) add(key K, n int64) {
 	if n == 0 {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.n == nil {
-		c.n = map[picket.Code]int64{}
+		c.n = map[K]int64{}
 	}
-	c.n[code] += n
+	c.n[key] += n
+}
+
+func (c *counters[K]) counts() map[K]int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.n)
 }
 
 // RefusedWrites counts the refused writes this process has seen, by code.
-func (e *Engine) RefusedWrites() map[picket.Code]int64 {
-	e.refusedWrites.mu.Lock()
-	defer e.refusedWrites.mu.Unlock()
-	out := make(map[picket.Code]int64, len(e.refusedWrites.n))
-	for k, v := range e.refusedWrites.n {
-		out[k] = v
-	}
-	return out
-}
+func (e *Engine) RefusedWrites() map[picket.Code]int64 { return e.refusedWrites.counts() }
 
 // RecordRefusedWrite counts a refused write and writes it into the log, the first 20
 // of a run and minute one by one. The caller has its refusal already, so a

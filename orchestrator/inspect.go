@@ -3,7 +3,6 @@ package orchestrator
 import (
 	"context"
 	"regexp"
-	"sync"
 
 	"github.com/picket-dev/picket"
 )
@@ -62,7 +61,7 @@ func (e *Engine) inspect(ctx context.Context, actor string, repair bool, limit i
 // logged when its event is written; a repair is counted each time.
 func (e *Engine) reportViolation(ctx context.Context, v picket.Violation, told bool) {
 	if told || v.Repaired {
-		e.violations.add(v.Kind, v.Repaired)
+		e.violations.add(ViolationCount{Kind: v.Kind, Repaired: v.Repaired}, 1)
 	}
 	if told {
 		e.log.ErrorContext(ctx, "an invariant was violated", "kind", v.Kind, "subject", v.Subject, "detail", v.Detail,
@@ -79,27 +78,10 @@ type ViolationCount struct {
 
 // Violations counts what the scanner of this process found.
 func (e *Engine) Violations() []ViolationCount {
-	e.violations.mu.Lock()
-	defer e.violations.mu.Unlock()
-	out := make([]ViolationCount, 0, len(e.violations.n))
-	for c, n := range e.violations.n {
+	var out []ViolationCount
+	for c, n := range e.violations.counts() {
 		c.Count = n
 		out = append(out, c)
 	}
 	return out
-}
-
-// violationCounters counts by kind and repaired; Count is 0 in the keys.
-type violationCounters struct {
-	mu sync.Mutex
-	n  map[ViolationCount]int64
-}
-
-func (c *violationCounters) add(kind string, repaired bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.n == nil {
-		c.n = map[ViolationCount]int64{}
-	}
-	c.n[ViolationCount{Kind: kind, Repaired: repaired}]++
 }

@@ -8,7 +8,8 @@ import (
 
 // Pause presses the stop button: no grants; hard ends all runs too.
 func (e *Engine) Pause(ctx context.Context, by picket.Caller, hard bool, reason string) (picket.PauseState, error) {
-	return e.pause(ctx, by, hard, reason, "")
+	return e.pauseState(ctx, "pause", by.Actor, boolArg(hard), reason, sweepBatch, by.Idempotency.Key,
+		by.Idempotency.Body, "")
 }
 
 // PauseUnlessChanged is Pause by a person who has seen the pause that was made at seen, or 0
@@ -16,13 +17,8 @@ func (e *Engine) Pause(ctx context.Context, by picket.Caller, hard bool, reason 
 // made it. A stop (hard) is never refused.
 func (e *Engine) PauseUnlessChanged(ctx context.Context, by picket.Caller, hard bool, reason string,
 	seen picket.Instant) (picket.PauseState, error) {
-	return e.pause(ctx, by, hard, reason, int64(seen))
-}
-
-func (e *Engine) pause(ctx context.Context, by picket.Caller, hard bool, reason string,
-	seen any) (picket.PauseState, error) {
 	return e.pauseState(ctx, "pause", by.Actor, boolArg(hard), reason, sweepBatch, by.Idempotency.Key,
-		by.Idempotency.Body, seen)
+		by.Idempotency.Body, int64(seen))
 }
 
 // Resume lets grants flow again.

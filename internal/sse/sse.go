@@ -40,17 +40,14 @@ var oneLine = strings.NewReplacer("\r", " ", "\n", " ")
 // AppendTo appends the event to b as it stands in a stream, with the empty line
 // that ends it. Fields without a value are left out.
 func (e Event) AppendTo(b []byte) []byte {
-	if e.Comment != "" {
-		b = append(append(b, ": "...), oneLine.Replace(e.Comment)+"\n"...)
-	}
+	retry := ""
 	if e.Retry > 0 {
-		b = append(append(b, "retry: "...), strconv.FormatInt(e.Retry.Milliseconds(), 10)+"\n"...)
+		retry = strconv.FormatInt(e.Retry.Milliseconds(), 10)
 	}
-	if e.Type != "" {
-		b = append(append(b, "event: "...), oneLine.Replace(e.Type)+"\n"...)
-	}
-	if e.ID != "" {
-		b = append(append(b, "id: "...), oneLine.Replace(e.ID)+"\n"...)
+	for _, field := range [][2]string{{"", e.Comment}, {"retry", retry}, {"event", e.Type}, {"id", e.ID}} {
+		if field[1] != "" {
+			b = append(b, field[0]+": "+oneLine.Replace(field[1])+"\n"...)
+		}
 	}
 	if e.Data != nil {
 		for line := range bytes.SplitSeq(e.Data, []byte("\n")) {

@@ -134,27 +134,16 @@ func (n *node) readInfo(ctx context.Context) (bool, error) {
 }
 
 func (n *node) readConfig(ctx context.Context) (bool, error) {
-	var err error
-	n.config, err = readSettings(ctx, n.client, "maxmemory-policy", "appendonly", "appendfsync",
+	settings := redis.NewMapStringStringCmd(ctx, "CONFIG", "GET", "maxmemory-policy", "appendonly", "appendfsync",
 		"no-appendfsync-on-rewrite", "min-replicas-to-write", "min-replicas-max-lag", "enable-debug-command")
+	err := n.client.Process(ctx, settings)
+	n.config = settings.Val()
 	if refusal := redis.Error(nil); errors.As(err, &refusal) {
 		n.refuse("Allow the user CONFIG GET: ACL SETUSER … +config|get. Where the service that runs it does not allow it, Picket cannot know what it keeps.",
 			"the user may not ask how the server keeps its data: %v", err)
 		return false, nil
 	}
 	return err == nil, err
-}
-
-func readSettings(ctx context.Context, c *redis.Client, names ...string) (map[string]string, error) {
-	args := []any{"CONFIG", "GET"}
-	for _, name := range names {
-		args = append(args, name)
-	}
-	cmd := redis.NewMapStringStringCmd(ctx, args...)
-	if err := c.Process(ctx, cmd); err != nil {
-		return nil, err
-	}
-	return cmd.Val(), nil
 }
 
 func (n *node) checkMemory() {

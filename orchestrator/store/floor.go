@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -276,17 +277,9 @@ func (s *Store) onConnect(ctx context.Context, c *redis.Conn) error {
 // isOtherNode recognises a server that does not hold a namespace: another node of
 // a cluster, or a sentinel.
 func isOtherNode(err error) bool {
-	var reply redis.Error
-	if !errors.As(err, &reply) {
-		return false
-	}
-	text := reply.Error()
-	for _, prefix := range []string{"MOVED ", "ASK ", "TRYAGAIN ", "CROSSSLOT ", "ERR unknown command"} {
-		if strings.HasPrefix(text, prefix) {
-			return true
-		}
-	}
-	return false
+	reply, ok := errors.AsType[redis.Error](err)
+	return ok && slices.ContainsFunc([]string{"MOVED ", "ASK ", "TRYAGAIN ", "CROSSSLOT ", "ERR unknown command"},
+		func(prefix string) bool { return strings.HasPrefix(reply.Error(), prefix) })
 }
 
 // scriptFunc runs one script, through the script runner or on one connection alone.

@@ -317,8 +317,8 @@ func replyError(name string, err error) error {
 	if known, ok := errors.AsType[*picket.Error](err); ok { // of the check of a new connection: nothing was sent
 		return known
 	}
-	var reply redis.Error
-	if !errors.As(err, &reply) {
+	reply, ok := errors.AsType[redis.Error](err)
+	if !ok {
 		return Unavailable("the state of record did not answer", errors.Join(picket.ErrUnknown, err))
 	}
 	text := reply.Error()
