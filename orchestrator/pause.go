@@ -35,16 +35,18 @@ func (e *Engine) ResumeUnlessChanged(ctx context.Context, by picket.Caller, reas
 
 func (e *Engine) pauseState(ctx context.Context, script string, args ...any) (picket.PauseState, error) {
 	r := e.run(ctx, script, args...)
-	var p struct {
-		Mode   string `reply:"mode"`
-		Reason string `reply:"reason"`
-		By     string `reply:"by"`
-		At     int64  `reply:"at"`
-	}
+	var p pauseView
 	r.Decode(&p)
-	return newPauseState(p.Mode, p.Reason, p.By, p.At), r.Err
+	return p.state(), r.Err
 }
 
-func newPauseState(mode, reason, by string, at int64) picket.PauseState {
-	return picket.PauseState{Paused: mode != "", Hard: mode == "hard", Reason: reason, By: by, At: picket.Instant(at)}
+// pauseView is a pause as scripts show it.
+type pauseView struct {
+	picket.PauseState
+	Mode string `reply:"mode"` // "", soft or hard
+}
+
+func (p pauseView) state() picket.PauseState {
+	p.Paused, p.Hard = p.Mode != "", p.Mode == "hard"
+	return p.PauseState
 }

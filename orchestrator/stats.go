@@ -37,7 +37,7 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 	s := v.Stats
 	s.Namespace = e.namespace
 	s.SinceTickMs = v.Raw - int64(v.LastTick)
-	s.Pause = newPauseState(v.Paused, v.PausedWhy, v.PausedBy, v.PausedAt)
+	s.Pause = v.Stop.state()
 	s.ClockOffsetMs = clockOffset(v.Raw, asked, answered)
 	s.Activity = activityOf(v.Slots, v.Raw)
 	s.Memory = picket.MemoryStats{Bytes: v.Bytes, MeasuredAt: picket.Instant(v.MeasuredAt)}
@@ -65,10 +65,7 @@ func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 type statsReply struct {
 	picket.Stats
 	Raw        int64                 `reply:"raw"` // the server's own clock
-	Paused     string                `reply:"paused"`
-	PausedWhy  string                `reply:"paused_why"`
-	PausedBy   string                `reply:"paused_by"`
-	PausedAt   int64                 `reply:"paused_at"`
+	Stop       pauseView             `reply:"stop"`
 	Counts     []int64               `reply:"counts"` // of countedSets
 	Day        *picket.DailyEnvelope `reply:"day"`
 	Sums       map[string]string     `reply:"sums"`        // figures over the life of the namespace

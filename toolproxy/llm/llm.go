@@ -5,16 +5,21 @@ package llm
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/outbound"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/toolproxy"
 )
@@ -144,4 +149,153 @@ func gunzip(raw []byte) ([]byte, error) {
 			maxBody).With("limit", maxBody)
 	}
 	return plain, nil
+}
+
+// Config says where calls of language models go. The agent is given
+// {proxy}/llm/anthropic or {proxy}/llm/openai as its base URL and its lease
+// token as its key; the real key never leaves this process.
+type Config struct {
+	// Anthropic takes what comes to /llm/anthropic: the Messages API. Defaults to
+	// none: calls are refused.
+	Anthropic *Upstream
+	// OpenAI takes what comes to /llm/openai: Chat Completions and Responses.
+	// Defaults to none: calls are refused.
+	OpenAI *Upstream
+	// Timeout bounds a call from its first byte to its last. Defaults to 15
+	// minutes, which is also the most.
+	Timeout time.Duration
+	// Drain is how long an answer is still read for its usage when the agent has
+	// gone away. Defaults to 1 minute.
+	Drain time.Duration
+	// TLS is for upstreams whose certificates no public authority has signed.
+	// Defaults to what the system trusts.
+	TLS *tls.Config
+}
+
+// What a request and its answer may hold, in bytes.
+const (
+	maxBody  = 32 << 20
+	maxEvent = 8 << 20 // one event of a stream, and an answer whose usage is looked for
+)
+
+// forwarder passes the requests of agents to the vendors and their answers back.
+type forwarder struct {
+	proxy        *toolproxy.Proxy
+	cfg          Config
+	upstreams    map[string]*endpoint
+	client       *http.Client
+	transport    *http.Transport // of client
+	knownPrompts knownPrompts
+	limiter      callLimiter
+}
+
+func newForwarder(p *toolproxy.Proxy, cfg Config) (*forwarder, error) {
+	cfg.Timeout = min(cmp.Or(cfg.Timeout, toolproxy.MaxCallTimeout), toolproxy.MaxCallTimeout)
+	cfg.Drain = cmp.Or(cfg.Drain, time.Minute)
+	l := &forwarder{proxy: p, cfg: cfg, upstreams: map[string]*endpoint{}}
+	for _, v := range vendors {
+		up, err := v.endpoint(map[string]*Upstream{"anthropic": cfg.Anthropic, "openai": cfg.OpenAI}[v.name])
+		if err != nil {
+			return nil, err
+		}
+		if up != nil {
+			l.upstreams[v.name] = up
+		}
+	}
+	l.transport = &http.Transport{
+		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, DisableCompression: true, TLSClientConfig: cfg.TLS,
+		TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 32,
+		MaxResponseHeaderBytes: 256 << 10,
+	}
+	l.client = &http.Client{
+		Transport: outbound.Once{Base: l.transport},
+		// A redirect would carry the key elsewhere: it is the agent's to see.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return l, nil
+}
+
+func (l *forwarder) close() { l.transport.CloseIdleConnections() }
+
+// maxCallsPerRun is how many requests of a run may be under way at once. Each of them
+// holds its whole body, and one event of its answer.
+const maxCallsPerRun = 8
+
+// callLimiter counts the requests of each run. The zero value is ready.
+type callLimiter struct {
+	mu     sync.Mutex
+	active map[string]int
+}
+
+// admit lets one more in, until leave is called.
+func (g *callLimiter) admit(run string) (leave func(), err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.active[run] >= maxCallsPerRun {
+		return nil, tooManyCalls()
+	}
+	if g.active == nil {
+		g.active = map[string]int{}
+	}
+	g.active[run]++
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.active[run]--; g.active[run] == 0 {
+			delete(g.active, run)
+		}
+	}, nil
+}
+
+func tooManyCalls() error {
+	refusal := picket.Refuse(picket.CodeRateLimited, "Wait until one of them has ended.",
+		"%d calls of models are under way in this run already", maxCallsPerRun)
+	refusal.RetryAfter = time.Second
+	return refusal
+}
+
+// discardableBody is a body that is freed once it was sent, because the answer may take
+// many minutes after that.
+type discardableBody struct {
+	mu    sync.Mutex
+	whole []byte
+}
+
+// open returns a reader of the body. The transport opens it again if a connection turns
+// out to be closed.
+func (p *discardableBody) open() (io.ReadCloser, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return &discardableReader{left: p.whole}, nil
+}
+
+// discard frees the body. Readers that are open keep what they have not read.
+func (p *discardableBody) discard() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.whole = nil
+}
+
+type discardableReader struct {
+	mu   sync.Mutex // it may be closed while it is read
+	left []byte
+}
+
+func (r *discardableReader) Read(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.left) == 0 {
+		r.left = nil
+		return 0, io.EOF
+	}
+	n := copy(b, r.left)
+	r.left = r.left[n:]
+	return n, nil
+}
+
+func (r *discardableReader) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left = nil
+	return nil
 }

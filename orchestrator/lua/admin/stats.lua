@@ -2,10 +2,10 @@
 -- needs: money
 -- stats counts a namespace. Whatever it has, this is a fixed number of looks.
 -- ARGV: cap of the house or '', sets to count: by-state:<state>... roster:<status>... open-by-kind:<kind>...
--- Reply: raw (ms), what stands in picket.Stats under the name that it has there, paused, paused_why, paused_by,
---   paused_at, counts (of each set), day (today's house: limit, available, spentInAll, each tokens and
---   nano-dollars), sums (what was counted), targets (state and events behind of each webhook), slots ('slot figure'
---   and n), memory_info (what the server says of its own), bytes (of the namespace), measured_at (ms)
+-- Reply: raw (ms), what stands in picket.Stats under the name that it has there, stop (mode, reason, by, at), counts
+--   (of each set), day (today's house: limit, available, spentInAll, each tokens and nano-dollars), sums (what was
+--   counted), targets (state and events behind of each webhook), slots ('slot figure' and n), memory_info
+--   (what the server says of its own), bytes (of the namespace), measured_at (ms)
 local m = call('HMGET', META, 'tick', 'seq', 'paused', 'paused_why', 'paused_by', 'paused_at', 'store', 'adopted_at')
 local counts = {}
 for i = 2, #ARGV do counts[#counts + 1] = call('ZCARD', K(ARGV[i])) end
@@ -28,8 +28,9 @@ local size = call('HMGET', K('size'), 'bytes', 'ended')
 return named{
   raw = RAW, storeTime = NOW, lastTick = m[1], lanes = call('ZCARD', K('lanes')), delayed = call('ZCARD', K('delayed')),
   waiters = call('ZCOUNT', K('waiters'), NOW, '+inf'), handoffs = call('ZCARD', K('handoffs:', 'open')),
-  lastSeq = m[2], paused = m[3], paused_why = m[4], paused_by = m[5], paused_at = m[6], storeId = m[7],
-  floor = F(floor), adoptedAt = m[8], counts = counts, judgeLateMs = F(due and math.max(0, now - num(due)) or 0),
+  lastSeq = m[2], stop = named{ mode = m[3], reason = m[4], by = m[5], at = m[6] },
+  storeId = m[7], floor = F(floor), adoptedAt = m[8], counts = counts,
+  judgeLateMs = F(due and math.max(0, now - num(due)) or 0),
   leases = call('ZCOUNT', K('deadlines'), '(' .. NOW, '+inf'),
   leasesDue = call('ZCOUNT', K('deadlines'), '-inf', NOW),
   oldestHandoff = call('ZRANGE', K('handoffs:', 'open'), '0', '0', 'WITHSCORES')[2], day = day,
