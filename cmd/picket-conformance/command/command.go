@@ -120,9 +120,8 @@ func conformanceConfig(cmd *cobra.Command) (cfg rfc16.Config, err error) {
 	cfg.RFCOnly, _ = f.GetBool("rfc-only")
 	seconds, _ := f.GetIntSlice("thresholds")
 	if len(seconds) != 3 || seconds[0] < 1 || seconds[1] < 2*seconds[0] || seconds[2] < 2*seconds[1] {
-		e := exit.Usagef("--thresholds takes interval, unhealthy and dead in seconds, each at least twice the one before")
-		e.Remedy = "Such as --thresholds 1,2,4."
-		return cfg, e
+		return cfg, picket.Refuse(exit.CodeUsage, "Such as --thresholds 1,2,4.",
+			"--thresholds takes interval, unhealthy and dead in seconds, each at least twice the one before")
 	}
 	cfg.Interval, cfg.Unhealthy, cfg.Dead, cfg.DrainTimeout = seconds[0], seconds[1], seconds[2], seconds[1]
 	if only, _ := f.GetStringSlice("only"); len(only) > 0 {
@@ -132,9 +131,8 @@ func conformanceConfig(cmd *cobra.Command) (cfg rfc16.Config, err error) {
 			})
 		}
 		if !slices.ContainsFunc(rfc16.Rules(), cfg.Only) {
-			e := exit.Usagef("--only %s: no rule has this section or name", strings.Join(only, ","))
-			e.Remedy = "picket conformance rfc16 --list shows them all."
-			return cfg, e
+			return cfg, picket.Refuse(exit.CodeUsage, "picket conformance rfc16 --list shows them all.",
+				"--only %s: no rule has this section or name", strings.Join(only, ","))
 		}
 	}
 	for flag, into := range map[string]*string{

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/workspace"
 	"github.com/picket-dev/picket/cmd/picket/cli"
@@ -163,14 +164,14 @@ func addSelfToPath() {
 func commandAfterDash(cmd *cobra.Command, given []string) ([]string, error) {
 	dash := cmd.ArgsLenAtDash()
 	if dash < 0 || dash == len(given) {
-		e := exit.Usagef("the command to run is missing")
-		e.Remedy = "Put it after --, for example: " + cmd.CommandPath() + " -- make test"
-		return nil, e
+		return nil, picket.Refuse(exit.CodeUsage,
+			"Put it after --, for example: "+cmd.CommandPath()+" -- make test",
+			"the command to run is missing")
 	}
 	if dash > 0 {
-		e := exit.Usagef("%q stands before --", given[0])
-		e.Remedy = "Put the whole command after --: " + cmd.CommandPath() + " -- make test"
-		return nil, e
+		return nil, picket.Refuse(exit.CodeUsage,
+			"Put the whole command after --: "+cmd.CommandPath()+" -- make test",
+			"%q stands before --", given[0])
 	}
 	return given, nil
 }
@@ -184,9 +185,9 @@ func checkStartable(command []string) error {
 		if errors.As(err, &of) {
 			reason = of.Err
 		}
-		e := exit.Usagef("%s cannot be started: %v", term.ShellQuote(command[0]), reason)
-		e.Remedy = "Give a program on PATH, or a path such as ./agent.sh to a file with chmod +x; shell syntax goes through sh -c '…'."
-		return e
+		return picket.Refuse(exit.CodeUsage,
+			"Give a program on PATH, or a path such as ./agent.sh to a file with chmod +x; shell syntax goes through sh -c '…'.",
+			"%s cannot be started: %v", term.ShellQuote(command[0]), reason)
 	}
 	return nil
 }

@@ -110,9 +110,9 @@ func promptOf(cmd *cobra.Command, given []string) (string, error) {
 	}
 	prompt := strings.TrimSpace(strings.Join(before, " "))
 	if prompt == "" {
-		e := exit.Usagef("there is nothing to do: the prompt is missing")
-		e.Remedy = "Say what to do: " + cmd.CommandPath() + " --agent claude \"fix the flaky test\""
-		return "", e
+		return "", picket.Refuse(exit.CodeUsage,
+			"Say what to do: "+cmd.CommandPath()+" --agent claude \"fix the flaky test\"",
+			"there is nothing to do: the prompt is missing")
 	}
 	return prompt, nil
 }

@@ -179,9 +179,8 @@ func (s *Connection) agentID(ctx context.Context, typed string) (string, error) 
 		return typed, nil
 	}
 	if err := picket.CheckName("agent", typed); err != nil {
-		e := exit.Usagef("%s is not an id of an agent", term.ShellQuote(typed))
-		e.Remedy = "See: picket agent list --status '*'"
-		return "", e
+		return "", picket.Refuse(exit.CodeUsage, "See: picket agent list --status '*'",
+			"%s is not an id of an agent", term.ShellQuote(typed))
 	}
 	_, err := s.Agents.Get(ctx, typed)
 	if err == nil || !errors.Is(err, picket.CodeNotFound) && !errors.Is(err, picket.CodeForbidden) {

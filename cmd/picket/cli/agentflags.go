@@ -38,9 +38,8 @@ func HealthFlags(c *cobra.Command) {
 func SecondsOf(cmd *cobra.Command, name string) (int, error) {
 	d, _ := cmd.Flags().GetDuration(name)
 	if d < 0 || d%time.Second != 0 {
-		e := exit.Usagef("--%s %s is not a whole number of seconds", name, d)
-		e.Remedy = "Such as 30s or 2m."
-		return 0, e
+		return 0, picket.Refuse(exit.CodeUsage, "Such as 30s or 2m.",
+			"--%s %s is not a whole number of seconds", name, d)
 	}
 	return int(d / time.Second), nil
 }
@@ -64,9 +63,9 @@ func ThresholdsOf(cmd *cobra.Command) (*picket.Thresholds, error) {
 }
 
 func thresholdError(format string, args ...any) error {
-	e := exit.Usagef(format, args...)
-	e.Remedy = "Raise --unhealthy-after and --dead-after with --heartbeat; the defaults are 30s, 90s and 5m."
-	return e
+	return picket.Refuse(exit.CodeUsage,
+		"Raise --unhealthy-after and --dead-after with --heartbeat; the defaults are 30s, 90s and 5m.",
+		format, args...)
 }
 
 // AsFlag names the entry of picket.yaml that a worker stands for.
@@ -100,10 +99,8 @@ func ApplyAgentEntry(cmd *cobra.Command, cfg settings.Settings) (settings.Settin
 	}
 	if n := e.Capacity.MaxConcurrentTasks; n != nil && !cmd.Flags().Changed("max") &&
 		(*n < 1 || *n > maxLeases) {
-		err := exit.Usagef("%s: agents.%s.capacity.max_concurrent_tasks is %d, and one adapter holds 1 to %d leases",
-			e.Origin("capacity.max_concurrent_tasks"), e.Name, *n, maxLeases)
-		err.Remedy = "Add --max, and start several."
-		return cfg, e, err
+		return cfg, e, picket.Refuse(exit.CodeUsage, "Add --max, and start several.",
+			"%s: agents.%s.capacity.max_concurrent_tasks is %d, and one adapter holds 1 to %d leases", e.Origin("capacity.max_concurrent_tasks"), e.Name, *n, maxLeases)
 	}
 	fill := func(flag string, items ...string) {
 		f := cmd.Flags().Lookup(flag)

@@ -244,9 +244,8 @@ func runAgentCommand(cmd *cobra.Command, given []string) error {
 	order.Reason, _ = f.GetString("reason")
 	order.TaskID, _ = f.GetString("task")
 	if order.Command == picket.CommandStopTask && order.TaskID == "" {
-		e := exit.Usagef("stop_task needs to know which task")
-		e.Remedy = "Name it with --task TASK; see: picket lease list"
-		return e
+		return picket.Refuse(exit.CodeUsage, "Name it with --task TASK; see: picket lease list",
+			"stop_task needs to know which task")
 	}
 	if err := order.Check(); err != nil {
 		return err

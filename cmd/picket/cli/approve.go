@@ -51,19 +51,16 @@ func runApprove(cmd *cobra.Command, s *Connection, given []string) error {
 	count := cmd.Flags().Changed("count") || cmd.Flags().Changed("yes")
 	switch {
 	case len(filter) > 0 && len(given) > 0:
-		e := exit.Usagef("tasks are named, and filters are given")
-		e.Remedy = "Name tasks, or give filters."
-		return e
+		return picket.Refuse(exit.CodeUsage, "Name tasks, or give filters.",
+			"tasks are named, and filters are given")
 	case cmd.Flags().Changed("digest") && (len(filter) > 0 || len(given) > 1):
-		e := exit.Usagef("--digest works with one task only")
-		e.Remedy = "Name one task, or leave --digest out."
-		return e
+		return picket.Refuse(exit.CodeUsage, "Name one task, or leave --digest out.",
+			"--digest works with one task only")
 	case len(filter) > 0:
 		return s.approveMatching(cmd, filter)
 	case count:
-		e := exit.Usagef("--count and --yes are about filters")
-		e.Remedy = "Add --role, --label or --parent, or leave it out."
-		return e
+		return picket.Refuse(exit.CodeUsage, "Add --role, --label or --parent, or leave it out.",
+			"--count and --yes are about filters")
 	case len(given) > 1:
 		return s.approveNamed(cmd, given)
 	}
@@ -155,9 +152,9 @@ func (s *Connection) approveMatching(cmd *cobra.Command, q url.Values) error {
 		return exit.Usagef("more than %d reviews match, and no more than that are approved at once: narrow the filters",
 			maxBulkApproval)
 	case more:
-		e := exit.Usagef("the queue of reviews goes on behind the %d pages that were looked through", maxQueuePages)
-		e.Remedy = "Narrow the filters, name the tasks, or say with --count how many you mean: then the server goes through all of it."
-		return e
+		return picket.Refuse(exit.CodeUsage,
+			"Narrow the filters, name the tasks, or say with --count how many you mean: then the server goes through all of it.",
+			"the queue of reviews goes on behind the %d pages that were looked through", maxQueuePages)
 	case len(shown) == 0:
 		return picket.Refuse(picket.CodeNotFound, "See what there is: picket review list", "no review matches")
 	}
@@ -185,9 +182,9 @@ func confirmCount(cmd *cobra.Command, shown []picket.PendingReview) error {
 	w := cmd.ErrOrStderr()
 	term.PrintTable(w, reviewColumns, shown, false)
 	if !term.IsTerminal(cmd.InOrStdin()) {
-		e := exit.Usagef("%s would be approved, and nobody is there to be asked", Plural(len(shown), "task"))
-		e.Remedy = "Add --count " + strconv.Itoa(len(shown)) + ", or --yes for whatever there is."
-		return e
+		return picket.Refuse(exit.CodeUsage,
+			"Add --count "+strconv.Itoa(len(shown))+", or --yes for whatever there is.",
+			"%s would be approved, and nobody is there to be asked", Plural(len(shown), "task"))
 	}
 	fmt.Fprintf(w, "type %d to approve %s: ", len(shown), Plural(len(shown), "task"))
 	typed, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')

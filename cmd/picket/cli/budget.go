@@ -328,18 +328,15 @@ func topUpOf(cmd *cobra.Command) (body picket.TopUp, err error) {
 		}
 	}
 	if body.USD == 0 && body.Tokens == 0 {
-		e := exit.Usagef("a top-up adds dollars or tokens")
-		e.Remedy = "Add --usd 0.50 or --tokens 100000."
-		return body, e
+		return body, picket.Refuse(exit.CodeUsage, "Add --usd 0.50 or --tokens 100000.",
+			"a top-up adds dollars or tokens")
 	}
 	return body, nil
 }
 
 // notDollars refuses an amount on the command line.
 func notDollars(flag string, err error) error {
-	e := exit.Usagef("%s %v", flag, err)
-	e.Remedy = budget.Money(0).WireForm()
-	return e
+	return picket.Refuse(exit.CodeUsage, budget.Money(0).WireForm(), "%s %v", flag, err)
 }
 
 func printTopUp(cmd *cobra.Command, e picket.EnvelopeState, raw jsontext.Value) error {

@@ -73,9 +73,8 @@ func runEvents(cmd *cobra.Command, s *Connection, _ []string) error {
 	follow, _ := f.GetBool("follow")
 	if watch, _ := f.GetBool("watch"); follow || watch {
 		if q.Audit {
-			e := exit.Usagef("--audit and -f cannot be combined")
-			e.Remedy = "Leave out -f. Read further events with --after SEQ."
-			return e
+			return picket.Refuse(exit.CodeUsage, "Leave out -f. Read further events with --after SEQ.",
+				"--audit and -f cannot be combined")
 		}
 		after, _ := f.GetString("after")
 		return s.followEvents(cmd, q, after)

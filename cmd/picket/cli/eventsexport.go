@@ -363,9 +363,8 @@ func (x *eventExport) cursorOf(line string) error {
 	}
 	seq, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || seq > x.last {
-		e := exit.Usagef("the last line of %s is not an event of this log: %s", x.path, term.Clip(line, 60))
-		e.Remedy = "Name the file of an export of this server, with its -o, or a new file."
-		return e
+		return picket.Refuse(exit.CodeUsage, "Name the file of an export of this server, with its -o, or a new file.",
+			"the last line of %s is not an event of this log: %s", x.path, term.Clip(line, 60))
 	}
 	x.after = max(x.after, seq)
 	return nil

@@ -223,9 +223,8 @@ func givenOrOnly(ctx context.Context, cmd *cobra.Command, given []string,
 	for _, c := range all[:min(len(all), 10)] {
 		ids = append(ids, "  "+c.id+"  "+term.Clip(c.about, 60))
 	}
-	e := exit.Usagef("%d %ss are waiting, name one:\n%s", len(all), what, strings.Join(ids, "\n"))
-	e.Remedy = "Usage: " + cmd.UseLine()
-	return "", e
+	return "", picket.Refuse(exit.CodeUsage, "Usage: "+cmd.UseLine(),
+		"%d %ss are waiting, name one:\n%s", len(all), what, strings.Join(ids, "\n"))
 }
 
 // completeFirstID offers live ids to the shell.

@@ -203,9 +203,8 @@ func jsonArgument(cmd *cobra.Command, what, text string) (picket.RawJSON, error)
 		b = []byte(text)
 	}
 	if err != nil {
-		e := exit.Usagef("%s: %v", what, err)
-		e.Remedy = "After @ comes a file that can be read; - is the standard input."
-		return nil, e
+		return nil, picket.Refuse(exit.CodeUsage, "After @ comes a file that can be read; - is the standard input.",
+			"%s: %v", what, err)
 	}
 	if len(b) > picket.MaxPayload {
 		return nil, picket.TooLarge(what, len(b))

@@ -101,17 +101,15 @@ func placementFlags(cmd *cobra.Command, spec *picket.TaskSpec) error {
 func instantFlag(flag, text string, sign time.Duration) (picket.Instant, error) {
 	if d, err := time.ParseDuration(text); err == nil {
 		if d < 0 {
-			e := exit.Usagef("--%s %s: a duration here has no sign", flag, term.ShellQuote(text))
-			e.Remedy = "Write it without: " + strings.TrimPrefix(text, "-")
-			return 0, e
+			return 0, picket.Refuse(exit.CodeUsage, "Write it without: "+strings.TrimPrefix(text, "-"),
+				"--%s %s: a duration here has no sign", flag, term.ShellQuote(text))
 		}
 		return picket.InstantOf(time.Now().Add(sign * d)), nil
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		e := exit.Usagef("--%s %s is neither a time nor a duration", flag, term.ShellQuote(text))
-		e.Remedy = "Such as 2026-04-11T10:42:17Z, or 2h."
-		return 0, e
+		return 0, picket.Refuse(exit.CodeUsage, "Such as 2026-04-11T10:42:17Z, or 2h.",
+			"--%s %s is neither a time nor a duration", flag, term.ShellQuote(text))
 	}
 	return picket.InstantOf(t), nil
 }

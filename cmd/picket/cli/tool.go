@@ -55,9 +55,8 @@ func newToolCall() *cobra.Command {
 		Example: "  picket tool call http_request --url https://api.example.com/ --estimate\n  picket tool call mark_complete '{\"output\":{\"tests\":12}}'",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if len(given) == 0 {
-				e := exit.Usagef("the name of a tool is missing")
-				e.Remedy = "See which there are: picket tool list"
-				return e
+				return picket.Refuse(exit.CodeUsage, "See which there are: picket tool list",
+					"the name of a tool is missing")
 			}
 			return runTool(cmd, given)
 		},

@@ -129,9 +129,9 @@ func (s Settings) checkPrice(name string, p ToolPrice) error {
 		return picket.Refuse(exit.CodeUsage, "Give call, such as call: 0.001; a free tool has call: 0.",
 			"%s: tools.prices.%s has no price", where, name)
 	case len(p.PerUnit) > 0 && p.Max == nil:
-		err := exit.Usagef("%s: tools.prices.%s has per_unit and no max", where, name)
-		err.Remedy = "Give max: what a call uses is not known before it is made, and max is what is reserved."
-		return err
+		return picket.Refuse(exit.CodeUsage,
+			"Give max: what a call uses is not known before it is made, and max is what is reserved.",
+			"%s: tools.prices.%s has per_unit and no max", where, name)
 	case p.Max != nil && *p.Max < orZero(p.Call):
 		return exit.Usagef("%s: tools.prices.%s.max is below its call", s.toolOrigin("prices", name, "max"), name)
 	}
@@ -145,9 +145,9 @@ func (s Settings) checkUpstreams() error {
 		byURL, started := u.URL != "", len(u.Command) > 0
 		switch {
 		case byURL == started:
-			err := exit.Usagef("%s: tools.upstreams.%s needs either url or command", where, name)
-			err.Remedy = "url is where an MCP server listens; command starts one that speaks over its standard streams."
-			return err
+			return picket.Refuse(exit.CodeUsage,
+				"url is where an MCP server listens; command starts one that speaks over its standard streams.",
+				"%s: tools.upstreams.%s needs either url or command", where, name)
 		case started && len(u.Headers) > 0:
 			return exit.Usagef("%s: tools.upstreams.%s: headers have no meaning with command", where, name)
 		case byURL && u.Env != nil:
@@ -161,9 +161,9 @@ func (s Settings) checkUpstreams() error {
 		}
 	}
 	if name, why := picket.CheckUpstreamNames(names); why != nil {
-		err := exit.Usagef("%s: tools.upstreams.%s: %v", s.toolOrigin("upstreams", name), name, why)
-		err.Remedy = "Choose another name for it; prices and agents know its tools by that name."
-		return err
+		return picket.Refuse(exit.CodeUsage,
+			"Choose another name for it; prices and agents know its tools by that name.",
+			"%s: tools.upstreams.%s: %v", s.toolOrigin("upstreams", name), name, why)
 	}
 	return nil
 }
