@@ -2,14 +2,21 @@ package rig
 
 import (
 	"bytes"
+	"cmp"
 	stdjson "encoding/json"
 	"errors"
+	"flag"
+	"fmt"
 	"go/parser"
 	"go/token"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -74,20 +81,20 @@ var mayImport = map[string][]string{
 	"toolproxy/llm": {"picket", "budget", "internal/sse", "internal/web", "internal/outbound", "toolproxy",
 		"github.com/labstack/echo/v4/...", "github.com/go-json-experiment/json/..."},
 	"internal/llmstub": {"internal/sse", "github.com/go-json-experiment/json/..."}, // a scripted LLM for tests
-	"reaper":           {"picket", "budget"},
+	"reaper":           {"picket"},
 	"reaper/webhooks": {"picket", "internal/outbound", "github.com/go-json-experiment/json/...",
 		"internal/text"},
 	"client": {"picket", "budget", "internal/sse", "github.com/go-json-experiment/json/..."},
 	"adapter": {"picket", "budget", "client", "adapter/agents", "adapter/process", "adapter/workspace",
 		"internal/text", "internal/files", "internal/seal",
-		"github.com/oklog/ulid/v2", "golang.org/x/sys/...", "github.com/go-json-experiment/json/..."},
+		"github.com/oklog/ulid/v2", "github.com/go-json-experiment/json/..."},
 	"adapter/agents": {"picket", "budget", "internal/text", "internal/files",
 		"github.com/go-json-experiment/json/..."},
 	"adapter/workspace": {"picket", "adapter/process", "internal/text", "internal/files", "golang.org/x/sys/...",
 		"github.com/go-json-experiment/json/..."},
 	"adapter/process": {"internal/files", "picket", "internal/text", "golang.org/x/sys/...",
 		"github.com/go-json-experiment/json/..."},
-	"adapter/adaptertest": {"picket", "budget", "adapter", "internal/rig/moves",
+	"adapter/adaptertest": {"picket", "budget", "internal/rig/moves",
 		"github.com/go-json-experiment/json/..."},
 	"internal/web": {"picket", "github.com/labstack/echo/v4/...",
 		"github.com/go-json-experiment/json/...", "internal/text"},
@@ -96,7 +103,7 @@ var mayImport = map[string][]string{
 	"internal/seal":     {"picket"},
 	"internal/files":    {"github.com/go-json-experiment/json/...", "golang.org/x/sys/..."},
 	"internal/outbound": {"picket", "internal/web"},
-	"internal/devredis": {"picket", "github.com/redis/go-redis/v9/...",
+	"internal/devredis": {"github.com/redis/go-redis/v9/...",
 		"github.com/alicebob/miniredis/v2/...", "internal/files",
 		"golang.org/x/sys/..."},
 	"docs":                  nil,                                                // documents that programs read, embedded
@@ -110,7 +117,7 @@ var mayImport = map[string][]string{
 	"internal/rig/proctest": {"picket", "adapter/process", "internal/rig/cleanup", "go.uber.org/goleak"},
 	"cmd/picket":            anyImport,
 	"cmd/picket/cli/exit":   {"picket"},
-	"cmd/picket/settings": {"picket", "budget", "adapter", "adapter/agents", "adapter/workspace", "adapter/process",
+	"cmd/picket/settings": {"picket", "budget", "adapter/agents", "adapter/workspace", "adapter/process",
 		"cmd/picket/cli/exit", "cmd/picket/cli/term", "internal/devredis", "internal/outbound", "internal/web",
 		"github.com/spf13/cobra",
 		"github.com/redis/go-redis/v9/...", "github.com/goccy/go-yaml/...", "github.com/go-json-experiment/json/..."},
@@ -120,16 +127,16 @@ var mayImport = map[string][]string{
 		"github.com/spf13/cobra", "github.com/go-json-experiment/json/..."},
 	"cmd/picket/cli": {"picket", "budget", "client", "adapter", "adapter/agents", "adapter/workspace",
 		"charm.land/fang/v2", "cmd/picket/settings", "cmd/picket/cli/exit", "cmd/picket/cli/term",
-		"internal/files", "internal/text", "internal/sse",
+		"internal/files", "internal/text",
 		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/charmbracelet/x/...",
 		"github.com/go-json-experiment/json/..."},
 	"cmd/picket/attach": {"picket", "budget", "client", "adapter", "adapter/agents", "adapter/workspace",
 		"cmd/picket/settings", "cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term",
 		"github.com/spf13/cobra", "golang.org/x/sys/...", "github.com/go-json-experiment/json/..."},
-	"cmd/picket/doctor": {"picket", "budget", "client", "adapter", "adapter/agents", "adapter/process",
+	"cmd/picket/doctor": {"picket", "budget", "adapter/agents", "adapter/process",
 		"internal/devredis", "cmd/picket/settings", "cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term",
 		"github.com/spf13/cobra", "github.com/redis/go-redis/v9/...", "github.com/go-json-experiment/json/..."},
-	"cmd/picket/demo": {"picket", "budget", "client", "adapter", "adapter/process", "internal/text",
+	"cmd/picket/demo": {"picket", "budget", "adapter/process", "internal/text",
 		"cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term",
 		"github.com/spf13/cobra", "golang.org/x/sys/...", "github.com/go-json-experiment/json/..."},
 	"cmd/picket/bridge": {"picket", "cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term", "internal/sse",
@@ -241,6 +248,75 @@ func TestForbiddenImportsAreSeen(t *testing.T) {
 	}
 }
 
+var update = flag.Bool("update", false, "write the import table in docs/architecture.md")
+
+// forTests are the packages that only tests use. The document leaves them out.
+var forTests = regexp.MustCompile(`^internal/(rig|e2e|frozen|llmstub)|^orchestrator/proof|adaptertest$`)
+
+// docs/architecture.md shows the import table of all packages that are in the product.
+func TestArchitectureShowsTheImportTable(t *testing.T) {
+	var table strings.Builder
+	for _, room := range slices.Sorted(maps.Keys(mayImport)) {
+		if forTests.MatchString(room) {
+			continue
+		}
+		var names []string
+		for _, entry := range mayImport[room] {
+			if name := documented(entry); name != "json" {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		fmt.Fprintf(&table, "| %s | %s |\n", room, cmp.Or(strings.Join(names, ", "), "nothing else"))
+	}
+	DocTable(t, filepath.Join(repoRoot(t), "docs/architecture.md"),
+		"| package | may import (beside the standard library) |\n|---|---|\n", table.String(), *update, "importdoc")
+}
+
+// documented is the name of an entry in the document: of a library its short name.
+func documented(entry string) string {
+	entry = strings.TrimSuffix(entry, "/...")
+	if entry == "*" {
+		return "everything; server packages only in wire*.go"
+	}
+	if first, _, _ := strings.Cut(entry, "/"); !strings.Contains(first, ".") {
+		return entry
+	}
+	if regexp.MustCompile(`/v[0-9]+$`).MatchString(entry) {
+		entry = path.Dir(entry)
+	}
+	switch name := path.Base(entry); name {
+	case "x", "sys", "go-sdk", "client_golang": // these say little on their own
+		return path.Base(path.Dir(entry)) + "/" + name
+	default:
+		return name
+	}
+}
+
+// Every entry of the import table is used. A permission that nobody needs hides the
+// import that should not have been added.
+func TestEveryEntryOfTheImportTableIsUsed(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the table covers what Linux builds")
+	}
+	used := map[string][]string{}
+	for _, p := range packages(t) {
+		room := packageOf(p.ImportPath)
+		used[room] = p.Imports
+		if forTests.MatchString(room) {
+			used[room] = slices.Concat(p.Imports, p.TestImports, p.XTestImports)
+		}
+	}
+	for room, entries := range mayImport {
+		for _, entry := range entries {
+			if entry != "*" && !strings.HasPrefix(room, "orchestrator/proof/") &&
+				!slices.ContainsFunc(used[room], func(imp string) bool { return covers(entry, imp) }) {
+				t.Errorf("the table lets %s import %s, which it does not: remove the entry", room, entry)
+			}
+		}
+	}
+}
+
 // jsonNames are the names under which the two JSON libraries are imported: the strict
 // one, and that of the standard library.
 var jsonNames = map[string]string{"github.com/go-json-experiment/json": "json", "encoding/json": "stdjson"}
@@ -272,18 +348,21 @@ func allowed(room, imp string, inTest bool) bool {
 	if first, _, _ := strings.Cut(imp, "/"); !strings.Contains(first, ".") {
 		return true // the standard library
 	}
-	name := imp
-	if imp == module || strings.HasPrefix(imp, module+"/") {
-		name = packageOf(imp)
-	}
 	entries := mayImport[room]
 	if inTest {
 		entries = slices.Concat(entries, mayImportInTests, []string{room})
 	}
-	return slices.ContainsFunc(entries, func(entry string) bool {
-		tree, whole := strings.CutSuffix(entry, "/...")
-		return entry == "*" || name == entry || whole && (name == tree || strings.HasPrefix(name, tree+"/"))
-	})
+	return slices.ContainsFunc(entries, func(entry string) bool { return covers(entry, imp) })
+}
+
+// covers tells whether an entry of the table allows an import.
+func covers(entry, imp string) bool {
+	name := imp
+	if imp == module || strings.HasPrefix(imp, module+"/") {
+		name = packageOf(imp)
+	}
+	tree, whole := strings.CutSuffix(entry, "/...")
+	return entry == "*" || name == entry || whole && (name == tree || strings.HasPrefix(name, tree+"/"))
 }
 
 // packageOf names a package of this module by its folder; the root is "picket".

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator/lua"
 )
 
@@ -68,23 +69,6 @@ func TestKeysAreListed(t *testing.T) {
 
 // docs/architecture.md has the table that is made of the list.
 func TestTheKeyTableIsTheList(t *testing.T) {
-	page, err := os.ReadFile(keyPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, found := strings.Cut(string(page), tableHead)
-	shown, after, ends := strings.Cut(rest, "\n\n")
-	if !found || !ends {
-		t.Fatalf("%s has no table of keys", keyPage)
-	}
 	_, table := listedKeys(t)
-	switch {
-	case shown+"\n" == table:
-	case *update:
-		if err := os.WriteFile(keyPage, []byte(before+tableHead+table+"\n"+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	default:
-		t.Errorf("the table of keys in %s is not made of %s: run make keydoc", keyPage, keyList)
-	}
+	rig.DocTable(t, keyPage, tableHead, table, *update, "keydoc")
 }
