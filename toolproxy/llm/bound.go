@@ -1,18 +1,11 @@
 package llm
 
 import (
-	"bytes"
 	"container/list"
 	"crypto/sha256"
-	"encoding/binary"
-	"errors"
-	"io"
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
@@ -41,6 +34,7 @@ var nonPromptMembers = []string{"max_tokens", "max_completion_tokens", "max_outp
 type promptSize struct {
 	sizes     []int64    // at most: all but the messages, then each message
 	keys      [][32]byte // of the prompt up to there
+	marks     int64      // of them that are not part of a key
 	readTwice bool       // the vendor reads the prompt twice
 	hourCache bool       // a part of it stays in the cache for an hour
 }
@@ -62,9 +56,9 @@ func (q *request) measure(d *dialect) promptSize {
 			continue
 		}
 		w.hash('m', part.name)
-		size += w.walk(part.value)
+		size += w.walk(part.name, part.value, elsewhere)
 		if part.name == "cache_control" {
-			w.takeCacheMark(part.value)
+			w.isMark(part.value)
 		}
 	}
 	add(size)
@@ -74,98 +68,12 @@ func (q *request) measure(d *dialect) promptSize {
 		}
 		for _, item := range itemsOf(part.value) {
 			w.hash('i', "")
-			add(w.walk(item) + imageSurplus(item) + messageOverhead)
+			add(w.walk("", item, ofMessages) + messageOverhead)
 		}
 	}
 	q.usesExternal, m.readTwice, m.hourCache = q.usesExternal || w.usesExternal, q.compacts, w.hourCache
+	m.marks = w.marks
 	return m
-}
-
-// promptWalker hashes JSON by its meaning, without marks for a cache, and measures
-// it.
-type promptWalker struct {
-	to interface {
-		Write(p []byte) (int, error)
-	}
-	usesExternal bool
-	hourCache    bool // something stays in the cache for an hour
-}
-
-// maxMark is how long a mark for the cache is at most, in bytes; what is longer
-// is content.
-const maxMark = 128
-
-// takeCacheMark takes a mark for the cache, which is not part of what a prompt means.
-func (w *promptWalker) takeCacheMark(v jsontext.Value) {
-	var kept struct {
-		For string `json:"ttl"`
-	}
-	err := json.Unmarshal(v, &kept)
-	w.hourCache = w.hourCache || err != nil || kept.For != "" && kept.For != "5m"
-	if len(v) > maxMark {
-		w.hash('c', string(v))
-	}
-}
-
-func (w *promptWalker) hash(kind byte, text string) {
-	// With its length, no text can pass for several.
-	w.to.Write(binary.BigEndian.AppendUint64([]byte{kind}, uint64(len(text))))
-	w.to.Write([]byte(text))
-}
-
-// walk returns how many tokens a value has at most.
-func (w *promptWalker) walk(v jsontext.Value) int64 {
-	size := int64(len(v))
-	dec := jsontext.NewDecoder(bytes.NewReader(v))
-	name := "" // of the member whose value comes next
-	for {
-		depthKind, n := dec.StackIndex(dec.StackDepth())
-		isName := depthKind == '{' && n%2 == 0
-		t, err := dec.ReadToken()
-		if errors.Is(err, io.EOF) {
-			return size
-		}
-		if err != nil {
-			w.hash('e', string(v)) // what cannot be read is known by its bytes
-			return size
-		}
-		text := ""
-		if t.Kind() == '"' {
-			text = t.String()
-		}
-		switch {
-		case isName && text == "cache_control":
-			if v, err := dec.ReadValue(); err == nil { // an error comes again
-				w.takeCacheMark(v)
-			}
-			continue
-		case isName:
-			name = text
-			w.usesExternal = w.usesExternal || name == "file_id" || name == "file_url"
-		case t.Kind() == '"':
-			w.usesExternal = w.usesExternal || isReference(name, text)
-		}
-		if t.Kind() == '"' {
-			w.hash('s', text)
-		} else {
-			w.hash(byte(t.Kind()), t.String())
-		}
-	}
-}
-
-// isReference reports whether a member refers to content that the vendor fetches or makes.
-func isReference(name, text string) bool {
-	switch name {
-	case "type":
-		return text == "url" || strings.HasPrefix(text, "web_search") || strings.HasPrefix(text, "web_fetch") ||
-			strings.HasPrefix(text, "code_execution") ||
-			text == "file_search" || text == "code_interpreter" || text == "mcp" || text == "image_generation"
-	case "media_type", "file_data": // what is packed has more tokens than bytes
-		return strings.Contains(text[:min(len(text), 64)], "application/pdf")
-	case "image_url":
-		return strings.HasPrefix(text, "http")
-	}
-	return false
 }
 
 // knownPrompts remembers how many tokens the beginnings of prompts had, because agents
@@ -203,7 +111,7 @@ func (p *knownPrompts) maxTokens(m promptSize) int64 {
 	for i := len(m.keys) - 1; i >= 0; i-- {
 		if e := p.known[m.keys[i]]; e != nil {
 			p.used.MoveToFront(e)
-			return min(best, e.Value.(knownPrompt).tokens+rest+messageOverhead)
+			return min(best, e.Value.(knownPrompt).tokens+rest+m.marks+messageOverhead)
 		}
 		rest += m.sizes[i]
 	}

@@ -17,3 +17,24 @@ func Rewritten(body []byte, anthropic bool, list *budget.PriceList) ([]byte, err
 	}
 	return q.rewrite(d, 1000), nil
 }
+
+// Prompts bounds prompts one after the other, as a proxy does whose vendor has answered
+// each of them but the last with so many tokens.
+func Prompts(name string, tokens int64, bodies ...string) (bound int64, err error) {
+	d := map[string]*dialect{"messages": anthropicMessages, "chat": openAIChat, "responses": openAIResponses}[name]
+	var known knownPrompts
+	for _, body := range bodies {
+		q, err := parseRequest([]byte(body), d)
+		if err != nil {
+			return 0, err
+		}
+		size := q.measure(d)
+		bound = known.maxTokensRead(size)
+		if q.usesExternal {
+			bound += externalContextTokens
+		} else {
+			known.learn(size, tokens)
+		}
+	}
+	return bound, nil
+}

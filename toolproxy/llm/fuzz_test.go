@@ -2,9 +2,11 @@ package llm_test
 
 import (
 	stdjson "encoding/json"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/picket-dev/picket/budget"
@@ -54,6 +56,73 @@ func FuzzPrompt(f *testing.F) {
 			t.Fatalf("%q became %q", body, sent)
 		}
 	})
+}
+
+// FuzzPicture: a picture has the same bound, or a higher one, however it is spelled and
+// however deep it stands.
+func FuzzPicture(f *testing.F) {
+	f.Add([]byte("\x00"), uint8(0), "AAAA")
+	f.Add([]byte("\x01\x02\x03\x07"), uint8(5), "iVBORw0KGgo=")
+	f.Add([]byte("\x04\x00\x05"), uint8(10), "no base64")
+	f.Fuzz(func(t *testing.T, spelling []byte, shape uint8, data string) {
+		text, err := stdjson.Marshal(data)
+		if err != nil || string(text) != `"`+data+`"` {
+			return // the data has escapes of its own
+		}
+		dialect, part := picturesOf(data, int(shape))
+		depth := len(spelling) % 4
+		around := []string{`{"type":"tool_result","content":[%]}`, `{"type":"tool_use","input":{"a":%}}`,
+			`{"type":"document","source":{"type":"content","content":[%]}}`}[int(shape)/16%3]
+		spelled := respelled(part, spelling)
+		for range depth {
+			spelled = strings.Replace(around, "%", spelled, 1)
+		}
+		plain, err := llm.Prompts(dialect, 0, bodyOf(dialect, part))
+		if err != nil {
+			return // not a request at all
+		}
+		got, err := llm.Prompts(dialect, 0, bodyOf(dialect, spelled))
+		if err != nil || got < plain || got < 50_000 {
+			t.Fatalf("%s has at most %d tokens, and %s %d: %v", part, plain, spelled, got, err)
+		}
+	})
+}
+
+// picturesOf returns one of the forms of a picture, and the API that takes it.
+func picturesOf(data string, form int) (dialect, part string) {
+	url := `"data:image/png;base64,` + data + `"`
+	switch form % 4 {
+	case 0:
+		return "messages", `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"` + data + `"}}`
+	case 1:
+		return "chat", `{"type":"image_url","image_url":{"url":` + url + `,"detail":"high"}}`
+	case 2:
+		return "responses", `{"role":"user","content":[{"type":"input_image","image_url":` + url + `}]}`
+	}
+	return "responses", `{"type":"computer_call_output","output":{"type":"computer_screenshot","image_url":` + url + `}}`
+}
+
+// respelled changes the case of letters, and writes some of them as escapes.
+func respelled(part string, spelling []byte) string {
+	var b strings.Builder
+	inside := false
+	for i, c := range []byte(part) {
+		switch {
+		case c == '"':
+			inside = !inside
+		case inside && len(spelling) > 0 && c < 128:
+			how := spelling[i%len(spelling)]
+			if letter := c | 0x20; how&1 != 0 && 'a' <= letter && letter <= 'z' {
+				c ^= 0x20
+			}
+			if how&2 != 0 {
+				fmt.Fprintf(&b, "\\u%04x", c)
+				continue
+			}
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
 }
 
 // limitedTools fails where a vendor's tool may be used without end.
