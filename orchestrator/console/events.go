@@ -80,14 +80,18 @@ func groupTypes() []typeGroup {
 // maxEventJSON bounds what is shown of one event, in bytes; the export has all.
 const maxEventJSON = 4 << 10
 
-// eventJSON is an event as the log has it.
-func eventJSON(ev picket.Event) (string, error) {
+// eventJSON is an event as the log has it. It is empty for one that cannot be shown: the
+// others of the page are shown all the same.
+func eventJSON(ev picket.Event) string {
 	text, err := json.Marshal(ev, json.Deterministic(true))
+	if err != nil {
+		return ""
+	}
 	part := newExcerpt(indentJSON(text), maxEventJSON)
 	if part.More {
 		part.Text += "\n…"
 	}
-	return part.Text, err
+	return part.Text
 }
 
 // toneOf is what kind of news an event is: good, bad, ask, money or nothing.

@@ -6,3 +6,6 @@ import "github.com/picket-dev/picket"
 func NonceOf(cookie string) string {
 	return (&request{token: picket.Secret(cookie)}).newNonce()
 }
+
+// EventJSON is an event as a page shows it.
+var EventJSON = eventJSON

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/console"
 )
 
 // canary is a script in the words of an agent, in every way in which it could
@@ -121,4 +122,15 @@ func TestAgentTextStaysText(t *testing.T) {
 		}
 		t.Logf("planted words: %d times on the pages, as text", seen)
 	})
+}
+
+// An event whose data cannot be read leaves its place empty. An error here would take the
+// whole page away, with all the other events.
+func TestAnEventThatCannotBeReadIsLeftEmpty(t *testing.T) {
+	for data, shown := range map[string]bool{`{"reason":"x"}`: true, `{"reason":`: false, `{"a":1,"a":2}`: false} {
+		ev := picket.Event{Seq: 7, Type: picket.EventPaused, Data: picket.RawJSON(data)}
+		if got := console.EventJSON(ev); (got != "") != shown {
+			t.Errorf("data %s is shown as %q", data, got)
+		}
+	}
 }
