@@ -202,9 +202,10 @@ func (e *Engine) RevokeKeyWith(ctx context.Context, by picket.Caller, keyID stri
 		}
 	}
 	r := e.runChecked(ctx, picket.CheckID("keyId", "key", keyID), "key_revoke", keyID, by.Actor, leases, sweepBatch)
-	k := r.key()
-	e.keys.forgetAll() // its run keys have ended with it
-	return k, r.Err
+	if r.Err == nil {
+		e.keys.forgetAll() // its run keys have ended with it
+	}
+	return r.key(), r.Err
 }
 
 // Authenticate finds who an API key speaks for. Unknown, wrong, revoked and

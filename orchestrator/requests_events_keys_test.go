@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	stdjson "encoding/json"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 func TestSubmitOnce(t *testing.T) {
@@ -205,6 +207,31 @@ func TestAMissedRevocationIsNotTrusted(t *testing.T) {
 			t.Fatalf("after 4 s the other process says %v", err)
 		}
 	}
+}
+
+// A revocation that is refused changes nothing: the keys that the process trusts are not
+// asked for again.
+func TestARefusedRevocationForgetsNoKey(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		k, err := f.CreateKey(f.Ctx, kit.Operator,
+			picket.KeyRequest{Name: "worker", Scopes: []picket.Scope{picket.ScopeAgent}})
+		kit.OK(t, err)
+		asked := func() int64 {
+			_, err := f.Authenticate(f.Ctx, k.Key)
+			kit.OK(t, err)
+			all := f.Store.ScriptStats()
+			i := slices.IndexFunc(all, func(s store.ScriptStats) bool { return s.Script == "keys" })
+			return all[i].Count
+		}
+		before := asked()
+		_, err = f.RevokeKey(f.Ctx, kit.Operator, "key_00000000000000000000000000")
+		kit.Refused(t, err, picket.CodeNotFound)
+		_, err = f.RevokeKey(f.Ctx, kit.Operator, "no id")
+		kit.Refused(t, err, picket.CodeValidation)
+		if after := asked(); after != before {
+			t.Errorf("the store was asked for a key %d times after a refusal", after-before)
+		}
+	})
 }
 
 func TestKeys(t *testing.T) {
