@@ -71,7 +71,13 @@ func (l PresetLauncher) Launch(ctx context.Context, job process.Job) (process.Pr
 	output := setup.NewOutputReader()
 	job.Env = slices.Concat(job.Env, setup.Env())
 	job.Stdout, job.Stderr = output.Wrap(job.Stdout), output.Wrap(job.Stderr)
-	job.Ended = func(exit process.Exited) { output.Finish(exit.Code, exit.Signal != "") }
+	ended := job.Ended
+	job.Ended = func(exit process.Exited) {
+		output.Finish(exit.Code, exit.Signal != "")
+		if ended != nil {
+			ended(exit)
+		}
+	}
 	p, err := inner.Launch(ctx, job)
 	if err != nil {
 		return nil, fmt.Errorf("%w (%s)", err, l.Preset.InstallHint())

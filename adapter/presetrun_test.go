@@ -3,6 +3,7 @@
 package adapter_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/adaptertest"
 	"github.com/picket-dev/picket/adapter/agents"
+	"github.com/picket-dev/picket/adapter/process"
 	"github.com/picket-dev/picket/budget"
 )
 
@@ -36,6 +38,36 @@ func TestAnAgentWithoutToolsIsEnded(t *testing.T) {
 	exit := releasedExit(t, r.run(t, r.task()))
 	if exit.Class != picket.ExitCrash || !strings.Contains(exit.Detail, "its MCP server picket is failed") {
 		t.Errorf("it ended as %+v", exit)
+	}
+}
+
+// endedLauncher is a launcher around another, which hears how the process ended.
+type endedLauncher struct {
+	process.Launcher
+	ended chan process.Exited
+}
+
+func (l endedLauncher) Launch(ctx context.Context, job process.Job) (process.Process, error) {
+	job.Ended = func(e process.Exited) { l.ended <- e }
+	return l.Launcher.Launch(ctx, job)
+}
+
+// The launcher of a coding agent reads the end of its output, and passes on how the
+// process ended.
+func TestWhoLaunchesACodingAgentHearsOfItsEnd(t *testing.T) {
+	r := newRecordedAgent(t, agents.PresetClaude, "exit 3")
+	inner := adapter.PresetLauncher{Preset: r.cfg.Preset}
+	inner.Command = r.cfg.Command
+	l := endedLauncher{inner, make(chan process.Exited, 1)}
+	r.cfg.Launcher, r.cfg.Preset, r.cfg.Command = l, "", nil
+	r.run(t, r.task())
+	select {
+	case e := <-l.ended:
+		if e.Code != 3 {
+			t.Errorf("it ended with code %d, want 3", e.Code)
+		}
+	default:
+		t.Error("nobody was told that the process has ended")
 	}
 }
 
