@@ -17,6 +17,17 @@ var hostileText = []string{
 	`a"; touch pwned; "b`, "x & touch pwned", "x | touch pwned", "picket/other", "",
 }
 
+func TestEvidenceCountsLines(t *testing.T) {
+	for n, ok := range map[int]bool{-1: false, 0: true, 7: true, 1e18: false} {
+		for _, file := range []picket.ChangedFile{{Path: "a", Added: &n}, {Path: "a", Removed: &n}} {
+			ev := picket.Evidence{Branch: "b", Files: []picket.ChangedFile{{Path: "binary"}, file}}
+			if err := ev.Check(); (err == nil) != ok {
+				t.Errorf("%d lines: %v", n, err)
+			}
+		}
+	}
+}
+
 // The printed commands hold nothing that an agent can write into its evidence,
 // and a shell that runs them does what they say and nothing more.
 func TestPrintedCommandsHoldNoWordsOfTheAgent(t *testing.T) {

@@ -200,6 +200,13 @@ func (e *Evidence) Check() error {
 		return Invalid("/files", "Send the first ones and truncated.", "files has %d entries, at most %d are allowed",
 			len(e.Files), MaxChangedFiles)
 	}
+	for _, f := range e.Files {
+		for _, n := range []*int{f.Added, f.Removed} {
+			if n != nil && (*n < 0 || int64(*n) > MaxNumber) {
+				return Invalid("/files", "Send counts of lines.", "%d is not a count of lines", *n)
+			}
+		}
+	}
 	return nil
 }
 

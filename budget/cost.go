@@ -194,7 +194,8 @@ func (l *PriceList) Tool(name string) (Price, bool) {
 	if l == nil {
 		return Price{}, false
 	}
-	return lookup(l.Tools, name)
+	price, named := lookup(l.Tools, name)
+	return price, named >= 0
 }
 
 // Model finds the price of a model. A nil list knows none.
@@ -202,22 +203,27 @@ func (l *PriceList) Model(name string) (TokenPrice, bool) {
 	if l == nil {
 		return TokenPrice{}, false
 	}
-	return lookup(l.Models, name)
+	price, named := lookup(l.Models, name)
+	if named <= strings.LastIndexByte(name, ':') {
+		return TokenPrice{}, false
+	}
+	return price, true
 }
 
-// lookup takes the whole name, then the longest prefix.
-func lookup[P any](prices map[string]P, name string) (best P, found bool) {
+// lookup takes the whole name, then the longest prefix. It returns how much of the name
+// the price names, -1 if there is no price.
+func lookup[P any](prices map[string]P, name string) (best P, named int) {
 	if p, ok := prices[name]; ok {
-		return p, true
+		return p, len(name)
 	}
-	longest := -1
+	named = -1
 	for pattern, p := range prices {
 		prefix, open := strings.CutSuffix(pattern, "*")
-		if open && strings.HasPrefix(name, prefix) && len(prefix) > longest {
-			best, found, longest = p, true, len(prefix)
+		if open && strings.HasPrefix(name, prefix) && len(prefix) > named {
+			best, named = p, len(prefix)
 		}
 	}
-	return best, found
+	return best, named
 }
 
 // Unit is what a price can count beside calls.

@@ -256,3 +256,18 @@ func FuzzCost(f *testing.F) {
 		}
 	})
 }
+
+// What follows a colon, such as :online, may change the price: a price has to name it.
+func TestAStarStandsForNoColon(t *testing.T) {
+	list, err := NewPriceList(nil, map[string]TokenPrice{"gpt-*": {Input: 1}, "gpt-x:free": {Input: 2},
+		"local:*": {Input: 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]int64{"gpt-x": 1, "gpt-x:free": 2, "gpt-x:online": 0, "gpt-y:free": 0,
+		"local:8b": 3, "local:8b:online": 0, "gpt-": 1, "other": 0} {
+		if p, ok := list.Model(name); int64(p.Input) != want || ok != (want != 0) {
+			t.Errorf("%s costs %v, %v", name, p.Input, ok)
+		}
+	}
+}

@@ -98,6 +98,12 @@ func TestUnpriceableRequestsAreRefused(t *testing.T) {
 	for body, want := range map[string]int{
 		`{"model":"gpt-x","messages":[],"service_tier":"priority"}`:                403,
 		`{"model":"gpt-x","messages":[],"speed":"fast"}`:                           403,
+		`{"model":"gpt-x","messages":[],"modalities":["audio"]}`:                   403,
+		`{"model":"gpt-x","messages":[],"modalities":["text","audio"]}`:            403,
+		`{"model":"gpt-x","messages":[],"audio":{"voice":"a","format":"wav"}}`:     403,
+		`{"model":"gpt-x","messages":[],"Audio":{"voice":"a","format":"wav"}}`:     400,
+		`{"model":"gpt-x:online","messages":[]}`:                                   403,
+		`{"model":"gpt-x","messages":[],"modalities":["text"],"audio":null}`:       200,
 		`{"model":"gpt-x","messages":[],"Model":"dear"}`:                           400,
 		`{"model":"gpt-x","messages":[],"max_tokens":5,"MAX_TOKENS":5000000}`:      400,
 		`{"model":"gpt-x","messages":[],"\u017ftream":true}`:                       400,

@@ -34,15 +34,9 @@ func TestErrorsOfAVendorPassAndCostNothing(t *testing.T) {
 		}
 		expect(t, w, picket.CallFailed, 0, 0)
 	}
-	// An error can also be all that a stream has to say.
-	const overloaded = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}\n\n"
-	w := newRichEnvelope(100)
-	b := newLLMEnv(t, newFakeModel(t, streaming(overloaded)), w)
-	if status, text, _ := b.get("POST", "/llm/anthropic/v1/messages", claudeAsk); status != 200 || text != overloaded {
-		t.Errorf("%d %s", status, text)
-	}
-	expect(t, w, picket.CallFailed, 0, 0)
 }
+
+const overloaded = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}\n\n"
 
 // uncertain says that a call was settled at what it had reserved.
 func uncertain(t *testing.T, w *fakeEnvelope) {
@@ -94,15 +88,57 @@ func TestAStreamThatBreaksOff(t *testing.T) {
 
 // An answer without any usage is handed on, and costs what was reserved.
 func TestAnAnswerWithoutUsage(t *testing.T) {
-	for _, play := range []func(http.ResponseWriter, *http.Request){answersJSON(200, `{"type":"message"}`),
-		streaming(start + stopped), answersJSON(200, "no json")} {
+	for name, play := range map[string]func(http.ResponseWriter, *http.Request){
+		"JSON":                   answersJSON(200, `{"type":"message"}`),
+		"a start and an end":     streaming(start + stopped),
+		"not JSON":               answersJSON(200, "no json"),
+		"a stream of nothing":    streaming(""),
+		"a comment":              streaming(": hi\n\n"),
+		"not events":             streaming("hello"),
+		"events of another API":  streaming("data: [DONE]\n\n"),
+		"a ping":                 streaming(pinged),
+		"a start and an error":   streaming(start + overloaded),
+		"an error and an answer": streaming(overloaded + start),
+	} {
 		w := newRichEnvelope(100)
 		b := newLLMEnv(t, newFakeModel(t, play), w)
 		if status, got, _ := b.get("POST", "/llm/anthropic/v1/messages", claudeAsk); status != 200 ||
-			strings.Contains(got, "error") || got == "" {
-			t.Errorf("%d %q", status, got)
+			strings.Contains(got, "upstream_failed") {
+			t.Errorf("%s: %d %q", name, status, got)
 		}
 		uncertain(t, w)
+	}
+}
+
+// An answer whose lines end with CR is read like any other.
+func TestAnAnswerWithCRIsMetered(t *testing.T) {
+	text := strings.ReplaceAll(strings.ReplaceAll(claudeAll, "\r\n", "\n"), "\n", "\r")
+	w := newRichEnvelope(100)
+	b := newLLMEnv(t, newFakeModel(t, streaming(text)), w)
+	if _, got, _ := b.get("POST", "/llm/anthropic/v1/messages", claudeAsk); got != text {
+		t.Errorf("%q", got)
+	}
+	expect(t, w, picket.CallDone, 1130, claudeCost)
+}
+
+// A stream that reports only an error of the vendor is free.
+func TestAStreamOfAnErrorIsFree(t *testing.T) {
+	for path, text := range map[string]string{
+		"anthropic/v1/messages":      overloaded,
+		"openai/v1/chat/completions": "data: {\"error\":{\"message\":\"x\"}}\n\ndata: [DONE]\n\n",
+		"openai/v1/responses":        "event: response.failed\ndata: {\"type\":\"response.failed\",\"response\":{\"usage\":null}}\n\n",
+		"openai/responses":           "event: error\ndata: {\"type\":\"error\",\"message\":\"x\"}\n\n",
+	} {
+		w := newRichEnvelope(100)
+		b := newLLMEnv(t, newFakeModel(t, streaming(text)), w)
+		ask := claudeAsk
+		if strings.HasPrefix(path, "openai") {
+			ask = `{"model":"gpt-x","stream":true}`
+		}
+		if status, got, _ := b.get("POST", "/llm/"+path, ask); status != 200 || got != text {
+			t.Errorf("%s: %d %q", path, status, got)
+		}
+		expect(t, w, picket.CallFailed, 0, 0)
 	}
 }
 

@@ -37,6 +37,9 @@ type Event struct {
 // oneLine keeps a field from becoming several.
 var oneLine = strings.NewReplacer("\r", " ", "\n", " ")
 
+// lineEnds writes each end of a line as LF.
+var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
+
 // AppendTo appends the event to b as it stands in a stream, with the empty line
 // that ends it. Fields without a value are left out.
 func (e Event) AppendTo(b []byte) []byte {
@@ -50,7 +53,7 @@ func (e Event) AppendTo(b []byte) []byte {
 		}
 	}
 	if e.Data != nil {
-		for line := range bytes.SplitSeq(e.Data, []byte("\n")) {
+		for line := range strings.SplitSeq(lineEnds.Replace(string(e.Data)), "\n") {
 			b = append(append(append(b, "data: "...), line...), '\n')
 		}
 	}
@@ -82,11 +85,12 @@ func (w *Writer) Write(e Event) error {
 // ErrTooLong is the error of an event with more bytes than a Reader allows.
 var ErrTooLong = errors.New("an event of the stream is too long")
 
-// A Reader reads the events of a stream. Lines end with LF or CRLF.
+// A Reader reads the events of a stream. Lines end with LF, CRLF or CR.
 type Reader struct {
 	from  *bufio.Reader
 	limit int
 	block []byte
+	crlf  bool // the last line with a CR at its end had a LF behind it
 }
 
 // bufferSize is how much a Reader holds between two events, twice, in bytes.
@@ -108,17 +112,39 @@ func (r *Reader) Next() (Event, error) {
 		r.block = nil // a stream may be silent for long after a large event
 	}
 	for begun := 0; ; { // of the line
-		piece, err := r.from.ReadSlice('\n')
+		_, err := r.from.Peek(1)
+		piece, _ := r.from.Peek(r.from.Buffered())
+		if end := bytes.IndexAny(piece, "\r\n"); end >= 0 {
+			piece = piece[:end+1]
+		}
 		r.block = append(r.block, piece...)
-		switch {
+		_, _ = r.from.Discard(len(piece))
+		if len(r.block) <= r.limit {
+			r.completeCRLF(begun)
+		}
+		switch line := r.block[begun:]; {
 		case len(r.block) > r.limit:
 			return parse(r.block), ErrTooLong
-		case errors.Is(err, bufio.ErrBufferFull):
-			continue
-		case err != nil, len(bytes.TrimRight(r.block[begun:], "\r\n")) == 0:
+		case err != nil, len(bytes.TrimRight(line, "\r\n")) == 0:
 			return parse(r.block), err
+		case bytes.HasSuffix(line, []byte("\n")), bytes.HasSuffix(line, []byte("\r")):
+			begun = len(r.block)
 		}
-		begun = len(r.block)
+	}
+}
+
+// completeCRLF reads the LF behind the CR at the end of a line. After an empty line it
+// waits for one only in a stream that has ended the line before so, because the next byte
+// may come much later.
+func (r *Reader) completeCRLF(begun int) {
+	line := r.block[begun:]
+	if !bytes.HasSuffix(line, []byte("\r")) || len(line) == 1 && !r.crlf && r.from.Buffered() == 0 {
+		return
+	}
+	next, _ := r.from.Peek(1) // an error comes again
+	if r.crlf = string(next) == "\n"; r.crlf {
+		r.block = append(r.block, '\n')
+		_, _ = r.from.Discard(1)
 	}
 }
 
@@ -126,8 +152,13 @@ func (r *Reader) Next() (Event, error) {
 func parse(block []byte) Event {
 	e := Event{Raw: block}
 	lines := 0
-	for line := range bytes.Lines(block) {
-		name, value, _ := bytes.Cut(bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r")), []byte(":"))
+	for len(block) > 0 {
+		line, rest := block, []byte(nil)
+		if end := bytes.IndexAny(block, "\r\n"); end >= 0 {
+			line, rest = block[:end], block[end+1:]
+		}
+		block = rest
+		name, value, _ := bytes.Cut(line, []byte(":"))
 		value = bytes.TrimPrefix(value, []byte(" "))
 		switch string(name) {
 		case "event":

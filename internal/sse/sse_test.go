@@ -19,6 +19,7 @@ func TestAppendTo(t *testing.T) {
 		"event: reset\nid: 7\ndata: {}\n\n": {Type: "reset", ID: "7", Data: []byte("{}")},
 		"data: \n\n":                        {Data: []byte{}},
 		"data: a\ndata: b\n\n":              {Data: []byte("a\nb")},
+		"data: a\ndata: b\ndata: c\n\n":     {Data: []byte("a\rb\r\nc")},
 		": a b\nevent: c  d\nid: e f\n\n":   {Comment: "a\nb", Type: "c\r\nd", ID: "e\rf", Raw: []byte("ignored")},
 	} {
 		if got := string(e.AppendTo(nil)); got != want {
@@ -51,9 +52,14 @@ func TestNext(t *testing.T) {
 		want   []Event // Raw is compared as a whole
 		end    error
 	}{
-		"nothing":          {"", []Event{{}}, io.EOF},
-		"all fields":       {"event: e\nid: 1\ndata: d\n\n", []Event{{Type: "e", ID: "1", Data: []byte("d")}, {}}, io.EOF},
-		"CRLF":             {"event: e\r\ndata: d\r\n\r\n", []Event{{Type: "e", Data: []byte("d")}, {}}, io.EOF},
+		"nothing":    {"", []Event{{}}, io.EOF},
+		"all fields": {"event: e\nid: 1\ndata: d\n\n", []Event{{Type: "e", ID: "1", Data: []byte("d")}, {}}, io.EOF},
+		"CRLF":       {"event: e\r\ndata: d\r\n\r\n", []Event{{Type: "e", Data: []byte("d")}, {}}, io.EOF},
+		"CR": {"event: e\rdata: d\r\rdata: f\r\r",
+			[]Event{{Type: "e", Data: []byte("d")}, {Data: []byte("f")}, {}}, io.EOF},
+		"mixed line ends": {"event: e\r\nid: 1\ndata: d\rdata: f\n\n",
+			[]Event{{Type: "e", ID: "1", Data: []byte("d\nf")}, {}}, io.EOF},
+		"CR, several":      {"data: a\rdata: b\r\r", []Event{{Data: []byte("a\nb")}, {}}, io.EOF},
 		"no space":         {"data:d\n\n", []Event{{Data: []byte("d")}, {}}, io.EOF},
 		"one space only":   {"data:  d\n\n", []Event{{Data: []byte(" d")}, {}}, io.EOF},
 		"no colon":         {"data\n\n", []Event{{}, {}}, io.EOF},
@@ -112,7 +118,7 @@ func FuzzNext(f *testing.F) {
 			text := e.AppendTo(nil)
 			again, againErr := NewReader(bytes.NewReader(text), len(text)).Next()
 			if againErr != nil || again.ID != oneLine.Replace(e.ID) || again.Type != oneLine.Replace(e.Type) ||
-				!bytes.Equal(again.Data, trimReturns(e.Data)) {
+				!bytes.Equal(again.Data, e.Data) {
 				t.Fatalf("%+v was written as %q and read as %+v, %v", e, text, again, againErr)
 			}
 			if err == io.EOF {
@@ -128,11 +134,30 @@ func FuzzNext(f *testing.F) {
 	})
 }
 
-// trimReturns is data without the carriage returns that stand at the end of a line.
-func trimReturns(data []byte) []byte {
-	lines := bytes.Split(data, []byte("\n"))
-	for i, line := range lines {
-		lines[i] = bytes.TrimSuffix(line, []byte("\r"))
+// An event is read when its empty line has come. What comes after that may come much
+// later, or be the rest of a line end.
+func TestNextDoesNotWaitForTheNextEvent(t *testing.T) {
+	for name, c := range map[string]struct {
+		pieces []string // each is read at once, and then nothing more
+		want   string
+	}{
+		"LF":                            {[]string{"data: a\n\n"}, "data: a\n\n"},
+		"CR":                            {[]string{"data: a\r\r"}, "data: a\r\r"},
+		"CR, byte by byte":              {strings.Split("data: a\r\r", ""), "data: a\r\r"},
+		"CRLF":                          {[]string{"data: a\r\n\r\n"}, "data: a\r\n\r\n"},
+		"CRLF, byte by byte":            {strings.Split("data: a\r\n\r\n", ""), "data: a\r\n\r\n"},
+		"CRLF, cut within the last one": {[]string{"data: a\r\n\r", "\n"}, "data: a\r\n\r\n"},
+	} {
+		in, out := io.Pipe()
+		go func() {
+			for _, piece := range c.pieces {
+				_, _ = io.WriteString(out, piece)
+			}
+		}()
+		// If the Reader wanted more than the pieces, the test would not end.
+		if e, err := NewReader(in, 100).Next(); err != nil || string(e.Raw) != c.want || string(e.Data) != "a" {
+			t.Errorf("%s: %q, %v", name, e.Raw, err)
+		}
+		in.Close()
 	}
-	return bytes.Join(lines, []byte("\n"))
 }

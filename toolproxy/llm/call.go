@@ -200,8 +200,7 @@ func (x *call) dispatch(ctx context.Context, most int64) (toolproxy.DispatchResu
 		fee, used := x.fees.cost(x.countUses(t))
 		cost := budget.Envelope{Tokens: t.total().Total(), USD: x.price.Cost(t.total()).Add(fee)}
 		return toolproxy.DispatchResult{Cost: &cost, Detail: x.ledgerDetail(resp, t) + used}, nil
-	case clean && !t.started && x.headerWritten:
-		// A stream that only said that nothing could be done.
+	case clean && t.failed && !t.started: // the stream said only that nothing could be done
 		return toolproxy.DispatchResult{Cost: &nothing, Failed: true, Detail: x.ledgerDetail(resp, nil)}, nil
 	}
 	if clean { // whole, but nobody knows what it cost

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/web"
@@ -15,7 +16,7 @@ import (
 var caseSensitiveMembers = []string{"model", "stream", "stream_options", "n", "max_tokens", "max_completion_tokens",
 	"max_output_tokens", "messages", "input", "previous_response_id", "conversation", "thread", "container", "tools",
 	"max_tool_calls", "web_search_options", "mcp_servers", "service_tier", "speed", "inference_geo", "prompt",
-	"fallbacks", "models", "plugins", "betas", "anthropic_beta"}
+	"fallbacks", "models", "plugins", "betas", "anthropic_beta", "audio", "modalities"}
 
 // standardValues are the values for which vendors charge no more than their prices by
 // token. Other values may cost more.
@@ -23,6 +24,7 @@ var standardValues = map[string][]string{
 	"service_tier":  {"auto", "default", "flex", "scale", "standard", "standard_only"},
 	"speed":         {"standard"},
 	"inference_geo": {"global"},
+	"modalities":    {"text"},
 }
 
 // unboundableMembers are members that bring in models or tools that are not visible here.
@@ -31,6 +33,7 @@ var unboundableMembers = map[string]string{
 	"fallbacks": "another model than the one that was asked for may answer",
 	"models":    "another model than the one that was asked for may answer",
 	"plugins":   "what the gateway adds to a call cannot be bounded",
+	"audio":     "nobody has said what an answer in sound costs",
 }
 
 // checkPriceable refuses a member whose cost cannot be bounded.
@@ -44,8 +47,11 @@ func checkPriceable(m bodyMember, d *dialect) error {
 		return nil
 	}
 	if values := standardValues[m.name]; values != nil {
-		var value string
-		if json.Unmarshal(m.value, &value) != nil || !slices.Contains(values, value) {
+		unpriced := func(v jsontext.Value) bool {
+			var value string
+			return json.Unmarshal(v, &value) != nil || !slices.Contains(values, value)
+		}
+		if slices.ContainsFunc(itemsOf(m.value), unpriced) {
 			return picket.Refuse(picket.CodeUnpricedTool, "Leave "+m.name+" out.", "nobody has said what %s %s costs",
 				m.name, web.Shortened(string(m.value)))
 		}

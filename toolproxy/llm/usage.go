@@ -22,6 +22,7 @@ type usageTally struct {
 	compaction budget.TokenUsage // of a conversation that was shortened meanwhile
 	uses       toolUses
 	started    bool // the model has been at work
+	failed     bool // the vendor has reported an error
 	complete   bool // all of them were told
 	ended      bool // the stream has said that it is over
 	usageOnly  bool // the last event told nothing but the usage
@@ -85,6 +86,8 @@ func anthropicUsage(t *usageTally, data jsontext.Value) {
 		t.complete = counts != nil && counts.Output != nil
 	case "message_stop":
 		t.ended = true
+	case "error":
+		t.failed = true
 	default:
 		return
 	}
@@ -126,6 +129,7 @@ func addTokens(a, b budget.TokenUsage) budget.TokenUsage {
 func chatUsage(t *usageTally, data jsontext.Value) {
 	var e struct {
 		Choices []jsontext.Value `json:"choices"`
+		Error   jsontext.Value   `json:"error"`
 		Usage   *struct {
 			Prompt     int64 `json:"prompt_tokens"`
 			Completion int64 `json:"completion_tokens"`
@@ -139,6 +143,7 @@ func chatUsage(t *usageTally, data jsontext.Value) {
 		return
 	}
 	t.started = t.started || len(e.Choices) > 0
+	t.failed = t.failed || e.Error.Kind() == '{'
 	if e.Usage != nil {
 		t.usageOnly = len(e.Choices) == 0
 		t.setCounts(e.Usage.Prompt, e.Usage.Completion, e.Usage.Details.Cached)
@@ -176,7 +181,9 @@ func responsesUsage(t *usageTally, data jsontext.Value) {
 	if e.Object == "response" {
 		told = &e.response
 	}
-	t.started = t.started || e.Type != "" && e.Type != "error" || e.Object == "response"
+	failed := e.Type == "error" || e.Type == "response.failed"
+	t.failed = t.failed || failed
+	t.started = t.started || e.Type != "" && !failed || e.Object == "response"
 	if told != nil && told.Output != nil {
 		t.uses.countAll(toolUsesIn(told.Output))
 	}
