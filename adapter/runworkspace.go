@@ -117,7 +117,7 @@ func (w *runWorkspace) removeNudge() { os.Remove(filepath.Join(w.filesDir, nudge
 const commitTimeout = 2 * time.Minute
 
 // commit commits what the agent has left in its worktree to the branch of the
-// task, and hands it in. It does so while the lease is held, or within gitTimeout
+// task, and hands it in. It does so while the lease is held, or within GitTimeout
 // after a tool call has ended the lease. Nothing of it changes how the run ends:
 // what cannot be committed stays in the directory.
 func (w *runWorkspace) commit(ctx context.Context, ending Ending) {

@@ -76,7 +76,7 @@ type gitCommand struct {
 
 // run runs a command in a process tree of its own and returns when the whole
 // tree is dead. The tree is killed when ctx ends, when the lease ends, after
-// gitTimeout, and with this process.
+// GitTimeout, and with this process.
 func (c GitContainment) run(ctx context.Context, g gitCommand, out io.Writer) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, GitTimeout, ErrGitTimeout)
 	defer cancel()

@@ -38,7 +38,7 @@ func (h *Histogram) Observe(v float64) {
 	}
 }
 
-// snapshot adds up what was counted, so that its parts fit together whatever is
+// Snapshot adds up what was counted, so that its parts fit together whatever is
 // observed meanwhile.
 func (h *Histogram) Snapshot() Distribution {
 	d := Distribution{Below: make(map[float64]uint64, len(h.bounds)), Sum: math.Float64frombits(h.sum.Load())}

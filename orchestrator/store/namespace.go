@@ -125,7 +125,7 @@ func (n *Namespace) SubscribeEvents() *Subscription {
 	return n.newEvents.register(true, func(string) bool { return true })
 }
 
-// waitEnd says how a wait ended that had no error.
+// WaitEnd says how a wait ended that had no error.
 type WaitEnd int
 
 const (
@@ -134,7 +134,7 @@ const (
 	WaitStopped                // the store was closed
 )
 
-// noLimit is the limit of a wait that only its context or the store ends.
+// NoLimit is the limit of a wait that only its context or the store ends.
 const NoLimit time.Duration = -1
 
 // WaitUntil calls look until it reports that it is done: at first, then after

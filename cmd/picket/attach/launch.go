@@ -31,7 +31,7 @@ func checkUnregisteredFlags(cmd *cobra.Command) error {
 	return nil
 }
 
-// healthConfigOf is thresholdsOf for the adapter.
+// healthConfigOf is ThresholdsOf for the adapter.
 func healthConfigOf(cmd *cobra.Command) (h adapter.HealthConfig, err error) {
 	t, err := cli.ThresholdsOf(cmd)
 	if err != nil {

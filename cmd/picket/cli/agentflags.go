@@ -34,7 +34,7 @@ func HealthFlags(c *cobra.Command) {
 	}
 }
 
-// SecondsOf reads a flag of healthFlags; the registry counts in whole seconds.
+// SecondsOf reads a flag of HealthFlags; the registry counts in whole seconds.
 func SecondsOf(cmd *cobra.Command, name string) (int, error) {
 	d, _ := cmd.Flags().GetDuration(name)
 	if d < 0 || d%time.Second != 0 {

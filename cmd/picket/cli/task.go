@@ -178,7 +178,7 @@ func taskListing(cmd *cobra.Command) Listing[picket.Task] {
 }
 
 // PrintNext prints the commands that usually follow. They are made to be pasted, so
-// what comes from outside stands in them only as shellJoin or quoted wrote it;
+// what comes from outside stands in them only as ShellJoin or quoted wrote it;
 // oneLine is the second lock.
 func PrintNext(cmd *cobra.Command, commands ...string) {
 	w := cmd.ErrOrStderr()

@@ -10,7 +10,7 @@ import (
 	"github.com/picket-dev/picket/orchestrator"
 )
 
-// PlantedVariable names a file of [luaChanges] that every fixture makes in its store:
+// PlantedVariable names a file of [LuaChanges] that every fixture makes in its store:
 // the test of another program shows that it finds a planted bug.
 const PlantedVariable = "PICKET_PLANTED"
 
@@ -30,7 +30,7 @@ func (c LuaChanges) Apply(source string) string {
 	return source
 }
 
-// WriteChanges writes the file that [plantedVariable] names.
+// WriteChanges writes the file that [PlantedVariable] names.
 func WriteChanges(t *testing.T, path string, changes LuaChanges) {
 	t.Helper()
 	text, err := json.Marshal(changes)
