@@ -110,6 +110,13 @@ type envelopeAccount interface {
 	ReportUsage(ctx context.Context, held picket.LeaseCredential, u picket.UsageReport) (picket.Usage, error)
 }
 
+// Metering is what a call that costs money needs of the state of record.
+type Metering interface {
+	reservationStore
+	envelopeAccount
+	leaseEndWaiter
+}
+
 // ExecQueue has processes started by the adapter of a run: no proxy starts any.
 type ExecQueue interface {
 	// CanExec reports whether the adapter of the run starts processes for it.

@@ -31,7 +31,7 @@ func withSky(p *toolproxy.Proxy) error {
 }
 
 // Tools lists the tool if it has a price.
-func (s skySource) Tools(context.Context, toolproxy.Backend, picket.LeaseCredential) ([]toolproxy.Tool, error) {
+func (s skySource) Tools(context.Context, toolproxy.ExecQueue, picket.LeaseCredential) ([]toolproxy.Tool, error) {
 	tool, ok := s.proxy.WithPrice(toolproxy.Tool{
 		Name:        "sky",
 		Description: "Tells what the sky looks like.",

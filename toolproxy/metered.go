@@ -124,18 +124,18 @@ func MarkNotSent(err error) error {
 // Metered makes a call that costs money. It reserves the most that the call can cost in the step
 // that checks the lease, makes the call, and settles its cost exactly once, even if the caller goes
 // away in between.
-func (p *Proxy) Metered(ctx context.Context, backend Backend, held picket.LeaseCredential,
+func (p *Proxy) Metered(ctx context.Context, money Metering, held picket.LeaseCredential,
 	m MeteredCall) (MeteredResult, error) {
 	priced, err := p.priceOf(m)
 	if err != nil {
 		return MeteredResult{}, err
 	}
 	if isEstimate(ctx) {
-		return MeteredResult{}, p.estimate(ctx, backend, held, m.Tool, priced.reserve, priced.version)
+		return MeteredResult{}, p.estimate(ctx, money, held, m.Tool, priced.reserve, priced.version)
 	}
 	// The state of record counts the timeout from when it is asked, or later.
 	deadline := time.Now().Add(m.timeout())
-	r, err := reserve(ctx, backend, held, newCallRequest(m, priced))
+	r, err := reserve(ctx, money, held, newCallRequest(m, priced))
 	if err != nil {
 		return MeteredResult{}, err
 	}
@@ -148,10 +148,10 @@ func (p *Proxy) Metered(ctx context.Context, backend Backend, held picket.LeaseC
 			Nudge:     r.Nudge,
 		}, nil
 	}
-	return p.dispatchAndSettle(ctx, backend, held, m, priced, r, deadline)
+	return p.dispatchAndSettle(ctx, money, held, m, priced, r, deadline)
 }
 
-// MeteredAnswer makes the metered call m for c, whose backend, lease, name and key it
+// MeteredAnswer makes the metered call m for c, whose money, lease, name and key it
 // takes, and returns its answer with the price tag. See [Proxy.Metered] and
 // [MeteredResult.Answer].
 func (p *Proxy) MeteredAnswer(ctx context.Context, c Call, m MeteredCall) (jsontext.Value, error) {
@@ -244,9 +244,9 @@ func (p callPrice) cost(d DispatchResult) budget.Envelope {
 }
 
 // dispatchAndSettle makes a reserved call and settles it.
-func (p *Proxy) dispatchAndSettle(ctx context.Context, backend Backend, held picket.LeaseCredential, m MeteredCall,
+func (p *Proxy) dispatchAndSettle(ctx context.Context, money Metering, held picket.LeaseCredential, m MeteredCall,
 	priced callPrice, r picket.Reservation, deadline time.Time) (MeteredResult, error) {
-	d, callErr := p.runDispatch(ctx, backend, held, m, r, deadline)
+	d, callErr := p.runDispatch(ctx, money, held, m, r, deadline)
 	s := picket.Settlement{
 		CallID:  r.CallID,
 		TaskID:  r.TaskID,
@@ -262,7 +262,7 @@ func (p *Proxy) dispatchAndSettle(ctx context.Context, backend Backend, held pic
 	default:
 		s.Cost = priced.cost(d)
 	}
-	settled, err := p.settle(ctx, backend, s)
+	settled, err := p.settle(ctx, money, s)
 	if callErr != nil {
 		return MeteredResult{}, p.callRefusal(m.Tool, s, callErr)
 	}
@@ -278,7 +278,7 @@ func (p *Proxy) dispatchAndSettle(ctx context.Context, backend Backend, held pic
 
 // runDispatch dispatches within everything that ends a call. A call with a key is
 // finished even if its caller goes away, and a repetition with the key gets the answer.
-func (p *Proxy) runDispatch(ctx context.Context, backend Backend, held picket.LeaseCredential, m MeteredCall,
+func (p *Proxy) runDispatch(ctx context.Context, money Metering, held picket.LeaseCredential, m MeteredCall,
 	r picket.Reservation, deadline time.Time) (d DispatchResult, err error) {
 	if m.Key != "" {
 		ctx = context.WithoutCancel(ctx)
@@ -287,7 +287,7 @@ func (p *Proxy) runDispatch(ctx context.Context, backend Backend, held picket.Le
 	defer cancel()
 	if m.Effects == picket.EffectsExternal {
 		var leave func()
-		ctx, leave = p.leaseEnds.track(ctx, backend, held, p.log)
+		ctx, leave = p.leaseEnds.track(ctx, money, held, p.log)
 		defer leave()
 	}
 	if err := ctx.Err(); err != nil {
@@ -412,9 +412,9 @@ func withEstimate(ctx context.Context) context.Context {
 
 func isEstimate(ctx context.Context) bool { return ctx.Value(estimateKey{}) != nil }
 
-func (p *Proxy) estimate(ctx context.Context, backend Backend, held picket.LeaseCredential, tool string,
+func (p *Proxy) estimate(ctx context.Context, money Metering, held picket.LeaseCredential, tool string,
 	need budget.Envelope, version string) error {
-	funds, err := backend.AwaitTopUp(ctx, held, 0)
+	funds, err := money.AwaitTopUp(ctx, held, 0)
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ type fakeSource struct {
 	during func(ctx context.Context) error // in the middle of a call; nil: nothing
 }
 
-func (s *fakeSource) Tools(context.Context, toolproxy.Backend,
+func (s *fakeSource) Tools(context.Context, toolproxy.ExecQueue,
 	picket.LeaseCredential) (list []toolproxy.Tool, err error) {
 	for _, name := range []string{"buy", "look", "unpriced"} {
 		if t, ok := s.proxy.WithPrice(toolproxy.Tool{

@@ -45,8 +45,8 @@ type Call struct {
 // Source offers tools beside the built-in ones.
 type Source interface {
 	// Tools lists what the run may call now. If two sources list the same name, the
-	// tool of the first source is listed.
-	Tools(ctx context.Context, backend Backend, held picket.LeaseCredential) ([]Tool, error)
+	// tool of the first source is listed. What is listed may depend on the adapter.
+	Tools(ctx context.Context, adapter ExecQueue, held picket.LeaseCredential) ([]Tool, error)
 	// Call makes a call; mine is false when c.Name is not a tool of this source. A
 	// tool that is not free goes through [Proxy.MeteredAnswer]. The answer is a JSON
 	// object, and a refusal is a *picket.Error.

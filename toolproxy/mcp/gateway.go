@@ -198,7 +198,7 @@ func schemaProblem(t *mcp.Tool) (why string) {
 }
 
 // Tools are those of the upstreams that have a price.
-func (g *gateway) Tools(context.Context, toolproxy.Backend, picket.LeaseCredential) ([]toolproxy.Tool, error) {
+func (g *gateway) Tools(context.Context, toolproxy.ExecQueue, picket.LeaseCredential) ([]toolproxy.Tool, error) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	var list []toolproxy.Tool

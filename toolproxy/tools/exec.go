@@ -41,13 +41,13 @@ func Exec() toolproxy.Part {
 type execSource struct{ proxy *toolproxy.Proxy }
 
 // Tools lists exec when it has a price and the run's adapter starts processes.
-func (s execSource) Tools(ctx context.Context, backend toolproxy.Backend,
+func (s execSource) Tools(ctx context.Context, adapter toolproxy.ExecQueue,
 	held picket.LeaseCredential) ([]toolproxy.Tool, error) {
 	tool, ok := s.proxy.WithPrice(listing("exec"))
 	if !ok {
 		return nil, nil
 	}
-	can, err := backend.CanExec(ctx, held)
+	can, err := adapter.CanExec(ctx, held)
 	if code := picket.CodeOf(err); code.Fenced() {
 		return nil, nil // an agent without a lease may list tools and call none
 	}

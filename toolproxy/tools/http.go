@@ -93,7 +93,7 @@ func newHTTPSource(p *toolproxy.Proxy, cfg HTTPConfig) (*httpSource, error) {
 	return &httpSource{proxy: p, cfg: cfg, guard: g, transport: transport, once: outbound.Once{Base: transport}}, nil
 }
 
-func (s *httpSource) Tools(context.Context, toolproxy.Backend, picket.LeaseCredential) ([]toolproxy.Tool, error) {
+func (s *httpSource) Tools(context.Context, toolproxy.ExecQueue, picket.LeaseCredential) ([]toolproxy.Tool, error) {
 	if t, ok := s.proxy.WithPrice(listing("http_request")); ok {
 		return []toolproxy.Tool{t}, nil
 	}

@@ -123,7 +123,7 @@ func withEnum(schema jsontext.Value, property string, values []string) (jsontext
 
 func (s *sqlSource) names() []string { return slices.Sorted(maps.Keys(s.databases)) }
 
-func (s *sqlSource) Tools(context.Context, toolproxy.Backend, picket.LeaseCredential) ([]toolproxy.Tool, error) {
+func (s *sqlSource) Tools(context.Context, toolproxy.ExecQueue, picket.LeaseCredential) ([]toolproxy.Tool, error) {
 	if t, ok := s.proxy.WithPrice(s.tool); ok && len(s.databases) > 0 {
 		return []toolproxy.Tool{t}, nil
 	}
