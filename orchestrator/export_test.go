@@ -12,7 +12,7 @@ var ClockOffset = clockOffset
 func IsScriptError(code picket.Code) bool { return store.IsInternalCode(string(code)) }
 
 // HasWording reports whether a code that a script answers has a message and a
-// remedy.
+// remedy. Those of a conflict belong to its reasons, which the store's tests compare.
 func HasWording(code picket.Code) bool {
-	return store.IsInternalCode(string(code)) || store.ParseRefusal(string(code)) != nil
+	return code == picket.CodeStateConflict || store.IsInternalCode(string(code)) || store.ParseRefusal(string(code)) != nil
 }

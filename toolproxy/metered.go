@@ -151,7 +151,7 @@ func (p *Proxy) Metered(ctx context.Context, money Metering, held picket.LeaseCr
 	return p.dispatchAndSettle(ctx, money, held, m, priced, r, deadline)
 }
 
-// MeteredAnswer makes the metered call m for c, whose money, lease, name and key it
+// MeteredAnswer makes the metered call m for c, whose backend, lease, name and key it
 // takes, and returns its answer with the price tag. See [Proxy.Metered] and
 // [MeteredResult.Answer].
 func (p *Proxy) MeteredAnswer(ctx context.Context, c Call, m MeteredCall) (jsontext.Value, error) {

@@ -16,7 +16,7 @@ func TestConflictReasonsAreWorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	used := map[string]bool{}
-	reason := regexp.MustCompile(`'state_conflict\.([a-z_]+)'`)
+	reason := regexp.MustCompile(`'state_conflict\.?([a-z_]*)'`)
 	for _, text := range files {
 		for _, m := range reason.FindAllStringSubmatch(text, -1) {
 			used[m[1]] = true
@@ -29,8 +29,9 @@ func TestConflictReasonsAreWorded(t *testing.T) {
 
 func TestParseRefusal(t *testing.T) {
 	for line, want := range map[string]string{
-		"state_conflict state=queued need=review":             "this needs state review, but it is queued",
+		"state_conflict.wrong_state state=queued need=review": "this needs state review, but it is queued",
 		"state_conflict.webhook_limit kind=webhook limit=100": "there are 100 webhooks already, and more are not kept",
+		"state_conflict state=queued need=review":             "",
 		"state_conflict.unknown":                              "",
 		"not_found.webhook_limit kind=key":                    "",
 		"no_such_code":                                        "",

@@ -108,8 +108,6 @@ var refusalTexts = map[picket.Code]map[string]refusalText{
 		"Renew the lease, or finish; then repeat the call."}},
 	picket.CodeCallRunning: {"": {"a call with this idempotency key is under way",
 		"Wait for its answer, or repeat the same call later: it is made once."}},
-	picket.CodeStateConflict: {"": {"this needs state {need}, but it is {state}",
-		"Look at the task again before you decide."}},
 	picket.CodeUnauthenticated: {
 		"session": {"the session is over", "Log in again with a key."},
 		"code":    {"the sign-in has expired or was used before", "Sign in again with a key."},
@@ -365,9 +363,9 @@ const maxFreeText = 500
 // freeTextFacts are the facts that hold free text: a script has escaped it.
 var freeTextFacts = []string{"byName", "answer", "note", "reason"}
 
-// conflictTexts are the texts of "state_conflict.reason", by reason. Without a reason,
-// the refusal has the facts state and need.
+// conflictTexts are the texts of "state_conflict.reason", by reason.
 var conflictTexts = map[string]refusalText{
+	"wrong_state": {"this needs state {need}, but it is {state}", "Look at the task again before you decide."},
 	"webhook_limit": {"there are {limit} webhooks already, and more are not kept",
 		"Delete one that nobody needs, or let one target pass things on to others."},
 	"webhook_deleted": {"the webhook that this request made was deleted",

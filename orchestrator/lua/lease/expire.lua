@@ -11,7 +11,7 @@ if was then return task_view(tid) end
 local t = load(K('task:', tid))
 if not t then return refuse('not_found', 'kind', 'task') end
 if TERMINAL[t.state] then return refuse_closed_task(tid, t) end
-if t.state ~= 'leased' then return refuse('state_conflict', 'state', t.state, 'need', 'leased') end
+if t.state ~= 'leased' then return refuse('state_conflict.wrong_state', 'state', t.state, 'need', 'leased') end
 if ARGV[6] ~= '' and ARGV[6] ~= t.run then
   return refuse('state_conflict.other_run', 'state', t.state, 'meant', ARGV[6], 'current', t.run)
 end

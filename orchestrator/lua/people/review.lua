@@ -18,7 +18,9 @@ local t = load(K('task:', tid))
 if not t then return refuse('not_found', 'kind', 'task') end
 if TERMINAL[t.state] then return refuse_closed_task(tid, t) end
 if cancelled_ancestor(t) then return refuse_cancelled_tree(t) end
-if t.state ~= 'review' then return refuse('state_conflict', 'state', t.state, 'need', 'review') end -- @in-review
+if t.state ~= 'review' then -- @in-review
+  return refuse('state_conflict.wrong_state', 'state', t.state, 'need', 'review')
+end
 local stale = check_digest(tid, t, ARGV[7])
 if stale then return stale end -- @person-saw-it
 local fix

@@ -51,7 +51,7 @@ end
 if cancelled_ancestor(t) then return refuse_cancelled_tree(t) end
 local kind = t.state == 'handoff' and call('HGET', K('handoff:', t.handoff), 'kind')
 if kind ~= 'escalation' then
-  return refuse('state_conflict', 'state', t.state, 'need', 'an_escalated_hand-off_or_a_closed_task')
+  return refuse('state_conflict.wrong_state', 'state', t.state, 'need', 'an_escalated_hand-off_or_a_closed_task')
 end
 close_handoff(t.handoff, 'answered', by, reason)
 put(t, 'failures', '0')

@@ -19,7 +19,7 @@ if c.state ~= 'review' then
   local was = call('HMGET', K('review:', id), 'by', 'decision', 'note')
   if was[1] == rid and was[2] == decision and was[3] == note then return task_view(id) end
   if TERMINAL[c.state] then return refuse_closed_task(id, c) end
-  return refuse('state_conflict', 'state', c.state, 'need', 'review')
+  return refuse('state_conflict.wrong_state', 'state', c.state, 'need', 'review')
 end
 if c.review ~= 'parent' then return refuse('forbidden', 'kind', 'review') end -- @parent-may-review
 local stale = check_digest(id, c, ARGV[11])

@@ -14,7 +14,8 @@ if source ~= '' then
   local t = load(K('task:', source))
   old = t and last_open_run(t)
   if t and t.state == 'leased' then
-    return refuse('state_conflict', 'state', 'leased', 'need', 'a_task_that_is_not_running', 'field', '/fixes')
+    return refuse('state_conflict.wrong_state', 'state', 'leased', 'need', 'a_task_that_is_not_running',
+      'field', '/fixes')
   end
   if not t then return refuse('not_found', 'kind', 'task', 'field', '/fixes') end
 end
