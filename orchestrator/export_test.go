@@ -14,5 +14,6 @@ func IsScriptError(code picket.Code) bool { return store.IsInternalCode(string(c
 // HasWording reports whether a code that a script answers has a message and a
 // remedy. Those of a conflict belong to its reasons, which the store's tests compare.
 func HasWording(code picket.Code) bool {
-	return code == picket.CodeStateConflict || store.IsInternalCode(string(code)) || store.ParseRefusal(string(code)) != nil
+	return code == picket.CodeStateConflict ||
+		store.IsInternalCode(string(code)) || store.ParseRefusal(string(code)) != nil
 }

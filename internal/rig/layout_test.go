@@ -21,6 +21,7 @@ import (
 const (
 	maxFileLines   = 500
 	maxLineColumns = 120
+	maxFolderFiles = 40 // without tests
 )
 
 // vagueNames say nothing about what a package is for.
@@ -32,6 +33,24 @@ func TestFilesAreShort(t *testing.T) {
 			t.Errorf("%s has %d lines, at most %d: split it by topic", path, n, maxFileLines)
 		}
 	})
+}
+
+// A folder is an idea. One of many files is several.
+func TestFoldersAreSmall(t *testing.T) {
+	files := map[string]int{}
+	eachSource(t, func(path string, _ []byte) {
+		if strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
+			files[filepath.Dir(path)]++
+		}
+	})
+	if files["adapter"] < 10 {
+		t.Fatalf("the folders were not read: %v", files)
+	}
+	for folder, n := range files {
+		if n > maxFolderFiles {
+			t.Errorf("%s has %d files of Go without tests, at most %d: split it by idea", folder, n, maxFolderFiles)
+		}
+	}
 }
 
 // A line is at most 120 columns wide. Go may exceed that with a string literal that
@@ -93,7 +112,7 @@ func TestPackageNamesSaySomething(t *testing.T) {
 	}
 }
 
-// In the command only wire.go, with what it reads for the tools in wiretools.go, joins the rooms of the server.
+// In the command only wire.go, with what it reads for the tools in wiretools.go, joins the packages of the server.
 func TestOnlyWireFilesJoinPackages(t *testing.T) {
 	server := []string{module + "/orchestrator", module + "/orchestrator/api", module + "/toolproxy",
 		module + "/reaper"}
@@ -104,7 +123,7 @@ func TestOnlyWireFilesJoinPackages(t *testing.T) {
 		}
 		for _, imp := range importsOf(t, path, text) {
 			if slices.Contains(server, imp) {
-				t.Errorf("%s imports %s: only cmd/picket/wire*.go join rooms", path, imp)
+				t.Errorf("%s imports %s: only cmd/picket/wire*.go join packages", path, imp)
 			}
 		}
 	})

@@ -85,7 +85,8 @@ func showHandoff(v *request) (page, error) {
 	if option, _ := v.chosenOption(h); option != nil {
 		w.Chosen = *option
 	}
-	answers := slices.DeleteFunc(slices.Clone(t.Answers), func(a picket.Answer) bool { return a.HandoffID == h.HandoffID })
+	answers := slices.DeleteFunc(slices.Clone(t.Answers),
+		func(a picket.Answer) bool { return a.HandoffID == h.HandoffID })
 	slices.Reverse(answers)
 	w.Answers, w.AnswersMore = firstRows(answers, maxAnswers)
 	return page{name: "handoff", title: h.Title, topics: []string{h.TaskID}, body: w}, nil
