@@ -134,6 +134,31 @@ func TestStateDiagramShowsTheTaskTransitions(t *testing.T) {
 }
 
 var (
+	mermaidBlock = regexp.MustCompile("(?ms)^```mermaid$.*?^```$")
+	listLabel    = regexp.MustCompile(`(?m)[|"\[({:>]\s*\d+[.)]\s.*$`)
+)
+
+// No label of a diagram begins with a number and a dot. Mermaid 11 takes such a label
+// for a list and shows an error instead of it.
+func TestNoMermaidLabelBeginsAList(t *testing.T) {
+	if !listLabel.MatchString(`a -->|"1. reserve"| b`) || listLabel.MatchString("a[granted $1.00] --> b[0.40 left]") {
+		t.Fatal("the pattern finds the wrong labels")
+	}
+	blocks := 0
+	for _, page := range documentPages(t) {
+		for _, block := range mermaidBlock.FindAllString(readPage(t, page), -1) {
+			blocks++
+			if label := listLabel.FindString(block); label != "" {
+				t.Errorf("%s: this label of a diagram begins a list: %s", page, label)
+			}
+		}
+	}
+	if blocks < 5 {
+		t.Errorf("found %d diagrams only", blocks)
+	}
+}
+
+var (
 	whereRow   = regexp.MustCompile(`(?m)^\| Where [^|]*\\? \| ` + "`([^`]+)`" + ` \| (.*) \|$`)
 	whereFile  = regexp.MustCompile("`([a-z_/]+\\.(?:go|lua))`(?: \\(([^)]*)\\))?")
 	whereNames = regexp.MustCompile("`([A-Za-z_]+)`")
