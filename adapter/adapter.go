@@ -26,7 +26,9 @@ type Adapter struct {
 	noSeparateCredentials atomic.Bool // the server is of a version that has one credential for each lease
 }
 
-// New checks a configuration and fills in its defaults.
+// New checks a configuration and fills in its defaults. It calls no server. A value that cannot be used is a
+// *[picket.Error] with CodeValidation and the fact "field"; Metadata that is too long is CodeTooLarge. Any other
+// error comes from the system or from git.
 func New(cfg Config) (*Adapter, error) {
 	if cfg.BaseURL == "" {
 		return nil, picket.Invalid("BaseURL", "Set it to a URL such as http://127.0.0.1:7070.",

@@ -59,6 +59,14 @@
 //     holder starts alone.
 //   - Every report is repeated while its outcome is unknown, and is idempotent.
 //
+// # Errors
+//
+// A method of [Proxy] returns a *[picket.Error] as package client does; compare its code by [errors.Is]. A code for
+// which [picket.Code.Fenced] is true means that the lease is lost. If [picket.ErrUnknown] is a cause, the call may
+// have taken effect; the caller may repeat it, which a Proxy leaves to its caller. If ctx ends during a call, the
+// code is CodeUnavailable, and ErrUnknown and the error of ctx are its causes. [Adapter.RunLease] wraps such errors
+// and those of the launcher.
+//
 // # Process trees
 //
 // A program that calls [process.RunShim] first thing in main holds the tree of an agent together

@@ -86,6 +86,10 @@ type Store struct {
 
 // Engine is one namespace: its tasks, leases, hand-offs, reviews and events.
 // All methods may be called from any number of goroutines and processes.
+//
+// An error is a *[picket.Error] with a code; compare it by [errors.Is]. CodeUnavailable means that the store
+// cannot be used now, or that ctx ended; repeat the call with the same idempotency key. If [picket.ErrUnknown] is
+// its cause, a change may have been made. Any other error is CodeInternal by [picket.CodeOf].
 type Engine struct {
 	namespace     string
 	store         *Store
@@ -98,7 +102,10 @@ type Engine struct {
 	log           *slog.Logger
 }
 
-// Open connects to the store and makes the record of a namespace that has none.
+// Open connects to the store and makes the record of a namespace that has none. With a witness, an unreachable
+// store is CodeUnavailable; without one, Open returns before the store can be used. A store that a later version
+// has written is always CodeUnavailable, with the facts "storeFormat" and "knownFormat". Errors of the
+// configuration and of the witness file may have no code.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Sealer == nil {
 		return nil, errors.New("open store: a sealer is needed")

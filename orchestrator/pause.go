@@ -6,7 +6,8 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// Pause presses the stop button: no grants; hard ends all runs too.
+// Pause presses the stop button: no grants; hard ends all runs too. It is never refused for the state of the
+// namespace. A key that was used with another body is CodeIdempotencyConflict.
 func (e *Engine) Pause(ctx context.Context, by picket.Caller, hard bool, reason string) (picket.PauseState, error) {
 	return e.pauseState(ctx, "pause", by.Actor, boolArg(hard), reason, sweepBatch, by.Idempotency.Key,
 		by.Idempotency.Body, "")
@@ -21,7 +22,7 @@ func (e *Engine) PauseUnlessChanged(ctx context.Context, by picket.Caller, hard 
 		by.Idempotency.Body, int64(seen))
 }
 
-// Resume lets grants flow again.
+// Resume lets grants flow again. If nothing is paused, it changes nothing, which is not an error.
 func (e *Engine) Resume(ctx context.Context, by picket.Caller, reason string) (picket.PauseState, error) {
 	return e.pauseState(ctx, "resume", by.Actor, reason, by.Idempotency.Key, by.Idempotency.Body, "")
 }

@@ -27,7 +27,8 @@ var countedSets = func() (sets []any) {
 	return sets
 }()
 
-// Stats counts a namespace.
+// Stats counts a namespace. It reads only, so an error has changed nothing. The counts beside an error are zero or
+// incomplete.
 func (e *Engine) Stats(ctx context.Context) (picket.Stats, error) {
 	asked := time.Now()
 	r := e.run(ctx, "stats", append([]any{e.dailyLimitArg()}, countedSets...)...)

@@ -64,7 +64,9 @@ func allowedEnv(environ, named []string) []string {
 	return env
 }
 
-// Launch starts the program.
+// Launch starts the program. If ctx has ended, it returns the error of ctx. A Containment or a limit that cannot be
+// used is a *[picket.Error] with CodeValidation. Other errors come from the system, such as [exec.ErrNotFound] for a
+// program that is not in PATH, or from the shim.
 func (l CommandLauncher) Launch(ctx context.Context, job Job) (Process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -36,7 +36,8 @@ func (r Record) write(dir string) error {
 	return files.WriteJSON(filepath.Join(dir, processFile), r) // no use after a restart of the machine
 }
 
-// ReadRecord reads the record in the state directory of a run.
+// ReadRecord reads the record in the state directory of a run. The error is [os.ErrNotExist] if no process of the
+// run was recorded, and that of the file or of its JSON otherwise.
 func ReadRecord(dir string) (r Record, err error) {
 	err = files.ReadJSON(filepath.Join(dir, processFile), &r)
 	return r, err
