@@ -37,9 +37,9 @@ type Capacity struct {
 
 // HeartbeatConfig says when silence means what, in seconds.
 type HeartbeatConfig struct {
-	IntervalSeconds       int `json:"interval_seconds"`
-	UnhealthyAfterSeconds int `json:"unhealthy_after_seconds"`
-	DeadAfterSeconds      int `json:"dead_after_seconds"`
+	IntervalSeconds       int `json:"interval_seconds"`        // between two heartbeats
+	UnhealthyAfterSeconds int `json:"unhealthy_after_seconds"` // of silence; at least twice IntervalSeconds
+	DeadAfterSeconds      int `json:"dead_after_seconds"`      // of silence; at least twice UnhealthyAfterSeconds
 }
 
 // AgentStatus is the lifecycle status of an agent, RFC-0016 section 2.
@@ -123,19 +123,19 @@ type AgentPage struct {
 // Pool is what is known of all agents of a role, RFC-0016 section 7.2.
 type Pool struct {
 	RoleID  string              `json:"role_id"`
-	Members map[AgentStatus]int `json:"members"`
+	Members map[AgentStatus]int `json:"members"` // how many agents have each status
 	// The sums are over active members that declare a maximum.
 	MaxConcurrentTasks int         `json:"max_concurrent_tasks"`
-	CurrentLoad        int         `json:"current_load"`
-	AvailableCapacity  int         `json:"available_capacity"`
+	CurrentLoad        int         `json:"current_load"`       // as their last heartbeats reported
+	AvailableCapacity  int         `json:"available_capacity"` // MaxConcurrentTasks - CurrentLoad
 	Advisory           *PoolAdvice `json:"advisory"`
 }
 
 // PoolAdvice is what the workflow file says of a pool, for orchestration
 // systems to read; nothing here enforces it.
 type PoolAdvice struct {
-	MinInstances *int `json:"min_instances"`
-	MaxInstances *int `json:"max_instances"`
+	MinInstances *int `json:"min_instances"` // nil: no advice
+	MaxInstances *int `json:"max_instances"` // nil: no advice
 }
 
 // PoolList answers GET /api/v1/pools.

@@ -20,7 +20,7 @@ type Event struct {
 	TaskID       string  `json:"taskId,omitempty"`
 	RunID        string  `json:"runId,omitempty"`
 	AgentID      string  `json:"agentId,omitempty"`
-	FencingToken int64   `json:"fencingToken,omitzero"`
+	FencingToken int64   `json:"fencingToken,omitzero"` // 0: the event is not about a lease
 	Actor        string  `json:"actor"`
 	Reason       string  `json:"reason,omitempty"` // of lease events
 	Data         RawJSON `json:"data"`
@@ -32,15 +32,15 @@ type Event struct {
 }
 
 // LauncherFields are the members of the launcher's events that stand at the
-// top level of an event.
+// top level of an event. nil stands for a member that was not sent; numbers are not negative.
 type LauncherFields struct {
 	Agent             string   `json:"agent,omitempty"`
 	SessionID         string   `json:"sessionId,omitempty"`
-	IssueNumber       *int64   `json:"issueNumber,omitempty"`
-	ElapsedSeconds    *float64 `json:"elapsedSeconds,omitempty"`
-	TimeoutSeconds    *float64 `json:"timeoutSeconds,omitempty"`
-	TimeoutPercentage *float64 `json:"timeoutPercentage,omitempty"`
-	RemainingSeconds  *float64 `json:"remainingSeconds,omitempty"`
+	IssueNumber       *int64   `json:"issueNumber,omitempty"`       // from the label "issue" of the task
+	ElapsedSeconds    *float64 `json:"elapsedSeconds,omitempty"`    // since the launch
+	TimeoutSeconds    *float64 `json:"timeoutSeconds,omitempty"`    // the task's own
+	TimeoutPercentage *float64 `json:"timeoutPercentage,omitempty"` // share of the timeout that is over, 0 to 1
+	RemainingSeconds  *float64 `json:"remainingSeconds,omitempty"`  // until the timeout
 }
 
 // Event types, named after the verb that writes them.

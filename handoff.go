@@ -12,10 +12,10 @@ type Handoff struct {
 	Options    []string     `json:"options"`
 	Tried      []Attempted  `json:"tried"` // from the last report
 	LastReport *Report      `json:"lastReport"`
-	Deadline   Instant      `json:"deadline"`
+	Deadline   Instant      `json:"deadline"` // null: none was set
 	OnDeadline OnDeadline   `json:"onDeadline"`
 	ClaimedBy  string       `json:"claimedBy"` // the person who looks after it; anybody may still decide
-	ClaimedAt  Instant      `json:"claimedAt"`
+	ClaimedAt  Instant      `json:"claimedAt"` // null: nobody has claimed it
 	Work       WorkSummary  `json:"work"`
 	Answer     *Answer      `json:"answer"`
 	State      HandoffState `json:"state"`

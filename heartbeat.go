@@ -67,7 +67,7 @@ type CommandAccepted struct {
 // section 5.1.
 type AgentStatusChange struct {
 	Status              AgentStatus `json:"status"`
-	DrainTimeoutSeconds *int        `json:"drain_timeout_seconds,omitempty"`
+	DrainTimeoutSeconds *int        `json:"drain_timeout_seconds,omitempty"` // of draining; 0 to 604,800
 	// Incarnation is that of the registration it is meant for; once that was
 	// superseded it is refused with agent_gone. Versions begin at 1 again with
 	// each registration, so they do not tell. 0: whichever there is.

@@ -13,7 +13,7 @@ type Lease struct {
 	TaskID         string          `json:"taskId"`
 	RunID          string          `json:"runId"`
 	LeaseExpiresAt Instant         `json:"leaseExpiresAt"`
-	FencingToken   int64           `json:"fencingToken"`
+	FencingToken   int64           `json:"fencingToken"` // above all earlier ones of the task
 	BudgetEnvelope budget.Envelope `json:"budgetEnvelope"`
 	WorkspacePath  string          `json:"workspacePath"`
 
@@ -27,8 +27,8 @@ type Lease struct {
 	// LeaseTTLMs is what remains now. It is min(window, 30 s) until the first
 	// renewal or tool call confirms that the lease was received.
 	LeaseTTLMs   int64     `json:"leaseTtlMs"`
-	WindowMs     int64     `json:"windowMs"`
-	Attempt      int       `json:"attempt"`
+	WindowMs     int64     `json:"windowMs"` // what each renewal gives
+	Attempt      int       `json:"attempt"`  // counts the runs of the task from 1
 	Task         LeaseTask `json:"task"`
 	LastReport   *Report   `json:"lastReport"`
 	Answers      []Answer  `json:"answers"` // also those to the task that this one repeats
@@ -47,9 +47,9 @@ type LeaseTask struct {
 	Role              string            `json:"role"`
 	Needs             []string          `json:"needs"`
 	Labels            map[string]string `json:"labels"`
-	Priority          int               `json:"priority"`
-	TimeoutSeconds    *int              `json:"timeoutSeconds"`
-	StallAfterSeconds *int              `json:"stallAfterSeconds"`
+	Priority          int               `json:"priority"`          // 0 to 9; 9 comes first
+	TimeoutSeconds    *int              `json:"timeoutSeconds"`    // of this run; nil: no limit
+	StallAfterSeconds *int              `json:"stallAfterSeconds"` // without a sign of life; nil: no limit
 	OnExit            OnExit            `json:"onExit"`
 	Fixes             *string           `json:"fixes"`
 	Retries           *string           `json:"retries"`
@@ -103,8 +103,8 @@ type Advanced struct {
 // Renewal answers a renewal.
 type Renewal struct {
 	LeaseExpiresAt Instant   `json:"leaseExpiresAt"`
-	LeaseTTLMs     int64     `json:"leaseTtlMs"`
-	FencingToken   int64     `json:"fencingToken"`
+	LeaseTTLMs     int64     `json:"leaseTtlMs"`   // until LeaseExpiresAt
+	FencingToken   int64     `json:"fencingToken"` // higher after a reclaim
 	Commands       []Command `json:"commands"`
 	// IdleMs is how long ago the agent called a tool, in ms; nil when it has not
 	// yet, or the server does not say.
@@ -160,10 +160,10 @@ type LiveLease struct {
 	TaskID         string  `json:"taskId"`
 	RunID          string  `json:"runId"`
 	AgentID        string  `json:"agentId"`
-	FencingToken   int64   `json:"fencingToken"`
+	FencingToken   int64   `json:"fencingToken"` // the newest of the run
 	LeaseExpiresAt Instant `json:"leaseExpiresAt"`
-	LeaseTTLMs     int64   `json:"leaseTtlMs"`
-	Renewals       int64   `json:"renewals"`
+	LeaseTTLMs     int64   `json:"leaseTtlMs"` // below zero when it is past its deadline
+	Renewals       int64   `json:"renewals"`   // so far
 }
 
 // LeaseCredential is a verified lease credential: which run of which task speaks. Every

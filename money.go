@@ -117,8 +117,8 @@ type UsageReport struct {
 	// Scope says since when the figures count: "run" (the default) since the run
 	// began, "session" since the session did, which a later run may have resumed.
 	Scope  string       `json:"scope,omitempty"`
-	Tokens int64        `json:"tokens"`
-	USD    budget.Money `json:"usd"`
+	Tokens int64        `json:"tokens"` // 0 to MaxNumber
+	USD    budget.Money `json:"usd"`    // not below zero
 }
 
 var (
@@ -156,8 +156,8 @@ type Usage struct {
 
 // TopUp is the body of POST /api/v1/envelopes/{id}/top-up.
 type TopUp struct {
-	Tokens int64        `json:"tokens,omitzero"`
-	USD    budget.Money `json:"usd,omitzero"`
+	Tokens int64        `json:"tokens,omitzero"` // to add, not below zero
+	USD    budget.Money `json:"usd,omitzero"`    // to add, not below zero
 	Reason string       `json:"reason,omitempty"`
 }
 
@@ -244,8 +244,8 @@ const (
 // LedgerQuery selects rows in ascending order; After is the seq read last.
 type LedgerQuery struct {
 	TaskID string // empty: of the whole namespace
-	After  int64
-	Limit  int // 1 to 1,000, default 100
+	After  int64  // 0: none was read
+	Limit  int    // 1 to 1,000, default 100
 	// NewestFirst reads the newest first: After is then the lowest seq read so far, 0
 	// the end of the ledger.
 	NewestFirst bool
@@ -281,12 +281,12 @@ const MaxExecOutput = 64 << 10
 
 // ExecResult is the body of POST /v1/run/exec/{callId}.
 type ExecResult struct {
-	Code       *int    `json:"code"`
+	Code       *int    `json:"code"` // nil if a signal ended it
 	Signal     *string `json:"signal"`
 	Stdout     string  `json:"stdout"`
 	Stderr     string  `json:"stderr"`
 	Truncated  bool    `json:"truncated"`
-	DurationMs int64   `json:"durationMs"`
+	DurationMs int64   `json:"durationMs"` // of the process
 	// Failed says why the process could not be started; Code is null then.
 	Failed string `json:"failed,omitempty"`
 	// Stopped says which limit it was killed for, its time included.

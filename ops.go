@@ -13,19 +13,19 @@ type PauseState struct {
 	Hard   bool    `json:"hard"`
 	Reason string  `json:"reason"`
 	By     string  `json:"by"`
-	At     Instant `json:"at"`
+	At     Instant `json:"at"` // when it was paused
 }
 
 // Stats are the counts of a namespace.
 type Stats struct {
 	Namespace string                `json:"namespace"`
-	Tasks     map[TaskState]int64   `json:"tasks"`
-	Agents    map[AgentStatus]int64 `json:"agents"` // records, by status
-	Lanes     int64                 `json:"lanes"`
-	Delayed   int64                 `json:"delayed"`
-	Waiters   int64                 `json:"waiters"` // long polls waiting for a lease
-	Handoffs  int64                 `json:"handoffs"`
-	Reviews   int64                 `json:"reviews"`
+	Tasks     map[TaskState]int64   `json:"tasks"`     // by state
+	Agents    map[AgentStatus]int64 `json:"agents"`    // records, by status
+	Lanes     int64                 `json:"lanes"`     // queues with at least one task
+	Delayed   int64                 `json:"delayed"`   // tasks that wait for a time, such as notBefore or a backoff
+	Waiters   int64                 `json:"waiters"`   // long polls waiting for a lease
+	Handoffs  int64                 `json:"handoffs"`  // open ones
+	Reviews   int64                 `json:"reviews"`   // tasks in review
 	Leases    int64                 `json:"leases"`    // that hold
 	LeasesDue int64                 `json:"leasesDue"` // past their deadline, not ended yet
 	// HandoffKinds are the open hand-offs by kind.
@@ -36,8 +36,8 @@ type Stats struct {
 	OldestReview  Instant `json:"oldestReview"` // the same for tasks in review
 	// Logins are the logins of the last 12 hours that nobody has ended.
 	Logins int64 `json:"sessions"`
-	// Webhooks are the targets by state; WebhookLag is how many events the active
-	// one is behind that is behind most.
+	// Webhooks are the targets by state. WebhookLag is how many events the slowest
+	// active target is behind, and 0 without one.
 	Webhooks   map[WebhookState]int64 `json:"webhooks"`
 	WebhookLag int64                  `json:"webhookLag"`
 	// Expired are the leases that were ended for their holders, by class, since
@@ -69,8 +69,8 @@ type Stats struct {
 	// JudgeLateMs is how long the next silent agent has waited to be judged by a
 	// reaper; 0 when none is due.
 	JudgeLateMs int64 `json:"judgeLateMs"`
-	// StoreID, Floor and AdoptedAt tell which store this is: no token up to the
-	// floor holds any more. AdoptedAt is zero for a store that was never adopted.
+	// StoreID, Floor and AdoptedAt tell which store this is: no fencing token up to
+	// Floor holds any more. AdoptedAt is zero for a store that was never adopted.
 	StoreID   string  `json:"storeId"`
 	Floor     int64   `json:"floor"`
 	AdoptedAt Instant `json:"adoptedAt,omitzero"`
@@ -134,8 +134,8 @@ type MemoryStats struct {
 	// until the first has.
 	Bytes      int64   `json:"bytes"`
 	MeasuredAt Instant `json:"measuredAt"`
-	// StoreUsed and StoreMax are the server's own used_memory and maxmemory, of
-	// all its namespaces. StoreMax is 0 if it has no bound; both are 0 for a store
+	// StoreUsed and StoreMax are the server's own used_memory and maxmemory in bytes,
+	// of all its namespaces. StoreMax is 0 if it has no bound; both are 0 for a store
 	// in the memory of this process.
 	StoreUsed int64 `json:"storeUsed"`
 	StoreMax  int64 `json:"storeMax"`

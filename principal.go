@@ -63,8 +63,8 @@ type APIKey struct {
 	Name      string  `json:"name"`
 	Scopes    []Scope `json:"scopes"`
 	CreatedAt Instant `json:"createdAt"`
-	ExpiresAt Instant `json:"expiresAt"`
-	RevokedAt Instant `json:"revokedAt"`
+	ExpiresAt Instant `json:"expiresAt"` // null: never
+	RevokedAt Instant `json:"revokedAt"` // null: it was not
 	// Leases says whether the revocation ended or kept the leases of the key.
 	// It is empty while the key is not revoked.
 	Leases KeyLeases `json:"leases,omitempty"`
@@ -93,7 +93,7 @@ type KeyRevocation struct {
 type KeyRequest struct {
 	Name      string  `json:"name"`
 	Scopes    []Scope `json:"scopes"`
-	ExpiresAt Instant `json:"expiresAt,omitempty"`
+	ExpiresAt Instant `json:"expiresAt,omitempty"` // zero: never
 }
 
 // NewKey answers POST /api/v1/keys.
@@ -171,8 +171,13 @@ type Secret string
 
 const redacted = "[redacted]"
 
-func (Secret) String() string       { return redacted }
-func (Secret) GoString() string     { return redacted }
+// String returns [redacted].
+func (Secret) String() string { return redacted }
+
+// GoString returns [redacted] for %#v.
+func (Secret) GoString() string { return redacted }
+
+// LogValue is [redacted] in a log.
 func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
 
 // Reveal returns the secret itself.

@@ -31,7 +31,7 @@ type Registration struct {
 	Capacity            *DeclaredCapacity `json:"capacity,omitempty"`
 	Endpoint            string            `json:"endpoint,omitempty"`
 	Heartbeat           *Thresholds       `json:"heartbeat_config,omitempty"`
-	DrainTimeoutSeconds *int              `json:"drain_timeout_seconds,omitempty"`
+	DrainTimeoutSeconds *int              `json:"drain_timeout_seconds,omitempty"` // 0 to 604,800; default 120
 	Metadata            RawJSON           `json:"metadata,omitempty"`
 
 	ServerOwned
@@ -39,15 +39,16 @@ type Registration struct {
 
 // DeclaredCapacity is the part of the capacity that the agent declares.
 type DeclaredCapacity struct {
-	MaxConcurrentTasks *int    `json:"max_concurrent_tasks,omitempty"`
-	CurrentLoad        RawJSON `json:"current_load,omitempty"` // ignored: heartbeats report it
+	MaxConcurrentTasks *int    `json:"max_concurrent_tasks,omitempty"` // 0 to 1,000,000; nil: not declared
+	CurrentLoad        RawJSON `json:"current_load,omitempty"`         // ignored: heartbeats report it
 }
 
-// Thresholds are a heartbeat_config in which each member has a default.
+// Thresholds are a heartbeat_config in which each member has a default. They are 1 to 31,536,000 seconds,
+// in the proportions of [HeartbeatConfig].
 type Thresholds struct {
-	IntervalSeconds       *int `json:"interval_seconds,omitempty"`
-	UnhealthyAfterSeconds *int `json:"unhealthy_after_seconds,omitempty"`
-	DeadAfterSeconds      *int `json:"dead_after_seconds,omitempty"`
+	IntervalSeconds       *int `json:"interval_seconds,omitempty"`        // default 30
+	UnhealthyAfterSeconds *int `json:"unhealthy_after_seconds,omitempty"` // default 90
+	DeadAfterSeconds      *int `json:"dead_after_seconds,omitempty"`      // default 300
 }
 
 // ServerOwned are members of a record that are accepted in a registration, so

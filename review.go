@@ -90,8 +90,8 @@ type PendingReview struct {
 	Output       RawJSON           `json:"output"`
 	Summary      string            `json:"summary"`
 	SubmittedAt  Instant           `json:"submittedAt"`
-	FencingToken int64             `json:"fencingToken"`
-	Attempts     int               `json:"attempts"`
+	FencingToken int64             `json:"fencingToken"` // of its run
+	Attempts     int               `json:"attempts"`     // runs granted so far
 	Spent        budget.Envelope   `json:"spent"`
 	Work         WorkSummary       `json:"work"`
 	Digest       string            `json:"digest"` // as in Review
@@ -100,10 +100,10 @@ type PendingReview struct {
 // ReviewQuery selects a page of the review queue. Filters are AND-ed.
 type ReviewQuery struct {
 	Role   string
-	Parent string // the subtasks of this task
-	Labels map[string]string
-	Limit  int    // 1 to 200, default 50
-	Cursor string // from the previous page
+	Parent string            // the subtasks of this task
+	Labels map[string]string // all of them match
+	Limit  int               // 1 to 200, default 50
+	Cursor string            // from the previous page
 }
 
 // ReviewPage is a page of the review queue; Total counts all that wait,

@@ -7,12 +7,12 @@ type Run struct {
 	RunID         string          `json:"runId"`
 	TaskID        string          `json:"taskId"`
 	AgentID       string          `json:"agentId"`
-	FencingToken  int64           `json:"fencingToken"`
-	Tokens        []int64         `json:"tokens"` // every token this lease ever had
-	Attempt       int             `json:"attempt"`
+	FencingToken  int64           `json:"fencingToken"` // the newest of Tokens
+	Tokens        []int64         `json:"tokens"`       // every token this lease ever had
+	Attempt       int             `json:"attempt"`      // counts the runs of the task from 1
 	State         RunState        `json:"state"`
 	StartedAt     Instant         `json:"startedAt"`
-	EndedAt       Instant         `json:"endedAt"`
+	EndedAt       Instant         `json:"endedAt"` // null while it runs
 	Exit          *Exit           `json:"exit"`
 	WorkspacePath string          `json:"workspacePath"`
 	KeepUntil     Instant         `json:"keepUntil"` // workspace kept until then; null while undecided
@@ -24,9 +24,9 @@ type Run struct {
 // reports later fills in code, signal and duration.
 type Exit struct {
 	Class      ExitClass `json:"class"`
-	Code       *int      `json:"code"`
+	Code       *int      `json:"code"` // 128 + the signal, if one ended it; nil: not known
 	Signal     *string   `json:"signal"`
-	DurationMs *int64    `json:"durationMs"`
+	DurationMs *int64    `json:"durationMs"` // of the process; nil: not known
 	// Detail is free text, such as the last lines of output or a reason.
 	Detail string `json:"detail,omitempty"`
 	// LastEvent is the id of the last run event that the adapter has sent or is
@@ -107,7 +107,7 @@ const (
 
 // LogMark says when a stream was written from an offset on, up to the next mark.
 type LogMark struct {
-	Offset int64   `json:"offset"`
+	Offset int64   `json:"offset"` // in bytes from the start of the stream
 	At     Instant `json:"at"`
 }
 
@@ -145,14 +145,14 @@ type Report struct {
 	Seq int64 `json:"seq"` // counts per task from 1
 	Progress
 	RunID        string  `json:"runId"`
-	FencingToken int64   `json:"fencingToken"`
+	FencingToken int64   `json:"fencingToken"` // of its run at that time
 	At           Instant `json:"at"`
 	Pinned       bool    `json:"pinned"`
 }
 
 // Reported answers report_progress.
 type Reported struct {
-	Seq    int64  `json:"seq"`
+	Seq    int64  `json:"seq"` // counts the reports of the task from 1
 	Pinned bool   `json:"pinned"`
 	Nudge  *Nudge `json:"nudge,omitempty"` // the agent seems to be stuck
 }

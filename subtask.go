@@ -22,9 +22,9 @@ type Subtask struct {
 	Role           string           `json:"role,omitempty"`
 	Needs          []string         `json:"needs,omitempty"`
 	BudgetEnvelope *budget.Envelope `json:"budgetEnvelope,omitempty"`
-	Priority       *int             `json:"priority,omitempty"`
-	TimeoutSeconds *int             `json:"timeoutSeconds,omitempty"`
-	Review         ReviewBy         `json:"review,omitempty"` // parent (default), human or none
+	Priority       *int             `json:"priority,omitempty"`       // 0 to 9; default: the parent's
+	TimeoutSeconds *int             `json:"timeoutSeconds,omitempty"` // 1 to 604,800; default: the parent's
+	Review         ReviewBy         `json:"review,omitempty"`         // parent (default), human or none
 }
 
 // Delegated answers it; the same Idempotency-Key again answers the same child.

@@ -12,11 +12,11 @@ import (
 // which [TaskSpec.Normalize] fills in.
 type TaskSpec struct {
 	Title    string             `json:"title"`
-	Input    stdjson.RawMessage `json:"input,omitempty"` // any JSON, at most 256 KiB, kept digit for digit
-	Role     string             `json:"role,omitempty"`  // empty: any agent may take it
-	Needs    []string           `json:"needs,omitempty"` // capabilities an agent must have
-	Agent    string             `json:"agent,omitempty"` // pins the task to one agent id
-	Priority *int               `json:"priority,omitempty"`
+	Input    stdjson.RawMessage `json:"input,omitempty"`    // any JSON, at most 256 KiB, kept digit for digit
+	Role     string             `json:"role,omitempty"`     // empty: any agent may take it
+	Needs    []string           `json:"needs,omitempty"`    // capabilities an agent must have
+	Agent    string             `json:"agent,omitempty"`    // pins the task to one agent id
+	Priority *int               `json:"priority,omitempty"` // 0 to 9, 9 comes first; default 5
 	// NotBefore delays the first run until this instant.
 	NotBefore          Instant `json:"notBefore,omitempty"`
 	LeaseWindowSeconds *int    `json:"leaseWindowSeconds,omitempty"` // 2 to 86,400; default 300
@@ -31,8 +31,8 @@ type TaskSpec struct {
 	Escalate          Escalate          `json:"escalate,omitempty"`
 	Review            ReviewBy          `json:"review,omitempty"`
 	OnExit            OnExit            `json:"onExit,omitempty"`
-	Labels            map[string]string `json:"labels,omitempty"`
-	Fixes             string            `json:"fixes,omitempty"` // the task this one repairs
+	Labels            map[string]string `json:"labels,omitempty"` // at most 32; see CheckLabel
+	Fixes             string            `json:"fixes,omitempty"`  // the task this one repairs
 	// Trace comes by the headers traceparent and tracestate, not in the body.
 	Trace *Trace `json:"-"`
 }
@@ -82,7 +82,7 @@ type Task struct {
 	Role      string             `json:"role"`
 	Needs     []string           `json:"needs"`
 	Agent     string             `json:"agent"`
-	Priority  int                `json:"priority"`
+	Priority  int                `json:"priority"` // 0 to 9; 9 comes first
 	NotBefore Instant            `json:"notBefore"`
 	Attempts  int                `json:"attempts"` // runs granted so far
 	Failures  int                `json:"failures"` // runs that count against maxAttempts
@@ -100,9 +100,9 @@ type Task struct {
 	Held           budget.Envelope `json:"held"`
 	Available      budget.Envelope `json:"available"`
 
-	LeaseWindowSeconds int      `json:"leaseWindowSeconds"`
-	TimeoutSeconds     *int     `json:"timeoutSeconds"`
-	StallAfterSeconds  *int     `json:"stallAfterSeconds"`
+	LeaseWindowSeconds int      `json:"leaseWindowSeconds"` // what each renewal gives
+	TimeoutSeconds     *int     `json:"timeoutSeconds"`     // of one run; nil: no limit
+	StallAfterSeconds  *int     `json:"stallAfterSeconds"`  // without a sign of life; nil: no limit
 	Retry              Retry    `json:"retry"`
 	Escalate           Escalate `json:"escalate"`
 	ReviewBy           ReviewBy `json:"reviewBy"`
@@ -142,11 +142,11 @@ func (t Task) CurrentInput() RawJSON {
 type TaskQuery struct {
 	States []TaskState
 	Role   string
-	Parent string // the subtasks of this task
-	Labels map[string]string
-	Since  Instant // created at or after
-	Limit  int     // 1 to 200, default 50
-	Cursor string  // from the previous page
+	Parent string            // the subtasks of this task
+	Labels map[string]string // all of them match
+	Since  Instant           // created at or after
+	Limit  int               // 1 to 200, default 50
+	Cursor string            // from the previous page
 }
 
 // TaskPage is a page of tasks without their runs and payload details.

@@ -96,10 +96,10 @@ type WebhookTurn struct {
 type WebhookStep struct {
 	WebhookID string
 	TurnID    string
-	From      int64
-	To        int64 // the cursor before and after
+	From      int64 // the cursor before
+	To        int64 // the cursor after
 	Outcome   WebhookOutcome
-	Status    int
+	Status    int           // HTTP status of the answer; 0: there was none
 	Error     string        // at most 200 bytes; no part of the URL but its host
 	Delay     time.Duration // of WebhookFailed, until the next try
 }
@@ -120,6 +120,6 @@ type WebhookTest struct {
 	WebhookID string `json:"webhookId"`
 	Name      string `json:"name"`
 	Delivered bool   `json:"delivered"`
-	Status    int    `json:"status"`
+	Status    int    `json:"status"` // HTTP status of the answer; 0: there was none
 	Error     string `json:"error"`
 }

@@ -30,10 +30,10 @@ const (
 // Event is told to Config.OnEvent.
 type Event struct {
 	Kind         EventKind
-	At           time.Time
+	At           time.Time // by the clock of this machine
 	TaskID       string
 	RunID        string
-	FencingToken int64
+	FencingToken int64            // of the lease
 	Lease        *picket.Lease    // of acquired
 	PID          int              // of launched, 0 when the launcher has none
 	ExpiresAt    picket.Instant   // of acquired and renewed: by the store's clock
@@ -60,7 +60,7 @@ const (
 type Result struct {
 	TaskID       string
 	RunID        string
-	FencingToken int64
+	FencingToken int64 // of the lease
 	Ending       Ending
 	// State is the task's state after the run's end; empty when the adapter
 	// did not cause it and so was not told.

@@ -21,8 +21,8 @@ import (
 type TaskFile struct {
 	TaskID       string `json:"taskId"`
 	RunID        string `json:"runId"`
-	FencingToken int64  `json:"fencingToken"`
-	Attempt      int    `json:"attempt"` // counts runs from 1
+	FencingToken int64  `json:"fencingToken"` // of the lease, for X-Fencing-Token
+	Attempt      int    `json:"attempt"`      // counts runs from 1
 	picket.LeaseTask
 	Answers      []picket.Answer         `json:"answers"`      // of people, oldest first
 	PreviousExit *picket.Exit            `json:"previousExit"` // null in the first run

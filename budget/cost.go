@@ -88,13 +88,13 @@ func (p Price) Check() error {
 	return nil
 }
 
-// TokenUsage counts what an LLM call used. Input leaves out what was read from or
-// written to the cache.
+// TokenUsage counts the tokens of an LLM call. Input leaves out what was read from or
+// written to the cache. Negative figures count as none.
 type TokenUsage struct {
 	Input      int64
-	Output     int64
-	CacheRead  int64
-	CacheWrite int64
+	Output     int64 // of the answer
+	CacheRead  int64 // read from the cache
+	CacheWrite int64 // written to the cache
 	// CacheWriteHour is how many of CacheWrite are kept for an hour.
 	CacheWriteHour int64
 }
@@ -255,7 +255,7 @@ type Price struct {
 	ChargeOn ChargeOn       `json:"chargeOn,omitempty"`
 }
 
-// TokenPrice is what a model costs per million tokens.
+// TokenPrice is what a model costs: Input and Output per million tokens, and the same for its cache.
 type TokenPrice struct {
 	Input      Money `json:"input"`
 	Output     Money `json:"output"`
@@ -263,7 +263,7 @@ type TokenPrice struct {
 	CacheWrite Money `json:"cacheWrite,omitzero"` // 0: as Input
 }
 
-// PriceList is all prices of an installation. A tool is looked up by its whole name,
+// PriceList is all prices of an installation: Tools and Models by name. A name is looked up as a whole,
 // then by the longest prefix that ends in "*".
 type PriceList struct {
 	Version string                `json:"version"` // made from the content: the same prices have the same version

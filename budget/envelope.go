@@ -98,8 +98,8 @@ func (m *Money) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Envelope is an amount of both dimensions a task may spend: LLM tokens (in
-// plus out) and dollars.
+// Envelope is an amount of both dimensions a task may spend: Tokens of an LLM (in
+// plus out) and dollars (USD).
 type Envelope struct {
 	Tokens int64 `json:"tokens"`
 	USD    Money `json:"usd"`

@@ -29,6 +29,7 @@ type Once struct {
 // UnsentError is the error of a request of which nothing was sent.
 type UnsentError struct{ Err error }
 
+// Error is the text of the reason.
 func (u *UnsentError) Error() string { return u.Err.Error() }
 
 // Unwrap returns the reason.

@@ -20,10 +20,12 @@ type Histogram struct {
 	sum    atomic.Uint64 // the bits of a float64
 }
 
+// NewHistogram makes a histogram with bounds in rising order.
 func NewHistogram(bounds ...float64) *Histogram {
 	return &Histogram{bounds: bounds, counts: make([]atomic.Uint64, len(bounds)+1)}
 }
 
+// Observe counts one observation, in the unit of the bounds.
 func (h *Histogram) Observe(v float64) {
 	i := 0
 	for i < len(h.bounds) && v > h.bounds[i] {

@@ -28,6 +28,7 @@ type notifier struct {
 // Topic is a message that wakes the long polls of a namespace.
 type Topic string
 
+// Matches reports whether a message is of the topic.
 func (t Topic) Matches(message string) bool { return string(t) == message }
 
 // Subscription waits for messages that match. All shared subscriptions are woken

@@ -4,9 +4,16 @@ package store
 // script is one atomic step over all it needs. The scripts build the rest of
 // the names from KEYS[1], the meta key; these are the few that Go reads itself.
 
-func keyPrefix(namespace string) string    { return "pk:{" + namespace + "}:" }
-func MetaKey(namespace string) string      { return keyPrefix(namespace) + "meta" }
-func EventsKey(namespace string) string    { return keyPrefix(namespace) + "events" }
-func AuditKey(namespace string) string     { return keyPrefix(namespace) + "audit" }
+func keyPrefix(namespace string) string { return "pk:{" + namespace + "}:" }
+
+// MetaKey is the hash of what a namespace has once, such as its floor and its newest sequence number.
+func MetaKey(namespace string) string { return keyPrefix(namespace) + "meta" }
+
+// EventsKey is the stream of the event log.
+func EventsKey(namespace string) string { return keyPrefix(namespace) + "events" }
+
+// AuditKey is the stream of the audit log.
+func AuditKey(namespace string) string { return keyPrefix(namespace) + "audit" }
+
 func wakeChannel(namespace string) string  { return keyPrefix(namespace) + "wake" }
 func eventChannel(namespace string) string { return keyPrefix(namespace) + "tail" }

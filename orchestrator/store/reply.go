@@ -16,6 +16,7 @@ type Reply struct {
 	script string
 }
 
+// NewReply returns the reply of a script, as the Redis driver decoded it.
 func NewReply(script string, value any) Reply { return Reply{Value: value, script: script} }
 
 // Fail records that a value is not of the wanted shape. Only the first one is kept.

@@ -342,6 +342,8 @@ func replyError(name string, err error) error {
 	return Unavailable("the state of record cannot serve now", err)
 }
 
+// Unavailable returns a *[picket.Error] with CodeUnavailable, a RetryAfter of one second and the cause err,
+// which may be nil.
 func Unavailable(message string, err error) error {
 	e := picket.Refuse(picket.CodeUnavailable, "Wait a moment and repeat the same request; nothing else is needed.",
 		"%s", message)

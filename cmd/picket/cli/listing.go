@@ -150,6 +150,7 @@ func (l Listing[T]) show(s *Connection, of topic, read fetch) error {
 	})
 }
 
+// Print writes the rows of an answer in a format of the flag --output.
 func (l Listing[T]) Print(w io.Writer, format string, raw jsontext.Value) error {
 	var members map[string]jsontext.Value
 	if err := json.Unmarshal(raw, &members); err != nil {

@@ -42,6 +42,7 @@ func NotAvailable(what, subject, instead string) *picket.Error {
 // is to say.
 type Status int
 
+// Error names the exit code.
 func (e Status) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
 // Code is the exit code for the error that a command returned; 0 for nil.
