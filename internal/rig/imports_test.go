@@ -24,7 +24,7 @@ import (
 
 const module = "github.com/picket-dev/picket"
 
-// anyImport marks a room that may import whatever it needs.
+// anyImport marks a package that may import whatever it needs.
 var anyImport = []string{"*"}
 
 // proofImports is what a proof suite of the engine may name.
@@ -35,10 +35,10 @@ var proofImports = []string{
 	"go.uber.org/goleak", "pgregory.net/rapid",
 }
 
-// mayImport is the import table: a room and what its code may name beside the
+// mayImport is the import table: a package and what its code may name in addition to the
 // standard library. An entry ending in /... covers a whole module or folder;
 // "picket" is the root package, other entries without a dot are folders here.
-// A package without a row is a failure: decide which room it is first.
+// A package without a row is a failure: decide first what it may import.
 var mayImport = map[string][]string{
 	"picket": {"budget", "github.com/go-json-experiment/json/..."},
 	"budget": {"github.com/shopspring/decimal"},
@@ -146,9 +146,9 @@ var mayImport = map[string][]string{
 		"github.com/charmbracelet/x/...", "github.com/go-json-experiment/json/..."},
 }
 
-// mayImportInTests is what the tests of any room may name as well: test
-// libraries and the rig. A room's tests do not reach into a sibling either,
-// except for testsOnEngine; what joins more rooms is tested in cmd/picket.
+// mayImportInTests is what the tests of any package may name as well: test
+// libraries and the rig. The tests of one package do not reach into a sibling either,
+// except for testsOnEngine; what joins more packages is tested in cmd/picket.
 var mayImportInTests = []string{
 	"picket", "budget", "internal/rig/...", "internal/devredis", "internal/llmstub", "internal/seal", "internal/web",
 	"internal/text",
@@ -163,7 +163,7 @@ var mayImportInTests = []string{
 	"github.com/yuin/gopher-lua/...", // reads the scripts
 }
 
-// testsOnEngine are rooms that declare the methods they call: their tests from
+// testsOnEngine are packages that declare the methods they call: their tests from
 // outside (package x_test) run against the engine that has these methods.
 var testsOnEngine = []string{"client", "toolproxy", "reaper", "reaper/webhooks", "orchestrator/console"}
 
@@ -182,28 +182,28 @@ type goPackage struct {
 
 func TestImportsFollowTheTable(t *testing.T) {
 	for _, p := range packages(t) {
-		room := packageOf(p.ImportPath)
-		if _, known := mayImport[room]; !known {
-			t.Errorf("%s has no row in the import table: decide what it may import", room)
+		pkg := packageOf(p.ImportPath)
+		if _, known := mayImport[pkg]; !known {
+			t.Errorf("%s has no row in the import table: decide what it may import", pkg)
 			continue
 		}
 		for _, imp := range p.Imports {
-			if !allowed(room, imp, false) {
-				t.Errorf("%s imports %s, which the table forbids", room, imp)
+			if !allowed(pkg, imp, false) {
+				t.Errorf("%s imports %s, which the table forbids", pkg, imp)
 			}
 		}
 		for _, imp := range append(p.TestImports, p.XTestImports...) {
-			engine := imp == module+"/orchestrator" || room == "client" && imp == module+"/orchestrator/api"
-			onEngine := engine && slices.Contains(testsOnEngine, room) &&
+			engine := imp == module+"/orchestrator" || pkg == "client" && imp == module+"/orchestrator/api"
+			onEngine := engine && slices.Contains(testsOnEngine, pkg) &&
 				!slices.Contains(p.TestImports, imp)
-			ofItsPart := room == "toolproxy" && !slices.Contains(p.TestImports, imp) &&
+			ofItsPart := pkg == "toolproxy" && !slices.Contains(p.TestImports, imp) &&
 				slices.ContainsFunc(toolproxyParts, func(part string) bool {
 					return imp == module+"/"+part || allowed(part, imp, false)
 				})
-			kitOfEngine := room == "orchestrator" && imp == module+"/orchestrator/proof/kit" &&
+			kitOfEngine := pkg == "orchestrator" && imp == module+"/orchestrator/proof/kit" &&
 				!slices.Contains(p.TestImports, imp)
-			if !allowed(room, imp, true) && !onEngine && !ofItsPart && !kitOfEngine {
-				t.Errorf("a test of %s imports %s, which the table forbids", room, imp)
+			if !allowed(pkg, imp, true) && !onEngine && !ofItsPart && !kitOfEngine {
+				t.Errorf("a test of %s imports %s, which the table forbids", pkg, imp)
 			}
 		}
 	}
@@ -211,7 +211,7 @@ func TestImportsFollowTheTable(t *testing.T) {
 
 // The table bites: each of these would be a wrong turn.
 func TestForbiddenImportsAreSeen(t *testing.T) {
-	for room, imports := range map[string][]string{
+	for pkg, imports := range map[string][]string{
 		"picket": {module + "/orchestrator", "github.com/redis/go-redis/v9"},
 		"budget": {module},
 		"orchestrator": {"github.com/labstack/echo/v4", module + "/toolproxy", module + "/adapter",
@@ -238,8 +238,8 @@ func TestForbiddenImportsAreSeen(t *testing.T) {
 		"adapter/process":   {module + "/adapter", module + "/adapter/agents", module + "/adapter/workspace"},
 	} {
 		for _, imp := range imports {
-			if allowed(room, imp, false) {
-				t.Errorf("the table lets %s import %s", room, imp)
+			if allowed(pkg, imp, false) {
+				t.Errorf("the table lets %s import %s", pkg, imp)
 			}
 		}
 	}
@@ -256,21 +256,21 @@ var forTests = regexp.MustCompile(`^internal/(rig|e2e|frozen|llmstub)|^orchestra
 // docs/architecture.md shows the import table of all packages that are in the product.
 func TestArchitectureShowsTheImportTable(t *testing.T) {
 	var table strings.Builder
-	for _, room := range slices.Sorted(maps.Keys(mayImport)) {
-		if forTests.MatchString(room) {
+	for _, pkg := range slices.Sorted(maps.Keys(mayImport)) {
+		if forTests.MatchString(pkg) {
 			continue
 		}
 		var names []string
-		for _, entry := range mayImport[room] {
+		for _, entry := range mayImport[pkg] {
 			if name := documented(entry); name != "json" {
 				names = append(names, name)
 			}
 		}
 		slices.Sort(names)
-		fmt.Fprintf(&table, "| %s | %s |\n", room, cmp.Or(strings.Join(names, ", "), "nothing else"))
+		fmt.Fprintf(&table, "| %s | %s |\n", pkg, cmp.Or(strings.Join(names, ", "), "nothing else"))
 	}
 	DocTable(t, filepath.Join(repoRoot(t), "docs/architecture.md"),
-		"| package | may import (beside the standard library) |\n|---|---|\n", table.String(), *update, "importdoc")
+		"| package | may import (in addition to the standard library) |\n|---|---|\n", table.String(), *update, "importdoc")
 }
 
 // documented is the name of an entry in the document: of a library its short name.
@@ -301,17 +301,17 @@ func TestEveryEntryOfTheImportTableIsUsed(t *testing.T) {
 	}
 	used := map[string][]string{}
 	for _, p := range packages(t) {
-		room := packageOf(p.ImportPath)
-		used[room] = p.Imports
-		if forTests.MatchString(room) {
-			used[room] = slices.Concat(p.Imports, p.TestImports, p.XTestImports)
+		pkg := packageOf(p.ImportPath)
+		used[pkg] = p.Imports
+		if forTests.MatchString(pkg) {
+			used[pkg] = slices.Concat(p.Imports, p.TestImports, p.XTestImports)
 		}
 	}
-	for room, entries := range mayImport {
+	for pkg, entries := range mayImport {
 		for _, entry := range entries {
-			if entry != "*" && !strings.HasPrefix(room, "orchestrator/proof/") &&
-				!slices.ContainsFunc(used[room], func(imp string) bool { return covers(entry, imp) }) {
-				t.Errorf("the table lets %s import %s, which it does not: remove the entry", room, entry)
+			if entry != "*" && !strings.HasPrefix(pkg, "orchestrator/proof/") &&
+				!slices.ContainsFunc(used[pkg], func(imp string) bool { return covers(entry, imp) }) {
+				t.Errorf("the table lets %s import %s, which it does not: remove the entry", pkg, entry)
 			}
 		}
 	}
@@ -344,13 +344,13 @@ func TestJSONHasOneNameEach(t *testing.T) {
 	})
 }
 
-func allowed(room, imp string, inTest bool) bool {
+func allowed(pkg, imp string, inTest bool) bool {
 	if first, _, _ := strings.Cut(imp, "/"); !strings.Contains(first, ".") {
 		return true // the standard library
 	}
-	entries := mayImport[room]
+	entries := mayImport[pkg]
 	if inTest {
-		entries = slices.Concat(entries, mayImportInTests, []string{room})
+		entries = slices.Concat(entries, mayImportInTests, []string{pkg})
 	}
 	return slices.ContainsFunc(entries, func(entry string) bool { return covers(entry, imp) })
 }
@@ -411,17 +411,17 @@ func repoRoot(t *testing.T) string {
 	return root
 }
 
-// The paths of the API are written down in three rooms: the server, the client, and the
+// The paths of the API are written down in three places: the server, the client, and the
 // suites that speak HTTP with any server. All other code uses the client.
 func TestPathsOfTheAPIAreInTheClient(t *testing.T) {
-	rooms := []string{"client/", "orchestrator/api/", "internal/rfc16/", "adapter/adaptertest/"}
+	folders := []string{"client/", "orchestrator/api/", "internal/rfc16/", "adapter/adaptertest/"}
 	seen := 0
 	eachSource(t, func(path string, text []byte) {
 		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return
 		}
 		has := bytes.Contains(text, []byte(`"/api/v1`)) || bytes.Contains(text, []byte("`/api/v1"))
-		known := slices.ContainsFunc(rooms, func(room string) bool { return strings.HasPrefix(path, room) })
+		known := slices.ContainsFunc(folders, func(folder string) bool { return strings.HasPrefix(path, folder) })
 		if has && known {
 			seen++
 		}
@@ -429,7 +429,7 @@ func TestPathsOfTheAPIAreInTheClient(t *testing.T) {
 			t.Errorf("%s names a path of the API: call it through package client", path)
 		}
 	})
-	if seen < len(rooms) {
+	if seen < len(folders) {
 		t.Errorf("only %d files name paths of the API: the search finds too little", seen)
 	}
 }

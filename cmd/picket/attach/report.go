@@ -17,10 +17,10 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
-// announced remembers what was said, so that nothing is said twice.
+// announced remembers what was printed, so that nothing is printed twice.
 type announced struct {
 	fence      int64
-	run        string // that the fence was said of
+	run        string // whose fencing token was printed
 	report     int64
 	handoff    string
 	runs       int

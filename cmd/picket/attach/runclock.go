@@ -17,8 +17,8 @@ type runClock struct {
 	timeout time.Duration // 0: none
 }
 
-// handleEvent takes an event of the log. What is said of it to a person is answered,
-// "" for nothing.
+// handleEvent takes an event of the log. It returns the line about it for a person,
+// or "" for none.
 func (p *runClock) handleEvent(e picket.Event, now time.Time) string {
 	switch e.Type {
 	case picket.EventRunLaunched:

@@ -46,11 +46,11 @@ func awaitEndSignal(log *slog.Logger, ends, hangups <-chan os.Signal, gone func(
 	}
 }
 
-// TerminalClosed answers what reports whether the terminal that the process was
-// started from, if it was, has been closed since.
+// TerminalClosed returns a function. It reports whether the process was started
+// from a terminal that has been closed since.
 func TerminalClosed() func() bool {
-	seated := hasTerminal()
-	return func() bool { return seated && !hasTerminal() }
+	hadTerminal := hasTerminal()
+	return func() bool { return hadTerminal && !hasTerminal() }
 }
 
 // hasTerminal reports whether the process has a terminal that is still there.

@@ -32,7 +32,7 @@ func workspaceFlags(c *cobra.Command, def workspace.Kind) {
 		"what the next run of a task begins with: reuse its workspace, a copy of it, or fresh")
 	f.Duration("keep", 0, "keep workspaces at least this long after their run; the server may keep them longer")
 	f.Lookup("keep").DefValue = ""
-	f.StringSlice("env", nil, "a variable NAME the agent gets beside the usual ones")
+	f.StringSlice("env", nil, "a further variable NAME that the agent gets")
 	f.String("containment", "",
 		"how the agent's processes are held together: cgroup, subreaper or group (default: the best that works here)")
 	term.Choices(c, "workspace", settings.WorkspaceSources...)

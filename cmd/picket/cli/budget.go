@@ -26,7 +26,7 @@ func NewBudget() *cobra.Command {
 		newBudgetTopUp(), newBudgetLedger())
 }
 
-// envelopeID completes what was typed: a task, or the house of a day.
+// envelopeID completes what was typed: a task, or the envelope of a day.
 func (s *Connection) envelopeID(ctx context.Context, typed string) (string, error) {
 	if typed == "house" || strings.HasPrefix(typed, "house:") {
 		return typed, nil

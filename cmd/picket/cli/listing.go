@@ -25,9 +25,9 @@ type Listing[T any] struct {
 	Member  string // of the answer that holds the items
 	Columns []term.Column[T]
 	Name    func(T) string
-	Empty   string        // said on stderr when there is nothing
+	Empty   string        // printed on stderr when there is nothing
 	order   func([]T) []T // the order in a table; nil: the server's
-	// more is said on stderr when the server has more than it sent; nil for
+	// more is printed on stderr when the server has more than it sent; nil for
 	// lists that come whole.
 	more func(members map[string]jsontext.Value, n int) string
 }

@@ -188,7 +188,7 @@ func toolFields(rest []string) (fields []toolField, once string, err error) {
 	}
 	for _, f := range fields {
 		if f.name == "" && len(fields) > 1 {
-			return nil, "", exit.Usagef("give either one JSON object or --field value pairs, not %q beside others",
+			return nil, "", exit.Usagef("give either one JSON object or --field value pairs, not %q together with others",
 				f.text)
 		}
 	}

@@ -110,7 +110,7 @@ func (d *watchedServer) expectInAnyOrder(t *testing.T, paths ...string) {
 	}
 }
 
-// newTestView is a view of the desk's thing, with an age that is another at each
+// newTestView is a view of one thing, with an age that is another at each
 // look.
 func newTestView(t *testing.T, s *Connection, terminal bool, clock chan time.Time) (v *view, out, talk *lockedBuffer) {
 	out, talk = &lockedBuffer{}, &lockedBuffer{}

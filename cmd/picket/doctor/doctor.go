@@ -51,7 +51,7 @@ func Failed(subject string, err error) Finding {
 	return Finding{subject, "fail", exit.Text(err), exit.Remedy(err)}
 }
 
-// Checks are the checks that need the rooms of the server.
+// Checks are the checks that need the packages of the server.
 type Checks struct {
 	// Redis checks the configured Redis.
 	Redis func(context.Context, settings.Settings) []Finding
@@ -63,7 +63,7 @@ type Checks struct {
 	MissingVariables func(settings.Settings) []string
 }
 
-// New is `picket doctor`, with the checks of the server's rooms.
+// New is `picket doctor`, with the checks that need the packages of the server.
 func New(checks Checks) *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Check this machine, the configuration and the server", Args: cli.CheckArgs(cobra.NoArgs),
@@ -286,7 +286,7 @@ func pathFinding() Finding {
 	path, err := exec.LookPath("picket")
 	if err != nil {
 		self, _ := os.Executable()
-		return Finding{"PATH", "warn", "picket is not on PATH; agents started by an adapter find it all the same",
+		return Finding{"PATH", "warn", "picket is not on PATH; agents that an adapter starts can still call it",
 			"ln -s " + self + " /usr/local/bin/picket"}
 	}
 	return Finding{"PATH", "ok", path, ""}

@@ -44,7 +44,7 @@ type Agent struct {
 	Launch struct {
 		Preset  string   `yaml:"preset" check:"preset" field:"Preset" doc:"The coding agent that a worker starts: claude, codex, gemini or opencode. exec stands for launch.command."`
 		Command []string `yaml:"command" check:"argument" field:"Command" show:"shell" doc:"What a worker starts for each task: a program and its arguments."`
-		Env     []string `yaml:"env" check:"variable" field:"Env" doc:"The names of the variables that the agent gets beside the usual ones."`
+		Env     []string `yaml:"env" check:"variable" field:"Env" doc:"The names of the variables that the agent gets in addition to the usual ones."`
 	} `yaml:"launch"`
 	Linger *time.Duration `yaml:"linger" check:"keep" doc:"The time that an agent gets to exit after it handed in its result."`
 	// Workspace and StallAfter override the keys of General with the same names.

@@ -80,7 +80,7 @@ var checks = map[string]func(string) error{
 		"the name of an environment variable is expected; secrets do not stand in this file"),
 	"header": matches(`[A-Za-z0-9-]{1,64}`, "%s is not a name of a header"),
 	"price": matches(`[A-Za-z0-9_.-]{1,128}\*?|\*`,
-		"%s is not a name of a tool; it may end in * for all that begin so"),
+		"%s is not a name of a tool; it may end in * to mean all names with that beginning"),
 	"short": matches(`[A-Za-z0-9][A-Za-z0-9-]{0,31}`, "%s is not a name here: 1 to 32 letters, digits or -"),
 	"table": matches(`([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0,54}`,
 		"%s is not a table name: write at most 55 lower-case letters, digits or _, with or without a schema, such as public.picket_fence"),

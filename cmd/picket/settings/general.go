@@ -17,7 +17,7 @@ type General struct {
 	SecretFile       string   `yaml:"secret_file" flag:"secret-file" doc:"The file with the secret that all server processes share."`
 	Namespace        string   `yaml:"namespace" flag:"namespace" default:"default" check:"namespaces" doc:"The namespace. picket serve takes several, separated by commas."`
 	ProxyURL         string   `yaml:"proxy_url" flag:"proxy-url" check:"url" doc:"The URL of the tool proxy, as agents reach it. By default it is the server itself."`
-	AllowedHosts     []string `yaml:"allowed_hosts" check:"hosts" doc:"The names, separated by commas, that requests may be addressed to beside localhost and IP addresses. * means any name."`
+	AllowedHosts     []string `yaml:"allowed_hosts" check:"hosts" doc:"The names, separated by commas, that requests may be addressed to, in addition to localhost and IP addresses. * means any name."`
 
 	// Store bounds the store that picket up starts.
 	Store struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 )
 
-// Tools are the tools that exist beside the free ones, and the prices of calls. No secret
+// Tools are the tools that exist in addition to the free ones, and the prices of calls. No secret
 // stands in the file: keys that end in env name a variable of the server's environment.
 // The fields are sorted by their keys.
 type Tools struct {
@@ -61,7 +61,7 @@ type Database struct {
 // Upstream is an MCP server. It is reached by its URL or started by its command.
 type Upstream struct {
 	Command []string          `yaml:"command" check:"argument" doc:"The program and arguments of an MCP server that speaks over its standard streams."`
-	Env     []string          `yaml:"env" check:"env" doc:"The names of variables that the command gets beside the usual ones."`
+	Env     []string          `yaml:"env" check:"env" doc:"The names of variables that the command gets in addition to the usual ones."`
 	Headers map[string]Header `yaml:"headers" name:"header"`
 	Timeout time.Duration     `yaml:"timeout" check:"call_time" doc:"How long a call of one of its tools may take."`
 	URL     string            `yaml:"url" check:"url" doc:"The URL of an MCP server."`
