@@ -13,7 +13,7 @@ import (
 
 // BeginLogin checks a key and returns a one-time code for it, of the form
 // <namespace>.<43 characters>. Within a minute [Engine.OpenLogin] turns the
-// code into a session on the host name host, and on no other. from is the class
+// code into a login on the host name host, and on no other. from is the class
 // of the address that asks (loopback, private, public), for the event log. A key
 // that is not valid is CodeUnauthenticated.
 func (e *Engine) BeginLogin(ctx context.Context, key picket.Secret,
@@ -27,11 +27,11 @@ func (e *Engine) BeginLogin(ctx context.Context, key picket.Secret,
 	return code, who, nil
 }
 
-// OpenLogin takes a code of [Engine.BeginLogin] and opens a session on its host
+// OpenLogin takes a code of [Engine.BeginLogin] and opens a login on its host
 // name. The token, of the same form as the code, is shown only here: the store
 // has hashes. A code that is unknown, expired, for another host name or used is
-// CodeUnauthenticated. If it was used, the session that it opened ends, because
-// two have the code. Beyond 20 sessions of a key the oldest ends.
+// CodeUnauthenticated. If it was used, the login that it opened ends, because
+// two have the code. Beyond 20 logins of a key the oldest ends.
 func (e *Engine) OpenLogin(ctx context.Context, code picket.Secret,
 	host string) (token picket.Secret, s picket.Login, err error) {
 	if ns, ok := LoginNamespace(code); !ok || ns != e.namespace {
@@ -69,15 +69,15 @@ func badLoginCode() error {
 }
 
 // Login returns the principal of a token on a host name. It asks the store
-// every time, so a session or key that has ended is refused with
+// every time, so a login or key that has ended is refused with
 // CodeUnauthenticated from the next request on, in every process. The token is
-// valid only on the host name on which the session was opened.
+// valid only on the host name on which the login was opened.
 func (e *Engine) Login(ctx context.Context, token picket.Secret, host string) (picket.Login, error) {
 	return e.login(ctx, token, host, "1")
 }
 
-// CheckLogin is Session for what an open page asks automatically: it does not
-// count as a use, or a page that nobody looks at would keep its session open.
+// CheckLogin is [Engine.Login] for the automatic requests of an open page. They do not
+// count as a use, because a page that nobody looks at would keep its login open.
 func (e *Engine) CheckLogin(ctx context.Context, token picket.Secret, host string) (picket.Login, error) {
 	return e.login(ctx, token, host, "0")
 }
@@ -90,7 +90,7 @@ func (e *Engine) login(ctx context.Context, token picket.Secret, host, used stri
 	return r.login(e), r.Err
 }
 
-// CloseLogin logs out. A session that is over already is not an error.
+// CloseLogin logs out. A login that has ended already is not an error.
 func (e *Engine) CloseLogin(ctx context.Context, token picket.Secret, host string) error {
 	if ns, ok := LoginNamespace(token); !ok || ns != e.namespace {
 		return nil
@@ -98,7 +98,7 @@ func (e *Engine) CloseLogin(ctx context.Context, token picket.Secret, host strin
 	return e.run(ctx, "session_close", hashForHost(host, token)).Err
 }
 
-// LoginNamespace returns the namespace of a session token or of a one-time
+// LoginNamespace returns the namespace of a login token or of a one-time
 // code.
 func LoginNamespace(token picket.Secret) (string, bool) {
 	ns, random, found := strings.Cut(token.Reveal(), ".")

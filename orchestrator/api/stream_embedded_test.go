@@ -27,7 +27,7 @@ func TestStreamForAnotherServer(t *testing.T) {
 		e.GET("/door/events", func(c echo.Context) error {
 			return a.Stream(c, p.Engine, picket.Principal{}, func() error {
 				if !admitted.Load() {
-					return picket.Refuse(picket.CodeUnauthenticated, "Log in again.", "the session is over")
+					return picket.Refuse(picket.CodeUnauthenticated, "Log in again.", "the login has ended")
 				}
 				return nil
 			})

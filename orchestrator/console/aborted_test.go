@@ -15,7 +15,7 @@ import (
 	"github.com/picket-dev/picket/orchestrator/console"
 )
 
-// hookedBackend is a desk that does something when the log is read for the first
+// hookedBackend is a backend that does something when the log is read for the first
 // time.
 type hookedBackend struct {
 	testBackend
@@ -74,7 +74,7 @@ func TestAnAnswerIsAbortedWhenTheLoginEnds(t *testing.T) {
 	})
 }
 
-// unreachableBackend is a desk whose store does not answer.
+// unreachableBackend is a backend whose store does not answer.
 type unreachableBackend struct{ testBackend }
 
 func (unreachableBackend) Login(context.Context, picket.Secret, string) (picket.Login, error) {

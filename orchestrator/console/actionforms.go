@@ -42,7 +42,7 @@ func (w view) Form(name, id, label, what string, seen any) (actionForm, error) {
 		return a, fmt.Errorf("no form is named %s", name)
 	}
 	a.Label, a.What, a.Nonce, a.From, a.SeenAs = label, what, w.Nonce, w.Path, seen
-	a.Path = strings.Replace(w.visit.console.routes[name].path, ":id", id, 1)
+	a.Path = strings.Replace(w.request.console.routes[name].path, ":id", id, 1)
 	if a.Open = w.Refused(name); a.Open {
 		a.Typed = w.Typed
 	}

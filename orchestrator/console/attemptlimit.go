@@ -8,8 +8,8 @@ import (
 const (
 	// wrongKeysPerMinute is how many wrong keys an address may try a minute.
 	wrongKeysPerMinute = 10
-	// loginsPerMinute is how many sessions a key may open a minute: each of them is
-	// written down, and so is its end.
+	// loginsPerMinute is how often a key may log in within a minute: each login
+	// is written down, and so is its end.
 	loginsPerMinute = 20
 	// maxTracked bounds the memory of it: when so many try at once, all of them
 	// share what is left.

@@ -25,7 +25,7 @@ func (s site) cookieName(secure bool) string {
 // maxCookies bounds how many cookies of one name a request is asked about.
 const maxCookies = 8
 
-// loginCookies are the cookies that can hold the session on this site, in the
+// loginCookies are the cookies that can hold the login on this site, in the
 // order in which they are tried. Other programs and pages of this host can add
 // cookies of the same name. Browsers send cookies of longer paths first, and the
 // console's own is for all paths, so the last of a name is tried first.
@@ -51,7 +51,7 @@ func (v *request) loginCookies() (tokens []picket.Secret) {
 	return tokens
 }
 
-// setLoginCookie stores the session in the browser; an empty value removes it.
+// setLoginCookie stores the token of the login in the browser; an empty value removes it.
 func (v *request) setLoginCookie(value string, maxAge int) {
 	secure := v.site.kind == secureSite
 	v.setCookie(v.site.cookieName(secure), value, secure, maxAge)
@@ -73,7 +73,7 @@ func (v *request) setCookie(name, value string, secure bool, maxAge int) {
 	})
 }
 
-// authenticate finds the session of the request: the first of its cookies with which
+// authenticate finds the login of the request: the first of its cookies with which
 // the engine knows an open one. The key behind it is asked again every time.
 func (v *request) authenticate() (signedIn bool, err error) {
 	for _, token := range v.loginCookies() {
@@ -106,7 +106,7 @@ func (v *request) authenticateWith(token picket.Secret) (signedIn bool, err erro
 	return true, nil
 }
 
-// backendFor is the engine that knows a token of a session or a code of a login; nil
+// backendFor is the engine that knows the token or the one-time code of a login; nil
 // if this process serves none.
 func (v *request) backendFor(secret picket.Secret) *Backend {
 	namespace, _, ok := strings.Cut(secret.Reveal(), ".")
@@ -122,7 +122,7 @@ func (v *request) requireLogin() error {
 	r := v.Request()
 	if v.Request().Header.Get(partHeader) != "" || r.Method != get {
 		return v.console.renderError(v,
-			picket.Refuse(picket.CodeUnauthenticated, "Sign in again; nothing was changed.", "your session has ended"))
+			picket.Refuse(picket.CodeUnauthenticated, "Sign in again; nothing was changed.", "your login has ended"))
 	}
 	// A strict cookie does not come along when another site's link was followed;
 	// it does when this page asks for itself.

@@ -55,7 +55,7 @@ func showLogin(v *request) error {
 // of the answer says nothing about why.
 const refusalDelay = 300 * time.Millisecond
 
-// signIn exchanges a key for a session. On a sign-in site it exchanges the key for
+// signIn exchanges a key for a login. On a sign-in site it exchanges the key for
 // a one-time code, and sends the browser to a new host name with it.
 func signIn(v *request) error {
 	next := localPath(v.formValue("next"))
@@ -116,7 +116,7 @@ func redeemCode(v *request) error {
 	return v.refreshTo(http.StatusOK, next)
 }
 
-// openLogin turns a code into a session of this site.
+// openLogin turns a code into a login of this site.
 func (v *request) openLogin(backend *Backend, code picket.Secret) error {
 	token, s, err := backend.Logins.OpenLogin(v.ctx(), code, v.site.host)
 	if err != nil {
@@ -178,7 +178,7 @@ func (v *request) beginLogin(key picket.Secret, host string) (backend *Backend, 
 	if wait > 0 {
 		refusal := picket.Refuse(picket.CodeRateLimited,
 			"Wait a minute, then sign in again; where you are signed in you go on as you are.",
-			"this key has opened %d sessions within a minute", loginsPerMinute)
+			"this key has logged in %d times within a minute", loginsPerMinute)
 		refusal.RetryAfter = wait
 		return nil, "", refusal
 	}
@@ -201,14 +201,14 @@ func sleepUntil(ctx context.Context, at time.Time) {
 	}
 }
 
-// closeLogin closes the session the request came with, if any. One that cannot
+// closeLogin closes the login that the request came with, if any. One that cannot
 // be closed now ends on its own; the browser forgets it in any case.
 func (v *request) closeLogin() {
 	if v.backend == nil {
 		return
 	}
 	if err := v.backend.Logins.CloseLogin(v.ctx(), v.token, v.site.host); err != nil {
-		v.console.log.WarnContext(v.Request().Context(), "close a session", "key", v.login.Principal.KeyID, "err", err)
+		v.console.log.WarnContext(v.Request().Context(), "close a login", "key", v.login.Principal.KeyID, "err", err)
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 var templateFiles embed.FS
 
 // partHeader is sent by the script that keeps a page up to date: the answer is
-// the same, and no use of the session.
+// the same, and it does not count as a use of the login.
 const partHeader = "Picket-Part"
 
 // page is what a handler shows.
@@ -60,7 +60,7 @@ type view struct {
 	Body     any
 	Nonce    string
 	Typed    url.Values // into the form that was refused
-	visit    *request
+	request  *request
 }
 
 type navEntry struct {
@@ -74,10 +74,10 @@ type navEntry struct {
 // May reports whether the person may go to a page or decide, by the name of its
 // route.
 func (w view) May(name string) (bool, error) {
-	if _, known := w.visit.console.routes[name]; !known {
+	if _, known := w.request.console.routes[name]; !known {
 		return false, fmt.Errorf("no route is named %s", name)
 	}
-	return w.visit.may(name), nil
+	return w.request.may(name), nil
 }
 
 // Late reports whether a deadline has passed.
@@ -93,7 +93,7 @@ func (w view) Name(keyID string) string {
 
 // Refused reports whether the page is shown because a form was refused, by the name of
 // the form's route.
-func (w view) Refused(name string) bool { return w.Posted && w.visit.route.name == name }
+func (w view) Refused(name string) bool { return w.Posted && w.request.route.name == name }
 
 // Waiting is how many hand-offs and reviews wait for a person.
 func (w view) Waiting() int64 { return w.Stats.Handoffs + w.Stats.Reviews }
@@ -153,7 +153,7 @@ func (v *request) render(p page) error {
 		Body:     p.body,
 		Nonce:    v.nonce(),
 		Typed:    v.Request().PostForm,
-		visit:    v,
+		request:  v,
 	}
 	w.Nav = v.navigation(p)
 	if site := v.Request().Header.Get("Sec-Fetch-Site"); v.Request().Method == get &&

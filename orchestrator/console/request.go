@@ -62,7 +62,7 @@ func (c *Console) handler(r route) func(*request) error {
 			err = web.MarkAuthenticated(v.Context, web.KindLogin, v.login.Principal.KeyID)
 		}
 		switch {
-		case err != nil && r.name != "logout": // the browser forgets its session all the same
+		case err != nil && r.name != "logout": // the browser forgets its login anyway
 			return c.renderError(v, err)
 		case !signedIn && !r.isPublic():
 			return v.requireLogin()

@@ -1,6 +1,6 @@
 package console
 
-// streamEvents ends with the session: the key behind it is asked with every
+// streamEvents ends with the login: the key behind it is asked with every
 // page of events, and when there are none.
 func streamEvents(v *request) error {
 	return v.console.cfg.Stream(v.Context, v.login.Principal, func() error {

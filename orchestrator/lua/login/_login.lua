@@ -1,4 +1,4 @@
--- Sessions: a secret stands for a key until it is closed, or was not used for a
+-- Logins: a secret stands for a key until it is closed, or was not used for a
 -- while, or is old, or its key has ended. The sweep of keys by the server only
 -- frees memory.
 local LIFE, IDLE, MOST = 43200000, 7200000, 20
@@ -6,7 +6,7 @@ local LIFE, IDLE, MOST = 43200000, 7200000, 20
 -- with it, in ms.
 local CODE_LIFE = 60000
 
--- close_logins ends sessions of a key, of which there are open now, for its
+-- close_logins ends logins of a key, of which there are open now, for its
 -- owner unless somebody else is named; it returns how many are left.
 local function close_logins(id, secrets, open, reason, actor)
   for _, secret in ipairs(secrets) do

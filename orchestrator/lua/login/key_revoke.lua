@@ -1,6 +1,6 @@
 -- flags: allow-oom
 -- needs: key_leases key_view login runkey
--- key_revoke ends a key and its sessions at once. The leases that were acquired
+-- key_revoke ends a key and its logins at once. The leases that were acquired
 -- with it end, or are kept. The run keys that it made are revoked, too. Revoking a
 -- key again changes nothing, except that it can end leases that were kept. The
 -- last live admin key cannot be revoked, because without it no key could be made.

@@ -1,6 +1,6 @@
 -- flags: allow-oom
 -- needs: login
--- session_close ends a session. One that is over already stays as it is.
+-- session_close ends a login. One that has ended already stays as it is.
 -- ARGV: hash of the secret and its host name
 -- Reply: OK
 local id = call('HGET', K('session:', ARGV[1]), 'key')

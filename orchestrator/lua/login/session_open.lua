@@ -1,10 +1,10 @@
 -- needs: key_view login
 -- essential
--- session_open opens a session for a one-time code. A code opens one session. If
--- it is used again with another secret, two browsers have it, and the session that
--- it opened ends. A key has at most 20 sessions; then the oldest one ends.
+-- session_open opens a login for a one-time code. A code opens one login. If
+-- it is used again with another secret, two browsers have it, and the login that
+-- it opened ends. A key has at most 20 logins; then the oldest one ends.
 -- ARGV: hash of the secret, hash of the code; both with the host name that they are for
--- Reply: opened (raw ms), key (a key_view); {} when the code has opened a session before
+-- Reply: opened (raw ms), key (a key_view); {} when the code has opened a login before
 -- Errors: unauthenticated (the code)
 local code = K('login:', ARGV[2])
 local c = call('HMGET', code, 'key', 'from', 'at', 'session')

@@ -30,12 +30,12 @@ func (f *Fixture) MustBeginLogin(t *testing.T, key picket.Secret) picket.Secret 
 	return code
 }
 
-// WantLoginEnded checks that a session does not stand for anybody any more.
+// WantLoginEnded checks that a login has ended.
 func (f *Fixture) WantLoginEnded(t *testing.T, token picket.Secret) {
 	t.Helper()
 	_, err := f.Login(f.Ctx, token, LoginHost)
 	Refused(t, err, picket.CodeUnauthenticated)
-	if err.Error() != "the session is over" {
+	if err.Error() != "the login has ended" {
 		t.Errorf("it says %q", err)
 	}
 }

@@ -1,5 +1,5 @@
 // What the script itself says on the page: the live switch, notes of a moment,
-// and that the session is over.
+// and that the login has ended.
 
 const CAPTIONS = { joining: "Connecting", live: "Live", lost: "Disconnected, trying again", over: "Signed out", gone: "Not updated" };
 
@@ -16,7 +16,7 @@ function showLive() {
   button.title = live.paused ? "Go on with live updates (p)" : "Pause live updates (p)";
   const text = shown === "paused" ? "Paused" + (live.waiting ? " · " + waits : "") : CAPTIONS[shown];
   if (button.textContent !== text) button.textContent = text;
-  if (shown === "over") showEndedNote("Your session has ended.", "/console/login?next=" + encodeURIComponent(pageAddress()), "Sign in again");
+  if (shown === "over") showEndedNote("Your login has ended.", "/console/login?next=" + encodeURIComponent(pageAddress()), "Sign in again");
   else if (shown === "gone") showEndedNote(live.why || "There is no such page any more.", pageAddress(), "Load it again");
   else if (shown === "live") document.getElementById("over")?.remove(); // somebody has signed in again, in another tab
 }

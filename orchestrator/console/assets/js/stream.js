@@ -1,4 +1,4 @@
-// The event stream, read with fetch: unlike EventSource it tells a session that
+// The event stream, read with fetch: unlike EventSource it tells a login that
 // is over from a server that is away, and a dead connection from a quiet one.
 
 // The server says something at least every 15 seconds.
@@ -34,7 +34,7 @@ async function run(reader, url) {
   }
 }
 
-// connect reads one connection to its end and reports whether the session is
+// connect reads one connection to its end and reports whether the login is
 // over.
 async function connect(reader, url) {
   const connection = (reader.connection = new AbortController());
