@@ -1,5 +1,5 @@
-// Package picket is the vocabulary of the Picket orchestrator: the nouns every
-// room shares: task, run, lease, report, hand-off, review, event and error. It
+// Package picket is the vocabulary of the Picket orchestrator: the nouns that
+// all packages share: task, run, lease, report, hand-off, review, event and error. It
 // holds words and rules, no I/O.
 //
 // The types here are the wire types: what a handler answers is what a client

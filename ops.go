@@ -96,13 +96,13 @@ type DailyEnvelope struct {
 	SpentInAll *budget.Envelope `json:"spentInAll,omitempty"`
 }
 
-// The pulse: how many slots there are, and how long each is, in ms.
+// The counters of the last hour: how many slots there are, and how long each is, in ms.
 const (
 	ActivitySlots  = 30
 	ActivitySlotMs = 120_000
 )
 
-// ActivitySlot counts what happened in one slot of the pulse, by the events that
+// ActivitySlot counts what happened in one slot of the last hour, by the events that
 // were written in it.
 type ActivitySlot struct {
 	At      Instant        `json:"at"`      // when it began

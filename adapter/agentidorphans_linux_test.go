@@ -11,7 +11,7 @@ import (
 	"github.com/picket-dev/picket/adapter/process"
 )
 
-// Anyone who waited for a seat ends what its holder has left before it takes the
+// An adapter that waited for an agent id ends what its holder has left before it takes the
 // holder's place, though it had looked for that when it started.
 func TestOrphansOfThePreviousAgentIDOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -51,7 +51,7 @@ type Config struct {
 	// Health is when silence of this worker means what. Defaults to heartbeats
 	// every 30 s, unhealthy after 90 s, dead after 300 s.
 	Health HealthConfig
-	// Metadata goes into this worker's record beside version, platform and
+	// Metadata goes into this worker's record in addition to version, platform and
 	// containment; everybody who may read the registry sees it. Defaults to none.
 	Metadata map[string]any
 	// Unregistered leaves the registry alone: no record, no heartbeats, and
@@ -70,7 +70,7 @@ type Config struct {
 	// PresetLauncher. Defaults to none.
 	PicketPath string
 	// Env names variables of the adapter's own environment that the agent gets
-	// beside the usual ones. Defaults to none. Names with the prefix PICKET_
+	// in addition to the usual ones. Defaults to none. Names with the prefix PICKET_
 	// are refused: the lease is the only secret an agent gets.
 	Env []string
 	// Containment is how the agent's process tree is held together, one of
@@ -86,15 +86,15 @@ type Config struct {
 	// Command.
 	Launcher process.Launcher
 
-	// Workspace says where the agent works. Defaults to WorkspaceEmpty.
+	// Workspace says where the agent works. Defaults to workspace.Empty.
 	Workspace workspace.Kind
-	// WorkspaceRoot holds the directories of all kinds but WorkspaceHere. Defaults to
+	// WorkspaceRoot holds the directories of all kinds except workspace.Here. Defaults to
 	// "workspaces" in StateDir.
 	WorkspaceRoot string
-	// Dir is the directory of WorkspaceHere, and what a copy or a worktree is
+	// Dir is the directory of workspace.Here, and what a copy or a worktree is
 	// made of. Defaults to the current one.
 	Dir string
-	// Resume says what the next run of a task does with its directory. Defaults to ResumeReuse.
+	// Resume says what the next run of a task does with its directory. Defaults to workspace.ResumeReuse.
 	Resume workspace.Resume
 	// KeepWorkspaces is how long a directory is kept at least after the end of
 	// its run, though the server says that it is due. Defaults to 0.
@@ -151,7 +151,7 @@ type Config struct {
 
 	copying      *sync.Mutex          // held while Stdout or Stderr is written to: both may be the same terminal
 	agentIDGiven bool                 // AgentID was given
-	repo         workspace.Repository // that Dir is in; of WorkspaceWorktree
+	repo         workspace.Repository // that Dir is in; of workspace.Worktree
 	onStep       func(point string)   // for tests: called for every step of a workspace
 
 	// clock reads a clock that counts time in suspend, too.

@@ -21,9 +21,9 @@ func serverKnowing(run picket.Run, now time.Time) func(context.Context, string) 
 	return func(context.Context, string) ([]picket.Run, time.Time, error) { return []picket.Run{run}, now, nil }
 }
 
-func collected(t *testing.T, shelf workspace.KeptWorkspaces, dry bool) []workspace.CollectResult {
+func collected(t *testing.T, kept workspace.KeptWorkspaces, dry bool) []workspace.CollectResult {
 	t.Helper()
-	got, err := shelf.Collect(t.Context(), dry)
+	got, err := kept.Collect(t.Context(), dry)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,8 +55,8 @@ func TestExpiredWorkspacesAreDeleted(t *testing.T) {
 	keep := func(until picket.Instant) picket.Run { r := run; r.KeepUntil = until; return r }
 	other := run
 	other.RunID = "run_01ARZ3NDEKTSV4RRFFQ69G5FAV"
-	shelf := workspace.KeptWorkspaces{StateDir: w.state}
-	if err := shelf.Pin(lease.RunID, true); err != nil {
+	kept := workspace.KeptWorkspaces{StateDir: w.state}
+	if err := kept.Pin(lease.RunID, true); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -76,39 +76,39 @@ func TestExpiredWorkspacesAreDeleted(t *testing.T) {
 		{"kept until", serverKnowing(keep(past), time.Now()), 24 * time.Hour, false},
 		{"pinned", serverKnowing(keep(past), time.Now()), 0, true},
 	} {
-		if err := shelf.Pin(lease.RunID, c.pinned); err != nil {
+		if err := kept.Pin(lease.RunID, c.pinned); err != nil {
 			t.Fatal(err)
 		}
-		shelf.RunsOfTask, shelf.Keep = c.ask, c.keep
-		got := collected(t, shelf, false)
+		kept.RunsOfTask, kept.Keep = c.ask, c.keep
+		got := collected(t, kept, false)
 		if len(got) != 1 || got[0].Deleted || !strings.Contains(got[0].Reason, c.why) || !exists(res.Workspace) {
 			t.Errorf("%s: %+v", c.why, got)
 		}
 	}
-	shelf = workspace.KeptWorkspaces{
+	kept = workspace.KeptWorkspaces{
 		StateDir: w.state,
 		RunsOfTask: func(context.Context, string) ([]picket.Run, time.Time, error) {
 			return []picket.Run{keep(past)}, time.Now(),
 				workspace.KeptWorkspaces{StateDir: w.state}.Pin(lease.RunID, true)
 		},
 	}
-	if err := shelf.Pin(lease.RunID, false); err != nil {
+	if err := kept.Pin(lease.RunID, false); err != nil {
 		t.Fatal(err)
 	}
-	if got := collected(t, shelf, false); got[0].Deleted || !got[0].Pinned || !exists(res.Workspace) {
+	if got := collected(t, kept, false); got[0].Deleted || !got[0].Pinned || !exists(res.Workspace) {
 		t.Errorf("pinned while the server was asked: %+v", got)
 	}
-	shelf.RunsOfTask = serverKnowing(keep(past), time.Now())
-	if err := shelf.Pin(lease.RunID, false); err != nil {
+	kept.RunsOfTask = serverKnowing(keep(past), time.Now())
+	if err := kept.Pin(lease.RunID, false); err != nil {
 		t.Fatal(err)
 	}
-	if got := collected(t, shelf, true); !got[0].Deleted || !exists(res.Workspace) {
+	if got := collected(t, kept, true); !got[0].Deleted || !exists(res.Workspace) {
 		t.Errorf("a dry run: %+v", got)
 	}
-	if got := collected(t, shelf, false); !got[0].Deleted || got[0].Err != nil || exists(res.Workspace) {
+	if got := collected(t, kept, false); !got[0].Deleted || got[0].Err != nil || exists(res.Workspace) {
 		t.Errorf("%+v", got)
 	}
-	if got := collected(t, shelf, false); len(got) != 0 {
+	if got := collected(t, kept, false); len(got) != 0 {
 		t.Errorf("its record is left: %+v", got)
 	}
 	if !exists(filepath.Join(outside, "file")) {
@@ -131,18 +131,18 @@ func TestWhatWasNotCommittedIsCommittedBeforeItGoes(t *testing.T) {
 	}
 	past := picket.InstantOf(time.Now().Add(-time.Minute))
 	run := picket.Run{RunID: lease.RunID, State: picket.RunExpired, EndedAt: past, KeepUntil: past}
-	shelf := workspace.KeptWorkspaces{StateDir: w.state, RunsOfTask: serverKnowing(run, time.Now())}
+	kept := workspace.KeptWorkspaces{StateDir: w.state, RunsOfTask: serverKnowing(run, time.Now())}
 	away := w.repo + ".away" // on a disk that is not mounted now
 	if err := os.Rename(w.repo, away); err != nil {
 		t.Fatal(err)
 	}
-	if got := collected(t, shelf, false); len(got) != 1 || got[0].Deleted || got[0].Err == nil || !exists(got[0].Path) {
+	if got := collected(t, kept, false); len(got) != 1 || got[0].Deleted || got[0].Err == nil || !exists(got[0].Path) {
 		t.Errorf("without its repository: %+v", got)
 	}
 	if err := os.Rename(away, w.repo); err != nil {
 		t.Fatal(err)
 	}
-	if got := collected(t, shelf, false); len(got) != 1 || !got[0].Deleted || exists(got[0].Path) {
+	if got := collected(t, kept, false); len(got) != 1 || !got[0].Deleted || exists(got[0].Path) {
 		t.Errorf("%+v", got)
 	}
 	if got := runGit(t, w.repo, "show", "picket/"+lease.TaskID+":first.txt"); got != "one\ntwo" {
@@ -188,7 +188,7 @@ func TestAWorkspaceInUseStays(t *testing.T) {
 	w := newWorktreeFixture(t)
 	lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
 	past := picket.InstantOf(time.Now().Add(-time.Minute))
-	shelf := workspace.KeptWorkspaces{
+	kept := workspace.KeptWorkspaces{
 		StateDir: w.state,
 		RunsOfTask: serverKnowing(picket.Run{
 			RunID:     lease.RunID,
@@ -202,7 +202,7 @@ func TestAWorkspaceInUseStays(t *testing.T) {
 	w.set = append(w.set, func(c *adapter.Config) {
 		c.OnEvent = func(e adapter.Event) {
 			if e.Kind == adapter.EventLaunched {
-				got, _ := shelf.Collect(context.Background(), false)
+				got, _ := kept.Collect(context.Background(), false)
 				looked <- got
 			}
 		}

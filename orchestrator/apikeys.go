@@ -307,7 +307,7 @@ func (c *keyCache) handleMessage(message string) {
 // CreateRunKey makes a key of scope agent for one agent id, for the adapter that
 // a person starts. It belongs to the key by.Key: it is revoked with that key,
 // and registrations made with it belong to that key. It expires after
-// picket.RunKeyLife unless it is renewed. A repeated request returns the same
+// picket.RunKeyLifetime unless it is renewed. A repeated request returns the same
 // secret.
 func (e *Engine) CreateRunKey(ctx context.Context, by picket.Caller,
 	req picket.RunKeyRequest) (picket.NewRunKey, error) {
@@ -334,7 +334,7 @@ func (e *Engine) CreateRunKey(ctx context.Context, by picket.Caller,
 	return picket.NewRunKey{KeyID: id, Key: picket.Secret(secret), AgentID: k.AgentID, ExpiresAt: k.ExpiresAt}, nil
 }
 
-// RenewRunKey extends a run key to picket.RunKeyLife from now, but never beyond the
+// RenewRunKey extends a run key to picket.RunKeyLifetime from now, but never beyond the
 // expiry of the key that made it.
 func (e *Engine) RenewRunKey(ctx context.Context, keyID string) (picket.APIKey, error) {
 	r := e.run(ctx, "run_key_renew", keyID, picket.RunKeyLifetime.Milliseconds())

@@ -1,4 +1,4 @@
-// Package orchestrator is the state of record: the only room that speaks
+// Package orchestrator is the state of record: the only package that speaks to
 // Redis. A method of [Engine] that changes something runs one script, which is one
 // atomic step: the change and its event are written together. Methods that wait
 // run a script several times, and a few decide several tasks one after another.

@@ -31,7 +31,7 @@ func (e *Engine) Envelope(ctx context.Context, id string) (picket.EnvelopeState,
 }
 
 // TopUp gives an envelope more, and with it every one that it was carved from up
-// to the house, which pays it. The same by.Once answers the envelope as it is
+// to the day's envelope, which pays it. The same by.Once answers the envelope as it is
 // now and adds nothing. Ids are those of [Engine.Envelope].
 func (e *Engine) TopUp(ctx context.Context, by picket.Caller, id string, t picket.TopUp) (picket.EnvelopeState, error) {
 	added := budget.Envelope{Tokens: t.Tokens, USD: t.USD}

@@ -128,11 +128,11 @@ func activityOf(counts map[string]string, now int64) []picket.ActivitySlot {
 		}
 		addActivity(slots[at], figure, store.ParseInt(n))
 	}
-	pulse := []picket.ActivitySlot{}
+	activity := []picket.ActivitySlot{}
 	for _, at := range slices.Sorted(maps.Keys(slots)) {
-		pulse = append(pulse, *slots[at])
+		activity = append(activity, *slots[at])
 	}
-	return pulse
+	return activity
 }
 
 func addActivity(s *picket.ActivitySlot, figure string, n int64) {

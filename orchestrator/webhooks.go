@@ -163,7 +163,7 @@ func (e *Engine) changeWebhook(ctx context.Context, script string, by picket.Cal
 }
 
 // TakeWebhookTurn gives a deliverer a target that has something to send, exclusively until
-// picket.WebhookClaim is over. The deliverer chooses claimID. After a lost reply, the same claimID
+// picket.WebhookTurnTTL is over. The deliverer chooses claimID. After a lost reply, the same claimID
 // gets the same target.
 func (e *Engine) TakeWebhookTurn(ctx context.Context, claimID string) (picket.WebhookTurn, error) {
 	r := e.run(ctx, "webhook_claim", claimID, picket.WebhookTurnTTL.Milliseconds())

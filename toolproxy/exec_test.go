@@ -181,13 +181,13 @@ func TestAnOrderWhoseAnswerIsLost(t *testing.T) {
 			p := newPricedProxy(t, execPrice)
 			l, held := h.execLease(t)
 			stop := h.adapter(t, held, func(picket.ExecRequest) *picket.ExecResult { return exited(1) })
-			door := &faultyBackend{Engine: h.Engine, lose: lose}
-			got, err := p.Invoke(h.ctx, door, held, "exec", jsontext.Value(anExec), "")
+			backend := &faultyBackend{Engine: h.Engine, lose: lose}
+			got, err := p.Invoke(h.ctx, backend, held, "exec", jsontext.Value(anExec), "")
 			if err != nil || !strings.Contains(string(got), `"code":1`) {
 				t.Errorf("%d lost: %s, %v", lose, got, err)
 			}
-			if n := stop(); n != 1 || door.orders < 2 {
-				t.Errorf("%d lost: %d programs for %d orders", lose, n, door.orders)
+			if n := stop(); n != 1 || backend.orders < 2 {
+				t.Errorf("%d lost: %d programs for %d orders", lose, n, backend.orders)
 			}
 			h.expectSpent(t, l.TaskID, cent/10)
 			_, err = h.Release(h.ctx, held, picket.Exit{Class: picket.ExitReleased})
@@ -202,16 +202,16 @@ func TestAnOrderThatIsRefusedCostsNothing(t *testing.T) {
 	onBothStores(t, func(t *testing.T, h *engineEnv) {
 		p := newPricedProxy(t, execPrice)
 		l, held := h.execLease(t)
-		door := &faultyBackend{Engine: h.Engine, refuse: picket.Refuse(picket.CodeRateLimited, "Wait.", "too many")}
-		if _, err := p.Invoke(h.ctx, door, held, "exec", jsontext.Value(anExec),
+		backend := &faultyBackend{Engine: h.Engine, refuse: picket.Refuse(picket.CodeRateLimited, "Wait.", "too many")}
+		if _, err := p.Invoke(h.ctx, backend, held, "exec", jsontext.Value(anExec),
 			"key"); picket.CodeOf(err) != picket.CodeRateLimited {
 			t.Errorf("answered %v", err)
 		}
 		h.expectSpent(t, l.TaskID, 0)
-		door.refuse = nil // and the same call can be made again
+		backend.refuse = nil // and the same call can be made again
 		stop := h.adapter(t, held, func(picket.ExecRequest) *picket.ExecResult { return exited(0) })
 		defer stop()
-		if _, err := p.Invoke(h.ctx, door, held, "exec", jsontext.Value(anExec), "key"); err != nil {
+		if _, err := p.Invoke(h.ctx, backend, held, "exec", jsontext.Value(anExec), "key"); err != nil {
 			t.Error(err)
 		}
 		h.expectSpent(t, l.TaskID, cent/10)
@@ -282,7 +282,7 @@ func TestAnOrderWhoseCallerGoesAway(t *testing.T) {
 func TestArgumentsOfExec(t *testing.T) {
 	w := newFakeEnvelope(cent)
 	p := newPricedProxy(t, execPrice)
-	door := execBackend{w}
+	backend := execBackend{w}
 	for args, code := range map[string]picket.Code{
 		``:                                    picket.CodeValidation,
 		`{}`:                                  picket.CodeValidation,
@@ -298,7 +298,8 @@ func TestArgumentsOfExec(t *testing.T) {
 		`{"argv":["a"` + strings.Repeat(`,"b"`, 1000) + `]}`:                       picket.CodeValidation,
 		`{"argv":["a"],"stdin":"` + strings.Repeat("x", 2<<20) + `","x":[[[[]]]]}`: picket.CodeTooLarge,
 	} {
-		if _, err := p.Invoke(t.Context(), door, aHeld, "exec", jsontext.Value(args), ""); picket.CodeOf(err) != code {
+		_, err := p.Invoke(t.Context(), backend, aHeld, "exec", jsontext.Value(args), "")
+		if picket.CodeOf(err) != code {
 			t.Errorf("%.60s: %v", args, err)
 		}
 	}

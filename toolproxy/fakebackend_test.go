@@ -191,7 +191,7 @@ type proxyEnv struct {
 	sealer *seal.Sealer
 	log    *bytes.Buffer
 	doc    *contract.Document // answers are held against it; nil: they are not
-	stub   bool               // behind it is a desk, whose good answers are hollow
+	stub   bool               // the backend is a fake, whose good answers are empty
 }
 
 func newProxyEnv(t testing.TB, door toolproxy.Backend) *proxyEnv {

@@ -13,7 +13,7 @@ import (
 	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
 )
 
-// fakeEnvelope is a desk with an envelope, whose answers can be lost. It keeps the
+// fakeEnvelope is a backend with an envelope, whose answers can be lost. It keeps the
 // promises of the real one about a call: the same nonce is the same
 // reservation, and each is settled once.
 type fakeEnvelope struct {
@@ -132,7 +132,7 @@ func (p *fakeEnvelope) AwaitEnd(ctx context.Context, _ picket.LeaseCredential, w
 	}
 }
 
-// A desk alone has no money and sees no lease end.
+// A fakeBackend alone has no money and sees no lease end.
 
 func (d *fakeBackend) Reserve(_ context.Context, h picket.LeaseCredential,
 	req picket.CallRequest) (picket.Reservation, error) {

@@ -40,7 +40,7 @@ func requireSafeStore(found []doctor.Finding, cfg settings.Settings, log *slog.L
 	return picket.Refuse(exit.CodeUsage, remedy, "the store is not safe: %s", strings.Join(details, "; "))
 }
 
-// serverChecks are the checks of `picket doctor` that need the rooms of the server.
+// serverChecks are the checks of `picket doctor` that need the packages of the server.
 func serverChecks() doctor.Checks {
 	return doctor.Checks{
 		Redis:            redisFindings,

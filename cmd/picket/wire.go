@@ -33,10 +33,10 @@ import (
 	"github.com/picket-dev/picket/toolproxy/tools"
 )
 
-// This file is the only place where the rooms meet: it opens the state of
-// record and hands every other room the few methods it asked for.
+// This file is the only place that connects the server packages: it opens the
+// state of record and gives every other package the few methods that it needs.
 
-// roles says which rooms a server process opens.
+// roles says which servers a process runs.
 type roles struct {
 	orchestrator bool
 	toolproxy    bool
@@ -134,7 +134,7 @@ func checkFormat(ctx context.Context, where redis.UniversalOptions, namespaces [
 	return store.CheckFormat(ctx, where, namespaces)
 }
 
-// serve runs the rooms on a listener until ctx ends, or until one of them
+// serve runs the servers on a listener until ctx ends, or until one of them
 // fails. It does not close the store.
 func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchestrator.Store) error {
 	// Most of a server's memory is buffers of connections: the collector comes
@@ -181,7 +181,7 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 	if h.orchestrator {
 		control.Mount(e)
 		h.warnAboutConsole()
-		desk, err := console.New(console.Config{
+		pages, err := console.New(console.Config{
 			Backend:      consoleBackend(store),
 			Stream:       consoleStream(control, store),
 			Log:          h.log,
@@ -192,7 +192,7 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 		if err != nil {
 			return err
 		}
-		desk.Mount(e)
+		pages.Mount(e)
 	} else {
 		control.MountOps(e)
 	}

@@ -209,7 +209,7 @@ func renew(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer site.close()
-	holders, err := holdersOf(ctx, b.plan, store.Engine("default"), clientDoor(site))
+	holders, err := holdersOf(ctx, b.plan, store.Engine("default"), clientEntry(site))
 	if err != nil {
 		return err
 	}
@@ -252,8 +252,8 @@ func renew(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// holdersOf leases one task for every worker through a door.
-func holdersOf(ctx context.Context, p plan, e *orchestrator.Engine, d door) ([]holder, error) {
+// holdersOf leases one task for every worker through one entry.
+func holdersOf(ctx context.Context, p plan, e *orchestrator.Engine, d entry) ([]holder, error) {
 	if err := fillQueued(ctx, p, e, p.Workers); err != nil {
 		return nil, err
 	}

@@ -67,8 +67,8 @@ func openSite(ctx context.Context, store *orchestrator.Store, sealer *seal.Seale
 	}}, nil
 }
 
-func clientDoor(s *site) door {
-	return door{
+func clientEntry(s *site) entry {
+	return entry{
 		submit: func(ctx context.Context, spec picket.TaskSpec) error {
 			_, err := s.client.Tasks.Create(ctx, spec)
 			return err

@@ -70,8 +70,8 @@ func lives(ctx context.Context, b *bench, name string) error {
 	return nil
 }
 
-// door is the way into Picket: the engine itself, or HTTP.
-type door struct {
+// entry is how a worker reaches Picket: the engine itself, or HTTP.
+type entry struct {
 	submit  func(context.Context, picket.TaskSpec) error
 	acquire func(context.Context, picket.AcquireRequest) ([]picket.Lease, error)
 	hold    func(picket.Lease) (holder, error)
@@ -90,8 +90,8 @@ var (
 	asBench = picket.Caller{Actor: "bench"}
 )
 
-func engineDoor(e *orchestrator.Engine, sealer *seal.Sealer) door {
-	return door{
+func engineEntry(e *orchestrator.Engine, sealer *seal.Sealer) entry {
+	return entry{
 		submit: func(ctx context.Context, spec picket.TaskSpec) error {
 			_, err := e.Submit(ctx, asBench, spec)
 			return err
@@ -121,14 +121,14 @@ func (l life) run(ctx context.Context, p plan, r *redisServer) (sample, error) {
 		return sample{}, err
 	}
 	defer store.Close()
-	d := engineDoor(store.Engine("default"), sealer)
+	d := engineEntry(store.Engine("default"), sealer)
 	if l.layer == "http" {
 		site, err := openSite(ctx, store, sealer, p.Workers)
 		if err != nil {
 			return sample{}, err
 		}
 		defer site.close()
-		d = clientDoor(site)
+		d = clientEntry(site)
 	}
 	before, err := r.look(ctx)
 	if err != nil {
@@ -147,7 +147,7 @@ func (l life) run(ctx context.Context, p plan, r *redisServer) (sample, error) {
 }
 
 // work lets every task of the plan live.
-func (l life) work(ctx context.Context, p plan, d door) error {
+func (l life) work(ctx context.Context, p plan, d entry) error {
 	submitted := make(chan error, 1)
 	go func() {
 		submitted <- spread(p, func() error {
@@ -159,7 +159,7 @@ func (l life) work(ctx context.Context, p plan, d door) error {
 }
 
 // one acquires a lease and completes it.
-func (l life) one(ctx context.Context, d door) error {
+func (l life) one(ctx context.Context, d entry) error {
 	wait := 50
 	leases, err := d.acquire(ctx, picket.AcquireRequest{WaitSeconds: &wait})
 	if err != nil {

@@ -245,7 +245,7 @@ func startPicket(ctx context.Context, b *bench, r *redisServer) (*starter, func(
 		return to
 	}
 	s.submit = func(ctx context.Context) error {
-		return clientDoor(site).submit(ctx, picket.TaskSpec{
+		return clientEntry(site).submit(ctx, picket.TaskSpec{
 			Title: "pickup", Input: payload(b.plan), Review: picket.ReviewByNone, OnExit: picket.OnExitComplete,
 		})
 	}

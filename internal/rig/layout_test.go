@@ -148,7 +148,7 @@ func importPath(spec *ast.ImportSpec) string {
 	return path
 }
 
-// eachSource calls visit for every Go and Lua file of the house.
+// eachSource calls visit for every Go and Lua file.
 func eachSource(t *testing.T, visit func(path string, text []byte)) {
 	t.Helper()
 	seen := 0
@@ -176,6 +176,6 @@ func eachSource(t *testing.T, visit func(path string, text []byte)) {
 		return err
 	})
 	if err != nil || seen < 10 {
-		t.Fatalf("walk the house: %d files, %v", seen, err)
+		t.Fatalf("walk the sources: %d files, %v", seen, err)
 	}
 }

@@ -1,11 +1,11 @@
 -- needs: charge envelope_view money
 -- essential
 -- top_up gives an envelope more. What it was carved from grants that much more
--- as well, up to the house, which pays it out of what it has.
+-- as well, up to the day's envelope, which pays it.
 -- ARGV: task, house:<date> or house, actor, request key, body hash, tokens, nano-dollars, reason,
---   cap of the house or ''
+--   cap of the day's envelope or ''
 -- Reply: as envelope.lua
--- Errors: not_found, task_closed, budget_exceeded (the house), validation_failed (beyond what is
+-- Errors: not_found, task_closed, budget_exceeded (the day's envelope), validation_failed (beyond what is
 --   counted), idempotency_conflict
 local MOST_T, MOST_U = 2147483647000, 4000000000000000
 local id, by, key, body, t, u, reason = envelope_id(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], num(ARGV[5]), num(ARGV[6]),
@@ -20,7 +20,7 @@ if e.closed == '1' then -- @open-envelope
   return refuse('task_closed', 'state', call('HGET', K('task:', id), 'state') or 'closed')
 end
 
--- The way up, without the house; payer is the house, or ''.
+-- The envelopes above, except the day's; payer is the day's envelope, or ''.
 local above, payer = {}, e.parent
 while envelope_task(payer) ~= '' do
   local p = envelope(payer)

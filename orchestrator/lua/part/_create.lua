@@ -11,7 +11,7 @@ local function read_spec(first)
 end
 
 -- payer names the envelope that a new task's is carved from: that of its
--- parent, or the house's. check_covered is the refusal where that has too little,
+-- parent, or the day's envelope. check_covered is the refusal where that has too little,
 -- with what the task that ending names gives back before.
 local function payer(s) return s.parent or day_envelope(s.house) end
 

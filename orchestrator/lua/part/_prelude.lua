@@ -97,9 +97,9 @@ local function put(r, ...)
   for i = 1, select('#', ...) do c[#c + 1] = (select(i, ...)) end
 end
 
--- The pulse counts what came of the last hour, in slots of two minutes of the
--- server's own clock: fields are "<slot> <figure>". Whatever begins one deletes
--- those of another hour.
+-- The activity counters cover the last hour, in slots of two minutes of the
+-- server's own clock: fields are "<slot> <figure>". The script that begins a slot
+-- deletes those of another hour.
 local SLOT, SLOTS = 120000, 30
 local activity_counts -- what this script adds to the running slot, by figure
 local function count_activity(figure, n)
@@ -107,7 +107,7 @@ local function count_activity(figure, n)
   activity_counts[figure] = (activity_counts[figure] or 0) + n
 end
 
--- activity_figure is what an event counts for in the pulse, if anything.
+-- activity_figure is the figure that an event counts for, if any.
 local function activity_figure(kind)
   if kind == 'task.review' or kind == 'task.completed' or kind == 'task.finished' then return 'ended' end
   return (kind == 'lease.failed' or kind == 'lease.expired' or kind == 'lease.released') and 'failed'

@@ -61,11 +61,11 @@ local function inherit_calls(t, source)
 end
 
 -- enqueue is the only way back to a lane. The task waits in delayed until
--- ready (notBefore, backoff), until the process of gate, the run that held it
+-- ready (notBefore, backoff), until the process of awaited, the run that held it
 -- or its source last, is known to be gone, and until no call of theirs that acts
 -- outside is under way.
-local function enqueue(id, t, ready, gate)
-  local barrier = process_open_until(gate)
+local function enqueue(id, t, ready, awaited)
+  local barrier = process_open_until(awaited)
   local calls, caller = awaited_calls_until(id, t)
   local at = math.max(ready, barrier, calls) -- @waits-for-calls
   if t.pin and t.pin ~= '' then
@@ -75,8 +75,8 @@ local function enqueue(id, t, ready, gate)
   if at <= now then return place_in_lane(id, t) end
   local waits_for = ''
   if barrier > now then
-    waits_for = gate
-    call('SADD', K('gated:', gate), id)
+    waits_for = awaited
+    call('SADD', K('gated:', awaited), id)
   end
   if calls > now then call('SADD', K('gated:', caller), id) end
   put(t, 'ready', F(ready), 'gate', waits_for, 'at', '')
@@ -86,11 +86,11 @@ local function enqueue(id, t, ready, gate)
 end
 
 -- requeue lets a waiting task look at what is left of what it waits for.
-local function requeue(id, t, gate)
+local function requeue(id, t, awaited)
   undelay(id, t)
   -- Its start may have come by the wall; once it has run, ready is a backoff.
   local come = t.not_before and num(t.attempt) == 0 and num(t.not_before) <= raw
-  enqueue(id, t, come and 0 or num(t.ready), gate)
+  enqueue(id, t, come and 0 or num(t.ready), awaited)
 end
 
 -- requeue_after_process lets go on what waits for the process of a run: its own task, or

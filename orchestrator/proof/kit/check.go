@@ -16,7 +16,7 @@ import (
 	"github.com/picket-dev/picket/orchestrator"
 )
 
-// SumActivity adds up a pulse.
+// SumActivity adds up the slots of the last hour.
 func SumActivity(slots []picket.ActivitySlot) picket.ActivitySlot {
 	sum := picket.ActivitySlot{Refused: map[picket.Code]int64{}}
 	for _, s := range slots {
@@ -74,7 +74,7 @@ func activityFromEvents(ctx context.Context, t *testing.T, e *orchestrator.Engin
 	}
 }
 
-// CheckActivity holds the pulse against the log of events.
+// CheckActivity holds the activity counters against the log of events.
 func CheckActivity(ctx context.Context, t *testing.T, e *orchestrator.Engine) picket.ActivitySlot {
 	t.Helper()
 	s, err := e.Stats(ctx)
@@ -87,11 +87,11 @@ func CheckActivity(ctx context.Context, t *testing.T, e *orchestrator.Engine) pi
 		w := want[slot.At]
 		w.At = slot.At
 		if got, should := fmt.Sprintf("%+v", slot), fmt.Sprintf("%+v", w); got != should {
-			t.Errorf("the pulse has %s, the log %s", got, should)
+			t.Errorf("the counters have %s, the log %s", got, should)
 		}
 	}
 	if len(s.Activity) != len(want) {
-		t.Errorf("the pulse has %d slots, the log %d: %+v, %+v", len(s.Activity), len(want), s.Activity, want)
+		t.Errorf("the counters have %d slots, the log %d: %+v, %+v", len(s.Activity), len(want), s.Activity, want)
 	}
 	return SumActivity(s.Activity)
 }

@@ -68,7 +68,7 @@ func about(ev picket.Event) string {
 // agentActions are the moves of agents. Half of the checks know of none, so that
 // they get far with everything else; in the others they are what mostly happens.
 func (x *machine) agentActions() []action {
-	if x.chance("no crew", 50) {
+	if x.chance("no agents", 50) {
 		return nil
 	}
 	x.m.batch = oneOf(x, "leases in a step", 100, 1, 0, 0)

@@ -9,7 +9,7 @@ import (
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
-// Sequels: a verb and what mostly goes wrong after it. A repeated request, a
+// A scenario is a verb and what mostly goes wrong after it. A repeated request, a
 // process that outlives its run, a call while everything is paused: single moves
 // come together like this in one check of a hundred.
 
