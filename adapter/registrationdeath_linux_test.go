@@ -127,7 +127,7 @@ func TestStoppedRegisteredAdapter(t *testing.T) {
 	rig.SkipShort(t)
 	t.Parallel()
 	j := startRegistered(t)
-	proctest.Send(t, j.process.Process.Pid, syscall.SIGSTOP)
+	proctest.Stop(t, j.process.Process.Pid)
 	j.await(t, "its death", func(v adaptertest.AgentView) bool { return v.Record.Status == picket.AgentDead })
 	for _, pid := range j.pids {
 		if proctest.Alive(pid) {

@@ -175,7 +175,7 @@ func TestStoppedAdapter(t *testing.T) {
 		w, command := newTreeRun(t, window)
 		adapter := w.startAdapterProcess(t, level, command)
 		w.awaitTree(t, command)
-		proctest.Send(t, adapter, syscall.SIGSTOP)
+		proctest.Stop(t, adapter)
 		w.awaitGone(t, adapter)
 		w.logKillDelay(t, "adapter stopped", window)
 		// Awake again it does not take what the shim did for a crash.
@@ -199,8 +199,8 @@ func TestStoppedAdapterAndShim(t *testing.T) {
 		w, command := newTreeRun(t, window)
 		adapter := w.startAdapterProcess(t, level, command)
 		shim := w.awaitTree(t, command)
-		proctest.Send(t, adapter, syscall.SIGSTOP)
-		proctest.Send(t, shim, syscall.SIGSTOP)
+		proctest.Stop(t, adapter)
+		proctest.Stop(t, shim)
 		before := w.marks.Find()
 		time.Sleep(window + time.Second) // past every deadline there was
 		for _, pid := range append(before, adapter, shim) {
@@ -223,9 +223,7 @@ func TestLeaderDiesWithItsShim(t *testing.T) {
 		w, command := newTreeRun(t, 5*time.Minute)
 		adapter := w.startAdapterProcess(t, level, command)
 		shim, leader := w.awaitTree(t, command), w.leader(t)
-		proctest.Send(t, adapter, syscall.SIGSTOP)
-		// A process with many threads takes a moment to stop.
-		proctest.Eventually(t, func() bool { return proctest.State(adapter) == 'T' }, "the adapter does not stop")
+		proctest.Stop(t, adapter)
 		proctest.Send(t, shim, syscall.SIGKILL)
 		proctest.Eventually(t, func() bool { return !proctest.Alive(strconv.Itoa(leader)) }, "the leader lives on")
 		if proctest.State(adapter) != 'T' {
@@ -292,7 +290,7 @@ func TestStoppedShim(t *testing.T) {
 		w, command := newTreeRun(t, window)
 		ended := w.runInThisProcess(t, level, command)
 		shim := w.awaitTree(t, command)
-		proctest.Send(t, shim, syscall.SIGSTOP)
+		proctest.Stop(t, shim)
 		crashed(t, <-ended)
 		w.logKillDelay(t, "shim stopped", window)
 		if left := w.marks.Find(); len(left) > 0 {
@@ -310,7 +308,7 @@ func TestStoppedShimIsPassedOver(t *testing.T) {
 		w, command := newTreeRun(t, 5*time.Minute)
 		ended := w.runInThisProcess(t, level, command)
 		shim := w.awaitTree(t, command)
-		proctest.Send(t, shim, syscall.SIGSTOP)
+		proctest.Stop(t, shim)
 		start := time.Now()
 		w.s.Cancel(w.lease.TaskID)
 		w.awaitGone(t)

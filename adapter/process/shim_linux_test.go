@@ -117,13 +117,13 @@ func TestStopped(t *testing.T) {
 				t.Fatal(err)
 			}
 			o := tr.proc.(process.Observer)
-			proctest.Send(t, tr.proc.PID(), syscall.SIGSTOP)
+			proctest.Stop(t, tr.proc.PID())
 			proctest.Eventually(t, func() bool { return proctest.State(tr.proc.PID()) == 'T' },
 				"the leader does not stop")
 			if o.Stopped() {
 				t.Error("its child runs")
 			}
-			proctest.Send(t, pid, syscall.SIGSTOP)
+			proctest.Stop(t, pid)
 			proctest.Eventually(t, o.Stopped, "all are stopped, but Stopped is false")
 			tr.proc.Kill()
 			tr.awaitDeath(t)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
 // The demonstration is true, and leaves nothing behind.
@@ -84,9 +85,7 @@ n=0; while n=$((n+1)); do picket tool report_progress --summary "as if nothing h
 // first.
 func freeze(t *testing.T, adapter, agent int) []int {
 	t.Helper()
-	if err := unix.Kill(adapter, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Stop(t, adapter)
 	stopped := []int{adapter}
 	for known := -1; known != len(stopped); { // a process may fork while its group is read
 		known = len(stopped)
@@ -94,6 +93,9 @@ func freeze(t *testing.T, adapter, agent int) []int {
 			t.Fatal(err)
 		}
 		stopped = append([]int{adapter}, groupOf(agent)...)
+	}
+	for _, pid := range stopped {
+		proctest.AwaitStopped(t, pid)
 	}
 	return stopped
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
 // elsewhere is worker with a state of its own, as on another machine.
@@ -50,7 +51,7 @@ var resumes = []struct {
 	{"agent", func(w *testEnv, _ *process, agent int) { w.must(unix.Kill(agent, unix.SIGKILL)) }},
 	{"adapter", func(_ *testEnv, worker *process, _ int) { worker.kill() }},
 	{"both", func(w *testEnv, worker *process, agent int) {
-		w.must(unix.Kill(worker.pid(), unix.SIGSTOP)) // so that it cannot report the agent's end
+		proctest.Stop(w.t, worker.pid()) // so that it cannot report the agent's end
 		w.must(unix.Kill(agent, unix.SIGKILL))
 		worker.kill()
 	}},

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
 // family is an agent with a child that left its group and one that stayed; all
@@ -72,7 +73,7 @@ func TestStartUpSweep(t *testing.T) {
 			run := w.task(task.TaskID).CurrentRun.RunID
 			if tt.shim {
 				shim := w.notes(run).Shim.PID
-				w.must(unix.Kill(shim, unix.SIGSTOP)) // so that it does nothing when the adapter goes
+				proctest.Stop(t, shim) // so that it does nothing when the adapter goes
 				first.kill()
 				w.must(unix.Kill(shim, unix.SIGKILL))
 			} else {

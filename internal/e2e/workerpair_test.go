@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
 // window is the lease of the tasks on lanes, margin how long before its end the
@@ -212,11 +213,18 @@ func (l *workerPair) signalParts(who string, sig syscall.Signal) {
 		signals = signals[1:]
 	}
 	for _, sig := range signals {
+		var signalled []int
 		for part := range strings.SplitSeq(who, "+") {
 			for _, pid := range l.part(part) {
 				if err := unix.Kill(pid, sig); err != nil && err != unix.ESRCH {
 					l.t.Fatalf("%s: %s with %s: %v", l.name, part, sig, err)
 				}
+				signalled = append(signalled, pid)
+			}
+		}
+		for _, pid := range signalled {
+			if sig == syscall.SIGSTOP {
+				proctest.AwaitStopped(l.t, pid)
 			}
 		}
 	}

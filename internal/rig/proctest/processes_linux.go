@@ -99,6 +99,26 @@ func Send(t *testing.T, pid int, sig syscall.Signal) {
 	}
 }
 
+// Stop stops a process and waits until each of its threads stands still. A signal alone
+// leaves threads that run elsewhere time to see what the test does next.
+func Stop(t *testing.T, pid int) {
+	t.Helper()
+	Send(t, pid, syscall.SIGSTOP)
+	AwaitStopped(t, pid)
+}
+
+// AwaitStopped waits until each thread of a process stands still or is gone.
+func AwaitStopped(t *testing.T, pid int) {
+	t.Helper()
+	Eventually(t, func() bool {
+		threads, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/[0-9]*")
+		return !slices.ContainsFunc(threads, func(thread string) bool {
+			f := stat(thread)
+			return len(f) > 0 && !bytes.ContainsAny(f[0], "TtZX")
+		})
+	}, "process "+strconv.Itoa(pid)+" does not stop")
+}
+
 // Levels are the ways of containment that work on this machine. The log of the
 // test names what is skipped.
 func Levels(t *testing.T) []string {
