@@ -80,7 +80,7 @@ func (r *Registration) Normalize() error {
 	if r.Capacity != nil {
 		most = r.Capacity.MaxConcurrentTasks
 	}
-	r.Heartbeat = cmp.Or(r.Heartbeat, &Thresholds{})
+	r.Heartbeat = owned(r.Heartbeat)
 	return cmp.Or(
 		inRange("/capacity/max_concurrent_tasks", most, 0, maxConcurrent),
 		checkEndpoint(r.Endpoint),

@@ -94,9 +94,7 @@ func (s *TaskSpec) checkTimes() error {
 }
 
 func (s *TaskSpec) checkPolicy() error {
-	if s.Retry == nil {
-		s.Retry = &Retry{}
-	}
+	s.Retry = owned(s.Retry)
 	if err := cmp.Or(
 		defaultedInRange("/retry/maxAttempts", &s.Retry.MaxAttempts, DefaultAttempts, 1, 100),
 		defaultedInRange("/retry/backoffSeconds", &s.Retry.BackoffSeconds, DefaultBackoff, 0, 3600)); err != nil {
@@ -212,6 +210,16 @@ func TooLarge(field string, size int) *Error {
 	return Refuse(CodeTooLarge, "Send less: write the rest to a file in the workspace and name it.",
 		"%s has %d bytes, at most %d are allowed", field, size, MaxPayload).With("field", field).
 		With("limit", MaxPayload)
+}
+
+// owned is a copy of *p, or a zero value for nil. What a caller passed by a pointer
+// may be shared by its next request, so defaults are filled into a copy.
+func owned[T any](p *T) *T {
+	var v T
+	if p != nil {
+		v = *p
+	}
+	return &v
 }
 
 // defaultedInRange sets a missing number to def and refuses one outside lo to hi.

@@ -25,6 +25,21 @@ func TestSpecDefaults(t *testing.T) {
 	}
 }
 
+// Two requests may share a policy: the defaults of the one are not written into it.
+func TestNormalizeLeavesWhatIsSharedAlone(t *testing.T) {
+	retry, thresholds := &Retry{On: []ExitClass{ExitTimeout, ExitCrash}}, &Thresholds{}
+	s, r := TaskSpec{Title: "x", Retry: retry}, Registration{Heartbeat: thresholds}
+	if err := errors.Join(s.Normalize(), r.Normalize()); err != nil {
+		t.Fatal(err)
+	}
+	if s.Retry.MaxAttempts == nil || r.Heartbeat.IntervalSeconds == nil {
+		t.Errorf("no defaults in %+v and %+v", s.Retry, r.Heartbeat)
+	}
+	if retry.MaxAttempts != nil || retry.On[0] != ExitTimeout || thresholds.IntervalSeconds != nil {
+		t.Errorf("shared values were changed: %+v, %+v", retry, thresholds)
+	}
+}
+
 func TestSpecRefusals(t *testing.T) {
 	n := func(v int) *int { return &v }
 	for field, c := range map[string]struct {

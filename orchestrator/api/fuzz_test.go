@@ -57,8 +57,8 @@ func (p *fixture) checkResponse(t *testing.T, d *contract.Document, r *http.Requ
 	defer cancel()
 	w := httptest.NewRecorder()
 	p.handler.ServeHTTP(w, r.WithContext(ctx))
-	if ctx.Err() != nil {
-		return // a long poll: nobody waits for the answer
+	if deadline, _ := ctx.Deadline(); !time.Now().Before(deadline) {
+		return // a long poll, or a store that was slow: nobody waits for the answer
 	}
 	if w.Code >= 500 || w.Body.Len() > 4<<20 {
 		t.Fatalf("%d with %d bytes: %.1000s", w.Code, w.Body.Len(), w.Body)
