@@ -270,10 +270,19 @@ func TestACancelledCallIsCancelledUpstream(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		answered := make(chan error, 1)
 		go func() {
-			_, err := s.CallTool(ctx, &mcp.CallToolParams{Name: "up_hang"})
+			r, err := s.CallTool(ctx, &mcp.CallToolParams{Name: "up_hang"})
+			if err == nil {
+				err = fmt.Errorf("the answer %v", r)
+			}
 			answered <- err
 		}()
-		receive(t, o.began, "the call to begin")
+		select {
+		case <-o.began:
+		case err := <-answered:
+			t.Fatalf("the call was answered before it began: %v", err)
+		case <-time.After(patience):
+			t.Fatal("the call to begin did not happen")
+		}
 		cancel()
 		if err := receive(t, answered, "the client's own end"); !errors.Is(err, context.Canceled) {
 			t.Errorf("the client got %v", err)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,13 +15,20 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/demo"
 )
 
-// processesMatching finds command lines with a text in them, by process id.
-func processesMatching(text string) map[int]string {
+// processesIn finds command lines that name a directory or what is in it, by process id. The
+// name of one script's directory may be the beginning of another one's, which does not count.
+func processesIn(dir string) map[int]string {
+	return processesMatching(regexp.QuoteMeta(dir) + `([^\w.-]|$)`)
+}
+
+// processesMatching finds command lines that match a regular expression, by process id.
+func processesMatching(expression string) map[int]string {
+	matcher := regexp.MustCompile(expression)
 	found := map[int]string{}
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, d := range dirs {
 		line, _ := os.ReadFile(filepath.Join(d, "cmdline"))
-		if pid, err := strconv.Atoi(filepath.Base(d)); err == nil && strings.Contains(string(line), text) {
+		if pid, err := strconv.Atoi(filepath.Base(d)); err == nil && matcher.Match(line) {
 			found[pid] = strings.ReplaceAll(string(line), "\x00", " ")
 		}
 	}
@@ -34,7 +42,7 @@ func processesMatching(text string) map[int]string {
 func killLeftovers(t *testing.T, dir string) {
 	told := map[int]bool{}
 	err := demo.PollUntil(context.Background(), func() (bool, error) {
-		left := processesMatching(dir)
+		left := processesIn(dir)
 		delete(left, os.Getpid())
 		for pid, line := range left {
 			if !told[pid] {
@@ -48,7 +56,7 @@ func killLeftovers(t *testing.T, dir string) {
 		return len(left) == 0, nil
 	})
 	if err != nil {
-		for pid, line := range processesMatching(dir) {
+		for pid, line := range processesIn(dir) {
 			if pid != os.Getpid() {
 				t.Logf("killing process %d: %s", pid, line)
 				_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -69,7 +77,24 @@ func signalPending(pid int, sig syscall.Signal) bool {
 
 // Anyone who ends at the second signal only has ended by it when a script's end is over.
 func TestLeftoverProcessesAreEnded(t *testing.T) {
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "script-tool")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	other := exec.Command("sh", "-c", "read line", "sh", dir+"doctor/picket.yaml")
+	open, err := other.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = open.Close()
+		if _ = other.Wait(); other.ProcessState.ExitCode() != 1 {
+			t.Errorf("a process of another script ended with %v", other.ProcessState)
+		}
+	}()
 	began := filepath.Join(dir, "began")
 	cmd := exec.Command("sh", "-c",
 		`n=0; trap 'n=$((n + 1)); test $n -lt 2 || exit 7' TERM; echo >"$1"; while :; do sleep 0.05; done`, "sh", began)
@@ -78,12 +103,12 @@ func TestLeftoverProcessesAreEnded(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	err := demo.PollUntil(t.Context(), func() (bool, error) { _, err := os.Stat(began); return err == nil, nil })
+	err = demo.PollUntil(t.Context(), func() (bool, error) { _, err := os.Stat(began); return err == nil, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
 	killLeftovers(t, dir)
-	if left := processesMatching(dir); len(left) > 0 {
+	if left := processesIn(dir); len(left) > 0 {
 		_ = cmd.Process.Kill()
 		t.Errorf("left behind: %v", left)
 	}

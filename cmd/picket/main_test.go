@@ -286,7 +286,7 @@ func awaitGone(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func processMatching(text string) string {
-	for _, line := range processesMatching(text) {
+	for _, line := range processesMatching(regexp.QuoteMeta(text)) {
 		return line
 	}
 	return ""

@@ -1,12 +1,17 @@
 package mcp
 
 import (
+	"context"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // An upstream that does not stop saying that its lists have changed is read
@@ -74,4 +79,34 @@ func TestListRefreshesBackOff(t *testing.T) {
 			t.Error("a pause outlasts the connection")
 		}
 	})
+}
+
+// A client may call a tool as soon as it is listed.
+func TestWhatIsListedCanBeCalled(t *testing.T) {
+	server := mcp.NewServer(&mcp.Implementation{Name: "other", Version: "1"}, nil)
+	mcp.AddTool(server, &mcp.Tool{Name: "echo"},
+		func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+			return nil, nil, nil
+		})
+	at := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
+	t.Cleanup(at.Close)
+	ctx, stop := context.WithCancel(t.Context())
+	var listed []string
+	u := newUpstreamClient(Upstream{Name: "up", URL: at.URL}, slog.New(slog.DiscardHandler),
+		func(u *upstreamClient, offers upstreamCatalog) {
+			for _, tool := range offers.tools {
+				listed = append(listed, tool.Name)
+			}
+			u.mu.Lock()
+			callable := u.sharedConn != nil
+			u.mu.Unlock()
+			if !callable {
+				t.Errorf("the tools are listed while their upstream cannot be called: %v", u.unavailable())
+			}
+			stop()
+		}, nil)
+	u.run(ctx)
+	if !slices.Equal(listed, []string{"echo"}) {
+		t.Errorf("listed %v", listed)
+	}
 }

@@ -109,12 +109,12 @@ func (u *upstreamClient) serveConn(ctx context.Context) error {
 		return err
 	}
 	defer u.closeConn(l)
+	u.mu.Lock()
+	u.sharedConn, u.err = l, nil // before its tools are listed: a client may call one at once
+	u.mu.Unlock()
 	if err := u.refresh(ctx, l); err != nil {
 		return err
 	}
-	u.mu.Lock()
-	u.sharedConn, u.err = l, nil
-	u.mu.Unlock()
 	u.log.Info("upstream connected", "wire", l.session.InitializeResult().ProtocolVersion)
 	u.refreshLoop(ctx, l.closed, func() {
 		if err := u.refresh(ctx, l); err != nil {
