@@ -155,7 +155,13 @@ const (
 	WatchLost      WatchState = "lost"    // expired, released or failed: stop now
 )
 
-// LiveLease is a row of GET /api/v1/leases.
+// LeasePage answers GET /api/v1/leases.
+type LeasePage struct {
+	Leases []LiveLease `json:"leases"` // the next to expire first, at most 1,000
+	Total  int64       `json:"total"`  // how many are held in all
+}
+
+// LiveLease is a row of GET /api/v1/leases: a lease that is held, and how its run goes.
 type LiveLease struct {
 	TaskID         string  `json:"taskId"`
 	RunID          string  `json:"runId"`
@@ -164,6 +170,33 @@ type LiveLease struct {
 	LeaseExpiresAt Instant `json:"leaseExpiresAt"`
 	LeaseTTLMs     int64   `json:"leaseTtlMs"` // below zero when it is past its deadline
 	Renewals       int64   `json:"renewals"`   // so far
+
+	Title     string            `json:"title"`
+	Role      string            `json:"role"`
+	Labels    map[string]string `json:"labels"`
+	AgentName string            `json:"agentName"` // "" unless the agent is registered under a name
+	Attempt   int               `json:"attempt"`   // counts the runs of the task from 1
+	StartedAt Instant           `json:"startedAt"`
+	ElapsedMs int64             `json:"elapsedMs"` // since StartedAt
+	// TimeoutSeconds and StallAfterSeconds are the task's; nil: no limit.
+	TimeoutSeconds    *int `json:"timeoutSeconds"`
+	StallAfterSeconds *int `json:"stallAfterSeconds"`
+	// IdleMs is how long ago the agent called a tool; nil when it has not yet.
+	IdleMs *int64 `json:"idleMs"`
+	// LastReport is the last progress report of this run; nil when it has not made any.
+	LastReport *ReportNote `json:"lastReport"`
+	Nudge      *Nudge      `json:"nudge"` // the last one of the run; nil: none
+	// Granted, Spent, Held and Carved are those of the task's envelope, see [budget.Account].
+	Granted budget.Envelope `json:"granted"`
+	Spent   budget.Envelope `json:"spent"`
+	Held    budget.Envelope `json:"held"`
+	Carved  budget.Envelope `json:"carved"`
+}
+
+// ReportNote is a progress report in a list.
+type ReportNote struct {
+	Summary string  `json:"summary"` // its beginning, at most MaxReportNote bytes, in one line
+	At      Instant `json:"at"`
 }
 
 // LeaseCredential is a verified lease credential: which run of which task speaks. Every

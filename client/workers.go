@@ -42,12 +42,9 @@ func (l Leases) withWait(ctx context.Context, seconds *int) (context.Context, co
 	return context.WithTimeout(ctx, patience)
 }
 
-// List reads the leases that are held now.
-func (l Leases) List(ctx context.Context, opts ...Option) ([]picket.LiveLease, error) {
-	got, err := get[struct {
-		Leases []picket.LiveLease `json:"leases"`
-	}](ctx, l.c, route("leases"), opts)
-	return got.Leases, err
+// List reads the leases that are held now, and how their runs go.
+func (l Leases) List(ctx context.Context, opts ...Option) (picket.LeasePage, error) {
+	return get[picket.LeasePage](ctx, l.c, route("leases"), opts)
 }
 
 // Expire takes the lease of a task away. Its holder is refused from now on.

@@ -102,8 +102,8 @@ func TestOldIncarnations(t *testing.T) {
 		kit.Refused(t, err, picket.CodeLeaseExpired)
 		left, err := f.Leases(f.Ctx)
 		kit.OK(t, err)
-		if len(left) != 1 || left[0].TaskID != own[0].TaskID {
-			t.Fatalf("%d leases are left", len(left))
+		if left.Total != 1 || left.Leases[0].TaskID != own[0].TaskID {
+			t.Fatalf("%d leases are left", left.Total)
 		}
 	})
 }

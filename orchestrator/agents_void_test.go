@@ -49,8 +49,8 @@ func TestVoidLeasesStayVoid(t *testing.T) {
 		f.runAllChores(t)
 		left, err := f.Leases(f.Ctx)
 		kit.OK(t, err)
-		if len(left) != 0 {
-			t.Fatalf("%d leases are left", len(left))
+		if left.Total != 0 {
+			t.Fatalf("%d leases are left", left.Total)
 		}
 	})
 }
@@ -93,8 +93,8 @@ func TestOldLeasesEndBesideADrain(t *testing.T) {
 		f.MustRegister(t, shortThresholds("a1"))
 		f.mustDrain(t, "a1", kit.DrainChange)
 		f.runAllChores(t)
-		if left, err := f.Leases(f.Ctx); err != nil || len(left) > 0 {
-			t.Fatalf("%d leases are left: %v", len(left), err)
+		if left, err := f.Leases(f.Ctx); err != nil || left.Total > 0 {
+			t.Fatalf("%d leases are left: %v", left.Total, err)
 		}
 		f.wantAgent(t, "a1", picket.AgentDraining)
 		if got := f.MustHeartbeat(t, "a1"); got.AgentStatus != picket.AgentDeregistered {

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/internal/text"
 	"github.com/picket-dev/picket/orchestrator/store"
 )
@@ -179,7 +180,8 @@ func (e *Engine) Report(ctx context.Context, held picket.LeaseCredential, reques
 		return picket.Reported{}, picket.TooLarge("report", len(body))
 	}
 	r := e.runHeld(ctx, held, "report", requestID, contentHash(string(body)), string(body),
-		describeCall("report_progress", string(body)), e.quotas().ReportBytes)
+		describeCall("report_progress", string(body)), e.quotas().ReportBytes,
+		text.Shorten(text.OneLine(p.Summary), picket.MaxReportNote))
 	if r.endedByLoop() {
 		return picket.Reported{}, loopRefusal("report_progress")
 	}
@@ -272,18 +274,73 @@ func (e *Engine) HeldTask(ctx context.Context, held picket.LeaseCredential, requ
 	return t, r.Err
 }
 
-// Leases lists up to 1,000 live leases, the next to expire first.
-func (e *Engine) Leases(ctx context.Context) ([]picket.LiveLease, error) {
-	r := e.run(ctx, "leases", maxListRows)
+// Leases lists up to 1,000 live leases with how their runs go, the next to expire first.
+func (e *Engine) Leases(ctx context.Context) (picket.LeasePage, error) {
 	var live struct {
-		Raw  int64              `reply:"raw"`
-		Rows []picket.LiveLease `reply:"rows"`
+		Raw   int64          `reply:"raw"`
+		Total int64          `reply:"total"`
+		Rows  []liveLeaseRow `reply:"rows"`
 	}
+	r := e.run(ctx, "leases", maxListRows)
 	r.Decode(&live)
-	for i := range live.Rows {
-		live.Rows[i].LeaseExpiresAt = picket.Instant(live.Raw + live.Rows[i].LeaseTTLMs)
+	page := picket.LeasePage{Leases: make([]picket.LiveLease, len(live.Rows)), Total: live.Total}
+	for i, row := range live.Rows {
+		page.Leases[i] = r.liveLease(row, live.Raw)
 	}
-	return live.Rows, r.Err
+	return page, r.Err
+}
+
+// liveLeaseRow is a row of leases.lua.
+type liveLeaseRow struct {
+	TaskID       string          `reply:"taskId"`
+	RunID        string          `reply:"runId"`
+	AgentID      string          `reply:"agentId"`
+	AgentName    string          `reply:"agentName"`
+	FencingToken int64           `reply:"fencingToken"`
+	LeaseTTLMs   int64           `reply:"leaseTtlMs"`
+	Renewals     int64           `reply:"renewals"`
+	Attempt      int             `reply:"attempt"`
+	StartedMs    int64           `reply:"startedMs"`
+	IdleMs       *int64          `reply:"idleMs"`
+	Spec         specRecord      `reply:"spec,json"`
+	Nudge        string          `reply:"nudge"`
+	ReportedMs   int64           `reply:"reportedMs"`
+	Report       string          `reply:"report"`
+	Granted      budget.Envelope `reply:"granted"`
+	Spent        budget.Envelope `reply:"spent"`
+	Held         budget.Envelope `reply:"held"`
+	Carved       budget.Envelope `reply:"carved"`
+}
+
+func (r *reply) liveLease(row liveLeaseRow, raw int64) picket.LiveLease {
+	l := picket.LiveLease{
+		TaskID:            row.TaskID,
+		RunID:             row.RunID,
+		AgentID:           row.AgentID,
+		FencingToken:      row.FencingToken,
+		LeaseExpiresAt:    picket.Instant(raw + row.LeaseTTLMs),
+		LeaseTTLMs:        row.LeaseTTLMs,
+		Renewals:          row.Renewals,
+		Title:             row.Spec.Title,
+		Role:              row.Spec.Role,
+		Labels:            row.Spec.Labels,
+		AgentName:         row.AgentName,
+		Attempt:           row.Attempt,
+		StartedAt:         picket.Instant(row.StartedMs),
+		ElapsedMs:         max(0, raw-row.StartedMs),
+		TimeoutSeconds:    row.Spec.TimeoutSeconds,
+		StallAfterSeconds: row.Spec.StallAfterSeconds,
+		IdleMs:            row.IdleMs,
+		Nudge:             r.nudge(row.Nudge),
+		Granted:           row.Granted,
+		Spent:             row.Spent,
+		Held:              row.Held,
+		Carved:            row.Carved,
+	}
+	if row.ReportedMs > 0 {
+		l.LastReport = &picket.ReportNote{Summary: row.Report, At: picket.Instant(row.ReportedMs)}
+	}
+	return l
 }
 
 // Reclaim gives the holder of a lease from before an adoption a higher token

@@ -60,7 +60,7 @@ func TestManyInOneStep(t *testing.T) {
 		}
 		live, err := f.Leases(f.Ctx)
 		kit.OK(t, err)
-		if len(live) != 5 || live[0].LeaseTTLMs <= 0 {
+		if live.Total != 5 || len(live.Leases) != 5 || live.Leases[0].LeaseTTLMs <= 0 {
 			t.Fatalf("leases %+v", live)
 		}
 	})

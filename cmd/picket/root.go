@@ -51,7 +51,7 @@ func newRoot() *cobra.Command {
 	}
 	add(groupStart, settings.NeedsTrust(newUp()), settings.NeedsTrust(attach.NewRun()), demo.New(),
 		doctor.WithInvariants(doctor.New(serverChecks())))
-	add(groupWork, cli.NewTask(attach.NewTaskWatch()), cli.NewLease(), cli.NewAgent(), cli.NewPool(),
+	add(groupWork, cli.NewPS(), cli.NewTask(attach.NewTaskWatch()), cli.NewLease(), cli.NewAgent(), cli.NewPool(),
 		settings.NeedsTrust(attach.NewAdapter()), cli.NewWorkspace(),
 		cli.NewTool(),
 		bridge.New(), cli.NewPinned(), cli.NewEvents())

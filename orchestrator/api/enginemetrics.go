@@ -32,6 +32,7 @@ type cachedStats struct {
 	mu    sync.Mutex
 	at    time.Time
 	stats picket.Stats
+	runs  []picket.LiveLease
 	err   error
 }
 
@@ -64,10 +65,11 @@ func (e *engineCollector) collect(ch chan<- prometheus.Metric) {
 	for _, engine := range e.engines() {
 		collectCounters(ch, engine)
 		all.Go(func() {
-			stats, err := e.stats(ctx, engine)
+			stats, runs, err := e.stats(ctx, engine)
 			ch <- gauge(upDesc, flag(err == nil), engine.Namespace())
 			if err == nil {
 				collectStats(ch, engine.Namespace(), stats)
+				collectRuns(ch, engine.Namespace(), runs)
 			}
 		})
 	}
@@ -77,16 +79,20 @@ func (e *engineCollector) collect(ch chan<- prometheus.Metric) {
 
 // stats is the last look at the store of an engine, or a new one when that is too old. A caller that
 // arrives while another one reads waits for that result.
-func (e *engineCollector) stats(ctx context.Context, engine *orchestrator.Engine) (picket.Stats, error) {
+func (e *engineCollector) stats(ctx context.Context,
+	engine *orchestrator.Engine) (picket.Stats, []picket.LiveLease, error) {
 	cache, _ := e.cache.LoadOrStore(engine.Namespace(), &cachedStats{})
 	l := cache.(*cachedStats)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.at.IsZero() || time.Since(l.at) >= statsMaxAge {
-		l.stats, l.err = engine.Stats(ctx)
-		l.at = time.Now()
+		var page picket.LeasePage
+		if l.stats, l.err = engine.Stats(ctx); l.err == nil {
+			page, l.err = engine.Leases(ctx)
+		}
+		l.runs, l.at = page.Leases, time.Now()
 	}
-	return l.stats, l.err
+	return l.stats, l.runs, l.err
 }
 
 func collectCounters(ch chan<- prometheus.Metric, engine *orchestrator.Engine) {

@@ -71,6 +71,14 @@ func (r request) respondGrants(ctx context.Context, leases []picket.Lease, answe
 	return nil
 }
 
+func listLeases(r request) error {
+	if err := r.noQuery(); err != nil {
+		return err
+	}
+	page, err := r.engine.Leases(r.ctx())
+	return r.respond(page, err)
+}
+
 // deliver writes and flushes, so that a client that is gone shows as an error.
 func (r request) deliver(answer any) error {
 	if err := r.ctx().Err(); err != nil {

@@ -81,7 +81,7 @@ func TestMetricsAreTheDocumentedOnes(t *testing.T) {
 // The figures of a scrape are what happened.
 func TestMetricsCountWhatHappened(t *testing.T) {
 	virtual(t, api.Config{}, func(t *testing.T, p *fixture) {
-		p.submit(`{"title":"one","leaseWindowSeconds":50}`)
+		p.submit(`{"title":"one","leaseWindowSeconds":50,"timeoutSeconds":100}`)
 		time.Sleep(7 * time.Second)
 		p.passTime(400 * time.Millisecond)
 		_, held := p.lease()
@@ -115,6 +115,11 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 			`picket_refused_writes_total{code="stale_fence",namespace="default"}`:                         "0",
 			`picket_invariant_violations_total{kind="books_differ",namespace="default",repaired="false"}`: "0",
 			`picket_invariant_violations_total{kind="lane_extra",namespace="default",repaired="true"}`:    "0",
+			`picket_running{namespace="default",role=""}`:                                                 "1",
+			`picket_running_nudged{namespace="default",role=""}`:                                          "0",
+			`picket_running_timeout_ratio_max{namespace="default",role=""}`:                               "0.61",
+			`picket_running_envelope_ratio_max{namespace="default",role=""}`:                              "0",
+			`picket_running_report_age_seconds_max{namespace="default",role=""}`:                          "61",
 			`picket_leases_expired_total{class="undelivered",namespace="default"}`:                        "1",
 			`picket_leases_expired_total{class="agent_dead",namespace="default"}`:                         "0",
 			`picket_handoffs_open{kind="question",namespace="default"}`:                                   "1",
@@ -146,6 +151,7 @@ func TestAScrapeReadsTheStoreOnce(t *testing.T) {
 				switch {
 				case c.Script == "stats":
 					n = c.Count - before[c.Script]
+				case c.Script == "leases": // what runs, with the same look
 				case c.Script == "identify": // two namespaces at once can need a new connection, which is greeted
 				case c.Count != before[c.Script]:
 					t.Errorf("a scrape ran %s", c.Script)

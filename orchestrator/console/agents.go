@@ -15,6 +15,7 @@ type agentList struct {
 	Rows      []picket.AgentRow
 	Total     int
 	Next      string
+	Running   *runningView
 	Pools     []picket.Pool
 	MorePools int
 }
@@ -58,10 +59,13 @@ func listAgents(v *request) (page, error) {
 		q.Statuses = []picket.AgentStatus{picket.AgentStatus(f["status"])} // the engine says what it may be
 	}
 	err := v.fillAgents(&list, q)
+	if err == nil {
+		list.Running, err = v.running()
+	}
 	return page{
 		name:    "agents",
 		title:   "Agents",
-		topics:  []string{"agent.", "task.leased", "lease.", "namespace."},
+		topics:  []string{"agent.", "task.", "lease.", "run.", "namespace."},
 		body:    list,
 		problem: err,
 	}, nil
@@ -143,7 +147,7 @@ func (v *request) loadAgentWork(a *agentView) error {
 	if err != nil {
 		return err
 	}
-	mine := slices.DeleteFunc(all, func(l picket.LiveLease) bool { return l.AgentID != a.AgentID })
+	mine := slices.DeleteFunc(all.Leases, func(l picket.LiveLease) bool { return l.AgentID != a.AgentID })
 	a.Leases, a.More = firstRows(mine, pageRows)
 	page, err := v.backend.Events.Events(v.ctx(),
 		picket.EventQuery{Agent: a.AgentID, NewestFirst: true, Limit: maxEventsShown})

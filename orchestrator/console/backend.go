@@ -90,7 +90,7 @@ type AgentBackend interface {
 
 // LeaseBackend lists live leases.
 type LeaseBackend interface {
-	Leases(ctx context.Context) ([]picket.LiveLease, error)
+	Leases(ctx context.Context) (picket.LeasePage, error)
 }
 
 // BudgetBackend shows envelopes and tops them up.

@@ -98,7 +98,7 @@ func TestPagesAreBounded(t *testing.T) {
 			bytes int
 			calls map[string]int64
 		}{
-			{"/console/", 12, 64 * kib, map[string]int64{"handoffs": 1, "reviews": 1}},
+			{"/console/", 12, 64 * kib, map[string]int64{"handoffs": 1, "leases": 1, "reviews": 1}},
 			{"/console/handoffs", 50, 128 * kib, map[string]int64{"handoffs": 1}},
 			{"/console/reviews", 50, 160 * kib, map[string]int64{"reviews": 1}},
 			{"/console/reviews/approve", 61, 128 * kib, map[string]int64{"reviews": 1}},

@@ -41,6 +41,10 @@ var templateFuncs = template.FuncMap{
 	"list":   func(all ...any) []any { return all },
 	"deref":  func(s *string) string { return *s },
 
+	"timeoutshare": timeoutShare,
+	"timeoutnear":  timeoutNear,
+	"spentnear":    spentNear,
+
 	"taskbar":    taskBar,
 	"members":    memberCounts,
 	"answertext": answerText,

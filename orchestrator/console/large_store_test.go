@@ -101,7 +101,7 @@ func TestPagesOfALargeStore(t *testing.T) {
 		onWire int
 		calls  string
 	}{
-		{"/console/", 12, 32, 5, "handoffs=1 reviews=1"},
+		{"/console/", 20, 48, 6, "handoffs=1 leases=1 reviews=1"},
 		{"/console/tasks", 50, 64, 3, "list=1"},
 		{"/console/tasks?state=queued&role=coder&label=team%3Da", 50, 64, 3, "list=1"},
 		{"/console/tasks?q=number+95", 50, 64, 6, "list=4"},
@@ -114,10 +114,10 @@ func TestPagesOfALargeStore(t *testing.T) {
 		{"/console/tasks/" + full + "/log", 0, 192, 4, "log=2"},
 		{"/console/tasks/" + full + "/input", 0, 320, 3, "task=1"},
 		{"/console/tasks/" + full + "/diff", 0, 320, 3, "evidence=1"},
-		{"/console/agents", 100, 96, 12, ""},
+		{"/console/agents", 108, 96, 12, ""},
 		{"/console/agents/agent-007", 2, 32, 16, "agent=1 events=1 leases=1"},
-		{"/console/leases", 50, 96, 4, "leases=1 list=1"},
-		{"/console/leases?from=950", 50, 96, 4, "leases=1 list=1"},
+		{"/console/leases", 50, 96, 4, "leases=1"},
+		{"/console/leases?from=950", 50, 96, 4, "leases=1"},
 		{"/console/budgets", 50, 64, 4, "envelope=1 list=1"},
 		{"/console/budgets/" + full, 30, 64, 6, "envelope=1 ledger=1 list=1 task=1"},
 		{"/console/ledger", 50, 64, 3, "ledger=1"},

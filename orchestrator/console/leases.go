@@ -9,34 +9,25 @@ import (
 // leasesView is what the page shows.
 type leasesView struct {
 	Rows   []picket.LiveLease
-	Titles map[string]string // of the tasks that were changed last
-	Total  int
-	Full   bool // there may be more than the engine lists
+	Total  int64
+	Listed int64 // of them, at most those that the engine lists
 	Before string
 	Next   string
 	Open   string // the task whose form was just refused
 }
 
-// maxLeases is how many leases the engine lists.
-const maxLeases = 1000
-
 func listLeases(v *request) (page, error) {
-	all, err := v.backend.Leases.Leases(v.ctx())
+	held, err := v.backend.Leases.Leases(v.ctx())
 	if err != nil {
 		return page{}, err
 	}
-	named, err := v.backend.Tasks.Tasks(v.ctx(), picket.TaskQuery{States: []picket.TaskState{picket.TaskLeased},
-		Limit: 200})
-	if err != nil {
-		return page{}, err
-	}
+	all := held.Leases
 	from := int(min(v.position("from"), int64(len(all))))
 	to := min(from+pageRows, len(all))
 	list := leasesView{
 		Rows:   all[from:to],
-		Titles: titlesOf(named.Tasks),
-		Total:  len(all),
-		Full:   len(all) == maxLeases,
+		Total:  held.Total,
+		Listed: int64(len(all)),
 		Open:   v.Param("id"),
 	}
 	if from > 0 {

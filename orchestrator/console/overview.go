@@ -22,6 +22,7 @@ type overviewView struct {
 	// this was counted.
 	Spent        *budget.Envelope
 	NoTokenLimit bool
+	Running      *runningView
 	Activity     activityChart
 	Agents       []figure
 }
@@ -37,12 +38,16 @@ func showOverview(v *request) (page, error) {
 	w := overviewView{Activity: newActivityChart(v.stats.Activity, v.now())}
 	w.fillFigures(v)
 	w.fillMoney(v)
+	err := w.loadWaiting(v)
+	if err == nil {
+		w.Running, err = v.running()
+	}
 	return page{
 		name:   "overview",
 		title:  "Overview",
-		topics: []string{"task.", "lease.", "handoff.", "agent.", "budget.", "namespace.", "write.", "store."},
+		topics: []string{"task.", "lease.", "handoff.", "agent.", "budget.", "namespace.", "write.", "store.", "run."},
 		body:   &w,
-	}, w.loadWaiting(v)
+	}, err
 }
 
 func (w *overviewView) fillFigures(v *request) {

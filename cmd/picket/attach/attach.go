@@ -189,7 +189,7 @@ func (a *attachment) drawStatus(ctx context.Context) {
 	var left time.Duration
 	if a.task.State == picket.TaskLeased {
 		held, _ := a.s.Leases.List(ctx)
-		for _, l := range held {
+		for _, l := range held.Leases {
 			if l.TaskID == a.task.TaskID {
 				left = time.Duration(l.LeaseTTLMs) * time.Millisecond
 			}

@@ -164,7 +164,7 @@ func describeAgent(w io.Writer, a picket.Agent, held []picket.LiveLease) {
 // leasesOf are the leases of an agent; nil too where this key may not see them.
 func (s *Connection) leasesOf(ctx context.Context, id string) (held []picket.LiveLease, err error) {
 	all, err := s.Leases.List(ctx)
-	for _, l := range all {
+	for _, l := range all.Leases {
 		if l.AgentID == id {
 			held = append(held, l)
 		}

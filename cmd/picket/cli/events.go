@@ -91,7 +91,8 @@ func runEvents(cmd *cobra.Command, s *Connection, _ []string) error {
 			if n < limit {
 				return ""
 			}
-			return "--after " + term.ShellQuote(OutputText(picket.RawJSON(members["next"]))) + ", or --limit 1000"
+			next := term.ShellQuote(OutputText(picket.RawJSON(members["next"])))
+			return fmt.Sprintf("%d shown, there are more: add --after %s, or --limit 1000", n, next)
 		},
 	}.show(s, topic{}, func(ctx context.Context, raw *jsontext.Value) error {
 		page, err := s.EventsUpTo(ctx, q, after, limit)

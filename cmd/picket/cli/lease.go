@@ -1,13 +1,19 @@
 package cli
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // NewLease is `picket lease`: the leases that are held.
@@ -29,6 +35,7 @@ func leaseListing(cmd *cobra.Command, s *Connection) Listing[picket.LiveLease] {
 		Member: "leases",
 		Empty:  "no leases are held",
 		Name:   func(l picket.LiveLease) string { return l.TaskID },
+		more:   moreLeases,
 		Columns: []term.Column[picket.LiveLease]{
 			{Head: "TASK", Cell: func(l picket.LiveLease) string { return l.TaskID }},
 			{Head: "FENCE", Cell: func(l picket.LiveLease) string { return strconv.FormatInt(l.FencingToken, 10) }},
@@ -41,6 +48,108 @@ func leaseListing(cmd *cobra.Command, s *Connection) Listing[picket.LiveLease] {
 			{Head: "EXPIRES", Cell: func(l picket.LiveLease) string { return l.LeaseExpiresAt.String() }, Wide: true},
 		},
 	}
+}
+
+// moreLeases tells how many leases the answer of the server leaves out.
+func moreLeases(members map[string]jsontext.Value, n int) string {
+	var total int
+	if err := json.Unmarshal(members["total"], &total); err != nil || total <= n {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d are shown, those that expire first", n, total)
+}
+
+// NewPS is `picket ps`: what runs now.
+func NewPS() *cobra.Command {
+	c := listCommand(&cobra.Command{
+		Short: "Show what runs now, first what needs a look",
+		Long: `Show the runs that hold a lease, and how they go. First come those that were
+nudged, because they seem to be stuck; then those that have used more of their
+timeout or of their budget; then those whose agent has been silent for longer.
+
+TIMEOUT is the part of the timeout that is used; SPENT is of the task's envelope,
+with what its calls hold and its subtasks were given; LEFT is the time until the
+lease expires unless it is renewed. What needs a look is red.`,
+		Example: "  picket ps\n  picket ps -w\n  picket ps -o json | jq -r '.leases[] | select(.nudge) | .taskId'",
+	}, func(cmd *cobra.Command, s *Connection) error {
+		of := topic{kinds: []string{"task.", "lease.", "store.", "run.", "budget."}, polled: true}
+		return runningListing(cmd, s).show(s, of, reading(s.Leases.List))
+	})
+	c.Use, c.Aliases = "ps", nil
+	return c
+}
+
+func runningListing(cmd *cobra.Command, s *Connection) Listing[picket.LiveLease] {
+	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+	return Listing[picket.LiveLease]{
+		Cmd:    cmd,
+		Member: "leases",
+		Empty:  "nothing runs",
+		Name:   func(l picket.LiveLease) string { return l.TaskID },
+		more:   moreLeases,
+		order: func(all []picket.LiveLease) []picket.LiveLease {
+			since := time.Since(s.reads.lastRead()).Milliseconds() // with --watch the clocks go on
+			for i := range all {
+				all[i].ElapsedMs += since
+				all[i].LeaseTTLMs -= since
+			}
+			slices.SortFunc(all, picket.CompareRunning)
+			return all
+		},
+		Columns: []term.Column[picket.LiveLease]{
+			{Head: "TASK", Cell: func(l picket.LiveLease) string { return l.TaskID }, DropOrder: 4},
+			{Head: "TITLE", Cell: func(l picket.LiveLease) string { return text.Excerpt(l.Title, 30) }},
+			{Head: "AGENT", Cell: func(l picket.LiveLease) string {
+				return text.Excerpt(cmp.Or(l.AgentName, l.AgentID, "-"), 20)
+			}, DropOrder: 1},
+			{Head: "ELAPSED", Cell: func(l picket.LiveLease) string { return term.ShortDuration(ms(l.ElapsedMs)) }},
+			{Head: "TIMEOUT", Cell: timeoutText, Alert: func(l picket.LiveLease) bool {
+				share, _ := l.TimeoutShare()
+				return share >= picket.RunWarnAt
+			}},
+			{Head: "SPENT", Cell: spentText, DropOrder: 2, Alert: func(l picket.LiveLease) bool {
+				return l.SpentShare() >= picket.RunWarnAt
+			}},
+			{
+				Head:      "LEFT",
+				Cell:      func(l picket.LiveLease) string { return term.ShortDuration(ms(l.LeaseTTLMs)) },
+				DropOrder: 3,
+			},
+			{Head: "NUDGED", Cell: nudgedText, Alert: picket.LiveLease.Nudged},
+			{Head: "REPORTED", Cell: func(l picket.LiveLease) string {
+				if l.LastReport == nil {
+					return "-"
+				}
+				return term.Ago(l.LastReport.At)
+			}},
+			{Head: "LAST REPORT", Cell: func(l picket.LiveLease) string {
+				if l.LastReport == nil {
+					return "-"
+				}
+				return l.LastReport.Summary
+			}},
+		},
+	}
+}
+
+func timeoutText(l picket.LiveLease) string {
+	share, limited := l.TimeoutShare()
+	if !limited {
+		return "-"
+	}
+	return fmt.Sprintf("%d%% of %s", int(share*100), term.ShortDuration(time.Duration(*l.TimeoutSeconds)*time.Second))
+}
+
+func spentText(l picket.LiveLease) string {
+	used := l.Spent.USD + l.Held.USD + l.Carved.USD
+	return fmt.Sprintf("%s of %s", Dollars(used), Dollars(l.Granted.USD))
+}
+
+func nudgedText(l picket.LiveLease) string {
+	if !l.Nudged() {
+		return "-"
+	}
+	return l.Nudge.Cause + " " + term.Ago(l.Nudge.At)
 }
 
 func newLeaseExpire() *cobra.Command {

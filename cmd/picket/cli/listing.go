@@ -92,12 +92,13 @@ func flagQuery(cmd *cobra.Command, names ...string) url.Values {
 
 // moreAfter is the flag that goes on behind the cursor of a page.
 func moreAfter(member, flag, otherwise string) func(map[string]jsontext.Value, int) string {
-	return func(members map[string]jsontext.Value, _ int) string {
+	return func(members map[string]jsontext.Value, n int) string {
 		cursor := OutputText(picket.RawJSON(members[member]))
 		if cursor == "" {
 			return ""
 		}
-		return flag + " " + term.ShellQuote(cursor) + " for the next page" + otherwise
+		return fmt.Sprintf("%d shown, there are more: add %s %s for the next page%s", n, flag,
+			term.ShellQuote(cursor), otherwise)
 	}
 }
 
@@ -167,7 +168,7 @@ func (l Listing[T]) Print(w io.Writer, format string, raw jsontext.Value) error 
 	if l.more != nil && format != "json" && format != "yaml" { // they show the cursor
 		defer func() {
 			if text := l.more(members, len(items)); text != "" {
-				fmt.Fprintf(term.NotesWriter(l.Cmd, w), "%d shown, there are more: add %s\n", len(items), text)
+				fmt.Fprintln(term.NotesWriter(l.Cmd, w), text)
 			}
 		}()
 	}

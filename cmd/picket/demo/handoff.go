@@ -100,8 +100,8 @@ func (h *handoffDemo) runOtherTask(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(held) > 0 {
-		return fmt.Errorf("%s is leased while nothing but the question is left", held[0].TaskID)
+	if held.Total > 0 {
+		return fmt.Errorf("%s is leased while nothing but the question is left", held.Leases[0].TaskID)
 	}
 	h.narrate("Meanwhile the same worker, which has one place, was given another task and has completed it: %q.",
 		cli.OutputText(t.Output))

@@ -2,7 +2,7 @@
 -- report stores a progress report and pins it. A requestId seen among the
 -- run's last 32 gets the answer it got before.
 -- ARGV: task, run, secret, presented token, request id or '', content hash,
---   report JSON, the call in words, most bytes of the reports of a task
+--   report JSON, the call in words, most bytes of the reports of a task, the beginning of its summary
 -- Reply: seq, nudge (JSON or ''); or {} when this call ended the run
 -- Errors: those of fenced; idempotency_conflict
 local tid, rid, req = ARGV[1], ARGV[2], ARGV[5]
@@ -22,6 +22,7 @@ local nudge = note_tool_call(tid, rid, t, r, deadline, 'report_progress ' .. ARG
 if not nudge then return {} end
 local seq = num(t.reports) + 1
 put(t, 'reports', F(seq), 'updated', RAW) -- @counts-reports
+put(r, 'report', ARGV[10], 'report_at', RAW)
 local list, entry = K('reports:', tid), F(seq) .. ' ' .. RAW .. ' ' .. rid .. ' ' .. r.token .. ' ' .. ARGV[7]
 local kept, size = call('RPUSH', list, entry), num(pick(t[1], 'reports_size').reports_size) + #entry
 while kept > 1 and (kept > 1000 or size > num(ARGV[9])) do -- @bounds-reports

@@ -136,8 +136,14 @@ func coverReads(t *testing.T, f *fixture) {
 	kit.OK(t, err)
 	_, err = f.Reports(f.Ctx, kit.NoTask)
 	kit.Refused(t, err, picket.CodeNotFound)
-	_, err = f.Leases(f.Ctx)
-	kit.OK(t, err)
+	other, _ := f.SubmitAndLease(t, picket.TaskSpec{})
+	for _, id := range []string{task.TaskID, other.TaskID} {
+		long := `{"title":"` + strings.Repeat("x", 5<<20) + `"}`
+		kit.OK(t, f.Raw.Set(f.Ctx, "pk:{default}:spec:"+id, long, 0).Err())
+	}
+	if page, err := f.Leases(f.Ctx); err != nil || len(page.Leases) != 1 {
+		t.Errorf("%d leases are listed: %v", len(page.Leases), err)
+	}
 	for _, q := range []picket.TaskQuery{
 		{Limit: 1}, {}, {Role: "tester"}, {States: picket.TaskStates, Labels: map[string]string{"team": "b"}},
 		{Since: picket.InstantOf(time.Now().Add(time.Hour))}, {Labels: map[string]string{"team": "b"}, Role: "tester"},

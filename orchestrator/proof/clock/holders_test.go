@@ -108,7 +108,7 @@ func (l *clockRun) check() {
 	live, err := l.e.Leases(l.ctx)
 	kit.OK(l.t, err)
 	runs := map[string]bool{}
-	for _, lease := range live {
+	for _, lease := range live.Leases {
 		runs[lease.RunID] = true
 	}
 	for id, h := range l.holders {

@@ -326,7 +326,7 @@ func (c *crowd) check() {
 	}
 	leases, err := c.e[0].Leases(c.ctx)
 	kit.OK(c.t, err)
-	if len(leases) > 0 {
+	if leases.Total > 0 {
 		c.t.Errorf("leases are left: %+v", leases)
 	}
 	kit.CheckInvariants(c.t, c.e[0])

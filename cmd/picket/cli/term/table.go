@@ -16,6 +16,8 @@ type Column[T any] struct {
 	Wide bool // only with -o wide
 	// DropOrder columns go where a terminal is too narrow, the highest first; 0 stays.
 	DropOrder int
+	// Alert tells whether a cell is painted as one that needs a look; nil: never.
+	Alert func(T) bool
 }
 
 // PrintTable aligns columns by what the eye sees, not by bytes.
@@ -33,7 +35,12 @@ func PrintTable[T any](w io.Writer, columns []Column[T], items []T, wide bool) {
 	for _, item := range items {
 		var row []string
 		for _, c := range columns {
-			row = append(row, p.State(OneLine(c.Cell(item))))
+			cell := OneLine(c.Cell(item))
+			if c.Alert != nil && c.Alert(item) {
+				row = append(row, p.Bad(cell))
+				continue
+			}
+			row = append(row, p.State(cell))
 		}
 		rows = append(rows, row)
 	}
