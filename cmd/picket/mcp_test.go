@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	stdjson "encoding/json"
 	"io"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -150,5 +152,33 @@ func TestMCPBridgeSaysWhatIsWrong(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in %s", want, out.String())
 		}
+	}
+}
+
+// A model can read why its tool call got no answer: the call has a result.
+func TestMCPBridgeTellsTheModelThatTheServerIsAway(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		panic(http.ErrAbortHandler) // the connection ends without an answer
+	}))
+	defer server.Close()
+	t.Setenv("PICKET_MCP_URL", server.URL+"/mcp")
+	t.Setenv("PICKET_LEASE_TOKEN", "pkl_any")
+	var out strings.Builder
+	in := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_task","arguments":{}}}` + "\n"
+	if err := runBridge(context.Background(), strings.NewReader(in), &out); err != nil {
+		t.Fatal(err)
+	}
+	var answer struct {
+		ID     int
+		Error  any
+		Result mcp.CallToolResult
+	}
+	if err := stdjson.Unmarshal([]byte(out.String()), &answer); err != nil {
+		t.Fatalf("%v: %s", err, out.String())
+	}
+	if answer.ID != 1 || answer.Error != nil || !answer.Result.IsError || len(answer.Result.Content) != 1 ||
+		!strings.Contains(answer.Result.Content[0].(*mcp.TextContent).Text, "before the answer") {
+		t.Errorf("the model got %s", out.String())
 	}
 }

@@ -173,19 +173,25 @@ func (b *mcpBridge) write(line []byte) {
 	_, _ = b.out.Write(append(bytes.TrimSpace(line), '\n'))
 }
 
-// writeError answers a request that got no answer.
+// writeError answers a request that got no answer. A model reads the result of its tool call,
+// while many clients keep errors of the protocol to themselves.
 func (b *mcpBridge) writeError(m mcpMessage, err error) {
 	text := term.OneLine(exit.Text(err))
 	var refusal *picket.Error
 	if errors.As(err, &refusal) && refusal.Remedy != "" {
 		text += ". " + refusal.Remedy
 	}
-	answer, _ := json.Marshal(map[string]any{
-		"jsonrpc": "2.0",
-		"id":      m.ID,
-		"error":   map[string]any{"code": -32603, "message": text},
-	}, json.Deterministic(true))
-	b.write(answer)
+	answer := map[string]any{"jsonrpc": "2.0", "id": m.ID}
+	if m.Method == "tools/call" {
+		answer["result"] = map[string]any{
+			"isError": true,
+			"content": []any{map[string]any{"type": "text", "text": text}},
+		}
+	} else {
+		answer["error"] = map[string]any{"code": -32603, "message": text}
+	}
+	line, _ := json.Marshal(answer, json.Deterministic(true))
+	b.write(line)
 }
 
 // mcpResponseError reads an answer that is not a message.

@@ -179,6 +179,9 @@ func (b *mcpBridge) send(ctx context.Context, m mcpMessage, line []byte) {
 	}
 }
 
+// errUnanswered is about a request that may have been carried out.
+var errUnanswered = errors.New("the connection ended before the answer: call it again with the same idempotency key")
+
 // post repeats only what has reached nobody.
 func (b *mcpBridge) post(ctx context.Context, m mcpMessage, line []byte) (resp *http.Response, err error) {
 	err = cli.RetryUnanswered(ctx, cli.ToolPatience, b.err, func() error {
@@ -190,8 +193,10 @@ func (b *mcpBridge) post(ctx context.Context, m mcpMessage, line []byte) (resp *
 		if resp, err = b.client.Do(req); refusedToConnect(err) {
 			return picket.Refuse(picket.CodeUnavailable, "Check that the server runs.",
 				"the tool proxy cannot be reached").WithCause(err)
+		} else if err != nil {
+			return fmt.Errorf("%w: %w", errUnanswered, err)
 		}
-		return err
+		return nil
 	})
 	return resp, err
 }
@@ -209,7 +214,7 @@ func (b *mcpBridge) answer(resp *http.Response, m mcpMessage) error {
 	case kind == sse.ContentType:
 		answered, err := b.stream(resp.Body, m)
 		if err == nil && !answered && m.isRequest() {
-			err = errors.New("the connection ended before the answer: call it again with the same idempotency key")
+			err = errUnanswered
 		}
 		return err
 	case kind == "application/json" && resp.StatusCode != http.StatusAccepted:
