@@ -71,7 +71,7 @@ var refusalTexts = map[picket.Code]map[string]refusalText{
 		"evidence_closed": {"evidence is accepted until 15 minutes after the lease ended",
 			"Keep the output where it is; the run's record is closed."},
 		"replayed": {"a lease granted by this request has ended", "Acquire again with a new Idempotency-Key."},
-		"":         {"the lease has expired", "Stop writing and exit: the task will be given to another run."},
+		"":         {"the lease has expired", "Stop writing and exit: nothing more can be changed under this lease."},
 	},
 	picket.CodeLeaseReleased: {"": {"the lease has ended ({cause}); the task is in state {state}",
 		"Stop writing and exit: nothing more can be changed under this lease."}},

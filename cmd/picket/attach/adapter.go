@@ -115,6 +115,9 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	}, a.ReleaseNow)()
 	if task, _ := cmd.Flags().GetString("for-task"); task != "" {
 		go func() { drain(untilAtRest(ctx, s, task)) }()
+	} else {
+		log.Info("an agent that exits with 0 without mark_complete ends its run with class no_result, a failure; " +
+			"where exit 0 is the result, submit the task with --on-exit complete")
 	}
 	if handed.Key != "" {
 		// The adapter needs the key until its last agent has ended.
