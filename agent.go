@@ -131,6 +131,16 @@ type Pool struct {
 	Advisory           *PoolAdvice `json:"advisory"`
 }
 
+// Living is how many members of the pool are neither dead nor deregistered.
+func (p Pool) Living() (n int) {
+	for status, count := range p.Members {
+		if !status.Gone() {
+			n += count
+		}
+	}
+	return n
+}
+
 // PoolAdvice is what the workflow file says of a pool, for orchestration
 // systems to read; nothing here enforces it.
 type PoolAdvice struct {

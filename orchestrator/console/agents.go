@@ -81,7 +81,8 @@ func (v *request) fillAgents(list *agentList, q picket.AgentQuery) error {
 		list.Next = list.Filter.with("cursor", found.NextCursor).link(agentsPath)
 	}
 	pools, err := v.backend.Agents.Pools(v.ctx(), "", "")
-	list.Pools, list.MorePools = firstRows(pools, pageRows)
+	living := slices.DeleteFunc(pools, func(p picket.Pool) bool { return p.Living() == 0 })
+	list.Pools, list.MorePools = firstRows(living, pageRows)
 	return err
 }
 

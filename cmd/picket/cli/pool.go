@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
@@ -20,10 +22,32 @@ func NewPool() *cobra.Command {
 }
 
 func newPoolList() *cobra.Command {
-	return listCommand(&cobra.Command{Short: "List the pools: all agents that share a role"},
+	c := listCommand(&cobra.Command{Short: "List the pools: all agents that share a role"},
 		func(cmd *cobra.Command, s *Connection) error {
-			return poolListing(cmd).show(s, agentTopic, reading(s.Pools.List))
+			pools := poolListing(cmd)
+			if all, _ := cmd.Flags().GetBool("all"); !all {
+				pools.order, pools.more = wantedPools, hiddenPools
+			}
+			return pools.show(s, agentTopic, reading(s.Pools.List))
 		})
+	c.Flags().Bool("all", false, "show in tables also the pools without living members that picket.yaml does not advise")
+	return c
+}
+
+// wantedPools leaves out the pools of which nothing is left but records.
+func wantedPools(all []picket.Pool) []picket.Pool {
+	return slices.DeleteFunc(all, func(p picket.Pool) bool { return p.Living() == 0 && p.Advisory == nil })
+}
+
+func hiddenPools(members map[string]jsontext.Value, n int) string {
+	var all []picket.Pool
+	if err := json.Unmarshal(members["pools"], &all); err != nil {
+		return ""
+	}
+	if len(all) == n {
+		return ""
+	}
+	return fmt.Sprintf("%s without living members not shown: add --all", Plural(len(all)-n, "pool"))
 }
 
 func poolListing(cmd *cobra.Command) Listing[picket.Pool] {
