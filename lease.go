@@ -155,6 +155,14 @@ const (
 	WatchLost      WatchState = "lost"    // expired, released or failed: stop now
 )
 
+// ExpireRequest is the body of POST /api/v1/leases/{task}/expire.
+type ExpireRequest struct {
+	Reason string `json:"reason,omitempty"` // for the log, at most 4096 bytes
+	// RunID is the run that the person saw. If another run has the task by now, its
+	// lease stays and the answer is state_conflict. "": whichever has the task.
+	RunID string `json:"runId,omitempty"`
+}
+
 // LeasePage answers GET /api/v1/leases.
 type LeasePage struct {
 	Leases []LiveLease `json:"leases"` // the next to expire first, at most 1,000

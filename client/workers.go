@@ -48,8 +48,9 @@ func (l Leases) List(ctx context.Context, opts ...Option) (picket.LeasePage, err
 }
 
 // Expire takes the lease of a task away. Its holder is refused from now on.
-func (l Leases) Expire(ctx context.Context, taskID, reason string, opts ...Option) (picket.Task, error) {
-	return post[picket.Task](ctx, l.c, route("leases", taskID, "expire"), reasonBody{reason}, opts)
+func (l Leases) Expire(ctx context.Context, taskID string, req picket.ExpireRequest,
+	opts ...Option) (picket.Task, error) {
+	return post[picket.Task](ctx, l.c, route("leases", taskID, "expire"), req, opts)
 }
 
 // Agents is the registry of agents, RFC-0016.

@@ -71,6 +71,15 @@ func (r request) respondGrants(ctx context.Context, leases []picket.Lease, answe
 	return nil
 }
 
+// expireBody is a picket.ExpireRequest, checked like every reason.
+type expireBody struct{ picket.ExpireRequest }
+
+func (b expireBody) check() error { return checkLength("/reason", b.Reason, maxReason) }
+
+func expireLease(c change[expireBody]) (picket.Task, error) {
+	return c.engine.ExpireRun(c.ctx(), c.by, c.id, c.body.RunID, c.body.Reason)
+}
+
 func listLeases(r request) error {
 	if err := r.noQuery(); err != nil {
 		return err

@@ -147,6 +147,12 @@ func TestOperatorActions(t *testing.T) {
 		if second.TaskID != first.TaskID || second.FencingToken != 2 {
 			t.Errorf("second lease: %+v", second)
 		}
+		expire := func(run string) string { return `{"reason":"stuck","runId":"` + run + `"}` }
+		p.wantCode(picket.CodeStateConflict, "POST", "/api/v1/leases/"+id+"/expire", "operator", expire(first.RunID))
+		p.wantCode(picket.CodeValidation, "POST", "/api/v1/leases/"+id+"/expire", "operator", expire("run_x"))
+		if a := p.want(200, "GET", "/api/v1/leases", "operator", ""); !strings.Contains(a.raw, second.RunID) {
+			t.Errorf("the other run lost its lease: %s", a.raw)
+		}
 		if a := p.want(200, "POST", "/api/v1/tasks/"+id+"/cancel", "operator",
 			`{"reason":"enough"}`); a.text("state") != "cancelled" || a.text("reason") != "enough" {
 			t.Errorf("cancelled: %s", a.raw)

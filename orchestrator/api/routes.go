@@ -51,7 +51,7 @@ func (a *API) routes() []route {
 		{post, "/api/v1/leases", agentScopes, acquireLeases},
 		{post, "/api/v1/leases/advance", agentScopes, advanceLease},
 		{get, "/api/v1/leases", personScopes, listLeases},
-		{post, "/api/v1/leases/:task/expire", operatorScopes, changesWithReason("task", (*orchestrator.Engine).Expire)},
+		{post, "/api/v1/leases/:task/expire", operatorScopes, changes("task", expireLease)},
 
 		{post, "/api/v1/agents", agentScopes, creates("/api/v1/agents", registerAgent)},
 		{get, "/api/v1/agents", agentScopes, listAgents},

@@ -213,6 +213,7 @@ func TestSchemasHaveTheFieldsOfTheTypes(t *testing.T) {
 		"Explanation":       picket.Explanation{},
 		"Retry":             picket.Retry{},
 		"AcquireRequest":    picket.AcquireRequest{},
+		"ExpireRequest":     picket.ExpireRequest{},
 		"AnswerRequest":     picket.AnswerRequest{},
 		"KeyRequest":        picket.KeyRequest{},
 		"RetryIn":           picket.Retry{},

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/internal/text"
 )
@@ -153,6 +155,13 @@ func nudgedText(l picket.LiveLease) string {
 }
 
 func newLeaseExpire() *cobra.Command {
-	return newReasonCommand(OnTask, "expire", "End a task's lease; its holder is refused from now on",
-		func(s *Connection) reasonedChange { return s.Leases.Expire }, "expired")
+	var run string
+	c := newReasonCommand(OnTask, "expire", "End a task's lease; its holder is refused from now on",
+		func(s *Connection) reasonedChange {
+			return func(ctx context.Context, task, reason string, opts ...client.Option) (picket.Task, error) {
+				return s.Leases.Expire(ctx, task, picket.ExpireRequest{Reason: reason, RunID: run}, opts...)
+			}
+		}, "expired")
+	c.Flags().StringVar(&run, "run", "", "only if this run still has the task, such as the one picket ps showed")
+	return c
 }
