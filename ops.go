@@ -16,6 +16,14 @@ type PauseState struct {
 	At     Instant `json:"at"` // when it was paused
 }
 
+// ResumeRequest is the body of POST /api/v1/resume.
+type ResumeRequest struct {
+	Reason string `json:"reason,omitempty"` // for the log, at most 4096 bytes
+	// PausedAt is the At of the pause that the person saw. A later pause, such as a
+	// stop, stays, and the answer is state_conflict. Zero: whichever pause there is.
+	PausedAt Instant `json:"pausedAt,omitzero"`
+}
+
 // Stats are the counts of a namespace.
 type Stats struct {
 	Namespace string                `json:"namespace"`

@@ -249,7 +249,7 @@ func ExampleServer_Pause() {
 	state, err := c.Server.Pause(ctx, false, "maintenance")
 	must(err)
 	fmt.Println(state.Paused, state.Reason)
-	state, err = c.Server.Resume(ctx, "done")
+	state, err = c.Server.Resume(ctx, picket.ResumeRequest{Reason: "done", PausedAt: state.At})
 	must(err)
 	fmt.Println(state.Paused)
 	// Output:

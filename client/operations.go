@@ -125,8 +125,8 @@ func (s Server) Pause(ctx context.Context, hard bool, reason string, opts ...Opt
 }
 
 // Resume grants leases again.
-func (s Server) Resume(ctx context.Context, reason string, opts ...Option) (picket.PauseState, error) {
-	return post[picket.PauseState](ctx, s.c, route("resume"), reasonBody{reason}, opts)
+func (s Server) Resume(ctx context.Context, req picket.ResumeRequest, opts ...Option) (picket.PauseState, error) {
+	return post[picket.PauseState](ctx, s.c, route("resume"), req, opts)
 }
 
 // Inspect holds the next part of the store against its invariants.

@@ -168,6 +168,8 @@ func TestOperatorActions(t *testing.T) {
 		if a := p.want(200, "POST", "/api/v1/leases", "agent", `{}`); a.raw != `{"leases":[]}` {
 			t.Errorf("acquired while paused: %s", a.raw)
 		}
+		p.wantCode(picket.CodeStateConflict, "POST", "/api/v1/resume", "operator",
+			`{"pausedAt":"2020-01-01T00:00:00Z"}`)
 		if a := p.want(200, "POST", "/api/v1/resume", "operator", ``); a.body["paused"] != false {
 			t.Errorf("resumed: %s", a.raw)
 		}

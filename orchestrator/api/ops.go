@@ -20,8 +20,16 @@ func pause(c change[pauseBody]) (picket.PauseState, error) {
 	return c.engine.Pause(c.ctx(), c.by, c.body.Hard, c.body.Reason)
 }
 
-func resume(c change[reasonBody]) (picket.PauseState, error) {
-	return c.engine.Resume(c.ctx(), c.by, c.body.Reason)
+// resumeBody is a picket.ResumeRequest, checked like every reason.
+type resumeBody struct{ picket.ResumeRequest }
+
+func (b resumeBody) check() error { return checkLength("/reason", b.Reason, maxReason) }
+
+func resume(c change[resumeBody]) (picket.PauseState, error) {
+	if c.body.PausedAt.IsZero() {
+		return c.engine.Resume(c.ctx(), c.by, c.body.Reason)
+	}
+	return c.engine.ResumeUnlessChanged(c.ctx(), c.by, c.body.Reason, c.body.PausedAt)
 }
 
 func stats(r request) error {

@@ -214,6 +214,7 @@ func TestSchemasHaveTheFieldsOfTheTypes(t *testing.T) {
 		"Retry":             picket.Retry{},
 		"AcquireRequest":    picket.AcquireRequest{},
 		"ExpireRequest":     picket.ExpireRequest{},
+		"ResumeRequest":     picket.ResumeRequest{},
 		"AnswerRequest":     picket.AnswerRequest{},
 		"KeyRequest":        picket.KeyRequest{},
 		"RetryIn":           picket.Retry{},

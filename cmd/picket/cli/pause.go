@@ -2,12 +2,14 @@ package cli
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/client"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
@@ -33,13 +35,23 @@ func NewResume() *cobra.Command {
 	c := &cobra.Command{
 		Use: "resume", Short: "Grant leases again", Args: CheckArgs(cobra.NoArgs),
 		RunE: connected(func(cmd *cobra.Command, s *Connection, _ []string) error {
-			reason, _ := cmd.Flags().GetString("reason")
+			var req picket.ResumeRequest
+			req.Reason, _ = cmd.Flags().GetString("reason")
+			if seen, _ := cmd.Flags().GetString("paused-at"); seen != "" {
+				at, err := time.Parse(time.RFC3339, seen)
+				if err != nil {
+					return picket.Refuse(exit.CodeUsage, "Copy the time that picket pause printed, such as 2026-04-11T10:42:17.123Z.",
+						"--paused-at %s is not a time", term.ShellQuote(seen))
+				}
+				req.PausedAt = picket.InstantOf(at)
+			}
 			var raw jsontext.Value
-			state, err := s.Server.Resume(cmd.Context(), reason, client.WithBody(&raw))
+			state, err := s.Server.Resume(cmd.Context(), req, client.WithBody(&raw))
 			return printPause(cmd, state, raw, err)
 		}),
 	}
 	c.Flags().String("reason", "", "why, for the log")
+	c.Flags().String("paused-at", "", "only if it is still the pause of this time: a later stop stays")
 	return term.FormatFlag(c)
 }
 
@@ -58,7 +70,7 @@ func printPause(cmd *cobra.Command, state picket.PauseState, raw jsontext.Value,
 			fmt.Fprintln(w, "running")
 			return nil
 		}
-		PrintNext(cmd, "picket resume")
+		PrintNext(cmd, "picket resume --paused-at "+state.At.String())
 		return nil
 	})
 }
