@@ -1,6 +1,10 @@
 package picket
 
-import "github.com/picket-dev/picket/budget"
+import (
+	"fmt"
+
+	"github.com/picket-dev/picket/budget"
+)
 
 // Run is one attempt at a task: one lease, at most one agent process.
 type Run struct {
@@ -148,6 +152,16 @@ type Report struct {
 	FencingToken int64   `json:"fencingToken"` // of its run at that time
 	At           Instant `json:"at"`
 	Pinned       bool    `json:"pinned"`
+}
+
+// DroppedReports says that the first reports of a task are missing in a list of its reports,
+// oldest first. It is "" when none is.
+func DroppedReports(list []Report) string {
+	if len(list) == 0 || list[0].Seq <= 1 {
+		return ""
+	}
+	return fmt.Sprintf("the first %d reports were dropped: a task keeps its latest 1,000, or fewer when they are long",
+		list[0].Seq-1)
 }
 
 // Reported answers report_progress.

@@ -153,6 +153,9 @@ func showReviewText(v *request) error {
 			return err
 		}
 		var texts []string
+		if dropped := picket.DroppedReports(all); dropped != "" {
+			texts = append(texts, dropped)
+		}
 		for _, r := range all {
 			texts = append(texts, r.At.String()+"  "+r.RunID+"\n"+reportText(r))
 		}

@@ -24,7 +24,8 @@ type taskView struct {
 	Steps    []step
 	Earlier  int // runs that are not shown
 	Reports  []picket.Report
-	More     int // older reports
+	More     int    // older reports
+	Dropped  string // what tells that the first reports are gone
 	Tree     []envelopeRow
 	TreeMore bool
 	Calls    []picket.OpenCall
@@ -76,6 +77,7 @@ func (t *taskView) loadExplanation(v *request) (err error) {
 
 func (t *taskView) loadReports(v *request) error {
 	all, err := v.backend.Tasks.Reports(v.ctx(), t.TaskID)
+	t.Dropped = picket.DroppedReports(all)
 	slices.Reverse(all)
 	t.Reports, t.More = firstRows(all, maxReports)
 	return err

@@ -265,3 +265,19 @@ func between(body, from, to string) string {
 	got, _, _ := strings.Cut(rest, to)
 	return got
 }
+
+// A task keeps its latest reports. Its pages tell that earlier ones were dropped.
+func TestDroppedReportsAreMentioned(t *testing.T) {
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeReviewer)
+		id, held := o.startRun(picket.TaskSpec{Title: "x"})
+		for _, summary := range []string{"one", "two", "three"} {
+			_, err := o.Report(t.Context(), held, "", picket.Progress{Summary: summary})
+			must(t, err)
+		}
+		dropped := "the first 2 reports were dropped"
+		s.mustGet("/console/tasks/"+id).wantNoText(t, "were dropped")
+		must(t, o.redis.LPopCount(t.Context(), "pk:{default}:reports:"+id, 2).Err())
+		s.mustGet("/console/tasks/"+id).wantText(t, dropped, "three")
+	})
+}

@@ -145,6 +145,9 @@ func (s *Connection) printEvidence(ctx context.Context, cmd *cobra.Command, w io
 	if err != nil {
 		return err
 	}
+	if dropped := picket.DroppedReports(trail); dropped != "" {
+		fmt.Fprintln(w, dropped)
+	}
 	for _, r := range trail[max(0, len(trail)-maxReportsPrinted):] {
 		fmt.Fprintf(w, "report %d, %s: %s\n", r.Seq, r.At.Time().Local().Format("15:04:05"), term.OneLine(r.Summary))
 	}

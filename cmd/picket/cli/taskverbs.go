@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
@@ -248,7 +249,12 @@ func newTaskReports() *cobra.Command {
 				Cmd:    cmd,
 				Member: "reports",
 				Empty:  "no reports yet",
-				Name:   func(r picket.Report) string { return strconv.FormatInt(r.Seq, 10) },
+				more: func(members map[string]jsontext.Value, _ int) string {
+					var list []picket.Report
+					_ = json.Unmarshal(members["reports"], &list)
+					return picket.DroppedReports(list)
+				},
+				Name: func(r picket.Report) string { return strconv.FormatInt(r.Seq, 10) },
 				Columns: []term.Column[picket.Report]{
 					{Head: "#", Cell: func(r picket.Report) string { return strconv.FormatInt(r.Seq, 10) }},
 					{Head: "AGE", Cell: func(r picket.Report) string { return term.Ago(r.At) }},
