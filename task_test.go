@@ -24,15 +24,15 @@ func TestCurrentInput(t *testing.T) {
 }
 
 func TestDroppedReports(t *testing.T) {
-	for want, list := range map[string][]Report{
+	for want, list := range map[string][]picket.Report{
 		"": {{Seq: 1}, {Seq: 2}},
 		"the first 4 reports were dropped: a task keeps its latest 1,000, or fewer when they are long": {{Seq: 5}},
 	} {
-		if got := DroppedReports(list); got != want {
+		if got := picket.DroppedReports(list); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	if got := DroppedReports(nil); got != "" {
+	if got := picket.DroppedReports(nil); got != "" {
 		t.Errorf("without reports: %q", got)
 	}
 }
