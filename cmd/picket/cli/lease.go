@@ -142,9 +142,14 @@ func timeoutText(l picket.LiveLease) string {
 	return fmt.Sprintf("%d%% of %s", int(share*100), term.ShortDuration(time.Duration(*l.TimeoutSeconds)*time.Second))
 }
 
+// spentText is in dollars, or in tokens where a larger part of those is used.
 func spentText(l picket.LiveLease) string {
-	used := l.Spent.USD + l.Held.USD + l.Carved.USD
-	return fmt.Sprintf("%s of %s", Dollars(used), Dollars(l.Granted.USD))
+	used, granted := l.Spent.Add(l.Held).Add(l.Carved), l.Granted
+	part := func(used, granted int64) float64 { return float64(used) / float64(max(granted, 1)) }
+	if part(used.Tokens, granted.Tokens) > part(int64(used.USD), int64(granted.USD)) {
+		return fmt.Sprintf("%d of %d tokens", used.Tokens, granted.Tokens)
+	}
+	return fmt.Sprintf("%s of %s", Dollars(used.USD), Dollars(granted.USD))
 }
 
 func nudgedText(l picket.LiveLease) string {
