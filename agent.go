@@ -108,6 +108,9 @@ type AgentQuery struct {
 	MinAvailable *int
 	Limit        int    // 1 to 1,000; default 1,000
 	Cursor       string // next_cursor of the page before
+	// Attached includes the workers of `picket run`, whose role is [RoleAttached]. Without it
+	// they are left out, also where Role names their role.
+	Attached bool
 	// Owner, a key id, leaves only the pools in which that key has registered an
 	// agent, and its own agents without a role.
 	Owner string

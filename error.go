@@ -36,6 +36,7 @@ const (
 	CodeAgentDraining Code = "agent_draining"
 	CodeChildrenOpen  Code = "children_open"    // 409: subtasks are not finished
 	CodeCallRunning   Code = "call_in_progress" // 409: the same call is under way
+	CodeCallRepeated  Code = "call_repeated"    // 409: the same paid call too often in a row
 	CodeLeaseEnding   Code = "lease_ending"     // 409: too late to begin something outside
 	CodeDelegation    Code = "delegation_limit" // 409: too deep, or too many children
 
@@ -93,6 +94,7 @@ var codes = map[Code]codeFacts{
 	CodeAgentDraining:        {409, "Agent is draining"},
 	CodeChildrenOpen:         {409, "Subtasks are open"},
 	CodeCallRunning:          {409, "Call in progress"},
+	CodeCallRepeated:         {409, "Call repeated too often"},
 	CodeLeaseEnding:          {409, "Lease is ending"},
 	CodeDelegation:           {409, "Delegation limit"},
 	CodeAgentGone:            {410, "Agent is gone"},

@@ -1,11 +1,6 @@
 package picket
 
-import (
-	stdjson "encoding/json"
-	"slices"
-
-	"github.com/go-json-experiment/json"
-)
+import stdjson "encoding/json"
 
 // RawJSON is JSON kept byte for byte; empty is written as null.
 type RawJSON = stdjson.RawMessage
@@ -65,6 +60,8 @@ const (
 	EventWriteRefused        = "write.refused"
 	EventHandoffClaimed      = "handoff.claimed"
 	EventHandoffOverdue      = "handoff.overdue"
+	EventHandoffReminder     = "handoff.reminder"
+	EventReviewReminder      = "review.reminder"
 	EventInvariantViolated   = "invariant.violated"
 	EventInvariantRepaired   = "invariant.repaired"
 	EventPaused              = "namespace.paused"
@@ -104,7 +101,7 @@ var EventTypes = []string{
 	EventTaskSubmitted, EventTaskLeased, EventTaskProgress, EventTaskReview, EventTaskCompleted, EventTaskHandoff,
 	EventTaskAnswered, EventTaskFinished, EventTaskApproved, EventTaskRejected, EventTaskCancelled, EventTaskRetried,
 	EventLeaseReleased, EventLeaseFailed, EventLeaseExpired, EventLeaseReclaimed, EventStoreAdopted, EventWriteRefused,
-	EventHandoffClaimed, EventHandoffOverdue,
+	EventHandoffClaimed, EventHandoffOverdue, EventHandoffReminder, EventReviewReminder,
 	EventInvariantViolated, EventInvariantRepaired,
 	EventAgentLifecycle, EventAgentCommand, EventAgentDrift, EventAgentDrainOverdue,
 	EventToolCalled, EventBudgetWarning, EventBudgetExceeded, EventBudgetToppedUp, EventBudgetOverrun,
@@ -161,43 +158,4 @@ type EventQuery struct {
 type EventPage struct {
 	Events []Event `json:"events"`
 	Next   string  `json:"next"`
-}
-
-// NoticeTypes are the event types a person always wants to hear of: one for
-// each change that needs people or ends something.
-var NoticeTypes = []string{
-	EventTaskHandoff, EventHandoffOverdue, EventTaskReview,
-	EventTaskCompleted, EventTaskApproved, EventTaskFinished, EventTaskRejected, EventTaskCancelled,
-	EventBudgetOverrun, EventBudgetUnverified, EventStoreAdopted, EventInvariantViolated, EventPaused, EventResumed,
-	EventWebhookDead, EventWebhookGap,
-}
-
-// IsNotice reports whether people want to hear of the event: it is of one of
-// NoticeTypes, a run's end left its task failed or with people, or an agent is
-// dead. A change of state has one notice.
-func (e Event) IsNotice() bool {
-	switch e.Type {
-	case EventLeaseReleased, EventLeaseFailed, EventLeaseExpired:
-		state := e.state()
-		return state == TaskFailed || state == TaskHandoff
-	case EventAgentLifecycle:
-		return e.NewStatus == AgentDead
-	case EventBudgetUnverified:
-		var data struct {
-			First bool `json:"first"`
-		}
-		return json.Unmarshal(e.Data, &data) == nil && data.First // of a run, or of an envelope
-	}
-	return slices.Contains(NoticeTypes, e.Type)
-}
-
-// state is the task's new state, as data has it.
-func (e Event) state() TaskState {
-	var data struct {
-		State TaskState `json:"state"`
-	}
-	if json.Unmarshal(e.Data, &data) != nil {
-		return ""
-	}
-	return data.State
 }

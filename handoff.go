@@ -3,23 +3,26 @@ package picket
 // Handoff is a task parked until a person acts. A run ends in at most one, so
 // its id is the run's ULID under the prefix handoff_.
 type Handoff struct {
-	HandoffID  string       `json:"handoffId"`
-	TaskID     string       `json:"taskId"`
-	RunID      string       `json:"runId"`
-	Title      string       `json:"title"` // of the task
-	Kind       HandoffKind  `json:"kind"`
-	Question   string       `json:"question"`
-	Options    []string     `json:"options"`
-	Tried      []Attempted  `json:"tried"` // from the last report
-	LastReport *Report      `json:"lastReport"`
-	Deadline   Instant      `json:"deadline"` // null: none was set
-	OnDeadline OnDeadline   `json:"onDeadline"`
-	ClaimedBy  string       `json:"claimedBy"` // the person who looks after it; anybody may still decide
-	ClaimedAt  Instant      `json:"claimedAt"` // null: nobody has claimed it
-	Work       WorkSummary  `json:"work"`
-	Answer     *Answer      `json:"answer"`
-	State      HandoffState `json:"state"`
-	CreatedAt  Instant      `json:"createdAt"`
+	HandoffID  string      `json:"handoffId"`
+	TaskID     string      `json:"taskId"`
+	RunID      string      `json:"runId"`
+	Title      string      `json:"title"` // of the task
+	Kind       HandoffKind `json:"kind"`
+	Question   string      `json:"question"`
+	Options    []string    `json:"options"`
+	Tried      []Attempted `json:"tried"` // from the last report
+	LastReport *Report     `json:"lastReport"`
+	Deadline   Instant     `json:"deadline"` // null: none was set
+	OnDeadline OnDeadline  `json:"onDeadline"`
+	ClaimedBy  string      `json:"claimedBy"` // the person who looks after it; anybody may still decide
+	ClaimedAt  Instant     `json:"claimedAt"` // null: nobody has claimed it
+	// Assignee is the person who should take it: of the task, or named with a claim. It is a
+	// hint, and "" is nobody.
+	Assignee  string       `json:"assignee"`
+	Work      WorkSummary  `json:"work"`
+	Answer    *Answer      `json:"answer"`
+	State     HandoffState `json:"state"`
+	CreatedAt Instant      `json:"createdAt"`
 }
 
 // WorkSummary is what a run left behind, as far as its adapter has handed it in, cut to
@@ -99,13 +102,19 @@ type AnswerRequest struct {
 // TakeOver, what somebody else has claimed stays theirs (state_conflict).
 type ClaimRequest struct {
 	TakeOver bool `json:"takeOver,omitzero"`
+	// Assignee claims the hand-off for another person, who should take it from now on. The
+	// claim is the caller's, and the log names both.
+	Assignee string `json:"assignee,omitzero"`
 }
 
 // HandoffQuery selects a page of hand-offs of one state, oldest first.
 type HandoffQuery struct {
-	State  HandoffState // open by default
-	Limit  int          // 1 to 200, default 50
-	Cursor string       // from the previous page
+	State HandoffState // open by default
+	// Assignee is who should take them. Such a page looks at 500 hand-offs at most, so it can
+	// have few rows, or none, and say where to go on.
+	Assignee string
+	Limit    int    // 1 to 200, default 50
+	Cursor   string // from the previous page
 }
 
 // HandoffPage is a page of hand-offs; Total counts all of the state.

@@ -163,10 +163,28 @@ type ExpireRequest struct {
 	RunID string `json:"runId,omitempty"`
 }
 
+// LeaseQuery selects leases that are held; its zero value selects all of them.
+type LeaseQuery struct {
+	TaskID string // only the lease of this task
+	// AgentID selects the leases of an agent: those of its present registration or, where it has
+	// none, those of its runs. It cannot be combined with TaskID.
+	AgentID string
+	Order   LeaseOrder // default: LeasesByExpiry
+	Limit   int        // 1 to 1,000; default 1,000
+}
+
+// LeaseOrder is the order of a list of leases.
+type LeaseOrder string
+
+const (
+	LeasesByExpiry LeaseOrder = "expiry" // the next to expire first
+	LeasesByNeed   LeaseOrder = "look"   // first what needs a look, as [CompareRunning] orders them
+)
+
 // LeasePage answers GET /api/v1/leases.
 type LeasePage struct {
-	Leases []LiveLease `json:"leases"` // the next to expire first, at most 1,000
-	Total  int64       `json:"total"`  // how many are held in all
+	Leases []LiveLease `json:"leases"` // at most as many as asked for
+	Total  int64       `json:"total"`  // how many are held in all, of those that the query selects
 }
 
 // LiveLease is a row of GET /api/v1/leases: a lease that is held, and how its run goes.
@@ -186,8 +204,10 @@ type LiveLease struct {
 	Attempt   int               `json:"attempt"`   // counts the runs of the task from 1
 	StartedAt Instant           `json:"startedAt"`
 	ElapsedMs int64             `json:"elapsedMs"` // since StartedAt
-	// TimeoutSeconds and StallAfterSeconds are the task's; nil: no limit.
-	TimeoutSeconds    *int `json:"timeoutSeconds"`
+	// TimeoutSeconds is the task's. If the task has none, it is the one that the adapter sets, once a
+	// launcher event has told it. nil: no limit.
+	TimeoutSeconds *int `json:"timeoutSeconds"`
+	// StallAfterSeconds is the task's; nil: no limit.
 	StallAfterSeconds *int `json:"stallAfterSeconds"`
 	// IdleMs is how long ago the agent called a tool; nil when it has not yet.
 	IdleMs *int64 `json:"idleMs"`

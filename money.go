@@ -36,8 +36,12 @@ type CallRequest struct {
 	// call with the same key.
 	Nonce string
 	Tool  string
-	// Hash is of the arguments: the same CallID with another one is
-	// idempotency_conflict. Empty for calls without a key.
+	// Model is the language model that is called, empty for other tools. The ledger and
+	// the totals name its first 64 bytes.
+	Model string
+	// Hash is of the tool and the arguments: the same CallID with another one is
+	// idempotency_conflict, and a run may make ten calls with the same one in a row. Empty
+	// for anything other than a call of a tool, such as a call of a language model.
 	Hash         string
 	Reserve      budget.Envelope // upper bound of the price
 	PriceVersion string
@@ -159,7 +163,38 @@ type TopUp struct {
 	Tokens int64        `json:"tokens,omitzero"` // to add, not below zero
 	USD    budget.Money `json:"usd,omitzero"`    // to add, not below zero
 	Reason string       `json:"reason,omitempty"`
+	// KeepParked only adds: the hand-off of a task that waits for money stays open.
+	KeepParked bool `json:"keepParked,omitzero"`
+	// HandoffID is the open hand-off that the caller saw. If it has been decided in the
+	// meantime, nothing is added. Empty: whatever the task waits for now.
+	HandoffID string `json:"handoffId,omitempty"`
 }
+
+// TopUpResult answers a top-up.
+type TopUpResult struct {
+	EnvelopeState `json:",inline"`
+	// Handoff is the hand-off that the task was parked on, nil if it was not parked.
+	Handoff *TopUpHandoff `json:"handoff,omitempty"`
+}
+
+// TopUpHandoff says what a top-up made of the hand-off of its task.
+type TopUpHandoff struct {
+	HandoffID string       `json:"handoffId"`
+	Kind      HandoffKind  `json:"kind"`
+	Outcome   TopUpOutcome `json:"outcome"`
+	// Lacking is what the envelope still lacks for the call that the run was refused last.
+	Lacking budget.Envelope `json:"lacking,omitzero"`
+}
+
+// TopUpOutcome is what became of a hand-off.
+type TopUpOutcome string
+
+const (
+	TopUpAnswered    TopUpOutcome = "answered"     // the task is queued again
+	TopUpKeptParked  TopUpOutcome = "kept_parked"  // the caller wanted only to add
+	TopUpTooSmall    TopUpOutcome = "too_small"    // the call that was refused would be refused again
+	TopUpOtherReason TopUpOutcome = "other_reason" // the task does not wait for money
+)
 
 // TopUpCommand is what a person runs to add what is lacking to an envelope. The
 // dollars are rounded up to whole cents; what is zero or less is left out.
@@ -220,6 +255,7 @@ type LedgerRow struct {
 	CallID       string          `json:"callId,omitempty"`
 	Kind         LedgerKind      `json:"kind"`
 	Tool         string          `json:"tool,omitempty"` // or the source of a usage report
+	Model        string          `json:"model,omitempty"`
 	Outcome      CallOutcome     `json:"outcome,omitempty"`
 	Reserved     budget.Envelope `json:"reserved"`
 	Charged      budget.Envelope `json:"charged"` // a top-up: what was added
@@ -263,6 +299,7 @@ type Funds struct {
 	ToppedUp  bool            `json:"toppedUp"` // false: the wait ran out, call again
 	Available budget.Envelope `json:"available"`
 	Locked    bool            `json:"locked"`
+	Nudge     *Nudge          `json:"nudge,omitempty"` // set when the run seems to be stuck
 }
 
 // ExecRequest is a process that an agent wants run inside its run's containment.

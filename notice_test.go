@@ -14,6 +14,8 @@ func TestNoticeTypes(t *testing.T) {
 	}
 	dead := event(picket.EventAgentLifecycle, `{}`)
 	dead.NewStatus = picket.AgentDead
+	drained := dead
+	drained.Reason = "drain_timeout" // agent.drain_overdue told it
 	silent := event(picket.EventAgentLifecycle, `{}`)
 	silent.NewStatus = picket.AgentUnhealthy
 	for _, e := range []picket.Event{
@@ -23,7 +25,10 @@ func TestNoticeTypes(t *testing.T) {
 		event(picket.EventLeaseFailed, `{"state":"failed"}`),
 		event(picket.EventLeaseExpired, `{"state":"handoff","class":"lease_expired"}`),
 		event(picket.EventLeaseReleased, `{"state":"failed"}`), event(picket.EventWebhookDead, `{"state":"dead"}`),
-		event(picket.EventBudgetUnverified, `{"first":true}`), dead,
+		event(picket.EventBudgetUnverified, `{"first":true}`), dead, silent,
+		event(picket.EventAgentTimeoutWarning, `{}`), event(picket.EventAgentTimedOut, `{}`),
+		event(picket.EventAgentDrainOverdue, `{}`), event(picket.EventRunStalled, `{"number":3}`),
+		event(picket.EventBudgetWarning, `{"percent":80}`), event(picket.EventBudgetExceeded, `{"first":true}`),
 	} {
 		if !e.IsNotice() {
 			t.Errorf("%s %s %s is not a notice", e.Type, e.NewStatus, e.Data)
@@ -36,7 +41,9 @@ func TestNoticeTypes(t *testing.T) {
 		event(picket.EventLeaseExpired, ``),
 		event(picket.EventHandoffClaimed, `{"state":"handoff"}`),
 		event(picket.EventTaskRetried, `{"state":"failed","newTaskId":"x"}`),
-		event(picket.EventTaskAnswered, `{"state":"queued"}`), silent, event(picket.EventWebhookCreated, `{}`),
+		event(picket.EventTaskAnswered, `{"state":"queued"}`), event(picket.EventWebhookCreated, `{}`),
+		drained, event(picket.EventRunStalled, `{"number":4}`), event(picket.EventRunStalled, `[]`),
+		event(picket.EventBudgetWarning, `{"percent":50}`), event(picket.EventBudgetExceeded, `{"first":false}`),
 		event(picket.EventBudgetUnverified, `{"first":false}`),
 	} {
 		if e.IsNotice() {

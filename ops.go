@@ -134,6 +134,19 @@ type Retention struct {
 	AuditEvents int64         // Defaults to 1,000,000.
 }
 
+// WorkspaceRetention says how long adapters keep the workspace of a run. Zero means its default.
+type WorkspaceRetention struct {
+	Failed  time.Duration // after the end of a run that failed or expired. Defaults to 7 days.
+	Decided time.Duration // after the task was decided, by a review or otherwise. Defaults to a day.
+}
+
+// Bounds of what a server keeps of one task and of one run.
+const (
+	MaxReports  = 5000    // progress reports of a task
+	MinLogBytes = 1 << 16 // of one output stream of a run
+	MaxLogBytes = 1 << 22
+)
+
 // MemoryStats tells how much memory the Redis server of a namespace uses, and
 // about how much of it the keys of the namespace take.
 type MemoryStats struct {

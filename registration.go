@@ -22,6 +22,11 @@ const (
 	maxEndpoint         = 2048
 )
 
+// RoleAttached is the role of the workers of `picket run`, each of which serves the one task
+// that it was started for. They are in lists of agents that ask for them, and in no pool. Only
+// a run key may register in this role, and no task may name it.
+const RoleAttached = "attached"
+
 // Registration is the body of POST /api/v1/agents, RFC-0016 section 3.1.
 type Registration struct {
 	AgentID             string            `json:"agent_id,omitempty"` // empty: the server makes agent_{ulid}
@@ -67,6 +72,9 @@ type ServerOwned struct {
 func (r *Registration) Normalize() error {
 	if err := cmp.Or(CheckOptionalName("/agent_id", r.AgentID), CheckOptionalName("/role_id", r.RoleID)); err != nil {
 		return err
+	}
+	if r.RoleID == RoleAttached && r.Endpoint != "" {
+		return Invalid("/endpoint", "Leave the endpoint out.", "an agent of the role %s has no endpoint", RoleAttached)
 	}
 	if n := utf8.RuneCountInString(r.Name); n > maxAgentName {
 		return Invalid("/name", "Use a shorter name.", "name has %d characters, at most %d are allowed", n,

@@ -86,7 +86,8 @@ type PendingReview struct {
 	Title        string            `json:"title"`
 	Role         string            `json:"role"`
 	Labels       map[string]string `json:"labels"`
-	Parent       *string           `json:"parent"` // the task that delegated this one
+	Assignee     string            `json:"assignee"` // who should take it; "" is nobody
+	Parent       *string           `json:"parent"`   // the task that delegated this one
 	Output       RawJSON           `json:"output"`
 	Summary      string            `json:"summary"`
 	SubmittedAt  Instant           `json:"submittedAt"`
@@ -102,8 +103,10 @@ type ReviewQuery struct {
 	Role   string
 	Parent string            // the subtasks of this task
 	Labels map[string]string // all of them match
-	Limit  int               // 1 to 200, default 50
-	Cursor string            // from the previous page
+	// Assignee is who should take them.
+	Assignee string
+	Limit    int    // 1 to 200, default 50
+	Cursor   string // from the previous page
 }
 
 // ReviewPage is a page of the review queue; Total counts all that wait,
@@ -117,10 +120,11 @@ type ReviewPage struct {
 // ReviewFilter says which tasks in review are meant; members are AND-ed, and
 // at least one is needed.
 type ReviewFilter struct {
-	Role    string            `json:"role,omitempty"`
-	Parent  string            `json:"parent,omitempty"`
-	Labels  map[string]string `json:"labels,omitempty"`
-	TaskIDs []string          `json:"taskIds,omitempty"`
+	Role     string            `json:"role,omitempty"`
+	Parent   string            `json:"parent,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Assignee string            `json:"assignee,omitempty"`
+	TaskIDs  []string          `json:"taskIds,omitempty"`
 }
 
 // BulkApproval is the body of POST /api/v1/reviews/approve. Count is how many

@@ -60,6 +60,11 @@ const (
 	ExitCancelled    ExitClass = "cancelled"
 )
 
+// EndClasses are the classes that the end of a run can have: all but those of processes that
+// outlived their run.
+var EndClasses = []ExitClass{ExitSuccess, ExitCrash, ExitTimeout, ExitStalled, ExitNoResult, ExitLeaseExpired,
+	ExitAgentDead, ExitAgentFailed, ExitReleased, ExitUndelivered, ExitByOperator, ExitStoreAdopted, ExitCancelled}
+
 // ReleaseClasses are the classes an adapter may release a lease with.
 var ReleaseClasses = []ExitClass{ExitCrash, ExitTimeout, ExitStalled, ExitNoResult, ExitReleased}
 
@@ -160,7 +165,7 @@ func DroppedReports(list []Report) string {
 	if len(list) == 0 || list[0].Seq <= 1 {
 		return ""
 	}
-	return fmt.Sprintf("the first %d reports were dropped: a task keeps its latest 1,000, or fewer when they are long",
+	return fmt.Sprintf("the first %d reports were dropped: a task keeps at most quota.reports reports, and fewer if they are long",
 		list[0].Seq-1)
 }
 

@@ -1,6 +1,10 @@
 package picket
 
-import "cmp"
+import (
+	"cmp"
+
+	"github.com/picket-dev/picket/budget"
+)
 
 // MaxReportNote is how many bytes of a report's summary lists show.
 const MaxReportNote = 200
@@ -18,12 +22,26 @@ func (l LiveLease) TimeoutShare() (share float64, ok bool) {
 	return float64(l.ElapsedMs) / float64(*l.TimeoutSeconds*1000), true
 }
 
-// SpentShare is the part of its envelope that the task has spent, holds, or gave to its children,
-// in the dimension of which more is used.
+// Used is what the task has spent, holds, or gave to its children.
+func (l LiveLease) Used() budget.Envelope { return l.Spent.Add(l.Held).Add(l.Carved) }
+
+// SpentShare is the part of its envelope that the task has used, in the dimension of which more
+// is used.
 func (l LiveLease) SpentShare() float64 {
-	used := l.Spent.Add(l.Held).Add(l.Carved)
+	usd, tokens := l.usedParts()
+	return max(usd, tokens)
+}
+
+// MostlyTokens reports whether a larger part of the tokens is used than of the dollars.
+func (l LiveLease) MostlyTokens() bool {
+	usd, tokens := l.usedParts()
+	return tokens > usd
+}
+
+func (l LiveLease) usedParts() (usd, tokens float64) {
 	part := func(used, granted int64) float64 { return float64(used) / float64(max(granted, 1)) }
-	return max(part(used.Tokens, l.Granted.Tokens), part(int64(used.USD), int64(l.Granted.USD)))
+	used := l.Used()
+	return part(int64(used.USD), int64(l.Granted.USD)), part(used.Tokens, l.Granted.Tokens)
 }
 
 // Nudged reports whether the run was told that it seems to be stuck, and has made no report since.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/picket-dev/picket/budget"
@@ -28,12 +29,14 @@ const (
 	maxCapabilities  = 32
 	maxLabels        = 32
 	maxLabelValueLen = 128
+	maxAssignee      = 64
 )
 
 // Normalize checks a submitted task and fills in every default. The error
 // names the first field that is wrong and what it may be.
 func (s *TaskSpec) Normalize() error {
-	for _, check := range []func() error{s.checkText, s.checkRouting, s.checkTimes, s.checkPolicy, s.checkLabels} {
+	for _, check := range []func() error{s.checkText, s.checkRouting, s.checkTimes, s.checkPolicy, s.checkLabels,
+		func() error { return CheckAssignee("/assignee", s.Assignee) }} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -66,6 +69,10 @@ func (s *TaskSpec) checkRouting() (err error) {
 	if err := cmp.Or(CheckOptionalName("/role", s.Role), CheckOptionalName("/agent", s.Agent),
 		CheckOptionalID("/fixes", "task", s.Fixes)); err != nil {
 		return err
+	}
+	if s.Role == RoleAttached {
+		return Invalid("/role", "Name the role of workers that take tasks from a queue.",
+			"no task can have the role %s: it is that of the workers of `picket run`, which serve one task each", s.Role)
 	}
 	s.Needs, err = NormalizeCapabilities("/needs", s.Needs)
 	return err
@@ -128,6 +135,19 @@ func (s *TaskSpec) checkLabels() error {
 		}
 	}
 	return nil
+}
+
+// CheckAssignee refuses a name of a person that could not be part of a key or would not be
+// shown as it is. An empty one means nobody.
+func CheckAssignee(field, name string) error {
+	unsafe := func(r rune) bool {
+		return r == '{' || r == '}' || r == utf8.RuneError || !unicode.IsPrint(r)
+	}
+	if len(name) <= maxAssignee && strings.TrimSpace(name) == name && !strings.ContainsFunc(name, unsafe) {
+		return nil
+	}
+	return Invalid(field, "Send a name such as ada or ada@example.com, or leave it out.",
+		"%s is not a name of at most %d bytes, without braces, control characters and spaces around it", field, maxAssignee)
 }
 
 // CheckLabel refuses a label that could not be part of a key: its name has 1

@@ -130,6 +130,7 @@ type SubtaskState struct {
 	Review     *Review         `json:"review"`
 	Spent      budget.Envelope `json:"spent"`
 	Because    []string        `json:"because,omitempty"` // why a queued child does not run
+	Nudge      *Nudge          `json:"nudge,omitempty"`   // set when the run that asks seems to be stuck
 }
 
 // SubtaskReview is the body of review_subtask.

@@ -33,6 +33,9 @@ type TaskSpec struct {
 	OnExit            OnExit            `json:"onExit,omitempty"`
 	Labels            map[string]string `json:"labels,omitempty"` // at most 32; see CheckLabel
 	Fixes             string            `json:"fixes,omitempty"`  // the task this one repairs
+	// Assignee names the person who should take the hand-offs and reviews of the task, in up
+	// to 64 bytes. It is a hint: anybody who may decide still decides. Subtasks inherit it.
+	Assignee string `json:"assignee,omitempty"`
 	// Trace comes by the headers traceparent and tracestate, not in the body.
 	Trace *Trace `json:"-"`
 }
@@ -119,6 +122,7 @@ type Task struct {
 	Review         *Review            `json:"review"`
 	Handoff        *Handoff           `json:"handoff"` // the latest one
 	Labels         map[string]string  `json:"labels"`
+	Assignee       string             `json:"assignee"`        // who should take its hand-offs and reviews; "" is nobody
 	Trace          *Trace             `json:"trace"`           // the trace it is a part of
 	Reason         string             `json:"reason"`          // why it was cancelled or failed
 	Nudge          *Nudge             `json:"nudge,omitempty"` // of get_task only: the agent seems to be stuck
@@ -144,9 +148,11 @@ type TaskQuery struct {
 	Role   string
 	Parent string            // the subtasks of this task
 	Labels map[string]string // all of them match
-	Since  Instant           // created at or after
-	Limit  int               // 1 to 200, default 50
-	Cursor string            // from the previous page
+	// Assignee is who should take the hand-offs and reviews of the task.
+	Assignee string
+	Since    Instant // created at or after
+	Limit    int     // 1 to 200, default 50
+	Cursor   string  // from the previous page
 }
 
 // TaskPage is a page of tasks without their runs and payload details.
@@ -168,6 +174,7 @@ func (t Task) FixSpec(title string) TaskSpec {
 		Role:               t.Role,
 		Needs:              t.Needs,
 		Labels:             t.Labels,
+		Assignee:           t.Assignee,
 		Priority:           &t.Priority,
 		OnExit:             t.OnExit,
 		Review:             review,

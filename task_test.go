@@ -26,7 +26,7 @@ func TestCurrentInput(t *testing.T) {
 func TestDroppedReports(t *testing.T) {
 	for want, list := range map[string][]picket.Report{
 		"": {{Seq: 1}, {Seq: 2}},
-		"the first 4 reports were dropped: a task keeps its latest 1,000, or fewer when they are long": {{Seq: 5}},
+		"the first 4 reports were dropped: a task keeps at most quota.reports reports, and fewer if they are long": {{Seq: 5}},
 	} {
 		if got := picket.DroppedReports(list); got != want {
 			t.Errorf("got %q, want %q", got, want)

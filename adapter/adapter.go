@@ -51,6 +51,9 @@ func New(cfg Config) (*Adapter, error) {
 	cfg.LogLimit = cmp.Or(cfg.LogLimit, 64<<20)
 	cfg.Linger = cmp.Or(cfg.Linger, cfg.Preset.Linger())
 	cfg.Grace = cmp.Or(cfg.Grace, 5*time.Second)
+	if err := cfg.fillTaskLimits(); err != nil {
+		return nil, err
+	}
 	cfg.ReportRetry = cmp.Or(cfg.ReportRetry, 30*time.Second)
 	cfg.copying = &sync.Mutex{}
 	if cfg.AgentName != "" {

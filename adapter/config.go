@@ -45,6 +45,10 @@ type Config struct {
 	// 50 s. Defaults to 30 s.
 	Wait time.Duration
 
+	// Attached registers this worker in the role [picket.RoleAttached], which is in no pool. It is
+	// for an adapter that serves one task, with a run key and PinnedOnly. If the registry
+	// refuses it, the adapter works unregistered. Defaults to false.
+	Attached bool
 	// Name is what people call this worker, up to 256 characters. Defaults to
 	// none.
 	Name string
@@ -96,6 +100,10 @@ type Config struct {
 	Dir string
 	// Resume says what the next run of a task does with its directory. Defaults to workspace.ResumeReuse.
 	Resume workspace.Resume
+	// WorkspaceRemote is the URL of a git repository to which the branch of each run is pushed, and from
+	// which another machine takes it. See workspace.CheckRemote. It needs workspace.Worktree. Defaults
+	// to none.
+	WorkspaceRemote string
 	// KeepWorkspaces is how long a directory is kept at least after the end of
 	// its run, though the server says that it is due. Defaults to 0.
 	KeepWorkspaces time.Duration
@@ -124,6 +132,14 @@ type Config struct {
 	// while the proxy does not answer. Defaults to 30 s.
 	ReportRetry time.Duration
 
+	// Timeout ends a run whose task sets no timeout, after 1 s to 7 days. A negative value sets
+	// no limit. Defaults to none, or to Preset.Timeout for a coding agent of Preset.
+	Timeout time.Duration
+	// StallAfter is the silence, from 2 s to 24 h, after which a run is nudged, and ended after as
+	// long again, if its task does not set it. A negative value means never. Defaults to
+	// never, or to Preset.StallAfter for a coding agent of Preset.
+	StallAfter time.Duration
+
 	// AgentName is what launcher events call the agent, 1 to 128 letters, digits
 	// or _ . -. Defaults to the first that there is of the task's role, Role, the
 	// name of the program and AgentID.
@@ -131,8 +147,9 @@ type Config struct {
 	// ProgressTick says how often a running agent is reported. Defaults to every 30 s, with a
 	// warning when 80 % of the task's timeout are over.
 	ProgressTick ProgressTickConfig
-	// OnProgressTick is called at every progress tick with the time that the agent has run. It is a
-	// simpler form of OnEvent, and must return quickly. Defaults to nothing.
+	// OnProgressTick is called at every progress tick with the time that the agent of a run has
+	// run. It is a simpler form of OnEvent, is called from several goroutines, and must return
+	// quickly. Defaults to nothing.
 	OnProgressTick func(Elapsed)
 
 	// Stdout and Stderr get a copy of the agents' output, the lease token
@@ -153,6 +170,7 @@ type Config struct {
 	agentIDGiven bool                 // AgentID was given
 	repo         workspace.Repository // that Dir is in; of workspace.Worktree
 	onStep       func(point string)   // for tests: called for every step of a workspace
+	pushEvery    time.Duration        // for tests: how often a branch that has moved is pushed or handed in
 
 	// clock reads a clock that counts time in suspend, too.
 	clock func() time.Duration
@@ -235,9 +253,13 @@ func (cfg *Config) registrationRequest(instance string) (picket.Registration, er
 		return picket.Registration{},
 			picket.Invalid("Metadata", "Use what can be written as JSON.", "the metadata cannot be written: %v", err)
 	}
+	role := cfg.Role
+	if cfg.Attached {
+		role = picket.RoleAttached
+	}
 	drain := int(cfg.Health.DrainTimeout / time.Second)
 	reg := picket.Registration{
-		AgentID: cfg.AgentID, RoleID: cfg.Role, Name: cfg.Name, Capabilities: cfg.Capabilities,
+		AgentID: cfg.AgentID, RoleID: role, Name: cfg.Name, Capabilities: cfg.Capabilities,
 		Capacity: &picket.DeclaredCapacity{MaxConcurrentTasks: &cfg.Max}, Heartbeat: cfg.Health.thresholds(),
 		DrainTimeoutSeconds: &drain, Metadata: raw,
 	}

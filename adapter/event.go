@@ -19,7 +19,7 @@ const (
 	EventEnded       EventKind = "ended"        // the run is over and has been reported
 
 	// Those of the launcher, which go to the event log too, as Event.Launcher.
-	EventProgressTick   EventKind = picket.EventAgentHeartbeat      // every Heartbeat.Interval from launch to exit
+	EventProgressTick   EventKind = picket.EventAgentHeartbeat      // every ProgressTick.Interval from launch to exit
 	EventTimeoutWarning EventKind = picket.EventAgentTimeoutWarning // once, when the timeout is near
 	EventTimedOut       EventKind = picket.EventAgentTimedOut       // the agent is killed because its time is over
 

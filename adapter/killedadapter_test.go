@@ -31,6 +31,7 @@ type killedAdapter struct {
 	Repo   string
 	State  string
 	Resume workspace.Resume
+	Remote string
 }
 
 func init() {
@@ -48,10 +49,13 @@ func init() {
 			Dir:         d.Repo,
 			StateDir:    d.State,
 			Resume:      d.Resume,
+
+			WorkspaceRemote: d.Remote,
 		})
 		if err != nil {
 			return proctest.Failed(err)
 		}
+		adapter.SetPushInterval(a, 50*time.Millisecond)
 		adapter.SetStepHook(a, func(point string) {
 			if point == d.Point {
 				syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -66,7 +70,7 @@ func init() {
 func (w *worktreeFixture) killedAdapterCommand(lease picket.Lease, resume workspace.Resume,
 	point, script string) *exec.Cmd {
 	w.t.Helper()
-	text, err := json.Marshal(killedAdapter{point, script, lease, w.s.URL, w.repo, w.state, resume})
+	text, err := json.Marshal(killedAdapter{point, script, lease, w.s.URL, w.repo, w.state, resume, w.remote})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ type outputStream struct {
 	timesSize int64    // bytes in times
 	fileSize  int64    // bytes in the file
 	last      picket.Instant
-	fileRoom  int64 // bytes that the file still takes
+	fileRoom  int64 // bytes that the file still takes; negative: it says that there was more
 	shippers  []*logShipper
 	tail      []byte // the last bytes, at least maxTail of them
 	log       *slog.Logger
@@ -80,7 +80,7 @@ func (o *outputStream) distribute(p []byte) {
 
 // appendToFile appends to the file until its bound.
 func (o *outputStream) appendToFile(p []byte, at picket.Instant) {
-	if o.file == nil || o.fileRoom <= 0 {
+	if o.file == nil || o.fileRoom < 0 {
 		return
 	}
 	// Of output that comes byte by byte, its times may not outgrow it.
@@ -96,7 +96,7 @@ func (o *outputStream) appendToFile(p []byte, at picket.Instant) {
 	o.fileRoom -= int64(len(p))
 	if _, err := o.file.Write(p); err != nil {
 		o.log.Warn("the agent's output cannot be kept", "file", o.file.Name(), "err", err)
-		o.fileRoom = 0
+		o.fileRoom = -1
 	}
 }
 

@@ -97,6 +97,7 @@ func (l PresetLauncher) newSetup(job process.Job) *agents.Setup {
 		HTTP:       cmp.Or(l.HTTP, client.DefaultHTTP),
 		Stderr:     job.Stderr,
 		Used:       job.Used,
+		Session:    job.Session,
 		Fail:       job.Fail,
 	}
 	for _, name := range slices.Concat(process.DefaultEnv, l.Preset.Env(), l.Env) {

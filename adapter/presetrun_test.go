@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -178,6 +180,42 @@ cat $RECORDED/`+string(preset)+`-done.jsonl; exec "$TEST" agent fail`)
 			}
 			if seen[0] == want.id || seen[1] != want.id || seen[2] == want.id {
 				t.Errorf("the three runs went on with %q, want only the second with %s", seen, want.id)
+			}
+		})
+	}
+}
+
+// The session that the agent names is the one that the launcher is told.
+func TestTheSessionOfAnAgentIsKnown(t *testing.T) {
+	for preset, want := range map[agents.Preset]string{
+		agents.PresetClaude:   "21f23940-55bc-4cd5-9a93-91671386a6b7",
+		agents.PresetCodex:    "01a200a5-3e89-7453-a35e-66f3424fcde2",
+		agents.PresetGemini:   "695ba83a-73a4-4f05-a0f9-622fc7b4d818",
+		agents.PresetOpenCode: "ses_dff5a314effeIx43bVf1v3fD06",
+	} {
+		t.Run(string(preset), func(t *testing.T) {
+			t.Parallel()
+			release := filepath.Join(t.TempDir(), "go")
+			if err := syscall.Mkfifo(release, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r := newRecordedAgent(t, preset, `cat $RECORDED/`+string(preset)+`-done.jsonl
+cat `+release+`; exec "$TEST" agent fail`)
+			var once sync.Once
+			named := ""
+			r.cfg.ProgressTick.Interval = 50 * time.Millisecond
+			r.cfg.OnEvent = func(e adapter.Event) {
+				if e.Launcher == nil || e.Launcher.SessionID == e.RunID || e.Launcher.SessionID == "" {
+					return
+				}
+				once.Do(func() {
+					named = e.Launcher.SessionID
+					go func() { _ = os.WriteFile(release, nil, 0o600) }()
+				})
+			}
+			r.run(t, r.task())
+			if named != want {
+				t.Errorf("session %q, want %q", named, want)
 			}
 		})
 	}

@@ -19,24 +19,26 @@ type ProgressTickConfig struct {
 	TimeoutWarningThreshold float64
 }
 
-// Elapsed is what Config.OnProgressTick is told.
+// Elapsed is how long the agent of a run has run, for Config.OnProgressTick.
 type Elapsed struct {
+	TaskID string
+	RunID  string
 	// Seconds since the launch, those in suspend included.
 	Seconds float64
-	// TimeoutPercentage is the share of the task's timeout that is over, 0 to
-	// 1; 0 for a task without a timeout.
-	TimeoutPercentage float64
+	// TimeoutPercentage is the share of the run's timeout that is over, 0 to 1. It is nil for
+	// a run without a timeout.
+	TimeoutPercentage *float64
 }
 
 func (h *ProgressTickConfig) fill() error {
 	h.Interval = cmp.Or(h.Interval, 30*time.Second)
 	h.TimeoutWarningThreshold = cmp.Or(h.TimeoutWarningThreshold, 0.8)
 	if h.Interval < 0 {
-		return picket.Invalid("Heartbeat.Interval", "Set it to a time such as 30 s, or leave it out.",
+		return picket.Invalid("ProgressTick.Interval", "Set it to a time such as 30 s, or leave it out.",
 			"the interval of heartbeats is %s", h.Interval)
 	}
 	if t := h.TimeoutWarningThreshold; !(t > 0 && t <= 1) {
-		return picket.Invalid("Heartbeat.TimeoutWarningThreshold", "Set it to a share such as 0.8, or leave it out.",
+		return picket.Invalid("ProgressTick.TimeoutWarningThreshold", "Set it to a share such as 0.8, or leave it out.",
 			"the threshold of the timeout's warning is %v, not a share of 1", t)
 	}
 	return nil
@@ -149,10 +151,11 @@ func (p *progressTicker) timeoutEvent() picket.RunEvent {
 func roundedSeconds(d time.Duration) *float64 { return new(d.Round(time.Millisecond).Seconds()) }
 
 // elapsedOfTick is what a heartbeat says, for OnProgressTick.
-func elapsedOfTick(e picket.RunEvent) Elapsed {
-	out := Elapsed{Seconds: *e.ElapsedSeconds}
-	if e.TimeoutPercentage != nil {
-		out.TimeoutPercentage = *e.TimeoutPercentage
+func (p *progressTicker) elapsedOfTick(e picket.RunEvent) Elapsed {
+	return Elapsed{
+		TaskID:            p.base.TaskID,
+		RunID:             p.runID,
+		Seconds:           *e.ElapsedSeconds,
+		TimeoutPercentage: e.TimeoutPercentage,
 	}
-	return out
 }

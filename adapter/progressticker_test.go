@@ -15,6 +15,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/process"
 	"github.com/picket-dev/picket/internal/rig"
 )
 
@@ -253,8 +254,9 @@ func TestProgressTickWithoutTimeout(t *testing.T) {
 			e.RemainingSeconds != nil || e.IssueNumber != nil {
 			t.Errorf("%+v", e)
 		}
-		if v.elapsed[0] != (Elapsed{Seconds: 30}) {
-			t.Errorf("%+v", v.elapsed[0])
+		if got := v.elapsed[0]; got.TaskID != v.task || got.RunID != v.events[0].RunID || got.Seconds != 30 ||
+			got.TimeoutPercentage != nil {
+			t.Errorf("%+v", got)
 		}
 	})
 }
@@ -262,9 +264,62 @@ func TestProgressTickWithoutTimeout(t *testing.T) {
 func TestOnProgressTickHasTheShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, _ := runObserved(t, adaptertest.Task{Timeout: 2 * time.Minute}, runFor(100*time.Second))
-		want := []Elapsed{{30, 0.25}, {60, 0.5}, {90, 0.75}}
-		if !slices.Equal(v.elapsed, want) {
-			t.Errorf("%v, want %v", v.elapsed, want)
+		var got [][2]float64
+		for _, e := range v.elapsed {
+			if e.TaskID != v.task || e.RunID != v.events[0].RunID || e.TimeoutPercentage == nil {
+				t.Fatalf("%+v of task %s, run %s", e, v.task, v.events[0].RunID)
+			}
+			got = append(got, [2]float64{e.Seconds, *e.TimeoutPercentage})
+		}
+		if want := [][2]float64{{30, 0.25}, {60, 0.5}, {90, 0.75}}; !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	})
+}
+
+// The lease that a launcher gets names the directory in which the agent works.
+func TestTheLeaseOfALauncherNamesItsDirectory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runObserved(t, adaptertest.Task{}, func(p *scriptedProcess) {
+			if path := p.job.Lease.WorkspacePath; path == "" || path != p.job.Dir {
+				t.Errorf("the lease names %q, the agent works in %q", path, p.job.Dir)
+			}
+			p.endWith(process.Exited{})
+		})
+	})
+}
+
+// A heartbeat names the session of the agent as soon as its output has named it. What does not
+// look like an id, or holds the credential of the agent, is not believed.
+func TestHeartbeatsNameTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v, _ := runObserved(t, adaptertest.Task{}, func(p *scriptedProcess) {
+			time.Sleep(40 * time.Second)
+			p.job.Session("s-1")
+			time.Sleep(30 * time.Second)
+			for _, id := range []string{"", "two words", "a\nline", strings.Repeat("x", 129),
+				p.job.Lease.AgentCredential().Reveal(), "at:" + p.job.Lease.AgentCredential().Reveal()} {
+				p.job.Session(id)
+			}
+			time.Sleep(30 * time.Second)
+			p.endWith(process.Exited{})
+		})
+		var got []string
+		for _, e := range v.events {
+			got = append(got, e.Launcher.SessionID)
+		}
+		if run := v.events[0].RunID; !slices.Equal(got, []string{run, "s-1", "s-1"}) {
+			t.Errorf("sessions %q of run %s", got, run)
+		}
+	})
+}
+
+// A share that is rounded to 0 is still a share: the run has a timeout.
+func TestOnProgressTickTellsNoTimeoutFromNoTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v, _ := runObserved(t, adaptertest.Task{Timeout: 168 * time.Hour}, runFor(31*time.Second))
+		if got := v.elapsed[0].TimeoutPercentage; got == nil || *got > 0.0001 {
+			t.Errorf("%v", got)
 		}
 	})
 }
@@ -276,9 +331,9 @@ func TestProgressTickConfig(t *testing.T) {
 	}{
 		{ProgressTickConfig{}, ""},
 		{ProgressTickConfig{TimeoutWarningThreshold: 1}, ""},
-		{ProgressTickConfig{Interval: -1}, "Heartbeat.Interval"},
-		{ProgressTickConfig{TimeoutWarningThreshold: -0.1}, "Heartbeat.TimeoutWarningThreshold"},
-		{ProgressTickConfig{TimeoutWarningThreshold: 1.01}, "Heartbeat.TimeoutWarningThreshold"},
+		{ProgressTickConfig{Interval: -1}, "ProgressTick.Interval"},
+		{ProgressTickConfig{TimeoutWarningThreshold: -0.1}, "ProgressTick.TimeoutWarningThreshold"},
+		{ProgressTickConfig{TimeoutWarningThreshold: 1.01}, "ProgressTick.TimeoutWarningThreshold"},
 	} {
 		_, err := New(Config{
 			BaseURL:      "http://x",

@@ -85,6 +85,10 @@ func (m *registrar) registerWithRetry(ctx context.Context) (*registration, error
 			}
 		case errors.Is(err, picket.CodeAgentGone): // it took effect, and has been followed since
 			app = nil
+		case m.cfg.Attached && (errors.Is(err, picket.CodeQuota) || errors.Is(err, picket.CodeForbidden)):
+			m.noRegistry = true // its task matters more than its record
+			m.cfg.Log.Warn("not registered: the lease ends at its own deadline only", "agent", m.cfg.AgentID, "err", err)
+			return nil, nil
 		case !isRetryable(err) && !errors.Is(err, picket.CodeInternal):
 			return nil, err
 		default:

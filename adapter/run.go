@@ -25,6 +25,7 @@ type run struct {
 // lease.
 func newRun(cfg *Config, lease picket.Lease, under *registration, next *slot) *run {
 	scope := newRunScope(cfg, lease)
+	lease = scope.lease
 	r := &run{runScope: scope}
 	gone := make(chan struct{})
 	r.member = &registeredRun{taskID: lease.TaskID, processesGone: gone, markProcessesGone: closeOnce(gone)}
@@ -46,7 +47,13 @@ func newRun(cfg *Config, lease picket.Lease, under *registration, next *slot) *r
 		leaseEnd: r.leased.end,
 		result:   Result{TaskID: lease.TaskID, RunID: lease.RunID, FencingToken: lease.FencingToken},
 	}
-	r.workspace = &runWorkspace{runScope: scope, leaseLeft: r.leased.processLeft, retry: r.report.retryReport}
+	r.workspace = &runWorkspace{
+		runScope:  scope,
+		leaseLeft: r.leased.processLeft,
+		retry:     r.report.retryReport,
+		branch:    &branchPusher{runScope: scope},
+		bundle:    &bundleSender{runScope: scope},
+	}
 	r.supervisor.leased, r.supervisor.writeNudge = r.leased, r.workspace.writeNudge
 	r.supervisor.events, r.supervisor.execs = r.output.events, r.output.execs
 	return r
@@ -101,18 +108,25 @@ func (r *run) execute(ctx context.Context) error {
 		return r.report.reportEndedLease(ctx, picket.Exit{Class: picket.ExitLeaseLost})
 	}
 	r.output.open(work, &group, r.workspace.stateDir)
+	if why := r.workspace.notBrought; why != "" {
+		fmt.Fprintf(r.output.stderr, "[picket: the branch of the run before was not brought here: %s]\n", why)
+	}
 	told := r.recordLaunch(work)
 	if err := r.launch(work); err != nil {
 		r.output.close()
 		return r.report.launchFailed(ctx, err)
 	}
 	r.correctLaunch(told)
+	r.workspace.branch.start(held, r.workspace.locked, r.output.stderr)
+	r.workspace.bundle.start(held, r.workspace.locked, r.output.stderr)
 	end := r.supervisor.supervise(ctx, work, &group, func(ctx context.Context) {
 		watchLease(ctx, r.proxy, r.output.execs.openCalls, r.leased.onChange)
 	})
 	if p, ok := end.proc.(interface{ Overdue() bool }); ok && p.Overdue() {
 		end.request = end.request.merge(r.leased.overdueRequest())
 	}
+	r.workspace.branch.end()
+	r.workspace.bundle.end()
 	r.output.close()
 	r.workspace.commit(ctx, end.request.ending)
 	r.member.markProcessesGone() // the git commands of the run are dead, too
@@ -135,15 +149,18 @@ func (r *run) launch(work context.Context) error {
 	if r.cfg.onStep != nil {
 		r.cfg.onStep("launching")
 	}
+	lease := r.lease
+	lease.WorkspacePath = r.workspace.path // the lease was granted before there was a workspace
 	proc, err := r.cfg.Launcher.Launch(work, process.Job{
-		Lease:    r.lease,
+		Lease:    lease,
 		Dir:      r.workspace.path,
-		Env:      leaseEnv(r.lease, r.workspace.path, r.workspace.filesDir, r.proxy.BaseURL()),
+		Env:      leaseEnv(lease, r.workspace.path, r.workspace.filesDir, r.proxy.BaseURL()),
 		Stdout:   r.supervisor.stall.watchWriter(r.output.stdout),
 		Stderr:   r.supervisor.stall.watchWriter(r.output.stderr),
 		StateDir: r.workspace.stateDir,
 		KillAt:   told,
 		Used:     r.output.usage.add,
+		Session:  r.supervisor.noteSession,
 		Fail:     r.supervisor.failByLauncher,
 		HeldDir:  dir,
 	})

@@ -17,6 +17,7 @@ type runScope struct {
 }
 
 func newRunScope(cfg *Config, lease picket.Lease) *runScope {
+	cfg.limitTask(&lease.Task)
 	return &runScope{
 		cfg:   cfg,
 		lease: lease,

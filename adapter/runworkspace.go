@@ -21,6 +21,10 @@ type runWorkspace struct {
 	leaseLeft func() time.Duration                                                // until git must end, too
 	retry     func(ctx context.Context, report func(context.Context) error) error // repeats a report
 
+	branch     *branchPusher // to another machine
+	bundle     *bundleSender // to the server, if there is no remote
+	notBrought string        // why the bundle of the branch was not used
+
 	stateDir        string            // the run's own directory; empty before prepare
 	path            string            // where the agent works
 	filesDir        string            // where the files are that the agent reads
@@ -135,7 +139,7 @@ func (w *runWorkspace) commit(ctx context.Context, ending Ending) {
 		defer context.AfterFunc(ctx, func() { time.AfterFunc(reportTimeout, cancel) })()
 		err := workspace.ErrLeaseEnded // the next run of the task may be at work
 		if ending != EndLost {
-			err = w.commitAndSubmit(doing, k)
+			err = w.commitAndSubmit(doing, ctx, k)
 		}
 		if err != nil {
 			w.log.Warn("the work is not on its branch; it is in the workspace", "workspace", k.Path, "err", err)
@@ -149,7 +153,9 @@ func (w *runWorkspace) commit(ctx context.Context, ending Ending) {
 	}
 }
 
-func (w *runWorkspace) commitAndSubmit(ctx context.Context, k *workspace.Locked) error {
+// commitAndSubmit commits and describes the work within ctx. The push, or the bundle, may take longer, until
+// stopped ends: it needs no lease.
+func (w *runWorkspace) commitAndSubmit(ctx, stopped context.Context, k *workspace.Locked) error {
 	about := w.commitSubject(ctx)
 	store := w.store()
 	tip, err := store.Commit(ctx, k, k.CommitMessage(about))
@@ -160,7 +166,9 @@ func (w *runWorkspace) commitAndSubmit(ctx context.Context, k *workspace.Locked)
 	if err != nil {
 		return err
 	}
-	w.submitFirst(ctx, ev)
+	ev.Diffstat += workspace.RedactText(w.branch.pushLast(stopped), w.lease.AgentCredential())
+	ev.Diffstat += workspace.RedactText(w.bundle.sendLast(stopped), w.lease.AgentCredential())
+	w.submitFirst(context.WithoutCancel(ctx), ev)
 	return nil
 }
 
@@ -246,5 +254,8 @@ func (w *runWorkspace) deleteIfEmpty(ctx context.Context, k *workspace.Locked) {
 func (w *runWorkspace) store() *workspace.Store {
 	store := w.cfg.workspaceStore()
 	store.Git.RunID, store.Git.StateDir, store.Git.LeaseLeft = w.lease.RunID, w.stateDir, w.leaseLeft
+	if len(store.Sources) == 0 {
+		store.Sources = []workspace.BranchSource{w.bundleSource()}
+	}
 	return store
 }

@@ -87,6 +87,15 @@ func (cfg *Config) checkWorkspace() (err error) {
 		return picket.Invalid("KeepWorkspaces", "Use a duration from 0.", "workspaces cannot be kept for %s",
 			cfg.KeepWorkspaces)
 	}
+	if remote := cfg.WorkspaceRemote; remote != "" {
+		if err := workspace.CheckRemote(remote); err != nil {
+			return picket.Invalid("WorkspaceRemote", "Name a repository to which you may push.", "%v", err)
+		}
+		if cfg.Workspace != workspace.Worktree {
+			return picket.Invalid("WorkspaceRemote", "Use the workspace worktree, or leave the remote out.",
+				"a workspace of kind %s has no branch to push", cfg.Workspace)
+		}
+	}
 	switch cfg.Workspace {
 	case workspace.Empty, workspace.Here, workspace.Copy:
 		return nil
@@ -102,7 +111,12 @@ func (cfg *Config) checkWorkspace() (err error) {
 
 // workspaceStore is the store of this configuration, for work beside any lease.
 func (cfg *Config) workspaceStore() *workspace.Store {
+	var sources []workspace.BranchSource
+	if cfg.WorkspaceRemote != "" {
+		sources = append(sources, workspace.RemoteSource(workspace.Remote(cfg.WorkspaceRemote)))
+	}
 	return &workspace.Store{
+		Sources:  sources,
 		StateDir: cfg.StateDir,
 		Root:     cfg.WorkspaceRoot,
 		Dir:      cfg.Dir,

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/process"
+	"github.com/picket-dev/picket/adapter/workspace"
 )
 
 // supervisor follows the process of one run, and ends it when its lease, its timeout or
@@ -21,6 +24,7 @@ type supervisor struct {
 	stall      *stallDetector             // signs of life
 	writeNudge func(cause, reason string) // tells the agent, in a file, that it seems to be stuck
 
+	session  atomic.Pointer[string] // of the agent; nil: it is not known
 	requests chan stopRequest
 	ticker   *progressTicker
 	state    stopState
@@ -50,6 +54,17 @@ func (s *supervisor) started(work context.Context, p process.Process) {
 	s.end.proc, s.end.launchedAt = p, s.cfg.clock()
 	s.stall.start()
 	s.execs.begin(work, p)
+}
+
+// sessionID matches the ids of sessions that agents print.
+var sessionID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$`)
+
+// noteSession keeps the id of the agent's own session, for progress ticks. The agent has
+// printed it, so what does not look like an id, or holds its credential, is ignored.
+func (s *supervisor) noteSession(id string) {
+	if sessionID.MatchString(id) && workspace.RedactText(id, s.lease.AgentCredential()) == id {
+		s.session.Store(&id)
+	}
 }
 
 // supervise lets the process run until it has ended and returns what ended it. ctx ending
@@ -93,6 +108,9 @@ func cancelReason(ctx context.Context) string {
 // onTick tells the events that are due and ends an agent whose time is over.
 func (s *supervisor) onTick() {
 	for _, e := range s.ticker.dueEvents() {
+		if id := s.session.Load(); id != nil && e.Type == picket.EventAgentHeartbeat {
+			e.SessionID = *id
+		}
 		s.emitLauncherEvent(e)
 	}
 	if !s.state.killing && s.ticker.expired() {
@@ -113,7 +131,7 @@ func (s *supervisor) onTick() {
 func (s *supervisor) emitLauncherEvent(e picket.RunEvent) {
 	if e.Type == picket.EventAgentHeartbeat {
 		s.end.lastTick = time.Now()
-		s.cfg.OnProgressTick(elapsedOfTick(e))
+		s.cfg.OnProgressTick(s.ticker.elapsedOfTick(e))
 	}
 	s.emit(Event{Kind: EventKind(e.Type), Launcher: &e})
 	s.events.add(e)

@@ -83,11 +83,12 @@ func runGit(t *testing.T, dir string, args ...string) string {
 
 // worktreeFixture runs one lease of a task with a shell command in a worktree of repo.
 type worktreeFixture struct {
-	t     *testing.T
-	s     *adaptertest.Server
-	repo  string
-	state string
-	set   []func(*adapter.Config)
+	t      *testing.T
+	s      *adaptertest.Server
+	repo   string
+	state  string
+	remote string
+	set    []func(*adapter.Config)
 }
 
 func newWorktreeFixture(t *testing.T, set ...func(*adapter.Config)) *worktreeFixture {
@@ -97,7 +98,7 @@ func newWorktreeFixture(t *testing.T, set ...func(*adapter.Config)) *worktreeFix
 func (w *worktreeFixture) run(lease picket.Lease, script string) adapter.Result {
 	w.t.Helper()
 	a := newAdapter(w.t, w.s, []string{"sh", "-c", script}, append([]func(*adapter.Config){func(c *adapter.Config) {
-		c.Workspace, c.Dir, c.StateDir = workspace.Worktree, w.repo, w.state
+		c.Workspace, c.Dir, c.StateDir, c.WorkspaceRemote = workspace.Worktree, w.repo, w.state, w.remote
 	}}, w.set...)...)
 	res, err := a.RunLease(proctest.Patience(w.t), lease)
 	if err != nil {

@@ -5,6 +5,8 @@ package budget
 import (
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 
 	"github.com/shopspring/decimal"
 )
@@ -149,6 +151,18 @@ func (e Envelope) Sub(o Envelope) Envelope {
 
 // Covers reports whether need fits into e in both dimensions; an exact fit does.
 func (e Envelope) Covers(need Envelope) bool { return need.Tokens <= e.Tokens && need.USD <= e.USD }
+
+// Text writes the amount for people, without a dimension that is zero: "$0.50 and 100 tokens".
+func (e Envelope) Text() string {
+	var parts []string
+	if e.USD != 0 {
+		parts = append(parts, e.USD.Dollars())
+	}
+	if e.Tokens != 0 {
+		parts = append(parts, strconv.FormatInt(e.Tokens, 10)+" tokens")
+	}
+	return strings.Join(parts, " and ")
+}
 
 // IsZero reports whether both dimensions are zero.
 func (e Envelope) IsZero() bool { return e == Envelope{} }

@@ -141,6 +141,10 @@ func TestQueries(t *testing.T) {
 			return err
 		},
 		func() error { _, err := c.Budgets.Ledger(ctx, picket.LedgerQuery{TaskID: "task_1"}); return err },
+		func() error {
+			_, err := c.Budgets.Spending(ctx, picket.SpendingQuery{By: []string{"day", "label:team"}, Since: "30d"})
+			return err
+		},
 		func() error { _, err := c.Pools.Get(ctx, "a/b"); return err },
 	} {
 		if err := call(); err != nil {
@@ -154,6 +158,7 @@ func TestQueries(t *testing.T) {
 		"/api/v1/agents min_available_capacity=0",
 		"/api/v1/audit after=7&type=a%2Cb",
 		"/api/v1/ledger task=task_1",
+		"/api/v1/spending by=day%2Clabel%3Ateam&since=30d",
 		"/api/v1/pools/a/b ",
 	}
 	if !slices.Equal(got, want) {

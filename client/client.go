@@ -114,6 +114,9 @@ func (c *Client) Key() picket.Secret { return c.key }
 // Text is a request body that is sent as text/plain instead of JSON.
 type Text []byte
 
+// Bytes is a request body that is sent as it is, as application/octet-stream.
+type Bytes []byte
+
 // Option changes one request.
 type Option func(*request)
 
@@ -170,8 +173,8 @@ func WithBody[B ~[]byte](body *B) Option {
 	return func(r *request) { r.body = func(b []byte) { *body = b } }
 }
 
-// Call sends in as JSON (nothing if it is nil, text/plain if it is a [Text]) and decodes
-// the answer into out (nothing if it is nil). The path may carry a query.
+// Call sends in as JSON (nothing if it is nil, and as it is if it is a [Text] or [Bytes]) and
+// decodes the answer into out (nothing if it is nil). The path may carry a query.
 //
 // A request that is refused because the key sends too many a second is repeated while
 // the deadline of ctx leaves time. A refusal is a *[picket.Error] with the server's
@@ -325,6 +328,8 @@ func encode(in any) (io.Reader, string, error) {
 		return nil, "", nil
 	case Text:
 		return bytes.NewReader(in), "text/plain; charset=utf-8", nil
+	case Bytes:
+		return bytes.NewReader(in), "application/octet-stream", nil
 	}
 	b, err := json.Marshal(in)
 	return bytes.NewReader(b), "application/json", err

@@ -17,7 +17,7 @@ func (h Handoffs) Get(ctx context.Context, id string, opts ...Option) (picket.Ha
 
 // List reads a page of hand-offs of one state, oldest first.
 func (h Handoffs) List(ctx context.Context, q picket.HandoffQuery, opts ...Option) (picket.HandoffPage, error) {
-	v := parameters("state", string(q.State), "limit", q.Limit, "cursor", q.Cursor)
+	v := parameters("state", string(q.State), "assignee", q.Assignee, "limit", q.Limit, "cursor", q.Cursor)
 	return query[picket.HandoffPage](ctx, h.c, route("handoffs"), v, opts)
 }
 
@@ -60,7 +60,8 @@ type Reviews struct{ c *Client }
 
 // List reads a page of the review queue, oldest first.
 func (r Reviews) List(ctx context.Context, q picket.ReviewQuery, opts ...Option) (picket.ReviewPage, error) {
-	v := parameters("role", q.Role, "parent", q.Parent, "label", q.Labels, "limit", q.Limit, "cursor", q.Cursor)
+	v := parameters("role", q.Role, "parent", q.Parent, "assignee", q.Assignee,
+		"label", q.Labels, "limit", q.Limit, "cursor", q.Cursor)
 	return query[picket.ReviewPage](ctx, r.c, route("reviews"), v, opts)
 }
 
@@ -110,10 +111,18 @@ func (b Budgets) Get(ctx context.Context, id string, opts ...Option) (picket.Env
 	return get[picket.EnvelopeState](ctx, b.c, route("envelopes", id), opts)
 }
 
-// TopUp gives an envelope more dollars or tokens.
+// TopUp gives an envelope more dollars or tokens. If its task is parked for money, its
+// hand-off is answered in the same step, unless more.KeepParked is set.
 func (b Budgets) TopUp(ctx context.Context, id string, more picket.TopUp,
-	opts ...Option) (picket.EnvelopeState, error) {
-	return post[picket.EnvelopeState](ctx, b.c, route("envelopes", id, "top-up"), more, opts)
+	opts ...Option) (picket.TopUpResult, error) {
+	return post[picket.TopUpResult](ctx, b.c, route("envelopes", id, "top-up"), more, opts)
+}
+
+// Spending reports what was spent, by UTC day, role, model or label.
+func (b Budgets) Spending(ctx context.Context, q picket.SpendingQuery,
+	opts ...Option) (picket.SpendingReport, error) {
+	v := parameters("by", joined(q.By), "since", q.Since, "until", q.Until)
+	return query[picket.SpendingReport](ctx, b.c, route("spending"), v, opts)
 }
 
 // Ledger reads a page of what was charged and added, oldest first. NewestFirst is not

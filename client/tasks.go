@@ -2,6 +2,10 @@ package client
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
 	"iter"
 	"net/http"
 	"strconv"
@@ -25,7 +29,8 @@ func (t Tasks) Get(ctx context.Context, id string, opts ...Option) (picket.Task,
 
 // List reads a page of tasks, newest first, without their runs and payloads.
 func (t Tasks) List(ctx context.Context, q picket.TaskQuery, opts ...Option) (picket.TaskPage, error) {
-	v := parameters("state", joined(q.States), "role", q.Role, "parent", q.Parent, "label", q.Labels,
+	v := parameters("state", joined(q.States), "role", q.Role, "parent", q.Parent, "assignee", q.Assignee,
+		"label", q.Labels,
 		"since", q.Since, "limit", q.Limit, "cursor", q.Cursor)
 	return query[picket.TaskPage](ctx, t.c, route("tasks"), v, opts)
 }
@@ -68,6 +73,56 @@ func (t Tasks) Evidence(ctx context.Context, id string, opts ...Option) ([]picke
 		Evidence []picket.Evidence `json:"evidence"`
 	}](ctx, t.c, route("tasks", id, "evidence"), opts)
 	return got.Evidence, err
+}
+
+// Bundle describes the bundle of the branch of a task that the server keeps.
+func (t Tasks) Bundle(ctx context.Context, id string, opts ...Option) (picket.Bundle, error) {
+	return get[picket.Bundle](ctx, t.c, route("tasks", id, "bundle"), opts)
+}
+
+// BundlePiece reads one piece of a bundle. It is not found if another bundle has taken the place
+// of the one with this SHA-256.
+func (t Tasks) BundlePiece(ctx context.Context, id, sha256 string, number int, opts ...Option) ([]byte, error) {
+	var data []byte
+	opts = append([]Option{WithBody(&data)}, opts...)
+	path := route("tasks", id, "bundle", sha256, strconv.Itoa(number))
+	return data, t.c.Call(ctx, http.MethodGet, path, nil, nil, opts...)
+}
+
+// ErrBundleDigest reports that the bytes of a bundle are not those that were handed in.
+var ErrBundleDigest = errors.New("the bundle does not have the SHA-256 that the server names")
+
+// DownloadBundle writes the bundle of a task to w and returns its description. It refuses a bundle
+// of more than limit bytes before it reads it, with [picket.CodeTooLarge]. The error is
+// ErrBundleDigest if the bytes are wrong; they are in w then.
+func (t Tasks) DownloadBundle(ctx context.Context, id string, w io.Writer, limit int64,
+	opts ...Option) (picket.Bundle, error) {
+	b, err := t.Bundle(ctx, id, opts...)
+	if err != nil {
+		return b, err
+	}
+	if b.Size > limit || b.Pieces != picket.BundlePieces(b.Size) {
+		return b, picket.Refuse(picket.CodeTooLarge, "Read it where more is allowed.",
+			"the bundle has %d bytes in %d pieces, at most %d bytes are read", b.Size, b.Pieces, limit)
+	}
+	sum := sha256.New()
+	for n := range b.Pieces {
+		piece, err := t.BundlePiece(ctx, id, b.SHA256, n, opts...)
+		if err != nil {
+			return b, err
+		}
+		if len(piece) > picket.BundlePieceSize {
+			return b, ErrBundleDigest
+		}
+		sum.Write(piece)
+		if _, err := w.Write(piece); err != nil {
+			return b, err
+		}
+	}
+	if hex.EncodeToString(sum.Sum(nil)) != b.SHA256 {
+		return b, ErrBundleDigest
+	}
+	return b, nil
 }
 
 // LogQuery selects a piece of the output of a run.

@@ -47,6 +47,12 @@ func (l Leases) List(ctx context.Context, opts ...Option) (picket.LeasePage, err
 	return get[picket.LeasePage](ctx, l.c, route("leases"), opts)
 }
 
+// Find reads the leases that a query selects, and how their runs go.
+func (l Leases) Find(ctx context.Context, q picket.LeaseQuery, opts ...Option) (picket.LeasePage, error) {
+	v := parameters("task", q.TaskID, "agent", q.AgentID, "order", string(q.Order), "limit", q.Limit)
+	return query[picket.LeasePage](ctx, l.c, route("leases"), v, opts)
+}
+
 // Expire takes the lease of a task away. Its holder is refused from now on.
 func (l Leases) Expire(ctx context.Context, taskID string, req picket.ExpireRequest,
 	opts ...Option) (picket.Task, error) {
@@ -87,6 +93,9 @@ func (a Agents) List(ctx context.Context, q picket.AgentQuery, opts ...Option) (
 		"limit", q.Limit, "cursor", q.Cursor)
 	if q.MinAvailable != nil {
 		v.Set("min_available_capacity", strconv.Itoa(*q.MinAvailable))
+	}
+	if q.Attached {
+		v.Set("attached", "true")
 	}
 	return query[picket.AgentPage](ctx, a.c, route("agents"), v, opts)
 }

@@ -396,7 +396,7 @@ func newAgentWalk(q *picket.AgentQuery) (agentWalk, error) {
 	if len(q.Statuses) == 0 {
 		q.Statuses = []picket.AgentStatus{picket.AgentActive}
 	}
-	w := agentWalk{filter: []any{q.Role, q.Owner, optionalIntArg(q.MinAvailable), any1}}
+	w := agentWalk{filter: []any{q.Role, q.Owner, optionalIntArg(q.MinAvailable), any1, boolArg(q.Attached)}}
 	for i, s := range q.Statuses {
 		if !s.Valid() {
 			return agentWalk{}, picket.Invalid("status",

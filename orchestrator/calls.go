@@ -18,6 +18,7 @@ import (
 const (
 	maxCallTimeoutMs = 3_600_000 // of a call that nobody waits for
 	maxCallDetail    = 256
+	maxModelName     = 64
 )
 
 // maxCost is the largest amount that the store counts with: sums of a few stay
@@ -73,7 +74,8 @@ func checkCall(req picket.CallRequest) error {
 // reservation. The same CallID with another nonce is refused with call_in_progress while the call
 // is under way. After it, the stored answer is returned, or state_conflict if the outcome of the
 // call is unknown. It is refused with paused, lease_ending (external effects, shortly before the
-// deadline) and budget_exceeded, which takes and stores nothing.
+// deadline), call_repeated (after ten calls with the same Hash and no other call of a tool in
+// between) and budget_exceeded, which takes and stores nothing.
 func (e *Engine) Reserve(ctx context.Context, held picket.LeaseCredential,
 	req picket.CallRequest) (picket.Reservation, error) {
 	if err := checkCall(req); err != nil {
@@ -82,7 +84,8 @@ func (e *Engine) Reserve(ctx context.Context, held picket.LeaseCredential,
 	q := e.quotas()
 	r := e.runHeld(ctx, held, "reserve", req.CallID, req.Nonce, req.Tool, req.Hash, req.Reserve.Tokens,
 		int64(req.Reserve.USD), req.PriceVersion, boolArg(req.Effects == picket.EffectsExternal), req.TimeoutMs,
-		boolArg(req.Keyed), boolArg(req.Probe), q.Calls, q.Answers, q.AnswerBytes, q.OpenCalls)
+		boolArg(req.Keyed), boolArg(req.Probe), q.Calls, q.Answers, q.AnswerBytes, q.OpenCalls,
+		text.OneLine(text.ValidHead(req.Model, maxModelName)))
 	var v struct {
 		Token     int64           `reply:"token"`
 		Available budget.Envelope `reply:"available"`

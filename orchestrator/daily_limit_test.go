@@ -148,15 +148,15 @@ func TestDailyLimit(t *testing.T) {
 // The day of a house is right for every date until 2100, on both stores.
 func TestDateOfTheDailyLimit(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		_, rest, _ := strings.Cut(kit.LuaText(t, "_money"), "local function today()")
+		_, rest, _ := strings.Cut(kit.LuaText(t, "_money"), "local function date_of(ms)")
 		body, _, _ := strings.Cut(rest, "\nend")
 		first, days := time.Date(2023, 12, 1, 23, 59, 59, 0, time.UTC), 28_000
-		got, err := f.Raw.Eval(f.Ctx, `local DAY, raw, out = 86400000, tonumber(ARGV[1]), {}
-			local function today()`+body+`
+		got, err := f.Raw.Eval(f.Ctx, `local DAY, at, out = 86400000, tonumber(ARGV[1]), {}
+			local function date_of(ms)`+body+`
 			end
 			for i = 1, tonumber(ARGV[2]) do
-				out[i] = today()
-				raw = raw + DAY
+				out[i] = date_of(at)
+				at = at + DAY
 			end
 			return out`, []string{kit.Meta}, first.UnixMilli(), days).StringSlice()
 		kit.OK(t, err)

@@ -166,7 +166,7 @@ func TestTwoPeopleClaimOneHandoff(t *testing.T) {
 		for range raceRounds {
 			hid := f.OpenHandoffs(t, 1)[0]
 			claim := func(e *orchestrator.Engine, by picket.Caller) error {
-				_, err := e.Claim(f.Ctx, by, hid, false)
+				_, err := e.Claim(f.Ctx, by, hid, picket.ClaimRequest{})
 				return err
 			}
 			w, err := raceTwo(t, procs, who, [2]func(e *orchestrator.Engine, by picket.Caller) error{claim, claim})

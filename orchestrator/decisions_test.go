@@ -56,7 +56,10 @@ func TestTheSecondDecisionOfAHandoffLoses(t *testing.T) {
 			},
 			"finish": func(hid string) error { _, err := f.Finish(f.Ctx, ben, hid, picket.RawJSON(`1`)); return err },
 			"cancel": func(hid string) error { _, err := f.CancelHandoff(f.Ctx, ben, hid, "no"); return err },
-			"claim":  func(hid string) error { _, err := f.Claim(f.Ctx, ben, hid, true); return err },
+			"claim": func(hid string) error {
+				_, err := f.Claim(f.Ctx, ben, hid, picket.ClaimRequest{TakeOver: true})
+				return err
+			},
 		}
 		for name, c := range map[string]struct {
 			act      func(by picket.Caller, hid string) error
@@ -211,9 +214,9 @@ func TestAClaimSaysWhoseItIs(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		ada, ben := f.twoReviewers(t)
 		hid := f.OpenHandoffs(t, 1)[0]
-		_, err := f.Claim(f.Ctx, ada, hid, false)
+		_, err := f.Claim(f.Ctx, ada, hid, picket.ClaimRequest{})
 		kit.OK(t, err)
-		_, err = f.Claim(f.Ctx, ben, hid, false)
+		_, err = f.Claim(f.Ctx, ben, hid, picket.ClaimRequest{})
 		var no *picket.Error
 		if !errors.As(err, &no) || no.Code != picket.CodeStateConflict || no.Facts["state"] != "claimed" ||
 			no.Facts["by"] != ada.Actor ||

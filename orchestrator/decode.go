@@ -12,10 +12,13 @@ import (
 
 // reply decodes what a script answered into the nouns of this package. If the script
 // failed, Err holds why, and every value is empty.
-type reply struct{ store.Reply }
+type reply struct {
+	store.Reply
+	keep picket.WorkspaceRetention
+}
 
-func newReply(script string, value any, err error) *reply {
-	r := &reply{store.NewReply(script, value)}
+func (e *Engine) newReply(script string, value any, err error) *reply {
+	r := &reply{store.NewReply(script, value), e.store.cfg.Workspaces}
 	r.Err = err
 	return r
 }
@@ -97,7 +100,7 @@ func (r *reply) taskOf(v taskView) picket.Task {
 		t.Review = &picket.Review{TaskID: v.ID, RunID: v.Record["run"], Digest: v.Digest}
 	}
 	for i := range t.Runs {
-		t.Runs[i].KeepUntil = keepUntil(t, t.Runs[i])
+		t.Runs[i].KeepUntil = keepUntil(t, t.Runs[i], r.keep)
 	}
 	return t
 }
@@ -145,6 +148,7 @@ func taskFromSpec(id string, s picket.TaskSpec) picket.Task {
 		ReviewBy:          s.Review,
 		OnExit:            s.OnExit,
 		Labels:            s.Labels,
+		Assignee:          s.Assignee,
 		Trace:             s.Trace,
 		Fixes:             optionalString(s.Fixes),
 	}
@@ -295,6 +299,7 @@ func (r *reply) handoff(v *handoffView, rawMs, nowMs int64, last *picket.Report)
 		LastReport: last,
 		OnDeadline: picket.OnDeadline(h["policy"]),
 		ClaimedBy:  h["claimed"],
+		Assignee:   h["assignee"],
 		State:      picket.HandoffState(h["state"]),
 		CreatedAt:  picket.Instant(store.ParseInt(h["created"])),
 		Answer:     r.answer(v.Answer),

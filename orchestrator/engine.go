@@ -42,6 +42,13 @@ type Config struct {
 	// it. Only a process with one may found or adopt a store and grant leases; any other answers
 	// 503 until one has. Defaults to "": none.
 	Witness string
+	// Tickets is a directory in the memory of the machine, for [Store.CloseMarked]: what is in it is
+	// on no disk and gone when the machine starts. Only a process that owns its store and holds a lock
+	// on it may set it. Defaults to "": every restart of the store is adopted.
+	Tickets string
+	// Address names the store in the names of the witness files. It is for a store whose address
+	// changes with every start. Defaults to the address in Redis.
+	Address string
 	// DailyLimit caps what the tasks of a namespace that are submitted on one day
 	// (UTC) may spend together, in both dimensions; a change holds from the next
 	// task on. Defaults to nil: no cap.
@@ -51,6 +58,8 @@ type Config struct {
 	TaskEnvelope *budget.Envelope
 	// Quotas bound what agents can keep in the store.
 	Quotas Quotas
+	// Workspaces says how long adapters keep workspaces.
+	Workspaces picket.WorkspaceRetention
 	// Found lets a namespace that neither the store nor the witness knows begin
 	// with floor 0, so that its tokens read 1, 2, 3. Otherwise the floor is taken
 	// from the clock, in case it did exist once. Defaults to false.
@@ -60,7 +69,8 @@ type Config struct {
 	OnAdopt func(ctx context.Context, e *Engine)
 	// Fault makes named points fail, for tests: "redis.<script>.before" (not
 	// sent), "redis.<script>.after" (reply lost), "witness.write",
-	// "witness.fsync", "witness.rename", "witness.dirsync". Defaults to nil.
+	// "witness.fsync", "witness.rename", "witness.dirsync", the same of "stopmark" at a marked
+	// close, "ticket.write", "stopmark.remove" and "stopmark.removed". Defaults to nil.
 	Fault func(point string) error
 	// Now is the time of day that a floor without a memory is taken from. It is
 	// for tests. Defaults to time.Now.
@@ -111,12 +121,16 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, errors.New("open store: a sealer is needed")
 	}
 	cfg.Quotas = cfg.Quotas.withDefaults()
+	cfg.Workspaces.Failed = cmp.Or(cfg.Workspaces.Failed, 7*24*time.Hour)
+	cfg.Workspaces.Decided = cmp.Or(cfg.Workspaces.Decided, 24*time.Hour)
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	conn, err := store.New(store.Config{
 		Redis:      cfg.Redis,
 		Namespaces: cfg.Namespaces,
 		Memory:     cfg.Memory,
 		Witness:    cfg.Witness,
+		Tickets:    cfg.Tickets,
+		Address:    cfg.Address,
 		Found:      cfg.Found,
 		Fault:      cfg.Fault,
 		Now:        cfg.Now,
@@ -164,6 +178,12 @@ func (s *Store) Monitor(ctx context.Context) error { return s.conn.Monitor(ctx) 
 // wait ran out.
 func (s *Store) Close() error { return s.conn.Close() }
 
+// CloseMarked is Close for a store whose server this process ends next. It marks the stop in
+// each namespace, so that the next start with the same witness goes on under the same floor,
+// without an adoption. From the mark on, nothing is granted before that start. If a stop
+// cannot be marked, the next start adopts the store. It needs Config.Tickets.
+func (s *Store) CloseMarked(ctx context.Context) error { return s.conn.CloseMarked(ctx) }
+
 // Engine returns the engine of a namespace, nil when this process does not
 // serve it.
 func (s *Store) Engine(namespace string) *Engine { return s.engines[namespace] }
@@ -186,13 +206,13 @@ func (e *Engine) Namespace() string { return e.namespace }
 // run runs a script.
 func (e *Engine) run(ctx context.Context, name string, args ...any) *reply {
 	got, err := e.records.Run(ctx, name, args...)
-	return newReply(name, got, err)
+	return e.newReply(name, got, err)
 }
 
 // runChecked is run, unless its arguments were refused.
 func (e *Engine) runChecked(ctx context.Context, refused error, name string, args ...any) *reply {
 	if refused != nil {
-		return newReply(name, nil, refused)
+		return e.newReply(name, nil, refused)
 	}
 	return e.run(ctx, name, args...)
 }

@@ -31,23 +31,56 @@ func (e *Engine) Envelope(ctx context.Context, id string) (picket.EnvelopeState,
 }
 
 // TopUp gives an envelope more, and with it every one that it was carved from up
-// to the day's envelope, which pays it. The same by.Once answers the envelope as it is
-// now and adds nothing. Ids are those of [Engine.Envelope].
-func (e *Engine) TopUp(ctx context.Context, by picket.Caller, id string, t picket.TopUp) (picket.EnvelopeState, error) {
+// to the day's envelope, which pays it. If the task is parked on a hand-off that asks for
+// money, the hand-off is answered in the same step, unless t.KeepParked is set or the call
+// that was refused last would be refused again. The same by.Once answers what the first
+// request made of the hand-off, with the envelope as it is now, and adds nothing. Ids are
+// those of [Engine.Envelope].
+func (e *Engine) TopUp(ctx context.Context, by picket.Caller, id string, t picket.TopUp) (picket.TopUpResult, error) {
 	added := budget.Envelope{Tokens: t.Tokens, USD: t.USD}
 	if err := cmp.Or(picket.CheckEnvelopeID("id", id), checkAmount("/usd", added)); err != nil {
-		return picket.EnvelopeState{}, err
+		return picket.TopUpResult{}, err
 	}
 	if added.IsZero() {
-		return picket.EnvelopeState{},
+		return picket.TopUpResult{},
 			picket.Invalid("/usd", `Send for example {"usd": 0.5}.`, "a top-up adds dollars or tokens")
 	}
 	if len(t.Reason) > 1024 {
-		return picket.EnvelopeState{},
+		return picket.TopUpResult{},
 			picket.Invalid("/reason", "Say it in up to 1,024 bytes.", "the reason has %d bytes", len(t.Reason))
 	}
-	return e.run(ctx, "top_up", id, by.Actor, by.Idempotency.Key, by.Idempotency.Body, t.Tokens, int64(t.USD),
-		t.Reason, e.dailyLimitArg()).envelopeState()
+	if t.HandoffID != "" {
+		if err := picket.CheckID("/handoffId", "handoff", t.HandoffID); err != nil {
+			return picket.TopUpResult{}, err
+		}
+	}
+	r := e.run(ctx, "top_up", id, by.Actor, by.Idempotency.Key, by.Idempotency.Body, t.Tokens, int64(t.USD),
+		t.Reason, e.dailyLimitArg(), boolArg(t.KeepParked), t.HandoffID, "topped up by "+added.Text())
+	var v topUpView
+	r.Decode(&v)
+	return v.result(), r.Err
+}
+
+// topUpView is what the script top_up answers.
+type topUpView struct {
+	Envelope envelopeView    `reply:"envelope"`
+	Handoff  string          `reply:"handoff"`
+	Kind     string          `reply:"kind"`
+	Outcome  string          `reply:"outcome"`
+	Lacking  budget.Envelope `reply:"lacking"`
+}
+
+func (v topUpView) result() picket.TopUpResult {
+	result := picket.TopUpResult{EnvelopeState: v.Envelope.state()}
+	if v.Handoff != "" {
+		result.Handoff = &picket.TopUpHandoff{
+			HandoffID: v.Handoff,
+			Kind:      picket.HandoffKind(v.Kind),
+			Outcome:   picket.TopUpOutcome(v.Outcome),
+			Lacking:   v.Lacking,
+		}
+	}
+	return result
 }
 
 // envelopeState decodes an envelopeView.
@@ -124,15 +157,44 @@ func (v envelopeView) state() picket.EnvelopeState {
 // top-up that came before is answered at once.
 func (e *Engine) AwaitTopUp(ctx context.Context, held picket.LeaseCredential,
 	wait time.Duration) (picket.Funds, error) {
+	deadline := time.Now().Add(wait)
+	poll := pollFirst
+	if wait <= 0 {
+		poll = pollOnce
+	}
 	var f picket.Funds
 	topics := e.records.Subscribe(fundsTopic(held.TaskID), taskTopic(held.TaskID))
-	_, err := e.records.WaitUntil(ctx, topics, wait, func() (bool, time.Duration, error) {
-		r := e.runHeld(ctx, held, "await_top_up")
-		f = picket.Funds{}
-		r.Decode(&f)
-		return f.ToppedUp, 0, r.Err
+	_, err := e.records.WaitUntil(ctx, topics, wait, func() (done bool, again time.Duration, err error) {
+		f, err = e.pollFunds(ctx, held, poll, time.Until(deadline))
+		done = f.ToppedUp || poll == pollOnce
+		if !done {
+			poll = pollAgain
+		}
+		return done, 0, err
 	})
 	return f, err
+}
+
+// Funds shows the holder of a lease its envelope. Unlike [Engine.AwaitTopUp] it does not
+// count as a call of a tool.
+func (e *Engine) Funds(ctx context.Context, held picket.LeaseCredential) (picket.Funds, error) {
+	return e.pollFunds(ctx, held, "none", 0)
+}
+
+func (e *Engine) pollFunds(ctx context.Context, held picket.LeaseCredential, look string,
+	wait time.Duration) (picket.Funds, error) {
+	r := e.runHeld(ctx, held, "await_top_up", look, max(0, wait.Milliseconds()))
+	if r.endedByLoop() {
+		return picket.Funds{}, loopRefusal("await_top_up")
+	}
+	var v struct {
+		ToppedUp  bool            `reply:"toppedUp"`
+		Available budget.Envelope `reply:"available"`
+		Locked    bool            `reply:"locked"`
+		Nudge     string          `reply:"nudge"`
+	}
+	r.Decode(&v)
+	return picket.Funds{ToppedUp: v.ToppedUp, Available: v.Available, Locked: v.Locked, Nudge: r.nudge(v.Nudge)}, r.Err
 }
 
 // Ledger pages through the rows of an envelope, or of all, oldest first unless
@@ -170,6 +232,7 @@ func (r *reply) ledgerRow(entry any) picket.LedgerRow {
 		CallID:       h["call"],
 		Kind:         picket.LedgerKind(h["kind"]),
 		Tool:         h["tool"],
+		Model:        h["model"],
 		Outcome:      picket.CallOutcome(h["outcome"]),
 		Reserved:     amountColumn(h, "held"),
 		Charged:      amountColumn(h, "cost"),

@@ -34,6 +34,7 @@ func (e *Engine) countServingAgents(ctx context.Context, f *explainResult) error
 	}
 	if agent, pinned := strings.CutPrefix(f.Lane, "agent:"); pinned {
 		a, _, err := e.Agent(ctx, agent)
+		f.attached = a.RoleID == picket.RoleAttached
 		if f.pinnedTo = a.Status; errors.Is(err, picket.CodeNotFound) {
 			return nil
 		}
@@ -57,7 +58,8 @@ type explainReply struct {
 	Tick    int64    `reply:"tick"`    // the last one
 	Delayed int64    `reply:"delayed"` // until
 	Lane    string   `reply:"lane"`
-	Ahead   int64    `reply:"ahead"` // better tasks in the lane
+	KeptFor string   `reply:"kept_for"` // retry or answer, where the lane is that of the agent it is kept for
+	Ahead   int64    `reply:"ahead"`    // better tasks in the lane
 	Paused  string   `reply:"paused"`
 	Call    struct { // a tool that still acts outside, and until when at the latest
 		Tool string `reply:"tool"`
@@ -72,6 +74,7 @@ type explainResult struct {
 	explainReply
 	task     picket.Task
 	pinnedTo picket.AgentStatus // of the agent it is pinned to; "" when that is not registered
+	attached bool               // that agent is the worker of a `picket run`
 	serving  int                // registered agents that could take it
 }
 
@@ -105,9 +108,10 @@ func (f explainResult) explain() picket.Explanation {
 			x.next("picket task retry %s", f.task.TaskID)
 		} else {
 			if f.task.Handoff.Kind == picket.HandoffBudget {
-				x.next("picket budget top-up %s --usd …", f.task.TaskID)
+				x.next("picket budget top-up %s --usd …", f.task.TaskID) // this also answers the hand-off
+			} else {
+				x.next("picket handoff answer %s …", f.task.Handoff.HandoffID)
 			}
-			x.next("picket handoff answer %s …", f.task.Handoff.HandoffID)
 		}
 	default:
 		x.say(picket.ReasonEnded, "it is %s and will not run again", f.task.State)
@@ -175,7 +179,12 @@ func (f explainResult) explainQueued(x *explanation) {
 	switch {
 	case pinned && f.task.Agent == "":
 		left := (time.Duration(f.Delayed-f.Task.Now) * time.Millisecond).Round(time.Second)
-		x.sayUntil(delayedUntil, picket.ReasonKeptForAgent, "it is kept for agent %s, which asked for the answer; in %s anybody may take it", agent, max(left, 0))
+		because := "asked for the answer"
+		if f.KeptFor == "retry" {
+			because = "has the workspace of its last run"
+		}
+		x.sayUntil(delayedUntil, picket.ReasonKeptForAgent, "it is kept for agent %s, which %s; in %s any worker may take it", agent,
+			because, max(left, 0))
 	case pinned:
 		x.say(picket.ReasonPinned, "it is pinned to agent %s", agent)
 	}
@@ -196,6 +205,10 @@ func (f explainResult) explainQueued(x *explanation) {
 		x.say(picket.ReasonAgentAboveBusy, "agent %s, which runs the parent task, asks for no more work now: it is gone, or its slots are taken, maybe by tasks that wait for their own subtasks", agent)
 	}
 	switch {
+	case f.pinnedTo.Gone() && f.attached:
+		x.say(picket.ReasonPinnedAgentGone, "agent %s was the worker of a `picket run` that has ended: no worker takes the task until you start one", agent)
+		x.next("picket adapter --agent-id %s --pinned-only --for-task %s -- COMMAND", agent, f.task.TaskID)
+		return
 	case f.pinnedTo.Gone():
 		x.say(picket.ReasonPinnedAgentGone, "agent %s is %s, until it registers again", agent, f.pinnedTo)
 	case f.pinnedTo != "":

@@ -108,5 +108,16 @@ func TestExplainKnowsTheRegistry(t *testing.T) {
 		kit.OK(t, err)
 		f.wantExplanation(t, pinned.TaskID, picket.ReasonPinnedAgentGone,
 			"agent a1 is deregistered, until it registers again")
+		f.MustRegister(t, picket.Registration{AgentID: "a4", RoleID: picket.RoleAttached})
+		attached := f.MustSubmit(t, picket.TaskSpec{Agent: "a4"})
+		f.wantExplanation(t, attached.TaskID, picket.ReasonPinnedAgentIdle, "agent a4 is registered and active")
+		_, err = f.Deregister(f.Ctx, kit.AgentOwner, "a4", nil)
+		kit.OK(t, err)
+		x := f.wantExplanation(t, attached.TaskID, picket.ReasonPinnedAgentGone,
+			"agent a4 was the worker of `picket run`, which has ended: nothing takes the task")
+		if want := "picket adapter --agent-id a4 --pinned-only --for-task " + attached.TaskID +
+			" -- COMMAND"; len(x.Next) != 1 || x.Next[0] != want {
+			t.Errorf("next %q, want %q", x.Next, want)
+		}
 	})
 }

@@ -59,6 +59,10 @@ func TestRefusals(t *testing.T) {
 			_, err := f.RequestHelp(f.Ctx, h, picket.HelpRequest{Question: "?"})
 			return err
 		},
+		"find_agents": func(f *fixture, h picket.LeaseCredential) error {
+			_, err := f.FindAgents(f.Ctx, h, "", picket.AgentSearch{})
+			return err
+		},
 		"get_task": func(f *fixture, h picket.LeaseCredential) error { _, err := f.HeldTask(f.Ctx, h, ""); return err },
 	}
 	onBothStores(t, func(t *testing.T, f *fixture) {

@@ -73,7 +73,7 @@ func (e *Engine) grant(ctx context.Context, by picket.Caller, req picket.Acquire
 func (e *Engine) runGrant(ctx context.Context, script string, first []any, by picket.Caller, req picket.AcquireRequest,
 	waiter string, wait time.Duration) (r *reply, floor int64) {
 	if !e.records.MayGrant() {
-		return newReply(script, nil, picket.Refuse(picket.CodeUnavailable, "Acquire from a `picket serve orchestrator`.",
+		return e.newReply(script, nil, picket.Refuse(picket.CodeUnavailable, "Acquire from a `picket serve orchestrator`.",
 			"this process keeps no witness, so it may not grant leases")), 0
 	}
 	args := append(slices.Clip(first), by.Actor, req.AgentID, roleArg(req), ","+strings.Join(req.Capabilities, ",")+",",
@@ -92,7 +92,7 @@ func (e *Engine) runGrant(ctx context.Context, script string, first []any, by pi
 			args[known], args[known+1] = floor, grants
 			return args
 		})
-		return newReply(script, got, err)
+		return e.newReply(script, got, err)
 	})
 	if errors.Is(r.Err, picket.ErrUnknown) && by.Idempotency.Key == "" {
 		// Nobody can ask for these again, so give them back at once. Without
@@ -146,7 +146,7 @@ func (e *Engine) newLeases(r *reply, g grantReply, floor int64, separate bool) [
 		e.sealLease(&lease, separate)
 		leases = append(leases, lease)
 		if g.Outcome != grantRepeated {
-			e.metrics.recordGrant(v.Waited)
+			e.metrics.recordGrant(v.Spec.Role, v.Waited)
 		}
 	}
 	return leases

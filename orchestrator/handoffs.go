@@ -16,10 +16,13 @@ import (
 
 // Claim notes that the caller looks after a hand-off; anybody may decide it all
 // the same. What somebody else has claimed stays theirs (state_conflict) unless
-// takeOver is set.
-func (e *Engine) Claim(ctx context.Context, by picket.Caller, handoffID string, takeOver bool) (picket.Handoff, error) {
-	r := e.runChecked(ctx, picket.CheckID("handoffId", "handoff", handoffID), "claim", handoffID, by.Actor,
-		by.Idempotency.Key, by.Idempotency.Body, boolArg(takeOver))
+// req.TakeOver is set. req.Assignee names the person for whom it is claimed.
+func (e *Engine) Claim(ctx context.Context, by picket.Caller, handoffID string,
+	req picket.ClaimRequest) (picket.Handoff, error) {
+	refused := cmp.Or(picket.CheckID("handoffId", "handoff", handoffID),
+		picket.CheckAssignee("/assignee", req.Assignee))
+	r := e.runChecked(ctx, refused, "claim", handoffID, by.Actor, by.Idempotency.Key, by.Idempotency.Body,
+		boolArg(req.TakeOver), req.Assignee)
 	var c struct {
 		Raw int64      `reply:"raw"`
 		Now int64      `reply:"now"`
@@ -138,15 +141,16 @@ func (e *Engine) Handoffs(ctx context.Context, q picket.HandoffQuery) (picket.Ha
 				q.State)
 	}
 	score, before, err := handoffCursor(q.Cursor)
+	err = cmp.Or(err, picket.CheckAssignee("assignee", q.Assignee))
 	if err == nil {
 		q.Limit, err = pageLimit(q.Limit, 50, 200)
 	}
-	return e.handoffs(ctx, err, string(q.State), q.Limit, score, before)
+	return e.handoffs(ctx, err, string(q.State), q.Limit, score, before, q.Assignee)
 }
 
 // Handoff shows one hand-off.
 func (e *Engine) Handoff(ctx context.Context, handoffID string) (picket.Handoff, error) {
-	page, err := e.handoffs(ctx, picket.CheckID("handoffId", "handoff", handoffID), handoffID, 1, "", "")
+	page, err := e.handoffs(ctx, picket.CheckID("handoffId", "handoff", handoffID), handoffID, 1, "", "", "")
 	if err != nil {
 		return picket.Handoff{}, err
 	}
@@ -157,8 +161,8 @@ func (e *Engine) Handoff(ctx context.Context, handoffID string) (picket.Handoff,
 }
 
 func (e *Engine) handoffs(ctx context.Context, refused error, which string, limit int,
-	score, before string) (page picket.HandoffPage, err error) {
-	r := e.runChecked(ctx, refused, "handoffs", which, limit, score, before)
+	score, before, assignee string) (page picket.HandoffPage, err error) {
+	r := e.runChecked(ctx, refused, "handoffs", which, limit, score, before, assignee)
 	var p struct {
 		Raw   int64        `reply:"raw"`
 		Now   int64        `reply:"now"`
@@ -190,7 +194,7 @@ type handoffRow struct {
 func (r *reply) handoffOf(row handoffRow, rawMs, nowMs int64) *picket.Handoff {
 	h := r.handoff(row.Handoff, rawMs, nowMs, r.report(row.Report, true))
 	if h != nil {
-		h.Title = row.Spec.Title
+		h.Title, h.Assignee = row.Spec.Title, cmp.Or(h.Assignee, row.Spec.Assignee)
 	}
 	return h
 }

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -33,7 +34,7 @@ func credentialArgs(held picket.LeaseCredential) ([]any, error) {
 func (e *Engine) runHeld(ctx context.Context, held picket.LeaseCredential, script string, args ...any) *reply {
 	who, err := credentialArgs(held)
 	if err != nil {
-		return newReply(script, nil, err)
+		return e.newReply(script, nil, err)
 	}
 	return e.retryReclaimed(ctx, held, func() *reply { return e.run(ctx, script, append(who, args...)...) })
 }
@@ -181,7 +182,7 @@ func (e *Engine) Report(ctx context.Context, held picket.LeaseCredential, reques
 	}
 	r := e.runHeld(ctx, held, "report", requestID, contentHash(string(body)), string(body),
 		describeCall("report_progress", string(body)), e.quotas().ReportBytes,
-		text.Shorten(text.OneLine(p.Summary), picket.MaxReportNote))
+		text.Shorten(text.OneLine(p.Summary), picket.MaxReportNote), e.quotas().Reports)
 	if r.endedByLoop() {
 		return picket.Reported{}, loopRefusal("report_progress")
 	}
@@ -217,7 +218,41 @@ func completionArgs(c picket.Completion) ([]any, error) {
 	if c.Children != "" {
 		hash = contentHash(out, string(c.Children))
 	}
-	return []any{hash, out, string(c.Children)}, nil
+	return []any{hash, out, string(c.Children), summaryFact(c)}, nil
+}
+
+// What events contain of texts that agents wrote, in bytes and entries.
+const (
+	maxFactText    = 500
+	maxFactOption  = 80
+	maxFactOptions = 8
+)
+
+// summaryFact is what the event of a result says about it: its summary, or else the
+// beginning of the output.
+func summaryFact(c picket.Completion) string {
+	said := c.Summary
+	if said == "" && !isNull(c.Output) {
+		said = jsonText(c.Output)
+	}
+	return text.OneLine(text.Shorten(said, maxFactText))
+}
+
+// questionFacts are the members of an event that tell what an agent has asked, after a comma.
+func questionFacts(req picket.HelpRequest) (string, error) {
+	options := make([]string, 0, maxFactOptions)
+	for _, o := range req.Options[:min(len(req.Options), maxFactOptions)] {
+		options = append(options, text.OneLine(text.Shorten(o, maxFactOption)))
+	}
+	b, err := json.Marshal(struct {
+		Question string   `json:"question"`
+		Options  []string `json:"options"`
+		More     int      `json:"moreOptions,omitzero"`
+	}{text.OneLine(text.Shorten(req.Question, maxFactText)), options, len(req.Options) - len(options)})
+	if err != nil {
+		return "", fmt.Errorf("encode question: %w", err)
+	}
+	return "," + string(b[1:len(b)-1]), nil
 }
 
 func outputJSON(output picket.RawJSON, summary string) (string, error) {
@@ -253,7 +288,11 @@ func (e *Engine) RequestHelp(ctx context.Context, held picket.LeaseCredential,
 		wait = *req.DeadlineSeconds * 1000
 	}
 	hash := contentHash(string(body), string(req.Kind), fmt.Sprint(wait), string(req.OnDeadline))
-	r := e.runHeld(ctx, held, "request_help", hash, string(req.Kind), string(body), wait, string(req.OnDeadline))
+	facts, err := questionFacts(req)
+	if err != nil {
+		return picket.HelpRequested{}, err
+	}
+	r := e.runHeld(ctx, held, "request_help", hash, string(req.Kind), string(body), wait, string(req.OnDeadline), facts)
 	return picket.HelpRequested{HandoffID: r.Text(r.Value), State: picket.TaskHandoff}, r.Err
 }
 
@@ -274,14 +313,74 @@ func (e *Engine) HeldTask(ctx context.Context, held picket.LeaseCredential, requ
 	return t, r.Err
 }
 
+// FindAgents tells the holder of a lease which pools have members that take tasks. It is a look, as
+// [Engine.HeldTask] is.
+func (e *Engine) FindAgents(ctx context.Context, held picket.LeaseCredential, requestID string,
+	q picket.AgentSearch) (picket.FoundPools, error) {
+	if err := q.Check(); err != nil {
+		return picket.FoundPools{}, err
+	}
+	args := []any{requestID, describeCall("find_agents", q.Role+" "+strings.Join(q.Needs, ",")),
+		contentHash(append([]string{q.Role}, q.Needs...)...), q.Role}
+	for _, need := range q.Needs {
+		args = append(args, need)
+	}
+	r := e.runHeld(ctx, held, "find_agents", args...)
+	if r.endedByLoop() {
+		return picket.FoundPools{}, loopRefusal("find_agents")
+	}
+	var v struct {
+		Pools []struct {
+			Role      string `reply:"role"`
+			Members   int64  `reply:"members"`
+			Free      int64  `reply:"free"`
+			Unlimited bool   `reply:"unlimited"`
+			Caps      string `reply:"caps"`
+		} `reply:"pools"`
+		Cut   bool   `reply:"cut"`
+		Nudge string `reply:"nudge"`
+	}
+	r.Decode(&v)
+	found := picket.FoundPools{Pools: []picket.FoundPool{}, More: v.Cut, Nudge: r.nudge(v.Nudge)}
+	for _, p := range v.Pools {
+		found.Pools = append(found.Pools, picket.FoundPool{
+			Role:         p.Role,
+			Members:      int(p.Members),
+			Capabilities: strings.FieldsFunc(p.Caps, func(c rune) bool { return c == ',' }),
+			FreeSlots:    int(p.Free),
+			Unlimited:    p.Unlimited,
+		})
+	}
+	return found, r.Err
+}
+
 // Leases lists up to 1,000 live leases with how their runs go, the next to expire first.
 func (e *Engine) Leases(ctx context.Context) (picket.LeasePage, error) {
+	return e.FindLeases(ctx, picket.LeaseQuery{})
+}
+
+// FindLeases lists the live leases that a query selects, with how their runs go. With the order
+// by need, only the 1,000 that expire first are looked at.
+func (e *Engine) FindLeases(ctx context.Context, q picket.LeaseQuery) (picket.LeasePage, error) {
+	limit, err := pageLimit(q.Limit, maxListRows, maxListRows)
+	if err := cmp.Or(err, picket.CheckOptionalID("task", "task", q.TaskID),
+		picket.CheckOptionalName("agent", q.AgentID)); err != nil {
+		return picket.LeasePage{}, err
+	}
+	if q.TaskID != "" && q.AgentID != "" {
+		return picket.LeasePage{}, picket.Invalid("agent", "Send task or agent.",
+			"task and agent cannot be combined: a task has one lease")
+	}
+	if q.Order != "" && q.Order != picket.LeasesByExpiry && q.Order != picket.LeasesByNeed {
+		return picket.LeasePage{}, picket.Invalid("order", "Send expiry or look.", "%.40q is not an order of leases",
+			q.Order)
+	}
 	var live struct {
 		Raw   int64          `reply:"raw"`
 		Total int64          `reply:"total"`
 		Rows  []liveLeaseRow `reply:"rows"`
 	}
-	r := e.run(ctx, "leases", maxListRows)
+	r := e.run(ctx, "leases", limit, maxListRows, q.TaskID, q.AgentID, boolArg(q.Order == picket.LeasesByNeed))
 	r.Decode(&live)
 	page := picket.LeasePage{Leases: make([]picket.LiveLease, len(live.Rows)), Total: live.Total}
 	for i, row := range live.Rows {
@@ -303,6 +402,7 @@ type liveLeaseRow struct {
 	StartedMs    int64           `reply:"startedMs"`
 	IdleMs       *int64          `reply:"idleMs"`
 	Spec         specRecord      `reply:"spec,json"`
+	Timeout      *int            `reply:"timeout"`
 	Nudge        string          `reply:"nudge"`
 	ReportedMs   int64           `reply:"reportedMs"`
 	Report       string          `reply:"report"`
@@ -328,7 +428,7 @@ func (r *reply) liveLease(row liveLeaseRow, raw int64) picket.LiveLease {
 		Attempt:           row.Attempt,
 		StartedAt:         picket.Instant(row.StartedMs),
 		ElapsedMs:         max(0, raw-row.StartedMs),
-		TimeoutSeconds:    row.Spec.TimeoutSeconds,
+		TimeoutSeconds:    cmp.Or(row.Spec.TimeoutSeconds, row.Timeout),
 		StallAfterSeconds: row.Spec.StallAfterSeconds,
 		IdleMs:            row.IdleMs,
 		Nudge:             r.nudge(row.Nudge),

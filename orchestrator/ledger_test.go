@@ -146,6 +146,7 @@ func TestMoneyIsDeletedWithItsTask(t *testing.T) {
 			rows = append(rows, kit.ZMember(float64(900_000+i), fmt.Sprint(900_000+i)))
 		}
 		kit.OK(t, f.Raw.ZAdd(f.Ctx, "pk:{default}:ledger-of:"+d.TaskID, rows...).Err())
+		kit.OK(t, f.Raw.HSet(f.Ctx, kit.Meta, "spending", 1_000_000).Err()) // as if they were counted
 		retain()
 		for _, id := range []string{root.TaskID, d.TaskID} {
 			_, err = f.Envelope(f.Ctx, id)

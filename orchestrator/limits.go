@@ -68,9 +68,21 @@ type Quotas struct {
 	// ReportBytes is how large the reports of one task are together. Older ones
 	// are deleted. Defaults to 8 MiB.
 	ReportBytes int
+	// Reports is how many reports of one task are kept, at most picket.MaxReports. Older ones are
+	// deleted. Defaults to 1,000.
+	Reports int
+	// LogBytes is how many bytes of each output stream of a run are kept, from picket.MinLogBytes to
+	// picket.MaxLogBytes. Older ones are deleted. Defaults to 1 MiB.
+	LogBytes int
 	// Runs is how many runs of one task are granted before a person has to decide
 	// on it. Defaults to 1,000.
 	Runs int
+	// BundleBytes is how large the bundle of one task may be, at most picket.MaxBundleSize.
+	// Defaults to 16 MiB. A negative number means that no bundle is kept.
+	BundleBytes int
+	// BundlesBytes is how large the bundles are together that one key, or one tree of tasks,
+	// keeps. Defaults to 256 MiB.
+	BundlesBytes int
 }
 
 func (e *Engine) quotas() Quotas { return e.store.cfg.Quotas }
@@ -85,6 +97,10 @@ func (q Quotas) withDefaults() Quotas {
 		Answers:       cmp.Or(q.Answers, 5000),
 		AnswerBytes:   cmp.Or(q.AnswerBytes, 32<<20),
 		ReportBytes:   cmp.Or(q.ReportBytes, 8<<20),
+		Reports:       cmp.Or(q.Reports, 1000),
+		LogBytes:      cmp.Or(q.LogBytes, 1<<20),
 		Runs:          cmp.Or(q.Runs, 1000),
+		BundleBytes:   cmp.Or(q.BundleBytes, 16<<20),
+		BundlesBytes:  cmp.Or(q.BundlesBytes, 256<<20),
 	}
 }

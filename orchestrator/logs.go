@@ -141,7 +141,8 @@ func (e *Engine) RunLog(ctx context.Context, held picket.LeaseCredential, p pick
 		return 0, picket.Invalid("marks", "Send smaller pieces.", "%d marks are more than %d", len(p.Marks),
 			picket.MaxLogMarks)
 	}
-	r := e.runHeld(ctx, held, "run_log", p.Stream, p.Offset, p.Data, packMarks(p.Marks), boolArg(p.End))
+	r := e.runHeld(ctx, held, "run_log", p.Stream, p.Offset, p.Data, packMarks(p.Marks), boolArg(p.End),
+		e.quotas().LogBytes)
 	return r.Int(r.Value), r.Err
 }
 

@@ -40,14 +40,14 @@ func TestAnswerReachesTheNextRun(t *testing.T) {
 			h.Tried[0].Action != "think" {
 			t.Fatalf("hand-off %+v", h)
 		}
-		claimed, err := f.Claim(f.Ctx, kit.Operator, hid, false)
+		claimed, err := f.Claim(f.Ctx, kit.Operator, hid, picket.ClaimRequest{})
 		kit.OK(t, err)
 		if claimed.ClaimedBy != "key_test" {
 			t.Fatalf("claimed %+v", claimed)
 		}
-		_, err = f.Claim(f.Ctx, picket.Caller{Actor: "key_other"}, hid, false)
+		_, err = f.Claim(f.Ctx, picket.Caller{Actor: "key_other"}, hid, picket.ClaimRequest{})
 		kit.Refused(t, err, picket.CodeStateConflict)
-		taken, err := f.Claim(f.Ctx, picket.Caller{Actor: "key_other"}, hid, true)
+		taken, err := f.Claim(f.Ctx, picket.Caller{Actor: "key_other"}, hid, picket.ClaimRequest{TakeOver: true})
 		kit.OK(t, err)
 		if taken.ClaimedBy != "key_other" || taken.Title != task.Title || taken.ClaimedAt == 0 {
 			t.Fatalf("taken over %+v", taken)
@@ -206,7 +206,10 @@ func TestARepeatAfterRetention(t *testing.T) {
 			f.MustSubmit(t, picket.TaskSpec{})
 			_, hid := f.askPerson(t, "a1", picket.HelpRequest{Question: "?"})
 			verbs[name] = map[string]func() error{
-				"claim": func() error { _, err := f.Claim(f.Ctx, kit.Idempotent(name), hid, false); return err },
+				"claim": func() error {
+					_, err := f.Claim(f.Ctx, kit.Idempotent(name), hid, picket.ClaimRequest{})
+					return err
+				},
 				"finish": func() error {
 					_, err := f.Finish(f.Ctx, kit.Idempotent(name), hid, picket.RawJSON(`1`))
 					return err

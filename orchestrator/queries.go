@@ -47,7 +47,7 @@ func badCursor(next string) error {
 }
 
 // filterSets names the sets of tasks that a filter means. Empty values filter nothing.
-func filterSets(role, parent string, labels map[string]string) (sets []any, err error) {
+func filterSets(role, parent, assignee string, labels map[string]string) (sets []any, err error) {
 	if role != "" {
 		if err := picket.CheckName("role", role); err != nil {
 			return nil, err
@@ -59,6 +59,12 @@ func filterSets(role, parent string, labels map[string]string) (sets []any, err 
 			return nil, err
 		}
 		sets = append(sets, "children:"+parent)
+	}
+	if assignee != "" {
+		if err := picket.CheckAssignee("assignee", assignee); err != nil {
+			return nil, err
+		}
+		sets = append(sets, "by-assignee:"+assignee)
 	}
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		if err := picket.CheckLabel("label", k, labels[k]); err != nil {

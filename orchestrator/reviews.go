@@ -72,7 +72,7 @@ func (e *Engine) Reviews(ctx context.Context, q picket.ReviewQuery) (page picket
 	if err := checkNumericCursor(q.Cursor); err != nil {
 		return page, err
 	}
-	sets, err := filterSets(q.Role, q.Parent, q.Labels)
+	sets, err := filterSets(q.Role, q.Parent, q.Assignee, q.Labels)
 	if err != nil {
 		return page, err
 	}
@@ -116,6 +116,7 @@ func (r *reply) pendingReview(row reviewRow) picket.PendingReview {
 		Title:        t.Title,
 		Role:         t.Role,
 		Labels:       t.Labels,
+		Assignee:     t.Assignee,
 		Parent:       t.Parent,
 		Output:       row.Output.Output,
 		Summary:      row.Output.Summary,
@@ -203,8 +204,8 @@ func checkBulkApproval(by picket.Caller, req picket.BulkApproval) error {
 	case req.Count < 1 || req.Count > MaxBulk:
 		return picket.Invalid("/count", "Send how many tasks you saw, 1 to 500; narrow the filter where they are more.",
 			"count is %d, allowed are 1 to %d", req.Count, MaxBulk)
-	case f.Role == "" && f.Parent == "" && len(f.Labels) == 0 && len(f.TaskIDs) == 0:
-		return picket.Invalid("/filter", "Name a role, a parent, labels or taskIds.",
+	case f.Role == "" && f.Parent == "" && f.Assignee == "" && len(f.Labels) == 0 && len(f.TaskIDs) == 0:
+		return picket.Invalid("/filter", "Name a role, a parent, an assignee, labels or taskIds.",
 			"the filter is empty, which would mean everything")
 	case len(f.TaskIDs) > MaxBulk:
 		return picket.Invalid("/filter/taskIds", "Send 500 at most.", "taskIds has %d entries, allowed are %d",
@@ -232,7 +233,7 @@ func checkBulkApproval(by picket.Caller, req picket.BulkApproval) error {
 // tasksInReview finds the tasks in review that a filter means; beyond MaxBulk it
 // looks no further.
 func (e *Engine) tasksInReview(ctx context.Context, f picket.ReviewFilter) (ids []any, err error) {
-	sets, err := filterSets(f.Role, f.Parent, f.Labels)
+	sets, err := filterSets(f.Role, f.Parent, f.Assignee, f.Labels)
 	if err != nil {
 		return nil, picket.PrefixField("/filter/", err)
 	}

@@ -2,6 +2,7 @@ package orchestrator_test
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -99,6 +100,131 @@ func TestLeasesAreBounded(t *testing.T) {
 		kit.OK(t, err)
 		if len(page.Leases) != 1 || page.Total != 3 {
 			t.Errorf("%d of %d leases are listed", len(page.Leases), page.Total)
+		}
+	})
+}
+
+// A list of leases gives what it is asked for: one task, one agent, or first what needs a look.
+func TestLeasesAreSelected(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		find := func(q picket.LeaseQuery) (titles []string, total int64) {
+			t.Helper()
+			page, err := f.FindLeases(f.Ctx, q)
+			kit.OK(t, err)
+			for _, l := range page.Leases {
+				titles = append(titles, l.Title)
+			}
+			return titles, page.Total
+		}
+		f.MustRegister(t, picket.Registration{AgentID: "known"})
+		tasks, held := map[string]string{}, map[string]picket.LeaseCredential{}
+		for i, spec := range []picket.TaskSpec{
+			{Title: "calm", LeaseWindowSeconds: kit.Ptr(900)},
+			{Title: "late", TimeoutSeconds: kit.Ptr(10), LeaseWindowSeconds: kit.Ptr(800)},
+			{Title: "dear", BudgetEnvelope: kit.Worth(1000, "2"), LeaseWindowSeconds: kit.Ptr(700)},
+			{Title: "nudged", LeaseWindowSeconds: kit.Ptr(600)},
+			{
+				Title:              `"timeoutSeconds":1`,
+				Labels:             map[string]string{"timeoutSeconds": "1"},
+				LeaseWindowSeconds: kit.Ptr(500),
+			},
+		} {
+			task := f.MustSubmit(t, spec)
+			by, agent := kit.Operator, "stranger"
+			if i < 2 {
+				by, agent = kit.AgentOwner, "known"
+			}
+			leases, err := f.Acquire(f.Ctx, by, picket.AcquireRequest{AgentID: agent})
+			kit.OK(t, err)
+			h := f.OpenLease(t, leases[0])
+			_, err = f.Report(f.Ctx, h, "", picket.Progress{Summary: "begun"})
+			kit.OK(t, err)
+			tasks[spec.Title], held[spec.Title] = task.TaskID, h
+		}
+		f.MustReserve(t, held["dear"], kit.PaidCall("1.5"))
+		f.MoveStoreTime(t, 9*time.Second) // 0.9 of the timeout
+		stalled := picket.RunEvent{Type: picket.EventRunStalled, ID: "1", IdleSeconds: kit.Ptr(9.0)}
+		kit.OK(t, f.RunEvents(f.Ctx, held["nudged"], []picket.RunEvent{stalled}))
+
+		byNeed := picket.LeaseQuery{Order: picket.LeasesByNeed}
+		got, total := find(byNeed)
+		if len(got) != 5 || total != 5 || got[0] != "nudged" {
+			t.Errorf("by need: %v of %d", got, total)
+		}
+		page, err := f.FindLeases(f.Ctx, byNeed)
+		kit.OK(t, err)
+		if !slices.IsSortedFunc(page.Leases, picket.CompareRunning) {
+			t.Errorf("by need, but in another order than CompareRunning: %v", got)
+		}
+		byNeed.Limit = 2
+		if two, total := find(byNeed); !slices.Equal(two, got[:2]) || total != 5 {
+			t.Errorf("the first two of %v: %v of %d", got, two, total)
+		}
+		if got, total := find(picket.LeaseQuery{Limit: 2}); total != 5 || len(got) != 2 || got[1] != "nudged" {
+			t.Errorf("by expiry: %v of %d", got, total)
+		}
+		for want, q := range map[string]picket.LeaseQuery{
+			"late":                           {TaskID: tasks["late"]},
+			"late calm":                      {AgentID: "known"},
+			`"timeoutSeconds":1 nudged dear`: {AgentID: "stranger"},
+			"":                               {AgentID: "nobody"},
+		} {
+			got, total := find(q)
+			if strings.Join(got, " ") != want || total != int64(len(got)) {
+				t.Errorf("%+v: %q of %d, want %q", q, got, total, want)
+			}
+		}
+		_, err = f.Release(f.Ctx, held["late"], picket.Exit{Class: picket.ExitReleased})
+		kit.OK(t, err)
+		if got, total := find(picket.LeaseQuery{TaskID: tasks["late"]}); len(got) != 0 || total != 0 {
+			t.Errorf("a lease that has ended is listed: %v of %d", got, total)
+		}
+		for _, q := range []picket.LeaseQuery{{TaskID: "x"}, {AgentID: "a b"}, {Order: "size"}, {Limit: 1001},
+			{TaskID: tasks["late"], AgentID: "known"}} {
+			_, err := f.FindLeases(f.Ctx, q)
+			kit.Refused(t, err, picket.CodeValidation)
+		}
+	})
+}
+
+// An adapter sets a timeout for a task that has none, and tells it in the launcher's events. The run is
+// then shown and ordered by it, and notices have it. A task's own timeout counts more.
+func TestLeasesShowTheTimeoutOfTheAdapter(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		beat := func(spec picket.TaskSpec, seconds float64) picket.LeaseCredential {
+			t.Helper()
+			_, h := f.SubmitAndLease(t, spec)
+			kit.OK(t, f.Raw.HIncrBy(f.Ctx, "pk:{default}:run:"+h.RunID, "started", -90_000).Err())
+			kit.OK(t, f.RunEvents(f.Ctx, h, []picket.RunEvent{{
+				Type: picket.EventAgentHeartbeat,
+				LauncherFields: picket.LauncherFields{
+					Agent:          `"timeoutSeconds":1`,
+					ElapsedSeconds: kit.Ptr(90.0),
+					TimeoutSeconds: &seconds,
+				},
+			}}))
+			return h
+		}
+		calm := beat(picket.TaskSpec{Title: "its own", TimeoutSeconds: kit.Ptr(1000)}, 100)
+		none := beat(picket.TaskSpec{Title: "none"}, 0)
+		late := beat(picket.TaskSpec{Title: "late"}, 100)
+		page, err := f.FindLeases(f.Ctx, picket.LeaseQuery{Order: picket.LeasesByNeed})
+		kit.OK(t, err)
+		if len(page.Leases) != 3 || page.Leases[0].TaskID != late.TaskID || page.Leases[1].TaskID != calm.TaskID ||
+			!slices.IsSortedFunc(page.Leases, picket.CompareRunning) {
+			t.Fatalf("by need: %+v", page.Leases)
+		}
+		for h, want := range map[picket.LeaseCredential]*int{calm: kit.Ptr(1000), none: nil, late: kit.Ptr(100)} {
+			page, err := f.FindLeases(f.Ctx, picket.LeaseQuery{TaskID: h.TaskID})
+			kit.OK(t, err)
+			if got := page.Leases[0]; !reflect.DeepEqual(got.TimeoutSeconds, want) {
+				t.Errorf("%s has the timeout %v", got.Title, got.TimeoutSeconds)
+			}
+		}
+		stalled := picket.RunEvent{Type: picket.EventRunStalled, IdleSeconds: kit.Ptr(9.0)}
+		kit.OK(t, f.RunEvents(f.Ctx, late, []picket.RunEvent{stalled}))
+		if facts, _ := f.lastFacts(t, picket.EventRunStalled); facts.Timeout == nil || *facts.Timeout != 100 {
+			t.Errorf("%+v", facts)
 		}
 	})
 }

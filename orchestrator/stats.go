@@ -171,6 +171,8 @@ type LeaseMetrics struct {
 	// PickUp are the seconds from when a task could first run, submitted and its
 	// start come, to its first lease.
 	PickUp store.Distribution
+	// QueueWait is the same by the role of the task.
+	QueueWait map[string]store.Distribution
 	// Renew are the seconds that renewals took, LeaseLeft the part of the window
 	// that was left when they came, 0 to 1. The first one of a lease is not part of
 	// LeaseLeft: it only confirms the grant.
@@ -182,13 +184,15 @@ type leaseMetrics struct {
 	grants    atomic.Int64
 	renewals  atomic.Int64
 	pickUp    *store.Histogram
+	queueWait *roleHistograms
 	renew     *store.Histogram
 	leaseLeft *store.Histogram
 }
 
 func newLeaseMetrics() *leaseMetrics {
 	return &leaseMetrics{
-		pickUp:    store.NewHistogram(.01, .05, .2, 1, 5, 15, 60, 300, 1800, 7200),
+		pickUp:    store.NewHistogram(waitSecondsBounds...),
+		queueWait: newRoleHistograms(waitSecondsBounds),
 		renew:     store.NewHistogram(.001, .002, .005, .02, .1, .5, 2),
 		leaseLeft: store.NewHistogram(.05, .1, .2, .3, .4, .5, .7, .9),
 	}
@@ -201,17 +205,20 @@ func (e *Engine) LeaseMetrics() LeaseMetrics {
 		Grants:    a.grants.Load(),
 		Renewals:  a.renewals.Load(),
 		PickUp:    a.pickUp.Snapshot(),
+		QueueWait: a.queueWait.snapshot(),
 		Renew:     a.renew.Snapshot(),
 		LeaseLeft: a.leaseLeft.Snapshot(),
 	}
 }
 
-// recordGrant counts a lease that was given now. waited is how many ms its task
-// waited for it, "" if it is not the first one.
-func (a *leaseMetrics) recordGrant(waited string) {
+// recordGrant counts a lease that was given now to a task of role. waited is how many ms
+// the task waited for it, "" if it is not the first one.
+func (a *leaseMetrics) recordGrant(role, waited string) {
 	a.grants.Add(1)
 	if waited != "" {
-		a.pickUp.Observe(float64(store.ParseInt(waited)) / 1000)
+		seconds := float64(store.ParseInt(waited)) / 1000
+		a.pickUp.Observe(seconds)
+		a.queueWait.of(role).Observe(seconds)
 	}
 }
 

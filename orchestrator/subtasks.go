@@ -161,7 +161,12 @@ func (r *reply) subtask(tool string) (picket.SubtaskState, error) {
 	if r.endedByLoop() {
 		return picket.SubtaskState{}, loopRefusal(tool)
 	}
-	t, err := r.task()
+	var shown struct {
+		Task  taskView `reply:"task"`
+		Nudge string   `reply:"nudge"`
+	}
+	r.Decode(&shown)
+	t := r.taskOf(shown.Task)
 	s := picket.SubtaskState{
 		TaskID:     t.TaskID,
 		State:      t.State,
@@ -172,12 +177,13 @@ func (r *reply) subtask(tool string) (picket.SubtaskState, error) {
 		LastReport: t.LastReport,
 		Review:     t.Review,
 		Spent:      t.Spent,
+		Nudge:      r.nudge(shown.Nudge),
 	}
 	if t.State == picket.TaskHandoff && t.Handoff != nil {
 		s.Reason = t.Handoff.Question
 	}
 	s.Settled = t.State.Terminal() || t.State == picket.TaskReview || t.State == picket.TaskHandoff
-	return s, err
+	return s, r.Err
 }
 
 // withQueueReasons adds why a queued subtask does not run.

@@ -35,14 +35,39 @@ func (e *Engine) RunChores(ctx context.Context, limit int) (int, error) {
 	return e.runCount(ctx, "chore", "reaper", limit)
 }
 
+// spendingAge is how long the totals of a day are kept.
+const spendingAge = picket.MaxSpendingDays * 24 * time.Hour
+
 // ApplyRetention deletes up to limit tasks, limit agents that are gone and limit events
 // and of the audit log that are older than they are kept, and returns how many.
-// Agents are kept as long as tasks.
+// Agents are kept as long as tasks. What was spent is counted before the ledger loses it.
 func (e *Engine) ApplyRetention(ctx context.Context, keep picket.Retention, limit int) (int, error) {
 	tasks := cmp.Or(keep.Tasks, 30*24*time.Hour)
 	events := cmp.Or(keep.Events, 7*24*time.Hour)
+	if _, err := e.CountSpending(ctx); err != nil {
+		return 0, err
+	}
 	return e.runCount(ctx, "retain", tasks.Milliseconds(), events.Milliseconds(), cmp.Or(keep.MaxEvents, 1_000_000),
-		limit, cmp.Or(keep.AuditAge, 400*24*time.Hour).Milliseconds(), cmp.Or(keep.AuditEvents, 1_000_000))
+		limit, cmp.Or(keep.AuditAge, 400*24*time.Hour).Milliseconds(), cmp.Or(keep.AuditEvents, 1_000_000),
+		spendingAge.Milliseconds())
+}
+
+// RemindPeople writes an event for up to limit hand-offs and reviews that have been open for
+// longer than a rule allows, and returns how many it looked at. A rule reminds of each of
+// them once, in whichever process and however often it is called.
+func (e *Engine) RemindPeople(ctx context.Context, rules []picket.ReminderRule, limit int) (int, error) {
+	if len(rules) > picket.MaxReminderRules {
+		return 0, picket.Invalid("reminders", "Use fewer reminders.", "there are %d reminders, at most %d are allowed",
+			len(rules), picket.MaxReminderRules)
+	}
+	args := []any{limit}
+	for _, r := range rules {
+		if err := r.Check(); err != nil {
+			return 0, err
+		}
+		args = append(args, r.Name, r.After.Milliseconds(), r.Role, r.Label, r.Webhook)
+	}
+	return e.runCount(ctx, "remind", args...)
 }
 
 func (e *Engine) runCount(ctx context.Context, script string, args ...any) (int, error) {

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/oklog/ulid/v2"
@@ -36,7 +35,7 @@ func (e *Engine) Tasks(ctx context.Context, q picket.TaskQuery) (picket.TaskPage
 		}
 		args = append(args, string(s))
 	}
-	sets, err := filterSets(q.Role, q.Parent, q.Labels)
+	sets, err := filterSets(q.Role, q.Parent, q.Assignee, q.Labels)
 	if err != nil {
 		return picket.TaskPage{}, err
 	}
@@ -60,7 +59,7 @@ func (e *Engine) Tasks(ctx context.Context, q picket.TaskQuery) (picket.TaskPage
 	return page, r.Err
 }
 
-// Reports lists the last 1,000 progress reports of a task, oldest first.
+// Reports lists the progress reports of a task that are kept, oldest first.
 func (e *Engine) Reports(ctx context.Context, taskID string) ([]picket.Report, error) {
 	r := e.runChecked(ctx, picket.CheckID("taskId", "task", taskID), "reports", taskID)
 	l := r.List(r.Value)
@@ -140,6 +139,7 @@ func (e *Engine) specArgs(id, actor string, s picket.TaskSpec) ([]any, error) {
 		id, laneOf(s), *s.Priority, *s.LeaseWindowSeconds * 1000, *s.Retry.MaxAttempts, *s.Retry.BackoffSeconds * 1000,
 		on, string(s.Escalate), string(s.Review), int64(s.NotBefore), s.Role, strings.Join(labels, "\n"), s.Fixes, "",
 		actor, string(spec), string(s.Input), s.BudgetEnvelope.Tokens, int64(s.BudgetEnvelope.USD), e.dailyLimitArg(),
+		s.Assignee,
 	}, nil
 }
 
@@ -163,22 +163,16 @@ func (e *Engine) changeTask(ctx context.Context, by picket.Caller, refused error
 	return e.runChecked(ctx, refused, script, append(who, args...)...).task()
 }
 
-// How long the workspace of a run is kept: while it may still be wanted, and
-// then for as long as somebody may want to look.
-const (
-	keepFailed  = 7 * 24 * time.Hour // after the end of a run that failed or expired
-	keepDecided = 24 * time.Hour     // after its task was decided, by a review or otherwise
-)
-
 // keepUntil is when the workspace of a run may go; 0 while nothing is decided.
 // It follows from what the deciding verbs write in their one step, so that it
-// can never say something else than they do.
-func keepUntil(t picket.Task, r picket.Run) picket.Instant {
+// can never say something else than they do, and from how long this server keeps it: while
+// it may still be wanted, and then for as long as somebody may want to look.
+func keepUntil(t picket.Task, r picket.Run, keep picket.WorkspaceRetention) picket.Instant {
 	switch {
 	case r.State == picket.RunRunning:
 		return 0
 	case r.State == picket.RunFailed || r.State == picket.RunExpired:
-		return r.EndedAt + picket.Instant(keepFailed.Milliseconds())
+		return r.EndedAt + picket.Instant(keep.Failed.Milliseconds())
 	case !t.State.Terminal():
 		return 0
 	}
@@ -186,5 +180,5 @@ func keepUntil(t picket.Task, r picket.Run) picket.Instant {
 	if t.Review != nil && t.Review.At != 0 {
 		decided = t.Review.At
 	}
-	return decided + picket.Instant(keepDecided.Milliseconds())
+	return decided + picket.Instant(keep.Decided.Milliseconds())
 }

@@ -36,7 +36,10 @@ func TestADecisionBelowACancelledTaskLoses(t *testing.T) {
 					_, err := f.Finish(f.Ctx, ben, stays.HandoffID, picket.RawJSON(`1`))
 					return err
 				},
-				"claim": func() error { _, err := f.Claim(f.Ctx, ben, help.HandoffID, true); return err },
+				"claim": func() error {
+					_, err := f.Claim(f.Ctx, ben, help.HandoffID, picket.ClaimRequest{TakeOver: true})
+					return err
+				},
 				"approve": func() error {
 					_, err := f.Approve(f.Ctx, ben, done.lease.TaskID, picket.Decision{})
 					return err

@@ -1,8 +1,8 @@
 // Package reaper does the background work of a namespace, a batch at a time. It moves
 // store time on, ends leases that were not renewed, and judges agents by their silence.
 // It finishes the book-keeping of transitions, settles calls that are overdue, deletes
-// what is older than its retention, and checks the invariants. It also measures how much
-// memory the namespace takes.
+// what is older than its retention, and checks the invariants. It also counts how runs
+// have ended, and measures how much memory the namespace takes.
 //
 // Reapers share nothing and have no leader. Every sweep is one atomic step of
 // the store that does nothing when somebody else did it first, so any number
@@ -35,6 +35,11 @@ type Sweeper interface {
 	JudgeAgents(ctx context.Context, limit int) (int, error)
 	// SettleOverdueCalls settles up to limit paid calls that nobody has settled in time.
 	SettleOverdueCalls(ctx context.Context, limit int) (int, error)
+	// CountEnded adds up to limit runs that have ended and charges to the totals by role.
+	CountEnded(ctx context.Context, limit int) (int, error)
+	// RemindPeople looks at up to limit hand-offs and reviews that wait for longer than a
+	// rule allows.
+	RemindPeople(ctx context.Context, rules []picket.ReminderRule, limit int) (int, error)
 	// ApplyRetention deletes up to limit things older than their retention.
 	ApplyRetention(ctx context.Context, keep picket.Retention, limit int) (int, error)
 	// InspectNext holds about limit entries more against the invariants and
@@ -61,7 +66,7 @@ type Config struct {
 	// Defaults to 500 ms.
 	TickEvery time.Duration
 	// SweepEvery is the longest pause between two rounds of expiry, between two
-	// of chores, of judging agents, and of settling calls. Defaults to 500 ms.
+	// of chores, of judging agents, of settling calls, and of counting. Defaults to 500 ms.
 	SweepEvery time.Duration
 	// RetainEvery is the pause between two rounds of retention. Defaults to
 	// one minute.
@@ -72,11 +77,13 @@ type Config struct {
 	// MeasureEvery is the pause between two steps of measuring how much memory a
 	// namespace takes. Defaults to 1 s.
 	MeasureEvery time.Duration
+	// Reminders says which hand-offs and reviews people are reminded of. Defaults to none.
+	Reminders []picket.ReminderRule
 	// Retention says what is old. Defaults to those of picket.Retention.
 	Retention picket.Retention
 	// Batch is how much one call may do, 1 to 1,000. Defaults to 100.
 	Batch int
-	// MaxBatches bounds the calls of one round of these four; the next
+	// MaxBatches bounds the calls of one round of these five; the next
 	// round goes on. Retention has a minute between its rounds and no one
 	// waits for it, so it goes on until nothing is left. Defaults to 100.
 	MaxBatches int
@@ -125,7 +132,7 @@ func (r *Reaper) Run(ctx context.Context) error {
 	return nil
 }
 
-// loops are the eight sweeps of a namespace. Each has a goroutine of its own,
+// loops are the nine sweeps of a namespace. Each has a goroutine of its own,
 // so a slow one never holds up the tick.
 func (r *Reaper) loops(namespace string, s Sweeper) []*sweepLoop {
 	cfg := r.cfg
@@ -137,12 +144,13 @@ func (r *Reaper) loops(namespace string, s Sweeper) []*sweepLoop {
 		return loop(name, cfg.SweepEvery, r.inBatches(log, done, cfg.MaxBatches, sweep))
 	}
 	retain := func(ctx context.Context, limit int) (int, error) { return s.ApplyRetention(ctx, cfg.Retention, limit) }
-	return []*sweepLoop{
+	loops := []*sweepLoop{
 		loop("tick", cfg.TickEvery, s.Tick),
 		rounds("expire", "leases expired", s.ExpireDue),
 		rounds("chore", "chores done", s.RunChores),
 		rounds("judge", "agents judged", s.JudgeAgents),
 		rounds("holds", "calls settled", s.SettleOverdueCalls),
+		rounds("count", "", s.CountEnded),
 		loop("retain", cfg.RetainEvery, r.inBatches(log, "old records deleted", math.MaxInt, retain)),
 		loop("inspect", cfg.InspectEvery, func(ctx context.Context) error { return s.InspectNext(ctx, cfg.Batch) }),
 		loop("measure", cfg.MeasureEvery, func(ctx context.Context) error {
@@ -150,15 +158,21 @@ func (r *Reaper) loops(namespace string, s Sweeper) []*sweepLoop {
 			return err
 		}),
 	}
+	if len(cfg.Reminders) > 0 {
+		loops = append(loops, rounds("remind", "entries of queues looked at for reminders",
+			func(ctx context.Context, limit int) (int, error) { return s.RemindPeople(ctx, cfg.Reminders, limit) }))
+	}
+	return loops
 }
 
-// inBatches makes a round of a sweep: full batches until one comes back short.
+// inBatches makes a round of a sweep: full batches until one comes back short. It logs what was
+// done, unless done is empty.
 func (r *Reaper) inBatches(log *slog.Logger, done string, most int,
 	sweep func(context.Context, int) (int, error)) func(context.Context) error {
 	return func(ctx context.Context) error {
 		total := 0
 		defer func() {
-			if total > 0 {
+			if total > 0 && done != "" {
 				log.Info(done, "count", total)
 			}
 		}()

@@ -61,6 +61,10 @@ func (s *fakeSweeper) JudgeAgents(context.Context, int) (int, error) { return 0,
 
 func (s *fakeSweeper) SettleOverdueCalls(context.Context, int) (int, error) { return 0, nil }
 
+func (s *fakeSweeper) RemindPeople(context.Context, []picket.ReminderRule, int) (int, error) {
+	return 0, nil
+}
+
 func (s *fakeSweeper) ApplyRetention(_ context.Context, keep picket.Retention, _ int) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,6 +81,8 @@ func (s *fakeSweeper) InspectNext(_ context.Context, limit int) error {
 	}
 	return nil
 }
+
+func (s *fakeSweeper) CountEnded(context.Context, int) (int, error) { return 0, nil }
 
 func (s *fakeSweeper) MeasureMemory(_ context.Context, limit int) (int, error) {
 	s.mu.Lock()

@@ -19,30 +19,34 @@ import (
 
 // surface is every route of the proxy and what it asks of a credential:
 // fenced: a lease that holds; evidence: one that ended a short while ago will
-// do; result: the same, and without a call that waits for it a conflict; watch: it tells an ended
+// do; newest: the same, as long as no later lease was granted; bundle: the same, and without
+// stored pieces a conflict; result: the same, and without a call that waits for it a conflict; watch: it tells an ended
 // lease its end; list: any lease made here. It is written down here once more, on purpose: a route
 // that is added, or that is served otherwise, has to be added here, too.
 var surface = map[string]string{
-	"POST /v1/lease/renew":              "fenced",
-	"POST /v1/lease/release":            "fenced",
-	"POST /v1/lease/reclaim":            "fenced",
-	"GET /v1/lease/watch":               "watch",
-	"POST /v1/run/exit":                 "evidence",
-	"POST /v1/run/logs":                 "evidence",
-	"POST /v1/run/events":               "evidence",
-	"GET /v1/tools":                     "list",
-	"POST /v1/tools/get_task":           "fenced",
-	"POST /v1/tools/report_progress":    "fenced",
-	"POST /v1/tools/mark_complete":      "fenced",
-	"POST /v1/tools/mark_failed":        "fenced",
-	"POST /v1/tools/request_human_help": "fenced",
-	"POST /v1/tools/delegate_subtask":   "fenced",
-	"POST /v1/tools/await_subtask":      "fenced",
-	"POST /v1/tools/review_subtask":     "fenced",
-	"POST /v1/run/evidence":             "evidence",
-	"POST /v1/run/usage":                "evidence",
-	"POST /v1/tools/await_top_up":       "fenced",
-	"POST /v1/run/exec/:callId":         "result",
+	"POST /v1/lease/renew":               "fenced",
+	"POST /v1/lease/release":             "fenced",
+	"POST /v1/lease/reclaim":             "fenced",
+	"GET /v1/lease/watch":                "watch",
+	"POST /v1/run/exit":                  "evidence",
+	"POST /v1/run/logs":                  "evidence",
+	"POST /v1/run/events":                "evidence",
+	"GET /v1/tools":                      "list",
+	"POST /v1/tools/get_task":            "fenced",
+	"POST /v1/tools/find_agents":         "fenced",
+	"POST /v1/tools/report_progress":     "fenced",
+	"POST /v1/tools/mark_complete":       "fenced",
+	"POST /v1/tools/mark_failed":         "fenced",
+	"POST /v1/tools/request_human_help":  "fenced",
+	"POST /v1/tools/delegate_subtask":    "fenced",
+	"POST /v1/tools/await_subtask":       "fenced",
+	"POST /v1/tools/review_subtask":      "fenced",
+	"POST /v1/run/evidence":              "evidence",
+	"POST /v1/run/usage":                 "evidence",
+	"POST /v1/run/bundle":                "bundle",
+	"POST /v1/run/bundle/:digest/:piece": "newest",
+	"POST /v1/tools/await_top_up":        "fenced",
+	"POST /v1/run/exec/:callId":          "result",
 }
 
 // A row says how a caller comes to a credential, and what it is told by routes
@@ -177,9 +181,15 @@ func (h *engineEnv) mounted(t *testing.T) []string {
 
 func (h *engineEnv) expect(t *testing.T, r matrixRow, at, bearer string) {
 	t.Helper()
+	newest := r.evidence
+	if r.fenced == stale || r.name == "run out, not swept yet" {
+		newest = r.fenced
+	}
 	want := map[string]picket.Code{
 		"fenced":   r.fenced,
 		"evidence": r.evidence,
+		"newest":   newest,
+		"bundle":   cmp.Or(newest, picket.CodeStateConflict),
 		"result":   cmp.Or(r.evidence, picket.CodeStateConflict),
 		"watch":    r.watch,
 		"list":     r.list,
@@ -199,7 +209,8 @@ func (h *engineEnv) expect(t *testing.T, r matrixRow, at, bearer string) {
 func requestTo(at string) request {
 	method, path, _ := strings.Cut(at, " ")
 	for _, c := range goodRequests {
-		if known, _, _ := strings.Cut(c.path, "?"); known == path {
+		known, _, _ := strings.Cut(c.path, "?")
+		if known == strings.NewReplacer(":digest", aDigest, ":piece", "0").Replace(path) {
 			return c
 		}
 	}

@@ -24,6 +24,7 @@ type Backend interface {
 	envelopeAccount
 	ExecQueue
 	execResultRecorder
+	bundleKeeper
 }
 
 // leaser keeps, gives back and observes a lease.
@@ -81,6 +82,9 @@ type taskReporter interface {
 
 // delegator is what the tools for subtasks ask of the engine.
 type delegator interface {
+	// FindAgents tells to whom the run can delegate; an earlier requestID is the same look.
+	FindAgents(ctx context.Context, held picket.LeaseCredential, requestID string,
+		q picket.AgentSearch) (picket.FoundPools, error)
 	// Delegate makes a subtask; a call with an earlier requestKey returns its subtask.
 	Delegate(ctx context.Context, held picket.LeaseCredential, requestKey string,
 		s picket.Subtask) (picket.Delegated, error)
@@ -105,6 +109,8 @@ type reservationStore interface {
 type envelopeAccount interface {
 	// AwaitTopUp waits until the envelope was topped up since a call was refused.
 	AwaitTopUp(ctx context.Context, held picket.LeaseCredential, wait time.Duration) (picket.Funds, error)
+	// Funds shows the envelope. It does not count as a call of a tool.
+	Funds(ctx context.Context, held picket.LeaseCredential) (picket.Funds, error)
 	// ReportUsage charges what is new in running totals. It is evidence: accepted
 	// for a while after the lease ended.
 	ReportUsage(ctx context.Context, held picket.LeaseCredential, u picket.UsageReport) (picket.Usage, error)
@@ -138,6 +144,7 @@ type execResultRecorder interface {
 // Parts of the backend, one for each group of routes and tools.
 func leases(b Backend) leaser             { return b }
 func runs(b Backend) evidenceRecorder     { return b }
+func bundles(b Backend) bundleKeeper      { return b }
 func execs(b Backend) execResultRecorder  { return b }
 func envelopes(b Backend) envelopeAccount { return b }
 func tasks(b Backend) taskReporter        { return b }

@@ -86,6 +86,9 @@ func TestBadBodiesNameTheField(t *testing.T) {
 		{"request_human_help", `{"question":"q","kind":"escalation"}`, 400, "validation_failed", "/kind"},
 		{"request_human_help", `{"question":"q","onDeadline":"deny"}`, 400, "validation_failed", "/deadlineSeconds"},
 		{"request_human_help", `{"question":"q","deadlineSeconds":0}`, 400, "validation_failed", "/deadlineSeconds"},
+		{"find_agents", `{"role":"a b"}`, 400, "validation_failed", "/role"},
+		{"find_agents", `{"needs":["a b"]}`, 400, "validation_failed", "/needs/0"},
+		{"find_agents", `{"agent":"x"}`, 400, "validation_failed", "/agent"},
 		{"get_task", `{"taskId":"x"}`, 400, "validation_failed", "/taskId"},
 	} {
 		d := &fakeBackend{}

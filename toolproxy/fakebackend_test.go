@@ -128,6 +128,20 @@ func (d *fakeBackend) RunEvidence(_ context.Context, h picket.LeaseCredential, e
 	return d.note("evidence", h)
 }
 
+func (d *fakeBackend) RunBundlePiece(_ context.Context, h picket.LeaseCredential, p picket.BundlePiece) (bool, error) {
+	if err := p.Check(); err != nil {
+		return false, err
+	}
+	return false, d.note("bundle_piece", h)
+}
+
+func (d *fakeBackend) RunBundle(_ context.Context, h picket.LeaseCredential, b picket.Bundle) error {
+	if err := b.Check(); err != nil {
+		return err
+	}
+	return d.note("bundle", h)
+}
+
 func (d *fakeBackend) Report(_ context.Context, h picket.LeaseCredential, requestID string,
 	_ picket.Progress) (picket.Reported, error) {
 	d.keys = append(d.keys, requestID)
@@ -168,6 +182,11 @@ func (d *fakeBackend) RequestHelp(_ context.Context, h picket.LeaseCredential,
 
 func (d *fakeBackend) HeldTask(_ context.Context, h picket.LeaseCredential, _ string) (picket.Task, error) {
 	return picket.Task{TaskID: h.TaskID}, d.note("get_task", h)
+}
+
+func (d *fakeBackend) FindAgents(_ context.Context, h picket.LeaseCredential, _ string,
+	_ picket.AgentSearch) (picket.FoundPools, error) {
+	return picket.FoundPools{Pools: []picket.FoundPool{}}, d.note("find_agents", h)
 }
 
 func (d *fakeBackend) RecordRefusedWrite(_ context.Context, _ picket.LeaseCredential, verb string,
@@ -333,6 +352,8 @@ func (l *syncWriter) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
+const aDigest = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
+
 // goodRequests are one good request for each route and tool.
 var goodRequests = map[string]request{
 	"renew": {path: "/v1/lease/renew", body: `{}`},
@@ -355,6 +376,15 @@ var goodRequests = map[string]request{
 		path: "/v1/run/evidence",
 		body: `{"repository":"/r","branch":"picket/t","base":"abc","diffstat":" a | 1 +","diff":"+x","truncated":false,"files":[{"path":"a","added":1,"removed":0}]}`,
 	},
+	"bundle": {
+		path: "/v1/run/bundle",
+		body: `{"sha256":"` + aDigest + `","size":5,"branch":"picket/t","base":"` + aDigest[:40] + `","tip":"` + aDigest[:40] + `"}`,
+	},
+	"bundle_piece": {
+		path: "/v1/run/bundle/" + aDigest + "/0?size=5",
+		body: "bytes",
+		kind: "application/octet-stream",
+	},
 	"exec": {
 		path: "/v1/run/exec/k17",
 		body: `{"code":0,"signal":null,"stdout":"ok","stderr":"","truncated":false,"durationMs":12}`,
@@ -365,6 +395,7 @@ var goodRequests = map[string]request{
 	},
 	"await_top_up": {path: "/v1/tools/await_top_up", body: `{"waitSeconds":0}`},
 	"get_task":     {path: "/v1/tools/get_task", body: `{}`},
+	"find_agents":  {path: "/v1/tools/find_agents", body: `{"role":"coder","needs":["go"]}`},
 	"report_progress": {
 		path: "/v1/tools/report_progress",
 		body: `{"summary":"s","beliefs":["b"],"attempted":[{"action":"a","outcome":"o"}],"nextStep":"n","blockers":[]}`,

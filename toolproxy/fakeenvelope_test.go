@@ -153,6 +153,10 @@ func (d *fakeBackend) AwaitTopUp(_ context.Context, h picket.LeaseCredential, _ 
 	return picket.Funds{}, d.note("await_top_up", h)
 }
 
+func (d *fakeBackend) Funds(_ context.Context, h picket.LeaseCredential) (picket.Funds, error) {
+	return picket.Funds{}, d.note("funds", h)
+}
+
 func (d *fakeBackend) ReportUsage(_ context.Context, h picket.LeaseCredential,
 	_ picket.UsageReport) (picket.Usage, error) {
 	return picket.Usage{}, d.note("usage", h)

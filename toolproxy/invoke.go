@@ -24,7 +24,9 @@ const maxArgs = 1 << 20
 // recorded.
 func (p *Proxy) Invoke(ctx context.Context, backend Backend, held picket.LeaseCredential, name string,
 	args jsontext.Value, key string) (jsontext.Value, error) {
+	ctx, end := p.BeginCall(ctx, held, name)
 	answer, err := p.invoke(ctx, Call{Backend: backend, Held: held, Name: name, Args: args, Key: key})
+	end(err)
 	if e, ok := errors.AsType[*estimateError](err); ok {
 		return EncodeJSON(e.estimate)
 	}
@@ -143,6 +145,9 @@ func invalidKey() error {
 
 // toolNotFound refuses the name of an unknown tool.
 func (p *Proxy) toolNotFound(ctx context.Context, c Call) error {
+	if record := RecordOf(ctx); record != nil {
+		record.Tool = "unknown" // the name is a text of the agent
+	}
 	list, err := p.ToolsFor(ctx, c.Backend, c.Held)
 	if err != nil {
 		return err

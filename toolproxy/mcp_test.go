@@ -235,6 +235,13 @@ func TestPinnedReportOverMCP(t *testing.T) {
 				if got := decode(t, r.Contents[0].Text); got["summary"] != "the parser works" || got["seq"] != 1.0 {
 					t.Errorf("the resource holds %v", got)
 				}
+				r, err = s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: mcppart.PoolsURI})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := decode(t, r.Contents[0].Text); got["more"] != false || got["pools"] == nil {
+					t.Errorf("the resource of pools holds %v", got)
+				}
 				p, err := s.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "continue_task"})
 				if err != nil {
 					t.Fatal(err)
@@ -244,10 +251,11 @@ func TestPinnedReportOverMCP(t *testing.T) {
 					t.Errorf("the prompt says %q", got)
 				}
 				h.expire()
-				if _, err := s.ReadResource(t.Context(),
-					&mcp.ReadResourceParams{URI: mcppart.ReportURI}); err == nil ||
-					!strings.Contains(err.Error(), "lease_expired") {
-					t.Errorf("under an ended lease the resource answers %v", err)
+				for _, uri := range []string{mcppart.ReportURI, mcppart.PoolsURI} {
+					if _, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri}); err == nil ||
+						!strings.Contains(err.Error(), "lease_expired") {
+						t.Errorf("under an ended lease %s answers %v", uri, err)
+					}
 				}
 			})
 		})

@@ -33,8 +33,11 @@ const (
 // MeteredCall is a call that costs money.
 type MeteredCall struct {
 	Tool string
-	// Args are the arguments in a form in which the same call has the same bytes;
-	// they are compared when Key repeats.
+	// Model is the language model that is called, if one is. It is for the ledger.
+	Model string
+	// Args are the arguments in a form in which the same call has the same bytes. They are
+	// compared when Key repeats, and when a run makes the same call again and again. Nil
+	// without a Key: it is not a call of a tool, and is never compared.
 	Args    []byte
 	Key     string         // the caller's idempotency key, "" for none
 	Effects picket.Effects // defaults to none
@@ -140,6 +143,10 @@ func (p *Proxy) Metered(ctx context.Context, money Metering, held picket.LeaseCr
 		return MeteredResult{}, err
 	}
 	if r.Replay != nil {
+		if record := RecordOf(ctx); record != nil {
+			record.settled(r, picket.CallDone, budget.Envelope{})
+			record.Replayed = true
+		}
 		return MeteredResult{
 			Result:    r.Replay.Result,
 			Cost:      r.Replay.Cost,
@@ -152,10 +159,13 @@ func (p *Proxy) Metered(ctx context.Context, money Metering, held picket.LeaseCr
 }
 
 // MeteredAnswer makes the metered call m for c, whose backend, lease, name and key it
-// takes, and returns its answer with the price tag. See [Proxy.Metered] and
-// [MeteredResult.Answer].
+// takes, and its arguments unless m has them. It returns the answer with the price tag. See
+// [Proxy.Metered] and [MeteredResult.Answer].
 func (p *Proxy) MeteredAnswer(ctx context.Context, c Call, m MeteredCall) (jsontext.Value, error) {
 	m.Tool, m.Key = c.Name, c.Key
+	if m.Args == nil {
+		m.Args = append([]byte{}, c.Args...)
+	}
 	result, err := p.Metered(ctx, c.Backend, c.Held, m)
 	if err != nil {
 		return nil, err
@@ -166,13 +176,17 @@ func (p *Proxy) MeteredAnswer(ctx context.Context, c Call, m MeteredCall) (jsont
 // newCallRequest is what is asked of the envelope.
 func newCallRequest(m MeteredCall, priced callPrice) picket.CallRequest {
 	req := picket.CallRequest{
-		CallID: "r" + rand.Text(), Nonce: rand.Text(), Tool: m.Tool,
+		CallID: "r" + rand.Text(), Nonce: rand.Text(), Tool: m.Tool, Model: m.Model,
 		Reserve: priced.reserve, PriceVersion: priced.version,
 		Effects: cmp.Or(m.Effects, picket.EffectsNone), TimeoutMs: m.timeout().Milliseconds(), Probe: m.Probe,
 	}
+	if m.Key != "" || m.Args != nil {
+		args := sha256.Sum256(append([]byte(m.Tool+"\x00"), m.Args...))
+		req.Hash = hex.EncodeToString(args[:16])
+	}
 	if m.Key != "" {
-		key, args := sha256.Sum256([]byte(m.Key)), sha256.Sum256(append([]byte(m.Tool+"\x00"), m.Args...))
-		req.CallID, req.Hash, req.Keyed = "k"+hex.EncodeToString(key[:16]), hex.EncodeToString(args[:16]), true
+		key := sha256.Sum256([]byte(m.Key))
+		req.CallID, req.Keyed = "k"+hex.EncodeToString(key[:16]), true
 	}
 	return req
 }
@@ -263,6 +277,7 @@ func (p *Proxy) dispatchAndSettle(ctx context.Context, money Metering, held pick
 		s.Cost = priced.cost(d)
 	}
 	settled, err := p.settle(ctx, money, s)
+	RecordOf(ctx).settled(r, s.Outcome, charged(s))
 	if callErr != nil {
 		return MeteredResult{}, p.callRefusal(m.Tool, s, callErr)
 	}
@@ -414,7 +429,7 @@ func isEstimate(ctx context.Context) bool { return ctx.Value(estimateKey{}) != n
 
 func (p *Proxy) estimate(ctx context.Context, money Metering, held picket.LeaseCredential, tool string,
 	need budget.Envelope, version string) error {
-	funds, err := money.AwaitTopUp(ctx, held, 0)
+	funds, err := money.Funds(ctx, held)
 	if err != nil {
 		return err
 	}

@@ -36,6 +36,9 @@ type Config struct {
 	Parts []Part
 	// Rates bounds the requests of each lease. Defaults to no bound.
 	Rates *web.Rates
+	// OnCall gets every call of a tool or a language model when it has ended. It must not block.
+	// Defaults to nothing.
+	OnCall func(CallRecord)
 	// Log takes refused writes at level debug. Defaults to slog.Default().
 	Log *slog.Logger
 }
@@ -50,6 +53,7 @@ type Proxy struct {
 	backend      func(namespace string) Backend
 	prices       func() *budget.PriceList
 	rates        *web.Rates
+	onCall       func(CallRecord)
 	log          *slog.Logger
 	leaseWatches leaseWatches
 	leaseEnds    leaseEndWatcher
@@ -76,6 +80,7 @@ func New(cfg Config) (*Proxy, error) {
 		backend: cfg.Backend,
 		prices:  prices,
 		rates:   cfg.Rates,
+		onCall:  cfg.OnCall,
 		log:     web.WithLogIDs(cmp.Or(cfg.Log, slog.Default())),
 	}
 	p.lifetime, p.stop = context.WithCancel(context.Background())

@@ -46,7 +46,8 @@ func TestCommandsPerMeteredCallReal(t *testing.T) {
 	for name, key := range map[string]string{"over HTTP": "", "over HTTP with a key": "http-%d"} {
 		doors[name] = func(n int) {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
-				strings.TrimSuffix(b.url, mcppart.Path)+"/v1/tools/up_echo", strings.NewReader(`{"n":1}`))
+				strings.TrimSuffix(b.url, mcppart.Path)+"/v1/tools/up_echo",
+				strings.NewReader(fmt.Sprintf(`{"n":%d}`, n)))
 			h.ok(err)
 			req.Header.Set("Content-Type", "application/json")
 			req.Header.Set("Authorization", "Bearer "+token)

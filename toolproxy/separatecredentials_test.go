@@ -17,6 +17,7 @@ import (
 var sides = map[string]picket.LeaseSide{
 	"POST /v1/lease/renew": picket.SideAdapter, "POST /v1/lease/reclaim": picket.SideAdapter,
 	"POST /v1/lease/release": picket.SideAdapter, "GET /v1/lease/watch": picket.SideAdapter,
+	"POST /v1/run/bundle": picket.SideAdapter, "POST /v1/run/bundle/:digest/:piece": picket.SideAdapter,
 	"POST /v1/run/exit": picket.SideAdapter, "POST /v1/run/logs": picket.SideAdapter,
 	"POST /v1/run/events": picket.SideAdapter, "POST /v1/run/evidence": picket.SideAdapter,
 	"POST /v1/run/usage": picket.SideAdapter, "POST /v1/run/exec/:callId": picket.SideAdapter,
@@ -122,7 +123,8 @@ func (h *engineEnv) refusals() int {
 }
 
 // forgeries are what an agent would say in its adapter's name.
-var forgeries = []string{"exit", "logs", "events", "evidence", "usage", "exec", "renew", "release", "watch"}
+var forgeries = []string{"bundle", "bundle_piece",
+	"exit", "logs", "events", "evidence", "usage", "exec", "renew", "release", "watch"}
 
 // An agent cannot speak as its adapter: not while its lease holds, not after it
 // has ended, and not with a credential that it has made out of its own.

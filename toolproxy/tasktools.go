@@ -78,6 +78,13 @@ func checkText(field, text string, limit int) error {
 		"%s has %d bytes, at most %d are allowed", field, len(text), limit).With("field", field).With("limit", limit)
 }
 
+func findAgents(ctx context.Context, subtasks delegator, c Call, q picket.AgentSearch) (any, error) {
+	if err := q.Check(); err != nil {
+		return nil, err
+	}
+	return subtasks.FindAgents(ctx, c.Held, c.requestID(), q)
+}
+
 func delegateSubtask(ctx context.Context, subtasks delegator, c Call, s picket.Subtask) (any, error) {
 	if err := s.Check(); err != nil {
 		return nil, err

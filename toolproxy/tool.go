@@ -124,6 +124,7 @@ var freeToolHandlers = map[string]freeToolHandler{
 	"get_task":           {false, smallBody, handedTool(tasks, getTask)},
 	"report_progress":    {true, picket.MaxPayload, handedTool(tasks, reportProgress)},
 	"request_human_help": {true, picket.MaxPayload, handedTool(tasks, requestHumanHelp)},
+	"find_agents":        {false, smallBody, handedTool(subtasks, findAgents)},
 	"delegate_subtask":   {true, picket.MaxPayload + smallBody, handedTool(subtasks, delegateSubtask)},
 	"await_subtask":      {false, smallBody, handedTool(subtasks, awaitSubtask)},
 	"review_subtask":     {true, smallBody, handedTool(subtasks, reviewSubtask)},

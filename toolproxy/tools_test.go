@@ -2,6 +2,8 @@ package toolproxy_test
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/toolproxy"
 	"github.com/picket-dev/picket/toolproxy/llm"
 	mcppart "github.com/picket-dev/picket/toolproxy/mcp"
@@ -42,7 +45,7 @@ func TestToolsAreListedAndTheListIsTrue(t *testing.T) {
 	f := newProxyEnv(t, d)
 	a := f.call(t, request{method: "GET", path: "/v1/tools", bearer: f.token()})
 	list, _ := a.body["tools"].([]any)
-	if a.status != 200 || len(list) != len(toolproxy.Tools()) || len(list) != 9 {
+	if a.status != 200 || len(list) != len(toolproxy.Tools()) || len(list) != 10 {
 		t.Fatalf("%d %s", a.status, a.raw)
 	}
 	for _, tool := range toolproxy.Tools() {
@@ -140,10 +143,40 @@ func TestUnknownTools(t *testing.T) {
 	if a.status != 404 || a.code() != "not_found" || !strings.Contains(a.remedy(), "report_progress") {
 		t.Errorf("unknown tool: %d %s", a.status, a.raw)
 	}
-	if tools, _ := a.body["tools"].([]any); len(tools) != 9 {
+	if tools, _ := a.body["tools"].([]any); len(tools) != 10 {
 		t.Errorf("the tools are not listed: %s", a.raw)
 	}
 	if d.count() != 0 {
 		t.Errorf("reached %v", d.asked)
+	}
+}
+
+// wireWord is a word of the wire, such as the name of a tool or a code.
+var wireWord = regexp.MustCompile(`[a-z]+(?:_[a-z]+)+`)
+
+// The prompt of coding agents names tools and codes as they are, and each free tool except
+// those that it can do without.
+func TestThePromptNamesToolsAndCodes(t *testing.T) {
+	prompt, err := os.ReadFile(filepath.Join("..", "adapter", "agents", "testdata", "prompt.golden"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := wireWord.FindAllString(string(prompt), -1)
+	var tools []string
+	for _, tool := range toolproxy.Tools() {
+		tools = append(tools, tool.Name)
+		if tool.Name != "find_agents" && !slices.Contains(named, tool.Name) {
+			t.Errorf("the prompt does not name %s", tool.Name)
+		}
+	}
+	for _, word := range named {
+		if !slices.Contains(tools, word) && !slices.Contains(picket.Codes(), picket.Code(word)) {
+			t.Errorf("the prompt names %s, which is neither a tool nor a code", word)
+		}
+	}
+	for _, code := range []picket.Code{picket.CodeBudgetExceeded, picket.CodeCallRepeated, picket.CodeStaleFence} {
+		if !slices.Contains(named, string(code)) {
+			t.Errorf("the prompt does not name %s", code)
+		}
 	}
 }

@@ -29,6 +29,7 @@ var evidenceHandlers = map[string]handler{
 	"/v1/run/logs":     logs,
 	"/v1/run/events":   events,
 	"/v1/run/usage":    usage,
+	"/v1/run/bundle":   bundle,
 }
 
 func renew(s *Server, l *lease, _ *http.Request, body []byte) (any, error) {

@@ -51,6 +51,10 @@ func (s *Server) route(r *http.Request, kind Fault) (int, any, error) {
 	if r.URL.Path == "/api/v1/leases/advance" && r.Method == http.MethodPost {
 		return s.advance(r, body)
 	}
+	if strings.HasPrefix(r.URL.Path, "/api/v1/tasks/") && strings.Contains(r.URL.Path, "/bundle") &&
+		r.Method == http.MethodGet {
+		return s.readBundle(r)
+	}
 	if path := r.URL.Path; path == "/api/v1/agents" || strings.HasPrefix(path, "/api/v1/agents/") {
 		return s.registryRoute(r, body)
 	}
@@ -78,6 +82,9 @@ func (s *Server) route(r *http.Request, kind Fault) (int, any, error) {
 	}
 	if strings.HasPrefix(r.URL.Path, execPath) {
 		do = execResult
+	}
+	if strings.HasPrefix(r.URL.Path, bundlePath) {
+		do = bundlePiece
 	}
 	if do == nil || r.Method != http.MethodPost {
 		return 0, nil, picket.Refuse(picket.CodeNotFound, "See the protocol.", "there is no %s %s", r.Method,
@@ -237,6 +244,12 @@ func decode[T any](body []byte) (T, error) {
 func writeJSON(w http.ResponseWriter, status int, body any) {
 	if status == http.StatusNoContent {
 		w.WriteHeader(status)
+		return
+	}
+	if data, ok := body.([]byte); ok {
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.WriteHeader(status)
+		w.Write(data)
 		return
 	}
 	b, err := json.Marshal(body)

@@ -114,6 +114,7 @@ type task struct {
 	attempt int
 	runs    []*lease
 	last    *picket.Report
+	upload  *bundleUpload // nil: there is none
 }
 
 type lease struct {

@@ -26,7 +26,8 @@ type View struct {
 	Output   picket.RawJSON
 	Summary  string
 	Reports  []picket.Progress
-	Question string // of request_human_help
+	Question string  // of request_human_help
+	Bundle   *Bundle // of its branch, the one that was handed in last
 	Runs     []RunView
 }
 

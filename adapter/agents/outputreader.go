@@ -68,6 +68,9 @@ func (w *OutputReader) readLine(line []byte) {
 	w.mu.Unlock()
 	if f.session != "" {
 		w.session.save(f.session)
+		if w.run.Session != nil {
+			w.run.Session(f.session)
+		}
 	}
 	if f.usage != nil && w.run.Used != nil {
 		report := *f.usage

@@ -105,6 +105,30 @@ func (p Preset) Linger() time.Duration {
 	return 10 * time.Second
 }
 
+// Limits of a run of a coding agent whose task sets none.
+const (
+	defaultTimeout    = 2 * time.Hour
+	defaultStallAfter = 15 * time.Minute
+)
+
+// Timeout is how long a run may take if its task sets no timeout; 0 means any time. A
+// coding agent that hangs would otherwise hold its task for ever.
+func (p Preset) Timeout() time.Duration {
+	if p.CodingAgent() {
+		return defaultTimeout
+	}
+	return 0
+}
+
+// StallAfter is the silence after which a run is nudged, and ended after as long again,
+// if its task does not set it; 0 means never.
+func (p Preset) StallAfter() time.Duration {
+	if p.CodingAgent() {
+		return defaultStallAfter
+	}
+	return 0
+}
+
 // Readiness is what a coding agent finds on this machine.
 type Readiness struct {
 	Title   string // its name for people

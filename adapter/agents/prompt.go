@@ -3,6 +3,7 @@ package agents
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -33,14 +34,15 @@ func (e *Setup) prompt() string {
 		fmt.Fprintf(&b, "\nYou asked: %s\nThe answer: %s\n", a.Question, answerText(a))
 	}
 	b.WriteString(previousRunText(lease.LastReport, lease.PreviousExit))
-	b.WriteString("\n" + workingRules)
+	rules := e.workingRules()
+	b.WriteString("\n" + rules)
 	if b.Len() <= maxPrompt {
 		return b.String()
 	}
 	return text.Head(strings.TrimSpace(lease.Task.Title), maxPrompt/4) +
 		"\n\nThe task is too long to be told here. Read all of it first, in the file " +
 		envValue(e.run.Env, "PICKET_TASK_FILE") + ", and what was reported before in " +
-		envValue(e.run.Env, "PICKET_LAST_REPORT") + ".\n\n" + workingRules
+		envValue(e.run.Env, "PICKET_LAST_REPORT") + ".\n\n" + rules
 }
 
 // answerText is an answer as one text: the option that was chosen, what was
@@ -59,14 +61,40 @@ func answerText(a picket.Answer) string {
 	return strings.Join(said, "\n")
 }
 
-// workingRules are how to work under a lease.
-const workingRules = `How to work: your current directory is the workspace of this task; change nothing outside of it. The MCP server "picket" gives you the tools to talk to the person or agent that gave you the task:
-- report_progress: after each step that matters. What you report is all that a later run is sure to know.
-- mark_complete: hand in the result, as output and a short summary. It is your last step: work that is not handed in counts as failed.
-- request_human_help: when a person has to decide something. Then stop; you are started again with the answer.
-- mark_failed: when it cannot be done.
-Nobody reads what you print and nobody answers questions that you ask in text. When a tool says that the lease is lost, stop at once and change nothing more.
+// workingRules are how to work under a lease. Names of tools and of codes stand as the tool proxy
+// uses them, which a test compares.
+func (e *Setup) workingRules() string {
+	limits := "Your run has no time limit."
+	if s := e.run.Lease.Task.TimeoutSeconds; s != nil {
+		limits = "Your run is ended " + durationText(*s) + " after its start."
+	}
+	if s := e.run.Lease.Task.StallAfterSeconds; s != nil {
+		limits += " It is ended earlier if it shows no sign of life for " + durationText(2**s) + "."
+	}
+	return `How to work: your current directory is the workspace of this task; change nothing outside of it. Nobody reads what you print, and nobody answers questions that you ask in text. The MCP server "picket" gives you these tools:
+- report_progress at five moments: after you have read the task, after each finished step, at every decision, before anything slow, and before your context is compacted. What you report is all that a later run is sure to know. get_task shows the task and your last report again.
+- mark_complete hands in the result, as output and a short summary. It is your last step: work that is not handed in counts as failed.
+- mark_failed when it cannot be done.
+- request_human_help when a person has to decide something. Report first, then ask and stop. You are started again with the answer.
+- delegate_subtask gives a part to another agent, which knows only what you write and is paid out of your budget. find_agents tells which workers there are. Make all subtasks first, then call await_subtask and review_subtask for each. Do small parts yourself.
+Time: ` + limits + ` Report in time, so that the next run can go on.
+Money: the task has ` + e.Remaining.Dollars() + ` left. If a call is refused with budget_exceeded, report what you have. Then call await_top_up, or request_human_help with kind "budget" if it may take long. Do not repeat the call before there is more.
+Nudges: if an answer contains "nudge", you seem to be stuck. Report what blocks you, and do something else. If you make the same paid call again and again, it is refused with call_repeated.
+Refusals have a code and a remedy: follow the remedy. On stale_fence, lease_expired, lease_released, task_cancelled and any other sign that the lease is lost, stop at once and change nothing more.
 `
+}
+
+// durationText writes whole seconds in the largest units that fit, such as 1h30m.
+func durationText(seconds int) string {
+	text := (time.Duration(seconds) * time.Second).String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
 
 // previousRunText is what is known of the runs before.
 func previousRunText(last *picket.Report, exit *picket.Exit) string {

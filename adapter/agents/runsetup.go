@@ -40,6 +40,8 @@ type Run struct {
 	Stderr io.Writer
 	// Used takes what the output says the agent has used. May be nil.
 	Used func(picket.UsageReport)
+	// Session takes the id of the agent's own session. May be nil.
+	Session func(id string)
 	// Fail ends the run for a reason that people can act on. May be nil.
 	Fail func(reason string)
 }

@@ -41,6 +41,9 @@ type Job struct {
 	// grow, for each source and session. It never blocks and may be called until
 	// the process is done. Nil: nobody wants to know.
 	Used func(picket.UsageReport)
+	// Session takes the id of the agent's own session, whenever its output names one. It never
+	// blocks and may be called until the process is done. Nil: nobody wants to know.
+	Session func(id string)
 	// Fail ends the run as crashed, for a reason that people can act on. It
 	// never blocks. Nil: it is not to be ended so.
 	Fail func(reason string)

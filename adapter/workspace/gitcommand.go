@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,6 +57,12 @@ var gitVariables = []string{
 	"GIT_TRACE2_PERF=0", "LC_ALL=C",
 }
 
+// remoteVariables are those of the commands that talk to a remote. They ask nobody for credentials.
+var remoteVariables = []string{
+	"GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=", "SSH_ASKPASS=", "GIT_EDITOR=:", "GIT_PAGER=cat", "GIT_TRACE2=0",
+	"GIT_TRACE2_EVENT=0", "GIT_TRACE2_PERF=0", "LC_ALL=C",
+}
+
 // gitEnv names the variables of the adapter that git gets beside the usual ones.
 // GIT_CONFIG_COUNT and its variables are not in the list, because people keep
 // credentials in them.
@@ -71,27 +78,43 @@ type gitCommand struct {
 	heldDir *os.File // dir, if it is held open
 	env     []string // beside that of every command
 	argv    []string
-	lock    *os.File // held until its processes are dead
+	lock    *os.File      // held until its processes are dead
+	limit   time.Duration // how long it may run; 0: GitTimeout
+	inherit []string      // variables of the adapter that it gets beside gitEnv
+	remote  bool          // it talks to a remote
 }
 
 // run runs a command in a process tree of its own and returns when the whole
 // tree is dead. The tree is killed when ctx ends, when the lease ends, after
-// GitTimeout, and with this process.
+// its limit, and with this process.
 func (c GitContainment) run(ctx context.Context, g gitCommand, out io.Writer) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, GitTimeout, ErrGitTimeout)
+	late, limit := ErrGitTimeout, GitTimeout
+	if g.limit != 0 {
+		late, limit = fmt.Errorf("killed after %s, the limit of this git command", g.limit), g.limit
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
 	failed := &gitError{command: g.argv[len(g.argv)-1]}
-	left := c.timeLeft(ctx)
+	left := c.timeLeft(ctx, limit)
 	if failed.err = context.Cause(ctx); failed.err == nil && left <= 0 {
 		failed.err = ErrLeaseEnded
 	}
 	if failed.err != nil {
 		return failed
 	}
-	launcher := process.CommandLauncher{Command: g.argv, Env: gitEnv, Containment: c.Containment, Shim: c.Shim}
+	launcher := process.CommandLauncher{
+		Command:     g.argv,
+		Env:         slices.Concat(gitEnv, g.inherit),
+		Containment: c.Containment,
+		Shim:        c.Shim,
+	}
+	variables := gitVariables
+	if g.remote {
+		variables = remoteVariables
+	}
 	job := process.Job{
 		Dir:      g.dir,
-		Env:      append(g.env, gitVariables...),
+		Env:      slices.Concat(variables, g.env),
 		Stdout:   out,
 		StateDir: c.StateDir,
 		KillAt:   process.BootClock() + left,
@@ -121,14 +144,14 @@ func (c GitContainment) run(ctx context.Context, g gitCommand, out io.Writer) er
 	failed.stderr, failed.err = strings.TrimSpace(said.String()), context.Cause(ctx)
 	held := c.LeaseLeft == nil || c.LeaseLeft() > 0
 	if failed.err == nil && held && process.BootClock() >= job.KillAt {
-		failed.err = ErrGitTimeout // the tree was killed in time, just before ctx ended
+		failed.err = late // the tree was killed in time, just before ctx ended
 	}
 	return failed
 }
 
 // timeLeft is the time until a command must be dead.
-func (c GitContainment) timeLeft(ctx context.Context) time.Duration {
-	left := GitTimeout
+func (c GitContainment) timeLeft(ctx context.Context, limit time.Duration) time.Duration {
+	left := limit
 	if end, bounded := ctx.Deadline(); bounded {
 		left = min(left, time.Until(end))
 	}

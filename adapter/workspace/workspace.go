@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/picket-dev/picket"
@@ -99,10 +100,24 @@ type Store struct {
 	Git GitContainment
 	// Log gets warnings.
 	Log *slog.Logger
+	// Sources bring the branch of a task to this machine if the repository does not have it. They are
+	// asked in this order. Only a Worktree needs them.
+	Sources []BranchSource
 	// OnStep is told the name of every step, for tests that stop there. It may be nil.
 	OnStep func(point string)
 
-	previousLocked bool // the run before still holds its workspace
+	previousLocked bool   // the run before still holds its workspace
+	notBrought     string // why no source had the branch
+	newer          string // what a later run has added to the branch on another machine
+}
+
+// BranchSource brings the branch of a task from elsewhere.
+type BranchSource struct {
+	// Name is what people call it, such as "workspace.remote".
+	Name string
+	// Fetch puts the branch of a task into the bare repository, for the run of a lease. The task is
+	// that of the lease, or one that it fixes or repeats. The error says why there is none.
+	Fetch func(ctx context.Context, into *BareRepository, repo Repository, lease picket.Lease, taskID string) error
 }
 
 // step names a step, for tests that stop there.
@@ -126,8 +141,9 @@ func (w *Store) Open(ctx context.Context, lease picket.Lease) (*Locked, TaskWork
 		return nil, told, err
 	}
 	var k *Locked
+	w.newer = w.newerElsewhere(ctx, before, lease)
 	switch {
-	case before != nil && (w.Resume == ResumeReuse || before.RunID == lease.RunID):
+	case before != nil && w.newer == "" && (w.Resume == ResumeReuse || before.RunID == lease.RunID):
 		k, err = before, w.reuse(ctx, before, lease)
 		told.Resumed = string(ResumeReuse)
 		if err == nil || !errors.Is(err, ErrNotUsable) {
@@ -149,6 +165,9 @@ func (w *Store) Open(ctx context.Context, lease picket.Lease) (*Locked, TaskWork
 		if w.previousLocked {
 			told.Note = "the directory of the run before is still held by its adapter, which may be frozen"
 		}
+	}
+	if w.notBrought != "" {
+		told.Note = strings.TrimPrefix(told.Note+"; "+w.notBrought, "; ")
 	}
 	told.Path, told.Branch, told.Base = w.startDir(k), k.Branch, k.Base
 	w.step("opened")

@@ -50,6 +50,14 @@ func (w *Store) addWorktree(ctx context.Context, k *Locked,
 		return false, fmt.Errorf("make worktree: %w", err)
 	}
 	tip := repo.resolveCommit(ctx, "refs/heads/"+k.Branch)
+	if tip == "" && lease.Attempt > 1 && w.Resume != ResumeFresh {
+		tip = w.bringBranch(ctx, repo, lease, k.TaskID)
+	}
+	if w.newer != "" {
+		if tip, err = repo.moveBranch(ctx, k, tip, w.newer); err != nil {
+			return false, fmt.Errorf("make worktree: %w", err)
+		}
+	}
 	if tip != "" && w.Resume != ResumeFresh {
 		k.Base = repo.baseOf(ctx, k.TaskID, tip)
 		begun = tip != k.Base
@@ -75,14 +83,8 @@ func (w *Store) addBranch(ctx context.Context, repo Repository, k *Locked, lease
 	if err != nil {
 		return err
 	}
-	if old != "" && !repo.contains(ctx, start, old) {
-		aside := k.Branch + "." + old[:12]
-		if err := repo.removeBranchLock(aside); err != nil {
-			return err
-		}
-		if _, err := repo.output(ctx, "update-ref", "refs/heads/"+aside, old); err != nil {
-			return err
-		}
+	if err := repo.keepAside(ctx, k, start, old); err != nil {
+		return err
 	}
 	k.Base = base
 	if err := repo.saveBase(k.TaskID, base); err != nil {
@@ -90,6 +92,19 @@ func (w *Store) addBranch(ctx context.Context, repo Repository, k *Locked, lease
 	}
 	w.step("based")
 	_, err = repo.output(ctx, "worktree", "add", "--quiet", "--no-track", "-B", k.Branch, k.Path, start)
+	return err
+}
+
+// keepAside keeps what a branch has and its next commit has not, under a name of its own.
+func (r Repository) keepAside(ctx context.Context, k *Locked, next, old string) error {
+	if old == "" || r.contains(ctx, next, old) {
+		return nil
+	}
+	aside := k.Branch + "." + old[:12]
+	if err := r.removeBranchLock(aside); err != nil {
+		return err
+	}
+	_, err := r.output(ctx, "update-ref", "refs/heads/"+aside, old)
 	return err
 }
 
@@ -102,7 +117,11 @@ func (w *Store) startCommit(ctx context.Context, lease picket.Lease) (start, bas
 		from = lease.Task.Retries
 	}
 	if from != nil && picket.CheckID("task", "task", *from) == nil {
-		if tip := repo.resolveCommit(ctx, "refs/heads/"+picket.WorkBranch(*from)); tip != "" {
+		tip := repo.resolveCommit(ctx, "refs/heads/"+picket.WorkBranch(*from))
+		if tip == "" {
+			tip = w.bringBranch(ctx, repo, lease, *from)
+		}
+		if tip != "" {
 			return tip, repo.baseOf(ctx, *from, tip), nil
 		}
 	}

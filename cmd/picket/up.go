@@ -148,6 +148,10 @@ func runServer(ctx context.Context, cmd *cobra.Command, cfg settings.Settings, d
 		guard:         guard,
 		witnessDir:    settings.WitnessDir(data),
 		createMissing: true,
+		storeAddress:  backing.address,
+	}
+	if backing.owned() {
+		h.ticketDir = ticketDir()
 	}
 	h.onAdopted = reregisterAdminKey(keyFile, key, log)
 	if p := cfg.ProxyURL; p != "" {
@@ -157,7 +161,7 @@ func runServer(ctx context.Context, cmd *cobra.Command, cfg settings.Settings, d
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
+	defer func() { err = errors.Join(err, h.closeStore(store)) }()
 	if err := registerAdminKey(ctx, store.Engine(namespace), keyFile, key); err != nil {
 		return fmt.Errorf("register the admin key: %w", err)
 	}
@@ -250,8 +254,12 @@ type storeBackend struct {
 	options redis.UniversalOptions
 	memory  bool
 	name    string
+	address string // of the store in the names of witness files; "" is that of options
 	close   func() error
 }
+
+// owned reports whether the store is a redis-server of this process alone.
+func (b storeBackend) owned() bool { return b.address != "" }
 
 func openStoreBackend(ctx context.Context, cfg settings.Settings, data string, log *slog.Logger) (storeBackend, error) {
 	if url := cfg.Redis; url != "" {
@@ -270,6 +278,8 @@ func openStoreBackend(ctx context.Context, cfg settings.Settings, data string, l
 		return b, nil
 	}
 	b.options = redis.UniversalOptions{Addrs: []string{server.Addr()}}
+	// The socket is elsewhere, at a new path each time, if this one is too long.
+	b.address = filepath.Join(dir, "redis.sock")
 	b.close = superviseRedis(dir, cfg.StoreMemory(), server, log)
 	return b, nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/doctor"
 	"github.com/picket-dev/picket/cmd/picket/settings"
 	"github.com/picket-dev/picket/internal/seal"
+	"github.com/picket-dev/picket/internal/tracing"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/orchestrator/api"
@@ -58,7 +59,20 @@ type serverProcess struct {
 	// adopt a store. found: a namespace that nobody knows is made here.
 	witnessDir    string
 	createMissing bool
-	onAdopted     func(ctx context.Context, e *orchestrator.Engine)
+	// ticketDir is a directory in memory, of a process that owns its store. storeAddress names that
+	// store in the names of witness files.
+	ticketDir    string
+	storeAddress string
+	onAdopted    func(ctx context.Context, e *orchestrator.Engine)
+}
+
+// quotas are those of the settings. The setting 0 means no bundle; in Quotas, 0 means the default.
+func (h serverProcess) quotas() orchestrator.Quotas {
+	q := orchestrator.Quotas(h.cfg.Quota)
+	if q.BundleBytes == 0 {
+		q.BundleBytes = -1
+	}
+	return q
 }
 
 // openStore connects to the state of record.
@@ -74,8 +88,11 @@ func (h serverProcess) openStore(ctx context.Context) (*orchestrator.Store, erro
 		ProxyURL:     h.proxyURL,
 		Memory:       h.memory,
 		Log:          h.log,
-		Quotas:       orchestrator.Quotas(h.cfg.Quota),
+		Quotas:       h.quotas(),
 		Witness:      h.witnessDir,
+		Tickets:      h.ticketDir,
+		Address:      h.storeAddress,
+		Workspaces:   picket.WorkspaceRetention(h.cfg.Retention.Workspaces),
 		Found:        h.createMissing,
 		OnAdopt:      h.onAdopted,
 		DailyLimit:   h.cfg.DailyLimit(),
@@ -88,6 +105,20 @@ func (h serverProcess) openStore(ctx context.Context) (*orchestrator.Store, erro
 		h.prices.applyBudgets = store.SetBudgets
 	}
 	return store, nil
+}
+
+// markPatience bounds how long a stop is marked.
+const markPatience = 5 * time.Second
+
+// closeStore closes a store after its last user. If this process owns the store, the stop
+// is marked, so that the next start need not adopt it.
+func (h serverProcess) closeStore(store *orchestrator.Store) error {
+	if h.ticketDir == "" {
+		return store.Close()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), markPatience)
+	defer cancel()
+	return store.CloseMarked(ctx)
 }
 
 func openStoreError(err error) error {
@@ -161,6 +192,8 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 		return err
 	}
 	defer sender.Close()
+	tracer := tracing.FromEnv(ctx, h.traceService(), h.log)
+	defer tracer.Close()
 	e := web.New(h.log)
 	rates := web.NewRates(h.cfg.Rate.PerKey, h.cfg.Rate.PerLease)
 	control, err := api.New(api.Config{
@@ -197,7 +230,8 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 		control.MountOps(e)
 	}
 	if h.toolproxy {
-		env := processEnv(h.log)
+		env, calls := processEnv(h.log), tracer.NewCalls(taskLookup(store))
+		defer calls.Close()
 		proxy, err := toolproxy.New(toolproxy.Config{
 			Sealer:  h.sealer,
 			Backend: toolProxyBackend(store),
@@ -206,7 +240,8 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 			Parts: []toolproxy.Part{tools.Exec(), tools.HTTP(httpToolOf(h.cfg)),
 				tools.SQL(h.sealer, databasesOf(h.cfg, env)), llm.New(llmOf(h.cfg, env)),
 				mcp.New(upstreamsOf(h.cfg, env))},
-			Rates: rates,
+			Rates:  rates,
+			OnCall: onCall(calls),
 		})
 		if err != nil {
 			return err
@@ -216,8 +251,12 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 		proxy.Mount(e)
 	}
 	if h.reaper {
+		reminders, err := h.cfg.ReminderRules()
+		if err != nil {
+			return err
+		}
 		r, err := reaper.New(reaper.Config{
-			Namespaces: reaperSweeps(store), Retention: picket.Retention(h.cfg.Retention), Log: h.log,
+			Namespaces: reaperSweeps(store), Retention: retentionOf(h.cfg), Reminders: reminders, Log: h.log,
 		})
 		if err != nil {
 			return err
@@ -229,11 +268,24 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 		}
 		group.Go(func() error { return d.Run(ctx) })
 	}
+	h.exportEvents(ctx, group, tracer, store)
 	if h.orchestrator {
 		group.Go(func() error { return store.Monitor(ctx) })
 	}
 	group.Go(func() error { return web.Serve(ctx, l, e, h.log) })
 	return group.Wait()
+}
+
+// retentionOf is what the reaper deletes.
+func retentionOf(cfg settings.Settings) picket.Retention {
+	r := cfg.Retention
+	return picket.Retention{
+		Tasks:       r.Tasks,
+		Events:      r.Events,
+		MaxEvents:   r.MaxEvents,
+		AuditAge:    r.AuditAge,
+		AuditEvents: r.AuditEvents,
+	}
 }
 
 // warnAboutConsole says what the settings give up, and where nobody can sign in.

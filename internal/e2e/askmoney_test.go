@@ -35,8 +35,7 @@ func TestAnAgentAsksForMoneyAndStops(t *testing.T) {
 			t.Errorf("%s does not say how to top up:\n%s", what, text)
 		}
 	}
-	w.ok("budget", "top-up", task.TaskID, "--usd", "0.20")
-	w.ok("handoff", "answer", h.HandoffID, "--text", "topped up")
+	w.ok("budget", "top-up", task.TaskID, "--usd", "0.20") // which answers it, too
 	w.until("the result of the next run", func() bool { return w.task(task.TaskID).State == picket.TaskReview })
 	if spent := w.task(task.TaskID).Spent.USD; spent != budget.Money(300_000_000) {
 		t.Errorf("spent %s, want $0.30", spent.Dollars())

@@ -9,6 +9,8 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+
+	"github.com/picket-dev/picket"
 )
 
 // pages are the pages of a scene, by a name for their picture.
@@ -34,6 +36,7 @@ func (s *consoleFixture) pages() map[string]string {
 		"budgets":           "/console/budgets",
 		"budget":            "/console/budgets/" + s.running,
 		"ledger":            "/console/ledger",
+		"spending":          "/console/spending",
 		"events":            "/console/events",
 		"stop":              "/console/stop",
 		"nowhere":           "/console/nowhere",
@@ -61,11 +64,16 @@ func TestScreenshots(t *testing.T) {
 		"agents":   "/console/agents",
 		"leases":   "/console/leases",
 		"budgets":  "/console/budgets",
+		"spending": "/console/spending",
 	} {
 		empty.open(path)
 		empty.shoot(filepath.Join(dir, "empty-"+name+"-light.png"))
 	}
 	s.populate()
+	s.leased("coder", "coder-2", "Import the ledger of 2019", func(t *picket.TaskSpec) {
+		seconds := 1
+		t.TimeoutSeconds = &seconds // nobody ends it, so the pages show it in red
+	})
 	for _, look := range []struct {
 		name   string
 		scheme string

@@ -79,6 +79,14 @@ func CreateIn(root *os.Root, name string, content []byte) error {
 // Truncate cuts an open file off at a size, and waits for the disk.
 func Truncate(f *os.File, size int64) error { return errors.Join(f.Truncate(size), f.Sync()) }
 
+// Remove deletes a file, and returns when that is on the disk.
+func Remove(path string) error {
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
 func marshal(v any) ([]byte, error) {
 	b, err := json.Marshal(v, jsontext.WithIndent("  "))
 	return append(b, '\n'), err

@@ -11,6 +11,7 @@ import (
 	"sort"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -159,6 +160,7 @@ func (y *story) people() {
 	y.read("/api/v1/leases")
 	y.read("/api/v1/tasks")
 	y.read("/api/v1/ledger")
+	y.read("/api/v1/spending?by=day")
 	spending := y.submit(object{"title": "money", "budgetEnvelope": object{"usd": "1", "tokens": 100}})
 	y.read("/api/v1/tasks/" + spending)
 	y.post("/api/v1/envelopes/"+spending+"/top-up", 200, object{"usd": "1", "reason": "more"})
@@ -252,6 +254,7 @@ func redisLines(t *testing.T, socket string) []string {
 	client := redis.NewClient(&redis.Options{Network: "unix", Addr: socket})
 	defer client.Close()
 	ctx := context.Background()
+	awaitCounted(t, client)
 	var lines []string
 	keys := client.Scan(ctx, 0, "*", 1000).Iterator()
 	for keys.Next(ctx) {
@@ -260,6 +263,9 @@ func redisLines(t *testing.T, socket string) []string {
 		lines = append(lines, shape(key)+" "+kind)
 		if kind == "hash" {
 			for _, field := range client.HKeys(ctx, key).Val() {
+				if strings.HasSuffix(key, ":totals") { // what follows the first word are values
+					field, _, _ = strings.Cut(field, " ")
+				}
 				lines = append(lines, shape(key)+" field "+shape(field))
 			}
 		}
@@ -268,6 +274,24 @@ func redisLines(t *testing.T, socket string) []string {
 		t.Fatal(err)
 	}
 	return lines
+}
+
+// awaitCounted waits until a reaper has counted every run that has ended and every charge.
+func awaitCounted(t *testing.T, client *redis.Client) {
+	t.Helper()
+	ctx, prefix := context.Background(), "pk:{default}:"
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		newest := client.XRevRangeN(ctx, prefix+"ledger", "+", "-", 1).Val()
+		byRole := client.HGet(ctx, prefix+"totals", "ledger").Val() + "-0"
+		byDay := client.HGet(ctx, prefix+"meta", "spending").Val() + "-0"
+		if client.Exists(ctx, prefix+"uncounted").Val() == 0 &&
+			(len(newest) == 0 || newest[0].ID == byRole && newest[0].ID == byDay) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("something is never counted")
+		}
+	}
 }
 
 func fileLines(t *testing.T, dir string) []string {

@@ -82,7 +82,7 @@ var mayImport = map[string][]string{
 		"github.com/labstack/echo/v4/...", "github.com/go-json-experiment/json/..."},
 	"internal/llmstub": {"internal/sse", "github.com/go-json-experiment/json/..."}, // a scripted LLM for tests
 	"reaper":           {"picket"},
-	"reaper/webhooks": {"picket", "internal/outbound", "github.com/go-json-experiment/json/...",
+	"reaper/webhooks": {"picket", "budget", "internal/outbound", "github.com/go-json-experiment/json/...",
 		"internal/text"},
 	"client": {"picket", "budget", "internal/sse", "github.com/go-json-experiment/json/..."},
 	"adapter": {"picket", "budget", "client", "adapter/agents", "adapter/process", "adapter/workspace",
@@ -98,7 +98,9 @@ var mayImport = map[string][]string{
 		"github.com/go-json-experiment/json/..."},
 	"internal/web": {"picket", "github.com/labstack/echo/v4/...",
 		"github.com/go-json-experiment/json/...", "internal/text"},
-	"internal/sse":      nil,
+	"internal/sse": nil,
+	"internal/tracing": {"picket", "budget", "internal/text", "go.opentelemetry.io/otel/...", "github.com/go-logr/logr",
+		"github.com/go-json-experiment/json/..."},
 	"internal/text":     nil,
 	"internal/seal":     {"picket"},
 	"internal/files":    {"github.com/go-json-experiment/json/...", "golang.org/x/sys/..."},
@@ -131,7 +133,7 @@ var mayImport = map[string][]string{
 		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/charmbracelet/x/...",
 		"github.com/go-json-experiment/json/..."},
 	"cmd/picket/attach": {"picket", "budget", "client", "adapter", "adapter/agents", "adapter/workspace",
-		"cmd/picket/settings", "cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term",
+		"cmd/picket/settings", "cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term", "internal/tracing",
 		"github.com/spf13/cobra", "golang.org/x/sys/...", "github.com/go-json-experiment/json/..."},
 	"cmd/picket/doctor": {"picket", "budget", "adapter/agents", "adapter/process",
 		"internal/devredis", "cmd/picket/settings", "cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term",
@@ -161,6 +163,8 @@ var mayImportInTests = []string{
 	"github.com/oklog/ulid/v2", "golang.org/x/sys/...", "github.com/prometheus/client_golang/...",
 	"github.com/chromedp/chromedp/...", "github.com/chromedp/cdproto/...", // a browser
 	"github.com/yuin/gopher-lua/...", // reads the scripts
+	"go.opentelemetry.io/proto/otlp/...", "google.golang.org/protobuf/...",
+	"google.golang.org/grpc", // a collector of traces
 }
 
 // testsOnEngine are packages that declare the methods they call: their tests from

@@ -89,3 +89,13 @@ func IsUnsafe(r rune) bool {
 	}
 	return unicode.Is(unicode.Cf, r)
 }
+
+// SpreadsheetCell is a text as a cell of a table for spreadsheets: in one line, and set off by an
+// apostrophe where a spreadsheet would take it for a formula.
+func SpreadsheetCell(s string) string {
+	s = strings.TrimSpace(OneLine(s))
+	if strings.ContainsAny(s[:min(1, len(s))], "=+-@") {
+		return "'" + s
+	}
+	return s
+}

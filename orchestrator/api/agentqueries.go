@@ -17,7 +17,7 @@ func (r request) visibleOwner() string {
 	if r.who.May(picket.ScopeOperator) {
 		return ""
 	}
-	return r.who.KeyID
+	return r.owner()
 }
 
 func listAgents(r request) error {
@@ -40,12 +40,14 @@ func listAgents(r request) error {
 
 // agentQuery reads the parameters of RFC-0016 section 6.2.
 func (r request) agentQuery() (want picket.AgentQuery, err error) {
-	q := r.query("capabilities", "status", "role_id", "min_available_capacity", "limit", "cursor")
+	q := r.query("capabilities", "status", "role_id", "min_available_capacity", "attached", "limit",
+		"cursor")
 	want = picket.AgentQuery{
 		Owner:        r.visibleOwner(),
 		Capabilities: q.tags("capabilities"),
 		Statuses:     q.statuses("status"),
 		Role:         q.name("role_id"),
+		Attached:     q.boolean("attached"),
 	}
 	if q.values.Get("min_available_capacity") != "" {
 		n := int(q.number("min_available_capacity", 0, 0, maxCapacity))
@@ -109,7 +111,7 @@ func getAgent(r request) error {
 	if err != nil {
 		return err
 	}
-	if owner == r.who.KeyID {
+	if owner == r.owner() {
 		return r.respond(r.tagged(agent, nil))
 	}
 	sees, err := r.seesPool(agent.RoleID)

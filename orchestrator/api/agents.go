@@ -17,6 +17,12 @@ func registerAgent(c change[picket.Registration]) (id string, made picket.Agent,
 	if err := c.checkAgent(c.body.AgentID); err != nil {
 		return "", made, err
 	}
+	if c.body.RoleID == picket.RoleAttached && !c.who.IsRunKey() {
+		// Another agent could hide from discovery in this role.
+		return "", made, picket.Refuse(picket.CodeForbidden,
+			"Register with another role_id. `picket run` registers its worker, with a run key.",
+			"only a run key may register an agent in the role %s", picket.RoleAttached).With("field", "/role_id")
+	}
 	made, err = c.tagged(c.engine.Register(c.ctx(), c.by, c.body))
 	return made.AgentID, made, err
 }

@@ -87,7 +87,7 @@ func TestAlertsNameWhatThereIs(t *testing.T) {
 		if len(r.Annotations) != 4 {
 			t.Errorf("%s: annotations %v", r.Alert, r.Annotations)
 		}
-		kept, err := checkExpression(r.Expr, there)
+		kept, err := checkAlert(r.Expr, there)
 		if err != nil {
 			t.Errorf("%s: %s: %v", r.Alert, r.Expr, err)
 			continue
@@ -155,8 +155,10 @@ func TestWrongExpressionsAreSeen(t *testing.T) {
 		`picket_renew_seconds_bucket{le="0.3"} > 1`:                                                    false,
 		`mean(picket_leases) > 0`:                                                                      false,
 		`max by (namespace) (picket_leases)`:                                                           false,
+		`max by (state) (max by (namespace) (picket_leases)) > 0`:                                      false,
+		`sum(picket_leases) by (state) > 0`:                                                            false,
 	} {
-		if _, err := checkExpression(expr, there); (err == nil) != good {
+		if _, err := checkAlert(expr, there); (err == nil) != good {
 			t.Errorf("%s: %v", expr, err)
 		}
 	}

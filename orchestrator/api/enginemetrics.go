@@ -29,11 +29,17 @@ type engineCollector struct {
 
 // cachedStats is the last look at the store of a namespace.
 type cachedStats struct {
-	mu    sync.Mutex
-	at    time.Time
-	stats picket.Stats
-	runs  []picket.LiveLease
-	err   error
+	mu sync.Mutex
+	at time.Time
+	storeFigures
+	err error
+}
+
+// storeFigures are what a scrape shows of a store.
+type storeFigures struct {
+	stats  picket.Stats
+	runs   []picket.LiveLease
+	totals orchestrator.Totals
 }
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -65,11 +71,12 @@ func (e *engineCollector) collect(ch chan<- prometheus.Metric) {
 	for _, engine := range e.engines() {
 		collectCounters(ch, engine)
 		all.Go(func() {
-			stats, runs, err := e.stats(ctx, engine)
+			figures, err := e.look(ctx, engine)
 			ch <- gauge(upDesc, flag(err == nil), engine.Namespace())
 			if err == nil {
-				collectStats(ch, engine.Namespace(), stats)
-				collectRuns(ch, engine.Namespace(), runs)
+				collectStats(ch, engine.Namespace(), figures.stats)
+				collectRuns(ch, engine.Namespace(), figures.runs, figures.totals.Roles)
+				collectTotals(ch, engine.Namespace(), figures.totals)
 			}
 		})
 	}
@@ -77,10 +84,9 @@ func (e *engineCollector) collect(ch chan<- prometheus.Metric) {
 	all.Wait()
 }
 
-// stats is the last look at the store of an engine, or a new one when that is too old. A caller that
+// look is the last look at the store of an engine, or a new one when that is too old. A caller that
 // arrives while another one reads waits for that result.
-func (e *engineCollector) stats(ctx context.Context,
-	engine *orchestrator.Engine) (picket.Stats, []picket.LiveLease, error) {
+func (e *engineCollector) look(ctx context.Context, engine *orchestrator.Engine) (storeFigures, error) {
 	cache, _ := e.cache.LoadOrStore(engine.Namespace(), &cachedStats{})
 	l := cache.(*cachedStats)
 	l.mu.Lock()
@@ -90,9 +96,12 @@ func (e *engineCollector) stats(ctx context.Context,
 		if l.stats, l.err = engine.Stats(ctx); l.err == nil {
 			page, l.err = engine.Leases(ctx)
 		}
+		if l.err == nil {
+			l.totals, l.err = engine.Totals(ctx)
+		}
 		l.runs, l.at = page.Leases, time.Now()
 	}
-	return l.stats, l.runs, l.err
+	return l.storeFigures, l.err
 }
 
 func collectCounters(ch chan<- prometheus.Metric, engine *orchestrator.Engine) {
@@ -101,6 +110,9 @@ func collectCounters(ch chan<- prometheus.Metric, engine *orchestrator.Engine) {
 	ch <- counter(grantsDesc, did.Grants, ns)
 	ch <- counter(renewalsDesc, did.Renewals, ns)
 	ch <- histogram(pickUpDesc, did.PickUp, ns)
+	for role, waited := range did.QueueWait {
+		ch <- histogram(queueWaitDesc, waited, ns, role)
+	}
 	ch <- histogram(renewDesc, did.Renew, ns)
 	ch <- histogram(leftDesc, did.LeaseLeft, ns)
 	refused := engine.RefusedWrites()

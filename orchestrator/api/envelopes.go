@@ -16,7 +16,7 @@ func getEnvelope(r request) error {
 
 // topUp gives an envelope more. Without a key a repeated request would give it
 // twice, so there is none without.
-func topUp(c change[picket.TopUp]) (none picket.EnvelopeState, err error) {
+func topUp(c change[picket.TopUp]) (none picket.TopUpResult, err error) {
 	body := c.body
 	if c.by.Idempotency.Key == "" {
 		return none, picket.Refuse(picket.CodePreconditionRequired,
@@ -45,4 +45,10 @@ func ledgerQuery(r request) (want picket.LedgerQuery, err error) {
 		q.fail(picket.CheckEnvelopeID("?task", want.TaskID))
 	}
 	return want, q.err
+}
+
+// spendingQuery asks for a report of what was spent.
+func spendingQuery(r request) (picket.SpendingQuery, error) {
+	q := r.query("by", "since", "until")
+	return picket.SpendingQuery{By: q.list("by"), Since: q.text("since"), Until: q.text("until")}, q.err
 }

@@ -91,6 +91,14 @@ func TestMoneyIsShownAndAdded(t *testing.T) {
 			row["detail"]); got != "call http_request map[tokens:0 usd:0.25] p1 200" {
 			t.Errorf("the call: %s", page.raw)
 		}
+		report := p.want(200, "GET", "/api/v1/spending?by=day,model&since=30d", "reviewer", "")
+		if got := fmt.Sprint(report.body["total"], report.body["complete"]); got !=
+			"map[calls:1 spent:map[tokens:0 usd:0.25]] true" {
+			t.Errorf("what was spent: %s", report.raw)
+		}
+		p.wantCode(picket.CodeForbidden, "GET", "/api/v1/spending", "agent", "")
+		p.wantCode(picket.CodeValidation, "GET", "/api/v1/spending?by=agent", "reviewer", "")
+		p.wantCode(picket.CodeValidation, "GET", "/api/v1/spending?for=me", "reviewer", "")
 		one := p.want(200, "GET", "/api/v1/ledger?limit=1", "reviewer", "")
 		rest := p.want(200, "GET", "/api/v1/ledger?limit=2&after="+one.text("next"), "reviewer", "")
 		if !strings.Contains(rest.raw, `"kind":"top_up"`) || strings.Contains(rest.raw, `"kind":"call"`) ||

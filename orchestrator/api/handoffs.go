@@ -6,14 +6,15 @@ import (
 
 // handoffQuery asks for the open ones unless another state is named.
 func handoffQuery(r request) (want picket.HandoffQuery, err error) {
-	q := r.query("state", "limit", "cursor")
+	q := r.query("state", "assignee", "limit", "cursor")
+	want.Assignee = q.person("assignee")
 	want.State = choice(q, "state", picket.HandoffOpen, picket.HandoffStates...)
 	want.Limit, want.Cursor = q.page()
 	return want, q.err
 }
 
 func claimHandoff(c change[picket.ClaimRequest]) (picket.Handoff, error) {
-	return c.engine.Claim(c.ctx(), c.by, c.id, c.body.TakeOver)
+	return c.engine.Claim(c.ctx(), c.by, c.id, c.body)
 }
 
 func answerHandoff(c change[picket.AnswerRequest]) (picket.Task, error) {

@@ -80,13 +80,19 @@ func expireLease(c change[expireBody]) (picket.Task, error) {
 	return c.engine.ExpireRun(c.ctx(), c.by, c.id, c.body.RunID, c.body.Reason)
 }
 
-func listLeases(r request) error {
-	if err := r.noQuery(); err != nil {
-		return err
-	}
-	page, err := r.engine.Leases(r.ctx())
-	return r.respond(page, err)
+// leaseQuery reads which leases are asked for.
+func leaseQuery(r request) (picket.LeaseQuery, error) {
+	q := r.query("task", "agent", "order", "limit")
+	return picket.LeaseQuery{
+		TaskID:  q.text("task"),
+		AgentID: q.text("agent"),
+		Order:   choice(q, "order", picket.LeasesByExpiry, picket.LeasesByExpiry, picket.LeasesByNeed),
+		Limit:   int(q.number("limit", maxLeases, 1, maxLeases)),
+	}, q.err
 }
+
+// maxLeases is how many leases an answer lists at most.
+const maxLeases = 1000
 
 // deliver writes and flushes, so that a client that is gone shows as an error.
 func (r request) deliver(answer any) error {

@@ -1,8 +1,10 @@
 package api_test
 
 import (
+	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/orchestrator/api"
 )
 
@@ -31,7 +34,9 @@ func (p *fixture) makeTraffic(s rig.Store) {
 		must(t, err)
 	}
 	p.RecordRefusedWrite(ctx, held, "report", picket.Refuse(picket.CodeStaleFence, "Stop.", "an old token"))
-	_, err := p.MeasureMemory(ctx, 1000)
+	_, err := p.CountEnded(ctx, 1000)
+	must(t, err)
+	_, err = p.MeasureMemory(ctx, 1000)
 	must(t, err)
 	raw := redis.NewUniversalClient(&s.Redis)
 	defer raw.Close()
@@ -99,6 +104,8 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 		}
 		p.toHandoff()
 		p.passTime(31 * time.Second)
+		_, err = p.CountEnded(t.Context(), 100)
+		must(t, err)
 		got := readScrape(t, p.want(200, "GET", "/metrics", "", "").raw)
 		for sample, want := range map[string]string{
 			`picket_leases{namespace="default",state="held"}`:           "1",
@@ -120,6 +127,14 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 			`picket_running_timeout_ratio_max{namespace="default",role=""}`:                               "0.61",
 			`picket_running_envelope_ratio_max{namespace="default",role=""}`:                              "0",
 			`picket_running_report_age_seconds_max{namespace="default",role=""}`:                          "61",
+			`picket_queue_wait_seconds_count{namespace="default",role=""}`:                                "3",
+			`picket_queue_wait_seconds_bucket{namespace="default",role="",le="5"}`:                        "2",
+			`picket_runs_ended_total{class="undelivered",namespace="default",role=""}`:                    "1",
+			`picket_runs_ended_total{class="released",namespace="default",role=""}`:                       "1",
+			`picket_runs_ended_total{class="crash",namespace="default",role=""}`:                          "0",
+			`picket_run_seconds_count{namespace="default",role=""}`:                                       "2",
+			`picket_run_seconds_bucket{namespace="default",role="",le="60"}`:                              "2",
+			`picket_spent_by_role_usd_total{model="",namespace="default",role=""}`:                        "0",
 			`picket_leases_expired_total{class="undelivered",namespace="default"}`:                        "1",
 			`picket_leases_expired_total{class="agent_dead",namespace="default"}`:                         "0",
 			`picket_handoffs_open{kind="question",namespace="default"}`:                                   "1",
@@ -139,6 +154,33 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 	})
 }
 
+// Agents choose the roles of what they delegate. However many they choose, a scrape has a bounded
+// number of labels, and counts every run.
+func TestRolesDoNotFloodAScrape(t *testing.T) {
+	p := newMemoryFixture(t)
+	const roles = orchestrator.MaxCountedRoles + 7
+	for i := range roles {
+		role := fmt.Sprintf("role%02d", i)
+		p.submit(`{"title":"x","role":"` + role + `"}`)
+		_, err := p.Acquire(t.Context(), picket.Caller{Actor: "key_x"},
+			picket.AcquireRequest{AgentID: "a1", Role: role})
+		must(t, err)
+	}
+	got := readScrape(t, p.want(200, "GET", "/metrics", "", "").raw)
+	for _, name := range []string{"picket_running", "picket_running_nudged", "picket_queue_wait_seconds"} {
+		labels := map[string]bool{}
+		for sample := range got[name].values {
+			labels[regexp.MustCompile(`role="[^"]*"`).FindString(sample)] = true
+		}
+		if len(labels) < 40 || len(labels) > orchestrator.MaxCountedRoles+2 {
+			t.Errorf("%s has %d roles", name, len(labels))
+		}
+	}
+	if n := got["picket_running"].values[`picket_running{namespace="default",role="other"}`]; n != "7" {
+		t.Errorf("%s runs of other roles, want 7", n)
+	}
+}
+
 // A scrape looks at each namespace once, and scrapes within a second share it.
 func TestAScrapeReadsTheStoreOnce(t *testing.T) {
 	virtual(t, api.Config{}, func(t *testing.T, p *fixture) {
@@ -151,7 +193,7 @@ func TestAScrapeReadsTheStoreOnce(t *testing.T) {
 				switch {
 				case c.Script == "stats":
 					n = c.Count - before[c.Script]
-				case c.Script == "leases": // what runs, with the same look
+				case c.Script == "leases" || c.Script == "totals": // with the same look
 				case c.Script == "identify": // two namespaces at once can need a new connection, which is greeted
 				case c.Count != before[c.Script]:
 					t.Errorf("a scrape ran %s", c.Script)

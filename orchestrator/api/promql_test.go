@@ -24,9 +24,10 @@ var (
 		"max":                "",
 		"min":                "",
 	}
-	promOverRange = []string{"rate", "increase", "delta"}
-	promWords     = []string{"by", "and", "or", "unless"}
-	everywhere    = []string{"instance", "job"}
+	promOverRange    = []string{"rate", "increase", "delta"}
+	promAggregations = []string{"sum", "max", "min"}
+	promWords        = []string{"by", "and", "or", "unless"}
+	everywhere       = []string{"instance", "job"}
 )
 
 // expression is one under way.
@@ -35,10 +36,24 @@ type expression struct {
 	there  map[string]*metricFamily
 	open   []string // the function of each open bracket, "" for none
 	used   []*metricFamily
-	by     [][]string
+	by     []grouping
 }
 
-// checkExpression returns the labels that are left for the words of an alert.
+// grouping are the labels that an aggregation keeps, and within how many brackets it stands.
+type grouping struct {
+	depth  int
+	labels []string
+}
+
+// checkAlert returns the labels that are left for the words of an alert.
+func checkAlert(text string, there map[string]*metricFamily) (kept []string, err error) {
+	if !regexp.MustCompile(`[<>]|==`).MatchString(text) {
+		return nil, errors.New("nothing is compared, so it is always on")
+	}
+	return checkExpression(text, there)
+}
+
+// checkExpression returns the labels of the result.
 func checkExpression(text string, there map[string]*metricFamily) (kept []string, err error) {
 	x := &expression{there: there}
 	for rest := text; rest != ""; {
@@ -50,10 +65,6 @@ func checkExpression(text string, there map[string]*metricFamily) (kept []string
 		if token = strings.TrimSpace(token); token != "" {
 			x.tokens = append(x.tokens, token)
 		}
-	}
-	if !slices.ContainsFunc(x.tokens,
-		func(s string) bool { return slices.Contains([]string{">", "<", "==", ">=", "<="}, s) }) {
-		return nil, errors.New("nothing is compared, so it is always on")
 	}
 	for len(x.tokens) > 0 && err == nil {
 		err = x.step()
@@ -94,7 +105,7 @@ func (x *expression) step() error {
 	case strings.HasPrefix(token, "picket_"):
 		return x.metric(token)
 	case token == "by":
-		return x.grouping()
+		return errors.New("by stands before the bracket")
 	case slices.Contains(promWords, token):
 	case regexp.MustCompile(`^[a-z_]+$`).MatchString(token):
 		return x.function(token)
@@ -109,14 +120,17 @@ func (x *expression) function(name string) error {
 	if _, known := promFunctions[name]; !known {
 		return fmt.Errorf("there is no function %s", name)
 	}
+	aggregates := slices.Contains(promAggregations, name)
 	if x.peek() == "by" {
 		x.next()
 		if err := x.grouping(); err != nil {
 			return err
 		}
-		if name != "sum" && name != "max" && name != "min" {
+		if !aggregates {
 			return fmt.Errorf("%s does not group", name)
 		}
+	} else if aggregates {
+		x.by = append(x.by, grouping{depth: len(x.open)}) // keeps nothing
 	}
 	if x.peek() != "(" {
 		return fmt.Errorf("%s is not called", name)
@@ -141,7 +155,7 @@ func (x *expression) grouping() error {
 		}
 	}
 	x.next()
-	x.by = append(x.by, labels)
+	x.by = append(x.by, grouping{len(x.open), labels})
 	return nil
 }
 
@@ -178,7 +192,8 @@ func (x *expression) metric(name string) error {
 	if ranged != slices.Contains(promOverRange, around) {
 		return fmt.Errorf("%s: a range belongs inside %v, and only there", name, promOverRange)
 	}
-	if slices.Contains(x.open, "histogram_quantile") && (len(x.by) == 0 || !slices.Contains(x.by[len(x.by)-1], "le")) {
+	if slices.Contains(x.open, "histogram_quantile") &&
+		(len(x.by) == 0 || !slices.Contains(x.by[len(x.by)-1].labels, "le")) {
 		return errors.New("a quantile needs le")
 	}
 	if want := promFunctions[around]; want != "" && want != kind || kind == "counter" && want == "" {
@@ -224,8 +239,8 @@ func samples(family *metricFamily) (all []string) {
 	return all
 }
 
-// kept are the labels that a result has: those it is grouped by, or else those
-// of its metrics.
+// kept are the labels that a result has: those that its outermost aggregations have in common, or
+// else those of its metrics.
 func (x *expression) kept() ([]string, error) {
 	var all []string
 	buckets := false
@@ -234,17 +249,35 @@ func (x *expression) kept() ([]string, error) {
 		buckets = buckets || m.kind == "histogram"
 	}
 	all = append(all, everywhere...)
-	grouped := []string{}
-	for _, labels := range x.by {
-		for _, l := range labels {
+	for i, outer := range x.by {
+		for _, l := range outer.labels {
 			if !slices.Contains(all, l) && !(l == "le" && buckets) {
 				return nil, fmt.Errorf("none of its metrics has the label %s", l)
 			}
+			for _, inner := range x.by[i+1:] {
+				if inner.depth <= outer.depth {
+					break
+				}
+				if !slices.Contains(inner.labels, l) {
+					return nil, fmt.Errorf("an aggregation inside drops the label %s", l)
+				}
+			}
 		}
-		grouped = append(grouped, labels...)
 	}
 	if len(x.by) == 0 {
 		return all, nil
 	}
-	return grouped, nil
+	outermost := slices.MinFunc(x.by, func(a, b grouping) int { return a.depth - b.depth }).depth
+	var common []string
+	first := true
+	for _, by := range x.by {
+		switch {
+		case by.depth != outermost:
+		case first:
+			common, first = slices.Clone(by.labels), false
+		default:
+			common = slices.DeleteFunc(common, func(l string) bool { return !slices.Contains(by.labels, l) })
+		}
+	}
+	return slices.DeleteFunc(common, func(l string) bool { return l == "le" }), nil
 }

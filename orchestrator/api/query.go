@@ -134,6 +134,19 @@ func (q *query) name(name string) string {
 	return s
 }
 
+// person is the name of an assignee, or "" if the parameter is absent. An empty parameter
+// is refused.
+func (q *query) person(name string) string {
+	s := q.text(name)
+	if q.values.Has(name) {
+		q.fail(picket.CheckAssignee("?"+name, s))
+		if s == "" {
+			q.fail(web.BadParameter(name, "Send the name of a person, or leave it out.", "%s is empty", name))
+		}
+	}
+	return s
+}
+
 // id is an id made by the server, or "" if the parameter is absent. An empty
 // parameter is refused.
 func (q *query) id(name, kind string) string {

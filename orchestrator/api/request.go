@@ -28,10 +28,7 @@ const idempotencyHeader = "Idempotency-Key"
 // caller names the principal who asks for a change. With an Idempotency-Key a
 // repeated request has its effect once; raw is the body that is compared.
 func (r request) caller(raw []byte) (picket.Caller, error) {
-	// Registrations made with a run key belong to its parent key, so that the next
-	// adapter can act for the agent after a crash.
-	actor := cmp.Or(r.who.Parent, r.who.KeyID)
-	by := picket.Caller{Actor: actor, Key: r.who.KeyID, Operator: r.who.May(picket.ScopeOperator)}
+	by := picket.Caller{Actor: r.owner(), Key: r.who.KeyID, Operator: r.who.May(picket.ScopeOperator)}
 	sent := r.Request().Header.Values(idempotencyHeader)
 	if len(sent) == 0 {
 		return by, nil
@@ -47,6 +44,10 @@ func (r request) caller(raw []byte) (picket.Caller, error) {
 	}
 	return by, nil
 }
+
+// owner is the key to which belongs what the caller registers. Registrations made with a run
+// key belong to its parent key, so that the next adapter can act for the agent after a crash.
+func (r request) owner() string { return cmp.Or(r.who.Parent, r.who.KeyID) }
 
 func printable(s string) bool {
 	return len(s) >= 1 && len(s) <= 255 && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' })

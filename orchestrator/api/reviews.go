@@ -7,8 +7,9 @@ import (
 )
 
 func reviewQuery(r request) (want picket.ReviewQuery, err error) {
-	q := r.query("role", "parent", "label", "limit", "cursor")
-	want = picket.ReviewQuery{Role: q.name("role"), Parent: q.id("parent", "task"), Labels: q.labels("label")}
+	q := r.query("role", "parent", "assignee", "label", "limit", "cursor")
+	want = picket.ReviewQuery{Role: q.name("role"), Parent: q.id("parent", "task"), Labels: q.labels("label"),
+		Assignee: q.person("assignee")}
 	want.Limit, want.Cursor = q.page()
 	return want, q.err
 }

@@ -47,10 +47,12 @@ func (a *API) routes() []route {
 		{get, "/api/v1/tasks/:id/logs", readerScopes, taskLogs},
 		{get, "/api/v1/tasks/:id/reports", readerScopes, reads("task", taskReports)},
 		{get, "/api/v1/tasks/:id/evidence", readerScopes, taskEvidence},
+		{get, "/api/v1/tasks/:id/bundle", readerScopes, reads("task", (*orchestrator.Engine).Bundle)},
+		{get, "/api/v1/tasks/:id/bundle/:digest/:piece", readerScopes, taskBundlePiece},
 
 		{post, "/api/v1/leases", agentScopes, acquireLeases},
 		{post, "/api/v1/leases/advance", agentScopes, advanceLease},
-		{get, "/api/v1/leases", personScopes, listLeases},
+		{get, "/api/v1/leases", personScopes, readsPage(leaseQuery, (*orchestrator.Engine).FindLeases)},
 		{post, "/api/v1/leases/:task/expire", operatorScopes, changes("task", expireLease)},
 
 		{post, "/api/v1/agents", agentScopes, creates("/api/v1/agents", registerAgent)},
@@ -79,6 +81,7 @@ func (a *API) routes() []route {
 		{get, "/api/v1/envelopes/:id", personScopes, getEnvelope},
 		{post, "/api/v1/envelopes/:id/top-up", operatorScopes, changes("", topUp)},
 		{get, "/api/v1/ledger", personScopes, readsPage(ledgerQuery, (*orchestrator.Engine).Ledger)},
+		{get, "/api/v1/spending", personScopes, readsPage(spendingQuery, (*orchestrator.Engine).Spending)},
 		{get, "/api/v1/prices", personScopes, a.listPrices},
 
 		{get, "/api/v1/events", personScopes, a.events},

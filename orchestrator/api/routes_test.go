@@ -45,6 +45,33 @@ func TestEveryRouteIsDescribedAndNoOther(t *testing.T) {
 	}
 }
 
+// The refusal of an unknown parameter lists those that the route knows.
+func TestTheParametersOfEveryRouteAreDescribed(t *testing.T) {
+	p, described := newMemoryFixture(t), contract.Load(t)
+	for _, l := range p.api.RouteList() {
+		if len(l.Scopes) == 0 {
+			continue // the route takes no parameters, and ignores those that are sent
+		}
+		body := ""
+		if l.Method == "POST" || l.Method == "PATCH" {
+			body = "{}"
+		}
+		a := p.call(l.Method, withUnknownIDs(l.Path)+"?nonsense=1", "admin", body, "If-Match", `"1"`)
+		if a.text("field") != "?nonsense" {
+			t.Errorf("%s %s has not refused an unknown parameter: %d %s", l.Method, l.Path, a.status, a.raw)
+		}
+		var known []string
+		if list, ok := strings.CutPrefix(a.text("remedy"), "Known here: "); ok {
+			known = strings.Split(strings.TrimSuffix(list, "."), ", ")
+		}
+		slices.Sort(known)
+		want := described.QueryParameters(l.Method, echoParameter.ReplaceAllString(l.Path, "{$1}"))
+		if !slices.Equal(known, want) {
+			t.Errorf("%s %s knows the parameters %q, docs/openapi.yaml describes %q", l.Method, l.Path, known, want)
+		}
+	}
+}
+
 // aULID is well-formed and names nothing.
 const aULID = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
 
@@ -60,6 +87,7 @@ func withUnknownIDs(path string) string {
 			kind = k
 		}
 	}
+	path = strings.NewReplacer(":digest", strings.Repeat("0", 64), ":piece", "0").Replace(path)
 	return echoParameter.ReplaceAllString(path, kind+"_"+aULID)
 }
 
@@ -253,6 +281,8 @@ func TestSchemasHaveTheFieldsOfTheTypes(t *testing.T) {
 		"EnvelopeState":     picket.EnvelopeState{},
 		"OpenCall":          picket.OpenCall{},
 		"TopUp":             picket.TopUp{},
+		"TopUpResult":       picket.TopUpResult{},
+		"TopUpHandoff":      picket.TopUpHandoff{},
 		"HandoffPage":       picket.HandoffPage{},
 		"ReviewPage":        picket.ReviewPage{},
 		"ReviewFilter":      picket.ReviewFilter{},
@@ -263,6 +293,9 @@ func TestSchemasHaveTheFieldsOfTheTypes(t *testing.T) {
 		"ClaimRequest":      picket.ClaimRequest{},
 		"LedgerRow":         picket.LedgerRow{},
 		"LedgerPage":        picket.LedgerPage{},
+		"SpendingReport":    picket.SpendingReport{},
+		"SpendingRow":       picket.SpendingRow{},
+		"Spending":          picket.Spending{},
 	} {
 		if got, want := d.Fields(schema), fieldsOf(reflect.TypeOf(v)); !slices.Equal(got, want) {
 			t.Errorf("schema %s has %v, the type %v", schema, got, want)

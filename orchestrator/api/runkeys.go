@@ -14,19 +14,21 @@ const runKeyEvents = "GET /api/v1/events"
 // to read tasks, and to end or renew itself. The value says where the request
 // names the agent: in the path, in the body, or nowhere.
 var runKeyRoutes = map[string]agentLocation{
-	"POST /api/v1/leases":               agentInBody,
-	"POST /api/v1/leases/advance":       agentInBody,
-	"POST /api/v1/agents":               agentInBody,
-	"GET /api/v1/agents/:id":            agentInPath,
-	"DELETE /api/v1/agents/:id":         agentInPath,
-	"PATCH /api/v1/agents/:id/status":   agentInPath,
-	"POST /api/v1/agents/:id/heartbeat": agentInPath,
-	"GET /api/v1/tasks":                 agentUnnamed,
-	"GET /api/v1/tasks/:id":             agentUnnamed,
-	"GET /api/v1/tasks/:id/evidence":    agentUnnamed,
-	runKeyEvents:                        taskInQuery,
-	"POST /api/v1/run-keys/renew":       agentUnnamed,
-	"DELETE /api/v1/run-keys":           agentUnnamed,
+	"POST /api/v1/leases":                         agentInBody,
+	"POST /api/v1/leases/advance":                 agentInBody,
+	"POST /api/v1/agents":                         agentInBody,
+	"GET /api/v1/agents/:id":                      agentInPath,
+	"DELETE /api/v1/agents/:id":                   agentInPath,
+	"PATCH /api/v1/agents/:id/status":             agentInPath,
+	"POST /api/v1/agents/:id/heartbeat":           agentInPath,
+	"GET /api/v1/tasks":                           agentUnnamed,
+	"GET /api/v1/tasks/:id":                       agentUnnamed,
+	"GET /api/v1/tasks/:id/evidence":              agentUnnamed,
+	"GET /api/v1/tasks/:id/bundle":                agentUnnamed,
+	"GET /api/v1/tasks/:id/bundle/:digest/:piece": agentUnnamed,
+	runKeyEvents:                                  taskInQuery,
+	"POST /api/v1/run-keys/renew":                 agentUnnamed,
+	"DELETE /api/v1/run-keys":                     agentUnnamed,
 }
 
 type agentLocation int

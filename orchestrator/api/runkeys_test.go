@@ -14,6 +14,7 @@ var runKeyAllowed = map[string]bool{
 	"POST /api/v1/agents": true, "GET /api/v1/agents/:id": true, "DELETE /api/v1/agents/:id": true,
 	"PATCH /api/v1/agents/:id/status": true, "POST /api/v1/agents/:id/heartbeat": true,
 	"GET /api/v1/tasks": true, "GET /api/v1/tasks/:id": true, "GET /api/v1/tasks/:id/evidence": true,
+	"GET /api/v1/tasks/:id/bundle": true, "GET /api/v1/tasks/:id/bundle/:digest/:piece": true,
 	"GET /api/v1/events": true, "POST /api/v1/run-keys/renew": true, "DELETE /api/v1/run-keys": true,
 }
 
@@ -78,5 +79,39 @@ func TestTheNextRunKeyActsForTheSameAgent(t *testing.T) {
 		p.want(201, "POST", "/api/v1/agents", "first", `{"agent_id":"r1","role_id":"coder"}`)
 		p.wantCode(picket.CodeForbidden, "DELETE", "/api/v1/agents/r1", "foreign", "")
 		p.want(200, "DELETE", "/api/v1/agents/r1", "second", "")
+	})
+}
+
+// Only a run key may register in the role attached, where discovery does not look: an agent
+// cannot hide there. What the run key has registered can be read with the next one.
+func TestOnlyARunKeyRegistersAsAttached(t *testing.T) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
+		for _, name := range []string{"run", "next"} {
+			p.keys[name] = p.want(201, "POST", "/api/v1/run-keys", "operator", `{"agentId":"run-1"}`).text("key")
+		}
+		body := `{"agent_id":"run-1","role_id":"attached"}`
+		for _, scope := range []string{"agent", "operator", "admin"} {
+			refused := p.wantCode(picket.CodeForbidden, "POST", "/api/v1/agents", scope, body)
+			if !strings.Contains(refused.raw, "picket run") {
+				t.Errorf("the refusal names no remedy: %s", refused.raw)
+			}
+		}
+		p.wantCode(picket.CodeForbidden, "POST", "/api/v1/agents", "run", `{"agent_id":"run-2","role_id":"attached"}`)
+		p.wantCode(picket.CodeValidation, "POST", "/api/v1/agents", "run",
+			`{"agent_id":"run-1","role_id":"attached","endpoint":"https://example.com/"}`)
+		p.want(201, "POST", "/api/v1/agents", "run", body)
+		p.want(200, "GET", "/api/v1/agents/run-1", "next", "")
+		p.wantCode(picket.CodeForbidden, "GET", "/api/v1/agents/run-1", "agent", "")
+		p.wantCode(picket.CodeForbidden, "GET", "/api/v1/pools/attached", "agent", "")
+		p.wantCode(picket.CodeNotFound, "GET", "/api/v1/pools/attached", "operator", "")
+		for query, want := range map[string]string{"": "", "?attached=false": "", "?role_id=attached": "",
+			"?attached=true": "run-1", "?attached=true&role_id=attached": "run-1"} {
+			if ids, _ := p.listAgents("operator", query); strings.Join(ids, " ") != want {
+				t.Errorf("%q lists %v, want %q", query, ids, want)
+			}
+		}
+		p.wantCode(picket.CodeValidation, "GET", "/api/v1/agents?attached=yes", "operator", "")
+		p.wantCode(picket.CodeValidation, "POST", "/api/v1/tasks", "operator", `{"title":"x","role":"attached"}`)
+		p.want(200, "DELETE", "/api/v1/agents/run-1", "next", "")
 	})
 }

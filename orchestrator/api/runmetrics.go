@@ -1,9 +1,12 @@
 package api
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator"
 )
 
 // What runs now, by role, of the 1,000 leases that expire first.
@@ -22,13 +25,39 @@ var (
 // roleRuns sums up the runs of a role.
 type roleRuns struct{ running, nudged, timeout, envelope, reportAge float64 }
 
-func collectRuns(ch chan<- prometheus.Metric, ns string, runs []picket.LiveLease) {
-	byRole := map[string]*roleRuns{}
+// roleLabels are the labels of the roles of what runs: their names, as long as there is room beside
+// those that are known already, and [orchestrator.OtherName] for the rest. Agents that delegate choose
+// roles, and a label for each one would fill the memory of Prometheus.
+func roleLabels(runs []picket.LiveLease, known []string) map[string]string {
+	labels := map[string]string{"": ""}
+	for _, role := range known {
+		labels[role] = role
+	}
+	roles := make([]string, 0, len(runs))
 	for _, l := range runs {
-		r := byRole[l.Role]
+		roles = append(roles, l.Role)
+	}
+	slices.Sort(roles)
+	room := orchestrator.MaxCountedRoles - len(known)
+	for _, role := range slices.Compact(roles) {
+		if _, ok := labels[role]; ok {
+			continue
+		}
+		if labels[role] = orchestrator.OtherName; room > 0 {
+			labels[role] = role
+			room--
+		}
+	}
+	return labels
+}
+
+func collectRuns(ch chan<- prometheus.Metric, ns string, runs []picket.LiveLease, known []string) {
+	byRole, labels := map[string]*roleRuns{}, roleLabels(runs, known)
+	for _, l := range runs {
+		r := byRole[labels[l.Role]]
 		if r == nil {
 			r = &roleRuns{}
-			byRole[l.Role] = r
+			byRole[labels[l.Role]] = r
 		}
 		r.running++
 		r.nudged += flag(l.Nudged())

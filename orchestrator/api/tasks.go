@@ -17,11 +17,12 @@ func submitTask(c change[picket.TaskSpec]) (string, picket.Task, error) {
 }
 
 func taskQuery(r request) (want picket.TaskQuery, err error) {
-	q := r.query("state", "role", "parent", "label", "since", "limit", "cursor")
+	q := r.query("state", "role", "parent", "assignee", "label", "since", "limit", "cursor")
 	for _, s := range q.list("state") {
 		want.States = append(want.States, oneOf(q, "state", s, picket.TaskStates))
 	}
 	want.Labels, want.Role, want.Parent = q.labels("label"), q.name("role"), q.id("parent", "task")
+	want.Assignee = q.person("assignee")
 	want.Since = q.instant("since")
 	want.Limit, want.Cursor = q.page()
 	return want, q.err

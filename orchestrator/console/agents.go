@@ -36,7 +36,7 @@ var agentViews = []struct {
 func listAgents(v *request) (page, error) {
 	f := v.filter("status", "role", "cursor")
 	list := agentList{Filter: f}
-	q := picket.AgentQuery{Role: f["role"], Limit: pageRows, Cursor: f["cursor"]}
+	q := picket.AgentQuery{Role: f["role"], Limit: pageRows, Cursor: f["cursor"], Attached: true}
 	for _, view := range agentViews {
 		t := tab{
 			Label:   view.name,
@@ -144,12 +144,11 @@ func agentNotFound(err error) error {
 
 // loadAgentWork is what the agent holds and what it did last.
 func (v *request) loadAgentWork(a *agentView) error {
-	all, err := v.backend.Leases.Leases(v.ctx())
+	held, err := v.backend.Leases.FindLeases(v.ctx(), picket.LeaseQuery{AgentID: a.AgentID, Limit: pageRows})
 	if err != nil {
 		return err
 	}
-	mine := slices.DeleteFunc(all.Leases, func(l picket.LiveLease) bool { return l.AgentID != a.AgentID })
-	a.Leases, a.More = firstRows(mine, pageRows)
+	a.Leases, a.More = held.Leases, int(held.Total)-len(held.Leases)
 	page, err := v.backend.Events.Events(v.ctx(),
 		picket.EventQuery{Agent: a.AgentID, NewestFirst: true, Limit: maxEventsShown})
 	a.Events = page.Events

@@ -229,3 +229,28 @@ func TestTheStopButton(t *testing.T) {
 		}
 	})
 }
+
+// Pools of which nothing is left but records are not shown. The workers of `picket run` are in
+// the list of agents and in none of the pools.
+func TestPoolsWithoutLivingMembersAreHidden(t *testing.T) {
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeOperator)
+		o.registerAgent("w1", "writer", 1)
+		o.registerAgent("c1", "coder", 4)
+		o.registerAgent("run-1", picket.RoleAttached, 5)
+		shown := func(role string) bool {
+			pools := between(s.mustGet("/console/agents").body, `id="pools"`, `</section>`)
+			return strings.Contains(pools, ">"+role+"</a>")
+		}
+		if !shown("writer") || !shown("coder") || shown(picket.RoleAttached) {
+			t.Error("the pools of living members are not those shown")
+		}
+		s.mustGet("/console/agents").wantText(t, "run-1", "Agent run-1", picket.RoleAttached)
+		s.mustGet("/console/agents?role=attached").wantText(t, "run-1")
+		_, err := o.Deregister(t.Context(), picket.Caller{Actor: "test"}, "w1", nil)
+		must(t, err)
+		if shown("writer") || !shown("coder") {
+			t.Error("a pool of which only a record is left is shown, or one with a member is not")
+		}
+	})
+}

@@ -43,7 +43,7 @@ type StatsBackend interface {
 type HandoffBackend interface {
 	Handoffs(ctx context.Context, q picket.HandoffQuery) (picket.HandoffPage, error)
 	Handoff(ctx context.Context, handoffID string) (picket.Handoff, error)
-	Claim(ctx context.Context, by picket.Caller, handoffID string, takeOver bool) (picket.Handoff, error)
+	Claim(ctx context.Context, by picket.Caller, handoffID string, req picket.ClaimRequest) (picket.Handoff, error)
 	Answer(ctx context.Context, by picket.Caller, handoffID string, req picket.AnswerRequest) (picket.Task, error)
 	Finish(ctx context.Context, by picket.Caller, handoffID string, output picket.RawJSON) (picket.Task, error)
 	CancelHandoff(ctx context.Context, by picket.Caller, handoffID, reason string) (picket.Task, error)
@@ -91,13 +91,15 @@ type AgentBackend interface {
 // LeaseBackend lists live leases.
 type LeaseBackend interface {
 	Leases(ctx context.Context) (picket.LeasePage, error)
+	FindLeases(ctx context.Context, q picket.LeaseQuery) (picket.LeasePage, error)
 }
 
-// BudgetBackend shows envelopes and tops them up.
+// BudgetBackend shows envelopes and what was spent, and tops envelopes up.
 type BudgetBackend interface {
 	Envelope(ctx context.Context, id string) (picket.EnvelopeState, error)
 	Ledger(ctx context.Context, q picket.LedgerQuery) (picket.LedgerPage, error)
-	TopUp(ctx context.Context, by picket.Caller, id string, t picket.TopUp) (picket.EnvelopeState, error)
+	Spending(ctx context.Context, q picket.SpendingQuery) (picket.SpendingReport, error)
+	TopUp(ctx context.Context, by picket.Caller, id string, t picket.TopUp) (picket.TopUpResult, error)
 }
 
 // EventBackend reads the event log.

@@ -189,7 +189,8 @@ func (v *request) treeTasks(e picket.EnvelopeState) ([]picket.Task, error) {
 }
 
 func topUpBudget(v *request, by picket.Caller, reason string) (string, error) {
-	return withFlash(budgetPath(v.Param("id")), "toppedup", ""), v.topUp(by, v.Param("id"), reason)
+	did, err := v.topUp(by, v.Param("id"), "", reason)
+	return withFlash(budgetPath(v.Param("id")), did, ""), err
 }
 
 // ledgerView is what the page of the ledger shows.

@@ -223,3 +223,43 @@ func TestEventsInPages(t *testing.T) {
 		}
 	})
 }
+
+// The page of what was spent has a table, a chart without scripts, and the same as a file in which
+// no cell is a formula.
+func TestSpendingInPages(t *testing.T) {
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeReviewer)
+		s.mustGet("/console/spending").wantText(t, "Nothing was spent on these days.", "picket budget report --by day")
+		_, held := o.startRun(picket.TaskSpec{Title: "spends", Labels: map[string]string{"team": `=HYPERLINK("x")`}})
+		o.payCall(held, "tool", 30*cent)
+		_, held = o.startRun(picket.TaskSpec{Title: "spends", Labels: map[string]string{"team": "<b>web"}})
+		o.payCall(held, "tool", 20*cent)
+		p := s.mustGet("/console/spending?by=label&label=team&since=30d")
+		p.wantText(t, "=HYPERLINK", "$0.30", "<b>web", "$0.20", "$0.50",
+			"--by label:team --since 1999-12-03 --until 2000-01-01")
+		if strings.Contains(p.body, "<b>web") || strings.Count(p.body, "<rect x=") != 1 ||
+			!strings.Contains(p.body, `<title>2000-01-01: $0.50</title>`) {
+			t.Errorf("the page is %s", p.body)
+		}
+		s.mustGet("/console/spending?by=role").wantText(t, "none", "$0.50")
+		file := s.mustGet("/console/spending/csv?by=label&label=team&since=30d")
+		if file.header.Get("Content-Disposition") !=
+			`attachment; filename="picket-spending-1999-12-03-to-2000-01-01.csv"` ||
+			!strings.HasPrefix(file.header.Get("Content-Type"), "text/csv") {
+			t.Errorf("the file has %v", file.header)
+		}
+		if want := "label:team,calls,usd,tokens,uncertain_usd,uncertain_tokens,unverified_usd,unverified_tokens," +
+			"returned_usd,returned_tokens\n" + `"'=HYPERLINK(""x"")",1,0.3,0,0,0,0,0,0,0` + "\n" +
+			"<b>web,1,0.2,0,0,0,0,0,0,0\n"; file.body != want {
+			t.Errorf("the file is %q, want %q", file.body, want)
+		}
+		for _, query := range []string{"by=agent", "since=x", "by=label", "by=label&label=a%20b"} {
+			if p := s.get("/console/spending?" + query); p.status != http.StatusBadRequest {
+				t.Errorf("%s: %d", query, p.status)
+			}
+			if p := s.get("/console/spending/csv?" + query); p.status != http.StatusBadRequest {
+				t.Errorf("the file of %s: %d", query, p.status)
+			}
+		}
+	})
+}

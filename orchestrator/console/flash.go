@@ -11,16 +11,25 @@ import (
 // write an address, so only this part of it is shown, and only to a person who came from a page of
 // this server: a link must not claim that something was decided.
 var flashMessages = map[string]string{
-	"claimed":     "You look after this hand-off now.",
-	"answered":    "Answered. The task is queued again, with the answer in its context.",
-	"finished":    "Finished. The task is completed with your output.",
-	"cancelled":   "Cancelled. The task ends here.",
-	"approved":    "Approved. The task is completed.",
-	"rejected":    "Rejected. The task stays as it is, for the record.",
-	"fixing":      "Rejected, and the task that repairs it is queued.",
-	"retried":     "Tried again: this task is queued.",
-	"toppedup":    "Topped up.",
+	"claimed":   "You look after this hand-off now.",
+	"answered":  "Answered. The task is queued again, with the answer in its context.",
+	"finished":  "Finished. The task is completed with your output.",
+	"cancelled": "Cancelled. The task ends here.",
+	"approved":  "Approved. The task is completed.",
+	"rejected":  "Rejected. The task stays as it is, for the record.",
+	"fixing":    "Rejected, and the task that repairs it is queued.",
+	"retried":   "Tried again: this task is queued.",
+	"toppedup":  "Topped up.",
+
+	"retried_soon": "Tried again: this task is queued, and a worker that waits for it starts at once.",
+	"retried_idle": "Tried again: this task is queued, but no worker waits for it now. The page of the task shows the command that starts one.",
+
 	"approvedall": "Approved.",
+
+	"toppedup_answered":     "Topped up. The hand-off is answered, and the task is queued again.",
+	"toppedup_kept_parked":  "Topped up. The hand-off stays open.",
+	"toppedup_too_small":    "Topped up. The hand-off stays open, because the budget still does not cover the call that was refused last.",
+	"toppedup_other_reason": "Topped up. The hand-off of the task stays open, because it does not ask for money.",
 
 	"submitted":    "Submitted. It is queued until an agent takes it.",
 	"expired":      "The lease has been taken. Whatever the run still writes is refused.",
@@ -43,6 +52,9 @@ func flashMessage(code, id string) string {
 	switch n, err := strconv.Atoi(id); {
 	case code == "fixing" && picket.CheckID("id", "task", id) == nil:
 		return fmt.Sprintf("Rejected. %s, which repairs it, is queued.", id)
+	case code == "retried_pinned" && picket.CheckName("id", id) == nil:
+		return fmt.Sprintf("Tried again: this task is queued for agent %s, which does not ask for work now. "+
+			"The page of the task shows the command that starts it.", id)
 	case code == "approvedall" && err == nil && n > 0 && n <= 500:
 		return fmt.Sprintf("%d approved.", n)
 	}

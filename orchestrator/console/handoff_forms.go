@@ -13,7 +13,8 @@ func (v *request) handoffFlash(code string) string {
 }
 
 func claimHandoff(v *request, by picket.Caller, _ string) (string, error) {
-	_, err := v.backend.Handoffs.Claim(v.ctx(), by, v.Param("id"), v.isChecked("takeOver"))
+	_, err := v.backend.Handoffs.Claim(v.ctx(), by, v.Param("id"),
+		picket.ClaimRequest{TakeOver: v.isChecked("takeOver"), Assignee: strings.TrimSpace(v.formValue("assignee"))})
 	return v.handoffFlash("claimed"), err
 }
 
@@ -76,17 +77,23 @@ func cancelHandoff(v *request, by picket.Caller, reason string) (string, error) 
 // retryHandoff lets the task of an escalation begin again.
 func retryHandoff(v *request, by picket.Caller, reason string) (string, error) {
 	h, err := v.backend.Handoffs.Handoff(v.ctx(), v.Param("id"))
-	if err == nil {
-		_, err = v.backend.Changes.Retry(v.ctx(), by, h.TaskID, reason)
+	if err != nil {
+		return "", err
 	}
-	return v.handoffFlash("retried"), err
+	t, err := v.backend.Changes.Retry(v.ctx(), by, h.TaskID, reason)
+	if err != nil {
+		return "", err
+	}
+	code, id := v.whoTakes(t)
+	return withFlash(handoffPath(v.Param("id")), code, id), nil
 }
 
-// topUpHandoff adds to the envelope of the task; the person answers afterwards.
+// topUpHandoff adds to the envelope of the task, which answers a hand-off that asks for money.
 func topUpHandoff(v *request, by picket.Caller, reason string) (string, error) {
 	h, err := v.backend.Handoffs.Handoff(v.ctx(), v.Param("id"))
-	if err == nil {
-		err = v.topUp(by, h.TaskID, reason)
+	if err != nil {
+		return "", err
 	}
-	return v.handoffFlash("toppedup"), err
+	did, err := v.topUp(by, h.TaskID, h.HandoffID, reason)
+	return v.handoffFlash(did), err
 }

@@ -10,9 +10,11 @@ import (
 // handoffList is what the list shows.
 type handoffList struct {
 	State picket.HandoffState
-	Tabs  []tab
-	Rows  []picket.Handoff
-	Next  string
+	// Assignee is the person whose hand-offs are shown, or "" for all.
+	Assignee string
+	Tabs     []tab
+	Rows     []picket.Handoff
+	Next     string
 }
 
 func listHandoffs(v *request) (page, error) {
@@ -20,24 +22,26 @@ func listHandoffs(v *request) (page, error) {
 	if !slices.Contains(picket.HandoffStates, state) {
 		state = picket.HandoffOpen
 	}
+	who := v.parameter("assignee")
 	found, err := v.backend.Handoffs.Handoffs(v.ctx(),
-		picket.HandoffQuery{State: state, Limit: pageRows, Cursor: v.parameter("cursor")})
-	if err != nil {
+		picket.HandoffQuery{State: state, Assignee: who, Limit: pageRows, Cursor: v.parameter("cursor")})
+	if err != nil && picket.CodeOf(err).Status() >= 500 {
 		return page{}, err
 	}
-	list := handoffList{State: state, Rows: found.Handoffs}
+	list := handoffList{State: state, Assignee: who, Rows: found.Handoffs}
 	for _, s := range picket.HandoffStates {
-		t := tab{Label: string(s), Path: queryPath(handoffsPath, "state", string(s)), Current: s == state}
+		path := queryPath(handoffsPath, "state", string(s), "assignee", who)
+		t := tab{Label: string(s), Path: path, Current: s == state}
 		if s == picket.HandoffOpen {
-			t.Path, t.Count, t.Counted = handoffsPath, v.stats.Handoffs, true
+			t.Path, t.Count, t.Counted = queryPath(handoffsPath, "assignee", who), v.stats.Handoffs, true
 		}
 		list.Tabs = append(list.Tabs, t)
 	}
 	if found.NextCursor != nil {
-		list.Next = queryPath(handoffsPath, "state", string(state), "cursor", *found.NextCursor)
+		list.Next = queryPath(handoffsPath, "state", string(state), "assignee", who, "cursor", *found.NextCursor)
 	}
 	topics := []string{"task.", "handoff.", "lease."}
-	return page{name: "handoffs", title: "Hand-offs", topics: topics, body: list}, nil
+	return page{name: "handoffs", title: "Hand-offs", topics: topics, body: list, problem: err}, nil
 }
 
 // Bounds of the page of one hand-off.

@@ -140,7 +140,16 @@ func TestWhoMayTopUpOrTryAgain(t *testing.T) {
 		}
 		before, err := o.Task(t.Context(), task)
 		must(t, err)
-		operator.follow(operator.submit(page, page+"/top-up", "usd", "0.50", "tokens", "1000"))
+		operator.follow(operator.submit(page, page+"/top-up", "usd", "0.20", "keep", "1")).
+			wantText(t, "Topped up. The hand-off stays open.", "Only add")
+		stale := operator.mustGet(page)
+		operator.follow(operator.submit(page, page+"/top-up", "usd", "0.30", "tokens", "1000")).
+			wantText(t, "The hand-off is answered, and the task is queued again", "topped up by $0.30 and 1000 tokens")
+		// A person who still sees the open hand-off adds nothing.
+		late := operator.post(page+"/top-up", "usd", "7", "once", stale.nonce(t))
+		if late.status != http.StatusConflict {
+			t.Errorf("a top-up of an answered hand-off: %d %s", late.status, late.text())
+		}
 		after, err := o.Task(t.Context(), task)
 		must(t, err)
 		if more := after.BudgetEnvelope.Sub(before.BudgetEnvelope); (more != budget.Envelope{
@@ -158,7 +167,7 @@ func TestWhoMayTopUpOrTryAgain(t *testing.T) {
 		if p := reviewer.mustGet(page); strings.Contains(p.body, "/retry") {
 			t.Error("a reviewer may try again")
 		}
-		operator.follow(operator.submit(page, page+"/retry"))
+		operator.follow(operator.submit(page, page+"/retry")).wantText(t, "which does not ask for work now")
 		if got, err := o.Task(t.Context(), failed); err != nil || got.State != picket.TaskQueued || got.Failures != 0 {
 			t.Errorf("tried again: %s, %d failures, %v", got.State, got.Failures, err)
 		}

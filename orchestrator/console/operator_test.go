@@ -40,7 +40,8 @@ func TestTheLatestEventsOfATaskAreOnItsPage(t *testing.T) {
 			wantText(t, "budget.topped_up an hour later", "task.submitted")
 		s.follow(s.submit(page, page+"/cancel", "reason", "no"))
 		o.passTime(20 * time.Minute)
-		s.follow(s.submit(page, page+"/retry", "reason", "after all"))
+		s.follow(s.submit(page, page+"/retry", "reason", "after all")).
+			wantText(t, "this task is queued, but no worker waits for it now", "picket adapter -- COMMAND")
 		s.mustGet(page).wantText(t, "task.retried after all", "task.cancelled no", "budget.topped_up", "task.submitted")
 	})
 }
@@ -155,5 +156,27 @@ func TestThePageOfAnAgentSaysWhatIsNotOnIt(t *testing.T) {
 		}
 		p.wantText(t, "there is no such agent", "without having registered")
 		p.wantNoText(t, "POST /api")
+	})
+}
+
+// A retry tells that nothing takes the task, and which agent it is pinned to. A link alone
+// tells nothing.
+func TestARetryTellsWhatTakesTheTask(t *testing.T) {
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeOperator)
+		retried := func(spec picket.TaskSpec) response {
+			task, err := o.Submit(t.Context(), picket.Caller{Actor: "test"}, spec)
+			must(t, err)
+			_, err = o.Cancel(t.Context(), picket.Caller{Actor: "test"}, task.TaskID, "no")
+			must(t, err)
+			at := "/console/tasks/" + task.TaskID
+			return s.follow(s.submit(at, at+"/retry", "reason", "after all"))
+		}
+		retried(picket.TaskSpec{Title: "x", Agent: "run-1"}).wantText(t,
+			"queued for agent run-1, which does not ask for work now", "picket adapter --agent-id run-1 --pinned-only")
+		if p := s.mustGet("/console/tasks?did=retried_pinned&id=run+1%3Cb%3E"); strings.Contains(p.text(), "run 1") {
+			t.Errorf("a link names an agent: %s", p.text())
+		}
+		retried(picket.TaskSpec{Title: "x", Role: "other"}).wantText(t, "no worker waits for it now")
 	})
 }

@@ -111,6 +111,7 @@ type activityChart struct {
 
 // activityBar is one bar of the chart, in the units of its picture.
 type activityBar struct {
+	Name  string // what the bar stands for, if that is shown
 	X     int
 	Good  int
 	Bad   int

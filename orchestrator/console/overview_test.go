@@ -113,3 +113,67 @@ func TestTheOverviewDrawsTheLastHour(t *testing.T) {
 		}
 	})
 }
+
+// The budget of a run is shown in tokens where a larger part of those is used than of the dollars.
+func TestRunningShowsWhatIsUsedMost(t *testing.T) {
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeOperator)
+		_, held := o.startRun(picket.TaskSpec{Title: "reads a lot",
+			BudgetEnvelope: &budget.Envelope{Tokens: 4000, USD: 2e9}})
+		budgetOf := func(calls ...budget.Envelope) string {
+			t.Helper()
+			for i, most := range calls {
+				_, err := o.Reserve(t.Context(), held, picket.CallRequest{
+					CallID: fmt.Sprintf("call%d-%d", most.Tokens, i), Nonce: "once", Tool: "sql", Reserve: most,
+					PriceVersion: "v1", Effects: picket.EffectsNone, TimeoutMs: 60_000,
+				})
+				must(t, err)
+			}
+			return between(s.mustGet("/console/").body, `data-label="Budget"`, `</td>`)
+		}
+		for _, c := range []struct {
+			want string
+			call budget.Envelope
+		}{
+			{`of $2.00</span>`, budget.Envelope{USD: 1e9}},
+			{"3\u202f000<span class=\"sub\">of 4\u202f000 tokens</span>", budget.Envelope{Tokens: 3000}},
+		} {
+			if got := budgetOf(c.call); !strings.Contains(got, c.want) {
+				t.Errorf("a run that has used more of %+v shows %s, want %s", c.call, got, c.want)
+			}
+		}
+	})
+}
+
+// What runs is shown on the overview and on the page of agents, with its last report. What needs a look
+// is red: a timeout that is nearly used up, and an agent that was nudged.
+func TestRunningIsRedWhereItNeedsALook(t *testing.T) {
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeOperator)
+		timeout, window := 100, 3600
+		_, held := o.startRun(picket.TaskSpec{Title: "migrates the table", TimeoutSeconds: &timeout,
+			LeaseWindowSeconds: &window})
+		want := func(texts ...string) {
+			t.Helper()
+			for _, path := range []string{"/console/", "/console/agents"} {
+				running := between(s.mustGet(path).body, `id="running"`, `</section>`)
+				for _, text := range texts {
+					part, absent := strings.CutPrefix(text, "not ")
+					if absent == strings.Contains(running, part) {
+						t.Errorf("%s, want %s: %s", path, text, running)
+					}
+				}
+			}
+		}
+		want("migrates the table", "no report yet", `<td class="n" data-label="Timeout">`)
+		_, err := o.Report(t.Context(), held, "", picket.Progress{Summary: "half of it"})
+		must(t, err)
+		time.Sleep(78 * time.Second)
+		want("half of it", `<td class="n" data-label="Timeout">`, "not nudged")
+		time.Sleep(4 * time.Second)
+		want("half of it", `<td class="n bad" data-label="Timeout">`, "not nudged")
+		idle := 82.0
+		must(t, o.RunEvents(t.Context(), held, []picket.RunEvent{{Type: picket.EventRunStalled, IdleSeconds: &idle}}))
+		want(`<span class="sub bad">nudged`, "no report, output or tool call for 1m22s")
+	})
+}

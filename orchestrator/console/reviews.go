@@ -37,17 +37,18 @@ type reviewList struct {
 }
 
 func listReviews(v *request) (page, error) {
-	f := v.filter("role", "label", "parent", "cursor")
+	f := v.filter("role", "label", "assignee", "parent", "cursor")
 	list := reviewList{Filter: f, All: f.with("cursor", "").link(reviewsPath + "/approve")}
 	labels, err := labelFilter(f["label"])
 	var found picket.ReviewPage
 	if err == nil {
 		found, err = v.backend.Reviews.Reviews(v.ctx(), picket.ReviewQuery{
-			Role:   f["role"],
-			Parent: f["parent"],
-			Labels: labels,
-			Limit:  pageRows,
-			Cursor: f["cursor"],
+			Role:     f["role"],
+			Parent:   f["parent"],
+			Assignee: f["assignee"],
+			Labels:   labels,
+			Limit:    pageRows,
+			Cursor:   f["cursor"],
 		})
 	}
 	if err != nil && picket.CodeOf(err).Status() >= 500 {
@@ -81,7 +82,7 @@ type approvalForm struct {
 
 // newApprovalForm has the filter and the tasks in the address, or in the form that was sent.
 func (v *request) newApprovalForm() approvalForm {
-	f := v.filter("role", "label", "parent")
+	f := v.filter("role", "label", "assignee", "parent")
 	if v.Request().Method != post {
 		return approvalForm{Filter: f, Tasks: v.QueryParams()["task"]}
 	}
@@ -145,7 +146,7 @@ const maxQueuePages = 20
 // pendingMatching are the tasks that the filter means, and whether there are more of
 // them than the console approves at once.
 func (v *request) pendingMatching(f filter) (waiting []picket.PendingReview, more bool, err error) {
-	q := picket.ReviewQuery{Role: f["role"], Parent: f["parent"]}
+	q := picket.ReviewQuery{Role: f["role"], Parent: f["parent"], Assignee: f["assignee"]}
 	if q.Labels, err = labelFilter(f["label"]); err != nil {
 		return nil, false, err
 	}
@@ -201,10 +202,11 @@ func (v *request) approveAll() (none picket.BulkApproved, err error) {
 		return none, err
 	}
 	filter := picket.ReviewFilter{
-		Role:    c.Filter["role"],
-		Parent:  c.Filter["parent"],
-		Labels:  labels,
-		TaskIDs: c.Tasks,
+		Role:     c.Filter["role"],
+		Parent:   c.Filter["parent"],
+		Assignee: c.Filter["assignee"],
+		Labels:   labels,
+		TaskIDs:  c.Tasks,
 	}
 	return v.backend.Reviews.ApproveAll(v.ctx(), by,
 		picket.BulkApproval{Filter: filter, Count: count, Note: note, Digests: v.formDigests()})

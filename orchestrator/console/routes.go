@@ -42,6 +42,7 @@ const (
 	leasesPath   = "/console/leases"
 	budgetsPath  = "/console/budgets"
 	ledgerPath   = "/console/ledger"
+	spendingPath = "/console/spending"
 	eventsPath   = "/console/events"
 	stopPath     = "/console/stop"
 )
@@ -64,6 +65,7 @@ func routes() []route {
 		readReports  = "GET /api/v1/tasks/:id/reports"
 		readLogs     = "GET /api/v1/tasks/:id/logs"
 		readLedger   = "GET /api/v1/ledger"
+		readSpending = "GET /api/v1/spending"
 		readEnvelope = "GET /api/v1/envelopes/:id"
 		readEvents   = "GET /api/v1/events"
 		submit       = "POST /api/v1/tasks"
@@ -142,6 +144,8 @@ func routes() []route {
 		show("budget", budget, personScopes, showBudget, readEnvelope, readLedger),
 		act("budget.topup", budget+"/top-up", operatorScopes, showBudget, topUpBudget, topUp),
 		show("ledger", ledgerPath, personScopes, showLedger, readLedger),
+		show("spending", spendingPath, personScopes, showSpending, readSpending),
+		direct("spending.csv", get, spendingPath+"/csv", personScopes, saveSpending, readSpending),
 
 		show("events", eventsPath, personScopes, listEvents, readEvents).inNav("Events"),
 		direct("events.export", get, eventsPath+"/export", personScopes, exportEvents, readEvents),

@@ -20,13 +20,13 @@ func (v *request) running() (*runningView, error) {
 	if !v.may("leases") {
 		return nil, nil
 	}
-	held, err := v.backend.Leases.Leases(v.ctx())
+	held, err := v.backend.Leases.FindLeases(v.ctx(),
+		picket.LeaseQuery{Order: picket.LeasesByNeed, Limit: maxRunningRows})
 	if err != nil {
 		return nil, err
 	}
 	slices.SortFunc(held.Leases, picket.CompareRunning)
-	shown, _ := firstRows(held.Leases, maxRunningRows)
-	return &runningView{Shown: shown, More: held.Total - int64(len(shown))}, nil
+	return &runningView{Shown: held.Leases, More: held.Total - int64(len(held.Leases))}, nil
 }
 
 // timeoutShare is the part of its timeout that a run has used, "" where it has none.

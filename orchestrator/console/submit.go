@@ -54,11 +54,12 @@ func formField(err error) string {
 // taskSpec is the task that the person has typed.
 func (v *request) taskSpec() (spec picket.TaskSpec, err error) {
 	spec = picket.TaskSpec{
-		Title:  v.formValue("title"),
-		Role:   v.formWord("role"),
-		Agent:  v.formWord("agent"),
-		Needs:  splitWords(v.formValue("needs")),
-		Review: picket.ReviewBy(v.formValue("review")),
+		Title:    v.formValue("title"),
+		Role:     v.formWord("role"),
+		Agent:    v.formWord("agent"),
+		Assignee: strings.TrimSpace(v.formValue("assignee")),
+		Needs:    splitWords(v.formValue("needs")),
+		Review:   picket.ReviewBy(v.formValue("review")),
 	}
 	if spec.Input, err = parseInput(v.formValue("input")); err != nil {
 		return spec, err

@@ -35,6 +35,9 @@ var floorEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // that is new is adopted, by a process that keeps a witness; any other process
 // is refused until somebody has. exhausted asks for a new floor in any case.
 func (n *Namespace) ensureAdopted(ctx context.Context, run scriptFunc, exhausted bool) error {
+	if n.store.ctx.Err() != nil {
+		return Stopping(nil) // a late call must not adopt a store that was taken out of service
+	}
 	s, err := n.readStoreState(ctx, run)
 	if err != nil {
 		return err
@@ -49,7 +52,7 @@ func (n *Namespace) ensureAdopted(ctx context.Context, run scriptFunc, exhausted
 		return nil
 	}
 	if w := n.witness.current(); s.isAdopted() && s.floor == w.Floor && s.Store == w.StoreID && !exhausted {
-		n.raiseCeiling(s.Seq)
+		n.NoteGrants(s.floor, s.Granted, s.Seq) // also those of an earlier process
 		return nil
 	}
 	return n.witness.withLock(func() error { return n.adopt(ctx, run, exhausted) })

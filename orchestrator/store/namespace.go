@@ -38,7 +38,7 @@ func (n *Namespace) open() error {
 		return nil
 	}
 	var err error
-	n.witness, err = openWitness(n.store.cfg.Witness, n.name, storeAddress(n.store.cfg.Redis), n.store.cfg.Fault)
+	n.witness, err = openWitness(n.store.cfg.Witness, n.name, storeAddress(n.store.cfg), n.store.cfg.Fault)
 	return err
 }
 

@@ -24,6 +24,8 @@ type Config struct {
 	Namespaces []string
 	Memory     bool
 	Witness    string
+	Tickets    string
+	Address    string
 	Found      bool
 	Fault      func(point string) error
 	Now        func() time.Time
@@ -115,6 +117,7 @@ func (s *Store) openNamespaces(ctx context.Context) error {
 		}
 	}
 	for _, n := range s.namespaces {
+		n.resume(ctx)
 		err := n.Check(ctx)
 		if err != nil && (n.witness != nil || errors.Is(err, errStoreNewer)) {
 			return fmt.Errorf("open namespace %s: %w", n.name, err)
@@ -128,8 +131,12 @@ func (s *Store) openNamespaces(ctx context.Context) error {
 }
 
 // storeAddress names a store as the configuration does.
-func storeAddress(o redis.UniversalOptions) string {
-	return fmt.Sprint(o.Addrs, o.MasterName, o.DB)
+func storeAddress(cfg Config) string {
+	addresses := cfg.Redis.Addrs
+	if cfg.Address != "" {
+		addresses = []string{cfg.Address}
+	}
+	return fmt.Sprint(addresses, cfg.Redis.MasterName, cfg.Redis.DB)
 }
 
 // Monitor looks at the stores of all namespaces once a second until ctx ends, so
@@ -159,7 +166,10 @@ func (s *Store) Background(do func(ctx context.Context)) {
 
 // Close ends the subscriptions and connections. Long polls return as if their
 // wait ran out.
-func (s *Store) Close() error {
+func (s *Store) Close() error { return s.close(func() {}) }
+
+// close calls last when nothing but the unchecked client is left.
+func (s *Store) close(last func()) error {
 	s.stop()
 	s.goroutines.Wait()
 	for _, n := range s.namespaces {
@@ -177,5 +187,7 @@ func (s *Store) Close() error {
 			errs = append(errs, c.client.Close())
 		}
 	}
-	return errors.Join(append(errs, s.logClient.Close(), s.uncheckedClient.Close())...)
+	errs = append(errs, s.logClient.Close())
+	last()
+	return errors.Join(append(errs, s.uncheckedClient.Close())...)
 }

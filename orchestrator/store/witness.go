@@ -161,10 +161,5 @@ func (w *witness) write(next floorRecord) error {
 	if err != nil {
 		return err
 	}
-	return files.ReplaceInSteps(w.path, append(text, '\n'), func(step string) error {
-		if w.fault == nil {
-			return nil
-		}
-		return w.fault("witness." + step)
-	})
+	return files.ReplaceInSteps(w.path, append(text, '\n'), w.step("witness"))
 }

@@ -1,14 +1,14 @@
 package webhooks
 
 import (
-	"cmp"
+	"regexp"
 	"strings"
+	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/internal/text"
 )
 
 // maxBody is how large a request gets, in bytes.
@@ -19,12 +19,23 @@ func (s *Sender) body(format picket.WebhookFormat, ev picket.Event) ([]byte, err
 	if format == picket.WebhookSlack {
 		return json.Marshal(slackMessage{Text: s.slackText(ev), Parse: "none"})
 	}
-	return eventBody(ev)
+	posted := postedEvent{Event: ev}
+	if ev.IsNotice() {
+		n := s.newNotice(ev)
+		posted.Notice = &n
+	}
+	return eventBody(posted)
+}
+
+// postedEvent is an event as the API shows it. A notice also has its text.
+type postedEvent struct {
+	picket.Event
+	Notice *notice `json:"notice,omitempty"`
 }
 
 // eventBody is the event as the API shows it. Where that is too much, the
 // largest members of its data are left out, and "truncated" reports it.
-func eventBody(ev picket.Event) ([]byte, error) {
+func eventBody(ev postedEvent) ([]byte, error) {
 	full, err := json.Marshal(ev, json.Deterministic(true))
 	if err != nil || len(full) <= maxBody {
 		return full, err
@@ -62,94 +73,69 @@ type slackMessage struct {
 	UnfurlMedia bool   `json:"unfurl_media"`
 }
 
-// maxSlackText is how long a message gets, in bytes, before it is escaped.
-const maxSlackText = 2000
+// slackText formats a notice in Slack's own markup: the headline, what it is about, then a line
+// for each fact and each command. If the address of the console is known, it has a link.
+// Agents and people write parts of it, so nothing in them may be taken for a link, a
+// mention, a command or formatting.
+func (s *Sender) slackText(ev picket.Event) string {
+	n := s.newNotice(ev)
+	lines := []string{"*" + slackEscapes.Replace(n.Headline) + "*"}
+	about := slackInert(n.About)
+	if n.URL != "" {
+		about = "<" + slackEscapes.Replace(n.URL) + "|" + about + ">"
+	}
+	if about != "" {
+		lines = append(lines, about)
+	}
+	for _, line := range n.Lines {
+		lines = append(lines, slackInert(line))
+	}
+	for _, c := range n.Commands {
+		lines = append(lines, slackInert(c.Does)+": `"+slackEscapes.Replace(c.Run)+"`")
+	}
+	return strings.Join(lines, "\n")
+}
 
-// breakLinks keeps an address or a name that an agent wrote from being taken for a
-// link or a mention. A chat program may fetch what a link shows, and so carry data out.
-var breakLinks = strings.NewReplacer("://", ":\u200b//", "@", "@\u200b", "](", "]\u200b(")
+// slackInert makes a text that Slack shows as it is, without links. A chat program may fetch
+// what a link leads to, and an agent could send data out in this way.
+func slackInert(s string) string {
+	if strings.HasPrefix(s, ">") {
+		s = "\u200b" + s // it would be a quotation
+	}
+	return slackEscapes.Replace(breakEmoji(breakItalics(breakLinks.Replace(s))))
+}
+
+// breakLinks splits or replaces the characters that begin a link, a mention, code, or bold or
+// struck text.
+var breakLinks = strings.NewReplacer("://", ":\u200b//", "@", "@\u200b", "](", "]\u200b(",
+	"`", "\u02cb", "*", "\u2217", "~", "\u223c", "|", "\u2223")
+
+// breakItalics puts a character of the same look in the place of each underscore that could begin
+// or end italics. One between letters or digits cannot, and stays, as in an id.
+func breakItalics(s string) string {
+	if !strings.Contains(s, "_") {
+		return s
+	}
+	inWord := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+	runes := []rune(s)
+	for i, r := range runes {
+		if r == '_' && (i == 0 || !inWord(runes[i-1]) || i+1 == len(runes) || !inWord(runes[i+1])) {
+			runes[i] = '\u02cd'
+		}
+	}
+	return string(runes)
+}
+
+// emojiCode begins the name of an emoji, such as :+1:. A time such as 10:42:17 has none.
+var emojiCode = regexp.MustCompile(`:([^\s:\x{200b}]*[^\s:\x{200b}0-9][^\s:]*:)`)
+
+// breakEmoji takes apart the names of emoji. A name can begin where another one ends, so it does
+// that twice.
+func breakEmoji(s string) string {
+	for range 2 {
+		s = emojiCode.ReplaceAllString(s, ":\u200b$1")
+	}
+	return s
+}
 
 var slackEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
-
-// noticeData are the members of an event's data that a message tells.
-type noticeData struct {
-	State   picket.TaskState `json:"state"`
-	Kind    string           `json:"kind"`
-	Subject string           `json:"subject"`
-	Reason  string           `json:"reason"`
-	Class   string           `json:"class"`
-	Name    string           `json:"name"`
-	Error   string           `json:"error"`
-}
-
-// headlines say what has happened, by event type.
-var headlines = map[string]string{
-	picket.EventTaskHandoff:       "A task needs a person",
-	picket.EventHandoffOverdue:    "A task still needs a person: its deadline has passed",
-	picket.EventTaskReview:        "A task waits for review",
-	picket.EventTaskCompleted:     "A task is completed",
-	picket.EventTaskApproved:      "A task is approved",
-	picket.EventTaskFinished:      "A task was finished by a person",
-	picket.EventTaskRejected:      "A task is rejected",
-	picket.EventTaskCancelled:     "A task is cancelled",
-	picket.EventBudgetOverrun:     "A call cost more than was available",
-	picket.EventBudgetUnverified:  "An agent reported usage that is charged to nobody",
-	picket.EventStoreAdopted:      "The store was restarted, restored or replaced",
-	picket.EventInvariantViolated: "An invariant is violated",
-	picket.EventPaused:            "Work is paused",
-	picket.EventResumed:           "Work goes on",
-	picket.EventAgentLifecycle:    "An agent is dead",
-	picket.EventWebhookDead:       "A webhook is given up",
-	picket.EventWebhookGap:        "A webhook has missed events",
-	eventTest:                     "Picket can reach you: this is a test",
-}
-
-// slackText is an event in one line, with a link to its task where the
-// console's address is known. Agents and people write parts of it, so nothing
-// in them may be taken for a link or a mention.
-func (s *Sender) slackText(ev picket.Event) string {
-	var data noticeData
-	_ = json.Unmarshal(ev.Data, &data)
-	said := headlines[ev.Type]
-	switch {
-	case ev.Type == picket.EventAgentLifecycle && ev.NewStatus != picket.AgentDead, said == "":
-		said = ev.Type
-	}
-	switch ev.Type {
-	case picket.EventLeaseReleased, picket.EventLeaseFailed, picket.EventLeaseExpired:
-		switch data.State {
-		case picket.TaskFailed:
-			said = "A task has failed"
-		case picket.TaskHandoff:
-			said = "A task needs a person: its last attempt has ended"
-		}
-	}
-	text := "*" + slackEscapes.Replace(said) + "*"
-	for _, part := range []string{data.Kind, data.Name, data.Subject, data.Class, cmp.Or(data.Reason, ev.Reason),
-		data.Error} {
-		if part != "" {
-			text += " · " + slackEscapes.Replace(slackExcerpt(part))
-		}
-	}
-	if ev.AgentID != "" {
-		text += " · agent " + slackEscapes.Replace(ev.AgentID)
-	}
-	if ev.TaskID != "" {
-		text += " · " + s.slackLink(ev.TaskID)
-	}
-	return text
-}
-
-// slackLink is a task's page in the console.
-func (s *Sender) slackLink(taskID string) string {
-	if s.cfg.PublicURL == "" {
-		return slackEscapes.Replace(taskID)
-	}
-	return "<" + slackEscapes.Replace(strings.TrimSuffix(s.cfg.PublicURL, "/")+"/console/tasks/"+taskID) + "|" +
-		slackEscapes.Replace(taskID) + ">"
-}
-
-// slackExcerpt cuts a text and makes one line of it, which links nowhere.
-func slackExcerpt(s string) string {
-	return text.Shorten(breakLinks.Replace(strings.Join(strings.Fields(s), " ")), maxSlackText/4)
-}

@@ -74,12 +74,12 @@ func TestASlackMessageIsText(t *testing.T) {
 	}
 	got := text(ev)
 	for _, want := range []string{"*A task has failed*",
-		"&lt;!channel&gt; *&amp;* &lt;https:\u200b//evil.test|click&gt; @\u200ball [x]\u200b(https:\u200b//evil.test) me", "a&lt;b&gt;", "<https://picket.example.test/?a=1&amp;b=&lt;/console/tasks/task_1|task_1>"} {
+		"Reason: &lt;!channel&gt; \u2217&amp;\u2217 &lt;https:\u200b//evil.test\u2223click&gt; @\u200ball [x]\u200b(https:\u200b//evil.test) me", "a&lt;b&gt;", "<https://picket.example.test/?a=1&amp;b=&lt;/console/tasks/task_1|task_1>"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in %q", want, got)
 		}
 	}
-	if strings.Count(got, "<") != 1 || strings.Contains(got, "\n") || len(got) > 1500 {
+	if strings.Count(got, "<") != 1 || strings.Count(got, "\n") != 5 || len(got) > 1500 {
 		t.Errorf("%d bytes: %q", len(got), got)
 	}
 	for _, kind := range picket.EventTypes {

@@ -3,6 +3,7 @@ package webhooks
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -49,6 +50,9 @@ func (t *targetTurn) serve(ctx context.Context) {
 			Types:       t.turn.Types,
 			NoticesOnly: len(t.turn.Types) == 0,
 		}
+		if !q.NoticesOnly { // reminders can be for one target, whatever types it has
+			q.Types = append(slices.Clone(q.Types), picket.EventHandoffReminder, picket.EventReviewReminder)
+		}
 		page, err := t.queue.Events(ctx, q)
 		switch {
 		case picket.CodeOf(err) == picket.CodeCursorExpired:
@@ -61,7 +65,7 @@ func (t *targetTurn) serve(ctx context.Context) {
 			continue // until the claim is too old
 		}
 		for _, ev := range page.Events {
-			if !t.send(ctx, ev) {
+			if t.isFor(ev) && !t.send(ctx, ev) {
 				return
 			}
 		}
@@ -72,6 +76,14 @@ func (t *targetTurn) serve(ctx context.Context) {
 		}
 		t.readTo = next
 	}
+}
+
+// isFor reports whether the target gets an event that was read.
+func (t *targetTurn) isFor(ev picket.Event) bool {
+	if only := ev.ReminderTarget(); only != "" {
+		return only == t.turn.Name || only == t.turn.WebhookID
+	}
+	return len(t.turn.Types) == 0 || slices.Contains(t.turn.Types, ev.Type)
 }
 
 // hasTimeLeft reports whether a request can be made and its outcome written while the

@@ -50,7 +50,7 @@ type call struct {
 
 // forwardFree forwards a call that costs nothing. The caller must hold a lease.
 func (x *call) forwardFree(ctx context.Context) error {
-	if _, err := x.backend.AwaitTopUp(ctx, x.held, 0); err != nil {
+	if _, err := x.backend.Funds(ctx, x.held); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -91,6 +91,9 @@ func (x *call) serve(ctx context.Context) (err error) {
 	if x.price, ok = prices.Model(x.request.model); !ok {
 		return unpricedModel(x.request.model)
 	}
+	if record := toolproxy.RecordOf(ctx); record != nil {
+		record.Model, record.Vendor = x.request.model, x.vendor.name
+	}
 	x.size = x.request.measure(x.dialect)
 	x.worstPrice = budget.TokenPrice{Input: x.price.MaxInput(), Output: x.price.Output}
 	if x.size.hourCache {
@@ -107,6 +110,7 @@ func (x *call) serve(ctx context.Context) (err error) {
 		need := maxCost(x.worstPrice, input, totalOutput(most, x.request.choices), x.fees.most)
 		_, err = x.forwarder.proxy.Metered(ctx, x.backend, x.held, toolproxy.MeteredCall{
 			Tool:         x.vendor.ledgerTool,
+			Model:        x.request.model,
 			Effects:      picket.EffectsNone,
 			Timeout:      x.forwarder.cfg.Timeout,
 			Reserve:      &need,
@@ -192,6 +196,9 @@ func (x *call) dispatch(ctx context.Context, most int64) (toolproxy.DispatchResu
 	}
 	t := &usageTally{}
 	clean := x.relay(resp, t)
+	if record := toolproxy.RecordOf(ctx); record != nil {
+		record.Usage = t.total()
+	}
 	switch {
 	case t.complete && (clean || t.ended):
 		if !x.request.usesExternal && t.compaction == (budget.TokenUsage{}) { // else it had more than the answer tells

@@ -91,7 +91,9 @@ func (l *forwarder) serve(c echo.Context, v *vendor) error {
 	if d == nil {
 		err = x.forwardFree(r.Context())
 	} else {
-		err = x.serve(r.Context())
+		ctx, end := l.proxy.BeginCall(r.Context(), held, v.ledgerTool)
+		err = x.serve(ctx)
+		end(err)
 	}
 	l.proxy.RecordRefusal(context.WithoutCancel(r.Context()), backend, held, v.ledgerTool, err)
 	return err

@@ -165,7 +165,8 @@ func (f *endpoint) listTools(ctx context.Context, r *mcp.ListToolsRequest) (mcp.
 const metaPrice = "picket/price"
 
 // readOnly are built-in tools that change nothing.
-var readOnly = map[string]bool{"get_task": true, "await_subtask": true, "await_top_up": true}
+var readOnly = map[string]bool{"get_task": true, "await_subtask": true, "await_top_up": true,
+	"find_agents": true}
 
 // describe is a tool as MCP lists it. What an upstream says of its own tool
 // stays as it is.

@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -18,6 +19,7 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/cmd/picket/settings"
+	"github.com/picket-dev/picket/internal/tracing"
 )
 
 // NewAdapter is `picket adapter`: it works on tasks until it is told to end.
@@ -45,18 +47,21 @@ func NewAdapter() *cobra.Command {
 	f.Duration("grace", 5*time.Second, "time between SIGTERM and SIGKILL")
 	f.Bool("unregistered", false,
 		"stay out of the registry: no record, no heartbeats; leases end by their own deadline only")
+	cli.LimitFlags(c)
 	cli.HealthFlags(c)
 	cli.AsFlag(c)
 	f.String("log-level", "info", "how much is logged: debug, info, warn or error")
 	term.Choices(c, "log-level", "debug", "info", "warn", "error")
 	agentFlag(c)
 	workspaceFlags(c, workspace.Empty)
+	runFlags(c)
 	f.String("for-task", "", "end when this task is closed, in review or escalated, and nothing below it runs")
 	// `picket run` starts one adapter for its task.
 	f.Bool("pass-output", false, "copy the agent's output to stdout and stderr")
 	f.String("log-file", "", "write the adapter's own log here")
 	f.Int("handover", 0, "read the key from this descriptor")
-	for _, internal := range []string{"pass-output", "log-file", "handover"} {
+	f.Bool("attached", false, "register in the role attached, which is in no pool")
+	for _, internal := range []string{"pass-output", "log-file", "handover", "attached"} {
 		_ = f.MarkHidden(internal)
 	}
 	return c
@@ -103,9 +108,16 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 		return err
 	}
 	conf.Env, conf.StateKey = entry.Env(conf.Env), handed.StateKey
+	tracer := tracing.FromEnv(cmd.Context(), "picket-adapter", log)
+	defer tracer.Close()
+	conf.OnEvent = traceProcesses(tracer)
 	a, err := adapter.New(conf)
 	if err != nil {
 		return err
+	}
+	if timeout, stallAfter := a.TaskLimits(); timeout > 0 || stallAfter > 0 {
+		log.Info("limits of runs whose tasks set none; --timeout and --stall-after change them",
+			"timeout", limitText(timeout), "stall_after", limitText(stallAfter))
 	}
 	ctx, drain := context.WithCancelCause(cmd.Context())
 	defer drain(nil)
@@ -117,7 +129,7 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 		go func() { drain(untilAtRest(ctx, s, task)) }()
 	} else {
 		log.Info("an agent that exits with 0 without mark_complete ends its run with class no_result, a failure; " +
-			"where exit 0 is the result, submit the task with --on-exit complete")
+			"if exit 0 means success, submit the task with --on-exit complete")
 	}
 	if handed.Key != "" {
 		// The adapter needs the key until its last agent has ended.
@@ -127,6 +139,13 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 		defer stop()
 	}
 	return s.WithRemedy(a.Run(ctx))
+}
+
+func limitText(d time.Duration) string {
+	if d == 0 {
+		return "none"
+	}
+	return term.ShortDuration(d)
 }
 
 // receivedSecrets is what `picket run` hands over. It is empty if the adapter was
@@ -215,10 +234,15 @@ func adapterConfig(cmd *cobra.Command, cfg settings.Settings, s *cli.Connection,
 	conf.PinnedOnly, _ = f.GetBool("pinned-only")
 	conf.Name, _ = f.GetString("name")
 	conf.Unregistered, _ = f.GetBool("unregistered")
+	conf.Attached, _ = f.GetBool("attached")
 	if conf.Health, err = healthConfigOf(cmd); err != nil {
 		return conf, err
 	}
 	conf.Grace = noneIfZero(f.GetDuration("grace"))
+	if conf.Timeout, err = cli.TimeoutFlag(cmd); err != nil {
+		return conf, err
+	}
+	conf.Timeout, conf.StallAfter = cmp.Or(conf.Timeout, cfg.Timeout), cfg.StallAfter
 	// else the library's own, by kind of agent
 	if l := f.Lookup("linger"); l.Changed || l.Value.String() != l.DefValue {
 		conf.Linger = noneIfZero(f.GetDuration("linger"))
@@ -228,6 +252,7 @@ func adapterConfig(cmd *cobra.Command, cfg settings.Settings, s *cli.Connection,
 		return conf, err
 	}
 	at.applyTo(&conf)
+	runOptionsOf(cfg).applyTo(&conf)
 	conf.Containment, conf.Limits = cfg.Containment, cfg.ProcessLimits()
 	if conf.Max < 1 { // to the library, zero is "default"
 		return conf, exit.Usagef("--max %d: 1 to 100", conf.Max)

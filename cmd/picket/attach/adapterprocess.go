@@ -29,23 +29,23 @@ import (
 // start. Ctrl-C, a closed terminal and the end of `picket run` do not touch the task. What the
 // agent prints goes through files, which, unlike a pipe, do not break when the reader goes.
 type adapterProcess struct {
-	binary  string
-	args    []string // flags of `picket adapter`
-	command []string // what follows its --
-	env     []string
-	agent   string          // its id
-	s       *cli.Connection // makes its run key
-	dir     string          // of its files
-	process *exec.Cmd
-	ended   chan struct{} // closed when the process has ended
-	err     error
+	binary   string
+	args     []string // flags of `picket adapter`
+	command  []string // what follows its --
+	env      []string
+	attached []string        // flags by which it registers
+	agent    string          // its id
+	s        *cli.Connection // makes its run key
+	dir      string          // of its files
+	keep     time.Duration   // of such directories
+	process  *exec.Cmd
+	ended    chan struct{} // closed when the process has ended
+	err      error
 }
 
 // maxSubtaskRuns is how many tasks below its own the adapter of one `picket run`
 // runs at once.
 const maxSubtaskRuns = 4
-
-const keepRunFiles = 7 * 24 * time.Hour
 
 func newAdapterProcess(cmd *cobra.Command, cfg settings.Settings, s *cli.Connection, spec picket.TaskSpec,
 	l launch) (*adapterProcess, error) {
@@ -53,16 +53,23 @@ func newAdapterProcess(cmd *cobra.Command, cfg settings.Settings, s *cli.Connect
 	if err != nil {
 		return nil, fmt.Errorf("find the picket binary: %w", err)
 	}
-	at, err := workspaceOptionsOf(cmd, cfg.ForRole(spec.Role), l.preset)
+	general := runOptionsOf(cfg)
+	cfg = cfg.ForRole(spec.Role)
+	at, err := workspaceOptionsOf(cmd, cfg, l.preset)
 	if err != nil {
 		return nil, err
 	}
 	linger := []string(nil)
 	if e, ok := cfg.AgentOfRole(spec.Role); ok {
+		cli.FillHeartbeat(cmd, e)
 		at.env = e.Env(at.env)
 		if d := e.Linger; d != nil {
 			linger = []string{"--linger", d.String()}
 		}
+	}
+	silence, err := cli.ThresholdsOf(cmd)
+	if err != nil {
+		return nil, err
 	}
 	containment := cfg.Containment
 	// The adapter is a process of its own; what it would refuse is refused here,
@@ -76,10 +83,12 @@ func newAdapterProcess(cmd *cobra.Command, cfg settings.Settings, s *cli.Connect
 	}
 	l.applyTo(&conf)
 	at.applyTo(&conf)
+	runs := runOptionsOf(cfg)
+	runs.applyTo(&conf)
 	if _, err := adapter.New(conf); err != nil {
 		return nil, err
 	}
-	args := append([]string{"adapter", "--agent-id", spec.Agent, "--pinned-only", "--unregistered", "--max",
+	args := append([]string{"adapter", "--agent-id", spec.Agent, "--pinned-only", "--max",
 		strconv.Itoa(1 + maxSubtaskRuns)}, append(linger, at.commandFlags()...)...)
 	if containment != "" {
 		args = append(args, "--containment", containment)
@@ -87,9 +96,36 @@ func newAdapterProcess(cmd *cobra.Command, cfg settings.Settings, s *cli.Connect
 	if config, _ := cmd.Flags().GetString("config"); config != "" {
 		args = append(args, "--config", config)
 	}
+	args = append(args, runs.commandFlags(cmd, general)...)
 	args = append(args, l.commandFlags()...)
 	return &adapterProcess{binary: binary, args: args, command: l.commandArgs(), agent: spec.Agent, s: s,
-		env: append(withoutAPIKey(os.Environ()), "PICKET_URL="+s.URL())}, nil
+		keep:     runs.keep,
+		attached: attachedFlags(l, silence.Config()),
+		env:      append(withoutAPIKey(os.Environ()), "PICKET_URL="+s.URL())}, nil
+}
+
+// attachedFlags are the flags by which the adapter registers in the role attached. They need its
+// run key. A drain takes as long as the task does, which is the longest that the registry allows.
+func attachedFlags(l launch, silence picket.HeartbeatConfig) []string {
+	return []string{
+		"--attached", "--name", attachedName(l),
+		"--heartbeat", strconv.Itoa(silence.IntervalSeconds) + "s",
+		"--unhealthy-after", strconv.Itoa(silence.UnhealthyAfterSeconds) + "s",
+		"--dead-after", strconv.Itoa(silence.DeadAfterSeconds) + "s",
+		"--drain-timeout", strconv.Itoa(picket.MaxDrainTimeout) + "s",
+	}
+}
+
+// attachedName is what people call the adapter: its program and the machine.
+func attachedName(l launch) string {
+	name := string(l.preset)
+	if !l.preset.CodingAgent() && len(l.command) > 0 {
+		name = filepath.Base(l.command[0])
+	}
+	if host, err := os.Hostname(); err == nil && host != "" {
+		name += "@" + host
+	}
+	return term.Clip(name, 64)
 }
 
 // HandoverHook is called for each step of start, for tests that end the process there.
@@ -98,7 +134,7 @@ var HandoverHook = func(string) {}
 // start starts the adapter for a task; again after it has ended.
 func (w *adapterProcess) start(task string) error {
 	root := filepath.Join(settings.StateDir(), "runs")
-	removeOldRuns(root, keepRunFiles)
+	removeOldRuns(root, w.keep)
 	w.dir = filepath.Join(root, task)
 	if err := os.MkdirAll(w.dir, 0o700); err != nil {
 		return err
@@ -113,7 +149,7 @@ func (w *adapterProcess) start(task string) error {
 		return err
 	}
 	defer stderr.Close()
-	args := append([]string{}, w.args...)
+	args := slices.Concat(w.args, w.attached)
 	HandoverHook("begun")
 	key, err := newAdapterSecrets(context.Background(), w.s, w.agent)
 	if err != nil {

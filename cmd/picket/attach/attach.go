@@ -188,11 +188,9 @@ func (a *attachment) drawStatus(ctx context.Context) {
 	}
 	var left time.Duration
 	if a.task.State == picket.TaskLeased {
-		held, _ := a.s.Leases.List(ctx)
+		held, _ := a.s.Leases.Find(ctx, picket.LeaseQuery{TaskID: a.task.TaskID})
 		for _, l := range held.Leases {
-			if l.TaskID == a.task.TaskID {
-				left = time.Duration(l.LeaseTTLMs) * time.Millisecond
-			}
+			left = time.Duration(l.LeaseTTLMs) * time.Millisecond
 		}
 	}
 	a.status.draw(a.task, a.running(), a.spending.text(a.task, time.Now()), left)

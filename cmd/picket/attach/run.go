@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -38,8 +39,12 @@ func NewRun() *cobra.Command {
 	f.String("title", "", "the task's title (default: the command)")
 	f.BoolP("detach", "d", false, "do not watch: print the task's id and return")
 	f.Bool("no-notify", false, "show no notice on the desktop when the task needs you, is in review or has ended")
+	// Shorter than those of a worker: the death of this machine is noticed within a minute.
+	cli.SilenceFlags(c, 5*time.Second, 15*time.Second, time.Minute)
+	f.Lookup("dead-after").DefValue = "1m"
 	agentFlag(c)
 	workspaceFlags(c, workspace.Here)
+	runFlags(c)
 	return c
 }
 
@@ -77,6 +82,9 @@ func runRun(cmd *cobra.Command, given []string) error {
 	if err := w.start(task.TaskID); err != nil {
 		cancelTask(cmd.Context(), s, task.TaskID, "its adapter could not be started")
 		return err
+	}
+	if job.preset.CodingAgent() {
+		fmt.Fprintln(cmd.ErrOrStderr(), limitsText(spec))
 	}
 	silent, _ := cmd.Flags().GetBool("no-notify")
 	if detach, _ := cmd.Flags().GetBool("detach"); detach {
@@ -137,12 +145,21 @@ func runSpec(cmd *cobra.Command, cfg settings.Settings, job runJob) (picket.Task
 	if spec.Input, err = promptInput(job.prompt, title, spec.Input); err != nil {
 		return spec, err
 	}
+	cli.LimitSpec(&spec, cfg.ForRole(spec.Role).ForPreset(job.preset))
 	spec.Agent = "run-" + strings.ToLower(rand.Text()[:16])
 	if spec.OnExit == "" && job.prompt == "" {
 		spec.OnExit = picket.OnExitComplete
 	}
 	checked := spec
 	return spec, checked.Normalize()
+}
+
+// limitsText describes the limits of a coding agent's runs, and how to change them.
+func limitsText(spec picket.TaskSpec) string {
+	seconds := func(n int) string { return term.ShortDuration(time.Duration(n) * time.Second) }
+	return "a run is ended after " + seconds(*spec.TimeoutSeconds) + " (--timeout). It is nudged after " +
+		seconds(*spec.StallAfterSeconds) + " of silence and ended after " + seconds(2**spec.StallAfterSeconds) +
+		" (--stall-after)"
 }
 
 // titleOf shortens a text to a title.

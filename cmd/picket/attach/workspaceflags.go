@@ -20,6 +20,7 @@ type workspaceOptions struct {
 	source workspace.Kind
 	resume workspace.Resume
 	keep   time.Duration
+	remote string
 	env    []string
 }
 
@@ -32,6 +33,8 @@ func workspaceFlags(c *cobra.Command, def workspace.Kind) {
 		"what the next run of a task begins with: reuse its workspace, a copy of it, or fresh")
 	f.Duration("keep", 0, "keep workspaces at least this long after their run; the server may keep them longer")
 	f.Lookup("keep").DefValue = ""
+	f.String("workspace-remote", "",
+		"the git repository to which the branch of a worktree is pushed, so that another machine can continue it")
 	f.StringSlice("env", nil, "a further variable NAME that the agent gets")
 	f.String("containment", "",
 		"how the agent's processes are held together: cgroup, subreaper or group (default: the best that works here)")
@@ -55,6 +58,12 @@ func workspaceOptionsOf(cmd *cobra.Command, cfg settings.Settings, p agents.Pres
 		resume: workspace.Resume(cfg.Workspace.Resume),
 		keep:   cfg.Workspace.Keep,
 	}
+	if at.source == workspace.Worktree {
+		at.remote = cfg.Workspace.Remote
+	} else if cmd.Flags().Changed("workspace-remote") {
+		return at, exit.Usagef("--workspace-remote needs --workspace worktree: a workspace of kind %s has no branch",
+			at.source)
+	}
 	at.env, _ = cmd.Flags().GetStringSlice("env")
 	for _, e := range at.env {
 		if name, _, given := strings.Cut(e, "="); given {
@@ -67,6 +76,7 @@ func workspaceOptionsOf(cmd *cobra.Command, cfg settings.Settings, p agents.Pres
 
 func (at workspaceOptions) applyTo(conf *adapter.Config) {
 	conf.Workspace, conf.Resume, conf.KeepWorkspaces, conf.Env = at.source, at.resume, at.keep, at.env
+	conf.WorkspaceRemote = at.remote
 }
 
 // commandFlags are the flags that say the same to another process.
@@ -77,6 +87,9 @@ func (at workspaceOptions) commandFlags() []string {
 	}
 	if at.keep > 0 {
 		args = append(args, "--keep", at.keep.String())
+	}
+	if at.remote != "" {
+		args = append(args, "--workspace-remote", at.remote)
 	}
 	for _, n := range at.env {
 		args = append(args, "--env", n)

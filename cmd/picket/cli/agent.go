@@ -49,7 +49,9 @@ func newAgentList() *cobra.Command {
 	f.String("cursor", "", "continue where a page of -o json ended (next_cursor)")
 	term.Choices(c, "status", append(term.Texts(picket.AgentStatuses), "*")...)
 	return listCommand(c, func(cmd *cobra.Command, s *Connection) error {
-		return agentListing(cmd).show(s, agentTopic, querying(s.Agents.List, agentQuery(cmd)))
+		wanted := agentQuery(cmd)
+		wanted.Set("attached", "true") // discovery leaves the workers of `picket run` out
+		return agentListing(cmd).show(s, agentTopic, querying(s.Agents.List, wanted))
 	})
 }
 
@@ -163,13 +165,8 @@ func describeAgent(w io.Writer, a picket.Agent, held []picket.LiveLease) {
 
 // leasesOf are the leases of an agent; nil too where this key may not see them.
 func (s *Connection) leasesOf(ctx context.Context, id string) (held []picket.LiveLease, err error) {
-	all, err := s.Leases.List(ctx)
-	for _, l := range all.Leases {
-		if l.AgentID == id {
-			held = append(held, l)
-		}
-	}
-	return held, err
+	page, err := s.Leases.Find(ctx, picket.LeaseQuery{AgentID: id})
+	return page.Leases, err
 }
 
 // agentID completes what was typed to the id of one agent. Ids that clients

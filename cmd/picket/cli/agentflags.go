@@ -15,22 +15,39 @@ import (
 // HealthFlags say what an agent's silence means. The defaults are those of the
 // registry.
 func HealthFlags(c *cobra.Command) {
+	SilenceFlags(c, picket.DefaultHeartbeat*time.Second, picket.DefaultUnhealthy*time.Second,
+		picket.DefaultDead*time.Second)
 	f := c.Flags()
-	f.Duration("heartbeat", picket.DefaultHeartbeat*time.Second, "send a heartbeat this often, whole seconds")
-	f.Duration("unhealthy-after", picket.DefaultUnhealthy*time.Second,
-		"silence after which the agent is unhealthy, at least twice --heartbeat")
-	f.Duration("dead-after", picket.DefaultDead*time.Second,
-		"silence after which the agent is dead, at least twice --unhealthy-after")
 	f.Duration("drain-timeout", picket.DefaultDrainTimeout*time.Second,
 		"time that tasks get to finish in a drain")
 	f.String("name", "", "what people call the agent")
 	for name, shown := range map[string]string{
-		"heartbeat":       "30s",
 		"unhealthy-after": "90s",
 		"dead-after":      "5m",
 		"drain-timeout":   "2m",
 	} {
 		f.Lookup(name).DefValue = shown
+	}
+}
+
+// SilenceFlags are those of HealthFlags that say when silence means what.
+func SilenceFlags(c *cobra.Command, heartbeat, unhealthy, dead time.Duration) {
+	f := c.Flags()
+	f.Duration("heartbeat", heartbeat, "send a heartbeat this often, whole seconds")
+	f.Duration("unhealthy-after", unhealthy, "silence after which the agent is unhealthy, at least twice --heartbeat")
+	f.Duration("dead-after", dead, "silence after which the agent is dead, at least twice --unhealthy-after")
+}
+
+// FillHeartbeat fills the flags of silence that were not given from an entry of picket.yaml.
+func FillHeartbeat(cmd *cobra.Command, e settings.Agent) {
+	for flag, n := range map[string]*int{
+		"heartbeat":       e.Heartbeat.IntervalSeconds,
+		"unhealthy-after": e.Heartbeat.UnhealthyAfterSeconds,
+		"dead-after":      e.Heartbeat.DeadAfterSeconds,
+	} {
+		if f := cmd.Flags().Lookup(flag); f != nil && !f.Changed && n != nil {
+			_ = f.Value.Set(strconv.Itoa(*n) + "s")
+		}
 	}
 }
 
@@ -121,13 +138,9 @@ func ApplyAgentEntry(cmd *cobra.Command, cfg settings.Settings) (settings.Settin
 	if e.Linger != nil {
 		fill("linger", e.Linger.String())
 	}
-	for flag, n := range map[string]*int{
-		"heartbeat": e.Heartbeat.IntervalSeconds, "unhealthy-after": e.Heartbeat.UnhealthyAfterSeconds,
-		"dead-after": e.Heartbeat.DeadAfterSeconds, "drain-timeout": e.DrainTimeoutSeconds,
-	} {
-		if n != nil {
-			fill(flag, strconv.Itoa(*n)+"s")
-		}
+	FillHeartbeat(cmd, e)
+	if n := e.DrainTimeoutSeconds; n != nil {
+		fill("drain-timeout", strconv.Itoa(*n)+"s")
 	}
 	return cfg.ForRole(e.Role()), e, nil
 }

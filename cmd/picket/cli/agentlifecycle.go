@@ -26,8 +26,10 @@ func newAgentDrain() *cobra.Command {
 	c.Long = "Let an agent finish what it has, and give it nothing more. The agent is deregistered when its last\n" +
 		"lease has ended. When the timeout is over, leases that it still holds are taken from it, and the\n" +
 		"agent is dead. The drain begins at once. To ask the agent to drain itself, with a reason, use picket\n" +
-		"agent command AGENT drain. Exit code with --wait: 0 it was deregistered, 124 it still held something\n" +
-		"at the timeout, 1 it died before."
+		"agent command AGENT drain.\n\n" +
+		"With --wait, the command shows which leases the agent still holds, until the agent is gone. Ctrl-C\n" +
+		"ends the wait, but not the drain. Exit codes with --wait: 0 if the agent was deregistered, 124 if it\n" +
+		"still held leases at the timeout, 1 if it died before, 130 after Ctrl-C."
 	c.Example = "  picket agent drain coder-1 --timeout 10m --wait"
 	c.Flags().Duration("timeout", 0, "time that its tasks get to finish (default: as it registered, else 2m)")
 	c.Flags().Lookup("timeout").DefValue = ""
@@ -118,20 +120,19 @@ func (s *Connection) awaitDrained(ctx context.Context, cmd *cobra.Command, a pic
 	fmt.Fprintf(talk, "%s drains, until %s at the latest\n", a.AgentID, a.DrainDeadlineAt)
 	incarnation := a.Incarnation
 	var raw jsontext.Value
+	view := drainView{w: talk, live: term.IsTerminal(talk)}
 	wait, away := 100*time.Millisecond, false
-	for held := -1; !a.Status.Gone() && a.Incarnation == incarnation; wait = min(wait*3/2, 2*time.Second) {
-		leases, err := s.leasesOf(ctx, a.AgentID)
-		if n := len(leases); err == nil && n != held {
-			held = n
-			fmt.Fprintf(talk, "it holds %s\n", Plural(n, "lease"))
-			if n == 0 {
-				fmt.Fprintf(talk, "it is deregistered at its next heartbeat, or after %ds without one\n",
-					a.Heartbeat.IntervalSeconds)
-			}
+	for !a.Status.Gone() && a.Incarnation == incarnation {
+		if leases, err := s.leasesOf(ctx, a.AgentID); err == nil {
+			view.show(a, leases)
 		}
 		if Sleep(ctx, wait) != nil {
+			view.clear()
+			fmt.Fprintf(talk, "the drain of %s continues, until %s at the latest\n", a.AgentID, a.DrainDeadlineAt)
+			PrintNext(cmd, "picket agent drain "+a.AgentID+" --wait", "picket agent get "+a.AgentID)
 			return exit.Status(exit.Interrupted)
 		}
+		wait = min(wait*3/2, view.longestWait())
 		now, err := s.Agents.Get(ctx, a.AgentID, client.WithBody(&raw))
 		if err == nil {
 			a = now
@@ -139,10 +140,12 @@ func (s *Connection) awaitDrained(ctx context.Context, cmd *cobra.Command, a pic
 			return err
 		}
 		if err != nil && !away {
+			view.clear()
 			fmt.Fprintln(talk, "the server does not answer; going on when it does")
 		}
 		away = err != nil
 	}
+	view.clear()
 	reason := s.lastStatusReason(ctx, a.AgentID, since, incarnation)
 	if a.Incarnation != incarnation {
 		fmt.Fprintf(talk, "%s has registered again since\n", a.AgentID)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
@@ -109,4 +111,63 @@ func agentEventText(e picket.Event) string {
 		text += ", by " + e.Actor
 	}
 	return term.OneLine(text)
+}
+
+// drainView shows which leases a draining agent still holds. On a terminal it redraws a block of
+// lines. Elsewhere it prints lines when the leases have changed.
+type drainView struct {
+	w     io.Writer
+	live  bool
+	drawn int    // lines of the block that is on the terminal
+	last  string // the runs in the lines that were printed last
+}
+
+// longestWait returns the longest time between two updates.
+func (d *drainView) longestWait() time.Duration {
+	if d.live {
+		return time.Second
+	}
+	return 2 * time.Second
+}
+
+// clear removes the block from the terminal.
+func (d *drainView) clear() {
+	if d.drawn > 0 {
+		fmt.Fprintf(d.w, "\x1b[%dA\x1b[J", d.drawn)
+		d.drawn = 0
+	}
+}
+
+// show shows the leases that the agent holds now.
+func (d *drainView) show(a picket.Agent, held []picket.LiveLease) {
+	lines := []string{"it holds " + Plural(len(held), "lease")}
+	runs := "runs"
+	for _, l := range held {
+		lines = append(lines, fmt.Sprintf("  %s  lease ends in %s  %s", l.TaskID,
+			term.ShortDuration(time.Duration(l.LeaseTTLMs)*time.Millisecond), term.OneLine(l.Title)))
+		runs += " " + l.RunID
+	}
+	if len(held) == 0 {
+		lines = append(lines, fmt.Sprintf("it is deregistered at its next heartbeat, or after %ds without one",
+			a.Heartbeat.IntervalSeconds))
+	}
+	if !d.live {
+		if runs != d.last {
+			fmt.Fprintln(d.w, strings.Join(lines, "\n"))
+		}
+		d.last = runs
+		return
+	}
+	if left := time.Until(a.DrainDeadlineAt.Time()); len(held) > 0 && left > 0 {
+		lines[0] += "; what it still holds in " + term.ShortDuration(left) + " is taken from it"
+	}
+	if most := max(term.TerminalHeight(d.w)-4, 1); len(lines) > most {
+		lines = append(lines[:most:most], fmt.Sprintf("  and %d more", len(lines)-most))
+	}
+	for i, line := range lines {
+		lines[i] = term.Clip(line, term.TerminalWidth(d.w)-1)
+	}
+	d.clear()
+	fmt.Fprintln(d.w, strings.Join(lines, "\n"))
+	d.drawn = len(lines)
 }

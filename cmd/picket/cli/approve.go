@@ -25,9 +25,9 @@ func newReviewApprove() *cobra.Command {
 		Use:               "approve [TASK ...]",
 		Short:             "Accept results: the tasks are completed and frozen",
 		ValidArgsFunction: completeIDs(reviewIDs),
-		Long: "Accept the results of tasks: of one task, of several, or of all that match --role, --label and\n" +
-			"--parent. Without an id it is the only task that waits. With a filter, the command shows the\n" +
-			"matching tasks and asks you to type how many there are. --count gives this number in advance,\n" +
+		Long: "Accept the results of tasks: of one task, of several, or of all that match --role, --label,\n" +
+			"--assignee and --parent. Without an id it is the only task that waits. With a filter, the command\n" +
+			"shows the matching tasks and asks you to type how many there are. --count gives this number in advance,\n" +
 			"and --yes accepts it. If another number of tasks matches by then, nothing is decided (exit code\n" +
 			"4). Each task is a decision of its own. If somebody else has decided some of them meanwhile, the\n" +
 			"command names these and exits with 4. A filter approves a task with evidence only if you have\n" +
@@ -59,7 +59,7 @@ func runApprove(cmd *cobra.Command, s *Connection, given []string) error {
 	case len(filter) > 0:
 		return s.approveMatching(cmd, filter)
 	case count:
-		return picket.Refuse(exit.CodeUsage, "Add --role, --label or --parent, or leave it out.",
+		return picket.Refuse(exit.CodeUsage, "Add --role, --label, --assignee or --parent, or leave it out.",
 			"--count and --yes are about filters")
 	case len(given) > 1:
 		return s.approveNamed(cmd, given)
@@ -137,7 +137,8 @@ func (s *Connection) approveMatching(cmd *cobra.Command, q url.Values) error {
 		return err
 	}
 	all := picket.BulkApproval{
-		Filter: picket.ReviewFilter{Role: q.Get("role"), Parent: q.Get("parent"), Labels: labels},
+		Filter: picket.ReviewFilter{Role: q.Get("role"), Parent: q.Get("parent"),
+			Assignee: q.Get("assignee"), Labels: labels},
 	}
 	shown, more, err := s.reviewsUpTo(cmd.Context(), q, maxQueuePages, maxBulkApproval+1)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 // NewBudget is `picket budget`: envelopes and their ledger.
 func NewBudget() *cobra.Command {
 	return CommandGroup("budget", "Show what tasks may spend and have spent, and top them up", newBudgetShow(),
-		newBudgetTopUp(), newBudgetLedger())
+		newBudgetTopUp(), newBudgetLedger(), newBudgetReport())
 }
 
 // envelopeID completes what was typed: a task, or the envelope of a day.
@@ -283,7 +283,11 @@ func newBudgetTopUp() *cobra.Command {
 		Long: "Give an envelope more dollars or tokens. The name is a task id, house for today, or house:DATE.\n" +
 			"If it is a subtask, the envelopes of its parents are raised with it. If there is a daily limit,\n" +
 			"the envelope of the day pays. Calls that were refused can be repeated at once, and an agent in\n" +
-			"await_top_up continues.",
+			"await_top_up continues.\n\n" +
+			"If the task waits in a hand-off that asks for money, the top-up answers the hand-off in the same\n" +
+			"step. The hand-off stays open with --keep-parked, and if the budget still does not cover the call\n" +
+			"that was refused last. A hand-off of another kind is never answered. With --handoff, nothing is\n" +
+			"added if that hand-off has already been decided.",
 		Example:           "  picket budget top-up TASK --usd 0.50\n  picket budget top-up house --usd 20 --reason \"release week\"",
 		ValidArgsFunction: completeFirstID(taskIDs),
 		RunE: func(cmd *cobra.Command, given []string) error {
@@ -299,18 +303,25 @@ func newBudgetTopUp() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if body.HandoffID != "" {
+				if body.HandoffID, err = s.handoffID(cmd.Context(), body.HandoffID); err != nil {
+					return err
+				}
+			}
 			var raw jsontext.Value
-			state, err := s.Budgets.TopUp(cmd.Context(), id, body, client.WithBody(&raw))
+			result, err := s.Budgets.TopUp(cmd.Context(), id, body, client.WithBody(&raw))
 			if err != nil {
 				return err
 			}
-			return printTopUp(cmd, state, raw)
+			return printTopUp(cmd, result, raw)
 		},
 	}
 	f := c.Flags()
 	f.String("usd", "", "dollars to add")
 	f.Int64("tokens", 0, "tokens to add")
 	f.String("reason", "", "why, for the log and the ledger")
+	f.Bool("keep-parked", false, "only add money; a hand-off that asks for money stays open")
+	f.String("handoff", "", "add only if this hand-off is still open")
 	f.Lookup("tokens").DefValue = ""
 	return term.FormatFlag(c)
 }
@@ -319,6 +330,8 @@ func topUpOf(cmd *cobra.Command) (body picket.TopUp, err error) {
 	f := cmd.Flags()
 	body.Reason, _ = f.GetString("reason")
 	body.Tokens, _ = f.GetInt64("tokens")
+	body.KeepParked, _ = f.GetBool("keep-parked")
+	body.HandoffID, _ = f.GetString("handoff")
 	if text, _ := f.GetString("usd"); text != "" {
 		if body.USD, err = budget.ParseMoney(strings.TrimPrefix(text, "$")); err != nil {
 			return body, notDollars("--usd", err)
@@ -339,98 +352,39 @@ func notDollars(flag string, err error) error {
 	return picket.Refuse(exit.CodeUsage, budget.Money(0).WireForm(), "%s %v", flag, err)
 }
 
-func printTopUp(cmd *cobra.Command, e picket.EnvelopeState, raw jsontext.Value) error {
-	w := cmd.OutOrStdout()
+func printTopUp(cmd *cobra.Command, result picket.TopUpResult, raw jsontext.Value) error {
+	w, e := cmd.OutOrStdout(), result.EnvelopeState
 	return printAnswer(cmd, w, raw, e.ID, func() error {
 		fmt.Fprintf(w, "%s has %s left\n", e.ID, strings.Join(leftOf(envelopeRow{EnvelopeState: e}), " and "))
 		if e.Locked {
 			fmt.Fprintln(cmd.ErrOrStderr(),
 				"it is still overdrawn, so paid calls stay refused: top up what is below zero")
 		}
+		if result.Handoff != nil {
+			printParked(cmd, e.ID, *result.Handoff)
+		}
 		return nil
 	})
 }
 
-func newBudgetLedger() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "ledger [ENVELOPE]",
-		Short: "List what was charged and added, oldest first",
-		Args:  CheckArgs(cobra.MaximumNArgs(1)),
-		Long: "List the rows of one envelope (a task id, house, or house:DATE) or of all. There is one row for\n" +
-			"each settled call, each charged usage report, each correction of an uncertain call and each\n" +
-			"top-up. A row names the version of the prices by which it was charged.",
-		ValidArgsFunction: completeFirstID(taskIDs),
-		RunE: connected(func(cmd *cobra.Command, s *Connection, given []string) error {
-			q := flagQuery(cmd, "after", "limit")
-			if len(given) > 0 {
-				id, err := s.envelopeID(cmd.Context(), given[0])
-				if err != nil {
-					return err
-				}
-				q.Set("task", id)
-			}
-			return ledgerListing(cmd).show(s, moneyTopic, querying(s.Budgets.Ledger, q))
-		}),
+// printParked prints what a top-up did to the hand-off of its task, and the next command.
+func printParked(cmd *cobra.Command, task string, h picket.TopUpHandoff) {
+	w := cmd.OutOrStdout()
+	switch h.Outcome {
+	case picket.TopUpAnswered:
+		fmt.Fprintf(w, "%s is answered, and the task is queued again\n", h.HandoffID)
+		PrintNext(cmd, "picket task watch "+task)
+	case picket.TopUpKeptParked:
+		fmt.Fprintf(w, "%s stays open\n", h.HandoffID)
+		PrintNext(cmd, "picket handoff answer "+h.HandoffID+` --text "…"`)
+	case picket.TopUpTooSmall:
+		fmt.Fprintf(w, "%s stays open: the call that was refused last needs %s more\n", h.HandoffID,
+			h.Lacking.Text())
+		PrintNext(cmd, picket.TopUpCommand(task, h.Lacking), "picket handoff answer "+h.HandoffID+` --text "…"`)
+	default:
+		fmt.Fprintf(w, "%s stays open: it does not ask for money (kind %s)\n", h.HandoffID, h.Kind)
+		PrintNext(cmd, "picket handoff show "+h.HandoffID)
 	}
-	c.Flags().Int64("after", 0, "continue after this row")
-	c.Flags().Int("limit", 100, "list at most this many, up to 1000")
-	c.Flags().Lookup("after").DefValue = ""
-	return watchFlag(term.FormatFlag(c))
-}
-
-func ledgerListing(cmd *cobra.Command) Listing[picket.LedgerRow] {
-	return Listing[picket.LedgerRow]{
-		Cmd:    cmd,
-		Member: "rows",
-		Empty:  "nothing was charged",
-		Name:   func(r picket.LedgerRow) string { return strconv.FormatInt(r.Seq, 10) },
-		more:   moreAfter("next", "--after", ""),
-		Columns: []term.Column[picket.LedgerRow]{
-			{Head: "ROW", Cell: func(r picket.LedgerRow) string { return strconv.FormatInt(r.Seq, 10) }, DropOrder: 6},
-			{
-				Head:      "AT",
-				Cell:      func(r picket.LedgerRow) string { return r.At.Time().Local().Format("15:04:05") },
-				DropOrder: 8,
-			},
-			{Head: "ENVELOPE", Cell: func(r picket.LedgerRow) string { return r.TaskID }},
-			{
-				Head:      "KIND",
-				Cell:      func(r picket.LedgerRow) string { return strings.ReplaceAll(string(r.Kind), "_", " ") },
-				DropOrder: 5,
-			},
-			{Head: "TOOL", Cell: func(r picket.LedgerRow) string { return orDash(term.OneLine(r.Tool)) }, DropOrder: 3},
-			{Head: "OUTCOME", Cell: outcomeText, DropOrder: 4},
-			{Head: "USD", Cell: func(r picket.LedgerRow) string { return withSign(r.Kind, Dollars(r.Charged.USD)) }},
-			{
-				Head: "TOKENS",
-				Cell: func(r picket.LedgerRow) string {
-					return withSign(r.Kind, strconv.FormatInt(r.Charged.Tokens, 10))
-				},
-				DropOrder: 7,
-			},
-			{Head: "RESERVED", Cell: func(r picket.LedgerRow) string { return Dollars(r.Reserved.USD) }, Wide: true},
-			{Head: "PRICES", Cell: func(r picket.LedgerRow) string { return orDash(r.PriceVersion) }, Wide: true},
-			{Head: "RUN", Cell: func(r picket.LedgerRow) string { return orDash(r.RunID) }, Wide: true},
-			{Head: "ACTOR", Cell: func(r picket.LedgerRow) string { return orDash(r.Actor) }, Wide: true},
-			{Head: "DETAIL", Cell: func(r picket.LedgerRow) string { return term.Clip(r.Detail, 40) }, DropOrder: 1},
-		},
-	}
-}
-
-// withSign tells what was added from what was charged.
-func withSign(kind picket.LedgerKind, text string) string {
-	if kind == picket.LedgerTopUp {
-		return "+" + text
-	}
-	return text
-}
-
-func outcomeText(r picket.LedgerRow) string {
-	text := string(r.Outcome)
-	if r.Late {
-		text += " late"
-	}
-	return orDash(strings.TrimSpace(text))
 }
 
 // leftOf returns what an envelope has left of its grant. For a day it returns only the dimensions

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/internal/text"
 )
@@ -133,4 +136,41 @@ func printChangesTo(ctx context.Context, s *Connection, w io.Writer, task picket
 		_, err = io.WriteString(w, text)
 	}
 	return err
+}
+
+// printBundle describes the bundle of a task's branch, if the server keeps one.
+func printBundle(ctx context.Context, s *Connection, w io.Writer, task picket.Task) error {
+	b, err := s.Tasks.Bundle(ctx, task.TaskID)
+	if errors.Is(err, picket.CodeNotFound) {
+		return nil
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(w, "\nbundle  %s, commit %.12s of %s, handed in %s by %s\n", SizeText(b.Size), b.Tip,
+			term.OneLine(b.Branch), b.At, b.RunID)
+	}
+	return err
+}
+
+func newTaskBundle() *cobra.Command {
+	c := OnTask("bundle", "Write the git bundle of a task's branch to standard output",
+		func(cmd *cobra.Command, s *Connection, id string) error {
+			out := cmd.OutOrStdout()
+			if f, ok := out.(*os.File); ok && xterm.IsTerminal(f.Fd()) {
+				return exit.Usagef("a bundle is binary: write it to a file, such as with > work.bundle")
+			}
+			var data bytes.Buffer // nothing is written before the digest is known to be right
+			b, err := s.Tasks.DownloadBundle(cmd.Context(), id, &data, picket.MaxBundleSize)
+			if err != nil {
+				return err
+			}
+			if _, err := data.WriteTo(out); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "picket: %s, commit %.12s of %s, based on commit %.12s. An agent has made it: "+
+				"check it with git bundle verify before you fetch from it\n", SizeText(b.Size), b.Tip, term.OneLine(b.Branch),
+				b.Base)
+			return nil
+		})
+	c.Example = "  picket task bundle TASK > work.bundle"
+	return c
 }

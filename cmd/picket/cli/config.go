@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -37,6 +38,7 @@ type settingRow struct {
 	Origin string `json:"origin"`
 	Env    string `json:"env"`
 	What   string `json:"what"`
+	Unset  string `json:"unset,omitempty"`
 }
 
 func newConfigShow() *cobra.Command {
@@ -57,7 +59,7 @@ func newConfigShow() *cobra.Command {
 				if s.Name == "redis" && s.Text != "" {
 					s.Text = settings.RedactedRedisURL(s.Text)
 				}
-				all = append(all, settingRow{s.Name, s.Text, s.Origin, s.Env, s.What})
+				all = append(all, settingRow{s.Name, s.Text, s.Origin, s.Env, s.What, s.Unset})
 			}
 			return printSettings(cmd, all)
 		},
@@ -74,7 +76,7 @@ func printSettings(cmd *cobra.Command, all []settingRow) error {
 	origin, _ := cmd.Flags().GetBool("origin")
 	columns := []term.Column[settingRow]{
 		{Head: "KEY", Cell: func(s settingRow) string { return s.Key }},
-		{Head: "VALUE", Cell: func(s settingRow) string { return s.Value }},
+		{Head: "VALUE", Cell: func(s settingRow) string { return cmp.Or(s.Value, s.Unset) }},
 	}
 	if origin {
 		columns = append(columns,

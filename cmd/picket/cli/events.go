@@ -191,20 +191,22 @@ func EventText(e picket.Event) string {
 		return term.Clip(text, 80)
 	}
 	var data struct {
-		State   string       `json:"state"`
-		Class   string       `json:"class"`
-		Code    string       `json:"code"`
-		Summary string       `json:"summary"`
-		Reason  string       `json:"reason"`
-		KeyID   string       `json:"keyId"`
-		Name    string       `json:"name"`
-		Exit    *picket.Exit `json:"exit"`
+		State    string       `json:"state"`
+		Class    string       `json:"class"`
+		Code     string       `json:"code"`
+		Summary  string       `json:"summary"`
+		Reason   string       `json:"reason"`
+		Question string       `json:"question"`
+		KeyID    string       `json:"keyId"`
+		Name     string       `json:"name"`
+		Exit     *picket.Exit `json:"exit"`
 	}
 	if json.Unmarshal(e.Data, &data) != nil {
 		return term.Clip(string(e.Data), 80)
 	}
 	var parts []string
-	for _, p := range []string{data.State, data.Class, data.Code, data.Summary, data.Reason, data.KeyID, data.Name} {
+	for _, p := range []string{data.State, data.Class, data.Code, data.Summary, data.Reason, data.Question, data.KeyID,
+		data.Name} {
 		if p != "" && !strings.Contains(strings.Join(parts, " "), p) {
 			parts = append(parts, p)
 		}

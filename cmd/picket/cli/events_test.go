@@ -60,3 +60,11 @@ func TestEventsAreReadToTheEndOfTheLog(t *testing.T) {
 		}
 	}
 }
+
+func TestTheTextOfAHandoffIsItsQuestion(t *testing.T) {
+	e := picket.Event{Type: picket.EventTaskHandoff,
+		Data: []byte(`{"state":"handoff","handoffId":"handoff_1","kind":"question","question":"Which one?"}`)}
+	if got, want := EventText(e), "handoff Which one?"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -22,6 +22,7 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/internal/files"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 func newEventsExport() *cobra.Command {
@@ -395,15 +396,12 @@ func (x *eventExport) writeHeader() error {
 // formula is set off by an apostrophe: agents write some of them.
 func (x *eventExport) writeCSVRow(cells []string) error {
 	for i, cell := range cells {
-		if text := term.OneLine(cell); text != "-" || cell == "-" {
-			cell = text
+		if line := term.OneLine(cell); line != "-" || cell == "-" {
+			cell = line
 		} else {
 			cell = "" // a table for people has "-" there
 		}
-		if strings.ContainsAny(cell[:min(1, len(cell))], "=+-@") {
-			cell = "'" + cell
-		}
-		cells[i] = cell
+		cells[i] = text.SpreadsheetCell(cell)
 	}
 	w := csv.NewWriter(x.out)
 	_ = w.Write(cells)

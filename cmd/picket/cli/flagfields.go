@@ -15,6 +15,8 @@ var flagOf = map[string]string{
 	"/agent":                             "agent",
 	"/agentId":                           "agent-id",
 	"/answer":                            "text",
+	"/assignee":                          "assign",
+	"?assignee":                          "assignee",
 	"/budgetEnvelope":                    "budget",
 	"/capabilities":                      "capability",
 	"/escalate":                          "escalate",

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -38,8 +39,10 @@ func newHandoffList() *cobra.Command {
 	}
 	c.Flags().String("state", "open", "open, answered, finished or cancelled")
 	term.Choices(c, "state", term.Texts(picket.HandoffStates)...)
+	c.Flags().String("assignee", "", "only those of this assignee")
 	return listCommand(pageFlags(c), func(cmd *cobra.Command, s *Connection) error {
 		q := pageQuery(cmd)
+		maps.Copy(q, flagQuery(cmd, "assignee"))
 		state, _ := cmd.Flags().GetString("state")
 		q.Set("state", state)
 		return Listing[picket.Handoff]{
@@ -53,6 +56,7 @@ func newHandoffList() *cobra.Command {
 				{Head: "KIND", Cell: func(h picket.Handoff) string { return string(h.Kind) }},
 				{Head: "WAITS", Cell: func(h picket.Handoff) string { return term.Ago(h.CreatedAt) }},
 				{Head: "CLAIMED", Cell: func(h picket.Handoff) string { return h.ClaimedBy }, DropOrder: 1},
+				{Head: "ASSIGNEE", Cell: func(h picket.Handoff) string { return orDash(h.Assignee) }, DropOrder: 2},
 				{Head: "TASK", Cell: func(h picket.Handoff) string { return h.TaskID }, Wide: true},
 				{Head: "TITLE", Cell: func(h picket.Handoff) string { return term.Clip(h.Title, 40) }, Wide: true},
 				{Head: "DEADLINE", Cell: func(h picket.Handoff) string { return h.Deadline.String() }, Wide: true},
@@ -128,6 +132,7 @@ func describeHandoff(w io.Writer, h picket.Handoff, t picket.Task) {
 	if !h.Deadline.IsZero() {
 		d.Add("deadline", h.Deadline.String()+", then: "+string(h.OnDeadline))
 	}
+	d.Add("assignee", term.OneLine(h.Assignee))
 	if h.ClaimedBy != "" {
 		d.Add("claimed by", term.OneLine(h.ClaimedBy)+", "+term.Ago(h.ClaimedAt)+" ago")
 	}
@@ -167,8 +172,7 @@ func AnswerCommand(h picket.Handoff) string {
 	case picket.HandoffEscalation:
 		return "picket task retry " + h.TaskID
 	case picket.HandoffBudget:
-		return "picket budget top-up " + h.TaskID + " --usd 0.50 && picket handoff answer " + h.HandoffID +
-			` --text "topped up"`
+		return "picket budget top-up " + h.TaskID + " --usd 0.50 --handoff " + h.HandoffID
 	}
 	if len(h.Options) > 0 {
 		return "picket handoff answer " + h.HandoffID + " --option 1"
@@ -197,6 +201,7 @@ func newHandoffClaim() *cobra.Command {
 		id string) error {
 		var body picket.ClaimRequest
 		body.TakeOver, _ = cmd.Flags().GetBool("take-over")
+		body.Assignee, _ = cmd.Flags().GetString("assign")
 		var raw jsontext.Value
 		h, err := s.Handoffs.Claim(cmd.Context(), id, body, client.WithBody(&raw))
 		if err != nil {
@@ -205,8 +210,10 @@ func newHandoffClaim() *cobra.Command {
 		return s.printHandoff(cmd.Context(), cmd, cmd.OutOrStdout(), h, raw)
 	})
 	c.Long = "Show others that you take care of a hand-off. If somebody else has claimed it, use --take-over to take it over.\n" +
-		"A claim only informs others: anybody may still answer, and the first answer counts."
+		"A claim only informs others: anybody may still answer, and the first answer counts.\n" +
+		"With --assign you claim it for another person. The event names you and that person."
 	c.Flags().Bool("take-over", false, "take it over from the person who has claimed it")
+	c.Flags().String("assign", "", "the person who should take it")
 	return term.FormatFlag(c)
 }
 

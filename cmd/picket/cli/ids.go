@@ -162,7 +162,7 @@ func (s *Connection) poolCandidates(ctx context.Context) ([]candidate, error) {
 
 // agentCandidates are the agents of every status, 10,000 at most.
 func (s *Connection) agentCandidates(ctx context.Context) ([]candidate, error) {
-	every := s.Agents.All(ctx, picket.AgentQuery{Statuses: []picket.AgentStatus{"*"}, Limit: 1000})
+	every := s.Agents.All(ctx, picket.AgentQuery{Statuses: []picket.AgentStatus{"*"}, Limit: 1000, Attached: true})
 	return candidates(every, 5*maxCandidates, func(a picket.AgentRow) candidate {
 		return candidate{a.AgentID, strings.TrimSpace(string(a.Status) + " " + a.RoleID + " " + a.Name)}
 	})

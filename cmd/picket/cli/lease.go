@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"time"
@@ -37,7 +38,7 @@ func leaseListing(cmd *cobra.Command, s *Connection) Listing[picket.LiveLease] {
 		Member: "leases",
 		Empty:  "no leases are held",
 		Name:   func(l picket.LiveLease) string { return l.TaskID },
-		more:   moreLeases,
+		more:   moreLeases("those that expire first"),
 		Columns: []term.Column[picket.LiveLease]{
 			{Head: "TASK", Cell: func(l picket.LiveLease) string { return l.TaskID }},
 			{Head: "FENCE", Cell: func(l picket.LiveLease) string { return strconv.FormatInt(l.FencingToken, 10) }},
@@ -52,13 +53,15 @@ func leaseListing(cmd *cobra.Command, s *Connection) Listing[picket.LiveLease] {
 	}
 }
 
-// moreLeases tells how many leases the answer of the server leaves out.
-func moreLeases(members map[string]jsontext.Value, n int) string {
-	var total int
-	if err := json.Unmarshal(members["total"], &total); err != nil || total <= n {
-		return ""
+// moreLeases tells how many leases the answer of the server leaves out, and which.
+func moreLeases(which string) func(map[string]jsontext.Value, int) string {
+	return func(members map[string]jsontext.Value, n int) string {
+		var total int
+		if err := json.Unmarshal(members["total"], &total); err != nil || total <= n {
+			return ""
+		}
+		return fmt.Sprintf("%d of %d are shown: %s", n, total, which)
 	}
-	return fmt.Sprintf("%d of %d are shown, those that expire first", n, total)
 }
 
 // NewPS is `picket ps`: what runs now.
@@ -75,7 +78,8 @@ lease expires unless it is renewed. What needs a look is red.`,
 		Example: "  picket ps\n  picket ps -w\n  picket ps -o json | jq -r '.leases[] | select(.nudge) | .taskId'",
 	}, func(cmd *cobra.Command, s *Connection) error {
 		of := topic{kinds: []string{"task.", "lease.", "store.", "run.", "budget."}, polled: true}
-		return runningListing(cmd, s).show(s, of, reading(s.Leases.List))
+		byNeed := url.Values{"order": {string(picket.LeasesByNeed)}}
+		return runningListing(cmd, s).show(s, of, querying(s.Leases.Find, byNeed))
 	})
 	c.Use, c.Aliases = "ps", nil
 	return c
@@ -88,7 +92,7 @@ func runningListing(cmd *cobra.Command, s *Connection) Listing[picket.LiveLease]
 		Member: "leases",
 		Empty:  "nothing runs",
 		Name:   func(l picket.LiveLease) string { return l.TaskID },
-		more:   moreLeases,
+		more:   moreLeases("the server compares the 1,000 that expire first"),
 		order: func(all []picket.LiveLease) []picket.LiveLease {
 			since := time.Since(s.reads.lastRead()).Milliseconds() // with --watch the clocks go on
 			for i := range all {
@@ -144,9 +148,8 @@ func timeoutText(l picket.LiveLease) string {
 
 // spentText is in dollars, or in tokens where a larger part of those is used.
 func spentText(l picket.LiveLease) string {
-	used, granted := l.Spent.Add(l.Held).Add(l.Carved), l.Granted
-	part := func(used, granted int64) float64 { return float64(used) / float64(max(granted, 1)) }
-	if part(used.Tokens, granted.Tokens) > part(int64(used.USD), int64(granted.USD)) {
+	used, granted := l.Used(), l.Granted
+	if l.MostlyTokens() {
 		return fmt.Sprintf("%d of %d tokens", used.Tokens, granted.Tokens)
 	}
 	return fmt.Sprintf("%s of %s", Dollars(used.USD), Dollars(granted.USD))

@@ -50,6 +50,7 @@ var reviewColumns = []term.Column[picket.PendingReview]{
 	{Head: "TASK", Cell: func(r picket.PendingReview) string { return r.TaskID }},
 	{Head: "WAITS", Cell: func(r picket.PendingReview) string { return term.Ago(r.SubmittedAt) }},
 	{Head: "TITLE", Cell: func(r picket.PendingReview) string { return term.Clip(r.Title, 40) }},
+	{Head: "ASSIGNEE", Cell: func(r picket.PendingReview) string { return orDash(r.Assignee) }, DropOrder: 1},
 	{Head: "OUTPUT", Cell: func(r picket.PendingReview) string { return term.Clip(OutputText(r.Output), 60) }},
 	{Head: "ROLE", Cell: func(r picket.PendingReview) string { return orDash(r.Role) }, Wide: true},
 	{Head: "LABELS", Cell: func(r picket.PendingReview) string { return orDash(labelText(r.Labels)) }, Wide: true},
@@ -85,6 +86,7 @@ func newReviewList() *cobra.Command {
 func reviewFilters(c *cobra.Command) *cobra.Command {
 	c.Flags().String("role", "", "only tasks of this role")
 	c.Flags().String("parent", "", "only the subtasks of this task")
+	c.Flags().String("assignee", "", "only those of this assignee")
 	c.Flags().StringArray("label", nil, "only with this label key=value")
 	_ = c.RegisterFlagCompletionFunc("parent", completeIDs(taskIDs))
 	_ = c.RegisterFlagCompletionFunc("role", completeIDs(poolRoles))
@@ -93,7 +95,7 @@ func reviewFilters(c *cobra.Command) *cobra.Command {
 
 // reviewQuery are the filters that were given; empty where none was.
 func reviewQuery(cmd *cobra.Command, s *Connection) (url.Values, error) {
-	q := flagQuery(cmd, "role", "parent", "label")
+	q := flagQuery(cmd, "role", "parent", "assignee", "label")
 	if q.Has("parent") {
 		id, err := s.taskID(cmd.Context(), q.Get("parent"))
 		if err != nil {

@@ -24,9 +24,7 @@ import (
 func SpecFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.Duration("lease-window", 0, "how long the lease lasts without a renewal (default 5m)")
-	f.Duration("timeout", 0, "kill a run after this time (class timeout)")
-	f.Duration("stall-after", 0,
-		"nudge a run that shows no sign of life for this time, and end it after as long again (class stalled)")
+	LimitFlags(c)
 	f.Int("retries", 0, "try again up to N times: N+1 attempts")
 	f.StringSlice("retry-on", nil, "failures that are tried again: crash, timeout, stalled, no_result")
 	f.Duration("backoff", 0, "pause before the second retry, then doubling (default 10s)")
@@ -37,13 +35,37 @@ func SpecFlags(c *cobra.Command) {
 	f.String("review", "", "who decides the result: human (default) or none")
 	f.String("escalate", "", "where a failed task goes that is not tried again: human (default) or fail")
 	f.StringArray("label", nil, "a label key=value")
+	f.String("assign", "", "the person who should take its hand-offs and reviews (the assignee); others still can")
 	term.Choices(c, "retry-on", "crash", "timeout", "stalled", "no_result")
 	term.Choices(c, "review", "human", "none")
 	term.Choices(c, "escalate", "human", "fail")
-	for _, name := range []string{"lease-window", "timeout", "stall-after", "backoff"} {
+	for _, name := range []string{"lease-window", "backoff"} {
 		f.Lookup(name).DefValue = "" // 0s in the help would be a lie
 	}
 	f.String("input", "", "input for the agent: JSON, else text; @file and - (stdin) are read")
+}
+
+// LimitFlags are the flags of the limits of a run.
+func LimitFlags(c *cobra.Command) {
+	f := c.Flags()
+	f.Duration("timeout", 0, "kill a run after this time (class timeout; default for coding agents: 2h)")
+	f.Duration("stall-after", 0,
+		"nudge a run after this time without a sign of life, and end it after twice this time (class stalled; default for coding agents: 15m)")
+	for _, name := range []string{"timeout", "stall-after"} {
+		f.Lookup(name).DefValue = ""
+	}
+}
+
+// TimeoutFlag returns --timeout, or 0 if it was not given.
+func TimeoutFlag(cmd *cobra.Command) (time.Duration, error) {
+	if !cmd.Flags().Changed("timeout") {
+		return 0, nil
+	}
+	d, _ := cmd.Flags().GetDuration("timeout")
+	if d < time.Second {
+		return 0, exit.Usagef("--timeout %s: at least 1s", d)
+	}
+	return d, nil
 }
 
 // SpecOf reads the shared flags over what picket.yaml says of the role's tasks.
@@ -61,14 +83,12 @@ func SpecOf(cmd *cobra.Command, cfg settings.Settings, title string) (picket.Tas
 		seconds := int(cfg.Lease.Window / time.Second)
 		spec.LeaseWindowSeconds = &seconds
 	}
-	if cfg.StallAfter != 0 {
-		seconds := int(cfg.StallAfter / time.Second)
-		spec.StallAfterSeconds = &seconds
-	}
 	if err := timeoutOf(cmd, &spec); err != nil {
 		return spec, err
 	}
+	LimitSpec(&spec, cfg)
 	spec.Needs, _ = f.GetStringSlice("need")
+	spec.Assignee, _ = f.GetString("assign")
 	if f.Changed("priority") {
 		p, _ := f.GetInt("priority")
 		spec.Priority = &p
@@ -84,6 +104,16 @@ func SpecOf(cmd *cobra.Command, cfg settings.Settings, title string) (picket.Tas
 	return spec, nil
 }
 
+// LimitSpec gives a task the timeout and the stall_after of the settings, unless it has its own.
+func LimitSpec(spec *picket.TaskSpec, cfg settings.Settings) {
+	if spec.TimeoutSeconds == nil && cfg.Timeout != 0 {
+		spec.TimeoutSeconds = new(int(cfg.Timeout / time.Second))
+	}
+	if spec.StallAfterSeconds == nil && cfg.StallAfter != 0 {
+		spec.StallAfterSeconds = new(int(cfg.StallAfter / time.Second))
+	}
+}
+
 // overrideFromFlag takes the value of a flag that was given.
 func overrideFromFlag[T ~string](cmd *cobra.Command, flag string, p *T) {
 	if f := cmd.Flags(); f.Changed(flag) {
@@ -93,16 +123,11 @@ func overrideFromFlag[T ~string](cmd *cobra.Command, flag string, p *T) {
 }
 
 func timeoutOf(cmd *cobra.Command, spec *picket.TaskSpec) error {
-	if !cmd.Flags().Changed("timeout") {
-		return nil
+	d, err := TimeoutFlag(cmd)
+	if d != 0 {
+		spec.TimeoutSeconds = new(int(math.Ceil(d.Seconds())))
 	}
-	d, _ := cmd.Flags().GetDuration("timeout")
-	if d < time.Second {
-		return exit.Usagef("--timeout %s: at least 1s", d)
-	}
-	seconds := int(math.Ceil(d.Seconds()))
-	spec.TimeoutSeconds = &seconds
-	return nil
+	return err
 }
 
 // retryOf reads --retries N as N+1 attempts. Asking for retries without saying

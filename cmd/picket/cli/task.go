@@ -29,7 +29,7 @@ func LastRun(t picket.Task) picket.Run {
 func NewTask(more ...*cobra.Command) *cobra.Command {
 	c := CommandGroup("task", "Submit, list, show and cancel tasks",
 		settings.NeedsTrust(newTaskCreate()), newTaskList(), newTaskGet(), newTaskLogs(), newTaskRuns(),
-		newTaskReports(), newTaskExplain(), newTaskCancel(), newTaskRetry())
+		newTaskReports(), newTaskExplain(), newTaskBundle(), newTaskCancel(), newTaskRetry())
 	c.AddCommand(more...)
 	return c
 }
@@ -124,12 +124,13 @@ func newTaskList() *cobra.Command {
 	f.String("role", "", "only this role")
 	f.String("parent", "", "only the subtasks of this task")
 	f.StringArray("label", nil, "only with this label key=value")
+	f.String("assignee", "", "only tasks of this assignee")
 	f.String("since", "", "created at or after this time (RFC 3339, or a duration back from now)")
 	f.Int("limit", 50, "at most this many, 1 to 200")
 	f.String("cursor", "", "continue where a page of -o json ended (nextCursor)")
 	term.Choices(c, "state", term.Texts(picket.TaskStates)...)
 	return listCommand(c, func(cmd *cobra.Command, s *Connection) error {
-		q := flagQuery(cmd, "state", "role", "parent", "label", "limit", "cursor")
+		q := flagQuery(cmd, "state", "role", "parent", "assignee", "label", "limit", "cursor")
 		if since, _ := f.GetString("since"); since != "" {
 			at, err := instantFlag("since", since, -1)
 			if err != nil {

@@ -34,7 +34,10 @@ func newTaskGet() *cobra.Command {
 					}
 				}
 				if format == "wide" {
-					return printChangesTo(ctx, s, w, task)
+					if err := printChangesTo(ctx, s, w, task); err != nil {
+						return err
+					}
+					return printBundle(ctx, s, w, task)
 				}
 				return nil
 			})
@@ -50,7 +53,27 @@ func newTaskCancel() *cobra.Command {
 
 func newTaskRetry() *cobra.Command {
 	return newReasonCommand(OnTask, "retry", "Queue an escalated task again, or repeat a closed one as a new task",
-		func(s *Connection) reasonedChange { return s.Tasks.Retry }, "queued", "picket task explain")
+		func(s *Connection) reasonedChange { return s.Tasks.Retry }, "queued", printWhoTakesIt)
+}
+
+// printWhoTakesIt prints which worker will take a task that was queued again. If none will, it
+// prints the command that starts one.
+func printWhoTakesIt(cmd *cobra.Command, s *Connection, task picket.Task) {
+	explain := "picket task explain " + task.TaskID
+	why, err := s.Tasks.Explain(cmd.Context(), task.TaskID)
+	cfg, unread := settings.LoadSettings(cmd)
+	if err != nil || unread != nil {
+		PrintNext(cmd, explain) // it was queued all the same
+		return
+	}
+	for _, because := range why.Because {
+		fmt.Fprintln(cmd.ErrOrStderr(), "picket: "+term.OneLine(because))
+	}
+	var next []string
+	for _, command := range why.Next {
+		next = append(next, cfg.LocalWorkerCommand(command))
+	}
+	PrintNext(cmd, append(next, explain)...)
 }
 
 // reasonedChange changes a task, with a reason.
@@ -58,10 +81,9 @@ type reasonedChange func(ctx context.Context, id, reason string, opts ...client.
 
 type idVerb func(use, short string, act func(*cobra.Command, *Connection, string) error) *cobra.Command
 
-// newReasonCommand makes a reasonedChange; after are commands about the task that the answer
-// suggests.
+// newReasonCommand makes a reasonedChange; after prints more about the task that was changed.
 func newReasonCommand(on idVerb, use, short string, change func(*Connection) reasonedChange, done string,
-	after ...string) *cobra.Command {
+	after ...func(*cobra.Command, *Connection, picket.Task)) *cobra.Command {
 	c := on(use, short, func(cmd *cobra.Command, s *Connection, id string) error {
 		reason, _ := cmd.Flags().GetString("reason")
 		var raw jsontext.Value
@@ -72,8 +94,8 @@ func newReasonCommand(on idVerb, use, short string, change func(*Connection) rea
 		if err := printTask(cmd, task, raw, done); err != nil {
 			return err
 		}
-		for _, command := range after {
-			PrintNext(cmd, command+" "+task.TaskID)
+		for _, tell := range after {
+			tell(cmd, s, task)
 		}
 		return nil
 	})
@@ -116,6 +138,7 @@ func describeTask(w io.Writer, t picket.Task) {
 	d.Add("fence", strconv.FormatInt(t.FencingToken, 10))
 	d.Add("attempts", fmt.Sprintf("%d, %d failed", t.Attempts, t.Failures))
 	d.Add("role", term.OneLine(t.Role))
+	d.Add("assignee", term.OneLine(t.Assignee))
 	d.Add("needs", strings.Join(t.Needs, " "))
 	d.Add("agent", term.OneLine(t.Agent))
 	d.Add("labels", labelText(t.Labels))

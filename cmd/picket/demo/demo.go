@@ -20,14 +20,15 @@ import (
 // New is `picket demo`: it shows what Picket does, with real processes.
 func New() *cobra.Command {
 	return cli.CommandGroup("demo", "Show what Picket does, offline, with real processes",
-		newDemoAll(), newDemoCrash(), newDemoZombie(), newDemoBudget(), newDemoHandoff())
+		newDemoAll(), newDemoCrash(), newDemoZombie(), newDemoBudget(), newDemoHandoff(), newDemoNotice())
 }
 
 func newDemoAll() *cobra.Command {
-	return newDemoCommand("all", "All scenes: work, crash, zombie, budget, hand-off, review, console",
+	return newDemoCommand("all", "All scenes: work, crash, zombie, budget, hand-off, notice, review, console",
 		"Show what Picket is for: work and its review, a worker that is killed, a frozen worker that wakes up, an agent that\n"+
-			"runs out of money, an agent that asks a person, and decisions.",
-		workChapter, crashChapter, zombieChapter, budgetChapter, handoffChapter, reviewChapter, consoleChapter)
+			"runs out of money, an agent that asks a person, a notice in a chat, and decisions.",
+		workChapter, crashChapter, zombieChapter, budgetChapter, handoffChapter, noticeChapter, reviewChapter,
+		consoleChapter)
 }
 
 func newDemoCrash() *cobra.Command {
@@ -57,6 +58,13 @@ func newDemoHandoff() *cobra.Command {
 		"An agent asks a question and ends. While its task waits, the worker does other work. The answer starts the next run. A\n"+
 			"second answer is refused and names the first. Then a person rejects the result, asks for a fix and approves that.",
 		handoffChapter, reviewChapter)
+}
+
+func newDemoNotice() *cobra.Command {
+	return newDemoCommand("notice", "What runs now, and a notice in a chat with the command that decides",
+		"An agent runs out of money while nobody watches. picket ps shows it, and a chat gets its question with the command\n"+
+			"that decides. The command adds the money and answers the question in one step, and the next run continues.",
+		noticeChapter)
 }
 
 // newDemoCommand is a command that tells chapters, within two minutes and until Ctrl-C.

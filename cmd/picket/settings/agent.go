@@ -47,14 +47,18 @@ type Agent struct {
 		Env     []string `yaml:"env" check:"variable" field:"Env" doc:"The names of the variables that the agent gets in addition to the usual ones."`
 	} `yaml:"launch"`
 	Linger *time.Duration `yaml:"linger" check:"keep" doc:"The time that an agent gets to exit after it handed in its result."`
-	// Workspace and StallAfter override the keys of General with the same names.
+	// Launcher, Workspace, Timeout and StallAfter override the keys of General with the same names.
+	Launcher struct {
+		HeartbeatInterval *time.Duration `yaml:"heartbeat_interval" check:"tick" doc:"How often its running agents are reported by the event agent-heartbeat."`
+		TimeoutWarning    *Share         `yaml:"timeout_warning" check:"share" doc:"The share of a run's timeout after which one warning is written."`
+	} `yaml:"launcher"`
 	Workspace struct {
 		Source string         `yaml:"source" check:"source" doc:"Where its agents work: here, worktree, copy or empty."`
 		Resume string         `yaml:"resume" check:"resume" doc:"What the next run of a task begins with: reuse, copy or fresh."`
 		Keep   *time.Duration `yaml:"keep" check:"keep" doc:"How long a workspace is kept at least after its run."`
 	} `yaml:"workspace"`
 	Timeout    *time.Duration `yaml:"timeout" check:"timeout" field:"/timeoutSeconds" doc:"A run of its tasks is killed after this time."`
-	StallAfter time.Duration  `yaml:"stall_after" check:"stall" field:"/stallAfterSeconds" doc:"A run without a sign of life for this time is nudged, and ended after as long again."`
+	StallAfter time.Duration  `yaml:"stall_after" check:"stall" field:"/stallAfterSeconds" doc:"A run without a sign of life for this time is nudged, and it is ended after twice this time."`
 	Budget     *budget.Money  `yaml:"budget" check:"dollars" field:"/budgetEnvelope" doc:"The dollars that the paid calls of its tasks may cost."`
 	Retry      struct {
 		MaxAttempts *int               `yaml:"max_attempts" check:"number" field:"/retry/maxAttempts" doc:"How many failed runs its tasks get at most."`
@@ -109,8 +113,17 @@ func (s Settings) ForRole(role string) Settings {
 		return s
 	}
 	yields := func(key string) bool { return !s.values[key].overrides }
+	if e.Timeout != nil && yields("timeout") {
+		s.Timeout = *e.Timeout
+	}
 	if e.StallAfter != 0 && yields("stall_after") {
 		s.StallAfter = e.StallAfter
+	}
+	if d := e.Launcher.HeartbeatInterval; d != nil && yields("launcher.heartbeat_interval") {
+		s.Launcher.HeartbeatInterval = *d
+	}
+	if w := e.Launcher.TimeoutWarning; w != nil && yields("launcher.timeout_warning") {
+		s.Launcher.TimeoutWarning = *w
 	}
 	if e.Workspace.Source != "" && yields("workspace.source") {
 		s.Workspace.Source = e.Workspace.Source
@@ -122,6 +135,31 @@ func (s Settings) ForRole(role string) Settings {
 		s.Workspace.Keep = *e.Workspace.Keep
 	}
 	return s
+}
+
+// ForPreset returns the settings for a coding agent: a limit that nothing sets is that of its
+// preset.
+func (s Settings) ForPreset(p agents.Preset) Settings {
+	s.Timeout = cmp.Or(s.Timeout, p.Timeout())
+	s.StallAfter = cmp.Or(s.StallAfter, p.StallAfter())
+	return s
+}
+
+// fillPresetLimits gives every entry of a coding agent the limits of its preset, unless the
+// entry or a general key sets them.
+func (s Settings) fillPresetLimits() {
+	for name, e := range s.Agents {
+		p := agents.Preset(e.Launch.Preset)
+		if d := p.Timeout(); d > 0 && e.Timeout == nil && s.Timeout == 0 {
+			e.Timeout = &d
+			s.values[agentKey(name, "timeout")] = Value{Text: d.String(), Origin: "default"}
+		}
+		if d := p.StallAfter(); d > 0 && e.StallAfter == 0 && s.StallAfter == 0 {
+			e.StallAfter = d
+			s.values[agentKey(name, "stall_after")] = Value{Text: d.String(), Origin: "default"}
+		}
+		s.Agents[name] = e
+	}
 }
 
 // seconds returns d in whole seconds, rounded up; nil if it is not given.
@@ -161,10 +199,10 @@ func (e Agent) registration() picket.Registration {
 }
 
 // TaskOf is what a task of the entry's role is like if the person who submits it says nothing
-// else. stall_after comes through [Settings.ForRole].
+// else. timeout and stall_after come through [Settings.ForRole].
 func (s Settings) TaskOf(e Agent) picket.TaskSpec {
 	spec := picket.TaskSpec{
-		Role: e.Role(), TimeoutSeconds: seconds(e.Timeout), Escalate: e.Escalate, Review: e.Review, OnExit: e.OnExit,
+		Role: e.Role(), Escalate: e.Escalate, Review: e.Review, OnExit: e.OnExit,
 	}
 	if e.Budget != nil {
 		spec.BudgetEnvelope = &budget.Envelope{USD: *e.Budget, Tokens: s.Budget.Default.Tokens}

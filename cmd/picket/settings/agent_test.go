@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/agents"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 )
 
@@ -92,6 +93,7 @@ agents:
     pool: {min_instances: 2, max_instances: 2}
     launch: {preset: exec, command: [./agent.sh, "two words"], env: [ANTHROPIC_API_KEY, HTTPS_PROXY]}
     linger: 0s
+    launcher: {heartbeat_interval: 11s, timeout_warning: 0.5}
     workspace: {source: worktree, resume: fresh, keep: 36h}
     timeout: 10m
     stall_after: 3m
@@ -118,7 +120,7 @@ func TestEveryKeyOfAnAgentIsHonoured(t *testing.T) {
 		}
 	}
 	task := got.TaskOf(e)
-	if *task.TimeoutSeconds != 600 || task.BudgetEnvelope.USD.String() != "0.75" || *task.Retry.MaxAttempts != 5 ||
+	if task.BudgetEnvelope.USD.String() != "0.75" || *task.Retry.MaxAttempts != 5 ||
 		*task.Retry.BackoffSeconds != 2 ||
 		!slices.Equal(task.Retry.On, []picket.ExitClass{"timeout", "crash"}) || task.Escalate != "fail" ||
 		task.Review != "none" || task.OnExit != "complete" {
@@ -133,8 +135,11 @@ func TestEveryKeyOfAnAgentIsHonoured(t *testing.T) {
 	}
 	own := got.ForRole("coder")
 	if own.Workspace.Source != "worktree" || own.Workspace.Resume != "fresh" ||
-		own.Workspace.Keep != 36*time.Hour || own.StallAfter != 3*time.Minute {
+		own.Workspace.Keep != 36*time.Hour || own.StallAfter != 3*time.Minute || own.Timeout != 10*time.Minute {
 		t.Errorf("the role's own settings do not hold: %v", own)
+	}
+	if own.Launcher.HeartbeatInterval != 11*time.Second || own.Launcher.TimeoutWarning != 0.5 {
+		t.Errorf("the role's own launcher settings do not hold: %v", own.Launcher)
 	}
 	if other := got.ForRole("tester"); other.Workspace.Source != "copy" || other.StallAfter != 9*time.Minute {
 		t.Errorf("another role has them, too: %v", other)
@@ -194,9 +199,11 @@ func TestBadAgents(t *testing.T) {
 			""},
 		"agents:\n  a:\n    timeout: 100ms": {"agents.a.timeout: 100ms is not",
 			""},
-		"agents:\n  a:\n    timeout: 9999h":                                       {"picket.yaml:3:5: agents.a.timeout is 35996400", ""},
+		"agents:\n  a:\n    timeout: 9999h":                                       {"picket.yaml:3:5: agents.a.timeout: 9999h is not a whole number of seconds from 1s to 168h", ""},
 		"agents:\n  a:\n    workspace: {source: there}":                           {"agents.a.workspace.source: \"there\" is not one of", ""},
 		"agents:\n  a:\n    workspace: {resume: x}":                               {"agents.a.workspace.resume", ""},
+		"agents:\n  a:\n    launcher: {heartbeat_interval: 9s}":                   {`agents.a.launcher.heartbeat_interval: "9s" is not a duration from 10s to 24h`, ""},
+		"agents:\n  a:\n    launcher: {timeout_warning: 80}":                      {`agents.a.launcher.timeout_warning: "80" is not a share above 0 and up to 1, such as 0.8`, ""},
 		"agents:\n  a:\n    stall_after: 1s":                                      {"agents.a.stall_after", ""},
 		"agents:\n  a:\n    capacity: {max_concurrent_tasks: 5, current_load: 1}": {`there is no key "current_load" in agents.a.capacity`, "max_concurrent_tasks"},
 	} {
@@ -258,5 +265,49 @@ func TestDocumentedKeys(t *testing.T) {
 	}
 	for name := range documented {
 		t.Errorf("docs/operations/settings.md has the key %s, which does not exist", name)
+	}
+}
+
+// An entry of a coding agent has the limits of its preset, unless the entry or a general key
+// sets them.
+func TestAnEntryOfACodingAgentHasLimits(t *testing.T) {
+	for file, want := range map[string][2]time.Duration{
+		"": {2 * time.Hour, 15 * time.Minute},
+		"    timeout: 10m\n    stall_after: 5m\n":         {10 * time.Minute, 5 * time.Minute},
+		"    stall_after: 5m\n":                           {2 * time.Hour, 5 * time.Minute},
+		"stall_after: 20m\ntimeout: 3h\n":                 {3 * time.Hour, 20 * time.Minute},
+		"    timeout: 10m\nstall_after: 20m\n":            {10 * time.Minute, 20 * time.Minute},
+		"    stall_after: 5m\ntimeout: 3h\n":              {3 * time.Hour, 5 * time.Minute},
+		"  other:\n    launch: {command: [./agent.sh]}\n": {2 * time.Hour, 15 * time.Minute},
+	} {
+		got, err := loadFile(t, "agents:\n  coder:\n    launch: {preset: claude}\n"+file)
+		if err != nil {
+			t.Fatal(file, err)
+		}
+		own := got.ForRole("coder")
+		if limits := [2]time.Duration{own.Timeout, own.StallAfter}; limits != want {
+			t.Errorf("%q: the limits are %v, want %v", file, limits, want)
+		}
+		if strings.HasPrefix(file, "  other") {
+			if other := got.ForRole("other"); other.Timeout != 0 || other.StallAfter != 0 {
+				t.Errorf("a command has the limits %s, %s", other.Timeout, other.StallAfter)
+			}
+		}
+	}
+}
+
+// What `config show` says of keys that nothing sets are the limits of the presets.
+func TestUnsetLimitsAreShownAsTheyAre(t *testing.T) {
+	for _, k := range KnownSettings() {
+		want := map[string]time.Duration{
+			"timeout": agents.PresetClaude.Timeout(), "stall_after": agents.PresetClaude.StallAfter(),
+		}[k.Name]
+		if want == 0 {
+			continue
+		}
+		shown, _, _ := strings.Cut(k.Unset, " ")
+		if d, err := time.ParseDuration(shown); err != nil || d != want || !strings.Contains(k.What, shown) {
+			t.Errorf("%s is shown as %q and described as %q, want %s", k.Name, k.Unset, k.What, want)
+		}
 	}
 }

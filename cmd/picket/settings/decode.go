@@ -60,7 +60,9 @@ func (f ConfigFile) decode() (Settings, error) {
 		e.Name, e.values = name, s.values
 		s.Agents[name] = e
 	}
-	_, err = s.PriceList()
+	if _, err = s.PriceList(); err == nil {
+		_, err = s.ReminderRules()
+	}
 	return s, err
 }
 
@@ -230,7 +232,7 @@ func unknownKey(where string, path []string, word string, in reflect.Value) erro
 			}
 		}
 		if len(path) == 0 {
-			names = append(names, "agents", "tools")
+			names = append(names, "agents", "tools", "reminders")
 		}
 	}
 	if near := term.Nearest(wanted, names); near != "" {

@@ -56,7 +56,11 @@ type General struct {
 		Answers       int `yaml:"answers" default:"5000" check:"count" doc:"The stored answers of calls with an Idempotency-Key, for one tree within a day."`
 		AnswerBytes   int `yaml:"answer_bytes" default:"33554432" check:"count" doc:"The bytes of these answers."`
 		ReportBytes   int `yaml:"report_bytes" default:"8388608" check:"count" doc:"The bytes of the progress reports of one task. Older reports are deleted."`
+		Reports       int `yaml:"reports" default:"1000" check:"reports" doc:"The progress reports of one task that are kept, 1 to 5000. Older reports are deleted."`
+		LogBytes      int `yaml:"log_bytes" default:"1048576" check:"log_bytes" doc:"The bytes of each output stream of a run that the server keeps, 65536 to 4194304. Older output is deleted."`
 		Runs          int `yaml:"runs" default:"1000" check:"count" doc:"The runs of one task until a person has to decide on it."`
+		BundleBytes   int `yaml:"bundle_bytes" default:"16777216" check:"bundle_bytes" doc:"The bytes of the bundle of a task's branch that the server keeps, 0 to 67108864. 0 means that it keeps none."`
+		BundlesBytes  int `yaml:"bundles_bytes" default:"268435456" check:"count" doc:"The bytes of the bundles that one key, or one tree of tasks, keeps."`
 	} `yaml:"quota"`
 
 	Containment string `yaml:"containment" flag:"containment" check:"containment" doc:"How the processes of an agent are held together: cgroup, subreaper or group. The default is the best that works."`
@@ -74,23 +78,42 @@ type General struct {
 		Window time.Duration `yaml:"window" flag:"lease-window" default:"5m" check:"window" doc:"How long a lease lasts without a renewal, 2s to 24h."`
 	} `yaml:"lease"`
 
-	StallAfter time.Duration `yaml:"stall_after" flag:"stall-after" check:"stall" doc:"A run without a sign of life for this time is nudged, and ended after as long again, 2s to 24h. By default this never happens."`
+	Timeout    time.Duration `yaml:"timeout" check:"timeout" unset:"2h for coding agents" doc:"A run is killed after this time, 1s to 168h. --timeout of a command overrides it. By default a coding agent gets 2h, and any other run has no limit."`
+	StallAfter time.Duration `yaml:"stall_after" flag:"stall-after" check:"stall" unset:"15m for coding agents" doc:"A run without a sign of life for this time is nudged, and it is ended after twice this time, 2s to 24h. By default a coding agent gets 15m, and any other run is never nudged."`
+
+	// Launcher is how running agents are reported. The adapter reports them, and agents are not
+	// involved.
+	Launcher struct {
+		HeartbeatInterval time.Duration `yaml:"heartbeat_interval" flag:"launcher-heartbeat" default:"30s" check:"tick" doc:"How often a running agent is reported by the event agent-heartbeat, 10s to 24h."`
+		TimeoutWarning    Share         `yaml:"timeout_warning" flag:"timeout-warning" default:"0.8" check:"share" doc:"The share of a run's timeout after which one warning is written, more than 0 and at most 1."`
+	} `yaml:"launcher"`
+
+	// Runs is what stays of ended runs on the machine of their adapter.
+	Runs struct {
+		Keep     time.Duration `yaml:"keep" flag:"keep-runs" default:"168h" check:"duration" doc:"How long the files and the output of an ended run are kept on the machine of its adapter. Workspaces have a time of their own."`
+		LogLimit Memory        `yaml:"log_limit" flag:"log-limit" default:"64MiB" check:"memory" doc:"How much of each output stream of a run is kept on the machine of its adapter, such as 64MiB. 0 means any amount."`
+	} `yaml:"runs"`
 
 	// Workspace is where agents work.
 	Workspace struct {
 		Source string        `yaml:"source" flag:"workspace" check:"source" doc:"Where agents work: here, worktree, copy or empty. The default is here for picket run, and a new directory for picket adapter."`
 		Resume string        `yaml:"resume" flag:"resume" default:"reuse" check:"resume" doc:"What the next run of a task begins with: reuse, copy or fresh."`
 		Keep   time.Duration `yaml:"keep" flag:"keep" default:"0s" check:"keep" doc:"How long a workspace is kept at least after its run. The server may keep it longer."`
+		Remote string        `yaml:"remote" flag:"workspace-remote" check:"remote" doc:"The git repository to which the branches of worktrees are pushed, so that another machine can continue them."`
 	} `yaml:"workspace"`
 
-	// Retention is how long the store keeps what has ended. Its fields are those of
-	// picket.Retention.
+	// Retention is how long the store keeps what has ended, and how long adapters have to keep
+	// workspaces.
 	Retention struct {
 		Tasks       time.Duration `yaml:"tasks" default:"720h" check:"duration" doc:"How long closed tasks are kept."`
 		Events      time.Duration `yaml:"events" default:"168h" check:"duration" doc:"How long events are kept."`
 		MaxEvents   int64         `yaml:"max_events" default:"1000000" check:"count" doc:"How many events are kept at most."`
 		AuditAge    time.Duration `yaml:"audit_age" default:"9600h" check:"duration" doc:"How long events of the audit log are kept."`
 		AuditEvents int64         `yaml:"audit_events" default:"1000000" check:"count" doc:"How many events of the audit log are kept at most."`
+		Workspaces  struct {
+			Failed  time.Duration `yaml:"failed" default:"168h" check:"duration" doc:"How long the workspace of a run that failed or expired is kept after the end of the run."`
+			Decided time.Duration `yaml:"decided" default:"24h" check:"duration" doc:"How long any other workspace is kept after its task was decided."`
+		} `yaml:"workspaces"`
 	} `yaml:"retention"`
 
 	// Budget is the money of a day and of a task.
@@ -112,8 +135,9 @@ type General struct {
 	} `yaml:"console"`
 
 	Notify struct {
-		Allow   []string `yaml:"allow" check:"destinations" doc:"The internal addresses that webhooks may use, as host:port, separated by commas."`
-		Desktop bool     `yaml:"desktop" default:"true" check:"yes_no" doc:"Show notices on the desktop of anyone who waits for a task with picket run."`
+		RemindAfter time.Duration `yaml:"remind_after" check:"remind" doc:"Remind people once of each hand-off and review that has waited for this time, 1s to 8760h. By default there is no reminder."`
+		Allow       []string      `yaml:"allow" check:"destinations" doc:"The internal addresses that webhooks may use, as host:port, separated by commas."`
+		Desktop     bool          `yaml:"desktop" default:"true" check:"yes_no" doc:"Show notices on the desktop of anyone who waits for a task with picket run."`
 	} `yaml:"notify"`
 
 	Log struct {

@@ -20,6 +20,17 @@ func (m *Memory) UnmarshalText(text []byte) error {
 	return err
 }
 
+// String returns the amount as it is written in picket.yaml.
+func (m Memory) String() string {
+	switch {
+	case m == 0:
+		return "0"
+	case m%(1<<30) == 0:
+		return strconv.FormatInt(int64(m)>>30, 10) + "GiB"
+	}
+	return strconv.FormatInt(int64(m)>>20, 10) + "MiB"
+}
+
 // ProcessLimits are what agents and their programs may take of the machine. In them zero
 // means the default, and a negative number means any amount.
 func (s Settings) ProcessLimits() process.Limits {

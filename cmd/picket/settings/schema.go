@@ -14,6 +14,7 @@ type Key struct {
 	Flag    string // on the commands that have it
 	Env     string // the variable of a general key: PICKET_ and the key in capitals
 	Default string // as it would be written
+	Unset   string // what is shown if nothing sets it; mostly empty
 	What    string
 	tag     reflect.StructTag
 }
@@ -23,6 +24,7 @@ func newKey(path []string, tag reflect.StructTag) Key {
 		Name:    strings.Join(path, "."),
 		Flag:    tag.Get("flag"),
 		Default: tag.Get("default"),
+		Unset:   tag.Get("unset"),
 		What:    tag.Get("doc"),
 		tag:     tag,
 	}
@@ -35,9 +37,9 @@ func newKey(path []string, tag reflect.StructTag) Key {
 	return k
 }
 
-// fileOnly reports whether a path is below agents or tools, which no flag and no variable overrides.
+// fileOnly reports whether a path is below agents, tools or reminders, which no flag and no variable overrides.
 func fileOnly(path []string) bool {
-	return len(path) > 0 && (path[0] == "agents" || path[0] == "tools")
+	return len(path) > 0 && (path[0] == "agents" || path[0] == "tools" || path[0] == "reminders")
 }
 
 // KnownSettings returns the general keys, in the order in which they are shown.

@@ -68,6 +68,7 @@ func (s Settings) LocalKeys() (keys []string) {
 //	yaml     the key
 //	flag     the flag that overrides it, on the commands that have it
 //	default  the text that holds if nothing sets the key
+//	unset    what is shown as the value if nothing sets the key
 //	check    the check of its text, or of each item of a list, see checks
 //	name     the check of the names in a mapping, see checks
 //	field    the member of a request that the value goes into
@@ -79,6 +80,8 @@ type Settings struct {
 	General
 	Agents map[string]Agent `yaml:"agents" name:"agent"`
 	Tools  Tools            `yaml:"tools"`
+	// Reminders are rules by name. The owner of the file chooses the names.
+	Reminders map[string]Reminder `yaml:"reminders" name:"short"`
 
 	values map[string]Value // by keyOf its path
 }
@@ -153,6 +156,7 @@ func LoadSettings(cmd *cobra.Command) (Settings, error) {
 		return Settings{}, exit.Usagef("tls.cert (from %s) and tls.key (from %s) belong together",
 			s.values["tls.cert"].Origin, s.values["tls.key"].Origin)
 	}
+	s.fillPresetLimits()
 	return s, s.checkAgents()
 }
 

@@ -87,6 +87,19 @@ func (d *Document) Routes() []string {
 	return all
 }
 
+// QueryParameters returns the names of the query parameters of an operation, sorted. path is
+// the template of its path.
+func (d *Document) QueryParameters(method, path string) []string {
+	var names []string
+	for _, p := range d.doc.Paths.Value(path).GetOperation(method).Parameters {
+		if p.Value.In == openapi3.ParameterInQuery {
+			names = append(names, p.Value.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // Check holds an answer against the description. The answer to a request that
 // no route takes must be a problem of status 404 or 405.
 func (d *Document) Check(r *http.Request, status int, header http.Header, body []byte) error {

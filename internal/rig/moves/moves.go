@@ -39,6 +39,7 @@ var taskTransitions = map[picket.TaskState]map[string][]picket.TaskState{
 		"answer":  {picket.TaskQueued},
 		"overdue": {picket.TaskQueued}, // the deadline policy deny answers automatically
 		"retry":   {picket.TaskQueued},
+		"top_up":  {picket.TaskQueued}, // of a task that asks for money
 		"finish":  {picket.TaskCompleted},
 		"cancel":  {picket.TaskCancelled},
 	},

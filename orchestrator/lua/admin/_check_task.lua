@@ -1,4 +1,4 @@
--- needs: findings lane queue index_keys check_money check_agent
+-- needs: bundle findings lane queue index_keys check_money check_agent
 -- What has to be true of one task, whatever happened to it.
 local STATES = { 'queued', 'leased', 'review', 'handoff', 'completed', 'rejected', 'failed', 'cancelled' }
 local RECORD = { 'state', 'token', 'attempt', 'failures', 'run', 'handoff', 'order', 'lane', 'at', 'pri', 'window',
@@ -106,6 +106,19 @@ local function check_handoff(id, t)
   end
 end
 
+-- The pieces of the bundle of a task are all there, and an upload that was begun is
+-- given up one day.
+local function check_bundle(id, t)
+  local b = call('HMGET', K('bundle:', id), 'sha', 'count', 'up_sha')
+  if b[1] and call('HLEN', bundle_pieces(id, b[1])) ~= num(b[2]) then
+    report_violation('bundle_torn', id, 'pieces of its bundle are missing', function()
+      delete_bundle(id, t.root or id)
+    end)
+    return
+  end
+  check_member('upload', K('uploads'), id, b[3] and true or false, NOW)
+end
+
 local function check_task(id, t)
   local known = false
   for _, s in ipairs(STATES) do known = known or s == t.state end
@@ -115,12 +128,15 @@ local function check_task(id, t)
     return
   end
   for _, s in ipairs(STATES) do check_member('state', K('by-state:', s), id, s == t.state and t.order) end
-  for _, key in ipairs(index_keys(t.role, t.labels or '')) do check_member('list', key, id, t.order) end
+  for _, key in ipairs(index_keys(t.role, t.labels or '', t.assignee or '')) do
+    check_member('list', key, id, t.order)
+  end
   check_member('terminal', K('terminal'), id, TERMINAL[t.state] or false, F(now))
   check_runs(id, t)
   check_deadline(id, t)
   check_queue_entries(id, t)
   check_money(id, t)
+  check_bundle(id, t)
   if t.state == 'handoff' then check_handoff(id, t) end
   repair_index(K('in-review'), id, t.state == 'review' and t.updated)
   if t.state == 'leased' then check_lease_owner(id, t) end

@@ -2,10 +2,12 @@
 -- Deleting the money of what ended long ago, a bite of the ledger at a time.
 local ROWS = 1000
 
--- delete_ledger_rows deletes rows of the ledger; it returns whether none is left.
+-- delete_ledger_rows deletes rows of the ledger; it returns whether none is left. Rows that
+-- count_spending has not counted yet stay.
 local function delete_ledger_rows(id)
   local rows = call('ZRANGE', K('ledger-of:', id), 0, ROWS - 1)
   if #rows == 0 then return true end
+  if num(rows[#rows]) > num(call('HGET', META, 'spending')) then return false end -- @keeps-uncounted
   call('ZREM', K('ledger-of:', id), unpack(rows))
   for i, seq in ipairs(rows) do rows[i] = seq .. '-0' end
   call('XDEL', K('ledger'), unpack(rows))
@@ -33,6 +35,16 @@ local function delete_money(id)
   end
   delete_envelope(id)
   return true
+end
+
+-- delete_spending deletes the totals of up to limit days; it returns how many.
+local function delete_spending(before, limit)
+  local days = call('ZRANGEBYSCORE', K('spending-days'), '-inf', before, 'LIMIT', 0, limit)
+  for _, day in ipairs(days) do
+    call('DEL', K('spending:', day), K('spending-by-label:', day))
+    call('ZREM', K('spending-days'), day)
+  end
+  return #days
 end
 
 -- delete_days deletes up to limit days that nothing is left of; it returns

@@ -8,11 +8,11 @@ local function stop_runs(actor, limit)
     if t and t.state == 'leased' then
       local r = pick(K('run:', t.run), 'agent', 'token', 'incarnation', 'key')
       end_lease(tid, t.run, 'released', 'released')
-      local state, failures = apply_retry_policy(tid, t, t.run, 'released', true)
+      local state, failures, facts = apply_retry_policy(tid, t, t.run, 'released', true)
       emit('lease.released', { task = tid, run = t.run, agent = r.agent, token = r.token, actor = actor,
         reason = 'paused' }, '{"state":' .. quote(state) .. ',"failures":' .. F(failures) ..
         ',"reason":"paused","exit":{"class":"released","code":null,"signal":null}' .. before_after('state',
-        'leased', state) .. '}')
+        'leased', state) .. facts .. '}')
     else
       remove_stale_entry('deadline_extra', K('deadlines'), tid)
     end

@@ -1,11 +1,11 @@
 -- flags: allow-oom
--- needs: agent delete_money index_keys quota runkey tree_retention
+-- needs: agent bundle delete_money index_keys quota runkey tree_retention
 -- retain deletes what ended long ago: closed tasks with all they own, agents
--- that are gone, run keys that have expired, and old events from the head of the
+-- that are gone, run keys that have expired, totals of old days, and old events from the head of the
 -- log and of the audit log. Age is judged by store time, so a jump of the
 -- server's clock deletes nothing.
--- ARGV: task age ms, event age ms, max events, limit, audit age ms, max audit events
--- Reply: number of tasks, days, run keys, agents and events deleted or begun with
+-- ARGV: task age ms, event age ms, max events, limit, audit age ms, max audit events, age of the totals of a day ms
+-- Reply: number of tasks, days, totals, run keys, agents and events deleted or begun with
 local age, event_age, max, limit = num(ARGV[1]), num(ARGV[2]), num(ARGV[3]), num(ARGV[4])
 local n = 0
 local function delete_task(tid)
@@ -19,8 +19,9 @@ local function delete_task(tid)
       K('log:', rid .. ':stdout'), K('log:', rid .. ':stderr'), K('marks:', rid .. ':stdout'), K('marks:', rid ..
       ':stderr'), K('handoff:', hid), K('answer:', hid))
   end
+  delete_bundle(tid, t and t.root or tid) -- @deletes-bundle
   if t then -- only a damaged store has none
-    for _, key in ipairs(index_keys(t.role or '', t.labels or '')) do call('ZREM', key, tid) end
+    for _, key in ipairs(index_keys(t.role or '', t.labels or '', t.assignee or '')) do call('ZREM', key, tid) end
     call('ZREM', K('by-state:', t.state), tid)
   end
   call('ZREM', K('terminal'), tid)
@@ -32,7 +33,13 @@ for _, tid in ipairs(call('ZRANGEBYSCORE', K('terminal'), '-inf', F(now - age), 
   if not tree_still_needed(tid, now - age) and delete_money(tid) then delete_task(tid) end
   n = n + 1
 end
+-- An upload that nobody has gone on with for an hour is given up.
+for _, tid in ipairs(call('ZRANGEBYSCORE', K('uploads'), '-inf', F(now - 3600000), 'LIMIT', 0, limit)) do
+  delete_upload(tid, root_of(tid, pick(K('task:', tid), 'root'))) -- @gives-upload-up
+  n = n + 1
+end
 n = n + delete_days(F(now - age), limit)
+n = n + delete_spending(F(now - num(ARGV[7])), limit)
 n = n + delete_expired_run_keys(K('run-keys'), limit) -- @deletes-run-keys
 
 for _, id in ipairs(call('ZRANGEBYSCORE', K('gone'), '-inf', F(now - age), 'LIMIT', 0, limit)) do

@@ -3,12 +3,13 @@
 -- id. A call looks at a thousand agents at most and says where to go on.
 -- ARGV: rows at most (0: count only), roster to begin in or '', id to begin
 --   after, role or '', only what this key may see or '', room for tasks at
---   least or '', capabilities (,a,b,) of which it needs one or '', status...
+--   least or '', capabilities (,a,b,) of which it needs one or '', 1 to include the
+--   role attached or 0, status...
 -- Reply: roster (to go on in), after (id to go on after), found (number that match), rows: roster, agent_id,
 --   role_id, name, tags (capabilities), max, load, status, last_heartbeat_at (ms)
 local LOOKS = 1000
 local rows, from, after, role, key = num(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local room, caps = ARGV[6], ARGV[7]
+local room, caps, attached = ARGV[6], ARGV[7], ARGV[8] == '1'
 local plain = room == '' and caps == '' -- all that a roster holds match
 
 local function shares(own)
@@ -19,7 +20,8 @@ local function shares(own)
 end
 
 local function matches(a)
-  if key ~= '' and a[2] == '' and a[3] ~= key then return false end
+  if a[2] == 'attached' and not attached then return false end -- @hides-attached
+  if key ~= '' and (a[2] == '' or a[2] == 'attached') and a[3] ~= key then return false end -- @own-attached
   if room ~= '' and a[5] == '' and num(room) > 0 then return false end
   if room ~= '' and a[5] ~= '' and num(a[5]) - num(a[6]) < num(room) then return false end
   return caps == '' or shares(a[4])
@@ -42,7 +44,8 @@ local function walk(group, whole)
     ids = call('ZRANGE', K('roster:', group), group == from and '(' .. after or '-', '+', 'BYLEX',
       'LIMIT', 0, LOOKS - looked)
   elseif group ~= from then
-    found = found + call('ZCARD', K('roster:', group))
+    found = found + call('ZCARD', K('roster:', group)) -
+        (attached and 0 or call('ZCARD', K('roster:', group .. '|attached'))) -- @counts-no-attached
   end
   for _, id in ipairs(ids) do
     looked = looked + 1
@@ -67,7 +70,7 @@ local function walk_own(status, first)
   while true do
     local names = call('ZRANGE', K('roles-of:', key) .. ':names', min, '+', 'BYLEX', 'LIMIT', 0, 100)
     for _, name in ipairs(names) do
-      if walk(status .. '|' .. name, plain and name ~= '') then return true end
+      if walk(status .. '|' .. name, plain and name ~= '' and name ~= 'attached') then return true end
     end
     if #names < 100 then return false end
     min = '(' .. names[100]
@@ -75,7 +78,7 @@ local function walk_own(status, first)
 end
 
 local begun = from == ''
-for i = 8, #ARGV do
+for i = 9, #ARGV do
   local status = ARGV[i]
   local here = not begun and string.match(from, '^%a+') == status
   begun = begun or here
@@ -83,7 +86,7 @@ for i = 8, #ARGV do
   if begun and key ~= '' and role == '' then
     enough = walk_own(status, here and string.match(from, '|(.*)$'))
   elseif begun and (key == '' or call('HEXISTS', K('roles-of:', key), role) == 1) then
-    enough = walk(role == '' and status or status .. '|' .. role, plain)
+    enough = walk(role == '' and status or status .. '|' .. role, plain and role ~= 'attached')
   end
   if enough then return page() end
 end

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: agent end_agent stale_entry
+-- needs: agent end_agent facts stale_entry
 -- urgent
 -- judge writes down what time has made of agents: what they were before a late
 -- look included, in order. Anyone who judges first does it for all.
@@ -24,7 +24,8 @@ local function judge(id)
       set_agent_status(id, a, 'deregistered', 'drain_completed', 'server')
     else
       emit('agent.drain_overdue', { agent = id, actor = 'server', reason = 'drain_timeout' }, -- @tells-overdue-drain
-        '{"leases":' .. F(call('ZCARD', leases_key(id, a))) .. ',"reason":"drain_timeout"}')
+        '{"leases":' .. F(call('ZCARD', leases_key(id, a))) .. ',"reason":"drain_timeout","role":' ..
+        quote(a.role) .. name_fact(id) .. '}')
       room = room - end_agent(id, a, 'dead', 'drain_timeout', 'drain_timeout', 'server', room)
     end
   end

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- pools sums up the agents of each role, by name. A call looks at a thousand
+-- pools sums up the agents of each role, by name. Agents of the role attached are in none. A call looks at a thousand
 -- agents at most and says where to go on.
 -- ARGV: role or '', only what this key may see or '', role to begin with or
 --   '', active agent of it to begin after or ''
@@ -19,6 +19,12 @@ elseif call('HEXISTS', counts, role) == 1 then
 end
 
 local out, looked = {}, 0
+for i = #roles, 1, -1 do
+  if roles[i] == 'attached' then -- @no-pool-of-attached
+    table.remove(roles, i)
+    looked = EACH
+  end
+end
 for _, r in ipairs(roles) do
   local going_on = r == from and after ~= ''
   local ids = call('ZRANGE', K('roster:', 'active|' .. r), going_on and '(' .. after or '-', '+', 'BYLEX',

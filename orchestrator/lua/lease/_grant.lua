@@ -62,8 +62,15 @@ local function next_task(room, ...)
     local two = call('ZRANGE', K('lane:', lane), 0, 1, 'WITHSCORES')
     local tid, behind = two[1] or '', two[4]
     local t = pick(K('task:', tid), 'state', 'token', 'order', 'attempt', 'at', 'lane', 'window', 'pin', 'not_before',
-      'fixes', 'retries', 'root', 'created', 'runs_from')
-    if t.state == 'queued' then
+      'fixes', 'retries', 'root', 'created', 'runs_from', 'pri', 'pin_for')
+    local kept = t.state == 'queued' and t.pin_for == 'retry' and t.pin ~= '' and t.at ~= t.lane
+    if kept and not covers(t.lane, ...) then -- @members-only
+      undelay(tid, t)
+      pull(tid, t, behind)
+      push(tid, t, t.lane)
+      put(t, 'pin', '')
+      t.pin = ''
+    elseif t.state == 'queued' then
       if not cancelled_ancestor(t) then return tid, t, behind end -- @grants-none-cancelled
       cancel_queued(tid, t, behind)
     else
@@ -147,6 +154,7 @@ local function grant(skip, close)
   local was, err = find_request(key, body)
   if err then return err end
   local a, no, early = check_registration(agent, arg(1), arg(13), arg(12))
+  if a and a.role == 'attached' then role = '!' end -- @attached-takes-its-own
   -- A lease that comes before can end all the same, and what was granted to an
   -- agent that drains by now is still its own.
   if early or no and not close and not (was and a.status == 'draining') then return no end

@@ -7,8 +7,8 @@
 -- Reply: state, grant (the reply of grant)
 -- Errors: those of complete; store_changed, idempotency_conflict, judge_due
 local state
-local got = grant(7, function()
-  local done = complete(ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]) -- @advance-completes
+local got = grant(8, function()
+  local done = complete(unpack(ARGV, 1, 8)) -- @advance-completes
   if type(done) == 'table' then return done end
   state = done
 end)

@@ -10,11 +10,11 @@ local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
 if err then return repeated_answer(tid, rid, ARGV[3], 'fail', ARGV[5]) or err end
 end_lease(tid, rid, 'failed', 'agent_failed', confirmed_deadline(r, deadline))
 call('SET', K('detail:', rid), ARGV[6])
-local state, failures = apply_retry_policy(tid, t, rid, 'agent_failed', ARGV[7] == '1')
+local state, failures, facts = apply_retry_policy(tid, t, rid, 'agent_failed', ARGV[7] == '1')
 put(r, 'closed', 'fail:' .. ARGV[5] .. ' ' .. state)
 emit('lease.failed', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid, reason = ARGV[6] },
   '{"state":' .. quote(state) .. ',"failures":' .. F(failures) .. ',"reason":' .. quote(ARGV[6]) .. -- @tells-state
-  ',"retryable":' .. (ARGV[7] == '1' and 'true' or 'false') .. '}')
+  ',"retryable":' .. (ARGV[7] == '1' and 'true' or 'false') .. facts .. '}')
 if t.delegated then
   cancel_children(tid, t, rid) -- @fails-subtasks
   -- What it delegates from now on is other work, by whatever key.

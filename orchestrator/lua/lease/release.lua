@@ -15,11 +15,11 @@ end_lease(tid, rid, class == 'released' and 'released' or 'failed', class, deadl
 record_exit(rid, r, ARGV[11])
 put(r, 'code', code, 'signal', signal, 'duration', ARGV[9])
 if ARGV[10] ~= '' then call('SET', K('detail:', rid), ARGV[10]) end
-local state, failures = apply_retry_policy(tid, t, rid, class, true)
+local state, failures, facts = apply_retry_policy(tid, t, rid, class, true)
 put(r, 'closed', 'release:' .. ARGV[5] .. ' ' .. state) -- @closed-release
 local exit = '{"class":' .. quote(class) .. ',"code":' .. (code == '' and 'null' or code) ..
     ',"signal":' .. (signal == '' and 'null' or quote(signal)) .. '}'
 emit('lease.released', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid, reason = class },
   '{"state":' .. quote(state) .. ',"failures":' .. F(failures) .. ',"reason":' .. quote(class) .. ',"exit":' .. exit ..
-  '}')
+  facts .. '}')
 return state

@@ -2,7 +2,8 @@
 -- report stores a progress report and pins it. A requestId seen among the
 -- run's last 32 gets the answer it got before.
 -- ARGV: task, run, secret, presented token, request id or '', content hash,
---   report JSON, the call in words, most bytes of the reports of a task, the beginning of its summary
+--   report JSON, the call in words, most bytes of the reports of a task, the beginning of its summary,
+--   most reports of a task
 -- Reply: seq, nudge (JSON or ''); or {} when this call ended the run
 -- Errors: those of fenced; idempotency_conflict
 local tid, rid, req = ARGV[1], ARGV[2], ARGV[5]
@@ -25,7 +26,7 @@ put(t, 'reports', F(seq), 'updated', RAW) -- @counts-reports
 put(r, 'report', ARGV[10], 'report_at', RAW)
 local list, entry = K('reports:', tid), F(seq) .. ' ' .. RAW .. ' ' .. rid .. ' ' .. r.token .. ' ' .. ARGV[7]
 local kept, size = call('RPUSH', list, entry), num(pick(t[1], 'reports_size').reports_size) + #entry
-while kept > 1 and (kept > 1000 or size > num(ARGV[9])) do -- @bounds-reports
+while kept > 1 and (kept > num(ARGV[11]) or size > num(ARGV[9])) do -- @bounds-reports
   kept, size = kept - 1, size - #call('LPOP', list) -- @uncounts-reports
 end
 put(t, 'reports_size', F(math.max(0, size)))

@@ -1,4 +1,4 @@
--- needs: eventbudget evidence nudge refused
+-- needs: eventbudget evidence facts nudge refused
 -- run_events writes what an adapter observed into the log: its process was
 -- launched, it shows no sign of life, or one of the launcher's timed events. An
 -- event whose id is among the last 128 of the run was written before. What goes
@@ -31,8 +31,18 @@ end
 local function write(i)
   local kind = ARGV[i]
   if kind == 'run.stalled' then return nudge_run(tid, rid, r, 'silent', ARGV[i + 4]) end
-  emit(kind, { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid }, ARGV[i + 2],
+  local data = RESERVED_EVENTS[kind] and with_facts(ARGV[i + 2], tid) or ARGV[i + 2] -- @facts-of-timeouts
+  emit(kind, { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid }, data,
     ARGV[i + 3] ~= '' and ARGV[i + 3] or nil)
+end
+
+-- note_timeout keeps the timeout of a run whose task has none. Its adapter sets it, and tells it in
+-- the launcher's events.
+local function note_timeout(i)
+  local seconds = string.match(ARGV[i + 3], '"timeoutSeconds":(%d+)')
+  if not seconds or num(seconds) == 0 or pick(r[1], 'timeout').timeout == seconds then return end -- @notes-timeout
+  r.timeout = seconds
+  put(r, 'timeout', seconds)
 end
 
 local counted, why = 0, ''
@@ -48,6 +58,7 @@ for i = 5, #ARGV, 7 do
       r.launched = '1'
       if ARGV[i + 5] ~= '' then put(r, 'workspace', ARGV[i + 5]) end
     end
+    note_timeout(i)
     if not again then write(i) end -- @writes-event-once
     if id ~= '' and not had[id] then
       had[id] = true

@@ -3,7 +3,7 @@
 local LAG = 2000 -- after its timeout a call has ended: the answer to reserve may have come this late
 local LINGER = 10000 -- and its settlement has come after this long, or never will
 local CALL = { 'task', 'run', 'tool', 'nonce', 'hash', 'need_t', 'need_u', 'version', 'ext', 'keyed', 'deadline',
-  'token', 'state', 'outcome', 'cost_t', 'cost_u', 'kept' }
+  'token', 'state', 'outcome', 'cost_t', 'cost_u', 'kept', 'model', 'row', 'told' }
 
 local function load_call(tid, cid) return pick(K('hold:', tid .. ':' .. cid), unpack(CALL)) end
 
@@ -23,10 +23,15 @@ local function emit_call(tid, h, cid, outcome, cost_t, cost_u, detail, correctio
 end
 
 -- add_run_spending keeps what a run has spent; what the LLM proxy saw is not charged
--- again when the agent reports it, be it in a later run of the same session.
+-- again when the agent reports it, be it in a later run of the same session. A call that
+-- failed is not one of the same calls in a row any more.
 local function add_run_spending(h, t, u)
-  local r = pick(K('run:', h.run), 'task', 'spent_t', 'spent_u', 'llm_t', 'llm_u')
+  local r = pick(K('run:', h.run), 'task', 'spent_t', 'spent_u', 'llm_t', 'llm_u', 'call', 'same', 'row')
   if not r.task then return end
+  local failed = h.outcome == 'failed' or h.outcome == 'undispatched'
+  if failed and h.row and h.row == r.row and r.call == 'paid ' .. h.hash then -- @failed-is-no-repeat
+    put(r, 'same', F(num(r.same) - 1))
+  end
   add_amount(r, 'spent', t, u)
   if string.sub(h.tool, 1, 4) ~= 'llm_' then return end
   add_amount(r, 'llm', t, u)
@@ -52,7 +57,8 @@ local function settle(tid, cid, h, outcome, cost_t, cost_u, detail)
   if call('ZCARD', K('holds')) == 0 then call('HDEL', K('sums'), 'held_t', 'held_u') end
   add_run_spending(h, cost_t, cost_u)
   local p = charge(tid, e, h.run, held_t, held_u, cost_t, cost_u, 'kind', 'call', 'call', cid, 'tool', h.tool,
-    'outcome', outcome, 'held_t', h.need_t, 'held_u', h.need_u, 'version', h.version, 'detail', detail)
+    'model', h.model or '', 'outcome', outcome, 'held_t', h.need_t, 'held_u', h.need_u, 'version', h.version,
+    'detail', detail)
   if outcome == 'uncertain' then
     emit('budget.uncertain', { task = tid, run = h.run, token = h.token, actor = 'server' },
       '{"tool":' .. quote(h.tool) .. ',"callId":' .. quote(cid) .. ',"cost":' .. amount_json(cost_t, cost_u) .. '}')
@@ -68,5 +74,6 @@ local function correct_call(tid, cid, h, outcome, cost_t, cost_u, detail)
   emit_call(tid, h, cid, outcome, cost_t, cost_u, detail, true)
   add_run_spending(h, more_t, more_u)
   return charge(tid, envelope(tid), h.run, 0, 0, more_t, more_u, 'kind', 'correction', 'call', cid, 'tool', h.tool,
-    'outcome', outcome, 'held_t', '0', 'held_u', '0', 'version', h.version, 'detail', detail)
+    'model', h.model or '', 'outcome', outcome, 'held_t', '0', 'held_u', '0', 'version', h.version,
+    'detail', detail)
 end

@@ -1,3 +1,4 @@
+-- needs: facts lane
 -- Agents: what every script shares that looks at one. Its record alone says
 -- when time changes its status next; silence is the index of these instants.
 local GONE = { dead = true, deregistered = true }
@@ -82,6 +83,15 @@ local function move_roster(id, role, from, to)
   end
 end
 
+local function leases_key(id, a) return K('holder:', id .. ':' .. a.incarnation) end
+
+-- agent_facts is what an event says about an agent that is silent or dead: its role, its name and how
+-- many leases it has, after a comma.
+local function agent_facts(id, a, status)
+  if status ~= 'unhealthy' and status ~= 'dead' then return '' end
+  return ',"role":' .. quote(a.role) .. ',"leases":' .. F(call('ZCARD', leases_key(id, a))) .. name_fact(id)
+end
+
 -- set_agent_status moves an agent from one status to another, with its event.
 local function set_agent_status(id, a, to, reason, actor)
   local from = a.status
@@ -94,9 +104,13 @@ local function set_agent_status(id, a, to, reason, actor)
   end
   emit('agent.lifecycle', { agent = id, actor = actor, reason = reason },
     '{"status":' .. quote(to) .. ',"reason":' .. quote(reason) .. ',"version":' .. a.version ..
-    ',"incarnation":' .. a.incarnation .. before_after('status', from, to) .. '}', '{"agent_id":' .. quote(id) ..
+    ',"incarnation":' .. a.incarnation .. before_after('status', from, to) .. agent_facts(id, a, to) .. '}',
+    '{"agent_id":' .. quote(id) ..
     ',"previous_status":' .. quote(from) .. ',"new_status":' .. quote(to) .. '}')
-  if to ~= 'active' and to ~= 'unhealthy' then wake('agent ' .. id) end
+  if to ~= 'active' and to ~= 'unhealthy' then
+    wake('agent ' .. id)
+    unpin_tasks_of(id)
+  end
 end
 
 -- count_role counts the records of a role, and keeps the names of those that have
@@ -110,8 +124,6 @@ local function count_role(key, role, by)
     call('ZADD', key .. ':names', '0', role)
   end
 end
-
-local function leases_key(id, a) return K('holder:', id .. ':' .. a.incarnation) end
 
 -- agent_view reads an agent's record, with what the script changed.
 local function agent_view(id)

@@ -1,6 +1,12 @@
--- needs: money
+-- needs: facts money
 -- The books: what changes money is an event and a row of the ledger, which has
 -- the number of that event. _money.lua writes the rows.
+
+-- spending_facts is what an envelope has spent, holds for calls and has left, after a comma.
+local function spending_facts(e)
+  return ',"spent":' .. amount_json(num(e.spent_t), num(e.spent_u)) .. ',"held":' ..
+    amount_json(num(e.held_t), num(e.held_u)) .. ',"left":' .. amount_json(free_amount(e))
+end
 
 -- warn_budget tells once that half, four fifths and nearly all of an envelope are
 -- spent or carved, in each dimension apart.
@@ -15,6 +21,14 @@ local function spent_percent(e, dim)
   return 0
 end
 
+-- envelope_holder is the task of an envelope with the run and the agent that have it now.
+local function envelope_holder(id)
+  local task = envelope_task(id)
+  local t = task ~= '' and pick(K('task:', task), 'state', 'run')
+  if not t or t.state ~= 'leased' then return { task = task } end
+  return { task = task, run = t.run, agent = pick(K('run:', t.run), 'agent').agent }
+end
+
 local function warn_budget(id, e)
   for _, dim in ipairs({ 'u', 't' }) do
     local percent, field = spent_percent(e, dim), 'warned_' .. dim
@@ -22,10 +36,12 @@ local function warn_budget(id, e)
       e[field] = F(percent)
       put(e, field, e[field])
       local show = dim == 'u' and dollars or F
-      emit('budget.warning', { task = envelope_task(id), actor = 'server' }, '{"envelope":' .. quote(id) ..
-        ',"dimension":"' .. (dim == 'u' and 'usd' or 'tokens') .. '","percent":' .. F(percent) ..
-        ',"spent":' .. show(num(e['spent_' .. dim])) .. ',"carved":' .. show(num(e['carved_' .. dim])) ..
-        ',"granted":' .. show(num(e['granted_' .. dim])) .. '}')
+      local who = envelope_holder(id)
+      emit('budget.warning', { task = who.task, run = who.run, agent = who.agent, actor = 'server' },
+        '{"envelope":' .. quote(id) .. ',"dimension":"' .. (dim == 'u' and 'usd' or 'tokens') .. '","percent":' ..
+        F(percent) .. ',"spent":' .. show(num(e['spent_' .. dim])) .. ',"carved":' .. show(num(e['carved_' .. dim])) ..
+        ',"granted":' .. show(num(e['granted_' .. dim])) .. ',"held":' .. show(num(e['held_' .. dim])) ..
+        ',"left":' .. show((select(dim == 'u' and 2 or 1, free_amount(e)))) .. task_facts(id) .. '}')
     end
   end
 end
@@ -64,7 +80,8 @@ local function charge(id, e, run, held_t, held_u, cost_t, cost_u, ...)
     ',"reserved":' .. amount_json(held_t, held_u)
   if over_t or over_u then
     emit('budget.overrun', { task = envelope_task(payer), run = payer == id and run or '', actor = 'server' },
-      facts .. ',"available":' .. amount_json(free_amount(p)) .. '}')
+      facts .. ',"available":' .. amount_json(free_amount(p)) .. spending_facts(p) ..
+        task_facts(payer) .. '}')
   end
   if late then emit('budget.late', { task = id, run = run, actor = 'server' }, facts .. '}') end
   warn_budget(payer, p) -- a closed envelope warns nobody; the envelope that pays for it may

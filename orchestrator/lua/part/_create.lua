@@ -2,7 +2,8 @@
 -- Creating a task: submit, the fix of a rejection and the retry of a closed
 -- task share it. A specification is a flat list of FIELDS values in ARGV.
 local FIELDS = { 'id', 'lane', 'pri', 'window', 'max_attempts', 'backoff', 'retry_on', 'escalate', 'review',
-  'not_before', 'role', 'labels', 'fixes', 'retries', 'by', 'spec', 'input', 'tokens', 'nano', 'house' }
+  'not_before', 'role', 'labels', 'fixes', 'retries', 'by', 'spec', 'input', 'tokens', 'nano', 'house',
+  'assignee' }
 
 local function read_spec(first)
   local s = {}
@@ -21,9 +22,10 @@ local function check_covered(s, ending)
 end
 
 -- attach_to_parent notes where in its tree a new subtask stands: its ancestors are
--- root, those of up1 to up3 and parent. Two ids are what a field has room for.
+-- root, those of up1 to up3 and parent. Two ids are what a field has room for. It returns
+-- the assignee of the parent.
 local function attach_to_parent(t, s)
-  local p = pick(K('task:', s.parent), 'root', 'parent', 'depth', 'up1', 'up2', 'up3', 'delegated')
+  local p = pick(K('task:', s.parent), 'root', 'parent', 'depth', 'up1', 'up2', 'up3', 'delegated', 'assignee')
   t.root, t.parent, t.depth = p.root or s.parent, s.parent, F(num(p.depth) + 1)
   put(t, 'root', t.root, 'parent', t.parent, 'depth', t.depth)
   local between = {}
@@ -36,6 +38,7 @@ local function attach_to_parent(t, s)
   if s.fixes == '' and s.retries == '' then put(p, 'delegated', F(num(p.delegated) + 1)) end
   call('HINCRBY', K('tree:', t.root), 'open', 1)
   call('HINCRBY', K('tree:', t.root), 'made', 1) -- @counts-subtasks
+  return p.assignee
 end
 
 -- with_trace gives the spec of a task that repairs another the trace of that one,
@@ -55,17 +58,21 @@ local function create_task(s, source, extra)
   put(t, 'token', '0', 'run', '', 'order', order, 'attempt', '0', 'lane', s.lane, 'pri', s.pri, 'window', s.window,
     'review', s.review, 'failures', '0', 'handoff', '', 'created', RAW, 'max_attempts', s.max_attempts,
     'backoff', s.backoff, 'retry_on', s.retry_on, 'escalate', s.escalate, 'by', s.by, 'role', s.role)
-  for _, field in ipairs({ 'labels', 'fixes', 'retries' }) do
-    if s[field] ~= '' then put(t, field, s[field]) end
-  end
   t.root = false
+  local spec = s.fixes ~= '' and with_trace(s.spec, s.fixes) or s.spec
   if s.parent then
-    attach_to_parent(t, s)
+    local theirs = attach_to_parent(t, s)
+    if s.assignee == '' and theirs then -- @inherits-assignee
+      s.assignee, spec = theirs, string.sub(spec, 1, -2) .. ',"assignee":' .. cjson.encode(theirs) .. '}'
+    end
     extra = (extra or '') .. ',"parent":' .. quote(s.parent)
   end
-  call('SET', K('spec:', s.id), s.fixes ~= '' and with_trace(s.spec, s.fixes) or s.spec)
+  for _, field in ipairs({ 'labels', 'fixes', 'retries', 'assignee' }) do
+    if s[field] ~= '' then put(t, field, s[field]) end
+  end
+  call('SET', K('spec:', s.id), spec)
   if s.input ~= '' then call('SET', K('in:', s.id), s.input) end
-  for _, key in ipairs(index_keys(s.role, s.labels)) do call('ZADD', key, order, s.id) end
+  for _, key in ipairs(index_keys(s.role, s.labels, s.assignee)) do call('ZADD', key, order, s.id) end
   local from = payer(s)
   carve(from, s.id, order, num(s.tokens), num(s.nano))
   move(s.id, t, 'queued')

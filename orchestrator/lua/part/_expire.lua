@@ -5,11 +5,11 @@ local function expire_lease(tid, t, class, reason, actor, deadline)
   local rid = t.run
   local r = pick(K('run:', rid), 'agent', 'token', 'incarnation', 'key')
   end_lease(tid, rid, 'expired', class, deadline)
-  local state, failures = apply_retry_policy(tid, t, rid, class, true)
+  local state, failures, facts = apply_retry_policy(tid, t, rid, class, true)
   add_total('expired:' .. class, 1)
   emit('lease.expired', { task = tid, run = rid, agent = r.agent, token = r.token, actor = actor, reason = reason },
     '{"state":' .. quote(state) .. ',"failures":' .. F(failures) .. ',"class":' .. quote(class) ..
-    ',"reason":' .. quote(reason) .. before_after('state', 'leased', state) .. '}')
+    ',"reason":' .. quote(reason) .. before_after('state', 'leased', state) .. facts .. '}')
 end
 
 -- reclaim_deadline returns until when the holder of a void lease may reclaim it. A holder whose

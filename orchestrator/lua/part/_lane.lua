@@ -36,12 +36,30 @@ local function pull(id, t, head)
   t.at = ''
 end
 
+-- unpin_tasks_of lets anyone take what is kept for an agent: up to a hundred of the tasks in its
+-- lane. The pins of the others end with their time.
+local function unpin_tasks_of(agent)
+  for _, id in ipairs(call('ZRANGE', K('lane:', 'agent:' .. agent), 0, 99)) do
+    local t = load(K('task:', id))
+    if t and t.state == 'queued' and t.pin == agent and t.at ~= t.lane then -- @unpins-at-once
+      undelay(id, t)
+      pull(id, t)
+      push(id, t, t.lane)
+      put(t, 'pin', '')
+    end
+  end
+end
+
 -- place_in_lane puts a queued task into the lane it belongs to now: its pinned agent's
--- while the pin lasts, else its own. It stands in delayed no more, except for
+-- while the pin lasts and that agent takes tasks, else its own. A pin keeps it for the agent that
+-- asked the question, or for the worker that has the workspace of the run that failed.
+-- It stands in delayed no more, except for
 -- the end of a pin.
 local function place_in_lane(id, t)
   if t.gate and t.gate ~= '' then put(t, 'gate', '') end
-  if t.pin and t.pin ~= '' and now < num(t.pin_until) then
+  local kept = t.pin and t.pin ~= '' and now < num(t.pin_until)
+  local status = kept and call('HGET', K('agent:', t.pin), 'status')
+  if kept and (not status or status == 'active' or status == 'unhealthy') then -- @pin-of-the-living
     push(id, t, 'agent:' .. t.pin)
     call('ZADD', K('delayed'), t.pin_until, id)
   else

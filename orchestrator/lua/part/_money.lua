@@ -4,10 +4,18 @@
 local ENVELOPE = { 'parent', 'closed', 'granted_t', 'granted_u', 'available_t', 'available_u', 'held_t', 'held_u',
   'spent_t', 'spent_u', 'carved_t', 'carved_u', 'total_t', 'total_u', 'envelope_t', 'envelope_u', 'warned_t',
   'warned_u', 'tops', 'cap_t', 'cap_u', 'llm_t', 'llm_u', 'reported_t', 'reported_u', 'charged_t', 'charged_u',
-  'unverified_t', 'unverified_u' }
+  'unverified_t', 'unverified_u', 'refused' }
 
 -- envelope is the record of one; where there is none its parent is false.
 local function envelope(id) return pick(K('env:', id), unpack(ENVELOPE)) end
+
+-- refused_need is what a run asked for last and was refused, 0 once as much was admitted. The field
+-- refused holds the run, the number of top-ups at that time, tokens and nano-dollars.
+local function refused_need(e, rid)
+  local by, need_t, need_u = string.match(e.refused or '', '^(%S+) %d+ (%d+) (%d+)$')
+  if by ~= rid then return 0, 0 end
+  return num(need_t), num(need_u)
+end
 
 -- SUMMED are the fields that lead to all that was spent from an envelope and
 -- from what was carved from it. One from before that was kept has no total.
@@ -154,9 +162,9 @@ local function close_envelope(id)
   return_rest(id, e) -- @returns-rest
 end
 
--- today is the date by the server's clock, UTC.
-local function today()
-  local z = math.floor(raw / DAY) + 719468 -- days since the first of March of the year 0
+-- date_of is the UTC date of an instant in ms.
+local function date_of(ms)
+  local z = math.floor(ms / DAY) + 719468 -- days since the first of March of the year 0
   local era = math.floor(z / 146097)
   local day = z - era * 146097
   local year = math.floor((day - math.floor(day / 1460) + math.floor(day / 36524) - math.floor(day / 146096)) / 365)
@@ -166,6 +174,9 @@ local function today()
   month = month < 10 and month + 3 or month - 9
   return string.format('%04d-%02d-%02d', year + era * 400 + (month <= 2 and 1 or 0), month, day)
 end
+
+-- today is the date by the server's clock.
+local function today() return date_of(raw) end
 
 -- day_envelope names the envelope of the day, which a new root task is carved from;
 -- cap is "tokens nano-dollars", or '' where there is none and nothing is checked.

@@ -100,7 +100,6 @@ end
 -- The activity counters cover the last hour, in slots of two minutes of the
 -- server's own clock: fields are "<slot> <figure>". The script that begins a slot
 -- deletes those of another hour.
-local SLOT, SLOTS = 120000, 30
 local activity_counts -- what this script adds to the running slot, by figure
 local function count_activity(figure, n)
   activity_counts = activity_counts or {}
@@ -114,6 +113,7 @@ local function activity_figure(kind)
 end
 
 local function save_activity()
+  local SLOT, SLOTS = 120000, 30
   local slot, begun = math.floor(raw / SLOT), false
   for figure, n in pairs(activity_counts) do
     begun = call('HINCRBY', K('pulse'), F(slot) .. ' ' .. figure, F(n)) == n or begun

@@ -1,7 +1,6 @@
 -- needs: lane
 -- The ways into a queue.
 local MAX_LANES = 1024
-local PIN = 60000 -- an answer keeps the task for the same agent this long
 
 -- late counts the delayed tasks of each lane: they will need it later. A lane
 -- that has both kinds counts twice, which errs on the safe side.
@@ -69,7 +68,8 @@ local function enqueue(id, t, ready, awaited)
   local calls, caller = awaited_calls_until(id, t)
   local at = math.max(ready, barrier, calls) -- @waits-for-calls
   if t.pin and t.pin ~= '' then
-    t.pin_until = F(math.max(at, now) + PIN)
+    -- A retry is kept for ten seconds, and a task whose question was answered for a minute.
+    t.pin_until = F(math.max(at, now) + (t.pin_for == 'retry' and 10000 or 60000)) -- @pin-lasts
     put(t, 'pin_until', t.pin_until)
   end
   if at <= now then return place_in_lane(id, t) end

@@ -1,4 +1,4 @@
--- needs: review_digest create queue money close_task
+-- needs: review_digest create facts queue money close_task
 -- What a reviewer decides: a person, or the run that delegated the task.
 
 -- open_parent names the parent that a repair or a repeat of a task still has.
@@ -27,7 +27,7 @@ local function record_review(id, t, decision, note, by, fix)
   local kind = decision == 'approve' and 'task.approved' or 'task.rejected'
   emit(kind, { task = id, run = t.run, token = t.token, actor = by }, '{"state":' .. quote(to) ..
     ',"note":' .. quote(note) .. ',"digest":' .. quote(digest) .. before_after('state', 'review', to) ..
-    ',"fixTaskId":' .. (fix and quote(fix.id) or 'null') .. '}')
+    ',"fixTaskId":' .. (fix and quote(fix.id) or 'null') .. task_facts(id) .. '}')
   if not fix then return end
   if fix.parent then fit_envelope(fix) end
   create_task(fix, last_open_run(t), ',"fixes":' .. quote(id))

@@ -1,4 +1,4 @@
--- needs: lane end_lease handoff close_task
+-- needs: lane end_lease facts handoff close_task
 -- What happens to the tasks below one that ends. Each subtree that is cancelled is marked in the
 -- hash of its tree, which every lease of a subtask is held
 -- against: it counts from this step on, whatever is left to write down.
@@ -30,7 +30,8 @@ local function cancel_task(id, t, by, reason)
   end
   close_task(id, t, 'cancelled', 'reason', reason, 'closed_by', by)
   emit('task.cancelled', { task = id, run = before == 'leased' and t.run or '', actor = by },
-    '{"state":"cancelled","reason":' .. quote(reason) .. before_after('state', before, 'cancelled') .. '}')
+    '{"state":"cancelled","reason":' .. quote(reason) .. before_after('state', before, 'cancelled') ..
+    task_facts(id) .. '}')
 end
 
 -- cancel_below cancels what is below the tasks of a list, until it has looked at limit tasks. The

@@ -1,4 +1,4 @@
--- needs: answer close_task handoff view
+-- needs: answer close_task facts handoff view
 -- essential
 -- finish completes a parked task with a person's own output.
 -- ARGV: hand-off, actor, request key, body hash, output JSON {output, summary},
@@ -15,6 +15,6 @@ close_handoff(hid, 'finished', by, ARGV[6])
 call('SET', K('out:', h.task), ARGV[5])
 close_task(h.task, t, 'completed', 'closed_by', by)
 emit('task.finished', { task = h.task, actor = by }, '{"state":"completed","handoffId":' .. quote(hid) ..
-  ',"output":' .. quote(ARGV[6]) .. before_after('state', 'handoff', 'completed') .. '}')
+  ',"output":' .. quote(ARGV[6]) .. before_after('state', 'handoff', 'completed') .. task_facts(h.task) .. '}')
 remember(key, body, h.task, DAY)
 return task_view(h.task)

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: answer refused
+-- needs: answer facts handoff refused
 -- overdue does what has become due: the deadline policy of hand-offs nobody
 -- decided in time (deny answers automatically, escalate raises the priority and
 -- tells again), and the word about refused writes that were only counted.
@@ -31,8 +31,9 @@ for _, chore in ipairs(due) do
         if h.policy == 'escalate' then
           put(t, 'pri', F(math.min(9, num(t.pri) + 1)))
         end
-        emit('handoff.overdue', { task = h.task, actor = 'deadline' },
-          '{"state":"handoff","handoffId":' .. quote(hid) .. ',"policy":' .. quote(h.policy) .. '}')
+        emit('handoff.overdue', { task = h.task, run = h.run, agent = pick(K('run:', h.run), 'agent').agent or '',
+          actor = 'deadline' }, '{"state":"handoff","policy":' .. quote(h.policy) ..
+          handoff_facts(hid, h.kind, 0, h.policy, h.facts or '') .. assignee_fact(h) .. task_facts(h.task) .. '}')
       end
     end
   end

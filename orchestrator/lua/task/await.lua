@@ -3,7 +3,7 @@
 -- await shows a run what has become of a subtask of its task.
 -- ARGV: task, run, secret, presented token, subtask, which look of a call this
 --   is: only, first or again; ms that the call waits from now on
--- Reply: view of the subtask, or {} when this call ended the run
+-- Reply: task (a task_view of the subtask), nudge (JSON or ''); or {} when this call ended the run
 -- Errors: those of fenced; not_found (no subtask of this task)
 local tid, rid, id = ARGV[1], ARGV[2], ARGV[5]
 local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
@@ -12,12 +12,7 @@ local c = pick(K('task:', id), 'parent', 'state')
 if c.parent ~= tid then return refuse('not_found', 'kind', 'subtask') end -- @own-subtask
 confirm_lease(tid, r, deadline)
 local settled = TERMINAL[c.state] or c.state == 'review' or c.state == 'handoff'
--- Waiting is a sign of life as long as it lasts, and no loop, however often it
--- is asked for.
-if ARGV[6] == 'again' or ARGV[6] == 'first' and not settled then
-  put(r, 'active', F(now + (settled and 0 or num(ARGV[7]))), 'call', '', 'same', '0')
-elseif not note_tool_call(tid, rid, t, r, deadline, 'await_subtask ' .. id .. ' ' .. c.state, 'await_subtask ' .. id,
-    '', '') then
-  return {}
-end
-return task_view(id)
+local nudge = note_wait_call(tid, rid, t, r, deadline, 'await_subtask ' .. id .. ' ' .. c.state,
+  'await_subtask ' .. id, ARGV[6], settled, num(ARGV[7]))
+if not nudge then return {} end
+return named{ task = task_view(id), nudge = nudge }

@@ -3,7 +3,8 @@
 -- explain gathers why a task is where it is.
 -- ARGV: task
 -- Reply: task (a task_view), tick (last tick, ms), delayed (score), lane, ahead (better tasks in the lane),
---   paused, call (tool, ends: the call that it waits for), cancelled_with (the task above), waiters
+--   kept_for (answer or retry, of a task that is kept for an agent), paused, call (tool, ends: the call that it
+--   waits for), cancelled_with (the task above), waiters
 -- Errors: not_found
 local t = load(K('task:', ARGV[1]))
 if not t then return refuse('not_found', 'kind', 'task') end
@@ -17,7 +18,8 @@ end
 local lane = t.at ~= '' and t.at or t.lane
 return named{
   task = task_view(ARGV[1]), tick = call('HGET', META, 'tick'), delayed = call('ZSCORE', K('delayed'), ARGV[1]),
-  lane = lane, ahead = call('ZRANK', K('lane:', lane), ARGV[1]), paused = paused, call = waits_for_call(ARGV[1]),
+  lane = lane, kept_for = t.pin_for, ahead = call('ZRANK', K('lane:', lane), ARGV[1]), paused = paused,
+  call = waits_for_call(ARGV[1]),
   cancelled_with = cancelled_ancestor(t),
   waiters = call('ZRANGEBYSCORE', K('waiters'), NOW, '+inf', 'LIMIT', 0, 1000),
 }

@@ -1,6 +1,6 @@
 -- needs: create queue
 -- submit creates a task.
--- ARGV: request key, body hash, source task or '', spec (20 values)
+-- ARGV: request key, body hash, source task or '', spec (21 values)
 -- Reply: task, created (ms), repeated (1 when the same request has made the task before)
 -- Errors: idempotency_conflict, too_many_lanes, not_found, state_conflict, budget_exceeded (the house)
 local key, body, source = ARGV[1], ARGV[2], ARGV[3]

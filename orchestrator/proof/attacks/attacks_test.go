@@ -115,7 +115,7 @@ func TestDefaultQuotasBoundWhatOneKeyLeaves(t *testing.T) {
 		held, answers := h.Start(), 0
 		answer := `"` + strings.Repeat("x", 300_000) + `"`
 		for i := range 300 {
-			if err := h.Call(held, kit.SameCall(fmt.Sprint(i), "h", "0"), answer); err != nil {
+			if err := h.Call(held, kit.SameCall(fmt.Sprint(i), fmt.Sprint("h", i), "0"), answer); err != nil {
 				h.wantQuotaRefusal(err, "kept_answer_bytes")
 				break
 			}

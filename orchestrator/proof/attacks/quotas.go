@@ -42,7 +42,11 @@ var SmallQuotas = orchestrator.Quotas{
 	Answers:       4,
 	AnswerBytes:   120,
 	ReportBytes:   700,
+	Reports:       4,
+	LogBytes:      picket.MinLogBytes,
 	Runs:          4,
+	BundleBytes:   300,
+	BundlesBytes:  700,
 }
 
 // runAttacks runs attacks on a namespace of its own.
@@ -279,6 +283,41 @@ func reports(h *Attacker) {
 	h.End(held)
 }
 
+// manyReports are small, so their number is what bounds them.
+func manyReports(h *Attacker) {
+	held := h.Start()
+	for i := range 20 {
+		_, err := h.Report(h.Ctx, held, "", picket.Progress{Summary: fmt.Sprint(i)})
+		h.OK(err)
+	}
+	kept, err := h.Raw.LLen(h.Ctx, h.Prefix+"reports:"+held.TaskID).Result()
+	h.OK(err)
+	if kept != int64(SmallQuotas.Reports) {
+		h.Fatalf("%d reports are kept, want %d", kept, SmallQuotas.Reports)
+	}
+	h.End(held)
+}
+
+func output(h *Attacker) {
+	held := h.Start()
+	piece := []byte(strings.Repeat("x", 20_000))
+	for i := range 20 {
+		_, err := h.RunLog(h.Ctx, held, picket.LogWrite{Stream: "stdout", Offset: int64(i * len(piece)), Data: piece})
+		h.OK(err)
+	}
+	all, err := h.Raw.LRange(h.Ctx, h.Prefix+"log:"+held.RunID+":stdout", 0, -1).Result()
+	h.OK(err)
+	if size := len(strings.Join(all, "")); size < SmallQuotas.LogBytes || size >= SmallQuotas.LogBytes+len(piece) {
+		h.Fatalf("%d bytes of output are kept", size)
+	}
+	got, err := h.Log(h.Ctx, held.TaskID, "", "stdout", 0, 1<<20)
+	h.OK(err)
+	if got.Next != int64(20*len(piece)) || got.Offset == 0 {
+		h.Fatalf("the log has bytes %d to %d", got.Offset, got.Next)
+	}
+	h.End(held)
+}
+
 // End leaves nothing that waits for the next attack.
 func (h *Attacker) End(held picket.LeaseCredential) {
 	h.Helper()
@@ -287,4 +326,4 @@ func (h *Attacker) End(held picket.LeaseCredential) {
 }
 
 var QuotaAttacks = []func(*Attacker){registrations, olderRecords, keptAnswers, callsOfATree, subtasks, reports,
-	runsOfATask, runsThatFail, runsThatAsk}
+	manyReports, output, bundles, bundlesOfATree, runsOfATask, runsThatFail, runsThatAsk}

@@ -22,9 +22,27 @@ func coverFormat(t *testing.T, f *fixture) {
 	f.SetFormat(t, 1)
 }
 
+// coverStopMark stops a store under a mark and starts it again.
+func coverStopMark(t *testing.T, f *fixture) {
+	stats, err := f.Stats(f.Ctx)
+	kit.OK(t, err)
+	for _, refused := range []error{kit.MarkStop(f.Ctx, f.Engine, stats.Floor+1, 0, "m1"),
+		kit.MarkStop(f.Ctx, f.Engine, stats.Floor, 1<<40, "m1"),
+		kit.TakeMark(f.Ctx, f.Engine, stats.Floor, "m1")} {
+		kit.Refused(t, refused, picket.CodeUnavailable)
+	}
+	f.SetFormat(t, 7)
+	_, err = f.Records().RunUnchecked(f.Ctx, "take_mark", "", "", "", "m1")
+	kit.RefusedAsNewer(t, err)
+	f.SetFormat(t, 1)
+	kit.OK(t, kit.MarkStop(f.Ctx, f.Engine, stats.Floor, 0, "m1"))
+	kit.OK(t, kit.TakeMark(f.Ctx, f.Engine, stats.Floor, "m1"))
+}
+
 func coverAdoption(t *testing.T, f *fixture) {
 	kit.OK(t, kit.EnsureAdopted(f.Ctx, f.Engine)) // it has one
 	coverFormat(t, f)
+	coverStopMark(t, f)
 	kit.OK(t, f.Raw.Del(f.Ctx, kit.Meta).Err())
 	_, err := f.Stats(f.Ctx) // which is made again
 	kit.OK(t, err)

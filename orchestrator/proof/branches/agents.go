@@ -255,10 +255,17 @@ func coverAgentLists(t *testing.T, f *fixture) {
 	f.MustRegister(t, picket.Registration{AgentID: "l2", RoleID: "other"})
 	_, err := f.Register(f.Ctx, unrelatedCaller, picket.Registration{AgentID: "l3"})
 	kit.OK(t, err)
+	f.MustRegister(t, picket.Registration{AgentID: "l4", RoleID: picket.RoleAttached})
+	_, err = f.Acquire(f.Ctx, kit.AgentOwner, picket.AcquireRequest{AgentID: "l4"})
+	kit.OK(t, err)
+	_, err = f.Deregister(f.Ctx, kit.AgentOwner, "l4", nil)
+	kit.OK(t, err)
+	f.MustRegister(t, picket.Registration{AgentID: "l4", RoleID: picket.RoleAttached})
 	for _, q := range []picket.AgentQuery{{}, {Limit: 1}, {Role: "worker"}, {Owner: kit.AgentOwner.Actor},
 		{Owner: kit.AgentOwner.Actor, Role: "worker"}, {Owner: unrelatedCaller.Actor},
 		{Capabilities: []string{"py"}}, {MinAvailable: kit.Ptr(1)}, {MinAvailable: kit.Ptr(9)},
-		{Statuses: picket.AgentStatuses, Limit: 2}, {Owner: kit.AgentOwner.Actor, Limit: 1}} {
+		{Statuses: picket.AgentStatuses, Limit: 2}, {Owner: kit.AgentOwner.Actor, Limit: 1},
+		{Attached: true}, {Owner: unrelatedCaller.Actor, Attached: true}} {
 		for {
 			page, err := f.Agents(f.Ctx, q)
 			kit.OK(t, err)
@@ -308,5 +315,83 @@ func (f *fixture) addMembers(t *testing.T, key string, n int) {
 			z = append(z, redis.Z{Member: fmt.Sprintf("m-%d", at+i)})
 		}
 		kit.OK(t, f.Raw.ZAdd(f.Ctx, "pk:{default}:"+key, z...).Err())
+	}
+}
+
+// coverFindAgents takes the ways of a look at the pools: of more roles and agents than it looks at.
+func coverFindAgents(t *testing.T, f *fixture) {
+	_, h := f.SubmitAndLease(t, picket.TaskSpec{})
+	find := func(q picket.AgentSearch, want picket.Code) {
+		t.Helper()
+		_, err := f.FindAgents(f.Ctx, h, "", q)
+		if want != "" {
+			kit.Refused(t, err, want)
+		} else {
+			kit.OK(t, err)
+		}
+	}
+	f.MustRegister(t, picket.Registration{AgentID: "fa1", RoleID: "found", Capabilities: []string{"go"}})
+	f.MustRegister(t, picket.Registration{AgentID: "fa2", RoleID: "found", Capabilities: []string{"go"}})
+	kit.OK(t, f.Raw.ZAdd(f.Ctx, "pk:{default}:roster:unhealthy|found", redis.Z{Member: "fa2"}).Err())
+	find(picket.AgentSearch{Role: "found"}, "")
+	kit.OK(t, f.Raw.ZRem(f.Ctx, "pk:{default}:roster:unhealthy|found", "fa2").Err())
+	find(picket.AgentSearch{Role: "found", Needs: []string{"go"}}, "")
+	find(picket.AgentSearch{Needs: []string{"rust"}}, "")
+	f.addMembers(t, "roster:active|found", 550)
+	find(picket.AgentSearch{Role: "found"}, "")
+	f.addMembers(t, "pools:names", 100)
+	find(picket.AgentSearch{}, "")
+	for n := range 10 {
+		find(picket.AgentSearch{Role: "nobody"}, map[bool]picket.Code{true: picket.CodeLeaseReleased}[n == 9])
+	}
+	find(picket.AgentSearch{}, picket.CodeLeaseReleased)
+	f.CancelAll(t)
+	for _, id := range []string{"fa1", "fa2"} {
+		_, err := f.Deregister(f.Ctx, kit.AgentOwner, id, nil)
+		kit.OK(t, err)
+	}
+	for _, key := range []string{"roster:active|found", "pools:names"} {
+		for n := range 550 {
+			kit.OK(t, f.Raw.ZRem(f.Ctx, "pk:{default}:"+key, fmt.Sprintf("m-%d", n)).Err())
+		}
+	}
+}
+
+// coverKeptRetries takes the ways of a retry that is kept for the worker that has the workspace.
+func coverKeptRetries(t *testing.T, f *fixture) {
+	f.MustRegister(t, picket.Registration{AgentID: "k1", RoleID: "keeper"})
+	retry := &picket.Retry{MaxAttempts: kit.Ptr(9), BackoffSeconds: kit.Ptr(0)}
+	task := f.MustSubmit(t, picket.TaskSpec{Role: "keeper", Retry: retry})
+	take := func(want string) picket.LeaseCredential {
+		t.Helper()
+		leases, err := f.Acquire(f.Ctx, kit.AgentOwner,
+			picket.AcquireRequest{AgentID: "k1", Role: "keeper", WorkspaceRoot: "/work"})
+		kit.OK(t, err)
+		if len(leases) != 1 || leases[0].TaskID != want {
+			t.Fatalf("%d leases, want that of %s", len(leases), want)
+		}
+		return f.OpenLease(t, leases[0])
+	}
+	fail := func(held picket.LeaseCredential) {
+		t.Helper()
+		_, err := f.Fail(f.Ctx, held, "not yet", true)
+		kit.OK(t, err)
+	}
+	fail(take(task.TaskID))
+	_, err := f.Explain(f.Ctx, task.TaskID)
+	kit.OK(t, err)
+	_, err = f.Acquire(f.Ctx, kit.AgentOwner, picket.AcquireRequest{AgentID: "k1", Role: "other"}) // not of the pool
+	kit.OK(t, err)
+	first := take(task.TaskID)
+	other := f.MustSubmit(t, picket.TaskSpec{Role: "keeper", Retry: retry})
+	second := take(other.TaskID)
+	fail(first)
+	pinned := f.MustSubmit(t, picket.TaskSpec{Agent: "k1"}) // its lane is not left with the agent
+	_, err = f.ChangeAgent(f.Ctx, kit.AgentOwner, "k1", nil, kit.DrainChange)
+	kit.OK(t, err)
+	fail(second) // by a worker that drains
+	for _, id := range []string{task.TaskID, other.TaskID, pinned.TaskID} {
+		_, err = f.Cancel(f.Ctx, kit.Operator, id, "")
+		kit.OK(t, err)
 	}
 }

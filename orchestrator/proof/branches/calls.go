@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
@@ -204,6 +206,7 @@ func coverUsage(t *testing.T, f *fixture) {
 	f.MustSettle(t, kit.DoneSettlement(r, "0.11"))
 	kit.OK(t, f.Raw.Del(f.Ctx, "pk:{default}:usage:"+h.RunID).Err())
 	report(u) // nobody pays
+	coverSpending(t, f)
 	_, err = f.Ledger(f.Ctx, picket.LedgerQuery{})
 	kit.OK(t, err)
 	_, err = f.Ledger(f.Ctx, picket.LedgerQuery{TaskID: task.TaskID})
@@ -260,6 +263,15 @@ func coverDamagedEnvelopes(t *testing.T, f *fixture) {
 	f.JumpStoreTime(t, 100*24*time.Hour)
 	_, err = f.ApplyRetention(f.Ctx, picket.Retention{}, 100) // not while its call is open
 	kit.OK(t, err)
+	// A row that is not counted yet keeps its envelope.
+	late := f.MustSubmit(t, picket.TaskSpec{})
+	_, err = f.Cancel(f.Ctx, kit.Operator, late.TaskID, "r")
+	kit.OK(t, err)
+	f.JumpStoreTime(t, 100*24*time.Hour)
+	kit.OK(t, f.Raw.ZAdd(f.Ctx, key("ledger-of:", late.TaskID), redis.Z{Score: 9e14, Member: "900000000000000"}).Err())
+	_, err = f.ApplyRetention(f.Ctx, picket.Retention{}, 100)
+	kit.OK(t, err)
+	kit.OK(t, f.Raw.Del(f.Ctx, key("ledger-of:", late.TaskID)).Err())
 	_, err = f.SettleOverdueCalls(f.Ctx, 100)
 	kit.OK(t, err)
 

@@ -13,7 +13,11 @@ import (
 
 // coverEvents takes the event budget of runs, their last events, and the audit log.
 func coverEvents(t *testing.T, f *fixture) {
-	task := f.MustSubmit(t, picket.TaskSpec{Role: "flood"})
+	labels := map[string]string{} // one more than an event carries
+	for i := range 9 {
+		labels["l"+strconv.Itoa(i)] = "v"
+	}
+	task := f.MustSubmit(t, picket.TaskSpec{Role: "flood", Labels: labels})
 	lease := func() picket.LeaseCredential {
 		return f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "flooder", Role: "flood"}))
 	}
@@ -29,6 +33,8 @@ func coverEvents(t *testing.T, f *fixture) {
 	}
 
 	full := lease()
+	warning := picket.RunEvent{Type: picket.EventAgentTimeoutWarning, ID: "w", Containment: "group"}
+	kit.OK(t, f.RunEvents(f.Ctx, full, []picket.RunEvent{warning}))
 	f.FloodHeartbeats(t, full, "worker", 300)
 	for _, id := range []string{"t", "t", "another"} {
 		send(full, picket.EventAgentTimedOut, id)

@@ -27,19 +27,25 @@ func coverHandoffs(t *testing.T, f *fixture) {
 	}
 	yes := picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)}
 	hid := ask("a1", picket.HelpRequest{Question: "?", Options: []string{"red", "blue"}})
-	f.CallTwice(t, func() error { _, err := f.Claim(f.Ctx, kit.Idempotent("5"), hid, false); return err })
+	f.CallTwice(t, func() error {
+		_, err := f.Claim(f.Ctx, kit.Idempotent("5"), hid, picket.ClaimRequest{})
+		return err
+	})
 	gone := kit.Idempotent("gone") // claimed, and deleted since
 	kit.OK(t, f.Raw.Set(f.Ctx, "pk:{default}:req:"+gone.Idempotency.Key, gone.Idempotency.Body+" "+kit.NoHelp, 0).Err())
-	_, err := f.Claim(f.Ctx, gone, kit.NoHelp, false)
+	_, err := f.Claim(f.Ctx, gone, kit.NoHelp, picket.ClaimRequest{})
 	kit.Refused(t, err, picket.CodeNotFound)
-	_, err = f.Claim(f.Ctx, kit.Operator, hid, false) // the same person
+	_, err = f.Claim(f.Ctx, kit.Operator, hid, picket.ClaimRequest{}) // the same person
 	kit.OK(t, err)
-	_, err = f.Claim(f.Ctx, picket.Caller{Actor: "other"}, hid, false)
+	_, err = f.Claim(f.Ctx, picket.Caller{Actor: "other"}, hid, picket.ClaimRequest{})
 	kit.Refused(t, err, picket.CodeStateConflict)
 	clash := kit.Idempotent("5")
 	clash.Idempotency.Body = strings.Repeat("c", 64)
 	for verb, act := range map[string]func(by picket.Caller, id string) error{
-		"claim":  func(by picket.Caller, id string) error { _, err := f.Claim(f.Ctx, by, id, false); return err },
+		"claim": func(by picket.Caller, id string) error {
+			_, err := f.Claim(f.Ctx, by, id, picket.ClaimRequest{})
+			return err
+		},
 		"answer": func(by picket.Caller, id string) error { _, err := f.Answer(f.Ctx, by, id, yes); return err },
 		"finish": func(by picket.Caller, id string) error {
 			_, err := f.Finish(f.Ctx, by, id, picket.RawJSON(`1`))

@@ -144,6 +144,19 @@ func coverReads(t *testing.T, f *fixture) {
 	if page, err := f.Leases(f.Ctx); err != nil || len(page.Leases) != 1 {
 		t.Errorf("%d leases are listed: %v", len(page.Leases), err)
 	}
+	f.MustRegister(t, picket.Registration{AgentID: "lister"})
+	var nudged picket.LeaseCredential
+	for range 2 {
+		f.MustSubmit(t, picket.TaskSpec{Agent: "lister", TimeoutSeconds: kit.Ptr(60)})
+		nudged = f.OpenLease(t, f.AcquireAsOwner(t, "lister"))
+	}
+	stalled := picket.RunEvent{Type: picket.EventRunStalled, ID: "1", IdleSeconds: kit.Ptr(9.0)}
+	kit.OK(t, f.RunEvents(f.Ctx, nudged, []picket.RunEvent{stalled}))
+	for _, q := range []picket.LeaseQuery{{Order: picket.LeasesByNeed}, {TaskID: task.TaskID}, {TaskID: kit.NoTask},
+		{AgentID: "lister"}, {AgentID: "a1"}, {AgentID: "nobody"}} {
+		_, err := f.FindLeases(f.Ctx, q)
+		kit.OK(t, err)
+	}
 	for _, q := range []picket.TaskQuery{
 		{Limit: 1}, {}, {Role: "tester"}, {States: picket.TaskStates, Labels: map[string]string{"team": "b"}},
 		{Since: picket.InstantOf(time.Now().Add(time.Hour))}, {Labels: map[string]string{"team": "b"}, Role: "tester"},

@@ -18,11 +18,13 @@ import (
 // tests say what each has to do.
 func coverAll(t *testing.T, f *fixture) {
 	for _, stop := range []func(*testing.T, *fixture){coverClock, coverSubmit, coverGrant, coverFence, coverRunEnds,
-		coverProcessWait, coverHandoffs,
-		coverReviews, coverDigests, coverQueues, coverDecided, coverApproveAll, coverPause, coverEvidence, coverReads,
+		coverProcessWait, coverHandoffs, coverNotices, coverReminders,
+		coverReviews, coverDigests, coverQueues, coverDecided, coverApproveAll, coverPause, coverEvidence,
+		coverBundles, coverReads,
 		coverKeys,
 		coverRevokedKeys, coverRunKeys, coverLogins, coverRetention, coverWaits,
-		coverPartialRows, coverAgents, coverDrains, coverAgentDeaths, coverAgentAnswers, coverAgentLists, coverInspect,
+		coverPartialRows, coverAgents, coverDrains, coverAgentDeaths, coverAgentAnswers, coverAgentLists,
+		coverKeptRetries, coverFindAgents, coverInspect,
 		coverAdvance,
 		coverCalls, coverUsage, coverTopUps, coverTree, coverTreeEnds, coverExec, coverWebhooks, coverEvents,
 		coverDamagedEnvelopes, coverQuotas,
@@ -177,6 +179,7 @@ func coverFence(t *testing.T, f *fixture) {
 	_, err = f.Report(f.Ctx, h, "", progress)
 	kit.Refused(t, err, picket.CodeStaleFence)
 	coverLoop(t, f)
+	coverRepeats(t, f)
 	// A run whose task is gone: only a damaged store has one.
 	kit.OK(t, f.Raw.Rename(f.Ctx, "pk:{default}:task:"+task.TaskID, "pk:{default}:aside").Err())
 	_, err = f.Renew(f.Ctx, next)

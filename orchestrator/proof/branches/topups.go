@@ -8,6 +8,35 @@ import (
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
+// coverParked takes the ways of top-ups of a task in a hand-off.
+func coverParked(t *testing.T, f *fixture) {
+	for _, kind := range []picket.HandoffKind{picket.HandoffBudget, picket.HandoffQuestion} {
+		task, h := f.SubmitAndLease(t, picket.TaskSpec{BudgetEnvelope: kit.Worth(10, "0.10")})
+		_, err := f.Reserve(f.Ctx, h, kit.PaidCall("0.30"))
+		kit.Refused(t, err, picket.CodeBudgetExceeded)
+		asked, err := f.RequestHelp(f.Ctx, h, picket.HelpRequest{Question: "more?", Kind: kind})
+		kit.OK(t, err)
+		_, err = f.TopUp(f.Ctx, kit.Operator, task.TaskID, picket.TopUp{Tokens: 1, HandoffID: kit.NoHelp})
+		kit.Refused(t, err, picket.CodeNotFound)
+		for _, more := range []picket.TopUp{
+			{USD: kit.USD("0.10")},
+			{USD: kit.USD("0.10"), KeepParked: true},
+			{Tokens: 1, HandoffID: asked.HandoffID},
+		} {
+			_, err = f.TopUp(f.Ctx, kit.Operator, task.TaskID, more)
+			kit.OK(t, err)
+		}
+		other := f.MustSubmit(t, picket.TaskSpec{})
+		_, err = f.TopUp(f.Ctx, kit.Operator, other.TaskID, picket.TopUp{Tokens: 1, HandoffID: asked.HandoffID})
+		if kind == picket.HandoffQuestion { // still open
+			kit.Refused(t, err, picket.CodeValidation)
+		} else {
+			kit.Refused(t, err, picket.CodeStateConflict)
+		}
+		f.CancelAll(t)
+	}
+}
+
 // coverTopUps takes the ways of top-ups and of the house.
 func coverTopUps(t *testing.T, f *fixture) {
 	_, err := f.Envelope(f.Ctx, kit.NoTask)
@@ -40,6 +69,8 @@ func coverTopUps(t *testing.T, f *fixture) {
 	f.CancelAll(t)
 	_, err = f.TopUp(f.Ctx, kit.Operator, task.TaskID, picket.TopUp{Tokens: 1})
 	kit.Refused(t, err, picket.CodeTaskClosed)
+
+	coverParked(t, f)
 
 	// With a cap: what a day grants, and what is beyond it.
 	_, err = f.Envelope(f.Ctx, "house")

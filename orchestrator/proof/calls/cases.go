@@ -10,9 +10,10 @@ import (
 )
 
 // Readers are the scripts that change nothing.
-var Readers = []string{"agent", "agents", "pools", "evidence", "explain", "handoffs", "identify", "keys", "leases",
+var Readers = []string{"agent", "agents", "pools", "evidence", "bundle",
+	"bundle_read", "explain", "handoffs", "identify", "keys", "leases",
 	"list", "log", "reports", "reviews", "stats", "task",
-	"envelope", "ledger", "await_exec", "can_exec", "webhook_list", "review_ids"}
+	"envelope", "ledger", "spending", "await_exec", "can_exec", "webhook_list", "review_ids", "totals"}
 
 func All() []Case {
 	var all []Case
@@ -51,6 +52,15 @@ func (w *Env) acquired() {
 	w.run = leases[0].RunID
 	w.Held, err = rig.Sealer().OpenLeaseToken(leases[0].LeaseToken.Reveal())
 	kit.OK(w.T, err)
+}
+
+// sendBundle sends the first n pieces of a bundle.
+func (w *Env) sendBundle(b kit.Bundle, n int) {
+	w.T.Helper()
+	for i := range n {
+		_, err := w.Direct.RunBundlePiece(w.Ctx, w.Held, b.Piece(i))
+		kit.OK(w.T, err)
+	}
 }
 
 // leased is a set-up with one task that is leased.
@@ -139,6 +149,10 @@ var leaseCases = []Case{
 	},
 	{Name: "get_task", Setup: leased(picket.TaskSpec{}),
 		Call: func(w *Env, e *orchestrator.Engine) (any, error) { return e.HeldTask(w.Ctx, w.Held, "g1") }},
+	{Name: "find_agents", Setup: leased(picket.TaskSpec{}),
+		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
+			return e.FindAgents(w.Ctx, w.Held, "g1", picket.AgentSearch{Needs: []string{"go"}})
+		}},
 	{Name: "report", Setup: leased(picket.TaskSpec{}),
 		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
 			return e.Report(w.Ctx, w.Held, "r1", picket.Progress{Summary: "half way", NextStep: "the rest"})
@@ -274,6 +288,26 @@ var evidenceCases = []Case{
 		kit.OK(w.T, w.Direct.RunEvidence(w.Ctx, w.Held, picket.Evidence{Branch: "picket/t", Diff: "-a"}))
 	}, Call: func(w *Env, e *orchestrator.Engine) (any, error) {
 		return nil, e.RunEvidence(w.Ctx, w.Held, picket.Evidence{Branch: "picket/t", Diff: "-a\n+b"})
+	}},
+	{Name: "bundle_piece", Setup: func(w *Env) { // an upload that was not finished is replaced
+		Confirmed(picket.TaskSpec{})(w)
+		w.sendBundle(kit.BundleOf(picket.BundlePieceSize+5, 'a'), 1)
+	}, Call: func(w *Env, e *orchestrator.Engine) (any, error) {
+		return e.RunBundlePiece(w.Ctx, w.Held, kit.BundleOf(picket.BundlePieceSize+5, 'b').Piece(0))
+	}},
+	{Name: "bundle_piece/next", Setup: func(w *Env) {
+		Confirmed(picket.TaskSpec{})(w)
+		w.sendBundle(kit.BundleOf(picket.BundlePieceSize+5, 'a'), 1)
+	}, Call: func(w *Env, e *orchestrator.Engine) (any, error) {
+		return e.RunBundlePiece(w.Ctx, w.Held, kit.BundleOf(picket.BundlePieceSize+5, 'a').Piece(1))
+	}},
+	{Name: "bundle_commit", Setup: func(w *Env) { // it replaces an earlier one
+		Confirmed(picket.TaskSpec{})(w)
+		w.sendBundle(kit.BundleOf(7, 'a'), 1)
+		kit.OK(w.T, w.Direct.RunBundle(w.Ctx, w.Held, kit.BundleOf(7, 'a').About()))
+		w.sendBundle(kit.BundleOf(picket.BundlePieceSize+5, 'b'), 2)
+	}, Call: func(w *Env, e *orchestrator.Engine) (any, error) {
+		return nil, e.RunBundle(w.Ctx, w.Held, kit.BundleOf(picket.BundlePieceSize+5, 'b').About())
 	}},
 	{
 		Name:  "run_events",

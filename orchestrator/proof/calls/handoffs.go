@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -45,7 +46,7 @@ func withEscalation(w *Env) {
 var peopleCases = []Case{
 	{Name: "claim", Setup: WithHandoff,
 		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
-			return e.Claim(w.Ctx, Asked("1"), w.handoff, false)
+			return e.Claim(w.Ctx, Asked("1"), w.handoff, picket.ClaimRequest{})
 		}},
 	{Name: "answer", Setup: WithHandoff,
 		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
@@ -195,7 +196,25 @@ var sweepCases = []Case{
 			return e.MeasureMemory(w.Ctx, 1000)
 		},
 	},
-	{Name: "retain", AnswerVaries: whyFewer, Setup: func(w *Env) {
+	{Name: "trace_advance", AnswerVaries: whyFewer, Setup: func(w *Env) {
+		w.Submitted(picket.TaskSpec{})
+		kit.OK(w.T, w.Raw.HSet(w.Ctx, "pk:{default}:meta", "traced", "1").Err())
+	}, Call: func(w *Env, e *orchestrator.Engine) (any, error) { return e.AdvanceTraces(w.Ctx, 1, 2) }},
+	{Name: "count", AnswerVaries: whyFewer, Setup: func(w *Env) {
+		Confirmed(picket.TaskSpec{})(w)
+		_, err := w.Direct.Fail(w.Ctx, w.Held, "it broke", false)
+		kit.OK(w.T, err)
+	}, Call: func(w *Env, e *orchestrator.Engine) (any, error) { return e.CountEnded(w.Ctx, 100) }},
+	{Name: "count_spending", Setup: func(w *Env) {
+		endedAs(picket.CallUncertain)(w)
+	}, Call: func(w *Env, e *orchestrator.Engine) (any, error) { return e.CountSpending(w.Ctx) }},
+	{Name: "remind", AnswerVaries: whyFewer, Setup: func(w *Env) {
+		WithHandoff(w)
+		kit.OK(w.T, w.Raw.ZIncrBy(w.Ctx, "pk:{default}:handoffs:open", -3.6e6, w.handoff).Err())
+	}, Call: func(w *Env, e *orchestrator.Engine) (any, error) {
+		return e.RemindPeople(w.Ctx, []picket.ReminderRule{{Name: "day", After: time.Minute}}, 100)
+	}},
+	{Name: "retain", AnswerVaries: whyFewer, SeveralCalls: "it counts what was spent first", Setup: func(w *Env) {
 		w.Submitted(picket.TaskSpec{Role: "coder", Labels: map[string]string{"team": "a"}})
 		_, err := w.Direct.Cancel(w.Ctx, kit.Operator, w.Task.TaskID, "")
 		kit.OK(w.T, err)
@@ -224,6 +243,28 @@ var adoptionCases = []Case{
 			return nil, kit.EnsureAdopted(w.Ctx, e)
 		},
 	},
+	{
+		Name:           "mark_stop",
+		NoBackground:   "anyone who makes a connection adopts the store first",
+		noClockRead:    "anyone who reads it adopts the store",
+		OtherWhenMoved: "a store that nobody has adopted is not marked",
+		Setup:          Confirmed(picket.TaskSpec{}),
+		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
+			return nil, doneBefore(w, kit.MarkStop(w.Ctx, e, 0, 0, "m1"), true)
+		},
+	},
+	{
+		Name:         "take_mark",
+		NoBackground: "anyone who makes a connection adopts the store first",
+		noClockRead:  "it would write store time",
+		Setup: func(w *Env) {
+			Confirmed(picket.TaskSpec{})(w)
+			kit.OK(w.T, kit.MarkStop(w.Ctx, w.Direct, 0, 0, "m1"))
+		},
+		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
+			return nil, doneBefore(w, kit.TakeMark(w.Ctx, e, 0, "m1"), false)
+		},
+	},
 	{Name: "reclaim", Setup: withVoidLease,
 		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
 			r, err := e.Reclaim(w.Ctx, w.Held)
@@ -232,6 +273,19 @@ var adoptionCases = []Case{
 		}},
 	{Name: "reclaim/report", SeveralCalls: whyTwoCalls, Setup: withVoidLease, Call: reportOnce},
 	{Name: "report/reclaimed", SeveralCalls: whyTwoCalls, Setup: withVoidLease, Call: reportOnce},
+}
+
+// doneBefore takes a definite refusal of a repeat for what it is, if the store shows that the
+// first call had its effect.
+func doneBefore(w *Env, err error, stopped bool) error {
+	if picket.CodeOf(err) != picket.CodeUnavailable || errors.Is(err, picket.ErrUnknown) {
+		return err
+	}
+	identity, lookup := w.Raw.HGet(w.Ctx, kit.Meta, "identity").Result()
+	if lookup == nil && (identity == "stopped m1") == stopped {
+		return nil
+	}
+	return err
 }
 
 // withVoidLease is a set-up with a lease from before an adoption.

@@ -25,6 +25,7 @@ type Case struct {
 	NoBackground   string // why nobody may call beside
 	NeverRepeated  string // why its caller neither sees an error nor repeats
 	noClockRead    string // why nothing may read the clock before the dump
+	OtherWhenMoved string // why a store that another server holds refuses it until it is adopted
 	OtherWhenFull  string // why a full store lets another part of it through than a store with room
 	PassesWhenFull bool   // a full store lets it through, though not its script: nothing but its end is asked for
 }

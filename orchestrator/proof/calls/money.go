@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -155,12 +156,30 @@ var moneyCases = []Case{
 		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
 			return e.TopUp(w.Ctx, Asked("1"), w.Task.TaskID, picket.TopUp{Tokens: 5, USD: 200_000_000, Reason: "more"})
 		}},
+	{Name: "top_up/answers", Setup: asksForMoney,
+		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
+			return e.TopUp(w.Ctx, Asked("1"), w.Task.TaskID, picket.TopUp{USD: 200_000_000})
+		}},
+	{Name: "top_up/keeps_parked", Setup: asksForMoney,
+		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
+			return e.TopUp(w.Ctx, Asked("1"), w.Task.TaskID, picket.TopUp{USD: 200_000_000, KeepParked: true})
+		}},
 	{Name: "top_up/house", Setup: Confirmed(rich),
 		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
 			return e.TopUp(w.Ctx, Asked("1"), "house", picket.TopUp{USD: 200_000_000})
 		}},
 	{Name: "await_top_up", RepeatCounts: whyCallRepeats, Setup: Confirmed(rich),
 		Call: func(w *Env, e *orchestrator.Engine) (any, error) { return e.AwaitTopUp(w.Ctx, w.Held, 0) }},
+	{Name: "await_top_up/funds", RepeatCounts: whyCallRepeats, Setup: Confirmed(rich),
+		Call: func(w *Env, e *orchestrator.Engine) (any, error) { return e.Funds(w.Ctx, w.Held) }},
+	{Name: "reserve/nudged", Setup: repeatedCalls(4),
+		Call: func(w *Env, e *orchestrator.Engine) (any, error) { return w.reserveOn(e, repeatedCall("c5")) }},
+	{Name: "settle/failed", Setup: repeatedCalls(2),
+		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
+			c := repeatedCall("c2")
+			return e.Settle(w.Ctx, picket.Settlement{CallID: c.CallID, TaskID: w.Held.TaskID, Nonce: c.Nonce,
+				Outcome: picket.CallFailed})
+		}},
 	{Name: "order_exec", Setup: startsProcesses,
 		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
 			return nil, e.OrderExec(w.Ctx, w.Held, kit.ExecOrder("c1"))
@@ -171,6 +190,17 @@ var moneyCases = []Case{
 	}, Call: func(w *Env, e *orchestrator.Engine) (any, error) {
 		return nil, e.ExecResult(w.Ctx, w.Held, "c1", picket.ExecResult{Code: kit.Ptr(0), Stdout: "fine"})
 	}},
+}
+
+// asksForMoney is a set-up with a task that is parked because a call was refused.
+func asksForMoney(w *Env) {
+	Confirmed(picket.TaskSpec{BudgetEnvelope: cents(15, 10)})(w)
+	_, err := w.Direct.Reserve(w.Ctx, w.Held, theCall())
+	if picket.CodeOf(err) != picket.CodeBudgetExceeded {
+		w.T.Fatalf("the call is answered %v", err)
+	}
+	_, err = w.Direct.RequestHelp(w.Ctx, w.Held, picket.HelpRequest{Question: "more?", Kind: picket.HandoffBudget})
+	kit.OK(w.T, err)
 }
 
 // startsProcesses is a set-up with a run whose adapter takes orders.
@@ -264,4 +294,22 @@ var treeCases = []Case{
 		},
 		Call: func(w *Env, e *orchestrator.Engine) (any, error) { return e.RunChores(w.Ctx, 100) },
 	},
+}
+
+// repeatedCall is one of the same paid calls in a row.
+func repeatedCall(id string) picket.CallRequest {
+	c := kit.PaidCall("0.01")
+	c.CallID, c.Nonce, c.Hash = id, id, "h"
+	return c
+}
+
+// repeatedCalls is a run that has made the same paid call n times in a row.
+func repeatedCalls(n int) func(w *Env) {
+	return func(w *Env) {
+		Confirmed(rich)(w)
+		for i := range n {
+			_, err := w.Direct.Reserve(w.Ctx, w.Held, repeatedCall(fmt.Sprint("c", i+1)))
+			kit.OK(w.T, err)
+		}
+	}
 }

@@ -243,6 +243,7 @@ func (m *moneyClients) check(when string) (held budget.Envelope) {
 	}
 	m.day = strings.TrimPrefix(days[0], "house:")
 	charged := m.ledger()
+	m.checkSpending(when, m.total(days[0]))
 	for _, id := range append(m.ids(), days[0]) {
 		a := m.account(id)
 		var carved, calls budget.Envelope
@@ -263,6 +264,26 @@ func (m *moneyClients) check(when string) (held budget.Envelope) {
 		held = held.Add(a.Held)
 	}
 	return held
+}
+
+// checkSpending holds the reports of what was spent against the total of the day and of the namespace.
+func (m *moneyClients) checkSpending(when string, total budget.Envelope) {
+	m.t.Helper()
+	s, err := m.Stats(m.Ctx)
+	kit.OK(m.t, err)
+	for _, by := range []string{"day", "role", "model", "label:team"} {
+		report, err := m.Spending(m.Ctx, picket.SpendingQuery{By: []string{by}, Since: "400d"})
+		kit.OK(m.t, err)
+		var rows budget.Envelope
+		for _, row := range report.Rows {
+			rows = rows.Add(row.Spent)
+		}
+		if rows != total || report.Total.Spent != total || report.Total.Returned != s.Money.Returned ||
+			!report.Complete {
+			m.t.Fatalf("%s, by %s %+v was spent, in all %+v; the day has spent %+v, and %+v was returned", when, by, rows,
+				report.Total, total, s.Money.Returned)
+		}
+	}
 }
 
 // ledger adds up what was charged to each task.

@@ -221,6 +221,14 @@ var TaskDamages = []damage{
 		Plant: func(s *inspectFixture) { s.rawCommand("DEL", "gated:"+s.gateRun) },
 	},
 
+	{Kind: "bundle_torn", what: "a piece is gone", Plant: func(s *inspectFixture) {
+		b, err := s.Bundle(s.Ctx, s.leased.TaskID)
+		kit.OK(s.t, err)
+		s.rawCommand("HDEL", "pieces:"+s.leased.TaskID+":"+b.SHA256, "1")
+	}},
+	{Kind: "upload_missing", what: "never given up", Plant: removeEntry("uploads", theLeased)},
+	{Kind: "upload_extra", what: "there is none", Plant: addEntry("uploads", farScore, theHead)},
+
 	{
 		Kind: "handoff_closed",
 		what: "waits for nothing",

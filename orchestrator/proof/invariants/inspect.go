@@ -47,6 +47,8 @@ func NewInspectFixture(t *testing.T, f *kit.Fixture) *inspectFixture {
 	s.holder = f.OpenLease(t, f.AcquireOne(t, worker))
 	_, err = f.Renew(f.Ctx, s.holder)
 	kit.OK(t, err)
+	f.MustKeepBundle(t, s.holder, kit.BundleOf(picket.BundlePieceSize+5, 'a'))
+	f.MustSendPieces(t, s.holder, kit.BundleOf(picket.BundlePieceSize+5, 'b'), 1)
 
 	var h picket.LeaseCredential
 	s.closed, h = f.SubmitAndLease(t, picket.TaskSpec{Review: picket.ReviewByNone})

@@ -66,11 +66,9 @@ func EnsureAdopted(ctx context.Context, e *orchestrator.Engine) error { return e
 
 // InitNamespace makes the record of a namespace that nobody ever knew.
 func InitNamespace(ctx context.Context, e *orchestrator.Engine) error {
-	got, err := e.Records().RunUnchecked(ctx, "identify")
+	seen, err := identify(ctx, e)
 	if err == nil {
-		r := store.NewReply("identify", got)
-		server := r.Hash(r.Value)["server"]
-		_, err = e.Records().RunUnchecked(ctx, "adopt", server, "", "", "", "store_anew", 0, 0)
+		_, err = e.Records().RunUnchecked(ctx, "adopt", seen["server"], "", "", "", "store_anew", 0, 0)
 	}
 	return err
 }
@@ -79,4 +77,35 @@ func InitNamespace(ctx context.Context, e *orchestrator.Engine) error {
 func AdoptUnseen(ctx context.Context, e *orchestrator.Engine) error {
 	_, err := e.Records().RunUnchecked(ctx, "adopt", "nobody", "", "", "", "store_unseen", 1<<40, 1<<40)
 	return err
+}
+
+// MarkStop takes a store out of service under a mark, as its owner does when it stops. The owner
+// knows of so many grants.
+func MarkStop(ctx context.Context, e *orchestrator.Engine, floor, grants int64, mark string) error {
+	seen, err := identify(ctx, e)
+	if err != nil {
+		return err
+	}
+	_, err = e.Records().RunUnchecked(ctx, "mark_stop", seen["store"], floor, mark, grants)
+	return err
+}
+
+// TakeMark puts a store into service that was stopped under a mark, as its owner does when
+// it starts.
+func TakeMark(ctx context.Context, e *orchestrator.Engine, floor int64, mark string) error {
+	seen, err := identify(ctx, e)
+	if err != nil {
+		return err
+	}
+	_, err = e.Records().RunUnchecked(ctx, "take_mark", seen["server"], seen["store"], floor, mark)
+	return err
+}
+
+func identify(ctx context.Context, e *orchestrator.Engine) (map[string]string, error) {
+	got, err := e.Records().RunUnchecked(ctx, "identify")
+	if err != nil {
+		return nil, err
+	}
+	r := store.NewReply("identify", got)
+	return r.Hash(r.Value), r.Err
 }

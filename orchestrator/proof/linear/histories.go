@@ -65,8 +65,7 @@ var verbMixes = []verbMix{
 	}},
 }
 
-// checkTime bounds one history. A history that cannot be decided in it counts
-// as a failure.
+// checkTime bounds one history. A history that cannot be decided in it proves nothing.
 const checkTime = 30 * time.Second
 
 // givenSeed is rapid's seed from the command line, or a fresh one.
@@ -192,13 +191,14 @@ func boundUnknown(part []porcupine.Operation) []porcupine.Operation {
 	return out
 }
 
-// check says what is wrong with a history, "" for nothing.
-func (h *history) check() string {
+// check says what is wrong with a history, "" for nothing, and whether the checker could
+// decide it in time.
+func (h *history) check() (bad string, decided bool) {
 	start := time.Now()
 	result, info := porcupine.CheckOperationsVerbose(linearModel, h.ops, checkTime)
 	h.checked = time.Since(start)
 	if result == porcupine.Ok {
-		return ""
+		return "", true
 	}
 	where := "nowhere: it could not be written"
 	if dir, err := os.MkdirTemp("", "picket-linear-"); err == nil {
@@ -211,7 +211,9 @@ func (h *history) check() string {
 	if h.checked >= checkTime {
 		result = porcupine.Unknown
 	}
-	return fmt.Sprintf("porcupine says %s after %v; the picture is in %s", result, h.checked, where)
+	text, _ := os.ReadFile(filepath.Join(filepath.Dir(where), "history.txt")) // "" if it could not be written
+	return fmt.Sprintf("porcupine says %s after %v; the picture is in %s\n%s", result, h.checked, where, text),
+		result != porcupine.Unknown
 }
 
 // write lists the operations on the tasks whose part is illegal, as they were

@@ -16,13 +16,20 @@ func TestLinearizable(t *testing.T) {
 	seed := givenSeed(t)
 	store := rig.Real(t)
 	var sum linearCounts
-	for i := range histories {
+	undecided := 0
+	for i := 0; i < histories+undecided; i++ {
 		w := verbMixes[i%len(verbMixes)]
 		h := recordHistory(t, store, w, seed+uint64(i), &kit.NoPatch)
 		if h.calls < 500 {
 			t.Fatalf("only %d operations", h.calls)
 		}
-		if bad := h.check(); bad != "" {
+		bad, decided := h.check()
+		if !decided && undecided < histories/10 { // it proves nothing, so another one is made
+			undecided++
+			t.Logf("%s history %d: %s", w.name, i, bad)
+			continue
+		}
+		if bad != "" {
 			t.Fatalf("%s history %d: %s\nrepeat with: go test ./orchestrator/proof/linear -run '^TestLinearizable$' -rapid.seed=%d (clients race: it may take several tries)",
 				w.name, i, bad, seed+uint64(i))
 		}

@@ -79,7 +79,7 @@ type linearTask struct {
 	escalated bool            // which is the engine's own
 	member    bool            // whether the registered agent holds it
 	gone      bool            // whether that was deregistered
-	// until when an answered task is kept for the registered agent, which asked and is not gone
+	// until when an answered task is kept for the registered agent, which asked; no longer when that is gone
 	kept    int64
 	granted string // "key=run " of every acquire that can be repeated
 	closed  string // "run verb content=answer " of every run that closed its lease
@@ -128,7 +128,8 @@ func (t *linearTask) apply(op linearOp, got linearResult) linearResult {
 			t.state = picket.TaskQueued
 		}
 	case "dismiss":
-		if t.gone = true; t.state == picket.TaskLeased && t.member {
+		t.gone, t.kept = true, 0
+		if t.state == picket.TaskLeased && t.member {
 			t.end(picket.RunExpired)
 			t.state = picket.TaskQueued
 		}

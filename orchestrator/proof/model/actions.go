@@ -70,6 +70,7 @@ func (x *machine) actions() []action {
 		{1, "tick", always, x.tick},
 		{3, "pass", always, x.pass},
 		{2, "swap", func() bool { return live() && x.swaps < 5 }, x.changeStore},
+		{1, "stop", live, x.stopAndStart},
 		{1, "reclaim", x.anyRun(func(r *modelRun) bool { return isRunning(r) && r.token <= x.m.floor }), x.reclaim},
 		{1, "chore", func() bool {
 			return x.m.chores && x.m.now >= x.m.adopted+kit.HalfMinute || len(x.m.pendingChores) > 0

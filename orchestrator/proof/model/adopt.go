@@ -74,6 +74,18 @@ func (x *machine) changeStore() {
 	}
 }
 
+// stopAndStart stops the store cleanly and starts it again: for the model nothing happens,
+// except that nobody is served in between.
+func (x *machine) stopAndStart() {
+	x.tick() // store time goes on from where it was written last
+	x.ok(kit.MarkStop(x.ctx, x.e, x.m.floor, 0, "m1"))
+	_, err := x.e.Records().RunUnchecked(x.ctx, "tick")
+	if code := picket.CodeOf(err); code != picket.CodeUnavailable {
+		x.Fatalf("a store out of service answered %q (%v)", code, err)
+	}
+	x.ok(kit.TakeMark(x.ctx, x.e, x.m.floor, "m1"))
+}
+
 // adopted makes the store look like one that nobody has adopted yet. The next
 // grant, or a new connection, adopts it.
 func (x *machine) adopted() {

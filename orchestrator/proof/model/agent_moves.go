@@ -103,7 +103,7 @@ func (x *machine) register() {
 	by, caller := x.caller()
 	o, repeatable := x.once("register" + by.key + id)
 	caller.Idempotency = repeatable.Idempotency
-	role, drain := oneOf(x, "role", "coder", "", "tester"), oneOf(x, "drain timeout", -1, 30, 90)
+	role, drain := oneOf(x, "role", "coder", "", "tester", picket.RoleAttached), oneOf(x, "drain timeout", -1, 30, 90)
 	reg := picket.Registration{AgentID: id, RoleID: role, Heartbeat: halfMinuteThresholds()}
 	if drain >= 0 {
 		reg.DrainTimeoutSeconds = &drain

@@ -61,6 +61,12 @@ func (m *model) move(a *modelAgent, to picket.AgentStatus, why picket.LifecycleR
 	m.emit(picket.EventAgentLifecycle, fmt.Sprint(a.id, " ", a.status, " ", to, " ", why, " by ", actor))
 	a.status, a.reason = to, why
 	a.version++
+	for _, t := range m.tasks {
+		if !m.takesTasks(a.id) && t.state == picket.TaskQueued && t.pin == a.id && t.where == "agent:"+a.id &&
+			t.where != t.lane {
+			t.unpin()
+		}
+	}
 }
 
 // holding lists the leases of an agent's incarnation, the first granted first.

@@ -128,7 +128,7 @@ func (m *model) report(h modelCredential, request, content string) (seq, nudge i
 		}
 	}
 	m.confirm(t, r)
-	nudge, code = m.acted(t, r, "report "+content, request, request)
+	nudge, code = m.acted(t, r, "report "+content, request, request, 0)
 	if code != "" {
 		return 0, 0, code
 	}

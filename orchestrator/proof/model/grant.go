@@ -17,6 +17,8 @@ type acquirer struct {
 	caps        []string
 	by          modelCaller
 	incarnation int64 // it says it has
+	workspace   bool  // its runs have directories of their own
+	attached    bool  // its registration is of the role attached: it takes only its own
 }
 
 func (a acquirer) covers(lane string) bool {
@@ -30,7 +32,7 @@ func (a acquirer) covers(lane string) bool {
 		lane = open
 	}
 	role, needs, _ := strings.Cut(lane, "|")
-	if role != "" && role != a.role {
+	if a.attached || role != "" && role != a.role {
 		return false
 	}
 	for need := range strings.SplitSeq(needs, ",") {
@@ -70,6 +72,7 @@ func (m *model) over(rid string) bool {
 
 // give leases what there is to an agent that may have it.
 func (m *model) give(o requestID, a acquirer, incarnation int64, runs []string, n int) []string {
+	a.attached = incarnation > 0 && m.agents[a.id].role == picket.RoleAttached
 	if m.paused {
 		return nil
 	}
@@ -85,6 +88,10 @@ func (m *model) give(o requestID, a acquirer, incarnation int64, runs []string, 
 		if best == nil {
 			break
 		}
+		if best.pin != "" && best.pinRetry && best.where != best.lane && !a.covers(best.lane) {
+			best.unpin()
+			continue
+		}
 		if m.cancelledAbove(best) {
 			m.dropCancelled(best)
 			continue
@@ -94,6 +101,7 @@ func (m *model) give(o requestID, a acquirer, incarnation int64, runs []string, 
 			rid = runs[len(got)]
 		}
 		m.lease(best, rid, a.id, incarnation)
+		m.runs[rid].workspace = a.workspace
 		got = append(got, rid)
 	}
 	if len(got) > 0 {
@@ -123,6 +131,9 @@ func (m *model) advance(h modelCredential, content string, o requestID, a acquir
 	}
 	return state, m.give(o, a, incarnation, runs, n), ""
 }
+
+// unpin lets anyone take a task that was kept for an agent.
+func (t *modelTask) unpin() { t.pin, t.where, t.due = "", t.lane, 0 }
 
 func (m *model) lease(t *modelTask, rid, agent string, incarnation int64) {
 	t.token = max(t.token, m.floor) + 1
@@ -156,13 +167,17 @@ func (x *machine) agent(caller *picket.Caller) (acquirer, picket.AcquireRequest)
 		a.role = "coder"
 	}
 	a.caps = oneOf(x, "capabilities", []string{"go", "py"}, []string{"go"}, nil)
-	n := oneOf(x, "max", 1, 1, 2, 5)
+	n, root := oneOf(x, "max", 1, 1, 2, 5), ""
+	if a.workspace = x.chance("workspace", 60); a.workspace {
+		root = "/work"
+	}
 	return a, picket.AcquireRequest{
-		AgentID:      a.id,
-		Incarnation:  a.incarnation,
-		Role:         a.role,
-		Capabilities: a.caps,
-		Max:          &n,
+		WorkspaceRoot: root,
+		AgentID:       a.id,
+		Incarnation:   a.incarnation,
+		Role:          a.role,
+		Capabilities:  a.caps,
+		Max:           &n,
 	}
 }
 

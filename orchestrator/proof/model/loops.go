@@ -1,7 +1,10 @@
 package model
 
 import (
+	"errors"
 	"fmt"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket"
 )
@@ -14,7 +17,10 @@ type modelActivity struct {
 	request  string // its id
 	same     int    // how often it came in a row
 	active   int64  // when it came
+	looked   int64  // when the last look came, in store time as the store has it
 	called   bool
+	row      int // counts the rows of same calls that cost
+	rowTold  int // the last of them that was nudged
 	nudges   int64
 	nudgeFor string          // the call that was told, "" before
 	had      map[string]bool // events by id
@@ -22,14 +28,22 @@ type modelActivity struct {
 }
 
 // acted notes a tool call and returns the nudge of its answer. The fifth identical call is nudged,
-// and the tenth goes to a person. A repeated request does not count as another call.
-func (m *model) acted(t *modelTask, r *modelRun, call, name, request string) (nudge int64, code picket.Code) {
+// and the tenth goes to a person. A repeated request does not count as another call. at is the store
+// time of a look, which counts only within 0.9 s after the one before; 0 for other calls.
+func (m *model) acted(t *modelTask, r *modelRun, call, name, request string,
+	at int64) (nudge int64, code picket.Code) {
 	if request != "" && r.request == request {
 		return r.toldWith(name), ""
 	}
 	r.request = request
 	if r.call != call {
 		r.call, r.same = call, 0
+	}
+	if at != 0 {
+		if at-r.looked >= 900 {
+			r.same = 0
+		}
+		r.looked = at
 	}
 	r.same++
 	r.active, r.called = m.now, true
@@ -62,13 +76,13 @@ func (r *modelRun) toldWith(name string) int64 {
 	return r.nudges
 }
 
-func (m *model) getTask(h modelCredential, request string) (nudge int64, code picket.Code) {
+func (m *model) getTask(h modelCredential, request string, at int64) (nudge int64, code picket.Code) {
 	t, r, code := m.admits(h)
 	if code != "" {
 		return 0, code
 	}
 	m.confirm(t, r)
-	return m.acted(t, r, "get_task", "", request)
+	return m.acted(t, r, "get_task", "", request, at)
 }
 
 func (m *model) stalled(h modelCredential, id string) picket.Code {
@@ -88,7 +102,7 @@ func (m *model) stalled(h modelCredential, id string) picket.Code {
 
 func (x *machine) getTaskBy(h picket.LeaseCredential, mh modelCredential, request string) {
 	got, err := x.e.HeldTask(x.ctx, h, request)
-	nudge, code := x.m.getTask(mh, request)
+	nudge, code := x.m.getTask(mh, request, x.lookedAt(h))
 	if x.agree(err, code, "get_task %+v", mh) {
 		x.same("get_task", got.TaskID, h.TaskID)
 		x.same("get_task: input", string(got.Input), x.m.tasks[h.TaskID].edited)
@@ -97,13 +111,27 @@ func (x *machine) getTaskBy(h picket.LeaseCredential, mh modelCredential, reques
 	x.refused(h, err, "get_task")
 }
 
+// lookedAt is the store time of the call of a tool that a run has just made. The model itself knows
+// the time only to half a minute.
+func (x *machine) lookedAt(h picket.LeaseCredential) int64 {
+	at, err := x.raw.HGet(x.ctx, x.prefix+"run:"+h.RunID, "active").Int64()
+	if errors.Is(err, redis.Nil) {
+		return 0
+	}
+	x.ok(err)
+	return at
+}
+
 // loop makes the same call until it has been told, or until its run is over;
 // one that is repeated under its id is a single one, however often.
 func (x *machine) loop() {
 	h, mh := x.holder()
-	request := oneOf(x, "loop id", "", "g2")
+	request, slowly := oneOf(x, "loop id", "", "g2"), x.chance("slowly", 20)
 	for range 4 + x.below(9, "calls") {
 		x.getTaskBy(h, mh, request)
+		if slowly {
+			x.passOne(false, false)
+		}
 	}
 }
 

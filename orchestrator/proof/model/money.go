@@ -43,6 +43,8 @@ type modelCall struct {
 	due      int64              // when it settles automatically
 	acts     int64              // until when it may act outside
 	outcome  picket.CallOutcome // "" while it is under way
+	row      int                // of same calls of its run; 0: it is not compared
+	told     bool               // its answer has the nudge
 	result   string
 }
 
@@ -58,7 +60,8 @@ type reportedUsage struct {
 type runMoney struct {
 	spent budget.Envelope
 	said  reportedUsage
-	tops  *int64 // those it has seen
+	tops  *int64          // those it has seen
+	need  budget.Envelope // of the call that it was refused last
 }
 
 const (
@@ -176,6 +179,7 @@ func (m *model) reserve(h modelCredential, c modelCall, wait int64) (was *modelC
 	}
 	key, e := t.id+" "+c.id, m.envs[t.id]
 	if old := m.calls[key]; old != nil {
+		c.told = old.told
 		switch {
 		case old.hash != c.hash:
 			return nil, 0, picket.CodeIdempotencyConflict
@@ -194,14 +198,24 @@ func (m *model) reserve(h modelCredential, c modelCall, wait int64) (was *modelC
 	if m.paused {
 		return nil, 0, picket.CodePaused
 	}
+	this, same := "paid "+c.hash, 0
+	if r.call == this {
+		same = r.same
+	}
+	if c.hash != "" && same >= 10 {
+		return nil, 0, picket.CodeCallRepeated
+	}
 	if m.lacks(t.id, c.need) {
 		tops := e.tops
-		r.tops = &tops
+		r.tops, r.need = &tops, c.need
 		m.emit(picket.EventBudgetExceeded, t.id)
 		return nil, 0, picket.CodeBudgetExceeded
 	}
 	m.confirm(t, r)
-	r.call, r.request, r.same, r.active, r.called = "paid", c.id, 1, m.now, true
+	r.active, r.called = m.now, true
+	if c.hash != "" {
+		m.countRepeat(r, &c, this, same+1)
+	}
 	e.Available, e.Held = e.Available.Sub(c.need), e.Held.Add(c.need)
 	c.task, c.run, c.due = t.id, r.id, m.now+wait+settleDelay
 	if c.external {
@@ -211,8 +225,35 @@ func (m *model) reserve(h modelCredential, c modelCall, wait int64) (was *modelC
 	return nil, c.toldWith(r), ""
 }
 
+// countRepeat counts a call that costs among the same ones in a row, and nudges for the fifth.
+func (m *model) countRepeat(r *modelRun, c *modelCall, this string, same int) {
+	if same == 1 {
+		m.rowsOfCalls++
+		r.row = m.rowsOfCalls
+	}
+	r.call, r.request, r.same = this, c.id, same
+	c.row, c.told = r.row, same >= 5
+	if c.told && r.rowTold != r.row {
+		r.rowTold = r.row
+		m.nudge(r)
+	}
+}
+
+// uncountRepeat leaves a call that failed out of the same ones in a row.
+func (m *model) uncountRepeat(c *modelCall) {
+	r := m.runs[c.run]
+	failed := c.outcome == picket.CallFailed || c.outcome == picket.CallUndispatched
+	if failed && c.row != 0 && r.row == c.row && r.call == "paid "+c.hash {
+		r.same--
+	}
+}
+
 // toldWith is the nudge that goes with the answer. That of an LLM carries none.
 func (c *modelCall) toldWith(r *modelRun) int64 {
+	if c.told {
+		r.toldWith(c.id)
+		return r.nudges
+	}
 	if strings.HasPrefix(c.tool, "llm_") {
 		return 0
 	}
@@ -237,6 +278,7 @@ func (m *model) settle(task, id, nonce string, o picket.CallOutcome, cost budget
 	case c.outcome == picket.CallUncertain && o != picket.CallUncertain:
 		more := cost.Sub(c.cost)
 		c.outcome, c.cost = o, cost
+		m.uncountRepeat(c)
 		m.emit(picket.EventToolCalled, task)
 		m.ofRun(c, more)
 		p = m.charge(e, budget.Envelope{}, more)
@@ -257,6 +299,7 @@ func (m *model) callOver(c *modelCall, o picket.CallOutcome, cost budget.Envelop
 	}
 	acted := c.acts
 	c.outcome, c.cost, c.acts = o, cost, 0
+	m.uncountRepeat(c)
 	if acted > 0 {
 		m.recheckWaiting(c.task)
 	}

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
@@ -41,6 +42,9 @@ func (x *machine) reserve() {
 		need:     x.amount("need"),
 		external: x.chance("external", 50),
 		keyed:    x.chance("keyed", 60),
+	}
+	if strings.HasPrefix(c.tool, "llm_") {
+		c.hash = "" // it is not a call of a tool
 	}
 	// A call outlives whole half minutes: what acts outside and its grace, or
 	// what is held and its own.
@@ -146,26 +150,42 @@ func (x *machine) usage() {
 
 func (x *machine) topUp() {
 	id := x.task(picket.TaskQueued, picket.TaskLeased, picket.TaskReview, picket.TaskHandoff)
-	o, by := x.once("top up" + id)
-	x.topUpBy(o, by, id, budget.Envelope{
-		Tokens: int64(x.below(20, "tokens")),
-		USD:    budget.Money(1 + x.below(20, "nanos")),
-	})
+	more := picket.TopUp{
+		Tokens:     int64(x.below(20, "tokens")),
+		USD:        budget.Money(1 + x.below(20, "nanos")),
+		KeepParked: x.chance("keep parked", 30),
+	}
+	if x.chance("seen", 30) {
+		more.HandoffID = x.help()
+		if h := x.m.helps[more.HandoffID]; h != nil && x.chance("its task", 80) {
+			id = h.task
+		}
+	}
+	o, by := x.once(fmt.Sprint("top up", id, more.KeepParked, more.HandoffID))
+	x.topUpBy(o, by, id, more)
 }
 
-func (x *machine) topUpBy(o requestID, by picket.Caller, id string, more budget.Envelope) {
-	got, err := x.e.TopUp(x.ctx, by, id, picket.TopUp{Tokens: more.Tokens, USD: more.USD})
-	if x.agree(err, x.m.topUp(o, id, more), "top up %s", id) {
+func (x *machine) topUpBy(o requestID, by picket.Caller, id string, more picket.TopUp) {
+	got, err := x.e.TopUp(x.ctx, by, id, more)
+	outcome, code := x.m.topUp(o, id, budget.Envelope{Tokens: more.Tokens, USD: more.USD}, more.KeepParked,
+		more.HandoffID)
+	if x.agree(err, code, "top up %s %+v", id, more) {
 		x.same("top up", got.Account, x.m.envs[id].Account)
+		var became picket.TopUpOutcome
+		if got.Handoff != nil {
+			became = got.Handoff.Outcome
+		}
+		x.same("top up: hand-off", became, outcome)
 	}
 }
 
 func (x *machine) awaitTopUp() {
 	h, mh := x.holder()
 	got, err := x.e.AwaitTopUp(x.ctx, h, 0)
-	more, code := x.m.funds(mh)
+	more, nudge, code := x.m.funds(mh, x.lookedAt(h))
 	if x.agree(err, code, "await top up %+v", mh) {
 		x.same("await top up", fmt.Sprint(got.ToppedUp, got.Available), fmt.Sprint(more, x.m.envs[h.TaskID].free()))
+		x.nudged("await top up", got.Nudge, nudge)
 	}
 	x.refused(h, err, "await_top_up")
 }

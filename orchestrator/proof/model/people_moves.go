@@ -154,7 +154,7 @@ func (x *machine) claim() {
 	hid := x.help()
 	o, by := x.once("claim" + hid)
 	takeOver := x.chance("take over", 30)
-	got, err := x.e.Claim(x.ctx, by, hid, takeOver)
+	got, err := x.e.Claim(x.ctx, by, hid, picket.ClaimRequest{TakeOver: takeOver})
 	if x.agree(err, x.m.claim(o, hid, by.Actor, takeOver), "claim %s", hid) {
 		x.same("claim", got.ClaimedBy, x.m.helps[hid].claimed)
 	}

@@ -17,9 +17,11 @@ type model struct {
 	stopped bool // paused hard
 	// After an adoption: no token up to the floor holds any more, and who does
 	// not reclaim within the grace has lost its lease.
-	floor   int64
-	adopted int64
-	chores  bool // the leases that nobody reclaimed are still to be ended
+	floor       int64
+	adopted     int64
+	rowsOfCalls int // of the same calls in a row, of all runs
+
+	chores bool // the leases that nobody reclaimed are still to be ended
 
 	tasks map[string]*modelTask
 	runs  map[string]*modelRun
@@ -103,6 +105,7 @@ type modelTask struct {
 	gate     string // the run whose process it waits for
 	pin      string
 	pinUntil int64
+	pinRetry bool // it is kept for a worker that has the workspace, and not for an answer
 	fixes    string
 	anew     string   // as what it was retried
 	edited   string   // the input as a person has made it
@@ -116,6 +119,7 @@ type modelRun struct {
 	task        string
 	agent       string
 	incarnation int64 // of the agent, 0 for one that was not registered
+	workspace   bool  // it has a directory of its own
 	number      int64 // of the grant
 	token       int64
 	tokens      []int64 // all it ever had
@@ -242,6 +246,9 @@ func (m *model) enqueue(t *modelTask, ready int64, gate string) {
 	at := max(ready, barrier, calls)
 	if t.pin != "" {
 		t.pinUntil = max(at, m.now) + 60_000
+		if t.pinRetry {
+			t.pinUntil = max(at, m.now) + 10_000
+		}
 	}
 	if at <= m.now {
 		m.place(t)
@@ -258,7 +265,7 @@ func (m *model) enqueue(t *modelTask, ready int64, gate string) {
 
 func (m *model) place(t *modelTask) {
 	t.gate, t.where, t.due = "", t.lane, 0
-	if t.pin != "" && m.now < t.pinUntil {
+	if a := m.agents[t.pin]; t.pin != "" && m.now < t.pinUntil && (a == nil || m.takesTasks(t.pin)) {
 		t.where, t.due = "agent:"+t.pin, t.pinUntil
 	}
 }
@@ -329,6 +336,11 @@ func (m *model) after(r *modelRun, class picket.ExitClass, retryable bool) picke
 		slices.Contains(t.retryOn, class)
 	switch {
 	case retryable && byItself && t.failures < t.maxAttempts && !t.lastRun:
+		if a := m.agents[r.agent]; r.workspace && r.incarnation > 0 && class != picket.ExitLeaseExpired &&
+			t.lane != "agent:"+r.agent &&
+			a != nil && a.status == picket.AgentActive && a.incarnation == r.incarnation {
+			t.pin, t.pinRetry = r.agent, true
+		}
 		m.enqueue(t, m.now+t.wait(t.failures), r.id)
 	case failed && t.fails:
 		t.state = picket.TaskFailed
@@ -376,7 +388,7 @@ func (m *model) decide(h *modelHandoff, byPerson bool) {
 	if h.kind == picket.HandoffEscalation {
 		t.failures = 0
 	} else if r := m.runs[h.run]; r.incarnation == 0 || m.takesTasks(r.agent) {
-		t.pin = r.agent
+		t.pin, t.pinRetry = r.agent, false
 	}
 	m.enqueue(t, 0, h.run)
 	m.emit(picket.EventTaskAnswered, t.id)

@@ -19,6 +19,7 @@ func (x *machine) scenarios() []action {
 		{5, "hand over", calm, x.advanceTwice},
 		{4, "take again", calm, x.acquireTwice},
 		{4, "go in circles", calm, x.loopCalls},
+		{4, "pay in circles", calm, x.loopPaidCalls},
 		{5, "outlive", calm, x.outliveRun},
 		{3, "outlive an adoption", func() bool { return calm() && x.swaps < 5 }, x.outliveAdoption},
 		{3, "call while paused", calm, x.callWhilePaused},
@@ -124,8 +125,12 @@ func (x *machine) loopCalls() {
 	if !ok {
 		return
 	}
-	for range oneOf(x, "calls", 5, 5, 6, 9, 10, 12) {
+	calls, slowly := oneOf(x, "calls", 5, 5, 6, 9, 10, 12), x.chance("slowly", 20)
+	for range calls {
 		x.getTaskBy(h, mh, "")
+		if slowly {
+			x.passOne(false, false)
+		}
 	}
 	for range x.below(3, "looks") {
 		x.getTaskBy(h, mh, "g1")
@@ -140,6 +145,39 @@ func (x *machine) loopCalls() {
 			x.getTaskBy(h, mh, "")
 		}
 	}
+}
+
+// loopPaidCalls makes the same call that costs until it was told, or is refused. Some of them fail,
+// and now and then another call comes in between.
+func (x *machine) loopPaidCalls() {
+	h, mh, ok := x.leaseNewTask()
+	if !ok {
+		return
+	}
+	begun := x.keys
+	for range oneOf(x, "calls", 6, 9, 11, 12, 14) {
+		x.keys++
+		c := modelCall{id: fmt.Sprint("p", x.keys), nonce: "n1", hash: "h1", tool: "http_request",
+			keyed: x.chance("keyed", 20)}
+		if x.chance("again", 10) {
+			c.id = fmt.Sprint("p", begun+1)
+		}
+		x.reserveBy(h, mh, c, kit.HalfMinute-settleDelay, picket.EffectsNone)
+		if x.chance("ends", 60) {
+			x.settleAs(picket.Settlement{TaskID: h.TaskID, CallID: c.id, Nonce: c.nonce, Result: picket.RawJSON(`1`),
+				Outcome: oneOf(x, "outcome", picket.CallDone, picket.CallDone, picket.CallDone, picket.CallFailed,
+					picket.CallUndispatched, picket.CallUncertain)})
+		}
+		switch x.below(16, "between") {
+		case 0:
+			x.getTaskBy(h, mh, "")
+		case 1:
+			x.reportBy(h, mh)
+		case 2:
+			x.renewAs(h, mh)
+		}
+	}
+	x.getTaskBy(h, mh, "")
 }
 
 // outliveRun ends a run before its process and looks who has to wait for that.
@@ -211,7 +249,7 @@ func (x *machine) topUpTwice() {
 	more := x.amount("more")
 	more.USD++
 	for range 2 {
-		x.topUpBy(o, by, id, more)
+		x.topUpBy(o, by, id, picket.TopUp{Tokens: more.Tokens, USD: more.USD})
 	}
 }
 
@@ -220,7 +258,7 @@ func (x *machine) twoClaims() {
 	hid := x.askPerson(nil, picket.OnDeadlineWait)
 	for _, who := range []string{"key_a", oneOf(x, "who", "key_b", "key_a"), "key_a"} {
 		takeOver := who == "key_b" && x.chance("take over", 50)
-		got, err := x.e.Claim(x.ctx, picket.Caller{Actor: who}, hid, takeOver)
+		got, err := x.e.Claim(x.ctx, picket.Caller{Actor: who}, hid, picket.ClaimRequest{TakeOver: takeOver})
 		if x.agree(err, x.m.claim(requestID{}, hid, who, takeOver), "claim %s by %s", hid, who) {
 			x.same("claim", got.ClaimedBy, x.m.helps[hid].claimed)
 		}

@@ -172,7 +172,7 @@ func (m *model) delegate(h modelCredential, request, content, fresh string,
 		return "", 0, picket.CodeBudgetExceeded
 	}
 	m.confirm(t, r)
-	nudge, code = m.acted(t, r, "delegate "+fresh, request, request)
+	nudge, code = m.acted(t, r, "delegate "+fresh, request, request, 0)
 	if code != "" {
 		return "", 0, code
 	}
@@ -203,59 +203,59 @@ func laneBelow(parent, own string) string {
 }
 
 // await shows a run a subtask of its task.
-func (m *model) await(h modelCredential, child string) (*modelTask, picket.Code) {
+func (m *model) await(h modelCredential, child string, at int64) (c *modelTask, nudge int64, code picket.Code) {
 	t, r, code := m.admits(h)
 	if code != "" {
-		return nil, code
+		return nil, 0, code
 	}
-	c := m.tasks[child]
+	c = m.tasks[child]
 	if c == nil || c.parent != t.id {
-		return nil, picket.CodeNotFound
+		return nil, 0, picket.CodeNotFound
 	}
 	m.confirm(t, r)
-	_, code = m.acted(t, r, "await "+child+" "+string(c.state), "", "")
-	return c, code
+	nudge, code = m.acted(t, r, "await "+child+" "+string(c.state), "", "", at)
+	return c, nudge, code
 }
 
 // reviewSubtask decides a subtask that was handed in; fix is the id of the
 // subtask that repairs a rejected one.
 func (m *model) reviewSubtask(h modelCredential, request, child, decision, note string, seen reviewerView,
-	fix func() string) (*modelTask, picket.Code) {
+	fix func() string) (c *modelTask, nudge int64, code picket.Code) {
 	t, r, code := m.admits(h)
 	if code != "" {
-		return nil, code
+		return nil, 0, code
 	}
-	c := m.tasks[child]
+	c = m.tasks[child]
 	switch {
 	case child == t.id:
-		return nil, picket.CodeAuthorCannotReview
+		return nil, 0, picket.CodeAuthorCannotReview
 	case c == nil || c.parent != t.id:
-		return nil, picket.CodeNotFound
+		return nil, 0, picket.CodeNotFound
 	case c.state != picket.TaskReview && c.review == fmt.Sprint(r.id, decision, note):
-		return c, ""
+		return c, r.toldWith(request), ""
 	case c.state.Terminal():
-		return nil, picket.CodeTaskClosed
+		return nil, 0, picket.CodeTaskClosed
 	case c.state != picket.TaskReview:
-		return nil, picket.CodeStateConflict
+		return nil, 0, picket.CodeStateConflict
 	case !c.byParent:
-		return nil, picket.CodeForbidden
+		return nil, 0, picket.CodeForbidden
 	}
 	if code := m.staleDigest(c, seen); code != "" {
-		return nil, code
+		return nil, 0, code
 	}
 	m.confirm(t, r)
-	if _, code = m.acted(t, r, "review "+child+" "+decision, request, request); code != "" {
-		return nil, code
+	if nudge, code = m.acted(t, r, "review "+child+" "+decision, request, request, 0); code != "" {
+		return nil, 0, code
 	}
 	c.review = fmt.Sprint(r.id, decision, note)
 	if decision == "approve" {
 		m.decided(c, true, "", modelSpec{}, 0)
-		return c, ""
+		return c, nudge, ""
 	}
 	s := c.modelSpec
 	s.byParent, s.unreviewed, s.envelope = true, false, m.envs[child].whole
 	m.decided(c, false, fix(), s, 0)
-	return c, ""
+	return c, nudge, ""
 }
 
 // decided closes a task in review and makes what repairs it. Below a parent the

@@ -77,10 +77,11 @@ func (x *machine) awaitSubtask() {
 
 func (x *machine) awaitBy(h picket.LeaseCredential, mh modelCredential, id string) {
 	got, err := x.e.AwaitSubtask(x.ctx, h, id, 0)
-	c, code := x.m.await(mh, id)
+	c, nudge, code := x.m.await(mh, id, x.lookedAt(h))
 	if x.agree(err, code, "await %s by %+v", id, mh) {
 		x.same("await", got.State, c.state)
 		x.same("await: spent", got.Spent, x.m.envs[id].Spent)
+		x.nudged("await", got.Nudge, nudge)
 	}
 	x.refused(h, err, "await_subtask")
 }
@@ -97,7 +98,7 @@ func (x *machine) reviewBy(h picket.LeaseCredential, mh modelCredential, id stri
 	for range 1 + x.below(2, "times") {
 		got, err := x.e.ReviewSubtask(x.ctx, h, request,
 			picket.SubtaskReview{TaskID: id, Decision: decision, Note: note, Digest: seen.digest})
-		c, code := x.m.reviewSubtask(mh, request, id, decision, note, seen, func() string {
+		c, nudge, code := x.m.reviewSubtask(mh, request, id, decision, note, seen, func() string {
 			if got.Review == nil || got.Review.FixTaskID == nil {
 				return freshID()
 			}
@@ -105,6 +106,7 @@ func (x *machine) reviewBy(h picket.LeaseCredential, mh modelCredential, id stri
 		})
 		if x.agree(err, code, "%s %s by %+v", decision, id, mh) {
 			x.same("review", got.State, c.state)
+			x.nudged("review", got.Nudge, nudge)
 		}
 		x.refused(h, err, "review_subtask")
 	}

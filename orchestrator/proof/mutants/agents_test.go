@@ -3,6 +3,8 @@ package mutants
 // agentMutants are planted bugs of agents: which agents are active, and what happens to the leases
 // of the others.
 var agentMutants = []mutant{
+	{"an agent is offered workers without the capabilities that it needs", []edit{{"has-needs", ""}}},
+	{"an agent is offered attached workers", []edit{{"finds-no-attached", "local pool = pool_of(role)"}}},
 	// The current holder.
 	{"the lease of a dead agent still holds", []edit{{"holder-lives", "if false then"}}},
 	{"a lease of an earlier registration holds",
@@ -58,6 +60,16 @@ var agentMutants = []mutant{
 	{"a superseded process counts as the agent", []edit{{"newest-process", "if false then"}}},
 	{"an agent stands in two rosters", []edit{{"leaves-roster", ""}}},
 	{"a change is made for an outdated version", []edit{{"same-version", "if true then return nil end"}}},
+	// The role attached.
+	{"an attached agent takes tasks of others", []edit{{"attached-takes-its-own", ""}}},
+	{"attached agents are a pool", []edit{{"no-pool-of-attached", "if false then"}}},
+	{"attached agents are discovered", []edit{{"hides-attached", ""}}},
+	{"attached agents are counted with the others",
+		[]edit{{"counts-no-attached", "0"}}},
+	{"a key sees the attached agents of others",
+		[]edit{{"own-attached", "if key ~= '' and a[2] == '' and a[3] ~= key then return false end"}}},
+	{"runs that need a look are not listed first",
+		[]edit{{"looks-first", "table.sort(live, function(a, b) return needs_more(needs[b[1]], needs[a[1]]) end)"}}},
 	// Draining.
 	{"a draining agent gets leases",
 		[]edit{{"grants-none-draining", "if false then no = refuse('agent_draining') end"}}},

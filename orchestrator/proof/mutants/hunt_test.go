@@ -31,8 +31,8 @@ type edit = kit.MarkedLine
 
 // allMutants are the planted bugs of all tables.
 func allMutants() []mutant {
-	return slices.Concat(mutants, agentMutants, moneyMutants, keyMutants, quotaMutants, loginMutants, lateReportMutants,
-		runKeyMutants, auditMutants)
+	return slices.Concat(mutants, agentMutants, moneyMutants, keyMutants, quotaMutants, loginMutants,
+		lateReportMutants, noticeMutants, runKeyMutants, auditMutants, bundleMutants)
 }
 
 // needStillClock are the planted bugs of a millisecond: only a clock that stands

@@ -30,7 +30,10 @@ var quotaMutants = []mutant{
 	{"an answer does not begin the count of runs again", []edit{{"counts-runs-again", ""}}},
 	{"a retry does not begin the count of runs again", []edit{{"retry-counts-again", ""}}},
 	{"every run after the quota is the last", []edit{{"restarts-count", "put(t, 'runs_from', t.attempt)"}}},
-	{"bytes of reports are not bounded", []edit{{"bounds-reports", "while kept > 1 and (kept > 1000 ) do"}}},
+	{"bytes of reports are not bounded", []edit{{"bounds-reports", "while kept > 1 and (kept > num(ARGV[11])) do"}}},
+	{"the number of reports is not bounded",
+		[]edit{{"bounds-reports", "while kept > 1 and (kept > 1000 or size > num(ARGV[9])) do"}}},
+	{"output is not bounded", []edit{{"bounds-output", "while finish - start > 1048576 do"}}},
 	{"deleted reports stay counted",
 		[]edit{{"uncounts-reports", "kept, size = kept - 1, size - 0 * #call('LPOP', list)"}}},
 }

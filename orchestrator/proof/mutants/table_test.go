@@ -4,6 +4,16 @@ package mutants
 // line of Lua. To lose a call of emit or dequeue, it becomes a call of type, which takes
 // any arguments and does nothing.
 var mutants = []mutant{
+	// A retry is kept for the worker with the workspace.
+	{"a retry is kept for nobody", []edit{{"prefers-the-living", "if false then"}}},
+	{"a retry is kept for a worker that is gone",
+		[]edit{{"prefers-the-living", "if true then"}, {"pin-of-the-living", "if kept then"}}},
+	{"a retry is kept for a worker that let its lease expire",
+		[]edit{{"expiry-is-silence", "local known = num(r.incarnation) > 0"}}},
+	{"a drained worker keeps its retries", []edit{{"unpins-at-once", "if false then"}}},
+	{"a worker that is gone when its retry is due keeps it", []edit{{"pin-of-the-living", "if kept then"}}},
+	{"a worker of another role takes a kept retry", []edit{{"members-only", "if false then"}}},
+	{"a retry is kept for a minute", []edit{{"pin-lasts", "t.pin_until = F(math.max(at, now) + 60000)"}}},
 	// The current holder.
 	{"no token compare", []edit{{"newest-token", "if false then"}}},
 	{"the current token counts as unknown", []edit{{"token-known", "if shown >= current then"}}},
@@ -72,6 +82,13 @@ var mutants = []mutant{
 		[]edit{{"repeat-waits", `create_task(s, nil, ',"retries":' .. quote(tid))`}}},
 	{"cancel leaves the task in its lane", []edit{{"cancels-queued", ""}}},
 	{"the answer is not kept for who asked", []edit{{"pins-answer", ""}}},
+	// Totals.
+	{"an end of a run is not counted", []edit{{"counts-end", ""}}},
+	{"an end of a run is counted again", []edit{{"counts-run-once", ""}}},
+	{"a charge is counted again", []edit{{"counts-row-once", ""}}},
+	{"money that came in counts as spent", []edit{{"counts-charges", "if task == '' then return end"}}},
+	{"every server exports an event", []edit{{"exports-once", "elseif true then"}}},
+	{"every role has a name", []edit{{"bounds-labels", "if false then"}}},
 	// Failures.
 	{"one attempt too many",
 		[]edit{{"tries-again", "if retryable and again and failures <= num(t.max_attempts) and not last then"}}},
@@ -122,13 +139,15 @@ var mutants = []mutant{
 		[]edit{{"writes-event-once", "if not again or kind ~= 'run.stalled' then write(i) end"}}},
 	// Signs of life.
 	{"a tool call is not a sign of life",
-		[]edit{{"sign-of-life", "put(r, 'call', call_id, 'call_by', req, 'same', F(same))"}}},
-	{"other calls count as the same", []edit{{"same-call", "local same = r.call and num(r.same) + 1 or 1"}}},
+		[]edit{{"sign-of-life", "put(r, 'call', call_id, 'call_by', req, 'call_at', NOW, 'same', F(same))"}}},
+	{"other calls count as the same", []edit{{"same-call", "local again = r.call"}}},
+	{"polling is a loop", []edit{{"polls", ""}}},
+	{"a wait ends the row of the calls beside it", []edit{{"waits-once", "put(r, 'call', '', 'same', '0')"}}},
 	{"a repeated look counts", []edit{{"same-look", ""}}},
 	{"a loop is never told", []edit{{"tells-loop", "if false then"}}},
 	{"a loop never ends", []edit{{"ends-loop", "elseif false then"}}},
 	{"a loop is tried again",
-		[]edit{{"stalled-for-good", "local state, failures = apply_retry_policy(tid, t, rid, 'agent_failed', true, why)"}}},
+		[]edit{{"stalled-for-good", "local state, failures, facts = apply_retry_policy(tid, t, rid, 'agent_failed', true, why)"}}},
 	{"every answer nudges", []edit{{"nudges-once", ""}}},
 	{"the next answer has no nudge", []edit{{"tells-nudge", "return ''"}}},
 	{"a nudge is told twice for one event",

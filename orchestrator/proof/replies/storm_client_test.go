@@ -240,7 +240,7 @@ func (w *stormClient) help() {
 	w.exit()
 	claim, answer := w.once(), w.once()
 	retryUntilAnswered(w.storm, "claim",
-		func() (picket.Handoff, error) { return w.e.Claim(w.ctx, claim, got.HandoffID, false) })
+		func() (picket.Handoff, error) { return w.e.Claim(w.ctx, claim, got.HandoffID, picket.ClaimRequest{}) })
 	w.expectEvent(picket.EventHandoffClaimed)
 	retryUntilAnswered(w.storm, "answer", func() (picket.Task, error) {
 		return w.e.Answer(w.ctx, answer, got.HandoffID, picket.AnswerRequest{Option: kit.Ptr("a")})

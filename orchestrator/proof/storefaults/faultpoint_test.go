@@ -124,6 +124,10 @@ func readFaults(p calls.Setup, watched *faultPoints) {
 	calls.WithAgent(w)
 	calls.WithHandoff(w)
 	calls.Confirmed(picket.TaskSpec{})(w)
+	kept := kit.BundleOf(7, 'a')
+	_, err := w.Direct.RunBundlePiece(w.Ctx, w.Held, kept.Piece(0))
+	kit.OK(p.T, err)
+	kit.OK(p.T, w.Direct.RunBundle(w.Ctx, w.Held, kept.About()))
 	calls := []struct {
 		of   string
 		call func() error
@@ -132,6 +136,11 @@ func readFaults(p calls.Setup, watched *faultPoints) {
 		{"agents", func() error { _, err := w.Via.Agents(w.Ctx, picket.AgentQuery{}); return err }},
 		{"pools", func() error { _, err := w.Via.Pools(w.Ctx, "", ""); return err }},
 		{"evidence", func() error { _, err := w.Via.Evidence(w.Ctx, w.Task.TaskID, ""); return err }},
+		{"bundle", func() error { _, err := w.Via.Bundle(w.Ctx, w.Task.TaskID); return err }},
+		{"bundle_read", func() error {
+			_, err := w.Via.BundlePiece(w.Ctx, w.Task.TaskID, kept.Digest(), 0)
+			return err
+		}},
 		{"explain", func() error { _, err := w.Via.Explain(w.Ctx, w.Task.TaskID); return err }},
 		{"handoffs", func() error { _, err := w.Via.Handoffs(w.Ctx, picket.HandoffQuery{}); return err }},
 		{"identify", func() error { return kit.EnsureAdopted(w.Ctx, w.Via) }},
@@ -154,6 +163,8 @@ func readFaults(p calls.Setup, watched *faultPoints) {
 		{"ledger", func() error { _, err := w.Via.Ledger(w.Ctx, picket.LedgerQuery{}); return err }},
 		{"await_exec", func() error { _, _, err := w.Via.AwaitExec(w.Ctx, w.Held, "c1", 0); return err }},
 		{"can_exec", func() error { _, err := w.Via.CanExec(w.Ctx, w.Held); return err }},
+		{"spending", func() error { _, err := w.Via.Spending(w.Ctx, picket.SpendingQuery{}); return err }},
+		{"totals", func() error { _, err := w.Via.Totals(w.Ctx); return err }},
 		{"stats", func() error { _, err := w.Via.Stats(w.Ctx); return err }},
 		// no script
 		{"events", func() error { _, err := w.Via.Events(w.Ctx, picket.EventQuery{After: 1}); return err }},

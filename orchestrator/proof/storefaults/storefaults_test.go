@@ -23,10 +23,14 @@ import (
 // lease, stops something or frees memory. The readers are let through, too.
 var allowedWhenFull = []string{"renew", "release", "fail", "expire", "expire_due", "complete", "request_help", "cancel",
 	"undeliver", "run_exit",
-	"get_task", "watch", "session", "session_close", "tick", "overdue", "chore", "pause", "resume", "key_revoke",
-	"run_key_renew", "retain", "inspect", "measure", "adopt", "reclaim", "refused", "unwait",
+	"get_task", "find_agents",
+	"watch", "session", "session_close", "tick", "overdue", "chore", "pause", "resume", "key_revoke",
+	"run_key_renew", "retain", "inspect", "measure", "count", "count_spending", "remind", "trace_advance", "mark_stop",
+	"take_mark",
+	"adopt", "reclaim", "refused", "unwait",
 	"heartbeat", "judge", "drain", "deregister", "settle", "reap_hold", "usage", "await",
-	"webhook_claim", "webhook_advance", "webhook_delete", "webhook_revive"}
+	"webhook_claim", "webhook_advance", "webhook_delete", "webhook_revive",
+	"bundle_commit"} // it deletes the bundle before, and its pieces are stored already
 
 // faultyStore is a node with what undisturbed runs of each case ended with.
 type faultyStore struct {
@@ -96,6 +100,9 @@ func (s *faultyStore) runInFault(t *testing.T, c calls.Case, trouble rig.Outage)
 	}
 	if trouble.MemoryFull && c.OtherWhenFull != "" {
 		t.Skip(c.OtherWhenFull)
+	}
+	if trouble.NeedsAdoption && c.OtherWhenMoved != "" {
+		t.Skip(c.OtherWhenMoved)
 	}
 	p := calls.Setup{T: t, Store: s.Store()}
 	p.Store.Redis.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -1,0 +1,5 @@
+-- flags: allow-oom
+-- totals reads what was counted by role and model. Its size is bounded by the number of names.
+-- ARGV: none
+-- Reply: field and figure of each
+return call('HGETALL', K('totals'))
