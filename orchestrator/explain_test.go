@@ -114,7 +114,7 @@ func TestExplainKnowsTheRegistry(t *testing.T) {
 		_, err = f.Deregister(f.Ctx, kit.AgentOwner, "a4", nil)
 		kit.OK(t, err)
 		x := f.wantExplanation(t, attached.TaskID, picket.ReasonPinnedAgentGone,
-			"agent a4 was the worker of `picket run`, which has ended: nothing takes the task")
+			"agent a4 was the worker of a `picket run` that has ended: no worker takes the task until you start one")
 		if want := "picket adapter --agent-id a4 --pinned-only --for-task " + attached.TaskID +
 			" -- COMMAND"; len(x.Next) != 1 || x.Next[0] != want {
 			t.Errorf("next %q, want %q", x.Next, want)
