@@ -83,7 +83,7 @@ func (b *mcpBridge) run(ctx context.Context, in interface{ Read([]byte) (int, er
 			return nil
 		case line, more := <-lines:
 			if more {
-				b.forwardMessage(ctx, line)
+				b.forwardLine(ctx, line)
 				continue
 			}
 			b.pending.Wait()

@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"fmt"
-	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -17,10 +15,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli"
-	"github.com/picket-dev/picket/cmd/picket/cli/exit"
-	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/internal/sse"
 )
 
@@ -108,39 +103,6 @@ func headerText(value jsontext.Value) string {
 	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(text)) + "?="
 }
 
-// stream writes every message of an event stream; answered reports whether the
-// answer to m was among them.
-func (b *mcpBridge) stream(body io.Reader, m mcpMessage) (answered bool, err error) {
-	for events := sse.NewReader(body, maxMCPMessage); ; {
-		e, err := events.Next()
-		switch {
-		case err == io.EOF:
-			return answered, nil
-		case err != nil:
-			return answered, err
-		case len(bytes.TrimSpace(e.Data)) > 0:
-			answered = b.forwardAnswer(e.Data, m) || answered
-		}
-	}
-}
-
-// forwardAnswer writes a message from the server, and keeps what later ones need of
-// it; it reports whether it answers m.
-func (b *mcpBridge) forwardAnswer(raw []byte, m mcpMessage) bool {
-	var got mcpMessage
-	v := jsontext.Value(bytes.Clone(raw))
-	if v.Compact() != nil {
-		return false
-	}
-	_ = json.Unmarshal(v, &got)
-	mine := m.isRequest() && got.Method == "" && string(got.ID) == string(m.ID)
-	if mine {
-		b.rememberAnswer(m, got.Result)
-	}
-	b.write(v)
-	return mine
-}
-
 func (b *mcpBridge) rememberAnswer(m mcpMessage, result jsontext.Value) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -167,47 +129,6 @@ func (b *mcpBridge) rememberAnswer(m mcpMessage, result jsontext.Value) {
 	}
 }
 
-func (b *mcpBridge) write(line []byte) {
-	b.outMu.Lock()
-	defer b.outMu.Unlock()
-	_, _ = b.out.Write(append(bytes.TrimSpace(line), '\n'))
-}
-
-// writeError answers a request that got no answer. A model reads the result of its tool call,
-// while many clients keep errors of the protocol to themselves.
-func (b *mcpBridge) writeError(m mcpMessage, err error) {
-	text := term.OneLine(exit.Text(err))
-	var refusal *picket.Error
-	if errors.As(err, &refusal) && refusal.Remedy != "" {
-		text += ". " + refusal.Remedy
-	}
-	answer := map[string]any{"jsonrpc": "2.0", "id": m.ID}
-	if m.Method == "tools/call" {
-		answer["result"] = map[string]any{
-			"isError": true,
-			"content": []any{map[string]any{"type": "text", "text": text}},
-		}
-	} else {
-		answer["error"] = map[string]any{"code": -32603, "message": text}
-	}
-	line, _ := json.Marshal(answer, json.Deterministic(true))
-	b.write(line)
-}
-
-// mcpResponseError reads an answer that is not a message.
-func mcpResponseError(resp *http.Response, kind string) error {
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-	var p struct {
-		Code    picket.Code `json:"code"`
-		Message string      `json:"message"`
-		Remedy  string      `json:"remedy"`
-	}
-	if kind == "application/problem+json" && json.Unmarshal(body, &p) == nil && p.Code != "" {
-		return picket.Refuse(p.Code, p.Remedy, "%s", p.Message)
-	}
-	return fmt.Errorf("the server answered %d: %s", resp.StatusCode, term.Clip(strings.TrimSpace(string(body)), 200))
-}
-
 // listen takes what the server says outside of any request.
 func (b *mcpBridge) listen(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -223,7 +144,7 @@ func (b *mcpBridge) listen(ctx context.Context) {
 				resp.Body.Close()
 				return // it has nothing to say
 			}
-			_, _ = b.stream(resp.Body, mcpMessage{})
+			_ = b.stream(resp.Body, &request{})
 			resp.Body.Close()
 		}
 		_ = cli.Sleep(ctx, time.Second)

@@ -3,11 +3,11 @@ package bridge
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"sync"
 	"time"
@@ -18,7 +18,6 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
-	"github.com/picket-dev/picket/internal/sse"
 )
 
 // maxMCPMessage bounds a message of either side, in bytes.
@@ -40,11 +39,11 @@ type mcpBridge struct {
 	pending       sync.WaitGroup // requests that are not answered yet
 	listeners     sync.WaitGroup // listening goroutines
 	mu            sync.Mutex
-	cancels       map[string]context.CancelFunc // by request id
-	mcpSessionID  string                        // of the session, when the server gave one
-	negotiated    string                        // negotiated by initialize
-	headerSchemas map[string]jsontext.Value     // input schemas whose arguments travel in headers too
-	outMu         sync.Mutex                    // one line of output at a time
+	unanswered    map[string]*request       // by the key of the id
+	mcpSessionID  string                    // of the session, when the server gave one
+	negotiated    string                    // negotiated by initialize
+	headerSchemas map[string]jsontext.Value // input schemas whose arguments travel in headers too
+	outMu         sync.Mutex                // one line of output at a time
 }
 
 func newMCPBridge(url string, token picket.Secret, fence string) *mcpBridge {
@@ -53,23 +52,54 @@ func newMCPBridge(url string, token picket.Secret, fence string) *mcpBridge {
 		token:         token,
 		fence:         fence,
 		client:        &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()},
-		cancels:       map[string]context.CancelFunc{},
+		unanswered:    map[string]*request{},
 		headerSchemas: map[string]jsontext.Value{},
 	}
 }
 
 // mcpMessage is as much of a message as its way needs.
 type mcpMessage struct {
-	ID     jsontext.Value `json:"id"`
-	Method string         `json:"method"`
-	Params struct {
-		Name      string                    `json:"name"`
-		URI       string                    `json:"uri"`
-		RequestID jsontext.Value            `json:"requestId"`
-		Arguments jsontext.Value            `json:"arguments"`
-		Meta      map[string]jsontext.Value `json:"_meta"`
-	} `json:"params"`
-	Result jsontext.Value `json:"result"`
+	ID     jsontext.Value
+	Method string
+	Params mcpParams
+	Result jsontext.Value
+	raw    jsontext.Value // the whole message
+}
+
+// mcpParams are the parameters that a message needs on its way.
+type mcpParams struct {
+	Name      string                    `json:"name"`
+	URI       string                    `json:"uri"`
+	RequestID jsontext.Value            `json:"requestId"`
+	Arguments jsontext.Value            `json:"arguments"`
+	Meta      map[string]jsontext.Value `json:"_meta"`
+}
+
+// parseMessage reads an object. The receiver of the message judges its parameters: here,
+// another form than that of mcpParams is accepted.
+func parseMessage(raw jsontext.Value) (m mcpMessage, err error) {
+	var parts struct {
+		ID     jsontext.Value `json:"id"`
+		Method string         `json:"method"`
+		Params jsontext.Value `json:"params"`
+		Result jsontext.Value `json:"result"`
+	}
+	if err := json.Unmarshal(raw, &parts); err != nil {
+		return m, err
+	}
+	m = mcpMessage{ID: parts.ID, Method: parts.Method, Result: parts.Result, raw: raw}
+	if json.Unmarshal(parts.Params, &m.Params) != nil {
+		m.Params = mcpParams{}
+	}
+	return m, nil
+}
+
+// splitBatch returns the messages of an array of messages. Any other value is one message.
+func splitBatch(raw jsontext.Value) (messages []jsontext.Value) {
+	if raw.Kind() != '[' || json.Unmarshal(raw, &messages) != nil || len(messages) == 0 {
+		return []jsontext.Value{raw}
+	}
+	return messages
 }
 
 func (m mcpMessage) isRequest() bool { return m.Method != "" && len(m.ID) > 0 }
@@ -102,48 +132,98 @@ func readMessages(ctx context.Context, in io.Reader, lines chan<- []byte) error 
 	return s.Err()
 }
 
+// forwardLine passes on a line of the client. It may be a batch: its messages are passed on one by
+// one, and each answer is a line.
+func (b *mcpBridge) forwardLine(ctx context.Context, line []byte) {
+	for _, raw := range splitBatch(line) {
+		if m, err := parseMessage(raw); err == nil {
+			b.forwardMessage(ctx, m)
+		} else {
+			b.writeProtocolError(codeParseError, "this line is not a JSON-RPC message")
+		}
+	}
+}
+
 // forwardMessage sends one message on. Requests are answered beside each other; what the
 // order matters for is waited for.
-func (b *mcpBridge) forwardMessage(ctx context.Context, line []byte) {
-	var m mcpMessage
-	if err := json.Unmarshal(line, &m); err != nil {
-		b.write([]byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"this line is not a JSON-RPC message"}}`))
-		return
-	}
+func (b *mcpBridge) forwardMessage(ctx context.Context, m mcpMessage) {
 	switch {
 	case m.Method == "notifications/cancelled" && b.cancel(m.Params.RequestID):
 		return // to end the request is how the newer wire says it
-	case m.Method == "initialize" || !m.isRequest():
-		b.send(ctx, m, line)
+	case m.isRequest():
+		b.forwardRequest(ctx, m)
 	default:
-		b.pending.Add(1)
-		ctx := b.beginRequest(ctx, m)
-		go func() {
-			defer b.pending.Done()
-			defer b.endRequest(m)
-			b.send(ctx, m, line)
-		}()
+		b.send(ctx, &request{mcpMessage: m})
 	}
 	if m.Method == "notifications/initialized" && b.sessionID() != "" {
 		b.listeners.Go(func() { b.listen(ctx) })
 	}
 }
 
-func (b *mcpBridge) beginRequest(ctx context.Context, m mcpMessage) context.Context {
+// forwardRequest sends a request on. A request with the id of an unanswered one is refused without
+// an id, because the client would take an answer with this id for that of the first.
+func (b *mcpBridge) forwardRequest(ctx context.Context, m mcpMessage) {
 	ctx, cancel := context.WithCancel(ctx)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.cancels[string(m.ID)] = cancel
-	return ctx
+	r := &request{mcpMessage: m, cancel: cancel}
+	switch {
+	case !b.beginRequest(r):
+		cancel()
+		b.writeProtocolError(codeInvalidRequest, "an earlier request with the id "+string(m.ID)+" has no answer yet")
+	case m.Method == "initialize":
+		defer b.endRequest(r)
+		b.send(ctx, r)
+	default:
+		b.pending.Go(func() {
+			defer b.endRequest(r)
+			b.send(ctx, r)
+		})
+	}
 }
 
-func (b *mcpBridge) endRequest(m mcpMessage) {
+// request is a message of the client, and whether its answer was written. Messages other than
+// requests get no answer.
+type request struct {
+	mcpMessage
+	cancel   context.CancelFunc
+	answered bool // guarded by mcpBridge.mu
+}
+
+// idKey is the same for all spellings of an id, such as 1 and 1.0.
+func idKey(id jsontext.Value) string {
+	v := id.Clone()
+	_ = v.Canonicalize(jsontext.CanonicalizeRawInts(false))
+	return string(v)
+}
+
+// beginRequest reports whether no other request with the same id is unanswered.
+func (b *mcpBridge) beginRequest(r *request) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if cancel := b.cancels[string(m.ID)]; cancel != nil {
-		cancel()
-		delete(b.cancels, string(m.ID))
+	key := idKey(r.ID)
+	if b.unanswered[key] != nil {
+		return false
 	}
+	b.unanswered[key] = r
+	return true
+}
+
+// takeAnswer reports whether r still needs an answer. The caller writes it: a second one is never
+// written. From now on the client may use the id again.
+func (b *mcpBridge) takeAnswer(r *request) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !r.isRequest() || r.answered {
+		return false
+	}
+	r.answered = true
+	delete(b.unanswered, idKey(r.ID))
+	return true
+}
+
+// endRequest releases what a request holds, also that of one without an answer.
+func (b *mcpBridge) endRequest(r *request) {
+	r.cancel()
+	b.takeAnswer(r)
 }
 
 // cancel ends a request of the newer wire; false when it has to be told to the
@@ -151,11 +231,11 @@ func (b *mcpBridge) endRequest(m mcpMessage) {
 func (b *mcpBridge) cancel(id jsontext.Value) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	cancel := b.cancels[string(id)]
-	if b.negotiated != "" || cancel == nil {
+	r := b.unanswered[idKey(id)]
+	if b.negotiated != "" || r == nil {
 		return b.negotiated == ""
 	}
-	cancel()
+	r.cancel()
 	return true
 }
 
@@ -165,27 +245,27 @@ func (b *mcpBridge) sessionID() string {
 	return b.mcpSessionID
 }
 
-// send posts a message and writes what comes back for it.
-func (b *mcpBridge) send(ctx context.Context, m mcpMessage, line []byte) {
-	resp, err := b.post(ctx, m, line)
+// send posts a message and writes what comes back for it. A request that the client did not cancel
+// gets exactly one answer.
+func (b *mcpBridge) send(ctx context.Context, r *request) {
+	resp, err := b.post(ctx, r.mcpMessage)
 	if err == nil {
 		defer resp.Body.Close()
-		err = b.answer(resp, m)
+		err = b.answer(resp, r)
 	}
-	if err != nil && m.isRequest() && ctx.Err() == nil {
-		b.writeError(m, err)
-	} else if err != nil && ctx.Err() == nil {
+	switch {
+	case ctx.Err() != nil:
+	case r.isRequest() && b.takeAnswer(r):
+		b.writeError(r.mcpMessage, cmp.Or(err, errUnanswered))
+	case err != nil:
 		fmt.Fprintln(b.err, "picket mcp:", err)
 	}
 }
 
-// errUnanswered is about a request that may have been carried out.
-var errUnanswered = errors.New("the connection ended before the answer: call it again with the same idempotency key")
-
 // post repeats only what has reached nobody.
-func (b *mcpBridge) post(ctx context.Context, m mcpMessage, line []byte) (resp *http.Response, err error) {
+func (b *mcpBridge) post(ctx context.Context, m mcpMessage) (resp *http.Response, err error) {
 	err = cli.RetryUnanswered(ctx, cli.ToolPatience, b.err, func() error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url, bytes.NewReader(line))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url, bytes.NewReader(m.raw))
 		if err != nil {
 			return err
 		}
@@ -199,35 +279,6 @@ func (b *mcpBridge) post(ctx context.Context, m mcpMessage, line []byte) (resp *
 		return nil
 	})
 	return resp, err
-}
-
-// answer writes what a response holds: one message, a stream of them, or
-// nothing.
-func (b *mcpBridge) answer(resp *http.Response, m mcpMessage) error {
-	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if id := resp.Header.Get("Mcp-Session-Id"); id != "" {
-		b.mu.Lock()
-		b.mcpSessionID = id
-		b.mu.Unlock()
-	}
-	switch {
-	case kind == sse.ContentType:
-		answered, err := b.stream(resp.Body, m)
-		if err == nil && !answered && m.isRequest() {
-			err = errUnanswered
-		}
-		return err
-	case kind == "application/json" && resp.StatusCode != http.StatusAccepted:
-		body, err := io.ReadAll(io.LimitReader(resp.Body, maxMCPMessage))
-		if err != nil {
-			return err
-		}
-		b.forwardAnswer(body, m)
-		return nil
-	case resp.StatusCode/100 == 2:
-		return nil
-	}
-	return mcpResponseError(resp, kind)
 }
 
 // closeSession tells the server that the session is over. The context of everything
