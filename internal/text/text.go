@@ -90,12 +90,21 @@ func IsUnsafe(r rune) bool {
 	return unicode.Is(unicode.Cf, r)
 }
 
-// SpreadsheetCell is a text as a cell of a table for spreadsheets: in one line, and set off by an
-// apostrophe where a spreadsheet would take it for a formula.
+// SpreadsheetCell is a text as a cell of a table for spreadsheets: in one line, with an apostrophe
+// before each sign that may begin a formula. Such a sign (= + - @, also in full width) is at the
+// beginning, or behind a semicolon: in many countries, spreadsheets separate cells by semicolons and
+// would take the rest for a cell of its own. Spaces and quotation marks may be between. Tabs and line
+// breaks become spaces. For readers of commas, the text remains one cell.
 func SpreadsheetCell(s string) string {
 	s = strings.TrimSpace(OneLine(s))
-	if strings.ContainsAny(s[:min(1, len(s))], "=+-@") {
-		return "'" + s
+	var cell strings.Builder
+	begins := true // nothing but spaces and quotation marks since a cell began
+	for _, r := range s {
+		if begins && strings.ContainsRune("=+-@＝＋－＠", r) {
+			cell.WriteByte('\'')
+		}
+		begins = r == ';' || begins && (r == '"' || unicode.IsSpace(r))
+		cell.WriteRune(r)
 	}
-	return s
+	return cell.String()
 }

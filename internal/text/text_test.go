@@ -1,6 +1,10 @@
 package text
 
-import "testing"
+import (
+	"encoding/csv"
+	"strings"
+	"testing"
+)
 
 func TestHeadAndTail(t *testing.T) {
 	for _, c := range []struct {
@@ -87,6 +91,73 @@ func TestUntrustedText(t *testing.T) {
 		}
 		if got := OneLine(c.text); got != c.oneLine {
 			t.Errorf("%s: OneLine(%q) is %q, want %q", c.rule, c.text, got, c.oneLine)
+		}
+	}
+}
+
+func TestSpreadsheetCell(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                         "",
+		"fix it":                   "fix it",
+		"a=b; c-d, e@f":            "a=b; c-d, e@f",
+		`=HYPERLINK("x")`:          `'=HYPERLINK("x")`,
+		"\t=1":                     "'=1",
+		"\r\n+1":                   "'+1",
+		"a;=1":                     "a;'=1",
+		"a; \" -1;@x":              "a; \" '-1;'@x",
+		"a;\t=1":                   "a; '=1",
+		"a;\r=1":                   "a; '=1",
+		"a\t=1":                    "a =1", // no tab is left that could separate cells
+		";;=1":                     ";;'=1",
+		"a;\u00a0＝1":               "a;\u00a0'＝1",
+		"'=1":                      "'=1",
+		"a;b=1":                    "a;b=1",
+		`"=1`:                      `"'=1`,
+		`{"summary":"a;=1","b":1}`: `{"summary":"a;'=1","b":1}`,
+	} {
+		if got := SpreadsheetCell(text); got != want {
+			t.Errorf("SpreadsheetCell(%q) is %q, want %q", text, got, want)
+		}
+	}
+}
+
+// A reader of commas gets every cell back as it was written. A reader of semicolons or tabs finds no
+// formula in any of its cells, with and without quotation marks around them.
+func TestSpreadsheetsFindNoFormula(t *testing.T) {
+	texts := []string{""}
+	for range 5 { // all texts of up to five of these signs
+		var longer []string
+		for _, text := range texts {
+			for _, sign := range []string{"a", ";", "=", `"`, " ", "\t", "\r", ","} {
+				longer = append(longer, text+sign)
+			}
+		}
+		texts = longer
+		for _, text := range texts {
+			checkSpreadsheetRow(t, text)
+		}
+	}
+}
+
+func checkSpreadsheetRow(t *testing.T, text string) {
+	t.Helper()
+	cell := SpreadsheetCell(text)
+	var row strings.Builder
+	w := csv.NewWriter(&row)
+	_ = w.Write([]string{cell, "1", cell})
+	w.Flush()
+	read, err := csv.NewReader(strings.NewReader(row.String())).Read()
+	if err != nil || len(read) != 3 || read[0] != cell || read[1] != "1" || read[2] != cell {
+		t.Fatalf("%v: %q is written as %q and read as %q", err, text, row.String(), read)
+	}
+	for _, separator := range ";\t" {
+		r := csv.NewReader(strings.NewReader(row.String()))
+		r.Comma, r.LazyQuotes = separator, true
+		cells, _ := r.Read()
+		for _, c := range append(cells, strings.Split(row.String(), string(separator))...) {
+			if strings.HasPrefix(strings.TrimLeft(c, ` "`), "=") {
+				t.Fatalf("%q is written as %q, and %q is a formula", text, row.String(), c)
+			}
 		}
 	}
 }

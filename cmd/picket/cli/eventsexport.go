@@ -392,8 +392,8 @@ func (x *eventExport) writeHeader() error {
 	return x.writeCSVRow(csvHeader)
 }
 
-// writeCSVRow writes a line of a table. A text that a spreadsheet would take for a
-// formula is set off by an apostrophe: agents write some of them.
+// writeCSVRow writes a line of a table. What a spreadsheet would take for a formula is set off by
+// an apostrophe, because agents write some of the texts.
 func (x *eventExport) writeCSVRow(cells []string) error {
 	for i, cell := range cells {
 		if line := term.OneLine(cell); line != "-" || cell == "-" {
