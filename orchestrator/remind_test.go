@@ -134,42 +134,87 @@ func TestRemindersSelect(t *testing.T) {
 	})
 }
 
-// Many entries that came at the same instant are all reminded of, in bounded batches; what
-// comes after the clock was set back is reminded of, too, and nothing twice.
+// Many entries that came at the same instant are all reminded of, in bounded batches, and nothing
+// twice, even if the cursor is one of an earlier version.
 func TestRemindersGoOnBehindACursor(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		rule := picket.ReminderRule{Name: "day", After: time.Hour}
 		var ids []string
 		for range 9 {
-			_, h := f.SubmitAndLease(t, picket.TaskSpec{Title: "a task"})
-			help, err := f.RequestHelp(f.Ctx, h, picket.HelpRequest{Question: "Which?"})
-			kit.OK(t, err)
-			ids = append(ids, help.HandoffID)
+			_, hid := f.ask(t)
+			ids = append(ids, hid)
 		}
-		at := float64(time.Now().Add(-2 * time.Hour).UnixMilli())
+		at := time.Now().Add(-2 * time.Hour).UnixMilli()
 		for _, id := range ids[:8] {
-			f.SetScore(t, "handoffs:open", id, at)
+			f.SetScore(t, "handoffs:open", id, float64(at))
 		}
+		f.remind(t, rule)
+		earlier := fmt.Sprint(at, " ", ids[0])
+		kit.OK(t, f.Raw.HSet(f.Ctx, "pk:{default}:reminders", "handoff day  ", earlier).Err())
 		f.remind(t, rule)
 		if got, _ := f.reminders(t); len(got) != 8 {
 			t.Fatalf("%d reminders, want 8", len(got))
 		}
-		// The cursor is of a time that has not come, as after a clock was set back by a day.
-		field := fmt.Sprintf("handoff %s  ", rule.Name)
-		later := fmt.Sprint(time.Now().Add(24*time.Hour).UnixMilli()) + " " + ids[0]
-		kit.OK(t, f.Raw.HSet(f.Ctx, "pk:{default}:reminders", field, later).Err())
-		f.remind(t, rule)
-		f.age(t, "handoffs:open", ids[8], time.Hour-time.Minute) // it comes now, before the old cursor
-		f.remind(t, rule)
-		f.age(t, "handoffs:open", ids[8], -time.Hour+time.Minute)
-		cursor, err := f.Raw.HGet(f.Ctx, "pk:{default}:reminders", field).Result()
-		kit.OK(t, err)
-		if cursor >= later {
-			t.Errorf("the cursor stayed at %s", cursor)
+	})
+}
+
+// ask makes a hand-off that comes now.
+func (f *fixture) ask(t *testing.T) (task, hid string) {
+	t.Helper()
+	_, h := f.SubmitAndLease(t, picket.TaskSpec{Title: "a task"})
+	help, err := f.RequestHelp(f.Ctx, h, picket.HelpRequest{Question: "Which?"})
+	kit.OK(t, err)
+	return h.TaskID, help.HandoffID
+}
+
+// useTestClock makes the server's clock stand still. The function sets it to an instant, given by
+// the time since now.
+func (f *fixture) useTestClock(t *testing.T) (set func(sinceNow time.Duration)) {
+	t.Helper()
+	start := time.Now()
+	set = func(sinceNow time.Duration) {
+		t.Helper()
+		at := start.Add(sinceNow)
+		kit.OK(t, f.Raw.HSet(f.Ctx, "rig-clock", "s", at.Unix(), "us", at.Nanosecond()/1000).Err())
+	}
+	set(0)
+	kit.Rewrite(f.Store, func(source string) string { return kit.UseTestClock(t, source) })
+	return set
+}
+
+// After the clock was set back by more than the time of a rule, people are reminded of what comes
+// then, even if the first round comes when it is due, or when the clock is ahead again.
+func TestRemindersAfterAClockWasSetBack(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		rule, set := picket.ReminderRule{Name: "day", After: time.Hour}, f.useTestClock(t)
+		var want []string
+		wantReminderOf := func(task string) {
+			t.Helper()
+			want = append(want, "day handoff.reminder "+task)
+			f.remind(t, rule)
+			if got, _ := f.reminders(t); !slices.Equal(got, want) {
+				t.Fatalf("got %q, want %q", got, want)
+			}
 		}
-		if got, _ := f.reminders(t); len(got) != 8 {
-			t.Errorf("%d reminders, want 8", len(got))
-		}
+		first, _ := f.ask(t)
+		set(2 * time.Hour)
+		wantReminderOf(first)
+
+		set(-time.Hour)
+		second, _ := f.ask(t)
+		set(30 * time.Minute)
+		wantReminderOf(second)
+
+		set(4 * time.Hour)
+		third, _ := f.ask(t)
+		set(6 * time.Hour)
+		wantReminderOf(third)
+
+		set(-30 * time.Minute)
+		f.remind(t, rule) // nothing has waited for an hour
+		fourth, _ := f.ask(t)
+		set(7 * time.Hour)
+		wantReminderOf(fourth)
 	})
 }
 

@@ -3,7 +3,9 @@
 -- remind writes an event for each hand-off and review that has been open for longer than a rule
 -- allows: one for each rule, and none once it is decided. The queues are ordered by the instant
 -- at which their entries came, and a cursor for each rule keeps how far it has come. People wait
--- by the clock on the wall, so this is the server's own clock, and not store time.
+-- by the clock on the wall, so this is the server's own clock, and not store time. A cursor also
+-- keeps the instant at which it was saved. If the clock is before that, it was set back, and the
+-- rule begins the queue again.
 -- ARGV: limit, then for each rule: name, ms, role or '', label or '' (name=value), webhook or ''
 -- Reply: number of entries looked at; fewer than limit when nothing is left
 local CURSORS, MOST_CURSORS, MOST_REMINDED = K('reminders'), 64, 1024
@@ -51,7 +53,8 @@ local function remind_review(rule, tid, since)
     ',"summary":' .. quote(pick(K('run:', t.run), 'said').said)))
 end
 
--- save_cursor keeps how far a rule has come in a queue. Cursors of rules that are not used any
+-- save_cursor keeps how far a rule has come in a queue: "score instant id", where the instant is
+-- that of the server's clock now. Cursors of rules that are not used any
 -- more are deleted when there are many.
 local function save_cursor(field, value, fields)
   if call('HSET', CURSORS, field, value) == 0 or call('HLEN', CURSORS) <= MOST_CURSORS then return end
@@ -75,17 +78,19 @@ for _, rule in ipairs(rules) do
   local due = raw - rule.after
   for _, q in ipairs(QUEUES) do
     local key, field = q[1], q[3] .. rule.name .. ' ' .. rule.role .. ' ' .. rule.label
-    local score, before = string.match(call('HGET', CURSORS, field) or '', '^(%d+) (.*)$')
-    -- After the clock was set back, new entries come before the cursor.
-    local last
-    if score and num(score) > due then
-      score, before, last = F(due), '', F(due) .. ' ' -- @reminds-after-clock
+    local score, saved, before = string.match(call('HGET', CURSORS, field) or '', '^(%d+) (%d+) (.*)$')
+    -- Entries that came after the clock was set back may be before the cursor. It is deleted even if
+    -- nothing is due now, because the clock may have passed the instant by the next call.
+    if saved and num(saved) > raw then -- @reminds-after-clock
+      score, before = nil, nil
+      call('HDEL', CURSORS, field) -- @begins-queue-again
     end
+    local last
     local at = first_after(key, score or '', before or '')
     local got = room > looked and call('ZRANGE', key, at, at + room - looked - 1, 'WITHSCORES') or {}
     for i = 1, #got, 2 do
       if num(got[i + 1]) > due then break end -- @reminds-due
-      looked, last = looked + 1, F(num(got[i + 1])) .. ' ' .. got[i]
+      looked, last = looked + 1, F(num(got[i + 1])) .. ' ' .. RAW .. ' ' .. got[i]
       q[2](rule, got[i], num(got[i + 1]))
     end
     if last then save_cursor(field, last, fields) end -- @keeps-cursor

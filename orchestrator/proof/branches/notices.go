@@ -101,7 +101,7 @@ func coverReminders(t *testing.T, f *fixture) {
 	remind(1, picket.ReminderRule{Name: "all", After: time.Hour},
 		picket.ReminderRule{Name: "label", After: time.Hour, Label: "team=a"},
 		picket.ReminderRule{Name: "role", After: time.Hour, Role: "nobody"})
-	back := fmt.Sprint(time.Now().Add(24*time.Hour).UnixMilli()) + " " + first
+	back := fmt.Sprint("1 ", time.Now().Add(24*time.Hour).UnixMilli(), " ", first) // the clock was set back
 	kit.OK(t, f.Raw.HSet(f.Ctx, "pk:{default}:reminders", "handoff all  ", back).Err())
 	remind(1, picket.ReminderRule{Name: "all", After: time.Hour})
 	kit.OK(t, f.Raw.HDel(f.Ctx, "pk:{default}:reminders", "handoff all  ", "review all  ").Err())
