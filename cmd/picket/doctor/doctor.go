@@ -113,6 +113,7 @@ func (c Checks) run(ctx context.Context, cmd *cobra.Command) ([]Finding, error) 
 		found = append(found, c.floorFinding(cfg, stats), memoryFinding(stats))
 		found = append(found, agentsFindings(ctx, s, stats)...)
 		found = append(found, priceFinding(ctx, s))
+		found = append(found, reminderFindings(ctx, cfg, s)...)
 	}
 	found = append(found, presetFindings()...)
 	return append(found, containmentFinding(), pathFinding()), err

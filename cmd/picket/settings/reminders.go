@@ -23,6 +23,14 @@ type Reminder struct {
 // defaultReminder is the name of the rule that notify.remind_after makes.
 const defaultReminder = "notify"
 
+// ReminderKey is the key of picket.yaml that makes a rule.
+func ReminderKey(rule picket.ReminderRule) string {
+	if rule.Name == defaultReminder {
+		return "notify.remind_after"
+	}
+	return "reminders." + rule.Name
+}
+
 // ReminderRules returns the rules of notify.remind_after and of reminders.
 func (s Settings) ReminderRules() ([]picket.ReminderRule, error) {
 	var rules []picket.ReminderRule
