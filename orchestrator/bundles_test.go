@@ -303,6 +303,36 @@ func TestQuotasOfBundles(t *testing.T) {
 	})
 }
 
+// The bundles of run keys count for the key that made them. A run whose run key was deleted
+// begins no upload, because nobody knows for which key it would count.
+func TestBundlesOfRunKeysCountForTheirParent(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.Store.SetQuotas(orchestrator.Quotas{BundleBytes: 300, BundlesBytes: 500})
+		defer f.Store.SetQuotas(orchestrator.Quotas{})
+		parent := f.MustCreateKey(t, picket.ScopeAgent)
+		begin := func() (picket.LeaseCredential, string) {
+			f.MustSubmit(t, picket.TaskSpec{})
+			key := f.MustCreateRunKey(t, parent).KeyID
+			return f.OpenLease(t, f.AcquireWithKey(t, key)), key
+		}
+		for i, size := range []int{300, 200} {
+			h, key := begin()
+			f.MustKeepBundle(t, h, kit.BundleOf(size, 'a'+byte(i)))
+			wantCounted(t, f, key, 0)
+		}
+		wantCounted(t, f, parent, 500)
+		h, key := begin()
+		_, err := f.RunBundlePiece(f.Ctx, h, kit.BundleOf(1, 'c').Piece(0))
+		kit.Refused(t, err, picket.CodeQuota)
+
+		_, err = f.Complete(f.Ctx, h, picket.Completion{})
+		kit.OK(t, err)
+		kit.OK(t, f.EndRunKey(f.Ctx, key))
+		_, err = f.RunBundlePiece(f.Ctx, h, kit.BundleOf(1, 'c').Piece(0))
+		kit.Refused(t, err, picket.CodeLeaseExpired)
+	})
+}
+
 // A repeat changes nothing; the same bytes from the next run are that run's bundle.
 func TestTheSameBundleAgain(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {

@@ -80,7 +80,7 @@ type Quotas struct {
 	// BundleBytes is how large the bundle of one task may be, at most picket.MaxBundleSize.
 	// Defaults to 16 MiB. A negative number means that no bundle is kept.
 	BundleBytes int
-	// BundlesBytes is how large the bundles are together that one key, or one tree of tasks,
+	// BundlesBytes is how large the bundles are together that one key with its run keys, or one tree of tasks,
 	// keeps. Defaults to 256 MiB.
 	BundlesBytes int
 }

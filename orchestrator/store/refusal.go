@@ -181,7 +181,7 @@ var refusalTexts = map[picket.Code]map[string]refusalText{
 			"Wait until a `picket run` with this key has ended, or use another key."},
 		"bundle_bytes": {"the bundle has more than {limit} bytes, which is the most that this server keeps of one",
 			"Go on without it, or raise quota.bundle_bytes. The branch stays on the machine of the worker."},
-		"bundles_bytes": {"the bundles of this key, or of this tree of tasks, would have more than {limit} bytes",
+		"bundles_bytes": {"the bundles of this key with its run keys, or of this tree, would have more than {limit} bytes",
 			"Go on without it, or raise quota.bundles_bytes. Bundles are deleted with their tasks."},
 		"open_calls": {"{limit} calls of this task are under way", "Wait until one has ended, then repeat the call."},
 		"": {"the answers stored for the calls of this tree of tasks have reached their limit of {limit}",

@@ -79,10 +79,24 @@ func coverBundles(t *testing.T, f *fixture) {
 	kit.OK(t, err)
 	kit.Refused(t, f.RunBundle(f.Ctx, h, small.About()), picket.CodeTaskClosed)
 	f.revokedBundle(t)
+	f.runKeyBundles(t)
 	f.JumpStoreTime(t, 31*24*time.Hour)
 	_, err = f.ApplyRetention(f.Ctx, picket.Retention{Tasks: 30 * 24 * time.Hour, Events: 100 * 24 * time.Hour,
 		MaxEvents: 1e6}, 100)
 	kit.OK(t, err)
+}
+
+// runKeyBundles are bundles of a run with a run key, before and after its deletion.
+func (f *fixture) runKeyBundles(t *testing.T) {
+	f.MustSubmit(t, picket.TaskSpec{})
+	key := f.MustCreateRunKey(t, f.MustCreateKey(t, picket.ScopeAgent)).KeyID
+	h := f.OpenLease(t, f.AcquireWithKey(t, key))
+	f.MustKeepBundle(t, h, kit.BundleOf(5, 'k'))
+	_, err := f.Complete(f.Ctx, h, picket.Completion{})
+	kit.OK(t, err)
+	kit.OK(t, f.EndRunKey(f.Ctx, key))
+	_, err = f.RunBundlePiece(f.Ctx, h, kit.BundleOf(5, 'l').Piece(0))
+	kit.Refused(t, err, picket.CodeLeaseExpired)
 }
 
 // revokedBundle is a bundle of a run whose key was revoked.

@@ -14,6 +14,8 @@ var bundleMutants = []mutant{
 	{"a bundle of any size is stored", []edit{{"bounds-bundle", "local no = nil"}}},
 	{"a tree stores any number of bundles", []edit{{"bounds-tree-bundles", "or nil"}}},
 	{"a key stores any number of bundles", []edit{{"bounds-key-bundles", "or false and check_quota('bundles_bytes', num(ARGV[10]),"}}},
+	{"each run key stores any number of bundles", []edit{{"counts-for-parent", "return k[2] and key"}}},
+	{"a run without its run key stores a bundle", []edit{{"counted-bundle", "by = by or ''"}}},
 	{"bundles are not counted", []edit{{"counts-bundle", ""}}},
 	{"an upload is never given up", []edit{{"notes-upload", ""}}},
 	{"the upload of another run is taken over", []edit{{"same-upload", "if b.up_sha ~= sha or b.up_size ~= size"}}},

@@ -33,6 +33,8 @@ var findingTests = map[string]string{
 	"a bundle of any size is stored":                                     "TestQuotasOfBundles",
 	"a tree stores any number of bundles":                                "TestQuotasOfBundles",
 	"a key stores any number of bundles":                                 "TestQuotasOfBundles",
+	"each run key stores any number of bundles":                          "TestBundlesOfRunKeysCountForTheirParent",
+	"a run without its run key stores a bundle":                          "TestBundlesOfRunKeysCountForTheirParent",
 	"bundles are not counted":                                            "TestABundleIsWholeOrNotThere",
 	"an upload is never given up":                                        "TestBundlesAreDeleted",
 	"the upload of another run is taken over":                            "TestASupersededRunStoresNoBundle",
