@@ -220,19 +220,25 @@ func workRef(taskID string) string { return "refs/heads/" + picket.WorkBranch(ta
 
 // Import takes the branch of a task out of a bundle and returns the commit of the branch. The bundle
 // is untrusted: it must have exactly this branch, and at most limit bytes. Its
-// objects are checked as git fsck does. The error is ErrMissingBase if it begins at a
-// commit that is not here; see Copy. After an error nothing has changed.
+// objects that are not here yet are checked as git fsck --strict does. The error is ErrMissingBase if it begins at a commit that is not here; see Copy.
+// After an error nothing has changed.
 func (b *BareRepository) Import(ctx context.Context, bundle io.Reader, limit int64,
 	taskID string) (tip string, err error) {
 	if err := picket.CheckID("taskId", "task", taskID); err != nil {
 		return "", err
 	}
-	return b.take(ctx, bundle, limit, workRef(taskID), workRef(taskID))
+	checks := objectChecks{strict: true}
+	return b.take(ctx, bundle, limit, workRef(taskID), workRef(taskID), checks)
 }
 
-// take is Import for a ref that has another name in the bundle than here.
-func (b *BareRepository) take(ctx context.Context, bundle io.Reader, limit int64,
-	ref, to string) (tip string, err error) {
+// objectChecks are made before objects are accepted. That nothing is missing is always checked.
+type objectChecks struct {
+	strict bool // as git fsck --strict does, for all that is not here yet
+}
+
+// take is Import for a ref that has another name in the bundle than here, with other checks.
+func (b *BareRepository) take(ctx context.Context, bundle io.Reader, limit int64, ref, to string,
+	checks objectChecks) (tip string, err error) {
 	in, err := b.newIncoming(ctx)
 	if err != nil {
 		return "", err
@@ -261,7 +267,7 @@ func (b *BareRepository) take(ctx context.Context, bundle io.Reader, limit int64
 	if _, err := in.output(ctx, "bundle", "unbundle", file); err != nil {
 		return "", fmt.Errorf("unpack the bundle: %w", err)
 	}
-	if err := in.accept(ctx, head.tip, to); err != nil {
+	if err := in.accept(ctx, head.tip, to, checks); err != nil {
 		return "", err
 	}
 	return head.tip, nil
@@ -298,8 +304,8 @@ func (b *BareRepository) newIncoming(ctx context.Context) (incoming, error) {
 		return in, err
 	}
 	objects := filepath.Join(b.git(), "objects") + "\n"
-	if err := errors.Join(os.MkdirAll(filepath.Join(in.git(), "objects", "info"), 0o700),
-		os.WriteFile(filepath.Join(in.git(), "objects", "info", "alternates"), []byte(objects), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(in.alternates()), 0o700),
+		os.WriteFile(in.alternates(), []byte(objects), 0o600)); err != nil {
 		in.delete()
 		return in, err
 	}
@@ -309,33 +315,62 @@ func (b *BareRepository) newIncoming(ctx context.Context) (incoming, error) {
 func (in incoming) delete()     { os.RemoveAll(in.dir) }
 func (in incoming) git() string { return filepath.Join(in.dir, "git") }
 
+// alternates is the file that names the objects of the bare repository.
+func (in incoming) alternates() string {
+	return filepath.Join(in.git(), "objects", "info", "alternates")
+}
+
 func (in incoming) output(ctx context.Context, args ...string) (string, error) {
 	return in.outputOf(ctx, in.command(in.git(), args...))
 }
 
+// checkStrictly packs the objects of a branch that the bare repository does not have, and checks them as
+// git fsck --strict does. It returns the directory of the pack. What came in can also have
+// objects of the bare repository, of which others are deltas: the user's own history may have
+// errors that git has not always refused.
+func (in incoming) checkStrictly(ctx context.Context, tip string) (dir string, err error) {
+	known, err := in.BareRepository.output(ctx, "for-each-ref", "--format=^%(objectname)")
+	if err != nil {
+		return "", err
+	}
+	dir = filepath.Join(in.dir, "checked")
+	revisions := filepath.Join(in.dir, "revisions")
+	if err := errors.Join(os.Mkdir(dir, 0o700),
+		os.WriteFile(revisions, []byte(tip+"\n"+known+"\n"), 0o600)); err != nil {
+		return "", err
+	}
+	c := in.command(in.git(), "pack-objects", "--revs", "--local", "--non-empty", "--delta-base-offset", "--quiet",
+		filepath.Join(dir, "pack"))
+	pack, err := in.outputOf(ctx, c.reading(revisions))
+	if err != nil || pack == "" { // everything is here
+		return dir, err
+	}
+	_, err = in.output(ctx, "index-pack", "--strict", "-o", filepath.Join(in.dir, "checked.idx"),
+		filepath.Join(dir, "pack-"+pack+".pack"))
+	return dir, err
+}
+
 var packName = regexp.MustCompile(`^pack-[0-9a-f]{40,64}$`)
 
-// accept checks all objects that came in, moves them into the bare repository, and lets ref lead to tip.
-func (in incoming) accept(ctx context.Context, tip, ref string) error {
-	packs, err := filepath.Glob(filepath.Join(in.git(), "objects", "pack", "*.pack"))
-	if err != nil {
-		return err
-	}
-	for _, pack := range packs {
-		checked := filepath.Join(in.dir, "checked.idx")
-		if _, err := in.output(ctx, "index-pack", "--strict", "-o", checked, pack); err != nil {
-			return fmt.Errorf("check the objects: %w", err)
-		}
-		if err := os.Remove(checked); err != nil {
-			return err
-		}
-	}
+// accept checks the objects that came in, moves them into the bare repository, and lets ref lead to tip.
+func (in incoming) accept(ctx context.Context, tip, ref string, checks objectChecks) error {
 	if _, err := in.output(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", tip+"^{commit}"); err != nil {
 		return fmt.Errorf("the branch does not lead to a commit: %w", err)
 	}
 	// nothing of its history is missing
 	if _, err := in.output(ctx, "rev-list", "--objects", "--quiet", tip, "--not", "--all"); err != nil {
 		return fmt.Errorf("the history of the branch is not complete: %w", err)
+	}
+	dir := filepath.Join(in.git(), "objects", "pack")
+	if checks.strict {
+		var err error
+		if dir, err = in.checkStrictly(ctx, tip); err != nil {
+			return fmt.Errorf("check the objects: %w", err)
+		}
+	}
+	packs, err := filepath.Glob(filepath.Join(dir, "*.pack"))
+	if err != nil {
+		return err
 	}
 	in.step("checked")
 	to := filepath.Join(in.BareRepository.git(), "objects", "pack")

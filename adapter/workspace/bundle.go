@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/picket-dev/picket"
@@ -89,7 +90,9 @@ func (g git) historyCommand(args ...string) gitCommand {
 	return c
 }
 
-// Copy makes sure that a commit of the user's repository is in the bare one, with its history.
+// Copy makes sure that a commit of the user's repository is in the bare one, with its history. It is
+// checked that nothing is missing. Errors that git fsck finds do not count, because old history often has
+// some.
 func (b *BareRepository) Copy(ctx context.Context, from Repository, commit string) error {
 	if !objectName.MatchString(commit) {
 		return fmt.Errorf("%q is not the id of a commit", commit)
@@ -97,15 +100,21 @@ func (b *BareRepository) Copy(ctx context.Context, from Repository, commit strin
 	if b.has(ctx, commit) {
 		return nil
 	}
-	ref, err := from.output(ctx, "for-each-ref", "--count=1", "--format=%(refname)", "--contains="+commit, "refs/heads",
+	refs, err := from.output(ctx, "for-each-ref", "--format=%(refname)", "--contains="+commit, "refs/heads",
 		"refs/remotes", "refs/tags")
 	if err != nil {
 		return fmt.Errorf("find a branch with the commit %s: %w", commit, err)
 	}
-	if ref == "" {
+	if refs == "" {
 		return fmt.Errorf("no branch of the repository has the commit %s", commit)
 	}
-	if _, err := b.copyRef(ctx, from, ref, "refs/base/"+commit); err != nil {
+	all := strings.Split(refs, "\n")
+	ref := all[0]
+	// The branches of tasks have what agents have committed.
+	if i := slices.IndexFunc(all, func(ref string) bool { return !strings.HasPrefix(ref, workRef("")) }); i >= 0 {
+		ref = all[i]
+	}
+	if _, err := b.copyRef(ctx, from, ref, "refs/base/"+commit, objectChecks{}); err != nil {
 		return err
 	}
 	if !b.has(ctx, commit) {
@@ -115,7 +124,8 @@ func (b *BareRepository) Copy(ctx context.Context, from Repository, commit strin
 }
 
 // CopyBranch brings the branch of a task from the user's repository into the bare one, and returns its
-// commit. The error is ErrNoWork if there is no branch.
+// commit. The history up to the base of the branch is copied as Copy does. What the branch adds is checked as
+// git fsck --strict does, because another machine checks it so. The error is ErrNoWork if there is no branch.
 func (b *BareRepository) CopyBranch(ctx context.Context, from Repository, taskID string) (tip string, err error) {
 	if err := picket.CheckID("taskId", "task", taskID); err != nil {
 		return "", err
@@ -127,11 +137,17 @@ func (b *BareRepository) CopyBranch(ctx context.Context, from Repository, taskID
 		_, err := b.output(ctx, "update-ref", "--no-deref", workRef(taskID), tip)
 		return tip, err
 	}
-	return b.copyRef(ctx, from, workRef(taskID), workRef(taskID))
+	base := from.savedBase(taskID)
+	if !objectName.MatchString(base) || !from.contains(ctx, tip, base) {
+		base, _ = from.head(ctx)
+	}
+	_ = b.Copy(ctx, from, base) // what is not copied so is copied and checked with the branch
+	return b.copyRef(ctx, from, workRef(taskID), workRef(taskID), objectChecks{strict: true})
 }
 
 // copyRef copies a ref of the user's repository, with all commits that are not here yet.
-func (b *BareRepository) copyRef(ctx context.Context, from Repository, ref, to string) (tip string, err error) {
+func (b *BareRepository) copyRef(ctx context.Context, from Repository, ref, to string,
+	checks objectChecks) (tip string, err error) {
 	known, err := b.output(ctx, "for-each-ref", "--count=64", "--sort=-committerdate", "--format=^%(objectname)")
 	if err != nil {
 		return "", err
@@ -144,7 +160,7 @@ func (b *BareRepository) copyRef(ctx context.Context, from Repository, ref, to s
 		made <- err
 		write.CloseWithError(err)
 	}()
-	tip, err = b.take(ctx, read, maxCopy, ref, to)
+	tip, err = b.take(ctx, read, maxCopy, ref, to, checks)
 	read.CloseWithError(io.ErrClosedPipe)
 	if failed := <-made; failed != nil && err != nil {
 		err = failed

@@ -84,6 +84,12 @@ type gitCommand struct {
 	remote  bool          // it talks to a remote
 }
 
+// reading lets the command read a file on its standard input.
+func (g gitCommand) reading(file string) gitCommand {
+	g.argv = append([]string{"sh", "-c", `exec "$@" <"$0"`, file}, g.argv...)
+	return g
+}
+
 // run runs a command in a process tree of its own and returns when the whole
 // tree is dead. The tree is killed when ctx ends, when the lease ends, after
 // its limit, and with this process.

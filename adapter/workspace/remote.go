@@ -255,7 +255,7 @@ func (b *BareRepository) Fetch(ctx context.Context, r Remote, taskID string, atM
 	if err != nil || got != tip {
 		return "", fmt.Errorf("the branch on %s has changed meanwhile", r)
 	}
-	if err := in.accept(ctx, tip, workRef(taskID)); err != nil {
+	if err := in.accept(ctx, tip, workRef(taskID), objectChecks{strict: true}); err != nil {
 		return "", err
 	}
 	return tip, nil
