@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,6 +25,9 @@ const (
 	// maxCopy bounds what the bare repository takes at once, in bytes. The first copy has the
 	// whole history of the repository.
 	maxCopy = 2 << 30
+	// maxInflated bounds the objects of a bundle without compression, together, in bytes. Those that the
+	// bundle has only the changes of count as a whole.
+	maxInflated = 1 << 30
 	// copyTimeout is how long one git command may run that copies commits on this machine.
 	copyTimeout = 2 * time.Minute
 )
@@ -39,7 +43,8 @@ type BareRepository struct {
 	dir  string
 	lock *os.File
 	GitContainment
-	step func(point string)
+	step     func(point string)
+	inflated int64 // maxInflated, or less in a test
 }
 
 // OpenBare makes the bare repository for the repository of the store, or opens it. It waits for
@@ -54,7 +59,7 @@ func (w *Store) OpenBare(ctx context.Context) (*BareRepository, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock the bare repository: %w", err)
 	}
-	b := &BareRepository{dir: dir, lock: lock, GitContainment: w.Git, step: w.step}
+	b := &BareRepository{dir: dir, lock: lock, GitContainment: w.Git, step: w.step, inflated: maxInflated}
 	// It is not a directory of the run. Its commands end with their context.
 	b.RunID, b.StateDir, b.LeaseLeft = "", "", nil
 	if err := b.repair(ctx, w.repository()); err != nil {
@@ -219,21 +224,23 @@ func (b *BareRepository) Tip(ctx context.Context, taskID string) string {
 func workRef(taskID string) string { return "refs/heads/" + picket.WorkBranch(taskID) }
 
 // Import takes the branch of a task out of a bundle and returns the commit of the branch. The bundle
-// is untrusted: it must have exactly this branch, and at most limit bytes. Its
-// objects that are not here yet are checked as git fsck --strict does. The error is ErrMissingBase if it begins at a commit that is not here; see Copy.
+// is untrusted: it must have exactly this branch, and at most limit bytes. Its objects may have at
+// most 1 GiB without compression. Those that are not here yet are checked as git fsck --strict
+// does. The error is ErrMissingBase if it begins at a commit that is not here; see Copy.
 // After an error nothing has changed.
 func (b *BareRepository) Import(ctx context.Context, bundle io.Reader, limit int64,
 	taskID string) (tip string, err error) {
 	if err := picket.CheckID("taskId", "task", taskID); err != nil {
 		return "", err
 	}
-	checks := objectChecks{strict: true}
+	checks := objectChecks{strict: true, inflated: b.inflated}
 	return b.take(ctx, bundle, limit, workRef(taskID), workRef(taskID), checks)
 }
 
 // objectChecks are made before objects are accepted. That nothing is missing is always checked.
 type objectChecks struct {
-	strict bool // as git fsck --strict does, for all that is not here yet
+	strict   bool  // as git fsck --strict does, for all that is not here yet
+	inflated int64 // how many bytes they may have together without compression; 0: any number
 }
 
 // take is Import for a ref that has another name in the bundle than here, with other checks.
@@ -324,6 +331,33 @@ func (in incoming) output(ctx context.Context, args ...string) (string, error) {
 	return in.outputOf(ctx, in.command(in.git(), args...))
 }
 
+// checkInflated refuses objects that have more than limit bytes together.
+func (in incoming) checkInflated(ctx context.Context, limit int64) error {
+	if limit == 0 {
+		return nil
+	}
+	// git lists the objects of the bare repository as well as long as it knows of them.
+	aside := in.alternates() + ".aside"
+	if err := os.Rename(in.alternates(), aside); err != nil {
+		return err
+	}
+	sizes, err := in.output(ctx, "cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectsize)")
+	if err := errors.Join(err, os.Rename(aside, in.alternates())); err != nil {
+		return fmt.Errorf("list the objects: %w", err)
+	}
+	var sum int64
+	for size := range strings.FieldsSeq(sizes) {
+		n, err := strconv.ParseInt(size, 10, 64)
+		if err != nil {
+			return err
+		}
+		if sum += n; sum > limit {
+			return fmt.Errorf("its objects have more than %d bytes without compression, which is the limit", limit)
+		}
+	}
+	return nil
+}
+
 // checkStrictly packs the objects of a branch that the bare repository does not have, and checks them as
 // git fsck --strict does. It returns the directory of the pack. What came in can also have
 // objects of the bare repository, of which others are deltas: the user's own history may have
@@ -354,6 +388,9 @@ var packName = regexp.MustCompile(`^pack-[0-9a-f]{40,64}$`)
 
 // accept checks the objects that came in, moves them into the bare repository, and lets ref lead to tip.
 func (in incoming) accept(ctx context.Context, tip, ref string, checks objectChecks) error {
+	if err := in.checkInflated(ctx, checks.inflated); err != nil {
+		return err
+	}
 	if _, err := in.output(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", tip+"^{commit}"); err != nil {
 		return fmt.Errorf("the branch does not lead to a commit: %w", err)
 	}

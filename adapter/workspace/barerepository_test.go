@@ -253,6 +253,40 @@ func TestOldHistoryIsNotChecked(t *testing.T) {
 	}
 }
 
+// A small bundle can hold much. What its objects have without compression is bounded, also if
+// git has stored them as changes of other objects.
+func TestTheObjectsOfABundleAreBounded(t *testing.T) {
+	one, two := newMachines(t)
+	writeText(t, filepath.Join(one.dir, "zeros"), strings.Repeat("\x00", 1<<20))
+	small := one.work("more", "x"+strings.Repeat("\x00", 1<<20)) // a delta
+	bundle, _, err := one.store.repository().Bundle(t.Context(), bareTask, one.base(), MaxBundle)
+	if err != nil || len(bundle) > 1<<16 {
+		t.Fatalf("the bundle has %d bytes: %v", len(bundle), err)
+	}
+	take := func(inflated int64) error {
+		return two.bare(func(ctx context.Context, b *BareRepository) error {
+			if b.inflated != 1<<30 {
+				t.Errorf("by default at most %d bytes are taken", b.inflated)
+			}
+			b.inflated = inflated
+			if err := b.Copy(ctx, two.store.repository(), two.base()); err != nil {
+				return err
+			}
+			_, err := b.Import(ctx, bytes.NewReader(bundle), MaxBundle, bareTask)
+			if err != nil && b.has(ctx, small) {
+				t.Error("what was refused is here")
+			}
+			return err
+		})
+	}
+	if err := take(1<<21 - 1); err == nil || !strings.Contains(err.Error(), "without compression") {
+		t.Errorf("2 MiB of objects are taken: %v", err)
+	}
+	if err := take(1<<21 + 1<<16); err != nil {
+		t.Error(err)
+	}
+}
+
 // A bundle is refused if it is not the branch of the task, whole and sound. Nothing of it stays.
 func TestAHostileBundleIsRefused(t *testing.T) {
 	one, two := newMachines(t)
