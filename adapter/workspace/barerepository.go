@@ -117,13 +117,17 @@ func (b *BareRepository) repair(ctx context.Context, of Repository) error {
 	if err := b.writeConfig(b.git()); err != nil {
 		return err
 	}
-	b.joinPacks(ctx)
-	return filepath.WalkDir(filepath.Join(b.git(), "refs"), func(path string, e fs.DirEntry, err error) error {
+	err = filepath.WalkDir(b.git(), func(path string, _ fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".lock") {
 			err = os.Remove(path)
 		}
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	b.joinPacks(ctx)
+	return nil
 }
 
 // maxPacks is how many packs of objects are kept before some are joined. Each push adds one.

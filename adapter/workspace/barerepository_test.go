@@ -406,6 +406,43 @@ func TestAnImportMayEndAnywhere(t *testing.T) {
 	}
 }
 
+// The locks of a git that was killed are removed, wherever they are.
+func TestLocksOfAKilledGitAreRemoved(t *testing.T) {
+	one, two := newMachines(t)
+	tip := one.work("b.txt", "two\n")
+	bundle, _, err := one.store.repository().Bundle(t.Context(), bareTask, one.base(), MaxBundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := two.importBundle(bundle); err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"packed-refs", "config", "HEAD", "shallow", "objects/info/commit-graph", workRef(bareTask)}
+	var git string
+	_ = two.bare(func(_ context.Context, b *BareRepository) error {
+		git = b.git()
+		return nil
+	})
+	for _, name := range names {
+		writeText(t, filepath.Join(git, name+".lock"), "")
+	}
+	err = two.bare(func(ctx context.Context, b *BareRepository) error {
+		for _, name := range names {
+			if _, err := os.Lstat(filepath.Join(git, name+".lock")); err == nil {
+				t.Errorf("%s is still locked", name)
+			}
+		}
+		if got := b.Tip(ctx, bareTask); got != tip {
+			t.Errorf("the branch is at %q", got)
+		}
+		_, err := b.output(ctx, "update-ref", "-d", workRef(bareTask))
+		return err
+	})
+	if err != nil {
+		t.Errorf("a branch cannot be deleted: %v", err)
+	}
+}
+
 // TestImportUntilKilled is the process that TestAnImportMayEndAnywhere kills.
 func TestImportUntilKilled(t *testing.T) {
 	args := strings.Split(os.Getenv("TEST_IMPORT"), "\n")
