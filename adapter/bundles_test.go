@@ -125,6 +125,23 @@ func bundleCalls(s *adaptertest.Server) []adaptertest.Call {
 	})
 }
 
+// The evidence of a run is handed in before its bundle, which may take long: the machine can die
+// meanwhile.
+func TestEvidenceComesBeforeTheBundle(t *testing.T) {
+	w := newWorktreeFixture(t)
+	lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
+	w.run(lease, "echo own > own.txt")
+	var order []string
+	for _, c := range w.s.Calls("") {
+		if c.Path == "/v1/run/evidence" || strings.HasPrefix(c.Path, "/v1/run/bundle") {
+			order = append(order, c.Path)
+		}
+	}
+	if len(order) != 3 || order[0] != "/v1/run/evidence" || order[2] != "/v1/run/bundle" {
+		t.Errorf("handed in: %v", order)
+	}
+}
+
 // A run that has changed nothing hands in no bundle, and neither does one without a branch.
 func TestNoBundleOfNothing(t *testing.T) {
 	for _, kind := range []workspace.Kind{workspace.Worktree, workspace.Empty} {

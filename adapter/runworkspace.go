@@ -154,7 +154,8 @@ func (w *runWorkspace) commit(ctx context.Context, ending Ending) {
 }
 
 // commitAndSubmit commits and describes the work within ctx. The push, or the bundle, may take longer, until
-// stopped ends: it needs no lease.
+// stopped ends: it needs no lease. It comes last, since the machine can die meanwhile. If it fails, the
+// evidence is handed in once more, with the reason.
 func (w *runWorkspace) commitAndSubmit(ctx, stopped context.Context, k *workspace.Locked) error {
 	about := w.commitSubject(ctx)
 	store := w.store()
@@ -166,9 +167,11 @@ func (w *runWorkspace) commitAndSubmit(ctx, stopped context.Context, k *workspac
 	if err != nil {
 		return err
 	}
-	ev.Diffstat += workspace.RedactText(w.branch.pushLast(stopped), w.lease.AgentCredential())
-	ev.Diffstat += workspace.RedactText(w.bundle.sendLast(stopped), w.lease.AgentCredential())
 	w.submitFirst(context.WithoutCancel(ctx), ev)
+	if note := w.branch.pushLast(stopped) + w.bundle.sendLast(stopped); note != "" {
+		ev.Diffstat += workspace.RedactText(note, w.lease.AgentCredential())
+		w.submitFirst(context.WithoutCancel(ctx), ev)
+	}
 	return nil
 }
 
