@@ -35,7 +35,7 @@ func (cfg *Config) deleteOldRuns(now time.Time) {
 	}
 }
 
-// collectWorkspaces deletes what is due, at once and then now and then until ctx ends.
+// collectWorkspaces deletes workspaces and copies of branches that are due, at once and then now and then until ctx ends.
 func (a *Adapter) collectWorkspaces(ctx context.Context) {
 	kept := workspace.KeptWorkspaces{
 		StateDir:      a.cfg.StateDir,
@@ -55,6 +55,10 @@ func (a *Adapter) collectWorkspaces(ctx context.Context) {
 			case c.Deleted:
 				a.cfg.Log.Info("workspace deleted", "workspace", c.Name, "task", c.TaskID)
 			}
+		}
+		err = workspace.CleanBareRepositories(ctx, a.cfg.StateDir, a.cfg.gitContainment(), time.Now())
+		if err != nil && ctx.Err() == nil {
+			a.cfg.Log.Warn("the copies of branches that nobody needs cannot be deleted", "err", err)
 		}
 		if !sleep(ctx, collectInterval) {
 			return

@@ -48,3 +48,20 @@ func TestLongRunningAdapterDeletesOldRuns(t *testing.T) {
 		}
 	})
 }
+
+// An adapter that works deletes the copies of branches that nobody needs.
+func TestAnAdapterCleansBareRepositories(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := newScriptedAdapter(t, runFor(time.Minute))
+		copies := filepath.Join(a.cfg.StateDir, "repositories")
+		if err := os.MkdirAll(filepath.Join(copies, "1.deleted", "git"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		stop() // one round
+		a.collectWorkspaces(ctx)
+		if left, err := os.ReadDir(copies); err != nil || len(left) > 0 {
+			t.Errorf("left: %v, %v", left, err)
+		}
+	})
+}

@@ -51,11 +51,7 @@ type BareRepository struct {
 // another adapter that uses it. Close must be called.
 func (w *Store) OpenBare(ctx context.Context) (*BareRepository, error) {
 	name := sha256.Sum256([]byte(w.Repo.common))
-	dir, err := PrivateDir(filepath.Join(w.StateDir, "repositories"), hex.EncodeToString(name[:12]))
-	if err != nil {
-		return nil, fmt.Errorf("make the bare repository: %w", err)
-	}
-	lock, err := files.LockDir(ctx, dir, sharedLockTimeout)
+	dir, lock, err := lockBare(ctx, bareRepositoriesDir(w.StateDir), hex.EncodeToString(name[:12]))
 	if err != nil {
 		return nil, fmt.Errorf("lock the bare repository: %w", err)
 	}
@@ -67,6 +63,29 @@ func (w *Store) OpenBare(ctx context.Context) (*BareRepository, error) {
 		return nil, fmt.Errorf("make the bare repository: %w", err)
 	}
 	return b, nil
+}
+
+// lockBare makes the directory of a bare repository and locks it. Another adapter may delete it meanwhile.
+func lockBare(ctx context.Context, root, name string) (dir string, lock *os.File, err error) {
+	for {
+		if dir, err = PrivateDir(root, name); err != nil {
+			return "", nil, err
+		}
+		if lock, err = files.LockDir(ctx, dir, sharedLockTimeout); err == nil && isAt(lock, dir) {
+			return dir, lock, nil
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", nil, err
+		}
+		lock.Close()
+	}
+}
+
+// isAt reports whether a directory that is held open is still the one at a path.
+func isAt(held *os.File, path string) bool {
+	one, err := held.Stat()
+	other, bad := os.Stat(path)
+	return err == nil && bad == nil && os.SameFile(one, other)
 }
 
 // Close lets another adapter use the repository.
@@ -97,14 +116,11 @@ func (b *BareRepository) repair(ctx context.Context, of Repository) error {
 	if _, err := PrivateDir(b.dir, "home"); err != nil {
 		return err
 	}
-	leftovers, err := filepath.Glob(filepath.Join(b.dir, "incoming-*"))
-	if err != nil {
+	if err := b.saveOwner(of.common); err != nil {
 		return err
 	}
-	for _, dir := range leftovers {
-		if err := os.RemoveAll(dir); err != nil {
-			return err
-		}
+	if err := b.removeLeftovers(); err != nil {
+		return err
 	}
 	if _, err := os.Stat(b.git()); errors.Is(err, fs.ErrNotExist) {
 		return b.makeRepository(ctx, of)
@@ -117,17 +133,31 @@ func (b *BareRepository) repair(ctx context.Context, of Repository) error {
 	if err := b.writeConfig(b.git()); err != nil {
 		return err
 	}
+	b.joinPacks(ctx)
+	return nil
+}
+
+// removeLeftovers deletes what has come in half, and the locks of commands that were killed.
+func (b *BareRepository) removeLeftovers() error {
+	leftovers, err := filepath.Glob(filepath.Join(b.dir, "incoming-*"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range leftovers {
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+	}
 	err = filepath.WalkDir(b.git(), func(path string, _ fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".lock") {
 			err = os.Remove(path)
 		}
 		return err
 	})
-	if err != nil {
-		return err
+	if errors.Is(err, fs.ErrNotExist) { // there is no repository yet
+		return nil
 	}
-	b.joinPacks(ctx)
-	return nil
+	return err
 }
 
 // maxPacks is how many packs of objects are kept before some are joined. Each push adds one.
@@ -432,6 +462,5 @@ func (in incoming) accept(ctx context.Context, tip, ref string, checks objectChe
 		}
 	}
 	in.step("moved")
-	_, err = in.BareRepository.output(ctx, "update-ref", "--no-deref", ref, tip)
-	return err
+	return in.setRef(ctx, ref, tip)
 }

@@ -98,7 +98,7 @@ func (b *BareRepository) Copy(ctx context.Context, from Repository, commit strin
 		return fmt.Errorf("%q is not the id of a commit", commit)
 	}
 	if b.has(ctx, commit) {
-		return nil
+		return b.setRef(ctx, "refs/base/"+commit, commit)
 	}
 	refs, err := from.output(ctx, "for-each-ref", "--format=%(refname)", "--contains="+commit, "refs/heads",
 		"refs/remotes", "refs/tags")
@@ -134,8 +134,7 @@ func (b *BareRepository) CopyBranch(ctx context.Context, from Repository, taskID
 		return "", ErrNoWork
 	}
 	if b.has(ctx, tip) {
-		_, err := b.output(ctx, "update-ref", "--no-deref", workRef(taskID), tip)
-		return tip, err
+		return tip, b.setRef(ctx, workRef(taskID), tip)
 	}
 	base := from.savedBase(taskID)
 	if !objectName.MatchString(base) || !from.contains(ctx, tip, base) {
