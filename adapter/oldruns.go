@@ -35,7 +35,8 @@ func (cfg *Config) deleteOldRuns(now time.Time) {
 	}
 }
 
-// collectWorkspaces deletes workspaces and copies of branches that are due, at once and then now and then until ctx ends.
+// collectWorkspaces deletes workspaces and copies of branches that are due, at once and then now and then
+// until ctx ends.
 func (a *Adapter) collectWorkspaces(ctx context.Context) {
 	kept := workspace.KeptWorkspaces{
 		StateDir:      a.cfg.StateDir,

@@ -25,8 +25,8 @@ const (
 	// maxCopy bounds what the bare repository takes at once, in bytes. The first copy has the
 	// whole history of the repository.
 	maxCopy = 2 << 30
-	// maxInflated bounds the objects of a bundle without compression, together, in bytes. Those that the
-	// bundle has only the changes of count as a whole.
+	// maxInflated bounds the objects of a bundle without compression, together, in bytes. An object of
+	// which the bundle has only changes counts as a whole, and so does the one that was changed.
 	maxInflated = 1 << 30
 	// copyTimeout is how long one git command may run that copies commits on this machine.
 	copyTimeout = 2 * time.Minute
