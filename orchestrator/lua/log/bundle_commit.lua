@@ -23,8 +23,8 @@ else
   end
   delete_kept_bundle(tid, root) -- @replaces-bundle
   call('HSET', key, 'key', b.up_key)
-  call('HDEL', key, 'up_sha', 'up_size', 'up_key', 'up_run')
-  call('ZREM', K('uploads'), tid) -- @ends-upload
+  call('HDEL', key, 'up_sha', 'up_size', 'up_key', 'up_run') -- @ends-upload
+  call('ZREM', K('uploads'), tid)
   b.size = size
 end
 call('HSET', key, 'sha', sha, 'size', b.size, 'count', ARGV[7], 'run', rid, 'token', r.token, 'branch', ARGV[8],

@@ -21,7 +21,7 @@ var bundleMutants = []mutant{
 	{"the upload of another run is taken over", []edit{{"same-upload", "if b.up_sha ~= sha or b.up_size ~= size"}}},
 	{"a bundle without all pieces is kept", []edit{{"all-pieces", "then"}}},
 	{"the bundle before stays", []edit{{"replaces-bundle", ""}}},
-	{"a bundle is deleted as an upload", []edit{{"ends-upload", ""}}},
+	{"a kept bundle still counts as an upload", []edit{{"ends-upload", ""}}},
 	{"a repeat is another bundle", []edit{{"same-bundle", ""}}},
 	{"a kept bundle gets another size", []edit{{"same-size", ""}}},
 	{"half a bundle is read", []edit{{"whole-bundle", ""}}},

@@ -40,7 +40,7 @@ var findingTests = map[string]string{
 	"the upload of another run is taken over":                            "TestASupersededRunStoresNoBundle",
 	"a bundle without all pieces is kept":                                "TestABundleIsWholeOrNotThere",
 	"the bundle before stays":                                            "TestABundleIsWholeOrNotThere",
-	"a bundle is deleted as an upload":                                   "TestBundlesAreDeleted",
+	"a kept bundle still counts as an upload":                            "TestTheSameBundleAgain",
 	"a repeat is another bundle":                                         "TestTheSameBundleAgain",
 	"half a bundle is read":                                              "TestABundleIsWholeOrNotThere",
 	"a bundle stays without its task":                                    "TestBundlesAreDeleted",
