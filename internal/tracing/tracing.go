@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -53,7 +54,13 @@ func Enabled() bool {
 	default:
 		return false
 	}
-	return cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT")) != ""
+	return endpoint() != ""
+}
+
+// endpoint is the URL of the collector, as the environment names it.
+func endpoint() string {
+	return cmp.Or(strings.TrimSpace(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")),
+		strings.TrimSpace(os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT")))
 }
 
 // FromEnv returns a Tracer as the standard variables of the environment ask for it, and nil if they
@@ -63,25 +70,26 @@ func FromEnv(ctx context.Context, service string, log *slog.Logger) *Tracer {
 	if !Enabled() {
 		return nil
 	}
+	// The SDK reads the variables from here on. By itself it would print those that it cannot read, and
+	// headers are secrets.
+	settings := settingErrors{log: log}
+	otel.SetLogger(logr.New(settings))
+	otel.SetErrorHandler(settings)
 	exporter, err := newExporter(ctx)
 	if err != nil {
 		log.Warn("no traces are sent", "err", redact(err.Error()), "fix", "correct OTEL_EXPORTER_OTLP_…")
 		return nil
 	}
-	// The SDK would print the headers, which are secrets, when it cannot read them.
-	otel.SetLogger(logr.Discard())
+	t := newTracer(ctx, exporter, service, log)
 	otel.SetErrorHandler(&exportErrors{log: log})
-	return newTracer(ctx, exporter, service, log)
+	return t
 }
 
 func newTracer(ctx context.Context, exporter sdktrace.SpanExporter, service string, log *slog.Logger) *Tracer {
-	// What the environment names comes last and wins.
-	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", service)),
+	// What the environment names comes last and wins. The provider reads it again, and its error is logged.
+	about, _ := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", service)),
 		resource.WithTelemetrySDK(), resource.WithHost(), resource.WithFromEnv())
-	if err != nil {
-		log.Warn("a part of OTEL_RESOURCE_ATTRIBUTES is ignored", "err", redact(err.Error()))
-	}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about),
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter, boundBatches), sdktrace.WithResource(about),
 		sdktrace.WithIDGenerator(givenIDs{}))
 	return &Tracer{
 		provider: provider,
@@ -91,8 +99,37 @@ func newTracer(ctx context.Context, exporter sdktrace.SpanExporter, service stri
 	}
 }
 
+// maxQueuedSpans bounds the memory that OTEL_BSP_MAX_QUEUE_SIZE can ask for.
+const maxQueuedSpans = 1 << 20
+
+// boundBatches replaces what OTEL_BSP_… sets out of range by the default. The SDK takes every number:
+// with some it panics, and with others it exports without a pause.
+func boundBatches(o *sdktrace.BatchSpanProcessorOptions) {
+	given := *o
+	if o.MaxQueueSize < 1 || o.MaxQueueSize > maxQueuedSpans {
+		o.MaxQueueSize = sdktrace.DefaultMaxQueueSize
+	}
+	if o.MaxExportBatchSize < 1 || o.MaxExportBatchSize > o.MaxQueueSize {
+		o.MaxExportBatchSize = min(sdktrace.DefaultMaxExportBatchSize, o.MaxQueueSize)
+	}
+	if o.BatchTimeout <= 0 {
+		o.BatchTimeout = sdktrace.DefaultScheduleDelay * time.Millisecond
+	}
+	if o.ExportTimeout <= 0 {
+		o.ExportTimeout = sdktrace.DefaultExportTimeout * time.Millisecond
+	}
+	if *o != given {
+		otel.Handle(errors.New("a number in OTEL_BSP_… is out of range"))
+	}
+}
+
 // newExporter makes the exporter of the protocol that the environment names. It connects later.
 func newExporter(ctx context.Context) (*otlptrace.Exporter, error) {
+	// The SDK would send to localhost instead. The value is not repeated, because it can hold a password.
+	at, err := url.Parse(endpoint())
+	if err != nil || at.Scheme != "unix" && (at.Host == "" || at.Scheme != "http" && at.Scheme != "https") {
+		return nil, errors.New("the endpoint is not a URL such as http://127.0.0.1:4318")
+	}
 	protocol := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"),
 		"http/protobuf")
 	switch protocol {
@@ -114,8 +151,38 @@ func (t *Tracer) Close() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 	defer cancel()
-	_ = t.provider.Shutdown(ctx) // the error handler has told why
+	if err := t.provider.Shutdown(ctx); err != nil {
+		otel.Handle(err)
+	}
 }
+
+// settingErrors logs which variables the SDK cannot use, without their values.
+type settingErrors struct{ log *slog.Logger }
+
+// Handle implements [otel.ErrorHandler].
+func (s settingErrors) Handle(err error) {
+	s.log.Warn("a variable OTEL_… is ignored", "err", redact(err.Error()))
+}
+
+// Error implements [logr.LogSink]. doing is a text of the SDK. Everything else can hold a secret.
+func (s settingErrors) Error(_ error, doing string, _ ...any) {
+	s.log.Warn("a variable OTEL_EXPORTER_OTLP_… cannot be read, and is ignored", "doing", doing)
+}
+
+// Init implements [logr.LogSink].
+func (settingErrors) Init(logr.RuntimeInfo) {}
+
+// Enabled implements [logr.LogSink]. Only errors are logged.
+func (settingErrors) Enabled(int) bool { return false }
+
+// Info implements [logr.LogSink].
+func (settingErrors) Info(int, string, ...any) {}
+
+// WithValues implements [logr.LogSink].
+func (s settingErrors) WithValues(...any) logr.LogSink { return s }
+
+// WithName implements [logr.LogSink].
+func (s settingErrors) WithName(string) logr.LogSink { return s }
 
 // exportErrors logs why spans do not arrive: at most one line in ten minutes.
 type exportErrors struct {
