@@ -57,13 +57,15 @@ func (n *Namespace) markStop(ctx context.Context) error {
 		if _, err := run(ctx, "mark_stop", w.StoreID, w.Floor, mark, grants); err != nil {
 			return err
 		}
+		path := n.witness.stopPath()
+		if err := files.ReplaceInSteps(path, []byte(mark), n.witness.step("stopmark")); err != nil {
+			return err
+		}
 		if err := n.store.runner.faultPoint("ticket.write"); err != nil {
 			return err
 		}
-		if err := writeTicket(n.store.cfg.Tickets, mark, n.witness.stopPath()); err != nil {
-			return err
-		}
-		return files.ReplaceInSteps(n.witness.stopPath(), []byte(mark), n.witness.step("stopmark"))
+		// Last, because another process removes a ticket whose mark it does not find.
+		return writeTicket(n.store.cfg.Tickets, mark, path)
 	})
 }
 

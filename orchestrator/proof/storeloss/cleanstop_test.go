@@ -29,7 +29,8 @@ type installation struct {
 	tickets string // of the machine
 	clock   func() time.Time
 	store   *orchestrator.Store
-	killAt  string // the fault point at which the process is killed; "" for nowhere
+	reached func(point string) // is called at every fault point; nil for nobody
+	killAt  string             // the fault point at which the process is killed; "" for nowhere
 	killed  bool
 	task    string
 	tokens  []int64 // granted, in order
@@ -50,6 +51,9 @@ func (i *installation) open() error {
 		Log: slog.New(slog.DiscardHandler), Witness: i.witness, Tickets: i.tickets, Address: "own", Found: true,
 		Now: i.clock, Quotas: orchestrator.Quotas{Runs: 1 << 20},
 		Fault: func(point string) error {
+			if i.reached != nil {
+				i.reached(point)
+			}
 			if i.killed = i.killed || point == i.killAt; i.killed {
 				return errKilled
 			}
@@ -125,12 +129,12 @@ func TestKilledAroundAMarkedStopReal(t *testing.T) {
 		{"", "", false},
 		{"redis.mark_stop.before", "", true},
 		{"redis.mark_stop.after", "", true}, // the reply is lost, so it stops there
-		{"ticket.write", "", true},
 		{"stopmark.write", "", true},
 		{"stopmark.fsync", "", true},
 		{"stopmark.rename", "", true},
-		{"stopmark.dirsync", "", false}, // all is written, and nobody pulled the plug
-		{"", "stopmark.remove", true},   // the ticket is gone
+		{"stopmark.dirsync", "", true}, // there is no ticket
+		{"ticket.write", "", true},
+		{"", "stopmark.remove", true}, // the ticket is gone
 		{"", "stopmark.removed", true},
 		{"", "redis.take_mark.before", true},
 		{"", "redis.take_mark.after", false}, // it was consumed everywhere; the server is the same
@@ -406,6 +410,37 @@ func TestTicketsDoNotPileUpReal(t *testing.T) {
 		if i.start(0) {
 			t.Error("a ticket of another directory was removed")
 		}
+	}
+}
+
+// Another process of the machine stops at any moment of a stop. Both next starts are without an adoption.
+func TestTwoStopsAtOnceReal(t *testing.T) {
+	machine := t.TempDir()
+	first, second := newInstallation(t, machine, kit.FastClock()), newInstallation(t, machine, kit.FastClock())
+	kit.OK(t, first.open())
+	kit.OK(t, second.open())
+	for _, point := range []string{"redis.mark_stop.after", "stopmark.write", "stopmark.rename", "stopmark.dirsync",
+		"ticket.write"} {
+		t.Run(point, func(t *testing.T) {
+			floors, reached := [...]int64{first.floor(), second.floor()}, false
+			first.reached = func(at string) {
+				if at == point && !reached {
+					reached = true
+					second.stop()
+				}
+			}
+			first.stop()
+			first.reached = nil
+			if !reached {
+				t.Fatal("the stop does not come by this point")
+			}
+			if first.start(floors[0]) {
+				t.Error("the first is adopted")
+			}
+			if second.start(floors[1]) {
+				t.Error("the second is adopted")
+			}
+		})
 	}
 }
 
