@@ -321,7 +321,7 @@ func newBudgetTopUp() *cobra.Command {
 	f.Int64("tokens", 0, "tokens to add")
 	f.String("reason", "", "why, for the log and the ledger")
 	f.Bool("keep-parked", false, "only add money; a hand-off that asks for money stays open")
-	f.String("handoff", "", "add only if this hand-off is still open")
+	f.Var(new(seenValue), "handoff", "add only if this hand-off is still open")
 	f.Lookup("tokens").DefValue = ""
 	return term.FormatFlag(c)
 }

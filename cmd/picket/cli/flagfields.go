@@ -139,3 +139,22 @@ func withoutIndex(field string) string {
 	}
 	return field
 }
+
+// seenValue is the value of a flag that limits a command to what a person has seen. An empty one is
+// refused. It is often that of a shell variable that is not set, and must not lift the limit.
+type seenValue string
+
+// String implements [pflag.Value].
+func (v *seenValue) String() string { return string(*v) }
+
+// Type implements [pflag.Value].
+func (v *seenValue) Type() string { return "string" }
+
+// Set implements [pflag.Value].
+func (v *seenValue) Set(text string) error {
+	if text == "" {
+		return errors.New("it is empty")
+	}
+	*v = seenValue(text)
+	return nil
+}

@@ -170,6 +170,6 @@ func newLeaseExpire() *cobra.Command {
 				return s.Leases.Expire(ctx, task, picket.ExpireRequest{Reason: reason, RunID: run}, opts...)
 			}
 		}, "expired")
-	c.Flags().StringVar(&run, "run", "", "only if this run still has the task, such as the one picket ps showed")
+	c.Flags().Var((*seenValue)(&run), "run", "only if this run still has the task, such as the one picket ps showed")
 	return c
 }

@@ -51,7 +51,7 @@ func NewResume() *cobra.Command {
 		}),
 	}
 	c.Flags().String("reason", "", "why, for the log")
-	c.Flags().String("paused-at", "", "only if it is still the pause of this time: a later stop stays")
+	c.Flags().Var(new(seenValue), "paused-at", "only if it is still the pause of this time: a later stop stays")
 	return term.FormatFlag(c)
 }
 
