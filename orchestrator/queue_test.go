@@ -177,6 +177,31 @@ func TestPause(t *testing.T) {
 	})
 }
 
+// A pause after a stop leaves it a stop, and is a pause of its own: who has seen only the stop
+// does not end it.
+func TestAPauseAfterAStop(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		stop, err := f.Pause(f.Ctx, kit.Operator, true, "stop")
+		kit.OK(t, err)
+		f.MoveStoreTime(t, 2*time.Millisecond)
+		later, pauses := stop, 1
+		for ; later.At <= stop.At && pauses < 1000; pauses++ { // in the same millisecond
+			later, err = f.Pause(f.Ctx, kit.WithKey("key_b"), false, "deploy")
+			kit.OK(t, err)
+		}
+		if !later.Hard || later.Reason != "deploy" || later.By != "key_b" || later.At <= stop.At {
+			t.Errorf("the pause after the stop is %+v", later)
+		}
+		_, err = f.ResumeUnlessChanged(f.Ctx, kit.Operator, "back", stop.At)
+		kit.Refused(t, err, picket.CodeStateConflict)
+		if n := kit.CountEventsOf(t, f.Fixture, picket.EventPaused); n != pauses {
+			t.Errorf("%d of %d pauses are in the log", n, pauses)
+		}
+		_, err = f.ResumeUnlessChanged(f.Ctx, kit.Operator, "back", later.At)
+		kit.OK(t, err)
+	})
+}
+
 func TestHardPauseEndsEveryRunInBatches(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		for range 250 {

@@ -311,7 +311,7 @@ func coverPause(t *testing.T, f *fixture) {
 		_, err = f.RunChores(f.Ctx, 1)
 		kit.OK(t, err)
 	}
-	for _, hard := range []bool{true, false} { // the second one changes nothing
+	for _, hard := range []bool{true, false} { // the second one does not weaken the first
 		_, err = f.Pause(f.Ctx, kit.Operator, hard, "r")
 		kit.OK(t, err)
 	}

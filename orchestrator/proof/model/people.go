@@ -256,10 +256,7 @@ func (m *model) pause(o requestID, hard bool) picket.Code {
 		return code
 	}
 	m.remember(o, day, "done")
-	if m.stopped && !hard { // a pause does not weaken a stop
-		return ""
-	}
-	m.paused, m.stopped = true, hard
+	m.paused, m.stopped = true, hard || m.stopped // a pause does not weaken a stop
 	m.emit(picket.EventPaused, "")
 	if hard {
 		for _, r := range m.live() {
