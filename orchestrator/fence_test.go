@@ -2,6 +2,7 @@ package orchestrator_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -135,6 +136,25 @@ func TestLeaseExpiresByStoreTime(t *testing.T) {
 		}
 		_, err = f.Renew(f.Ctx, h)
 		kit.Refused(t, err, picket.CodeLeaseExpired)
+	})
+}
+
+// The remedy of a lease that has expired promises no other run: the task can be with a person.
+func TestALeaseThatExpiredPromisesNoOtherRun(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		once := &picket.Retry{MaxAttempts: kit.Ptr(1)}
+		task := f.MustSubmit(t, picket.TaskSpec{LeaseWindowSeconds: kit.Ptr(60), Retry: once})
+		h := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{}))
+		_, err := f.Renew(f.Ctx, h)
+		kit.OK(t, err)
+		f.RunReaperFor(t, 61*time.Second)
+		f.WantState(t, task.TaskID, picket.TaskHandoff)
+		_, err = f.Renew(f.Ctx, h)
+		kit.Refused(t, err, picket.CodeLeaseExpired)
+		if remedy := refusalOf(err).Remedy; strings.Contains(remedy, "another run") ||
+			!strings.Contains(remedy, "under this lease") {
+			t.Errorf("the remedy is %q", remedy)
+		}
 	})
 }
 
