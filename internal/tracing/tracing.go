@@ -70,7 +70,7 @@ func FromEnv(ctx context.Context, service string, log *slog.Logger) *Tracer {
 	if !Enabled() {
 		return nil
 	}
-	// The SDK reads the variables from here on. By itself it would print those that it cannot read, and
+	// The SDK reads the variables from here on. Its own logger prints those that it cannot read, and
 	// headers are secrets.
 	settings := settingErrors{log: log}
 	otel.SetLogger(logr.New(settings))

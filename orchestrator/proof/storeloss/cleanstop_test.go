@@ -414,7 +414,7 @@ func TestTicketsDoNotPileUpReal(t *testing.T) {
 }
 
 // Another process of the machine stops at any moment of a stop. Both next starts are without an adoption.
-func TestTwoStopsAtOnceReal(t *testing.T) {
+func TestTwoMarkedStopsAtOnceReal(t *testing.T) {
 	machine := t.TempDir()
 	first, second := newInstallation(t, machine, kit.FastClock()), newInstallation(t, machine, kit.FastClock())
 	kit.OK(t, first.open())
