@@ -81,6 +81,9 @@ func (p BundlePiece) Check() error {
 	return nil
 }
 
+// workBranchPattern is that of [WorkBranch]. A name is shown to people and handed to git.
+var workBranchPattern = regexp.MustCompile(`^picket/[A-Za-z0-9_]{1,64}$`)
+
 var commitPattern = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
 // Check refuses a description that is out of bounds. TaskID, RunID, FencingToken, Pieces and At
@@ -92,9 +95,9 @@ func (b Bundle) Check() error {
 	if err := CheckBundleSize("/size", b.Size); err != nil {
 		return err
 	}
-	if b.Branch == "" || len(b.Branch) > maxBranch {
-		return Invalid("/branch", "Name the branch in the bundle.", "branch has %d bytes, allowed are 1 to %d",
-			len(b.Branch), maxBranch)
+	if !workBranchPattern.MatchString(b.Branch) {
+		return Invalid("/branch", "Send the bundle of the branch of the task: picket/ and the id of the task.",
+			"branch is not the name of a branch of a task")
 	}
 	for _, c := range []struct{ field, id string }{{"/base", b.Base}, {"/tip", b.Tip}} {
 		if !commitPattern.MatchString(c.id) {

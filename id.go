@@ -98,6 +98,12 @@ func (Registration) OptionalIDs() []jsontext.Pointer {
 // OptionalIDs implements the check of empty ids.
 func (AgentCommand) OptionalIDs() []jsontext.Pointer { return []jsontext.Pointer{"/task_id"} }
 
+// OptionalIDs implements the check of empty ids. An empty one would drop the condition.
+func (TopUp) OptionalIDs() []jsontext.Pointer { return []jsontext.Pointer{"/handoffId"} }
+
+// OptionalIDs implements the check of empty ids. An empty one would drop the condition.
+func (ExpireRequest) OptionalIDs() []jsontext.Pointer { return []jsontext.Pointer{"/runId"} }
+
 // OptionalIDs implements the check of empty ids.
 func (AcquireRequest) OptionalIDs() []jsontext.Pointer {
 	return []jsontext.Pointer{"/agentId", "/role"}

@@ -234,9 +234,12 @@ func TestBadPiecesOfBundles(t *testing.T) {
 			}
 		}
 		for name, change := range map[string]func(*picket.Bundle){
-			"branch": func(b *picket.Bundle) { b.Branch = "" },
-			"base":   func(b *picket.Bundle) { b.Base = "main" },
-			"tip":    func(b *picket.Bundle) { b.Tip = "--upload-pack=x" },
+			"branch":         func(b *picket.Bundle) { b.Branch = "" },
+			"another branch": func(b *picket.Bundle) { b.Branch = "main" },
+			"a path":         func(b *picket.Bundle) { b.Branch = "picket/../../etc" },
+			"an option":      func(b *picket.Bundle) { b.Branch = "--upload-pack=x" },
+			"base":           func(b *picket.Bundle) { b.Base = "main" },
+			"tip":            func(b *picket.Bundle) { b.Tip = "--upload-pack=x" },
 		} {
 			b := good.About()
 			change(&b)

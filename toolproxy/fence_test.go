@@ -265,6 +265,13 @@ func TestAStaleFenceSaysWhoHoldsTheTask(t *testing.T) {
 			a.remedy() != "Stop writing and exit: this task now belongs to "+new.RunID+"." {
 			t.Errorf("%s", a.raw)
 		}
+		_, err := h.Engine.Fail(h.ctx, h.held(new), "no", true)
+		h.ok(err)
+		a = h.call(t, goodRequests["report_progress"].with(old.LeaseToken.Reveal(),
+			strconv.FormatInt(old.FencingToken, 10)))
+		if a.remedy() != "Stop writing and exit: the task was taken away from this run." {
+			t.Errorf("while nobody holds the task: %s", a.raw)
+		}
 		if new.FencingToken != old.FencingToken+1 {
 			t.Errorf("fence %d after %d", new.FencingToken, old.FencingToken)
 		}

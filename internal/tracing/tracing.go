@@ -57,6 +57,16 @@ func Enabled() bool {
 	return endpoint() != ""
 }
 
+// warnOfExporter logs that traces are off although there is a collector, because of an exporter
+// that is not supported.
+func warnOfExporter(log *slog.Logger) {
+	exporter := strings.TrimSpace(os.Getenv("OTEL_TRACES_EXPORTER"))
+	off := strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true")
+	if endpoint() != "" && !off && exporter != "" && exporter != "none" && exporter != "otlp" {
+		log.Warn("traces are off: OTEL_TRACES_EXPORTER has another value than otlp or none")
+	}
+}
+
 // endpoint is the URL of the collector, as the environment names it.
 func endpoint() string {
 	return cmp.Or(strings.TrimSpace(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")),
@@ -68,6 +78,7 @@ func endpoint() string {
 // that cannot be used are logged, and the answer is nil: no process fails for the sake of its traces.
 func FromEnv(ctx context.Context, service string, log *slog.Logger) *Tracer {
 	if !Enabled() {
+		warnOfExporter(log)
 		return nil
 	}
 	// The SDK reads the variables from here on. Its own logger prints those that it cannot read, and

@@ -244,21 +244,29 @@ func TestVariablesThatTurnTracesOff(t *testing.T) {
 	for _, c := range []struct {
 		set     []string
 		enabled bool
+		logged  string // part of what is logged; empty: nothing is
 	}{
-		{nil, false},
-		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://x"}, true},
-		{[]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://x"}, true},
-		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://x", "OTEL_SDK_DISABLED", "true"}, false},
-		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://x", "OTEL_TRACES_EXPORTER", "none"}, false},
+		{nil, false, ""},
+		{[]string{"OTEL_TRACES_EXPORTER", "console"}, false, ""},
+		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://x"}, true, ""},
+		{[]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://x"}, true, ""},
+		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://x", "OTEL_SDK_DISABLED", "true"}, false, ""},
+		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://x", "OTEL_TRACES_EXPORTER", "none"}, false, ""},
+		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://x", "OTEL_TRACES_EXPORTER", "otlp,console"}, false,
+			"traces are off"},
 	} {
 		t.Run(fmt.Sprint(c.set), func(t *testing.T) {
 			for i := 0; i < len(c.set); i += 2 {
 				t.Setenv(c.set[i], c.set[i+1])
 			}
-			tracer := FromEnv(t.Context(), "test", slog.New(slog.DiscardHandler))
-			defer tracer.Close()
+			var log bytes.Buffer
+			tracer := FromEnv(t.Context(), "test", slog.New(slog.NewTextHandler(&log, nil)))
+			tracer.Close()
 			if (tracer != nil) != c.enabled {
 				t.Errorf("enabled: %v", tracer != nil)
+			}
+			if !strings.Contains(log.String(), c.logged) || c.logged == "" && log.Len() > 0 {
+				t.Errorf("logged %q", log.String())
 			}
 		})
 	}

@@ -84,8 +84,8 @@ func expireLease(c change[expireBody]) (picket.Task, error) {
 func leaseQuery(r request) (picket.LeaseQuery, error) {
 	q := r.query("task", "agent", "order", "limit")
 	return picket.LeaseQuery{
-		TaskID:  q.text("task"),
-		AgentID: q.text("agent"),
+		TaskID:  q.id("task", "task"),
+		AgentID: q.name("agent"),
 		Order:   choice(q, "order", picket.LeasesByExpiry, picket.LeasesByExpiry, picket.LeasesByNeed),
 		Limit:   int(q.number("limit", maxLeases, 1, maxLeases)),
 	}, q.err

@@ -62,6 +62,8 @@ var refusalTexts = map[picket.Code]map[string]refusalText{
 	picket.CodeStaleFence: {
 		"own": {"token {presented} is not one of this lease; the current one is {current}",
 			"Send the fencing token of your own lease, or leave the header out."},
+		"-": {"token {presented} was superseded by {current}",
+			"Stop writing and exit: the task was taken away from this run."},
 		"": {"token {presented} was superseded by {current}",
 			"Stop writing and exit: this task now belongs to {owner}."},
 	},
