@@ -78,7 +78,7 @@ func (f *affinityFixture) check(c affinityCase) {
 		t.Fatalf("%d leases", len(got))
 	}
 	if c.expires {
-		_, err := f.Renew(f.Ctx, f.held) // a lease that was never confirmed is no failure
+		_, err := f.Renew(f.Ctx, f.held) // only a lease that was confirmed fails
 		kit.OK(t, err)
 		f.tickFor(t, 2001*time.Millisecond)
 		_, err = f.ExpireDue(f.Ctx, 10)

@@ -95,8 +95,9 @@ func TestASupersededRunStoresNoBundle(t *testing.T) {
 		kit.Refused(t, f.RunBundle(f.Ctx, old, late.About()), picket.CodeStaleFence)
 		_, err = f.RunBundlePiece(f.Ctx, old, late.Piece(0))
 		kit.Refused(t, err, picket.CodeStaleFence)
-		// What another run has sent is not taken over either.
+		// What another run has sent is not taken over either. The same bundle begins again.
 		kit.Refused(t, f.RunBundle(f.Ctx, h, late.About()), picket.CodeStateConflict)
+		f.MustKeepBundle(t, h, late)
 		f.MustKeepBundle(t, h, mine)
 		kit.Refused(t, f.RunBundle(f.Ctx, old, late.About()), picket.CodeStaleFence)
 		kit.Refused(t, f.RunBundle(f.Ctx, old, mine.About()), picket.CodeStaleFence)
