@@ -18,10 +18,10 @@ if b.up_sha ~= sha or num(b.up_size) ~= size or b.up_run ~= rid then -- @begins-
   if index ~= 0 then return refuse('state_conflict.bundle_upload', 'cause', 'bundle_upload') end
   if not by then return refuse('lease_expired', 'cause', 'key_revoked') end -- @counted-bundle
   local before = b.up_sha and num(b.up_size) or 0
+  local by_key = bundle_bytes_of(by) - (b.up_key == by and before or 0)
   local no = check_quota('bundle_bytes', num(ARGV[9]), 0, size) -- @bounds-bundle
     or check_quota('bundles_bytes', num(ARGV[10]), bundle_bytes_of(root) - before, size) -- @bounds-tree-bundles
-    or by ~= '' and check_quota('bundles_bytes', num(ARGV[10]),
-      bundle_bytes_of(by) - (b.up_key == by and before or 0), size) -- @bounds-key-bundles
+    or by ~= '' and check_quota('bundles_bytes', num(ARGV[10]), by_key, size) -- @bounds-key-bundles
   if no then return no end
   delete_upload(tid, root)
   call('HSET', key, 'up_sha', sha, 'up_size', F(size), 'up_key', by, 'up_run', rid)
