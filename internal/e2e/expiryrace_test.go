@@ -26,6 +26,7 @@ type expiryRace struct {
 	completed  bool          // by the first holder
 	resumed    bool          // the heartbeat came in time
 	refusals   map[picket.Code]int
+	refused    int // in all
 	takenAgain int64 // the token under which the next worker completed
 }
 
@@ -168,11 +169,13 @@ func (r *expiryRace) write(tool string, body any) (over bool) {
 		return false
 	}
 	r.refusals[got.code()]++
+	r.refused++
 	if got.status != http.StatusPreconditionFailed {
 		r.t.Errorf("%s: %s: %d %s", r.id, tool, got.status, got.body)
 		return true
 	}
-	return r.refusals[got.code()] >= 20
+	// A lease that ends sends 20 calls at once, and more are refused for their rate.
+	return r.refused >= 20
 }
 
 // succeed is the worker that waits for the task, without a record, and completes
