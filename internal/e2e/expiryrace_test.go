@@ -26,7 +26,7 @@ type expiryRace struct {
 	completed  bool          // by the first holder
 	resumed    bool          // the heartbeat came in time
 	refusals   map[picket.Code]int
-	refused    int // in all
+	refused    int   // in all
 	takenAgain int64 // the token under which the next worker completed
 }
 
