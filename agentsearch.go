@@ -19,8 +19,9 @@ func (s *AgentSearch) Check() error {
 type FoundPools struct {
 	Pools []FoundPool `json:"pools"` // by role; of 50 roles at most
 	// More is set when there are more pools, or more members than were looked at.
-	More  bool   `json:"more"`
-	Nudge *Nudge `json:"nudge,omitempty"`
+	More   bool   `json:"more"`
+	Nudge  *Nudge `json:"nudge,omitempty"`
+	Unread int    `json:"unread,omitzero"` // how many messages wait for the agent
 }
 
 // FoundPool is what one role has to offer.

@@ -35,6 +35,7 @@ const (
 	CodeVersion       Code = "version_conflict"
 	CodeAgentDraining Code = "agent_draining"
 	CodeChildrenOpen  Code = "children_open"    // 409: subtasks are not finished
+	CodeInboxFull     Code = "inbox_full"       // 409: too many messages wait there
 	CodeCallRunning   Code = "call_in_progress" // 409: the same call is under way
 	CodeCallRepeated  Code = "call_repeated"    // 409: the same paid call too often in a row
 	CodeLeaseEnding   Code = "lease_ending"     // 409: too late to begin something outside
@@ -93,6 +94,7 @@ var codes = map[Code]codeFacts{
 	CodeVersion:              {409, "Version conflict"},
 	CodeAgentDraining:        {409, "Agent is draining"},
 	CodeChildrenOpen:         {409, "Subtasks are open"},
+	CodeInboxFull:            {409, "Inbox is full"},
 	CodeCallRunning:          {409, "Call in progress"},
 	CodeCallRepeated:         {409, "Call repeated too often"},
 	CodeLeaseEnding:          {409, "Lease is ending"},

@@ -86,6 +86,7 @@ const (
 	EventBudgetUncertain     = "budget.uncertain"
 	EventBudgetLate          = "budget.late"
 	EventBudgetUnverified    = "budget.unverified"
+	EventMessageSent         = "message.sent"
 	EventWebhookCreated      = "webhook.created"
 	EventWebhookDeleted      = "webhook.deleted"
 	EventWebhookRevived      = "webhook.revived"
@@ -109,7 +110,7 @@ var EventTypes = []string{
 	EventPaused, EventResumed, EventKeyCreated, EventKeyRevoked, EventLoginOpened, EventLoginClosed,
 	EventRunLaunched, EventRunExited, EventEvidenceReplaced,
 	EventRunStalled, EventAgentHeartbeat, EventAgentTimeoutWarning, EventAgentTimedOut,
-	EventWebhookCreated, EventWebhookDeleted, EventWebhookRevived, EventWebhookDead, EventWebhookGap,
+	EventMessageSent, EventWebhookCreated, EventWebhookDeleted, EventWebhookRevived, EventWebhookDead, EventWebhookGap,
 }
 
 // MaxEventID bounds the id of a run event, in bytes.

@@ -33,6 +33,7 @@ type Lease struct {
 	LastReport   *Report   `json:"lastReport"`
 	Answers      []Answer  `json:"answers"` // also those to the task that this one repeats
 	PreviousExit *Exit     `json:"previousExit"`
+	Messages     int       `json:"messages,omitzero"` // how many the task has; get_task shows the last ones
 	ProxyURL     string    `json:"proxyUrl"`
 	MCPURL       string    `json:"mcpUrl"`
 }
@@ -113,10 +114,10 @@ type Renewal struct {
 
 // Command is an order to the adapter, delivered by watch and renewal.
 type Command struct {
-	Command string `json:"command"` // stop, nudge or exec
+	Command string `json:"command"` // stop, nudge, messages or exec
 	Reason  string `json:"reason,omitempty"`
-	// Number counts the nudges of a run from 1. A nudge may be delivered more
-	// than once; the number tells whether it is a new one.
+	// Number counts the nudges of a run from 1. Of messages it is the number of the last one that
+	// waits. Both may be delivered more than once; the number tells whether they are new.
 	Number int64  `json:"number,omitzero"`
 	Cause  string `json:"cause,omitempty"` // of a nudge: silent or loop
 	// Exec is of exec. It may be delivered more than once; its CallID tells.

@@ -300,6 +300,7 @@ type Funds struct {
 	Available budget.Envelope `json:"available"`
 	Locked    bool            `json:"locked"`
 	Nudge     *Nudge          `json:"nudge,omitempty"` // set when the run seems to be stuck
+	Unread    int             `json:"unread,omitzero"` // how many messages wait for the agent
 }
 
 // ExecRequest is a process that an agent wants run inside its run's containment.

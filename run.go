@@ -174,4 +174,5 @@ type Reported struct {
 	Seq    int64  `json:"seq"` // counts the reports of the task from 1
 	Pinned bool   `json:"pinned"`
 	Nudge  *Nudge `json:"nudge,omitempty"` // the agent seems to be stuck
+	Unread int    `json:"unread,omitzero"` // how many messages wait for the agent
 }

@@ -33,6 +33,7 @@ type Delegated struct {
 	State     TaskState       `json:"state"`
 	Available budget.Envelope `json:"available"`       // of the caller's envelope, after the carving
 	Nudge     *Nudge          `json:"nudge,omitempty"` // set when the agent seems to be stuck
+	Unread    int             `json:"unread,omitzero"` // how many messages wait for the agent
 }
 
 // Check refuses what can be seen to be wrong without knowing the parent.
@@ -131,6 +132,7 @@ type SubtaskState struct {
 	Spent      budget.Envelope `json:"spent"`
 	Because    []string        `json:"because,omitempty"` // why a queued child does not run
 	Nudge      *Nudge          `json:"nudge,omitempty"`   // set when the run that asks seems to be stuck
+	Unread     int             `json:"unread,omitzero"`   // how many messages wait for the run that asks
 }
 
 // SubtaskReview is the body of review_subtask.

@@ -126,9 +126,13 @@ type Task struct {
 	Trace          *Trace             `json:"trace"`           // the trace it is a part of
 	Reason         string             `json:"reason"`          // why it was cancelled or failed
 	Nudge          *Nudge             `json:"nudge,omitempty"` // of get_task only: the agent seems to be stuck
-	CreatedAt      Instant            `json:"createdAt"`
-	UpdatedAt      Instant            `json:"updatedAt"`
-	CreatedBy      string             `json:"createdBy"`
+	Unread         int                `json:"unread,omitzero"` // of get_task only: how many messages wait for the agent
+	// Messages is of get_task only: the last messages from and to the task, oldest first, also
+	// those that were read. They are at most 20, of 64 KiB in all.
+	Messages  []Message `json:"messages,omitempty"`
+	CreatedAt Instant   `json:"createdAt"`
+	UpdatedAt Instant   `json:"updatedAt"`
+	CreatedBy string    `json:"createdBy"`
 }
 
 // CurrentInput is what the next run is given: the latest input that a person has

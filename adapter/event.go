@@ -23,8 +23,9 @@ const (
 	EventTimeoutWarning EventKind = picket.EventAgentTimeoutWarning // once, when the timeout is near
 	EventTimedOut       EventKind = picket.EventAgentTimedOut       // the agent is killed because its time is over
 
-	EventNudged  EventKind = "nudged"  // the agent was told that it seems to be stuck
-	EventStalled EventKind = "stalled" // it is ended for that
+	EventNudged   EventKind = "nudged"   // the agent was told that it seems to be stuck
+	EventMessages EventKind = "messages" // messages wait for the agent
+	EventStalled  EventKind = "stalled"  // it is ended for that
 )
 
 // Event is told to Config.OnEvent.
@@ -40,6 +41,7 @@ type Event struct {
 	Remaining    time.Duration    // of acquired, renewed, renew_failed: until the adapter stops the agent
 	Reason       string           // of ending, renew_failed, nudged and stalled, for people
 	Cause        string           // of nudged: picket.NudgeSilent or picket.NudgeLoop
+	Unread       int              // of messages: how many wait
 	Result       *Result          // of ended
 	Err          error            // of renew_failed and ended
 	Launcher     *picket.RunEvent // of agent-heartbeat, agent-timeout-warning and agent-timed-out

@@ -40,7 +40,7 @@ func (v *observedRun) clock() time.Duration {
 func (v *observedRun) onEvent(e Event) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if e.Launcher != nil || e.Kind == EventNudged || e.Kind == EventStalled {
+	if e.Launcher != nil || e.Kind == EventNudged || e.Kind == EventStalled || e.Kind == EventMessages {
 		v.told = append(v.told, fmt.Sprintf("%s %.1f", e.Kind, v.clock().Seconds()))
 		v.events = append(v.events, e)
 	}

@@ -18,6 +18,7 @@ type run struct {
 	workspace  *runWorkspace
 	output     *runOutput
 	supervisor *supervisor
+	messages   *messageFile
 	report     *endReporter
 }
 
@@ -56,6 +57,8 @@ func newRun(cfg *Config, lease picket.Lease, under *registration, next *slot) *r
 	}
 	r.supervisor.leased, r.supervisor.writeNudge = r.leased, r.workspace.writeNudge
 	r.supervisor.events, r.supervisor.execs = r.output.events, r.output.execs
+	r.messages = newMessageFile(scope, r.workspace.replaceFile)
+	r.supervisor.tellMessages = r.messages.tell
 	return r
 }
 
@@ -117,6 +120,7 @@ func (r *run) execute(ctx context.Context) error {
 		return r.report.launchFailed(ctx, err)
 	}
 	r.correctLaunch(told)
+	r.messages.start(held, &group)
 	r.workspace.branch.start(held, r.workspace.locked, r.output.stderr)
 	r.workspace.bundle.start(held, r.workspace.locked, r.output.stderr)
 	end := r.supervisor.supervise(ctx, work, &group, func(ctx context.Context) {
@@ -138,7 +142,7 @@ func (r *run) execute(ctx context.Context) error {
 
 func (r *run) launch(work context.Context) error {
 	told := r.leased.process.current()
-	r.workspace.removeNudge()
+	r.workspace.removeOldFiles()
 	dir, err := r.workspace.startDir()
 	if err != nil {
 		return fmt.Errorf(launchDetailPrefix+": %w", err)

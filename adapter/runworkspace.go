@@ -95,27 +95,33 @@ func (w *runWorkspace) writeTaskFiles(told workspace.TaskWorkspace) (err error) 
 	return nil
 }
 
-// writeNudge tells the agent in a file that it seems to be stuck. The file changes in
-// one step, since the agent may be reading it. It leads nowhere else, no matter what
-// the agent has made of its directory.
+// writeNudge tells the agent in a file that it seems to be stuck.
 func (w *runWorkspace) writeNudge(cause, reason string) {
 	if !w.filesWritten.Load() { // there is no agent yet
 		return
 	}
 	n := NudgeFile{Cause: cause, Reason: reason, At: picket.InstantOf(time.Now())}
-	var err error
-	if w.locked != nil {
-		err = replaceAgentFile(w.locked, w.path, nudgeFile, n)
-	} else {
-		err = files.WriteJSON(filepath.Join(w.filesDir, nudgeFile), n)
-	}
-	if err != nil {
+	if err := w.replaceFile(nudgeFile, n); err != nil {
 		w.log.Warn("the nudge cannot be written", "err", err)
 	}
 }
 
-// removeNudge removes the file of an earlier run in the same directory.
-func (w *runWorkspace) removeNudge() { os.Remove(filepath.Join(w.filesDir, nudgeFile)) }
+// replaceFile writes a file that tells the agent something while it runs. The file changes in one
+// step, since the agent may be reading it. It leads nowhere else, no matter what the agent has made
+// of its directory.
+func (w *runWorkspace) replaceFile(name string, v any) error {
+	if w.locked != nil {
+		return replaceAgentFile(w.locked, w.path, name, v)
+	}
+	return files.WriteJSON(filepath.Join(w.filesDir, name), v)
+}
+
+// removeOldFiles removes what an earlier run in the same directory was told.
+func (w *runWorkspace) removeOldFiles() {
+	for _, name := range []string{nudgeFile, messagesFile} {
+		os.Remove(filepath.Join(w.filesDir, name))
+	}
+}
 
 // commitTimeout bounds what is done with a worktree while its lease is kept.
 const commitTimeout = 2 * time.Minute

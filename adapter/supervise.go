@@ -23,6 +23,8 @@ type supervisor struct {
 	execs      *execRunner                // programs run beside the agent
 	stall      *stallDetector             // signs of life
 	writeNudge func(cause, reason string) // tells the agent, in a file, that it seems to be stuck
+	// tellMessages notes that messages wait for the agent, of which the last has a number.
+	tellMessages func(newest int64)
 
 	session  atomic.Pointer[string] // of the agent; nil: it is not known
 	requests chan stopRequest
@@ -219,6 +221,8 @@ func (s *supervisor) handleCommands(commands []picket.Command) {
 		// Of silence the adapter itself has told the store.
 		case c.Command == "nudge" && s.stall.isNewNudge(c.Number) && c.Cause != picket.NudgeSilent:
 			s.nudgeAgent(c.Cause, c.Reason)
+		case c.Command == "messages":
+			s.tellMessages(c.Number)
 		case c.Command == "exec" && c.Exec != nil:
 			s.execs.startNew(*c.Exec)
 		}

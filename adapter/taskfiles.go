@@ -1,12 +1,17 @@
 package adapter
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -43,6 +48,7 @@ const (
 	lastReportFile = "last-report.json"
 	budgetFile     = "budget.json" // the envelope of the task, as it was granted
 	nudgeFile      = "nudge.json"
+	messagesFile   = "messages.json"
 )
 
 // taskFileContents returns what the agent finds when it starts, by the name of the file.
@@ -149,4 +155,89 @@ func writeJSONIn(r *os.Root, name string, v any) error {
 		return err
 	}
 	return files.CreateIn(r, name, append(text, '\n'))
+}
+
+// MessageFile is what messages.json beside the task file holds, once messages have come: those that
+// waited for the agent when it was written. The tool read_messages acknowledges them.
+type MessageFile struct {
+	Messages []picket.Message `json:"messages"` // oldest first, at most picket.MaxMessagesRead
+	Unread   int              `json:"unread"`   // how many waited in all
+	At       picket.Instant   `json:"at"`       // when this was
+	// History is the last messages from and to the task, also those that were read.
+	History []picket.Message `json:"history"`
+}
+
+// messageFile keeps messages.json of a run up to date. The store tells by renewals and watches
+// that messages wait; the same message may be told several times.
+type messageFile struct {
+	*runScope
+	write  func(file string, v any) error
+	newest atomic.Int64  // number of the last message that the store has named
+	told   chan struct{} // of capacity 1
+}
+
+func newMessageFile(scope *runScope, write func(file string, v any) error) *messageFile {
+	return &messageFile{runScope: scope, write: write, told: make(chan struct{}, 1)}
+}
+
+// tell notes that messages wait, of which the last has a number. It never blocks.
+func (f *messageFile) tell(newest int64) {
+	f.newest.Store(newest)
+	select {
+	case f.told <- struct{}{}:
+	default:
+	}
+}
+
+// start writes the file as long as the lease is held: at once if the task has messages, and again
+// when new ones have come.
+func (f *messageFile) start(held context.Context, group *sync.WaitGroup) {
+	history := f.lease.Messages > 0
+	group.Go(func() {
+		written := int64(-1)
+		if history {
+			written = f.fetch(held, written)
+		}
+		for {
+			select {
+			case <-f.told:
+			case <-held.Done():
+				return
+			}
+			if f.newest.Load() != written {
+				written = f.fetch(held, written)
+			}
+		}
+	})
+}
+
+// fetch writes what waits now. It returns the number of the last message, or before if nothing was
+// written; then the next renewal leads to another try.
+func (f *messageFile) fetch(ctx context.Context, before int64) int64 {
+	var waiting picket.MessagesWaiting
+	err := patiently(ctx, func(ctx context.Context) (err error) {
+		waiting, err = f.proxy.MessagesWaiting(ctx)
+		return err
+	})
+	if err == nil {
+		err = f.write(messagesFile, MessageFile{Messages: waiting.Messages, Unread: waiting.Unread,
+			At: picket.InstantOf(time.Now()), History: waiting.History})
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			f.log.Warn("the messages cannot be passed on", "err", err)
+		}
+		return before
+	}
+	if waiting.Unread > 0 {
+		f.log.Info("messages wait for the agent", "unread", waiting.Unread)
+		f.emit(Event{Kind: EventMessages, Unread: waiting.Unread})
+	}
+	return waiting.Newest
+}
+
+// MessagesWaiting reads what waits for the agent of the run. It acknowledges nothing.
+func (p *Proxy) MessagesWaiting(ctx context.Context) (w picket.MessagesWaiting, err error) {
+	err = p.call(ctx, p.client, http.MethodGet, "/v1/run/messages", nil, &w)
+	return w, err
 }

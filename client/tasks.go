@@ -172,3 +172,17 @@ func (t Tasks) Log(ctx context.Context, id string, q LogQuery, opts ...Option) (
 type reasonBody struct {
 	Reason string `json:"reason,omitempty"`
 }
+
+// Tell sends a message to the agent that works on a task. One with the MessageID of an earlier message is
+// sent once.
+func (t Tasks) Tell(ctx context.Context, id string, m picket.MessageRequest,
+	opts ...Option) (picket.MessageSent, error) {
+	return post[picket.MessageSent](ctx, t.c, route("tasks", id, "messages"), m, opts)
+}
+
+// Messages reads a page of the messages from and to a task, oldest first.
+func (t Tasks) Messages(ctx context.Context, id string, q picket.MessageQuery,
+	opts ...Option) (picket.MessagePage, error) {
+	return query[picket.MessagePage](ctx, t.c, route("tasks", id, "messages"),
+		parameters("before", q.Before, "limit", q.Limit), opts)
+}

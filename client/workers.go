@@ -161,3 +161,17 @@ func (p Pools) List(ctx context.Context, opts ...Option) ([]picket.Pool, error) 
 	got, err := get[picket.PoolList](ctx, p.c, route("pools"), opts)
 	return got.Pools, err
 }
+
+// Tell sends a message to an agent. The key of the agent itself tells those who look after it. One
+// with the MessageID of an earlier message is sent once.
+func (a Agents) Tell(ctx context.Context, id string, m picket.MessageRequest,
+	opts ...Option) (picket.MessageSent, error) {
+	return post[picket.MessageSent](ctx, a.c, route("agents", id, "messages"), m, opts)
+}
+
+// Messages reads a page of the messages from and to an agent, oldest first.
+func (a Agents) Messages(ctx context.Context, id string, q picket.MessageQuery,
+	opts ...Option) (picket.MessagePage, error) {
+	return query[picket.MessagePage](ctx, a.c, route("agents", id, "messages"),
+		parameters("before", q.Before, "limit", q.Limit), opts)
+}

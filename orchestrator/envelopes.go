@@ -192,9 +192,11 @@ func (e *Engine) pollFunds(ctx context.Context, held picket.LeaseCredential, loo
 		Available budget.Envelope `reply:"available"`
 		Locked    bool            `reply:"locked"`
 		Nudge     string          `reply:"nudge"`
+		Unread    int             `reply:"unread"`
 	}
 	r.Decode(&v)
-	return picket.Funds{ToppedUp: v.ToppedUp, Available: v.Available, Locked: v.Locked, Nudge: r.nudge(v.Nudge)}, r.Err
+	return picket.Funds{ToppedUp: v.ToppedUp, Available: v.Available, Locked: v.Locked, Nudge: r.nudge(v.Nudge),
+		Unread: v.Unread}, r.Err
 }
 
 // Ledger pages through the rows of an envelope, or of all, oldest first unless

@@ -64,6 +64,19 @@ func TestRefusals(t *testing.T) {
 			_, err := f.FindAgents(f.Ctx, h, "", picket.AgentSearch{})
 			return err
 		},
+		"send_message": func(f *fixture, h picket.LeaseCredential) error {
+			m := picket.AgentMessage{MessageRequest: picket.MessageRequest{Body: "x"}}
+			_, err := f.SendMessage(f.Ctx, h, "", m)
+			return err
+		},
+		"read_messages": func(f *fixture, h picket.LeaseCredential) error {
+			_, err := f.ReadMessages(f.Ctx, h, "r", picket.ReadMessages{}, 0)
+			return err
+		},
+		"deliver": func(f *fixture, h picket.LeaseCredential) error {
+			_, err := f.DeliverMessages(f.Ctx, h)
+			return err
+		},
 		"get_task": func(f *fixture, h picket.LeaseCredential) error { _, err := f.HeldTask(f.Ctx, h, ""); return err },
 	}
 	onBothStores(t, func(t *testing.T, f *fixture) {

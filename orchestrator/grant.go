@@ -131,6 +131,7 @@ type leaseView struct {
 	Retries   string          `reply:"retries"`
 	Note      string          `reply:"note"` // of the review that it fixes
 	Envelope  budget.Envelope `reply:"envelope"`
+	Messages  int             `reply:"messages"`
 	Waited    string          `reply:"waited"` // ms for the first lease, "" for later ones
 }
 
@@ -193,6 +194,7 @@ func (e *Engine) decodeLease(r *reply, raw int64, v leaseView) picket.Lease {
 		},
 		LastReport: r.report(v.Report, true),
 		Answers:    r.answers(v.Answers),
+		Messages:   v.Messages,
 		ProxyURL:   e.store.cfg.ProxyURL,
 	}
 	if v.Spec.Priority != nil {

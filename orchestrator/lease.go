@@ -84,14 +84,16 @@ func (e *Engine) Renew(ctx context.Context, held picket.LeaseCredential) (picket
 func (r *reply) renewal() (out picket.Renewal, left string) {
 	var raw int64
 	var idle, nudge string
+	var newest string
 	var execs []execView
-	r.Scan(r.Value, &raw, &out.LeaseTTLMs, &out.FencingToken, &idle, &nudge, &execs, &left)
+	r.Scan(r.Value, &raw, &out.LeaseTTLMs, &out.FencingToken, &idle, &nudge, &execs, &left, &newest)
 	out.LeaseExpiresAt = picket.Instant(raw + out.LeaseTTLMs)
 	if idle != "" {
 		ms := store.ParseInt(idle)
 		out.IdleMs = &ms
 	}
 	out.Commands = append(r.nudgeCommand(nudge), r.execCommands(execs)...)
+	out.Commands = append(out.Commands, messagesCommand(newest)...)
 	return out, left
 }
 
@@ -187,11 +189,12 @@ func (e *Engine) Report(ctx context.Context, held picket.LeaseCredential, reques
 		return picket.Reported{}, loopRefusal("report_progress")
 	}
 	var v struct {
-		Seq   int64  `reply:"seq"`
-		Nudge string `reply:"nudge"`
+		Seq    int64  `reply:"seq"`
+		Nudge  string `reply:"nudge"`
+		Unread int    `reply:"unread"`
 	}
 	r.Decode(&v)
-	return picket.Reported{Seq: v.Seq, Pinned: true, Nudge: r.nudge(v.Nudge)}, r.Err
+	return picket.Reported{Seq: v.Seq, Pinned: true, Nudge: r.nudge(v.Nudge), Unread: v.Unread}, r.Err
 }
 
 // Complete ends the lease with an output; the task goes to review, or is completed when nobody
@@ -304,54 +307,15 @@ func (e *Engine) HeldTask(ctx context.Context, held picket.LeaseCredential, requ
 		return picket.Task{}, loopRefusal("get_task")
 	}
 	var shown struct {
-		Task  taskView `reply:"task"`
-		Nudge string   `reply:"nudge"`
+		Task     taskView     `reply:"task"`
+		Nudge    string       `reply:"nudge"`
+		Unread   int          `reply:"unread"`
+		Messages []messageRow `reply:"messages"`
 	}
 	r.Decode(&shown)
 	t := r.taskOf(shown.Task)
-	t.Nudge = r.nudge(shown.Nudge)
+	t.Nudge, t.Unread, t.Messages = r.nudge(shown.Nudge), shown.Unread, messages(shown.Messages)
 	return t, r.Err
-}
-
-// FindAgents tells the holder of a lease which pools have members that take tasks. It is a look, as
-// [Engine.HeldTask] is.
-func (e *Engine) FindAgents(ctx context.Context, held picket.LeaseCredential, requestID string,
-	q picket.AgentSearch) (picket.FoundPools, error) {
-	if err := q.Check(); err != nil {
-		return picket.FoundPools{}, err
-	}
-	args := []any{requestID, describeCall("find_agents", q.Role+" "+strings.Join(q.Needs, ",")),
-		contentHash(append([]string{q.Role}, q.Needs...)...), q.Role}
-	for _, need := range q.Needs {
-		args = append(args, need)
-	}
-	r := e.runHeld(ctx, held, "find_agents", args...)
-	if r.endedByLoop() {
-		return picket.FoundPools{}, loopRefusal("find_agents")
-	}
-	var v struct {
-		Pools []struct {
-			Role      string `reply:"role"`
-			Members   int64  `reply:"members"`
-			Free      int64  `reply:"free"`
-			Unlimited bool   `reply:"unlimited"`
-			Caps      string `reply:"caps"`
-		} `reply:"pools"`
-		Cut   bool   `reply:"cut"`
-		Nudge string `reply:"nudge"`
-	}
-	r.Decode(&v)
-	found := picket.FoundPools{Pools: []picket.FoundPool{}, More: v.Cut, Nudge: r.nudge(v.Nudge)}
-	for _, p := range v.Pools {
-		found.Pools = append(found.Pools, picket.FoundPool{
-			Role:         p.Role,
-			Members:      int(p.Members),
-			Capabilities: strings.FieldsFunc(p.Caps, func(c rune) bool { return c == ',' }),
-			FreeSlots:    int(p.Free),
-			Unlimited:    p.Unlimited,
-		})
-	}
-	return found, r.Err
 }
 
 // Leases lists up to 1,000 live leases with how their runs go, the next to expire first.

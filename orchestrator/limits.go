@@ -83,6 +83,9 @@ type Quotas struct {
 	// BundlesBytes is how large the bundles are together that one key with its run keys, or one tree of tasks,
 	// keeps. Defaults to 256 MiB.
 	BundlesBytes int
+	// MessagesBytes is how large the messages are together that one key has sent, or that are in one
+	// tree of tasks. Each counts with 512 bytes more than its text. Defaults to 64 MiB.
+	MessagesBytes int
 }
 
 func (e *Engine) quotas() Quotas { return e.store.cfg.Quotas }
@@ -102,5 +105,6 @@ func (q Quotas) withDefaults() Quotas {
 		Runs:          cmp.Or(q.Runs, 1000),
 		BundleBytes:   cmp.Or(q.BundleBytes, 16<<20),
 		BundlesBytes:  cmp.Or(q.BundlesBytes, 256<<20),
+		MessagesBytes: cmp.Or(q.MessagesBytes, 64<<20),
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/oklog/ulid/v2"
+
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
@@ -28,6 +30,10 @@ func (f leasedTask) looks(child string) map[string]func() (*picket.Nudge, error)
 		"find_agents": func() (*picket.Nudge, error) {
 			found, err := f.FindAgents(f.Ctx, f.held, "", picket.AgentSearch{})
 			return found.Nudge, err
+		},
+		"read_messages": func() (*picket.Nudge, error) {
+			got, err := f.ReadMessages(f.Ctx, f.held, ulid.Make().String(), picket.ReadMessages{}, 0)
+			return got.Nudge, err
 		},
 		"await_top_up": func() (*picket.Nudge, error) {
 			funds, err := f.AwaitTopUp(f.Ctx, f.held, 0)
@@ -95,7 +101,8 @@ func TestWaitingAgainAndAgainIsNoLoop(t *testing.T) {
 // Looks that come at once are a loop: the fifth is told, and the tenth ends the run.
 func TestLooksAtOnceAreALoop(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		for _, name := range []string{"get_task", "await_subtask", "await_top_up", "find_agents"} {
+		for _, name := range []string{"get_task", "await_subtask", "await_top_up", "find_agents",
+			"read_messages"} {
 			p := f.leaseTask(t, picket.TaskSpec{})
 			look := p.looks(p.delegateMany(t, 1)[0].lease.TaskID)[name]
 			for n := range 9 {

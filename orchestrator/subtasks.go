@@ -18,6 +18,48 @@ import (
 // A task's run delegates parts of it to other agents and goes on; these are the
 // verbs of the tree of tasks that comes of it.
 
+// FindAgents tells the holder of a lease which pools have members that take tasks. It is a look, as
+// [Engine.HeldTask] is.
+func (e *Engine) FindAgents(ctx context.Context, held picket.LeaseCredential, requestID string,
+	q picket.AgentSearch) (picket.FoundPools, error) {
+	if err := q.Check(); err != nil {
+		return picket.FoundPools{}, err
+	}
+	args := []any{requestID, describeCall("find_agents", q.Role+" "+strings.Join(q.Needs, ",")),
+		contentHash(append([]string{q.Role}, q.Needs...)...), q.Role}
+	for _, need := range q.Needs {
+		args = append(args, need)
+	}
+	r := e.runHeld(ctx, held, "find_agents", args...)
+	if r.endedByLoop() {
+		return picket.FoundPools{}, loopRefusal("find_agents")
+	}
+	var v struct {
+		Pools []struct {
+			Role      string `reply:"role"`
+			Members   int64  `reply:"members"`
+			Free      int64  `reply:"free"`
+			Unlimited bool   `reply:"unlimited"`
+			Caps      string `reply:"caps"`
+		} `reply:"pools"`
+		Cut    bool   `reply:"cut"`
+		Nudge  string `reply:"nudge"`
+		Unread int    `reply:"unread"`
+	}
+	r.Decode(&v)
+	found := picket.FoundPools{Pools: []picket.FoundPool{}, More: v.Cut, Nudge: r.nudge(v.Nudge), Unread: v.Unread}
+	for _, p := range v.Pools {
+		found.Pools = append(found.Pools, picket.FoundPool{
+			Role:         p.Role,
+			Members:      int(p.Members),
+			Capabilities: strings.FieldsFunc(p.Caps, func(c rune) bool { return c == ',' }),
+			FreeSlots:    int(p.Free),
+			Unlimited:    p.Unlimited,
+		})
+	}
+	return found, r.Err
+}
+
 // Delegate makes a subtask of the caller's task, whose lease goes on. The same
 // requestKey again answers the same subtask as it is now, for a later run of
 // the task too; with an empty one every call makes another.
@@ -51,6 +93,7 @@ func (e *Engine) Delegate(ctx context.Context, held picket.LeaseCredential, requ
 		State     string          `reply:"state"`
 		Available budget.Envelope `reply:"available"`
 		Nudge     string          `reply:"nudge"`
+		Unread    int             `reply:"unread"`
 	}
 	r.Decode(&made)
 	return picket.Delegated{
@@ -58,6 +101,7 @@ func (e *Engine) Delegate(ctx context.Context, held picket.LeaseCredential, requ
 		State:     picket.TaskState(made.State),
 		Available: made.Available,
 		Nudge:     r.nudge(made.Nudge),
+		Unread:    made.Unread,
 	}, r.Err
 }
 
@@ -162,8 +206,9 @@ func (r *reply) subtask(tool string) (picket.SubtaskState, error) {
 		return picket.SubtaskState{}, loopRefusal(tool)
 	}
 	var shown struct {
-		Task  taskView `reply:"task"`
-		Nudge string   `reply:"nudge"`
+		Task   taskView `reply:"task"`
+		Nudge  string   `reply:"nudge"`
+		Unread int      `reply:"unread"`
 	}
 	r.Decode(&shown)
 	t := r.taskOf(shown.Task)
@@ -178,6 +223,7 @@ func (r *reply) subtask(tool string) (picket.SubtaskState, error) {
 		Review:     t.Review,
 		Spent:      t.Spent,
 		Nudge:      r.nudge(shown.Nudge),
+		Unread:     shown.Unread,
 	}
 	if t.State == picket.TaskHandoff && t.Handoff != nil {
 		s.Reason = t.Handoff.Question

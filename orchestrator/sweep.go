@@ -40,7 +40,8 @@ const spendingAge = picket.MaxSpendingDays * 24 * time.Hour
 
 // ApplyRetention deletes up to limit tasks, limit agents that are gone and limit events
 // and of the audit log that are older than they are kept, and returns how many.
-// Agents are kept as long as tasks. What was spent is counted before the ledger loses it.
+// Agents are kept as long as tasks, and messages for picket.MessageRetention. What was spent is
+// counted before the ledger loses it.
 func (e *Engine) ApplyRetention(ctx context.Context, keep picket.Retention, limit int) (int, error) {
 	tasks := cmp.Or(keep.Tasks, 30*24*time.Hour)
 	events := cmp.Or(keep.Events, 7*24*time.Hour)
@@ -49,7 +50,7 @@ func (e *Engine) ApplyRetention(ctx context.Context, keep picket.Retention, limi
 	}
 	return e.runCount(ctx, "retain", tasks.Milliseconds(), events.Milliseconds(), cmp.Or(keep.MaxEvents, 1_000_000),
 		limit, cmp.Or(keep.AuditAge, 400*24*time.Hour).Milliseconds(), cmp.Or(keep.AuditEvents, 1_000_000),
-		spendingAge.Milliseconds())
+		spendingAge.Milliseconds(), picket.MessageRetention.Milliseconds())
 }
 
 // RemindPeople writes an event for up to limit hand-offs and reviews that have been open for

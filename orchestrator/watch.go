@@ -33,6 +33,7 @@ func (e *Engine) watchNow(ctx context.Context, held picket.LeaseCredential, know
 		return picket.Watch{}, err
 	}
 	w := picket.Watch{State: v.watchState(), Commands: append(r.nudgeCommand(v.Nudge), r.execCommands(v.Execs)...)}
+	w.Commands = append(w.Commands, messagesCommand(v.Newest)...)
 	if w.State == picket.WatchCancelled {
 		w.Commands = []picket.Command{{Command: "stop", Reason: "cancelled"}}
 	}
@@ -45,6 +46,7 @@ type watchReply struct {
 	Closed string     `reply:"closed"` // the closing verb and its answer
 	Nudge  string     `reply:"nudge"`
 	Execs  []execView `reply:"execs"`
+	Newest string     `reply:"newest"` // message that waits
 }
 
 // readWatch runs the script watch, which answers "reclaim" for a lease that the

@@ -25,6 +25,7 @@ type Backend interface {
 	ExecQueue
 	execResultRecorder
 	bundleKeeper
+	messenger
 }
 
 // leaser keeps, gives back and observes a lease.
@@ -149,3 +150,4 @@ func execs(b Backend) execResultRecorder  { return b }
 func envelopes(b Backend) envelopeAccount { return b }
 func tasks(b Backend) taskReporter        { return b }
 func subtasks(b Backend) delegator        { return b }
+func messages(b Backend) messenger        { return b }

@@ -189,6 +189,20 @@ func (d *fakeBackend) FindAgents(_ context.Context, h picket.LeaseCredential, _ 
 	return picket.FoundPools{Pools: []picket.FoundPool{}}, d.note("find_agents", h)
 }
 
+func (d *fakeBackend) SendMessage(_ context.Context, h picket.LeaseCredential, _ string,
+	_ picket.AgentMessage) (picket.MessageSent, error) {
+	return picket.MessageSent{}, d.note("send_message", h)
+}
+
+func (d *fakeBackend) ReadMessages(_ context.Context, h picket.LeaseCredential, _ string, _ picket.ReadMessages,
+	_ time.Duration) (picket.MessagesRead, error) {
+	return picket.MessagesRead{Messages: []picket.Message{}}, d.note("read_messages", h)
+}
+
+func (d *fakeBackend) DeliverMessages(_ context.Context, h picket.LeaseCredential) (picket.MessagesWaiting, error) {
+	return picket.MessagesWaiting{Messages: []picket.Message{}}, d.note("messages", h)
+}
+
 func (d *fakeBackend) RecordRefusedWrite(_ context.Context, _ picket.LeaseCredential, verb string,
 	refusal *picket.Error) {
 	d.mu.Lock()
@@ -396,6 +410,11 @@ var goodRequests = map[string]request{
 	"await_top_up": {path: "/v1/tools/await_top_up", body: `{"waitSeconds":0}`},
 	"get_task":     {path: "/v1/tools/get_task", body: `{}`},
 	"find_agents":  {path: "/v1/tools/find_agents", body: `{"role":"coder","needs":["go"]}`},
+	"send_message": {
+		path: "/v1/tools/send_message",
+		body: `{"body":"hello","data":{"n":12345678901234567890},"type":"note"}`,
+	},
+	"read_messages": {path: "/v1/tools/read_messages", body: `{"max":5,"waitSeconds":0,"peek":true}`},
 	"report_progress": {
 		path: "/v1/tools/report_progress",
 		body: `{"summary":"s","beliefs":["b"],"attempted":[{"action":"a","outcome":"o"}],"nextStep":"n","blockers":[]}`,

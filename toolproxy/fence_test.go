@@ -19,7 +19,8 @@ func show(v any) string { return fmt.Sprintf("%v", v) }
 var (
 	fenced = []string{"renew", "release", "report_progress", "mark_complete", "mark_failed", "request_human_help",
 		"get_task",
-		"delegate_subtask", "find_agents", "await_subtask", "review_subtask"}
+		"delegate_subtask", "find_agents", "await_subtask", "review_subtask",
+		"send_message", "read_messages"}
 	evidence = []string{"exit", "logs", "events"}
 )
 

@@ -47,6 +47,8 @@ func FuzzAwaitBody(f *testing.F)    { fuzzBody(f, "await_subtask") }
 func FuzzReviewBody(f *testing.F)   { fuzzBody(f, "review_subtask") }
 func FuzzFailBody(f *testing.F)     { fuzzBody(f, "mark_failed") }
 func FuzzHelpBody(f *testing.F)     { fuzzBody(f, "request_human_help") }
+func FuzzSendBody(f *testing.F)     { fuzzBody(f, "send_message") }
+func FuzzReadBody(f *testing.F)     { fuzzBody(f, "read_messages") }
 func FuzzFindBody(f *testing.F)     { fuzzBody(f, "find_agents") }
 func FuzzGetTaskBody(f *testing.F)  { fuzzBody(f, "get_task") }
 

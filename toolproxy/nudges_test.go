@@ -24,6 +24,8 @@ var nudgedArgs = map[string]string{
 	"review_subtask":   `{"taskId":"CHILD","decision":"approve"}`,
 	"await_top_up":     `{"waitSeconds":0}`,
 	"find_agents":      `{}`,
+	"send_message":     `{"body":"hello"}`,
+	"read_messages":    `{}`,
 }
 
 // Every free tool after which the run goes on tells the nudge in its answer, over HTTP and over

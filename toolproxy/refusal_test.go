@@ -12,7 +12,8 @@ import (
 // writes are the calls whose refusal belongs into the event log.
 var writes = []string{"bundle", "bundle_piece", "delegate_subtask",
 	"events", "evidence", "exec", "exit", "logs", "mark_complete", "mark_failed",
-	"release", "report_progress", "request_human_help", "review_subtask", "usage"}
+	"release", "report_progress", "request_human_help", "review_subtask", "send_message",
+	"usage"}
 
 func TestRefusedWritesAreRecordedReadsAreNot(t *testing.T) {
 	var recorded []string

@@ -70,6 +70,7 @@ func (p *Proxy) coreRoutes() []route {
 			withBody(smallBody, bundles, handleBundle), nil},
 		{http.MethodPost, "/v1/run/bundle/:digest/:piece", forAdapter, "bundle_piece",
 			handed(bundles, handleBundlePiece), []string{"size"}},
+		{http.MethodGet, "/v1/run/messages", forAdapter, "", handed(messages, handleDeliverMessages), nil},
 		{http.MethodPost, "/v1/run/usage", forAdapter, "usage", withBody(smallBody, envelopes, handleUsage), nil},
 		{http.MethodPost, "/v1/run/exec/:callId", forAdapter, "exec",
 			withBody(maxExecResult, execs, handleExecResult), nil},

@@ -112,7 +112,7 @@ func reviewSubtask(ctx context.Context, subtasks delegator, c Call, req picket.S
 
 // waitingTools are the tools that wait: a server that stops ends them at once, for
 // they have no effect that would be lost.
-var waitingTools = map[string]bool{"await_subtask": true, "await_top_up": true}
+var waitingTools = map[string]bool{"await_subtask": true, "await_top_up": true, "read_messages": true}
 
 type awaitTopUpRequest struct {
 	WaitSeconds *int `json:"waitSeconds"`

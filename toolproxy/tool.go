@@ -129,6 +129,8 @@ var freeToolHandlers = map[string]freeToolHandler{
 	"await_subtask":      {false, smallBody, handedTool(subtasks, awaitSubtask)},
 	"review_subtask":     {true, smallBody, handedTool(subtasks, reviewSubtask)},
 	"await_top_up":       {false, smallBody, handedTool(envelopes, awaitTopUp)},
+	"send_message":       {true, picket.MaxMessage + smallBody, handedTool(messages, sendMessage)},
+	"read_messages":      {false, smallBody, handedTool(messages, readMessages)},
 	"mark_complete":      {true, completeBody, handedTool(tasks, markComplete)},
 	"mark_failed":        {true, smallBody, handedTool(tasks, markFailed)},
 }

@@ -77,6 +77,10 @@ func (s *Server) route(r *http.Request, kind Fault) (int, any, error) {
 		clear(l.logs)
 	}
 	do, fenced := fencedHandlers[r.URL.Path]
+	method := http.MethodPost
+	if r.URL.Path == "/v1/run/messages" {
+		do, fenced, method = waitingMessages, true, http.MethodGet
+	}
 	if !fenced {
 		do = evidenceHandlers[r.URL.Path]
 	}
@@ -86,7 +90,7 @@ func (s *Server) route(r *http.Request, kind Fault) (int, any, error) {
 	if strings.HasPrefix(r.URL.Path, bundlePath) {
 		do = bundlePiece
 	}
-	if do == nil || r.Method != http.MethodPost {
+	if do == nil || r.Method != method {
 		return 0, nil, picket.Refuse(picket.CodeNotFound, "See the protocol.", "there is no %s %s", r.Method,
 			r.URL.Path)
 	}

@@ -115,6 +115,8 @@ type task struct {
 	runs    []*lease
 	last    *picket.Report
 	upload  *bundleUpload // nil: there is none
+	// messages wait for the agent of the task, oldest first.
+	messages []picket.Message
 }
 
 type lease struct {

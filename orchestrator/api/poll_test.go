@@ -193,6 +193,8 @@ func TestTheStoreIsUnavailable(t *testing.T) {
 
 // bodyFor is a good body of the routes that need more than none.
 var bodyFor = map[string]string{
+	"/api/v1/tasks/:id/messages":   `{"body":"x"}`,
+	"/api/v1/agents/:id/messages":  `{"body":"x"}`,
 	"/api/v1/tasks":                `{"title":"x"}`,
 	"/api/v1/agents/:id/status":    `{"status":"draining"}`,
 	"/api/v1/agents/:id/heartbeat": `{"status":"active","client_timestamp":"2026-02-08T10:30:00Z"}`,

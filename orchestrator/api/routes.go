@@ -49,6 +49,8 @@ func (a *API) routes() []route {
 		{get, "/api/v1/tasks/:id/evidence", readerScopes, taskEvidence},
 		{get, "/api/v1/tasks/:id/bundle", readerScopes, reads("task", (*orchestrator.Engine).Bundle)},
 		{get, "/api/v1/tasks/:id/bundle/:digest/:piece", readerScopes, taskBundlePiece},
+		{post, "/api/v1/tasks/:id/messages", personScopes, sendsMessage("task")},
+		{get, "/api/v1/tasks/:id/messages", personScopes, listsMessages("task")},
 
 		{post, "/api/v1/leases", agentScopes, acquireLeases},
 		{post, "/api/v1/leases/advance", agentScopes, advanceLease},
@@ -62,6 +64,8 @@ func (a *API) routes() []route {
 		{patch, "/api/v1/agents/:id/status", agentScopes, changeAgentStatus},
 		{post, "/api/v1/agents/:id/heartbeat", agentScopes, changes("agent", heartbeat)},
 		{post, "/api/v1/agents/:id/commands", operatorScopes, commandAgent},
+		{post, "/api/v1/agents/:id/messages", agentScopes, sendsMessage("agent")},
+		{get, "/api/v1/agents/:id/messages", agentScopes, listsMessages("agent")},
 		{get, "/api/v1/pools", agentScopes, a.listPools},
 		{get, "/api/v1/pools/:role", agentScopes, a.getPool},
 

@@ -21,6 +21,8 @@ var runKeyRoutes = map[string]agentLocation{
 	"DELETE /api/v1/agents/:id":                   agentInPath,
 	"PATCH /api/v1/agents/:id/status":             agentInPath,
 	"POST /api/v1/agents/:id/heartbeat":           agentInPath,
+	"POST /api/v1/agents/:id/messages":            agentInPath,
+	"GET /api/v1/agents/:id/messages":             agentInPath,
 	"GET /api/v1/tasks":                           agentUnnamed,
 	"GET /api/v1/tasks/:id":                       agentUnnamed,
 	"GET /api/v1/tasks/:id/evidence":              agentUnnamed,

@@ -29,6 +29,8 @@ var actionForms = map[string]actionForm{
 	"task.retry":       {Reason: true},
 	"task.expire":      {Danger: true, Reason: true, Seen: "run"},
 	"task.topup":       {Money: true, Reason: true},
+	"task.tell":        {},
+	"agent.tell":       {},
 	"agent.drain":      {Seen: "incarnation"},
 	"agent.ping":       {Reason: true, Seen: "incarnation"},
 	"agent.stop":       {Danger: true, Task: true, Reason: true, Seen: "incarnation"},

@@ -105,6 +105,7 @@ type agentView struct {
 	Leases    []picket.LiveLease
 	More      int // leases that are not shown
 	Events    []picket.Event
+	Messages  conversation
 }
 
 func showAgent(v *request) (page, error) {
@@ -151,7 +152,10 @@ func (v *request) loadAgentWork(a *agentView) error {
 	a.Leases, a.More = held.Leases, int(held.Total)-len(held.Leases)
 	page, err := v.backend.Events.Events(v.ctx(),
 		picket.EventQuery{Agent: a.AgentID, NewestFirst: true, Limit: maxEventsShown})
-	a.Events = page.Events
+	if a.Events = page.Events; err != nil {
+		return err
+	}
+	a.Messages, err = v.conversation("agent", a.AgentID, !a.Status.Gone())
 	return err
 }
 

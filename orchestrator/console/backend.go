@@ -21,6 +21,13 @@ type Backend struct {
 	Budgets  BudgetBackend
 	Events   EventBackend
 	Pause    PauseBackend
+	Messages MessageBackend
+}
+
+// MessageBackend shows conversations and sends messages of people.
+type MessageBackend interface {
+	Messages(ctx context.Context, by picket.Caller, of string, q picket.MessageQuery) (picket.MessagePage, error)
+	Tell(ctx context.Context, by picket.Caller, to string, m picket.MessageRequest) (picket.MessageSent, error)
 }
 
 // LoginBackend is what logging in needs.

@@ -58,9 +58,10 @@ func backendOf(e interface {
 	console.BudgetBackend
 	console.EventBackend
 	console.PauseBackend
+	console.MessageBackend
 }) *console.Backend {
 	return &console.Backend{Logins: e, Stats: e, Handoffs: e, Reviews: e, Tasks: e, Changes: e, Agents: e, Leases: e,
-		Budgets: e, Events: e, Pause: e}
+		Budgets: e, Events: e, Pause: e, Messages: e}
 }
 
 // testBackend is the engine as the console sees it; reads of the log are counted,

@@ -20,6 +20,7 @@ var flashMessages = map[string]string{
 	"fixing":    "Rejected, and the task that repairs it is queued.",
 	"retried":   "Tried again: this task is queued.",
 	"toppedup":  "Topped up.",
+	"told":      "Sent. The message waits until the agent reads it.",
 
 	"retried_soon": "Tried again: this task is queued, and a worker that waits for it starts at once.",
 	"retried_idle": "Tried again: this task is queued, but no worker waits for it now. The page of the task shows the command that starts one.",

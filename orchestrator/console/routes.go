@@ -116,10 +116,12 @@ func routes() []route {
 		show("task.new", tasksPath+"/new", operatorScopes, showTaskForm, submit),
 		act("task.submit", tasksPath, operatorScopes, showTaskForm, submitTask, submit),
 		show("task", task, personScopes, showTask,
-			readTask, "GET /api/v1/tasks/:id/explain", readReports, readEvidence, readLogs),
+			readTask, "GET /api/v1/tasks/:id/explain", readReports, readEvidence, readLogs,
+			"GET /api/v1/tasks/:id/messages"),
 		act("task.cancel", task+"/cancel", operatorScopes, showTask, cancelTask, "POST /api/v1/tasks/:id/cancel"),
 		act("task.retry", task+"/retry", operatorScopes, showTask, retryTask, retry),
 		act("task.expire", task+"/expire", operatorScopes, showTask, expireTask, expire),
+		act("task.tell", task+"/tell", personScopes, showTask, tellTask, "POST /api/v1/tasks/:id/messages"),
 		act("task.topup", task+"/top-up", operatorScopes, showTask, topUpTask, topUp),
 		show("task.log", task+"/log", personScopes, showLog, readLogs),
 		direct("task.raw", get, task+"/log/raw", personScopes, showRawLog, readLogs),
@@ -130,7 +132,8 @@ func routes() []route {
 
 		show("agents", agentsPath, operatorScopes, listAgents, "GET /api/v1/agents", "GET /api/v1/pools").
 			inNav("Agents"),
-		show("agent", agent, operatorScopes, showAgent, "GET /api/v1/agents/:id"),
+		show("agent", agent, operatorScopes, showAgent, "GET /api/v1/agents/:id", "GET /api/v1/agents/:id/messages"),
+		act("agent.tell", agent+"/tell", operatorScopes, showAgent, tellAgent, "POST /api/v1/agents/:id/messages"),
 		act("agent.drain", agent+"/drain", operatorScopes, showAgent, drainAgent, "PATCH /api/v1/agents/:id/status"),
 		act("agent.deregister", agent+"/deregister", operatorScopes, showAgent, deregisterAgent,
 			"DELETE /api/v1/agents/:id"),

@@ -36,6 +36,7 @@ type taskView struct {
 	DiffMore bool
 	Logs     []logTail
 	Events   []picket.Event
+	Messages conversation
 }
 
 func showTask(v *request) (page, error) {
@@ -50,7 +51,7 @@ func showTask(v *request) (page, error) {
 		}
 	}
 	for _, part := range []func(*request) error{t.loadExplanation, t.loadReports, t.loadMoney, t.loadSubtasks,
-		t.loadEvidence, t.loadLogs, t.loadEvents} {
+		t.loadEvidence, t.loadLogs, t.loadEvents, t.loadMessages} {
 		if err := part(v); err != nil {
 			return page{}, err
 		}
@@ -62,6 +63,11 @@ func showTask(v *request) (page, error) {
 		topics: append([]string{t.TaskID, "namespace."}, t.Children...),
 		body:   &t,
 	}, nil
+}
+
+func (t *taskView) loadMessages(v *request) (err error) {
+	t.Messages, err = v.conversation("task", t.TaskID, !t.State.Terminal())
+	return err
 }
 
 // MayRetry reports whether the task can be tried again.

@@ -29,7 +29,8 @@ func LastRun(t picket.Task) picket.Run {
 func NewTask(more ...*cobra.Command) *cobra.Command {
 	c := CommandGroup("task", "Submit, list, show and cancel tasks",
 		settings.NeedsTrust(newTaskCreate()), newTaskList(), newTaskGet(), newTaskLogs(), newTaskRuns(),
-		newTaskReports(), newTaskExplain(), newTaskBundle(), newTaskCancel(), newTaskRetry())
+		newTaskReports(), newTaskExplain(), newTaskBundle(), newTaskCancel(), newTaskRetry(), taskInbox.newTell(),
+		taskInbox.newMessages())
 	c.AddCommand(more...)
 	return c
 }

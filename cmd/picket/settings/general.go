@@ -61,6 +61,7 @@ type General struct {
 		Runs          int `yaml:"runs" default:"1000" check:"count" doc:"The runs of one task until a person has to decide on it."`
 		BundleBytes   int `yaml:"bundle_bytes" default:"16777216" check:"bundle_bytes" doc:"The bytes of the bundle of a task's branch that the server keeps, 0 to 67108864. 0 means that it keeps none."`
 		BundlesBytes  int `yaml:"bundles_bytes" default:"268435456" check:"count" doc:"The bytes of the bundles that one key with its run keys, or one tree of tasks, keeps."`
+		MessagesBytes int `yaml:"messages_bytes" default:"67108864" check:"count" doc:"The bytes of the messages that one key with its run keys has sent, or that are in one tree of tasks."`
 	} `yaml:"quota"`
 
 	Containment string `yaml:"containment" flag:"containment" check:"containment" doc:"How the processes of an agent are held together: cgroup, subreaper or group. The default is the best that works."`

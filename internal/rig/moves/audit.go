@@ -42,6 +42,7 @@ var Audited = map[string]AuditRule{
 	picket.EventLeaseReleased:  AuditPerson,
 	picket.EventAgentLifecycle: AuditPerson,
 	picket.EventAgentCommand:   AuditPerson,
+	picket.EventMessageSent:    AuditPerson,
 
 	picket.EventInvariantRepaired: AuditPerson,
 }

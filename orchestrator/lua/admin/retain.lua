@@ -1,11 +1,12 @@
 -- flags: allow-oom
--- needs: agent bundle delete_money index_keys quota runkey tree_retention
+-- needs: agent bundle delete_money index_keys message quota runkey tree_retention
 -- retain deletes what ended long ago: closed tasks with all they own, agents
 -- that are gone, run keys that have expired, totals of old days, and old events from the head of the
 -- log and of the audit log. Age is judged by store time, so a jump of the
 -- server's clock deletes nothing.
--- ARGV: task age ms, event age ms, max events, limit, audit age ms, max audit events, age of the totals of a day ms
--- Reply: number of tasks, days, totals, run keys, agents and events deleted or begun with
+-- ARGV: task age ms, event age ms, max events, limit, audit age ms, max audit events, age of the totals of a day ms,
+--   message age ms
+-- Reply: number of tasks, days, totals, messages, run keys, agents and events deleted or begun with
 local age, event_age, max, limit = num(ARGV[1]), num(ARGV[2]), num(ARGV[3]), num(ARGV[4])
 local n = 0
 local function delete_task(tid)
@@ -20,6 +21,7 @@ local function delete_task(tid)
       ':stderr'), K('handoff:', hid), K('answer:', hid))
   end
   delete_bundle(tid, t and t.root or tid) -- @deletes-bundle
+  delete_conversation(tid) -- @deletes-conversation
   if t then -- only a damaged store has none
     for _, key in ipairs(index_keys(t.role or '', t.labels or '', t.assignee or '')) do call('ZREM', key, tid) end
     call('ZREM', K('by-state:', t.state), tid)
@@ -40,6 +42,10 @@ for _, tid in ipairs(call('ZRANGEBYSCORE', K('uploads'), '-inf', F(now - 3600000
 end
 n = n + delete_days(F(now - age), limit)
 n = n + delete_spending(F(now - num(ARGV[7])), limit)
+for _, id in ipairs(call('ZRANGEBYSCORE', K('sent'), '-inf', F(now - num(ARGV[8])), 'LIMIT', 0, limit)) do
+  delete_message(id) -- @deletes-old-messages
+  n = n + 1
+end
 n = n + delete_expired_run_keys(K('run-keys'), limit) -- @deletes-run-keys
 
 for _, id in ipairs(call('ZRANGEBYSCORE', K('gone'), '-inf', F(now - age), 'LIMIT', 0, limit)) do
@@ -51,6 +57,7 @@ for _, id in ipairs(call('ZRANGEBYSCORE', K('gone'), '-inf', F(now - age), 'LIMI
     count_role(K('roles-of:', a.owner), a.role, -1)
     add_stored(a.owner, -1, -call('STRLEN', K('metadata:', id))) -- @uncounts-records
     call('DEL', K('agent:', id), K('metadata:', id), K('commands:', id))
+    delete_conversation(id) -- @deletes-inbox
   end
   n = n + 1
 end

@@ -19,6 +19,7 @@ local function lease_view(tid, rid, t, r, deadline)
     previous = before and run_view(before), workspace = r.workspace, fixes = t.fixes or false,
     retries = t.retries or false, note = t.fixes and call('HGET', K('review:', t.fixes), 'note'),
     envelope = call('HMGET', K('env:', tid), 'envelope_t', 'envelope_u'),
+    messages = call('ZCARD', K('messages:', tid)),
     waited = r.attempt == '1' and F(math.max(0, raw - math.max(num(t.created), num(t.not_before)))),
   }, size + (input and #input or 0)
 end

@@ -1,11 +1,11 @@
 -- flags: allow-oom
--- needs: fence toolcalls
+-- needs: fence toolcalls unread
 -- find_agents tells the holder of a lease to whom it can delegate: the pools with members that take
 -- tasks, without naming any of them. Workers of the role attached take only tasks of their own.
 -- ARGV: task, run, secret, presented token, request id or '', the call in words, hash of the arguments, role or '',
 --   capability that is needed...
 -- Reply: pools (role, members, free, unlimited 0|1, caps (a,b)), cut (1 when there are more), nudge (JSON or
---   ''); or {} when this call ended the run
+--   ''), unread; or {} when this call ended the run
 -- Errors: those of fenced
 local POOLS, LOOKS, CAPS = 50, 500, 64
 local t, r, deadline, err = fenced(ARGV[1], ARGV[2], ARGV[3], ARGV[4])
@@ -62,4 +62,4 @@ for _, role in ipairs(roles) do
   end
   if pool and pool.members > 0 then pools[#pools + 1] = named(pool) end
 end
-return named{ pools = pools, cut = cut, nudge = nudge }
+return named{ pools = pools, cut = cut, nudge = nudge, unread = unread_of(ARGV[1], r) }

@@ -1,12 +1,12 @@
 -- flags: allow-oom
--- needs: exec fence
+-- needs: exec fence inbox
 -- urgent
 -- renew extends a lease that still holds to a full window from now; it never
 -- revives one and never shortens one.
 -- ARGV: task, run, secret, presented token
 -- Reply: {raw ms, ttl ms, token, ms since the last tool call or '', last nudge JSON or '',
---   pending_execs, ms that were left or '' when it confirms the grant}. It has no names, since no script runs
---   as often as this one.
+--   pending_execs, ms that were left or '' when it confirms the grant, newest_unread or ''}. It has no names,
+--   since no script runs as often as this one.
 -- Errors: those of fenced
 local tid, rid = ARGV[1], ARGV[2]
 local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
@@ -16,4 +16,4 @@ local d = math.max(deadline, now + num(r.window)) -- @renewed-window
 call('ZADD', K('deadlines'), F(d), tid)
 put(r, 'confirmed', '1', 'renewals', F(num(r.renewals) + 1))
 return { RAW, F(d - now), r.token, r.active and F(math.max(0, now - num(r.active))) or '', r.nudge or '', -- @nudge
-  pending_execs(rid, r, ''), left }
+  pending_execs(rid, r, ''), left, newest_unread(tid, r) or '' }

@@ -1,10 +1,10 @@
--- needs: fence nudge toolcalls
+-- needs: fence nudge toolcalls unread
 -- report stores a progress report and pins it. A requestId seen among the
 -- run's last 32 gets the answer it got before.
 -- ARGV: task, run, secret, presented token, request id or '', content hash,
 --   report JSON, the call in words, most bytes of the reports of a task, the beginning of its summary,
 --   most reports of a task
--- Reply: seq, nudge (JSON or ''); or {} when this call ended the run
+-- Reply: seq, nudge (JSON or ''), unread; or {} when this call ended the run
 -- Errors: those of fenced; idempotency_conflict
 local tid, rid, req = ARGV[1], ARGV[2], ARGV[5]
 local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
@@ -14,7 +14,7 @@ if req ~= '' then
     local hash, seq, id = string.match(was, '^(%S+) (%S+) (.*)$')
     if id == req then -- @same-report
       if hash ~= ARGV[6] then return refuse('idempotency_conflict') end
-      return named{ seq = seq, nudge = nudge_for_call(r, req) } -- @repeats-nudge
+      return named{ seq = seq, nudge = nudge_for_call(r, req), unread = unread_of(tid, r) } -- @repeats-nudge
     end
   end
 end
@@ -36,4 +36,4 @@ if req ~= '' then
 end
 emit('task.progress', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid },
   '{"state":"leased","seq":' .. F(seq) .. '}')
-return named{ seq = seq, nudge = nudge }
+return named{ seq = seq, nudge = nudge, unread = unread_of(tid, r) }

@@ -11,7 +11,7 @@
 local tid, rid, sha, size, index = ARGV[1], ARGV[2], ARGV[5], num(ARGV[6]), num(ARGV[7])
 local r, t, err = authenticate_bundle(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
-local key, root, by = K('bundle:', tid), root_of(tid, t), bundle_owner(r.key)
+local key, root, by = K('bundle:', tid), root_of(tid, t), key_owner(r.key)
 local b = pick(key, 'sha', 'up_sha', 'up_size', 'up_key', 'up_run')
 if b.sha == sha then return 'kept' end -- @kept-bundle
 if b.up_sha ~= sha or num(b.up_size) ~= size or b.up_run ~= rid then -- @begins-upload

@@ -1,9 +1,9 @@
--- needs: charge fence money toolcalls
+-- needs: charge fence money toolcalls unread
 -- await_top_up tells the holder of a lease whether its envelope was topped up
 -- since a call was refused, or since it began to wait.
 -- ARGV: task, run, secret, presented token, which look of a call this is: only, first or
 --   again; none if it does not count as a call of the tool; ms that the call waits from now on
--- Reply: toppedUp, available (tokens and nano-dollars), locked, nudge (JSON or ''); or {} when
+-- Reply: toppedUp, available (tokens and nano-dollars), locked, nudge (JSON or ''), unread; or {} when
 --   this call ended the run
 -- Errors: those of fenced
 local tid, rid = ARGV[1], ARGV[2]
@@ -21,4 +21,4 @@ else
   if not nudge then return {} end
 end
 return named{ toppedUp = more and 1 or 0, available = { free_amount(e) }, locked = is_locked(e) and 1 or 0,
-  nudge = nudge }
+  nudge = nudge, unread = unread_of(tid, r) }

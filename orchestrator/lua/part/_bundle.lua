@@ -27,15 +27,6 @@ local function authenticate_bundle(tid, rid, secret, presented)
   return r, t
 end
 
--- bundle_owner is the key for which the bundles of a run with this key are counted, which may be
--- ''. A run key counts for its parent. Only run keys are ever deleted: nil means that
--- this one is gone, and nobody knows its parent any more.
-local function bundle_owner(key)
-  if not key or key == '' then return '' end
-  local k = call('HMGET', K('key:', key), 'parent', 'hash')
-  return k[1] or k[2] and key -- @counts-for-parent
-end
-
 local function bundle_bytes_of(owner) return num(call('GET', K('bundle-bytes:', owner))) end
 
 -- add_bundle_bytes counts bytes of bundles for a key, which may be '', and for a tree.

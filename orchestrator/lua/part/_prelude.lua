@@ -158,7 +158,7 @@ local AUDITED = {
   ['task.approved'] = 'person', ['task.rejected'] = 'person', ['task.answered'] = 'person',
   ['task.finished'] = 'person', ['handoff.claimed'] = 'person', ['budget.topped_up'] = 'person',
   ['lease.expired'] = 'person', ['lease.released'] = 'person', ['agent.lifecycle'] = 'person',
-  ['agent.command'] = 'person', ['invariant.repaired'] = 'person', -- @audits-repair
+  ['agent.command'] = 'person', ['message.sent'] = 'person', ['invariant.repaired'] = 'person', -- @audits-repair
 }
 
 -- actor_is_agent is true in a script in which an agent acts for itself. The log then

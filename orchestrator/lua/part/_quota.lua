@@ -6,6 +6,15 @@ local function check_quota(quota, limit, has, more)
   if has + more > limit then return refuse('quota_exceeded', 'quota', quota, 'limit', F(limit)) end
 end
 
+-- key_owner is the key for which counts what a run with this key stores, which may be ''. A run key
+-- counts for its parent. Only run keys are ever deleted: nil means that this one is gone, and
+-- nobody knows its parent any more.
+local function key_owner(id)
+  if not id or id == '' then return '' end
+  local k = call('HMGET', K('key:', id), 'parent', 'hash')
+  return k[1] or k[2] and id -- @counts-for-parent
+end
+
 -- stored_by_key counts what a key keeps: records of agents and bytes of their metadata.
 local function stored_by_key(key) return pick(K('kept-by:', key), 'agents', 'bytes') end
 

@@ -1,10 +1,11 @@
--- needs: create fence money nudge queue quota toolcalls
+-- needs: create fence money nudge queue quota toolcalls unread
 -- delegate makes a subtask of a task whose lease goes on, with an envelope out
 -- of the caller's. The same key again answers the same subtask.
 -- ARGV: task, run, secret, presented token, request id or '', content hash, the
 --   call in words, deepest level, most subtasks, most in a tree,
 --   then the subtask's spec (21 values)
--- Reply: task (the subtask), state, available (tokens and nano-dollars left to the caller), nudge (JSON or '')
+-- Reply: task (the subtask), state, available (tokens and nano-dollars left to the caller), nudge (JSON or ''),
+--   unread
 -- Errors: those of fenced; idempotency_conflict, delegation_limit,
 --   too_many_lanes, budget_exceeded, quota_exceeded
 local tid, rid, req, hash = ARGV[1], ARGV[2], ARGV[5], ARGV[6]
@@ -15,7 +16,8 @@ s.parent = tid
 
 local function answer(state, nudge)
   local free_t, free_u = free_amount(envelope(tid))
-  return named{ task = s.id, state = state, available = { F(free_t), F(free_u) }, nudge = nudge }
+  return named{ task = s.id, state = state, available = { F(free_t), F(free_u) }, nudge = nudge,
+    unread = unread_of(tid, r) }
 end
 
 local was = pick(K('task:', s.id), 'state', 'parent', 'made')

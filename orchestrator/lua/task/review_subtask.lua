@@ -1,11 +1,11 @@
--- needs: conflicts create fence nudge queue quota review_decision review_digest toolcalls view
+-- needs: conflicts create fence nudge queue quota review_decision review_digest toolcalls unread view
 -- review_subtask decides a subtask that was handed in to the task of a run. A
 -- rejection makes, in the same step, the subtask that repairs it. The same
 -- decision again gets the same answer.
 -- ARGV: task, run, secret, presented token, request id, subtask, decision
 --   (approve|reject), note, the call in words, most subtasks in a tree, digest of
 --   what was shown or '', then the spec of the subtask that repairs it (21 values)
--- Reply: task (a task_view of the subtask), nudge (JSON or ''); or {} when this call ended the run
+-- Reply: task (a task_view of the subtask), nudge (JSON or ''), unread; or {} when this call ended the run
 -- Errors: those of fenced; author_cannot_review, not_found (no subtask of this
 --   task), forbidden (a person reviews it), task_closed, state_conflict, version_conflict
 --   and precondition_required (the digest), too_many_lanes, quota_exceeded
@@ -18,7 +18,7 @@ if not c or c.parent ~= tid then return refuse('not_found', 'kind', 'subtask') e
 if c.state ~= 'review' then
   local was = call('HMGET', K('review:', id), 'by', 'decision', 'note')
   if was[1] == rid and was[2] == decision and was[3] == note then
-    return named{ task = task_view(id), nudge = nudge_for_call(r, req) }
+    return named{ task = task_view(id), nudge = nudge_for_call(r, req), unread = unread_of(tid, r) }
   end
   if TERMINAL[c.state] then return refuse_closed_task(id, c) end
   return refuse('state_conflict.wrong_state', 'state', c.state, 'need', 'review')
@@ -39,4 +39,4 @@ confirm_lease(tid, r, deadline)
 local nudge = note_tool_call(tid, rid, t, r, deadline, 'review_subtask ' .. id .. ' ' .. decision, ARGV[9], req, req)
 if not nudge then return {} end
 record_review(id, c, decision, note, rid, fix)
-return named{ task = task_view(id), nudge = nudge }
+return named{ task = task_view(id), nudge = nudge, unread = unread_of(tid, r) }

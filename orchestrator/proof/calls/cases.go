@@ -11,14 +11,14 @@ import (
 
 // Readers are the scripts that change nothing.
 var Readers = []string{"agent", "agents", "pools", "evidence", "bundle",
-	"bundle_read", "explain", "handoffs", "identify", "keys", "leases",
+	"bundle_read", "conversation", "explain", "handoffs", "identify", "keys", "leases",
 	"list", "log", "reports", "reviews", "stats", "task",
 	"envelope", "ledger", "spending", "await_exec", "can_exec", "webhook_list", "review_ids", "totals"}
 
 func All() []Case {
 	var all []Case
 	for _, cases := range [][]Case{taskCases, leaseCases, evidenceCases, peopleCases, operatorCases, sweepCases,
-		adoptionCases, agentCases, moneyCases, treeCases, webhookCases, loginCases, keyCases} {
+		adoptionCases, agentCases, moneyCases, treeCases, webhookCases, loginCases, keyCases, messageCases} {
 		all = append(all, cases...)
 	}
 	return all

@@ -83,7 +83,7 @@ var nonMovingEvents = []string{picket.EventTaskProgress, picket.EventWriteRefuse
 	picket.EventRunExited, picket.EventEvidenceReplaced, picket.EventRunStalled, picket.EventAgentHeartbeat,
 	picket.EventAgentTimeoutWarning, picket.EventAgentTimedOut,
 	picket.EventInvariantViolated, picket.EventInvariantRepaired, picket.EventStoreAdopted, picket.EventAgentCommand,
-	picket.EventAgentDrift,
+	picket.EventMessageSent, picket.EventAgentDrift,
 	picket.EventToolCalled, picket.EventBudgetWarning, picket.EventBudgetExceeded, picket.EventBudgetToppedUp,
 	picket.EventBudgetOverrun,
 	picket.EventBudgetUncertain, picket.EventBudgetLate, picket.EventBudgetUnverified, picket.EventWebhookCreated,

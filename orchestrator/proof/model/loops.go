@@ -154,11 +154,16 @@ func (x *machine) nudged(what string, got *picket.Nudge, want int64) {
 // lives checks what a renewal says of signs of life.
 func (x *machine) lives(got picket.Renewal, r *modelRun) {
 	x.Helper()
-	number := int64(0)
+	number, waits := int64(0), false
 	for _, c := range got.Commands {
-		number = c.Number
+		if c.Command == "messages" {
+			waits = true
+		} else {
+			number = c.Number
+		}
 	}
 	x.same("renew: nudge", number, r.nudges)
+	x.same("renew: messages wait", waits, len(x.m.tasks[r.task].inbox) > 0)
 	if x.same("renew: idle", got.IdleMs != nil, r.called); r.called {
 		x.checkRemaining("renew: idle", -*got.IdleMs, r.active-x.m.now)
 	}

@@ -35,6 +35,7 @@ type model struct {
 	ids           []string // tasks in the order of their creation
 	rids          []string // runs in the order of their grants
 	hids          []string
+	messages      int // that were sent
 
 	requests   map[string]modelRequest
 	wantEvents []modelEvent // the events that the verb at hand has to write
@@ -111,6 +112,7 @@ type modelTask struct {
 	edited   string   // the input as a person has made it
 	calls    []string // the tasks whose calls it waits for beside its own
 	review   string   // what a run decided about it
+	inbox    []string // the messages that were not read, oldest first
 	modelTree
 }
 
@@ -138,6 +140,7 @@ type modelRun struct {
 	closedSay   string
 	seen        []modelReport // newest first, at most 32
 	modelActivity
+	modelMessages
 	runMoney
 }
 

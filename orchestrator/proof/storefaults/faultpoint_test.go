@@ -141,6 +141,10 @@ func readFaults(p calls.Setup, watched *faultPoints) {
 			_, err := w.Via.BundlePiece(w.Ctx, w.Task.TaskID, kept.Digest(), 0)
 			return err
 		}},
+		{"conversation", func() error {
+			_, err := w.Via.Messages(w.Ctx, kit.Operator, w.Task.TaskID, picket.MessageQuery{})
+			return err
+		}},
 		{"explain", func() error { _, err := w.Via.Explain(w.Ctx, w.Task.TaskID); return err }},
 		{"handoffs", func() error { _, err := w.Via.Handoffs(w.Ctx, picket.HandoffQuery{}); return err }},
 		{"identify", func() error { return kit.EnsureAdopted(w.Ctx, w.Via) }},

@@ -23,7 +23,7 @@ import (
 // lease, stops something or frees memory. The readers are let through, too.
 var allowedWhenFull = []string{"renew", "release", "fail", "expire", "expire_due", "complete", "request_help", "cancel",
 	"undeliver", "run_exit",
-	"get_task", "find_agents",
+	"get_task", "find_agents", "deliver",
 	"watch", "session", "session_close", "tick", "overdue", "chore", "pause", "resume", "key_revoke",
 	"run_key_renew", "retain", "inspect", "measure", "count", "count_spending", "remind", "trace_advance", "mark_stop",
 	"take_mark",

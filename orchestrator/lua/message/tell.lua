@@ -1,0 +1,31 @@
+-- needs: agent message
+-- tell sends a message of a person to a task or an agent. The key of an agent that is not an
+-- operator's sends one of the agent itself, in its own conversation.
+-- ARGV: receiver, actor, operator 0|1, key that sends it, message id, type, body, data (JSON or ''), id of the
+--   message that it answers or '', hash of the message, most bytes of the messages of a key and of a tree
+-- Reply: id, sent. The same again changes nothing.
+-- Errors: not_found, forbidden, judge_due, agent_gone, task_closed, idempotency_conflict, inbox_full,
+--   quota_exceeded, rate_limited
+local to, by, key = ARGV[1], ARGV[2], ARGV[4]
+local m = { id = ARGV[5], to = to, kind = 'person', from = key, name = '', task = '', run = '', agent = '', token = '',
+  actor = key, type = ARGV[6], body = ARGV[7], data = ARGV[8], reply = ARGV[9], hash = ARGV[10], credential = key,
+  key = by }
+local err
+if string.sub(to, 1, 5) ~= 'task_' then
+  local a = read_agent(to, 'name')
+  err = check_allowed(a, by, ARGV[3])
+  if err then return err end
+  m.agent = to
+  if actor_name(to, a, by, ARGV[3]) == to then -- @agent-tells-itself
+    m.kind, m.from, m.name, m.actor = 'agent', to, a.name or '', to
+  end
+end
+if m.kind == 'person' then m.name = call('HGET', K('key:', key), 'name') or '' end
+local before = sent_before(m)
+if before then return before end
+err, m.root = check_receiver(to)
+err = err or check_reply(m.reply, to)
+if err then return err end
+local sent = send_message(m, num(ARGV[11]), m.from == to)
+if not sent.err then wake_runs(to) end
+return sent

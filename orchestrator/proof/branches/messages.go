@@ -1,0 +1,233 @@
+package branches
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
+)
+
+// coverMessages takes the ways of messages: who sends to whom, what is refused, read and deleted.
+func coverMessages(t *testing.T, f *fixture) {
+	by := kit.OtherOperator
+	tell := func(who picket.Caller, to string, m picket.MessageRequest, want picket.Code) picket.MessageSent {
+		t.Helper()
+		sent, err := f.Tell(f.Ctx, who, to, m)
+		if want != "" {
+			kit.Refused(t, err, want)
+		} else {
+			kit.OK(t, err)
+		}
+		return sent
+	}
+	text := picket.MessageRequest{Body: "x"}
+	f.MustRegister(t, picket.Registration{AgentID: "ms1"})
+	f.MustRegister(t, picket.Registration{AgentID: "ms2"})
+	task := f.MustSubmit(t, picket.TaskSpec{Agent: "ms1"})
+	h := f.OpenLease(t, f.AcquireAsOwner(t, "ms1"))
+
+	first := tell(by, task.TaskID, text, "")
+	tell(by, task.TaskID, picket.MessageRequest{Body: "x", MessageID: first.MessageID}, "")
+	tell(by, task.TaskID, picket.MessageRequest{Body: "y", MessageID: first.MessageID}, picket.CodeIdempotencyConflict)
+	tell(by, task.TaskID, picket.MessageRequest{Body: "y", ReplyTo: first.MessageID, Type: "a"}, "")
+	tell(by, task.TaskID, picket.MessageRequest{Body: "y", ReplyTo: "message_" + ulid.Make().String()},
+		picket.CodeNotFound)
+	tell(by, "ms1", text, "")
+	tell(kit.AgentOwner, "ms1", text, "")
+	tell(kit.Operator, "ms1", text, picket.CodeForbidden)
+	tell(by, "nobody-ms", text, picket.CodeNotFound)
+	tell(by, kit.NoTask, text, picket.CodeNotFound)
+	tell(by, "ms2", text, "")
+	_, err := f.Deregister(f.Ctx, kit.AgentOwner, "ms2", nil)
+	kit.OK(t, err)
+	tell(by, "ms2", text, picket.CodeAgentGone)
+
+	send := func(to, body, reply string, want picket.Code) {
+		t.Helper()
+		m := picket.AgentMessage{To: to, MessageRequest: picket.MessageRequest{Body: body, ReplyTo: reply}}
+		_, err := f.SendMessage(f.Ctx, h, "", m)
+		if want != "" {
+			kit.Refused(t, err, want)
+		} else {
+			kit.OK(t, err)
+		}
+	}
+	child, err := f.Delegate(f.Ctx, h, "", picket.Subtask{Title: "part"})
+	kit.OK(t, err)
+	send("", "a", first.MessageID, "")
+	send(child.TaskID, "b", "", "")
+	send("ms1", "c", "", picket.CodeValidation)
+	send("ms2", "d", "", picket.CodeAgentGone)
+	send("nobody-ms", "d", "", picket.CodeNotFound)
+	send(kit.NoTask, "e", "", picket.CodeForbidden)
+	send("", "f", "message_"+ulid.Make().String(), picket.CodeNotFound)
+	again := picket.AgentMessage{MessageRequest: picket.MessageRequest{MessageID: "message_" + ulid.Make().String()}}
+	for _, body := range []string{"g", "g", "h"} {
+		again.Body = body
+		_, err := f.SendMessage(f.Ctx, h, "", again)
+		if body == "h" {
+			kit.Refused(t, err, picket.CodeIdempotencyConflict)
+		} else {
+			kit.OK(t, err)
+		}
+	}
+
+	w, _, err := f.Watch(f.Ctx, h, 0)
+	kit.OK(t, err)
+	if len(w.Commands) == 0 {
+		t.Error("a watch does not name messages")
+	}
+	_, _, err = f.Watch(f.Ctx, h, 0)
+	kit.OK(t, err)
+	_, err = f.Renew(f.Ctx, h)
+	kit.OK(t, err)
+	_, err = f.DeliverMessages(f.Ctx, h)
+	kit.OK(t, err)
+	lost := tell(by, "ms1", text, "") // its record is lost
+	kit.OK(t, f.Raw.Del(f.Ctx, "pk:{default}:message:"+lost.MessageID).Err())
+	gone := tell(by, task.TaskID, text, "")
+	kit.OK(t, f.Raw.Del(f.Ctx, "pk:{default}:message:"+gone.MessageID).Err())
+	_, err = f.DeliverMessages(f.Ctx, h)
+	kit.OK(t, err)
+	_, err = f.ReadMessages(f.Ctx, h, "lost", picket.ReadMessages{}, 0)
+	kit.OK(t, err)
+	tell(by, task.TaskID, text, "")
+	tell(by, task.TaskID, text, "")
+	kit.OK(t, f.Raw.ZRem(f.Ctx, "pk:{default}:unread:ms1", lost.MessageID).Err())
+	kit.OK(t, f.Raw.ZRem(f.Ctx, "pk:{default}:unread:"+task.TaskID, gone.MessageID).Err())
+	read := func(request string, req picket.ReadMessages) {
+		t.Helper()
+		_, err := f.ReadMessages(f.Ctx, h, request, req, 0)
+		kit.OK(t, err)
+	}
+	read("p", picket.ReadMessages{Peek: true})
+	read("a", picket.ReadMessages{Max: 1})
+	read("a", picket.ReadMessages{Max: 1})
+	read("b", picket.ReadMessages{})
+	read("c", picket.ReadMessages{})
+	_, err = f.HeldTask(f.Ctx, h, "")
+	kit.OK(t, err)
+	coverConversations(t, f, task.TaskID)
+	coverMessageBounds(t, f, h)
+
+	_, err = f.Cancel(f.Ctx, kit.Operator, task.TaskID, "")
+	kit.OK(t, err)
+	tell(by, task.TaskID, text, picket.CodeTaskClosed)
+	tell(by, child.TaskID, text, picket.CodeTaskClosed)
+	_, err = f.ReadMessages(f.Ctx, h, "d", picket.ReadMessages{}, 0)
+	kit.Refused(t, err, picket.CodeTaskCancelled)
+	_, err = f.DeliverMessages(f.Ctx, h)
+	kit.Refused(t, err, picket.CodeTaskCancelled)
+	send("", "i", "", picket.CodeTaskCancelled)
+	// A message whose record is lost is left out, and deleted from the lists.
+	kit.OK(t, f.Raw.Del(f.Ctx, "pk:{default}:message:"+first.MessageID).Err())
+	coverConversations(t, f, task.TaskID)
+	f.JumpStoreTime(t, picket.MessageRetention+time.Minute)
+	for range 3 {
+		_, err = f.ApplyRetention(f.Ctx, picket.Retention{Tasks: time.Hour}, 1000)
+		kit.OK(t, err)
+	}
+}
+
+func coverConversations(t *testing.T, f *fixture, task string) {
+	for _, c := range []struct {
+		by   picket.Caller
+		of   string
+		want picket.Code
+	}{
+		{kit.OtherOperator, task, ""}, {kit.OtherOperator, "ms1", ""}, {kit.AgentOwner, "ms1", ""},
+		{kit.Operator, "ms1", picket.CodeForbidden}, {kit.Operator, "nobody-ms", picket.CodeNotFound},
+		{kit.Operator, kit.NoTask, picket.CodeNotFound},
+	} {
+		for _, before := range []int64{0, 5} {
+			_, err := f.Messages(f.Ctx, c.by, c.of, picket.MessageQuery{Limit: 1, Before: before})
+			if c.want != "" {
+				kit.Refused(t, err, c.want)
+			} else {
+				kit.OK(t, err)
+			}
+		}
+	}
+}
+
+// coverMessageBounds reaches the bounds of inboxes, quotas and rates, and a run whose key is gone.
+func coverMessageBounds(t *testing.T, f *fixture, h picket.LeaseCredential) {
+	large := picket.MessageRequest{Body: strings.Repeat("x", picket.MaxMessage)}
+	tell := func(actor, to string, m picket.MessageRequest) error {
+		_, err := f.Tell(f.Ctx, picket.Caller{Actor: actor, Operator: true}, to, m)
+		return err
+	}
+	f.Store.SetQuotas(orchestrator.Quotas{MessagesBytes: 1})
+	kit.Refused(t, tell("key_ms", "ms1", large), picket.CodeQuota)
+	f.Store.SetQuotas(orchestrator.Quotas{MessagesBytes: 100_000})
+	kit.OK(t, tell("key_ms1", h.TaskID, large))
+	kit.Refused(t, tell("key_ms2", h.TaskID, large), picket.CodeQuota)
+	f.Store.SetQuotas(orchestrator.Quotas{})
+	kit.OK(t, f.Raw.HSet(f.Ctx, "pk:{default}:inbox:ms1", "bytes", picket.MaxUnreadBytes).Err())
+	kit.Refused(t, tell("key_ms3", "ms1", large), picket.CodeInboxFull)
+	kit.OK(t, f.Raw.Del(f.Ctx, "pk:{default}:inbox:ms1").Err())
+	for n := range picket.MaxSendsPerMinute + 1 {
+		if err := tell("key_ms4", "ms1", picket.MessageRequest{Body: "x"}); n == picket.MaxSendsPerMinute {
+			kit.Refused(t, err, picket.CodeRateLimited)
+		} else {
+			kit.OK(t, err)
+		}
+	}
+	for range 70 { // more than a reply takes
+		kit.OK(t, tell("key_"+ulid.Make().String(), h.TaskID, large))
+	}
+	_, err := f.Messages(f.Ctx, kit.OtherOperator, h.TaskID, picket.MessageQuery{Limit: 100})
+	kit.OK(t, err)
+	_, err = f.HeldTask(f.Ctx, h, "g")
+	kit.OK(t, err)
+	parent := f.MustCreateKey(t, picket.ScopeOperator)
+	key := f.MustCreateRunKey(t, parent)
+	f.MustSubmit(t, picket.TaskSpec{})
+	run := f.OpenLease(t, f.AcquireWithKey(t, key.KeyID))
+	m := picket.AgentMessage{MessageRequest: picket.MessageRequest{Body: "x"}}
+	_, err = f.SendMessage(f.Ctx, run, "", m)
+	kit.OK(t, err)
+	f.Store.SetQuotas(orchestrator.Quotas{MessagesBytes: 1})
+	_, err = f.SendMessage(f.Ctx, run, "", m)
+	kit.Refused(t, err, picket.CodeQuota)
+	f.Store.SetQuotas(orchestrator.Quotas{})
+	waiting, err := f.DeliverMessages(f.Ctx, run)
+	kit.OK(t, err)
+	if waiting.Unread != 0 {
+		t.Errorf("%d messages wait for a run that nobody wrote to", waiting.Unread)
+	}
+	kit.OK(t, f.Raw.Del(f.Ctx, "pk:{default}:key:"+key.KeyID).Err())
+	_, err = f.SendMessage(f.Ctx, run, "", m)
+	kit.Refused(t, err, picket.CodeLeaseExpired)
+	repeated := f.OpenLease(t, f.leaseOfNobody(t))
+	for n := range 10 {
+		_, err = f.ReadMessages(f.Ctx, repeated, ulid.Make().String(), picket.ReadMessages{}, 0)
+		if n < 9 {
+			kit.OK(t, err)
+		} else {
+			kit.Refused(t, err, picket.CodeLeaseReleased)
+		}
+	}
+	repeated = f.OpenLease(t, f.leaseOfNobody(t))
+	for n := range 10 {
+		m.To = ""
+		_, err = f.SendMessage(f.Ctx, repeated, ulid.Make().String(), m)
+		if n < 9 {
+			kit.OK(t, err)
+		} else {
+			kit.Refused(t, err, picket.CodeLeaseReleased)
+		}
+	}
+}
+
+// leaseOfNobody leases a new task to an agent that is not registered.
+func (f *fixture) leaseOfNobody(t *testing.T) picket.Lease {
+	t.Helper()
+	f.MustSubmit(t, picket.TaskSpec{})
+	return f.AcquireOne(t, picket.AcquireRequest{})
+}
