@@ -9,10 +9,10 @@ end
 -- key_owner is the key for which counts what a run with this key stores, which may be ''. A run key
 -- counts for its parent. Only run keys are ever deleted: nil means that this one is gone, and
 -- nobody knows its parent any more.
-local function key_owner(id)
-  if not id or id == '' then return '' end
-  local k = call('HMGET', K('key:', id), 'parent', 'hash')
-  return k[1] or k[2] and id -- @counts-for-parent
+local function key_owner(key)
+  if not key or key == '' then return '' end
+  local k = call('HMGET', K('key:', key), 'parent', 'hash')
+  return k[1] or k[2] and key -- @counts-for-parent
 end
 
 -- stored_by_key counts what a key keeps: records of agents and bytes of their metadata.
