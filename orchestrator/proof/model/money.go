@@ -324,8 +324,14 @@ func (m *model) open() []*modelCall {
 	return out
 }
 
-func (m *model) reapHolds() (n int) {
-	for _, c := range m.open() {
+// reapHolds settles the calls that are due. order has the calls as the store has them, as task:call.
+func (m *model) reapHolds(order []string) (n int) {
+	open := m.open()
+	place := func(c *modelCall) int { return slices.Index(order, c.task+":"+c.id) }
+	slices.SortStableFunc(open, func(a, b *modelCall) int {
+		return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(place(a), place(b)))
+	})
+	for _, c := range open {
 		if c.due <= m.now {
 			n++
 			m.callOver(c, picket.CallUncertain, budget.Envelope{})

@@ -120,10 +120,14 @@ func (x *machine) settleAs(s picket.Settlement) {
 	}
 }
 
+// reapHolds settles what is due. The model knows the instants only to half a minute. Of calls that
+// are due at the same one, the store says which comes first: it decides how often people are warned.
 func (x *machine) reapHolds() {
+	order, err := x.raw.ZRange(x.ctx, x.prefix+"holds", 0, -1).Result()
+	x.ok(err)
 	n, err := x.e.SettleOverdueCalls(x.ctx, 100)
 	x.ok(err)
-	x.same("reap holds", n, x.m.reapHolds())
+	x.same("reap holds", n, x.m.reapHolds(order))
 }
 
 func (x *machine) usage() {
