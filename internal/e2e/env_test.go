@@ -234,7 +234,7 @@ func tryFor(limit time.Duration, bearer, method, url string, body any, header ..
 	defer cancel()
 	var in io.Reader
 	if body != nil {
-		b, err := json.Marshal(body)
+		b, err := json.Marshal(body, json.Deterministic(true))
 		if err != nil {
 			return answer{}, err
 		}
