@@ -35,7 +35,7 @@ func TestFrozenWorker(t *testing.T) {
 	w.up()
 	pid := w.fifo("pid")
 	w.fifo("hold")
-	task := w.submit(spec("frozen", 4))
+	task := w.submit(spec("frozen", 8)) // a loaded machine may renew late by seconds
 	first := w.worker("first", `echo $$ >"$E2E/pid"
 n=0; while n=$((n+1)); do picket tool report_progress --summary "as if nothing had happened, $n" >>"$E2E/answers" 2>&1; done`, "--containment", picket.ContainmentGroup)
 	agent := pid.takePID()
