@@ -18,6 +18,7 @@ const (
 	MaxMessage        = 64 << 10 // bytes of body and data together
 	MaxUnreadMessages = 1000     // of one inbox
 	MaxUnreadBytes    = 8 << 20  // of body and data of the unread messages of one inbox
+	MaxMessagesListed = 2000     // of one conversation; older ones are deleted once they were read
 	MaxMessagesRead   = 50       // that one call reads
 	MaxSendsPerMinute = 30       // of one credential
 	// MessageRetention is how long messages are kept. Those of a task are deleted with it.

@@ -69,6 +69,41 @@ func TestSendsOfACredentialAreBounded(t *testing.T) {
 	})
 }
 
+// A conversation lists a bounded number of messages. Of older ones those that wait for the agent are
+// still delivered, and deleted with the task.
+func TestConversationsAreBounded(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task, h := f.SubmitAndLease(t, picket.TaskSpec{})
+		f.mustTell(t, task.TaskID, "was read")
+		f.mustRead(t, h, picket.ReadMessages{})
+		f.mustTell(t, task.TaskID, "waits")
+		for n := range picket.MaxMessagesListed {
+			f.JumpStoreTime(t, 2*time.Second) // within the rate
+			if n%100 == 0 {
+				_, err := f.Renew(f.Ctx, h)
+				kit.OK(t, err)
+			}
+			m := picket.AgentMessage{MessageRequest: picket.MessageRequest{Body: fmt.Sprint(n)}}
+			_, err := f.SendMessage(f.Ctx, h, "", m)
+			kit.OK(t, err)
+		}
+		if n := f.Raw.ZCard(f.Ctx, "pk:{default}:messages:"+task.TaskID).Val(); n != picket.MaxMessagesListed {
+			t.Errorf("%d messages are listed", n)
+		}
+		if n := len(f.Raw.Keys(f.Ctx, "pk:{default}:message:*").Val()); n != picket.MaxMessagesListed+1 {
+			t.Errorf("%d messages are kept", n)
+		}
+		if got := f.mustRead(t, h, picket.ReadMessages{Peek: true}); bodies(got.Messages) != "waits" {
+			t.Errorf("read %q", bodies(got.Messages))
+		}
+		_, err := f.Cancel(f.Ctx, kit.Operator, task.TaskID, "")
+		kit.OK(t, err)
+		f.JumpStoreTime(t, 2*time.Hour)
+		f.applyRetention(t, picket.Retention{Tasks: time.Hour})
+		f.wantNoMessages(t)
+	})
+}
+
 // The bytes of messages are counted for the key that sends them, of a run key for its parent, and
 // for the tree of the task. They are given back when the messages are deleted.
 func TestMessagesHaveAQuota(t *testing.T) {

@@ -2,6 +2,7 @@
 -- A message is kept under its id. The conversation of a task or an agent lists its messages by their
 -- numbers, and so does its inbox those that are unread. The number of a message is that of its event.
 local MOST_UNREAD, MOST_UNREAD_BYTES = 1000, 8388608
+local MOST_LISTED = 2000 -- messages of a conversation, more than an inbox takes
 local SENDS, SEND_EVERY = 30, 2000 -- a credential sends that many at once, and one more every 2 s
 
 -- MESSAGE_OVERHEAD is what a message counts in quotas beside its text, in bytes.
@@ -89,6 +90,29 @@ local function wake_runs(to)
   for _, tid in ipairs(call('ZRANGE', leases_key(to, a), 0, 63)) do wake('task ' .. tid) end -- @wakes-runs
 end
 
+-- delete_message deletes a message wherever it is listed.
+local function delete_message(id)
+  local m = call('HMGET', K('message:', id), 'to', 'task', 'size', 'key', 'root')
+  call('ZREM', K('sent'), id)
+  if not m[1] then return end
+  leave_inbox(m[1], id, num(m[3]))
+  call('ZREM', K('messages:', m[1]), id)
+  if m[2] ~= '' then call('ZREM', K('messages:', m[2]), id) end
+  add_message_bytes(m[4], m[5], -num(m[3]) - MESSAGE_OVERHEAD) -- @uncounts-messages
+  call('DEL', K('message:', id))
+end
+
+-- trim_conversation lets go of the oldest messages of a conversation that is too long. One that nobody
+-- has read stays in the inbox, so that it is still delivered.
+local function trim_conversation(of)
+  while call('ZCARD', K('messages:', of)) > MOST_LISTED do -- @bounds-conversation
+    local id = call('ZRANGE', K('messages:', of), 0, 0)[1]
+    call('ZREM', K('messages:', of), id)
+    local unread = call('ZSCORE', K('unread:', of), id)
+    if not unread and call('HGET', K('message:', id), 'to') == of then delete_message(id) end -- @trims-read
+  end
+end
+
 -- send_message keeps a message and lets its receiver know. m has the strings id, to, kind, from, name,
 -- task (of the sender's lease, or ''), run, agent, token, type, body, data, reply and hash; credential,
 -- which sends it; key and root, for which its bytes count; limit is the quota of each, in bytes.
@@ -112,6 +136,7 @@ local function send_message(m, limit, outgoing)
     'size', F(size), 'key', m.key, 'root', m.root)
   for _, of in ipairs(m.task ~= '' and m.task ~= m.to and { m.to, m.task } or { m.to }) do
     call('ZADD', K('messages:', of), number, m.id) -- @both-sides
+    trim_conversation(of)
   end
   call('ZADD', K('sent'), NOW, m.id)
   add_message_bytes(m.key, m.root, counted) -- @counts-messages
@@ -122,23 +147,13 @@ local function send_message(m, limit, outgoing)
   return named{ id = m.id, sent = RAW }
 end
 
--- delete_message deletes a message wherever it is listed.
-local function delete_message(id)
-  local m = call('HMGET', K('message:', id), 'to', 'task', 'size', 'key', 'root')
-  call('ZREM', K('sent'), id)
-  if not m[1] then return end
-  leave_inbox(m[1], id, num(m[3]))
-  call('ZREM', K('messages:', m[1]), id)
-  if m[2] ~= '' then call('ZREM', K('messages:', m[2]), id) end
-  add_message_bytes(m[4], m[5], -num(m[3]) - MESSAGE_OVERHEAD) -- @uncounts-messages
-  call('DEL', K('message:', id))
-end
-
 -- delete_conversation deletes the messages to a task or an agent, and the list of its own ones. What
 -- it has sent to others stays with them.
 local function delete_conversation(of)
-  for _, id in ipairs(call('ZRANGE', K('messages:', of), 0, -1)) do
-    if call('HGET', K('message:', id), 'to') == of then delete_message(id) end -- @deletes-messages
+  for _, list in ipairs({ 'messages:', 'unread:' }) do -- @deletes-unlisted
+    for _, id in ipairs(call('ZRANGE', K(list, of), 0, -1)) do
+      if call('HGET', K('message:', id), 'to') == of then delete_message(id) end -- @deletes-messages
+    end
   end
   call('DEL', K('messages:', of), K('unread:', of), K('inbox:', of))
 end

@@ -17,8 +17,11 @@ import (
 // findingTests names, for bugs that random lives find late, a test of the engine that
 // finds them at once. It is run in a process of its own.
 var findingTests = map[string]string{
+	"a conversation grows for ever":                                      "TestConversationsAreBounded",
+	"a message is deleted before it was read":                            "TestConversationsAreBounded",
 	"a run of any name counts the inbox of an agent":                     "TestAnUnregisteredRunReadsNoInboxOfAnAgent",
 	"a run of any name reads the inbox of an agent":                      "TestAnUnregisteredRunReadsNoInboxOfAnAgent",
+	"an unread message that is not listed stays without its task":        "TestConversationsAreBounded",
 	"messages are read out of order":                                     "TestMessagesOfPeopleAreReadOnce",
 	"a credential sends any number of messages":                          "TestSendsOfACredentialAreBounded",
 	"a count of no messages stays":                                       "TestMessagesAreDeleted",
