@@ -1,0 +1,174 @@
+package heartbeat
+
+import (
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+)
+
+// A Source is who asks for a wake.
+type Source string
+
+// The sources.
+const (
+	SourceManual    Source = "manual" // a person
+	SourceAgent     Source = "agent"  // the agent itself
+	SourceScheduler Source = "scheduler"
+)
+
+// Sources lists every source.
+func Sources() []Source { return []Source{SourceManual, SourceAgent, SourceScheduler} }
+
+// WakeFacts are what [Decide] decides by. All instants are of the store.
+type WakeFacts struct {
+	Now      picket.Instant
+	Source   Source
+	Settings Settings
+	Agent    string  // the name of the agent
+	Policy   *Policy // nil: the agent has none
+	// Conflict is true if the file and the store were both changed.
+	Conflict bool
+	Session  *WakeSession // nil: there is no such session
+
+	NamespacePaused bool
+	AgentDraining   bool
+	// Available is what the wakes of the agent may spend today, and those of the namespace.
+	Available budget.Money
+	// OwnKeys is true if the agent pays its model with keys of its own, and UnmeteredAllowed if it has
+	// the setting unmetered.
+	OwnKeys          bool
+	UnmeteredAllowed bool
+
+	LastWake     picket.Instant // of the session; 0: never
+	WakeUnderWay bool           // another wake of the session is being delivered
+	WakesInCycle int            // of the agent, in this cycle
+	CycleEndsAt  picket.Instant // 0: unknown
+}
+
+// A WakeSession is the session that a wake is for.
+type WakeSession struct {
+	Agent  string // the name of the agent that it belongs to
+	Health SessionHealth
+}
+
+// Decide decides about a wake. The first rule that refuses gives the reason. A decision with the
+// result sent means that the wake may be reserved and delivered; see [Delivered].
+func Decide(f WakeFacts) Decision {
+	rules := []func(WakeFacts) *Decision{policyRule, windowRule, sessionRule, ownerRule, intervalRule, cycleRule}
+	for _, rule := range rules {
+		if d := rule(f); d != nil {
+			return *d
+		}
+	}
+	return decided(ReasonWakeSent)
+}
+
+// policyRule needs a valid policy that is enabled.
+func policyRule(f WakeFacts) *Decision {
+	switch {
+	case !f.Settings.Enabled:
+		return refused(ReasonDisabled)
+	case f.Conflict:
+		return refused(ReasonInvalid)
+	case f.Policy == nil:
+		return refused(ReasonNoPolicy)
+	case !f.Policy.Valid:
+		return refused(ReasonInvalid)
+	case !f.Policy.Enabled:
+		return refused(ReasonDisabled)
+	}
+	return nil
+}
+
+// windowRule needs an instant in the active hours and in no quiet window.
+func windowRule(f WakeFacts) *Decision {
+	if f.Policy.Hours(f.Settings).Allows(f.Now) {
+		return nil
+	}
+	return f.until(ReasonQuietWindow, f.Now)
+}
+
+// sessionRule needs a session of the agent that may be woken.
+func sessionRule(f WakeFacts) *Decision {
+	if f.Session == nil || f.Session.Agent != f.Agent {
+		return refused(ReasonSessionNotFound)
+	}
+	h := f.Session.Health
+	switch {
+	case h.EligibleForWake && h.IneligibilityReason == nil && h.Attachable && !h.ActivePrompt &&
+		h.State == StateIdle && h.Health == GradeHealthy:
+		return nil
+	case h.IneligibilityReason == nil || h.IneligibilityReason.Result() != ResultSkipped:
+		return refused(ReasonSessionUnhealthy)
+	}
+	return refused(*h.IneligibilityReason)
+}
+
+// ownerRule needs that the operator lets the agent work, and that there is money.
+func ownerRule(f WakeFacts) *Decision {
+	switch {
+	case f.NamespacePaused:
+		return refused(ReasonPaused)
+	case f.AgentDraining:
+		return refused(ReasonAgentDraining)
+	case f.Available <= 0:
+		return f.until(ReasonWakeBudgetExceeded, nextDay(f.Now))
+	case f.Source == SourceScheduler && f.OwnKeys && !f.UnmeteredAllowed:
+		return refused(ReasonUnmetered)
+	}
+	return nil
+}
+
+// intervalRule needs that the last wake of the session is long enough ago.
+func intervalRule(f WakeFacts) *Decision {
+	next := after(f.LastWake, spacing(f.Policy, f.Settings))
+	early := !f.LastWake.IsZero() && f.Now < next
+	switch {
+	case !early && f.WakeUnderWay:
+		return refused(ReasonWakeCoalesced)
+	case !early:
+		return nil
+	case f.WakeUnderWay || f.Source == SourceScheduler:
+		return f.until(ReasonWakeCoalesced, next)
+	}
+	return f.until(ReasonCooldownActive, next)
+}
+
+// cycleRule needs that the agent was not woken too often in this cycle.
+func cycleRule(f WakeFacts) *Decision {
+	if f.WakesInCycle < f.Settings.MaxWakesPerCycle {
+		return nil
+	}
+	if f.CycleEndsAt.IsZero() {
+		return refused(ReasonHeartbeatRateLimited)
+	}
+	return f.until(ReasonHeartbeatRateLimited, f.CycleEndsAt)
+}
+
+func refused(r Reason) *Decision {
+	d := decided(r)
+	return &d
+}
+
+// until refuses until an instant, or until the windows allow a wake after it.
+func (f WakeFacts) until(r Reason, at picket.Instant) *Decision {
+	d := refused(r)
+	if next, ok := f.Policy.Hours(f.Settings).Next(at); ok {
+		d.NextAllowedAt = &next
+	}
+	return d
+}
+
+// spacing is the least time between two wakes of a session.
+func spacing(p *Policy, s Settings) time.Duration { return max(p.OwnInterval(s), s.WakeCooldown) }
+
+// after adds a duration to an instant. Parts of a millisecond count as a whole one.
+func after(at picket.Instant, d time.Duration) picket.Instant {
+	return at + picket.Instant((d+time.Millisecond-1)/time.Millisecond)
+}
+
+// nextDay is the beginning of the next UTC day.
+func nextDay(at picket.Instant) picket.Instant {
+	return picket.InstantOf(time.UnixMilli(int64(at)).UTC().Truncate(24 * time.Hour).Add(24 * time.Hour))
+}
