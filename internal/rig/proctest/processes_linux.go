@@ -114,9 +114,19 @@ func AwaitStopped(t *testing.T, pid int) {
 		threads, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/[0-9]*")
 		return !slices.ContainsFunc(threads, func(thread string) bool {
 			f := stat(thread)
-			return len(f) > 0 && !bytes.ContainsAny(f[0], "TtZX")
+			return len(f) > 0 && !bytes.ContainsAny(f[0], "TtZX") && !waitsInVfork(thread, f[0])
 		})
 	}, "process "+strconv.Itoa(pid)+" does not stop")
+}
+
+// waitsInVfork reports whether a thread waits for a child that was stopped between vfork and exec. It
+// cannot go on before the child does, and its state is D until then.
+func waitsInVfork(thread string, state []byte) bool {
+	children, _ := os.ReadFile(thread + "/children")
+	return string(state) == "D" && slices.ContainsFunc(bytes.Fields(children), func(child []byte) bool {
+		f := stat("/proc/" + string(child))
+		return len(f) > 0 && string(f[0]) == "T"
+	})
 }
 
 // Levels are the ways of containment that work on this machine. The log of the
