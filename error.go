@@ -15,6 +15,8 @@ type Code string
 const (
 	CodeValidation   Code = "validation_failed" // 400
 	CodeNotAvailable Code = "not_available"     // 400: a field of something not built yet
+	// 400: a change of a wake policy has its condition in the body
+	CodeIfMatchHeader Code = "heartbeat_if_match_header_unsupported"
 
 	CodeUnauthenticated Code = "unauthenticated" // 401
 
@@ -26,8 +28,10 @@ const (
 	CodeUnpricedTool       Code = "unpriced_tool"        // 403: nobody has said what a call costs
 	CodeDestination        Code = "destination_refused"  // 403: an address that calls may not reach
 
-	CodeNotFound         Code = "not_found"          // 404
-	CodeMethodNotAllowed Code = "method_not_allowed" // 405
+	CodeNotFound         Code = "not_found"           // 404
+	CodeNoPolicy         Code = "heartbeat_no_policy" // 404: the agent name has no wake policy
+	CodeRevisionNotFound Code = "revision_not_found"  // 404
+	CodeMethodNotAllowed Code = "method_not_allowed"  // 405
 
 	CodeStateConflict Code = "state_conflict"  // 409
 	CodeTaskClosed    Code = "task_closed"     // 409
@@ -40,6 +44,8 @@ const (
 	CodeCallRepeated  Code = "call_repeated"    // 409: the same paid call too often in a row
 	CodeLeaseEnding   Code = "lease_ending"     // 409: too late to begin something outside
 	CodeDelegation    Code = "delegation_limit" // 409: too deep, or too many children
+	// 409: the wake policy is another one than expected_digest says
+	CodePolicyConflict Code = "heartbeat_conflict"
 
 	CodeAgentGone     Code = "agent_gone"     // 410: dead, deregistered or superseded: register again
 	CodeCursorExpired Code = "cursor_expired" // 410
@@ -55,6 +61,7 @@ const (
 	CodeTooLarge            Code = "too_large"              // 413
 	CodeUnsupportedMedia    Code = "unsupported_media_type" // 415
 	CodeIdempotencyConflict Code = "idempotency_conflict"   // 422
+	CodePolicyInvalid       Code = "heartbeat_invalid"      // 422: the text of a wake policy
 
 	CodePreconditionRequired Code = "precondition_required" // 428: If-Match or a digest is missing
 
@@ -79,6 +86,7 @@ type codeFacts struct {
 var codes = map[Code]codeFacts{
 	CodeValidation:           {400, "Invalid request"},
 	CodeNotAvailable:         {400, "Not available yet"},
+	CodeIfMatchHeader:        {400, "If-Match is not supported"},
 	CodeUnauthenticated:      {401, "Not authenticated"},
 	CodeBudgetExceeded:       {402, "Budget exceeded"},
 	CodeForbidden:            {403, "Not allowed"},
@@ -87,6 +95,8 @@ var codes = map[Code]codeFacts{
 	CodeUnpricedTool:         {403, "Tool without a price"},
 	CodeDestination:          {403, "Destination refused"},
 	CodeNotFound:             {404, "Not found"},
+	CodeNoPolicy:             {404, "No wake policy"},
+	CodeRevisionNotFound:     {404, "Revision not found"},
 	CodeMethodNotAllowed:     {405, "Method not allowed"},
 	CodeStateConflict:        {409, "Wrong state"},
 	CodeTaskClosed:           {409, "Task is closed"},
@@ -99,6 +109,7 @@ var codes = map[Code]codeFacts{
 	CodeCallRepeated:         {409, "Call repeated too often"},
 	CodeLeaseEnding:          {409, "Lease is ending"},
 	CodeDelegation:           {409, "Delegation limit"},
+	CodePolicyConflict:       {409, "Another wake policy"},
 	CodeAgentGone:            {410, "Agent is gone"},
 	CodeCursorExpired:        {410, "Cursor expired"},
 	CodeStaleFence:           {412, "Stale fencing token"},
@@ -110,6 +121,7 @@ var codes = map[Code]codeFacts{
 	CodeTooLarge:             {413, "Too large"},
 	CodeUnsupportedMedia:     {415, "Unsupported media type"},
 	CodeIdempotencyConflict:  {422, "Idempotency key reused"},
+	CodePolicyInvalid:        {422, "Invalid wake policy"},
 	CodePreconditionRequired: {428, "Precondition required"},
 	CodeRateLimited:          {429, "Too many requests"},
 	CodeTooManyLanes:         {429, "Too many lanes"},

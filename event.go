@@ -87,6 +87,9 @@ const (
 	EventBudgetLate          = "budget.late"
 	EventBudgetUnverified    = "budget.unverified"
 	EventMessageSent         = "message.sent"
+	EventPolicyWritten       = "heartbeat_policy.written"
+	EventPolicyDeleted       = "heartbeat_policy.deleted"
+	EventPolicyRolledBack    = "heartbeat_policy.rolled_back"
 	EventWebhookCreated      = "webhook.created"
 	EventWebhookDeleted      = "webhook.deleted"
 	EventWebhookRevived      = "webhook.revived"
@@ -110,7 +113,8 @@ var EventTypes = []string{
 	EventPaused, EventResumed, EventKeyCreated, EventKeyRevoked, EventLoginOpened, EventLoginClosed,
 	EventRunLaunched, EventRunExited, EventEvidenceReplaced,
 	EventRunStalled, EventAgentHeartbeat, EventAgentTimeoutWarning, EventAgentTimedOut,
-	EventMessageSent, EventWebhookCreated, EventWebhookDeleted, EventWebhookRevived, EventWebhookDead, EventWebhookGap,
+	EventMessageSent, EventPolicyWritten, EventPolicyDeleted, EventPolicyRolledBack,
+	EventWebhookCreated, EventWebhookDeleted, EventWebhookRevived, EventWebhookDead, EventWebhookGap,
 }
 
 // MaxEventID bounds the id of a run event, in bytes.

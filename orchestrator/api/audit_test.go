@@ -46,6 +46,13 @@ var auditedActions = []auditedAction{
 	{"POST /api/v1/tasks/:id/messages", leasedTask, constant(`{"body":"hello"}`), []string{picket.EventMessageSent}},
 	{"POST /api/v1/agents/:id/messages", registeredAgent, constant(`{"body":"hello"}`),
 		[]string{picket.EventMessageSent}},
+	{"PUT /api/agents/:name/heartbeat", constant("ann"), constant(`{"body":"x"}`), []string{picket.EventPolicyWritten}},
+	{"DELETE /api/agents/:name/heartbeat", writtenPolicy, expectedPolicy, []string{picket.EventPolicyDeleted}},
+	{"POST /api/agents/:name/heartbeat/rollback", deletedPolicy, func(p *fixture) string {
+		rows := p.want(200, "GET", "/api/agents/ann/heartbeat/history", "operator", "").body["revisions"].([]any)
+		return `{"revision_id":"` + rows[1].(map[string]any)["revision_id"].(string) + `"}`
+	},
+		[]string{picket.EventPolicyRolledBack}},
 	{"POST /api/v1/handoffs/:id/claim", openHandoff, constant(`{}`), []string{picket.EventHandoffClaimed}},
 	{"POST /api/v1/handoffs/:id/claim", claimedByAnother, constant(`{"takeOver":true}`),
 		[]string{picket.EventHandoffClaimed}},
@@ -90,11 +97,30 @@ var unauditedRoutes = map[string]string{
 	"POST /api/v1/agents/:id/heartbeat": "an agent's own",
 	"POST /api/v1/invariants":           "looks; what it repairs is told as invariant.repaired, which has its reason and stands in the audit log",
 	"POST /api/v1/webhooks/:id/test":    "changes nothing",
+
+	"POST /api/agents/:name/heartbeat/validate": "changes nothing",
 }
 
 func openHandoff(p *fixture) string {
 	_, hid := p.toHandoff()
 	return hid
+}
+
+func writtenPolicy(p *fixture) string {
+	p.want(200, "PUT", "/api/agents/ann/heartbeat", "operator", `{"body":"x"}`)
+	return "ann"
+}
+
+// expectedPolicy is a body that expects the policy of ann.
+func expectedPolicy(p *fixture) string {
+	digest := p.want(200, "GET", "/api/agents/ann/heartbeat", "operator", "").text("digest")
+	return `{"expected_digest":"` + digest + `"}`
+}
+
+func deletedPolicy(p *fixture) string {
+	name := writtenPolicy(p)
+	p.want(200, "DELETE", "/api/agents/ann/heartbeat", "operator", expectedPolicy(p))
+	return name
 }
 
 func claimedByAnother(p *fixture) string {
@@ -199,8 +225,11 @@ func (p *fixture) checkAudited(d auditedAction) {
 	last, err := p.LastSeq(t.Context())
 	must(t, err)
 	method, path, _ := strings.Cut(d.route, " ")
-	a := p.call(method, echoParameter.ReplaceAllString(path, id), "admin", body, "If-Match", "*", "Idempotency-Key",
-		"deed")
+	headers := []string{"Idempotency-Key", "deed"}
+	if !strings.HasPrefix(path, "/api/agents/") { // where it is refused
+		headers = append(headers, "If-Match", "*")
+	}
+	a := p.call(method, echoParameter.ReplaceAllString(path, id), "admin", body, headers...)
 	if a.status >= 300 {
 		t.Fatalf("%s: %d %s", d.route, a.status, a.raw)
 	}

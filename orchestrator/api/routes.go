@@ -33,6 +33,7 @@ const (
 	post  = http.MethodPost
 	patch = http.MethodPatch
 	del   = http.MethodDelete
+	put   = http.MethodPut
 )
 
 // routes is the whole control plane.
@@ -68,6 +69,14 @@ func (a *API) routes() []route {
 		{get, "/api/v1/agents/:id/messages", agentScopes, listsMessages("agent")},
 		{get, "/api/v1/pools", agentScopes, a.listPools},
 		{get, "/api/v1/pools/:role", agentScopes, a.getPool},
+
+		{get, "/api/agents/:name/heartbeat", personScopes, getPolicy},
+		{put, "/api/agents/:name/heartbeat", operatorScopes, writePolicy},
+		{del, "/api/agents/:name/heartbeat", operatorScopes, deletePolicy},
+		{post, "/api/agents/:name/heartbeat/validate", personScopes, validatePolicy},
+		{post, "/api/agents/:name/heartbeat/rollback", operatorScopes, rollBackPolicy},
+		{get, "/api/agents/:name/heartbeat/history", personScopes, policyHistory},
+		{get, "/api/agents/:name/heartbeat/status", personScopes, policyStatus},
 
 		{get, "/api/v1/handoffs", personScopes, readsPage(handoffQuery, (*orchestrator.Engine).Handoffs)},
 		{get, "/api/v1/handoffs/:id", personScopes, reads("handoff", (*orchestrator.Engine).Handoff)},

@@ -23,7 +23,8 @@ import (
 func NewAgent() *cobra.Command {
 	return CommandGroup("agent", "List agents, drain them and remove them",
 		newAgentList(), newAgentGet(), newAgentWatch(), newAgentDrain(), newAgentDeregister(), newAgentCommand(),
-		settings.NeedsTrust(newAgentRegister()), newAgentBeat(), agentInbox.newTell(), agentInbox.newMessages())
+		settings.NeedsTrust(newAgentRegister()), newAgentBeat(), newAgentPolicy(),
+		agentInbox.newTell(), agentInbox.newMessages())
 }
 
 // onAgent is a verb on one agent: it connects, completes the id and acts.

@@ -198,6 +198,8 @@ func EventText(e picket.Event) string {
 		Reason   string       `json:"reason"`
 		Question string       `json:"question"`
 		KeyID    string       `json:"keyId"`
+		Agent    string       `json:"agentName"`
+		Revision string       `json:"revisionId"`
 		Name     string       `json:"name"`
 		Exit     *picket.Exit `json:"exit"`
 	}
@@ -206,7 +208,7 @@ func EventText(e picket.Event) string {
 	}
 	var parts []string
 	for _, p := range []string{data.State, data.Class, data.Code, data.Summary, data.Reason, data.Question, data.KeyID,
-		data.Name} {
+		data.Name, data.Agent, data.Revision} {
 		if p != "" && !strings.Contains(strings.Join(parts, " "), p) {
 			parts = append(parts, p)
 		}

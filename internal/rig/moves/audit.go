@@ -29,6 +29,11 @@ var Audited = map[string]AuditRule{
 	picket.EventWebhookDeleted: AuditAlways,
 	picket.EventWebhookRevived: AuditAlways,
 	picket.EventStoreAdopted:   AuditAlways,
+
+	picket.EventPolicyWritten:    AuditAlways,
+	picket.EventPolicyDeleted:    AuditAlways,
+	picket.EventPolicyRolledBack: AuditAlways,
+
 	picket.EventTaskSubmitted:  AuditPerson,
 	picket.EventTaskCancelled:  AuditPerson,
 	picket.EventTaskRetried:    AuditPerson,

@@ -154,6 +154,8 @@ local AUDITED = {
   ['key.created'] = 'always', ['key.revoked'] = 'always', ['session.opened'] = 'always', ['session.closed'] = 'always',
   ['namespace.paused'] = 'always', ['namespace.resumed'] = 'always', ['webhook.created'] = 'always',
   ['webhook.deleted'] = 'always', ['webhook.revived'] = 'always', ['store.adopted'] = 'always',
+  ['heartbeat_policy.written'] = 'always', ['heartbeat_policy.deleted'] = 'always',
+  ['heartbeat_policy.rolled_back'] = 'always',
   ['task.submitted'] = 'person', ['task.cancelled'] = 'person', ['task.retried'] = 'person',
   ['task.approved'] = 'person', ['task.rejected'] = 'person', ['task.answered'] = 'person',
   ['task.finished'] = 'person', ['handoff.claimed'] = 'person', ['budget.topped_up'] = 'person',

@@ -1,11 +1,13 @@
 package branches
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/oklog/ulid/v2"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/orchestrator"
@@ -113,6 +115,7 @@ func coverMessages(t *testing.T, f *fixture) {
 	_, err = f.HeldTask(f.Ctx, h, "")
 	kit.OK(t, err)
 	coverConversations(t, f, task.TaskID)
+	coverLongConversation(t, f, task.TaskID, tell)
 	coverMessageBounds(t, f, h)
 
 	_, err = f.Cancel(f.Ctx, kit.Operator, task.TaskID, "")
@@ -132,6 +135,20 @@ func coverMessages(t *testing.T, f *fixture) {
 		_, err = f.ApplyRetention(f.Ctx, picket.Retention{Tasks: time.Hour}, 1000)
 		kit.OK(t, err)
 	}
+}
+
+// coverLongConversation sends to a conversation with as many messages as are listed. Its oldest ones
+// were read, wait or were lost.
+func coverLongConversation(t *testing.T, f *fixture, task string,
+	tell func(picket.Caller, string, picket.MessageRequest, picket.Code) picket.MessageSent) {
+	list := "pk:{default}:messages:" + task
+	var later []redis.Z
+	for n := range picket.MaxMessagesListed {
+		later = append(later, redis.Z{Score: 1e9 + float64(n), Member: fmt.Sprint("lost-", n)})
+	}
+	kit.OK(t, f.Raw.ZAdd(f.Ctx, list, later...).Err())
+	tell(kit.OtherOperator, task, picket.MessageRequest{Body: "x"}, "")
+	kit.OK(t, f.Raw.ZRemRangeByScore(f.Ctx, list, "1e9", "+inf").Err())
 }
 
 func coverConversations(t *testing.T, f *fixture, task string) {

@@ -32,7 +32,8 @@ type edit = kit.MarkedLine
 // allMutants are the planted bugs of all tables.
 func allMutants() []mutant {
 	return slices.Concat(mutants, agentMutants, moneyMutants, keyMutants, quotaMutants, loginMutants,
-		lateReportMutants, noticeMutants, runKeyMutants, auditMutants, bundleMutants, messageMutants)
+		lateReportMutants, noticeMutants, runKeyMutants, auditMutants, bundleMutants, messageMutants,
+		policyMutants)
 }
 
 // needStillClock are the planted bugs of a millisecond: only a clock that stands

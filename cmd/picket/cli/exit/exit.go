@@ -57,7 +57,7 @@ func Code(err error) int {
 		return Usage
 	}
 	switch code := picket.CodeOf(err); code {
-	case CodeUsage, picket.CodeValidation, picket.CodeNotAvailable:
+	case CodeUsage, picket.CodeValidation, picket.CodeNotAvailable, picket.CodePolicyInvalid:
 		return Usage
 	default:
 		return ForHTTP(code.Status())

@@ -21,6 +21,7 @@ func TestExitCodes(t *testing.T) {
 		picket.CodeNotAvailable:            2,
 		picket.CodeTooLarge:                2,
 		errors.New("unknown flag: --x"):    2,
+		picket.CodePolicyInvalid:           2,
 		picket.CodeNotFound:                3,
 		picket.CodeTaskClosed:              4,
 		picket.CodeStaleFence:              4,

@@ -1,0 +1,354 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/client"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+)
+
+// newAgentPolicy is `picket agent heartbeat`: the wake policies of agent names.
+func newAgentPolicy() *cobra.Command {
+	c := CommandGroup("heartbeat", "Manage the wake policies of agents, their files HEARTBEAT.md",
+		newPolicyInspect(), newPolicyValidate(), newPolicyWrite(), newPolicyDelete(), newPolicyHistory(),
+		newPolicyRollback(), newPolicyStatus())
+	c.Long = "A wake policy says when an agent may be woken, and what it should look at then. It gives no right to\n" +
+		"any task. The policies are kept by the server, with their last 50 revisions."
+	return c
+}
+
+// policyCommand is a command about the wake policy of one agent name.
+func policyCommand(verb, short string, act func(cmd *cobra.Command, s *Connection, name string) error) *cobra.Command {
+	c := &cobra.Command{
+		Use: verb + " NAME", Short: short, Args: CheckArgs(cobra.ExactArgs(1)),
+		RunE: connected(func(cmd *cobra.Command, s *Connection, given []string) error {
+			if err := picket.CheckName("NAME", given[0]); err != nil {
+				return err
+			}
+			return act(cmd, s, given[0])
+		}),
+	}
+	return jsonFlag(term.FormatFlag(c))
+}
+
+// jsonFlag adds --json, which the document of HEARTBEAT.md has for -o json.
+func jsonFlag(c *cobra.Command) *cobra.Command {
+	f := c.Flags().VarPF(jsonAlias{c}, "json", "", "the same as -o json")
+	f.NoOptDefVal = "true"
+	return c
+}
+
+type jsonAlias struct{ c *cobra.Command }
+
+func (jsonAlias) String() string { return "false" }
+func (jsonAlias) Type() string   { return "bool" }
+
+func (a jsonAlias) Set(text string) error {
+	on, err := strconv.ParseBool(text)
+	if err != nil || !on {
+		return err
+	}
+	return a.c.Flags().Set("output", "json")
+}
+
+func newPolicyInspect() *cobra.Command {
+	return policyCommand("inspect", "Show the wake policy of an agent",
+		func(cmd *cobra.Command, s *Connection, name string) error {
+			var raw jsontext.Value
+			p, err := s.Policies.Get(cmd.Context(), name, client.WithBody(&raw))
+			if err != nil {
+				return policyRefusal(cmd, err)
+			}
+			return printAnswer(cmd, cmd.OutOrStdout(), raw, p.Digest, func() error {
+				printPolicy(cmd, p)
+				return nil
+			})
+		})
+}
+
+// printPolicy prints a policy as a person reads it: what it means, and then its text.
+func printPolicy(cmd *cobra.Command, p picket.WakePolicy) {
+	w := cmd.OutOrStdout()
+	if !p.Present {
+		fmt.Fprintln(cmd.ErrOrStderr(), p.AgentName, "has no wake policy")
+		PrintNext(cmd, "picket agent heartbeat write "+p.AgentName+" --file HEARTBEAT.md")
+		return
+	}
+	rows := [][2]string{{"agent", p.AgentName}, {"digest", p.Digest}, {"revision", cmp.Or(p.RevisionID, "-")},
+		{"enabled", yesNo(p.Enabled)}, {"summary", cmp.Or(term.OneLine(p.Summary), "-")},
+		{"min interval", cmp.Or(p.MinInterval, "-")}, {"active hours", windowTexts(p.ActiveHours, "always")},
+		{"quiet windows", windowTexts(p.QuietWindows, "-")}}
+	if p.WrittenAt != nil {
+		rows = append(rows, [2]string{"written", term.Ago(*p.WrittenAt) + " by " + p.WrittenBy})
+	}
+	for _, row := range rows {
+		fmt.Fprintf(w, "%-13s  %s\n", row[0], row[1])
+	}
+	printDiagnostics(w, p.Diagnostics)
+	fmt.Fprintln(w)
+	for line := range strings.SplitSeq(strings.TrimRight(p.Body, "\r\n"), "\n") {
+		fmt.Fprintln(w, "  "+term.OneLine(strings.TrimRight(line, "\r")))
+	}
+}
+
+func yesNo(b bool) string { return map[bool]string{true: "yes", false: "no"}[b] }
+
+func windowTexts(list []picket.TimeWindow, none string) string {
+	var texts []string
+	for _, w := range list {
+		texts = append(texts, w.Start+" to "+w.End+" "+w.Timezone)
+	}
+	return cmp.Or(strings.Join(texts, ", "), none)
+}
+
+func printDiagnostics(w io.Writer, list []picket.PolicyDiagnostic) {
+	for _, d := range list {
+		at := d.SourcePath
+		if d.Line > 0 {
+			at += ":" + strconv.Itoa(d.Line) + ":" + strconv.Itoa(d.Column)
+		}
+		fmt.Fprintf(w, "%s: %s: %s [%s]\n", at, d.Severity, term.OneLine(d.Message), d.Code)
+		if d.OwnerSurface != "" {
+			fmt.Fprintln(w, "  belongs into:", d.OwnerSurface)
+		}
+	}
+}
+
+// policyRefusal prints the diagnostics of an invalid policy, and returns its error.
+func policyRefusal(cmd *cobra.Command, err error) error {
+	var refused *picket.Error
+	if !errors.As(err, &refused) || refused.Code != picket.CodePolicyInvalid {
+		return err
+	}
+	var p picket.WakePolicy
+	fact, encodeErr := json.Marshal(refused.Facts["policy"])
+	if encodeErr != nil || json.Unmarshal(fact, &p) != nil {
+		return err
+	}
+	raw, encodeErr := json.Marshal(p) // in the order of the members
+	if encodeErr != nil {
+		return err
+	}
+	printErr := printAnswer(cmd, cmd.OutOrStdout(), raw, "", func() error {
+		printDiagnostics(cmd.OutOrStdout(), p.Diagnostics)
+		return nil
+	})
+	return cmp.Or(printErr, err)
+}
+
+func newPolicyValidate() *cobra.Command {
+	c := policyCommand("validate", "Check a HEARTBEAT.md without storing it; exits with 2 if it is invalid",
+		func(cmd *cobra.Command, s *Connection, name string) error {
+			body, err := policyBody(cmd)
+			if err != nil {
+				return err
+			}
+			var raw jsontext.Value
+			p, err := s.Policies.Validate(cmd.Context(), name, picket.PolicyValidation{Body: body}, client.WithBody(&raw))
+			if err != nil {
+				return policyRefusal(cmd, err)
+			}
+			return printAnswer(cmd, cmd.OutOrStdout(), raw, p.Digest, func() error {
+				printDiagnostics(cmd.OutOrStdout(), p.Diagnostics)
+				fmt.Fprintln(cmd.OutOrStdout(), "valid", p.Digest)
+				return nil
+			})
+		})
+	return bodyFlags(c)
+}
+
+// bodyFlags adds the flags that say where the text of a policy is.
+func bodyFlags(c *cobra.Command) *cobra.Command {
+	c.Flags().String("file", "", "the file HEARTBEAT.md")
+	c.Flags().Bool("stdin", false, "read the text from standard input")
+	c.MarkFlagsMutuallyExclusive("file", "stdin")
+	c.MarkFlagsOneRequired("file", "stdin")
+	return c
+}
+
+// maxPolicyText bounds what is read of a file or of standard input. The server takes less.
+const maxPolicyText = 1 << 20
+
+func policyBody(cmd *cobra.Command) (string, error) {
+	in := cmd.InOrStdin()
+	if name, _ := cmd.Flags().GetString("file"); name != "" {
+		f, err := os.Open(name)
+		if err != nil {
+			return "", exit.Usagef("--file: %v", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxPolicyText+1))
+	if err != nil {
+		return "", fmt.Errorf("read the policy: %w", err)
+	}
+	if len(text) > maxPolicyText {
+		return "", exit.Usagef("the policy has more than %d bytes", maxPolicyText)
+	}
+	return string(text), nil
+}
+
+func newPolicyWrite() *cobra.Command {
+	c := policyCommand("write", "Make a HEARTBEAT.md the wake policy of an agent",
+		func(cmd *cobra.Command, s *Connection, name string) error {
+			body, err := policyBody(cmd)
+			if err != nil {
+				return err
+			}
+			return printChanged(cmd, "written", func(opt client.Option) (picket.WakePolicy, error) {
+				return s.Policies.Write(cmd.Context(), name, picket.PolicyWrite{Body: body, PolicyCondition: condition(cmd)}, opt)
+			})
+		})
+	c.Example = "  picket agent heartbeat write reviewer --file HEARTBEAT.md\n" +
+		"  picket agent heartbeat write reviewer --file HEARTBEAT.md --if-match sha256:1f2e…"
+	return matchFlag(bodyFlags(c))
+}
+
+// matchFlag adds the digest of the policy that a change expects.
+func matchFlag(c *cobra.Command) *cobra.Command {
+	c.Flags().String("if-match", "", "the digest of the policy that is changed, from inspect; none for the first one")
+	return c
+}
+
+func condition(cmd *cobra.Command) picket.PolicyCondition {
+	digest, _ := cmd.Flags().GetString("if-match")
+	return picket.PolicyCondition{ExpectedDigest: digest}
+}
+
+// printChanged makes a change and prints the policy that is there now.
+func printChanged(cmd *cobra.Command, done string, change func(client.Option) (picket.WakePolicy, error)) error {
+	var raw jsontext.Value
+	p, err := change(client.WithBody(&raw))
+	if err != nil {
+		return policyRefusal(cmd, err)
+	}
+	return printAnswer(cmd, cmd.OutOrStdout(), raw, p.RevisionID, func() error {
+		printDiagnostics(cmd.OutOrStdout(), p.Diagnostics)
+		fmt.Fprintln(cmd.OutOrStdout(), strings.TrimSpace(p.RevisionID+" "+done+" "+p.Digest))
+		PrintNext(cmd, "picket agent heartbeat status "+p.AgentName, "picket agent heartbeat history "+p.AgentName)
+		return nil
+	})
+}
+
+func newPolicyDelete() *cobra.Command {
+	return matchFlag(policyCommand("delete", "Delete the wake policy of an agent; its revisions stay",
+		func(cmd *cobra.Command, s *Connection, name string) error {
+			return printChanged(cmd, "deleted", func(opt client.Option) (picket.WakePolicy, error) {
+				return s.Policies.Delete(cmd.Context(), name, condition(cmd), opt)
+			})
+		}))
+}
+
+func newPolicyRollback() *cobra.Command {
+	c := policyCommand("rollback", "Make an earlier revision the wake policy of an agent again",
+		func(cmd *cobra.Command, s *Connection, name string) error {
+			r := picket.PolicyRollback{PolicyCondition: condition(cmd)}
+			r.RevisionID, _ = cmd.Flags().GetString("revision-id")
+			r.TargetDigest, _ = cmd.Flags().GetString("target-digest")
+			return printChanged(cmd, "restored", func(opt client.Option) (picket.WakePolicy, error) {
+				return s.Policies.Rollback(cmd.Context(), name, r, opt)
+			})
+		})
+	c.Flags().String("revision-id", "", "the revision, from history")
+	c.Flags().String("target-digest", "", "the digest of the revision")
+	c.MarkFlagsMutuallyExclusive("revision-id", "target-digest")
+	c.MarkFlagsOneRequired("revision-id", "target-digest")
+	return matchFlag(c)
+}
+
+func newPolicyHistory() *cobra.Command {
+	c := policyCommand("history", "List the revisions of the wake policy of an agent, newest first",
+		func(cmd *cobra.Command, s *Connection, name string) error {
+			var q picket.PolicyHistoryQuery
+			q.Limit, _ = cmd.Flags().GetInt("limit")
+			q.Cursor, _ = cmd.Flags().GetInt64("cursor")
+			format, err := term.FormatOf(cmd)
+			if err != nil {
+				return err
+			}
+			var raw jsontext.Value
+			if _, err := s.Policies.History(cmd.Context(), name, q, client.WithBody(&raw)); err != nil {
+				return err
+			}
+			return revisionListing(cmd).Print(cmd.OutOrStdout(), format, raw)
+		})
+	c.Flags().Int("limit", 20, "at most this many, 1 to 50")
+	c.Flags().Int64("cursor", 0, "only revisions before this cursor, which the page before names")
+	return c
+}
+
+func revisionListing(cmd *cobra.Command) Listing[picket.PolicyRevision] {
+	return Listing[picket.PolicyRevision]{
+		Cmd: cmd, Member: "revisions", Empty: "no revisions",
+		Name: func(r picket.PolicyRevision) string { return r.RevisionID },
+		more: func(members map[string]jsontext.Value, n int) string {
+			if cursor := string(members["cursor"]); cursor != "" {
+				return fmt.Sprintf("%d shown, there are more: add --cursor %s", n, cursor)
+			}
+			return ""
+		},
+		Columns: []term.Column[picket.PolicyRevision]{
+			{Head: "REVISION", Cell: func(r picket.PolicyRevision) string { return r.RevisionID }},
+			{Head: "CURRENT", Cell: func(r picket.PolicyRevision) string { return yesNo(r.Current) }},
+			{Head: "ACTION", Cell: func(r picket.PolicyRevision) string { return r.Action }},
+			{Head: "WRITTEN", Cell: func(r picket.PolicyRevision) string { return term.Ago(r.WrittenAt) }},
+			{Head: "BY", Cell: func(r picket.PolicyRevision) string { return r.WrittenBy }},
+			{Head: "DIGEST", Cell: func(r picket.PolicyRevision) string { return cmp.Or(r.Digest, "-") }},
+		},
+	}
+}
+
+func newPolicyStatus() *cobra.Command {
+	c := policyCommand("status", "Show whether the wake policy of an agent allows wakes now",
+		func(cmd *cobra.Command, s *Connection, name string) error {
+			var at picket.Instant
+			if text, _ := cmd.Flags().GetString("at"); text != "" {
+				if err := at.UnmarshalJSON([]byte(strconv.Quote(text))); err != nil {
+					return exit.Usagef("--at %s: write a time such as 2026-04-11T10:42:17Z", term.Clip(text, 40))
+				}
+			}
+			var raw jsontext.Value
+			st, err := s.Policies.Status(cmd.Context(), name, at, client.WithBody(&raw))
+			if err != nil {
+				return err
+			}
+			return printAnswer(cmd, cmd.OutOrStdout(), raw, st.Digest, func() error {
+				printPolicyStatus(cmd, st)
+				return nil
+			})
+		})
+	c.Flags().String("at", "", "ask about another time, such as 2026-04-11T10:42:17Z")
+	return c
+}
+
+func printPolicyStatus(cmd *cobra.Command, st picket.PolicyStatus) {
+	w := cmd.OutOrStdout()
+	answer := "allows wakes"
+	if !st.Active {
+		answer = "allows no wakes: " + st.Reason
+	}
+	fmt.Fprintf(w, "%s  %s at %s\n", st.AgentName, answer, st.At)
+	if st.NextAllowedAt != nil {
+		fmt.Fprintln(w, "next allowed at", *st.NextAllowedAt)
+	}
+	if st.Summary != "" {
+		fmt.Fprintln(w, "summary:", term.OneLine(st.Summary))
+	}
+	printDiagnostics(w, st.Diagnostics)
+	if !st.Present {
+		PrintNext(cmd, "picket agent heartbeat write "+st.AgentName+" --file HEARTBEAT.md")
+	}
+}

@@ -1,0 +1,75 @@
+package api_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/picket-dev/picket"
+)
+
+// A change of a wake policy has its condition in the body. A header that means one is refused, because
+// it would be ignored.
+func TestPoliciesRefuseIfMatch(t *testing.T) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
+		const path = "/api/agents/ann/heartbeat"
+		for _, r := range []struct{ method, path, body string }{
+			{"GET", path, ""}, {"PUT", path, `{"body":"x"}`}, {"DELETE", path, `{}`},
+			{"POST", path + "/validate", `{"body":"x"}`}, {"POST", path + "/rollback", `{"target_digest":"x"}`},
+			{"GET", path + "/history", ""}, {"GET", path + "/status", ""},
+		} {
+			p.wantCode(picket.CodeIfMatchHeader, r.method, r.path, "operator", r.body, "If-Match", `"1"`)
+		}
+		if p.want(200, "GET", path, "reviewer", "").body["present"] != false {
+			t.Error("a refused write was made")
+		}
+	})
+}
+
+// The answer to an invalid policy has the policy with its diagnostics, and none of the secret that is in it.
+func TestTheAnswerToAnInvalidPolicyHasItsDiagnostics(t *testing.T) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
+		const path = "/api/agents/ann/heartbeat"
+		body := `{"body":"---\nmodel: large\n---\nUse pkl_default_aaaaaaaaaaaaaaaaaaaaaaaa\n"}`
+		for _, r := range [][2]string{{"POST", path + "/validate"}, {"PUT", path}} {
+			a := p.wantCode(picket.CodePolicyInvalid, r[0], r[1], "operator", body)
+			for _, part := range []string{`"heartbeat_forbidden_field"`, `"owner_surface"`, `"line":2`, `"heartbeat_secret"`} {
+				if !strings.Contains(a.raw, part) {
+					t.Errorf("%s %s: the answer lacks %s: %s", r[0], r[1], part, a.raw)
+				}
+			}
+		}
+		p.wantNoSecretsInLog()
+	})
+}
+
+// A key in the body makes a repeated request have its effect once, as the header does.
+func TestAPolicyChangeIsRepeatedByTheKeyInItsBody(t *testing.T) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
+		const path = "/api/agents/ann/heartbeat"
+		write := `{"body":"one","idempotency_key":"k1"}`
+		first := p.want(200, "PUT", path, "operator", write).text("revision_id")
+		if again := p.want(200, "PUT", path, "operator", write).text("revision_id"); again != first {
+			t.Errorf("the repeated request made %s, want %s", again, first)
+		}
+		p.wantCode(picket.CodeIdempotencyConflict, "PUT", path, "operator", `{"body":"two","idempotency_key":"k1"}`)
+		p.wantCode(picket.CodeValidation, "PUT", path, "operator", `{"body":"two","idempotency_key":"a\nb"}`)
+		p.wantCode(picket.CodePolicyConflict, "PUT", path, "operator", `{"body":"two"}`)
+	})
+}
+
+// Names, members and parameters of requests are checked.
+func TestPolicyRequestsAreChecked(t *testing.T) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
+		const path = "/api/agents/ann/heartbeat"
+		for _, r := range []struct{ method, path, body string }{
+			{"GET", "/api/agents/a%20b/heartbeat", ""}, {"GET", "/api/agents/" + strings.Repeat("a", 129) + "/heartbeat", ""},
+			{"PUT", path, `{"body":1}`}, {"PUT", path, `{"text":"x"}`}, {"POST", path + "/rollback", `{}`},
+			{"POST", path + "/rollback", `{"revision_id":"x"}`}, {"GET", path + "/history?limit=51", ""},
+			{"GET", path + "/history?cursor=-1", ""}, {"GET", path + "/status?at=now", ""}, {"GET", path + "?at=1", ""},
+		} {
+			p.wantCode(picket.CodeValidation, r.method, r.path, "operator", r.body)
+		}
+		p.wantCode(picket.CodeTooLarge, "PUT", path, "operator", `{"body":"`+strings.Repeat("x", 1<<20)+`"}`)
+		p.wantCode(picket.CodePolicyInvalid, "PUT", path, "operator", `{"body":"`+strings.Repeat("x", 40<<10)+`"}`)
+	})
+}

@@ -1,0 +1,14 @@
+-- flags: allow-oom
+-- needs: policy
+-- policy shows the wake policy of an agent name, or one of its revisions.
+-- ARGV: agent name, revision id, or '' for the policy
+-- Reply: raw, rows (the policy_row; none if the name has no policy)
+-- Errors: revision_not_found
+local name, id = ARGV[1], ARGV[2]
+if id == '' then
+  id = current_revision(name)
+  return named{ raw = RAW, rows = id ~= '' and { (policy_row(id)) } or {} }
+end
+local kept = call('ZSCORE', K('policy-revisions:', name), id)
+if not kept then return refuse('revision_not_found') end -- @revision-of-name
+return named{ raw = RAW, rows = { (policy_row(id)) } }

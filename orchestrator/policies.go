@@ -1,0 +1,302 @@
+package orchestrator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/heartbeat"
+)
+
+// wakeSettings are the settings under which wake policies are read.
+var wakeSettings = heartbeat.Defaults()
+
+// WakePolicy reads the wake policy of an agent name. A name without one has a policy that is not Present.
+func (e *Engine) WakePolicy(ctx context.Context, name string) (picket.WakePolicy, error) {
+	stored, _, err := e.storedPolicy(ctx, name, "")
+	return stored.policy(name), err
+}
+
+// PolicyStatus says what the wake policy of an agent name means at an instant; 0 is now, by the clock of
+// the store.
+func (e *Engine) PolicyStatus(ctx context.Context, name string, at picket.Instant) (picket.PolicyStatus, error) {
+	stored, now, err := e.storedPolicy(ctx, name, "")
+	if err != nil {
+		return picket.PolicyStatus{}, err
+	}
+	at = cmp.Or(at, now)
+	p := stored.policy(name)
+	s := picket.PolicyStatus{AgentName: name, Present: p.Present, Valid: p.Valid, Enabled: p.Enabled,
+		Summary: p.Summary, Digest: p.Digest, RevisionID: p.RevisionID, At: at, Diagnostics: p.Diagnostics}
+	read, _ := stored.parse()
+	switch {
+	case !p.Present:
+		s.Reason = picket.PolicyReasonNone
+	case !p.Valid:
+		s.Reason = picket.PolicyReasonInvalid
+	case !p.Enabled || !wakeSettings.Enabled:
+		s.Reason = picket.PolicyReasonDisabled
+	case !read.Hours(wakeSettings).Allows(at):
+		s.Reason = picket.PolicyReasonQuiet
+		if next, ok := read.Hours(wakeSettings).Next(at); ok {
+			s.NextAllowedAt = &next
+		}
+	}
+	s.Active = s.Reason == ""
+	return s, nil
+}
+
+// ValidatePolicy returns what a text would be as a wake policy. It changes nothing.
+func ValidatePolicy(name, body string) (picket.WakePolicy, error) {
+	if err := picket.CheckName("name", name); err != nil {
+		return picket.WakePolicy{}, err
+	}
+	p := policyRow{Body: body}.shown(name, heartbeat.ModeWrite)
+	p.RevisionID, p.WrittenAt, p.WrittenBy = "", nil, ""
+	return p, PolicyError(p)
+}
+
+// PolicyError is the refusal of an invalid policy. It has the policy with its diagnostics.
+func PolicyError(p picket.WakePolicy) error {
+	if p.Valid || !p.Present {
+		return nil
+	}
+	first := picket.PolicyDiagnostic{}
+	for _, d := range p.Diagnostics {
+		if d.Severity == string(heartbeat.SeverityError) {
+			first = d
+			break
+		}
+	}
+	return picket.Refuse(picket.CodePolicyInvalid,
+		"Change what the diagnostics name, and check it with picket agent heartbeat validate.",
+		"the wake policy is invalid: line %d: %s", first.Line, first.Message).With("policy", p)
+}
+
+// WritePolicy makes a text the wake policy of an agent name, if the policy still has the digest that the
+// request expects. The same request again changes nothing.
+func (e *Engine) WritePolicy(ctx context.Context, by picket.Caller, name string,
+	w picket.PolicyWrite) (picket.WakePolicy, error) {
+	if _, err := ValidatePolicy(name, w.Body); err != nil {
+		return picket.WakePolicy{}, err
+	}
+	return e.changePolicy(ctx, by, name, w.ExpectedDigest, policyChange{action: picket.PolicyWritten, body: w.Body})
+}
+
+// DeletePolicy leaves an agent name without a wake policy. Its revisions stay.
+func (e *Engine) DeletePolicy(ctx context.Context, by picket.Caller, name string,
+	c picket.PolicyCondition) (picket.WakePolicy, error) {
+	return e.changePolicy(ctx, by, name, c.ExpectedDigest, policyChange{action: picket.PolicyDeleted})
+}
+
+// RollbackPolicy makes the exact text of an earlier revision the wake policy again.
+func (e *Engine) RollbackPolicy(ctx context.Context, by picket.Caller, name string,
+	r picket.PolicyRollback) (picket.WakePolicy, error) {
+	if err := cmp.Or(picket.CheckName("name", name), r.Check()); err != nil {
+		return picket.WakePolicy{}, err
+	}
+	target, err := e.revision(ctx, name, r)
+	if err != nil {
+		return picket.WakePolicy{}, err
+	}
+	return e.changePolicy(ctx, by, name, r.ExpectedDigest,
+		policyChange{action: picket.PolicyRolledBack, body: target.Body, restored: target.ID})
+}
+
+// revision finds the revision that a rollback names. A digest is looked for as it was at the time of
+// the change, and as it is under the settings of today.
+func (e *Engine) revision(ctx context.Context, name string, r picket.PolicyRollback) (policyRow, error) {
+	if r.RevisionID != "" {
+		row, _, err := e.storedPolicy(ctx, name, r.RevisionID)
+		return row, err
+	}
+	for before := int64(0); ; {
+		rows, _, next, err := e.policyRows(ctx, name, before, picket.MaxPolicyRevisions)
+		if err != nil {
+			return policyRow{}, err
+		}
+		for _, row := range rows {
+			if row.Action != picket.PolicyDeleted &&
+				(row.Digest == r.TargetDigest || row.policy(name).Digest == r.TargetDigest) {
+				return row, nil
+			}
+		}
+		if before = next; next == 0 {
+			return policyRow{}, picket.Refuse(picket.CodeRevisionNotFound,
+				"List them: picket agent heartbeat history "+name+".", "no revision that is kept has this digest")
+		}
+	}
+}
+
+// policyChange is what a change makes of a policy.
+type policyChange struct {
+	action   string
+	body     string
+	restored string // id of a revision
+}
+
+// maxPolicyTries bounds how often a change looks again at a policy that others change at the same time.
+const maxPolicyTries = 5
+
+// noRevision is the id of no revision. A change that expects it is refused, unless the same request was
+// made before.
+const noRevision = "-"
+
+// changePolicy changes a policy that has the digest that is expected. The script compares the revision
+// that was read here, so that nobody changes it in between.
+func (e *Engine) changePolicy(ctx context.Context, by picket.Caller, name, expected string,
+	c policyChange) (p picket.WakePolicy, err error) {
+	id, digest := "revision_"+ulid.Make().String(), ""
+	if c.action != picket.PolicyDeleted {
+		digest = policyRow{Body: c.body, ID: id}.policy(name).Digest
+	}
+	for range maxPolicyTries {
+		stored, _, err := e.storedPolicy(ctx, name, "")
+		if err != nil {
+			return p, err
+		}
+		now, from := stored.policy(name).Digest, stored.ID
+		if now != expected {
+			from = noRevision
+		}
+		r := e.run(ctx, "change_policy", name, from, id, c.action, c.restored, c.body, digest,
+			cmp.Or(by.Key, by.Actor), by.Idempotency.Key, by.Idempotency.Body)
+		var made policyRow
+		switch r.Decode(&made); {
+		case r.Err == nil:
+			return made.policy(name), nil
+		case !errors.Is(r.Err, picket.CodePolicyConflict):
+			return p, r.Err
+		case now != expected:
+			return p, policyConflict(name, now)
+		}
+	}
+	return p, picket.Refuse(picket.CodePolicyConflict, "Read the policy, and send the change again.",
+		"others changed the wake policy of %s at the same time", name)
+}
+
+// policyConflict is the refusal of a change of another policy than the one that is there.
+func policyConflict(name, digest string) error {
+	if digest == "" {
+		return picket.Refuse(picket.CodePolicyConflict, "Leave out expected_digest to make the first one.",
+			"%s has no wake policy", name).With("currentDigest", "")
+	}
+	return picket.Refuse(picket.CodePolicyConflict,
+		"Read the policy: picket agent heartbeat inspect "+name+". Then send the change with its digest.",
+		"the wake policy of %s is another one than expected_digest says", name).With("currentDigest", digest)
+}
+
+// PolicyHistory pages through the revisions of the wake policy of an agent name, newest first.
+func (e *Engine) PolicyHistory(ctx context.Context, name string,
+	q picket.PolicyHistoryQuery) (picket.PolicyHistory, error) {
+	limit, err := pageLimit(q.Limit, 20, picket.MaxPolicyRevisions)
+	if err := cmp.Or(err, picket.CheckName("name", name)); err != nil {
+		return picket.PolicyHistory{}, err
+	}
+	rows, current, next, err := e.policyRows(ctx, name, max(q.Cursor, 0), limit)
+	page := picket.PolicyHistory{AgentName: name, Revisions: make([]picket.PolicyRevision, len(rows)), Cursor: next}
+	for i, row := range rows {
+		page.Revisions[i] = picket.PolicyRevision{RevisionID: row.ID, Action: row.Action, Restored: row.Of,
+			Digest: row.Digest, Body: row.Body, WrittenAt: picket.Instant(row.At), WrittenBy: row.By,
+			Current: row.ID == current}
+	}
+	return page, err
+}
+
+// policyRows reads revisions, newest first. next is the cursor of the page after these, or 0.
+func (e *Engine) policyRows(ctx context.Context, name string, before int64,
+	limit int) (rows []policyRow, current string, next int64, err error) {
+	r := e.run(ctx, "policy_history", name, before, limit)
+	var v struct {
+		Rows    []policyRow `reply:"rows"`
+		Current string      `reply:"current"`
+		More    bool        `reply:"more"`
+	}
+	r.Decode(&v)
+	if n := len(v.Rows); v.More && n > 0 {
+		next = v.Rows[n-1].Number
+	}
+	return v.Rows, v.Current, next, r.Err
+}
+
+// storedPolicy reads the current revision of an agent name, or another one that id names. It also
+// returns the time of the store. Without a policy the row has no id.
+func (e *Engine) storedPolicy(ctx context.Context, name, id string) (policyRow, picket.Instant, error) {
+	if err := picket.CheckName("name", name); err != nil {
+		return policyRow{}, 0, err
+	}
+	r := e.run(ctx, "policy", name, id)
+	var v struct {
+		Raw  int64       `reply:"raw"` // ms
+		Rows []policyRow `reply:"rows"`
+	}
+	r.Decode(&v)
+	if len(v.Rows) == 0 {
+		return policyRow{}, picket.Instant(v.Raw), r.Err
+	}
+	return v.Rows[0], picket.Instant(v.Raw), r.Err
+}
+
+// policyRow is policy_row of the scripts.
+type policyRow struct {
+	ID     string `reply:"id"`
+	Agent  string `reply:"agent"`
+	Action string `reply:"action"`
+	Of     string `reply:"of"`
+	By     string `reply:"by"`
+	At     int64  `reply:"at"` // ms
+	Number int64  `reply:"number"`
+	Body   string `reply:"body"`
+	Digest string `reply:"digest"`
+}
+
+// parse reads the text of a revision as a file that exists.
+func (r policyRow) parse() (*heartbeat.Policy, []heartbeat.Diagnostic) {
+	return r.parseAs(heartbeat.ModeFile)
+}
+
+func (r policyRow) parseAs(mode heartbeat.Mode) (*heartbeat.Policy, []heartbeat.Diagnostic) {
+	return heartbeat.Parse([]byte(r.Body), heartbeat.Options{Settings: wakeSettings, Mode: mode,
+		SourcePath: "HEARTBEAT.md"})
+}
+
+// policy shows a revision as the policy of a name. Without one, or after a deletion, it is not present.
+func (r policyRow) policy(name string) picket.WakePolicy {
+	if r.ID == "" || r.Action == picket.PolicyDeleted {
+		return picket.WakePolicy{AgentName: name, RevisionID: r.ID, ActiveHours: []picket.TimeWindow{},
+			QuietWindows: []picket.TimeWindow{}, Include: []string{}, Diagnostics: []picket.PolicyDiagnostic{}}
+	}
+	return r.shown(name, heartbeat.ModeFile)
+}
+
+func (r policyRow) shown(name string, mode heartbeat.Mode) picket.WakePolicy {
+	read, found := r.parseAs(mode)
+	at := picket.Instant(r.At)
+	p := picket.WakePolicy{AgentName: name, Present: true, Valid: read.Valid,
+		Digest: cmp.Or(read.Digest, read.RawDigest), RevisionID: r.ID, Body: r.Body, Version: read.Version,
+		Enabled: read.Enabled, Summary: read.Summary, ActiveHours: timeWindows(read.Windows.Active),
+		QuietWindows: timeWindows(read.Windows.Quiet), Include: []string{},
+		WrittenAt: &at, WrittenBy: r.By, Diagnostics: make([]picket.PolicyDiagnostic, len(found))}
+	if read.MinInterval != nil {
+		p.MinInterval = read.MinInterval.String()
+	}
+	for _, part := range read.Include {
+		p.Include = append(p.Include, string(part))
+	}
+	for i, d := range found {
+		p.Diagnostics[i] = picket.PolicyDiagnostic{Code: string(d.Code), Severity: string(d.Severity),
+			Message: d.Message, Path: d.Path, Line: d.Line, Column: d.Column, OwnerSurface: d.OwnerSurface, SourcePath: d.SourcePath}
+	}
+	return p
+}
+
+func timeWindows(list []heartbeat.Window) []picket.TimeWindow {
+	out := make([]picket.TimeWindow, len(list))
+	for i, w := range list {
+		out[i] = picket.TimeWindow{Timezone: w.Timezone, Start: w.Start.String(), End: w.End.String()}
+	}
+	return out
+}

@@ -1,0 +1,154 @@
+package picket
+
+import (
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// The wake policy of an agent name is its file HEARTBEAT.md. It says when a session of the agent may be
+// woken, and what the agent should look at then. It gives no right to any task. The members of these
+// types are in snake case, as the document of the file has them.
+
+// WakePolicy is the wake policy of an agent name.
+type WakePolicy struct {
+	AgentName string `json:"agent_name"`
+	Present   bool   `json:"present"` // false: the name has no policy, and the other members are empty
+	Valid     bool   `json:"valid"`
+	// Digest is sha256: and the hash of what the policy means under the settings of the server. It
+	// is the expected_digest of the next change. Of an invalid policy it is the hash of its bytes.
+	Digest     string `json:"digest"`
+	RevisionID string `json:"revision_id"`
+	Body       string `json:"body"` // the whole file, byte for byte
+
+	Version      int          `json:"version,omitzero"`
+	Enabled      bool         `json:"enabled"`
+	Summary      string       `json:"summary"`
+	MinInterval  string       `json:"min_interval"` // such as 30m0s; empty: the policy has none
+	ActiveHours  []TimeWindow `json:"active_hours"`
+	QuietWindows []TimeWindow `json:"quiet_windows"`
+	Include      []string     `json:"include"` // what the prompt of a wake quotes
+
+	WrittenAt   *Instant           `json:"written_at"`
+	WrittenBy   string             `json:"written_by"` // key
+	Diagnostics []PolicyDiagnostic `json:"diagnostics"`
+}
+
+// TimeWindow is a window of local time, from Start up to End. It crosses midnight if End is before Start.
+type TimeWindow struct {
+	Timezone string `json:"timezone"` // IANA name
+	Start    string `json:"start"`    // HH:MM
+	End      string `json:"end"`
+}
+
+// PolicyDiagnostic is one finding in the text of a wake policy.
+type PolicyDiagnostic struct {
+	Code     string `json:"code"`
+	Severity string `json:"severity"` // error: the policy is invalid; warning
+	Message  string `json:"message"`
+	Path     string `json:"path"` // the field; empty: the text below the front matter, or all
+	Line     int    `json:"line"` // from 1; 0: the text as a whole
+	Column   int    `json:"column"`
+	// OwnerSurface is where a field belongs that a policy must not have.
+	OwnerSurface string `json:"owner_surface"`
+	SourcePath   string `json:"source_path"` // relative
+}
+
+// PolicyWrite replaces a wake policy, or makes the first one.
+type PolicyWrite struct {
+	Body string `json:"body"` // the whole file
+	PolicyCondition
+}
+
+// PolicyCondition is what each change of a wake policy has beside its own members.
+type PolicyCondition struct {
+	// ExpectedDigest is the digest of the policy that is changed; empty: there is none.
+	ExpectedDigest string `json:"expected_digest,omitempty"`
+	// IdempotencyKey makes a repeated request have its effect once, as the header Idempotency-Key does.
+	IdempotencyKey string `json:"idempotency_key,omitempty"`
+}
+
+// PolicyValidation asks what a wake policy with this text would be.
+type PolicyValidation struct {
+	Body string `json:"body"`
+}
+
+// PolicyRollback makes an earlier revision the wake policy again. It has one of RevisionID and TargetDigest.
+type PolicyRollback struct {
+	RevisionID   string `json:"revision_id,omitempty"`
+	TargetDigest string `json:"target_digest,omitempty"` // of the newest revision that has it
+	PolicyCondition
+}
+
+// OptionalIDs implements the check of empty ids.
+func (PolicyRollback) OptionalIDs() []jsontext.Pointer {
+	return []jsontext.Pointer{"/revision_id", "/target_digest"}
+}
+
+// Check refuses a rollback that does not name one revision.
+func (r PolicyRollback) Check() error {
+	if (r.RevisionID == "") == (r.TargetDigest == "") {
+		return Invalid("/revision_id", "Send revision_id or target_digest, as the history lists them.",
+			"a rollback names exactly one revision")
+	}
+	return CheckOptionalID("/revision_id", "revision", r.RevisionID)
+}
+
+// The actions of revisions.
+const (
+	PolicyWritten    = "write"
+	PolicyDeleted    = "delete"
+	PolicyRolledBack = "rollback"
+)
+
+// PolicyRevision is what a wake policy was after one change.
+type PolicyRevision struct {
+	RevisionID string  `json:"revision_id"`
+	Action     string  `json:"action"`             // PolicyWritten, PolicyDeleted or PolicyRolledBack
+	Restored   string  `json:"restored,omitempty"` // of a rollback: id of the revision whose text it has
+	Digest     string  `json:"digest"`             // at the time of the change; empty: deleted
+	Body       string  `json:"body"`
+	WrittenAt  Instant `json:"written_at"`
+	WrittenBy  string  `json:"written_by"` // key
+	Current    bool    `json:"current"`
+}
+
+// PolicyHistory is a page of the revisions of a wake policy, newest first.
+type PolicyHistory struct {
+	AgentName string           `json:"agent_name"`
+	Revisions []PolicyRevision `json:"revisions"`
+	Cursor    int64            `json:"cursor,omitzero"` // of the next page; 0: there is none
+}
+
+// PolicyHistoryQuery asks for a page of revisions.
+type PolicyHistoryQuery struct {
+	Cursor int64 // of the page; 0: the newest revisions
+	Limit  int   // 1 to 50; 0: 20
+}
+
+// MaxPolicyRevisions is how many revisions of a wake policy are kept.
+const MaxPolicyRevisions = 50
+
+// The reasons for which a wake policy lets nobody be woken.
+const (
+	PolicyReasonNone     = "heartbeat_no_policy"
+	PolicyReasonInvalid  = "heartbeat_invalid"
+	PolicyReasonDisabled = "heartbeat_disabled"
+	PolicyReasonQuiet    = "quiet_window" // outside of active hours, or in a quiet window
+)
+
+// PolicyStatus says what a wake policy means at one instant.
+type PolicyStatus struct {
+	AgentName  string  `json:"agent_name"`
+	Present    bool    `json:"present"`
+	Valid      bool    `json:"valid"`
+	Enabled    bool    `json:"enabled"`
+	Summary    string  `json:"summary"`
+	Digest     string  `json:"digest"`
+	RevisionID string  `json:"revision_id"`
+	At         Instant `json:"at"`
+	// Active is true if the policy allows wakes at this instant. If it does not, Reason says why.
+	Active bool   `json:"active"`
+	Reason string `json:"reason"` // PolicyReasonNone and so on; empty: active
+	// NextAllowedAt is when the windows of the policy next allow a wake; null: now, or never.
+	NextAllowedAt *Instant           `json:"next_allowed_at"`
+	Diagnostics   []PolicyDiagnostic `json:"diagnostics"`
+}
