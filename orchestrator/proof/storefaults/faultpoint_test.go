@@ -169,6 +169,11 @@ func readFaults(p calls.Setup, watched *faultPoints) {
 		{"can_exec", func() error { _, err := w.Via.CanExec(w.Ctx, w.Held); return err }},
 		{"spending", func() error { _, err := w.Via.Spending(w.Ctx, picket.SpendingQuery{}); return err }},
 		{"totals", func() error { _, err := w.Via.Totals(w.Ctx); return err }},
+		{"policy", func() error { _, err := w.Via.WakePolicy(w.Ctx, "ann"); return err }},
+		{"policy_history", func() error {
+			_, err := w.Via.PolicyHistory(w.Ctx, "ann", picket.PolicyHistoryQuery{})
+			return err
+		}},
 		{"stats", func() error { _, err := w.Via.Stats(w.Ctx); return err }},
 		// no script
 		{"events", func() error { _, err := w.Via.Events(w.Ctx, picket.EventQuery{After: 1}); return err }},
