@@ -11,8 +11,6 @@ var (
 	underline   = regexp.MustCompile(`^(=+|-+)[ \t]*$`)
 	htmlHeading = regexp.MustCompile(`(?i)<h[1-6][^>]*>(.*?)</h[1-6]>`)
 	tag         = regexp.MustCompile(`<[^>]*>`)
-	listMarker  = regexp.MustCompile(`^([-*+]|[0-9]{1,9}[.)])[ \t]+`)
-	fence       = regexp.MustCompile("^(`{3,}|~{3,})(.*)$")
 	link        = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 )
 
@@ -30,17 +28,34 @@ func readLine(line string) (l bodyLine) {
 	for {
 		trimmed := strings.TrimLeft(rest, " ")
 		l.indent += len(rest) - len(trimmed)
-		mark := firstMatch(listMarker, trimmed, "-*+0123456789")
+		mark := listMark(trimmed)
 		switch {
 		case strings.HasPrefix(trimmed, ">"):
 			l.quotes, l.indent, rest = l.quotes+1, 0, strings.TrimPrefix(trimmed[1:], " ")
-		case mark != nil:
-			l.listed, l.indent, rest = true, l.indent+len(mark[0]), trimmed[len(mark[0]):]
+		case mark > 0:
+			l.listed, l.indent, rest = true, l.indent+mark, trimmed[mark:]
 		default:
 			l.text, l.blank = strings.TrimRight(trimmed, " "), trimmed == ""
 			return l
 		}
 	}
+}
+
+// listMark is the length of the mark of an item that a text begins with, such as "- " or "1. ". It is 0
+// if there is none.
+func listMark(text string) int {
+	digits := 0
+	for digits < len(text) && digits < 9 && text[digits] >= '0' && text[digits] <= '9' {
+		digits++
+	}
+	marks := "-*+"
+	if digits > 0 {
+		marks = ".)"
+	}
+	if len(text) < digits+2 || !strings.Contains(marks, text[digits:digits+1]) || text[digits+1] != ' ' {
+		return 0
+	}
+	return digits + 2
 }
 
 // firstMatch matches a text that begins with one of some characters.
@@ -114,18 +129,29 @@ func (h *headingFinder) inCode(l bodyLine) bool {
 	if h.fence != "" && (l.quotes < h.opened.quotes || h.inItem() && !l.blank && l.indent < h.opened.indent) {
 		h.fence = ""
 	}
-	m := firstMatch(fence, l.text, "`~")
+	mark, info := fenceMark(l.text)
 	switch {
 	case h.fence != "":
-		if m != nil && !l.listed && strings.HasPrefix(m[1], h.fence) && strings.TrimSpace(m[2]) == "" {
+		if !l.listed && strings.HasPrefix(mark, h.fence) && info == "" {
 			h.fence = ""
 		}
 		return true
-	case m == nil || h.comment || m[1][0] == '`' && strings.Contains(m[2], "`"):
+	case mark == "" || h.comment || mark[0] == '`' && strings.Contains(info, "`"):
 		return false
 	}
-	h.fence, h.opened = m[1], l
+	h.fence, h.opened = mark, l
 	return true
+}
+
+// fenceMark splits a line such as "``` sh". The mark is empty if the line is not a fence.
+func fenceMark(text string) (mark, info string) {
+	for _, char := range []string{"`", "~"} {
+		info = strings.TrimLeft(text, char)
+		if mark = text[:len(text)-len(info)]; len(mark) >= 3 {
+			return mark, info
+		}
+	}
+	return "", ""
 }
 
 func (h *headingFinder) inItem() bool { return h.opened.listed || h.inList && h.opened.indent > 1 }
@@ -153,6 +179,9 @@ func (f *findings) reservedHeadings(body string, firstLine int) {
 	number := firstLine
 	lines := strings.Split(body, "\n")
 	for i, line := range lines {
+		if len(f.list) == maxDiagnostics {
+			return
+		}
 		headings, begin := h.next(number, line)
 		for _, heading := range headings {
 			name := headingName(heading)

@@ -40,6 +40,9 @@ const (
 		"  quiet_windows: [{timezone: UTC, start: '10:00', end: '14:00'}]\n---\n"
 )
 
+// change changes the facts of a wake.
+type change = func(*WakeFacts)
+
 func TestDecisions(t *testing.T) {
 	minutesAgo := func(n int) func(*WakeFacts) {
 		return func(f *WakeFacts) { f.LastWake = f.Now - picket.Instant(n*60_000) }
@@ -54,69 +57,69 @@ func TestDecisions(t *testing.T) {
 	scheduler := func(f *WakeFacts) { f.Source = SourceScheduler }
 	for _, c := range []struct {
 		what, source string
-		changes      []func(*WakeFacts)
+		changes      []change
 		want         string
 	}{
 		{"all is well", plain, nil, "sent/wake_sent -"},
-		{"wakes are off", plain, []func(*WakeFacts){func(f *WakeFacts) { f.Settings.Enabled = false }},
+		{"wakes are off", plain, []change{func(f *WakeFacts) { f.Settings.Enabled = false }},
 			"skipped/heartbeat_disabled -"},
-		{"no policy", plain, []func(*WakeFacts){func(f *WakeFacts) { f.Policy = nil }}, "skipped/heartbeat_no_policy -"},
+		{"no policy", plain, []change{func(f *WakeFacts) { f.Policy = nil }}, "skipped/heartbeat_no_policy -"},
 		{"invalid", "# Tools", nil, "skipped/heartbeat_invalid -"},
-		{"conflict", plain, []func(*WakeFacts){func(f *WakeFacts) { f.Conflict = true }}, "skipped/heartbeat_invalid -"},
+		{"conflict", plain, []change{func(f *WakeFacts) { f.Conflict = true }}, "skipped/heartbeat_invalid -"},
 		{"off in the file", "---\nenabled: false\n---\n", nil, "skipped/heartbeat_disabled -"},
 		{"empty", "", nil, "skipped/heartbeat_disabled -"},
 		{"quiet", quiet, nil, "skipped/quiet_window 01T13:00:00"},
 		{"never", never, nil, "skipped/quiet_window -"},
-		{"no session", plain, []func(*WakeFacts){func(f *WakeFacts) { f.Session = nil }}, "skipped/session_not_found -"},
-		{"session of another agent", plain, []func(*WakeFacts){func(f *WakeFacts) { f.Session.Agent = "b" }},
+		{"no session", plain, []change{func(f *WakeFacts) { f.Session = nil }}, "skipped/session_not_found -"},
+		{"session of another agent", plain, []change{func(f *WakeFacts) { f.Session.Agent = "b" }},
 			"skipped/session_not_found -"},
-		{"not reported", plain, []func(*WakeFacts){unhealthy(func(f *HealthFacts) { f.ReportedAt = 0 })},
+		{"not reported", plain, []change{unhealthy(func(f *HealthFacts) { f.ReportedAt = 0 })},
 			"skipped/session_unhealthy -"},
-		{"not attachable", plain, []func(*WakeFacts){unhealthy(func(f *HealthFacts) { f.CannotStart = true })},
+		{"not attachable", plain, []change{unhealthy(func(f *HealthFacts) { f.CannotStart = true })},
 			"skipped/session_not_attachable -"},
-		{"prompt active", plain, []func(*WakeFacts){unhealthy(func(f *HealthFacts) { f.ActivePrompt = true })},
+		{"prompt active", plain, []change{unhealthy(func(f *HealthFacts) { f.ActivePrompt = true })},
 			"skipped/session_prompt_active -"},
-		{"health without a reason", plain, []func(*WakeFacts){func(f *WakeFacts) { f.Session.Health = SessionHealth{} }},
+		{"health without a reason", plain, []change{func(f *WakeFacts) { f.Session.Health = SessionHealth{} }},
 			"skipped/session_unhealthy -"},
-		{"eligible but not idle", plain, []func(*WakeFacts){func(f *WakeFacts) { f.Session.Health.State = StateStopped }},
+		{"eligible but not idle", plain, []change{func(f *WakeFacts) { f.Session.Health.State = StateStopped }},
 			"skipped/session_unhealthy -"},
-		{"paused", plain, []func(*WakeFacts){func(f *WakeFacts) { f.NamespacePaused = true }}, "skipped/paused -"},
-		{"draining", plain, []func(*WakeFacts){func(f *WakeFacts) { f.AgentDraining = true }}, "skipped/agent_draining -"},
-		{"no money", plain, []func(*WakeFacts){func(f *WakeFacts) { f.Available = 0 }},
+		{"paused", plain, []change{func(f *WakeFacts) { f.NamespacePaused = true }}, "skipped/paused -"},
+		{"draining", plain, []change{func(f *WakeFacts) { f.AgentDraining = true }}, "skipped/agent_draining -"},
+		{"no money", plain, []change{func(f *WakeFacts) { f.Available = 0 }},
 			"skipped/wake_budget_exceeded 02T00:00:00"},
-		{"own keys", plain, []func(*WakeFacts){scheduler, func(f *WakeFacts) { f.OwnKeys = true }},
+		{"own keys", plain, []change{scheduler, func(f *WakeFacts) { f.OwnKeys = true }},
 			"skipped/unmetered -"},
 		{"own keys, allowed", plain,
-			[]func(*WakeFacts){scheduler, func(f *WakeFacts) { f.OwnKeys, f.UnmeteredAllowed = true, true }}, "sent/wake_sent -"},
-		{"own keys, asked by a person", plain, []func(*WakeFacts){func(f *WakeFacts) { f.OwnKeys = true }},
+			[]change{scheduler, func(f *WakeFacts) { f.OwnKeys, f.UnmeteredAllowed = true, true }}, "sent/wake_sent -"},
+		{"own keys, asked by a person", plain, []change{func(f *WakeFacts) { f.OwnKeys = true }},
 			"sent/wake_sent -"},
-		{"in the cooldown", plain, []func(*WakeFacts){func(f *WakeFacts) { f.LastWake = f.Now - 59_999 }},
+		{"in the cooldown", plain, []change{func(f *WakeFacts) { f.LastWake = f.Now - 59_999 }},
 			"rate_limited/cooldown_active 01T12:00:00"},
-		{"at its end", plain, []func(*WakeFacts){minutesAgo(1)}, "sent/wake_sent -"},
-		{"default_interval is for the scheduler", plain, []func(*WakeFacts){minutesAgo(2)}, "sent/wake_sent -"},
-		{"in the interval of the file", own2h, []func(*WakeFacts){minutesAgo(90)},
+		{"at its end", plain, []change{minutesAgo(1)}, "sent/wake_sent -"},
+		{"default_interval is for the scheduler", plain, []change{minutesAgo(2)}, "sent/wake_sent -"},
+		{"in the interval of the file", own2h, []change{minutesAgo(90)},
 			"rate_limited/cooldown_active 01T12:30:00"},
-		{"at its end", own2h, []func(*WakeFacts){minutesAgo(120)}, "sent/wake_sent -"},
+		{"at its end", own2h, []change{minutesAgo(120)}, "sent/wake_sent -"},
 		{"the agent asks in the interval", own2h,
-			[]func(*WakeFacts){minutesAgo(90), func(f *WakeFacts) { f.Source = SourceAgent }},
+			[]change{minutesAgo(90), func(f *WakeFacts) { f.Source = SourceAgent }},
 			"rate_limited/cooldown_active 01T12:30:00"},
-		{"the scheduler in the interval", own2h, []func(*WakeFacts){minutesAgo(90), scheduler},
+		{"the scheduler in the interval", own2h, []change{minutesAgo(90), scheduler},
 			"coalesced/wake_coalesced 01T12:30:00"},
-		{"another wake under way", plain, []func(*WakeFacts){func(f *WakeFacts) { f.WakeUnderWay = true }},
+		{"another wake under way", plain, []change{func(f *WakeFacts) { f.WakeUnderWay = true }},
 			"coalesced/wake_coalesced -"},
 		{"another wake under way in the interval", own2h,
-			[]func(*WakeFacts){minutesAgo(90), func(f *WakeFacts) { f.WakeUnderWay = true }},
+			[]change{minutesAgo(90), func(f *WakeFacts) { f.WakeUnderWay = true }},
 			"coalesced/wake_coalesced 01T12:30:00"},
-		{"a clock that went back", own2h, []func(*WakeFacts){minutesAgo(-10)}, "rate_limited/cooldown_active 01T14:10:00"},
-		{"too many in the cycle", plain, []func(*WakeFacts){func(f *WakeFacts) {
+		{"a clock that went back", own2h, []change{minutesAgo(-10)}, "rate_limited/cooldown_active 01T14:10:00"},
+		{"too many in the cycle", plain, []change{func(f *WakeFacts) {
 			f.WakesInCycle, f.CycleEndsAt = 25, f.Now+30_000
 		}}, "rate_limited/heartbeat_rate_limited 01T12:00:30"},
-		{"too many, end unknown", plain, []func(*WakeFacts){func(f *WakeFacts) { f.WakesInCycle = 26 }},
+		{"too many, end unknown", plain, []change{func(f *WakeFacts) { f.WakesInCycle = 26 }},
 			"rate_limited/heartbeat_rate_limited -"},
-		{"one less", plain, []func(*WakeFacts){func(f *WakeFacts) { f.WakesInCycle = 24 }}, "sent/wake_sent -"},
+		{"one less", plain, []change{func(f *WakeFacts) { f.WakesInCycle = 24 }}, "sent/wake_sent -"},
 		{"the interval ends in a quiet window",
 			"---\npreferences:\n  min_interval: 2h\n  quiet_windows: [{timezone: UTC, start: '12:15', end: '13:00'}]\n---\n",
-			[]func(*WakeFacts){minutesAgo(90)}, "rate_limited/cooldown_active 01T13:00:00"},
+			[]change{minutesAgo(90)}, "rate_limited/cooldown_active 01T13:00:00"},
 	} {
 		f := wakeable(t, c.source)
 		for _, change := range c.changes {

@@ -159,36 +159,37 @@ func TestFrontMatterDiagnostics(t *testing.T) {
 func TestWindowDiagnostics(t *testing.T) {
 	const path = "preferences.quiet_windows"
 	for window, want := range map[string]string{
-		`timezone: UTC, start: "08:00", end: "20:00"`:               "",
-		`timezone: UTC, start: 08:00, end: 20:00`:                   "",
-		`timezone: US/Eastern, start: "23:59", end: "00:00"`:        "",
-		`timezone: Local, start: "08:00", end: "20:00"`:             "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: "+01:00", start: "08:00", end: "20:00"`:          "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: UTC+1, start: "08:00", end: "20:00"`:             "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: EST, start: "08:00", end: "20:00"`:               "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: CET, start: "08:00", end: "20:00"`:               "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: GMT, start: "08:00", end: "20:00"`:               "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: EST5EDT, start: "08:00", end: "20:00"`:           "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: Etc/UTC, start: "08:00", end: "20:00"`:           "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: Etc/GMT+3, start: "08:00", end: "20:00"`:         "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: "", start: "08:00", end: "20:00"`:                "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: 3, start: "08:00", end: "20:00"`:                 "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: Europe/Atlantis, start: "08:00", end: "20:00"`:   "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: Europe/../UTC, start: "08:00", end: "20:00"`:     "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: /etc/localtime, start: "08:00", end: "20:00"`:    "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: posix/Europe/Berlin, start: "1:00", end: "2:00"`: "invalid_timezone " + path + "[0].timezone 4:18\ninvalid_time_window " + path + "[0].start 4:46\ninvalid_time_window " + path + "[0].end 4:59",
-		`start: "08:00", end: "20:00"`:                              "invalid_timezone " + path + "[0].timezone 4:7",
-		`timezone: UTC, end: "20:00"`:                               "invalid_time_window " + path + "[0].start 4:7",
-		`timezone: UTC, start: "20:00"`:                             "invalid_time_window " + path + "[0].end 4:7",
-		`timezone: UTC, start: "08:00", end: "24:00"`:               "invalid_time_window " + path + "[0].end 4:44",
-		`timezone: UTC, start: "8:00", end: "20:00"`:                "invalid_time_window " + path + "[0].start 4:30",
-		`timezone: UTC, start: "08:60", end: "20:00"`:               "invalid_time_window " + path + "[0].start 4:30",
-		`timezone: UTC, start: "08:00:00", end: "20:00"`:            "invalid_time_window " + path + "[0].start 4:30",
-		`timezone: UTC, start: " 08:00", end: "20:00"`:              "invalid_time_window " + path + "[0].start 4:30",
-		`timezone: UTC, start: 800, end: "20:00"`:                   "invalid_time_window " + path + "[0].start 4:30",
-		`timezone: UTC, start: "08:00", end: "08:00"`:               "invalid_time_window " + path + "[0].end 4:44",
-		`timezone: UTC, start: "08:00", end: "09:00", days: [mon]`:  "unsupported_field " + path + "[0].days 4:53",
-		`timezone: UTC, start: "08:00", end: "09:00", claim: 1`:     "forbidden_field " + path + "[0].claim 4:53",
+		`timezone: UTC, start: "08:00", end: "20:00"`:             "",
+		`timezone: UTC, start: 08:00, end: 20:00`:                 "",
+		`timezone: US/Eastern, start: "23:59", end: "00:00"`:      "",
+		`timezone: Local, start: "08:00", end: "20:00"`:           "invalid_timezone " + path + "[0].timezone 4:18",
+		`timezone: "+01:00", start: "08:00", end: "20:00"`:        "invalid_timezone " + path + "[0].timezone 4:18",
+		`timezone: UTC+1, start: "08:00", end: "20:00"`:           "invalid_timezone " + path + "[0].timezone 4:18",
+		`timezone: EST, start: "08:00", end: "20:00"`:             "invalid_timezone " + path + "[0].timezone 4:18",
+		`timezone: CET, start: "08:00", end: "20:00"`:             "invalid_timezone " + path + "[0].timezone 4:18",
+		`timezone: GMT, start: "08:00", end: "20:00"`:             "invalid_timezone " + path + "[0].timezone 4:18",
+		`timezone: EST5EDT, start: "08:00", end: "20:00"`:         "invalid_timezone " + path + "[0].timezone 4:18",
+		`timezone: Etc/UTC, start: "08:00", end: "20:00"`:         "invalid_timezone " + path + "[0].timezone 4:18",
+		`timezone: Etc/GMT+3, start: "08:00", end: "20:00"`:       "invalid_timezone " + path + "[0].timezone 4:18",
+		`timezone: "", start: "08:00", end: "20:00"`:              "invalid_timezone " + path + "[0].timezone 4:18",
+		`timezone: 3, start: "08:00", end: "20:00"`:               "invalid_timezone " + path + "[0].timezone 4:18",
+		`timezone: Europe/Atlantis, start: "08:00", end: "20:00"`: "invalid_timezone " + path + "[0].timezone 4:18",
+		`timezone: Europe/../UTC, start: "08:00", end: "20:00"`:   "invalid_timezone " + path + "[0].timezone 4:18",
+		`timezone: /etc/localtime, start: "08:00", end: "20:00"`:  "invalid_timezone " + path + "[0].timezone 4:18",
+		`timezone: posix/Europe/Berlin, start: "1:00", end: "2:00"`: "invalid_timezone " + path +
+			"[0].timezone 4:18\ninvalid_time_window " + path + "[0].start 4:46\ninvalid_time_window " + path + "[0].end 4:59",
+		`start: "08:00", end: "20:00"`:                             "invalid_timezone " + path + "[0].timezone 4:7",
+		`timezone: UTC, end: "20:00"`:                              "invalid_time_window " + path + "[0].start 4:7",
+		`timezone: UTC, start: "20:00"`:                            "invalid_time_window " + path + "[0].end 4:7",
+		`timezone: UTC, start: "08:00", end: "24:00"`:              "invalid_time_window " + path + "[0].end 4:44",
+		`timezone: UTC, start: "8:00", end: "20:00"`:               "invalid_time_window " + path + "[0].start 4:30",
+		`timezone: UTC, start: "08:60", end: "20:00"`:              "invalid_time_window " + path + "[0].start 4:30",
+		`timezone: UTC, start: "08:00:00", end: "20:00"`:           "invalid_time_window " + path + "[0].start 4:30",
+		`timezone: UTC, start: " 08:00", end: "20:00"`:             "invalid_time_window " + path + "[0].start 4:30",
+		`timezone: UTC, start: 800, end: "20:00"`:                  "invalid_time_window " + path + "[0].start 4:30",
+		`timezone: UTC, start: "08:00", end: "08:00"`:              "invalid_time_window " + path + "[0].end 4:44",
+		`timezone: UTC, start: "08:00", end: "09:00", days: [mon]`: "unsupported_field " + path + "[0].days 4:53",
+		`timezone: UTC, start: "08:00", end: "09:00", claim: 1`:    "forbidden_field " + path + "[0].claim 4:53",
 	} {
 		_, list := parse("---\npreferences:\n  quiet_windows:\n    - {" + window + "}\n---\n")
 		if got := found(list); got != want {
@@ -201,8 +202,9 @@ func TestWindowDiagnostics(t *testing.T) {
 		"quiet_windows: {}":    "invalid_time_window preferences.quiet_windows 3:3",
 		"active_hours: always": "invalid_time_window preferences.active_hours 3:17",
 		"quiet_windows: [x]":   "invalid_time_window preferences.quiet_windows[0] 3:19",
-		"quiet_windows:\n    - timezone: UTC\n      start: '01:00'\n      end: '1'": "invalid_time_window preferences.quiet_windows[0].end 6:12",
-		"quiet_windows:\n    - timezone: UTC\n      start: '01:00'":                 "invalid_time_window preferences.quiet_windows[0].end 4:7",
+		"quiet_windows:\n    - timezone: UTC\n      start: '01:00'\n      end: '1'": "invalid_time_window " +
+			"preferences.quiet_windows[0].end 6:12",
+		"quiet_windows:\n    - timezone: UTC\n      start: '01:00'": "invalid_time_window preferences.quiet_windows[0].end 4:7",
 	} {
 		_, list := parse("---\npreferences:\n  " + windows + "\n---\n")
 		if got := found(list); got != want {
@@ -421,7 +423,9 @@ func TestHostileFilesCostLittle(t *testing.T) {
 	} {
 		began := time.Now()
 		_, list := parse(source)
-		if took := time.Since(began); took > 2*time.Second {
+		took := time.Since(began)
+		t.Logf("%s: %s", what, took)
+		if took > 10*time.Second { // on a busy machine; work that grows with the square takes minutes
 			t.Errorf("%s took %s", what, took)
 		}
 		if len(list) > maxDiagnostics {

@@ -92,7 +92,7 @@ type Decision struct {
 // MayDeliver reports whether the prompt may go out.
 func (d Decision) MayDeliver() bool { return d.Result == ResultSent }
 
-// A DeliveryAnswer is what the adapter answered to a wake that was to be delivered.
+// A DeliveryAnswer is what the adapter answered to the command to deliver a wake.
 type DeliveryAnswer string
 
 // The answers. Every other one counts as DeliveryTimedOut.

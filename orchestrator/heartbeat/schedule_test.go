@@ -34,7 +34,8 @@ func TestPlans(t *testing.T) {
 		change       func(*ScheduleFacts)
 		want         string
 	}{
-		{"half an hour after it was reported", plain, func(f *ScheduleFacts) { f.Since = now - 10*minute }, "time 01T12:20:00"},
+		{"half an hour after it was reported", plain, func(f *ScheduleFacts) { f.Since = now - 10*minute },
+			"time 01T12:20:00"},
 		{"after its last wake", plain, func(f *ScheduleFacts) { f.LastWake = now - 5*minute }, "time 01T12:25:00"},
 		{"after its last activity", plain, func(f *ScheduleFacts) { f.LastActivity = now - minute }, "time 01T12:29:00"},
 		{"a longer interval of the file", own2h, func(f *ScheduleFacts) { f.LastWake = now - 30*minute }, "time 01T13:30:00"},
