@@ -22,7 +22,8 @@ var authorities = []Authority{
 	{
 		Subject: "Leases and claim tokens",
 		Surface: "the lease API",
-		Fields: []string{"lease", "leases", "lease_duration", "lease_seconds", "lease_token", "lease_ttl", "lease_window",
+		Fields: []string{"lease", "leases", "lease_duration", "lease_seconds", "lease_token", "lease_ttl",
+			"lease_window",
 			"ttl", "renew", "renewal", "claim", "claims", "claim_authority", "claim_token", "claim_tokens", "token",
 			"tokens", "fence", "fencing_token"},
 		Headings: []string{"Lease", "Leases", "Lease duration", "Lease tokens", "Claims", "Claim authority",
@@ -50,7 +51,8 @@ var authorities = []Authority{
 	{
 		Subject: "Network, presence and liveness",
 		Surface: "the agent registry and A2A",
-		Fields: []string{"network", "networks", "network_membership", "membership", "peer", "peers", "presence", "greet",
+		Fields: []string{"network", "networks", "network_membership", "membership", "peer", "peers", "presence",
+			"greet",
 			"greet_interval", "channel", "channels", "a2a", "endpoint", "endpoints", "address", "url", "liveness",
 			"health", "session_health", "stale_after", "heartbeat", "heartbeat_interval"},
 		Headings: []string{"Network", "Network membership", "Peers", "Presence", "Channels", "Endpoints", "Liveness",
@@ -59,7 +61,8 @@ var authorities = []Authority{
 	{
 		Subject: "Providers and models",
 		Surface: "agents.NAME.launch in picket.yaml",
-		Fields: []string{"provider", "providers", "model", "models", "model_id", "temperature", "max_tokens", "reasoning",
+		Fields: []string{"provider", "providers", "model", "models", "model_id", "temperature", "max_tokens",
+			"reasoning",
 			"api_key", "api_keys", "base_url", "launch", "command", "args", "env"},
 		Headings: []string{"Provider", "Providers", "Provider config", "Model", "Models", "Model selection", "API keys",
 			"Environment"},
@@ -87,7 +90,8 @@ var authorities = []Authority{
 	{
 		Subject: "Recurring loops and persistent sessions",
 		Surface: "not supported",
-		Fields: []string{"loop", "loops", "recurring", "recurrence", "repeat", "ping", "pings", "keep_alive", "persistent",
+		Fields: []string{"loop", "loops", "recurring", "recurrence", "repeat", "ping", "pings", "keep_alive",
+			"persistent",
 			"persistent_session", "session", "sessions", "daemon"},
 		Headings: []string{"Loop", "Loops", "Recurring loop", "Recurring loops", "Recurring pings",
 			"Persistent session", "Persistent sessions"},
@@ -134,5 +138,6 @@ var determiners = []string{"a", "an", "the", "my", "your", "our", "its"}
 
 // words are the runs of letters and digits, in lower case.
 func words(s string) []string {
-	return strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	separates := func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
+	return strings.FieldsFunc(strings.ToLower(s), separates)
 }

@@ -176,21 +176,22 @@ func (h *headingFinder) followComment(line string) {
 // reservedHeadings refuses the headings of a body that claim an authority.
 func (f *findings) reservedHeadings(body string, firstLine int) {
 	var h headingFinder
-	number := firstLine
 	lines := strings.Split(body, "\n")
 	for i, line := range lines {
 		if len(f.list) == maxDiagnostics {
 			return
 		}
-		headings, begin := h.next(number, line)
+		headings, begin := h.next(i, line)
 		for _, heading := range headings {
-			name := headingName(heading)
-			if surface := headingSurfaces[name]; surface != "" {
-				f.refuseOwned(CodeReservedSection, place{line: begin, column: columnOf(lines[i-(number-begin)])}, surface,
-					"the heading %s claims what HEARTBEAT.md does not decide", quoted(strings.TrimSpace(heading)))
-			}
+			f.reserved(heading, place{line: firstLine + begin, column: columnOf(lines[begin])})
 		}
-		number++
+	}
+}
+
+func (f *findings) reserved(heading string, at place) {
+	if surface := headingSurfaces[headingName(heading)]; surface != "" {
+		f.refuseOwned(CodeReservedSection, at, surface, "the heading %s claims what HEARTBEAT.md does not decide",
+			quoted(strings.TrimSpace(heading)))
 	}
 }
 

@@ -31,7 +31,8 @@ func TestHealthOfSessions(t *testing.T) {
 			"detached/unknown/session_unhealthy/health_unknown", false},
 		{"reported before the lock was taken", func(f *HealthFacts) { f.KnownSince = f.ReportedAt + 1 },
 			"detached/unknown/session_unhealthy/health_unknown", false},
-		{"reported when the lock was taken", func(f *HealthFacts) { f.KnownSince = f.ReportedAt }, "idle/healthy/-/-", true},
+		{"reported when the lock was taken", func(f *HealthFacts) { f.KnownSince = f.ReportedAt },
+			"idle/healthy/-/-", true},
 		{"not reported, and the agent is dead", func(f *HealthFacts) { f.ReportedAt, f.AgentDead = 0, true },
 			"detached/unknown/session_unhealthy/health_unknown", false},
 		{"an unknown state", func(f *HealthFacts) { f.ReportedState = "asleep" },
@@ -43,7 +44,8 @@ func TestHealthOfSessions(t *testing.T) {
 		{"ended long ago", func(f *HealthFacts) { f.ReportedState, f.ReportedAt = StateStopped, 1 },
 			"stopped/dead/session_unhealthy/health_dead", false},
 		{"of exactly the age", func(f *HealthFacts) { f.ReportedAt = now - 120_000 }, "idle/healthy/-/-", true},
-		{"older", func(f *HealthFacts) { f.ReportedAt = now - 120_001 }, "idle/stale/session_unhealthy/health_stale", false},
+		{"older", func(f *HealthFacts) { f.ReportedAt = now - 120_001 },
+			"idle/stale/session_unhealthy/health_stale", false},
 		{"older, with a prompt", func(f *HealthFacts) {
 			f.ReportedAt, f.ReportedState, f.ActivePrompt = now-120_001, StatePrompting, true
 		}, "prompting/stale/session_unhealthy/health_stale", false},
@@ -55,7 +57,8 @@ func TestHealthOfSessions(t *testing.T) {
 		{"nudged before, idle now", func(f *HealthFacts) { f.Nudged = true }, "idle/healthy/-/-", true},
 		{"prompt under way", func(f *HealthFacts) { f.ReportedState, f.ActivePrompt = StatePrompting, true },
 			"prompting/healthy/session_prompt_active/-", true},
-		{"run under way", func(f *HealthFacts) { f.ActiveRun = true }, "prompting/healthy/session_prompt_active/-", true},
+		{"run under way", func(f *HealthFacts) { f.ActiveRun = true },
+			"prompting/healthy/session_prompt_active/-", true},
 		{"reported as idle with a prompt", func(f *HealthFacts) { f.ActivePrompt = true },
 			"prompting/healthy/session_prompt_active/-", true},
 		{"prompt while the adapter drains", func(f *HealthFacts) { f.ActivePrompt, f.AdapterDraining = true, true },
@@ -87,8 +90,11 @@ func TestHealthOfSessions(t *testing.T) {
 func TestEligibleSessionsAreIdleAndHealthy(t *testing.T) {
 	for bits := range 1 << 9 {
 		is := func(i int) bool { return bits>>i&1 == 1 }
-		f := HealthFacts{ReportedAt: 1000, ReportedState: StateIdle, ActivePrompt: is(0), ActiveRun: is(1), Nudged: is(2),
-			AgentDead: is(3), AgentUnhealthy: is(4), AdapterDraining: is(5), CannotStart: is(6), ConversationLost: is(7)}
+		f := HealthFacts{
+			ReportedAt: 1000, ReportedState: StateIdle, ActivePrompt: is(0), ActiveRun: is(1), Nudged: is(2),
+			AgentDead: is(3), AgentUnhealthy: is(4), AdapterDraining: is(5), CannotStart: is(6),
+			ConversationLost: is(7),
+		}
 		if is(8) {
 			f.KnownSince = 2000
 		}

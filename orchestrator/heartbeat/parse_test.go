@@ -43,8 +43,9 @@ func parse(source string) (*Policy, []Diagnostic) {
 func found(list []Diagnostic) string {
 	var lines []string
 	for _, d := range list {
-		lines = append(lines, strings.Join(strings.Fields(
-			fmt.Sprintf("%s %s %d:%d", strings.TrimPrefix(string(d.Code), "heartbeat_"), d.Path, d.Line, d.Column)), " "))
+		code := strings.TrimPrefix(string(d.Code), "heartbeat_")
+		line := fmt.Sprintf("%s %s %d:%d", code, d.Path, d.Line, d.Column)
+		lines = append(lines, strings.Join(strings.Fields(line), " "))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -145,7 +146,8 @@ func TestFrontMatterDiagnostics(t *testing.T) {
 		if got := found(list); got != c.want {
 			t.Errorf("%s\ngives %s\nwant  %s", c.front, got, c.want)
 		}
-		if errs := slices.ContainsFunc(list, func(d Diagnostic) bool { return d.Severity == SeverityError }); p.Valid == errs {
+		isError := func(d Diagnostic) bool { return d.Severity == SeverityError }
+		if p.Valid == slices.ContainsFunc(list, isError) {
 			t.Errorf("%s: valid = %v", c.front, p.Valid)
 		}
 		for _, d := range list {
@@ -226,8 +228,8 @@ func TestAtMost32Windows(t *testing.T) {
 		{33, 0, "invalid_time_window preferences.active_hours[32] 3:1522"},
 		{31, 2, "invalid_time_window preferences.quiet_windows[1] 4:66"},
 	} {
-		p, list := parse("---\npreferences:\n  active_hours: " + windows(c.active) + "\n  quiet_windows: " + windows(c.quiet) +
-			"\n---\n")
+		p, list := parse("---\npreferences:\n  active_hours: " + windows(c.active) +
+			"\n  quiet_windows: " + windows(c.quiet) + "\n---\n")
 		if got := found(list); got != c.want {
 			t.Errorf("%d and %d windows: %s, want %s", c.active, c.quiet, got, c.want)
 		}
@@ -332,7 +334,8 @@ func TestMalformedFiles(t *testing.T) {
 		strings.Repeat("x", MaxSource+1):                            "file_too_large 0:0",
 	} {
 		p, list := parse(source)
-		if got := found(list); got != want || p.Valid != (want == "") || (p.Digest == "") == p.Valid || p.RawDigest == "" {
+		if got := found(list); got != want || p.Valid != (want == "") || (p.Digest == "") == p.Valid ||
+			p.RawDigest == "" {
 			t.Errorf("%.60q gives %s, want %s", source, got, want)
 		}
 	}
