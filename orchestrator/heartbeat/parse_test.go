@@ -140,6 +140,12 @@ func TestFrontMatterDiagnostics(t *testing.T) {
 		{"preferences:\n  min_interval: 5m", ""},
 		{"preferences:\n  min_interval: \"8760h\"", ""},
 		{"min_interval: 5m", "unsupported_field min_interval 2:1"},
+		{"5: x\ntrue: y\n1.5: z", "unsupported_field 5 2:1\nunsupported_field true 3:1\nunsupported_field 1.5 4:1"},
+		{"[a, b]: x", "malformed_frontmatter 2:7"},
+		{"x: " + strings.Repeat("[", 17) + strings.Repeat("]", 17), "malformed_frontmatter 2:20"},
+		{"x: " + strings.Repeat("[", 16) + strings.Repeat("]", 16), "unsupported_field x 2:1"},
+		{nested(16), "unsupported_field k 2:1\nmalformed_frontmatter " + strings.Repeat("k.", 16) + "k 18:17"},
+		{nested(15), "unsupported_field k 2:1"},
 		{"version: 1\nenabled: TRUE\nsummary: |\n  Two\n  lines\n", ""},
 	} {
 		p, list := parse("---\n" + c.front + "\n---\nBody\n")
@@ -155,6 +161,28 @@ func TestFrontMatterDiagnostics(t *testing.T) {
 				t.Errorf("%s: %+v", c.front, d)
 			}
 		}
+	}
+}
+
+// nested is a mapping in a mapping, and so on.
+func nested(depth int) string {
+	var b strings.Builder
+	for i := range depth + 1 {
+		b.WriteString(strings.Repeat(" ", i) + "k:\n")
+	}
+	return strings.TrimSuffix(b.String(), "\n") + " 1"
+}
+
+func TestListsAreClosed(t *testing.T) {
+	seen := map[Code]bool{}
+	for _, c := range Codes() {
+		if seen[c] || !strings.HasPrefix(string(c), "heartbeat_") {
+			t.Errorf("the code %s is there twice, or has another beginning", c)
+		}
+		seen[c] = true
+	}
+	if want := []Source{"manual", "agent", "scheduler"}; !slices.Equal(Sources(), want) {
+		t.Errorf("sources = %v", Sources())
 	}
 }
 

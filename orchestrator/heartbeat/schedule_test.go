@@ -66,7 +66,8 @@ func TestPlans(t *testing.T) {
 		{"a subtask", plain, func(f *ScheduleFacts) { f.News.SettledSubtasks = 1 }, "subtask 01T12:00:00 now"},
 		{"work", plain, func(f *ScheduleFacts) { f.News.UnattendedWork = 1 }, "work 01T12:00:00 now"},
 		{"a message of an agent", plain,
-			func(f *ScheduleFacts) { f.News = News{AgentMessages: 9, AgentMessageWakes: 3} }, "message 01T12:00:00 now"},
+			func(f *ScheduleFacts) { f.News = News{AgentMessages: 1, AgentMessageWakes: 3} },
+			"message 01T12:00:00 now"},
 		{"the fifth in an hour", plain, func(f *ScheduleFacts) {
 			f.LastWake, f.News.AgentMessages, f.News.AgentMessageWakes = now-15*minute, 9, 4
 		}, "time 01T12:15:00"},

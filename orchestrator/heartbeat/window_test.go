@@ -46,6 +46,22 @@ func hours(t testing.TB, active, quiet string) (w Windows) {
 	return w
 }
 
+func TestWindowsThatCannotBeMade(t *testing.T) {
+	for _, c := range []struct {
+		timezone, start, end string
+		want                 Code
+	}{
+		{"Mars/Olympus", "08:00", "09:00", CodeInvalidTimezone},
+		{"UTC", "08:00", "8:00", CodeInvalidTimeWindow},
+		{"UTC", "24:00", "08:00", CodeInvalidTimeWindow},
+		{"UTC", "08:00", "08:00", CodeInvalidTimeWindow},
+	} {
+		if w, code := NewWindow(c.timezone, c.start, c.end); code != c.want || w != (Window{}) {
+			t.Errorf("%+v gives %+v, %s", c, w, code)
+		}
+	}
+}
+
 // A window is half open: its first minute is in it, its last one is not.
 func TestWindowsAreHalfOpen(t *testing.T) {
 	for _, c := range []struct {
