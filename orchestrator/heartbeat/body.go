@@ -42,7 +42,7 @@ func readLine(line string) (l bodyLine) {
 }
 
 // listMark is the length of the mark of an item that a text begins with, such as "- " or "1. ". It is 0
-// if there is none.
+// if there is none. A mark with nothing behind it does not count: below a paragraph, it underlines a heading.
 func listMark(text string) int {
 	digits := 0
 	for digits < len(text) && digits < 9 && text[digits] >= '0' && text[digits] <= '9' {
@@ -52,7 +52,8 @@ func listMark(text string) int {
 	if digits > 0 {
 		marks = ".)"
 	}
-	if len(text) < digits+2 || !strings.Contains(marks, text[digits:digits+1]) || text[digits+1] != ' ' {
+	rest := text[digits:]
+	if len(rest) < 2 || !strings.Contains(marks, rest[:1]) || rest[1] != ' ' || strings.TrimLeft(rest[1:], " ") == "" {
 		return 0
 	}
 	return digits + 2

@@ -12,6 +12,7 @@ func TestReservedHeadings(t *testing.T) {
 		"## [Hooks](https://a.example)":         "reserved_section 1:1",
 		"Permissions\n===":                      "reserved_section 1:1",
 		"a\n\nMCP\nservers\n---":                "reserved_section 3:1",
+		"Tools\n - \nx":                         "reserved_section 1:1",
 		"> # Tools":                             "reserved_section 1:1",
 		"> > Tools\n> > -----":                  "reserved_section 1:1",
 		"- # Tools":                             "reserved_section 1:1",

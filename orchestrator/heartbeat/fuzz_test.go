@@ -24,6 +24,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("\ufeff---\r\nenabled: false\r\n---\r\nText\rpkl_aaaaaaaa\x00"), false)
 	f.Add([]byte("---\ncontext: {include: [task, self, task]}\n---\n\n\n  Text  \n"), true)
 	f.Add([]byte("---\npreferences: {quiet_windows: [{timezone: UTC, start: 01:00, end: '02:00'}]}\n---"), true)
+	f.Add([]byte("* Tools\n  - "), false) // without the space at its end it means the same
 	f.Fuzz(func(t *testing.T, source []byte, write bool) {
 		o := Options{Settings: Defaults(), SourcePath: "HEARTBEAT.md"}
 		if write {

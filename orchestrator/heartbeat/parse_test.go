@@ -375,12 +375,12 @@ func TestBodySize(t *testing.T) {
 	s.MaxBodyBytes = 1024
 	source := []byte("---\nversion: 1\n---\n\n" + strings.Repeat("x", 1025))
 	p, list := Parse(source, Options{Settings: s, Mode: ModeWrite})
-	if got := found(list); got != "body_too_large 4:1" || p.Valid ||
+	if got := found(list); got != "body_too_large 5:1" || p.Valid ||
 		!strings.Contains(list[0].Message, "1025") || !strings.Contains(list[0].Message, "1024") {
 		t.Errorf("a write gives %+v", list)
 	}
 	p, list = Parse(source, Options{Settings: s})
-	if got := found(list); got != "body_truncated 4:1" || !p.Valid || list[0].Severity != SeverityWarning {
+	if got := found(list); got != "body_truncated 5:1" || !p.Valid || list[0].Severity != SeverityWarning {
 		t.Errorf("a file gives %+v", list)
 	}
 	for _, mode := range []Mode{ModeFile, ModeWrite} {

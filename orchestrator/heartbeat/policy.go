@@ -108,12 +108,13 @@ func (p *Policy) read(source []byte, o Options, f *findings) {
 	r := reader{findings: f, settings: o.Settings, firstLine: 2}
 	r.FrontMatter.Version = SchemaVersion
 	r.frontMatter(s.front)
-	p.FrontMatter, p.Body = r.result(), normalizeBody(s.body)
+	body, dropped := normalizeBody(s.body)
+	p.FrontMatter, p.Body = r.result(), body
 	if !r.enabledSet {
 		p.Enabled = r.fields > 0 || p.Body != ""
 	}
-	f.reservedHeadings(s.body, s.bodyLine)
-	f.bodySize(p.Body, s.bodyLine, o)
+	f.reservedHeadings(body, s.bodyLine+dropped)
+	f.bodySize(body, s.bodyLine+dropped, o)
 }
 
 // bodySize refuses a long body that somebody wants to write, and reports that of a file.

@@ -84,14 +84,15 @@ func (f *findings) frontMatterSize(front string) bool {
 	return false
 }
 
-// normalizeBody drops empty lines at the beginning, and white space at the end.
-func normalizeBody(body string) string {
+// normalizeBody drops empty lines at the beginning, and white space at the end. It returns how many
+// lines it dropped at the beginning.
+func normalizeBody(body string) (normal string, dropped int) {
 	body = strings.TrimRight(body, " \t\n")
 	for {
 		line, rest, found := strings.Cut(body, "\n")
 		if !found || strings.TrimSpace(line) != "" {
-			return body
+			return body, dropped
 		}
-		body = rest
+		body, dropped = rest, dropped+1
 	}
 }
