@@ -20,7 +20,7 @@ const (
 	CodeReservedSection      Code = "heartbeat_reserved_section"
 	CodeSecret               Code = "heartbeat_secret" // a token or a key of Picket
 	CodeMalformedFrontMatter Code = "heartbeat_malformed_frontmatter"
-	CodeInvalidField         Code = "heartbeat_invalid_field" // a value of the wrong type, or out of bounds
+	CodeInvalid              Code = "heartbeat_invalid" // a value of the wrong type, or out of bounds
 	CodeInvalidMinInterval   Code = "heartbeat_invalid_min_interval"
 	CodeInvalidTimezone      Code = "heartbeat_invalid_timezone"
 	CodeInvalidTimeWindow    Code = "heartbeat_invalid_time_window"
@@ -37,7 +37,7 @@ const (
 // Codes lists every code of a diagnostic.
 func Codes() []Code {
 	return []Code{CodeUnsupportedField, CodeForbiddenField, CodeReservedSection, CodeSecret,
-		CodeMalformedFrontMatter, CodeInvalidField, CodeInvalidMinInterval, CodeInvalidTimezone,
+		CodeMalformedFrontMatter, CodeInvalid, CodeInvalidMinInterval, CodeInvalidTimezone,
 		CodeInvalidTimeWindow, CodeInvalidEncoding, CodeBodyTooLarge, CodeFileTooLarge, CodePathEscape,
 		CodePreferenceClamped, CodeBodyTruncated}
 }

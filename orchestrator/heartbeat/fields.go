@@ -119,7 +119,7 @@ func (r *reader) text(e entry, code Code, remedy string) (string, bool) {
 
 func (r *reader) version(e entry) {
 	if n, ok := e.value.(*ast.IntegerNode); !ok || n.GetToken().Value != "1" {
-		r.refuse(CodeInvalidField, r.valueAt(e), "version must be the integer %d", SchemaVersion)
+		r.refuse(CodeInvalid, r.valueAt(e), "version must be the integer %d", SchemaVersion)
 		r.inside(e, 1)
 	}
 }
@@ -128,7 +128,7 @@ func (r *reader) enabled(e entry) {
 	r.enabledSet = true
 	n, ok := e.value.(*ast.BoolNode)
 	if !ok {
-		r.refuse(CodeInvalidField, r.valueAt(e), "enabled must be true or false")
+		r.refuse(CodeInvalid, r.valueAt(e), "enabled must be true or false")
 		r.inside(e, 1)
 		return
 	}
@@ -136,14 +136,14 @@ func (r *reader) enabled(e entry) {
 }
 
 func (r *reader) summary(e entry) {
-	text, ok := r.text(e, CodeInvalidField, "put it in quotes")
+	text, ok := r.text(e, CodeInvalid, "put it in quotes")
 	n := utf8.RuneCountInString(text)
 	switch {
 	case !ok:
 	case n > MaxSummary:
-		r.refuse(CodeInvalidField, r.valueAt(e), "summary has %d characters, at most %d are allowed", n, MaxSummary)
+		r.refuse(CodeInvalid, r.valueAt(e), "summary has %d characters, at most %d are allowed", n, MaxSummary)
 	case strings.ContainsFunc(text, func(c rune) bool { return unicode.IsControl(c) && c != '\n' && c != '\t' }):
-		r.refuse(CodeInvalidField, r.valueAt(e), "summary has control characters")
+		r.refuse(CodeInvalid, r.valueAt(e), "summary has control characters")
 	default:
 		r.Summary = strings.TrimSpace(text)
 	}
@@ -163,7 +163,7 @@ func (r *reader) context(e entry) { r.section(e, mapping{"include": r.include}) 
 // section reads a mapping below a key.
 func (r *reader) section(e entry, known mapping) {
 	if !r.read(e.at.path, e.value, known) {
-		r.refuse(CodeInvalidField, r.valueAt(e), "%s must be a mapping of fields to values", e.at.path)
+		r.refuse(CodeInvalid, r.valueAt(e), "%s must be a mapping of fields to values", e.at.path)
 		r.inside(e, 1)
 	}
 }
@@ -193,19 +193,19 @@ func (r *reader) minInterval(e entry) {
 
 func (r *reader) include(e entry) {
 	if r.included {
-		r.refuse(CodeInvalidField, e.at, "context.include is there twice; keep one of the two")
+		r.refuse(CodeInvalid, e.at, "context.include is there twice; keep one of the two")
 		return
 	}
 	r.included = true
 	list, ok := r.items(e)
 	if !ok {
-		r.refuse(CodeInvalidField, r.valueAt(e), "%s must be a list", e.at.path)
+		r.refuse(CodeInvalid, r.valueAt(e), "%s must be a list", e.at.path)
 		r.inside(e, 1)
 	}
 	for _, item := range list {
-		text, ok := r.text(item, CodeInvalidField, "see the parts of get_context")
+		text, ok := r.text(item, CodeInvalid, "see the parts of get_context")
 		if ok && !slices.Contains(ContextParts(), ContextPart(text)) {
-			r.refuse(CodeInvalidField, r.valueAt(item), "%s is not a part of the context; the parts are %v", quoted(text),
+			r.refuse(CodeInvalid, r.valueAt(item), "%s is not a part of the context; the parts are %v", quoted(text),
 				ContextParts())
 		} else if ok {
 			r.Include = append(r.Include, ContextPart(text))

@@ -95,19 +95,19 @@ func TestEnabledByDefault(t *testing.T) {
 // Each case is front matter, and what is found in it. The first line of front matter is line 2.
 func TestFrontMatterDiagnostics(t *testing.T) {
 	for _, c := range []struct{ front, want string }{
-		{"version: 2", "invalid_field version 2:10"},
-		{"version: '1'", "invalid_field version 2:10"},
-		{"version: 1.0", "invalid_field version 2:10"},
-		{"version: 0x1", "invalid_field version 2:10"},
-		{"version:", "invalid_field version 2:1"},
-		{"enabled: yes", "invalid_field enabled 2:10"},
-		{"enabled: 'true'", "invalid_field enabled 2:10"},
-		{"enabled: [true]", "invalid_field enabled 2:1"},
-		{"summary: 5", "invalid_field summary 2:10"},
-		{"summary: \"a\\0b\"", "invalid_field summary 2:10"},
-		{"summary: " + strings.Repeat("é", 501), "invalid_field summary 2:10"},
-		{"preferences: 5", "invalid_field preferences 2:14"},
-		{"preferences: []", "invalid_field preferences 2:1"},
+		{"version: 2", "invalid version 2:10"},
+		{"version: '1'", "invalid version 2:10"},
+		{"version: 1.0", "invalid version 2:10"},
+		{"version: 0x1", "invalid version 2:10"},
+		{"version:", "invalid version 2:1"},
+		{"enabled: yes", "invalid enabled 2:10"},
+		{"enabled: 'true'", "invalid enabled 2:10"},
+		{"enabled: [true]", "invalid enabled 2:1"},
+		{"summary: 5", "invalid summary 2:10"},
+		{"summary: \"a\\0b\"", "invalid summary 2:10"},
+		{"summary: " + strings.Repeat("é", 501), "invalid summary 2:10"},
+		{"preferences: 5", "invalid preferences 2:14"},
+		{"preferences: []", "invalid preferences 2:1"},
 		{"color: red", "unsupported_field color 2:1"},
 		{"version: 1\nversion: 1", "malformed_frontmatter version 3:1"},
 		{"enabled: true\n\"enabled\": true", "malformed_frontmatter enabled 3:1"},
@@ -124,12 +124,12 @@ func TestFrontMatterDiagnostics(t *testing.T) {
 		{"%YAML 1.2", "malformed_frontmatter 2:1"},
 		{"summary: \"open", "malformed_frontmatter 2:10"},
 		{"context: {include: [self", "malformed_frontmatter 2:20"},
-		{"context: {include: [self, moon]}", "invalid_field context.include[1] 2:27"},
-		{"context: {include: self}", "invalid_field context.include 2:20"},
-		{"context: {include: [[self]]}", "invalid_field context.include[0] 2:21"},
+		{"context: {include: [self, moon]}", "invalid context.include[1] 2:27"},
+		{"context: {include: self}", "invalid context.include 2:20"},
+		{"context: {include: [[self]]}", "invalid context.include[0] 2:21"},
 		{"context: {exclude: [self]}", "unsupported_field context.exclude 2:11"},
 		{"context: {include: [self]}\npreferences:\n  context:\n    include: [task]",
-			"invalid_field preferences.context.include 5:5"},
+			"invalid preferences.context.include 5:5"},
 		{"preferences: {min_interval: 30}", "invalid_min_interval preferences.min_interval 2:29"},
 		{"preferences:\n  min_interval: half an hour", "invalid_min_interval preferences.min_interval 3:17"},
 		{"preferences:\n  min_interval: -5m", "invalid_min_interval preferences.min_interval 3:17"},
@@ -186,172 +186,15 @@ func TestListsAreClosed(t *testing.T) {
 	}
 }
 
-func TestWindowDiagnostics(t *testing.T) {
-	const path = "preferences.quiet_windows"
-	for window, want := range map[string]string{
-		`timezone: UTC, start: "08:00", end: "20:00"`:             "",
-		`timezone: UTC, start: 08:00, end: 20:00`:                 "",
-		`timezone: US/Eastern, start: "23:59", end: "00:00"`:      "",
-		`timezone: Local, start: "08:00", end: "20:00"`:           "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: "+01:00", start: "08:00", end: "20:00"`:        "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: UTC+1, start: "08:00", end: "20:00"`:           "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: EST, start: "08:00", end: "20:00"`:             "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: CET, start: "08:00", end: "20:00"`:             "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: GMT, start: "08:00", end: "20:00"`:             "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: EST5EDT, start: "08:00", end: "20:00"`:         "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: Etc/UTC, start: "08:00", end: "20:00"`:         "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: Etc/GMT+3, start: "08:00", end: "20:00"`:       "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: "", start: "08:00", end: "20:00"`:              "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: 3, start: "08:00", end: "20:00"`:               "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: Europe/Atlantis, start: "08:00", end: "20:00"`: "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: Europe/../UTC, start: "08:00", end: "20:00"`:   "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: /etc/localtime, start: "08:00", end: "20:00"`:  "invalid_timezone " + path + "[0].timezone 4:18",
-		`timezone: posix/Europe/Berlin, start: "1:00", end: "2:00"`: "invalid_timezone " + path +
-			"[0].timezone 4:18\ninvalid_time_window " + path + "[0].start 4:46\ninvalid_time_window " + path + "[0].end 4:59",
-		`start: "08:00", end: "20:00"`:                             "invalid_timezone " + path + "[0].timezone 4:7",
-		`timezone: UTC, end: "20:00"`:                              "invalid_time_window " + path + "[0].start 4:7",
-		`timezone: UTC, start: "20:00"`:                            "invalid_time_window " + path + "[0].end 4:7",
-		`timezone: UTC, start: "08:00", end: "24:00"`:              "invalid_time_window " + path + "[0].end 4:44",
-		`timezone: UTC, start: "8:00", end: "20:00"`:               "invalid_time_window " + path + "[0].start 4:30",
-		`timezone: UTC, start: "08:60", end: "20:00"`:              "invalid_time_window " + path + "[0].start 4:30",
-		`timezone: UTC, start: "08:00:00", end: "20:00"`:           "invalid_time_window " + path + "[0].start 4:30",
-		`timezone: UTC, start: " 08:00", end: "20:00"`:             "invalid_time_window " + path + "[0].start 4:30",
-		`timezone: UTC, start: 800, end: "20:00"`:                  "invalid_time_window " + path + "[0].start 4:30",
-		`timezone: UTC, start: "08:00", end: "08:00"`:              "invalid_time_window " + path + "[0].end 4:44",
-		`timezone: UTC, start: "08:00", end: "09:00", days: [mon]`: "unsupported_field " + path + "[0].days 4:53",
-		`timezone: UTC, start: "08:00", end: "09:00", claim: 1`:    "forbidden_field " + path + "[0].claim 4:53",
-	} {
-		_, list := parse("---\npreferences:\n  quiet_windows:\n    - {" + window + "}\n---\n")
-		if got := found(list); got != want {
-			t.Errorf("%s\ngives %s\nwant  %s", window, got, want)
-		}
-	}
-	for windows, want := range map[string]string{
-		"active_hours: []":     "invalid_time_window preferences.active_hours 3:3",
-		"quiet_windows: []":    "",
-		"quiet_windows: {}":    "invalid_time_window preferences.quiet_windows 3:3",
-		"active_hours: always": "invalid_time_window preferences.active_hours 3:17",
-		"quiet_windows: [x]":   "invalid_time_window preferences.quiet_windows[0] 3:19",
-		"quiet_windows:\n    - timezone: UTC\n      start: '01:00'\n      end: '1'": "invalid_time_window " +
-			"preferences.quiet_windows[0].end 6:12",
-		"quiet_windows:\n    - timezone: UTC\n      start: '01:00'": "invalid_time_window preferences.quiet_windows[0].end 4:7",
-	} {
-		_, list := parse("---\npreferences:\n  " + windows + "\n---\n")
-		if got := found(list); got != want {
-			t.Errorf("%s\ngives %s\nwant  %s", windows, got, want)
-		}
-	}
-}
-
-func TestAtMost32Windows(t *testing.T) {
-	windows := func(n int) string {
-		return "[" + strings.Repeat(`{timezone: UTC, start: "01:00", end: "02:00"}, `, n) + "]"
-	}
-	for _, c := range []struct {
-		active, quiet int
-		want          string
-	}{
-		{32, 0, ""},
-		{16, 16, ""},
-		{33, 0, "invalid_time_window preferences.active_hours[32] 3:1522"},
-		{31, 2, "invalid_time_window preferences.quiet_windows[1] 4:66"},
-	} {
-		p, list := parse("---\npreferences:\n  active_hours: " + windows(c.active) +
-			"\n  quiet_windows: " + windows(c.quiet) + "\n---\n")
-		if got := found(list); got != c.want {
-			t.Errorf("%d and %d windows: %s, want %s", c.active, c.quiet, got, c.want)
-		}
-		if p.Valid && len(p.Windows.Active) != 1 {
-			t.Errorf("the same window is there %d times", len(p.Windows.Active))
-		}
-	}
-}
-
-// Forbidden fields are found at any depth, in any spelling, with the surface that owns them.
-func TestForbiddenFields(t *testing.T) {
-	for _, c := range []struct{ front, want, surface string }{
-		{"lease_duration: 5m", "forbidden_field lease_duration 2:1", "the lease API"},
-		{"leaseDuration: 5m", "forbidden_field leaseDuration 2:1", "the lease API"},
-		{"Lease-Duration: 5m", "forbidden_field Lease-Duration 2:1", "the lease API"},
-		{"tasks: []", "forbidden_field tasks 2:1", "the task CLI and API"},
-		{"preferences:\n  queue: mine", "forbidden_field preferences.queue 3:3", "the task CLI and API"},
-		{"preferences:\n  cadence: 5m", "forbidden_field preferences.cadence 3:3", "the wake: settings of picket.yaml"},
-		{"network: {greet: 1}", "forbidden_field network 2:1\nforbidden_field network.greet 2:11",
-			"the agent registry and A2A"},
-		{"model: big", "forbidden_field model 2:1", "agents.NAME.launch in picket.yaml"},
-		{"tools: [sql]", "forbidden_field tools 2:1", "tools: in picket.yaml"},
-		{"permissions: all", "forbidden_field permissions 2:1", "agents.NAME in picket.yaml"},
-		{"mcp_servers: {}", "forbidden_field mcp_servers 2:1", "tools.upstreams in picket.yaml"},
-		{"recurring: true", "forbidden_field recurring 2:1", "not supported"},
-		{"context:\n  include:\n    - self\n  hooks: 1", "forbidden_field context.hooks 5:3",
-			"agents.NAME in picket.yaml"},
-		{"x:\n  - y:\n      - {z: {claim_token: 1}}",
-			"unsupported_field x 2:1\nforbidden_field x[0].y[0].z.claim_token 4:14", "the lease API"},
-		{"summary: {provider: x}", "invalid_field summary 2:1\nforbidden_field summary.provider 2:11",
-			"agents.NAME.launch in picket.yaml"},
-		{"version: {ttl: 1}", "invalid_field version 2:1\nforbidden_field version.ttl 2:11", "the lease API"},
-	} {
-		_, list := parse("---\n" + c.front + "\n---\n")
-		if got := found(list); got != c.want {
-			t.Errorf("%s\ngives %s\nwant  %s", c.front, got, c.want)
-		}
-		for _, d := range list {
-			if (d.Code == CodeForbiddenField) != (d.OwnerSurface == c.surface) {
-				t.Errorf("%s: owner surface %q of %s", c.front, d.OwnerSurface, d.Code)
-			}
-		}
-	}
-}
-
-// Every name of the table is refused, and no name is in two rows or is a field of the format.
-func TestTableOfAuthorities(t *testing.T) {
-	fields, headings := map[string]bool{}, map[string]bool{}
-	for _, a := range Authorities() {
-		if a.Subject == "" || a.Surface == "" || len(a.Fields) == 0 || len(a.Headings) == 0 {
-			t.Errorf("row %+v is not complete", a)
-		}
-		for _, name := range a.Fields {
-			if fields[fieldName(name)] {
-				t.Errorf("the field %s is there twice", name)
-			}
-			fields[fieldName(name)] = true
-			_, list := parse("---\n" + name + ": 1\n---\n")
-			if got := found(list); got != "forbidden_field "+name+" 2:1" || list[0].OwnerSurface != a.Surface {
-				t.Errorf("field %s: %s", name, got)
-			}
-		}
-		for _, name := range a.Headings {
-			if headings[headingName(name)] {
-				t.Errorf("the heading %s is there twice", name)
-			}
-			headings[headingName(name)] = true
-			_, list := parse("Text\n\n## " + name + "\n")
-			if got := found(list); got != "reserved_section 3:1" || list[0].OwnerSurface != a.Surface {
-				t.Errorf("heading %s: %s", name, got)
-			}
-		}
-	}
-	for _, name := range strings.Fields("version enabled summary preferences min_interval active_hours quiet_windows " +
-		"context include timezone start end") {
-		if fields[fieldName(name)] {
-			t.Errorf("the table forbids the field %s", name)
-		}
-	}
-	Authorities()[0].Fields[0] = "changed"
-	if authorities[0].Fields[0] == "changed" {
-		t.Error("a caller can change the table")
-	}
-}
-
 func TestMalformedFiles(t *testing.T) {
 	for source, want := range map[string]string{
 		"---\nversion: 1\n":                       "malformed_frontmatter 1:1",
 		"---":                                     "malformed_frontmatter 1:1",
 		"\n\n  \n---\nversion: 1\n---\n":          "malformed_frontmatter 4:1",
 		"--- \nversion: 1\n---\t\nText":           "",
-		"---\r\nversion: 2\r\n---\r\n# Tools\r\n": "invalid_field version 2:10\nreserved_section 4:1",
-		"---\rversion: 2\r---\r":                  "invalid_field version 2:10",
-		"\ufeff---\nversion: 2\n---\n":            "invalid_field version 2:10",
+		"---\r\nversion: 2\r\n---\r\n# Tools\r\n": "invalid version 2:10\nreserved_section 4:1",
+		"---\rversion: 2\r---\r":                  "invalid version 2:10",
+		"\ufeff---\nversion: 2\n---\n":            "invalid version 2:10",
 		"a\nbc\x00d":                              "invalid_encoding 2:3",
 		"é\n\xff":                                 "invalid_encoding 2:1",
 		"\xff\xfea\x00":                           "invalid_encoding 1:1",
@@ -390,78 +233,10 @@ func TestBodySize(t *testing.T) {
 	}
 }
 
-// Tokens and keys are refused anywhere, and no diagnostic repeats them.
-func TestSecrets(t *testing.T) {
-	const tail = "Secr3t-Part.of_it"
-	for source, want := range map[string]string{
-		"Use pkl_TAIL now":                                "secret 1:5",
-		"a\n`pks_TAIL`":                                   "secret 2:2",
-		"```\nkey=pkk_default_TAIL\n```":                  "secret 2:5",
-		"pkl\\_TAIL":                                      "secret 1:1",
-		"---\nsummary: pkl_TAIL\n---\n":                   "secret 2:10",
-		"---\n# pkl_TAIL\nversion: 1\n---\n":              "secret 2:3",
-		"---\npkl_TAIL: 1\n---\n":                         "secret 2:1\nunsupported_field [redacted] 2:1",
-		"---\nsummary: \"p\\x6bl_TAIL\"\n---\n":           "secret summary 2:10",
-		"---\nx: [\"\\x70ks_TAIL\"]\n---\n":               "unsupported_field x 2:1\nsecret x[0] 2:5",
-		"---\n\"p\\x6bl_TAIL\": 1\n---\n":                 "secret [redacted] 2:1\nunsupported_field [redacted] 2:1",
-		"---\nenabled: pkk_TAIL\n---\n":                   "secret 2:10\ninvalid_field enabled 2:10",
-		"---\npreferences: {min_interval: pkl_TAIL}\n---": "secret 2:29\ninvalid_min_interval preferences.min_interval 2:29",
-		"---\nsummary: \"pkl_TAIL\n---\n":                 "malformed_frontmatter 2:10\nsecret 2:11",
-		"# Tools pkl_TAIL":                                "secret 1:9",
-		"The prefix is `pkl_`, or pks_ or pkk_ .":         "",
-	} {
-		p, list := parse(strings.ReplaceAll(source, "TAIL", tail))
-		if got := found(list); got != want || p.Valid != (want == "") {
-			t.Errorf("%q gives %s, want %s", source, got, want)
-		}
-		if strings.Contains(fmt.Sprint(list), "Secr3t") {
-			t.Errorf("%q: a diagnostic has the secret: %v", source, list)
-		}
-	}
-}
-
 func TestSourcePathIsRelative(t *testing.T) {
 	_, list := Parse([]byte("# Tools"), Options{Settings: Defaults(), SourcePath: "/home/me/agents/a/HEARTBEAT.md"})
 	if list[0].SourcePath != "HEARTBEAT.md" {
 		t.Errorf("source path = %q", list[0].SourcePath)
-	}
-}
-
-// The work for a file is bounded, however it is written.
-func TestHostileFilesCostLittle(t *testing.T) {
-	within := func(n int, s string) string { return "---\n" + strings.Repeat(s, n/len(s)) + "\n---\n" }
-	for what, source := range map[string]string{
-		"megabytes":      strings.Repeat("# Tools\n", 1<<20),
-		"headings":       strings.Repeat("# Tools\n", MaxSource/8),
-		"paragraph":      strings.Repeat("a\n", MaxSource/2-2) + "---",
-		"quotes":         strings.Repeat(">", MaxSource),
-		"lists":          strings.Repeat("- ", MaxSource/2),
-		"lists of lines": strings.Repeat(strings.Repeat("- ", 500)+"\n", 1000),
-		"fences":         strings.Repeat("```\n", MaxSource/4),
-		"secrets":        strings.Repeat("pkl_aaaa ", MaxSource/9),
-		"sequences":      within(MaxFrontMatter, "["),
-		"mappings":       within(MaxFrontMatter, "{a: "),
-		"items":          within(MaxFrontMatter, "- "),
-		"colons":         within(MaxFrontMatter, "a: "),
-		"quotation":      within(MaxFrontMatter, "'"),
-		"anchors":        within(MaxFrontMatter, "a: &a [*a,*a,*a]\n"),
-		"keys":           within(MaxFrontMatter, "? "),
-		"pipes":          within(MaxFrontMatter, "a: |\n"),
-		"tabs":           within(MaxFrontMatter, "\t"),
-		"duplicates":     within(MaxFrontMatter, "a: 1\n"),
-		"comments":       within(MaxFrontMatter, "#\n"),
-		"zones":          within(MaxFrontMatter, "preferences: {active_hours: [{timezone: Europe/X}]}\n"),
-	} {
-		began := time.Now()
-		_, list := parse(source)
-		took := time.Since(began)
-		t.Logf("%s: %s", what, took)
-		if took > 10*time.Second { // on a busy machine; work that grows with the square takes minutes
-			t.Errorf("%s took %s", what, took)
-		}
-		if len(list) > maxDiagnostics {
-			t.Errorf("%s: %d diagnostics", what, len(list))
-		}
 	}
 }
 
