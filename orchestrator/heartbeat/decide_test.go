@@ -81,6 +81,8 @@ func TestDecisions(t *testing.T) {
 			"skipped/session_prompt_active -"},
 		{"health without a reason", plain, []change{func(f *WakeFacts) { f.Session.Health = SessionHealth{} }},
 			"skipped/session_unhealthy -"},
+		{"idle but not eligible", plain, []change{func(f *WakeFacts) { f.Session.Health.EligibleForWake = false }},
+			"skipped/session_unhealthy -"},
 		{"eligible but not idle", plain, []change{func(f *WakeFacts) { f.Session.Health.State = StateStopped }},
 			"skipped/session_unhealthy -"},
 		{"paused", plain, []change{func(f *WakeFacts) { f.NamespacePaused = true }}, "skipped/paused -"},
@@ -199,6 +201,15 @@ func TestDecisionOnTheWire(t *testing.T) {
 		if b, err := json.Marshal(d); err != nil || string(b) != want {
 			t.Errorf("%s, %v; want %s", b, err, want)
 		}
+	}
+}
+
+// A part of a millisecond of an interval counts as a whole one, since no wake may be early.
+func TestIntervalsAreRoundedUp(t *testing.T) {
+	f := wakeable(t, plain)
+	f.Settings.WakeCooldown, f.LastWake = time.Millisecond+1, f.Now-1
+	if d := Decide(f); d.NextAllowedAt == nil || *d.NextAllowedAt != f.Now+1 {
+		t.Errorf("a wake after 1 ms is %s", decision(d))
 	}
 }
 

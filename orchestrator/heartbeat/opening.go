@@ -19,7 +19,7 @@ type unixSecond int64
 
 // seconds is the second that an instant is in.
 func seconds(at picket.Instant) unixSecond {
-	return unixSecond((int64(at) - modulo(int64(at), 1000)) / 1000)
+	return unixSecond(at / 1000)
 }
 
 // onWallClock is the second of the day on the wall clock of a zone.

@@ -106,6 +106,7 @@ func TestFrontMatterDiagnostics(t *testing.T) {
 		{"summary: 5", "invalid summary 2:10"},
 		{"summary: \"a\\0b\"", "invalid summary 2:10"},
 		{"summary: " + strings.Repeat("é", 501), "invalid summary 2:10"},
+		{"summary: " + strings.Repeat("é", 500), ""},
 		{"preferences: 5", "invalid preferences 2:14"},
 		{"preferences: []", "invalid preferences 2:1"},
 		{"color: red", "unsupported_field color 2:1"},

@@ -6,6 +6,16 @@ import (
 	"testing"
 )
 
+func TestMessagesAndPathsAreRedacted(t *testing.T) {
+	f := newFindings("pkl_aaaaaaaa")
+	f.refuse(CodeInvalid, place{path: "a.pk\u200bs_bbbbbbbb"}, "the value is %s", "pkk_default_cccccccc")
+	want := Diagnostic{Code: CodeInvalid, Severity: SeverityError, Message: "the value is [redacted]",
+		Path: "a.[redacted]", SourcePath: "[redacted]"}
+	if f.list[0] != want {
+		t.Errorf("%+v", f.list[0])
+	}
+}
+
 // Tokens and keys are refused anywhere, and no diagnostic repeats them.
 func TestSecrets(t *testing.T) {
 	const tail = "Secr3t-Part.of_it"

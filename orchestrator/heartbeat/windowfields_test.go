@@ -23,6 +23,8 @@ func TestWindowDiagnostics(t *testing.T) {
 		`timezone: "", start: "08:00", end: "20:00"`:              "invalid_timezone " + path + "[0].timezone 4:18",
 		`timezone: 3, start: "08:00", end: "20:00"`:               "invalid_timezone " + path + "[0].timezone 4:18",
 		`timezone: Europe/Atlantis, start: "08:00", end: "20:00"`: "invalid_timezone " + path + "[0].timezone 4:18",
+		`timezone: Europe//Berlin, start: "08:00", end: "20:00"`:  "invalid_timezone " + path + "[0].timezone 4:18",
+		`timezone: Europe/./Berlin, start: "08:00", end: "20:00"`: "invalid_timezone " + path + "[0].timezone 4:18",
 		`timezone: Europe/../UTC, start: "08:00", end: "20:00"`:   "invalid_timezone " + path + "[0].timezone 4:18",
 		`timezone: /etc/localtime, start: "08:00", end: "20:00"`:  "invalid_timezone " + path + "[0].timezone 4:18",
 		`timezone: posix/Europe/Berlin, start: "1:00", end: "2:00"`: "invalid_timezone " + path +
