@@ -19,7 +19,7 @@ type WakePolicy struct {
 	RevisionID string `json:"revision_id"`
 	Body       string `json:"body"` // the whole file, byte for byte
 
-	Version      int          `json:"version,omitzero"`
+	Version      int          `json:"version,omitzero"` // of the format: 1
 	Enabled      bool         `json:"enabled"`
 	Summary      string       `json:"summary"`
 	MinInterval  string       `json:"min_interval"` // such as 30m0s; empty: the policy has none
@@ -45,8 +45,9 @@ type PolicyDiagnostic struct {
 	Severity string `json:"severity"` // error: the policy is invalid; warning
 	Message  string `json:"message"`
 	Path     string `json:"path"` // the field; empty: the text below the front matter, or all
-	Line     int    `json:"line"` // from 1; 0: the text as a whole
-	Column   int    `json:"column"`
+	// Line and Column are from 1, in characters. They are 0 for the text as a whole.
+	Line   int `json:"line"`
+	Column int `json:"column"`
 	// OwnerSurface is where a field belongs that a policy must not have.
 	OwnerSurface string `json:"owner_surface"`
 	SourcePath   string `json:"source_path"` // relative

@@ -288,7 +288,8 @@ func (r policyRow) shown(name string, mode heartbeat.Mode) picket.WakePolicy {
 	}
 	for i, d := range found {
 		p.Diagnostics[i] = picket.PolicyDiagnostic{Code: string(d.Code), Severity: string(d.Severity),
-			Message: d.Message, Path: d.Path, Line: d.Line, Column: d.Column, OwnerSurface: d.OwnerSurface, SourcePath: d.SourcePath}
+			Message: d.Message, Path: d.Path, Line: d.Line, Column: d.Column,
+			OwnerSurface: d.OwnerSurface, SourcePath: d.SourcePath}
 	}
 	return p
 }

@@ -42,12 +42,15 @@ var proofImports = []string{
 var mayImport = map[string][]string{
 	"picket": {"budget", "github.com/go-json-experiment/json/..."},
 	"budget": {"github.com/shopspring/decimal"},
-	"orchestrator": {"picket", "budget", "orchestrator/store", "internal/seal", "internal/text",
+	"orchestrator": {"picket", "budget", "orchestrator/store", "orchestrator/heartbeat",
+		"internal/seal", "internal/text",
 		"github.com/redis/go-redis/v9/...", "github.com/oklog/ulid/v2",
 		"github.com/go-json-experiment/json/..."},
 	"orchestrator/store": {"picket", "budget", "orchestrator/lua", "internal/text",
 		"github.com/redis/go-redis/v9/...", "internal/files",
 		"github.com/oklog/ulid/v2", "github.com/go-json-experiment/json/..."},
+	"orchestrator/heartbeat": {"picket", "budget", "internal/text", "github.com/goccy/go-yaml/...",
+		"github.com/go-json-experiment/json/..."},
 	"orchestrator/lua": nil, // the scripts, embedded
 	// The proof suites; everything in them is for tests.
 	"orchestrator/proof/attacks":     proofImports,

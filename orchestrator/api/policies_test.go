@@ -32,7 +32,8 @@ func TestTheAnswerToAnInvalidPolicyHasItsDiagnostics(t *testing.T) {
 		body := `{"body":"---\nmodel: large\n---\nUse pkl_default_aaaaaaaaaaaaaaaaaaaaaaaa\n"}`
 		for _, r := range [][2]string{{"POST", path + "/validate"}, {"PUT", path}} {
 			a := p.wantCode(picket.CodePolicyInvalid, r[0], r[1], "operator", body)
-			for _, part := range []string{`"heartbeat_forbidden_field"`, `"owner_surface"`, `"line":2`, `"heartbeat_secret"`} {
+			for _, part := range []string{`"heartbeat_forbidden_field"`, `"owner_surface"`, `"line":2`,
+				`"heartbeat_secret"`} {
 				if !strings.Contains(a.raw, part) {
 					t.Errorf("%s %s: the answer lacks %s: %s", r[0], r[1], part, a.raw)
 				}
@@ -62,7 +63,8 @@ func TestPolicyRequestsAreChecked(t *testing.T) {
 	onBothStores(t, func(t *testing.T, p *fixture) {
 		const path = "/api/agents/ann/heartbeat"
 		for _, r := range []struct{ method, path, body string }{
-			{"GET", "/api/agents/a%20b/heartbeat", ""}, {"GET", "/api/agents/" + strings.Repeat("a", 129) + "/heartbeat", ""},
+			{"GET", "/api/agents/a%20b/heartbeat", ""},
+			{"GET", "/api/agents/" + strings.Repeat("a", 129) + "/heartbeat", ""},
 			{"PUT", path, `{"body":1}`}, {"PUT", path, `{"text":"x"}`}, {"POST", path + "/rollback", `{}`},
 			{"POST", path + "/rollback", `{"revision_id":"x"}`}, {"GET", path + "/history?limit=51", ""},
 			{"GET", path + "/history?cursor=-1", ""}, {"GET", path + "/status?at=now", ""}, {"GET", path + "?at=1", ""},

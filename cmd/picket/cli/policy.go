@@ -156,7 +156,8 @@ func newPolicyValidate() *cobra.Command {
 				return err
 			}
 			var raw jsontext.Value
-			p, err := s.Policies.Validate(cmd.Context(), name, picket.PolicyValidation{Body: body}, client.WithBody(&raw))
+			p, err := s.Policies.Validate(cmd.Context(), name, picket.PolicyValidation{Body: body},
+				client.WithBody(&raw))
 			if err != nil {
 				return policyRefusal(cmd, err)
 			}
@@ -209,7 +210,8 @@ func newPolicyWrite() *cobra.Command {
 				return err
 			}
 			return printChanged(cmd, "written", func(opt client.Option) (picket.WakePolicy, error) {
-				return s.Policies.Write(cmd.Context(), name, picket.PolicyWrite{Body: body, PolicyCondition: condition(cmd)}, opt)
+				w := picket.PolicyWrite{Body: body, PolicyCondition: condition(cmd)}
+				return s.Policies.Write(cmd.Context(), name, w, opt)
 			})
 		})
 	c.Example = "  picket agent heartbeat write reviewer --file HEARTBEAT.md\n" +
