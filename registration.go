@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"net/url"
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -72,6 +73,9 @@ type ServerOwned struct {
 func (r *Registration) Normalize() error {
 	if err := cmp.Or(CheckOptionalName("/agent_id", r.AgentID), CheckOptionalName("/role_id", r.RoleID)); err != nil {
 		return err
+	}
+	if strings.HasPrefix(r.AgentID, "task_") {
+		return Invalid("/agent_id", "Choose an id that does not begin with task_.", "agent_id looks like the id of a task")
 	}
 	if r.RoleID == RoleAttached && r.Endpoint != "" {
 		return Invalid("/endpoint", "Leave the endpoint out.", "an agent of the role %s has no endpoint", RoleAttached)
