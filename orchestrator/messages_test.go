@@ -124,6 +124,35 @@ func TestMessagesOfPeopleAreReadOnce(t *testing.T) {
 	})
 }
 
+// A message id belongs to one message to one receiver. The same text to another receiver is refused,
+// because it would not arrive.
+func TestAMessageIDNamesOneReceiver(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		one, h := f.leaseAs(t, "sender", picket.TaskSpec{})
+		f.MustRegister(t, shortThresholds("other"))
+		two := f.MustSubmit(t, picket.TaskSpec{})
+		m := picket.MessageRequest{MessageID: "message_" + ulid.Make().String(), Body: "x"}
+		for range 2 {
+			_, err := f.Tell(f.Ctx, kit.OtherOperator, one.TaskID, m)
+			kit.OK(t, err)
+		}
+		_, err := f.Tell(f.Ctx, kit.OtherOperator, two.TaskID, m)
+		kit.Refused(t, err, picket.CodeIdempotencyConflict)
+
+		m.MessageID = "message_" + ulid.Make().String()
+		send := func(to string) error {
+			_, err := f.SendMessage(f.Ctx, h, "", picket.AgentMessage{To: to, MessageRequest: m})
+			return err
+		}
+		kit.OK(t, send(""))
+		kit.OK(t, send(one.TaskID))
+		kit.Refused(t, send("other"), picket.CodeIdempotencyConflict)
+		if n := len(f.conversation(t, one.TaskID).Messages); n != 2 {
+			t.Errorf("the task has %d messages, want one of a person and one of the agent", n)
+		}
+	})
+}
+
 // If the answer of a read is lost, the same request gets the same messages. Another one does not.
 func TestALostAnswerLosesNoMessage(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
