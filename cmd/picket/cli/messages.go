@@ -151,7 +151,7 @@ func (b inbox) printConversation(cmd *cobra.Command, w io.Writer, id string, pag
 		return
 	}
 	for _, m := range page.Messages {
-		about := senderText(m.From) + " to " + term.OneLine(receiverText(m, id)) + ", " + term.Ago(m.SentAt)
+		about := senderText(m.From) + " to " + term.OneLine(receiverText(m, id)) + ", " + term.Ago(m.SentAt) + " ago"
 		switch {
 		case m.ReadAt != nil:
 			about += ", read"
@@ -159,8 +159,8 @@ func (b inbox) printConversation(cmd *cobra.Command, w io.Writer, id string, pag
 			about += ", not read yet"
 		}
 		fmt.Fprintln(w, p.Bold(about))
-		for line := range strings.SplitSeq(strings.TrimRight(m.Body, "\n"), "\n") {
-			fmt.Fprintln(w, "  "+term.OneLine(line))
+		if m.Body != "" {
+			term.Indented(w, m.Body)
 		}
 		if len(m.Data) > 0 {
 			fmt.Fprintln(w, p.Dim("  data "+term.Clip(string(m.Data), 200)))

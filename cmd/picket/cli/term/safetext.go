@@ -19,6 +19,15 @@ import (
 // sequences. Nothing becomes "-".
 func OneLine(s string) string { return cmp.Or(text.OneLine(s), "-") }
 
+// Indented writes the lines of an untrusted text, each as [OneLine] and below two spaces. Empty lines stay
+// empty, and those at the end are left out.
+func Indented(w io.Writer, s string) {
+	for line := range strings.SplitSeq(strings.TrimRight(s, "\r\n"), "\n") {
+		line = strings.TrimRight("  "+text.OneLine(strings.TrimRight(line, "\r")), " ")
+		fmt.Fprintln(w, line)
+	}
+}
+
 // safeJSON writes characters that could steer a terminal as \u escapes. Valid
 // JSON has such characters only inside strings.
 func safeJSON(v jsontext.Value) jsontext.Value {
