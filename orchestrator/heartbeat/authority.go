@@ -17,6 +17,9 @@ type Authority struct {
 	Headings []string
 }
 
+// NotSupported is the surface of what Picket does not have.
+const NotSupported = "not supported"
+
 // authorities is the one table of forbidden fields and reserved headings.
 var authorities = []Authority{
 	{
@@ -89,7 +92,7 @@ var authorities = []Authority{
 	},
 	{
 		Subject: "Recurring loops and persistent sessions",
-		Surface: "not supported",
+		Surface: NotSupported,
 		Fields: []string{"loop", "loops", "recurring", "recurrence", "repeat", "ping", "pings", "keep_alive",
 			"persistent",
 			"persistent_session", "session", "sessions", "daemon"},

@@ -17,6 +17,7 @@ import (
 	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/orchestrator/heartbeat"
 )
 
 // newAgentPolicy is `picket agent heartbeat`: the wake policies of agent names.
@@ -25,7 +26,9 @@ func newAgentPolicy() *cobra.Command {
 		newPolicyInspect(), newPolicyValidate(), newPolicyWrite(), newPolicyDelete(), newPolicyHistory(),
 		newPolicyRollback(), newPolicyStatus())
 	c.Long = "A wake policy says when an agent may be woken, and what it should look at then. It gives no right to\n" +
-		"any task. The policies are kept by the server, with their last 50 revisions."
+		"any task. The server keeps each policy with its last 50 revisions.\n\n" +
+		"NAME is the name of an agent, such as a key of agents: in picket.yaml. It is not the id of a registered\n" +
+		"agent. A change needs the digest of the policy that it changes: --if-match."
 	return c
 }
 
@@ -91,16 +94,14 @@ func printPolicy(cmd *cobra.Command, p picket.WakePolicy) {
 		{"min interval", cmp.Or(p.MinInterval, "-")}, {"active hours", windowTexts(p.ActiveHours, "always")},
 		{"quiet windows", windowTexts(p.QuietWindows, "-")}}
 	if p.WrittenAt != nil {
-		rows = append(rows, [2]string{"written", term.Ago(*p.WrittenAt) + " by " + p.WrittenBy})
+		rows = append(rows, [2]string{"written", term.Ago(*p.WrittenAt) + " ago by " + p.WrittenBy})
 	}
 	for _, row := range rows {
 		fmt.Fprintf(w, "%-13s  %s\n", row[0], row[1])
 	}
 	printDiagnostics(w, p.Diagnostics)
 	fmt.Fprintln(w)
-	for line := range strings.SplitSeq(strings.TrimRight(p.Body, "\r\n"), "\n") {
-		fmt.Fprintln(w, "  "+term.OneLine(strings.TrimRight(line, "\r")))
-	}
+	term.Indented(w, p.Body)
 }
 
 func yesNo(b bool) string { return map[bool]string{true: "yes", false: "no"}[b] }
@@ -120,8 +121,12 @@ func printDiagnostics(w io.Writer, list []picket.PolicyDiagnostic) {
 			at += ":" + strconv.Itoa(d.Line) + ":" + strconv.Itoa(d.Column)
 		}
 		fmt.Fprintf(w, "%s: %s: %s [%s]\n", at, d.Severity, term.OneLine(d.Message), d.Code)
-		if d.OwnerSurface != "" {
-			fmt.Fprintln(w, "  belongs into:", d.OwnerSurface)
+		switch d.OwnerSurface {
+		case "":
+		case heartbeat.NotSupported:
+			fmt.Fprintln(w, "  nothing in Picket does this")
+		default:
+			fmt.Fprintln(w, "  this is set in:", d.OwnerSurface)
 		}
 	}
 }
@@ -149,7 +154,7 @@ func policyRefusal(cmd *cobra.Command, err error) error {
 }
 
 func newPolicyValidate() *cobra.Command {
-	c := policyCommand("validate", "Check a HEARTBEAT.md without storing it; exits with 2 if it is invalid",
+	c := policyCommand("validate", "Check a HEARTBEAT.md for an agent without storing it; exits with 2 if it is invalid",
 		func(cmd *cobra.Command, s *Connection, name string) error {
 			body, err := policyBody(cmd)
 			if err != nil {
@@ -172,7 +177,7 @@ func newPolicyValidate() *cobra.Command {
 
 // bodyFlags adds the flags that say where the text of a policy is.
 func bodyFlags(c *cobra.Command) *cobra.Command {
-	c.Flags().String("file", "", "the file HEARTBEAT.md")
+	c.Flags().String("file", "", "read the text from this file, such as HEARTBEAT.md")
 	c.Flags().Bool("stdin", false, "read the text from standard input")
 	c.MarkFlagsMutuallyExclusive("file", "stdin")
 	c.MarkFlagsOneRequired("file", "stdin")
@@ -184,7 +189,8 @@ const maxPolicyText = 1 << 20
 
 func policyBody(cmd *cobra.Command) (string, error) {
 	in := cmd.InOrStdin()
-	if name, _ := cmd.Flags().GetString("file"); name != "" {
+	if cmd.Flags().Changed("file") {
+		name, _ := cmd.Flags().GetString("file")
 		f, err := os.Open(name)
 		if err != nil {
 			return "", exit.Usagef("--file: %v", err)
@@ -221,7 +227,7 @@ func newPolicyWrite() *cobra.Command {
 
 // matchFlag adds the digest of the policy that a change expects.
 func matchFlag(c *cobra.Command) *cobra.Command {
-	c.Flags().String("if-match", "", "the digest of the policy that is changed, from inspect; none for the first one")
+	c.Flags().String("if-match", "", "the digest of the policy now, as inspect shows it; leave it out if there is no policy")
 	return c
 }
 
@@ -264,8 +270,8 @@ func newPolicyRollback() *cobra.Command {
 				return s.Policies.Rollback(cmd.Context(), name, r, opt)
 			})
 		})
-	c.Flags().String("revision-id", "", "the revision, from history")
-	c.Flags().String("target-digest", "", "the digest of the revision")
+	c.Flags().String("revision-id", "", "the id of the revision, as history lists it")
+	c.Flags().String("target-digest", "", "the digest of the revision; of several, the newest is taken")
 	c.MarkFlagsMutuallyExclusive("revision-id", "target-digest")
 	c.MarkFlagsOneRequired("revision-id", "target-digest")
 	return matchFlag(c)
@@ -288,7 +294,7 @@ func newPolicyHistory() *cobra.Command {
 			return revisionListing(cmd).Print(cmd.OutOrStdout(), format, raw)
 		})
 	c.Flags().Int("limit", 20, "at most this many, 1 to 50")
-	c.Flags().Int64("cursor", 0, "only revisions before this cursor, which the page before names")
+	c.Flags().Int64("cursor", 0, "only older revisions; the page before shows this cursor")
 	return c
 }
 
@@ -314,11 +320,11 @@ func revisionListing(cmd *cobra.Command) Listing[picket.PolicyRevision] {
 }
 
 func newPolicyStatus() *cobra.Command {
-	c := policyCommand("status", "Show whether the wake policy of an agent allows wakes now",
+	c := policyCommand("status", "Show whether the wake policy of an agent allows wakes now or at another time",
 		func(cmd *cobra.Command, s *Connection, name string) error {
 			var at picket.Instant
 			if text, _ := cmd.Flags().GetString("at"); text != "" {
-				if err := at.UnmarshalJSON([]byte(strconv.Quote(text))); err != nil {
+				if err := at.UnmarshalJSON([]byte(strconv.Quote(text))); err != nil || at <= 0 {
 					return exit.Usagef("--at %s: write a time such as 2026-04-11T10:42:17Z", term.Clip(text, 40))
 				}
 			}

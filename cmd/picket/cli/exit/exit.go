@@ -119,6 +119,10 @@ func Remedy(err error) string {
 		return e.Remedy
 	}
 	if isCobraUsage(err) {
+		if group, ok := strings.CutPrefix(err.Error(), "at least one of the flags in the group ["); ok {
+			group, _, _ = strings.Cut(group, "]")
+			return "Give one of --" + strings.ReplaceAll(group, " ", ", --") + "."
+		}
 		return "Add --help for usage."
 	}
 	return ""
