@@ -49,13 +49,17 @@ func (e *Engine) PolicyStatus(ctx context.Context, name string, at picket.Instan
 	return s, nil
 }
 
-// ValidatePolicy returns what a text would be as a wake policy. It changes nothing.
+// ValidatePolicy returns what a text would be as a wake policy. It changes nothing. The policy of an
+// invalid text does not repeat the text, because it may contain a token or a key.
 func ValidatePolicy(name, body string) (picket.WakePolicy, error) {
 	if err := picket.CheckName("name", name); err != nil {
 		return picket.WakePolicy{}, err
 	}
 	p := policyRow{Body: body}.shown(name, heartbeat.ModeWrite)
 	p.RevisionID, p.WrittenAt, p.WrittenBy = "", nil, ""
+	if !p.Valid {
+		p.Body, p.Summary = "", ""
+	}
 	return p, PolicyError(p)
 }
 
@@ -111,6 +115,10 @@ func (e *Engine) RollbackPolicy(ctx context.Context, by picket.Caller, name stri
 func (e *Engine) revision(ctx context.Context, name string, r picket.PolicyRollback) (policyRow, error) {
 	if r.RevisionID != "" {
 		row, _, err := e.storedPolicy(ctx, name, r.RevisionID)
+		if err == nil && row.Action == picket.PolicyDeleted {
+			err = picket.Invalid("/revision_id", "Name the revision before it, or delete the policy.",
+				"the revision is a deletion, and has no text to restore")
+		}
 		return row, err
 	}
 	for before := int64(0); ; {
@@ -171,22 +179,25 @@ func (e *Engine) changePolicy(ctx context.Context, by picket.Caller, name, expec
 		case !errors.Is(r.Err, picket.CodePolicyConflict):
 			return p, r.Err
 		case now != expected:
-			return p, policyConflict(name, now)
+			return p, policyConflict(name, now, expected)
 		}
 	}
 	return p, picket.Refuse(picket.CodePolicyConflict, "Read the policy, and send the change again.",
 		"others changed the wake policy of %s at the same time", name)
 }
 
-// policyConflict is the refusal of a change of another policy than the one that is there.
-func policyConflict(name, digest string) error {
-	if digest == "" {
-		return picket.Refuse(picket.CodePolicyConflict, "Leave out expected_digest to make the first one.",
-			"%s has no wake policy", name).With("currentDigest", "")
+// policyConflict is the refusal of a change that expects another policy than the one that is there.
+// digest is that of the policy; it or expected is empty for no policy.
+func policyConflict(name, digest, expected string) error {
+	is, remedy := name+" has another wake policy now", "Read it: picket agent heartbeat inspect "+name+
+		". Then send the change with its digest, as expected_digest or --if-match."
+	switch {
+	case digest == "":
+		is, remedy = name+" has no wake policy", "Leave out expected_digest (--if-match) to make the first one."
+	case expected == "":
+		is = name + " has a wake policy already"
 	}
-	return picket.Refuse(picket.CodePolicyConflict,
-		"Read the policy: picket agent heartbeat inspect "+name+". Then send the change with its digest.",
-		"the wake policy of %s is another one than expected_digest says", name).With("currentDigest", digest)
+	return picket.Refuse(picket.CodePolicyConflict, remedy, "%s", is).With("currentDigest", digest)
 }
 
 // PolicyHistory pages through the revisions of the wake policy of an agent name, newest first.

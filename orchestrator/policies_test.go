@@ -161,6 +161,12 @@ func TestARollbackNeedsARevisionOfTheName(t *testing.T) {
 		kit.Refused(t, roll(picket.PolicyRollback{RevisionID: "revision_" + ulid.Make().String()}),
 			picket.CodeRevisionNotFound)
 		kit.Refused(t, roll(picket.PolicyRollback{}), picket.CodeValidation)
+		gone, err := f.DeletePolicy(f.Ctx, kit.OtherOperator, "ann", expecting(f.mustPolicy(t, "ann").Digest))
+		kit.OK(t, err)
+		kit.Refused(t, roll(picket.PolicyRollback{RevisionID: gone.RevisionID}), picket.CodeValidation)
+		if f.mustPolicy(t, "ann").Present {
+			t.Error("a deletion was restored as an empty policy")
+		}
 	})
 }
 

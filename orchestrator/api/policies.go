@@ -3,6 +3,8 @@ package api
 import (
 	"cmp"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/orchestrator"
@@ -83,6 +85,9 @@ func decodePolicyChange[Body any](r request, condition func(Body) picket.PolicyC
 	if c.body, raw, err = web.Decode[Body](r.Context, maxBody); err != nil {
 		return c, err
 	}
+	if err = checkPolicyText(c.body, raw); err != nil {
+		return c, err
+	}
 	if condition != nil {
 		if key := condition(c.body).IdempotencyKey; key != "" {
 			r.Request().Header.Set(idempotencyHeader, key)
@@ -90,6 +95,23 @@ func decodePolicyChange[Body any](r request, condition func(Body) picket.PolicyC
 	}
 	c.by, err = r.caller(raw)
 	return c, err
+}
+
+// checkPolicyText refuses a request without the text that it is about. An empty text is a policy, so a
+// member that was forgotten would turn the policy off.
+func checkPolicyText(body any, raw []byte) error {
+	switch body.(type) {
+	case picket.PolicyWrite, picket.PolicyValidation:
+	default:
+		return nil
+	}
+	var sent struct {
+		Body *string `json:"body"`
+	}
+	if json.Unmarshal(raw, &sent) != nil || sent.Body == nil {
+		return picket.Invalid("/body", "Send the whole file as body. An empty one turns the policy off.", "body is required")
+	}
+	return nil
 }
 
 func policyHistory(r request) error {
@@ -107,6 +129,9 @@ func policyHistory(r request) error {
 func policyStatus(r request) error {
 	q := r.query("at")
 	at := q.instant("at")
+	if q.text("at") != "" && at <= 0 {
+		q.fail(web.BadParameter("at", "Send a time after 1970.", "at is too early"))
+	}
 	name, err := r.policyName()
 	if err = cmp.Or(q.err, err); err != nil {
 		return err

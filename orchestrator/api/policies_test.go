@@ -29,7 +29,7 @@ func TestPoliciesRefuseIfMatch(t *testing.T) {
 func TestTheAnswerToAnInvalidPolicyHasItsDiagnostics(t *testing.T) {
 	onBothStores(t, func(t *testing.T, p *fixture) {
 		const path = "/api/agents/ann/heartbeat"
-		body := `{"body":"---\nmodel: large\n---\nUse pkl_default_aaaaaaaaaaaaaaaaaaaaaaaa\n"}`
+		body := `{"body":"---\nmodel: large\nsummary: pkl_default_bbbbbbbbbbbb\n---\nUse pkl_default_aaaaaaaaaaaaaaaaaaaaaaaa\n"}`
 		for _, r := range [][2]string{{"POST", path + "/validate"}, {"PUT", path}} {
 			a := p.wantCode(picket.CodePolicyInvalid, r[0], r[1], "operator", body)
 			for _, part := range []string{`"heartbeat_forbidden_field"`, `"owner_surface"`, `"line":2`,
@@ -37,6 +37,9 @@ func TestTheAnswerToAnInvalidPolicyHasItsDiagnostics(t *testing.T) {
 				if !strings.Contains(a.raw, part) {
 					t.Errorf("%s %s: the answer lacks %s: %s", r[0], r[1], part, a.raw)
 				}
+			}
+			if strings.Contains(a.raw, "pkl_default") {
+				t.Errorf("%s %s: the answer repeats the secret: %s", r[0], r[1], a.raw)
 			}
 		}
 		p.wantNoSecretsInLog()
@@ -55,6 +58,10 @@ func TestAPolicyChangeIsRepeatedByTheKeyInItsBody(t *testing.T) {
 		p.wantCode(picket.CodeIdempotencyConflict, "PUT", path, "operator", `{"body":"two","idempotency_key":"k1"}`)
 		p.wantCode(picket.CodeValidation, "PUT", path, "operator", `{"body":"two","idempotency_key":"a\nb"}`)
 		p.wantCode(picket.CodePolicyConflict, "PUT", path, "operator", `{"body":"two"}`)
+		// clients make a header for each attempt of their own, so the key in the body counts
+		if again := p.want(200, "PUT", path, "operator", write, "Idempotency-Key", "k2").text("revision_id"); again != first {
+			t.Errorf("the request with another header made %s, want %s", again, first)
+		}
 	})
 }
 
@@ -68,6 +75,8 @@ func TestPolicyRequestsAreChecked(t *testing.T) {
 			{"PUT", path, `{"body":1}`}, {"PUT", path, `{"text":"x"}`}, {"POST", path + "/rollback", `{}`},
 			{"POST", path + "/rollback", `{"revision_id":"x"}`}, {"GET", path + "/history?limit=51", ""},
 			{"GET", path + "/history?cursor=-1", ""}, {"GET", path + "/status?at=now", ""}, {"GET", path + "?at=1", ""},
+			{"GET", path + "/status?at=1970-01-01T00:00:00Z", ""}, {"PUT", path, ""}, {"PUT", path, `{}`},
+			{"PUT", path, `{"body":null}`}, {"POST", path + "/validate", `{}`},
 		} {
 			p.wantCode(picket.CodeValidation, r.method, r.path, "operator", r.body)
 		}
