@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"slices"
 	"time"
 
@@ -65,6 +66,9 @@ func (e *Engine) SendMessage(ctx context.Context, held picket.LeaseCredential, r
 	return r.messageSent()
 }
 
+// sendEvery is SEND_EVERY of the scripts.
+const sendEvery = 2 * time.Second
+
 func (r *reply) messageSent() (picket.MessageSent, error) {
 	var v struct {
 		ID     string `reply:"id"`
@@ -73,6 +77,10 @@ func (r *reply) messageSent() (picket.MessageSent, error) {
 		Unread int    `reply:"unread"`
 	}
 	r.Decode(&v)
+	var refused *picket.Error
+	if errors.As(r.Err, &refused) && refused.Code == picket.CodeRateLimited {
+		refused.RetryAfter = sendEvery
+	}
 	return picket.MessageSent{MessageID: v.ID, SentAt: picket.Instant(v.Sent), Nudge: r.nudge(v.Nudge),
 		Unread: v.Unread}, r.Err
 }

@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -61,7 +62,11 @@ func TestSendsOfACredentialAreBounded(t *testing.T) {
 					t.Fatalf("%s: message %d: %v", name, n, err)
 				}
 			}
-			kit.Refused(t, send(98), picket.CodeRateLimited)
+			err := send(98)
+			kit.Refused(t, err, picket.CodeRateLimited)
+			if refused, ok := errors.AsType[*picket.Error](err); !ok || refused.RetryAfter != 2*time.Second {
+				t.Errorf("%s: the refusal says to wait %v", name, refused)
+			}
 			f.JumpStoreTime(t, 2*time.Second)
 			kit.OK(t, send(99))
 			kit.Refused(t, send(100), picket.CodeRateLimited)
