@@ -59,8 +59,9 @@ func TestAPolicyChangeIsRepeatedByTheKeyInItsBody(t *testing.T) {
 		p.wantCode(picket.CodeValidation, "PUT", path, "operator", `{"body":"two","idempotency_key":"a\nb"}`)
 		p.wantCode(picket.CodePolicyConflict, "PUT", path, "operator", `{"body":"two"}`)
 		// clients make a header for each attempt of their own, so the key in the body counts
-		if again := p.want(200, "PUT", path, "operator", write, "Idempotency-Key", "k2").text("revision_id"); again != first {
-			t.Errorf("the request with another header made %s, want %s", again, first)
+		again := p.want(200, "PUT", path, "operator", write, "Idempotency-Key", "k2")
+		if got := again.text("revision_id"); got != first {
+			t.Errorf("the request with another header made %s, want %s", got, first)
 		}
 	})
 }
