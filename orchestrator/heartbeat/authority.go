@@ -17,9 +17,6 @@ type Authority struct {
 	Headings []string
 }
 
-// NotSupported is the surface of what Picket does not have.
-const NotSupported = "not supported"
-
 // authorities is the one table of forbidden fields and reserved headings.
 var authorities = []Authority{
 	{
@@ -92,7 +89,7 @@ var authorities = []Authority{
 	},
 	{
 		Subject: "Recurring loops and persistent sessions",
-		Surface: NotSupported,
+		Surface: "not supported",
 		Fields: []string{"loop", "loops", "recurring", "recurrence", "repeat", "ping", "pings", "keep_alive",
 			"persistent",
 			"persistent_session", "session", "sessions", "daemon"},

@@ -17,7 +17,6 @@ import (
 	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
-	"github.com/picket-dev/picket/orchestrator/heartbeat"
 )
 
 // newAgentPolicy is `picket agent heartbeat`: the wake policies of agent names.
@@ -123,7 +122,7 @@ func printDiagnostics(w io.Writer, list []picket.PolicyDiagnostic) {
 		fmt.Fprintf(w, "%s: %s: %s [%s]\n", at, d.Severity, term.OneLine(d.Message), d.Code)
 		switch d.OwnerSurface {
 		case "":
-		case heartbeat.NotSupported:
+		case "not supported":
 			fmt.Fprintln(w, "  nothing in Picket does this")
 		default:
 			fmt.Fprintln(w, "  this is set in:", d.OwnerSurface)
