@@ -199,6 +199,7 @@ func TestTheStoreIsUnavailable(t *testing.T) {
 var bodyFor = map[string]string{
 	"/api/v1/tasks/:id/messages": `{"body":"x"}`,
 
+	"/api/agents/:name/heartbeat":          `{"body":"x"}`,
 	"/api/agents/:name/heartbeat/rollback": `{"target_digest":"x"}`,
 
 	"/api/v1/agents/:id/messages":  `{"body":"x"}`,

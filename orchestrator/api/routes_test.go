@@ -79,6 +79,7 @@ const aULID = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
 func withUnknownIDs(path string) string {
 	kind := "task"
 	for prefix, k := range map[string]string{
+		"/api/v1/agents":   "agent",
 		"/api/v1/handoffs": "handoff",
 		"/api/v1/keys":     "key",
 		"/api/v1/webhooks": "webhook",

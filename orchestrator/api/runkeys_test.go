@@ -38,7 +38,7 @@ func TestARunKeyWorksAsItsAgentAlone(t *testing.T) {
 			if !runKeyAllowed[at] && !refused {
 				t.Errorf("%s with a run key: %d %s", at, a.status, a.raw)
 			}
-			own := p.call(l.Method, strings.Replace(withUnknownIDs(l.Path), "/agents/task_"+aULID, "/agents/r1", 1),
+			own := p.call(l.Method, strings.Replace(withUnknownIDs(l.Path), "/agents/agent_"+aULID, "/agents/r1", 1),
 				"run",
 				body)
 			if runKeyAllowed[at] && l.Method == "GET" && !strings.Contains(l.Path, "events") && own.status == 403 {
