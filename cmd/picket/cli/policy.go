@@ -25,9 +25,9 @@ func newAgentPolicy() *cobra.Command {
 		newPolicyInspect(), newPolicyValidate(), newPolicyWrite(), newPolicyDelete(), newPolicyHistory(),
 		newPolicyRollback(), newPolicyStatus())
 	c.Long = "A wake policy says when an agent may be woken, and what it should look at then. It gives no right to\n" +
-		"any task. The server keeps each policy with its last 50 revisions.\n\n" +
+		"any task. The server keeps each policy with its last 50 revisions.\n" +
 		"NAME is the name of an agent, such as a key of agents: in picket.yaml. It is not the id of a registered\n" +
-		"agent. A change needs the digest of the policy that it changes: --if-match."
+		"agent. With --if-match, a change names the digest of the policy that it changes."
 	return c
 }
 
