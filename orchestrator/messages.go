@@ -24,16 +24,15 @@ func (e *Engine) Tell(ctx context.Context, by picket.Caller, to string,
 		return picket.MessageSent{}, err
 	}
 	args := []any{to, by.Actor, boolArg(by.Operator), cmp.Or(by.Key, by.Actor)}
-	args = append(append(args, messageArgs(to, m, by.Idempotency.Key)...), e.quotas().MessagesBytes)
+	args = append(append(args, messageArgs(m, by.Idempotency.Key)...), e.quotas().MessagesBytes)
 	return e.retryJudged(ctx, to, func() *reply { return e.run(ctx, "tell", args...) }).messageSent()
 }
 
-// messageArgs are what the scripts read of a message to a task or an agent. requestKey identifies a
-// request that names no message; an empty one makes each request a message of its own.
-func messageArgs(to string, m picket.MessageRequest, requestKey string) []any {
+// messageArgs are what the scripts read of a message. requestKey identifies a request that names
+// no message; an empty one makes each request a message of its own.
+func messageArgs(m picket.MessageRequest, requestKey string) []any {
 	id := cmp.Or(m.MessageID, messageID(requestKey))
-	return []any{id, m.Type, m.Body, string(m.Data), m.ReplyTo,
-		contentHash(to, m.Type, m.Body, string(m.Data), m.ReplyTo)}
+	return []any{id, m.Type, m.Body, string(m.Data), m.ReplyTo, contentHash(m.Type, m.Body, string(m.Data), m.ReplyTo)}
 }
 
 // messageID makes a repetition name the same message.
@@ -57,8 +56,7 @@ func (e *Engine) SendMessage(ctx context.Context, held picket.LeaseCredential, r
 		seed = held.RunID + " " + requestKey
 	}
 	args := append([]any{requestKey, contentHash(m.To, m.Type, m.Body, string(m.Data), m.ReplyTo),
-		describeCall("send_message", text.OneLine(m.To+" "+m.Body)), m.To},
-		messageArgs(cmp.Or(m.To, held.TaskID), m.MessageRequest, seed)...)
+		describeCall("send_message", text.OneLine(m.To+" "+m.Body)), m.To}, messageArgs(m.MessageRequest, seed)...)
 	r := e.runHeld(ctx, held, "send_message", append(args, e.quotas().MessagesBytes)...)
 	if r.endedByLoop() {
 		return picket.MessageSent{}, loopRefusal("send_message")

@@ -68,9 +68,10 @@ end
 
 -- sent_before answers a message that was sent before. m is as for send_message.
 local function sent_before(m)
-  local was = call('HMGET', K('message:', m.id), 'hash', 'from', 'sent')
+  local was = call('HMGET', K('message:', m.id), 'hash', 'from', 'sent', 'to')
   if not was[1] then return nil end
   local other = was[1] ~= m.hash or was[2] ~= m.from
+  if was[4] ~= m.to then other = true end -- @same-receiver
   if other then return refuse('idempotency_conflict', 'kind', 'message') end -- @same-message
   return named{ id = m.id, sent = was[3] }
 end

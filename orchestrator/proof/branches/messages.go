@@ -36,6 +36,7 @@ func coverMessages(t *testing.T, f *fixture) {
 	first := tell(by, task.TaskID, text, "")
 	tell(by, task.TaskID, picket.MessageRequest{Body: "x", MessageID: first.MessageID}, "")
 	tell(by, task.TaskID, picket.MessageRequest{Body: "y", MessageID: first.MessageID}, picket.CodeIdempotencyConflict)
+	tell(by, "ms1", picket.MessageRequest{Body: "x", MessageID: first.MessageID}, picket.CodeIdempotencyConflict)
 	tell(by, task.TaskID, picket.MessageRequest{Body: "y", ReplyTo: first.MessageID, Type: "a"}, "")
 	tell(by, task.TaskID, picket.MessageRequest{Body: "y", ReplyTo: "message_" + ulid.Make().String()},
 		picket.CodeNotFound)

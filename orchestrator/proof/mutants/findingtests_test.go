@@ -25,6 +25,7 @@ var findingTests = map[string]string{
 	"a policy has any number of revisions":                               "TestPoliciesAreBounded",
 	"a change of a policy ignores the policy that is there":              "TestAPolicyIsChangedByItsDigest",
 	"a policy that is not there is deleted":                              "TestAPolicyIsChangedByItsDigest",
+	"a repeated id hides a message to another receiver":                  "TestAMessageIDNamesOneReceiver",
 	"a run of any name counts the inbox of an agent":                     "TestAnUnregisteredRunReadsNoInboxOfAnAgent",
 	"a run of any name reads the inbox of an agent":                      "TestAnUnregisteredRunReadsNoInboxOfAnAgent",
 	"an unread message that is not listed stays without its task":        "TestConversationsAreBounded",

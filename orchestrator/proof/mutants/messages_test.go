@@ -12,6 +12,7 @@ var messageMutants = []mutant{
 	{"an agent that is gone gets messages", []edit{{"tells-live-agents", "if false then"}}},
 	{"a task that has ended gets messages", []edit{{"tells-open-tasks", ""}}},
 	{"a repeated id hides another message", []edit{{"same-message", ""}}},
+	{"a repeated id hides a message to another receiver", []edit{{"same-receiver", ""}}},
 	{"an answer names any message", []edit{{"answers-own", "if true then return nil end"}}},
 	{"a message to an agent wakes no run", []edit{{"wakes-runs", ""}}},
 	{"what an agent sends to people waits for itself", []edit{{"outgoing-in-no-inbox", "if true then"}}},
