@@ -264,5 +264,8 @@ func (s *Sentinels) CutLinks(primary *Node) error {
 
 // RestoreLinks undoes CutLinks.
 func (s *Sentinels) RestoreLinks(primary *Node) error {
-	return primary.Do(context.Background(), "ACL", "SETUSER", replicationUser, "on").Err()
+	// The connections that the node has kept may be those of a process that was killed.
+	c := primary.Client()
+	defer c.Close()
+	return c.Do(context.Background(), "ACL", "SETUSER", replicationUser, "on").Err()
 }

@@ -44,8 +44,7 @@ func UnknownCommand(cmd *cobra.Command, args []string) error {
 // plannedCommands are named in the design and not built yet; naming one is
 // answered with what it waits for.
 var plannedCommands = map[string]string{
-	"picket agent heartbeat": "wake files",
-	"picket session":         "wake files",
+	"picket session": "wake files",
 }
 
 // connected is the body of a command that talks to a server.
