@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -16,8 +17,11 @@ import (
 // Waiting for the end of a drain tells what it waits for: of an agent without a lease,
 // and of a server that is away.
 func TestAWaitForADrainTellsWhatItWaitsFor(t *testing.T) {
+	var mu sync.Mutex // a client that got no answer asks again on another connection
 	asked := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
 		w.Header().Set("Content-Type", "application/json")
 		if r.URL.Path == "/api/v1/leases" && asked > 0 && asked < 3 {
 			panic(http.ErrAbortHandler) // the number of leases is then not known
