@@ -77,7 +77,7 @@ type EventData struct {
 
 // nonMovingEvents are the events that move no task.
 var nonMovingEvents = []string{picket.EventTaskProgress, picket.EventWriteRefused, picket.EventHandoffClaimed,
-	picket.EventHandoffOverdue,
+	picket.EventHandoffOverdue, picket.EventHandoffReminder, picket.EventReviewReminder,
 	picket.EventPaused, picket.EventResumed, picket.EventKeyCreated, picket.EventKeyRevoked, picket.EventLoginOpened,
 	picket.EventLoginClosed, picket.EventRunLaunched,
 	picket.EventRunExited, picket.EventEvidenceReplaced, picket.EventRunStalled, picket.EventAgentHeartbeat,

@@ -151,7 +151,7 @@ func (m *model) complete(h modelCredential, content string, how picket.Children)
 	return m.closing(h, "complete", content, true, func(t *modelTask, r *modelRun) string {
 		open := m.openChildren(t)
 		m.end(r, picket.RunCompleted, picket.ExitSuccess)
-		t.state = picket.TaskReview
+		t.state, t.inReview = picket.TaskReview, m.wall()
 		if t.unreviewed {
 			t.state = picket.TaskCompleted
 			m.endMoney(t)

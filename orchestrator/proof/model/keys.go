@@ -32,6 +32,9 @@ func (x *machine) acquireWithRevokedKey() {
 			x.m.expire(x.m.runs[rid], picket.ExitReleased)
 			x.m.runs[rid].keyEnded = true
 		}
+		if x.chance("bundle", 30) {
+			x.bundleBy(x.trueCredential(rid))
+		}
 	}
 	_, err = x.e.Acquire(x.ctx, by, req)
 	x.agree(err, picket.CodeUnauthenticated, "acquire with a revoked key")

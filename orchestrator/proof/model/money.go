@@ -108,6 +108,7 @@ func (m *model) chargeReported(e *modelEnvelope) {
 		return
 	}
 	e.unverified, e.Available, e.Spent = e.unverified.Sub(cost), e.Available.Sub(cost), e.Spent.Add(cost)
+	m.book(e.id, "", picket.Spending{Spent: cost, Unverified: budget.Envelope{}.Sub(cost)})
 	m.emit(picket.EventBudgetUnverified, e.id)
 	m.rows++
 }
@@ -281,6 +282,7 @@ func (m *model) settle(task, id, nonce string, o picket.CallOutcome, cost budget
 		m.uncountRepeat(c)
 		m.emit(picket.EventToolCalled, task)
 		m.ofRun(c, more)
+		m.book(task, c.model(), picket.Spending{Spent: more, Returned: positive(budget.Envelope{}.Sub(more))})
 		p = m.charge(e, budget.Envelope{}, more)
 	default:
 		return c, p, ""
@@ -307,6 +309,7 @@ func (m *model) callOver(c *modelCall, o picket.CallOutcome, cost budget.Envelop
 	e := m.envs[c.task]
 	e.Held = e.Held.Sub(c.need)
 	m.ofRun(c, cost)
+	m.bookCall(c, cost)
 	return m.charge(e, c.need, cost)
 }
 

@@ -22,6 +22,7 @@ func (x *machine) moneyActions() []action {
 		{2, "usage", live, x.usage},
 		{2, "top up", func() bool { return x.openTasks() > 0 }, x.topUp},
 		{1, "await top up", live, x.awaitTopUp},
+		{1, "spending", func() bool { return len(x.m.booked) > 0 }, x.spending},
 	}
 }
 
@@ -63,7 +64,7 @@ func (x *machine) reserveBy(h picket.LeaseCredential, mh modelCredential, c mode
 		return // the engine would begin to count instead of telling
 	}
 	got, err := x.e.Reserve(x.ctx, h,
-		picket.CallRequest{CallID: c.id, Nonce: c.nonce, Tool: c.tool, Hash: c.hash, Reserve: c.need,
+		picket.CallRequest{CallID: c.id, Nonce: c.nonce, Tool: c.tool, Model: c.model(), Hash: c.hash, Reserve: c.need,
 			PriceVersion: "v1", Effects: effects, TimeoutMs: wait, Keyed: c.keyed})
 	was, nudge, code := x.m.reserve(mh, c, wait)
 	if code == picket.CodeBudgetExceeded {

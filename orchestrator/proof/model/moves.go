@@ -69,8 +69,15 @@ func (x *machine) spec() (picket.TaskSpec, modelSpec, int64) {
 	if x.chance("not before is past", 5) {
 		ready, s.NotBefore = 0, picket.InstantOf(time.Now().Add(-time.Hour))
 	}
+	if x.chance("label", 30) {
+		s.Labels = map[string]string{"team": oneOf(x, "team", "a", "b"), "other": "a"}
+	}
+	s.Assignee = oneOf(x, "assignee", "", "ada", "ben")
 	m := modelSpec{
 		lane:        s.Role + "|",
+		role:        s.Role,
+		team:        s.Labels["team"],
+		assignee:    s.Assignee,
 		priority:    *s.Priority,
 		window:      int64(*s.LeaseWindowSeconds) * 1000,
 		backoff:     int64(*s.Retry.BackoffSeconds) * 1000,

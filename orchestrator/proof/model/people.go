@@ -238,13 +238,16 @@ func (m *model) cancelHelp(o requestID, hid string) picket.Code {
 	return code
 }
 
-func (m *model) claim(o requestID, hid, by string, takeOver bool) picket.Code {
+// claim notes who looks after a hand-off, and the person who should take it if it names one.
+func (m *model) claim(o requestID, hid, by string, takeOver bool, assignee string) picket.Code {
 	return m.onHelp(o, hid, func(h *modelHandoff) picket.Code {
 		if h.claimed != "" && h.claimed != by && !takeOver {
 			return picket.CodeStateConflict
 		}
-		if h.claimed != by {
-			h.claimed = by
+		was := m.assignedTo(h)
+		assignee = cmp.Or(assignee, was)
+		if h.claimed != by || assignee != was {
+			h.claimed, h.assignee = by, assignee
 			m.emit(picket.EventHandoffClaimed, h.task)
 		}
 		return ""

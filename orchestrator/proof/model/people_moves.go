@@ -153,10 +153,11 @@ func (x *machine) cancelHelp() {
 func (x *machine) claim() {
 	hid := x.help()
 	o, by := x.once("claim" + hid)
-	takeOver := x.chance("take over", 30)
-	got, err := x.e.Claim(x.ctx, by, hid, picket.ClaimRequest{TakeOver: takeOver})
-	if x.agree(err, x.m.claim(o, hid, by.Actor, takeOver), "claim %s", hid) {
+	takeOver, assignee := x.chance("take over", 30), oneOf(x, "assignee", "", "ada", "ben")
+	got, err := x.e.Claim(x.ctx, by, hid, picket.ClaimRequest{TakeOver: takeOver, Assignee: assignee})
+	if x.agree(err, x.m.claim(o, hid, by.Actor, takeOver, assignee), "claim %s", hid) {
 		x.same("claim", got.ClaimedBy, x.m.helps[hid].claimed)
+		x.same("claim: assignee", got.Assignee, x.m.assignedTo(x.m.helps[hid]))
 	}
 }
 

@@ -36,6 +36,9 @@ type model struct {
 	rids          []string // runs in the order of their grants
 	hids          []string
 	messages      int // that were sent
+	// People who wait: how long the machine made them, and what each rule of reminders has looked at.
+	waited int64
+	looked map[string]bool // by "rule entry"
 
 	requests   map[string]modelRequest
 	wantEvents []modelEvent // the events that the verb at hand has to write
@@ -44,6 +47,7 @@ type model struct {
 	calls  map[string]*modelCall      // by "task call"
 	totals map[string]budget.Envelope // reported usage by "run session" or "task session"
 	rows   int                        // of the ledger
+	booked []modelBooking             // those of them that totals count
 	made   map[string]string          // subtasks by "parent key batch"
 	gated  map[string]map[string]bool // the caller that waits for the calls of a task
 	stride int                        // tasks that one step cancels below one
@@ -55,6 +59,7 @@ func newModel() *model {
 		runs:          map[string]*modelRun{},
 		helps:         map[string]*modelHandoff{},
 		requests:      map[string]modelRequest{},
+		looked:        map[string]bool{},
 		agents:        map[string]*modelAgent{},
 		pendingChores: map[string]func() int{},
 		batch:         100,
@@ -75,6 +80,9 @@ type modelEvent struct {
 // modelSpec is the part of a specification that rules look at.
 type modelSpec struct {
 	lane        string // agent:<id>, or <role>|<needs>
+	role        string
+	team        string // a label
+	assignee    string
 	priority    int
 	window      int64
 	backoff     int64
@@ -113,7 +121,9 @@ type modelTask struct {
 	calls    []string // the tasks whose calls it waits for beside its own
 	review   string   // what a run decided about it
 	inbox    []string // the messages that were not read, oldest first
+	inReview int64    // since when, by the server's clock
 	modelTree
+	modelBundles
 }
 
 type modelRun struct {
@@ -159,6 +169,8 @@ type modelHandoff struct {
 	state    picket.HandoffState
 	deadline int64
 	policy   picket.OnDeadline
+	assignee string // as a claim has named it
+	since    int64  // by the server's clock
 }
 
 // requestID identifies a request; the zero value is one that is never repeated.
@@ -217,6 +229,7 @@ func (m *model) create(id string, s modelSpec, ready int64, of source, parent st
 	m.tasks[id] = t
 	m.ids = append(m.ids, id)
 	if parent != "" {
+		t.assignee = cmp.Or(t.assignee, m.tasks[parent].assignee)
 		m.placeBelow(t, of.fixes+of.retries != "")
 	}
 	m.carve(parent, id, s.envelope)
@@ -367,6 +380,7 @@ func (m *model) park(r *modelRun, kind picket.HandoffKind, deadline int64, polic
 		state:    picket.HandoffOpen,
 		deadline: deadline,
 		policy:   policy,
+		since:    m.wall(),
 	}
 	m.helps[h.id] = h
 	m.hids = append(m.hids, h.id)

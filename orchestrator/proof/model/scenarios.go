@@ -259,7 +259,7 @@ func (x *machine) twoClaims() {
 	for _, who := range []string{"key_a", oneOf(x, "who", "key_b", "key_a"), "key_a"} {
 		takeOver := who == "key_b" && x.chance("take over", 50)
 		got, err := x.e.Claim(x.ctx, picket.Caller{Actor: who}, hid, picket.ClaimRequest{TakeOver: takeOver})
-		if x.agree(err, x.m.claim(requestID{}, hid, who, takeOver), "claim %s by %s", hid, who) {
+		if x.agree(err, x.m.claim(requestID{}, hid, who, takeOver, ""), "claim %s by %s", hid, who) {
 			x.same("claim", got.ClaimedBy, x.m.helps[hid].claimed)
 		}
 	}

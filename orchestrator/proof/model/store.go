@@ -25,6 +25,7 @@ type storedState struct {
 	delayed   map[string]float64
 	deadlines map[string]float64
 	chores    map[string]float64
+	inReview  []string
 	count     int64
 	meta      map[string]string
 }
@@ -51,6 +52,7 @@ func (x *machine) read() *storedState {
 		helps[s] = p.ZRange(x.ctx, key("handoffs:", string(s)), 0, -1)
 	}
 	lanes, delayed, deadlines, chores := zset("lanes"), zset("delayed"), zset("deadlines"), zset("chores")
+	inReview := p.ZRange(x.ctx, key("in-review"), 0, -1)
 	count, meta := p.ZCard(x.ctx, key("tasks")), p.HGetAll(x.ctx, key("meta"))
 	tasks, taskRuns, runs, members := map[string]*redis.MapStringStringCmd{}, map[string]*redis.StringSliceCmd{},
 		map[string]*redis.MapStringStringCmd{}, map[string]*redis.ZSliceCmd{}
@@ -77,6 +79,7 @@ func (x *machine) read() *storedState {
 		delayed:   scores(delayed),
 		deadlines: scores(deadlines),
 		chores:    scores(chores),
+		inReview:  inReview.Val(),
 		count:     count.Val(),
 		meta:      meta.Val(),
 	}
@@ -108,6 +111,7 @@ func (x *machine) compare() {
 	x.compareRuns(c)
 	x.compareQueues(c)
 	x.compareHelps(c)
+	x.compareReviews(c)
 	x.compareAgents()
 	x.compareMoney()
 	if diff := x.j.Differs(x.m.replayTasks()); diff != "" { // I4

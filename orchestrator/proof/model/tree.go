@@ -177,6 +177,7 @@ func (m *model) delegate(h modelCredential, request, content, fresh string,
 		return "", 0, code
 	}
 	s.lane = laneBelow(t.lane, s.lane)
+	s.team = t.team
 	s.priority, s.window, s.backoff, s.maxAttempts, s.retryOn, s.fails = t.priority, t.window, t.backoff, t.maxAttempts,
 		t.retryOn, t.fails
 	m.made[batch] = fresh
@@ -254,7 +255,9 @@ func (m *model) reviewSubtask(h modelCredential, request, child, decision, note 
 	}
 	s := c.modelSpec
 	s.byParent, s.unreviewed, s.envelope = true, false, m.envs[child].whole
-	m.decided(c, false, fix(), s, 0)
+	repair := fix()
+	m.decided(c, false, repair, s, 0)
+	m.tasks[repair].edited = c.edited
 	return c, nudge, ""
 }
 

@@ -30,6 +30,7 @@ func (x *machine) delegate() {
 	case 3:
 		s.Role, s.Needs, m.lane = "coder", []string{"go"}, "coder|go"
 	}
+	m.role = s.Role
 	if x.chance("money", 70) {
 		m.envelope = x.amount("envelope")
 		s.BudgetEnvelope = &m.envelope

@@ -69,6 +69,7 @@ func (m *model) usage(h modelCredential, session string, ofTask bool,
 	rest = positive(left)
 	if !cost.IsZero() {
 		r.spent = r.spent.Add(cost)
+		m.book(e.id, "", picket.Spending{Spent: cost})
 		m.emit(picket.EventToolCalled, r.task)
 		p = m.charge(e, budget.Envelope{}, cost)
 	} else if trusted {
@@ -79,6 +80,7 @@ func (m *model) usage(h modelCredential, session string, ofTask bool,
 	}
 	if !left.IsZero() {
 		m.rows++
+		m.book(e.id, "", picket.Spending{Unverified: left})
 		m.emit(picket.EventBudgetUnverified, r.task)
 	}
 	if !rest.IsZero() && locks && !e.closed {
