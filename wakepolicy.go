@@ -128,14 +128,6 @@ type PolicyHistoryQuery struct {
 // MaxPolicyRevisions is how many revisions of a wake policy are kept.
 const MaxPolicyRevisions = 50
 
-// The reasons for which a wake policy lets nobody be woken.
-const (
-	PolicyReasonNone     = "heartbeat_no_policy"
-	PolicyReasonInvalid  = "heartbeat_invalid"
-	PolicyReasonDisabled = "heartbeat_disabled"
-	PolicyReasonQuiet    = "quiet_window" // outside of active hours, or in a quiet window
-)
-
 // PolicyStatus says what a wake policy means at one instant.
 type PolicyStatus struct {
 	AgentName  string  `json:"agent_name"`
@@ -147,8 +139,8 @@ type PolicyStatus struct {
 	RevisionID string  `json:"revision_id"`
 	At         Instant `json:"at"`
 	// Active is true if the policy allows wakes at this instant. If it does not, Reason says why.
-	Active bool   `json:"active"`
-	Reason string `json:"reason"` // PolicyReasonNone and so on; empty: active
+	Active bool       `json:"active"`
+	Reason WakeReason `json:"reason"` // empty: active
 	// NextAllowedAt is when the windows of the policy next allow a wake; null: now, or never.
 	NextAllowedAt *Instant           `json:"next_allowed_at"`
 	Diagnostics   []PolicyDiagnostic `json:"diagnostics"`

@@ -34,13 +34,13 @@ func (e *Engine) PolicyStatus(ctx context.Context, name string, at picket.Instan
 	read, _ := stored.parse()
 	switch {
 	case !p.Present:
-		s.Reason = picket.PolicyReasonNone
+		s.Reason = picket.WakeReasonNoPolicy
 	case !p.Valid:
-		s.Reason = picket.PolicyReasonInvalid
+		s.Reason = picket.WakeReasonInvalid
 	case !p.Enabled || !wakeSettings.Enabled:
-		s.Reason = picket.PolicyReasonDisabled
+		s.Reason = picket.WakeReasonDisabled
 	case !read.Hours(wakeSettings).Allows(at):
-		s.Reason = picket.PolicyReasonQuiet
+		s.Reason = picket.WakeReasonQuietWindow
 		if next, ok := read.Hours(wakeSettings).Next(at); ok {
 			s.NextAllowedAt = &next
 		}

@@ -267,14 +267,16 @@ func TestTheStatusOfAPolicy(t *testing.T) {
 		f.mustWritePolicy(t, "off", "---\nenabled: false\n---\n")
 		f.mustWritePolicy(t, "empty", "")
 		for _, c := range []struct {
-			name, at, reason, next string
+			name, at string
+			reason   picket.WakeReason
+			next     string
 		}{
-			{"nobody", "", picket.PolicyReasonNone, ""},
-			{"off", "", picket.PolicyReasonDisabled, ""},
-			{"empty", "", picket.PolicyReasonDisabled, ""},
-			{"ann", "2026-07-01T05:59:59Z", picket.PolicyReasonQuiet, "2026-07-01T06:00:00.000Z"},
+			{"nobody", "", picket.WakeReasonNoPolicy, ""},
+			{"off", "", picket.WakeReasonDisabled, ""},
+			{"empty", "", picket.WakeReasonDisabled, ""},
+			{"ann", "2026-07-01T05:59:59Z", picket.WakeReasonQuietWindow, "2026-07-01T06:00:00.000Z"},
 			{"ann", "2026-07-01T06:00:00Z", "", ""},
-			{"ann", "2026-12-01T06:00:00Z", picket.PolicyReasonQuiet, "2026-12-01T07:00:00.000Z"},
+			{"ann", "2026-12-01T06:00:00Z", picket.WakeReasonQuietWindow, "2026-12-01T07:00:00.000Z"},
 		} {
 			s := status(c.name, c.at)
 			next := ""

@@ -49,7 +49,7 @@ type WakeFacts struct {
 // A WakeSession is the session that a wake is for.
 type WakeSession struct {
 	Agent  string // the name of the agent that it belongs to
-	Health SessionHealth
+	Health picket.SessionHealth
 }
 
 // Decide decides about a wake. The first rule that refuses gives the reason. A decision with the
@@ -61,22 +61,22 @@ func Decide(f WakeFacts) Decision {
 			return *d
 		}
 	}
-	return decided(ReasonWakeSent)
+	return decided(picket.WakeReasonSent)
 }
 
 // policyRule needs a valid policy that is enabled.
 func policyRule(f WakeFacts) *Decision {
 	switch {
 	case !f.Settings.Enabled:
-		return refused(ReasonDisabled)
+		return refused(picket.WakeReasonDisabled)
 	case f.Conflict:
-		return refused(ReasonInvalid)
+		return refused(picket.WakeReasonInvalid)
 	case f.Policy == nil:
-		return refused(ReasonNoPolicy)
+		return refused(picket.WakeReasonNoPolicy)
 	case !f.Policy.Valid:
-		return refused(ReasonInvalid)
+		return refused(picket.WakeReasonInvalid)
 	case !f.Policy.Enabled:
-		return refused(ReasonDisabled)
+		return refused(picket.WakeReasonDisabled)
 	}
 	return nil
 }
@@ -86,21 +86,21 @@ func windowRule(f WakeFacts) *Decision {
 	if f.Policy.Hours(f.Settings).Allows(f.Now) {
 		return nil
 	}
-	return f.until(ReasonQuietWindow, f.Now)
+	return f.until(picket.WakeReasonQuietWindow, f.Now)
 }
 
 // sessionRule needs a session of the agent that may be woken.
 func sessionRule(f WakeFacts) *Decision {
 	if f.Session == nil || f.Session.Agent != f.Agent {
-		return refused(ReasonSessionNotFound)
+		return refused(picket.WakeReasonSessionNotFound)
 	}
 	h := f.Session.Health
 	switch {
 	case h.EligibleForWake && h.IneligibilityReason == nil && h.Attachable && !h.ActivePrompt &&
-		h.State == StateIdle && h.Health == GradeHealthy:
+		h.State == picket.SessionIdle && h.Health == picket.HealthHealthy:
 		return nil
-	case h.IneligibilityReason == nil || h.IneligibilityReason.Result() != ResultSkipped:
-		return refused(ReasonSessionUnhealthy)
+	case h.IneligibilityReason == nil || h.IneligibilityReason.Result() != picket.WakeResultSkipped:
+		return refused(picket.WakeReasonSessionUnhealthy)
 	}
 	return refused(*h.IneligibilityReason)
 }
@@ -109,13 +109,13 @@ func sessionRule(f WakeFacts) *Decision {
 func ownerRule(f WakeFacts) *Decision {
 	switch {
 	case f.NamespacePaused:
-		return refused(ReasonPaused)
+		return refused(picket.WakeReasonPaused)
 	case f.AgentDraining:
-		return refused(ReasonAgentDraining)
+		return refused(picket.WakeReasonAgentDraining)
 	case f.Available <= 0:
-		return f.until(ReasonWakeBudgetExceeded, nextDay(f.Now))
+		return f.until(picket.WakeReasonBudgetExceeded, nextDay(f.Now))
 	case f.Source == SourceScheduler && f.OwnKeys && !f.UnmeteredAllowed:
-		return refused(ReasonUnmetered)
+		return refused(picket.WakeReasonUnmetered)
 	}
 	return nil
 }
@@ -126,13 +126,13 @@ func intervalRule(f WakeFacts) *Decision {
 	early := !f.LastWake.IsZero() && f.Now < next
 	switch {
 	case !early && f.WakeUnderWay:
-		return refused(ReasonWakeCoalesced)
+		return refused(picket.WakeReasonCoalesced)
 	case !early:
 		return nil
 	case f.WakeUnderWay || f.Source == SourceScheduler:
-		return f.until(ReasonWakeCoalesced, next)
+		return f.until(picket.WakeReasonCoalesced, next)
 	}
-	return f.until(ReasonCooldownActive, next)
+	return f.until(picket.WakeReasonCooldownActive, next)
 }
 
 // cycleRule needs that the agent was not woken too often in this cycle.
@@ -141,18 +141,18 @@ func cycleRule(f WakeFacts) *Decision {
 		return nil
 	}
 	if f.CycleEndsAt.IsZero() {
-		return refused(ReasonHeartbeatRateLimited)
+		return refused(picket.WakeReasonRateLimited)
 	}
-	return f.until(ReasonHeartbeatRateLimited, f.CycleEndsAt)
+	return f.until(picket.WakeReasonRateLimited, f.CycleEndsAt)
 }
 
-func refused(r Reason) *Decision {
+func refused(r picket.WakeReason) *Decision {
 	d := decided(r)
 	return &d
 }
 
 // until refuses until an instant, or until the windows allow a wake after it.
-func (f WakeFacts) until(r Reason, at picket.Instant) *Decision {
+func (f WakeFacts) until(r picket.WakeReason, at picket.Instant) *Decision {
 	d := refused(r)
 	if next, ok := f.Policy.Hours(f.Settings).Next(at); ok {
 		d.NextAllowedAt = &next

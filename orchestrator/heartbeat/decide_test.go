@@ -18,7 +18,7 @@ func wakeable(t testing.TB, source string) WakeFacts {
 	now := instant(t, "2026-05-01T12:00:00Z")
 	return WakeFacts{
 		Now: now, Source: SourceManual, Settings: Defaults(), Agent: "a", Policy: p, Available: 1,
-		Session: &WakeSession{Agent: "a", Health: Health(HealthFacts{ReportedAt: now, ReportedState: StateIdle},
+		Session: &WakeSession{Agent: "a", Health: Health(HealthFacts{ReportedAt: now, ReportedState: picket.SessionIdle},
 			time.Minute, now)},
 	}
 }
@@ -49,7 +49,7 @@ func TestDecisions(t *testing.T) {
 	}
 	unhealthy := func(change func(*HealthFacts)) func(*WakeFacts) {
 		return func(f *WakeFacts) {
-			facts := HealthFacts{ReportedAt: f.Now, ReportedState: StateIdle}
+			facts := HealthFacts{ReportedAt: f.Now, ReportedState: picket.SessionIdle}
 			change(&facts)
 			f.Session.Health = Health(facts, time.Minute, f.Now)
 		}
@@ -79,11 +79,11 @@ func TestDecisions(t *testing.T) {
 			"skipped/session_not_attachable -"},
 		{"prompt active", plain, []change{unhealthy(func(f *HealthFacts) { f.ActivePrompt = true })},
 			"skipped/session_prompt_active -"},
-		{"health without a reason", plain, []change{func(f *WakeFacts) { f.Session.Health = SessionHealth{} }},
+		{"health without a reason", plain, []change{func(f *WakeFacts) { f.Session.Health = picket.SessionHealth{} }},
 			"skipped/session_unhealthy -"},
 		{"idle but not eligible", plain, []change{func(f *WakeFacts) { f.Session.Health.EligibleForWake = false }},
 			"skipped/session_unhealthy -"},
-		{"eligible but not idle", plain, []change{func(f *WakeFacts) { f.Session.Health.State = StateStopped }},
+		{"eligible but not idle", plain, []change{func(f *WakeFacts) { f.Session.Health.State = picket.SessionStopped }},
 			"skipped/session_unhealthy -"},
 		{"paused", plain, []change{func(f *WakeFacts) { f.NamespacePaused = true }}, "skipped/paused -"},
 		{"draining", plain, []change{func(f *WakeFacts) { f.AgentDraining = true }}, "skipped/agent_draining -"},
@@ -131,7 +131,7 @@ func TestDecisions(t *testing.T) {
 		if got := decision(d); got != c.want || d.MayDeliver() != strings.HasPrefix(c.want, "sent") {
 			t.Errorf("%s: %s, want %s", c.what, got, c.want)
 		}
-		if !slices.Contains(Results(), d.Result) || !slices.Contains(Reasons(), d.Reason) {
+		if !slices.Contains(picket.WakeResults(), d.Result) || !slices.Contains(picket.WakeReasons(), d.Reason) {
 			t.Errorf("%s: %s is not in the lists", c.what, decision(d))
 		}
 	}
@@ -151,24 +151,24 @@ func TestRulesHaveAnOrder(t *testing.T) {
 	policy := f.Policy
 	f.Policy, f.Conflict = nil, true
 	for _, step := range []struct {
-		want Reason
+		want picket.WakeReason
 		next func()
 	}{
-		{ReasonDisabled, func() { f.Settings.Enabled = true }},
-		{ReasonInvalid, func() { f.Conflict = false }},
-		{ReasonNoPolicy, func() { f.Policy = policy }},
-		{ReasonInvalid, func() { f.Policy.Valid = true }},
-		{ReasonDisabled, func() { f.Policy.Enabled = true }},
-		{ReasonQuietWindow, func() { f.Policy.Windows.Quiet = nil }},
-		{ReasonSessionNotFound, func() { f.Session.Agent = "a" }},
-		{ReasonSessionUnhealthy, func() { f.Session = good }},
-		{ReasonPaused, func() { f.NamespacePaused = false }},
-		{ReasonAgentDraining, func() { f.AgentDraining = false }},
-		{ReasonWakeBudgetExceeded, func() { f.Available = 1 }},
-		{ReasonUnmetered, func() { f.OwnKeys = false }},
-		{ReasonWakeCoalesced, func() { f.LastWake = 0 }},
-		{ReasonHeartbeatRateLimited, func() { f.WakesInCycle = 0 }},
-		{ReasonWakeSent, func() {}},
+		{picket.WakeReasonDisabled, func() { f.Settings.Enabled = true }},
+		{picket.WakeReasonInvalid, func() { f.Conflict = false }},
+		{picket.WakeReasonNoPolicy, func() { f.Policy = policy }},
+		{picket.WakeReasonInvalid, func() { f.Policy.Valid = true }},
+		{picket.WakeReasonDisabled, func() { f.Policy.Enabled = true }},
+		{picket.WakeReasonQuietWindow, func() { f.Policy.Windows.Quiet = nil }},
+		{picket.WakeReasonSessionNotFound, func() { f.Session.Agent = "a" }},
+		{picket.WakeReasonSessionUnhealthy, func() { f.Session = good }},
+		{picket.WakeReasonPaused, func() { f.NamespacePaused = false }},
+		{picket.WakeReasonAgentDraining, func() { f.AgentDraining = false }},
+		{picket.WakeReasonBudgetExceeded, func() { f.Available = 1 }},
+		{picket.WakeReasonUnmetered, func() { f.OwnKeys = false }},
+		{picket.WakeReasonCoalesced, func() { f.LastWake = 0 }},
+		{picket.WakeReasonRateLimited, func() { f.WakesInCycle = 0 }},
+		{picket.WakeReasonSent, func() {}},
 	} {
 		if got := Decide(f); got.Reason != step.want {
 			t.Fatalf("the reason is %s, want %s", got.Reason, step.want)
@@ -194,9 +194,9 @@ func TestAnswersOfTheAdapter(t *testing.T) {
 func TestDecisionOnTheWire(t *testing.T) {
 	next := picket.Instant(1000)
 	for want, d := range map[string]Decision{
-		`{"result":"sent","reason":"wake_sent","next_allowed_at":null}`: decided(ReasonWakeSent),
+		`{"result":"sent","reason":"wake_sent","next_allowed_at":null}`: decided(picket.WakeReasonSent),
 		`{"result":"rate_limited","reason":"cooldown_active","next_allowed_at":"1970-01-01T00:00:01.000Z"}`: {
-			Result: ResultRateLimited, Reason: ReasonCooldownActive, NextAllowedAt: &next},
+			Result: picket.WakeResultRateLimited, Reason: picket.WakeReasonCooldownActive, NextAllowedAt: &next},
 	} {
 		if b, err := json.Marshal(d); err != nil || string(b) != want {
 			t.Errorf("%s, %v; want %s", b, err, want)
@@ -215,12 +215,12 @@ func TestIntervalsAreRoundedUp(t *testing.T) {
 
 // A reason has one result, and the source document's reasons are there.
 func TestReasonsOfTheDocument(t *testing.T) {
-	all := Reasons()
+	all := picket.WakeReasons()
 	for _, name := range strings.Fields("wake_sent heartbeat_disabled heartbeat_invalid heartbeat_no_policy " +
 		"heartbeat_rate_limited cooldown_active quiet_window session_not_found session_unhealthy " +
 		"session_not_attachable session_prompt_active session_prompt_active_race synthetic_prompt_failed wake_coalesced " +
 		"agent_draining paused wake_budget_exceeded unmetered") {
-		if !slices.Contains(all, Reason(name)) || !slices.Contains(Results(), Reason(name).Result()) {
+		if !slices.Contains(all, picket.WakeReason(name)) || !slices.Contains(picket.WakeResults(), picket.WakeReason(name).Result()) {
 			t.Errorf("the reason %s is missing", name)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // healthText writes "state/health/reason/detail".
-func healthText(h SessionHealth) string {
-	reason, detail := Reason("-"), DetailCode("-")
+func healthText(h picket.SessionHealth) string {
+	reason, detail := picket.WakeReason("-"), picket.HealthDetail("-")
 	return fmt.Sprintf("%s/%s/%s/%s", h.State, h.Health, *cmp.Or(h.IneligibilityReason, &reason),
 		*cmp.Or(h.DetailCode, &detail))
 }
@@ -39,23 +39,23 @@ func TestHealthOfSessions(t *testing.T) {
 			"detached/unknown/session_unhealthy/health_unknown", false},
 		{"agent dead", func(f *HealthFacts) { f.AgentDead, f.ActivePrompt = true, true },
 			"stopped/dead/session_unhealthy/health_dead", false},
-		{"ended", func(f *HealthFacts) { f.ReportedState = StateStopped },
+		{"ended", func(f *HealthFacts) { f.ReportedState = picket.SessionStopped },
 			"stopped/dead/session_unhealthy/health_dead", false},
-		{"ended long ago", func(f *HealthFacts) { f.ReportedState, f.ReportedAt = StateStopped, 1 },
+		{"ended long ago", func(f *HealthFacts) { f.ReportedState, f.ReportedAt = picket.SessionStopped, 1 },
 			"stopped/dead/session_unhealthy/health_dead", false},
 		{"of exactly the age", func(f *HealthFacts) { f.ReportedAt = now - 120_000 }, "idle/healthy/-/-", true},
 		{"older", func(f *HealthFacts) { f.ReportedAt = now - 120_001 },
 			"idle/stale/session_unhealthy/health_stale", false},
 		{"older, with a prompt", func(f *HealthFacts) {
-			f.ReportedAt, f.ReportedState, f.ActivePrompt = now-120_001, StatePrompting, true
+			f.ReportedAt, f.ReportedState, f.ActivePrompt = now-120_001, picket.SessionPrompting, true
 		}, "prompting/stale/session_unhealthy/health_stale", false},
 		{"agent unhealthy", func(f *HealthFacts) { f.AgentUnhealthy = true },
 			"idle/stale/session_unhealthy/health_stale", false},
 		{"reported later than now", func(f *HealthFacts) { f.ReportedAt = now + 500 }, "idle/healthy/-/-", true},
-		{"hung", func(f *HealthFacts) { f.ReportedState, f.ActivePrompt, f.Nudged = StatePrompting, true, true },
+		{"hung", func(f *HealthFacts) { f.ReportedState, f.ActivePrompt, f.Nudged = picket.SessionPrompting, true, true },
 			"prompting/degraded/session_unhealthy/health_hung", true},
 		{"nudged before, idle now", func(f *HealthFacts) { f.Nudged = true }, "idle/healthy/-/-", true},
-		{"prompt under way", func(f *HealthFacts) { f.ReportedState, f.ActivePrompt = StatePrompting, true },
+		{"prompt under way", func(f *HealthFacts) { f.ReportedState, f.ActivePrompt = picket.SessionPrompting, true },
 			"prompting/healthy/session_prompt_active/-", true},
 		{"run under way", func(f *HealthFacts) { f.ActiveRun = true },
 			"prompting/healthy/session_prompt_active/-", true},
@@ -69,18 +69,18 @@ func TestHealthOfSessions(t *testing.T) {
 			"detached/degraded/session_not_attachable/-", false},
 		{"conversation lost", func(f *HealthFacts) { f.ConversationLost = true },
 			"detached/degraded/session_not_attachable/-", false},
-		{"reported as detached", func(f *HealthFacts) { f.ReportedState = StateDetached },
+		{"reported as detached", func(f *HealthFacts) { f.ReportedState = picket.SessionDetached },
 			"detached/degraded/session_not_attachable/-", false},
 	} {
-		f := HealthFacts{ReportedAt: now - 1000, ReportedState: StateIdle}
+		f := HealthFacts{ReportedAt: now - 1000, ReportedState: picket.SessionIdle}
 		c.change(&f)
 		h := Health(f, 2*time.Minute, now)
 		if got := healthText(h); got != c.want || h.Attachable != c.attachable ||
 			h.EligibleForWake != (c.want == "idle/healthy/-/-") || h.UpdatedAt != f.ReportedAt {
 			t.Errorf("%s: %s, attachable %v, eligible %v; want %s", c.what, got, h.Attachable, h.EligibleForWake, c.want)
 		}
-		if !slices.Contains(SessionStates(), h.State) || !slices.Contains(HealthGrades(), h.Health) ||
-			h.DetailCode != nil && !slices.Contains(DetailCodes(), *h.DetailCode) {
+		if !slices.Contains(picket.SessionStates(), h.State) || !slices.Contains(picket.HealthGrades(), h.Health) ||
+			h.DetailCode != nil && !slices.Contains(picket.HealthDetails(), *h.DetailCode) {
 			t.Errorf("%s: %s has a value that is not in the lists", c.what, healthText(h))
 		}
 	}
@@ -91,7 +91,7 @@ func TestEligibleSessionsAreIdleAndHealthy(t *testing.T) {
 	for bits := range 1 << 9 {
 		is := func(i int) bool { return bits>>i&1 == 1 }
 		f := HealthFacts{
-			ReportedAt: 1000, ReportedState: StateIdle, ActivePrompt: is(0), ActiveRun: is(1), Nudged: is(2),
+			ReportedAt: 1000, ReportedState: picket.SessionIdle, ActivePrompt: is(0), ActiveRun: is(1), Nudged: is(2),
 			AgentDead: is(3), AgentUnhealthy: is(4), AdapterDraining: is(5), CannotStart: is(6),
 			ConversationLost: is(7),
 		}
@@ -110,7 +110,7 @@ func TestHealthOnTheWire(t *testing.T) {
 		`{"state":"idle","health":"healthy","active_prompt":false,"attachable":true,"eligible_for_wake":true,` +
 			`"ineligibility_reason":null,"detail_code":null,"last_activity_at":null,` +
 			`"last_presence_at":"1970-01-01T00:00:02.000Z","updated_at":"1970-01-01T00:00:01.000Z"}`: {ReportedAt: 1000,
-			ReportedState: StateIdle, LastPresenceAt: 2000},
+			ReportedState: picket.SessionIdle, LastPresenceAt: 2000},
 		`{"state":"detached","health":"unknown","active_prompt":false,"attachable":false,"eligible_for_wake":false,` +
 			`"ineligibility_reason":"session_unhealthy","detail_code":"health_unknown","last_activity_at":null,` +
 			`"last_presence_at":null,"updated_at":null}`: {},

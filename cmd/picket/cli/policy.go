@@ -345,7 +345,7 @@ func printPolicyStatus(cmd *cobra.Command, st picket.PolicyStatus) {
 	w := cmd.OutOrStdout()
 	answer := "allows wakes"
 	if !st.Active {
-		answer = "allows no wakes: " + st.Reason
+		answer = "allows no wakes: " + string(st.Reason)
 	}
 	fmt.Fprintf(w, "%s  %s at %s\n", st.AgentName, answer, st.At)
 	if st.NextAllowedAt != nil {

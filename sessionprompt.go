@@ -1,0 +1,137 @@
+package picket
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// PromptState is how far a prompt has come.
+type PromptState string
+
+// The states of a prompt. It moves from queued to accepted and ends in one of the others.
+const (
+	PromptQueued   PromptState = "queued"   // it waits for its turn, or for the adapter
+	PromptAccepted PromptState = "accepted" // the agent works on it
+	PromptAnswered PromptState = "answered"
+	PromptRefused  PromptState = "refused" // by the adapter, before the agent has seen it
+	PromptFailed   PromptState = "failed"  // the agent has not answered
+	PromptExpired  PromptState = "expired" // its deadline passed before it was accepted
+)
+
+// Ended reports whether the prompt stays as it is.
+func (s PromptState) Ended() bool { return s != PromptQueued && s != PromptAccepted }
+
+// Times of prompts, in seconds.
+const (
+	DefaultPromptSeconds = 600
+	MaxPromptSeconds     = 3600
+)
+
+// PromptRequest is the body of POST /api/v1/agent-sessions/{id}/prompts.
+type PromptRequest struct {
+	Text string `json:"text"` // at most MaxPromptText bytes
+	// TimeoutSeconds is from when the prompt is sent until the agent has to have answered. 1 to 3,600.
+	// Defaults to 600.
+	TimeoutSeconds *int `json:"timeoutSeconds,omitempty"`
+}
+
+// Check refuses a prompt that is out of bounds.
+func (r PromptRequest) Check() error {
+	switch {
+	case strings.TrimSpace(r.Text) == "":
+		return Invalid("/text", "Say what the agent should do.", "text is required")
+	case len(r.Text) > MaxPromptText:
+		return Invalid("/text", "Send less. A file in the workspace can hold the rest.",
+			"text has %d bytes, at most %d are allowed", len(r.Text), MaxPromptText)
+	case !utf8.ValidString(r.Text):
+		return Invalid("/text", "Send UTF-8.", "text is not UTF-8")
+	case r.TimeoutSeconds != nil && (*r.TimeoutSeconds < 1 || *r.TimeoutSeconds > MaxPromptSeconds):
+		return Invalid("/timeoutSeconds", "Send 1 to 3600.", "timeoutSeconds is %d", *r.TimeoutSeconds)
+	}
+	return nil
+}
+
+// SessionPrompt is a prompt of a session, and what came of it.
+type SessionPrompt struct {
+	PromptID  string      `json:"promptId"`
+	SessionID string      `json:"sessionId"`
+	State     PromptState `json:"state"`
+	By        string      `json:"by"` // key of the person who sent it
+	Text      string      `json:"text"`
+	// Answer is what the agent has answered so far, from the byte Offset on.
+	Answer string `json:"answer"`
+	Offset int    `json:"offset"`
+	Reason string `json:"reason,omitempty"` // of a prompt that was refused or has failed
+
+	CreatedAt  Instant  `json:"createdAt"`
+	AcceptedAt *Instant `json:"acceptedAt"`
+	EndedAt    *Instant `json:"endedAt"`
+	// RemainingMs is the time until the deadline; 0: it has ended.
+	RemainingMs int64 `json:"remainingMs"`
+}
+
+// PromptPage is a page of the prompts of a session, newest first.
+type PromptPage struct {
+	Prompts []SessionPrompt `json:"prompts"`
+	Cursor  int64           `json:"cursor,omitzero"` // of the next page; 0: there is none
+}
+
+// The commands that an adapter gets for its sessions.
+const (
+	CommandPrompt      = "prompt"
+	CommandStopSession = "stop_session"
+)
+
+// SessionCommand is a command for one session. It comes with every answer until the adapter has
+// reported what became of it.
+type SessionCommand struct {
+	CommandID string `json:"commandId"` // of a prompt: its id
+	Command   string `json:"command"`   // CommandPrompt or CommandStopSession
+	SessionID string `json:"sessionId"`
+	Text      string `json:"text,omitempty"` // of a prompt
+	// ExpiresInMs is how long after this answer a prompt may still be delivered to the agent, and how
+	// long the agent may work on it.
+	ExpiresInMs int64 `json:"expiresInMs,omitzero"`
+}
+
+// PendingCommands answers GET /api/v1/agents/{id}/commands/pending.
+type PendingCommands struct {
+	Sessions []SessionCommand `json:"sessions"` // for the sessions of the agent
+	Agent    []PendingCommand `json:"agent"`    // those that heartbeats carry as well
+}
+
+// CommandResult is the body of POST /api/v1/agents/{id}/commands/{commandId}/result.
+type CommandResult struct {
+	Incarnation int64 `json:"incarnation"` // of the agent
+	// State is PromptAccepted, PromptAnswered, PromptRefused or PromptFailed. A session that was stopped
+	// is PromptAnswered.
+	State  PromptState `json:"state"`
+	Reason string      `json:"reason,omitempty"` // why it was refused or has failed
+	// Output is a piece of the answer that begins at the byte Offset. A piece that the server has is
+	// left out, so a repeated one does no harm. The pieces may come with PromptAccepted.
+	Output string `json:"output,omitempty"`
+	Offset int    `json:"offset,omitzero"`
+}
+
+// Check refuses a result that is out of bounds.
+func (r CommandResult) Check() error {
+	switch r.State {
+	case PromptAccepted, PromptAnswered, PromptRefused, PromptFailed:
+	default:
+		return Invalid("/state", "Send accepted, answered, refused or failed.", "%.40q is not a result", string(r.State))
+	}
+	switch {
+	case r.Incarnation <= 0 || r.Incarnation > MaxNumber:
+		return Invalid("/incarnation", "Send the incarnation that the registration has answered.", "incarnation is required")
+	case len(r.Reason) > MaxPromptReason:
+		return Invalid("/reason", "Say it in 500 bytes.", "reason has %d bytes", len(r.Reason))
+	case len(r.Output) > MaxAnswerText:
+		return Invalid("/output", "Send a shorter piece.", "output has %d bytes, at most %d are allowed", len(r.Output),
+			MaxAnswerText)
+	case r.Offset < 0 || r.Offset > MaxAnswerText:
+		return Invalid("/offset", "Send the number of bytes that came before.", "offset is %d", r.Offset)
+	case !utf8.ValidString(r.Output) || !utf8.ValidString(r.Reason):
+		return Invalid("/output", "Send UTF-8.", "the text is not UTF-8")
+	}
+	return nil
+}
