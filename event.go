@@ -90,6 +90,11 @@ const (
 	EventPolicyWritten       = "heartbeat_policy.written"
 	EventPolicyDeleted       = "heartbeat_policy.deleted"
 	EventPolicyRolledBack    = "heartbeat_policy.rolled_back"
+	EventSessionStarted      = "agent_session.started"
+	EventSessionPrompted     = "agent_session.prompted"
+	EventSessionStopping     = "agent_session.stopping"
+	EventSessionEnded        = "agent_session.ended"
+	EventSessionLost         = "agent_session.lost"
 	EventWebhookCreated      = "webhook.created"
 	EventWebhookDeleted      = "webhook.deleted"
 	EventWebhookRevived      = "webhook.revived"
@@ -114,6 +119,7 @@ var EventTypes = []string{
 	EventRunLaunched, EventRunExited, EventEvidenceReplaced,
 	EventRunStalled, EventAgentHeartbeat, EventAgentTimeoutWarning, EventAgentTimedOut,
 	EventMessageSent, EventPolicyWritten, EventPolicyDeleted, EventPolicyRolledBack,
+	EventSessionStarted, EventSessionPrompted, EventSessionStopping, EventSessionEnded, EventSessionLost,
 	EventWebhookCreated, EventWebhookDeleted, EventWebhookRevived, EventWebhookDead, EventWebhookGap,
 }
 

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,6 +47,9 @@ var auditedActions = []auditedAction{
 	{"POST /api/v1/tasks/:id/messages", leasedTask, constant(`{"body":"hello"}`), []string{picket.EventMessageSent}},
 	{"POST /api/v1/agents/:id/messages", registeredAgent, constant(`{"body":"hello"}`),
 		[]string{picket.EventMessageSent}},
+	{"POST /api/v1/agent-sessions/:id/prompts", reportedSession, constant(`{"text":"hello"}`),
+		[]string{picket.EventSessionPrompted}},
+	{"POST /api/v1/agent-sessions/:id/stop", reportedSession, constant(""), []string{picket.EventSessionStopping}},
 	{"PUT /api/agents/:name/heartbeat", constant("ann"), constant(`{"body":"x"}`), []string{picket.EventPolicyWritten}},
 	{"DELETE /api/agents/:name/heartbeat", writtenPolicy, expectedPolicy, []string{picket.EventPolicyDeleted}},
 	{"POST /api/agents/:name/heartbeat/rollback", deletedPolicy, func(p *fixture) string {
@@ -95,8 +99,11 @@ var unauditedRoutes = map[string]string{
 	"POST /api/v1/leases/advance":       "a worker's",
 	"POST /api/v1/agents":               "an agent's own: agent.lifecycle tells it",
 	"POST /api/v1/agents/:id/heartbeat": "an agent's own",
+	"PUT /api/v1/agents/:id/sessions":   "an agent's own: agent_session.started and so on tell it",
 	"POST /api/v1/invariants":           "looks; what it repairs is told as invariant.repaired, which has its reason and stands in the audit log",
 	"POST /api/v1/webhooks/:id/test":    "changes nothing",
+
+	"POST /api/v1/agents/:id/commands/:command/result": "an agent's own",
 
 	"POST /api/agents/:name/heartbeat/validate": "changes nothing",
 }
@@ -104,6 +111,15 @@ var unauditedRoutes = map[string]string{
 func openHandoff(p *fixture) string {
 	_, hid := p.toHandoff()
 	return hid
+}
+
+// reportedSession is a session that an agent has reported.
+func reportedSession(p *fixture) string {
+	agent, id := registeredAgent(p), "asession_"+aULID
+	incarnation := p.want(200, "GET", "/api/v1/agents/"+agent, "operator", "").body["incarnation"].(float64)
+	p.want(200, "PUT", "/api/v1/agents/"+agent+"/sessions", "agent", fmt.Sprintf(`{"incarnation":%.0f,"sessions":[`+
+		`{"sessionId":%q,"kind":"resumable","preset":"claude","state":"idle","idleMs":null}]}`, incarnation, id))
+	return id
 }
 
 func writtenPolicy(p *fixture) string {

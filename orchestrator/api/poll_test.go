@@ -169,6 +169,9 @@ func TestTheStoreIsUnavailable(t *testing.T) {
 			continue
 		}
 		path, body := withUnknownIDs(l.Path), ""
+		if strings.HasSuffix(path, "/commands/pending") {
+			path += "?incarnation=1"
+		}
 		if l.Method == http.MethodPost || l.Method == http.MethodPatch || l.Method == http.MethodPut {
 			body = bodyFor[l.Path]
 		}
@@ -201,6 +204,10 @@ var bodyFor = map[string]string{
 
 	"/api/agents/:name/heartbeat":          `{"body":"x"}`,
 	"/api/agents/:name/heartbeat/rollback": `{"target_digest":"x"}`,
+
+	"/api/v1/agents/:id/sessions":                 `{"incarnation":1,"sessions":[]}`,
+	"/api/v1/agents/:id/commands/:command/result": `{"incarnation":1,"state":"accepted"}`,
+	"/api/v1/agent-sessions/:id/prompts":          `{"text":"x"}`,
 
 	"/api/v1/agents/:id/messages":  `{"body":"x"}`,
 	"/api/v1/tasks":                `{"title":"x"}`,

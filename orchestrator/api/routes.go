@@ -67,8 +67,18 @@ func (a *API) routes() []route {
 		{post, "/api/v1/agents/:id/commands", operatorScopes, commandAgent},
 		{post, "/api/v1/agents/:id/messages", agentScopes, sendsMessage("agent")},
 		{get, "/api/v1/agents/:id/messages", agentScopes, listsMessages("agent")},
+		{put, "/api/v1/agents/:id/sessions", agentScopes, changes("agent", reportSessions)},
+		{get, "/api/v1/agents/:id/commands/pending", agentScopes, pendingCommands},
+		{post, "/api/v1/agents/:id/commands/:command/result", agentScopes, changes("agent", commandResult)},
 		{get, "/api/v1/pools", agentScopes, a.listPools},
 		{get, "/api/v1/pools/:role", agentScopes, a.getPool},
+
+		{get, "/api/v1/agent-sessions", personScopes, readsPage(sessionQuery, (*orchestrator.Engine).AgentSessions)},
+		{get, "/api/v1/agent-sessions/:id", personScopes, reads("asession", (*orchestrator.Engine).AgentSession)},
+		{post, "/api/v1/agent-sessions/:id/stop", operatorScopes, changes("asession", stopSession)},
+		{post, "/api/v1/agent-sessions/:id/prompts", operatorScopes, promptSession},
+		{get, "/api/v1/agent-sessions/:id/prompts", personScopes, listPrompts},
+		{get, "/api/v1/agent-sessions/:id/prompts/:prompt", personScopes, getPrompt},
 
 		{get, "/api/agents/:name/heartbeat", personScopes, getPolicy},
 		{put, "/api/agents/:name/heartbeat", operatorScopes, writePolicy},

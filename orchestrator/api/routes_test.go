@@ -79,16 +79,18 @@ const aULID = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
 func withUnknownIDs(path string) string {
 	kind := "task"
 	for prefix, k := range map[string]string{
-		"/api/v1/agents":   "agent",
-		"/api/v1/handoffs": "handoff",
-		"/api/v1/keys":     "key",
-		"/api/v1/webhooks": "webhook",
+		"/api/v1/agents":         "agent",
+		"/api/v1/handoffs":       "handoff",
+		"/api/v1/keys":           "key",
+		"/api/v1/webhooks":       "webhook",
+		"/api/v1/agent-sessions": "asession",
 	} {
 		if strings.HasPrefix(path, prefix) {
 			kind = k
 		}
 	}
-	path = strings.NewReplacer(":digest", strings.Repeat("0", 64), ":piece", "0").Replace(path)
+	path = strings.NewReplacer(":digest", strings.Repeat("0", 64), ":piece", "0", ":command", "prompt_"+aULID,
+		":prompt", "prompt_"+aULID).Replace(path)
 	return echoParameter.ReplaceAllString(path, kind+"_"+aULID)
 }
 

@@ -130,7 +130,8 @@ var refusalTexts = map[picket.Code]map[string]refusalText{
 		"run_key": {"a run key cannot make run keys", "Send the request with a key of scope operator."},
 		"message": {"a message can go to an agent, a subtask of this task, or the task above it",
 			"Send it to one of these, or leave /to out to tell the people who follow this task."},
-		"review": {"a person reviews this subtask", "Go on, or wait for the decision with await_subtask."},
+		"agent_session": {"the session is that of another agent", "Report each session under an id of your own."},
+		"review":        {"a person reviews this subtask", "Go on, or wait for the decision with await_subtask."},
 		"registration": {"the agent was registered by another key, and its id stays with that key",
 			"Register it with the key that registered it first, or under another id."},
 		"": {"the agent was registered by another key",
@@ -152,6 +153,8 @@ var refusalTexts = map[picket.Code]map[string]refusalText{
 	picket.CodeRateLimited: {
 		"messages": {"this key or lease has sent more than {limit} messages within a minute",
 			"Wait a few seconds before the next message, or say more in one."},
+		"agent_session": {"the agent begins sessions too often",
+			"Keep the sessions that there are. It may begin one every 10 seconds, and 128 at once."},
 		"exec": {"{pending} processes of this run are under way already", "Wait until one has ended."},
 		"usage": {"this run reports usage too often",
 			"Report again in 5 seconds. The running total then includes everything since the last report."},
@@ -181,7 +184,10 @@ var refusalTexts = map[picket.Code]map[string]refusalText{
 			"Only days (UTC) on which tasks were submitted have one. Name such a day, house for today's, or a task, by its id."},
 		"key":     {"there is no such key", "Check the id: copy it from a listing."},
 		"webhook": {"there is no such webhook", "Check the id: copy it from a listing."},
-		"":        {"there is no such {kind}", "Check the id; closed tasks are deleted after the retention time."},
+		"agent_session": {"there is no such session",
+			"Check the id: picket session list. A session that was never prompted is deleted when it ends."},
+		"prompt": {"there is no such prompt", "Check the ids. A prompt is deleted a week after it has ended."},
+		"":       {"there is no such {kind}", "Check the id; closed tasks are deleted after the retention time."},
 	},
 	picket.CodeIdempotencyConflict: {
 		"message": {"this message id, or this idempotency key, was used for another message",
@@ -399,7 +405,11 @@ var freeTextFacts = []string{"byName", "answer", "note", "reason"}
 
 // conflictTexts are the texts of "state_conflict.reason", by reason.
 var conflictTexts = map[string]refusalText{
-	"wrong_state": {"this needs state {need}, but it is {state}", "Look at the task again before you decide."},
+	"wrong_state":   {"this needs state {need}, but it is {state}", "Look at the task again before you decide."},
+	"session_ended": {"the session has ended", "List the sessions that can be prompted: picket session list."},
+	"open_prompts": {"{open} prompts of this session have not ended, which is the limit",
+		"Wait until one is answered, or prompt another session."},
+	"answer_piece": {"the piece begins behind the {bytes} bytes that came before", "Send the pieces in order."},
 	"webhook_limit": {"there are {limit} webhooks already, and more are not kept",
 		"Delete one that nobody needs, or let one target pass things on to others."},
 	"policy_limit": {"{limit} agent names have a wake policy already, and more are not kept",

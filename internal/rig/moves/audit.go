@@ -33,6 +33,8 @@ var Audited = map[string]AuditRule{
 	picket.EventPolicyWritten:    AuditAlways,
 	picket.EventPolicyDeleted:    AuditAlways,
 	picket.EventPolicyRolledBack: AuditAlways,
+	picket.EventSessionPrompted:  AuditAlways,
+	picket.EventSessionStopping:  AuditAlways,
 
 	picket.EventTaskSubmitted:  AuditPerson,
 	picket.EventTaskCancelled:  AuditPerson,

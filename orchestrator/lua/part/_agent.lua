@@ -1,4 +1,4 @@
--- needs: facts lane
+-- needs: facts lane session
 -- Agents: what every script shares that looks at one. Its record alone says
 -- when time changes its status next; silence is the index of these instants.
 local GONE = { dead = true, deregistered = true }
@@ -101,6 +101,7 @@ local function set_agent_status(id, a, to, reason, actor)
   if GONE[to] then
     call('ZREM', K('silence'), id) -- @leaves-silence
     call('ZADD', K('gone'), NOW, id)
+    lose_sessions(id, reason, actor)
   end
   emit('agent.lifecycle', { agent = id, actor = actor, reason = reason },
     '{"status":' .. quote(to) .. ',"reason":' .. quote(reason) .. ',"version":' .. a.version ..

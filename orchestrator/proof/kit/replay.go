@@ -83,6 +83,8 @@ var nonMovingEvents = []string{picket.EventTaskProgress, picket.EventWriteRefuse
 	picket.EventRunExited, picket.EventEvidenceReplaced, picket.EventRunStalled, picket.EventAgentHeartbeat,
 	picket.EventAgentTimeoutWarning, picket.EventAgentTimedOut,
 	picket.EventInvariantViolated, picket.EventInvariantRepaired, picket.EventStoreAdopted, picket.EventAgentCommand,
+	picket.EventSessionStarted, picket.EventSessionPrompted, picket.EventSessionStopping, picket.EventSessionEnded,
+	picket.EventSessionLost,
 	picket.EventMessageSent, picket.EventPolicyWritten, picket.EventPolicyDeleted, picket.EventPolicyRolledBack,
 	picket.EventAgentDrift,
 	picket.EventToolCalled, picket.EventBudgetWarning, picket.EventBudgetExceeded, picket.EventBudgetToppedUp,

@@ -1,0 +1,181 @@
+package orchestrator
+
+import (
+	"cmp"
+	"context"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/heartbeat"
+	"github.com/picket-dev/picket/orchestrator/store"
+)
+
+// ReportSessions stores the whole list of the sessions that the adapter of an agent keeps. A session
+// that is not in it has ended. Only the key that registered the agent, or an operator, may report,
+// and only for its present incarnation; an earlier one is refused with CodeAgentGone.
+func (e *Engine) ReportSessions(ctx context.Context, by picket.Caller, agentID string,
+	report picket.SessionsReport) error {
+	if err := cmp.Or(picket.CheckName("agent_id", agentID), report.Check()); err != nil {
+		return err
+	}
+	args := []any{agentID, by.Actor, boolArg(by.Operator), report.Incarnation}
+	for _, s := range report.Sessions {
+		idle := any("")
+		if s.IdleMs != nil {
+			idle = *s.IdleMs
+		}
+		args = append(args, s.SessionID, string(s.Kind), s.Preset, string(s.State), s.PromptID, boolArg(s.Silent),
+			s.DetachedBecause, idle)
+	}
+	return e.retryJudged(ctx, agentID, func() *reply { return e.run(ctx, "report_sessions", args...) }).Err
+}
+
+// AgentSession reads a session. One that has ended is kept for a week if it was ever prompted.
+func (e *Engine) AgentSession(ctx context.Context, sessionID string) (picket.AgentSession, error) {
+	if err := picket.CheckID("sessionId", "asession", sessionID); err != nil {
+		return picket.AgentSession{}, err
+	}
+	found, _, err := e.agentSessions(ctx, sessionID, "", 0, 1)
+	if err != nil {
+		return picket.AgentSession{}, err
+	}
+	return found[0], nil
+}
+
+// AgentSessions pages through the sessions that have not ended, newest first.
+func (e *Engine) AgentSessions(ctx context.Context, q picket.AgentSessionQuery) (picket.AgentSessionPage, error) {
+	limit, err := pageLimit(q.Limit, 50, 100)
+	if q.AgentID != "" {
+		err = cmp.Or(err, picket.CheckName("agentId", q.AgentID))
+	}
+	if err != nil {
+		return picket.AgentSessionPage{}, err
+	}
+	sessions, next, err := e.agentSessions(ctx, "", q.AgentID, max(q.Cursor, 0), limit)
+	return picket.AgentSessionPage{Sessions: sessions, Cursor: next}, err
+}
+
+func (e *Engine) agentSessions(ctx context.Context, sessionID, agentID string, before int64,
+	limit int) (sessions []picket.AgentSession, next int64, err error) {
+	r := e.run(ctx, "agent_sessions", sessionID, agentID, before, limit)
+	var v struct {
+		Now     int64        `reply:"now"`
+		Adopted int64        `reply:"adopted"`
+		Rows    []sessionRow `reply:"rows"`
+		More    bool         `reply:"more"`
+	}
+	r.Decode(&v)
+	for _, row := range v.Rows {
+		sessions = append(sessions, row.session(picket.Instant(v.Now), picket.Instant(v.Adopted)))
+	}
+	if n := len(v.Rows); v.More && n > 0 {
+		next = v.Rows[n-1].Number
+	}
+	return sessions, next, r.Err
+}
+
+// sessionRow is session_row of the scripts.
+type sessionRow struct {
+	ID          string `reply:"id"`
+	Agent       string `reply:"agent"`
+	Name        string `reply:"name"`
+	Incarnation int64  `reply:"incarnation"`
+	Kind        string `reply:"kind"`
+	Preset      string `reply:"preset"`
+	State       string `reply:"state"`
+	Prompt      string `reply:"prompt"`
+	Silent      bool   `reply:"silent"`
+	Because     string `reply:"because"`
+	Reported    int64  `reply:"reported"`    // ms
+	ReportedAt  int64  `reply:"reported_at"` // store time, ms
+	Active      *int64 `reply:"active"`      // ms
+	Started     int64  `reply:"started"`     // ms
+	Number      int64  `reply:"number"`
+	Open        int    `reply:"open"` // prompts
+	Beat        *int64 `reply:"beat"` // ms; last heartbeat of the agent
+	Dead        bool   `reply:"dead"` // the session or its agent
+	Draining    bool   `reply:"draining"`
+	Unhealthy   bool   `reply:"unhealthy"` // the agent
+}
+
+// session judges the health of a session at an instant of the store. adopted is since when the store
+// is known: what was reported before does not count.
+func (row sessionRow) session(now, adopted picket.Instant) picket.AgentSession {
+	h := heartbeat.Health(heartbeat.HealthFacts{
+		ReportedAt:       picket.Instant(row.ReportedAt),
+		KnownSince:       adopted,
+		ReportedState:    picket.SessionState(row.State),
+		ActivePrompt:     row.Prompt != "",
+		Nudged:           row.Silent,
+		AgentDead:        row.Dead,
+		AgentUnhealthy:   row.Unhealthy,
+		AdapterDraining:  row.Draining,
+		CannotStart:      row.Because == picket.CannotStart,
+		ConversationLost: row.Because == picket.ConversationLost,
+	}, heartbeat.Defaults().SessionHealthStaleAfter, now)
+	// Ages are judged by the clock of the store, and people are shown that on the wall.
+	h.UpdatedAt, h.LastPresenceAt = picket.Instant(row.Reported), picket.Instant(row.Reported)
+	if row.Beat != nil {
+		h.LastPresenceAt = max(h.LastPresenceAt, picket.Instant(*row.Beat))
+	}
+	if row.Active != nil {
+		h.LastActivityAt = picket.Instant(*row.Active)
+	}
+	return picket.AgentSession{SessionID: row.ID, AgentID: row.Agent, AgentName: row.Name, Incarnation: row.Incarnation,
+		Kind: picket.SessionKind(row.Kind), Preset: row.Preset, PromptID: row.Prompt, OpenPrompts: row.Open,
+		StartedAt: picket.Instant(row.Started), Health: h}
+}
+
+// StopSession orders the adapter of a session to end it. The session has ended when the adapter says so.
+func (e *Engine) StopSession(ctx context.Context, by picket.Caller, sessionID string) error {
+	if err := picket.CheckID("sessionId", "asession", sessionID); err != nil {
+		return err
+	}
+	return e.run(ctx, "stop_session", sessionID, cmp.Or(by.Key, by.Actor), by.Idempotency.Key, by.Idempotency.Body,
+		"stop_"+ulid.Make().String()).Err
+}
+
+// SessionCommands answers the adapter of an agent what waits for its sessions, and the commands that its
+// heartbeats carry. Commands that are among known are left out. If there is none, it waits.
+func (e *Engine) SessionCommands(ctx context.Context, by picket.Caller, agentID string, incarnation int64,
+	known []string, wait time.Duration) (got picket.PendingCommands, err error) {
+	if err := picket.CheckName("agent_id", agentID); err != nil {
+		return got, err
+	}
+	topics := e.records.Subscribe(commandsTopic(agentID))
+	_, err = e.records.WaitUntil(ctx, topics, wait, func() (done bool, again time.Duration, err error) {
+		got, err = e.sessionCommandsNow(ctx, by, agentID, incarnation, known)
+		return len(got.Sessions)+len(got.Agent) > 0, 0, err
+	})
+	return got, err
+}
+
+func (e *Engine) sessionCommandsNow(ctx context.Context, by picket.Caller, agentID string, incarnation int64,
+	known []string) (picket.PendingCommands, error) {
+	r := e.retryJudged(ctx, agentID, func() *reply {
+		return e.run(ctx, "session_commands", agentID, by.Actor, boolArg(by.Operator), incarnation,
+			","+strings.Join(known, ",")+",")
+	})
+	var v struct {
+		Rows []struct {
+			ID      string `reply:"id"`
+			Command string `reply:"command"`
+			Session string `reply:"session"`
+			Text    string `reply:"text"`
+			Left    int64  `reply:"left"` // ms
+		} `reply:"rows"`
+		Pending map[string]string `reply:"pending"`
+	}
+	r.Decode(&v)
+	got := picket.PendingCommands{Sessions: []picket.SessionCommand{}, Agent: r.commands(v.Pending, nil)}
+	for _, row := range v.Rows {
+		got.Sessions = append(got.Sessions, picket.SessionCommand{CommandID: row.ID, Command: row.Command,
+			SessionID: row.Session, Text: row.Text, ExpiresInMs: row.Left})
+	}
+	return got, r.Err
+}
+
+func commandsTopic(agentID string) store.Topic { return store.Topic("commands " + agentID) }

@@ -1,0 +1,35 @@
+-- needs: agent session
+-- command_result stores what became of a prompt: that the agent works on it, a piece of the answer, or how
+-- it has ended. The same again changes nothing.
+-- ARGV: agent, actor, operator 0|1, incarnation, prompt, state, reason, piece of the answer, byte at which
+--   the piece begins, most bytes of an answer
+-- Reply: OK
+-- Errors: not_found, forbidden, agent_gone, judge_due, state_conflict (it has ended otherwise, or the piece
+--   begins behind what is known)
+local id, pid, to = ARGV[1], ARGV[5], ARGV[6]
+local a = read_agent(id)
+local no = check_allowed(a, ARGV[2], ARGV[3]) or check_gone(a, ARGV[4])
+if no then return no end -- @result-refused
+local p = pick(K('prompt:', pid), 'session', 'agent', 'state', 'reason', 'due', 'answer')
+if p.agent ~= id then return refuse('not_found', 'kind', 'prompt') end -- @own-prompt
+local state = overdue_state(p) or p.state
+if state == to and to ~= 'accepted' then return 'OK' end -- @same-result
+if state ~= 'queued' and state ~= 'accepted' then -- @result-is-last
+  return refuse('state_conflict.wrong_state', 'state', state, 'need', 'accepted')
+end
+local have = p.answer or ''
+if num(ARGV[9]) > #have then return refuse('state_conflict.answer_piece', 'bytes', F(#have)) end -- @no-gap
+local answer = string.sub(have .. string.sub(ARGV[8], #have - num(ARGV[9]) + 1), 1, num(ARGV[10])) -- @adds-piece
+if #answer > #have then put(p, 'answer', answer) end
+if p.state == 'queued' then
+  put(p, 'state', 'accepted', 'accepted', RAW)
+  call('ZREM', K('ready-prompts:', id), pid) -- @takes-prompt
+  p.state = 'accepted'
+end
+if to ~= 'accepted' then
+  end_prompt(pid, p, to, ARGV[7])
+  offer_next(p.session, id) -- @next-prompt
+else
+  wake('prompt ' .. pid)
+end
+return 'OK'

@@ -1,0 +1,33 @@
+-- needs: prompt_row session
+-- prompt_session leaves a prompt for a session. Prompts are delivered one after the other.
+-- ARGV: session, actor, request key, body hash, id of the prompt, text, ms until its deadline,
+--   most open prompts, most prompts that are kept
+-- Reply: prompt_row
+-- Errors: not_found, state_conflict (the session has ended, or too many prompts are open), idempotency_conflict
+local sid, by, pid, most = ARGV[1], ARGV[2], ARGV[5], num(ARGV[8])
+local was, err = find_request(ARGV[3], ARGV[4])
+if err then return err end
+if was then return (prompt_row(was, 0)) end
+local s = pick(K('asession:', sid), 'agent', 'ended', 'stop')
+if not s.agent then return refuse('not_found', 'kind', 'agent_session') end
+if s.ended or s.stop then return refuse('state_conflict.session_ended', 'state', 'stopped') end -- @prompts-what-lives
+end_overdue(sid, s.agent)
+local open = call('ZCARD', K('open-prompts:', sid))
+if open >= most then return refuse('state_conflict.open_prompts', 'open', F(open), 'limit', F(most)) end -- @bounds-prompts
+
+emit('agent_session.prompted', { agent = s.agent, actor = by }, '{"sessionId":' .. quote(sid) .. ',"promptId":' ..
+  quote(pid) .. ',"bytes":' .. F(#ARGV[6]) .. ',"before":null,"after":{"state":"queued"}}')
+put(record(K('prompt:', pid)), 'session', sid, 'agent', s.agent, 'by', by, 'text', ARGV[6], 'state', 'queued',
+  'created', RAW, 'due', F(now + num(ARGV[7])), 'number', meta.seq)
+local all = K('session-prompts:', sid)
+call('ZADD', all, meta.seq, pid)
+call('PEXPIRE', all, F(WEEK + DAY)) -- it outlives its last prompt
+for _, old in ipairs(call('ZRANGE', all, 0, -num(ARGV[9]) - 1)) do -- @trims-prompts
+  call('ZREM', all, old)
+  call('DEL', K('prompt:', old))
+end
+call('ZADD', K('open-prompts:', sid), meta.seq, pid)
+save()
+if open == 0 then offer_next(sid, s.agent) end
+remember(ARGV[3], ARGV[4], pid, DAY)
+return (prompt_row(pid, 0))

@@ -1,0 +1,65 @@
+-- needs: agent session
+-- report_sessions stores the whole list of the sessions that an adapter keeps. A session that is not in it
+-- has ended.
+-- ARGV: agent, actor, operator 0|1, incarnation, then for each session: id, kind, preset, state,
+--   prompt under way or '', silent 0|1, why it is detached or '', ms since the last activity or ''
+-- Reply: OK
+-- Errors: not_found, forbidden (also: a session of another agent), agent_gone, judge_due,
+--   rate_limited (too many new sessions)
+local id, FIELDS, EVERY, BURST = ARGV[1], 8, 10000, 128
+local a = read_agent(id, 'sessions_full')
+local no = check_allowed(a, ARGV[2], ARGV[3]) or check_gone(a, ARGV[4])
+if no then return no end
+if num(ARGV[4]) > num(a.incarnation) then -- @own-incarnation
+  return refuse('agent_gone', 'status', a.status, 'reason', a.reason, 'incarnation', a.incarnation)
+end
+local actor = actor_name(id, a, ARGV[2], ARGV[3])
+
+-- Each new session is an event, so an agent may begin only so many of them.
+local reported, fresh = {}, 0
+for i = 5, #ARGV, FIELDS do
+  local s = pick(K('asession:', ARGV[i]), 'agent', 'ended', 'stop', 'stop_by')
+  if s.agent and s.agent ~= id then return refuse('forbidden', 'kind', 'agent_session') end -- @own-session
+  reported[ARGV[i]] = s
+  if (not s.agent or s.ended) and ARGV[i + 3] ~= 'stopped' then fresh = fresh + 1 end
+end
+if fresh > 0 then
+  local full = math.max(num(a.sessions_full), now) + fresh * EVERY
+  if full > now + BURST * EVERY then return refuse('rate_limited', 'kind', 'agent_session') end -- @bounds-sessions
+  put(a, 'sessions_full', F(full))
+end
+
+-- begin_session puts a new session on the lists, or one that had ended.
+local function begin_session(sid, s, kind, preset)
+  local about = call('GET', K('metadata:', id)) or ''
+  local name = about ~= '' and cjson.decode(about).agent_name
+  if type(name) ~= 'string' or #name > 128 or not string.find(name, '^[%w_.-]+$') then name = '' end -- @checks-name
+  emit('agent_session.started', { agent = id, actor = actor }, '{"sessionId":' .. quote(sid) .. ',"kind":' ..
+    quote(kind) .. ',"preset":' .. quote(preset) .. ',"agentName":' .. quote(name) .. '}')
+  if s.ended then
+    call('HDEL', K('asession:', sid), 'ended', 'stop', 'stop_by')
+    call('PERSIST', K('asession:', sid)) -- @keeps-what-began-again
+  end
+  put(s, 'agent', id, 'name', name, 'started', RAW, 'number', meta.seq)
+  call('ZADD', K('asessions'), meta.seq, sid)
+  call('ZADD', K('asessions:', id), meta.seq, sid)
+end
+
+for i = 5, #ARGV, FIELDS do
+  local sid, s = ARGV[i], reported[ARGV[i]]
+  if ARGV[i + 3] == 'stopped' then
+    if s.agent and not s.ended then end_session(sid, s, 'ended', 'stopped', s.stop_by or actor) end -- @ends-stopped
+  else
+    if not s.agent or s.ended then begin_session(sid, s, ARGV[i + 1], ARGV[i + 2]) end
+    put(s, 'incarnation', a.incarnation, 'kind', ARGV[i + 1], 'preset', ARGV[i + 2], 'state', ARGV[i + 3],
+      'prompt', ARGV[i + 4], 'silent', ARGV[i + 5], 'because', ARGV[i + 6], 'reported', RAW, 'reported_at', NOW)
+    end_overdue(sid, id) -- @ends-overdue
+    if ARGV[i + 7] ~= '' then put(s, 'active', F(math.max(0, raw - num(ARGV[i + 7])))) end
+  end
+end
+for _, sid in ipairs(call('ZRANGE', K('asessions:', id), 0, -1)) do
+  if not reported[sid] then
+    end_session(sid, pick(K('asession:', sid), 'agent', 'ended'), 'ended', 'left_out', actor) -- @ends-left-out
+  end
+end
+return 'OK'
