@@ -73,7 +73,7 @@ func (r SessionReport) Check() error {
 			"state and promptId contradict each other")
 	case r.State == SessionDetached && r.DetachedBecause != CannotStart && r.DetachedBecause != ConversationLost:
 		return Invalid("/detachedBecause", "Send cannot_start or conversation_lost with the state detached.",
-			"%.40q is no reason for it", r.DetachedBecause)
+			"%.40q does not say why it is detached", r.DetachedBecause)
 	case r.State != SessionDetached && r.DetachedBecause != "":
 		return Invalid("/detachedBecause", "Leave it out, or send the state detached.", "the session is not detached")
 	case r.IdleMs != nil && (*r.IdleMs < 0 || *r.IdleMs > MaxNumber):
@@ -105,7 +105,8 @@ func (r SessionsReport) Check() error {
 			return PrefixField(fmt.Sprintf("/sessions/%d", i), err)
 		}
 		if seen[s.SessionID] {
-			return Invalid(fmt.Sprintf("/sessions/%d/sessionId", i), "Report each session once.", "the session is there twice")
+			return Invalid(fmt.Sprintf("/sessions/%d/sessionId", i), "Report each session once.",
+				"the session is there twice")
 		}
 		seen[s.SessionID] = true
 	}

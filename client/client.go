@@ -35,6 +35,7 @@ type Client struct {
 	Events   Events
 	Webhooks Webhooks
 	Policies Policies
+	Sessions AgentSessions
 	Keys     Keys
 	RunKeys  RunKeys
 	Server   Server
@@ -102,6 +103,7 @@ func New(url string, key picket.Secret, o Options) *Client {
 	c := &Client{url: strings.TrimRight(url, "/"), key: key, options: o}
 	c.Tasks, c.Leases, c.Agents, c.Pools = Tasks{c}, Leases{c}, Agents{c}, Pools{c}
 	c.Handoffs, c.Reviews, c.Budgets, c.Events = Handoffs{c}, Reviews{c}, Budgets{c}, Events{c}
+	c.Sessions = AgentSessions{c}
 	c.Webhooks, c.Policies, c.Keys, c.RunKeys, c.Server = Webhooks{c}, Policies{c}, Keys{c}, RunKeys{c}, Server{c}
 	return c
 }

@@ -67,7 +67,8 @@ func TestEveryRouteHasAMethod(t *testing.T) {
 
 // idPattern writes the parameters of a path as callWithZeros fills them.
 var idPattern = strings.NewReplacer("{id}", "ID", "{task}", "ID", "{role}", "ID", "{digest}", "ID",
-	"{piece}", "0", "{name}", "ID")
+	"{piece}", "0", "{name}", "ID", "{command}", "ID",
+	"{prompt}", "ID")
 
 // controlPlane reports whether a route is of the API of an orchestrator, not of a tool proxy.
 func controlPlane(route string) bool {

@@ -129,7 +129,8 @@ func (row sessionRow) session(now, adopted picket.Instant) picket.AgentSession {
 		StartedAt: picket.Instant(row.Started), Health: h}
 }
 
-// StopSession orders the adapter of a session to end it. The session has ended when the adapter says so.
+// StopSession orders the adapter of a session to end it. The session has ended when the adapter reports
+// it.
 func (e *Engine) StopSession(ctx context.Context, by picket.Caller, sessionID string) error {
 	if err := picket.CheckID("sessionId", "asession", sessionID); err != nil {
 		return err

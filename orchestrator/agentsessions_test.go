@@ -26,12 +26,14 @@ func (f *fixture) sessionAgent(t *testing.T, id string) int64 {
 func newSessionID() string { return "asession_" + ulid.Make().String() }
 
 func idleSession(id string) picket.SessionReport {
-	return picket.SessionReport{SessionID: id, Kind: picket.SessionResumable, Preset: "claude", State: picket.SessionIdle}
+	return picket.SessionReport{SessionID: id, Kind: picket.SessionResumable, Preset: "claude",
+		State: picket.SessionIdle}
 }
 
 // report reports a whole list of sessions, as the agent.
 func (f *fixture) report(agent string, incarnation int64, sessions ...picket.SessionReport) error {
-	return f.ReportSessions(f.Ctx, kit.Operator, agent, picket.SessionsReport{Incarnation: incarnation, Sessions: sessions})
+	return f.ReportSessions(f.Ctx, kit.Operator, agent,
+		picket.SessionsReport{Incarnation: incarnation, Sessions: sessions})
 }
 
 // sessionEvents are the events of sessions so far, as "type reason".

@@ -95,8 +95,8 @@ type promptRow struct {
 }
 
 func (row promptRow) prompt() picket.SessionPrompt {
-	p := picket.SessionPrompt{PromptID: row.ID, SessionID: row.Session, State: picket.PromptState(row.State), By: row.By,
-		Text: row.Text, Answer: row.Answer, Offset: row.Offset, Reason: row.Reason,
+	p := picket.SessionPrompt{PromptID: row.ID, SessionID: row.Session, State: picket.PromptState(row.State),
+		By: row.By, Text: row.Text, Answer: row.Answer, Offset: row.Offset, Reason: row.Reason,
 		CreatedAt: picket.Instant(row.Created), AcceptedAt: optionalInstant(row.Accepted),
 		EndedAt: optionalInstant(row.Ended)}
 	if !p.State.Ended() {

@@ -67,7 +67,8 @@ func (f *sessionFixture) wantOffered(t *testing.T, want ...string) {
 	}
 }
 
-func (f *sessionFixture) wantPrompt(t *testing.T, id string, state picket.PromptState, answer string) picket.SessionPrompt {
+func (f *sessionFixture) wantPrompt(t *testing.T, id string, state picket.PromptState,
+	answer string) picket.SessionPrompt {
 	t.Helper()
 	p, err := f.SessionPrompt(f.Ctx, f.id, id, 0, 0)
 	kit.OK(t, err)
@@ -138,12 +139,13 @@ func TestPromptsHaveDeadlines(t *testing.T) {
 		alive := func(d time.Duration) {
 			t.Helper()
 			f.JumpStoreTime(t, d)
-			_, err := f.Heartbeat(f.Ctx, kit.Operator, "a1", picket.Heartbeat{Status: picket.AgentActive, Incarnation: f.n,
-				ClientTimestamp: picket.InstantOf(time.Now())})
+			_, err := f.Heartbeat(f.Ctx, kit.Operator, "a1", picket.Heartbeat{Status: picket.AgentActive,
+				Incarnation: f.n, ClientTimestamp: picket.InstantOf(time.Now())})
 			kit.OK(t, err)
 		}
 		short := func(text string) string {
-			p, err := f.PromptSession(f.Ctx, kit.Operator, f.id, picket.PromptRequest{Text: text, TimeoutSeconds: kit.Ptr(60)})
+			p, err := f.PromptSession(f.Ctx, kit.Operator, f.id,
+				picket.PromptRequest{Text: text, TimeoutSeconds: kit.Ptr(60)})
 			kit.OK(t, err)
 			return p.PromptID
 		}
@@ -234,7 +236,8 @@ func TestSessionsAreStopped(t *testing.T) {
 		kit.OK(t, f.report("a1", f.n))
 		f.wantOffered(t)
 		kit.Refused(t, f.StopSession(f.Ctx, kit.Operator, f.id), picket.CodeNotFound)
-		if got, want := f.sessionEvents(t), []string{"started", "stopping", "ended left_out"}; !slices.Equal(got, want) {
+		want := []string{"started", "stopping", "ended left_out"}
+		if got := f.sessionEvents(t); !slices.Equal(got, want) {
 			t.Errorf("events %q, want %q", got, want)
 		}
 		kit.OK(t, f.report("a1", f.n, idleSession(f.id)))
@@ -311,13 +314,14 @@ func TestPromptsAreSentOnce(t *testing.T) {
 		kit.Refused(t, err, picket.CodeNotFound)
 		_, err = f.PromptSession(f.Ctx, kit.Operator, newSessionID(), picket.PromptRequest{Text: "x"})
 		kit.Refused(t, err, picket.CodeNotFound)
-		for _, bad := range []picket.PromptRequest{{}, {Text: " \n"}, {Text: strings.Repeat("x", picket.MaxPromptText+1)},
-			{Text: "\xff"}, {Text: "x", TimeoutSeconds: kit.Ptr(0)}, {Text: "x", TimeoutSeconds: kit.Ptr(3601)}} {
+		for _, bad := range []picket.PromptRequest{{}, {Text: " \n"}, {Text: "\xff"},
+			{Text: strings.Repeat("x", picket.MaxPromptText+1)}, {Text: "x", TimeoutSeconds: kit.Ptr(0)}, {Text: "x", TimeoutSeconds: kit.Ptr(3601)}} {
 			_, err = f.PromptSession(f.Ctx, kit.Operator, f.id, bad)
 			kit.Refused(t, err, picket.CodeValidation)
 		}
 		for _, bad := range []picket.CommandResult{{Incarnation: f.n}, {State: picket.PromptAccepted},
-			{Incarnation: f.n, State: picket.PromptQueued}, {Incarnation: f.n, State: picket.PromptAccepted, Offset: -1},
+			{Incarnation: f.n, State: picket.PromptQueued},
+			{Incarnation: f.n, State: picket.PromptAccepted, Offset: -1},
 			{Incarnation: f.n, State: picket.PromptFailed, Reason: strings.Repeat("x", 501)},
 			{Incarnation: f.n, State: picket.PromptAccepted, Output: strings.Repeat("x", picket.MaxAnswerText+1)},
 			{Incarnation: f.n, State: picket.PromptAccepted, Output: "\xff"}} {

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/agentsession"
 	"github.com/picket-dev/picket/cmd/picket/attach"
 	"github.com/picket-dev/picket/cmd/picket/bridge"
 	"github.com/picket-dev/picket/cmd/picket/cli"
@@ -55,7 +56,7 @@ func newRoot() *cobra.Command {
 		settings.NeedsTrust(attach.NewAdapter()), cli.NewWorkspace(),
 		cli.NewTool(),
 		bridge.New(), cli.NewPinned(), cli.NewEvents())
-	add(groupHuman, cli.NewReview(), cli.NewHandoff())
+	add(groupHuman, cli.NewReview(), cli.NewHandoff(), agentsession.New())
 	root.SetCompletionCommandGroupID(groupOps)
 	root.SetHelpCommandGroupID(groupOps)
 	add(groupOps, settings.NeedsTrust(newInit()), settings.NeedsTrust(newServe()), cli.NewBudget(), cli.NewPrice(),

@@ -135,6 +135,8 @@ var mayImport = map[string][]string{
 		"internal/files", "internal/text",
 		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/charmbracelet/x/...",
 		"github.com/go-json-experiment/json/..."},
+	"cmd/picket/agentsession": {"picket", "client", "cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term",
+		"github.com/spf13/cobra", "github.com/go-json-experiment/json/..."},
 	"cmd/picket/attach": {"picket", "budget", "client", "adapter", "adapter/agents", "adapter/workspace",
 		"cmd/picket/settings", "cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term", "internal/tracing",
 		"github.com/spf13/cobra", "golang.org/x/sys/...", "github.com/go-json-experiment/json/..."},

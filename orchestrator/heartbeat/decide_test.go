@@ -18,7 +18,8 @@ func wakeable(t testing.TB, source string) WakeFacts {
 	now := instant(t, "2026-05-01T12:00:00Z")
 	return WakeFacts{
 		Now: now, Source: SourceManual, Settings: Defaults(), Agent: "a", Policy: p, Available: 1,
-		Session: &WakeSession{Agent: "a", Health: Health(HealthFacts{ReportedAt: now, ReportedState: picket.SessionIdle},
+		Session: &WakeSession{Agent: "a", Health: Health(
+			HealthFacts{ReportedAt: now, ReportedState: picket.SessionIdle},
 			time.Minute, now)},
 	}
 }
@@ -83,7 +84,8 @@ func TestDecisions(t *testing.T) {
 			"skipped/session_unhealthy -"},
 		{"idle but not eligible", plain, []change{func(f *WakeFacts) { f.Session.Health.EligibleForWake = false }},
 			"skipped/session_unhealthy -"},
-		{"eligible but not idle", plain, []change{func(f *WakeFacts) { f.Session.Health.State = picket.SessionStopped }},
+		{"eligible but not idle", plain,
+			[]change{func(f *WakeFacts) { f.Session.Health.State = picket.SessionStopped }},
 			"skipped/session_unhealthy -"},
 		{"paused", plain, []change{func(f *WakeFacts) { f.NamespacePaused = true }}, "skipped/paused -"},
 		{"draining", plain, []change{func(f *WakeFacts) { f.AgentDraining = true }}, "skipped/agent_draining -"},
@@ -220,7 +222,8 @@ func TestReasonsOfTheDocument(t *testing.T) {
 		"heartbeat_rate_limited cooldown_active quiet_window session_not_found session_unhealthy " +
 		"session_not_attachable session_prompt_active session_prompt_active_race synthetic_prompt_failed wake_coalesced " +
 		"agent_draining paused wake_budget_exceeded unmetered") {
-		if !slices.Contains(all, picket.WakeReason(name)) || !slices.Contains(picket.WakeResults(), picket.WakeReason(name).Result()) {
+		reason := picket.WakeReason(name)
+		if !slices.Contains(all, reason) || !slices.Contains(picket.WakeResults(), reason.Result()) {
 			t.Errorf("the reason %s is missing", name)
 		}
 	}

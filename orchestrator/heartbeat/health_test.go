@@ -52,7 +52,9 @@ func TestHealthOfSessions(t *testing.T) {
 		{"agent unhealthy", func(f *HealthFacts) { f.AgentUnhealthy = true },
 			"idle/stale/session_unhealthy/health_stale", false},
 		{"reported later than now", func(f *HealthFacts) { f.ReportedAt = now + 500 }, "idle/healthy/-/-", true},
-		{"hung", func(f *HealthFacts) { f.ReportedState, f.ActivePrompt, f.Nudged = picket.SessionPrompting, true, true },
+		{"hung", func(f *HealthFacts) {
+			f.ReportedState, f.ActivePrompt, f.Nudged = picket.SessionPrompting, true, true
+		},
 			"prompting/degraded/session_unhealthy/health_hung", true},
 		{"nudged before, idle now", func(f *HealthFacts) { f.Nudged = true }, "idle/healthy/-/-", true},
 		{"prompt under way", func(f *HealthFacts) { f.ReportedState, f.ActivePrompt = picket.SessionPrompting, true },

@@ -23,9 +23,6 @@ func UnknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
 	}
-	if later, ok := plannedCommands[cmd.CommandPath()+" "+args[0]]; ok {
-		return exit.NotAvailable(cmd.CommandPath()+" "+args[0], later, cmd.CommandPath()+" --help shows what there is.")
-	}
 	var names []string
 	for _, c := range cmd.Commands() {
 		if c.IsAvailableCommand() {
@@ -39,12 +36,6 @@ func UnknownCommand(cmd *cobra.Command, args []string) error {
 		err.Remedy = "Choose one of: " + strings.Join(names, ", ")
 	}
 	return err
-}
-
-// plannedCommands are named in the design and not built yet; naming one is
-// answered with what it waits for.
-var plannedCommands = map[string]string{
-	"picket session": "wake files",
 }
 
 // connected is the body of a command that talks to a server.

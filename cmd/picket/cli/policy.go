@@ -42,11 +42,11 @@ func policyCommand(verb, short string, act func(cmd *cobra.Command, s *Connectio
 			return act(cmd, s, given[0])
 		}),
 	}
-	return jsonFlag(term.FormatFlag(c))
+	return JSONFlag(term.FormatFlag(c))
 }
 
-// jsonFlag adds --json, which the document of HEARTBEAT.md has for -o json.
-func jsonFlag(c *cobra.Command) *cobra.Command {
+// JSONFlag adds --json, which the document of HEARTBEAT.md has for -o json.
+func JSONFlag(c *cobra.Command) *cobra.Command {
 	f := c.Flags().VarPF(jsonAlias{c}, "json", "", "the same as -o json")
 	f.NoOptDefVal = "true"
 	return c

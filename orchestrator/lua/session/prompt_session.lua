@@ -13,7 +13,9 @@ if not s.agent then return refuse('not_found', 'kind', 'agent_session') end
 if s.ended or s.stop then return refuse('state_conflict.session_ended', 'state', 'stopped') end -- @prompts-what-lives
 end_overdue(sid, s.agent)
 local open = call('ZCARD', K('open-prompts:', sid))
-if open >= most then return refuse('state_conflict.open_prompts', 'open', F(open), 'limit', F(most)) end -- @bounds-prompts
+if open >= most then -- @bounds-prompts
+  return refuse('state_conflict.open_prompts', 'open', F(open), 'limit', F(most))
+end
 
 emit('agent_session.prompted', { agent = s.agent, actor = by }, '{"sessionId":' .. quote(sid) .. ',"promptId":' ..
   quote(pid) .. ',"bytes":' .. F(#ARGV[6]) .. ',"before":null,"after":{"state":"queued"}}')

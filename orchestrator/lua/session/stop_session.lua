@@ -1,4 +1,5 @@
--- stop_session orders the adapter of a session to end it. The session has ended when the adapter says so.
+-- stop_session orders the adapter of a session to end it. The session has ended when the adapter reports
+-- it.
 -- ARGV: session, actor, request key, body hash, id of the command
 -- Reply: OK. A session that is being stopped already stays as it is.
 -- Errors: not_found, state_conflict (it has ended), idempotency_conflict

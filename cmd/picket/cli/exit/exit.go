@@ -25,6 +25,9 @@ const (
 // CodeUsage is a mistake on the command line; it never travels over the wire.
 const CodeUsage picket.Code = "usage"
 
+// CodeUnanswered is a prompt that the agent has not answered; it never travels over the wire.
+const CodeUnanswered picket.Code = "prompt_unanswered"
+
 // Usagef is a mistake on the command line or in picket.yaml; the exit code is 2.
 func Usagef(format string, args ...any) *picket.Error {
 	return picket.Refuse(CodeUsage, "", format, args...)

@@ -1,0 +1,2 @@
+// Package agentsession is `picket session`: the conversations of coding agents that adapters keep.
+package agentsession
