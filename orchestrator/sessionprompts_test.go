@@ -172,7 +172,14 @@ func TestPromptsHaveDeadlines(t *testing.T) {
 		kit.OK(t, f.result(three, picket.PromptFailed, 0, "")) // that is what it has become
 		kit.OK(t, f.report("a1", f.n, idleSession(f.id)))
 		f.wantOffered(t, "four")
-		f.wantPrompt(t, four, picket.PromptQueued, "")
+		kit.OK(t, f.result(four, picket.PromptAccepted, 0, ""))
+		short("five")
+		alive(61 * time.Second)
+		six := f.prompt(t, "six") // it finds that the fifth is over
+		f.wantOffered(t)          // but the fourth is still under way
+		kit.OK(t, f.result(four, picket.PromptAnswered, 0, ""))
+		f.wantOffered(t, "six")
+		f.wantPrompt(t, six, picket.PromptQueued, "")
 		for _, id := range []string{one, three} {
 			if left := f.Raw.PTTL(f.Ctx, "pk:{default}:prompt:"+id).Val(); left <= 0 {
 				t.Errorf("the prompt %s is kept for %s", id, left)
@@ -315,7 +322,8 @@ func TestPromptsAreSentOnce(t *testing.T) {
 		_, err = f.PromptSession(f.Ctx, kit.Operator, newSessionID(), picket.PromptRequest{Text: "x"})
 		kit.Refused(t, err, picket.CodeNotFound)
 		for _, bad := range []picket.PromptRequest{{}, {Text: " \n"}, {Text: "\xff"},
-			{Text: strings.Repeat("x", picket.MaxPromptText+1)}, {Text: "x", TimeoutSeconds: kit.Ptr(0)}, {Text: "x", TimeoutSeconds: kit.Ptr(3601)}} {
+			{Text: strings.Repeat("x", picket.MaxPromptText+1)}, {Text: "x", TimeoutSeconds: kit.Ptr(0)},
+			{Text: "x", TimeoutSeconds: kit.Ptr(3601)}} {
 			_, err = f.PromptSession(f.Ctx, kit.Operator, f.id, bad)
 			kit.Refused(t, err, picket.CodeValidation)
 		}

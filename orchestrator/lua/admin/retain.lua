@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: agent bundle delete_money index_keys message quota runkey tree_retention
+-- needs: agent bundle delete_money index_keys message quota registration runkey tree_retention
 -- retain deletes what ended long ago: closed tasks with all they own, agents
 -- that are gone, run keys that have expired, totals of old days, and old events from the head of the
 -- log and of the audit log. Age is judged by store time, so a jump of the

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: agent
+-- needs: registration
 -- agent shows an agent's record.
 -- ARGV: agent
 -- Reply: agent_view

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: agent end_agent
+-- needs: agent end_agent registration
 -- deregister removes an agent at once: its leases end, which is not a failure of
 -- their tasks. One that was deregistered before is left as it is.
 -- ARGV: agent, actor, operator 0|1, request key, body hash, incarnation or 0,

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: agent drain
+-- needs: agent drain registration
 -- drain takes an agent out of service: it finishes what it has and gets nothing
 -- new. An agent that has the status asked for is left as it is, its deadline too.
 -- ARGV: agent, actor, operator 0|1, request key, body hash, status asked for,

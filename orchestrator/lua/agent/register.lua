@@ -1,4 +1,4 @@
--- needs: agent quota
+-- needs: agent quota registration
 -- register makes an agent a participant, for the first time or again after it
 -- was dead or deregistered.
 -- ARGV: agent, actor, request key, body hash, role, name, capabilities

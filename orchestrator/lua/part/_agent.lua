@@ -56,16 +56,6 @@ local function check_gone(a, incarnation)
   return check_superseded(a, incarnation)
 end
 
--- check_version is the refusal of a caller who has seen another version than
--- that of now; ARGV from first on are those it would accept, none means any.
-local function check_version(a, first)
-  if not ARGV[first] then return nil end
-  for i = first, #ARGV do
-    if ARGV[i] == a.version then return nil end -- @same-version
-  end
-  return refuse('version_conflict', 'presented', ARGV[first], 'current', a.version)
-end
-
 -- actor_name is how the log names who acts for an agent: an operator by the key, also
 -- by the one that registered the agent, and the agent itself by its own id.
 local function actor_name(id, a, by, operator)
@@ -101,7 +91,7 @@ local function set_agent_status(id, a, to, reason, actor)
   if GONE[to] then
     call('ZREM', K('silence'), id) -- @leaves-silence
     call('ZADD', K('gone'), NOW, id)
-    lose_sessions(id, reason, actor)
+    sessions.lose_all(id, reason, actor)
   end
   emit('agent.lifecycle', { agent = id, actor = actor, reason = reason },
     '{"status":' .. quote(to) .. ',"reason":' .. quote(reason) .. ',"version":' .. a.version ..
@@ -112,24 +102,4 @@ local function set_agent_status(id, a, to, reason, actor)
     wake('agent ' .. id)
     unpin_tasks_of(id)
   end
-end
-
--- count_role counts the records of a role, and keeps the names of those that have
--- any in order.
-local function count_role(key, role, by)
-  local n = call('HINCRBY', key, role, by)
-  if n <= 0 then
-    call('HDEL', key, role)
-    call('ZREM', key .. ':names', role)
-  elseif n == by then
-    call('ZADD', key .. ':names', '0', role)
-  end
-end
-
--- agent_view reads an agent's record, with what the script changed.
-local function agent_view(id)
-  save()
-  local flat = call('HGETALL', K('agent:', id))
-  if #flat == 0 then return refuse('not_found', 'kind', 'agent') end
-  return named{ id = id, raw = RAW, now = NOW, record = flat, metadata = call('GET', K('metadata:', id)) }
 end

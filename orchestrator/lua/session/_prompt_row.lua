@@ -6,7 +6,7 @@ local function prompt_row(pid, offset)
   local p = call('HMGET', K('prompt:', pid), 'session', 'state', 'reason', 'due', 'by', 'text', 'answer', 'created',
     'accepted', 'ended')
   if not p[1] then return nil, 0 end
-  local state, reason = overdue_state({ state = p[2], due = p[4] })
+  local state, reason = sessions.overdue_state({ state = p[2], due = p[4] })
   local answer = string.sub(p[7] or '', offset + 1)
   return named{ id = pid, session = p[1], state = state or p[2], reason = reason or p[3] or '', by = p[5], text = p[6],
     answer = answer, offset = math.min(offset, #(p[7] or '')), created = p[8], accepted = p[9] or nil,

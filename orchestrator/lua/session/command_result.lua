@@ -12,7 +12,7 @@ local no = check_allowed(a, ARGV[2], ARGV[3]) or check_gone(a, ARGV[4])
 if no then return no end -- @result-refused
 local p = pick(K('prompt:', pid), 'session', 'agent', 'state', 'reason', 'due', 'answer')
 if p.agent ~= id then return refuse('not_found', 'kind', 'prompt') end -- @own-prompt
-local state = overdue_state(p) or p.state
+local state = sessions.overdue_state(p) or p.state
 if state == to and to ~= 'accepted' then return 'OK' end -- @same-result
 if state ~= 'queued' and state ~= 'accepted' then -- @result-is-last
   return refuse('state_conflict.wrong_state', 'state', state, 'need', 'accepted')
@@ -27,8 +27,8 @@ if p.state == 'queued' then
   p.state = 'accepted'
 end
 if to ~= 'accepted' then
-  end_prompt(pid, p, to, ARGV[7])
-  offer_next(p.session, id) -- @next-prompt
+  sessions.end_prompt(pid, p, to, ARGV[7])
+  sessions.offer_next(p.session, id) -- @next-prompt
 else
   wake('prompt ' .. pid)
 end

@@ -11,7 +11,7 @@ if was then return (prompt_row(was, 0)) end
 local s = pick(K('asession:', sid), 'agent', 'ended', 'stop')
 if not s.agent then return refuse('not_found', 'kind', 'agent_session') end
 if s.ended or s.stop then return refuse('state_conflict.session_ended', 'state', 'stopped') end -- @prompts-what-lives
-end_overdue(sid, s.agent)
+sessions.end_overdue(sid, s.agent)
 local open = call('ZCARD', K('open-prompts:', sid))
 if open >= most then -- @bounds-prompts
   return refuse('state_conflict.open_prompts', 'open', F(open), 'limit', F(most))
@@ -23,13 +23,13 @@ put(record(K('prompt:', pid)), 'session', sid, 'agent', s.agent, 'by', by, 'text
   'created', RAW, 'due', F(now + num(ARGV[7])), 'number', meta.seq)
 local all = K('session-prompts:', sid)
 call('ZADD', all, meta.seq, pid)
-call('PEXPIRE', all, F(WEEK + DAY)) -- it outlives its last prompt
+call('PEXPIRE', all, F(sessions.WEEK + DAY)) -- it outlives its last prompt
 for _, old in ipairs(call('ZRANGE', all, 0, -num(ARGV[9]) - 1)) do -- @trims-prompts
   call('ZREM', all, old)
   call('DEL', K('prompt:', old))
 end
 call('ZADD', K('open-prompts:', sid), meta.seq, pid)
 save()
-if open == 0 then offer_next(sid, s.agent) end
+if open == 0 then sessions.offer_next(sid, s.agent) end
 remember(ARGV[3], ARGV[4], pid, DAY)
 return (prompt_row(pid, 0))

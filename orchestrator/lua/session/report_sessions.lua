@@ -48,18 +48,18 @@ end
 for i = 5, #ARGV, FIELDS do
   local sid, s = ARGV[i], reported[ARGV[i]]
   if ARGV[i + 3] == 'stopped' then
-    if s.agent and not s.ended then end_session(sid, s, 'ended', 'stopped', s.stop_by or actor) end -- @ends-stopped
+    if s.agent and not s.ended then sessions.end_session(sid, s, 'ended', 'stopped', s.stop_by or actor) end -- @ends-stopped
   else
     if not s.agent or s.ended then begin_session(sid, s, ARGV[i + 1], ARGV[i + 2]) end
     put(s, 'incarnation', a.incarnation, 'kind', ARGV[i + 1], 'preset', ARGV[i + 2], 'state', ARGV[i + 3],
       'prompt', ARGV[i + 4], 'silent', ARGV[i + 5], 'because', ARGV[i + 6], 'reported', RAW, 'reported_at', NOW)
-    end_overdue(sid, id) -- @ends-overdue
+    sessions.end_overdue(sid, id) -- @ends-overdue
     if ARGV[i + 7] ~= '' then put(s, 'active', F(math.max(0, raw - num(ARGV[i + 7])))) end
   end
 end
 for _, sid in ipairs(call('ZRANGE', K('asessions:', id), 0, -1)) do
   if not reported[sid] then
-    end_session(sid, pick(K('asession:', sid), 'agent', 'ended'), 'ended', 'left_out', actor) -- @ends-left-out
+    sessions.end_session(sid, pick(K('asession:', sid), 'agent', 'ended'), 'ended', 'left_out', actor) -- @ends-left-out
   end
 end
 return 'OK'

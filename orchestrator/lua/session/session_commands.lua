@@ -13,7 +13,7 @@ local rows = {}
 for _, pid in ipairs(call('ZRANGE', K('ready-prompts:', id), 0, -1)) do
   local p = pick(K('prompt:', pid), 'session', 'text', 'due')
   if now >= num(p.due) then -- @passes-overdue
-    end_overdue(p.session, id)
+    sessions.end_overdue(p.session, id)
   elseif is_new(pid) then
     rows[#rows + 1] = named{ id = pid, command = 'prompt', session = p.session, text = p.text, left = num(p.due) - now }
   end

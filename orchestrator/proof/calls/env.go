@@ -35,17 +35,20 @@ type Env struct {
 	witness string        // the directory that both processes keep their floor in
 
 	// What a set-up leaves for the call.
-	Task    picket.Task
-	run     string
-	Held    picket.LeaseCredential
-	handoff string
-	key     string
-	parent  string
-	secret  picket.Secret // of a key
-	token   picket.Secret // of a session
-	code    picket.Secret // one-time code of a login
-	hook    string
-	turn    picket.WebhookTurn
+	Task   picket.Task
+	run    string
+	Held   picket.LeaseCredential
+	Prompt string // of [TestSession]
+	// incarnation is that of the agent m1 that keeps the session.
+	incarnation int64
+	handoff     string
+	key         string
+	parent      string
+	secret      picket.Secret // of a key
+	token       picket.Secret // of a session
+	code        picket.Secret // one-time code of a login
+	hook        string
+	turn        picket.WebhookTurn
 	// A subtask, and its lease.
 	child     string
 	childHeld picket.LeaseCredential

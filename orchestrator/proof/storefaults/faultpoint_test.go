@@ -121,7 +121,8 @@ func errText(err error) string {
 func readFaults(p calls.Setup, watched *faultPoints) {
 	w := p.NewEnv()
 	defer w.Close()
-	calls.WithAgent(w)
+	calls.WithPrompt(w)
+	session := calls.TestSession
 	calls.WithHandoff(w)
 	calls.Confirmed(picket.TaskSpec{})(w)
 	kept := kit.BundleOf(7, 'a')
@@ -169,6 +170,15 @@ func readFaults(p calls.Setup, watched *faultPoints) {
 		{"can_exec", func() error { _, err := w.Via.CanExec(w.Ctx, w.Held); return err }},
 		{"spending", func() error { _, err := w.Via.Spending(w.Ctx, picket.SpendingQuery{}); return err }},
 		{"totals", func() error { _, err := w.Via.Totals(w.Ctx); return err }},
+		{"agent_sessions", func() error {
+			_, err := w.Via.AgentSessions(w.Ctx, picket.AgentSessionQuery{})
+			return err
+		}},
+		{"prompt", func() error {
+			_, err := w.Via.SessionPrompt(w.Ctx, session, w.Prompt, 0, 0)
+			return err
+		}},
+		{"prompts", func() error { _, err := w.Via.SessionPrompts(w.Ctx, session, 0, 0); return err }},
 		{"policy", func() error { _, err := w.Via.WakePolicy(w.Ctx, "ann"); return err }},
 		{"policy_history", func() error {
 			_, err := w.Via.PolicyHistory(w.Ctx, "ann", picket.PolicyHistoryQuery{})
