@@ -147,6 +147,9 @@ func (l CommandLauncher) launchGroup(job Job, cmd *exec.Cmd) (Process, error) {
 		return nil, err
 	}
 	cmd.Stdout, cmd.Stderr = out.writers[0], out.writers[1]
+	if job.Stdin != nil {
+		cmd.Stdin = job.Stdin
+	}
 	dir, err := startInHeldDir(cmd, job.HeldDir)
 	if err != nil {
 		out.abandon()

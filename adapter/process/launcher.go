@@ -51,6 +51,9 @@ type Job struct {
 	// before Done is closed. Nil: nobody wants to know.
 	Ended func(Exited)
 
+	// Stdin is what the process reads. Launch does not close it, and does not need it after it has
+	// returned. Nil: there is nothing to read.
+	Stdin *os.File
 	// HeldDir is Dir, held open. The process starts in it even if the path leads
 	// elsewhere by then. If it is nil, the process starts in the path.
 	HeldDir *os.File

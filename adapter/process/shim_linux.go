@@ -159,16 +159,16 @@ func (s *shim) launch(sys *syscall.SysProcAttr, stdout, stderr *os.File) (err er
 	if err = s.saveRecord(); err != nil {
 		return err
 	}
-	null, err := os.Open(os.DevNull)
+	stdin, err := s.job.openStdin()
 	if err != nil {
 		return err
 	}
-	defer null.Close()
+	defer stdin.Close() // the agent alone holds it open
 	pid := 0
 	err = s.cgroupControllers().forkIn(s.group, func() (err error) {
 		pid, err = syscall.ForkExec(string(s.job.Path), textsOf(s.job.Args), &syscall.ProcAttr{
 			Dir: s.job.startDir(), Env: textsOf(s.job.Env), Sys: sys,
-			Files: []uintptr{null.Fd(), stdout.Fd(), stderr.Fd()},
+			Files: []uintptr{stdin.Fd(), stdout.Fd(), stderr.Fd()},
 		})
 		return err
 	})

@@ -23,7 +23,7 @@ func (l CommandLauncher) launchShim(ctx context.Context, job Job, program *exec.
 	if err != nil {
 		return nil, err
 	}
-	p, dirFD, err := l.startShim(out, job.Lock, job.HeldDir)
+	p, fds, err := l.startShim(out, job)
 	if err != nil {
 		out.abandon()
 		return nil, err
@@ -39,7 +39,8 @@ func (l CommandLauncher) launchShim(ctx context.Context, job Job, program *exec.
 		Args:        bytesOf(program.Args),
 		Env:         bytesOf(program.Environ()),
 		Dir:         []byte(program.Dir),
-		DirFD:       dirFD,
+		DirFD:       fds.dir,
+		StdinFD:     fds.stdin,
 		StateDir:    []byte(job.StateDir),
 		RunID:       job.Lease.RunID,
 		Containment: level,
@@ -68,26 +69,28 @@ func (l CommandLauncher) launchShim(ctx context.Context, job Job, program *exec.
 	return p, nil
 }
 
+// jobFDs are the numbers that files of a job have in the shim, 0 for those that it does not have.
+type jobFDs struct{ dir, stdin int }
+
 // startShim starts this very program again, even when its file was replaced, or
 // the one that was named.
-// dirFD is the number that the directory has in the shim, 0 without one.
-func (l CommandLauncher) startShim(out *outputPipes, hold, dir *os.File) (p *shimProcess, dirFD int, err error) {
+func (l CommandLauncher) startShim(out *outputPipes, job Job) (p *shimProcess, fds jobFDs, err error) {
 	controlEnd, control, err := os.Pipe()
 	if err != nil {
-		return nil, 0, fmt.Errorf("make pipe: %w", err)
+		return nil, jobFDs{}, fmt.Errorf("make pipe: %w", err)
 	}
 	defer controlEnd.Close()
 	status, statusEnd, err := os.Pipe()
 	if err != nil {
 		control.Close()
-		return nil, 0, fmt.Errorf("make pipe: %w", err)
+		return nil, jobFDs{}, fmt.Errorf("make pipe: %w", err)
 	}
 	defer statusEnd.Close()
 	execs, execsEnd, err := execSocketPair()
 	if err != nil {
 		control.Close()
 		status.Close()
-		return nil, 0, err
+		return nil, jobFDs{}, err
 	}
 	defer execsEnd.Close()
 	p = &shimProcess{
@@ -112,13 +115,15 @@ func (l CommandLauncher) startShim(out *outputPipes, hold, dir *os.File) (p *shi
 	}
 	cmd.Stderr, cmd.WaitDelay = p.stderr, time.Second
 	cmd.ExtraFiles = []*os.File{controlEnd, statusEnd, out.writers[0], out.writers[1], execsEnd}
-	if hold != nil { // the shim ends when its tree is dead; no other process gets it
-		cmd.ExtraFiles = append(cmd.ExtraFiles, hold)
+	pass := func(f *os.File) (fd int) {
+		if f == nil {
+			return 0
+		}
+		cmd.ExtraFiles = append(cmd.ExtraFiles, f)
+		return fdControl + len(cmd.ExtraFiles) - 1
 	}
-	if dir != nil {
-		cmd.ExtraFiles = append(cmd.ExtraFiles, dir)
-		dirFD = fdControl + len(cmd.ExtraFiles) - 1
-	}
+	pass(job.Lock) // the shim ends when its tree is dead; no other process gets it
+	fds = jobFDs{dir: pass(job.HeldDir), stdin: pass(job.Stdin)}
 	// A session of its own: what a terminal sends to the adapter is not meant
 	// for the shim.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -126,11 +131,11 @@ func (l CommandLauncher) startShim(out *outputPipes, hold, dir *os.File) (p *shi
 		control.Close()
 		status.Close()
 		execs.Close()
-		return nil, 0, fmt.Errorf("start shim: %w", err)
+		return nil, jobFDs{}, fmt.Errorf("start shim: %w", err)
 	}
 	p.cmd = cmd
 	p.messages = receiveMessages[shimMessage](jsontext.NewDecoder(status), p.stopReading)
-	return p, dirFD, nil
+	return p, fds, nil
 }
 
 var errShimGone = errors.New("the shim ended before the agent began")

@@ -2,6 +2,7 @@ package process
 
 import (
 	"io"
+	"os"
 	"strconv"
 	"syscall"
 
@@ -13,7 +14,7 @@ import (
 // through the first. Nothing of it is on the command line, where every user could read it.
 const (
 	shimVariable = "PICKET_SHIM" // its value is the protocol's version
-	shimVersion  = "4"
+	shimVersion  = "5"
 
 	fdControl = 3 // from the adapter: one shimJob, then shimOrders; its end is the adapter's end
 	fdStatus  = 4 // to the adapter: shimWords
@@ -30,6 +31,7 @@ type shimJob struct {
 	Env         [][]byte       `json:"env"`
 	Dir         []byte         `json:"dir"`
 	DirFD       int            `json:"dirFd"`    // of Dir, held open; 0: Dir is found by its path
+	StdinFD     int            `json:"stdinFd"`  // what the agent reads; 0: nothing
 	StateDir    []byte         `json:"stateDir"` // of the process record; empty: none
 	RunID       string         `json:"runId"`
 	Containment string         `json:"containment"`
@@ -47,6 +49,14 @@ func (j *shimJob) startDir() string {
 		return "/proc/self/fd/" + strconv.Itoa(j.DirFD)
 	}
 	return string(j.Dir)
+}
+
+// openStdin is what the agent reads.
+func (j *shimJob) openStdin() (*os.File, error) {
+	if j.StdinFD != 0 {
+		return os.NewFile(uintptr(j.StdinFD), "stdin"), nil
+	}
+	return os.Open(os.DevNull)
 }
 
 // shimCommand is told to a running shim, which acknowledges it by its number.
