@@ -30,9 +30,15 @@ var claude = presetSpec{
 
 // claudeTools are what Claude Code may do without asking: nobody is there to
 // answer. What it may not is for its user's own settings to say.
-const claudeTools = "mcp__picket,Bash,Edit,Write,NotebookEdit,Read,Glob,Grep,WebFetch,WebSearch"
+const (
+	claudeTools    = "mcp__picket," + claudeOwnTools
+	claudeOwnTools = "Bash,Edit,Write,NotebookEdit,Read,Glob,Grep,WebFetch,WebSearch"
+)
 
 func claudeArguments(e *Setup) ([]string, error) {
+	if e.outside != nil {
+		return e.claudePrompt(), nil
+	}
 	config, err := e.writeConfig("claude-mcp.json", object{"mcpServers": object{"picket": object{
 		"type": "http", "url": e.mcpURL, "headers": object{"Authorization": "Bearer ${" + leaseVariable + "}"},
 		"alwaysLoad": true, // or its tools are found by search only
@@ -71,6 +77,16 @@ func claudeArguments(e *Setup) ([]string, error) {
 		}
 	}
 	return args, nil
+}
+
+// claudePrompt are the arguments outside of any run. Of MCP servers there are none.
+func (e *Setup) claudePrompt() []string {
+	args := []string{"-p", e.prompt(), "--output-format", "stream-json", "--verbose", "--strict-mcp-config",
+		"--permission-mode", "acceptEdits", "--allowedTools", claudeOwnTools}
+	if id := e.session.resume; id != "" {
+		args = append(args, "--resume", id)
+	}
+	return args
 }
 
 // object is a JSON object of a configuration file.

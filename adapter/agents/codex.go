@@ -30,9 +30,11 @@ func codexArguments(e *Setup) ([]string, error) {
 	if id != "" {
 		args = append(args, "resume", id)
 	}
-	args = append(args, "--json", "--skip-git-repo-check", "-c", `sandbox_mode="workspace-write"`,
-		"-c", "mcp_servers.picket={url="+strconv.Quote(e.mcpURL)+`,bearer_token_env_var="`+leaseVariable+
-			`",required=true,default_tools_approval_mode="approve"}`)
+	args = append(args, "--json", "--skip-git-repo-check", "-c", `sandbox_mode="workspace-write"`)
+	if e.outside == nil {
+		args = append(args, "-c", "mcp_servers.picket={url="+strconv.Quote(e.mcpURL)+
+			`,bearer_token_env_var="`+leaseVariable+`",required=true,default_tools_approval_mode="approve"}`)
+	}
 	if url, ok := e.modelURL("openai"); ok {
 		args = append(args, "-c", `model_provider="picket"`, "-c",
 			"model_providers.picket={name=\"picket\",base_url="+strconv.Quote(url+"/v1")+`,env_key="`+leaseVariable+

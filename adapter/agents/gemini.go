@@ -37,13 +37,13 @@ func geminiArguments(e *Setup) ([]string, error) {
 		(e.inheritedValue("GOOGLE_GENAI_USE_VERTEXAI") != "" || e.inheritedValue("GOOGLE_API_KEY") != "") {
 		auth = "vertex-ai"
 	}
-	err := files.WritePrivateJSON(filepath.Join(home, ".gemini", "settings.json"), object{
-		"mcpServers": object{"picket": object{
+	settings := object{"security": object{"auth": object{"selectedType": auth}}}
+	if e.outside == nil {
+		settings["mcpServers"] = object{"picket": object{
 			"httpUrl": e.mcpURL, "headers": object{"Authorization": "Bearer ${" + leaseVariable + "}"}, "trust": true,
-		}},
-		"security": object{"auth": object{"selectedType": auth}},
-	})
-	if err != nil {
+		}}
+	}
+	if err := files.WritePrivateJSON(filepath.Join(home, ".gemini", "settings.json"), settings); err != nil {
 		return nil, err
 	}
 	e.setEnv("GEMINI_CLI_HOME", home)

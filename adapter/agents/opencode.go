@@ -31,6 +31,13 @@ var openCode = presetSpec{
 // openCodeArguments adds a configuration to those of the user and the
 // repository.
 func openCodeArguments(e *Setup) ([]string, error) {
+	args := []string{"run", "--format", "json"}
+	if id := e.session.resume; id != "" {
+		args = append(args, "--session", id)
+	}
+	if e.outside != nil {
+		return append(args, e.prompt()), nil
+	}
 	lease := "{env:" + leaseVariable + "}"
 	config := object{
 		"$schema": "https://opencode.ai/config.json",
@@ -52,10 +59,6 @@ func openCodeArguments(e *Setup) ([]string, error) {
 		return nil, err
 	}
 	e.setEnv("OPENCODE_CONFIG", file)
-	args := []string{"run", "--format", "json"}
-	if id := e.session.resume; id != "" {
-		args = append(args, "--session", id)
-	}
 	return append(args, e.prompt()), nil
 }
 

@@ -2,6 +2,7 @@ package agents
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"math/big"
@@ -33,18 +34,26 @@ type OutputReader struct {
 	preset  Preset
 	run     Run
 	session *agentSession
+	outside bool // of any run: the agent has no tools of Picket's
 
 	mu             sync.Mutex
 	parse          lineParser
+	answer         *answerReader // nil in a run
 	usedTool       bool
-	messagePrinted bool // why it stopped has been said
+	messagePrinted bool   // why it stopped has been said
+	stopped        string // why it stopped
+	named          string // its own session
 	warning        string
 	lines          []*lineWriter
 }
 
 // NewOutputReader returns a reader of the agent's output.
 func (e *Setup) NewOutputReader() *OutputReader {
-	return &OutputReader{preset: e.preset, run: e.run, session: e.session, parse: e.preset.spec().newParser()}
+	w := &OutputReader{preset: e.preset, run: e.run, session: e.session, parse: e.preset.spec().newParser()}
+	if e.outside != nil {
+		w.outside, w.answer = true, &answerReader{to: e.outside.Answer}
+	}
+	return w
 }
 
 // Wrap returns a writer that passes a stream on to to and reads its lines. A nil to
@@ -65,6 +74,8 @@ func (w *OutputReader) readLine(line []byte) {
 	if f.warning != "" {
 		w.warning = f.warning
 	}
+	w.stopped, w.named = cmp.Or(w.stopped, f.message), cmp.Or(f.session, w.named)
+	w.answer.read(line)
 	w.mu.Unlock()
 	if f.session != "" {
 		w.session.save(f.session)
@@ -80,7 +91,7 @@ func (w *OutputReader) readLine(line []byte) {
 	if f.message != "" {
 		w.printNote(f.message)
 	}
-	if f.fatal != "" && w.run.Fail != nil {
+	if f.fatal != "" && w.run.Fail != nil && !w.outside {
 		w.run.Fail(f.fatal)
 	}
 }
@@ -102,7 +113,7 @@ func (w *OutputReader) Finish(code int, signalled bool) {
 	w.mu.Lock()
 	used, noted, doubt := w.usedTool, w.messagePrinted, w.warning
 	w.mu.Unlock()
-	if used || signalled {
+	if used || signalled || w.outside {
 		return
 	}
 	if code != 0 {

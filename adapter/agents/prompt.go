@@ -18,6 +18,9 @@ const maxPrompt = 96 << 10
 
 // prompt tells a coding agent what to do and how to hand it in.
 func (e *Setup) prompt() string {
+	if e.outside != nil {
+		return e.outside.argument()
+	}
 	var b strings.Builder
 	lease := e.run.Lease
 	if e.session.resume != "" {

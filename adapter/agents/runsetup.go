@@ -53,6 +53,7 @@ type Setup struct {
 
 	preset    Preset
 	run       Run
+	outside   *Prompt // of a prompt outside of any run; nil: this is a run
 	proxyURL  string
 	mcpURL    string
 	session   *agentSession   // that of the agent itself
