@@ -1,0 +1,200 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// Why a prompt has ended before its answer. The texts are reasons in its result.
+var (
+	errTimeout     = errors.New("timeout")
+	errStopped     = errors.New("session_stopped")
+	errKeeperEnded = errors.New("keeper_ended")
+	errUnwanted    = errors.New("not_accepted")
+)
+
+// session is one conversation.
+type session struct {
+	k     *Keeper
+	id    string
+	dir   string // its directory in the state directory
+	agent agent
+
+	mu       sync.Mutex
+	record   sessionRecord
+	promptID string // under way; empty: none
+	cancel   context.CancelCauseFunc
+	closed   error // errStopped or errKeeperEnded; nil: it takes prompts
+	lastSign time.Duration
+	silent   bool
+
+	detached   string // why; empty: it is not
+	detachedAt time.Duration
+
+	prompts sync.WaitGroup
+	closing sync.Mutex // held while the processes are ended
+}
+
+// agent is what a session prompts. One prompt at a time.
+type agent interface {
+	// prompt gives a prompt to the agent, and returns when it was answered. If ctx ends before that, it
+	// returns when the processes have ended.
+	prompt(ctx context.Context, p prompt) outcome
+	// close ends the processes, and returns when they have ended. No prompt is under way.
+	close()
+}
+
+// prompt is a prompt for an agent.
+type prompt struct {
+	id     string
+	text   string
+	killAt time.Duration      // when the shim ends the process, by the clock of the keeper
+	answer func(words string) // takes the answer in pieces
+}
+
+// outcome is how a prompt has ended.
+type outcome struct {
+	failed   string // the reason; empty: it was answered
+	detached string // why the session is detached by this; empty: it is not
+}
+
+func (k *Keeper) newSession(r sessionRecord) *session {
+	s := &session{k: k, id: r.SessionID, dir: filepath.Join(k.sessionsDir(), r.SessionID), record: r}
+	if k.cfg.kind() == picket.SessionResumable {
+		s.agent = &resumable{s}
+	} else {
+		s.agent = &resident{session: s}
+	}
+	return s
+}
+
+// retryDetached is how long a session is detached at most. After that the next prompt tries again.
+const retryDetached = 5 * time.Minute
+
+// describe is what is reported about the session.
+func (s *session) describe() picket.SessionReport {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := picket.SessionReport{
+		SessionID: s.id,
+		Kind:      s.k.cfg.kind(),
+		Preset:    string(s.k.cfg.Preset),
+		State:     picket.SessionIdle,
+	}
+	switch {
+	case errors.Is(s.closed, errStopped) && s.promptID == "":
+		r.State = picket.SessionStopped
+	case s.promptID != "":
+		r.State, r.PromptID, r.Silent = picket.SessionPrompting, s.promptID, s.silent
+	case s.detached != "" && s.k.cfg.clock() < s.detachedAt+retryDetached:
+		r.State, r.DetachedBecause = picket.SessionDetached, s.detached
+	}
+	if at := s.record.LastActivityAt; !at.IsZero() {
+		idle := max(time.Since(at).Milliseconds(), 0)
+		r.IdleMs = &idle
+	}
+	return r
+}
+
+// begin takes the prompt lock. refused is the reason if it cannot be taken.
+func (s *session) begin(promptID string, cancel context.CancelCauseFunc) (refused string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case errors.Is(s.closed, errStopped):
+		return "session_not_found"
+	case s.closed != nil:
+		return s.closed.Error()
+	case s.promptID != "":
+		return "prompt_active"
+	}
+	s.promptID, s.cancel, s.silent = promptID, cancel, false
+	s.lastSign, s.record.LastActivityAt = s.k.cfg.clock(), time.Now().UTC().Round(0)
+	s.prompts.Add(1)
+	s.k.changed()
+	return ""
+}
+
+// finish gives the prompt lock back.
+func (s *session) finish(out outcome) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.promptID, s.cancel, s.silent = "", nil, false
+	s.detached, s.detachedAt = out.detached, s.k.cfg.clock()
+	if !errors.Is(s.closed, errStopped) {
+		if err := s.save(); err != nil {
+			s.k.cfg.Log.Warn("the record of an agent session cannot be written", "session", s.id, "err", err)
+		}
+	}
+	s.prompts.Done()
+	s.k.changed()
+}
+
+// close ends the prompt under way, for a reason, and the processes. Every later prompt is refused.
+func (s *session) close(why error) {
+	s.mu.Lock()
+	if s.closed == nil {
+		s.closed = why
+	}
+	if s.cancel != nil {
+		s.cancel(why)
+	}
+	s.mu.Unlock()
+	s.prompts.Wait()
+	s.closing.Lock()
+	defer s.closing.Unlock()
+	s.agent.close()
+}
+
+// delete removes all that is stored about the session.
+func (s *session) delete() {
+	if err := os.RemoveAll(s.dir); err != nil {
+		s.k.cfg.Log.Warn("an agent session that was stopped cannot be deleted", "session", s.id, "err", err)
+	}
+	s.k.changed()
+}
+
+// touch takes note of a sign of life.
+func (s *session) touch() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastSign = s.k.cfg.clock()
+	if s.promptID == "" {
+		return
+	}
+	s.record.LastActivityAt = time.Now().UTC().Round(0)
+	if s.silent {
+		s.silent = false
+		s.k.changed()
+	}
+}
+
+// checkSilence looks whether the prompt under way shows no output for too long.
+func (s *session) checkSilence() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.silent && s.promptID != "" && s.k.cfg.clock() >= s.lastSign+s.k.cfg.StallAfter {
+		s.silent = true
+		s.k.changed()
+	}
+}
+
+// watch lets what is written count as a sign of life.
+func (s *session) watch(to io.Writer) io.Writer { return &watchedWriter{s, to} }
+
+type watchedWriter struct {
+	session *session
+	to      io.Writer
+}
+
+func (w *watchedWriter) Write(p []byte) (int, error) {
+	w.session.touch()
+	return w.to.Write(p)
+}
