@@ -2,6 +2,7 @@ package adapter
 
 import (
 	"cmp"
+	"context"
 	"io"
 	"log/slog"
 	"maps"
@@ -58,6 +59,10 @@ type Config struct {
 	// Metadata goes into this worker's record in addition to version, platform and
 	// containment; everybody who may read the registry sees it. Defaults to none.
 	Metadata map[string]any
+	// WhileRegistered is called for each registration of this worker, with its incarnation, in a
+	// goroutine of its own. Its context ends when the registration has ended, and after a drain when
+	// the last run has ended. The worker waits until it returns. Defaults to none.
+	WhileRegistered func(ctx context.Context, agentID string, incarnation int64)
 	// Unregistered leaves the registry alone: no record, no heartbeats, and
 	// leases end by their own deadline only. Defaults to false: Run registers,
 	// unless the server is of a version without a registry.

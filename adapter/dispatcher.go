@@ -143,6 +143,8 @@ func (w *dispatcher) serveRegistration(s *registration, drained func()) error {
 	defer still()
 	silence := make(chan struct{})
 	go func() { defer close(silence); s.sendHeartbeats(beating) }()
+	endBeside := w.runBeside(s)
+	defer endBeside()
 	taking, stop := context.WithCancel(w.acquireCtx)
 	defer stop()
 	defer context.AfterFunc(s.ctx, stop)()
@@ -156,14 +158,31 @@ func (w *dispatcher) serveRegistration(s *registration, drained func()) error {
 	if s.isEnded() && w.acquireCtx.Err() == nil {
 		still()
 		<-silence
+		endBeside()
 		return w.afterRegistration(s)
 	}
 	s.announceDrain()
 	err = w.waitForRuns(err)
+	endBeside()
 	s.deregister()
 	still()
 	<-silence
 	return err
+}
+
+// runBeside calls WhileRegistered for a registration. The function that it returns ends that, and waits
+// until it has ended.
+func (w *dispatcher) runBeside(s *registration) (end func()) {
+	if w.cfg.WhileRegistered == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.cfg.WhileRegistered(ctx, w.cfg.AgentID, s.incarnation)
+	}()
+	return func() { cancel(); <-done }
 }
 
 // waitForRuns waits until what runs has ended. Being told to drain is not an error.

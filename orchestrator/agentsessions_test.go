@@ -185,6 +185,13 @@ func TestSessionsBelongToOneRegistration(t *testing.T) {
 		_, err = f.Deregister(f.Ctx, kit.Operator, "a1", nil)
 		kit.OK(t, err)
 		f.wantHealth(t, id, "stopped/dead/session_unhealthy/health_dead")
+		strange, err := f.Register(f.Ctx, kit.AgentOwner, picket.Registration{AgentID: "a3"})
+		kit.OK(t, err)
+		kit.Refused(t, f.ReportSessions(f.Ctx, kit.AgentOwner, "a3", picket.SessionsReport{
+			Incarnation: strange.Incarnation, Sessions: []picket.SessionReport{idleSession(id)}}), picket.CodeForbidden)
+		kit.OK(t, f.report("a2", m, idleSession(id))) // the next worker of the same key
+		f.wantHealth(t, id, "idle/healthy/-/-")
+		kit.OK(t, f.report("a2", m))
 		again := f.sessionAgent(t, "a1")
 		kit.Refused(t, f.report("a1", n, idleSession(id)), picket.CodeAgentGone)
 		_, err = f.SessionCommands(f.Ctx, kit.Operator, "a1", n, nil, 0)
@@ -193,7 +200,7 @@ func TestSessionsBelongToOneRegistration(t *testing.T) {
 			picket.CommandResult{Incarnation: n, State: picket.PromptAnswered}), picket.CodeAgentGone)
 		kit.OK(t, f.report("a1", again, idleSession(id)))
 		if got, want := f.sessionEvents(t), []string{"started", "prompted", "lost deregistered",
-			"started"}; !slices.Equal(got, want) {
+			"started", "ended left_out", "started"}; !slices.Equal(got, want) {
 			t.Errorf("events %q, want %q", got, want)
 		}
 		p, err = f.SessionPrompt(f.Ctx, id, p.PromptID, 0, 0)

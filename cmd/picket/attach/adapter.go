@@ -111,6 +111,9 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	tracer := tracing.FromEnv(cmd.Context(), "picket-adapter", log)
 	defer tracer.Close()
 	conf.OnEvent = traceProcesses(tracer)
+	if err := keepSessions(&conf, entry, launch, s); err != nil {
+		return err
+	}
 	a, err := adapter.New(conf)
 	if err != nil {
 		return err

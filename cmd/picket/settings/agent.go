@@ -46,6 +46,9 @@ type Agent struct {
 		Command []string `yaml:"command" check:"argument" field:"Command" show:"shell" doc:"What a worker starts for each task: a program and its arguments."`
 		Env     []string `yaml:"env" check:"variable" field:"Env" doc:"The names of the variables that the agent gets in addition to the usual ones."`
 	} `yaml:"launch"`
+	Session struct {
+		Max int `yaml:"max" check:"sessions" doc:"How many sessions of the coding agent a worker keeps, which people can prompt."`
+	} `yaml:"session"`
 	Linger *time.Duration `yaml:"linger" check:"keep" doc:"The time that an agent gets to exit after it handed in its result."`
 	// Launcher, Workspace, Timeout and StallAfter override the keys of General with the same names.
 	Launcher struct {

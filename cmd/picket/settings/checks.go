@@ -68,6 +68,7 @@ var checks = map[string]func(string) error{
 	"log_bytes":    wholeNumber(picket.MinLogBytes, picket.MaxLogBytes, "%q is not a number of bytes from 65536 to 4194304"),
 	"bundle_bytes": wholeNumber(0, picket.MaxBundleSize, "%q is not a number of bytes from 0 to 67108864"),
 	"reports":      wholeNumber(1, picket.MaxReports, "%q is not a number of reports from 1 to 5000"),
+	"sessions":     wholeNumber(0, picket.MaxAgentSessions, "%q is not a number of sessions, 0 to 64"),
 	"number":       wholeNumber(0, math.MaxInt, "%s is not a whole number"),
 	"processes":    wholeNumber(0, maxProcesses, "%q is not a number of processes, 0 to 4194304"),
 

@@ -1,6 +1,8 @@
 -- needs: agent session
 -- report_sessions stores the whole list of the sessions that an adapter keeps. A session that is not in it
 -- has ended.
+-- A session that has ended may go on with another agent that the same key registered, such as the next
+-- worker of a machine.
 -- ARGV: agent, actor, operator 0|1, incarnation, then for each session: id, kind, preset, state,
 --   prompt under way or '', silent 0|1, why it is detached or '', ms since the last activity or ''
 -- Reply: OK
@@ -18,8 +20,9 @@ local actor = actor_name(id, a, ARGV[2], ARGV[3])
 -- Each new session is an event, so an agent may begin only so many of them.
 local reported, fresh = {}, 0
 for i = 5, #ARGV, FIELDS do
-  local s = pick(K('asession:', ARGV[i]), 'agent', 'ended', 'stop', 'stop_by')
-  if s.agent and s.agent ~= id then return refuse('forbidden', 'kind', 'agent_session') end -- @own-session
+  local s = pick(K('asession:', ARGV[i]), 'agent', 'owner', 'ended', 'stop', 'stop_by')
+  local foreign = s.agent and s.agent ~= id and not (s.ended and s.owner == a.owner) -- @same-owner
+  if foreign then return refuse('forbidden', 'kind', 'agent_session') end -- @own-session
   reported[ARGV[i]] = s
   if (not s.agent or s.ended) and ARGV[i + 3] ~= 'stopped' then fresh = fresh + 1 end
 end
@@ -40,7 +43,7 @@ local function begin_session(sid, s, kind, preset)
     call('HDEL', K('asession:', sid), 'ended', 'stop', 'stop_by')
     call('PERSIST', K('asession:', sid)) -- @keeps-what-began-again
   end
-  put(s, 'agent', id, 'name', name, 'started', RAW, 'number', meta.seq)
+  put(s, 'agent', id, 'owner', a.owner, 'name', name, 'started', RAW, 'number', meta.seq)
   call('ZADD', K('asessions'), meta.seq, sid)
   call('ZADD', K('asessions:', id), meta.seq, sid)
 end

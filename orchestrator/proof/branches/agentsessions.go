@@ -118,7 +118,11 @@ func coverSessions(t *testing.T, f *fixture) {
 	kit.Refused(t, f.StopSession(f.Ctx, kit.Operator, "asession_"+ulid.Make().String()), picket.CodeNotFound)
 	_, err = f.AgentSession(f.Ctx, id)
 	kit.OK(t, err)
-	report(idle) // it goes on
+	idle.SessionID = id
+	kit.OK(t, f.ReportSessions(f.Ctx, by, "ses2", picket.SessionsReport{Incarnation: other.Incarnation,
+		Sessions: []picket.SessionReport{idle}})) // it goes on with another agent of the key
+	kit.OK(t, f.ReportSessions(f.Ctx, by, "ses2", picket.SessionsReport{Incarnation: other.Incarnation}))
+	report(idle) // and with the first
 	_, err = f.PromptSession(f.Ctx, kit.Operator, "asession_"+ulid.Make().String(), picket.PromptRequest{Text: "x"})
 	kit.Refused(t, err, picket.CodeNotFound)
 	prompt(600)

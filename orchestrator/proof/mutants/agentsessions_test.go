@@ -13,6 +13,7 @@ var sessionMutants = []mutant{
 	{"a session outlives its agent", []edit{{"loses-sessions", ""}}},
 	{"any incarnation reports sessions", []edit{{"own-incarnation", "if false then"}}},
 	{"an agent reports the session of another", []edit{{"own-session", ""}}},
+	{"any key goes on with a session", []edit{{"same-owner", "local foreign = s.agent and s.agent ~= id and not s.ended"}}},
 	{"an agent begins any number of sessions", []edit{{"bounds-sessions", ""}}},
 	{"a session has any name", []edit{{"checks-name", "if type(name) ~= 'string' then name = '' end"}}},
 	{"a session that began again is deleted", []edit{{"keeps-what-began-again", ""}}},
