@@ -51,7 +51,8 @@ end
 for i = 5, #ARGV, FIELDS do
   local sid, s = ARGV[i], reported[ARGV[i]]
   if ARGV[i + 3] == 'stopped' then
-    if s.agent and not s.ended then sessions.end_session(sid, s, 'ended', 'stopped', s.stop_by or actor) end -- @ends-stopped
+    local lives = s.agent and not s.ended
+    if lives then sessions.end_session(sid, s, 'ended', 'stopped', s.stop_by or actor) end -- @ends-stopped
   else
     if not s.agent or s.ended then begin_session(sid, s, ARGV[i + 1], ARGV[i + 2]) end
     put(s, 'incarnation', a.incarnation, 'kind', ARGV[i + 1], 'preset', ARGV[i + 2], 'state', ARGV[i + 3],
