@@ -94,9 +94,9 @@ type sessionRow struct {
 	Active      *int64 `reply:"active"`      // ms
 	Started     int64  `reply:"started"`     // ms
 	Number      int64  `reply:"number"`
-	Open        int    `reply:"open"` // prompts
-	Beat        *int64 `reply:"beat"` // ms; last heartbeat of the agent
-	Dead        bool   `reply:"dead"` // the session or its agent
+	Open        int    `reply:"open"`      // prompts
+	Heartbeat   *int64 `reply:"heartbeat"` // ms; the last one of the agent
+	Dead        bool   `reply:"dead"`      // the session or its agent
 	Draining    bool   `reply:"draining"`
 	Unhealthy   bool   `reply:"unhealthy"` // the agent
 }
@@ -118,8 +118,8 @@ func (row sessionRow) session(now, adopted picket.Instant) picket.AgentSession {
 	}, heartbeat.Defaults().SessionHealthStaleAfter, now)
 	// Ages are judged by the clock of the store, and people are shown that on the wall.
 	h.UpdatedAt, h.LastPresenceAt = picket.Instant(row.Reported), picket.Instant(row.Reported)
-	if row.Beat != nil {
-		h.LastPresenceAt = max(h.LastPresenceAt, picket.Instant(*row.Beat))
+	if row.Heartbeat != nil {
+		h.LastPresenceAt = max(h.LastPresenceAt, picket.Instant(*row.Heartbeat))
 	}
 	if row.Active != nil {
 		h.LastActivityAt = picket.Instant(*row.Active)

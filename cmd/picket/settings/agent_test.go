@@ -92,6 +92,7 @@ agents:
     drain_timeout_seconds: 7
     pool: {min_instances: 2, max_instances: 2}
     launch: {preset: exec, command: [./agent.sh, "two words"], env: [ANTHROPIC_API_KEY, HTTPS_PROXY]}
+    session: {max: 3}
     linger: 0s
     launcher: {heartbeat_interval: 11s, timeout_warning: 0.5}
     workspace: {source: worktree, resume: fresh, keep: 36h}
@@ -129,6 +130,9 @@ func TestEveryKeyOfAnAgentIsHonoured(t *testing.T) {
 	if env := e.Env([]string{"HTTPS_PROXY", "X"}); !slices.Equal(env,
 		[]string{"ANTHROPIC_API_KEY", "HTTPS_PROXY", "X"}) {
 		t.Errorf("env = %q", env)
+	}
+	if e.Session.Max != 3 {
+		t.Errorf("session.max = %d", e.Session.Max)
 	}
 	if e.Linger == nil || *e.Linger != 0 {
 		t.Errorf("linger = %v", e.Linger)
@@ -169,6 +173,7 @@ func TestBadAgents(t *testing.T) {
 		"agents:\n  a:\n    capabilites: [x]": {`picket.yaml:3:5: there is no key "capabilites" in agents.a`,
 			`Did you mean "capabilities"?`},
 		"agents:\n  a:\n    retry: {max_attemps: 3}": {`picket.yaml:3:13: there is no key "max_attemps" in agents.a.retry`, `Did you mean "max_attempts"?`},
+		"agents:\n  a:\n    session: {max: 65}":      {"picket.yaml:3:15: agents.a.session.max", ""},
 		"agents:\n  a:\n    launch: {preset: clod}":  {"picket.yaml:3:14: agents.a.launch.preset: there is no agent called clod", ""},
 		"agents:\n  a:\n    launch: {preset: exec}":  {"picket.yaml:3:14: agents.a.launch.preset is exec, and no command is given", "Add the command"},
 		"agents:\n  a:\n    launch: {command: []}": {"picket.yaml:3:14: agents.a.launch.command names no program",

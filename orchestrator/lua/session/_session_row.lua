@@ -10,7 +10,7 @@ local function session_row(sid)
   return named{ id = sid, agent = s[1], name = s[2], incarnation = s[3], kind = s[4], preset = s[5], state = s[6],
     prompt = s[7], silent = s[8] == '1' and 1 or 0, because = s[9], reported = s[10], reported_at = s[11],
     active = s[12] or nil, started = s[13], number = s[15], open = call('ZCARD', K('open-prompts:', sid)),
-    beat = beat or nil,
+    heartbeat = beat or nil,
     dead = (s[14] or gone) and 1 or 0, draining = a.status == 'draining' and 1 or 0,
     unhealthy = (a.status == 'unhealthy' or not gone and now >= judge_at(a)) and 1 or 0 }
 end
