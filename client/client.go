@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/unixsocket"
 )
 
 // BasePath is where the routes of an orchestrator begin.
@@ -41,6 +42,8 @@ type Client struct {
 	Server   Server
 
 	url     string
+	base    string // what the URLs of requests begin with
+	baseErr error  // why there is no base
 	key     picket.Secret
 	options Options
 }
@@ -48,7 +51,8 @@ type Client struct {
 // Options change how a Client makes its requests. The zero value is ready to use.
 type Options struct {
 	// HTTP sends the requests. It should have no Timeout, because a long poll lasts
-	// up to 50 s. Defaults to DefaultHTTP.
+	// up to 50 s. To reach a server on a Unix socket, it has to use the Transport of
+	// DefaultHTTP. Defaults to DefaultHTTP.
 	HTTP *http.Client
 	// Timeout bounds a call whose context has no deadline. Defaults to 30 s.
 	Timeout time.Duration
@@ -76,14 +80,16 @@ var DefaultHTTP = &http.Client{
 	Transport: func() http.RoundTripper {
 		t := http.DefaultTransport.(*http.Transport).Clone()
 		t.MaxIdleConnsPerHost = 32
+		unixsocket.Register(t)
 		return t
 	}(),
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// New makes a client of the server at a URL such as http://127.0.0.1:7070. The key is
-// the bearer of every request: an API key, or a lease token for a tool proxy. It may
-// be empty.
+// New makes a client of the server at a URL such as http://127.0.0.1:7070. The URL of a
+// server on a Unix socket is unix: and the path of the socket, of at most 107 bytes. A
+// relative path is taken from the current directory. The key is the bearer of every
+// request: an API key, or a lease token for a tool proxy. It may be empty.
 func New(url string, key picket.Secret, o Options) *Client {
 	if o.HTTP == nil {
 		o.HTTP = DefaultHTTP
@@ -101,6 +107,10 @@ func New(url string, key picket.Secret, o Options) *Client {
 		o.OnError = func(err error) error { return err }
 	}
 	c := &Client{url: strings.TrimRight(url, "/"), key: key, options: o}
+	if path, err := unixsocket.Path(c.url); err == nil {
+		c.url = unixsocket.URL(path)
+	}
+	c.base, c.baseErr = unixsocket.RequestURL(c.url)
 	c.Tasks, c.Leases, c.Agents, c.Pools = Tasks{c}, Leases{c}, Agents{c}, Pools{c}
 	c.Handoffs, c.Reviews, c.Budgets, c.Events = Handoffs{c}, Reviews{c}, Budgets{c}, Events{c}
 	c.Sessions = AgentSessions{c}
@@ -108,7 +118,8 @@ func New(url string, key picket.Secret, o Options) *Client {
 	return c
 }
 
-// URL is the server's URL without a slash at its end.
+// URL is the server's URL without a slash at its end. It has the absolute path of a Unix
+// socket.
 func (c *Client) URL() string { return c.url }
 
 // Key is the credential that every request carries.
@@ -302,9 +313,10 @@ func (c *Client) send(ctx context.Context, method, path string, in any, r *reque
 		return nil, picket.Refuse(picket.CodeValidation, "Send text that is valid UTF-8.",
 			"the request cannot be written as JSON: %v", err).WithCause(err)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, c.url+path, body)
+	req, err := c.newRequest(ctx, method, path, body)
 	if err != nil {
-		return nil, picket.Refuse(picket.CodeValidation, "Use a URL such as http://127.0.0.1:7070.",
+		return nil, picket.Refuse(picket.CodeValidation,
+			"Use a URL such as http://127.0.0.1:7070 or unix:/run/picket/api.sock.",
 			"the server's URL cannot be used: %v", err)
 	}
 	req.Header = r.header.Clone()
@@ -323,6 +335,13 @@ func (c *Client) send(ctx context.Context, method, path string, in any, r *reque
 		return nil, decodeProblem(res)
 	}
 	return res, nil
+}
+
+func (c *Client) newRequest(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {
+	if c.baseErr != nil {
+		return nil, c.baseErr
+	}
+	return http.NewRequestWithContext(ctx, method, c.base+path, body)
 }
 
 func encode(in any) (io.Reader, string, error) {

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -86,6 +88,42 @@ func TestNoAnswerIsUnknown(t *testing.T) {
 		if strings.Contains(fmt.Sprintf("%v %+v", err, errors.Unwrap(err)), "pkk_secret") {
 			t.Errorf("%s: the key is in the error", name)
 		}
+	}
+}
+
+// A relative path of a socket is meant from where the client was made.
+func TestUnixSocket(t *testing.T) {
+	dir := t.TempDir()
+	l, err := net.Listen("unix", filepath.Join(dir, "api.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, `{"title":%q}`, r.Host+r.URL.Path+" "+r.Header.Get("Authorization"))
+	})}
+	go func() { _ = srv.Serve(l) }()
+	t.Cleanup(func() { srv.Close() })
+	t.Chdir(dir)
+	c := New("unix:api.sock", "pkk_secret", Options{})
+	t.Chdir(t.TempDir())
+	if want := "unix:" + filepath.Join(dir, "api.sock"); c.URL() != want {
+		t.Errorf("URL() = %q, want %q", c.URL(), want)
+	}
+	var out struct {
+		Title string `json:"title"`
+	}
+	if err := c.Call(t.Context(), "GET", "/api/v1/tasks/x", nil, &out); err != nil ||
+		out.Title != "localhost/api/v1/tasks/x Bearer pkk_secret" {
+		t.Errorf("%+v, %v", out, err)
+	}
+	absent := New("unix:"+filepath.Join(dir, "absent"), "", Options{})
+	if err := absent.Call(t.Context(), "GET", "/x", nil, nil); !errors.Is(err, picket.ErrUnknown) {
+		t.Errorf("a server that is not there: %v", err)
+	}
+	long := New("unix:/"+strings.Repeat("x", 107), "", Options{})
+	if err := long.Call(t.Context(), "GET", "/x", nil, nil); !errors.Is(err, picket.CodeValidation) ||
+		!strings.Contains(err.Error(), "at most 107") {
+		t.Errorf("a path that is too long: %v", err)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/picket-dev/picket/internal/unixsocket"
 )
 
 // keyName speaks: the name of the key, which is also the shell variable in whose
@@ -78,7 +80,10 @@ func (s *suite) do(ctx context.Context, r request) *answer {
 
 // commandLine is the request for a shell, its key as a variable.
 func (r request) commandLine() string {
-	line := []string{"curl -sSi -X", r.method, quoted(r.url)}
+	line := []string{"curl -sSi -X", r.method}
+	for _, argument := range unixsocket.CurlArguments(r.url) {
+		line = append(line, quoted(argument))
+	}
 	switch r.by {
 	case nobody:
 	case leaseHolder:

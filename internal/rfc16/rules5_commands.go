@@ -128,7 +128,7 @@ var commandChecks = checks{
 		revoke := func() *answer { return t.call(admin, "DELETE", "/api/v1/keys/"+id, nil) }
 		a := &agent{t: t, id: t.id("a1"), key: operator}
 		ask := func(path string, body any) *answer {
-			return t.send(request{by: owner, secret: secret, method: "POST", url: t.cfg.URL + path, body: body})
+			return t.send(request{by: owner, secret: secret, method: "POST", url: t.s.base + path, body: body})
 		}
 		reg := ask(agentsPath, fields{"agent_id": a.id})
 		t.agents = append(t.agents, a)

@@ -133,6 +133,6 @@ var drainEndChecks = checks{
 
 // longPoll is a long poll that finds no work: its tag is nobody's.
 func longPoll(a *agent, key string) request {
-	return request{by: owner, secret: key, method: "POST", url: a.t.cfg.URL + "/api/v1/leases",
+	return request{by: owner, secret: key, method: "POST", url: a.t.s.base + "/api/v1/leases",
 		body: fields{"agentId": a.id, "pinnedOnly": true, "waitSeconds": 20}}
 }

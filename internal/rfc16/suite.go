@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/picket-dev/picket/internal/unixsocket"
 )
 
 // Config is one run.
@@ -53,6 +55,7 @@ type Config struct {
 // suite is a run under way.
 type suite struct {
 	cfg       Config
+	base      string // what the URLs of requests begin with
 	prefix    string
 	keys      map[keyName]string
 	made      []string      // ids of keys to be revoked
@@ -103,14 +106,20 @@ func start(ctx context.Context, cfg Config) (*suite, error) {
 	if cfg.HTTP == nil {
 		t := http.DefaultTransport.(*http.Transport).Clone()
 		t.MaxIdleConnsPerHost = cfg.Parallel
+		unixsocket.Register(t)
 		cfg.HTTP = &http.Client{
 			Transport:     t,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
 	}
 	cfg.URL = strings.TrimRight(cfg.URL, "/")
+	base, err := unixsocket.RequestURL(cfg.URL)
+	if err != nil {
+		return nil, err
+	}
 	s := &suite{
 		cfg:       cfg,
+		base:      base,
 		prefix:    "rfc16-" + strings.ToLower(rand.Text()[:8]) + "-",
 		why:       map[Needs]string{},
 		scenarios: map[string]*sharedScenario{},
@@ -175,7 +184,7 @@ func (s *suite) has(need Needs) bool { return !s.cfg.RFCOnly && s.available&need
 
 // ask sends a request to the server. headers are names, each followed by its value.
 func (s *suite) ask(ctx context.Context, by keyName, method, path string, body any, headers ...string) *answer {
-	return s.do(ctx, request{by: by, secret: s.keys[by], method: method, url: s.cfg.URL + path, body: body,
+	return s.do(ctx, request{by: by, secret: s.keys[by], method: method, url: s.base + path, body: body,
 		headers: headers})
 }
 

@@ -59,7 +59,7 @@ func (a *agent) mustAcquire() *lease {
 	l := &lease{t: t, task: text(all[0], "taskId"), run: text(all[0], "runId"), secret: text(all[0], "leaseToken"),
 		fence: number(all[0], "fencingToken"), proxy: text(all[0], "proxyUrl"), previous: got}
 	if l.proxy == "" {
-		l.proxy = t.cfg.URL
+		l.proxy = t.s.base
 	}
 	if !slices.Contains(t.tasks, l.task) {
 		l.call("/v1/lease/release", fields{})

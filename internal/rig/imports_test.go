@@ -87,7 +87,7 @@ var mayImport = map[string][]string{
 	"reaper":           {"picket"},
 	"reaper/webhooks": {"picket", "budget", "internal/outbound", "github.com/go-json-experiment/json/...",
 		"internal/text"},
-	"client": {"picket", "budget", "internal/sse", "github.com/go-json-experiment/json/..."},
+	"client": {"picket", "budget", "internal/sse", "internal/unixsocket", "github.com/go-json-experiment/json/..."},
 	"adapter": {"picket", "budget", "client", "adapter/agents", "adapter/process", "adapter/workspace",
 		"internal/text", "internal/files", "internal/seal",
 		"github.com/oklog/ulid/v2", "github.com/go-json-experiment/json/..."},
@@ -103,7 +103,8 @@ var mayImport = map[string][]string{
 		"github.com/go-json-experiment/json/..."},
 	"internal/web": {"picket", "github.com/labstack/echo/v4/...",
 		"github.com/go-json-experiment/json/...", "internal/text"},
-	"internal/sse": nil,
+	"internal/sse":        nil,
+	"internal/unixsocket": nil, // URLs of servers on Unix sockets
 	"internal/tracing": {"picket", "budget", "internal/text", "go.opentelemetry.io/otel/...",
 		"github.com/go-logr/logr/...", "github.com/go-json-experiment/json/..."},
 	"internal/text":     nil,
@@ -113,10 +114,11 @@ var mayImport = map[string][]string{
 	"internal/devredis": {"github.com/redis/go-redis/v9/...",
 		"github.com/alicebob/miniredis/v2/...", "internal/files",
 		"golang.org/x/sys/..."},
-	"docs":                  nil,                                                // documents that programs read, embedded
-	"internal/rfc16":        {"docs", "github.com/go-json-experiment/json/..."}, // speaks HTTP with any server
-	"internal/frozen":       nil,                                                // golden files of all that others can observe
-	"internal/e2e":          nil,                                                // tests of the binary alone
+	"docs": nil, // documents that programs read, embedded
+	"internal/rfc16": {"docs", "internal/unixsocket",
+		"github.com/go-json-experiment/json/..."}, // speaks HTTP with any server
+	"internal/frozen":       nil, // golden files of all that others can observe
+	"internal/e2e":          nil, // tests of the binary alone
 	"internal/rig":          anyImport,
 	"internal/rig/contract": {"docs", "github.com/getkin/kin-openapi/...", "github.com/go-json-experiment/json/..."},
 	"internal/rig/moves":    {"picket"}, // the legal moves, against which everything is tested
@@ -125,7 +127,8 @@ var mayImport = map[string][]string{
 	"cmd/picket":            anyImport,
 	"cmd/picket/cli/exit":   {"picket"},
 	"cmd/picket/settings": {"picket", "budget", "adapter/agents", "adapter/workspace", "adapter/process",
-		"cmd/picket/cli/exit", "cmd/picket/cli/term", "internal/devredis", "internal/outbound", "internal/web",
+		"cmd/picket/cli/exit", "cmd/picket/cli/term", "internal/devredis", "internal/outbound", "internal/unixsocket",
+		"internal/web",
 		"github.com/spf13/cobra",
 		"github.com/redis/go-redis/v9/...", "github.com/goccy/go-yaml/...", "github.com/go-json-experiment/json/..."},
 	"cmd/picket-conformance": {"cmd/picket-conformance/command"},
@@ -134,7 +137,7 @@ var mayImport = map[string][]string{
 		"github.com/spf13/cobra", "github.com/go-json-experiment/json/..."},
 	"cmd/picket/cli": {"picket", "budget", "client", "adapter", "adapter/agents", "adapter/workspace",
 		"charm.land/fang/v2", "cmd/picket/settings", "cmd/picket/cli/exit", "cmd/picket/cli/term",
-		"internal/files", "internal/text",
+		"internal/files", "internal/text", "internal/unixsocket",
 		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/charmbracelet/x/...",
 		"github.com/go-json-experiment/json/..."},
 	"cmd/picket/agentsession": {"picket", "client", "cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term",
