@@ -63,7 +63,7 @@ func startSuiteServer(t *testing.T, s rig.Store, l net.Listener,
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- h.serve(ctx, l, store) }()
+	go func() { served <- h.serve(ctx, endpoints{{Listener: l, console: true}}, store) }()
 	if err := awaitReady(t.Context(), store); err != nil {
 		t.Error(err)
 	}

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/settings"
+	"github.com/picket-dev/picket/internal/unixsocket"
 	"github.com/picket-dev/picket/internal/web"
 )
 
@@ -28,38 +31,142 @@ func connectionGuard(cfg settings.Settings, log *slog.Logger) *web.Guard {
 	}), log)
 }
 
-// listen opens the address of a server. Anything that is not this machine
-// alone needs TLS: keys and leases travel in headers. A server with a console
-// takes its port on every loopback address.
-func listen(cfg settings.Settings, guard *web.Guard, console bool) (l net.Listener, url string, err error) {
-	addr, cert, key := cfg.Listen, cfg.TLS.Cert, cfg.TLS.Key
+// endpoint is an address on which a server listens.
+type endpoint struct {
+	net.Listener
+	url     string // http://, https:// or unix:
+	only    bool   // whether it serves agents only: the tool proxy and no API
+	console bool   // whether it serves the console
+}
+
+// endpoints are those of one server process. The first is the one that clients are told.
+type endpoints []endpoint
+
+// url is where clients reach the server.
+func (all endpoints) url() string { return all[0].url }
+
+// proxyURL is where agents reach the tool proxy of the same process. It is empty if there is only
+// a Unix socket.
+func (all endpoints) proxyURL() string {
+	for _, e := range all {
+		if !unixsocket.IsURL(e.url) {
+			return e.url
+		}
+	}
+	return ""
+}
+
+func (all endpoints) close() {
+	for _, e := range all {
+		_ = e.Close()
+	}
+}
+
+// listen opens the addresses of a server, those of TCP first. Agents reach a tool proxy over TCP
+// only. If nothing else of the server uses TCP, the tool proxy gets a free port of this machine.
+func listen(cfg settings.Settings, guard *web.Guard, r roles) (all endpoints, err error) {
+	defer func() {
+		if err != nil {
+			all.close()
+		}
+	}()
+	if len(cfg.Listen) == 0 {
+		return nil, picket.Refuse(exit.CodeUsage, "Write --listen 127.0.0.1:7070, or leave it out.",
+			"the address to listen on is empty")
+	}
+	var sockets, taken []string
+	for _, address := range cfg.Listen {
+		if unixsocket.IsURL(address) {
+			sockets = append(sockets, address)
+			continue
+		}
+		if slices.Contains(taken, address) {
+			continue
+		}
+		raw, err := listenTCP(cfg, address, r.orchestrator)
+		if err != nil {
+			return all, err
+		}
+		taken = append(taken, addressesOf(raw)...)
+		all = append(all, endpoint{Listener: guard.Listen(raw), console: r.orchestrator})
+	}
+	if all, err = all.secured(cfg); err != nil {
+		return all, err
+	}
+	overTCP := len(all) > 0
+	if r.toolproxy && !r.orchestrator && !overTCP {
+		return all, picket.Refuse(exit.CodeUsage, "Add --listen 127.0.0.1:7071.",
+			"agents reach the tool proxy over TCP, and no TCP address is given")
+	}
+	for _, address := range sockets {
+		path, err := unixsocket.Path(address)
+		if err != nil {
+			return all, exit.Usagef("listen: %v", err)
+		}
+		l, err := listenOnUnix(path)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, endpoint{Listener: guard.Listen(l), url: unixsocket.URL(path)})
+	}
+	if r.toolproxy && !overTCP {
+		l, err := listenOn("127.0.0.1:0")
+		if err != nil {
+			return all, err
+		}
+		all = append(all, endpoint{Listener: guard.Listen(l), url: "http://" + l.Addr().String(), only: true})
+	}
+	return all, nil
+}
+
+// listenTCP opens an address. Anything that is not this machine alone needs TLS: keys and leases
+// travel in headers. A server with a console takes its port on every loopback address.
+func listenTCP(cfg settings.Settings, addr string, console bool) (net.Listener, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, "", exit.Usagef("listen: %v", err)
+		return nil, exit.Usagef("listen: %v", err)
 	}
-	if cert == "" && !isLoopback(host) {
-		return nil, "", picket.Refuse(exit.CodeUsage,
+	if cfg.TLS.Cert == "" && !isLoopback(host) {
+		return nil, picket.Refuse(exit.CodeUsage,
 			"Add --tls-cert and --tls-key, or listen on 127.0.0.1 and put a TLS proxy in front.",
 			"refusing to listen on %s without TLS: keys would cross the network in the clear", addr)
 	}
-	open := listenOn
-	if console && cert == "" && cfg.Console.HostPerLogin {
-		open = listenOnLoopbacks
+	if console && cfg.TLS.Cert == "" && cfg.Console.HostPerLogin {
+		return listenOnLoopbacks(addr)
 	}
-	if l, err = open(addr); err != nil {
-		return nil, "", err
+	return listenOn(addr)
+}
+
+// secured puts TLS on TCP endpoints, if there is a certificate, and names their URLs.
+func (all endpoints) secured(cfg settings.Settings) (endpoints, error) {
+	scheme, config := "http://", (*tls.Config)(nil)
+	if cfg.TLS.Cert != "" && len(all) > 0 {
+		pair, err := tls.LoadX509KeyPair(cfg.TLS.Cert, cfg.TLS.Key)
+		if err != nil {
+			return all, exit.Usagef("the TLS certificate cannot be used: %v", err)
+		}
+		scheme = "https://"
+		config = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
-	l = guard.Listen(l)
-	if cert == "" {
-		return l, "http://" + l.Addr().String(), nil
+	for i, e := range all {
+		all[i].url = scheme + e.Addr().String()
+		if config != nil {
+			all[i].Listener = tls.NewListener(e.Listener, config)
+		}
 	}
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		l.Close()
-		return nil, "", exit.Usagef("the TLS certificate cannot be used: %v", err)
+	return all, nil
+}
+
+// addressesOf are all addresses on which l listens.
+func addressesOf(l net.Listener) (addresses []string) {
+	several, ok := l.(*multiListener)
+	if !ok {
+		return []string{l.Addr().String()}
 	}
-	secured := tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})
-	return secured, "https://" + l.Addr().String(), nil
+	for _, one := range several.all {
+		addresses = append(addresses, one.Addr().String())
+	}
+	return addresses
 }
 
 func listenOn(addr string) (net.Listener, error) {
@@ -85,3 +192,18 @@ func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return ip != nil && ip.IsLoopback()
 }
+
+// addressList is the value of a flag that may be repeated. Its text is that of the setting.
+type addressList []string
+
+// String is the addresses, separated by commas.
+func (a *addressList) String() string { return strings.Join(*a, ",") }
+
+// Set adds an address.
+func (a *addressList) Set(text string) error {
+	*a = append(*a, text)
+	return nil
+}
+
+// Type is what help shows for the value.
+func (a *addressList) Type() string { return "string" }

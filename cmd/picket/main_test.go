@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -166,9 +167,14 @@ func startRole(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // startServer runs `picket up` with further arguments and waits for its ready
-// line. It is stopped when the script ends, and must end cleanly.
+// line. Unless they have a --listen, it picks a free port. It is stopped when the
+// script ends, and must end cleanly.
 func startServer(ts *testscript.TestScript, neg bool, args []string) {
-	url, pid := startProcess(ts, "server", append([]string{"up", "--listen", "127.0.0.1:0"}, args...)...)
+	line := []string{"up"}
+	if !slices.Contains(args, "--listen") {
+		line = append(line, "--listen", "127.0.0.1:0")
+	}
+	url, pid := startProcess(ts, "server", append(line, args...)...)
 	ts.Setenv("SERVER_URL", url)
 	ts.Setenv("SERVER_ADDR", strings.TrimPrefix(url, "http://"))
 	ts.Setenv("PICKET_URL", "") // from here on the saved profile names the server

@@ -79,7 +79,7 @@ func serveAndComplete(t *testing.T, h serverProcess, store *orchestrator.Store, 
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- h.serve(ctx, l, store) }()
+	go func() { ended <- h.serve(ctx, endpoints{{Listener: l, console: true}}, store) }()
 	if err := awaitReady(t.Context(), store); err != nil {
 		t.Error(err)
 	}

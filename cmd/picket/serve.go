@@ -63,11 +63,11 @@ func runServe(cmd *cobra.Command, r roles) (err error) {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	h.guard = connectionGuard(cfg, h.log)
-	l, url, err := listen(cfg, h.guard, r.orchestrator)
+	all, err := listen(cfg, h.guard, r)
 	if err != nil {
 		return err
 	}
-	defer l.Close()
+	defer all.close()
 	if r.orchestrator {
 		h.witnessDir = settings.WitnessDir(cfg.Data)
 	}
@@ -79,10 +79,10 @@ func runServe(cmd *cobra.Command, r roles) (err error) {
 	serving, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- h.serve(serving, l, store) }()
+	go func() { ended <- h.serve(serving, all, store) }()
 	// Listening is serving here: readiness may wait for a reaper elsewhere, and
 	// /readyz reports it.
-	fmt.Fprintln(cmd.OutOrStdout(), "ready "+url)
+	fmt.Fprintln(cmd.OutOrStdout(), "ready "+all.url())
 	err = <-ended
 	h.log.Info("stopped")
 	return err

@@ -73,7 +73,8 @@ func witnessFlag(c *cobra.Command) {
 
 // serverFlags are those of every command that serves.
 func serverFlags(c *cobra.Command) {
-	c.Flags().String("listen", "", "listen on this address (default 127.0.0.1:7070; port 0 picks a free one)")
+	c.Flags().Var(new(addressList), "listen", "listen on this address, or on several when it is repeated "+
+		"(default 127.0.0.1:7070; port 0 picks a free one, unix:PATH is a Unix socket)")
 	c.Flags().String("tls-cert", "", "serve TLS with this certificate file")
 	c.Flags().String("tls-key", "", "the file of the certificate's key")
 	c.Flags().String("log-level", "info", "how much is logged: debug, info, warn or error")
@@ -125,11 +126,12 @@ func runServer(ctx context.Context, cmd *cobra.Command, cfg settings.Settings, d
 		return err
 	}
 	guard := connectionGuard(cfg, log)
-	l, url, err := listen(cfg, guard, true)
+	served := roles{true, true, true}
+	all, err := listen(cfg, guard, served)
 	if err != nil {
 		return err
 	}
-	defer l.Close()
+	defer all.close()
 	backing, err := openStoreBackend(ctx, cfg, data, log)
 	if err != nil {
 		return err
@@ -137,12 +139,12 @@ func runServer(ctx context.Context, cmd *cobra.Command, cfg settings.Settings, d
 	defer func() { err = errors.Join(err, backing.close()) }()
 
 	h := serverProcess{
-		roles:         roles{true, true, true},
+		roles:         served,
 		cfg:           cfg,
 		redis:         backing.options,
 		memory:        backing.memory,
 		sealer:        sealer,
-		proxyURL:      url,
+		proxyURL:      all.proxyURL(),
 		prices:        prices,
 		log:           log,
 		guard:         guard,
@@ -168,16 +170,16 @@ func runServer(ctx context.Context, cmd *cobra.Command, cfg settings.Settings, d
 	serving, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- h.serve(serving, l, store) }()
+	go func() { ended <- h.serve(serving, all, store) }()
 	if err := awaitReady(ctx, store); err != nil && ctx.Err() == nil {
 		cancel()
 		return errors.Join(err, <-ended)
 	}
-	other, err := cli.SwitchProfile(ctx, cli.Profile{URL: url, KeyFile: keyFile})
+	other, err := cli.SwitchProfile(ctx, cli.Profile{URL: all.url(), KeyFile: keyFile})
 	if err != nil {
 		log.Warn("the profile cannot be saved: set PICKET_URL and PICKET_API_KEY", "err", err)
 	}
-	printReady(cmd, cfg, url, data, keyFile, backing.name, other)
+	printReady(cmd, cfg, all, data, keyFile, backing.name, other)
 	err = <-ended
 	log.Info("stopped")
 	return err
@@ -192,20 +194,21 @@ func keyFileName(namespace string) string {
 
 // printReady prints the one line that scripts wait for on stdout, and everything for people on
 // stderr. other is the server that the commands continue to use, if it is not this one.
-func printReady(cmd *cobra.Command, cfg settings.Settings, url, data, keyFile, store, other string) {
+func printReady(cmd *cobra.Command, cfg settings.Settings, all endpoints, data, keyFile, store, other string) {
+	url := all.url()
 	fmt.Fprintln(cmd.OutOrStdout(), "ready "+url)
 	w := cmd.ErrOrStderr()
 	p := term.Painter(w)
-	term.PrintRows(w, [][]string{
-		{p.Dim("  console"), url + "/console/"},
-		{p.Dim("  API"), url + client.BasePath},
-		{p.Dim("  described"), url + "/openapi.yaml"},
-		{p.Dim("  metrics"), url + "/metrics"},
-		{p.Dim("  data"), data},
-		{p.Dim("  store"), store},
-		{p.Dim("  key"), keyFile},
-		{p.Dim("  budget"), budgetSummary(cfg)},
-	})
+	var rows [][]string
+	for _, row := range append(addressRows(all), [][]string{
+		{"data", data},
+		{"store", store},
+		{"key", keyFile},
+		{"budget", budgetSummary(cfg)},
+	}...) {
+		rows = append(rows, []string{p.Dim("  " + row[0]), row[1]})
+	}
+	term.PrintRows(w, rows)
 	if other != "" {
 		fmt.Fprintln(w, "commands go on talking to "+other+"; for this server:")
 		fmt.Fprintf(w, "       export PICKET_URL=%s PICKET_API_KEY=$(cat %s)\n", url, term.ShellQuote(keyFile))
@@ -213,6 +216,29 @@ func printReady(cmd *cobra.Command, cfg settings.Settings, url, data, keyFile, s
 	fmt.Fprintln(w, p.Dim("try:   ")+term.WithProgramName("picket run -- make test"))
 	fmt.Fprintln(w, p.Dim("       ")+term.WithProgramName("picket review approve"))
 	fmt.Fprintln(w, p.Dim("stop:  ")+"Ctrl-C, or kill "+strconv.Itoa(os.Getpid()))
+}
+
+// addressRows says where the routes of a server are.
+func addressRows(all endpoints) (rows [][]string) {
+	if at := all[0]; at.console {
+		rows = [][]string{
+			{"console", at.url + "/console/"},
+			{"API", at.url + client.BasePath},
+			{"described", at.url + "/openapi.yaml"},
+			{"metrics", at.url + "/metrics"},
+		}
+	}
+	for i, at := range all {
+		switch {
+		case at.only:
+			rows = append(rows, []string{"tool proxy", at.url})
+		case i > 0:
+			rows = append(rows, []string{"also on", at.url})
+		case !at.console:
+			rows = append(rows, []string{"API", at.url})
+		}
+	}
+	return rows
 }
 
 // lockData makes sure that one `picket up` owns a data directory. The lock

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/url"
 	"os"
 	"runtime/debug"
@@ -165,9 +164,9 @@ func checkFormat(ctx context.Context, where redis.UniversalOptions, namespaces [
 	return store.CheckFormat(ctx, where, namespaces)
 }
 
-// serve runs the servers on a listener until ctx ends, or until one of them
+// serve runs the servers on their endpoints until ctx ends, or until one of them
 // fails. It does not close the store.
-func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchestrator.Store) error {
+func (h serverProcess) serve(ctx context.Context, all endpoints, store *orchestrator.Store) error {
 	// Most of a server's memory is buffers of connections: the collector comes
 	// twice as early, so that thousands of idle ones cost half.
 	if os.Getenv("GOGC") == "" {
@@ -194,9 +193,9 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 	defer sender.Close()
 	tracer := tracing.FromEnv(ctx, h.traceService(), h.log)
 	defer tracer.Close()
-	e := web.New(h.log)
+	var parts siteParts
 	rates := web.NewRates(h.cfg.Rate.PerKey, h.cfg.Rate.PerLease)
-	control, err := api.New(api.Config{
+	parts.control, err = api.New(api.Config{
 		Engine:       store.Engine,
 		Engines:      store.Engines,
 		ScriptStats:  store.ScriptStats,
@@ -212,11 +211,10 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 		return err
 	}
 	if h.orchestrator {
-		control.Mount(e)
 		h.warnAboutConsole()
-		pages, err := console.New(console.Config{
+		parts.console, err = console.New(console.Config{
 			Backend:      consoleBackend(store),
-			Stream:       consoleStream(control, store),
+			Stream:       consoleStream(parts.control, store),
 			Log:          h.log,
 			AllowedHosts: h.hosts(),
 			PublicURL:    h.cfg.PublicURL,
@@ -225,9 +223,6 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 		if err != nil {
 			return err
 		}
-		pages.Mount(e)
-	} else {
-		control.MountOps(e)
 	}
 	if h.toolproxy {
 		env, calls := processEnv(h.log), tracer.NewCalls(taskLookup(store))
@@ -248,7 +243,7 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 		}
 		defer proxy.Close()
 		proxy.Start()
-		proxy.Mount(e)
+		parts.proxy = proxy
 	}
 	if h.reaper {
 		reminders, err := h.cfg.ReminderRules()
@@ -272,8 +267,34 @@ func (h serverProcess) serve(ctx context.Context, l net.Listener, store *orchest
 	if h.orchestrator {
 		group.Go(func() error { return store.Monitor(ctx) })
 	}
-	group.Go(func() error { return web.Serve(ctx, l, e, h.log) })
+	for _, at := range all {
+		routes := parts.mount(web.New(h.log), at, h.orchestrator)
+		group.Go(func() error { return web.Serve(ctx, at, routes, h.log) })
+	}
 	return group.Wait()
+}
+
+// siteParts are what answers the requests to a server process. Nil parts are not served.
+type siteParts struct {
+	control *api.API
+	console *console.Console
+	proxy   *toolproxy.Proxy
+}
+
+// mount adds the routes of an endpoint to e.
+func (p siteParts) mount(e *echo.Echo, at endpoint, orchestrator bool) *echo.Echo {
+	if orchestrator && !at.only {
+		p.control.Mount(e)
+	} else {
+		p.control.MountOps(e)
+	}
+	if p.console != nil && at.console {
+		p.console.Mount(e)
+	}
+	if p.proxy != nil {
+		p.proxy.Mount(e)
+	}
+	return e
 }
 
 // retentionOf is what the reaper deletes.

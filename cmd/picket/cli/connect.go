@@ -15,6 +15,7 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/cmd/picket/settings"
+	"github.com/picket-dev/picket/internal/unixsocket"
 )
 
 const defaultURL = "http://127.0.0.1:7070"
@@ -57,8 +58,7 @@ func ConnectWith(cmd *cobra.Command, key picket.Secret, source string) (*Connect
 			"PICKET_API_KEY is not sent to the url in %s, because that file is in the current directory",
 			origin)
 	}
-	// the saved one has no slash at its end
-	url := cmp.Or(strings.TrimRight(cfg.URL, "/"), saved.URL, defaultURL)
+	url := cmp.Or(comparableURL(cfg.URL), saved.URL, defaultURL)
 	if key == "" && saved.URL == url && saved.KeyFile != "" {
 		if err := refuseSavedKeyInRun(); err != nil {
 			return nil, err
@@ -72,6 +72,15 @@ func ConnectWith(cmd *cobra.Command, key picket.Secret, source string) (*Connect
 	s := NewConnection(url, key)
 	s.KeySource = source
 	return s, nil
+}
+
+// comparableURL is a checked URL as profiles have it: without a slash at its end, and with the
+// absolute path of a Unix socket.
+func comparableURL(url string) string {
+	if path, err := unixsocket.Path(url); err == nil {
+		return unixsocket.URL(path)
+	}
+	return strings.TrimRight(url, "/")
 }
 
 // refuseSavedKeyInRun keeps an agent from deciding about its own work with the key of

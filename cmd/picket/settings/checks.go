@@ -20,6 +20,7 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/internal/outbound"
+	"github.com/picket-dev/picket/internal/unixsocket"
 )
 
 var (
@@ -50,6 +51,7 @@ var checks = map[string]func(string) error{
 	"listen":       checkListen,
 	"memory":       checkMemory,
 	"namespaces":   checkNamespaces,
+	"server":       checkServer,
 	"share":        checkShare,
 	"preset":       checkPreset,
 	"store_memory": checkStoreMemory,
@@ -188,10 +190,36 @@ func checkURL(text string) error {
 	return nil
 }
 
+// checkServer takes the URL of a Picket server, which may listen on a Unix socket.
+func checkServer(text string) error {
+	if !unixsocket.IsURL(text) {
+		return checkURL(text)
+	}
+	_, err := unixsocket.Path(text)
+	return err
+}
+
+// checkListen takes addresses of TCP and Unix sockets.
 func checkListen(text string) error {
-	_, port, err := net.SplitHostPort(text)
+	addresses := parts(text)
+	if len(addresses) == 0 {
+		return checkAddress("")
+	}
+	for _, address := range addresses {
+		if err := checkAddress(address); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkAddress(address string) error {
+	if unixsocket.IsURL(address) {
+		return checkServer(address)
+	}
+	_, port, err := net.SplitHostPort(address)
 	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || strconv.FormatUint(n, 10) != port {
-		return fmt.Errorf("%q: write host:port, such as 127.0.0.1:7070", text)
+		return fmt.Errorf("%q: write host:port, such as 127.0.0.1:7070, or unix:PATH", address)
 	}
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 
 // General are the keys that a flag or the environment can override.
 type General struct {
-	URL              string   `yaml:"url" flag:"url" check:"url" doc:"The server that the commands talk to. By default it is the one that picket up started last."`
-	Listen           string   `yaml:"listen" flag:"listen" default:"127.0.0.1:7070" check:"listen" doc:"The address that picket up and picket serve listen on. Port 0 picks a free one."`
+	URL              string   `yaml:"url" flag:"url" check:"server" doc:"The server that the commands talk to: http://, https:// or unix:PATH. By default it is the one that picket up started last."`
+	Listen           []string `yaml:"listen" flag:"listen" default:"127.0.0.1:7070" check:"listen" doc:"The addresses, separated by commas, that picket up and picket serve listen on. Port 0 picks a free one, and unix:PATH is a Unix socket."`
 	Data             string   `yaml:"data" flag:"data" default:"$XDG_DATA_HOME/picket" doc:"The directory of picket up. picket serve orchestrator and picket init keep their witness of the store in it."`
 	Redis            string   `yaml:"redis" flag:"redis" doc:"The Redis URL. If it is empty, picket up starts its own store."`
 	AllowUnsafeRedis bool     `yaml:"allow_unsafe_redis" flag:"allow-unsafe-redis" default:"false" check:"yes_no" doc:"Start on a Redis that can lose what was acknowledged. This is for experiments only."`

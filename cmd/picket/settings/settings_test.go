@@ -66,6 +66,7 @@ func TestOrderOfSettings(t *testing.T) {
 		{"file", file, "", "", "127.0.0.1:1", "picket.yaml:1:1"},
 		{"environment", file, "127.0.0.1:2", "", "127.0.0.1:2", "PICKET_LISTEN"},
 		{"flag", file, "127.0.0.1:2", "127.0.0.1:3", "127.0.0.1:3", "--listen"},
+		{"several", "", "127.0.0.1:2, unix:/run/x", "", "127.0.0.1:2 unix:/run/x", "PICKET_LISTEN"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Setenv("PICKET_LISTEN", tc.env)
@@ -77,7 +78,7 @@ func TestOrderOfSettings(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if origin, _ := got.Origin("listen"); got.Listen != tc.value || origin != tc.origin {
+			if origin, _ := got.Origin("listen"); strings.Join(got.Listen, " ") != tc.value || origin != tc.origin {
 				t.Errorf("listen = %q from %s, want %q from %s", got.Listen, origin, tc.value, tc.origin)
 			}
 		})
