@@ -3,7 +3,7 @@ package picket
 // Violation is one thing that the invariant scanner found wrong.
 type Violation struct {
 	Kind     string `json:"kind"`    // one of InvariantKinds
-	Subject  string `json:"subject"` // the task, hand-off, lane, agent, pool, call or day that is wrong
+	Subject  string `json:"subject"` // the task, hand-off, lane, agent, pool, call, message or day that is wrong
 	Detail   string `json:"detail"`  // what is wrong, in words
 	Repaired bool   `json:"repaired"`
 }
@@ -96,4 +96,12 @@ var InvariantKinds = map[string]bool{
 	"handoff_open":      false,
 	"handoff_missing":   true,
 	"handoff_extra":     true,
+	"message_damaged":   false,
+	"message_uncounted": true,
+	"message_score":     true,
+	"inbox_missing":     true,
+	"inbox_extra":       true,
+	"inbox_score":       true,
+	"inbox_bytes":       true,
+	"sent_missing":      true,
 }

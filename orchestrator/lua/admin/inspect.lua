@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: agent check_agent check_money check_task findings queue
+-- needs: agent check_agent check_message check_money check_task findings queue
 -- inspect holds the next batch of a namespace against its invariants and
 -- repairs what is safe to repair. What lives is walked apart from the archive,
 -- so that a lost deadline is found soon, however much has ended.
@@ -13,7 +13,9 @@ local LIVE = { 'by-state:leased', 'deadlines', 'by-state:queued', 'delayed', 'st
   'roster:draining' }
 local SETS = { unpack(LIVE) }
 for _, set in ipairs({ 'tasks', 'terminal', 'by-state:completed', 'by-state:rejected', 'by-state:failed',
-    'by-state:cancelled', 'houses', 'roster:dead', 'roster:deregistered', 'pools', 'pools:names', 'audit', 'keys' }) do
+    'by-state:cancelled', 'houses', 'roster:dead', 'roster:deregistered', 'pools', 'pools:names', 'audit', 'keys', 'sent',
+    'inboxes:tasks', 'inboxes:roster:active', 'inboxes:roster:unhealthy', 'inboxes:roster:draining',
+    'inboxes:roster:dead', 'inboxes:roster:deregistered' }) do
   SETS[#SETS + 1] = set
 end
 -- A task in one of these, in such a state, is examined with another set.
@@ -68,7 +70,13 @@ local function visit_name(_, role)
   if not call('HGET', K('pools'), role) then check_pool(role, '0') end
 end
 
-local LOOK = { ['pools:names'] = visit_name, ['handoffs:open'] = visit_handoff, holds = check_reservation,
+local function visit_message(set, id)
+  local m = pick(K('message:', id), 'read', unpack(MESSAGE))
+  if m.to or m.number then check_message(id, m) else orphan(set, id) end
+end
+
+local LOOK = { sent = visit_message, ['pools:names'] = visit_name,
+  ['handoffs:open'] = visit_handoff, holds = check_reservation,
   houses = check_day, silence = visit_agent }
 for _, s in ipairs(STATUSES) do LOOK['roster:' .. s] = visit_agent end
 
@@ -115,6 +123,20 @@ local function scan_keys(pos, last)
   end
 end
 
+-- scan_inboxes goes through the inboxes of the tasks or agents in a set: those after last, which is the
+-- score of a task or the id of an agent. An inbox is looked at whole. It returns nil at the end.
+local function scan_inboxes(set, last)
+  local tasks = set == 'tasks'
+  local first = tasks and '-inf' or '-'
+  if last ~= '' then first = '(' .. last end -- @scans-inboxes
+  for _, id in ipairs(call('ZRANGE', K(set), first, tasks and '+inf' or '+', tasks and 'BYSCORE' or 'BYLEX',
+    'LIMIT', 0, limit)) do
+    last = tasks and call('ZSCORE', K(set), id) or id
+    looked = looked + 1 + check_unread(id)
+    if looked >= limit then return last end
+  end
+end
+
 -- Pools are far fewer than their agents, so they are looked at all at once.
 local function visit_pools()
   local flat = call('HGETALL', K('pools'))
@@ -154,6 +176,9 @@ while at <= last and looked < limit do
   elseif SETS[at] == 'keys' then
     pos, lane = scan_keys(pos, lane)
     done = not pos
+  elseif string.sub(SETS[at], 1, 8) == 'inboxes:' then
+    lane = scan_inboxes(string.sub(SETS[at], 9), lane)
+    done = not lane
   elseif SETS[at] == 'pools' then
     visit_pools()
     done = true

@@ -1,12 +1,9 @@
--- needs: agent quota
+-- needs: agent messagebytes quota
 -- A message is kept under its id. The conversation of a task or an agent lists its messages by their
 -- numbers, and so does its inbox those that are unread. The number of a message is that of its event.
 local MOST_UNREAD, MOST_UNREAD_BYTES = 1000, 8388608
 local MOST_LISTED = 2000 -- messages of a conversation, more than an inbox takes
 local SENDS, SEND_EVERY = 30, 2000 -- a credential sends that many at once, and one more every 2 s
-
--- MESSAGE_OVERHEAD is what a message counts in quotas beside its text, in bytes.
-local MESSAGE_OVERHEAD = 512
 
 -- take_send takes one message from what a credential may send. It returns a refusal if none is left.
 -- The key holds the store time at which everything is left again.
@@ -17,20 +14,6 @@ local function take_send(credential)
     return refuse('rate_limited', 'cause', 'messages', 'limit', SENDS)
   end
   call('SET', key, F(full), 'PX', F(2 * SENDS * SEND_EVERY))
-end
-
-local function message_bytes_of(owner) return num(call('GET', K('message-bytes:', owner))) end
-
--- add_message_bytes counts bytes of messages for a key and for a tree. Either may be ''.
-local function add_message_bytes(key, root, n)
-  for _, owner in ipairs({ key, root }) do
-    local sum = owner ~= '' and message_bytes_of(owner) + n or 0
-    if sum > 0 then -- @keeps-message-bytes
-      call('SET', K('message-bytes:', owner), F(sum))
-    elseif owner ~= '' then
-      call('DEL', K('message-bytes:', owner))
-    end
-  end
 end
 
 -- leave_inbox takes a message out of an inbox, if it is still there.

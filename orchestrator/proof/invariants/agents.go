@@ -130,7 +130,9 @@ var AgentDamages = []damage{
 	{Kind: "lease_of_gone", what: "of an earlier registration", Plant: rawDamage("HSET", "agent:m1", "incarnation", 7)},
 }
 
-func AllDamages() []damage { return slices.Concat(TaskDamages, AgentDamages, MoneyDamages) }
+func AllDamages() []damage {
+	return slices.Concat(TaskDamages, AgentDamages, MoneyDamages, MessageDamages)
+}
 
 func randomDamage(rnd *rand.Rand) damage {
 	all := AllDamages()

@@ -34,6 +34,7 @@ type inspectFixture struct {
 	answered  string
 	key       string // a hand-off that was answered; what manned was acquired with
 	moneyFixture
+	messageFixture
 }
 
 func NewInspectFixture(t *testing.T, f *kit.Fixture) *inspectFixture {
@@ -69,7 +70,7 @@ func NewInspectFixture(t *testing.T, f *kit.Fixture) *inspectFixture {
 	_, err = f.Answer(f.Ctx, kit.Operator, help.HandoffID, picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)})
 	kit.OK(t, err)
 
-	s.agentTask, s.moneyFixture = s.addAgents(), s.addMoney()
+	s.agentTask, s.moneyFixture, s.messageFixture = s.addAgents(), s.addMoney(), s.addMessages()
 	s.head = f.MustSubmit(t, picket.TaskSpec{Role: "coder", Labels: map[string]string{"team": "a"},
 		Priority: kit.Ptr(9)})
 	s.tail = f.MustSubmit(t, picket.TaskSpec{Role: "coder"})

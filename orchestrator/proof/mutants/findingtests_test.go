@@ -100,6 +100,7 @@ var findingTests = map[string]string{
 	"a conversation stays without its task":                              "TestMessagesAreDeleted",
 	"messages are kept for ever":                                         "TestMessagesAreDeleted",
 	"an inbox stays without its agent":                                   "TestMessagesOfAnAgentAreDeletedWithIt",
+	"the scanner skips inboxes":                                          "TestTheScannerSeesEveryInbox",
 	"a run whose key is gone sends messages":                             "TestMessagesOfRunKeysCountForTheirParent",
 	"a kept bundle gets another size":                                    "TestTheSameBundleAgain",
 	"no event names the agent":                                           "TestEventsNameTheAgent",

@@ -47,6 +47,7 @@ var messageMutants = []mutant{
 	{"a conversation stays without its task", []edit{{"deletes-conversation", ""}}},
 	{"messages are kept for ever", []edit{{"deletes-old-messages", "call('ZREM', K('sent'), id)"}}},
 	{"an inbox stays without its agent", []edit{{"deletes-inbox", ""}}},
+	{"the scanner skips inboxes", []edit{{"scans-inboxes", "if last ~= '' then return nil end"}}},
 	{"a run whose key is gone sends messages",
 		[]edit{{"counted-messages", "owner = owner or ''"}}},
 }
