@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
@@ -121,6 +123,9 @@ func (b inbox) newMessages() *cobra.Command {
 		"task":  "Show the messages from and to a task",
 		"agent": "Show the messages from and to an agent",
 	}[b.kind], b.complete, b.offered, func(cmd *cobra.Command, s *Connection, id string) error {
+		if all, _ := cmd.Flags().GetBool("all"); all {
+			return b.showAll(cmd, s, id)
+		}
 		var q picket.MessageQuery
 		q.Limit, _ = cmd.Flags().GetInt("limit")
 		q.Before, _ = cmd.Flags().GetInt64("before")
@@ -137,7 +142,72 @@ func (b inbox) newMessages() *cobra.Command {
 	})
 	c.Flags().Int("limit", 50, "at most this many, 1 to 100")
 	c.Flags().Int64("before", 0, "only messages before this cursor, which the page before names")
+	c.Flags().Bool("all", false, "the whole conversation; with -o jsonl one message on each line")
+	c.MarkFlagsMutuallyExclusive("all", "limit")
+	c.MarkFlagsMutuallyExclusive("all", "before")
 	return watchFlag(term.FormatFlag(c))
+}
+
+// showAll shows a whole conversation.
+func (b inbox) showAll(cmd *cobra.Command, s *Connection, id string) error {
+	format, err := term.FormatOf(cmd)
+	if err != nil {
+		return err
+	}
+	return showOrWatch(cmd, s, b.events(id), func(ctx context.Context, w io.Writer) error {
+		all, each, err := b.readAll(ctx, s, id)
+		if err != nil {
+			return err
+		}
+		raw, err := json.Marshal(struct {
+			Messages []jsontext.Value `json:"messages"`
+			Unread   int              `json:"unread"`
+		}{each, all.Unread})
+		if err != nil {
+			return err
+		}
+		term.NoteAnswer(w, raw)
+		if format != "jsonl" {
+			return printAnswer(cmd, w, raw, "", func() error {
+				b.printConversation(cmd, w, id, all)
+				return nil
+			})
+		}
+		for _, message := range each {
+			if err := term.PrintValue(w, format, message); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// readAll reads a conversation from its newest page to its oldest. each is the messages as the
+// server wrote them. Both are in the order in which the messages were sent.
+func (b inbox) readAll(ctx context.Context, s *Connection, id string) (all picket.MessagePage, each []jsontext.Value,
+	err error) {
+	each = []jsontext.Value{}
+	for q := (picket.MessageQuery{Limit: 100}); ; {
+		var raw jsontext.Value
+		page, err := b.messages(s)(ctx, id, q, client.WithBody(&raw))
+		if err != nil {
+			return all, nil, err
+		}
+		var members struct {
+			Messages []jsontext.Value `json:"messages"`
+		}
+		if err := json.Unmarshal(raw, &members); err != nil {
+			return all, nil, err
+		}
+		if q.Before == 0 {
+			all.Unread = page.Unread
+		}
+		all.Messages = slices.Concat(page.Messages, all.Messages)
+		each = slices.Concat(members.Messages, each)
+		if q.Before = page.Before; q.Before == 0 {
+			return all, each, nil
+		}
+	}
 }
 
 // printConversation prints messages as a person reads a conversation, oldest first.
