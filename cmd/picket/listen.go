@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -12,6 +13,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/settings"
+	"github.com/picket-dev/picket/internal/files"
 	"github.com/picket-dev/picket/internal/unixsocket"
 	"github.com/picket-dev/picket/internal/web"
 )
@@ -63,8 +65,9 @@ func (all endpoints) close() {
 }
 
 // listen opens the addresses of a server, those of TCP first. Agents reach a tool proxy over TCP
-// only. If nothing else of the server uses TCP, the tool proxy gets a free port of this machine.
-func listen(cfg settings.Settings, guard *web.Guard, r roles) (all endpoints, err error) {
+// only. If nothing else of the server uses TCP, the tool proxy gets a free port of this machine. Its
+// number is kept in portFile.
+func listen(cfg settings.Settings, guard *web.Guard, r roles, portFile string) (all endpoints, err error) {
 	defer func() {
 		if err != nil {
 			all.close()
@@ -110,7 +113,7 @@ func listen(cfg settings.Settings, guard *web.Guard, r roles) (all endpoints, er
 		all = append(all, endpoint{Listener: guard.Listen(l), url: unixsocket.URL(path)})
 	}
 	if r.toolproxy && !overTCP {
-		l, err := listenOn("127.0.0.1:0")
+		l, err := listenOnKeptPort(portFile)
 		if err != nil {
 			return all, err
 		}
@@ -173,6 +176,26 @@ func listenOn(addr string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, addressTakenError(addr, err)
+	}
+	return l, nil
+}
+
+// listenOnKeptPort listens on the loopback port whose number is in a file, so that agents find it again
+// after a restart of the server. If it is taken, another free port is kept there.
+func listenOnKeptPort(file string) (net.Listener, error) {
+	if text, err := os.ReadFile(file); err == nil {
+		if l, err := listenOn(net.JoinHostPort("127.0.0.1", strings.TrimSpace(string(text)))); err == nil {
+			return l, nil
+		}
+	}
+	l, err := listenOn("127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	if err := files.WritePrivate(file, []byte(port+"\n")); err != nil {
+		l.Close()
+		return nil, err
 	}
 	return l, nil
 }

@@ -63,7 +63,7 @@ func runServe(cmd *cobra.Command, r roles) (err error) {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	h.guard = connectionGuard(cfg, h.log)
-	all, err := listen(cfg, h.guard, r)
+	all, err := listen(cfg, h.guard, r, "")
 	if err != nil {
 		return err
 	}

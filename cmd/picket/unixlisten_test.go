@@ -90,7 +90,7 @@ func TestBothLoopbackAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := roles{orchestrator: true}
-	first, err := listen(cfg, connectionGuard(cfg, nil), r)
+	first, err := listen(cfg, connectionGuard(cfg, nil), r, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestBothLoopbackAddresses(t *testing.T) {
 	}
 	first.close()
 	cfg.Listen = []string{"127.0.0.1:" + port, "[::1]:" + port}
-	both, err := listen(cfg, connectionGuard(cfg, nil), r)
+	both, err := listen(cfg, connectionGuard(cfg, nil), r, "")
 	if err != nil {
 		t.Fatal(err)
 	}

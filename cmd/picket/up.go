@@ -127,7 +127,7 @@ func runServer(ctx context.Context, cmd *cobra.Command, cfg settings.Settings, d
 	}
 	guard := connectionGuard(cfg, log)
 	served := roles{true, true, true}
-	all, err := listen(cfg, guard, served)
+	all, err := listen(cfg, guard, served, filepath.Join(data, "toolproxy.port"))
 	if err != nil {
 		return err
 	}
