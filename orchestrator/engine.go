@@ -18,6 +18,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/internal/seal"
+	"github.com/picket-dev/picket/orchestrator/heartbeat"
 	"github.com/picket-dev/picket/orchestrator/store"
 )
 
@@ -58,6 +59,9 @@ type Config struct {
 	TaskEnvelope *budget.Envelope
 	// Quotas bound what agents can keep in the store.
 	Quotas Quotas
+	// Wake says how wake policies are read. Servers of one store need the same settings, since digests of
+	// policies cover them. Defaults to heartbeat.Defaults().
+	Wake heartbeat.Settings
 	// Workspaces says how long adapters keep workspaces.
 	Workspaces picket.WorkspaceRetention
 	// Found lets a namespace that neither the store nor the witness knows begin
@@ -121,6 +125,10 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, errors.New("open store: a sealer is needed")
 	}
 	cfg.Quotas = cfg.Quotas.withDefaults()
+	cfg.Wake = cmp.Or(cfg.Wake, heartbeat.Defaults())
+	if err := cfg.Wake.Check(); err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
 	cfg.Workspaces.Failed = cmp.Or(cfg.Workspaces.Failed, 7*24*time.Hour)
 	cfg.Workspaces.Decided = cmp.Or(cfg.Workspaces.Decided, 24*time.Hour)
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())

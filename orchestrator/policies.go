@@ -11,13 +11,15 @@ import (
 	"github.com/picket-dev/picket/orchestrator/heartbeat"
 )
 
-// wakeSettings are the settings under which wake policies are read.
-var wakeSettings = heartbeat.Defaults()
-
 // WakePolicy reads the wake policy of an agent name. A name without one has a policy that is not Present.
 func (e *Engine) WakePolicy(ctx context.Context, name string) (picket.WakePolicy, error) {
 	stored, _, err := e.storedPolicy(ctx, name, "")
-	return stored.policy(name), err
+	return e.policyOf(name, stored), err
+}
+
+// policyOf shows a stored revision as the policy of a name, under the settings of this process.
+func (e *Engine) policyOf(name string, r policyRow) picket.WakePolicy {
+	return r.policy(name, e.store.cfg.Wake)
 }
 
 // PolicyStatus says what the wake policy of an agent name means at an instant; 0 is now, by the clock of
@@ -28,20 +30,23 @@ func (e *Engine) PolicyStatus(ctx context.Context, name string, at picket.Instan
 		return picket.PolicyStatus{}, err
 	}
 	at = cmp.Or(at, now)
-	p := stored.policy(name)
+	wake := e.store.cfg.Wake
+	p := stored.policy(name, wake)
 	s := picket.PolicyStatus{AgentName: name, Present: p.Present, Valid: p.Valid, Enabled: p.Enabled,
 		Summary: p.Summary, Digest: p.Digest, RevisionID: p.RevisionID, At: at, Diagnostics: p.Diagnostics}
-	read, _ := stored.parse()
+	read, _ := stored.parse(wake, heartbeat.ModeFile)
 	switch {
+	case !wake.Enabled:
+		s.Reason = picket.WakeReasonDisabled
 	case !p.Present:
 		s.Reason = picket.WakeReasonNoPolicy
 	case !p.Valid:
 		s.Reason = picket.WakeReasonInvalid
-	case !p.Enabled || !wakeSettings.Enabled:
+	case !p.Enabled:
 		s.Reason = picket.WakeReasonDisabled
-	case !read.Hours(wakeSettings).Allows(at):
+	case !read.Hours(wake).Allows(at):
 		s.Reason = picket.WakeReasonQuietWindow
-		if next, ok := read.Hours(wakeSettings).Next(at); ok {
+		if next, ok := read.Hours(wake).Next(at); ok {
 			s.NextAllowedAt = &next
 		}
 	}
@@ -51,11 +56,11 @@ func (e *Engine) PolicyStatus(ctx context.Context, name string, at picket.Instan
 
 // ValidatePolicy returns what a text would be as a wake policy. It changes nothing. The policy of an
 // invalid text does not repeat the text, because it may contain a token or a key.
-func ValidatePolicy(name, body string) (picket.WakePolicy, error) {
+func (e *Engine) ValidatePolicy(name, body string) (picket.WakePolicy, error) {
 	if err := picket.CheckName("name", name); err != nil {
 		return picket.WakePolicy{}, err
 	}
-	p := policyRow{Body: body}.shown(name, heartbeat.ModeWrite)
+	p := policyRow{Body: body}.shown(name, e.store.cfg.Wake, heartbeat.ModeWrite)
 	p.RevisionID, p.WrittenAt, p.WrittenBy = "", nil, ""
 	if !p.Valid {
 		p.Body, p.Summary = "", ""
@@ -84,7 +89,7 @@ func PolicyError(p picket.WakePolicy) error {
 // request expects. The same request again changes nothing.
 func (e *Engine) WritePolicy(ctx context.Context, by picket.Caller, name string,
 	w picket.PolicyWrite) (picket.WakePolicy, error) {
-	if _, err := ValidatePolicy(name, w.Body); err != nil {
+	if _, err := e.ValidatePolicy(name, w.Body); err != nil {
 		return picket.WakePolicy{}, err
 	}
 	return e.changePolicy(ctx, by, name, w.ExpectedDigest, policyChange{action: picket.PolicyWritten, body: w.Body})
@@ -128,7 +133,7 @@ func (e *Engine) revision(ctx context.Context, name string, r picket.PolicyRollb
 		}
 		for _, row := range rows {
 			if row.Action != picket.PolicyDeleted &&
-				(row.Digest == r.TargetDigest || row.policy(name).Digest == r.TargetDigest) {
+				(row.Digest == r.TargetDigest || e.policyOf(name, row).Digest == r.TargetDigest) {
 				return row, nil
 			}
 		}
@@ -159,14 +164,14 @@ func (e *Engine) changePolicy(ctx context.Context, by picket.Caller, name, expec
 	c policyChange) (p picket.WakePolicy, err error) {
 	id, digest := "revision_"+ulid.Make().String(), ""
 	if c.action != picket.PolicyDeleted {
-		digest = policyRow{Body: c.body, ID: id}.policy(name).Digest
+		digest = e.policyOf(name, policyRow{Body: c.body, ID: id}).Digest
 	}
 	for range maxPolicyTries {
 		stored, _, err := e.storedPolicy(ctx, name, "")
 		if err != nil {
 			return p, err
 		}
-		now, from := stored.policy(name).Digest, stored.ID
+		now, from := e.policyOf(name, stored).Digest, stored.ID
 		if now != expected {
 			from = noRevision
 		}
@@ -175,7 +180,7 @@ func (e *Engine) changePolicy(ctx context.Context, by picket.Caller, name, expec
 		var made policyRow
 		switch r.Decode(&made); {
 		case r.Err == nil:
-			return made.policy(name), nil
+			return e.policyOf(name, made), nil
 		case !errors.Is(r.Err, picket.CodePolicyConflict):
 			return p, r.Err
 		case now != expected:
@@ -264,27 +269,22 @@ type policyRow struct {
 	Digest string `reply:"digest"`
 }
 
-// parse reads the text of a revision as a file that exists.
-func (r policyRow) parse() (*heartbeat.Policy, []heartbeat.Diagnostic) {
-	return r.parseAs(heartbeat.ModeFile)
-}
-
-func (r policyRow) parseAs(mode heartbeat.Mode) (*heartbeat.Policy, []heartbeat.Diagnostic) {
-	return heartbeat.Parse([]byte(r.Body), heartbeat.Options{Settings: wakeSettings, Mode: mode,
-		SourcePath: "HEARTBEAT.md"})
+// parse reads the text of a revision.
+func (r policyRow) parse(s heartbeat.Settings, mode heartbeat.Mode) (*heartbeat.Policy, []heartbeat.Diagnostic) {
+	return heartbeat.Parse([]byte(r.Body), heartbeat.Options{Settings: s, Mode: mode, SourcePath: "HEARTBEAT.md"})
 }
 
 // policy shows a revision as the policy of a name. Without one, or after a deletion, it is not present.
-func (r policyRow) policy(name string) picket.WakePolicy {
+func (r policyRow) policy(name string, s heartbeat.Settings) picket.WakePolicy {
 	if r.ID == "" || r.Action == picket.PolicyDeleted {
 		return picket.WakePolicy{AgentName: name, RevisionID: r.ID, ActiveHours: []picket.TimeWindow{},
 			QuietWindows: []picket.TimeWindow{}, Include: []string{}, Diagnostics: []picket.PolicyDiagnostic{}}
 	}
-	return r.shown(name, heartbeat.ModeFile)
+	return r.shown(name, s, heartbeat.ModeFile)
 }
 
-func (r policyRow) shown(name string, mode heartbeat.Mode) picket.WakePolicy {
-	read, found := r.parseAs(mode)
+func (r policyRow) shown(name string, s heartbeat.Settings, mode heartbeat.Mode) picket.WakePolicy {
+	read, found := r.parse(s, mode)
 	at := picket.Instant(r.At)
 	p := picket.WakePolicy{AgentName: name, Present: true, Valid: read.Valid,
 		Digest: cmp.Or(read.Digest, read.RawDigest), RevisionID: r.ID, Body: r.Body, Version: read.Version,

@@ -24,6 +24,7 @@ import (
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/orchestrator/api"
 	"github.com/picket-dev/picket/orchestrator/console"
+	"github.com/picket-dev/picket/orchestrator/heartbeat"
 	"github.com/picket-dev/picket/orchestrator/store"
 	"github.com/picket-dev/picket/reaper"
 	"github.com/picket-dev/picket/reaper/webhooks"
@@ -74,6 +75,19 @@ func (h serverProcess) quotas() orchestrator.Quotas {
 	return q
 }
 
+// wakeSettings are the settings of picket.yaml, and the defaults of those that it cannot set.
+func wakeSettings(cfg settings.Settings) heartbeat.Settings {
+	s, w := heartbeat.Defaults(), cfg.Wake
+	if w == (settings.Wake{}) { // settings that no file was read for
+		return s
+	}
+	s.Enabled, s.AllowActiveHoursPreferences = w.Enabled, w.AllowActiveHoursPreferences
+	s.MinInterval, s.DefaultInterval = w.MinInterval, w.DefaultInterval
+	s.MaxBodyBytes = w.MaxBodyBytes
+	s.ContextProjectionBytes = min(s.ContextProjectionBytes, s.MaxBodyBytes)
+	return s
+}
+
 // openStore connects to the state of record.
 func (h serverProcess) openStore(ctx context.Context) (*orchestrator.Store, error) {
 	redis.SetLogger(driverLog{h.log})
@@ -88,6 +102,7 @@ func (h serverProcess) openStore(ctx context.Context) (*orchestrator.Store, erro
 		Memory:       h.memory,
 		Log:          h.log,
 		Quotas:       h.quotas(),
+		Wake:         wakeSettings(h.cfg),
 		Witness:      h.witnessDir,
 		Tickets:      h.ticketDir,
 		Address:      h.storeAddress,

@@ -40,7 +40,7 @@ func validatePolicy(r request) error {
 	if err != nil {
 		return err
 	}
-	p, err := orchestrator.ValidatePolicy(c.id, c.body.Body)
+	p, err := c.engine.ValidatePolicy(c.id, c.body.Body)
 	return r.respond(p, err)
 }
 

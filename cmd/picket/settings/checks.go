@@ -74,6 +74,10 @@ var checks = map[string]func(string) error{
 	"number":       wholeNumber(0, math.MaxInt, "%s is not a whole number"),
 	"processes":    wholeNumber(0, maxProcesses, "%q is not a number of processes, 0 to 4194304"),
 
+	"wake_body":        wholeNumber(1<<10, 256<<10, "%q is not a number of bytes from 1024 to 262144"),
+	"min_interval":     duration(0, 8760*time.Hour, 1, "%q is not a duration from 0s to 8760h, such as 5m"),
+	"default_interval": duration(time.Second, 8760*time.Hour, 1, "%q is not a duration from 1s to 8760h, such as 30m"),
+
 	"duration": checkDuration,
 	"keep":     duration(0, forever, 1, "%q is not a duration such as 0s, 36h or 720h"),
 	"timeout": duration(time.Second, picket.MaxTimeout*time.Second, time.Second,

@@ -23,7 +23,16 @@ import (
 
 // plannedSettings are keys of the design that wait for something unbuilt.
 var plannedSettings = map[string]string{
-	"heartbeat": "wake files",
+	"wake.active_session_only":              "agent sessions",
+	"wake.budget":                           "wakes of agents",
+	"wake.context_projection_bytes":         "wakes of agents",
+	"wake.dir":                              "wake files",
+	"wake.max_wakes_per_cycle":              "wakes of agents",
+	"wake.session_health_hook_min_interval": "agent sessions",
+	"wake.session_health_stale_after":       "agent sessions",
+	"wake.wake_cooldown":                    "wakes of agents",
+	"wake.wake_event_retention":             "wakes of agents",
+	"wake.when_idle":                        "wakes of agents",
 }
 
 // Parse reads the file. Everything unknown in it is an error: a key that is accepted and
@@ -104,8 +113,9 @@ func (d decoder) section(path []string, into reflect.Value, node ast.Node) error
 				return d.field(append(slices.Clip(path), key.Value), f.Tag, v, key, value)
 			}
 		}
-		if subject, ok := plannedSettings[key.Value]; ok && len(path) == 0 {
-			return fmt.Errorf("%s: %w", d.at(key), exit.NotAvailable("the key "+key.Value, subject,
+		name := strings.Join(append(slices.Clip(path), key.Value), ".")
+		if subject, ok := plannedSettings[name]; ok {
+			return fmt.Errorf("%s: %w", d.at(key), exit.NotAvailable("the key "+name, subject,
 				"Take it out of the file; picket config show -o wide lists the keys there are."))
 		}
 		return unknownKey(d.at(key), path, key.Value, into)

@@ -141,6 +141,8 @@ type General struct {
 		Desktop     bool          `yaml:"desktop" default:"true" check:"yes_no" doc:"Show notices on the desktop of anyone who waits for a task with picket run."`
 	} `yaml:"notify"`
 
+	Wake Wake `yaml:"wake"`
+
 	Log struct {
 		Level slog.Level `yaml:"level" flag:"log-level" default:"info" check:"level" doc:"The level of the log: debug, info, warn or error."`
 	} `yaml:"log"`

@@ -156,6 +156,9 @@ func LoadSettings(cmd *cobra.Command) (Settings, error) {
 		return Settings{}, exit.Usagef("tls.cert (from %s) and tls.key (from %s) belong together",
 			s.values["tls.cert"].Origin, s.values["tls.key"].Origin)
 	}
+	if err := s.checkWake(); err != nil {
+		return Settings{}, err
+	}
 	s.fillPresetLimits()
 	return s, s.checkAgents()
 }
