@@ -51,7 +51,8 @@ var mayImport = map[string][]string{
 		"github.com/oklog/ulid/v2", "github.com/go-json-experiment/json/..."},
 	"orchestrator/heartbeat": {"picket", "budget", "internal/text", "github.com/goccy/go-yaml/...",
 		"github.com/go-json-experiment/json/..."},
-	"orchestrator/lua": nil, // the scripts, embedded
+	"orchestrator/mirror": {"picket", "orchestrator/heartbeat"},
+	"orchestrator/lua":    nil, // the scripts, embedded
 	// The proof suites; everything in them is for tests.
 	"orchestrator/proof/attacks":     proofImports,
 	"orchestrator/proof/branches":    proofImports,
