@@ -30,7 +30,25 @@ type WakePolicy struct {
 	WrittenAt   *Instant           `json:"written_at"`
 	WrittenBy   string             `json:"written_by"` // key
 	Diagnostics []PolicyDiagnostic `json:"diagnostics"`
+	// File is the file in the directory of the server, if it differs from the store; else null.
+	File *PolicyFile `json:"file"`
 }
+
+// PolicyFile is a file HEARTBEAT.md that differs from the policy in the store.
+type PolicyFile struct {
+	State string `json:"state"` // PolicyFileEdited and so on
+	Path  string `json:"path"`  // in the directory of the server
+	// Digest is that of the policy in the file. It is empty if there is no file, or if it is not read.
+	Digest string `json:"digest"`
+}
+
+// The states of files.
+const (
+	PolicyFileEdited   = "edited"   // the policy is what the file has
+	PolicyFileRemoved  = "removed"  // the name has no policy
+	PolicyFileConflict = "conflict" // file and store were both changed, and neither counts
+	PolicyFileRefused  = "refused"  // something else than a file is in its place
+)
 
 // TimeWindow is a window of local time, from Start up to End. It crosses midnight if End is before Start.
 type TimeWindow struct {
@@ -140,8 +158,10 @@ type PolicyStatus struct {
 	At         Instant `json:"at"`
 	// Active is true if the policy allows wakes at this instant. If it does not, Reason says why.
 	Active bool       `json:"active"`
-	Reason WakeReason `json:"reason"` // empty: active
+	Reason WakeReason `json:"reason"` // empty: active. If file and store contradict each other: heartbeat_conflict
 	// NextAllowedAt is when the windows of the policy next allow a wake; null: now, or never.
 	NextAllowedAt *Instant           `json:"next_allowed_at"`
 	Diagnostics   []PolicyDiagnostic `json:"diagnostics"`
+	// File is the file in the directory of the server, if it differs from the store; else null.
+	File *PolicyFile `json:"file"`
 }

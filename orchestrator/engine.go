@@ -114,6 +114,7 @@ type Engine struct {
 	clockDrifts   atomic.Int64             // heartbeats of agents whose clock is off
 	metrics       *leaseMetrics
 	log           *slog.Logger
+	refreshPolicy func(ctx context.Context, name string) error // nil: there is no directory of policy files
 }
 
 // Open connects to the store and makes the record of a namespace that has none. With a witness, an unreachable

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strconv"
 
 	"github.com/oklog/ulid/v2"
 
@@ -12,9 +13,10 @@ import (
 )
 
 // WakePolicy reads the wake policy of an agent name. A name without one has a policy that is not Present.
+// The policy is that of the file in the directory of the server, if the file was edited.
 func (e *Engine) WakePolicy(ctx context.Context, name string) (picket.WakePolicy, error) {
-	stored, _, err := e.storedPolicy(ctx, name, "")
-	return e.policyOf(name, stored), err
+	stored, err := e.storedPolicy(ctx, name, "")
+	return e.policyNow(name, stored), err
 }
 
 // policyOf shows a stored revision as the policy of a name, under the settings of this process.
@@ -25,19 +27,22 @@ func (e *Engine) policyOf(name string, r policyRow) picket.WakePolicy {
 // PolicyStatus says what the wake policy of an agent name means at an instant; 0 is now, by the clock of
 // the store.
 func (e *Engine) PolicyStatus(ctx context.Context, name string, at picket.Instant) (picket.PolicyStatus, error) {
-	stored, now, err := e.storedPolicy(ctx, name, "")
+	stored, err := e.storedPolicy(ctx, name, "")
 	if err != nil {
 		return picket.PolicyStatus{}, err
 	}
-	at = cmp.Or(at, now)
+	at = cmp.Or(at, stored.now)
 	wake := e.store.cfg.Wake
-	p := stored.policy(name, wake)
+	p := e.policyNow(name, stored)
 	s := picket.PolicyStatus{AgentName: name, Present: p.Present, Valid: p.Valid, Enabled: p.Enabled,
-		Summary: p.Summary, Digest: p.Digest, RevisionID: p.RevisionID, At: at, Diagnostics: p.Diagnostics}
-	read, _ := stored.parse(wake, heartbeat.ModeFile)
+		Summary: p.Summary, Digest: p.Digest, RevisionID: p.RevisionID, At: at, Diagnostics: p.Diagnostics,
+		File: p.File}
+	read, _ := policyRow{Body: p.Body}.parse(wake, heartbeat.ModeFile)
 	switch {
 	case !wake.Enabled:
 		s.Reason = picket.WakeReasonDisabled
+	case policyFileError(p) != nil:
+		s.Reason = picket.WakeReason(picket.CodePolicyConflict)
 	case !p.Present:
 		s.Reason = picket.WakeReasonNoPolicy
 	case !p.Valid:
@@ -68,8 +73,12 @@ func (e *Engine) ValidatePolicy(name, body string) (picket.WakePolicy, error) {
 	return p, PolicyError(p)
 }
 
-// PolicyError is the refusal of an invalid policy. It has the policy with its diagnostics.
+// PolicyError is the refusal of an invalid policy, and of one in conflict with its file. It has the policy
+// with its diagnostics.
 func PolicyError(p picket.WakePolicy) error {
+	if err := policyFileError(p); err != nil {
+		return err
+	}
 	if p.Valid || !p.Present {
 		return nil
 	}
@@ -80,9 +89,13 @@ func PolicyError(p picket.WakePolicy) error {
 			break
 		}
 	}
+	where := first.SourcePath
+	if first.Line > 0 {
+		where = "line " + strconv.Itoa(first.Line)
+	}
 	return picket.Refuse(picket.CodePolicyInvalid,
 		"Change what the diagnostics name, and check it with picket agent heartbeat validate.",
-		"the wake policy is invalid: line %d: %s", first.Line, first.Message).With("policy", p)
+		"the wake policy is invalid: %s: %s", where, first.Message).With("policy", p)
 }
 
 // WritePolicy makes a text the wake policy of an agent name, if the policy still has the digest that the
@@ -119,7 +132,8 @@ func (e *Engine) RollbackPolicy(ctx context.Context, by picket.Caller, name stri
 // the change, and as it is under the settings of today.
 func (e *Engine) revision(ctx context.Context, name string, r picket.PolicyRollback) (policyRow, error) {
 	if r.RevisionID != "" {
-		row, _, err := e.storedPolicy(ctx, name, r.RevisionID)
+		stored, err := e.storedPolicy(ctx, name, r.RevisionID)
+		row := stored.row
 		if err == nil && row.Action == picket.PolicyDeleted {
 			err = picket.Invalid("/revision_id", "Name the revision before it, or delete the policy.",
 				"the revision is a deletion, and has no text to restore")
@@ -167,24 +181,24 @@ func (e *Engine) changePolicy(ctx context.Context, by picket.Caller, name, expec
 		digest = e.policyOf(name, policyRow{Body: c.body, ID: id}).Digest
 	}
 	for range maxPolicyTries {
-		stored, _, err := e.storedPolicy(ctx, name, "")
+		stored, err := e.storedPolicy(ctx, name, "")
 		if err != nil {
 			return p, err
 		}
-		now, from := e.policyOf(name, stored).Digest, stored.ID
-		if now != expected {
+		now, from := e.policyNow(name, stored), stored.row.ID
+		if !admits(now, expected) {
 			from = noRevision
 		}
 		r := e.run(ctx, "change_policy", name, from, id, c.action, c.restored, c.body, digest,
-			cmp.Or(by.Key, by.Actor), by.Idempotency.Key, by.Idempotency.Body)
+			cmp.Or(by.Key, by.Actor), by.Idempotency.Key, by.Idempotency.Body, stored.overFile())
 		var made policyRow
 		switch r.Decode(&made); {
 		case r.Err == nil:
 			return e.policyOf(name, made), nil
 		case !errors.Is(r.Err, picket.CodePolicyConflict):
 			return p, r.Err
-		case now != expected:
-			return p, policyConflict(name, now, expected)
+		case !admits(now, expected):
+			return p, policyConflict(name, now.Digest, expected)
 		}
 	}
 	return p, picket.Refuse(picket.CodePolicyConflict, "Read the policy, and send the change again.",
@@ -238,22 +252,30 @@ func (e *Engine) policyRows(ctx context.Context, name string, before int64,
 	return v.Rows, v.Current, next, r.Err
 }
 
-// storedPolicy reads the current revision of an agent name, or another one that id names. It also
-// returns the time of the store. Without a policy the row has no id.
-func (e *Engine) storedPolicy(ctx context.Context, name, id string) (policyRow, picket.Instant, error) {
+// storedPolicy reads the current revision of an agent name, or another one that id names.
+func (e *Engine) storedPolicy(ctx context.Context, name, id string) (s storedPolicy, err error) {
 	if err := picket.CheckName("name", name); err != nil {
-		return policyRow{}, 0, err
+		return s, err
+	}
+	if id == "" && e.refreshPolicy != nil {
+		if err := e.refreshPolicy(ctx, name); err != nil {
+			e.log.Warn("the file of a wake policy cannot be compared with the store", "name", name, "err", err)
+		}
 	}
 	r := e.run(ctx, "policy", name, id)
 	var v struct {
-		Raw  int64       `reply:"raw"` // ms
-		Rows []policyRow `reply:"rows"`
+		Raw    int64             `reply:"raw"` // ms
+		Rows   []policyRow       `reply:"rows"`
+		Newest string            `reply:"newest"`
+		Over   string            `reply:"over"`
+		File   *policyFileRecord `reply:"file,json"`
 	}
 	r.Decode(&v)
-	if len(v.Rows) == 0 {
-		return policyRow{}, picket.Instant(v.Raw), r.Err
+	s = storedPolicy{now: picket.Instant(v.Raw), newest: v.Newest, over: v.Over, file: v.File}
+	if len(v.Rows) > 0 {
+		s.row = v.Rows[0]
 	}
-	return v.Rows[0], picket.Instant(v.Raw), r.Err
+	return s, r.Err
 }
 
 // policyRow is policy_row of the scripts.
@@ -290,19 +312,24 @@ func (r policyRow) shown(name string, s heartbeat.Settings, mode heartbeat.Mode)
 		Digest: cmp.Or(read.Digest, read.RawDigest), RevisionID: r.ID, Body: r.Body, Version: read.Version,
 		Enabled: read.Enabled, Summary: read.Summary, ActiveHours: timeWindows(read.Windows.Active),
 		QuietWindows: timeWindows(read.Windows.Quiet), Include: []string{},
-		WrittenAt: &at, WrittenBy: r.By, Diagnostics: make([]picket.PolicyDiagnostic, len(found))}
+		WrittenAt: &at, WrittenBy: r.By, Diagnostics: policyDiagnostics(found)}
 	if read.MinInterval != nil {
 		p.MinInterval = read.MinInterval.String()
 	}
 	for _, part := range read.Include {
 		p.Include = append(p.Include, string(part))
 	}
+	return p
+}
+
+func policyDiagnostics(found []heartbeat.Diagnostic) []picket.PolicyDiagnostic {
+	out := make([]picket.PolicyDiagnostic, len(found))
 	for i, d := range found {
-		p.Diagnostics[i] = picket.PolicyDiagnostic{Code: string(d.Code), Severity: string(d.Severity),
+		out[i] = picket.PolicyDiagnostic{Code: string(d.Code), Severity: string(d.Severity),
 			Message: d.Message, Path: d.Path, Line: d.Line, Column: d.Column,
 			OwnerSurface: d.OwnerSurface, SourcePath: d.SourcePath}
 	}
-	return p
+	return out
 }
 
 func timeWindows(list []heartbeat.Window) []picket.TimeWindow {

@@ -32,12 +32,12 @@ func TestWakeSettingsChangeWhatPoliciesMean(t *testing.T) {
 			name, reason, diagnostic string
 			change                   func(*heartbeat.Settings)
 		}{
-			{"enabled", picket.PolicyReasonDisabled, "", func(s *heartbeat.Settings) { s.Enabled = false }},
-			{"max_body_bytes", picket.PolicyReasonQuiet, "heartbeat_body_truncated",
+			{"enabled", picket.WakeReasonDisabled, "", func(s *heartbeat.Settings) { s.Enabled = false }},
+			{"max_body_bytes", picket.WakeReasonQuietWindow, "heartbeat_body_truncated",
 				func(s *heartbeat.Settings) { s.MaxBodyBytes, s.ContextProjectionBytes = 1024, 1024 }},
-			{"min_interval", picket.PolicyReasonQuiet, "heartbeat_preference_clamped",
+			{"min_interval", picket.WakeReasonQuietWindow, "heartbeat_preference_clamped",
 				func(s *heartbeat.Settings) { s.MinInterval = 15 * time.Minute }},
-			{"default_interval", picket.PolicyReasonQuiet, "",
+			{"default_interval", picket.WakeReasonQuietWindow, "",
 				func(s *heartbeat.Settings) { s.DefaultInterval = time.Hour }},
 			{"allow_active_hours_preferences", "", "heartbeat_preference_clamped",
 				func(s *heartbeat.Settings) { s.AllowActiveHoursPreferences = false }},
@@ -60,7 +60,7 @@ func TestWakeSettingsChangeWhatPoliciesMean(t *testing.T) {
 			kit.OK(t, err)
 			early := ""
 			if c.name == "enabled" {
-				early = picket.PolicyReasonDisabled
+				early = picket.WakeReasonDisabled
 			}
 			if s.Reason != early || late.Reason != c.reason || s.Digest != p.Digest {
 				t.Errorf("%s: %q in and %q after the active hours", c.name, s.Reason, late.Reason)
@@ -75,7 +75,7 @@ func TestDisabledWakesAreTheFirstReason(t *testing.T) {
 		other := f.withWake(t, func(s *heartbeat.Settings) { s.Enabled = false })
 		s, err := other.PolicyStatus(f.Ctx, "nobody", 0)
 		kit.OK(t, err)
-		if s.Reason != picket.PolicyReasonDisabled || s.Active || s.Present {
+		if s.Reason != picket.WakeReasonDisabled || s.Active || s.Present {
 			t.Errorf("the status is %+v", s)
 		}
 	})

@@ -99,7 +99,8 @@ func countAdmins(keys []picket.APIKey) int {
 // newSharedServer is a house over a Redis that others share.
 func newSharedServer(cmd *cobra.Command, cfg settings.Settings, r roles,
 	secret func(string) (*seal.Sealer, error)) (serverProcess, error) {
-	h := serverProcess{roles: r, cfg: cfg, proxyURL: cfg.ProxyURL, log: settings.NewLog(cfg, os.Stderr)}
+	h := serverProcess{roles: r, cfg: cfg, proxyURL: cfg.ProxyURL, policyDir: cfg.Wake.Dir,
+		log: settings.NewLog(cfg, os.Stderr)}
 	if cfg.Redis == "" {
 		return h, picket.Refuse(exit.CodeUsage,
 			"Add --redis redis://host:6379, or use `picket up`, which brings its own.",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,6 +152,7 @@ func runServer(ctx context.Context, cmd *cobra.Command, cfg settings.Settings, d
 		witnessDir:    settings.WitnessDir(data),
 		createMissing: true,
 		storeAddress:  backing.address,
+		policyDir:     cmp.Or(cfg.Wake.Dir, filepath.Join(data, "agents")),
 	}
 	if backing.owned() {
 		h.ticketDir = ticketDir()

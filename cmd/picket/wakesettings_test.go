@@ -26,7 +26,7 @@ func TestWakeSettingsReachTheEngine(t *testing.T) {
 	for _, extreme := range []string{
 		"max_body_bytes: 1024", "max_body_bytes: 262144", "min_interval: 0s", "default_interval: 8760h",
 		"min_interval: 8760h, default_interval: 8760h", "min_interval: 0s, default_interval: 1s",
-		"enabled: false", "allow_active_hours_preferences: false",
+		"enabled: false", "allow_active_hours_preferences: false", "dir: policies",
 	} {
 		cfg, err := loadTestSettings(t, fmt.Sprintf("wake: {%s}\n", extreme))
 		if err != nil {
@@ -48,7 +48,7 @@ func TestEveryWakeSettingIsAKey(t *testing.T) {
 	capital := regexp.MustCompile(`(.)([A-Z])`)
 	for f := range reflect.TypeFor[heartbeat.Settings]().Fields() {
 		key := strings.ToLower(capital.ReplaceAllString(f.Name, "${1}_$2"))
-		_, err := loadTestSettings(t, "wake: {"+key+": x}\n")
+		_, err := loadTestSettings(t, "wake: {"+key+": [x]}\n")
 		if text := fmt.Sprint(err); strings.Contains(text, "there is no key") || !strings.Contains(text, "wake."+key) {
 			t.Errorf("wake.%s: %v", key, err)
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/doctor"
 	"github.com/picket-dev/picket/cmd/picket/settings"
 	"github.com/picket-dev/picket/internal/seal"
@@ -25,6 +27,7 @@ import (
 	"github.com/picket-dev/picket/orchestrator/api"
 	"github.com/picket-dev/picket/orchestrator/console"
 	"github.com/picket-dev/picket/orchestrator/heartbeat"
+	"github.com/picket-dev/picket/orchestrator/mirror"
 	"github.com/picket-dev/picket/orchestrator/store"
 	"github.com/picket-dev/picket/reaper"
 	"github.com/picket-dev/picket/reaper/webhooks"
@@ -63,6 +66,7 @@ type serverProcess struct {
 	// store in the names of witness files.
 	ticketDir    string
 	storeAddress string
+	policyDir    string // of the files of wake policies; empty: none
 	onAdopted    func(ctx context.Context, e *orchestrator.Engine)
 }
 
@@ -83,7 +87,7 @@ func wakeSettings(cfg settings.Settings) heartbeat.Settings {
 	}
 	s.Enabled, s.AllowActiveHoursPreferences = w.Enabled, w.AllowActiveHoursPreferences
 	s.MinInterval, s.DefaultInterval = w.MinInterval, w.DefaultInterval
-	s.MaxBodyBytes = w.MaxBodyBytes
+	s.MaxBodyBytes, s.Dir = w.MaxBodyBytes, w.Dir
 	s.ContextProjectionBytes = min(s.ContextProjectionBytes, s.MaxBodyBytes)
 	return s
 }
@@ -91,6 +95,9 @@ func wakeSettings(cfg settings.Settings) heartbeat.Settings {
 // openStore connects to the state of record.
 func (h serverProcess) openStore(ctx context.Context) (*orchestrator.Store, error) {
 	redis.SetLogger(driverLog{h.log})
+	if err := h.checkPolicyDir(); err != nil {
+		return nil, err
+	}
 	if err := h.checkStore(ctx); err != nil {
 		return nil, err
 	}
@@ -226,6 +233,9 @@ func (h serverProcess) serve(ctx context.Context, all endpoints, store *orchestr
 		return err
 	}
 	if h.orchestrator {
+		if err := h.mirrorPolicies(ctx, group, store); err != nil {
+			return err
+		}
 		h.warnAboutConsole()
 		parts.console, err = console.New(console.Config{
 			Backend:      consoleBackend(store),
@@ -310,6 +320,34 @@ func (p siteParts) mount(e *echo.Echo, at endpoint, orchestrator bool) *echo.Ech
 		p.proxy.Mount(e)
 	}
 	return e
+}
+
+// checkPolicyDir refuses a directory of wake policies that cannot be used, before the store is opened.
+func (h serverProcess) checkPolicyDir() error {
+	if h.policyDir == "" || !h.orchestrator {
+		return nil
+	}
+	if n := len(h.cfg.Namespaces()); n != 1 {
+		return exit.Usagef("wake.dir has the policies of one namespace, and this server works for %d", n)
+	}
+	_, err := mirror.New(mirror.Config{Dir: h.policyDir})
+	return err
+}
+
+// mirrorPolicies keeps the wake policies in the files of a directory, until ctx ends.
+func (h serverProcess) mirrorPolicies(ctx context.Context, group *errgroup.Group, store *orchestrator.Store) error {
+	if h.policyDir == "" {
+		return nil
+	}
+	e := store.Engines()[0] // checkPolicyDir refuses several
+	files, err := mirror.New(mirror.Config{Dir: h.policyDir, Namespace: e.Namespace(), Holder: rand.Text(),
+		Store: e.PolicyStore(), Settings: wakeSettings(h.cfg), Log: h.log})
+	if err != nil {
+		return err
+	}
+	e.RefreshPolicies(files.Refresh)
+	group.Go(func() error { return files.Run(ctx) })
+	return nil
 }
 
 // retentionOf is what the reaper deletes.

@@ -29,7 +29,8 @@ var anyImport = []string{"*"}
 
 // proofImports is what a proof suite of the engine may name.
 var proofImports = []string{
-	"picket", "budget", "orchestrator", "orchestrator/store", "orchestrator/lua", "orchestrator/proof/...",
+	"picket", "budget", "orchestrator", "orchestrator/store", "orchestrator/lua", "orchestrator/mirror",
+	"orchestrator/proof/...",
 	"internal/rig/...", "internal/seal", "github.com/redis/go-redis/v9/...", "github.com/go-json-experiment/json/...",
 	"github.com/anishathalye/porcupine", "github.com/oklog/ulid/v2", "github.com/yuin/gopher-lua/...",
 	"go.uber.org/goleak", "pgregory.net/rapid",
@@ -42,7 +43,7 @@ var proofImports = []string{
 var mayImport = map[string][]string{
 	"picket": {"budget", "github.com/go-json-experiment/json/..."},
 	"budget": {"github.com/shopspring/decimal"},
-	"orchestrator": {"picket", "budget", "orchestrator/store", "orchestrator/heartbeat",
+	"orchestrator": {"picket", "budget", "orchestrator/store", "orchestrator/heartbeat", "orchestrator/mirror",
 		"internal/seal", "internal/text",
 		"github.com/redis/go-redis/v9/...", "github.com/oklog/ulid/v2",
 		"github.com/go-json-experiment/json/..."},

@@ -84,7 +84,7 @@ func newPolicyInspect() *cobra.Command {
 func printPolicy(cmd *cobra.Command, p picket.WakePolicy) {
 	w := cmd.OutOrStdout()
 	if !p.Present {
-		fmt.Fprintln(cmd.ErrOrStderr(), p.AgentName, "has no wake policy")
+		fmt.Fprintln(cmd.ErrOrStderr(), p.AgentName, "has no wake policy"+removedFile(p.File))
 		PrintNext(cmd, "picket agent heartbeat write "+p.AgentName+" --file HEARTBEAT.md")
 		return
 	}
@@ -95,12 +95,23 @@ func printPolicy(cmd *cobra.Command, p picket.WakePolicy) {
 	if p.WrittenAt != nil {
 		rows = append(rows, [2]string{"written", term.Ago(*p.WrittenAt) + " ago by " + p.WrittenBy})
 	}
+	if p.File != nil {
+		rows = append(rows, [2]string{"file", p.File.Path + ", " + p.File.State})
+	}
 	for _, row := range rows {
 		fmt.Fprintf(w, "%-13s  %s\n", row[0], row[1])
 	}
 	printDiagnostics(w, p.Diagnostics)
 	fmt.Fprintln(w)
 	term.Indented(w, p.Body)
+}
+
+// removedFile names the file whose removal left a name without a policy.
+func removedFile(f *picket.PolicyFile) string {
+	if f == nil {
+		return ""
+	}
+	return ": the file " + f.Path + " was removed"
 }
 
 func yesNo(b bool) string { return map[bool]string{true: "yes", false: "no"}[b] }
@@ -130,10 +141,10 @@ func printDiagnostics(w io.Writer, list []picket.PolicyDiagnostic) {
 	}
 }
 
-// policyRefusal prints the diagnostics of an invalid policy, and returns its error.
+// policyRefusal prints the diagnostics of a policy that does not count, and returns its error.
 func policyRefusal(cmd *cobra.Command, err error) error {
 	var refused *picket.Error
-	if !errors.As(err, &refused) || refused.Code != picket.CodePolicyInvalid {
+	if !errors.As(err, &refused) || refused.Facts["policy"] == nil {
 		return err
 	}
 	var p picket.WakePolicy
@@ -353,6 +364,9 @@ func printPolicyStatus(cmd *cobra.Command, st picket.PolicyStatus) {
 	}
 	if st.Summary != "" {
 		fmt.Fprintln(w, "summary:", term.OneLine(st.Summary))
+	}
+	if st.File != nil {
+		fmt.Fprintf(w, "file %s: %s\n", st.File.Path, st.File.State)
 	}
 	printDiagnostics(w, st.Diagnostics)
 	if !st.Present {

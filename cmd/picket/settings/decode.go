@@ -26,7 +26,6 @@ var plannedSettings = map[string]string{
 	"wake.active_session_only":              "agent sessions",
 	"wake.budget":                           "wakes of agents",
 	"wake.context_projection_bytes":         "wakes of agents",
-	"wake.dir":                              "wake files",
 	"wake.max_wakes_per_cycle":              "wakes of agents",
 	"wake.session_health_hook_min_interval": "agent sessions",
 	"wake.session_health_stale_after":       "agent sessions",

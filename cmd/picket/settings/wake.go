@@ -13,6 +13,7 @@ type Wake struct {
 	MinInterval                 time.Duration `yaml:"min_interval" default:"5m" check:"min_interval" doc:"The least preferences.min_interval of a policy, 0s to 8760h. A shorter one is raised to it."`
 	DefaultInterval             time.Duration `yaml:"default_interval" default:"30m" check:"default_interval" doc:"The interval of a policy without preferences.min_interval, 1s to 8760h and at least wake.min_interval. It is part of the digest of every policy. Nothing is woken by it yet."`
 	AllowActiveHoursPreferences bool          `yaml:"allow_active_hours_preferences" default:"true" check:"yes_no" doc:"Whether preferences.active_hours of policies apply. Their quiet_windows apply in any case."`
+	Dir                         string        `yaml:"dir" check:"argument" unset:"agents in the data directory of picket up" doc:"The directory with the files NAME/HEARTBEAT.md, which mirror the policies. picket up has agents in its data directory, and other servers have none by default."`
 }
 
 // checkWake refuses intervals of wakes that contradict each other.

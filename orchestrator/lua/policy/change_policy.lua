@@ -3,17 +3,20 @@
 -- the caller has read. A deletion is a revision without a text.
 -- ARGV: agent name, id of the revision that is the policy now or '', id of the new revision,
 --   action: write, delete or rollback, id of the revision that a rollback restores or '', text, its digest,
---   actor, request key, body hash
+--   actor, request key, body hash, over (digest of the file in place of which it is written, '-' for a file
+--   that is gone, or '')
 -- Reply: policy_row of the new revision. The same request again changes nothing.
 -- Errors: heartbeat_conflict, heartbeat_no_policy (nothing can be deleted), state_conflict (too many names),
 --   idempotency_conflict, revision_not_found (the one that the same request made is not kept any more)
 local name, expected, id, action, restored, text = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local digest, actor, key, body = ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+local digest, actor, key, body, over = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
 local was, err = find_request(key, body)
 if err then return err end
 if was then return (policy_row(was)) or refuse('revision_not_found') end
 local current = current_revision(name)
-if action == 'delete' and current == '' then return refuse('heartbeat_no_policy') end -- @deletes-what-is-there
+if action == 'delete' and current == '' and over == '' then -- @deletes-what-is-there
+  return refuse('heartbeat_no_policy')
+end
 if current ~= expected then return refuse('heartbeat_conflict') end -- @same-policy
 
 -- forget deletes a name that has no policy any more, with its revisions.
@@ -42,7 +45,7 @@ emit(kinds[action], { actor = actor }, '{"agentName":' .. quote(name) .. ',"revi
   (restored ~= '' and ',"restored":' .. quote(restored) or '') .. ',"bytes":' .. F(#text) ..
   ',"before":' .. digest_json(before) .. ',"after":' .. digest_json(digest) .. '}')
 call('HSET', K('policy-revision:', id), 'agent', name, 'action', action, 'of', restored, 'by', actor, 'at', RAW,
-  'number', meta.seq, 'body', text, 'digest', digest)
+  'number', meta.seq, 'body', text, 'digest', digest, 'over', over)
 call('ZADD', K('policy-revisions:', name), meta.seq, id)
 call('HSET', K('policy:', name), 'current', action ~= 'delete' and id or '')
 if action == 'delete' then

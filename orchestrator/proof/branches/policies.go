@@ -8,6 +8,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/mirror"
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
@@ -65,6 +66,30 @@ func coverPolicies(t *testing.T, f *fixture) {
 		kit.OK(t, err)
 	}
 	coverLargeHistory(t, f, write)
+	_, err = f.DeletePolicy(f.Ctx, kit.Operator, "pol-2", digest("pol-2")) // makes room
+	kit.OK(t, err)
+	coverPolicyFiles(t, f)
+}
+
+// coverPolicyFiles takes the ways of a directory of policy files: locked, renewed, taken over and released.
+func coverPolicyFiles(t *testing.T, f *fixture) {
+	files, store := []mirror.File{{Name: "direct", State: mirror.StateEdited, Digest: "sha256:x", Body: "x"}},
+		f.PolicyStore()
+	for _, holder := range []string{"a", "b", "a"} { // b does not get the lock
+		_, _, err := store.Lock(f.Ctx, holder)
+		kit.OK(t, err)
+	}
+	kit.OK(t, store.Publish(f.Ctx, "a", files))
+	kit.Refused(t, store.Publish(f.Ctx, "b", files), picket.CodeStateConflict)
+	p, err := f.WakePolicy(f.Ctx, "direct")
+	kit.OK(t, err)
+	_, err = f.DeletePolicy(f.Ctx, kit.Operator, "direct", picket.PolicyCondition{ExpectedDigest: p.Digest})
+	kit.OK(t, err)
+	f.JumpStoreTime(t, mirror.Lease)
+	kit.Refused(t, store.Publish(f.Ctx, "a", files), picket.CodeStateConflict)
+	_, _, err = store.Lock(f.Ctx, "b")
+	kit.OK(t, err)
+	kit.OK(t, store.Release(f.Ctx, "b"))
 }
 
 // coverLargeHistory reads a history that has more bytes than one reply.

@@ -2,11 +2,16 @@ package mutants
 
 // policyMutants are the planted bugs of wake policies. [findingTests] names what finds each.
 var policyMutants = []mutant{
-	{"a change of a policy ignores the policy that is there", []edit{{"same-policy", "if false then"}}},
-	{"a policy that is not there is deleted", []edit{{"deletes-what-is-there", ""}}},
+	{"a change of a policy ignores the policy that is there", []edit{{"same-policy", ""}}},
+	{"a policy that is not there is deleted", []edit{{"deletes-what-is-there", "if false then"}}},
 	{"any number of names have a policy", []edit{{"bounds-policies", "if false then"}}},
 	{"a name that is used again is forgotten", []edit{{"keeps-used-names", ""}}},
 	{"a policy has any number of revisions", []edit{{"bounds-revisions", "for _, old in ipairs({}) do"}}},
 	{"a name is given the revision of another", []edit{{"revision-of-name", ""}}},
+	{"two processes have the directory of policies", []edit{{"locks-directory", "if false then"}}},
+	{"files of another directory count", []edit{{"forgets-files", ""}}},
+	{"a process without the directory publishes files", []edit{{"publishes-with-lock", ""}}},
+	{"files count while nobody has their directory", []edit{
+		{"counts-with-lock", "local file = call('HGET', K('policy-files'), name)"}}},
 	{"a page of revisions has any size", []edit{{"bounds-history", "if false then"}}},
 }
