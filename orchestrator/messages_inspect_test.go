@@ -26,7 +26,7 @@ func TestTheScannerSeesEveryInbox(t *testing.T) {
 			kit.OK(t, f.InspectNext(f.Ctx, 20))
 		}
 		for _, inbox := range inboxes {
-			if f.Raw.Exists(f.Ctx, inbox).Val() != 0 {
+			if f.Raw.HGet(f.Ctx, inbox, "bytes").Val() != "0" {
 				t.Errorf("%s still counts bytes of no message", inbox)
 			}
 		}

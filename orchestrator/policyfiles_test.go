@@ -63,7 +63,7 @@ func (f *fixture) status(t *testing.T, name string) string {
 	if s.File.Path != name+"/HEARTBEAT.md" {
 		t.Errorf("the path is %s", s.File.Path)
 	}
-	return s.Reason + ":" + s.File.State
+	return string(s.Reason) + ":" + s.File.State
 }
 
 func (f *fixture) wantStatus(t *testing.T, want string) {
@@ -262,6 +262,7 @@ func TestOneServerHoldsThePolicyFiles(t *testing.T) {
 		second.edit(t, "ann", "other\n")
 		second.wantStatus(t, ":edited")
 		kit.OK(t, second.PolicyStore().Release(f.Ctx, "b"))
+		second.wantStatus(t, ":")
 		first.pass(t)
 		f.wantStatus(t, ":edited")
 	})

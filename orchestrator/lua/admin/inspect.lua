@@ -13,11 +13,11 @@ local LIVE = { 'by-state:leased', 'deadlines', 'by-state:queued', 'delayed', 'st
   'roster:draining' }
 local SETS = { unpack(LIVE) }
 for _, set in ipairs({ 'tasks', 'terminal', 'by-state:completed', 'by-state:rejected', 'by-state:failed',
-    'by-state:cancelled', 'houses', 'roster:dead', 'roster:deregistered', 'pools', 'pools:names', 'audit', 'keys', 'sent',
-    'inboxes:tasks', 'inboxes:roster:active', 'inboxes:roster:unhealthy', 'inboxes:roster:draining',
-    'inboxes:roster:dead', 'inboxes:roster:deregistered' }) do
+    'by-state:cancelled', 'houses', 'roster:dead', 'roster:deregistered', 'pools', 'pools:names', 'audit', 'keys',
+    'sent', 'inboxes:tasks' }) do
   SETS[#SETS + 1] = set
 end
+for _, s in ipairs(STATUSES) do SETS[#SETS + 1] = 'inboxes:roster:' .. s end
 -- A task in one of these, in such a state, is examined with another set.
 local ELSEWHERE = { deadlines = { leased = true }, delayed = { queued = true }, starts = { queued = true },
   terminal = TERMINAL, ['by-state:completed'] = TERMINAL, ['by-state:rejected'] = TERMINAL,
@@ -70,14 +70,12 @@ local function visit_name(_, role)
   if not call('HGET', K('pools'), role) then check_pool(role, '0') end
 end
 
-local function visit_message(set, id)
+local LOOK = { ['pools:names'] = visit_name, ['handoffs:open'] = visit_handoff, holds = check_reservation,
+  houses = check_day, silence = visit_agent }
+function LOOK.sent(set, id)
   local m = pick(K('message:', id), 'read', unpack(MESSAGE))
   if m.to or m.number then check_message(id, m) else orphan(set, id) end
 end
-
-local LOOK = { sent = visit_message, ['pools:names'] = visit_name,
-  ['handoffs:open'] = visit_handoff, holds = check_reservation,
-  houses = check_day, silence = visit_agent }
 for _, s in ipairs(STATUSES) do LOOK['roster:' .. s] = visit_agent end
 
 -- scan visits about as many members as are left of the limit.
@@ -123,15 +121,13 @@ local function scan_keys(pos, last)
   end
 end
 
--- scan_inboxes goes through the inboxes of the tasks or agents in a set: those after last, which is the
--- score of a task or the id of an agent. An inbox is looked at whole. It returns nil at the end.
+-- scan_inboxes looks at inboxes of a set, after a score or an id. It returns nil at the end.
 local function scan_inboxes(set, last)
-  local tasks = set == 'tasks'
-  local first = tasks and '-inf' or '-'
+  local by, first, most = 'BYLEX', '-', '+'
+  if set == 'tasks' then by, first, most = 'BYSCORE', '-inf', '+inf' end
   if last ~= '' then first = '(' .. last end -- @scans-inboxes
-  for _, id in ipairs(call('ZRANGE', K(set), first, tasks and '+inf' or '+', tasks and 'BYSCORE' or 'BYLEX',
-    'LIMIT', 0, limit)) do
-    last = tasks and call('ZSCORE', K(set), id) or id
+  for _, id in ipairs(call('ZRANGE', K(set), first, most, by, 'LIMIT', 0, limit)) do
+    last = by == 'BYLEX' and id or call('ZSCORE', K(set), id)
     looked = looked + 1 + check_unread(id)
     if looked >= limit then return last end
   end

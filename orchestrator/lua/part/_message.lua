@@ -16,6 +16,18 @@ local function take_send(credential)
   call('SET', key, F(full), 'PX', F(2 * SENDS * SEND_EVERY))
 end
 
+-- add_message_bytes counts bytes of messages for a key and for a tree. Either may be ''.
+local function add_message_bytes(key, root, n)
+  for _, owner in ipairs({ key, root }) do
+    local sum = owner ~= '' and message_bytes_of(owner) + n or 0
+    if sum > 0 then -- @keeps-message-bytes
+      call('SET', K('message-bytes:', owner), F(sum))
+    elseif owner ~= '' then
+      call('DEL', K('message-bytes:', owner))
+    end
+  end
+end
+
 -- leave_inbox takes a message out of an inbox, if it is still there.
 local function leave_inbox(inbox, id, size)
   if call('ZREM', K('unread:', inbox), id) == 0 then return end
