@@ -29,8 +29,10 @@ func TestWakeSettingsChangeWhatPoliciesMean(t *testing.T) {
 			"  active_hours: [{timezone: UTC, start: \"08:00\", end: \"09:00\"}]\n---\n" + strings.Repeat("x", 2000)
 		first := f.mustWritePolicy(t, "ann", long)
 		for _, c := range []struct {
-			name, reason, diagnostic string
-			change                   func(*heartbeat.Settings)
+			name       string
+			reason     picket.WakeReason
+			diagnostic string
+			change     func(*heartbeat.Settings)
 		}{
 			{"enabled", picket.WakeReasonDisabled, "", func(s *heartbeat.Settings) { s.Enabled = false }},
 			{"max_body_bytes", picket.WakeReasonQuietWindow, "heartbeat_body_truncated",
@@ -58,7 +60,7 @@ func TestWakeSettingsChangeWhatPoliciesMean(t *testing.T) {
 			kit.OK(t, err)
 			late, err := other.PolicyStatus(f.Ctx, "ann", 1_800_000_000_000+2*60*60*1000)
 			kit.OK(t, err)
-			early := ""
+			early := picket.WakeReason("")
 			if c.name == "enabled" {
 				early = picket.WakeReasonDisabled
 			}
