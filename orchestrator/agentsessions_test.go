@@ -184,7 +184,13 @@ func TestSessionsBelongToOneRegistration(t *testing.T) {
 			picket.CommandResult{Incarnation: m, State: picket.PromptAccepted}), picket.CodeNotFound)
 		_, err = f.Deregister(f.Ctx, kit.Operator, "a1", nil)
 		kit.OK(t, err)
-		f.wantHealth(t, id, "stopped/dead/session_unhealthy/health_dead")
+		f.wantHealth(t, id, "stopped/dead/session_unhealthy/health_dead") // at once
+		kit.Refused(t, f.report("a2", m, idleSession(id)), picket.CodeForbidden)
+		n2, err := f.RunChores(f.Ctx, 100)
+		kit.OK(t, err)
+		if n2 == 0 {
+			t.Error("nothing ended the sessions of the agent")
+		}
 		strange, err := f.Register(f.Ctx, kit.AgentOwner, picket.Registration{AgentID: "a3"})
 		kit.OK(t, err)
 		kit.Refused(t, f.ReportSessions(f.Ctx, kit.AgentOwner, "a3", picket.SessionsReport{
@@ -207,6 +213,36 @@ func TestSessionsBelongToOneRegistration(t *testing.T) {
 		kit.OK(t, err)
 		if p.State != picket.PromptFailed || p.Reason != "session_lost" {
 			t.Errorf("the prompt of a lost session: %+v", p)
+		}
+	})
+}
+
+// An agent that registered again has lost the sessions of its earlier registration, even if nobody has
+// written that down.
+func TestSessionsOfAnEarlierRegistrationAreLost(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		n, id, other := f.sessionAgent(t, "a1"), newSessionID(), newSessionID()
+		kit.OK(t, f.report("a1", n, idleSession(id), idleSession(other)))
+		p, err := f.PromptSession(f.Ctx, kit.Operator, id, picket.PromptRequest{Text: "hello"})
+		kit.OK(t, err)
+		_, err = f.Deregister(f.Ctx, kit.Operator, "a1", nil)
+		kit.OK(t, err)
+		n = f.sessionAgent(t, "a1")
+		kit.OK(t, f.report("a1", n, idleSession(id), idleSession(other)))
+		_, err = f.RunChores(f.Ctx, 100)
+		kit.OK(t, err)
+		kit.OK(t, f.report("a1", n, idleSession(id), idleSession(other)))
+		if got, want := f.sessionEvents(t), []string{"started", "started", "prompted", "lost re_registered",
+			"lost re_registered", "started", "started"}; !slices.Equal(got, want) {
+			t.Errorf("events %q, want %q", got, want)
+		}
+		for _, session := range []string{id, other} {
+			f.wantHealth(t, session, "idle/healthy/-/-")
+		}
+		p, err = f.SessionPrompt(f.Ctx, id, p.PromptID, 0, 0)
+		kit.OK(t, err)
+		if p.State != picket.PromptFailed || p.Reason != "session_lost" {
+			t.Errorf("%+v", p)
 		}
 	})
 }

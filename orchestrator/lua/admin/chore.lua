@@ -1,8 +1,8 @@
 -- flags: allow-oom
--- needs: end_agent key_leases stop tree void_leases
+-- needs: end_agent key_leases session stop tree void_leases
 -- chore does the next batch of what a single write left behind: the runs that
 -- a hard pause ends, the leases that nobody reclaimed after an adoption, those
--- of agents that are gone and of keys that were revoked.
+-- of agents that are gone and of keys that were revoked, and the sessions of agents that are gone.
 -- ARGV: actor, limit
 -- Reply: number of leases looked at, at least one for each agent that is gone;
 --   fewer than limit when nothing is left
@@ -18,10 +18,15 @@ for _, chore in ipairs(call('ZRANGEBYSCORE', K('chores'), 0, 0, 'LIMIT', 0, limi
   local id, incarnation, reason = string.match(chore, '^dead:([^:]+):(%d+):(.*)$')
   local above, top = string.match(chore, '^cancel:([^:]+):(.*)$')
   local key = string.match(chore, '^key:(.*)$')
+  local kept_by, why = string.match(chore, '^sessions:([^:]+):(.*)$')
   local ended
   if above then
     call('ZREM', K('chores'), chore)
     ended = cancel_below({ above }, top, 'server', room)
+  elseif kept_by then
+    call('ZREM', K('chores'), chore)
+    sessions.lose(kept_by, why)
+    ended = 1
   elseif key then
     ended = end_key_leases(key, 'server', room)
     if ended < room then call('ZREM', K('chores'), chore) end

@@ -1,4 +1,4 @@
--- needs: facts lane session
+-- needs: facts lane
 -- Agents: what every script shares that looks at one. Its record alone says
 -- when time changes its status next; silence is the index of these instants.
 local GONE = { dead = true, deregistered = true }
@@ -91,7 +91,9 @@ local function set_agent_status(id, a, to, reason, actor)
   if GONE[to] then
     call('ZREM', K('silence'), id) -- @leaves-silence
     call('ZADD', K('gone'), NOW, id)
-    sessions.lose_all(id, reason, actor)
+    if call('EXISTS', K('asessions:', id)) == 1 then -- @loses-sessions
+      call('ZADD', K('chores'), '0', 'sessions:' .. id .. ':' .. reason)
+    end
   end
   emit('agent.lifecycle', { agent = id, actor = actor, reason = reason },
     '{"status":' .. quote(to) .. ',"reason":' .. quote(reason) .. ',"version":' .. a.version ..

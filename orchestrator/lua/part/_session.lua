@@ -1,3 +1,4 @@
+-- needs: agent
 -- Agent sessions, and the prompts that people send to them. A session has one prompt at a time: the
 -- others wait in open-prompts, and ready-prompts of an agent has the first of each session until it
 -- is accepted.
@@ -71,9 +72,14 @@ function sessions.end_session(sid, s, kind, reason, actor)
     '{"sessionId":' .. quote(sid) .. ',"reason":' .. quote(reason) .. '}')
 end
 
--- sessions.lose_all ends the sessions of an agent that does not participate any more.
-function sessions.lose_all(id, reason, actor)
+-- sessions.lose ends the sessions of an agent that its present registration does not keep, or all of them
+-- if it does not participate any more.
+function sessions.lose(id, reason)
+  local a = read_agent(id)
   for _, sid in ipairs(call('ZRANGE', K('asessions:', id), 0, -1)) do
-    sessions.end_session(sid, pick(K('asession:', sid), 'agent', 'ended'), 'lost', reason, actor) -- @loses-sessions
+    local s = pick(K('asession:', sid), 'agent', 'ended', 'incarnation')
+    if not a.status or GONE[a.status] or s.incarnation ~= a.incarnation then -- @lost-sessions
+      sessions.end_session(sid, s, 'lost', reason, 'server')
+    end
   end
 end

@@ -15,7 +15,7 @@ if p.agent ~= id then return refuse('not_found', 'kind', 'prompt') end -- @own-p
 local state = sessions.overdue_state(p) or p.state
 if state == to and to ~= 'accepted' then return 'OK' end -- @same-result
 if state ~= 'queued' and state ~= 'accepted' then -- @result-is-last
-  return refuse('state_conflict.wrong_state', 'state', state, 'need', 'accepted')
+  return refuse('state_conflict.wrong_state', 'state', state, 'need', 'queued')
 end
 local have = p.answer or ''
 if num(ARGV[9]) > #have then return refuse('state_conflict.answer_piece', 'bytes', F(#have)) end -- @no-gap

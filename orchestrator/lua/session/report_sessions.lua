@@ -20,17 +20,19 @@ local actor = actor_name(id, a, ARGV[2], ARGV[3])
 -- Each new session is an event, so an agent may begin only so many of them.
 local reported, fresh = {}, 0
 for i = 5, #ARGV, FIELDS do
-  local s = pick(K('asession:', ARGV[i]), 'agent', 'owner', 'ended', 'stop', 'stop_by')
+  local s = pick(K('asession:', ARGV[i]), 'agent', 'owner', 'ended', 'stop', 'stop_by', 'incarnation')
   local foreign = s.agent and s.agent ~= id and not (s.ended and s.owner == a.owner) -- @same-owner
   if foreign then return refuse('forbidden', 'kind', 'agent_session') end -- @own-session
   reported[ARGV[i]] = s
-  if (not s.agent or s.ended) and ARGV[i + 3] ~= 'stopped' then fresh = fresh + 1 end
+  local known = s.agent and not s.ended and s.incarnation == a.incarnation
+  if not known and ARGV[i + 3] ~= 'stopped' then fresh = fresh + 1 end
 end
 if fresh > 0 then
   local full = math.max(num(a.sessions_full), now) + fresh * EVERY
   if full > now + BURST * EVERY then return refuse('rate_limited', 'kind', 'agent_session') end -- @bounds-sessions
   put(a, 'sessions_full', F(full))
 end
+sessions.lose(id, 're_registered') -- @loses-earlier
 
 -- begin_session puts a new session on the lists, or one that had ended.
 local function begin_session(sid, s, kind, preset)
@@ -40,6 +42,7 @@ local function begin_session(sid, s, kind, preset)
   emit('agent_session.started', { agent = id, actor = actor }, '{"sessionId":' .. quote(sid) .. ',"kind":' ..
     quote(kind) .. ',"preset":' .. quote(preset) .. ',"agentName":' .. quote(name) .. '}')
   if s.ended then
+    save()
     call('HDEL', K('asession:', sid), 'ended', 'stop', 'stop_by')
     call('PERSIST', K('asession:', sid)) -- @keeps-what-began-again
   end

@@ -135,6 +135,15 @@ func coverSessions(t *testing.T, f *fixture) {
 	report(idle)
 	_, err = f.Deregister(f.Ctx, by, "ses", nil)
 	kit.OK(t, err)
+	again := f.MustRegister(t, picket.Registration{AgentID: "ses"})
+	kit.OK(t, f.ReportSessions(f.Ctx, by, "ses", picket.SessionsReport{Incarnation: again.Incarnation,
+		Sessions: []picket.SessionReport{idle}}))
+	_, err = f.RunChores(f.Ctx, 1000)
+	kit.OK(t, err)
+	_, err = f.Deregister(f.Ctx, by, "ses", nil)
+	kit.OK(t, err)
+	_, err = f.RunChores(f.Ctx, 1000)
+	kit.OK(t, err)
 	_, err = f.AgentSession(f.Ctx, id)
 	kit.OK(t, err)
 	kit.Refused(t, f.CommandResult(f.Ctx, by, "ses", first, picket.CommandResult{Incarnation: a.Incarnation,

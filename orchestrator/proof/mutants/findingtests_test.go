@@ -17,6 +17,8 @@ import (
 // findingTests names, for bugs that random lives find late, a test of the engine that
 // finds them at once. It is run in a process of its own.
 var findingTests = map[string]string{
+	"a new registration loses its sessions":                              "TestSessionsOfAnEarlierRegistrationAreLost",
+	"a session goes on in the next registration":                         "TestSessionsOfAnEarlierRegistrationAreLost",
 	"any key goes on with a session":                                     "TestSessionsBelongToOneRegistration",
 	"a prompt waits for ever":                                            "TestPromptsHaveDeadlines",
 	"an adapter has any time to answer":                                  "TestPromptsHaveDeadlines",
