@@ -108,6 +108,21 @@ func TestAKilledProcessIsStartedAgain(t *testing.T) {
 	}
 }
 
+// A prompt that a process has not read when it ends goes to the next process.
+func TestAPromptThatWasNotReadIsNotLost(t *testing.T) {
+	t.Parallel()
+	s := newScriptedServer(t)
+	k, _ := start(t, residentConfig(s, t.TempDir()))
+	session := s.ids(0)[0]
+	for range 3 {
+		s.answered(s.prompt(session, "ignoreNext", time.Minute), "bye")
+		s.answered(s.prompt(session, "again", time.Minute), "again")
+	}
+	if n := promptsSeen(t, k, session); n != 6 {
+		t.Errorf("the agents have seen %d prompts", n)
+	}
+}
+
 // A command that comes again is not a second prompt, neither while the first is under way nor later. Its last
 // result is sent again.
 func TestARepeatedCommandPromptsOnce(t *testing.T) {

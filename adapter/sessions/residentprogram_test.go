@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"golang.org/x/sys/unix"
 
 	"github.com/picket-dev/picket/adapter/agents"
 	"github.com/picket-dev/picket/internal/rig/proctest"
@@ -61,6 +62,10 @@ func residentProgram() int {
 		case "last":
 			fmt.Printf("{\"type\":\"answer\",\"promptId\":%q,\"text\":\"good bye\"}", p.PromptID) // without an end of line
 			return 0
+		case "ignoreNext": // ends when there is another prompt, which it does not read
+			answer(p, "bye")
+			_, err := unix.Poll([]unix.PollFd{{Fd: 0, Events: unix.POLLIN}}, -1)
+			return proctest.Failed(err)
 		case "child":
 			child := exec.Command("sleep", "600")
 			if err := child.Start(); err != nil {
