@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -79,10 +80,14 @@ func (s *sessionServer) Report(ctx context.Context, r picket.SessionsReport) err
 	return s.c.Sessions.Report(ctx, s.agent, r)
 }
 
-// Pending leaves out what it has answered before, or the next poll would not wait.
+// Pending leaves out what it has answered before, or the next poll would not wait. A look that does not
+// wait has everything, with the time that remains by now.
 func (s *sessionServer) Pending(ctx context.Context, wait time.Duration) (picket.PendingCommands, error) {
+	var known []string
 	s.mu.Lock()
-	known := append([]string(nil), s.known...)
+	if wait > 0 {
+		known = slices.Clone(s.known)
+	}
 	s.mu.Unlock()
 	got, err := s.c.Sessions.Pending(ctx, s.agent, s.incarnation, known, wait)
 	if err != nil {
