@@ -27,15 +27,17 @@ type ResumeRequest struct {
 // Stats are the counts of a namespace.
 type Stats struct {
 	Namespace string                `json:"namespace"`
-	Tasks     map[TaskState]int64   `json:"tasks"`     // by state
-	Agents    map[AgentStatus]int64 `json:"agents"`    // records, by status
-	Lanes     int64                 `json:"lanes"`     // queues with at least one task
-	Delayed   int64                 `json:"delayed"`   // tasks that wait for a time, such as notBefore or a backoff
-	Waiters   int64                 `json:"waiters"`   // long polls waiting for a lease
-	Handoffs  int64                 `json:"handoffs"`  // open ones
-	Reviews   int64                 `json:"reviews"`   // tasks in review
-	Leases    int64                 `json:"leases"`    // that hold
-	LeasesDue int64                 `json:"leasesDue"` // past their deadline, not ended yet
+	Tasks     map[TaskState]int64   `json:"tasks"`   // by state
+	Agents    map[AgentStatus]int64 `json:"agents"`  // records, by status
+	Lanes     int64                 `json:"lanes"`   // queues with at least one task
+	Delayed   int64                 `json:"delayed"` // tasks that wait for a time, such as notBefore or a backoff
+	Waiters   int64                 `json:"waiters"` // long polls waiting for a lease
+	// AgentSessions are the sessions of coding agents that have not ended.
+	AgentSessions int64 `json:"agentSessions"`
+	Handoffs      int64 `json:"handoffs"`  // open ones
+	Reviews       int64 `json:"reviews"`   // tasks in review
+	Leases        int64 `json:"leases"`    // that hold
+	LeasesDue     int64 `json:"leasesDue"` // past their deadline, not ended yet
 	// HandoffKinds are the open hand-offs by kind.
 	HandoffKinds map[HandoffKind]int64 `json:"handoffKinds"`
 	// OldestHandoff is when the open hand-off was made that has waited longest;

@@ -121,6 +121,11 @@ func TestSessionsAreTheWholeList(t *testing.T) {
 		one, two := newSessionID(), newSessionID()
 		kit.OK(t, f.report("a1", n, idleSession(one), idleSession(two)))
 		kit.OK(t, f.report("a1", n, idleSession(one), idleSession(two)))
+		stats, err := f.Stats(f.Ctx)
+		kit.OK(t, err)
+		if stats.AgentSessions != 2 {
+			t.Errorf("%d sessions are counted", stats.AgentSessions)
+		}
 		page, err := f.AgentSessions(f.Ctx, picket.AgentSessionQuery{Limit: 1})
 		kit.OK(t, err)
 		if len(page.Sessions) != 1 || page.Sessions[0].SessionID != two || page.Cursor == 0 {

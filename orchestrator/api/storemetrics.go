@@ -37,6 +37,8 @@ var storeGauges = []storeGauge{
 	{describe("delayed", "Tasks waiting for their time."), func(s picket.Stats) float64 { return float64(s.Delayed) }},
 	{describe("waiters", "Long polls waiting for a lease."),
 		func(s picket.Stats) float64 { return float64(s.Waiters) }},
+	{describe("agent_sessions", "Sessions of coding agents that have not ended."),
+		func(s picket.Stats) float64 { return float64(s.AgentSessions) }},
 	{describe("event_seq", "Sequence number of the newest event."),
 		func(s picket.Stats) float64 { return float64(s.LastSeq) }},
 	{describe("audit_events", "Events in the audit log."),
