@@ -8,7 +8,7 @@ import (
 // PromptState is how far a prompt has come.
 type PromptState string
 
-// The states of a prompt. It moves from queued to accepted and ends in one of the others.
+// The states of a prompt. A prompt that is queued is accepted or ends, and one that is accepted ends.
 const (
 	PromptQueued   PromptState = "queued"   // it waits for its turn, or for the adapter
 	PromptAccepted PromptState = "accepted" // the agent works on it
@@ -30,7 +30,7 @@ const (
 // PromptRequest is the body of POST /api/v1/agent-sessions/{id}/prompts.
 type PromptRequest struct {
 	Text string `json:"text"` // at most MaxPromptText bytes
-	// TimeoutSeconds is from when the prompt is sent until the agent has to have answered. 1 to 3,600.
+	// TimeoutSeconds limits the time from sending the prompt to the end of the answer, 1 to 3,600.
 	// Defaults to 600.
 	TimeoutSeconds *int `json:"timeoutSeconds,omitempty"`
 }
@@ -41,7 +41,7 @@ func (r PromptRequest) Check() error {
 	case strings.TrimSpace(r.Text) == "":
 		return Invalid("/text", "Say what the agent should do.", "text is required")
 	case len(r.Text) > MaxPromptText:
-		return Invalid("/text", "Send less. A file in the workspace can hold the rest.",
+		return Invalid("/text", "Shorten the text, or put it into a file that the agent can read and name the file.",
 			"text has %d bytes, at most %d are allowed", len(r.Text), MaxPromptText)
 	case !utf8.ValidString(r.Text):
 		return Invalid("/text", "Send UTF-8.", "text is not UTF-8")
@@ -103,12 +103,12 @@ type PendingCommands struct {
 // CommandResult is the body of POST /api/v1/agents/{id}/commands/{commandId}/result.
 type CommandResult struct {
 	Incarnation int64 `json:"incarnation"` // of the agent
-	// State is PromptAccepted, PromptAnswered, PromptRefused or PromptFailed. A session that was stopped
-	// is PromptAnswered.
+	// State is PromptAccepted, PromptAnswered, PromptRefused or PromptFailed. For
+	// CommandStopSession, PromptAnswered means that the session was stopped.
 	State  PromptState `json:"state"`
 	Reason string      `json:"reason,omitempty"` // why it was refused or has failed
-	// Output is a piece of the answer that begins at the byte Offset. A piece that the server has is
-	// left out, so a repeated one does no harm. The pieces may come with PromptAccepted.
+	// Output is a piece of the answer that begins at the byte Offset. The server ignores bytes that
+	// it has, so a repeated piece does no harm. The pieces may come with PromptAccepted.
 	Output string `json:"output,omitempty"`
 	Offset int    `json:"offset,omitzero"`
 }

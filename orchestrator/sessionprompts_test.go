@@ -337,3 +337,17 @@ func TestPromptsAreSentOnce(t *testing.T) {
 		}
 	})
 }
+
+// The end of a session does not change what has become of a prompt before.
+func TestAnExpiredPromptStaysExpired(t *testing.T) {
+	onBothStores(t, func(t *testing.T, fx *fixture) {
+		f := fx.withSession(t)
+		p, err := f.PromptSession(f.Ctx, kit.Operator, f.id,
+			picket.PromptRequest{Text: "x", TimeoutSeconds: kit.Ptr(1)})
+		kit.OK(t, err)
+		f.JumpStoreTime(t, 2*time.Second)
+		f.wantPrompt(t, p.PromptID, picket.PromptExpired, "")
+		kit.OK(t, f.report("a1", f.n))
+		f.wantPrompt(t, p.PromptID, picket.PromptExpired, "")
+	})
+}

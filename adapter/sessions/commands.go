@@ -28,6 +28,9 @@ func (k *Keeper) pollAlways(ctx context.Context) {
 			return err
 		})
 		took := k.cfg.clock() - began
+		if err != nil && ctx.Err() != nil {
+			return
+		}
 		if err != nil {
 			wait = pollWait
 			k.cfg.Log.Warn("the commands of agent sessions cannot be fetched", "err", err)

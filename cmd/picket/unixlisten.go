@@ -71,7 +71,7 @@ func ensurePrivateDir(dir string) error {
 	}
 	if info.Mode().Perm()&0o077 != 0 {
 		return picket.Refuse(exit.CodeUsage,
-			"Put the socket into a directory of its own, which is made if it is missing, or: chmod 700 "+dir,
+			"Choose a path in a directory of your own, such as unix:$HOME/.picket/api.sock. It is made if it is missing.",
 			"the directory %s can be entered by others", dir)
 	}
 	return nil

@@ -405,7 +405,9 @@ var freeTextFacts = []string{"byName", "answer", "note", "reason"}
 
 // conflictTexts are the texts of "state_conflict.reason", by reason.
 var conflictTexts = map[string]refusalText{
-	"wrong_state":   {"this needs state {need}, but it is {state}", "Look at the task again before you decide."},
+	"wrong_state": {"this needs state {need}, but it is {state}", "Look at the task again before you decide."},
+	"session_stopping": {"the session is being stopped",
+		"Prompt another session: picket session list."},
 	"session_ended": {"the session has ended", "List the sessions that can be prompted: picket session list."},
 	"open_prompts": {"{open} prompts of this session have not ended, which is the limit",
 		"Wait until one is answered, or prompt another session."},

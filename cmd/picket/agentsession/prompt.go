@@ -2,6 +2,7 @@ package agentsession
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -21,8 +22,8 @@ func newPrompt() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "prompt SESSION TEXT",
 		Short: "Send a prompt to a session and print the answer as it comes",
-		Long: "Send a prompt to a session and print the answer as it comes. TEXT is - for standard input. A session has\n" +
-			"one prompt at a time, so the prompt may have to wait for its turn.",
+		Long: "Send a prompt to a session and print the answer as it comes. If TEXT is -, it is\n" +
+			"read from standard input. A session has one prompt at a time, so the prompt may wait for its turn.",
 		Example: `  picket session prompt coder "What are you working on?"`,
 		Args:    cli.CheckArgs(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, given []string) error {
@@ -58,6 +59,13 @@ func textOf(cmd *cobra.Command, given string) (string, error) {
 // prompt sends a prompt and follows its answer.
 func prompt(cmd *cobra.Command, s *cli.Connection, id, text string) error {
 	timeout, _ := cmd.Flags().GetDuration("timeout")
+	if timeout < time.Second || timeout > picket.MaxPromptSeconds*time.Second {
+		return picket.Refuse(exit.CodeUsage, "Give a duration from 1s to 1h, such as 10m.", "--timeout is %s", timeout)
+	}
+	if len(text) > picket.MaxPromptText {
+		return picket.Refuse(exit.CodeUsage, "Put the text into a file that the agent can read, and name the file.",
+			"the prompt has more than %d bytes", picket.MaxPromptText)
+	}
 	seconds := int((timeout + time.Second - 1) / time.Second)
 	p, err := s.Sessions.Prompt(cmd.Context(), id, picket.PromptRequest{Text: text, TimeoutSeconds: &seconds})
 	if err != nil {
@@ -104,8 +112,21 @@ func outcome(p picket.SessionPrompt) error {
 	if p.Reason != "" {
 		why += ": " + term.OneLine(p.Reason)
 	}
-	return picket.Refuse(exit.CodeUnanswered, "Look at the session: picket session inspect "+p.SessionID,
+	code, _, _ := strings.Cut(p.Reason, ":")
+	remedy := remedies[cmp.Or(code, string(p.State))]
+	return picket.Refuse(exit.CodeUnanswered, cmp.Or(remedy, "Look at the session: picket session inspect "+p.SessionID),
 		"the prompt was not answered: %s", why)
+}
+
+// remedies say what helps if a prompt was not answered, by the reason or else the state.
+var remedies = map[string]string{
+	"timeout":       "Send the prompt again with a longer --timeout.",
+	"expired":       "Check that the adapter runs: picket agent list.",
+	"session_lost":  "Start the adapter again: picket adapter --as NAME.",
+	"keeper_ended":  "Start the adapter again: picket adapter --as NAME.",
+	"session_ended": "List the sessions that can be prompted: picket session list.",
+	"agent_ended":   "Correct what launch: in picket.yaml starts. The next prompt starts it again.",
+	"cannot_start":  "Correct what launch: in picket.yaml starts. The next prompt starts it again.",
 }
 
 func newAttach() *cobra.Command {
@@ -114,6 +135,10 @@ func newAttach() *cobra.Command {
 			a, err := s.Sessions.Get(cmd.Context(), id)
 			if err != nil {
 				return err
+			}
+			if a.Health.State == picket.SessionStopped {
+				return picket.Refuse(exit.CodeUsage, "List the sessions that can be prompted: picket session list",
+					"the session has ended")
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s of %s is %s. Each line is a prompt; end with Ctrl-D.\n", id, a.AgentID,
 				a.Health.State)
@@ -129,6 +154,10 @@ func newAttach() *cobra.Command {
 				} else if err != nil {
 					return err
 				}
+			}
+			if errors.Is(lines.Err(), bufio.ErrTooLong) {
+				return picket.Refuse(exit.CodeUsage, "Send it in several lines.", "a line has more than %d bytes",
+					picket.MaxPromptText)
 			}
 			return lines.Err()
 		})

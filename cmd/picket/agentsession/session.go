@@ -21,8 +21,9 @@ func New() *cobra.Command {
 	c := cli.CommandGroup("session", "Prompt the coding agents that adapters keep ready, and look after them",
 		newList(), newInspect(), newHealth(), newStatus(), newPrompt(), newAttach(), newLogs(), newStop())
 	c.Long = "A session is a conversation of a coding agent that an adapter keeps, and that can be prompted. It is not\n" +
-		"a lease, and gives no right to any task. SESSION is the id of a session or the end of it. It may be the\n" +
-		"name or the id of an agent that has exactly one session."
+		"a lease, and gives no right to any task. SESSION is the id of a session, or at least the last 4 characters\n" +
+		"of the id of one that has not ended. If an agent has exactly one session, SESSION may be the name or the\n" +
+		"id of the agent."
 	return c
 }
 
@@ -101,12 +102,20 @@ func newList() *cobra.Command {
 			}
 			agent, _ := cmd.Flags().GetString("agent")
 			var all []picket.AgentSession
-			err = eachSession(cmd.Context(), s, picket.AgentSessionQuery{AgentID: agent},
-				func(a picket.AgentSession) { all = append(all, a) })
+			err = eachSession(cmd.Context(), s, picket.AgentSessionQuery{}, func(a picket.AgentSession) {
+				if agent == "" || a.AgentID == agent || a.AgentName == agent {
+					all = append(all, a)
+				}
+			})
 			if err != nil {
 				return err
 			}
 			if len(all) == 0 && isTable(format) {
+				if agent != "" {
+					fmt.Fprintf(cmd.ErrOrStderr(), "no session of an agent %q is listed\n", agent)
+					cli.PrintNext(cmd, "picket agent list")
+					return nil
+				}
 				fmt.Fprintln(cmd.ErrOrStderr(), "no adapter keeps a session")
 				cli.PrintNext(cmd, "picket adapter --help")
 				return nil
@@ -114,7 +123,7 @@ func newList() *cobra.Command {
 			return term.PrintItems(cmd, format, all, columns, func(a picket.AgentSession) string { return a.SessionID })
 		},
 	}
-	c.Flags().String("agent", "", "only the sessions of this agent (id)")
+	c.Flags().String("agent", "", "only the sessions of this agent (id or name)")
 	return cli.JSONFlag(term.FormatFlag(c))
 }
 
@@ -160,7 +169,9 @@ func newInspect() *cobra.Command {
 					fmt.Fprintln(cmd.OutOrStdout())
 					printPrompt(cmd, page.Prompts[i])
 				}
-				cli.PrintNext(cmd, "picket session prompt "+id+` "…"`)
+				if a.Health.State != picket.SessionStopped {
+					cli.PrintNext(cmd, "picket session prompt "+id+` "…"`)
+				}
 				return nil
 			})
 		})
@@ -239,7 +250,7 @@ func newHealth() *cobra.Command {
 }
 
 func newStatus() *cobra.Command {
-	c := onSession("status", "Say in a line what a session does",
+	c := onSession("status", "Show the state of a session in one line",
 		func(cmd *cobra.Command, s *cli.Connection, id string) error {
 			return show(cmd, s, id, func(a picket.AgentSession) error {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s is %s, %s; %s open; last activity %s\n", a.SessionID, a.Health.State,
@@ -251,7 +262,7 @@ func newStatus() *cobra.Command {
 }
 
 func newStop() *cobra.Command {
-	return onSession("stop", "End a session: its adapter ends the process, and keeps the conversation no longer",
+	return onSession("stop", "Stop a session: its adapter ends the process and deletes the conversation",
 		func(cmd *cobra.Command, s *cli.Connection, id string) error {
 			if _, err := s.Sessions.Stop(cmd.Context(), id); err != nil {
 				return err

@@ -27,7 +27,8 @@ local first = call('XRANGE', K('audit'), '-', '+', 'COUNT', 1)[1]
 local size = call('HMGET', K('size'), 'bytes', 'ended')
 return named{
   raw = RAW, storeTime = NOW, lastTick = m[1], lanes = call('ZCARD', K('lanes')), delayed = call('ZCARD', K('delayed')),
-  agentSessions = call('ZCARD', K('asessions')), waiters = call('ZCOUNT', K('waiters'), NOW, '+inf'), handoffs = call('ZCARD', K('handoffs:', 'open')),
+  agentSessions = call('ZCARD', K('asessions')),
+  waiters = call('ZCOUNT', K('waiters'), NOW, '+inf'), handoffs = call('ZCARD', K('handoffs:', 'open')),
   lastSeq = m[2], stop = named{ mode = m[3], reason = m[4], by = m[5], at = m[6] },
   storeId = m[7], floor = F(floor), adoptedAt = m[8], counts = counts,
   judgeLateMs = F(due and math.max(0, now - num(due)) or 0),

@@ -58,7 +58,9 @@ function sessions.end_session(sid, s, kind, reason, actor)
   call('ZREM', K('asessions:', s.agent), sid)
   call('ZREM', K('stopping:', s.agent), sid)
   for _, pid in ipairs(call('ZRANGE', K('open-prompts:', sid), 0, -1)) do
-    sessions.end_prompt(pid, sessions.read_prompt(pid), 'failed', 'session_' .. kind) -- @ends-prompts-with-session
+    local p = sessions.read_prompt(pid)
+    local state, why = sessions.overdue_state(p) -- @stays-overdue
+    sessions.end_prompt(pid, p, state or 'failed', why or 'session_' .. kind) -- @ends-prompts-with-session
   end
   s.ended = RAW
   if call('EXISTS', K('session-prompts:', sid)) == 1 then

@@ -10,7 +10,8 @@ if err then return err end
 if was then return (prompt_row(was, 0)) end
 local s = pick(K('asession:', sid), 'agent', 'ended', 'stop')
 if not s.agent then return refuse('not_found', 'kind', 'agent_session') end
-if s.ended or s.stop then return refuse('state_conflict.session_ended', 'state', 'stopped') end -- @prompts-what-lives
+if s.ended then return refuse('state_conflict.session_ended', 'state', 'stopped') end -- @prompts-what-lives
+if s.stop then return refuse('state_conflict.session_stopping', 'state', 'stopping') end -- @prompts-what-stays
 sessions.end_overdue(sid, s.agent)
 local open = call('ZCARD', K('open-prompts:', sid))
 if open >= most then -- @bounds-prompts

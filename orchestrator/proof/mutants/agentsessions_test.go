@@ -23,6 +23,8 @@ var sessionMutants = []mutant{
 	{"a prompt that hangs blocks its session", []edit{{"ends-overdue", ""}}},
 	{"a session that is not reported lives", []edit{{"ends-left-out", ""}}},
 	{"a session that has ended is prompted", []edit{{"prompts-what-lives", ""}}},
+	{"a session that is being stopped is prompted", []edit{{"prompts-what-stays", ""}}},
+	{"an expired prompt fails with its session", []edit{{"stays-overdue", "local state, why"}}},
 	{"any number of prompts are open", []edit{{"bounds-prompts", "if false then"}}},
 	{"any number of prompts are kept", []edit{{"trims-prompts", "for _, old in ipairs({}) do"}}},
 	{"a prompt is found with any session", []edit{{"prompt-of-session", "if not row then"}}},

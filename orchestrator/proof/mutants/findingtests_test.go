@@ -17,6 +17,8 @@ import (
 // findingTests names, for bugs that random lives find late, a test of the engine that
 // finds them at once. It is run in a process of its own.
 var findingTests = map[string]string{
+	"a session that is being stopped is prompted":                        "TestSessionsAreStopped",
+	"an expired prompt fails with its session":                           "TestAnExpiredPromptStaysExpired",
 	"a new registration loses its sessions":                              "TestSessionsOfAnEarlierRegistrationAreLost",
 	"a session goes on in the next registration":                         "TestSessionsOfAnEarlierRegistrationAreLost",
 	"any key goes on with a session":                                     "TestSessionsBelongToOneRegistration",
@@ -37,7 +39,7 @@ var findingTests = map[string]string{
 	"a session that was stopped lives":                                   "TestSessionsAreTheWholeList",
 	"a prompt that hangs blocks its session":                             "TestPromptsHaveDeadlines",
 	"a session that is not reported lives":                               "TestSessionsAreTheWholeList",
-	"a session that has ended is prompted":                               "TestSessionsAreStopped",
+	"a session that has ended is prompted":                               "TestSessionsAreTheWholeList",
 	"any number of prompts are open":                                     "TestPromptsAreBounded",
 	"any number of prompts are kept":                                     "TestPromptsAreBounded",
 	"a prompt is found with any session":                                 "TestPromptsAreSentOnce",
