@@ -146,7 +146,7 @@ func (e *Engine) SessionCommands(ctx context.Context, by picket.Caller, agentID 
 	if err := picket.CheckName("agent_id", agentID); err != nil {
 		return got, err
 	}
-	topics := e.records.Subscribe(commandsTopic(agentID))
+	topics := e.records.Subscribe(commandsTopic(agentID), agentTopic(agentID))
 	_, err = e.records.WaitUntil(ctx, topics, wait, func() (done bool, again time.Duration, err error) {
 		got, err = e.sessionCommandsNow(ctx, by, agentID, incarnation, known)
 		return len(got.Sessions)+len(got.Agent) > 0, 0, err

@@ -351,3 +351,49 @@ func TestAnExpiredPromptStaysExpired(t *testing.T) {
 		f.wantPrompt(t, p.PromptID, picket.PromptExpired, "")
 	})
 }
+
+// Later prompts do not push one out that is still under way.
+func TestAnOpenPromptIsKept(t *testing.T) {
+	onBothStores(t, func(t *testing.T, fx *fixture) {
+		f := fx.withSession(t)
+		first := f.prompt(t, "first")
+		kit.OK(t, f.result(first, picket.PromptAccepted, 0, "well"))
+		for i := range picket.MaxPromptsListed + 5 {
+			if i%10 == 0 {
+				f.JumpStoreTime(t, 1100*time.Millisecond)
+			}
+			_, err := f.PromptSession(f.Ctx, kit.Operator, f.id,
+				picket.PromptRequest{Text: "x", TimeoutSeconds: kit.Ptr(1)})
+			kit.OK(t, err)
+		}
+		kit.OK(t, f.result(first, picket.PromptAnswered, 4, ", done"))
+		f.wantPrompt(t, first, picket.PromptAnswered, "well, done")
+		f.JumpStoreTime(t, 2*time.Second)
+		f.prompt(t, "after")
+		f.wantOffered(t, "after")
+	})
+}
+
+// However an adapter cuts an answer into pieces, what is stored and shown is text.
+func TestAnswersAreText(t *testing.T) {
+	onBothStores(t, func(t *testing.T, fx *fixture) {
+		f := fx.withSession(t)
+		id := f.prompt(t, "x")
+		kit.OK(t, f.result(id, picket.PromptAccepted, 0, "ü"))
+		kit.Refused(t, f.result(id, picket.PromptAccepted, 1, "€€"), picket.CodeStateConflict)
+		kit.Refused(t, f.result(id, picket.PromptAccepted, 0, "ab"), picket.CodeStateConflict)
+		kit.OK(t, f.result(id, picket.PromptAccepted, 0, "ü€"))
+		f.wantPrompt(t, id, picket.PromptAccepted, "ü€")
+		for offset, want := range []string{"ü€", "ü€", "€", "€", "€", "", ""} {
+			p, err := f.SessionPrompt(f.Ctx, f.id, id, offset, 0)
+			kit.OK(t, err)
+			if p.Answer != want || p.Offset+len(p.Answer) != len("ü€") {
+				t.Errorf("from %d: %q at %d, want %q", offset, p.Answer, p.Offset, want)
+			}
+		}
+		long := "ü€" + strings.Repeat("x", picket.MaxAnswerText-6)
+		kit.OK(t, f.result(id, picket.PromptAccepted, 0, long))
+		kit.OK(t, f.result(id, picket.PromptAnswered, len(long), "€"))
+		f.wantPrompt(t, id, picket.PromptAnswered, long)
+	})
+}

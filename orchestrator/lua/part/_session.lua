@@ -8,6 +8,12 @@
 -- accepted.
 local sessions = { WEEK = 604800000, LATE = 30000 }
 
+-- sessions.character_at is the last offset up to n at which a character of a text begins or ends.
+function sessions.character_at(text, n)
+  while n > 0 and n < #text and math.floor(string.byte(text, n + 1) / 64) == 2 do n = n - 1 end -- @whole-characters
+  return n
+end
+
 function sessions.read_prompt(pid)
   return pick(K('prompt:', pid), 'session', 'agent', 'state', 'reason', 'due', 'number')
 end
@@ -36,6 +42,13 @@ function sessions.end_prompt(pid, p, state, reason)
   call('ZREM', K('ready-prompts:', p.agent), pid)
   call('PEXPIRE', K('prompt:', pid), F(sessions.WEEK)) -- @forgets-prompts
   wake('prompt ' .. pid)
+end
+
+-- sessions.check_adapter is the refusal of a caller that is not the present registration of an agent.
+function sessions.check_adapter(a, by, operator, incarnation)
+  local no = check_allowed(a, by, operator) or check_gone(a, incarnation)
+  if no or num(incarnation) == num(a.incarnation) then return no end -- @own-incarnation
+  return refuse('agent_gone', 'status', a.status, 'reason', a.reason, 'incarnation', a.incarnation)
 end
 
 -- sessions.end_overdue ends the prompts of a session whose deadline has passed.

@@ -7,6 +7,7 @@ local function prompt_row(pid, offset)
     'accepted', 'ended')
   if not p[1] then return nil, 0 end
   local state, reason = sessions.overdue_state({ state = p[2], due = p[4] })
+  offset = sessions.character_at(p[7] or '', offset)
   local answer = string.sub(p[7] or '', offset + 1)
   return named{ id = pid, session = p[1], state = state or p[2], reason = reason or p[3] or '', by = p[5], text = p[6],
     answer = answer, offset = math.min(offset, #(p[7] or '')), created = p[8], accepted = p[9] or nil,

@@ -8,7 +8,7 @@
 --   begins behind what is known)
 local id, pid, to = ARGV[1], ARGV[5], ARGV[6]
 local a = read_agent(id)
-local no = check_allowed(a, ARGV[2], ARGV[3]) or check_gone(a, ARGV[4])
+local no = sessions.check_adapter(a, ARGV[2], ARGV[3], ARGV[4])
 if no then return no end -- @result-refused
 local p = pick(K('prompt:', pid), 'session', 'agent', 'state', 'reason', 'due', 'answer')
 if p.agent ~= id then return refuse('not_found', 'kind', 'prompt') end -- @own-prompt
@@ -19,7 +19,12 @@ if state ~= 'queued' and state ~= 'accepted' then -- @result-is-last
 end
 local have = p.answer or ''
 if num(ARGV[9]) > #have then return refuse('state_conflict.answer_piece', 'bytes', F(#have)) end -- @no-gap
-local answer = string.sub(have .. string.sub(ARGV[8], #have - num(ARGV[9]) + 1), 1, num(ARGV[10])) -- @adds-piece
+local known = #have - num(ARGV[9]) -- bytes of the piece that are there already
+if string.sub(have, num(ARGV[9]) + 1, num(ARGV[9]) + #ARGV[8]) ~= string.sub(ARGV[8], 1, known) then -- @same-piece
+  return refuse('state_conflict.other_piece', 'bytes', F(#have))
+end
+local answer = have .. string.sub(ARGV[8], known + 1) -- @adds-piece
+answer = string.sub(answer, 1, sessions.character_at(answer, num(ARGV[10]))) -- @cuts-answer
 if #answer > #have then put(p, 'answer', answer) end
 if p.state == 'queued' then
   put(p, 'state', 'accepted', 'accepted', RAW)

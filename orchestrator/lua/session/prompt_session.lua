@@ -26,8 +26,10 @@ local all = K('session-prompts:', sid)
 call('ZADD', all, meta.seq, pid)
 call('PEXPIRE', all, F(sessions.WEEK + DAY)) -- it outlives its last prompt
 for _, old in ipairs(call('ZRANGE', all, 0, -num(ARGV[9]) - 1)) do -- @trims-prompts
-  call('ZREM', all, old)
-  call('DEL', K('prompt:', old))
+  if not call('ZSCORE', K('open-prompts:', sid), old) then -- @keeps-open-prompts
+    call('ZREM', all, old)
+    call('DEL', K('prompt:', old))
+  end
 end
 call('ZADD', K('open-prompts:', sid), meta.seq, pid)
 save()

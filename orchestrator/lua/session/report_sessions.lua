@@ -10,11 +10,8 @@
 --   rate_limited (too many new sessions)
 local id, FIELDS, EVERY, BURST = ARGV[1], 8, 10000, 128
 local a = read_agent(id, 'sessions_full')
-local no = check_allowed(a, ARGV[2], ARGV[3]) or check_gone(a, ARGV[4])
+local no = sessions.check_adapter(a, ARGV[2], ARGV[3], ARGV[4])
 if no then return no end
-if num(ARGV[4]) > num(a.incarnation) then -- @own-incarnation
-  return refuse('agent_gone', 'status', a.status, 'reason', a.reason, 'incarnation', a.incarnation)
-end
 local actor = actor_name(id, a, ARGV[2], ARGV[3])
 
 -- Each new session is an event, so an agent may begin only so many of them.

@@ -6,7 +6,7 @@
 -- Errors: not_found, forbidden, agent_gone, judge_due
 local id, known = ARGV[1], ARGV[5]
 local a = read_agent(id, 'commands')
-local no = check_allowed(a, ARGV[2], ARGV[3]) or check_gone(a, ARGV[4])
+local no = sessions.check_adapter(a, ARGV[2], ARGV[3], ARGV[4])
 if no then return no end -- @commands-refused
 local function is_new(command) return not string.find(known, ',' .. command .. ',', 1, true) end
 local rows = {}

@@ -70,8 +70,12 @@ func coverSessions(t *testing.T, f *fixture) {
 	result(first, picket.PromptAccepted, "a", "")
 	kit.Refused(t, f.CommandResult(f.Ctx, by, "ses", first, picket.CommandResult{Incarnation: a.Incarnation,
 		State: picket.PromptAccepted, Output: "z", Offset: 7}), picket.CodeStateConflict)
+	kit.Refused(t, f.CommandResult(f.Ctx, by, "ses", first, picket.CommandResult{Incarnation: a.Incarnation,
+		State: picket.PromptAccepted, Output: "z"}), picket.CodeStateConflict)
 	second := prompt(600)
-	result(first, picket.PromptAnswered, "ab", "")
+	result(first, picket.PromptAnswered, "abü", "")
+	_, err = f.SessionPrompt(f.Ctx, id, first, 3, 0)
+	kit.OK(t, err)
 	result(first, picket.PromptAnswered, "", "")
 	result(first, picket.PromptFailed, "", picket.CodeStateConflict)
 	kit.Refused(t, f.CommandResult(f.Ctx, by, "ses2", second, picket.CommandResult{Incarnation: other.Incarnation,
@@ -115,6 +119,8 @@ func coverSessions(t *testing.T, f *fixture) {
 	report(stopped)
 	report(stopped)
 	kit.Refused(t, f.StopSession(f.Ctx, kit.Operator, id), picket.CodeStateConflict)
+	_, err = f.PromptSession(f.Ctx, kit.Operator, id, picket.PromptRequest{Text: "x"})
+	kit.Refused(t, err, picket.CodeStateConflict)
 	kit.Refused(t, f.StopSession(f.Ctx, kit.Operator, "asession_"+ulid.Make().String()), picket.CodeNotFound)
 	_, err = f.AgentSession(f.Ctx, id)
 	kit.OK(t, err)
@@ -129,6 +135,11 @@ func coverSessions(t *testing.T, f *fixture) {
 	for range picket.MaxPromptsListed {
 		result(prompt(600), picket.PromptAnswered, "", "")
 	}
+	held := prompt(3000)
+	for range picket.MaxPromptsListed {
+		result(prompt(3000), picket.PromptAnswered, "", "")
+	}
+	result(held, picket.PromptAnswered, "", "")
 	idle.SessionID = "asession_" + ulid.Make().String()
 	report(idle)
 	report()

@@ -17,6 +17,10 @@ import (
 // findingTests names, for bugs that random lives find late, a test of the engine that
 // finds them at once. It is run in a process of its own.
 var findingTests = map[string]string{
+	"an open prompt is deleted":                                          "TestAnOpenPromptIsKept",
+	"an answer is put together of other pieces":                          "TestAnswersAreText",
+	"half a character is stored":                                         "TestAnswersAreText",
+	"an answer has any size":                                             "TestPromptsAreBounded",
 	"a session that is being stopped is prompted":                        "TestSessionsAreStopped",
 	"an expired prompt fails with its session":                           "TestAnExpiredPromptStaysExpired",
 	"a new registration loses its sessions":                              "TestSessionsOfAnEarlierRegistrationAreLost",
