@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -89,42 +90,36 @@ func eachSession(ctx context.Context, s *cli.Connection, q picket.AgentSessionQu
 }
 
 func newList() *cobra.Command {
-	c := &cobra.Command{
-		Use: "list", Short: "List the sessions that have not ended, newest first", Args: cli.CheckArgs(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := cli.Connect(cmd)
-			if err != nil {
-				return err
-			}
-			format, err := term.FormatOf(cmd)
-			if err != nil {
-				return err
-			}
-			agent, _ := cmd.Flags().GetString("agent")
-			var all []picket.AgentSession
-			err = eachSession(cmd.Context(), s, picket.AgentSessionQuery{}, func(a picket.AgentSession) {
-				if agent == "" || a.AgentID == agent || a.AgentName == agent {
-					all = append(all, a)
-				}
-			})
-			if err != nil {
-				return err
-			}
-			if len(all) == 0 && isTable(format) {
-				if agent != "" {
-					fmt.Fprintf(cmd.ErrOrStderr(), "no session of an agent %q is listed\n", agent)
-					cli.PrintNext(cmd, "picket agent list")
-					return nil
-				}
-				fmt.Fprintln(cmd.ErrOrStderr(), "no adapter keeps a session")
-				cli.PrintNext(cmd, "picket adapter --help")
-				return nil
-			}
-			return term.PrintItems(cmd, format, all, columns, func(a picket.AgentSession) string { return a.SessionID })
-		},
-	}
+	c := cli.WatchedList(&cobra.Command{Short: "List the sessions that have not ended, newest first"},
+		[]string{"agent_session.", "agent."}, list)
 	c.Flags().String("agent", "", "only the sessions of this agent (id or name)")
-	return cli.JSONFlag(term.FormatFlag(c))
+	return cli.JSONFlag(c)
+}
+
+func list(ctx context.Context, cmd *cobra.Command, s *cli.Connection, w io.Writer) error {
+	format, err := term.FormatOf(cmd)
+	if err != nil {
+		return err
+	}
+	agent, _ := cmd.Flags().GetString("agent")
+	var all []picket.AgentSession
+	err = eachSession(ctx, s, picket.AgentSessionQuery{}, func(a picket.AgentSession) {
+		if agent == "" || a.AgentID == agent || a.AgentName == agent {
+			all = append(all, a)
+		}
+	})
+	notes := term.NotesWriter(cmd, w)
+	switch {
+	case err != nil:
+		return err
+	case len(all) > 0 || !isTable(format):
+		return term.PrintItemsTo(w, format, all, columns, func(a picket.AgentSession) string { return a.SessionID })
+	case agent != "":
+		fmt.Fprintf(notes, "no session of an agent %q is listed\n", agent)
+	default:
+		fmt.Fprintln(notes, "no adapter keeps a session")
+	}
+	return nil
 }
 
 var columns = []term.Column[picket.AgentSession]{

@@ -26,6 +26,17 @@ func watchFlag(c *cobra.Command) *cobra.Command {
 	return c
 }
 
+// WatchedList makes a command a list that --watch shows again whenever an event of a kind comes, whose type
+// begins with one of kinds, and every few seconds.
+func WatchedList(c *cobra.Command, kinds []string,
+	show func(ctx context.Context, cmd *cobra.Command, s *Connection, w io.Writer) error) *cobra.Command {
+	return listCommand(c, func(cmd *cobra.Command, s *Connection) error {
+		return showOrWatch(cmd, s, topic{kinds: kinds, polled: true}, func(ctx context.Context, w io.Writer) error {
+			return show(ctx, cmd, s, w)
+		})
+	})
+}
+
 // topic says which events can change a view.
 type topic struct {
 	kinds []string // beginnings of their types; none means all types

@@ -40,8 +40,7 @@ local function begin_session(sid, s, kind, preset)
     quote(kind) .. ',"preset":' .. quote(preset) .. ',"agentName":' .. quote(name) .. '}')
   if s.ended then
     save()
-    call('HDEL', K('asession:', sid), 'ended', 'stop', 'stop_by')
-    call('PERSIST', K('asession:', sid)) -- @keeps-what-began-again
+    call('DEL', K('asession:', sid)) -- @keeps-what-began-again
   end
   put(s, 'agent', id, 'owner', a.owner, 'name', name, 'started', RAW, 'number', meta.seq)
   call('ZADD', K('asessions'), meta.seq, sid)
