@@ -16,7 +16,8 @@ const (
 	CodeValidation   Code = "validation_failed" // 400
 	CodeNotAvailable Code = "not_available"     // 400: a field of something not built yet
 	// 400: a change of a wake policy has its condition in the body
-	CodeIfMatchHeader Code = "heartbeat_if_match_header_unsupported"
+	CodeIfMatchHeader   Code = "heartbeat_if_match_header_unsupported"
+	CodeSessionRequired Code = "session_required" // 400: an agent name does not have exactly one
 
 	CodeUnauthenticated Code = "unauthenticated" // 401
 
@@ -69,12 +70,14 @@ const (
 	CodeTooManyLanes Code = "too_many_lanes" // 429
 	CodeQuota        Code = "quota_exceeded" // 429: what one key, lease or task may keep or hold open
 
-	CodeInternal        Code = "internal"                 // 500
-	CodeUpstream        Code = "upstream_failed"          // 502: what a tool stands for did not answer
-	CodeUnavailable     Code = "orchestrator_unavailable" // 503
-	CodeStoreFull       Code = "store_full"               // 503
-	CodePaused          Code = "paused"                   // 503
-	CodeUpstreamTimeout Code = "upstream_timeout"         // 504: it did not answer in time
+	CodeInternal Code = "internal"        // 500
+	CodeUpstream Code = "upstream_failed" // 502: what a tool stands for did not answer
+	// 502: no adapter has accepted a wake
+	CodeSyntheticPromptFailed Code = "synthetic_prompt_failed"
+	CodeUnavailable           Code = "orchestrator_unavailable" // 503
+	CodeStoreFull             Code = "store_full"               // 503
+	CodePaused                Code = "paused"                   // 503
+	CodeUpstreamTimeout       Code = "upstream_timeout"         // 504: it did not answer in time
 )
 
 type codeFacts struct {
@@ -84,54 +87,56 @@ type codeFacts struct {
 
 // codes is the one code-to-status table.
 var codes = map[Code]codeFacts{
-	CodeValidation:           {400, "Invalid request"},
-	CodeNotAvailable:         {400, "Not available yet"},
-	CodeIfMatchHeader:        {400, "If-Match is not supported"},
-	CodeUnauthenticated:      {401, "Not authenticated"},
-	CodeBudgetExceeded:       {402, "Budget exceeded"},
-	CodeForbidden:            {403, "Not allowed"},
-	CodeTaskMismatch:         {403, "Lease of another task"},
-	CodeAuthorCannotReview:   {403, "The author cannot review"},
-	CodeUnpricedTool:         {403, "Tool without a price"},
-	CodeDestination:          {403, "Destination refused"},
-	CodeNotFound:             {404, "Not found"},
-	CodeNoPolicy:             {404, "No wake policy"},
-	CodeRevisionNotFound:     {404, "Revision not found"},
-	CodeMethodNotAllowed:     {405, "Method not allowed"},
-	CodeStateConflict:        {409, "Wrong state"},
-	CodeTaskClosed:           {409, "Task is closed"},
-	CodeOffset:               {409, "Log offset beyond the known end"},
-	CodeVersion:              {409, "Version conflict"},
-	CodeAgentDraining:        {409, "Agent is draining"},
-	CodeChildrenOpen:         {409, "Subtasks are open"},
-	CodeInboxFull:            {409, "Inbox is full"},
-	CodeCallRunning:          {409, "Call in progress"},
-	CodeCallRepeated:         {409, "Call repeated too often"},
-	CodeLeaseEnding:          {409, "Lease is ending"},
-	CodeDelegation:           {409, "Delegation limit"},
-	CodePolicyConflict:       {409, "Another wake policy"},
-	CodeAgentGone:            {410, "Agent is gone"},
-	CodeCursorExpired:        {410, "Cursor expired"},
-	CodeStaleFence:           {412, "Stale fencing token"},
-	CodeUnknownFence:         {412, "Unknown fencing token"},
-	CodeLeaseExpired:         {412, "Lease expired"},
-	CodeLeaseReleased:        {412, "Lease released"},
-	CodeTaskCancelled:        {412, "Task cancelled"},
-	CodeReclaimRequired:      {412, "Reclaim required"},
-	CodeTooLarge:             {413, "Too large"},
-	CodeUnsupportedMedia:     {415, "Unsupported media type"},
-	CodeIdempotencyConflict:  {422, "Idempotency key reused"},
-	CodePolicyInvalid:        {422, "Invalid wake policy"},
-	CodePreconditionRequired: {428, "Precondition required"},
-	CodeRateLimited:          {429, "Too many requests"},
-	CodeTooManyLanes:         {429, "Too many lanes"},
-	CodeQuota:                {429, "Quota exceeded"},
-	CodeInternal:             {500, "Internal error"},
-	CodeUpstream:             {502, "Upstream failed"},
-	CodeUnavailable:          {503, "Orchestrator unavailable"},
-	CodeStoreFull:            {503, "Store full"},
-	CodePaused:               {503, "Paused"},
-	CodeUpstreamTimeout:      {504, "Upstream timed out"},
+	CodeValidation:            {400, "Invalid request"},
+	CodeNotAvailable:          {400, "Not available yet"},
+	CodeIfMatchHeader:         {400, "If-Match is not supported"},
+	CodeSessionRequired:       {400, "Session required"},
+	CodeUnauthenticated:       {401, "Not authenticated"},
+	CodeBudgetExceeded:        {402, "Budget exceeded"},
+	CodeForbidden:             {403, "Not allowed"},
+	CodeTaskMismatch:          {403, "Lease of another task"},
+	CodeAuthorCannotReview:    {403, "The author cannot review"},
+	CodeUnpricedTool:          {403, "Tool without a price"},
+	CodeDestination:           {403, "Destination refused"},
+	CodeNotFound:              {404, "Not found"},
+	CodeNoPolicy:              {404, "No wake policy"},
+	CodeRevisionNotFound:      {404, "Revision not found"},
+	CodeMethodNotAllowed:      {405, "Method not allowed"},
+	CodeStateConflict:         {409, "Wrong state"},
+	CodeTaskClosed:            {409, "Task is closed"},
+	CodeOffset:                {409, "Log offset beyond the known end"},
+	CodeVersion:               {409, "Version conflict"},
+	CodeAgentDraining:         {409, "Agent is draining"},
+	CodeChildrenOpen:          {409, "Subtasks are open"},
+	CodeInboxFull:             {409, "Inbox is full"},
+	CodeCallRunning:           {409, "Call in progress"},
+	CodeCallRepeated:          {409, "Call repeated too often"},
+	CodeLeaseEnding:           {409, "Lease is ending"},
+	CodeDelegation:            {409, "Delegation limit"},
+	CodePolicyConflict:        {409, "Another wake policy"},
+	CodeAgentGone:             {410, "Agent is gone"},
+	CodeCursorExpired:         {410, "Cursor expired"},
+	CodeStaleFence:            {412, "Stale fencing token"},
+	CodeUnknownFence:          {412, "Unknown fencing token"},
+	CodeLeaseExpired:          {412, "Lease expired"},
+	CodeLeaseReleased:         {412, "Lease released"},
+	CodeTaskCancelled:         {412, "Task cancelled"},
+	CodeReclaimRequired:       {412, "Reclaim required"},
+	CodeTooLarge:              {413, "Too large"},
+	CodeUnsupportedMedia:      {415, "Unsupported media type"},
+	CodeIdempotencyConflict:   {422, "Idempotency key reused"},
+	CodePolicyInvalid:         {422, "Invalid wake policy"},
+	CodePreconditionRequired:  {428, "Precondition required"},
+	CodeRateLimited:           {429, "Too many requests"},
+	CodeTooManyLanes:          {429, "Too many lanes"},
+	CodeQuota:                 {429, "Quota exceeded"},
+	CodeInternal:              {500, "Internal error"},
+	CodeUpstream:              {502, "Upstream failed"},
+	CodeSyntheticPromptFailed: {502, "Wake not accepted"},
+	CodeUnavailable:           {503, "Orchestrator unavailable"},
+	CodeStoreFull:             {503, "Store full"},
+	CodePaused:                {503, "Paused"},
+	CodeUpstreamTimeout:       {504, "Upstream timed out"},
 }
 
 // Codes lists every code, in no order.

@@ -56,7 +56,8 @@ type SessionPrompt struct {
 	PromptID  string      `json:"promptId"`
 	SessionID string      `json:"sessionId"`
 	State     PromptState `json:"state"`
-	By        string      `json:"by"` // key of the person who sent it
+	Wake      bool        `json:"wake,omitzero"` // Picket sent it, to wake the session
+	By        string      `json:"by"`            // key of the person who sent it; empty: a wake
 	Text      string      `json:"text"`
 	// Answer is what the agent has answered so far, from the byte Offset on.
 	Answer string `json:"answer"`
@@ -79,6 +80,7 @@ type PromptPage struct {
 // The commands that an adapter gets for its sessions.
 const (
 	CommandPrompt      = "prompt"
+	CommandWake        = "wake" // a prompt that is refused while another one is under way
 	CommandStopSession = "stop_session"
 )
 
@@ -86,9 +88,9 @@ const (
 // reported what became of it.
 type SessionCommand struct {
 	CommandID string `json:"commandId"` // of a prompt: its id
-	Command   string `json:"command"`   // CommandPrompt or CommandStopSession
+	Command   string `json:"command"`   // CommandPrompt, CommandWake or CommandStopSession
 	SessionID string `json:"sessionId"`
-	Text      string `json:"text,omitempty"` // of a prompt
+	Text      string `json:"text,omitempty"` // of a prompt or a wake
 	// ExpiresInMs is how long after this answer a prompt may still be delivered to the agent, and how
 	// long the agent may work on it.
 	ExpiresInMs int64 `json:"expiresInMs,omitzero"`

@@ -69,7 +69,8 @@ func (e *Engine) agentSessions(ctx context.Context, sessionID, agentID string, b
 	}
 	r.Decode(&v)
 	for _, row := range v.Rows {
-		sessions = append(sessions, row.session(picket.Instant(v.Now), picket.Instant(v.Adopted)))
+		sessions = append(sessions, row.session(picket.Instant(v.Now), picket.Instant(v.Adopted),
+			e.store.cfg.Wake.SessionHealthStaleAfter, row.Prompt != ""))
 	}
 	if n := len(v.Rows); v.More && n > 0 {
 		next = v.Rows[n-1].Number
@@ -102,20 +103,22 @@ type sessionRow struct {
 }
 
 // session judges the health of a session at an instant of the store. adopted is since when the store
-// is known: what was reported before does not count.
-func (row sessionRow) session(now, adopted picket.Instant) picket.AgentSession {
+// is known: what was reported before does not count. A report older than staleAfter is stale. prompting is
+// true if a prompt is under way.
+func (row sessionRow) session(now, adopted picket.Instant, staleAfter time.Duration,
+	prompting bool) picket.AgentSession {
 	h := heartbeat.Health(heartbeat.HealthFacts{
 		ReportedAt:       picket.Instant(row.ReportedAt),
 		KnownSince:       adopted,
 		ReportedState:    picket.SessionState(row.State),
-		ActivePrompt:     row.Prompt != "",
+		ActivePrompt:     prompting,
 		Nudged:           row.Silent,
 		AgentDead:        row.Dead,
 		AgentUnhealthy:   row.Unhealthy,
 		AdapterDraining:  row.Draining,
 		CannotStart:      row.Because == picket.CannotStart,
 		ConversationLost: row.Because == picket.ConversationLost,
-	}, heartbeat.Defaults().SessionHealthStaleAfter, now)
+	}, staleAfter, now)
 	// Ages are judged by the clock of the store, and people are shown that on the wall.
 	h.UpdatedAt, h.LastPresenceAt = picket.Instant(row.Reported), picket.Instant(row.Reported)
 	if row.Heartbeat != nil {

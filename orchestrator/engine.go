@@ -62,6 +62,9 @@ type Config struct {
 	// Wake says how wake policies are read. Servers of one store need the same settings, since digests of
 	// policies cover them. Defaults to heartbeat.Defaults().
 	Wake heartbeat.Settings
+	// Unmetered has the agent names whose sessions the scheduler may wake although they pay their models with
+	// keys of their own, so that no budget limits them.
+	Unmetered map[string]bool
 	// Workspaces says how long adapters keep workspaces.
 	Workspaces picket.WorkspaceRetention
 	// Found lets a namespace that neither the store nor the witness knows begin

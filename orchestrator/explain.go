@@ -188,17 +188,9 @@ func (f explainResult) explainQueued(x *explanation) {
 	case pinned:
 		x.say(picket.ReasonPinned, "it is pinned to agent %s", agent)
 	}
-	for _, w := range f.Waiters {
-		part := strings.SplitN(w, " ", 4)
-		if len(part) == 4 && covers(picket.AcquireRequest{
-			AgentID:      part[1],
-			Role:         part[2],
-			Capabilities: strings.Split(part[3], ","),
-			PinnedOnly:   part[2] == pinnedOnly,
-		}, f.Lane) {
-			x.say(picket.ReasonAgentWaiting, "an agent is waiting for this lane: it will start at once")
-			return
-		}
+	if waitedFor(f.Waiters, f.Lane) {
+		x.say(picket.ReasonAgentWaiting, "an agent is waiting for this lane: it will start at once")
+		return
 	}
 	x.say(picket.ReasonNobodyWaiting, "nobody is waiting on this lane (%s)", describeLane(f.Lane))
 	if agent := laneAgent(f.Lane); agent != "" && f.task.Parent != nil {

@@ -223,6 +223,23 @@ func roleArg(req picket.AcquireRequest) string {
 	return req.Role
 }
 
+// waitedFor reports whether one of the requests that wait for a lease covers a lane. The waiters are as
+// [Engine.Acquire] writes them: an id, the agent, its role and its capabilities.
+func waitedFor(waiters []string, lane string) bool {
+	for _, w := range waiters {
+		part := strings.SplitN(w, " ", 4)
+		if len(part) == 4 && covers(picket.AcquireRequest{
+			AgentID:      part[1],
+			Role:         part[2],
+			Capabilities: strings.Split(part[3], ","),
+			PinnedOnly:   part[2] == pinnedOnly,
+		}, lane) {
+			return true
+		}
+	}
+	return false
+}
+
 // covers is grant.lua's rule of the same name, for wake-ups: a wrong answer
 // here costs a delay, there it would cost a wrong grant.
 func covers(req picket.AcquireRequest, lane string) bool {

@@ -91,12 +91,14 @@ type promptRow struct {
 	Created  int64  `reply:"created"` // ms
 	Accepted *int64 `reply:"accepted"`
 	Ended    *int64 `reply:"ended"`
-	Left     int64  `reply:"left"` // ms until the deadline
+	Left     int64  `reply:"left"`      // ms until the deadline
+	Wake     string `reply:"wake"`      // the agent name of a wake; empty: a prompt of a person
+	WakeLeft int64  `reply:"wake_left"` // ms until a wake has to be accepted
 }
 
 func (row promptRow) prompt() picket.SessionPrompt {
 	p := picket.SessionPrompt{PromptID: row.ID, SessionID: row.Session, State: picket.PromptState(row.State),
-		By: row.By, Text: row.Text, Answer: row.Answer, Offset: row.Offset, Reason: row.Reason,
+		Wake: row.Wake != "", By: row.By, Text: row.Text, Answer: row.Answer, Offset: row.Offset, Reason: row.Reason,
 		CreatedAt: picket.Instant(row.Created), AcceptedAt: optionalInstant(row.Accepted),
 		EndedAt: optionalInstant(row.Ended)}
 	if !p.State.Ended() {

@@ -63,11 +63,16 @@ func (k *Keeper) pollAlways(ctx context.Context) {
 // hasNewPrompt reports whether there is a prompt that did not come before.
 func (k *Keeper) hasNewPrompt(p picket.PendingCommands) bool {
 	for _, c := range p.Sessions {
-		if c.Command == picket.CommandPrompt && k.memory.find(c.CommandID) == nil {
+		if isPrompt(c) && k.memory.find(c.CommandID) == nil {
 			return true
 		}
 	}
 	return false
+}
+
+// isPrompt reports whether a command is a prompt, of a person or to wake the session.
+func isPrompt(c picket.SessionCommand) bool {
+	return c.Command == picket.CommandPrompt || c.Command == picket.CommandWake
 }
 
 // handle begins what is new among commands that were asked for at began, and reports whether something
@@ -88,7 +93,7 @@ func (k *Keeper) handle(commands []picket.SessionCommand, began time.Duration) (
 		deadline := began + time.Duration(from.ExpiresInMs)*time.Millisecond
 		k.deliver(c)
 		switch {
-		case from.Command != picket.CommandPrompt && from.Command != picket.CommandStopSession:
+		case !isPrompt(from) && from.Command != picket.CommandStopSession:
 			c.end(picket.PromptRefused, "unsupported_command")
 		case s == nil:
 			c.end(picket.PromptRefused, "session_not_found")

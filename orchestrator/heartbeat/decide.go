@@ -7,23 +7,10 @@ import (
 	"github.com/picket-dev/picket/budget"
 )
 
-// A Source is who asks for a wake.
-type Source string
-
-// The sources.
-const (
-	SourceManual    Source = "manual" // a person
-	SourceAgent     Source = "agent"  // the agent itself
-	SourceScheduler Source = "scheduler"
-)
-
-// Sources lists every source.
-func Sources() []Source { return []Source{SourceManual, SourceAgent, SourceScheduler} }
-
 // WakeFacts are what [Decide] decides by. All instants are of the store.
 type WakeFacts struct {
 	Now      picket.Instant
-	Source   Source
+	Source   picket.WakeSource
 	Settings Settings
 	Agent    string  // the name of the agent
 	Policy   *Policy // nil: the agent has none
@@ -114,7 +101,7 @@ func ownerRule(f WakeFacts) *Decision {
 		return refused(picket.WakeReasonAgentDraining)
 	case f.Available <= 0:
 		return f.until(picket.WakeReasonBudgetExceeded, nextDay(f.Now))
-	case f.Source == SourceScheduler && f.OwnKeys && !f.UnmeteredAllowed:
+	case f.Source == picket.WakeSourceScheduler && f.OwnKeys && !f.UnmeteredAllowed:
 		return refused(picket.WakeReasonUnmetered)
 	}
 	return nil
@@ -129,7 +116,7 @@ func intervalRule(f WakeFacts) *Decision {
 		return refused(picket.WakeReasonCoalesced)
 	case !early:
 		return nil
-	case f.WakeUnderWay || f.Source == SourceScheduler:
+	case f.WakeUnderWay || f.Source == picket.WakeSourceScheduler:
 		return f.until(picket.WakeReasonCoalesced, next)
 	}
 	return f.until(picket.WakeReasonCooldownActive, next)

@@ -17,7 +17,7 @@ func wakeable(t testing.TB, source string) WakeFacts {
 	p, _ := parse(source)
 	now := instant(t, "2026-05-01T12:00:00Z")
 	return WakeFacts{
-		Now: now, Source: SourceManual, Settings: Defaults(), Agent: "a", Policy: p, Available: 1,
+		Now: now, Source: picket.WakeSourceManual, Settings: Defaults(), Agent: "a", Policy: p, Available: 1,
 		Session: &WakeSession{Agent: "a", Health: Health(
 			HealthFacts{ReportedAt: now, ReportedState: picket.SessionIdle},
 			time.Minute, now)},
@@ -55,7 +55,7 @@ func TestDecisions(t *testing.T) {
 			f.Session.Health = Health(facts, time.Minute, f.Now)
 		}
 	}
-	scheduler := func(f *WakeFacts) { f.Source = SourceScheduler }
+	scheduler := func(f *WakeFacts) { f.Source = picket.WakeSourceScheduler }
 	for _, c := range []struct {
 		what, source string
 		changes      []change
@@ -105,7 +105,7 @@ func TestDecisions(t *testing.T) {
 			"rate_limited/cooldown_active 01T12:30:00"},
 		{"at its end", own2h, []change{minutesAgo(120)}, "sent/wake_sent -"},
 		{"the agent asks in the interval", own2h,
-			[]change{minutesAgo(90), func(f *WakeFacts) { f.Source = SourceAgent }},
+			[]change{minutesAgo(90), func(f *WakeFacts) { f.Source = picket.WakeSourceAgent }},
 			"rate_limited/cooldown_active 01T12:30:00"},
 		{"the scheduler in the interval", own2h, []change{minutesAgo(90), scheduler},
 			"coalesced/wake_coalesced 01T12:30:00"},
@@ -144,7 +144,7 @@ func TestDecisions(t *testing.T) {
 func TestRulesHaveAnOrder(t *testing.T) {
 	f := wakeable(t, quiet)
 	good := f.Session
-	f.Source = SourceScheduler
+	f.Source = picket.WakeSourceScheduler
 	f.Settings.Enabled, f.Settings.MaxWakesPerCycle = false, 1
 	f.Policy.Valid, f.Policy.Enabled = false, false
 	f.Session = &WakeSession{Agent: "b", Health: Health(HealthFacts{}, time.Minute, f.Now)}

@@ -29,6 +29,8 @@ const (
 	CodeFileTooLarge         Code = "heartbeat_file_too_large"   // over MaxSource
 	CodePathEscape           Code = "heartbeat_path_escape"      // for readers of files; Parse never gives it
 
+	CodeFilesUnread Code = "heartbeat_files_unread" // of a wake: no server has the directory of the files
+
 	// The codes of warnings. A file that has only these is valid.
 	CodePreferenceClamped Code = "heartbeat_preference_clamped"
 	CodeBodyTruncated     Code = "heartbeat_body_truncated"
@@ -39,7 +41,7 @@ func Codes() []Code {
 	return []Code{CodeUnsupportedField, CodeForbiddenField, CodeReservedSection, CodeSecret,
 		CodeMalformedFrontMatter, CodeInvalid, CodeInvalidMinInterval, CodeInvalidTimezone,
 		CodeInvalidTimeWindow, CodeInvalidEncoding, CodeBodyTooLarge, CodeFileTooLarge, CodePathEscape,
-		CodePreferenceClamped, CodeBodyTruncated}
+		CodeFilesUnread, CodePreferenceClamped, CodeBodyTruncated}
 }
 
 // A Severity says whether a diagnostic makes a file invalid.

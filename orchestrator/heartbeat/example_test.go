@@ -20,7 +20,7 @@ Look at your inbox first.
 `), heartbeat.Options{Settings: settings, SourcePath: "HEARTBEAT.md"})
 	now := picket.InstantOf(time.Date(2026, time.May, 1, 3, 0, 0, 0, time.UTC))
 	decision := heartbeat.Decide(heartbeat.WakeFacts{
-		Now: now, Source: heartbeat.SourceManual, Settings: settings, Agent: "reviewer", Policy: policy,
+		Now: now, Source: picket.WakeSourceManual, Settings: settings, Agent: "reviewer", Policy: policy,
 	})
 	fmt.Println(decision.Result, decision.Reason, decision.NextAllowedAt)
 	// Output: skipped quiet_window 2026-05-01T06:00:00.000Z

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/picket-dev/picket"
 )
 
 const fullFile = `---
@@ -182,8 +184,8 @@ func TestListsAreClosed(t *testing.T) {
 		}
 		seen[c] = true
 	}
-	if want := []Source{"manual", "agent", "scheduler"}; !slices.Equal(Sources(), want) {
-		t.Errorf("sources = %v", Sources())
+	if want := []picket.WakeSource{"manual", "agent", "scheduler"}; !slices.Equal(picket.WakeSources(), want) {
+		t.Errorf("sources = %v", picket.WakeSources())
 	}
 }
 

@@ -128,7 +128,7 @@ func TestOverdueWakesAreDeliveredOnce(t *testing.T) {
 func TestDueWakesPassTheInterval(t *testing.T) {
 	for _, source := range []string{plain, own2h} {
 		f := wakeable(t, source)
-		f.Source = SourceScheduler
+		f.Source = picket.WakeSourceScheduler
 		for ago := picket.Instant(0); ago < 3*3600*1000; ago += 30_000 {
 			f.LastWake = f.Now - ago
 			s := Plan(ScheduleFacts{Now: f.Now, Settings: f.Settings, Policy: f.Policy, LastWake: f.LastWake,

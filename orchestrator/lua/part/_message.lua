@@ -79,11 +79,15 @@ local function check_reply(id, ...)
   return refuse('not_found', 'kind', 'message')
 end
 
--- wake_runs tells the watches of the runs for which a message is.
+-- wake_runs tells the watches of the runs for which a message is. The sessions of an agent become due for a
+-- wake.
 local function wake_runs(to)
   if string.sub(to, 1, 5) == 'task_' then return wake('task ' .. to) end
   local a = pick(K('agent:', to), 'incarnation')
   for _, tid in ipairs(call('ZRANGE', leases_key(to, a), 0, 63)) do wake('task ' .. tid) end -- @wakes-runs
+  for _, sid in ipairs(call('ZRANGE', K('asessions:', to), 0, -1)) do
+    call('ZADD', K('wake-due'), 'LT', NOW, sid) -- @message-makes-due
+  end
 end
 
 -- delete_message deletes a message wherever it is listed.

@@ -1,5 +1,5 @@
--- needs: agent
--- Agent sessions, and the prompts that people send to them. A session has one prompt at a time: the
+-- needs: agent wake
+-- Agent sessions, and the prompts that people and wakes send to them. A session has one prompt at a time: the
 -- others wait in open-prompts, and ready-prompts of an agent has the first of each session until it
 -- is accepted.
 
@@ -15,12 +15,13 @@ function sessions.character_at(text, n)
 end
 
 function sessions.read_prompt(pid)
-  return pick(K('prompt:', pid), 'session', 'agent', 'state', 'reason', 'due', 'number')
+  return pick(K('prompt:', pid), 'session', 'agent', 'state', 'reason', 'due', 'number', 'wake', 'wake_due')
 end
 
 -- sessions.overdue_state is what a prompt that nobody has ended has become by its deadline, and why; else nil.
 function sessions.overdue_state(p)
-  if p.state == 'queued' and now >= num(p.due) then return 'expired', '' end -- @prompt-deadline
+  local due = p.wake and p.wake_due or p.due
+  if p.state == 'queued' and now >= num(due) then return 'expired', '' end -- @prompt-deadline
   if p.state == 'accepted' and now >= num(p.due) + sessions.LATE then return 'failed', 'timeout' end -- @answer-deadline
 end
 
@@ -36,6 +37,11 @@ end
 
 -- sessions.end_prompt gives a prompt its last state.
 function sessions.end_prompt(pid, p, state, reason)
+  if p.wake and p.state == 'queued' then
+    wakes.settle(pid, p, false, reason) -- @refunds-wake
+  elseif p.wake then
+    wakes.finish(p)
+  end
   p.state, p.reason = state, reason
   put(p, 'state', state, 'reason', reason, 'ended', RAW)
   call('ZREM', K('open-prompts:', p.session), pid)
@@ -65,11 +71,37 @@ function sessions.end_overdue(sid, agent)
   if ended then sessions.offer_next(sid, agent) end -- @goes-on-after-overdue
 end
 
+-- sessions.list_prompt adds a prompt to those of a session. The oldest ones that have ended make room.
+function sessions.list_prompt(sid, pid, most)
+  local all = K('session-prompts:', sid)
+  call('ZADD', all, meta.seq, pid)
+  call('PEXPIRE', all, F(sessions.WEEK + DAY)) -- it outlives its last prompt
+  for _, old in ipairs(call('ZRANGE', all, 0, -most - 1)) do -- @trims-prompts
+    if not call('ZSCORE', K('open-prompts:', sid), old) then -- @keeps-open-prompts
+      call('ZREM', all, old)
+      call('DEL', K('prompt:', old))
+    end
+  end
+  call('ZADD', K('open-prompts:', sid), meta.seq, pid)
+end
+
+-- sessions.yield_wake ends the wake of a session that no adapter has accepted yet, so that the prompt of a
+-- person goes first.
+function sessions.yield_wake(sid)
+  local pid = wakes.read(sid).under_way
+  if not pid or pid == '' then return end
+  local p = sessions.read_prompt(pid)
+  if p.state == 'queued' then sessions.end_prompt(pid, p, 'refused', 'prompt_active') end -- @people-first
+end
+
 -- sessions.end_session takes a session off the lists, and ends its prompts. kind is the event: ended or lost.
 function sessions.end_session(sid, s, kind, reason, actor)
   call('ZREM', K('asessions'), sid)
   call('ZREM', K('asessions:', s.agent), sid)
   call('ZREM', K('stopping:', s.agent), sid)
+  call('ZREM', K('wake-due'), sid) -- @wakes-what-lives
+  local name = pick(K('asession:', sid), 'name').name or ''
+  if name ~= '' then call('ZREM', K('named-sessions:', name), sid) end -- @names-what-lives
   for _, pid in ipairs(call('ZRANGE', K('open-prompts:', sid), 0, -1)) do
     local p = sessions.read_prompt(pid)
     local state, why = sessions.overdue_state(p) -- @stays-overdue

@@ -10,7 +10,7 @@ local id, pid, to = ARGV[1], ARGV[5], ARGV[6]
 local a = read_agent(id)
 local no = sessions.check_adapter(a, ARGV[2], ARGV[3], ARGV[4])
 if no then return no end -- @result-refused
-local p = pick(K('prompt:', pid), 'session', 'agent', 'state', 'reason', 'due', 'answer')
+local p = pick(K('prompt:', pid), 'session', 'agent', 'state', 'reason', 'due', 'answer', 'wake', 'wake_due')
 if p.agent ~= id then return refuse('not_found', 'kind', 'prompt') end -- @own-prompt
 local state = sessions.overdue_state(p) or p.state
 if state == to and to ~= 'accepted' then return 'OK' end -- @same-result
@@ -26,8 +26,10 @@ end
 local answer = have .. string.sub(ARGV[8], known + 1) -- @adds-piece
 answer = string.sub(answer, 1, sessions.character_at(answer, num(ARGV[10]))) -- @cuts-answer
 if #answer > #have then put(p, 'answer', answer) end
-if p.state == 'queued' then
+local takes = not p.wake or to == 'accepted' or to == 'answered' -- the agent has not seen another wake
+if p.state == 'queued' and takes then
   put(p, 'state', 'accepted', 'accepted', RAW)
+  if p.wake then wakes.settle(pid, p, true) end -- @commits-wake
   call('ZREM', K('ready-prompts:', id), pid) -- @takes-prompt
   p.state = 'accepted'
 end

@@ -13,6 +13,7 @@ if not s.agent then return refuse('not_found', 'kind', 'agent_session') end
 if s.ended then return refuse('state_conflict.session_ended', 'state', 'stopped') end -- @prompts-what-lives
 if s.stop then return refuse('state_conflict.session_stopping', 'state', 'stopping') end -- @prompts-what-stays
 sessions.end_overdue(sid, s.agent)
+sessions.yield_wake(sid)
 local open = call('ZCARD', K('open-prompts:', sid))
 if open >= most then -- @bounds-prompts
   return refuse('state_conflict.open_prompts', 'open', F(open), 'limit', F(most))
@@ -22,16 +23,7 @@ emit('agent_session.prompted', { agent = s.agent, actor = by }, '{"sessionId":' 
   quote(pid) .. ',"bytes":' .. F(#ARGV[6]) .. ',"before":null,"after":{"state":"queued"}}')
 put(record(K('prompt:', pid)), 'session', sid, 'agent', s.agent, 'by', by, 'text', ARGV[6], 'state', 'queued',
   'created', RAW, 'due', F(now + num(ARGV[7])), 'number', meta.seq)
-local all = K('session-prompts:', sid)
-call('ZADD', all, meta.seq, pid)
-call('PEXPIRE', all, F(sessions.WEEK + DAY)) -- it outlives its last prompt
-for _, old in ipairs(call('ZRANGE', all, 0, -num(ARGV[9]) - 1)) do -- @trims-prompts
-  if not call('ZSCORE', K('open-prompts:', sid), old) then -- @keeps-open-prompts
-    call('ZREM', all, old)
-    call('DEL', K('prompt:', old))
-  end
-end
-call('ZADD', K('open-prompts:', sid), meta.seq, pid)
+sessions.list_prompt(sid, pid, num(ARGV[9]))
 save()
 if open == 0 then sessions.offer_next(sid, s.agent) end
 remember(ARGV[3], ARGV[4], pid, DAY)

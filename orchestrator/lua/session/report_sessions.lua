@@ -45,6 +45,8 @@ local function begin_session(sid, s, kind, preset)
   put(s, 'agent', id, 'owner', a.owner, 'name', name, 'started', RAW, 'number', meta.seq)
   call('ZADD', K('asessions'), meta.seq, sid)
   call('ZADD', K('asessions:', id), meta.seq, sid)
+  call('ZADD', K('wake-due'), NOW, sid)
+  s.name = name
 end
 
 for i = 5, #ARGV, FIELDS do
@@ -57,6 +59,8 @@ for i = 5, #ARGV, FIELDS do
     put(s, 'incarnation', a.incarnation, 'kind', ARGV[i + 1], 'preset', ARGV[i + 2], 'state', ARGV[i + 3],
       'prompt', ARGV[i + 4], 'silent', ARGV[i + 5], 'because', ARGV[i + 6], 'reported', RAW, 'reported_at', NOW)
     sessions.end_overdue(sid, id) -- @ends-overdue
+    local name = pick(s[1], 'name').name or ''
+    if name ~= '' then call('ZADD', K('named-sessions:', name), num(pick(s[1], 'number').number), sid) end
     if ARGV[i + 7] ~= '' then put(s, 'active', F(math.max(0, raw - num(ARGV[i + 7])))) end
   end
 end

@@ -11,11 +11,12 @@ if no then return no end -- @commands-refused
 local function is_new(command) return not string.find(known, ',' .. command .. ',', 1, true) end
 local rows = {}
 for _, pid in ipairs(call('ZRANGE', K('ready-prompts:', id), 0, -1)) do
-  local p = pick(K('prompt:', pid), 'session', 'text', 'due')
-  if now >= num(p.due) then -- @passes-overdue
+  local p = pick(K('prompt:', pid), 'session', 'text', 'due', 'wake', 'wake_due')
+  if now >= num(p.wake and p.wake_due or p.due) then -- @passes-overdue
     sessions.end_overdue(p.session, id)
   elseif is_new(pid) then
-    rows[#rows + 1] = named{ id = pid, command = 'prompt', session = p.session, text = p.text, left = num(p.due) - now }
+    rows[#rows + 1] = named{ id = pid, command = p.wake and 'wake' or 'prompt', session = p.session, text = p.text,
+      left = num(p.due) - now }
   end
 end
 for _, sid in ipairs(call('ZRANGE', K('stopping:', id), 0, -1)) do

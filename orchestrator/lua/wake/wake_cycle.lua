@@ -1,0 +1,29 @@
+-- needs: wake
+-- wake_cycle begins a cycle of the scheduler, if the present one was not begun by another process, and
+-- takes the sessions that are due. One that nobody plans is due again a minute later.
+-- ARGV: most sessions, 1 to go on with the cycle that this process has begun
+-- Reply: begun 0|1, sessions (list of session and agent name), lanes (list of lane and number of tasks; the
+--   best 100), waiters (requests that wait for a lease, at most 200)
+local most, cycle = num(ARGV[1]), math.floor(now / wakes.CYCLE)
+local key = K('wake-cycle')
+local begun = num(call('GET', key)) < cycle or ARGV[2] == '1'
+if not begun or paused ~= '' then return named{ begun = 0 } end -- @one-scheduler
+call('SET', key, F(cycle))
+local due = {}
+for _, sid in ipairs(call('ZRANGE', K('wake-due'), '-inf', NOW, 'BYSCORE', 'LIMIT', 0, most)) do
+  local name = call('HGET', K('asession:', sid), 'name')
+  if name and name ~= '' then
+    call('ZADD', K('wake-due'), F(now + 2 * wakes.CYCLE), sid) -- @due-again
+    due[#due + 1] = sid
+    due[#due + 1] = name
+  else
+    call('ZREM', K('wake-due'), sid)
+  end
+end
+local lanes = {}
+for _, lane in ipairs(call('ZRANGE', K('lanes'), 0, 99)) do
+  lanes[#lanes + 1] = lane
+  lanes[#lanes + 1] = F(call('ZCARD', K('lane:', lane)))
+end
+return named{ begun = 1, sessions = due, lanes = lanes,
+  waiters = call('ZRANGEBYSCORE', K('waiters'), NOW, '+inf', 'LIMIT', 0, 200) }

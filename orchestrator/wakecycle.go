@@ -1,0 +1,65 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/picket-dev/picket"
+)
+
+// wakesPerCycle bounds the sessions that one call of the scheduler looks at.
+const wakesPerCycle = 100
+
+// recheckEvery is how long after a look at a session the scheduler looks again at the latest, for work that
+// nobody has told it about.
+const recheckEvery = time.Minute
+
+// WakeCycle begins a cycle of the scheduler, if no other process has begun the present one, and wakes the
+// sessions for which it is time. It returns how many it has looked at. A cycle lasts 30 seconds of store time,
+// so a call in between does nothing. It does not wait until the adapters accept the wakes.
+func (e *Engine) WakeCycle(ctx context.Context) (looked int, err error) {
+	for more := false; ; more = true {
+		r := e.run(ctx, "wake_cycle", wakesPerCycle, boolArg(more))
+		var v struct {
+			queues
+			Begun    bool     `reply:"begun"`
+			Sessions []string `reply:"sessions"` // session and agent name by turns
+		}
+		r.Decode(&v)
+		if r.Err != nil {
+			return looked, r.Err
+		}
+		for i := 0; i+1 < len(v.Sessions); i += 2 {
+			if err := e.wakeIfDue(ctx, v.Sessions[i], v.Sessions[i+1], v.queues); err != nil {
+				return looked, err
+			}
+			looked++
+		}
+		if len(v.Sessions) < 2*wakesPerCycle {
+			return looked, nil
+		}
+	}
+}
+
+// wakeIfDue wakes a session for which it is time, and plans when it is looked at next.
+func (e *Engine) wakeIfDue(ctx context.Context, sessionID, name string, q queues) error {
+	f, err := e.wakeFacts(ctx, name, sessionID)
+	if err != nil || f.Row == nil || f.Row.Dead {
+		return err
+	}
+	plan := f.schedule(q)
+	next := recheckEvery
+	if !plan.DueAt.IsZero() && int64(plan.DueAt) > f.Raw {
+		next = min(next, time.Duration(f.untilMs(plan.DueAt))*time.Millisecond)
+	}
+	if plan.Due(picket.Instant(f.Raw)) {
+		w := wake{e: e, name: name, source: picket.WakeSourceScheduler, occasion: plan.Occasion,
+			context: f.contextNow(q), unmetered: e.store.cfg.Unmetered[name]}
+		if _, err := w.make(ctx, f); err != nil && !errors.Is(err, picket.CodeStateConflict) {
+			return err
+		}
+	}
+	return e.run(ctx, "plan_wake", sessionID, next.Milliseconds(), boolArg(plan.Unchanged),
+		f.settings.WakeEventRetention.Milliseconds()).Err
+}

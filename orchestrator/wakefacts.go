@@ -1,0 +1,211 @@
+package orchestrator
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/orchestrator/heartbeat"
+	"github.com/picket-dev/picket/orchestrator/store"
+)
+
+// wakeReply is what the script wake_facts answers. Times are ms of store time where it does not say else.
+type wakeReply struct {
+	Raw     int64             `reply:"raw"` // by the server's own clock
+	Now     int64             `reply:"now"`
+	Adopted int64             `reply:"adopted"`
+	Paused  bool              `reply:"paused"`
+	Rows    []policyRow       `reply:"rows"`
+	Newest  string            `reply:"newest"`
+	Over    string            `reply:"over"`
+	File    *policyFileRecord `reply:"file,json"`
+	Away    bool              `reply:"away"`
+
+	Sessions  int         `reply:"sessions"` // of the agent name
+	Row       *sessionRow `reply:"row"`
+	Owner     string      `reply:"owner"`
+	Role      string      `reply:"role"`
+	Tags      string      `reply:"capabilities"`
+	Stopping  bool        `reply:"stopping"`
+	Last      int64       `reply:"last"`
+	Unchanged int64       `reply:"unchanged"`
+	UnderWay  bool        `reply:"under_way"`
+	Idle      int         `reply:"idle"`
+	Seen      string      `reply:"seen"`
+	ByAgents  string      `reply:"by_agents"`
+	InCycle   int         `reply:"in_cycle"`
+	Stamp     string      `reply:"stamp"`
+	People    int         `reply:"people"`
+	Agents    int         `reply:"agents"`
+	Message   string      `reply:"newest_message"`
+	Unread    int         `reply:"unread"`
+	Pinned    int         `reply:"pinned"`
+	Held      int         `reply:"held"`
+	Context   string      `reply:"context"`
+}
+
+// wakeFacts are a wakeReply with the policy that it is decided by.
+type wakeFacts struct {
+	wakeReply
+	name     string
+	shown    picket.WakePolicy
+	policy   *heartbeat.Policy // nil: there is none
+	settings heartbeat.Settings
+}
+
+// wakeFacts reads all that a decision about a wake is made by. Without sessionID it is the session of the
+// agent name, if that has exactly one.
+func (e *Engine) wakeFacts(ctx context.Context, name, sessionID string) (f wakeFacts, err error) {
+	if err := picket.CheckName("name", name); err != nil {
+		return f, err
+	}
+	if e.refreshPolicy != nil {
+		if err := e.refreshPolicy(ctx, name); err != nil {
+			e.log.Warn("the file of a wake policy cannot be compared with the store", "name", name, "err", err)
+		}
+	}
+	f.name, f.settings = name, e.store.cfg.Wake
+	r := e.run(ctx, "wake_facts", name, sessionID)
+	r.Decode(&f.wakeReply)
+	if r.Err != nil {
+		return f, r.Err
+	}
+	stored := storedPolicy{now: picket.Instant(f.Raw), newest: f.Newest, over: f.Over, file: f.File}
+	if len(f.Rows) > 0 {
+		stored.row = f.Rows[0]
+	}
+	f.shown = e.policyNow(name, stored)
+	if f.Away {
+		f.shown = withError(f.shown, picket.PolicyDiagnostic{Code: string(heartbeat.CodeFilesUnread),
+			SourcePath: name + "/HEARTBEAT.md", Message: "no server reads the files of the policies now"})
+	}
+	if f.shown.Present {
+		f.policy, _ = policyRow{Body: f.shown.Body}.parse(f.settings, heartbeat.ModeFile)
+		f.policy.Valid = f.policy.Valid && f.shown.Valid
+	}
+	return f, nil
+}
+
+// wall is an instant of store time by the server's own clock, which the windows of policies follow.
+func (f wakeFacts) wall(at int64) picket.Instant {
+	if at == 0 {
+		return 0
+	}
+	return picket.Instant(f.Raw - (f.Now - at))
+}
+
+// session is the session of the wake, or nil.
+func (f wakeFacts) session() *heartbeat.WakeSession {
+	if f.Row == nil {
+		return nil
+	}
+	row := *f.Row
+	if f.Stopping {
+		row.Because = picket.ConversationLost // no prompt is delivered to it any more
+	}
+	open := row.Open
+	if f.UnderWay {
+		open--
+	}
+	h := row.session(picket.Instant(f.Now), picket.Instant(f.Adopted), f.settings.SessionHealthStaleAfter, open > 0).Health
+	return &heartbeat.WakeSession{Agent: row.Name, Health: h}
+}
+
+// decide decides about a wake at an instant, by the server's own clock.
+func (f wakeFacts) decide(source picket.WakeSource, at picket.Instant, unmetered bool) heartbeat.Decision {
+	return heartbeat.Decide(heartbeat.WakeFacts{
+		Now:              at,
+		Source:           source,
+		Settings:         f.settings,
+		Agent:            f.name,
+		Policy:           f.policy,
+		Conflict:         f.Away || policyFileError(f.shown) != nil,
+		Session:          f.session(),
+		NamespacePaused:  f.Paused,
+		AgentDraining:    f.Row != nil && f.Row.Draining,
+		Available:        budget.MaxMoney,
+		OwnKeys:          true,
+		UnmeteredAllowed: unmetered,
+		LastWake:         f.wall(f.Last),
+		WakeUnderWay:     f.UnderWay,
+		WakesInCycle:     f.InCycle,
+		CycleEndsAt:      f.wall((f.Now/wakeCycleMs + 1) * wakeCycleMs),
+	})
+}
+
+// wakeCycleMs is how long a cycle of the scheduler lasts. wakes.CYCLE of the scripts is the same.
+const wakeCycleMs = 30_000
+
+// agentMessageWakes are the wakes of the last hour that only messages of agents caused.
+func (f wakeFacts) agentMessageWakes() int {
+	n := 0
+	for at := range strings.FieldsSeq(f.ByAgents) {
+		if ms, err := strconv.ParseInt(at, 10, 64); err == nil && f.Now-ms < time.Hour.Milliseconds() {
+			n++
+		}
+	}
+	return n
+}
+
+// queues are the lanes with waiting tasks, and the requests that wait for a lease.
+type queues struct {
+	Lanes   map[string]string `reply:"lanes"` // how many tasks each has
+	Waiters []string          `reply:"waiters"`
+}
+
+// unattended counts the tasks that the agent of the session may take, on lanes for which nobody waits.
+func (q queues) unattended(f wakeFacts) int64 {
+	req := picket.AcquireRequest{AgentID: f.Row.Agent, Role: f.Role, Capabilities: strings.Split(f.Tags, ",")}
+	n := int64(0)
+	for lane, tasks := range q.Lanes {
+		if laneAgent(lane) == "" && covers(req, lane) && !waitedFor(q.Waiters, lane) {
+			n += store.ParseInt(tasks)
+		}
+	}
+	return n
+}
+
+// schedule says when the scheduler has to wake the session, by the server's own clock. Work is a reason to wake
+// it only if it is other work than at the last wake.
+func (f wakeFacts) schedule(q queues) heartbeat.Schedule {
+	changed := f.contextNow(q) != f.Context
+	news := heartbeat.News{Messages: f.People, AgentMessages: f.Agents, AgentMessageWakes: f.agentMessageWakes()}
+	if changed {
+		news.AnsweredHandoffs, news.UnattendedWork = f.Pinned, int(q.unattended(f))
+	}
+	activity := picket.Instant(0)
+	if f.Row.Active != nil {
+		activity = picket.Instant(*f.Row.Active)
+	}
+	return heartbeat.Plan(heartbeat.ScheduleFacts{
+		Now:           picket.Instant(f.Raw),
+		Settings:      f.settings,
+		Policy:        f.policy,
+		Since:         picket.Instant(f.Row.Started),
+		LastWake:      f.wall(f.Last),
+		LastActivity:  activity,
+		LastUnchanged: f.wall(f.Unchanged),
+		IdleWakes:     f.Idle,
+		News:          news,
+		Changed:       changed || f.People+f.Agents > 0,
+	})
+}
+
+// contextNow says what the agent would find if it looked. It is empty if there is nothing.
+func (f wakeFacts) contextNow(q queues) string {
+	work := q.unattended(f)
+	if f.Pinned == 0 && f.Held == 0 && work == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d pinned, %d held, %d unattended", f.Pinned, f.Held, work)
+}
+
+// untilMs is how long it is from now until an instant by the server's own clock, at least 0.
+func (f wakeFacts) untilMs(at picket.Instant) int64 {
+	return min(max(0, int64(at)-f.Raw), math.MaxInt32)
+}
