@@ -95,6 +95,8 @@ const (
 	EventSessionStopping     = "agent_session.stopping"
 	EventSessionEnded        = "agent_session.ended"
 	EventSessionLost         = "agent_session.lost"
+	EventSessionWaking       = "agent_session.waking"
+	EventSessionWoken        = "agent_session.woken"
 	EventWebhookCreated      = "webhook.created"
 	EventWebhookDeleted      = "webhook.deleted"
 	EventWebhookRevived      = "webhook.revived"
@@ -120,6 +122,7 @@ var EventTypes = []string{
 	EventRunStalled, EventAgentHeartbeat, EventAgentTimeoutWarning, EventAgentTimedOut,
 	EventMessageSent, EventPolicyWritten, EventPolicyDeleted, EventPolicyRolledBack,
 	EventSessionStarted, EventSessionPrompted, EventSessionStopping, EventSessionEnded, EventSessionLost,
+	EventSessionWaking, EventSessionWoken,
 	EventWebhookCreated, EventWebhookDeleted, EventWebhookRevived, EventWebhookDead, EventWebhookGap,
 }
 

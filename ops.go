@@ -53,6 +53,8 @@ type Stats struct {
 	// Expired are the leases that were ended for their holders, by class, since
 	// the namespace began.
 	Expired map[ExitClass]int64 `json:"expired"`
+	// Wakes are the decisions about wakes by reason, since the namespace began.
+	Wakes map[WakeReason]int64 `json:"wakes"`
 	// Money is that of all tasks together.
 	Money MoneyStats `json:"money"`
 	// DailyEnvelope is the envelope of today (UTC), nil when there is no limit a day.

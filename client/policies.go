@@ -61,3 +61,17 @@ func (p Policies) Status(ctx context.Context, name string, at picket.Instant,
 	opts ...Option) (picket.PolicyStatus, error) {
 	return query[picket.PolicyStatus](ctx, p.c, policyRoute(name, "/status"), parameters("at", at), opts)
 }
+
+// Wake wakes a session of an agent name, if the policy allows it, and waits until an adapter has accepted the
+// wake. One that no adapter accepts is a refusal with [picket.CodeSyntheticPromptFailed].
+func (p Policies) Wake(ctx context.Context, name string, w picket.WakeRequest,
+	opts ...Option) (picket.WakeDecision, error) {
+	return post[picket.WakeDecision](ctx, p.c, policyRoute(name, "/wake"), w, opts)
+}
+
+// Wakes reads a page of the decisions about wakes of an agent name, newest first.
+func (p Policies) Wakes(ctx context.Context, name string, q picket.WakeQuery,
+	opts ...Option) (picket.WakePage, error) {
+	return query[picket.WakePage](ctx, p.c, policyRoute(name, "/wakes"),
+		parameters("cursor", q.Cursor, "limit", q.Limit), opts)
+}

@@ -118,6 +118,7 @@ type Engine struct {
 	metrics       *leaseMetrics
 	log           *slog.Logger
 	refreshPolicy func(ctx context.Context, name string) error // nil: there is no directory of policy files
+	policyHolder  string                                       // the name under which this process has that directory
 }
 
 // Open connects to the store and makes the record of a namespace that has none. With a witness, an unreachable

@@ -17,9 +17,9 @@ import (
 func (e *Engine) PolicyStore() mirror.Store { return policyStore{e} }
 
 // RefreshPolicies makes the engine call refresh before it reads or changes the policy of a name. It is for
-// the process with the directory, and is called before the engine is used.
-func (e *Engine) RefreshPolicies(refresh func(ctx context.Context, name string) error) {
-	e.refreshPolicy = refresh
+// the process with the directory, which locks it as holder, and is called before the engine is used.
+func (e *Engine) RefreshPolicies(holder string, refresh func(ctx context.Context, name string) error) {
+	e.refreshPolicy, e.policyHolder = refresh, holder
 }
 
 // policyStore is the part of an engine that a directory of policy files uses.

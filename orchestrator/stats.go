@@ -102,10 +102,13 @@ func countSums(s *picket.Stats, sums map[string]string) {
 		Held:       notNegative(amountColumn(sums, "held")),
 		Unverified: amountColumn(sums, "unverified"),
 	}
-	s.Expired = map[picket.ExitClass]int64{}
+	s.Expired, s.Wakes = map[picket.ExitClass]int64{}, map[picket.WakeReason]int64{}
 	for figure, n := range sums {
 		if class, ok := strings.CutPrefix(figure, "expired:"); ok {
 			s.Expired[picket.ExitClass(class)] = store.ParseInt(n)
+		}
+		if reason, ok := strings.CutPrefix(figure, "wakes:"); ok {
+			s.Wakes[picket.WakeReason(reason)] = store.ParseInt(n)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/picket-dev/picket"
@@ -17,10 +18,11 @@ const recheckEvery = time.Minute
 
 // WakeCycle begins a cycle of the scheduler, if no other process has begun the present one, and wakes the
 // sessions for which it is time. It returns how many it has looked at. A cycle lasts 30 seconds of store time,
-// so a call in between does nothing. It does not wait until the adapters accept the wakes.
+// so a call in between does nothing. If a process has the directory of policy files, only that process wakes. It
+// does not wait until the adapters accept the wakes.
 func (e *Engine) WakeCycle(ctx context.Context) (looked int, err error) {
 	for more := false; ; more = true {
-		r := e.run(ctx, "wake_cycle", wakesPerCycle, boolArg(more))
+		r := e.run(ctx, "wake_cycle", wakesPerCycle, boolArg(more), e.policyHolder)
 		var v struct {
 			queues
 			Begun    bool     `reply:"begun"`
@@ -62,4 +64,38 @@ func (e *Engine) wakeIfDue(ctx context.Context, sessionID, name string, q queues
 	}
 	return e.run(ctx, "plan_wake", sessionID, next.Milliseconds(), boolArg(plan.Unchanged),
 		f.settings.WakeEventRetention.Milliseconds()).Err
+}
+
+// lookForCycle is how often a process looks whether a cycle of the scheduler is due.
+const lookForCycle = 5 * time.Second
+
+// RunWakes runs the scheduler of wakes for every namespace, until ctx ends. Any number of processes may run it.
+func (s *Store) RunWakes(ctx context.Context) error {
+	var all sync.WaitGroup
+	for _, e := range s.Engines() {
+		all.Go(func() { e.runWakes(ctx) })
+	}
+	all.Wait()
+	return nil
+}
+
+func (e *Engine) runWakes(ctx context.Context) {
+	ticker := time.NewTicker(lookForCycle)
+	defer ticker.Stop()
+	for failing := picket.Code(""); ; {
+		_, err := e.WakeCycle(ctx)
+		code := picket.Code("")
+		if err != nil && ctx.Err() == nil {
+			code = picket.CodeOf(err)
+		}
+		if code != failing && err != nil {
+			e.log.Warn("agent sessions cannot be woken now", "err", err)
+		}
+		failing = code
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
 }

@@ -88,8 +88,21 @@ func wakeSettings(cfg settings.Settings) heartbeat.Settings {
 	s.Enabled, s.AllowActiveHoursPreferences = w.Enabled, w.AllowActiveHoursPreferences
 	s.MinInterval, s.DefaultInterval = w.MinInterval, w.DefaultInterval
 	s.MaxBodyBytes, s.Dir = w.MaxBodyBytes, w.Dir
-	s.ContextProjectionBytes = min(s.ContextProjectionBytes, s.MaxBodyBytes)
+	s.ContextProjectionBytes = min(w.ContextProjectionBytes, s.MaxBodyBytes)
+	s.WakeCooldown, s.MaxWakesPerCycle, s.WakeEventRetention = w.WakeCooldown, w.MaxWakesPerCycle, w.WakeEventRetention
+	s.SessionHealthStaleAfter, s.WhenIdle = w.SessionHealthStaleAfter, w.WhenIdle
 	return s
+}
+
+// unmeteredAgents are the agent names with unmetered: true.
+func unmeteredAgents(cfg settings.Settings) map[string]bool {
+	names := map[string]bool{}
+	for _, a := range cfg.AgentEntries() {
+		if a.Unmetered {
+			names[a.Name] = true
+		}
+	}
+	return names
 }
 
 // openStore connects to the state of record.
@@ -107,6 +120,7 @@ func (h serverProcess) openStore(ctx context.Context) (*orchestrator.Store, erro
 		Sealer:       h.sealer,
 		ProxyURL:     h.proxyURL,
 		Memory:       h.memory,
+		Unmetered:    unmeteredAgents(h.cfg),
 		Log:          h.log,
 		Quotas:       h.quotas(),
 		Wake:         wakeSettings(h.cfg),
@@ -291,6 +305,7 @@ func (h serverProcess) serve(ctx context.Context, all endpoints, store *orchestr
 	h.exportEvents(ctx, group, tracer, store)
 	if h.orchestrator {
 		group.Go(func() error { return store.Monitor(ctx) })
+		group.Go(func() error { return store.RunWakes(ctx) })
 	}
 	for _, at := range all {
 		routes := parts.mount(web.New(h.log), at, h.orchestrator)
@@ -340,12 +355,13 @@ func (h serverProcess) mirrorPolicies(ctx context.Context, group *errgroup.Group
 		return nil
 	}
 	e := store.Engines()[0] // checkPolicyDir refuses several
-	files, err := mirror.New(mirror.Config{Dir: h.policyDir, Namespace: e.Namespace(), Holder: rand.Text(),
+	holder := rand.Text()
+	files, err := mirror.New(mirror.Config{Dir: h.policyDir, Namespace: e.Namespace(), Holder: holder,
 		Store: e.PolicyStore(), Settings: wakeSettings(h.cfg), Log: h.log})
 	if err != nil {
 		return err
 	}
-	e.RefreshPolicies(files.Refresh)
+	e.RefreshPolicies(holder, files.Refresh)
 	group.Go(func() error { return files.Run(ctx) })
 	return nil
 }

@@ -106,6 +106,7 @@ var unauditedRoutes = map[string]string{
 	"POST /api/v1/agents/:id/commands/:command/result": "an agent's own",
 
 	"POST /api/agents/:name/heartbeat/validate": "changes nothing",
+	"POST /api/agents/:name/heartbeat/wake":     "agent_session.waking and woken tell it; wakes name no actor",
 }
 
 func openHandoff(p *fixture) string {

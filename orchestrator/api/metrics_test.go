@@ -136,6 +136,7 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 			`picket_run_seconds_bucket{namespace="default",role="",le="60"}`:                              "2",
 			`picket_spent_by_role_usd_total{model="",namespace="default",role=""}`:                        "0",
 			`picket_leases_expired_total{class="undelivered",namespace="default"}`:                        "1",
+			`picket_wakes_total{namespace="default",reason="heartbeat_no_policy",result="skipped"}`:       "0",
 			`picket_leases_expired_total{class="agent_dead",namespace="default"}`:                         "0",
 			`picket_handoffs_open{kind="question",namespace="default"}`:                                   "1",
 			`picket_handoff_oldest_seconds{namespace="default"}`:                                          "31",

@@ -204,6 +204,7 @@ var bodyFor = map[string]string{
 
 	"/api/agents/:name/heartbeat":          `{"body":"x"}`,
 	"/api/agents/:name/heartbeat/rollback": `{"target_digest":"x"}`,
+	"/api/agents/:name/heartbeat/wake":     `{"session_id":"asession_01JZZZZZZZZZZZZZZZZZZZZZZZ"}`,
 
 	"/api/v1/agents/:id/sessions":                 `{"incarnation":1,"sessions":[]}`,
 	"/api/v1/agents/:id/commands/:command/result": `{"incarnation":1,"state":"accepted"}`,

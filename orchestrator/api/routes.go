@@ -87,6 +87,8 @@ func (a *API) routes() []route {
 		{post, "/api/agents/:name/heartbeat/rollback", operatorScopes, rollBackPolicy},
 		{get, "/api/agents/:name/heartbeat/history", personScopes, policyHistory},
 		{get, "/api/agents/:name/heartbeat/status", personScopes, policyStatus},
+		{post, "/api/agents/:name/heartbeat/wake", agentScopes, wakeSession},
+		{get, "/api/agents/:name/heartbeat/wakes", personScopes, listWakes},
 
 		{get, "/api/v1/handoffs", personScopes, readsPage(handoffQuery, (*orchestrator.Engine).Handoffs)},
 		{get, "/api/v1/handoffs/:id", personScopes, reads("handoff", (*orchestrator.Engine).Handoff)},

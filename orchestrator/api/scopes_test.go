@@ -55,6 +55,8 @@ var expectedAccess = map[string]string{
 	"POST /api/agents/:name/heartbeat/rollback":        "operator",
 	"GET /api/agents/:name/heartbeat/history":          "reviewer operator",
 	"GET /api/agents/:name/heartbeat/status":           "reviewer operator",
+	"POST /api/agents/:name/heartbeat/wake":            "agent operator",
+	"GET /api/agents/:name/heartbeat/wakes":            "reviewer operator",
 	"GET /api/v1/pools":                                "agent operator",
 	"GET /api/v1/pools/:role":                          "agent operator",
 	"GET /api/v1/handoffs":                             "reviewer operator",

@@ -105,6 +105,7 @@ var storeCounters = []storeGauge{
 var (
 	handoffsDesc = describe("handoffs_open", "Hand-offs waiting for a person, by kind.", "kind")
 	webhooksDesc = describe("webhooks", "Targets of webhooks by state.", "state")
+	wakesDesc    = describe("wakes_total", "Decisions about wakes of agent sessions.", "result", "reason")
 	expiredDesc  = describe("leases_expired_total", "Leases that were ended for their holders, by class.", "class")
 	tasksDesc    = describe("tasks", "Tasks by state.", "state")
 	leasesDesc   = describe("leases",
@@ -121,6 +122,9 @@ func collectStats(ch chan<- prometheus.Metric, ns string, s picket.Stats) {
 	sendCounts(ch, webhooksDesc, ns, picket.WebhookStates, s.Webhooks)
 	for _, class := range expiryClasses {
 		ch <- counter(expiredDesc, s.Expired[class], ns, string(class))
+	}
+	for _, reason := range picket.WakeReasons() {
+		ch <- counter(wakesDesc, s.Wakes[reason], ns, string(reason.Result()), string(reason))
 	}
 	for _, c := range storeCounters {
 		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.CounterValue, c.value(s), ns)

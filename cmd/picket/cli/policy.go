@@ -23,7 +23,7 @@ import (
 func newAgentPolicy() *cobra.Command {
 	c := CommandGroup("heartbeat", "Manage the wake policies of agents, their files HEARTBEAT.md",
 		newPolicyInspect(), newPolicyValidate(), newPolicyWrite(), newPolicyDelete(), newPolicyHistory(),
-		newPolicyRollback(), newPolicyStatus())
+		newPolicyRollback(), newPolicyStatus(), newWake(), newWakes())
 	c.Long = "A wake policy says when an agent may be woken, and what it should look at then. It gives no right to\n" +
 		"any task. The server keeps each policy with its last 50 revisions.\n" +
 		"NAME is the name of an agent, such as a key of agents: in picket.yaml. It is not the id of a registered\n" +
@@ -308,16 +308,19 @@ func newPolicyHistory() *cobra.Command {
 	return c
 }
 
+// olderPage says how the next page is listed, if there is one.
+func olderPage(members map[string]jsontext.Value, n int) string {
+	if cursor := string(members["cursor"]); cursor != "" {
+		return fmt.Sprintf("%d shown, there are more: add --cursor %s", n, cursor)
+	}
+	return ""
+}
+
 func revisionListing(cmd *cobra.Command) Listing[picket.PolicyRevision] {
 	return Listing[picket.PolicyRevision]{
 		Cmd: cmd, Member: "revisions", Empty: "no revisions",
 		Name: func(r picket.PolicyRevision) string { return r.RevisionID },
-		more: func(members map[string]jsontext.Value, n int) string {
-			if cursor := string(members["cursor"]); cursor != "" {
-				return fmt.Sprintf("%d shown, there are more: add --cursor %s", n, cursor)
-			}
-			return ""
-		},
+		more: olderPage,
 		Columns: []term.Column[picket.PolicyRevision]{
 			{Head: "REVISION", Cell: func(r picket.PolicyRevision) string { return r.RevisionID }},
 			{Head: "CURRENT", Cell: func(r picket.PolicyRevision) string { return yesNo(r.Current) }},
@@ -329,14 +332,24 @@ func revisionListing(cmd *cobra.Command) Listing[picket.PolicyRevision] {
 	}
 }
 
+// policyInstant reads the flag --at. It is 0 if the flag is not set.
+func policyInstant(cmd *cobra.Command) (at picket.Instant, err error) {
+	text, _ := cmd.Flags().GetString("at")
+	if text == "" {
+		return 0, nil
+	}
+	if err := at.UnmarshalJSON([]byte(strconv.Quote(text))); err != nil || at <= 0 {
+		return 0, exit.Usagef("--at %s: write a time such as 2026-04-11T10:42:17Z", term.Clip(text, 40))
+	}
+	return at, nil
+}
+
 func newPolicyStatus() *cobra.Command {
 	c := policyCommand("status", "Show whether the wake policy of an agent allows wakes now or at another time",
 		func(cmd *cobra.Command, s *Connection, name string) error {
-			var at picket.Instant
-			if text, _ := cmd.Flags().GetString("at"); text != "" {
-				if err := at.UnmarshalJSON([]byte(strconv.Quote(text))); err != nil || at <= 0 {
-					return exit.Usagef("--at %s: write a time such as 2026-04-11T10:42:17Z", term.Clip(text, 40))
-				}
+			at, err := policyInstant(cmd)
+			if err != nil {
+				return err
 			}
 			var raw jsontext.Value
 			st, err := s.Policies.Status(cmd.Context(), name, at, client.WithBody(&raw))
@@ -371,5 +384,96 @@ func printPolicyStatus(cmd *cobra.Command, st picket.PolicyStatus) {
 	printDiagnostics(w, st.Diagnostics)
 	if !st.Present {
 		PrintNext(cmd, "picket agent heartbeat write "+st.AgentName+" --file HEARTBEAT.md")
+	}
+}
+
+func newWake() *cobra.Command {
+	c := policyCommand("wake", "Wake a session of an agent, if its policy allows that now",
+		func(cmd *cobra.Command, s *Connection, name string) error {
+			at, err := policyInstant(cmd)
+			if err != nil {
+				return err
+			}
+			var req picket.WakeRequest
+			req.SessionID, _ = cmd.Flags().GetString("session")
+			req.DryRun, _ = cmd.Flags().GetBool("dry-run")
+			if at != 0 {
+				req.At = &at
+			}
+			source, _ := cmd.Flags().GetString("source")
+			req.Source = picket.WakeSource(source)
+			var raw jsontext.Value
+			d, err := s.Policies.Wake(cmd.Context(), name, req, client.WithBody(&raw))
+			if err != nil {
+				return err
+			}
+			return printAnswer(cmd, cmd.OutOrStdout(), raw, d.SessionID, func() error {
+				printWake(cmd, d)
+				return nil
+			})
+		})
+	c.Flags().String("session", "", "the session; it may be left out if the agent has exactly one")
+	c.Flags().String("source", "", "manual with the key of an operator, agent with that of the agent; the default fits the key")
+	c.Flags().Bool("dry-run", false, "show what would be decided; nothing is sent or stored")
+	c.Flags().String("at", "", "with --dry-run: decide for another time, such as 2026-04-11T10:42:17Z")
+	c.Example = "  picket agent heartbeat wake reviewer\n  picket agent heartbeat wake reviewer --dry-run --at 2026-04-11T10:42:17Z"
+	return c
+}
+
+func printWake(cmd *cobra.Command, d picket.WakeDecision) {
+	w := cmd.OutOrStdout()
+	detail := ""
+	if d.DetailCode != nil {
+		detail = " (" + string(*d.DetailCode) + ")"
+	}
+	fmt.Fprintln(w, strings.TrimSpace(d.SessionID+"  "+string(d.Result)+": "+string(d.Reason)+detail))
+	if d.NextAllowedAt != nil {
+		fmt.Fprintln(w, "next allowed at", *d.NextAllowedAt)
+	}
+	printDiagnostics(w, d.Diagnostics)
+	switch {
+	case d.DryRun:
+	case d.Result == picket.WakeResultSent:
+		PrintNext(cmd, "picket session logs "+d.SessionID)
+	case d.SessionID != "":
+		PrintNext(cmd, "picket session status "+d.SessionID)
+	}
+}
+
+func newWakes() *cobra.Command {
+	c := policyCommand("wakes", "List the decisions about wakes of an agent, newest first",
+		func(cmd *cobra.Command, s *Connection, name string) error {
+			var q picket.WakeQuery
+			q.Limit, _ = cmd.Flags().GetInt("limit")
+			q.Cursor, _ = cmd.Flags().GetInt64("cursor")
+			format, err := term.FormatOf(cmd)
+			if err != nil {
+				return err
+			}
+			var raw jsontext.Value
+			if _, err := s.Policies.Wakes(cmd.Context(), name, q, client.WithBody(&raw)); err != nil {
+				return err
+			}
+			return wakeListing(cmd).Print(cmd.OutOrStdout(), format, raw)
+		})
+	c.Flags().Int("limit", 20, "at most this many, 1 to 100")
+	c.Flags().Int64("cursor", 0, "only older decisions; the page before shows this cursor")
+	return c
+}
+
+func wakeListing(cmd *cobra.Command) Listing[picket.WakeRecord] {
+	return Listing[picket.WakeRecord]{
+		Cmd: cmd, Member: "wakes", Empty: "no decisions about wakes are kept",
+		Name: func(r picket.WakeRecord) string { return r.WakeID },
+		more: olderPage,
+		Columns: []term.Column[picket.WakeRecord]{
+			{Head: "WHEN", Cell: func(r picket.WakeRecord) string { return term.Ago(r.At) }},
+			{Head: "SESSION", Cell: func(r picket.WakeRecord) string { return cmp.Or(r.SessionID, "-") }},
+			{Head: "RESULT", Cell: func(r picket.WakeRecord) string { return string(r.Result) }},
+			{Head: "REASON", Cell: func(r picket.WakeRecord) string { return string(r.Reason) }},
+			{Head: "SOURCE", Cell: func(r picket.WakeRecord) string { return string(r.Source) }},
+			{Head: "OCCASION", Cell: func(r picket.WakeRecord) string { return r.Occasion }},
+			{Head: "COUNT", Cell: func(r picket.WakeRecord) string { return strconv.Itoa(r.Count) }},
+		},
 	}
 }

@@ -49,7 +49,8 @@ type Agent struct {
 	Session struct {
 		Max int `yaml:"max" check:"sessions" doc:"How many sessions of the coding agent a worker keeps, which people can prompt."`
 	} `yaml:"session"`
-	Linger *time.Duration `yaml:"linger" check:"keep" doc:"The time that an agent gets to exit after it handed in its result."`
+	Unmetered bool           `yaml:"unmetered" check:"yes_no" doc:"Whether the scheduler may wake its sessions although they pay their model with keys of their own, so that no budget limits what a wake costs. The server reads it."`
+	Linger    *time.Duration `yaml:"linger" check:"keep" doc:"The time that an agent gets to exit after it handed in its result."`
 	// Launcher, Workspace, Timeout and StallAfter override the keys of General with the same names.
 	Launcher struct {
 		HeartbeatInterval *time.Duration `yaml:"heartbeat_interval" check:"tick" doc:"How often its running agents are reported by the event agent-heartbeat."`

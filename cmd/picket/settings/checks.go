@@ -75,6 +75,11 @@ var checks = map[string]func(string) error{
 	"processes":    wholeNumber(0, maxProcesses, "%q is not a number of processes, 0 to 4194304"),
 
 	"wake_body":        wholeNumber(1<<10, 256<<10, "%q is not a number of bytes from 1024 to 262144"),
+	"projection":       wholeNumber(256, 256<<10, "%q is not a number of bytes from 256 to 262144"),
+	"wakes_per_cycle":  wholeNumber(1, 1000, "%q is not a number of wakes from 1 to 1000"),
+	"wake_cooldown":    duration(0, 24*time.Hour, 1, "%q is not a duration from 0s to 24h, such as 1m"),
+	"wake_retention":   duration(time.Hour, 8760*time.Hour, 1, "%q is not a duration from 1h to 8760h, such as 168h"),
+	"stale_after":      duration(time.Second, 24*time.Hour, 1, "%q is not a duration from 1s to 24h, such as 2m"),
 	"min_interval":     duration(0, 8760*time.Hour, 1, "%q is not a duration from 0s to 8760h, such as 5m"),
 	"default_interval": duration(time.Second, 8760*time.Hour, 1, "%q is not a duration from 1s to 8760h, such as 30m"),
 
@@ -93,7 +98,8 @@ var checks = map[string]func(string) error{
 	"call_time": duration(time.Second, picket.MaxExternalCall*time.Second, 1,
 		fmt.Sprintf("%%s is not a duration from 1s to %ds", picket.MaxExternalCall)),
 
-	"yes_no": matches(`true|false`, "%q is neither true nor false"),
+	"only_true": matches(`true`, "%q is not true: a wake never starts a session"),
+	"yes_no":    matches(`true|false`, "%q is neither true nor false"),
 	"env": matches(`[A-Za-z_][A-Za-z0-9_]*`,
 		"the name of an environment variable is expected; secrets do not stand in this file"),
 	"header": matches(`[A-Za-z0-9-]{1,64}`, "%s is not a name of a header"),

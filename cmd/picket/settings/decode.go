@@ -23,15 +23,8 @@ import (
 
 // plannedSettings are keys of the design that wait for something unbuilt.
 var plannedSettings = map[string]string{
-	"wake.active_session_only":              "agent sessions",
-	"wake.budget":                           "wakes of agents",
-	"wake.context_projection_bytes":         "wakes of agents",
-	"wake.max_wakes_per_cycle":              "wakes of agents",
-	"wake.session_health_hook_min_interval": "agent sessions",
-	"wake.session_health_stale_after":       "agent sessions",
-	"wake.wake_cooldown":                    "wakes of agents",
-	"wake.wake_event_retention":             "wakes of agents",
-	"wake.when_idle":                        "wakes of agents",
+	"wake.budget":                           "budgets of agent sessions",
+	"wake.session_health_hook_min_interval": "events of session health",
 }
 
 // Parse reads the file. Everything unknown in it is an error: a key that is accepted and

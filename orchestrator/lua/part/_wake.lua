@@ -31,7 +31,7 @@ end
 -- it. about has id, session, source, occasion, result, reason, snapshot and next (ms, or '').
 function wakes.add_row(name, about, keep)
   local rows, w = K('wakes:', name), nil
-  add_total('wakes:' .. about.result .. ':' .. about.reason, 1)
+  add_total('wakes:' .. about.reason, 1) -- @counts-wakes
   local count, since = 1, RAW
   if about.known then
     w = wakes.read(about.session)
