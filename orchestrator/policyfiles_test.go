@@ -28,7 +28,7 @@ func openPolicyDir(t *testing.T, f *fixture, dir, holder string) *policyDir {
 	files, err := mirror.New(mirror.Config{Dir: dir, Namespace: "default", Holder: holder, Store: f.PolicyStore(),
 		Settings: heartbeat.Defaults()})
 	kit.OK(t, err)
-	f.RefreshPolicies(files.Refresh)
+	f.RefreshPolicies("", files.Refresh)
 	return &policyDir{f, dir, files}
 }
 
@@ -189,7 +189,7 @@ func TestAPolicyConflictIsSeenBeforeTheNextPass(t *testing.T) {
 		d.pass(t)
 		d.edit(t, "ann", "mine\n")
 		d.pass(t)
-		f.RefreshPolicies(nil)
+		f.RefreshPolicies("", nil)
 		kit.OK(t, f.Raw.HSet(f.Ctx, "pk:{default}:policy-lock", "until", 0).Err()) // the holder is away
 		f.mustWritePolicy(t, "ann", "two\n")
 		kit.OK(t, f.Raw.HSet(f.Ctx, "pk:{default}:policy-lock", "until", int64(1)<<50).Err())

@@ -32,6 +32,7 @@ type wakeReply struct {
 	Role      string      `reply:"role"`
 	Tags      string      `reply:"capabilities"`
 	Stopping  bool        `reply:"stopping"`
+	Since     int64       `reply:"since"` // when the session began
 	Last      int64       `reply:"last"`
 	Unchanged int64       `reply:"unchanged"`
 	UnderWay  bool        `reply:"under_way"`
@@ -186,7 +187,7 @@ func (f wakeFacts) schedule(q queues) heartbeat.Schedule {
 		Now:           picket.Instant(f.Raw),
 		Settings:      f.settings,
 		Policy:        f.policy,
-		Since:         picket.Instant(f.Row.Started),
+		Since:         f.wall(f.Since),
 		LastWake:      f.wall(f.Last),
 		LastActivity:  activity,
 		LastUnchanged: f.wall(f.Unchanged),

@@ -209,7 +209,11 @@ func newLogs() *cobra.Command {
 func printPrompt(cmd *cobra.Command, p picket.SessionPrompt) {
 	w := cmd.OutOrStdout()
 	paint := term.Painter(w)
-	fmt.Fprintln(w, paint.Dim(ago(p.CreatedAt)+" by "+term.OneLine(p.By)+": "+string(p.State)))
+	by := term.OneLine(p.By)
+	if p.Wake {
+		by = "a wake"
+	}
+	fmt.Fprintln(w, paint.Dim(ago(p.CreatedAt)+" by "+by+": "+string(p.State)))
 	term.Indented(w, p.Text)
 	if p.Answer != "" {
 		fmt.Fprintln(w, paint.Dim("answer"))

@@ -90,8 +90,7 @@ end
 function sessions.yield_wake(sid)
   local pid = wakes.read(sid).under_way
   if not pid or pid == '' then return end
-  local p = sessions.read_prompt(pid)
-  if p.state == 'queued' then sessions.end_prompt(pid, p, 'refused', 'prompt_active') end -- @people-first
+  sessions.end_prompt(pid, sessions.read_prompt(pid), 'refused', 'prompt_active') -- @people-first
 end
 
 -- sessions.end_session takes a session off the lists, and ends its prompts. kind is the event: ended or lost.

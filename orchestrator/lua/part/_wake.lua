@@ -78,7 +78,6 @@ function wakes.settle(pid, p, sent, reason)
   pick(p[1], 'wake', 'wake_source', 'wake_occasion', 'wake_snapshot', 'wake_seen', 'wake_by_agents', 'wake_keep',
     'wake_context')
   local w = wakes.read(p.session)
-  if w.under_way ~= pid then return end -- @settles-once
   w.under_way = ''
   put(w, 'under_way', '')
   local about = { id = pid, session = p.session, known = true, source = p.wake_source, occasion = p.wake_occasion,

@@ -42,7 +42,8 @@ local function begin_session(sid, s, kind, preset)
     save()
     call('DEL', K('asession:', sid)) -- @keeps-what-began-again
   end
-  put(s, 'agent', id, 'owner', a.owner, 'name', name, 'started', RAW, 'number', meta.seq)
+  put(s, 'agent', id, 'owner', a.owner, 'name', name, 'started', RAW, 'since', NOW,
+    'number', meta.seq)
   call('ZADD', K('asessions'), meta.seq, sid)
   call('ZADD', K('asessions:', id), meta.seq, sid)
   call('ZADD', K('wake-due'), NOW, sid)

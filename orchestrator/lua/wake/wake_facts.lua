@@ -5,7 +5,7 @@
 -- Reply: raw, now and adopted (ms), paused 0|1; of the policy rows, newest, over and file as in policy, and
 --   away 1 if no server has the directory of policy files although one had it within a day; sessions (how
 --   many the name has); of the session, if there is one, row (session_row), owner, role, capabilities,
---   stopping 0|1, last and unchanged (ms of store time, or 0), under_way 0|1, idle, seen (number), by_agents
+--   stopping 0|1, since, last and unchanged (ms of store time, or 0), under_way 0|1, idle, seen (number), by_agents
 --   (ms of store time), in_cycle, stamp; people and agents (unread messages of each that came after seen), newest_message
 --   (number of the last unread message), unread, pinned (tasks that wait for the agent), held (leases), context
 --   (digest of the context at the last wake)
@@ -22,7 +22,7 @@ local facts = { raw = RAW, now = NOW, adopted = call('HGET', META, 'adopted') or
 if sid == '' and facts.sessions == 1 then sid = call('ZRANGE', K('named-sessions:', name), 0, 0)[1] end
 local row = sid ~= '' and session_row(sid)
 if not row then return named(facts) end
-local s = pick(K('asession:', sid), 'agent', 'owner', 'stop')
+local s = pick(K('asession:', sid), 'agent', 'owner', 'stop', 'since')
 local a, w = read_agent(s.agent, 'caps'), wakes.read(sid)
 local p = w.under_way and w.under_way ~= '' and sessions.read_prompt(w.under_way)
 local seen = w.seen or '0'
@@ -32,6 +32,7 @@ for _, message in ipairs(call('ZRANGE', K('unread:', s.agent), '(' .. seen, '+in
 end
 facts.row, facts.owner, facts.role, facts.capabilities = row, s.owner, a.role, a.caps or ''
 facts.stopping = s.stop and 1 or 0
+facts.since = s.since or '0'
 facts.last, facts.unchanged, facts.idle, facts.seen = w.last or '0', w.unchanged or '0', w.idle or '0', seen
 facts.by_agents, facts.in_cycle, facts.stamp = w.by_agents or '', wakes.in_cycle(name, 0), wake_stamp(name, sid, w)
 facts.under_way = p and p.state == 'queued' and not sessions.overdue_state(p) and 1 or 0

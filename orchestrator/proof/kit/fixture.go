@@ -55,7 +55,7 @@ func OpenFixture(t *testing.T, s rig.Store) *Fixture {
 	sealer := rig.Sealer()
 	cfg := orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Sealer: sealer, ProxyURL: "http://proxy",
 		Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler),
-		Unmetered: map[string]bool{"ann": true}}
+		Unmetered: map[string]bool{"ann": true, "amy": true}}
 	cfg.Now = FastClock()
 	store, err := orchestrator.Open(t.Context(), cfg)
 	if err != nil {

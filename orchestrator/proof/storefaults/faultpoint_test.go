@@ -179,6 +179,11 @@ func readFaults(p calls.Setup, watched *faultPoints) {
 			return err
 		}},
 		{"prompts", func() error { _, err := w.Via.SessionPrompts(w.Ctx, session, 0, 0); return err }},
+		{"wakes", func() error { _, err := w.Via.Wakes(w.Ctx, "ann", picket.WakeQuery{}); return err }},
+		{"wake_facts", func() error {
+			_, err := w.Via.Wake(w.Ctx, kit.OtherOperator, "ann", picket.WakeRequest{SessionID: session, DryRun: true})
+			return err
+		}},
 		{"policy", func() error { _, err := w.Via.WakePolicy(w.Ctx, "ann"); return err }},
 		{"policy_history", func() error {
 			_, err := w.Via.PolicyHistory(w.Ctx, "ann", picket.PolicyHistoryQuery{})

@@ -1,0 +1,30 @@
+package mutants
+
+// wakeMutants are the planted bugs of wakes. [findingTests] names what finds each.
+var wakeMutants = []mutant{
+	{"a wake stays beyond its records", []edit{{"forgets-wakes", ""}}},
+	{"wakes of every cycle count together", []edit{{"counts-cycle", "local count = num(was[2])"}}},
+	{"wakes are not counted", []edit{{"counts-wakes", ""}}},
+	{"each decision has a row of its own", []edit{{"counts-same-wakes", "if false then"}}},
+	{"any number of wake rows are kept", []edit{{"bounds-wake-rows", ""}}},
+	{"rows of wakes are kept for ever", []edit{{"purges-wake-rows", ""}}},
+	{"a wake that led to nothing does not count", []edit{{"counts-idle-wakes", ""}}},
+	{"a wake has no cooldown", []edit{{"counts-last-wake", ""}}},
+	{"agents wake by messages without a limit", []edit{{"counts-agent-wakes", ""}}},
+	{"a wake that failed counts in its cycle", []edit{{"refunds-cycle", ""}}},
+	{"a wake that failed stays under way", []edit{{"refunds-wake", ""}}},
+	{"an accepted wake is not settled", []edit{{"commits-wake", ""}}},
+	{"a wake goes before a person", []edit{{"people-first", ""}}},
+	{"a session that has ended is due", []edit{{"wakes-what-lives", ""}}},
+	{"a session that has ended has its name", []edit{{"names-what-lives", ""}}},
+	{"a name has rows of another's session", []edit{{"rows-of-own-sessions", "local known = s.agent and not s.ended"}}},
+	{"any name has rows", []edit{{"rows-of-known-names", "if true then"}}},
+	{"a wake is sent by old facts", []edit{{"same-facts", ""}}},
+	{"wakes do not see edited files", []edit{{"wakes-by-file", "file = '',"}}},
+	{"wakes go on without the directory", []edit{{"directory-away", "away = 0,"}}},
+	{"every process runs each cycle", []edit{{"one-scheduler", ""}}},
+	{"a process without the directory wakes", []edit{{"wakes-with-directory", "local other = false"}}},
+	{"a session is looked at once", []edit{{"due-again", ""}}},
+	{"a session that has ended is planned", []edit{{"plans-what-lives", "call('ZADD', K('wake-due'), F(now + num(ARGV[2])), sid)"}}},
+	{"a message does not make a session due", []edit{{"message-makes-due", ""}}},
+}
