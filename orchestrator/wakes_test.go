@@ -1,16 +1,19 @@
 package orchestrator_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/heartbeat"
+	"github.com/picket-dev/picket/orchestrator/mirror"
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
@@ -112,6 +115,11 @@ func TestAWakeIsSentOnce(t *testing.T) {
 		}
 		f.JumpStoreTime(t, time.Minute)
 		f.wantWake(t, picket.WakeRequest{DryRun: true}, picket.WakeReasonSent)
+		stats, err := f.Stats(f.Ctx)
+		kit.OK(t, err)
+		if stats.Wakes[picket.WakeReasonSent] != 1 || stats.Wakes[picket.WakeReasonCooldownActive] != 2 {
+			t.Errorf("counted %v", stats.Wakes)
+		}
 	})
 }
 
@@ -165,6 +173,11 @@ func TestPeopleGoBeforeAWake(t *testing.T) {
 		f.wantWake(t, picket.WakeRequest{}, picket.WakeReasonCoalesced)
 		p, err := f.PromptSession(f.Ctx, kit.Operator, id, picket.PromptRequest{Text: "hello"})
 		kit.OK(t, err)
+		ended, err := f.SessionPrompt(f.Ctx, id, wake.CommandID, 0, 0)
+		kit.OK(t, err)
+		if ended.State != picket.PromptRefused {
+			t.Fatalf("the wake is %s beside the prompt of a person", ended.State)
+		}
 		if d := <-done; d.Reason != picket.WakeReasonSessionPromptActiveRace {
 			t.Errorf("%+v", d)
 		}
@@ -198,6 +211,12 @@ func TestWakesAreRefusedForAReason(t *testing.T) {
 		hurt.State, hurt.DetachedBecause = picket.SessionDetached, picket.CannotStart
 		kit.OK(t, f.report("a1", n, hurt))
 		f.wantWake(t, picket.WakeRequest{}, picket.WakeReasonSessionNotAttachable)
+		_, err = f.Wake(f.Ctx, kit.OtherOperator, "bob", picket.WakeRequest{SessionID: id})
+		kit.OK(t, err)
+		f.wantWake(t, picket.WakeRequest{}, picket.WakeReasonSessionNotAttachable)
+		if rows := f.wakeRows(t); rows[0] != "skipped/session_not_attachable manual manual x2" {
+			t.Errorf("rows %q", rows)
+		}
 		kit.OK(t, f.report("a1", n, idleSession(id)))
 		_, err = f.PromptSession(f.Ctx, kit.Operator, id, picket.PromptRequest{Text: "hello"})
 		kit.OK(t, err)
@@ -256,6 +275,112 @@ func TestConcurrentWakesSendOne(t *testing.T) {
 	}
 }
 
+// A decision is not stored if its facts have changed meanwhile.
+func TestAWakeIsDecidedByPresentFacts(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		id, n := f.wakeable(t)
+		args := make([]any, 21)
+		for i := range args {
+			args[i] = "1"
+		}
+		args[0], args[1], args[2], args[4], args[13] = "ann", id, "", "prompt_01JZZZZZZZZZZZZZZZZZZZZZZZ", "other facts"
+		_, err := f.Records().Run(f.Ctx, "record_wake", args...)
+		kit.OK(t, err)
+		got, err := f.SessionCommands(f.Ctx, kit.Operator, "a1", n, nil, 0)
+		kit.OK(t, err)
+		if len(got.Sessions) != 0 {
+			t.Errorf("commands %+v", got.Sessions)
+		}
+	})
+}
+
+// Wakes that are refused are counted in one row, and the rows are bounded in number and in age. A name that
+// nobody uses has none.
+func TestWakeRowsAreBounded(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.wakeable(t)
+		const rows = "pk:{default}:wakes:ann"
+		old := redis.Z{Member: `{"at":"1"}`}
+		kit.OK(t, f.Raw.ZAdd(f.Ctx, rows, old).Err())
+		f.wantWake(t, picket.WakeRequest{SessionID: newSessionID()}, picket.WakeReasonSessionNotFound)
+		if n := f.Raw.ZCard(f.Ctx, rows).Val(); n != 1 {
+			t.Errorf("%d rows are kept", n)
+		}
+		many := make([]redis.Z, 1000)
+		for i := range many {
+			many[i] = redis.Z{Score: float64(-i), Member: fmt.Sprintf(`{"at":"9999999999999","n":%d}`, i)}
+		}
+		kit.OK(t, f.Raw.ZAdd(f.Ctx, rows, many...).Err())
+		f.wantWake(t, picket.WakeRequest{SessionID: newSessionID()}, picket.WakeReasonSessionNotFound)
+		if n := f.Raw.ZCard(f.Ctx, rows).Val(); n != 1000 {
+			t.Errorf("%d rows are kept", n)
+		}
+		if ttl := f.Raw.PTTL(f.Ctx, rows).Val(); ttl <= 0 {
+			t.Errorf("the rows are kept for %v", ttl)
+		}
+		_, err := f.Wake(f.Ctx, kit.OtherOperator, "nobody", picket.WakeRequest{SessionID: newSessionID()})
+		kit.OK(t, err)
+		if n := f.Raw.Exists(f.Ctx, "pk:{default}:wakes:nobody").Val(); n != 0 {
+			t.Error("an unknown name has rows")
+		}
+	})
+}
+
+// What is kept about the wakes of a session ends with their rows.
+func TestWakesAreForgotten(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		id, n := f.wakeable(t)
+		_, err := f.wakeWith(t, n, picket.PromptAccepted, "")
+		kit.OK(t, err)
+		if ttl := f.Raw.PTTL(f.Ctx, "pk:{default}:session-wake:"+id).Val(); ttl <= 0 || ttl > 168*time.Hour {
+			t.Errorf("the last wake is kept for %v", ttl)
+		}
+	})
+}
+
+// An agent name gets so many wakes in a cycle. Those that failed do not count.
+func TestWakesOfACycleAreBounded(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		_, n := f.wakeable(t)
+		count := func() string { return f.Raw.HGet(f.Ctx, "pk:{default}:wakes-in-cycle:ann", "count").Val() }
+		_, err := f.wakeWith(t, n, picket.PromptRefused, "cannot_start")
+		kit.Refused(t, err, picket.CodeSyntheticPromptFailed)
+		if got := count(); got != "0" {
+			t.Errorf("%s wakes count", got)
+		}
+		kit.OK(t, f.Raw.HSet(f.Ctx, "pk:{default}:wakes-in-cycle:ann", "count", 25).Err())
+		d := f.wantWake(t, picket.WakeRequest{}, picket.WakeReasonRateLimited)
+		if d.NextAllowedAt == nil || *d.NextAllowedAt-d.At > 30_000 {
+			t.Errorf("next allowed at %v, asked at %v", d.NextAllowedAt, d.At)
+		}
+		f.JumpStoreTime(t, 30*time.Second)
+		f.wantWake(t, picket.WakeRequest{DryRun: true}, picket.WakeReasonSent)
+	})
+}
+
+// An edited file counts at the next wake. While nobody has the directory, its policies do not count for a day.
+func TestWakesFollowTheFiles(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.wakeable(t)
+		files := f.PolicyStore()
+		_, _, err := files.Lock(f.Ctx, "dir")
+		kit.OK(t, err)
+		kit.OK(t, files.Publish(f.Ctx, "dir", []mirror.File{{Name: "ann", State: mirror.StateRemoved,
+			Digest: mirror.Absent, Revision: f.mustPolicy(t, "ann").RevisionID}}))
+		f.wantWake(t, picket.WakeRequest{DryRun: true}, picket.WakeReasonNoPolicy)
+		f.JumpStoreTime(t, mirror.Lease)
+		d := f.wantWake(t, picket.WakeRequest{DryRun: true}, picket.WakeReasonInvalid)
+		if len(d.Diagnostics) != 1 || d.Diagnostics[0].Code != string(heartbeat.CodeFilesUnread) {
+			t.Errorf("diagnostics %+v", d.Diagnostics)
+		}
+		f.JumpStoreTime(t, 24*time.Hour)
+		d = f.wantWake(t, picket.WakeRequest{DryRun: true}, picket.WakeReasonSessionUnhealthy)
+		if d.DetailCode == nil || len(d.Diagnostics) != 0 {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
 // A repeated request is the same wake, also after it was sent.
 func TestARepeatedWakeIsTheSame(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
@@ -273,54 +398,6 @@ func TestARepeatedWakeIsTheSame(t *testing.T) {
 		wake()
 		if again := <-done; again.WakeID != first.WakeID || again.Reason != picket.WakeReasonSent {
 			t.Errorf("%+v, then %+v", first, again)
-		}
-	})
-}
-
-// cycle runs a cycle of the scheduler, a cycle after the last one.
-func (f *fixture) cycle(t *testing.T, n int64, id string) (looked int) {
-	t.Helper()
-	f.JumpStoreTime(t, 30*time.Second)
-	_, err := f.Heartbeat(f.Ctx, kit.Operator, "a1", picket.Heartbeat{Status: picket.AgentActive,
-		ClientTimestamp: picket.InstantOf(time.Now()), Incarnation: n})
-	kit.OK(t, err)
-	kit.OK(t, f.report("a1", n, idleSession(id)))
-	looked, err = f.WakeCycle(f.Ctx)
-	kit.OK(t, err)
-	return looked
-}
-
-// The scheduler wakes a session for a message, once. It leaves a session alone for which there is nothing, and
-// one that no budget limits.
-func TestTheSchedulerWakesForAMessage(t *testing.T) {
-	onBothStores(t, func(t *testing.T, f *fixture) {
-		id, n := f.wakeable(t)
-		if got := f.cycle(t, n, id); got != 1 {
-			t.Errorf("%d sessions were looked at", got)
-		}
-		pending := func() []picket.SessionCommand {
-			got, err := f.SessionCommands(context.Background(), kit.Operator, "a1", n, nil, 0)
-			kit.OK(t, err)
-			return got.Sessions
-		}
-		if got := pending(); len(got) != 0 {
-			t.Fatalf("an idle session is woken: %+v", got)
-		}
-		_, err := f.Tell(f.Ctx, kit.OtherOperator, "a1", picket.MessageRequest{Body: "look at this"})
-		kit.OK(t, err)
-		f.cycle(t, n, id)
-		if got := pending(); len(got) != 1 || got[0].Command != picket.CommandWake ||
-			!strings.Contains(got[0].Text, "unread messages") {
-			t.Fatalf("commands %+v, rows %q", got, f.wakeRows(t))
-		}
-		wake := pending()[0].CommandID
-		kit.OK(t, f.result(n, wake, picket.PromptAccepted, ""))
-		kit.OK(t, f.result(n, wake, picket.PromptAnswered, ""))
-		for range 5 {
-			f.cycle(t, n, id)
-		}
-		if got := pending(); len(got) != 0 {
-			t.Errorf("the same message wakes again: %+v", got)
 		}
 	})
 }

@@ -34,7 +34,7 @@ var findingTests = map[string]string{
 	"a session that has ended has its name":                              "TestEndedSessionsAreNotWoken",
 	"a name has rows of another's session":                               "TestWakesAreRefusedForAReason",
 	"any name has rows":                                                  "TestWakeRowsAreBounded",
-	"a wake is sent by old facts":                                        "TestConcurrentWakesSendOne",
+	"a wake is sent by old facts":                                        "TestAWakeIsDecidedByPresentFacts",
 	"wakes do not see edited files":                                      "TestWakesFollowTheFiles",
 	"wakes go on without the directory":                                  "TestWakesFollowTheFiles",
 	"every process runs each cycle":                                      "TestOneProcessRunsACycle",
