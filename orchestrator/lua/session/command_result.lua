@@ -1,4 +1,4 @@
--- needs: agent session
+-- needs: agent session wake
 -- command_result stores what became of a prompt: that the agent works on it, a piece of the answer, or how
 -- it has ended. The same again changes nothing.
 -- ARGV: agent, actor, operator 0|1, incarnation, prompt, state, reason, piece of the answer, byte at which
