@@ -31,6 +31,8 @@ var actionForms = map[string]actionForm{
 	"task.topup":       {Money: true, Reason: true},
 	"task.tell":        {},
 	"agent.tell":       {},
+	"session.prompt":   {},
+	"session.stop":     {Danger: true},
 	"agent.drain":      {Seen: "incarnation"},
 	"agent.ping":       {Reason: true, Seen: "incarnation"},
 	"agent.stop":       {Danger: true, Task: true, Reason: true, Seen: "incarnation"},

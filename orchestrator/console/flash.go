@@ -21,6 +21,8 @@ var flashMessages = map[string]string{
 	"retried":   "Tried again: this task is queued.",
 	"toppedup":  "Topped up.",
 	"told":      "Sent. The message waits until the agent reads it.",
+	"prompted":  "Sent. The answer appears here as the agent writes it.",
+	"ending":    "Asked. The session ends as soon as its worker gets the command.",
 
 	"retried_soon": "Tried again: this task is queued, and a worker that waits for it starts at once.",
 	"retried_idle": "Tried again: this task is queued, but no worker waits for it now. The page of the task shows the command that starts one.",

@@ -38,6 +38,7 @@ var templateFuncs = template.FuncMap{
 	"event":  eventJSON,
 	"themes": func() []string { return themes },
 	"lines":  signedCount,
+	"health": healthWords,
 	"list":   func(all ...any) []any { return all },
 	"deref":  func(s *string) string { return *s },
 
