@@ -100,7 +100,8 @@ func TestTheVersionsOfAPolicy(t *testing.T) {
 		}
 		f.mustWritePolicy(t, "ann", "one\n")
 		d.pass(t)
-		if v := versions(); v.Now.Body != "one\n" || v.Stored.Digest != v.Now.Digest || v.InFile.Digest != v.Now.Digest {
+		if v := versions(); v.Now.Body != "one\n" || v.Stored.Digest != v.Now.Digest ||
+			v.InFile.Digest != v.Now.Digest {
 			t.Errorf("without a difference: %+v", v)
 		}
 		other := f.withWake(t, func(*heartbeat.Settings) {})

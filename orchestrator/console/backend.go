@@ -24,6 +24,7 @@ type Backend struct {
 	Pause    PauseBackend
 	Messages MessageBackend
 	Sessions SessionBackend
+	Policies PolicyBackend
 }
 
 // MessageBackend shows conversations and sends messages of people.
@@ -42,6 +43,20 @@ type SessionBackend interface {
 	PromptSession(ctx context.Context, by picket.Caller, sessionID string,
 		req picket.PromptRequest) (picket.SessionPrompt, error)
 	StopSession(ctx context.Context, by picket.Caller, sessionID string) error
+}
+
+// PolicyBackend shows wake policies and changes them.
+type PolicyBackend interface {
+	Policies(ctx context.Context, q picket.PolicyQuery) (picket.PolicyPage, error)
+	PolicyVersions(ctx context.Context, name string) (picket.PolicyVersions, error)
+	PolicyStatus(ctx context.Context, name string, at picket.Instant) (picket.PolicyStatus, error)
+	PolicyHistory(ctx context.Context, name string, q picket.PolicyHistoryQuery) (picket.PolicyHistory, error)
+	ValidatePolicy(name, body string) (picket.WakePolicy, error)
+	WritePolicy(ctx context.Context, by picket.Caller, name string, w picket.PolicyWrite) (picket.WakePolicy, error)
+	DeletePolicy(ctx context.Context, by picket.Caller, name string,
+		c picket.PolicyCondition) (picket.WakePolicy, error)
+	RollbackPolicy(ctx context.Context, by picket.Caller, name string,
+		r picket.PolicyRollback) (picket.WakePolicy, error)
 }
 
 // LoginBackend is what logging in needs.

@@ -34,6 +34,10 @@ var flashMessages = map[string]string{
 	"toppedup_too_small":    "Topped up. The hand-off stays open, because the budget still does not cover the call that was refused last.",
 	"toppedup_other_reason": "Topped up. The hand-off of the task stays open, because it does not ask for money.",
 
+	"policywritten":    "Saved. This is the wake policy now.",
+	"policydeleted":    "Deleted. The name has no wake policy. Its revisions stay in the history.",
+	"policyrolledback": "Restored. The text of this revision is the wake policy again.",
+
 	"submitted":    "Submitted. It is queued until an agent takes it.",
 	"expired":      "The lease has been taken. Whatever the run still writes is refused.",
 	"draining":     "Draining. It takes nothing new and finishes what it has.",

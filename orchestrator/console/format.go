@@ -39,6 +39,9 @@ var templateFuncs = template.FuncMap{
 	"themes": func() []string { return themes },
 	"lines":  signedCount,
 	"health": healthWords,
+	"why":    policyWords,
+	"clock":  clockTime,
+	"at":     instantOf,
 	"list":   func(all ...any) []any { return all },
 	"deref":  func(s *string) string { return *s },
 
@@ -70,6 +73,17 @@ func deadlineElement(now, at picket.Instant) template.HTML {
 	}
 	return timeElement(at, "left", untilText(at.Time().Sub(now.Time())))
 }
+
+// instantOf is an instant that may be absent; 0: it is.
+func instantOf(at *picket.Instant) (zero picket.Instant) {
+	if at == nil {
+		return zero
+	}
+	return *at
+}
+
+// clockTime is an instant of the future with its date and time of day.
+func clockTime(at picket.Instant) string { return at.Time().UTC().Format("Mon 2 Jan 2006, 15:04 UTC") }
 
 func untilText(d time.Duration) string {
 	if d <= 0 {

@@ -41,6 +41,7 @@ const (
 	agentsPath   = "/console/agents"
 	leasesPath   = "/console/leases"
 	sessionsPath = "/console/sessions"
+	policiesPath = "/console/policies"
 	budgetsPath  = "/console/budgets"
 	ledgerPath   = "/console/ledger"
 	spendingPath = "/console/spending"
@@ -53,6 +54,7 @@ func reviewPath(task string) string { return reviewsPath + "/" + task }
 func taskPath(id string) string     { return tasksPath + "/" + id }
 func agentPath(id string) string    { return agentsPath + "/" + id }
 func sessionPath(id string) string  { return sessionsPath + "/" + id }
+func policyPath(name string) string { return policiesPath + "/" + name }
 func budgetPath(id string) string   { return budgetsPath + "/" + id }
 
 // routes is the whole console, in the order of the navigation.
@@ -78,6 +80,8 @@ func routes() []route {
 		reject       = "POST /api/v1/reviews/:task/reject"
 		command      = "POST /api/v1/agents/:id/commands"
 		readSessions = "GET /api/v1/agent-sessions"
+		policy       = policiesPath + "/:id"
+		policyRoute  = "/api/agents/:name/heartbeat"
 		readPrompt   = "GET /api/v1/agent-sessions/:id/prompts/:prompt"
 	)
 	return []route{
@@ -155,6 +159,16 @@ func routes() []route {
 			"POST /api/v1/agent-sessions/:id/stop"),
 		direct("prompt.full", get, prompt+"/full/:part", personScopes, showPromptText, readPrompt),
 		direct("prompt.answer", get, prompt+"/answer", personScopes, showRawAnswer, readPrompt),
+
+		direct("policies", get, policiesPath, personScopes, listPolicies, "GET "+policyRoute).inNav("Wake policies"),
+		show("policy", policy, personScopes, showPolicy, "GET "+policyRoute, "GET "+policyRoute+"/status"),
+		act("policy.write", policy, operatorScopes, showPolicy, writePolicy, "PUT "+policyRoute),
+		direct("policy.check", post, policy+"/check", personScopes, checkPolicy, "POST "+policyRoute+"/validate"),
+		act("policy.choose", policy+"/choose", operatorScopes, showPolicy, choosePolicy, "PUT "+policyRoute),
+		act("policy.delete", policy+"/delete", operatorScopes, showPolicy, deletePolicy, "DELETE "+policyRoute),
+		show("policy.history", policy+"/history", personScopes, showPolicyHistory, "GET "+policyRoute+"/history"),
+		act("policy.rollback", policy+"/rollback", operatorScopes, showPolicyHistory, rollBackPolicy,
+			"POST "+policyRoute+"/rollback"),
 
 		show("leases", leasesPath, personScopes, listLeases, "GET /api/v1/leases").inNav("Leases"),
 		act("lease.expire", leasesPath+"/:id/expire", operatorScopes, listLeases, expireLease, expire),

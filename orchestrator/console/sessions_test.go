@@ -3,7 +3,6 @@ package console_test
 import (
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -53,7 +52,8 @@ func (k keptSession) report(list ...picket.SessionReport) {
 // prompt sends a prompt.
 func (k keptSession) prompt(text string) string {
 	k.t.Helper()
-	p, err := k.PromptSession(k.t.Context(), picket.Caller{Actor: "key_of_somebody"}, k.id, picket.PromptRequest{Text: text})
+	somebody := picket.Caller{Actor: "key_of_somebody"}
+	p, err := k.PromptSession(k.t.Context(), somebody, k.id, picket.PromptRequest{Text: text})
 	must(k.t, err)
 	return p.PromptID
 }
@@ -106,7 +106,7 @@ func TestSessionsAreListed(t *testing.T) {
 		}
 		reviewer.mustGet("/console/sessions").wantNoText(t, "/console/agents")
 		operator.mustGet("/console/agents/a1").wantText(t, "Sessions", k.page(), "It waits for a prompt.")
-		if p := operator.get("/console/sessions?agent=" + url.QueryEscape("no such!")); p.status != http.StatusBadRequest {
+		if p := operator.get("/console/sessions?agent=no+such!"); p.status != http.StatusBadRequest {
 			t.Errorf("no name of an agent: %d", p.status)
 		}
 	})
@@ -157,7 +157,8 @@ func TestASessionIsPrompted(t *testing.T) {
 		}
 		got, err := o.SessionPrompts(t.Context(), k.id, 0, 0)
 		must(t, err)
-		if len(got.Prompts) != 1 || got.Prompts[0].Text != "first <b>line</b>\nsecond" || got.Prompts[0].By != operator.key.KeyID {
+		if len(got.Prompts) != 1 || got.Prompts[0].Text != "first <b>line</b>\nsecond" ||
+			got.Prompts[0].By != operator.key.KeyID {
 			t.Fatalf("prompts: %+v", got.Prompts)
 		}
 		prompt := got.Prompts[0].PromptID
@@ -169,7 +170,8 @@ func TestASessionIsPrompted(t *testing.T) {
 		p.wantNoText(t, "Prompt to this session", page+"/stop")
 		k.say(prompt, picket.PromptAnswered, "nd the rest", 10, "")
 		rest := reviewer.mustGet(answer + "?offset=10")
-		if rest.body != "nd the rest" || rest.header.Get("X-Picket-Next") != "21" || rest.header.Get("X-Picket-Log") != "closed" {
+		if rest.body != "nd the rest" || rest.header.Get("X-Picket-Next") != "21" ||
+			rest.header.Get("X-Picket-Log") != "closed" {
 			t.Errorf("the script reads %q %v", rest.body, rest.header)
 		}
 		p = reviewer.mustGet(page)

@@ -5,7 +5,7 @@
 
 // What this script or the person has put on an element, and the server does not
 // know of.
-const LOCAL_ATTRIBUTES = new Set(["open", "tabindex", "data-current"]);
+const LOCAL_ATTRIBUTES = new Set(["open", "tabindex", "data-current", "data-told"]);
 
 // What was said once on the page stays until it is left.
 const KEPT_NODES = "main > .box, .held";
@@ -28,6 +28,7 @@ function morph(old, now, force = false) {
     if (old.data !== now.data) old.data = now.data;
     return;
   }
+  if (old.matches("[data-still]") && typedIn(old)) return keepDraft(old, now);
   if (old.matches("[data-part], form")) {
     if (!force && inUse(old)) return looksSame(old, now) || showHeldNote(old, () => morph(old, now, true));
     removeHeldNote(old);
@@ -38,6 +39,7 @@ function morph(old, now, force = false) {
   morphAttributes(old, now);
   if (log !== undefined && log === now.dataset.log) return; // it follows automatically
   morphChildren(old, now, force);
+  if (old.matches(".numbered textarea")) old.value = old.defaultValue; // it may have been typed in before
 }
 
 // keepDigest leaves a decision on what the person opened: new evidence is shown,
