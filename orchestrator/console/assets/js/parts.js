@@ -70,8 +70,9 @@ function morphChildren(old, now, force) {
   const wanted = new Set([...now.children].map(nameOf));
   let at = old.firstChild;
   for (const next of [...now.childNodes]) {
-    // What goes, goes first: a node that is moved loses the focus.
-    while (at && (isKept(at) || (nameOf(at) && !wanted.has(nameOf(at))))) at = removeNode(at);
+    // What goes, goes first: a node that is moved loses the focus. So does one behind which an old node
+    // stays, such as the blanks around a note that the fresh page does not have.
+    while (at && (isKept(at) || (nameOf(at) && !wanted.has(nameOf(at))) || (isBlank(at) && !isBlank(next)))) at = removeNode(at);
     const found = named.get(nameOf(next));
     if (found && found.tagName === next.tagName) {
       if (found === at) at = at.nextSibling;
@@ -101,6 +102,11 @@ function removeNode(node) {
     node.remove();
   }
   return next;
+}
+
+// isBlank reports whether a node is the blanks between elements.
+function isBlank(node) {
+  return node.nodeType === Node.TEXT_NODE && !node.data.trim();
 }
 
 function isKept(node) {
