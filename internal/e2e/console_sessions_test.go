@@ -46,21 +46,15 @@ func (s *consoleFixture) keepSession(agent, name string) *keptSession {
 	return k
 }
 
-// of is the same session for a part of a test.
-func (k *keptSession) of(w *testEnv) *keptSession {
-	part := *k
-	part.w = w
-	return &part
-}
-
 func (k *keptSession) path() string { return "/console/sessions/" + k.id }
 
 func (k *keptSession) report(w *testEnv, state picket.SessionState, prompt string) {
 	w.t.Helper()
 	idle := int64(1500)
-	w.into(&struct{}{}, http.MethodPut, "/agents/"+k.agent+"/sessions", picket.SessionsReport{Incarnation: k.incarnation,
-		Sessions: []picket.SessionReport{{SessionID: k.id, Kind: picket.SessionResumable, Preset: "claude", State: state,
-			PromptID: prompt, IdleMs: &idle}}})
+	one := picket.SessionReport{SessionID: k.id, Kind: picket.SessionResumable, Preset: "claude", State: state,
+		PromptID: prompt, IdleMs: &idle}
+	w.into(&struct{}{}, http.MethodPut, "/agents/"+k.agent+"/sessions",
+		picket.SessionsReport{Incarnation: k.incarnation, Sessions: []picket.SessionReport{one}})
 }
 
 func (s *consoleFixture) promptSession(k *keptSession, text string) (prompt string) {
@@ -132,8 +126,8 @@ func editPolicy(t *testing.T, s *consoleFixture) {
 	b.reads(".numbers b.error", "2")
 	b.until("five numbers", `document.querySelector(".numbers").textContent.trim().split("\n").length === 5`)
 	b.click("#check [data-goto]")
-	b.until("the line is selected", `(f => document.activeElement === f && f.value.slice(f.selectionStart, f.selectionEnd) === `+
-		`"model: large")(document.querySelector("#body"))`)
+	b.until("the line is selected", `(f => document.activeElement === f && f.value.slice(f.selectionStart, `+
+		`f.selectionEnd) === "model: large")(document.querySelector("#body"))`)
 	b.press("s", "u", "m", "m", "a", "r", "y", ":", " ", "x")
 	b.reads("#check", "The text is a valid policy.")
 	b.until("no finding", `!document.querySelector(".findings, .numbers b")`)
@@ -168,11 +162,13 @@ func (s *consoleFixture) writePolicy(name, body string) {
 // plans leaves wake policies.
 func (s *consoleFixture) plans() {
 	s.w.t.Helper()
-	head := "---\nversion: 1\nsummary: " + string(quoted(s.say("policy summary", "Look at the open reviews."))) + "\npreferences:\n" +
-		"  min_interval: 30m\n  active_hours:\n  - {timezone: Europe/Berlin, start: \"08:00\", end: \"20:00\"}\n" +
-		"  quiet_windows:\n  - {timezone: Europe/Berlin, start: \"12:00\", end: \"13:00\"}\n  context:\n" +
-		"    include: [self, task, inbox_summary]\n---\n"
+	summary := string(quoted(s.say("policy summary", "Look at the open reviews.")))
+	head := "---\nversion: 1\nsummary: " + summary + "\npreferences:\n  min_interval: 30m\n" +
+		"  active_hours:\n  - {timezone: Europe/Berlin, start: \"08:00\", end: \"20:00\"}\n" +
+		"  quiet_windows:\n  - {timezone: Europe/Berlin, start: \"12:00\", end: \"13:00\"}\n" +
+		"  context:\n    include: [self, task, inbox_summary]\n---\n"
+	text := s.say("policy", "Read your messages first. Then look at the reviews that wait.") + "\n"
 	s.writePolicy("reviewer", "Look at the open reviews.\n")
-	s.writePolicy("reviewer", head+s.say("policy", "Read your messages first. If nothing needs you, say so in one sentence.")+"\n")
+	s.writePolicy("reviewer", head+text)
 	s.writePolicy("coder", "---\nenabled: false\n---\n")
 }

@@ -42,8 +42,11 @@ var templateFuncs = template.FuncMap{
 	"why":    policyWords,
 	"clock":  clockTime,
 	"at":     instantOf,
-	"list":   func(all ...any) []any { return all },
-	"deref":  func(s *string) string { return *s },
+
+	"interval": shortInterval,
+
+	"list":  func(all ...any) []any { return all },
+	"deref": func(s *string) string { return *s },
 
 	"timeoutshare": timeoutShare,
 	"timeoutnear":  timeoutNear,
@@ -72,6 +75,17 @@ func deadlineElement(now, at picket.Instant) template.HTML {
 		return `<span class="none">–</span>`
 	}
 	return timeElement(at, "left", untilText(at.Time().Sub(now.Time())))
+}
+
+// shortInterval is a duration such as 1h30m0s without the units at its end that are 0.
+func shortInterval(d string) string {
+	if s, ok := strings.CutSuffix(d, "m0s"); ok {
+		d = s + "m"
+	}
+	if s, ok := strings.CutSuffix(d, "h0m"); ok {
+		d = s + "h"
+	}
+	return d
 }
 
 // instantOf is an instant that may be absent; 0: it is.

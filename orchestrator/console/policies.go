@@ -146,17 +146,22 @@ func (v *request) typedEditor() (policyEditor, error) {
 	return e, nil
 }
 
-// storedEditor is the editor with the policy that counts. Where that has no text, such as that of an invalid
-// file, it is the text of the store.
+// storedEditor is the editor with the policy that counts. Where none does, or where its text is not known, it
+// is the text of the store.
 func storedEditor(versions picket.PolicyVersions) policyEditor {
 	from := versions.Now
-	e := policyEditor{Name: from.AgentName, Expected: from.Digest, Text: editable(from.Body)}
-	if from.File != nil && from.Body == "" {
-		e.Text = editable(versions.Stored.Body)
+	if from.File != nil && (from.File.State != picket.PolicyFileEdited || from.Body == "" && !from.Valid) {
+		from = versions.Stored
 	}
-	e.Hidden = from.Body != "" && e.Text != strings.ReplaceAll(from.Body, "\r\n", "\n")
+	e := policyEditor{Name: from.AgentName, Expected: versions.Now.Digest, Text: editable(from.Body)}
+	e.Hidden = e.Text != strings.ReplaceAll(from.Body, "\r\n", "\n")
 	e.find(from)
 	return e
+}
+
+// OfStore reports whether the editor begins with the text of the store, in place of what counts.
+func (w policyView) OfStore() bool {
+	return w.Apart && !w.Editor.Typed && w.Stored.Present && w.Editor.Text == editable(w.Stored.Body)
 }
 
 // editable is a text without what a field of a form would hide, or a browser would change.

@@ -113,20 +113,20 @@ func TestAPolicyIsEdited(t *testing.T) {
 		form := append(s.mustGet(annPolicy).hidden(annPolicy), "body", "\r\none <b>\r\n")
 		for range 2 { // the second press of the button writes nothing
 			s.follow(s.post(annPolicy, form...)).wantText(t, "Saved. This is the wake policy now.", "active",
-				"The policy allows wakes now.", "written by you", "The policy is valid.")
+				"The policy allows wakes now.", "written by you", "The text is a valid policy.")
 		}
 		if got := s.mustGet(annPolicy).typed(t); got != "\none &lt;b&gt;\n" {
 			t.Errorf("the editor has %q", got)
 		}
 		const second = "---\nsummary: second\npreferences: {min_interval: 30m}\n---\ntwo\n"
 		s.follow(s.submit(annPolicy, annPolicy, "body", second)).
-			wantText(t, "second", "30m0s between two wakes")
+			wantText(t, "second", "30m between two wakes")
 		p := reviewer.mustGet(annPolicy)
 		p.wantText(t, "readonly", "summary: second", "between two wakes")
 		p.wantNoText(t, "Save", "Delete", "<button>Check")
 		history := annPolicy + "/history"
 		p = reviewer.mustGet(history)
-		p.wantText(t, "written by "+s.key.KeyID, "<ins>&#43;two</ins>",
+		p.wantText(t, `title="`+s.key.KeyID, "<ins>&#43;two</ins>",
 			"<del>-one &lt;b&gt;</del>", "Its text", "current")
 		p.wantNoText(t, "Restore")
 		for _, path := range []string{"", "/delete", "/rollback", "/choose"} {
@@ -158,7 +158,7 @@ func TestAPolicyThatTwoPeopleChange(t *testing.T) {
 		if p.status != http.StatusConflict {
 			t.Errorf("a change of what was not seen: %d", p.status)
 		}
-		p.wantText(t, "somebody has changed the policy", "What is there now", "written by "+ann.key.KeyID,
+		p.wantText(t, "somebody has changed the policy", "What is there now", `title="`+ann.key.KeyID,
 			"<del>-of ann</del>", "<ins>&#43;of ben</ins>", "What you wrote", "Save over it", "Keep what is there now")
 		if got := p.typed(t); got != "same\nof ben\n" {
 			t.Errorf("what was typed has become %q", got)
