@@ -21,7 +21,7 @@ var flashMessages = map[string]string{
 	"retried":   "Tried again: this task is queued.",
 	"toppedup":  "Topped up.",
 	"told":      "Sent. The message waits until the agent reads it.",
-	"prompted":  "Sent. The answer appears here as the agent writes it.",
+	"prompted":  "Sent. The page shows the answer as far as the agent has written it.",
 	"ending":    "Asked. The session ends as soon as its worker gets the command.",
 
 	"retried_soon": "Tried again: this task is queued, and a worker that waits for it starts at once.",

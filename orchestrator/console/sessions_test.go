@@ -152,7 +152,7 @@ func TestASessionIsPrompted(t *testing.T) {
 		form := append(operator.mustGet(page).hidden(page+"/prompts"), "text", "first <b>line</b>\r\nsecond",
 			"timeoutSeconds", "60")
 		for range 2 { // the second press of the button is the same prompt
-			operator.follow(operator.post(page+"/prompts", form...)).wantText(t, "Sent. The answer appears here",
+			operator.follow(operator.post(page+"/prompts", form...)).wantText(t, "Sent. The page shows the answer",
 				"first &lt;b&gt;line&lt;/b&gt;", "you", "queued", "has not begun", "ends in 1 min")
 		}
 		got, err := o.SessionPrompts(t.Context(), k.id, 0, 0)
