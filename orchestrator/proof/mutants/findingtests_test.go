@@ -93,6 +93,8 @@ var findingTests = map[string]string{
 	"files of another directory count":                                   "TestOneServerHoldsThePolicyFiles",
 	"a process without the directory publishes files":                    "TestOneServerHoldsThePolicyFiles",
 	"files count while nobody has their directory":                       "TestOneServerHoldsThePolicyFiles",
+	"a name with a policy and a file is listed twice":                    "TestPoliciesAreListed",
+	"a page of policies has any size":                                    "TestPagesOfPoliciesAreBounded",
 	"a page of revisions has any size":                                   "TestPagesOfAPolicyHistoryAreBounded",
 	"a policy has any number of revisions":                               "TestPoliciesAreBounded",
 	"a change of a policy ignores the policy that is there":              "TestAPolicyIsChangedByItsDigest",

@@ -189,6 +189,7 @@ func readFaults(p calls.Setup, watched *faultPoints) {
 			_, err := w.Via.PolicyHistory(w.Ctx, "ann", picket.PolicyHistoryQuery{})
 			return err
 		}},
+		{"policies", func() error { _, err := w.Via.Policies(w.Ctx, picket.PolicyQuery{}); return err }},
 		{"stats", func() error { _, err := w.Via.Stats(w.Ctx); return err }},
 		// no script
 		{"events", func() error { _, err := w.Via.Events(w.Ctx, picket.EventQuery{After: 1}); return err }},
