@@ -19,10 +19,13 @@ const (
 	CodeIfMatchHeader Code = "heartbeat_if_match_header_unsupported"
 
 	CodeUnauthenticated Code = "unauthenticated" // 401
+	// 401: the session capability was not made for an open prompt, or its prompt is over
+	CodeSessionCapability Code = "session_capability_invalid"
 
 	CodeBudgetExceeded Code = "budget_exceeded" // 402
 
 	CodeForbidden          Code = "forbidden"            // 403
+	CodeLeaseRequired      Code = "lease_required"       // 403: a session capability does not open it
 	CodeTaskMismatch       Code = "task_mismatch"        // 403
 	CodeAuthorCannotReview Code = "author_cannot_review" // 403
 	CodeUnpricedTool       Code = "unpriced_tool"        // 403: nobody has said what a call costs
@@ -88,8 +91,10 @@ var codes = map[Code]codeFacts{
 	CodeNotAvailable:         {400, "Not available yet"},
 	CodeIfMatchHeader:        {400, "If-Match is not supported"},
 	CodeUnauthenticated:      {401, "Not authenticated"},
+	CodeSessionCapability:    {401, "Session capability not valid"},
 	CodeBudgetExceeded:       {402, "Budget exceeded"},
 	CodeForbidden:            {403, "Not allowed"},
+	CodeLeaseRequired:        {403, "Lease required"},
 	CodeTaskMismatch:         {403, "Lease of another task"},
 	CodeAuthorCannotReview:   {403, "The author cannot review"},
 	CodeUnpricedTool:         {403, "Tool without a price"},
