@@ -60,13 +60,7 @@ func (e *Engine) sendAsSession(ctx context.Context, held picket.LeaseCredential,
 // readAsSession answers a session the messages of its agent, as ReadMessages does.
 func (e *Engine) readAsSession(ctx context.Context, held picket.LeaseCredential, requestID string,
 	req picket.ReadMessages, wait time.Duration) (got picket.MessagesRead, err error) {
-	grant, err := e.SessionCapability(ctx, held)
-	if err != nil {
-		return got, err
-	}
-	wait = min(wait, time.Duration(grant.RemainingMs)*time.Millisecond)
-	topics := e.records.Subscribe(inboxTopic(grant.AgentID), promptTopic(held.PromptID))
-	_, err = e.records.WaitUntil(ctx, topics, wait, func() (done bool, again time.Duration, err error) {
+	look := func() (done bool, again time.Duration, err error) {
 		var v struct {
 			Rows   []messageRow `reply:"rows"`
 			Unread int          `reply:"unread"`
@@ -76,7 +70,18 @@ func (e *Engine) readAsSession(ctx context.Context, held picket.LeaseCredential,
 		r.Decode(&v)
 		got = picket.MessagesRead{Messages: messages(v.Rows), Unread: v.Unread}
 		return len(got.Messages) > 0, 0, r.Err
-	})
+	}
+	if wait <= 0 {
+		_, _, err = look()
+		return got, err
+	}
+	grant, err := e.SessionCapability(ctx, held)
+	if err != nil {
+		return got, err
+	}
+	wait = min(wait, time.Duration(grant.RemainingMs)*time.Millisecond)
+	topics := e.records.Subscribe(inboxTopic(grant.AgentID), promptTopic(held.PromptID))
+	_, err = e.records.WaitUntil(ctx, topics, wait, look)
 	return got, err
 }
 

@@ -6,8 +6,8 @@
 //
 //   - A resumable session starts the coding agent for each prompt, with the conversation that the agent
 //     has stored. No process runs between prompts.
-//   - A resident session, of the preset exec, is one process. It reads one line of JSON for each
-//     prompt, {"type":"prompt","promptId":"…","text":"…","capability":"…","contextUrl":"…"}, and answers with the line
+//   - A resident session, of the preset exec, is one process. It reads one line of JSON for each prompt,
+//     {"type":"prompt","promptId":"…","text":"…","capability":"…","contextUrl":"…"}, and answers with the line
 //     {"type":"answer","promptId":"…","text":"…"}. Other members of the answer, such as usage, do not
 //     count yet. Every other line that it prints is log. A process that has ended is started again at
 //     the next prompt.

@@ -24,7 +24,7 @@ func coverAll(t *testing.T, f *fixture) {
 		coverKeys,
 		coverRevokedKeys, coverRunKeys, coverLogins, coverRetention, coverWaits,
 		coverPartialRows, coverAgents, coverDrains, coverAgentDeaths, coverAgentAnswers, coverAgentLists,
-		coverKeptRetries, coverFindAgents, coverMessages, coverPolicies, coverSessions, coverInspect,
+		coverKeptRetries, coverFindAgents, coverMessages, coverPolicies, coverSessions, coverCapabilities, coverInspect,
 		coverAdvance,
 		coverCalls, coverUsage, coverTopUps, coverTree, coverTreeEnds, coverExec, coverWebhooks, coverEvents,
 		coverDamagedEnvelopes, coverQuotas,

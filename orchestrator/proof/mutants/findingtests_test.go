@@ -17,6 +17,23 @@ import (
 // findingTests names, for bugs that random lives find late, a test of the engine that
 // finds them at once. It is run in a process of its own.
 var findingTests = map[string]string{
+	"the last capability of a prompt counts":                             "TestACapabilityIsOfAnOpenPrompt",
+	"a forged capability is admitted":                                    "TestACapabilityIsOfAnOpenPrompt",
+	"a capability outlives its prompt":                                   "TestACapabilityIsOfAnOpenPrompt",
+	"a capability outlives the deadline":                                 "TestACapabilityEndsAtTheDeadline",
+	"a capability outlives its agent":                                    "TestACapabilityEndsWithItsAgent",
+	"a capability outlives the registration of its agent":                "TestACapabilityEndsWithItsAgent",
+	"a capability outlives the key of its agent":                         "TestACapabilityEndsWithTheKeyOfItsAgent",
+	"a session writes to itself":                                         "TestSessionsSendMessages",
+	"a repeated read of a session reads on":                              "TestSessionsReadMessages",
+	"a peek of a session acknowledges":                                   "TestSessionsReadMessages",
+	"a read of a session is forgotten":                                   "TestSessionsReadMessages",
+	"a message to an agent wakes no session":                             "TestAWaitOfASessionEndsWithAMessage",
+	"a run of any name sees the context of an agent":                     "TestTheContextOfARun",
+	"a run sees one of several sessions":                                 "TestTheContextOfARun",
+	"a context names any number of senders":                              "TestContextsAreBounded",
+	"a context shows work for others":                                    "TestTheContextOfASession",
+	"a context shows any number of lanes":                                "TestContextsAreBounded",
 	"an open prompt is deleted":                                          "TestAnOpenPromptIsKept",
 	"an answer is put together of other pieces":                          "TestAnswersAreText",
 	"half a character is stored":                                         "TestAnswersAreText",
