@@ -78,12 +78,12 @@ type TaskLane struct {
 // ClaimableTasks is how many tasks wait for an agent such as this one.
 type ClaimableTasks struct {
 	TaskLane
-	Tasks int `json:"tasks"`
+	Tasks int `json:"tasks"` // that are queued now
 }
 
 // ContextUnread is what waits in the inboxes of an agent.
 type ContextUnread struct {
-	Messages int `json:"messages"`
+	Messages int `json:"messages"` // in all
 	// Senders are those of the messages that have waited longest, at most MaxContextSenders.
 	Senders []UnreadSender `json:"senders"`
 }

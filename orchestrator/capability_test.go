@@ -294,8 +294,7 @@ func TestTheStoreHasNoCapability(t *testing.T) {
 		kit.OK(t, f.result(held.PromptID, picket.PromptAnswered, 0, "well"))
 		_, err = f.SessionCapability(f.Ctx, held)
 		random := secret.Reveal()[strings.LastIndexByte(secret.Reveal(), '.')+1:]
-		dump, dumpErr := kit.Dump(f.Ctx, f.Raw, nil)
-		kit.OK(t, dumpErr)
+		dump := f.rawStore(t)
 		if strings.Contains(dump+fmt.Sprintf("%+v", err), random) ||
 			!strings.Contains(dump, held.Secret) {
 			t.Error("the store has the capability, or not its hash")

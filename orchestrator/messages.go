@@ -44,8 +44,8 @@ func messageID(requestKey string) string {
 	return "message_" + ulid.ULID(sum[:16]).String()
 }
 
-// SendMessage sends a message of the holder of a lease, or of an agent session to another agent. The same requestKey again is the same
-// message.
+// SendMessage sends a message of the holder of a lease, or of an agent session to another agent. The
+// same requestKey again is the same message.
 func (e *Engine) SendMessage(ctx context.Context, held picket.LeaseCredential, requestKey string,
 	m picket.AgentMessage) (picket.MessageSent, error) {
 	if err := m.Check(); err != nil {
@@ -90,8 +90,8 @@ func (r *reply) messageSent() (picket.MessageSent, error) {
 const defaultMessagesRead = 20
 
 // ReadMessages answers the holder of a lease the messages that have waited longest for its task and
-// its agent, or an agent session those of its agent, and acknowledges them in the same step unless req.Peek is set. Without any it waits for
-// req.WaitSeconds. The same requestID again answers the same messages.
+// its agent, or an agent session those of its agent. It acknowledges them in the same step unless
+// req.Peek is set. Without any it waits for wait. The same requestID again answers the same messages.
 func (e *Engine) ReadMessages(ctx context.Context, held picket.LeaseCredential, requestID string,
 	req picket.ReadMessages, wait time.Duration) (picket.MessagesRead, error) {
 	if err := req.Check(); err != nil {

@@ -10,7 +10,7 @@ import (
 
 // A session capability is admitted where a lease token is. It opens what is listed here, and nothing else.
 
-// sessionRoutes are the core routes that a session capability opens. Each tool is looked at by itself.
+// sessionRoutes are the core routes that a session capability opens. Which tools it opens is in sessionTools.
 var sessionRoutes = map[string]bool{"/v1/tools": true, "/v1/tools/:name": true, contextPath: true}
 
 // sessionTools are the tools that a session capability opens.

@@ -143,7 +143,8 @@ func TestASessionUsesItsCapability(t *testing.T) {
 				t.Errorf("%s: %d %s", body, a.status, a.raw)
 			}
 		}
-		for _, path := range []string{"/v1/tools/sql", "/v1/tools/exec", "/v1/tools/http_request", "/v1/tools/next_task"} {
+		for _, tool := range []string{"sql", "exec", "http_request", "next_task"} {
+			path := "/v1/tools/" + tool
 			a := h.undescribed().call(t, request{path: path, body: `{}`, bearer: secret})
 			if a.status != http.StatusForbidden || a.code() != string(picket.CodeLeaseRequired) || a.remedy() == "" {
 				t.Errorf("%s: %d %s", path, a.status, a.raw)

@@ -14,9 +14,10 @@ import (
 )
 
 // CheckNoLeaseToken refuses to send the lease token or the session capability away, because
-// a receiver could act as the run or the session. sent are JSON texts. The error is a *picket.Error. The token is found in
-// every spelling of JSON and of URLs, and in base64, as in a header with a user and a
-// password. A caller that hides the token in another way is not stopped.
+// a receiver could act as the run or the session. sent are JSON texts. The error is a
+// *picket.Error. The token is found in every spelling of JSON and of URLs, and in base64, as
+// in a header with a user and a password. A caller that hides the token in another way is not
+// stopped.
 func CheckNoLeaseToken(held picket.LeaseCredential, sent ...jsontext.Value) error {
 	prefix, id, name := picket.LeaseTokenPrefix, held.TaskID, "lease token"
 	if held.OfSession() {

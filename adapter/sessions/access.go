@@ -7,7 +7,7 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// access is what an agent reaches Picket with while it works on one prompt. The zero value is none.
+// access is what an agent reaches Picket with while it works on one prompt. The zero value stands for nothing.
 type access struct {
 	capability picket.Secret
 	proxyURL   string

@@ -124,7 +124,8 @@ func TestAuthMatrix(t *testing.T) {
 				if public := len(l.Scopes) == 0; public == (a.status == 401) {
 					t.Errorf("%s %s with %s: %d", l.Method, l.Path, name, a.status)
 				}
-				if !slices.Contains([]string{"none", "lease capability", "session capability"}, name) && a.status == 401 {
+				special := []string{"none", "lease capability", "session capability"}
+				if !slices.Contains(special, name) && a.status == 401 {
 					messages[a.text("message")+a.text("remedy")] = true
 				}
 			}

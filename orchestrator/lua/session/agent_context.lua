@@ -1,12 +1,12 @@
 -- flags: allow-oom
 -- needs: agent capability covers fence inbox money session_row
--- agent_context shows the holder of a lease or of a session capability what it needs to know before it acts. It is
--- no call of a tool, and changes nothing.
+-- agent_context shows the holder of a lease or of a session capability what it needs to know before it acts. It
+-- changes nothing, and does not count as a call of a tool.
 -- ARGV: task or '', run or prompt, secret or hash of the capability, presented token
--- Reply: now and adopted (store time, ms), agent, metadata (JSON), name, role, caps (a,b), max (concurrent tasks or ''), status,
---   session (session_row, if there is one), prompt, left (ms until its deadline), held (number of tasks), tasks (id,
---   spec, role, left, answers), unread, senders (kind, id, name, unread), lanes (lane, tasks), more 0|1 (lanes),
---   available (tokens and nano-dollars, of a run)
+-- Reply: now and adopted (store time, ms), agent, metadata (JSON), name, role, caps (a,b), max (concurrent tasks or
+--   ''), status, session (session_row, if there is one), prompt, left (ms until its deadline), held (number of
+--   tasks), tasks (id, spec, lane, left, answers), unread, senders (kind, id, name, unread), lanes (lane, tasks), more
+--   0|1 (lanes), available (tokens and nano-dollars, of a run)
 -- Errors: those of fenced; session_capability_invalid
 local TASKS, INBOX, SENDERS, LOOKS, LANES = 20, 200, 20, 200, 50
 local tid = ARGV[1]

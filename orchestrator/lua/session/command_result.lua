@@ -18,7 +18,8 @@ if state ~= 'queued' and state ~= 'accepted' then -- @result-is-last
   return refuse('state_conflict.wrong_state', 'state', state, 'need', 'queued')
 end
 if ARGV[11] ~= '' then
-  if p.capability and p.capability ~= ARGV[11] then return refuse('state_conflict.other_capability') end -- @first-capability
+  local other = p.capability and p.capability ~= ARGV[11]
+  if other then return refuse('state_conflict.other_capability') end -- @first-capability
   put(p, 'capability', ARGV[11])
 end
 local have = p.answer or ''
