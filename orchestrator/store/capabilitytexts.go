@@ -2,7 +2,7 @@ package store
 
 // capabilityTexts say why a session capability is not valid, by cause.
 var capabilityTexts = map[string]refusalText{
-	"unknown": {"the session capability was not made for a prompt of this server, or its prompt is not known any more",
+	"": {"the session capability was not made for a prompt of this server, or its prompt is not known any more",
 		"Send the capability exactly as it came with the prompt."},
 	"prompt_ended": {"the prompt of this session capability has ended", remedyOfCapability},
 	"time":         {"the deadline of the prompt of this session capability has passed", remedyOfCapability},
