@@ -381,6 +381,34 @@ func TestWakesFollowTheFiles(t *testing.T) {
 	})
 }
 
+// A wake quotes the parts of the context that the policy names, and no text of a message.
+func TestAWakeQuotesTheContext(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		_, n := f.wakeable(t)
+		f.mustWritePolicy(t, "ann", "---\npreferences: {context: {include: [self, session_health, inbox_summary]}}\n---\n"+
+			"Read your messages first.\n")
+		_, err := f.Tell(f.Ctx, kit.OtherOperator, "a1", picket.MessageRequest{Body: "the-text-of-the-message"})
+		kit.OK(t, err)
+		done := make(chan error, 1)
+		go func() {
+			_, err := f.Wake(f.Ctx, kit.OtherOperator, "ann", picket.WakeRequest{})
+			done <- err
+		}()
+		c := f.nextCommand(t, n)
+		kit.OK(t, f.result(n, c.CommandID, picket.PromptAccepted, ""))
+		kit.OK(t, <-done)
+		for _, want := range []string{"self:\n> {\"agentId\":\"a1\"", "session_health:\n> {\"state\":\"idle\"",
+			"inbox_summary:\n> {\"messages\":1"} {
+			if !strings.Contains(c.Text, want) {
+				t.Errorf("the wake does not say %q:\n%s", want, c.Text)
+			}
+		}
+		if strings.Contains(c.Text, "the-text-of-the-message") || strings.Contains(c.Text, "task:\n") {
+			t.Errorf("the wake quotes too much:\n%s", c.Text)
+		}
+	})
+}
+
 // A repeated request is the same wake, also after it was sent.
 func TestARepeatedWakeIsTheSame(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {

@@ -44,7 +44,7 @@ Time: %s.
 Before you act:
 1. Call get_context. It shows who you are, the state of this session and the budget that is left.
 2. Read your inbox with read_messages.
-3. Ask for work with next_task. A wake gives you no task and no lease.
+3. See in the context what waits for you. A wake gives you no task and no lease.
 
 There may be nothing to claim. If there is nothing to do, answer with one short sentence and end.
 `

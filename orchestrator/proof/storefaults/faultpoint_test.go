@@ -121,7 +121,7 @@ func errText(err error) string {
 func readFaults(p calls.Setup, watched *faultPoints) {
 	w := p.NewEnv()
 	defer w.Close()
-	calls.WithPrompt(w)
+	calls.WithCapability(w)
 	session := calls.TestSession
 	calls.WithHandoff(w)
 	calls.Confirmed(picket.TaskSpec{})(w)
@@ -184,6 +184,8 @@ func readFaults(p calls.Setup, watched *faultPoints) {
 			_, err := w.Via.Wake(w.Ctx, kit.OtherOperator, "ann", picket.WakeRequest{SessionID: session, DryRun: true})
 			return err
 		}},
+		{"session_capability", func() error { _, err := w.Via.SessionCapability(w.Ctx, w.Session); return err }},
+		{"agent_context", func() error { _, err := w.Via.AgentContext(w.Ctx, w.Session); return err }},
 		{"policy", func() error { _, err := w.Via.WakePolicy(w.Ctx, "ann"); return err }},
 		{"policy_history", func() error {
 			_, err := w.Via.PolicyHistory(w.Ctx, "ann", picket.PolicyHistoryQuery{})
