@@ -242,6 +242,17 @@ func TestTheReasonOfAPromptIsExplained(t *testing.T) {
 	})
 }
 
+// The prompt of a wake has no sender: Picket has sent it.
+func TestAWakeIsShownAsThatOfPicket(t *testing.T) {
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeReviewer)
+		k := o.addSession("a1", "ann")
+		key := "pk:{default}:prompt:" + k.prompt("Look at your inbox.")
+		must(t, o.redis.HSet(t.Context(), key, "wake", "wake_1", "by", "").Err())
+		s.mustGet(k.page()).wantText(t, "Picket wake just now", "Look at your inbox.")
+	})
+}
+
 // Each prompt is on exactly one page, and what a page has cut is there at full length.
 func TestTheConversationHasPages(t *testing.T) {
 	virtual(t, func(t *testing.T, o *fixture) {
