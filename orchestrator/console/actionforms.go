@@ -33,6 +33,7 @@ var actionForms = map[string]actionForm{
 	"agent.tell":       {},
 	"session.prompt":   {},
 	"session.stop":     {Danger: true},
+	"session.wake":     {},
 	"policy.delete":    {Danger: true, Seen: "expected"},
 	"agent.drain":      {Seen: "incarnation"},
 	"agent.ping":       {Reason: true, Seen: "incarnation"},

@@ -45,7 +45,7 @@ type SessionBackend interface {
 	StopSession(ctx context.Context, by picket.Caller, sessionID string) error
 }
 
-// PolicyBackend shows wake policies and changes them.
+// PolicyBackend shows wake policies, changes them and wakes by them.
 type PolicyBackend interface {
 	Policies(ctx context.Context, q picket.PolicyQuery) (picket.PolicyPage, error)
 	PolicyVersions(ctx context.Context, name string) (picket.PolicyVersions, error)
@@ -55,6 +55,8 @@ type PolicyBackend interface {
 	WritePolicy(ctx context.Context, by picket.Caller, name string, w picket.PolicyWrite) (picket.WakePolicy, error)
 	DeletePolicy(ctx context.Context, by picket.Caller, name string,
 		c picket.PolicyCondition) (picket.WakePolicy, error)
+	Wake(ctx context.Context, by picket.Caller, name string, req picket.WakeRequest) (picket.WakeDecision, error)
+	Wakes(ctx context.Context, name string, q picket.WakeQuery) (picket.WakePage, error)
 	RollbackPolicy(ctx context.Context, by picket.Caller, name string,
 		r picket.PolicyRollback) (picket.WakePolicy, error)
 }

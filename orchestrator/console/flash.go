@@ -22,6 +22,8 @@ var flashMessages = map[string]string{
 	"toppedup":  "Topped up.",
 	"told":      "Sent. The message waits until the agent reads it.",
 	"prompted":  "Sent. The page shows the answer as far as the agent has written it.",
+	"woken":     "Woken. The page shows the answer as far as the agent has written it.",
+	"notwoken":  "Not woken. The page shows why.",
 	"ending":    "Asked. The session ends as soon as its worker gets the command.",
 
 	"retried_soon": "Tried again: this task is queued, and a worker that waits for it starts at once.",

@@ -40,6 +40,7 @@ var templateFuncs = template.FuncMap{
 	"lines":  signedCount,
 	"health": healthWords,
 	"why":    policyWords,
+	"awake":  func(r picket.WakeReason) string { return wakeReasons[r] },
 	"clock":  clockTime,
 	"at":     instantOf,
 

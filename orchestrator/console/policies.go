@@ -61,7 +61,11 @@ type policyView struct {
 	Apart  bool       // file and store differ
 	Diff   policyDiff // from the store to the file
 	Lost   *policyLost
+	Wakes  []picket.WakeRecord // the newest decisions about wakes
 }
+
+// maxWakesShown is how many decisions about wakes the page of a policy shows.
+const maxWakesShown = 20
 
 // policyEditor is a text with its line numbers and the findings about it.
 type policyEditor struct {
@@ -104,6 +108,11 @@ func showPolicy(v *request) (page, error) {
 	if w.Status, err = v.backend.Policies.PolicyStatus(v.ctx(), name, 0); err != nil {
 		return page{}, err
 	}
+	wakes, err := v.backend.Policies.Wakes(v.ctx(), name, picket.WakeQuery{Limit: maxWakesShown})
+	if err != nil {
+		return page{}, err
+	}
+	w.Wakes = wakes.Wakes
 	if w.Apart {
 		w.Diff = diffTexts(w.Stored.Body, w.InFile.Body)
 	}
@@ -116,7 +125,7 @@ func showPolicy(v *request) (page, error) {
 	return page{
 		name:   "policy",
 		title:  "Wake policy of " + name,
-		topics: []string{"heartbeat_policy."},
+		topics: []string{"heartbeat_policy.", "agent_session.woken"},
 		body:   &w,
 	}, err
 }

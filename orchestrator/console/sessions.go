@@ -81,6 +81,9 @@ type sessionView struct {
 	Earlier bool         // these are not the newest prompts
 	Open    bool         // it takes prompts
 	Wrong   string       // field of the form that was refused
+	// Wake is what would become of a wake by a person now. It is nil for a session without an agent name,
+	// and for people who may not wake.
+	Wake *picket.WakeDecision
 }
 
 // promptView is a prompt in a conversation.
@@ -111,6 +114,14 @@ func showSession(v *request) (page, error) {
 	if found.Cursor != 0 {
 		w.Older = queryPath(sessionPath(s.SessionID), "before", strconv.FormatInt(found.Cursor, 10))
 	}
+	if w.Open && s.AgentName != "" && v.may("session.wake") {
+		d, err := v.backend.Policies.Wake(v.ctx(), picket.Caller{Operator: true}, s.AgentName,
+			picket.WakeRequest{SessionID: s.SessionID, DryRun: true})
+		if err != nil {
+			return page{}, err
+		}
+		w.Wake = &d
+	}
 	followed := false // by the script; the prompts behind it begin when it has ended
 	for _, p := range slices.Backward(found.Prompts) {
 		shown := v.promptView(p)
@@ -123,7 +134,7 @@ func showSession(v *request) (page, error) {
 	return page{
 		name:   "session",
 		title:  "Session " + cmp.Or(s.AgentName, shortID(s.SessionID)),
-		topics: []string{s.AgentID, "namespace."},
+		topics: []string{s.AgentID, "namespace.", "heartbeat_policy."},
 		body:   w,
 	}, nil
 }
@@ -203,6 +214,41 @@ func promptSession(v *request, by picket.Caller, _ string) (string, error) {
 	}
 	_, err := v.backend.Sessions.PromptSession(v.ctx(), by, v.Param("id"), req)
 	return v.sessionFlash("prompted"), err
+}
+
+// wakeSession wakes a session by the policy of its agent name.
+func wakeSession(v *request, by picket.Caller, _ string) (string, error) {
+	s, err := v.backend.Sessions.AgentSession(v.ctx(), v.Param("id"))
+	if err != nil {
+		return "", sessionNotFound(err)
+	}
+	d, err := v.backend.Policies.Wake(v.ctx(), by, s.AgentName, picket.WakeRequest{SessionID: s.SessionID})
+	if err == nil && d.Result != picket.WakeResultSent {
+		return v.sessionFlash("notwoken"), nil
+	}
+	return v.sessionFlash("woken"), err
+}
+
+// wakeReasons say in a sentence why a session is not woken.
+var wakeReasons = map[picket.WakeReason]string{
+	picket.WakeReasonSent:                    "It can be woken now.",
+	picket.WakeReasonDisabled:                "The policy is turned off or has no text, or the settings of the server turn all policies off.",
+	picket.WakeReasonInvalid:                 "The policy or its file is not valid.",
+	picket.WakeReasonNoPolicy:                "The agent name has no wake policy.",
+	picket.WakeReasonRateLimited:             "The agent name got as many wakes as it may within 30 seconds.",
+	picket.WakeReasonCooldownActive:          "Its last wake is too short ago.",
+	picket.WakeReasonQuietWindow:             "It is outside of the active hours, or in a quiet window.",
+	picket.WakeReasonSessionNotFound:         "The session is not there, or belongs to another agent name.",
+	picket.WakeReasonSessionUnhealthy:        "Its health does not allow it.",
+	picket.WakeReasonSessionNotAttachable:    "No prompt can be delivered to it.",
+	picket.WakeReasonSessionPromptActive:     "A prompt is under way.",
+	picket.WakeReasonSessionPromptActiveRace: "Another prompt began before the adapter took the wake.",
+	picket.WakeReasonSyntheticPromptFailed:   "No adapter has accepted the wake.",
+	picket.WakeReasonCoalesced:               "Another wake counts for it.",
+	picket.WakeReasonAgentDraining:           "The agent drains.",
+	picket.WakeReasonPaused:                  "The namespace is paused.",
+	picket.WakeReasonBudgetExceeded:          "The budget of wakes is used up.",
+	picket.WakeReasonUnmetered:               "No budget limits the agent, and unmetered is not set for it.",
 }
 
 func stopSession(v *request, by picket.Caller, _ string) (string, error) {

@@ -324,3 +324,31 @@ func TestAPromptOfAStoreThatIsAway(t *testing.T) {
 		}
 	})
 }
+
+// The page of a session says whether it can be woken, and why not. A wake is shown on both pages.
+func TestASessionIsWoken(t *testing.T) {
+	virtual(t, func(t *testing.T, o *fixture) {
+		operator, reviewer := o.signedIn(picket.ScopeOperator), o.signedIn(picket.ScopeReviewer)
+		k := o.addSession("a1", "ann")
+		operator.mustGet(k.page()).wantText(t, "Asleep", "The agent name has no wake policy.")
+		reviewer.mustGet(k.page()).wantNoText(t, "Asleep", "/wake")
+		operator.follow(operator.submit(k.page(), k.page()+"/wake")).wantText(t, "Not woken. The page shows why.")
+		_, err := o.WritePolicy(o.t.Context(), adapter, "ann", picket.PolicyWrite{Body: "Read your messages.\n"})
+		must(t, err)
+		operator.mustGet(k.page()).wantText(t, "Can be woken", "It can be woken now.")
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			got, err := o.SessionCommands(o.t.Context(), adapter, "a1", k.incarnation, nil, time.Minute)
+			must(t, err)
+			if len(got.Sessions) == 1 {
+				k.say(got.Sessions[0].CommandID, picket.PromptAccepted, "Nothing to do.", 0, "")
+			}
+		}()
+		operator.follow(operator.submit(k.page(), k.page()+"/wake")).wantText(t, "Woken.", "Nothing to do.")
+		<-done
+		for _, s := range []*browser{operator, reviewer} {
+			s.mustGet("/console/policies/ann").wantText(t, "Wakes", "wake_sent", "heartbeat_no_policy", "manual", k.page())
+		}
+	})
+}
