@@ -171,4 +171,8 @@ func (s *consoleFixture) plans() {
 	s.writePolicy("reviewer", "Look at the open reviews.\n")
 	s.writePolicy("reviewer", head+text)
 	s.writePolicy("coder", "---\nenabled: false\n---\n")
+	for range 2 { // it is refused, and counted in one row
+		s.w.call(s.w.key, http.MethodPost, s.w.url+"/api/agents/reviewer/heartbeat/wake",
+			picket.WakeRequest{SessionID: "asession_01JZZZZZZZZZZZZZZZZZZZZZZZ"})
+	}
 }

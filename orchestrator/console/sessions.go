@@ -231,7 +231,7 @@ func wakeSession(v *request, by picket.Caller, _ string) (string, error) {
 
 // wakeReasons say in a sentence why a session is not woken.
 var wakeReasons = map[picket.WakeReason]string{
-	picket.WakeReasonSent:                    "It can be woken now.",
+	picket.WakeReasonSent:                    "The policy and the session allow it.",
 	picket.WakeReasonDisabled:                "The policy is turned off or has no text, or the settings of the server turn all policies off.",
 	picket.WakeReasonInvalid:                 "The policy or its file is not valid.",
 	picket.WakeReasonNoPolicy:                "The agent name has no wake policy.",

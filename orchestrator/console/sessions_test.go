@@ -335,7 +335,7 @@ func TestASessionIsWoken(t *testing.T) {
 		operator.follow(operator.submit(k.page(), k.page()+"/wake")).wantText(t, "Not woken. The page shows why.")
 		_, err := o.WritePolicy(o.t.Context(), adapter, "ann", picket.PolicyWrite{Body: "Read your messages.\n"})
 		must(t, err)
-		operator.mustGet(k.page()).wantText(t, "Can be woken", "It can be woken now.")
+		operator.mustGet(k.page()).wantText(t, "Can be woken", "The policy and the session allow it.")
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
