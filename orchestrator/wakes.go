@@ -54,7 +54,7 @@ func (e *Engine) Wake(ctx context.Context, by picket.Caller, name string,
 		d.DryRun = true
 		return d, nil
 	}
-	d, err := w.make(ctx, f)
+	d, err := w.make(ctx, f, req.SessionID)
 	if err != nil || d.Result != picket.WakeResultSent {
 		return d, err
 	}
@@ -120,9 +120,8 @@ func (w wake) decide(f wakeFacts, at picket.Instant) picket.WakeDecision {
 }
 
 // make decides about a wake, and stores the decision. One with the result sent is a prompt of the session
-// after that, which no adapter has accepted yet. The facts are read again if they have changed meanwhile.
-func (w wake) make(ctx context.Context, f wakeFacts) (picket.WakeDecision, error) {
-	sessionID := ""
+// after that, which no adapter has accepted yet. sessionID is the one that was asked for. The facts are read again if they have changed meanwhile.
+func (w wake) make(ctx context.Context, f wakeFacts, sessionID string) (picket.WakeDecision, error) {
 	if f.Row != nil {
 		sessionID = f.Row.ID
 	}

@@ -335,7 +335,7 @@ func TestASessionIsWoken(t *testing.T) {
 		operator.follow(operator.submit(k.page(), k.page()+"/wake")).wantText(t, "Not woken. The page shows why.")
 		_, err := o.WritePolicy(o.t.Context(), adapter, "ann", picket.PolicyWrite{Body: "Read your messages.\n"})
 		must(t, err)
-		operator.mustGet(k.page()).wantText(t, "Can be woken", "The policy and the session allow it.")
+		operator.mustGet(k.page()).wantText(t, "Ready for a wake", "The policy and the session allow it.")
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -348,7 +348,8 @@ func TestASessionIsWoken(t *testing.T) {
 		operator.follow(operator.submit(k.page(), k.page()+"/wake")).wantText(t, "Woken.", "Nothing to do.")
 		<-done
 		for _, s := range []*browser{operator, reviewer} {
-			s.mustGet("/console/policies/ann").wantText(t, "Wakes", "wake_sent", "heartbeat_no_policy", "manual", k.page())
+			s.mustGet("/console/policies/ann").wantText(t, "Wakes", "wake_sent", "heartbeat_no_policy", "manual",
+				k.page())
 		}
 	})
 }
