@@ -120,7 +120,8 @@ func (w wake) decide(f wakeFacts, at picket.Instant) picket.WakeDecision {
 }
 
 // make decides about a wake, and stores the decision. One with the result sent is a prompt of the session
-// after that, which no adapter has accepted yet. sessionID is the one that was asked for. The facts are read again if they have changed meanwhile.
+// after that, which no adapter has accepted yet. sessionID is the one that was asked for. The facts are read
+// again if they have changed meanwhile.
 func (w wake) make(ctx context.Context, f wakeFacts, sessionID string) (picket.WakeDecision, error) {
 	if f.Row != nil {
 		sessionID = f.Row.ID
