@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -405,6 +406,40 @@ func TestAWakeQuotesTheContext(t *testing.T) {
 		}
 		if strings.Contains(c.Text, "the-text-of-the-message") || strings.Contains(c.Text, "task:\n") {
 			t.Errorf("the wake quotes too much:\n%s", c.Text)
+		}
+	})
+}
+
+// A wake goes on without the server that reserved it: an adapter accepts it at another one, and it counts once.
+func TestAWakeOutlivesItsServer(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		id, n := f.wakeable(t)
+		ctx, kill := context.WithCancel(f.Ctx)
+		done := make(chan error, 1)
+		go func() {
+			_, err := f.Wake(ctx, kit.OtherOperator, "ann", picket.WakeRequest{})
+			done <- err
+		}()
+		c := f.nextCommand(t, n)
+		kill()
+		kit.Refused(t, <-done, picket.CodeUnavailable)
+		second := f.OpenProcess(t, f.RigStore, orchestrator.Config{Witness: t.TempDir()}).Engine("default")
+		d, err := second.Wake(f.Ctx, kit.OtherOperator, "ann", picket.WakeRequest{})
+		kit.OK(t, err)
+		if d.Reason != picket.WakeReasonCoalesced {
+			t.Errorf("beside the wake under way: %+v", d)
+		}
+		accepted := picket.CommandResult{Incarnation: n, State: picket.PromptAccepted}
+		kit.OK(t, second.CommandResult(f.Ctx, kit.Operator, "a1", c.CommandID, accepted))
+		kit.OK(t, second.CommandResult(f.Ctx, kit.Operator, "a1", c.CommandID, accepted))
+		if got, want := f.wakeRows(t), []string{"sent/wake_sent manual manual x1",
+			"coalesced/wake_coalesced manual manual x1"}; !slices.Equal(got, want) {
+			t.Errorf("rows %q, want %q", got, want)
+		}
+		page, err := f.SessionPrompts(f.Ctx, id, 0, 50)
+		kit.OK(t, err)
+		if len(page.Prompts) != 1 {
+			t.Errorf("%d prompts", len(page.Prompts))
 		}
 	})
 }
