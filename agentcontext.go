@@ -26,7 +26,7 @@ type AgentContext struct {
 	MoreClaimable bool             `json:"moreClaimable,omitzero"`
 	// Budget is what the task of the run has left. Null: a session has no budget.
 	Budget *budget.Envelope `json:"budget"`
-	// NextAllowedWake is when the session may be woken next. Null: nothing is known about it.
+	// NextAllowedWake is always null: Picket does not tell this to agents yet.
 	NextAllowedWake *Instant `json:"nextAllowedWake"`
 }
 

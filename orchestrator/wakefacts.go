@@ -106,6 +106,7 @@ func (f wakeFacts) session() *heartbeat.WakeSession {
 		return nil
 	}
 	row := *f.Row
+	row.Draining = false // a wake is refused for that with a reason of its own
 	if f.Stopping {
 		row.Because = picket.ConversationLost // no prompt is delivered to it any more
 	}

@@ -89,7 +89,10 @@ type wake struct {
 // one of a key that did not register the agent. A session that does not exist is a decision.
 func (w wake) checkSession(f wakeFacts, sessionID string) error {
 	switch {
-	case sessionID == "" && f.Sessions != 1:
+	case sessionID == "" && f.Sessions == 0:
+		return picket.Refuse(picket.CodeSessionRequired, "Start a worker that keeps one: picket adapter --as "+w.name,
+			"%s has no session", w.name).With("sessions", 0)
+	case sessionID == "" && f.Sessions > 1:
 		return picket.Refuse(picket.CodeSessionRequired, "Name one: picket session list",
 			"%s has %d sessions, so the wake has to name one", w.name, f.Sessions).With("sessions", f.Sessions)
 	case !w.by.Operator && (f.Row == nil || f.Owner != w.by.Actor || f.Row.Name != w.name):

@@ -223,6 +223,10 @@ func TestWakesAreRefusedForAReason(t *testing.T) {
 		kit.OK(t, err)
 		f.wantWake(t, picket.WakeRequest{}, picket.WakeReasonSessionPromptActive)
 		kit.OK(t, f.result(n, f.nextCommand(t, n).CommandID, picket.PromptAnswered, ""))
+		_, err = f.Heartbeat(f.Ctx, kit.Operator, "a1", picket.Heartbeat{Status: picket.AgentDraining,
+			ClientTimestamp: picket.InstantOf(time.Now()), Incarnation: n})
+		kit.OK(t, err)
+		f.wantWake(t, picket.WakeRequest{}, picket.WakeReasonAgentDraining)
 		f.mustWritePolicy(t, "ann", "---\nenabled: false\n---\n")
 		f.wantWake(t, picket.WakeRequest{}, picket.WakeReasonDisabled)
 		f.mustWritePolicy(t, "ann", "---\npreferences:\n  quiet_windows:\n"+

@@ -232,11 +232,11 @@ func wakeSession(v *request, by picket.Caller, _ string) (string, error) {
 // wakeReasons say in a sentence why a session is not woken.
 var wakeReasons = map[picket.WakeReason]string{
 	picket.WakeReasonSent:                    "The policy and the session allow it.",
-	picket.WakeReasonDisabled:                "The policy is turned off or has no text, or the settings of the server turn all policies off.",
+	picket.WakeReasonDisabled:                "The policy is turned off or its file is empty, or the settings of the server turn all policies off.",
 	picket.WakeReasonInvalid:                 "The policy or its file is not valid.",
 	picket.WakeReasonNoPolicy:                "The agent name has no wake policy.",
 	picket.WakeReasonRateLimited:             "The agent name got as many wakes as it may within 30 seconds.",
-	picket.WakeReasonCooldownActive:          "Its last wake is too short ago.",
+	picket.WakeReasonCooldownActive:          "Its last wake was less than the cooldown ago.",
 	picket.WakeReasonQuietWindow:             "It is outside of the active hours, or in a quiet window.",
 	picket.WakeReasonSessionNotFound:         "The session is not there, or belongs to another agent name.",
 	picket.WakeReasonSessionUnhealthy:        "Its health does not allow it.",
@@ -244,7 +244,7 @@ var wakeReasons = map[picket.WakeReason]string{
 	picket.WakeReasonSessionPromptActive:     "A prompt is under way.",
 	picket.WakeReasonSessionPromptActiveRace: "Another prompt began before the adapter took the wake.",
 	picket.WakeReasonSyntheticPromptFailed:   "No adapter has accepted the wake.",
-	picket.WakeReasonCoalesced:               "Another wake counts for it.",
+	picket.WakeReasonCoalesced:               "Another wake is on its way, or the last one was too recent.",
 	picket.WakeReasonAgentDraining:           "The agent drains.",
 	picket.WakeReasonPaused:                  "The namespace is paused.",
 	picket.WakeReasonBudgetExceeded:          "The budget of wakes is used up.",

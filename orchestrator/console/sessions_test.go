@@ -330,12 +330,12 @@ func TestASessionIsWoken(t *testing.T) {
 	virtual(t, func(t *testing.T, o *fixture) {
 		operator, reviewer := o.signedIn(picket.ScopeOperator), o.signedIn(picket.ScopeReviewer)
 		k := o.addSession("a1", "ann")
-		operator.mustGet(k.page()).wantText(t, "Asleep", "The agent name has no wake policy.")
-		reviewer.mustGet(k.page()).wantNoText(t, "Asleep", "/wake")
+		operator.mustGet(k.page()).wantText(t, "It cannot be woken now.", "The agent name has no wake policy.")
+		reviewer.mustGet(k.page()).wantNoText(t, "woken now", "/wake")
 		operator.follow(operator.submit(k.page(), k.page()+"/wake")).wantText(t, "Not woken. The page shows why.")
 		_, err := o.WritePolicy(o.t.Context(), adapter, "ann", picket.PolicyWrite{Body: "Read your messages.\n"})
 		must(t, err)
-		operator.mustGet(k.page()).wantText(t, "Ready for a wake", "The policy and the session allow it.")
+		operator.mustGet(k.page()).wantText(t, "A person can wake it now.", "The policy and the session allow it.")
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
