@@ -122,11 +122,11 @@ func TestTheHealthOfASessionIsExplained(t *testing.T) {
 			s.mustGet(k.page()).wantText(t, words...)
 			s.mustGet("/console/sessions").wantText(t, words[:2]...)
 		}
-		look("healthy", "It waits for a prompt.", "could be woken yes", "attachable yes")
+		look("healthy", "It waits for a prompt.", "health allows wakes yes", "attachable yes")
 		under := k.idle()
 		under.State, under.PromptID = picket.SessionPrompting, k.prompt("go")
 		k.report(under)
-		look("prompting", "A prompt is under way.", "session_prompt_active", "could be woken no")
+		look("prompting", "A prompt is under way.", "session_prompt_active", "health allows wakes no")
 		under.Silent = true
 		k.report(under)
 		look("degraded", "has shown no activity for too long", "session_unhealthy health_hung")
