@@ -58,7 +58,8 @@ func (f *fixture) wakeWith(t *testing.T, incarnation int64, state picket.PromptS
 		done <- outcome{d, err}
 	}()
 	c := f.nextCommand(t, incarnation)
-	if c.Command != picket.CommandWake || !strings.Contains(c.Text, "> Read your messages first.") {
+	if c.Command != picket.CommandWake || !strings.Contains(c.Text, "> Read your messages first.") ||
+		c.Namespace != f.Namespace() {
 		t.Errorf("command %+v", c)
 	}
 	kit.OK(t, f.result(incarnation, c.CommandID, state, reason))
