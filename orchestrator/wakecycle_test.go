@@ -90,6 +90,24 @@ func TestTheSchedulerWakesForAMessage(t *testing.T) {
 	})
 }
 
+// A session that cannot be looked at keeps no other one from its wakes.
+func TestASessionThatFailsDelaysNoOther(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		id, n := f.wakeable(t)
+		damaged := newSessionID()
+		f.Raw.HSet(f.Ctx, "pk:{default}:asession:"+damaged, "agent", "a1", "name", "-")
+		f.Raw.ZAdd(f.Ctx, "pk:{default}:wake-due", redis.Z{Member: damaged})
+		_, err := f.Tell(f.Ctx, kit.OtherOperator, "a1", picket.MessageRequest{Body: "look at this"})
+		kit.OK(t, err)
+		f.stayHealthy(t, n, id, 30*time.Second)
+		looked, err := f.WakeCycle(f.Ctx)
+		kit.Refused(t, err, picket.CodeValidation)
+		if got := f.pendingWakes(t, n); looked != 2 || len(got) != 1 {
+			t.Errorf("%d sessions were looked at, and the commands are %+v", looked, got)
+		}
+	})
+}
+
 // One process runs a cycle, and only the one with the directory of policy files if there is one. A session
 // that a process takes and does not plan comes back.
 func TestOneProcessRunsACycle(t *testing.T) {
