@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -177,12 +178,18 @@ func TestAgentsWakeFourTimesAnHour(t *testing.T) {
 		f.MustSubmit(t, picket.TaskSpec{})
 		lease := f.AcquireOne(t, picket.AcquireRequest{AgentID: "a2"})
 		held := f.OpenLease(t, lease)
+		sent := 0
+		send := func() {
+			t.Helper()
+			sent++
+			_, err := f.SendMessage(f.Ctx, held, "", toAgent("a1", fmt.Sprint("look ", sent)))
+			kit.OK(t, err)
+		}
+		wakes := "pk:{default}:session-wake:" + id
+		f.Raw.HSet(f.Ctx, wakes, "by_agents", strings.Repeat(" 1000", 100))
 		woken := 0
 		for range 8 {
-			m := picket.AgentMessage{To: "a1"}
-			m.Body = "look"
-			_, err := f.SendMessage(f.Ctx, held, "", m)
-			kit.OK(t, err)
+			send()
 			f.cycleAfter(t, n, id, 70*time.Second)
 			f.MustRenew(t, lease)
 			if f.takeWake(t, n) {
@@ -191,6 +198,14 @@ func TestAgentsWakeFourTimesAnHour(t *testing.T) {
 		}
 		if woken != 4 {
 			t.Errorf("the messages of agents woke the session %d times", woken)
+		}
+		if kept := f.Raw.HGet(f.Ctx, wakes, "by_agents").Val(); len(kept) > 200 {
+			t.Errorf("%d bytes of earlier wakes are kept", len(kept))
+		}
+		for range 60 { // they do not hide the message of a person
+			f.JumpStoreTime(t, 2*time.Second)
+			f.MustRenew(t, lease)
+			send()
 		}
 		_, err := f.Tell(f.Ctx, kit.OtherOperator, "a1", picket.MessageRequest{Body: "look"})
 		kit.OK(t, err)

@@ -2,8 +2,9 @@
 -- accepts or refuses it, or until its time to be accepted is over. The step that ends this writes its
 -- row, and only an accepted wake counts as the last one of its session.
 
--- CYCLE is how long a cycle of the scheduler lasts, in ms of store time.
-local wakes = { CYCLE = 30000, MOST_ROWS = 1000 }
+-- CYCLE is how long a cycle of the scheduler lasts, in ms of store time. RECENT is how many bytes of the times of
+-- earlier wakes by agents are kept, more than an hour has.
+local wakes = { CYCLE = 30000, MOST_ROWS = 1000, RECENT = 100 }
 
 -- wakes.read is what is kept about the wakes of a session.
 function wakes.read(sid)
@@ -84,7 +85,8 @@ function wakes.settle(pid, p, sent, reason)
     snapshot = p.wake_snapshot, next = '', result = 'sent', reason = 'wake_sent' }
   if sent then
     put(w, 'last', NOW, 'seen', p.wake_seen, 'context', p.wake_context) -- @counts-last-wake
-    if p.wake_by_agents == '1' then put(w, 'by_agents', (w.by_agents or '') .. ' ' .. NOW) end -- @counts-agent-wakes
+    local recent = string.sub(w.by_agents or '', -wakes.RECENT) -- @bounds-agent-wakes
+    if p.wake_by_agents == '1' then put(w, 'by_agents', recent .. ' ' .. NOW) end -- @counts-agent-wakes
   else
     wakes.in_cycle(p.wake, -1) -- @refunds-cycle
     local race = reason == 'prompt_active'

@@ -26,6 +26,8 @@ var findingTests = map[string]string{
 	"a wake that led to nothing does not count":                          "TestTheSchedulerBacksOff",
 	"a wake has no cooldown":                                             "TestAWakeIsSentOnce",
 	"agents wake by messages without a limit":                            "TestAgentsWakeFourTimesAnHour",
+	"times of wakes by agents are kept for ever":                         "TestAgentsWakeFourTimesAnHour",
+	"messages of agents hide one of a person":                            "TestAgentsWakeFourTimesAnHour",
 	"a wake that failed counts in its cycle":                             "TestWakesOfACycleAreBounded",
 	"a wake that failed stays under way":                                 "TestAWakeThatIsNotAcceptedIsRefunded",
 	"an accepted wake is not settled":                                    "TestAWakeIsSentOnce",
