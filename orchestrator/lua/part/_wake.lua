@@ -17,9 +17,11 @@ function wakes.keep(w, ms)
   call('PEXPIRE', w[1], F(ms)) -- @forgets-wakes
 end
 
--- wakes.in_cycle is how many wakes of an agent name were reserved in the present cycle. n is added to it.
-function wakes.in_cycle(name, n)
-  local key, cycle = K('wakes-in-cycle:', name), F(math.floor(now / wakes.CYCLE))
+-- wakes.in_cycle is how many wakes of an agent name were reserved in the present cycle for the sessions of one key. n
+-- is added to it.
+function wakes.in_cycle(name, owner, n)
+  local key = K('wakes-in-cycle:', name .. ':' .. owner) -- @cycle-of-key
+  local cycle = F(math.floor(now / wakes.CYCLE))
   local was = call('HMGET', key, 'cycle', 'count')
   local count = was[1] == cycle and num(was[2]) or 0 -- @counts-cycle
   if n == 0 then return count end
@@ -88,7 +90,7 @@ function wakes.settle(pid, p, sent, reason)
     local recent = string.sub(w.by_agents or '', -wakes.RECENT) -- @bounds-agent-wakes
     if p.wake_by_agents == '1' then put(w, 'by_agents', recent .. ' ' .. NOW) end -- @counts-agent-wakes
   else
-    wakes.in_cycle(p.wake, -1) -- @refunds-cycle
+    wakes.in_cycle(p.wake, pick(K('asession:', p.session), 'owner').owner, -1) -- @refunds-cycle
     local race = reason == 'prompt_active'
     about.result = race and 'skipped' or 'failed'
     about.reason = race and 'session_prompt_active_race' or 'synthetic_prompt_failed'

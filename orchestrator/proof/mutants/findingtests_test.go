@@ -19,6 +19,7 @@ import (
 var findingTests = map[string]string{
 	"a wake stays beyond its records":                                    "TestWakesAreForgotten",
 	"wakes of every cycle count together":                                "TestWakesOfACycleAreBounded",
+	"wakes of the sessions of all keys count together":                   "TestWakesOfACycleAreBounded",
 	"wakes are not counted":                                              "TestAWakeIsSentOnce",
 	"each decision has a row of its own":                                 "TestAWakeIsSentOnce",
 	"any number of wake rows are kept":                                   "TestWakeRowsAreBounded",

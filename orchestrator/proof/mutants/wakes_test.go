@@ -4,6 +4,7 @@ package mutants
 var wakeMutants = []mutant{
 	{"a wake stays beyond its records", []edit{{"forgets-wakes", ""}}},
 	{"wakes of every cycle count together", []edit{{"counts-cycle", "local count = num(was[2])"}}},
+	{"wakes of the sessions of all keys count together", []edit{{"cycle-of-key", "local key = K('wakes-in-cycle:', name)"}}},
 	{"wakes are not counted", []edit{{"counts-wakes", ""}}},
 	{"each decision has a row of its own", []edit{{"counts-same-wakes", "if false then"}}},
 	{"any number of wake rows are kept", []edit{{"bounds-wake-rows", ""}}},
