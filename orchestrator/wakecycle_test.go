@@ -91,6 +91,43 @@ func TestTheSchedulerWakesForAMessage(t *testing.T) {
 	})
 }
 
+// A wake leads to something if the agent reads or writes a message, and the agent has a capability for that.
+func TestAWakeThatLedToSomething(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		id, n := f.wakeable(t)
+		f.sessionAgent(t, "a2")
+		for _, c := range []struct{ body, idle string }{{"", "1"}, {"hello", "0"}} {
+			f.JumpStoreTime(t, time.Minute)
+			f.stayHealthy(t, n, id, time.Second)
+			held := f.wakeWithCapability(t, n)
+			if c.body != "" {
+				_, err := f.SendMessage(f.Ctx, held, "", toAgent("a2", c.body))
+				kit.OK(t, err)
+			}
+			kit.OK(t, f.result(n, held.PromptID, picket.PromptAnswered, ""))
+			if got := f.Raw.HGet(f.Ctx, "pk:{default}:session-wake:"+id, "idle").Val(); got != c.idle {
+				t.Errorf("after the message %q, %s wakes led to nothing, want %s", c.body, got, c.idle)
+			}
+		}
+	})
+}
+
+// wakeWithCapability wakes ann, and answers the capability with which an adapter has accepted the wake.
+func (f *fixture) wakeWithCapability(t *testing.T, n int64) picket.LeaseCredential {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		_, err := f.Wake(f.Ctx, kit.OtherOperator, "ann", picket.WakeRequest{})
+		done <- err
+	}()
+	c := f.nextCommand(t, n)
+	held, _ := picket.ParseSessionCapability(picket.NewSessionCapability(c.Namespace, c.CommandID).Reveal())
+	kit.OK(t, f.CommandResult(f.Ctx, kit.Operator, "a1", c.CommandID, picket.CommandResult{Incarnation: n,
+		State: picket.PromptAccepted, CapabilityHash: held.Secret}))
+	kit.OK(t, <-done)
+	return held
+}
+
 // A session that cannot be looked at keeps no other one from its wakes.
 func TestASessionThatFailsDelaysNoOther(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {

@@ -52,6 +52,7 @@ var findingTests = map[string]string{
 	"a capability outlives its agent":                                    "TestACapabilityEndsWithItsAgent",
 	"a capability outlives the registration of its agent":                "TestACapabilityEndsWithItsAgent",
 	"a capability outlives the key of its agent":                         "TestACapabilityEndsWithTheKeyOfItsAgent",
+	"a wake that wrote a message led to nothing":                         "TestAWakeThatLedToSomething",
 	"a session writes to itself":                                         "TestSessionsSendMessages",
 	"a repeated read of a session reads on":                              "TestSessionsReadMessages",
 	"a peek of a session acknowledges":                                   "TestSessionsReadMessages",
