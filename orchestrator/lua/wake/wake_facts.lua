@@ -7,8 +7,8 @@
 --   many the name has); of the session, if there is one, row (session_row), owner, role, capabilities,
 --   stopping 0|1, since, last and unchanged (ms of store time, or 0), under_way 0|1, idle, seen (number), by_agents
 --   (ms of store time), in_cycle, stamp; people and agents (unread messages of each that came after seen, up to the
---   first one of a person), newest_message (number of the last unread message), unread, pinned (tasks that wait for the agent), held (leases), context
---   (digest of the context at the last wake)
+--   first one of a person), newest_message (number of the last unread message), unread, pinned (tasks that wait for
+--   the agent), held (leases), context (digest of the context at the last wake)
 local name, sid = ARGV[1], ARGV[2]
 local id = current_revision(name)
 local newest = call('ZRANGE', K('policy-revisions:', name), -1, -1)[1]
@@ -27,7 +27,8 @@ local a, w = read_agent(s.agent, 'caps'), wakes.read(sid)
 local p = w.under_way and w.under_way ~= '' and sessions.read_prompt(w.under_way)
 local seen = w.seen or '0'
 local people, agents = 0, 0
-for _, message in ipairs(call('ZRANGE', K('unread:', s.agent), '(' .. seen, '+inf', 'BYSCORE')) do -- @looks-for-people
+local news = call('ZRANGE', K('unread:', s.agent), '(' .. seen, '+inf', 'BYSCORE') -- @looks-for-people
+for _, message in ipairs(news) do
   if call('HGET', K('message:', message), 'kind') == 'agent' then agents = agents + 1 else people = people + 1 end
   if people > 0 then break end
 end

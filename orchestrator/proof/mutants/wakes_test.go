@@ -14,7 +14,7 @@ var wakeMutants = []mutant{
 	{"agents wake by messages without a limit", []edit{{"counts-agent-wakes", ""}}},
 	{"times of wakes by agents are kept for ever", []edit{{"bounds-agent-wakes", "local recent = w.by_agents or ''"}}},
 	{"messages of agents hide one of a person", []edit{{"looks-for-people",
-		"for _, message in ipairs(call('ZRANGE', K('unread:', s.agent), '(' .. seen, '+inf', 'BYSCORE', 'LIMIT', 0, 50)) do"}}},
+		"local news = call('ZRANGE', K('unread:', s.agent), '(' .. seen, '+inf', 'BYSCORE', 'LIMIT', 0, 50)"}}},
 	{"a wake that failed counts in its cycle", []edit{{"refunds-cycle", ""}}},
 	{"a wake that failed stays under way", []edit{{"refunds-wake", ""}}},
 	{"an accepted wake is not settled", []edit{{"commits-wake", ""}}},
