@@ -278,7 +278,7 @@ func TestSessionsHaveTheNameOfTheirAgent(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		for i, c := range []struct{ metadata, name string }{
 			{`{"agent_name":"ann"}`, "ann"}, {`{"agent_name":7}`, ""}, {`{}`, ""}, {``, ""},
-			{`{"agent_name":"a b"}`, ""}, {`{"agent_name":{"x":1}}`, ""},
+			{`{"agent_name":"a b"}`, ""}, {`{"agent_name":"-a"}`, ""}, {`{"agent_name":{"x":1}}`, ""},
 		} {
 			agent, id := fmt.Sprint("b", i), newSessionID()
 			a, err := f.Register(f.Ctx, kit.Operator, picket.Registration{AgentID: agent, RoleID: "coder",

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -19,7 +20,8 @@ const recheckEvery = time.Minute
 // WakeCycle begins a cycle of the scheduler, if no other process has begun the present one, and wakes the
 // sessions for which it is time. It returns how many it has looked at. A cycle lasts 30 seconds of store time,
 // so a call in between does nothing. If a process has the directory of policy files, only that process wakes. It
-// does not wait until the adapters accept the wakes.
+// does not wait until the adapters accept the wakes. An error about one session does not keep it from the others,
+// unless the store is away. The first one is returned.
 func (e *Engine) WakeCycle(ctx context.Context) (looked int, err error) {
 	for more := false; ; more = true {
 		r := e.run(ctx, "wake_cycle", wakesPerCycle, boolArg(more), e.policyHolder)
@@ -30,16 +32,18 @@ func (e *Engine) WakeCycle(ctx context.Context) (looked int, err error) {
 		}
 		r.Decode(&v)
 		if r.Err != nil {
-			return looked, r.Err
+			return looked, cmp.Or(err, r.Err)
 		}
 		for i := 0; i+1 < len(v.Sessions); i += 2 {
-			if err := e.wakeIfDue(ctx, v.Sessions[i], v.Sessions[i+1], v.queues); err != nil {
+			failed := e.wakeIfDue(ctx, v.Sessions[i], v.Sessions[i+1], v.queues)
+			err = cmp.Or(err, failed)
+			if failed != nil && (ctx.Err() != nil || errors.Is(failed, picket.CodeUnavailable)) {
 				return looked, err
 			}
 			looked++
 		}
 		if len(v.Sessions) < 2*wakesPerCycle {
-			return looked, nil
+			return looked, err
 		}
 	}
 }

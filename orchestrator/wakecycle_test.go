@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +91,61 @@ func TestTheSchedulerWakesForAMessage(t *testing.T) {
 	})
 }
 
+// A wake leads to something if the agent reads or writes a message, and the agent has a capability for that.
+func TestAWakeThatLedToSomething(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		id, n := f.wakeable(t)
+		f.sessionAgent(t, "a2")
+		for _, c := range []struct{ body, idle string }{{"", "1"}, {"hello", "0"}} {
+			f.JumpStoreTime(t, time.Minute)
+			f.stayHealthy(t, n, id, time.Second)
+			held := f.wakeWithCapability(t, n)
+			if c.body != "" {
+				_, err := f.SendMessage(f.Ctx, held, "", toAgent("a2", c.body))
+				kit.OK(t, err)
+			}
+			kit.OK(t, f.result(n, held.PromptID, picket.PromptAnswered, ""))
+			if got := f.Raw.HGet(f.Ctx, "pk:{default}:session-wake:"+id, "idle").Val(); got != c.idle {
+				t.Errorf("after the message %q, %s wakes led to nothing, want %s", c.body, got, c.idle)
+			}
+		}
+	})
+}
+
+// wakeWithCapability wakes ann, and answers the capability with which an adapter has accepted the wake.
+func (f *fixture) wakeWithCapability(t *testing.T, n int64) picket.LeaseCredential {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		_, err := f.Wake(f.Ctx, kit.OtherOperator, "ann", picket.WakeRequest{})
+		done <- err
+	}()
+	c := f.nextCommand(t, n)
+	held, _ := picket.ParseSessionCapability(picket.NewSessionCapability(c.Namespace, c.CommandID).Reveal())
+	kit.OK(t, f.CommandResult(f.Ctx, kit.Operator, "a1", c.CommandID, picket.CommandResult{Incarnation: n,
+		State: picket.PromptAccepted, CapabilityHash: held.Secret}))
+	kit.OK(t, <-done)
+	return held
+}
+
+// A session that cannot be looked at keeps no other one from its wakes.
+func TestASessionThatFailsDelaysNoOther(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		id, n := f.wakeable(t)
+		damaged := newSessionID()
+		f.Raw.HSet(f.Ctx, "pk:{default}:asession:"+damaged, "agent", "a1", "name", "-")
+		f.Raw.ZAdd(f.Ctx, "pk:{default}:wake-due", redis.Z{Member: damaged})
+		_, err := f.Tell(f.Ctx, kit.OtherOperator, "a1", picket.MessageRequest{Body: "look at this"})
+		kit.OK(t, err)
+		f.stayHealthy(t, n, id, 30*time.Second)
+		looked, err := f.WakeCycle(f.Ctx)
+		kit.Refused(t, err, picket.CodeValidation)
+		if got := f.pendingWakes(t, n); looked != 2 || len(got) != 1 {
+			t.Errorf("%d sessions were looked at, and the commands are %+v", looked, got)
+		}
+	})
+}
+
 // One process runs a cycle, and only the one with the directory of policy files if there is one. A session
 // that a process takes and does not plan comes back.
 func TestOneProcessRunsACycle(t *testing.T) {
@@ -159,12 +215,18 @@ func TestAgentsWakeFourTimesAnHour(t *testing.T) {
 		f.MustSubmit(t, picket.TaskSpec{})
 		lease := f.AcquireOne(t, picket.AcquireRequest{AgentID: "a2"})
 		held := f.OpenLease(t, lease)
+		sent := 0
+		send := func() {
+			t.Helper()
+			sent++
+			_, err := f.SendMessage(f.Ctx, held, "", toAgent("a1", fmt.Sprint("look ", sent)))
+			kit.OK(t, err)
+		}
+		wakes := "pk:{default}:session-wake:" + id
+		f.Raw.HSet(f.Ctx, wakes, "by_agents", strings.Repeat(" 1000", 100))
 		woken := 0
 		for range 8 {
-			m := picket.AgentMessage{To: "a1"}
-			m.Body = "look"
-			_, err := f.SendMessage(f.Ctx, held, "", m)
-			kit.OK(t, err)
+			send()
 			f.cycleAfter(t, n, id, 70*time.Second)
 			f.MustRenew(t, lease)
 			if f.takeWake(t, n) {
@@ -173,6 +235,14 @@ func TestAgentsWakeFourTimesAnHour(t *testing.T) {
 		}
 		if woken != 4 {
 			t.Errorf("the messages of agents woke the session %d times", woken)
+		}
+		if kept := f.Raw.HGet(f.Ctx, wakes, "by_agents").Val(); len(kept) > 200 {
+			t.Errorf("%d bytes of earlier wakes are kept", len(kept))
+		}
+		for range 60 { // they do not hide the message of a person
+			f.JumpStoreTime(t, 2*time.Second)
+			f.MustRenew(t, lease)
+			send()
 		}
 		_, err := f.Tell(f.Ctx, kit.OtherOperator, "a1", picket.MessageRequest{Body: "look"})
 		kit.OK(t, err)

@@ -59,7 +59,8 @@ func (f *fixture) wakeWith(t *testing.T, incarnation int64, state picket.PromptS
 		done <- outcome{d, err}
 	}()
 	c := f.nextCommand(t, incarnation)
-	if c.Command != picket.CommandWake || !strings.Contains(c.Text, "> Read your messages first.") {
+	if c.Command != picket.CommandWake || !strings.Contains(c.Text, "> Read your messages first.") ||
+		c.Namespace != f.Namespace() {
 		t.Errorf("command %+v", c)
 	}
 	kit.OK(t, f.result(incarnation, c.CommandID, state, reason))
@@ -346,20 +347,29 @@ func TestWakesAreForgotten(t *testing.T) {
 // An agent name gets so many wakes in a cycle. Those that failed do not count.
 func TestWakesOfACycleAreBounded(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		_, n := f.wakeable(t)
-		count := func() string { return f.Raw.HGet(f.Ctx, "pk:{default}:wakes-in-cycle:ann", "count").Val() }
+		id, n := f.wakeable(t)
+		cycle := "pk:{default}:wakes-in-cycle:ann:" + kit.Operator.Actor
+		count := func() string { return f.Raw.HGet(f.Ctx, cycle, "count").Val() }
 		_, err := f.wakeWith(t, n, picket.PromptRefused, "cannot_start")
 		kit.Refused(t, err, picket.CodeSyntheticPromptFailed)
 		if got := count(); got != "0" {
 			t.Errorf("%s wakes count", got)
 		}
-		kit.OK(t, f.Raw.HSet(f.Ctx, "pk:{default}:wakes-in-cycle:ann", "count", 25).Err())
+		kit.OK(t, f.Raw.HSet(f.Ctx, cycle, "count", 25).Err())
 		d := f.wantWake(t, picket.WakeRequest{}, picket.WakeReasonRateLimited)
 		if d.NextAllowedAt == nil || *d.NextAllowedAt-d.At > 30_000 {
 			t.Errorf("next allowed at %v, asked at %v", d.NextAllowedAt, d.At)
 		}
+		other := newSessionID() // of an agent of the same name that another key registered
+		a, err := f.Register(f.Ctx, kit.AgentOwner, picket.Registration{AgentID: "a2", RoleID: "coder",
+			Metadata: picket.RawJSON(`{"agent_name":"ann"}`)})
+		kit.OK(t, err)
+		kit.OK(t, f.ReportSessions(f.Ctx, kit.AgentOwner, "a2", picket.SessionsReport{Incarnation: a.Incarnation,
+			Sessions: []picket.SessionReport{idleSession(other)}}))
+		f.wantWake(t, picket.WakeRequest{SessionID: other, DryRun: true}, picket.WakeReasonSent)
+		f.wantWake(t, picket.WakeRequest{SessionID: id, DryRun: true}, picket.WakeReasonRateLimited)
 		f.JumpStoreTime(t, 30*time.Second)
-		f.wantWake(t, picket.WakeRequest{DryRun: true}, picket.WakeReasonSent)
+		f.wantWake(t, picket.WakeRequest{SessionID: id, DryRun: true}, picket.WakeReasonSent)
 	})
 }
 

@@ -16,7 +16,7 @@ type access struct {
 // newAccess makes a capability for a prompt, if the server admits any.
 func (c *Config) newAccess(from picket.SessionCommand) access {
 	proxyURL := strings.TrimSuffix(cmp.Or(from.ProxyURL, c.ProxyURL), "/")
-	if from.Command != picket.CommandPrompt || from.Namespace == "" || proxyURL == "" {
+	if !isPrompt(from) || from.Namespace == "" || proxyURL == "" {
 		return access{}
 	}
 	return access{capability: picket.NewSessionCapability(from.Namespace, from.CommandID), proxyURL: proxyURL}

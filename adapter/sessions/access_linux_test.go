@@ -43,7 +43,7 @@ func (s *scriptedServer) hashOf(id string) (hash string) {
 	return hash
 }
 
-// Each prompt of a resident session has a capability of its own.
+// Each prompt and each wake of a resident session has a capability of its own.
 func TestALineHasACapability(t *testing.T) {
 	t.Parallel()
 	s := newScriptedServer(t)
@@ -54,7 +54,8 @@ func TestALineHasACapability(t *testing.T) {
 	first := s.admitted(session, "access", "http://named:2")
 	s.awaitEnd(first)
 	s.answered(first, s.hashOf(first)+" http://named:2/agent/context "+first[7:])
-	second := s.admitted(session, "access", "")
+	second := s.command(picket.SessionCommand{CommandID: "prompt_" + ulid.Make().String(), Command: picket.CommandWake,
+		SessionID: session, Text: "access", ExpiresInMs: time.Minute.Milliseconds(), Namespace: "default"})
 	s.awaitEnd(second)
 	s.answered(second, s.hashOf(second)+" http://own:1/agent/context "+second[7:])
 	if s.hashOf(first) == s.hashOf(second) {

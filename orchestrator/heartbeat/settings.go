@@ -25,7 +25,7 @@ type Settings struct {
 	DefaultInterval time.Duration
 	// WakeCooldown is the least time between two wakes of one session.
 	WakeCooldown time.Duration
-	// MaxWakesPerCycle bounds the wakes of one agent in one cycle of the scheduler.
+	// MaxWakesPerCycle bounds the wakes of one agent name and key in one cycle of the scheduler.
 	MaxWakesPerCycle int
 	// ActiveSessionOnly is true: only sessions that an adapter keeps now are woken. A wake
 	// never starts a session.

@@ -13,7 +13,7 @@ type Wake struct {
 	MinInterval                 time.Duration `yaml:"min_interval" default:"5m" check:"min_interval" doc:"The least preferences.min_interval of a policy, 0s to 8760h. A shorter one is raised to it."`
 	DefaultInterval             time.Duration `yaml:"default_interval" default:"30m" check:"default_interval" doc:"The scheduler wakes a session this long after its last wake or activity, or after the min_interval of its policy if that is longer, 1s to 8760h and at least wake.min_interval. It is part of the digest of every policy."`
 	WakeCooldown                time.Duration `yaml:"wake_cooldown" default:"1m" check:"wake_cooldown" doc:"The least time between two wakes of one session, 0s to 24h."`
-	MaxWakesPerCycle            int           `yaml:"max_wakes_per_cycle" default:"25" check:"wakes_per_cycle" doc:"How many wakes the sessions of one agent name get within 30 seconds, 1 to 1000."`
+	MaxWakesPerCycle            int           `yaml:"max_wakes_per_cycle" default:"25" check:"wakes_per_cycle" doc:"How many wakes the sessions that one key has of an agent name get within 30 seconds, 1 to 1000."`
 	ContextProjectionBytes      int           `yaml:"context_projection_bytes" default:"4096" check:"projection" doc:"How many bytes of the text of a policy a wake quotes, 256 to 262144. wake.max_body_bytes is the upper bound."`
 	WakeEventRetention          time.Duration `yaml:"wake_event_retention" default:"168h" check:"wake_retention" doc:"How long the decisions about wakes are kept, 1h to 8760h."`
 	SessionHealthStaleAfter     time.Duration `yaml:"session_health_stale_after" default:"2m" check:"stale_after" doc:"The age beyond which the report about a session is stale, 1s to 24h. A stale session is not woken."`

@@ -2,8 +2,9 @@
 -- accepts or refuses it, or until its time to be accepted is over. The step that ends this writes its
 -- row, and only an accepted wake counts as the last one of its session.
 
--- CYCLE is how long a cycle of the scheduler lasts, in ms of store time.
-local wakes = { CYCLE = 30000, MOST_ROWS = 1000 }
+-- CYCLE is how long a cycle of the scheduler lasts, in ms of store time. RECENT is how many bytes of the times of
+-- earlier wakes by agents are kept, more than an hour has.
+local wakes = { CYCLE = 30000, MOST_ROWS = 1000, RECENT = 100 }
 
 -- wakes.read is what is kept about the wakes of a session.
 function wakes.read(sid)
@@ -16,9 +17,11 @@ function wakes.keep(w, ms)
   call('PEXPIRE', w[1], F(ms)) -- @forgets-wakes
 end
 
--- wakes.in_cycle is how many wakes of an agent name were reserved in the present cycle. n is added to it.
-function wakes.in_cycle(name, n)
-  local key, cycle = K('wakes-in-cycle:', name), F(math.floor(now / wakes.CYCLE))
+-- wakes.in_cycle is how many wakes of an agent name were reserved in the present cycle for the sessions of one key. n
+-- is added to it.
+function wakes.in_cycle(name, owner, n)
+  local key = K('wakes-in-cycle:', name .. ':' .. owner) -- @cycle-of-key
+  local cycle = F(math.floor(now / wakes.CYCLE))
   local was = call('HMGET', key, 'cycle', 'count')
   local count = was[1] == cycle and num(was[2]) or 0 -- @counts-cycle
   if n == 0 then return count end
@@ -84,9 +87,10 @@ function wakes.settle(pid, p, sent, reason)
     snapshot = p.wake_snapshot, next = '', result = 'sent', reason = 'wake_sent' }
   if sent then
     put(w, 'last', NOW, 'seen', p.wake_seen, 'context', p.wake_context) -- @counts-last-wake
-    if p.wake_by_agents == '1' then put(w, 'by_agents', (w.by_agents or '') .. ' ' .. NOW) end -- @counts-agent-wakes
+    local recent = string.sub(w.by_agents or '', -wakes.RECENT) -- @bounds-agent-wakes
+    if p.wake_by_agents == '1' then put(w, 'by_agents', recent .. ' ' .. NOW) end -- @counts-agent-wakes
   else
-    wakes.in_cycle(p.wake, -1) -- @refunds-cycle
+    wakes.in_cycle(p.wake, pick(K('asession:', p.session), 'owner').owner, -1) -- @refunds-cycle
     local race = reason == 'prompt_active'
     about.result = race and 'skipped' or 'failed'
     about.reason = race and 'session_prompt_active_race' or 'synthetic_prompt_failed'

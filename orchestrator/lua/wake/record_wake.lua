@@ -13,7 +13,7 @@ local name, sid, id, keep, stamp = ARGV[1], ARGV[2], ARGV[5], ARGV[12], ARGV[14]
 local was, err = find_request(ARGV[3], ARGV[4])
 if err then return err end
 if was then return named{ stale = 0, repeated = was } end
-local s = sid ~= '' and pick(K('asession:', sid), 'agent', 'name', 'ended') or {}
+local s = sid ~= '' and pick(K('asession:', sid), 'agent', 'owner', 'name', 'ended') or {}
 local known = s.agent and s.name == name and not s.ended -- @rows-of-own-sessions
 if not stamp then
   if known or call('ZSCORE', K('policies'), name) then -- @rows-of-known-names
@@ -25,7 +25,7 @@ if not stamp then
 end
 if wake_stamp(name, sid, wakes.read(sid)) ~= stamp then return named{ stale = 1 } end -- @same-facts
 sessions.end_overdue(sid, s.agent)
-wakes.in_cycle(name, 1)
+wakes.in_cycle(name, s.owner, 1)
 emit('agent_session.waking', { agent = s.agent, actor = 'server' }, wakes.event(sid, id, ARGV[6], ARGV[7], ARGV[10]))
 put(record(K('prompt:', id)), 'session', sid, 'agent', s.agent, 'by', '', 'text', ARGV[15], 'state', 'queued',
   'created', RAW, 'wake_due', F(now + num(ARGV[16])), 'due', F(now + num(ARGV[17])), 'number', meta.seq, 'wake', name,

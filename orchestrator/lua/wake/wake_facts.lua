@@ -6,9 +6,9 @@
 --   away 1 if no server has the directory of policy files although one had it within a day; sessions (how
 --   many the name has); of the session, if there is one, row (session_row), owner, role, capabilities,
 --   stopping 0|1, since, last and unchanged (ms of store time, or 0), under_way 0|1, idle, seen (number), by_agents
---   (ms of store time), in_cycle, stamp; people and agents (unread messages of each that came after seen), newest_message
---   (number of the last unread message), unread, pinned (tasks that wait for the agent), held (leases), context
---   (digest of the context at the last wake)
+--   (ms of store time), in_cycle, stamp; people and agents (unread messages of each that came after seen, up to the
+--   first one of a person), newest_message (number of the last unread message), unread, pinned (tasks that wait for
+--   the agent), held (leases), context (digest of the context at the last wake)
 local name, sid = ARGV[1], ARGV[2]
 local id = current_revision(name)
 local newest = call('ZRANGE', K('policy-revisions:', name), -1, -1)[1]
@@ -27,14 +27,16 @@ local a, w = read_agent(s.agent, 'caps'), wakes.read(sid)
 local p = w.under_way and w.under_way ~= '' and sessions.read_prompt(w.under_way)
 local seen = w.seen or '0'
 local people, agents = 0, 0
-for _, message in ipairs(call('ZRANGE', K('unread:', s.agent), '(' .. seen, '+inf', 'BYSCORE', 'LIMIT', 0, 50)) do
+local news = call('ZRANGE', K('unread:', s.agent), '(' .. seen, '+inf', 'BYSCORE') -- @looks-for-people
+for _, message in ipairs(news) do
   if call('HGET', K('message:', message), 'kind') == 'agent' then agents = agents + 1 else people = people + 1 end
+  if people > 0 then break end
 end
 facts.row, facts.owner, facts.role, facts.capabilities = row, s.owner, a.role, a.caps or ''
 facts.stopping = s.stop and 1 or 0
 facts.since = s.since or '0'
 facts.last, facts.unchanged, facts.idle, facts.seen = w.last or '0', w.unchanged or '0', w.idle or '0', seen
-facts.by_agents, facts.in_cycle, facts.stamp = w.by_agents or '', wakes.in_cycle(name, 0), wake_stamp(name, sid, w)
+facts.by_agents, facts.in_cycle, facts.stamp = w.by_agents or '', wakes.in_cycle(name, s.owner, 0), wake_stamp(name, sid, w)
 facts.under_way = p and p.state == 'queued' and not sessions.overdue_state(p) and 1 or 0
 facts.people, facts.agents, facts.unread = people, agents, call('ZCARD', K('unread:', s.agent))
 facts.newest_message = call('ZRANGE', K('unread:', s.agent), -1, -1, 'WITHSCORES')[2] or '0'

@@ -9,6 +9,7 @@ var capabilityMutants = []mutant{
 	{"a capability outlives its agent", []edit{{"capability-of-living-agent", ""}}},
 	{"a capability outlives the registration of its agent", []edit{{"capability-of-registration", "if false then"}}},
 	{"a capability outlives the key of its agent", []edit{{"capability-of-key", ""}}},
+	{"a wake that wrote a message led to nothing", []edit{{"session-works", ""}}},
 	{"a session writes to itself", []edit{{"session-tells-others", ""}}},
 	{"a repeated read of a session reads on", []edit{{"session-reads-again", "if false then"}}},
 	{"a peek of a session acknowledges", []edit{{"session-peeks", "if #ids > 0 then"}}},

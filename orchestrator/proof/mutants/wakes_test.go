@@ -4,6 +4,7 @@ package mutants
 var wakeMutants = []mutant{
 	{"a wake stays beyond its records", []edit{{"forgets-wakes", ""}}},
 	{"wakes of every cycle count together", []edit{{"counts-cycle", "local count = num(was[2])"}}},
+	{"wakes of the sessions of all keys count together", []edit{{"cycle-of-key", "local key = K('wakes-in-cycle:', name)"}}},
 	{"wakes are not counted", []edit{{"counts-wakes", ""}}},
 	{"each decision has a row of its own", []edit{{"counts-same-wakes", "if false then"}}},
 	{"any number of wake rows are kept", []edit{{"bounds-wake-rows", ""}}},
@@ -11,6 +12,9 @@ var wakeMutants = []mutant{
 	{"a wake that led to nothing does not count", []edit{{"counts-idle-wakes", ""}}},
 	{"a wake has no cooldown", []edit{{"counts-last-wake", ""}}},
 	{"agents wake by messages without a limit", []edit{{"counts-agent-wakes", ""}}},
+	{"times of wakes by agents are kept for ever", []edit{{"bounds-agent-wakes", "local recent = w.by_agents or ''"}}},
+	{"messages of agents hide one of a person", []edit{{"looks-for-people",
+		"local news = call('ZRANGE', K('unread:', s.agent), '(' .. seen, '+inf', 'BYSCORE', 'LIMIT', 0, 50)"}}},
 	{"a wake that failed counts in its cycle", []edit{{"refunds-cycle", ""}}},
 	{"a wake that failed stays under way", []edit{{"refunds-wake", ""}}},
 	{"an accepted wake is not settled", []edit{{"commits-wake", ""}}},
