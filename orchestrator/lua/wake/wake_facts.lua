@@ -36,7 +36,8 @@ facts.row, facts.owner, facts.role, facts.capabilities = row, s.owner, a.role, a
 facts.stopping = s.stop and 1 or 0
 facts.since = s.since or '0'
 facts.last, facts.unchanged, facts.idle, facts.seen = w.last or '0', w.unchanged or '0', w.idle or '0', seen
-facts.by_agents, facts.in_cycle, facts.stamp = w.by_agents or '', wakes.in_cycle(name, s.owner, 0), wake_stamp(name, sid, w)
+facts.by_agents, facts.in_cycle = w.by_agents or '', wakes.in_cycle(name, s.owner, 0)
+facts.stamp = wake_stamp(name, sid, w)
 facts.under_way = p and p.state == 'queued' and not sessions.overdue_state(p) and 1 or 0
 facts.people, facts.agents, facts.unread = people, agents, call('ZCARD', K('unread:', s.agent))
 facts.newest_message = call('ZRANGE', K('unread:', s.agent), -1, -1, 'WITHSCORES')[2] or '0'
