@@ -50,3 +50,28 @@ func TestWakeRecordsNameNobody(t *testing.T) {
 		}
 	})
 }
+
+// A wake that was decided before the last one of a cycle went out is decided again.
+func TestACycleHasNoMoreWakesThanAllowed(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		id, n := f.wakeable(t)
+		facts, err := f.Records().Run(f.Ctx, "wake_facts", "ann", id)
+		kit.OK(t, err)
+		args := make([]any, 22)
+		for i := range args {
+			args[i] = "1"
+		}
+		args[0], args[1], args[2], args[4], args[21] = "ann", id, "", "prompt_01JZZZZZZZZZZZZZZZZZZZZZZZ", 0
+		list := facts.([]any)
+		for i := 0; i < len(list); i += 2 {
+			if list[i] == "stamp" {
+				args[13] = list[i+1]
+			}
+		}
+		_, err = f.Records().Run(f.Ctx, "record_wake", args...)
+		kit.OK(t, err)
+		if got := f.pendingWakes(t, n); len(got) != 0 {
+			t.Errorf("commands %+v", got)
+		}
+	})
+}

@@ -3,7 +3,6 @@ package orchestrator
 import (
 	"cmp"
 	"context"
-	"errors"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -166,7 +165,7 @@ func (w wake) store(ctx context.Context, f wakeFacts, d picket.WakeDecision) (_ 
 			return d, false, err
 		}
 		args = append(args, f.Stamp, text, wakeAcceptMs, wakeDeadlineMs, picket.MaxPromptsListed, f.Message,
-			boolArg(byAgents), w.context)
+			boolArg(byAgents), w.context, f.settings.MaxWakesPerCycle)
 	}
 	r := w.e.run(ctx, "record_wake", args...)
 	var v struct {
@@ -234,9 +233,6 @@ func (w wake) delivered(ctx context.Context, d picket.WakeDecision) (picket.Wake
 			r.Decode(&row)
 			return row.State != string(picket.PromptQueued), time.Duration(row.WakeLeft+1) * time.Millisecond, r.Err
 		})
-	if errors.Is(err, picket.CodeNotFound) { // the same request again, long after the wake
-		return d, nil
-	}
 	if err != nil {
 		return d, err
 	}

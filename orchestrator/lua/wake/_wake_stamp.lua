@@ -1,6 +1,6 @@
--- needs: agent wake
--- wake_stamp is a word for all that a decision about a wake is made by, apart from the time. A decision
--- holds as long as the word is the same.
+-- needs: agent
+-- wake_stamp is a word for all that a decision about a wake is made by, apart from the time and the wakes of the
+-- cycle. A decision holds as long as the word is the same.
 local function wake_stamp(name, sid, w)
   local newest = call('ZRANGE', K('policy-revisions:', name), -1, -1)[1] or ''
   local lock = call('HMGET', K('policy-lock'), 'holder', 'until')
@@ -11,7 +11,7 @@ local function wake_stamp(name, sid, w)
   local a = s[1] and read_agent(s[1]) or {}
   local parts = { newest, tostring(locked), redis.sha1hex(file), tostring(a.status), tostring(a.incarnation),
     F(call('ZCARD', K('open-prompts:', sid))), tostring(w.under_way), tostring(w.last),
-    F(wakes.in_cycle(name, s[11] or '', 0)), paused, call('HGET', META, 'adopted') or '' }
+    paused, call('HGET', META, 'adopted') or '' }
   for i = 1, 11 do parts[#parts + 1] = tostring(s[i]) end
   return redis.sha1hex(table.concat(parts, ' '))
 end

@@ -5,7 +5,7 @@
 --   policy snapshot, ms at which a wake is allowed next or '', ms that rows are kept, answer to remember;
 --   of a wake that goes out also stamp of the decision, text, ms until it has to be accepted, ms until its
 --   deadline, most prompts that are kept, number of the last message that it is about, whether only messages of
---   agents are its occasion 0|1, digest of the context
+--   agents are its occasion 0|1, digest of the context, most wakes of a cycle
 -- Reply: stale 0|1 (the decision does not hold any more, and nothing was written), or repeated (the answer
 --   of the same request)
 -- Errors: idempotency_conflict
@@ -24,6 +24,7 @@ if not stamp then
   return named{ stale = 0 }
 end
 if wake_stamp(name, sid, wakes.read(sid)) ~= stamp then return named{ stale = 1 } end -- @same-facts
+if wakes.in_cycle(name, s.owner, 0) >= num(ARGV[22]) then return named{ stale = 1 } end -- @bounds-cycle
 sessions.end_overdue(sid, s.agent)
 wakes.in_cycle(name, s.owner, 1)
 emit('agent_session.waking', { agent = s.agent, actor = 'server' }, wakes.event(sid, id, ARGV[6], ARGV[7], ARGV[10]))

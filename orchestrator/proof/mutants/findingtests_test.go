@@ -17,6 +17,7 @@ import (
 // findingTests names, for bugs that random lives find late, a test of the engine that
 // finds them at once. It is run in a process of its own.
 var findingTests = map[string]string{
+	"a cycle has any number of wakes":                                    "TestACycleHasNoMoreWakesThanAllowed",
 	"a wake stays beyond its records":                                    "TestWakesAreForgotten",
 	"wakes of every cycle count together":                                "TestWakesOfACycleAreBounded",
 	"wakes of the sessions of all keys count together":                   "TestWakesOfACycleAreBounded",

@@ -23,6 +23,7 @@ var wakeMutants = []mutant{
 	{"a session that has ended has its name", []edit{{"names-what-lives", ""}}},
 	{"a name has rows of another's session", []edit{{"rows-of-own-sessions", "local known = s.agent and not s.ended"}}},
 	{"any name has rows", []edit{{"rows-of-known-names", "if true then"}}},
+	{"a cycle has any number of wakes", []edit{{"bounds-cycle", ""}}},
 	{"a wake is sent by old facts", []edit{{"same-facts", ""}}},
 	{"wakes do not see edited files", []edit{{"wakes-by-file", "file = '',"}}},
 	{"wakes go on without the directory", []edit{{"directory-away", "away = 0,"}}},
