@@ -1,6 +1,7 @@
 package branches
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -114,13 +115,16 @@ func coverWakes(t *testing.T, f *fixture) {
 		w.result(id, picket.PromptAnswered, "")
 		w.result(w.pending(0)[0].CommandID, picket.PromptAnswered, "")
 	})
-	args := make([]any, 21)
-	for i := range args {
-		args[i] = ""
-	}
-	args[0], args[1], args[13] = "amy", w.session, "stale"
-	_, err = f.Records().Run(f.Ctx, "record_wake", args...)
+	facts, err := f.Records().Run(f.Ctx, "wake_facts", "amy", w.session)
 	kit.OK(t, err)
+	list, _ := facts.([]any)
+	stamp := list[slices.Index(list, any("stamp"))+1]
+	for _, stamp := range []any{"stale", stamp} {
+		args := slices.Repeat([]any{""}, 22)
+		args[0], args[1], args[13], args[21] = "amy", w.session, stamp, 0
+		_, err = f.Records().Run(f.Ctx, "record_wake", args...)
+		kit.OK(t, err)
+	}
 	_, err = f.Records().Run(f.Ctx, "agent_context", "", "", "", "", "asession_"+ulid.Make().String())
 	kit.Refused(t, err, picket.CodeNotFound)
 	for _, q := range []picket.WakeQuery{{}, {Limit: 1}, {Cursor: 1}} {
