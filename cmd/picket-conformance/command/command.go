@@ -20,6 +20,7 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/internal/conformance"
 	"github.com/picket-dev/picket/internal/rfc16"
 	"github.com/picket-dev/picket/internal/text"
 )
@@ -88,7 +89,7 @@ func runConformanceRFC16(cmd *cobra.Command) error {
 	defer stop()
 	p := term.Painter(cmd.ErrOrStderr())
 	if term.IsTerminal(cmd.ErrOrStderr()) {
-		cfg.Progress = func(done, total int, _ rfc16.Result) {
+		cfg.Progress = func(done, total int, _ conformance.Result) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "\r%s\x1b[K", p.Dim(fmt.Sprintf("%d of %d rules", done, total)))
 		}
 	}
@@ -195,7 +196,7 @@ func conformanceError(err error) error {
 		WithCause(picket.ErrUnknown)
 }
 
-func printReport(out, errs io.Writer, format string, report rfc16.Report) error {
+func printReport(out, errs io.Writer, format string, report conformance.Report) error {
 	switch format {
 	case "json", "yaml":
 		return printAs(out, format, report)
@@ -214,16 +215,16 @@ func printReport(out, errs io.Writer, format string, report rfc16.Report) error 
 			fmt.Fprintln(out, string(r.Outcome)+" "+r.Section+"/"+r.ID)
 			continue
 		}
-		word := map[rfc16.Outcome]string{
-			rfc16.Passed: p.Good("ok      "),
-			rfc16.Failed: p.Bad("FAIL    "),
-			rfc16.NotRun: p.Warn("not run "),
+		word := map[conformance.Outcome]string{
+			conformance.Passed: p.Good("ok      "),
+			conformance.Failed: p.Bad("FAIL    "),
+			conformance.NotRun: p.Warn("not run "),
 		}[r.Outcome]
 		fmt.Fprintf(out, "%s%s\n", word, term.OneLine(r.Line()))
-		if r.Outcome == rfc16.Failed || format == "wide" {
+		if r.Outcome == conformance.Failed || format == "wide" {
 			fmt.Fprintln(out, "        "+term.OneLine(r.Text))
 		}
-		if r.Outcome == rfc16.Failed {
+		if r.Outcome == conformance.Failed {
 			fmt.Fprintf(out, "        expected: %s\n        got:      %s\n", term.OneLine(r.Expected),
 				term.OneLine(r.Got))
 			if r.Repeat != "" {
