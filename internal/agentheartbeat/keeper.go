@@ -215,8 +215,8 @@ func (k *keeper) refuses(reason string) *answer {
 
 // prompt sends a prompt of a person, and answers its id.
 func (k *keeper) prompt() string {
-	a := k.t.ExpectStatus(k.t.Call(operator, "POST", sessionsPath+"/"+k.session()+"/prompts", fields{"text": "hello"}), 201)
-	return a.Str("promptId")
+	a := k.t.Call(operator, "POST", sessionsPath+"/"+k.session()+"/prompts", fields{"text": "hello"})
+	return k.t.ExpectStatus(a, 201).Str("promptId")
 }
 
 // prompted has a prompt of a person that the adapter has accepted, and reports it.

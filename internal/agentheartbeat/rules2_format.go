@@ -80,7 +80,8 @@ var formatChecks = checks{
 	},
 	"2/context.include-top": func(t *Trial) {
 		t.ExpectMember(t.valid(front("context: {include: [task]}")), "include", []string{"task"})
-		t.invalid(front("context: {include: [self]}", "preferences:", "  context: {include: [task]}"), "heartbeat_invalid")
+		both := front("context: {include: [self]}", "preferences:", "  context: {include: [task]}")
+		t.invalid(both, "heartbeat_invalid")
 	},
 	"2/body": func(t *Trial) {
 		k := t.wakeable(front("version: 1"))
@@ -94,8 +95,9 @@ var formatChecks = checks{
 			len(numbers.FindAllString(message, -1)) >= 2)
 	},
 	"2/strict": func(t *Trial) {
-		for path, line := range map[string]string{"color": "color: red", "preferences.color": "preferences: {color: red}",
-			"min_interval": "min_interval: 5m"} {
+		for path, line := range map[string]string{
+			"color": "color: red", "preferences.color": "preferences: {color: red}", "min_interval": "min_interval: 5m",
+		} {
 			t.ExpectEqual("path", t.invalid(front(line), "heartbeat_unsupported_field")["path"], path)
 		}
 	},
@@ -197,8 +199,8 @@ var windowChecks = checks{
 			"!2026-05-01T23:00:00Z")
 	},
 	"2/active_hours-union": func(t *Trial) {
-		t.allows(active(window("UTC", "08:00", "09:00"), window("Europe/Berlin", "14:00", "15:00")), "2026-05-01T08:30:00Z",
-			"!2026-05-01T10:00:00Z", "2026-05-01T12:30:00Z", "!2026-05-01T13:30:00Z")
+		t.allows(active(window("UTC", "08:00", "09:00"), window("Europe/Berlin", "14:00", "15:00")),
+			"2026-05-01T08:30:00Z", "!2026-05-01T10:00:00Z", "2026-05-01T12:30:00Z", "!2026-05-01T13:30:00Z")
 	},
 	"2/active_hours-midnight": func(t *Trial) {
 		t.allows(active(window("UTC", "22:00", "02:00")), "2026-05-01T23:00:00Z", "2026-05-02T01:00:00Z",

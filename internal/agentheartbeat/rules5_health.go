@@ -62,7 +62,8 @@ var healthChecks = checks{
 	},
 	"5/last_presence_at": func(t *Trial) {
 		a := t.keep(t.name(), 1).look()
-		t.holds(a, "a presence just now", near(t.Now().Sub(t.ExpectTime(a, "health.last_presence_at")), 0, t.s.cfg.Slack))
+		age := t.Now().Sub(t.ExpectTime(a, "health.last_presence_at"))
+		t.holds(a, "a presence just now", near(age, 0, t.s.cfg.Slack))
 	},
 	"5/updated_at": func(t *Trial) {
 		k := t.keep(t.name(), 1)
@@ -256,8 +257,8 @@ func (k *keeper) drain() {
 	t := k.t
 	k.lease()
 	a := t.ExpectStatus(t.Call(owner, "GET", agentsPath+"/"+k.id, nil), 200)
-	a = t.Call(owner, "PATCH", agentsPath+"/"+k.id+"/status", fields{"status": "draining", "drain_timeout_seconds": 3600},
-		"If-Match", fmt.Sprintf(`"%d"`, a.Num("version")))
+	a = t.Call(owner, "PATCH", agentsPath+"/"+k.id+"/status",
+		fields{"status": "draining", "drain_timeout_seconds": 3600}, "If-Match", fmt.Sprintf(`"%d"`, a.Num("version")))
 	t.ExpectMember(t.ExpectStatus(a, 200), "status", "draining")
 }
 

@@ -70,14 +70,16 @@ var authoringChecks = checks{
 		name := t.name()
 		first := t.write(name, "First.\n")
 		second := t.replace(name, "Second.\n").Str("digest")
-		a := t.change("POST", name, "/rollback", fields{"target_digest": first.Str("digest"), "expected_digest": second})
+		a := t.change("POST", name, "/rollback",
+			fields{"target_digest": first.Str("digest"), "expected_digest": second})
 		t.ExpectStatus(a, 200)
 		t.ExpectMember(t.read(name), "body", "First.\n")
 	},
 	"7/rollback-one": func(t *Trial) {
 		name := t.name()
 		first := t.write(name, plain)
-		for _, body := range []fields{{}, {"revision_id": first.Str("revision_id"), "target_digest": first.Str("digest")}} {
+		both := fields{"revision_id": first.Str("revision_id"), "target_digest": first.Str("digest")}
+		for _, body := range []fields{{}, both} {
 			body["expected_digest"] = first.Str("digest")
 			t.ExpectCode(t.change("POST", name, "/rollback", body), 400, "validation_failed")
 		}
@@ -226,9 +228,10 @@ var commandChecks = checks{
 		name := t.name()
 		first := t.write(name, plain)
 		second := t.replace(name, "Second.\n").Str("digest")
-		t.succeeds("", heartbeatCommand("rollback", name, "--revision-id", first.Str("revision_id"), "--if-match", second)...)
+		id, digest := first.Str("revision_id"), first.Str("digest")
+		t.succeeds("", heartbeatCommand("rollback", name, "--revision-id", id, "--if-match", second)...)
 		t.ExpectMember(t.read(name), "body", plain)
-		t.succeeds("", heartbeatCommand("rollback", name, "--target-digest", second, "--if-match", first.Str("digest"))...)
+		t.succeeds("", heartbeatCommand("rollback", name, "--target-digest", second, "--if-match", digest)...)
 		t.ExpectMember(t.read(name), "body", "Second.\n")
 	},
 	"7/status-cli": func(t *Trial) {

@@ -10,7 +10,9 @@ import (
 )
 
 // diagnosticMembers are those of the one shape of a diagnostic.
-var diagnosticMembers = []string{"code", "column", "line", "message", "owner_surface", "path", "severity", "source_path"}
+var diagnosticMembers = []string{
+	"code", "column", "line", "message", "owner_surface", "path", "severity", "source_path",
+}
 
 func (t *Trial) expectShape(d fields) {
 	var members []string
@@ -106,10 +108,9 @@ var diagnosticChecks = checks{
 	},
 	"8/heartbeat_preference_clamped": func(t *Trial) {
 		name := t.name()
-		a := t.write(name, interval("1ms"))
-		t.holds(a, "the diagnostic", diagnostic(a.List("diagnostics"), "heartbeat_preference_clamped") != nil)
-		a = t.status(name, "")
-		t.holds(a, "the diagnostic in the status", diagnostic(a.List("diagnostics"), "heartbeat_preference_clamped") != nil)
+		for _, a := range []*answer{t.write(name, interval("1ms")), t.status(name, "")} {
+			t.holds(a, "the diagnostic", diagnostic(a.List("diagnostics"), "heartbeat_preference_clamped") != nil)
+		}
 	},
 	"8/heartbeat_invalid_timezone": func(t *Trial) {
 		t.invalid(front("preferences:", "  quiet_windows:", `  - {start: "22:00", end: "08:00"}`),
@@ -128,7 +129,8 @@ var diagnosticChecks = checks{
 	},
 	"8/relative-paths": func(t *Trial) {
 		d := t.invalid(front("model: x"), "heartbeat_forbidden_field")
-		t.holds(t.Last, "a relative source_path", text(d, "source_path") != "" && !absolutePath.MatchString(text(d, "source_path")))
+		path := text(d, "source_path")
+		t.holds(t.Last, "a relative source_path", path != "" && !absolutePath.MatchString(path))
 	},
 }
 

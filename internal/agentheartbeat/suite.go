@@ -54,8 +54,9 @@ type suite struct {
 
 // The reasons why nothing can be judged.
 var (
-	ErrUnknownKey = errors.New("the server does not know the key")
-	ErrNoPolicies = errors.New("the server has no wake policies")
+	ErrUnknownKey  = errors.New("the server does not know the key")
+	ErrNotOperator = errors.New("the key is not that of an operator")
+	ErrNoPolicies  = errors.New("the server has no wake policies")
 )
 
 // Run holds a server against every rule. The error says that nothing could be
@@ -113,15 +114,17 @@ func (s *suite) lacks(r Rule) string {
 
 // probe finds out what the server has, and makes the keys of the run.
 func (s *suite) probe(ctx context.Context) error {
-	path := policyPath(s.Prefix+"none", "/status")
-	a := s.Ask(ctx, operator, "GET", path, nil)
+	path := policyPath(s.Prefix+"none", "")
+	a := s.Ask(ctx, operator, "DELETE", path, fields{}) // may it write? The name has no policy, so nothing is deleted
 	switch {
 	case a.Err != nil:
 		return fmt.Errorf("%s cannot be reached: %w", s.URL, a.Err)
 	case a.Status == http.StatusUnauthorized:
 		return ErrUnknownKey
-	case a.Status != http.StatusOK:
-		return fmt.Errorf("%w: GET %s answers %d", ErrNoPolicies, path, a.Status)
+	case a.Status == http.StatusForbidden:
+		return ErrNotOperator
+	case a.Str("code") != "heartbeat_no_policy":
+		return fmt.Errorf("%w: DELETE %s answers %d", ErrNoPolicies, path, a.Status)
 	}
 	s.SetClock(a)
 	for _, k := range []struct {

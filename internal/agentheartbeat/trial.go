@@ -122,7 +122,7 @@ func (t *Trial) valid(text string) *answer {
 	return a
 }
 
-// invalid expects that a text is no policy, and answers the first diagnostic with a code.
+// invalid expects that a text is refused as a policy, and answers the first diagnostic with a code.
 func (t *Trial) invalid(text, code string) fields {
 	a := t.ExpectCode(t.validate(text), 422, "heartbeat_invalid")
 	d := diagnostic(a.List("policy.diagnostics"), code)

@@ -15,7 +15,7 @@ type event struct {
 	a *answer // that held it
 }
 
-func (e event) str(path string) string { return conformance.Text(e.fields, path) }
+func (e event) str(path string) string { return text(e.fields, path) }
 
 // move is what a lifecycle event says of the status.
 func (e event) move() string {

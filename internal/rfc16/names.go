@@ -20,3 +20,6 @@ const (
 	unknownKey  = conformance.UnknownKey
 	leaseHolder = conformance.LeaseHolder
 )
+
+// text is a member that is a text, else empty.
+func text(in fields, path string) string { return conformance.Text(in, path) }

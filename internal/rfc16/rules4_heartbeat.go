@@ -4,8 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/picket-dev/picket/internal/conformance"
 )
 
 // Sections 4.1 to 4.4.
@@ -67,9 +65,9 @@ var heartbeatChecks = checks{
 			all := r.List("pending_commands")
 			t.Assert(len(all) == 1, r, "one pending command, stop_task of %s", none)
 			t.ExpectMember(&answer{Raw: r.Raw, Status: r.Status, Body: all[0]}, "command", "stop_task")
-			t.ExpectEqual("task_id", conformance.Text(all[0], "task_id"), none)
-			t.ExpectEqual("command_id", conformance.Text(all[0], "command_id"), "stop_"+none)
-			t.ExpectEqual("reason", conformance.Text(all[0], "reason"), "no_lease")
+			t.ExpectEqual("task_id", text(all[0], "task_id"), none)
+			t.ExpectEqual("command_id", text(all[0], "command_id"), "stop_"+none)
+			t.ExpectEqual("reason", text(all[0], "reason"), "no_lease")
 		}
 		t.ExpectMember(t.ExpectStatus(a.heartbeat(owner, "active", fields{"tasks_in_progress": []string{mine}}),
 			200),

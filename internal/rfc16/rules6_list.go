@@ -17,7 +17,7 @@ func (t *Trial) listed(query string) []string {
 func (t *Trial) ids(a *answer) []string {
 	ids := []string{}
 	for _, row := range a.List("agents") {
-		ids = append(ids, conformance.Text(row, "agent_id"))
+		ids = append(ids, text(row, "agent_id"))
 	}
 	slices.Sort(ids)
 	return ids
@@ -68,7 +68,8 @@ var listChecks = checks{
 		for path, want := range wanted {
 			t.ExpectMember(row, path, want)
 		}
-		t.ExpectEqual("capabilities", conformance.StringList(row.Body, "capabilities"), tag+",billing,invoicing,stripe-integration")
+		t.ExpectEqual("capabilities", conformance.StringList(row.Body, "capabilities"),
+			tag+",billing,invoicing,stripe-integration")
 		t.ExpectEqual("last_heartbeat_at", row.Str("last_heartbeat_at"), t.agents[0].record().Str("last_heartbeat_at"))
 	},
 	"6.1/row-no-more": func(t *Trial) {

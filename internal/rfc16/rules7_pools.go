@@ -97,7 +97,7 @@ var poolChecks = checks{
 		again := t.register(nil).mustAcquire()
 		t.ExpectEqual("task", again.task, l.task)
 		all := again.previous.List("leases")
-		t.ExpectEqual("lastReport.summary", conformance.Text(all[0], "lastReport.summary"), "half of it is done")
+		t.ExpectEqual("lastReport.summary", text(all[0], "lastReport.summary"), "half of it is done")
 	},
 	"8.3/instance-in-events": func(t *Trial) {
 		role := t.ID("role")
@@ -129,7 +129,7 @@ var poolChecks = checks{
 func (t *Trial) poolOf(role string) fields {
 	r := t.ExpectStatus(t.Call(operator, "GET", "/api/v1/pools", nil), 200)
 	for _, p := range r.List("pools") {
-		if conformance.Text(p, "role_id") == role {
+		if text(p, "role_id") == role {
 			return p
 		}
 	}

@@ -58,8 +58,8 @@ func (a *agent) mustAcquire() *lease {
 	got := t.ExpectStatus(a.acquire(a.key, fields{"waitSeconds": 20}), 200)
 	all := got.List("leases")
 	t.Assert(len(all) == 1, got, "one lease")
-	l := &lease{t: t, task: conformance.Text(all[0], "taskId"), run: conformance.Text(all[0], "runId"), secret: conformance.Text(all[0], "leaseToken"),
-		fence: conformance.Number(all[0], "fencingToken"), proxy: conformance.Text(all[0], "proxyUrl"), previous: got}
+	l := &lease{t: t, task: text(all[0], "taskId"), run: text(all[0], "runId"), secret: text(all[0], "leaseToken"),
+		fence: conformance.Number(all[0], "fencingToken"), proxy: text(all[0], "proxyUrl"), previous: got}
 	if l.proxy == "" {
 		l.proxy = t.s.Base
 	}
@@ -76,8 +76,8 @@ func (a *agent) mustAcquire() *lease {
 func (a *agent) expectNoLease() {
 	got := a.t.ExpectStatus(a.acquire(a.key, nil), 200)
 	for _, l := range got.List("leases") {
-		if !slices.Contains(a.t.tasks, conformance.Text(l, "taskId")) {
-			(&lease{t: a.t, secret: conformance.Text(l, "leaseToken"), proxy: conformance.Text(l, "proxyUrl")}).release()
+		if !slices.Contains(a.t.tasks, text(l, "taskId")) {
+			(&lease{t: a.t, secret: text(l, "leaseToken"), proxy: text(l, "proxyUrl")}).release()
 			a.t.TooSlow("the server gave out somebody else's task, which was given back")
 		}
 		a.t.Assert(false, got, "no lease")
