@@ -123,7 +123,9 @@ func policyMistakes() []heartbeatMistake {
 		{name: "changes a policy without its digest", rules: []string{"7/cas-write", "7/cas-delete", "7/cas-rollback",
 			"8/heartbeat_conflict"}, request: asWritten, answer: notesDigests},
 		{name: "does not say the present digest", rules: []string{"7/cas-write", "7/cas-create"},
-			answer: func(_ *faultyTransport, _ *http.Request, _ *http.Response, body object) { delete(body, "currentDigest") }},
+			answer: func(_ *faultyTransport, _ *http.Request, _ *http.Response, body object) {
+				delete(body, "currentDigest")
+			}},
 		{name: "rolls back to another revision", rules: []string{"7/rollback-http", "7/rollback-digest"},
 			answer: func(_ *faultyTransport, r *http.Request, _ *http.Response, body object) {
 				if atPolicy(r, "GET", "") && body["body"] == "First.\r\n" || body["body"] == "First.\n" {

@@ -128,6 +128,34 @@ var sessionChecks = checks{
 		}
 		t.await("an event agent_session.lost", lost, func(a *answer) bool { return a.Body["lost"] == 1 })
 	},
+	"11/rfc-commands": func(t *Trial) {
+		k := t.keep(t.name(), 1)
+		a := t.ExpectStatus(t.Call(operator, "POST", agentsPath+"/"+k.id+"/commands", fields{"command": "ping"}), 202)
+		id := a.Str("command_id")
+		k.pending(8)
+		list := t.Last.List("agent")
+		t.holds(t.Last, "the command ping", len(list) == 1 && list[0]["command_id"] == id)
+		a = t.ExpectStatus(t.Call(owner, "POST", agentsPath+"/"+k.id+"/heartbeat",
+			fields{"status": "active", "client_timestamp": instant(t.Now())}), 200)
+		list = a.List("pending_commands")
+		t.holds(a, "the command ping", len(list) == 1 && list[0]["command_id"] == id)
+	},
+	"11/prompt-cli": func(t *Trial) {
+		k := t.keep(t.name(), 1)
+		ended := t.startPicket("", "session", "prompt", k.session(), "Are you there?")
+		c := k.next("prompt")
+		t.ExpectEqual("text", c["text"], "Are you there?")
+		k.says(text(c, "commandId"), "Yes, I am.")
+		o := t.expectExit(t.finish(ended), 0)
+		t.holds(o.answer, "the answer", strings.Contains(string(o.Raw), "Yes, I am."))
+	},
+	"11/logs-cli": func(t *Trial) {
+		k := t.keep(t.name(), 1)
+		k.says(text(k.promptCommand(), "commandId"), "Yes, I am.")
+		o := t.expectExit(t.picket("", "session", "logs", k.session()), 0)
+		t.holds(o.answer, "the prompt and its answer", strings.Contains(string(o.Raw), "hello") &&
+			strings.Contains(string(o.Raw), "Yes, I am."))
+	},
 	"11/list-cli": func(t *Trial) {
 		k := t.keep(t.name(), 1)
 		o := t.succeeds("", "session", "list", "--agent", k.id)
@@ -142,6 +170,13 @@ func (k *keeper) listed() (ids []string) {
 		ids = append(ids, conformance.Text(s, "sessionId"))
 	}
 	return ids
+}
+
+// says answers a prompt with a text.
+func (k *keeper) says(id, answer string) {
+	a := k.t.Call(k.key, "POST", agentsPath+"/"+k.id+"/commands/"+id+"/result",
+		fields{"incarnation": k.incarnation, "state": "answered", "output": answer, "offset": 0})
+	k.t.ExpectStatus(a, 200, 204)
 }
 
 // promptCommand is the command of a prompt of a person.
