@@ -31,13 +31,9 @@ func atPolicy(r *http.Request, method, rest string) bool {
 
 // asWritten sends the digest that is right instead of the one that was sent.
 func asWritten(m *faultyTransport, r *http.Request, body object) int {
-	name := strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/api/agents/"), "/heartbeat")
-	if body == nil || !strings.HasPrefix(r.URL.Path, "/api/agents/") {
-		return 0
-	}
-	name = strings.TrimSuffix(name, "/heartbeat/rollback")
-	if digest, ok := m.seen["digest "+name].(string); ok && !strings.HasSuffix(r.URL.Path, "/validate") &&
-		!strings.HasSuffix(r.URL.Path, "/wake") {
+	changes := atPolicy(r, "PUT", "") || atPolicy(r, "DELETE", "") || atPolicy(r, "POST", "/rollback")
+	name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/api/agents/"), "/")
+	if digest, ok := m.seen["digest "+name].(string); ok && changes {
 		body["expected_digest"] = digest
 	}
 	return 0
@@ -142,7 +138,8 @@ func policyMistakes() []heartbeatMistake {
 			}},
 		{name: "clamps silently", rules: []string{"2/min_interval-clamped", "8/heartbeat_preference_clamped",
 			"12/min_interval"}, answer: withoutDiagnostic("heartbeat_preference_clamped")},
-		{name: "accepts models", rules: []string{"3/provider", "3/any-depth"}, request: replacing("model:", "summary:")},
+		{name: "accepts models", rules: []string{"3/provider", "3/any-depth"},
+			request: replacing("model:", "summary:")},
 		{name: "does not say who owns a field", rules: []string{"3/leases", "3/tasks", "2/reserved-section"},
 			answer: func(_ *faultyTransport, _ *http.Request, _ *http.Response, body object) {
 				policy, _ := body["policy"].(object)
@@ -152,7 +149,8 @@ func policyMistakes() []heartbeatMistake {
 				}
 			}},
 		{name: "accepts unknown fields", rules: []string{"2/strict"}, request: replacing("color: red", "")},
-		{name: "ignores quiet windows", rules: []string{"2/quiet_windows", "2/quiet_windows-subtracted", "6/quiet_window"},
+		{name: "ignores quiet windows", rules: []string{"2/quiet_windows", "2/quiet_windows-subtracted",
+			"6/quiet_window"},
 			request: replacing("quiet_windows:", "active_hours:")},
 		{name: "has another digest for another line end", rules: []string{"4/body-normalized"},
 			answer: func(_ *faultyTransport, _ *http.Request, _ *http.Response, body object) {
@@ -168,15 +166,13 @@ func policyMistakes() []heartbeatMistake {
 			}},
 		{name: "lets agents write policies", rules: []string{"7/scope-agent-writes"},
 			request: func(m *faultyTransport, r *http.Request, _ object) int {
-				if !strings.HasPrefix(r.URL.Path, "/api/v1/") && r.Method == "PUT" {
-					m.seen["operator"] = r.Header.Get("X-API-Key")
+				if !atPolicy(r, "PUT", "") {
+					return 0
 				}
-				if key, ok := m.seen["writer"].(string); ok && atPolicy(r, "PUT", "") {
+				if key, ok := m.seen["operator"].(string); ok {
 					r.Header.Set("X-API-Key", key)
 				}
-				if atPolicy(r, "PUT", "") && m.seen["writer"] == nil {
-					m.seen["writer"] = r.Header.Get("X-API-Key")
-				}
+				m.seen["operator"] = r.Header.Get("X-API-Key") // the first who writes
 				return 0
 			}},
 		{name: "lists the oldest revision first", rules: []string{"7/history-http"},

@@ -174,6 +174,7 @@ func (k *keeper) dryRun(at string) *answer { return k.wake(fields{"dry_run": tru
 // begin asks for a wake, and does not wait for the decision.
 func (k *keeper) begin(by keyName, change ...fields) <-chan *answer {
 	decided := make(chan *answer, 1)
+	k.t.s.noteWake(k.name)
 	body, ctx := k.wakeBody(change...), k.t.Ctx
 	go func() { decided <- k.t.s.Ask(ctx, by, "POST", policyPath(k.name, "/wake"), body) }()
 	return decided

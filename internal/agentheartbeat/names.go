@@ -6,18 +6,16 @@ import "github.com/picket-dev/picket/internal/conformance"
 type (
 	answer  = conformance.Answer
 	fields  = conformance.Fields
-	request = conformance.Request
 	keyName = conformance.KeyName
 )
 
 const (
-	nobody      = conformance.Nobody
-	owner       = conformance.Owner
-	stranger    = conformance.Stranger
-	operator    = conformance.Operator
-	reviewer    = conformance.Reviewer
-	admin       = conformance.Admin
-	leaseHolder = conformance.LeaseHolder
+	nobody   = conformance.Nobody
+	owner    = conformance.Owner
+	stranger = conformance.Stranger
+	operator = conformance.Operator
+	reviewer = conformance.Reviewer
+	admin    = conformance.Admin
 )
 
 // merge joins objects. A member that is nil is left out.

@@ -39,7 +39,9 @@ var sessionChecks = checks{
 	"11/own-incarnation": func(t *Trial) {
 		k := t.keep(t.name(), 1)
 		k.incarnation++
-		t.ExpectCode(k.tryReport(owner, idle(k.session())), 410, "agent_gone")
+		a := k.tryReport(owner, idle(k.session()))
+		k.incarnation--
+		t.ExpectCode(a, 410, "agent_gone")
 	},
 	"11/own-agent": func(t *Trial) {
 		k := t.keep(t.name(), 1)
@@ -121,6 +123,7 @@ var sessionChecks = checks{
 	"11/lost": func(t *Trial) {
 		k := t.keep(t.name(), 1)
 		after := t.mark()
+		t.retired = true // the server may find later that its sessions are lost
 		t.ExpectStatus(t.Call(owner, "DELETE", agentsPath+"/"+k.id, nil), 200, 204)
 		lost := func() *answer {
 			list := k.events(after, "agent_session.lost")

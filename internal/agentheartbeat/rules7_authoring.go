@@ -245,6 +245,7 @@ var commandChecks = checks{
 		k := t.wakeable(plain)
 		o := t.succeeds("", heartbeatCommand("wake", k.name, "--session", k.session(), "--dry-run")...)
 		t.ExpectMember(o.answer, "result", "sent")
+		t.s.noteWake(k.name)
 		ended := t.startPicket("", heartbeatCommand("wake", k.name, "--session", k.session(), "--json")...)
 		k.mustResult(text(k.next("wake"), "commandId"), "answered")
 		o = t.expectExit(t.finish(ended), 0)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,8 +49,9 @@ type suite struct {
 	dir     string            // of the files and the configuration of commands
 
 	mu    sync.Mutex
-	names []string // of agents, that no rule uses now
-	made  int      // names so far
+	names []string               // of agents, that no rule uses now
+	made  int                    // names so far
+	woken map[string][]time.Time // when sessions of each name were woken
 }
 
 // The reasons why nothing can be judged.
@@ -71,7 +73,7 @@ func Run(ctx context.Context, cfg Config) (conformance.Report, error) {
 	for _, name := range []keyName{admin, operator, owner} {
 		server.Keys[name] = cfg.Key
 	}
-	s := &suite{Server: server, cfg: cfg, missing: map[string]string{}}
+	s := &suite{Server: server, cfg: cfg, missing: map[string]string{}, woken: map[string][]time.Time{}}
 	if err := s.probe(ctx); err != nil {
 		return conformance.Report{}, err
 	}
@@ -153,22 +155,30 @@ func (s *suite) needs(need string, met bool, why string) {
 	}
 }
 
-// leastNames is how many names are made before one is used again. The wakes of a name are counted in a cycle,
-// so rules that share a name soon after each other could be refused.
-const leastNames = 32
+// wakeCycle is how long a cycle lasts, in which a server bounds the wakes of a name.
+const wakeCycle = 30 * time.Second
 
 // takeName gives a rule the name of an agent that has no policy. A server keeps the revisions of a name whose
-// policy was deleted, so names are used again.
+// policy was deleted, so names are used again. One that was woken twice in the last cycle is not, because the
+// server could refuse more wakes of it.
 func (s *suite) takeName() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.names) > 0 && s.made >= leastNames {
-		name := s.names[0]
-		s.names = s.names[1:]
-		return name
+	for i, name := range s.names {
+		if all := s.woken[name]; len(all) < 2 || time.Since(all[len(all)-2]) > wakeCycle {
+			s.names = slices.Delete(s.names, i, i+1)
+			return name
+		}
 	}
 	s.made++
 	return fmt.Sprintf("%s%d", s.Prefix, s.made)
+}
+
+// noteWake notes that a session of a name may be woken now.
+func (s *suite) noteWake(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.woken[name] = append(s.woken[name], time.Now())
 }
 
 func (s *suite) returnName(name string) {

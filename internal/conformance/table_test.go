@@ -13,7 +13,8 @@ func TestRowsOfADocument(t *testing.T) {
 		"| other | two cells |\n", "Not run")
 	want := []Row{
 		{Section: "1.1", ID: "id", Text: "An id is there."},
-		{Section: "1.1", ID: "name", Text: "A name is there.", Why: "nobody looks", Needs: []string{"settled", "events"}},
+		{Section: "1.1", ID: "name", Text: "A name is there.", Why: "nobody looks",
+			Needs: []string{"settled", "events"}},
 	}
 	if !reflect.DeepEqual(rows, want) {
 		t.Errorf("rows are %+v", rows)

@@ -21,7 +21,7 @@ func newConformanceHeartbeat() *cobra.Command {
 		Use:   "heartbeat",
 		Short: "Agent Heartbeat: wake policies, the health of sessions, and wakes",
 		Args:  cli.CheckArgs(cobra.NoArgs),
-		Long: "Hold a running server against every rule of Agent Heartbeat; it takes about half a minute. The suite answers the\n" +
+		Long: "Hold a running server against every rule of Agent Heartbeat; it takes about 15 seconds. The suite answers the\n" +
 			"wakes of its own sessions itself: it starts no coding agent and spends no money. An administrator's key makes the\n" +
 			"keys it needs and revokes them. Agents of the run are deregistered, policies deleted. A rule that lacks something\n" +
 			"is not run and says why. docs/reference/heartbeat.md lists the rules.",
