@@ -20,10 +20,13 @@ const (
 	CodeSessionRequired Code = "session_required" // 400: an agent name does not have exactly one
 
 	CodeUnauthenticated Code = "unauthenticated" // 401
+	// 401: the session capability was not made for an open prompt, or its prompt is over
+	CodeSessionCapability Code = "session_capability_invalid"
 
 	CodeBudgetExceeded Code = "budget_exceeded" // 402
 
 	CodeForbidden          Code = "forbidden"            // 403
+	CodeLeaseRequired      Code = "lease_required"       // 403: a session capability does not open it
 	CodeTaskMismatch       Code = "task_mismatch"        // 403
 	CodeAuthorCannotReview Code = "author_cannot_review" // 403
 	CodeUnpricedTool       Code = "unpriced_tool"        // 403: nobody has said what a call costs
@@ -94,6 +97,7 @@ var codes = map[Code]codeFacts{
 	CodeUnauthenticated:       {401, "Not authenticated"},
 	CodeBudgetExceeded:        {402, "Budget exceeded"},
 	CodeForbidden:             {403, "Not allowed"},
+	CodeLeaseRequired:         {403, "Lease required"},
 	CodeTaskMismatch:          {403, "Lease of another task"},
 	CodeAuthorCannotReview:    {403, "The author cannot review"},
 	CodeUnpricedTool:          {403, "Tool without a price"},
@@ -137,6 +141,7 @@ var codes = map[Code]codeFacts{
 	CodeStoreFull:             {503, "Store full"},
 	CodePaused:                {503, "Paused"},
 	CodeUpstreamTimeout:       {504, "Upstream timed out"},
+	CodeSessionCapability:     {401, "Session capability not valid"},
 }
 
 // Codes lists every code, in no order.

@@ -229,15 +229,23 @@ type ReportNote struct {
 }
 
 // LeaseCredential is a verified lease credential: which run of which task speaks. Every
-// fenced verb takes one right after its context; the zero Held is refused.
+// fenced verb takes one right after its context; the zero Held is refused. It also stands for a
+// session capability, which has a prompt, and neither task nor run.
 type LeaseCredential struct {
 	Namespace string
 	TaskID    string
 	RunID     string
-	Secret    string    // hex SHA-256 of the lease secret, as the store keeps it
+	Secret    string    // hex SHA-256 of the lease secret, or of the capability, as the store keeps it
 	Fence     int64     // the X-Fencing-Token presented beside it; 0 when none was
 	Side      LeaseSide // the side of the lease that speaks
+	PromptID  string    // of a session capability: the prompt that it is for; else empty
 }
+
+// OfSession reports whether it is a session capability.
+func (h LeaseCredential) OfSession() bool { return h.PromptID != "" }
+
+// HolderID is the id of the run, or of the prompt of a session, that holds the credential.
+func (h LeaseCredential) HolderID() string { return cmp.Or(h.RunID, h.PromptID) }
 
 // IsZero reports whether no credential was presented.
 func (h LeaseCredential) IsZero() bool { return h.RunID == "" || h.TaskID == "" || h.Secret == "" }

@@ -94,6 +94,10 @@ type SessionCommand struct {
 	// ExpiresInMs is how long after this answer a prompt may still be delivered to the agent, and how
 	// long the agent may work on it.
 	ExpiresInMs int64 `json:"expiresInMs,omitzero"`
+	// Namespace is that of a session capability for the prompt. Without it, the server admits none.
+	Namespace string `json:"namespace,omitempty"`
+	// ProxyURL is the tool proxy that admits it. Empty: the address of the server.
+	ProxyURL string `json:"proxyUrl,omitempty"`
 }
 
 // PendingCommands answers GET /api/v1/agents/{id}/commands/pending.
@@ -109,6 +113,9 @@ type CommandResult struct {
 	// CommandStopSession, PromptAnswered means that the session was stopped.
 	State  PromptState `json:"state"`
 	Reason string      `json:"reason,omitempty"` // why it was refused or has failed
+	// CapabilityHash is the SHA-256, in hex, of the session capability that the process of the session
+	// gets for this prompt. It comes with PromptAccepted, and the first one stays.
+	CapabilityHash string `json:"capabilityHash,omitempty"`
 	// Output is a piece of the answer that begins at the byte Offset. The server ignores bytes that
 	// it has, so a repeated piece does no harm. The pieces may come with PromptAccepted.
 	Output string `json:"output,omitempty"`
@@ -135,5 +142,5 @@ func (r CommandResult) Check() error {
 	case !utf8.ValidString(r.Output) || !utf8.ValidString(r.Reason):
 		return Invalid("/output", "Send UTF-8.", "the text is not UTF-8")
 	}
-	return nil
+	return checkCapabilityHash(r)
 }

@@ -237,4 +237,5 @@ const (
 	ReasonPinnedAgentIdle ReasonCode = "pinned_agent_idle" // it is registered and does not ask
 	ReasonAgentsIdle      ReasonCode = "agents_idle"       // registered agents could take it, and do not ask
 	ReasonNoAgent         ReasonCode = "no_agent"          // no registered agent serves its lane
+	ReasonSessionAsleep   ReasonCode = "session_asleep"    // why a session of an agent that serves its lane sleeps
 )

@@ -80,7 +80,7 @@ type WakeRecord struct {
 	WakeID           string     `json:"wake_id"`
 	SessionID        string     `json:"session_id"`
 	Source           WakeSource `json:"source"`
-	Occasion         string     `json:"occasion"` // why the session was to be woken, such as manual, time or message
+	Occasion         string     `json:"occasion"` // the reason to wake the session, such as manual, time or message
 	Result           WakeResult `json:"result"`
 	Reason           WakeReason `json:"reason"`
 	PolicySnapshotID string     `json:"policy_snapshot_id"`

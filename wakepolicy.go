@@ -50,6 +50,38 @@ const (
 	PolicyFileRefused  = "refused"  // something else than a file is in its place
 )
 
+// PolicySummary is what a list says about the wake policy of an agent name.
+type PolicySummary struct {
+	AgentName string
+	Present   bool // false: the policy was deleted, or its file is gone
+	Valid     bool
+	Enabled   bool
+	Summary   string
+	Digest    string
+	WrittenAt *Instant
+	File      *PolicyFile // null: it is as the store has it
+}
+
+// PolicyQuery asks for a page of wake policies, by name.
+type PolicyQuery struct {
+	After string // agent name behind which they are; empty: the first page
+	Limit int    // 1 to 100; 0: 50
+}
+
+// PolicyPage is a page of wake policies.
+type PolicyPage struct {
+	Policies []PolicySummary
+	Next     string // After of the next page; empty: there is none
+}
+
+// PolicyVersions is the wake policy of an agent name in the store and in the directory of the server.
+type PolicyVersions struct {
+	Now    WakePolicy // the one that counts
+	Stored WakePolicy
+	// InFile has no text if the file is invalid, because the text may contain a token or a key.
+	InFile WakePolicy
+}
+
 // TimeWindow is a window of local time, from Start up to End. It crosses midnight if End is before Start.
 type TimeWindow struct {
 	Timezone string `json:"timezone"` // IANA name

@@ -178,6 +178,9 @@ func (e *Engine) sessionCommandsNow(ctx context.Context, by picket.Caller, agent
 	for _, row := range v.Rows {
 		got.Sessions = append(got.Sessions, picket.SessionCommand{CommandID: row.ID, Command: row.Command,
 			SessionID: row.Session, Text: row.Text, ExpiresInMs: row.Left})
+		if c := &got.Sessions[len(got.Sessions)-1]; c.Command == picket.CommandPrompt {
+			c.Namespace, c.ProxyURL = e.namespace, e.store.cfg.ProxyURL
+		}
 	}
 	return got, r.Err
 }

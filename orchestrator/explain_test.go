@@ -2,6 +2,7 @@ package orchestrator_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -118,6 +119,32 @@ func TestExplainKnowsTheRegistry(t *testing.T) {
 		if want := "picket adapter --agent-id a4 --pinned-only --for-task " + attached.TaskID +
 			" -- COMMAND"; len(x.Next) != 1 || x.Next[0] != want {
 			t.Errorf("next %q, want %q", x.Next, want)
+		}
+	})
+}
+
+// A task that nobody takes names a session that could, and why it is not woken.
+func TestExplainNamesSleepingSessions(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		kit.OK(t, f.Tick(f.Ctx))
+		task := f.MustSubmit(t, picket.TaskSpec{Role: "coder"})
+		n, id := f.sessionAgent(t, "a1"), newSessionID()
+		kit.OK(t, f.report("a1", n, idleSession(id)))
+		x := f.wantExplanation(t, task.TaskID, picket.ReasonSessionAsleep,
+			"session "+id+" of ann is not woken for it: heartbeat_no_policy")
+		if want := "picket agent heartbeat write ann --file HEARTBEAT.md"; !slices.Contains(x.Next, want) {
+			t.Errorf("next %q, want %q", x.Next, want)
+		}
+		f.mustWritePolicy(t, "ann", wakePolicyText)
+		f.wantExplanation(t, task.TaskID, picket.ReasonSessionAsleep,
+			"session "+id+" of ann is idle; the scheduler wakes it within a minute")
+		f.cycle(t, n, id)
+		if !f.takeWake(t, n) {
+			t.Error("the session is not woken for the task")
+		}
+		x = f.wantExplanation(t, task.TaskID, picket.ReasonSessionAsleep, "is not woken for it: wake_coalesced")
+		if x.Reasons[len(x.Reasons)-2].Until.IsZero() {
+			t.Errorf("reasons %+v", x.Reasons)
 		}
 	})
 }

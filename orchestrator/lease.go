@@ -22,6 +22,9 @@ import (
 // context and is refused unless that run's lease still holds.
 
 func credentialArgs(held picket.LeaseCredential) ([]any, error) {
+	if held.OfSession() {
+		return nil, picket.LeaseRequired()
+	}
 	if held.IsZero() {
 		return nil, picket.Refuse(picket.CodeUnauthenticated, "Send the lease token as a bearer.",
 			"no lease credential was presented")

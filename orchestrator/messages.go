@@ -44,12 +44,15 @@ func messageID(requestKey string) string {
 	return "message_" + ulid.ULID(sum[:16]).String()
 }
 
-// SendMessage sends a message of the holder of a lease. The same requestKey again is the same
-// message.
+// SendMessage sends a message of the holder of a lease, or of an agent session to another agent. The
+// same requestKey again is the same message.
 func (e *Engine) SendMessage(ctx context.Context, held picket.LeaseCredential, requestKey string,
 	m picket.AgentMessage) (picket.MessageSent, error) {
 	if err := m.Check(); err != nil {
 		return picket.MessageSent{}, err
+	}
+	if held.OfSession() {
+		return e.sendAsSession(ctx, held, requestKey, m)
 	}
 	seed := ""
 	if requestKey != "" {
@@ -87,12 +90,15 @@ func (r *reply) messageSent() (picket.MessageSent, error) {
 const defaultMessagesRead = 20
 
 // ReadMessages answers the holder of a lease the messages that have waited longest for its task and
-// its agent, and acknowledges them in the same step unless req.Peek is set. Without any it waits for
-// req.WaitSeconds. The same requestID again answers the same messages.
+// its agent, or an agent session those of its agent. It acknowledges them in the same step unless
+// req.Peek is set. Without any it waits for wait. The same requestID again answers the same messages.
 func (e *Engine) ReadMessages(ctx context.Context, held picket.LeaseCredential, requestID string,
 	req picket.ReadMessages, wait time.Duration) (picket.MessagesRead, error) {
 	if err := req.Check(); err != nil {
 		return picket.MessagesRead{}, err
+	}
+	if held.OfSession() {
+		return e.readAsSession(ctx, held, requestID, req, wait)
 	}
 	deadline := time.Now().Add(wait)
 	poll := pollFirst

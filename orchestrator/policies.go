@@ -263,19 +263,9 @@ func (e *Engine) storedPolicy(ctx context.Context, name, id string) (s storedPol
 		}
 	}
 	r := e.run(ctx, "policy", name, id)
-	var v struct {
-		Raw    int64             `reply:"raw"` // ms
-		Rows   []policyRow       `reply:"rows"`
-		Newest string            `reply:"newest"`
-		Over   string            `reply:"over"`
-		File   *policyFileRecord `reply:"file,json"`
-	}
+	var v policyState
 	r.Decode(&v)
-	s = storedPolicy{now: picket.Instant(v.Raw), newest: v.Newest, over: v.Over, file: v.File}
-	if len(v.Rows) > 0 {
-		s.row = v.Rows[0]
-	}
-	return s, r.Err
+	return v.stored(), r.Err
 }
 
 // policyRow is policy_row of the scripts.

@@ -89,6 +89,24 @@ func (s policyStore) Publish(ctx context.Context, holder string, files []mirror.
 	return r.Err
 }
 
+// policyState is policy_state of the scripts.
+type policyState struct {
+	Name   string            `reply:"name"`
+	Raw    int64             `reply:"raw"` // ms
+	Rows   []policyRow       `reply:"rows"`
+	Newest string            `reply:"newest"`
+	Over   string            `reply:"over"`
+	File   *policyFileRecord `reply:"file,json"`
+}
+
+func (v policyState) stored() storedPolicy {
+	s := storedPolicy{now: picket.Instant(v.Raw), newest: v.Newest, over: v.Over, file: v.File}
+	if len(v.Rows) > 0 {
+		s.row = v.Rows[0]
+	}
+	return s
+}
+
 // storedPolicy is the policy of a name in the store, with its file if that differs.
 type storedPolicy struct {
 	row    policyRow // without an id if there is no policy

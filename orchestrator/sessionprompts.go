@@ -74,7 +74,8 @@ func (e *Engine) CommandResult(ctx context.Context, by picket.Caller, agentID, c
 	}
 	return e.retryJudged(ctx, agentID, func() *reply {
 		return e.run(ctx, "command_result", agentID, by.Actor, boolArg(by.Operator), result.Incarnation, commandID,
-			string(result.State), result.Reason, result.Output, result.Offset, picket.MaxAnswerText)
+			string(result.State), result.Reason, result.Output, result.Offset, picket.MaxAnswerText,
+			result.CapabilityHash)
 	}).Err
 }
 

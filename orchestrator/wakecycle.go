@@ -58,7 +58,7 @@ func (e *Engine) wakeIfDue(ctx context.Context, sessionID, name string, q queues
 	if plan.Due(picket.Instant(f.Raw)) {
 		w := wake{e: e, name: name, source: picket.WakeSourceScheduler, occasion: plan.Occasion,
 			context: f.contextNow(q), unmetered: e.store.cfg.Unmetered[name]}
-		if _, err := w.make(ctx, f); err != nil && !errors.Is(err, picket.CodeStateConflict) {
+		if _, err := w.make(ctx, f, sessionID); err != nil && !errors.Is(err, picket.CodeStateConflict) {
 			return err
 		}
 	}

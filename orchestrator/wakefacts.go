@@ -106,6 +106,7 @@ func (f wakeFacts) session() *heartbeat.WakeSession {
 		return nil
 	}
 	row := *f.Row
+	row.Draining = false // a wake is refused for that with a reason of its own
 	if f.Stopping {
 		row.Because = picket.ConversationLost // no prompt is delivered to it any more
 	}
@@ -113,8 +114,8 @@ func (f wakeFacts) session() *heartbeat.WakeSession {
 	if f.UnderWay {
 		open--
 	}
-	h := row.session(picket.Instant(f.Now), picket.Instant(f.Adopted), f.settings.SessionHealthStaleAfter, open > 0).Health
-	return &heartbeat.WakeSession{Agent: row.Name, Health: h}
+	s := row.session(picket.Instant(f.Now), picket.Instant(f.Adopted), f.settings.SessionHealthStaleAfter, open > 0)
+	return &heartbeat.WakeSession{Agent: row.Name, Health: s.Health}
 }
 
 // decide decides about a wake at an instant, by the server's own clock.

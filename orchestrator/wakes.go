@@ -54,7 +54,7 @@ func (e *Engine) Wake(ctx context.Context, by picket.Caller, name string,
 		d.DryRun = true
 		return d, nil
 	}
-	d, err := w.make(ctx, f)
+	d, err := w.make(ctx, f, req.SessionID)
 	if err != nil || d.Result != picket.WakeResultSent {
 		return d, err
 	}
@@ -89,7 +89,10 @@ type wake struct {
 // one of a key that did not register the agent. A session that does not exist is a decision.
 func (w wake) checkSession(f wakeFacts, sessionID string) error {
 	switch {
-	case sessionID == "" && f.Sessions != 1:
+	case sessionID == "" && f.Sessions == 0:
+		return picket.Refuse(picket.CodeSessionRequired, "Start a worker that keeps one: picket adapter --as "+w.name,
+			"%s has no session", w.name).With("sessions", 0)
+	case sessionID == "" && f.Sessions > 1:
 		return picket.Refuse(picket.CodeSessionRequired, "Name one: picket session list",
 			"%s has %d sessions, so the wake has to name one", w.name, f.Sessions).With("sessions", f.Sessions)
 	case !w.by.Operator && (f.Row == nil || f.Owner != w.by.Actor || f.Row.Name != w.name):
@@ -120,9 +123,9 @@ func (w wake) decide(f wakeFacts, at picket.Instant) picket.WakeDecision {
 }
 
 // make decides about a wake, and stores the decision. One with the result sent is a prompt of the session
-// after that, which no adapter has accepted yet. The facts are read again if they have changed meanwhile.
-func (w wake) make(ctx context.Context, f wakeFacts) (picket.WakeDecision, error) {
-	sessionID := ""
+// after that, which no adapter has accepted yet. sessionID is the one that was asked for. The facts are read
+// again if they have changed meanwhile.
+func (w wake) make(ctx context.Context, f wakeFacts, sessionID string) (picket.WakeDecision, error) {
 	if f.Row != nil {
 		sessionID = f.Row.ID
 	}
@@ -158,7 +161,11 @@ func (w wake) store(ctx context.Context, f wakeFacts, d picket.WakeDecision) (_ 
 		f.settings.WakeEventRetention.Milliseconds(), string(answer)}
 	if d.Result == picket.WakeResultSent {
 		byAgents := w.occasion == heartbeat.OccasionMessage && f.People == 0
-		args = append(args, f.Stamp, w.text(f, d), wakeAcceptMs, wakeDeadlineMs, picket.MaxPromptsListed, f.Message,
+		text, err := w.text(ctx, f, d)
+		if err != nil {
+			return d, false, err
+		}
+		args = append(args, f.Stamp, text, wakeAcceptMs, wakeDeadlineMs, picket.MaxPromptsListed, f.Message,
 			boolArg(byAgents), w.context)
 	}
 	r := w.e.run(ctx, "record_wake", args...)
@@ -175,9 +182,47 @@ func (w wake) store(ctx context.Context, f wakeFacts, d picket.WakeDecision) (_ 
 }
 
 // text is what the session is told.
-func (w wake) text(f wakeFacts, d picket.WakeDecision) string {
-	return heartbeat.Prompt{Now: d.At, Occasion: w.occasion, SnapshotID: d.PolicySnapshotID, Policy: f.policy,
-		Settings: f.settings, Context: map[heartbeat.ContextPart]string{}}.Text()
+func (w wake) text(ctx context.Context, f wakeFacts, d picket.WakeDecision) (string, error) {
+	p := heartbeat.Prompt{Now: d.At, Occasion: w.occasion, SnapshotID: d.PolicySnapshotID, Policy: f.policy,
+		Settings: f.settings}
+	if len(f.policy.Include) > 0 {
+		c, err := w.e.sessionContext(ctx, d.SessionID)
+		if err != nil {
+			return "", err
+		}
+		if p.Context, err = contextParts(c); err != nil {
+			return "", err
+		}
+	}
+	return p.Text(), nil
+}
+
+// contextParts are the texts of the parts of a context that a wake can quote, as JSON.
+func contextParts(c picket.AgentContext) (map[heartbeat.ContextPart]string, error) {
+	parts := map[heartbeat.ContextPart]any{
+		heartbeat.PartSelf:         c.Self,
+		heartbeat.PartInboxSummary: c.Unread,
+		heartbeat.PartTask: struct {
+			Tasks     []picket.ContextTask    `json:"tasks"`
+			TasksHeld int                     `json:"tasksHeld"`
+			Claimable []picket.ClaimableTasks `json:"claimable"`
+		}{c.Tasks, c.TasksHeld, c.Claimable},
+	}
+	if c.Session != nil {
+		parts[heartbeat.PartSessionHealth] = c.Session.Health
+	}
+	if c.Budget != nil {
+		parts[heartbeat.PartBudget] = c.Budget
+	}
+	texts := map[heartbeat.ContextPart]string{}
+	for part, value := range parts {
+		text, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		texts[part] = string(text)
+	}
+	return texts, nil
 }
 
 // delivered waits until an adapter has accepted the prompt of a wake, or its time is over.

@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -222,6 +223,10 @@ func TestWakesAreRefusedForAReason(t *testing.T) {
 		kit.OK(t, err)
 		f.wantWake(t, picket.WakeRequest{}, picket.WakeReasonSessionPromptActive)
 		kit.OK(t, f.result(n, f.nextCommand(t, n).CommandID, picket.PromptAnswered, ""))
+		_, err = f.Heartbeat(f.Ctx, kit.Operator, "a1", picket.Heartbeat{Status: picket.AgentDraining,
+			ClientTimestamp: picket.InstantOf(time.Now()), Incarnation: n})
+		kit.OK(t, err)
+		f.wantWake(t, picket.WakeRequest{}, picket.WakeReasonAgentDraining)
 		f.mustWritePolicy(t, "ann", "---\nenabled: false\n---\n")
 		f.wantWake(t, picket.WakeRequest{}, picket.WakeReasonDisabled)
 		f.mustWritePolicy(t, "ann", "---\npreferences:\n  quiet_windows:\n"+
@@ -377,6 +382,68 @@ func TestWakesFollowTheFiles(t *testing.T) {
 		d = f.wantWake(t, picket.WakeRequest{DryRun: true}, picket.WakeReasonSessionUnhealthy)
 		if d.DetailCode == nil || len(d.Diagnostics) != 0 {
 			t.Errorf("%+v", d)
+		}
+	})
+}
+
+// A wake quotes the parts of the context that the policy names, and no text of a message.
+func TestAWakeQuotesTheContext(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		_, n := f.wakeable(t)
+		f.mustWritePolicy(t, "ann", "---\npreferences: {context: {include: [self, session_health, inbox_summary]}}\n---\n"+
+			"Read your messages first.\n")
+		_, err := f.Tell(f.Ctx, kit.OtherOperator, "a1", picket.MessageRequest{Body: "the-text-of-the-message"})
+		kit.OK(t, err)
+		done := make(chan error, 1)
+		go func() {
+			_, err := f.Wake(f.Ctx, kit.OtherOperator, "ann", picket.WakeRequest{})
+			done <- err
+		}()
+		c := f.nextCommand(t, n)
+		kit.OK(t, f.result(n, c.CommandID, picket.PromptAccepted, ""))
+		kit.OK(t, <-done)
+		for _, want := range []string{"self:\n> {\"agentId\":\"a1\"", "session_health:\n> {\"state\":\"idle\"",
+			"inbox_summary:\n> {\"messages\":1"} {
+			if !strings.Contains(c.Text, want) {
+				t.Errorf("the wake does not say %q:\n%s", want, c.Text)
+			}
+		}
+		if strings.Contains(c.Text, "the-text-of-the-message") || strings.Contains(c.Text, "task:\n") {
+			t.Errorf("the wake quotes too much:\n%s", c.Text)
+		}
+	})
+}
+
+// A wake goes on without the server that reserved it: an adapter accepts it at another one, and it counts once.
+func TestAWakeOutlivesItsServer(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		id, n := f.wakeable(t)
+		ctx, kill := context.WithCancel(f.Ctx)
+		done := make(chan error, 1)
+		go func() {
+			_, err := f.Wake(ctx, kit.OtherOperator, "ann", picket.WakeRequest{})
+			done <- err
+		}()
+		c := f.nextCommand(t, n)
+		kill()
+		kit.Refused(t, <-done, picket.CodeUnavailable)
+		second := f.OpenProcess(t, f.RigStore, orchestrator.Config{Witness: t.TempDir()}).Engine("default")
+		d, err := second.Wake(f.Ctx, kit.OtherOperator, "ann", picket.WakeRequest{})
+		kit.OK(t, err)
+		if d.Reason != picket.WakeReasonCoalesced {
+			t.Errorf("beside the wake under way: %+v", d)
+		}
+		accepted := picket.CommandResult{Incarnation: n, State: picket.PromptAccepted}
+		kit.OK(t, second.CommandResult(f.Ctx, kit.Operator, "a1", c.CommandID, accepted))
+		kit.OK(t, second.CommandResult(f.Ctx, kit.Operator, "a1", c.CommandID, accepted))
+		if got, want := f.wakeRows(t), []string{"sent/wake_sent manual manual x1",
+			"coalesced/wake_coalesced manual manual x1"}; !slices.Equal(got, want) {
+			t.Errorf("rows %q, want %q", got, want)
+		}
+		page, err := f.SessionPrompts(f.Ctx, id, 0, 50)
+		kit.OK(t, err)
+		if len(page.Prompts) != 1 {
+			t.Errorf("%d prompts", len(page.Prompts))
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package toolproxy
 
 import (
+	"cmp"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -20,11 +21,15 @@ const FenceHeader = "X-Fencing-Token"
 var fencePattern = regexp.MustCompile(`^[1-9][0-9]{0,15}$`)
 
 // authenticate opens the lease token of a request. Only a missing or forged one is 401,
-// because agents give up their tools permanently at a 401.
+// because agents give up their tools permanently at a 401. A session capability is 401 when
+// its prompt is over, too: the next prompt has another one.
 func (p *Proxy) authenticate(r *http.Request) (picket.LeaseCredential, error) {
 	token, err := bearerToken(r.Header)
 	if err != nil {
 		return picket.LeaseCredential{}, err
+	}
+	if strings.HasPrefix(token, picket.SessionCapabilityPrefix) {
+		return p.openCapability(r.Context(), token)
 	}
 	held, err := p.sealer.OpenLeaseToken(token)
 	if err != nil {
@@ -115,6 +120,7 @@ func (p *Proxy) AdmitLLM(c echo.Context) (Backend, picket.LeaseCredential, error
 // authenticateLLM finds the lease token in either of the headers that clients of
 // these APIs send. One of them may hold something else.
 func (p *Proxy) authenticateLLM(r *http.Request) (picket.LeaseCredential, error) {
+	ctx := r.Context()
 	tokens := append([]string(nil), r.Header.Values("X-Api-Key")...)
 	for _, value := range r.Header.Values("Authorization") {
 		if scheme, token, _ := strings.Cut(value, " "); strings.EqualFold(scheme, "Bearer") {
@@ -123,6 +129,10 @@ func (p *Proxy) authenticateLLM(r *http.Request) (picket.LeaseCredential, error)
 	}
 	found := ""
 	for _, token := range tokens {
+		if strings.HasPrefix(token, picket.SessionCapabilityPrefix) {
+			held, err := p.openCapability(ctx, token)
+			return held, cmp.Or(err, error(picket.LeaseRequired()))
+		}
 		if !strings.HasPrefix(token, picket.LeaseTokenPrefix) || token == found {
 			continue
 		}

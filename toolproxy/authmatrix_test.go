@@ -32,6 +32,8 @@ var surface = map[string]string{
 	"POST /v1/run/logs":                  "evidence",
 	"POST /v1/run/events":                "evidence",
 	"GET /v1/tools":                      "list",
+	"GET /agent/context":                 "fenced",
+	"POST /v1/tools/get_context":         "fenced",
 	"POST /v1/tools/get_task":            "fenced",
 	"POST /v1/tools/find_agents":         "fenced",
 	"POST /v1/tools/report_progress":     "fenced",
@@ -61,6 +63,7 @@ type matrixRow struct {
 	evidence picket.Code
 	watch    picket.Code
 	list     picket.Code
+	session  bool // a session capability, whose table is sessionSurface
 }
 
 const (
@@ -74,7 +77,7 @@ const (
 )
 
 func everywhere(code picket.Code, name string, make func(h *engineEnv) string) matrixRow {
-	return matrixRow{name, make, code, code, code, code}
+	return matrixRow{name, make, code, code, code, code, false}
 }
 
 func (h *engineEnv) leaseOf(then func(l picket.Lease)) string {
@@ -83,7 +86,7 @@ func (h *engineEnv) leaseOf(then func(l picket.Lease)) string {
 	return l.LeaseToken.Reveal()
 }
 
-var matrix = []matrixRow{
+var matrix = append(sessionMatrix, []matrixRow{
 	everywhere(noEntry, "none", func(*engineEnv) string { return "" }),
 	everywhere(noEntry, "malformed", func(*engineEnv) string { return "hunter2" }),
 	everywhere(noEntry, "an API key of an administrator", func(h *engineEnv) string {
@@ -113,29 +116,29 @@ var matrix = []matrixRow{
 	{"of another agent's task", func(h *engineEnv) string {
 		one, two := h.submitAndLease(), h.submitAndLease()
 		return h.sealer.LeaseToken("default", two.TaskID, one.RunID).Reveal()
-	}, foreign, foreign, foreign, ""},
-	{"never granted", func(h *engineEnv) string { return h.token() }, runOut, runOut, runOut, ""},
+	}, foreign, foreign, foreign, "", false},
+	{"never granted", func(h *engineEnv) string { return h.token() }, runOut, runOut, runOut, "", false},
 	{"run out, not swept yet",
 		func(h *engineEnv) string { return h.leaseOf(func(picket.Lease) { h.advance(301 * time.Second) }) }, runOut, "",
 		"",
-		""},
+		"", false},
 	{"superseded", func(h *engineEnv) string { return h.leaseOf(func(picket.Lease) { h.expire(); h.lease() }) }, stale,
 		"",
-		"", ""},
+		"", "", false},
 	{"given back", func(h *engineEnv) string {
 		return h.leaseOf(func(l picket.Lease) {
 			_, err := h.Release(h.ctx, h.held(l), picket.Exit{Class: picket.ExitReleased})
 			h.ok(err)
 		})
-	}, wasOver, "", "", ""},
+	}, wasOver, "", "", "", false},
 	{"of a cancelled task", func(h *engineEnv) string {
 		return h.leaseOf(func(l picket.Lease) { _, err := h.Cancel(h.ctx, operator, l.TaskID, ""); h.ok(err) })
-	}, wasStopped, "", "", ""},
+	}, wasStopped, "", "", "", false},
 	{"ended long ago", func(h *engineEnv) string {
 		return h.leaseOf(func(picket.Lease) { h.expire(); h.advance(time.Hour) })
 	},
-		runOut, runOut, "", ""},
-}
+		runOut, runOut, "", "", false},
+}...)
 
 // Every mounted route, with every credential that may not do everything,
 // answers exactly what the table says.
@@ -197,11 +200,21 @@ func (h *engineEnv) expect(t *testing.T, r matrixRow, at, bearer string) {
 		"watch":    r.watch,
 		"list":     r.list,
 	}[surface[at]]
+	if r.session {
+		want = r.fenced
+	}
+	if r.session && sessionSurface[at] {
+		want = ""
+	}
 	if r.list != "" { // nobody who is let in at all
 		want = r.list
 	}
 	f := h.proxyEnv
-	a := f.call(t, requestTo(at).with(bearer, ""))
+	good := requestTo(at)
+	if r.session && at == "POST /v1/tools/send_message" {
+		good.body = `{"to":"listener","body":"hello"}` // a run may leave out the receiver
+	}
+	a := f.call(t, good.with(bearer, ""))
 	if want == "" && a.status/100 != 2 ||
 		want != "" && (a.status != want.Status() || a.code() != string(want) || a.remedy() == "") {
 		t.Errorf("%s: %d %s, want %q", at, a.status, a.raw, want)

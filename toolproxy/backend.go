@@ -26,6 +26,7 @@ type Backend interface {
 	execResultRecorder
 	bundleKeeper
 	messenger
+	contextReader
 }
 
 // leaser keeps, gives back and observes a lease.

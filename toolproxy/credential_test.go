@@ -16,7 +16,11 @@ func TestEveryRouteReachesItsVerbWithTheCredential(t *testing.T) {
 		d := &fakeBackend{}
 		f := newProxyEnv(t, d)
 		a := f.call(t, call.with(f.token(), "17"))
-		if a.status != http.StatusOK || len(d.asked) != 1 || d.asked[0] != name {
+		verb := name
+		if name == "agent_context" { // the same by another route
+			verb = "get_context"
+		}
+		if a.status != http.StatusOK || len(d.asked) != 1 || d.asked[0] != verb {
 			t.Errorf("%s: %d %s, reached %v", name, a.status, a.raw, d.asked)
 			continue
 		}

@@ -199,6 +199,14 @@ func (d *fakeBackend) ReadMessages(_ context.Context, h picket.LeaseCredential, 
 	return picket.MessagesRead{Messages: []picket.Message{}}, d.note("read_messages", h)
 }
 
+func (d *fakeBackend) SessionCapability(_ context.Context, h picket.LeaseCredential) (picket.SessionGrant, error) {
+	return picket.SessionGrant{AgentID: "agent-1"}, d.note("session_capability", h)
+}
+
+func (d *fakeBackend) AgentContext(_ context.Context, h picket.LeaseCredential) (picket.AgentContext, error) {
+	return picket.AgentContext{Tasks: []picket.ContextTask{}}, d.note("get_context", h)
+}
+
 func (d *fakeBackend) DeliverMessages(_ context.Context, h picket.LeaseCredential) (picket.MessagesWaiting, error) {
 	return picket.MessagesWaiting{Messages: []picket.Message{}}, d.note("messages", h)
 }
@@ -407,9 +415,11 @@ var goodRequests = map[string]request{
 		path: "/v1/run/usage",
 		body: `{"source":"claude","session":"s-1","scope":"run","tokens":1234,"usd":0.0123}`,
 	},
-	"await_top_up": {path: "/v1/tools/await_top_up", body: `{"waitSeconds":0}`},
-	"get_task":     {path: "/v1/tools/get_task", body: `{}`},
-	"find_agents":  {path: "/v1/tools/find_agents", body: `{"role":"coder","needs":["go"]}`},
+	"await_top_up":  {path: "/v1/tools/await_top_up", body: `{"waitSeconds":0}`},
+	"get_task":      {path: "/v1/tools/get_task", body: `{}`},
+	"get_context":   {path: "/v1/tools/get_context", body: `{}`},
+	"agent_context": {method: "GET", path: "/agent/context"},
+	"find_agents":   {path: "/v1/tools/find_agents", body: `{"role":"coder","needs":["go"]}`},
 	"send_message": {
 		path: "/v1/tools/send_message",
 		body: `{"body":"hello","data":{"n":12345678901234567890},"type":"note"}`,

@@ -34,6 +34,14 @@ func (p *Proxy) Invoke(ctx context.Context, backend Backend, held picket.LeaseCr
 }
 
 func (p *Proxy) invoke(ctx context.Context, c Call) (jsontext.Value, error) {
+	if c.Held.OfSession() {
+		if !sessionTools[c.Name] {
+			return nil, picket.LeaseRequired()
+		}
+		if err := CheckNoLeaseToken(c.Held, c.Args); err != nil {
+			return nil, err
+		}
+	}
 	if limit := argsLimit(c.Name); int64(len(c.Args)) > limit {
 		return nil, picket.Refuse(picket.CodeTooLarge, "Send less: keep large things in files and name them.",
 			"the arguments have %d bytes, at most %d are allowed", len(c.Args), limit).With("limit", limit)
@@ -162,9 +170,12 @@ func (p *Proxy) toolNotFound(ctx context.Context, c Call) error {
 }
 
 // ToolsFor lists what a run can call: the free tools, then those of the sources, in the
-// order in which the sources were added.
+// order in which the sources were added. An agent session has a few of the free tools.
 func (p *Proxy) ToolsFor(ctx context.Context, backend Backend, held picket.LeaseCredential) ([]Tool, error) {
 	list := Tools()
+	if held.OfSession() {
+		return slices.DeleteFunc(list, func(t Tool) bool { return !sessionTools[t.Name] }), nil
+	}
 	for _, s := range p.sources {
 		more, err := s.Tools(ctx, backend, held)
 		if err != nil {

@@ -13,20 +13,25 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// CheckNoLeaseToken refuses to send the lease token away, because a receiver could act
-// as the run. sent are JSON texts. The error is a *picket.Error. The token is found in
-// every spelling of JSON and of URLs, and in base64, as in a header with a user and a
-// password. A caller that hides the token in another way is not stopped.
+// CheckNoLeaseToken refuses to send the lease token or the session capability away, because
+// a receiver could act as the run or the session. sent are JSON texts. The error is a
+// *picket.Error. The token is found in every spelling of JSON and of URLs, and in base64, as
+// in a header with a user and a password. A caller that hides the token in another way is not
+// stopped.
 func CheckNoLeaseToken(held picket.LeaseCredential, sent ...jsontext.Value) error {
-	_, task, _ := strings.Cut(held.TaskID, "_")
-	if task == "" {
+	prefix, id, name := picket.LeaseTokenPrefix, held.TaskID, "lease token"
+	if held.OfSession() {
+		prefix, id, name = picket.SessionCapabilityPrefix, held.PromptID, "session capability"
+	}
+	_, id, _ = strings.Cut(id, "_")
+	if id == "" {
 		return nil
 	}
-	token := picket.LeaseTokenPrefix + held.Namespace + "." + task
+	token := prefix + held.Namespace + "." + id
 	for _, value := range sent {
 		if anyString(value, func(s string) bool { return containsToken(s, token) }) {
 			return picket.Invalid("", "Leave it out; the tools know who you are.",
-				"what is sent holds the lease token, which must not leave")
+				"what is sent holds the %s, which must not leave", name)
 		}
 	}
 	return nil

@@ -59,7 +59,7 @@ func TestEveryFreeToolTellsTheNudge(t *testing.T) {
 		}
 	}
 	for _, tool := range toolproxy.Tools() {
-		if endingTools[tool.Name] {
+		if endingTools[tool.Name] || tool.Name == "get_context" { // which does not count as a call
 			continue
 		}
 		args, known := nudgedArgs[tool.Name]

@@ -123,6 +123,8 @@ type Route struct {
 	// CountsItself leaves the rate of the lease to Serve, which calls
 	// [Proxy.TakeBody] and [Proxy.TakeMessage].
 	CountsItself bool
+	// ForSessions admits session capabilities. Serve refuses what they do not open.
+	ForSessions bool
 	// Serve answers a request with a valid credential.
 	Serve func(c echo.Context, held picket.LeaseCredential) error
 }

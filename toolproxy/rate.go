@@ -37,7 +37,7 @@ func (p *Proxy) take(held picket.LeaseCredential, side picket.LeaseSide) error {
 }
 
 func bucketOf(held picket.LeaseCredential, side picket.LeaseSide) string {
-	return held.RunID + "/" + string(side)
+	return held.HolderID() + "/" + string(side)
 }
 
 // TakeMessage counts a message of an agent on a route that counts itself. tool is the

@@ -74,6 +74,7 @@ func (p *Proxy) coreRoutes() []route {
 		{http.MethodPost, "/v1/run/usage", forAdapter, "usage", withBody(smallBody, envelopes, handleUsage), nil},
 		{http.MethodPost, "/v1/run/exec/:callId", forAdapter, "exec",
 			withBody(maxExecResult, execs, handleExecResult), nil},
+		{http.MethodGet, contextPath, forAgent, "", handed(contexts, handleContext), nil},
 		{http.MethodGet, "/v1/tools", forAgent, "", handed(whole, p.handleListTools), nil},
 		// Each tool records its own refusals.
 		{http.MethodPost, "/v1/tools/:name", forAgent, "", handed(whole, p.handleCallTool), nil},
@@ -86,22 +87,25 @@ func (p *Proxy) Mount(e *echo.Echo) {
 		mount(e)
 	}
 	for _, r := range p.coreRoutes() {
-		p.mountRoute(e, r, false)
+		p.mountRoute(e, r, false, sessionRoutes[r.path])
 	}
 	for _, r := range p.routes {
 		serve := func(c echo.Context, _ Backend, held picket.LeaseCredential) error { return r.Serve(c, held) }
-		p.mountRoute(e, route{r.Method, r.Path, forAgent, "", serve, nil}, r.CountsItself)
+		p.mountRoute(e, route{r.Method, r.Path, forAgent, "", serve, nil}, r.CountsItself, r.ForSessions)
 	}
 }
 
-func (p *Proxy) mountRoute(e *echo.Echo, r route, countsItself bool) {
+func (p *Proxy) mountRoute(e *echo.Echo, r route, countsItself, forSessions bool) {
 	e.Add(r.method, r.path, func(c echo.Context) error {
 		held, err := p.authenticate(c.Request())
 		if err != nil {
 			return err
 		}
-		if err := web.MarkAuthenticated(c, web.KindLease, held.RunID); err != nil {
+		if err := web.MarkAuthenticated(c, web.KindLease, held.HolderID()); err != nil {
 			return err
+		}
+		if held.OfSession() && !forSessions {
+			return picket.LeaseRequired()
 		}
 		if err := checkSide(held, r.side); err != nil {
 			return err

@@ -22,7 +22,8 @@ var sides = map[string]picket.LeaseSide{
 	"POST /v1/run/events": picket.SideAdapter, "POST /v1/run/evidence": picket.SideAdapter,
 	"GET /v1/run/messages": picket.SideAdapter,
 	"POST /v1/run/usage":   picket.SideAdapter, "POST /v1/run/exec/:callId": picket.SideAdapter,
-	"GET /v1/tools": picket.SideAgent, "POST /v1/tools/:name": picket.SideAgent,
+	"GET /agent/context": picket.SideAgent,
+	"GET /v1/tools":      picket.SideAgent, "POST /v1/tools/:name": picket.SideAgent,
 	"POST /mcp": picket.SideAgent, "GET /mcp": picket.SideAgent, "DELETE /mcp": picket.SideAgent,
 	"ANY /llm/anthropic/*": picket.SideAgent, "ANY /llm/openai/*": picket.SideAgent,
 }

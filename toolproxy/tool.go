@@ -121,6 +121,7 @@ func IsFreeTool(name string) bool {
 }
 
 var freeToolHandlers = map[string]freeToolHandler{
+	"get_context":        {false, smallBody, handedTool(contexts, getContext)},
 	"get_task":           {false, smallBody, handedTool(tasks, getTask)},
 	"report_progress":    {true, picket.MaxPayload, handedTool(tasks, reportProgress)},
 	"request_human_help": {true, picket.MaxPayload, handedTool(tasks, requestHumanHelp)},

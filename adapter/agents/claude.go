@@ -37,12 +37,9 @@ const (
 
 func claudeArguments(e *Setup) ([]string, error) {
 	if e.outside != nil {
-		return e.claudePrompt(), nil
+		return e.claudePrompt()
 	}
-	config, err := e.writeConfig("claude-mcp.json", object{"mcpServers": object{"picket": object{
-		"type": "http", "url": e.mcpURL, "headers": object{"Authorization": "Bearer ${" + leaseVariable + "}"},
-		"alwaysLoad": true, // or its tools are found by search only
-	}}})
+	config, err := e.claudeServers()
 	if err != nil {
 		return nil, err
 	}
@@ -79,14 +76,31 @@ func claudeArguments(e *Setup) ([]string, error) {
 	return args, nil
 }
 
-// claudePrompt are the arguments outside of any run. Of MCP servers there are none.
-func (e *Setup) claudePrompt() []string {
+// claudeServers writes the file that names Picket as the only MCP server.
+func (e *Setup) claudeServers() (file string, err error) {
+	return e.writeConfig("claude-mcp.json", object{"mcpServers": object{"picket": object{
+		"type": "http", "url": e.mcpURL,
+		"headers":    object{"Authorization": "Bearer ${" + e.credentialVariable() + "}"},
+		"alwaysLoad": true, // or its tools are found by search only
+	}}})
+}
+
+// claudePrompt are the arguments outside of any run.
+func (e *Setup) claudePrompt() ([]string, error) {
 	args := []string{"-p", e.prompt(), "--output-format", "stream-json", "--verbose", "--strict-mcp-config",
 		"--permission-mode", "acceptEdits", "--allowedTools", claudeOwnTools}
+	if e.hasTools() {
+		config, err := e.claudeServers()
+		if err != nil {
+			return nil, err
+		}
+		args[len(args)-1] = claudeTools
+		args = append(args, "--mcp-config", config)
+	}
 	if id := e.session.resume; id != "" {
 		args = append(args, "--resume", id)
 	}
-	return args
+	return args, nil
 }
 
 // object is a JSON object of a configuration file.

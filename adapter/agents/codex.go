@@ -31,9 +31,10 @@ func codexArguments(e *Setup) ([]string, error) {
 		args = append(args, "resume", id)
 	}
 	args = append(args, "--json", "--skip-git-repo-check", "-c", `sandbox_mode="workspace-write"`)
-	if e.outside == nil {
-		args = append(args, "-c", "mcp_servers.picket={url="+strconv.Quote(e.mcpURL)+
-			`,bearer_token_env_var="`+leaseVariable+`",required=true,default_tools_approval_mode="approve"}`)
+	if e.hasTools() {
+		required := strconv.FormatBool(e.outside == nil) // a prompt can be answered without them
+		args = append(args, "-c", "mcp_servers.picket={url="+strconv.Quote(e.mcpURL)+`,bearer_token_env_var="`+
+			e.credentialVariable()+`",required=`+required+`,default_tools_approval_mode="approve"}`)
 	}
 	if url, ok := e.modelURL("openai"); ok {
 		args = append(args, "-c", `model_provider="picket"`, "-c",

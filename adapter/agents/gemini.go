@@ -38,9 +38,10 @@ func geminiArguments(e *Setup) ([]string, error) {
 		auth = "vertex-ai"
 	}
 	settings := object{"security": object{"auth": object{"selectedType": auth}}}
-	if e.outside == nil {
+	if e.hasTools() {
 		settings["mcpServers"] = object{"picket": object{
-			"httpUrl": e.mcpURL, "headers": object{"Authorization": "Bearer ${" + leaseVariable + "}"}, "trust": true,
+			"httpUrl": e.mcpURL, "trust": true,
+			"headers": object{"Authorization": "Bearer ${" + e.credentialVariable() + "}"},
 		}}
 	}
 	if err := files.WritePrivateJSON(filepath.Join(home, ".gemini", "settings.json"), settings); err != nil {

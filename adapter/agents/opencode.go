@@ -35,10 +35,10 @@ func openCodeArguments(e *Setup) ([]string, error) {
 	if id := e.session.resume; id != "" {
 		args = append(args, "--session", id)
 	}
-	if e.outside != nil {
+	if !e.hasTools() {
 		return append(args, e.prompt()), nil
 	}
-	lease := "{env:" + leaseVariable + "}"
+	lease := "{env:" + e.credentialVariable() + "}"
 	config := object{
 		"$schema": "https://opencode.ai/config.json",
 		"mcp": object{"picket": object{

@@ -11,11 +11,14 @@ import (
 	"github.com/picket-dev/picket/internal/files"
 )
 
-// Prompt is a prompt to a coding agent outside of any run. The agent has no lease, and none of
-// Picket's tools.
+// Prompt is a prompt to a coding agent outside of any run. The agent has no lease. It has a few of
+// Picket's tools if there is a ProxyURL.
 type Prompt struct {
 	// Text is what the agent is told. Required.
 	Text string
+	// ProxyURL is the tool proxy that admits the session capability in the variable
+	// PICKET_SESSION_CAPABILITY, which the caller sets. Empty: the agent has none of Picket's tools.
+	ProxyURL string
 	// Dir is the agent's current directory.
 	Dir string
 	// StateDir holds the id of the conversation and the agent's configuration. The next prompt with
@@ -51,9 +54,24 @@ func NewPromptSetup(p Preset, prompt Prompt) *Setup {
 			Stderr:       prompt.Stderr,
 			Used:         prompt.Used,
 		},
+		mcpURL:  strings.TrimSuffix(prompt.ProxyURL, "/") + "/mcp",
 		session: session,
 		outside: &prompt,
 	}
+}
+
+// sessionVariable holds the session capability in the agent's environment.
+const sessionVariable = "PICKET_SESSION_CAPABILITY"
+
+// hasTools reports whether the agent reaches Picket's tools.
+func (e *Setup) hasTools() bool { return e.outside == nil || e.outside.ProxyURL != "" }
+
+// credentialVariable names the variable that holds the bearer for the tools.
+func (e *Setup) credentialVariable() string {
+	if e.outside != nil {
+		return sessionVariable
+	}
+	return leaseVariable
 }
 
 // Resumes reports whether the agent is told to go on with a conversation that it has stored.

@@ -88,6 +88,35 @@ func TestAPromptNamesNoLeaseAndIsNoOption(t *testing.T) {
 	}
 }
 
+// With a tool proxy a prompt has Picket's tools. Their bearer is named by its variable.
+func TestAPromptHasTools(t *testing.T) {
+	for _, p := range Presets {
+		if !p.CodingAgent() {
+			continue
+		}
+		dir := t.TempDir()
+		_, all := promptArguments(t, p, Prompt{Text: "hello", Dir: dir, StateDir: dir, ProxyURL: "http://proxy:1/"})
+		err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			all += string(text)
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		if !strings.Contains(all, "http://proxy:1/mcp") || !strings.Contains(all, "PICKET_SESSION_CAPABILITY") ||
+			strings.Contains(all, "PICKET_LEASE_TOKEN") {
+			t.Errorf("%s is told %s", p, all)
+		}
+		if p == PresetClaude && !strings.Contains(all, "mcp__picket,") {
+			t.Errorf("the tools are not allowed: %s", all)
+		}
+	}
+}
+
 func TestPiecesOfAnAnswerAreJoined(t *testing.T) {
 	answer := ""
 	r := &answerReader{to: func(words string) { answer += words }}

@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"io"
 	"strings"
 	"sync"
 
@@ -11,6 +12,7 @@ import (
 // command is a command of the server, what has become of it, and how much of that the server knows.
 type command struct {
 	memory *memory
+	access access        // of the agent, for this prompt; set before the delivery begins
 	wake   chan struct{} // there may be something to send; room for one
 
 	accepted chan struct{} // closed: the server has taken the prompt for accepted
@@ -18,20 +20,23 @@ type command struct {
 
 	mu         sync.Mutex
 	record     commandRecord
-	cut        bool // the answer was longer
-	sent       int  // bytes of the answer that the server has
+	redactor   redactor // of the answer
+	cut        bool     // the answer was longer
+	sent       int      // bytes of the answer that the server has
 	sentState  picket.PromptState
 	delivering bool
 }
 
 func newCommand(m *memory, r commandRecord) *command {
-	return &command{
+	c := &command{
 		memory:   m,
 		wake:     make(chan struct{}, 1),
 		accepted: make(chan struct{}),
 		unwanted: make(chan struct{}),
 		record:   r,
 	}
+	c.redactor.to = answerWriter{c}
+	return c
 }
 
 const (
@@ -54,6 +59,20 @@ func (c *command) append(words string) {
 	words = strings.ToValidUTF8(words, "\uFFFD")
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	_, _ = io.WriteString(&c.redactor, words)
+	signal(c.wake)
+}
+
+// answerWriter adds to the answer of a command that the caller has locked.
+type answerWriter struct{ command *command }
+
+func (w answerWriter) Write(p []byte) (int, error) {
+	w.command.add(string(p))
+	return len(p), nil
+}
+
+// add adds words to the answer. The caller has locked the command.
+func (c *command) add(words string) {
 	if c.cut || c.record.State.Ended() {
 		return
 	}
@@ -61,14 +80,14 @@ func (c *command) append(words string) {
 		words, c.cut = text.Head(words, free)+cutNote, true
 	}
 	c.record.Answer += words
-	signal(c.wake)
 }
 
 // end remembers what has become of the command.
 func (c *command) end(state picket.PromptState, reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.record.State, c.record.Reason = state, reason
+	c.redactor.Flush()
+	c.record.State, c.record.Reason = state, redact(reason)
 	c.save()
 	signal(c.wake)
 }
@@ -94,6 +113,8 @@ func (c *command) next() (r picket.CommandResult, ok bool) {
 	}
 	if r.State.Ended() {
 		r.Reason = c.record.Reason
+	} else {
+		r.CapabilityHash = c.access.hash()
 	}
 	return r, r.Output != "" || r.State != c.sentState
 }

@@ -89,6 +89,7 @@ func (k *Keeper) handle(commands []picket.SessionCommand, began time.Duration) (
 		}
 		fresh = true
 		c := k.memory.add(from)
+		c.access = k.cfg.newAccess(from)
 		s := k.find(from.SessionID)
 		deadline := began + time.Duration(from.ExpiresInMs)*time.Millisecond
 		k.deliver(c)
@@ -151,6 +152,7 @@ func (k *Keeper) answer(ctx context.Context, cancel context.CancelCauseFunc, s *
 		out = s.agent.prompt(ctx, prompt{
 			id:     c.record.CommandID,
 			text:   words,
+			access: c.access,
 			killAt: deadline + killMargin,
 			answer: c.append,
 		})

@@ -39,6 +39,9 @@ type Config struct {
 	// StateDir holds the sessions, their conversations and the commands of the last day. One keeper at
 	// a time uses it. What it holds of other presets, and of more than Max sessions, is deleted. Required.
 	StateDir string
+	// ProxyURL is the tool proxy for prompts that come without one. Defaults to none: the agent gets no
+	// session capability for such a prompt.
+	ProxyURL string
 	// Preset is the coding agent. Required.
 	Preset agents.Preset
 	// Command is the program, and arguments that are passed on to it. Required for

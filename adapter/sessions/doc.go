@@ -6,14 +6,21 @@
 //
 //   - A resumable session starts the coding agent for each prompt, with the conversation that the agent
 //     has stored. No process runs between prompts.
-//   - A resident session, of the preset exec, is one process. It reads one line of JSON for each
-//     prompt, {"type":"prompt","promptId":"…","text":"…"}, and answers with the line
+//   - A resident session, of the preset exec, is one process. It reads one line of JSON for each prompt,
+//     {"type":"prompt","promptId":"…","text":"…","capability":"…","contextUrl":"…"}, and answers with the line
 //     {"type":"answer","promptId":"…","text":"…"}. Other members of the answer, such as usage, do not
 //     count yet. Every other line that it prints is log. A process that has ended is started again at
 //     the next prompt.
 //
 // Every process runs in the containment of package process and ends with the keeper. Sessions survive
 // the keeper in its state directory: the next keeper goes on with the same ids and conversations.
+//
+// # Access
+//
+// If the server admits session capabilities, the keeper makes one for each prompt, and sends its hash when it
+// has the prompt accepted. A resumable agent finds it in PICKET_SESSION_CAPABILITY, with the addresses
+// PICKET_PROXY_URL, PICKET_MCP_URL and PICKET_CONTEXT_URL; a resident one in the line of the prompt. The capability
+// is valid until the prompt ends. It is redacted in answers, reasons and output.
 //
 // # Prompts
 //

@@ -23,6 +23,7 @@ type resident struct {
 	process process.Process // nil: none was started
 	stdin   *os.File        // to the process; closed when it has ended
 	lines   *lineWriter     // of its output
+	output  *redactor       // of what it complains of
 	unread  *os.File        // the other end, for what it has not read; nil: that is not known here
 
 	waiting  sync.Mutex // guards what follows
@@ -35,6 +36,10 @@ type promptLine struct {
 	Type     string `json:"type"` // prompt
 	PromptID string `json:"promptId"`
 	Text     string `json:"text"`
+	// Capability is the session capability, valid until the prompt ends, and ContextURL what answers the
+	// context of the agent with it. Empty: the server admits none.
+	Capability string `json:"capability,omitempty"`
+	ContextURL string `json:"contextUrl,omitempty"`
 }
 
 // answerLine is what it answers. What else is in it does not count.
@@ -61,7 +66,8 @@ const (
 )
 
 func (r *resident) prompt(ctx context.Context, p prompt) outcome {
-	line, err := json.Marshal(promptLine{Type: "prompt", PromptID: p.id, Text: p.text})
+	line, err := json.Marshal(promptLine{Type: "prompt", PromptID: p.id, Text: p.text,
+		Capability: p.access.capability.Reveal(), ContextURL: p.access.contextURL()})
 	if err != nil {
 		return cannotStart(err)
 	}
@@ -146,11 +152,12 @@ func (r *resident) start(ctx context.Context) error {
 		return fmt.Errorf("make pipe: %w", err)
 	}
 	job := r.job(0)
-	output := r.watch(r.k.cfg.Output(r.id))
+	r.output = &redactor{to: r.k.cfg.Output(r.id)}
+	output, others := r.watch(r.output), &redactor{to: r.k.cfg.Output(r.id)}
 	job.Stdin, job.Stderr = theirs, output
 	lines := &lineWriter{most: maxLine, each: func(line []byte, whole bool) {
 		if !r.read(line, whole) {
-			_, _ = output.Write(append(line, '\n'))
+			_, _ = others.Write(append(line, '\n'))
 		}
 	}}
 	job.Stdout = r.watch(lines)
@@ -212,6 +219,7 @@ func (r *resident) close() {
 	end := time.AfterFunc(endTimeout, r.process.Kill)
 	<-r.process.Done()
 	end.Stop()
+	r.output.Flush()
 	r.stdin.Close()
 	if r.unread != nil {
 		r.unread.Close()

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"golang.org/x/sys/unix"
 
+	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/agents"
 	"github.com/picket-dev/picket/internal/rig/proctest"
 )
@@ -41,6 +42,13 @@ func residentProgram() int {
 			answer(p, fmt.Sprint(os.Getpid()))
 		case "env":
 			answer(p, strings.Join(os.Environ(), "\n"))
+		case "access":
+			held, ok := picket.ParseSessionCapability(p.Capability)
+			if !ok {
+				answer(p, "none"+p.Capability+p.ContextURL)
+				break
+			}
+			answer(p, held.Secret+" "+p.ContextURL+" "+held.PromptID[7:])
 		case "long":
 			answer(p, strings.Repeat("é", 50<<10))
 		case "tooLong":

@@ -25,16 +25,18 @@ type resumable struct{ *session }
 func (r *resumable) close() {}
 
 func (r *resumable) prompt(ctx context.Context, p prompt) outcome {
-	output := r.watch(r.k.cfg.Output(r.id))
-	setup := r.setup(p, output)
+	printed, complained := r.redacted(), r.redacted()
+	defer printed.Flush()
+	defer complained.Flush()
+	setup := r.setup(p, r.redacted())
 	arguments, err := setup.Arguments()
 	if err != nil {
 		return cannotStart(err)
 	}
 	reader, complaint := setup.NewOutputReader(), &lastLine{}
 	job := r.job(p.killAt)
-	job.Env = setup.Env()
-	job.Stdout, job.Stderr = reader.Wrap(output), complaint.wrap(reader.Wrap(output))
+	job.Env = slices.Concat(setup.Env(), p.access.env())
+	job.Stdout, job.Stderr = reader.Wrap(r.watch(printed)), complaint.wrap(reader.Wrap(r.watch(complained)))
 	running, err := r.k.cfg.launcher(r.command(arguments)).Launch(ctx, job)
 	if err != nil {
 		return cannotStart(err)
@@ -47,11 +49,15 @@ func (r *resumable) prompt(ctx context.Context, p prompt) outcome {
 	return resumableOutcome(exit, reader, setup.Resumes(), complaint.text())
 }
 
+// redacted takes a stream of a process, and passes it on to the output of the session.
+func (r *resumable) redacted() *redactor { return &redactor{to: r.k.cfg.Output(r.id)} }
+
 // setup is what the coding agent is told.
 func (r *resumable) setup(p prompt, output io.Writer) *agents.Setup {
 	cfg := &r.k.cfg
 	return agents.NewPromptSetup(cfg.Preset, agents.Prompt{
 		Text:         p.text,
+		ProxyURL:     p.access.proxyURL,
 		Dir:          r.workDir(),
 		StateDir:     filepath.Join(r.dir, conversationDir),
 		InheritedEnv: inheritedEnv(slices.Concat(process.DefaultEnv, cfg.Preset.Env(), cfg.Env)),

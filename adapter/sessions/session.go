@@ -55,6 +55,7 @@ type agent interface {
 type prompt struct {
 	id     string
 	text   string
+	access access
 	killAt time.Duration      // when the shim ends the process, by the clock of the keeper
 	answer func(words string) // takes the answer in pieces
 }

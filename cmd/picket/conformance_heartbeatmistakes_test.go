@@ -252,7 +252,7 @@ func wakeMistakes() []heartbeatMistake {
 		{name: "names no reason in the prompt", rules: []string{"6/names-reason"}, answer: withoutText("(manual)")},
 		{name: "implies that there is work", rules: []string{"6/implies-no-work"},
 			answer: withoutText("There may be nothing to claim.")},
-		{name: "does not say what to do first", rules: []string{"6/says-what-to-do"}, answer: withoutText("next_task")},
+		{name: "does not say what to do first", rules: []string{"6/says-what-to-do"}, answer: withoutText("get_context")},
 		{name: "quotes the policy as its own words", rules: []string{"6/quotes-policy", "4/latest"},
 			answer: withoutText("> ")},
 		{name: "gives a lease token with a wake", rules: []string{"6/no-tokens"},

@@ -411,6 +411,7 @@ func consoleBackend(store *orchestrator.Store) func(string) *console.Backend {
 		return &console.Backend{
 			Logins: e, Stats: e, Handoffs: e, Reviews: e, Tasks: e, Changes: e,
 			Agents: e, Leases: e, Budgets: e, Events: e, Pause: e, Messages: e,
+			Sessions: e, Policies: e,
 		}
 	}
 }

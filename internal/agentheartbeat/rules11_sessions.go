@@ -109,7 +109,7 @@ var sessionChecks = checks{
 		c := k.promptCommand()
 		for member := range c {
 			t.holds(t.Last, "no member "+member, slices.Contains(
-				[]string{"commandId", "command", "sessionId", "text", "expiresInMs"}, member))
+				[]string{"commandId", "command", "sessionId", "text", "expiresInMs", "namespace", "proxyUrl"}, member))
 		}
 	},
 	"11/events": func(t *Trial) {

@@ -78,7 +78,11 @@ var decisionChecks = checks{
 	},
 	"6/says-what-to-do": func(t *Trial) {
 		command, _ := t.wakeable(plain).sent()
-		t.contains(command, "get_context", "state of this session", "read_messages", "next_task", "Before you act")
+		t.contains(command, "get_context", "state of this session", "read_messages", "Before you act")
+	},
+	"6/names-task-api": func(t *Trial) {
+		command, _ := t.wakeable(plain).sent()
+		t.contains(command, "next_task")
 	},
 	"6/implies-no-work": func(t *Trial) {
 		command, _ := t.wakeable(plain).sent()
@@ -157,9 +161,11 @@ var reasonChecks = checks{
 		k := t.wakeable(plain)
 		k.report(detached(k.session(), "cannot_start"))
 		k.refuses("session_not_attachable")
-		k.reportIdle()
+	},
+	"6/agent_draining": func(t *Trial) {
+		k := t.wakeable(plain)
 		k.drain()
-		k.refuses("session_not_attachable")
+		k.refuses("agent_draining")
 	},
 	"6/session_prompt_active": func(t *Trial) {
 		k := t.wakeable(plain)

@@ -66,7 +66,7 @@ var plantedIn = []string{
 	"title", "input", "agent name", "metadata", "workspace", "report", "belief", "action", "outcome", "next step",
 	"blocker", "stdout", "stderr",
 	"subtask title", "subtask input", "option", "question", "failure", "output", "summary", "diff", "branch",
-	"diffstat", "file",
+	"diffstat", "file", "prompt", "answer", "prompt reason", "policy", "policy summary",
 }
 
 // textPages show long texts whole.

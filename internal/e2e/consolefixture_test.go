@@ -32,6 +32,7 @@ type consoleFixture struct {
 	reviews  []string
 	handoffs map[picket.HandoffKind]string // ids, by kind
 	agent    string
+	session  *keptSession
 	plain    bool // its visitors come without JavaScript
 	person   *tab // who visits, when it is always the same
 }
@@ -67,6 +68,8 @@ func (s *consoleFixture) populate() {
 	s.fails()
 	s.expectHandoff()
 	s.cancelTask()
+	s.talks()
+	s.plans()
 	for _, words := range []string{"Raise the timeout of the flaky upload test", "Translate the release notes",
 		"Look into the memory of the importer"} {
 		s.queued = s.submit("waiting", words, func(t *picket.TaskSpec) { t.Needs = []string{"gpu"} }).TaskID

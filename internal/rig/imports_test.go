@@ -73,7 +73,7 @@ var mayImport = map[string][]string{
 		"docs", "github.com/labstack/echo/v4/...", "github.com/prometheus/client_golang/...",
 		"github.com/go-json-experiment/json/..."},
 	"orchestrator/console": {"internal/text", "picket", "budget", "internal/web", "github.com/labstack/echo/v4/...",
-		"github.com/go-json-experiment/json/..."},
+		"github.com/go-json-experiment/json/...", "github.com/aymanbagabas/go-udiff"},
 	"toolproxy": {"picket", "budget", "internal/seal", "internal/web", "internal/outbound",
 		"github.com/labstack/echo/v4/...",
 		"github.com/go-json-experiment/json/..."},

@@ -27,6 +27,10 @@ func (a *API) authenticate(r *http.Request) (*orchestrator.Engine, picket.Princi
 		return nil, none, picket.Refuse(picket.CodeUnauthenticated,
 			"A lease token opens the tool proxy only (/v1/tools, /v1/lease, /v1/run). Send an API key here, or use the tools.",
 			"a lease token is not an API key")
+	case strings.HasPrefix(key, picket.SessionCapabilityPrefix):
+		return nil, none, picket.Refuse(picket.CodeUnauthenticated,
+			"A session capability opens the tool proxy only: get_context, read_messages and send_message. Use these tools.",
+			"a session capability is not an API key")
 	}
 	engine := a.engineOf(key)
 	if engine == nil {

@@ -127,7 +127,7 @@ func (p *fixture) makeKeys() {
 
 func (p *fixture) wantNoSecretsInLog() {
 	if text := p.log.String(); strings.Contains(text, picket.KeyPrefix) ||
-		strings.Contains(text, picket.LeaseTokenPrefix) {
+		strings.Contains(text, picket.LeaseTokenPrefix) || strings.Contains(text, picket.SessionCapabilityPrefix) {
 		p.t.Errorf("a secret is in the log: %s", text)
 	}
 }

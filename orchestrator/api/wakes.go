@@ -19,7 +19,10 @@ func wakeSession(r request) error {
 
 func listWakes(r request) error {
 	q := r.query("cursor", "limit")
-	want := picket.WakeQuery{Cursor: q.number("cursor", 0, 1, picket.MaxNumber), Limit: int(q.number("limit", 20, 1, 100))}
+	want := picket.WakeQuery{
+		Cursor: q.number("cursor", 0, 1, picket.MaxNumber),
+		Limit:  int(q.number("limit", 20, 1, 100)),
+	}
 	name, err := r.policyName()
 	if err = cmp.Or(q.err, err); err != nil {
 		return err

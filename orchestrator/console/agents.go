@@ -106,6 +106,7 @@ type agentView struct {
 	More      int // leases that are not shown
 	Events    []picket.Event
 	Messages  conversation
+	Sessions  sessionRows
 }
 
 func showAgent(v *request) (page, error) {
@@ -155,7 +156,10 @@ func (v *request) loadAgentWork(a *agentView) error {
 	if a.Events = page.Events; err != nil {
 		return err
 	}
-	a.Messages, err = v.conversation("agent", a.AgentID, !a.Status.Gone())
+	if a.Messages, err = v.conversation("agent", a.AgentID, !a.Status.Gone()); err != nil {
+		return err
+	}
+	a.Sessions, err = v.agentSessions(picket.AgentSessionQuery{AgentID: a.AgentID, Limit: maxSessionsOfAgent})
 	return err
 }
 

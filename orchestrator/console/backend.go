@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"time"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
@@ -22,12 +23,42 @@ type Backend struct {
 	Events   EventBackend
 	Pause    PauseBackend
 	Messages MessageBackend
+	Sessions SessionBackend
+	Policies PolicyBackend
 }
 
 // MessageBackend shows conversations and sends messages of people.
 type MessageBackend interface {
 	Messages(ctx context.Context, by picket.Caller, of string, q picket.MessageQuery) (picket.MessagePage, error)
 	Tell(ctx context.Context, by picket.Caller, to string, m picket.MessageRequest) (picket.MessageSent, error)
+}
+
+// SessionBackend shows agent sessions with their prompts, prompts them and stops them.
+type SessionBackend interface {
+	AgentSessions(ctx context.Context, q picket.AgentSessionQuery) (picket.AgentSessionPage, error)
+	AgentSession(ctx context.Context, sessionID string) (picket.AgentSession, error)
+	SessionPrompts(ctx context.Context, sessionID string, before int64, limit int) (picket.PromptPage, error)
+	SessionPrompt(ctx context.Context, sessionID, promptID string, offset int,
+		wait time.Duration) (picket.SessionPrompt, error)
+	PromptSession(ctx context.Context, by picket.Caller, sessionID string,
+		req picket.PromptRequest) (picket.SessionPrompt, error)
+	StopSession(ctx context.Context, by picket.Caller, sessionID string) error
+}
+
+// PolicyBackend shows wake policies, changes them and wakes by them.
+type PolicyBackend interface {
+	Policies(ctx context.Context, q picket.PolicyQuery) (picket.PolicyPage, error)
+	PolicyVersions(ctx context.Context, name string) (picket.PolicyVersions, error)
+	PolicyStatus(ctx context.Context, name string, at picket.Instant) (picket.PolicyStatus, error)
+	PolicyHistory(ctx context.Context, name string, q picket.PolicyHistoryQuery) (picket.PolicyHistory, error)
+	ValidatePolicy(name, body string) (picket.WakePolicy, error)
+	WritePolicy(ctx context.Context, by picket.Caller, name string, w picket.PolicyWrite) (picket.WakePolicy, error)
+	DeletePolicy(ctx context.Context, by picket.Caller, name string,
+		c picket.PolicyCondition) (picket.WakePolicy, error)
+	Wake(ctx context.Context, by picket.Caller, name string, req picket.WakeRequest) (picket.WakeDecision, error)
+	Wakes(ctx context.Context, name string, q picket.WakeQuery) (picket.WakePage, error)
+	RollbackPolicy(ctx context.Context, by picket.Caller, name string,
+		r picket.PolicyRollback) (picket.WakePolicy, error)
 }
 
 // LoginBackend is what logging in needs.

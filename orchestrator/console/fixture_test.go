@@ -59,9 +59,11 @@ func backendOf(e interface {
 	console.EventBackend
 	console.PauseBackend
 	console.MessageBackend
+	console.SessionBackend
+	console.PolicyBackend
 }) *console.Backend {
 	return &console.Backend{Logins: e, Stats: e, Handoffs: e, Reviews: e, Tasks: e, Changes: e, Agents: e, Leases: e,
-		Budgets: e, Events: e, Pause: e, Messages: e}
+		Budgets: e, Events: e, Pause: e, Messages: e, Sessions: e, Policies: e}
 }
 
 // testBackend is the engine as the console sees it; reads of the log are counted,
@@ -95,6 +97,27 @@ func (d testBackend) Answer(ctx context.Context, by picket.Caller, id string,
 		return picket.Task{}, fmt.Errorf("answer: %w", errors.Join(picket.CodeUnavailable, picket.ErrUnknown))
 	}
 	return task, err
+}
+
+func (d testBackend) PromptSession(ctx context.Context, by picket.Caller, id string,
+	req picket.PromptRequest) (picket.SessionPrompt, error) {
+	if d.fixture.storeDown {
+		return picket.SessionPrompt{}, picket.Refuse(picket.CodeUnavailable, "Try again.", "the store does not answer")
+	}
+	made, err := d.Engine.PromptSession(ctx, by, id, req)
+	if d.fixture.loseReplies {
+		return picket.SessionPrompt{}, fmt.Errorf("prompt: %w", errors.Join(picket.CodeUnavailable, picket.ErrUnknown))
+	}
+	return made, err
+}
+
+func (d testBackend) WritePolicy(ctx context.Context, by picket.Caller, name string,
+	w picket.PolicyWrite) (picket.WakePolicy, error) {
+	made, err := d.Engine.WritePolicy(ctx, by, name, w)
+	if d.fixture.loseReplies {
+		return picket.WakePolicy{}, fmt.Errorf("write: %w", errors.Join(picket.CodeUnavailable, picket.ErrUnknown))
+	}
+	return made, err
 }
 
 // scriptCalls is how often each script ran while something was done, and "events"

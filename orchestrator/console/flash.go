@@ -21,6 +21,10 @@ var flashMessages = map[string]string{
 	"retried":   "Tried again: this task is queued.",
 	"toppedup":  "Topped up.",
 	"told":      "Sent. The message waits until the agent reads it.",
+	"prompted":  "Sent. The page shows the answer as far as the agent has written it.",
+	"woken":     "Woken. The page shows the answer as far as the agent has written it.",
+	"notwoken":  "Not woken. The page shows why.",
+	"ending":    "Asked. The session ends as soon as its worker gets the command.",
 
 	"retried_soon": "Tried again: this task is queued, and a worker that waits for it starts at once.",
 	"retried_idle": "Tried again: this task is queued, but no worker waits for it now. The page of the task shows the command that starts one.",
@@ -31,6 +35,10 @@ var flashMessages = map[string]string{
 	"toppedup_kept_parked":  "Topped up. The hand-off stays open.",
 	"toppedup_too_small":    "Topped up. The hand-off stays open, because the budget still does not cover the call that was refused last.",
 	"toppedup_other_reason": "Topped up. The hand-off of the task stays open, because it does not ask for money.",
+
+	"policywritten":    "Saved. This is the wake policy now.",
+	"policydeleted":    "Deleted. The name has no wake policy. Its revisions stay in the history.",
+	"policyrolledback": "Restored. The text of this revision is the wake policy again.",
 
 	"submitted":    "Submitted. It is queued until an agent takes it.",
 	"expired":      "The lease has been taken. Whatever the run still writes is refused.",

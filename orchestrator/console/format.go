@@ -38,8 +38,16 @@ var templateFuncs = template.FuncMap{
 	"event":  eventJSON,
 	"themes": func() []string { return themes },
 	"lines":  signedCount,
-	"list":   func(all ...any) []any { return all },
-	"deref":  func(s *string) string { return *s },
+	"health": healthWords,
+	"why":    policyWords,
+	"awake":  func(r picket.WakeReason) string { return wakeReasons[r] },
+	"clock":  clockTime,
+	"at":     instantOf,
+
+	"interval": shortInterval,
+
+	"list":  func(all ...any) []any { return all },
+	"deref": func(s *string) string { return *s },
 
 	"timeoutshare": timeoutShare,
 	"timeoutnear":  timeoutNear,
@@ -69,6 +77,28 @@ func deadlineElement(now, at picket.Instant) template.HTML {
 	}
 	return timeElement(at, "left", untilText(at.Time().Sub(now.Time())))
 }
+
+// shortInterval is a duration such as 1h30m0s without the units at its end that are 0.
+func shortInterval(d string) string {
+	if s, ok := strings.CutSuffix(d, "m0s"); ok {
+		d = s + "m"
+	}
+	if s, ok := strings.CutSuffix(d, "h0m"); ok {
+		d = s + "h"
+	}
+	return d
+}
+
+// instantOf is an instant that may be absent; 0: it is.
+func instantOf(at *picket.Instant) (zero picket.Instant) {
+	if at == nil {
+		return zero
+	}
+	return *at
+}
+
+// clockTime is an instant of the future with its date and time of day.
+func clockTime(at picket.Instant) string { return at.Time().UTC().Format("Mon 2 Jan 2006, 15:04 UTC") }
 
 func untilText(d time.Duration) string {
 	if d <= 0 {

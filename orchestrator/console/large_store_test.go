@@ -94,6 +94,8 @@ func TestPagesOfALargeStore(t *testing.T) {
 		o.registerAgent(fmt.Sprintf("agent-%03d", n), fmt.Sprintf("role-%03d", n%70), 4)
 	}
 	o.addManyTasks(raw)
+	session := o.addManySessions()
+	o.addManyPolicies()
 	pages := []struct {
 		path   string
 		rows   int
@@ -116,7 +118,12 @@ func TestPagesOfALargeStore(t *testing.T) {
 		{"/console/tasks/" + full + "/input", 0, 320, 3, "task=1"},
 		{"/console/tasks/" + full + "/diff", 0, 320, 3, "evidence=1"},
 		{"/console/agents", 108, 96, 12, ""},
-		{"/console/agents/agent-007", 2, 32, 16, "agent=1 conversation=1 events=1 leases=1"},
+		{"/console/agents/agent-007", 2, 32, 17, "agent=1 agent_sessions=1 conversation=1 events=1 leases=1"},
+		{"/console/sessions", 50, 96, 3, "agent_sessions=1"},
+		{"/console/sessions/" + session, 10, 640, 5, "agent_sessions=1 prompts=1 wake_facts=1"},
+		{"/console/policies", 50, 64, 3, "policies=1"},
+		{"/console/policies/ann", 0, 640, 6, "policy=2 wakes=1"},
+		{"/console/policies/ann/history", 10, 768, 5, "policy=1 policy_history=2"},
 		{"/console/leases", 50, 96, 4, "leases=1"},
 		{"/console/leases?from=950", 50, 96, 4, "leases=1"},
 		{"/console/budgets", 50, 64, 4, "envelope=1 list=1"},

@@ -153,7 +153,8 @@ func (v *request) beginLogin(key picket.Secret, host string) (backend *Backend, 
 	bad := picket.Refuse(picket.CodeUnauthenticated,
 		"Check that all of the key was copied, or make a new one with: picket key create NAME --scope reviewer",
 		"this key is not valid")
-	if strings.HasPrefix(key.Reveal(), picket.LeaseTokenPrefix) {
+	if strings.HasPrefix(key.Reveal(), picket.LeaseTokenPrefix) ||
+		strings.HasPrefix(key.Reveal(), picket.SessionCapabilityPrefix) {
 		return nil, "", bad
 	}
 	namespace, ok := picket.KeyNamespace(key.Reveal())

@@ -283,17 +283,19 @@ func TestEveryDecisionNeedsANumberOfTheLogin(t *testing.T) {
 		task, handoff := o.addHandoff("x", twoOptions)
 		review := o.addReview(picket.TaskSpec{Title: "y"}, picket.Completion{Output: picket.RawJSON(`1`)})
 		o.registerAgent("agent-1", "coder", 1)
+		session := o.addSession("keeper", "ann").id
 		decisions := 0
 		for _, r := range console.Permissions() {
-			if !strings.HasPrefix(r.Route, "POST ") || len(r.Scopes) == 0 || strings.HasSuffix(r.Route, "/fix") {
+			if !strings.HasPrefix(r.Route, "POST ") || len(r.Scopes) == 0 || strings.HasSuffix(r.Route, "/fix") ||
+				strings.HasSuffix(r.Route, "/check") {
 				continue // it signs in or out, chooses colours, or shows a form
 			}
 			decisions++
 			_, path := withUnknownIDs(r.Route)
-			path = strings.NewReplacer("handoff_"+aULID, handoff, "task_"+aULID, review, "agent_"+aULID, "agent-1").
-				Replace(path)
+			path = strings.NewReplacer("handoff_"+aULID, handoff, "task_"+aULID, review, "agent_"+aULID, "agent-1",
+				"asession_"+aULID, session).Replace(path)
 			fields := []string{"answer", "yes", "reason", "r", "output", "done", "usd", "0.10", "title", "t", "count",
-				"1", "task", review, "choice", "0", "seen", "0", "note", "n", "incarnation", "1"}
+				"1", "task", review, "choice", "0", "seen", "0", "note", "n", "incarnation", "1", "text", "t"}
 			for what, number := range numbers {
 				if p := person.post(path, append(fields, "once", number)...); p.status != http.StatusForbidden ||
 					!strings.Contains(p.text(), "the form does not belong to this login") {

@@ -40,6 +40,8 @@ const (
 	tasksPath    = "/console/tasks"
 	agentsPath   = "/console/agents"
 	leasesPath   = "/console/leases"
+	sessionsPath = "/console/sessions"
+	policiesPath = "/console/policies"
 	budgetsPath  = "/console/budgets"
 	ledgerPath   = "/console/ledger"
 	spendingPath = "/console/spending"
@@ -51,6 +53,8 @@ func handoffPath(id string) string  { return handoffsPath + "/" + id }
 func reviewPath(task string) string { return reviewsPath + "/" + task }
 func taskPath(id string) string     { return tasksPath + "/" + id }
 func agentPath(id string) string    { return agentsPath + "/" + id }
+func sessionPath(id string) string  { return sessionsPath + "/" + id }
+func policyPath(name string) string { return policiesPath + "/" + name }
 func budgetPath(id string) string   { return budgetsPath + "/" + id }
 
 // routes is the whole console, in the order of the navigation.
@@ -58,6 +62,7 @@ func routes() []route {
 	const (
 		handoff, review, task = handoffsPath + "/:id", reviewsPath + "/:task", tasksPath + "/:id"
 		agent, budget         = agentsPath + "/:id", budgetsPath + "/:id"
+		session, prompt       = sessionsPath + "/:id", sessionsPath + "/:id/prompts/:prompt"
 
 		readHandoff  = "GET /api/v1/handoffs/:id"
 		readTask     = "GET /api/v1/tasks/:id"
@@ -74,6 +79,10 @@ func routes() []route {
 		expire       = "POST /api/v1/leases/:task/expire"
 		reject       = "POST /api/v1/reviews/:task/reject"
 		command      = "POST /api/v1/agents/:id/commands"
+		readSessions = "GET /api/v1/agent-sessions"
+		policy       = policiesPath + "/:id"
+		policyRoute  = "/api/agents/:name/heartbeat"
+		readPrompt   = "GET /api/v1/agent-sessions/:id/prompts/:prompt"
 	)
 	return []route{
 		direct("login", get, loginPath, nil, showLogin),
@@ -132,13 +141,36 @@ func routes() []route {
 
 		show("agents", agentsPath, operatorScopes, listAgents, "GET /api/v1/agents", "GET /api/v1/pools").
 			inNav("Agents"),
-		show("agent", agent, operatorScopes, showAgent, "GET /api/v1/agents/:id", "GET /api/v1/agents/:id/messages"),
+		show("agent", agent, operatorScopes, showAgent, "GET /api/v1/agents/:id", "GET /api/v1/agents/:id/messages",
+			readSessions),
 		act("agent.tell", agent+"/tell", operatorScopes, showAgent, tellAgent, "POST /api/v1/agents/:id/messages"),
 		act("agent.drain", agent+"/drain", operatorScopes, showAgent, drainAgent, "PATCH /api/v1/agents/:id/status"),
 		act("agent.deregister", agent+"/deregister", operatorScopes, showAgent, deregisterAgent,
 			"DELETE /api/v1/agents/:id"),
 		act("agent.ping", agent+"/ping", operatorScopes, showAgent, pingAgent, command),
 		act("agent.stop", agent+"/stop-task", operatorScopes, showAgent, stopTask, command),
+
+		show("sessions", sessionsPath, personScopes, listSessions, readSessions).inNav("Sessions"),
+		show("session", session, personScopes, showSession, "GET /api/v1/agent-sessions/:id",
+			"GET /api/v1/agent-sessions/:id/prompts"),
+		act("session.prompt", session+"/prompts", operatorScopes, showSession, promptSession,
+			"POST /api/v1/agent-sessions/:id/prompts"),
+		act("session.stop", session+"/stop", operatorScopes, showSession, stopSession,
+			"POST /api/v1/agent-sessions/:id/stop"),
+		act("session.wake", session+"/wake", operatorScopes, showSession, wakeSession, "POST "+policyRoute+"/wake"),
+		direct("prompt.full", get, prompt+"/full/:part", personScopes, showPromptText, readPrompt),
+		direct("prompt.answer", get, prompt+"/answer", personScopes, showRawAnswer, readPrompt),
+
+		direct("policies", get, policiesPath, personScopes, listPolicies, "GET "+policyRoute).inNav("Wake policies"),
+		show("policy", policy, personScopes, showPolicy, "GET "+policyRoute, "GET "+policyRoute+"/status",
+			"GET "+policyRoute+"/wakes"),
+		act("policy.write", policy, operatorScopes, showPolicy, writePolicy, "PUT "+policyRoute),
+		direct("policy.check", post, policy+"/check", personScopes, checkPolicy, "POST "+policyRoute+"/validate"),
+		act("policy.choose", policy+"/choose", operatorScopes, showPolicy, choosePolicy, "PUT "+policyRoute),
+		act("policy.delete", policy+"/delete", operatorScopes, showPolicy, deletePolicy, "DELETE "+policyRoute),
+		show("policy.history", policy+"/history", personScopes, showPolicyHistory, "GET "+policyRoute+"/history"),
+		act("policy.rollback", policy+"/rollback", operatorScopes, showPolicyHistory, rollBackPolicy,
+			"POST "+policyRoute+"/rollback"),
 
 		show("leases", leasesPath, personScopes, listLeases, "GET /api/v1/leases").inNav("Leases"),
 		act("lease.expire", leasesPath+"/:id/expire", operatorScopes, listLeases, expireLease, expire),

@@ -20,12 +20,13 @@ var parameter = regexp.MustCompile(`:[a-z]+`)
 func withUnknownIDs(route string) (method, path string) {
 	method, path, _ = strings.Cut(route, " ")
 	kind := "task"
-	for prefix, k := range map[string]string{"/console/handoffs": "handoff", "/console/agents": "agent"} {
+	for prefix, k := range map[string]string{"/console/handoffs": "handoff", "/console/agents": "agent",
+		"/console/sessions": "asession"} {
 		if strings.HasPrefix(path, prefix) {
 			kind = k
 		}
 	}
-	path = strings.Replace(path, ":part", "question", 1)
+	path = strings.NewReplacer(":part", "question", ":prompt", "prompt_"+aULID).Replace(path)
 	return method, parameter.ReplaceAllString(path, kind+"_"+aULID)
 }
 

@@ -49,6 +49,7 @@ func TestPlantedScriptsStayTextOnEveryPage(t *testing.T) {
 		must(t, err)
 		_, err = o.Pause(ctx, picket.Caller{Actor: canary}, false, canary)
 		must(t, err)
+		k, policy := o.plantSession(), o.plantPolicy()
 		work, books, q := "/console/tasks/"+id, "/console/budgets/"+id, url.QueryEscape(typedScript)
 		seen := 0
 		look := func(where string, p response) {
@@ -62,7 +63,8 @@ func TestPlantedScriptsStayTextOnEveryPage(t *testing.T) {
 			"/console/tasks/" + reviewed + "/output", "/console/agents", "/console/agents/evil", "/console/leases",
 			"/console/budgets",
 			books, "/console/ledger", "/console/events", "/console/events?task=" + id, "/console/stop",
-			"/console/tasks/new?role=" + q} {
+			"/console/tasks/new?role=" + q, "/console/sessions", "/console/sessions?agent=talker", k.page(),
+			"/console/agents/talker", "/console/policies", policy, policy + "/history"} {
 			if p := s.mustGet(path); !strings.Contains(path, "/leases") && p.status == http.StatusOK {
 				look(path, p)
 			}
@@ -71,7 +73,9 @@ func TestPlantedScriptsStayTextOnEveryPage(t *testing.T) {
 			"/console/tasks?parent=", "/console/tasks?since=", "/console/tasks?state=", "/console/agents?status=",
 			"/console/agents?role=",
 			"/console/ledger?of=", "/console/ledger?kind=", "/console/events?type=", "/console/events?task=",
-			"/console/events?agent=", "/console/tasks?did=", work + "?run="} {
+			"/console/events?agent=", "/console/tasks?did=", work + "?run=",
+			"/console/sessions?agent=", "/console/sessions?before=", k.page() + "?before=",
+			"/console/policies?name=", "/console/policies?after=", policy + "/history?before="} {
 			look(path, s.get(path+q))
 		}
 		once := s.mustGet(work).nonce(t)
@@ -90,11 +94,67 @@ func TestPlantedScriptsStayTextOnEveryPage(t *testing.T) {
 				typedScript, "needs", typedScript,
 				"agent", typedScript, "priority", typedScript, "usd", typedScript,
 				"tokens", typedScript, "labels", typedScript, "review", typedScript, "once", once))
+		for _, fields := range [][]string{{"body", typedScript}, {"body", "---\n" + typedScript},
+			{"body", "---\n" + `"` + strings.ReplaceAll(typedScript, `"`, "") + `": 1` + "\n---\n"}} {
+			fields = append(fields, "expected", typedScript, "once", once)
+			look("a policy that is checked", s.post(policy+"/check", fields...))
+			look("a policy that is checked by the script", s.post(policy+"/check", append(fields, "live", "1")...))
+			look("a policy that is refused", s.post(policy, fields...))
+		}
+		look("a choice that is refused", s.post(policy+"/choose", "version", typedScript, "once", once))
+		look("a prompt that is refused",
+			s.post(k.page()+"/prompts", "text", typedScript, "timeoutSeconds", typedScript, "once", once))
 		look("a reason of a pause that is refused",
 			s.post("/console/pause", "reason", strings.Repeat(typedScript, 60), "once", once))
 		if seen < 150 {
 			t.Errorf("the planted words were seen %d times only: are they in every field?", seen)
 		}
 		t.Logf("planted words: %d times on the pages, as text", seen)
+	})
+}
+
+// plantSession makes a session whose every text that is not ours has the script in it: a prompt, an answer
+// and a reason of prompts that have ended, and an answer that goes on.
+func (o *fixture) plantSession() keptSession {
+	o.t.Helper()
+	k := o.addSession("talker", "ann")
+	k.say(k.prompt(canary), picket.PromptAnswered, canary+"\x1b]0;title\x07\x1b[31mred", 0, "")
+	k.say(k.prompt(canary), picket.PromptFailed, canary, 0, canary)
+	k.say(k.prompt(canary), picket.PromptAccepted, canary+"\x1b[31mred", 0, "")
+	return k
+}
+
+// plantPolicy makes a policy with the script in every text of it and in the text of its file, which is in
+// conflict with the store.
+func (o *fixture) plantPolicy() (page string) {
+	o.t.Helper()
+	summary := "---\nsummary: " + string(quoteJSON(canary)) + "\n---\n"
+	o.writePolicy("ann", canary+"\n")
+	p := o.writePolicy("ann", summary+canary+"\n")
+	o.publishFile(picket.PolicyFileConflict, canary+"\nof the file\n", p.RevisionID)
+	return annPolicy
+}
+
+// The texts of a session at full length are plain text, and hide nothing. What the script reads is shown as
+// text by the script.
+func TestTextsOfASessionArePlain(t *testing.T) {
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeReviewer)
+		k := o.plantSession()
+		got, err := o.SessionPrompts(t.Context(), k.id, 0, 0)
+		must(t, err)
+		for _, prompt := range got.Prompts {
+			at := k.page() + "/prompts/" + prompt.PromptID
+			for _, part := range []string{"/full/prompt", "/full/answer", "/answer"} {
+				p := s.mustGet(at + part)
+				if !strings.HasPrefix(p.header.Get("Content-Type"), "text/plain") ||
+					p.header.Get("X-Content-Type-Options") != "nosniff" {
+					t.Errorf("%s is %v", part, p.header)
+				}
+				if part != "/answer" && strings.ContainsAny(p.body, "\u202e\u2066\x1b") {
+					t.Errorf("%s has hidden characters: %q", part, p.body)
+				}
+			}
+		}
 	})
 }

@@ -42,11 +42,10 @@ Policy snapshot: %s.
 Time: %s.
 
 Before you act:
-1. Call get_context. It shows who you are, the state of this session and the budget that is left.
+1. Call get_context. It shows who you are, the state of this session and what waits for you.
 2. Read your inbox with read_messages.
-3. Ask for work with next_task. A wake gives you no task and no lease.
 
-There may be nothing to claim. If there is nothing to do, answer with one short sentence and end.
+A wake gives you no task and no lease. There may be nothing to claim. If there is nothing to do, answer with one short sentence and end.
 `
 
 // Text writes the prompt. Each line of the policy and of the context is quoted with "> ", so that none

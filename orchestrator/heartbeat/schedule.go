@@ -74,7 +74,7 @@ type ScheduleFacts struct {
 	LastActivity picket.Instant
 	// LastUnchanged is when a wake by the clock was last left out because nothing had changed.
 	LastUnchanged picket.Instant
-	// IdleWakes are the wakes in a row that ended without a tool call.
+	// IdleWakes are the wakes in a row under which the agent sent no message and read none.
 	IdleWakes int
 	News      News
 	// Changed is true if the context of the session is another one than at its last wake.

@@ -126,6 +126,7 @@ var refusalTexts = map[picket.Code]map[string]refusalText{
 		"code":    {"the sign-in has expired or was used before", "Sign in again with a key."},
 		"":        {"the API key is not valid", "Check the key, or make a new one with: picket key create"},
 	},
+	picket.CodeSessionCapability: capabilityTexts,
 	picket.CodeForbidden: {
 		"run_key": {"a run key cannot make run keys", "Send the request with a key of scope operator."},
 		"message": {"a message can go to an agent, a subtask of this task, or the task above it",
@@ -405,7 +406,8 @@ var freeTextFacts = []string{"byName", "answer", "note", "reason"}
 
 // conflictTexts are the texts of "state_conflict.reason", by reason.
 var conflictTexts = map[string]refusalText{
-	"wrong_state": {"this needs state {need}, but it is {state}", "Look at the task again before you decide."},
+	"wrong_state":      {"this needs state {need}, but it is {state}", "Look at the task again before you decide."},
+	"other_capability": {"the prompt has another session capability", "Go on with the first one."},
 	"session_stopping": {"the session is being stopped",
 		"Prompt another session: picket session list."},
 	"session_ended": {"the session has ended", "List the sessions that can be prompted: picket session list."},

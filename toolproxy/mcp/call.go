@@ -40,6 +40,9 @@ func (f *endpoint) intercept(next mcp.MethodHandler) mcp.MethodHandler {
 			}
 			return nil, protocolError(err)
 		}
+		if err := checkSession(method, req); err != nil {
+			return nil, err
+		}
 		switch r := req.(type) {
 		case *mcp.ListToolsRequest:
 			return f.listTools(ctx, r)
@@ -48,7 +51,8 @@ func (f *endpoint) intercept(next mcp.MethodHandler) mcp.MethodHandler {
 			defer cancel()
 			return f.routeCall(ctx, next, method, r)
 		}
-		return next(ctx, method, req)
+		result, err := next(ctx, method, req)
+		return instructSession(req, result), err
 	}
 }
 
@@ -165,7 +169,7 @@ func (f *endpoint) listTools(ctx context.Context, r *mcp.ListToolsRequest) (mcp.
 const metaPrice = "picket/price"
 
 // readOnly are built-in tools that change nothing.
-var readOnly = map[string]bool{"get_task": true, "await_subtask": true, "await_top_up": true,
+var readOnly = map[string]bool{"get_context": true, "get_task": true, "await_subtask": true, "await_top_up": true,
 	"find_agents": true}
 
 // describe is a tool as MCP lists it. What an upstream says of its own tool

@@ -40,6 +40,7 @@ func New(upstreams []Upstream) toolproxy.Part {
 				Method:       method,
 				Path:         Path,
 				CountsItself: method == http.MethodPost,
+				ForSessions:  true,
 				Serve:        f.handle,
 			})
 		}
@@ -131,7 +132,7 @@ func tokenInfo(ctx context.Context, _ string, _ *http.Request) (*auth.TokenInfo,
 	if giveBack, ok := ctx.Value(bodyKey{}).(func()); ok {
 		extra["body"] = giveBack
 	}
-	return &auth.TokenInfo{UserID: held.Namespace + "/" + held.RunID, Extra: extra}, nil
+	return &auth.TokenInfo{UserID: held.Namespace + "/" + held.HolderID(), Extra: extra}, nil
 }
 
 // handle serves a request to the MCP route.
@@ -236,10 +237,10 @@ func (f *endpoint) serve(w *streamWriter, r *http.Request) {
 	}
 }
 
-// runOf names the run that a request came from.
+// runOf names the run, or the prompt of a session, that a request came from.
 func runOf(ctx context.Context) string {
 	held, _ := ctx.Value(heldKey{}).(picket.LeaseCredential)
-	return held.Namespace + "/" + held.RunID
+	return held.Namespace + "/" + held.HolderID()
 }
 
 // opensSession reports whether a request is an initialize of the older wire,

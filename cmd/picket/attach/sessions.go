@@ -50,7 +50,7 @@ func keepSessions(conf *adapter.Config, e settings.Agent, l launch, s *cli.Conne
 	}
 	conf.WhileRegistered = func(ctx context.Context, agentID string, incarnation int64) {
 		own := base
-		own.Incarnation = incarnation
+		own.Incarnation, own.ProxyURL = incarnation, s.URL()
 		own.Server = &sessionServer{c: s.Client, agent: agentID, incarnation: incarnation}
 		keeper, err := sessions.New(own)
 		if err == nil {

@@ -413,7 +413,7 @@ func newWake() *cobra.Command {
 			})
 		})
 	c.Flags().String("session", "", "the session; it may be left out if the agent has exactly one")
-	c.Flags().String("source", "", "manual with the key of an operator, agent with that of the agent; the default fits the key")
+	c.Flags().String("source", "", "who asks: manual (key of an operator) or agent (key that registered the agent); the default fits the key")
 	c.Flags().Bool("dry-run", false, "show what would be decided; nothing is sent or stored")
 	c.Flags().String("at", "", "with --dry-run: decide for another time, such as 2026-04-11T10:42:17Z")
 	c.Example = "  picket agent heartbeat wake reviewer\n  picket agent heartbeat wake reviewer --dry-run --at 2026-04-11T10:42:17Z"

@@ -93,6 +93,7 @@ agents:
     pool: {min_instances: 2, max_instances: 2}
     launch: {preset: exec, command: [./agent.sh, "two words"], env: [ANTHROPIC_API_KEY, HTTPS_PROXY]}
     session: {max: 3}
+    unmetered: true
     linger: 0s
     launcher: {heartbeat_interval: 11s, timeout_warning: 0.5}
     workspace: {source: worktree, resume: fresh, keep: 36h}
@@ -119,6 +120,9 @@ func TestEveryKeyOfAnAgentIsHonoured(t *testing.T) {
 		if _, given := got.values[agentKey("my.coder", k.Name)]; !given {
 			t.Errorf("%s is not in the example: it may be accepted and ignored", k.Name)
 		}
+	}
+	if !e.Unmetered || e.Session.Max != 3 {
+		t.Errorf("unmetered %t, sessions %d", e.Unmetered, e.Session.Max)
 	}
 	task := got.TaskOf(e)
 	if task.BudgetEnvelope.USD.String() != "0.75" || *task.Retry.MaxAttempts != 5 ||

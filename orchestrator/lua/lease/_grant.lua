@@ -1,4 +1,4 @@
--- needs: agent view promote lane stale_entry
+-- needs: agent covers view promote lane stale_entry
 -- Leasing the next tasks: what grant and advance share.
 local FIRST = 30000 -- an unconfirmed lease comes back after this long
 local RANGE = 2097152 -- tokens above a floor before the next floor is needed
@@ -22,22 +22,6 @@ local function lease_view(tid, rid, t, r, deadline)
     messages = call('ZCARD', K('messages:', tid)),
     waited = r.attempt == '1' and F(math.max(0, raw - math.max(num(t.created), num(t.not_before)))),
   }, size + (input and #input or 0)
-end
-
-local function covers(lane, agent, role, caps)
-  local pinned = string.match(lane, '^agent:(.*)$')
-  if pinned then return pinned == agent end
-  -- for:<agent>|<lane> is that agent's, and that of anyone who covers the lane.
-  local home, open = string.match(lane, '^for:([^|]*)|(.*)$')
-  if home and home == agent then return true end
-  lane = open or lane
-  if role == '!' then return false end
-  local of, needs = string.match(lane, '^([^|]*)|(.*)$')
-  if of ~= '' and of ~= role then return false end -- @same-role
-  for need in string.gmatch(needs, '[^,]+') do
-    if not string.find(caps, ',' .. need .. ',', 1, true) then return false end -- @every-capability
-  end
-  return true
 end
 
 -- best_lane finds the best lane that is covered. Lanes are sorted by their heads,

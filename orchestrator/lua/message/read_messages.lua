@@ -25,13 +25,7 @@ else
 end
 if not nudge then return {} end
 if not again and ARGV[9] == '0' and #ids > 0 then -- @peeks
-  for _, id in ipairs(ids) do
-    local m = call('HMGET', K('message:', id), 'to', 'size')
-    if m[1] then -- only a damaged store has none
-      leave_inbox(m[1], id, num(m[2])) -- @acknowledges
-      call('HSET', K('message:', id), 'read', RAW)
-    end
-  end
+  acknowledge_messages(ids)
   put(r, 'read_by', req, 'read_ids', table.concat(ids, ' ')) -- @remembers-read
 end
 -- What is shown is as it is from now on, so that a repeat has the same answer.

@@ -35,6 +35,17 @@ local function leave_inbox(inbox, id, size)
   if left <= 0 then call('DEL', K('inbox:', inbox)) end
 end
 
+-- acknowledge_messages notes that messages were read.
+local function acknowledge_messages(ids)
+  for _, id in ipairs(ids) do
+    local m = call('HMGET', K('message:', id), 'to', 'size')
+    if m[1] then -- only a damaged store has none
+      leave_inbox(m[1], id, num(m[2])) -- @acknowledges
+      call('HSET', K('message:', id), 'read', RAW)
+    end
+  end
+end
+
 -- check_inbox is the refusal of a message for which the inbox has no room.
 local function check_inbox(inbox, size)
   local unread, bytes = call('ZCARD', K('unread:', inbox)), num(call('HGET', K('inbox:', inbox), 'bytes'))
@@ -79,10 +90,10 @@ local function check_reply(id, ...)
   return refuse('not_found', 'kind', 'message')
 end
 
--- wake_runs tells the watches of the runs for which a message is. The sessions of an agent become due for a
--- wake.
+-- wake_runs tells the runs and the sessions for which a message is. The sessions become due for a wake.
 local function wake_runs(to)
   if string.sub(to, 1, 5) == 'task_' then return wake('task ' .. to) end
+  wake('inbox ' .. to) -- @wakes-sessions
   local a = pick(K('agent:', to), 'incarnation')
   for _, tid in ipairs(call('ZRANGE', leases_key(to, a), 0, 63)) do wake('task ' .. tid) end -- @wakes-runs
   for _, sid in ipairs(call('ZRANGE', K('asessions:', to), 0, -1)) do

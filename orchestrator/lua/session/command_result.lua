@@ -1,21 +1,27 @@
--- needs: agent session
+-- needs: agent session wake
 -- command_result stores what became of a prompt: that the agent works on it, a piece of the answer, or how
 -- it has ended. The same again changes nothing.
 -- ARGV: agent, actor, operator 0|1, incarnation, prompt, state, reason, piece of the answer, byte at which
---   the piece begins, most bytes of an answer
+--   the piece begins, most bytes of an answer, hash of the session capability of the prompt or ''
 -- Reply: OK
--- Errors: not_found, forbidden, agent_gone, judge_due, state_conflict (it has ended otherwise, or the piece
---   begins behind what is known)
+-- Errors: not_found, forbidden, agent_gone, judge_due, state_conflict (it has ended otherwise, the piece
+--   begins behind what is known, or the prompt has another capability)
 local id, pid, to = ARGV[1], ARGV[5], ARGV[6]
 local a = read_agent(id)
 local no = sessions.check_adapter(a, ARGV[2], ARGV[3], ARGV[4])
 if no then return no end -- @result-refused
-local p = pick(K('prompt:', pid), 'session', 'agent', 'state', 'reason', 'due', 'answer', 'wake', 'wake_due')
+local p = pick(K('prompt:', pid), 'session', 'agent', 'state', 'reason', 'due', 'answer', 'wake', 'wake_due',
+  'capability')
 if p.agent ~= id then return refuse('not_found', 'kind', 'prompt') end -- @own-prompt
 local state = sessions.overdue_state(p) or p.state
 if state == to and to ~= 'accepted' then return 'OK' end -- @same-result
 if state ~= 'queued' and state ~= 'accepted' then -- @result-is-last
   return refuse('state_conflict.wrong_state', 'state', state, 'need', 'queued')
+end
+if ARGV[11] ~= '' then
+  local other = p.capability and p.capability ~= ARGV[11]
+  if other then return refuse('state_conflict.other_capability') end -- @first-capability
+  put(p, 'capability', ARGV[11])
 end
 local have = p.answer or ''
 if num(ARGV[9]) > #have then return refuse('state_conflict.answer_piece', 'bytes', F(#have)) end -- @no-gap

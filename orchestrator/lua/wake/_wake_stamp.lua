@@ -1,4 +1,4 @@
--- needs: wake session_row policy
+-- needs: agent wake
 -- wake_stamp is a word for all that a decision about a wake is made by, apart from the time. A decision
 -- holds as long as the word is the same.
 local function wake_stamp(name, sid, w)

@@ -1,4 +1,4 @@
--- needs: wake_stamp session
+-- needs: wake wake_stamp session
 -- record_wake stores a decision about a wake. One that goes out becomes a prompt of its session, which is
 -- under way until an adapter accepts it, if all that the decision was made by is still the same.
 -- ARGV: agent name, session or '', request key, body hash, id of the wake, source, occasion, result, reason,

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: wake_stamp policy session_row session
+-- needs: agent wake wake_stamp policy session_row session
 -- wake_facts shows all that a decision about a wake is made by.
 -- ARGV: agent name, session, or '' for the one session of the name
 -- Reply: raw, now and adopted (ms), paused 0|1; of the policy rows, newest, over and file as in policy, and

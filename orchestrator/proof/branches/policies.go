@@ -83,6 +83,8 @@ func coverPolicyFiles(t *testing.T, f *fixture) {
 	kit.Refused(t, store.Publish(f.Ctx, "b", files), picket.CodeStateConflict)
 	p, err := f.WakePolicy(f.Ctx, "direct")
 	kit.OK(t, err)
+	_, err = f.Policies(f.Ctx, picket.PolicyQuery{Limit: 2})
+	kit.OK(t, err)
 	_, err = f.DeletePolicy(f.Ctx, kit.Operator, "direct", picket.PolicyCondition{ExpectedDigest: p.Digest})
 	kit.OK(t, err)
 	f.JumpStoreTime(t, mirror.Lease)
@@ -99,6 +101,8 @@ func coverLargeHistory(t *testing.T, f *fixture, write func(picket.Caller, strin
 	large := make([]byte, 5<<20)
 	kit.OK(t, f.Raw.HSet(f.Ctx, "pk:{default}:policy-revision:"+p.RevisionID, "body", large).Err())
 	_, err = f.PolicyHistory(f.Ctx, "pol-1", picket.PolicyHistoryQuery{})
+	kit.OK(t, err)
+	_, err = f.Policies(f.Ctx, picket.PolicyQuery{After: "pol-0"})
 	kit.OK(t, err)
 	kit.OK(t, f.Raw.HSet(f.Ctx, "pk:{default}:policy-revision:"+p.RevisionID, "body", "x\n").Err())
 }

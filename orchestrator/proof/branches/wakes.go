@@ -83,7 +83,7 @@ func coverWakes(t *testing.T, f *fixture) {
 	refused("nobody", "asession_"+ulid.Make().String())
 	refused("amy", w.session)
 	refused("amy", w.session)
-	_, err := f.WritePolicy(f.Ctx, kit.OtherOperator, "amy", picket.PolicyWrite{Body: "Look at your inbox.\n"})
+	_, err := f.WritePolicy(f.Ctx, kit.OtherOperator, "amy", picket.PolicyWrite{Body: "---\npreferences: {context: {include: [self, task]}}\n---\nLook at your inbox.\n"})
 	kit.OK(t, err)
 	refused("amy", "asession_"+ulid.Make().String())
 	by, clash := kit.Idempotent("U"), kit.Idempotent("U")
@@ -121,6 +121,8 @@ func coverWakes(t *testing.T, f *fixture) {
 	args[0], args[1], args[13] = "amy", w.session, "stale"
 	_, err = f.Records().Run(f.Ctx, "record_wake", args...)
 	kit.OK(t, err)
+	_, err = f.Records().Run(f.Ctx, "agent_context", "", "", "", "", "asession_"+ulid.Make().String())
+	kit.Refused(t, err, picket.CodeNotFound)
 	for _, q := range []picket.WakeQuery{{}, {Limit: 1}, {Cursor: 1}} {
 		_, err := f.Wakes(f.Ctx, "amy", q)
 		kit.OK(t, err)

@@ -14,13 +14,14 @@ var Readers = []string{"agent", "agents", "pools", "evidence", "bundle",
 	"bundle_read", "conversation", "explain", "handoffs", "identify", "keys", "leases",
 	"list", "log", "reports", "reviews", "stats", "task",
 	"envelope", "ledger", "spending", "await_exec", "can_exec", "webhook_list", "review_ids", "totals", "policy",
-	"policy_history", "agent_sessions", "prompt", "prompts", "wake_facts", "wakes"}
+	"policy_history", "policies", "agent_sessions", "prompt", "prompts", "wake_facts", "wakes",
+	"session_capability", "agent_context"}
 
 func All() []Case {
 	var all []Case
 	for _, cases := range [][]Case{taskCases, leaseCases, evidenceCases, peopleCases, operatorCases, sweepCases,
 		adoptionCases, agentCases, moneyCases, treeCases, webhookCases, loginCases, keyCases, messageCases,
-		policyCases, sessionCases, wakeCases} {
+		policyCases, sessionCases, wakeCases, capabilityCases} {
 		all = append(all, cases...)
 	}
 	return all

@@ -39,6 +39,8 @@ type Env struct {
 	run    string
 	Held   picket.LeaseCredential
 	Prompt string // of [TestSession]
+	// Session is the session capability of that prompt, after [WithCapability].
+	Session picket.LeaseCredential
 	// incarnation is that of the agent m1 that keeps the session.
 	incarnation int64
 	handoff     string

@@ -13,5 +13,8 @@ var policyMutants = []mutant{
 	{"a process without the directory publishes files", []edit{{"publishes-with-lock", ""}}},
 	{"files count while nobody has their directory", []edit{
 		{"counts-with-lock", "local file = call('HGET', K('policy-files'), name)"}}},
+	{"a name with a policy and a file is listed twice", []edit{
+		{"lists-names-once", "if name > after then names[#names + 1] = name end"}}},
+	{"a page of policies has any size", []edit{{"bounds-listed-policies", ""}}},
 	{"a page of revisions has any size", []edit{{"bounds-history", "if false then"}}},
 }

@@ -121,7 +121,7 @@ func errText(err error) string {
 func readFaults(p calls.Setup, watched *faultPoints) {
 	w := p.NewEnv()
 	defer w.Close()
-	calls.WithPrompt(w)
+	calls.WithCapability(w)
 	session := calls.TestSession
 	calls.WithHandoff(w)
 	calls.Confirmed(picket.TaskSpec{})(w)
@@ -184,11 +184,14 @@ func readFaults(p calls.Setup, watched *faultPoints) {
 			_, err := w.Via.Wake(w.Ctx, kit.OtherOperator, "ann", picket.WakeRequest{SessionID: session, DryRun: true})
 			return err
 		}},
+		{"session_capability", func() error { _, err := w.Via.SessionCapability(w.Ctx, w.Session); return err }},
+		{"agent_context", func() error { _, err := w.Via.AgentContext(w.Ctx, w.Session); return err }},
 		{"policy", func() error { _, err := w.Via.WakePolicy(w.Ctx, "ann"); return err }},
 		{"policy_history", func() error {
 			_, err := w.Via.PolicyHistory(w.Ctx, "ann", picket.PolicyHistoryQuery{})
 			return err
 		}},
+		{"policies", func() error { _, err := w.Via.Policies(w.Ctx, picket.PolicyQuery{}); return err }},
 		{"stats", func() error { _, err := w.Via.Stats(w.Ctx); return err }},
 		// no script
 		{"events", func() error { _, err := w.Via.Events(w.Ctx, picket.EventQuery{After: 1}); return err }},

@@ -1,5 +1,6 @@
 // The live log: <pre data-log="address of the run's log" data-offset="bytes
-// that are already in it" data-max="characters to keep">.
+// that are already in it" data-max="characters to keep" data-state="how far it
+// has come">. The page is brought up to date when the state is another one.
 
 const LOG_POLL = 1_500;
 const MAX_LOG_LENGTH = 200_000;
@@ -17,6 +18,7 @@ async function followLog(el) {
   delete el.picketLine;
   const text = new TextDecoder();
   let offset = Number(el.dataset.offset) || 0;
+  let state = el.dataset.state;
   let wait = LOG_POLL;
   while (el.isConnected && el.dataset.log === address) {
     if (!document.hidden && !live.paused && !updatesEnded()) {
@@ -27,7 +29,10 @@ async function followLog(el) {
         if (el.dataset.log !== address) break;
         offset = Number(answer.headers.get("X-Picket-Next")) || offset + bytes.byteLength;
         append(el, text.decode(bytes, { stream: true }));
-        if (!bytes.byteLength && answer.headers.get("X-Picket-Log") === "closed") return;
+        const now = answer.headers.get("X-Picket-Log");
+        if (state !== undefined && state !== now) requestRefresh();
+        state &&= now;
+        if (!bytes.byteLength && now === "closed") return;
         wait = bytes.byteLength ? LOG_POLL / 3 : LOG_POLL;
       } catch {
         wait = Math.min(2 * wait, 15_000);

@@ -5,7 +5,7 @@
 
 // What this script or the person has put on an element, and the server does not
 // know of.
-const LOCAL_ATTRIBUTES = new Set(["open", "tabindex", "data-current"]);
+const LOCAL_ATTRIBUTES = new Set(["open", "tabindex", "data-current", "data-told"]);
 
 // What was said once on the page stays until it is left.
 const KEPT_NODES = "main > .box, .held";
@@ -28,6 +28,7 @@ function morph(old, now, force = false) {
     if (old.data !== now.data) old.data = now.data;
     return;
   }
+  if (old.matches("[data-still]") && typedIn(old)) return keepDraft(old, now);
   if (old.matches("[data-part], form")) {
     if (!force && inUse(old)) return looksSame(old, now) || showHeldNote(old, () => morph(old, now, true));
     removeHeldNote(old);
@@ -38,6 +39,7 @@ function morph(old, now, force = false) {
   morphAttributes(old, now);
   if (log !== undefined && log === now.dataset.log) return; // it follows automatically
   morphChildren(old, now, force);
+  if (old.matches(".numbered textarea")) old.value = old.defaultValue; // it may have been typed in before
 }
 
 // keepDigest leaves a decision on what the person opened: new evidence is shown,
@@ -68,8 +70,9 @@ function morphChildren(old, now, force) {
   const wanted = new Set([...now.children].map(nameOf));
   let at = old.firstChild;
   for (const next of [...now.childNodes]) {
-    // What goes, goes first: a node that is moved loses the focus.
-    while (at && (isKept(at) || (nameOf(at) && !wanted.has(nameOf(at))))) at = removeNode(at);
+    // What goes, goes first: a node that is moved loses the focus. So does one behind which an old node
+    // stays, such as the blanks around a note that the fresh page does not have.
+    while (at && (isKept(at) || (nameOf(at) && !wanted.has(nameOf(at))) || (isBlank(at) && !isBlank(next)))) at = removeNode(at);
     const found = named.get(nameOf(next));
     if (found && found.tagName === next.tagName) {
       if (found === at) at = at.nextSibling;
@@ -99,6 +102,11 @@ function removeNode(node) {
     node.remove();
   }
   return next;
+}
+
+// isBlank reports whether a node is the blanks between elements.
+function isBlank(node) {
+  return node.nodeType === Node.TEXT_NODE && !node.data.trim();
 }
 
 function isKept(node) {

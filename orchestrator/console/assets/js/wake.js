@@ -8,6 +8,7 @@ if (typeof document === "undefined") {
   startClock();
   startLive();
   startKeys();
+  startEditor();
   followLogs();
 }
 

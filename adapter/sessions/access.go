@@ -1,0 +1,52 @@
+package sessions
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/picket-dev/picket"
+)
+
+// access is what an agent reaches Picket with while it works on one prompt. The zero value stands for nothing.
+type access struct {
+	capability picket.Secret
+	proxyURL   string
+}
+
+// newAccess makes a capability for a prompt, if the server admits any.
+func (c *Config) newAccess(from picket.SessionCommand) access {
+	proxyURL := strings.TrimSuffix(cmp.Or(from.ProxyURL, c.ProxyURL), "/")
+	if from.Command != picket.CommandPrompt || from.Namespace == "" || proxyURL == "" {
+		return access{}
+	}
+	return access{capability: picket.NewSessionCapability(from.Namespace, from.CommandID), proxyURL: proxyURL}
+}
+
+// hash is what the server gets of the capability; empty: there is none.
+func (a access) hash() string {
+	if a.capability == "" {
+		return ""
+	}
+	return picket.SessionCapabilityHash(a.capability)
+}
+
+// contextURL answers the context of the agent.
+func (a access) contextURL() string {
+	if a.capability == "" {
+		return ""
+	}
+	return a.proxyURL + "/agent/context"
+}
+
+// env are the variables of a process that answers this prompt alone.
+func (a access) env() []string {
+	if a.capability == "" {
+		return nil
+	}
+	return []string{
+		"PICKET_SESSION_CAPABILITY=" + a.capability.Reveal(),
+		"PICKET_PROXY_URL=" + a.proxyURL,
+		"PICKET_MCP_URL=" + a.proxyURL + "/mcp",
+		"PICKET_CONTEXT_URL=" + a.contextURL(),
+	}
+}

@@ -1,0 +1,215 @@
+package orchestrator
+
+import (
+	"cmp"
+	"context"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/orchestrator/store"
+)
+
+// What the process of an agent session may do: it has a session capability, and no lease.
+
+// SessionCapability says whose a session capability is. One that is not valid, or not any more, is refused with
+// CodeSessionCapability.
+func (e *Engine) SessionCapability(ctx context.Context, held picket.LeaseCredential) (picket.SessionGrant, error) {
+	var v struct {
+		Agent   string `reply:"agent"`
+		Session string `reply:"session"`
+		Prompt  string `reply:"prompt"`
+		Actor   string `reply:"actor"`
+		Left    int64  `reply:"left"` // ms
+	}
+	r := e.runCapability(ctx, held, "session_capability")
+	r.Decode(&v)
+	return picket.SessionGrant{AgentID: v.Agent, SessionID: v.Session, PromptID: v.Prompt, Actor: v.Actor,
+		RemainingMs: v.Left}, r.Err
+}
+
+// runCapability runs a script that begins with a session capability.
+func (e *Engine) runCapability(ctx context.Context, held picket.LeaseCredential, script string, args ...any) *reply {
+	if !held.OfSession() || held.Secret == "" {
+		return e.newReply(script, nil, picket.Refuse(picket.CodeUnauthenticated,
+			"Send the session capability as a bearer.", "no session capability was presented"))
+	}
+	return e.run(ctx, script, append([]any{held.PromptID, held.Secret}, args...)...)
+}
+
+// sendAsSession sends a message of a session to another agent.
+func (e *Engine) sendAsSession(ctx context.Context, held picket.LeaseCredential, requestKey string,
+	m picket.AgentMessage) (picket.MessageSent, error) {
+	if m.To == "" || strings.HasPrefix(m.To, "task_") {
+		refused := picket.LeaseRequired()
+		refused.Message = "a session sends messages to agents only"
+		refused.Remedy = "Name the id of an agent as /to. Only the agent of a run writes to tasks."
+		return picket.MessageSent{}, refused
+	}
+	seed := ""
+	if requestKey != "" {
+		seed = held.PromptID + " " + requestKey
+	}
+	args := append([]any{m.To}, messageArgs(m.MessageRequest, seed)...)
+	return e.runCapability(ctx, held, "session_send", append(args, e.quotas().MessagesBytes)...).messageSent()
+}
+
+// readAsSession answers a session the messages of its agent, as ReadMessages does.
+func (e *Engine) readAsSession(ctx context.Context, held picket.LeaseCredential, requestID string,
+	req picket.ReadMessages, wait time.Duration) (got picket.MessagesRead, err error) {
+	look := func() (done bool, again time.Duration, err error) {
+		var v struct {
+			Rows   []messageRow `reply:"rows"`
+			Unread int          `reply:"unread"`
+		}
+		r := e.runCapability(ctx, held, "session_read", requestID, cmp.Or(req.Max, defaultMessagesRead),
+			boolArg(req.Peek))
+		r.Decode(&v)
+		got = picket.MessagesRead{Messages: messages(v.Rows), Unread: v.Unread}
+		return len(got.Messages) > 0, 0, r.Err
+	}
+	if wait <= 0 {
+		_, _, err = look()
+		return got, err
+	}
+	grant, err := e.SessionCapability(ctx, held)
+	if err != nil {
+		return got, err
+	}
+	wait = min(wait, time.Duration(grant.RemainingMs)*time.Millisecond)
+	topics := e.records.Subscribe(inboxTopic(grant.AgentID), promptTopic(held.PromptID))
+	_, err = e.records.WaitUntil(ctx, topics, wait, look)
+	return got, err
+}
+
+func inboxTopic(agentID string) store.Topic { return store.Topic("inbox " + agentID) }
+
+// AgentContext shows the holder of a lease or of a session capability what it needs to know before it acts.
+func (e *Engine) AgentContext(ctx context.Context, held picket.LeaseCredential) (picket.AgentContext, error) {
+	var r *reply
+	if held.OfSession() {
+		r = e.run(ctx, "agent_context", "", held.PromptID, held.Secret, 0)
+	} else {
+		r = e.runHeld(ctx, held, "agent_context")
+	}
+	return r.agentContext(e.store.cfg.Wake.SessionHealthStaleAfter)
+}
+
+// sessionContext is what AgentContext would show to the holder of a capability of a session.
+func (e *Engine) sessionContext(ctx context.Context, sessionID string) (picket.AgentContext, error) {
+	r := e.run(ctx, "agent_context", "", "", "", "", sessionID)
+	return r.agentContext(e.store.cfg.Wake.SessionHealthStaleAfter)
+}
+
+func (r *reply) agentContext(staleAfter time.Duration) (picket.AgentContext, error) {
+	var v agentContext
+	r.Decode(&v)
+	if r.Err != nil {
+		return picket.AgentContext{}, r.Err
+	}
+	return v.context(staleAfter), nil
+}
+
+// agentContext is what the script of this name answers.
+type agentContext struct {
+	Now       int64            `reply:"now"`     // store time, ms
+	Adopted   int64            `reply:"adopted"` // store time, ms
+	Agent     string           `reply:"agent"`
+	Metadata  string           `reply:"metadata"`
+	Name      string           `reply:"name"`
+	Role      string           `reply:"role"`
+	Caps      string           `reply:"caps"`
+	Max       string           `reply:"max"`
+	Status    string           `reply:"status"`
+	Session   *sessionRow      `reply:"session"`
+	Prompt    string           `reply:"prompt"`
+	Left      int64            `reply:"left"` // ms
+	Held      int              `reply:"held"`
+	Tasks     []contextTask    `reply:"tasks"`
+	Unread    int              `reply:"unread"`
+	Senders   []contextSender  `reply:"senders"`
+	Lanes     []contextLane    `reply:"lanes"`
+	More      bool             `reply:"more"`
+	Available *budget.Envelope `reply:"available"`
+}
+
+type contextTask struct {
+	ID      string     `reply:"id"`
+	Spec    specRecord `reply:"spec,json"`
+	Lane    string     `reply:"lane"`
+	Left    int64      `reply:"left"` // ms
+	Answers int        `reply:"answers"`
+}
+
+type contextSender struct {
+	Kind   string `reply:"kind"`
+	ID     string `reply:"id"`
+	Name   string `reply:"name"`
+	Unread int    `reply:"unread"`
+}
+
+type contextLane struct {
+	Lane  string `reply:"lane"`
+	Tasks int    `reply:"tasks"`
+}
+
+func (v agentContext) context(staleAfter time.Duration) picket.AgentContext {
+	c := picket.AgentContext{
+		Self: picket.ContextSelf{AgentID: v.Agent, AgentName: agentNameIn(v.Metadata), Name: v.Name, Role: v.Role,
+			Status: picket.AgentStatus(v.Status), Capabilities: splitTags(v.Caps),
+			Limits: picket.ContextLimits{MaxSendsPerMinute: picket.MaxSendsPerMinute}},
+		Tasks:         []picket.ContextTask{},
+		TasksHeld:     v.Held,
+		Unread:        picket.ContextUnread{Messages: v.Unread, Senders: []picket.UnreadSender{}},
+		Claimable:     []picket.ClaimableTasks{},
+		MoreClaimable: v.More,
+		Budget:        v.Available,
+	}
+	if v.Max != "" {
+		most := int(store.ParseInt(v.Max))
+		c.Self.Limits.MaxConcurrentTasks = &most
+	}
+	if v.Session != nil {
+		s := v.Session.session(picket.Instant(v.Now), picket.Instant(v.Adopted), staleAfter, v.Session.Prompt != "")
+		c.Session = &picket.ContextSession{SessionID: s.SessionID, Health: s.Health, PromptID: v.Prompt,
+			RemainingMs: v.Left}
+	}
+	for _, t := range v.Tasks {
+		c.Tasks = append(c.Tasks, picket.ContextTask{TaskID: t.ID, Title: t.Spec.Title, TaskLane: taskLane(t.Lane),
+			RemainingMs: t.Left, AnsweredHandoffs: t.Answers})
+	}
+	for _, s := range v.Senders {
+		c.Unread.Senders = append(c.Unread.Senders, picket.UnreadSender{Kind: s.Kind, ID: s.ID, Name: s.Name,
+			Messages: s.Unread})
+	}
+	for _, l := range v.Lanes {
+		c.Claimable = append(c.Claimable, picket.ClaimableTasks{TaskLane: taskLane(l.Lane), Tasks: l.Tasks})
+	}
+	return c
+}
+
+// agentNameIn is the agent name in the metadata of an agent; empty: none.
+func agentNameIn(metadata string) string {
+	var v struct {
+		AgentName any `json:"agent_name"`
+	}
+	_ = json.Unmarshal([]byte(metadata), &v)
+	name, _ := v.AgentName.(string)
+	if picket.CheckName("", name) != nil {
+		return ""
+	}
+	return name
+}
+
+// taskLane says who takes the tasks of a lane.
+func taskLane(lane string) picket.TaskLane {
+	if agent, ok := strings.CutPrefix(lane, "agent:"); ok {
+		return picket.TaskLane{Agent: agent, Needs: []string{}}
+	}
+	agent, open := splitLane(lane)
+	role, needs, _ := strings.Cut(open, "|")
+	return picket.TaskLane{Role: role, Needs: splitTags(needs), Agent: agent}
+}

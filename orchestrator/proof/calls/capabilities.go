@@ -1,0 +1,33 @@
+package calls
+
+import (
+	"strings"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
+)
+
+// WithCapability is a set-up with a prompt of [TestSession] that was accepted with a session capability, and with
+// another agent, m2.
+func WithCapability(w *Env) {
+	w.T.Helper()
+	WithPrompt(w)
+	w.Session = picket.LeaseCredential{Namespace: "default", PromptID: w.Prompt, Secret: strings.Repeat("c", 64)}
+	kit.OK(w.T, w.Direct.CommandResult(w.Ctx, kit.AgentOwner, "m1", w.Prompt, picket.CommandResult{
+		Incarnation: w.incarnation, State: picket.PromptAccepted, CapabilityHash: w.Session.Secret}))
+	_, err := w.Direct.Register(w.Ctx, kit.AgentOwner, picket.Registration{AgentID: "m2"})
+	kit.OK(w.T, err)
+	_, err = w.Direct.Tell(w.Ctx, kit.OtherOperator, "m1", picket.MessageRequest{Body: "hello"})
+	kit.OK(w.T, err)
+}
+
+var capabilityCases = []Case{
+	{Name: "session_send", Setup: WithCapability, Call: func(w *Env, e *orchestrator.Engine) (any, error) {
+		return e.SendMessage(w.Ctx, w.Session, "s1", picket.AgentMessage{To: "m2",
+			MessageRequest: picket.MessageRequest{Body: "hello"}})
+	}},
+	{Name: "session_read", Setup: WithCapability, Call: func(w *Env, e *orchestrator.Engine) (any, error) {
+		return e.ReadMessages(w.Ctx, w.Session, "r1", picket.ReadMessages{}, 0)
+	}},
+}

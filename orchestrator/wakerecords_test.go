@@ -1,0 +1,52 @@
+package orchestrator_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
+)
+
+// The records and the events of a wake name no person, and have no text of a prompt, a policy or a message, no
+// token and no absolute path.
+func TestWakeRecordsNameNobody(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		_, n := f.wakeable(t)
+		f.mustWritePolicy(t, "ann", "---\nsummary: canary-summary\npreferences: {context: {include: [self, task]}}\n---\n"+
+			"canary-policy /home/canary\n")
+		task := f.MustSubmit(t, picket.TaskSpec{Title: "canary-title"})
+		l := f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1", WorkspaceRoot: "/srv/canary"})
+		_, err := f.Tell(f.Ctx, kit.OtherOperator, "a1", picket.MessageRequest{Body: "canary-message"})
+		kit.OK(t, err)
+		done := make(chan picket.WakeDecision, 1)
+		go func() {
+			d, err := f.Wake(f.Ctx, kit.OtherOperator, "ann", picket.WakeRequest{})
+			kit.OK(t, err)
+			done <- d
+		}()
+		kit.OK(t, f.result(n, f.nextCommand(t, n).CommandID, picket.PromptAccepted, ""))
+		d := <-done
+		kit.OK(t, f.CommandResult(f.Ctx, kit.Operator, "a1", d.WakeID,
+			picket.CommandResult{Incarnation: n, State: picket.PromptAnswered, Output: "canary-answer"}))
+		f.wantWake(t, picket.WakeRequest{}, picket.WakeReasonCooldownActive)
+		rows, err := f.Raw.ZRange(f.Ctx, "pk:{default}:wakes:ann", 0, -1).Result()
+		kit.OK(t, err)
+		page, err := f.Events(f.Ctx, picket.EventQuery{Types: []string{picket.EventSessionWaking,
+			picket.EventSessionWoken}, Limit: 100})
+		kit.OK(t, err)
+		text := strings.Join(rows, "\n")
+		for _, e := range page.Events {
+			text += "\n" + e.Actor + " " + string(e.Data)
+		}
+		if len(rows) != 2 || len(page.Events) != 2 {
+			t.Errorf("%d rows, %d events", len(rows), len(page.Events))
+		}
+		for _, canary := range []string{"canary", kit.OtherOperator.Actor, l.LeaseToken.Reveal(), "pks_", "/srv",
+			task.TaskID} {
+			if strings.Contains(text, canary) {
+				t.Errorf("the records of a wake have %q:\n%s", canary, text)
+			}
+		}
+	})
+}

@@ -1,0 +1,86 @@
+package picket
+
+import (
+	"cmp"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"strings"
+)
+
+// A session capability is the credential of the process of an agent session. The adapter makes one for each
+// prompt, and it is valid while the prompt is open. The store has its hash alone.
+
+// SessionCapabilityPrefix begins every session capability.
+const SessionCapabilityPrefix = "pks_"
+
+// capabilityBytes is how many random bytes a session capability has.
+const capabilityBytes = 32
+
+// NewSessionCapability makes a capability for a prompt: pks_, the namespace, the ULID of the prompt and 32 random
+// bytes in base64url, with dots between them.
+func NewSessionCapability(namespace, promptID string) Secret {
+	random := make([]byte, capabilityBytes)
+	_, _ = rand.Read(random) // it never fails: the program ends if the system has no randomness
+	_, id, _ := strings.Cut(promptID, "_")
+	return Secret(SessionCapabilityPrefix + namespace + "." + id + "." + base64.RawURLEncoding.EncodeToString(random))
+}
+
+// SessionCapabilityHash is what the server keeps of a capability: the SHA-256 of all of its text, in hex.
+func SessionCapabilityHash(capability Secret) string {
+	sum := sha256.Sum256([]byte(capability.Reveal()))
+	return hex.EncodeToString(sum[:])
+}
+
+// ParseSessionCapability checks the form of a capability. Whether it is valid is for the store to say.
+func ParseSessionCapability(token string) (held LeaseCredential, ok bool) {
+	body, ok := strings.CutPrefix(token, SessionCapabilityPrefix)
+	parts := strings.Split(body, ".")
+	if !ok || len(token) > 256 || len(parts) != 3 || cmp.Or(CheckNamespace("", parts[0]),
+		CheckID("", "prompt", "prompt_"+parts[1])) != nil {
+		return LeaseCredential{}, false
+	}
+	random, err := base64.RawURLEncoding.Strict().DecodeString(parts[2])
+	if err != nil || len(random) != capabilityBytes {
+		return LeaseCredential{}, false
+	}
+	return LeaseCredential{
+		Namespace: parts[0],
+		PromptID:  "prompt_" + parts[1],
+		Secret:    SessionCapabilityHash(Secret(token)),
+		Side:      SideAgent,
+	}, true
+}
+
+// SessionGrant says whose a session capability is.
+type SessionGrant struct {
+	AgentID     string // for whom messages are sent and read
+	SessionID   string
+	PromptID    string
+	Actor       string // as whom the log names the session
+	RemainingMs int64  // until the capability ends
+}
+
+// LeaseRequired refuses what a session capability does not open.
+func LeaseRequired() *Error {
+	return Refuse(CodeLeaseRequired,
+		"Use get_context, read_messages and send_message. Everything else is for the agent of a run, which has a lease.",
+		"a session capability does not open this")
+}
+
+// checkCapabilityHash refuses what is not the hash of a capability.
+func checkCapabilityHash(r CommandResult) error {
+	if r.CapabilityHash == "" {
+		return nil
+	}
+	sum, err := hex.DecodeString(r.CapabilityHash)
+	switch {
+	case r.State != PromptAccepted:
+		return Invalid("/capabilityHash", "Send it with accepted.", "capabilityHash came with %s", string(r.State))
+	case err != nil || len(sum) != sha256.Size || strings.ToLower(r.CapabilityHash) != r.CapabilityHash:
+		return Invalid("/capabilityHash", "Send the SHA-256 of the capability, in lower-case hex.",
+			"capabilityHash is not a hash")
+	}
+	return nil
+}

@@ -1,0 +1,52 @@
+package toolproxy
+
+import (
+	"context"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket"
+)
+
+// A session capability is admitted where a lease token is. It opens what is listed here, and nothing else.
+
+// sessionRoutes are the core routes that a session capability opens. Which tools it opens is in sessionTools.
+var sessionRoutes = map[string]bool{"/v1/tools": true, "/v1/tools/:name": true, contextPath: true}
+
+// sessionTools are the tools that a session capability opens.
+var sessionTools = map[string]bool{"get_context": true, "read_messages": true, "send_message": true}
+
+// contextPath answers what get_context answers.
+const contextPath = "/agent/context"
+
+// contextReader is what the proxy asks about the holder of a credential.
+type contextReader interface {
+	// SessionCapability says whose a session capability is; one that is not valid is refused.
+	SessionCapability(ctx context.Context, held picket.LeaseCredential) (picket.SessionGrant, error)
+	// AgentContext shows the holder of a lease or of a session capability what it needs to know.
+	AgentContext(ctx context.Context, held picket.LeaseCredential) (picket.AgentContext, error)
+}
+
+func contexts(b Backend) contextReader { return b }
+
+// openCapability finds the credential of a session capability, which the store has to know.
+func (p *Proxy) openCapability(ctx context.Context, token string) (picket.LeaseCredential, error) {
+	held, ok := picket.ParseSessionCapability(token)
+	if !ok {
+		return held, Unauthenticated("the session capability is malformed")
+	}
+	backend, err := p.BackendOf(held)
+	if err != nil {
+		return held, err
+	}
+	_, err = backend.SessionCapability(ctx, held)
+	return held, err
+}
+
+func getContext(ctx context.Context, reader contextReader, c Call, _ struct{}) (any, error) {
+	return reader.AgentContext(ctx, c.Held)
+}
+
+func handleContext(c echo.Context, reader contextReader, held picket.LeaseCredential) (any, error) {
+	return reader.AgentContext(c.Request().Context(), held)
+}
