@@ -13,3 +13,8 @@ var OpenAPI []byte
 //
 //go:embed rfc16.md
 var RFC16 string
+
+// Heartbeat is reference/heartbeat.md: every rule of Agent Heartbeat. A conformance run has a check for each.
+//
+//go:embed reference/heartbeat.md
+var Heartbeat string

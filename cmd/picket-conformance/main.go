@@ -1,5 +1,5 @@
-// Picket-conformance holds any server that speaks RFC-0016 against the rules of
-// the document. `picket conformance` executes it.
+// Picket-conformance holds a server against the rules of a document: any server that speaks
+// RFC-0016, and one with the wake policies of Agent Heartbeat. `picket conformance` executes it.
 package main
 
 import (

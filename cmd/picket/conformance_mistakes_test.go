@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/picket-dev/picket/internal/conformance"
 	"github.com/picket-dev/picket/internal/rfc16"
 	"github.com/picket-dev/picket/internal/rig"
 )
@@ -188,7 +189,7 @@ func TestSuiteFindsEveryMistake(t *testing.T) {
 					t.Fatalf("%d results of %d rules, %v", len(report.Results), len(b.rules), err)
 				}
 				for _, r := range report.Results {
-					if r.Outcome != rfc16.Failed {
+					if r.Outcome != conformance.Failed {
 						t.Errorf("a server that %s passes %s/%s: %s %s", b.name, r.Section, r.ID, r.Outcome, r.Why)
 					}
 				}

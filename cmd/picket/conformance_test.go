@@ -22,6 +22,7 @@ import (
 	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/settings"
+	"github.com/picket-dev/picket/internal/conformance"
 	"github.com/picket-dev/picket/internal/rfc16"
 	"github.com/picket-dev/picket/internal/rig"
 )
@@ -159,18 +160,18 @@ func rulesNotOverHTTP() []string {
 
 // expectConforming expects every rule to have passed except for those that cannot be run
 // here.
-func expectConforming(t *testing.T, report rfc16.Report, notRun ...string) {
+func expectConforming(t *testing.T, report conformance.Report, notRun ...string) {
 	t.Helper()
 	t.Log(report.Summary())
 	for _, r := range report.Results {
 		name := r.Section + "/" + r.ID
 		switch {
-		case r.Outcome == rfc16.Failed:
+		case r.Outcome == conformance.Failed:
 			t.Errorf("%s: %s\n  expected: %s\n  got:      %s\n  repeat:   %s", name, r.Text, r.Expected, r.Got,
 				r.Repeat)
-		case r.Outcome == rfc16.NotRun && !slices.Contains(notRun, name):
+		case r.Outcome == conformance.NotRun && !slices.Contains(notRun, name):
 			t.Errorf("%s was not run: %s", name, r.Why)
-		case r.Outcome == rfc16.Passed && slices.Contains(notRun, name):
+		case r.Outcome == conformance.Passed && slices.Contains(notRun, name):
 			t.Errorf("%s cannot have been run", name)
 		}
 	}
@@ -262,7 +263,7 @@ func startUp(t *testing.T) (url, key string) {
 }
 
 // expectNothingLeft looks for what a run has left on a server that had nothing.
-func expectNothingLeft(t *testing.T, cfg rfc16.Config, report rfc16.Report) {
+func expectNothingLeft(t *testing.T, cfg rfc16.Config, report conformance.Report) {
 	t.Helper()
 	client := client.New(cfg.URL, picket.Secret(cfg.Key), client.Options{HTTP: cfg.HTTP})
 	var agents picket.AgentPage

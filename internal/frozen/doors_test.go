@@ -172,6 +172,7 @@ func exitLines(s *server) []string {
 		"handoff claim " + done,
 		"review approve " + done,
 		"conformance rfc16 --list",
+		"conformance heartbeat --list",
 		"conformance no-such-suite",
 		"config show",
 		"--url http://127.0.0.1:9 task list",

@@ -23,32 +23,32 @@ type agent struct {
 // those of the body; nil leaves one out.
 func (t *Trial) register(change fields) *agent {
 	a := t.tryRegister(owner, change)
-	t.expectStatus(a.reg, 201)
+	t.ExpectStatus(a.reg, 201)
 	return a
 }
 
 // tryRegister is register without an expectation, with any key.
 func (t *Trial) tryRegister(by keyName, change fields) *agent {
-	a := &agent{t: t, key: by, body: fields{"agent_id": t.id(fmt.Sprintf("a%d", len(t.agents)+1))}}
+	a := &agent{t: t, key: by, body: fields{"agent_id": t.ID(fmt.Sprintf("a%d", len(t.agents)+1))}}
 	maps.Copy(a.body, change)
 	maps.DeleteFunc(a.body, func(_ string, v any) bool { return v == nil })
 	a.sent = time.Now()
-	a.reg = t.s.ask(t.ctx, by, "POST", agentsPath, a.body)
-	if a.id, _ = a.body["agent_id"].(string); a.reg.status/100 == 2 {
-		a.id = a.reg.str("agent_id")
+	a.reg = t.s.Ask(t.Ctx, by, "POST", agentsPath, a.body)
+	if a.id, _ = a.body["agent_id"].(string); a.reg.Status/100 == 2 {
+		a.id = a.reg.Str("agent_id")
 	}
 	// Without an answer it may be registered all the same.
-	if a.reg.status/100 == 2 || a.reg.err != nil && a.id != "" {
+	if a.reg.Status/100 == 2 || a.reg.Err != nil && a.id != "" {
 		t.agents = append(t.agents, a)
 	}
-	t.accept(a.reg)
+	t.Accept(a.reg)
 	return a
 }
 
 // reregister registers the same id once more.
 func (a *agent) reregister(by keyName) *answer {
 	a.noteContact()
-	return a.t.call(by, "POST", agentsPath, a.body)
+	return a.t.Call(by, "POST", agentsPath, a.body)
 }
 
 // thresholds is a heartbeat_config.
@@ -91,16 +91,16 @@ func (a *agent) path(rest string) string { return agentsPath + "/" + a.id + rest
 
 // heartbeat sends a heartbeat with any key and body members beside the required ones.
 func (a *agent) heartbeat(by keyName, status string, change fields) *answer {
-	body := merge(fields{"status": status, "client_timestamp": a.t.now().UTC().Format(time.RFC3339Nano)}, change)
+	body := merge(fields{"status": status, "client_timestamp": a.t.Now().UTC().Format(time.RFC3339Nano)}, change)
 	maps.DeleteFunc(body, func(_ string, v any) bool { return v == nil })
 	a.noteContact()
-	return a.t.call(by, "POST", a.path("/heartbeat"), body)
+	return a.t.Call(by, "POST", a.path("/heartbeat"), body)
 }
 
 // mustHeartbeat is a heartbeat that must be acknowledged.
 func (a *agent) mustHeartbeat() *answer {
 	a.checkNotSilent()
-	return a.t.expectStatus(a.heartbeat(a.key, "active", nil), 200)
+	return a.t.ExpectStatus(a.heartbeat(a.key, "active", nil), 200)
 }
 
 // noteContact notes a sign of life that is on its way.
@@ -120,26 +120,26 @@ func (a *agent) mayBeSilent() bool {
 // checkNotSilent ends the try when that may have happened.
 func (a *agent) checkNotSilent() {
 	if a.mayBeSilent() {
-		a.t.tooSlow("%s was silent for longer than it should", a.id)
+		a.t.TooSlow("%s was silent for longer than it should", a.id)
 	}
 }
 
 // record reads the agent as it is shown.
 func (a *agent) record() *answer {
-	return a.t.expectStatus(a.t.call(a.key, "GET", a.path(""), nil), 200)
+	return a.t.ExpectStatus(a.t.Call(a.key, "GET", a.path(""), nil), 200)
 }
 
-func (a *agent) status() string { return a.record().str("status") }
+func (a *agent) status() string { return a.record().Str("status") }
 
 // expect reads the agent and expects a status.
 func (a *agent) expect(status string) *answer {
 	r := a.record()
-	a.t.expectMember(r, "status", status)
+	a.t.ExpectMember(r, "status", status)
 	return r
 }
 
 // etag is the version as an entity tag.
-func (a *agent) etag() string { return fmt.Sprintf(`"%d"`, a.record().num("version")) }
+func (a *agent) etag() string { return fmt.Sprintf(`"%d"`, a.record().Num("version")) }
 
 // change asks for another status with the current version.
 func (a *agent) change(by keyName, body fields) *answer { return a.changeIf(by, a.etag(), body) }
@@ -150,18 +150,18 @@ func (a *agent) changeIf(by keyName, match string, body fields) *answer {
 	if match != "" {
 		headers = []string{"If-Match", match}
 	}
-	return a.t.call(by, "PATCH", a.path("/status"), body, headers...)
+	return a.t.Call(by, "PATCH", a.path("/status"), body, headers...)
 }
 
 // drain takes the agent out; it fails the rule when it cannot.
 func (a *agent) drain(seconds int) *answer {
-	r := a.t.expectStatus(a.change(a.key, fields{"status": "draining", "drain_timeout_seconds": seconds}), 200)
+	r := a.t.ExpectStatus(a.change(a.key, fields{"status": "draining", "drain_timeout_seconds": seconds}), 200)
 	a.checkNotSilent()
 	return r
 }
 
 func (a *agent) remove() *answer {
-	return a.t.expectStatus(a.t.call(a.key, "DELETE", a.path(""), nil), 200, 204)
+	return a.t.ExpectStatus(a.t.Call(a.key, "DELETE", a.path(""), nil), 200, 204)
 }
 
 // fallSilent waits, in silence, until the server has judged the agent, which has just sent its last
@@ -174,22 +174,22 @@ func (a *agent) fallSilent(to string) *answer {
 	}
 	a.checkNotSilent()
 	a.silentOnPurpose = true
-	a.t.sleep(seconds(after))
+	a.t.Sleep(seconds(after))
 	return a.awaitStatus(to, c.Slack)
 }
 
 // awaitStatus looks at the agent until it has a status, at most for a time.
 func (a *agent) awaitStatus(status string, within time.Duration) *answer {
-	for end := a.t.now().Add(within); ; a.t.sleep(a.t.cfg.Poll) {
+	for end := a.t.Now().Add(within); ; a.t.Sleep(a.t.cfg.Poll) {
 		r := a.record()
-		got := r.str("status")
+		got := r.Str("status")
 		switch {
 		case got == status:
 			return r
 		case status == "unhealthy" && got == "dead" && !a.heardWithin(seconds(a.t.cfg.Dead)):
-			a.t.tooSlow("the agent was dead before it was seen unhealthy")
-		case a.t.now().After(end) || status != got && gone(got):
-			a.t.assert(false, r, "status %q within %s", status, within)
+			a.t.TooSlow("the agent was dead before it was seen unhealthy")
+		case a.t.Now().After(end) || status != got && gone(got):
+			a.t.Assert(false, r, "status %q within %s", status, within)
 		}
 	}
 }
@@ -262,8 +262,8 @@ func (t *Trial) newDrainingAgent(change fields) *agent {
 	if t.s.has(Tasks) {
 		t.newLease(a)
 	}
-	if r := a.drain(3600); r.str("status") != "draining" {
-		t.notRun("the server ends a drain at once when no lease is held, and leases are not used")
+	if r := a.drain(3600); r.Str("status") != "draining" {
+		t.NotRun("the server ends a drain at once when no lease is held, and leases are not used")
 	}
 	return a
 }
@@ -271,7 +271,7 @@ func (t *Trial) newDrainingAgent(change fields) *agent {
 // deregisterQuietly deregisters the agent, whatever has become of it, without a verdict.
 func (a *agent) deregisterQuietly() bool {
 	ask := func(method, path string, body any) int {
-		return a.t.s.ask(a.t.ctx, a.key, method, path, body).status
+		return a.t.s.Ask(a.t.Ctx, a.key, method, path, body).Status
 	}
 	status := ask("DELETE", a.path(""), nil)
 	if status == 409 { // dead: only a registration leads on from there

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/picket-dev/picket/internal/conformance"
 )
 
 // event is one line of the server's log.
@@ -23,8 +25,8 @@ func (e event) move() string {
 // markLog notes where the event log stands, so that the rule reads only what comes
 // after. Rules with Events begin with it.
 func (t *Trial) markLog() {
-	a := t.expectStatus(t.call(operator, "GET", "/api/v1/stats", nil), 200)
-	t.cursor = fmt.Sprint(max(0, a.num("lastSeq")))
+	a := t.ExpectStatus(t.Call(operator, "GET", "/api/v1/stats", nil), 200)
+	t.cursor = fmt.Sprint(max(0, a.Num("lastSeq")))
 }
 
 // events reads what the log holds of some types since the rule began, of one
@@ -38,12 +40,12 @@ func (t *Trial) events(agentID, taskID string, types ...string) []event {
 				q.Set(name, value)
 			}
 		}
-		a := t.expectStatus(t.call(operator, "GET", "/api/v1/events?"+q.Encode(), nil), 200)
-		page := a.list("events")
+		a := t.ExpectStatus(t.Call(operator, "GET", "/api/v1/events?"+q.Encode(), nil), 200)
+		page := a.List("events")
 		for _, e := range page {
 			all = append(all, event{e, a})
 		}
-		next := a.str("next")
+		next := a.Str("next")
 		if next == after || next == "" {
 			return all
 		}
@@ -62,7 +64,7 @@ func (a *agent) expectLifecycle(want ...string) []event {
 	for _, e := range all {
 		got = append(got, e.move())
 	}
-	a.t.expectEqual("lifecycle events of "+a.id, got, want)
+	a.t.ExpectEqual("lifecycle events of "+a.id, got, want)
 	return all
 }
 
@@ -85,18 +87,18 @@ const (
 // awaitEvent looks until the log holds an event of a type about an agent or a
 // task, and answers the first.
 func (t *Trial) awaitEvent(agentID, taskID, kind string, within time.Duration) event {
-	for end := t.now().Add(within); ; t.sleep(t.cfg.Poll) {
+	for end := t.Now().Add(within); ; t.Sleep(t.cfg.Poll) {
 		if all := t.events(agentID, taskID, kind); len(all) > 0 {
 			return all[0]
 		}
-		if t.now().After(end) {
-			t.assert(false, t.last, "an event %s within %s", kind, within)
+		if t.Now().After(end) {
+			t.Assert(false, t.Last, "an event %s within %s", kind, within)
 		}
 	}
 }
 
 // seq is the place of an event in the log.
-func (e event) seq() int { return number(e.fields, "seq") }
+func (e event) seq() int { return conformance.Number(e.fields, "seq") }
 
 // at is when the event says it happened.
-func (e event) at() time.Time { return instant(e.str("timestamp")) }
+func (e event) at() time.Time { return conformance.Instant(e.str("timestamp")) }

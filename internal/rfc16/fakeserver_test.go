@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket/internal/conformance"
 )
 
 // fakeServer is a server without any sense: it answers whatever its answer function
@@ -31,7 +33,7 @@ func (w fakeServer) RoundTrip(r *http.Request) (*http.Response, error) {
 		_ = json.Unmarshal(raw, &body)
 	}
 	status, v := w.answer(r.Method, r.URL.Path, body)
-	text := []byte(oneLineJSON(v))
+	text := []byte(conformance.JSON(v))
 	header := http.Header{
 		"Content-Type": {"application/json"},
 		"Date":         {time.Now().UTC().Format(http.TimeFormat)},
@@ -125,9 +127,9 @@ func recordOf(body fields, n int) fields {
 }
 
 // outcomes runs every rule against a server on the virtual clock.
-func outcomes(t *testing.T, server http.RoundTripper, cfg Config) map[string]Result {
+func outcomes(t *testing.T, server http.RoundTripper, cfg Config) map[string]conformance.Result {
 	t.Helper()
-	got := map[string]Result{}
+	got := map[string]conformance.Result{}
 	synctest.Test(t, func(t *testing.T) {
 		cfg.URL, cfg.Key, cfg.HTTP, cfg.Exact = "http://wrong.test", "pkk_0", &http.Client{Transport: server}, true
 		cfg.Parallel, cfg.Slack = 400, 3*time.Second
@@ -152,11 +154,11 @@ func TestEveryRuleFailsSomewhere(t *testing.T) {
 			continue
 		}
 		a, b := yes[r.Name()], no[r.Name()]
-		if a.Outcome != Failed && b.Outcome != Failed {
+		if a.Outcome != conformance.Failed && b.Outcome != conformance.Failed {
 			t.Errorf("%s passes on servers without any sense: %s %s, %s %s", r.Name(), a.Outcome, a.Why, b.Outcome,
 				b.Why)
 		}
-		if a.Outcome == Failed {
+		if a.Outcome == conformance.Failed {
 			failed++
 		}
 	}
@@ -173,7 +175,7 @@ func TestNoSecretIsShown(t *testing.T) {
 	}
 	var names []string
 	for name, r := range outcomes(t, talkative, Config{}) {
-		if text := oneLineJSON(r); strings.Contains(text, "pkk_default") || strings.Contains(text, "pkl_secret") ||
+		if text := conformance.JSON(r); strings.Contains(text, "pkk_default") || strings.Contains(text, "pkl_secret") ||
 			strings.Contains(text, "pkk_0") {
 			names = append(names, name+": "+text)
 		}

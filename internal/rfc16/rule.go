@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/picket-dev/picket/docs"
+	"github.com/picket-dev/picket/internal/conformance"
 )
 
 // Rule is one row: a sentence, number, code or table row of the document.
@@ -95,20 +96,9 @@ func allChecks() checks {
 // parseRules reads the rows of the document: a rule, what must hold, and what the rule needs.
 // A sentence in italics says why HTTP cannot show it.
 func parseRules(document string, all checks) (rules []Rule) {
-	section := ""
-	for line := range strings.Lines(document) {
-		if title, ok := strings.CutPrefix(line, "## "); ok {
-			section, _, _ = strings.Cut(title, " ")
-		}
-		row, ok := strings.CutPrefix(line, "| `")
-		cells := strings.Split(row, " | ")
-		if !ok || len(cells) != 3 {
-			continue
-		}
-		r := Rule{Section: section, ID: strings.TrimSuffix(cells[0], "`")}
-		r.Text, r.Why, _ = strings.Cut(cells[1], " *Not run over HTTP: ")
-		r.Why = strings.TrimSuffix(r.Why, ".*")
-		for name := range strings.SplitSeq(strings.TrimSuffix(cells[2], " |\n"), ", ") {
+	for _, row := range conformance.Rows(document, "Not run over HTTP") {
+		r := Rule{Section: row.Section, ID: row.ID, Text: row.Text, Why: row.Why}
+		for _, name := range row.Needs {
 			if name == "settled" {
 				r.Needs |= Settled
 			}

@@ -3,23 +3,23 @@ package rfc16
 // Sections 10 to 12.
 var otherChecks = checks{
 	"10.1/capabilities-self-declared": func(t *Trial) {
-		t.expectMember(t.register(fields{"capabilities": []string{"coordinator", "admin", "go-1.26", "c++"}}).
+		t.ExpectMember(t.register(fields{"capabilities": []string{"coordinator", "admin", "go-1.26", "c++"}}).
 			record(), "capabilities", []string{"coordinator", "admin", "go-1.26", "c++"})
 	},
 	"10.1/capabilities-give-no-right": func(t *Trial) {
 		a := t.register(nil)
-		t.expectStatus(t.tryRegister(stranger,
-			fields{"agent_id": t.id("boss"), "capabilities": []string{"coordinator", "admin", "operator"}}).reg,
+		t.ExpectStatus(t.tryRegister(stranger,
+			fields{"agent_id": t.ID("boss"), "capabilities": []string{"coordinator", "admin", "operator"}}).reg,
 			201)
-		t.expectCode(a.changeIf(stranger, `"1"`, fields{"status": "draining"}), 403, "forbidden")
-		t.expectCode(t.call(stranger, "DELETE", a.path(""), nil), 403, "forbidden")
+		t.ExpectCode(a.changeIf(stranger, `"1"`, fields{"status": "draining"}), 403, "forbidden")
+		t.ExpectCode(t.Call(stranger, "DELETE", a.path(""), nil), 403, "forbidden")
 		a.expect("active")
 	},
 	"10.2/coordinators": func(t *Trial) {
 		a := t.register(merge(t.shortThresholds(), fields{"capabilities": []string{"coordinator"}}))
 		a.mustHeartbeat()
 		a.fallSilent("dead")
-		t.expectStatus(a.heartbeat(owner, "active", nil), 410)
+		t.ExpectStatus(a.heartbeat(owner, "active", nil), 410)
 	},
 	"10.2/failover": func(t *Trial) {
 		t.newDeadAgent(fields{"capabilities": []string{"coordinator"}}).
@@ -28,52 +28,52 @@ var otherChecks = checks{
 	"10.3/grants-preserved": func(t *Trial) {
 		a := t.newDeadAgent(nil)
 		a.body = fields{"agent_id": a.id}
-		t.expectStatus(a.reregister(owner), 201)
+		t.ExpectStatus(a.reregister(owner), 201)
 		a.mustHeartbeat()
 		t.newLease(a).expectHeld()
 	},
 	"10.3/grants-dormant": func(t *Trial) {
 		a := t.newDeregisteredAgent(nil)
 		t.submit(nil)
-		t.expectStatus(a.acquire(owner, nil), 410)
-		t.expectStatus(a.reregister(owner), 201)
+		t.ExpectStatus(a.acquire(owner, nil), 410)
+		t.ExpectStatus(a.reregister(owner), 201)
 		a.mustAcquire().expectHeld()
 	},
 	"11/401": func(t *Trial) {
 		a := t.register(nil)
 		for _, r := range routes {
-			t.expectCode(r.call(t, a, nobody), 401, "unauthenticated")
-			t.expectCode(r.call(t, a, unknownKey), 401, "unauthenticated")
+			t.ExpectCode(r.call(t, a, nobody), 401, "unauthenticated")
+			t.ExpectCode(r.call(t, a, unknownKey), 401, "unauthenticated")
 		}
-		t.expectMember(a.expect("active"), "version", 1)
+		t.ExpectMember(a.expect("active"), "version", 1)
 	},
 	"11/if-match": func(t *Trial) {
 		a := t.register(nil)
-		t.expectStatus(a.changeIf(owner, `"1"`, fields{"status": "draining", "drain_timeout_seconds": 600}), 200)
-		t.expectStatus(a.changeIf(owner, `"1"`, fields{"status": "deregistered"}), 409, 412)
+		t.ExpectStatus(a.changeIf(owner, `"1"`, fields{"status": "draining", "drain_timeout_seconds": 600}), 200)
+		t.ExpectStatus(a.changeIf(owner, `"1"`, fields{"status": "deregistered"}), 409, 412)
 	},
 	"11/delete-immediate": func(t *Trial) {
 		a, l := t.newHolder(nil)
 		a.remove()
 		a.expect("deregistered")
-		t.expectStatus(l.write(), 412)
+		t.ExpectStatus(l.write(), 412)
 	},
 	"11/delete-reason": func(t *Trial) {
 		a, l := t.newHolder(nil)
 		a.remove()
-		t.expectEqual("reason", l.awaitExpired(t.cfg.Slack).str("reason"), "agent_deregistered")
-		t.expectMember(t.state(l.task), "failures", 0)
+		t.ExpectEqual("reason", l.awaitExpired(t.cfg.Slack).str("reason"), "agent_deregistered")
+		t.ExpectMember(t.state(l.task), "failures", 0)
 		a.expectLifecycle(moveRegistered, moveDeregistered)
-		t.expectEqual("task", t.register(nil).mustAcquire().task, l.task)
+		t.ExpectEqual("task", t.register(nil).mustAcquire().task, l.task)
 	},
 	"11/delete-again": func(t *Trial) {
 		a := t.newDeregisteredAgent(nil)
-		t.expectMember(t.expectStatus(a.remove(), 200), "version", 2)
+		t.ExpectMember(t.ExpectStatus(a.remove(), 200), "version", 2)
 		a.expectLifecycle(moveRegistered, moveDeregistered)
 		b := t.newDeadAgent(nil)
-		t.expectCode(t.call(owner, "DELETE", b.path(""), nil), 409, "state_conflict")
+		t.ExpectCode(t.Call(owner, "DELETE", b.path(""), nil), 409, "state_conflict")
 		b.expect("dead")
-		t.expectCode(t.call(owner, "DELETE", agentsPath+"/"+t.id("never"), nil), 404, "not_found")
+		t.ExpectCode(t.Call(owner, "DELETE", agentsPath+"/"+t.ID("never"), nil), 404, "not_found")
 	},
 	"11/delete-while-unhealthy": func(t *Trial) {
 		a := t.newUnhealthyAgent(nil)
@@ -84,13 +84,13 @@ var otherChecks = checks{
 		a, l := t.newDrainingHolder(nil)
 		a.remove()
 		a.expectLifecycle(moveRegistered, moveDrain, "draining deregistered deregistered")
-		t.expectEqual("reason", l.awaitExpired(t.cfg.Slack).str("reason"), "agent_deregistered")
+		t.ExpectEqual("reason", l.awaitExpired(t.cfg.Slack).str("reason"), "agent_deregistered")
 	},
 	"11/delete-if-match": func(t *Trial) {
 		a := t.register(nil)
-		t.expectCode(t.call(owner, "DELETE", a.path(""), nil, "If-Match", `"2"`), 409, "version_conflict")
+		t.ExpectCode(t.Call(owner, "DELETE", a.path(""), nil, "If-Match", `"2"`), 409, "version_conflict")
 		a.expect("active")
-		t.expectStatus(t.call(owner, "DELETE", a.path(""), nil, "If-Match", `"1"`), 200)
+		t.ExpectStatus(t.Call(owner, "DELETE", a.path(""), nil, "If-Match", `"1"`), 200)
 	},
 }
 
@@ -132,19 +132,19 @@ func (r routeRow) call(t *Trial, a *agent, by keyName) *answer {
 	if r.id == "list" && by == owner {
 		by = operator // who may list, where that is restricted
 	}
-	return t.call(by, r.method, path, r.body, r.headers...)
+	return t.Call(by, r.method, path, r.body, r.headers...)
 }
 
 func (r routeRow) exists(t *Trial) {
 	a := t.register(nil)
-	got := t.expectStatus(r.call(t, a, owner), r.want, 204)
+	got := t.ExpectStatus(r.call(t, a, owner), r.want, 204)
 	switch r.id {
 	case "register":
-		made := &agent{t: t, id: got.str("agent_id"), key: owner}
+		made := &agent{t: t, id: got.Str("agent_id"), key: owner}
 		t.agents = append(t.agents, made)
-		t.expectMember(made.expect("active"), "name", "guarded")
+		t.ExpectMember(made.expect("active"), "name", "guarded")
 	case "list":
-		t.assert(got.num("total") > 0 && len(got.list("agents")) > 0, got, "agents, of which one is active for sure")
+		t.Assert(got.Num("total") > 0 && len(got.List("agents")) > 0, got, "agents, of which one is active for sure")
 	case "status", "delete":
 		a.expect("deregistered")
 	}
@@ -152,7 +152,7 @@ func (r routeRow) exists(t *Trial) {
 
 func (r routeRow) guarded(t *Trial) {
 	a := t.register(nil)
-	t.expectStatus(r.call(t, a, nobody), 401, 403)
-	t.expectStatus(r.call(t, a, unknownKey), 401, 403)
-	t.expectMember(a.expect("active"), "version", 1)
+	t.ExpectStatus(r.call(t, a, nobody), 401, 403)
+	t.ExpectStatus(r.call(t, a, unknownKey), 401, 403)
+	t.ExpectMember(a.expect("active"), "version", 1)
 }

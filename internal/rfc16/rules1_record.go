@@ -1,55 +1,59 @@
 package rfc16
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/picket-dev/picket/internal/conformance"
+)
 
 // Section 1: the record and its fields.
 var recordChecks = checks{
 	"1/created-and-updated": func(t *Trial) {
-		id := t.id("a1")
-		t.expectStatus(t.call(owner, "GET", agentsPath+"/"+id, nil), 404)
+		id := t.ID("a1")
+		t.ExpectStatus(t.Call(owner, "GET", agentsPath+"/"+id, nil), 404)
 		a := t.register(nil)
-		t.expectMember(a.record(), "capacity.current_load", 0)
-		t.expectStatus(a.heartbeat(owner, "active", fields{"current_load": 2}), 200)
+		t.ExpectMember(a.record(), "capacity.current_load", 0)
+		t.ExpectStatus(a.heartbeat(owner, "active", fields{"current_load": 2}), 200)
 		r := a.record()
-		t.expectMember(r, "capacity.current_load", 2)
-		t.expectMember(r, "status", "active")
+		t.ExpectMember(r, "capacity.current_load", 2)
+		t.ExpectMember(r, "status", "active")
 		a.drain(60)
-		t.assert(a.status() != "active", t.last, "a status that is not active after a drain request")
+		t.Assert(a.status() != "active", t.Last, "a status that is not active after a drain request")
 	},
 	"1.1/agent_id": func(t *Trial) {
 		a := t.register(nil)
-		t.expectMember(a.reg, "agent_id", t.id("a1"))
+		t.ExpectMember(a.reg, "agent_id", t.ID("a1"))
 		made := t.register(fields{"agent_id": nil})
-		t.assert(made.id != "" && made.id != a.id, made.reg, "a new agent_id made by the server")
-		t.expectMember(made.record(), "agent_id", made.id)
+		t.Assert(made.id != "" && made.id != a.id, made.reg, "a new agent_id made by the server")
+		t.ExpectMember(made.record(), "agent_id", made.id)
 	},
 	"1.1/role_id": storedField("role_id", "rfc16-role"),
 	"1.1/name":    storedField("name", "Billing Processor (Instance 2) – é"),
 	"1.1/capabilities": func(t *Trial) {
 		a := t.register(fields{"capabilities": []string{"billing", "invoicing", "stripe-integration"}})
-		t.expectMember(a.reg, "capabilities", []string{"billing", "invoicing", "stripe-integration"})
-		t.expectMember(a.record(), "capabilities", []string{"billing", "invoicing", "stripe-integration"})
-		t.assert(len(t.register(nil).reg.list("capabilities")) == 0, t.last, "no capabilities when none are given")
+		t.ExpectMember(a.reg, "capabilities", []string{"billing", "invoicing", "stripe-integration"})
+		t.ExpectMember(a.record(), "capabilities", []string{"billing", "invoicing", "stripe-integration"})
+		t.Assert(len(t.register(nil).reg.List("capabilities")) == 0, t.Last, "no capabilities when none are given")
 	},
 	"1.1/max_concurrent_tasks": func(t *Trial) {
-		t.expectMember(t.register(fields{"capacity": fields{"max_concurrent_tasks": 5}}).record(),
+		t.ExpectMember(t.register(fields{"capacity": fields{"max_concurrent_tasks": 5}}).record(),
 			"capacity.max_concurrent_tasks", 5)
-		t.expectRefused(t.tryRegister(owner, fields{"capacity": fields{"max_concurrent_tasks": "five"}}).reg)
+		t.ExpectRefused(t.tryRegister(owner, fields{"capacity": fields{"max_concurrent_tasks": "five"}}).reg)
 		t.register(nil)
 	},
 	"1.1/current_load": func(t *Trial) {
 		a := t.register(fields{"capacity": fields{"max_concurrent_tasks": 5}})
-		t.expectMember(a.reg, "capacity.current_load", 0)
+		t.ExpectMember(a.reg, "capacity.current_load", 0)
 		for _, load := range []int{3, 0, 7} {
-			t.expectStatus(a.heartbeat(owner, "active", fields{"current_load": load}), 200)
-			t.expectMember(a.record(), "capacity.current_load", load)
+			t.ExpectStatus(a.heartbeat(owner, "active", fields{"current_load": load}), 200)
+			t.ExpectMember(a.record(), "capacity.current_load", load)
 		}
 	},
 	"1.1/status": func(t *Trial) {
 		a := t.register(nil)
-		t.expectMember(a.record(), "status", "active")
+		t.ExpectMember(a.record(), "status", "active")
 		a.remove()
-		t.expectMember(a.record(), "status", "deregistered")
+		t.ExpectMember(a.record(), "status", "deregistered")
 	},
 	"1.1/endpoint": storedField("endpoint", "https://billing-agent.example.com/webhook"),
 	"1.1/endpoint-not-needed": func(t *Trial) {
@@ -60,14 +64,14 @@ var recordChecks = checks{
 	"1.1/endpoint-checked": func(t *Trial) {
 		for _, bad := range []string{"billing-agent", "ftp://example.com/x", "http://",
 			"https://user:secret@example.com/"} {
-			t.expectCode(t.tryRegister(owner, fields{"agent_id": t.id("odd"), "endpoint": bad}).reg, 400,
+			t.ExpectCode(t.tryRegister(owner, fields{"agent_id": t.ID("odd"), "endpoint": bad}).reg, 400,
 				"validation_failed")
 		}
 	},
 	"1.1/metadata-bounded": func(t *Trial) {
 		t.register(fields{"metadata": fields{"text": strings.Repeat("x", 60<<10)}})
-		t.expectCode(t.tryRegister(owner, fields{
-			"agent_id": t.id("large"),
+		t.ExpectCode(t.tryRegister(owner, fields{
+			"agent_id": t.ID("large"),
 			"metadata": fields{"text": strings.Repeat("x", 65<<10)},
 		}).reg, 413, "too_large")
 	},
@@ -82,57 +86,57 @@ var recordChecks = checks{
 			"":        "",
 		}
 		a := t.register(fields{"metadata": odd})
-		t.expectMember(a.reg, "metadata", odd)
-		t.expectMember(a.record(), "metadata", odd)
-		t.expectMember(t.register(nil).record(), "metadata", fields{})
-		t.expectRefused(t.tryRegister(owner, fields{"agent_id": t.id("list"), "metadata": []int{1}}).reg)
+		t.ExpectMember(a.reg, "metadata", odd)
+		t.ExpectMember(a.record(), "metadata", odd)
+		t.ExpectMember(t.register(nil).record(), "metadata", fields{})
+		t.ExpectRefused(t.tryRegister(owner, fields{"agent_id": t.ID("list"), "metadata": []int{1}}).reg)
 	},
 	"1.1/metadata-byte-for-byte": func(t *Trial) {
 		odd := `{"z":1,"a":12345678901234567890.123456789,"m":{"y":0.10,"b":1e400}}`
-		a := t.register(fields{"metadata": raw(odd)})
-		t.assert(strings.Contains(string(a.reg.raw), odd), a.reg, "metadata %s", odd)
+		a := t.register(fields{"metadata": conformance.RawJSON(odd)})
+		t.Assert(strings.Contains(string(a.reg.Raw), odd), a.reg, "metadata %s", odd)
 		r := a.record()
-		t.assert(strings.Contains(string(r.raw), odd), r, "metadata %s", odd)
+		t.Assert(strings.Contains(string(r.Raw), odd), r, "metadata %s", odd)
 	},
 	"1.1/registered_at": func(t *Trial) {
 		a := t.register(nil)
-		at := t.expectTime(a.reg, "registered_at")
-		off := at.Sub(t.now()).Abs()
-		t.assert(off < t.cfg.Slack+2e9, a.reg, "registered_at now, by the server's clock")
+		at := t.ExpectTime(a.reg, "registered_at")
+		off := at.Sub(t.Now()).Abs()
+		t.Assert(off < t.cfg.Slack+2e9, a.reg, "registered_at now, by the server's clock")
 		t.heartbeatTwice(a)
-		t.expectEqual("registered_at", a.record().str("registered_at"), a.reg.str("registered_at"))
+		t.ExpectEqual("registered_at", a.record().Str("registered_at"), a.reg.Str("registered_at"))
 	},
 	"1.1/last_heartbeat_at": func(t *Trial) {
 		a := t.register(nil)
-		before := t.expectTime(a.reg, "last_heartbeat_at")
-		t.sleep(t.cfg.Poll)
+		before := t.ExpectTime(a.reg, "last_heartbeat_at")
+		t.Sleep(t.cfg.Poll)
 		beat := a.mustHeartbeat()
-		after := t.expectTime(a.record(), "last_heartbeat_at")
-		t.assert(after.After(before), t.last, "last_heartbeat_at after %s", a.reg.str("last_heartbeat_at"))
-		t.assert(!after.After(t.expectTime(beat, "server_timestamp")), t.last, "last_heartbeat_at not after %s",
-			beat.str("server_timestamp"))
+		after := t.ExpectTime(a.record(), "last_heartbeat_at")
+		t.Assert(after.After(before), t.Last, "last_heartbeat_at after %s", a.reg.Str("last_heartbeat_at"))
+		t.Assert(!after.After(t.ExpectTime(beat, "server_timestamp")), t.Last, "last_heartbeat_at not after %s",
+			beat.Str("server_timestamp"))
 	},
 	"1.1/version": func(t *Trial) {
 		a := t.newDrainingAgent(nil)
 		r := a.record()
-		t.assert(r.num("version") > 1, r, "a version above 1 after a change of status")
-		was := r.num("version")
+		t.Assert(r.Num("version") > 1, r, "a version above 1 after a change of status")
+		was := r.Num("version")
 		a.remove()
 		r = a.record()
-		t.assert(r.num("version") > was, r, "a version above %d after another change", was)
+		t.Assert(r.Num("version") > was, r, "a version above %d after another change", was)
 	},
 	"1.1/version-by-one": func(t *Trial) {
 		a := t.newDrainingAgent(nil)
-		t.expectMember(a.record(), "version", 2)
+		t.ExpectMember(a.record(), "version", 2)
 		a.remove()
-		t.expectMember(a.record(), "version", 3)
+		t.ExpectMember(a.record(), "version", 3)
 	},
 	"1.1/version-keeps-through-heartbeats": func(t *Trial) {
 		a := t.register(nil)
 		for range 3 {
-			t.expectStatus(a.heartbeat(owner, "active", fields{"current_load": 1}), 200)
+			t.ExpectStatus(a.heartbeat(owner, "active", fields{"current_load": 1}), 200)
 		}
-		t.expectMember(a.record(), "version", 1)
+		t.ExpectMember(a.record(), "version", 1)
 	},
 }
 
@@ -146,9 +150,9 @@ func (t *Trial) heartbeatTwice(a *agent) {
 func storedField(field, value string) func(*Trial) {
 	return func(t *Trial) {
 		a := t.register(fields{field: value})
-		t.expectMember(a.reg, field, value)
-		t.expectMember(a.record(), field, value)
-		t.expectRefused(t.tryRegister(owner, fields{"agent_id": t.id("number"), field: 7}).reg)
+		t.ExpectMember(a.reg, field, value)
+		t.ExpectMember(a.record(), field, value)
+		t.ExpectRefused(t.tryRegister(owner, fields{"agent_id": t.ID("number"), field: 7}).reg)
 		t.register(nil)
 	}
 }
@@ -156,14 +160,14 @@ func storedField(field, value string) func(*Trial) {
 // thresholdField is a threshold with its default.
 func thresholdField(field string, value int) func(*Trial) {
 	return func(t *Trial) {
-		t.expectMember(t.register(nil).reg, "heartbeat_config."+field, value)
-		t.expectMember(t.register(fields{"heartbeat_config": fields{}}).record(), "heartbeat_config."+field, value)
+		t.ExpectMember(t.register(nil).reg, "heartbeat_config."+field, value)
+		t.ExpectMember(t.register(fields{"heartbeat_config": fields{}}).record(), "heartbeat_config."+field, value)
 		given := t.register(thresholds(10, 40, 160))
 		want := map[string]int{"interval_seconds": 10, "unhealthy_after_seconds": 40, "dead_after_seconds": 160}[field]
-		t.expectMember(given.record(), "heartbeat_config."+field, want)
+		t.ExpectMember(given.record(), "heartbeat_config."+field, want)
 		for _, bad := range []any{"30", 1.5, 0, -1} {
-			t.expectRefused(t.tryRegister(owner,
-				fields{"agent_id": t.id("bad"), "heartbeat_config": fields{field: bad}}).reg)
+			t.ExpectRefused(t.tryRegister(owner,
+				fields{"agent_id": t.ID("bad"), "heartbeat_config": fields{field: bad}}).reg)
 		}
 	}
 }

@@ -10,27 +10,27 @@ var eventChecks = checks{
 	"2.3/fields": func(t *Trial) {
 		a := t.newUnhealthyAgent(nil)
 		all := a.lifecycleEvents()
-		t.assert(len(all) == 2, t.last, "two lifecycle events")
+		t.Assert(len(all) == 2, t.Last, "two lifecycle events")
 		e := all[1]
-		t.expectEqual("type", e.str("type"), "agent.lifecycle")
-		t.expectEqual("agent_id", e.str("agent_id"), a.id)
-		t.expectEqual("previous_status", e.str("previous_status"), "active")
-		t.expectEqual("new_status", e.str("new_status"), "unhealthy")
-		t.expectEqual("reason", e.str("reason"), "heartbeat_timeout")
-		t.assert(!e.at().IsZero(), e.a, "an ISO 8601 timestamp")
+		t.ExpectEqual("type", e.str("type"), "agent.lifecycle")
+		t.ExpectEqual("agent_id", e.str("agent_id"), a.id)
+		t.ExpectEqual("previous_status", e.str("previous_status"), "active")
+		t.ExpectEqual("new_status", e.str("new_status"), "unhealthy")
+		t.ExpectEqual("reason", e.str("reason"), "heartbeat_timeout")
+		t.Assert(!e.at().IsZero(), e.a, "an ISO 8601 timestamp")
 	},
 	"2.3/one-per-transition": func(t *Trial) {
 		a, l := t.newSilentHolder("unhealthy")
 		a.mustHeartbeat()
 		a.drain(600)
-		t.expectStatus(l.release(), 200)
+		t.ExpectStatus(l.release(), 200)
 		a.awaitStatus("deregistered", t.cfg.Slack)
 		a.body = fields{"agent_id": a.id}
-		t.expectStatus(a.reregister(owner), 201)
+		t.ExpectStatus(a.reregister(owner), 201)
 		all := a.expectLifecycle(moveRegistered, moveUnhealthy, moveResumed, moveDrain, moveDrained,
 			moveReregisteredGone)
 		for i := range all[1:] {
-			t.assert(!all[i+1].at().Before(all[i].at()), all[i+1].a, "timestamps that never go back")
+			t.Assert(!all[i+1].at().Before(all[i].at()), all[i+1].a, "timestamps that never go back")
 		}
 	},
 	"2.3/event-registered": func(t *Trial) {
@@ -38,13 +38,13 @@ var eventChecks = checks{
 	},
 	"2.3/event-re_registered": func(t *Trial) {
 		a := t.newDeregisteredAgent(nil)
-		t.expectStatus(a.reregister(owner), 201)
+		t.ExpectStatus(a.reregister(owner), 201)
 		a.expectLifecycle(moveRegistered, moveDeregistered, moveReregisteredGone)
 	},
 	"2.3/event-re_registered-after-death": func(t *Trial) {
 		a := t.newDeadAgent(nil)
 		a.body = merge(a.body, fields{"heartbeat_config": fields{}})
-		t.expectStatus(a.reregister(owner), 201)
+		t.ExpectStatus(a.reregister(owner), 201)
 		a.expectLifecycle(moveRegistered, moveUnhealthy, moveDead, moveReregisteredDead)
 	},
 	"2.3/event-heartbeat_timeout": dies,
@@ -65,7 +65,7 @@ var eventChecks = checks{
 	"2.3/event-drain_timeout": func(t *Trial) {
 		a, _ := t.newHolder(nil)
 		a.drain(t.cfg.DrainTimeout)
-		t.sleep(seconds(t.cfg.DrainTimeout))
+		t.Sleep(seconds(t.cfg.DrainTimeout))
 		a.awaitStatus("dead", t.cfg.Slack)
 		a.expectLifecycle(moveRegistered, moveDrain, moveOverdue)
 	},
@@ -79,7 +79,7 @@ var eventChecks = checks{
 			"drain_initiated", "drain_completed", "drain_timeout", "deregistered"}
 		// What the other rules made of these agents stands in the log too.
 		for _, e := range t.events("", "", "agent.lifecycle") {
-			t.assert(slices.Contains(known, e.str("reason")), e.a, "a reason of the closed list, not %q",
+			t.Assert(slices.Contains(known, e.str("reason")), e.a, "a reason of the closed list, not %q",
 				e.str("reason"))
 		}
 	},
@@ -102,16 +102,16 @@ var eventChecks = checks{
 	"2.3/reason-in-data": func(t *Trial) {
 		a := t.newDeregisteredAgent(nil)
 		for _, e := range a.lifecycleEvents() {
-			t.expectEqual("data.reason", e.str("data.reason"), e.str("reason"))
+			t.ExpectEqual("data.reason", e.str("data.reason"), e.str("reason"))
 		}
 	},
 	"2.3/actor": func(t *Trial) {
 		a := t.newUnhealthyAgent(nil)
-		t.expectStatus(t.call(operator, "DELETE", a.path(""), nil), 200)
+		t.ExpectStatus(t.Call(operator, "DELETE", a.path(""), nil), 200)
 		all := a.expectLifecycle(moveRegistered, moveUnhealthy, "unhealthy deregistered deregistered")
-		t.expectEqual("actor of the registration", all[0].str("actor"), a.id)
-		t.expectEqual("actor of the timeout", all[1].str("actor"), "server")
-		t.assert(strings.HasPrefix(all[2].str("actor"), "key_"), all[2].a,
+		t.ExpectEqual("actor of the registration", all[0].str("actor"), a.id)
+		t.ExpectEqual("actor of the timeout", all[1].str("actor"), "server")
+		t.Assert(strings.HasPrefix(all[2].str("actor"), "key_"), all[2].a,
 			"the operator's key id as actor, not %q", all[2].str("actor"))
 	},
 }
@@ -122,7 +122,7 @@ func dies(t *Trial) { t.newDeadAgent(nil).expectLifecycle(moveRegistered, moveUn
 // completesDrain checks what the log says of a drain that ends with the last lease.
 func completesDrain(t *Trial) {
 	a, l := t.newDrainingHolder(nil)
-	t.expectStatus(l.release(), 200)
+	t.ExpectStatus(l.release(), 200)
 	a.awaitStatus("deregistered", t.cfg.Slack)
 	a.expectLifecycle(moveRegistered, moveDrain, moveDrained)
 }

@@ -4,11 +4,11 @@ package rfc16
 var stateChecks = checks{
 	"2.1/registering": func(t *Trial) {
 		a := t.register(nil)
-		t.expectMember(a.reg, "status", "active")
+		t.ExpectMember(a.reg, "status", "active")
 		a.expect("active")
-		all := t.expectStatus(t.call(owner, "GET", agentsPath+"?status=registering", nil), 200, 400, 403)
-		t.assert(len(all.list("agents")) == 0, all, "no agent that is registering")
-		t.expectRefused(a.change(owner, fields{"status": "registering"}))
+		all := t.ExpectStatus(t.Call(owner, "GET", agentsPath+"?status=registering", nil), 200, 400, 403)
+		t.Assert(len(all.List("agents")) == 0, all, "no agent that is registering")
+		t.ExpectRefused(a.change(owner, fields{"status": "registering"}))
 	},
 	"2.1/active": func(t *Trial) {
 		a := t.register(nil)
@@ -19,13 +19,13 @@ var stateChecks = checks{
 	"2.1/draining": func(t *Trial) {
 		a, l := t.newDrainingHolder(nil)
 		t.submit(nil)
-		t.expectRefused(a.acquire(owner, nil))
+		t.ExpectRefused(a.acquire(owner, nil))
 		l.expectHeld()
 	},
 	"2.1/draining-ends": func(t *Trial) {
 		a, l := t.newDrainingHolder(nil)
 		a.expect("draining")
-		t.expectStatus(l.complete(), 200)
+		t.ExpectStatus(l.complete(), 200)
 		a.awaitStatus("deregistered", t.cfg.Slack)
 	},
 	"2.1/unhealthy": func(t *Trial) {
@@ -38,48 +38,48 @@ var stateChecks = checks{
 	"2.1/unhealthy-keeps-tasks": func(t *Trial) {
 		_, l := t.newSilentHolder("unhealthy")
 		t.register(nil).expectNoLease()
-		t.expectMember(t.state(l.task), "state", "leased")
+		t.ExpectMember(t.state(l.task), "state", "leased")
 		l.expectHeld()
 	},
 	"2.1/unhealthy-recovers": recovers,
 	"2.1/unhealthy-dies": func(t *Trial) {
 		a := t.register(t.shortThresholds())
 		a.fallSilent("unhealthy")
-		t.sleep(seconds(t.cfg.Dead - t.cfg.Unhealthy))
+		t.Sleep(seconds(t.cfg.Dead - t.cfg.Unhealthy))
 		a.awaitStatus("dead", t.cfg.Slack)
 	},
 	"2.1/dead": func(t *Trial) {
 		_, held := t.newDeadHolder()
 		for _, l := range held {
-			t.expectCode(l.write(), 412, "lease_expired")
+			t.ExpectCode(l.write(), 412, "lease_expired")
 		}
 	},
 	"2.1/dead-frees-tasks": func(t *Trial) {
 		_, l := t.newSilentHolder("dead")
 		again := t.register(nil).mustAcquire()
-		t.expectEqual("task", again.task, l.task)
+		t.ExpectEqual("task", again.task, l.task)
 	},
 	"2.1/dead-record-kept":         recordKept("dead", (*Trial).newDeadAgent),
 	"2.1/deregistered-record-kept": recordKept("deregistered", (*Trial).newDeregisteredAgent),
 	"2.1/deregistered-is-out": func(t *Trial) {
 		tag := t.tag()
 		a := t.register(fields{"capabilities": []string{tag}, "role_id": tag})
-		t.expectEqual("listed", t.listed("capabilities="+tag+"&role_id="+tag), []string{a.id})
+		t.ExpectEqual("listed", t.listed("capabilities="+tag+"&role_id="+tag), []string{a.id})
 		a.remove()
-		t.expectStatus(a.heartbeat(owner, "active", nil), 410)
-		t.expectEqual("listed", t.listed("capabilities="+tag+"&role_id="+tag), []string{})
+		t.ExpectStatus(a.heartbeat(owner, "active", nil), 410)
+		t.ExpectEqual("listed", t.listed("capabilities="+tag+"&role_id="+tag), []string{})
 	},
 	"2.1/deregistered-gets-no-work": func(t *Trial) {
 		a := t.newDeregisteredAgent(nil)
 		t.submit(nil)
-		t.expectCode(a.acquire(owner, nil), 410, "agent_gone")
+		t.ExpectCode(a.acquire(owner, nil), 410, "agent_gone")
 	},
 }
 
 // recovers checks that an unhealthy agent is active after its next heartbeat.
 func recovers(t *Trial) {
 	a := t.newUnhealthyAgent(nil)
-	t.expectMember(a.mustHeartbeat(), "agent_status", "active")
+	t.ExpectMember(a.mustHeartbeat(), "agent_status", "active")
 	a.expect("active")
 }
 
@@ -87,7 +87,7 @@ func recovers(t *Trial) {
 func recordKept(status string, make func(*Trial, fields) *agent) func(*Trial) {
 	return func(t *Trial) {
 		r := make(t, fields{"name": "for audit", "metadata": fields{"n": 1}}).expect(status)
-		t.expectMember(r, "name", "for audit")
-		t.expectMember(r, "metadata", fields{"n": 1})
+		t.ExpectMember(r, "name", "for audit")
+		t.ExpectMember(r, "metadata", fields{"n": 1})
 	}
 }

@@ -1,18 +1,22 @@
 package rfc16
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/picket-dev/picket/internal/conformance"
+)
 
 // Section 2.2: the valid transitions, and every other one refused.
 var transitionChecks = checks{
 	"2.2/registering-active": func(t *Trial) {
 		a := t.register(nil)
-		t.expectMember(a.reg, "status", "active")
+		t.ExpectMember(a.reg, "status", "active")
 		a.expect("active")
 	},
 	"2.2/active-draining": func(t *Trial) {
 		a := t.register(nil)
 		r := a.drain(600)
-		t.assert(r.str("status") == "draining" || r.str("status") == "deregistered", r, "status draining")
+		t.Assert(r.Str("status") == "draining" || r.Str("status") == "deregistered", r, "status draining")
 	},
 	"2.2/active-unhealthy": func(t *Trial) {
 		a := t.register(t.unhealthyOnlyThresholds())
@@ -28,19 +32,19 @@ var transitionChecks = checks{
 	"2.2/unhealthy-draining": func(t *Trial) {
 		a := t.newUnhealthyAgent(nil)
 		r := a.drain(600)
-		t.assert(r.str("status") == "draining" || r.str("status") == "deregistered", r, "status draining")
+		t.Assert(r.Str("status") == "draining" || r.Str("status") == "deregistered", r, "status draining")
 	},
 	"2.2/draining-deregistered": completesDrain,
 	"2.2/draining-deregistered-by-time": func(t *Trial) {
 		a := t.register(nil)
 		a.drain(t.cfg.DrainTimeout)
-		t.sleep(seconds(t.cfg.DrainTimeout))
+		t.Sleep(seconds(t.cfg.DrainTimeout))
 		a.awaitStatus("deregistered", t.cfg.Slack)
 	},
 	"2.2/draining-dead": func(t *Trial) {
 		a, _ := t.newHolder(nil)
 		a.drain(t.cfg.DrainTimeout)
-		t.sleep(seconds(t.cfg.DrainTimeout))
+		t.Sleep(seconds(t.cfg.DrainTimeout))
 		a.awaitStatus("dead", t.cfg.Slack)
 	},
 	"2.2/draining-dead-in-silence": func(t *Trial) {
@@ -51,26 +55,26 @@ var transitionChecks = checks{
 	},
 	"2.2/dead-active": func(t *Trial) {
 		a := t.newDeadAgent(nil)
-		t.expectStatus(a.reregister(owner), 201)
+		t.ExpectStatus(a.reregister(owner), 201)
 		a.expect("active")
 		a.mustHeartbeat()
 	},
 	"2.2/dead-active-starts-fresh": func(t *Trial) {
 		a := t.register(t.shortThresholds())
-		t.expectStatus(a.heartbeat(owner, "active", fields{"current_load": 4}), 200)
+		t.ExpectStatus(a.heartbeat(owner, "active", fields{"current_load": 4}), 200)
 		l := t.newLease(a)
 		a.fallSilent("dead")
 		a.body = merge(a.body, fields{"heartbeat_config": fields{}})
-		r := t.expectStatus(a.reregister(owner), 201)
-		t.expectMember(r, "capacity.current_load", 0)
-		t.expectCode(l.write(), 412, "lease_expired")
-		t.expectCode(l.renew(), 412, "lease_expired")
-		t.expectEqual("task", a.mustAcquire().task, l.task)
-		t.expectCode(l.write(), 412, "stale_fence")
+		r := t.ExpectStatus(a.reregister(owner), 201)
+		t.ExpectMember(r, "capacity.current_load", 0)
+		t.ExpectCode(l.write(), 412, "lease_expired")
+		t.ExpectCode(l.renew(), 412, "lease_expired")
+		t.ExpectEqual("task", a.mustAcquire().task, l.task)
+		t.ExpectCode(l.write(), 412, "stale_fence")
 	},
 	"2.2/deregistered-active": func(t *Trial) {
 		a := t.newDeregisteredAgent(nil)
-		t.expectStatus(a.reregister(owner), 201)
+		t.ExpectStatus(a.reregister(owner), 201)
 		a.expect("active")
 		a.mustHeartbeat()
 	},
@@ -109,27 +113,27 @@ func patchChecks() checks {
 
 func illegalPatch(t *Trial, a *agent, from, to string) {
 	before, moves := a.expect(from), len(a.lifecycleEvents())
-	t.expectCode(a.changeIf(owner, before.header.Get("ETag"), fields{"status": to}), 409, "state_conflict")
-	t.expectMember(a.expect(from), "version", before.num("version"))
-	t.expectEqual("number of lifecycle events", len(a.lifecycleEvents()), moves)
+	t.ExpectCode(a.changeIf(owner, before.Header.Get("ETag"), fields{"status": to}), 409, "state_conflict")
+	t.ExpectMember(a.expect(from), "version", before.Num("version"))
+	t.ExpectEqual("number of lifecycle events", len(a.lifecycleEvents()), moves)
 }
 
 func legalPatch(t *Trial, a *agent, from, to string) {
 	before, moves := a.expect(from), len(a.lifecycleEvents())
-	r := t.expectStatus(a.changeIf(owner, before.header.Get("ETag"), fields{"status": to}), 200)
-	t.expectMember(r, "status", to)
-	t.expectMember(r, "version", before.num("version")+1)
-	t.expectEqual("ETag", r.header.Get("ETag"), `"`+oneLineJSON(before.num("version")+1)+`"`)
+	r := t.ExpectStatus(a.changeIf(owner, before.Header.Get("ETag"), fields{"status": to}), 200)
+	t.ExpectMember(r, "status", to)
+	t.ExpectMember(r, "version", before.Num("version")+1)
+	t.ExpectEqual("ETag", r.Header.Get("ETag"), `"`+conformance.JSON(before.Num("version")+1)+`"`)
 	life := a.lifecycleEvents()
 	reason := map[string]string{"draining": "drain_initiated", "deregistered": "deregistered"}[to]
-	t.expectEqual("number of lifecycle events", len(life), moves+1)
-	t.expectEqual("the last one", life[len(life)-1].move(), from+" "+to+" "+reason)
+	t.ExpectEqual("number of lifecycle events", len(life), moves+1)
+	t.ExpectEqual("the last one", life[len(life)-1].move(), from+" "+to+" "+reason)
 }
 
 func samePatch(t *Trial, a *agent, from, to string) {
 	before, moves := a.expect(from), len(a.lifecycleEvents())
-	r := t.expectStatus(a.changeIf(owner, before.header.Get("ETag"), fields{"status": to}), 200)
-	t.expectMember(r, "version", before.num("version"))
-	t.expectEqual("drain_deadline_at", r.str("drain_deadline_at"), before.str("drain_deadline_at"))
-	t.expectEqual("number of lifecycle events", len(a.lifecycleEvents()), moves)
+	r := t.ExpectStatus(a.changeIf(owner, before.Header.Get("ETag"), fields{"status": to}), 200)
+	t.ExpectMember(r, "version", before.Num("version"))
+	t.ExpectEqual("drain_deadline_at", r.Str("drain_deadline_at"), before.Str("drain_deadline_at"))
+	t.ExpectEqual("number of lifecycle events", len(a.lifecycleEvents()), moves)
 }

@@ -27,48 +27,48 @@ var registrationChecks = checks{
 	},
 	"3.1/all-optional": func(t *Trial) {
 		a := t.register(fields{"agent_id": nil})
-		t.expectMember(a.reg, "status", "active")
-		t.expectMember(a.expect("active"), "agent_id", a.id)
+		t.ExpectMember(a.reg, "status", "active")
+		t.ExpectMember(a.expect("active"), "agent_id", a.id)
 	},
 	"3.2/201": func(t *Trial) {
-		t.expectStatus(t.tryRegister(owner, fullRequest()).reg, 201)
+		t.ExpectStatus(t.tryRegister(owner, fullRequest()).reg, 201)
 	},
 	"3.2/content-type": func(t *Trial) {
 		r := t.register(fullRequest()).reg
-		t.assert(strings.HasPrefix(r.header.Get("Content-Type"), "application/json"), r,
-			"Content-Type application/json, not %q", r.header.Get("Content-Type"))
+		t.Assert(strings.HasPrefix(r.Header.Get("Content-Type"), "application/json"), r,
+			"Content-Type application/json, not %q", r.Header.Get("Content-Type"))
 	},
 	"3.2/etag": func(t *Trial) {
 		r := t.register(fullRequest()).reg
-		t.assert(r.header.Get("ETag") == `"1"`, r, `ETag "1", not %q`, r.header.Get("ETag"))
+		t.Assert(r.Header.Get("ETag") == `"1"`, r, `ETag "1", not %q`, r.Header.Get("ETag"))
 	},
 	"3.2/location": func(t *Trial) {
 		a := t.register(nil)
-		t.expectEqual("Location", a.reg.header.Get("Location"), a.path(""))
+		t.ExpectEqual("Location", a.reg.Header.Get("Location"), a.path(""))
 	},
 	"3.2/body": func(t *Trial) {
 		r := t.register(fullRequest()).reg
 		for path, want := range merge(fullRequest(),
 			fields{
-				"agent_id": t.id("a1"),
+				"agent_id": t.ID("a1"),
 				"capacity": fields{"max_concurrent_tasks": 5, "current_load": 0},
 				"status":   "active",
 				"version":  1,
 			}) {
-			t.expectMember(r, path, want)
+			t.ExpectMember(r, path, want)
 		}
-		t.expectTime(r, "registered_at")
-		t.expectEqual("last_heartbeat_at", r.str("last_heartbeat_at"), r.str("registered_at"))
+		t.ExpectTime(r, "registered_at")
+		t.ExpectEqual("last_heartbeat_at", r.Str("last_heartbeat_at"), r.Str("registered_at"))
 	},
 	"3.4/event": func(t *Trial) {
 		all := t.register(nil).lifecycleEvents()
-		t.assert(len(all) == 1 && all[0].str("new_status") == "active", t.last,
+		t.Assert(len(all) == 1 && all[0].str("new_status") == "active", t.Last,
 			"one lifecycle event with new_status active")
 	},
 	"3.4/appears": func(t *Trial) {
 		tag := t.tag()
 		a := t.register(fields{"capabilities": []string{tag}, "role_id": tag})
-		t.expectEqual("listed", t.listed("capabilities="+tag+"&role_id="+tag), []string{a.id})
+		t.ExpectEqual("listed", t.listed("capabilities="+tag+"&role_id="+tag), []string{a.id})
 	},
 	"3.4/monitoring-begins": func(t *Trial) {
 		t.register(t.unhealthyOnlyThresholds()).fallSilent("unhealthy")
@@ -77,23 +77,23 @@ var registrationChecks = checks{
 	"3.3/unhealthy-twice-interval": func(t *Trial) {
 		t.register(thresholds(30, 60, 300))
 		for _, under := range []int{59, 31, 30, 1} {
-			t.expectRefused(t.tryRegister(owner,
-				merge(thresholds(30, under, 300), fields{"agent_id": t.id("under")})).reg)
+			t.ExpectRefused(t.tryRegister(owner,
+				merge(thresholds(30, under, 300), fields{"agent_id": t.ID("under")})).reg)
 		}
 	},
 	"3.3/dead-twice-unhealthy": func(t *Trial) {
 		t.register(thresholds(30, 90, 180))
 		for _, under := range []int{179, 91, 90, 1} {
-			t.expectRefused(t.tryRegister(owner,
-				merge(thresholds(30, 90, under), fields{"agent_id": t.id("under")})).reg)
+			t.ExpectRefused(t.tryRegister(owner,
+				merge(thresholds(30, 90, under), fields{"agent_id": t.ID("under")})).reg)
 		}
 	},
 	"3.3/after-defaulting": func(t *Trial) {
 		for _, config := range []fields{{"interval_seconds": 46}, {"unhealthy_after_seconds": 59},
 			{"unhealthy_after_seconds": 151}, {"dead_after_seconds": 179},
 			{"interval_seconds": 100, "unhealthy_after_seconds": 200}} {
-			t.expectCode(t.tryRegister(owner,
-				fields{"agent_id": t.id("under"), "heartbeat_config": config}).reg, 400,
+			t.ExpectCode(t.tryRegister(owner,
+				fields{"agent_id": t.ID("under"), "heartbeat_config": config}).reg, 400,
 				"validation_failed")
 		}
 		for _, config := range []fields{{"interval_seconds": 45}, {"unhealthy_after_seconds": 60},
@@ -103,25 +103,25 @@ var registrationChecks = checks{
 	},
 	"3.3/refused-leaves-nothing": func(t *Trial) {
 		a := t.tryRegister(owner, merge(thresholds(30, 31, 300)))
-		t.expectRefused(a.reg)
-		t.expectStatus(t.call(owner, "GET", a.path(""), nil), 404)
+		t.ExpectRefused(a.reg)
+		t.ExpectStatus(t.Call(owner, "GET", a.path(""), nil), 404)
 	},
 	"3.3/server-generated-id": func(t *Trial) {
 		a, b := t.register(fields{"agent_id": nil}), t.register(fields{"agent_id": nil})
-		t.assert(a.id != "" && b.id != "" && a.id != b.id, b.reg, "two different ids")
+		t.Assert(a.id != "" && b.id != "" && a.id != b.id, b.reg, "two different ids")
 		a.expect("active")
 		b.expect("active")
 	},
 	"3.3/server-generated-ulid": func(t *Trial) {
 		r := t.register(fields{"agent_id": nil}).reg
-		t.assert(ulidID.MatchString(r.str("agent_id")), r, "agent_ and 26 characters of a ULID")
+		t.Assert(ulidID.MatchString(r.Str("agent_id")), r, "agent_ and 26 characters of a ULID")
 	},
 	"3.3/optional": func(t *Trial) {
 		t.submit(nil)
-		l := (&agent{t: t, id: t.id("standalone"), key: owner}).mustAcquire()
+		l := (&agent{t: t, id: t.ID("standalone"), key: owner}).mustAcquire()
 		l.expectHeld()
-		t.expectStatus(l.complete(), 200)
-		t.expectStatus(t.call(owner, "GET", agentsPath+"/"+t.id("standalone"), nil), 404)
+		t.ExpectStatus(l.complete(), 200)
+		t.ExpectStatus(t.Call(owner, "GET", agentsPath+"/"+t.ID("standalone"), nil), 404)
 	},
 	"3.3/server-owned-ignored": func(t *Trial) {
 		r := t.register(fields{
@@ -131,40 +131,40 @@ var registrationChecks = checks{
 			"last_heartbeat_at": "2001-01-01T00:00:00Z",
 			"capacity":          fields{"max_concurrent_tasks": 5, "current_load": 4},
 		}).record()
-		t.expectMember(r, "status", "active")
-		t.expectMember(r, "version", 1)
-		t.expectMember(r, "capacity.current_load", 0)
-		t.assert(r.time("registered_at").Year() > 1999 && r.str("registered_at") != "2001-01-01T00:00:00.000Z",
+		t.ExpectMember(r, "status", "active")
+		t.ExpectMember(r, "version", 1)
+		t.ExpectMember(r, "capacity.current_load", 0)
+		t.Assert(r.Time("registered_at").Year() > 1999 && r.Str("registered_at") != "2001-01-01T00:00:00.000Z",
 			r, "registered_at by the server's clock")
 	},
 	"3.3/unknown-member": func(t *Trial) {
-		t.expectCode(t.tryRegister(owner, fields{"agent_id": t.id("odd"), "capabilites": []string{"x"}}).reg,
+		t.ExpectCode(t.tryRegister(owner, fields{"agent_id": t.ID("odd"), "capabilites": []string{"x"}}).reg,
 			400, "validation_failed")
-		t.expectCode(t.call(owner, "POST", agentsPath, `{"agent_id":"`+t.id("odd")+`","name":"a","name":"b"}`),
+		t.ExpectCode(t.Call(owner, "POST", agentsPath, `{"agent_id":"`+t.ID("odd")+`","name":"a","name":"b"}`),
 			400, "validation_failed")
 	},
 	"3.3/id-form": func(t *Trial) {
 		for _, bad := range []string{"a b", "-a", "a{b}", "a/b", "é", strings.Repeat("a", 129)} {
-			t.expectCode(t.tryRegister(owner, fields{"agent_id": bad}).reg, 400, "validation_failed")
-			t.expectCode(t.tryRegister(owner, fields{"agent_id": t.id("role"), "role_id": bad}).reg, 400,
+			t.ExpectCode(t.tryRegister(owner, fields{"agent_id": bad}).reg, 400, "validation_failed")
+			t.ExpectCode(t.tryRegister(owner, fields{"agent_id": t.ID("role"), "role_id": bad}).reg, 400,
 				"validation_failed")
 		}
 		t.register(fields{"role_id": strings.Repeat("r", 128)})
 	},
 	"3.3/drain-timeout": func(t *Trial) {
-		t.expectMember(t.register(fields{"drain_timeout_seconds": 7}).record(), "drain_timeout_seconds", 7)
-		t.expectCode(t.tryRegister(owner, fields{"agent_id": t.id("never"), "drain_timeout_seconds": -1}).reg,
+		t.ExpectMember(t.register(fields{"drain_timeout_seconds": 7}).record(), "drain_timeout_seconds", 7)
+		t.ExpectCode(t.tryRegister(owner, fields{"agent_id": t.ID("never"), "drain_timeout_seconds": -1}).reg,
 			400, "validation_failed")
 	},
 	"3.3/idempotency-key": func(t *Trial) {
-		first := t.call(owner, "POST", agentsPath, fields{"name": "once"}, "Idempotency-Key", t.id("key"))
-		a := &agent{t: t, id: t.expectStatus(first, 201).str("agent_id"), key: owner}
+		first := t.Call(owner, "POST", agentsPath, fields{"name": "once"}, "Idempotency-Key", t.ID("key"))
+		a := &agent{t: t, id: t.ExpectStatus(first, 201).Str("agent_id"), key: owner}
 		t.agents = append(t.agents, a)
-		again := t.expectStatus(t.call(owner, "POST", agentsPath, fields{"name": "once"}, "Idempotency-Key",
-			t.id("key")), 201)
-		t.expectEqual("agent_id", again.str("agent_id"), a.id)
+		again := t.ExpectStatus(t.Call(owner, "POST", agentsPath, fields{"name": "once"}, "Idempotency-Key",
+			t.ID("key")), 201)
+		t.ExpectEqual("agent_id", again.Str("agent_id"), a.id)
 		a.expectLifecycle(moveRegistered)
-		t.expectCode(t.call(owner, "POST", agentsPath, fields{"name": "twice"}, "Idempotency-Key", t.id("key")),
+		t.ExpectCode(t.Call(owner, "POST", agentsPath, fields{"name": "twice"}, "Idempotency-Key", t.ID("key")),
 			422, "idempotency_conflict")
 	},
 }

@@ -25,7 +25,7 @@ func partitionScenario(t *Trial) partition {
 		a := t.register(t.shortThresholds())
 		p := partition{a: a, old: t.newLease(a), kept: t.newLease(a)}
 		p.unhealthy = a.fallSilent("unhealthy")
-		t.sleep(seconds(t.cfg.Dead - t.cfg.Unhealthy))
+		t.Sleep(seconds(t.cfg.Dead - t.cfg.Unhealthy))
 		p.dead = a.awaitStatus("dead", t.cfg.Slack)
 		p.lost = []event{p.old.awaitExpired(t.cfg.Slack), p.kept.awaitExpired(t.cfg.Slack)}
 		p.b = t.register(nil)
@@ -43,34 +43,34 @@ func partitionScenario(t *Trial) partition {
 // Section 4.6: network partition behaviour.
 var partitionChecks = checks{
 	"4.6/2": func(t *Trial) {
-		t.expectMember(partitionScenario(t).unhealthy, "status", "unhealthy")
+		t.ExpectMember(partitionScenario(t).unhealthy, "status", "unhealthy")
 	},
 	"4.6/3": func(t *Trial) {
 		p := partitionScenario(t)
-		t.expectMember(p.dead, "status", "dead")
+		t.ExpectMember(p.dead, "status", "dead")
 		for _, e := range p.lost {
-			t.expectEqual("reason", e.str("reason"), "agent_dead")
+			t.ExpectEqual("reason", e.str("reason"), "agent_dead")
 		}
 	},
 	"4.6/4": func(t *Trial) {
 		p := partitionScenario(t)
-		t.assert(p.replacement.task == p.old.task || p.replacement.task == p.kept.task, p.replacement.previous,
+		t.Assert(p.replacement.task == p.old.task || p.replacement.task == p.kept.task, p.replacement.previous,
 			"one of the dead agent's tasks")
-		t.assert(p.replacement.fence > p.old.fence, p.replacement.previous, "a fencing token above %d", p.old.fence)
+		t.Assert(p.replacement.fence > p.old.fence, p.replacement.previous, "a fencing token above %d", p.old.fence)
 	},
 	"4.6/5-6": func(t *Trial) {
-		t.expectStatus(partitionScenario(t).heartbeat, 410)
+		t.ExpectStatus(partitionScenario(t).heartbeat, 410)
 	},
 	"4.6/7": func(t *Trial) {
 		p := partitionScenario(t)
-		t.expectStatus(p.again, 201)
-		t.expectStatus(p.afterwards, 412)
+		t.ExpectStatus(p.again, 201)
+		t.ExpectStatus(p.afterwards, 412)
 	},
 	"4.6/8": func(t *Trial) {
 		p := partitionScenario(t)
-		t.expectStatus(p.write, 412)
-		t.expectStatus(p.renewal, 412)
-		t.expectStatus(p.taken, 200)
+		t.ExpectStatus(p.write, 412)
+		t.ExpectStatus(p.renewal, 412)
+		t.ExpectStatus(p.taken, 200)
 	},
 	"4.6/8-code": func(t *Trial) {
 		p := partitionScenario(t)
@@ -78,6 +78,6 @@ var partitionChecks = checks{
 		if p.replacement.task == p.old.task {
 			want = "stale_fence"
 		}
-		t.expectCode(p.write, 412, want)
+		t.ExpectCode(p.write, 412, want)
 	},
 }

@@ -6,7 +6,7 @@ import "time"
 func (a *agent) sendHeartbeats(n int) {
 	a.mustHeartbeat()
 	for range n {
-		a.t.sleep(seconds(a.t.cfg.Interval))
+		a.t.Sleep(seconds(a.t.cfg.Interval))
 		a.stillActive(nil)
 	}
 }
@@ -18,39 +18,39 @@ func (a *agent) stillActive(change fields) {
 	seen := a.record()
 	r := a.heartbeat(a.key, "active", change)
 	if time.Since(before) > seconds(t.cfg.Unhealthy) {
-		t.tooSlow("heartbeats came too late")
+		t.TooSlow("heartbeats came too late")
 	}
-	t.expectMember(seen, "status", "active")
-	t.expectMember(t.expectStatus(r, 200), "agent_status", "active")
+	t.ExpectMember(seen, "status", "active")
+	t.ExpectMember(t.ExpectStatus(r, 200), "agent_status", "active")
 }
 
 // expectSilence expects that the server judged an agent after a silence of more than a
 // threshold in seconds, and not late.
 func (t *Trial) expectSilence(e event, heard time.Time, threshold int) {
 	s := e.at().Sub(heard)
-	t.assert(s > seconds(threshold), e.a, "the event more than %ds after the last heartbeat at %s, not %s", threshold,
+	t.Assert(s > seconds(threshold), e.a, "the event more than %ds after the last heartbeat at %s, not %s", threshold,
 		heard, s)
-	t.assert(s < seconds(threshold)+t.cfg.Slack, e.a, "the event at most %s late, not after %s", t.cfg.Slack, s)
+	t.Assert(s < seconds(threshold)+t.cfg.Slack, e.a, "the event at most %s late, not after %s", t.cfg.Slack, s)
 }
 
 // Section 4.5: thresholds.
 var silenceChecks = checks{
 	"4.5/unhealthy-threshold": func(t *Trial) {
 		a := t.register(t.unhealthyOnlyThresholds())
-		heard := t.expectTime(a.mustHeartbeat(), "server_timestamp")
+		heard := t.ExpectTime(a.mustHeartbeat(), "server_timestamp")
 		a.fallSilent("unhealthy")
 		t.expectSilence(a.expectLifecycle(moveRegistered, moveUnhealthy)[1], heard, t.cfg.Unhealthy)
 	},
 	"4.5/dead-threshold": func(t *Trial) {
 		a := t.register(t.shortThresholds())
-		heard := t.expectTime(a.mustHeartbeat(), "server_timestamp")
+		heard := t.ExpectTime(a.mustHeartbeat(), "server_timestamp")
 		a.fallSilent("dead")
 		t.expectSilence(a.expectLifecycle(moveRegistered, moveUnhealthy, moveDead)[2], heard, t.cfg.Dead)
 	},
 	"4.5/unhealthy-boundary": func(t *Trial) {
 		a := t.register(t.unhealthyOnlyThresholds())
 		for range 4 {
-			t.sleep(seconds(t.cfg.Unhealthy))
+			t.Sleep(seconds(t.cfg.Unhealthy))
 			a.expect("active")
 			a.mustHeartbeat()
 		}
@@ -58,31 +58,31 @@ var silenceChecks = checks{
 	},
 	"4.5/unhealthy-beyond": func(t *Trial) {
 		a := t.register(t.unhealthyOnlyThresholds())
-		t.sleep(seconds(t.cfg.Unhealthy) + time.Millisecond)
-		t.expectMember(a.mustHeartbeat(), "agent_status", "active")
+		t.Sleep(seconds(t.cfg.Unhealthy) + time.Millisecond)
+		t.ExpectMember(a.mustHeartbeat(), "agent_status", "active")
 		a.expectLifecycle(moveRegistered, moveUnhealthy, moveResumed)
 	},
 	"4.5/dead-boundary": func(t *Trial) {
 		a := t.register(t.shortThresholds())
-		t.sleep(seconds(t.cfg.Dead))
+		t.Sleep(seconds(t.cfg.Dead))
 		a.expect("unhealthy")
-		t.expectMember(a.mustHeartbeat(), "agent_status", "active")
+		t.ExpectMember(a.mustHeartbeat(), "agent_status", "active")
 		a.expectLifecycle(moveRegistered, moveUnhealthy, moveResumed)
 	},
 	"4.5/dead-beyond": func(t *Trial) {
 		a := t.register(t.shortThresholds())
-		t.sleep(seconds(t.cfg.Dead) + time.Millisecond)
-		t.expectStatus(a.heartbeat(owner, "active", nil), 410)
+		t.Sleep(seconds(t.cfg.Dead) + time.Millisecond)
+		t.ExpectStatus(a.heartbeat(owner, "active", nil), 410)
 		a.expectLifecycle(moveRegistered, moveUnhealthy, moveDead)
 	},
 	"4.5/dead-beyond-acquire": func(t *Trial) {
 		a := t.register(t.shortThresholds())
 		t.submit(nil)
-		t.sleep(seconds(t.cfg.Dead))
+		t.Sleep(seconds(t.cfg.Dead))
 		a.mustAcquire()
-		t.sleep(time.Millisecond)
+		t.Sleep(time.Millisecond)
 		t.submit(nil)
-		t.expectCode(a.acquire(owner, nil), 410, "agent_gone")
+		t.ExpectCode(a.acquire(owner, nil), 410, "agent_gone")
 		a.expectLifecycle(moveRegistered, moveUnhealthy, moveDead)
 	},
 	"4.5/late-heartbeats": func(t *Trial) {
@@ -90,7 +90,7 @@ var silenceChecks = checks{
 		late := seconds(t.cfg.Unhealthy) * 3 / 4
 		a.mustHeartbeat()
 		for range 3 {
-			t.sleep(late)
+			t.Sleep(late)
 			a.stillActive(nil)
 		}
 		a.expectLifecycle(moveRegistered)
@@ -100,7 +100,7 @@ var silenceChecks = checks{
 		interval := seconds(t.cfg.Interval)
 		a.mustHeartbeat()
 		for _, latency := range []time.Duration{interval / 600, interval / 30, interval / 3, interval * 9 / 10} {
-			t.sleep(interval + latency)
+			t.Sleep(interval + latency)
 			a.stillActive(nil)
 		}
 		a.expectLifecycle(moveRegistered)
@@ -113,6 +113,6 @@ var silenceChecks = checks{
 	},
 	"4.5/both-steps": func(t *Trial) {
 		all := t.newDeadAgent(nil).expectLifecycle(moveRegistered, moveUnhealthy, moveDead)
-		t.assert(all[1].seq() < all[2].seq(), all[2].a, "unhealthy before dead in the log")
+		t.Assert(all[1].seq() < all[2].seq(), all[2].a, "unhealthy before dead in the log")
 	},
 }

@@ -23,7 +23,7 @@ func overdueScenario(t *Trial) overdueDrain {
 		d := overdueDrain{a: a, l: t.newLease(a), m: t.newLease(a)}
 		a.drain(t.cfg.DrainTimeout)
 		for range 2 {
-			t.sleep(seconds(t.cfg.DrainTimeout) / 2)
+			t.Sleep(seconds(t.cfg.DrainTimeout) / 2)
 			a.heartbeat(owner, "draining", nil)
 		}
 		d.record = a.awaitStatus("dead", t.cfg.Slack)
@@ -42,97 +42,97 @@ func overdueScenario(t *Trial) overdueDrain {
 var drainEndChecks = checks{
 	"5.2/7": func(t *Trial) {
 		d := overdueScenario(t)
-		t.expectMember(d.record, "status", "dead")
+		t.ExpectMember(d.record, "status", "dead")
 		took, want := d.at.at().Sub(d.before.at()), seconds(t.cfg.DrainTimeout)
-		t.assert(took >= want && took < want+t.cfg.Slack, d.at.a, "dead %s after the drain began, not %s", want, took)
+		t.Assert(took >= want && took < want+t.cfg.Slack, d.at.a, "dead %s after the drain began, not %s", want, took)
 	},
 	"5.2/7-warning": func(t *Trial) {
-		t.expectEqual("type", overdueScenario(t).warning.str("type"), "agent.drain_overdue")
+		t.ExpectEqual("type", overdueScenario(t).warning.str("type"), "agent.drain_overdue")
 	},
 	"5.2/7-leases": func(t *Trial) {
-		t.expectStatus(overdueScenario(t).write, 412)
+		t.ExpectStatus(overdueScenario(t).write, 412)
 	},
 	"5.2/7-tasks": func(t *Trial) {
 		d := overdueScenario(t)
-		t.assert(d.took.task == d.l.task || d.took.task == d.m.task, d.took.previous,
+		t.Assert(d.took.task == d.l.task || d.took.task == d.m.task, d.took.previous,
 			"one of the drained agent's tasks")
 	},
 	"5.2/7-reason": func(t *Trial) {
 		d := overdueScenario(t)
 		for _, e := range d.lost {
-			t.expectEqual("reason", e.str("reason"), "drain_timeout")
-			t.assert(d.warning.seq() < d.at.seq() && d.at.seq() < e.seq(), e.a,
+			t.ExpectEqual("reason", e.str("reason"), "drain_timeout")
+			t.Assert(d.warning.seq() < d.at.seq() && d.at.seq() < e.seq(), e.a,
 				"agent.drain_overdue, agent.lifecycle, lease.expired in this order")
 		}
-		t.expectMember(t.state(d.l.task), "failures", 0)
+		t.ExpectMember(t.state(d.l.task), "failures", 0)
 	},
 	"5.2/7-whatever-heartbeats": func(t *Trial) {
-		r := t.expectCode(overdueScenario(t).heartbeat, 410, "agent_gone")
-		t.expectMember(r, "reason", "drain_timeout")
+		r := t.ExpectCode(overdueScenario(t).heartbeat, 410, "agent_gone")
+		t.ExpectMember(r, "reason", "drain_timeout")
 	},
 	"5.2/none-held-at-deadline": func(t *Trial) {
 		a := t.register(nil)
 		a.drain(t.cfg.DrainTimeout)
-		t.sleep(seconds(t.cfg.DrainTimeout))
+		t.Sleep(seconds(t.cfg.DrainTimeout))
 		a.awaitStatus("deregistered", t.cfg.Slack)
 		a.expectLifecycle(moveRegistered, moveDrain, moveDrained)
 	},
 	"5.2/none-held-next-heartbeat": func(t *Trial) {
 		a := t.register(nil)
-		t.expectMember(a.drain(600), "status", "draining")
-		t.expectMember(a.mustHeartbeat(), "agent_status", "deregistered")
+		t.ExpectMember(a.drain(600), "status", "draining")
+		t.ExpectMember(a.mustHeartbeat(), "agent_status", "deregistered")
 		a.expect("deregistered")
-		t.expectCode(a.heartbeat(owner, "draining", nil), 410, "agent_gone")
+		t.ExpectCode(a.heartbeat(owner, "draining", nil), 410, "agent_gone")
 		a.expectLifecycle(moveRegistered, moveDrain, moveDrained)
 	},
 	"5.2/none-held-one-interval": func(t *Trial) {
 		a := t.register(t.unhealthyOnlyThresholds())
 		a.drain(100_000)
 		a.silentOnPurpose = true
-		t.sleep(seconds(t.cfg.Interval))
+		t.Sleep(seconds(t.cfg.Interval))
 		a.awaitStatus("deregistered", t.cfg.Slack)
 		a.expectLifecycle(moveRegistered, moveDrain, moveDrained)
 	},
 	"5.2/deadline-fixed": func(t *Trial) {
 		a := t.newDrainingAgent(nil)
-		was := a.record().str("drain_deadline_at")
-		t.assert(was != "", t.last, "a drain_deadline_at")
-		t.expectStatus(a.change(owner, fields{"status": "draining", "drain_timeout_seconds": 5}), 200)
-		t.expectStatus(a.heartbeat(owner, "draining", nil), 200)
-		t.expectEqual("drain_deadline_at", a.record().str("drain_deadline_at"), was)
+		was := a.record().Str("drain_deadline_at")
+		t.Assert(was != "", t.Last, "a drain_deadline_at")
+		t.ExpectStatus(a.change(owner, fields{"status": "draining", "drain_timeout_seconds": 5}), 200)
+		t.ExpectStatus(a.heartbeat(owner, "draining", nil), 200)
+		t.ExpectEqual("drain_deadline_at", a.record().Str("drain_deadline_at"), was)
 	},
 	"9.3/leases-stay": func(t *Trial) {
 		_, l := t.newDrainingHolder(nil)
 		l.expectHeld()
-		t.expectStatus(l.complete(), 200)
+		t.ExpectStatus(l.complete(), 200)
 	},
 	"9.3/no-new-leases": func(t *Trial) {
 		a := t.newDrainingAgent(nil)
 		t.submit(nil)
-		t.expectRefused(a.acquire(owner, nil))
+		t.ExpectRefused(a.acquire(owner, nil))
 	},
 	"9.3/no-new-leases-409": func(t *Trial) {
 		a := t.newDrainingAgent(nil)
 		t.submit(nil)
-		t.expectCode(a.acquire(owner, fields{"waitSeconds": 20}), 409, "agent_draining")
+		t.ExpectCode(a.acquire(owner, fields{"waitSeconds": 20}), 409, "agent_draining")
 		b := t.register(nil)
 		t.newLease(b)
 		waiting := make(chan *answer, 1)
-		go func() { waiting <- t.s.do(t.ctx, longPoll(b, t.s.keys[owner])) }()
-		t.sleep(2 * t.cfg.Poll)
+		go func() { waiting <- t.s.Do(t.Ctx, longPoll(b, t.s.Keys[owner])) }()
+		t.Sleep(2 * t.cfg.Poll)
 		b.drain(600)
 		r := <-waiting
-		t.expectCode(r, 409, "agent_draining")
+		t.ExpectCode(r, 409, "agent_draining")
 	},
 	"9.3/all-released": func(t *Trial) {
 		a, l := t.newDrainingHolder(nil)
-		t.expectStatus(l.release(), 200)
+		t.ExpectStatus(l.release(), 200)
 		a.awaitStatus("deregistered", t.cfg.Slack)
 	},
 }
 
 // longPoll is a long poll that finds no work: its tag is nobody's.
 func longPoll(a *agent, key string) request {
-	return request{by: owner, secret: key, method: "POST", url: a.t.s.base + "/api/v1/leases",
-		body: fields{"agentId": a.id, "pinnedOnly": true, "waitSeconds": 20}}
+	return request{By: owner, Secret: key, Method: "POST", URL: a.t.s.Base + "/api/v1/leases",
+		Body: fields{"agentId": a.id, "pinnedOnly": true, "waitSeconds": 20}}
 }

@@ -5,16 +5,18 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+
+	"github.com/picket-dev/picket/internal/conformance"
 )
 
 // listed are the ids that a query of the registry answers, sorted; never nil.
 func (t *Trial) listed(query string) []string {
-	return t.ids(t.expectStatus(t.call(operator, "GET", agentsPath+"?"+query, nil), 200))
+	return t.ids(t.ExpectStatus(t.Call(operator, "GET", agentsPath+"?"+query, nil), 200))
 }
 
 func (t *Trial) ids(a *answer) []string {
 	ids := []string{}
-	for _, row := range a.list("agents") {
+	for _, row := range a.List("agents") {
 		ids = append(ids, text(row, "agent_id"))
 	}
 	slices.Sort(ids)
@@ -37,24 +39,24 @@ func (t *Trial) registerPool(bodies ...fields) (tag string, ids []string) {
 var listChecks = checks{
 	"6.1/request": func(t *Trial) {
 		tag, ids := t.registerPool(nil, nil)
-		t.expectEqual("listed", t.listed("capabilities="+tag+"&status=active"), ids)
+		t.ExpectEqual("listed", t.listed("capabilities="+tag+"&status=active"), ids)
 	},
 	"6.1/shape": func(t *Trial) {
 		tag, _ := t.registerPool(nil, nil, nil)
-		r := t.call(operator, "GET", agentsPath+"?capabilities="+tag, nil)
-		t.expectMember(t.expectStatus(r, 200), "total", 3)
-		t.expectEqual("number of agents", len(r.list("agents")), 3)
-		r = t.call(operator, "GET", agentsPath+"?capabilities="+tag+"none", nil)
-		t.expectMember(t.expectStatus(r, 200), "agents", []any{})
-		t.expectMember(r, "total", 0)
+		r := t.Call(operator, "GET", agentsPath+"?capabilities="+tag, nil)
+		t.ExpectMember(t.ExpectStatus(r, 200), "total", 3)
+		t.ExpectEqual("number of agents", len(r.List("agents")), 3)
+		r = t.Call(operator, "GET", agentsPath+"?capabilities="+tag+"none", nil)
+		t.ExpectMember(t.ExpectStatus(r, 200), "agents", []any{})
+		t.ExpectMember(r, "total", 0)
 	},
 	"6.1/row": func(t *Trial) {
 		tag, ids := t.registerPool(fullRequest())
-		t.expectStatus(t.agents[0].heartbeat(owner, "active", fields{"current_load": 2}), 200)
-		r := t.expectStatus(t.call(operator, "GET", agentsPath+"?capabilities="+tag, nil), 200)
-		row := &answer{status: r.status, raw: r.raw, body: fields{}}
-		if all := r.list("agents"); len(all) == 1 {
-			row.body = all[0]
+		t.ExpectStatus(t.agents[0].heartbeat(owner, "active", fields{"current_load": 2}), 200)
+		r := t.ExpectStatus(t.Call(operator, "GET", agentsPath+"?capabilities="+tag, nil), 200)
+		row := &answer{Status: r.Status, Raw: r.Raw, Body: fields{}}
+		if all := r.List("agents"); len(all) == 1 {
+			row.Body = all[0]
 		}
 		wanted := fields{
 			"agent_id": ids[0],
@@ -64,17 +66,18 @@ var listChecks = checks{
 			"capacity": fields{"max_concurrent_tasks": 5, "current_load": 2},
 		}
 		for path, want := range wanted {
-			t.expectMember(row, path, want)
+			t.ExpectMember(row, path, want)
 		}
-		t.expectEqual("capabilities", stringList(row.body, "capabilities"), tag+",billing,invoicing,stripe-integration")
-		t.expectEqual("last_heartbeat_at", row.str("last_heartbeat_at"), t.agents[0].record().str("last_heartbeat_at"))
+		t.ExpectEqual("capabilities", conformance.StringList(row.Body, "capabilities"),
+			tag+",billing,invoicing,stripe-integration")
+		t.ExpectEqual("last_heartbeat_at", row.Str("last_heartbeat_at"), t.agents[0].record().Str("last_heartbeat_at"))
 	},
 	"6.1/row-no-more": func(t *Trial) {
 		tag, _ := t.registerPool(fullRequest())
-		r := t.expectStatus(t.call(operator, "GET", agentsPath+"?capabilities="+tag, nil), 200)
-		all := r.list("agents")
-		t.assert(len(all) == 1, r, "one agent")
-		t.expectEqual("members", slices.Sorted(maps.Keys(all[0])),
+		r := t.ExpectStatus(t.Call(operator, "GET", agentsPath+"?capabilities="+tag, nil), 200)
+		all := r.List("agents")
+		t.Assert(len(all) == 1, r, "one agent")
+		t.ExpectEqual("members", slices.Sorted(maps.Keys(all[0])),
 			[]string{"agent_id", "capabilities", "capacity", "last_heartbeat_at", "name", "role_id", "status"})
 	},
 	"6.2/capabilities-any": func(t *Trial) {
@@ -82,71 +85,71 @@ var listChecks = checks{
 		a := t.register(fields{"capabilities": []string{x}})
 		b := t.register(fields{"capabilities": []string{y, z}})
 		t.register(fields{"capabilities": []string{z}})
-		t.expectEqual("listed", t.listed("capabilities="+x+","+y), []string{a.id, b.id})
-		t.expectEqual("listed", t.listed("capabilities="+x), []string{a.id})
-		t.expectEqual("listed", t.listed("capabilities="+t.tag()), []string{})
+		t.ExpectEqual("listed", t.listed("capabilities="+x+","+y), []string{a.id, b.id})
+		t.ExpectEqual("listed", t.listed("capabilities="+x), []string{a.id})
+		t.ExpectEqual("listed", t.listed("capabilities="+t.tag()), []string{})
 	},
 	"6.2/status": func(t *Trial) {
 		tag, ids := t.registerPool(nil, nil, nil)
 		t.agents[0].remove()
-		t.expectEqual("listed", t.listed("status=deregistered&capabilities="+tag), ids[:1])
-		t.expectEqual("listed", t.listed("status=active&capabilities="+tag), ids[1:])
-		t.expectEqual("listed", t.listed("status=active,deregistered&capabilities="+tag), ids)
-		t.expectEqual("listed", t.listed("status=unhealthy,dead&capabilities="+tag), []string{})
+		t.ExpectEqual("listed", t.listed("status=deregistered&capabilities="+tag), ids[:1])
+		t.ExpectEqual("listed", t.listed("status=active&capabilities="+tag), ids[1:])
+		t.ExpectEqual("listed", t.listed("status=active,deregistered&capabilities="+tag), ids)
+		t.ExpectEqual("listed", t.listed("status=unhealthy,dead&capabilities="+tag), []string{})
 	},
 	"6.2/status-unhealthy": func(t *Trial) {
 		tag, ids := t.registerPool(t.unhealthyOnlyThresholds(), t.shortThresholds())
 		t.agents[1].fallSilent("dead")
-		t.expectEqual("listed", t.listed("status=unhealthy&capabilities="+tag), ids[:1])
-		t.expectEqual("listed", t.listed("status=dead&capabilities="+tag), ids[1:])
+		t.ExpectEqual("listed", t.listed("status=unhealthy&capabilities="+tag), ids[:1])
+		t.ExpectEqual("listed", t.listed("status=dead&capabilities="+tag), ids[1:])
 	},
 	"6.2/status-default": func(t *Trial) {
 		tag, ids := t.registerPool(t.longThresholds(), t.unhealthyOnlyThresholds(), nil)
 		t.agents[1].fallSilent("unhealthy")
 		t.agents[2].remove()
-		t.expectEqual("listed", t.listed("capabilities="+tag), ids[:1])
+		t.ExpectEqual("listed", t.listed("capabilities="+tag), ids[:1])
 	},
 	"6.2/status-all": func(t *Trial) {
 		tag, ids := t.registerPool(nil, nil, t.unhealthyOnlyThresholds())
 		t.agents[0].remove()
 		t.agents[2].fallSilent("unhealthy")
-		t.expectEqual("listed", t.listed("status=*&capabilities="+tag), ids)
+		t.ExpectEqual("listed", t.listed("status=*&capabilities="+tag), ids)
 	},
 	"6.2/role_id": func(t *Trial) {
-		role := t.id("role")
+		role := t.ID("role")
 		a := t.register(fields{"role_id": role})
 		t.register(fields{"role_id": role + "2"})
 		t.register(nil)
-		t.expectEqual("listed", t.listed("role_id="+role), []string{a.id})
+		t.ExpectEqual("listed", t.listed("role_id="+role), []string{a.id})
 	},
 	"6.2/min_available_capacity": func(t *Trial) {
 		tag, ids := t.registerPool(fields{"capacity": fields{"max_concurrent_tasks": 5}},
 			fields{"capacity": fields{"max_concurrent_tasks": 2}})
-		t.expectStatus(t.agents[0].heartbeat(owner, "active", fields{"current_load": 2}), 200)
+		t.ExpectStatus(t.agents[0].heartbeat(owner, "active", fields{"current_load": 2}), 200)
 		for value, want := range map[int][]string{1: ids, 2: ids, 3: ids[:1], 4: {}} {
-			t.expectEqual(fmt.Sprintf("listed with %d", value),
+			t.ExpectEqual(fmt.Sprintf("listed with %d", value),
 				t.listed(fmt.Sprintf("min_available_capacity=%d&capabilities=%s", value, tag)), want)
 		}
 	},
 	"6.2/no-maximum": func(t *Trial) {
 		tag, ids := t.registerPool(nil, fields{"capacity": fields{"max_concurrent_tasks": 1}})
-		t.expectEqual("listed", t.listed("min_available_capacity=0&capabilities="+tag), ids)
-		t.expectEqual("listed", t.listed("min_available_capacity=1&capabilities="+tag), ids[1:])
+		t.ExpectEqual("listed", t.listed("min_available_capacity=0&capabilities="+tag), ids)
+		t.ExpectEqual("listed", t.listed("min_available_capacity=1&capabilities="+tag), ids[1:])
 	},
 	"6.2/and": func(t *Trial) {
-		role, size := t.id("role"), fields{"capacity": fields{"max_concurrent_tasks": 3}}
+		role, size := t.ID("role"), fields{"capacity": fields{"max_concurrent_tasks": 3}}
 		tag, ids := t.registerPool(merge(size, fields{"role_id": role}), fields{"role_id": role}, size,
 			merge(size, fields{"role_id": role}))
 		t.agents[3].remove()
 		t.register(merge(size, fields{"role_id": role}))
-		t.expectEqual("listed", t.listed("min_available_capacity=3&status=active&role_id="+role+"&capabilities="+
+		t.ExpectEqual("listed", t.listed("min_available_capacity=3&status=active&role_id="+role+"&capabilities="+
 			tag),
 			ids[:1])
 	},
 	"6.2/unknown": func(t *Trial) {
 		for _, bad := range []string{"state=active", "status=asleep", "min_available_capacity=many",
 			"min_available_capacity=-1", "limit=0", "cursor=%21"} {
-			t.expectCode(t.call(operator, "GET", agentsPath+"?"+bad, nil), 400, "validation_failed")
+			t.ExpectCode(t.Call(operator, "GET", agentsPath+"?"+bad, nil), 400, "validation_failed")
 		}
 	},
 	"6.2/pages": func(t *Trial) {
@@ -155,45 +158,45 @@ var listChecks = checks{
 		query := "status=active,deregistered&limit=2&capabilities=" + tag
 		seen, cursor, pages := []string{}, "", 0
 		for ; pages == 0 || cursor != ""; pages++ {
-			t.assert(pages < 6, t.last, "an end of the pages")
-			r := t.expectStatus(t.call(operator, "GET", agentsPath+"?"+query+"&cursor="+url.QueryEscape(cursor),
+			t.Assert(pages < 6, t.Last, "an end of the pages")
+			r := t.ExpectStatus(t.Call(operator, "GET", agentsPath+"?"+query+"&cursor="+url.QueryEscape(cursor),
 				nil),
 				200)
 			if cursor == "" {
-				r = t.expectStatus(t.call(operator, "GET", agentsPath+"?"+query, nil), 200)
+				r = t.ExpectStatus(t.Call(operator, "GET", agentsPath+"?"+query, nil), 200)
 			}
-			t.expectMember(r, "total", 5)
-			t.assert(len(r.list("agents")) <= 2, r, "at most two agents")
-			seen, cursor = append(seen, t.ids(r)...), r.str("next_cursor")
+			t.ExpectMember(r, "total", 5)
+			t.Assert(len(r.List("agents")) <= 2, r, "at most two agents")
+			seen, cursor = append(seen, t.ids(r)...), r.Str("next_cursor")
 		}
 		slices.Sort(seen)
-		t.expectEqual("all pages", seen, ids)
+		t.ExpectEqual("all pages", seen, ids)
 	},
 	"6.2/no-cursor-without-more": func(t *Trial) {
 		tag, _ := t.registerPool(nil, nil)
-		r := t.expectStatus(t.call(operator, "GET", agentsPath+"?limit=2&capabilities="+tag, nil), 200)
-		t.expectEqual("number of agents", len(r.list("agents")), 2)
-		_, more := r.at("next_cursor")
-		t.assert(!more, r, "no next_cursor")
+		r := t.ExpectStatus(t.Call(operator, "GET", agentsPath+"?limit=2&capabilities="+tag, nil), 200)
+		t.ExpectEqual("number of agents", len(r.List("agents")), 2)
+		_, more := r.At("next_cursor")
+		t.Assert(!more, r, "no next_cursor")
 	},
 	"6.3/lookup": func(t *Trial) {
 		a := t.register(fullRequest())
 		r := a.record()
 		for path, want := range fullRequest() {
 			if path != "capacity" {
-				t.expectMember(r, path, want)
+				t.ExpectMember(r, path, want)
 			}
 		}
-		t.expectMember(r, "capacity.max_concurrent_tasks", 5)
-		t.expectMember(r, "version", 1)
+		t.ExpectMember(r, "capacity.max_concurrent_tasks", 5)
+		t.ExpectMember(r, "version", 1)
 	},
 	"6.3/unknown-agent": func(t *Trial) {
-		t.expectStatus(t.call(owner, "GET", agentsPath+"/"+t.id("never"), nil), 404)
+		t.ExpectStatus(t.Call(owner, "GET", agentsPath+"/"+t.ID("never"), nil), 404)
 	},
 	"6.3/etag": func(t *Trial) {
 		a := t.newDrainingAgent(nil)
 		r := a.record()
-		t.expectEqual("ETag", r.header.Get("ETag"), fmt.Sprintf(`"%d"`, r.num("version")))
-		t.assert(r.num("version") > 1, r, "a version above 1")
+		t.ExpectEqual("ETag", r.Header.Get("ETag"), fmt.Sprintf(`"%d"`, r.Num("version")))
+		t.Assert(r.Num("version") > 1, r, "a version above 1")
 	},
 }

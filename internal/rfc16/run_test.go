@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/picket-dev/picket/internal/conformance"
 )
 
 // roundTrip is a way to a server.
@@ -42,12 +44,12 @@ func TestSlowMachineFailsNoRule(t *testing.T) {
 		if err != nil || len(report.Results) != 1 {
 			t.Fatal(report, err)
 		}
-		if r := report.Results[0]; r.Outcome != NotRun || !strings.Contains(r.Why, "too slow") || report.NotRun != 1 ||
-			report.Passed != 0 {
+		if r := report.Results[0]; r.Outcome != conformance.NotRun || !strings.Contains(r.Why, "too slow") ||
+			report.NotRun != 1 || report.Passed != 0 {
 			t.Errorf("%+v", report)
 		}
-		if beats != 2*maxTries {
-			t.Errorf("%d heartbeats, want %d tries with 2 each", beats, maxTries)
+		if beats != 2*conformance.MaxTries {
+			t.Errorf("%d heartbeats, want %d tries with 2 each", beats, conformance.MaxTries)
 		}
 	})
 }
@@ -155,11 +157,12 @@ func TestAServerWithTheRFCAlone(t *testing.T) {
 	for _, r := range Rules() {
 		got := all[r.Name()]
 		for need, why := range lacking {
-			if r.Check != nil && r.Needs == need && (got.Outcome != NotRun || !strings.Contains(got.Why, why)) {
+			if r.Check != nil && r.Needs == need &&
+				(got.Outcome != conformance.NotRun || !strings.Contains(got.Why, why)) {
 				t.Errorf("%s needs %s: %s %s", r.Name(), need, got.Outcome, got.Why)
 			}
 		}
-		if r.Check != nil && r.Needs&^Settled&^Exact != 0 && got.Outcome == Passed {
+		if r.Check != nil && r.Needs&^Settled&^Exact != 0 && got.Outcome == conformance.Passed {
 			t.Errorf("%s needs %s, which there is not, and passes", r.Name(), r.Needs)
 		}
 	}
@@ -220,7 +223,9 @@ func TestGivenKeysAreUsed(t *testing.T) {
 
 // A server that is away for a moment is asked again; one that stays away fails.
 func TestAServerThatIsAway(t *testing.T) {
-	for away, want := range map[int]Outcome{1: Passed, maxTries - 1: Passed, 1000: Failed} {
+	for away, want := range map[int]conformance.Outcome{
+		1: conformance.Passed, conformance.MaxTries - 1: conformance.Passed, 1000: conformance.Failed,
+	} {
 		server, asked := agreeableServer(), 0
 		flaky := roundTrip(func(r *http.Request) (*http.Response, error) {
 			res, err := server.RoundTrip(r)

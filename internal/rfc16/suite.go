@@ -7,12 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
-	"github.com/picket-dev/picket/internal/unixsocket"
+	"github.com/picket-dev/picket/internal/conformance"
 )
 
 // Config is one run.
@@ -49,120 +46,80 @@ type Config struct {
 	// HTTP does the requests. Defaults to a client of its own.
 	HTTP *http.Client
 	// Progress is called for every result as it comes, one at a time. Defaults to nothing.
-	Progress func(done, total int, r Result)
+	Progress func(done, total int, r conformance.Result)
 }
 
 // suite is a run under way.
 type suite struct {
+	*conformance.Server
 	cfg       Config
-	base      string // what the URLs of requests begin with
-	prefix    string
-	keys      map[keyName]string
-	made      []string      // ids of keys to be revoked
-	ahead     time.Duration // of the server's clock
-	available Needs         // what there is
+	available Needs // what there is
 	why       map[Needs]string
-
-	mu        sync.Mutex
-	left      []string
-	scenarios map[string]*sharedScenario
 }
 
 // Run holds a server against every rule. The error says that nothing could be
 // judged; rules that fail are in the report.
-func Run(ctx context.Context, cfg Config) (Report, error) {
+func Run(ctx context.Context, cfg Config) (conformance.Report, error) {
 	s, err := start(ctx, cfg)
 	if err != nil {
-		return Report{}, err
+		return conformance.Report{}, err
 	}
-	defer s.cfg.HTTP.CloseIdleConnections()
-	began := time.Now()
-	report := Report{URL: s.cfg.URL, Prefix: s.prefix, Started: began.UTC().Format(time.RFC3339)}
-	rules := slices.DeleteFunc(Rules(), func(r Rule) bool {
-		return cfg.RFCOnly && !r.RFCOnly() || cfg.Only != nil && !cfg.Only(r)
-	})
-	report.Results = s.runAll(ctx, rules)
-	s.cleanUpScenarios(ctx)
-	s.revoke(context.WithoutCancel(ctx))
-	for _, r := range report.Results {
-		switch r.Outcome {
-		case Passed:
-			report.Passed++
-		case Failed:
-			report.Failed++
-		default:
-			report.NotRun++
+	var cases []conformance.Case
+	for _, r := range Rules() {
+		if (!cfg.RFCOnly || r.RFCOnly()) && (cfg.Only == nil || cfg.Only(r)) {
+			cases = append(cases, s.testCase(r))
 		}
 	}
-	report.Left = s.left
-	report.Millis = time.Since(began).Milliseconds()
-	return report, ctx.Err()
+	runner := conformance.Runner{Server: s.Server, Title: "RFC-0016", Parallel: s.cfg.Parallel, Progress: cfg.Progress}
+	return runner.Run(ctx, cases)
 }
 
 func start(ctx context.Context, cfg Config) (*suite, error) {
 	cfg.Interval, cfg.Unhealthy, cfg.Dead = cmp.Or(cfg.Interval, 1), cmp.Or(cfg.Unhealthy, 2), cmp.Or(cfg.Dead, 4)
 	cfg.DrainTimeout, cfg.Parallel = cmp.Or(cfg.DrainTimeout, 2), cmp.Or(cfg.Parallel, 32)
 	cfg.Poll, cfg.Slack = cmp.Or(cfg.Poll, 100*time.Millisecond), cmp.Or(cfg.Slack, 15*time.Second)
-	if cfg.HTTP == nil {
-		t := http.DefaultTransport.(*http.Transport).Clone()
-		t.MaxIdleConnsPerHost = cfg.Parallel
-		unixsocket.Register(t)
-		cfg.HTTP = &http.Client{
-			Transport:     t,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		}
-	}
-	cfg.URL = strings.TrimRight(cfg.URL, "/")
-	base, err := unixsocket.RequestURL(cfg.URL)
+	server, err := conformance.NewServer(cfg.URL, "rfc16", cfg.HTTP, cfg.Parallel)
 	if err != nil {
 		return nil, err
 	}
-	s := &suite{
-		cfg:       cfg,
-		base:      base,
-		prefix:    "rfc16-" + strings.ToLower(rand.Text()[:8]) + "-",
-		why:       map[Needs]string{},
-		scenarios: map[string]*sharedScenario{},
-	}
-	s.keys = map[keyName]string{
+	server.Keys = map[keyName]string{
 		admin:      cfg.Key,
 		operator:   cfg.Key,
 		owner:      cmp.Or(cfg.AgentKey, cfg.Key),
 		stranger:   cfg.OtherKey,
 		unknownKey: "unknown-" + rand.Text(),
 	}
+	s := &suite{Server: server, cfg: cfg, why: map[Needs]string{}}
 	return s, s.probe(ctx)
 }
 
 // probe finds out what the server has, and makes the keys that are missing.
 func (s *suite) probe(ctx context.Context) error {
-	a := s.ask(ctx, operator, "GET", agentsPath, nil)
+	a := s.Ask(ctx, operator, "GET", agentsPath, nil)
 	switch {
-	case a.err != nil:
-		return fmt.Errorf("%s cannot be reached: %w", s.cfg.URL, a.err)
-	case a.status == 401:
+	case a.Err != nil:
+		return fmt.Errorf("%s cannot be reached: %w", s.URL, a.Err)
+	case a.Status == 401:
 		return ErrUnknownKey
-	case a.status == 404 || a.status == 405:
-		return fmt.Errorf("%w: GET %s answers %d", ErrNoRegistry, agentsPath, a.status)
+	case a.Status == 404 || a.Status == 405:
+		return fmt.Errorf("%w: GET %s answers %d", ErrNoRegistry, agentsPath, a.Status)
 	}
-	if date, err := http.ParseTime(a.header.Get("Date")); err == nil {
-		s.ahead = date.Sub(time.Now().Truncate(time.Second))
-	}
+	s.SetClock(a)
 	s.makeKeys(ctx)
-	s.needs(Stranger, s.keys[stranger] != "", "no second agent key was given")
-	s.needs(Operator, s.keys[operator] != s.keys[owner], "the agents' key is the operator's own")
-	s.needs(Reviewer, s.keys[reviewer] != "", "no reviewer's key could be made")
-	s.needs(Keys, len(s.made) > 0, "the key makes no other keys")
+	s.needs(Stranger, s.Keys[stranger] != "", "no second agent key was given")
+	s.needs(Operator, s.Keys[operator] != s.Keys[owner], "the agents' key is the operator's own")
+	s.needs(Reviewer, s.Keys[reviewer] != "", "no reviewer's key could be made")
+	s.needs(Keys, s.MadeKeys(), "the key makes no other keys")
 	s.needs(Exact, s.cfg.Exact, "it takes a clock on which requests take no time")
 	for need, path := range map[Needs]string{Events: "/api/v1/stats", Pools: "/api/v1/pools"} {
-		a := s.ask(ctx, operator, "GET", path, nil)
-		s.needs(need, a.status == 200, fmt.Sprintf("GET %s answers %d", path, a.status))
+		a := s.Ask(ctx, operator, "GET", path, nil)
+		s.needs(need, a.Status == 200, fmt.Sprintf("GET %s answers %d", path, a.Status))
 	}
-	a = s.ask(ctx, operator, "POST", "/api/v1/tasks", fields{}) // may it submit? Without a title nothing is made
-	s.needs(Tasks, a.status == 400 || a.status == 422, fmt.Sprintf("POST /api/v1/tasks answers %d", a.status))
-	a = s.ask(ctx, operator, "POST", agentsPath+"/"+s.prefix+"none/commands", fields{"command": "ping"})
-	s.needs(Commands, a.str("code") == "not_found",
-		fmt.Sprintf("POST %s/{agent_id}/commands answers %d", agentsPath, a.status))
+	a = s.Ask(ctx, operator, "POST", "/api/v1/tasks", fields{}) // may it submit? Without a title nothing is made
+	s.needs(Tasks, a.Status == 400 || a.Status == 422, fmt.Sprintf("POST /api/v1/tasks answers %d", a.Status))
+	a = s.Ask(ctx, operator, "POST", agentsPath+"/"+s.Prefix+"none/commands", fields{"command": "ping"})
+	s.needs(Commands, a.Str("code") == "not_found",
+		fmt.Sprintf("POST %s/{agent_id}/commands answers %d", agentsPath, a.Status))
 	return nil
 }
 
@@ -182,12 +139,6 @@ func (s *suite) needs(need Needs, met bool, why string) {
 
 func (s *suite) has(need Needs) bool { return !s.cfg.RFCOnly && s.available&need == need }
 
-// ask sends a request to the server. headers are names, each followed by its value.
-func (s *suite) ask(ctx context.Context, by keyName, method, path string, body any, headers ...string) *answer {
-	return s.do(ctx, request{by: by, secret: s.keys[by], method: method, url: s.base + path, body: body,
-		headers: headers})
-}
-
 // makeKeys makes the scoped keys that were not given, where the key may.
 func (s *suite) makeKeys(ctx context.Context) {
 	for _, k := range []struct {
@@ -198,30 +149,8 @@ func (s *suite) makeKeys(ctx context.Context) {
 		{owner, "agent", s.cfg.AgentKey != ""}, {stranger, "agent", s.cfg.OtherKey != ""},
 		{reviewer, "reviewer", false}, {operator, "operator", false},
 	} {
-		if k.given {
-			continue
-		}
-		a := s.ask(ctx, admin, "POST", "/api/v1/keys", fields{"name": s.prefix + k.scope, "scopes": []string{k.scope}})
-		if a.status != 201 {
+		if !k.given && !s.MakeKey(ctx, k.by, k.scope) {
 			return
-		}
-		s.keys[k.by] = a.str("key")
-		s.made = append(s.made, a.str("keyId"))
-	}
-}
-
-// alsoRevoke has a key of a rule's revoked at the end, if it was not before.
-func (s *suite) alsoRevoke(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.made = append(s.made, id)
-}
-
-// revoke ends the keys of the run.
-func (s *suite) revoke(ctx context.Context) {
-	for _, id := range s.made {
-		if a := s.ask(ctx, admin, "DELETE", "/api/v1/keys/"+id, nil); a.status != 200 {
-			s.left = append(s.left, "key "+id)
 		}
 	}
 }

@@ -117,8 +117,11 @@ var mayImport = map[string][]string{
 		"github.com/alicebob/miniredis/v2/...", "internal/files",
 		"golang.org/x/sys/..."},
 	"docs": nil, // documents that programs read, embedded
-	"internal/rfc16": {"docs", "internal/unixsocket",
-		"github.com/go-json-experiment/json/..."}, // speaks HTTP with any server
+	"internal/conformance": {"internal/unixsocket",
+		"github.com/go-json-experiment/json/..."}, // what suites of rules have in common
+	"internal/rfc16": {"docs", "internal/conformance"}, // speaks HTTP with any server
+	"internal/agentheartbeat": {"docs", "internal/conformance", "github.com/oklog/ulid/v2",
+		"github.com/go-json-experiment/json/..."}, // speaks HTTP with a server, and executes picket
 	"internal/frozen":       nil, // golden files of all that others can observe
 	"internal/e2e":          nil, // tests of the binary alone
 	"internal/rig":          anyImport,
@@ -134,7 +137,8 @@ var mayImport = map[string][]string{
 		"github.com/spf13/cobra",
 		"github.com/redis/go-redis/v9/...", "github.com/goccy/go-yaml/...", "github.com/go-json-experiment/json/..."},
 	"cmd/picket-conformance": {"cmd/picket-conformance/command"},
-	"cmd/picket-conformance/command": {"internal/text", "picket", "internal/rfc16",
+	"cmd/picket-conformance/command": {"internal/text", "picket", "internal/agentheartbeat", "internal/conformance",
+		"internal/rfc16",
 		"cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term",
 		"github.com/spf13/cobra", "github.com/go-json-experiment/json/..."},
 	"cmd/picket/cli": {"picket", "budget", "client", "adapter", "adapter/agents", "adapter/workspace",
@@ -432,7 +436,8 @@ func repoRoot(t *testing.T) string {
 // The paths of the API are written down in three places: the server, the client, and the
 // suites that speak HTTP with any server. All other code uses the client.
 func TestPathsOfTheAPIAreInTheClient(t *testing.T) {
-	folders := []string{"client/", "orchestrator/api/", "internal/rfc16/", "adapter/adaptertest/"}
+	folders := []string{"client/", "orchestrator/api/", "internal/agentheartbeat/", "internal/conformance/",
+		"internal/rfc16/", "adapter/adaptertest/"}
 	seen := 0
 	eachSource(t, func(path string, text []byte) {
 		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {

@@ -1,4 +1,4 @@
-package rfc16
+package conformance
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 // Outcome is what became of a rule.
 type Outcome string
 
+// The outcomes of a rule.
 const (
 	Passed Outcome = "ok"
 	Failed Outcome = "fail"
@@ -19,7 +20,7 @@ type Result struct {
 	Section  string  `json:"section"`
 	ID       string  `json:"id"`
 	Text     string  `json:"text"`
-	Settled  bool    `json:"settled"` // the RFC leaves it open; Picket's decision
+	Settled  bool    `json:"settled"` // the document leaves it open; Picket's decision
 	Outcome  Outcome `json:"outcome"`
 	Expected string  `json:"expected,omitempty"`
 	Got      string  `json:"got,omitempty"`
@@ -31,6 +32,7 @@ type Result struct {
 
 // Report is a whole run.
 type Report struct {
+	Title   string   `json:"-"` // of the document
 	URL     string   `json:"url"`
 	Prefix  string   `json:"prefix"` // of every id of the run
 	Started string   `json:"started_at"`
@@ -44,8 +46,8 @@ type Report struct {
 
 // Summary is the run in one line.
 func (r Report) Summary() string {
-	return fmt.Sprintf("RFC-0016: %d rules, %d ok, %d failed, %d not run, in %s", len(r.Results), r.Passed, r.Failed,
-		r.NotRun, (time.Duration(r.Millis) * time.Millisecond).Round(100*time.Millisecond))
+	return fmt.Sprintf("%s: %d rules, %d ok, %d failed, %d not run, in %s", r.Title, len(r.Results),
+		r.Passed, r.Failed, r.NotRun, (time.Duration(r.Millis) * time.Millisecond).Round(100*time.Millisecond))
 }
 
 // Line names a result: its rule, and why it was not run.
@@ -58,4 +60,18 @@ func (r Result) Line() string {
 		line += ": " + r.Why
 	}
 	return line
+}
+
+// count counts the outcomes of the results.
+func (r *Report) count() {
+	for _, result := range r.Results {
+		switch result.Outcome {
+		case Passed:
+			r.Passed++
+		case Failed:
+			r.Failed++
+		default:
+			r.NotRun++
+		}
+	}
 }
