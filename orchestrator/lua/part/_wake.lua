@@ -50,7 +50,7 @@ function wakes.add_row(name, about, keep)
     quote(about.result) .. ',"reason":' .. quote(about.reason) .. ',"snapshot":' .. quote(about.snapshot) ..
     ',"next":' .. quote(about.next) .. ',"at":"' .. RAW .. '","since":"' .. since .. '","count":' .. F(count) .. '}'
   call('ZADD', rows, F(number), row)
-  call('ZREMRANGEBYRANK', rows, 0, -wakes.MOST_ROWS - 1) -- @bounds-wake-rows
+  for _, old in ipairs(call('ZRANGE', rows, 0, -wakes.MOST_ROWS - 1)) do call('ZREM', rows, old) end -- @bounds-wake-rows
   for _, old in ipairs(call('ZRANGE', rows, 0, 9)) do
     if raw - num(cjson.decode(old).at) >= keep then call('ZREM', rows, old) end -- @purges-wake-rows
   end
