@@ -1,6 +1,7 @@
 package branches
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -163,9 +164,15 @@ func coverWakeCycles(t *testing.T, w *wakings) {
 		w.result(c.CommandID, picket.PromptAccepted, "")
 		w.result(c.CommandID, picket.PromptAnswered, "")
 	}
-	old := redis.Z{Member: `{"at":"1"}`}
-	kit.OK(t, w.Raw.ZAdd(w.Ctx, "pk:{default}:wakes:amy", old).Err())
+	const rows = "pk:{default}:wakes:amy"
+	kit.OK(t, w.Raw.ZAdd(w.Ctx, rows, redis.Z{Score: -1, Member: `{"at":"1"}`}).Err())
+	_, err = w.Wake(w.Ctx, kit.OtherOperator, "amy", picket.WakeRequest{SessionID: "asession_" + ulid.Make().String()})
+	kit.OK(t, err)
 	w.cycle(150 * time.Minute)
+	for i := range 1000 {
+		row := redis.Z{Score: -1, Member: fmt.Sprintf(`{"at":"9999999999999","n":%d}`, i)}
+		kit.OK(t, w.Raw.ZAdd(w.Ctx, rows, row).Err())
+	}
 	f := w.MustSubmit(t, picket.TaskSpec{})
 	w.cycle(time.Minute)
 	_, err = w.Cancel(w.Ctx, kit.OtherOperator, f.TaskID, "")
