@@ -187,9 +187,10 @@ func TestAnIdleFleetSleepsOverTheWeekend(t *testing.T) {
 		if !f.Virtual {
 			t.Skip("it takes a weekend")
 		}
-		fleet := f.newWeekendFleet(t, 2, 50)
+		each := rig.Rounds(50, 50)
+		fleet := f.newWeekendFleet(t, 2, each)
 		if got := fleet.spend(t, f.Engine); got != 0 {
-			t.Errorf("100 idle sessions were woken %d times", got)
+			t.Errorf("%d idle sessions were woken %d times", 2*each, got)
 		}
 	})
 }
@@ -202,14 +203,14 @@ func TestAFleetThatIsWokenIdleBacksOff(t *testing.T) {
 		if !f.Virtual {
 			t.Skip("it takes a weekend")
 		}
-		fleet := f.newWeekendFleet(t, 1, 10)
+		sessions := rig.Rounds(10, 10)
+		fleet := f.newWeekendFleet(t, 1, sessions)
 		whenIdle := heartbeat.Defaults()
 		whenIdle.WhenIdle = true
 		second := f.OpenProcess(t, f.RigStore, orchestrator.Config{Witness: t.TempDir(), Wake: whenIdle,
 			Unmetered: map[string]bool{"ann": true}})
-		if got := fleet.spend(t, second.Engine("default")); got != 10*21 {
-			t.Log(f.wakeRows(t))
-			t.Errorf("10 sessions were woken %d times", got)
+		if got := fleet.spend(t, second.Engine("default")); got != sessions*21 {
+			t.Errorf("%d sessions were woken %d times", sessions, got)
 		}
 	})
 }
