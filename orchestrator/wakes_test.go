@@ -337,7 +337,15 @@ func TestWakeRowsAreBounded(t *testing.T) {
 func TestWakesAreForgotten(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		id, n := f.wakeable(t)
-		_, err := f.wakeWith(t, n, picket.PromptAccepted, "")
+		d, err := f.wakeWith(t, n, picket.PromptAccepted, "")
+		kit.OK(t, err)
+		f.Raw.Del(f.Ctx, "pk:{default}:session-wake:"+id) // its time is over while the agent works
+		kit.OK(t, f.result(n, d.WakeID, picket.PromptAnswered, ""))
+		if ttl := f.Raw.PTTL(f.Ctx, "pk:{default}:session-wake:"+id).Val(); ttl <= 0 {
+			t.Errorf("a forgotten record that comes back is kept for %v", ttl)
+		}
+		f.JumpStoreTime(t, time.Minute)
+		_, err = f.wakeWith(t, n, picket.PromptAccepted, "")
 		kit.OK(t, err)
 		if ttl := f.Raw.PTTL(f.Ctx, "pk:{default}:session-wake:"+id).Val(); ttl <= 0 || ttl > 168*time.Hour {
 			t.Errorf("the last wake is kept for %v", ttl)

@@ -69,9 +69,10 @@ end
 -- wakes.finish counts the wakes in a row that led to nothing, when an accepted one has ended. The session is
 -- due to be looked at.
 function wakes.finish(p)
-  pick(p[1], 'worked')
+  pick(p[1], 'worked', 'wake_keep')
   local w = wakes.read(p.session)
   put(w, 'idle', p.worked == '1' and '0' or F(num(w.idle) + 1)) -- @counts-idle-wakes
+  wakes.keep(w, num(p.wake_keep)) -- it may have been forgotten before
   call('ZADD', K('wake-due'), 'XX', NOW, p.session)
 end
 
@@ -90,7 +91,7 @@ function wakes.settle(pid, p, sent, reason)
     local recent = string.sub(w.by_agents or '', -wakes.RECENT) -- @bounds-agent-wakes
     if p.wake_by_agents == '1' then put(w, 'by_agents', recent .. ' ' .. NOW) end -- @counts-agent-wakes
   else
-    wakes.in_cycle(p.wake, pick(K('asession:', p.session), 'owner').owner, -1) -- @refunds-cycle
+    wakes.in_cycle(p.wake, pick(K('asession:', p.session), 'owner').owner or '', -1) -- @refunds-cycle
     local race = reason == 'prompt_active'
     about.result = race and 'skipped' or 'failed'
     about.reason = race and 'session_prompt_active_race' or 'synthetic_prompt_failed'
