@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/picket-dev/picket"
@@ -105,6 +106,19 @@ func TestWakesFollowAWeekendWithChangedClocks(t *testing.T) {
 	})
 }
 
+// onTheVirtualClock runs a test that takes days.
+func onTheVirtualClock(t *testing.T, test func(t *testing.T, f *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		store, stop := rig.Memory()
+		defer stop()
+		f := openFixture(t, store)
+		defer f.Close()
+		f.Virtual = true
+		test(t, f)
+	})
+}
+
 // weekendFleet has agents that keep many idle sessions of ann.
 type weekendFleet struct {
 	*fixture
@@ -183,10 +197,7 @@ func (f *weekendFleet) takeWakes(t *testing.T, id string) (wakes int) {
 // An idle fleet makes no call over a weekend. With when_idle it makes as many as its back-off allows.
 func TestAnIdleFleetSleepsOverTheWeekend(t *testing.T) {
 	rig.SkipShort(t)
-	onBothStores(t, func(t *testing.T, f *fixture) {
-		if !f.Virtual {
-			t.Skip("it takes a weekend")
-		}
+	onTheVirtualClock(t, func(t *testing.T, f *fixture) {
 		each := rig.Rounds(50, 50)
 		fleet := f.newWeekendFleet(t, 2, each)
 		if got := fleet.spend(t, f.Engine); got != 0 {
@@ -199,10 +210,7 @@ func TestAnIdleFleetSleepsOverTheWeekend(t *testing.T) {
 // every 4 hours, which are 21 wakes in 60 hours.
 func TestAFleetThatIsWokenIdleBacksOff(t *testing.T) {
 	rig.SkipShort(t)
-	onBothStores(t, func(t *testing.T, f *fixture) {
-		if !f.Virtual {
-			t.Skip("it takes a weekend")
-		}
+	onTheVirtualClock(t, func(t *testing.T, f *fixture) {
 		sessions := rig.Rounds(10, 10)
 		fleet := f.newWeekendFleet(t, 1, sessions)
 		whenIdle := heartbeat.Defaults()
