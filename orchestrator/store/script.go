@@ -42,10 +42,11 @@ func newScripts(memory bool) (map[string]*script, error) {
 
 // composedScript is what a server gets of a script, and what its header says.
 type composedScript struct {
-	source     string
-	sha        string
-	storesMore bool // it stores more, and leaves the headroom free
-	urgent     bool // a deadline waits for it, so it goes before others
+	source     string // as it is written
+	sent       string // what Redis gets: the source without its comments
+	sha        string // of what is sent
+	storesMore bool   // it stores more, and leaves the headroom free
+	urgent     bool   // a deadline waits for it, so it goes before others
 }
 
 // composed are the scripts for a store in memory or not: put together once in
@@ -100,9 +101,11 @@ func composeScripts(memory bool) (map[string]composedScript, error) {
 		source += "local function verb()\n" + body + "\nend\n" + last
 		grows := !strings.Contains(headerDirective(body, "flags:"), "allow-oom") &&
 			!hasHeaderLine(body, "essential")
+		sent := withoutComments(source)
 		scripts[name] = composedScript{
 			source:     source,
-			sha:        digest(source),
+			sent:       sent,
+			sha:        digest(sent),
 			storesMore: grows,
 			urgent:     hasHeaderLine(body, "urgent"),
 		}
@@ -281,7 +284,7 @@ func (g *scriptRunner) invoke(ctx context.Context, s *script, do func(context.Co
 	}
 	reply, err := eval(ctx, do, "EVALSHA", s.sha, namespace, args)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		reply, err = eval(ctx, do, "EVAL", s.source, namespace, args)
+		reply, err = eval(ctx, do, "EVAL", s.sent, namespace, args)
 	}
 	if lost := g.faultPoint("redis." + s.name + ".after"); lost != nil {
 		reply, err = nil, lost
@@ -358,8 +361,8 @@ type ScriptStats struct {
 	Took   Distribution // seconds until the reply
 }
 
-// Scripts returns the source of every script by its name, as a store in memory or
-// a Redis server gets it.
+// Scripts returns the source of every script by its name, with its comments, for a store in memory or a
+// Redis server.
 func Scripts(memory bool) (map[string]string, error) {
 	texts, err := composed[memory]()
 	sources := make(map[string]string, len(texts))
@@ -367,6 +370,25 @@ func Scripts(memory bool) (map[string]string, error) {
 		sources[name] = t.source
 	}
 	return sources, err
+}
+
+// ScriptBytes returns by the name of a script how many bytes of it a Redis server gets.
+func ScriptBytes() (map[string]int, error) {
+	texts, err := composed[false]()
+	bytes := make(map[string]int, len(texts))
+	for name, t := range texts {
+		bytes[name] = len(t.sent)
+	}
+	return bytes, err
+}
+
+// Digests returns by the name of a script the digest by which this store calls it.
+func (s *Store) Digests() map[string]string {
+	digests := map[string]string{}
+	for name, script := range s.runner.scripts {
+		digests[name] = script.sha
+	}
+	return digests
 }
 
 // Sources returns the source of every script of this store by its name.
@@ -378,12 +400,13 @@ func (s *Store) Sources() map[string]string {
 	return sources
 }
 
-// RewriteScripts changes the source of every script of this store. It is for
-// tests that watch scripts at work or plant a bug. No script may run meanwhile.
+// RewriteScripts changes the source of every script of this store, which is sent with its comments then. It
+// is for tests that watch scripts at work or plant a bug. No script may run meanwhile.
 func (s *Store) RewriteScripts(change func(name, source string) string) {
 	for name, script := range s.runner.scripts {
 		script.source = change(name, script.source)
-		script.sha = digest(script.source)
+		script.sent = script.source
+		script.sha = digest(script.sent)
 	}
 }
 

@@ -1,8 +1,6 @@
 package kit
 
 import (
-	"crypto/sha1"
-	"encoding/hex"
 	"maps"
 	"slices"
 	"sync"
@@ -14,10 +12,10 @@ import (
 // Sources returns the source of each script of a store.
 func Sources(s *orchestrator.Store) map[string]string { return s.Connection().Sources() }
 
-// AllSources returns the source of each script as a real store gets it.
+// AllSources returns the source of each script for a real store.
 func AllSources() map[string]string { return SourcesOf(false) }
 
-// SourcesOf returns what every script is compiled to.
+// SourcesOf returns what every script is composed to.
 func SourcesOf(memory bool) map[string]string {
 	sources, err := store.Scripts(memory)
 	if err != nil {
@@ -30,14 +28,7 @@ func SourcesOf(memory bool) map[string]string {
 func ScriptNames() []string { return slices.Sorted(maps.Keys(AllSources())) }
 
 // ScriptDigests returns the digest by which a store calls each script.
-func ScriptDigests(s *orchestrator.Store) map[string]string {
-	out := map[string]string{}
-	for name, source := range s.Connection().Sources() {
-		sum := sha1.Sum([]byte(source))
-		out[name] = hex.EncodeToString(sum[:])
-	}
-	return out
-}
+func ScriptDigests(s *orchestrator.Store) map[string]string { return s.Connection().Digests() }
 
 // Rewrite changes the source of every script of a store, for tests that watch
 // scripts at work or plant a bug.
