@@ -81,6 +81,26 @@ type ClaimableTasks struct {
 	Tasks int `json:"tasks"` // that are queued now
 }
 
+// A NextTaskReason says why no turn was reserved.
+type NextTaskReason string
+
+// The reasons of [NextTask].
+const (
+	NextTaskNone     NextTaskReason = "none"     // no task waits that the agent would get
+	NextTaskBusy     NextTaskReason = "busy"     // the agent works on as many tasks as it may
+	NextTaskDraining NextTaskReason = "draining" // the agent takes no more tasks
+)
+
+// NextTask answers the tool next_task of an agent session.
+type NextTask struct {
+	// Reserved is true if the session takes a task when its prompt is answered. Another agent can be faster.
+	Reserved bool           `json:"reserved"`
+	Reason   NextTaskReason `json:"reason,omitempty"` // why it is not reserved; else empty
+	// Claimable and MoreClaimable are those of [AgentContext].
+	Claimable     []ClaimableTasks `json:"claimable"`
+	MoreClaimable bool             `json:"moreClaimable,omitzero"`
+}
+
 // ContextUnread is what waits in the inboxes of an agent.
 type ContextUnread struct {
 	Messages int `json:"messages"` // in all

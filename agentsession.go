@@ -44,6 +44,9 @@ type SessionReport struct {
 	// State is SessionIdle, SessionPrompting, SessionStopped or SessionDetached.
 	State    SessionState `json:"state"`
 	PromptID string       `json:"promptId,omitempty"` // the prompt under way
+	// TaskID is the task that the session has taken after the prompt PromptID, while its run is under way. The
+	// server ignores a task that the agent does not hold.
+	TaskID string `json:"taskId,omitempty"`
 	// Silent is true if the prompt under way has shown no activity for too long.
 	Silent bool `json:"silent,omitzero"`
 	// DetachedBecause is CannotStart or ConversationLost, of a detached session.
@@ -59,7 +62,9 @@ const (
 )
 
 // OptionalIDs implements the check of empty ids.
-func (SessionReport) OptionalIDs() []jsontext.Pointer { return []jsontext.Pointer{"/promptId"} }
+func (SessionReport) OptionalIDs() []jsontext.Pointer {
+	return []jsontext.Pointer{"/promptId", "/taskId"}
+}
 
 // Check refuses a report that cannot be true.
 func (r SessionReport) Check() error {
@@ -71,6 +76,8 @@ func (r SessionReport) Check() error {
 	case (r.State == SessionPrompting) != (r.PromptID != ""):
 		return Invalid("/promptId", "Send the id of the prompt with the state prompting, and only with it.",
 			"state and promptId contradict each other")
+	case r.TaskID != "" && r.State != SessionPrompting:
+		return Invalid("/taskId", "Leave it out, or send the state prompting.", "the session does not work")
 	case r.State == SessionDetached && r.DetachedBecause != CannotStart && r.DetachedBecause != ConversationLost:
 		return Invalid("/detachedBecause", "Send cannot_start or conversation_lost with the state detached.",
 			"%.40q does not say why it is detached", r.DetachedBecause)
@@ -80,7 +87,7 @@ func (r SessionReport) Check() error {
 		return Invalid("/idleMs", "Send milliseconds from 0.", "idleMs is out of bounds")
 	}
 	return cmp.Or(CheckID("/sessionId", "asession", r.SessionID), CheckName("/preset", r.Preset),
-		CheckOptionalID("/promptId", "prompt", r.PromptID))
+		CheckOptionalID("/promptId", "prompt", r.PromptID), CheckOptionalID("/taskId", "task", r.TaskID))
 }
 
 // SessionsReport is the whole list of the sessions that an adapter keeps, in the body of
@@ -122,6 +129,7 @@ type AgentSession struct {
 	Kind        SessionKind   `json:"kind"`
 	Preset      string        `json:"preset"`
 	PromptID    string        `json:"promptId,omitempty"` // the prompt under way
+	TaskID      string        `json:"taskId,omitempty"`   // the task that it works on; empty: none
 	OpenPrompts int           `json:"openPrompts"`        // that have not ended, the one under way among them
 	StartedAt   Instant       `json:"startedAt"`          // when it was reported first
 	Health      SessionHealth `json:"health"`

@@ -65,7 +65,7 @@ type SessionGrant struct {
 // LeaseRequired refuses what a session capability does not open.
 func LeaseRequired() *Error {
 	return Refuse(CodeLeaseRequired,
-		"Use get_context, read_messages and send_message. Everything else is for the agent of a run, which has a lease.",
+		"Use get_context, read_messages, send_message or next_task. Everything else is for the agent of a run, which has a lease.",
 		"a session capability does not open this")
 }
 

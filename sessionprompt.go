@@ -63,6 +63,10 @@ type SessionPrompt struct {
 	Answer string `json:"answer"`
 	Offset int    `json:"offset"`
 	Reason string `json:"reason,omitempty"` // of a prompt that was refused or has failed
+	// NextTask is true if the agent has asked for a task with the tool next_task, and TaskID is the task that
+	// the session took after the answer. Empty: none yet, or another agent was faster.
+	NextTask bool   `json:"nextTask,omitzero"`
+	TaskID   string `json:"taskId,omitempty"`
 
 	CreatedAt  Instant  `json:"createdAt"`
 	AcceptedAt *Instant `json:"acceptedAt"`
@@ -120,6 +124,13 @@ type CommandResult struct {
 	// it has, so a repeated piece does no harm. The pieces may come with PromptAccepted.
 	Output string `json:"output,omitempty"`
 	Offset int    `json:"offset,omitzero"`
+}
+
+// ResultTaken answers a CommandResult.
+type ResultTaken struct {
+	// NextTask asks the adapter to acquire a task for the session now. The agent has reserved this turn with the
+	// tool next_task, and its prompt is answered.
+	NextTask bool `json:"nextTask,omitzero"`
 }
 
 // Check refuses a result that is out of bounds.

@@ -59,10 +59,12 @@ type Config struct {
 	// Metadata goes into this worker's record in addition to version, platform and
 	// containment; everybody who may read the registry sees it. Defaults to none.
 	Metadata map[string]any
-	// WhileRegistered is called for each registration of this worker, with its incarnation, in a
-	// goroutine of its own. Its context ends when the registration has ended, and after a drain when
-	// the last run has ended. The worker waits until it returns. Defaults to none.
-	WhileRegistered func(ctx context.Context, agentID string, incarnation int64)
+	// WhileRegistered is called for each registration of this worker in a goroutine of its own. Its
+	// context ends when the registration has ended, and after a drain when the last run has ended. The
+	// worker waits until it returns. Defaults to none.
+	WhileRegistered func(ctx context.Context, r Registered)
+	// TakeOnRequest has Run lease no task on its own. Only [Registered.TakeTask] does. Defaults to false.
+	TakeOnRequest bool
 	// Unregistered leaves the registry alone: no record, no heartbeats, and
 	// leases end by their own deadline only. Defaults to false: Run registers,
 	// unless the server is of a version without a registry.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/agents"
 	"github.com/picket-dev/picket/client"
 )
 
@@ -21,6 +22,9 @@ type dispatcher struct {
 	group         *sync.WaitGroup
 	slots         chan struct{} // one token for each lease, and for each that is asked for
 	acquiring     atomic.Int32  // how many slots the acquire under way would fill
+
+	taking sync.Mutex // held while the group of a run on request is added to
+	closed bool       // the group is waited for: no more runs on request
 }
 
 // slot is the place of one lease among those held at once. Its run alone uses
@@ -180,7 +184,8 @@ func (w *dispatcher) runBeside(s *registration) (end func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		w.cfg.WhileRegistered(ctx, w.cfg.AgentID, s.incarnation)
+		w.cfg.WhileRegistered(ctx, Registered{AgentID: w.cfg.AgentID, Incarnation: s.incarnation, dispatcher: w,
+			registration: s})
 	}()
 	return func() { cancel(); <-done }
 }
@@ -189,6 +194,9 @@ func (w *dispatcher) runBeside(s *registration) (end func()) {
 func (w *dispatcher) waitForRuns(err error) error {
 	drained := w.acquireCtx.Err() != nil
 	w.stopAcquiring()
+	w.taking.Lock()
+	w.closed = true
+	w.taking.Unlock()
 	w.group.Wait()
 	if drained {
 		return nil
@@ -251,6 +259,11 @@ func (a *Adapter) Run(ctx context.Context) error {
 
 // acquireAndStart takes leases and starts their runs, under a registration, until ctx ends.
 func (w *dispatcher) acquireAndStart(ctx context.Context, under *registration) error {
+	if w.cfg.TakeOnRequest {
+		w.cfg.Log.Info("waiting for requests to take a task", "agent", w.cfg.AgentID, "server", w.cfg.BaseURL)
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	w.cfg.Log.Info("waiting for tasks", "agent", w.cfg.AgentID, "server", w.cfg.BaseURL)
 	for {
 		if err := under.waitUntilAcked(ctx); err != nil {
@@ -354,4 +367,80 @@ func (a *Adapter) RunLease(ctx context.Context, lease picket.Lease) (Result, err
 	ctx, stop := a.withReleaseNow(ctx)
 	defer stop()
 	return newRun(&a.cfg, lease, unregistered(&a.cfg), nil).do(ctx)
+}
+
+// Registered is a registration of a worker, while it lasts.
+type Registered struct {
+	AgentID     string
+	Incarnation int64
+
+	dispatcher   *dispatcher
+	registration *registration
+}
+
+// TakeTask leases one task, if one waits that this worker would get, and runs it to its end. A coding agent goes on
+// with a conversation. TakeTask calls started with the id of the task before the run begins. It reports false, and waits for nothing, if there is
+// no such task, if the worker works on as many tasks as it may, or if it drains. If ctx ends, the process tree is
+// killed and the lease is given back. Otherwise the run is like any other.
+func (r Registered) TakeTask(ctx context.Context, with agents.Conversation,
+	started func(taskID string)) (taken bool, err error) {
+	w := r.dispatcher
+	ctx, stop := w.withReleaseNow(ctx)
+	defer stop()
+	if !w.beginTaking() {
+		return false, nil
+	}
+	defer w.group.Done()
+	select {
+	case w.slots <- struct{}{}:
+	default:
+		return false, nil
+	}
+	defer func() { <-w.slots }()
+	lease, err := w.acquireNow(ctx, r.Incarnation)
+	if err != nil || lease.LeaseToken == "" {
+		return false, err
+	}
+	started(lease.TaskID)
+	cfg := w.cfg
+	if l, ok := cfg.Launcher.(PresetLauncher); ok {
+		l.Conversation = with
+		cfg.Launcher = l
+	}
+	_, _ = newRun(&cfg, lease, r.registration, nil).do(ctx) // it was logged
+	return true, nil
+}
+
+// beginTaking adds to the group of runs, unless that is waited for.
+func (w *dispatcher) beginTaking() bool {
+	w.taking.Lock()
+	defer w.taking.Unlock()
+	if w.closed || w.acquireCtx.Err() != nil {
+		return false
+	}
+	w.group.Add(1)
+	return true
+}
+
+// acquireNow leases one task without waiting for one. Without a task, the lease has no token. It asks until it knows
+// what came of it, for a while.
+func (w *dispatcher) acquireNow(ctx context.Context, incarnation int64) (lease picket.Lease, err error) {
+	req := w.cfg.request(1)
+	req.Incarnation, req.WaitSeconds = incarnation, new(int)
+	once, until := newULID(), w.cfg.clock()+reportTimeout
+	for pace := (backoff{least: 200 * time.Millisecond, most: 2 * time.Second}); ; {
+		req.SeparateCredentials = !w.noSeparateCredentials.Load()
+		leases, err := w.client.Leases.Acquire(ctx, req, client.WithIdempotencyKey(once))
+		switch {
+		case len(leases) > 0:
+			return leases[0], nil
+		case err == nil:
+			return lease, nil
+		case lacksSeparateCredentials(err):
+			w.noSeparateCredentials.Store(true)
+			once = newULID()
+		case !isRetryable(err) || w.cfg.clock() >= until || !pace.pause(ctx):
+			return lease, err
+		}
+	}
 }

@@ -29,6 +29,8 @@ type PresetLauncher struct {
 	// Sessions is a directory in which the agent's own sessions are noted, so
 	// that a later run can continue them. Defaults to none: each run starts a new session.
 	Sessions string
+	// Conversation is that of an agent session that takes tasks; then Sessions does not count. Defaults to none.
+	Conversation agents.Conversation
 	// PicketPath is the picket program: agents that can are told to call it for the
 	// last report after they have shortened their memory. Defaults to none.
 	PicketPath string
@@ -99,6 +101,8 @@ func (l PresetLauncher) newSetup(job process.Job) *agents.Setup {
 		Used:       job.Used,
 		Session:    job.Session,
 		Fail:       job.Fail,
+
+		Conversation: l.Conversation,
 	}
 	for _, name := range slices.Concat(process.DefaultEnv, l.Preset.Env(), l.Env) {
 		if value, set := os.LookupEnv(name); set && value != "" {

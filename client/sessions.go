@@ -69,8 +69,8 @@ func (a AgentSessions) Pending(ctx context.Context, agentID string, incarnation 
 			int(wait/time.Second)), opts)
 }
 
-// Result says what became of a prompt.
+// Result says what became of a prompt. The answer says whether the session has to take a task now.
 func (a AgentSessions) Result(ctx context.Context, agentID, commandID string, r picket.CommandResult,
-	opts ...Option) error {
-	return a.c.change(ctx, http.MethodPost, route("agents", agentID, "commands", commandID, "result"), r, nil, opts)
+	opts ...Option) (picket.ResultTaken, error) {
+	return post[picket.ResultTaken](ctx, a.c, route("agents", agentID, "commands", commandID, "result"), r, opts)
 }

@@ -149,7 +149,7 @@ func (f *fixture) capableAs(t *testing.T, id string) (picket.Secret, picket.Leas
 	kit.OK(t, err)
 	secret := picket.NewSessionCapability(f.Namespace(), p.PromptID)
 	held, _ := picket.ParseSessionCapability(secret.Reveal())
-	kit.OK(t, f.CommandResult(f.Ctx, kit.Operator, id, p.PromptID, picket.CommandResult{Incarnation: a.Incarnation,
+	kit.OK(t, kit.SendResult(f.Ctx, f, kit.Operator, id, p.PromptID, picket.CommandResult{Incarnation: a.Incarnation,
 		State: picket.PromptAccepted, CapabilityHash: held.Secret}))
 	return secret, held
 }

@@ -28,7 +28,7 @@ func (e *Engine) ReportSessions(ctx context.Context, by picket.Caller, agentID s
 			idle = *s.IdleMs
 		}
 		args = append(args, s.SessionID, string(s.Kind), s.Preset, string(s.State), s.PromptID, boolArg(s.Silent),
-			s.DetachedBecause, idle)
+			s.DetachedBecause, idle, s.TaskID)
 	}
 	return e.retryJudged(ctx, agentID, func() *reply { return e.run(ctx, "report_sessions", args...) }).Err
 }
@@ -95,6 +95,7 @@ type sessionRow struct {
 	Active      *int64 `reply:"active"`      // ms
 	Started     int64  `reply:"started"`     // ms
 	Number      int64  `reply:"number"`
+	Task        string `reply:"task"`
 	Open        int    `reply:"open"`      // prompts
 	Heartbeat   *int64 `reply:"heartbeat"` // ms; the last one of the agent
 	Dead        bool   `reply:"dead"`      // the session or its agent
@@ -128,7 +129,7 @@ func (row sessionRow) session(now, adopted picket.Instant, staleAfter time.Durat
 		h.LastActivityAt = picket.Instant(*row.Active)
 	}
 	return picket.AgentSession{SessionID: row.ID, AgentID: row.Agent, AgentName: row.Name, Incarnation: row.Incarnation,
-		Kind: picket.SessionKind(row.Kind), Preset: row.Preset, PromptID: row.Prompt, OpenPrompts: row.Open,
+		Kind: picket.SessionKind(row.Kind), Preset: row.Preset, PromptID: row.Prompt, TaskID: row.Task, OpenPrompts: row.Open,
 		StartedAt: picket.Instant(row.Started), Health: h}
 }
 

@@ -185,7 +185,7 @@ func TestSessionsBelongToOneRegistration(t *testing.T) {
 		kit.Refused(t, f.report("nobody", n), picket.CodeNotFound)
 		p, err := f.PromptSession(f.Ctx, kit.Operator, id, picket.PromptRequest{Text: "hello"})
 		kit.OK(t, err)
-		kit.Refused(t, f.CommandResult(f.Ctx, kit.Operator, "a2", p.PromptID,
+		kit.Refused(t, kit.SendResult(f.Ctx, f, kit.Operator, "a2", p.PromptID,
 			picket.CommandResult{Incarnation: m, State: picket.PromptAccepted}), picket.CodeNotFound)
 		_, err = f.Deregister(f.Ctx, kit.Operator, "a1", nil)
 		kit.OK(t, err)
@@ -207,7 +207,7 @@ func TestSessionsBelongToOneRegistration(t *testing.T) {
 		kit.Refused(t, f.report("a1", n, idleSession(id)), picket.CodeAgentGone)
 		_, err = f.SessionCommands(f.Ctx, kit.Operator, "a1", n, nil, 0)
 		kit.Refused(t, err, picket.CodeAgentGone)
-		kit.Refused(t, f.CommandResult(f.Ctx, kit.Operator, "a1", p.PromptID,
+		kit.Refused(t, kit.SendResult(f.Ctx, f, kit.Operator, "a1", p.PromptID,
 			picket.CommandResult{Incarnation: n, State: picket.PromptAnswered}), picket.CodeAgentGone)
 		kit.OK(t, f.report("a1", again, idleSession(id)))
 		if got, want := f.sessionEvents(t), []string{"started", "prompted", "lost deregistered",

@@ -104,6 +104,30 @@ func (e *Engine) sessionContext(ctx context.Context, sessionID string) (picket.A
 	return r.agentContext(e.store.cfg.Wake.SessionHealthStaleAfter)
 }
 
+// NextTask reserves the next turn of a session, which holds a capability: when the prompt is answered, the adapter
+// acquires a task for it. If there is no task that the agent would get now, it reserves nothing and says why.
+func (e *Engine) NextTask(ctx context.Context, held picket.LeaseCredential) (picket.NextTask, error) {
+	var v struct {
+		Reserved bool          `reply:"reserved"`
+		Reason   string        `reply:"reason"`
+		Lanes    []contextLane `reply:"lanes"`
+		More     bool          `reply:"more"`
+	}
+	r := e.runCapability(ctx, held, "next_task")
+	r.Decode(&v)
+	next := picket.NextTask{Reserved: v.Reserved, Reason: picket.NextTaskReason(v.Reason), MoreClaimable: v.More,
+		Claimable: claimableTasks(v.Lanes)}
+	return next, r.Err
+}
+
+func claimableTasks(lanes []contextLane) []picket.ClaimableTasks {
+	rows := []picket.ClaimableTasks{}
+	for _, l := range lanes {
+		rows = append(rows, picket.ClaimableTasks{TaskLane: taskLane(l.Lane), Tasks: l.Tasks})
+	}
+	return rows
+}
+
 func (r *reply) agentContext(staleAfter time.Duration) (picket.AgentContext, error) {
 	var v agentContext
 	r.Decode(&v)
@@ -164,7 +188,7 @@ func (v agentContext) context(staleAfter time.Duration) picket.AgentContext {
 		Tasks:         []picket.ContextTask{},
 		TasksHeld:     v.Held,
 		Unread:        picket.ContextUnread{Messages: v.Unread, Senders: []picket.UnreadSender{}},
-		Claimable:     []picket.ClaimableTasks{},
+		Claimable:     claimableTasks(v.Lanes),
 		MoreClaimable: v.More,
 		Budget:        v.Available,
 	}
@@ -184,9 +208,6 @@ func (v agentContext) context(staleAfter time.Duration) picket.AgentContext {
 	for _, s := range v.Senders {
 		c.Unread.Senders = append(c.Unread.Senders, picket.UnreadSender{Kind: s.Kind, ID: s.ID, Name: s.Name,
 			Messages: s.Unread})
-	}
-	for _, l := range v.Lanes {
-		c.Claimable = append(c.Claimable, picket.ClaimableTasks{TaskLane: taskLane(l.Lane), Tasks: l.Tasks})
 	}
 	return c
 }

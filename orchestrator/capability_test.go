@@ -31,7 +31,7 @@ func (f *sessionFixture) capable(t *testing.T) (secret picket.Secret, held picke
 }
 
 func (f *sessionFixture) acceptWith(pid, hash string) error {
-	return f.CommandResult(f.Ctx, kit.Operator, "a1", pid,
+	return kit.SendResult(f.Ctx, f, kit.Operator, "a1", pid,
 		picket.CommandResult{Incarnation: f.n, State: picket.PromptAccepted, CapabilityHash: hash})
 }
 
@@ -132,7 +132,7 @@ func TestACapabilityEndsWithTheKeyOfItsAgent(t *testing.T) {
 		pid := f.prompt(t, "hello")
 		secret := picket.NewSessionCapability(f.Namespace(), pid)
 		held, _ := picket.ParseSessionCapability(secret.Reveal())
-		kit.OK(t, f.CommandResult(f.Ctx, kit.WithKey(key), "a1", pid, picket.CommandResult{Incarnation: f.n,
+		kit.OK(t, kit.SendResult(f.Ctx, f, kit.WithKey(key), "a1", pid, picket.CommandResult{Incarnation: f.n,
 			State: picket.PromptAccepted, CapabilityHash: held.Secret}))
 		_, err = f.SessionCapability(f.Ctx, held)
 		kit.OK(t, err)

@@ -65,18 +65,23 @@ func (e *Engine) SessionPrompts(ctx context.Context, sessionID string, before in
 
 // CommandResult stores what became of a prompt: that the agent works on it, a piece of the answer, or how
 // it has ended. The same again changes nothing. Only the key that registered the agent, or an operator,
-// may say it.
+// may say it. The answer says whether the session has to take a task now, also for the same again.
 func (e *Engine) CommandResult(ctx context.Context, by picket.Caller, agentID, commandID string,
-	result picket.CommandResult) error {
+	result picket.CommandResult) (taken picket.ResultTaken, err error) {
 	if err := cmp.Or(picket.CheckName("agent_id", agentID), picket.CheckID("commandId", "prompt", commandID),
 		result.Check()); err != nil {
-		return err
+		return taken, err
 	}
-	return e.retryJudged(ctx, agentID, func() *reply {
+	r := e.retryJudged(ctx, agentID, func() *reply {
 		return e.run(ctx, "command_result", agentID, by.Actor, boolArg(by.Operator), result.Incarnation, commandID,
 			string(result.State), result.Reason, result.Output, result.Offset, picket.MaxAnswerText,
 			result.CapabilityHash)
-	}).Err
+	})
+	var v struct {
+		Next bool `reply:"next"`
+	}
+	r.Decode(&v)
+	return picket.ResultTaken{NextTask: v.Next}, r.Err
 }
 
 // promptRow is prompt_row of the scripts.
@@ -93,6 +98,8 @@ type promptRow struct {
 	Accepted *int64 `reply:"accepted"`
 	Ended    *int64 `reply:"ended"`
 	Left     int64  `reply:"left"`      // ms until the deadline
+	Next     bool   `reply:"next"`      // the agent has asked for a task
+	Task     string `reply:"task"`      // that the session took
 	Wake     string `reply:"wake"`      // the agent name of a wake; empty: a prompt of a person
 	WakeLeft int64  `reply:"wake_left"` // ms until a wake has to be accepted
 }
@@ -100,7 +107,7 @@ type promptRow struct {
 func (row promptRow) prompt() picket.SessionPrompt {
 	p := picket.SessionPrompt{PromptID: row.ID, SessionID: row.Session, State: picket.PromptState(row.State),
 		Wake: row.Wake != "", By: row.By, Text: row.Text, Answer: row.Answer, Offset: row.Offset, Reason: row.Reason,
-		CreatedAt: picket.Instant(row.Created), AcceptedAt: optionalInstant(row.Accepted),
+		NextTask: row.Next, TaskID: row.Task, CreatedAt: picket.Instant(row.Created), AcceptedAt: optionalInstant(row.Accepted),
 		EndedAt: optionalInstant(row.Ended)}
 	if !p.State.Ended() {
 		p.RemainingMs = row.Left

@@ -38,7 +38,7 @@ func (f *sessionFixture) prompt(t *testing.T, text string) string {
 }
 
 func (f *sessionFixture) result(id string, state picket.PromptState, offset int, output string) error {
-	return f.CommandResult(f.Ctx, kit.Operator, "a1", id,
+	return kit.SendResult(f.Ctx, f, kit.Operator, "a1", id,
 		picket.CommandResult{Incarnation: f.n, State: state, Output: output, Offset: offset, Reason: "because"})
 }
 
@@ -333,7 +333,7 @@ func TestPromptsAreSentOnce(t *testing.T) {
 			{Incarnation: f.n, State: picket.PromptFailed, Reason: strings.Repeat("x", 501)},
 			{Incarnation: f.n, State: picket.PromptAccepted, Output: strings.Repeat("x", picket.MaxAnswerText+1)},
 			{Incarnation: f.n, State: picket.PromptAccepted, Output: "\xff"}} {
-			kit.Refused(t, f.CommandResult(f.Ctx, kit.Operator, "a1", one.PromptID, bad), picket.CodeValidation)
+			kit.Refused(t, kit.SendResult(f.Ctx, f, kit.Operator, "a1", one.PromptID, bad), picket.CodeValidation)
 		}
 	})
 }

@@ -122,7 +122,7 @@ func (f *fixture) wakeWithCapability(t *testing.T, n int64) picket.LeaseCredenti
 	}()
 	c := f.nextCommand(t, n)
 	held, _ := picket.ParseSessionCapability(picket.NewSessionCapability(c.Namespace, c.CommandID).Reveal())
-	kit.OK(t, f.CommandResult(f.Ctx, kit.Operator, "a1", c.CommandID, picket.CommandResult{Incarnation: n,
+	kit.OK(t, kit.SendResult(f.Ctx, f, kit.Operator, "a1", c.CommandID, picket.CommandResult{Incarnation: n,
 		State: picket.PromptAccepted, CapabilityHash: held.Secret}))
 	kit.OK(t, <-done)
 	return held

@@ -27,7 +27,7 @@ func TestWakeRecordsNameNobody(t *testing.T) {
 		}()
 		kit.OK(t, f.result(n, f.nextCommand(t, n).CommandID, picket.PromptAccepted, ""))
 		d := <-done
-		kit.OK(t, f.CommandResult(f.Ctx, kit.Operator, "a1", d.WakeID,
+		kit.OK(t, kit.SendResult(f.Ctx, f, kit.Operator, "a1", d.WakeID,
 			picket.CommandResult{Incarnation: n, State: picket.PromptAnswered, Output: "canary-answer"}))
 		f.wantWake(t, picket.WakeRequest{}, picket.WakeReasonCooldownActive)
 		rows, err := f.Raw.ZRange(f.Ctx, "pk:{default}:wakes:ann", 0, -1).Result()

@@ -41,7 +41,7 @@ func (f *fixture) nextCommand(t *testing.T, incarnation int64) picket.SessionCom
 }
 
 func (f *fixture) result(incarnation int64, command string, state picket.PromptState, reason string) error {
-	return f.CommandResult(f.Ctx, kit.Operator, "a1", command,
+	return kit.SendResult(f.Ctx, f, kit.Operator, "a1", command,
 		picket.CommandResult{Incarnation: incarnation, State: state, Reason: reason})
 }
 
@@ -453,8 +453,8 @@ func TestAWakeOutlivesItsServer(t *testing.T) {
 			t.Errorf("beside the wake under way: %+v", d)
 		}
 		accepted := picket.CommandResult{Incarnation: n, State: picket.PromptAccepted}
-		kit.OK(t, second.CommandResult(f.Ctx, kit.Operator, "a1", c.CommandID, accepted))
-		kit.OK(t, second.CommandResult(f.Ctx, kit.Operator, "a1", c.CommandID, accepted))
+		kit.OK(t, kit.SendResult(f.Ctx, second, kit.Operator, "a1", c.CommandID, accepted))
+		kit.OK(t, kit.SendResult(f.Ctx, second, kit.Operator, "a1", c.CommandID, accepted))
 		if got, want := f.wakeRows(t), []string{"sent/wake_sent manual manual x1",
 			"coalesced/wake_coalesced manual manual x1"}; !slices.Equal(got, want) {
 			t.Errorf("rows %q, want %q", got, want)

@@ -187,7 +187,7 @@ func (f *weekendFleet) takeWakes(t *testing.T, id string) (wakes int) {
 	kit.OK(t, err)
 	for _, c := range got.Sessions {
 		for _, state := range []picket.PromptState{picket.PromptAccepted, picket.PromptAnswered} {
-			kit.OK(t, f.CommandResult(f.Ctx, kit.Operator, id, c.CommandID,
+			kit.OK(t, kit.SendResult(f.Ctx, f, kit.Operator, id, c.CommandID,
 				picket.CommandResult{Incarnation: f.of[id], State: state}))
 		}
 	}

@@ -21,7 +21,7 @@ import (
 // fenced: a lease that holds; evidence: one that ended a short while ago will
 // do; newest: the same, as long as no later lease was granted; bundle: the same, and without
 // stored pieces a conflict; result: the same, and without a call that waits for it a conflict; watch: it tells an ended
-// lease its end; list: any lease made here. It is written down here once more, on purpose: a route
+list: any lease made here; session: nothing for leases. It is written down here once more written down here once more, on purpose: a route
 // that is added, or that is served otherwise, has to be added here, too.
 var surface = map[string]string{
 	"POST /v1/lease/renew":               "fenced",
@@ -35,6 +35,7 @@ var surface = map[string]string{
 	"GET /agent/context":                 "fenced",
 	"POST /v1/tools/get_context":         "fenced",
 	"POST /v1/tools/get_task":            "fenced",
+	"POST /v1/tools/next_task":           "session",
 	"POST /v1/tools/find_agents":         "fenced",
 	"POST /v1/tools/report_progress":     "fenced",
 	"POST /v1/tools/mark_complete":       "fenced",
@@ -174,7 +175,7 @@ func (h *engineEnv) mounted(t *testing.T) []string {
 			all = append(all, r.Method+" "+r.Path)
 			continue
 		}
-		for _, tool := range toolproxy.Tools() {
+		for _, tool := range everyTool() {
 			all = append(all, r.Method+" /v1/tools/"+tool.Name)
 		}
 	}
@@ -183,6 +184,13 @@ func (h *engineEnv) mounted(t *testing.T) []string {
 		t.Fatalf("mounted are\n%s\nthe table has\n%s", strings.Join(all, "\n"), strings.Join(listed, "\n"))
 	}
 	return all
+}
+
+// everyTool lists the free tools of runs and of agent sessions.
+func everyTool() []toolproxy.Tool {
+	tools := append(toolproxy.Tools(), toolproxy.SessionTools()...)
+	slices.SortFunc(tools, func(a, b toolproxy.Tool) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(tools, func(a, b toolproxy.Tool) bool { return a.Name == b.Name })
 }
 
 func (h *engineEnv) expect(t *testing.T, r matrixRow, at, bearer string) {
@@ -199,6 +207,7 @@ func (h *engineEnv) expect(t *testing.T, r matrixRow, at, bearer string) {
 		"result":   cmp.Or(r.evidence, picket.CodeStateConflict),
 		"watch":    r.watch,
 		"list":     r.list,
+		"session":  picket.CodeNotFound,
 	}[surface[at]]
 	if r.session {
 		want = r.fenced

@@ -13,8 +13,28 @@ import (
 // sessionRoutes are the core routes that a session capability opens. Which tools it opens is in sessionTools.
 var sessionRoutes = map[string]bool{"/v1/tools": true, "/v1/tools/:name": true, contextPath: true}
 
-// sessionTools are the tools that a session capability opens.
-var sessionTools = map[string]bool{"get_context": true, "read_messages": true, "send_message": true}
+// sessionTools are the tools that a session capability opens. The value is true for those of sessions alone.
+var sessionTools = map[string]bool{"get_context": false, "read_messages": false, "send_message": false,
+	"next_task": true}
+
+// isOpen reports whether a tool is there for the holder of a credential.
+func isOpen(held picket.LeaseCredential, tool string) bool {
+	onlySessions, sessions := sessionTools[tool]
+	if held.OfSession() {
+		return sessions
+	}
+	return !onlySessions
+}
+
+// refuseTool refuses a tool that is not there for the holder of a credential.
+func refuseTool(held picket.LeaseCredential) error {
+	if held.OfSession() {
+		return picket.LeaseRequired()
+	}
+	return picket.Refuse(picket.CodeNotFound,
+		"Go on with your task. A worker takes its next task when this one is over.",
+		"this tool is for agent sessions, and you hold a task")
+}
 
 // contextPath answers what get_context answers.
 const contextPath = "/agent/context"
@@ -25,6 +45,8 @@ type contextReader interface {
 	SessionCapability(ctx context.Context, held picket.LeaseCredential) (picket.SessionGrant, error)
 	// AgentContext shows the holder of a lease or of a session capability what it needs to know.
 	AgentContext(ctx context.Context, held picket.LeaseCredential) (picket.AgentContext, error)
+	// NextTask reserves the next turn of the holder of a session capability.
+	NextTask(ctx context.Context, held picket.LeaseCredential) (picket.NextTask, error)
 }
 
 func contexts(b Backend) contextReader { return b }
@@ -41,6 +63,10 @@ func (p *Proxy) openCapability(ctx context.Context, token string) (picket.LeaseC
 	}
 	_, err = backend.SessionCapability(ctx, held)
 	return held, err
+}
+
+func nextTask(ctx context.Context, reader contextReader, c Call, _ struct{}) (any, error) {
+	return reader.NextTask(ctx, c.Held)
 }
 
 func getContext(ctx context.Context, reader contextReader, c Call, _ struct{}) (any, error) {

@@ -21,6 +21,7 @@ var sessionSurface = map[string]bool{
 	"GET /agent/context":           true,
 	"GET /v1/tools":                true,
 	"POST /v1/tools/get_context":   true,
+	"POST /v1/tools/next_task":     true,
 	"POST /v1/tools/read_messages": true,
 	"POST /v1/tools/send_message":  true,
 }
@@ -101,15 +102,17 @@ func (h *engineEnv) openPrompt() *openPrompt {
 	prompt, err := h.PromptSession(h.ctx, operator, session, picket.PromptRequest{Text: "hello"})
 	h.ok(err)
 	p.id, p.secret = prompt.PromptID, picket.NewSessionCapability("default", prompt.PromptID)
-	h.ok(h.CommandResult(h.ctx, operator, p.agent, p.id, picket.CommandResult{Incarnation: p.incarnation,
-		State: picket.PromptAccepted, CapabilityHash: picket.SessionCapabilityHash(p.secret)}))
+	_, err = h.CommandResult(h.ctx, operator, p.agent, p.id, picket.CommandResult{Incarnation: p.incarnation,
+		State: picket.PromptAccepted, CapabilityHash: picket.SessionCapabilityHash(p.secret)})
+	h.ok(err)
 	return p
 }
 
 func (p *openPrompt) end(state picket.PromptState) {
 	p.h.t.Helper()
-	p.h.ok(p.h.CommandResult(p.h.ctx, operator, p.agent, p.id,
-		picket.CommandResult{Incarnation: p.incarnation, State: state}))
+	_, err := p.h.CommandResult(p.h.ctx, operator, p.agent, p.id,
+		picket.CommandResult{Incarnation: p.incarnation, State: state})
+	p.h.ok(err)
 }
 
 // A session reads its context and its messages over HTTP, and answers another agent. Nothing that is refused
@@ -135,6 +138,7 @@ func TestASessionUsesItsCapability(t *testing.T) {
 		}
 		call("GET", "/agent/context", "", p.agent, p.id, `"messages":1`, `"budget":null`)
 		call("POST", "/v1/tools/get_context", `{}`, p.agent)
+		call("POST", "/v1/tools/next_task", `{}`, `"reserved":false`, `"reason":"none"`)
 		call("POST", "/v1/tools/read_messages", `{}`, "how is it going?")
 		call("POST", "/v1/tools/send_message", `{"to":"listener","body":"well"}`, "messageId")
 		before := h.state()
@@ -173,7 +177,7 @@ func TestASessionOverMCPReal(t *testing.T) {
 		for _, tool := range list.Tools {
 			names = append(names, tool.Name)
 		}
-		if want := []string{"get_context", "read_messages", "send_message"}; !slices.Equal(slices.Sorted(
+		if want := []string{"get_context", "next_task", "read_messages", "send_message"}; !slices.Equal(slices.Sorted(
 			slices.Values(names)), want) {
 			t.Errorf("%s: the tools are %q", version, names)
 		}

@@ -203,6 +203,10 @@ func (d *fakeBackend) SessionCapability(_ context.Context, h picket.LeaseCredent
 	return picket.SessionGrant{AgentID: "agent-1"}, d.note("session_capability", h)
 }
 
+func (d *fakeBackend) NextTask(_ context.Context, h picket.LeaseCredential) (picket.NextTask, error) {
+	return picket.NextTask{}, d.note("next_task", h)
+}
+
 func (d *fakeBackend) AgentContext(_ context.Context, h picket.LeaseCredential) (picket.AgentContext, error) {
 	return picket.AgentContext{Tasks: []picket.ContextTask{}}, d.note("get_context", h)
 }

@@ -34,10 +34,10 @@ func (p *Proxy) Invoke(ctx context.Context, backend Backend, held picket.LeaseCr
 }
 
 func (p *Proxy) invoke(ctx context.Context, c Call) (jsontext.Value, error) {
+	if !isOpen(c.Held, c.Name) {
+		return nil, refuseTool(c.Held)
+	}
 	if c.Held.OfSession() {
-		if !sessionTools[c.Name] {
-			return nil, picket.LeaseRequired()
-		}
 		if err := CheckNoLeaseToken(c.Held, c.Args); err != nil {
 			return nil, err
 		}
@@ -172,9 +172,9 @@ func (p *Proxy) toolNotFound(ctx context.Context, c Call) error {
 // ToolsFor lists what a run can call: the free tools, then those of the sources, in the
 // order in which the sources were added. An agent session has a few of the free tools.
 func (p *Proxy) ToolsFor(ctx context.Context, backend Backend, held picket.LeaseCredential) ([]Tool, error) {
-	list := Tools()
+	list := openTools(held)
 	if held.OfSession() {
-		return slices.DeleteFunc(list, func(t Tool) bool { return !sessionTools[t.Name] }), nil
+		return list, nil
 	}
 	for _, s := range p.sources {
 		more, err := s.Tools(ctx, backend, held)

@@ -69,7 +69,15 @@ func ParseTools(raw []byte) (list []Tool) {
 }
 
 // Tools lists the free tools of this version, which every run has.
-func Tools() []Tool { return slices.Clone(freeTools) }
+func Tools() []Tool { return openTools(picket.LeaseCredential{}) }
+
+// SessionTools lists the free tools that an agent session has while it works on a prompt.
+func SessionTools() []Tool { return openTools(picket.LeaseCredential{PromptID: "prompt_"}) }
+
+// openTools are the free tools that are there for the holder of a credential.
+func openTools(held picket.LeaseCredential) []Tool {
+	return slices.DeleteFunc(slices.Clone(freeTools), func(t Tool) bool { return !isOpen(held, t.Name) })
+}
 
 // EncodeJSON writes a value as JSON whose object members are sorted, so that equal
 // values have equal bytes.
@@ -122,6 +130,7 @@ func IsFreeTool(name string) bool {
 
 var freeToolHandlers = map[string]freeToolHandler{
 	"get_context":        {false, smallBody, handedTool(contexts, getContext)},
+	"next_task":          {true, smallBody, handedTool(contexts, nextTask)},
 	"get_task":           {false, smallBody, handedTool(tasks, getTask)},
 	"report_progress":    {true, picket.MaxPayload, handedTool(tasks, reportProgress)},
 	"request_human_help": {true, picket.MaxPayload, handedTool(tasks, requestHumanHelp)},

@@ -114,7 +114,7 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 	for _, r := range f.e.Routes() {
 		path := regexp.MustCompile(`:(\w+)`).ReplaceAllString(r.Path, "{$1}")
 		if path == "/v1/tools/{name}" {
-			for _, tool := range toolproxy.Tools() {
+			for _, tool := range everyTool() {
 				mounted = append(mounted, r.Method+" /v1/tools/"+tool.Name)
 			}
 		} else if path != mcppart.Path && !strings.HasPrefix(path, llm.Path) { // which others describe

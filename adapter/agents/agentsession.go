@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/internal/files"
 )
 
@@ -15,15 +17,47 @@ import (
 type agentSession struct {
 	dir    string // of the task and the agent; it stays as long as the session
 	record sessionRecord
-	resume string // the id of the session to go on with; empty: a new one
+	resume string    // the id of the session to go on with; empty: a new one
+	before usedTotal // by the conversation, when this began
+	shared bool      // with prompts outside of runs
 
 	mu sync.Mutex
 }
 
 type sessionRecord struct {
-	Session   string `json:"session"`
-	Workspace string `json:"workspace"` // agents find a session again where it began
-	RunID     string `json:"runId"`
+	Session   string    `json:"session"`
+	Workspace string    `json:"workspace"` // agents find a session again where it began
+	RunID     string    `json:"runId"`
+	Used      usedTotal `json:"used"` // as the agent has told last
+}
+
+// usedTotal is what a session has used since it began.
+type usedTotal struct {
+	Tokens int64        `json:"tokens"`
+	USD    budget.Money `json:"usd"`
+}
+
+// Conversation is that of an agent session, whose prompts and runs go on with it one after the other. The zero
+// value stands for none.
+type Conversation struct {
+	Dir       string // where it is noted, beside the configuration of the agent
+	Workspace string // the current directory of prompts
+}
+
+// openConversation finds what the prompt or the run before has left. dir is the current directory of the agent now. Agents
+// that find a conversation only where it began start a new one elsewhere, which is not noted.
+func openConversation(c Conversation, p Preset, dir string) *agentSession {
+	s := &agentSession{dir: c.Dir, record: sessionRecord{Workspace: c.Workspace}, shared: true}
+	if dir != c.Workspace && !p.spec().resumesAnywhere {
+		s.dir = ""
+		return s
+	}
+	var before sessionRecord
+	err := files.ReadJSON(filepath.Join(c.Dir, sessionFile), &before)
+	if err == nil && before.Workspace == c.Workspace {
+		s.resume, s.before, s.record.Used = before.Session, before.Used, before.Used
+	}
+	return s
 }
 
 const sessionFile = "session.json"
@@ -57,8 +91,25 @@ func (s *agentSession) save(id string) {
 	if s.dir == "" || s.record.Session == id || len(id) > 128 {
 		return
 	}
-	s.record.Session = id
+	if s.record.Session = id; id != s.resume {
+		s.record.Used, s.before = usedTotal{}, usedTotal{}
+	}
 	_ = files.WritePrivateJSON(filepath.Join(s.dir, sessionFile), s.record) // else the next run starts a new session
+}
+
+// saveUsed keeps what the session has used, and returns a report of a shared one as that of this run alone.
+func (s *agentSession) saveUsed(u picket.UsageReport) picket.UsageReport {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.shared || u.Scope != usageScopeSession {
+		return u
+	}
+	s.record.Used = usedTotal{max(s.record.Used.Tokens, u.Tokens), max(s.record.Used.USD, u.USD)}
+	if s.dir != "" {
+		_ = files.WritePrivateJSON(filepath.Join(s.dir, sessionFile), s.record) // else the next run is charged for this one
+	}
+	u.Scope, u.Tokens, u.USD = usageScopeRun, max(0, u.Tokens-s.before.Tokens), max(0, u.USD-s.before.USD)
+	return u
 }
 
 // remove has the next run begin with a session of its own.

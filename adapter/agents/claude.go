@@ -26,6 +26,8 @@ var claude = presetSpec{
 	logins:      []string{".claude/.credentials.json"},
 	arguments:   claudeArguments,
 	newParser:   func() lineParser { return parseClaudeLine },
+
+	resumesAnywhere: true,
 }
 
 // claudeTools are what Claude Code may do without asking: nobody is there to

@@ -22,6 +22,8 @@ var codex = presetSpec{
 	logins:      []string{".codex/auth.json"},
 	arguments:   codexArguments,
 	newParser:   newCodexParser,
+
+	resumesAnywhere: true,
 }
 
 func codexArguments(e *Setup) ([]string, error) {

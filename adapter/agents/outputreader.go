@@ -83,8 +83,11 @@ func (w *OutputReader) readLine(line []byte) {
 			w.run.Session(f.session)
 		}
 	}
+	if f.usage != nil && w.run.Used == nil {
+		w.session.saveUsed(*f.usage)
+	}
 	if f.usage != nil && w.run.Used != nil {
-		report := *f.usage
+		report := w.session.saveUsed(*f.usage)
 		report.Source = string(w.preset)
 		w.run.Used(report)
 	}
@@ -181,6 +184,9 @@ func (l *lineWriter) flush() {
 // usageScopeSession is the scope of figures that count since the agent's session
 // began, which may have been in an earlier run.
 const usageScopeSession = "session"
+
+// usageScopeRun is the scope of figures that count since the run began.
+const usageScopeRun = "run"
 
 // parseDollars reads dollars as agents write them, a number with the errors of
 // floating point in it, to the next nano-dollar; false for what is not an amount.

@@ -2,13 +2,11 @@ package agents
 
 import (
 	"io"
-	"path/filepath"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/internal/files"
 )
 
 // Prompt is a prompt to a coding agent outside of any run. The agent has no lease. It has a few of
@@ -39,12 +37,6 @@ type Prompt struct {
 // NewPromptSetup starts to prepare a prompt to a coding agent outside of any run. The preset must be one: see
 // [Preset.CodingAgent]. There is nothing to wait for or to probe before Arguments.
 func NewPromptSetup(p Preset, prompt Prompt) *Setup {
-	session := &agentSession{dir: prompt.StateDir, record: sessionRecord{Workspace: prompt.Dir}}
-	var before sessionRecord
-	err := files.ReadJSON(filepath.Join(prompt.StateDir, sessionFile), &before)
-	if err == nil && before.Workspace == prompt.Dir {
-		session.resume = before.Session
-	}
 	return &Setup{
 		preset: p,
 		run: Run{
@@ -55,7 +47,7 @@ func NewPromptSetup(p Preset, prompt Prompt) *Setup {
 			Used:         prompt.Used,
 		},
 		mcpURL:  strings.TrimSuffix(prompt.ProxyURL, "/") + "/mcp",
-		session: session,
+		session: openConversation(Conversation{prompt.StateDir, prompt.Dir}, p, prompt.Dir),
 		outside: &prompt,
 	}
 }

@@ -70,6 +70,8 @@ type presetSpec struct {
 	arguments func(*Setup) ([]string, error)
 	// newParser follows the output of one run.
 	newParser func() lineParser
+	// resumesAnywhere is true if it goes on with a conversation in any directory, not only where that began.
+	resumesAnywhere bool
 }
 
 // spec is empty for PresetExec and for unknown names.

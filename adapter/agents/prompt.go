@@ -23,7 +23,10 @@ func (e *Setup) prompt() string {
 	}
 	var b strings.Builder
 	lease := e.run.Lease
-	if e.session.resume != "" {
+	switch {
+	case e.session.shared:
+		b.WriteString("You have asked for a task. This is it, and you hold its lease now.\n\n")
+	case e.session.resume != "":
 		b.WriteString("You go on with the task that you have been working on, in a new run.\n\n")
 	}
 	b.WriteString(strings.TrimSpace(lease.Task.Title) + "\n")

@@ -32,6 +32,9 @@ type Run struct {
 	// Sessions is a directory that notes the agent's own sessions, so that a later run
 	// continues them. Empty means that each run begins a new session.
 	Sessions string
+	// Conversation is that of an agent session that has taken the task; then Sessions does not count. The zero
+	// value stands for none.
+	Conversation Conversation
 	// PicketPath is the picket program; empty when it is not known.
 	PicketPath string
 	// HTTP asks the tool proxy. Required.
@@ -66,13 +69,17 @@ type Setup struct {
 // [Preset.CodingAgent].
 func NewSetup(p Preset, run Run) *Setup {
 	proxyURL := envValue(run.Env, "PICKET_PROXY_URL")
+	session := openAgentSession(run.Sessions, p, run)
+	if run.Conversation != (Conversation{}) {
+		session = openConversation(run.Conversation, p, run.Dir)
+	}
 	return &Setup{
 		Remaining: run.Lease.BudgetEnvelope.USD,
 		preset:    p,
 		run:       run,
 		proxyURL:  proxyURL,
 		mcpURL:    cmp.Or(run.Lease.MCPURL, strings.TrimSuffix(proxyURL, "/")+"/mcp"),
-		session:   openAgentSession(run.Sessions, p, run),
+		session:   session,
 	}
 }
 

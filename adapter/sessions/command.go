@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"context"
 	"io"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ type command struct {
 
 	accepted chan struct{} // closed: the server has taken the prompt for accepted
 	unwanted chan struct{} // closed: the server refuses results
+	settled  chan struct{} // closed: the server has the end, or refuses it
 
 	mu         sync.Mutex
 	record     commandRecord
@@ -25,6 +27,7 @@ type command struct {
 	sent       int      // bytes of the answer that the server has
 	sentState  picket.PromptState
 	delivering bool
+	nextTask   bool // the session has to take a task; valid once it is settled
 }
 
 func newCommand(m *memory, r commandRecord) *command {
@@ -33,6 +36,7 @@ func newCommand(m *memory, r commandRecord) *command {
 		wake:     make(chan struct{}, 1),
 		accepted: make(chan struct{}),
 		unwanted: make(chan struct{}),
+		settled:  make(chan struct{}),
 		record:   r,
 	}
 	c.redactor.to = answerWriter{c}
@@ -120,11 +124,15 @@ func (c *command) next() (r picket.CommandResult, ok bool) {
 }
 
 // acknowledge takes note of what the server has got.
-func (c *command) acknowledge(r picket.CommandResult) {
+func (c *command) acknowledge(r picket.CommandResult, taken picket.ResultTaken) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sent, c.sentState = r.Offset+len(r.Output), r.State
 	closeOnce(c.accepted)
+	if r.State.Ended() {
+		c.nextTask = c.nextTask || taken.NextTask
+		closeOnce(c.settled)
+	}
 }
 
 // refuse takes note that the server does not want results of this command.
@@ -132,6 +140,19 @@ func (c *command) refuse() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	closeOnce(c.unwanted)
+	closeOnce(c.settled)
+}
+
+// awaitTurn waits until the server has the end of the prompt, and reports whether the session has to take a task. It
+// gives up when ctx ends.
+func (c *command) awaitTurn(ctx context.Context) bool {
+	select {
+	case <-c.settled:
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.nextTask && ctx.Err() == nil
 }
 
 // closeOnce closes a channel that nothing is sent to. The caller has locked its owner.

@@ -120,6 +120,13 @@ func (k *Keeper) begin(s *session, c *command, words string, deadline time.Durat
 		c.end(picket.PromptRefused, "expired")
 		return
 	}
+	if turn := s.turnUnderWay(); turn != nil {
+		k.work.Go(func() { // the server has taken the answer before, and has sent the next prompt
+			<-turn
+			k.begin(s, c, words, deadline)
+		})
+		return
+	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	if refused := s.begin(c.record.CommandID, cancel); refused != "" {
 		cancel(nil)
@@ -129,13 +136,36 @@ func (k *Keeper) begin(s *session, c *command, words string, deadline time.Durat
 	k.work.Go(func() {
 		defer cancel(nil)
 		out := k.answer(ctx, cancel, s, c, words, deadline)
-		s.finish(out)
+		cancel(nil)
 		if out.failed != "" {
+			s.finish(out)
 			c.end(picket.PromptFailed, out.failed)
-		} else {
-			c.end(picket.PromptAnswered, "")
+			return
 		}
+		decided := s.beginTurn()
+		c.end(picket.PromptAnswered, "")
+		k.takeTurn(s, c, decided)
+		s.finish(out)
+		decided()
 	})
+}
+
+// takeTurn lets a session take a task, if its agent has asked for one. It calls decided when the session works on
+// it.
+func (k *Keeper) takeTurn(s *session, c *command, decided func()) {
+	ctx, cancel := context.WithCancelCause(k.sending)
+	defer cancel(nil)
+	if !s.replaceCancel(cancel) || !c.awaitTurn(ctx) || k.cfg.Work == nil {
+		return
+	}
+	s.closeAgent()
+	err := k.cfg.Work(ctx, Turn{SessionID: s.id, Conversation: s.conversation(), Started: func(taskID string) {
+		s.setTask(taskID)
+		decided()
+	}})
+	if err != nil {
+		k.cfg.Log.Warn("an agent session cannot take a task", "session", s.id, "err", err)
+	}
 }
 
 // answer has the agent answer a prompt that the server takes for accepted.

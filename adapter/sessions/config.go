@@ -26,8 +26,17 @@ type Server interface {
 	Report(ctx context.Context, r picket.SessionsReport) error
 	// Pending returns the commands that have no result yet. If there are none, it waits so long for one.
 	Pending(ctx context.Context, wait time.Duration) (picket.PendingCommands, error)
-	// Result sends what has become of a command so far.
-	Result(ctx context.Context, commandID string, r picket.CommandResult) error
+	// Result sends what has become of a command so far. The answer says whether the session has to take a task.
+	Result(ctx context.Context, commandID string, r picket.CommandResult) (picket.ResultTaken, error)
+}
+
+// Turn is the turn of a session to take a task.
+type Turn struct {
+	SessionID string
+	// Conversation is that of a coding agent, which its run goes on with. The zero value stands for none.
+	Conversation agents.Conversation
+	// Started takes the id of the task before its run begins. From then on the session works on it.
+	Started func(taskID string)
 }
 
 // Config says whose sessions are kept and how their processes are started.
@@ -68,6 +77,10 @@ type Config struct {
 	// resident ones. Writing must not block for long, and may be done by two goroutines at once.
 	// Defaults to none: output is discarded.
 	Output func(sessionID string) io.Writer
+	// Work takes a task for a session, if one waits, and returns when its run has ended. If ctx ends, it ends
+	// the run. Meanwhile the session takes no prompt, and none of its other processes runs. Defaults to none:
+	// the sessions take no tasks.
+	Work func(ctx context.Context, t Turn) error
 	// AgentCommands takes the commands that heartbeats carry as well, as often as the server sends
 	// them. It must not block. Defaults to none: they are left to the heartbeats.
 	AgentCommands func([]picket.PendingCommand)

@@ -43,12 +43,14 @@ func (k *Keeper) deliverAll(c *command) {
 			}
 		}
 		r.Incarnation = k.cfg.Incarnation
-		err := k.call(k.sending, requestTimeout, func(try context.Context) error {
-			return k.cfg.Server.Result(try, c.record.CommandID, r)
+		var taken picket.ResultTaken
+		err := k.call(k.sending, requestTimeout, func(try context.Context) (err error) {
+			taken, err = k.cfg.Server.Result(try, c.record.CommandID, r)
+			return err
 		})
 		switch {
 		case err == nil:
-			c.acknowledge(r)
+			c.acknowledge(r, taken)
 			retry.reset()
 			if r.Output != "" && !r.State.Ended() && !sleep(k.sending, pieceInterval) {
 				c.stopDelivery(true)

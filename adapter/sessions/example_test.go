@@ -45,12 +45,12 @@ func (s *onePrompt) Pending(ctx context.Context, wait time.Duration) (p picket.P
 	return p, err
 }
 
-func (s *onePrompt) Result(_ context.Context, _ string, r picket.CommandResult) error {
+func (s *onePrompt) Result(_ context.Context, _ string, r picket.CommandResult) (t picket.ResultTaken, err error) {
 	s.answer = s.answer[:r.Offset] + r.Output // a piece may come again
 	if r.State.Ended() {
 		s.answered <- fmt.Sprintf("%s: %s", r.State, s.answer)
 	}
-	return nil
+	return t, nil
 }
 
 // The agent is a shell script that answers each prompt with the same words.

@@ -54,9 +54,10 @@ func (s *printingServer) Pending(ctx context.Context, _ time.Duration) (p picket
 	return p, ctx.Err()
 }
 
-func (s *printingServer) Result(_ context.Context, _ string, r picket.CommandResult) error {
+func (s *printingServer) Result(_ context.Context, _ string,
+	r picket.CommandResult) (taken picket.ResultTaken, err error) {
 	fmt.Println("result", r.State)
-	return nil
+	return taken, nil
 }
 
 // A keeper that is killed takes the processes of its sessions with it. The next one goes on with the same

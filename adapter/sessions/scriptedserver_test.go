@@ -24,6 +24,8 @@ type scriptedServer struct {
 	// reportFault may refuse a report.
 	reportFault func() error
 	repeat      bool // commands are sent again and again
+	// nextTask says for which prompts a turn is reserved.
+	nextTask func(id string) bool
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed at every change
@@ -99,7 +101,8 @@ func (s *scriptedServer) open() (open []picket.SessionCommand) {
 	return open
 }
 
-func (s *scriptedServer) Result(ctx context.Context, id string, r picket.CommandResult) error {
+func (s *scriptedServer) Result(ctx context.Context, id string,
+	r picket.CommandResult) (taken picket.ResultTaken, err error) {
 	if err := r.Check(); err != nil {
 		s.t.Errorf("a result is refused: %v", err)
 	}
@@ -108,9 +111,9 @@ func (s *scriptedServer) Result(ctx context.Context, id string, r picket.Command
 	}
 	var fault error
 	if s.resultFault != nil {
-		var taken bool
-		if fault, taken = s.resultFault(id, r); fault != nil && !taken {
-			return fault
+		var stored bool
+		if fault, stored = s.resultFault(id, r); fault != nil && !stored {
+			return taken, fault
 		}
 	}
 	s.mu.Lock()
@@ -118,14 +121,15 @@ func (s *scriptedServer) Result(ctx context.Context, id string, r picket.Command
 	have := s.answers[id]
 	if r.Offset > len(have) {
 		s.t.Errorf("a piece begins at %d, and only %d bytes are there", r.Offset, len(have))
-		return picket.CodeOffset
+		return taken, picket.CodeOffset
 	}
 	if news := r.Offset + len(r.Output) - len(have); news > 0 {
 		s.answers[id] += r.Output[len(r.Output)-news:]
 	}
 	s.results[id], s.resultAt[id] = append(s.results[id], r), append(s.resultAt[id], time.Now())
 	s.change()
-	return fault
+	taken.NextTask = r.State == picket.PromptAnswered && s.nextTask != nil && s.nextTask(id)
+	return taken, fault
 }
 
 // prompt sends a prompt to a session and returns its id.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/agents"
 )
 
 // Why a prompt has ended before its answer. The texts are reasons in its result.
@@ -29,7 +30,9 @@ type session struct {
 
 	mu       sync.Mutex
 	record   sessionRecord
-	promptID string // under way; empty: none
+	promptID string        // under way, or answered before the turn under way; empty: none
+	taskID   string        // that the session works on; empty: none
+	turn     chan struct{} // closed when it is known whether the session works on a task; nil: the prompt is under way
 	cancel   context.CancelCauseFunc
 	closed   error // errStopped or errKeeperEnded; nil: it takes prompts
 	lastSign time.Duration
@@ -93,7 +96,7 @@ func (s *session) describe() picket.SessionReport {
 	case errors.Is(s.closed, errStopped) && s.promptID == "":
 		r.State = picket.SessionStopped
 	case s.promptID != "":
-		r.State, r.PromptID, r.Silent = picket.SessionPrompting, s.promptID, s.silent
+		r.State, r.PromptID, r.Silent, r.TaskID = picket.SessionPrompting, s.promptID, s.silent, s.taskID
 	case s.detached != "" && s.k.cfg.clock() < s.detachedAt+retryDetached:
 		r.State, r.DetachedBecause = picket.SessionDetached, s.detached
 	}
@@ -113,6 +116,8 @@ func (s *session) begin(promptID string, cancel context.CancelCauseFunc) (refuse
 		return "session_not_found"
 	case s.closed != nil:
 		return s.closed.Error()
+	case s.taskID != "":
+		return "task_active"
 	case s.promptID != "":
 		return "prompt_active"
 	}
@@ -127,7 +132,10 @@ func (s *session) begin(promptID string, cancel context.CancelCauseFunc) (refuse
 func (s *session) finish(out outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.promptID, s.cancel, s.silent = "", nil, false
+	if s.taskID != "" {
+		s.record.LastActivityAt = time.Now().UTC().Round(0)
+	}
+	s.promptID, s.cancel, s.silent, s.taskID, s.turn = "", nil, false, "", nil
 	s.detached, s.detachedAt = out.detached, s.k.cfg.clock()
 	if !errors.Is(s.closed, errStopped) {
 		if err := s.save(); err != nil {
@@ -149,9 +157,60 @@ func (s *session) close(why error) {
 	}
 	s.mu.Unlock()
 	s.prompts.Wait()
+	s.closeAgent()
+}
+
+// closeAgent ends the processes between prompts.
+func (s *session) closeAgent() {
 	s.closing.Lock()
 	defer s.closing.Unlock()
 	s.agent.close()
+}
+
+// beginTurn keeps the prompt lock of an answered prompt. The function that it returns is called when it is known
+// whether the session works on a task.
+func (s *session) beginTurn() (decided func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	turn := make(chan struct{})
+	s.turn, s.silent = turn, false
+	return sync.OnceFunc(func() { close(turn) })
+}
+
+// turnUnderWay is closed when it is known whether the session works on a task; nil: that is known.
+func (s *session) turnUnderWay() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.turn:
+		return nil
+	default:
+		return s.turn
+	}
+}
+
+// replaceCancel has the end of the session end the turn. It reports false if the session has ended.
+func (s *session) replaceCancel(cancel context.CancelCauseFunc) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cancel = cancel
+	return s.closed == nil
+}
+
+// setTask notes that the session works on a task.
+func (s *session) setTask(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taskID = id
+	s.k.changed()
+}
+
+// conversation is what a run of a coding agent goes on with.
+func (s *session) conversation() agents.Conversation {
+	if !s.k.cfg.Preset.CodingAgent() {
+		return agents.Conversation{}
+	}
+	return agents.Conversation{Dir: filepath.Join(s.dir, conversationDir), Workspace: s.workDir()}
 }
 
 // delete removes all that is stored about the session.

@@ -20,7 +20,6 @@ import (
 // kept must not be here.
 var heartbeatDeviations = map[string]string{
 	"5/fact-prompt-accepted": "session health counts a prompt when the adapter reports it, and a wake counts it at once",
-	"6/names-task-api":       "no agent can ask for its next task yet, so the prompt does not name a way",
 	"7/scope-agent-reads":    "only operators and reviewers read policies",
 }
 

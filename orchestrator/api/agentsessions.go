@@ -50,8 +50,8 @@ func pendingCommands(r request) error {
 	return r.respond(got, cmp.Or(revokedError(ctx), asParameter(err)))
 }
 
-func commandResult(c change[picket.CommandResult]) (struct{}, error) {
-	return struct{}{}, c.engine.CommandResult(c.ctx(), c.by, c.id, c.Param("command"), c.body)
+func commandResult(c change[picket.CommandResult]) (picket.ResultTaken, error) {
+	return c.engine.CommandResult(c.ctx(), c.by, c.id, c.Param("command"), c.body)
 }
 
 func sessionQuery(r request) (picket.AgentSessionQuery, error) {

@@ -19,7 +19,8 @@ func (p *fixture) openCapability() string {
 	prompt, err := p.PromptSession(ctx, root, session, picket.PromptRequest{Text: "hello"})
 	must(p.t, err)
 	secret := picket.NewSessionCapability("default", prompt.PromptID)
-	must(p.t, p.CommandResult(ctx, root, "talker", prompt.PromptID, picket.CommandResult{Incarnation: a.Incarnation,
-		State: picket.PromptAccepted, CapabilityHash: picket.SessionCapabilityHash(secret)}))
+	_, err = p.CommandResult(ctx, root, "talker", prompt.PromptID, picket.CommandResult{Incarnation: a.Incarnation,
+		State: picket.PromptAccepted, CapabilityHash: picket.SessionCapabilityHash(secret)})
+	must(p.t, err)
 	return secret.Reveal()
 }

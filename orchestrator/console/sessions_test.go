@@ -61,8 +61,9 @@ func (k keptSession) prompt(text string) string {
 // say reports what became of a prompt, with a piece of the answer behind offset bytes.
 func (k keptSession) say(prompt string, state picket.PromptState, output string, offset int, reason string) {
 	k.t.Helper()
-	must(k.t, k.CommandResult(k.t.Context(), adapter, k.agent, prompt, picket.CommandResult{
-		Incarnation: k.incarnation, State: state, Output: output, Offset: offset, Reason: reason}))
+	_, err := k.CommandResult(k.t.Context(), adapter, k.agent, prompt, picket.CommandResult{
+		Incarnation: k.incarnation, State: state, Output: output, Offset: offset, Reason: reason})
+	must(k.t, err)
 }
 
 // addManySessions makes 64 sessions, of which one has more prompts than a page, each with texts as long as

@@ -44,6 +44,7 @@ Time: %s.
 Before you act:
 1. Call get_context. It shows who you are, the state of this session and what waits for you.
 2. Read your inbox with read_messages.
+3. If you can work now, ask for a task with next_task. If it is reserved, end your answer: you are started again with the task.
 
 A wake gives you no task and no lease. There may be nothing to claim. If there is nothing to do, answer with one short sentence and end.
 `

@@ -410,6 +410,8 @@ var conflictTexts = map[string]refusalText{
 	"other_capability": {"the prompt has another session capability", "Go on with the first one."},
 	"session_stopping": {"the session is being stopped",
 		"Prompt another session: picket session list."},
+	"session_works": {"the session works on the task {taskId}",
+		"Tell the agent with: picket task tell {taskId} \"…\", or wait until the task is over."},
 	"session_ended": {"the session has ended", "List the sessions that can be prompted: picket session list."},
 	"open_prompts": {"{open} prompts of this session have not ended, which is the limit",
 		"Wait until one is answered, or prompt another session."},

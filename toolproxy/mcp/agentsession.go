@@ -9,7 +9,8 @@ import (
 )
 
 const sessionInstructions = "Tools of an agent session. You hold no task. get_context tells who you are and what waits for you. " +
-	"read_messages and send_message are for messages. A tool that needs a lease is refused with lease_required."
+	"read_messages and send_message are for messages. next_task asks for a task: if it is reserved, end this prompt, and you are started " +
+	"again with the task. A tool that needs a lease is refused with lease_required."
 
 // sessionMethods are the methods that an agent session may call. What tools it has is decided with each call.
 var sessionMethods = map[string]bool{"initialize": true, "server/discover": true, "ping": true,

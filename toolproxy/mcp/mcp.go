@@ -96,7 +96,7 @@ func (f *endpoint) newServer() *mcp.Server {
 	}
 	s := mcp.NewServer(&mcp.Implementation{Name: "picket", Title: "Picket", Version: "1"}, opts)
 	s.AddReceivingMiddleware(f.intercept)
-	for _, t := range toolproxy.Tools() {
+	for _, t := range append(toolproxy.Tools(), toolproxy.SessionTools()...) {
 		s.AddTool(f.describe(t), f.callTool)
 	}
 	s.AddTool(&mcp.Tool{Name: unknownToolName, InputSchema: anyObject}, f.callTool)

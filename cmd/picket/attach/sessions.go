@@ -22,6 +22,10 @@ import (
 
 // keepSessions has a worker of an entry of picket.yaml keep the sessions that the entry asks for.
 func keepSessions(conf *adapter.Config, e settings.Agent, l launch, s *cli.Connection) error {
+	if e.Session.Only && e.Session.Max == 0 {
+		return picket.Refuse(exit.CodeUsage, "Set agents."+e.Name+".session.max to at least 1, or leave session.only out.",
+			"nobody asks for tasks: agents.%s.session.only is true, and it keeps no sessions", e.Name)
+	}
 	if e.Session.Max == 0 {
 		return nil
 	}
@@ -48,10 +52,18 @@ func keepSessions(conf *adapter.Config, e settings.Agent, l launch, s *cli.Conne
 	if _, err := sessions.New(check); err != nil {
 		return err
 	}
-	conf.WhileRegistered = func(ctx context.Context, agentID string, incarnation int64) {
+	conf.TakeOnRequest = e.Session.Only
+	conf.WhileRegistered = func(ctx context.Context, r adapter.Registered) {
 		own := base
-		own.Incarnation, own.ProxyURL = incarnation, s.URL()
-		own.Server = &sessionServer{c: s.Client, agent: agentID, incarnation: incarnation}
+		own.Incarnation, own.ProxyURL = r.Incarnation, s.URL()
+		own.Server = &sessionServer{c: s.Client, agent: r.AgentID, incarnation: r.Incarnation}
+		own.Work = func(ctx context.Context, t sessions.Turn) error {
+			taken, err := r.TakeTask(ctx, t.Conversation, t.Started)
+			if err == nil && !taken {
+				conf.Log.Info("there is no task for the session any more", "session", t.SessionID)
+			}
+			return err
+		}
 		keeper, err := sessions.New(own)
 		if err == nil {
 			err = keeper.Run(ctx)
@@ -106,9 +118,10 @@ func (s *sessionServer) Pending(ctx context.Context, wait time.Duration) (picket
 }
 
 // Result says what became of a prompt. That a session was stopped is said by the report.
-func (s *sessionServer) Result(ctx context.Context, commandID string, r picket.CommandResult) error {
+func (s *sessionServer) Result(ctx context.Context, commandID string,
+	r picket.CommandResult) (taken picket.ResultTaken, err error) {
 	if !strings.HasPrefix(commandID, "prompt_") {
-		return nil
+		return taken, nil
 	}
 	return s.c.Sessions.Result(ctx, s.agent, commandID, r)
 }

@@ -92,7 +92,7 @@ agents:
     drain_timeout_seconds: 7
     pool: {min_instances: 2, max_instances: 2}
     launch: {preset: exec, command: [./agent.sh, "two words"], env: [ANTHROPIC_API_KEY, HTTPS_PROXY]}
-    session: {max: 3}
+    session: {max: 3, only: true}
     unmetered: true
     linger: 0s
     launcher: {heartbeat_interval: 11s, timeout_warning: 0.5}
@@ -137,6 +137,9 @@ func TestEveryKeyOfAnAgentIsHonoured(t *testing.T) {
 	}
 	if e.Session.Max != 3 {
 		t.Errorf("session.max = %d", e.Session.Max)
+	}
+	if !e.Session.Only {
+		t.Error("session.only is not read")
 	}
 	if e.Linger == nil || *e.Linger != 0 {
 		t.Errorf("linger = %v", e.Linger)

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: agent capability covers fence inbox money session_row
+-- needs: agent capability claimable fence inbox money session_row
 -- agent_context shows the holder of a lease or of a session capability what it needs to know before it acts. It
 -- changes nothing, and does not count as a call of a tool.
 -- ARGV: task or '', run or prompt, secret or hash of the capability, presented token; for the server itself, which
@@ -9,7 +9,7 @@
 --   tasks), tasks (id, spec, lane, left, answers), unread, senders (kind, id, name, unread), lanes (lane, tasks), more
 --   0|1 (lanes), available (tokens and nano-dollars, of a run)
 -- Errors: those of fenced; session_capability_invalid; not_found
-local TASKS, INBOX, SENDERS, LOOKS, LANES = 20, 200, 20, 200, 50
+local TASKS, INBOX, SENDERS = 20, 200, 20
 local tid = ARGV[1]
 local out = { now = NOW, adopted = call('HGET', META, 'adopted') or '0' }
 local a, inboxes, err
@@ -64,15 +64,5 @@ end
 for i, s in ipairs(senders) do senders[i] = named(s) end
 out.unread, out.senders = unread, senders
 
-out.lanes, out.more = {}, 0
-local takes = a.status == 'active' or a.status == 'unhealthy'
-local role = a.role == 'attached' and '!' or a.role
-for i, lane in ipairs(takes and call('ZRANGE', K('lanes'), 0, LOOKS) or {}) do
-  local mine = covers(lane, out.agent, role, ',' .. (a.caps or '') .. ',') -- @context-of-covered-lanes
-  if i > LOOKS or mine and #out.lanes == LANES then -- @bounds-context-lanes
-    out.more = 1
-    break
-  end
-  if mine then out.lanes[#out.lanes + 1] = named{ lane = lane, tasks = call('ZCARD', K('lane:', lane)) } end
-end
+out.lanes, out.more = claimable(out.agent, a)
 return named(out)

@@ -3,7 +3,7 @@
 -- it has ended. The same again changes nothing.
 -- ARGV: agent, actor, operator 0|1, incarnation, prompt, state, reason, piece of the answer, byte at which
 --   the piece begins, most bytes of an answer, hash of the session capability of the prompt or ''
--- Reply: OK
+-- Reply: next 0|1 (the session takes a task now)
 -- Errors: not_found, forbidden, agent_gone, judge_due, state_conflict (it has ended otherwise, the piece
 --   begins behind what is known, or the prompt has another capability)
 local id, pid, to = ARGV[1], ARGV[5], ARGV[6]
@@ -11,10 +11,11 @@ local a = read_agent(id)
 local no = sessions.check_adapter(a, ARGV[2], ARGV[3], ARGV[4])
 if no then return no end -- @result-refused
 local p = pick(K('prompt:', pid), 'session', 'agent', 'state', 'reason', 'due', 'answer', 'wake', 'wake_due',
-  'capability')
+  'capability', 'next')
+local function taken() return named{ next = to == 'answered' and p.next == '1' and 1 or 0 } end -- @answered-takes-turn
 if p.agent ~= id then return refuse('not_found', 'kind', 'prompt') end -- @own-prompt
 local state = sessions.overdue_state(p) or p.state
-if state == to and to ~= 'accepted' then return 'OK' end -- @same-result
+if state == to and to ~= 'accepted' then return taken() end -- @same-result
 if state ~= 'queued' and state ~= 'accepted' then -- @result-is-last
   return refuse('state_conflict.wrong_state', 'state', state, 'need', 'queued')
 end
@@ -45,4 +46,4 @@ if to ~= 'accepted' then
 else
   wake('prompt ' .. pid)
 end
-return 'OK'
+return taken()

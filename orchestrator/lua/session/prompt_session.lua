@@ -3,15 +3,18 @@
 -- ARGV: session, actor, request key, body hash, id of the prompt, text, ms until its deadline,
 --   most open prompts, most prompts that are kept
 -- Reply: prompt_row
--- Errors: not_found, state_conflict (the session has ended, or too many prompts are open), idempotency_conflict
+-- Errors: not_found, state_conflict (the session has ended or works on a task, or too many prompts are open),
+--   idempotency_conflict
 local sid, by, pid, most = ARGV[1], ARGV[2], ARGV[5], num(ARGV[8])
 local was, err = find_request(ARGV[3], ARGV[4])
 if err then return err end
 if was then return (prompt_row(was, 0)) end
-local s = pick(K('asession:', sid), 'agent', 'ended', 'stop')
+local s = pick(K('asession:', sid), 'agent', 'ended', 'stop', 'task')
 if not s.agent then return refuse('not_found', 'kind', 'agent_session') end
 if s.ended then return refuse('state_conflict.session_ended', 'state', 'stopped') end -- @prompts-what-lives
 if s.stop then return refuse('state_conflict.session_stopping', 'state', 'stopping') end -- @prompts-what-stays
+local works = (s.task or '') ~= ''
+if works then return refuse('state_conflict.session_works', 'taskId', s.task) end -- @prompts-what-waits
 sessions.end_overdue(sid, s.agent)
 sessions.yield_wake(sid)
 local open = call('ZCARD', K('open-prompts:', sid))

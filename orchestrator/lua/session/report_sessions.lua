@@ -4,11 +4,12 @@
 -- A session that has ended may go on with another agent that the same key registered, such as the next
 -- worker of a machine.
 -- ARGV: agent, actor, operator 0|1, incarnation, then for each session: id, kind, preset, state,
---   prompt under way or '', silent 0|1, why it is detached or '', ms since the last activity or ''
+--   prompt under way or '', silent 0|1, why it is detached or '', ms since the last activity or '', task that it
+--   works on or ''
 -- Reply: OK
 -- Errors: not_found, forbidden (also: a session of another agent), agent_gone, judge_due,
 --   rate_limited (too many new sessions)
-local id, FIELDS, EVERY, BURST = ARGV[1], 8, 10000, 128
+local id, FIELDS, EVERY, BURST = ARGV[1], 9, 10000, 128
 local a = read_agent(id, 'sessions_full')
 local no = sessions.check_adapter(a, ARGV[2], ARGV[3], ARGV[4])
 if no then return no end
@@ -57,8 +58,14 @@ for i = 5, #ARGV, FIELDS do
     if lives then sessions.end_session(sid, s, 'ended', 'stopped', s.stop_by or actor) end -- @ends-stopped
   else
     if not s.agent or s.ended then begin_session(sid, s, ARGV[i + 1], ARGV[i + 2]) end
+    local task = ARGV[i + 8]
+    local holds = task ~= '' and call('ZSCORE', leases_key(id, a), task)
+    if not holds then task = '' end -- @works-on-own-task
     put(s, 'incarnation', a.incarnation, 'kind', ARGV[i + 1], 'preset', ARGV[i + 2], 'state', ARGV[i + 3],
-      'prompt', ARGV[i + 4], 'silent', ARGV[i + 5], 'because', ARGV[i + 6], 'reported', RAW, 'reported_at', NOW)
+      'prompt', ARGV[i + 4], 'silent', ARGV[i + 5], 'because', ARGV[i + 6], 'task', task, 'reported', RAW,
+      'reported_at', NOW)
+    local p = task ~= '' and pick(K('prompt:', ARGV[i + 4]), 'session', 'next', 'task')
+    if p and p.session == sid and p.next == '1' and not p.task then put(p, 'task', task) end -- @task-of-turn
     sessions.end_overdue(sid, id) -- @ends-overdue
     local name = pick(s[1], 'name').name or ''
     if name ~= '' then call('ZADD', K('named-sessions:', name), num(pick(s[1], 'number').number), sid) end

@@ -32,7 +32,7 @@ func coverSessions(t *testing.T, f *fixture) {
 	}
 	result := func(pid string, state picket.PromptState, output string, want picket.Code) {
 		t.Helper()
-		err := f.CommandResult(f.Ctx, by, "ses", pid,
+		err := kit.SendResult(f.Ctx, f, by, "ses", pid,
 			picket.CommandResult{Incarnation: a.Incarnation, State: state, Output: output})
 		if want != "" {
 			kit.Refused(t, err, want)
@@ -68,9 +68,9 @@ func coverSessions(t *testing.T, f *fixture) {
 	poll(ping)
 	result(first, picket.PromptAccepted, "a", "")
 	result(first, picket.PromptAccepted, "a", "")
-	kit.Refused(t, f.CommandResult(f.Ctx, by, "ses", first, picket.CommandResult{Incarnation: a.Incarnation,
+	kit.Refused(t, kit.SendResult(f.Ctx, f, by, "ses", first, picket.CommandResult{Incarnation: a.Incarnation,
 		State: picket.PromptAccepted, Output: "z", Offset: 7}), picket.CodeStateConflict)
-	kit.Refused(t, f.CommandResult(f.Ctx, by, "ses", first, picket.CommandResult{Incarnation: a.Incarnation,
+	kit.Refused(t, kit.SendResult(f.Ctx, f, by, "ses", first, picket.CommandResult{Incarnation: a.Incarnation,
 		State: picket.PromptAccepted, Output: "z"}), picket.CodeStateConflict)
 	second := prompt(600)
 	result(first, picket.PromptAnswered, "abü", "")
@@ -78,7 +78,7 @@ func coverSessions(t *testing.T, f *fixture) {
 	kit.OK(t, err)
 	result(first, picket.PromptAnswered, "", "")
 	result(first, picket.PromptFailed, "", picket.CodeStateConflict)
-	kit.Refused(t, f.CommandResult(f.Ctx, by, "ses2", second, picket.CommandResult{Incarnation: other.Incarnation,
+	kit.Refused(t, kit.SendResult(f.Ctx, f, by, "ses2", second, picket.CommandResult{Incarnation: other.Incarnation,
 		State: picket.PromptAccepted}), picket.CodeNotFound)
 	result(second, picket.PromptRefused, "", "")
 	coverOverdue(t, f, prompt, result, poll, func() { report(idle) })
@@ -157,7 +157,7 @@ func coverSessions(t *testing.T, f *fixture) {
 	kit.OK(t, err)
 	_, err = f.AgentSession(f.Ctx, id)
 	kit.OK(t, err)
-	kit.Refused(t, f.CommandResult(f.Ctx, by, "ses", first, picket.CommandResult{Incarnation: a.Incarnation,
+	kit.Refused(t, kit.SendResult(f.Ctx, f, by, "ses", first, picket.CommandResult{Incarnation: a.Incarnation,
 		State: picket.PromptAccepted}), picket.CodeAgentGone)
 	_, err = f.SessionCommands(f.Ctx, by, "ses", a.Incarnation, nil, 0)
 	kit.Refused(t, err, picket.CodeAgentGone)

@@ -51,7 +51,7 @@ func (a *capableAgent) prompt(t *testing.T) picket.LeaseCredential {
 }
 
 func (a *capableAgent) result(held picket.LeaseCredential, state picket.PromptState, hash string) error {
-	return a.f.CommandResult(a.f.Ctx, a.by, a.id, held.PromptID,
+	return kit.SendResult(a.f.Ctx, a.f, a.by, a.id, held.PromptID,
 		picket.CommandResult{Incarnation: a.incarnation, State: state, CapabilityHash: hash})
 }
 

@@ -39,7 +39,7 @@ func (w *wakings) pending(wait time.Duration) []picket.SessionCommand {
 
 func (w *wakings) result(id string, state picket.PromptState, reason string) {
 	w.t.Helper()
-	_ = w.CommandResult(w.Ctx, kit.AgentOwner, "wak", id,
+	_ = kit.SendResult(w.Ctx, w, kit.AgentOwner, "wak", id,
 		picket.CommandResult{Incarnation: w.incarnation, State: state, Reason: reason})
 }
 

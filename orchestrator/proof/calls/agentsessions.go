@@ -74,7 +74,7 @@ var sessionCases = []Case{
 		return e.SessionCommands(w.Ctx, kit.AgentOwner, "m1", w.incarnation, nil, 0)
 	}},
 	{Name: "command_result", Setup: WithPrompt, Call: func(w *Env, e *orchestrator.Engine) (any, error) {
-		return nil, e.CommandResult(w.Ctx, kit.AgentOwner, "m1", w.Prompt,
+		return nil, kit.SendResult(w.Ctx, e, kit.AgentOwner, "m1", w.Prompt,
 			picket.CommandResult{Incarnation: w.incarnation, State: picket.PromptAnswered, Output: "well"})
 	}},
 }

@@ -14,7 +14,7 @@ func WithCapability(w *Env) {
 	w.T.Helper()
 	WithPrompt(w)
 	w.Session = picket.LeaseCredential{Namespace: "default", PromptID: w.Prompt, Secret: strings.Repeat("c", 64)}
-	kit.OK(w.T, w.Direct.CommandResult(w.Ctx, kit.AgentOwner, "m1", w.Prompt, picket.CommandResult{
+	kit.OK(w.T, kit.SendResult(w.Ctx, w.Direct, kit.AgentOwner, "m1", w.Prompt, picket.CommandResult{
 		Incarnation: w.incarnation, State: picket.PromptAccepted, CapabilityHash: w.Session.Secret}))
 	_, err := w.Direct.Register(w.Ctx, kit.AgentOwner, picket.Registration{AgentID: "m2"})
 	kit.OK(w.T, err)

@@ -34,7 +34,7 @@ func withWakingAdapter(w *Env) {
 			if err != nil || len(got.Sessions) == 0 {
 				continue
 			}
-			_ = w.Direct.CommandResult(w.Ctx, kit.AgentOwner, "m1", got.Sessions[0].CommandID,
+			_ = kit.SendResult(w.Ctx, w.Direct, kit.AgentOwner, "m1", got.Sessions[0].CommandID,
 				picket.CommandResult{Incarnation: w.incarnation, State: picket.PromptAccepted})
 			return
 		}

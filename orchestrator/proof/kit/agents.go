@@ -1,6 +1,7 @@
 package kit
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -66,4 +67,17 @@ func (f *Fixture) EndBudgetMinute(t *testing.T) {
 	t.Helper()
 	f.JumpStoreTime(t, time.Minute)
 	OK(t, f.Tick(f.Ctx))
+}
+
+// resultTaker takes what became of commands for agent sessions.
+type resultTaker interface {
+	CommandResult(ctx context.Context, by picket.Caller, agentID, commandID string,
+		result picket.CommandResult) (picket.ResultTaken, error)
+}
+
+// SendResult sends what became of a prompt, for tests that ask for no task.
+func SendResult(ctx context.Context, to resultTaker, by picket.Caller, agentID, commandID string,
+	result picket.CommandResult) error {
+	_, err := to.CommandResult(ctx, by, agentID, commandID, result)
+	return err
 }
