@@ -222,6 +222,9 @@ func printPrompt(cmd *cobra.Command, p picket.SessionPrompt) {
 	if p.Reason != "" {
 		fmt.Fprintln(w, paint.Dim("reason: "+term.OneLine(p.Reason)))
 	}
+	if p.TaskID != "" {
+		fmt.Fprintln(w, paint.Dim("took "+p.TaskID))
+	}
 }
 
 func printJSON(cmd *cobra.Command, format string, v any) error {

@@ -131,6 +131,7 @@ var columns = []term.Column[picket.AgentSession]{
 	{Head: "HEALTH", Cell: func(a picket.AgentSession) string { return healthText(a.Health) }},
 	{Head: "PROMPTS", Cell: func(a picket.AgentSession) string { return fmt.Sprint(a.OpenPrompts) }, DropOrder: 2},
 	{Head: "ACTIVE", Cell: func(a picket.AgentSession) string { return ago(a.Health.LastActivityAt) }, DropOrder: 1},
+	{Head: "WORKS ON", Cell: func(a picket.AgentSession) string { return cmp.Or(a.TaskID, "-") }},
 }
 
 // healthText is the health of a session with the reason for which it cannot be woken.
@@ -198,6 +199,7 @@ func printSession(cmd *cobra.Command, a picket.AgentSession) {
 		{"session", a.SessionID}, {"agent", a.AgentID}, {"agent name", cmp.Or(a.AgentName, "-")},
 		{"coding agent", a.Preset + ", " + string(a.Kind)}, {"started", ago(a.StartedAt)},
 		{"prompt", cmp.Or(a.PromptID, "-")}, {"open prompts", fmt.Sprint(a.OpenPrompts)},
+		{"works on", cmp.Or(a.TaskID, "-")},
 	}
 	term.PrintRows(cmd.OutOrStdout(), append(rows, healthRows(a.Health)...))
 }

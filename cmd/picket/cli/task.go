@@ -30,7 +30,7 @@ func NewTask(more ...*cobra.Command) *cobra.Command {
 	c := CommandGroup("task", "Submit, list, show and cancel tasks",
 		settings.NeedsTrust(newTaskCreate()), newTaskList(), newTaskGet(), newTaskLogs(), newTaskRuns(),
 		newTaskReports(), newTaskExplain(), newTaskBundle(), newTaskCancel(), newTaskRetry(), taskInbox.newTell(),
-		taskInbox.newMessages())
+		taskInbox.newMessages(), newTaskNext())
 	c.AddCommand(more...)
 	return c
 }

@@ -85,15 +85,51 @@ func runTool(cmd *cobra.Command, given []string) error {
 	return callTool(cmd, proxy, given[0], given[1:])
 }
 
-// proxyFromEnvironment is the tool proxy as the environment's lease sees it.
+// proxyFromEnvironment is the tool proxy as the lease in the environment sees it, or the session capability.
 func proxyFromEnvironment() (*client.Client, error) {
-	base, token := os.Getenv("PICKET_PROXY_URL"), os.Getenv("PICKET_LEASE_TOKEN")
+	base := os.Getenv("PICKET_PROXY_URL")
+	token := cmp.Or(os.Getenv("PICKET_LEASE_TOKEN"), os.Getenv("PICKET_SESSION_CAPABILITY"))
 	if base == "" || token == "" {
 		return nil, picket.Refuse(exit.CodeUsage,
 			"Run it inside an agent: picket run -- sh -c 'picket tool report_progress --summary hello'",
 			"there is no lease in the environment (PICKET_PROXY_URL and PICKET_LEASE_TOKEN)")
 	}
 	return client.New(base, picket.Secret(token), client.Options{}), nil
+}
+
+// newTaskNext is `picket task next`, the tool next_task for people who read its answer.
+func newTaskNext() *cobra.Command {
+	return &cobra.Command{
+		Use:   "next",
+		Short: "Ask for a task from inside an agent session (for agents)",
+		Long: "Ask for a task with the session capability in the environment. If a task waits, the turn is\n" +
+			"reserved: when the prompt is answered, the agent is started again with the task and its lease.\n" +
+			"The command gives no task by itself. picket tool next_task prints the answer as JSON.",
+		Args: CheckArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if os.Getenv("PICKET_SESSION_CAPABILITY") == "" || os.Getenv("PICKET_PROXY_URL") == "" {
+				return picket.Refuse(exit.CodeUsage, "Run it inside an agent session. To see what waits: picket task list",
+					"there is no session capability in the environment (PICKET_PROXY_URL and PICKET_SESSION_CAPABILITY)")
+			}
+			proxy := client.New(os.Getenv("PICKET_PROXY_URL"), picket.Secret(os.Getenv("PICKET_SESSION_CAPABILITY")),
+				client.Options{})
+			var next picket.NextTask
+			err := RetryUnanswered(cmd.Context(), ToolPatience, cmd.ErrOrStderr(), func() error {
+				return proxy.Call(cmd.Context(), http.MethodPost, "/v1/tools/next_task", struct{}{}, &next)
+			})
+			if err != nil {
+				return err
+			}
+			text := map[picket.NextTaskReason]string{
+				"":                     "The turn is reserved. End this prompt: you are started again with a task.",
+				picket.NextTaskNone:     "No task waits that you would get.",
+				picket.NextTaskBusy:     "You work on as many tasks as you may.",
+				picket.NextTaskDraining: "You take no more tasks: the worker drains.",
+			}[next.Reason]
+			fmt.Fprintln(cmd.OutOrStdout(), cmp.Or(text, string(next.Reason)))
+			return nil
+		},
+	}
 }
 
 // fencingHeader presents the token this process was started under. The lease token

@@ -1,0 +1,97 @@
+package adapter
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/adapter/agents"
+)
+
+// takeOnRequest is a worker that takes tasks on request, and its registration.
+func takeOnRequest(t *testing.T, play scriptedLauncher, max int) (s *adaptertest.Server, r Registered, drain func() error) {
+	t.Helper()
+	registrations := make(chan Registered)
+	a, s := newScriptedAdapter(t, play, func(c *Config) {
+		c.TakeOnRequest, c.Max = true, max
+		c.WhileRegistered = func(ctx context.Context, r Registered) {
+			registrations <- r
+			<-ctx.Done()
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := runAsync(ctx, a)
+	return s, <-registrations, func() error {
+		cancel()
+		return ended()
+	}
+}
+
+// A worker that takes tasks on request leaves them alone until it is asked, and takes one at a time. A reply that
+// was lost costs no task.
+func TestTakeTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, r, drain := takeOnRequest(t, runFor(time.Minute), 1)
+		nothing := func(string) { t.Error("a task has started") }
+		if taken, err := r.TakeTask(t.Context(), agents.Conversation{}, nothing); taken || err != nil {
+			t.Errorf("without a task: %v, %v", taken, err)
+		}
+		id := s.Queue(adaptertest.Task{OnExit: picket.OnExitComplete})
+		s.Queue(adaptertest.Task{})
+		time.Sleep(time.Hour)
+		if v := s.View(id); v.State != picket.TaskQueued {
+			t.Fatalf("nobody has asked, and the task is %s", v.State)
+		}
+		s.Fail("/api/v1/leases", adaptertest.DropReply, 1)
+		started, done := make(chan string, 1), make(chan bool, 1)
+		go func() {
+			taken, err := r.TakeTask(t.Context(), agents.Conversation{}, func(id string) { started <- id })
+			if err != nil {
+				t.Error(err)
+			}
+			done <- taken
+		}()
+		if got := <-started; got != id {
+			t.Errorf("it has taken %s, not %s", got, id)
+		}
+		synctest.Wait()
+		if taken, err := r.TakeTask(t.Context(), agents.Conversation{}, nothing); taken || err != nil {
+			t.Errorf("while it works: %v, %v", taken, err)
+		}
+		// A drain waits for the run, and nothing begins after it.
+		if err := drain(); err != nil {
+			t.Error(err)
+		}
+		if v := s.View(id); !<-done || v.State != picket.TaskReview || len(v.Runs) != 1 {
+			t.Errorf("the task is %s after %d runs", v.State, len(v.Runs))
+		}
+		if taken, err := r.TakeTask(t.Context(), agents.Conversation{}, nothing); taken || err != nil {
+			t.Errorf("after the drain: %v, %v", taken, err)
+		}
+	})
+}
+
+// Whoever asked for a task can end its run: the lease is given back.
+func TestTakenTaskIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, r, drain := takeOnRequest(t, runForever, 2)
+		id := s.Queue(adaptertest.Task{})
+		ctx, cancel := context.WithCancel(t.Context())
+		taken, err := r.TakeTask(ctx, agents.Conversation{}, func(string) {
+			time.AfterFunc(time.Minute, cancel)
+		})
+		if !taken || err != nil {
+			t.Errorf("%v, %v", taken, err)
+		}
+		if v := s.View(id); v.State != picket.TaskQueued || v.Runs[0].Released == nil ||
+			v.Runs[0].Released.Class != picket.ExitReleased {
+			t.Errorf("%+v", v)
+		}
+		if err := drain(); err != nil {
+			t.Error(err)
+		}
+	})
+}
