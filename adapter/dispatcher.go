@@ -371,7 +371,8 @@ func (a *Adapter) RunLease(ctx context.Context, lease picket.Lease) (Result, err
 
 // Registered is a registration of a worker, while it lasts.
 type Registered struct {
-	AgentID     string
+	AgentID string
+	// Incarnation distinguishes the registrations of one agent id. A later one has a higher number.
 	Incarnation int64
 
 	dispatcher   *dispatcher
@@ -379,9 +380,9 @@ type Registered struct {
 }
 
 // TakeTask leases one task, if one waits that this worker would get, and runs it to its end. A coding agent goes on
-// with a conversation. TakeTask calls started with the id of the task before the run begins. It reports false, and waits for nothing, if there is
-// no such task, if the worker works on as many tasks as it may, or if it drains. If ctx ends, the process tree is
-// killed and the lease is given back. Otherwise the run is like any other.
+// with a conversation. TakeTask calls started with the id of the task before the run begins. It reports false, and
+// waits for nothing, if there is no such task, if the worker works on as many tasks as it may, or if it drains. If
+// ctx ends, the process tree is killed and the lease is given back. Otherwise the run is like any other.
 func (r Registered) TakeTask(ctx context.Context, with agents.Conversation,
 	started func(taskID string)) (taken bool, err error) {
 	w := r.dispatcher

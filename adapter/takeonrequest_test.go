@@ -12,7 +12,8 @@ import (
 )
 
 // takeOnRequest is a worker that takes tasks on request, and its registration.
-func takeOnRequest(t *testing.T, play scriptedLauncher, max int) (s *adaptertest.Server, r Registered, drain func() error) {
+func takeOnRequest(t *testing.T, play scriptedLauncher, max int) (s *adaptertest.Server, r Registered,
+	drain func() error) {
 	t.Helper()
 	registrations := make(chan Registered)
 	a, s := newScriptedAdapter(t, play, func(c *Config) {
@@ -74,7 +75,7 @@ func TestTakeTask(t *testing.T) {
 	})
 }
 
-// Whoever asked for a task can end its run: the lease is given back.
+// A caller that has asked for a task can end its run: the lease is given back.
 func TestTakenTaskIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, r, drain := takeOnRequest(t, runForever, 2)

@@ -129,8 +129,8 @@ func (row sessionRow) session(now, adopted picket.Instant, staleAfter time.Durat
 		h.LastActivityAt = picket.Instant(*row.Active)
 	}
 	return picket.AgentSession{SessionID: row.ID, AgentID: row.Agent, AgentName: row.Name, Incarnation: row.Incarnation,
-		Kind: picket.SessionKind(row.Kind), Preset: row.Preset, PromptID: row.Prompt, TaskID: row.Task, OpenPrompts: row.Open,
-		StartedAt: picket.Instant(row.Started), Health: h}
+		Kind: picket.SessionKind(row.Kind), Preset: row.Preset, PromptID: row.Prompt, TaskID: row.Task,
+		OpenPrompts: row.Open, StartedAt: picket.Instant(row.Started), Health: h}
 }
 
 // StopSession orders the adapter of a session to end it. The session has ended when the adapter reports

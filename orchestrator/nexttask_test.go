@@ -91,7 +91,7 @@ func TestABusyAgentReservesNoTurn(t *testing.T) {
 	})
 }
 
-// A session that works on a task says so, takes no prompt, and is not woken. What it took is shown with the prompt
+// A session that works on a task shows it, takes no prompt, and is not woken. What it took is shown with the prompt
 // that asked for it.
 func TestASessionWorksOnATask(t *testing.T) {
 	onBothStores(t, func(t *testing.T, fx *fixture) {

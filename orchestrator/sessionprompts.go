@@ -107,8 +107,8 @@ type promptRow struct {
 func (row promptRow) prompt() picket.SessionPrompt {
 	p := picket.SessionPrompt{PromptID: row.ID, SessionID: row.Session, State: picket.PromptState(row.State),
 		Wake: row.Wake != "", By: row.By, Text: row.Text, Answer: row.Answer, Offset: row.Offset, Reason: row.Reason,
-		NextTask: row.Next, TaskID: row.Task, CreatedAt: picket.Instant(row.Created), AcceptedAt: optionalInstant(row.Accepted),
-		EndedAt: optionalInstant(row.Ended)}
+		NextTask: row.Next, TaskID: row.Task, CreatedAt: picket.Instant(row.Created),
+		AcceptedAt: optionalInstant(row.Accepted), EndedAt: optionalInstant(row.Ended)}
 	if !p.State.Ended() {
 		p.RemainingMs = row.Left
 	}

@@ -21,8 +21,8 @@ import (
 // fenced: a lease that holds; evidence: one that ended a short while ago will
 // do; newest: the same, as long as no later lease was granted; bundle: the same, and without
 // stored pieces a conflict; result: the same, and without a call that waits for it a conflict; watch: it tells an ended
-list: any lease made here; session: nothing for leases. It is written down here once more written down here once more, on purpose: a route
-// that is added, or that is served otherwise, has to be added here, too.
+// lease its end; list: any lease made here; session: nothing for leases. It is written
+// down here once more, on purpose: a route that is added, or that is served otherwise, has to be added here, too.
 var surface = map[string]string{
 	"POST /v1/lease/renew":               "fenced",
 	"POST /v1/lease/release":             "fenced",

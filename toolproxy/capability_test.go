@@ -147,7 +147,7 @@ func TestASessionUsesItsCapability(t *testing.T) {
 				t.Errorf("%s: %d %s", body, a.status, a.raw)
 			}
 		}
-		for _, tool := range []string{"sql", "exec", "http_request", "next_task"} {
+		for _, tool := range []string{"sql", "exec", "http_request"} {
 			path := "/v1/tools/" + tool
 			a := h.undescribed().call(t, request{path: path, body: `{}`, bearer: secret})
 			if a.status != http.StatusForbidden || a.code() != string(picket.CodeLeaseRequired) || a.remedy() == "" {

@@ -44,8 +44,8 @@ type Conversation struct {
 	Workspace string // the current directory of prompts
 }
 
-// openConversation finds what the prompt or the run before has left. dir is the current directory of the agent now. Agents
-// that find a conversation only where it began start a new one elsewhere, which is not noted.
+// openConversation finds what the prompt or the run before has left. dir is the current directory of the agent
+// now. Agents that find a conversation only where it began start a new one elsewhere, which is not noted.
 func openConversation(c Conversation, p Preset, dir string) *agentSession {
 	s := &agentSession{dir: c.Dir, record: sessionRecord{Workspace: c.Workspace}, shared: true}
 	if dir != c.Workspace && !p.spec().resumesAnywhere {
@@ -106,7 +106,8 @@ func (s *agentSession) saveUsed(u picket.UsageReport) picket.UsageReport {
 	}
 	s.record.Used = usedTotal{max(s.record.Used.Tokens, u.Tokens), max(s.record.Used.USD, u.USD)}
 	if s.dir != "" {
-		_ = files.WritePrivateJSON(filepath.Join(s.dir, sessionFile), s.record) // else the next run is charged for this one
+		// If this fails, the next run is charged for this one, too.
+		_ = files.WritePrivateJSON(filepath.Join(s.dir, sessionFile), s.record)
 	}
 	u.Scope, u.Tokens, u.USD = usageScopeRun, max(0, u.Tokens-s.before.Tokens), max(0, u.USD-s.before.USD)
 	return u

@@ -59,7 +59,7 @@ func (w *scriptedWork) wantWork(t *testing.T, session string) Turn {
 const aTask = "task_01JD0000000000000000000000"
 
 // A session takes a task once its prompt is answered and its process is dead, also if a reply is lost. While it works
-// it takes no prompt, and says so.
+// it reports the task, and takes no prompt.
 func TestASessionTakesATask(t *testing.T) {
 	t.Parallel()
 	s, work := newScriptedServer(t), newScriptedWork(aTask)
@@ -137,8 +137,9 @@ func TestTheRunEndsWithItsSession(t *testing.T) {
 		act func(s *scriptedServer, session string, end func() error)
 		why error
 	}{
-		"stopped": {func(s *scriptedServer, session string, _ func() error) { s.awaitEnd(s.stop(session)) }, errStopped},
-		"keeper":  {func(_ *scriptedServer, _ string, end func() error) { _ = end() }, errKeeperEnded},
+		"stopped": {func(s *scriptedServer, session string, _ func() error) { s.awaitEnd(s.stop(session)) },
+			errStopped},
+		"keeper": {func(_ *scriptedServer, _ string, end func() error) { _ = end() }, errKeeperEnded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -104,7 +104,7 @@ func newTaskNext() *cobra.Command {
 		Short: "Ask for a task from inside an agent session (for agents)",
 		Long: "Ask for a task with the session capability in the environment. If a task waits, the turn is\n" +
 			"reserved: when the prompt is answered, the agent is started again with the task and its lease.\n" +
-			"The command gives no task by itself. picket tool next_task prints the answer as JSON.",
+			"The command itself gives no task. picket tool next_task prints the answer as JSON.",
 		Args: CheckArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if os.Getenv("PICKET_SESSION_CAPABILITY") == "" || os.Getenv("PICKET_PROXY_URL") == "" {
@@ -121,7 +121,7 @@ func newTaskNext() *cobra.Command {
 				return err
 			}
 			text := map[picket.NextTaskReason]string{
-				"":                     "The turn is reserved. End this prompt: you are started again with a task.",
+				"":                      "The turn is reserved. End this prompt: you are started again with a task.",
 				picket.NextTaskNone:     "No task waits that you would get.",
 				picket.NextTaskBusy:     "You work on as many tasks as you may.",
 				picket.NextTaskDraining: "You take no more tasks: the worker drains.",

@@ -47,7 +47,7 @@ type Agent struct {
 		Env     []string `yaml:"env" check:"variable" field:"Env" doc:"The names of the variables that the agent gets in addition to the usual ones."`
 	} `yaml:"launch"`
 	Session struct {
-		Max int `yaml:"max" check:"sessions" doc:"How many sessions of the coding agent a worker keeps, which people can prompt."`
+		Max  int  `yaml:"max" check:"sessions" doc:"How many sessions of the coding agent a worker keeps, which people can prompt."`
 		Only bool `yaml:"only" check:"yes_no" doc:"Whether its workers take tasks only when a session asks for one."`
 	} `yaml:"session"`
 	Unmetered bool           `yaml:"unmetered" check:"yes_no" doc:"Whether the scheduler may wake its sessions although they pay their model with keys of their own, so that no budget limits what a wake costs. The server reads it."`

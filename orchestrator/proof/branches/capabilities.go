@@ -62,6 +62,8 @@ func (a *capableAgent) refused(t *testing.T, held picket.LeaseCredential) {
 	kit.Refused(t, err, picket.CodeSessionCapability)
 	_, err = a.f.AgentContext(a.f.Ctx, held)
 	kit.Refused(t, err, picket.CodeSessionCapability)
+	_, err = a.f.NextTask(a.f.Ctx, held)
+	kit.Refused(t, err, picket.CodeSessionCapability)
 	_, err = a.f.SendMessage(a.f.Ctx, held, "", toAgent("ses-b"))
 	kit.Refused(t, err, picket.CodeSessionCapability)
 	_, err = a.f.ReadMessages(a.f.Ctx, held, "r", picket.ReadMessages{}, 0)
@@ -84,6 +86,7 @@ func coverCapabilities(t *testing.T, f *fixture) {
 	kit.OK(t, err)
 	coverSessionMessages(t, f, held)
 	coverContexts(t, f, a, held)
+	coverTurns(t, f)
 
 	forged := held
 	forged.Secret = strings.Repeat("e", 64)
@@ -180,5 +183,48 @@ func coverContexts(t *testing.T, f *fixture, a *capableAgent, held picket.LeaseC
 	see(lease("stray-ses", kit.Operator))
 	_, err := f.AgentContext(f.Ctx, picket.LeaseCredential{TaskID: run.TaskID, RunID: run.RunID, Secret: "x"})
 	kit.Refused(t, err, picket.CodeLeaseExpired)
+	f.CancelAll(t)
+}
+
+// coverTurns reserves turns of an agent of its own that takes one task at a time, and reports what it works on.
+func coverTurns(t *testing.T, f *fixture) {
+	d := &capableAgent{f: f, id: "ses-d", by: kit.AgentOwner}
+	one := 1
+	got, err := f.Register(f.Ctx, d.by, picket.Registration{AgentID: d.id, RoleID: "turns",
+		Capacity: &picket.DeclaredCapacity{MaxConcurrentTasks: &one}})
+	kit.OK(t, err)
+	d.incarnation, d.session = got.Incarnation, "asession_"+ulid.Make().String()
+	d.report(t, d.session)
+	next := func(held picket.LeaseCredential, want picket.NextTaskReason) {
+		t.Helper()
+		got, err := f.NextTask(f.Ctx, held)
+		kit.OK(t, err)
+		if got.Reason != want {
+			t.Errorf("got %+v, want the reason %q", got, want)
+		}
+	}
+	held := d.prompt(t)
+	next(held, picket.NextTaskNone)
+	f.MustSubmit(t, picket.TaskSpec{Role: "turns"})
+	f.MustSubmit(t, picket.TaskSpec{Role: "turns"})
+	next(held, "")
+	for range 2 {
+		kit.OK(t, d.result(held, picket.PromptAnswered, ""))
+	}
+	leases, err := f.Acquire(f.Ctx, d.by, picket.AcquireRequest{AgentID: d.id, Role: "turns"})
+	kit.OK(t, err)
+	for _, task := range []string{"task_" + ulid.Make().String(), leases[0].TaskID, leases[0].TaskID} {
+		kit.OK(t, f.ReportSessions(f.Ctx, d.by, d.id, picket.SessionsReport{Incarnation: d.incarnation,
+			Sessions: []picket.SessionReport{{SessionID: d.session, Kind: picket.SessionResident, Preset: "exec",
+				State: picket.SessionPrompting, PromptID: held.PromptID, TaskID: task}}}))
+	}
+	_, err = f.PromptSession(f.Ctx, kit.Operator, d.session, picket.PromptRequest{Text: "x"})
+	kit.Refused(t, err, picket.CodeStateConflict)
+	d.report(t, d.session)
+	held = d.prompt(t)
+	next(held, picket.NextTaskBusy)
+	_, err = f.ChangeAgent(f.Ctx, d.by, d.id, nil, kit.DrainChange)
+	kit.OK(t, err)
+	next(held, picket.NextTaskDraining)
 	f.CancelAll(t)
 }

@@ -22,10 +22,21 @@ func WithCapability(w *Env) {
 	kit.OK(w.T, err)
 }
 
+// withClaimableTask is WithCapability with a task that the agent would get.
+func withClaimableTask(w *Env) {
+	w.T.Helper()
+	WithCapability(w)
+	_, err := w.Direct.Submit(w.Ctx, kit.Operator, picket.TaskSpec{Title: "wait", Agent: "m1"})
+	kit.OK(w.T, err)
+}
+
 var capabilityCases = []Case{
 	{Name: "session_send", Setup: WithCapability, Call: func(w *Env, e *orchestrator.Engine) (any, error) {
 		return e.SendMessage(w.Ctx, w.Session, "s1", picket.AgentMessage{To: "m2",
 			MessageRequest: picket.MessageRequest{Body: "hello"}})
+	}},
+	{Name: "next_task", Setup: withClaimableTask, Call: func(w *Env, e *orchestrator.Engine) (any, error) {
+		return e.NextTask(w.Ctx, w.Session)
 	}},
 	{Name: "session_read", Setup: WithCapability, Call: func(w *Env, e *orchestrator.Engine) (any, error) {
 		return e.ReadMessages(w.Ctx, w.Session, "r1", picket.ReadMessages{}, 0)
