@@ -3,7 +3,7 @@ package picket
 // Violation is one thing that the invariant scanner found wrong.
 type Violation struct {
 	Kind     string `json:"kind"`    // one of InvariantKinds
-	Subject  string `json:"subject"` // the task, hand-off, lane, agent, pool, call, message or day that is wrong
+	Subject  string `json:"subject"` // the task, hand-off, lane, agent, pool, call, message, session, prompt or day that is wrong
 	Detail   string `json:"detail"`  // what is wrong, in words
 	Repaired bool   `json:"repaired"`
 }
@@ -104,4 +104,12 @@ var InvariantKinds = map[string]bool{
 	"inbox_score":       true,
 	"inbox_bytes":       true,
 	"sent_missing":      true,
+	"session_damaged":   false,
+	"session_missing":   true,
+	"session_extra":     true,
+	"session_score":     true,
+	"prompt_missing":    true,
+	"prompt_extra":      true,
+	"prompt_score":      true,
+	"wake_open":         true,
 }

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: agent check_agent check_message check_money check_task findings queue
+-- needs: agent check_agent check_message check_money check_session check_task findings queue
 -- inspect holds the next batch of a namespace against its invariants and
 -- repairs what is safe to repair. What lives is walked apart from the archive,
 -- so that a lost deadline is found soon, however much has ended.
@@ -10,7 +10,7 @@
 local limit, walk = num(ARGV[3]), ARGV[4]
 local LIVE = { 'by-state:leased', 'deadlines', 'by-state:queued', 'delayed', 'starts', 'by-state:handoff',
   'handoffs:open', 'by-state:review', 'lanes', 'holds', 'silence', 'roster:active', 'roster:unhealthy',
-  'roster:draining' }
+  'roster:draining', 'asessions', 'wake-due' }
 local SETS = { unpack(LIVE) }
 for _, set in ipairs({ 'tasks', 'terminal', 'by-state:completed', 'by-state:rejected', 'by-state:failed',
     'by-state:cancelled', 'houses', 'roster:dead', 'roster:deregistered', 'pools', 'pools:names', 'audit', 'keys',
@@ -75,6 +75,15 @@ local LOOK = { ['pools:names'] = visit_name, ['handoffs:open'] = visit_handoff, 
 function LOOK.sent(set, id)
   local m = pick(K('message:', id), 'read', unpack(MESSAGE))
   if m.to or m.number then check_message(id, m) else orphan(set, id) end
+end
+function LOOK.asessions(set, id)
+  local s = pick(K('asession:', id), 'ended', 'stop', unpack(SESSION))
+  if s.agent or s.number then check_session(id, s) else orphan(set, id) end
+end
+LOOK['wake-due'] = function(set, id)
+  local s = call('HMGET', K('asession:', id), 'agent', 'ended')
+  if not s[1] then orphan(set, id) end
+  if s[1] and s[2] then check_member('session', K(set), id, false) end
 end
 for _, s in ipairs(STATUSES) do LOOK['roster:' .. s] = visit_agent end
 

@@ -48,7 +48,7 @@ local function begin_session(sid, s, kind, preset)
   call('ZADD', K('asessions'), meta.seq, sid)
   call('ZADD', K('asessions:', id), meta.seq, sid)
   call('ZADD', K('wake-due'), NOW, sid)
-  s.name = name
+  s.name, s.number = name, meta.seq
 end
 
 for i = 5, #ARGV, FIELDS do

@@ -14,7 +14,8 @@ func (s *inspectFixture) addAgents() picket.Task {
 	s.t.Helper()
 	for _, id := range []string{"m1", "m2"} {
 		if a, _, err := s.Agent(s.Ctx, id); err != nil || a.Status.Gone() { // another scene may have been here
-			s.MustRegister(s.t, picket.Registration{AgentID: id, RoleID: "mender"})
+			s.MustRegister(s.t, picket.Registration{AgentID: id, RoleID: "mender",
+				Metadata: picket.RawJSON(`{"agent_name":"ann"}`)})
 		}
 	}
 	task := s.MustSubmit(s.t, picket.TaskSpec{Role: "mender"})
@@ -131,7 +132,7 @@ var AgentDamages = []damage{
 }
 
 func AllDamages() []damage {
-	return slices.Concat(TaskDamages, AgentDamages, MoneyDamages, MessageDamages)
+	return slices.Concat(TaskDamages, AgentDamages, MoneyDamages, MessageDamages, SessionDamages)
 }
 
 func randomDamage(rnd *rand.Rand) damage {

@@ -35,6 +35,7 @@ type inspectFixture struct {
 	key       string // a hand-off that was answered; what manned was acquired with
 	moneyFixture
 	messageFixture
+	sessionFixture
 }
 
 func NewInspectFixture(t *testing.T, f *kit.Fixture) *inspectFixture {
@@ -71,6 +72,7 @@ func NewInspectFixture(t *testing.T, f *kit.Fixture) *inspectFixture {
 	kit.OK(t, err)
 
 	s.agentTask, s.moneyFixture, s.messageFixture = s.addAgents(), s.addMoney(), s.addMessages()
+	s.sessionFixture = s.addSessions()
 	s.head = f.MustSubmit(t, picket.TaskSpec{Role: "coder", Labels: map[string]string{"team": "a"},
 		Priority: kit.Ptr(9)})
 	s.tail = f.MustSubmit(t, picket.TaskSpec{Role: "coder"})
