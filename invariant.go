@@ -2,9 +2,10 @@ package picket
 
 // Violation is one thing that the invariant scanner found wrong.
 type Violation struct {
-	Kind     string `json:"kind"`    // one of InvariantKinds
-	Subject  string `json:"subject"` // the task, hand-off, lane, agent, pool, call, message, session, prompt or day that is wrong
-	Detail   string `json:"detail"`  // what is wrong, in words
+	Kind string `json:"kind"` // one of InvariantKinds
+	// Subject is the task, hand-off, lane, agent, pool, call, message, session, prompt or day that is wrong.
+	Subject  string `json:"subject"`
+	Detail   string `json:"detail"` // what is wrong, in words
 	Repaired bool   `json:"repaired"`
 }
 

@@ -27,7 +27,8 @@ func (s *inspectFixture) addSessions() sessionFixture {
 	a, _, err := s.Agent(s.Ctx, "m1")
 	kit.OK(s.t, err)
 	idle := func(id string) picket.SessionReport {
-		return picket.SessionReport{SessionID: id, Kind: picket.SessionResident, Preset: "exec", State: picket.SessionIdle}
+		return picket.SessionReport{SessionID: id, Kind: picket.SessionResident, Preset: "exec",
+			State: picket.SessionIdle}
 	}
 	kit.OK(s.t, s.ReportSessions(s.Ctx, kit.OtherOperator, "m1", picket.SessionsReport{Incarnation: a.Incarnation,
 		Sessions: []picket.SessionReport{idle(m.session), idle(m.stopping)}}))
