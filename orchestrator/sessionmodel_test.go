@@ -160,9 +160,14 @@ func (m *sessionMachine) prompt() {
 	}
 }
 
-// commands asks for what waits. A session whose first prompt is overdue offers the next one with the next call.
+// commands asks for what waits. If the first prompt of a session is overdue, the answer need not have the next one
+// yet, so the second answer counts.
 func (m *sessionMachine) commands() {
 	m.note("commands")
+	_, err := m.SessionCommands(m.Ctx, kit.Operator, m.agent, m.n, nil, 0)
+	if !m.agree(err, "") {
+		return
+	}
 	got, err := m.SessionCommands(m.Ctx, kit.Operator, m.agent, m.n, nil, 0)
 	if !m.agree(err, "") {
 		return
@@ -172,12 +177,10 @@ func (m *sessionMachine) commands() {
 		if s.stop && !s.ended {
 			want = append(want, "stop "+s.id)
 		}
-		if len(s.open) == 0 || s.open[0].state != picket.PromptQueued {
-			continue
-		}
-		if m.now >= s.open[0].due {
+		for len(s.open) > 0 && s.open[0].state == picket.PromptQueued && m.now >= s.open[0].due {
 			m.endOverdue(s)
-		} else {
+		}
+		if len(s.open) > 0 && s.open[0].state == picket.PromptQueued {
 			want = append(want, s.open[0].id)
 		}
 	}
