@@ -56,7 +56,11 @@ func newDemoEnv(out io.Writer) (*demoEnv, error) {
 		}
 	}
 	st.env = append(st.env, "PATH="+bin+":"+os.Getenv("PATH"), "DEMO_DIR="+dir, "NO_COLOR=1",
+		"PICKET_CONFIG="+dir+"/picket.yaml",
 		"XDG_CONFIG_HOME="+dir+"/config", "XDG_STATE_HOME="+dir+"/state", "XDG_DATA_HOME="+dir+"/data")
+	if err := st.configure("# The keys of the chapters.\n"); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
 	return st, nil
 }
 
@@ -82,6 +86,17 @@ func (st *demoEnv) createFile(name string) error { return os.WriteFile(st.path(n
 // script writes an agent's script and answers its path.
 func (st *demoEnv) script(name, text string) (string, error) {
 	return st.path(name), os.WriteFile(st.path(name), []byte(text), 0o700)
+}
+
+// configure adds keys to the picket.yaml of all that the demo starts. Chapters do so before the server is started,
+// and no two name the same key.
+func (st *demoEnv) configure(format string, args ...any) error {
+	f, err := os.OpenFile(st.path("picket.yaml"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, format, args...)
+	return errors.Join(err, f.Close())
 }
 
 // runShell runs a command as a reader would type it, shows it with its answer, and
