@@ -200,6 +200,23 @@ func (st *demoEnv) awaitTask(ctx context.Context, id, what string,
 	return t, nil
 }
 
+// awaitExit waits until the exit of a task's last run is known. It comes after the
+// result and changes the digest of the review.
+func (st *demoEnv) awaitExit(ctx context.Context, id string) error {
+	err := PollUntil(ctx, func() (bool, error) {
+		t, err := st.task(ctx, id)
+		if err != nil || len(t.Runs) == 0 {
+			return false, err
+		}
+		exit := t.Runs[len(t.Runs)-1].Exit
+		return exit != nil && (exit.Code != nil || exit.Signal != nil), nil
+	})
+	if err != nil {
+		return fmt.Errorf("not observed: the exit of the agent: %w", err)
+	}
+	return nil
+}
+
 // awaitText waits until an agent has written a file with a text in it.
 func (st *demoEnv) awaitText(ctx context.Context, name, text string) error {
 	return PollUntil(ctx, func() (bool, error) {
