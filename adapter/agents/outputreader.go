@@ -114,12 +114,12 @@ func (w *OutputReader) Finish(code int, signalled bool) {
 		l.flush()
 	}
 	w.mu.Lock()
-	used, noted, doubt := w.usedTool, w.messagePrinted, w.warning
+	used, noted, doubt, begun := w.usedTool, w.messagePrinted, w.warning, w.named != ""
 	w.mu.Unlock()
 	if used || signalled || w.outside {
 		return
 	}
-	if code != 0 {
+	if code != 0 && !(begun && w.session.shared) {
 		w.session.remove() // it may be what the agent cannot go on with
 	}
 	if doubt == "" {

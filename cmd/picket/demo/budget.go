@@ -48,13 +48,13 @@ var budgetChapter = chapter{
 			return nil, err
 		}
 		st.cleanups = append(st.cleanups, api.close)
-		st.env = append(st.env, "DEMO_API=http://"+api.address, "PICKET_CONFIG="+st.path("picket.yaml"))
+		st.env = append(st.env, "DEMO_API=http://"+api.address)
 		p := &budgetDemo{demoEnv: st, api: api}
 		if p.script, err = st.script("budget.sh", budgetAgent); err != nil {
 			return nil, err
 		}
 		return []chapterStep{p.begin, p.checkRefusals, p.topUp, p.finish, p.checkLedger},
-			os.WriteFile(st.path("picket.yaml"), fmt.Appendf(nil, budgetYAML, api.address), 0o600)
+			st.configure(budgetYAML, api.address)
 	},
 }
 

@@ -20,15 +20,16 @@ import (
 // New is `picket demo`: it shows what Picket does, with real processes.
 func New() *cobra.Command {
 	return cli.CommandGroup("demo", "Show what Picket does, offline, with real processes",
-		newDemoAll(), newDemoCrash(), newDemoZombie(), newDemoBudget(), newDemoHandoff(), newDemoNotice())
+		newDemoAll(), newDemoCrash(), newDemoZombie(), newDemoBudget(), newDemoHandoff(), newDemoNotice(),
+		newDemoWake())
 }
 
 func newDemoAll() *cobra.Command {
-	return newDemoCommand("all", "All scenes: work, crash, zombie, budget, hand-off, notice, review, console",
+	return newDemoCommand("all", "All scenes: work, crash, zombie, budget, hand-off, notice, wake, review, console",
 		"Show what Picket is for: work and its review, a worker that is killed, a frozen worker that wakes up, an agent that\n"+
-			"runs out of money, an agent that asks a person, a notice in a chat, and decisions.",
-		workChapter, crashChapter, zombieChapter, budgetChapter, handoffChapter, noticeChapter, reviewChapter,
-		consoleChapter)
+			"runs out of money, an agent that asks a person, a notice in a chat, an idle agent that is woken, and decisions.",
+		workChapter, crashChapter, zombieChapter, budgetChapter, handoffChapter, noticeChapter, wakeChapter,
+		reviewChapter, consoleChapter)
 }
 
 func newDemoCrash() *cobra.Command {
@@ -65,6 +66,13 @@ func newDemoNotice() *cobra.Command {
 		"An agent runs out of money while nobody watches. picket ps shows it, and a chat gets its question with the command\n"+
 			"that decides. The command adds the money and answers the question in one step, and the next run continues.",
 		noticeChapter)
+}
+
+func newDemoWake() *cobra.Command {
+	return newDemoCommand("wake", "An idle agent is woken by a person, asks for a task, and does it under a lease",
+		"A worker keeps a session of an agent, which is idle. A task is queued, and a message is sent. A wake has the agent read\n"+
+			"its message and ask for a task. It is started again with the lease. A second wake is refused with its reason.",
+		wakeChapter)
 }
 
 // newDemoCommand is a command that tells chapters, within two minutes and until Ctrl-C.

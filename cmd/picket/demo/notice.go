@@ -201,6 +201,9 @@ func (n *noticeDemo) finish(ctx context.Context) error {
 	if found == nil {
 		return errors.New("not observed: the command in the notice that approves")
 	}
+	if err := n.awaitExit(ctx, n.id); err != nil {
+		return err
+	}
 	if _, err := n.runShell(ctx, exit.OK, found[1]); err != nil {
 		return err
 	}

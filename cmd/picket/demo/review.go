@@ -78,23 +78,6 @@ func (r *reviewDemo) reject(ctx context.Context) error {
 	return nil
 }
 
-// awaitExit waits until the exit of a task's last run is known. It comes after the
-// result and changes the digest of the review.
-func (r *reviewDemo) awaitExit(ctx context.Context, id string) error {
-	err := PollUntil(ctx, func() (bool, error) {
-		t, err := r.task(ctx, id)
-		if err != nil || len(t.Runs) == 0 {
-			return false, err
-		}
-		exit := t.Runs[len(t.Runs)-1].Exit
-		return exit != nil && (exit.Code != nil || exit.Signal != nil), nil
-	})
-	if err != nil {
-		return fmt.Errorf("not observed: the exit of the agent: %w", err)
-	}
-	return nil
-}
-
 func (r *reviewDemo) approve(ctx context.Context) error {
 	if err := r.awaitExit(ctx, r.fix); err != nil {
 		return err

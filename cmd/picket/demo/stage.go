@@ -56,7 +56,11 @@ func newDemoEnv(out io.Writer) (*demoEnv, error) {
 		}
 	}
 	st.env = append(st.env, "PATH="+bin+":"+os.Getenv("PATH"), "DEMO_DIR="+dir, "NO_COLOR=1",
+		"PICKET_CONFIG="+dir+"/picket.yaml",
 		"XDG_CONFIG_HOME="+dir+"/config", "XDG_STATE_HOME="+dir+"/state", "XDG_DATA_HOME="+dir+"/data")
+	if err := st.configure("# The keys of the chapters.\n"); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
 	return st, nil
 }
 
@@ -82,6 +86,17 @@ func (st *demoEnv) createFile(name string) error { return os.WriteFile(st.path(n
 // script writes an agent's script and answers its path.
 func (st *demoEnv) script(name, text string) (string, error) {
 	return st.path(name), os.WriteFile(st.path(name), []byte(text), 0o700)
+}
+
+// configure adds keys to the picket.yaml of all that the demo starts. Chapters do so before the server is started,
+// and no two name the same key.
+func (st *demoEnv) configure(format string, args ...any) error {
+	f, err := os.OpenFile(st.path("picket.yaml"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, format, args...)
+	return errors.Join(err, f.Close())
 }
 
 // runShell runs a command as a reader would type it, shows it with its answer, and
@@ -183,6 +198,23 @@ func (st *demoEnv) awaitTask(ctx context.Context, id, what string,
 		return t, fmt.Errorf("not observed: %s: %w", what, err)
 	}
 	return t, nil
+}
+
+// awaitExit waits until the exit of a task's last run is known. It comes after the
+// result and changes the digest of the review.
+func (st *demoEnv) awaitExit(ctx context.Context, id string) error {
+	err := PollUntil(ctx, func() (bool, error) {
+		t, err := st.task(ctx, id)
+		if err != nil || len(t.Runs) == 0 {
+			return false, err
+		}
+		exit := t.Runs[len(t.Runs)-1].Exit
+		return exit != nil && (exit.Code != nil || exit.Signal != nil), nil
+	})
+	if err != nil {
+		return fmt.Errorf("not observed: the exit of the agent: %w", err)
+	}
+	return nil
 }
 
 // awaitText waits until an agent has written a file with a text in it.
