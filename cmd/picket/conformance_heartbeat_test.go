@@ -19,8 +19,7 @@ import (
 // heartbeatDeviations are the rules of Agent Heartbeat that Picket does not keep yet, and why. A rule that is
 // kept must not be here.
 var heartbeatDeviations = map[string]string{
-	"5/fact-prompt-accepted": "session health counts a prompt when the adapter reports it, and a wake counts it at once",
-	"7/scope-agent-reads":    "only operators and reviewers read policies",
+	"7/scope-agent-reads": "only operators and reviewers read policies",
 }
 
 // onVirtualHeartbeat runs a test of the heartbeat suite on the virtual clock, with a server without sockets.

@@ -1,4 +1,12 @@
--- needs: agent
+-- needs: agent session
+-- accepted_prompt is the prompt that the agent of a session works on, or '' if the store knows of none.
+local function accepted_prompt(sid)
+  local head = call('ZRANGE', K('open-prompts:', sid), 0, 0)[1]
+  local p = head and sessions.read_prompt(head)
+  local works = p and p.state == 'accepted' and not sessions.overdue_state(p) -- @health-of-accepted
+  return works and head or ''
+end
+
 -- session_row shows a session. It returns nil where there is none.
 local function session_row(sid)
   local s = call('HMGET', K('asession:', sid), 'agent', 'name', 'incarnation', 'kind', 'preset', 'state', 'prompt',
@@ -6,9 +14,12 @@ local function session_row(sid)
   if not s[1] then return nil end
   local a = read_agent(s[1])
   local beat = pick(a[1], 'beat').beat
+  local works = accepted_prompt(sid)
   local gone = not a.status or GONE[a.status] or a.incarnation ~= s[3]
   return named{ id = sid, agent = s[1], name = s[2], incarnation = s[3], kind = s[4], preset = s[5], state = s[6],
-    prompt = s[7], silent = s[8] == '1' and 1 or 0, because = s[9], reported = s[10], reported_at = s[11],
+    prompt = works ~= '' and works or s[7], silent = s[8] == '1' and 1 or 0, because = s[9],
+    reported = s[10], reported_at = s[11], active = s[12] or nil, started = s[13], number = s[15],
+    task = s[16] or '', open = call('ZCARD', K('open-prompts:', sid)),
     active = s[12] or nil, started = s[13], number = s[15], task = s[16] or '',
     open = call('ZCARD', K('open-prompts:', sid)),
     heartbeat = beat or nil,

@@ -44,5 +44,6 @@ var sessionMutants = []mutant{
 	{"a prompt that was taken is offered again", []edit{{"takes-prompt", ""}}},
 	{"a session gets one prompt only", []edit{{"next-prompt", ""}}},
 	{"a session that has ended is stopped", []edit{{"stops-what-lives", ""}}},
+	{"a session without a report of its prompt is idle", []edit{{"health-of-accepted", "local works = false"}}},
 	{"a session is stopped again", []edit{{"stops-once", "if true then"}}},
 }

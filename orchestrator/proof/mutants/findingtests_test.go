@@ -81,6 +81,7 @@ var findingTests = map[string]string{
 	"a new registration loses its sessions":                              "TestSessionsOfAnEarlierRegistrationAreLost",
 	"a session goes on in the next registration":                         "TestSessionsOfAnEarlierRegistrationAreLost",
 	"any key goes on with a session":                                     "TestSessionsBelongToOneRegistration",
+	"a session without a report of its prompt is idle":                   "TestAnAcceptedPromptIsUnderWay",
 	"a prompt waits for ever":                                            "TestPromptsHaveDeadlines",
 	"an adapter has any time to answer":                                  "TestPromptsHaveDeadlines",
 	"a prompt that was accepted is offered again":                        "TestPromptsHaveDeadlines",
