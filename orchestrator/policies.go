@@ -19,6 +19,22 @@ func (e *Engine) WakePolicy(ctx context.Context, name string) (picket.WakePolicy
 	return e.policyNow(name, stored), err
 }
 
+// CheckOwnsName refuses a key that has registered no agent of an agent name that participates now.
+func (e *Engine) CheckOwnsName(ctx context.Context, key, name string) error {
+	if err := picket.CheckName("name", name); err != nil {
+		return err
+	}
+	r := e.run(ctx, "owns_name", name, key)
+	var v struct {
+		Owns bool `reply:"owns"`
+	}
+	if r.Decode(&v); r.Err != nil || v.Owns {
+		return r.Err
+	}
+	return picket.Refuse(picket.CodeForbidden, "Use the key that registered an agent of this name, or one with scope reviewer.",
+		"no agent of the name %s takes part that this key has registered", name)
+}
+
 // policyOf shows a stored revision as the policy of a name, under the settings of this process.
 func (e *Engine) policyOf(name string, r policyRow) picket.WakePolicy {
 	return r.policy(name, e.store.cfg.Wake)

@@ -34,9 +34,7 @@ sessions.lose(id, 're_registered') -- @loses-earlier
 
 -- begin_session puts a new session on the lists, or one that had ended.
 local function begin_session(sid, s, kind, preset)
-  local about = call('GET', K('metadata:', id)) or ''
-  local name = about ~= '' and cjson.decode(about).agent_name
-  if type(name) ~= 'string' or #name > 128 or not string.find(name, '^%w[%w_.-]*$') then name = '' end -- @checks-name
+  local name = agent_name(id)
   emit('agent_session.started', { agent = id, actor = actor }, '{"sessionId":' .. quote(sid) .. ',"kind":' ..
     quote(kind) .. ',"preset":' .. quote(preset) .. ',"agentName":' .. quote(name) .. '}')
   if s.ended then

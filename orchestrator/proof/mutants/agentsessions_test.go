@@ -45,5 +45,7 @@ var sessionMutants = []mutant{
 	{"a session gets one prompt only", []edit{{"next-prompt", ""}}},
 	{"a session that has ended is stopped", []edit{{"stops-what-lives", ""}}},
 	{"a session without a report of its prompt is idle", []edit{{"health-of-accepted", "local works = false"}}},
+	{"an agent that is gone has its name", []edit{{"leaves-names", ""}}},
+	{"a dead agent has its name until it is judged", []edit{{"lives-until", "return a.status and not GONE[a.status]"}}},
 	{"a session is stopped again", []edit{{"stops-once", "if true then"}}},
 }

@@ -82,6 +82,8 @@ var findingTests = map[string]string{
 	"a session goes on in the next registration":                         "TestSessionsOfAnEarlierRegistrationAreLost",
 	"any key goes on with a session":                                     "TestSessionsBelongToOneRegistration",
 	"a session without a report of its prompt is idle":                   "TestAnAcceptedPromptIsUnderWay",
+	"an agent that is gone has its name":                                 "TestAKeyOwnsTheNamesOfItsAgents",
+	"a dead agent has its name until it is judged":                       "TestAKeyOwnsTheNamesOfItsAgents",
 	"a prompt waits for ever":                                            "TestPromptsHaveDeadlines",
 	"an adapter has any time to answer":                                  "TestPromptsHaveDeadlines",
 	"a prompt that was accepted is offered again":                        "TestPromptsHaveDeadlines",
