@@ -25,7 +25,7 @@ func coverAll(t *testing.T, f *fixture) {
 		coverRevokedKeys, coverRunKeys, coverLogins, coverRetention, coverWaits,
 		coverPartialRows, coverAgents, coverDrains, coverAgentDeaths, coverAgentAnswers, coverAgentLists,
 		coverKeptRetries, coverFindAgents, coverMessages, coverPolicies, coverOwnedNames,
-		coverSessions, coverCapabilities, coverWakes,
+		coverSessionHealth, coverSessions, coverCapabilities, coverWakes,
 		coverInspect,
 		coverAdvance,
 		coverCalls, coverUsage, coverTopUps, coverTree, coverTreeEnds, coverExec, coverWebhooks, coverEvents,

@@ -47,5 +47,11 @@ var sessionMutants = []mutant{
 	{"a session without a report of its prompt is idle", []edit{{"health-of-accepted", "local works = false"}}},
 	{"an agent that is gone has its name", []edit{{"leaves-names", ""}}},
 	{"a dead agent has its name until it is judged", []edit{{"lives-until", "return a.status and not GONE[a.status]"}}},
+	{"a session that is gone is looked at", []edit{{"looks-at-what-lives", ""}}},
+	{"a session has any number of events of health", []edit{{"bounds-health-events", "if false then"}}},
+	{"a session becomes stale in silence", []edit{{"plans-health", ""}}},
+	{"a report of another health has no event", []edit{{"tells-reported-health", ""}}},
+	{"no sweep looks at the health of sessions", []edit{{"tells-due-health", ""}}},
+	{"a session that has ended is looked at", []edit{{"health-of-what-lives", ""}}},
 	{"a session is stopped again", []edit{{"stops-once", "if true then"}}},
 }
