@@ -47,6 +47,7 @@ type wakeReply struct {
 	Unread    int         `reply:"unread"`
 	Pinned    int         `reply:"pinned"`
 	Held      int         `reply:"held"`
+	Settled   int         `reply:"settled"`
 	Context   string      `reply:"context"`
 }
 
@@ -195,7 +196,8 @@ func (q queues) unattended(f wakeFacts) int64 {
 // it only if it is other work than at the last wake.
 func (f wakeFacts) schedule(q queues) heartbeat.Schedule {
 	changed := f.contextNow(q) != f.Context
-	news := heartbeat.News{Messages: f.People, AgentMessages: f.Agents, AgentMessageWakes: f.agentMessageWakes()}
+	news := heartbeat.News{Messages: f.People, AgentMessages: f.Agents, AgentMessageWakes: f.agentMessageWakes(),
+		SettledSubtasks: f.Settled}
 	if changed {
 		news.AnsweredHandoffs, news.UnattendedWork = f.Pinned, int(q.unattended(f))
 	}

@@ -8,7 +8,8 @@
 --   stopping 0|1, since, last and unchanged (ms of store time, or 0), under_way 0|1, idle, seen (number), by_agents
 --   (ms of store time), in_cycle, stamp; people and agents (unread messages of each that came after seen, up to the
 --   first one of a person), newest_message (number of the last unread message), unread, pinned (tasks that wait for
---   the agent), held (leases), context (digest of the context at the last wake)
+--   the agent), held (leases), settled 0|1 (a
+--   subtask of a task that the agent holds settled after the last wake), context (digest of the context at the last wake)
 local name, sid = ARGV[1], ARGV[2]
 local id = current_revision(name)
 local newest = call('ZRANGE', K('policy-revisions:', name), -1, -1)[1]
@@ -42,5 +43,7 @@ facts.under_way = p and p.state == 'queued' and not sessions.overdue_state(p) an
 facts.people, facts.agents, facts.unread = people, agents, call('ZCARD', K('unread:', s.agent))
 facts.newest_message = call('ZRANGE', K('unread:', s.agent), -1, -1, 'WITHSCORES')[2] or '0'
 facts.pinned, facts.held = call('ZCARD', K('lane:', 'agent:' .. s.agent)), call('ZCARD', leases_key(s.agent, a))
+local settled = num(w.settled) > num(w.last) and call('ZSCORE', leases_key(s.agent, a), w.settled_of) -- @settled-since
+facts.settled = settled and 1 or 0
 facts.context = call('HGET', w[1], 'context') or ''
 return named(facts)
