@@ -26,7 +26,7 @@ type wakeReply struct {
 	File    *policyFileRecord `reply:"file,json"`
 	Away    bool              `reply:"away"`
 
-	Sessions  int         `reply:"sessions"` // of the agent name
+	Sessions  int         `reply:"sessions"` // of the agent name that live, if none was named
 	Row       *sessionRow `reply:"row"`
 	Owner     string      `reply:"owner"`
 	Role      string      `reply:"role"`

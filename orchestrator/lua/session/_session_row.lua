@@ -31,3 +31,18 @@ local function session_row(sid)
   local facts = session_facts(sid)
   return facts and named(facts)
 end
+
+-- live_sessions counts the sessions of a list that have not ended and of which the agent participates in the same
+-- registration, also if nobody has written down yet that others are over. It returns the first of them as well, or ''.
+local function live_sessions(key)
+  local n, first = 0, ''
+  for _, sid in ipairs(call('ZRANGE', key, 0, -1)) do
+    local s = call('HMGET', K('asession:', sid), 'agent', 'incarnation')
+    local a = read_agent(s[1] or '')
+    if lives(a) and a.incarnation == s[2] then -- @counts-live-sessions
+      first = n == 0 and sid or first
+      n = n + 1
+    end
+  end
+  return n, first
+end

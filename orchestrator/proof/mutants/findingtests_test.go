@@ -50,6 +50,7 @@ var findingTests = map[string]string{
 	"a settled subtask does not make a session due":                      "TestTheSchedulerWakesForASettledSubtask",
 	"only the end of a subtask is news":                                  "TestTheSchedulerWakesForASettledSubtask",
 	"a settled subtask is news for ever":                                 "TestTheSchedulerWakesForASettledSubtask",
+	"sessions of agents that are gone count":                             "TestOnlyLiveSessionsOfANameCount",
 	"a message does not make a session due":                              "TestTheSchedulerWakesForAMessage",
 	"the last capability of a prompt counts":                             "TestACapabilityIsOfAnOpenPrompt",
 	"a forged capability is admitted":                                    "TestACapabilityIsOfAnOpenPrompt",

@@ -36,5 +36,6 @@ var wakeMutants = []mutant{
 	{"a settled subtask does not make a session due", []edit{{"subtask-makes-due", ""}}},
 	{"only the end of a subtask is news", []edit{{"settles", "local settled = TERMINAL[to]"}}},
 	{"a settled subtask is news for ever", []edit{{"settled-since", "local settled = w.settled_of and w.settled_of ~= ''"}}},
+	{"sessions of agents that are gone count", []edit{{"counts-live-sessions", "if s[1] then"}}},
 	{"a message does not make a session due", []edit{{"message-makes-due", ""}}},
 }
