@@ -52,7 +52,7 @@ func (e *Engine) PolicyStatus(ctx context.Context, name string, at picket.Instan
 	p := e.policyNow(name, stored)
 	s := picket.PolicyStatus{AgentName: name, Present: p.Present, Valid: p.Valid, Enabled: p.Enabled,
 		Summary: p.Summary, Digest: p.Digest, RevisionID: p.RevisionID, At: at, Diagnostics: p.Diagnostics,
-		File: p.File}
+		MinInterval: p.MinInterval, EffectiveMinInterval: p.EffectiveMinInterval, File: p.File}
 	read, _ := policyRow{Body: p.Body}.parse(wake, heartbeat.ModeFile)
 	switch {
 	case !wake.Enabled:
@@ -320,7 +320,7 @@ func (r policyRow) shown(name string, s heartbeat.Settings, mode heartbeat.Mode)
 		QuietWindows: timeWindows(read.Windows.Quiet), Include: []string{},
 		WrittenAt: &at, WrittenBy: r.By, Diagnostics: policyDiagnostics(found)}
 	if read.MinInterval != nil {
-		p.MinInterval = read.MinInterval.String()
+		p.MinInterval, p.EffectiveMinInterval = read.MinInterval.String(), read.OwnInterval(s).String()
 	}
 	for _, part := range read.Include {
 		p.Include = append(p.Include, string(part))

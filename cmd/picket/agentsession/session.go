@@ -52,7 +52,9 @@ func find(cmd *cobra.Command, given string) (*cli.Connection, string, error) {
 		return s, given, nil
 	}
 	var all []picket.AgentSession
-	err = eachSession(cmd.Context(), s, picket.AgentSessionQuery{}, func(a picket.AgentSession) { all = append(all, a) })
+	err = eachSession(cmd.Context(), s, picket.AgentSessionQuery{}, func(a picket.AgentSession) {
+		all = append(all, a)
+	})
 	fit := meant(given, all)
 	switch {
 	case err != nil:

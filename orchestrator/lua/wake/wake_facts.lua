@@ -4,12 +4,12 @@
 -- ARGV: agent name, session, or '' for the one session of the name
 -- Reply: raw, now and adopted (ms), paused 0|1; of the policy rows, newest, over and file as in policy, and
 --   away 1 if no server has the directory of policy files although one had it within a day; sessions (how
---   many the name has that live, if none was named); of the session, if there is one, row (session_row), owner, role, capabilities,
---   stopping 0|1, since, last and unchanged (ms of store time, or 0), under_way 0|1, idle, seen (number), by_agents
---   (ms of store time), in_cycle, stamp; people and agents (unread messages of each that came after seen, up to the
+--   many the name has that live, if none was named); of the session, if there is one, row (session_row), owner,
+--   role, capabilities, stopping 0|1, since, last and unchanged (ms of store time, or 0), under_way 0|1, idle, seen
+--   (number), by_agents (ms of store time), in_cycle, stamp; people and agents (unread messages of each that came after seen, up to the
 --   first one of a person), newest_message (number of the last unread message), unread, pinned (tasks that wait for
---   the agent), held (leases), settled 0|1 (a
---   subtask of a task that the agent holds settled after the last wake), context (digest of the context at the last wake)
+--   the agent), held (leases), settled 0|1 (a subtask of a task that the agent holds settled after the last wake),
+--   context (digest of the context at the last wake)
 local name, sid = ARGV[1], ARGV[2]
 local id = current_revision(name)
 local newest = call('ZRANGE', K('policy-revisions:', name), -1, -1)[1]
@@ -18,9 +18,10 @@ local facts = { raw = RAW, now = NOW, adopted = call('HGET', META, 'adopted') or
   paused = paused ~= '' and 1 or 0, rows = id ~= '' and { (policy_row(id)) } or {}, newest = newest or '',
   over = newest and call('HGET', K('policy-revision:', newest), 'over') or '',
   file = lock > now and call('HGET', K('policy-files'), name) or '', -- @wakes-by-file
-  away = lock > 0 and lock <= now and now < lock + DAY and 1 or 0 } -- @directory-away
+  away = lock > 0 and lock <= now and now < lock + DAY and 1 or 0, -- @directory-away
+  sessions = 0 }
 if sid == '' then facts.sessions, sid = live_sessions(K('named-sessions:', name)) end
-local one = sid ~= '' and (facts.sessions or 1) == 1
+local one = sid ~= '' and facts.sessions <= 1
 local row = one and session_row(sid)
 if not row then return named(facts) end
 local s = pick(K('asession:', sid), 'agent', 'owner', 'stop', 'since')

@@ -41,6 +41,8 @@ func coverSessionHealth(t *testing.T, f *fixture) {
 	judge()
 	_, err := f.Deregister(f.Ctx, kit.AgentOwner, "hea", nil)
 	kit.OK(t, err)
+	_, err = f.Wake(f.Ctx, kit.OtherOperator, "hea", picket.WakeRequest{}) // its only session is over
+	kit.Refused(t, err, picket.CodeSessionRequired)
 	f.JumpStoreTime(t, 10*time.Minute)
 	judge()
 	_, err = f.RunChores(f.Ctx, 1000)
