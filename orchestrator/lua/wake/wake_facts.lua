@@ -6,10 +6,10 @@
 --   away 1 if no server has the directory of policy files although one had it within a day; sessions (how
 --   many the name has that live, if none was named); of the session, if there is one, row (session_row), owner,
 --   role, capabilities, stopping 0|1, since, last and unchanged (ms of store time, or 0), under_way 0|1, idle, seen
---   (number), by_agents (ms of store time), in_cycle, stamp; people and agents (unread messages of each that came after seen, up to the
---   first one of a person), newest_message (number of the last unread message), unread, pinned (tasks that wait for
---   the agent), held (leases), settled 0|1 (a subtask of a task that the agent holds settled after the last wake),
---   context (digest of the context at the last wake)
+--   (number), by_agents (ms of store time), in_cycle, stamp; people and agents (unread messages of each that came
+--   after seen, up to the first one of a person), newest_message (number of the last unread message), unread, pinned
+--   (tasks that wait for the agent), held (leases), settled 0|1 (a subtask of a task that the agent holds settled after
+--   the last wake), context (digest of the context at the last wake)
 local name, sid = ARGV[1], ARGV[2]
 local id = current_revision(name)
 local newest = call('ZRANGE', K('policy-revisions:', name), -1, -1)[1]
