@@ -26,7 +26,8 @@ type AgentContext struct {
 	MoreClaimable bool             `json:"moreClaimable,omitzero"`
 	// Budget is what the task of the run has left. Null: a session has no budget.
 	Budget *budget.Envelope `json:"budget"`
-	// NextAllowedWake is always null: Picket does not tell this to agents yet.
+	// NextAllowedWake is when a person could wake the session if it were idle, as its wake policy and the wakes so far
+	// allow it. It is never in the past. Null: there is no session, or no wake is allowed however long one waits.
 	NextAllowedWake *Instant `json:"nextAllowedWake"`
 }
 

@@ -95,6 +95,7 @@ const (
 	EventSessionStopping     = "agent_session.stopping"
 	EventSessionEnded        = "agent_session.ended"
 	EventSessionLost         = "agent_session.lost"
+	EventSessionHealth       = "agent_session.health"
 	EventSessionWaking       = "agent_session.waking"
 	EventSessionWoken        = "agent_session.woken"
 	EventWebhookCreated      = "webhook.created"
@@ -122,7 +123,7 @@ var EventTypes = []string{
 	EventRunStalled, EventAgentHeartbeat, EventAgentTimeoutWarning, EventAgentTimedOut,
 	EventMessageSent, EventPolicyWritten, EventPolicyDeleted, EventPolicyRolledBack,
 	EventSessionStarted, EventSessionPrompted, EventSessionStopping, EventSessionEnded, EventSessionLost,
-	EventSessionWaking, EventSessionWoken,
+	EventSessionHealth, EventSessionWaking, EventSessionWoken,
 	EventWebhookCreated, EventWebhookDeleted, EventWebhookRevived, EventWebhookDead, EventWebhookGap,
 }
 

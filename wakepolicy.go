@@ -19,19 +19,30 @@ type WakePolicy struct {
 	RevisionID string `json:"revision_id"`
 	Body       string `json:"body"` // the whole file, byte for byte
 
-	Version      int          `json:"version,omitzero"` // of the format: 1
-	Enabled      bool         `json:"enabled"`
-	Summary      string       `json:"summary"`
-	MinInterval  string       `json:"min_interval"` // such as 30m0s; empty: the policy has none
-	ActiveHours  []TimeWindow `json:"active_hours"`
-	QuietWindows []TimeWindow `json:"quiet_windows"`
-	Include      []string     `json:"include"` // what the prompt of a wake quotes
+	Version     int    `json:"version,omitzero"` // of the format: 1
+	Enabled     bool   `json:"enabled"`
+	Summary     string `json:"summary"`
+	MinInterval string `json:"min_interval"` // as it is written, such as 30m0s; empty: the policy has none
+	// EffectiveMinInterval is MinInterval, raised to wake.min_interval. It is what counts.
+	EffectiveMinInterval string       `json:"effective_min_interval"`
+	ActiveHours          []TimeWindow `json:"active_hours"`
+	QuietWindows         []TimeWindow `json:"quiet_windows"`
+	Include              []string     `json:"include"` // what the prompt of a wake quotes
 
 	WrittenAt   *Instant           `json:"written_at"`
 	WrittenBy   string             `json:"written_by"` // key
 	Diagnostics []PolicyDiagnostic `json:"diagnostics"`
 	// File is the file in the directory of the server, if it differs from the store; else null.
 	File *PolicyFile `json:"file"`
+}
+
+// IntervalText is min_interval for people: as it is written, and what counts if that is another value. It is empty if
+// the policy has none.
+func IntervalText(written, effective string) string {
+	if effective == written {
+		return written
+	}
+	return effective + ", written as " + written
 }
 
 // PolicyFile is a file HEARTBEAT.md that differs from the policy in the store.
@@ -188,6 +199,9 @@ type PolicyStatus struct {
 	Digest     string  `json:"digest"`
 	RevisionID string  `json:"revision_id"`
 	At         Instant `json:"at"`
+	// MinInterval and EffectiveMinInterval are those of [WakePolicy].
+	MinInterval          string `json:"min_interval"`
+	EffectiveMinInterval string `json:"effective_min_interval"`
 	// Active is true if the policy allows wakes at this instant. If it does not, Reason says why.
 	Active bool       `json:"active"`
 	Reason WakeReason `json:"reason"` // empty: active. If file and store contradict each other: heartbeat_conflict

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -79,6 +80,46 @@ func claimable(c picket.AgentContext) (rows []string) {
 	return rows
 }
 
+// A session sees when a person could wake it next. Looking changes nothing.
+func TestTheContextHasTheNextAllowedWake(t *testing.T) {
+	onBothStores(t, func(t *testing.T, fx *fixture) {
+		id, n := fx.wakeable(t)
+		f := &sessionFixture{fx, n, id}
+		next := func(held picket.LeaseCredential) *picket.Instant {
+			t.Helper()
+			return f.mustContext(t, held).NextAllowedWake
+		}
+		_, held := f.capable(t)
+		decided := f.wantWake(t, picket.WakeRequest{DryRun: true}, picket.WakeReasonSessionPromptActive)
+		if at := next(held); at == nil || *at < decided.At || at.Time().Sub(decided.At.Time()) > time.Minute {
+			t.Errorf("the next wake is allowed at %v, the time is %v", at, decided.At)
+		}
+		kit.OK(t, fx.result(n, held.PromptID, picket.PromptAnswered, ""))
+		woken, err := f.wakeWith(t, n, picket.PromptAccepted, "")
+		kit.OK(t, err)
+		kit.OK(t, fx.result(n, woken.WakeID, picket.PromptAnswered, ""))
+		early := f.wantWake(t, picket.WakeRequest{DryRun: true}, picket.WakeReasonCooldownActive)
+		_, held = f.capable(t)
+		if at := next(held); at == nil || max(*at-*early.NextAllowedAt, *early.NextAllowedAt-*at) > 1000 {
+			t.Errorf("the next wake is allowed at %v, a wake says %v", at, early.NextAllowedAt)
+		}
+		f.mustWritePolicy(t, "ann", "---\nenabled: false\n---\n")
+		if at := next(held); at != nil {
+			t.Errorf("a policy that is turned off allows a wake at %v", at)
+		}
+		f.mustWritePolicy(t, "ann", wakePolicyText)
+		f.MustSubmit(t, picket.TaskSpec{Agent: "a1"})
+		run := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1", Role: "coder"}))
+		if at := next(run); at == nil {
+			t.Error("a run of the agent is not told when its session may be woken")
+		}
+		kit.OK(t, f.StopSession(f.Ctx, kit.Operator, id))
+		if at := next(held); at != nil {
+			t.Errorf("a session that is being stopped can be woken at %v", at)
+		}
+	})
+}
+
 // A session sees itself, what its agent holds, what waits for it, and what it could take.
 func TestTheContextOfASession(t *testing.T) {
 	onBothStores(t, func(t *testing.T, fx *fixture) {
@@ -129,7 +170,7 @@ func TestTheContextOfASession(t *testing.T) {
 		if got := claimable(c); !slices.Equal(got, []string{"  a1 1", "coder   1", "coder go  2"}) || c.MoreClaimable {
 			t.Errorf("%q", got)
 		}
-		if c.Budget != nil || c.NextAllowedWake != nil {
+		if c.Budget != nil || c.NextAllowedWake != nil { // ann has no policy
 			t.Errorf("%+v", c)
 		}
 		if text, err := json.Marshal(c); err != nil || strings.Contains(string(text), `"one"`) {

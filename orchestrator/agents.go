@@ -178,9 +178,10 @@ func (e *Engine) noteClockDrift(ctx context.Context, agentID, how string, server
 func (e *Engine) ClockDrifts() int64 { return e.clockDrifts.Load() }
 
 // JudgeAgents writes down what time has made of up to limit silent or draining
-// agents, and returns how many it looked at.
+// agents, and of the health of up to limit sessions. It returns how many agents or sessions
+// it looked at, whichever are more.
 func (e *Engine) JudgeAgents(ctx context.Context, limit int) (int, error) {
-	return e.runCount(ctx, "judge", "", limit)
+	return e.runCount(ctx, "judge", append([]any{"", limit}, e.healthArgs()...)...)
 }
 
 // Agent shows an agent's record as it is stored, and the id of the key that

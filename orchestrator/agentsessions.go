@@ -21,7 +21,7 @@ func (e *Engine) ReportSessions(ctx context.Context, by picket.Caller, agentID s
 	if err := cmp.Or(picket.CheckName("agent_id", agentID), report.Check()); err != nil {
 		return err
 	}
-	args := []any{agentID, by.Actor, boolArg(by.Operator), report.Incarnation}
+	args := append([]any{agentID, by.Actor, boolArg(by.Operator), report.Incarnation}, e.healthArgs()...)
 	for _, s := range report.Sessions {
 		idle := any("")
 		if s.IdleMs != nil {
@@ -31,6 +31,12 @@ func (e *Engine) ReportSessions(ctx context.Context, by picket.Caller, agentID s
 			s.DetachedBecause, idle, s.TaskID)
 	}
 	return e.retryJudged(ctx, agentID, func() *reply { return e.run(ctx, "report_sessions", args...) }).Err
+}
+
+// healthArgs are the settings of the events about the health of sessions, in ms.
+func (e *Engine) healthArgs() []any {
+	wake := e.store.cfg.Wake
+	return []any{wake.SessionHealthStaleAfter.Milliseconds(), wake.SessionHealthHookMinInterval.Milliseconds()}
 }
 
 // AgentSession reads a session. One that has ended is kept for a week if it was ever prompted.

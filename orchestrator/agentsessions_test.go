@@ -114,6 +114,33 @@ func TestSessionHealthIsJudged(t *testing.T) {
 	})
 }
 
+// A prompt that the adapter has accepted is under way, before the adapter reports it and until it ends.
+func TestAnAcceptedPromptIsUnderWay(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		n, id := f.sessionAgent(t, "a1"), newSessionID()
+		kit.OK(t, f.report("a1", n, idleSession(id)))
+		p, err := f.PromptSession(f.Ctx, kit.Operator, id,
+			picket.PromptRequest{Text: "hello", TimeoutSeconds: kit.Ptr(1)})
+		kit.OK(t, err)
+		f.wantHealth(t, id, "idle/healthy/-/-")
+		kit.OK(t, f.result(n, p.PromptID, picket.PromptAccepted, ""))
+		s := f.wantHealth(t, id, "prompting/healthy/session_prompt_active/-")
+		if s.PromptID != p.PromptID || !s.Health.ActivePrompt || !s.Health.Attachable || s.Health.EligibleForWake {
+			t.Errorf("%+v", s)
+		}
+		kit.OK(t, f.report("a1", n, idleSession(id))) // it was made before the prompt was accepted
+		f.wantHealth(t, id, "prompting/healthy/session_prompt_active/-")
+		f.JumpStoreTime(t, 31*time.Second) // nobody says any more what became of it
+		f.wantHealth(t, id, "idle/healthy/-/-")
+		p, err = f.PromptSession(f.Ctx, kit.Operator, id, picket.PromptRequest{Text: "hello"})
+		kit.OK(t, err)
+		kit.OK(t, f.result(n, p.PromptID, picket.PromptAccepted, ""))
+		f.wantHealth(t, id, "prompting/healthy/session_prompt_active/-")
+		kit.OK(t, f.result(n, p.PromptID, picket.PromptAnswered, ""))
+		f.wantHealth(t, id, "idle/healthy/-/-")
+	})
+}
+
 // A list that leaves a session out ends it. One that was never prompted leaves nothing behind.
 func TestSessionsAreTheWholeList(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {

@@ -87,7 +87,8 @@ func (e *Engine) readAsSession(ctx context.Context, held picket.LeaseCredential,
 
 func inboxTopic(agentID string) store.Topic { return store.Topic("inbox " + agentID) }
 
-// AgentContext shows the holder of a lease or of a session capability what it needs to know before it acts.
+// AgentContext shows the holder of a lease or of a session capability what it needs to know before it acts. It
+// changes nothing.
 func (e *Engine) AgentContext(ctx context.Context, held picket.LeaseCredential) (picket.AgentContext, error) {
 	var r *reply
 	if held.OfSession() {
@@ -95,13 +96,27 @@ func (e *Engine) AgentContext(ctx context.Context, held picket.LeaseCredential) 
 	} else {
 		r = e.runHeld(ctx, held, "agent_context")
 	}
-	return r.agentContext(e.store.cfg.Wake.SessionHealthStaleAfter)
+	v, err := r.agentContext()
+	if err != nil {
+		return picket.AgentContext{}, err
+	}
+	c := v.context(e.store.cfg.Wake.SessionHealthStaleAfter)
+	if v.Session != nil && v.Session.Name != "" {
+		f, err := e.storedWakeFacts(ctx, v.Session.Name, v.Session.ID)
+		if err != nil {
+			return picket.AgentContext{}, err
+		}
+		c.NextAllowedWake = f.nextAllowed()
+	}
+	return c, nil
 }
 
-// sessionContext is what AgentContext would show to the holder of a capability of a session.
+// sessionContext is what AgentContext would show to the holder of a capability of a session, without the next
+// allowed wake.
 func (e *Engine) sessionContext(ctx context.Context, sessionID string) (picket.AgentContext, error) {
 	r := e.run(ctx, "agent_context", "", "", "", "", sessionID)
-	return r.agentContext(e.store.cfg.Wake.SessionHealthStaleAfter)
+	v, err := r.agentContext()
+	return v.context(e.store.cfg.Wake.SessionHealthStaleAfter), err
 }
 
 // NextTask reserves the next turn of a session, which holds a capability: when the prompt is answered, the adapter
@@ -128,13 +143,9 @@ func claimableTasks(lanes []contextLane) []picket.ClaimableTasks {
 	return rows
 }
 
-func (r *reply) agentContext(staleAfter time.Duration) (picket.AgentContext, error) {
-	var v agentContext
+func (r *reply) agentContext() (v agentContext, err error) {
 	r.Decode(&v)
-	if r.Err != nil {
-		return picket.AgentContext{}, r.Err
-	}
-	return v.context(staleAfter), nil
+	return v, r.Err
 }
 
 // agentContext is what the script of this name answers.

@@ -19,6 +19,22 @@ func (e *Engine) WakePolicy(ctx context.Context, name string) (picket.WakePolicy
 	return e.policyNow(name, stored), err
 }
 
+// CheckOwnsName refuses a key that has registered no agent of an agent name that participates now.
+func (e *Engine) CheckOwnsName(ctx context.Context, key, name string) error {
+	if err := picket.CheckName("name", name); err != nil {
+		return err
+	}
+	r := e.run(ctx, "owns_name", name, key)
+	var v struct {
+		Owns bool `reply:"owns"`
+	}
+	if r.Decode(&v); r.Err != nil || v.Owns {
+		return r.Err
+	}
+	return picket.Refuse(picket.CodeForbidden, "Use the key that registered an agent of this name, or one with scope reviewer.",
+		"no agent of the name %s takes part that this key has registered", name)
+}
+
 // policyOf shows a stored revision as the policy of a name, under the settings of this process.
 func (e *Engine) policyOf(name string, r policyRow) picket.WakePolicy {
 	return r.policy(name, e.store.cfg.Wake)
@@ -36,7 +52,7 @@ func (e *Engine) PolicyStatus(ctx context.Context, name string, at picket.Instan
 	p := e.policyNow(name, stored)
 	s := picket.PolicyStatus{AgentName: name, Present: p.Present, Valid: p.Valid, Enabled: p.Enabled,
 		Summary: p.Summary, Digest: p.Digest, RevisionID: p.RevisionID, At: at, Diagnostics: p.Diagnostics,
-		File: p.File}
+		MinInterval: p.MinInterval, EffectiveMinInterval: p.EffectiveMinInterval, File: p.File}
 	read, _ := policyRow{Body: p.Body}.parse(wake, heartbeat.ModeFile)
 	switch {
 	case !wake.Enabled:
@@ -304,7 +320,7 @@ func (r policyRow) shown(name string, s heartbeat.Settings, mode heartbeat.Mode)
 		QuietWindows: timeWindows(read.Windows.Quiet), Include: []string{},
 		WrittenAt: &at, WrittenBy: r.By, Diagnostics: policyDiagnostics(found)}
 	if read.MinInterval != nil {
-		p.MinInterval = read.MinInterval.String()
+		p.MinInterval, p.EffectiveMinInterval = read.MinInterval.String(), read.OwnInterval(s).String()
 	}
 	for _, part := range read.Include {
 		p.Include = append(p.Include, string(part))

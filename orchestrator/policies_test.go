@@ -42,6 +42,50 @@ func expecting(digest string) picket.PolicyCondition {
 	return picket.PolicyCondition{ExpectedDigest: digest}
 }
 
+// A key owns the agent names under which agents take part that it has registered, and no others.
+func TestAKeyOwnsTheNamesOfItsAgents(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		register := func(by picket.Caller, id, metadata string) {
+			t.Helper()
+			_, err := f.Register(f.Ctx, by, picket.Registration{AgentID: id, Metadata: picket.RawJSON(metadata)})
+			kit.OK(t, err)
+		}
+		owns := func(by picket.Caller, name string, want bool) {
+			t.Helper()
+			if err := f.CheckOwnsName(f.Ctx, by.Actor, name); want {
+				kit.OK(t, err)
+			} else {
+				kit.Refused(t, err, picket.CodeForbidden)
+			}
+		}
+		owner, other := kit.AgentOwner, picket.Caller{Actor: "key_other"}
+		owns(owner, "ann", false)
+		register(owner, "a1", `{"agent_name":"ann"}`)
+		register(owner, "a2", `{"agent_name":7}`)
+		register(other, "b1", `{"agent_name":"bob"}`)
+		owns(owner, "ann", true)
+		owns(owner, "bob", false)
+		owns(other, "ann", false)
+		owns(other, "bob", true)
+		kit.Refused(t, f.CheckOwnsName(f.Ctx, owner.Actor, "a b"), picket.CodeValidation)
+		_, err := f.Deregister(f.Ctx, owner, "a1", nil)
+		kit.OK(t, err)
+		owns(owner, "ann", false)
+		register(owner, "a1", `{"agent_name":"cat"}`)
+		owns(owner, "ann", false)
+		owns(owner, "cat", true)
+		f.JumpStoreTime(t, 290*time.Second)
+		owns(owner, "cat", true) // it is silent, and not dead yet
+		f.JumpStoreTime(t, 20*time.Second)
+		owns(owner, "cat", false) // it is dead, and nobody has written that down
+		_, err = f.JudgeAgents(f.Ctx, 10)
+		kit.OK(t, err)
+		if n := f.Raw.Exists(f.Ctx, "pk:{default}:named-agents:cat:"+owner.Actor).Val(); n != 0 {
+			t.Error("an agent that is gone is listed under its name")
+		}
+	})
+}
+
 // A policy is made, replaced, deleted and restored, each by the digest of the one that is there. Its
 // bytes are kept as they are.
 func TestAPolicyIsChangedByItsDigest(t *testing.T) {

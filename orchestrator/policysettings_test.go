@@ -56,6 +56,13 @@ func TestWakeSettingsChangeWhatPoliciesMean(t *testing.T) {
 			if code != c.diagnostic {
 				t.Errorf("%s: the diagnostics are %v, want %q", c.name, p.Diagnostics, c.diagnostic)
 			}
+			effective := "10m0s"
+			if c.name == "min_interval" {
+				effective = "15m0s"
+			}
+			if p.MinInterval != "10m0s" || p.EffectiveMinInterval != effective {
+				t.Errorf("%s: min_interval is %s, and %s counts", c.name, p.MinInterval, p.EffectiveMinInterval)
+			}
 			s, err := other.PolicyStatus(f.Ctx, "ann", 1_800_000_000_000) // 2027-01-15T08:00:00Z
 			kit.OK(t, err)
 			late, err := other.PolicyStatus(f.Ctx, "ann", 1_800_000_000_000+2*60*60*1000)

@@ -26,7 +26,7 @@ type wakeReply struct {
 	File    *policyFileRecord `reply:"file,json"`
 	Away    bool              `reply:"away"`
 
-	Sessions  int         `reply:"sessions"` // of the agent name
+	Sessions  int         `reply:"sessions"` // of the agent name that live, if none was named
 	Row       *sessionRow `reply:"row"`
 	Owner     string      `reply:"owner"`
 	Role      string      `reply:"role"`
@@ -47,6 +47,7 @@ type wakeReply struct {
 	Unread    int         `reply:"unread"`
 	Pinned    int         `reply:"pinned"`
 	Held      int         `reply:"held"`
+	Settled   int         `reply:"settled"`
 	Context   string      `reply:"context"`
 }
 
@@ -70,6 +71,11 @@ func (e *Engine) wakeFacts(ctx context.Context, name, sessionID string) (f wakeF
 			e.log.Warn("the file of a wake policy cannot be compared with the store", "name", name, "err", err)
 		}
 	}
+	return e.storedWakeFacts(ctx, name, sessionID)
+}
+
+// storedWakeFacts are wakeFacts as the store has them. It changes nothing.
+func (e *Engine) storedWakeFacts(ctx context.Context, name, sessionID string) (f wakeFacts, err error) {
 	f.name, f.settings = name, e.store.cfg.Wake
 	r := e.run(ctx, "wake_facts", name, sessionID)
 	r.Decode(&f.wakeReply)
@@ -120,7 +126,21 @@ func (f wakeFacts) session() *heartbeat.WakeSession {
 
 // decide decides about a wake at an instant, by the server's own clock.
 func (f wakeFacts) decide(source picket.WakeSource, at picket.Instant, unmetered bool) heartbeat.Decision {
-	return heartbeat.Decide(heartbeat.WakeFacts{
+	return heartbeat.Decide(f.decided(source, at, unmetered))
+}
+
+// nextAllowed is when a wake by a person would be allowed, by the server's own clock. Nil: waiting does not help.
+func (f wakeFacts) nextAllowed() *picket.Instant {
+	at, ok := heartbeat.NextAllowed(f.decided(picket.WakeSourceManual, picket.Instant(f.Raw), false))
+	if !ok || f.Stopping {
+		return nil
+	}
+	return &at
+}
+
+// decided are the facts by which a wake at an instant is decided.
+func (f wakeFacts) decided(source picket.WakeSource, at picket.Instant, unmetered bool) heartbeat.WakeFacts {
+	return heartbeat.WakeFacts{
 		Now:              at,
 		Source:           source,
 		Settings:         f.settings,
@@ -137,7 +157,7 @@ func (f wakeFacts) decide(source picket.WakeSource, at picket.Instant, unmetered
 		WakeUnderWay:     f.UnderWay,
 		WakesInCycle:     f.InCycle,
 		CycleEndsAt:      f.wall((f.Now/wakeCycleMs + 1) * wakeCycleMs),
-	})
+	}
 }
 
 // wakeCycleMs is how long a cycle of the scheduler lasts. wakes.CYCLE of the scripts is the same.
@@ -176,7 +196,8 @@ func (q queues) unattended(f wakeFacts) int64 {
 // it only if it is other work than at the last wake.
 func (f wakeFacts) schedule(q queues) heartbeat.Schedule {
 	changed := f.contextNow(q) != f.Context
-	news := heartbeat.News{Messages: f.People, AgentMessages: f.Agents, AgentMessageWakes: f.agentMessageWakes()}
+	news := heartbeat.News{Messages: f.People, AgentMessages: f.Agents, AgentMessageWakes: f.agentMessageWakes(),
+		SettledSubtasks: f.Settled}
 	if changed {
 		news.AnsweredHandoffs, news.UnattendedWork = f.Pinned, int(q.unattended(f))
 	}

@@ -385,7 +385,7 @@ func TestWakesOfACycleAreBounded(t *testing.T) {
 // An edited file counts at the next wake. While nobody has the directory, its policies do not count for a day.
 func TestWakesFollowTheFiles(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		f.wakeable(t)
+		id, _ := f.wakeable(t)
 		files := f.PolicyStore()
 		_, _, err := files.Lock(f.Ctx, "dir")
 		kit.OK(t, err)
@@ -398,7 +398,7 @@ func TestWakesFollowTheFiles(t *testing.T) {
 			t.Errorf("diagnostics %+v", d.Diagnostics)
 		}
 		f.JumpStoreTime(t, 24*time.Hour)
-		d = f.wantWake(t, picket.WakeRequest{DryRun: true}, picket.WakeReasonSessionUnhealthy)
+		d = f.wantWake(t, picket.WakeRequest{SessionID: id, DryRun: true}, picket.WakeReasonSessionUnhealthy)
 		if d.DetailCode == nil || len(d.Diagnostics) != 0 {
 			t.Errorf("%+v", d)
 		}

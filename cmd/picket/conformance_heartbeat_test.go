@@ -18,10 +18,7 @@ import (
 
 // heartbeatDeviations are the rules of Agent Heartbeat that Picket does not keep yet, and why. A rule that is
 // kept must not be here.
-var heartbeatDeviations = map[string]string{
-	"5/fact-prompt-accepted": "session health counts a prompt when the adapter reports it, and a wake counts it at once",
-	"7/scope-agent-reads":    "only operators and reviewers read policies",
-}
+var heartbeatDeviations = map[string]string{}
 
 // onVirtualHeartbeat runs a test of the heartbeat suite on the virtual clock, with a server without sockets.
 func onVirtualHeartbeat(t *testing.T, test func(t *testing.T, cfg agentheartbeat.Config)) {

@@ -29,7 +29,8 @@ func TestWakeSettingsReachTheEngine(t *testing.T) {
 		"wake_cooldown: 0s", "wake_cooldown: 24h", "max_wakes_per_cycle: 1", "max_wakes_per_cycle: 1000",
 		"context_projection_bytes: 256", "context_projection_bytes: 262144, max_body_bytes: 262144",
 		"wake_event_retention: 1h", "wake_event_retention: 8760h", "session_health_stale_after: 1s",
-		"session_health_stale_after: 24h", "when_idle: true",
+		"session_health_stale_after: 24h", "session_health_hook_min_interval: 0s",
+		"session_health_hook_min_interval: 24h", "when_idle: true",
 		"enabled: false", "allow_active_hours_preferences: false", "dir: policies",
 	} {
 		cfg, err := loadTestSettings(t, fmt.Sprintf("wake: {%s}\n", extreme))

@@ -90,6 +90,7 @@ func wakeSettings(cfg settings.Settings) heartbeat.Settings {
 	s.MaxBodyBytes, s.Dir = w.MaxBodyBytes, w.Dir
 	s.ContextProjectionBytes = min(w.ContextProjectionBytes, s.MaxBodyBytes)
 	s.WakeCooldown, s.MaxWakesPerCycle, s.WakeEventRetention = w.WakeCooldown, w.MaxWakesPerCycle, w.WakeEventRetention
+	s.SessionHealthHookMinInterval = w.SessionHealthHookMinInterval
 	s.SessionHealthStaleAfter, s.WhenIdle = w.SessionHealthStaleAfter, w.WhenIdle
 	return s
 }

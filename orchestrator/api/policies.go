@@ -23,11 +23,21 @@ func (r request) policyName() (string, error) {
 	return name, picket.CheckName("name", name)
 }
 
+// policyToRead is the agent name in the path. A key without scope reviewer or operator reads only about agent
+// names of which it has registered an agent that participates.
+func (r request) policyToRead() (string, error) {
+	name, err := r.policyName()
+	if err != nil || r.who.May(picket.ScopeReviewer, picket.ScopeOperator) {
+		return name, err
+	}
+	return name, r.engine.CheckOwnsName(r.ctx(), r.owner(), name)
+}
+
 func getPolicy(r request) error {
 	if err := r.noQuery(); err != nil {
 		return err
 	}
-	name, err := r.policyName()
+	name, err := r.policyToRead()
 	if err != nil {
 		return err
 	}
@@ -118,7 +128,7 @@ func policyHistory(r request) error {
 	q := r.query("cursor", "limit")
 	want := picket.PolicyHistoryQuery{Cursor: q.number("cursor", 0, 1, picket.MaxNumber),
 		Limit: int(q.number("limit", 20, 1, picket.MaxPolicyRevisions))}
-	name, err := r.policyName()
+	name, err := r.policyToRead()
 	if err = cmp.Or(q.err, err); err != nil {
 		return err
 	}
@@ -132,7 +142,7 @@ func policyStatus(r request) error {
 	if q.text("at") != "" && at <= 0 {
 		q.fail(web.BadParameter("at", "Send a time after 1970.", "at is too early"))
 	}
-	name, err := r.policyName()
+	name, err := r.policyToRead()
 	if err = cmp.Or(q.err, err); err != nil {
 		return err
 	}

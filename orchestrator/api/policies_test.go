@@ -25,6 +25,33 @@ func TestPoliciesRefuseIfMatch(t *testing.T) {
 	})
 }
 
+// An agent's own key reads about the agent name under which it has registered an agent, and changes nothing.
+func TestAnAgentReadsItsOwnPolicy(t *testing.T) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
+		const path = "/api/agents/ann/heartbeat"
+		p.want(200, "PUT", path, "operator", `{"body":"Look at your inbox.\n"}`)
+		reads := []string{path, path + "/status", path + "/history", path + "/wakes"}
+		for _, at := range reads {
+			p.wantCode(picket.CodeForbidden, "GET", at, "agent", "")
+		}
+		p.addStranger()
+		p.want(201, "POST", "/api/v1/agents", "agent", `{"agent_id":"a1","metadata":{"agent_name":"ann"}}`)
+		for _, at := range reads {
+			p.want(200, "GET", at, "agent", "")
+			p.wantCode(picket.CodeForbidden, "GET", at, "stranger", "")
+			p.want(200, "GET", at, "reviewer", "")
+			p.wantCode(picket.CodeForbidden, "GET", strings.Replace(at, "ann", "bob", 1), "agent", "")
+			p.wantCode(picket.CodeIfMatchHeader, "GET", at, "agent", "", "If-Match", `"1"`)
+		}
+		p.wantCode(picket.CodeForbidden, "PUT", path, "agent", `{"body":"x"}`)
+		p.wantCode(picket.CodeForbidden, "POST", path+"/validate", "agent", `{"body":"x"}`)
+		p.want(200, "DELETE", "/api/v1/agents/a1", "agent", "")
+		for _, at := range reads {
+			p.wantCode(picket.CodeForbidden, "GET", at, "agent", "")
+		}
+	})
+}
+
 // The answer to an invalid policy has the policy with its diagnostics, and none of the secret that is in it.
 func TestTheAnswerToAnInvalidPolicyHasItsDiagnostics(t *testing.T) {
 	onBothStores(t, func(t *testing.T, p *fixture) {

@@ -23,7 +23,7 @@ func listWakes(r request) error {
 		Cursor: q.number("cursor", 0, 1, picket.MaxNumber),
 		Limit:  int(q.number("limit", 20, 1, 100)),
 	}
-	name, err := r.policyName()
+	name, err := r.policyToRead()
 	if err = cmp.Or(q.err, err); err != nil {
 		return err
 	}

@@ -223,7 +223,8 @@ func TestAPolicyIsChecked(t *testing.T) {
 			t.Errorf("the script asks %v", made)
 		}
 		s.post(annPolicy+"/check", "body", "---\npreferences: {min_interval: 1s}\n---\nx\n", "live", "1").
-			wantText(t, "warning", "heartbeat_preference_clamped", "The text is a valid policy.")
+			wantText(t, "warning", "heartbeat_preference_clamped", "The text is a valid policy.",
+				"At least 5m between two wakes, written as 1s.")
 		if now, _ := o.WakePolicy(t.Context(), "ann"); now.Present {
 			t.Error("a check has written the policy")
 		}

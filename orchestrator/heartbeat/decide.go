@@ -51,6 +51,35 @@ func Decide(f WakeFacts) Decision {
 	return decided(picket.WakeReasonSent)
 }
 
+// maxLooksAhead bounds how many refusals [NextAllowed] waits out, one after the other.
+const maxLooksAhead = 8
+
+// NextAllowed is the first instant from f.Now on at which [Decide] would let a wake go out, if the session were idle
+// and healthy then and had no other wake under way. ok is false if it does not help to wait.
+func NextAllowed(f WakeFacts) (at picket.Instant, ok bool) {
+	if f.Session == nil {
+		return 0, false
+	}
+	f.Session, f.WakeUnderWay = &WakeSession{Agent: f.Session.Agent, Health: picket.SessionHealth{EligibleForWake: true,
+		Attachable: true, State: picket.SessionIdle, Health: picket.HealthHealthy}}, false
+	for range maxLooksAhead {
+		d := Decide(f)
+		switch {
+		case d.Result == picket.WakeResultSent:
+			return f.Now, true
+		case d.NextAllowedAt == nil:
+			return 0, false
+		case d.Reason == picket.WakeReasonBudgetExceeded:
+			f.Available = budget.MaxMoney // another day has its own budget
+		}
+		f.Now = *d.NextAllowedAt
+		if f.Now >= f.CycleEndsAt {
+			f.WakesInCycle = 0
+		}
+	}
+	return 0, false
+}
+
 // policyRule needs a valid policy that is enabled.
 func policyRule(f WakeFacts) *Decision {
 	switch {

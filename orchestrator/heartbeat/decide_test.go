@@ -141,6 +141,46 @@ func TestDecisions(t *testing.T) {
 
 // The first rule that refuses gives the reason. Here every rule refuses at first, and each step
 // removes the cause of the reason before.
+func TestNextAllowed(t *testing.T) {
+	prompting := func(f *WakeFacts) {
+		facts := HealthFacts{ReportedAt: f.Now, ReportedState: picket.SessionPrompting}
+		f.Session.Health = Health(facts, time.Minute, f.Now)
+	}
+	for _, c := range []struct {
+		what, source string
+		change       change
+		want         string // "-": never
+	}{
+		{"at once", plain, func(*WakeFacts) {}, "01T12:00:00"},
+		{"while the session is prompted", plain, prompting, "01T12:00:00"},
+		{"while a wake is under way", plain, func(f *WakeFacts) { f.WakeUnderWay = true }, "01T12:00:00"},
+		{"after the cooldown", plain, func(f *WakeFacts) { f.LastWake = f.Now - 10_000 }, "01T12:00:50"},
+		{"after its own interval", own2h, func(f *WakeFacts) { f.LastWake = f.Now - 3_600_000 }, "01T13:00:00"},
+		{"after a quiet window", quiet, func(*WakeFacts) {}, "01T13:00:00"},
+		{"after both", quiet, func(f *WakeFacts) { f.LastWake = f.Now }, "01T13:00:00"},
+		{"in the next cycle", plain, func(f *WakeFacts) {
+			f.WakesInCycle, f.CycleEndsAt = 25, f.Now+7000
+		}, "01T12:00:07"},
+		{"on the next day", plain, func(f *WakeFacts) { f.Available = 0 }, "02T00:00:00"},
+		{"in no hours", never, func(*WakeFacts) {}, "-"},
+		{"without a policy", plain, func(f *WakeFacts) { f.Policy = nil }, "-"},
+		{"without a session", plain, func(f *WakeFacts) { f.Session = nil }, "-"},
+		{"of another agent", plain, func(f *WakeFacts) { f.Session.Agent = "b" }, "-"},
+		{"in a pause", plain, func(f *WakeFacts) { f.NamespacePaused = true }, "-"},
+	} {
+		f := wakeable(t, c.source)
+		c.change(&f)
+		session := f.Session
+		got := "-"
+		if at, ok := NextAllowed(f); ok {
+			got = at.Time().Format("02T15:04:05")
+		}
+		if got != c.want || f.Session != session {
+			t.Errorf("%s: %s, want %s", c.what, got, c.want)
+		}
+	}
+}
+
 func TestRulesHaveAnOrder(t *testing.T) {
 	f := wakeable(t, quiet)
 	good := f.Session

@@ -51,13 +51,11 @@ func find(cmd *cobra.Command, given string) (*cli.Connection, string, error) {
 	if picket.CheckID("SESSION", "asession", given) == nil {
 		return s, given, nil
 	}
-	var fit []string
+	var all []picket.AgentSession
 	err = eachSession(cmd.Context(), s, picket.AgentSessionQuery{}, func(a picket.AgentSession) {
-		end := strings.ToUpper(given)
-		if len(given) >= 4 && strings.HasSuffix(a.SessionID, end) || a.AgentID == given || a.AgentName == given {
-			fit = append(fit, a.SessionID)
-		}
+		all = append(all, a)
 	})
+	fit := meant(given, all)
 	switch {
 	case err != nil:
 		return nil, "", err
@@ -69,6 +67,26 @@ func find(cmd *cobra.Command, given string) (*cli.Connection, string, error) {
 			"%.80q means %d sessions", given, len(fit))
 	}
 	return s, fit[0], nil
+}
+
+// meant lists the ids of the sessions that a person can mean by the end of an id, or by the id or the name of an agent.
+// Of an agent those that are dead count only if none lives.
+func meant(given string, all []picket.AgentSession) []string {
+	var fit, dead []string
+	for _, a := range all {
+		byID := len(given) >= 4 && strings.HasSuffix(a.SessionID, strings.ToUpper(given))
+		switch {
+		case !byID && a.AgentID != given && a.AgentName != given:
+		case !byID && a.Health.Health == picket.HealthDead:
+			dead = append(dead, a.SessionID)
+		default:
+			fit = append(fit, a.SessionID)
+		}
+	}
+	if len(fit) == 0 {
+		return dead
+	}
+	return fit
 }
 
 // eachSession reads the sessions of all pages.

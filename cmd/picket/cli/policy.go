@@ -90,7 +90,8 @@ func printPolicy(cmd *cobra.Command, p picket.WakePolicy) {
 	}
 	rows := [][2]string{{"agent", p.AgentName}, {"digest", p.Digest}, {"revision", cmp.Or(p.RevisionID, "-")},
 		{"enabled", yesNo(p.Enabled)}, {"summary", cmp.Or(term.OneLine(p.Summary), "-")},
-		{"min interval", cmp.Or(p.MinInterval, "-")}, {"active hours", windowTexts(p.ActiveHours, "always")},
+		{"min interval", cmp.Or(picket.IntervalText(p.MinInterval, p.EffectiveMinInterval), "-")},
+		{"active hours", windowTexts(p.ActiveHours, "always")},
 		{"quiet windows", windowTexts(p.QuietWindows, "-")}}
 	if p.WrittenAt != nil {
 		rows = append(rows, [2]string{"written", term.Ago(*p.WrittenAt) + " ago by " + p.WrittenBy})
@@ -377,6 +378,9 @@ func printPolicyStatus(cmd *cobra.Command, st picket.PolicyStatus) {
 	}
 	if st.Summary != "" {
 		fmt.Fprintln(w, "summary:", term.OneLine(st.Summary))
+	}
+	if st.MinInterval != "" {
+		fmt.Fprintln(w, "min interval:", picket.IntervalText(st.MinInterval, st.EffectiveMinInterval))
 	}
 	if st.File != nil {
 		fmt.Fprintf(w, "file %s: %s\n", st.File.Path, st.File.State)

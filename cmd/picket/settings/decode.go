@@ -23,8 +23,7 @@ import (
 
 // plannedSettings are keys of the design that wait for something unbuilt.
 var plannedSettings = map[string]string{
-	"wake.budget":                           "budgets of agent sessions",
-	"wake.session_health_hook_min_interval": "events of session health",
+	"wake.budget": "budgets of agent sessions",
 }
 
 // Parse reads the file. Everything unknown in it is an error: a key that is accepted and

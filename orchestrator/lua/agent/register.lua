@@ -42,6 +42,8 @@ end
 count_role(K('pools'), role, 1)
 count_role(K('roles-of:', by), role, 1)
 call('SET', K('metadata:', id), ARGV[14])
+local name = agent_name(id)
+if name ~= '' then call('ZADD', named_agents(name, by), '0', id) end
 -- One counter for all agents: it does not fall when a record is deleted, nor
 -- when an older store comes back, for the floor has risen then.
 a.incarnation = F(math.max(num(meta.incarnations), floor) + 1) -- @next-incarnation

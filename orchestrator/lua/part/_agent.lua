@@ -33,6 +33,23 @@ local function judge_at(a)
   return a.status == 'draining' and math.min(silent, num(a.drain_due)) or silent
 end
 
+-- lives reports whether an agent participates, also if nobody has written down that it is dead.
+local function lives(a)
+  local ends = a.status == 'active' and num(a.beat_at) + num(a.dead) * 1000 + 1 or judge_at(a)
+  return a.status and not GONE[a.status] and now < ends -- @lives-until
+end
+
+-- agent_name is the key of agents: in picket.yaml in the metadata of an agent, or ''.
+local function agent_name(id)
+  local about = call('GET', K('metadata:', id)) or ''
+  local name = about ~= '' and cjson.decode(about).agent_name
+  if type(name) ~= 'string' or #name > 128 or not string.find(name, '^%w[%w_.-]*$') then name = '' end -- @checks-name
+  return name
+end
+
+-- named_agents lists the agents of an agent name that one key has registered and that are not gone.
+local function named_agents(name, owner) return K('named-agents:', name .. ':' .. owner) end
+
 local function schedule_judgement(id, a) call('ZADD', K('silence'), F(judge_at(a)), id) end
 
 -- check_allowed returns the refusal of a caller that may not act for an agent. While the written
@@ -91,6 +108,8 @@ local function set_agent_status(id, a, to, reason, actor)
   if GONE[to] then
     call('ZREM', K('silence'), id) -- @leaves-silence
     call('ZADD', K('gone'), NOW, id)
+    local name = agent_name(id)
+    if name ~= '' then call('ZREM', named_agents(name, a.owner), id) end -- @leaves-names
     if call('EXISTS', K('asessions:', id)) == 1 then -- @loses-sessions
       call('ZADD', K('chores'), '0', 'sessions:' .. id .. ':' .. reason)
     end

@@ -223,7 +223,8 @@ local TERMINAL = { completed = true, rejected = true, failed = true, cancelled =
 
 -- move takes a task from one state set to another; further fields are written
 -- with it. A task being created comes from none. A task that ends goes through
--- close_task instead.
+-- close_task instead. A subtask that settles makes the sessions of the agent that holds its parent due for a look of
+-- the scheduler of wakes: one that has ended, or waits for a review or a person.
 local function move(id, t, to, ...)
   if t.state then call('ZREM', K('by-state:', t.state), id) end -- @one-state
   call('ZADD', K('by-state:', to), t.order, id)
@@ -231,6 +232,16 @@ local function move(id, t, to, ...)
   if to == 'review' then call('ZADD', K('in-review'), RAW, id) end
   put(t, 'state', to, 'updated', RAW, ...)
   t.state = to
+  local settled = TERMINAL[to] or to == 'review' or to == 'handoff' -- @settles
+  local parent = settled and pick(t[1], 'parent').parent
+  local p = parent and pick(K('task:', parent), 'state', 'run')
+  if not p or p.state ~= 'leased' then return end -- @settled-for-holder
+  for _, sid in ipairs(call('ZRANGE', K('asessions:', pick(K('run:', p.run), 'agent').agent), 0, -1)) do
+    local key = K('session-wake:', sid)
+    call('HSET', key, 'settled', NOW, 'settled_of', parent)
+    call('PEXPIRE', key, call('HGET', key, 'keep') or '604800000') -- @forgets-settled
+    call('ZADD', K('wake-due'), 'LT', NOW, sid) -- @subtask-makes-due
+  end
 end
 
 -- cancelled_ancestor names the ancestor with which a task was cancelled, if there is one;

@@ -99,6 +99,7 @@ function sessions.end_session(sid, s, kind, reason, actor)
   call('ZREM', K('asessions:', s.agent), sid)
   call('ZREM', K('stopping:', s.agent), sid)
   call('ZREM', K('wake-due'), sid) -- @wakes-what-lives
+  call('ZREM', K('health-due'), sid) -- @health-of-what-lives
   local name = pick(K('asession:', sid), 'name').name or ''
   if name ~= '' then call('ZREM', K('named-sessions:', name), sid) end -- @names-what-lives
   for _, pid in ipairs(call('ZRANGE', K('open-prompts:', sid), 0, -1)) do

@@ -8,7 +8,8 @@ local wakes = { CYCLE = 30000, MOST_ROWS = 1000, RECENT = 100 }
 
 -- wakes.read is what is kept about the wakes of a session.
 function wakes.read(sid)
-  return pick(K('session-wake:', sid), 'last', 'under_way', 'seen', 'idle', 'unchanged', 'by_agents', 'row', 'keep')
+  return pick(K('session-wake:', sid), 'last', 'under_way', 'seen', 'idle', 'unchanged', 'by_agents', 'row', 'keep',
+    'settled', 'settled_of')
 end
 
 -- wakes.keep lets what is kept about a session end with the rows of its wakes.

@@ -20,8 +20,8 @@ if tid ~= '' then
   inboxes, out.agent = inboxes_of_run(tid, r), r.agent
   out.available = { free_amount(envelope(tid)) }
   a = #inboxes > 1 and read_agent(r.agent, 'name', 'caps', 'max') or {} -- @context-of-registered
-  local own = call('ZRANGE', K('asessions:', r.agent), 0, 1)
-  if a.status and #own == 1 then out.session = session_row(own[1]) end -- @context-of-one-session
+  local n, own = live_sessions(K('asessions:', r.agent))
+  if a.status and n == 1 then out.session = session_row(own) end -- @context-of-one-session
 elseif ARGV[5] then
   out.agent, out.session = pick(K('asession:', ARGV[5]), 'agent').agent, session_row(ARGV[5])
   if not out.session then return refuse('not_found', 'kind', 'agent_session') end

@@ -1,9 +1,10 @@
--- needs: agent session
+-- needs: agent session session_health
 -- report_sessions stores the whole list of the sessions that an adapter keeps. A session that is not in it
 -- has ended.
 -- A session that has ended may go on with another agent that the same key registered, such as the next
 -- worker of a machine.
--- ARGV: agent, actor, operator 0|1, incarnation, then for each session: id, kind, preset, state,
+-- ARGV: agent, actor, operator 0|1, incarnation, ms after which a report is stale, least ms between two events about
+--   the health of a session, then for each session: id, kind, preset, state,
 --   prompt under way or '', silent 0|1, why it is detached or '', ms since the last activity or '', task that it
 --   works on or ''
 -- Reply: OK
@@ -17,7 +18,7 @@ local actor = actor_name(id, a, ARGV[2], ARGV[3])
 
 -- Each new session is an event, so an agent may begin only so many of them.
 local reported, fresh = {}, 0
-for i = 5, #ARGV, FIELDS do
+for i = 7, #ARGV, FIELDS do
   local s = pick(K('asession:', ARGV[i]), 'agent', 'owner', 'ended', 'stop', 'stop_by', 'incarnation')
   local foreign = s.agent and s.agent ~= id and not (s.ended and s.owner == a.owner) -- @same-owner
   if foreign then return refuse('forbidden', 'kind', 'agent_session') end -- @own-session
@@ -34,9 +35,7 @@ sessions.lose(id, 're_registered') -- @loses-earlier
 
 -- begin_session puts a new session on the lists, or one that had ended.
 local function begin_session(sid, s, kind, preset)
-  local about = call('GET', K('metadata:', id)) or ''
-  local name = about ~= '' and cjson.decode(about).agent_name
-  if type(name) ~= 'string' or #name > 128 or not string.find(name, '^%w[%w_.-]*$') then name = '' end -- @checks-name
+  local name = agent_name(id)
   emit('agent_session.started', { agent = id, actor = actor }, '{"sessionId":' .. quote(sid) .. ',"kind":' ..
     quote(kind) .. ',"preset":' .. quote(preset) .. ',"agentName":' .. quote(name) .. '}')
   if s.ended then
@@ -51,7 +50,7 @@ local function begin_session(sid, s, kind, preset)
   s.name, s.number = name, meta.seq
 end
 
-for i = 5, #ARGV, FIELDS do
+for i = 7, #ARGV, FIELDS do
   local sid, s = ARGV[i], reported[ARGV[i]]
   if ARGV[i + 3] == 'stopped' then
     local lives = s.agent and not s.ended
@@ -70,6 +69,8 @@ for i = 5, #ARGV, FIELDS do
     local name = pick(s[1], 'name').name or ''
     if name ~= '' then call('ZADD', K('named-sessions:', name), num(pick(s[1], 'number').number), sid) end
     if ARGV[i + 7] ~= '' then put(s, 'active', F(math.max(0, raw - num(ARGV[i + 7])))) end
+    save()
+    tell_health(sid, num(ARGV[5]), num(ARGV[6])) -- @tells-reported-health
   end
 end
 for _, sid in ipairs(call('ZRANGE', K('asessions:', id), 0, -1)) do

@@ -4,11 +4,12 @@
 -- ARGV: agent name, session, or '' for the one session of the name
 -- Reply: raw, now and adopted (ms), paused 0|1; of the policy rows, newest, over and file as in policy, and
 --   away 1 if no server has the directory of policy files although one had it within a day; sessions (how
---   many the name has); of the session, if there is one, row (session_row), owner, role, capabilities,
---   stopping 0|1, since, last and unchanged (ms of store time, or 0), under_way 0|1, idle, seen (number), by_agents
---   (ms of store time), in_cycle, stamp; people and agents (unread messages of each that came after seen, up to the
---   first one of a person), newest_message (number of the last unread message), unread, pinned (tasks that wait for
---   the agent), held (leases), context (digest of the context at the last wake)
+--   many the name has that live, if none was named); of the session, if there is one, row (session_row), owner,
+--   role, capabilities, stopping 0|1, since, last and unchanged (ms of store time, or 0), under_way 0|1, idle, seen
+--   (number), by_agents (ms of store time), in_cycle, stamp; people and agents (unread messages of each that came
+--   after seen, up to the first one of a person), newest_message (number of the last unread message), unread, pinned
+--   (tasks that wait for the agent), held (leases), settled 0|1 (a subtask of a task that the agent holds settled after
+--   the last wake), context (digest of the context at the last wake)
 local name, sid = ARGV[1], ARGV[2]
 local id = current_revision(name)
 local newest = call('ZRANGE', K('policy-revisions:', name), -1, -1)[1]
@@ -18,9 +19,10 @@ local facts = { raw = RAW, now = NOW, adopted = call('HGET', META, 'adopted') or
   over = newest and call('HGET', K('policy-revision:', newest), 'over') or '',
   file = lock > now and call('HGET', K('policy-files'), name) or '', -- @wakes-by-file
   away = lock > 0 and lock <= now and now < lock + DAY and 1 or 0, -- @directory-away
-  sessions = call('ZCARD', K('named-sessions:', name)) }
-if sid == '' and facts.sessions == 1 then sid = call('ZRANGE', K('named-sessions:', name), 0, 0)[1] end
-local row = sid ~= '' and session_row(sid)
+  sessions = 0 }
+if sid == '' then facts.sessions, sid = live_sessions(K('named-sessions:', name)) end
+local one = sid ~= '' and facts.sessions <= 1
+local row = one and session_row(sid)
 if not row then return named(facts) end
 local s = pick(K('asession:', sid), 'agent', 'owner', 'stop', 'since')
 local a, w = read_agent(s.agent, 'caps'), wakes.read(sid)
@@ -42,5 +44,7 @@ facts.under_way = p and p.state == 'queued' and not sessions.overdue_state(p) an
 facts.people, facts.agents, facts.unread = people, agents, call('ZCARD', K('unread:', s.agent))
 facts.newest_message = call('ZRANGE', K('unread:', s.agent), -1, -1, 'WITHSCORES')[2] or '0'
 facts.pinned, facts.held = call('ZCARD', K('lane:', 'agent:' .. s.agent)), call('ZCARD', leases_key(s.agent, a))
+local settled = num(w.settled) > num(w.last) and call('ZSCORE', leases_key(s.agent, a), w.settled_of) -- @settled-since
+facts.settled = settled and 1 or 0
 facts.context = call('HGET', w[1], 'context') or ''
 return named(facts)

@@ -94,6 +94,16 @@ func coverPolicyFiles(t *testing.T, f *fixture) {
 	kit.OK(t, store.Release(f.Ctx, "b"))
 }
 
+// coverOwnedNames asks whether a key owns the name of an agent that participates, is silent for too long, or is gone.
+func coverOwnedNames(t *testing.T, f *fixture) {
+	f.MustRegister(t, picket.Registration{AgentID: "own", Metadata: picket.RawJSON(`{"agent_name":"olga"}`)})
+	kit.OK(t, f.CheckOwnsName(f.Ctx, kit.AgentOwner.Actor, "olga"))
+	f.JumpStoreTime(t, 10*time.Minute)
+	kit.Refused(t, f.CheckOwnsName(f.Ctx, kit.AgentOwner.Actor, "olga"), picket.CodeForbidden)
+	_, err := f.JudgeAgents(f.Ctx, 100)
+	kit.OK(t, err)
+}
+
 // coverLargeHistory reads a history that has more bytes than one reply.
 func coverLargeHistory(t *testing.T, f *fixture, write func(picket.Caller, string, string) (picket.WakePolicy, error)) {
 	p, err := write(kit.Operator, "pol-1", "large\n")

@@ -132,8 +132,21 @@ func coverWakes(t *testing.T, f *fixture) {
 		_, err := f.Wakes(f.Ctx, "amy", q)
 		kit.OK(t, err)
 	}
+	coverSettledSubtask(t, w)
 	coverWakeCycles(t, w)
 	coverPolicyLock(t, w)
+}
+
+// coverSettledSubtask lets a subtask end whose parent the agent of a session holds.
+func coverSettledSubtask(t *testing.T, w *wakings) {
+	task := w.MustSubmit(t, picket.TaskSpec{Agent: "wak"})
+	parent := w.OpenLease(t, w.AcquireAsOwner(t, "wak"))
+	made, err := w.Delegate(w.Ctx, parent, "", picket.Subtask{Title: "part"})
+	kit.OK(t, err)
+	for _, id := range []string{made.TaskID, task.TaskID} {
+		_, err = w.Cancel(w.Ctx, kit.OtherOperator, id, "")
+		kit.OK(t, err)
+	}
 }
 
 // coverWakeCycles takes the ways of the scheduler.

@@ -15,7 +15,7 @@ var Readers = []string{"agent", "agents", "pools", "evidence", "bundle",
 	"list", "log", "reports", "reviews", "stats", "task",
 	"envelope", "ledger", "spending", "await_exec", "can_exec", "webhook_list", "review_ids", "totals", "policy",
 	"policy_history", "policies", "agent_sessions", "prompt", "prompts", "wake_facts", "wakes",
-	"session_capability", "agent_context"}
+	"session_capability", "agent_context", "owns_name"}
 
 func All() []Case {
 	var all []Case

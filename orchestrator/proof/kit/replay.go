@@ -84,7 +84,7 @@ var nonMovingEvents = []string{picket.EventTaskProgress, picket.EventWriteRefuse
 	picket.EventAgentTimeoutWarning, picket.EventAgentTimedOut,
 	picket.EventInvariantViolated, picket.EventInvariantRepaired, picket.EventStoreAdopted, picket.EventAgentCommand,
 	picket.EventSessionStarted, picket.EventSessionPrompted, picket.EventSessionStopping, picket.EventSessionEnded,
-	picket.EventSessionLost, picket.EventSessionWaking, picket.EventSessionWoken,
+	picket.EventSessionLost, picket.EventSessionHealth, picket.EventSessionWaking, picket.EventSessionWoken,
 	picket.EventMessageSent, picket.EventPolicyWritten, picket.EventPolicyDeleted, picket.EventPolicyRolledBack,
 	picket.EventAgentDrift,
 	picket.EventToolCalled, picket.EventBudgetWarning, picket.EventBudgetExceeded, picket.EventBudgetToppedUp,

@@ -31,5 +31,11 @@ var wakeMutants = []mutant{
 	{"a process without the directory wakes", []edit{{"wakes-with-directory", "local other = false"}}},
 	{"a session is looked at once", []edit{{"due-again", ""}}},
 	{"a session that has ended is planned", []edit{{"plans-what-lives", "call('ZADD', K('wake-due'), F(now + num(ARGV[2])), sid)"}}},
+	{"a subtask of a task that nobody holds is news", []edit{{"settled-for-holder", "if not p then return end"}}},
+	{"what is kept about a settled subtask stays", []edit{{"forgets-settled", ""}}},
+	{"a settled subtask does not make a session due", []edit{{"subtask-makes-due", ""}}},
+	{"only the end of a subtask is news", []edit{{"settles", "local settled = TERMINAL[to]"}}},
+	{"a settled subtask is news for ever", []edit{{"settled-since", "local settled = w.settled_of and w.settled_of ~= ''"}}},
+	{"sessions of agents that are gone count", []edit{{"counts-live-sessions", "if s[1] then"}}},
 	{"a message does not make a session due", []edit{{"message-makes-due", ""}}},
 }

@@ -1,0 +1,29 @@
+package agentsession
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/picket-dev/picket"
+)
+
+// The name of an agent means its session that lives, and a dead one if there is no other.
+func TestMeant(t *testing.T) {
+	session := func(id, agent, name string, health picket.HealthGrade) picket.AgentSession {
+		return picket.AgentSession{SessionID: id, AgentID: agent, AgentName: name,
+			Health: picket.SessionHealth{Health: health}}
+	}
+	all := []picket.AgentSession{
+		session("asession_AAAA", "a1", "ann", picket.HealthDead),
+		session("asession_BBBB", "a2", "ann", picket.HealthHealthy),
+		session("asession_CCCC", "a3", "bob", picket.HealthDead),
+	}
+	for given, want := range map[string][]string{
+		"ann": {"asession_BBBB"}, "a1": {"asession_AAAA"}, "bob": {"asession_CCCC"}, "aaaa": {"asession_AAAA"},
+		"BBBB": {"asession_BBBB"}, "BBB": nil, "nobody": nil,
+	} {
+		if got := meant(given, all); !slices.Equal(got, want) {
+			t.Errorf("%s means %q, want %q", given, got, want)
+		}
+	}
+}
