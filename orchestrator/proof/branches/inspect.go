@@ -26,7 +26,8 @@ func coverInspect(t *testing.T, f *fixture) {
 	if left := s.InspectPass(false); len(left) > 0 {
 		t.Fatalf("after the repairs: %+v", left)
 	}
-	for _, d := range slices.Concat(invariants.TaskDamages, invariants.MoneyDamages, invariants.MessageDamages) {
+	for _, d := range slices.Concat(invariants.TaskDamages, invariants.MoneyDamages, invariants.MessageDamages,
+		invariants.SessionDamages) {
 		if !picket.InvariantKinds[d.Kind] {
 			f.CancelAll(t)
 			d.Plant(invariants.NewInspectFixture(t, f.Fixture))

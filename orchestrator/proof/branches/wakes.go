@@ -98,7 +98,11 @@ func coverWakes(t *testing.T, f *fixture) {
 	clash.Idempotency.Body = "d" + clash.Idempotency.Body[1:]
 	_, err = f.Wake(f.Ctx, clash, "amy", picket.WakeRequest{})
 	kit.Refused(t, err, picket.CodeIdempotencyConflict)
-	w.wake(kit.OtherOperator, func(id string) { w.result(id, picket.PromptRefused, "cannot_start") })
+	w.wake(kit.OtherOperator, func(id string) {
+		_, err := kit.InspectAll(f.Ctx, f.Engine, false)
+		kit.OK(t, err)
+		w.result(id, picket.PromptRefused, "cannot_start")
+	})
 	w.wake(kit.OtherOperator, func(id string) {
 		f.JumpStoreTime(t, 11*time.Second)
 		w.pending(0)

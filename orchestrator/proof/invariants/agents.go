@@ -132,7 +132,7 @@ var AgentDamages = []damage{
 }
 
 func AllDamages() []damage {
-	return slices.Concat(TaskDamages, AgentDamages, MoneyDamages, MessageDamages, SessionDamages)
+	return slices.Concat(TaskDamages, SessionDamages, AgentDamages, MoneyDamages, MessageDamages)
 }
 
 func randomDamage(rnd *rand.Rand) damage {

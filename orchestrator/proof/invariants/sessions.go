@@ -24,14 +24,7 @@ const (
 func (s *inspectFixture) addSessions() sessionFixture {
 	s.t.Helper()
 	m := sessionFixture{session: "asession_" + ulid.Make().String(), stopping: "asession_" + ulid.Make().String()}
-	a, _, err := s.Agent(s.Ctx, "m1")
-	kit.OK(s.t, err)
-	idle := func(id string) picket.SessionReport {
-		return picket.SessionReport{SessionID: id, Kind: picket.SessionResident, Preset: "exec",
-			State: picket.SessionIdle}
-	}
-	kit.OK(s.t, s.ReportSessions(s.Ctx, kit.OtherOperator, "m1", picket.SessionsReport{Incarnation: a.Incarnation,
-		Sessions: []picket.SessionReport{idle(m.session), idle(m.stopping)}}))
+	s.reportSessions(m.session, m.stopping)
 	prompt := func() string {
 		p, err := s.PromptSession(s.Ctx, kit.OtherOperator, m.session, picket.PromptRequest{Text: "hello",
 			TimeoutSeconds: kit.Ptr(3600)})
@@ -41,6 +34,19 @@ func (s *inspectFixture) addSessions() sessionFixture {
 	kit.OK(s.t, s.StopSession(s.Ctx, kit.OtherOperator, m.stopping))
 	m.firstPrompt, m.nextPrompt = prompt(), prompt()
 	return m
+}
+
+// reportSessions reports the sessions of m1.
+func (s *inspectFixture) reportSessions(ids ...string) {
+	s.t.Helper()
+	a, _, err := s.Agent(s.Ctx, "m1")
+	kit.OK(s.t, err)
+	report := picket.SessionsReport{Incarnation: a.Incarnation}
+	for _, id := range ids {
+		report.Sessions = append(report.Sessions, picket.SessionReport{SessionID: id, Kind: picket.SessionResident,
+			Preset: "exec", State: picket.SessionIdle})
+	}
+	kit.OK(s.t, s.ReportSessions(s.Ctx, kit.OtherOperator, "m1", report))
 }
 
 // SessionDamages are those of agent sessions and their prompts.
@@ -96,4 +102,8 @@ var SessionDamages = []damage{
 		Plant: func(s *inspectFixture) {
 			s.rawCommand("HSET", "session-wake:"+s.session, "under_way", missingPrompt)
 		}},
+	{Kind: "session_extra", what: "woken after its end", Plant: func(s *inspectFixture) {
+		s.reportSessions(s.stopping)
+		s.rawCommand("ZADD", "wake-due", farScore, s.session)
+	}},
 }
