@@ -53,6 +53,12 @@ func (l *forwarder) mount(e *echo.Echo) {
 // of the answer has been written.
 func (l *forwarder) serve(c echo.Context, v *vendor) error {
 	r := c.Request()
+	// Adapters ask without a credential which vendors are served: 401 or 404.
+	up := l.upstreams[v.name]
+	if up == nil {
+		return picket.Refuse(picket.CodeNotFound, "Ask an operator to set tools.llm."+v.name+" in picket.yaml.",
+			"no upstream for %s is configured", v.name)
+	}
 	backend, held, err := l.proxy.AdmitLLM(c)
 	if err != nil {
 		return err
@@ -63,12 +69,7 @@ func (l *forwarder) serve(c echo.Context, v *vendor) error {
 		return picket.Refuse(picket.CodeNotFound, "Call one of: "+v.routeList()+".", "%s %s is not passed through",
 			r.Method, web.Shortened(path))
 	}
-	up := l.upstreams[v.name]
-	if up == nil {
-		return picket.Refuse(picket.CodeNotFound, "Ask an operator to set tools.llm."+v.name+" in picket.yaml.",
-			"no upstream for %s is configured", v.name)
-	}
-	leave, err := l.limiter.admit(held.RunID)
+	leave, err := l.limiter.admit(held.HolderID())
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,6 @@ import (
 
 // plannedSettings are keys of the design that wait for something unbuilt.
 var plannedSettings = map[string]string{
-	"wake.budget":                           "budgets of agent sessions",
 	"wake.session_health_hook_min_interval": "events of session health",
 }
 

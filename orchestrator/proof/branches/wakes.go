@@ -116,13 +116,13 @@ func coverWakes(t *testing.T, f *fixture) {
 		w.result(id, picket.PromptAnswered, "")
 		w.result(w.pending(0)[0].CommandID, picket.PromptAnswered, "")
 	})
-	facts, err := f.Records().Run(f.Ctx, "wake_facts", "amy", w.session)
+	facts, err := f.Records().Run(f.Ctx, "wake_facts", "amy", w.session, kit.SessionLimitsArgument, "")
 	kit.OK(t, err)
 	list, _ := facts.([]any)
 	stamp := list[slices.Index(list, any("stamp"))+1]
 	for _, stamp := range []any{"stale", stamp} {
-		args := slices.Repeat([]any{""}, 22)
-		args[0], args[1], args[13], args[21] = "amy", w.session, stamp, 0
+		args := slices.Repeat([]any{""}, 24)
+		args[0], args[1], args[13], args[21], args[22] = "amy", w.session, stamp, 0, kit.SessionLimitsArgument
 		_, err = f.Records().Run(f.Ctx, "record_wake", args...)
 		kit.OK(t, err)
 	}
