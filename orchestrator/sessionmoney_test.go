@@ -19,7 +19,7 @@ import (
 func (f *sessionFixture) working(t *testing.T, promptID string) picket.LeaseCredential {
 	t.Helper()
 	held := picket.LeaseCredential{Namespace: "default", PromptID: promptID, Secret: strings.Repeat("c", 64)}
-	kit.OK(t, f.CommandResult(f.Ctx, kit.Operator, "a1", promptID, picket.CommandResult{Incarnation: f.n,
+	kit.OK(t, kit.SendResult(f.Ctx, f, kit.Operator, "a1", promptID, picket.CommandResult{Incarnation: f.n,
 		State: picket.PromptAccepted, CapabilityHash: held.Secret}))
 	return held
 }

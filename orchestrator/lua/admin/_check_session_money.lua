@@ -20,7 +20,10 @@ local function check_session_day(set, id)
   check_day(set, id)
   if string.sub(id, 1, 6) == 'house:' or call('ZCARD', K('children:', id)) > ROOM then return end
   for _, child in ipairs(call('ZRANGE', K('children:', id), 0, -1)) do
-    local open = string.sub(child, 1, 7) == 'prompt_' and call('HGET', K('env:', child), 'closed') ~= '1'
-    if open then check_member('prompt_envelope', K('prompt-envelopes'), child, true, NOW) end -- @checks-listed-envelope
+    if string.sub(child, 1, 7) == 'prompt_' then
+      local e = envelope(child)
+      if e.parent and e.closed ~= '1' then check_member('prompt_envelope', K('prompt-envelopes'), child, true, NOW) end
+      check_account(child, e) -- @checks-ended-envelope
+    end
   end
 end

@@ -26,11 +26,14 @@ func coverInspect(t *testing.T, f *fixture) {
 	if left := s.InspectPass(false); len(left) > 0 {
 		t.Fatalf("after the repairs: %+v", left)
 	}
-	for _, d := range slices.Concat(invariants.TaskDamages, invariants.MoneyDamages, invariants.MessageDamages) {
+	for _, d := range slices.Concat(invariants.TaskDamages, invariants.MoneyDamages, invariants.MessageDamages,
+		invariants.SessionMoneyDamages) {
 		if !picket.InvariantKinds[d.Kind] {
 			f.CancelAll(t)
-			d.Plant(invariants.NewInspectFixture(t, f.Fixture))
+			scene := invariants.NewInspectFixture(t, f.Fixture)
+			d.Plant(scene)
 			s.InspectPass(true)
+			scene.EndSessions()
 		}
 	}
 	invariants.AgentDamages[0].Plant(s) // nobody registers a damaged one again

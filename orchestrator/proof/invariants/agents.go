@@ -132,7 +132,7 @@ var AgentDamages = []damage{
 }
 
 func AllDamages() []damage {
-	return slices.Concat(TaskDamages, AgentDamages, MoneyDamages, MessageDamages, SessionDamages)
+	return slices.Concat(TaskDamages, AgentDamages, MoneyDamages, MessageDamages, SessionDamages, SessionMoneyDamages)
 }
 
 func randomDamage(rnd *rand.Rand) damage {
