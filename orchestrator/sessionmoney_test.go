@@ -2,6 +2,7 @@ package orchestrator_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -82,6 +83,12 @@ func TestAPromptSpendsWhatItReserved(t *testing.T) {
 		if funds.Available.USD != kit.USD("0.08") {
 			t.Errorf("%+v", funds)
 		}
+		_, err = f.Pause(f.Ctx, kit.Operator, false, "")
+		kit.OK(t, err)
+		_, err = f.Reserve(f.Ctx, held, modelCall("0.01"))
+		kit.Refused(t, err, picket.CodePaused)
+		_, err = f.Resume(f.Ctx, kit.Operator, "")
+		kit.OK(t, err)
 		late := f.MustReserve(t, held, modelCall("0.05"))
 		kit.OK(t, f.result(id, picket.PromptAnswered, 0, "word"))
 		_, err = f.Reserve(f.Ctx, held, modelCall("0.01"))
@@ -136,12 +143,15 @@ func limitsOf(all, wakes, prompts, each string) orchestrator.SessionLimits {
 		Wakes: kit.USD(wakes), Prompts: kit.USD(prompts), Each: kit.USD(each)}}
 }
 
-// dump is the whole store.
+// dump is the whole store, without its clock.
 func (f *sessionFixture) dump(t *testing.T) string {
 	t.Helper()
 	text, err := kit.Dump(f.Ctx, f.Raw, nil)
 	kit.OK(t, err)
-	return text
+	lines := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool {
+		return strings.HasPrefix(line, "pk:{default}:meta ") // it has the time of the last step
+	})
+	return strings.Join(lines, "\n")
 }
 
 func (f *sessionFixture) meter(t *testing.T) {
@@ -321,6 +331,59 @@ func TestTheWakeBudgetStopsAWeekendOfWakes(t *testing.T) {
 			if day.Spent.USD > kit.USD("0.5") || day.Spent.USD < kit.USD("0.4") {
 				t.Errorf("%s has spent %s", day.Day, day.Spent.USD)
 			}
+		}
+	})
+}
+
+// A daily limit that is set later counts what sessions have spent before, in dollars and in tokens.
+func TestALaterDailyLimitCountsTheSessions(t *testing.T) {
+	onBothStores(t, func(t *testing.T, fx *fixture) {
+		f := fx.withSession(t)
+		id := f.prompt(t, "one")
+		held := f.working(t, id)
+		f.settle(t, f.MustReserve(t, held, modelCall("0.06")), "0.06")
+		f.Store.SetBudgets(kit.Worth(1000, "0.2"), nil)
+		f.prompt(t, "two")
+		day, err := f.Envelope(f.Ctx, "house")
+		kit.OK(t, err)
+		if day.Available.USD != 0 || day.SpentInAll == nil || day.SpentInAll.USD != kit.USD("0.06") {
+			t.Errorf("the day is %+v", day.Account)
+		}
+		many := modelCall("0.01")
+		many.Reserve.Tokens = 5000
+		_, err = f.Reserve(f.Ctx, held, many)
+		kit.Refused(t, err, picket.CodeBudgetExceeded)
+		f.wantMoney(t, id, "0.1", "0.06")
+	})
+}
+
+// A wake that was decided before the money was gone is decided again.
+func TestAWakeIsNotSentWithoutMoney(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		id, n := f.wakeable(t)
+		none := strings.NewReplacer("5000000000", "0", "500000000", "0").Replace(kit.SessionLimitsArgument)
+		facts, err := f.Records().Run(f.Ctx, "wake_facts", "ann", id, none, "")
+		kit.OK(t, err)
+		args := slices.Repeat([]any{"1"}, 24)
+		args[0], args[1], args[2], args[4], args[21] = "ann", id, "", "prompt_01JZZZZZZZZZZZZZZZZZZZZZZZ", 9
+		args[22], args[23] = none, ""
+		list, _ := facts.([]any)
+		args[13] = list[slices.Index(list, any("stamp"))+1]
+		before := f.pendingWakes(t, n)
+		_, err = f.Records().Run(f.Ctx, "record_wake", args...)
+		kit.OK(t, err)
+		if got := f.pendingWakes(t, n); len(before)+len(got) != 0 {
+			t.Errorf("commands %+v", got)
+		}
+		broke := f.limited(t, limitsOf("5", "0", "2", "0.1"), nil)
+		d := broke.wantWake(t, picket.WakeRequest{}, picket.WakeReasonBudgetExceeded)
+		if !strings.HasPrefix(d.Envelope, "wake:ann:") || d.NextAllowedAt == nil {
+			t.Errorf("%+v", d)
+		}
+		s, err := broke.PolicyStatus(f.Ctx, "ann", 0)
+		kit.OK(t, err)
+		if s.WakeBudget.Envelope != d.Envelope || s.WakeBudget.Left != 0 || s.WakeBudget.RenewedAt != *d.NextAllowedAt {
+			t.Errorf("%+v", s.WakeBudget)
 		}
 	})
 }

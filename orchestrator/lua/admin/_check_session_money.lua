@@ -7,7 +7,7 @@ local function check_prompt_envelope(set, pid)
   local e = envelope(pid)
   if not e.parent or e.closed == '1' then return check_member('prompt_envelope', K(set), pid, false) end
   local state = call('HGET', K('prompt:', pid), 'state')
-  if state ~= 'queued' and state ~= 'accepted' then -- @checks-ended-prompt
+  if state ~= 'queued' and state ~= 'accepted' then
     report_violation('envelope_kept', pid, 'the prompt is ' .. (state or 'gone') .. ', and ' .. F(num(e.available_u)) ..
       ' nano-dollars are reserved for it', function() session_money.close(pid) end)
   end
@@ -23,7 +23,7 @@ local function check_session_day(set, id)
     if string.sub(child, 1, 7) == 'prompt_' then
       local e = envelope(child)
       if e.parent and e.closed ~= '1' then check_member('prompt_envelope', K('prompt-envelopes'), child, true, NOW) end
-      check_account(child, e) -- @checks-ended-envelope
+      check_account(child, e)
     end
   end
 end

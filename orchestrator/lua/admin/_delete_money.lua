@@ -51,7 +51,7 @@ end
 -- none is left.
 local function delete_prompts(id, limit)
   for _, child in ipairs(call('ZRANGE', K('children:', id), 0, limit - 1)) do
-    if string.sub(child, 1, 7) == 'prompt_' and envelope(child).closed == '1' then delete_money(child) end -- @keeps-open-envelope
+    if string.sub(child, 1, 7) == 'prompt_' and envelope(child).closed == '1' then delete_money(child) end
   end
   return call('ZCARD', K('children:', id)) == 0
 end
@@ -61,7 +61,7 @@ end
 local function delete_days(before, limit)
   local n = 0
   for _, id in ipairs(call('ZRANGEBYSCORE', K('houses'), '-inf', before, 'LIMIT', 0, limit)) do
-    if delete_prompts(id, limit) and delete_money(id) then -- @deletes-day
+    if delete_prompts(id, limit) and delete_money(id) then
       call('ZREM', K('houses'), id)
       n = n + 1
     end

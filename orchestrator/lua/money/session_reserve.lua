@@ -9,15 +9,15 @@ local pid, cid, nonce, need_t, need_u = ARGV[1], ARGV[3], ARGV[4], num(ARGV[6]),
 local p, _, err = capability(pid, ARGV[2])
 if err then return err end
 local e, h = envelope(pid), load_call(pid, cid)
-if h.state == 'open' then -- @session-call-again
+if h.state == 'open' then
   if h.nonce ~= nonce then return refuse('call_in_progress') end -- @session-call-of-another
   return named{ available = num(e.available_u) }
 elseif h.state then
   return refuse('state_conflict.result_not_kept', 'call', cid, 'outcome', h.outcome)
 end
 if paused ~= '' then return refuse('paused') end -- @session-reserves-none-paused
-local more_t = math.max(0, need_t - num(e.available_t)) -- @counts-tokens-left
-local no = check_quota('open_calls', num(ARGV[10]), call('ZCARD', K('calls:', pid)), 1) -- @bounds-session-calls
+local more_t = math.max(0, need_t - num(e.available_t))
+local no = check_quota('open_calls', num(ARGV[10]), call('ZCARD', K('calls:', pid)), 1)
   or check_funds(pid, 0, need_u) -- @session-call-is-covered
   or session_money.check_tokens(more_t, ARGV[12])
 if no then return no end

@@ -7,6 +7,7 @@
 -- limits, in the functions below, has in nano-dollars: namespace (of all sessions on a day), names (by agent
 -- name) and others (for every other name). A name has wake and prompt (on a day) and each (of one prompt).
 local session_money = {}
+do -- a script has room for few local functions
 
 -- session_envelopes are the ids of the envelopes of today from which a prompt is carved.
 local function session_envelopes(kind, name)
@@ -147,4 +148,5 @@ function session_money.close(pid)
   if not e.parent or e.closed == '1' then return end -- one from before prompts had envelopes has none
   call('ZREM', K('prompt-envelopes'), pid) -- @unlists-envelope
   close_envelope(pid) -- @gives-back
+end
 end
