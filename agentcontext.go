@@ -24,11 +24,17 @@ type AgentContext struct {
 	// the next task first. MoreClaimable says that there may be more rows.
 	Claimable     []ClaimableTasks `json:"claimable"`
 	MoreClaimable bool             `json:"moreClaimable,omitzero"`
-	// Budget is what the task of the run has left. Null: a session has no budget.
-	Budget *budget.Envelope `json:"budget"`
+	// Budget is what the task of the run, or the prompt of a session, has left. Null: it is not known.
+	Budget *ContextBudget `json:"budget"`
 	// NextAllowedWake is when a person could wake the session if it were idle, as its wake policy and the wakes so far
 	// allow it. It is never in the past. Null: there is no session, or no wake is allowed however long one waits.
 	NextAllowedWake *Instant `json:"nextAllowedWake"`
+}
+
+// ContextBudget is what an agent may still spend.
+type ContextBudget struct {
+	Tokens *int64       `json:"tokens,omitempty"` // of a run
+	USD    budget.Money `json:"usd"`
 }
 
 // ContextSelf is who the agent is.

@@ -51,6 +51,8 @@ type SessionReport struct {
 	Silent bool `json:"silent,omitzero"`
 	// DetachedBecause is CannotStart or ConversationLost, of a detached session.
 	DetachedBecause string `json:"detachedBecause,omitempty"`
+	// Metered is true if the model calls of the agent go through the tool proxy, so that its budget stops them.
+	Metered bool `json:"metered,omitzero"`
 	// IdleMs is how long ago the last activity of a prompt was, by the clock of the adapter; null: never.
 	IdleMs *int64 `json:"idleMs"`
 }
@@ -131,6 +133,7 @@ type AgentSession struct {
 	PromptID    string        `json:"promptId,omitempty"` // the prompt under way
 	TaskID      string        `json:"taskId,omitempty"`   // the task that it works on; empty: none
 	OpenPrompts int           `json:"openPrompts"`        // that have not ended, the one under way among them
+	Metered     bool          `json:"metered"`            // its model calls go through the tool proxy
 	StartedAt   Instant       `json:"startedAt"`          // when it was reported first
 	Health      SessionHealth `json:"health"`
 }

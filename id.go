@@ -29,14 +29,32 @@ func CheckID(field, kind, id string) error {
 
 var dayEnvelopePattern = regexp.MustCompile(`^house(:\d{4}-\d{2}-\d{2})?$`)
 
-// CheckEnvelopeID refuses what names no envelope: a task's id, house:<UTC date>,
-// or house for today's.
+// sessionEnvelopePattern are the envelopes of a day that pay for agent sessions. The name - stands for sessions
+// without an agent name.
+var sessionEnvelopePattern = regexp.MustCompile(
+	`^(sessions|(wake|prompt):(-|[A-Za-z0-9][A-Za-z0-9_.-]{0,127})):\d{4}-\d{2}-\d{2}$`)
+
+// CheckEnvelopeID refuses what names no envelope: a task's id, house:<UTC date>, or house for today's; the id of a
+// prompt of an agent session, or wake:<agent name>:<UTC date>, prompt:<agent name>:<UTC date> or sessions:<UTC date>.
 func CheckEnvelopeID(field, id string) error {
-	if dayEnvelopePattern.MatchString(id) || CheckID(field, "task", id) == nil {
+	if dayEnvelopePattern.MatchString(id) || isSessionEnvelope(id) || CheckID(field, "task", id) == nil {
 		return nil
 	}
 	return Invalid(field, "Copy the id from a listing; house is the envelope of the day.",
-		"%s is neither a task id nor house nor house:<date>", field)
+		"%s is neither the id of a task or a prompt nor that of the envelope of a day", field)
+}
+
+// CheckTopUpID is CheckEnvelopeID for what can be topped up. The settings limit what agent sessions spend.
+func CheckTopUpID(field, id string) error {
+	if isSessionEnvelope(id) {
+		return Invalid(field, "Raise agents.NAME.wake_budget, prompts_budget or prompt_budget, or wake.budget, in picket.yaml.",
+			"an envelope of agent sessions cannot be topped up")
+	}
+	return CheckEnvelopeID(field, id)
+}
+
+func isSessionEnvelope(id string) bool {
+	return sessionEnvelopePattern.MatchString(id) || CheckID("", "prompt", id) == nil
 }
 
 // CheckName refuses an agent or role id that is not 1 to 128 letters, digits,

@@ -244,6 +244,9 @@ type LeaseCredential struct {
 // OfSession reports whether it is a session capability.
 func (h LeaseCredential) OfSession() bool { return h.PromptID != "" }
 
+// EnvelopeID is the id of what pays: the task, or the prompt of a session.
+func (h LeaseCredential) EnvelopeID() string { return cmp.Or(h.TaskID, h.PromptID) }
+
 // HolderID is the id of the run, or of the prompt of a session, that holds the credential.
 func (h LeaseCredential) HolderID() string { return cmp.Or(h.RunID, h.PromptID) }
 

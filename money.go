@@ -58,7 +58,7 @@ type CallRequest struct {
 // Reservation answers it. Exactly one of Replay and a new reservation holds.
 type Reservation struct {
 	CallID    string
-	TaskID    string
+	TaskID    string // or the id of the prompt of a session
 	RunID     string
 	Nonce     string
 	Token     int64 // the fencing token the call was admitted under
@@ -92,7 +92,7 @@ const (
 // lease: money spent is spent.
 type Settlement struct {
 	CallID  string
-	TaskID  string
+	TaskID  string // or the id of the prompt of a session
 	Nonce   string
 	Outcome CallOutcome
 	Cost    budget.Envelope // ignored for undispatched and uncertain

@@ -7,6 +7,8 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"strings"
+
+	"github.com/picket-dev/picket/budget"
 )
 
 // A session capability is the credential of the process of an agent session. The adapter makes one for each
@@ -58,14 +60,15 @@ type SessionGrant struct {
 	AgentID     string // for whom messages are sent and read
 	SessionID   string
 	PromptID    string
-	Actor       string // as whom the log names the session
-	RemainingMs int64  // until the capability ends
+	Actor       string       // as whom the log names the session
+	RemainingMs int64        // until the capability ends
+	Available   budget.Money // what the model calls of the prompt may still cost
 }
 
 // LeaseRequired refuses what a session capability does not open.
 func LeaseRequired() *Error {
 	return Refuse(CodeLeaseRequired,
-		"Use get_context, read_messages, send_message or next_task. Everything else is for the agent of a run, which has a lease.",
+		"Use get_context, read_messages, send_message, next_task and the models below /llm. Everything else is for the agent of a run, which has a lease.",
 		"a session capability does not open this")
 }
 

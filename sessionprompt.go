@@ -3,6 +3,8 @@ package picket
 import (
 	"strings"
 	"unicode/utf8"
+
+	"github.com/picket-dev/picket/budget"
 )
 
 // PromptState is how far a prompt has come.
@@ -73,6 +75,10 @@ type SessionPrompt struct {
 	EndedAt    *Instant `json:"endedAt"`
 	// RemainingMs is the time until the deadline; 0: it has ended.
 	RemainingMs int64 `json:"remainingMs"`
+	// Budget is what the model calls of the prompt may cost in all, in dollars, and Spent is what they have cost. Only
+	// calls through the tool proxy are known. Budget is 0 when the prompt has ended.
+	Budget budget.Money    `json:"budget"`
+	Spent  budget.Envelope `json:"spent"`
 }
 
 // PromptPage is a page of the prompts of a session, newest first.

@@ -71,7 +71,10 @@ type WakeDecision struct {
 	PolicySnapshotID string  `json:"policy_snapshot_id"`
 	At               Instant `json:"at"`
 	// DetailCode tells apart the causes of session_unhealthy; null: the reason says everything.
-	DetailCode  *HealthDetail      `json:"detail_code"`
+	DetailCode *HealthDetail `json:"detail_code"`
+	// Envelope is what has nothing left, with wake_budget_exceeded: wake:NAME:DAY, sessions:DAY or house:DAY. It is
+	// renewed when the UTC day ends.
+	Envelope    string             `json:"envelope,omitempty"`
 	Diagnostics []PolicyDiagnostic `json:"diagnostics"` // of a policy that is not valid
 }
 

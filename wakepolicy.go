@@ -2,6 +2,8 @@ package picket
 
 import (
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/picket-dev/picket/budget"
 )
 
 // The wake policy of an agent name is its file HEARTBEAT.md. It says when a session of the agent may be
@@ -208,6 +210,15 @@ type PolicyStatus struct {
 	// NextAllowedAt is when the windows of the policy next allow a wake; null: now, or never.
 	NextAllowedAt *Instant           `json:"next_allowed_at"`
 	Diagnostics   []PolicyDiagnostic `json:"diagnostics"`
+	WakeBudget    WakeBudget         `json:"wake_budget"` // now, whatever At is
 	// File is the file in the directory of the server, if it differs from the store; else null.
 	File *PolicyFile `json:"file"`
+}
+
+// WakeBudget is what the wakes of an agent name may still spend on the present UTC day.
+type WakeBudget struct {
+	// Envelope is the one that has the least: wake:NAME:DAY, sessions:DAY or house:DAY.
+	Envelope  string       `json:"envelope"`
+	Left      budget.Money `json:"left_usd"` // neither spent nor reserved
+	RenewedAt Instant      `json:"renewed_at"`
 }

@@ -170,7 +170,7 @@ func TestTheContextOfASession(t *testing.T) {
 		if got := claimable(c); !slices.Equal(got, []string{"  a1 1", "coder   1", "coder go  2"}) || c.MoreClaimable {
 			t.Errorf("%q", got)
 		}
-		if c.Budget != nil || c.NextAllowedWake != nil { // ann has no policy
+		if c.Budget == nil || c.Budget.USD != kit.USD("0.1") || c.Budget.Tokens != nil || c.NextAllowedWake != nil {
 			t.Errorf("%+v", c)
 		}
 		if text, err := json.Marshal(c); err != nil || strings.Contains(string(text), `"one"`) {
@@ -204,7 +204,7 @@ func TestTheContextOfARun(t *testing.T) {
 		c := f.mustContext(t, h)
 		if c.Self.AgentID != "stray" || c.Self.Status != "" || c.Session != nil || len(c.Claimable) != 0 ||
 			c.TasksHeld != 1 || len(c.Tasks) != 1 || c.Tasks[0].TaskID != task.TaskID || c.Budget == nil ||
-			*c.Budget != task.BudgetEnvelope {
+			*c.Budget.Tokens != task.BudgetEnvelope.Tokens || c.Budget.USD != task.BudgetEnvelope.USD {
 			t.Errorf("%+v", c)
 		}
 		// A run that names a registered agent as its own learns nothing of it.

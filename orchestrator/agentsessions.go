@@ -28,7 +28,7 @@ func (e *Engine) ReportSessions(ctx context.Context, by picket.Caller, agentID s
 			idle = *s.IdleMs
 		}
 		args = append(args, s.SessionID, string(s.Kind), s.Preset, string(s.State), s.PromptID, boolArg(s.Silent),
-			s.DetachedBecause, idle, s.TaskID)
+			s.DetachedBecause, idle, s.TaskID, boolArg(s.Metered))
 	}
 	return e.retryJudged(ctx, agentID, func() *reply { return e.run(ctx, "report_sessions", args...) }).Err
 }
@@ -95,6 +95,7 @@ type sessionRow struct {
 	State       string `reply:"state"`
 	Prompt      string `reply:"prompt"`
 	Silent      bool   `reply:"silent"`
+	Metered     bool   `reply:"metered"`
 	Because     string `reply:"because"`
 	Reported    int64  `reply:"reported"`    // ms
 	ReportedAt  int64  `reply:"reported_at"` // store time, ms
@@ -136,7 +137,7 @@ func (row sessionRow) session(now, adopted picket.Instant, staleAfter time.Durat
 	}
 	return picket.AgentSession{SessionID: row.ID, AgentID: row.Agent, AgentName: row.Name, Incarnation: row.Incarnation,
 		Kind: picket.SessionKind(row.Kind), Preset: row.Preset, PromptID: row.Prompt, TaskID: row.Task,
-		OpenPrompts: row.Open, StartedAt: picket.Instant(row.Started), Health: h}
+		OpenPrompts: row.Open, Metered: row.Metered, StartedAt: picket.Instant(row.Started), Health: h}
 }
 
 // StopSession orders the adapter of a session to end it. The session has ended when the adapter reports

@@ -81,6 +81,9 @@ func (e *Engine) Reserve(ctx context.Context, held picket.LeaseCredential,
 	if err := checkCall(req); err != nil {
 		return picket.Reservation{}, err
 	}
+	if held.OfSession() {
+		return e.reserveForSession(ctx, held, req)
+	}
 	q := e.quotas()
 	r := e.runHeld(ctx, held, "reserve", req.CallID, req.Nonce, req.Tool, req.Hash, req.Reserve.Tokens,
 		int64(req.Reserve.USD), req.PriceVersion, boolArg(req.Effects == picket.EffectsExternal), req.TimeoutMs,
@@ -118,8 +121,10 @@ func (e *Engine) Reserve(ctx context.Context, held picket.LeaseCredential,
 // task has ended, the nearest open envelope above pays. not_found means that there is no such
 // reservation, so nothing was taken. An outcome is kept for a day.
 func (e *Engine) Settle(ctx context.Context, s picket.Settlement) (picket.Settled, error) {
-	if err := picket.CheckID("taskId", "task", s.TaskID); err != nil {
-		return picket.Settled{}, err
+	if picket.CheckID("", "prompt", s.TaskID) != nil {
+		if err := picket.CheckID("taskId", "task", s.TaskID); err != nil {
+			return picket.Settled{}, err
+		}
 	}
 	result := s.Result
 	switch s.Outcome {

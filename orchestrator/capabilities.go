@@ -19,16 +19,17 @@ import (
 // CodeSessionCapability.
 func (e *Engine) SessionCapability(ctx context.Context, held picket.LeaseCredential) (picket.SessionGrant, error) {
 	var v struct {
-		Agent   string `reply:"agent"`
-		Session string `reply:"session"`
-		Prompt  string `reply:"prompt"`
-		Actor   string `reply:"actor"`
-		Left    int64  `reply:"left"` // ms
+		Agent     string `reply:"agent"`
+		Session   string `reply:"session"`
+		Prompt    string `reply:"prompt"`
+		Actor     string `reply:"actor"`
+		Left      int64  `reply:"left"`      // ms
+		Available int64  `reply:"available"` // nano-dollars
 	}
 	r := e.runCapability(ctx, held, "session_capability")
 	r.Decode(&v)
 	return picket.SessionGrant{AgentID: v.Agent, SessionID: v.Session, PromptID: v.Prompt, Actor: v.Actor,
-		RemainingMs: v.Left}, r.Err
+		RemainingMs: v.Left, Available: budget.Money(v.Available)}, r.Err
 }
 
 // runCapability runs a script that begins with a session capability.
@@ -169,6 +170,7 @@ type agentContext struct {
 	Lanes     []contextLane    `reply:"lanes"`
 	More      bool             `reply:"more"`
 	Available *budget.Envelope `reply:"available"`
+	USD       *int64           `reply:"usd"` // nano-dollars that a prompt has left
 }
 
 type contextTask struct {
@@ -201,7 +203,12 @@ func (v agentContext) context(staleAfter time.Duration) picket.AgentContext {
 		Unread:        picket.ContextUnread{Messages: v.Unread, Senders: []picket.UnreadSender{}},
 		Claimable:     claimableTasks(v.Lanes),
 		MoreClaimable: v.More,
-		Budget:        v.Available,
+	}
+	switch {
+	case v.Available != nil:
+		c.Budget = &picket.ContextBudget{Tokens: &v.Available.Tokens, USD: v.Available.USD}
+	case v.USD != nil:
+		c.Budget = &picket.ContextBudget{USD: budget.Money(*v.USD)}
 	}
 	if v.Max != "" {
 		most := int(store.ParseInt(v.Max))

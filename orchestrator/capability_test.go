@@ -271,7 +271,9 @@ func TestSessionsHaveNoLease(t *testing.T) {
 		kit.Refused(t, err, picket.CodeLeaseRequired)
 		_, err = f.Delegate(f.Ctx, held, "", picket.Subtask{Title: "x"})
 		kit.Refused(t, err, picket.CodeLeaseRequired)
-		_, err = f.Funds(f.Ctx, held)
+		external := kit.PaidCall("0.01")
+		external.Effects = picket.EffectsExternal
+		_, err = f.Reserve(f.Ctx, held, external)
 		kit.Refused(t, err, picket.CodeLeaseRequired)
 		_, err = f.CanExec(f.Ctx, held)
 		kit.Refused(t, err, picket.CodeLeaseRequired)

@@ -65,6 +65,9 @@ type Config struct {
 	// Unmetered has the agent names whose sessions the scheduler may wake although they pay their models with
 	// keys of their own, so that no budget limits them.
 	Unmetered map[string]bool
+	// SessionLimits bound what agent sessions spend outside of tasks. Servers of one store need the same limits.
+	// Defaults to nil: those of [DefaultSessionLimits].
+	SessionLimits *SessionLimits
 	// Workspaces says how long adapters keep workspaces.
 	Workspaces picket.WorkspaceRetention
 	// Found lets a namespace that neither the store nor the witness knows begin
@@ -98,6 +101,7 @@ type Store struct {
 	cfg     Config
 	conn    *store.Store
 	budgets atomic.Pointer[budgets]
+	limits  string // of sessions, as scripts read them
 	engines map[string]*Engine
 }
 
@@ -134,6 +138,14 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err := cfg.Wake.Check(); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
+	if cfg.SessionLimits == nil {
+		limits := DefaultSessionLimits()
+		cfg.SessionLimits = &limits
+	}
+	limits, err := cfg.SessionLimits.argument()
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
 	cfg.Workspaces.Failed = cmp.Or(cfg.Workspaces.Failed, 7*24*time.Hour)
 	cfg.Workspaces.Decided = cmp.Or(cfg.Workspaces.Decided, 24*time.Hour)
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
@@ -153,7 +165,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	s := &Store{cfg: cfg, conn: conn, engines: map[string]*Engine{}}
+	s := &Store{cfg: cfg, conn: conn, limits: limits, engines: map[string]*Engine{}}
 	s.SetBudgets(cfg.DailyLimit, cfg.TaskEnvelope)
 	for _, records := range conn.Namespaces() {
 		s.engines[records.Name()] = s.newEngine(records)

@@ -38,7 +38,7 @@ func (e *Engine) Envelope(ctx context.Context, id string) (picket.EnvelopeState,
 // those of [Engine.Envelope].
 func (e *Engine) TopUp(ctx context.Context, by picket.Caller, id string, t picket.TopUp) (picket.TopUpResult, error) {
 	added := budget.Envelope{Tokens: t.Tokens, USD: t.USD}
-	if err := cmp.Or(picket.CheckEnvelopeID("id", id), checkAmount("/usd", added)); err != nil {
+	if err := cmp.Or(picket.CheckTopUpID("id", id), checkAmount("/usd", added)); err != nil {
 		return picket.TopUpResult{}, err
 	}
 	if added.IsZero() {
@@ -183,6 +183,9 @@ func (e *Engine) Funds(ctx context.Context, held picket.LeaseCredential) (picket
 
 func (e *Engine) pollFunds(ctx context.Context, held picket.LeaseCredential, look string,
 	wait time.Duration) (picket.Funds, error) {
+	if held.OfSession() {
+		return e.fundsOfSession(ctx, held)
+	}
 	r := e.runHeld(ctx, held, "await_top_up", look, max(0, wait.Milliseconds()))
 	if r.endedByLoop() {
 		return picket.Funds{}, loopRefusal("await_top_up")

@@ -72,7 +72,8 @@ func (e *Engine) PolicyStatus(ctx context.Context, name string, at picket.Instan
 		}
 	}
 	s.Active = s.Reason == ""
-	return s, nil
+	s.WakeBudget, err = e.wakeBudget(ctx, name)
+	return s, err
 }
 
 // ValidatePolicy returns what a text would be as a wake policy. It changes nothing. The policy of an

@@ -8,6 +8,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/orchestrator/store"
 )
 
@@ -23,7 +24,8 @@ func (e *Engine) PromptSession(ctx context.Context, by picket.Caller, sessionID 
 		seconds = *req.TimeoutSeconds
 	}
 	return e.run(ctx, "prompt_session", sessionID, cmp.Or(by.Key, by.Actor), by.Idempotency.Key, by.Idempotency.Body,
-		"prompt_"+ulid.Make().String(), req.Text, 1000*seconds, picket.MaxOpenPrompts, picket.MaxPromptsListed).prompt()
+		"prompt_"+ulid.Make().String(), req.Text, 1000*seconds, picket.MaxOpenPrompts, picket.MaxPromptsListed, e.store.limits,
+		e.dailyLimitArg()).prompt()
 }
 
 // SessionPrompt reads a prompt of a session, with its answer from the byte offset on. It waits until there
@@ -86,31 +88,33 @@ func (e *Engine) CommandResult(ctx context.Context, by picket.Caller, agentID, c
 
 // promptRow is prompt_row of the scripts.
 type promptRow struct {
-	ID       string `reply:"id"`
-	Session  string `reply:"session"`
-	State    string `reply:"state"`
-	Reason   string `reply:"reason"`
-	By       string `reply:"by"`
-	Text     string `reply:"text"`
-	Answer   string `reply:"answer"`
-	Offset   int    `reply:"offset"`
-	Created  int64  `reply:"created"` // ms
-	Accepted *int64 `reply:"accepted"`
-	Ended    *int64 `reply:"ended"`
-	Left     int64  `reply:"left"`      // ms until the deadline
-	Next     bool   `reply:"next"`      // the agent has asked for a task
-	Task     string `reply:"task"`      // that the session took
-	Wake     string `reply:"wake"`      // the agent name of a wake; empty: a prompt of a person
-	WakeLeft int64  `reply:"wake_left"` // ms until a wake has to be accepted
+	ID       string          `reply:"id"`
+	Session  string          `reply:"session"`
+	State    string          `reply:"state"`
+	Reason   string          `reply:"reason"`
+	By       string          `reply:"by"`
+	Text     string          `reply:"text"`
+	Answer   string          `reply:"answer"`
+	Offset   int             `reply:"offset"`
+	Created  int64           `reply:"created"` // ms
+	Accepted *int64          `reply:"accepted"`
+	Ended    *int64          `reply:"ended"`
+	Left     int64           `reply:"left"` // ms until the deadline
+	Next     bool            `reply:"next"` // the agent has asked for a task
+	Task     string          `reply:"task"` // that the session took
+	Spent    budget.Envelope `reply:"spent"`
+	Reserved int64           `reply:"reserved"`  // nano-dollars
+	Wake     string          `reply:"wake"`      // the agent name of a wake; empty: a prompt of a person
+	WakeLeft int64           `reply:"wake_left"` // ms until a wake has to be accepted
 }
 
 func (row promptRow) prompt() picket.SessionPrompt {
 	p := picket.SessionPrompt{PromptID: row.ID, SessionID: row.Session, State: picket.PromptState(row.State),
 		Wake: row.Wake != "", By: row.By, Text: row.Text, Answer: row.Answer, Offset: row.Offset, Reason: row.Reason,
 		NextTask: row.Next, TaskID: row.Task, CreatedAt: picket.Instant(row.Created),
-		AcceptedAt: optionalInstant(row.Accepted), EndedAt: optionalInstant(row.Ended)}
+		AcceptedAt: optionalInstant(row.Accepted), EndedAt: optionalInstant(row.Ended), Spent: row.Spent}
 	if !p.State.Ended() {
-		p.RemainingMs = row.Left
+		p.RemainingMs, p.Budget = row.Left, budget.Money(row.Reserved)
 	}
 	return p
 }

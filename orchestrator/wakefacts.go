@@ -27,6 +27,9 @@ type wakeReply struct {
 	Away    bool              `reply:"away"`
 
 	Sessions  int         `reply:"sessions"` // of the agent name that live, if none was named
+	Money     int64       `reply:"money"`    // nano-dollars that its wakes have left today
+	Unspent   int64       `reply:"unspent"`  // the same if no open prompt had reserved anything
+	Short     string      `reply:"short"`    // the envelope that has the least of them
 	Row       *sessionRow `reply:"row"`
 	Owner     string      `reply:"owner"`
 	Role      string      `reply:"role"`
@@ -77,7 +80,7 @@ func (e *Engine) wakeFacts(ctx context.Context, name, sessionID string) (f wakeF
 // storedWakeFacts are wakeFacts as the store has them. It changes nothing.
 func (e *Engine) storedWakeFacts(ctx context.Context, name, sessionID string) (f wakeFacts, err error) {
 	f.name, f.settings = name, e.store.cfg.Wake
-	r := e.run(ctx, "wake_facts", name, sessionID)
+	r := e.run(ctx, "wake_facts", name, sessionID, e.store.limits, e.dailyLimitArg())
 	r.Decode(&f.wakeReply)
 	if r.Err != nil {
 		return f, r.Err
@@ -150,14 +153,24 @@ func (f wakeFacts) decided(source picket.WakeSource, at picket.Instant, unmetere
 		Session:          f.session(),
 		NamespacePaused:  f.Paused,
 		AgentDraining:    f.Row != nil && f.Row.Draining,
-		Available:        budget.MaxMoney,
-		OwnKeys:          true,
+		Available:        f.available(),
+		Reserved:         f.Unspent > 0,
+		OwnKeys:          f.Row == nil || !f.Row.Metered,
 		UnmeteredAllowed: unmetered,
 		LastWake:         f.wall(f.Last),
 		WakeUnderWay:     f.UnderWay,
 		WakesInCycle:     f.InCycle,
 		CycleEndsAt:      f.wall((f.Now/wakeCycleMs + 1) * wakeCycleMs),
 	}
+}
+
+// available is what a wake of the session may spend. One that is not metered spends nothing that is known, so what
+// others have reserved does not keep it from being woken.
+func (f wakeFacts) available() budget.Money {
+	if f.Row != nil && !f.Row.Metered {
+		return budget.Money(f.Unspent)
+	}
+	return budget.Money(min(f.Money, f.Unspent))
 }
 
 // wakeCycleMs is how long a cycle of the scheduler lasts. wakes.CYCLE of the scripts is the same.

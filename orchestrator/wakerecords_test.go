@@ -55,13 +55,14 @@ func TestWakeRecordsNameNobody(t *testing.T) {
 func TestACycleHasNoMoreWakesThanAllowed(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		id, n := f.wakeable(t)
-		facts, err := f.Records().Run(f.Ctx, "wake_facts", "ann", id)
+		facts, err := f.Records().Run(f.Ctx, "wake_facts", "ann", id, kit.SessionLimitsArgument, "")
 		kit.OK(t, err)
-		args := make([]any, 22)
+		args := make([]any, 24)
 		for i := range args {
 			args[i] = "1"
 		}
 		args[0], args[1], args[2], args[4], args[21] = "ann", id, "", "prompt_01JZZZZZZZZZZZZZZZZZZZZZZZ", 0
+		args[22], args[23] = kit.SessionLimitsArgument, ""
 		list := facts.([]any)
 		for i := 0; i < len(list); i += 2 {
 			if list[i] == "stamp" {

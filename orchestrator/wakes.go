@@ -9,6 +9,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/orchestrator/heartbeat"
 	"github.com/picket-dev/picket/orchestrator/store"
 )
@@ -109,6 +110,9 @@ func (w wake) decide(f wakeFacts, at picket.Instant) picket.WakeDecision {
 	if f.shown.Present {
 		d.PolicySnapshotID = f.shown.Digest
 	}
+	if made.Reason == picket.WakeReasonBudgetExceeded {
+		d.Envelope = f.Short
+	}
 	if made.Reason == picket.WakeReasonInvalid {
 		d.Diagnostics = f.shown.Diagnostics
 	}
@@ -165,7 +169,7 @@ func (w wake) store(ctx context.Context, f wakeFacts, d picket.WakeDecision) (_ 
 			return d, false, err
 		}
 		args = append(args, f.Stamp, text, wakeAcceptMs, wakeDeadlineMs, picket.MaxPromptsListed, f.Message,
-			boolArg(byAgents), w.context, f.settings.MaxWakesPerCycle)
+			boolArg(byAgents), w.context, f.settings.MaxWakesPerCycle, w.e.store.limits, w.e.dailyLimitArg())
 	}
 	r := w.e.run(ctx, "record_wake", args...)
 	var v struct {
@@ -189,6 +193,8 @@ func (w wake) text(ctx context.Context, f wakeFacts, d picket.WakeDecision) (str
 		if err != nil {
 			return "", err
 		}
+		each := w.e.store.cfg.SessionLimits.of(w.name).Each
+		c.Budget = &picket.ContextBudget{USD: min(max(0, budget.Money(f.Money)), each)}
 		if p.Context, err = contextParts(c); err != nil {
 			return "", err
 		}

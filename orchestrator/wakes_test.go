@@ -285,12 +285,12 @@ func TestConcurrentWakesSendOne(t *testing.T) {
 func TestAWakeIsDecidedByPresentFacts(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		id, n := f.wakeable(t)
-		args := make([]any, 22)
+		args := make([]any, 24)
 		for i := range args {
 			args[i] = "1"
 		}
 		args[0], args[1], args[2], args[4], args[13] = "ann", id, "", "prompt_01JZZZZZZZZZZZZZZZZZZZZZZZ", "other facts"
-		args[21] = 25
+		args[21], args[22], args[23] = 25, kit.SessionLimitsArgument, ""
 		_, err := f.Records().Run(f.Ctx, "record_wake", args...)
 		kit.OK(t, err)
 		got, err := f.SessionCommands(f.Ctx, kit.Operator, "a1", n, nil, 0)

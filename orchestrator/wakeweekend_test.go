@@ -124,12 +124,13 @@ type weekendFleet struct {
 	*fixture
 	sessions map[string][]picket.SessionReport // by agent
 	of       map[string]int64                  // incarnations
+	cost     string                            // dollars of a call of a model with each wake; empty: none is made
 }
 
 // newWeekendFleet registers the agents, and reports their sessions.
 func (f *fixture) newWeekendFleet(t *testing.T, agents, sessionsOfEach int) *weekendFleet {
 	t.Helper()
-	fleet := &weekendFleet{f, map[string][]picket.SessionReport{}, map[string]int64{}}
+	fleet := &weekendFleet{f, map[string][]picket.SessionReport{}, map[string]int64{}, ""}
 	for i := range agents {
 		id := fmt.Sprint("a", i+1)
 		fleet.of[id] = f.sessionAgent(t, id)
@@ -188,10 +189,35 @@ func (f *weekendFleet) takeWakes(t *testing.T, id string) (wakes int) {
 	for _, c := range got.Sessions {
 		for _, state := range []picket.PromptState{picket.PromptAccepted, picket.PromptAnswered} {
 			kit.OK(t, kit.SendResult(f.Ctx, f, kit.Operator, id, c.CommandID,
-				picket.CommandResult{Incarnation: f.of[id], State: state}))
+				picket.CommandResult{Incarnation: f.of[id], State: state, CapabilityHash: capabilityOf(state)}))
+			if state == picket.PromptAccepted && f.cost != "" {
+				f.callModel(t, c.CommandID)
+			}
 		}
 	}
 	return len(got.Sessions)
+}
+
+// capabilityOf is the hash of the capability that an adapter makes when it accepts a wake.
+func capabilityOf(state picket.PromptState) string {
+	if state == picket.PromptAccepted {
+		return strings.Repeat("c", 64)
+	}
+	return ""
+}
+
+// callModel calls a model in a wake, if its budget covers that.
+func (f *weekendFleet) callModel(t *testing.T, prompt string) {
+	t.Helper()
+	held := picket.LeaseCredential{Namespace: "default", PromptID: prompt, Secret: capabilityOf(picket.PromptAccepted)}
+	r, err := f.Reserve(f.Ctx, held, modelCall(f.cost))
+	if err != nil {
+		kit.Refused(t, err, picket.CodeBudgetExceeded)
+		return
+	}
+	f.MustSettle(t, kit.DoneSettlement(r, f.cost))
+	_, err = f.CountSpending(f.Ctx)
+	kit.OK(t, err)
 }
 
 // An idle fleet makes no call over a weekend. With when_idle it makes as many as its back-off allows.
@@ -226,7 +252,8 @@ func TestAFleetThatIsWokenIdleBacksOff(t *testing.T) {
 // unchangedByWakes are the kinds of keys that a wake does not write.
 func unchangedByWakes(key string) bool {
 	for _, kind := range []string{"prompt:", "session-prompts:", "open-prompts:", "ready-prompts:", "session-wake:",
-		"wake-due", "wake-cycle", "wakes:", "wakes-in-cycle:", "events", "meta", "sums", "asession:", "pulse"} {
+		"wake-due", "wake-cycle", "wakes:", "wakes-in-cycle:", "events", "meta", "sums", "asession:", "pulse",
+		"env:prompt_", "env:wake:", "env:sessions:", "children:wake:", "children:sessions:", "houses"} {
 		if strings.HasPrefix(strings.TrimPrefix(key, "pk:{default}:"), kind) {
 			return false
 		}

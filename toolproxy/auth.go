@@ -1,7 +1,6 @@
 package toolproxy
 
 import (
-	"cmp"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -107,7 +106,7 @@ func (p *Proxy) AdmitLLM(c echo.Context) (Backend, picket.LeaseCredential, error
 	if err != nil {
 		return nil, held, err
 	}
-	if err := web.MarkAuthenticated(c, web.KindLease, held.RunID); err != nil {
+	if err := web.MarkAuthenticated(c, web.KindLease, held.HolderID()); err != nil {
 		return nil, held, err
 	}
 	if err := p.take(held, forAgent); err != nil {
@@ -117,10 +116,9 @@ func (p *Proxy) AdmitLLM(c echo.Context) (Backend, picket.LeaseCredential, error
 	return backend, held, err
 }
 
-// authenticateLLM finds the lease token in either of the headers that clients of
+// authenticateLLM finds the lease token, or the session capability, in either of the headers that clients of
 // these APIs send. One of them may hold something else.
 func (p *Proxy) authenticateLLM(r *http.Request) (picket.LeaseCredential, error) {
-	ctx := r.Context()
 	tokens := append([]string(nil), r.Header.Values("X-Api-Key")...)
 	for _, value := range r.Header.Values("Authorization") {
 		if scheme, token, _ := strings.Cut(value, " "); strings.EqualFold(scheme, "Bearer") {
@@ -129,15 +127,13 @@ func (p *Proxy) authenticateLLM(r *http.Request) (picket.LeaseCredential, error)
 	}
 	found := ""
 	for _, token := range tokens {
-		if strings.HasPrefix(token, picket.SessionCapabilityPrefix) {
-			held, err := p.openCapability(ctx, token)
-			return held, cmp.Or(err, error(picket.LeaseRequired()))
-		}
-		if !strings.HasPrefix(token, picket.LeaseTokenPrefix) || token == found {
+		known := strings.HasPrefix(token, picket.LeaseTokenPrefix) ||
+			strings.HasPrefix(token, picket.SessionCapabilityPrefix)
+		if !known || token == found {
 			continue
 		}
 		if found != "" {
-			return picket.LeaseCredential{}, Unauthenticated("there are two different lease tokens")
+			return picket.LeaseCredential{}, Unauthenticated("there are two different credentials")
 		}
 		found = token
 	}
@@ -146,6 +142,9 @@ func (p *Proxy) authenticateLLM(r *http.Request) (picket.LeaseCredential, error)
 			"Use the lease token (PICKET_LEASE_TOKEN in the agent's environment) as the API key; it starts with "+
 				picket.LeaseTokenPrefix+".",
 			"there is no lease token in x-api-key or Authorization: Bearer")
+	}
+	if strings.HasPrefix(found, picket.SessionCapabilityPrefix) {
+		return p.openCapability(r.Context(), found)
 	}
 	held, err := p.sealer.OpenLeaseToken(found)
 	if err != nil {

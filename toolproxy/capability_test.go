@@ -81,6 +81,7 @@ type openPrompt struct {
 	h           *engineEnv
 	agent       string
 	incarnation int64
+	session     string
 	id          string
 	secret      picket.Secret
 }
@@ -96,6 +97,7 @@ func (h *engineEnv) openPrompt() *openPrompt {
 		}
 	}
 	session := "asession_" + ulid.Make().String()
+	p.session = session
 	h.ok(h.ReportSessions(h.ctx, operator, p.agent, picket.SessionsReport{Incarnation: p.incarnation,
 		Sessions: []picket.SessionReport{{SessionID: session, Kind: picket.SessionResident, Preset: "exec",
 			State: picket.SessionIdle}}}))
@@ -136,7 +138,7 @@ func TestASessionUsesItsCapability(t *testing.T) {
 				t.Errorf("%s repeats the capability: %s", path, a.raw)
 			}
 		}
-		call("GET", "/agent/context", "", p.agent, p.id, `"messages":1`, `"budget":null`)
+		call("GET", "/agent/context", "", p.agent, p.id, `"messages":1`, `"budget":{"usd":0.1}`)
 		call("POST", "/v1/tools/get_context", `{}`, p.agent)
 		call("POST", "/v1/tools/next_task", `{}`, `"reserved":false`, `"reason":"none"`)
 		call("POST", "/v1/tools/read_messages", `{}`, "how is it going?")

@@ -217,7 +217,7 @@ func reserve(ctx context.Context, envelope reservationStore, held picket.LeaseCr
 		_, _ = envelope.Settle(after,
 			picket.Settlement{
 				CallID:  req.CallID,
-				TaskID:  held.TaskID,
+				TaskID:  held.EnvelopeID(),
 				Nonce:   req.Nonce,
 				Outcome: picket.CallUndispatched,
 			})

@@ -67,15 +67,22 @@ func claudeArguments(e *Setup) ([]string, error) {
 	if id := e.session.resume; id != "" {
 		args = append(args, "--resume", id)
 	}
-	if url, ok := e.modelURL("anthropic"); ok {
-		e.setEnv("ANTHROPIC_BASE_URL", url)
-		e.setEnv("ANTHROPIC_AUTH_TOKEN", e.run.Lease.AgentCredential().Reveal())
-		e.setEnv("ANTHROPIC_API_KEY", "")
-		if !e.webSearch["anthropic"] {
-			args = append(args, "--disallowedTools=WebSearch")
-		}
+	return e.claudeModels(args), nil
+}
+
+// claudeModels points Claude Code at the models of the tool proxy, if that serves them.
+func (e *Setup) claudeModels(args []string) []string {
+	url, ok := e.modelURL("anthropic")
+	if !ok {
+		return args
 	}
-	return args, nil
+	e.setEnv("ANTHROPIC_BASE_URL", url)
+	e.setEnv("ANTHROPIC_AUTH_TOKEN", e.credential().Reveal())
+	e.setEnv("ANTHROPIC_API_KEY", "")
+	if !e.webSearch["anthropic"] {
+		args = append(args, "--disallowedTools=WebSearch")
+	}
+	return args
 }
 
 // claudeServers writes the file that names Picket as the only MCP server.
@@ -102,7 +109,7 @@ func (e *Setup) claudePrompt() ([]string, error) {
 	if id := e.session.resume; id != "" {
 		args = append(args, "--resume", id)
 	}
-	return args, nil
+	return e.claudeModels(args), nil
 }
 
 // object is a JSON object of a configuration file.

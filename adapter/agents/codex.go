@@ -40,8 +40,8 @@ func codexArguments(e *Setup) ([]string, error) {
 	}
 	if url, ok := e.modelURL("openai"); ok {
 		args = append(args, "-c", `model_provider="picket"`, "-c",
-			"model_providers.picket={name=\"picket\",base_url="+strconv.Quote(url+"/v1")+`,env_key="`+leaseVariable+
-				`",wire_api="responses"}`)
+			"model_providers.picket={name=\"picket\",base_url="+strconv.Quote(url+"/v1")+`,env_key="`+
+				e.credentialVariable()+`",wire_api="responses"}`)
 		if !e.webSearch["openai"] { // it offers them unasked, and each of its calls would be refused
 			args = append(args, "-c", `web_search="disabled"`)
 		}

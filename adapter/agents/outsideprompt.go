@@ -1,7 +1,9 @@
 package agents
 
 import (
+	"cmp"
 	"io"
+	"net/http"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -17,6 +19,10 @@ type Prompt struct {
 	// ProxyURL is the tool proxy that admits the session capability in the variable
 	// PICKET_SESSION_CAPABILITY, which the caller sets. Empty: the agent has none of Picket's tools.
 	ProxyURL string
+	// Capability is that session capability. Without it the agent is not pointed at the models of the tool proxy.
+	Capability picket.Secret
+	// HTTP asks the tool proxy. Defaults to http.DefaultClient.
+	HTTP *http.Client
 	// Dir is the agent's current directory.
 	Dir string
 	// StateDir holds the id of the conversation and the agent's configuration. The next prompt with
@@ -35,7 +41,7 @@ type Prompt struct {
 }
 
 // NewPromptSetup starts to prepare a prompt to a coding agent outside of any run. The preset must be one: see
-// [Preset.CodingAgent]. There is nothing to wait for or to probe before Arguments.
+// [Preset.CodingAgent]. There is nothing to wait for before Arguments.
 func NewPromptSetup(p Preset, prompt Prompt) *Setup {
 	return &Setup{
 		preset: p,
@@ -45,10 +51,12 @@ func NewPromptSetup(p Preset, prompt Prompt) *Setup {
 			InheritedEnv: prompt.InheritedEnv,
 			Stderr:       prompt.Stderr,
 			Used:         prompt.Used,
+			HTTP:         cmp.Or(prompt.HTTP, http.DefaultClient),
 		},
-		mcpURL:  strings.TrimSuffix(prompt.ProxyURL, "/") + "/mcp",
-		session: openConversation(Conversation{prompt.StateDir, prompt.Dir}, p, prompt.Dir),
-		outside: &prompt,
+		proxyURL: prompt.ProxyURL,
+		mcpURL:   strings.TrimSuffix(prompt.ProxyURL, "/") + "/mcp",
+		session:  openConversation(Conversation{prompt.StateDir, prompt.Dir}, p, prompt.Dir),
+		outside:  &prompt,
 	}
 }
 

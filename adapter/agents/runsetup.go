@@ -177,7 +177,7 @@ func (e *Setup) send(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Authorization", "Bearer "+e.run.Lease.AgentCredential().Reveal())
+	req.Header.Set("Authorization", "Bearer "+e.credential().Reveal())
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	if session != "" {
@@ -196,9 +196,12 @@ var webSearchProbes = map[string]string{
 // they may search there. A question without a model is refused by those it does,
 // before anybody is asked, and otherwise if it offers a tool without a price.
 func (e *Setup) ProbeModels(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	e.models, e.webSearch = map[string]bool{}, map[string]bool{}
+	if e.credential() == "" {
+		return
+	}
 	for provider, path := range e.preset.spec().proxyProbes {
 		url, _ := e.modelURL(provider)
 		e.models[provider] = e.isPassedOn(ctx, url+path, "{}")

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/picket-dev/picket"
@@ -18,6 +20,9 @@ import (
 type Keeper struct {
 	cfg    Config
 	report chan struct{} // something has changed; room for one
+
+	metered     atomic.Bool // the model calls of the agents go through the tool proxy
+	meteredSeen atomic.Bool // a proxy has answered whether they do
 
 	memory *memory
 	lock   *os.File // of the state directory, held by every process as well
@@ -162,6 +167,7 @@ func (k *Keeper) open(ctx context.Context) (err error) {
 func (k *Keeper) reportAlways(ctx context.Context) {
 	retry := retryPace()
 	for ctx.Err() == nil {
+		k.askIfMetered(ctx)
 		list, stopped := k.list()
 		err := k.call(ctx, requestTimeout, func(try context.Context) error {
 			return k.cfg.Server.Report(try, picket.SessionsReport{Incarnation: k.cfg.Incarnation, Sessions: list})
@@ -178,6 +184,24 @@ func (k *Keeper) reportAlways(ctx context.Context) {
 		case <-k.report:
 		case <-time.After(k.cfg.Interval):
 		}
+	}
+}
+
+// setMetered takes note of whether the model calls of the agents go through the tool proxy.
+func (k *Keeper) setMetered(metered bool) {
+	k.meteredSeen.Store(true)
+	if k.metered.Swap(metered) != metered {
+		k.changed()
+	}
+}
+
+// askIfMetered asks the tool proxy of the server, until it has answered or a prompt has shown it.
+func (k *Keeper) askIfMetered(ctx context.Context) {
+	if k.meteredSeen.Load() || k.cfg.ProxyURL == "" {
+		return
+	}
+	if metered, known := k.cfg.Preset.MeteredAt(ctx, http.DefaultClient, k.cfg.ProxyURL); known {
+		k.setMetered(metered)
 	}
 }
 

@@ -29,6 +29,8 @@ func (r *resumable) prompt(ctx context.Context, p prompt) outcome {
 	defer printed.Flush()
 	defer complained.Flush()
 	setup := r.setup(p, r.redacted())
+	setup.ProbeModels(ctx)
+	r.k.setMetered(setup.Metered())
 	arguments, err := setup.Arguments()
 	if err != nil {
 		return cannotStart(err)
@@ -58,6 +60,7 @@ func (r *resumable) setup(p prompt, output io.Writer) *agents.Setup {
 	return agents.NewPromptSetup(cfg.Preset, agents.Prompt{
 		Text:         p.text,
 		ProxyURL:     p.access.proxyURL,
+		Capability:   p.access.capability,
 		Dir:          r.workDir(),
 		StateDir:     filepath.Join(r.dir, conversationDir),
 		InheritedEnv: inheritedEnv(slices.Concat(process.DefaultEnv, cfg.Preset.Env(), cfg.Env)),

@@ -91,6 +91,7 @@ func (s *session) describe() picket.SessionReport {
 		Kind:      s.k.cfg.kind(),
 		Preset:    string(s.k.cfg.Preset),
 		State:     picket.SessionIdle,
+		Metered:   s.k.metered.Load(),
 	}
 	switch {
 	case errors.Is(s.closed, errStopped) && s.promptID == "":

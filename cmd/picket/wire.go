@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/doctor"
@@ -106,6 +107,29 @@ func unmeteredAgents(cfg settings.Settings) map[string]bool {
 	return names
 }
 
+// sessionLimits are what the settings let agent sessions spend.
+func sessionLimits(cfg settings.Settings) *orchestrator.SessionLimits {
+	limits := orchestrator.DefaultSessionLimits()
+	if cfg.Wake != (settings.Wake{}) { // settings that a file was read for
+		limits.Namespace = cfg.Wake.Budget
+	}
+	limits.Names = map[string]orchestrator.SessionNameLimits{}
+	for _, a := range cfg.AgentEntries() {
+		if a.WakeBudget == nil && a.PromptsBudget == nil && a.PromptBudget == nil {
+			continue
+		}
+		own := limits.Others
+		for to, given := range map[*budget.Money]*budget.Money{&own.Wakes: a.WakeBudget, &own.Prompts: a.PromptsBudget,
+			&own.Each: a.PromptBudget} {
+			if given != nil {
+				*to = *given
+			}
+		}
+		limits.Names[a.Name] = own
+	}
+	return &limits
+}
+
 // openStore connects to the state of record.
 func (h serverProcess) openStore(ctx context.Context) (*orchestrator.Store, error) {
 	redis.SetLogger(driverLog{h.log})
@@ -116,23 +140,24 @@ func (h serverProcess) openStore(ctx context.Context) (*orchestrator.Store, erro
 		return nil, err
 	}
 	store, err := orchestrator.Open(ctx, orchestrator.Config{
-		Redis:        h.redis,
-		Namespaces:   h.cfg.Namespaces(),
-		Sealer:       h.sealer,
-		ProxyURL:     h.proxyURL,
-		Memory:       h.memory,
-		Unmetered:    unmeteredAgents(h.cfg),
-		Log:          h.log,
-		Quotas:       h.quotas(),
-		Wake:         wakeSettings(h.cfg),
-		Witness:      h.witnessDir,
-		Tickets:      h.ticketDir,
-		Address:      h.storeAddress,
-		Workspaces:   picket.WorkspaceRetention(h.cfg.Retention.Workspaces),
-		Found:        h.createMissing,
-		OnAdopt:      h.onAdopted,
-		DailyLimit:   h.cfg.DailyLimit(),
-		TaskEnvelope: h.cfg.DefaultTaskEnvelope(),
+		Redis:         h.redis,
+		Namespaces:    h.cfg.Namespaces(),
+		Sealer:        h.sealer,
+		ProxyURL:      h.proxyURL,
+		Memory:        h.memory,
+		Unmetered:     unmeteredAgents(h.cfg),
+		SessionLimits: sessionLimits(h.cfg),
+		Log:           h.log,
+		Quotas:        h.quotas(),
+		Wake:          wakeSettings(h.cfg),
+		Witness:       h.witnessDir,
+		Tickets:       h.ticketDir,
+		Address:       h.storeAddress,
+		Workspaces:    picket.WorkspaceRetention(h.cfg.Retention.Workspaces),
+		Found:         h.createMissing,
+		OnAdopt:       h.onAdopted,
+		DailyLimit:    h.cfg.DailyLimit(),
+		TaskEnvelope:  h.cfg.DefaultTaskEnvelope(),
 	})
 	if err != nil {
 		return nil, openStoreError(err)

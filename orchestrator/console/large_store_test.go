@@ -122,7 +122,7 @@ func TestPagesOfALargeStore(t *testing.T) {
 		{"/console/sessions", 50, 96, 3, "agent_sessions=1"},
 		{"/console/sessions/" + session, 10, 640, 5, "agent_sessions=1 prompts=1 wake_facts=1"},
 		{"/console/policies", 50, 64, 3, "policies=1"},
-		{"/console/policies/ann", 0, 640, 6, "policy=2 wakes=1"},
+		{"/console/policies/ann", 0, 640, 7, "policy=2 wake_facts=1 wakes=1"},
 		{"/console/policies/ann/history", 10, 768, 5, "policy=1 policy_history=2"},
 		{"/console/leases", 50, 96, 4, "leases=1"},
 		{"/console/leases?from=950", 50, 96, 4, "leases=1"},

@@ -22,6 +22,8 @@ type WakeFacts struct {
 	AgentDraining   bool
 	// Available is what the wakes of the agent may spend today, and those of the namespace.
 	Available budget.Money
+	// Reserved is true if nothing of it is available only because other prompts have reserved it.
+	Reserved bool
 	// OwnKeys is true if the agent pays its model with keys of its own, and UnmeteredAllowed if it has
 	// the setting unmetered.
 	OwnKeys          bool
@@ -128,8 +130,10 @@ func ownerRule(f WakeFacts) *Decision {
 		return refused(picket.WakeReasonPaused)
 	case f.AgentDraining:
 		return refused(picket.WakeReasonAgentDraining)
+	case f.Available <= 0 && f.Reserved:
+		return refused(picket.WakeReasonBudgetExceeded)
 	case f.Available <= 0:
-		return f.until(picket.WakeReasonBudgetExceeded, nextDay(f.Now))
+		return f.until(picket.WakeReasonBudgetExceeded, NextDay(f.Now))
 	case f.Source == picket.WakeSourceScheduler && f.OwnKeys && !f.UnmeteredAllowed:
 		return refused(picket.WakeReasonUnmetered)
 	}
@@ -184,7 +188,7 @@ func after(at picket.Instant, d time.Duration) picket.Instant {
 	return at + picket.Instant((d+time.Millisecond-1)/time.Millisecond)
 }
 
-// nextDay is the beginning of the next UTC day.
-func nextDay(at picket.Instant) picket.Instant {
+// NextDay is the beginning of the UTC day after an instant.
+func NextDay(at picket.Instant) picket.Instant {
 	return picket.InstantOf(time.UnixMilli(int64(at)).UTC().Truncate(24 * time.Hour).Add(24 * time.Hour))
 }

@@ -480,6 +480,9 @@ func explainBudget(f facts) (string, string) {
 		return "the installation's budget of " + day + ": " + message,
 			"Approve or cancel tasks that are done (they give back what is left), raise budget.house, wait for the next day (UTC), or run: " + f.topUpCommand()
 	}
+	if said, remedy, ok := f.sessionBudget(message); ok {
+		return said, remedy
+	}
 	return message, "Report what is done, then wait for a top-up (await_top_up) or ask a person; a person runs: " +
 		f.topUpCommand()
 }
@@ -488,7 +491,9 @@ func explainBudget(f facts) (string, string) {
 func addAmounts(e *picket.Error, f facts) {
 	delete(e.Facts, "less_t")
 	delete(e.Facts, "less_u")
-	e.With("topUp", f.topUpCommand())
+	if !f.ofSession() {
+		e.With("topUp", f.topUpCommand())
+	}
 	if f["dimension"] == "tokens" {
 		return
 	}

@@ -53,8 +53,12 @@ func (l *forwarder) mount(e *echo.Echo) {
 // of the answer has been written.
 func (l *forwarder) serve(c echo.Context, v *vendor) error {
 	r := c.Request()
+	up := l.upstreams[v.name]
 	backend, held, err := l.proxy.AdmitLLM(c)
-	if err != nil {
+	switch {
+	case up == nil && picket.CodeOf(err) == picket.CodeUnauthenticated:
+		return noUpstream(v) // adapters ask without a credential which vendors are served
+	case err != nil:
 		return err
 	}
 	path := vendorPath(r, v)
@@ -63,12 +67,10 @@ func (l *forwarder) serve(c echo.Context, v *vendor) error {
 		return picket.Refuse(picket.CodeNotFound, "Call one of: "+v.routeList()+".", "%s %s is not passed through",
 			r.Method, web.Shortened(path))
 	}
-	up := l.upstreams[v.name]
 	if up == nil {
-		return picket.Refuse(picket.CodeNotFound, "Ask an operator to set tools.llm."+v.name+" in picket.yaml.",
-			"no upstream for %s is configured", v.name)
+		return noUpstream(v)
 	}
-	leave, err := l.limiter.admit(held.RunID)
+	leave, err := l.limiter.admit(held.HolderID())
 	if err != nil {
 		return err
 	}
@@ -97,6 +99,12 @@ func (l *forwarder) serve(c echo.Context, v *vendor) error {
 	}
 	l.proxy.RecordRefusal(context.WithoutCancel(r.Context()), backend, held, v.ledgerTool, err)
 	return err
+}
+
+// noUpstream refuses calls to a vendor that is not configured.
+func noUpstream(v *vendor) error {
+	return picket.Refuse(picket.CodeNotFound, "Ask an operator to set tools.llm."+v.name+" in picket.yaml.",
+		"no upstream for %s is configured", v.name)
 }
 
 // writeVendorError writes a refusal as the vendor's own errors look, so that the

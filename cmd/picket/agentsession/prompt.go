@@ -219,6 +219,9 @@ func printPrompt(cmd *cobra.Command, p picket.SessionPrompt) {
 		fmt.Fprintln(w, paint.Dim("answer"))
 		term.Indented(w, p.Answer)
 	}
+	if !p.Spent.IsZero() {
+		fmt.Fprintln(w, paint.Dim("spent: "+p.Spent.Text()))
+	}
 	if p.Reason != "" {
 		fmt.Fprintln(w, paint.Dim("reason: "+term.OneLine(p.Reason)))
 	}

@@ -217,7 +217,7 @@ func printSession(cmd *cobra.Command, a picket.AgentSession) {
 		{"session", a.SessionID}, {"agent", a.AgentID}, {"agent name", cmp.Or(a.AgentName, "-")},
 		{"coding agent", a.Preset + ", " + string(a.Kind)}, {"started", ago(a.StartedAt)},
 		{"prompt", cmp.Or(a.PromptID, "-")}, {"open prompts", fmt.Sprint(a.OpenPrompts)},
-		{"works on", cmp.Or(a.TaskID, "-")},
+		{"works on", cmp.Or(a.TaskID, "-")}, {"calls are metered", yesNo(a.Metered)},
 	}
 	term.PrintRows(cmd.OutOrStdout(), append(rows, healthRows(a.Health)...))
 }

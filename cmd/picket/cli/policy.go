@@ -376,6 +376,8 @@ func printPolicyStatus(cmd *cobra.Command, st picket.PolicyStatus) {
 	if st.NextAllowedAt != nil {
 		fmt.Fprintln(w, "next allowed at", *st.NextAllowedAt)
 	}
+	fmt.Fprintf(w, "wakes may spend %s more until %s (%s)\n", st.WakeBudget.Left.Dollars(), st.WakeBudget.RenewedAt,
+		st.WakeBudget.Envelope)
 	if st.Summary != "" {
 		fmt.Fprintln(w, "summary:", term.OneLine(st.Summary))
 	}
@@ -429,6 +431,9 @@ func printWake(cmd *cobra.Command, d picket.WakeDecision) {
 	detail := ""
 	if d.DetailCode != nil {
 		detail = " (" + string(*d.DetailCode) + ")"
+	}
+	if d.Envelope != "" {
+		detail = " (" + d.Envelope + ")"
 	}
 	fmt.Fprintln(w, strings.TrimSpace(d.SessionID+"  "+string(d.Result)+": "+string(d.Reason)+detail))
 	if d.NextAllowedAt != nil {

@@ -94,6 +94,9 @@ agents:
     launch: {preset: exec, command: [./agent.sh, "two words"], env: [ANTHROPIC_API_KEY, HTTPS_PROXY]}
     session: {max: 3, only: true}
     unmetered: true
+    wake_budget: 0
+    prompts_budget: 3.5
+    prompt_budget: $0.25
     linger: 0s
     launcher: {heartbeat_interval: 11s, timeout_warning: 0.5}
     workspace: {source: worktree, resume: fresh, keep: 36h}
@@ -120,6 +123,9 @@ func TestEveryKeyOfAnAgentIsHonoured(t *testing.T) {
 		if _, given := got.values[agentKey("my.coder", k.Name)]; !given {
 			t.Errorf("%s is not in the example: it may be accepted and ignored", k.Name)
 		}
+	}
+	if e.WakeBudget.String() != "0" || e.PromptsBudget.String() != "3.5" || e.PromptBudget.String() != "0.25" {
+		t.Errorf("budgets %s, %s and %s", e.WakeBudget, e.PromptsBudget, e.PromptBudget)
 	}
 	if !e.Unmetered || e.Session.Max != 3 {
 		t.Errorf("unmetered %t, sessions %d", e.Unmetered, e.Session.Max)

@@ -21,11 +21,6 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
-// plannedSettings are keys of the design that wait for something unbuilt.
-var plannedSettings = map[string]string{
-	"wake.budget": "budgets of agent sessions",
-}
-
 // Parse reads the file. Everything unknown in it is an error: a key that is accepted and
 // ignored costs its owner an afternoon.
 func (f ConfigFile) Parse() (map[string]Value, error) {
@@ -103,11 +98,6 @@ func (d decoder) section(path []string, into reflect.Value, node ast.Node) error
 			if f.Tag.Get("yaml") == key.Value {
 				return d.field(append(slices.Clip(path), key.Value), f.Tag, v, key, value)
 			}
-		}
-		name := strings.Join(append(slices.Clip(path), key.Value), ".")
-		if subject, ok := plannedSettings[name]; ok {
-			return fmt.Errorf("%s: %w", d.at(key), exit.NotAvailable("the key "+name, subject,
-				"Take it out of the file; picket config show -o wide lists the keys there are."))
 		}
 		return unknownKey(d.at(key), path, key.Value, into)
 	})

@@ -118,7 +118,7 @@ func TestBadSettings(t *testing.T) {
 		"namespace: Default":            "namespace (from picket.yaml:1:1)",
 		"url: not-a-url":                "url (from picket.yaml:1:1)",
 		"log:\n  level: loud":           "debug, info, warn or error",
-		"wake: {budget: 5}":             "picket.yaml:1:8: the key wake.budget needs budgets of agent sessions",
+		"wake: {budget: -5}":            "wake.budget (from picket.yaml:1:8)",
 		"wake: {max_body_bytes: 1023}":  `wake.max_body_bytes (from picket.yaml:1:8): "1023" is not a number of bytes`,
 		"wake: {min_interval: 1h}":      "wake.default_interval (from default) is 30m, and must be at least wake.min_interval",
 		"wake: {default_interval: 0s}":  `wake.default_interval (from picket.yaml:1:8): "0s" is not a duration`,

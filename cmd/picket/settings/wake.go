@@ -3,6 +3,7 @@ package settings
 import (
 	"time"
 
+	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 )
 
@@ -21,6 +22,7 @@ type Wake struct {
 	ActiveSessionOnly            bool          `yaml:"active_session_only" default:"true" check:"only_true" doc:"Only sessions that an adapter keeps now are woken. A wake never starts a session, so only true is allowed."`
 	WhenIdle                     bool          `yaml:"when_idle" default:"false" check:"yes_no" doc:"Whether the scheduler wakes a session by the clock although nothing has changed for it."`
 	AllowActiveHoursPreferences  bool          `yaml:"allow_active_hours_preferences" default:"true" check:"yes_no" doc:"Whether preferences.active_hours of policies apply. Their quiet_windows apply in any case."`
+	Budget                       budget.Money  `yaml:"budget" default:"5" check:"dollars" doc:"The dollars that all agent sessions of a namespace may spend through the tool proxy on a UTC day. 0 refuses every wake and prompt."`
 	Dir                          string        `yaml:"dir" check:"argument" unset:"agents in the data directory of picket up" doc:"The directory with the files NAME/HEARTBEAT.md, which mirror the policies. picket up has agents in its data directory, and other servers have none by default."`
 }
 

@@ -47,14 +47,22 @@ local function delete_spending(before, limit)
   return #days
 end
 
+-- delete_prompts deletes the envelopes of up to limit prompts that were carved from one of a day. It reports whether
+-- none is left.
+local function delete_prompts(id, limit)
+  for _, child in ipairs(call('ZRANGE', K('children:', id), 0, limit - 1)) do
+    if string.sub(child, 1, 7) == 'prompt_' and envelope(child).closed == '1' then delete_money(child) end
+  end
+  return call('ZCARD', K('children:', id)) == 0
+end
+
 -- delete_days deletes up to limit days that nothing is left of; it returns
 -- how many.
 local function delete_days(before, limit)
   local n = 0
   for _, id in ipairs(call('ZRANGEBYSCORE', K('houses'), '-inf', before, 'LIMIT', 0, limit)) do
-    if call('ZCARD', K('children:', id)) == 0 and delete_ledger_rows(id) then
+    if delete_prompts(id, limit) and delete_money(id) then
       call('ZREM', K('houses'), id)
-      delete_envelope(id)
       n = n + 1
     end
   end

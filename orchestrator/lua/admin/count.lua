@@ -33,7 +33,8 @@ end
 
 local roles = {}
 local function role_of(tid)
-  roles[tid] = roles[tid] or label('role', call('HGET', K('task:', tid), 'role') or '')
+  local key = envelope_task(tid) ~= '' and K('task:', tid) or K('env:', tid) -- that of a prompt names the role
+  roles[tid] = roles[tid] or label('role', call('HGET', key, 'role') or '')
   return roles[tid]
 end
 
@@ -56,8 +57,8 @@ end
 -- count_row counts what a row of the ledger charged. What a correction gave back is a total of its
 -- own, because a counter never falls.
 local function count_row(row)
-  local task = envelope_task(row.task or '')
-  if row.kind == 'top_up' or task == '' then return end -- @counts-charges
+  local task = row.task or ''
+  if row.kind == 'top_up' or not pays_itself(task) then return end -- @counts-charges
   local role, model = role_of(task), label('model', row.model or '')
   for _, dim in ipairs({ 't', 'u' }) do
     local n = num(row['cost_' .. dim]) -- sums of many could be more than a number of Lua holds exactly

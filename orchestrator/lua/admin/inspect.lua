@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: agent check_agent check_message check_money check_session check_task findings queue
+-- needs: agent check_agent check_message check_money check_session check_session_money check_task findings queue
 -- inspect holds the next batch of a namespace against its invariants and
 -- repairs what is safe to repair. What lives is walked apart from the archive,
 -- so that a lost deadline is found soon, however much has ended.
@@ -9,8 +9,8 @@
 --   told (1 when an event was written)
 local limit, walk = num(ARGV[3]), ARGV[4]
 local LIVE = { 'by-state:leased', 'deadlines', 'by-state:queued', 'delayed', 'starts', 'by-state:handoff',
-  'handoffs:open', 'by-state:review', 'lanes', 'holds', 'silence', 'roster:active', 'roster:unhealthy',
-  'roster:draining', 'asessions', 'wake-due' }
+  'handoffs:open', 'by-state:review', 'lanes', 'holds', 'prompt-envelopes', 'silence', 'roster:active',
+  'roster:unhealthy', 'roster:draining', 'asessions', 'wake-due' }
 local SETS = { unpack(LIVE) }
 for _, set in ipairs({ 'tasks', 'terminal', 'by-state:completed', 'by-state:rejected', 'by-state:failed',
     'by-state:cancelled', 'houses', 'roster:dead', 'roster:deregistered', 'pools', 'pools:names', 'audit', 'keys',
@@ -71,7 +71,7 @@ local function visit_name(_, role)
 end
 
 local LOOK = { ['pools:names'] = visit_name, ['handoffs:open'] = visit_handoff, holds = check_reservation,
-  houses = check_day, silence = visit_agent }
+  houses = check_session_day, ['prompt-envelopes'] = check_prompt_envelope, silence = visit_agent }
 function LOOK.sent(set, id)
   local m = pick(K('message:', id), 'read', unpack(MESSAGE))
   if m.to or m.number then check_message(id, m) else orphan(set, id) end

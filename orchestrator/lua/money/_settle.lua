@@ -3,7 +3,7 @@
 local LAG = 2000 -- after its timeout a call has ended: the answer to reserve may have come this late
 local LINGER = 10000 -- and its settlement has come after this long, or never will
 local CALL = { 'task', 'run', 'tool', 'nonce', 'hash', 'need_t', 'need_u', 'version', 'ext', 'keyed', 'deadline',
-  'token', 'state', 'outcome', 'cost_t', 'cost_u', 'kept', 'model', 'row', 'told' }
+  'token', 'state', 'outcome', 'cost_t', 'cost_u', 'kept', 'model', 'row', 'told', 'agent', 'session' }
 
 local function load_call(tid, cid) return pick(K('hold:', tid .. ':' .. cid), unpack(CALL)) end
 
@@ -16,8 +16,9 @@ local function unlist_call(tid, cid, h)
 end
 
 local function emit_call(tid, h, cid, outcome, cost_t, cost_u, detail, correction)
-  emit('tool.called', { task = tid, run = h.run, token = h.token, actor = h.run }, '{"tool":' .. quote(h.tool) ..
-    ',"callId":' .. quote(cid) .. ',"outcome":"' .. outcome .. '","cost":' .. amount_json(cost_t, cost_u) ..
+  local of_session = h.session and ',"promptId":' .. quote(tid) .. ',"sessionId":' .. quote(h.session) or ''
+  emit('tool.called', { task = envelope_task(tid), run = h.run, agent = h.agent, token = h.token,
+    actor = h.session and h.agent or h.run }, '{"tool":' .. quote(h.tool) .. of_session .. ',"callId":' .. quote(cid) .. ',"outcome":"' .. outcome .. '","cost":' .. amount_json(cost_t, cost_u) ..
     ',"reserved":' .. amount_json(num(h.need_t), num(h.need_u)) .. ',"detail":' .. quote(detail) ..
     (correction and ',"correction":true}' or '}'))
 end
@@ -26,6 +27,7 @@ end
 -- again when the agent reports it, be it in a later run of the same session. A call that
 -- failed is not one of the same calls in a row any more.
 local function add_run_spending(h, t, u)
+  if h.session then return end
   local r = pick(K('run:', h.run), 'task', 'spent_t', 'spent_u', 'llm_t', 'llm_u', 'call', 'same', 'row')
   if not r.task then return end
   local failed = h.outcome == 'failed' or h.outcome == 'undispatched'
@@ -60,7 +62,8 @@ local function settle(tid, cid, h, outcome, cost_t, cost_u, detail)
     'model', h.model or '', 'outcome', outcome, 'held_t', h.need_t, 'held_u', h.need_u, 'version', h.version,
     'detail', detail)
   if outcome == 'uncertain' then
-    emit('budget.uncertain', { task = tid, run = h.run, token = h.token, actor = 'server' },
+    emit('budget.uncertain', { task = envelope_task(tid), run = h.run, agent = h.agent, token = h.token,
+      actor = 'server' },
       '{"tool":' .. quote(h.tool) .. ',"callId":' .. quote(cid) .. ',"cost":' .. amount_json(cost_t, cost_u) .. '}')
   end
   return p

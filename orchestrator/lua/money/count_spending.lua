@@ -56,12 +56,13 @@ end
 
 local tasks = {} -- role and labels
 local function task_of(id)
-  tasks[id] = tasks[id] or call('HMGET', K('task:', id), 'role', 'labels')
+  local key = envelope_task(id) ~= '' and K('task:', id) or K('env:', id) -- that of a prompt names the role
+  tasks[id] = tasks[id] or call('HMGET', key, 'role', 'labels')
   return tasks[id][1] or '', tasks[id][2] or ''
 end
 
 local function count_row(row)
-  if row.kind == 'top_up' or envelope_task(row.task or '') == '' then return end -- @spends-no-top-up
+  if row.kind == 'top_up' or not pays_itself(row.task or '') then return end -- @spends-no-top-up
   local day = date_of(num(row.at))
   local role, labels = task_of(row.task)
   local model = row.model or ''

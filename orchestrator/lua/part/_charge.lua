@@ -30,6 +30,7 @@ local function envelope_holder(id)
 end
 
 local function warn_budget(id, e)
+  if envelope_task(id) == '' and string.sub(id, 1, 6) ~= 'house:' then return end -- that of a session
   for _, dim in ipairs({ 'u', 't' }) do
     local percent, field = spent_percent(e, dim), 'warned_' .. dim
     if percent > num(e[field]) then -- @warns-once
@@ -83,7 +84,7 @@ local function charge(id, e, run, held_t, held_u, cost_t, cost_u, ...)
       facts .. ',"available":' .. amount_json(free_amount(p)) .. spending_facts(p) ..
         task_facts(payer) .. '}')
   end
-  if late then emit('budget.late', { task = id, run = run, actor = 'server' }, facts .. '}') end
+  if late then emit('budget.late', { task = envelope_task(id), run = run, actor = 'server' }, facts .. '}') end
   warn_budget(payer, p) -- a closed envelope warns nobody; the envelope that pays for it may
   return p
 end

@@ -97,6 +97,11 @@ local function amount_json(t, u) return '{"tokens":' .. F(t) .. ',"usd":' .. dol
 -- envelope_task is the task of an envelope, or '' for the envelope of a day.
 local function envelope_task(id) return string.match(id, '^task_.*') or '' end
 
+-- pays_itself reports whether an envelope is that of a task or of a prompt, and not one of a day.
+local function pays_itself(id)
+  return envelope_task(id) ~= '' or string.sub(id, 1, 7) == 'prompt_' -- @counts-prompts
+end
+
 -- add_ledger_row writes a row of the ledger; the event was written just before.
 local function add_ledger_row(id, ...)
   call('XADD', K('ledger'), meta.seq .. '-0', 'task', id, 'at', RAW, ...) -- @writes-ledger

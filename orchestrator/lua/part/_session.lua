@@ -1,4 +1,4 @@
--- needs: agent wake
+-- needs: agent sessionmoney wake
 -- Agent sessions, and the prompts that people and wakes send to them. A session has one prompt at a time: the
 -- others wait in open-prompts, and ready-prompts of an agent has the first of each session until it
 -- is accepted.
@@ -44,6 +44,7 @@ function sessions.end_prompt(pid, p, state, reason)
   end
   p.state, p.reason = state, reason
   put(p, 'state', state, 'reason', reason, 'ended', RAW)
+  session_money.close(pid) -- @ends-envelope-with-prompt
   call('ZREM', K('open-prompts:', p.session), pid)
   call('ZREM', K('ready-prompts:', p.agent), pid)
   call('PEXPIRE', K('prompt:', pid), F(sessions.WEEK)) -- @forgets-prompts

@@ -10,7 +10,7 @@ end
 -- session_facts is what is known about a session, as a table. It returns nil where there is none.
 local function session_facts(sid)
   local s = call('HMGET', K('asession:', sid), 'agent', 'name', 'incarnation', 'kind', 'preset', 'state', 'prompt',
-    'silent', 'because', 'reported', 'reported_at', 'active', 'started', 'ended', 'number', 'task')
+    'silent', 'because', 'reported', 'reported_at', 'active', 'started', 'ended', 'number', 'task', 'metered')
   if not s[1] then return nil end
   local a = read_agent(s[1])
   local beat = pick(a[1], 'beat').beat
@@ -21,7 +21,7 @@ local function session_facts(sid)
     because = s[9], reported = s[10], reported_at = s[11],
     active = s[12] or nil, started = s[13], number = s[15], task = s[16] or '',
     open = call('ZCARD', K('open-prompts:', sid)),
-    heartbeat = beat or nil,
+    heartbeat = beat or nil, metered = s[17] == '1' and 1 or 0,
     dead = (s[14] or gone) and 1 or 0, draining = a.status == 'draining' and 1 or 0,
     unhealthy = (a.status == 'unhealthy' or not gone and now >= judge_at(a)) and 1 or 0 }
 end

@@ -7,7 +7,8 @@
 -- Reply: now and adopted (store time, ms), agent, metadata (JSON), name, role, caps (a,b), max (concurrent tasks or
 --   ''), status, session (session_row, if there is one), prompt, left (ms until its deadline), held (number of
 --   tasks), tasks (id, spec, lane, left, answers), unread, senders (kind, id, name, unread), lanes (lane, tasks), more
---   0|1 (lanes), available (tokens and nano-dollars, of a run)
+--   0|1 (lanes), available (tokens and nano-dollars, of a run), usd
+--   (nano-dollars, of a prompt)
 -- Errors: those of fenced; session_capability_invalid; not_found
 local TASKS, INBOX, SENDERS = 20, 200, 20
 local tid = ARGV[1]
@@ -32,6 +33,7 @@ else
   if err then return err end
   inboxes, out.agent = { p.agent }, p.agent
   out.session, out.prompt, out.left = session_row(p.session), ARGV[2], F(num(p.due) - now)
+  out.usd = F(num(envelope(ARGV[2]).available_u)) -- @context-of-prompt-money
 end
 out.metadata = a.status and call('GET', K('metadata:', out.agent)) or false
 out.name, out.role, out.caps, out.max, out.status = a.name, a.role, a.caps, a.max, a.status

@@ -6,11 +6,11 @@
 -- ARGV: agent, actor, operator 0|1, incarnation, ms after which a report is stale, least ms between two events about
 --   the health of a session, then for each session: id, kind, preset, state,
 --   prompt under way or '', silent 0|1, why it is detached or '', ms since the last activity or '', task that it
---   works on or ''
+--   works on or '', metered 0|1
 -- Reply: OK
 -- Errors: not_found, forbidden (also: a session of another agent), agent_gone, judge_due,
 --   rate_limited (too many new sessions)
-local id, FIELDS, EVERY, BURST = ARGV[1], 9, 10000, 128
+local id, FIELDS, EVERY, BURST = ARGV[1], 10, 10000, 128
 local a = read_agent(id, 'sessions_full')
 local no = sessions.check_adapter(a, ARGV[2], ARGV[3], ARGV[4])
 if no then return no end
@@ -62,7 +62,7 @@ for i = 7, #ARGV, FIELDS do
     if not holds then task = '' end -- @works-on-own-task
     put(s, 'incarnation', a.incarnation, 'kind', ARGV[i + 1], 'preset', ARGV[i + 2], 'state', ARGV[i + 3],
       'prompt', ARGV[i + 4], 'silent', ARGV[i + 5], 'because', ARGV[i + 6], 'task', task, 'reported', RAW,
-      'reported_at', NOW)
+      'reported_at', NOW, 'metered', ARGV[i + 9])
     local p = task ~= '' and pick(K('prompt:', ARGV[i + 4]), 'session', 'next', 'task')
     if p and p.session == sid and p.next == '1' and not p.task then put(p, 'task', task) end -- @task-of-turn
     sessions.end_overdue(sid, id) -- @ends-overdue

@@ -1,10 +1,12 @@
 -- flags: allow-oom
--- needs: agent wake wake_stamp policy session_row session
+-- needs: agent wake wake_stamp policy session_row session sessionmoney
 -- wake_facts shows all that a decision about a wake is made by.
--- ARGV: agent name, session, or '' for the one session of the name
+-- ARGV: agent name, session, or '' for the one session of the name, limits of spending (JSON, see _sessionmoney.lua),
+--   cap of the day's envelope or ''
 -- Reply: raw, now and adopted (ms), paused 0|1; of the policy rows, newest, over and file as in policy, and
 --   away 1 if no server has the directory of policy files although one had it within a day; sessions (how
---   many the name has that live, if none was named); of the session, if there is one, row (session_row), owner,
+--   many the name has that live, if none was named), money and unspent (nano-dollars for its wakes today: left, and
+--   not spent), short (the envelope that has the least); of the session, if there is one, row (session_row), owner,
 --   role, capabilities, stopping 0|1, since, last and unchanged (ms of store time, or 0), under_way 0|1, idle, seen
 --   (number), by_agents (ms of store time), in_cycle, stamp; people and agents (unread messages of each that came
 --   after seen, up to the first one of a person), newest_message (number of the last unread message), unread, pinned
@@ -20,6 +22,10 @@ local facts = { raw = RAW, now = NOW, adopted = call('HGET', META, 'adopted') or
   file = lock > now and call('HGET', K('policy-files'), name) or '', -- @wakes-by-file
   away = lock > 0 and lock <= now and now < lock + DAY and 1 or 0, -- @directory-away
   sessions = 0 }
+do
+  local left, unspent, short = session_money.left('wake', name, cjson.decode(ARGV[3]), ARGV[4])
+  facts.money, facts.unspent, facts.short = F(left), F(unspent), short
+end
 if sid == '' then facts.sessions, sid = live_sessions(K('named-sessions:', name)) end
 local one = sid ~= '' and facts.sessions <= 1
 local row = one and session_row(sid)

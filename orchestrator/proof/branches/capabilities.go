@@ -1,6 +1,7 @@
 package branches
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 type capableAgent struct {
 	f           *fixture
 	id, session string
+	name        string // of the agent; empty: ann
 	by          picket.Caller
 	incarnation int64
 }
@@ -23,7 +25,7 @@ type capableAgent struct {
 func (a *capableAgent) register(t *testing.T) {
 	t.Helper()
 	got, err := a.f.Register(a.f.Ctx, a.by, picket.Registration{AgentID: a.id, RoleID: "capable",
-		Capabilities: strings.Split("abcdefghijk", ""), Metadata: picket.RawJSON(`{"agent_name":"ann"}`)})
+		Capabilities: strings.Split("abcdefghijk", ""), Metadata: picket.RawJSON(`{"agent_name":"` + cmp.Or(a.name, "ann") + `"}`)})
 	kit.OK(t, err)
 	a.incarnation, a.session = got.Incarnation, "asession_"+ulid.Make().String()
 	a.report(t, a.session)
@@ -67,6 +69,8 @@ func (a *capableAgent) refused(t *testing.T, held picket.LeaseCredential) {
 	_, err = a.f.SendMessage(a.f.Ctx, held, "", toAgent("ses-b"))
 	kit.Refused(t, err, picket.CodeSessionCapability)
 	_, err = a.f.ReadMessages(a.f.Ctx, held, "r", picket.ReadMessages{}, 0)
+	kit.Refused(t, err, picket.CodeSessionCapability)
+	_, err = a.f.Reserve(a.f.Ctx, held, kit.PaidCall("0.01"))
 	kit.Refused(t, err, picket.CodeSessionCapability)
 }
 

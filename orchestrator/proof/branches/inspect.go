@@ -27,11 +27,13 @@ func coverInspect(t *testing.T, f *fixture) {
 		t.Fatalf("after the repairs: %+v", left)
 	}
 	for _, d := range slices.Concat(invariants.TaskDamages, invariants.MoneyDamages, invariants.MessageDamages,
-		invariants.SessionDamages) {
+		invariants.SessionDamages, invariants.SessionMoneyDamages) {
 		if !picket.InvariantKinds[d.Kind] {
 			f.CancelAll(t)
-			d.Plant(invariants.NewInspectFixture(t, f.Fixture))
+			scene := invariants.NewInspectFixture(t, f.Fixture)
+			d.Plant(scene)
 			s.InspectPass(true)
+			scene.EndSessions()
 		}
 	}
 	invariants.AgentDamages[0].Plant(s) // nobody registers a damaged one again

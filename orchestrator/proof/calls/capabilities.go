@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
@@ -41,4 +42,23 @@ var capabilityCases = []Case{
 	{Name: "session_read", Setup: WithCapability, Call: func(w *Env, e *orchestrator.Engine) (any, error) {
 		return e.ReadMessages(w.Ctx, w.Session, "r1", picket.ReadMessages{}, 0)
 	}},
+	{Name: "session_reserve", Setup: WithCapability, Call: func(w *Env, e *orchestrator.Engine) (any, error) {
+		return e.Reserve(w.Ctx, w.Session, modelCall())
+	}},
+	{Name: "settle/session", Setup: func(w *Env) {
+		w.T.Helper()
+		WithCapability(w)
+		_, err := w.Direct.Reserve(w.Ctx, w.Session, modelCall())
+		kit.OK(w.T, err)
+	}, Call: func(w *Env, e *orchestrator.Engine) (any, error) {
+		return e.Settle(w.Ctx, picket.Settlement{CallID: modelCall().CallID, TaskID: w.Prompt, Nonce: modelCall().Nonce,
+			Outcome: picket.CallDone, Cost: budget.Envelope{Tokens: 7, USD: kit.USD("0.01")}})
+	}},
+}
+
+// modelCall is a call of a model by a session.
+func modelCall() picket.CallRequest {
+	c := kit.PaidCall("0.05")
+	c.CallID, c.Nonce, c.Tool, c.Reserve.Tokens = "r1", "n1", "llm_anthropic", 10
+	return c
 }

@@ -132,7 +132,7 @@ var AgentDamages = []damage{
 }
 
 func AllDamages() []damage {
-	return slices.Concat(TaskDamages, SessionDamages, AgentDamages, MoneyDamages, MessageDamages)
+	return slices.Concat(TaskDamages, SessionDamages, SessionMoneyDamages, AgentDamages, MoneyDamages, MessageDamages)
 }
 
 func randomDamage(rnd *rand.Rand) damage {

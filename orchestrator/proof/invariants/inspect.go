@@ -36,6 +36,7 @@ type inspectFixture struct {
 	moneyFixture
 	messageFixture
 	sessionFixture
+	sessionMoneyFixture
 }
 
 func NewInspectFixture(t *testing.T, f *kit.Fixture) *inspectFixture {
@@ -72,7 +73,7 @@ func NewInspectFixture(t *testing.T, f *kit.Fixture) *inspectFixture {
 	kit.OK(t, err)
 
 	s.agentTask, s.moneyFixture, s.messageFixture = s.addAgents(), s.addMoney(), s.addMessages()
-	s.sessionFixture = s.addSessions()
+	s.sessionFixture, s.sessionMoneyFixture = s.addSessions(), s.addSessionMoney()
 	s.head = f.MustSubmit(t, picket.TaskSpec{Role: "coder", Labels: map[string]string{"team": "a"},
 		Priority: kit.Ptr(9)})
 	s.tail = f.MustSubmit(t, picket.TaskSpec{Role: "coder"})

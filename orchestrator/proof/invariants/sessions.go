@@ -83,7 +83,7 @@ var SessionDamages = []damage{
 	{Kind: "prompt_extra", what: "two at once", Plant: func(s *inspectFixture) {
 		s.rawCommand("ZADD", "ready-prompts:m1", farScore, s.nextPrompt)
 	}},
-	{Kind: "prompt_extra", what: "its record is lost", also: []string{"prompt_missing"}, Plant: func(s *inspectFixture) {
+	{Kind: "prompt_extra", what: "its record is lost", also: []string{"prompt_missing", "envelope_kept"}, Plant: func(s *inspectFixture) {
 		s.rawCommand("DEL", "prompt:"+s.firstPrompt)
 	}},
 	{Kind: "prompt_extra", what: "of nobody", Plant: func(s *inspectFixture) {

@@ -71,3 +71,8 @@ func (f *Fixture) MustSettle(t *testing.T, s picket.Settlement) picket.Settled {
 	OK(t, err)
 	return got
 }
+
+// SessionLimitsArgument is how scripts read the limits of agent sessions: $5 a day for all, $2 for prompts and $0.50
+// for wakes of a name, $0.10 for one.
+const SessionLimitsArgument = `{"namespace":5000000000,"names":{},` +
+	`"others":{"wake":500000000,"prompt":2000000000,"each":100000000}}`
