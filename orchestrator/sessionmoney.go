@@ -110,3 +110,10 @@ func (e *Engine) wakeBudget(ctx context.Context, name string) (picket.WakeBudget
 	return picket.WakeBudget{Envelope: v.Short, Left: budget.Money(max(0, v.Money)),
 		RenewedAt: heartbeat.NextDay(picket.Instant(v.Raw))}, r.Err
 }
+
+// SetSessionLimits changes what agent sessions may spend. It is for tests, and must not run beside other calls.
+func (s *Store) SetSessionLimits(l SessionLimits) (err error) {
+	s.cfg.SessionLimits = &l
+	s.limits, err = l.argument()
+	return err
+}

@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -72,7 +73,7 @@ func TestAPromptSpendsWhatItReserved(t *testing.T) {
 		kit.Refused(t, err, picket.CodeCallRunning)
 		_, err = f.Reserve(f.Ctx, held, modelCall("0.05"))
 		kit.Refused(t, err, picket.CodeBudgetExceeded)
-		refusal := err.(*picket.Error)
+		refusal, _ := errors.AsType[*picket.Error](err)
 		if said := refusal.Remedy + fmt.Sprint(refusal.Facts); !strings.Contains(said, "prompt_budget") || strings.Contains(said, "top-up") {
 			t.Errorf("the refusal says %v", err)
 		}
@@ -137,6 +138,13 @@ func (f *fixture) limited(t *testing.T, limits orchestrator.SessionLimits,
 	return &fixture{&other}
 }
 
+// within sets limits of sessions.
+func (f *fixture) within(t *testing.T, limits orchestrator.SessionLimits) *fixture {
+	t.Helper()
+	kit.OK(t, f.Store.SetSessionLimits(limits))
+	return f
+}
+
 // limitsOf are limits in dollars: of all, of wakes and of prompts of a day, and of one.
 func limitsOf(all, wakes, prompts, each string) orchestrator.SessionLimits {
 	return orchestrator.SessionLimits{Namespace: kit.USD(all), Others: orchestrator.SessionNameLimits{
@@ -163,57 +171,61 @@ func (f *sessionFixture) meter(t *testing.T) {
 
 // A prompt is refused when nothing is left of a day, with the setting that limits it, and nothing is written. What
 // a prompt gives back is there for the next one.
+func TestPromptsStopWhenTheirNameHasSpentTheDay(t *testing.T) {
+	testSpentDay(t, limitsOf("9", "9", "0.15", "0.1"), nil, "agents.ann.prompts_budget")
+}
+
+func TestPromptsStopWhenAllSessionsHaveSpentTheDay(t *testing.T) {
+	testSpentDay(t, limitsOf("0.15", "9", "9", "0.1"), nil, "wake.budget")
+}
+
 func TestPromptsStopWhenTheDayIsSpent(t *testing.T) {
-	for _, c := range []struct {
-		name, all, prompts, setting string
-		day                         *budget.Envelope
-	}{
-		{"of the name", "9", "0.15", "agents.ann.prompts_budget", nil},
-		{"of all sessions", "0.15", "9", "wake.budget", nil},
-		{"of the day", "9", "9", "budget.house", kit.Worth(1000, "0.15")},
-	} {
-		t.Run(strings.ReplaceAll(c.name, " ", "-"), func(t *testing.T) {
-			onBothStores(t, func(t *testing.T, fx *fixture) {
-				f := fx.limited(t, limitsOf(c.all, "9", c.prompts, "0.1"), func(cfg *orchestrator.Config) {
-					cfg.DailyLimit = c.day
-				}).withSession(t)
-				f.meter(t)
-				one, two := f.prompt(t, "one"), f.prompt(t, "two")
-				f.wantMoney(t, two, "0.05", "0") // all that is left
-				refused := func() error {
-					before := f.dump(t)
-					_, err := f.PromptSession(f.Ctx, kit.Operator, f.id, picket.PromptRequest{Text: "three"})
-					kit.Refused(t, err, picket.CodeBudgetExceeded)
-					if after := f.dump(t); after != before {
-						t.Errorf("a refusal has written: %q, and before: %q", after, before)
-					}
-					if !strings.Contains(fmt.Sprint(err, err.(*picket.Error).Remedy), c.setting) {
-						t.Errorf("the refusal is %v: %s", err, err.(*picket.Error).Remedy)
-					}
-					return err
-				}
-				refused()
-				call := f.MustReserve(t, f.working(t, one), modelCall("0.1"))
-				f.settle(t, call, "0.1")
-				kit.OK(t, f.result(one, picket.PromptAnswered, 0, ""))
-				refused()
-				kit.OK(t, f.result(two, picket.PromptRefused, 0, ""))
-				three := f.prompt(t, "three")
-				f.wantMoney(t, three, "0.05", "0")
-				f.settle(t, f.MustReserve(t, f.working(t, three), modelCall("0.05")), "0.05")
-				kit.OK(t, f.result(three, picket.PromptAnswered, 0, ""))
-				refused()
-				kit.OK(t, f.report("a1", f.n, idleSession(f.id))) // not metered, and the day is spent all the same
-				refused()
-			})
-		})
+	testSpentDay(t, limitsOf("9", "9", "9", "0.1"), kit.Worth(1000, "0.15"), "budget.house")
+}
+
+func testSpentDay(t *testing.T, limits orchestrator.SessionLimits, day *budget.Envelope, setting string) {
+	t.Helper()
+	onBothStores(t, func(t *testing.T, fx *fixture) {
+		fx.Store.SetBudgets(day, nil)
+		f := fx.within(t, limits).withSession(t)
+		f.meter(t)
+		one, two := f.prompt(t, "one"), f.prompt(t, "two")
+		f.wantMoney(t, two, "0.05", "0") // all that is left
+		f.wantNoPrompt(t, setting)
+		call := f.MustReserve(t, f.working(t, one), modelCall("0.1"))
+		f.settle(t, call, "0.1")
+		kit.OK(t, f.result(one, picket.PromptAnswered, 0, ""))
+		f.wantNoPrompt(t, setting)
+		kit.OK(t, f.result(two, picket.PromptRefused, 0, ""))
+		three := f.prompt(t, "three")
+		f.wantMoney(t, three, "0.05", "0")
+		f.settle(t, f.MustReserve(t, f.working(t, three), modelCall("0.05")), "0.05")
+		kit.OK(t, f.result(three, picket.PromptAnswered, 0, ""))
+		f.wantNoPrompt(t, setting)
+		kit.OK(t, f.report("a1", f.n, idleSession(f.id))) // not metered, and the day is spent all the same
+		f.wantNoPrompt(t, setting)
+	})
+}
+
+// wantNoPrompt checks that a prompt is refused for lack of money, and that nothing is written.
+func (f *sessionFixture) wantNoPrompt(t *testing.T, setting string) {
+	t.Helper()
+	before := f.dump(t)
+	_, err := f.PromptSession(f.Ctx, kit.Operator, f.id, picket.PromptRequest{Text: "no"})
+	kit.Refused(t, err, picket.CodeBudgetExceeded)
+	if after := f.dump(t); after != before {
+		t.Errorf("a refusal has written: %q, and before: %q", after, before)
+	}
+	refusal, ok := errors.AsType[*picket.Error](err)
+	if !ok || !strings.Contains(refusal.Message+refusal.Remedy, setting) {
+		t.Errorf("the refusal is %v, and does not name %s", err, setting)
 	}
 }
 
 // A session that is not metered is prompted although others have reserved all, and its calls have nothing.
 func TestReservationsDoNotKeepAnUnmeteredSessionWaiting(t *testing.T) {
 	onBothStores(t, func(t *testing.T, fx *fixture) {
-		f := fx.limited(t, limitsOf("9", "0.1", "0.1", "0.1"), nil).withSession(t)
+		f := fx.within(t, limitsOf("9", "0.1", "0.1", "0.1")).withSession(t)
 		one, two := f.prompt(t, "one"), f.prompt(t, "two")
 		f.wantMoney(t, one, "0.1", "0")
 		f.wantMoney(t, two, "0", "0")
@@ -375,7 +387,7 @@ func TestAWakeIsNotSentWithoutMoney(t *testing.T) {
 		if got := f.pendingWakes(t, n); len(before)+len(got) != 0 {
 			t.Errorf("commands %+v", got)
 		}
-		broke := f.limited(t, limitsOf("5", "0", "2", "0.1"), nil)
+		broke := f.within(t, limitsOf("5", "0", "2", "0.1"))
 		d := broke.wantWake(t, picket.WakeRequest{}, picket.WakeReasonBudgetExceeded)
 		if !strings.HasPrefix(d.Envelope, "wake:ann:") || d.NextAllowedAt == nil {
 			t.Errorf("%+v", d)
