@@ -33,8 +33,9 @@ type AgentContext struct {
 
 // ContextBudget is what an agent may still spend.
 type ContextBudget struct {
-	Tokens *int64       `json:"tokens,omitempty"` // of a run
-	USD    budget.Money `json:"usd"`
+	Tokens *int64 `json:"tokens,omitempty"` // of a run
+	// USD is what may still be spent, in dollars.
+	USD budget.Money `json:"usd"`
 }
 
 // ContextSelf is who the agent is.

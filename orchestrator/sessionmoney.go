@@ -48,7 +48,7 @@ func (l SessionLimits) of(name string) SessionNameLimits {
 	return l.Others
 }
 
-// check refuses limits that are no amounts.
+// check refuses limits below zero, and those that are too large.
 func (l SessionNameLimits) check() error {
 	return cmp.Or(checkAmount("Wakes", budget.Envelope{USD: l.Wakes}),
 		checkAmount("Prompts", budget.Envelope{USD: l.Prompts}), checkAmount("Each", budget.Envelope{USD: l.Each}))
@@ -70,7 +70,8 @@ func (l SessionLimits) argument() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("limits of sessions: %w", err)
 	}
-	raw, err := json.Marshal(map[string]any{"namespace": int64(l.Namespace), "others": l.Others.amounts(), "names": names})
+	raw, err := json.Marshal(map[string]any{"namespace": int64(l.Namespace), "others": l.Others.amounts(),
+		"names": names})
 	return string(raw), err
 }
 

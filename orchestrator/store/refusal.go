@@ -404,55 +404,6 @@ const maxFreeText = 500
 // freeTextFacts are the facts that hold free text: a script has escaped it.
 var freeTextFacts = []string{"byName", "answer", "note", "reason"}
 
-// conflictTexts are the texts of "state_conflict.reason", by reason.
-var conflictTexts = map[string]refusalText{
-	"wrong_state":      {"this needs state {need}, but it is {state}", "Look at the task again before you decide."},
-	"other_capability": {"the prompt has another session capability", "Go on with the first one."},
-	"session_stopping": {"the session is being stopped",
-		"Prompt another session: picket session list."},
-	"session_works": {"the session works on the task {taskId}",
-		"Tell the agent with: picket task tell {taskId} \"…\", or wait until the task is over."},
-	"session_ended": {"the session has ended", "List the sessions that can be prompted: picket session list."},
-	"open_prompts": {"{open} prompts of this session have not ended, which is the limit",
-		"Wait until one is answered, or prompt another session."},
-	"other_piece": {"the piece has other bytes than those that came before at its offset",
-		"Send what follows the {bytes} bytes that came before."},
-	"answer_piece": {"the piece begins behind the {bytes} bytes that came before", "Send the pieces in order."},
-	"webhook_limit": {"there are {limit} webhooks already, and more are not kept",
-		"Delete one that nobody needs, or let one target pass things on to others."},
-	"policy_limit": {"{limit} agent names have a wake policy already, and more are not kept",
-		"Delete the policy of a name that nobody uses."},
-	"webhook_deleted": {"the webhook that this request made was deleted",
-		"Send a new Idempotency-Key to make a new one."},
-	"webhook_claim_over": {"the claim on this webhook is over",
-		"Claim it again. The process that holds the claim now continues the deliveries."},
-	"call_uncertain": {"the call was made, and its outcome is unknown",
-		"Look at what it was to change before you decide; to make the call again send a new Idempotency-Key."},
-	"result_not_kept": {"the call was made, but its result was not kept",
-		"Send a new Idempotency-Key to make the call again."},
-	"evidence_replaced": {"the run has replaced its evidence {limit} times, which is the limit",
-		"Keep the changes where they are. The evidence that was sent last is kept."},
-	"bundle_upload": {"this upload has not begun, lacks pieces or was replaced by another one",
-		"Send the bundle again from piece 0."},
-	"log_closed": {"the run has said that nothing follows in this stream",
-		"Send no more of it; what was kept stays."},
-	"exec_over": {"no call waits for this result: its deadline has passed",
-		"Drop the result; the call was settled without it."},
-	"retried": {"{alreadyDecided}, as {newTaskId}",
-		"Look at that one: picket task get {newTaskId}. When it has ended this one can be retried again."},
-	"decided": {"{alreadyDecided}", "Look at what was decided before you go on."},
-	"other_run": {"the run {meant} has lost the task already: {current} has it now",
-		"Look at what that run does before you decide."},
-	"claimed": {"{decidedBy} has claimed it{decidedAt}",
-		`Leave it to them, decide it anyway, or take it over: {"takeOver":true}, or picket handoff claim {handoffId} --take-over`},
-	"last_admin_key": {"this is the last admin key: without it nobody could make another",
-		"Make another admin key, then revoke this one with it."},
-	"agent_status": {"an agent that is {status} cannot be made {asked}",
-		"Read the agent again before you decide; one that is dead or deregistered registers again."},
-	"agent_registered": {"an agent of this id is registered already and is {status}",
-		"Deregister it first (DELETE), wait until it is dead, or register under another id."},
-}
-
 // What a refused call is told about money: the amounts, and the exact command
 // that helps.
 
