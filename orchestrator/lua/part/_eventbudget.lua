@@ -1,18 +1,16 @@
 -- The event budget of a run: how many events its credential may append to the
--- log. It holds BURST events and gains one every EVENT_EVERY ms of store time.
-local EVENT_BURST, EVENT_EVERY = 240, 5000
+-- log.
+
 -- Two events of a run have a place of their own beside the budget, once each, so
 -- that a flood of others never displaces them. The field holds the event's id.
 local RESERVED_EVENTS = { ['agent-timeout-warning'] = 'warned', ['agent-timed-out'] = 'timed_out' }
--- EXIT_WINDOW is how long after a run's exit its last events are taken, in ms of
--- store time.
-local EXIT_WINDOW = 30000
 
--- take_event takes one event from the budget, if one is left. The record
--- holds the instant at which the budget is full again.
+-- take_event takes one event from the budget, if one is left. The budget holds BURST events and gains one every
+-- EVERY ms of store time. The record holds the instant at which it is full again.
 local function take_event(r)
-  local full = math.max(num(r.events_full), now) + EVENT_EVERY
-  if full > now + EVENT_BURST * EVENT_EVERY then return false end
+  local BURST, EVERY = 240, 5000
+  local full = math.max(num(r.events_full), now) + EVERY
+  if full > now + BURST * EVERY then return false end
   r.events_full = F(full)
   put(r, 'events_full', r.events_full)
   return true
@@ -32,9 +30,11 @@ local function record_exit(rid, r, last)
   put(r, 'exited', '1', 'exited_at', NOW, 'last_event', last)
 end
 
--- events_over reports whether the exit of a run has ended its events.
+-- events_over reports whether the exit of a run has ended its events. Its last events are taken for WINDOW ms of
+-- store time after that.
 local function events_over(r)
-  return r.exited == '1' and (r.last_event == 'none' or now - num(r.exited_at) >= EXIT_WINDOW)
+  local WINDOW = 30000
+  return r.exited == '1' and (r.last_event == 'none' or now - num(r.exited_at) >= WINDOW)
 end
 
 -- event_refusal_code is the code with which an event of a run is counted instead of

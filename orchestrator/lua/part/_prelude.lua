@@ -106,12 +106,6 @@ local function count_activity(figure, n)
   activity_counts[figure] = (activity_counts[figure] or 0) + n
 end
 
--- activity_figure is the figure that an event counts for, if any.
-local function activity_figure(kind)
-  if kind == 'task.review' or kind == 'task.completed' or kind == 'task.finished' then return 'ended' end
-  return (kind == 'lease.failed' or kind == 'lease.expired' or kind == 'lease.released') and 'failed'
-end
-
 local function save_activity()
   local SLOT, SLOTS = 120000, 30
   local slot, begun = math.floor(raw / SLOT), false
@@ -191,8 +185,9 @@ local function emit(kind, e, data, more)
   append('events')
   if audited(kind, e) then append('audit') end -- @copies-audit
   call('PUBLISH', K('tail'), seq)
-  local figure = activity_figure(kind)
-  if figure then count_activity(figure, 1) end
+  local ended = kind == 'task.review' or kind == 'task.completed' or kind == 'task.finished'
+  local failed = kind == 'lease.failed' or kind == 'lease.expired' or kind == 'lease.released'
+  if ended or failed then count_activity(ended and 'ended' or 'failed', 1) end
 end
 
 -- wake tells every server process that a topic changed.

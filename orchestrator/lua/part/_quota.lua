@@ -33,7 +33,6 @@ end
 
 -- Calls of a tree and their answers are kept for a day. They are counted in
 -- slots of two hours of the server's own clock, by which the answers expire.
-local KEPT_SLOT, KEPT_SLOTS = 7200000, 13
 
 local function root_of(tid, t) return t.root or tid end -- @counts-per-tree
 
@@ -53,12 +52,13 @@ end
 -- record_kept_call counts a call, or an answer with its bytes, in the slot of now and
 -- forgets the slots of another day.
 local function record_kept_call(root, slots, calls, answers, bytes)
-  local key, at = K('kept:', root), math.floor(raw / KEPT_SLOT)
+  local SLOT, SLOTS = 7200000, 13 -- ms
+  local key, at = K('kept:', root), math.floor(raw / SLOT)
   local s = slots[F(at)] or { 0, 0, 0 }
   call('HSET', key, F(at), F(s[1] + calls) .. ' ' .. F(s[2] + answers) .. ' ' .. F(s[3] + bytes))
-  call('PEXPIRE', key, F(KEPT_SLOT * KEPT_SLOTS))
+  call('PEXPIRE', key, F(SLOT * SLOTS))
   for slot in pairs(slots) do
-    if math.abs(num(slot) - at) >= KEPT_SLOTS then call('HDEL', key, slot) end
+    if math.abs(num(slot) - at) >= SLOTS then call('HDEL', key, slot) end
   end
 end
 
