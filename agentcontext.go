@@ -33,7 +33,7 @@ type AgentContext struct {
 // ContextBudget is what an agent may still spend.
 type ContextBudget struct {
 	Tokens *int64       `json:"tokens,omitempty"` // of a run
-	USD    budget.Money `json:"usd"`
+	USD    budget.Money `json:"usd"`              // dollars
 }
 
 // ContextSelf is who the agent is.

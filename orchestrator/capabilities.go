@@ -10,6 +10,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/text"
 	"github.com/picket-dev/picket/orchestrator/store"
 )
 
@@ -240,4 +241,32 @@ func taskLane(lane string) picket.TaskLane {
 	agent, open := splitLane(lane)
 	role, needs, _ := strings.Cut(open, "|")
 	return picket.TaskLane{Role: role, Needs: splitTags(needs), Agent: agent}
+}
+
+// reserveForSession is Reserve for the holder of a session capability. The envelope of its prompt pays.
+func (e *Engine) reserveForSession(ctx context.Context, held picket.LeaseCredential,
+	req picket.CallRequest) (picket.Reservation, error) {
+	if req.Effects == picket.EffectsExternal || req.Keyed {
+		return picket.Reservation{}, picket.LeaseRequired()
+	}
+	r := e.runCapability(ctx, held, "session_reserve", req.CallID, req.Nonce, req.Tool, req.Reserve.Tokens,
+		int64(req.Reserve.USD), req.PriceVersion, req.TimeoutMs, e.quotas().OpenCalls,
+		text.OneLine(text.ValidHead(req.Model, maxModelName)), e.dailyLimitArg())
+	var v struct {
+		Available int64 `reply:"available"`
+	}
+	r.Decode(&v)
+	return picket.Reservation{CallID: req.CallID, TaskID: held.PromptID, Nonce: req.Nonce, Reserved: req.Reserve,
+		Available: sessionFunds(budget.Money(v.Available))}, r.Err
+}
+
+// sessionFunds is what a session has available. Its tokens are not limited by the prompt.
+func sessionFunds(usd budget.Money) budget.Envelope {
+	return budget.Envelope{Tokens: picket.MaxNumber, USD: usd}
+}
+
+// fundsOfSession is Funds for the holder of a session capability.
+func (e *Engine) fundsOfSession(ctx context.Context, held picket.LeaseCredential) (picket.Funds, error) {
+	grant, err := e.SessionCapability(ctx, held)
+	return picket.Funds{Available: sessionFunds(grant.Available), Locked: grant.Available < 0}, err
 }

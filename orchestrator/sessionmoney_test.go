@@ -74,7 +74,8 @@ func TestAPromptSpendsWhatItReserved(t *testing.T) {
 		_, err = f.Reserve(f.Ctx, held, modelCall("0.05"))
 		kit.Refused(t, err, picket.CodeBudgetExceeded)
 		refusal, _ := errors.AsType[*picket.Error](err)
-		if said := refusal.Remedy + fmt.Sprint(refusal.Facts); !strings.Contains(said, "prompt_budget") || strings.Contains(said, "top-up") {
+		said := refusal.Remedy + fmt.Sprint(refusal.Facts)
+		if !strings.Contains(said, "prompt_budget") || strings.Contains(said, "top-up") {
 			t.Errorf("the refusal says %v", err)
 		}
 		f.settle(t, one, "0.02")
@@ -331,7 +332,8 @@ func TestTheWakeBudgetStopsAWeekendOfWakes(t *testing.T) {
 		}
 		whenIdle := heartbeat.Defaults()
 		whenIdle.WhenIdle = true
-		scheduler := f.limited(t, limitsOf("5", "0.5", "2", "0.1"), func(cfg *orchestrator.Config) { cfg.Wake = whenIdle })
+		scheduler := f.limited(t, limitsOf("5", "0.5", "2", "0.1"),
+			func(cfg *orchestrator.Config) { cfg.Wake = whenIdle })
 		fleet.cost = "0.04"
 		wakes := fleet.spend(t, scheduler.Engine)
 		report, err := f.Spending(f.Ctx, picket.SpendingQuery{Since: "7d"})

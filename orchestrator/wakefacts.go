@@ -224,3 +224,12 @@ func (f wakeFacts) contextNow(q queues) string {
 func (f wakeFacts) untilMs(at picket.Instant) int64 {
 	return min(max(0, int64(at)-f.Raw), math.MaxInt32)
 }
+
+// wakeBudget is what the wakes of an agent name may still spend today.
+func (e *Engine) wakeBudget(ctx context.Context, name string) (picket.WakeBudget, error) {
+	var v wakeReply
+	r := e.run(ctx, "wake_facts", name, "", e.store.limits, e.dailyLimitArg())
+	r.Decode(&v)
+	return picket.WakeBudget{Envelope: v.Short, Left: budget.Money(max(0, v.Money)),
+		RenewedAt: heartbeat.NextDay(picket.Instant(v.Raw))}, r.Err
+}

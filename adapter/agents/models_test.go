@@ -44,7 +44,8 @@ func TestAPromptUsesTheModelsOfTheProxy(t *testing.T) {
 		PresetOpenCode: {nil, false},
 		PresetGemini:   {nil, false},
 	} {
-		prompt := Prompt{Text: "hello", Dir: t.TempDir(), StateDir: t.TempDir(), ProxyURL: proxy.URL, Capability: secret}
+		prompt := Prompt{Text: "hello", Dir: t.TempDir(), StateDir: t.TempDir(), ProxyURL: proxy.URL,
+			Capability: secret}
 		setup := NewPromptSetup(preset, prompt)
 		setup.ProbeModels(t.Context())
 		args, err := setup.Arguments()

@@ -470,34 +470,3 @@ func (f facts) topUpCommand() string {
 	return picket.TopUpCommand(f["envelope"],
 		budget.Envelope{USD: budget.Money(ParseInt(f["less_u"])), Tokens: ParseInt(f["less_t"])})
 }
-
-func explainBudget(f facts) (string, string) {
-	message := fmt.Sprintf("this needs %s, and %s are available", f.amount("need"), f.amount("available"))
-	if ParseInt(f["available"]) < 0 {
-		message = fmt.Sprintf("the envelope is overdrawn (%s available): more was spent than it covers, so no paid call goes on", f.amount("available"))
-	}
-	if day, isHouse := strings.CutPrefix(f["envelope"], "house:"); isHouse {
-		return "the installation's budget of " + day + ": " + message,
-			"Approve or cancel tasks that are done (they give back what is left), raise budget.house, wait for the next day (UTC), or run: " + f.topUpCommand()
-	}
-	if said, remedy, ok := f.sessionBudget(message); ok {
-		return said, remedy
-	}
-	return message, "Report what is done, then wait for a top-up (await_top_up) or ask a person; a person runs: " +
-		f.topUpCommand()
-}
-
-// addAmounts states the facts of a shortage in dollars or tokens.
-func addAmounts(e *picket.Error, f facts) {
-	delete(e.Facts, "less_t")
-	delete(e.Facts, "less_u")
-	if !f.ofSession() {
-		e.With("topUp", f.topUpCommand())
-	}
-	if f["dimension"] == "tokens" {
-		return
-	}
-	for _, key := range []string{"need", "available", "held", "spent"} {
-		e.With(key, budget.Money(ParseInt(f[key])))
-	}
-}

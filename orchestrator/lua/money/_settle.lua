@@ -18,7 +18,8 @@ end
 local function emit_call(tid, h, cid, outcome, cost_t, cost_u, detail, correction)
   local of_session = h.session and ',"promptId":' .. quote(tid) .. ',"sessionId":' .. quote(h.session) or ''
   emit('tool.called', { task = envelope_task(tid), run = h.run, agent = h.agent, token = h.token,
-    actor = h.session and h.agent or h.run }, '{"tool":' .. quote(h.tool) .. of_session .. ',"callId":' .. quote(cid) .. ',"outcome":"' .. outcome .. '","cost":' .. amount_json(cost_t, cost_u) ..
+    actor = h.session and h.agent or h.run }, '{"tool":' .. quote(h.tool) .. of_session ..
+    ',"callId":' .. quote(cid) .. ',"outcome":"' .. outcome .. '","cost":' .. amount_json(cost_t, cost_u) ..
     ',"reserved":' .. amount_json(num(h.need_t), num(h.need_u)) .. ',"detail":' .. quote(detail) ..
     (correction and ',"correction":true}' or '}'))
 end

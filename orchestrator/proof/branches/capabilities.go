@@ -25,7 +25,8 @@ type capableAgent struct {
 func (a *capableAgent) register(t *testing.T) {
 	t.Helper()
 	got, err := a.f.Register(a.f.Ctx, a.by, picket.Registration{AgentID: a.id, RoleID: "capable",
-		Capabilities: strings.Split("abcdefghijk", ""), Metadata: picket.RawJSON(`{"agent_name":"` + cmp.Or(a.name, "ann") + `"}`)})
+		Capabilities: strings.Split("abcdefghijk", ""),
+		Metadata:     picket.RawJSON(`{"agent_name":"` + cmp.Or(a.name, "ann") + `"}`)})
 	kit.OK(t, err)
 	a.incarnation, a.session = got.Incarnation, "asession_"+ulid.Make().String()
 	a.report(t, a.session)

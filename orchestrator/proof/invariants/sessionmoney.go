@@ -58,9 +58,8 @@ func (s *inspectFixture) EndSessions() {
 
 // SessionMoneyDamages are those of the envelopes of prompts.
 var SessionMoneyDamages = []damage{
-	{Kind: "envelope_kept", what: "the prompt has ended", also: []string{"prompt_extra"}, Plant: func(s *inspectFixture) {
-		s.rawCommand("HSET", "prompt:"+s.working, "state", "answered")
-	}},
+	{Kind: "envelope_kept", what: "the prompt has ended", also: []string{"prompt_extra"},
+		Plant: func(s *inspectFixture) { s.rawCommand("HSET", "prompt:"+s.working, "state", "answered") }},
 	{Kind: "envelope_kept", what: "the prompt is gone", also: []string{"prompt_extra"}, Plant: func(s *inspectFixture) {
 		s.rawCommand("DEL", "prompt:"+s.working)
 	}},

@@ -77,9 +77,8 @@ var SessionDamages = []damage{
 	{Kind: "prompt_extra", what: "two at once", Plant: func(s *inspectFixture) {
 		s.rawCommand("ZADD", "ready-prompts:m1", farScore, s.nextPrompt)
 	}},
-	{Kind: "prompt_extra", what: "its record is lost", also: []string{"prompt_missing", "envelope_kept"}, Plant: func(s *inspectFixture) {
-		s.rawCommand("DEL", "prompt:"+s.firstPrompt)
-	}},
+	{Kind: "prompt_extra", what: "its record is lost", also: []string{"prompt_missing", "envelope_kept"},
+		Plant: func(s *inspectFixture) { s.rawCommand("DEL", "prompt:"+s.firstPrompt) }},
 	{Kind: "prompt_extra", what: "of nobody", Plant: func(s *inspectFixture) {
 		s.rawCommand("ZADD", "open-prompts:"+s.session, farScore, missingPrompt)
 	}},
