@@ -387,3 +387,42 @@ func TestAWakeIsNotSentWithoutMoney(t *testing.T) {
 		}
 	})
 }
+
+// The calls of a prompt that goes on after midnight use no more tokens than its own day has left.
+func TestAPromptUsesTheTokensOfItsOwnDay(t *testing.T) {
+	onTheVirtualClock(t, func(t *testing.T, fx *fixture) {
+		time.Sleep(24*time.Hour - 30*time.Second)
+		f := fx.limited(t, orchestrator.DefaultSessionLimits(), func(cfg *orchestrator.Config) {
+			cfg.DailyLimit = kit.Worth(1000, "9")
+		}).withSession(t)
+		id := f.prompt(t, "one")
+		held := f.working(t, id)
+		time.Sleep(time.Minute)
+		call := modelCall("0.001")
+		call.Reserve.Tokens = 400
+		for range 2 {
+			call.CallID += "c"
+			f.MustReserve(t, held, call)
+		}
+		call.CallID += "c"
+		_, err := f.Reserve(f.Ctx, held, call)
+		kit.Refused(t, err, picket.CodeBudgetExceeded)
+		kit.CheckInvariants(t, f.Engine)
+	})
+}
+
+// A call that used more tokens than it had reserved does not lock its prompt: a day alone limits tokens.
+func TestTokensDoNotLockAPrompt(t *testing.T) {
+	onBothStores(t, func(t *testing.T, fx *fixture) {
+		f := fx.withSession(t)
+		id := f.prompt(t, "one")
+		held := f.working(t, id)
+		s := kit.DoneSettlement(f.MustReserve(t, held, modelCall("0.02")), "0.02")
+		s.Cost.Tokens = 250
+		f.MustSettle(t, s)
+		f.settle(t, f.MustReserve(t, held, modelCall("0.03")), "0.03")
+		f.wantMoney(t, id, "0.1", "0.05")
+		_, err := f.Reserve(f.Ctx, held, modelCall("0.06"))
+		kit.Refused(t, err, picket.CodeBudgetExceeded)
+	})
+}

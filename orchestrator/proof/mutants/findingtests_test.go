@@ -37,6 +37,8 @@ var findingTests = map[string]string{
 	"an envelope of a prompt is not listed":                              "TestAPromptSpendsWhatItReserved",
 	"an envelope of a prompt stays listed":                               "TestAPromptSpendsWhatItReserved",
 	"sessions use any number of tokens of a day":                         "TestALaterDailyLimitCountsTheSessions",
+	"tokens lock a prompt":                                               "TestTokensDoNotLockAPrompt",
+	"a prompt uses the tokens of another day":                            "TestAPromptUsesTheTokensOfItsOwnDay",
 	"a prompt gives nothing back":                                        "TestAPromptSpendsWhatItReserved",
 	"a session does not see its budget":                                  "TestTheContextOfASession",
 	"a wake is sent without money":                                       "TestAWakeIsNotSentWithoutMoney",

@@ -4,7 +4,7 @@ package mutants
 var sessionMoneyMutants = []mutant{
 	{"a call of a session is admitted for another one", []edit{{"session-call-of-another", ""}}},
 	{"a session calls models while all is paused", []edit{{"session-reserves-none-paused", ""}}},
-	{"a session calls models that its prompt cannot pay", []edit{{"session-call-is-covered", "or nil"}}},
+	{"a session calls models that its prompt cannot pay", []edit{{"session-call-is-covered", ""}}},
 	{"a call of a session takes nothing", []edit{{"session-takes-reserved", ""}}},
 	{"a call of a session that is lost is never charged", []edit{{"session-call-ends", ""}}},
 	{"what sessions spend does not count", []edit{{"counts-prompts", "return envelope_task(id) ~= ''"}}},
@@ -22,6 +22,8 @@ var sessionMoneyMutants = []mutant{
 	{"an envelope of a prompt is not listed", []edit{{"lists-envelope", ""}}},
 	{"an envelope of a prompt stays listed", []edit{{"unlists-envelope", ""}}},
 	{"sessions use any number of tokens of a day", []edit{{"bounds-tokens-of-day", "if false then"}}},
+	{"tokens lock a prompt", []edit{{"tokens-come-first", ""}}},
+	{"a prompt uses the tokens of another day", []edit{{"tokens-of-own-day", "local day = today()"}}},
 	{"a prompt gives nothing back", []edit{{"gives-back", ""}}},
 	{"a session does not see its budget", []edit{{"context-of-prompt-money", ""}}},
 	{"a wake is sent without money", []edit{{"bounds-wake-money", "if false then"}}},
