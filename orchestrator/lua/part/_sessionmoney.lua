@@ -143,12 +143,12 @@ end
 -- session_money.add_tokens grants a prompt tokens, which only the envelope of the day limits.
 function session_money.add_tokens(pid, t) grant(pid, t, 0) end
 
--- session_money.close gives back what a prompt has not spent, once. What its calls under way have reserved stays
--- reserved until they are settled.
+-- session_money.close gives back what a prompt has not spent, once, if the verb succeeds. What its calls under way
+-- have reserved stays reserved until they are settled.
 function session_money.close(pid)
   local e = envelope(pid)
   if not e.parent or e.closed == '1' then return end -- one from before prompts had envelopes has none
-  call('ZREM', K('prompt-envelopes'), pid) -- @unlists-envelope
+  defer(function() call('ZREM', K('prompt-envelopes'), pid) end) -- @unlists-envelope
   close_envelope(pid) -- @gives-back
 end
 end
