@@ -401,3 +401,98 @@ func TestAWakeIsNotSentWithoutMoney(t *testing.T) {
 		}
 	})
 }
+
+// The calls of a prompt that goes on after midnight use no more tokens than its own day has left.
+func TestAPromptUsesTheTokensOfItsOwnDay(t *testing.T) {
+	onTheVirtualClock(t, func(t *testing.T, fx *fixture) {
+		time.Sleep(24*time.Hour - 30*time.Second)
+		f := fx.limited(t, orchestrator.DefaultSessionLimits(), func(cfg *orchestrator.Config) {
+			cfg.DailyLimit = kit.Worth(1000, "9")
+		}).withSession(t)
+		id := f.prompt(t, "one")
+		held := f.working(t, id)
+		time.Sleep(time.Minute)
+		call := modelCall("0.001")
+		call.Reserve.Tokens = 400
+		for range 2 {
+			call.CallID += "c"
+			f.MustReserve(t, held, call)
+		}
+		call.CallID += "c"
+		_, err := f.Reserve(f.Ctx, held, call)
+		kit.Refused(t, err, picket.CodeBudgetExceeded)
+		kit.CheckInvariants(t, f.Engine)
+	})
+}
+
+// An adapter that sends heartbeats and reports no sessions does not keep the money of prompts that are overdue.
+func TestAnOverduePromptGivesItsMoneyBack(t *testing.T) {
+	onBothStores(t, func(t *testing.T, fx *fixture) {
+		f := fx.limited(t, limitsOf("9", "9", "0.1", "0.1"), nil).withSession(t)
+		f.meter(t)
+		f.working(t, f.prompt(t, "one"))
+		for range 14 {
+			f.JumpStoreTime(t, 50*time.Second)
+			_, err := f.Heartbeat(f.Ctx, kit.Operator, "a1", picket.Heartbeat{Status: picket.AgentActive,
+				ClientTimestamp: picket.InstantOf(time.Now()), Incarnation: f.n})
+			kit.OK(t, err)
+			f.judge(t)
+		}
+		other := &sessionFixture{f.fixture, f.sessionAgent(t, "a2"), newSessionID()}
+		kit.OK(t, f.report("a2", other.n, picket.SessionReport{SessionID: other.id, Kind: picket.SessionResumable,
+			Preset: "claude", State: picket.SessionIdle, Metered: true}))
+		other.prompt(t, "two")
+	})
+}
+
+// A call that used more tokens than it had reserved does not lock its prompt: a day alone limits tokens.
+func TestTokensDoNotLockAPrompt(t *testing.T) {
+	onBothStores(t, func(t *testing.T, fx *fixture) {
+		f := fx.withSession(t)
+		id := f.prompt(t, "one")
+		held := f.working(t, id)
+		s := kit.DoneSettlement(f.MustReserve(t, held, modelCall("0.02")), "0.02")
+		s.Cost.Tokens = 250
+		f.MustSettle(t, s)
+		f.settle(t, f.MustReserve(t, held, modelCall("0.03")), "0.03")
+		f.wantMoney(t, id, "0.1", "0.05")
+		_, err := f.Reserve(f.Ctx, held, modelCall("0.06"))
+		kit.Refused(t, err, picket.CodeBudgetExceeded)
+	})
+}
+
+// A wake that nobody has accepted gives its money to the prompt of a person, and so does a prompt that is overdue.
+func TestWhatEndsGivesItsMoneyToThePrompt(t *testing.T) {
+	onBothStores(t, func(t *testing.T, fx *fixture) {
+		f := fx.limited(t, limitsOf("0.1", "0.1", "0.1", "0.1"), nil)
+		id, n := f.wakeable(t)
+		s := idleSession(id)
+		s.Metered = true
+		kit.OK(t, f.report("a1", n, s))
+		done := make(chan picket.WakeReason, 1)
+		go func() {
+			d, err := f.Wake(f.Ctx, kit.OtherOperator, "ann", picket.WakeRequest{})
+			kit.OK(t, err)
+			done <- d.Reason
+		}()
+		f.nextCommand(t, n)
+		p, err := f.PromptSession(f.Ctx, kit.Operator, id, picket.PromptRequest{Text: "one"})
+		kit.OK(t, err)
+		if got := <-done; got != picket.WakeReasonSessionPromptActiveRace || p.Budget != kit.USD("0.1") {
+			t.Errorf("the wake is %s, and the prompt has %s", got, p.Budget)
+		}
+		seconds := 10
+		overdue := picket.PromptRequest{Text: "two", TimeoutSeconds: &seconds}
+		kit.OK(t, f.result(n, p.PromptID, picket.PromptRefused, ""))
+		p, err = f.PromptSession(f.Ctx, kit.Operator, id, overdue)
+		kit.OK(t, err)
+		before := p.Budget
+		f.JumpStoreTime(t, 11*time.Second) // nobody has written down that it is over
+		p, err = f.PromptSession(f.Ctx, kit.Operator, id, overdue)
+		kit.OK(t, err)
+		if p.Budget != before {
+			t.Errorf("the next prompt has %s, and the one before had %s", p.Budget, before)
+		}
+		kit.CheckInvariants(t, f.Engine)
+	})
+}

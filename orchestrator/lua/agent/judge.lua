@@ -1,9 +1,9 @@
 -- flags: allow-oom
--- needs: agent end_agent facts session_health stale_entry
+-- needs: agent end_agent facts session session_health stale_entry
 -- urgent
 -- judge writes down what time has made of agents: what they were before a late
 -- look included, in order. Anyone who judges first does it for all. It also writes the events of the health of sessions
--- that are due, if it is not about one agent.
+-- that are due, and ends their overdue prompts, if it is not about one agent.
 -- ARGV: agent, or '' for those of the silence index that are due, limit, ms after which the report of a session is
 --   stale, least ms between two events about the health of a session
 -- Reply: number of agents or sessions looked at, whichever is larger
@@ -42,5 +42,9 @@ local ids = call('ZRANGEBYSCORE', K('silence'), '-inf', NOW, 'LIMIT', 0, ARGV[2]
 for _, id in ipairs(ids) do judge(id) end
 save()
 local due = call('ZRANGE', K('health-due'), '-inf', NOW, 'BYSCORE', 'LIMIT', 0, ARGV[2])
-for _, sid in ipairs(due) do tell_health(sid, num(ARGV[3]), num(ARGV[4])) end -- @tells-due-health
+for _, sid in ipairs(due) do
+  local agent = pick(K('asession:', sid), 'agent').agent
+  if agent then sessions.end_overdue(sid, agent) end -- @ends-unreported-overdue
+  tell_health(sid, num(ARGV[3]), num(ARGV[4])) -- @tells-due-health
+end
 return math.max(#ids, #due)

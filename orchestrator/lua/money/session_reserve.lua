@@ -18,11 +18,12 @@ end
 if paused ~= '' then return refuse('paused') end -- @session-reserves-none-paused
 local more_t = math.max(0, need_t - num(e.available_t))
 local no = check_quota('open_calls', num(ARGV[10]), call('ZCARD', K('calls:', pid)), 1)
-  or check_funds(pid, 0, need_u) -- @session-call-is-covered
-  or session_money.check_tokens(more_t, ARGV[12])
+  or session_money.check_tokens(pid, more_t, ARGV[12])
+if no then return no end
+session_money.add_tokens(pid, more_t) -- @tokens-come-first
+no = check_funds(pid, need_t, need_u) -- @session-call-is-covered
 if no then return no end
 
-session_money.add_tokens(pid, more_t)
 add_amount(e, 'available', -need_t, -need_u) -- @session-takes-reserved
 add_amount(e, 'held', need_t, need_u)
 add_total('held_t', need_t)

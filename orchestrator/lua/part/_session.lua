@@ -86,6 +86,16 @@ function sessions.list_prompt(sid, pid, most)
   call('ZADD', K('open-prompts:', sid), meta.seq, pid)
 end
 
+-- sessions.give_back closes the envelopes of the prompts that the next prompt of a person ends: overdue ones, and a
+-- wake that no adapter has accepted. A refusal after it still writes nothing.
+function sessions.give_back(sid)
+  local under_way = wakes.read(sid).under_way
+  for _, pid in ipairs(call('ZRANGE', K('open-prompts:', sid), 0, -1)) do
+    local ends = pid == under_way or sessions.overdue_state(sessions.read_prompt(pid)) -- @gives-back-what-ends
+    if ends then session_money.close(pid) end
+  end
+end
+
 -- sessions.yield_wake ends the wake of a session that no adapter has accepted yet, so that the prompt of a
 -- person goes first.
 function sessions.yield_wake(sid)

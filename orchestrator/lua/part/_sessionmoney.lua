@@ -22,12 +22,12 @@ local function taken(id)
   return num(e.granted_u) - num(e.available_u), num(e.total_u)
 end
 
--- day_left is what the envelope of the day of all tasks has left, or nil if there is none. cap is its limit as
+-- day_left is what the envelope of a day of all tasks has left, or nil if there is none. cap is its limit as
 -- in day_envelope.
-local function day_left(cap)
+local function day_left(cap, day)
   if cap == '' then return nil end
   local t, u = string.match(cap, '^(%d+) (%d+)$')
-  local e = envelope('house:' .. today())
+  local e = envelope('house:' .. day)
   return num(t) - num(e.cap_t) + num(e.available_t), num(u) - num(e.cap_u) + num(e.available_u)
 end
 
@@ -46,7 +46,7 @@ function session_money.left(kind, name, limits, cap)
   bound(own, limit - taken_u, limit - spent_u) -- @bounds-name
   taken_u, spent_u = taken(all)
   bound(all, limits.namespace - taken_u, limits.namespace - spent_u) -- @bounds-sessions-of-day
-  local _, day = day_left(cap)
+  local _, day = day_left(cap, today())
   if day then bound('house:' .. today(), day, day + taken_u - spent_u) end -- @bounds-day-of-sessions
   return left, unspent, unspent <= 0 and spent or short
 end
@@ -129,24 +129,26 @@ function session_money.reserve(pid, kind, name, role, limits, cap)
   grant(pid, 0, amount)
 end
 
--- session_money.check_tokens is the refusal of a call that needs so many tokens more, if the day has fewer.
-function session_money.check_tokens(t, cap)
-  local day = day_left(cap)
-  if day and t > day then -- @bounds-tokens-of-day
-    return refuse('budget_exceeded', 'envelope', 'house:' .. today(), 'dimension', 'tokens', 'need', F(t),
-      'available', F(day), 'held', '0', 'spent', '0', 'less_t', F(t - day), 'less_u', '0')
+-- session_money.check_tokens is the refusal of a call that needs so many tokens more, if the day of its prompt has
+-- fewer. A prompt may go on after midnight.
+function session_money.check_tokens(pid, t, cap)
+  local day = string.match(envelope(pid).parent or '', '[^:]+$') or today() -- @tokens-of-own-day
+  local left = day_left(cap, day)
+  if left and t > left then -- @bounds-tokens-of-day
+    return refuse('budget_exceeded', 'envelope', 'house:' .. day, 'dimension', 'tokens', 'need', F(t),
+      'available', F(left), 'held', '0', 'spent', '0', 'less_t', F(t - left), 'less_u', '0')
   end
 end
 
 -- session_money.add_tokens grants a prompt tokens, which only the envelope of the day limits.
 function session_money.add_tokens(pid, t) grant(pid, t, 0) end
 
--- session_money.close gives back what a prompt has not spent, once. What its calls under way have reserved stays
--- reserved until they are settled.
+-- session_money.close gives back what a prompt has not spent, once, if the verb succeeds. What its calls under way
+-- have reserved stays reserved until they are settled.
 function session_money.close(pid)
   local e = envelope(pid)
   if not e.parent or e.closed == '1' then return end -- one from before prompts had envelopes has none
-  call('ZREM', K('prompt-envelopes'), pid) -- @unlists-envelope
+  defer(function() call('ZREM', K('prompt-envelopes'), pid) end) -- @unlists-envelope
   close_envelope(pid) -- @gives-back
 end
 end

@@ -18,6 +18,7 @@ if s.stop then return refuse('state_conflict.session_stopping', 'state', 'stoppi
 local works = (s.task or '') ~= ''
 if works then return refuse('state_conflict.session_works', 'taskId', s.task) end -- @prompts-what-waits
 local limits, cap = cjson.decode(ARGV[10]), ARGV[11]
+sessions.give_back(sid) -- @gives-back-first
 local no = session_money.refusal(s.name or '', s.metered, limits, cap)
 if no then return no end
 sessions.end_overdue(sid, s.agent)
