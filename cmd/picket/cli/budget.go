@@ -26,9 +26,9 @@ func NewBudget() *cobra.Command {
 		newBudgetTopUp(), newBudgetLedger(), newBudgetReport())
 }
 
-// envelopeID completes what was typed: a task, or the envelope of a day.
+// envelopeID completes what was typed: a task, or the envelope of a day or of agent sessions.
 func (s *Connection) envelopeID(ctx context.Context, typed string) (string, error) {
-	if typed == "house" || strings.HasPrefix(typed, "house:") {
+	if typed == "house" || strings.HasPrefix(typed, "house:") || picket.CheckEnvelopeID("", typed) == nil {
 		return typed, nil
 	}
 	return s.taskID(ctx, typed)
@@ -40,7 +40,8 @@ func newBudgetShow() *cobra.Command {
 		Short: "Show an envelope with its subtasks (default: today's)",
 		Args:  CheckArgs(cobra.MaximumNArgs(1)),
 		Long: "Show what an envelope may spend and has spent. The name is a task id, house for today (UTC), or\n" +
-			"house:DATE for a day; its subtasks or tasks are listed as well. Without a name it is today's\n" +
+			"house:DATE for a day; its subtasks or tasks are listed as well. Agent sessions have sessions:DATE,\n" +
+			"wake:NAME:DATE, prompt:NAME:DATE and the ids of prompts. Without a name it is today's\n" +
 			"envelope or, if picket.yaml sets no daily limit, the latest tasks. LEFT is what the envelope can\n" +
 			"still give to new calls and subtasks. SPENT, and HELD by calls under way, include all subtasks.\n" +
 			"OF is what was granted. The part of it that is not LEFT, SPENT or HELD is what the subtasks have left.",

@@ -135,8 +135,8 @@ func newBudgetLedger() *cobra.Command {
 		Use:   "ledger [ENVELOPE]",
 		Short: "List what was charged and added, oldest first",
 		Args:  CheckArgs(cobra.MaximumNArgs(1)),
-		Long: "List the rows of one envelope (a task id, house, or house:DATE) or of all. There is one row for\n" +
-			"each settled call, each charged usage report, each correction of an uncertain call and each\n" +
+		Long: "List the rows of one envelope (a task id, a prompt id, house, or house:DATE) or of all. There is one\n" +
+			"row for each settled call, each charged usage report, each correction of an uncertain call and each\n" +
 			"top-up. A row names the version of the prices by which it was charged.",
 		ValidArgsFunction: completeFirstID(taskIDs),
 		RunE: connected(func(cmd *cobra.Command, s *Connection, given []string) error {
