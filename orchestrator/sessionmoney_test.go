@@ -221,6 +221,9 @@ func (f *sessionFixture) wantNoPrompt(t *testing.T, setting string) {
 	if !ok || !strings.Contains(refusal.Message+refusal.Remedy, setting) {
 		t.Errorf("the refusal is %v, and does not name %s", err, setting)
 	}
+	if ok && strings.Contains(refusal.Remedy, "top-up") && !strings.Contains(refusal.Remedy, "--usd 0.10") {
+		t.Errorf("the remedy does not say how much is missing: %s", refusal.Remedy)
+	}
 }
 
 // A session that is not metered is prompted although others have reserved all, and its calls have nothing.

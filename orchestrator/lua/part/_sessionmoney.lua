@@ -61,8 +61,9 @@ end
 function session_money.refusal(name, metered, limits, cap)
   local left, unspent, short = session_money.left('prompt', name, limits, cap)
   if session_money.admits(left, unspent, metered) then return nil end -- @refuses-unpaid-prompt
-  return refuse('budget_exceeded', 'envelope', short, 'dimension', 'usd', 'need', F(limits_of(name, limits).each),
-    'available', F(left), 'held', F(unspent - left))
+  local each = limits_of(name, limits).each
+  return refuse('budget_exceeded', 'envelope', short, 'dimension', 'usd', 'need', F(each), 'available', F(left), 'held',
+    F(unspent - left), 'less_t', '0', 'less_u', F(math.max(1, each - left)))
 end
 
 -- grant gives a prompt more, out of all that it is carved from.
