@@ -33,7 +33,8 @@ type AgentContext struct {
 
 // ContextBudget is what an agent may still spend.
 type ContextBudget struct {
-	Tokens *int64 `json:"tokens,omitempty"` // of a run
+	// Tokens is nil for a session, because its prompt does not limit them.
+	Tokens *int64 `json:"tokens,omitempty"`
 	// USD is what may still be spent, in dollars.
 	USD budget.Money `json:"usd"`
 }

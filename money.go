@@ -250,7 +250,7 @@ type OpenCall struct {
 type LedgerRow struct {
 	Seq          int64           `json:"seq"` // of its event; the cursor
 	At           Instant         `json:"at"`
-	TaskID       string          `json:"taskId"` // or house:<UTC date>
+	TaskID       string          `json:"taskId"` // or the id of a prompt, or house:<UTC date>
 	RunID        string          `json:"runId,omitempty"`
 	CallID       string          `json:"callId,omitempty"`
 	Kind         LedgerKind      `json:"kind"`
