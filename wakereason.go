@@ -41,7 +41,7 @@ const (
 	WakeReasonAgentDraining  WakeReason = "agent_draining"
 	WakeReasonPaused         WakeReason = "paused" // the namespace
 	WakeReasonBudgetExceeded WakeReason = "wake_budget_exceeded"
-	WakeReasonUnmetered      WakeReason = "unmetered" // the agent uses keys of its own
+	WakeReasonUnmetered      WakeReason = "unmetered" // the session is not metered, and its agent name not marked
 )
 
 // wakeReasonResults has the result that each reason stands with.

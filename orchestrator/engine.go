@@ -62,8 +62,8 @@ type Config struct {
 	// Wake says how wake policies are read. Servers of one store need the same settings, since digests of
 	// policies cover them. Defaults to heartbeat.Defaults().
 	Wake heartbeat.Settings
-	// Unmetered has the agent names whose sessions the scheduler may wake although they pay their models with
-	// keys of their own, so that no budget limits them.
+	// Unmetered has the agent names whose sessions the scheduler may wake although their model calls do not go
+	// through the tool proxy, so that no budget limits them. It does not matter for metered sessions.
 	Unmetered map[string]bool
 	// SessionLimits bound what agent sessions spend outside of tasks. Servers of one store need the same limits.
 	// Defaults to nil: those of [DefaultSessionLimits].

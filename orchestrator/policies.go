@@ -19,7 +19,7 @@ func (e *Engine) WakePolicy(ctx context.Context, name string) (picket.WakePolicy
 	return e.policyNow(name, stored), err
 }
 
-// CheckOwnsName refuses a key that has registered no agent of an agent name that participates now.
+// CheckOwnsName refuses a key that has registered no live agent of an agent name.
 func (e *Engine) CheckOwnsName(ctx context.Context, key, name string) error {
 	if err := picket.CheckName("name", name); err != nil {
 		return err
@@ -32,7 +32,7 @@ func (e *Engine) CheckOwnsName(ctx context.Context, key, name string) error {
 		return r.Err
 	}
 	return picket.Refuse(picket.CodeForbidden, "Use the key that registered an agent of this name, or one with scope reviewer.",
-		"no agent of the name %s takes part that this key has registered", name)
+		"this key has registered no live agent of the name %s", name)
 }
 
 // policyOf shows a stored revision as the policy of a name, under the settings of this process.

@@ -29,7 +29,8 @@ func (a *API) authenticate(r *http.Request) (*orchestrator.Engine, picket.Princi
 			"a lease token is not an API key")
 	case strings.HasPrefix(key, picket.SessionCapabilityPrefix):
 		return nil, none, picket.Refuse(picket.CodeUnauthenticated,
-			"A session capability opens the tool proxy only: get_context, read_messages, send_message and next_task. Use these tools.",
+			"A session capability opens the tool proxy only. "+
+				"Use get_context, read_messages, send_message, next_task and the models below /llm.",
 			"a session capability is not an API key")
 	}
 	engine := a.engineOf(key)

@@ -24,7 +24,7 @@ func (r request) policyName() (string, error) {
 }
 
 // policyToRead is the agent name in the path. A key without scope reviewer or operator reads only about agent
-// names of which it has registered an agent that participates.
+// names of which it has registered a live agent.
 func (r request) policyToRead() (string, error) {
 	name, err := r.policyName()
 	if err != nil || r.who.May(picket.ScopeReviewer, picket.ScopeOperator) {

@@ -247,8 +247,8 @@ var wakeReasons = map[picket.WakeReason]string{
 	picket.WakeReasonCoalesced:               "Another wake is on its way, or the last one was too recent.",
 	picket.WakeReasonAgentDraining:           "The agent drains.",
 	picket.WakeReasonPaused:                  "The namespace is paused.",
-	picket.WakeReasonBudgetExceeded:          "The budget of wakes is used up.",
-	picket.WakeReasonUnmetered:               "No budget limits the agent, and unmetered is not set for it.",
+	picket.WakeReasonBudgetExceeded:          "Nothing is left today of a budget that its wakes may spend.",
+	picket.WakeReasonUnmetered:               "Its model calls are not metered, and unmetered is not set for its agent name.",
 }
 
 func stopSession(v *request, by picket.Caller, _ string) (string, error) {

@@ -50,7 +50,7 @@ type Agent struct {
 		Max  int  `yaml:"max" check:"sessions" doc:"How many sessions of the coding agent a worker keeps, which people can prompt."`
 		Only bool `yaml:"only" check:"yes_no" doc:"Whether its workers take tasks only when a session asks for one."`
 	} `yaml:"session"`
-	Unmetered     bool           `yaml:"unmetered" check:"yes_no" doc:"Whether the scheduler may wake its sessions although they pay their model with keys of their own, so that no budget limits what a wake costs. The server reads it."`
+	Unmetered     bool           `yaml:"unmetered" check:"yes_no" doc:"Whether the scheduler may wake those of its sessions whose model calls do not go through the tool proxy, so that no budget limits what a wake costs. The server reads it."`
 	WakeBudget    *budget.Money  `yaml:"wake_budget" check:"dollars" doc:"The dollars that the wakes of its sessions may spend through the tool proxy on a UTC day. The default is 0.5. The server reads it."`
 	PromptsBudget *budget.Money  `yaml:"prompts_budget" check:"dollars" doc:"The dollars that the prompts of people to its sessions may spend through the tool proxy on a UTC day. The default is 2. The server reads it."`
 	PromptBudget  *budget.Money  `yaml:"prompt_budget" check:"dollars" doc:"The dollars that one prompt or wake of its sessions may spend through the tool proxy. The default is 0.1. The server reads it."`
