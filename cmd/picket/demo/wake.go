@@ -146,7 +146,7 @@ func (w *wakeDemo) work(ctx context.Context) error {
 	if p.EndedAt == nil || t.Runs[0].StartedAt < *p.EndedAt {
 		return fmt.Errorf("the run began before the prompt had ended")
 	}
-	w.narrate("The agent read its message, called next_task and ended: %q.", strings.TrimSpace(p.Answer))
+	w.narrate("The agent read its message, called next_task, and answered: %q", strings.TrimSpace(p.Answer))
 	w.narrate("Then the adapter leased the task, and started it again under fencing token 1. It has done the task: %q.",
 		cli.OutputText(t.Output))
 	return nil
