@@ -3,6 +3,7 @@ package orchestrator_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -250,5 +251,21 @@ func TestChangesAreMeantForOneRegistration(t *testing.T) {
 		f.wantEvents(t, seq)
 		drain.Incarnation = a.Incarnation
 		f.mustDrain(t, "a1", drain)
+	})
+}
+
+// Metadata may have what a store does not read, such as numbers beyond all bounds and deep lists.
+func TestMetadataOfAgentsIsAnyJSON(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		deep := strings.Repeat("[", 1500) + strings.Repeat("]", 1500)
+		for i, more := range []string{`1e400`, `-1e999`, deep, `"\u0000"`} {
+			id := fmt.Sprint("any", i)
+			a, err := f.Register(f.Ctx, kit.Operator, picket.Registration{AgentID: id,
+				Metadata: picket.RawJSON(`{"agent_name":"ann","more":` + more + `}`)})
+			kit.OK(t, err)
+			kit.OK(t, f.report(id, a.Incarnation, idleSession(newSessionID())))
+			_, err = f.Deregister(f.Ctx, kit.Operator, id, nil)
+			kit.OK(t, err)
+		}
 	})
 }

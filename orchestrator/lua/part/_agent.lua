@@ -39,10 +39,11 @@ local function lives(a)
   return a.status and not GONE[a.status] and now < ends -- @lives-until
 end
 
--- agent_name is the key of agents: in picket.yaml in the metadata of an agent, or ''.
+-- agent_name is the key of agents: in picket.yaml in the metadata of an agent, or ''. Metadata can have numbers that
+-- the store does not read. Then there is no name.
 local function agent_name(id)
-  local about = call('GET', K('metadata:', id)) or ''
-  local name = about ~= '' and cjson.decode(about).agent_name
+  local read, about = pcall(cjson.decode, call('GET', K('metadata:', id)) or '{}')
+  local name = read and type(about) == 'table' and about.agent_name -- @reads-any-metadata
   if type(name) ~= 'string' or #name > 128 or not string.find(name, '^%w[%w_.-]*$') then name = '' end -- @checks-name
   return name
 end

@@ -17,6 +17,8 @@ var sessionMutants = []mutant{
 	{"an agent reports the session of another", []edit{{"own-session", ""}}},
 	{"any key goes on with a session", []edit{{"same-owner", "local foreign = s.agent and s.agent ~= id and not s.ended"}}},
 	{"an agent begins any number of sessions", []edit{{"bounds-sessions", ""}}},
+	{"a number in metadata ends a registration", []edit{{"reads-any-metadata",
+		"local name = cjson.decode(call('GET', K('metadata:', id)) or '{}').agent_name"}}},
 	{"a session has any name", []edit{{"checks-name", "if type(name) ~= 'string' then name = '' end"}}},
 	{"a session that began again is deleted", []edit{{"keeps-what-began-again", ""}}},
 	{"a session that was stopped lives", []edit{{"ends-stopped", ""}}},

@@ -104,6 +104,7 @@ var findingTests = map[string]string{
 	"a busy agent reserves a turn":                                       "TestABusyAgentReservesNoTurn",
 	"a turn is reserved without a task":                                  "TestASessionReservesItsNextTurn",
 	"a turn that was asked for is forgotten":                             "TestASessionReservesItsNextTurn",
+	"a number in metadata ends a registration":                           "TestMetadataOfAgentsIsAnyJSON",
 	"a context shows work for others":                                    "TestTheContextOfASession",
 	"a context shows any number of lanes":                                "TestContextsAreBounded",
 	"an open prompt is deleted":                                          "TestAnOpenPromptIsKept",
