@@ -186,6 +186,13 @@ func readFaults(p calls.Setup, watched *faultPoints) {
 		}},
 		{"session_capability", func() error { _, err := w.Via.SessionCapability(w.Ctx, w.Session); return err }},
 		{"agent_context", func() error { _, err := w.Via.AgentContext(w.Ctx, w.Session); return err }},
+		{"owns_name", func() error {
+			err := w.Via.CheckOwnsName(w.Ctx, kit.AgentOwner.Actor, "ann")
+			if picket.CodeOf(err) == picket.CodeForbidden { // nobody owns it
+				return nil
+			}
+			return err
+		}},
 		{"policy", func() error { _, err := w.Via.WakePolicy(w.Ctx, "ann"); return err }},
 		{"policy_history", func() error {
 			_, err := w.Via.PolicyHistory(w.Ctx, "ann", picket.PolicyHistoryQuery{})
