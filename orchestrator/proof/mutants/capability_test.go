@@ -32,5 +32,5 @@ var capabilityMutants = []mutant{
 	{"a busy agent reserves a turn", []edit{{"turn-within-capacity", "elseif false then"}}},
 	{"a turn is reserved without a task", []edit{{"reserves-turn", "put(p, 'next', '1', 'worked', '1')"}}},
 	{"a turn that was asked for is forgotten", []edit{{"reserves-turn", ""}}},
-	{"a context shows any number of lanes", []edit{{"bounds-context-lanes", "if i > LOOKS then"}}},
+	{"a context shows any number of lanes", []edit{{"bounds-context-lanes", "if i > LOOKS then return rows, 1 end"}}},
 }
