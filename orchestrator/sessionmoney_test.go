@@ -407,25 +407,27 @@ func TestAWakeIsNotSentWithoutMoney(t *testing.T) {
 
 // The calls of a prompt that goes on after midnight use no more tokens than its own day has left.
 func TestAPromptUsesTheTokensOfItsOwnDay(t *testing.T) {
-	onTheVirtualClock(t, func(t *testing.T, fx *fixture) {
-		time.Sleep(24*time.Hour - 30*time.Second)
-		f := fx.limited(t, orchestrator.DefaultSessionLimits(), func(cfg *orchestrator.Config) {
-			cfg.DailyLimit = kit.Worth(1000, "9")
-		}).withSession(t)
-		id := f.prompt(t, "one")
-		held := f.working(t, id)
-		time.Sleep(time.Minute)
-		call := modelCall("0.001")
-		call.Reserve.Tokens = 400
-		for range 2 {
-			call.CallID += "c"
-			f.MustReserve(t, held, call)
-		}
+	t.Run("Virtual", func(t *testing.T) { onTheVirtualClock(t, promptUsesTheTokensOfItsOwnDay) })
+}
+
+func promptUsesTheTokensOfItsOwnDay(t *testing.T, fx *fixture) {
+	time.Sleep(24*time.Hour - 30*time.Second)
+	f := fx.limited(t, orchestrator.DefaultSessionLimits(), func(cfg *orchestrator.Config) {
+		cfg.DailyLimit = kit.Worth(1000, "9")
+	}).withSession(t)
+	id := f.prompt(t, "one")
+	held := f.working(t, id)
+	time.Sleep(time.Minute)
+	call := modelCall("0.001")
+	call.Reserve.Tokens = 400
+	for range 2 {
 		call.CallID += "c"
-		_, err := f.Reserve(f.Ctx, held, call)
-		kit.Refused(t, err, picket.CodeBudgetExceeded)
-		kit.CheckInvariants(t, f.Engine)
-	})
+		f.MustReserve(t, held, call)
+	}
+	call.CallID += "c"
+	_, err := f.Reserve(f.Ctx, held, call)
+	kit.Refused(t, err, picket.CodeBudgetExceeded)
+	kit.CheckInvariants(t, f.Engine)
 }
 
 // An adapter that sends heartbeats and reports no sessions does not keep the money of prompts that are overdue.

@@ -22,13 +22,14 @@ func WitnessFile(dir string) string {
 	return paths[0]
 }
 
-// OpenProcess opens another process on the store of a fixture.
+// OpenProcess opens another process on the store of a fixture. It has the planted bug, too, if there is one.
 func (f *Fixture) OpenProcess(t *testing.T, s rig.Store, cfg orchestrator.Config) *orchestrator.Store {
 	t.Helper()
 	cfg.Redis, cfg.Memory, cfg.Sealer, cfg.Log = s.Redis, s.Memory, f.Sealer, slog.New(slog.DiscardHandler)
 	store, err := orchestrator.Open(f.Ctx, cfg)
 	OK(t, err)
 	t.Cleanup(func() { _ = store.Close() })
+	plantFromEnv(t, store)
 	return store
 }
 
