@@ -44,6 +44,7 @@ func coverSessionHealth(t *testing.T, f *fixture) {
 	_, err = f.Wake(f.Ctx, kit.OtherOperator, "hea", picket.WakeRequest{}) // its only session is over
 	kit.Refused(t, err, picket.CodeSessionRequired)
 	f.JumpStoreTime(t, 10*time.Minute)
+	f.SetScore(t, "health-due", "asession_"+ulid.Make().String(), 1) // its record is gone
 	judge()
 	_, err = f.RunChores(f.Ctx, 1000)
 	kit.OK(t, err)
