@@ -187,8 +187,8 @@ func (f LuaFile) Counted() (source string, branches []string) {
 }
 
 // LuaGlobals are the names that Redis gives to every script.
-var LuaGlobals = []string{"ARGV", "KEYS", "cjson", "ipairs", "math", "pairs", "pcall", "redis", "select", "string", "table",
-	"tonumber", "tostring", "type", "unpack", "verb"}
+var LuaGlobals = []string{"ARGV", "KEYS", "cjson", "ipairs", "math", "pairs", "pcall", "redis", "select", "string",
+	"table", "tonumber", "tostring", "type", "unpack", "verb"}
 
 // Needs lists the parts that a file names in its header.
 func (f LuaFile) Needs() []string {
