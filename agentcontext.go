@@ -27,7 +27,7 @@ type AgentContext struct {
 	// Budget is what the task of the run, or the prompt of a session, has left. Null: it is not known.
 	Budget *ContextBudget `json:"budget"`
 	// NextAllowedWake is when a person could wake the session if it were idle, as its wake policy and the wakes so far
-	// allow it. It is never in the past. Null: there is no session, or no wake is allowed however long one waits.
+	// allow it. It is never in the past. Null: there is no session, or no later time would allow a wake.
 	NextAllowedWake *Instant `json:"nextAllowedWake"`
 }
 

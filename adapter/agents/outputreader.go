@@ -83,13 +83,12 @@ func (w *OutputReader) readLine(line []byte) {
 			w.run.Session(f.session)
 		}
 	}
-	if f.usage != nil && w.run.Used == nil {
-		w.session.saveUsed(*f.usage)
-	}
-	if f.usage != nil && w.run.Used != nil {
+	if f.usage != nil {
 		report := w.session.saveUsed(*f.usage)
 		report.Source = string(w.preset)
-		w.run.Used(report)
+		if w.run.Used != nil {
+			w.run.Used(report)
+		}
 	}
 	if f.message != "" {
 		w.printNote(f.message)

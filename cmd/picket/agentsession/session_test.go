@@ -7,7 +7,7 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// The name of an agent means its session that lives, and a dead one if there is no other.
+// The name of an agent stands for its live session, or for a dead one if there is no other.
 func TestMeant(t *testing.T) {
 	session := func(id, agent, name string, health picket.HealthGrade) picket.AgentSession {
 		return picket.AgentSession{SessionID: id, AgentID: agent, AgentName: name,

@@ -39,8 +39,8 @@ local function lives(a)
   return a.status and not GONE[a.status] and now < ends -- @lives-until
 end
 
--- agent_name is the key of agents: in picket.yaml in the metadata of an agent, or ''. Metadata can have numbers that
--- the store does not read. Then there is no name.
+-- agent_name is the key of agents: in picket.yaml in the metadata of an agent, or ''. It is also '' if the
+-- store cannot read the metadata, such as a number beyond all bounds.
 local function agent_name(id)
   local read, about = pcall(cjson.decode, call('GET', K('metadata:', id)) or '{}')
   local name = read and type(about) == 'table' and about.agent_name -- @reads-any-metadata
