@@ -27,6 +27,8 @@ type scriptedServer struct {
 	// nextTask says for which prompts a turn is reserved.
 	nextTask func(id string) bool
 
+	instructions string // of the agent; locked by mu
+
 	mu       sync.Mutex
 	changed  chan struct{} // closed at every change
 	commands []picket.SessionCommand
@@ -76,10 +78,10 @@ func (s *scriptedServer) Pending(ctx context.Context, wait time.Duration) (picke
 	s.mu.Unlock()
 	for {
 		s.mu.Lock()
-		open, changed := s.open(), s.changed
+		open, changed, instructions := s.open(), s.changed, s.instructions
 		s.mu.Unlock()
 		if len(open) > 0 {
-			return picket.PendingCommands{Sessions: open}, nil
+			return picket.PendingCommands{Sessions: open, Instructions: instructions}, nil
 		}
 		select {
 		case <-ctx.Done():

@@ -5,28 +5,16 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/cmd/picket/cli/exit"
-	"github.com/picket-dev/picket/internal/files"
-	"github.com/picket-dev/picket/orchestrator/heartbeat"
-	"github.com/picket-dev/picket/orchestrator/mirror"
 )
 
-// AgentFilesDir is the directory beside picket.yaml with a directory for each agent name. The directory of a name may
-// have the standing instructions AGENT.md and the wake policy HEARTBEAT.md.
-const AgentFilesDir = mirror.WorkspaceDir
-
 // agentFileNames are the files of an agent name that count, and how many bytes they may have.
-var agentFileNames = map[string]int64{"AGENT.md": heartbeat.MaxInstructions, "HEARTBEAT.md": heartbeat.MaxSource}
-
-// maxAgentNames bounds the agent names with files beside picket.yaml.
-const maxAgentNames = mirror.MaxFiles
+var agentFileNames = map[string]int64{"AGENT.md": picket.MaxInstructions, "HEARTBEAT.md": picket.MaxPolicyFile}
 
 // AgentFiles reads the files of agent names beside a local file: their texts by path, such as
 // picket/agents/coder/AGENT.md. It follows no links. A file that cannot be used is an error, because a person is about
@@ -42,15 +30,15 @@ func (f ConfigFile) AgentFiles() (texts map[string]string, err error) {
 	}
 	defer root.Close()
 	texts = map[string]string{}
-	if ok, err := isPlainDir(root, "picket", AgentFilesDir); !ok {
+	if ok, err := isPlainDir(root, "picket", picket.AgentFilesDir); !ok {
 		return texts, err
 	}
-	names, err := fs.ReadDir(root.FS(), AgentFilesDir)
+	names, err := fs.ReadDir(root.FS(), picket.AgentFilesDir)
 	if err != nil {
 		return nil, err
 	}
-	if len(names) > maxAgentNames {
-		return nil, fmt.Errorf("%s has %d entries, at most %d are allowed", AgentFilesDir, len(names), maxAgentNames)
+	if len(names) > picket.MaxAgentFiles {
+		return nil, fmt.Errorf("%s has %d entries, at most %d are allowed", picket.AgentFilesDir, len(names), picket.MaxAgentFiles)
 	}
 	for _, entry := range names {
 		if err := readAgentFiles(root, entry.Name(), texts); err != nil {
@@ -79,7 +67,7 @@ func isPlainDir(root *os.Root, names ...string) (bool, error) {
 
 // readAgentFiles adds the files of one name.
 func readAgentFiles(root *os.Root, name string, texts map[string]string) error {
-	dir := path.Join(AgentFilesDir, name)
+	dir := path.Join(picket.AgentFilesDir, name)
 	if picket.CheckName("name", name) != nil {
 		return fmt.Errorf("%s is not the name of an agent: a name has 1 to 128 letters, digits, _, . or -", dir)
 	}
@@ -121,23 +109,6 @@ func readPlainFile(root *os.Root, name string, most int64) (string, error) {
 	return string(text), err
 }
 
-// CheckAgentFiles refuses files of agent names that would not be used, so that nobody trusts them in vain.
-func CheckAgentFiles(texts map[string]string) error {
-	for _, at := range slices.Sorted(maps.Keys(texts)) {
-		source := []byte(texts[at])
-		_, found := heartbeat.ParseInstructions(source, at)
-		if path.Base(at) == "HEARTBEAT.md" {
-			_, found = heartbeat.Parse(source, heartbeat.Options{Settings: heartbeat.Defaults(), SourcePath: at})
-		}
-		for _, d := range found {
-			if d.Severity == heartbeat.SeverityError {
-				return exit.Usagef("%s:%d: %s; change the file, and run the command again", at, max(d.Line, 1), d.Message)
-			}
-		}
-	}
-	return nil
-}
-
 // changedAgentFile names a file that differs from what was trusted, or is empty.
 func (r TrustRecord) changedAgentFile(texts map[string]string) string {
 	var changed []string
@@ -157,29 +128,16 @@ func (r TrustRecord) changedAgentFile(texts map[string]string) string {
 	return slices.Min(changed)
 }
 
-// TrustedAgents returns the files of agent names beside the trusted picket.yaml of the current directory, as they were
-// when a person trusted them last. It is empty if the settings are from no such file. The files themselves are not
-// read, because an agent may be able to write them.
-func (s Settings) TrustedAgents() (map[string]mirror.WorkspaceAgent, error) {
+// TrustedAgentFiles returns the files of agent names beside the trusted picket.yaml of the current directory, as they
+// were when a person trusted them last: their texts by path. It is empty if the settings are from no such file. The
+// files themselves are not read, because an agent may be able to write them.
+func (s Settings) TrustedAgentFiles() (map[string]string, error) {
 	if s.localFile == "" {
 		return nil, nil
 	}
-	var record TrustRecord
-	if err := files.ReadJSON(TrustPath(s.localFile), &record); err != nil {
-		return nil, err
+	record, err := readTrustRecord(s.localFile)
+	if err == nil && record.SHA256 == "" {
+		err = errors.New(s.localFile + " is not trusted any more")
 	}
-	agents := map[string]mirror.WorkspaceAgent{}
-	for at, text := range record.AgentFiles {
-		dir, file := path.Split(at)
-		name := path.Base(dir)
-		a := agents[name]
-		switch file {
-		case "AGENT.md":
-			a.Instructions = &text
-		case "HEARTBEAT.md":
-			a.Policy = &text
-		}
-		agents[name] = a
-	}
-	return agents, nil
+	return record.AgentFiles, err
 }

@@ -166,6 +166,7 @@ var findingTests = map[string]string{
 	"two processes have the directory of policies":                       "TestOneServerHoldsThePolicyFiles",
 	"files of another directory count":                                   "TestOneServerHoldsThePolicyFiles",
 	"a process without the directory publishes files":                    "TestOneServerHoldsThePolicyFiles",
+	"refused instructions end those before them":                         "TestRefusedInstructionsKeepTheOldOnes",
 	"files count while nobody has their directory":                       "TestOneServerHoldsThePolicyFiles",
 	"a name with a policy and a file is listed twice":                    "TestPoliciesAreListed",
 	"a page of policies has any size":                                    "TestPagesOfPoliciesAreBounded",
