@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/picket-dev/picket"
 )
@@ -41,6 +42,9 @@ func (f ConfigFile) AgentFiles() (texts map[string]string, err error) {
 		return nil, fmt.Errorf("%s has %d entries, at most %d are allowed", picket.AgentFilesDir, len(names), picket.MaxAgentFiles)
 	}
 	for _, entry := range names {
+		if !entry.IsDir() && entry.Type()&fs.ModeSymlink == 0 {
+			continue
+		}
 		if err := readAgentFiles(root, entry.Name(), texts); err != nil {
 			return nil, err
 		}
@@ -48,7 +52,8 @@ func (f ConfigFile) AgentFiles() (texts map[string]string, err error) {
 	return texts, nil
 }
 
-// isPlainDir reports whether directories are there. A link or a file in the place of one is an error.
+// isPlainDir reports whether directories are there. A link to a directory is an error. Something else than a directory,
+// such as a program with the name picket, counts for nothing.
 func isPlainDir(root *os.Root, names ...string) (bool, error) {
 	for _, name := range names {
 		info, err := root.Lstat(name)
@@ -58,9 +63,13 @@ func isPlainDir(root *os.Root, names ...string) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if !info.IsDir() {
-			return false, fmt.Errorf("%s is not a directory of its own", name)
+		if info.IsDir() {
+			continue
 		}
+		if to, err := os.Stat(filepath.Join(root.Name(), name)); err == nil && to.IsDir() {
+			return false, fmt.Errorf("%s: it is a link", name)
+		}
+		return false, nil
 	}
 	return true, nil
 }
@@ -95,19 +104,28 @@ func readPlainFile(root *os.Root, name string, most int64) (string, error) {
 		return "", err
 	}
 	if !info.Mode().IsRegular() {
-		return "", errors.New("it is a link or not a regular file")
+		return "", errNotPlain
 	}
-	f, err := root.Open(name)
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe by now
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
+	opened, err := f.Stat()
+	if err == nil && !os.SameFile(info, opened) {
+		err = errNotPlain
+	}
+	if err != nil {
+		return "", err
+	}
 	text, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err == nil && int64(len(text)) > most {
 		err = fmt.Errorf("it has more than %d bytes", most)
 	}
 	return string(text), err
 }
+
+var errNotPlain = errors.New("it is a link or not a regular file")
 
 // changedAgentFile names a file that differs from what was trusted, or is empty.
 func (r TrustRecord) changedAgentFile(texts map[string]string) string {
