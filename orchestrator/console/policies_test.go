@@ -355,8 +355,8 @@ func TestAPolicyOfTheWorkspace(t *testing.T) {
 		}
 		answer.wantText(t, "the wake policy of ann is in the files beside picket.yaml")
 
-		must(t, o.redis.HSet(t.Context(), "pk:{default}:instruction-files", "ann", `{"path":"ann/AGENT.md","digest":"",`+
-			`"bytes":0,"diagnostics":[{"severity":"error","message":"<b>too long","line":3}]}`).Err())
+		must(t, o.redis.HSet(t.Context(), "pk:{default}:instruction-files", "ann", `{"path":"ann/AGENT.md",`+
+			`"digest":"","bytes":0,"diagnostics":[{"severity":"error","message":"<b>too long","line":3}]}`).Err())
 		s.mustGet(annPolicy).wantText(t, "refused; the earlier ones stay", "line 3: <b>too long")
 	})
 }
