@@ -51,7 +51,7 @@ end
 -- sessions.end_prompt gives a prompt its last state.
 function sessions.end_prompt(pid, p, state, reason)
   if p.wake and p.state == 'queued' then
-    wakes.settle(pid, p, false, reason) -- @refunds-wake
+    wakes.settle(pid, p, false, state == 'refused' and reason == 'prompt_active') -- @refunds-wake
   elseif p.wake then
     wakes.finish(p)
   end

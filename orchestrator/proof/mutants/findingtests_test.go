@@ -58,6 +58,8 @@ var findingTests = map[string]string{
 	"agents wake by messages without a limit":                            "TestAgentsWakeFourTimesAnHour",
 	"times of wakes by agents are kept for ever":                         "TestAgentsWakeFourTimesAnHour",
 	"messages of agents hide one of a person":                            "TestAgentsWakeFourTimesAnHour",
+	"a wake of an earlier cycle is given back to this one":               "TestAWakeIsGivenBackToItsOwnCycle",
+	"a wake that failed was refused for another prompt":                  "TestAWakeThatIsNotAcceptedIsRefunded",
 	"a wake that failed counts in its cycle":                             "TestWakesOfACycleAreBounded",
 	"a wake that failed stays under way":                                 "TestAWakeThatIsNotAcceptedIsRefunded",
 	"an accepted wake is not settled":                                    "TestAWakeIsSentOnce",
