@@ -34,8 +34,11 @@ type Lease struct {
 	Answers      []Answer  `json:"answers"` // also those to the task that this one repeats
 	PreviousExit *Exit     `json:"previousExit"`
 	Messages     int       `json:"messages,omitzero"` // how many the task has; get_task shows the last ones
-	ProxyURL     string    `json:"proxyUrl"`
-	MCPURL       string    `json:"mcpUrl"`
+	// Instructions are the standing instructions of the agent, at most 16 KiB. Only an acquire answers them. Empty:
+	// there are none.
+	Instructions string `json:"instructions,omitempty"`
+	ProxyURL     string `json:"proxyUrl"`
+	MCPURL       string `json:"mcpUrl"`
 }
 
 // AgentCredential is the credential that the agent is given.

@@ -114,6 +114,8 @@ type SessionCommand struct {
 type PendingCommands struct {
 	Sessions []SessionCommand `json:"sessions"` // for the sessions of the agent
 	Agent    []PendingCommand `json:"agent"`    // those that heartbeats carry as well
+	// Instructions are the standing instructions of the agent, for its prompts and wakes. Empty: there are none.
+	Instructions string `json:"instructions,omitempty"`
 }
 
 // CommandResult is the body of POST /api/v1/agents/{id}/commands/{commandId}/result.

@@ -179,10 +179,12 @@ func (e *Engine) sessionCommandsNow(ctx context.Context, by picket.Caller, agent
 			Text    string `reply:"text"`
 			Left    int64  `reply:"left"` // ms
 		} `reply:"rows"`
-		Pending map[string]string `reply:"pending"`
+		Pending      map[string]string `reply:"pending"`
+		Instructions string            `reply:"instructions"`
 	}
 	r.Decode(&v)
-	got := picket.PendingCommands{Sessions: []picket.SessionCommand{}, Agent: r.commands(v.Pending, nil)}
+	got := picket.PendingCommands{Sessions: []picket.SessionCommand{}, Agent: r.commands(v.Pending, nil),
+		Instructions: v.Instructions}
 	for _, row := range v.Rows {
 		got.Sessions = append(got.Sessions, picket.SessionCommand{CommandID: row.ID, Command: row.Command,
 			SessionID: row.Session, Text: row.Text, ExpiresInMs: row.Left})

@@ -13,8 +13,10 @@ import (
 // command is a command of the server, what has become of it, and how much of that the server knows.
 type command struct {
 	memory *memory
-	access access        // of the agent, for this prompt; set before the delivery begins
-	wake   chan struct{} // there may be something to send; room for one
+	access access // of the agent, for this prompt; set before the delivery begins
+	// instructions are the standing ones, with which the agent answers this prompt; set with the access.
+	instructions string
+	wake         chan struct{} // there may be something to send; room for one
 
 	accepted chan struct{} // closed: the server has taken the prompt for accepted
 	unwanted chan struct{} // closed: the server refuses results

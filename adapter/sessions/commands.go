@@ -51,7 +51,7 @@ func (k *Keeper) pollAlways(ctx context.Context) {
 		if len(pending.Agent) > 0 && k.cfg.AgentCommands != nil {
 			k.cfg.AgentCommands(pending.Agent)
 		}
-		switch fresh := k.handle(pending.Sessions, began); {
+		switch fresh := k.handle(pending, began); {
 		case fresh || took > longPoll:
 			idle.reset()
 		default: // the server does not wait while commands have no result
@@ -77,8 +77,8 @@ func isPrompt(c picket.SessionCommand) bool {
 
 // handle begins what is new among commands that were asked for at began, and reports whether something
 // was.
-func (k *Keeper) handle(commands []picket.SessionCommand, began time.Duration) (fresh bool) {
-	for _, from := range commands {
+func (k *Keeper) handle(pending picket.PendingCommands, began time.Duration) (fresh bool) {
+	for _, from := range pending.Sessions {
 		if !commandID.MatchString(from.CommandID) {
 			k.cfg.Log.Warn("a command with an impossible id is left out", "session", from.SessionID)
 			continue
@@ -89,7 +89,7 @@ func (k *Keeper) handle(commands []picket.SessionCommand, began time.Duration) (
 		}
 		fresh = true
 		c := k.memory.add(from)
-		c.access = k.cfg.newAccess(from)
+		c.access, c.instructions = k.cfg.newAccess(from), pending.Instructions
 		s := k.find(from.SessionID)
 		deadline := began + time.Duration(from.ExpiresInMs)*time.Millisecond
 		k.deliver(c)
@@ -183,8 +183,10 @@ func (k *Keeper) answer(ctx context.Context, cancel context.CancelCauseFunc, s *
 			id:     c.record.CommandID,
 			text:   words,
 			access: c.access,
-			killAt: deadline + killMargin,
-			answer: c.append,
+
+			instructions: c.instructions,
+			killAt:       deadline + killMargin,
+			answer:       c.append,
 		})
 		if out.failed == "" {
 			return out

@@ -40,6 +40,8 @@ type promptLine struct {
 	// context of the agent with it. Empty: the server admits none.
 	Capability string `json:"capability,omitempty"`
 	ContextURL string `json:"contextUrl,omitempty"`
+	// Instructions are the standing ones of the operators, as they are now. Empty: there are none.
+	Instructions string `json:"instructions,omitempty"`
 }
 
 // answerLine is what it answers. What else is in it does not count.
@@ -67,7 +69,7 @@ const (
 
 func (r *resident) prompt(ctx context.Context, p prompt) outcome {
 	line, err := json.Marshal(promptLine{Type: "prompt", PromptID: p.id, Text: p.text,
-		Capability: p.access.capability.Reveal(), ContextURL: p.access.contextURL()})
+		Capability: p.access.capability.Reveal(), ContextURL: p.access.contextURL(), Instructions: p.instructions})
 	if err != nil {
 		return cannotStart(err)
 	}

@@ -58,7 +58,7 @@ func (r *resumable) redacted() *redactor { return &redactor{to: r.k.cfg.Output(r
 func (r *resumable) setup(p prompt, output io.Writer) *agents.Setup {
 	cfg := &r.k.cfg
 	return agents.NewPromptSetup(cfg.Preset, agents.Prompt{
-		Text:         p.text,
+		Text:         agents.WithInstructions(p.instructions, p.text),
 		ProxyURL:     p.access.proxyURL,
 		Capability:   p.access.capability,
 		Dir:          r.workDir(),

@@ -61,6 +61,8 @@ type prompt struct {
 	access access
 	killAt time.Duration      // when the shim ends the process, by the clock of the keeper
 	answer func(words string) // takes the answer in pieces
+
+	instructions string // the standing ones, which come with each prompt; empty: there are none
 }
 
 // outcome is how a prompt has ended.

@@ -331,7 +331,7 @@ func (h serverProcess) mirrorPolicies(ctx context.Context, group *errgroup.Group
 	e := store.Engines()[0] // checkPolicyDir refuses several
 	holder := rand.Text()
 	files, err := mirror.New(mirror.Config{Dir: h.policyDir, Namespace: e.Namespace(), Holder: holder,
-		Store: e.PolicyStore(), Settings: wakeSettings(h.cfg), Log: h.log})
+		Store: e.PolicyStore(), Settings: wakeSettings(h.cfg), Workspace: h.cfg.TrustedAgents, Log: h.log})
 	if err != nil {
 		return err
 	}

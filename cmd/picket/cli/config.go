@@ -95,7 +95,8 @@ func newConfigTrust() *cobra.Command {
 		Args:  CheckArgs(cobra.NoArgs),
 		Long: "Trust the picket.yaml of this directory, as it is now. The command lists every setting of the file and marks\n" +
 			"those that are new or have changed since the file was last trusted. Picket stores a digest of the file outside\n" +
-			"the directory. After any change the file must be trusted again. A file that --config or PICKET_CONFIG names,\n" +
+			"the directory. After any change the file must be trusted again. The same is true of picket/agents/NAME/AGENT.md\n" +
+			"and HEARTBEAT.md beside it, which it lists too, and of which it stores a copy. A file that --config or PICKET_CONFIG names,\n" +
 			"and the one in the user's configuration directory, need no trust. The digest does not cover the scripts and\n" +
 			"programs that the file names.",
 		Example: "  picket config trust --dry-run\n  picket config trust",
@@ -141,6 +142,16 @@ func runConfigTrust(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
+	texts, err := f.AgentFiles()
+	if err != nil {
+		return err
+	}
+	if err := settings.CheckAgentFiles(texts); err != nil {
+		return err
+	}
+	for at, text := range texts {
+		values[at] = settings.Value{Text: text, Origin: at}
+	}
 	old, err := f.TrustRecord()
 	if err != nil {
 		return err
@@ -162,6 +173,8 @@ func runConfigTrust(cmd *cobra.Command, _ []string) error {
 		SHA256: settings.Digest(f.Text),
 		At:     time.Now().UTC().Truncate(time.Second),
 		Keys:   settingDigests(values),
+
+		AgentFiles: texts,
 	})
 	if err != nil {
 		return err
@@ -272,6 +285,8 @@ func trustedValue(key string, v settings.Value) string {
 	switch {
 	case key == "redis" && v.Text != "":
 		return visibleWord(settings.RedactedRedisURL(v.Text))
+	case strings.HasPrefix(key, settings.AgentFilesDir+"/") && v.Origin != "":
+		return fmt.Sprintf("%d bytes; read the file", len(v.Text))
 	case v.Items == nil && v.Text == "":
 		return ""
 	case v.Items == nil:

@@ -99,6 +99,9 @@ func printPolicy(cmd *cobra.Command, p picket.WakePolicy) {
 	if p.File != nil {
 		rows = append(rows, [2]string{"file", p.File.Path + ", " + p.File.State})
 	}
+	if p.Instructions != nil {
+		rows = append(rows, [2]string{"instructions", instructionsText(*p.Instructions)})
+	}
 	for _, row := range rows {
 		fmt.Fprintf(w, "%-13s  %s\n", row[0], row[1])
 	}
@@ -107,12 +110,28 @@ func printPolicy(cmd *cobra.Command, p picket.WakePolicy) {
 	term.Indented(w, p.Body)
 }
 
-// removedFile names the file whose removal left a name without a policy.
+// removedFile names the file whose absence leaves a name without a policy.
 func removedFile(f *picket.PolicyFile) string {
-	if f == nil {
+	switch {
+	case f == nil:
 		return ""
+	case f.State == picket.PolicyFileWorkspace:
+		return ": there is no file " + f.Path + " beside picket.yaml"
 	}
 	return ": the file " + f.Path + " was removed"
+}
+
+// instructionsText says which file has the standing instructions, and whether it is used.
+func instructionsText(i picket.AgentInstructions) string {
+	if len(i.Diagnostics) == 0 {
+		return fmt.Sprintf("%s, %d bytes", i.Path, i.Bytes)
+	}
+	first := i.Diagnostics[0]
+	at := i.Path
+	if first.Line > 0 {
+		at += ":" + strconv.Itoa(first.Line)
+	}
+	return at + " is refused, and the earlier ones stay: " + term.OneLine(first.Message)
 }
 
 func yesNo(b bool) string { return map[bool]string{true: "yes", false: "no"}[b] }
@@ -386,6 +405,9 @@ func printPolicyStatus(cmd *cobra.Command, st picket.PolicyStatus) {
 	}
 	if st.File != nil {
 		fmt.Fprintf(w, "file %s: %s\n", st.File.Path, st.File.State)
+	}
+	if st.Instructions != nil {
+		fmt.Fprintln(w, "instructions:", instructionsText(*st.Instructions))
 	}
 	printDiagnostics(w, st.Diagnostics)
 	if !st.Present {

@@ -1,8 +1,9 @@
--- needs: agent session
+-- needs: agent instructions session
 -- session_commands answers the adapter of an agent what waits for its sessions, and the commands that its
 -- heartbeats carry. Of the prompts of a session it answers the first.
 -- ARGV: agent, actor, operator 0|1, incarnation, ids of commands that are known, between commas
--- Reply: rows: id, command, session, text, left (ms until the deadline); pending (command ids and JSON)
+-- Reply: rows: id, command, session, text, left (ms until the deadline); pending (command ids and JSON);
+--   instructions (if there are rows)
 -- Errors: not_found, forbidden, agent_gone, judge_due
 local id, known = ARGV[1], ARGV[5]
 local a = read_agent(id, 'commands')
@@ -33,4 +34,4 @@ if num(a.commands) > 0 then
     end
   end
 end
-return named{ rows = rows, pending = pending }
+return named{ rows = rows, pending = pending, instructions = #rows > 0 and instructions_of(id) }
