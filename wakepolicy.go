@@ -40,6 +40,14 @@ type WakePolicy struct {
 	Instructions *AgentInstructions `json:"instructions"`
 }
 
+// Bounds of the files of agent names, and where they are beside picket.yaml, in a directory for each name.
+const (
+	MaxInstructions = 16 << 10 // bytes of AGENT.md
+	MaxPolicyFile   = 1 << 20  // bytes of HEARTBEAT.md; the server may allow less
+	MaxAgentFiles   = 200      // names
+	AgentFilesDir   = "picket/agents"
+)
+
 // AgentInstructions is what a server knows of a file AGENT.md: the standing instructions that the agents of a name get
 // with each lease and each prompt.
 type AgentInstructions struct {

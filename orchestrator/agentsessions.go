@@ -103,6 +103,7 @@ type sessionRow struct {
 	Started     int64  `reply:"started"`     // ms
 	Number      int64  `reply:"number"`
 	Task        string `reply:"task"`
+	Turn        bool   `reply:"turn"`      // the turn after a prompt is under way
 	Open        int    `reply:"open"`      // prompts
 	Heartbeat   *int64 `reply:"heartbeat"` // ms; the last one of the agent
 	Dead        bool   `reply:"dead"`      // the session or its agent
@@ -119,7 +120,7 @@ func (row sessionRow) session(now, adopted picket.Instant, staleAfter time.Durat
 		ReportedAt:       picket.Instant(row.ReportedAt),
 		KnownSince:       adopted,
 		ReportedState:    picket.SessionState(row.State),
-		ActivePrompt:     prompting,
+		ActivePrompt:     prompting || row.Turn,
 		Nudged:           row.Silent,
 		AgentDead:        row.Dead,
 		AgentUnhealthy:   row.Unhealthy,

@@ -200,7 +200,7 @@ func (e *Engine) policyWithFile(name string, s storedPolicy) picket.WakePolicy {
 // policyPath is the path of the file of a policy, as people see it.
 func policyPath(name string, state mirror.State) string {
 	if state == mirror.StateWorkspace {
-		return mirror.WorkspaceDir + "/" + name + "/HEARTBEAT.md"
+		return picket.AgentFilesDir + "/" + name + "/HEARTBEAT.md"
 	}
 	return name + "/HEARTBEAT.md"
 }
@@ -250,7 +250,9 @@ func admits(p picket.WakePolicy, expected string) bool {
 }
 
 // isOfWorkspace reports whether the policy is that of the trusted files beside picket.yaml, which only these change.
-func isOfWorkspace(p picket.WakePolicy) bool { return p.File != nil && p.File.State == picket.PolicyFileWorkspace }
+func isOfWorkspace(p picket.WakePolicy) bool {
+	return p.File != nil && p.File.State == picket.PolicyFileWorkspace
+}
 
 // policyFileError is the refusal to read a policy whose file and store were both changed, or nil.
 func policyFileError(p picket.WakePolicy) error {

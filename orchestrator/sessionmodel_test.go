@@ -37,7 +37,8 @@ type modelSession struct {
 	stop   bool
 	all    []*modelPrompt
 	open   []*modelPrompt
-	number int // of its first report
+	turn   *modelPrompt // that was answered and whose turn is under way; nil: none
+	number int          // of its first report
 }
 
 // sessionMachine is one round: the adapter of an agent and the people who prompt its sessions.
@@ -107,13 +108,18 @@ func (m *sessionMachine) anyPrompt(s *modelSession) *modelPrompt {
 	return s.all[max(0, len(s.all)-1-m.rnd.IntN(4))]
 }
 
-// report reports most of the sessions. Those that are left out have ended.
+// report reports most of the sessions. Those that are left out have ended. A turn goes on if it is reported.
 func (m *sessionMachine) report() {
 	var list []picket.SessionReport
 	for _, s := range m.sessions {
-		if m.rnd.IntN(6) > 0 {
-			list = append(list, idleSession(s.id))
+		if m.rnd.IntN(6) == 0 {
+			continue
 		}
+		r := idleSession(s.id)
+		if s.turn != nil && m.rnd.IntN(2) == 0 {
+			r.State, r.PromptID = picket.SessionPrompting, s.turn.id
+		}
+		list = append(list, r)
 	}
 	if m.rnd.IntN(5) == 0 { // by an adapter that was superseded
 		m.note("report by another registration")
@@ -123,7 +129,11 @@ func (m *sessionMachine) report() {
 	m.note("report %d sessions", len(list))
 	m.agree(m.fixture.report(m.agent, m.n, list...), "")
 	for _, s := range m.sessions {
-		listed := slices.ContainsFunc(list, func(r picket.SessionReport) bool { return r.SessionID == s.id })
+		i := slices.IndexFunc(list, func(r picket.SessionReport) bool { return r.SessionID == s.id })
+		listed := i >= 0
+		if !listed || list[i].PromptID == "" {
+			s.turn = nil
+		}
 		switch lives := s.begun && !s.ended; {
 		case listed && !lives:
 			m.begun++
@@ -177,10 +187,10 @@ func (m *sessionMachine) commands() {
 		if s.stop && !s.ended {
 			want = append(want, "stop "+s.id)
 		}
-		for len(s.open) > 0 && s.open[0].state == picket.PromptQueued && m.now >= s.open[0].due {
+		for s.turn == nil && len(s.open) > 0 && s.open[0].state == picket.PromptQueued && m.now >= s.open[0].due {
 			m.endOverdue(s)
 		}
-		if len(s.open) > 0 && s.open[0].state == picket.PromptQueued {
+		if len(s.open) > 0 && s.open[0].state == picket.PromptQueued && s.turn == nil {
 			want = append(want, s.open[0].id)
 		}
 	}
@@ -233,6 +243,9 @@ func (m *sessionMachine) result() {
 	m.wantTurn(p, r.State, taken)
 	if r.State != picket.PromptAccepted {
 		s.end(p, r.State, "why")
+	}
+	if taken.NextTask {
+		s.turn = p
 	}
 }
 
@@ -303,7 +316,7 @@ func (m *sessionMachine) compare() {
 			continue
 		}
 		if got, err := m.AgentSession(m.Ctx, s.id); err != nil || got.OpenPrompts != len(s.open) ||
-			(got.Health.State == picket.SessionStopped) != s.ended {
+			(got.Health.State == picket.SessionStopped) != s.ended || s.turn != nil && got.Health.EligibleForWake {
 			m.t.Fatalf("%+v (%v), want %+v, after\n%s", got, err, s, strings.Join(m.steps, "\n"))
 		}
 	}

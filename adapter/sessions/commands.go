@@ -138,7 +138,7 @@ func (k *Keeper) begin(s *session, c *command, words string, deadline time.Durat
 		return
 	}
 	if turn := s.turnUnderWay(); turn != nil {
-		k.work.Go(func() { // the server has taken the answer before, and has sent the next prompt
+		k.work.Go(func() { // the server has taken another report for the end of the turn
 			<-turn
 			k.begin(s, c, words, deadline)
 		})
@@ -159,27 +159,22 @@ func (k *Keeper) begin(s *session, c *command, words string, deadline time.Durat
 			c.end(picket.PromptFailed, out.failed)
 			return
 		}
-		decided := s.beginTurn()
+		s.beginTurn()
 		c.end(picket.PromptAnswered, "")
-		k.takeTurn(s, c, decided)
+		k.takeTurn(s, c)
 		s.finish(out)
-		decided()
 	})
 }
 
-// takeTurn lets a session take a task, if its agent has asked for one. It calls decided when the session works on
-// it.
-func (k *Keeper) takeTurn(s *session, c *command, decided func()) {
+// takeTurn lets a session take a task, if its agent has asked for one.
+func (k *Keeper) takeTurn(s *session, c *command) {
 	ctx, cancel := context.WithCancelCause(k.sending)
 	defer cancel(nil)
 	if !s.replaceCancel(cancel) || !c.awaitTurn(ctx) || k.cfg.Work == nil {
 		return
 	}
 	s.closeAgent()
-	err := k.cfg.Work(ctx, Turn{SessionID: s.id, Conversation: s.conversation(), Started: func(taskID string) {
-		s.setTask(taskID)
-		decided()
-	}})
+	err := k.cfg.Work(ctx, Turn{SessionID: s.id, Conversation: s.conversation(), Started: s.setTask})
 	if err != nil {
 		k.cfg.Log.Warn("an agent session cannot take a task", "session", s.id, "err", err)
 	}

@@ -83,7 +83,7 @@ type Config struct {
 	// Defaults to none: output is discarded.
 	Output func(sessionID string) io.Writer
 	// Work takes a task for a session, if one waits, and returns when its run has ended. If ctx ends, it ends
-	// the run. Meanwhile the session takes no prompt, and none of its other processes runs. Defaults to none:
+	// the run. Meanwhile prompts of the session wait, and none of its other processes runs. Defaults to none:
 	// the sessions take no tasks.
 	Work func(ctx context.Context, t Turn) error
 	// AgentCommands takes the commands that heartbeats carry as well, as often as the server sends

@@ -27,6 +27,8 @@ type scriptedServer struct {
 	// nextTask says for which prompts a turn is reserved.
 	nextTask func(id string) bool
 
+	instructions string // of the agent; locked by mu
+
 	mu       sync.Mutex
 	changed  chan struct{} // closed at every change
 	commands []picket.SessionCommand
@@ -78,7 +80,7 @@ func (s *scriptedServer) Pending(ctx context.Context, wait time.Duration) (picke
 	s.mu.Unlock()
 	for {
 		s.mu.Lock()
-		pending, changed := picket.PendingCommands{Sessions: s.open()}, s.changed
+		pending, changed := picket.PendingCommands{Sessions: s.open(), Instructions: s.instructions}, s.changed
 		if s.newest > s.told {
 			s.told, pending.NewestMessage = s.newest, s.newest
 			s.change()

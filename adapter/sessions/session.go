@@ -32,7 +32,7 @@ type session struct {
 	record   sessionRecord
 	promptID string        // under way, or answered before the turn under way; empty: none
 	taskID   string        // that the session works on; empty: none
-	turn     chan struct{} // closed when it is known whether the session works on a task; nil: the prompt is under way
+	turn     chan struct{} // of the prompt that was answered, closed at its end; nil: no turn is under way
 	cancel   context.CancelCauseFunc
 	idle     *time.Timer // ends the processes; nil: they are not ended
 	closed   error       // errStopped or errKeeperEnded; nil: it takes prompts
@@ -127,8 +127,6 @@ func (s *session) begin(promptID string, cancel context.CancelCauseFunc) (refuse
 		return "session_not_found"
 	case s.closed != nil:
 		return s.closed.Error()
-	case s.taskID != "":
-		return "task_active"
 	case s.promptID != "":
 		return "prompt_active"
 	}
@@ -146,6 +144,9 @@ func (s *session) finish(out outcome) {
 	defer s.mu.Unlock()
 	if s.taskID != "" {
 		s.record.LastActivityAt = time.Now().UTC().Round(0)
+	}
+	if s.turn != nil {
+		close(s.turn)
 	}
 	s.promptID, s.cancel, s.silent, s.taskID, s.turn = "", nil, false, "", nil
 	s.detached, s.detachedAt = out.detached, s.k.cfg.clock()
@@ -212,26 +213,18 @@ func (s *session) stopIdle() {
 // of them begins.
 func (s *session) awaitClosing() { s.lockClosing()() }
 
-// beginTurn keeps the prompt lock of an answered prompt. The function that it returns is called when it is known
-// whether the session works on a task.
-func (s *session) beginTurn() (decided func()) {
+// beginTurn keeps the prompt lock of an answered prompt, until the session takes the next one.
+func (s *session) beginTurn() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	turn := make(chan struct{})
-	s.turn, s.silent = turn, false
-	return sync.OnceFunc(func() { close(turn) })
+	s.turn, s.silent = make(chan struct{}), false
 }
 
-// turnUnderWay is closed when it is known whether the session works on a task; nil: that is known.
+// turnUnderWay is closed at the end of the turn under way; nil: there is none.
 func (s *session) turnUnderWay() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	select {
-	case <-s.turn:
-		return nil
-	default:
-		return s.turn
-	}
+	return s.turn
 }
 
 // replaceCancel has the end of the session end the turn. It reports false if the session has ended.

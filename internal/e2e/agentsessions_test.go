@@ -88,6 +88,7 @@ func TestCodingAgentsTakeTasksInSessions(t *testing.T) {
 			s.prompt("Which word did I tell you?", "It was heron.")
 			s.remembers("Which word did I tell you?", "Remember the word heron.", "count the birds",
 				"The answer: blue", "Handed in.")
+			s.instructed()
 		})
 	}
 }
@@ -98,6 +99,7 @@ func (s *agentInSession) begin(dir, model string) {
 	s.put("config/picket/picket.yaml",
 		s.more+"wake: {wake_cooldown: 1s, min_interval: 1s}\nagents:\n  coder:\n    session: {max: 1, only: true"+s.kept+"}\n"+
 			"    launch: {preset: "+s.agent.name+"}\n    review: none\n    prompt_budget: 1\n")
+	s.put("data/picket/agents/coder/AGENT.md", "Never count fish.\n")
 	s.put("HEARTBEAT.md", "---\nversion: 1\n---\nTake a task if there is one.\n")
 	s.agentReady(s.agent, dir, model)
 	s.up()
@@ -200,6 +202,28 @@ func (s *agentInSession) remembers(prompt string, words ...string) {
 		return
 	}
 	s.t.Errorf("the model was never asked with %q", prompt)
+}
+
+// instructed checks that every prompt came with the standing instructions: those of people, wakes and runs.
+func (s *agentInSession) instructed() {
+	s.t.Helper()
+	prompts := map[string]bool{}
+	for _, r := range s.model.Requests() {
+		if r.Step > 0 || len(r.Tools) == 0 {
+			continue
+		}
+		for _, row := range sessionScript {
+			if strings.Contains(r.Prompt, row.words) {
+				prompts[row.words] = true
+				if !strings.Contains(r.Prompt, "Never count fish.") {
+					s.t.Errorf("the agent was not told its instructions with %q:\n%s", row.words, r.Prompt)
+				}
+			}
+		}
+	}
+	if len(prompts) != len(sessionScript) {
+		s.t.Errorf("the model was asked with %v only", prompts)
+	}
 }
 
 // paid waits until the task was charged for a number of answers of the model, and for nothing else.

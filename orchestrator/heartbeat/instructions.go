@@ -1,9 +1,13 @@
 package heartbeat
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/picket-dev/picket"
+)
 
 // MaxInstructions bounds a file AGENT.md, in bytes.
-const MaxInstructions = 16 << 10
+const MaxInstructions = picket.MaxInstructions
 
 // ParseInstructions reads a file AGENT.md, the standing instructions of an agent name. The text has the line end LF and
 // no blank space at its ends. If there is a diagnostic, the file is refused and the text is empty. sourcePath is

@@ -27,9 +27,6 @@ func (i Instructions) equal(j Instructions) bool {
 		slices.Equal(i.Diagnostics, j.Diagnostics)
 }
 
-// WorkspaceDir is the directory of the files of agent names beside picket.yaml.
-const WorkspaceDir = "picket/agents"
-
 // WorkspaceAgent has the files of one agent name beside picket.yaml, as a person has trusted them. Nil: there is no
 // such file.
 type WorkspaceAgent struct {
@@ -83,7 +80,7 @@ func notRead(at, problem string) []heartbeat.Diagnostic {
 // this name stays as it is, and does not count.
 func (p *pass) addWorkspace(name string, w WorkspaceAgent, s heartbeat.Settings) {
 	if w.Instructions != nil {
-		at := path.Join(WorkspaceDir, name, instructionsFile)
+		at := path.Join(picket.AgentFilesDir, name, instructionsFile)
 		p.instructions = append(p.instructions, newInstructions(name, at, []byte(*w.Instructions)))
 	}
 	out := File{Name: name, State: StateWorkspace, Digest: Absent}
@@ -91,7 +88,7 @@ func (p *pass) addWorkspace(name string, w WorkspaceAgent, s heartbeat.Settings)
 		source := []byte(*w.Policy)
 		out.Digest = heartbeat.RawDigest(source)
 		read, found := heartbeat.Parse(source, heartbeat.Options{Settings: s,
-			SourcePath: path.Join(WorkspaceDir, sourcePath(name))})
+			SourcePath: path.Join(picket.AgentFilesDir, sourcePath(name))})
 		if out.Diagnostics = found; read.Valid {
 			out.Body = *w.Policy
 		}

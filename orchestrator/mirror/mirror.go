@@ -27,7 +27,7 @@ const (
 	// Interval is the time between two passes of [Directory.Run].
 	Interval = 2 * time.Second
 	// MaxFiles bounds what one pass reports.
-	MaxFiles = 200
+	MaxFiles = picket.MaxAgentFiles
 )
 
 // Absent stands for the digest of a file that does not exist.
@@ -334,7 +334,8 @@ func (m *Directory) judge(ctx context.Context, p *pass, name string, head *Head)
 	f := p.dir.read(name)
 	p.seen[name] = f.digest
 	if f.problem != "" {
-		p.files = append(p.files, File{Name: name, State: StateRefused, Diagnostics: notRead(sourcePath(name), f.problem)})
+		p.files = append(p.files, File{Name: name, State: StateRefused,
+			Diagnostics: notRead(sourcePath(name), f.problem)})
 		return nil
 	}
 	stored := ""

@@ -122,6 +122,11 @@ func (f ConfigFile) TrustRecord() (record TrustRecord, err error) {
 	if err != nil {
 		return record, err
 	}
+	return readTrustRecord(path)
+}
+
+// readTrustRecord reads what is remembered of the file with an absolute path.
+func readTrustRecord(path string) (record TrustRecord, err error) {
 	text, err := os.ReadFile(TrustPath(path))
 	if errors.Is(err, fs.ErrNotExist) {
 		return record, nil

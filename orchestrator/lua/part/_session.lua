@@ -1,7 +1,8 @@
 -- needs: agent sessionmoney wake
 -- Agent sessions, and the prompts that people and wakes send to them. A session has one prompt at a time: the
 -- others wait in open-prompts, and ready-prompts of an agent has the first of each session until it
--- is accepted.
+-- is accepted. The member turn of a session is the prompt whose turn is under way: it was answered, its agent had
+-- asked for a task, and no report says yet that the session goes on. The other prompts wait for that.
 
 -- The table has what scripts share of them. WEEK is how long a prompt and a session are kept after their
 -- end. LATE is how long after its deadline the adapter may still say what became of a prompt that it has
@@ -29,10 +30,18 @@ end
 function sessions.offer_next(sid, agent)
   local head = call('ZRANGE', K('open-prompts:', sid), 0, 0)[1]
   if not head then return end
+  if (pick(K('asession:', sid), 'turn').turn or '') ~= '' then return end -- @waits-for-turn
   local p = sessions.read_prompt(head)
   if p.state ~= 'queued' then return end -- @one-prompt
   call('ZADD', K('ready-prompts:', agent), p.number, head)
   wake('commands ' .. agent)
+end
+
+-- sessions.set_turn notes whose turn is under way in a session, or '' for none.
+function sessions.set_turn(sid, pid)
+  local s = pick(K('asession:', sid), 'turn')
+  s.turn = pid
+  put(s, 'turn', pid)
 end
 
 -- sessions.end_prompt gives a prompt its last state.
@@ -120,7 +129,7 @@ function sessions.end_session(sid, s, kind, reason, actor)
   end
   s.ended = RAW
   if call('EXISTS', K('session-prompts:', sid)) == 1 then
-    put(s, 'ended', RAW, 'state', 'stopped', 'prompt', '')
+    put(s, 'ended', RAW, 'state', 'stopped', 'prompt', '', 'turn', '')
     call('PEXPIRE', K('asession:', sid), F(sessions.WEEK)) -- @forgets-sessions
   else -- nobody has prompted it, so nobody will read about it
     call('DEL', K('asession:', sid)) -- @forgets-unused

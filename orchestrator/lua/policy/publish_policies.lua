@@ -5,7 +5,7 @@
 -- Reply: 1, or 0 if the process does not have the lock
 local lock = call('HMGET', K('policy-lock'), 'holder', 'until')
 if lock[1] ~= ARGV[1] or num(lock[2]) <= now then return 0 end -- @publishes-with-lock
-local after = 2 + 2 * num(ARGV[2])
+local after = 3 + 2 * num(ARGV[2])
 local texts = {}
 for i = after, #ARGV, 4 do
   texts[ARGV[i]] = ARGV[i + 2] == '1' and call('HGET', K('instructions'), ARGV[i]) or ARGV[i + 3] -- @keeps-instructions
