@@ -1,8 +1,10 @@
 package sessions
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -233,6 +235,37 @@ func TestAnIdleProcessIsEnded(t *testing.T) {
 			}
 			s.awaitReport(session, func(r picket.SessionReport) bool { return r.State == picket.SessionIdle })
 		})
+	}
+}
+
+// The capability of a process is in no answer, no output and no file.
+func TestTheCapabilityOfAProcessIsRedacted(t *testing.T) {
+	t.Parallel()
+	s, dir, output := newScriptedServer(t), t.TempDir(), &lockedBuffer{}
+	cfg := streamingConfig(t, s, dir)
+	cfg.Output = func(string) io.Writer { return output }
+	_, end := start(t, cfg)
+	session := s.ids(0)[0]
+	for range 2 {
+		s.answered(s.admitted(session, "tell", "http://127.0.0.1:1"), "it is [redacted].")
+	}
+	if err := end(); err != nil {
+		t.Fatal(err)
+	}
+	seen := output.String()
+	if !strings.Contains(seen, "a line of log [redacted]") || !strings.Contains(seen, "it fails with [redacted]") {
+		t.Errorf("the output is %s", seen)
+	}
+	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		seen += string(text)
+		return err
+	})
+	if err != nil || strings.Contains(seen, "pks_default.") {
+		t.Errorf("the capability was seen: %v", err)
 	}
 }
 

@@ -125,6 +125,10 @@ func streamingProgram() int {
 		case "access":
 			held, _ := picket.ParseSessionCapability(os.Getenv("PICKET_SESSION_CAPABILITY"))
 			a.turn(id, held.Secret+" "+held.SessionID+" "+os.Getenv("PICKET_CONTEXT_URL"))
+		case "tell":
+			fmt.Println("a line of log", os.Getenv("PICKET_SESSION_CAPABILITY"))
+			fmt.Fprintln(os.Stderr, "it fails with", os.Getenv("PICKET_SESSION_CAPABILITY"))
+			a.turn(id, "it is "+os.Getenv("PICKET_SESSION_CAPABILITY")+".")
 		case "work": // hears the next line in the middle
 			a.take(id)
 			a.say("I work.")
