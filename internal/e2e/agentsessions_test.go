@@ -61,10 +61,12 @@ type agentInSession struct {
 	*testEnv
 	agent codingAgent
 	model *llmstub.Server
-	kept  string // more keys of session: in picket.yaml, behind a comma
-	more  string // more of picket.yaml
-	id    string // of the session
-	task  string
+
+	server *process
+	kept   string // more keys of session: in picket.yaml, behind a comma
+	more   string // more of picket.yaml
+	id     string // of the session
+	task   string
 }
 
 // A real coding agent keeps one conversation. A person prompts it, wakes have it ask for a task, and its runs go on
@@ -102,7 +104,7 @@ func (s *agentInSession) begin(dir, model string) {
 	s.put("data/picket/agents/coder/AGENT.md", "Never count fish.\n")
 	s.put("HEARTBEAT.md", "---\nversion: 1\n---\nTake a task if there is one.\n")
 	s.agentReady(s.agent, dir, model)
-	s.up()
+	s.server = s.up()
 	s.start("worker", append([]string{"adapter", "--as", "coder", "--agent-id", "coder-1", "--"}, s.agent.extra...)...)
 	s.awaitIdle()
 	s.ok("agent", "heartbeat", "write", "coder", "--file", "HEARTBEAT.md")

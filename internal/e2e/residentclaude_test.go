@@ -85,7 +85,8 @@ func (s *agentInSession) allRead(n int) {
 }
 
 // One process of Claude Code answers all prompts. It hears messages while a tool runs and while its model thinks, and
-// sees each of them once. If it is killed, the next one goes on with the conversation.
+// sees each of them once. It goes on after a restart of the server. If it is killed, the next one goes on with the
+// conversation.
 func TestClaudeStaysBetweenPrompts(t *testing.T) {
 	thinking, thought := make(chan struct{}), make(chan struct{})
 	var begun, on *fifo
@@ -121,6 +122,10 @@ func TestClaudeStaysBetweenPrompts(t *testing.T) {
 	close(thought)
 	answered("Thought.", "I have read it.")
 	s.prompt("Read your messages.", `"messages":[]`)
+	s.server.signal(syscall.SIGTERM)
+	s.server.wait()
+	s.server = s.up()
+	s.prompt("Look around.", "coder-1")
 	if again := s.pid(); again != first {
 		t.Errorf("process %s answers after %s", again, first)
 	}
