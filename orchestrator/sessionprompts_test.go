@@ -389,6 +389,46 @@ func TestPromptsAndAnswersAreWaitedFor(t *testing.T) {
 	})
 }
 
+// An adapter that asks for messages hears of each once, and at once. Others do not.
+func TestAdaptersWaitForMessages(t *testing.T) {
+	onBothStores(t, func(t *testing.T, fx *fixture) {
+		f := fx.withSession(t)
+		look := func(after, wait int64) int64 {
+			t.Helper()
+			q := picket.PendingQuery{Incarnation: f.n, MessagesAfter: &after, Wait: time.Duration(wait) * time.Second}
+			got, err := f.PendingCommands(f.Ctx, kit.Operator, "a1", q)
+			kit.OK(t, err)
+			return got.NewestMessage
+		}
+		if n := look(0, 0); n != 0 {
+			t.Errorf("message %d is told, and there is none", n)
+		}
+		heard := make(chan int64, 1)
+		go func() { heard <- look(0, 20) }()
+		f.mustTell(t, "a1", "one")
+		first := <-heard
+		if first == 0 || look(first, 0) != 0 || look(0, 0) != first {
+			t.Errorf("after message %d comes %d", first, look(first, 0))
+		}
+		f.mustTell(t, "a1", "two")
+		second := look(first, 0)
+		if second <= first {
+			t.Errorf("after message %d comes %d", first, second)
+		}
+		got, err := f.SessionCommands(f.Ctx, kit.Operator, "a1", f.n, nil, 0)
+		kit.OK(t, err)
+		if got.NewestMessage != 0 {
+			t.Errorf("message %d is told to an adapter that has not asked", got.NewestMessage)
+		}
+		_, held := f.capable(t)
+		_, err = f.ReadMessages(f.Ctx, held, "r", picket.ReadMessages{}, 0)
+		kit.OK(t, err)
+		if n := look(0, 0); n != 0 {
+			t.Errorf("message %d is told although it was read", n)
+		}
+	})
+}
+
 // The same request is one prompt, and a prompt is found only with its session.
 func TestPromptsAreSentOnce(t *testing.T) {
 	onBothStores(t, func(t *testing.T, fx *fixture) {

@@ -22,6 +22,7 @@ end
 if ARGV[11] ~= '' then
   local other = p.capability and p.capability ~= ARGV[11]
   if other then return refuse('state_conflict.other_capability') end -- @first-capability
+  if not p.capability then put(pick(K('asession:', p.session), 'agent'), 'accepted', pid) end -- @capability-of-last
   put(p, 'capability', ARGV[11])
 end
 local have = p.answer or ''

@@ -45,6 +45,13 @@ func coverSessions(t *testing.T, f *fixture) {
 		_, err := f.SessionCommands(f.Ctx, by, "ses", a.Incarnation, known, 0)
 		kit.OK(t, err)
 	}
+	_, err := f.Tell(f.Ctx, kit.OtherOperator, "ses", picket.MessageRequest{Body: "x"})
+	kit.OK(t, err)
+	for _, after := range []int64{0, picket.MaxNumber} {
+		_, err := f.PendingCommands(f.Ctx, by, "ses", picket.PendingQuery{Incarnation: a.Incarnation,
+			MessagesAfter: &after})
+		kit.OK(t, err)
+	}
 	report(idle)
 	idle.IdleMs = nil
 	report(idle)
@@ -55,7 +62,7 @@ func coverSessions(t *testing.T, f *fixture) {
 	})
 	clash := kit.Idempotent("Q")
 	clash.Idempotency.Body = strings.Repeat("d", 64)
-	_, err := f.PromptSession(f.Ctx, clash, id, picket.PromptRequest{Text: "y"})
+	_, err = f.PromptSession(f.Ctx, clash, id, picket.PromptRequest{Text: "y"})
 	kit.Refused(t, err, picket.CodeIdempotencyConflict)
 	page, err := f.SessionPrompts(f.Ctx, id, 0, 0)
 	kit.OK(t, err)

@@ -40,6 +40,7 @@ var sessionMutants = []mutant{
 	{"a prompt is found with any session", []edit{{"prompt-of-session", "if not row then"}}},
 	{"a page of prompts has any size", []edit{{"bounds-listed-prompts", ""}}},
 	{"a superseded process gets commands", []edit{{"commands-refused", ""}}},
+	{"a message is told again and again", []edit{{"tells-newer-messages", ""}}},
 	{"a prompt is delivered after its deadline", []edit{{"passes-overdue", "if false then"}}},
 	{"a superseded process answers a prompt", []edit{{"result-refused", ""}}},
 	{"an agent answers the prompt of another", []edit{{"own-prompt", ""}}},

@@ -17,6 +17,9 @@ import (
 // findingTests names, for bugs that random lives find late, a test of the engine that
 // finds them at once. It is run in a process of its own.
 var findingTests = map[string]string{
+	"the first prompt of a process stays the open one":                   "TestAProcessKeepsItsCapability",
+	"a message is told again and again":                                 "TestAdaptersWaitForMessages",
+	"a process has no open prompt":                                       "TestAProcessKeepsItsCapability",
 	"a call of a session is admitted for another one":                    "TestAPromptSpendsWhatItReserved",
 	"a session calls models while all is paused":                         "TestAPromptSpendsWhatItReserved",
 	"a session calls models that its prompt cannot pay":                  "TestAPromptSpendsWhatItReserved",
