@@ -112,6 +112,9 @@ func newConfigUntrust() *cobra.Command {
 	return &cobra.Command{
 		Use: "untrust", Short: "Stop trusting the picket.yaml of this directory", Args: CheckArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := refuseTrustInRun(); err != nil {
+				return err
+			}
 			path, err := settings.ConfigFile{Path: "picket.yaml", Local: true}.Absolute()
 			if err != nil {
 				return err
@@ -200,14 +203,14 @@ func trustedTexts(f settings.ConfigFile, check func(path, text string) error) (m
 }
 
 // refuseTrustInRun keeps an agent that follows instructions of a repository from
-// trusting its file. It does not stop a hostile process of the same user.
+// deciding about the trust in its file, in a run or a session. It does not stop a hostile process of the same user.
 func refuseTrustInRun() error {
-	run := os.Getenv("PICKET_RUN_ID")
-	if run == "" {
+	inside := cmp.Or(os.Getenv("PICKET_RUN_ID"), os.Getenv("PICKET_SESSION_ID"))
+	if inside == "" {
 		return nil
 	}
 	return picket.Refuse(picket.CodeForbidden, "Ask the person it works for to run: "+settings.TrustCommand,
-		"this command runs inside %s, and only a person trusts a configuration file", term.OneLine(run))
+		"this command runs inside %s, and only a person trusts a configuration file", term.OneLine(inside))
 }
 
 // settingDigests are those of the values by key, without the sections that hold them.
