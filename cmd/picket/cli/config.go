@@ -155,10 +155,7 @@ func runConfigTrust(cmd *cobra.Command, checkAgentFile func(path, text string) e
 	for at, text := range texts {
 		values[at] = settings.Value{Text: text, Origin: at}
 	}
-	old, err := f.TrustRecord()
-	if err != nil {
-		return err
-	}
+	old, _ := f.TrustRecord() // a record that cannot be read is replaced, and all counts as new
 	if err := printTrust(cmd, values, old); err != nil {
 		return err
 	}
