@@ -96,8 +96,12 @@ func coverCapabilities(t *testing.T, f *fixture) {
 	forged := held
 	forged.Secret = strings.Repeat("e", 64)
 	a.refused(t, forged)
+	process := picket.LeaseCredential{SessionID: a.session, Secret: held.Secret}
+	_, err = f.SessionCapability(f.Ctx, process)
+	kit.OK(t, err)
 	kit.OK(t, a.result(held, picket.PromptAnswered, ""))
 	a.refused(t, held)
+	a.refused(t, process)
 	held = a.prompt(t)
 	f.JumpStoreTime(t, 601*time.Second)
 	a.refused(t, held)

@@ -17,6 +17,9 @@ import (
 // findingTests names, for bugs that random lives find late, a test of the engine that
 // finds them at once. It is run in a process of its own.
 var findingTests = map[string]string{
+	"the first prompt of a process stays the open one":                   "TestAProcessKeepsItsCapability",
+	"a message is told again and again":                                 "TestAdaptersWaitForMessages",
+	"a process has no open prompt":                                       "TestAProcessKeepsItsCapability",
 	"a call of a session is admitted for another one":                    "TestAPromptSpendsWhatItReserved",
 	"a session calls models while all is paused":                         "TestAPromptSpendsWhatItReserved",
 	"a session calls models that its prompt cannot pay":                  "TestAPromptSpendsWhatItReserved",
@@ -58,6 +61,8 @@ var findingTests = map[string]string{
 	"agents wake by messages without a limit":                            "TestAgentsWakeFourTimesAnHour",
 	"times of wakes by agents are kept for ever":                         "TestAgentsWakeFourTimesAnHour",
 	"messages of agents hide one of a person":                            "TestAgentsWakeFourTimesAnHour",
+	"a wake of an earlier cycle is given back to this one":               "TestAWakeIsGivenBackToItsOwnCycle",
+	"a wake that failed was refused for another prompt":                  "TestAWakeThatIsNotAcceptedIsRefunded",
 	"a wake that failed counts in its cycle":                             "TestWakesOfACycleAreBounded",
 	"a wake that failed stays under way":                                 "TestAWakeThatIsNotAcceptedIsRefunded",
 	"an accepted wake is not settled":                                    "TestAWakeIsSentOnce",
@@ -154,6 +159,10 @@ var findingTests = map[string]string{
 	"a session that has ended is prompted":                               "TestSessionsAreTheWholeList",
 	"any number of prompts are open":                                     "TestPromptsAreBounded",
 	"any number of prompts are kept":                                     "TestPromptsAreBounded",
+	"any number of bytes of prompts are kept":                            "TestTheBytesOfPromptsAreBounded",
+	"forgotten prompts are counted":                                      "TestForgottenPromptsAreNotCounted",
+	"a wrong count of kept bytes stays":                                  "TestTheBytesOfPromptsAreBounded",
+	"a session without prompts outlives its end":                         "TestTheBytesOfPromptsAreBounded",
 	"a prompt is found with any session":                                 "TestPromptsAreSentOnce",
 	"a page of prompts has any size":                                     "TestPromptsComeOneAfterTheOther",
 	"a superseded process gets commands":                                 "TestSessionsBelongToOneRegistration",
