@@ -18,7 +18,7 @@ import (
 // finds them at once. It is run in a process of its own.
 var findingTests = map[string]string{
 	"the first prompt of a process stays the open one":                   "TestAProcessKeepsItsCapability",
-	"a message is told again and again":                                 "TestAdaptersWaitForMessages",
+	"a message is told again and again":                                  "TestAdaptersWaitForMessages",
 	"a process has no open prompt":                                       "TestAProcessKeepsItsCapability",
 	"a call of a session is admitted for another one":                    "TestAPromptSpendsWhatItReserved",
 	"a session calls models while all is paused":                         "TestAPromptSpendsWhatItReserved",
