@@ -16,8 +16,9 @@ import (
 // What the process of an agent session may do: it has a session capability, and no lease.
 
 // SessionCapability says whose a session capability is. One that is not valid, or not any more, is refused with
-// CodeSessionCapability. Of a process it also says which prompt is open now: whoever holds the capability sets the
-// PromptID before any other call, so that a call belongs to one prompt from its beginning to its end.
+// CodeSessionCapability. Of a process it also says which prompt is open now. The tool proxy sets the
+// PromptID of the credential to it before any other call, so that a call belongs to one prompt from its beginning to
+// its end.
 func (e *Engine) SessionCapability(ctx context.Context, held picket.LeaseCredential) (picket.SessionGrant, error) {
 	var v struct {
 		Agent     string `reply:"agent"`

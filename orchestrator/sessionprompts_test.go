@@ -389,7 +389,7 @@ func TestPromptsAndAnswersAreWaitedFor(t *testing.T) {
 	})
 }
 
-// An adapter that asks for messages hears of each once, and at once. Others do not.
+// An adapter that asks for messages gets each number once, and at once. Others do not.
 func TestAdaptersWaitForMessages(t *testing.T) {
 	onBothStores(t, func(t *testing.T, fx *fixture) {
 		f := fx.withSession(t)

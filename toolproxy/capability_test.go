@@ -37,9 +37,8 @@ var sessionMatrix = []matrixRow{
 		p.end(picket.PromptAnswered)
 		return p.secret.Reveal()
 	}),
-	{name: "the capability of a process", session: true, fenced: picket.CodeLeaseRequired, make: func(h *engineEnv) string {
-		return h.openPrompt().asProcess().secret.Reveal()
-	}},
+	{name: "the capability of a process", session: true, fenced: picket.CodeLeaseRequired,
+		make: func(h *engineEnv) string { return h.openPrompt().asProcess().secret.Reveal() }},
 	everywhere(noCapability, "the capability of a process between prompts", func(h *engineEnv) string {
 		p := h.openPrompt().asProcess()
 		p.end(picket.PromptAnswered)

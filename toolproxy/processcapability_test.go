@@ -43,7 +43,8 @@ func TestAProcessUsesOneMCPSessionReal(t *testing.T) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
 		h.ok(err)
 		for name, value := range map[string]string{"Authorization": "Bearer " + p.secret.Reveal(),
-			"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Session-Id": session} {
+			"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+			"Mcp-Session-Id": session} {
 			if value != "" {
 				r.Header.Set(name, value)
 			}

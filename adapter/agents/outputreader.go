@@ -38,7 +38,7 @@ type OutputReader struct {
 	run     Run
 	session *agentSession
 	outside bool // of any run: the agent has no tools of Picket's
-	// resident gets what a resident agent says about its lines; nil: it is none.
+	// resident gets what a resident agent says about its lines; nil: it is not resident.
 	resident *Resident
 
 	mu             sync.Mutex

@@ -21,7 +21,8 @@ import (
 // them a second time. The record of the session keeps what was read until the agent has begun to work on the line, and
 // the next prompt passes it on if the process ended before that. A read that may have been lost on the way is repeated
 // under the same key, which answers the same messages. So nothing is lost while the session lives, and nothing comes
-// twice, except after a crash of the adapter: it may be between a read and its record, or between a line and its.
+// twice, with two exceptions. The adapter may crash between a read and its record, or between a line and its record. Or
+// the server takes a read and cannot be reached again before the prompt has ended.
 //
 // The alternative is to look first and to acknowledge when the line was taken. Then an agent that sees the number of
 // unread messages and calls the tool meanwhile gets each of them twice, without any crash.

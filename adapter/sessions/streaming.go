@@ -161,7 +161,7 @@ func (r *streaming) endPrompt() {
 	r.open = nil
 }
 
-// say takes words of the agent. Those between prompts are no answer.
+// say takes words of the agent. Those between prompts do not belong to an answer.
 func (r *streaming) say(words string) {
 	r.turns.Lock()
 	defer r.turns.Unlock()

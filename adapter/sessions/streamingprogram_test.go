@@ -61,7 +61,7 @@ func (a *streamingAgent) read() (id, words string, ok bool) {
 	return line.UUID, line.Message.Content[0].Text, true
 }
 
-// say prints a line.
+// print prints a line.
 func (a *streamingAgent) print(fields map[string]any) {
 	fields["session_id"] = a.id
 	line, err := json.Marshal(fields)
@@ -81,7 +81,8 @@ func (a *streamingAgent) say(words string) {
 }
 
 func (a *streamingAgent) end(why string) {
-	a.print(map[string]any{"type": "result", "is_error": why != "", "result": why, "num_turns": 1, "total_cost_usd": 0.01})
+	a.print(map[string]any{"type": "result", "is_error": why != "", "result": why, "num_turns": 1,
+		"total_cost_usd": 0.01})
 }
 
 // turn says words in a turn of its own.

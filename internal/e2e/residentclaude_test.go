@@ -166,7 +166,8 @@ func TestAResidentClaudeIsMeteredAndEndedReal(t *testing.T) {
 		}
 	}
 	requests := s.model.Requests()
-	if last := requests[len(requests)-1]; last.Key != "sk-real" || strings.Count(last.Body, "Which process are you?") != 2 {
+	last := requests[len(requests)-1]
+	if last.Key != "sk-real" || strings.Count(last.Body, "Which process are you?") != 2 {
 		t.Errorf("the last request has the key %s:\n%s", last.Key, last.Body)
 	}
 }

@@ -115,6 +115,7 @@ var findingTests = map[string]string{
 	"a prompt interrupts a turn":                                         "TestPromptsWaitForTheTurn",
 	"the prompts behind an answer do not wait for its turn":              "TestPromptsWaitForTheTurn",
 	"a prompt that has failed keeps others waiting":                      "TestOnlyATurnKeepsPromptsWaiting",
+	"a prompt that was passed over interrupts a turn":                    "TestATurnOfAnotherPromptThanTheOffered",
 	"a turn never ends":                                                  "TestPromptsWaitForTheTurn",
 	"a turn ends with any report":                                        "TestPromptsWaitForTheTurn",
 	"no prompt follows a turn":                                           "TestPromptsWaitForTheTurn",
