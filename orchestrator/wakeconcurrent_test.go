@@ -10,8 +10,8 @@ import (
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
-// Two servers that wake one session many times at once send one wake, and leave one prompt. It reserves money once, and gives it
-// back when it ends.
+// Two servers that wake one session many times at once send one wake, and leave one prompt. It reserves money once,
+// and gives it back when it ends.
 func TestConcurrentWakesSendOne(t *testing.T) {
 	where := rig.Real(t)
 	f := openFixture(t, where)
