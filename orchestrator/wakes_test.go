@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/orchestrator/heartbeat"
 	"github.com/picket-dev/picket/orchestrator/mirror"
@@ -241,46 +240,6 @@ func TestWakesAreRefusedForAReason(t *testing.T) {
 		_, err = f.Wake(f.Ctx, kit.AgentOwner, "ann", picket.WakeRequest{})
 		kit.Refused(t, err, picket.CodeForbidden)
 	})
-}
-
-// Two servers that wake one session many times at once send one wake, and leave one prompt.
-func TestConcurrentWakesSendOne(t *testing.T) {
-	where := rig.Real(t)
-	f := openFixture(t, where)
-	defer f.Close()
-	second := f.OpenProcess(t, where, orchestrator.Config{Witness: t.TempDir()}).Engine("default")
-	id, n := f.wakeable(t)
-	const many = 200
-	type outcome struct {
-		d   picket.WakeDecision
-		err error
-	}
-	done := make(chan outcome, many)
-	for i := range many {
-		e := f.Engine
-		if i%2 == 1 {
-			e = second
-		}
-		go func() {
-			d, err := e.Wake(f.Ctx, kit.OtherOperator, "ann", picket.WakeRequest{})
-			done <- outcome{d, err}
-		}()
-	}
-	c := f.nextCommand(t, n)
-	kit.OK(t, f.result(n, c.CommandID, picket.PromptAccepted, ""))
-	sent := 0
-	for range many {
-		out := <-done
-		kit.OK(t, out.err)
-		if out.d.Result == picket.WakeResultSent {
-			sent++
-		}
-	}
-	page, err := f.SessionPrompts(f.Ctx, id, 0, 50)
-	kit.OK(t, err)
-	if sent != 1 || len(page.Prompts) != 1 || !page.Prompts[0].Wake {
-		t.Errorf("%d sent, prompts %+v", sent, page.Prompts)
-	}
 }
 
 // A decision is not stored if its facts have changed meanwhile.

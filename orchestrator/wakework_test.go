@@ -20,8 +20,8 @@ func (f *fixture) wantOneWake(t *testing.T, n int64, id, occasion string) {
 			woken++
 		}
 	}
-	rows := f.wakeRows(t)
-	if woken != 1 || !slices.Contains(rows[:max(0, len(rows)-len(before))], "sent/wake_sent scheduler "+occasion+" x1") {
+	rows, want := f.wakeRows(t), "sent/wake_sent scheduler "+occasion+" x1"
+	if woken != 1 || !slices.Contains(rows[:max(0, len(rows)-len(before))], want) {
 		t.Errorf("the session is woken %d times, rows %q", woken, rows)
 	}
 }
@@ -49,7 +49,8 @@ func TestTheSchedulerWakesForEachAnswer(t *testing.T) {
 			held := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1"}))
 			help, err := f.RequestHelp(f.Ctx, held, picket.HelpRequest{Question: "?"})
 			kit.OK(t, err)
-			_, err = f.Answer(f.Ctx, kit.Operator, help.HandoffID, picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)})
+			_, err = f.Answer(f.Ctx, kit.Operator, help.HandoffID,
+				picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`)})
 			kit.OK(t, err)
 			f.wantOneWake(t, n, id, "handoff")
 		}

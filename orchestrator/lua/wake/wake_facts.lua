@@ -10,8 +10,8 @@
 --   role, capabilities, stopping 0|1, since, last and unchanged (ms of store time, or 0), under_way 0|1, idle, seen
 --   (number), by_agents (ms of store time), in_cycle, stamp; people and agents (unread messages of each that came
 --   after seen, up to the first one of a person), newest_message (number of the last unread message), unread, pinned
---   (lane_mark of the tasks that wait for the agent), held (leases), settled 0|1 (a subtask of a task that the agent holds settled after
---   the last wake), context (digest of the context at the last wake)
+--   (lane_mark of the tasks that wait for the agent), held (leases), settled 0|1 (a subtask of a task that the agent
+--   holds settled after the last wake), context (digest of the context at the last wake)
 local name, sid = ARGV[1], ARGV[2]
 local id = current_revision(name)
 local newest = call('ZRANGE', K('policy-revisions:', name), -1, -1)[1]
