@@ -426,7 +426,7 @@ func TestWakesFollowTheFiles(t *testing.T) {
 		_, _, err := files.Lock(f.Ctx, "dir")
 		kit.OK(t, err)
 		kit.OK(t, files.Publish(f.Ctx, "dir", []mirror.File{{Name: "ann", State: mirror.StateRemoved,
-			Digest: mirror.Absent, Revision: f.mustPolicy(t, "ann").RevisionID}}))
+			Digest: mirror.Absent, Revision: f.mustPolicy(t, "ann").RevisionID}}, nil))
 		f.wantWake(t, picket.WakeRequest{DryRun: true}, picket.WakeReasonNoPolicy)
 		f.JumpStoreTime(t, mirror.Lease)
 		d := f.wantWake(t, picket.WakeRequest{DryRun: true}, picket.WakeReasonInvalid)

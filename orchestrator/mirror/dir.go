@@ -15,8 +15,11 @@ import (
 const (
 	policyFile    = "HEARTBEAT.md"
 	newPolicyFile = ".HEARTBEAT.md.new" // while it is written
-	privateDir    = 0o700
-	privateFile   = 0o600
+
+	instructionsFile = "AGENT.md"
+
+	privateDir  = 0o700
+	privateFile = 0o600
 )
 
 // sourcePath is the path of the file of a name in the directory.
@@ -107,14 +110,23 @@ type content struct {
 	problem string // why the file is not read, without an absolute path; mostly empty
 }
 
-// read reads the file of a name. Of a file over [heartbeat.MaxSource] it reads one byte more than that.
-func (d *dir) read(name string) content {
+// read reads the policy of a name. Of a file over [heartbeat.MaxSource] it reads one byte more than that.
+func (d *dir) read(name string) content { return d.readFile(name, policyFile, heartbeat.MaxSource+1) }
+
+// readInstructions reads the standing instructions of a name. Of a file over [heartbeat.MaxInstructions] it reads one
+// byte more than that.
+func (d *dir) readInstructions(name string) content {
+	return d.readFile(name, instructionsFile, heartbeat.MaxInstructions+1)
+}
+
+// readFile reads at most so many bytes of a file of a name.
+func (d *dir) readFile(name, file string, most int64) content {
 	agent, err := d.agent(name)
 	if err != nil {
 		return readError(err)
 	}
 	defer agent.Close()
-	b, err := readFile(agent, policyFile, heartbeat.MaxSource+1)
+	b, err := readFile(agent, file, most)
 	if err != nil {
 		return readError(err)
 	}

@@ -26,9 +26,11 @@ import (
 )
 
 // NewConfig is `picket config`: the settings in force, and trust in a picket.yaml.
-func NewConfig() *cobra.Command {
+// checkAgentFile refuses the text of a file of an agent name that the server would not use.
+func NewConfig(checkAgentFile func(path, text string) error) *cobra.Command {
 	return CommandGroup("config", "Show the configuration, and trust the file of a directory", newConfigShow(),
-		newConfigTrust(), newConfigUntrust())
+		newConfigTrust(checkAgentFile),
+		newConfigUntrust())
 }
 
 // shown is one line of `config show`.
@@ -88,18 +90,19 @@ func printSettings(cmd *cobra.Command, all []settingRow) error {
 	return term.PrintItems(cmd, format, all, columns, func(s settingRow) string { return s.Key })
 }
 
-func newConfigTrust() *cobra.Command {
+func newConfigTrust(checkAgentFile func(path, text string) error) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "trust",
 		Short: "Trust the picket.yaml of this directory, as it is now",
 		Args:  CheckArgs(cobra.NoArgs),
 		Long: "Trust the picket.yaml of this directory, as it is now. The command lists every setting of the file and marks\n" +
 			"those that are new or have changed since the file was last trusted. Picket stores a digest of the file outside\n" +
-			"the directory. After any change the file must be trusted again. A file that --config or PICKET_CONFIG names,\n" +
+			"the directory. After any change the file must be trusted again. The same is true of picket/agents/NAME/AGENT.md\n" +
+			"and HEARTBEAT.md beside it, which it lists too, and of which it stores a copy. A file that --config or PICKET_CONFIG names,\n" +
 			"and the one in the user's configuration directory, need no trust. The digest does not cover the scripts and\n" +
 			"programs that the file names.",
 		Example: "  picket config trust --dry-run\n  picket config trust",
-		RunE:    runConfigTrust,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runConfigTrust(cmd, checkAgentFile) },
 	}
 	c.Flags().Bool("dry-run", false, "list the settings of the file, and trust nothing")
 	return term.FormatFlag(c)
@@ -122,7 +125,7 @@ func newConfigUntrust() *cobra.Command {
 	}
 }
 
-func runConfigTrust(cmd *cobra.Command, _ []string) error {
+func runConfigTrust(cmd *cobra.Command, checkAgentFile func(path, text string) error) error {
 	if err := refuseTrustInRun(); err != nil {
 		return err
 	}
@@ -140,6 +143,13 @@ func runConfigTrust(cmd *cobra.Command, _ []string) error {
 	values, err := f.Parse()
 	if err != nil {
 		return err
+	}
+	texts, err := trustedTexts(f, checkAgentFile)
+	if err != nil {
+		return err
+	}
+	for at, text := range texts {
+		values[at] = settings.Value{Text: text, Origin: at}
 	}
 	old, err := f.TrustRecord()
 	if err != nil {
@@ -162,6 +172,8 @@ func runConfigTrust(cmd *cobra.Command, _ []string) error {
 		SHA256: settings.Digest(f.Text),
 		At:     time.Now().UTC().Truncate(time.Second),
 		Keys:   settingDigests(values),
+
+		AgentFiles: texts,
 	})
 	if err != nil {
 		return err
@@ -171,6 +183,20 @@ func runConfigTrust(cmd *cobra.Command, _ []string) error {
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), term.OneLine(path)+" is trusted as it is now")
 	return nil
+}
+
+// trustedTexts reads the files of agent names beside a file, which are trusted with it.
+func trustedTexts(f settings.ConfigFile, check func(path, text string) error) (map[string]string, error) {
+	texts, err := f.AgentFiles()
+	for _, at := range slices.Sorted(maps.Keys(texts)) {
+		if err == nil {
+			err = check(at, texts[at])
+		}
+	}
+	if err != nil {
+		return nil, exit.Usagef("a file beside picket.yaml cannot be trusted: %v", err)
+	}
+	return texts, nil
 }
 
 // refuseTrustInRun keeps an agent that follows instructions of a repository from
@@ -272,6 +298,8 @@ func trustedValue(key string, v settings.Value) string {
 	switch {
 	case key == "redis" && v.Text != "":
 		return visibleWord(settings.RedactedRedisURL(v.Text))
+	case strings.HasPrefix(key, picket.AgentFilesDir+"/") && v.Origin != "":
+		return fmt.Sprintf("%d bytes; read the file", len(v.Text))
 	case v.Items == nil && v.Text == "":
 		return ""
 	case v.Items == nil:

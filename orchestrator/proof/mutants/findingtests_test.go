@@ -17,6 +17,9 @@ import (
 // findingTests names, for bugs that random lives find late, a test of the engine that
 // finds them at once. It is run in a process of its own.
 var findingTests = map[string]string{
+	"the first prompt of a process stays the open one":                   "TestAProcessKeepsItsCapability",
+	"a message is told again and again":                                  "TestAdaptersWaitForMessages",
+	"a process has no open prompt":                                       "TestAProcessKeepsItsCapability",
 	"a call of a session is admitted for another one":                    "TestAPromptSpendsWhatItReserved",
 	"a session calls models while all is paused":                         "TestAPromptSpendsWhatItReserved",
 	"a session calls models that its prompt cannot pay":                  "TestAPromptSpendsWhatItReserved",
@@ -155,6 +158,10 @@ var findingTests = map[string]string{
 	"a session that has ended is prompted":                               "TestSessionsAreTheWholeList",
 	"any number of prompts are open":                                     "TestPromptsAreBounded",
 	"any number of prompts are kept":                                     "TestPromptsAreBounded",
+	"any number of bytes of prompts are kept":                            "TestTheBytesOfPromptsAreBounded",
+	"forgotten prompts are counted":                                      "TestForgottenPromptsAreNotCounted",
+	"a wrong count of kept bytes stays":                                  "TestTheBytesOfPromptsAreBounded",
+	"a session without prompts outlives its end":                         "TestTheBytesOfPromptsAreBounded",
 	"a prompt is found with any session":                                 "TestPromptsAreSentOnce",
 	"a page of prompts has any size":                                     "TestPromptsComeOneAfterTheOther",
 	"a superseded process gets commands":                                 "TestSessionsBelongToOneRegistration",
@@ -176,6 +183,7 @@ var findingTests = map[string]string{
 	"two processes have the directory of policies":                       "TestOneServerHoldsThePolicyFiles",
 	"files of another directory count":                                   "TestOneServerHoldsThePolicyFiles",
 	"a process without the directory publishes files":                    "TestOneServerHoldsThePolicyFiles",
+	"refused instructions end those before them":                         "TestRefusedInstructionsKeepTheOldOnes",
 	"files count while nobody has their directory":                       "TestOneServerHoldsThePolicyFiles",
 	"a name with a policy and a file is listed twice":                    "TestPoliciesAreListed",
 	"a page of policies has any size":                                    "TestPagesOfPoliciesAreBounded",
