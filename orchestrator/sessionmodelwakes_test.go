@@ -30,7 +30,7 @@ type modelWake struct {
 	request wakeRequest
 }
 
-// wakeRequest is a request of a person who waits for what becomes of it.
+// wakeRequest is a request of a person who waits for its end.
 type wakeRequest struct {
 	by     picket.Caller
 	id     string // of the session
