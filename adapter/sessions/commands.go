@@ -41,6 +41,7 @@ func (k *Keeper) pollAlways(ctx context.Context) {
 			return
 		}
 		retry.reset()
+		told := k.tellOfMessages(pending)
 		if wait > 0 && took > longPoll && k.hasNewPrompt(pending) {
 			// The time of a prompt counts from the answer. It is at most as long ago as the request, so
 			// a short one says it better.
@@ -52,12 +53,28 @@ func (k *Keeper) pollAlways(ctx context.Context) {
 			k.cfg.AgentCommands(pending.Agent)
 		}
 		switch fresh := k.handle(pending, began); {
-		case fresh || took > longPoll:
+		case fresh || told || took > longPoll:
 			idle.reset()
 		default: // the server does not wait while commands have no result
 			idle.pause(ctx, nil)
 		}
 	}
+}
+
+// tellOfMessages lets every session pass new messages on, if it works on a prompt and can. It reports whether there are
+// any.
+func (k *Keeper) tellOfMessages(pending picket.PendingCommands) bool {
+	if pending.NewestMessage == 0 {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range k.sessions {
+		if r, ok := s.agent.(*streaming); ok {
+			signal(r.news)
+		}
+	}
+	return true
 }
 
 // hasNewPrompt reports whether there is a prompt that did not come before.
@@ -89,7 +106,7 @@ func (k *Keeper) handle(pending picket.PendingCommands, began time.Duration) (fr
 		}
 		fresh = true
 		c := k.memory.add(from)
-		c.access, c.instructions = k.cfg.newAccess(from), pending.Instructions
+		c.from, c.instructions = from, pending.Instructions
 		s := k.find(from.SessionID)
 		deadline := began + time.Duration(from.ExpiresInMs)*time.Millisecond
 		k.deliver(c)
@@ -167,7 +184,9 @@ func (k *Keeper) takeTurn(s *session, c *command) {
 func (k *Keeper) answer(ctx context.Context, cancel context.CancelCauseFunc, s *session, c *command, words string,
 	deadline time.Duration) (out outcome) {
 	k.work.Go(func() { k.watch(ctx, cancel, s, c, deadline) })
-	if err := c.accept(); err != nil {
+	s.awaitClosing()
+	reach := s.agent.access(c.from)
+	if err := c.accept(reach); err != nil {
 		return outcome{failed: reason(picket.CannotStart, err.Error())}
 	}
 	signal(c.wake)
@@ -177,7 +196,7 @@ func (k *Keeper) answer(ctx context.Context, cancel context.CancelCauseFunc, s *
 		out = s.agent.prompt(ctx, prompt{
 			id:     c.record.CommandID,
 			text:   words,
-			access: c.access,
+			access: reach,
 
 			instructions: c.instructions,
 			killAt:       deadline + killMargin,

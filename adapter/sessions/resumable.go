@@ -52,7 +52,7 @@ func (r *resumable) prompt(ctx context.Context, p prompt) outcome {
 }
 
 // redacted takes a stream of a process, and passes it on to the output of the session.
-func (r *resumable) redacted() *redactor { return &redactor{to: r.k.cfg.Output(r.id)} }
+func (s *session) redacted() *redactor { return &redactor{to: s.k.cfg.Output(s.id)} }
 
 // setup is what the coding agent is told.
 func (r *resumable) setup(p prompt, output io.Writer) *agents.Setup {
@@ -70,10 +70,10 @@ func (r *resumable) setup(p prompt, output io.Writer) *agents.Setup {
 }
 
 // command is the program with the arguments of the preset, and those that are passed on.
-func (r *resumable) command(arguments []string) []string {
-	command := r.k.cfg.Command
+func (s *session) command(arguments []string) []string {
+	command := s.k.cfg.Command
 	if len(command) == 0 {
-		command = []string{r.k.cfg.Preset.Program()}
+		command = []string{s.k.cfg.Preset.Program()}
 	}
 	return slices.Concat(command[:1], arguments, command[1:])
 }

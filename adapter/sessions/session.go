@@ -34,7 +34,8 @@ type session struct {
 	taskID   string        // that the session works on; empty: none
 	turn     chan struct{} // of the prompt that was answered, closed at its end; nil: no turn is under way
 	cancel   context.CancelCauseFunc
-	closed   error // errStopped or errKeeperEnded; nil: it takes prompts
+	idle     *time.Timer // ends the processes; nil: they are not ended
+	closed   error       // errStopped or errKeeperEnded; nil: it takes prompts
 	lastSign time.Duration
 	silent   bool
 
@@ -42,11 +43,13 @@ type session struct {
 	detachedAt time.Duration
 
 	prompts sync.WaitGroup
-	closing sync.Mutex // held while the processes are ended
+	closing chan struct{} // has a value while the processes are ended; room for one
 }
 
 // agent is what a session prompts. One prompt at a time.
 type agent interface {
+	// access is what the agent reaches Picket with while it works on a prompt that is about to be accepted.
+	access(from picket.SessionCommand) access
 	// prompt gives a prompt to the agent, and returns when it was answered. If ctx ends before that, it
 	// returns when the processes have ended.
 	prompt(ctx context.Context, p prompt) outcome
@@ -72,11 +75,16 @@ type outcome struct {
 }
 
 func (k *Keeper) newSession(r sessionRecord) *session {
-	s := &session{k: k, id: r.SessionID, dir: filepath.Join(k.sessionsDir(), r.SessionID), record: r}
-	if k.cfg.kind() == picket.SessionResumable {
+	s := &session{k: k, id: r.SessionID, dir: filepath.Join(k.sessionsDir(), r.SessionID), record: r,
+		closing: make(chan struct{}, 1)}
+	kept := keptProcess{session: s}
+	switch {
+	case k.cfg.Kind == picket.SessionResumable:
 		s.agent = &resumable{s}
-	} else {
-		s.agent = &resident{session: s}
+	case k.cfg.Preset.CodingAgent():
+		s.agent = &streaming{keptProcess: kept, news: make(chan struct{}, 1)}
+	default:
+		s.agent = &resident{keptProcess: kept}
 	}
 	return s
 }
@@ -90,7 +98,7 @@ func (s *session) describe() picket.SessionReport {
 	defer s.mu.Unlock()
 	r := picket.SessionReport{
 		SessionID: s.id,
-		Kind:      s.k.cfg.kind(),
+		Kind:      s.k.cfg.Kind,
 		Preset:    string(s.k.cfg.Preset),
 		State:     picket.SessionIdle,
 		Metered:   s.k.metered.Load(),
@@ -123,6 +131,7 @@ func (s *session) begin(promptID string, cancel context.CancelCauseFunc) (refuse
 		return "prompt_active"
 	}
 	s.promptID, s.cancel, s.silent = promptID, cancel, false
+	s.stopIdleTimer()
 	s.lastSign, s.record.LastActivityAt = s.k.cfg.clock(), time.Now().UTC().Round(0)
 	s.prompts.Add(1)
 	s.k.changed()
@@ -141,11 +150,8 @@ func (s *session) finish(out outcome) {
 	}
 	s.promptID, s.cancel, s.silent, s.taskID, s.turn = "", nil, false, "", nil
 	s.detached, s.detachedAt = out.detached, s.k.cfg.clock()
-	if !errors.Is(s.closed, errStopped) {
-		if err := s.save(); err != nil {
-			s.k.cfg.Log.Warn("the record of an agent session cannot be written", "session", s.id, "err", err)
-		}
-	}
+	s.saveOrWarn()
+	s.startIdleTimer()
 	s.prompts.Done()
 	s.k.changed()
 }
@@ -159,6 +165,7 @@ func (s *session) close(why error) {
 	if s.cancel != nil {
 		s.cancel(why)
 	}
+	s.stopIdleTimer()
 	s.mu.Unlock()
 	s.prompts.Wait()
 	s.closeAgent()
@@ -166,10 +173,45 @@ func (s *session) close(why error) {
 
 // closeAgent ends the processes between prompts.
 func (s *session) closeAgent() {
-	s.closing.Lock()
-	defer s.closing.Unlock()
+	defer s.lockClosing()()
 	s.agent.close()
 }
+
+// lockClosing lets one at a time end the processes, until it calls the function.
+func (s *session) lockClosing() (unlock func()) {
+	s.closing <- struct{}{}
+	return func() { <-s.closing }
+}
+
+// startIdleTimer has the processes ended if no prompt comes in time. The caller has locked the session.
+func (s *session) startIdleTimer() {
+	if s.k.cfg.IdleStop > 0 && s.closed == nil {
+		s.idle = time.AfterFunc(s.k.cfg.IdleStop, s.stopIdle)
+	}
+}
+
+// stopIdleTimer lets the processes go on. The caller has locked the session.
+func (s *session) stopIdleTimer() {
+	if s.idle != nil {
+		s.idle.Stop()
+		s.idle = nil
+	}
+}
+
+// stopIdle ends the processes, unless a prompt has come meanwhile. One that comes now waits for it: see awaitClosing.
+func (s *session) stopIdle() {
+	defer s.lockClosing()()
+	s.mu.Lock()
+	late := s.promptID != "" || s.closed != nil
+	s.mu.Unlock()
+	if !late {
+		s.agent.close()
+	}
+}
+
+// awaitClosing waits until processes that are being ended have ended. The caller has the prompt lock, so no other end
+// of them begins.
+func (s *session) awaitClosing() { s.lockClosing()() }
 
 // beginTurn keeps the prompt lock of an answered prompt, until the session takes the next one.
 func (s *session) beginTurn() {

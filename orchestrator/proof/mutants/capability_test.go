@@ -3,6 +3,9 @@ package mutants
 // capabilityMutants are the planted bugs of session capabilities. [findingTests] names what finds each.
 var capabilityMutants = []mutant{
 	{"the last capability of a prompt counts", []edit{{"first-capability", ""}}},
+	{"the first prompt of a process stays the open one", []edit{{"capability-of-last",
+		"if not pick(K('asession:', p.session), 'accepted').accepted then put(pick(K('asession:', p.session), 'agent'), 'accepted', pid) end"}}},
+	{"a process has no open prompt", []edit{{"capability-of-process", ""}}},
 	{"a forged capability is admitted", []edit{{"same-capability", "if not p.capability then return invalid('unknown') end"}}},
 	{"a capability outlives its prompt", []edit{{"capability-of-open-prompt", ""}}},
 	{"a capability outlives the deadline", []edit{{"capability-deadline", ""}}},
