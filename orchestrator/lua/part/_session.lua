@@ -9,6 +9,10 @@
 -- accepted.
 local sessions = { WEEK = 604800000, LATE = 30000 }
 
+-- KEPT bounds the bytes of the prompts that have ended and of their answers, for all sessions that one key has
+-- registered. RECORD is about what a prompt has besides.
+local KEPT, RECORD = 67108864, 512
+
 -- sessions.character_at is the last offset up to n at which a character of a text begins or ends.
 function sessions.character_at(text, n)
   while n > 0 and n < #text and math.floor(string.byte(text, n + 1) / 64) == 2 do n = n - 1 end -- @whole-characters
@@ -47,7 +51,7 @@ end
 -- sessions.end_prompt gives a prompt its last state.
 function sessions.end_prompt(pid, p, state, reason)
   if p.wake and p.state == 'queued' then
-    wakes.settle(pid, p, false, reason) -- @refunds-wake
+    wakes.settle(pid, p, false, state == 'refused' and reason == 'prompt_active') -- @refunds-wake
   elseif p.wake then
     wakes.finish(p)
   end
@@ -57,7 +61,47 @@ function sessions.end_prompt(pid, p, state, reason)
   call('ZREM', K('open-prompts:', p.session), pid)
   call('ZREM', K('ready-prompts:', p.agent), pid)
   call('PEXPIRE', K('prompt:', pid), F(sessions.WEEK)) -- @forgets-prompts
+  sessions.keep_prompt(pid, p)
   wake('prompt ' .. pid)
+end
+
+-- sessions.keep_prompt counts a prompt that has ended. The oldest ones of its key make room.
+function sessions.keep_prompt(pid, p)
+  local owner = pick(K('asession:', p.session), 'owner').owner or ''
+  local kept, sizes = K('kept-prompts:', owner), K('kept-bytes:', owner)
+  local bytes = RECORD + call('HSTRLEN', K('prompt:', pid), 'text') +
+    (p.answer and #p.answer or call('HSTRLEN', K('prompt:', pid), 'answer'))
+  call('ZADD', kept, NOW, pid)
+  call('HSET', sizes, pid, F(bytes))
+  local total = call('HINCRBY', sizes, 'total', F(bytes))
+  for _, key in ipairs({ kept, sizes }) do call('PEXPIRE', key, F(sessions.WEEK + DAY)) end
+  local forgotten = call('ZRANGE', kept, '-inf', F(now - sessions.WEEK), 'BYSCORE', 'LIMIT', 0, 4) -- @uncounts-forgotten
+  for _, old in ipairs(forgotten) do total = total - sessions.drop_prompt(owner, old) end
+  while total > KEPT do -- @bounds-kept-bytes
+    local old = call('ZRANGE', kept, 0, 0)[1]
+    if old == pid then -- it is alone, so the count was wrong
+      call('HSET', sizes, 'total', F(bytes)) -- @corrects-kept-bytes
+      break
+    end
+    total = total - sessions.drop_prompt(owner, old)
+  end
+end
+
+-- sessions.drop_prompt deletes a prompt that has ended, and returns how many bytes were counted for it. A session that
+-- has ended goes with its last prompt.
+function sessions.drop_prompt(owner, pid)
+  local sid = call('HGET', K('prompt:', pid), 'session')
+  local bytes = num(call('HGET', K('kept-bytes:', owner), pid))
+  call('HINCRBY', K('kept-bytes:', owner), 'total', F(0 - bytes))
+  call('HDEL', K('kept-bytes:', owner), pid)
+  call('ZREM', K('kept-prompts:', owner), pid)
+  call('DEL', K('prompt:', pid))
+  if sid then
+    call('ZREM', K('session-prompts:', sid), pid)
+    local alone = call('ZCARD', K('session-prompts:', sid)) == 0 and call('HEXISTS', K('asession:', sid), 'ended') == 1
+    if alone then call('DEL', K('asession:', sid)) end -- @last-prompt
+  end
+  return bytes
 end
 
 -- sessions.check_adapter is the refusal of a caller that is not the present registration of an agent.
@@ -88,8 +132,8 @@ function sessions.list_prompt(sid, pid, most)
   call('PEXPIRE', all, F(sessions.WEEK + DAY)) -- it outlives its last prompt
   for _, old in ipairs(call('ZRANGE', all, 0, -most - 1)) do -- @trims-prompts
     if not call('ZSCORE', K('open-prompts:', sid), old) then -- @keeps-open-prompts
+      sessions.drop_prompt(pick(K('asession:', sid), 'owner').owner or '', old)
       call('ZREM', all, old)
-      call('DEL', K('prompt:', old))
     end
   end
   call('ZADD', K('open-prompts:', sid), meta.seq, pid)

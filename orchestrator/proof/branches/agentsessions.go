@@ -80,6 +80,8 @@ func coverSessions(t *testing.T, f *fixture) {
 	kit.Refused(t, kit.SendResult(f.Ctx, f, by, "ses", first, picket.CommandResult{Incarnation: a.Incarnation,
 		State: picket.PromptAccepted, Output: "z"}), picket.CodeStateConflict)
 	second := prompt(600)
+	kept := "pk:{default}:kept-bytes:" + by.Actor
+	kit.OK(t, f.Raw.HSet(f.Ctx, kept, "total", 1<<40).Err())
 	result(first, picket.PromptAnswered, "abü", "")
 	_, err = f.SessionPrompt(f.Ctx, id, first, 3, 0)
 	kit.OK(t, err)
@@ -87,6 +89,8 @@ func coverSessions(t *testing.T, f *fixture) {
 	result(first, picket.PromptFailed, "", picket.CodeStateConflict)
 	kit.Refused(t, kit.SendResult(f.Ctx, f, by, "ses2", second, picket.CommandResult{Incarnation: other.Incarnation,
 		State: picket.PromptAccepted}), picket.CodeNotFound)
+	kit.OK(t, f.Raw.Del(f.Ctx, "pk:{default}:prompt:"+first).Err()) // as if its week were over
+	kit.OK(t, f.Raw.HSet(f.Ctx, kept, "total", 1<<40).Err())
 	result(second, picket.PromptRefused, "", "")
 	coverOverdue(t, f, prompt, result, poll, func() { report(idle) })
 	_, err = f.SessionPrompts(f.Ctx, id, 0, 1)

@@ -217,6 +217,8 @@ func coverTurns(t *testing.T, f *fixture) {
 	f.MustSubmit(t, picket.TaskSpec{Role: "turns"})
 	f.MustSubmit(t, picket.TaskSpec{Role: "turns"})
 	next(held, "")
+	waits, err := f.PromptSession(f.Ctx, kit.Operator, d.session, picket.PromptRequest{Text: "x"})
+	kit.OK(t, err)
 	for range 2 {
 		kit.OK(t, d.result(held, picket.PromptAnswered, ""))
 	}
@@ -230,6 +232,7 @@ func coverTurns(t *testing.T, f *fixture) {
 	_, err = f.PromptSession(f.Ctx, kit.Operator, d.session, picket.PromptRequest{Text: "x"})
 	kit.Refused(t, err, picket.CodeStateConflict)
 	d.report(t, d.session)
+	kit.OK(t, d.result(picket.LeaseCredential{PromptID: waits.PromptID}, picket.PromptAnswered, ""))
 	held = d.prompt(t)
 	next(held, picket.NextTaskBusy)
 	_, err = f.ChangeAgent(f.Ctx, d.by, d.id, nil, kit.DrainChange)
