@@ -119,6 +119,15 @@ func TestRefusedInstructionsKeepTheOldOnes(t *testing.T) {
 		if i := s.Instructions; i == nil || i.Bytes != 0 || i.Path != "ann/AGENT.md" || len(i.Diagnostics) != 1 {
 			t.Errorf("the status has %+v", i)
 		}
+		moved := filepath.Join(t.TempDir(), "moved")
+		kit.OK(t, os.Rename(filepath.Join(dir, "ann"), moved))
+		kit.OK(t, os.Symlink(moved, filepath.Join(dir, "ann")))
+		again.pass(t)
+		if got := f.told(t, "a1", n, id); got != "Never push." {
+			t.Errorf("behind a link, a prompt comes with %.20q", got)
+		}
+		kit.OK(t, os.Remove(filepath.Join(dir, "ann")))
+		kit.OK(t, os.Rename(moved, filepath.Join(dir, "ann")))
 		kit.OK(t, os.Remove(filepath.Join(dir, "ann", "AGENT.md")))
 		again.pass(t)
 		if got := f.told(t, "a1", n, id); got != "" {

@@ -67,6 +67,21 @@ func TestPromptsWaitForTheTurn(t *testing.T) {
 	})
 }
 
+// An adapter that answers another prompt than the one that it was offered gets none during the turn either.
+func TestATurnOfAnotherPromptThanTheOffered(t *testing.T) {
+	onBothStores(t, func(t *testing.T, fx *fixture) {
+		f := fx.withSession(t)
+		f.prompt(t, "first")
+		held := f.reserved(t)
+		f.wantOffered(t, "first")
+		f.turn(t, held, picket.PromptAnswered)
+		f.wantOffered(t)
+		kit.CheckInvariants(t, f.Engine)
+		kit.OK(t, f.report("a1", f.n, idleSession(f.id)))
+		f.wantOffered(t, "first")
+	})
+}
+
 // The next prompt waits for no turn that was not reserved, and for none after a prompt that has failed.
 func TestOnlyATurnKeepsPromptsWaiting(t *testing.T) {
 	onBothStores(t, func(t *testing.T, fx *fixture) {

@@ -37,7 +37,7 @@ func (r *resumable) prompt(ctx context.Context, p prompt) outcome {
 	}
 	reader, complaint := setup.NewOutputReader(), &lastLine{}
 	job := r.job(p.killAt)
-	job.Env = slices.Concat(setup.Env(), p.access.env())
+	job.Env = slices.Concat(job.Env, setup.Env(), p.access.env())
 	job.Stdout, job.Stderr = reader.Wrap(r.watch(printed)), complaint.wrap(reader.Wrap(r.watch(complained)))
 	running, err := r.k.cfg.launcher(r.command(arguments)).Launch(ctx, job)
 	if err != nil {
@@ -101,6 +101,7 @@ func (s *session) job(killAt time.Duration) process.Job {
 		StateDir: filepath.Join(s.dir, processDir),
 		KillAt:   killAt,
 		Lock:     s.k.lock,
+		Env:      []string{"PICKET_SESSION_ID=" + s.id},
 	}
 }
 

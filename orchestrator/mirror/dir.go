@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"syscall"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/orchestrator/heartbeat"
@@ -68,17 +69,17 @@ func sameDir(root *os.Root, before fs.FileInfo) error {
 }
 
 // names are the agent names that may have a file here. Links count, so that they are refused.
-func (d *dir) names() (names []string) {
+func (d *dir) names() (names []string, err error) {
 	entries, err := fs.ReadDir(d.root.FS(), ".")
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	for _, e := range entries {
 		if picket.CheckName("name", e.Name()) == nil && (e.IsDir() || e.Type()&fs.ModeSymlink != 0) {
 			names = append(names, e.Name())
 		}
 	}
-	return names
+	return names, nil
 }
 
 // agent opens the directory of a name. An error that is fs.ErrNotExist means that there is none.
@@ -165,7 +166,7 @@ func readOnce(root *os.Root, name string, most int64) (b []byte, replaced bool, 
 	if !before.Mode().IsRegular() {
 		return nil, false, errLink
 	}
-	f, err := root.Open(name)
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe by now
 	if err != nil {
 		return nil, errors.Is(err, fs.ErrNotExist), err
 	}

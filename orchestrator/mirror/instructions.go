@@ -52,11 +52,11 @@ func (m *Directory) readWorkspace() error {
 	return nil
 }
 
-// addInstructions adds the file of a name in the directory, if it has one.
+// addInstructions adds the file of a name in the directory, if it has one. Of a directory of the name that cannot be
+// read nobody knows that, so the earlier instructions stay.
 func (p *pass) addInstructions(name string) {
 	f, at := p.dir.readInstructions(name), path.Join(name, instructionsFile)
 	switch {
-	case f.problem != "" && p.dir.read(name).problem == f.problem: // the directory is a link, which is reported already
 	case f.problem != "":
 		p.instructions = append(p.instructions, Instructions{Name: name, Path: at, Diagnostics: notRead(at, f.problem)})
 	case f.digest != Absent:

@@ -79,15 +79,26 @@ func TestInstructionsThatAreRefused(t *testing.T) {
 	}
 	b.pass(m)
 	for name, code := range map[string]heartbeat.Code{"key": heartbeat.CodeSecret, "large": heartbeat.CodeFileTooLarge,
-		"link": heartbeat.CodePathEscape} {
+		"link": heartbeat.CodePathEscape, "linked": heartbeat.CodePathEscape} {
 		i := b.told(name)
 		if i.Text != "" || len(i.Diagnostics) != 1 || i.Diagnostics[0].Code != code ||
 			i.Diagnostics[0].SourcePath != name+"/AGENT.md" || strings.Contains(i.Diagnostics[0].Message, b.dir) {
 			t.Errorf("%s: %+v", name, i)
 		}
 	}
-	if i := b.told("linked"); i.Path != "" {
-		t.Errorf("a linked directory is reported twice: %+v", i)
+}
+
+// A directory that cannot be listed has no known names. It does not count as empty.
+func TestADirectoryThatCannotBeListed(t *testing.T) {
+	d, err := openDir(t.TempDir(), func(string) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.close(); err != nil {
+		t.Fatal(err)
+	}
+	if names, err := d.names(); err == nil {
+		t.Errorf("it has the names %q", names)
 	}
 }
 

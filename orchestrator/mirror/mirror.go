@@ -313,7 +313,11 @@ func (m *Directory) compare(ctx context.Context, d *dir, heads []Head) (*pass, e
 	for name := range man.Files {
 		names[name] = true
 	}
-	for _, name := range d.names() {
+	there, err := d.names()
+	if err != nil {
+		return nil, err // a name that is only here would be taken for removed
+	}
+	for _, name := range there {
 		names[name] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
@@ -98,9 +99,9 @@ func newConfigTrust(checkAgentFile func(path, text string) error) *cobra.Command
 		Long: "Trust the picket.yaml of this directory, as it is now. The command lists every setting of the file and marks\n" +
 			"those that are new or have changed since the file was last trusted. Picket stores a digest of the file outside\n" +
 			"the directory. After any change the file must be trusted again. The same is true of picket/agents/NAME/AGENT.md\n" +
-			"and HEARTBEAT.md beside it, which it lists too, and of which it stores a copy. A file that --config or PICKET_CONFIG names,\n" +
-			"and the one in the user's configuration directory, need no trust. The digest does not cover the scripts and\n" +
-			"programs that the file names.",
+			"and HEARTBEAT.md beside it. The command shows their text if it is new or has changed, and Picket stores a copy.\n" +
+			"A file that --config or PICKET_CONFIG names, and the one in the user's configuration directory, need no trust.\n" +
+			"The digest does not cover the scripts and programs that the file names.",
 		Example: "  picket config trust --dry-run\n  picket config trust",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runConfigTrust(cmd, checkAgentFile) },
 	}
@@ -112,6 +113,9 @@ func newConfigUntrust() *cobra.Command {
 	return &cobra.Command{
 		Use: "untrust", Short: "Stop trusting the picket.yaml of this directory", Args: CheckArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := refuseTrustInRun(); err != nil {
+				return err
+			}
 			path, err := settings.ConfigFile{Path: "picket.yaml", Local: true}.Absolute()
 			if err != nil {
 				return err
@@ -151,10 +155,7 @@ func runConfigTrust(cmd *cobra.Command, checkAgentFile func(path, text string) e
 	for at, text := range texts {
 		values[at] = settings.Value{Text: text, Origin: at}
 	}
-	old, err := f.TrustRecord()
-	if err != nil {
-		return err
-	}
+	old, _ := f.TrustRecord() // a record that cannot be read is replaced, and all counts as new
 	if err := printTrust(cmd, values, old); err != nil {
 		return err
 	}
@@ -185,29 +186,15 @@ func runConfigTrust(cmd *cobra.Command, checkAgentFile func(path, text string) e
 	return nil
 }
 
-// trustedTexts reads the files of agent names beside a file, which are trusted with it.
-func trustedTexts(f settings.ConfigFile, check func(path, text string) error) (map[string]string, error) {
-	texts, err := f.AgentFiles()
-	for _, at := range slices.Sorted(maps.Keys(texts)) {
-		if err == nil {
-			err = check(at, texts[at])
-		}
-	}
-	if err != nil {
-		return nil, exit.Usagef("a file beside picket.yaml cannot be trusted: %v", err)
-	}
-	return texts, nil
-}
-
 // refuseTrustInRun keeps an agent that follows instructions of a repository from
-// trusting its file. It does not stop a hostile process of the same user.
+// deciding about the trust in its file, in a run or a session. It does not stop a hostile process of the same user.
 func refuseTrustInRun() error {
-	run := os.Getenv("PICKET_RUN_ID")
-	if run == "" {
+	inside := cmp.Or(os.Getenv("PICKET_RUN_ID"), os.Getenv("PICKET_SESSION_ID"))
+	if inside == "" {
 		return nil
 	}
 	return picket.Refuse(picket.CodeForbidden, "Ask the person it works for to run: "+settings.TrustCommand,
-		"this command runs inside %s, and only a person trusts a configuration file", term.OneLine(run))
+		"this command runs inside %s, and only a person trusts a configuration file", term.OneLine(inside))
 }
 
 // settingDigests are those of the values by key, without the sections that hold them.
@@ -261,7 +248,7 @@ func printTrust(cmd *cobra.Command, values map[string]settings.Value, old settin
 		{Head: "LINE", Cell: func(s trustRow) string { return s.Line }, Wide: true},
 	}
 	if format == "table" || format == "wide" {
-		printTrustTable(cmd.OutOrStdout(), rows, format == "wide")
+		printTrustTable(cmd.OutOrStdout(), printTrustedTexts(cmd.OutOrStdout(), rows), format == "wide")
 		return nil
 	}
 	return term.PrintItems(cmd, format, rows, columns, func(s trustRow) string { return s.Key })
@@ -299,7 +286,7 @@ func trustedValue(key string, v settings.Value) string {
 	case key == "redis" && v.Text != "":
 		return visibleWord(settings.RedactedRedisURL(v.Text))
 	case strings.HasPrefix(key, picket.AgentFilesDir+"/") && v.Origin != "":
-		return fmt.Sprintf("%d bytes; read the file", len(v.Text))
+		return visibleText(v.Text)
 	case v.Items == nil && v.Text == "":
 		return ""
 	case v.Items == nil:
@@ -331,7 +318,7 @@ func isInvisible(r rune) bool {
 	case '\u115f', '\u1160', '\u2800', '\u3164', '\uffa0': // letters and a sign that are blank
 		return true
 	}
-	return !strconv.IsPrint(r)
+	return !strconv.IsPrint(r) || unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }
 
 // What a table shows of one value, and the widths that its columns are padded to.

@@ -44,7 +44,7 @@ if p.state == 'queued' and takes then
 end
 if to ~= 'accepted' then
   sessions.end_prompt(pid, p, to, ARGV[7])
-  if to == 'answered' and p.next == '1' then sessions.set_turn(p.session, pid) end -- @begins-turn
+  if to == 'answered' and p.next == '1' then sessions.begin_turn(p.session, pid, id) end -- @begins-turn
   sessions.offer_next(p.session, id) -- @next-prompt
 else
   wake('prompt ' .. pid)
