@@ -96,6 +96,7 @@ func coverCapabilities(t *testing.T, f *fixture) {
 	forged := held
 	forged.Secret = strings.Repeat("e", 64)
 	a.refused(t, forged)
+	kit.OK(t, a.result(held, picket.PromptAccepted, held.Secret))
 	process := picket.LeaseCredential{SessionID: a.session, Secret: held.Secret}
 	_, err = f.SessionCapability(f.Ctx, process)
 	kit.OK(t, err)
