@@ -166,17 +166,18 @@ func (f wakeFacts) shortage() *picket.WakeShortage {
 	whose := map[string]string{"agents." + f.name + ".wake_budget": "the wakes of " + f.name,
 		"wake.budget": "all agent sessions", "budget.house": "all tasks and sessions"}[s.Setting]
 	raise := "raise " + s.Setting + " in picket.yaml and restart the server."
-	day := f.Short[strings.LastIndex(f.Short, ":")+1:]
+	day, left := f.Short[strings.LastIndex(f.Short, ":")+1:], s.Left.Dollars()+" is left"
 	switch {
 	case f.limits.none() != "":
 		s.Message = whose + " may spend nothing, because " + s.Setting + " is 0"
 		s.Remedy = "No later day changes that: " + raise
 	case f.Unspent > 0:
-		s.Message = whose + " have reserved all that they may spend on " + day + " (UTC): " + s.Left.Dollars() + " is left"
+		s.Message = whose + " have reserved all that they may spend on " + day + " (UTC): " + left
 		s.Remedy = "Wait until one of the prompts has ended, or " + raise
 	default:
-		s.Message = whose + " have spent all that they may on " + day + " (UTC): " + s.Left.Dollars() + " is left"
-		s.Remedy = "Wait until " + heartbeat.NextDay(picket.Instant(f.Raw)).String() + ", when the next day begins, or " + raise
+		s.Message = whose + " have spent all that they may on " + day + " (UTC): " + left
+		next := heartbeat.NextDay(picket.Instant(f.Raw)).String()
+		s.Remedy = "Wait until " + next + ", when the next day begins, or " + raise
 	}
 	return s
 }

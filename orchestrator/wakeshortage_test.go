@@ -21,9 +21,11 @@ func TestAWakeWithoutMoneyNamesTheSetting(t *testing.T) {
 		never         bool
 		message       string
 	}{
-		{"no wakes", "agents.ann.wake_budget", limitsOf("5", "0", "2", "0.1"), nil, true, "because agents.ann.wake_budget is 0"},
+		{"no wakes", "agents.ann.wake_budget", limitsOf("5", "0", "2", "0.1"), nil, true,
+			"because agents.ann.wake_budget is 0"},
 		{"no sessions", "wake.budget", limitsOf("0", "5", "2", "0.1"), nil, true, "because wake.budget is 0"},
-		{"no tasks", "budget.house", limitsOf("5", "5", "2", "0.1"), kit.Worth(1000, "0"), true, "because budget.house is 0"},
+		{"no tasks", "budget.house", limitsOf("5", "5", "2", "0.1"), kit.Worth(1000, "0"), true,
+			"because budget.house is 0"},
 		{"wakes are spent", "agents.ann.wake_budget", limitsOf("5", "0.1", "2", "0.1"), nil, false,
 			"the wakes of ann have spent all that they may on "},
 		{"sessions are spent", "wake.budget", limitsOf("0.1", "5", "2", "0.1"), nil, false,
@@ -65,7 +67,7 @@ func (f *sessionFixture) spendAWake(t *testing.T) {
 	kit.OK(t, f.result(held.PromptID, picket.PromptAnswered, 0, ""))
 }
 
-// A prompt that a limit of 0 refuses says so, and does not tell anybody to wait for another day.
+// The refusal of a prompt names the limit of 0, and does not tell anybody to wait for another day.
 func TestAPromptUnderALimitOfZeroNamesTheSetting(t *testing.T) {
 	for setting, limits := range map[string]orchestrator.SessionLimits{
 		"agents.ann.prompts_budget": limitsOf("5", "5", "0", "0.1"),
@@ -76,7 +78,8 @@ func TestAPromptUnderALimitOfZeroNamesTheSetting(t *testing.T) {
 			_, err := f.PromptSession(f.Ctx, kit.Operator, f.id, picket.PromptRequest{Text: "no"})
 			kit.Refused(t, err, picket.CodeBudgetExceeded)
 			refusal, _ := picket.RefusalOf(err)
-			if !strings.HasSuffix(refusal.Message, "because "+setting+" is 0") || strings.Contains(refusal.Remedy, "Wait") {
+			if !strings.HasSuffix(refusal.Message, "because "+setting+" is 0") ||
+				strings.Contains(refusal.Remedy, "Wait") {
 				t.Errorf("%s: %s %s", setting, refusal.Message, refusal.Remedy)
 			}
 		})

@@ -58,13 +58,17 @@ func capabilityMistakes() []heartbeatMistake {
 		{name: "admits a capability for ever", rules: []string{"11/capability"},
 			answer: changing("/agent/context", func(res *http.Response, _ object) { res.StatusCode = http.StatusOK })},
 		{name: "opens every tool to a session", rules: []string{"11/capability"},
-			answer: changing("/v1/tools/mark_complete", func(res *http.Response, _ object) { res.StatusCode = http.StatusOK })},
+			answer: changing("/v1/tools/mark_complete", func(res *http.Response, _ object) {
+				res.StatusCode = http.StatusOK
+			})},
 		{name: "loses the turn that was reserved", rules: []string{"11/next-task"},
 			answer: changing("/result", func(_ *http.Response, body object) { delete(body, "nextTask") })},
 		{name: "reserves a turn without a task", rules: []string{"11/next-task"},
 			answer: changing("/v1/tools/next_task", func(_ *http.Response, body object) { body["reserved"] = true })},
 		{name: "hides the messages in the context", rules: []string{"11/get-context"},
-			answer: changing("/agent/context", func(_ *http.Response, body object) { body["unread"] = object{"messages": 0} })},
+			answer: changing("/agent/context", func(_ *http.Response, body object) {
+				body["unread"] = object{"messages": 0}
+			})},
 		{name: "acknowledges what an agent peeks at", rules: []string{"13/peek"},
 			request: func(_ *faultyTransport, r *http.Request, body object) int {
 				if requestIs(r, "POST", "/read_messages") {
@@ -73,12 +77,15 @@ func capabilityMistakes() []heartbeatMistake {
 				return 0
 			}},
 		{name: "pays prompts from the envelope of wakes", rules: []string{"11/money"},
-			answer: changing("/api/v1/envelopes/prompt:", func(_ *http.Response, body object) { body["children"] = []any{} })},
+			answer: changing("/api/v1/envelopes/prompt:", func(_ *http.Response, body object) {
+				body["children"] = []any{}
+			})},
 		{name: "keeps what a prompt has not spent", rules: []string{"11/money"},
 			answer: changing("/api/v1/envelopes/prompt_", func(_ *http.Response, body object) {
 				body["available"] = object{"tokens": 0, "usd": 0.1}
 			})},
-		{name: "has no budget of wakes", rules: []string{"6/wake_budget_exceeded"}, answer: anyWake("wake_budget_exceeded")},
+		{name: "has no budget of wakes", rules: []string{"6/wake_budget_exceeded"},
+			answer: anyWake("wake_budget_exceeded")},
 	}
 }
 

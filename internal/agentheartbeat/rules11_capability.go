@@ -24,8 +24,10 @@ func (k *keeper) capable() (promptID, capability string) {
 	c := k.promptCommand()
 	id := text(c, "commandId")
 	secret := picket.NewSessionCapability(text(c, "namespace"), id)
-	k.t.ExpectStatus(k.t.Call(k.key, "POST", agentsPath+"/"+k.id+"/commands/"+id+"/result", fields{
-		"incarnation": k.incarnation, "state": "accepted", "capabilityHash": picket.SessionCapabilityHash(secret)}), 200, 204)
+	accepted := fields{"incarnation": k.incarnation, "state": "accepted",
+		"capabilityHash": picket.SessionCapabilityHash(secret)}
+	a := k.t.Call(k.key, "POST", agentsPath+"/"+k.id+"/commands/"+id+"/result", accepted)
+	k.t.ExpectStatus(a, 200, 204)
 	return id, secret.Reveal()
 }
 
@@ -40,7 +42,8 @@ var capabilityChecks = checks{
 		k := t.keep(t.name(), 1)
 		id, capability := k.capable()
 		t.ExpectStatus(t.bearer(capability, "GET", "/agent/context", nil), 200)
-		other := picket.NewSessionCapability(strings.Split(capability[len(picket.SessionCapabilityPrefix):], ".")[0], id)
+		namespace, _, _ := strings.Cut(strings.TrimPrefix(capability, picket.SessionCapabilityPrefix), ".")
+		other := picket.NewSessionCapability(namespace, id)
 		t.ExpectCode(t.bearer(other.Reveal(), "GET", "/agent/context", nil), 401, "session_capability_invalid")
 		t.ExpectCode(t.tool(capability, "mark_complete", fields{"output": "x"}), 403, "lease_required")
 		k.mustResult(id, "answered")
@@ -63,8 +66,8 @@ var capabilityChecks = checks{
 		for _, a := range []*answer{t.tool(capability, "get_context", fields{}),
 			t.bearer(capability, "GET", "/agent/context", nil)} {
 			t.ExpectStatus(a, 200)
-			for path, want := range (fields{"self.agentId": k.id, "self.agentName": k.name, "session.sessionId": k.session(),
-				"session.promptId": id, "unread.messages": 1}) {
+			for path, want := range (fields{"self.agentId": k.id, "self.agentName": k.name,
+				"session.sessionId": k.session(), "session.promptId": id, "unread.messages": 1}) {
 				t.ExpectMember(a, path, want)
 			}
 			t.holds(a, "one task that could be taken", len(a.List("claimable")) == 1)
@@ -126,8 +129,8 @@ func money(in fields, path string) float64 {
 	return -1
 }
 
-// untilPoor wakes sessions of one agent, each of which keeps what it has reserved, until one is refused. It answers that
-// refusal.
+// untilPoor wakes sessions of one agent, each of which keeps what it has reserved, until one is refused. It answers
+// that refusal.
 func (k *keeper) untilPoor() *answer {
 	t := k.t
 	for _, id := range slices.Clone(k.sessions) {
@@ -141,6 +144,6 @@ func (k *keeper) untilPoor() *answer {
 		k.mustResult(text(command, "commandId"), "accepted")
 		t.expectDecision(decision(), "sent", "wake_sent")
 	}
-	t.NotRun("no wake was refused for want of money: the wakes of a day may reserve more than those of a cycle")
+	t.NotRun("no wake was refused for lack of money: the wakes of a day may reserve more than those of a cycle")
 	return nil
 }

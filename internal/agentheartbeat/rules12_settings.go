@@ -18,9 +18,9 @@ var defaultSettings = map[string]string{
 
 // refusedSettings are lines of picket.yaml with a setting that is out of bounds.
 var refusedSettings = []string{
-	"max_body_bytes: 1", "context_projection_bytes: 1", "min_interval: -1s", "default_interval: 1m", "wake_cooldown: 25h",
-	"max_wakes_per_cycle: 0", "active_session_only: false", "wake_event_retention: 1m", "session_health_stale_after: 0s",
-	"session_health_hook_min_interval: 25h", "budget: -1", "enabled: maybe",
+	"max_body_bytes: 1", "context_projection_bytes: 1", "min_interval: -1s", "default_interval: 1m",
+	"wake_cooldown: 25h", "max_wakes_per_cycle: 0", "active_session_only: false", "wake_event_retention: 1m",
+	"session_health_stale_after: 0s", "session_health_hook_min_interval: 25h", "budget: -1", "enabled: maybe",
 }
 
 // Section 12: the settings of the program, and those that take minutes.

@@ -58,7 +58,7 @@ func (t *Trial) edited(text string) *keeper {
 	return t.keep(name, 1)
 }
 
-// invalidText is no policy.
+// invalidText is not a valid policy.
 const invalidText = "---\nmodel: x\n---\n"
 
 // Section 1 and others: the files in the directory of the server.
@@ -177,7 +177,8 @@ func (t *Trial) conflicting() (name string) {
 		if t.status(name, "").Str("file.state") == "conflict" {
 			return name
 		}
-		t.ExpectStatus(t.change("PUT", name, "", fields{"body": "First.\n", "expected_digest": t.digest("Mine.\n")}), 200)
+		again := fields{"body": "First.\n", "expected_digest": t.digest("Mine.\n")}
+		t.ExpectStatus(t.change("PUT", name, "", again), 200)
 		t.awaitFile(name, "First.\n")
 	}
 	t.TooSlow("the server writes each file before it can be edited")

@@ -73,7 +73,7 @@ func Member(in Fields, path string) (any, bool) {
 	return v, true
 }
 
-// ParseFields reads a JSON object; nil if the text is none.
+// ParseFields reads a JSON object; nil if the text is something else.
 func ParseFields(text string) (f Fields) {
 	if json.Unmarshal([]byte(text), &f) != nil {
 		return nil
