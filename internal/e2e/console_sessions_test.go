@@ -113,6 +113,19 @@ func talk(t *testing.T, s *consoleFixture) {
 	b.reads("#health", "stopped")
 }
 
+// The page of an agent shows a message of another agent as it comes, without a new page. Its event names the sender.
+func messages(t *testing.T, s *consoleFixture) {
+	k := s.keepSession("hearer-"+s.role(), "hal")
+	l := s.leased(s.role(), "sender-"+s.role(), "Tells another agent something")
+	b := s.signedInTab("/console/agents/" + k.agent)
+	b.live()
+	b.mark()
+	const text = "The tests pass now."
+	s.with(l, "/v1/tools/send_message", map[string]any{"to": k.agent, "body": text})
+	b.reads("#messages", text)
+	b.until("the same page", samePage)
+}
+
 // The findings come while somebody types, at their lines, and go when the text is right. Saving by a second
 // person shows both texts.
 func editPolicy(t *testing.T, s *consoleFixture) {
