@@ -5,6 +5,7 @@ package e2e
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/oklog/ulid/v2"
 
@@ -121,8 +122,12 @@ func messages(t *testing.T, s *consoleFixture) {
 	b.live()
 	b.mark()
 	const text = "The tests pass now."
+	began := time.Now()
 	s.with(l, "/v1/tools/send_message", map[string]any{"to": k.agent, "body": text})
 	b.reads("#messages", text)
+	if took := time.Since(began); took > 20*time.Second { // every page is read again after half a minute
+		t.Errorf("the message came after %v", took)
+	}
 	b.until("the same page", samePage)
 }
 
