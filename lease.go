@@ -34,8 +34,11 @@ type Lease struct {
 	Answers      []Answer  `json:"answers"` // also those to the task that this one repeats
 	PreviousExit *Exit     `json:"previousExit"`
 	Messages     int       `json:"messages,omitzero"` // how many the task has; get_task shows the last ones
-	ProxyURL     string    `json:"proxyUrl"`
-	MCPURL       string    `json:"mcpUrl"`
+	// Instructions are the standing instructions of the agent, at most 16 KiB. Only an acquire answers them. Empty:
+	// there are none.
+	Instructions string `json:"instructions,omitempty"`
+	ProxyURL     string `json:"proxyUrl"`
+	MCPURL       string `json:"mcpUrl"`
 }
 
 // AgentCredential is the credential that the agent is given.
@@ -239,16 +242,19 @@ type LeaseCredential struct {
 	Fence     int64     // the X-Fencing-Token presented beside it; 0 when none was
 	Side      LeaseSide // the side of the lease that speaks
 	PromptID  string    // of a session capability: the prompt that it is for; else empty
+	// SessionID is the session of a capability that belongs to a process, which answers several prompts. PromptID is
+	// empty until the store has said which of them is open. Of every other credential it is empty.
+	SessionID string
 }
 
 // OfSession reports whether it is a session capability.
-func (h LeaseCredential) OfSession() bool { return h.PromptID != "" }
+func (h LeaseCredential) OfSession() bool { return h.PromptID != "" || h.SessionID != "" }
 
 // EnvelopeID is the id of what pays: the task, or the prompt of a session.
 func (h LeaseCredential) EnvelopeID() string { return cmp.Or(h.TaskID, h.PromptID) }
 
-// HolderID is the id of the run, or of the prompt of a session, that holds the credential.
-func (h LeaseCredential) HolderID() string { return cmp.Or(h.RunID, h.PromptID) }
+// HolderID is the id of what holds the credential: the run, the session of a process, or the prompt.
+func (h LeaseCredential) HolderID() string { return cmp.Or(h.RunID, h.SessionID, h.PromptID) }
 
 // IsZero reports whether no credential was presented.
 func (h LeaseCredential) IsZero() bool { return h.RunID == "" || h.TaskID == "" || h.Secret == "" }

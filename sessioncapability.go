@@ -1,7 +1,6 @@
 package picket
 
 import (
-	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -12,7 +11,8 @@ import (
 )
 
 // A session capability is the credential of the process of an agent session. The adapter makes one for each
-// prompt, and it is valid while the prompt is open. The store has its hash alone.
+// prompt, or one for a process that answers several prompts. It is valid while a prompt is open that was accepted
+// with it. The store has its hash alone.
 
 // SessionCapabilityPrefix begins every session capability.
 const SessionCapabilityPrefix = "pks_"
@@ -20,12 +20,19 @@ const SessionCapabilityPrefix = "pks_"
 // capabilityBytes is how many random bytes a session capability has.
 const capabilityBytes = 32
 
+// sessionIDPrefix begins the id of an agent session.
+const sessionIDPrefix = "asession_"
+
 // NewSessionCapability makes a capability for a prompt: pks_, the namespace, the ULID of the prompt and 32 random
-// bytes in base64url, with dots between them.
-func NewSessionCapability(namespace, promptID string) Secret {
+// bytes in base64url, with dots between them. That of a process, which answers several prompts, has the id of its
+// session, asession_ and a ULID, in place of the ULID of a prompt.
+func NewSessionCapability(namespace, promptOrSessionID string) Secret {
 	random := make([]byte, capabilityBytes)
 	_, _ = rand.Read(random) // it never fails: the program ends if the system has no randomness
-	_, id, _ := strings.Cut(promptID, "_")
+	id := promptOrSessionID
+	if !strings.HasPrefix(id, sessionIDPrefix) {
+		_, id, _ = strings.Cut(id, "_")
+	}
 	return Secret(SessionCapabilityPrefix + namespace + "." + id + "." + base64.RawURLEncoding.EncodeToString(random))
 }
 
@@ -39,20 +46,20 @@ func SessionCapabilityHash(capability Secret) string {
 func ParseSessionCapability(token string) (held LeaseCredential, ok bool) {
 	body, ok := strings.CutPrefix(token, SessionCapabilityPrefix)
 	parts := strings.Split(body, ".")
-	if !ok || len(token) > 256 || len(parts) != 3 || cmp.Or(CheckNamespace("", parts[0]),
-		CheckID("", "prompt", "prompt_"+parts[1])) != nil {
+	if !ok || len(token) > 256 || len(parts) != 3 || CheckNamespace("", parts[0]) != nil {
 		return LeaseCredential{}, false
 	}
 	random, err := base64.RawURLEncoding.Strict().DecodeString(parts[2])
 	if err != nil || len(random) != capabilityBytes {
 		return LeaseCredential{}, false
 	}
-	return LeaseCredential{
-		Namespace: parts[0],
-		PromptID:  "prompt_" + parts[1],
-		Secret:    SessionCapabilityHash(Secret(token)),
-		Side:      SideAgent,
-	}, true
+	held = LeaseCredential{Namespace: parts[0], Secret: SessionCapabilityHash(Secret(token)), Side: SideAgent}
+	if strings.HasPrefix(parts[1], sessionIDPrefix) {
+		held.SessionID = parts[1]
+		return held, CheckID("", "asession", held.SessionID) == nil
+	}
+	held.PromptID = "prompt_" + parts[1]
+	return held, CheckID("", "prompt", held.PromptID) == nil
 }
 
 // SessionGrant says whose a session capability is.

@@ -2,6 +2,7 @@ package picket
 
 import (
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/picket-dev/picket/budget"
@@ -110,10 +111,25 @@ type SessionCommand struct {
 	ProxyURL string `json:"proxyUrl,omitempty"`
 }
 
+// PendingQuery asks for what waits for the sessions of an agent.
+type PendingQuery struct {
+	Incarnation int64    // of the agent
+	Known       []string // ids of commands that are left out
+	// MessagesAfter asks for the number of the last message that the agent has not read, if it is above this one. Nil:
+	// messages do not count.
+	MessagesAfter *int64
+	Wait          time.Duration // if there is nothing; at most 50 s
+}
+
 // PendingCommands answers GET /api/v1/agents/{id}/commands/pending.
 type PendingCommands struct {
 	Sessions []SessionCommand `json:"sessions"` // for the sessions of the agent
 	Agent    []PendingCommand `json:"agent"`    // those that heartbeats carry as well
+	// NewestMessage is the number of the last message that the agent has not read. It comes only if it is above the
+	// messagesAfter of the request. 0: there is none, or nobody has asked.
+	NewestMessage int64 `json:"newestMessage,omitzero"`
+	// Instructions are the standing instructions of the agent, for its prompts and wakes. Empty: there are none.
+	Instructions string `json:"instructions,omitempty"`
 }
 
 // CommandResult is the body of POST /api/v1/agents/{id}/commands/{commandId}/result.

@@ -36,6 +36,26 @@ type WakePolicy struct {
 	Diagnostics []PolicyDiagnostic `json:"diagnostics"`
 	// File is the file in the directory of the server, if it differs from the store; else null.
 	File *PolicyFile `json:"file"`
+	// Instructions is the file AGENT.md of the name; null: there is none.
+	Instructions *AgentInstructions `json:"instructions"`
+}
+
+// Bounds of the files of agent names, and where they are beside picket.yaml, in a directory for each name.
+const (
+	MaxInstructions = 16 << 10 // bytes of AGENT.md
+	MaxPolicyFile   = 1 << 20  // bytes of HEARTBEAT.md; the server may allow less
+	MaxAgentFiles   = 200      // names
+	AgentFilesDir   = "picket/agents"
+)
+
+// AgentInstructions is what a server knows of a file AGENT.md: the standing instructions that the agents of a name get
+// with each lease and each prompt.
+type AgentInstructions struct {
+	Path   string `json:"path"`   // in the directory of the server, or beside picket.yaml
+	Digest string `json:"digest"` // of its bytes; empty: it cannot be read
+	Bytes  int    `json:"bytes"`  // of the text; 0: it is refused, or empty
+	// Diagnostics say why it is refused. The instructions before it stay in force then. Empty: it is used.
+	Diagnostics []PolicyDiagnostic `json:"diagnostics"`
 }
 
 // IntervalText is min_interval for people: as it is written, and what counts if that is another value. It is empty if
@@ -61,6 +81,8 @@ const (
 	PolicyFileRemoved  = "removed"  // the name has no policy
 	PolicyFileConflict = "conflict" // file and store were both changed, and neither counts
 	PolicyFileRefused  = "refused"  // something else than a file is in its place
+	// PolicyFileWorkspace means that the name has trusted files beside picket.yaml, which alone count.
+	PolicyFileWorkspace = "workspace"
 )
 
 // PolicySummary is what a list says about the wake policy of an agent name.
@@ -213,6 +235,8 @@ type PolicyStatus struct {
 	WakeBudget    WakeBudget         `json:"wake_budget"` // now, whatever At is
 	// File is the file in the directory of the server, if it differs from the store; else null.
 	File *PolicyFile `json:"file"`
+	// Instructions is the file AGENT.md of the name; null: there is none.
+	Instructions *AgentInstructions `json:"instructions"`
 }
 
 // WakeBudget is what the wakes of an agent name may still spend on the present UTC day.

@@ -107,9 +107,8 @@ func (p *branchPusher) pushLast(ctx context.Context) (note string) {
 	if p.done == nil {
 		return ""
 	}
-	pushing, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	pushing, cancel := outlast(ctx)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(reportTimeout, cancel) })()
 	if _, err := p.push(pushing, lastPushTimeout); err != nil {
 		return "[picket: the branch is only on this machine: " + err.Error() + "]\n"
 	}

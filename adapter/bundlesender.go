@@ -81,9 +81,8 @@ func (s *bundleSender) sendLast(ctx context.Context) (note string) {
 	if s.done == nil {
 		return ""
 	}
-	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	sending, cancel := outlast(ctx)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(reportTimeout, cancel) })()
 	if err := s.send(sending, lastBundleTimeout); err != nil {
 		return "[picket: the branch is only on the machine of the worker: " + err.Error() + "]\n"
 	}

@@ -388,6 +388,9 @@ func (r Registered) TakeTask(ctx context.Context, with agents.Conversation,
 	w := r.dispatcher
 	ctx, stop := w.withReleaseNow(ctx)
 	defer stop()
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
 	if !w.beginTaking() {
 		return false, nil
 	}
@@ -400,6 +403,10 @@ func (r Registered) TakeTask(ctx context.Context, with agents.Conversation,
 	defer func() { <-w.slots }()
 	lease, err := w.acquireNow(ctx, r.Incarnation)
 	if err != nil || lease.LeaseToken == "" {
+		return false, err
+	}
+	if err := ctx.Err(); err != nil { // it came too late: it goes back at once
+		_, _ = newRun(&w.cfg, lease, r.registration, nil).do(ctx) // it was logged
 		return false, err
 	}
 	started(lease.TaskID)
@@ -424,23 +431,27 @@ func (w *dispatcher) beginTaking() bool {
 }
 
 // acquireNow leases one task without waiting for one. Without a task, the lease has no token. It asks until it knows
-// what came of it, for a while.
+// what came of it, for a while. An end of ctx does not end a request under way, which may have been granted a lease.
 func (w *dispatcher) acquireNow(ctx context.Context, incarnation int64) (lease picket.Lease, err error) {
+	asking, cancel := outlast(ctx)
+	defer cancel()
 	req := w.cfg.request(1)
 	req.Incarnation, req.WaitSeconds = incarnation, new(int)
 	once, until := newULID(), w.cfg.clock()+reportTimeout
 	for pace := (backoff{least: 200 * time.Millisecond, most: 2 * time.Second}); ; {
 		req.SeparateCredentials = !w.noSeparateCredentials.Load()
-		leases, err := w.client.Leases.Acquire(ctx, req, client.WithIdempotencyKey(once))
+		leases, err := w.client.Leases.Acquire(asking, req, client.WithIdempotencyKey(once))
 		switch {
 		case len(leases) > 0:
 			return leases[0], nil
 		case err == nil:
 			return lease, nil
+		case ctx.Err() != nil && !errors.Is(err, picket.ErrUnknown): // nothing was granted
+			return lease, err
 		case lacksSeparateCredentials(err):
 			w.noSeparateCredentials.Store(true)
 			once = newULID()
-		case !isRetryable(err) || w.cfg.clock() >= until || !pace.pause(ctx):
+		case !isRetryable(err) || w.cfg.clock() >= until || !pace.pause(asking):
 			return lease, err
 		}
 	}

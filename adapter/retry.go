@@ -81,6 +81,13 @@ func retry(ctx context.Context, pace backoff, tooLate func() bool, call func(try
 	}
 }
 
+// outlast is a context for what has to be known after ctx has ended. It ends reportTimeout later than ctx.
+func outlast(ctx context.Context) (context.Context, context.CancelFunc) {
+	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(reportTimeout, cancel) })
+	return lasting, func() { stop(); cancel() }
+}
+
 // isRetryable reports whether the same call may succeed later.
 func isRetryable(err error) bool {
 	return errors.Is(err, picket.ErrUnknown) || picket.CodeOf(err).Retryable()

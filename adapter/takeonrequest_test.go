@@ -2,6 +2,7 @@ package adapter
 
 import (
 	"context"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,17 +13,17 @@ import (
 )
 
 // takeOnRequest is a worker that takes tasks on request, and its registration.
-func takeOnRequest(t *testing.T, play scriptedLauncher, max int) (s *adaptertest.Server, r Registered,
-	drain func() error) {
+func takeOnRequest(t *testing.T, play scriptedLauncher, max int, change ...func(*Config)) (s *adaptertest.Server,
+	r Registered, drain func() error) {
 	t.Helper()
 	registrations := make(chan Registered)
-	a, s := newScriptedAdapter(t, play, func(c *Config) {
+	a, s := newScriptedAdapter(t, play, append(change, func(c *Config) {
 		c.TakeOnRequest, c.Max = true, max
 		c.WhileRegistered = func(ctx context.Context, r Registered) {
 			registrations <- r
 			<-ctx.Done()
 		}
-	})
+	})...)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := runAsync(ctx, a)
 	return s, <-registrations, func() error {
@@ -95,4 +96,58 @@ func TestTakenTaskIsGivenBack(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// slowReplies delays the answers of one path. A request that ends before that gets none.
+type slowReplies struct {
+	http.RoundTripper
+	path  string
+	delay time.Duration
+}
+
+func (t slowReplies) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := t.RoundTripper.RoundTrip(r)
+	if r.URL.Path == t.path && !sleep(r.Context(), t.delay) {
+		return nil, r.Context().Err()
+	}
+	return res, err
+}
+
+// A lease that is granted after its caller has gone is given back at once, also if the first reply is lost. The caller
+// does not wait for an answer that does not come.
+func TestALateLeaseIsGivenBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		delay    time.Duration
+		lost     int // replies
+		given    bool
+		returned time.Duration // at most
+	}{
+		"late":  {3 * time.Second, 0, true, 4 * time.Second},
+		"lost":  {3 * time.Second, 1, true, 8 * time.Second},
+		"never": {time.Hour, 0, false, 12 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, r, drain := takeOnRequest(t, runForever, 1, func(cfg *Config) {
+					cfg.HTTP = &http.Client{Transport: slowReplies{cfg.HTTP.Transport, "/api/v1/leases", c.delay}}
+				})
+				id := s.Queue(adaptertest.Task{})
+				s.Fail("/api/v1/leases", adaptertest.DropReply, c.lost)
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(time.Second, cancel)
+				began := time.Now()
+				taken, err := r.TakeTask(ctx, agents.Conversation{}, func(string) { t.Error("the task has started") })
+				if took := time.Since(began); taken || err == nil || took > c.returned {
+					t.Errorf("%v, %v after %s", taken, err, took)
+				}
+				v := s.View(id)
+				if len(v.Runs) != 1 || (v.State == picket.TaskQueued && v.Runs[0].Released != nil) != c.given {
+					t.Errorf("%+v", v)
+				}
+				if err := drain(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }

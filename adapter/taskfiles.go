@@ -32,6 +32,8 @@ type TaskFile struct {
 	Answers      []picket.Answer         `json:"answers"`      // of people, oldest first
 	PreviousExit *picket.Exit            `json:"previousExit"` // null in the first run
 	Workspace    workspace.TaskWorkspace `json:"workspace"`
+	// Instructions are the standing ones of the operators, at most 16 KiB. Empty: there are none.
+	Instructions string `json:"instructions,omitempty"`
 }
 
 // NudgeFile is what nudge.json beside the task file holds, once the agent was
@@ -57,6 +59,7 @@ func taskFileContents(lease picket.Lease, told workspace.TaskWorkspace) map[stri
 		taskFile: TaskFile{
 			TaskID: lease.TaskID, RunID: lease.RunID, FencingToken: lease.FencingToken, Attempt: lease.Attempt,
 			LeaseTask: lease.Task, Answers: lease.Answers, PreviousExit: lease.PreviousExit, Workspace: told,
+			Instructions: lease.Instructions,
 		},
 		lastReportFile: lease.LastReport,
 		budgetFile:     lease.BudgetEnvelope,

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -62,11 +63,21 @@ func (a AgentSessions) Report(ctx context.Context, agentID string, r picket.Sess
 // nothing, it waits up to wait, at most 50 s.
 func (a AgentSessions) Pending(ctx context.Context, agentID string, incarnation int64, known []string,
 	wait time.Duration, opts ...Option) (picket.PendingCommands, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.c.options.Timeout+wait)
+	return a.PendingFor(ctx, agentID, picket.PendingQuery{Incarnation: incarnation, Known: known, Wait: wait}, opts...)
+}
+
+// PendingFor is Pending that can also wait for messages to the agent.
+func (a AgentSessions) PendingFor(ctx context.Context, agentID string, q picket.PendingQuery,
+	opts ...Option) (picket.PendingCommands, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.c.options.Timeout+q.Wait)
 	defer cancel()
+	after := ""
+	if q.MessagesAfter != nil {
+		after = strconv.FormatInt(*q.MessagesAfter, 10)
+	}
 	return query[picket.PendingCommands](ctx, a.c, route("agents", agentID, "commands", "pending"),
-		parameters("incarnation", incarnation, "known", strings.Join(known, ","), "waitSeconds",
-			int(wait/time.Second)), opts)
+		parameters("incarnation", q.Incarnation, "known", strings.Join(q.Known, ","), "waitSeconds",
+			int(q.Wait/time.Second), "messagesAfter", after), opts)
 }
 
 // Result says what became of a prompt. The answer says whether the session has to take a task now.

@@ -103,6 +103,7 @@ type sessionRow struct {
 	Started     int64  `reply:"started"`     // ms
 	Number      int64  `reply:"number"`
 	Task        string `reply:"task"`
+	Turn        bool   `reply:"turn"`      // the turn after a prompt is under way
 	Open        int    `reply:"open"`      // prompts
 	Heartbeat   *int64 `reply:"heartbeat"` // ms; the last one of the agent
 	Dead        bool   `reply:"dead"`      // the session or its agent
@@ -119,7 +120,7 @@ func (row sessionRow) session(now, adopted picket.Instant, staleAfter time.Durat
 		ReportedAt:       picket.Instant(row.ReportedAt),
 		KnownSince:       adopted,
 		ReportedState:    picket.SessionState(row.State),
-		ActivePrompt:     prompting,
+		ActivePrompt:     prompting || row.Turn,
 		Nudged:           row.Silent,
 		AgentDead:        row.Dead,
 		AgentUnhealthy:   row.Unhealthy,
@@ -153,23 +154,37 @@ func (e *Engine) StopSession(ctx context.Context, by picket.Caller, sessionID st
 // SessionCommands answers the adapter of an agent what waits for its sessions, and the commands that its
 // heartbeats carry. Commands that are among known are left out. If there is none, it waits.
 func (e *Engine) SessionCommands(ctx context.Context, by picket.Caller, agentID string, incarnation int64,
-	known []string, wait time.Duration) (got picket.PendingCommands, err error) {
+	known []string, wait time.Duration) (picket.PendingCommands, error) {
+	return e.PendingCommands(ctx, by, agentID, picket.PendingQuery{Incarnation: incarnation, Known: known, Wait: wait})
+}
+
+// PendingCommands is SessionCommands that can also wait for messages to the agent.
+func (e *Engine) PendingCommands(ctx context.Context, by picket.Caller, agentID string,
+	q picket.PendingQuery) (got picket.PendingCommands, err error) {
 	if err := picket.CheckName("agent_id", agentID); err != nil {
 		return got, err
 	}
-	topics := e.records.Subscribe(commandsTopic(agentID), agentTopic(agentID))
-	_, err = e.records.WaitUntil(ctx, topics, wait, func() (done bool, again time.Duration, err error) {
-		got, err = e.sessionCommandsNow(ctx, by, agentID, incarnation, known)
-		return len(got.Sessions)+len(got.Agent) > 0, 0, err
+	wanted := []store.Topic{commandsTopic(agentID), agentTopic(agentID)}
+	if q.MessagesAfter != nil {
+		wanted = append(wanted, inboxTopic(agentID))
+	}
+	topics := e.records.Subscribe(wanted...)
+	_, err = e.records.WaitUntil(ctx, topics, q.Wait, func() (done bool, again time.Duration, err error) {
+		got, err = e.pendingNow(ctx, by, agentID, q)
+		return len(got.Sessions)+len(got.Agent) > 0 || got.NewestMessage > 0, 0, err
 	})
 	return got, err
 }
 
-func (e *Engine) sessionCommandsNow(ctx context.Context, by picket.Caller, agentID string, incarnation int64,
-	known []string) (picket.PendingCommands, error) {
+func (e *Engine) pendingNow(ctx context.Context, by picket.Caller, agentID string,
+	q picket.PendingQuery) (picket.PendingCommands, error) {
+	after := any("")
+	if q.MessagesAfter != nil {
+		after = *q.MessagesAfter
+	}
 	r := e.retryJudged(ctx, agentID, func() *reply {
-		return e.run(ctx, "session_commands", agentID, by.Actor, boolArg(by.Operator), incarnation,
-			","+strings.Join(known, ",")+",")
+		return e.run(ctx, "session_commands", agentID, by.Actor, boolArg(by.Operator), q.Incarnation,
+			","+strings.Join(q.Known, ",")+",", after)
 	})
 	var v struct {
 		Rows []struct {
@@ -179,10 +194,13 @@ func (e *Engine) sessionCommandsNow(ctx context.Context, by picket.Caller, agent
 			Text    string `reply:"text"`
 			Left    int64  `reply:"left"` // ms
 		} `reply:"rows"`
-		Pending map[string]string `reply:"pending"`
+		Pending      map[string]string `reply:"pending"`
+		Instructions string            `reply:"instructions"`
+		Newest       int64             `reply:"newest"`
 	}
 	r.Decode(&v)
-	got := picket.PendingCommands{Sessions: []picket.SessionCommand{}, Agent: r.commands(v.Pending, nil)}
+	got := picket.PendingCommands{Sessions: []picket.SessionCommand{}, Agent: r.commands(v.Pending, nil),
+		Instructions: v.Instructions, NewestMessage: v.Newest}
 	for _, row := range v.Rows {
 		got.Sessions = append(got.Sessions, picket.SessionCommand{CommandID: row.ID, Command: row.Command,
 			SessionID: row.Session, Text: row.Text, ExpiresInMs: row.Left})

@@ -16,7 +16,9 @@ import (
 // What the process of an agent session may do: it has a session capability, and no lease.
 
 // SessionCapability says whose a session capability is. One that is not valid, or not any more, is refused with
-// CodeSessionCapability.
+// CodeSessionCapability. Of a process it also says which prompt is open now. The tool proxy sets the
+// PromptID of the credential to it before any other call, so that a call belongs to one prompt from its beginning to
+// its end.
 func (e *Engine) SessionCapability(ctx context.Context, held picket.LeaseCredential) (picket.SessionGrant, error) {
 	var v struct {
 		Agent     string `reply:"agent"`
@@ -38,7 +40,7 @@ func (e *Engine) runCapability(ctx context.Context, held picket.LeaseCredential,
 		return e.newReply(script, nil, picket.Refuse(picket.CodeUnauthenticated,
 			"Send the session capability as a bearer.", "no session capability was presented"))
 	}
-	return e.run(ctx, script, append([]any{held.PromptID, held.Secret}, args...)...)
+	return e.run(ctx, script, append([]any{cmp.Or(held.PromptID, held.SessionID), held.Secret}, args...)...)
 }
 
 // sendAsSession sends a message of a session to another agent.

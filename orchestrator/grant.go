@@ -111,6 +111,8 @@ type grantReply struct {
 	Seq     int64       `reply:"seq"`
 	Grants  int64       `reply:"grants"` // ever
 	Leases  []leaseView `reply:"leases"`
+
+	Instructions string `reply:"instructions"` // of the agent
 }
 
 // leaseView is what the script function lease_view shows.
@@ -144,6 +146,7 @@ func (e *Engine) newLeases(r *reply, g grantReply, floor int64, separate bool) [
 	leases := make([]picket.Lease, 0, len(g.Leases))
 	for _, v := range g.Leases {
 		lease := e.decodeLease(r, g.Raw, v)
+		lease.Instructions = g.Instructions
 		e.sealLease(&lease, separate)
 		leases = append(leases, lease)
 		if g.Outcome != grantRepeated {

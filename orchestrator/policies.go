@@ -52,7 +52,8 @@ func (e *Engine) PolicyStatus(ctx context.Context, name string, at picket.Instan
 	p := e.policyNow(name, stored)
 	s := picket.PolicyStatus{AgentName: name, Present: p.Present, Valid: p.Valid, Enabled: p.Enabled,
 		Summary: p.Summary, Digest: p.Digest, RevisionID: p.RevisionID, At: at, Diagnostics: p.Diagnostics,
-		MinInterval: p.MinInterval, EffectiveMinInterval: p.EffectiveMinInterval, File: p.File}
+		MinInterval: p.MinInterval, EffectiveMinInterval: p.EffectiveMinInterval, File: p.File,
+		Instructions: p.Instructions}
 	read, _ := policyRow{Body: p.Body}.parse(wake, heartbeat.ModeFile)
 	switch {
 	case !wake.Enabled:
@@ -203,7 +204,7 @@ func (e *Engine) changePolicy(ctx context.Context, by picket.Caller, name, expec
 			return p, err
 		}
 		now, from := e.policyNow(name, stored), stored.row.ID
-		if !admits(now, expected) {
+		if !admits(now, expected) || isOfWorkspace(now) {
 			from = noRevision
 		}
 		r := e.run(ctx, "change_policy", name, from, id, c.action, c.restored, c.body, digest,
@@ -214,6 +215,10 @@ func (e *Engine) changePolicy(ctx context.Context, by picket.Caller, name, expec
 			return e.policyOf(name, made), nil
 		case !errors.Is(r.Err, picket.CodePolicyConflict):
 			return p, r.Err
+		case isOfWorkspace(now):
+			return p, picket.Refuse(picket.CodeStateConflict, "Edit "+now.File.Path+" beside picket.yaml on the "+
+				"server, and run there: picket config trust",
+				"the wake policy of %s is in the files beside picket.yaml", name)
 		case !admits(now, expected):
 			return p, policyConflict(name, now.Digest, expected)
 		}

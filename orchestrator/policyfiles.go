@@ -65,12 +65,30 @@ type policyFileRecord struct {
 	Diagnostics []heartbeat.Diagnostic `json:"diagnostics"`
 }
 
+// instructionsRecord is what the store keeps of a file of standing instructions beside their text.
+type instructionsRecord struct {
+	Path        string                 `json:"path"`
+	Digest      string                 `json:"digest"`
+	Bytes       int                    `json:"bytes"` // of the text
+	Diagnostics []heartbeat.Diagnostic `json:"diagnostics"`
+}
+
+// shown is what people are told about it; nil: the name has no such file.
+func (r *instructionsRecord) shown() *picket.AgentInstructions {
+	if r == nil {
+		return nil
+	}
+	return &picket.AgentInstructions{Path: r.Path, Digest: r.Digest, Bytes: r.Bytes,
+		Diagnostics: policyDiagnostics(r.Diagnostics)}
+}
+
 // maxPolicyFiles bounds the bytes of all files that differ from the store.
 const maxPolicyFiles = 32 << 20
 
 // Publish implements mirror.Store.
-func (s policyStore) Publish(ctx context.Context, holder string, files []mirror.File) error {
-	args, size := []any{holder}, 0
+func (s policyStore) Publish(ctx context.Context, holder string, files []mirror.File,
+	instructions []mirror.Instructions) error {
+	args, size := []any{holder, len(files)}, 0
 	for _, f := range files {
 		record, err := json.Marshal(policyFileRecord{f.State, f.Revision, f.Digest, f.Body, f.Diagnostics})
 		if err != nil {
@@ -81,6 +99,13 @@ func (s policyStore) Publish(ctx context.Context, holder string, files []mirror.
 	if size > maxPolicyFiles {
 		return fmt.Errorf("the files of wake policies that differ from the store have %d bytes, at most %d are allowed",
 			size, maxPolicyFiles)
+	}
+	for _, i := range instructions {
+		record, err := json.Marshal(instructionsRecord{i.Path, i.Digest, len(i.Text), i.Diagnostics})
+		if err != nil {
+			return fmt.Errorf("publish the instructions of %s: %w", i.Name, err)
+		}
+		args = append(args, i.Name, string(record), boolArg(len(i.Diagnostics) > 0), i.Text)
 	}
 	r := s.e.run(ctx, "publish_policies", args...)
 	if r.Err == nil && r.Int(r.Value) == 0 {
@@ -97,10 +122,13 @@ type policyState struct {
 	Newest string            `reply:"newest"`
 	Over   string            `reply:"over"`
 	File   *policyFileRecord `reply:"file,json"`
+
+	Instructions *instructionsRecord `reply:"instructions,json"`
 }
 
 func (v policyState) stored() storedPolicy {
-	s := storedPolicy{now: picket.Instant(v.Raw), newest: v.Newest, over: v.Over, file: v.File}
+	s := storedPolicy{now: picket.Instant(v.Raw), newest: v.Newest, over: v.Over, file: v.File,
+		instructions: v.Instructions}
 	if len(v.Rows) > 0 {
 		s.row = v.Rows[0]
 	}
@@ -114,6 +142,8 @@ type storedPolicy struct {
 	newest string // id of the newest revision, which may be a deletion
 	over   string // digest of the file in place of which that was written
 	file   *policyFileRecord
+
+	instructions *instructionsRecord
 }
 
 // differing returns the file if it differs from the store as it is now, or nil. The store may have changed
@@ -124,7 +154,7 @@ func (s storedPolicy) differing() *policyFileRecord {
 		stored = heartbeat.RawDigest([]byte(s.row.Body))
 	}
 	switch {
-	case f == nil || f.State == mirror.StateRefused || f.Revision == s.newest:
+	case f == nil || f.State == mirror.StateRefused || f.State == mirror.StateWorkspace || f.Revision == s.newest:
 		return f
 	case f.Digest == s.over || f.Digest == stored:
 		return nil
@@ -136,11 +166,17 @@ func (s storedPolicy) differing() *policyFileRecord {
 
 // policyNow shows the policy that counts: that of the file, if it was edited, and else that of the store.
 func (e *Engine) policyNow(name string, s storedPolicy) picket.WakePolicy {
+	p := e.policyWithFile(name, s)
+	p.Instructions = s.instructions.shown()
+	return p
+}
+
+func (e *Engine) policyWithFile(name string, s storedPolicy) picket.WakePolicy {
 	stored, f := e.policyOf(name, s.row), s.differing()
 	if f == nil {
 		return stored
 	}
-	path := name + "/HEARTBEAT.md"
+	path := policyPath(name, f.State)
 	file := picket.PolicyFile{State: string(f.State), Path: path}
 	inFile := e.policyInFile(name, path, f)
 	file.Digest = inFile.Digest
@@ -159,6 +195,14 @@ func (e *Engine) policyNow(name string, s storedPolicy) picket.WakePolicy {
 	}
 	p.File = &file
 	return p
+}
+
+// policyPath is the path of the file of a policy, as people see it.
+func policyPath(name string, state mirror.State) string {
+	if state == mirror.StateWorkspace {
+		return picket.AgentFilesDir + "/" + name + "/HEARTBEAT.md"
+	}
+	return name + "/HEARTBEAT.md"
 }
 
 // withError is a policy that does not count because of an error.
@@ -203,6 +247,11 @@ func (s storedPolicy) overFile() string {
 func admits(p picket.WakePolicy, expected string) bool {
 	return p.Digest == expected ||
 		p.File != nil && p.File.State == picket.PolicyFileConflict && p.File.Digest == expected
+}
+
+// isOfWorkspace reports whether the policy is that of the trusted files beside picket.yaml, which only these change.
+func isOfWorkspace(p picket.WakePolicy) bool {
+	return p.File != nil && p.File.State == picket.PolicyFileWorkspace
 }
 
 // policyFileError is the refusal to read a policy whose file and store were both changed, or nil.

@@ -256,7 +256,7 @@ func TestOneServerHoldsThePolicyFiles(t *testing.T) {
 		first.pass(t)
 		first.wantStatus(t, ":")
 		gone := mirror.File{Name: "ann", State: mirror.StateRemoved, Digest: mirror.Absent}
-		err := f.PolicyStore().Publish(f.Ctx, "a", []mirror.File{gone})
+		err := f.PolicyStore().Publish(f.Ctx, "a", []mirror.File{gone}, nil)
 		kit.Refused(t, err, picket.CodeStateConflict)
 		kit.OK(t, f.PolicyStore().Release(f.Ctx, "a"))
 		second.edit(t, "ann", "other\n")

@@ -12,56 +12,85 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/heartbeat"
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
-// A model of agent sessions, which runs beside the engine. Its clock moves in minutes, and no deadline is near a
-// full minute.
+// A model of agent sessions, their prompts, wakes and money, which runs beside the engine. On a real store its time
+// moves in steps of 65 seconds, and no deadline is near the end of a step.
 
-// modelPrompt is a prompt as it has to be.
+// modelStep is how far time moves at once.
+const modelStep = 65 * time.Second
+
+// modelWorld is one store. Rounds follow each other on it.
+type modelWorld struct {
+	*fixture
+	t      *testing.T
+	rnd    *rand.Rand
+	money  *modelMoney
+	counts map[picket.WakeReason]int64 // decisions about wakes
+}
+
+// modelPrompt is a prompt or a wake as it has to be.
 type modelPrompt struct {
 	id     string
 	state  picket.PromptState
 	reason string
 	answer string
-	due    int // seconds
+	due    int64 // ms
 	secret string
-	next   bool // a turn is reserved
+	next   bool       // a turn is reserved
+	wake   *modelWake // nil: it is the prompt of a person
+	funds  *modelFunds
 }
 
 // modelSession is a session as it has to be. One that has ended without a prompt is forgotten.
 type modelSession struct {
-	id     string
-	begun  bool
-	ended  bool
-	stop   bool
-	all    []*modelPrompt
-	open   []*modelPrompt
-	number int // of its first report
+	id       string
+	begun    bool
+	ended    bool
+	stop     bool
+	all      []*modelPrompt
+	open     []*modelPrompt
+	turn     *modelPrompt // that was answered and whose turn is under way; nil: none
+	number   int          // of its first report
+	metered  bool
+	reported int64        // ms; the last report
+	shown    string       // the prompt of the last report; empty: the session was idle
+	lastWake int64        // ms; when a wake was accepted; 0: never
+	underWay *modelPrompt // a wake that no adapter has answered; nil: none
 }
 
-// sessionMachine is one round: the adapter of an agent and the people who prompt its sessions.
+// sessionMachine is one round: the adapter of an agent and the people who prompt and wake its sessions.
 type sessionMachine struct {
-	*fixture
-	t        *testing.T
-	rnd      *rand.Rand
+	*modelWorld
 	agent    string
-	n        int64 // incarnation
-	now      int   // seconds
-	begun    int   // sessions so far
+	name     string        // of the agent
+	interval time.Duration // least time between two wakes
+	n        int64         // incarnation
+	now      int64         // ms of store time
+	raw      int64         // ms of the server's own clock
+	begun    int           // sessions so far
 	sessions []*modelSession
+	cycles   map[int64]int // wakes of the cycles of the scheduler
+	requests []wakeRequest // that were answered
 	steps    []string
 }
 
 func (s *modelSession) forgotten() bool { return !s.begun || s.ended && len(s.all) == 0 }
 
-// late is how long after its deadline an accepted prompt can still be answered, in seconds.
-const late = 30
+// late is how long after its deadline an accepted prompt can still be answered, in ms.
+const late = 30_000
 
 // overdue is what a prompt has become by its deadline.
 func (m *sessionMachine) overdue(p *modelPrompt) (picket.PromptState, string) {
+	due := p.due
+	if p.wake != nil {
+		due = p.wake.due
+	}
 	switch {
-	case p.state == picket.PromptQueued && m.now >= p.due:
+	case p.state == picket.PromptQueued && m.now >= due:
 		return picket.PromptExpired, ""
 	case p.state == picket.PromptAccepted && m.now >= p.due+late:
 		return picket.PromptFailed, "timeout"
@@ -70,17 +99,30 @@ func (m *sessionMachine) overdue(p *modelPrompt) (picket.PromptState, string) {
 }
 
 // end gives a prompt its last state.
-func (s *modelSession) end(p *modelPrompt, state picket.PromptState, reason string) {
+func (m *sessionMachine) end(s *modelSession, p *modelPrompt, state picket.PromptState, reason string) {
+	if p.wake != nil && p.state == picket.PromptQueued {
+		m.settleWake(s, p, false, state == picket.PromptRefused && reason == "prompt_active")
+	}
 	p.state, p.reason = state, reason
+	p.funds.closed = true
 	s.open = slices.DeleteFunc(s.open, func(other *modelPrompt) bool { return other == p })
+}
+
+// overdueOf are the open prompts of a session whose deadline has passed.
+func (m *sessionMachine) overdueOf(s *modelSession) (list []*modelPrompt) {
+	for _, p := range s.open {
+		if state, _ := m.overdue(p); state.Ended() {
+			list = append(list, p)
+		}
+	}
+	return list
 }
 
 // endOverdue ends the prompts of a session whose deadline has passed.
 func (m *sessionMachine) endOverdue(s *modelSession) {
-	for _, p := range slices.Clone(s.open) {
-		if state, reason := m.overdue(p); state.Ended() {
-			s.end(p, state, reason)
-		}
+	for _, p := range m.overdueOf(s) {
+		state, reason := m.overdue(p)
+		m.end(s, p, state, reason)
 	}
 }
 
@@ -88,223 +130,133 @@ func (m *sessionMachine) note(format string, args ...any) {
 	m.steps = append(m.steps, fmt.Sprintf(format, args...))
 }
 
+func (m *sessionMachine) fatalf(format string, args ...any) {
+	m.t.Helper()
+	m.t.Fatalf("%s, after\n%s", fmt.Sprintf(format, args...), strings.Join(m.steps, "\n"))
+}
+
 // agree holds the refusal of the engine against that of the model.
 func (m *sessionMachine) agree(err error, want picket.Code) bool {
 	m.t.Helper()
 	if got := picket.CodeOf(err); err == nil && want != "" || err != nil && got != want {
-		m.t.Fatalf("got %v, want %q, after\n%s", err, want, strings.Join(m.steps, "\n"))
+		m.fatalf("got %v, want %q", err, want)
 	}
 	return err == nil
 }
 
 func (m *sessionMachine) session() *modelSession { return m.sessions[m.rnd.IntN(len(m.sessions))] }
 
-// prompt draws a prompt of a session; nil: it has none.
-func (m *sessionMachine) anyPrompt(s *modelSession) *modelPrompt {
-	if len(s.all) == 0 {
-		return nil
-	}
-	return s.all[max(0, len(s.all)-1-m.rnd.IntN(4))]
-}
-
-// report reports most of the sessions. Those that are left out have ended.
-func (m *sessionMachine) report() {
-	var list []picket.SessionReport
-	for _, s := range m.sessions {
-		if m.rnd.IntN(6) > 0 {
-			list = append(list, idleSession(s.id))
-		}
-	}
-	if m.rnd.IntN(5) == 0 { // by an adapter that was superseded
-		m.note("report by another registration")
-		m.agree(m.fixture.report(m.agent, m.n+1, list...), picket.CodeAgentGone)
-		return
-	}
-	m.note("report %d sessions", len(list))
-	m.agree(m.fixture.report(m.agent, m.n, list...), "")
-	for _, s := range m.sessions {
-		listed := slices.ContainsFunc(list, func(r picket.SessionReport) bool { return r.SessionID == s.id })
-		switch lives := s.begun && !s.ended; {
-		case listed && !lives:
-			m.begun++
-			s.begun, s.ended, s.stop, s.number = true, false, false, m.begun
-		case listed:
-			m.endOverdue(s)
-		case lives:
-			s.ended = true
-			m.endOverdue(s)
-			for _, p := range slices.Clone(s.open) {
-				s.end(p, picket.PromptFailed, "session_ended")
-			}
-		}
-	}
-}
-
-func (m *sessionMachine) prompt() {
-	s, seconds := m.session(), 60*m.rnd.IntN(4)+45
-	m.note("prompt %s for %d s", s.id, seconds)
-	p, err := m.PromptSession(m.Ctx, kit.Operator, s.id, picket.PromptRequest{Text: "x", TimeoutSeconds: &seconds})
-	switch {
-	case s.forgotten():
-		m.agree(err, picket.CodeNotFound)
-		return
-	case s.ended, s.stop:
-		m.agree(err, picket.CodeStateConflict)
-		return
-	}
-	if m.endOverdue(s); len(s.open) >= picket.MaxOpenPrompts {
-		m.agree(err, picket.CodeStateConflict)
-	} else if m.agree(err, "") {
-		made := &modelPrompt{id: p.PromptID, state: picket.PromptQueued, due: m.now + seconds}
-		s.all, s.open = append(s.all, made), append(s.open, made)
-	}
-}
-
-// commands asks for what waits. If the first prompt of a session is overdue, the answer need not have the next one
-// yet, so the second answer counts.
-func (m *sessionMachine) commands() {
-	m.note("commands")
-	_, err := m.SessionCommands(m.Ctx, kit.Operator, m.agent, m.n, nil, 0)
-	if !m.agree(err, "") {
-		return
-	}
-	got, err := m.SessionCommands(m.Ctx, kit.Operator, m.agent, m.n, nil, 0)
-	if !m.agree(err, "") {
-		return
-	}
-	var want, have []string
-	for _, s := range m.sessions {
-		if s.stop && !s.ended {
-			want = append(want, "stop "+s.id)
-		}
-		for len(s.open) > 0 && s.open[0].state == picket.PromptQueued && m.now >= s.open[0].due {
-			m.endOverdue(s)
-		}
-		if len(s.open) > 0 && s.open[0].state == picket.PromptQueued {
-			want = append(want, s.open[0].id)
-		}
-	}
-	for _, c := range got.Sessions {
-		if c.Command == picket.CommandStopSession {
-			have = append(have, "stop "+c.SessionID)
-		} else {
-			have = append(have, c.CommandID)
-		}
-	}
-	slices.Sort(want)
-	slices.Sort(have)
-	if !slices.Equal(have, want) {
-		m.t.Fatalf("the adapter gets %q, want %q, after\n%s", have, want, strings.Join(m.steps, "\n"))
-	}
-}
-
-// result reports what became of a prompt, also out of turn.
-func (m *sessionMachine) result() {
+// anyPrompt draws a prompt and its session. Most are open. nil: there is none.
+func (m *sessionMachine) anyPrompt() (*modelSession, *modelPrompt) {
 	s := m.session()
-	p := m.anyPrompt(s)
-	if p == nil {
-		return
+	for range 3 {
+		if len(s.open) > 0 {
+			break
+		}
+		s = m.session()
 	}
-	states := []picket.PromptState{picket.PromptAccepted, picket.PromptAccepted, picket.PromptAnswered,
-		picket.PromptFailed, picket.PromptRefused}
-	r := picket.CommandResult{Incarnation: m.n, State: states[m.rnd.IntN(len(states))], Reason: "why",
-		Offset: max(0, len(p.answer)-m.rnd.IntN(2)), Output: strings.Repeat("a", m.rnd.IntN(3))}
-	if r.State == picket.PromptAccepted && m.rnd.IntN(2) == 0 {
-		r.CapabilityHash = strings.Repeat(string("abc"[m.rnd.IntN(3)]), 64)
-	}
-	m.note("%s is %s at %d with %q", p.id, r.State, r.Offset, r.Output)
-	taken, err := m.CommandResult(m.Ctx, kit.Operator, m.agent, p.id, r)
-	was, _ := m.overdue(p)
 	switch {
-	case was == r.State && r.State != picket.PromptAccepted:
-		m.agree(err, "")
-		m.wantTurn(p, r.State, taken)
-		return
-	case was.Ended(), r.CapabilityHash != "" && p.secret != "" && p.secret != r.CapabilityHash:
-		m.agree(err, picket.CodeStateConflict)
-		return
+	case len(s.open) > 0 && m.rnd.IntN(3) > 0:
+		return s, s.open[0]
+	case len(s.all) > 0:
+		return s, s.all[max(0, len(s.all)-1-m.rnd.IntN(4))]
 	}
-	m.agree(err, "")
-	if r.CapabilityHash != "" {
-		p.secret = r.CapabilityHash
-	}
-	p.state = picket.PromptAccepted
-	p.answer += strings.Repeat("a", max(0, r.Offset+len(r.Output)-len(p.answer)))
-	m.wantTurn(p, r.State, taken)
-	if r.State != picket.PromptAccepted {
-		s.end(p, r.State, "why")
-	}
+	return s, nil
 }
 
-func (m *sessionMachine) wantTurn(p *modelPrompt, state picket.PromptState, taken picket.ResultTaken) {
-	if want := p.next && state == picket.PromptAnswered; taken.NextTask != want {
-		m.t.Fatalf("a turn is taken: %v, want %v, after\n%s", taken.NextTask, want, strings.Join(m.steps, "\n"))
+// worker draws a prompt. Most of them have a capability that is admitted. nil: there is none.
+func (m *sessionMachine) worker() *modelPrompt {
+	for range 8 {
+		s := m.session()
+		if len(s.open) > 0 && s.open[0].secret != "" && m.now < s.open[0].due && m.rnd.IntN(8) > 0 {
+			return s.open[0]
+		}
 	}
+	_, p := m.anyPrompt()
+	return p
 }
 
-// reserve asks for a task, with the capability of a prompt that may have ended.
-func (m *sessionMachine) reserve() {
-	p := m.anyPrompt(m.session())
-	if p == nil {
-		return
-	}
-	held := picket.LeaseCredential{PromptID: p.id, Secret: p.secret}
-	if held.Secret == "" || m.rnd.IntN(5) == 0 {
+// credential is the capability of a prompt, or sometimes a wrong one.
+func (m *sessionMachine) credential(p *modelPrompt) picket.LeaseCredential {
+	held := picket.LeaseCredential{Namespace: "default", PromptID: p.id, Secret: p.secret}
+	if held.Secret == "" || m.rnd.IntN(16) == 0 {
 		held.Secret = strings.Repeat("f", 64)
 	}
-	m.note("%s asks for a task", p.id)
-	got, err := m.NextTask(m.Ctx, held)
-	if p.state != picket.PromptAccepted || held.Secret != p.secret || m.now >= p.due {
-		m.agree(err, picket.CodeSessionCapability)
-		return
-	}
-	if m.agree(err, "") && !got.Reserved {
-		m.t.Fatalf("no turn is reserved: %+v", got)
-	}
-	p.next = true
+	return held
 }
 
-func (m *sessionMachine) stop() {
-	s := m.session()
-	m.note("stop %s", s.id)
-	switch err := m.StopSession(m.Ctx, kit.Operator, s.id); {
-	case s.forgotten():
-		m.agree(err, picket.CodeNotFound)
+// admits reports whether a credential is admitted.
+func (m *sessionMachine) admits(p *modelPrompt, held picket.LeaseCredential) bool {
+	return p.state == picket.PromptAccepted && held.Secret == p.secret && m.now < p.due
+}
+
+// look reads the clocks of the store.
+func (m *sessionMachine) look() {
+	stored, err := m.Raw.HMGet(m.Ctx, kit.Meta, "now", "raw").Result()
+	kit.OK(m.t, err)
+	server, err := m.Raw.Time(m.Ctx).Result()
+	kit.OK(m.t, err)
+	var at [2]int64
+	for i, text := range stored {
+		_, err := fmt.Sscan(text.(string), &at[i])
+		kit.OK(m.t, err)
+	}
+	m.raw = server.UnixMilli()
+	m.now = at[0] + min(max(0, m.raw-at[1]), 1000)
+}
+
+// wantHealth is the health of a session, as state, health, reason and detail. prompting is true if a prompt is under
+// way.
+func (m *sessionMachine) wantHealth(s *modelSession, prompting bool) string {
+	switch {
 	case s.ended:
-		m.agree(err, picket.CodeStateConflict)
-	default:
-		m.agree(err, "")
-		s.stop = true
+		return "stopped dead session_unhealthy health_dead"
+	case m.now-s.reported > heartbeat.Defaults().SessionHealthStaleAfter.Milliseconds():
+		state := picket.SessionIdle
+		if s.shown != "" {
+			state = picket.SessionPrompting
+		}
+		return string(state) + " stale session_unhealthy health_stale"
+	case prompting || s.turn != nil || s.shown != "":
+		return "prompting healthy session_prompt_active -"
 	}
+	return "idle healthy - -"
 }
 
-// wait lets a minute pass. The agent stays alive.
-func (m *sessionMachine) wait() {
-	m.note("a minute passes")
-	m.JumpStoreTime(m.t, time.Minute)
-	m.now += 60
-	_, err := m.Heartbeat(m.Ctx, kit.Operator, m.agent, kit.ActiveHeartbeat())
-	m.agree(err, "")
+func healthText(h picket.SessionHealth) string {
+	reason, detail := "-", "-"
+	if h.IneligibilityReason != nil {
+		reason = string(*h.IneligibilityReason)
+	}
+	if h.DetailCode != nil {
+		detail = string(*h.DetailCode)
+	}
+	return fmt.Sprintf("%s %s %s %s", h.State, h.Health, reason, detail)
 }
 
-// compare looks at all prompts and sessions.
+// working is the prompt that the agent of a session works on; nil: there is none.
+func (m *sessionMachine) working(s *modelSession) *modelPrompt {
+	if len(s.open) > 0 && s.open[0].state == picket.PromptAccepted {
+		if state, _ := m.overdue(s.open[0]); !state.Ended() {
+			return s.open[0]
+		}
+	}
+	return nil
+}
+
+// compare looks at all prompts and sessions, and at the money.
 func (m *sessionMachine) compare() {
 	m.t.Helper()
+	m.look()
 	for _, s := range m.sessions {
-		for _, p := range s.all {
-			got, err := m.SessionPrompt(m.Ctx, s.id, p.id, 0, 0)
-			state, reason := m.overdue(p)
-			if err != nil || got.State != state || got.Reason != reason || got.Answer != p.answer {
-				m.t.Fatalf("%s is %+v (%v), want %s %q %q, after\n%s", p.id, got, err, state, reason, p.answer,
-					strings.Join(m.steps, "\n"))
-			}
-		}
 		if s.forgotten() {
 			continue
 		}
-		if got, err := m.AgentSession(m.Ctx, s.id); err != nil || got.OpenPrompts != len(s.open) ||
-			(got.Health.State == picket.SessionStopped) != s.ended {
-			m.t.Fatalf("%+v (%v), want %+v, after\n%s", got, err, s, strings.Join(m.steps, "\n"))
+		m.comparePrompts(s)
+		if s.ended {
+			got, err := m.AgentSession(m.Ctx, s.id)
+			kit.OK(m.t, err)
+			m.compareSession(s, got)
 		}
 	}
 	page, err := m.AgentSessions(m.Ctx, picket.AgentSessionQuery{AgentID: m.agent})
@@ -313,30 +265,113 @@ func (m *sessionMachine) compare() {
 	slices.SortFunc(living, func(a, b *modelSession) int { return b.number - a.number })
 	if !slices.EqualFunc(page.Sessions, living,
 		func(a picket.AgentSession, b *modelSession) bool { return a.SessionID == b.id }) {
-		m.t.Fatalf("listed are %+v, want %+v, after\n%s", page.Sessions, living, strings.Join(m.steps, "\n"))
+		m.fatalf("listed are %+v, want %+v", page.Sessions, living)
+	}
+	for i, s := range living {
+		m.compareSession(s, page.Sessions[i])
+	}
+	m.compareMoney()
+}
+
+func (m *sessionMachine) compareSession(s *modelSession, got picket.AgentSession) {
+	m.t.Helper()
+	health := m.wantHealth(s, m.working(s) != nil)
+	if got.OpenPrompts != len(s.open) || healthText(got.Health) != health || got.Metered != s.metered {
+		m.fatalf("%+v is %s, want %s %+v", got, healthText(got.Health), health, s)
 	}
 }
 
-// Sessions and their prompts are what a model says after every step, whatever adapters and people do, and the
-// invariants hold.
+// comparePrompts looks at the latest prompts of a session.
+func (m *sessionMachine) comparePrompts(s *modelSession) {
+	m.t.Helper()
+	page, err := m.SessionPrompts(m.Ctx, s.id, 0, 10)
+	kit.OK(m.t, err)
+	latest := s.all[max(0, len(s.all)-10):]
+	if len(page.Prompts) != len(latest) {
+		m.fatalf("%d prompts are listed of %d", len(page.Prompts), len(latest))
+	}
+	for i, p := range latest {
+		m.comparePrompt(p, page.Prompts[len(latest)-1-i])
+	}
+}
+
+func (m *sessionMachine) comparePrompt(p *modelPrompt, got picket.SessionPrompt) {
+	m.t.Helper()
+	state, reason := m.overdue(p)
+	if got.PromptID != p.id || got.State != state || got.Reason != reason || got.Answer != p.answer ||
+		got.NextTask != p.next || got.Wake != (p.wake != nil) || got.Spent != p.funds.spent {
+		m.fatalf("%s is %+v, want %s %q %q, turn %v, spent %+v", p.id, got, state, reason, p.answer, p.next,
+			p.funds.spent)
+	}
+}
+
+// newRound begins a round with an agent that has a name and sessions of its own.
+func (w *modelWorld) newRound(round int) *sessionMachine {
+	m := &sessionMachine{modelWorld: w, agent: fmt.Sprint("a", round), name: fmt.Sprint("ann", round),
+		interval: modelCooldown, cycles: map[int64]int{}}
+	if round%8 == 1 {
+		w.beginLate()
+	}
+	w.money.begin(w)
+	a, err := m.Register(m.Ctx, kit.Operator, picket.Registration{AgentID: m.agent, RoleID: "coder",
+		Metadata: picket.RawJSON(fmt.Sprintf(`{"agent_name":%q}`, m.name))})
+	kit.OK(m.t, err)
+	m.n = a.Incarnation
+	policy := wakePolicyText
+	if m.rnd.IntN(2) == 0 {
+		policy, m.interval = "---\npreferences: {min_interval: 5m}\n---\nLook.\n", 5*time.Minute
+	}
+	m.mustWritePolicy(m.t, m.name, policy)
+	for range 1 + m.rnd.IntN(4) {
+		m.sessions = append(m.sessions, &modelSession{id: "asession_" + ulid.Make().String()})
+	}
+	m.look()
+	m.report()
+	return m
+}
+
+// actions are what a round draws from. Each kind of rounds has more of something.
+func (m *sessionMachine) actions() []func() {
+	all := []func(){m.report, m.report, m.prompt, m.commands, m.accept, m.accept, m.result, m.result, m.reserve, m.stop,
+		m.wait, m.wake, m.repeatWake, m.call, m.settle, m.midnight}
+	switch m.rnd.IntN(3) {
+	case 0:
+		return append(all, m.prompt, m.prompt, m.commands, m.commands, m.wait, m.result, m.result, m.result, m.reserve)
+	case 1:
+		return append(all, m.wake, m.wake, m.wake, m.wake, m.accept, m.result, m.result, m.wait)
+	}
+	return append(all, m.prompt, m.accept, m.call, m.call, m.call, m.call, m.call, m.settle, m.settle, m.settle)
+}
+
+// Sessions, their prompts, wakes and money are what a model says after every step, whatever adapters and people do,
+// and the invariants hold.
 func TestSessionsAgreeWithAModel(t *testing.T) {
 	seed := rig.Seed(t)
-	onBothStores(t, func(t *testing.T, f *fixture) {
+	onBothStores(t, func(t *testing.T, base *fixture) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
-		f.MustSubmit(t, picket.TaskSpec{Role: "coder"})
-		for round := range rig.Rounds(12, 2000) {
-			m := &sessionMachine{fixture: f, t: t, rnd: rnd, agent: fmt.Sprint("a", round)}
-			m.n = f.sessionAgent(t, m.agent)
-			for range 1 + rnd.IntN(3) {
-				m.sessions = append(m.sessions, &modelSession{id: "asession_" + ulid.Make().String()})
+		base.MustSubmit(t, picket.TaskSpec{Role: "coder"})
+		f := base.limited(t, orchestrator.DefaultSessionLimits(), func(cfg *orchestrator.Config) {
+			cfg.Wake = heartbeat.Defaults()
+			cfg.Wake.WakeCooldown = modelCooldown
+			if base.Virtual { // a real clock may begin a cycle at any time
+				cfg.Wake.MaxWakesPerCycle = modelWakesPerCycle
 			}
-			m.report()
-			actions := []func(){m.report, m.prompt, m.prompt, m.prompt, m.commands, m.commands, m.result, m.result,
-				m.result, m.result, m.reserve, m.stop, m.wait}
-			for range 40 {
+		})
+		w := &modelWorld{fixture: f, t: t, rnd: rnd, money: newModelMoney(), counts: map[picket.WakeReason]int64{}}
+		rounds := rig.Rounds(8, 2000)
+		if !base.Virtual {
+			rounds = rig.Rounds(5, 500)
+		}
+		for round := range rounds {
+			m := w.newRound(round)
+			actions := m.actions()
+			for range 80 {
+				m.look()
 				actions[rnd.IntN(len(actions))]()
 				m.compare()
 			}
+			m.leaveWakes()
+			w.money.finish(m)
 			kit.CheckInvariants(t, f.Engine)
 		}
 	})

@@ -2,8 +2,11 @@ package orchestrator
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,7 +51,7 @@ type wakeReply struct {
 	Agents    int         `reply:"agents"`
 	Message   string      `reply:"newest_message"`
 	Unread    int         `reply:"unread"`
-	Pinned    int         `reply:"pinned"`
+	Pinned    string      `reply:"pinned"` // mark of the lane of the agent
 	Held      int         `reply:"held"`
 	Settled   int         `reply:"settled"`
 	Context   string      `reply:"context"`
@@ -191,20 +194,28 @@ func (f wakeFacts) agentMessageWakes() int {
 
 // queues are the lanes with waiting tasks, and the requests that wait for a lease.
 type queues struct {
-	Lanes   map[string]string `reply:"lanes"` // how many tasks each has
+	Lanes   map[string]string `reply:"lanes"` // the mark of each
 	Waiters []string          `reply:"waiters"`
 }
 
-// unattended counts the tasks that the agent of the session may take, on lanes for which nobody waits.
-func (q queues) unattended(f wakeFacts) int64 {
+// waiting is how many tasks wait in a lane with a mark. Other work has another mark, also if it is as much.
+func waiting(mark string) int64 {
+	n, _, _ := strings.Cut(mark, " ")
+	return store.ParseInt(n)
+}
+
+// unattended counts the tasks that the agent of the session may take, on lanes for which nobody waits. marks are those
+// of these lanes, in order.
+func (q queues) unattended(f wakeFacts) (tasks int64, marks []string) {
 	req := picket.AcquireRequest{AgentID: f.Row.Agent, Role: f.Role, Capabilities: strings.Split(f.Tags, ",")}
-	n := int64(0)
-	for lane, tasks := range q.Lanes {
+	for lane, mark := range q.Lanes {
 		if laneAgent(lane) == "" && covers(req, lane) && !waitedFor(q.Waiters, lane) {
-			n += store.ParseInt(tasks)
+			tasks += waiting(mark)
+			marks = append(marks, lane+" "+mark)
 		}
 	}
-	return n
+	slices.Sort(marks)
+	return tasks, marks
 }
 
 // schedule says when the scheduler has to wake the session, by the server's own clock. Work is a reason to wake
@@ -214,7 +225,8 @@ func (f wakeFacts) schedule(q queues) heartbeat.Schedule {
 	news := heartbeat.News{Messages: f.People, AgentMessages: f.Agents, AgentMessageWakes: f.agentMessageWakes(),
 		SettledSubtasks: f.Settled}
 	if changed {
-		news.AnsweredHandoffs, news.UnattendedWork = f.Pinned, int(q.unattended(f))
+		work, _ := q.unattended(f)
+		news.AnsweredHandoffs, news.UnattendedWork = int(waiting(f.Pinned)), int(work)
 	}
 	activity := picket.Instant(0)
 	if f.Row.Active != nil {
@@ -234,13 +246,15 @@ func (f wakeFacts) schedule(q queues) heartbeat.Schedule {
 	})
 }
 
-// contextNow says what the agent would find if it looked. It is empty if there is nothing.
+// contextNow is a digest of what the agent would find if it looked: which work waits, and how many tasks it holds. It
+// is empty if there is nothing.
 func (f wakeFacts) contextNow(q queues) string {
-	work := q.unattended(f)
-	if f.Pinned == 0 && f.Held == 0 && work == 0 {
+	work, marks := q.unattended(f)
+	if waiting(f.Pinned) == 0 && f.Held == 0 && work == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d pinned, %d held, %d unattended", f.Pinned, f.Held, work)
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s, %d held, %q", f.Pinned, f.Held, marks))
+	return hex.EncodeToString(sum[:])
 }
 
 // untilMs is how long it is from now until an instant by the server's own clock, at least 0.

@@ -136,6 +136,8 @@ func TestAWakeThatIsNotAcceptedIsRefunded(t *testing.T) {
 		if d.Reason != picket.WakeReasonSessionPromptActiveRace || d.Result != picket.WakeResultSkipped {
 			t.Errorf("%+v", d)
 		}
+		_, err = f.wakeWith(t, n, picket.PromptFailed, "prompt_active") // which is no refusal
+		kit.Refused(t, err, picket.CodeSyntheticPromptFailed)
 		done := make(chan error, 1)
 		go func() {
 			_, err := f.Wake(f.Ctx, kit.OtherOperator, "ann", picket.WakeRequest{})
@@ -153,7 +155,7 @@ func TestAWakeThatIsNotAcceptedIsRefunded(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 		if got, want := f.wakeRows(t), []string{"sent/wake_sent manual manual x1",
-			"failed/synthetic_prompt_failed manual manual x1",
+			"failed/synthetic_prompt_failed manual manual x2",
 			"skipped/session_prompt_active_race manual manual x1",
 			"failed/synthetic_prompt_failed manual manual x1"}; !slices.Equal(got, want) {
 			t.Errorf("rows %q, want %q", got, want)
@@ -387,6 +389,40 @@ func TestWakesOfACycleAreBounded(t *testing.T) {
 	})
 }
 
+// A wake that no adapter has accepted is not given back to a later cycle, in which others were sent.
+func TestAWakeIsGivenBackToItsOwnCycle(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		id, n := f.wakeable(t)
+		other := newSessionID()
+		kit.OK(t, f.report("a1", n, idleSession(id), idleSession(other)))
+		ctx, kill := context.WithCancel(f.Ctx)
+		left := make(chan error, 2)
+		for _, session := range []string{id, other} {
+			go func() {
+				_, err := f.Wake(ctx, kit.OtherOperator, "ann", picket.WakeRequest{SessionID: session})
+				left <- err
+			}()
+			kit.WaitFor(t, "the wake is under way", func() bool {
+				page, err := f.SessionPrompts(f.Ctx, session, 0, 1)
+				kit.OK(t, err)
+				return len(page.Prompts) == 1
+			})
+			if session == id {
+				f.JumpStoreTime(t, 30*time.Second)
+			}
+		}
+		_, err := f.SessionCommands(f.Ctx, kit.Operator, "a1", n, nil, 0)
+		kit.OK(t, err)
+		if got := f.Raw.HGet(f.Ctx, "pk:{default}:wakes-in-cycle:ann:"+kit.Operator.Actor, "count").Val(); got != "1" {
+			t.Errorf("%s wakes count", got)
+		}
+		kill()
+		for range 2 {
+			<-left
+		}
+	})
+}
+
 // An edited file counts at the next wake. While nobody has the directory, its policies do not count for a day.
 func TestWakesFollowTheFiles(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
@@ -395,7 +431,7 @@ func TestWakesFollowTheFiles(t *testing.T) {
 		_, _, err := files.Lock(f.Ctx, "dir")
 		kit.OK(t, err)
 		kit.OK(t, files.Publish(f.Ctx, "dir", []mirror.File{{Name: "ann", State: mirror.StateRemoved,
-			Digest: mirror.Absent, Revision: f.mustPolicy(t, "ann").RevisionID}}))
+			Digest: mirror.Absent, Revision: f.mustPolicy(t, "ann").RevisionID}}, nil))
 		f.wantWake(t, picket.WakeRequest{DryRun: true}, picket.WakeReasonNoPolicy)
 		f.JumpStoreTime(t, mirror.Lease)
 		d := f.wantWake(t, picket.WakeRequest{DryRun: true}, picket.WakeReasonInvalid)

@@ -251,8 +251,9 @@ func TestAFleetThatIsWokenIdleBacksOff(t *testing.T) {
 
 // unchangedByWakes are the kinds of keys that a wake does not write.
 func unchangedByWakes(key string) bool {
-	for _, kind := range []string{"prompt:", "session-prompts:", "open-prompts:", "ready-prompts:", "session-wake:",
-		"wake-due", "wake-cycle", "wakes:", "wakes-in-cycle:", "events", "meta", "sums", "asession:", "pulse",
+	for _, kind := range []string{"prompt:", "kept-prompts:", "kept-bytes:", "session-prompts:", "open-prompts:",
+		"ready-prompts:", "session-wake:", "wake-due", "wake-cycle", "wakes:", "wakes-in-cycle:", "events", "meta",
+		"sums", "asession:", "pulse",
 		"env:prompt_", "env:wake:", "env:sessions:", "children:wake:", "children:sessions:", "houses"} {
 		if strings.HasPrefix(strings.TrimPrefix(key, "pk:{default}:"), kind) {
 			return false

@@ -51,7 +51,8 @@ type contextReader interface {
 
 func contexts(b Backend) contextReader { return b }
 
-// openCapability finds the credential of a session capability, which the store has to know.
+// openCapability finds the credential of a session capability, which the store has to know. That of a process is
+// for the prompt that is open now, and stays with it until the request has ended.
 func (p *Proxy) openCapability(ctx context.Context, token string) (picket.LeaseCredential, error) {
 	held, ok := picket.ParseSessionCapability(token)
 	if !ok {
@@ -61,7 +62,10 @@ func (p *Proxy) openCapability(ctx context.Context, token string) (picket.LeaseC
 	if err != nil {
 		return held, err
 	}
-	_, err = backend.SessionCapability(ctx, held)
+	grant, err := backend.SessionCapability(ctx, held)
+	if held.SessionID != "" {
+		held.PromptID = grant.PromptID
+	}
 	return held, err
 }
 

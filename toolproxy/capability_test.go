@@ -37,6 +37,16 @@ var sessionMatrix = []matrixRow{
 		p.end(picket.PromptAnswered)
 		return p.secret.Reveal()
 	}),
+	{name: "the capability of a process", session: true, fenced: picket.CodeLeaseRequired,
+		make: func(h *engineEnv) string { return h.openPrompt().asProcess().secret.Reveal() }},
+	everywhere(noCapability, "the capability of a process between prompts", func(h *engineEnv) string {
+		p := h.openPrompt().asProcess()
+		p.end(picket.PromptAnswered)
+		return p.secret.Reveal()
+	}),
+	everywhere(noCapability, "the capability of a process of no session", func(*engineEnv) string {
+		return picket.NewSessionCapability("default", "asession_"+ulid.Make().String()).Reveal()
+	}),
 	everywhere(noCapability, "an overdue session capability", func(h *engineEnv) string {
 		p := h.openPrompt()
 		h.advance(600 * time.Second)

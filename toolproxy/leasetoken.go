@@ -24,6 +24,9 @@ func CheckNoLeaseToken(held picket.LeaseCredential, sent ...jsontext.Value) erro
 		prefix, id, name = picket.SessionCapabilityPrefix, held.PromptID, "session capability"
 	}
 	_, id, _ = strings.Cut(id, "_")
+	if held.SessionID != "" {
+		id = held.SessionID
+	}
 	if id == "" {
 		return nil
 	}

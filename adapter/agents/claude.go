@@ -2,6 +2,7 @@ package agents
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -27,7 +28,8 @@ var claude = presetSpec{
 	arguments:   claudeArguments,
 	newParser:   func() lineParser { return parseClaudeLine },
 
-	resumesAnywhere: true,
+	staysBetweenPrompts: true,
+	resumesAnywhere:     true,
 }
 
 // claudeTools are what Claude Code may do without asking: nobody is there to
@@ -96,7 +98,7 @@ func (e *Setup) claudeServers() (file string, err error) {
 
 // claudePrompt are the arguments outside of any run.
 func (e *Setup) claudePrompt() ([]string, error) {
-	args := []string{"-p", e.prompt(), "--output-format", "stream-json", "--verbose", "--strict-mcp-config",
+	args := []string{"-p", "--output-format", "stream-json", "--verbose", "--strict-mcp-config",
 		"--permission-mode", "acceptEdits", "--allowedTools", claudeOwnTools}
 	if e.hasTools() {
 		config, err := e.claudeServers()
@@ -106,10 +108,23 @@ func (e *Setup) claudePrompt() ([]string, error) {
 		args[len(args)-1] = claudeTools
 		args = append(args, "--mcp-config", config)
 	}
+	if e.outside.Resident == nil {
+		args = slices.Insert(args, 1, e.prompt())
+	} else {
+		args = append(args, e.claudeResident()...)
+	}
 	if id := e.session.resume; id != "" {
 		args = append(args, "--resume", id)
 	}
 	return e.claudeModels(args), nil
+}
+
+// claudeResident are the arguments of a process that stays between prompts. It repeats each line that it has begun to
+// work on. What would have it begin a turn of its own between prompts is turned off.
+func (e *Setup) claudeResident() []string {
+	e.setEnv("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1")
+	e.setEnv("CLAUDE_CODE_DISABLE_CRON", "1")
+	return []string{"--input-format", "stream-json", "--replay-user-messages", "--disallowedTools=ScheduleWakeup,Monitor"}
 }
 
 // object is a JSON object of a configuration file.
@@ -129,6 +144,9 @@ type claudeLine struct {
 	Message struct {
 		Content jsontext.Value `json:"content"`
 	} `json:"message"`
+	UUID       string         `json:"uuid"`
+	IsReplay   bool           `json:"isReplay"` // of a line of the user, which the agent has taken
+	Turns      int            `json:"num_turns"`
 	IsError    bool           `json:"is_error"`
 	Result     string         `json:"result"`
 	Errors     []string       `json:"errors"`
@@ -153,6 +171,8 @@ func parseClaudeLine(line []byte) lineFacts {
 		return in.initFacts()
 	case in.Type == "assistant":
 		return lineFacts{usedTool: strings.Contains(string(in.Message.Content), `"mcp__picket__`)}
+	case in.Type == "user" && in.IsReplay:
+		return lineFacts{taken: in.UUID}
 	case in.Type == "result":
 		return in.resultFacts()
 	}
@@ -166,7 +186,7 @@ func (in claudeLine) initFacts() lineFacts {
 			status = s.Status
 		}
 	}
-	f := lineFacts{session: in.SessionID}
+	f := lineFacts{session: in.SessionID, began: true}
 	switch status {
 	case "connected":
 	case "pending": // it may still come
@@ -179,18 +199,20 @@ func (in claudeLine) initFacts() lineFacts {
 }
 
 func (in claudeLine) resultFacts() lineFacts {
+	f := lineFacts{ended: true}
+	if in.IsError || len(in.Errors) > 0 {
+		f.message = fmt.Sprintf("Claude Code stopped: %s",
+			text.Head(strings.Join(append(in.Errors, in.Result), " "), 500))
+	}
 	usd, ok := parseDollars(in.CostUSD)
-	if !ok {
-		return lineFacts{}
+	lost := in.IsError && in.Turns == 0 // it repeats the id of a conversation that it has not found
+	if !ok || lost {
+		return f
 	}
 	u := picket.UsageReport{Session: in.SessionID, Scope: usageScopeSession, USD: usd}
 	for _, m := range in.ModelUsage {
 		u.Tokens += sumTokens(m.Input, m.Output, m.CacheRead, m.CacheWrite)
 	}
-	f := lineFacts{session: in.SessionID, usage: &u}
-	if in.IsError || len(in.Errors) > 0 {
-		f.message = fmt.Sprintf("Claude Code stopped: %s",
-			text.Head(strings.Join(append(in.Errors, in.Result), " "), 500))
-	}
+	f.session, f.usage = in.SessionID, &u
 	return f
 }

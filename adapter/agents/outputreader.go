@@ -23,6 +23,9 @@ type lineFacts struct {
 	message  string              // worth a line to people, such as why it gave up
 	warning  string              // why it may have no tools; told if it never used one
 	fatal    string              // it cannot work: it is ended for that
+	began    bool                // it begins a turn, and says what tools it has
+	taken    string              // the id of the line that it has begun to work on
+	ended    bool                // a turn has ended
 }
 
 // lineParser follows the output of one run, line by line. It is never called by two
@@ -35,6 +38,8 @@ type OutputReader struct {
 	run     Run
 	session *agentSession
 	outside bool // of any run: the agent has no tools of Picket's
+	// resident gets what a resident agent says about its lines; nil: it is not resident.
+	resident *Resident
 
 	mu             sync.Mutex
 	parse          lineParser
@@ -44,6 +49,7 @@ type OutputReader struct {
 	stopped        string // why it stopped
 	named          string // its own session
 	warning        string
+	lostTools      bool // it does not reach the tools of Picket
 	lines          []*lineWriter
 }
 
@@ -51,7 +57,7 @@ type OutputReader struct {
 func (e *Setup) NewOutputReader() *OutputReader {
 	w := &OutputReader{preset: e.preset, run: e.run, session: e.session, parse: e.preset.spec().newParser()}
 	if e.outside != nil {
-		w.outside, w.answer = true, &answerReader{to: e.outside.Answer}
+		w.outside, w.answer, w.resident = true, &answerReader{to: e.outside.Answer}, e.outside.Resident
 	}
 	return w
 }
@@ -75,6 +81,9 @@ func (w *OutputReader) readLine(line []byte) {
 		w.warning = f.warning
 	}
 	w.stopped, w.named = cmp.Or(w.stopped, f.message), cmp.Or(f.session, w.named)
+	if f.began {
+		w.lostTools = f.fatal != ""
+	}
 	w.answer.read(line)
 	w.mu.Unlock()
 	if f.session != "" {
@@ -95,6 +104,20 @@ func (w *OutputReader) readLine(line []byte) {
 	}
 	if f.fatal != "" && w.run.Fail != nil && !w.outside {
 		w.run.Fail(f.fatal)
+	}
+	w.tellResident(f)
+}
+
+// tellResident passes on what a resident agent has said about its lines.
+func (w *OutputReader) tellResident(f lineFacts) {
+	if w.resident == nil {
+		return
+	}
+	if f.taken != "" {
+		w.resident.Taken(f.taken)
+	}
+	if f.ended {
+		w.resident.TurnEnded(f.message)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // Prompt is a prompt to a coding agent outside of any run. The agent has no lease. It has a few of
 // Picket's tools if there is a ProxyURL.
 type Prompt struct {
-	// Text is what the agent is told. Required.
+	// Text is what the agent is told. Required, except for a resident agent.
 	Text string
 	// ProxyURL is the tool proxy that admits the session capability in the variable
 	// PICKET_SESSION_CAPABILITY, which the caller sets. Empty: the agent has none of Picket's tools.
@@ -38,6 +38,9 @@ type Prompt struct {
 	// Answer takes the agent's words as they come. What it is called with one after the other is the
 	// answer. May be nil.
 	Answer func(words string)
+	// Resident has the agent stay and read its prompts as lines. Then Text does not count. Nil: it answers Text and
+	// exits.
+	Resident *Resident
 }
 
 // NewPromptSetup starts to prepare a prompt to a coding agent outside of any run. The preset must be one: see
@@ -149,6 +152,20 @@ func (w *OutputReader) Conversation() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.named
+}
+
+// BeginAnswer has the next words be the beginning of an answer, of a resident agent.
+func (w *OutputReader) BeginAnswer() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.answer = &answerReader{to: w.answer.to}
+}
+
+// LostTools reports whether a resident agent does not reach Picket's tools any more, as its output says.
+func (w *OutputReader) LostTools() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lostTools
 }
 
 // Stopped is why the agent has given up, as its output says; empty: it has not.

@@ -70,6 +70,8 @@ type presetSpec struct {
 	arguments func(*Setup) ([]string, error)
 	// newParser follows the output of one run.
 	newParser func() lineParser
+	// staysBetweenPrompts is true if one process can take the prompts of a conversation one after the other.
+	staysBetweenPrompts bool
 	// resumesAnywhere is true if it goes on with a conversation in any directory, not only where that began.
 	resumesAnywhere bool
 }
@@ -97,6 +99,25 @@ func (p Preset) Program() string { return p.spec().program }
 
 // InstallHint tells how to get the agent; empty for PresetExec.
 func (p Preset) InstallHint() string { return p.spec().install }
+
+// SessionKinds are the kinds of agent sessions that the agent can have. The first one is the default.
+func (p Preset) SessionKinds() []picket.SessionKind {
+	switch spec := p.spec(); {
+	case spec.program == "":
+		return []picket.SessionKind{picket.SessionResident}
+	case spec.staysBetweenPrompts:
+		return []picket.SessionKind{picket.SessionResumable, picket.SessionResident}
+	}
+	return []picket.SessionKind{picket.SessionResumable}
+}
+
+// SessionKindRefusal says why the agent has only the default kind of session, as the end of a sentence.
+func (p Preset) SessionKindRefusal() string {
+	if p.CodingAgent() {
+		return p.Title() + " answers one prompt and exits"
+	}
+	return "a command of its own has no conversation that could be resumed"
+}
 
 // Linger is what an agent gets to end on its own after it handed in its result.
 // A coding agent tells at its very end what it has used.

@@ -16,11 +16,25 @@ import (
 // to 128 KiB.
 const maxPrompt = 96 << 10
 
+// WithInstructions is a prompt behind the standing instructions of the operators; empty: there are none.
+func WithInstructions(instructions, prompt string) string {
+	if instructions == "" {
+		return prompt
+	}
+	return "Standing instructions of your operators, which hold for all that you do:\n" + instructions +
+		"\n(end of the standing instructions)\n\n" + prompt
+}
+
 // prompt tells a coding agent what to do and how to hand it in.
 func (e *Setup) prompt() string {
 	if e.outside != nil {
 		return e.outside.argument()
 	}
+	return WithInstructions(e.run.Lease.Instructions, e.taskPrompt())
+}
+
+// taskPrompt tells the task, what was reported of it before, and how to work under a lease.
+func (e *Setup) taskPrompt() string {
 	var b strings.Builder
 	lease := e.run.Lease
 	switch {

@@ -3,6 +3,7 @@ package agents
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/picket-dev/picket"
@@ -59,5 +60,28 @@ func TestDurationText(t *testing.T) {
 		if got := durationText(seconds); got != want {
 			t.Errorf("%d s are %q, want %q", seconds, got, want)
 		}
+	}
+}
+
+// The standing instructions come before a task and before a prompt, and do not count for the bound of a task.
+func TestInstructionsComeFirst(t *testing.T) {
+	e := promptSetup(PresetClaude)
+	task := e.prompt()
+	e.run.Lease.Instructions = "Never push."
+	want := "Standing instructions of your operators, which hold for all that you do:\nNever push.\n" +
+		"(end of the standing instructions)\n\n"
+	if got := e.prompt(); got != want+task {
+		t.Errorf("the prompt is %.200s", got)
+	}
+	if got := WithInstructions("Never push.", "hello"); got != want+"hello" {
+		t.Errorf("the prompt is %q", got)
+	}
+	if got := WithInstructions("", "hello"); got != "hello" {
+		t.Errorf("without instructions it is %q", got)
+	}
+	e.run.Lease.Task.Input = picket.RawJSON(`"` + strings.Repeat("x", 2*maxPrompt) + `"`)
+	e.run.Lease.Instructions = strings.Repeat("y", 16<<10)
+	if got := e.prompt(); len(got) > 128<<10 || !strings.Contains(got, e.run.Lease.Instructions) {
+		t.Errorf("a long task with long instructions has %d bytes", len(got))
 	}
 }

@@ -7,19 +7,35 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// access is what an agent reaches Picket with while it works on one prompt. The zero value stands for nothing.
+// access is what an agent reaches Picket with while it works on one prompt, or what a process does while it works on
+// several, one after the other. The zero value stands for nothing.
 type access struct {
 	capability picket.Secret
 	proxyURL   string
+	namespace  string
 }
 
-// newAccess makes a capability for a prompt, if the server admits any.
-func (c *Config) newAccess(from picket.SessionCommand) access {
+// newAccess makes a capability for a prompt, or for the process of a session, if the server admits any.
+func (c *Config) newAccess(from picket.SessionCommand, promptOrSessionID string) access {
+	a := c.wantedAccess(from)
+	if a != (access{}) {
+		a.capability = picket.NewSessionCapability(a.namespace, promptOrSessionID)
+	}
+	return a
+}
+
+// wantedAccess is the access of a prompt, without the capability.
+func (c *Config) wantedAccess(from picket.SessionCommand) access {
 	proxyURL := strings.TrimSuffix(cmp.Or(from.ProxyURL, c.ProxyURL), "/")
 	if !isPrompt(from) || from.Namespace == "" || proxyURL == "" {
 		return access{}
 	}
-	return access{capability: picket.NewSessionCapability(from.Namespace, from.CommandID), proxyURL: proxyURL}
+	return access{proxyURL: proxyURL, namespace: from.Namespace}
+}
+
+// access makes a capability for each prompt.
+func (s *session) access(from picket.SessionCommand) access {
+	return s.k.cfg.newAccess(from, from.CommandID)
 }
 
 // hash is what the server gets of the capability; empty: there is none.

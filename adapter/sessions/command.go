@@ -13,14 +13,18 @@ import (
 // command is a command of the server, what has become of it, and how much of that the server knows.
 type command struct {
 	memory *memory
-	access access        // of the agent, for this prompt; set before the delivery begins
-	wake   chan struct{} // there may be something to send; room for one
+	// from is the command itself, and instructions are the standing ones, with which the agent answers it. They are
+	// set before the delivery begins.
+	from         picket.SessionCommand
+	instructions string
+	wake         chan struct{} // there may be something to send; room for one
 
 	accepted chan struct{} // closed: the server has taken the prompt for accepted
 	unwanted chan struct{} // closed: the server refuses results
 	settled  chan struct{} // closed: the server has the end, or refuses it
 
 	mu         sync.Mutex
+	access     access // of the agent, for this prompt; set before it is accepted
 	record     commandRecord
 	redactor   redactor // of the answer
 	cut        bool     // the answer was longer
@@ -50,10 +54,11 @@ const (
 	cutNote = "\n[picket: the rest of the answer was too long]"
 )
 
-// accept remembers that the prompt is about to begin.
-func (c *command) accept() error {
+// accept remembers that the prompt is about to begin, for an agent with this access.
+func (c *command) accept(a access) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.access = a
 	c.record.State = picket.PromptAccepted
 	return c.memory.save(c.record)
 }

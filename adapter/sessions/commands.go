@@ -41,6 +41,7 @@ func (k *Keeper) pollAlways(ctx context.Context) {
 			return
 		}
 		retry.reset()
+		told := k.tellOfMessages(pending)
 		if wait > 0 && took > longPoll && k.hasNewPrompt(pending) {
 			// The time of a prompt counts from the answer. It is at most as long ago as the request, so
 			// a short one says it better.
@@ -51,13 +52,29 @@ func (k *Keeper) pollAlways(ctx context.Context) {
 		if len(pending.Agent) > 0 && k.cfg.AgentCommands != nil {
 			k.cfg.AgentCommands(pending.Agent)
 		}
-		switch fresh := k.handle(pending.Sessions, began); {
-		case fresh || took > longPoll:
+		switch fresh := k.handle(pending, began); {
+		case fresh || told || took > longPoll:
 			idle.reset()
 		default: // the server does not wait while commands have no result
 			idle.pause(ctx, nil)
 		}
 	}
+}
+
+// tellOfMessages lets every session pass new messages on, if it works on a prompt and can. It reports whether there are
+// any.
+func (k *Keeper) tellOfMessages(pending picket.PendingCommands) bool {
+	if pending.NewestMessage == 0 {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range k.sessions {
+		if r, ok := s.agent.(*streaming); ok {
+			signal(r.news)
+		}
+	}
+	return true
 }
 
 // hasNewPrompt reports whether there is a prompt that did not come before.
@@ -77,8 +94,8 @@ func isPrompt(c picket.SessionCommand) bool {
 
 // handle begins what is new among commands that were asked for at began, and reports whether something
 // was.
-func (k *Keeper) handle(commands []picket.SessionCommand, began time.Duration) (fresh bool) {
-	for _, from := range commands {
+func (k *Keeper) handle(pending picket.PendingCommands, began time.Duration) (fresh bool) {
+	for _, from := range pending.Sessions {
 		if !commandID.MatchString(from.CommandID) {
 			k.cfg.Log.Warn("a command with an impossible id is left out", "session", from.SessionID)
 			continue
@@ -89,7 +106,7 @@ func (k *Keeper) handle(commands []picket.SessionCommand, began time.Duration) (
 		}
 		fresh = true
 		c := k.memory.add(from)
-		c.access = k.cfg.newAccess(from)
+		c.from, c.instructions = from, pending.Instructions
 		s := k.find(from.SessionID)
 		deadline := began + time.Duration(from.ExpiresInMs)*time.Millisecond
 		k.deliver(c)
@@ -121,7 +138,7 @@ func (k *Keeper) begin(s *session, c *command, words string, deadline time.Durat
 		return
 	}
 	if turn := s.turnUnderWay(); turn != nil {
-		k.work.Go(func() { // the server has taken the answer before, and has sent the next prompt
+		k.work.Go(func() { // the server has taken another report for the end of the turn
 			<-turn
 			k.begin(s, c, words, deadline)
 		})
@@ -142,27 +159,22 @@ func (k *Keeper) begin(s *session, c *command, words string, deadline time.Durat
 			c.end(picket.PromptFailed, out.failed)
 			return
 		}
-		decided := s.beginTurn()
+		s.beginTurn()
 		c.end(picket.PromptAnswered, "")
-		k.takeTurn(s, c, decided)
+		k.takeTurn(s, c)
 		s.finish(out)
-		decided()
 	})
 }
 
-// takeTurn lets a session take a task, if its agent has asked for one. It calls decided when the session works on
-// it.
-func (k *Keeper) takeTurn(s *session, c *command, decided func()) {
+// takeTurn lets a session take a task, if its agent has asked for one.
+func (k *Keeper) takeTurn(s *session, c *command) {
 	ctx, cancel := context.WithCancelCause(k.sending)
 	defer cancel(nil)
 	if !s.replaceCancel(cancel) || !c.awaitTurn(ctx) || k.cfg.Work == nil {
 		return
 	}
 	s.closeAgent()
-	err := k.cfg.Work(ctx, Turn{SessionID: s.id, Conversation: s.conversation(), Started: func(taskID string) {
-		s.setTask(taskID)
-		decided()
-	}})
+	err := k.cfg.Work(ctx, Turn{SessionID: s.id, Conversation: s.conversation(), Started: s.setTask})
 	if err != nil {
 		k.cfg.Log.Warn("an agent session cannot take a task", "session", s.id, "err", err)
 	}
@@ -172,7 +184,9 @@ func (k *Keeper) takeTurn(s *session, c *command, decided func()) {
 func (k *Keeper) answer(ctx context.Context, cancel context.CancelCauseFunc, s *session, c *command, words string,
 	deadline time.Duration) (out outcome) {
 	k.work.Go(func() { k.watch(ctx, cancel, s, c, deadline) })
-	if err := c.accept(); err != nil {
+	s.awaitClosing()
+	reach := s.agent.access(c.from)
+	if err := c.accept(reach); err != nil {
 		return outcome{failed: reason(picket.CannotStart, err.Error())}
 	}
 	signal(c.wake)
@@ -182,9 +196,11 @@ func (k *Keeper) answer(ctx context.Context, cancel context.CancelCauseFunc, s *
 		out = s.agent.prompt(ctx, prompt{
 			id:     c.record.CommandID,
 			text:   words,
-			access: c.access,
-			killAt: deadline + killMargin,
-			answer: c.append,
+			access: reach,
+
+			instructions: c.instructions,
+			killAt:       deadline + killMargin,
+			answer:       c.append,
 		})
 		if out.failed == "" {
 			return out

@@ -59,6 +59,11 @@ type Config struct {
 	// Env names variables of the adapter's environment that the processes get beside the usual ones
 	// and the preset's. None may begin with PICKET_. Defaults to none.
 	Env []string
+	// Kind is how the sessions are kept, one of [agents.Preset.SessionKinds]. Defaults to the first of them.
+	Kind picket.SessionKind
+	// IdleStop ends the process of a resident session that got no prompt for this time. The next prompt starts it
+	// again. Defaults to never.
+	IdleStop time.Duration
 	// Dir is the directory in which the processes work. Defaults to a directory of the session's own
 	// below StateDir, which is deleted with the session.
 	Dir string
@@ -78,7 +83,7 @@ type Config struct {
 	// Defaults to none: output is discarded.
 	Output func(sessionID string) io.Writer
 	// Work takes a task for a session, if one waits, and returns when its run has ended. If ctx ends, it ends
-	// the run. Meanwhile the session takes no prompt, and none of its other processes runs. Defaults to none:
+	// the run. Meanwhile prompts of the session wait, and none of its other processes runs. Defaults to none:
 	// the sessions take no tasks.
 	Work func(ctx context.Context, t Turn) error
 	// AgentCommands takes the commands that heartbeats carry as well, as often as the server sends
@@ -102,7 +107,7 @@ func (c *Config) fill() error {
 		return picket.Invalid("StateDir", "Name a directory for the sessions.", "StateDir is required")
 	case c.Max < 0 || c.Max > picket.MaxAgentSessions:
 		return picket.Invalid("Max", "Use 1 to 64.", "%d sessions cannot be kept", c.Max)
-	case c.Interval < 0 || c.StallAfter < 0:
+	case c.Interval < 0 || c.StallAfter < 0 || c.IdleStop < 0:
 		return picket.Invalid("Interval", "Use durations from 0.", "a duration is negative")
 	case c.Preset == agents.PresetExec && len(c.Command) == 0:
 		return picket.Invalid("Command", "Name the program.", "Command is required for exec")
@@ -113,6 +118,9 @@ func (c *Config) fill() error {
 		}
 	}
 	if err := c.Preset.Check(); err != nil {
+		return err
+	}
+	if err := c.fillKind(); err != nil {
 		return err
 	}
 	if err := process.CheckContainment(c.Containment, c.Shim); err != nil {
@@ -137,6 +145,27 @@ func (c *Config) fill() error {
 	return c.fillDirs()
 }
 
+// PassesMessages reports whether the sessions pass messages on to an agent while it works on a prompt. They do so when
+// Pending of the server names a newest message.
+func (c *Config) PassesMessages() bool {
+	return c.Kind == picket.SessionResident && c.Preset.CodingAgent()
+}
+
+// fillKind sets the kind of the sessions. It refuses one that the coding agent cannot have.
+func (c *Config) fillKind() error {
+	kinds := c.Preset.SessionKinds()
+	c.Kind = cmp.Or(c.Kind, kinds[0])
+	switch {
+	case !slices.Contains(kinds, c.Kind):
+		return picket.Invalid("Kind", fmt.Sprintf("Leave it out, or use %s.", kinds[0]),
+			"sessions cannot be %s, because %s", c.Kind, c.Preset.SessionKindRefusal())
+	case c.IdleStop > 0 && c.Kind == picket.SessionResumable:
+		return picket.Invalid("IdleStop", "Leave it out, or use resident sessions.",
+			"a resumable session has no process between prompts")
+	}
+	return nil
+}
+
 func (c *Config) fillDirs() (err error) {
 	if c.StateDir, err = filepath.Abs(c.StateDir); err != nil {
 		return fmt.Errorf("find directory: %w", err)
@@ -158,12 +187,4 @@ func (c *Config) commandLauncher(command []string) process.Launcher {
 		Shim:        c.Shim,
 		Limits:      c.Limits,
 	}
-}
-
-// kind is how sessions are kept.
-func (c *Config) kind() picket.SessionKind {
-	if c.Preset.CodingAgent() {
-		return picket.SessionResumable
-	}
-	return picket.SessionResident
 }

@@ -2,11 +2,13 @@
 // prompted. A session is not a lease and gives no right to any task.
 //
 // A [Keeper] opens up to [Config.Max] sessions. It reports them to a [Server], asks it for commands and
-// sends their results. The kind of a session follows from the preset:
+// sends their results. [Config.Kind] says how a session is kept:
 //
 //   - A resumable session starts the coding agent for each prompt, with the conversation that the agent
 //     has stored. No process runs between prompts.
-//   - A resident session, of the preset exec, is one process. It reads one line of JSON for each prompt,
+//   - A resident session of Claude Code is one process. It reads its prompts as lines, and messages to the agent
+//     while it works on one. It stores its conversation as well.
+//   - A resident session of the preset exec is one process. It reads one line of JSON for each prompt,
 //     {"type":"prompt","promptId":"…","text":"…","capability":"…","contextUrl":"…"}, and answers with the line
 //     {"type":"answer","promptId":"…","text":"…"}. Other members of the answer, such as usage, do not
 //     count yet. Every other line that it prints is log. A process that has ended is started again at
@@ -18,9 +20,10 @@
 // # Access
 //
 // If the server admits session capabilities, the keeper makes one for each prompt, and sends its hash when it
-// has the prompt accepted. A resumable agent finds it in PICKET_SESSION_CAPABILITY, with the addresses
-// PICKET_PROXY_URL, PICKET_MCP_URL and PICKET_CONTEXT_URL; a resident one in the line of the prompt. The capability
-// is valid until the prompt ends. It is redacted in answers, reasons and output.
+// has the prompt accepted. A coding agent finds it in PICKET_SESSION_CAPABILITY, with the addresses
+// PICKET_PROXY_URL, PICKET_MCP_URL and PICKET_CONTEXT_URL; a command of its own in the line of the prompt. A resident
+// Claude Code has one for its process. A capability is valid while a prompt is open that was accepted with its hash.
+// It is redacted in answers, reasons and output.
 //
 // # Prompts
 //

@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,6 +21,8 @@ type sessionRecord struct {
 	SessionID      string        `json:"sessionId"`
 	Preset         agents.Preset `json:"preset"`
 	LastActivityAt time.Time     `json:"lastActivityAt"` // of a prompt; zero: never
+	// Messages were read for the agent, and it has not seen them.
+	Messages []picket.Message `json:"messages,omitempty"`
 }
 
 const (
@@ -93,6 +96,16 @@ func (s *session) prepare() error {
 // save writes the record. The caller has locked the session.
 func (s *session) save() error {
 	return files.WritePrivateJSON(filepath.Join(s.dir, recordFile), s.record)
+}
+
+// saveOrWarn is save for what goes on without a record. The caller has locked the session.
+func (s *session) saveOrWarn() {
+	if errors.Is(s.closed, errStopped) {
+		return // its directory is deleted
+	}
+	if err := s.save(); err != nil {
+		s.k.cfg.Log.Warn("the record of an agent session cannot be written", "session", s.id, "err", err)
+	}
 }
 
 // workDir is the current directory of the processes.

@@ -10,8 +10,8 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// anyCapability is a session capability, or as much of one as says more than for which prompt it is.
-var anyCapability = regexp.MustCompile(`pks_[a-z0-9-]{1,32}\.[0-9A-Z]{26}\.[A-Za-z0-9_-]+`)
+// anyCapability is a session capability, or as much of one as says more than for which prompt or session it is.
+var anyCapability = regexp.MustCompile(`pks_[a-z0-9-]{1,32}\.(asession_)?[0-9A-Z]{26}\.[A-Za-z0-9_-]+`)
 
 // redact replaces session capabilities in a text.
 func redact(text string) string { return anyCapability.ReplaceAllString(text, "[redacted]") }

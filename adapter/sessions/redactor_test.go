@@ -11,7 +11,14 @@ import (
 
 // A capability is found however it is cut into pieces, and nothing else is changed.
 func TestCapabilitiesAreRedacted(t *testing.T) {
-	secret := picket.NewSessionCapability("default", "prompt_"+ulid.Make().String()).Reveal()
+	for _, of := range []string{"prompt_", "asession_"} {
+		t.Run(of, func(t *testing.T) {
+			isRedacted(t, picket.NewSessionCapability("default", of+ulid.Make().String()).Reveal())
+		})
+	}
+}
+
+func isRedacted(t *testing.T, secret string) {
 	for text, want := range map[string]string{
 		"it is " + secret + ", or " + secret:   "it is [redacted], or [redacted]",
 		secret:                                 "[redacted]",

@@ -4,27 +4,17 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"os"
-	"runtime"
 	"sync"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-
-	"github.com/picket-dev/picket/adapter/process"
 )
 
-// resident is one process that stays between prompts.
+// resident is one process of a command that stays between prompts.
 type resident struct {
-	*session
+	keptProcess
 
-	process process.Process // nil: none was started
-	stdin   *os.File        // to the process; closed when it has ended
-	lines   *lineWriter     // of its output
-	output  *redactor       // of what it complains of
-	unread  *os.File        // the other end, for what it has not read; nil: that is not known here
+	lines *lineWriter // of its output
 
 	waiting  sync.Mutex // guards what follows
 	promptID string     // whose answer is waited for; empty: none
@@ -40,6 +30,8 @@ type promptLine struct {
 	// context of the agent with it. Empty: the server admits none.
 	Capability string `json:"capability,omitempty"`
 	ContextURL string `json:"contextUrl,omitempty"`
+	// Instructions are the standing ones of the operators, as they are now. Empty: there are none.
+	Instructions string `json:"instructions,omitempty"`
 }
 
 // answerLine is what it answers. What else is in it does not count.
@@ -55,19 +47,13 @@ type residentAnswer struct {
 	tooLong bool // it could not be read
 }
 
-const (
-	// maxLine bounds a line of the process, in bytes. An answer has at most 64 KiB; JSON may make each
-	// of its bytes longer, and what an agent says beyond that is cut.
-	maxLine = 4 << 20
-	// endTimeout is what a process between prompts gets to end on its own.
-	endTimeout = 2 * time.Second
-	// noDeadline is when a process between prompts ends, from now on.
-	noDeadline = 10 * 365 * 24 * time.Hour
-)
+// maxLine bounds a line of the process, in bytes. An answer has at most 64 KiB; JSON may make each
+// of its bytes longer, and what an agent says beyond that is cut.
+const maxLine = 4 << 20
 
 func (r *resident) prompt(ctx context.Context, p prompt) outcome {
 	line, err := json.Marshal(promptLine{Type: "prompt", PromptID: p.id, Text: p.text,
-		Capability: p.access.capability.Reveal(), ContextURL: p.access.contextURL()})
+		Capability: p.access.capability.Reveal(), ContextURL: p.access.contextURL(), Instructions: p.instructions})
 	if err != nil {
 		return cannotStart(err)
 	}
@@ -102,10 +88,7 @@ func (r *resident) ask(ctx context.Context, p prompt, line []byte) (out outcome,
 			return agentEnded(r.process.Exit(), ""), r.countUnread() == n
 		}
 	}
-	if !stop() { // the deadline came first
-		<-r.process.Done()
-	}
-	r.killAt(r.k.cfg.clock() + noDeadline)
+	r.stay(stop)
 	if a.tooLong {
 		more := fmt.Sprintf("the line has more than %d bytes", maxLine)
 		return outcome{failed: reason("answer_too_long", more)}, false
@@ -114,70 +97,24 @@ func (r *resident) ask(ctx context.Context, p prompt, line []byte) (out outcome,
 	return outcome{}, false
 }
 
-// countUnread counts the bytes that a process has left unread at its end; -1: that is not known.
-func (r *resident) countUnread() int {
-	if r.unread == nil {
-		return -1
-	}
-	r.stdin.Close()
-	left, err := io.ReadAll(r.unread)
-	if err != nil {
-		return -1
-	}
-	return len(left)
-}
-
-// killAt bounds the life of the process, even if this one is stopped.
-func (r *resident) killAt(at time.Duration) {
-	if p, ok := r.process.(process.DeadlineKeeper); ok {
-		p.KillAt(at)
-	}
-}
-
 // lenient is for lines that a program has made without much care.
 var lenient = json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 
 // start starts the process if none runs.
 func (r *resident) start(ctx context.Context) error {
-	if r.process != nil {
-		select {
-		case <-r.process.Done():
-			r.close()
-		default:
-			return nil
-		}
+	if r.runs() {
+		return nil
 	}
-	theirs, mine, err := os.Pipe()
-	if err != nil {
-		return fmt.Errorf("make pipe: %w", err)
-	}
-	job := r.job(0)
-	r.output = &redactor{to: r.k.cfg.Output(r.id)}
-	output, others := r.watch(r.output), &redactor{to: r.k.cfg.Output(r.id)}
-	job.Stdin, job.Stderr = theirs, output
-	lines := &lineWriter{most: maxLine, each: func(line []byte, whole bool) {
+	r.complained = &redactor{to: r.k.cfg.Output(r.id)}
+	output, others := r.watch(r.complained), &redactor{to: r.k.cfg.Output(r.id)}
+	r.lines = &lineWriter{most: maxLine, each: func(line []byte, whole bool) {
 		if !r.read(line, whole) {
 			_, _ = others.Write(append(line, '\n'))
 		}
 	}}
-	job.Stdout = r.watch(lines)
-	p, err := r.k.cfg.launcher(r.k.cfg.Command).Launch(ctx, job)
-	if err != nil {
-		theirs.Close()
-		mine.Close()
-		return err
-	}
-	r.process, r.stdin, r.unread, r.lines = p, mine, theirs, lines
-	if runtime.GOOS == "windows" { // closing it there does not end a write
-		theirs.Close()
-		r.unread = nil
-		return nil
-	}
-	r.k.work.Go(func() {
-		<-p.Done()
-		mine.Close() // ends a write
-	})
-	return nil
+	job := r.job(0)
+	job.Stdout, job.Stderr = r.watch(r.lines), output
+	return r.launch(ctx, r.k.cfg.Command, job)
 }
 
 // expect says whose answer is waited for.
@@ -208,21 +145,4 @@ func (r *resident) read(line []byte, whole bool) bool {
 	r.answers <- residentAnswer{text: in.Text, tooLong: !whole}
 	r.promptID = ""
 	return true
-}
-
-// close ends the process.
-func (r *resident) close() {
-	if r.process == nil {
-		return
-	}
-	r.process.Terminate()
-	end := time.AfterFunc(endTimeout, r.process.Kill)
-	<-r.process.Done()
-	end.Stop()
-	r.output.Flush()
-	r.stdin.Close()
-	if r.unread != nil {
-		r.unread.Close()
-	}
-	r.process, r.stdin, r.unread = nil, nil, nil
 }

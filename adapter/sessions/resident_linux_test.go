@@ -56,7 +56,8 @@ func TestOneProcessAnswersThePrompts(t *testing.T) {
 	}
 	s.answered(s.prompt(session, "say: ü\n\"x\"", time.Minute), "say: ü\n\"x\"")
 	_, env := s.awaitEnd(s.prompt(session, "env", time.Minute))
-	if !strings.Contains(env, "PATH=") || strings.Contains(env, "PICKET_") || strings.Contains(env, "MY_KEY") {
+	if !strings.Contains(env, "PATH=") || strings.Contains(env, "MY_KEY") || strings.Count(env, "PICKET_") != 1 ||
+		!strings.Contains(env, "PICKET_SESSION_ID="+session) {
 		t.Errorf("the environment is %s", env)
 	}
 	s.awaitReport(session, func(r picket.SessionReport) bool {

@@ -37,7 +37,7 @@ func (r *resumable) prompt(ctx context.Context, p prompt) outcome {
 	}
 	reader, complaint := setup.NewOutputReader(), &lastLine{}
 	job := r.job(p.killAt)
-	job.Env = slices.Concat(setup.Env(), p.access.env())
+	job.Env = slices.Concat(job.Env, setup.Env(), p.access.env())
 	job.Stdout, job.Stderr = reader.Wrap(r.watch(printed)), complaint.wrap(reader.Wrap(r.watch(complained)))
 	running, err := r.k.cfg.launcher(r.command(arguments)).Launch(ctx, job)
 	if err != nil {
@@ -52,13 +52,13 @@ func (r *resumable) prompt(ctx context.Context, p prompt) outcome {
 }
 
 // redacted takes a stream of a process, and passes it on to the output of the session.
-func (r *resumable) redacted() *redactor { return &redactor{to: r.k.cfg.Output(r.id)} }
+func (s *session) redacted() *redactor { return &redactor{to: s.k.cfg.Output(s.id)} }
 
 // setup is what the coding agent is told.
 func (r *resumable) setup(p prompt, output io.Writer) *agents.Setup {
 	cfg := &r.k.cfg
 	return agents.NewPromptSetup(cfg.Preset, agents.Prompt{
-		Text:         p.text,
+		Text:         agents.WithInstructions(p.instructions, p.text),
 		ProxyURL:     p.access.proxyURL,
 		Capability:   p.access.capability,
 		Dir:          r.workDir(),
@@ -70,10 +70,10 @@ func (r *resumable) setup(p prompt, output io.Writer) *agents.Setup {
 }
 
 // command is the program with the arguments of the preset, and those that are passed on.
-func (r *resumable) command(arguments []string) []string {
-	command := r.k.cfg.Command
+func (s *session) command(arguments []string) []string {
+	command := s.k.cfg.Command
 	if len(command) == 0 {
-		command = []string{r.k.cfg.Preset.Program()}
+		command = []string{s.k.cfg.Preset.Program()}
 	}
 	return slices.Concat(command[:1], arguments, command[1:])
 }
@@ -101,6 +101,7 @@ func (s *session) job(killAt time.Duration) process.Job {
 		StateDir: filepath.Join(s.dir, processDir),
 		KillAt:   killAt,
 		Lock:     s.k.lock,
+		Env:      []string{"PICKET_SESSION_ID=" + s.id},
 	}
 }
 

@@ -121,3 +121,26 @@ func TestACodingAgentEndsAtTheDeadline(t *testing.T) {
 	}
 	s.answered(s.prompt(session, "on", time.Minute), "Resumed: yes.\n\nYou said on.")
 }
+
+// Each prompt comes with the standing instructions as they are then.
+func TestAPromptComesWithInstructions(t *testing.T) {
+	t.Parallel()
+	s := newScriptedServer(t)
+	k, _ := start(t, resumableConfig(t, s, t.TempDir()))
+	session := s.ids(0)[0]
+	for _, instructions := range []string{"Be brief.", "Be thorough.", ""} {
+		s.mu.Lock()
+		s.instructions = instructions
+		s.mu.Unlock()
+		s.awaitEnd(s.prompt(session, "one", time.Minute))
+		file := filepath.Join(k.sessionsDir(), session, workDir, "arguments")
+		arguments, err := os.ReadFile(file)
+		want := "-p " + agents.WithInstructions(instructions, "one")
+		if err != nil || !strings.HasPrefix(string(arguments), want) {
+			t.Errorf("the arguments are %s, %v; want %q", arguments, err, want)
+		}
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -27,6 +27,8 @@ type scriptedServer struct {
 	// nextTask says for which prompts a turn is reserved.
 	nextTask func(id string) bool
 
+	instructions string // of the agent; locked by mu
+
 	mu       sync.Mutex
 	changed  chan struct{} // closed at every change
 	commands []picket.SessionCommand
@@ -35,6 +37,8 @@ type scriptedServer struct {
 	resultAt map[string][]time.Time
 	reports  []picket.SessionsReport
 	polls    []time.Duration
+	newest   int64 // number of the last message to the agent
+	told     int64 // the number that a poll has named
 }
 
 func newScriptedServer(t *testing.T) *scriptedServer {
@@ -76,10 +80,14 @@ func (s *scriptedServer) Pending(ctx context.Context, wait time.Duration) (picke
 	s.mu.Unlock()
 	for {
 		s.mu.Lock()
-		open, changed := s.open(), s.changed
+		pending, changed := picket.PendingCommands{Sessions: s.open(), Instructions: s.instructions}, s.changed
+		if s.newest > s.told {
+			s.told, pending.NewestMessage = s.newest, s.newest
+			s.change()
+		}
 		s.mu.Unlock()
-		if len(open) > 0 {
-			return picket.PendingCommands{Sessions: open}, nil
+		if len(pending.Sessions) > 0 || pending.NewestMessage > 0 {
+			return pending, nil
 		}
 		select {
 		case <-ctx.Done():
@@ -149,6 +157,14 @@ func (s *scriptedServer) command(c picket.SessionCommand) string {
 	s.commands = append(s.commands, c)
 	s.change()
 	return c.CommandID
+}
+
+// tell has the next poll name a new message.
+func (s *scriptedServer) tell() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.newest++
+	s.change()
 }
 
 // await waits until ok, which is called with the server locked.

@@ -32,9 +32,10 @@ type session struct {
 	record   sessionRecord
 	promptID string        // under way, or answered before the turn under way; empty: none
 	taskID   string        // that the session works on; empty: none
-	turn     chan struct{} // closed when it is known whether the session works on a task; nil: the prompt is under way
+	turn     chan struct{} // of the prompt that was answered, closed at its end; nil: no turn is under way
 	cancel   context.CancelCauseFunc
-	closed   error // errStopped or errKeeperEnded; nil: it takes prompts
+	idle     *time.Timer // ends the processes; nil: they are not ended
+	closed   error       // errStopped or errKeeperEnded; nil: it takes prompts
 	lastSign time.Duration
 	silent   bool
 
@@ -42,11 +43,13 @@ type session struct {
 	detachedAt time.Duration
 
 	prompts sync.WaitGroup
-	closing sync.Mutex // held while the processes are ended
+	closing chan struct{} // has a value while the processes are ended; room for one
 }
 
 // agent is what a session prompts. One prompt at a time.
 type agent interface {
+	// access is what the agent reaches Picket with while it works on a prompt that is about to be accepted.
+	access(from picket.SessionCommand) access
 	// prompt gives a prompt to the agent, and returns when it was answered. If ctx ends before that, it
 	// returns when the processes have ended.
 	prompt(ctx context.Context, p prompt) outcome
@@ -61,6 +64,8 @@ type prompt struct {
 	access access
 	killAt time.Duration      // when the shim ends the process, by the clock of the keeper
 	answer func(words string) // takes the answer in pieces
+
+	instructions string // the standing ones, which come with each prompt; empty: there are none
 }
 
 // outcome is how a prompt has ended.
@@ -70,11 +75,16 @@ type outcome struct {
 }
 
 func (k *Keeper) newSession(r sessionRecord) *session {
-	s := &session{k: k, id: r.SessionID, dir: filepath.Join(k.sessionsDir(), r.SessionID), record: r}
-	if k.cfg.kind() == picket.SessionResumable {
+	s := &session{k: k, id: r.SessionID, dir: filepath.Join(k.sessionsDir(), r.SessionID), record: r,
+		closing: make(chan struct{}, 1)}
+	kept := keptProcess{session: s}
+	switch {
+	case k.cfg.Kind == picket.SessionResumable:
 		s.agent = &resumable{s}
-	} else {
-		s.agent = &resident{session: s}
+	case k.cfg.Preset.CodingAgent():
+		s.agent = &streaming{keptProcess: kept, news: make(chan struct{}, 1)}
+	default:
+		s.agent = &resident{keptProcess: kept}
 	}
 	return s
 }
@@ -88,7 +98,7 @@ func (s *session) describe() picket.SessionReport {
 	defer s.mu.Unlock()
 	r := picket.SessionReport{
 		SessionID: s.id,
-		Kind:      s.k.cfg.kind(),
+		Kind:      s.k.cfg.Kind,
 		Preset:    string(s.k.cfg.Preset),
 		State:     picket.SessionIdle,
 		Metered:   s.k.metered.Load(),
@@ -117,12 +127,11 @@ func (s *session) begin(promptID string, cancel context.CancelCauseFunc) (refuse
 		return "session_not_found"
 	case s.closed != nil:
 		return s.closed.Error()
-	case s.taskID != "":
-		return "task_active"
 	case s.promptID != "":
 		return "prompt_active"
 	}
 	s.promptID, s.cancel, s.silent = promptID, cancel, false
+	s.stopIdleTimer()
 	s.lastSign, s.record.LastActivityAt = s.k.cfg.clock(), time.Now().UTC().Round(0)
 	s.prompts.Add(1)
 	s.k.changed()
@@ -136,13 +145,13 @@ func (s *session) finish(out outcome) {
 	if s.taskID != "" {
 		s.record.LastActivityAt = time.Now().UTC().Round(0)
 	}
+	if s.turn != nil {
+		close(s.turn)
+	}
 	s.promptID, s.cancel, s.silent, s.taskID, s.turn = "", nil, false, "", nil
 	s.detached, s.detachedAt = out.detached, s.k.cfg.clock()
-	if !errors.Is(s.closed, errStopped) {
-		if err := s.save(); err != nil {
-			s.k.cfg.Log.Warn("the record of an agent session cannot be written", "session", s.id, "err", err)
-		}
-	}
+	s.saveOrWarn()
+	s.startIdleTimer()
 	s.prompts.Done()
 	s.k.changed()
 }
@@ -156,6 +165,7 @@ func (s *session) close(why error) {
 	if s.cancel != nil {
 		s.cancel(why)
 	}
+	s.stopIdleTimer()
 	s.mu.Unlock()
 	s.prompts.Wait()
 	s.closeAgent()
@@ -163,31 +173,58 @@ func (s *session) close(why error) {
 
 // closeAgent ends the processes between prompts.
 func (s *session) closeAgent() {
-	s.closing.Lock()
-	defer s.closing.Unlock()
+	defer s.lockClosing()()
 	s.agent.close()
 }
 
-// beginTurn keeps the prompt lock of an answered prompt. The function that it returns is called when it is known
-// whether the session works on a task.
-func (s *session) beginTurn() (decided func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	turn := make(chan struct{})
-	s.turn, s.silent = turn, false
-	return sync.OnceFunc(func() { close(turn) })
+// lockClosing lets one at a time end the processes, until it calls the function.
+func (s *session) lockClosing() (unlock func()) {
+	s.closing <- struct{}{}
+	return func() { <-s.closing }
 }
 
-// turnUnderWay is closed when it is known whether the session works on a task; nil: that is known.
+// startIdleTimer has the processes ended if no prompt comes in time. The caller has locked the session.
+func (s *session) startIdleTimer() {
+	if s.k.cfg.IdleStop > 0 && s.closed == nil {
+		s.idle = time.AfterFunc(s.k.cfg.IdleStop, s.stopIdle)
+	}
+}
+
+// stopIdleTimer lets the processes go on. The caller has locked the session.
+func (s *session) stopIdleTimer() {
+	if s.idle != nil {
+		s.idle.Stop()
+		s.idle = nil
+	}
+}
+
+// stopIdle ends the processes, unless a prompt has come meanwhile. One that comes now waits for it: see awaitClosing.
+func (s *session) stopIdle() {
+	defer s.lockClosing()()
+	s.mu.Lock()
+	late := s.promptID != "" || s.closed != nil
+	s.mu.Unlock()
+	if !late {
+		s.agent.close()
+	}
+}
+
+// awaitClosing waits until processes that are being ended have ended. The caller has the prompt lock, so no other end
+// of them begins.
+func (s *session) awaitClosing() { s.lockClosing()() }
+
+// beginTurn keeps the prompt lock of an answered prompt, until the session takes the next one.
+func (s *session) beginTurn() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turn, s.silent = make(chan struct{}), false
+}
+
+// turnUnderWay is closed at the end of the turn under way; nil: there is none.
 func (s *session) turnUnderWay() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	select {
-	case <-s.turn:
-		return nil
-	default:
-		return s.turn
-	}
+	return s.turn
 }
 
 // replaceCancel has the end of the session end the turn. It reports false if the session has ended.

@@ -59,7 +59,7 @@ func (w *scriptedWork) wantWork(t *testing.T, session string) Turn {
 const aTask = "task_01JD0000000000000000000000"
 
 // A session takes a task once its prompt is answered and its process is dead, also if a reply is lost. While it works
-// it reports the task, and takes no prompt.
+// it reports the task, and a prompt that comes all the same waits for the end of the run.
 func TestASessionTakesATask(t *testing.T) {
 	t.Parallel()
 	s, work := newScriptedServer(t), newScriptedWork(aTask)
@@ -74,7 +74,7 @@ func TestASessionTakesATask(t *testing.T) {
 	}
 	cfg := residentConfig(s, t.TempDir())
 	cfg.Work = work.run
-	start(t, cfg)
+	k, _ := start(t, cfg)
 	session := s.ids(0)[0]
 	s.mu.Lock()
 	s.commands = append(s.commands, picket.SessionCommand{CommandID: "prompt_01JD0000000000000000000001",
@@ -91,11 +91,19 @@ func TestASessionTakesATask(t *testing.T) {
 	s.awaitReport(session, func(r picket.SessionReport) bool {
 		return r.State == picket.SessionPrompting && r.PromptID == reserved && r.TaskID == aTask
 	})
-	if last, _ := s.awaitEnd(s.prompt(session, "hello", time.Minute)); last.State != picket.PromptRefused ||
-		last.Reason != "task_active" {
-		t.Errorf("the prompt is %s: %s", last.State, last.Reason)
+	early := s.prompt(session, "hello", time.Minute)
+	late := s.prompt(session, "too late", time.Millisecond)
+	for _, id := range []string{early, late} {
+		proctest.Eventually(t, func() bool { return k.memory.find(id) != nil }, "the prompt does not come")
+	}
+	if n := promptsSeen(t, k, session); n != 1 {
+		t.Errorf("the agent sees %d prompts during the run", n)
 	}
 	close(work.release)
+	s.answered(early, "hello")
+	if last, _ := s.awaitEnd(late); last.State != picket.PromptRefused || last.Reason != "expired" {
+		t.Errorf("the prompt is %s: %s", last.State, last.Reason)
+	}
 	s.awaitReport(session, func(r picket.SessionReport) bool { return r.State == picket.SessionIdle && r.TaskID == "" })
 	if err := <-work.ended; err != nil || len(work.begun) > 0 {
 		t.Errorf("the run has ended with %v, and %d more have begun", err, len(work.begun))
@@ -103,8 +111,7 @@ func TestASessionTakesATask(t *testing.T) {
 	s.answered(s.prompt(session, "again", time.Minute), "again")
 }
 
-// A prompt that comes before it is known whether the session works waits for that. It is answered if no task was
-// there.
+// A prompt that comes before it is known whether the session works waits for that.
 func TestAPromptWaitsForTheTurn(t *testing.T) {
 	t.Parallel()
 	s, work := newScriptedServer(t), newScriptedWork("")

@@ -62,7 +62,8 @@ func newRoot() *cobra.Command {
 	add(groupOps, settings.NeedsTrust(newInit()), settings.NeedsTrust(newServe()), cli.NewBudget(), cli.NewPrice(),
 		cli.NewKey(),
 		cli.NewWebhook(),
-		cli.NewNotify(), cli.NewPause(), cli.NewResume(), cli.NewConfig(), newFenceSQL(), newConformance())
+		cli.NewNotify(), cli.NewPause(), cli.NewResume(), cli.NewConfig(checkAgentFile),
+		newFenceSQL(), newConformance())
 	cli.UnwrapHelp(root)
 	for _, name := range []string{"up", "init", "serve", "demo"} {
 		c, _, _ := root.Find([]string{name})

@@ -331,11 +331,14 @@ func (h serverProcess) mirrorPolicies(ctx context.Context, group *errgroup.Group
 	e := store.Engines()[0] // checkPolicyDir refuses several
 	holder := rand.Text()
 	files, err := mirror.New(mirror.Config{Dir: h.policyDir, Namespace: e.Namespace(), Holder: holder,
-		Store: e.PolicyStore(), Settings: wakeSettings(h.cfg), Log: h.log})
+		Store: e.PolicyStore(), Settings: wakeSettings(h.cfg), Log: h.log,
+		Workspace: func() (map[string]mirror.WorkspaceAgent, error) { return workspaceAgents(h.cfg) }})
 	if err != nil {
 		return err
 	}
 	e.RefreshPolicies(holder, files.Refresh)
+	// The first agents get the instructions that are there now. What fails here is tried again, and reported.
+	_ = files.Pass(ctx)
 	group.Go(func() error { return files.Run(ctx) })
 	return nil
 }

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"fmt"
+	"path"
+
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/cmd/picket/settings"
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/orchestrator/heartbeat"
+	"github.com/picket-dev/picket/orchestrator/mirror"
 )
 
 // wakeSettings are the settings of picket.yaml, and the defaults of those that it cannot set.
@@ -55,4 +59,36 @@ func sessionLimits(cfg settings.Settings) *orchestrator.SessionLimits {
 		limits.Names[a.Name] = own
 	}
 	return &limits
+}
+
+// checkAgentFile refuses the text of a file of an agent name that the server would not use.
+func checkAgentFile(at, text string) error {
+	_, found := heartbeat.ParseInstructions([]byte(text), at)
+	if path.Base(at) == "HEARTBEAT.md" {
+		_, found = heartbeat.Parse([]byte(text), heartbeat.Options{Settings: heartbeat.Defaults(), SourcePath: at})
+	}
+	for _, d := range found {
+		if d.Severity == heartbeat.SeverityError {
+			return fmt.Errorf("%s:%d: %s", at, max(d.Line, 1), d.Message)
+		}
+	}
+	return nil
+}
+
+// workspaceAgents are the trusted files of agent names beside picket.yaml.
+func workspaceAgents(cfg settings.Settings) (map[string]mirror.WorkspaceAgent, error) {
+	texts, err := cfg.TrustedAgentFiles()
+	agents := map[string]mirror.WorkspaceAgent{}
+	for at, text := range texts {
+		dir, file := path.Split(at)
+		name := path.Base(dir)
+		a := agents[name]
+		if file == "HEARTBEAT.md" {
+			a.Policy = &text
+		} else {
+			a.Instructions = &text
+		}
+		agents[name] = a
+	}
+	return agents, err
 }

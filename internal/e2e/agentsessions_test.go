@@ -61,17 +61,26 @@ type agentInSession struct {
 	*testEnv
 	agent codingAgent
 	model *llmstub.Server
-	id    string // of the session
-	task  string
+
+	server *process
+	kept   string // more keys of session: in picket.yaml, behind a comma
+	more   string // more of picket.yaml
+	id     string // of the session
+	task   string
 }
 
 // A real coding agent keeps one conversation. A person prompts it, wakes have it ask for a task, and its runs go on
 // with the same conversation. The task pays for its runs alone, not for the prompts around them.
 func TestCodingAgentsTakeTasksInSessions(t *testing.T) {
-	for _, agent := range codingAgents[:2] {
-		t.Run(agent.name, func(t *testing.T) {
-			dir := clis(t, agent.name)
-			s := &agentInSession{testEnv: newTestEnv(t), agent: agent, model: llmstub.New(playSession)}
+	for _, c := range []struct {
+		name  string
+		agent codingAgent
+		kept  string
+	}{{"claude", codingAgents[0], ""}, {"codex", codingAgents[1], ""},
+		{"resident claude", codingAgents[0], ", kind: resident"}} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := clis(t, c.agent.name)
+			s := &agentInSession{testEnv: newTestEnv(t), agent: c.agent, model: llmstub.New(playSession), kept: c.kept}
 			o := httptest.NewServer(s.model)
 			t.Cleanup(o.Close)
 			s.begin(dir, o.URL)
@@ -81,6 +90,7 @@ func TestCodingAgentsTakeTasksInSessions(t *testing.T) {
 			s.prompt("Which word did I tell you?", "It was heron.")
 			s.remembers("Which word did I tell you?", "Remember the word heron.", "count the birds",
 				"The answer: blue", "Handed in.")
+			s.instructed()
 		})
 	}
 }
@@ -89,11 +99,12 @@ func TestCodingAgentsTakeTasksInSessions(t *testing.T) {
 func (s *agentInSession) begin(dir, model string) {
 	s.t.Helper()
 	s.put("config/picket/picket.yaml",
-		"wake: {wake_cooldown: 1s, min_interval: 1s}\nagents:\n  coder:\n    session: {max: 1, only: true}\n"+
-			"    launch: {preset: "+s.agent.name+"}\n    review: none\n")
+		s.more+"wake: {wake_cooldown: 1s, min_interval: 1s}\nagents:\n  coder:\n    session: {max: 1, only: true"+s.kept+"}\n"+
+			"    launch: {preset: "+s.agent.name+"}\n    review: none\n    prompt_budget: 1\n")
+	s.put("data/picket/agents/coder/AGENT.md", "Never count fish.\n")
 	s.put("HEARTBEAT.md", "---\nversion: 1\n---\nTake a task if there is one.\n")
 	s.agentReady(s.agent, dir, model)
-	s.up()
+	s.server = s.up()
 	s.start("worker", append([]string{"adapter", "--as", "coder", "--agent-id", "coder-1", "--"}, s.agent.extra...)...)
 	s.awaitIdle()
 	s.ok("agent", "heartbeat", "write", "coder", "--file", "HEARTBEAT.md")
@@ -113,14 +124,15 @@ func (s *agentInSession) awaitIdle() {
 	})
 }
 
-// prompt has a person prompt the agent.
-func (s *agentInSession) prompt(words, want string) {
+// prompt has a person prompt the agent, and returns the answer.
+func (s *agentInSession) prompt(words, want string) string {
 	s.t.Helper()
 	s.awaitIdle()
 	got := s.cliFor(6*waitLimit, "session", "prompt", s.id, words)
 	if got.code != 0 || !strings.Contains(got.out, want) {
 		s.t.Fatalf("the answer to %q: exit %d\n%s%s", words, got.code, got.out, got.errOut)
 	}
+	return got.out
 }
 
 // wake sends a wake as soon as one is allowed.
@@ -192,6 +204,28 @@ func (s *agentInSession) remembers(prompt string, words ...string) {
 		return
 	}
 	s.t.Errorf("the model was never asked with %q", prompt)
+}
+
+// instructed checks that every prompt came with the standing instructions: those of people, wakes and runs.
+func (s *agentInSession) instructed() {
+	s.t.Helper()
+	prompts := map[string]bool{}
+	for _, r := range s.model.Requests() {
+		if r.Step > 0 || len(r.Tools) == 0 {
+			continue
+		}
+		for _, row := range sessionScript {
+			if strings.Contains(r.Prompt, row.words) {
+				prompts[row.words] = true
+				if !strings.Contains(r.Prompt, "Never count fish.") {
+					s.t.Errorf("the agent was not told its instructions with %q:\n%s", row.words, r.Prompt)
+				}
+			}
+		}
+	}
+	if len(prompts) != len(sessionScript) {
+		s.t.Errorf("the model was asked with %v only", prompts)
+	}
 }
 
 // paid waits until the task was charged for a number of answers of the model, and for nothing else.

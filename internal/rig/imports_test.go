@@ -29,7 +29,8 @@ var anyImport = []string{"*"}
 
 // proofImports is what a proof suite of the engine may name.
 var proofImports = []string{
-	"picket", "budget", "orchestrator", "orchestrator/store", "orchestrator/lua", "orchestrator/mirror",
+	"picket", "budget", "orchestrator", "orchestrator/store", "orchestrator/lua", "orchestrator/heartbeat",
+	"orchestrator/mirror",
 	"orchestrator/proof/...",
 	"internal/rig/...", "internal/seal", "github.com/redis/go-redis/v9/...", "github.com/go-json-experiment/json/...",
 	"github.com/anishathalye/porcupine", "github.com/oklog/ulid/v2", "github.com/yuin/gopher-lua/...",

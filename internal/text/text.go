@@ -74,6 +74,17 @@ func Printable(s string) string {
 // become spaces.
 func OneLine(s string) string { return Printable(lineBreaks.Replace(s)) }
 
+// Quote quotes untrusted text for an agent: each of its lines is Printable, begins with "> " and ends with a line feed.
+// So none of them can be taken for a line of Picket.
+func Quote(lines string) string {
+	var b strings.Builder
+	for line := range strings.SplitSeq(Printable(lines), "\n") {
+		b.WriteString(strings.TrimRight("> "+line, " "))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
 var lineBreaks = strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")
 
 // IsUnsafe reports whether a character changes what a terminal or a page shows instead

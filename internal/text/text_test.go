@@ -161,3 +161,17 @@ func checkSpreadsheetRow(t *testing.T, text string) {
 		}
 	}
 }
+
+// Every line of a quote begins with a mark, whatever the text does.
+func TestQuote(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                  ">\n",
+		"a":                 "> a\n",
+		"a\n\nb":            "> a\n>\n> b\n",
+		"a\u2028b\r\nc\x1b": "> a b\n> c\n",
+	} {
+		if got := Quote(text); got != want {
+			t.Errorf("Quote(%q) is %q, want %q", text, got, want)
+		}
+	}
+}

@@ -26,9 +26,13 @@ const maxKnownCommands = 200
 // pendingCommands is the long poll of an adapter for what waits for its agent.
 func pendingCommands(r request) error {
 	id, err := r.id("agent")
-	q := r.query("incarnation", "waitSeconds", "known")
+	q := r.query("incarnation", "waitSeconds", "known", "messagesAfter")
 	incarnation := q.number("incarnation", 0, 1, picket.MaxNumber)
 	wait := time.Duration(q.number("waitSeconds", 0, 0, 50)) * time.Second
+	var messages *int64
+	if after := q.number("messagesAfter", -1, 0, picket.MaxNumber); after >= 0 {
+		messages = &after
+	}
 	known := slices.DeleteFunc(strings.Split(q.text("known"), ","), func(id string) bool { return id == "" })
 	for _, command := range known {
 		q.fail(picket.CheckName("known", command))
@@ -46,7 +50,8 @@ func pendingCommands(r request) error {
 	ctx, done := r.waitContext()
 	defer done()
 	by := picket.Caller{Actor: r.owner(), Key: r.who.KeyID, Operator: r.who.May(picket.ScopeOperator)}
-	got, err := r.engine.SessionCommands(ctx, by, id, incarnation, known, wait)
+	got, err := r.engine.PendingCommands(ctx, by, id, picket.PendingQuery{Incarnation: incarnation, Known: known,
+		MessagesAfter: messages, Wait: wait})
 	return r.respond(got, cmp.Or(revokedError(ctx), asParameter(err)))
 }
 

@@ -159,7 +159,8 @@ func (v *request) typedEditor() (policyEditor, error) {
 // is the text of the store.
 func storedEditor(versions picket.PolicyVersions) policyEditor {
 	from := versions.Now
-	if from.File != nil && (from.File.State != picket.PolicyFileEdited || from.Body == "" && !from.Valid) {
+	if from.File != nil && from.File.State != picket.PolicyFileWorkspace &&
+		(from.File.State != picket.PolicyFileEdited || from.Body == "" && !from.Valid) {
 		from = versions.Stored
 	}
 	e := policyEditor{Name: from.AgentName, Expected: versions.Now.Digest, Text: editable(from.Body)}
@@ -242,17 +243,28 @@ func (w policyView) FileWords() string {
 		return "The file and the store were both changed. Choose one of them, or save another text below."
 	case picket.PolicyFileRefused:
 		return "A link, or something else than a file, is in the place of the file. The server does not read it."
+	case picket.PolicyFileWorkspace:
+		return "The name has files beside picket.yaml, and their policy counts. To change it, edit the file on the " +
+			"server, and run picket config trust there."
 	}
 	return ""
 }
 
+// OfWorkspace reports whether the policy is in the trusted files beside picket.yaml, so that nobody changes it here.
+func (w policyView) OfWorkspace() bool {
+	return w.Apart && w.Now.File.State == picket.PolicyFileWorkspace
+}
+
 // MayUseFile reports whether what the file has can become the policy.
 func (w policyView) MayUseFile() bool {
-	return w.Apart && w.Now.File.State != picket.PolicyFileRefused && (w.InFile.Valid || !w.InFile.Present)
+	return w.Apart && !w.OfWorkspace() && w.Now.File.State != picket.PolicyFileRefused &&
+		(w.InFile.Valid || !w.InFile.Present)
 }
 
 // MayUseStore reports whether what the store has can become the policy again.
-func (w policyView) MayUseStore() bool { return w.Apart && (w.Stored.Valid || !w.Stored.Present) }
+func (w policyView) MayUseStore() bool {
+	return w.Apart && !w.OfWorkspace() && (w.Stored.Valid || !w.Stored.Present)
+}
 
 // policyDiff is the difference of two texts.
 type policyDiff struct {

@@ -336,6 +336,31 @@ func TestAPolicyWhoseFileDiffers(t *testing.T) {
 	})
 }
 
+// Nobody changes a policy of the files beside picket.yaml here. The page says where, and shows which instructions hold.
+func TestAPolicyOfTheWorkspace(t *testing.T) {
+	virtual(t, func(t *testing.T, o *fixture) {
+		s := o.signedIn(picket.ScopeOperator)
+		p := o.writePolicy("ann", "of the store\n")
+		o.publishFile(picket.PolicyFileWorkspace, "of the workspace\n", p.RevisionID)
+		must(t, o.redis.HSet(t.Context(), "pk:{default}:instruction-files", "ann",
+			`{"path":"picket/agents/ann/AGENT.md","digest":"sha256:x","bytes":12,"diagnostics":[]}`).Err())
+		page := s.mustGet(annPolicy)
+		page.wantText(t, "picket/agents/ann/HEARTBEAT.md:", "edit the file on the server, and run picket config trust",
+			"picket/agents/ann/AGENT.md", "12 bytes", "of the workspace")
+		page.wantNoText(t, "Use the version of", "Save")
+		once := s.newNonce()
+		answer := s.post(annPolicy, "once", once, "expected", p.Digest, "body", "of the console\n")
+		if got, err := o.WakePolicy(t.Context(), "ann"); err != nil || got.Body != "of the workspace\n" {
+			t.Errorf("the policy is %+v, %v", got, err)
+		}
+		answer.wantText(t, "the wake policy of ann is in the files beside picket.yaml")
+
+		must(t, o.redis.HSet(t.Context(), "pk:{default}:instruction-files", "ann", `{"path":"ann/AGENT.md",`+
+			`"digest":"","bytes":0,"diagnostics":[{"severity":"error","message":"<b>too long","line":3}]}`).Err())
+		s.mustGet(annPolicy).wantText(t, "refused; the earlier ones stay", "line 3: <b>too long")
+	})
+}
+
 // The reply of the store is lost: the text is there, and the same button saves it once.
 func TestALostReplyToAPolicy(t *testing.T) {
 	virtual(t, func(t *testing.T, o *fixture) {

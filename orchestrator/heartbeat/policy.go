@@ -1,6 +1,10 @@
 package heartbeat
 
-import "time"
+import (
+	"time"
+
+	"github.com/picket-dev/picket"
+)
 
 // A Mode says what a file is parsed for.
 type Mode int
@@ -25,7 +29,7 @@ type Options struct {
 // Bounds of a file.
 const (
 	// MaxSource is the largest file in bytes that is looked at. A larger one is refused unread.
-	MaxSource      = 1 << 20
+	MaxSource      = picket.MaxPolicyFile
 	MaxFrontMatter = 16 << 10 // bytes between the lines ---
 	MaxSummary     = 500      // characters
 	MaxWindows     = 32       // of active_hours and quiet_windows together

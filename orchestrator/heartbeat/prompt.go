@@ -97,10 +97,7 @@ func (p Prompt) quoteContext(b *strings.Builder) {
 
 // quote writes lines of untrusted text.
 func quote(b *strings.Builder, lines string) {
-	for line := range strings.SplitSeq(redact(text.Printable(lines)), "\n") {
-		b.WriteString(strings.TrimRight("> "+line, " "))
-		b.WriteByte('\n')
-	}
+	b.WriteString(text.Quote(redact(text.Printable(lines))))
 }
 
 func oneLine(s string) string { return text.Shorten(redact(text.OneLine(s)), maxID) }

@@ -24,6 +24,7 @@ type fakeStore struct {
 	heads     map[string]*Head
 	revisions int
 	files     []File
+	told      []Instructions
 	publishes int
 }
 
@@ -64,13 +65,13 @@ func (s *fakeStore) Text(_ context.Context, _, id string) (string, error) {
 	return s.texts[id], nil
 }
 
-func (s *fakeStore) Publish(_ context.Context, holder string, files []File) error {
+func (s *fakeStore) Publish(_ context.Context, holder string, files []File, told []Instructions) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.holder != holder || s.now >= s.until {
 		return errors.New("not the holder")
 	}
-	s.files, s.publishes = slices.Clone(files), s.publishes+1
+	s.files, s.told, s.publishes = slices.Clone(files), slices.Clone(told), s.publishes+1
 	return nil
 }
 
@@ -90,6 +91,9 @@ type bench struct {
 	store *fakeStore
 	fault func(string) error
 	now   func() time.Time
+
+	workspace    map[string]WorkspaceAgent
+	workspaceErr error
 }
 
 func newBench(t *testing.T) *bench {
@@ -100,7 +104,8 @@ func newBench(t *testing.T) *bench {
 func (b *bench) process(holder string) *Directory {
 	b.t.Helper()
 	m, err := New(Config{Dir: b.dir, Namespace: "default", Holder: holder, Store: b.store,
-		Settings: heartbeat.Defaults(), Fault: b.fault, Now: b.now})
+		Settings: heartbeat.Defaults(), Fault: b.fault, Now: b.now,
+		Workspace: func() (map[string]WorkspaceAgent, error) { return b.workspace, b.workspaceErr }})
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"syscall"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/orchestrator/heartbeat"
@@ -15,8 +16,11 @@ import (
 const (
 	policyFile    = "HEARTBEAT.md"
 	newPolicyFile = ".HEARTBEAT.md.new" // while it is written
-	privateDir    = 0o700
-	privateFile   = 0o600
+
+	instructionsFile = "AGENT.md"
+
+	privateDir  = 0o700
+	privateFile = 0o600
 )
 
 // sourcePath is the path of the file of a name in the directory.
@@ -65,17 +69,17 @@ func sameDir(root *os.Root, before fs.FileInfo) error {
 }
 
 // names are the agent names that may have a file here. Links count, so that they are refused.
-func (d *dir) names() (names []string) {
+func (d *dir) names() (names []string, err error) {
 	entries, err := fs.ReadDir(d.root.FS(), ".")
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	for _, e := range entries {
 		if picket.CheckName("name", e.Name()) == nil && (e.IsDir() || e.Type()&fs.ModeSymlink != 0) {
 			names = append(names, e.Name())
 		}
 	}
-	return names
+	return names, nil
 }
 
 // agent opens the directory of a name. An error that is fs.ErrNotExist means that there is none.
@@ -107,14 +111,23 @@ type content struct {
 	problem string // why the file is not read, without an absolute path; mostly empty
 }
 
-// read reads the file of a name. Of a file over [heartbeat.MaxSource] it reads one byte more than that.
-func (d *dir) read(name string) content {
+// read reads the policy of a name. Of a file over [heartbeat.MaxSource] it reads one byte more than that.
+func (d *dir) read(name string) content { return d.readFile(name, policyFile, heartbeat.MaxSource+1) }
+
+// readInstructions reads the standing instructions of a name. Of a file over [heartbeat.MaxInstructions] it reads one
+// byte more than that.
+func (d *dir) readInstructions(name string) content {
+	return d.readFile(name, instructionsFile, heartbeat.MaxInstructions+1)
+}
+
+// readFile reads at most so many bytes of a file of a name.
+func (d *dir) readFile(name, file string, most int64) content {
 	agent, err := d.agent(name)
 	if err != nil {
 		return readError(err)
 	}
 	defer agent.Close()
-	b, err := readFile(agent, policyFile, heartbeat.MaxSource+1)
+	b, err := readFile(agent, file, most)
 	if err != nil {
 		return readError(err)
 	}
@@ -153,7 +166,7 @@ func readOnce(root *os.Root, name string, most int64) (b []byte, replaced bool, 
 	if !before.Mode().IsRegular() {
 		return nil, false, errLink
 	}
-	f, err := root.Open(name)
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe by now
 	if err != nil {
 		return nil, errors.Is(err, fs.ErrNotExist), err
 	}

@@ -1,6 +1,9 @@
 // Package mirror keeps the wake policies of a store in a directory of files, NAME/HEARTBEAT.md. One process
 // at a time holds the directory. It writes what has changed in the store, and reports what people have
 // changed in the files. It never overwrites such a change.
+//
+// It also publishes the standing instructions of agent names, NAME/AGENT.md, which it never writes. A name that has
+// trusted files beside picket.yaml has its policy and its instructions from these alone.
 package mirror
 
 import (
@@ -24,7 +27,7 @@ const (
 	// Interval is the time between two passes of [Directory.Run].
 	Interval = 2 * time.Second
 	// MaxFiles bounds what one pass reports.
-	MaxFiles = 200
+	MaxFiles = picket.MaxAgentFiles
 )
 
 // Absent stands for the digest of a file that does not exist.
@@ -38,8 +41,9 @@ type Store interface {
 	Lock(ctx context.Context, holder string) (heads []Head, held bool, err error)
 	// Text returns the exact bytes of a revision.
 	Text(ctx context.Context, name, revisionID string) (string, error)
-	// Publish replaces what the files say in place of the store, if holder still has the lock.
-	Publish(ctx context.Context, holder string, files []File) error
+	// Publish replaces what the files say in place of the store, and the instructions of all names, if holder
+	// still has the lock. Those of a refused file stay as they are.
+	Publish(ctx context.Context, holder string, files []File, instructions []Instructions) error
 	// Release ends the lock of holder.
 	Release(ctx context.Context, holder string) error
 }
@@ -68,6 +72,9 @@ const (
 	StateConflict State = "conflict"
 	// StateRefused means that the file is not read, because a link or something else is in its place.
 	StateRefused State = "refused"
+	// StateWorkspace means that the name has trusted files beside picket.yaml. Their policy counts, and that of
+	// the store does not.
+	StateWorkspace State = "workspace"
 )
 
 // File is a file that differs from the store.
@@ -100,6 +107,9 @@ type Config struct {
 	Holder   string
 	Store    Store
 	Settings heartbeat.Settings
+	// Workspace returns the trusted files of agent names beside picket.yaml. It is called in each pass. Defaults to
+	// none. An error keeps those of the pass before.
+	Workspace func() (map[string]WorkspaceAgent, error)
 	// Log receives errors of passes. Defaults to slog.Default().
 	Log *slog.Logger
 	// Fault ends a pass before a step, for tests: "manifest.intent", "file.write", "file.rename",
@@ -115,7 +125,9 @@ type Directory struct {
 	cfg       Config
 	mu        sync.Mutex
 	holding   bool
-	published []File            // by name; nil: nothing since the lock was taken
+	published []File         // by name; nil: nothing since the lock was taken
+	told      []Instructions // published with them
+	workspace map[string]WorkspaceAgent
 	seen      map[string]string // digest of each file at the last pass
 	lastError string
 }
@@ -212,6 +224,9 @@ func (m *Directory) changed(name string) bool {
 		return true
 	}
 	defer d.close()
+	if _, ok := m.workspace[name]; ok {
+		return false
+	}
 	f := d.read(name)
 	digest, known := m.seen[name]
 	return f.digest != digest && (known || f.digest != Absent)
@@ -263,12 +278,15 @@ func (m *Directory) publish(ctx context.Context, p *pass) error {
 		m.cfg.Log.Warn("too many files of wake policies differ from the store", "files", len(files), "most", MaxFiles)
 		files = files[:MaxFiles]
 	}
-	if m.published == nil || !slices.EqualFunc(files, m.published, File.equal) {
-		if err := m.cfg.Store.Publish(ctx, m.cfg.Holder, files); err != nil {
+	told := m.boundInstructions(p.instructions)
+	if m.published == nil || !slices.EqualFunc(files, m.published, File.equal) ||
+		!slices.EqualFunc(told, m.told, Instructions.equal) {
+		if err := m.cfg.Store.Publish(ctx, m.cfg.Holder, files, told); err != nil {
 			m.published = nil
 			return err
 		}
-		m.published = append([]File{}, files...)
+		m.reportRefused(told)
+		m.published, m.told = append([]File{}, files...), told
 	}
 	m.seen = p.seen
 	return nil
@@ -281,7 +299,13 @@ func (m *Directory) compare(ctx context.Context, d *dir, heads []Head) (*pass, e
 		return nil, err
 	}
 	p := &pass{dir: d, manifest: man, seen: map[string]string{}, texts: map[string]string{}}
+	if p.failed = m.readWorkspace(); p.failed != nil && m.workspace == nil {
+		return nil, p.failed // nothing is known of the files that may win over those of the directory
+	}
 	byName, names := map[string]*Head{}, map[string]bool{}
+	for name := range m.workspace {
+		names[name] = true
+	}
 	for i := range heads {
 		byName[heads[i].Name] = &heads[i]
 		names[heads[i].Name] = true
@@ -289,7 +313,11 @@ func (m *Directory) compare(ctx context.Context, d *dir, heads []Head) (*pass, e
 	for name := range man.Files {
 		names[name] = true
 	}
-	for _, name := range d.names() {
+	there, err := d.names()
+	if err != nil {
+		return nil, err // a name that is only here would be taken for removed
+	}
+	for _, name := range there {
 		names[name] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
@@ -302,12 +330,16 @@ func (m *Directory) compare(ctx context.Context, d *dir, heads []Head) (*pass, e
 
 // judge compares the file of one name with the store, and adds the next step to the pass.
 func (m *Directory) judge(ctx context.Context, p *pass, name string, head *Head) error {
+	if w, ok := m.workspace[name]; ok {
+		p.addWorkspace(name, w, m.cfg.Settings)
+		return nil
+	}
+	p.addInstructions(name)
 	f := p.dir.read(name)
 	p.seen[name] = f.digest
 	if f.problem != "" {
-		p.files = append(p.files, File{Name: name, State: StateRefused, Diagnostics: []heartbeat.Diagnostic{{
-			Code: heartbeat.CodePathEscape, Severity: heartbeat.SeverityError, Message: f.problem,
-			SourcePath: sourcePath(name)}}})
+		p.files = append(p.files, File{Name: name, State: StateRefused,
+			Diagnostics: notRead(sourcePath(name), f.problem)})
 		return nil
 	}
 	stored := ""

@@ -29,15 +29,16 @@ func (d deadline) check() error {
 
 // pass is one comparison of a directory with the store.
 type pass struct {
-	dir      *dir
-	manifest *manifest
-	until    deadline
-	files    []File            // that differ, by name
-	seen     map[string]string // digest of each file by name
-	texts    map[string]string // of revisions that were read, by name
-	changes  []change
-	recorded bool  // the manifest was changed
-	failed   error // of single files, which do not keep the others from being mirrored
+	dir          *dir
+	manifest     *manifest
+	until        deadline
+	files        []File            // that differ, by name
+	instructions []Instructions    // by name
+	seen         map[string]string // digest of each file by name
+	texts        map[string]string // of revisions that were read, by name
+	changes      []change
+	recorded     bool  // the manifest was changed
+	failed       error // of single files, which do not keep the others from being mirrored
 }
 
 // change is a file that is written or removed.

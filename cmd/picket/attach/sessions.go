@@ -42,6 +42,8 @@ func keepSessions(conf *adapter.Config, e settings.Agent, l launch, s *cli.Conne
 		Command:     l.command,
 		Env:         conf.Env,
 		Max:         e.Session.Max,
+		Kind:        e.Session.Kind,
+		IdleStop:    e.Session.IdleStop,
 		StallAfter:  conf.StallAfter,
 		Containment: conf.Containment,
 		Limits:      conf.Limits,
@@ -56,7 +58,8 @@ func keepSessions(conf *adapter.Config, e settings.Agent, l launch, s *cli.Conne
 	conf.WhileRegistered = func(ctx context.Context, r adapter.Registered) {
 		own := base
 		own.Incarnation, own.ProxyURL = r.Incarnation, s.URL()
-		own.Server = &sessionServer{c: s.Client, agent: r.AgentID, incarnation: r.Incarnation}
+		own.Server = &sessionServer{c: s.Client, agent: r.AgentID, incarnation: r.Incarnation,
+			messages: own.PassesMessages()}
 		own.Work = func(ctx context.Context, t sessions.Turn) error {
 			taken, err := r.TakeTask(ctx, t.Conversation, t.Started)
 			if err == nil && !taken {
@@ -83,9 +86,11 @@ type sessionServer struct {
 	c           *client.Client
 	agent       string
 	incarnation int64
+	messages    bool // polls wait for messages to the agent, too
 
-	mu    sync.Mutex
-	known []string // ids of commands that were read, the newest last
+	mu     sync.Mutex
+	known  []string // ids of commands that were read, the newest last
+	newest int64    // number of the last message that a poll has named
 }
 
 func (s *sessionServer) Report(ctx context.Context, r picket.SessionsReport) error {
@@ -95,18 +100,22 @@ func (s *sessionServer) Report(ctx context.Context, r picket.SessionsReport) err
 // Pending leaves out what it has answered before, or the next poll would not wait. A look that does not
 // wait has everything, with the time that remains by now.
 func (s *sessionServer) Pending(ctx context.Context, wait time.Duration) (picket.PendingCommands, error) {
-	var known []string
+	q := picket.PendingQuery{Incarnation: s.incarnation, Wait: wait}
 	s.mu.Lock()
 	if wait > 0 {
-		known = slices.Clone(s.known)
+		q.Known = slices.Clone(s.known)
+	}
+	if s.messages {
+		q.MessagesAfter = new(s.newest)
 	}
 	s.mu.Unlock()
-	got, err := s.c.Sessions.Pending(ctx, s.agent, s.incarnation, known, wait)
+	got, err := s.c.Sessions.PendingFor(ctx, s.agent, q)
 	if err != nil {
 		return got, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.newest = max(s.newest, got.NewestMessage)
 	for _, c := range got.Sessions {
 		s.known = append(s.known, c.CommandID)
 	}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
@@ -26,9 +27,11 @@ import (
 )
 
 // NewConfig is `picket config`: the settings in force, and trust in a picket.yaml.
-func NewConfig() *cobra.Command {
+// checkAgentFile refuses the text of a file of an agent name that the server would not use.
+func NewConfig(checkAgentFile func(path, text string) error) *cobra.Command {
 	return CommandGroup("config", "Show the configuration, and trust the file of a directory", newConfigShow(),
-		newConfigTrust(), newConfigUntrust())
+		newConfigTrust(checkAgentFile),
+		newConfigUntrust())
 }
 
 // shown is one line of `config show`.
@@ -88,18 +91,19 @@ func printSettings(cmd *cobra.Command, all []settingRow) error {
 	return term.PrintItems(cmd, format, all, columns, func(s settingRow) string { return s.Key })
 }
 
-func newConfigTrust() *cobra.Command {
+func newConfigTrust(checkAgentFile func(path, text string) error) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "trust",
 		Short: "Trust the picket.yaml of this directory, as it is now",
 		Args:  CheckArgs(cobra.NoArgs),
 		Long: "Trust the picket.yaml of this directory, as it is now. The command lists every setting of the file and marks\n" +
 			"those that are new or have changed since the file was last trusted. Picket stores a digest of the file outside\n" +
-			"the directory. After any change the file must be trusted again. A file that --config or PICKET_CONFIG names,\n" +
-			"and the one in the user's configuration directory, need no trust. The digest does not cover the scripts and\n" +
-			"programs that the file names.",
+			"the directory. After any change the file must be trusted again. The same is true of picket/agents/NAME/AGENT.md\n" +
+			"and HEARTBEAT.md beside it. The command shows their text if it is new or has changed, and Picket stores a copy.\n" +
+			"A file that --config or PICKET_CONFIG names, and the one in the user's configuration directory, need no trust.\n" +
+			"The digest does not cover the scripts and programs that the file names.",
 		Example: "  picket config trust --dry-run\n  picket config trust",
-		RunE:    runConfigTrust,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runConfigTrust(cmd, checkAgentFile) },
 	}
 	c.Flags().Bool("dry-run", false, "list the settings of the file, and trust nothing")
 	return term.FormatFlag(c)
@@ -109,6 +113,9 @@ func newConfigUntrust() *cobra.Command {
 	return &cobra.Command{
 		Use: "untrust", Short: "Stop trusting the picket.yaml of this directory", Args: CheckArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := refuseTrustInRun(); err != nil {
+				return err
+			}
 			path, err := settings.ConfigFile{Path: "picket.yaml", Local: true}.Absolute()
 			if err != nil {
 				return err
@@ -122,7 +129,7 @@ func newConfigUntrust() *cobra.Command {
 	}
 }
 
-func runConfigTrust(cmd *cobra.Command, _ []string) error {
+func runConfigTrust(cmd *cobra.Command, checkAgentFile func(path, text string) error) error {
 	if err := refuseTrustInRun(); err != nil {
 		return err
 	}
@@ -141,10 +148,14 @@ func runConfigTrust(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	old, err := f.TrustRecord()
+	texts, err := trustedTexts(f, checkAgentFile)
 	if err != nil {
 		return err
 	}
+	for at, text := range texts {
+		values[at] = settings.Value{Text: text, Origin: at}
+	}
+	old, _ := f.TrustRecord() // a record that cannot be read is replaced, and all counts as new
 	if err := printTrust(cmd, values, old); err != nil {
 		return err
 	}
@@ -162,6 +173,8 @@ func runConfigTrust(cmd *cobra.Command, _ []string) error {
 		SHA256: settings.Digest(f.Text),
 		At:     time.Now().UTC().Truncate(time.Second),
 		Keys:   settingDigests(values),
+
+		AgentFiles: texts,
 	})
 	if err != nil {
 		return err
@@ -174,14 +187,14 @@ func runConfigTrust(cmd *cobra.Command, _ []string) error {
 }
 
 // refuseTrustInRun keeps an agent that follows instructions of a repository from
-// trusting its file. It does not stop a hostile process of the same user.
+// deciding about the trust in its file, in a run or a session. It does not stop a hostile process of the same user.
 func refuseTrustInRun() error {
-	run := os.Getenv("PICKET_RUN_ID")
-	if run == "" {
+	inside := cmp.Or(os.Getenv("PICKET_RUN_ID"), os.Getenv("PICKET_SESSION_ID"))
+	if inside == "" {
 		return nil
 	}
 	return picket.Refuse(picket.CodeForbidden, "Ask the person it works for to run: "+settings.TrustCommand,
-		"this command runs inside %s, and only a person trusts a configuration file", term.OneLine(run))
+		"this command runs inside %s, and only a person trusts a configuration file", term.OneLine(inside))
 }
 
 // settingDigests are those of the values by key, without the sections that hold them.
@@ -235,7 +248,7 @@ func printTrust(cmd *cobra.Command, values map[string]settings.Value, old settin
 		{Head: "LINE", Cell: func(s trustRow) string { return s.Line }, Wide: true},
 	}
 	if format == "table" || format == "wide" {
-		printTrustTable(cmd.OutOrStdout(), rows, format == "wide")
+		printTrustTable(cmd.OutOrStdout(), printTrustedTexts(cmd.OutOrStdout(), rows), format == "wide")
 		return nil
 	}
 	return term.PrintItems(cmd, format, rows, columns, func(s trustRow) string { return s.Key })
@@ -272,6 +285,8 @@ func trustedValue(key string, v settings.Value) string {
 	switch {
 	case key == "redis" && v.Text != "":
 		return visibleWord(settings.RedactedRedisURL(v.Text))
+	case strings.HasPrefix(key, picket.AgentFilesDir+"/") && v.Origin != "":
+		return visibleText(v.Text)
 	case v.Items == nil && v.Text == "":
 		return ""
 	case v.Items == nil:
@@ -303,7 +318,7 @@ func isInvisible(r rune) bool {
 	case '\u115f', '\u1160', '\u2800', '\u3164', '\uffa0': // letters and a sign that are blank
 		return true
 	}
-	return !strconv.IsPrint(r)
+	return !strconv.IsPrint(r) || unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }
 
 // What a table shows of one value, and the widths that its columns are padded to.

@@ -83,17 +83,20 @@ func comparableURL(url string) string {
 	return strings.TrimRight(url, "/")
 }
 
-// refuseSavedKeyInRun keeps an agent from deciding about its own work with the key of
+// refuseSavedKeyInRun keeps an agent in a run or a session from deciding about its own work with the key of
 // the person it runs for. It is a guard against accidents and obedient models,
 // not against a process of the same user, which can read the key on its own.
 func refuseSavedKeyInRun() error {
-	run := os.Getenv("PICKET_RUN_ID")
-	if run == "" || os.Getenv("PICKET_LEASE_TOKEN") == "" {
+	inside := os.Getenv("PICKET_SESSION_ID")
+	if run := os.Getenv("PICKET_RUN_ID"); run != "" && os.Getenv("PICKET_LEASE_TOKEN") != "" {
+		inside = run
+	}
+	if inside == "" {
 		return nil
 	}
 	return picket.Refuse(picket.CodeForbidden,
-		"Use `picket tool`, which speaks for the run. For more, set PICKET_API_KEY to a key made for agents: picket key create NAME --scope agent",
-		"this is inside %s, and the saved key belongs to the person it works for", term.OneLine(run))
+		"Use `picket tool`, which speaks for the agent. For more, set PICKET_API_KEY to a key made for agents: picket key create NAME --scope agent",
+		"this is inside %s, and the saved key belongs to the person it works for", term.OneLine(inside))
 }
 
 // Sleep waits for d or the end of ctx, whose cause it returns.

@@ -99,6 +99,9 @@ func printPolicy(cmd *cobra.Command, p picket.WakePolicy) {
 	if p.File != nil {
 		rows = append(rows, [2]string{"file", p.File.Path + ", " + p.File.State})
 	}
+	if p.Instructions != nil {
+		rows = append(rows, [2]string{"instructions", instructionsText(*p.Instructions)})
+	}
 	for _, row := range rows {
 		fmt.Fprintf(w, "%-13s  %s\n", row[0], row[1])
 	}
@@ -107,12 +110,28 @@ func printPolicy(cmd *cobra.Command, p picket.WakePolicy) {
 	term.Indented(w, p.Body)
 }
 
-// removedFile names the file whose removal left a name without a policy.
+// removedFile names the file whose absence leaves a name without a policy.
 func removedFile(f *picket.PolicyFile) string {
-	if f == nil {
+	switch {
+	case f == nil:
 		return ""
+	case f.State == picket.PolicyFileWorkspace:
+		return ": there is no file " + f.Path + " beside picket.yaml"
 	}
 	return ": the file " + f.Path + " was removed"
+}
+
+// instructionsText says which file has the standing instructions, and whether it is used.
+func instructionsText(i picket.AgentInstructions) string {
+	if len(i.Diagnostics) == 0 {
+		return fmt.Sprintf("%s, %d bytes", i.Path, i.Bytes)
+	}
+	first := i.Diagnostics[0]
+	at := i.Path
+	if first.Line > 0 {
+		at += ":" + strconv.Itoa(first.Line)
+	}
+	return at + " is refused, and the earlier ones stay: " + term.OneLine(first.Message)
 }
 
 func yesNo(b bool) string { return map[bool]string{true: "yes", false: "no"}[b] }
@@ -386,6 +405,9 @@ func printPolicyStatus(cmd *cobra.Command, st picket.PolicyStatus) {
 	if st.File != nil {
 		fmt.Fprintf(w, "file %s: %s\n", st.File.Path, st.File.State)
 	}
+	if st.Instructions != nil {
+		fmt.Fprintln(w, "instructions:", instructionsText(*st.Instructions))
+	}
 	printDiagnostics(w, st.Diagnostics)
 	if !st.Present {
 		PrintNext(cmd, "picket agent heartbeat write "+st.AgentName+" --file HEARTBEAT.md")
@@ -399,102 +421,4 @@ func printWakeBudget(w io.Writer, b picket.WakeBudget) {
 	}
 	fmt.Fprintf(w, "wakes may spend %s more until %s (%s, limited by %s)\n", b.Left.Dollars(), *b.RenewedAt, b.Envelope,
 		b.Setting)
-}
-
-func newWake() *cobra.Command {
-	c := policyCommand("wake", "Wake a session of an agent, if its policy allows that now",
-		func(cmd *cobra.Command, s *Connection, name string) error {
-			at, err := policyInstant(cmd)
-			if err != nil {
-				return err
-			}
-			var req picket.WakeRequest
-			req.SessionID, _ = cmd.Flags().GetString("session")
-			req.DryRun, _ = cmd.Flags().GetBool("dry-run")
-			if at != 0 {
-				req.At = &at
-			}
-			source, _ := cmd.Flags().GetString("source")
-			req.Source = picket.WakeSource(source)
-			var raw jsontext.Value
-			d, err := s.Policies.Wake(cmd.Context(), name, req, client.WithBody(&raw))
-			if err != nil {
-				return err
-			}
-			return printAnswer(cmd, cmd.OutOrStdout(), raw, d.SessionID, func() error {
-				printWake(cmd, d)
-				return nil
-			})
-		})
-	c.Flags().String("session", "", "the session; it may be left out if the agent has exactly one")
-	c.Flags().String("source", "", "who asks: manual (key of an operator) or agent (key that registered the agent); the default fits the key")
-	c.Flags().Bool("dry-run", false, "show what would be decided; nothing is sent or stored")
-	c.Flags().String("at", "", "with --dry-run: decide for another time, such as 2026-04-11T10:42:17Z")
-	c.Example = "  picket agent heartbeat wake reviewer\n  picket agent heartbeat wake reviewer --dry-run --at 2026-04-11T10:42:17Z"
-	return c
-}
-
-func printWake(cmd *cobra.Command, d picket.WakeDecision) {
-	w := cmd.OutOrStdout()
-	detail := ""
-	if d.DetailCode != nil {
-		detail = " (" + string(*d.DetailCode) + ")"
-	}
-	if d.Envelope != "" {
-		detail = " (" + d.Envelope + ")"
-	}
-	fmt.Fprintln(w, strings.TrimSpace(d.SessionID+"  "+string(d.Result)+": "+string(d.Reason)+detail))
-	if d.NextAllowedAt != nil {
-		fmt.Fprintln(w, "next allowed at", *d.NextAllowedAt)
-	}
-	if d.Shortage != nil {
-		fmt.Fprintln(w, d.Shortage.Message)
-		fmt.Fprintln(w, "fix:", d.Shortage.Remedy)
-	}
-	printDiagnostics(w, d.Diagnostics)
-	switch {
-	case d.DryRun:
-	case d.Result == picket.WakeResultSent:
-		PrintNext(cmd, "picket session logs "+d.SessionID)
-	case d.SessionID != "":
-		PrintNext(cmd, "picket session status "+d.SessionID)
-	}
-}
-
-func newWakes() *cobra.Command {
-	c := policyCommand("wakes", "List the decisions about wakes of an agent, newest first",
-		func(cmd *cobra.Command, s *Connection, name string) error {
-			var q picket.WakeQuery
-			q.Limit, _ = cmd.Flags().GetInt("limit")
-			q.Cursor, _ = cmd.Flags().GetInt64("cursor")
-			format, err := term.FormatOf(cmd)
-			if err != nil {
-				return err
-			}
-			var raw jsontext.Value
-			if _, err := s.Policies.Wakes(cmd.Context(), name, q, client.WithBody(&raw)); err != nil {
-				return err
-			}
-			return wakeListing(cmd).Print(cmd.OutOrStdout(), format, raw)
-		})
-	c.Flags().Int("limit", 20, "at most this many, 1 to 100")
-	c.Flags().Int64("cursor", 0, "only older decisions; the page before shows this cursor")
-	return c
-}
-
-func wakeListing(cmd *cobra.Command) Listing[picket.WakeRecord] {
-	return Listing[picket.WakeRecord]{
-		Cmd: cmd, Member: "wakes", Empty: "no decisions about wakes are kept",
-		Name: func(r picket.WakeRecord) string { return r.WakeID },
-		more: olderPage,
-		Columns: []term.Column[picket.WakeRecord]{
-			{Head: "WHEN", Cell: func(r picket.WakeRecord) string { return term.Ago(r.At) }},
-			{Head: "SESSION", Cell: func(r picket.WakeRecord) string { return cmp.Or(r.SessionID, "-") }},
-			{Head: "RESULT", Cell: func(r picket.WakeRecord) string { return string(r.Result) }},
-			{Head: "REASON", Cell: func(r picket.WakeRecord) string { return string(r.Reason) }},
-			{Head: "SOURCE", Cell: func(r picket.WakeRecord) string { return string(r.Source) }},
-			{Head: "OCCASION", Cell: func(r picket.WakeRecord) string { return r.Occasion }},
-			{Head: "COUNT", Cell: func(r picket.WakeRecord) string { return strconv.Itoa(r.Count) }},
-		},
-	}
 }

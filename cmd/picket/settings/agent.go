@@ -47,8 +47,10 @@ type Agent struct {
 		Env     []string `yaml:"env" check:"variable" field:"Env" doc:"The names of the variables that the agent gets in addition to the usual ones."`
 	} `yaml:"launch"`
 	Session struct {
-		Max  int  `yaml:"max" check:"sessions" doc:"How many sessions of the coding agent a worker keeps, which people can prompt."`
-		Only bool `yaml:"only" check:"yes_no" doc:"Whether its workers take tasks only when a session asks for one."`
+		Max      int                `yaml:"max" check:"sessions" doc:"How many sessions of the coding agent a worker keeps, which people can prompt."`
+		Only     bool               `yaml:"only" check:"yes_no" doc:"Whether its workers take tasks only when a session asks for one."`
+		Kind     picket.SessionKind `yaml:"kind" check:"kind" doc:"How its sessions are kept: resumable or resident. The default is the one of the coding agent."`
+		IdleStop time.Duration      `yaml:"idle_stop" check:"duration" doc:"The process of a resident session is ended when it got no prompt for this time. The next prompt starts it again. The default is never."`
 	} `yaml:"session"`
 	Unmetered     bool           `yaml:"unmetered" check:"yes_no" doc:"Whether the scheduler may wake those of its sessions whose model calls do not go through the tool proxy, so that no budget limits what a wake costs. The server reads it."`
 	WakeBudget    *budget.Money  `yaml:"wake_budget" check:"dollars" doc:"The dollars that the wakes of its sessions may spend through the tool proxy on a UTC day. The default is 0.5. The server reads it."`
@@ -281,6 +283,33 @@ func (e Agent) check(spec picket.TaskSpec) error {
 	case e.Launch.Preset == string(agents.PresetExec) && len(command) == 0:
 		return refuse("launch.preset", "is exec, and no command is given",
 			"Add the command: launch: {preset: exec, command: [./agent.sh]}")
+	}
+	return e.checkSession(refuse)
+}
+
+// checkSession refuses sessions that the coding agent cannot have. The agent may be named elsewhere: then the worker
+// checks it.
+func (e Agent) checkSession(refuse func(key, message, remedy string) error) error {
+	preset := agents.Preset(e.Launch.Preset)
+	if preset == "" && len(e.Launch.Command) > 0 {
+		preset = agents.PresetExec
+	}
+	kind := e.Session.Kind
+	if preset != "" {
+		kinds := preset.SessionKinds()
+		kind = cmp.Or(kind, kinds[0])
+		if !slices.Contains(kinds, kind) {
+			return refuse("session.kind", fmt.Sprintf("is %s, and %s", kind, preset.SessionKindRefusal()),
+				fmt.Sprintf("Leave session.kind out, or write %s.", kinds[0]))
+		}
+	}
+	switch {
+	case e.Session.IdleStop > 0 && kind == picket.SessionResumable:
+		return refuse("session.idle_stop", "is given, and a resumable session has no process between prompts",
+			"Leave session.idle_stop out, or set session.kind to resident if the agent can be kept so.")
+	case e.Session.IdleStop > 0 && e.Session.Max == 0:
+		return refuse("session.idle_stop", "is given, and a worker keeps no sessions",
+			"Set session.max to at least 1, or leave session.idle_stop out.")
 	}
 	return nil
 }

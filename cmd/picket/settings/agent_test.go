@@ -92,7 +92,7 @@ agents:
     drain_timeout_seconds: 7
     pool: {min_instances: 2, max_instances: 2}
     launch: {preset: exec, command: [./agent.sh, "two words"], env: [ANTHROPIC_API_KEY, HTTPS_PROXY]}
-    session: {max: 3, only: true}
+    session: {max: 3, only: true, kind: resident, idle_stop: 20m}
     unmetered: true
     wake_budget: 0
     prompts_budget: 3.5
@@ -147,6 +147,9 @@ func TestEveryKeyOfAnAgentIsHonoured(t *testing.T) {
 	if !e.Session.Only {
 		t.Error("session.only is not read")
 	}
+	if e.Session.Kind != picket.SessionResident || e.Session.IdleStop != 20*time.Minute {
+		t.Errorf("session.kind = %q, session.idle_stop = %s", e.Session.Kind, e.Session.IdleStop)
+	}
 	if e.Linger == nil || *e.Linger != 0 {
 		t.Errorf("linger = %v", e.Linger)
 	}
@@ -178,6 +181,21 @@ func TestAnEntryWithoutKeys(t *testing.T) {
 	}
 }
 
+// Every coding agent has the sessions that it can have, and a worker may name its coding agent elsewhere.
+func TestKindsOfSessions(t *testing.T) {
+	for _, file := range []string{
+		"agents: {a: {launch: {preset: claude}, session: {max: 1, kind: resident, idle_stop: 5m}}}",
+		"agents: {a: {launch: {preset: claude}, session: {max: 1, kind: resumable}}}",
+		"agents: {a: {launch: {preset: codex}, session: {max: 1, kind: resumable}}}",
+		"agents: {a: {launch: {command: [./a]}, session: {max: 1, idle_stop: 5m}}}",
+		"agents: {a: {session: {max: 1, idle_stop: 5m}}}",
+	} {
+		if _, err := loadFile(t, file); err != nil {
+			t.Errorf("%q: %v", file, err)
+		}
+	}
+}
+
 func TestBadAgents(t *testing.T) {
 	for file, want := range map[string][2]string{
 		"agents: []":         {"picket.yaml:1:9: a mapping", ""},
@@ -187,8 +205,24 @@ func TestBadAgents(t *testing.T) {
 			`Did you mean "capabilities"?`},
 		"agents:\n  a:\n    retry: {max_attemps: 3}": {`picket.yaml:3:13: there is no key "max_attemps" in agents.a.retry`, `Did you mean "max_attempts"?`},
 		"agents:\n  a:\n    session: {max: 65}":      {"picket.yaml:3:15: agents.a.session.max", ""},
-		"agents:\n  a:\n    launch: {preset: clod}":  {"picket.yaml:3:14: agents.a.launch.preset: there is no agent called clod", ""},
-		"agents:\n  a:\n    launch: {preset: exec}":  {"picket.yaml:3:14: agents.a.launch.preset is exec, and no command is given", "Add the command"},
+		"agents:\n  a:\n    session: {kind: pet}":    {`picket.yaml:3:15: agents.a.session.kind: "pet" is not one of resumable, resident`, ""},
+		"agents:\n  a:\n    launch: {preset: codex}\n    session: {kind: resident}": {
+			"picket.yaml:4:15: agents.a.session.kind is resident, and Codex answers one prompt and exits", "write resumable"},
+		"agents:\n  a:\n    launch: {preset: gemini}\n    session: {kind: resident}": {
+			"picket.yaml:4:15: agents.a.session.kind is resident, and Gemini CLI answers one prompt", "write resumable"},
+		"agents:\n  a:\n    launch: {preset: opencode}\n    session: {kind: resident}": {
+			"picket.yaml:4:15: agents.a.session.kind is resident, and OpenCode answers one prompt", "write resumable"},
+		"agents:\n  a:\n    launch: {command: [./a]}\n    session: {kind: resumable}": {
+			"picket.yaml:4:15: agents.a.session.kind is resumable, and a command of its own has no conversation", "write resident"},
+		"agents:\n  a:\n    launch: {preset: claude}\n    session: {max: 1, idle_stop: 5m}": {
+			"picket.yaml:4:23: agents.a.session.idle_stop is given, and a resumable session has no process between prompts", "set session.kind to resident"},
+		"agents:\n  a:\n    session: {max: 1, kind: resumable, idle_stop: 5m}": {
+			"agents.a.session.idle_stop is given, and a resumable session", "Leave session.idle_stop out"},
+		"agents:\n  a:\n    launch: {command: [./a]}\n    session: {idle_stop: 5m}": {
+			"picket.yaml:4:15: agents.a.session.idle_stop is given, and a worker keeps no sessions", "session.max to at least 1"},
+		"agents:\n  a:\n    session: {max: 1, idle_stop: -5m}": {"agents.a.session.idle_stop", ""},
+		"agents:\n  a:\n    launch: {preset: clod}":            {"picket.yaml:3:14: agents.a.launch.preset: there is no agent called clod", ""},
+		"agents:\n  a:\n    launch: {preset: exec}":            {"picket.yaml:3:14: agents.a.launch.preset is exec, and no command is given", "Add the command"},
 		"agents:\n  a:\n    launch: {command: []}": {"picket.yaml:3:14: agents.a.launch.command names no program",
 			""},
 		"agents:\n  a:\n    launch: {command: {x: y}}": {"agents.a.launch.command: a list of single values", ""},

@@ -61,6 +61,7 @@ var checks = map[string]func(string) error{
 	"window":       checkWindow,
 
 	"charge_on": oneOf(string(budget.ChargeOnDispatch), string(budget.ChargeOnSuccess)),
+	"kind":      oneOf(string(picket.SessionResumable), string(picket.SessionResident)),
 	"remote":    workspace.CheckRemote,
 	"resume":    oneOf(WorkspaceResumes...),
 	"source":    oneOf(WorkspaceSources...),

@@ -84,6 +84,8 @@ type Settings struct {
 	Reminders map[string]Reminder `yaml:"reminders" name:"short"`
 
 	values map[string]Value // by keyOf its path
+	// localFile is the absolute path of the trusted file of the current directory; empty: it is from elsewhere.
+	localFile string
 }
 
 // Value is a setting's text and where it came from.
@@ -160,6 +162,11 @@ func LoadSettings(cmd *cobra.Command) (Settings, error) {
 		return Settings{}, err
 	}
 	s.fillPresetLimits()
+	if file.Local {
+		if s.localFile, err = file.Absolute(); err != nil {
+			return Settings{}, err
+		}
+	}
 	return s, s.checkAgents()
 }
 

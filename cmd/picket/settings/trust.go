@@ -84,12 +84,14 @@ func sameFile(a, b string) bool {
 }
 
 // TrustRecord is what picket remembers of a local file that a person trusted.
-// It holds digests and no values, because values can be secret.
+// Of the file itself it holds digests and no values, because values can be secret.
 type TrustRecord struct {
 	Path   string            `json:"path"`
 	SHA256 string            `json:"sha256"`
 	At     time.Time         `json:"at"`
 	Keys   map[string]string `json:"keys"` // the digest of each value, by key
+	// AgentFiles are the texts of the files of agent names beside it, by path. They have no secrets of Picket.
+	AgentFiles map[string]string `json:"agentFiles,omitempty"`
 }
 
 // Digest is the SHA-256 of a text in hexadecimal digits.
@@ -120,6 +122,11 @@ func (f ConfigFile) TrustRecord() (record TrustRecord, err error) {
 	if err != nil {
 		return record, err
 	}
+	return readTrustRecord(path)
+}
+
+// readTrustRecord reads what is remembered of the file with an absolute path.
+func readTrustRecord(path string) (record TrustRecord, err error) {
 	text, err := os.ReadFile(TrustPath(path))
 	if errors.Is(err, fs.ErrNotExist) {
 		return record, nil
@@ -152,6 +159,13 @@ func (f ConfigFile) DistrustReason() (reason string) {
 		return "it is not trusted yet"
 	case record.SHA256 != Digest(f.Text):
 		return "it has changed since it was trusted on " + record.At.Format(time.DateOnly)
+	}
+	texts, err := f.AgentFiles()
+	if err != nil {
+		return err.Error()
+	}
+	if changed := record.changedAgentFile(texts); changed != "" {
+		return changed + " beside it has changed since it was trusted on " + record.At.Format(time.DateOnly)
 	}
 	return ""
 }

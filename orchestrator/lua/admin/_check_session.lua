@@ -2,9 +2,9 @@
 local SESSION = { 'agent', 'owner', 'name', 'number' }
 
 -- check_prompts checks the prompts of a session that have not ended. The adapter gets the first one, until it has
--- accepted it.
+-- accepted it. During a turn of the session it gets none.
 local function check_prompts(sid, agent)
-  local first, open = true, K('open-prompts:', sid)
+  local first, open = (call('HGET', K('asession:', sid), 'turn') or '') == '', K('open-prompts:', sid)
   for _, pid in ipairs(call('ZRANGE', open, 0, -1)) do
     local p = call('HMGET', K('prompt:', pid), 'session', 'state', 'number')
     local lives = p[1] == sid and (p[2] == 'queued' or p[2] == 'accepted')

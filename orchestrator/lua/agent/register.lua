@@ -51,7 +51,7 @@ call('HSET', META, 'incarnations', a.incarnation)
 put(a, 'role', role, 'name', ARGV[6], 'caps', ARGV[7], 'max', ARGV[8], 'load', '0', 'endpoint', ARGV[9],
   'interval', ARGV[10], 'unhealthy', ARGV[11], 'dead', ARGV[12], 'drain', ARGV[13], 'registered', a.registered or RAW,
   'beat', RAW, 'beat_at', NOW, 'incarnation', a.incarnation, 'owner', by, 'drain_until', '', 'drain_due', '',
-  'drain_command', '', 'drifting', '0', 'commands', '0')
+  'drain_command', '', 'drifting', '0', 'commands', '0', 'agent_name', name)
 if from then move_roster(id, a.role, from) end
 a.role, a.unhealthy, a.beat_at = role, ARGV[11], NOW
 a.status, a.version = from or 'registering', '0'

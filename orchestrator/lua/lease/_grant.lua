@@ -1,4 +1,4 @@
--- needs: agent covers view promote lane stale_entry
+-- needs: agent instructions covers view promote lane stale_entry
 -- Leasing the next tasks: what grant and advance share.
 local FIRST = 30000 -- an unconfirmed lease comes back after this long
 local RANGE = 2097152 -- tokens above a floor before the next floor is needed
@@ -134,7 +134,8 @@ local function grant(skip, close)
   if invalid and not close then return refuse('unauthenticated', 'kind', 'key') end
   local outcome, leases, granted = '', {}, {}
   local function answer()
-    return named{ outcome = outcome, raw = RAW, seq = meta.seq, grants = meta.granted or '0', leases = leases }
+    return named{ outcome = outcome, raw = RAW, seq = meta.seq, grants = meta.granted or '0', leases = leases,
+      instructions = #leases > 0 and instructions_of(agent) }
   end
   local was, err = find_request(key, body)
   if err then return err end

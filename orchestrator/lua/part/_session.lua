@@ -1,12 +1,17 @@
 -- needs: agent sessionmoney wake
 -- Agent sessions, and the prompts that people and wakes send to them. A session has one prompt at a time: the
 -- others wait in open-prompts, and ready-prompts of an agent has the first of each session until it
--- is accepted.
+-- is accepted. The member turn of a session is the prompt whose turn is under way: it was answered, its agent had
+-- asked for a task, and no report says yet that the session goes on. The other prompts wait for that.
 
 -- The table has what scripts share of them. WEEK is how long a prompt and a session are kept after their
 -- end. LATE is how long after its deadline the adapter may still say what became of a prompt that it has
 -- accepted.
 local sessions = { WEEK = 604800000, LATE = 30000 }
+
+-- KEPT bounds the bytes of the prompts that have ended and of their answers, for all sessions that one key has
+-- registered. RECORD is about what a prompt has besides.
+local KEPT, RECORD = 67108864, 512
 
 -- sessions.character_at is the last offset up to n at which a character of a text begins or ends.
 function sessions.character_at(text, n)
@@ -29,16 +34,32 @@ end
 function sessions.offer_next(sid, agent)
   local head = call('ZRANGE', K('open-prompts:', sid), 0, 0)[1]
   if not head then return end
+  if (pick(K('asession:', sid), 'turn').turn or '') ~= '' then return end -- @waits-for-turn
   local p = sessions.read_prompt(head)
   if p.state ~= 'queued' then return end -- @one-prompt
   call('ZADD', K('ready-prompts:', agent), p.number, head)
   wake('commands ' .. agent)
 end
 
+-- sessions.set_turn notes whose turn is under way in a session, or '' for none.
+function sessions.set_turn(sid, pid)
+  local s = pick(K('asession:', sid), 'turn')
+  s.turn = pid
+  put(s, 'turn', pid)
+end
+
+-- sessions.begin_turn begins the turn of a prompt. An adapter can answer another prompt than the one that it gets, which
+-- waits then.
+function sessions.begin_turn(sid, pid, agent)
+  sessions.set_turn(sid, pid)
+  local head = call('ZRANGE', K('open-prompts:', sid), 0, 0)[1] or ''
+  call('ZREM', K('ready-prompts:', agent), head) -- @offers-none-in-turn
+end
+
 -- sessions.end_prompt gives a prompt its last state.
 function sessions.end_prompt(pid, p, state, reason)
   if p.wake and p.state == 'queued' then
-    wakes.settle(pid, p, false, reason) -- @refunds-wake
+    wakes.settle(pid, p, false, state == 'refused' and reason == 'prompt_active') -- @refunds-wake
   elseif p.wake then
     wakes.finish(p)
   end
@@ -48,7 +69,47 @@ function sessions.end_prompt(pid, p, state, reason)
   call('ZREM', K('open-prompts:', p.session), pid)
   call('ZREM', K('ready-prompts:', p.agent), pid)
   call('PEXPIRE', K('prompt:', pid), F(sessions.WEEK)) -- @forgets-prompts
+  sessions.keep_prompt(pid, p)
   wake('prompt ' .. pid)
+end
+
+-- sessions.keep_prompt counts a prompt that has ended. The oldest ones of its key make room.
+function sessions.keep_prompt(pid, p)
+  local owner = pick(K('asession:', p.session), 'owner').owner or ''
+  local kept, sizes = K('kept-prompts:', owner), K('kept-bytes:', owner)
+  local bytes = RECORD + call('HSTRLEN', K('prompt:', pid), 'text') +
+    (p.answer and #p.answer or call('HSTRLEN', K('prompt:', pid), 'answer'))
+  call('ZADD', kept, NOW, pid)
+  call('HSET', sizes, pid, F(bytes))
+  local total = call('HINCRBY', sizes, 'total', F(bytes))
+  for _, key in ipairs({ kept, sizes }) do call('PEXPIRE', key, F(sessions.WEEK + DAY)) end
+  local forgotten = call('ZRANGE', kept, '-inf', F(now - sessions.WEEK), 'BYSCORE', 'LIMIT', 0, 4) -- @uncounts-forgotten
+  for _, old in ipairs(forgotten) do total = total - sessions.drop_prompt(owner, old) end
+  while total > KEPT do -- @bounds-kept-bytes
+    local old = call('ZRANGE', kept, 0, 0)[1]
+    if old == pid then -- it is alone, so the count was wrong
+      call('HSET', sizes, 'total', F(bytes)) -- @corrects-kept-bytes
+      break
+    end
+    total = total - sessions.drop_prompt(owner, old)
+  end
+end
+
+-- sessions.drop_prompt deletes a prompt that has ended, and returns how many bytes were counted for it. A session that
+-- has ended goes with its last prompt.
+function sessions.drop_prompt(owner, pid)
+  local sid = call('HGET', K('prompt:', pid), 'session')
+  local bytes = num(call('HGET', K('kept-bytes:', owner), pid))
+  call('HINCRBY', K('kept-bytes:', owner), 'total', F(0 - bytes))
+  call('HDEL', K('kept-bytes:', owner), pid)
+  call('ZREM', K('kept-prompts:', owner), pid)
+  call('DEL', K('prompt:', pid))
+  if sid then
+    call('ZREM', K('session-prompts:', sid), pid)
+    local alone = call('ZCARD', K('session-prompts:', sid)) == 0 and call('HEXISTS', K('asession:', sid), 'ended') == 1
+    if alone then call('DEL', K('asession:', sid)) end -- @last-prompt
+  end
+  return bytes
 end
 
 -- sessions.check_adapter is the refusal of a caller that is not the present registration of an agent.
@@ -79,8 +140,8 @@ function sessions.list_prompt(sid, pid, most)
   call('PEXPIRE', all, F(sessions.WEEK + DAY)) -- it outlives its last prompt
   for _, old in ipairs(call('ZRANGE', all, 0, -most - 1)) do -- @trims-prompts
     if not call('ZSCORE', K('open-prompts:', sid), old) then -- @keeps-open-prompts
+      sessions.drop_prompt(pick(K('asession:', sid), 'owner').owner or '', old)
       call('ZREM', all, old)
-      call('DEL', K('prompt:', old))
     end
   end
   call('ZADD', K('open-prompts:', sid), meta.seq, pid)
@@ -120,7 +181,7 @@ function sessions.end_session(sid, s, kind, reason, actor)
   end
   s.ended = RAW
   if call('EXISTS', K('session-prompts:', sid)) == 1 then
-    put(s, 'ended', RAW, 'state', 'stopped', 'prompt', '')
+    put(s, 'ended', RAW, 'state', 'stopped', 'prompt', '', 'turn', '')
     call('PEXPIRE', K('asession:', sid), F(sessions.WEEK)) -- @forgets-sessions
   else -- nobody has prompted it, so nobody will read about it
     call('DEL', K('asession:', sid)) -- @forgets-unused

@@ -18,11 +18,14 @@ function wakes.keep(w, ms)
   call('PEXPIRE', w[1], F(ms)) -- @forgets-wakes
 end
 
+-- wakes.cycle is the number of the present cycle.
+function wakes.cycle() return F(math.floor(now / wakes.CYCLE)) end
+
 -- wakes.in_cycle is how many wakes of an agent name were reserved in the present cycle for the sessions of one key. n
 -- is added to it.
 function wakes.in_cycle(name, owner, n)
   local key = K('wakes-in-cycle:', name .. ':' .. owner) -- @cycle-of-key
-  local cycle = F(math.floor(now / wakes.CYCLE))
+  local cycle = wakes.cycle()
   local was = call('HMGET', key, 'cycle', 'count')
   local count = was[1] == cycle and num(was[2]) or 0 -- @counts-cycle
   if n == 0 then return count end
@@ -78,10 +81,10 @@ function wakes.finish(p)
 end
 
 -- wakes.settle ends the time in which a wake is under way. p is its prompt, sent whether an adapter has
--- accepted it, and reason why it has not.
-function wakes.settle(pid, p, sent, reason)
+-- accepted it, and race whether it was refused for the sake of another prompt.
+function wakes.settle(pid, p, sent, race)
   pick(p[1], 'wake', 'wake_source', 'wake_occasion', 'wake_snapshot', 'wake_seen', 'wake_by_agents', 'wake_keep',
-    'wake_context')
+    'wake_context', 'wake_cycle')
   local w = wakes.read(p.session)
   w.under_way = ''
   put(w, 'under_way', '')
@@ -92,8 +95,9 @@ function wakes.settle(pid, p, sent, reason)
     local recent = string.sub(w.by_agents or '', -wakes.RECENT) -- @bounds-agent-wakes
     if p.wake_by_agents == '1' then put(w, 'by_agents', recent .. ' ' .. NOW) end -- @counts-agent-wakes
   else
-    wakes.in_cycle(p.wake, pick(K('asession:', p.session), 'owner').owner or '', -1) -- @refunds-cycle
-    local race = reason == 'prompt_active'
+    local owner = pick(K('asession:', p.session), 'owner').owner or ''
+    local back = p.wake_cycle == wakes.cycle() and -1 or 0 -- @refunds-own-cycle
+    wakes.in_cycle(p.wake, owner, back) -- @refunds-cycle
     about.result = race and 'skipped' or 'failed'
     about.reason = race and 'session_prompt_active_race' or 'synthetic_prompt_failed'
   end

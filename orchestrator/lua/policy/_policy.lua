@@ -13,14 +13,17 @@ end
 -- current_revision is the id of the policy of a name, or '' if it has none.
 local function current_revision(name) return call('HGET', K('policy:', name), 'current') or '' end
 
--- policy_state is the policy of a name with what its file has in place of it, and how large they are.
+-- policy_state is the policy of a name with what its file has in place of it and what is known of its instructions, and
+-- how large they are.
 local function policy_state(name)
   local id = current_revision(name)
   local newest = call('ZRANGE', K('policy-revisions:', name), -1, -1)[1]
   local over = newest and call('HGET', K('policy-revision:', newest), 'over') or ''
   local locked = num(call('HGET', K('policy-lock'), 'until')) > now
   local file = locked and call('HGET', K('policy-files'), name) or '' -- @counts-with-lock
+  local about = call('HGET', K('instruction-files'), name) or ''
   local rows, size = {}, 0
   if id ~= '' then rows[1], size = policy_row(id) end
-  return named{ name = name, raw = RAW, rows = rows, newest = newest or '', over = over, file = file }, size + #file
+  return named{ name = name, raw = RAW, rows = rows, newest = newest or '', over = over, file = file,
+    instructions = about }, size + #file + #about
 end

@@ -22,6 +22,7 @@ end
 if ARGV[11] ~= '' then
   local other = p.capability and p.capability ~= ARGV[11]
   if other then return refuse('state_conflict.other_capability') end -- @first-capability
+  if not p.capability then put(pick(K('asession:', p.session), 'agent'), 'accepted', pid) end -- @capability-of-last
   put(p, 'capability', ARGV[11])
 end
 local have = p.answer or ''
@@ -33,6 +34,7 @@ end
 local answer = have .. string.sub(ARGV[8], known + 1) -- @adds-piece
 answer = string.sub(answer, 1, sessions.character_at(answer, num(ARGV[10]))) -- @cuts-answer
 if #answer > #have then put(p, 'answer', answer) end
+p.answer = answer
 local takes = not p.wake or to == 'accepted' or to == 'answered' -- the agent has not seen another wake
 if p.state == 'queued' and takes then
   put(p, 'state', 'accepted', 'accepted', RAW)
@@ -42,6 +44,7 @@ if p.state == 'queued' and takes then
 end
 if to ~= 'accepted' then
   sessions.end_prompt(pid, p, to, ARGV[7])
+  if to == 'answered' and p.next == '1' then sessions.begin_turn(p.session, pid, id) end -- @begins-turn
   sessions.offer_next(p.session, id) -- @next-prompt
 else
   wake('prompt ' .. pid)

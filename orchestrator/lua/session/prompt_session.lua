@@ -10,7 +10,7 @@
 local sid, by, pid, most = ARGV[1], ARGV[2], ARGV[5], num(ARGV[8])
 local was, err = find_request(ARGV[3], ARGV[4])
 if err then return err end
-if was then return (prompt_row(was, 0)) end
+if was then return (prompt_row(was, 0)) or refuse('not_found', 'kind', 'prompt') end
 local s = pick(K('asession:', sid), 'agent', 'name', 'ended', 'stop', 'task', 'metered')
 if not s.agent then return refuse('not_found', 'kind', 'agent_session') end
 if s.ended then return refuse('state_conflict.session_ended', 'state', 'stopped') end -- @prompts-what-lives

@@ -66,6 +66,11 @@ for i = 7, #ARGV, FIELDS do
     local p = task ~= '' and pick(K('prompt:', ARGV[i + 4]), 'session', 'next', 'task')
     if p and p.session == sid and p.next == '1' and not p.task then put(p, 'task', task) end -- @task-of-turn
     sessions.end_overdue(sid, id) -- @ends-overdue
+    local turn = pick(s[1], 'turn').turn or ''
+    if turn ~= '' and turn ~= ARGV[i + 4] then -- @turn-is-over
+      sessions.set_turn(sid, '')
+      sessions.offer_next(sid, id) -- @offers-after-turn
+    end
     local name = pick(s[1], 'name').name or ''
     if name ~= '' then call('ZADD', K('named-sessions:', name), num(pick(s[1], 'number').number), sid) end
     if ARGV[i + 7] ~= '' then put(s, 'active', F(math.max(0, raw - num(ARGV[i + 7])))) end

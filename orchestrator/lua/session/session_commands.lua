@@ -1,8 +1,10 @@
--- needs: agent session
+-- needs: agent instructions session
 -- session_commands answers the adapter of an agent what waits for its sessions, and the commands that its
 -- heartbeats carry. Of the prompts of a session it answers the first.
--- ARGV: agent, actor, operator 0|1, incarnation, ids of commands that are known, between commas
--- Reply: rows: id, command, session, text, left (ms until the deadline); pending (command ids and JSON)
+-- ARGV: agent, actor, operator 0|1, incarnation, ids of commands that are known, between commas; number of a message
+--   or '' if messages do not count
+-- Reply: rows: id, command, session, text, left (ms until the deadline); pending (command ids and JSON);
+--   instructions (if there are rows); newest (number of the last unread message to the agent, if it is above that)
 -- Errors: not_found, forbidden, agent_gone, judge_due
 local id, known = ARGV[1], ARGV[5]
 local a = read_agent(id, 'commands')
@@ -33,4 +35,7 @@ if num(a.commands) > 0 then
     end
   end
 end
-return named{ rows = rows, pending = pending }
+local newest = ARGV[6] ~= '' and call('ZRANGE', K('unread:', id), -1, -1, 'WITHSCORES')[2]
+if newest and num(newest) <= num(ARGV[6]) then newest = nil end -- @tells-newer-messages
+return named{ rows = rows, pending = pending, instructions = #rows > 0 and instructions_of(id),
+  newest = newest and F(num(newest)) }

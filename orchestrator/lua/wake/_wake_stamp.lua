@@ -7,11 +7,11 @@ local function wake_stamp(name, sid, w)
   local locked = num(lock[2]) > now
   local file = locked and call('HGET', K('policy-files'), name) or ''
   local s = call('HMGET', K('asession:', sid), 'agent', 'name', 'incarnation', 'state', 'prompt', 'silent', 'because',
-    'ended', 'stop', 'reported_at', 'owner', 'metered')
+    'ended', 'stop', 'reported_at', 'owner', 'metered', 'turn')
   local a = s[1] and read_agent(s[1]) or {}
   local parts = { newest, tostring(locked), redis.sha1hex(file), tostring(a.status), tostring(a.incarnation),
     F(call('ZCARD', K('open-prompts:', sid))), tostring(w.under_way), tostring(w.last),
     paused, call('HGET', META, 'adopted') or '' }
-  for i = 1, 12 do parts[#parts + 1] = tostring(s[i]) end
+  for i = 1, 13 do parts[#parts + 1] = tostring(s[i]) end
   return redis.sha1hex(table.concat(parts, ' '))
 end

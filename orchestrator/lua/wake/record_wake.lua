@@ -37,7 +37,8 @@ emit('agent_session.waking', { agent = s.agent, actor = 'server' }, wakes.event(
 put(record(K('prompt:', id)), 'session', sid, 'agent', s.agent, 'by', '', 'text', ARGV[15], 'state', 'queued',
   'created', RAW, 'wake_due', F(now + num(ARGV[16])), 'due', F(now + num(ARGV[17])), 'number', meta.seq, 'wake', name,
   'wake_source', ARGV[6], 'wake_occasion', ARGV[7], 'wake_snapshot', ARGV[10], 'wake_seen', ARGV[19],
-  'wake_by_agents', ARGV[20], 'wake_keep', keep, 'wake_context', ARGV[21])
+  'wake_by_agents', ARGV[20], 'wake_keep', keep, 'wake_context', ARGV[21],
+  'wake_cycle', wakes.cycle())
 put(wakes.read(sid), 'under_way', id)
 session_money.reserve(id, 'wake', name, read_agent(s.agent).role or '', limits, cap)
 save()

@@ -1,10 +1,10 @@
--- needs: wake
+-- needs: wake lane_mark
 -- wake_cycle begins a cycle of the scheduler, if the present one was not begun by another process, and
 -- takes the sessions that are due. One that nobody plans is due again a minute later.
 -- ARGV: most sessions, 1 to go on with the cycle that this process has begun, name under which the process
 --   has the directory of policy files or ''
--- Reply: begun 0|1, sessions (list of session and agent name), lanes (list of lane and number of tasks; the
---   best 100), waiters (requests that wait for a lease, at most 200)
+-- Reply: begun 0|1, sessions (list of session and agent name), lanes (list of lane and lane_mark; the best 100),
+--   waiters (requests that wait for a lease, at most 200)
 local most, cycle = num(ARGV[1]), math.floor(now / wakes.CYCLE)
 local key = K('wake-cycle')
 local begun = num(call('GET', key)) < cycle or ARGV[2] == '1'
@@ -26,7 +26,7 @@ end
 local lanes = {}
 for _, lane in ipairs(call('ZRANGE', K('lanes'), 0, 99)) do
   lanes[#lanes + 1] = lane
-  lanes[#lanes + 1] = F(call('ZCARD', K('lane:', lane)))
+  lanes[#lanes + 1] = lane_mark(lane)
 end
 return named{ begun = 1, sessions = due, lanes = lanes,
   waiters = call('ZRANGEBYSCORE', K('waiters'), NOW, '+inf', 'LIMIT', 0, 200) }

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: agent wake wake_stamp policy session_row session sessionmoney
+-- needs: agent wake wake_stamp lane_mark policy session_row session sessionmoney
 -- wake_facts shows all that a decision about a wake is made by.
 -- ARGV: agent name, session, or '' for the one session of the name, limits of spending (JSON, see _sessionmoney.lua),
 --   cap of the day's envelope or ''
@@ -10,7 +10,7 @@
 --   role, capabilities, stopping 0|1, since, last and unchanged (ms of store time, or 0), under_way 0|1, idle, seen
 --   (number), by_agents (ms of store time), in_cycle, stamp; people and agents (unread messages of each that came
 --   after seen, up to the first one of a person), newest_message (number of the last unread message), unread, pinned
---   (tasks that wait for the agent), held (leases), settled 0|1 (a subtask of a task that the agent holds settled after
+--   (lane_mark of the tasks that wait for the agent), held (leases), settled 0|1 (a subtask of a task that the agent holds settled after
 --   the last wake), context (digest of the context at the last wake)
 local name, sid = ARGV[1], ARGV[2]
 local id = current_revision(name)
@@ -49,7 +49,7 @@ facts.stamp = wake_stamp(name, sid, w)
 facts.under_way = p and p.state == 'queued' and not sessions.overdue_state(p) and 1 or 0
 facts.people, facts.agents, facts.unread = people, agents, call('ZCARD', K('unread:', s.agent))
 facts.newest_message = call('ZRANGE', K('unread:', s.agent), -1, -1, 'WITHSCORES')[2] or '0'
-facts.pinned, facts.held = call('ZCARD', K('lane:', 'agent:' .. s.agent)), call('ZCARD', leases_key(s.agent, a))
+facts.pinned, facts.held = lane_mark('agent:' .. s.agent), call('ZCARD', leases_key(s.agent, a))
 local settled = num(w.settled) > num(w.last) and call('ZSCORE', leases_key(s.agent, a), w.settled_of) -- @settled-since
 facts.settled = settled and 1 or 0
 facts.context = call('HGET', w[1], 'context') or ''

@@ -45,6 +45,13 @@ func coverSessions(t *testing.T, f *fixture) {
 		_, err := f.SessionCommands(f.Ctx, by, "ses", a.Incarnation, known, 0)
 		kit.OK(t, err)
 	}
+	_, err := f.Tell(f.Ctx, kit.OtherOperator, "ses", picket.MessageRequest{Body: "x"})
+	kit.OK(t, err)
+	for _, after := range []int64{0, picket.MaxNumber} {
+		_, err := f.PendingCommands(f.Ctx, by, "ses", picket.PendingQuery{Incarnation: a.Incarnation,
+			MessagesAfter: &after})
+		kit.OK(t, err)
+	}
 	report(idle)
 	idle.IdleMs = nil
 	report(idle)
@@ -55,7 +62,7 @@ func coverSessions(t *testing.T, f *fixture) {
 	})
 	clash := kit.Idempotent("Q")
 	clash.Idempotency.Body = strings.Repeat("d", 64)
-	_, err := f.PromptSession(f.Ctx, clash, id, picket.PromptRequest{Text: "y"})
+	_, err = f.PromptSession(f.Ctx, clash, id, picket.PromptRequest{Text: "y"})
 	kit.Refused(t, err, picket.CodeIdempotencyConflict)
 	page, err := f.SessionPrompts(f.Ctx, id, 0, 0)
 	kit.OK(t, err)
@@ -73,6 +80,8 @@ func coverSessions(t *testing.T, f *fixture) {
 	kit.Refused(t, kit.SendResult(f.Ctx, f, by, "ses", first, picket.CommandResult{Incarnation: a.Incarnation,
 		State: picket.PromptAccepted, Output: "z"}), picket.CodeStateConflict)
 	second := prompt(600)
+	kept := "pk:{default}:kept-bytes:" + by.Actor
+	kit.OK(t, f.Raw.HSet(f.Ctx, kept, "total", 1<<40).Err())
 	result(first, picket.PromptAnswered, "abü", "")
 	_, err = f.SessionPrompt(f.Ctx, id, first, 3, 0)
 	kit.OK(t, err)
@@ -80,6 +89,8 @@ func coverSessions(t *testing.T, f *fixture) {
 	result(first, picket.PromptFailed, "", picket.CodeStateConflict)
 	kit.Refused(t, kit.SendResult(f.Ctx, f, by, "ses2", second, picket.CommandResult{Incarnation: other.Incarnation,
 		State: picket.PromptAccepted}), picket.CodeNotFound)
+	kit.OK(t, f.Raw.Del(f.Ctx, "pk:{default}:prompt:"+first).Err()) // as if its week were over
+	kit.OK(t, f.Raw.HSet(f.Ctx, kept, "total", 1<<40).Err())
 	result(second, picket.PromptRefused, "", "")
 	coverOverdue(t, f, prompt, result, poll, func() { report(idle) })
 	_, err = f.SessionPrompts(f.Ctx, id, 0, 1)

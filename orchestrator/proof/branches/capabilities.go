@@ -96,8 +96,12 @@ func coverCapabilities(t *testing.T, f *fixture) {
 	forged := held
 	forged.Secret = strings.Repeat("e", 64)
 	a.refused(t, forged)
+	process := picket.LeaseCredential{SessionID: a.session, Secret: held.Secret}
+	_, err = f.SessionCapability(f.Ctx, process)
+	kit.OK(t, err)
 	kit.OK(t, a.result(held, picket.PromptAnswered, ""))
 	a.refused(t, held)
+	a.refused(t, process)
 	held = a.prompt(t)
 	f.JumpStoreTime(t, 601*time.Second)
 	a.refused(t, held)
@@ -213,6 +217,8 @@ func coverTurns(t *testing.T, f *fixture) {
 	f.MustSubmit(t, picket.TaskSpec{Role: "turns"})
 	f.MustSubmit(t, picket.TaskSpec{Role: "turns"})
 	next(held, "")
+	waits, err := f.PromptSession(f.Ctx, kit.Operator, d.session, picket.PromptRequest{Text: "x"})
+	kit.OK(t, err)
 	for range 2 {
 		kit.OK(t, d.result(held, picket.PromptAnswered, ""))
 	}
@@ -226,6 +232,7 @@ func coverTurns(t *testing.T, f *fixture) {
 	_, err = f.PromptSession(f.Ctx, kit.Operator, d.session, picket.PromptRequest{Text: "x"})
 	kit.Refused(t, err, picket.CodeStateConflict)
 	d.report(t, d.session)
+	kit.OK(t, d.result(picket.LeaseCredential{PromptID: waits.PromptID}, picket.PromptAnswered, ""))
 	held = d.prompt(t)
 	next(held, picket.NextTaskBusy)
 	_, err = f.ChangeAgent(f.Ctx, d.by, d.id, nil, kit.DrainChange)

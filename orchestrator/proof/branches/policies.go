@@ -8,6 +8,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/heartbeat"
 	"github.com/picket-dev/picket/orchestrator/mirror"
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
@@ -79,8 +80,10 @@ func coverPolicyFiles(t *testing.T, f *fixture) {
 		_, _, err := store.Lock(f.Ctx, holder)
 		kit.OK(t, err)
 	}
-	kit.OK(t, store.Publish(f.Ctx, "a", files))
-	kit.Refused(t, store.Publish(f.Ctx, "b", files), picket.CodeStateConflict)
+	told := []mirror.Instructions{{Name: "direct", Path: "direct/AGENT.md", Digest: "sha256:x", Text: "x"},
+		{Name: "other", Path: "other/AGENT.md", Diagnostics: []heartbeat.Diagnostic{{Code: heartbeat.CodeSecret}}}}
+	kit.OK(t, store.Publish(f.Ctx, "a", files, told))
+	kit.Refused(t, store.Publish(f.Ctx, "b", files, told), picket.CodeStateConflict)
 	p, err := f.WakePolicy(f.Ctx, "direct")
 	kit.OK(t, err)
 	_, err = f.Policies(f.Ctx, picket.PolicyQuery{Limit: 2})
@@ -88,7 +91,7 @@ func coverPolicyFiles(t *testing.T, f *fixture) {
 	_, err = f.DeletePolicy(f.Ctx, kit.Operator, "direct", picket.PolicyCondition{ExpectedDigest: p.Digest})
 	kit.OK(t, err)
 	f.JumpStoreTime(t, mirror.Lease)
-	kit.Refused(t, store.Publish(f.Ctx, "a", files), picket.CodeStateConflict)
+	kit.Refused(t, store.Publish(f.Ctx, "a", files, nil), picket.CodeStateConflict)
 	_, _, err = store.Lock(f.Ctx, "b")
 	kit.OK(t, err)
 	kit.OK(t, store.Release(f.Ctx, "b"))

@@ -21,6 +21,7 @@ var policyCases = []Case{
 		kit.OK(w.T, err)
 	}, Call: func(w *Env, e *orchestrator.Engine) (any, error) {
 		gone := mirror.File{Name: "ann", State: mirror.StateRemoved, Digest: mirror.Absent}
-		return nil, e.PolicyStore().Publish(w.Ctx, "a", []mirror.File{gone})
+		return nil, e.PolicyStore().Publish(w.Ctx, "a", []mirror.File{gone},
+			[]mirror.Instructions{{Name: "ann", Path: "ann/AGENT.md", Digest: "sha256:x", Text: "x"}})
 	}},
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/picket-dev/picket"
@@ -62,6 +63,9 @@ func about(ev picket.Event) string {
 	case picket.EventAgentDrainOverdue, picket.EventAgentDrift:
 		return ev.AgentID
 	}
+	if strings.HasPrefix(ev.Type, "agent_session.") {
+		return ev.AgentID
+	}
 	return ev.TaskID
 }
 
@@ -87,6 +91,10 @@ func (x *machine) agentActions() []action {
 		{8, "silence", x.anyAgent(isActive), x.silence},
 		{6, "fall silent", func() bool { return x.openTasks() < x.most+4 && !x.m.paused }, x.killSilentAgent},
 		{6, "order", x.anyAgent(isActive), x.orderDrain},
+		{6, "report sessions", x.anyAgent(isActive), x.reportSessions},
+		{6, "prompt", x.anySession(isLive), x.promptAgent},
+		{8, "serve prompt", x.anySession(hasOpen), x.servePrompt},
+		{8, "take turn", func() bool { return x.openTasks() < x.most+4 }, x.takeTurn},
 		{4, "threshold", func() bool { return x.virtual && x.anyAgent(isActive)() }, x.crossThreshold},
 	}
 }
@@ -283,5 +291,9 @@ func (x *machine) judge() {
 			break
 		}
 	}
-	x.same("judge", looked, x.m.judgeAll())
+	judged := x.m.judgeAll()
+	if x.anySession(isLive)() { // the looks at their health count as well
+		judged = max(judged, looked)
+	}
+	x.same("judge", looked, judged)
 }

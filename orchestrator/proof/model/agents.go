@@ -61,6 +61,9 @@ func (m *model) move(a *modelAgent, to picket.AgentStatus, why picket.LifecycleR
 	m.emit(picket.EventAgentLifecycle, fmt.Sprint(a.id, " ", a.status, " ", to, " ", why, " by ", actor))
 	a.status, a.reason = to, why
 	a.version++
+	if to.Gone() {
+		m.loseSessionLater(a.id, why)
+	}
 	for _, t := range m.tasks {
 		if !m.takesTasks(a.id) && t.state == picket.TaskQueued && t.pin == a.id && t.where == "agent:"+a.id &&
 			t.where != t.lane {

@@ -28,6 +28,7 @@ type model struct {
 	helps map[string]*modelHandoff
 	// agents by id; incarnations is the number that was given out last.
 	agents        map[string]*modelAgent
+	sessions      map[string]*modelSession // by agent
 	incarnations  int64
 	pendingChores map[string]func() int // leases of those who are gone, by chore
 	batch         int                   // leases that one step ends with their agent
@@ -61,6 +62,7 @@ func newModel() *model {
 		requests:      map[string]modelRequest{},
 		looked:        map[string]bool{},
 		agents:        map[string]*modelAgent{},
+		sessions:      map[string]*modelSession{},
 		pendingChores: map[string]func() int{},
 		batch:         100,
 		envs:          map[string]*modelEnvelope{},

@@ -113,6 +113,7 @@ func (x *machine) compare() {
 	x.compareHelps(c)
 	x.compareReviews(c)
 	x.compareAgents()
+	x.compareSessions()
 	x.compareMoney()
 	if diff := x.j.Differs(x.m.replayTasks()); diff != "" { // I4
 		x.Fatalf("the event log does not replay:\n%s", diff)
@@ -142,7 +143,7 @@ func (x *machine) follow(after int64) {
 		if err := x.j.Read(ev); err != nil {
 			x.Fatalf("event %d %s of %s: %v", ev.Seq, ev.Type, ev.TaskID, err)
 		}
-		if !countsEvents(ev) {
+		if !countsEvents(ev) && ev.Type != "agent_session.health" {
 			wrote = append(wrote, modelEvent{ev.Type, about(ev)})
 		}
 	}

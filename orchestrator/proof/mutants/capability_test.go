@@ -3,6 +3,9 @@ package mutants
 // capabilityMutants are the planted bugs of session capabilities. [findingTests] names what finds each.
 var capabilityMutants = []mutant{
 	{"the last capability of a prompt counts", []edit{{"first-capability", ""}}},
+	{"the first prompt of a process stays the open one", []edit{{"capability-of-last",
+		"if not pick(K('asession:', p.session), 'accepted').accepted then put(pick(K('asession:', p.session), 'agent'), 'accepted', pid) end"}}},
+	{"a process has no open prompt", []edit{{"capability-of-process", ""}}},
 	{"a forged capability is admitted", []edit{{"same-capability", "if not p.capability then return invalid('unknown') end"}}},
 	{"a capability outlives its prompt", []edit{{"capability-of-open-prompt", ""}}},
 	{"a capability outlives the deadline", []edit{{"capability-deadline", ""}}},
@@ -32,5 +35,15 @@ var capabilityMutants = []mutant{
 	{"a busy agent reserves a turn", []edit{{"turn-within-capacity", "elseif false then"}}},
 	{"a turn is reserved without a task", []edit{{"reserves-turn", "put(p, 'next', '1', 'worked', '1')"}}},
 	{"a turn that was asked for is forgotten", []edit{{"reserves-turn", ""}}},
+	{"a prompt interrupts a turn", []edit{{"waits-for-turn", ""}}},
+	{"the prompts behind an answer do not wait for its turn", []edit{{"begins-turn", ""}}},
+	{"a prompt that has failed keeps others waiting",
+		[]edit{{"begins-turn", "if p.next == '1' then sessions.begin_turn(p.session, pid, id) end"}}},
+	{"a prompt that was passed over interrupts a turn", []edit{{"offers-none-in-turn", ""}}},
+	{"a turn never ends", []edit{{"turn-is-over", "if false then"}}},
+	{"a turn ends with any report", []edit{{"turn-is-over", "if turn ~= '' then"}}},
+	{"no prompt follows a turn", []edit{{"offers-after-turn", ""}}},
+	{"a session whose turn is under way is woken", []edit{{"turn-is-work", ""}}},
+	{"a turn is not shown before its report", []edit{{"shows-turn", ""}}},
 	{"a context shows any number of lanes", []edit{{"bounds-context-lanes", "if i > LOOKS then return rows, 1 end"}}},
 }

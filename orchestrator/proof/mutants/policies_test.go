@@ -11,6 +11,8 @@ var policyMutants = []mutant{
 	{"two processes have the directory of policies", []edit{{"locks-directory", "if false then"}}},
 	{"files of another directory count", []edit{{"forgets-files", ""}}},
 	{"a process without the directory publishes files", []edit{{"publishes-with-lock", ""}}},
+	{"refused instructions end those before them", []edit{
+		{"keeps-instructions", "texts[ARGV[i]] = ARGV[i + 3]"}}},
 	{"files count while nobody has their directory", []edit{
 		{"counts-with-lock", "local file = call('HGET', K('policy-files'), name)"}}},
 	{"a name with a policy and a file is listed twice", []edit{

@@ -16,7 +16,11 @@ var wakeMutants = []mutant{
 	{"messages of agents hide one of a person", []edit{{"looks-for-people",
 		"local news = call('ZRANGE', K('unread:', s.agent), '(' .. seen, '+inf', 'BYSCORE', 'LIMIT', 0, 50)"}}},
 	{"a wake that failed counts in its cycle", []edit{{"refunds-cycle", ""}}},
+	{"a wake of an earlier cycle is given back to this one",
+		[]edit{{"refunds-own-cycle", "local back = -1"}}},
 	{"a wake that failed stays under way", []edit{{"refunds-wake", ""}}},
+	{"a wake that failed was refused for another prompt",
+		[]edit{{"refunds-wake", "wakes.settle(pid, p, false, reason == 'prompt_active')"}}},
 	{"an accepted wake is not settled", []edit{{"commits-wake", ""}}},
 	{"a wake goes before a person", []edit{{"people-first", ""}}},
 	{"a session that has ended is due", []edit{{"wakes-what-lives", ""}}},
@@ -38,4 +42,5 @@ var wakeMutants = []mutant{
 	{"a settled subtask is news for ever", []edit{{"settled-since", "local settled = w.settled_of and w.settled_of ~= ''"}}},
 	{"sessions of agents that are gone count", []edit{{"counts-live-sessions", "if s[1] then"}}},
 	{"a message does not make a session due", []edit{{"message-makes-due", ""}}},
+	{"as much other work is no news", []edit{{"marks-work", ""}}},
 }
