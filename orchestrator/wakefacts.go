@@ -64,6 +64,7 @@ type wakeFacts struct {
 	shown    picket.WakePolicy
 	policy   *heartbeat.Policy // nil: there is none
 	settings heartbeat.Settings
+	limits   wakeLimits
 }
 
 // wakeFacts reads all that a decision about a wake is made by. Without sessionID it is the session of the
@@ -82,7 +83,7 @@ func (e *Engine) wakeFacts(ctx context.Context, name, sessionID string) (f wakeF
 
 // storedWakeFacts are wakeFacts as the store has them. It changes nothing.
 func (e *Engine) storedWakeFacts(ctx context.Context, name, sessionID string) (f wakeFacts, err error) {
-	f.name, f.settings = name, e.store.cfg.Wake
+	f.name, f.settings, f.limits = name, e.store.cfg.Wake, e.wakeLimits(name)
 	r := e.run(ctx, "wake_facts", name, sessionID, e.store.limits, e.dailyLimitArg())
 	r.Decode(&f.wakeReply)
 	if r.Err != nil {
@@ -158,6 +159,7 @@ func (f wakeFacts) decided(source picket.WakeSource, at picket.Instant, unmetere
 		AgentDraining:    f.Row != nil && f.Row.Draining,
 		Available:        f.available(),
 		Reserved:         f.Unspent > 0,
+		NoBudget:         f.limits.none() != "",
 		OwnKeys:          f.Row == nil || !f.Row.Metered,
 		UnmeteredAllowed: unmetered,
 		LastWake:         f.wall(f.Last),
