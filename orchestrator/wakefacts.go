@@ -19,15 +19,15 @@ import (
 
 // wakeReply is what the script wake_facts answers. Times are ms of store time where it does not say else.
 type wakeReply struct {
-	Raw     int64             `reply:"raw"` // by the server's own clock
-	Now     int64             `reply:"now"`
-	Adopted int64             `reply:"adopted"`
-	Paused  bool              `reply:"paused"`
-	Rows    []policyRow       `reply:"rows"`
-	Newest  string            `reply:"newest"`
-	Over    string            `reply:"over"`
-	File    *policyFileRecord `reply:"file,json"`
-	Away    bool              `reply:"away"`
+	Raw    int64             `reply:"raw"` // by the server's own clock
+	Now    int64             `reply:"now"`
+	Known  int64             `reply:"known"`
+	Paused bool              `reply:"paused"`
+	Rows   []policyRow       `reply:"rows"`
+	Newest string            `reply:"newest"`
+	Over   string            `reply:"over"`
+	File   *policyFileRecord `reply:"file,json"`
+	Away   bool              `reply:"away"`
 
 	Sessions  int         `reply:"sessions"` // of the agent name that live, if none was named
 	Money     int64       `reply:"money"`    // nano-dollars that its wakes have left today
@@ -126,7 +126,7 @@ func (f wakeFacts) session() *heartbeat.WakeSession {
 	if f.UnderWay {
 		open--
 	}
-	s := row.session(picket.Instant(f.Now), picket.Instant(f.Adopted), f.settings.SessionHealthStaleAfter, open > 0)
+	s := row.session(picket.Instant(f.Now), picket.Instant(f.Known), f.settings.SessionHealthStaleAfter, open > 0)
 	return &heartbeat.WakeSession{Agent: row.Name, Health: s.Health}
 }
 
