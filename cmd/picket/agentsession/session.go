@@ -111,7 +111,7 @@ func newList() *cobra.Command {
 	c := cli.WatchedList(&cobra.Command{Short: "List the sessions that have not ended, newest first"},
 		[]string{"agent_session.", "agent."}, list)
 	c.Flags().String("agent", "", "only the sessions of this agent (id or name)")
-	return cli.JSONFlag(c)
+	return c
 }
 
 func list(ctx context.Context, cmd *cobra.Command, s *cli.Connection, w io.Writer) error {
@@ -189,7 +189,7 @@ func newInspect() *cobra.Command {
 				return nil
 			})
 		})
-	return cli.JSONFlag(term.FormatFlag(c))
+	return term.FormatFlag(c)
 }
 
 // show reads a session and prints it as the flags ask for.
@@ -261,7 +261,7 @@ func newHealth() *cobra.Command {
 			}
 			return printJSON(cmd, format, a.Health)
 		})
-	return cli.JSONFlag(term.FormatFlag(c))
+	return term.FormatFlag(c)
 }
 
 func newStatus() *cobra.Command {
@@ -273,7 +273,7 @@ func newStatus() *cobra.Command {
 				return nil
 			})
 		})
-	return cli.JSONFlag(term.FormatFlag(c))
+	return term.FormatFlag(c)
 }
 
 func newStop() *cobra.Command {
