@@ -54,34 +54,8 @@ func (e *Engine) countServingAgents(ctx context.Context, f *explainResult) error
 	if err != nil || waitedFor(f.Waiters, f.Lane) {
 		return err
 	}
-	f.asleep, err = e.sleepingSessions(ctx, serving)
+	f.asleep, err = e.sleepingSessions(ctx, serving, f.Lane)
 	return err
-}
-
-// maxSleepingAgents bounds the agents whose sessions an explanation looks at.
-const maxSleepingAgents = 3
-
-// sleepingSessions says why sessions of the first of these agents are not woken now, one of each agent.
-func (e *Engine) sleepingSessions(ctx context.Context, agents []string) (asleep []picket.WakeDecision, err error) {
-	for _, id := range agents[:min(len(agents), maxSleepingAgents)] {
-		page, err := e.AgentSessions(ctx, picket.AgentSessionQuery{AgentID: id, Limit: 1})
-		if err != nil {
-			return nil, err
-		}
-		for _, s := range page.Sessions {
-			if s.AgentName == "" {
-				continue
-			}
-			f, err := e.wakeFacts(ctx, s.AgentName, s.SessionID)
-			if err != nil {
-				return nil, err
-			}
-			w := wake{e: e, name: s.AgentName, source: picket.WakeSourceScheduler,
-				unmetered: e.store.cfg.Unmetered[s.AgentName]}
-			asleep = append(asleep, w.decide(f, picket.Instant(f.Raw)))
-		}
-	}
-	return asleep, nil
 }
 
 // explainReply is what the script explain answers. Times are ms.
@@ -105,10 +79,10 @@ type explainReply struct {
 type explainResult struct {
 	explainReply
 	task     picket.Task
-	pinnedTo picket.AgentStatus    // of the agent it is pinned to; "" when that is not registered
-	attached bool                  // that agent is the worker of a `picket run`
-	serving  int                   // registered agents that could take it
-	asleep   []picket.WakeDecision // about sessions of these agents
+	pinnedTo picket.AgentStatus // of the agent it is pinned to; "" when that is not registered
+	attached bool               // that agent is the worker of a `picket run`
+	serving  int                // registered agents that could take it
+	asleep   []sleepingSession  // of these agents
 }
 
 func (f explainResult) explain() picket.Explanation {
@@ -156,28 +130,6 @@ func (f explainResult) explain() picket.Explanation {
 		}
 	}
 	return x.Explanation
-}
-
-// explainSleep says why sessions of agents that could take the task are not woken for it.
-func (f explainResult) explainSleep(x *explanation) {
-	for _, d := range f.asleep {
-		if d.Result == picket.WakeResultSent {
-			x.say(picket.ReasonSessionAsleep, "session %s of %s is idle; the scheduler wakes it within a minute", d.SessionID,
-				d.AgentName)
-			continue
-		}
-		until := picket.Instant(0)
-		if d.NextAllowedAt != nil {
-			until = *d.NextAllowedAt
-		}
-		x.sayUntil(until, picket.ReasonSessionAsleep, "session %s of %s is not woken for it: %s", d.SessionID,
-			d.AgentName, d.Reason)
-		if d.Reason == picket.WakeReasonNoPolicy {
-			x.next("picket agent heartbeat write %s --file HEARTBEAT.md", d.AgentName)
-		} else {
-			x.next("picket agent heartbeat wake %s --session %s --dry-run", d.AgentName, d.SessionID)
-		}
-	}
 }
 
 // explanation is an explanation that is being written.

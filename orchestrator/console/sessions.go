@@ -69,7 +69,8 @@ func healthWords(h picket.SessionHealth) string {
 var healthDetails = map[picket.HealthDetail]string{
 	picket.HealthDetailUnknown: "Nothing was reported since the store was adopted.",
 	picket.HealthDetailDead:    "The session has ended, or its agent is dead or deregistered.",
-	picket.HealthDetailStale:   "The last report is older than 2 minutes, or the agent is unhealthy.",
+	picket.HealthDetailStale: "The last report is older than wake.session_health_stale_after, or the agent is " +
+		"unhealthy.",
 	picket.HealthDetailHung:    "The prompt under way has shown no activity for too long.",
 }
 

@@ -136,7 +136,7 @@ func TestTheHealthOfASessionIsExplained(t *testing.T) {
 		k.report(lost)
 		look("detached", "or the conversation is lost", "session_not_attachable")
 		o.advanceStoreTime(3 * time.Minute)
-		look("stale", "The last report is older than 2 minutes", "health_stale")
+		look("stale", "The last report is older than wake.session_health_stale_after", "health_stale")
 		k.report()
 		s.mustGet(k.page()).wantText(t, "dead", "The session has ended, or its agent", "health_dead")
 		s.mustGet("/console/sessions").wantText(t, "No session is kept.")

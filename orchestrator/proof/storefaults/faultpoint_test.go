@@ -184,6 +184,7 @@ func readFaults(p calls.Setup, watched *faultPoints) {
 			_, err := w.Via.Wake(w.Ctx, kit.OtherOperator, "ann", picket.WakeRequest{SessionID: session, DryRun: true})
 			return err
 		}},
+		{"wake_queues", func() error { _, err := w.Via.AgentSession(w.Ctx, session); return err }},
 		{"session_capability", func() error { _, err := w.Via.SessionCapability(w.Ctx, w.Session); return err }},
 		{"agent_context", func() error { _, err := w.Via.AgentContext(w.Ctx, w.Session); return err }},
 		{"owns_name", func() error {
