@@ -158,6 +158,9 @@ func TestExplainNamesSleepingSessions(t *testing.T) {
 		}
 		f.MustSubmit(t, picket.TaskSpec{Role: "coder"})
 		f.wantExplanation(t, task.TaskID, picket.ReasonSessionAsleep, "the scheduler wakes it within a minute")
+		broke := f.within(t, limitsOf("5", "0", "2", "0.1"))
+		broke.wantExplanation(t, task.TaskID, picket.ReasonSessionAsleep, "is not woken for it: wake_budget_exceeded: "+
+			"the wakes of ann may spend nothing, because agents.ann.wake_budget is 0. No later day changes that")
 	})
 }
 

@@ -229,6 +229,11 @@ func TestWakesAreRefusedForAReason(t *testing.T) {
 			ClientTimestamp: picket.InstantOf(time.Now()), Incarnation: n})
 		kit.OK(t, err)
 		f.wantWake(t, picket.WakeRequest{}, picket.WakeReasonAgentDraining)
+		_, err = f.Pause(f.Ctx, kit.Operator, false, "")
+		kit.OK(t, err)
+		f.wantWake(t, picket.WakeRequest{}, picket.WakeReasonPaused)
+		_, err = f.Resume(f.Ctx, kit.Operator, "")
+		kit.OK(t, err)
 		f.mustWritePolicy(t, "ann", "---\nenabled: false\n---\n")
 		f.wantWake(t, picket.WakeRequest{}, picket.WakeReasonDisabled)
 		f.mustWritePolicy(t, "ann", "---\npreferences:\n  quiet_windows:\n"+

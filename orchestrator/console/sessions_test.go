@@ -10,6 +10,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator"
 )
 
 // keptSession is a session with the adapter that keeps it.
@@ -340,6 +341,13 @@ func TestASessionIsWoken(t *testing.T) {
 		_, err := o.WritePolicy(o.t.Context(), adapter, "ann", picket.PolicyWrite{Body: "Read your messages.\n"})
 		must(t, err)
 		operator.mustGet(k.page()).wantText(t, "A person can wake it now.", "The policy and the session allow it.")
+		limits := orchestrator.DefaultSessionLimits()
+		limits.Others.Wakes = 0
+		must(t, o.store.SetSessionLimits(limits))
+		operator.mustGet(k.page()).wantText(t, "It cannot be woken now.", "because agents.ann.wake_budget is 0",
+			"raise agents.ann.wake_budget in picket.yaml and restart the server.")
+		operator.mustGet(k.page()).wantNoText(t, "A wake is allowed")
+		must(t, o.store.SetSessionLimits(orchestrator.DefaultSessionLimits()))
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -374,7 +382,8 @@ func TestTheNextWakeOfASessionIsShown(t *testing.T) {
 		p.wantNoText(t, "Backing off")
 		must(t, o.redis.HSet(t.Context(), "pk:{default}:session-wake:"+k.id, "idle", "3").Err())
 		reviewer.mustGet(k.page()).wantText(t, "The scheduler wakes it at the earliest in 1 h 00 min", "Backing off:")
-		_, err = o.Tell(t.Context(), picket.Caller{Actor: "key_of_somebody", Operator: true}, "a1", picket.MessageRequest{Body: "look at this"})
+		somebody := picket.Caller{Actor: "key_of_somebody", Operator: true}
+		_, err = o.Tell(t.Context(), somebody, "a1", picket.MessageRequest{Body: "look at this"})
 		must(t, err)
 		p = reviewer.mustGet(k.page())
 		p.wantText(t, "The scheduler wakes it within a minute.")
