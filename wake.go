@@ -2,6 +2,8 @@ package picket
 
 import (
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/picket-dev/picket/budget"
 )
 
 // A wake is a prompt that Picket itself sends to an idle agent session, because the wake policy of the agent
@@ -74,8 +76,20 @@ type WakeDecision struct {
 	DetailCode *HealthDetail `json:"detail_code"`
 	// Envelope is what has nothing left, with wake_budget_exceeded: wake:NAME:DAY, sessions:DAY or house:DAY. It is
 	// renewed when the UTC day ends.
-	Envelope    string             `json:"envelope,omitempty"`
+	Envelope string `json:"envelope,omitempty"`
+	// Shortage says with wake_budget_exceeded which setting limits the wake, and what to do.
+	Shortage    *WakeShortage      `json:"shortage,omitempty"`
 	Diagnostics []PolicyDiagnostic `json:"diagnostics"` // of a policy that is not valid
+}
+
+// WakeShortage is why a wake may spend nothing now.
+type WakeShortage struct {
+	// Setting is the key of picket.yaml that limits it: agents.NAME.wake_budget, wake.budget or budget.house.
+	Setting string `json:"setting"`
+	// Left is what is neither spent nor reserved, in dollars.
+	Left    budget.Money `json:"left_usd"`
+	Message string       `json:"message"` // who has nothing left, and why
+	Remedy  string       `json:"remedy"`  // what to do
 }
 
 // WakeRecord is a decision about a wake as it is kept. It names nobody, and has no text of a prompt.

@@ -242,7 +242,10 @@ type PolicyStatus struct {
 // WakeBudget is what the wakes of an agent name may still spend on the present UTC day.
 type WakeBudget struct {
 	// Envelope is the one that has the least: wake:NAME:DAY, sessions:DAY or house:DAY.
-	Envelope  string       `json:"envelope"`
-	Left      budget.Money `json:"left_usd"` // neither spent nor reserved
-	RenewedAt Instant      `json:"renewed_at"`
+	Envelope string       `json:"envelope"`
+	Left     budget.Money `json:"left_usd"` // neither spent nor reserved
+	// Setting is the key of picket.yaml that limits it: agents.NAME.wake_budget, wake.budget or budget.house.
+	Setting string `json:"setting"`
+	// RenewedAt is when the next day begins; null: the setting is 0, so no day has more.
+	RenewedAt *Instant `json:"renewed_at"`
 }

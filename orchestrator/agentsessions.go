@@ -68,14 +68,14 @@ func (e *Engine) agentSessions(ctx context.Context, sessionID, agentID string, b
 	limit int) (sessions []picket.AgentSession, next int64, err error) {
 	r := e.run(ctx, "agent_sessions", sessionID, agentID, before, limit)
 	var v struct {
-		Now     int64        `reply:"now"`
-		Adopted int64        `reply:"adopted"`
-		Rows    []sessionRow `reply:"rows"`
-		More    bool         `reply:"more"`
+		Now   int64        `reply:"now"`
+		Known int64        `reply:"known"`
+		Rows  []sessionRow `reply:"rows"`
+		More  bool         `reply:"more"`
 	}
 	r.Decode(&v)
 	for _, row := range v.Rows {
-		sessions = append(sessions, row.session(picket.Instant(v.Now), picket.Instant(v.Adopted),
+		sessions = append(sessions, row.session(picket.Instant(v.Now), picket.Instant(v.Known),
 			e.store.cfg.Wake.SessionHealthStaleAfter, row.Prompt != ""))
 	}
 	if n := len(v.Rows); v.More && n > 0 {
@@ -111,14 +111,13 @@ type sessionRow struct {
 	Unhealthy   bool   `reply:"unhealthy"` // the agent
 }
 
-// session judges the health of a session at an instant of the store. adopted is since when the store
-// is known: what was reported before does not count. A report older than staleAfter is stale. prompting is
-// true if a prompt is under way.
-func (row sessionRow) session(now, adopted picket.Instant, staleAfter time.Duration,
+// session judges the health of a session at an instant of the store. What was reported before known does not count. A
+// report older than staleAfter is stale. prompting is true if a prompt is under way.
+func (row sessionRow) session(now, known picket.Instant, staleAfter time.Duration,
 	prompting bool) picket.AgentSession {
 	h := heartbeat.Health(heartbeat.HealthFacts{
 		ReportedAt:       picket.Instant(row.ReportedAt),
-		KnownSince:       adopted,
+		KnownSince:       known,
 		ReportedState:    picket.SessionState(row.State),
 		ActivePrompt:     prompting || row.Turn,
 		Nudged:           row.Silent,

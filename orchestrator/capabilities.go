@@ -154,8 +154,8 @@ func (r *reply) agentContext() (v agentContext, err error) {
 
 // agentContext is what the script of this name answers.
 type agentContext struct {
-	Now       int64            `reply:"now"`     // store time, ms
-	Adopted   int64            `reply:"adopted"` // store time, ms
+	Now       int64            `reply:"now"`   // store time, ms
+	Known     int64            `reply:"known"` // from when reports count; store time, ms
 	Agent     string           `reply:"agent"`
 	Metadata  string           `reply:"metadata"`
 	Name      string           `reply:"name"`
@@ -218,7 +218,7 @@ func (v agentContext) context(staleAfter time.Duration) picket.AgentContext {
 		c.Self.Limits.MaxConcurrentTasks = &most
 	}
 	if v.Session != nil {
-		s := v.Session.session(picket.Instant(v.Now), picket.Instant(v.Adopted), staleAfter, v.Session.Prompt != "")
+		s := v.Session.session(picket.Instant(v.Now), picket.Instant(v.Known), staleAfter, v.Session.Prompt != "")
 		c.Session = &picket.ContextSession{SessionID: s.SessionID, Health: s.Health, PromptID: v.Prompt,
 			RemainingMs: v.Left}
 	}

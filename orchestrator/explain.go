@@ -170,8 +170,12 @@ func (f explainResult) explainSleep(x *explanation) {
 		if d.NextAllowedAt != nil {
 			until = *d.NextAllowedAt
 		}
+		why := string(d.Reason)
+		if d.Shortage != nil {
+			why += ": " + d.Shortage.Message + ". " + d.Shortage.Remedy
+		}
 		x.sayUntil(until, picket.ReasonSessionAsleep, "session %s of %s is not woken for it: %s", d.SessionID,
-			d.AgentName, d.Reason)
+			d.AgentName, why)
 		if d.Reason == picket.WakeReasonNoPolicy {
 			x.next("picket agent heartbeat write %s --file HEARTBEAT.md", d.AgentName)
 		} else {

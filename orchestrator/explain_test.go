@@ -146,5 +146,8 @@ func TestExplainNamesSleepingSessions(t *testing.T) {
 		if x.Reasons[len(x.Reasons)-2].Until.IsZero() {
 			t.Errorf("reasons %+v", x.Reasons)
 		}
+		broke := f.within(t, limitsOf("5", "0", "2", "0.1"))
+		broke.wantExplanation(t, task.TaskID, picket.ReasonSessionAsleep, "is not woken for it: wake_budget_exceeded: "+
+			"the wakes of ann may spend nothing, because agents.ann.wake_budget is 0. No later day changes that")
 	})
 }

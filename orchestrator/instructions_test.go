@@ -151,6 +151,7 @@ func TestThePolicyOfTheWorkspaceWins(t *testing.T) {
 		kit.OK(t, err)
 		f.RefreshPolicies("", files.Refresh)
 		kit.OK(t, files.Pass(f.Ctx))
+		kit.OK(t, f.report("a1", n, idleSession(session))) // reports from before the lock do not count
 		p := f.mustPolicy(t, "ann")
 		if p.Summary != "mine" || p.File == nil || p.File.State != picket.PolicyFileWorkspace ||
 			p.File.Path != "picket/agents/ann/HEARTBEAT.md" {

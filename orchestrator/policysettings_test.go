@@ -87,6 +87,9 @@ func TestDisabledWakesAreTheFirstReason(t *testing.T) {
 		if s.Reason != picket.WakeReasonDisabled || s.Active || s.Present {
 			t.Errorf("the status is %+v", s)
 		}
+		other.wantWake(t, picket.WakeRequest{SessionID: newSessionID()}, picket.WakeReasonDisabled)
+		f.wakeable(t)
+		other.wantWake(t, picket.WakeRequest{}, picket.WakeReasonDisabled)
 	})
 }
 

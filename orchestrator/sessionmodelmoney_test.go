@@ -305,7 +305,8 @@ func (m *sessionMachine) compareMoney() {
 	m.t.Helper()
 	day, b := dayOf(m.raw), m.money
 	for _, kind := range []string{"wake", "prompt"} {
-		if slices.ContainsFunc(b.prompts, func(p *modelPrompt) bool { return p.funds.kind == kind && p.funds.day == day }) {
+		if slices.ContainsFunc(b.prompts,
+			func(p *modelPrompt) bool { return p.funds.kind == kind && p.funds.day == day }) {
 			m.compareDay(kind+":"+m.name+":"+day, b.sums(day, kind, m.name))
 		}
 	}

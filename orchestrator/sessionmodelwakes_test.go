@@ -30,7 +30,7 @@ type modelWake struct {
 	request wakeRequest
 }
 
-// wakeRequest is a request of a person who waits for what becomes of it.
+// wakeRequest is a request of a person who waits for its end.
 type wakeRequest struct {
 	by     picket.Caller
 	id     string // of the session
@@ -243,9 +243,9 @@ func (m *sessionMachine) compareWakes() {
 	status, err := m.PolicyStatus(m.Ctx, m.name, 0)
 	kit.OK(m.t, err)
 	left := m.left("wake")
-	want := picket.WakeBudget{Envelope: left.short, Left: max(0, left.left),
-		RenewedAt: heartbeat.NextDay(picket.Instant(m.raw))}
-	if status.WakeBudget != want {
-		m.fatalf("wakes have %+v, want %+v", status.WakeBudget, want)
+	next := heartbeat.NextDay(picket.Instant(m.raw))
+	got := status.WakeBudget
+	if got.Envelope != left.short || got.Left != max(0, left.left) || got.RenewedAt == nil || *got.RenewedAt != next {
+		m.fatalf("wakes have %+v, want %s of %s until %s", got, max(0, left.left), left.short, next)
 	}
 }

@@ -3,7 +3,9 @@ package orchestrator
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -108,8 +110,101 @@ func (e *Engine) wakeBudget(ctx context.Context, name string) (picket.WakeBudget
 	var v wakeReply
 	r := e.run(ctx, "wake_facts", name, "", e.store.limits, e.dailyLimitArg())
 	r.Decode(&v)
-	return picket.WakeBudget{Envelope: v.Short, Left: budget.Money(max(0, v.Money)),
-		RenewedAt: heartbeat.NextDay(picket.Instant(v.Raw))}, r.Err
+	limits := e.wakeLimits(name)
+	b := picket.WakeBudget{Envelope: v.Short, Left: budget.Money(max(0, v.Money)), Setting: limits.setting(v.Short)}
+	if limits.none() == "" {
+		next := heartbeat.NextDay(picket.Instant(v.Raw))
+		b.RenewedAt = &next
+	}
+	return b, r.Err
+}
+
+// wakeLimits are the limits of what the wakes of an agent name may spend on a day.
+type wakeLimits struct {
+	name           string
+	own, namespace budget.Money
+	day            *budget.Money // nil: no limit
+}
+
+func (e *Engine) wakeLimits(name string) wakeLimits {
+	l := wakeLimits{name: name, own: e.store.cfg.SessionLimits.of(name).Wakes,
+		namespace: e.store.cfg.SessionLimits.Namespace}
+	if day := e.store.budgets.Load().perDay; day != nil {
+		l.day = &day.USD
+	}
+	return l
+}
+
+// none is the kind of the envelopes of which the limit is 0, or "".
+func (l wakeLimits) none() string {
+	switch {
+	case l.own <= 0:
+		return "wake"
+	case l.namespace <= 0:
+		return "sessions"
+	case l.day != nil && *l.day <= 0:
+		return "house"
+	}
+	return ""
+}
+
+// setting is the key of picket.yaml that limits an envelope: the one that is 0, if there is one.
+func (l wakeLimits) setting(envelope string) string {
+	kind, _, _ := strings.Cut(envelope, ":")
+	switch cmp.Or(l.none(), kind) {
+	case "wake":
+		return "agents." + l.name + ".wake_budget"
+	case "sessions":
+		return "wake.budget"
+	}
+	return "budget.house"
+}
+
+// shortage says why a wake may spend nothing now, and what to do.
+func (f wakeFacts) shortage() *picket.WakeShortage {
+	s := &picket.WakeShortage{Setting: f.limits.setting(f.Short), Left: max(0, f.available())}
+	whose := map[string]string{"agents." + f.name + ".wake_budget": "the wakes of " + f.name,
+		"wake.budget": "all agent sessions", "budget.house": "all tasks and sessions"}[s.Setting]
+	raise := "raise " + s.Setting + " in picket.yaml and restart the server."
+	day, left := f.Short[strings.LastIndex(f.Short, ":")+1:], s.Left.Dollars()+" is left"
+	switch {
+	case f.limits.none() != "":
+		s.Message = whose + " may spend nothing, because " + s.Setting + " is 0"
+		s.Remedy = "No later day changes that: " + raise
+	case f.Unspent > 0:
+		s.Message = whose + " have reserved all that they may spend on " + day + " (UTC): " + left
+		s.Remedy = "Wait until one of the prompts has ended, or " + raise
+	default:
+		s.Message = whose + " have spent all that they may on " + day + " (UTC): " + left
+		next := heartbeat.NextDay(picket.Instant(f.Raw)).String()
+		s.Remedy = "Wait until " + next + ", when the next day begins, or " + raise
+	}
+	return s
+}
+
+// explainZeroLimit says of a prompt that is refused for lack of money that its limit is 0, if it is. No later day
+// changes that.
+func (e *Engine) explainZeroLimit(err error) error {
+	refusal, ok := errors.AsType[*picket.Error](err)
+	if !ok || refusal.Code != picket.CodeBudgetExceeded {
+		return err
+	}
+	envelope, _ := refusal.Facts["envelope"].(string)
+	parts := strings.Split(envelope, ":")
+	limit, setting, whose := e.store.cfg.SessionLimits.Namespace, "wake.budget", "all agent sessions"
+	if parts[0] == "prompt" {
+		limit = e.store.cfg.SessionLimits.of(parts[1]).Prompts
+		setting, whose = "agents."+parts[1]+".prompts_budget", "the prompts of people to "+parts[1]
+	}
+	if len(parts) > 1 && parts[1] == "-" {
+		setting, whose = "agents.NAME.prompts_budget", "the prompts of people to sessions without an agent name"
+	}
+	if limit > 0 || parts[0] == "house" {
+		return err
+	}
+	refusal.Message = whose + " may spend nothing, because " + setting + " is 0"
+	refusal.Remedy = "No later day changes that: raise " + setting + " in picket.yaml and restart the server."
+	return err
 }
 
 // SetSessionLimits changes what agent sessions may spend. It is for tests, and must not run beside other calls.

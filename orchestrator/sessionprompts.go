@@ -23,9 +23,10 @@ func (e *Engine) PromptSession(ctx context.Context, by picket.Caller, sessionID 
 	if req.TimeoutSeconds != nil {
 		seconds = *req.TimeoutSeconds
 	}
-	return e.run(ctx, "prompt_session", sessionID, cmp.Or(by.Key, by.Actor), by.Idempotency.Key, by.Idempotency.Body,
+	p, err := e.run(ctx, "prompt_session", sessionID, cmp.Or(by.Key, by.Actor), by.Idempotency.Key, by.Idempotency.Body,
 		"prompt_"+ulid.Make().String(), req.Text, 1000*seconds, picket.MaxOpenPrompts,
 		picket.MaxPromptsListed, e.store.limits, e.dailyLimitArg()).prompt()
+	return p, e.explainZeroLimit(err)
 }
 
 // SessionPrompt reads a prompt of a session, with its answer from the byte offset on. It waits until there

@@ -19,15 +19,15 @@ import (
 
 // wakeReply is what the script wake_facts answers. Times are ms of store time where it does not say else.
 type wakeReply struct {
-	Raw     int64             `reply:"raw"` // by the server's own clock
-	Now     int64             `reply:"now"`
-	Adopted int64             `reply:"adopted"`
-	Paused  bool              `reply:"paused"`
-	Rows    []policyRow       `reply:"rows"`
-	Newest  string            `reply:"newest"`
-	Over    string            `reply:"over"`
-	File    *policyFileRecord `reply:"file,json"`
-	Away    bool              `reply:"away"`
+	Raw    int64             `reply:"raw"` // by the server's own clock
+	Now    int64             `reply:"now"`
+	Known  int64             `reply:"known"`
+	Paused bool              `reply:"paused"`
+	Rows   []policyRow       `reply:"rows"`
+	Newest string            `reply:"newest"`
+	Over   string            `reply:"over"`
+	File   *policyFileRecord `reply:"file,json"`
+	Away   bool              `reply:"away"`
 
 	Sessions  int         `reply:"sessions"` // of the agent name that live, if none was named
 	Money     int64       `reply:"money"`    // nano-dollars that its wakes have left today
@@ -64,6 +64,7 @@ type wakeFacts struct {
 	shown    picket.WakePolicy
 	policy   *heartbeat.Policy // nil: there is none
 	settings heartbeat.Settings
+	limits   wakeLimits
 }
 
 // wakeFacts reads all that a decision about a wake is made by. Without sessionID it is the session of the
@@ -82,7 +83,7 @@ func (e *Engine) wakeFacts(ctx context.Context, name, sessionID string) (f wakeF
 
 // storedWakeFacts are wakeFacts as the store has them. It changes nothing.
 func (e *Engine) storedWakeFacts(ctx context.Context, name, sessionID string) (f wakeFacts, err error) {
-	f.name, f.settings = name, e.store.cfg.Wake
+	f.name, f.settings, f.limits = name, e.store.cfg.Wake, e.wakeLimits(name)
 	r := e.run(ctx, "wake_facts", name, sessionID, e.store.limits, e.dailyLimitArg())
 	r.Decode(&f.wakeReply)
 	if r.Err != nil {
@@ -126,7 +127,7 @@ func (f wakeFacts) session() *heartbeat.WakeSession {
 	if f.UnderWay {
 		open--
 	}
-	s := row.session(picket.Instant(f.Now), picket.Instant(f.Adopted), f.settings.SessionHealthStaleAfter, open > 0)
+	s := row.session(picket.Instant(f.Now), picket.Instant(f.Known), f.settings.SessionHealthStaleAfter, open > 0)
 	return &heartbeat.WakeSession{Agent: row.Name, Health: s.Health}
 }
 
@@ -158,6 +159,7 @@ func (f wakeFacts) decided(source picket.WakeSource, at picket.Instant, unmetere
 		AgentDraining:    f.Row != nil && f.Row.Draining,
 		Available:        f.available(),
 		Reserved:         f.Unspent > 0,
+		NoBudget:         f.limits.none() != "",
 		OwnKeys:          f.Row == nil || !f.Row.Metered,
 		UnmeteredAllowed: unmetered,
 		LastWake:         f.wall(f.Last),

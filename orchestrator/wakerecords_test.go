@@ -1,8 +1,10 @@
 package orchestrator_test
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
@@ -47,6 +49,40 @@ func TestWakeRecordsNameNobody(t *testing.T) {
 			if strings.Contains(text, canary) {
 				t.Errorf("the records of a wake have %q:\n%s", canary, text)
 			}
+		}
+	})
+}
+
+// A wake that no adapter has accepted is not given back to a later cycle, in which others were sent.
+func TestAWakeIsGivenBackToItsOwnCycle(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		id, n := f.wakeable(t)
+		other := newSessionID()
+		kit.OK(t, f.report("a1", n, idleSession(id), idleSession(other)))
+		ctx, kill := context.WithCancel(f.Ctx)
+		left := make(chan error, 2)
+		for _, session := range []string{id, other} {
+			go func() {
+				_, err := f.Wake(ctx, kit.OtherOperator, "ann", picket.WakeRequest{SessionID: session})
+				left <- err
+			}()
+			kit.WaitFor(t, "the wake is under way", func() bool {
+				page, err := f.SessionPrompts(f.Ctx, session, 0, 1)
+				kit.OK(t, err)
+				return len(page.Prompts) == 1
+			})
+			if session == id {
+				f.JumpStoreTime(t, 30*time.Second)
+			}
+		}
+		_, err := f.SessionCommands(f.Ctx, kit.Operator, "a1", n, nil, 0)
+		kit.OK(t, err)
+		if got := f.Raw.HGet(f.Ctx, "pk:{default}:wakes-in-cycle:ann:"+kit.Operator.Actor, "count").Val(); got != "1" {
+			t.Errorf("%s wakes count", got)
+		}
+		kill()
+		for range 2 {
+			<-left
 		}
 	})
 }

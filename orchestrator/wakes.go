@@ -111,7 +111,7 @@ func (w wake) decide(f wakeFacts, at picket.Instant) picket.WakeDecision {
 		d.PolicySnapshotID = f.shown.Digest
 	}
 	if made.Reason == picket.WakeReasonBudgetExceeded {
-		d.Envelope = f.Short
+		d.Envelope, d.Shortage = f.Short, f.shortage()
 	}
 	if made.Reason == picket.WakeReasonInvalid {
 		d.Diagnostics = f.shown.Diagnostics

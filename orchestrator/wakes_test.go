@@ -135,7 +135,7 @@ func TestAWakeThatIsNotAcceptedIsRefunded(t *testing.T) {
 		if d.Reason != picket.WakeReasonSessionPromptActiveRace || d.Result != picket.WakeResultSkipped {
 			t.Errorf("%+v", d)
 		}
-		_, err = f.wakeWith(t, n, picket.PromptFailed, "prompt_active") // which is no refusal
+		_, err = f.wakeWith(t, n, picket.PromptFailed, "prompt_active") // which does not refuse it
 		kit.Refused(t, err, picket.CodeSyntheticPromptFailed)
 		done := make(chan error, 1)
 		go func() {
@@ -229,6 +229,11 @@ func TestWakesAreRefusedForAReason(t *testing.T) {
 			ClientTimestamp: picket.InstantOf(time.Now()), Incarnation: n})
 		kit.OK(t, err)
 		f.wantWake(t, picket.WakeRequest{}, picket.WakeReasonAgentDraining)
+		_, err = f.Pause(f.Ctx, kit.Operator, false, "")
+		kit.OK(t, err)
+		f.wantWake(t, picket.WakeRequest{}, picket.WakeReasonPaused)
+		_, err = f.Resume(f.Ctx, kit.Operator, "")
+		kit.OK(t, err)
 		f.mustWritePolicy(t, "ann", "---\nenabled: false\n---\n")
 		f.wantWake(t, picket.WakeRequest{}, picket.WakeReasonDisabled)
 		f.mustWritePolicy(t, "ann", "---\npreferences:\n  quiet_windows:\n"+
@@ -340,40 +345,6 @@ func TestWakesOfACycleAreBounded(t *testing.T) {
 		f.wantWake(t, picket.WakeRequest{SessionID: id, DryRun: true}, picket.WakeReasonRateLimited)
 		f.JumpStoreTime(t, 30*time.Second)
 		f.wantWake(t, picket.WakeRequest{SessionID: id, DryRun: true}, picket.WakeReasonSent)
-	})
-}
-
-// A wake that no adapter has accepted is not given back to a later cycle, in which others were sent.
-func TestAWakeIsGivenBackToItsOwnCycle(t *testing.T) {
-	onBothStores(t, func(t *testing.T, f *fixture) {
-		id, n := f.wakeable(t)
-		other := newSessionID()
-		kit.OK(t, f.report("a1", n, idleSession(id), idleSession(other)))
-		ctx, kill := context.WithCancel(f.Ctx)
-		left := make(chan error, 2)
-		for _, session := range []string{id, other} {
-			go func() {
-				_, err := f.Wake(ctx, kit.OtherOperator, "ann", picket.WakeRequest{SessionID: session})
-				left <- err
-			}()
-			kit.WaitFor(t, "the wake is under way", func() bool {
-				page, err := f.SessionPrompts(f.Ctx, session, 0, 1)
-				kit.OK(t, err)
-				return len(page.Prompts) == 1
-			})
-			if session == id {
-				f.JumpStoreTime(t, 30*time.Second)
-			}
-		}
-		_, err := f.SessionCommands(f.Ctx, kit.Operator, "a1", n, nil, 0)
-		kit.OK(t, err)
-		if got := f.Raw.HGet(f.Ctx, "pk:{default}:wakes-in-cycle:ann:"+kit.Operator.Actor, "count").Val(); got != "1" {
-			t.Errorf("%s wakes count", got)
-		}
-		kill()
-		for range 2 {
-			<-left
-		}
 	})
 }
 

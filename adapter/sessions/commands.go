@@ -20,6 +20,7 @@ const (
 func (k *Keeper) pollAlways(ctx context.Context) {
 	retry := retryPace()
 	idle := pace{least: 250 * time.Millisecond, most: 2 * time.Second}
+	lost := false // the server did not answer
 	for wait := pollWait; ctx.Err() == nil; {
 		began := k.cfg.clock()
 		var pending picket.PendingCommands
@@ -32,7 +33,7 @@ func (k *Keeper) pollAlways(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			wait = pollWait
+			wait, lost = 0, true // the next answer comes as soon as the server is there
 			k.cfg.Log.Warn("the commands of agent sessions cannot be fetched", "err", err)
 			retry.pause(ctx, err)
 			continue
@@ -41,6 +42,10 @@ func (k *Keeper) pollAlways(ctx context.Context) {
 			return
 		}
 		retry.reset()
+		if lost { // a server that was started again does not count reports from before
+			lost = false
+			k.changed()
+		}
 		told := k.tellOfMessages(pending)
 		if wait > 0 && took > longPoll && k.hasNewPrompt(pending) {
 			// The time of a prompt counts from the answer. It is at most as long ago as the request, so

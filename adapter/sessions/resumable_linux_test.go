@@ -1,9 +1,11 @@
 package sessions
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -57,6 +59,9 @@ func TestAConversationIsResumed(t *testing.T) {
 	left, err := process.ReadRecord(filepath.Join(k.sessionsDir(), session, processDir))
 	if err != nil || left.Leader.PID == 0 {
 		t.Fatalf("the process was not recorded: %+v, %v", left, err)
+	}
+	if err := syscall.Kill(left.Leader.PID, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("the process runs between prompts: %v", err)
 	}
 	if err := end(); err != nil {
 		t.Fatal(err)

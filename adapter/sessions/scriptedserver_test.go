@@ -28,6 +28,7 @@ type scriptedServer struct {
 	nextTask func(id string) bool
 
 	instructions string // of the agent; locked by mu
+	away         error  // it answers no request for commands; locked by mu
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed at every change
@@ -80,6 +81,10 @@ func (s *scriptedServer) Pending(ctx context.Context, wait time.Duration) (picke
 	s.mu.Unlock()
 	for {
 		s.mu.Lock()
+		if err := s.away; err != nil {
+			s.mu.Unlock()
+			return picket.PendingCommands{}, err
+		}
 		pending, changed := picket.PendingCommands{Sessions: s.open(), Instructions: s.instructions}, s.changed
 		if s.newest > s.told {
 			s.told, pending.NewestMessage = s.newest, s.newest

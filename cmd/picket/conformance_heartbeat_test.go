@@ -11,9 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/picket-dev/picket/cmd/picket/settings"
 	"github.com/picket-dev/picket/internal/agentheartbeat"
 	"github.com/picket-dev/picket/internal/conformance"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/heartbeat"
 )
 
 // heartbeatDeviations are the rules of Agent Heartbeat that Picket does not keep yet, and why. A rule that is
@@ -27,10 +30,27 @@ func onVirtualHeartbeat(t *testing.T, test func(t *testing.T, cfg agentheartbeat
 		store, end := rig.Memory()
 		defer end()
 		l := newPipes()
-		c, stop := startSuiteServer(t, store, l, &http.Transport{DialContext: l.dial, MaxIdleConnsPerHost: 100})
+		wakes := quickWakes(t)
+		transport := &http.Transport{DialContext: l.dial, MaxIdleConnsPerHost: 100}
+		c, stop := startSuiteServerWith(t, store, l, transport, wakes)
 		defer stop()
-		test(t, agentheartbeat.Config{URL: c.url, Key: c.key, HTTP: c.http, Slack: 2 * time.Second, Exact: true})
+		test(t, agentheartbeat.Config{URL: c.url, Key: c.key, HTTP: c.http, Files: wakes.Dir, Slack: 5 * time.Second,
+			Exact: true})
 	})
+}
+
+// quickWakes are settings with which the scheduler wakes by the clock every two minutes. With the defaults, which
+// TestHeartbeatReal has, the rules about it would take a day of virtual time.
+func quickWakes(t *testing.T) settings.Wake {
+	t.Helper()
+	d := heartbeat.Defaults()
+	return settings.Wake{Enabled: true, MaxBodyBytes: d.MaxBodyBytes, MinInterval: time.Minute,
+		DefaultInterval: 2 * time.Minute, WakeCooldown: 20 * time.Second, MaxWakesPerCycle: d.MaxWakesPerCycle,
+		ContextProjectionBytes: d.ContextProjectionBytes, WakeEventRetention: d.WakeEventRetention,
+		SessionHealthStaleAfter:      d.SessionHealthStaleAfter,
+		SessionHealthHookMinInterval: d.SessionHealthHookMinInterval, ActiveSessionOnly: true,
+		AllowActiveHoursPreferences: true, Budget: orchestrator.DefaultSessionLimits().Namespace,
+		Dir: filepath.Join(t.TempDir(), "agents")}
 }
 
 // expectHeartbeat expects each rule that can be run to have passed, unless Picket is known to deviate.
@@ -82,9 +102,10 @@ func TestHeartbeatReal(t *testing.T) {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Fatal("redis-server is not installed: what is not tested on a real store is not tested")
 	}
-	url, key := startUp(t)
-	report, err := agentheartbeat.Run(t.Context(),
-		agentheartbeat.Config{URL: url, Key: key, Picket: picketCommand(t), Slack: time.Minute})
+	dir := t.TempDir()
+	url, key := startUpIn(t, dir)
+	report, err := agentheartbeat.Run(t.Context(), agentheartbeat.Config{URL: url, Key: key, Picket: picketCommand(t),
+		Files: filepath.Join(dir, "data", "agents"), Slack: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -105,7 +105,7 @@ func withoutDiagnostic(code string) func(*faultyTransport, *http.Request, *http.
 }
 
 func heartbeatMistakes() []heartbeatMistake {
-	return append(policyMistakes(), wakeMistakes()...)
+	return slices.Concat(policyMistakes(), wakeMistakes(), fileMistakes(), capabilityMistakes(), schedulerMistakes())
 }
 
 func policyMistakes() []heartbeatMistake {
@@ -373,7 +373,8 @@ func TestEveryHeartbeatRuleFailsSomewhere(t *testing.T) {
 		senseless(http.StatusForbidden, object{"code": "forbidden"}),
 	} {
 		report, err := agentheartbeat.Run(t.Context(), agentheartbeat.Config{URL: "http://senseless.test", Key: "k",
-			HTTP: &http.Client{Transport: server}, Exact: true, Picket: "/does/not/exist", Slack: 1})
+			HTTP: &http.Client{Transport: server}, Exact: true, Picket: "/does/not/exist", Files: t.TempDir(),
+			Slack: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

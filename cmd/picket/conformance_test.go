@@ -40,6 +40,13 @@ type suiteServer struct {
 func startSuiteServer(t *testing.T, s rig.Store, l net.Listener,
 	transport *http.Transport) (c suiteServer, stop func()) {
 	t.Helper()
+	return startSuiteServerWith(t, s, l, transport, settings.Wake{})
+}
+
+// startSuiteServerWith is startSuiteServer with settings of wakes.
+func startSuiteServerWith(t *testing.T, s rig.Store, l net.Listener, transport *http.Transport,
+	wakes settings.Wake) (c suiteServer, stop func()) {
+	t.Helper()
 	url := "http://" + l.Addr().String()
 	h := serverProcess{
 		roles:         roles{true, true, true},
@@ -50,7 +57,9 @@ func startSuiteServer(t *testing.T, s rig.Store, l net.Listener,
 		log:           slog.New(slog.DiscardHandler),
 		witnessDir:    t.TempDir(),
 		createMissing: true,
-		cfg:           settings.Settings{General: settings.General{Namespace: "default", AllowUnsafeRedis: true}},
+		policyDir:     wakes.Dir,
+		cfg: settings.Settings{General: settings.General{Namespace: "default", AllowUnsafeRedis: true,
+			Wake: wakes}},
 	}
 	store, err := h.openStore(t.Context())
 	if err != nil {
@@ -223,11 +232,16 @@ func TestConformanceReal(t *testing.T) {
 // startUp runs `picket up` with a redis-server of its own until the test ends.
 func startUp(t *testing.T) (url, key string) {
 	t.Helper()
+	return startUpIn(t, t.TempDir())
+}
+
+// startUpIn is startUp with its data in the folder data of a directory.
+func startUpIn(t *testing.T, dir string) (url, key string) {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
 	var log bytes.Buffer
 	cmd := &exec.Cmd{
 		Path:   self,

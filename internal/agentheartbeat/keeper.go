@@ -22,6 +22,7 @@ type keeper struct {
 	name        string // of the agent, which the policy is for
 	incarnation int
 	sessions    []string
+	metered     bool    // its sessions are reported as metered
 	key         keyName // by which it speaks
 }
 
@@ -35,7 +36,11 @@ var hasty = fields{"interval_seconds": 1, "unhealthy_after_seconds": 2, "dead_af
 func (t *Trial) keep(name string, sessions int) *keeper { return t.keepWith(name, sessions, patient) }
 
 func (t *Trial) keepWith(name string, sessions int, thresholds fields) *keeper {
-	k := t.registerKeeper(name, thresholds)
+	return t.registerKeeper(name, thresholds).begin(sessions)
+}
+
+// begin reports a number of new idle sessions.
+func (k *keeper) begin(sessions int) *keeper {
 	for range sessions {
 		k.sessions = append(k.sessions, newSession())
 	}
@@ -88,7 +93,7 @@ func (k *keeper) report(sessions ...fields) {
 func (k *keeper) reportIdle() {
 	var list []fields
 	for _, id := range k.sessions {
-		list = append(list, idle(id))
+		list = append(list, merge(idle(id), fields{"metered": k.metered}))
 	}
 	k.report(list...)
 }
@@ -171,8 +176,8 @@ func (k *keeper) wake(change ...fields) *answer {
 // dryRun asks what would be decided at an instant; empty: now.
 func (k *keeper) dryRun(at string) *answer { return k.wake(fields{"dry_run": true, "at": orNull(at)}) }
 
-// begin asks for a wake, and does not wait for the decision.
-func (k *keeper) begin(by keyName, change ...fields) <-chan *answer {
+// beginWake asks for a wake, and does not wait for the decision.
+func (k *keeper) beginWake(by keyName, change ...fields) <-chan *answer {
 	decided := make(chan *answer, 1)
 	k.t.s.noteWake(k.name)
 	body, ctx := k.wakeBody(change...), k.t.Ctx
@@ -183,14 +188,28 @@ func (k *keeper) begin(by keyName, change ...fields) <-chan *answer {
 // deliver begins a wake, waits until it reaches the adapter, and gives the adapter's answer. It answers the
 // command and the decision.
 func (k *keeper) deliver(state, reason string, change ...fields) (fields, *answer) {
-	decided := k.begin(operator, change...)
-	list := k.pending(8)
-	if len(list) == 0 {
-		k.t.Assert(false, k.t.Accept(<-decided), "a wake that reaches the adapter")
+	decided := k.beginWake(operator, change...)
+	command, decision := k.reached(decided)
+	k.t.Assert(command != nil, k.t.Last, "a wake that reaches the adapter")
+	k.t.Assert(conformance.Text(command, "command") == "wake", k.t.Last, "a command wake")
+	k.t.ExpectStatus(k.result(conformance.Text(command, "commandId"), state, reason), 200, 204)
+	return command, decision()
+}
+
+// reached waits until a wake reaches the adapter. Without a command, the wake was refused before. decision waits for
+// the decision.
+func (k *keeper) reached(decided <-chan *answer) (command fields, decision func() *answer) {
+	for {
+		if list := k.pending(1); len(list) > 0 {
+			return list[0], func() *answer { return k.t.Accept(<-decided) }
+		}
+		select {
+		case a := <-decided:
+			k.t.Accept(a)
+			return nil, func() *answer { return a }
+		default:
+		}
 	}
-	k.t.Assert(conformance.Text(list[0], "command") == "wake", k.t.Last, "a command wake")
-	k.t.ExpectStatus(k.result(conformance.Text(list[0], "commandId"), state, reason), 200, 204)
-	return list[0], k.t.Accept(<-decided)
 }
 
 // sent wakes the session, and ends the prompt of the wake.

@@ -29,6 +29,7 @@ const (
 	needEvents    = "events"      // GET /api/v1/events
 	needLeases    = "leases"      // tasks, leases and the tool proxy
 	needBinary    = "binary"      // the picket binary
+	needFiles     = "files"       // the directory with the files of the server's policies
 	needExact     = "exact clock" // a clock on which waiting takes no time
 	settled       = "settled"     // no need: the document leaves the point open, and this is Picket's decision
 )
@@ -55,7 +56,8 @@ func allChecks() checks {
 	for _, some := range []checks{
 		formatChecks, windowChecks, forbiddenChecks(), digestChecks, healthChecks, factChecks, decisionChecks,
 		reasonChecks, wakeChecks, authoringChecks, commandChecks, conditionChecks, diagnosticChecks, boundaryChecks,
-		errorChecks, sessionChecks, settingChecks, memberChecks,
+		errorChecks, sessionChecks, settingChecks, memberChecks, schedulerChecks, capabilityChecks, fileChecks,
+		programChecks,
 	} {
 		maps.Copy(all, some)
 	}

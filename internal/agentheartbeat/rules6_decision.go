@@ -61,7 +61,7 @@ var decisionChecks = checks{
 	},
 	"6/person-first": func(t *Trial) {
 		k := t.wakeable(plain)
-		decided := k.begin(operator)
+		decided := k.beginWake(operator)
 		wake := k.next("wake")
 		id := k.prompt()
 		t.expectDecision(t.Accept(<-decided), "skipped", "session_prompt_active_race")
@@ -199,7 +199,7 @@ func (t *Trial) cooling() *keeper {
 // coalesced is the decision about a second wake while the first is under way.
 func (t *Trial) coalesced() *answer {
 	k := t.wakeable(plain)
-	first := k.begin(operator)
+	first := k.beginWake(operator)
 	command := k.next("wake")
 	second := k.wake()
 	k.mustResult(text(command, "commandId"), "accepted")
@@ -218,13 +218,13 @@ func (t *Trial) overwoken() *answer {
 	t.write(name, plain)
 	k := t.keep(name, mostWakes)
 	for _, id := range k.sessions {
-		decided := k.begin(operator, fields{"session_id": id})
-		list := k.pending(1)
-		if len(list) == 0 {
-			return t.Accept(<-decided)
+		decided := k.beginWake(operator, fields{"session_id": id})
+		command, decision := k.reached(decided)
+		if command == nil {
+			return decision()
 		}
-		k.mustResult(text(list[0], "commandId"), "answered")
-		t.expectDecision(t.Accept(<-decided), "sent", "wake_sent")
+		k.mustResult(text(command, "commandId"), "answered")
+		t.expectDecision(decision(), "sent", "wake_sent")
 	}
 	t.NotRun("no wake of %d in a row was refused: wake.max_wakes_per_cycle is larger, or the cycle was over", mostWakes)
 	return nil
@@ -255,7 +255,7 @@ var wakeChecks = checks{
 	},
 	"6/late": func(t *Trial) {
 		k := t.wakeable(plain)
-		decided := k.begin(operator)
+		decided := k.beginWake(operator)
 		command := k.next("wake")
 		t.ExpectCode(t.Accept(<-decided), 502, "synthetic_prompt_failed")
 		t.ExpectCode(k.result(text(command, "commandId"), "accepted", ""), 409, "state_conflict")
@@ -277,7 +277,7 @@ var wakeChecks = checks{
 		k := t.wakeable(plain)
 		var all []<-chan *answer
 		for range 8 {
-			all = append(all, k.begin(operator))
+			all = append(all, k.beginWake(operator))
 		}
 		k.mustResult(text(k.next("wake"), "commandId"), "accepted")
 		sent := 0
@@ -316,7 +316,7 @@ var wakeChecks = checks{
 	},
 	"6/agent": func(t *Trial) {
 		k := t.wakeable(plain)
-		decided := k.begin(owner)
+		decided := k.beginWake(owner)
 		command := k.next("wake")
 		k.mustResult(text(command, "commandId"), "accepted")
 		t.ExpectMember(t.expectDecision(t.Accept(<-decided), "sent", "wake_sent"), "source", "agent")

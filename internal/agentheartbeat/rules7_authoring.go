@@ -145,7 +145,8 @@ var authoringChecks = checks{
 		t.ExpectStatus(t.Call(nobody, "GET", policyPath(k.name, ""), nil), 401)
 	},
 	"7/audit": func(t *Trial) {
-		after, name := t.mark(), t.name()
+		name := t.name()
+		after := t.mark()
 		first := t.write(name, plain)
 		t.ExpectStatus(t.change("DELETE", name, "", fields{"expected_digest": first.Str("digest")}), 200)
 		t.ExpectStatus(t.change("POST", name, "/rollback", fields{"revision_id": first.Str("revision_id")}), 200)

@@ -24,6 +24,9 @@ type Config struct {
 	Key string
 	// Picket is the path of the picket binary. Empty: the rules about the command line are not run.
 	Picket string
+	// Files is the directory in which the server has the files of its policies. Empty: the rules about files are
+	// not run.
+	Files string
 	// Only leaves out every rule that it is not true of. Defaults to all rules.
 	Only func(Rule) bool
 	// Parallel bounds the rules that run side by side. Defaults to 16.
@@ -140,6 +143,7 @@ func (s *suite) probe(ctx context.Context) error {
 	s.needs(needSecondKey, s.Keys[stranger] != "", "the key makes no keys of agents")
 	s.needs(needReviewer, s.Keys[reviewer] != "", "the key makes no key of a reviewer")
 	s.needs(needBinary, s.cfg.Picket != "", "picket is neither beside picket-conformance nor on PATH")
+	s.needs(needFiles, s.cfg.Files != "", "it takes the directory of the server's files: --files DIR")
 	s.needs(needExact, s.cfg.Exact, "it takes minutes, and runs on a virtual clock only, in TestHeartbeatVirtual of "+
 		"cmd/picket")
 	a = s.Ask(ctx, operator, "GET", "/api/v1/stats", nil)

@@ -14,7 +14,8 @@ import (
 
 var (
 	ruleID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,47}$`)
-	needs  = []string{needSecondKey, needReviewer, needEvents, needLeases, needBinary, needExact, settled}
+	needs  = []string{needSecondKey, needReviewer, needEvents, needLeases, needBinary, needFiles, needExact,
+		settled}
 	// A rule that is not run names a test, or a script.
 	namedTest   = regexp.MustCompile(`(Test\w+) of ([\w/]+) checks`)
 	namedScript = regexp.MustCompile(`the script ([\w/.]+) checks`)

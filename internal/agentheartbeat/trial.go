@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +21,7 @@ type Trial struct {
 	keepers []*keeper
 	names   []string // of agents, which may have policies
 	retired bool     // the names are not used again
+	files   bool     // the rule changes the files of its names, and the names are not used again
 	tasks   []string
 }
 
@@ -50,9 +53,12 @@ func (t *Trial) clean(ctx context.Context) (left []string) {
 		}
 	}
 	for _, name := range t.names {
+		if t.files {
+			_ = os.RemoveAll(filepath.Dir(t.path(name)))
+		}
 		if !t.s.forget(ctx, name) {
 			left = append(left, "policy of "+name)
-		} else if !t.retired {
+		} else if !t.retired && !t.files {
 			t.s.returnName(name)
 		}
 	}

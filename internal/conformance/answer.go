@@ -73,6 +73,14 @@ func Member(in Fields, path string) (any, bool) {
 	return v, true
 }
 
+// ParseFields reads a JSON object; nil if the text is something else.
+func ParseFields(text string) (f Fields) {
+	if json.Unmarshal([]byte(text), &f) != nil {
+		return nil
+	}
+	return f
+}
+
 // Text is a member that is a text, else empty.
 func Text(in Fields, path string) string {
 	v, _ := Member(in, path)

@@ -5,6 +5,7 @@ package e2e
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/oklog/ulid/v2"
 
@@ -111,6 +112,23 @@ func talk(t *testing.T, s *consoleFixture) {
 	b.until("the same page", samePage)
 	k.report(s.w, picket.SessionStopped, "")
 	b.reads("#health", "stopped")
+}
+
+// The page of an agent shows a message of another agent as it comes, without a new page. Its event names the sender.
+func messages(t *testing.T, s *consoleFixture) {
+	k := s.keepSession("hearer-"+s.role(), "hal")
+	l := s.leased(s.role(), "sender-"+s.role(), "Tells another agent something")
+	b := s.signedInTab("/console/agents/" + k.agent)
+	b.live()
+	b.mark()
+	const text = "The tests pass now."
+	began := time.Now()
+	s.with(l, "/v1/tools/send_message", map[string]any{"to": k.agent, "body": text})
+	b.reads("#messages", text)
+	if took := time.Since(began); took > 20*time.Second { // every page is read again after half a minute
+		t.Errorf("the message came after %v", took)
+	}
+	b.until("the same page", samePage)
 }
 
 // The findings come while somebody types, at their lines, and go when the text is right. Saving by a second

@@ -20,6 +20,7 @@ func TestConsole(t *testing.T) {
 	watching := runParallel(consoleStep{"ATaskAppears", aTaskAppears}, consoleStep{"Log", liveLog},
 		consoleStep{"Writing", writing},
 		consoleStep{"Unfolding", unfolding}, consoleStep{"Pause", pauseUpdates}, consoleStep{"Talk", talk},
+		consoleStep{"Messages", messages},
 		consoleStep{"EditPolicy", editPolicy})
 	deciding := runParallel(consoleStep{"Answer", answerOnce}, consoleStep{"Approve", approve},
 		consoleStep{"Fix", rejectAndFix},

@@ -53,6 +53,37 @@ func TestDocumentedAttacksAreTested(t *testing.T) {
 	}
 }
 
+// Every promise about agent sessions and wakes in docs/guarantees.md names a test, and that test exists.
+func TestPromisesOfSessionsAreTested(t *testing.T) {
+	SkipShort(t)
+	text, err := os.ReadFile(filepath.Join(repoRoot(t), "docs", "guarantees.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "## Agent sessions and wakes\n")
+	section, _, ok := strings.Cut(section, "\n## ")
+	if !ok {
+		t.Fatal("docs/guarantees.md has no section about agent sessions and wakes")
+	}
+	command := regexp.MustCompile("^\\| .+ \\| `go test (\\.[a-z0-9/]*) -run '([^']+)'` \\|$")
+	rows := 0
+	for line := range strings.Lines(section) {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| promise |") {
+			continue
+		}
+		rows++
+		c := command.FindStringSubmatch(strings.TrimSpace(line))
+		if c == nil {
+			t.Errorf("this promise names no test: %s", line)
+			continue
+		}
+		checkTestExists(t, "docs/guarantees.md", c[1], c[2])
+	}
+	if rows == 0 {
+		t.Error("docs/guarantees.md lists no promise about agent sessions and wakes")
+	}
+}
+
 // checkTestExists looks for the test that a command of the documents runs. The
 // second part of a pattern of TestScripts names a script.
 func checkTestExists(t *testing.T, heading, dir, pattern string) {

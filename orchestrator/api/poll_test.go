@@ -111,6 +111,17 @@ func TestAGrantThatCannotBeDeliveredIsGivenBack(t *testing.T) {
 	})
 }
 
+// The metric of agent sessions counts those that have not ended.
+func TestAgentSessionsAreCounted(t *testing.T) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
+		reportedSession(p)
+		const line = "picket_agent_sessions{namespace=\"default\"} 1\n"
+		if metrics := p.want(200, "GET", "/metrics", "", "").raw; !strings.Contains(metrics, line) {
+			t.Errorf("the metrics have no line %q", line)
+		}
+	})
+}
+
 func TestHealth(t *testing.T) {
 	onBothStores(t, func(t *testing.T, p *fixture) {
 		p.want(200, "GET", "/healthz", "", "")

@@ -10,6 +10,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator"
 )
 
 // keptSession is a session with the adapter that keeps it.
@@ -337,6 +338,13 @@ func TestASessionIsWoken(t *testing.T) {
 		_, err := o.WritePolicy(o.t.Context(), adapter, "ann", picket.PolicyWrite{Body: "Read your messages.\n"})
 		must(t, err)
 		operator.mustGet(k.page()).wantText(t, "A person can wake it now.", "The policy and the session allow it.")
+		limits := orchestrator.DefaultSessionLimits()
+		limits.Others.Wakes = 0
+		must(t, o.store.SetSessionLimits(limits))
+		operator.mustGet(k.page()).wantText(t, "It cannot be woken now.", "because agents.ann.wake_budget is 0",
+			"raise agents.ann.wake_budget in picket.yaml and restart the server.")
+		operator.mustGet(k.page()).wantNoText(t, "A wake is allowed")
+		must(t, o.store.SetSessionLimits(orchestrator.DefaultSessionLimits()))
 		done := make(chan struct{})
 		go func() {
 			defer close(done)

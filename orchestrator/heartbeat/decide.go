@@ -24,6 +24,8 @@ type WakeFacts struct {
 	Available budget.Money
 	// Reserved is true if nothing of it is available only because other prompts have reserved it.
 	Reserved bool
+	// NoBudget is true if a limit of the day is 0. Then no later day has more.
+	NoBudget bool
 	// OwnKeys is true if the agent pays its model with keys of its own, and UnmeteredAllowed if it has
 	// the setting unmetered.
 	OwnKeys          bool
@@ -130,7 +132,7 @@ func ownerRule(f WakeFacts) *Decision {
 		return refused(picket.WakeReasonPaused)
 	case f.AgentDraining:
 		return refused(picket.WakeReasonAgentDraining)
-	case f.Available <= 0 && f.Reserved:
+	case f.Available <= 0 && (f.Reserved || f.NoBudget):
 		return refused(picket.WakeReasonBudgetExceeded)
 	case f.Available <= 0:
 		return f.until(picket.WakeReasonBudgetExceeded, NextDay(f.Now))

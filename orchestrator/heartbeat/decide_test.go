@@ -89,6 +89,8 @@ func TestDecisions(t *testing.T) {
 			"skipped/session_unhealthy -"},
 		{"paused", plain, []change{func(f *WakeFacts) { f.NamespacePaused = true }}, "skipped/paused -"},
 		{"draining", plain, []change{func(f *WakeFacts) { f.AgentDraining = true }}, "skipped/agent_draining -"},
+		{"no money on any day", plain, []change{func(f *WakeFacts) { f.Available, f.NoBudget = 0, true }},
+			"skipped/wake_budget_exceeded -"},
 		{"no money", plain, []change{func(f *WakeFacts) { f.Available = 0 }},
 			"skipped/wake_budget_exceeded 02T00:00:00"},
 		{"own keys", plain, []change{scheduler, func(f *WakeFacts) { f.OwnKeys = true }},

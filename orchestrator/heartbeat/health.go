@@ -10,7 +10,8 @@ import (
 type HealthFacts struct {
 	// ReportedAt is the last report of the present incarnation of the adapter; 0: there was none.
 	ReportedAt picket.Instant
-	// KnownSince is when the server that decides took its lock. Older reports do not count. 0: all do.
+	// KnownSince is from when on reports count: since the store was adopted, and since the server that decides took
+	// its lock. 0: all do.
 	KnownSince    picket.Instant
 	ReportedState picket.SessionState // by the adapter
 	ActivePrompt  bool

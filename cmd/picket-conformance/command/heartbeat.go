@@ -21,10 +21,10 @@ func newConformanceHeartbeat() *cobra.Command {
 		Use:   "heartbeat",
 		Short: "Agent Heartbeat: wake policies, the health of sessions, and wakes",
 		Args:  cli.CheckArgs(cobra.NoArgs),
-		Long: "Hold a running server against every rule of Agent Heartbeat; it takes about 15 seconds. The suite answers the\n" +
+		Long: "Hold a running server against every rule of Agent Heartbeat; it takes half a minute. The suite answers the\n" +
 			"wakes of its own sessions itself: it starts no coding agent and spends no money. An administrator's key makes the\n" +
-			"keys it needs and revokes them. Agents of the run are deregistered, policies deleted. A rule that lacks something\n" +
-			"is not run and says why. docs/reference/heartbeat.md lists the rules.",
+			"keys it needs and revokes them. Agents of the run are deregistered, policies deleted, tasks cancelled. A rule that\n" +
+			"lacks something is not run and says why. docs/reference/heartbeat.md lists the rules.",
 		Example: `  picket conformance heartbeat
   picket conformance heartbeat --url http://host:8000 --key @admin.key
   picket conformance heartbeat --only 6 --only 7/write-http -o json`,
@@ -32,6 +32,7 @@ func newConformanceHeartbeat() *cobra.Command {
 	}
 	f := c.Flags()
 	f.String("key", "", "an operator's or administrator's key, or @FILE (default: PICKET_API_KEY, else the saved one)")
+	f.String("files", "", "the directory with the files of the server's policies, on this machine (picket up: DATA/agents)")
 	f.StringSlice("only", nil, "only these sections, such as 6, or rules, such as 6/wake_sent")
 	f.Bool("list", false, "list the rules and ask no server")
 	return term.FormatFlag(c)
@@ -43,6 +44,7 @@ func runConformanceHeartbeat(cmd *cobra.Command) error {
 		return err
 	}
 	cfg := agentheartbeat.Config{Picket: findPicket()}
+	cfg.Files, _ = cmd.Flags().GetString("files")
 	if only, _ := cmd.Flags().GetStringSlice("only"); len(only) > 0 {
 		cfg.Only = func(r agentheartbeat.Rule) bool { return selects(only, r.Section, r.Name()) }
 		if !slices.ContainsFunc(agentheartbeat.Rules(), cfg.Only) {

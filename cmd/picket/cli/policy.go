@@ -395,8 +395,7 @@ func printPolicyStatus(cmd *cobra.Command, st picket.PolicyStatus) {
 	if st.NextAllowedAt != nil {
 		fmt.Fprintln(w, "next allowed at", *st.NextAllowedAt)
 	}
-	fmt.Fprintf(w, "wakes may spend %s more until %s (%s)\n", st.WakeBudget.Left.Dollars(), st.WakeBudget.RenewedAt,
-		st.WakeBudget.Envelope)
+	printWakeBudget(w, st.WakeBudget)
 	if st.Summary != "" {
 		fmt.Fprintln(w, "summary:", term.OneLine(st.Summary))
 	}
@@ -413,4 +412,13 @@ func printPolicyStatus(cmd *cobra.Command, st picket.PolicyStatus) {
 	if !st.Present {
 		PrintNext(cmd, "picket agent heartbeat write "+st.AgentName+" --file HEARTBEAT.md")
 	}
+}
+
+func printWakeBudget(w io.Writer, b picket.WakeBudget) {
+	if b.RenewedAt == nil {
+		fmt.Fprintf(w, "wakes may spend nothing on any day, because %s is 0\n", b.Setting)
+		return
+	}
+	fmt.Fprintf(w, "wakes may spend %s more until %s (%s, limited by %s)\n", b.Left.Dollars(), *b.RenewedAt, b.Envelope,
+		b.Setting)
 }

@@ -60,6 +60,10 @@ func printWake(cmd *cobra.Command, d picket.WakeDecision) {
 	if d.NextAllowedAt != nil {
 		fmt.Fprintln(w, "next allowed at", *d.NextAllowedAt)
 	}
+	if d.Shortage != nil {
+		fmt.Fprintln(w, d.Shortage.Message)
+		fmt.Fprintln(w, "fix:", d.Shortage.Remedy)
+	}
 	printDiagnostics(w, d.Diagnostics)
 	switch {
 	case d.DryRun:

@@ -48,8 +48,8 @@ function sessions.set_turn(sid, pid)
   put(s, 'turn', pid)
 end
 
--- sessions.begin_turn begins the turn of a prompt. An adapter can answer another prompt than the one that it gets, which
--- waits then.
+-- sessions.begin_turn begins the turn of a prompt. An adapter can answer another prompt than the one that it gets,
+-- which waits then.
 function sessions.begin_turn(sid, pid, agent)
   sessions.set_turn(sid, pid)
   local head = call('ZRANGE', K('open-prompts:', sid), 0, 0)[1] or ''

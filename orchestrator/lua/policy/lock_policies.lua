@@ -7,8 +7,12 @@ local lock = call('HMGET', K('policy-lock'), 'holder', 'until')
 if lock[1] and lock[1] ~= holder and num(lock[2]) > now then -- @locks-directory
   return named{ locked = 0, heads = {} }
 end
-if lock[1] ~= holder or lasts == 0 then call('DEL', K('policy-lock'), K('policy-files')) end -- @forgets-files
-if lasts == 0 then return named{ locked = 0, heads = {} } end
+if lock[1] ~= holder or lasts == 0 then call('DEL', K('policy-files')) end -- @forgets-files
+if lasts == 0 then -- that a process had the directory stays known: until one has it again, no wake is sent
+  if lock[1] == holder then call('HSET', K('policy-lock'), 'holder', '', 'until', NOW) end -- @ends-own-lock
+  return named{ locked = 0, heads = {} }
+end
+if lock[1] ~= holder then call('HSET', K('policy-lock'), 'since', NOW) end -- @knows-since-lock
 call('HSET', K('policy-lock'), 'holder', holder, 'until', F(now + lasts))
 local heads = {}
 for _, name in ipairs(call('ZRANGE', K('policies'), 0, -1)) do

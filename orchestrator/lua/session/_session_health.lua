@@ -5,9 +5,8 @@
 -- judged_health judges the facts of a session as package heartbeat does: state, health and detail code or ''. A report
 -- older than stale ms is stale. A session that works on a prompt is as healthy as one that is idle.
 local function judged_health(f, stale)
-  local adopted = num(call('HGET', META, 'adopted'))
   local works = f.state == 'prompting' or (f.prompt or '') ~= ''
-  if num(f.reported_at) < adopted then return 'detached', 'unknown', 'health_unknown' end
+  if num(f.reported_at) < num(reports_count_from()) then return 'detached', 'unknown', 'health_unknown' end
   local old = f.unhealthy == 1 or now - num(f.reported_at) > stale
   if old then return f.state, 'stale', 'health_stale' end
   if works and f.silent == 1 then return 'prompting', 'degraded', 'health_hung' end

@@ -7,6 +7,12 @@ local function accepted_prompt(sid)
   return works and head or ''
 end
 
+-- reports_count_from is from when on the reports of sessions count, in store time: since the store was adopted, and
+-- since the process that has the directory of policies took it. Before a wake, sessions have to be reported again.
+local function reports_count_from()
+  return F(math.max(num(call('HGET', META, 'adopted')), num(call('HGET', K('policy-lock'), 'since')))) -- @reports-again
+end
+
 -- session_facts is what is known about a session, as a table. It returns nil where there is none.
 local function session_facts(sid)
   local s = call('HMGET', K('asession:', sid), 'agent', 'name', 'incarnation', 'kind', 'preset', 'state', 'prompt',

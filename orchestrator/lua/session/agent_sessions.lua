@@ -2,7 +2,7 @@
 -- needs: session_row
 -- agent_sessions lists sessions, the newest first, or one by its id.
 -- ARGV: id of a session or '', id of an agent or '', number before which they began or 0, most sessions
--- Reply: now and adopted (store time, ms), rows (session_row), more 0|1
+-- Reply: now and known (from when reports count; store time, ms), rows (session_row), more 0|1
 -- Errors: not_found
 local rows, most, more = {}, num(ARGV[4]), 0
 if ARGV[1] ~= '' then
@@ -15,4 +15,4 @@ else
   more = #ids > most and 1 or 0
   for i = 1, math.min(most, #ids) do rows[#rows + 1] = session_row(ids[i]) end
 end
-return named{ now = NOW, adopted = call('HGET', META, 'adopted') or '0', rows = rows, more = more }
+return named{ now = NOW, known = reports_count_from(), rows = rows, more = more }

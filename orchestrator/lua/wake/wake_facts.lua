@@ -16,7 +16,7 @@ local name, sid = ARGV[1], ARGV[2]
 local id = current_revision(name)
 local newest = call('ZRANGE', K('policy-revisions:', name), -1, -1)[1]
 local lock = num(call('HGET', K('policy-lock'), 'until'))
-local facts = { raw = RAW, now = NOW, adopted = call('HGET', META, 'adopted') or '0',
+local facts = { raw = RAW, now = NOW, known = reports_count_from(),
   paused = paused ~= '' and 1 or 0, rows = id ~= '' and { (policy_row(id)) } or {}, newest = newest or '',
   over = newest and call('HGET', K('policy-revision:', newest), 'over') or '',
   file = lock > now and call('HGET', K('policy-files'), name) or '', -- @wakes-by-file

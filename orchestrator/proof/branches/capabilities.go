@@ -49,7 +49,9 @@ func (a *capableAgent) prompt(t *testing.T) picket.LeaseCredential {
 	p, err := a.f.PromptSession(a.f.Ctx, kit.Operator, a.session, picket.PromptRequest{Text: "x"})
 	kit.OK(t, err)
 	held := picket.LeaseCredential{PromptID: p.PromptID, Secret: strings.Repeat("c", 64)}
-	kit.OK(t, a.result(held, picket.PromptAccepted, held.Secret))
+	for range 2 { // the first reply is lost
+		kit.OK(t, a.result(held, picket.PromptAccepted, held.Secret))
+	}
 	return held
 }
 
@@ -96,6 +98,7 @@ func coverCapabilities(t *testing.T, f *fixture) {
 	forged := held
 	forged.Secret = strings.Repeat("e", 64)
 	a.refused(t, forged)
+	kit.OK(t, a.result(held, picket.PromptAccepted, held.Secret))
 	process := picket.LeaseCredential{SessionID: a.session, Secret: held.Secret}
 	_, err = f.SessionCapability(f.Ctx, process)
 	kit.OK(t, err)

@@ -347,7 +347,8 @@ func (x *machine) servePromptOf(id string) {
 		x.askForTask(id, p)
 	}
 	if x.chance("ends", 80) {
-		to := oneOf(x, "result", picket.PromptAnswered, picket.PromptAnswered, picket.PromptAnswered, picket.PromptFailed)
+		to := oneOf(x, "result", picket.PromptAnswered, picket.PromptAnswered, picket.PromptAnswered,
+			picket.PromptFailed)
 		for range 1 + x.below(2, "times") {
 			x.sendResult(id, p, to)
 			x.compareOffered(id, s)

@@ -9,6 +9,11 @@ var policyMutants = []mutant{
 	{"a policy has any number of revisions", []edit{{"bounds-revisions", "for _, old in ipairs({}) do"}}},
 	{"a name is given the revision of another", []edit{{"revision-of-name", ""}}},
 	{"two processes have the directory of policies", []edit{{"locks-directory", "if false then"}}},
+	{"reports from before the lock count", []edit{
+		{"reports-again", "return call('HGET', META, 'adopted') or '0'"}}},
+	{"a new holder takes over the old reports", []edit{{"knows-since-lock", ""}}},
+	{"a process releases the directory of another", []edit{
+		{"ends-own-lock", "call('HSET', K('policy-lock'), 'holder', '', 'until', NOW)"}}},
 	{"files of another directory count", []edit{{"forgets-files", ""}}},
 	{"a process without the directory publishes files", []edit{{"publishes-with-lock", ""}}},
 	{"refused instructions end those before them", []edit{

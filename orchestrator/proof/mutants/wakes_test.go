@@ -42,5 +42,5 @@ var wakeMutants = []mutant{
 	{"a settled subtask is news for ever", []edit{{"settled-since", "local settled = w.settled_of and w.settled_of ~= ''"}}},
 	{"sessions of agents that are gone count", []edit{{"counts-live-sessions", "if s[1] then"}}},
 	{"a message does not make a session due", []edit{{"message-makes-due", ""}}},
-	{"as much other work is no news", []edit{{"marks-work", ""}}},
+	{"as much other work wakes nobody", []edit{{"marks-work", ""}}},
 }

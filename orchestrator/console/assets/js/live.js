@@ -59,10 +59,12 @@ function onStreamMessage(message) {
 }
 
 // concerns reports whether the page looks different after an event. Topics are
-// prefixes of types, or ids of tasks, runs and agents; * is all of them.
-function concerns({ type, taskId, runId, agentId }) {
+// prefixes of types, or ids of tasks, runs and agents; * is all of them. The event of a message names its
+// sender, and whom it is to.
+function concerns({ type, taskId, runId, agentId, to }) {
   const topics = (page().topics ?? "").split(" ").filter(Boolean);
-  return topics.some((t) => t === "*" || type.startsWith(t) || t === taskId || t === runId || t === agentId) ||
+  return topics.some((t) => t === "*" || type.startsWith(t) || t === taskId || t === runId || t === agentId ||
+    t === to) ||
     WAITING_EVENTS.some((t) => type.startsWith(t));
 }
 

@@ -99,8 +99,8 @@ function fields(block) {
 }
 
 // Pages decide by these members whether an event concerns them.
-function pickFields({ seq, type, taskId, runId, agentId }) {
-  return { seq, type, taskId, runId, agentId };
+function pickFields({ seq, type, taskId, runId, agentId, data }) {
+  return { seq, type, taskId, runId, agentId, to: data?.to };
 }
 
 // sleep ends early when the machine is on the network again.
