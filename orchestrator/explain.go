@@ -72,7 +72,7 @@ func (e *Engine) sleepingSessions(ctx context.Context, agents []string) (asleep 
 			if s.AgentName == "" {
 				continue
 			}
-			f, err := e.wakeFacts(ctx, s.AgentName, s.SessionID)
+			f, err := e.wakeFacts(ctx, s.AgentName, s.SessionID, false)
 			if err != nil {
 				return nil, err
 			}

@@ -50,18 +50,19 @@ func (e *Engine) WakeCycle(ctx context.Context) (looked int, err error) {
 
 // wakeIfDue wakes a session for which it is time, and plans when it is looked at next.
 func (e *Engine) wakeIfDue(ctx context.Context, sessionID, name string, q queues) error {
-	f, err := e.wakeFacts(ctx, name, sessionID)
+	f, err := e.wakeFacts(ctx, name, sessionID, false)
 	if err != nil || f.Row == nil || f.Row.Dead {
 		return err
 	}
-	plan := f.schedule(q)
+	f.queues = q
+	plan := f.schedule()
 	next := recheckEvery
 	if !plan.DueAt.IsZero() && int64(plan.DueAt) > f.Raw {
 		next = min(next, time.Duration(f.untilMs(plan.DueAt))*time.Millisecond)
 	}
 	if plan.Due(picket.Instant(f.Raw)) {
 		w := wake{e: e, name: name, source: picket.WakeSourceScheduler, occasion: plan.Occasion,
-			context: f.contextNow(q), unmetered: e.store.cfg.Unmetered[name]}
+			unmetered: e.store.cfg.Unmetered[name]}
 		if _, err := w.make(ctx, f, sessionID); err != nil && !errors.Is(err, picket.CodeStateConflict) {
 			return err
 		}

@@ -9,3 +9,14 @@ local function lane_mark(lane)
   end
   return mark
 end
+
+-- wake_queues are the lanes with waiting tasks, each followed by its lane_mark, and the requests that wait for a lease.
+-- It has the best 100 lanes and at most 200 requests.
+local function wake_queues()
+  local lanes = {}
+  for _, lane in ipairs(call('ZRANGE', K('lanes'), 0, 99)) do
+    lanes[#lanes + 1] = lane
+    lanes[#lanes + 1] = lane_mark(lane)
+  end
+  return lanes, call('ZRANGEBYSCORE', K('waiters'), NOW, '+inf', 'LIMIT', 0, 200)
+end

@@ -23,10 +23,5 @@ for _, sid in ipairs(call('ZRANGE', K('wake-due'), '-inf', NOW, 'BYSCORE', 'LIMI
     call('ZREM', K('wake-due'), sid)
   end
 end
-local lanes = {}
-for _, lane in ipairs(call('ZRANGE', K('lanes'), 0, 99)) do
-  lanes[#lanes + 1] = lane
-  lanes[#lanes + 1] = lane_mark(lane)
-end
-return named{ begun = 1, sessions = due, lanes = lanes,
-  waiters = call('ZRANGEBYSCORE', K('waiters'), NOW, '+inf', 'LIMIT', 0, 200) }
+local lanes, waiters = wake_queues()
+return named{ begun = 1, sessions = due, lanes = lanes, waiters = waiters }
