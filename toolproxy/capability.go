@@ -59,8 +59,9 @@ func (p *Proxy) openCapability(ctx context.Context, token string) (picket.LeaseC
 		return held, Unauthenticated("the session capability is malformed")
 	}
 	backend, err := p.BackendOf(held)
-	if err != nil {
-		return held, err
+	if err != nil { // anybody can write such a token, and it must not tell which namespaces there are
+		return held, picket.Refuse(picket.CodeSessionCapability, "Send the capability exactly as it came with the prompt.",
+			"the session capability was not made for a prompt of this server, or its prompt is not known any more")
 	}
 	grant, err := backend.SessionCapability(ctx, held)
 	if held.SessionID != "" {

@@ -1,6 +1,8 @@
 package toolproxy_test
 
 import (
+	stdjson "encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -214,4 +216,25 @@ func TestASessionOverMCPReal(t *testing.T) {
 	if a.status != http.StatusUnauthorized || a.code() != string(picket.CodeSessionCapability) {
 		t.Errorf("after the end: %d %s", a.status, a.raw)
 	}
+}
+
+// A token that somebody made up does not tell which namespaces the proxy serves.
+func TestAForgedCapabilityTellsNothing(t *testing.T) {
+	onBothStores(t, func(t *testing.T, h *engineEnv) {
+		var answers []string
+		for _, namespace := range []string{"default", "other"} {
+			forged := picket.NewSessionCapability(namespace, "prompt_"+ulid.Make().String()).Reveal()
+			for _, r := range []request{{method: "GET", path: "/agent/context", bearer: forged},
+				{path: "/v1/tools/get_context", body: `{}`, bearer: forged}} {
+				a := h.call(t, r)
+				var said struct{ Code, Title, Detail, Remedy string }
+				h.ok(stdjson.Unmarshal([]byte(a.raw), &said))
+				answers = append(answers, fmt.Sprint(a.status, said))
+			}
+		}
+		slices.Sort(answers)
+		if all := slices.Compact(answers); len(all) != 1 || !strings.HasPrefix(all[0], "401 {session_capability_invalid") {
+			t.Errorf("the answers are %q", all)
+		}
+	})
 }

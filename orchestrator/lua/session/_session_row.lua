@@ -7,8 +7,8 @@ local function accepted_prompt(sid)
   return works and head or ''
 end
 
--- reports_count_from is from when on the reports of sessions count, in store time: since the store was adopted, and since
--- the process that has the directory of policies took it. Before a wake, sessions have to be reported again.
+-- reports_count_from is from when on the reports of sessions count, in store time: since the store was adopted, and
+-- since the process that has the directory of policies took it. Before a wake, sessions have to be reported again.
 local function reports_count_from()
   return F(math.max(num(call('HGET', META, 'adopted')), num(call('HGET', K('policy-lock'), 'since')))) -- @reports-again
 end

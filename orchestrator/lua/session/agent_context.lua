@@ -4,11 +4,10 @@
 -- changes nothing, and does not count as a call of a tool.
 -- ARGV: task or '', run or prompt, secret or hash of the capability, presented token; for the server itself, which
 --   presents neither, '', '', '', '' and the session
--- Reply: now and known (from when reports count; store time, ms), agent, metadata (JSON), name, role, caps (a,b), max (concurrent tasks or
---   ''), status, session (session_row, if there is one), prompt, left (ms until its deadline), held (number of
---   tasks), tasks (id, spec, lane, left, answers), unread, senders (kind, id, name, unread), lanes (lane, tasks), more
---   0|1 (lanes), available (tokens and nano-dollars, of a run), usd
---   (nano-dollars, of a prompt)
+-- Reply: now and known (from when reports count; store time, ms), agent, metadata (JSON), name, role, caps (a,b), max
+--   (concurrent tasks or ''), status, session (session_row, if there is one), prompt, left (ms until its deadline),
+--   held (number of tasks), tasks (id, spec, lane, left, answers), unread, senders (kind, id, name, unread), lanes
+--   (lane, tasks), more 0|1 (lanes), available (tokens and nano-dollars, of a run), usd (nano-dollars, of a prompt)
 -- Errors: those of fenced; session_capability_invalid; not_found
 local TASKS, INBOX, SENDERS = 20, 200, 20
 local tid = ARGV[1]

@@ -67,7 +67,7 @@ var findingTests = map[string]string{
 	"a wake that failed stays under way":                                 "TestAWakeThatIsNotAcceptedIsRefunded",
 	"an accepted wake is not settled":                                    "TestAWakeIsSentOnce",
 	"a wake goes before a person":                                        "TestPeopleGoBeforeAWake",
-	"as much other work is no news":                                      "TestTheSchedulerWakesForEachTask",
+	"as much other work wakes nobody":                                    "TestTheSchedulerWakesForEachTask",
 	"a session that has ended is due":                                    "TestEndedSessionsAreNotWoken",
 	"a session that has ended has its name":                              "TestEndedSessionsAreNotWoken",
 	"a name has rows of another's session":                               "TestWakesAreRefusedForAReason",

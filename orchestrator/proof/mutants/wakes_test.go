@@ -44,5 +44,5 @@ var wakeMutants = []mutant{
 	{"a wake by a person does not see the work", []edit{{"shows-queues", ""}}},
 	{"sessions of agents that are gone count", []edit{{"counts-live-sessions", "if s[1] then"}}},
 	{"a message does not make a session due", []edit{{"message-makes-due", ""}}},
-	{"as much other work is no news", []edit{{"marks-work", ""}}},
+	{"as much other work wakes nobody", []edit{{"marks-work", ""}}},
 }

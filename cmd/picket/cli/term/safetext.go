@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -70,6 +71,13 @@ func hasUnsafeText(v jsontext.Value) bool {
 // terminal: they change how text looks and nothing else.
 var colorSequence = regexp.MustCompile("\x1b\\[[0-9;:]*m")
 
+// conceals reports whether a sequence may hide the text behind it: 8 is one of its numbers. That is also so for one of
+// the 256 colours, which is lost.
+func conceals(sequence string) bool {
+	numbers := strings.FieldsFunc(sequence, func(r rune) bool { return r < '0' || r > '9' })
+	return slices.ContainsFunc(numbers, func(n string) bool { return strings.TrimLeft(n, "0") == "8" })
+}
+
 // safeWriter is a writer that shows an agent's bytes on a terminal. A
 // sequence that is cut between two writes loses its beginning and is harmless.
 type safeWriter struct {
@@ -110,7 +118,7 @@ func safeText(s string, coloured bool) string {
 	from := 0
 	for _, at := range colorSequence.FindAllStringIndex(s, -1) {
 		b.WriteString(text.Printable(ansi.Strip(s[from:at[0]])))
-		if coloured {
+		if coloured && !conceals(s[at[0]:at[1]]) {
 			b.WriteString(s[at[0]:at[1]])
 		}
 		from = at[1]

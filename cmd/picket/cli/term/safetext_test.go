@@ -25,6 +25,7 @@ func TestAgentOutputOnATerminal(t *testing.T) {
 		"\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\": "link",
 		"\x1bPq#0\x1b\\x":                          "x",
 		"é\u202ea":                                 "éa",
+		"a\x1b[8mb\x1b[0;08mc\x1b[31;8md\x1b[38mx": "abcd\x1b[38mx\x1b[m", // nothing is hidden
 	} {
 		if got := safeText(text, true); got != want {
 			t.Errorf("legible(%q) = %q, want %q", text, got, want)
