@@ -105,7 +105,7 @@ func (e *Engine) AgentContext(ctx context.Context, held picket.LeaseCredential) 
 	}
 	c := v.context(e.store.cfg.Wake.SessionHealthStaleAfter)
 	if v.Session != nil && v.Session.Name != "" {
-		f, err := e.storedWakeFacts(ctx, v.Session.Name, v.Session.ID)
+		f, err := e.storedWakeFacts(ctx, v.Session.Name, v.Session.ID, false)
 		if err != nil {
 			return picket.AgentContext{}, err
 		}

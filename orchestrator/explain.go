@@ -90,27 +90,28 @@ func (e *Engine) sleepingSessions(ctx context.Context, agents []string, lane str
 			if s.AgentName == "" {
 				continue
 			}
-			f, err := e.wakeFacts(ctx, s.AgentName, s.SessionID)
+			f, err := e.wakeFacts(ctx, s.AgentName, s.SessionID, false)
 			if err != nil {
 				return nil, err
 			}
 			if f.Row != nil {
-				asleep = append(asleep, e.sleepingSession(f, q, lane))
+				f.queues = q
+				asleep = append(asleep, e.sleepingSession(f, lane))
 			}
 		}
 	}
 	return asleep, nil
 }
 
-func (e *Engine) sleepingSession(f wakeFacts, q queues, lane string) sleepingSession {
+func (e *Engine) sleepingSession(f wakeFacts, lane string) sleepingSession {
 	w := wake{e: e, name: f.name, source: picket.WakeSourceScheduler, unmetered: e.store.cfg.Unmetered[f.name]}
-	_, counted := q.Lanes[lane]
+	_, counted := f.Lanes[lane]
 	return sleepingSession{
 		WakeDecision: w.decide(f, picket.Instant(f.Raw)),
-		plan:         f.plan(q, w.unmetered),
-		due:          f.schedule(q).Due(picket.Instant(f.Raw)),
+		plan:         f.plan(w.unmetered),
+		due:          f.schedule().Due(picket.Instant(f.Raw)),
 		seen: counted && laneAgent(lane) == "" && f.Last != 0 && !f.UnderWay && f.Context != "" &&
-			f.Context == f.contextNow(q),
+			f.Context == f.contextNow(),
 	}
 }
 

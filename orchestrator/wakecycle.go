@@ -51,18 +51,19 @@ func (e *Engine) WakeCycle(ctx context.Context) (looked int, err error) {
 
 // wakeIfDue wakes a session for which it is time, and plans when it is looked at next.
 func (e *Engine) wakeIfDue(ctx context.Context, sessionID, name string, q queues) error {
-	f, err := e.wakeFacts(ctx, name, sessionID)
+	f, err := e.wakeFacts(ctx, name, sessionID, false)
 	if err != nil || f.Row == nil || f.Row.Dead {
 		return err
 	}
-	plan := f.schedule(q)
+	f.queues = q
+	plan := f.schedule()
 	next := recheckEvery
 	if !plan.DueAt.IsZero() && int64(plan.DueAt) > f.Raw {
 		next = min(next, time.Duration(f.untilMs(plan.DueAt))*time.Millisecond)
 	}
 	if plan.Due(picket.Instant(f.Raw)) {
 		w := wake{e: e, name: name, source: picket.WakeSourceScheduler, occasion: plan.Occasion,
-			context: f.contextNow(q), unmetered: e.store.cfg.Unmetered[name]}
+			unmetered: e.store.cfg.Unmetered[name]}
 		if _, err := w.make(ctx, f, sessionID); err != nil && !errors.Is(err, picket.CodeStateConflict) {
 			return err
 		}
@@ -80,22 +81,18 @@ func (e *Engine) queuesNow(ctx context.Context) (q queues, err error) {
 
 // wakePlan says when the scheduler wakes a session next. It changes nothing. It is nil if the session has ended.
 func (e *Engine) wakePlan(ctx context.Context, s picket.AgentSession) (*picket.WakePlan, error) {
-	f, err := e.storedWakeFacts(ctx, s.AgentName, s.SessionID)
+	f, err := e.storedWakeFacts(ctx, s.AgentName, s.SessionID, true)
 	if err != nil || f.Row == nil || f.Row.Dead {
 		return nil, err
 	}
-	q, err := e.queuesNow(ctx)
-	if err != nil {
-		return nil, err
-	}
-	p := f.plan(q, e.store.cfg.Unmetered[s.AgentName])
+	p := f.plan(e.store.cfg.Unmetered[s.AgentName])
 	return &p, nil
 }
 
 // plan says when the scheduler wakes the session next, by the server's own clock. unmetered is true if it may wake a
 // session that no budget limits.
-func (f wakeFacts) plan(q queues, unmetered bool) picket.WakePlan {
-	now, s := picket.Instant(f.Raw), f.schedule(q)
+func (f wakeFacts) plan(unmetered bool) picket.WakePlan {
+	now, s := picket.Instant(f.Raw), f.schedule()
 	p := picket.WakePlan{BackingOff: s.BackingOff}
 	if last := f.wall(f.Last); last != 0 {
 		p.LastAt = &last

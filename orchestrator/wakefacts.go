@@ -55,6 +55,7 @@ type wakeReply struct {
 	Held      int         `reply:"held"`
 	Settled   int         `reply:"settled"`
 	Context   string      `reply:"context"`
+	queues                // if they were asked for
 }
 
 // wakeFacts are a wakeReply with the policy that it is decided by.
@@ -68,8 +69,8 @@ type wakeFacts struct {
 }
 
 // wakeFacts reads all that a decision about a wake is made by. Without sessionID it is the session of the
-// agent name, if that has exactly one.
-func (e *Engine) wakeFacts(ctx context.Context, name, sessionID string) (f wakeFacts, err error) {
+// agent name, if that has exactly one. withQueues says whether its queues are read, too.
+func (e *Engine) wakeFacts(ctx context.Context, name, sessionID string, withQueues bool) (f wakeFacts, err error) {
 	if err := picket.CheckName("name", name); err != nil {
 		return f, err
 	}
@@ -78,13 +79,14 @@ func (e *Engine) wakeFacts(ctx context.Context, name, sessionID string) (f wakeF
 			e.log.Warn("the file of a wake policy cannot be compared with the store", "name", name, "err", err)
 		}
 	}
-	return e.storedWakeFacts(ctx, name, sessionID)
+	return e.storedWakeFacts(ctx, name, sessionID, withQueues)
 }
 
 // storedWakeFacts are wakeFacts as the store has them. It changes nothing.
-func (e *Engine) storedWakeFacts(ctx context.Context, name, sessionID string) (f wakeFacts, err error) {
+func (e *Engine) storedWakeFacts(ctx context.Context, name, sessionID string, withQueues bool) (f wakeFacts,
+	err error) {
 	f.name, f.settings, f.limits = name, e.store.cfg.Wake, e.wakeLimits(name)
-	r := e.run(ctx, "wake_facts", name, sessionID, e.store.limits, e.dailyLimitArg())
+	r := e.run(ctx, "wake_facts", name, sessionID, e.store.limits, e.dailyLimitArg(), boolArg(withQueues))
 	r.Decode(&f.wakeReply)
 	if r.Err != nil {
 		return f, r.Err
@@ -206,10 +208,10 @@ func waiting(mark string) int64 {
 
 // unattended counts the tasks that the agent of the session may take, on lanes for which nobody waits. marks are those
 // of these lanes, in order.
-func (q queues) unattended(f wakeFacts) (tasks int64, marks []string) {
+func (f wakeFacts) unattended() (tasks int64, marks []string) {
 	req := picket.AcquireRequest{AgentID: f.Row.Agent, Role: f.Role, Capabilities: strings.Split(f.Tags, ",")}
-	for lane, mark := range q.Lanes {
-		if laneAgent(lane) == "" && covers(req, lane) && !waitedFor(q.Waiters, lane) {
+	for lane, mark := range f.Lanes {
+		if laneAgent(lane) == "" && covers(req, lane) && !waitedFor(f.Waiters, lane) {
 			tasks += waiting(mark)
 			marks = append(marks, lane+" "+mark)
 		}
@@ -220,12 +222,12 @@ func (q queues) unattended(f wakeFacts) (tasks int64, marks []string) {
 
 // schedule says when the scheduler has to wake the session, by the server's own clock. Work is a reason to wake
 // it only if it is other work than at the last wake.
-func (f wakeFacts) schedule(q queues) heartbeat.Schedule {
-	changed := f.contextNow(q) != f.Context
+func (f wakeFacts) schedule() heartbeat.Schedule {
+	changed := f.contextNow() != f.Context
 	news := heartbeat.News{Messages: f.People, AgentMessages: f.Agents, AgentMessageWakes: f.agentMessageWakes(),
 		SettledSubtasks: f.Settled}
 	if changed {
-		work, _ := q.unattended(f)
+		work, _ := f.unattended()
 		news.AnsweredHandoffs, news.UnattendedWork = int(waiting(f.Pinned)), int(work)
 	}
 	activity := picket.Instant(0)
@@ -248,8 +250,8 @@ func (f wakeFacts) schedule(q queues) heartbeat.Schedule {
 
 // contextNow is a digest of what the agent would find if it looked: which work waits, and how many tasks it holds. It
 // is empty if there is nothing.
-func (f wakeFacts) contextNow(q queues) string {
-	work, marks := q.unattended(f)
+func (f wakeFacts) contextNow() string {
+	work, marks := f.unattended()
 	if waiting(f.Pinned) == 0 && f.Held == 0 && work == 0 {
 		return ""
 	}

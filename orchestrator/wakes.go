@@ -38,7 +38,7 @@ func (e *Engine) Wake(ctx context.Context, by picket.Caller, name string,
 	if by.Operator {
 		w.source, w.occasion = picket.WakeSourceManual, heartbeat.OccasionManual
 	}
-	f, err := e.wakeFacts(ctx, name, req.SessionID)
+	f, err := e.wakeFacts(ctx, name, req.SessionID, !req.DryRun)
 	if err != nil {
 		return picket.WakeDecision{}, err
 	}
@@ -81,7 +81,6 @@ type wake struct {
 	name      string
 	source    picket.WakeSource
 	occasion  heartbeat.Occasion
-	context   string // what the agent would find
 	unmetered bool
 }
 
@@ -140,7 +139,7 @@ func (w wake) make(ctx context.Context, f wakeFacts, sessionID string) (picket.W
 		if err != nil || !stale {
 			return stored, err
 		}
-		if f, err = w.e.wakeFacts(ctx, w.name, sessionID); err != nil {
+		if f, err = w.e.wakeFacts(ctx, w.name, sessionID, true); err != nil {
 			return d, err
 		}
 	}
@@ -169,7 +168,7 @@ func (w wake) store(ctx context.Context, f wakeFacts, d picket.WakeDecision) (_ 
 			return d, false, err
 		}
 		args = append(args, f.Stamp, text, wakeAcceptMs, wakeDeadlineMs, picket.MaxPromptsListed, f.Message,
-			boolArg(byAgents), w.context, f.settings.MaxWakesPerCycle, w.e.store.limits, w.e.dailyLimitArg())
+			boolArg(byAgents), f.contextNow(), f.settings.MaxWakesPerCycle, w.e.store.limits, w.e.dailyLimitArg())
 	}
 	r := w.e.run(ctx, "record_wake", args...)
 	var v struct {

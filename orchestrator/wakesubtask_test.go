@@ -69,6 +69,40 @@ func TestTheSchedulerWakesForASettledSubtask(t *testing.T) {
 	})
 }
 
+// A subtask wakes the session also if it settles in the millisecond in which the last wake was accepted. One that has
+// settled just before that does not.
+func TestASubtaskSettlesInTheMillisecondOfAWake(t *testing.T) {
+	onTheVirtualClock(t, func(t *testing.T, f *fixture) {
+		id, n := f.wakeable(t)
+		parent, child := f.delegating(t, picket.ReviewByNone)
+		settle := func() {
+			t.Helper()
+			_, err := f.Complete(f.Ctx, child, picket.Completion{Output: []byte(`"done"`)})
+			kit.OK(t, err)
+		}
+		// wakes is how often the session is woken after the wake of a person that comes between two actions.
+		wakes := func(before, after func()) int {
+			t.Helper()
+			before()
+			d, err := f.wakeWith(t, n, picket.PromptAccepted, "")
+			kit.OK(t, err)
+			after()
+			kit.OK(t, f.result(n, d.WakeID, picket.PromptAnswered, ""))
+			f.cycleAfter(t, n, id, 70*time.Second)
+			return len(f.pendingWakes(t, n))
+		}
+		if got := wakes(settle, func() {}); got != 0 {
+			t.Errorf("a subtask that settled before the wake woke the session %d times", got)
+		}
+		_, err := f.Delegate(f.Ctx, parent, "", picket.Subtask{Title: "another part", Role: "helper"})
+		kit.OK(t, err)
+		child = f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "h2", Role: "helper"}))
+		if got := wakes(func() {}, settle); got != 1 || !f.takeWake(t, n) {
+			t.Errorf("a subtask that settled after the wake woke the session %d times, rows %q", got, f.wakeRows(t))
+		}
+	})
+}
+
 // A subtask whose parent is not held by an agent with sessions wakes nobody.
 func TestASettledSubtaskOfNobodyIsIgnored(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {

@@ -40,6 +40,28 @@ func TestTheSchedulerWakesForEachTask(t *testing.T) {
 	})
 }
 
+// A person who wakes a session shows it the work that waits. The scheduler does not wake it again for that.
+func TestAWakeByAPersonShowsTheWork(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		id, n := f.wakeable(t)
+		f.MustSubmit(t, picket.TaskSpec{})
+		f.wantOneWake(t, n, id, "work")
+		for range 2 { // the second wake shows a task more
+			d, err := f.wakeWith(t, n, picket.PromptAccepted, "")
+			kit.OK(t, err)
+			kit.OK(t, f.result(n, d.WakeID, picket.PromptAnswered, ""))
+			for range 4 {
+				f.cycleAfter(t, n, id, 40*time.Minute)
+				if got := f.pendingWakes(t, n); len(got) != 0 {
+					t.Fatalf("the session is woken again: %+v, rows %q", got, f.wakeRows(t))
+				}
+			}
+			f.MustSubmit(t, picket.TaskSpec{})
+		}
+		f.wantOneWake(t, n, id, "work")
+	})
+}
+
 // Each answer of a person wakes the session for which the task waits after that.
 func TestTheSchedulerWakesForEachAnswer(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {

@@ -233,7 +233,8 @@ local function move(id, t, to, ...)
   if not p or p.state ~= 'leased' then return end -- @settled-for-holder
   for _, sid in ipairs(call('ZRANGE', K('asessions:', pick(K('run:', p.run), 'agent').agent), 0, -1)) do
     local key = K('session-wake:', sid)
-    call('HSET', key, 'settled', NOW, 'settled_of', parent)
+    call('HINCRBY', key, 'settled', 1) -- how many have settled
+    call('HSET', key, 'settled_of', parent)
     call('PEXPIRE', key, call('HGET', key, 'keep') or '604800000') -- @forgets-settled
     call('ZADD', K('wake-due'), 'LT', NOW, sid) -- @subtask-makes-due
   end

@@ -9,7 +9,7 @@ local wakes = { CYCLE = 30000, MOST_ROWS = 1000, RECENT = 100 }
 -- wakes.read is what is kept about the wakes of a session.
 function wakes.read(sid)
   return pick(K('session-wake:', sid), 'last', 'under_way', 'seen', 'idle', 'unchanged', 'by_agents', 'row', 'keep',
-    'settled', 'settled_of')
+    'settled', 'settled_seen', 'settled_of')
 end
 
 -- wakes.keep lets what is kept about a session end with the rows of its wakes.
@@ -92,6 +92,7 @@ function wakes.settle(pid, p, sent, race)
     snapshot = p.wake_snapshot, next = '', result = 'sent', reason = 'wake_sent' }
   if sent then
     put(w, 'last', NOW, 'seen', p.wake_seen, 'context', p.wake_context) -- @counts-last-wake
+    if w.settled then put(w, 'settled_seen', w.settled) end -- @sees-settled
     local recent = string.sub(w.by_agents or '', -wakes.RECENT) -- @bounds-agent-wakes
     if p.wake_by_agents == '1' then put(w, 'by_agents', recent .. ' ' .. NOW) end -- @counts-agent-wakes
   else

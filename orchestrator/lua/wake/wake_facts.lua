@@ -1,8 +1,8 @@
 -- flags: allow-oom
--- needs: agent wake wake_stamp lane_mark policy session_row session sessionmoney
+-- needs: agent wake wake_stamp lane_marks policy session_row session sessionmoney
 -- wake_facts shows all that a decision about a wake is made by.
 -- ARGV: agent name, session, or '' for the one session of the name, limits of spending (JSON, see _sessionmoney.lua),
---   cap of the day's envelope or ''
+--   cap of the day's envelope or '', 1 to show lanes and waiters as in wake_cycle
 -- Reply: raw, now and adopted (ms), paused 0|1; of the policy rows, newest, over and file as in policy, and
 --   away 1 if no server has the directory of policy files although one had it within a day; sessions (how
 --   many the name has that live, if none was named), money and unspent (nano-dollars for its wakes today: left, and
@@ -11,7 +11,8 @@
 --   (number), by_agents (ms of store time), in_cycle, stamp; people and agents (unread messages of each that came
 --   after seen, up to the first one of a person), newest_message (number of the last unread message), unread, pinned
 --   (lane_mark of the tasks that wait for the agent), held (leases), settled 0|1 (a subtask of a task that the agent
---   holds settled after the last wake), context (digest of the context at the last wake)
+--   holds settled after the last wake was accepted), context (digest of the context at the last wake); if they are
+--   asked for, lanes and waiters
 local name, sid = ARGV[1], ARGV[2]
 local id = current_revision(name)
 local newest = call('ZRANGE', K('policy-revisions:', name), -1, -1)[1]
@@ -50,7 +51,9 @@ facts.under_way = p and p.state == 'queued' and not sessions.overdue_state(p) an
 facts.people, facts.agents, facts.unread = people, agents, call('ZCARD', K('unread:', s.agent))
 facts.newest_message = call('ZRANGE', K('unread:', s.agent), -1, -1, 'WITHSCORES')[2] or '0'
 facts.pinned, facts.held = lane_mark('agent:' .. s.agent), call('ZCARD', leases_key(s.agent, a))
-local settled = num(w.settled) > num(w.last) and call('ZSCORE', leases_key(s.agent, a), w.settled_of) -- @settled-since
+local news_of = w.settled ~= w.settled_seen and w.settled_of -- @settled-since
+local settled = news_of and call('ZSCORE', leases_key(s.agent, a), news_of)
 facts.settled = settled and 1 or 0
 facts.context = call('HGET', w[1], 'context') or ''
+if ARGV[5] == '1' then facts.lanes, facts.waiters = lane_marks(), waiting_requests() end -- @shows-queues
 return named(facts)

@@ -84,6 +84,8 @@ var findingTests = map[string]string{
 	"a settled subtask does not make a session due":                      "TestTheSchedulerWakesForASettledSubtask",
 	"only the end of a subtask is news":                                  "TestTheSchedulerWakesForASettledSubtask",
 	"a settled subtask is news for ever":                                 "TestTheSchedulerWakesForASettledSubtask",
+	"a wake does not see the subtasks that have settled":                 "TestTheSchedulerWakesForASettledSubtask",
+	"a wake by a person does not see the work":                           "TestAWakeByAPersonShowsTheWork",
 	"sessions of agents that are gone count":                             "TestOnlyLiveSessionsOfANameCount",
 	"a message does not make a session due":                              "TestTheSchedulerWakesForAMessage",
 	"the last capability of a prompt counts":                             "TestACapabilityIsOfAnOpenPrompt",
