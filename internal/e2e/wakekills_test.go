@@ -68,13 +68,25 @@ func (w *wakeTest) startAdapter() {
 	}
 }
 
+// idle waits until the session can be woken. A server that was started again decides about wakes as soon as it has the
+// directory of the policies, and then counts only the reports that come after that.
 func (w *wakeTest) idle() {
 	w.t.Helper()
 	w.until("the session is idle", func() bool {
 		var page picket.AgentSessionPage
 		w.into(&page, http.MethodGet, "/agent-sessions", nil)
-		return slices.ContainsFunc(page.Sessions, func(s picket.AgentSession) bool { return s.Health.EligibleForWake })
+		eligible := slices.ContainsFunc(page.Sessions,
+			func(s picket.AgentSession) bool { return s.Health.EligibleForWake })
+		return eligible && (w.session == "" || w.allowed())
 	})
+}
+
+// allowed reports whether the session could be woken, if not now, then after the cooldown.
+func (w *wakeTest) allowed() bool {
+	var d picket.WakeDecision
+	got, err := try(w.key, http.MethodPost, w.url+"/api/agents/coder/heartbeat/wake", map[string]bool{"dry_run": true})
+	return err == nil && json.Unmarshal(got.body, &d) == nil &&
+		(d.Result == picket.WakeResultSent || d.Result == picket.WakeResultRateLimited)
 }
 
 // tryWake asks for one wake. Its answer is zero if nobody has answered.
