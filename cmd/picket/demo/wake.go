@@ -114,7 +114,23 @@ func (w *wakeDemo) queue(ctx context.Context) error {
 	return nil
 }
 
+// wake waits until a wake is allowed. After an earlier chapter has killed the server, the directory of policies has a new
+// owner only when the lock of the dead one has run out, and then the session has to be reported again.
 func (w *wakeDemo) wake(ctx context.Context) error {
+	reason := picket.WakeReason("")
+	for range 3 { // the lock lasts for 15 seconds, and the next report comes within 30
+		err := PollUntil(ctx, func() (bool, error) {
+			d, err := w.s.Policies.Wake(ctx, "clerk", picket.WakeRequest{DryRun: true})
+			reason = d.Reason
+			return reason == picket.WakeReasonSent, err
+		})
+		if err == nil {
+			break
+		}
+	}
+	if reason != picket.WakeReasonSent {
+		return fmt.Errorf("not observed: a session that may be woken, but %s", reason)
+	}
 	text, err := w.runShell(ctx, exit.OK, "picket agent heartbeat wake clerk")
 	if err != nil {
 		return err
