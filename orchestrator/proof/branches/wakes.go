@@ -76,6 +76,8 @@ func (w *wakings) cycle(after time.Duration) {
 func coverWakes(t *testing.T, f *fixture) {
 	a := f.MustRegister(t, picket.Registration{AgentID: "wak", Metadata: picket.RawJSON(`{"agent_name":"amy"}`)})
 	w := &wakings{f, t, a.Incarnation, "asession_" + ulid.Make().String()}
+	// Without a server that has the directory of policies, no wake would be sent for a day.
+	kit.OK(t, f.Raw.Del(f.Ctx, "pk:{default}:policy-lock").Err())
 	w.report(picket.SessionIdle)
 	refused := func(name, session string) {
 		t.Helper()
@@ -224,5 +226,6 @@ func coverPolicyLock(t *testing.T, w *wakings) {
 	ask()
 	w.JumpStoreTime(t, 25*time.Hour)
 	ask()
+	kit.OK(t, files.Release(w.Ctx, "other")) // it does not have the directory
 	kit.OK(t, files.Release(w.Ctx, "dir"))
 }
