@@ -108,6 +108,7 @@ type NextTask struct {
 	// Claimable and MoreClaimable are those of [AgentContext].
 	Claimable     []ClaimableTasks `json:"claimable"`
 	MoreClaimable bool             `json:"moreClaimable,omitzero"`
+	Unread        int              `json:"unread,omitzero"` // how many messages wait for the agent
 }
 
 // ContextUnread is what waits in the inboxes of an agent.

@@ -136,6 +136,24 @@ type AgentSession struct {
 	Metered     bool          `json:"metered"`            // its model calls go through the tool proxy
 	StartedAt   Instant       `json:"startedAt"`          // when it was reported first
 	Health      SessionHealth `json:"health"`
+	// WakePlan is what the scheduler of wakes plans. It is null in lists, and for a session that has ended or has no
+	// agent name.
+	WakePlan *WakePlan `json:"wakePlan,omitempty"`
+}
+
+// WakePlan is when the scheduler wakes a session next, by what is known now. A message or other work that comes
+// meanwhile makes it earlier.
+type WakePlan struct {
+	// NextAt is the earliest instant of the next wake. Null: it does not help to wait, for the Reason.
+	NextAt   *Instant `json:"nextAt"`
+	Occasion string   `json:"occasion"` // of that wake, such as time, message or work; empty without NextAt
+	// OnlyIfChanged is true if that wake is left out unless something has changed for the agent by then.
+	OnlyIfChanged bool `json:"onlyIfChanged"`
+	// BackingOff is true if the time between wakes is longer, because the last ones in a row led to nothing.
+	BackingOff bool `json:"backingOff"`
+	// Reason is why the scheduler cannot wake the session at this moment. Null: nothing speaks against it.
+	Reason *WakeReason `json:"reason"`
+	LastAt *Instant    `json:"lastAt"` // when a wake of the session was accepted last; null: never, or not known any more
 }
 
 // AgentSessionQuery asks for a page of sessions, newest first.

@@ -63,7 +63,7 @@ type MessageSender struct {
 // MessageRequest sends a message to a task or an agent.
 type MessageRequest struct {
 	// MessageID is message_ and a ULID, made by the sender. A request with the id of an earlier
-	// message of the sender sends nothing again. Without it the server makes one.
+	// message of the sender sends nothing again, as long as that message is kept. Without it the server makes one.
 	MessageID string  `json:"messageId,omitempty"`
 	Type      string  `json:"type,omitempty"` // of 1 to 64 letters, digits, _ . / or -; for the receiver
 	Body      string  `json:"body"`

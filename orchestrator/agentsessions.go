@@ -39,7 +39,8 @@ func (e *Engine) healthArgs() []any {
 	return []any{wake.SessionHealthStaleAfter.Milliseconds(), wake.SessionHealthHookMinInterval.Milliseconds()}
 }
 
-// AgentSession reads a session. One that has ended is kept for a week if it was ever prompted.
+// AgentSession reads a session, with what the scheduler plans for it. One that has ended is kept for a week if it was
+// ever prompted.
 func (e *Engine) AgentSession(ctx context.Context, sessionID string) (picket.AgentSession, error) {
 	if err := picket.CheckID("sessionId", "asession", sessionID); err != nil {
 		return picket.AgentSession{}, err
@@ -48,7 +49,12 @@ func (e *Engine) AgentSession(ctx context.Context, sessionID string) (picket.Age
 	if err != nil {
 		return picket.AgentSession{}, err
 	}
-	return found[0], nil
+	s := found[0]
+	if s.AgentName == "" || s.Health.State == picket.SessionStopped {
+		return s, nil
+	}
+	s.WakePlan, err = e.wakePlan(ctx, s)
+	return s, err
 }
 
 // AgentSessions pages through the sessions that have not ended, newest first.

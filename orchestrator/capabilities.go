@@ -130,11 +130,12 @@ func (e *Engine) NextTask(ctx context.Context, held picket.LeaseCredential) (pic
 		Reason   string        `reply:"reason"`
 		Lanes    []contextLane `reply:"lanes"`
 		More     bool          `reply:"more"`
+		Unread   int           `reply:"unread"`
 	}
 	r := e.runCapability(ctx, held, "next_task")
 	r.Decode(&v)
 	next := picket.NextTask{Reserved: v.Reserved, Reason: picket.NextTaskReason(v.Reason), MoreClaimable: v.More,
-		Claimable: claimableTasks(v.Lanes)}
+		Claimable: claimableTasks(v.Lanes), Unread: v.Unread}
 	return next, r.Err
 }
 

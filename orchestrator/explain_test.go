@@ -5,8 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/heartbeat"
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
@@ -142,12 +145,52 @@ func TestExplainNamesSleepingSessions(t *testing.T) {
 		if !f.takeWake(t, n) {
 			t.Error("the session is not woken for the task")
 		}
-		x = f.wantExplanation(t, task.TaskID, picket.ReasonSessionAsleep, "is not woken for it: wake_coalesced")
-		if x.Reasons[len(x.Reasons)-2].Until.IsZero() {
-			t.Errorf("reasons %+v", x.Reasons)
+		for range 3 { // in the cooldown and after it
+			x = f.wantExplanation(t, task.TaskID, picket.ReasonSessionAsleep, "session "+id+" of ann was woken at ")
+			if got := x.Reasons[len(x.Reasons)-2]; !got.Until.IsZero() ||
+				!strings.HasSuffix(got.Text, "and has not taken it; it is woken again when something else comes for it") {
+				t.Errorf("reason %+v", got)
+			}
+			f.cycleAfter(t, n, id, 70*time.Second)
+			if f.takeWake(t, n) {
+				t.Error("the session is woken again for the task")
+			}
 		}
+		f.MustSubmit(t, picket.TaskSpec{Role: "coder"})
+		f.wantExplanation(t, task.TaskID, picket.ReasonSessionAsleep, "the scheduler wakes it within a minute")
 		broke := f.within(t, limitsOf("5", "0", "2", "0.1"))
 		broke.wantExplanation(t, task.TaskID, picket.ReasonSessionAsleep, "is not woken for it: wake_budget_exceeded: "+
 			"the wakes of ann may spend nothing, because agents.ann.wake_budget is 0. No later day changes that")
+	})
+}
+
+// With when_idle, a session that did not take a task is woken again by the clock.
+func TestExplainNamesTheNextWake(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		kit.OK(t, f.Tick(f.Ctx))
+		task := f.MustSubmit(t, picket.TaskSpec{Role: "coder"})
+		id, n := f.wakeable(t)
+		f.cycle(t, n, id)
+		if !f.takeWake(t, n) {
+			t.Error("the session is not woken for the task")
+		}
+		whenIdle := heartbeat.Defaults()
+		whenIdle.WhenIdle = true
+		e := f.OpenProcess(t, f.RigStore, orchestrator.Config{Witness: t.TempDir(), Wake: whenIdle,
+			Unmetered: map[string]bool{"ann": true}}).Engine("default")
+		x, err := e.Explain(f.Ctx, task.TaskID)
+		kit.OK(t, err)
+		s, err := e.AgentSession(f.Ctx, id)
+		kit.OK(t, err)
+		if s.WakePlan == nil || s.WakePlan.NextAt == nil || s.WakePlan.OnlyIfChanged {
+			t.Fatalf("the plan is %+v", s.WakePlan)
+		}
+		next := *s.WakePlan.NextAt
+		if !slices.ContainsFunc(x.Reasons, func(r picket.Reason) bool {
+			return r.Code == picket.ReasonSessionAsleep && r.Until == next &&
+				strings.HasSuffix(r.Text, "it is woken again at "+next.String()+" at the earliest")
+		}) {
+			t.Errorf("the next wake is at %s, and the reasons are %+v", next, x.Reasons)
+		}
 	})
 }

@@ -75,13 +75,13 @@ func TestSendsOfACredentialAreBounded(t *testing.T) {
 }
 
 // A conversation lists a bounded number of messages. Of older ones those that wait for the agent are
-// still delivered, and deleted with the task.
+// still delivered, and deleted with the task. The id of one that was deleted is forgotten.
 func TestConversationsAreBounded(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		task, h := f.SubmitAndLease(t, picket.TaskSpec{})
-		f.mustTell(t, task.TaskID, "was read")
+		read := f.mustTell(t, task.TaskID, "was read")
 		f.mustRead(t, h, picket.ReadMessages{})
-		f.mustTell(t, task.TaskID, "waits")
+		waits := f.mustTell(t, task.TaskID, "waits")
 		for n := range picket.MaxMessagesListed {
 			f.JumpStoreTime(t, 2*time.Second) // within the rate
 			if n%100 == 0 {
@@ -100,6 +100,14 @@ func TestConversationsAreBounded(t *testing.T) {
 		}
 		if got := f.mustRead(t, h, picket.ReadMessages{Peek: true}); bodies(got.Messages) != "waits" {
 			t.Errorf("read %q", bodies(got.Messages))
+		}
+		for was, body := range map[picket.MessageSent]string{waits: "waits", read: "was read"} {
+			m := picket.MessageRequest{MessageID: was.MessageID, Body: body}
+			_, err := f.Tell(f.Ctx, kit.OtherOperator, task.TaskID, m)
+			kit.OK(t, err)
+		}
+		if got := f.mustRead(t, h, picket.ReadMessages{Peek: true}); bodies(got.Messages) != "waits,was read" {
+			t.Errorf("after both were sent again, %q wait", bodies(got.Messages))
 		}
 		_, err := f.Cancel(f.Ctx, kit.Operator, task.TaskID, "")
 		kit.OK(t, err)

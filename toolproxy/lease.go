@@ -2,11 +2,8 @@ package toolproxy
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -93,13 +90,13 @@ func (w *leaseWatches) watch(c echo.Context, leases leaser, held picket.LeaseCre
 	}
 	ctx, stopWaiting := web.WaitContext(c)
 	defer stopWaiting()
-	ctx, leave := w.add(ctx, held)
+	ctx, leave := w.open.Begin(ctx, runKey{held.Namespace, held.TaskID, held.RunID})
 	defer leave()
 	seen, changed, err := leases.Watch(ctx, held, time.Duration(seconds)*time.Second, known...)
 	switch {
 	case err == nil && changed:
 		return seen, nil
-	case displaced(ctx):
+	case web.Displaced(ctx):
 		return nil, nil
 	case ctx.Err() != nil && web.Stopping(c):
 		return nil, web.StoppingError()
@@ -123,13 +120,8 @@ func knownExecs(c echo.Context) ([]string, error) {
 	return strings.Split(list, ","), nil
 }
 
-// leaseWatches remembers the open watch of each run, so that a run that connects
-// again does not pile up waits: the newer watch displaces the older. The zero
-// value is ready.
-type leaseWatches struct {
-	mu    sync.Mutex
-	byRun map[runKey]*context.CancelCauseFunc
-}
+// leaseWatches keeps one open watch of each run. The zero value is ready.
+type leaseWatches struct{ open web.NewestWaits[runKey] }
 
 // runKey names a run. It includes the task, because the MAC does not cover the task: an
 // edited lease token must not displace the watch of the real one.
@@ -138,32 +130,3 @@ type runKey struct {
 	task      string
 	run       string
 }
-
-var errDisplaced = errors.New("a newer watch of this run took its place")
-
-// add makes the caller the one watch of its run. The context ends when a
-// newer one comes; leave must be called when the wait is over.
-func (w *leaseWatches) add(ctx context.Context, held picket.LeaseCredential) (_ context.Context, leave func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	who, mine := runKey{held.Namespace, held.TaskID, held.RunID}, &cancel
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if older := w.byRun[who]; older != nil {
-		(*older)(errDisplaced)
-	}
-	if w.byRun == nil {
-		w.byRun = map[runKey]*context.CancelCauseFunc{}
-	}
-	w.byRun[who] = mine
-	return ctx, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.byRun[who] == mine {
-			delete(w.byRun, who)
-		}
-		cancel(nil)
-	}
-}
-
-// displaced reports whether a newer watch ended the wait.
-func displaced(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errDisplaced) }

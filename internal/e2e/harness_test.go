@@ -21,6 +21,7 @@ func TestLeaksAreSeen(t *testing.T) {
 		"admin.key":         "pkk_default_AAAAAAAAAAAAAAAAAAAA\n",
 		"clean.stderr":      "pkl_ and pkk_ are prefixes\n",
 		"capability.stdout": "token=pkl_AAAAAAAAAAAAAAAAAAAA\n",
+		"session.stderr":    "capability pks_default.AAAAAAAAAAAAAAAAAAAA\n",
 		"key.stderr":        "key pkk_default_AAAAAAAAAAAAAAAAAAAA\n",
 		"seal.log":          "x 00112233445566778899aabbccddeeff x\n",
 	} {
@@ -29,7 +30,8 @@ func TestLeaksAreSeen(t *testing.T) {
 		}
 	}
 	found := strings.Join(leaks(dir), "\n")
-	if n := strings.Count(found, "\n") + 1; n != 3 || !strings.Contains(found, "capability.stdout") ||
+	if n := strings.Count(found, "\n") + 1; n != 4 || !strings.Contains(found, "capability.stdout") ||
+		!strings.Contains(found, "session.stderr") ||
 		!strings.Contains(found, "key.stderr") || !strings.Contains(found, "seal.log") {
 		t.Errorf("found:\n%s", found)
 	}

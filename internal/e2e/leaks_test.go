@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// credential is a lease capability or an API key, whole enough to be used.
-var credential = regexp.MustCompile(`pk[lk]_[A-Za-z0-9_.~-]{12,}`)
+// credential is a lease token, a session capability or an API key, whole enough to be used.
+var credential = regexp.MustCompile(`pk[lsk]_[A-Za-z0-9_.~-]{12,}`)
 
 // leaks searches every file that the processes of a run left, their stores
 // included, for a credential or the content of a secret file. Only the files

@@ -23,8 +23,17 @@ func reportSessions(c change[picket.SessionsReport]) (struct{}, error) {
 // maxKnownCommands is how many commands a long poll may say that it knows.
 const maxKnownCommands = 200
 
-// pendingCommands is the long poll of an adapter for what waits for its agent.
-func pendingCommands(r request) error {
+// commandPoller is who polls for commands. It includes the key, so that nobody displaces the poll of another.
+type commandPoller struct {
+	namespace   string
+	key         string
+	agent       string
+	incarnation int64
+}
+
+// pendingCommands is the long poll of an adapter for what waits for its agent. A newer poll of the same adapter ends
+// the older, which is answered as if nothing had come.
+func (a *API) pendingCommands(r request) error {
 	id, err := r.id("agent")
 	q := r.query("incarnation", "waitSeconds", "known", "messagesAfter")
 	incarnation := q.number("incarnation", 0, 1, picket.MaxNumber)
@@ -49,9 +58,14 @@ func pendingCommands(r request) error {
 	}
 	ctx, done := r.waitContext()
 	defer done()
+	ctx, end := a.commandPolls.Begin(ctx, commandPoller{r.who.Namespace, r.who.KeyID, id, incarnation})
+	defer end()
 	by := picket.Caller{Actor: r.owner(), Key: r.who.KeyID, Operator: r.who.May(picket.ScopeOperator)}
 	got, err := r.engine.PendingCommands(ctx, by, id, picket.PendingQuery{Incarnation: incarnation, Known: known,
 		MessagesAfter: messages, Wait: wait})
+	if err != nil && web.Displaced(ctx) {
+		got, err = picket.PendingCommands{Sessions: []picket.SessionCommand{}, Agent: []picket.PendingCommand{}}, nil
+	}
 	return r.respond(got, cmp.Or(revokedError(ctx), asParameter(err)))
 }
 

@@ -63,10 +63,11 @@ type Config struct {
 
 // API is the control plane, ready to be mounted.
 type API struct {
-	cfg         Config
-	log         *slog.Logger
-	metrics     *metrics
-	streamLimit *streamLimiter
+	cfg          Config
+	log          *slog.Logger
+	metrics      *metrics
+	streamLimit  *streamLimiter
+	commandPolls web.NewestWaits[commandPoller]
 }
 
 // New prepares the control plane over the given engines. It fails when a

@@ -68,7 +68,7 @@ func (a *API) routes() []route {
 		{post, "/api/v1/agents/:id/messages", agentScopes, sendsMessage("agent")},
 		{get, "/api/v1/agents/:id/messages", agentScopes, listsMessages("agent")},
 		{put, "/api/v1/agents/:id/sessions", agentScopes, changes("agent", reportSessions)},
-		{get, "/api/v1/agents/:id/commands/pending", agentScopes, pendingCommands},
+		{get, "/api/v1/agents/:id/commands/pending", agentScopes, a.pendingCommands},
 		{post, "/api/v1/agents/:id/commands/:command/result", agentScopes, changes("agent", commandResult)},
 		{get, "/api/v1/pools", agentScopes, a.listPools},
 		{get, "/api/v1/pools/:role", agentScopes, a.getPool},

@@ -69,8 +69,9 @@ func healthWords(h picket.SessionHealth) string {
 var healthDetails = map[picket.HealthDetail]string{
 	picket.HealthDetailUnknown: "Nothing was reported since the store was adopted.",
 	picket.HealthDetailDead:    "The session has ended, or its agent is dead or deregistered.",
-	picket.HealthDetailStale:   "The last report is older than 2 minutes, or the agent is unhealthy.",
-	picket.HealthDetailHung:    "The prompt under way has shown no activity for too long.",
+	picket.HealthDetailStale: "The last report is older than wake.session_health_stale_after, or the agent is " +
+		"unhealthy.",
+	picket.HealthDetailHung: "The prompt under way has shown no activity for too long.",
 }
 
 // sessionView is what the page of a session shows.
@@ -81,9 +82,10 @@ type sessionView struct {
 	Earlier bool         // these are not the newest prompts
 	Open    bool         // it takes prompts
 	Wrong   string       // field of the form that was refused
-	// Wake is what would become of a wake by a person now. It is nil for a session without an agent name,
-	// and for people who may not wake.
+	// Wake is what would become of a wake by a person now. It is nil for a session without an agent name.
 	Wake *picket.WakeDecision
+	// WakeSoon is true if the scheduler wakes the session in its next cycle.
+	WakeSoon bool
 }
 
 // promptView is a prompt in a conversation.
@@ -114,7 +116,10 @@ func showSession(v *request) (page, error) {
 	if found.Cursor != 0 {
 		w.Older = queryPath(sessionPath(s.SessionID), "before", strconv.FormatInt(found.Cursor, 10))
 	}
-	if w.Open && s.AgentName != "" && v.may("session.wake") {
+	if s.WakePlan != nil && s.WakePlan.NextAt != nil {
+		w.WakeSoon = *s.WakePlan.NextAt <= v.now()
+	}
+	if w.Open && s.AgentName != "" {
 		d, err := v.backend.Policies.Wake(v.ctx(), picket.Caller{Operator: true}, s.AgentName,
 			picket.WakeRequest{SessionID: s.SessionID, DryRun: true})
 		if err != nil {

@@ -137,7 +137,7 @@ func TestTheHealthOfASessionIsExplained(t *testing.T) {
 		k.report(lost)
 		look("detached", "or the conversation is lost", "session_not_attachable")
 		o.advanceStoreTime(3 * time.Minute)
-		look("stale", "The last report is older than 2 minutes", "health_stale")
+		look("stale", "The last report is older than wake.session_health_stale_after", "health_stale")
 		k.report()
 		s.mustGet(k.page()).wantText(t, "dead", "The session has ended, or its agent", "health_dead")
 		s.mustGet("/console/sessions").wantText(t, "No session is kept.")
@@ -332,8 +332,11 @@ func TestASessionIsWoken(t *testing.T) {
 	virtual(t, func(t *testing.T, o *fixture) {
 		operator, reviewer := o.signedIn(picket.ScopeOperator), o.signedIn(picket.ScopeReviewer)
 		k := o.addSession("a1", "ann")
-		operator.mustGet(k.page()).wantText(t, "It cannot be woken now.", "The agent name has no wake policy.")
-		reviewer.mustGet(k.page()).wantNoText(t, "woken now", "/wake")
+		for _, s := range []*browser{operator, reviewer} {
+			s.mustGet(k.page()).wantText(t, "It cannot be woken now.", "The agent name has no wake policy.",
+				"The scheduler does not wake it.")
+		}
+		reviewer.mustGet(k.page()).wantNoText(t, "/wake")
 		operator.follow(operator.submit(k.page(), k.page()+"/wake")).wantText(t, "Not woken. The page shows why.")
 		_, err := o.WritePolicy(o.t.Context(), adapter, "ann", picket.PolicyWrite{Body: "Read your messages.\n"})
 		must(t, err)
@@ -360,5 +363,30 @@ func TestASessionIsWoken(t *testing.T) {
 			s.mustGet("/console/policies/ann").wantText(t, "Wakes", "wake_sent", "heartbeat_no_policy", "manual",
 				k.page())
 		}
+	})
+}
+
+// The page of a session says when the scheduler wakes it next, and that it backs off, also to a reviewer.
+func TestTheNextWakeOfASessionIsShown(t *testing.T) {
+	virtual(t, func(t *testing.T, o *fixture) {
+		reviewer := o.signedIn(picket.ScopeReviewer)
+		k := o.addSession("a1", "ann")
+		_, err := o.WritePolicy(o.t.Context(), adapter, "ann", picket.PolicyWrite{Body: "Read your messages.\n"})
+		must(t, err)
+		reviewer.mustGet(k.page()).wantText(t, "The scheduler does not wake it.", "unmetered")
+		metered := k.idle()
+		metered.Metered = true
+		k.report(metered)
+		p := reviewer.mustGet(k.page())
+		p.wantText(t, "The scheduler wakes it at the earliest in 30 min", "if something has changed for the agent by then")
+		p.wantNoText(t, "Backing off")
+		must(t, o.redis.HSet(t.Context(), "pk:{default}:session-wake:"+k.id, "idle", "3").Err())
+		reviewer.mustGet(k.page()).wantText(t, "The scheduler wakes it at the earliest in 1 h 00 min", "Backing off:")
+		somebody := picket.Caller{Actor: "key_of_somebody", Operator: true}
+		_, err = o.Tell(t.Context(), somebody, "a1", picket.MessageRequest{Body: "look at this"})
+		must(t, err)
+		p = reviewer.mustGet(k.page())
+		p.wantText(t, "The scheduler wakes it within a minute.")
+		p.wantNoText(t, "if something has changed")
 	})
 }

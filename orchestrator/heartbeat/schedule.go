@@ -91,6 +91,8 @@ type Schedule struct {
 	Interval time.Duration
 	// BackingOff is true if the interval was made longer because wakes led to nothing.
 	BackingOff bool
+	// OnlyIfChanged is true of a wake by the clock that is left out if nothing changes until DueAt.
+	OnlyIfChanged bool
 	// Unchanged is true if a wake by the clock must be left out, because nothing has changed.
 	// Then the next one is due an interval after LastUnchanged.
 	Unchanged bool
@@ -131,7 +133,8 @@ func (s Schedule) within(f ScheduleFacts, due picket.Instant) Schedule {
 		return Schedule{}
 	}
 	s.DueAt = next
-	s.Unchanged = s.Occasion == OccasionTime && next <= f.Now && !f.Changed && !f.Settings.WhenIdle
+	s.OnlyIfChanged = s.Occasion == OccasionTime && !f.Changed && !f.Settings.WhenIdle
+	s.Unchanged = s.OnlyIfChanged && next <= f.Now
 	return s
 }
 

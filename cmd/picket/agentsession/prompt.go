@@ -202,7 +202,7 @@ func newLogs() *cobra.Command {
 			return nil
 		})
 	c.Flags().Int("limit", 20, "how many prompts, the newest")
-	return cli.JSONFlag(term.FormatFlag(c))
+	return term.FormatFlag(c)
 }
 
 // printPrompt prints a prompt and its answer.

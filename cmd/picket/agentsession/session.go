@@ -111,7 +111,7 @@ func newList() *cobra.Command {
 	c := cli.WatchedList(&cobra.Command{Short: "List the sessions that have not ended, newest first"},
 		[]string{"agent_session.", "agent."}, list)
 	c.Flags().String("agent", "", "only the sessions of this agent (id or name)")
-	return cli.JSONFlag(c)
+	return c
 }
 
 func list(ctx context.Context, cmd *cobra.Command, s *cli.Connection, w io.Writer) error {
@@ -189,7 +189,7 @@ func newInspect() *cobra.Command {
 				return nil
 			})
 		})
-	return cli.JSONFlag(term.FormatFlag(c))
+	return term.FormatFlag(c)
 }
 
 // show reads a session and prints it as the flags ask for.
@@ -219,7 +219,27 @@ func printSession(cmd *cobra.Command, a picket.AgentSession) {
 		{"prompt", cmp.Or(a.PromptID, "-")}, {"open prompts", fmt.Sprint(a.OpenPrompts)},
 		{"works on", cmp.Or(a.TaskID, "-")}, {"calls are metered", yesNo(a.Metered)},
 	}
+	if a.WakePlan != nil {
+		rows = append(rows, []string{"next wake", wakeText(*a.WakePlan)})
+	}
 	term.PrintRows(cmd.OutOrStdout(), append(rows, healthRows(a.Health)...))
+}
+
+// wakeText says when the scheduler wakes a session next, or why it does not.
+func wakeText(p picket.WakePlan) string {
+	text := "none"
+	switch {
+	case p.NextAt != nil && p.OnlyIfChanged:
+		text = p.NextAt.String() + " at the earliest, if something has changed by then"
+	case p.NextAt != nil:
+		text = p.NextAt.String() + " at the earliest"
+	case p.Reason != nil:
+		text = "none (" + string(*p.Reason) + ")"
+	}
+	if p.BackingOff {
+		text += "; backing off"
+	}
+	return text
 }
 
 func healthRows(h picket.SessionHealth) [][]string {
@@ -261,19 +281,23 @@ func newHealth() *cobra.Command {
 			}
 			return printJSON(cmd, format, a.Health)
 		})
-	return cli.JSONFlag(term.FormatFlag(c))
+	return term.FormatFlag(c)
 }
 
 func newStatus() *cobra.Command {
 	c := onSession("status", "Show the state of a session in one line",
 		func(cmd *cobra.Command, s *cli.Connection, id string) error {
 			return show(cmd, s, id, func(a picket.AgentSession) error {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s is %s, %s; %s open; last activity %s\n", a.SessionID, a.Health.State,
+				line := fmt.Sprintf("%s is %s, %s; %s open; last activity %s", a.SessionID, a.Health.State,
 					healthText(a.Health), cli.Plural(a.OpenPrompts, "prompt"), ago(a.Health.LastActivityAt))
+				if a.WakePlan != nil {
+					line += "; next wake " + wakeText(*a.WakePlan)
+				}
+				fmt.Fprintln(cmd.OutOrStdout(), line)
 				return nil
 			})
 		})
-	return cli.JSONFlag(term.FormatFlag(c))
+	return term.FormatFlag(c)
 }
 
 func newStop() *cobra.Command {

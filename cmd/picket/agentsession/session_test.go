@@ -27,3 +27,19 @@ func TestMeant(t *testing.T) {
 		}
 	}
 }
+
+// People read when the scheduler wakes a session next, and that it backs off.
+func TestTheNextWakeIsShown(t *testing.T) {
+	at, unmetered := picket.Instant(1767225600000), picket.WakeReasonUnmetered
+	for want, p := range map[string]picket.WakePlan{
+		"2026-01-01T00:00:00.000Z at the earliest":                                   {NextAt: &at},
+		"2026-01-01T00:00:00.000Z at the earliest; backing off":                      {NextAt: &at, BackingOff: true},
+		"2026-01-01T00:00:00.000Z at the earliest, if something has changed by then": {NextAt: &at, OnlyIfChanged: true},
+		"none (unmetered)": {Reason: &unmetered},
+		"none":             {},
+	} {
+		if got := wakeText(p); got != want {
+			t.Errorf("%+v is %q, want %q", p, got, want)
+		}
+	}
+}

@@ -236,7 +236,7 @@ func newBudgetReport() *cobra.Command {
 	f.StringP("output", "o", "table", "print as format: table, wide, json, jsonl, yaml, name, csv")
 	term.Choices(c, "output", "table", "wide", "json", "jsonl", "yaml", "name", "csv")
 	term.Choices(c, "by", picket.SpendingByDay, picket.SpendingByRole, picket.SpendingByModel, picket.SpendingByLabel)
-	return c
+	return term.JSONFlag(c)
 }
 
 func reportSpending(cmd *cobra.Command, s *Connection, _ []string) error {

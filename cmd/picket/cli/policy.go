@@ -42,27 +42,7 @@ func policyCommand(verb, short string, act func(cmd *cobra.Command, s *Connectio
 			return act(cmd, s, given[0])
 		}),
 	}
-	return JSONFlag(term.FormatFlag(c))
-}
-
-// JSONFlag adds --json, which the document of HEARTBEAT.md has for -o json.
-func JSONFlag(c *cobra.Command) *cobra.Command {
-	f := c.Flags().VarPF(jsonAlias{c}, "json", "", "the same as -o json")
-	f.NoOptDefVal = "true"
-	return c
-}
-
-type jsonAlias struct{ c *cobra.Command }
-
-func (jsonAlias) String() string { return "false" }
-func (jsonAlias) Type() string   { return "bool" }
-
-func (a jsonAlias) Set(text string) error {
-	on, err := strconv.ParseBool(text)
-	if err != nil || !on {
-		return err
-	}
-	return a.c.Flags().Set("output", "json")
+	return term.FormatFlag(c)
 }
 
 func newPolicyInspect() *cobra.Command {

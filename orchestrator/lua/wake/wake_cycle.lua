@@ -1,4 +1,4 @@
--- needs: wake lane_mark
+-- needs: wake lane_marks
 -- wake_cycle begins a cycle of the scheduler, if the present one was not begun by another process, and
 -- takes the sessions that are due. One that nobody plans is due again a minute later.
 -- ARGV: most sessions, 1 to go on with the cycle that this process has begun, name under which the process
@@ -23,10 +23,4 @@ for _, sid in ipairs(call('ZRANGE', K('wake-due'), '-inf', NOW, 'BYSCORE', 'LIMI
     call('ZREM', K('wake-due'), sid)
   end
 end
-local lanes = {}
-for _, lane in ipairs(call('ZRANGE', K('lanes'), 0, 99)) do
-  lanes[#lanes + 1] = lane
-  lanes[#lanes + 1] = lane_mark(lane)
-end
-return named{ begun = 1, sessions = due, lanes = lanes,
-  waiters = call('ZRANGEBYSCORE', K('waiters'), NOW, '+inf', 'LIMIT', 0, 200) }
+return named{ begun = 1, sessions = due, lanes = lane_marks(), waiters = waiting_requests() }

@@ -92,9 +92,17 @@ func coverPolicyFiles(t *testing.T, f *fixture) {
 	kit.OK(t, err)
 	f.JumpStoreTime(t, mirror.Lease)
 	kit.Refused(t, store.Publish(f.Ctx, "a", files, nil), picket.CodeStateConflict)
+	kit.OK(t, store.Release(f.Ctx, "b")) // which did not have it
 	_, _, err = store.Lock(f.Ctx, "b")
 	kit.OK(t, err)
 	kit.OK(t, store.Release(f.Ctx, "b"))
+	forgetDirectory(t, f)
+}
+
+// forgetDirectory leaves a store that has never known a directory of policy files. A known one that nobody has keeps
+// wakes from being sent.
+func forgetDirectory(t *testing.T, f *fixture) {
+	kit.OK(t, f.Raw.Del(f.Ctx, "pk:{default}:policy-lock").Err())
 }
 
 // coverOwnedNames asks whether a key owns the name of an agent that participates, is silent for too long, or is gone.

@@ -19,7 +19,7 @@ var policyMutants = []mutant{
 	{"refused instructions end those before them", []edit{
 		{"keeps-instructions", "texts[ARGV[i]] = ARGV[i + 3]"}}},
 	{"files count while nobody has their directory", []edit{
-		{"counts-with-lock", "local file = call('HGET', K('policy-files'), name)"}}},
+		{"counts-with-lock", "local file = call('HGET', K('policy-files'), name) or ''"}}},
 	{"a name with a policy and a file is listed twice", []edit{
 		{"lists-names-once", "if name > after then names[#names + 1] = name end"}}},
 	{"a page of policies has any size", []edit{{"bounds-listed-policies", ""}}},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
@@ -67,7 +68,27 @@ func FormatFlag(c *cobra.Command) *cobra.Command {
 	format := outputFormat("table")
 	c.Flags().VarP(&format, "output", "o", "print as format: "+strings.Join(formats, ", "))
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	return JSONFlag(c)
+}
+
+// JSONFlag adds --json, which means -o json, to a command that has the flag -o.
+func JSONFlag(c *cobra.Command) *cobra.Command {
+	c.Flags().VarPF(jsonAlias{c}, "json", "", "the same as -o json").NoOptDefVal = "true"
 	return c
+}
+
+// jsonAlias is the value of --json. It sets the flag -o of its command.
+type jsonAlias struct{ c *cobra.Command }
+
+func (jsonAlias) String() string { return "false" }
+func (jsonAlias) Type() string   { return "bool" }
+
+func (a jsonAlias) Set(text string) error {
+	on, err := strconv.ParseBool(text)
+	if err != nil || !on {
+		return err
+	}
+	return a.c.Flags().Set("output", "json")
 }
 
 // outputFormat is refused as soon as it is read, before anything is decided.
