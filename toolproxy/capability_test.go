@@ -233,7 +233,8 @@ func TestAForgedCapabilityTellsNothing(t *testing.T) {
 			}
 		}
 		slices.Sort(answers)
-		if all := slices.Compact(answers); len(all) != 1 || !strings.HasPrefix(all[0], "401 {session_capability_invalid") {
+		all := slices.Compact(answers)
+		if len(all) != 1 || !strings.HasPrefix(all[0], "401 {session_capability_invalid") {
 			t.Errorf("the answers are %q", all)
 		}
 	})
