@@ -16,7 +16,7 @@ import (
 type Resident struct {
 	// Taken gets the id of a line once the agent has begun to work on it.
 	Taken func(lineID string)
-	// TurnEnded is called when the agent stops to work. A line that was not taken before begins another turn. why
+	// TurnEnded is called when the agent stops working. A line that was not taken before begins another turn. why
 	// says why it has given up; empty: it has not.
 	TurnEnded func(why string)
 }

@@ -9,7 +9,8 @@
 //   - A resident session of Claude Code is one process. It reads its prompts as lines, and messages to the agent
 //     while it works on one. It stores its conversation as well.
 //   - A resident session of the preset exec is one process. It reads one line of JSON for each prompt,
-//     {"type":"prompt","promptId":"…","text":"…","capability":"…","contextUrl":"…"}, and answers with the line
+//     {"type":"prompt","promptId":"…","text":"…","capability":"…","contextUrl":"…","instructions":"…"},
+//     of which the last three may be absent, and answers with the line
 //     {"type":"answer","promptId":"…","text":"…"}. Other members of the answer, such as usage, do not
 //     count yet. Every other line that it prints is log. A process that has ended is started again at
 //     the next prompt.

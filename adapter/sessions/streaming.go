@@ -180,7 +180,7 @@ func (r *streaming) take(line string) {
 	delete(r.waiting, line)
 }
 
-// endTurn takes note that the agent has stopped to work. A line that it has not taken begins the next turn. If there is
+// endTurn takes note that the agent has stopped working. A line that it has not taken begins the next turn. If there is
 // none, the prompt has ended.
 func (r *streaming) endTurn(why string) {
 	r.turns.Lock()

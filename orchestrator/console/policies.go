@@ -244,8 +244,8 @@ func (w policyView) FileWords() string {
 	case picket.PolicyFileRefused:
 		return "A link, or something else than a file, is in the place of the file. The server does not read it."
 	case picket.PolicyFileWorkspace:
-		return "The name has files beside picket.yaml, and their policy counts. To change it, edit the file on the " +
-			"server, and run picket config trust there."
+		return "The name has files beside picket.yaml, and only these count. To write or change the policy, edit the file " +
+			"on the server, and run picket config trust there."
 	}
 	return ""
 }

@@ -345,7 +345,8 @@ func TestAPolicyOfTheWorkspace(t *testing.T) {
 		must(t, o.redis.HSet(t.Context(), "pk:{default}:instruction-files", "ann",
 			`{"path":"picket/agents/ann/AGENT.md","digest":"sha256:x","bytes":12,"diagnostics":[]}`).Err())
 		page := s.mustGet(annPolicy)
-		page.wantText(t, "picket/agents/ann/HEARTBEAT.md:", "edit the file on the server, and run picket config trust",
+		page.wantText(t, "picket/agents/ann/HEARTBEAT.md:", "only these count",
+			"edit the file on the server, and run picket config trust",
 			"picket/agents/ann/AGENT.md", "12 bytes", "of the workspace")
 		page.wantNoText(t, "Use the version of", "Save")
 		once := s.newNonce()

@@ -41,7 +41,7 @@ func (m *Directory) readWorkspace() error {
 	}
 	agents, err := m.cfg.Workspace()
 	if err != nil {
-		return fmt.Errorf("the trusted files beside picket.yaml, of which the earlier ones are used: %w", err)
+		return fmt.Errorf("the trusted files beside picket.yaml cannot be read, so the earlier ones stay in force: %w", err)
 	}
 	m.workspace = map[string]WorkspaceAgent{}
 	for name, files := range agents {

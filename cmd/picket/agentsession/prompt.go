@@ -23,7 +23,7 @@ func newPrompt() *cobra.Command {
 		Use:   "prompt SESSION TEXT",
 		Short: "Send a prompt to a session and print the answer as it comes",
 		Long: "Send a prompt to a session and print the answer as it comes. If TEXT is -, it is\n" +
-			"read from standard input. A session has one prompt at a time, so the prompt may wait for its turn.",
+			"read from standard input. A session has one prompt at a time, so the prompt may have to wait.",
 		Example: `  picket session prompt coder "What are you working on?"`,
 		Args:    cli.CheckArgs(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, given []string) error {
@@ -45,7 +45,7 @@ func newPrompt() *cobra.Command {
 
 func promptFlags(c *cobra.Command) {
 	c.Flags().Duration("timeout", picket.DefaultPromptSeconds*time.Second,
-		"give up after this time, from 1s to 1h, waiting for a turn included")
+		"give up after this time, from 1s to 1h, waiting for earlier prompts included")
 }
 
 func textOf(cmd *cobra.Command, given string) (string, error) {

@@ -65,7 +65,7 @@ func printPolicy(cmd *cobra.Command, p picket.WakePolicy) {
 	w := cmd.OutOrStdout()
 	if !p.Present {
 		fmt.Fprintln(cmd.ErrOrStderr(), p.AgentName, "has no wake policy"+removedFile(p.File))
-		PrintNext(cmd, "picket agent heartbeat write "+p.AgentName+" --file HEARTBEAT.md")
+		printHowToWrite(cmd, p.AgentName, p.File)
 		return
 	}
 	rows := [][2]string{{"agent", p.AgentName}, {"digest", p.Digest}, {"revision", cmp.Or(p.RevisionID, "-")},
@@ -88,6 +88,16 @@ func printPolicy(cmd *cobra.Command, p picket.WakePolicy) {
 	printDiagnostics(w, p.Diagnostics)
 	fmt.Fprintln(w)
 	term.Indented(w, p.Body)
+}
+
+// printHowToWrite says how a name without a policy gets one. No command writes that of files beside picket.yaml.
+func printHowToWrite(cmd *cobra.Command, name string, f *picket.PolicyFile) {
+	if f == nil || f.State != picket.PolicyFileWorkspace {
+		PrintNext(cmd, "picket agent heartbeat write "+name+" --file HEARTBEAT.md")
+		return
+	}
+	fmt.Fprintln(cmd.ErrOrStderr(), "To give it one, write", f.Path,
+		"beside picket.yaml on the server, and run there: picket config trust")
 }
 
 // removedFile names the file whose absence leaves a name without a policy.
@@ -390,7 +400,7 @@ func printPolicyStatus(cmd *cobra.Command, st picket.PolicyStatus) {
 	}
 	printDiagnostics(w, st.Diagnostics)
 	if !st.Present {
-		PrintNext(cmd, "picket agent heartbeat write "+st.AgentName+" --file HEARTBEAT.md")
+		printHowToWrite(cmd, st.AgentName, st.File)
 	}
 }
 

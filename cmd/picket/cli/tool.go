@@ -92,7 +92,8 @@ func proxyFromEnvironment() (*client.Client, error) {
 	if base == "" || token == "" {
 		return nil, picket.Refuse(exit.CodeUsage,
 			"Run it inside an agent: picket run -- sh -c 'picket tool report_progress --summary hello'",
-			"there is no lease in the environment (PICKET_PROXY_URL and PICKET_LEASE_TOKEN)")
+			"there is no lease in the environment, and no session capability "+
+				"(PICKET_PROXY_URL, and PICKET_LEASE_TOKEN or PICKET_SESSION_CAPABILITY)")
 	}
 	return client.New(base, picket.Secret(token), client.Options{}), nil
 }
