@@ -83,7 +83,7 @@ var sessionMatrix = []matrixRow{
 	everywhere(noEntry, "a malformed session capability", func(h *engineEnv) string {
 		return h.openPrompt().secret.Reveal() + "x"
 	}),
-	everywhere(away, "a session capability of a namespace that is served elsewhere", func(h *engineEnv) string {
+	everywhere(noCapability, "a session capability of a namespace that is served elsewhere", func(h *engineEnv) string {
 		return picket.NewSessionCapability("tenant", h.openPrompt().id).Reveal()
 	}),
 }
