@@ -9,11 +9,11 @@ if lock[1] and lock[1] ~= holder and num(lock[2]) > now then -- @locks-directory
 end
 if lock[1] ~= holder or lasts == 0 then call('DEL', K('policy-files')) end -- @forgets-files
 if lasts == 0 then -- that a process had the directory stays known: until one has it again, no wake is sent
-  if lock[1] == holder then call('HSET', K('policy-lock'), 'holder', '', 'until', NOW) end -- @ends-own-lock
+  if lock[1] == holder then call('HSET', K('policy-lock'), 'holder', '', 'until', '0', 'had', NOW) end -- @ends-own-lock
   return named{ locked = 0, heads = {} }
 end
 if lock[1] ~= holder then call('HSET', K('policy-lock'), 'since', NOW) end -- @knows-since-lock
-call('HSET', K('policy-lock'), 'holder', holder, 'until', F(now + lasts))
+call('HSET', K('policy-lock'), 'holder', holder, 'until', F(now + lasts), 'had', F(now + lasts))
 local heads = {}
 for _, name in ipairs(call('ZRANGE', K('policies'), 0, -1)) do
   local id = call('ZRANGE', K('policy-revisions:', name), -1, -1)[1]

@@ -16,12 +16,13 @@
 local name, sid = ARGV[1], ARGV[2]
 local id = current_revision(name)
 local newest = call('ZRANGE', K('policy-revisions:', name), -1, -1)[1]
-local lock = num(call('HGET', K('policy-lock'), 'until'))
+local times = call('HMGET', K('policy-lock'), 'until', 'had')
+local lock, had = num(times[1]), num(times[2])
 local facts = { raw = RAW, now = NOW, known = reports_count_from(),
   paused = paused ~= '' and 1 or 0, rows = id ~= '' and { (policy_row(id)) } or {}, newest = newest or '',
   over = newest and call('HGET', K('policy-revision:', newest), 'over') or '',
   file = lock > now and call('HGET', K('policy-files'), name) or '', -- @wakes-by-file
-  away = lock > 0 and lock <= now and now < lock + DAY and 1 or 0, -- @directory-away
+  away = lock <= now and had > 0 and now < had + DAY and 1 or 0, -- @directory-away
   sessions = 0 }
 do
   local left, unspent, short = session_money.left('wake', name, cjson.decode(ARGV[3]), ARGV[4])

@@ -13,7 +13,7 @@ var policyMutants = []mutant{
 		{"reports-again", "return call('HGET', META, 'adopted') or '0'"}}},
 	{"a new holder takes over the old reports", []edit{{"knows-since-lock", ""}}},
 	{"a process releases the directory of another", []edit{
-		{"ends-own-lock", "call('HSET', K('policy-lock'), 'holder', '', 'until', NOW)"}}},
+		{"ends-own-lock", "call('HSET', K('policy-lock'), 'holder', '', 'until', '0', 'had', NOW)"}}},
 	{"files of another directory count", []edit{{"forgets-files", ""}}},
 	{"a process without the directory publishes files", []edit{{"publishes-with-lock", ""}}},
 	{"refused instructions end those before them", []edit{
