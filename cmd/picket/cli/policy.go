@@ -393,7 +393,11 @@ func printPolicyStatus(cmd *cobra.Command, st picket.PolicyStatus) {
 		fmt.Fprintln(w, "min interval:", picket.IntervalText(st.MinInterval, st.EffectiveMinInterval))
 	}
 	if st.File != nil {
-		fmt.Fprintf(w, "file %s: %s\n", st.File.Path, st.File.State)
+		state := st.File.State
+		if state == picket.PolicyFileWorkspace && !st.Present {
+			state = "none, and only the files beside picket.yaml count"
+		}
+		fmt.Fprintf(w, "file %s: %s\n", st.File.Path, state)
 	}
 	if st.Instructions != nil {
 		fmt.Fprintln(w, "instructions:", instructionsText(*st.Instructions))

@@ -114,8 +114,8 @@ func (w *wakeDemo) queue(ctx context.Context) error {
 	return nil
 }
 
-// wake waits until a wake is allowed. After an earlier chapter has killed the server, the directory of policies has a new
-// owner only when the lock of the dead one has run out, and then the session has to be reported again.
+// wake waits until a wake is allowed. After an earlier chapter has killed the server, the directory of policies has a
+// new owner only when the lock of the dead one has run out, and then the session has to be reported again.
 func (w *wakeDemo) wake(ctx context.Context) error {
 	reason := picket.WakeReason("")
 	for range 3 { // the lock lasts for 15 seconds, and the next report comes within 30
