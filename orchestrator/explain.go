@@ -74,13 +74,6 @@ type sleepingSession struct {
 // of the task.
 func (e *Engine) sleepingSessions(ctx context.Context, agents []string, lane string) (asleep []sleepingSession,
 	err error) {
-	if len(agents) == 0 {
-		return nil, nil
-	}
-	q, err := e.queuesNow(ctx)
-	if err != nil {
-		return nil, err
-	}
 	for _, id := range agents[:min(len(agents), maxSleepingAgents)] {
 		page, err := e.AgentSessions(ctx, picket.AgentSessionQuery{AgentID: id, Limit: 1})
 		if err != nil {
@@ -90,12 +83,11 @@ func (e *Engine) sleepingSessions(ctx context.Context, agents []string, lane str
 			if s.AgentName == "" {
 				continue
 			}
-			f, err := e.wakeFacts(ctx, s.AgentName, s.SessionID, false)
+			f, err := e.wakeFacts(ctx, s.AgentName, s.SessionID, true)
 			if err != nil {
 				return nil, err
 			}
 			if f.Row != nil {
-				f.queues = q
 				asleep = append(asleep, e.sleepingSession(f, lane))
 			}
 		}

@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -48,7 +49,7 @@ func TestAProcessKeepsItsCapability(t *testing.T) {
 			_, err := f.AgentContext(f.Ctx, now)
 			kit.OK(t, err)
 			forged := held
-			forged.Secret = "0" + held.Secret[1:]
+			forged.Secret = strings.Repeat("0", len(held.Secret))
 			f.wantInvalid(t, forged, "unknown")
 			kit.OK(t, f.result(pid, picket.PromptAnswered, 0, ""))
 			f.wantInvalid(t, now, "prompt_ended") // a request that began before the end

@@ -72,13 +72,6 @@ func (e *Engine) wakeIfDue(ctx context.Context, sessionID, name string, q queues
 		f.settings.WakeEventRetention.Milliseconds()).Err
 }
 
-// queuesNow reads the queues by which the scheduler plans.
-func (e *Engine) queuesNow(ctx context.Context) (q queues, err error) {
-	r := e.run(ctx, "wake_queues")
-	r.Decode(&q)
-	return q, r.Err
-}
-
 // wakePlan says when the scheduler wakes a session next. It changes nothing. It is nil if the session has ended.
 func (e *Engine) wakePlan(ctx context.Context, s picket.AgentSession) (*picket.WakePlan, error) {
 	f, err := e.storedWakeFacts(ctx, s.AgentName, s.SessionID, true)

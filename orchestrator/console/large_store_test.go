@@ -120,7 +120,7 @@ func TestPagesOfALargeStore(t *testing.T) {
 		{"/console/agents", 108, 96, 12, ""},
 		{"/console/agents/agent-007", 2, 32, 17, "agent=1 agent_sessions=1 conversation=1 events=1 leases=1"},
 		{"/console/sessions", 50, 96, 3, "agent_sessions=1"},
-		{"/console/sessions/" + session, 10, 640, 7, "agent_sessions=1 prompts=1 wake_facts=2 wake_queues=1"},
+		{"/console/sessions/" + session, 10, 640, 6, "agent_sessions=1 prompts=1 wake_facts=2"},
 		{"/console/policies", 50, 64, 3, "policies=1"},
 		{"/console/policies/ann", 0, 640, 7, "policy=2 wake_facts=1 wakes=1"},
 		{"/console/policies/ann/history", 10, 768, 5, "policy=1 policy_history=2"},

@@ -14,7 +14,7 @@ var Readers = []string{"agent", "agents", "pools", "evidence", "bundle",
 	"bundle_read", "conversation", "explain", "handoffs", "identify", "keys", "leases",
 	"list", "log", "reports", "reviews", "stats", "task",
 	"envelope", "ledger", "spending", "await_exec", "can_exec", "webhook_list", "review_ids", "totals", "policy",
-	"policy_history", "policies", "agent_sessions", "prompt", "prompts", "wake_facts", "wake_queues", "wakes",
+	"policy_history", "policies", "agent_sessions", "prompt", "prompts", "wake_facts", "wakes",
 	"session_capability", "agent_context", "owns_name"}
 
 func All() []Case {

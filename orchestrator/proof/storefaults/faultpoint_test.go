@@ -8,7 +8,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/oklog/ulid/v2"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
@@ -118,19 +117,6 @@ func errText(err error) string {
 	return err.Error()
 }
 
-// namedSession adds a session of an agent that has an agent name.
-func namedSession(w *calls.Env) string {
-	w.T.Helper()
-	a, err := w.Direct.Register(w.Ctx, kit.AgentOwner, picket.Registration{AgentID: "m3", RoleID: "mender",
-		Metadata: picket.RawJSON(`{"agent_name":"ben"}`)})
-	kit.OK(w.T, err)
-	id := "asession_" + ulid.Make().String()
-	kit.OK(w.T, w.Direct.ReportSessions(w.Ctx, kit.AgentOwner, "m3", picket.SessionsReport{Incarnation: a.Incarnation,
-		Sessions: []picket.SessionReport{{SessionID: id, Kind: picket.SessionResumable, Preset: "claude",
-			State: picket.SessionIdle}}}))
-	return id
-}
-
 // readFaults injects errors around the scripts that only read: the reader is
 // told, nothing changes, and the next reading works.
 func readFaults(p calls.Setup, watched *faultPoints) {
@@ -144,7 +130,6 @@ func readFaults(p calls.Setup, watched *faultPoints) {
 	_, err := w.Direct.RunBundlePiece(w.Ctx, w.Held, kept.Piece(0))
 	kit.OK(p.T, err)
 	kit.OK(p.T, w.Direct.RunBundle(w.Ctx, w.Held, kept.About()))
-	named := namedSession(w)
 	calls := []struct {
 		of   string
 		call func() error
@@ -200,7 +185,6 @@ func readFaults(p calls.Setup, watched *faultPoints) {
 			_, err := w.Via.Wake(w.Ctx, kit.OtherOperator, "ann", picket.WakeRequest{SessionID: session, DryRun: true})
 			return err
 		}},
-		{"wake_queues", func() error { _, err := w.Via.AgentSession(w.Ctx, named); return err }},
 		{"session_capability", func() error { _, err := w.Via.SessionCapability(w.Ctx, w.Session); return err }},
 		{"agent_context", func() error { _, err := w.Via.AgentContext(w.Ctx, w.Session); return err }},
 		{"owns_name", func() error {
