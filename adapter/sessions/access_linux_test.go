@@ -152,3 +152,21 @@ func TestTheCapabilityIsInTheEnvironmentAlone(t *testing.T) {
 		}
 	}
 }
+
+// Whatever keeps a session, its processes know it by a variable, by which the command line refuses the saved key of a
+// person.
+func TestEveryProcessKnowsItsSession(t *testing.T) {
+	t.Parallel()
+	for name, config := range map[string]func(*testing.T, Server, string) Config{"resumable": resumableConfig,
+		"streaming": streamingConfig} {
+		t.Run(name, func(t *testing.T) {
+			s := newScriptedServer(t)
+			start(t, config(t, s, t.TempDir()))
+			session := s.ids(0)[0]
+			last, answer := s.awaitEnd(s.prompt(session, "session", time.Minute))
+			if last.State != picket.PromptAnswered || !strings.Contains(answer, session) {
+				t.Errorf("the prompt is %s: %s; the answer is %q", last.State, last.Reason, answer)
+			}
+		})
+	}
+}

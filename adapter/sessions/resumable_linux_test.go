@@ -28,6 +28,7 @@ lost) echo "No conversation found with session ID: $id" >&2; exit 1 ;;
 esac
 echo '{"type":"system","subtype":"init","session_id":"'$id'","mcp_servers":[]}'
 case $prompt in
+session) prompt=$PICKET_SESSION_ID ;;
 hang) sleep 600 & echo $$ $! >pids; wait ;;
 broke) echo '{"type":"result","session_id":"'$id'","is_error":true,"result":"no credit","total_cost_usd":0}'; exit 1 ;;
 esac

@@ -86,7 +86,7 @@ func (r *streaming) start(ctx context.Context, p prompt) error {
 	r.printed, r.complained = r.redacted(), r.redacted()
 	r.reader, r.complaint = r.setup.NewOutputReader(), &lastLine{}
 	job := r.job(p.killAt)
-	job.Env = slices.Concat(r.setup.Env(), p.access.env())
+	job.Env = slices.Concat(job.Env, r.setup.Env(), p.access.env())
 	job.Stdout = r.reader.Wrap(r.watch(r.printed))
 	job.Stderr = r.complaint.wrap(r.reader.Wrap(r.watch(r.complained)))
 	return r.launch(ctx, r.command(arguments), job)

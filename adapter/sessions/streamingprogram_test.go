@@ -123,6 +123,8 @@ func streamingProgram() int {
 			a.turn(id, resumed)
 		case "arguments":
 			a.turn(id, strings.Join(os.Args, " "))
+		case "session":
+			a.turn(id, os.Getenv("PICKET_SESSION_ID"))
 		case "access":
 			held, _ := picket.ParseSessionCapability(os.Getenv("PICKET_SESSION_CAPABILITY"))
 			a.turn(id, held.Secret+" "+held.SessionID+" "+os.Getenv("PICKET_CONTEXT_URL"))
