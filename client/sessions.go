@@ -59,15 +59,9 @@ func (a AgentSessions) Report(ctx context.Context, agentID string, r picket.Sess
 	return a.c.change(ctx, http.MethodPut, route("agents", agentID, "sessions"), r, nil, opts)
 }
 
-// Pending reads what waits for the sessions of an agent, apart from the commands in known. If there is
-// nothing, it waits up to wait, at most 50 s.
-func (a AgentSessions) Pending(ctx context.Context, agentID string, incarnation int64, known []string,
-	wait time.Duration, opts ...Option) (picket.PendingCommands, error) {
-	return a.PendingFor(ctx, agentID, picket.PendingQuery{Incarnation: incarnation, Known: known, Wait: wait}, opts...)
-}
-
-// PendingFor is Pending that can also wait for messages to the agent.
-func (a AgentSessions) PendingFor(ctx context.Context, agentID string, q picket.PendingQuery,
+// Pending reads what waits for the sessions of an agent, apart from the commands that are known. If there is
+// nothing, it waits up to q.Wait, at most 50 s. It can also wait for messages to the agent.
+func (a AgentSessions) Pending(ctx context.Context, agentID string, q picket.PendingQuery,
 	opts ...Option) (picket.PendingCommands, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.c.options.Timeout+q.Wait)
 	defer cancel()

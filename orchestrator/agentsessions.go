@@ -156,14 +156,8 @@ func (e *Engine) StopSession(ctx context.Context, by picket.Caller, sessionID st
 		"stop_"+ulid.Make().String()).Err
 }
 
-// SessionCommands answers the adapter of an agent what waits for its sessions, and the commands that its
-// heartbeats carry. Commands that are among known are left out. If there is none, it waits.
-func (e *Engine) SessionCommands(ctx context.Context, by picket.Caller, agentID string, incarnation int64,
-	known []string, wait time.Duration) (picket.PendingCommands, error) {
-	return e.PendingCommands(ctx, by, agentID, picket.PendingQuery{Incarnation: incarnation, Known: known, Wait: wait})
-}
-
-// PendingCommands is SessionCommands that can also wait for messages to the agent.
+// PendingCommands answers the adapter of an agent what waits for its sessions, and the commands that its heartbeats
+// carry, apart from those that are known. If there is nothing, it waits. It can also wait for messages to the agent.
 func (e *Engine) PendingCommands(ctx context.Context, by picket.Caller, agentID string,
 	q picket.PendingQuery) (got picket.PendingCommands, err error) {
 	if err := picket.CheckName("agent_id", agentID); err != nil {

@@ -232,7 +232,7 @@ func TestSessionsBelongToOneRegistration(t *testing.T) {
 		kit.OK(t, f.report("a2", m))
 		again := f.sessionAgent(t, "a1")
 		kit.Refused(t, f.report("a1", n, idleSession(id)), picket.CodeAgentGone)
-		_, err = f.SessionCommands(f.Ctx, kit.Operator, "a1", n, nil, 0)
+		_, err = f.PendingCommands(f.Ctx, kit.Operator, "a1", picket.PendingQuery{Incarnation: n})
 		kit.Refused(t, err, picket.CodeAgentGone)
 		kit.Refused(t, kit.SendResult(f.Ctx, f, kit.Operator, "a1", p.PromptID,
 			picket.CommandResult{Incarnation: n, State: picket.PromptAnswered}), picket.CodeAgentGone)

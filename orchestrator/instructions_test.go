@@ -27,7 +27,7 @@ func (f *fixture) told(t *testing.T, agent string, incarnation int64, session st
 	t.Helper()
 	_, err := f.PromptSession(f.Ctx, kit.Operator, session, picket.PromptRequest{Text: "hello"})
 	kit.OK(t, err)
-	got, err := f.SessionCommands(f.Ctx, kit.Operator, agent, incarnation, nil, 0)
+	got, err := f.PendingCommands(f.Ctx, kit.Operator, agent, picket.PendingQuery{Incarnation: incarnation})
 	kit.OK(t, err)
 	return got.Instructions
 }
@@ -61,7 +61,7 @@ func TestAgentsGetTheirInstructions(t *testing.T) {
 		if got := f.told(t, "a1", n, id); got != "Never push." {
 			t.Errorf("a prompt comes with %q", got)
 		}
-		got, err := f.SessionCommands(f.Ctx, kit.Operator, "a1", n, nil, 0)
+		got, err := f.PendingCommands(f.Ctx, kit.Operator, "a1", picket.PendingQuery{Incarnation: n})
 		kit.OK(t, err)
 		for _, c := range got.Sessions {
 			if strings.Contains(c.Text, "Never push") {

@@ -110,11 +110,11 @@ func (m *sessionMachine) add(s *modelSession, p *modelPrompt, kind string) {
 // yet, so the second answer counts.
 func (m *sessionMachine) commands() {
 	m.note("commands")
-	_, err := m.SessionCommands(m.Ctx, kit.Operator, m.agent, m.n, nil, 0)
+	_, err := m.PendingCommands(m.Ctx, kit.Operator, m.agent, picket.PendingQuery{Incarnation: m.n})
 	if !m.agree(err, "") {
 		return
 	}
-	got, err := m.SessionCommands(m.Ctx, kit.Operator, m.agent, m.n, nil, 0)
+	got, err := m.PendingCommands(m.Ctx, kit.Operator, m.agent, picket.PendingQuery{Incarnation: m.n})
 	if !m.agree(err, "") {
 		return
 	}

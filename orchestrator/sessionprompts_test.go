@@ -45,7 +45,7 @@ func (f *sessionFixture) result(id string, state picket.PromptState, offset int,
 // offered are the texts of the prompts that the adapter gets.
 func (f *sessionFixture) offered(t *testing.T, known ...string) (texts []string) {
 	t.Helper()
-	got, err := f.SessionCommands(f.Ctx, kit.Operator, "a1", f.n, known, 0)
+	got, err := f.PendingCommands(f.Ctx, kit.Operator, "a1", picket.PendingQuery{Incarnation: f.n, Known: known})
 	kit.OK(t, err)
 	for _, c := range got.Sessions {
 		if c.Command == picket.CommandStopSession {
@@ -260,7 +260,8 @@ func TestPromptsAndAnswersAreWaitedFor(t *testing.T) {
 		f := fx.withSession(t)
 		commands := make(chan picket.PendingCommands, 1)
 		go func() {
-			got, err := f.SessionCommands(f.Ctx, kit.Operator, "a1", f.n, nil, 20*time.Second)
+			got, err := f.PendingCommands(f.Ctx, kit.Operator, "a1",
+				picket.PendingQuery{Incarnation: f.n, Wait: 20 * time.Second})
 			if err != nil {
 				t.Error(err)
 			}
@@ -284,12 +285,14 @@ func TestPromptsAndAnswersAreWaitedFor(t *testing.T) {
 		}
 		ping, err := f.CommandAgent(f.Ctx, kit.Operator, "a1", picket.AgentCommand{Command: picket.CommandPing})
 		kit.OK(t, err)
-		got, err := f.SessionCommands(f.Ctx, kit.Operator, "a1", f.n, nil, 20*time.Second)
+		got, err := f.PendingCommands(f.Ctx, kit.Operator, "a1",
+			picket.PendingQuery{Incarnation: f.n, Wait: 20 * time.Second})
 		kit.OK(t, err)
 		if len(got.Agent) != 1 || got.Agent[0].CommandID != ping {
 			t.Errorf("%+v", got)
 		}
-		got, err = f.SessionCommands(f.Ctx, kit.Operator, "a1", f.n, []string{ping}, 0)
+		got, err = f.PendingCommands(f.Ctx, kit.Operator, "a1",
+			picket.PendingQuery{Incarnation: f.n, Known: []string{ping}})
 		kit.OK(t, err)
 		if len(got.Agent) != 0 {
 			t.Errorf("what is known comes again: %+v", got)
@@ -323,7 +326,7 @@ func TestAdaptersWaitForMessages(t *testing.T) {
 		if second <= first {
 			t.Errorf("after message %d comes %d", first, second)
 		}
-		got, err := f.SessionCommands(f.Ctx, kit.Operator, "a1", f.n, nil, 0)
+		got, err := f.PendingCommands(f.Ctx, kit.Operator, "a1", picket.PendingQuery{Incarnation: f.n})
 		kit.OK(t, err)
 		if got.NewestMessage != 0 {
 			t.Errorf("message %d is told to an adapter that has not asked", got.NewestMessage)

@@ -45,7 +45,7 @@ func (f *fixture) stayHealthy(t *testing.T, n int64, id string, after time.Durat
 // pendingWakes are the commands for the session.
 func (f *fixture) pendingWakes(t *testing.T, n int64) []picket.SessionCommand {
 	t.Helper()
-	got, err := f.SessionCommands(f.Ctx, kit.Operator, "a1", n, nil, 0)
+	got, err := f.PendingCommands(f.Ctx, kit.Operator, "a1", picket.PendingQuery{Incarnation: n})
 	kit.OK(t, err)
 	return got.Sessions
 }

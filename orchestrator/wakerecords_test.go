@@ -75,7 +75,7 @@ func TestAWakeIsGivenBackToItsOwnCycle(t *testing.T) {
 				f.JumpStoreTime(t, 30*time.Second)
 			}
 		}
-		_, err := f.SessionCommands(f.Ctx, kit.Operator, "a1", n, nil, 0)
+		_, err := f.PendingCommands(f.Ctx, kit.Operator, "a1", picket.PendingQuery{Incarnation: n})
 		kit.OK(t, err)
 		if got := f.Raw.HGet(f.Ctx, "pk:{default}:wakes-in-cycle:ann:"+kit.Operator.Actor, "count").Val(); got != "1" {
 			t.Errorf("%s wakes count", got)

@@ -31,7 +31,8 @@ func (f *fixture) wakeable(t *testing.T) (sessionID string, incarnation int64) {
 // nextCommand waits for the next command of the sessions of a1.
 func (f *fixture) nextCommand(t *testing.T, incarnation int64) picket.SessionCommand {
 	t.Helper()
-	got, err := f.SessionCommands(f.Ctx, kit.Operator, "a1", incarnation, nil, 20*time.Second)
+	got, err := f.PendingCommands(f.Ctx, kit.Operator, "a1",
+		picket.PendingQuery{Incarnation: incarnation, Wait: 20 * time.Second})
 	kit.OK(t, err)
 	if len(got.Sessions) != 1 {
 		t.Fatalf("%d commands, want 1", len(got.Sessions))
@@ -144,7 +145,7 @@ func TestAWakeThatIsNotAcceptedIsRefunded(t *testing.T) {
 		}()
 		late := f.nextCommand(t, n)
 		f.JumpStoreTime(t, 10*time.Second)
-		_, err = f.SessionCommands(f.Ctx, kit.Operator, "a1", n, nil, 0)
+		_, err = f.PendingCommands(f.Ctx, kit.Operator, "a1", picket.PendingQuery{Incarnation: n})
 		kit.OK(t, err)
 		kit.Refused(t, <-done, picket.CodeSyntheticPromptFailed)
 		kit.Refused(t, f.result(n, late.CommandID, picket.PromptAccepted, ""), picket.CodeStateConflict)
@@ -259,7 +260,7 @@ func TestAWakeIsDecidedByPresentFacts(t *testing.T) {
 		args[21], args[22], args[23] = 25, kit.SessionLimitsArgument, ""
 		_, err := f.Records().Run(f.Ctx, "record_wake", args...)
 		kit.OK(t, err)
-		got, err := f.SessionCommands(f.Ctx, kit.Operator, "a1", n, nil, 0)
+		got, err := f.PendingCommands(f.Ctx, kit.Operator, "a1", picket.PendingQuery{Incarnation: n})
 		kit.OK(t, err)
 		if len(got.Sessions) != 0 {
 			t.Errorf("commands %+v", got.Sessions)

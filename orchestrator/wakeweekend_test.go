@@ -184,7 +184,7 @@ func (f *weekendFleet) halfHour(t *testing.T) {
 // takeWakes answers the wakes of an agent at once.
 func (f *weekendFleet) takeWakes(t *testing.T, id string) (wakes int) {
 	t.Helper()
-	got, err := f.SessionCommands(f.Ctx, kit.Operator, id, f.of[id], nil, 0)
+	got, err := f.PendingCommands(f.Ctx, kit.Operator, id, picket.PendingQuery{Incarnation: f.of[id]})
 	kit.OK(t, err)
 	for _, c := range got.Sessions {
 		for _, state := range []picket.PromptState{picket.PromptAccepted, picket.PromptAnswered} {

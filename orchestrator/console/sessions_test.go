@@ -351,7 +351,8 @@ func TestASessionIsWoken(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			got, err := o.SessionCommands(o.t.Context(), adapter, "a1", k.incarnation, nil, time.Minute)
+			got, err := o.PendingCommands(o.t.Context(), adapter, "a1",
+				picket.PendingQuery{Incarnation: k.incarnation, Wait: time.Minute})
 			must(t, err)
 			if len(got.Sessions) == 1 {
 				k.say(got.Sessions[0].CommandID, picket.PromptAccepted, "Nothing to do.", 0, "")

@@ -109,7 +109,7 @@ func (s *sessionServer) Pending(ctx context.Context, wait time.Duration) (picket
 		q.MessagesAfter = new(s.newest)
 	}
 	s.mu.Unlock()
-	got, err := s.c.Sessions.PendingFor(ctx, s.agent, q)
+	got, err := s.c.Sessions.Pending(ctx, s.agent, q)
 	if err != nil {
 		return got, err
 	}

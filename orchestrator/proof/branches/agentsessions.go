@@ -42,7 +42,7 @@ func coverSessions(t *testing.T, f *fixture) {
 	}
 	poll := func(known ...string) {
 		t.Helper()
-		_, err := f.SessionCommands(f.Ctx, by, "ses", a.Incarnation, known, 0)
+		_, err := f.PendingCommands(f.Ctx, by, "ses", picket.PendingQuery{Incarnation: a.Incarnation, Known: known})
 		kit.OK(t, err)
 	}
 	_, err := f.Tell(f.Ctx, kit.OtherOperator, "ses", picket.MessageRequest{Body: "x"})
@@ -120,7 +120,7 @@ func coverSessions(t *testing.T, f *fixture) {
 	clash = kit.Idempotent("Z")
 	clash.Idempotency.Body = strings.Repeat("d", 64)
 	kit.Refused(t, f.StopSession(f.Ctx, clash, id), picket.CodeIdempotencyConflict)
-	got, err := f.SessionCommands(f.Ctx, by, "ses", a.Incarnation, nil, 0)
+	got, err := f.PendingCommands(f.Ctx, by, "ses", picket.PendingQuery{Incarnation: a.Incarnation})
 	kit.OK(t, err)
 	for _, c := range got.Sessions {
 		poll(c.CommandID)
@@ -170,7 +170,7 @@ func coverSessions(t *testing.T, f *fixture) {
 	kit.OK(t, err)
 	kit.Refused(t, kit.SendResult(f.Ctx, f, by, "ses", first, picket.CommandResult{Incarnation: a.Incarnation,
 		State: picket.PromptAccepted}), picket.CodeAgentGone)
-	_, err = f.SessionCommands(f.Ctx, by, "ses", a.Incarnation, nil, 0)
+	_, err = f.PendingCommands(f.Ctx, by, "ses", picket.PendingQuery{Incarnation: a.Incarnation})
 	kit.Refused(t, err, picket.CodeAgentGone)
 }
 

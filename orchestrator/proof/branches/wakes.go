@@ -32,7 +32,8 @@ func (w *wakings) report(state picket.SessionState) {
 // pending are the commands for the session, after a wait.
 func (w *wakings) pending(wait time.Duration) []picket.SessionCommand {
 	w.t.Helper()
-	got, err := w.SessionCommands(w.Ctx, kit.AgentOwner, "wak", w.incarnation, nil, wait)
+	got, err := w.PendingCommands(w.Ctx, kit.AgentOwner, "wak",
+		picket.PendingQuery{Incarnation: w.incarnation, Wait: wait})
 	kit.OK(w.t, err)
 	return got.Sessions
 }

@@ -71,7 +71,7 @@ var sessionCases = []Case{
 		return nil, e.StopSession(w.Ctx, Asked("s"), TestSession)
 	}},
 	{Name: "session_commands", Setup: withOverduePrompt, Call: func(w *Env, e *orchestrator.Engine) (any, error) {
-		return e.SessionCommands(w.Ctx, kit.AgentOwner, "m1", w.incarnation, nil, 0)
+		return e.PendingCommands(w.Ctx, kit.AgentOwner, "m1", picket.PendingQuery{Incarnation: w.incarnation})
 	}},
 	{Name: "command_result", Setup: WithPrompt, Call: func(w *Env, e *orchestrator.Engine) (any, error) {
 		return nil, kit.SendResult(w.Ctx, e, kit.AgentOwner, "m1", w.Prompt,

@@ -30,7 +30,8 @@ func withWakingAdapter(w *Env) {
 	go func() {
 		defer close(done)
 		for w.Ctx.Err() == nil {
-			got, err := w.Direct.SessionCommands(w.Ctx, kit.AgentOwner, "m1", w.incarnation, nil, time.Second)
+			got, err := w.Direct.PendingCommands(w.Ctx, kit.AgentOwner, "m1",
+				picket.PendingQuery{Incarnation: w.incarnation, Wait: time.Second})
 			if err != nil || len(got.Sessions) == 0 {
 				continue
 			}

@@ -365,7 +365,7 @@ func (x *machine) servePromptOf(id string) {
 func (x *machine) compareOffered(id string, s *modelSession) {
 	x.Helper()
 	c := x.present(id)
-	got, err := x.e.SessionCommands(x.ctx, c.caller, id, c.n, nil, 0)
+	got, err := x.e.PendingCommands(x.ctx, c.caller, id, picket.PendingQuery{Incarnation: c.n})
 	_, code := x.m.adapter(c.by, id, c.n)
 	if !x.agree(err, code, "commands of %s", id) {
 		return
