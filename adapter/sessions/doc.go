@@ -12,7 +12,7 @@
 //     {"type":"prompt","promptId":"…","text":"…","capability":"…","contextUrl":"…","instructions":"…"},
 //     of which the last three may be absent, and answers with the line
 //     {"type":"answer","promptId":"…","text":"…"}. Other members of the answer, such as usage, do not
-//     count yet. Every other line that it prints is log. A process that has ended is started again at
+//     count yet. Every other line goes to [Config.Output]. A process that has ended is started again at
 //     the next prompt.
 //
 // Every process runs in the containment of package process and ends with the keeper. Sessions survive
