@@ -208,6 +208,7 @@ func (k *keeper) reached(decided <-chan *answer) (command fields, decision func(
 			k.t.Accept(a)
 			return nil, func() *answer { return a }
 		default:
+			k.t.Sleep(k.t.s.cfg.Poll) // the poll of a wrong server may end at once
 		}
 	}
 }
