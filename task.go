@@ -36,6 +36,8 @@ type TaskSpec struct {
 	// Assignee names the person who should take the hand-offs and reviews of the task, in up
 	// to 64 bytes. It is a hint: anybody who may decide still decides. Subtasks inherit it.
 	Assignee string `json:"assignee,omitempty"`
+	// Client is set for a task that a client submitted at an endpoint. It is not in the body.
+	Client *ClientTask `json:"-"`
 	// Trace comes by the headers traceparent and tracestate, not in the body.
 	Trace *Trace `json:"-"`
 }
@@ -133,6 +135,11 @@ type Task struct {
 	CreatedAt Instant   `json:"createdAt"`
 	UpdatedAt Instant   `json:"updatedAt"`
 	CreatedBy string    `json:"createdBy"`
+	// Client is of a task that a client submitted at an endpoint.
+	Client *ClientTask `json:"client,omitempty"`
+	// AsOf is the sequence number of the last event before the task was read: later events tell what has changed
+	// since. 0 where it is not known, as in a page of tasks.
+	AsOf int64 `json:"-"`
 }
 
 // CurrentInput is what the next run is given: the latest input that a person has

@@ -34,7 +34,8 @@ func optionalString(s string) *string {
 // not look at, without the input.
 type specRecord struct {
 	picket.TaskSpec
-	Trace *picket.Trace `json:"trace,omitempty"`
+	Trace  *picket.Trace      `json:"trace,omitempty"`
+	Client *picket.ClientTask `json:"client,omitempty"`
 }
 
 // taskView is what the script function task_view shows.
@@ -42,6 +43,7 @@ type taskView struct {
 	ID       string            `reply:"id"`
 	Raw      int64             `reply:"raw"` // the server's own clock, ms
 	Now      int64             `reply:"now"` // store time, ms
+	Seq      int64             `reply:"seq"` // of the last event before it was read
 	Deadline int64             `reply:"deadline"`
 	Record   map[string]string `reply:"record"`
 	Spec     specRecord        `reply:"spec,json"`
@@ -66,6 +68,7 @@ func (r *reply) task() (picket.Task, error) {
 
 func (r *reply) taskOf(v taskView) picket.Task {
 	t := taskRecord(v.ID, v.Record, v.Spec)
+	t.AsOf = v.Seq
 	if v.Input != "" {
 		t.Input = stdjson.RawMessage(v.Input)
 	}
@@ -114,6 +117,9 @@ type outputRecord struct {
 // taskRecord makes a task of its state hash and its specification.
 func taskRecord(id string, h map[string]string, s specRecord) picket.Task {
 	s.TaskSpec.Trace = s.Trace
+	if h["client"] != "" { // a task that repeats another one has its specification, and not its client
+		s.TaskSpec.Client = s.Client
+	}
 	t := taskFromSpec(id, s.TaskSpec)
 	t.State = picket.TaskState(h["state"])
 	t.Attempts, t.Failures = int(store.ParseInt(h["attempt"])), int(store.ParseInt(h["failures"]))
@@ -148,6 +154,7 @@ func taskFromSpec(id string, s picket.TaskSpec) picket.Task {
 		ReviewBy:          s.Review,
 		OnExit:            s.OnExit,
 		Labels:            s.Labels,
+		Client:            s.Client,
 		Assignee:          s.Assignee,
 		Trace:             s.Trace,
 		Fixes:             optionalString(s.Fixes),

@@ -1,10 +1,14 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -59,6 +63,57 @@ func (e *Engine) Tasks(ctx context.Context, q picket.TaskQuery) (picket.TaskPage
 	return page, r.Err
 }
 
+// ClientTasks pages through the tasks that clients have submitted at endpoints.
+func (e *Engine) ClientTasks(ctx context.Context, q picket.ClientTaskQuery) (picket.ClientTaskPage, error) {
+	limit, err := pageLimit(q.Limit, 50, 100)
+	if err != nil {
+		return picket.ClientTaskPage{}, err
+	}
+	score, before, err := clientTaskCursor(q.Cursor)
+	if err != nil {
+		return picket.ClientTaskPage{}, err
+	}
+	contextKey := ""
+	if q.ContextID != "" {
+		contextKey = contextIndex(q.ContextID)
+	}
+	args := []any{cmp.Or(q.Client, "*"), q.Role, contextKey, limit, score, before, int64(q.Since)}
+	for _, s := range q.States {
+		args = append(args, string(s))
+	}
+	for _, k := range q.Handoffs {
+		args = append(args, "handoff:"+string(k))
+	}
+	r := e.run(ctx, "client_tasks", args...)
+	var p struct {
+		Total int64      `reply:"total"`
+		Score string     `reply:"score"`
+		ID    string     `reply:"id"`
+		Rows  []taskView `reply:"rows"`
+	}
+	r.Decode(&p)
+	page := picket.ClientTaskPage{Total: p.Total}
+	for _, row := range p.Rows {
+		page.Tasks = append(page.Tasks, r.taskOf(row))
+	}
+	if p.ID != "" {
+		page.NextCursor = p.Score + "." + p.ID
+	}
+	return page, r.Err
+}
+
+// clientTaskCursor reads the place of the row that comes before a page.
+func clientTaskCursor(cursor string) (score, id string, err error) {
+	if cursor == "" {
+		return "", "", nil
+	}
+	score, id, found := strings.Cut(cursor, ".")
+	if _, bad := strconv.ParseInt(score, 10, 64); !found || bad != nil || picket.CheckID("cursor", "task", id) != nil {
+		return "", "", picket.Invalid("cursor", "Send the cursor of the page before.", "the cursor is not valid")
+	}
+	return score, id, nil
+}
+
 // Reports lists the progress reports of a task that are kept, oldest first.
 func (e *Engine) Reports(ctx context.Context, taskID string) ([]picket.Report, error) {
 	r := e.runChecked(ctx, picket.CheckID("taskId", "task", taskID), "reports", taskID)
@@ -83,7 +138,12 @@ func (e *Engine) Submit(ctx context.Context, by picket.Caller, spec picket.TaskS
 	if err != nil {
 		return picket.Task{}, err
 	}
-	r := e.run(ctx, "submit", append([]any{by.Idempotency.Key, by.Idempotency.Body, spec.Fixes}, fields...)...)
+	maxOpen, maxQueue := 0, 0
+	if spec.Client != nil {
+		maxOpen, maxQueue = spec.Client.MaxOpen, spec.Client.MaxQueue
+	}
+	args := slices.Concat([]any{by.Idempotency.Key, by.Idempotency.Body, spec.Fixes}, fields, []any{maxOpen, maxQueue})
+	r := e.run(ctx, "submit", args...)
 	var made struct {
 		Task     string `reply:"task"`
 		Created  int64  `reply:"created"`  // ms
@@ -107,6 +167,12 @@ func (e *Engine) normalize(spec *picket.TaskSpec) error {
 	return spec.Normalize()
 }
 
+// contextIndex stands for the id of a context, which is any text, in the name of a list.
+func contextIndex(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:16])
+}
+
 // laneOf names the queue a task waits in: its agent's, or that of its role and
 // needs.
 func laneOf(s picket.TaskSpec) string {
@@ -123,7 +189,7 @@ const laneArg = 1
 func (e *Engine) specArgs(id, actor string, s picket.TaskSpec) ([]any, error) {
 	stored := s
 	stored.Input = nil
-	spec, err := json.Marshal(specRecord{TaskSpec: stored, Trace: s.Trace})
+	spec, err := json.Marshal(specRecord{TaskSpec: stored, Trace: s.Trace, Client: s.Client})
 	if err != nil {
 		return nil, fmt.Errorf("encode task: %w", err)
 	}
@@ -135,11 +201,15 @@ func (e *Engine) specArgs(id, actor string, s picket.TaskSpec) ([]any, error) {
 	for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
 		labels = append(labels, k+"="+s.Labels[k])
 	}
+	client, contextKey := "", ""
+	if s.Client != nil {
+		client, contextKey = actor, contextIndex(s.Client.ContextID)
+	}
 	return []any{
 		id, laneOf(s), *s.Priority, *s.LeaseWindowSeconds * 1000, *s.Retry.MaxAttempts, *s.Retry.BackoffSeconds * 1000,
 		on, string(s.Escalate), string(s.Review), int64(s.NotBefore), s.Role, strings.Join(labels, "\n"), s.Fixes, "",
 		actor, string(spec), string(s.Input), s.BudgetEnvelope.Tokens, int64(s.BudgetEnvelope.USD), e.dailyLimitArg(),
-		s.Assignee,
+		s.Assignee, client, contextKey,
 	}, nil
 }
 

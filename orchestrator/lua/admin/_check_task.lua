@@ -119,6 +119,18 @@ local function check_bundle(id, t)
   check_member('upload', K('uploads'), id, b[3] and true or false, NOW)
 end
 
+-- A task of a client stands in the lists of its client and of its context, and counts as open until it ends.
+local function check_client_lists(id, t)
+  for _, key in ipairs(client_lists(t)) do check_member('list', key, id, '-' .. t.updated) end
+  local key, open = K('client-open:', t.client), not TERMINAL[t.state]
+  if (call('SISMEMBER', key, id) == 1) ~= open then
+    report_violation('open_wrong', id, 'it is ' .. t.state .. ', but its client has it ' ..
+      (open and 'not ' or '') .. 'among the open ones', function()
+      call(open and 'SADD' or 'SREM', key, id)
+    end)
+  end
+end
+
 local function check_task(id, t)
   local known = false
   for _, s in ipairs(STATES) do known = known or s == t.state end
@@ -128,9 +140,10 @@ local function check_task(id, t)
     return
   end
   for _, s in ipairs(STATES) do check_member('state', K('by-state:', s), id, s == t.state and t.order) end
-  for _, key in ipairs(index_keys(t.role, t.labels or '', t.assignee or '')) do
+  for _, key in ipairs(index_keys(t)) do
     check_member('list', key, id, t.order)
   end
+  if t.client then check_client_lists(id, t) end
   check_member('terminal', K('terminal'), id, TERMINAL[t.state] or false, F(now))
   check_runs(id, t)
   check_deadline(id, t)

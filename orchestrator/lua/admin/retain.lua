@@ -23,8 +23,9 @@ local function delete_task(tid)
   delete_bundle(tid, t and t.root or tid) -- @deletes-bundle
   delete_conversation(tid) -- @deletes-conversation
   if t then -- only a damaged store has none
-    for _, key in ipairs(index_keys(t.role or '', t.labels or '', t.assignee or '')) do call('ZREM', key, tid) end
+    for _, key in ipairs(index_keys(t)) do call('ZREM', key, tid) end
     call('ZREM', K('by-state:', t.state), tid)
+    for _, key in ipairs(t.client and client_lists(t) or {}) do call('ZREM', key, tid) end -- @forgets-for-client
   end
   call('ZREM', K('terminal'), tid)
   call('DEL', K('task:', tid), K('spec:', tid), K('in:', tid), K('out:', tid), K('runs:', tid), K('reports:', tid),

@@ -3,7 +3,7 @@
 -- task share it. A specification is a flat list of FIELDS values in ARGV.
 local FIELDS = { 'id', 'lane', 'pri', 'window', 'max_attempts', 'backoff', 'retry_on', 'escalate', 'review',
   'not_before', 'role', 'labels', 'fixes', 'retries', 'by', 'spec', 'input', 'tokens', 'nano', 'house',
-  'assignee' }
+  'assignee', 'client', 'context' }
 
 local function read_spec(first)
   local s = {}
@@ -58,7 +58,7 @@ local function create_task(s, source, extra)
   put(t, 'token', '0', 'run', '', 'order', order, 'attempt', '0', 'lane', s.lane, 'pri', s.pri, 'window', s.window,
     'review', s.review, 'failures', '0', 'handoff', '', 'created', RAW, 'max_attempts', s.max_attempts,
     'backoff', s.backoff, 'retry_on', s.retry_on, 'escalate', s.escalate, 'by', s.by, 'role', s.role)
-  t.root = false
+  t.root, t.client, t.context = false, s.client ~= '' and s.client, s.context
   local spec = s.fixes ~= '' and with_trace(s.spec, s.fixes) or s.spec
   if s.parent then
     local theirs = attach_to_parent(t, s)
@@ -67,12 +67,12 @@ local function create_task(s, source, extra)
     end
     extra = (extra or '') .. ',"parent":' .. quote(s.parent)
   end
-  for _, field in ipairs({ 'labels', 'fixes', 'retries', 'assignee' }) do
-    if s[field] ~= '' then put(t, field, s[field]) end
+  for _, field in ipairs({ 'labels', 'fixes', 'retries', 'assignee', 'client', 'context' }) do
+    if s[field] and s[field] ~= '' then put(t, field, s[field]) end
   end
   call('SET', K('spec:', s.id), spec)
   if s.input ~= '' then call('SET', K('in:', s.id), s.input) end
-  for _, key in ipairs(index_keys(s.role, s.labels, s.assignee)) do call('ZADD', key, order, s.id) end
+  for _, key in ipairs(index_keys(s)) do call('ZADD', key, order, s.id) end
   local from = payer(s)
   carve(from, s.id, order, num(s.tokens), num(s.nano))
   move(s.id, t, 'queued')

@@ -1,8 +1,12 @@
--- index_keys names every list key the task stands in beside its state.
-local function index_keys(role, labels, assignee)
+-- index_keys names every list key the task stands in beside its state. t is a record, or the specification of a
+-- new task.
+local function index_keys(t)
   local keys = { K('tasks') }
-  if role ~= '' then keys[2] = K('by-role:', role) end
-  if assignee ~= '' then keys[#keys + 1] = K('by-assignee:', assignee) end -- @lists-assignee
-  for label in string.gmatch(labels, '[^\n]+') do keys[#keys + 1] = K('by-label:', label) end
+  local function add(kind, value)
+    if value and value ~= '' then keys[#keys + 1] = K(kind, value) end
+  end
+  add('by-role:', t.role)
+  add('by-assignee:', t.assignee) -- @lists-assignee
+  for label in string.gmatch(t.labels or '', '[^\n]+') do add('by-label:', label) end
   return keys
 end

@@ -49,7 +49,7 @@ local function task_view(id, input)
   end
   local handoff = handoff_view(t.handoff)
   return named{
-    id = id, raw = RAW, now = NOW, deadline = call('ZSCORE', K('deadlines'), id),
+    id = id, raw = RAW, now = NOW, seq = meta.seq or '0', deadline = call('ZSCORE', K('deadlines'), id),
     record = call('HGETALL', K('task:', id)), spec = call('GET', K('spec:', id)),
     input = input or call('GET', K('in:', id)), output = call('GET', K('out:', id)), runs = runs,
     report = call('LINDEX', K('reports:', id), -1), answers = answers_of(id), handoff = handoff,

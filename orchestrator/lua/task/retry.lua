@@ -25,7 +25,7 @@ end
 if TERMINAL[t.state] then
   if not lane_available(t.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
   local s = { id = new, not_before = '0', labels = t.labels or '', fixes = t.fixes or '', retries = tid, by = by,
-    spec = call('GET', K('spec:', tid)), assignee = t.assignee or '',
+    spec = call('GET', K('spec:', tid)), assignee = t.assignee or '', client = '',
     input = call('GET', K('edit:', tid)) or call('GET', K('in:', tid)) or '', -- @repeats-edit
     house = ARGV[7] }
   for _, f in ipairs({ 'lane', 'pri', 'window', 'max_attempts', 'backoff', 'retry_on', 'escalate', 'review',

@@ -1,8 +1,10 @@
--- needs: create queue
+-- needs: client create queue
 -- submit creates a task.
--- ARGV: request key, body hash, source task or '', spec (21 values)
+-- ARGV: request key, body hash, source task or '', spec (23 values),
+--   most open tasks of the client, most tasks in the queue of the pool: 0 is no limit
 -- Reply: task, created (ms), repeated (1 when the same request has made the task before)
--- Errors: idempotency_conflict, too_many_lanes, not_found, state_conflict, budget_exceeded (the house)
+-- Errors: idempotency_conflict, too_many_lanes, not_found, state_conflict, budget_exceeded (the house),
+--   quota_exceeded (of a client)
 local key, body, source = ARGV[1], ARGV[2], ARGV[3]
 local was, err = find_request(key, body)
 if err then return err end
@@ -19,7 +21,7 @@ if source ~= '' then
   end
   if not t then return refuse('not_found', 'kind', 'task', 'field', '/fixes') end
 end
-local no = check_covered(s)
+local no = s.client ~= '' and check_client_limits(s, num(ARGV[27]), num(ARGV[28])) or check_covered(s)
 if no then return no end
 local extra
 if s.fixes ~= '' then extra = ',"fixes":' .. quote(s.fixes) end

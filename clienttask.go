@@ -1,0 +1,43 @@
+package picket
+
+// ClientTask says at which endpoint a client submitted a task, and by which ids the client knows it. The client is
+// the key in Task.CreatedBy.
+type ClientTask struct {
+	// Role is the role of the pool at whose endpoint it was submitted. It is empty for the
+	// endpoint of the orchestrator.
+	Role string `json:"role,omitempty"`
+	// ContextID groups tasks of one conversation. The client chose it, or the server made it.
+	ContextID string `json:"contextId"`
+	// MessageID is the client's id of the message that became the task.
+	MessageID string `json:"messageId"`
+	// TaskID is the id that the client chose for the task, or empty.
+	TaskID string `json:"taskId,omitempty"`
+
+	// MaxOpen is how many tasks of the client may be open at once, and MaxQueue how many may wait in the queue of
+	// the pool. A task beyond one of them is refused with CodeQuota. 0 is no limit. They are not stored.
+	MaxOpen  int `json:"-"`
+	MaxQueue int `json:"-"`
+}
+
+// ClientTaskQuery selects tasks that clients have submitted at endpoints, the latest change of state first. Filters
+// are AND-ed.
+type ClientTaskQuery struct {
+	Client    string // the key that submitted them; empty: any
+	Role      string // of the pool; empty: any
+	ContextID string
+	// States are the states that are asked for, and Handoffs the kinds of hand-offs for which tasks may wait. Both
+	// empty: all tasks.
+	States   []TaskState
+	Handoffs []HandoffKind
+	Since    Instant // in their state since this instant or later
+	Limit    int     // 1 to 100, default 50
+	Cursor   string  // from the previous page
+}
+
+// ClientTaskPage is a page of such tasks with all their details. Total counts those of all pages, up to the 2,000 that
+// are looked at.
+type ClientTaskPage struct {
+	Tasks      []Task
+	Total      int64
+	NextCursor string // empty: there are no more
+}

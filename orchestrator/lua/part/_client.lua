@@ -1,0 +1,18 @@
+-- Clients submit tasks at the endpoint of a pool of agents.
+
+-- queued_in_lane is how many tasks wait in a lane or for it.
+local function queued_in_lane(lane)
+  return call('ZCARD', K('lane:', lane)) + num(call('HGET', K('late'), lane))
+end
+
+-- check_client_limits returns the refusal of a task of a client that has too many open tasks, or for whose pool too
+-- many wait. A limit of 0 is none.
+local function check_client_limits(s, max_open, max_queue)
+  local open = call('SCARD', K('client-open:', s.client))
+  if max_open > 0 and open >= max_open then -- @bounds-open-of-client
+    return refuse('quota_exceeded', 'quota', 'client_tasks', 'limit', F(max_open))
+  end
+  if max_queue > 0 and queued_in_lane(s.lane) >= max_queue then -- @bounds-queue-of-pool
+    return refuse('quota_exceeded', 'quota', 'pool_queue', 'limit', F(max_queue))
+  end
+end
