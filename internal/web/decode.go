@@ -40,7 +40,7 @@ func Decode[T any](c echo.Context, limit int64) (T, []byte, error) {
 // Unmarshal is the strict decoder behind [Decode], for JSON that does not come
 // as a whole body. The error is a *picket.Error.
 func Unmarshal(raw []byte, into any) error {
-	if depth(raw) > MaxDepth {
+	if Depth(raw) > MaxDepth {
 		return picket.Invalid("", "Send flatter JSON; a deep structure fits into a string.",
 			"the JSON is nested deeper than %d levels", MaxDepth)
 	}
@@ -112,9 +112,9 @@ func tooLarge(limit int64) *picket.Error {
 		"the body is over %d bytes", limit).With("limit", limit)
 }
 
-// depth is how deep the brackets of raw nest, strings left out. It does not
+// Depth is how deep the brackets of raw nest, strings left out. It does not
 // care whether raw is valid JSON.
-func depth(raw []byte) int {
+func Depth(raw []byte) int {
 	deepest, level, inString := 0, 0, false
 	for i := 0; i < len(raw); i++ {
 		switch b := raw[i]; {

@@ -108,27 +108,41 @@ func (a *API) mount(e *echo.Echo, routes []route) {
 	}
 }
 
+// Admit authenticates a request to another front door than the API's: it checks the host name and the key, and counts
+// the request against the rate of the key. What the key may do is for the caller to check.
+func (a *API) Admit(c echo.Context) (*orchestrator.Engine, picket.Principal, error) { return a.admit(c, false) }
+
+// admit authenticates a request. Requests that are exempt do not count against the rate of the key.
+func (a *API) admit(c echo.Context, exempt bool) (engine *orchestrator.Engine, who picket.Principal, err error) {
+	if err := web.CheckHost(c.Request(), a.cfg.AllowedHosts); err != nil {
+		return nil, who, err
+	}
+	if engine, who, err = a.authenticate(c.Request()); err != nil {
+		return nil, who, err
+	}
+	if err := web.MarkAuthenticated(c, web.KindKey, who.KeyID); err != nil {
+		return nil, who, err
+	}
+	if !exempt {
+		err = a.cfg.Rates.Take(web.KindKey, who.KeyID)
+	}
+	return engine, who, err
+}
+
 // handler puts the checks that every route shares in front of it.
 func (a *API) handler(r route) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if err := web.CheckHost(c.Request(), a.cfg.AllowedHosts); err != nil {
-			return err
-		}
 		// Nothing here is a page: a browser must not guess one out of a log.
 		c.Response().Header().Set(echo.HeaderXContentTypeOptions, "nosniff")
 		req := request{Context: c}
-		if !r.isPublic() {
+		if r.isPublic() {
+			if err := web.CheckHost(c.Request(), a.cfg.AllowedHosts); err != nil {
+				return err
+			}
+		} else {
 			var err error
-			if req.engine, req.who, err = a.authenticate(c.Request()); err != nil {
+			if req.engine, req.who, err = a.admit(c, rateExempt[r.method+" "+r.path]); err != nil {
 				return err
-			}
-			if err := web.MarkAuthenticated(c, web.KindKey, req.who.KeyID); err != nil {
-				return err
-			}
-			if !rateExempt[r.method+" "+r.path] {
-				if err := a.cfg.Rates.Take(web.KindKey, req.who.KeyID); err != nil {
-					return err
-				}
 			}
 			if err := r.permit(req.who); err != nil {
 				return err

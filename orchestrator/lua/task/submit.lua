@@ -10,6 +10,12 @@ local was, err = find_request(key, body)
 if err then return err end
 if was then return named{ task = was, repeated = 1 } end
 local s = read_spec(4)
+-- A client may have chosen the id, whose request may have been forgotten meanwhile.
+local first = s.client ~= '' and call('HGET', K('task:', s.id), 'request')
+if first then
+  if first ~= body then return refuse('idempotency_conflict') end -- @same-client-task
+  return named{ task = s.id, repeated = 1 }
+end
 if not lane_available(s.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
 local old
 if source ~= '' then
@@ -25,6 +31,7 @@ local no = s.client ~= '' and check_client_limits(s, num(ARGV[27]), num(ARGV[28]
 if no then return no end
 local extra
 if s.fixes ~= '' then extra = ',"fixes":' .. quote(s.fixes) end
-create_task(s, old, extra)
+local t = create_task(s, old, extra)
+if s.client ~= '' then put(t, 'request', body) end
 remember(key, body, s.id, DAY)
 return named{ task = s.id, created = RAW }

@@ -1,0 +1,192 @@
+package a2a
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	stdjson "encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	protocol "github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket/internal/web"
+)
+
+// flatCardType is the media type of the card of RFC-001.
+const flatCardType = "application/vnd.picket.agent-card+json"
+
+// extensionURI names the object of RFC-001 among the extensions of a card.
+const extensionURI = "urn:picket:rfc-001:agent-card"
+
+// cardMaxAge is how long a client may use a card without asking, in seconds.
+const cardMaxAge = 300
+
+// keyScheme is the security scheme of all endpoints.
+const keyScheme = "apiKey"
+
+// flatCard is the card of RFC-001.
+type flatCard struct {
+	AgentID      string            `json:"agentId"`
+	Name         string            `json:"name"`
+	Version      string            `json:"version"`
+	Protocol     string            `json:"protocol"`
+	Capabilities []string          `json:"capabilities"`
+	Provider     string            `json:"provider"`
+	SandboxLevel int               `json:"sandboxLevel"`
+	CostModel    costModel         `json:"costModel"`
+	Endpoints    map[string]string `json:"endpoints"`
+}
+
+type costModel struct {
+	Type string `json:"type"`
+}
+
+// serveCard answers the card: that of A2A, or the flat one of RFC-001 to a client that asks for it.
+func serveCard(x *exchange) error {
+	var card any = x.card()
+	kind := echo.MIMEApplicationJSON
+	if !x.anonymous && web.Accepts(x.Request(), flatCardType) {
+		card, kind = x.flatCard(), flatCardType
+	}
+	raw, err := stdjson.Marshal(card)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(raw)
+	tag := `"` + hex.EncodeToString(sum[:16]) + `"`
+	h := x.Response().Header()
+	h.Set("ETag", tag)
+	h.Set(echo.HeaderCacheControl, fmt.Sprintf("%s, max-age=%d", x.cardVisibility(), cardMaxAge))
+	h.Add(echo.HeaderVary, "Accept, Authorization, X-API-Key")
+	if slices.Contains(strings.Split(strings.ReplaceAll(x.Request().Header.Get("If-None-Match"), " ", ""), ","), tag) {
+		return x.NoContent(http.StatusNotModified)
+	}
+	return x.Blob(http.StatusOK, kind, raw)
+}
+
+// cardVisibility says who may keep a card.
+func (x *exchange) cardVisibility() string {
+	if x.anonymous {
+		return "public"
+	}
+	return "private"
+}
+
+// extendedCard is the card that a client with a key gets. It tells more only where cards are public.
+func (x *exchange) extendedCard() (*protocol.AgentCard, error) {
+	if !x.server.cfg.PublicCards {
+		return nil, unsupported("the card needs a key already, so there is no extended one")
+	}
+	return x.card(), nil
+}
+
+// card is the card of the endpoint. Without a key it has the name, the description, the skills, and how to
+// authenticate.
+func (x *exchange) card() *protocol.AgentCard {
+	text := x.cardText()
+	url := x.base() + "/a2a"
+	card := &protocol.AgentCard{
+		Name:        text.Name,
+		Description: text.Description,
+		Version:     x.server.cfg.Version,
+		SupportedInterfaces: []*protocol.AgentInterface{
+			protocol.NewAgentInterface(url, protocol.TransportProtocolJSONRPC),
+			protocol.NewAgentInterface(url, protocol.TransportProtocolHTTPJSON),
+		},
+		Capabilities:       protocol.AgentCapabilities{Streaming: true, ExtendedAgentCard: x.server.cfg.PublicCards},
+		DefaultInputModes:  defaultModes,
+		DefaultOutputModes: defaultModes,
+		Skills:             x.skills(),
+		SecuritySchemes: protocol.NamedSecuritySchemes{keyScheme: protocol.APIKeySecurityScheme{
+			Location:    protocol.APIKeySecuritySchemeLocationHeader,
+			Name:        "X-API-Key",
+			Description: "An API key of Picket with the scope client. It may be sent as a bearer token, too.",
+		}},
+		SecurityRequirements: protocol.SecurityRequirementsOptions{{keyScheme: {}}},
+	}
+	if x.anonymous {
+		return card
+	}
+	card.DocumentationURL, card.IconURL = text.DocumentationURL, text.IconURL
+	if text.Organization != "" {
+		card.Provider = &protocol.AgentProvider{Org: text.Organization, URL: text.OrganizationURL}
+	}
+	card.Capabilities.Extensions = []protocol.AgentExtension{{
+		URI:         extensionURI,
+		Description: "The agent card of RFC-001.",
+		Params:      x.flatCard().params(),
+	}}
+	return card
+}
+
+// cardText is what people have written for the card, with defaults.
+func (x *exchange) cardText() CardText {
+	if x.pool == nil {
+		return CardText{Name: "Picket", Description: "Runs tasks on pools of agents. Each skill is a pool."}
+	}
+	text := x.pool.Card
+	text.Name = cmp.Or(text.Name, x.pool.Role)
+	text.Description = cmp.Or(text.Description, "The pool of agents with the role "+x.pool.Role+".")
+	return text
+}
+
+// skills are those of the pool, by tag. Those of the orchestrator are the pools.
+func (x *exchange) skills() []protocol.AgentSkill {
+	list := []protocol.AgentSkill{}
+	if x.pool == nil {
+		for _, p := range x.usablePools() {
+			of := exchange{server: x.server, pool: p}
+			list = append(list, protocol.AgentSkill{ID: p.Role, Name: of.cardText().Name,
+				Description: of.cardText().Description, Tags: []string{p.Role}})
+		}
+		return list
+	}
+	for _, tag := range slices.Sorted(maps.Keys(x.pool.Skills)) {
+		s := x.pool.Skills[tag]
+		list = append(list, protocol.AgentSkill{
+			ID:          tag,
+			Name:        cmp.Or(s.Name, tag),
+			Description: cmp.Or(s.Description, tag),
+			Tags:        []string{tag},
+			Examples:    s.Examples,
+			InputModes:  s.InputModes,
+			OutputModes: s.OutputModes,
+		})
+	}
+	return list
+}
+
+// flatCard is the card of RFC-001.
+func (x *exchange) flatCard() flatCard {
+	id := "picket"
+	if x.pool != nil {
+		id = x.pool.Role
+	}
+	capabilities := []string{}
+	for _, s := range x.skills() {
+		capabilities = append(capabilities, s.ID)
+	}
+	path := "/a2a"
+	return flatCard{
+		AgentID:      id,
+		Name:         x.cardText().Name,
+		Version:      x.server.cfg.Version,
+		Protocol:     "a2a",
+		Capabilities: capabilities,
+		Provider:     "picket",
+		CostModel:    costModel{Type: "self-reported"},
+		Endpoints:    map[string]string{"submitTask": path + "/tasks", "health": path + "/health"},
+	}
+}
+
+// params is the card as the parameters of an extension.
+func (c flatCard) params() map[string]any {
+	return map[string]any{"agentId": c.AgentID, "name": c.Name, "version": c.Version, "protocol": c.Protocol,
+		"capabilities": c.Capabilities, "provider": c.Provider, "sandboxLevel": c.SandboxLevel, "costModel": c.CostModel,
+		"endpoints": c.Endpoints}
+}

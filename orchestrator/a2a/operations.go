@@ -1,0 +1,431 @@
+package a2a
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	stdjson "encoding/json"
+	"errors"
+	"iter"
+	"slices"
+	"strconv"
+
+	protocol "github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/oklog/ulid/v2"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+const (
+	maxClientID = 255     // bytes of an id that a client makes
+	maxParts    = 100     // of a message
+	maxHistory  = 100     // messages that are shown of a task
+	maxListed   = 100     // tasks of a page
+	usualListed = 50      // tasks of a page if the client does not say
+	maxBody     = 1 << 20 // bytes of a request
+)
+
+// stream is what a streaming operation sends, after the operation has checked the request. It ends with the task, or
+// with ctx. close must be called.
+type stream struct {
+	events iter.Seq2[protocol.Event, error]
+	close  func()
+}
+
+// sendMessage takes a message: it becomes a task, the answer to a question, or something to read for the agent of a
+// task that works. It waits until the client can do something again, unless it is told not to.
+func (x *exchange) sendMessage(ctx context.Context, req *protocol.SendMessageRequest) (protocol.SendMessageResult, error) {
+	cfg := sendConfig(req)
+	if err := checkHistoryLength(cfg.HistoryLength); err != nil {
+		return nil, err
+	}
+	t, err := x.take(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	if !cfg.ReturnImmediately {
+		if t, err = x.awaitClient(ctx, t); err != nil {
+			return nil, err
+		}
+	}
+	return x.withHistory(ctx, t, cfg.HistoryLength)
+}
+
+// sendStreaming takes a message, and sends what happens to its task.
+func (x *exchange) sendStreaming(ctx context.Context, req *protocol.SendMessageRequest) (*stream, error) {
+	cfg := sendConfig(req)
+	if err := checkHistoryLength(cfg.HistoryLength); err != nil {
+		return nil, err
+	}
+	leave, err := x.server.streams.acquire(x.who)
+	if err != nil {
+		return nil, err
+	}
+	t, err := x.take(ctx, req)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	s, err := x.follow(ctx, t, cfg.HistoryLength, leave)
+	if err != nil {
+		leave()
+	}
+	return s, err
+}
+
+func sendConfig(req *protocol.SendMessageRequest) protocol.SendMessageConfig {
+	if req.Config == nil {
+		return protocol.SendMessageConfig{}
+	}
+	return *req.Config
+}
+
+// take gives a message to the engine, and returns the task that it is about.
+func (x *exchange) take(ctx context.Context, req *protocol.SendMessageRequest) (picket.Task, error) {
+	pool, err := x.poolFor(req.Message)
+	if err != nil {
+		return picket.Task{}, err
+	}
+	if err := checkMessage(req.Message, pool.inputModes()); err != nil {
+		return picket.Task{}, err
+	}
+	if sendConfig(req).PushConfig != nil {
+		return picket.Task{}, protocol.ErrPushNotificationNotSupported
+	}
+	if req.Message.TaskID != "" {
+		return x.continueTask(ctx, req)
+	}
+	return x.submitAs(ctx, pool, req.Message, submission{messageID: req.Message.ID,
+		outputModes: sendConfig(req).AcceptedOutputModes})
+}
+
+// poolFor is the pool that a message is for. At the endpoint of the orchestrator its metadata names the role, or the
+// client may use one pool only.
+func (x *exchange) poolFor(m *protocol.Message) (*Pool, error) {
+	if x.pool != nil {
+		return x.pool, nil
+	}
+	usable := x.usablePools()
+	if m != nil && m.Metadata["role"] != nil {
+		role, _ := m.Metadata["role"].(string)
+		for _, p := range usable {
+			if p.Role == role {
+				return p, nil
+			}
+		}
+		return nil, picket.Invalid("/message/metadata/role", "Name a skill of the card.", "%.64q is not a role that "+
+			"this key may use", role)
+	}
+	if len(usable) != 1 {
+		return nil, picket.Invalid("/message/metadata/role", "Name a skill of the card, or send the message to the "+
+			"endpoint of a pool.", "role is required, because the key may use %d pools", len(usable))
+	}
+	return usable[0], nil
+}
+
+// usablePools are the pools that the caller may use, by role.
+func (x *exchange) usablePools() (list []*Pool) {
+	for i := range x.server.cfg.Pools {
+		if p := &x.server.cfg.Pools[i]; x.mayUse(p.Role) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// submission is what identifies a task that a client submits, and what is known of it beyond its message. With the
+// same messageID or taskID it is the same task; with neither, it is a new one.
+type submission struct {
+	title       string // empty: the beginning of the message
+	messageID   string
+	taskID      string
+	outputModes []string
+}
+
+// submitAs makes a task of a message.
+func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message, s submission) (picket.Task, error) {
+	input, err := inputOf(m, s.outputModes)
+	if err != nil {
+		return picket.Task{}, err
+	}
+	contextID := m.ContextID
+	if contextID == "" {
+		contextID = "context_" + ulid.Make().String()
+	}
+	spec := pool.Task
+	spec.Role, spec.Title, spec.Input = pool.Role, cmp.Or(s.title, titleOf(m.Parts)), input
+	spec.Client = &picket.ClientTask{
+		Role:      pool.Role,
+		ContextID: contextID,
+		MessageID: m.ID,
+		TaskID:    s.taskID,
+		MaxQueue:  pool.MaxQueue,
+	}
+	if x.who.Client != nil {
+		spec.Client.MaxOpen = x.who.Client.MaxOpen
+	}
+	by := x.caller()
+	by.Idempotency.Body = digest(spec.Title, string(input), m.ContextID)
+	switch {
+	case s.taskID != "":
+		by.Idempotency.Key = digest(x.who.KeyID, "a2a task", pool.Role, s.taskID)
+	case s.messageID != "":
+		by.Idempotency.Key = digest(x.who.KeyID, "a2a message", pool.Role, s.messageID)
+	}
+	return x.engine.Submit(ctx, by, spec)
+}
+
+// continueTask gives a message to a task: as the answer to its question, or as something to read.
+func (x *exchange) continueTask(ctx context.Context, req *protocol.SendMessageRequest) (picket.Task, error) {
+	m := req.Message
+	t, err := x.task(ctx, string(m.TaskID))
+	if err != nil {
+		return t, err
+	}
+	if m.ContextID != "" && m.ContextID != contextOf(t) {
+		return t, picket.Invalid("/message/contextId", "Send the contextId of the task, or leave it out.",
+			"the task is of another context")
+	}
+	input, err := inputOf(m, sendConfig(req).AcceptedOutputModes)
+	if err != nil {
+		return t, err
+	}
+	switch {
+	case t.State.Terminal():
+		return t, unsupported("the task has ended, so it takes no messages")
+	case stateOf(t) == protocol.TaskStateInputRequired:
+		return x.answer(ctx, t, m.ID, input)
+	}
+	return t, x.tell(ctx, t, m)
+}
+
+// answer answers the question of a task. Of two answers the first one counts, and the other is refused.
+func (x *exchange) answer(ctx context.Context, t picket.Task, messageID string, input picket.RawJSON) (picket.Task, error) {
+	by := x.caller()
+	by.Idempotency = picket.Idempotency{
+		Key:  digest(x.who.KeyID, "a2a answer", t.TaskID, messageID),
+		Body: digest(string(input)),
+	}
+	after, err := x.engine.Answer(ctx, by, t.Handoff.HandoffID, picket.AnswerRequest{Answer: input})
+	if errors.Is(err, picket.CodeStateConflict) {
+		return t, unsupported("the question has been answered already")
+	}
+	return after, err
+}
+
+// tell leaves a message for the agent of a task.
+func (x *exchange) tell(ctx context.Context, t picket.Task, m *protocol.Message) error {
+	data, err := stdjson.Marshal(clientMessage{MessageID: m.ID, Message: messageInput{Parts: m.Parts, Metadata: m.Metadata,
+		Extensions: m.Extensions, ReferenceTaskIDs: m.ReferenceTasks}})
+	if err != nil {
+		return err
+	}
+	by := x.caller()
+	by.Idempotency.Key = digest(x.who.KeyID, "a2a message", t.TaskID, m.ID)
+	_, err = x.engine.Tell(ctx, by, t.TaskID, picket.MessageRequest{Type: messageType, Body: textOf(m.Parts), Data: data})
+	return err
+}
+
+// task reads a task that the caller may see at this endpoint. Any other task is not found.
+func (x *exchange) task(ctx context.Context, id string) (picket.Task, error) {
+	if picket.CheckID("id", "task", id) != nil {
+		if x.pool == nil || id == "" {
+			return picket.Task{}, protocol.ErrTaskNotFound
+		}
+		id = orchestrator.ClientTaskID(x.who.KeyID, x.pool.Role, id)
+	}
+	t, err := x.engine.Task(ctx, id)
+	if err == nil && !x.maySee(t) {
+		return picket.Task{}, protocol.ErrTaskNotFound
+	}
+	return t, err
+}
+
+// maySee reports whether the caller may see a task at this endpoint.
+func (x *exchange) maySee(t picket.Task) bool {
+	return t.Client != nil && (x.isOperator() || t.CreatedBy == x.who.KeyID) &&
+		(x.pool == nil || x.pool.Role == t.Client.Role)
+}
+
+// getTask shows a task.
+func (x *exchange) getTask(ctx context.Context, req *protocol.GetTaskRequest) (*protocol.Task, error) {
+	if err := checkHistoryLength(req.HistoryLength); err != nil {
+		return nil, err
+	}
+	t, err := x.task(ctx, string(req.ID))
+	if err != nil {
+		return nil, err
+	}
+	return x.withHistory(ctx, t, req.HistoryLength)
+}
+
+func checkHistoryLength(n *int) error {
+	if n != nil && *n < 0 {
+		return picket.Invalid("/historyLength", "Send 0 or more.", "historyLength is negative")
+	}
+	return nil
+}
+
+// withHistory is the view of a task with as much of its history as is asked for; nil: all that is shown.
+func (x *exchange) withHistory(ctx context.Context, t picket.Task, length *int) (*protocol.Task, error) {
+	view := viewOf(t)
+	limit := maxHistory
+	if length != nil {
+		limit = min(*length, maxHistory)
+	}
+	if limit == 0 {
+		return view, nil
+	}
+	page, err := x.engine.Messages(ctx, x.caller(), t.TaskID, picket.MessageQuery{Limit: maxHistory})
+	if err != nil {
+		return nil, err
+	}
+	view.History = historyOf(t, page.Messages, limit)
+	return view, nil
+}
+
+// cancelTask ends a task.
+func (x *exchange) cancelTask(ctx context.Context, req *protocol.CancelTaskRequest) (*protocol.Task, error) {
+	t, err := x.task(ctx, string(req.ID))
+	if err != nil {
+		return nil, err
+	}
+	t, err = x.engine.Cancel(ctx, x.caller(), t.TaskID, "cancelled by the client")
+	if errors.Is(err, picket.CodeTaskClosed) || errors.Is(err, picket.CodeStateConflict) {
+		return nil, protocol.NewError(protocol.ErrTaskNotCancelable, "the task has ended already")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return x.withHistory(ctx, t, nil)
+}
+
+// listTasks pages through the tasks that the caller may see at this endpoint.
+func (x *exchange) listTasks(ctx context.Context, req *protocol.ListTasksRequest) (*protocol.ListTasksResponse, error) {
+	if req.PageSize < 0 || req.PageSize > maxListed {
+		return nil, picket.Invalid("/pageSize", "Send 1 to 100.", "pageSize is %d", req.PageSize)
+	}
+	if err := checkHistoryLength(req.HistoryLength); err != nil {
+		return nil, err
+	}
+	q := picket.ClientTaskQuery{ContextID: req.ContextID, Limit: req.PageSize, Cursor: req.PageToken}
+	if q.Limit == 0 {
+		q.Limit = usualListed
+	}
+	if !x.isOperator() {
+		q.Client = x.who.KeyID
+	}
+	if x.pool != nil {
+		q.Role = x.pool.Role
+	}
+	if req.StatusTimestampAfter != nil {
+		q.Since = picket.Instant(req.StatusTimestampAfter.UnixMilli())
+	}
+	known, err := filterByState(&q, req.Status)
+	if err != nil {
+		return nil, err
+	}
+	answer := &protocol.ListTasksResponse{Tasks: []*protocol.Task{}, PageSize: q.Limit}
+	if !known {
+		return answer, nil
+	}
+	page, err := x.engine.ClientTasks(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	answer.TotalSize, answer.NextPageToken = int(page.Total), page.NextCursor
+	for _, t := range page.Tasks {
+		view, err := x.listed(ctx, t, req)
+		if err != nil {
+			return nil, err
+		}
+		answer.Tasks = append(answer.Tasks, view)
+	}
+	return answer, nil
+}
+
+// listed is a task as a list shows it: without artifacts and history, unless they are asked for.
+func (x *exchange) listed(ctx context.Context, t picket.Task, req *protocol.ListTasksRequest) (*protocol.Task, error) {
+	none := 0
+	length := req.HistoryLength
+	if length == nil {
+		length = &none
+	}
+	view, err := x.withHistory(ctx, t, length)
+	if err == nil && !req.IncludeArtifacts {
+		view.Artifacts = nil
+	}
+	return view, err
+}
+
+// filterByState asks for the tasks of a state. known is false for a state in which no task of Picket ever is.
+func filterByState(q *picket.ClientTaskQuery, state protocol.TaskState) (known bool, err error) {
+	switch state {
+	case protocol.TaskStateUnspecified:
+	case protocol.TaskStateSubmitted:
+		q.States = []picket.TaskState{picket.TaskQueued}
+	case protocol.TaskStateWorking:
+		q.States = []picket.TaskState{picket.TaskLeased, picket.TaskReview}
+		q.Handoffs = []picket.HandoffKind{picket.HandoffEscalation}
+	case protocol.TaskStateInputRequired:
+		q.Handoffs = []picket.HandoffKind{picket.HandoffQuestion}
+	case protocol.TaskStateAuthRequired:
+		q.Handoffs = []picket.HandoffKind{picket.HandoffApproval, picket.HandoffBudget}
+	case protocol.TaskStateCompleted:
+		q.States = []picket.TaskState{picket.TaskCompleted}
+	case protocol.TaskStateCanceled:
+		q.States = []picket.TaskState{picket.TaskCancelled}
+	case protocol.TaskStateFailed:
+		q.States = []picket.TaskState{picket.TaskFailed, picket.TaskRejected}
+	case protocol.TaskStateRejected:
+		return false, nil
+	default:
+		return false, picket.Invalid("/status", "Send a state such as TASK_STATE_WORKING.", "%.64q is not a state of tasks",
+			string(state))
+	}
+	return true, nil
+}
+
+// subscribe sends what happens to a task from now on.
+func (x *exchange) subscribe(ctx context.Context, req *protocol.SubscribeToTaskRequest) (*stream, error) {
+	t, err := x.task(ctx, string(req.ID))
+	if err != nil {
+		return nil, err
+	}
+	if t.State.Terminal() {
+		return nil, unsupported("the task has ended, so nothing more happens to it")
+	}
+	leave, err := x.server.streams.acquire(x.who)
+	if err != nil {
+		return nil, err
+	}
+	s, err := x.follow(ctx, t, nil, leave)
+	if err != nil {
+		leave()
+	}
+	return s, err
+}
+
+// digest is the hex SHA-256 of the parts, each with its length before it.
+func digest(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write([]byte(strconv.Itoa(len(p)) + ":" + p))
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// inputModes are the media types that the pool takes.
+func (p *Pool) inputModes() []string {
+	modes := slices.Clone(defaultModes)
+	for _, s := range p.Skills {
+		modes = append(modes, s.InputModes...)
+	}
+	slices.Sort(modes)
+	return slices.Compact(modes)
+}
+
+// defaultModes are the media types of text and JSON, which every pool takes and makes.
+var defaultModes = []string{"application/json", "text/plain"}

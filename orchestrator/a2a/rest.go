@@ -1,0 +1,210 @@
+package a2a
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	protocol "github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
+)
+
+// restContentTypes are what the HTTP+JSON binding takes.
+var restContentTypes = []string{echo.MIMEApplicationJSON, "application/a2a+json"}
+
+// restCall is a request of the HTTP+JSON binding: exactly one of answer and stream is set.
+type restCall struct {
+	answer func(ctx context.Context) (any, error)
+	stream func(ctx context.Context) (*stream, error)
+}
+
+// serveREST answers what is below /a2a/: the HTTP+JSON binding and the routes of RFC-001. JSON-RPC may have the slash.
+func serveREST(x *exchange) error {
+	path := x.Param("*")
+	if path == "" && x.Request().Method == http.MethodPost {
+		return serveRPC(x)
+	}
+	if path == "tasks" && x.Request().Method == http.MethodPost {
+		return x.submitTask(x.Request().Context())
+	}
+	call, err := x.restCall(path)
+	if err == nil {
+		err = x.checkVersion()
+	}
+	if err != nil {
+		return x.restFailure(err)
+	}
+	ctx, done := x.waitContext()
+	defer done()
+	if call.stream == nil {
+		result, err := call.answer(ctx)
+		if err != nil {
+			return x.restFailure(err)
+		}
+		return x.JSON(http.StatusOK, result)
+	}
+	s, err := call.stream(ctx)
+	if err != nil {
+		return x.restFailure(err)
+	}
+	return x.send(ctx, s, func(ev protocol.Event, err error) any {
+		if err != nil {
+			return failureOf(err).body()
+		}
+		return protocol.StreamResponse{Event: ev}
+	})
+}
+
+// restCall finds what a request asks for.
+func (x *exchange) restCall(path string) (restCall, error) {
+	method := x.Request().Method
+	switch {
+	case method == http.MethodPost && path == "message:send":
+		return x.restBody(func(ctx context.Context, raw []byte) (any, error) { return calls(sendResult)(ctx, x, raw) })
+	case method == http.MethodPost && path == "message:stream":
+		raw, err := x.restContent()
+		return restCall{stream: func(ctx context.Context) (*stream, error) {
+			return streams((*exchange).sendStreaming)(ctx, x, raw)
+		}}, err
+	case method == http.MethodGet && path == "tasks":
+		req, err := listRequest(x.QueryParams())
+		return restCall{answer: func(ctx context.Context) (any, error) { return x.listTasks(ctx, req) }}, err
+	case method == http.MethodGet && path == "health":
+		return restCall{answer: func(ctx context.Context) (any, error) { return x.health(ctx) }}, nil
+	case method == http.MethodGet && path == "extendedAgentCard":
+		return restCall{answer: func(context.Context) (any, error) { return x.extendedCard() }}, nil
+	case strings.HasPrefix(path, "tasks/"):
+		return x.restTaskCall(method, strings.TrimPrefix(path, "tasks/"))
+	}
+	return restCall{}, notThere(method, path)
+}
+
+// restTaskCall finds what a request asks for about one task.
+func (x *exchange) restTaskCall(method, rest string) (restCall, error) {
+	id, below, isBelow := strings.Cut(rest, "/")
+	if isBelow && strings.HasPrefix(below, "pushNotificationConfigs") {
+		return restCall{}, protocol.ErrPushNotificationNotSupported
+	}
+	id, action, hasAction := strings.Cut(id, ":")
+	switch {
+	case isBelow || id == "":
+	case action == "cancel" && method == http.MethodPost:
+		return restCall{answer: func(ctx context.Context) (any, error) {
+			return x.cancelTask(ctx, &protocol.CancelTaskRequest{ID: protocol.TaskID(id)})
+		}}, nil
+	case action == "subscribe" && method != http.MethodDelete:
+		return restCall{stream: func(ctx context.Context) (*stream, error) {
+			return x.subscribe(ctx, &protocol.SubscribeToTaskRequest{ID: protocol.TaskID(id)})
+		}}, nil
+	case !hasAction && method == http.MethodGet:
+		length, err := intParam(x.QueryParams(), "historyLength")
+		return restCall{answer: func(ctx context.Context) (any, error) {
+			return x.getTask(ctx, &protocol.GetTaskRequest{ID: protocol.TaskID(id), HistoryLength: length})
+		}}, err
+	}
+	return restCall{}, notThere(method, "tasks/"+rest)
+}
+
+// notThere refuses a path that neither binding has.
+func notThere(method, path string) error {
+	return protocol.NewError(protocol.ErrMethodNotFound, fmt.Sprintf("there is no %s %.128q here", method, path))
+}
+
+// restBody reads the body of a request for an operation that answers at once.
+func (x *exchange) restBody(do func(context.Context, []byte) (any, error)) (restCall, error) {
+	raw, err := x.restContent()
+	return restCall{answer: func(ctx context.Context) (any, error) { return do(ctx, raw) }}, err
+}
+
+// restContent reads the body of a request.
+func (x *exchange) restContent() ([]byte, error) {
+	got := x.Request().Header.Get(echo.HeaderContentType)
+	base, _, _ := mime.ParseMediaType(got)
+	for _, known := range restContentTypes {
+		if base == known {
+			raw, err := web.ReadBody(x.Context, maxBody, known)
+			if err == nil && !stdjson.Valid(raw) {
+				err = protocol.NewError(protocol.ErrParseError, "the body is not JSON")
+			}
+			return raw, err
+		}
+	}
+	return nil, wrongContentType{picket.Refuse(picket.CodeUnsupportedMedia, "Send Content-Type: application/json.",
+		"Content-Type %.128q is not accepted here", got)}
+}
+
+// wrongContentType is an error of the request, not of a part of a message.
+type wrongContentType struct{ error }
+
+func (w wrongContentType) Unwrap() error { return w.error }
+
+// listRequest reads the parameters of a list.
+func listRequest(q url.Values) (*protocol.ListTasksRequest, error) {
+	req := &protocol.ListTasksRequest{
+		ContextID: q.Get("contextId"),
+		Status:    protocol.TaskState(q.Get("status")),
+		PageToken: q.Get("pageToken"),
+	}
+	size, err := intParam(q, "pageSize")
+	if err != nil {
+		return nil, err
+	}
+	if size != nil {
+		if *size == 0 {
+			return nil, picket.Invalid("/pageSize", "Send 1 to 100.", "pageSize is 0")
+		}
+		req.PageSize = *size
+	}
+	if req.HistoryLength, err = intParam(q, "historyLength"); err != nil {
+		return nil, err
+	}
+	if s := q.Get("includeArtifacts"); s != "" {
+		if req.IncludeArtifacts, err = strconv.ParseBool(s); err != nil {
+			return nil, picket.Invalid("/includeArtifacts", "Send true or false.", "includeArtifacts is %.32q", s)
+		}
+	}
+	if s := q.Get("statusTimestampAfter"); s != "" {
+		at, err := time.Parse(time.RFC3339, s)
+		if err != nil {
+			return nil, picket.Invalid("/statusTimestampAfter", "Send an instant such as 2026-01-02T15:04:05Z.",
+				"statusTimestampAfter is %.64q", s)
+		}
+		req.StatusTimestampAfter = &at
+	}
+	return req, nil
+}
+
+// intParam reads a number; nil if it is absent.
+func intParam(q url.Values, name string) (*int, error) {
+	s := q.Get(name)
+	if s == "" {
+		return nil, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return nil, picket.Invalid("/"+name, "Send a number.", "%s is %.32q", name, s)
+	}
+	return &n, nil
+}
+
+// restFailure answers an error of the HTTP+JSON binding.
+func (x *exchange) restFailure(err error) error {
+	x.logUnexpected(err)
+	f := failureOf(err)
+	if _, ok := err.(wrongContentType); ok {
+		f.status = http.StatusUnsupportedMediaType
+	}
+	if f.retry > 0 {
+		x.Response().Header().Set(echo.HeaderRetryAfter, strconv.Itoa(int((f.retry+time.Second-1)/time.Second)))
+	}
+	return x.JSON(f.status, f.body())
+}

@@ -1,0 +1,244 @@
+package a2a
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
+	"github.com/picket-dev/picket/orchestrator"
+)
+
+// Config is what the endpoints need.
+type Config struct {
+	// PublicURL is the address under which clients reach this server, without a slash at its end. Cards name it.
+	// Required.
+	PublicURL string
+	// Version is the build, which cards show. Defaults to "dev".
+	Version string
+	// Pools are the pools that have endpoints. A role stands in it once.
+	Pools []Pool
+	// PublicCards makes cards readable without a key. They show less then.
+	PublicCards bool
+	// Admit authenticates a request, and finds the engine of the namespace that its key is of. Required.
+	Admit func(echo.Context) (*orchestrator.Engine, picket.Principal, error)
+	// Engine finds the engine of a namespace, nil when this process does not serve it. Required.
+	Engine func(namespace string) *orchestrator.Engine
+	// AllowedHosts are the names accepted in the Host header of a request for a public card, as in the control plane.
+	AllowedHosts []string
+	// KeepAlive is how often an idle stream gets a comment. Defaults to 15 seconds.
+	KeepAlive time.Duration
+	// WriteTimeout is how long a reader of a stream may take to accept a write before it is dropped. Defaults to 15
+	// seconds.
+	WriteTimeout time.Duration
+	// StreamsPerKey is how many streams and waiting sends one key may have open in this process. Defaults to 1,024.
+	StreamsPerKey int
+	// Log. Defaults to discarding.
+	Log *slog.Logger
+}
+
+// Pool is a pool of agents that has an endpoint.
+type Pool struct {
+	// Role is the role of its agents and tasks, and the name in its address.
+	Role string
+	// Task is what each task of a client begins as: its envelope, limits, retry policy and review.
+	Task picket.TaskSpec
+	// MaxQueue is how many tasks may wait for the pool. More are refused with picket.CodeQuota.
+	MaxQueue int
+	// Card is what people have written for its card.
+	Card CardText
+	// Skills describe capabilities of its agents, by tag.
+	Skills map[string]Skill
+}
+
+// CardText is what people have written for a card. Empty members have defaults, or are left out.
+type CardText struct {
+	Name             string
+	Description      string
+	DocumentationURL string
+	IconURL          string
+	Organization     string
+	OrganizationURL  string
+}
+
+// Skill describes one capability.
+type Skill struct {
+	Name        string
+	Description string
+	Examples    []string
+	InputModes  []string // media types; empty: those of the card
+	OutputModes []string
+}
+
+// Server serves the endpoints.
+type Server struct {
+	cfg   Config
+	log   *slog.Logger
+	pools map[string]*Pool
+
+	mu        sync.Mutex
+	followers map[*orchestrator.Engine]*follower
+	streams   *streamLimiter
+}
+
+// New prepares the endpoints. It fails when a required field is missing, or a role stands twice in Pools.
+func New(cfg Config) (*Server, error) {
+	if cfg.PublicURL == "" || cfg.Admit == nil || cfg.Engine == nil {
+		return nil, errors.New("a2a: PublicURL, Admit and Engine are required")
+	}
+	cfg.PublicURL = strings.TrimRight(cfg.PublicURL, "/")
+	cfg.Version = cmp.Or(cfg.Version, "dev")
+	cfg.KeepAlive = cmp.Or(cfg.KeepAlive, 15*time.Second)
+	cfg.WriteTimeout = cmp.Or(cfg.WriteTimeout, 15*time.Second)
+	s := &Server{
+		cfg:       cfg,
+		log:       cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)),
+		pools:     map[string]*Pool{},
+		followers: map[*orchestrator.Engine]*follower{},
+		streams:   &streamLimiter{most: cmp.Or(cfg.StreamsPerKey, 1024), open: map[streamKey]int{}},
+	}
+	for i := range cfg.Pools {
+		p := &cfg.Pools[i]
+		if s.pools[p.Role] != nil {
+			return nil, errors.New("a2a: two pools have the role " + p.Role)
+		}
+		s.pools[p.Role] = p
+	}
+	return s, nil
+}
+
+// Mount adds the routes to e, which web.New has made.
+func (s *Server) Mount(e *echo.Echo) {
+	for _, r := range s.routes() {
+		e.Add(r.method, r.path, func(c echo.Context) error {
+			c.Response().Header().Set(echo.HeaderXContentTypeOptions, "nosniff")
+			x := &exchange{Context: c, server: s}
+			if err := x.open(r); err != nil {
+				return err
+			}
+			return r.handle(x)
+		})
+	}
+}
+
+// Routes lists the routes as "METHOD path", for tests that look at all of them.
+func (s *Server) Routes() (list []string) {
+	for _, r := range s.routes() {
+		list = append(list, r.method+" "+r.path)
+	}
+	return list
+}
+
+// defaultNamespace is the namespace of addresses that name none.
+const defaultNamespace = "default"
+
+// route is one route below an endpoint.
+type route struct {
+	method string
+	path   string // echo's form
+	card   bool   // it may be public
+	handle func(*exchange) error
+}
+
+// bases are the addresses of the endpoints: of the orchestrator and of pools, in the namespace default and in others.
+var bases = []string{"", "/agents/:role", "/n/:namespace", "/n/:namespace/agents/:role"}
+
+// routes are those of all endpoints. echo reads a colon in a path as a parameter, so what is below /a2a/ is one route
+// for each method.
+func (s *Server) routes() (list []route) {
+	for _, base := range bases {
+		list = append(list,
+			route{method: http.MethodGet, path: base + "/.well-known/agent-card.json", card: true, handle: serveCard},
+			route{method: http.MethodPost, path: base + "/a2a", handle: serveRPC},
+		)
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+			list = append(list, route{method: method, path: base + "/a2a/*", handle: serveREST})
+		}
+	}
+	return list
+}
+
+// exchange is one request at an endpoint.
+type exchange struct {
+	echo.Context
+	server    *Server
+	engine    *orchestrator.Engine
+	who       picket.Principal
+	namespace string
+	// pool is nil at the endpoint of the orchestrator.
+	pool *Pool
+	// anonymous is set for a request without a key, which may only read a public card.
+	anonymous bool
+}
+
+// open finds the endpoint and authenticates the client. An endpoint that does not exist, that the key may not use or
+// that is of another namespace is not found.
+func (x *exchange) open(r route) error {
+	x.namespace = cmp.Or(x.Param("namespace"), defaultNamespace)
+	if r.card && x.server.cfg.PublicCards && !hasKey(x.Request()) {
+		if err := web.CheckHost(x.Request(), x.server.cfg.AllowedHosts); err != nil {
+			return err
+		}
+		x.anonymous = true
+		x.engine = x.server.cfg.Engine(x.namespace)
+	} else {
+		var err error
+		if x.engine, x.who, err = x.server.cfg.Admit(x.Context); err != nil {
+			return err
+		}
+	}
+	role, ofPool := x.Param("role"), strings.Contains(r.path, "/agents/:role")
+	if ofPool {
+		x.pool = x.server.pools[role]
+	}
+	if x.engine == nil || !x.anonymous && x.who.Namespace != x.namespace || ofPool && (x.pool == nil || !x.mayUse(role)) {
+		return noEndpoint()
+	}
+	if !x.anonymous && !x.who.May(picket.ScopeClient, picket.ScopeOperator) {
+		return picket.Refuse(picket.CodeForbidden, "Use a key with scope client: picket key create --scope client",
+			"this key may not use endpoints of agents").With("has", x.who.Scopes)
+	}
+	return nil
+}
+
+func noEndpoint() error {
+	return picket.Refuse(picket.CodeNotFound, "Look at the roles with agents.NAME.a2a.enabled in picket.yaml.",
+		"there is no such endpoint, or the key may not use it")
+}
+
+// mayUse reports whether the caller may use the pool of a role.
+func (x *exchange) mayUse(role string) bool {
+	return x.anonymous || x.who.Client == nil || x.who.Client.Allows(role)
+}
+
+// isOperator reports whether the caller sees the tasks of all clients.
+func (x *exchange) isOperator() bool { return x.who.May(picket.ScopeOperator) }
+
+// caller names the client to the engine.
+func (x *exchange) caller() picket.Caller {
+	return picket.Caller{Actor: x.who.KeyID, Key: x.who.KeyID, Operator: x.isOperator()}
+}
+
+// base is the public address of the endpoint.
+func (x *exchange) base() string {
+	base := x.server.cfg.PublicURL
+	if x.namespace != defaultNamespace {
+		base += "/n/" + x.namespace
+	}
+	if x.pool != nil {
+		base += "/agents/" + x.pool.Role
+	}
+	return base
+}
+
+// hasKey reports whether a request presents a credential.
+func hasKey(r *http.Request) bool {
+	return r.Header.Get("X-API-Key") != "" || r.Header.Get(echo.HeaderAuthorization) != ""
+}
